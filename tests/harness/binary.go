@@ -1,0 +1,88 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// scratch holds what belongs to the whole test process: the binary, and the
+// stores and mount points of every [Mount].
+var scratch struct {
+	once sync.Once
+	dir  string
+	bin  string
+	err  error
+}
+
+// Binary returns the path of the amberfs binary, building it when the
+// environment names none.
+func Binary(t testing.TB) string {
+	t.Helper()
+	if err := prepare(); err != nil {
+		t.Fatal(err)
+	}
+	return scratch.bin
+}
+
+func prepare() error {
+	scratch.once.Do(func() {
+		scratch.dir, scratch.err = os.MkdirTemp("", "amberfs-")
+		if scratch.err != nil {
+			return
+		}
+		// /proc/self/mountinfo shows real paths, and the leak check compares.
+		scratch.dir, scratch.err = filepath.EvalSymlinks(scratch.dir)
+		if scratch.err != nil {
+			return
+		}
+		if scratch.bin = os.Getenv("AMBERFS_TEST_BIN"); scratch.bin == "" {
+			scratch.bin, scratch.err = build(scratch.dir)
+		}
+	})
+	return scratch.err
+}
+
+func build(dir string) (string, error) {
+	bin := filepath.Join(dir, "bin", "amberfs")
+	args := []string{"build", "-buildvcs=false", "-o", bin}
+	if race := os.Getenv("AMBERFS_TEST_RACE"); race != "" && race != "0" {
+		args = append(args, "-race")
+	}
+	out, err := exec.Command("go", append(args, "github.com/amberfs/amberfs/cmd/amberfs")...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building amberfs: %w\n%s", err, out)
+	}
+	return bin, nil
+}
+
+// A Runner is what [testing.M] is for [Run].
+type Runner interface{ Run() int }
+
+// Run runs the tests of a package and returns its exit code: not 0 as well
+// when the tests passed but left a mount or a daemon.
+func Run(m Runner) int {
+	if err := prepare(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	for _, dir := range Mounts(scratch.dir) {
+		fmt.Fprintf(os.Stderr, "left behind: a mount at %s\n", dir)
+		detach(dir)
+		code = max(code, 1)
+	}
+	for _, p := range Processes(scratch.dir) {
+		fmt.Fprintf(os.Stderr, "left behind: process %d: %s\n", p.PID, strings.Join(p.Args, " "))
+		code = max(code, 1)
+	}
+	if err := os.RemoveAll(scratch.dir); err != nil {
+		fmt.Fprintln(os.Stderr, "cleaning up:", err)
+		code = max(code, 1)
+	}
+	return code
+}

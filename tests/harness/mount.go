@@ -1,0 +1,254 @@
+package harness
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Patience is how long anything is waited for before a test gives up. It is
+// long because machines that run tests are busy; nothing takes it when all is
+// well.
+const Patience = 2 * time.Minute
+
+// A Mount is a store and the daemon that has it mounted.
+type Mount struct {
+	// Dir is the mount point and Store the store's directory.
+	Dir, Store string
+
+	t       testing.TB
+	args    []string
+	daemon  *exec.Cmd // nil while not mounted
+	ended   chan struct{}
+	endErr  error
+	logFile string
+}
+
+// New makes a store and mounts it until the test ends. args go to
+// `amberfs mount`, now and at every later Start.
+func New(t testing.TB, args ...string) *Mount {
+	t.Helper()
+	m := At(t, "", args...)
+	m.Start()
+	return m
+}
+
+// At is New without the mounting, and with the store at a given path unless
+// that is empty.
+func At(t testing.TB, store string, args ...string) *Mount {
+	t.Helper()
+	Binary(t)
+	base, err := os.MkdirTemp(scratch.dir, "mount-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if store == "" {
+		store = filepath.Join(base, "store")
+	}
+	m := &Mount{
+		Dir:     filepath.Join(base, "mnt"),
+		Store:   store,
+		t:       t,
+		args:    args,
+		logFile: filepath.Join(base, "daemon.log"),
+	}
+	if err := os.Mkdir(m.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		m.Stop()
+		if t.Failed() {
+			t.Logf("daemon's log:\n%s", m.Log())
+		}
+		if err := os.RemoveAll(base); err != nil && !t.Failed() {
+			t.Errorf("removing %s: %v", base, err)
+		}
+	})
+	return m
+}
+
+// Path joins elem to the mount point.
+func (m *Mount) Path(elem ...string) string {
+	return filepath.Join(append([]string{m.Dir}, elem...)...)
+}
+
+// Pid is the daemon's process id.
+func (m *Mount) Pid() int { return m.daemon.Process.Pid }
+
+// Start mounts the store and returns when the mount answers. extra is put in
+// front of the store and the mount point for this once.
+func (m *Mount) Start(extra ...string) {
+	m.t.Helper()
+	if err := m.TryStart(extra...); err != nil {
+		m.t.Fatalf("%v\ndaemon's log:\n%s", err, m.Log())
+	}
+}
+
+// TryStart is Start for daemons that may not come up.
+func (m *Mount) TryStart(extra ...string) error {
+	m.t.Helper()
+	log, err := os.OpenFile(m.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	args := append([]string{"mount", "-f"}, m.args...)
+	args = append(append(args, extra...), m.Store, m.Dir)
+	cmd := exec.Command(scratch.bin, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the daemon: %w", err)
+	}
+	m.daemon, m.ended = cmd, make(chan struct{})
+	go func() {
+		m.endErr = cmd.Wait()
+		close(m.ended)
+	}()
+	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if _, err := os.Stat(m.Path(".snapshots", "README")); err == nil {
+			return nil
+		}
+		select {
+		case <-m.ended:
+			m.daemon = nil
+			return fmt.Errorf("amberfs %s: %w", strings.Join(args, " "), m.endErr)
+		default:
+		}
+	}
+	return fmt.Errorf("the mount is not ready after %v", Patience)
+}
+
+// Stop unmounts in the ordinary way and waits for the daemon to end. It does
+// nothing when the store is not mounted.
+func (m *Mount) Stop() {
+	m.t.Helper()
+	if m.daemon == nil {
+		return
+	}
+	if out, err := run(scratch.bin, "umount", m.Dir); err != nil {
+		m.t.Errorf("amberfs umount: %v\n%s", err, out)
+		detach(m.Dir)
+	}
+	m.wait()
+	if m.endErr != nil {
+		m.t.Errorf("the daemon ended with: %v", m.endErr)
+	}
+	m.checkGone()
+	m.checkLog()
+}
+
+// Kill ends the daemon as kill -9 does and takes the dead mount away.
+func (m *Mount) Kill() {
+	m.t.Helper()
+	m.Signal(syscall.SIGKILL)
+	m.wait()
+	detach(m.Dir)
+	m.checkGone()
+	m.checkLog()
+}
+
+// Signal sends the daemon a signal and does not wait for what it does.
+func (m *Mount) Signal(sig syscall.Signal) {
+	m.t.Helper()
+	if err := m.daemon.Process.Signal(sig); err != nil {
+		m.t.Errorf("signalling the daemon: %v", err)
+	}
+}
+
+// wait waits for the daemon to end; one that does not shows its goroutines in
+// the log and is killed.
+func (m *Mount) wait() {
+	m.t.Helper()
+	select {
+	case <-m.ended:
+	case <-time.After(Patience):
+		m.t.Errorf("the daemon still runs %v after it was told to end", Patience)
+		_ = m.daemon.Process.Signal(syscall.SIGQUIT)
+		select {
+		case <-m.ended:
+		case <-time.After(10 * time.Second):
+			_ = m.daemon.Process.Kill()
+			<-m.ended
+		}
+	}
+	m.daemon = nil
+}
+
+func (m *Mount) checkGone() {
+	m.t.Helper()
+	for _, dir := range Mounts(m.Dir) {
+		m.t.Errorf("still mounted: %s", dir)
+		detach(dir)
+	}
+}
+
+// checkLog fails the test for what a daemon must never print.
+func (m *Mount) checkLog() {
+	m.t.Helper()
+	log := []byte(m.Log())
+	for _, bad := range []string{"WARNING: DATA RACE", "panic:", "fatal error:"} {
+		if bytes.Contains(log, []byte(bad)) {
+			m.t.Errorf("the daemon's log has %q", bad)
+		}
+	}
+}
+
+// Log is what the daemon has printed so far.
+func (m *Mount) Log() string {
+	log, err := os.ReadFile(m.logFile)
+	if err != nil {
+		return err.Error()
+	}
+	return string(log)
+}
+
+// Amberfs runs a command of the command line with the mount as its working
+// directory and returns what it printed. It fails the test if the command did.
+func (m *Mount) Amberfs(args ...string) string {
+	m.t.Helper()
+	out, err := m.TryAmberfs(args...)
+	if err != nil {
+		m.t.Fatalf("amberfs %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// TryAmberfs is Amberfs for commands that may fail. The output holds stdout
+// and stderr.
+func (m *Mount) TryAmberfs(args ...string) (string, error) {
+	return run(scratch.bin, append([]string{"-C", m.Dir}, args...)...)
+}
+
+// run runs a command for at most [Patience].
+func run(name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	timer := time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	err := cmd.Wait()
+	return out.String(), err
+}
+
+// Eventually polls until ok, and fails the test when [Patience] is over.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Patience); ; time.Sleep(10 * time.Millisecond) {
+		if ok() {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("gave up after %v: %s", Patience, what)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package harness
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mounts lists the mount points at and below dir, innermost first.
+func Mounts(dir string) []string {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var found []string
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 5 {
+			continue
+		}
+		if at := unescape(fields[4]); at == dir || strings.HasPrefix(at, dir+"/") {
+			found = append([]string{at}, found...)
+		}
+	}
+	return found
+}
+
+// unescape undoes the octal escapes of proc_pid_mountinfo(5).
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+// detach takes a mount away without asking its daemon, which may be dead.
+func detach(dir string) {
+	if unix.Unmount(dir, unix.MNT_DETACH) == nil {
+		return
+	}
+	run("fusermount3", "-u", "-z", dir)
+}
+
+// A Process is a running process and its command line.
+type Process struct {
+	PID  int
+	Args []string
+}
+
+// Processes lists the amberfs processes with an argument at or below dir, but
+// for this one.
+func Processes(dir string) []Process {
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil
+	}
+	var found []Process
+	for _, file := range all {
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		line, err := os.ReadFile(file)
+		if err != nil || len(line) == 0 {
+			continue // ended meanwhile, or a zombie or kernel thread
+		}
+		args := strings.Split(string(bytes.TrimRight(line, "\x00")), "\x00")
+		if filepath.Base(args[0]) != filepath.Base(scratch.bin) {
+			continue
+		}
+		for _, arg := range args[1:] {
+			if arg == dir || strings.HasPrefix(arg, dir+"/") {
+				found = append(found, Process{PID: pid, Args: args})
+				break
+			}
+		}
+	}
+	return found
+}

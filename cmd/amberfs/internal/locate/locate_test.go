@@ -1,0 +1,149 @@
+package locate
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+const table = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+23 22 0:5 / /proc rw - proc proc rw
+40 22 0:50 / /home/ann/ws rw,nosuid,nodev shared:9 - fuse.amberfs /home/ann/my\040store rw,user_id=1000
+41 22 0:50 /.forks/try /sandbox/w rw,nosuid,nodev - fuse.amberfs /home/ann/my\040store rw,user_id=1000
+42 40 0:60 / /home/ann/ws/build rw - tmpfs tmpfs rw
+43 22 0:50 /.forks/try/.forks/deep/src /src rw - fuse.amberfs /home/ann/my\040store rw
+44 22 0:70 / /old rw - fuse.amberfs /a rw
+45 22 0:71 / /old rw - fuse.amberfs /b rw
+46 22 0:72 / /odd\134040name rw - fuse.amberfs /c rw
+`
+
+func mounts(t *testing.T) []Mount {
+	t.Helper()
+	m, err := Parse(strings.NewReader(table))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestFind(t *testing.T) {
+	ms := mounts(t)
+	for _, c := range []struct {
+		dir, store, snapshot, path string
+		forks                      []string
+	}{
+		{"/home/ann/ws", "/home/ann/my store", "", "", nil},
+		{"/home/ann/ws/a/b", "/home/ann/my store", "", "a/b", nil},
+		{"/home/ann/ws/.snapshots/v1/a", "/home/ann/my store", "v1", "a", nil},
+		{"/home/ann/ws/.snapshots", "/home/ann/my store", "", ".snapshots", nil},
+		{"/home/ann/ws/.forks/try/a", "/home/ann/my store", "", "a", []string{"try"}},
+		{"/sandbox/w/a", "/home/ann/my store", "", "a", []string{"try"}},
+		{"/sandbox/w/.snapshots/v/x", "/home/ann/my store", "v", "x", []string{"try"}},
+		{"/src/pkg", "/home/ann/my store", "", "src/pkg", []string{"try", "deep"}},
+		{"/old/x", "/b", "", "x", nil},
+		{`/odd\040name/x`, "/c", "", "x", nil},
+	} {
+		p, err := Find(ms, c.dir)
+		if err != nil {
+			t.Errorf("Find(%s): %v", c.dir, err)
+			continue
+		}
+		if p.Store != c.store || p.Snapshot != c.snapshot || p.Path != c.path || !reflect.DeepEqual(p.Workspace, c.forks) {
+			t.Errorf("Find(%s) = %+v", c.dir, p)
+		}
+	}
+	for _, dir := range []string{"/", "/home/ann", "/home/ann/ws/build", "/home/ann/ws2", "/proc"} {
+		if _, err := Find(ms, dir); !errors.Is(err, ErrNotMounted) {
+			t.Errorf("Find(%s) = %v, want ErrNotMounted", dir, err)
+		}
+	}
+}
+
+func TestRel(t *testing.T) {
+	ms := mounts(t)
+	for _, c := range []struct{ dir, arg, want string }{
+		{"/home/ann/ws/a", "b", "a/b"},
+		{"/home/ann/ws/a", ".", "a"},
+		{"/home/ann/ws/a", "..", ""},
+		{"/home/ann/ws/a", "../c/", "c"},
+		{"/home/ann/ws/a", "/home/ann/ws/z", "z"},
+		{"/home/ann/ws/.snapshots/v1/a", "b", "a/b"},
+		{"/sandbox/w/a", "b", "a/b"},
+		{"/sandbox/w/a", "/home/ann/ws/.forks/try/q", "q"},
+		{"/src/pkg", "x", "src/pkg/x"},
+	} {
+		p, err := Find(ms, c.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.Rel(c.arg)
+		if err != nil || got != c.want {
+			t.Errorf("in %s, Rel(%q) = %q, %v; want %q", c.dir, c.arg, got, err, c.want)
+		}
+	}
+	p, err := Find(ms, "/home/ann/ws/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, arg := range []string{"../..", "/etc/passwd", "../.snapshots", "../.forks/try/x", "../build/x", "/old/x"} {
+		if got, err := p.Rel(arg); !errors.Is(err, ErrOutside) {
+			t.Errorf("Rel(%q) = %q, %v; want ErrOutside", arg, got, err)
+		}
+	}
+}
+
+func TestResolveStopsAtTheMount(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	point := filepath.Join(dir, "real", "ws")
+	if err := os.MkdirAll(point, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	// A link below the mount point must not be followed: that would ask the mount.
+	if err := os.Symlink("/etc", filepath.Join(point, "inner")); err != nil {
+		t.Fatal(err)
+	}
+	ms := []Mount{{Point: "/", FSType: "ext4"}, {Point: point, FSType: FSType, Root: "/", Source: "/s"}}
+	if got, want := Resolve(ms, filepath.Join(dir, "link/ws/inner/x")), filepath.Join(point, "inner/x"); got != want {
+		t.Errorf("Resolve = %q, want %q", got, want)
+	}
+	if got, want := Resolve(ms, filepath.Join(dir, "link/none/x")), filepath.Join(dir, "real/none/x"); got != want {
+		t.Errorf("Resolve = %q, want %q", got, want)
+	}
+}
+
+func TestResolveLoop(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("b", filepath.Join(dir, "a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("a", filepath.Join(dir, "b")); err != nil {
+		t.Fatal(err)
+	}
+	Resolve(nil, filepath.Join(dir, "a", "x")) // must end
+}
+
+func TestParseRefusesGarbage(t *testing.T) {
+	if _, err := Parse(strings.NewReader("what is this\n")); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestUsers(t *testing.T) {
+	// This process leaves itself out; a child standing in a directory shows.
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := Users(dir); len(u) != 0 {
+		t.Errorf("Users of an unused directory = %v", u)
+	}
+}

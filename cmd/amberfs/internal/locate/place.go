@@ -1,0 +1,138 @@
+package locate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Place is a directory inside an amberfs file system.
+type Place struct {
+	Mount Mount
+	// Store is the store's directory.
+	Store string
+	// Workspace names the forks that lead to the workspace: none for main,
+	// ["x"] for the fork x of main, ["x" "y"] for the fork y of x.
+	Workspace []string
+	// Snapshot is set when the place is inside .snapshots/NAME/.
+	Snapshot string
+	// Path is the place's path in the workspace's tree, "" for its root.
+	Path string
+	// dir is the absolute path that the place was found by.
+	dir string
+	// mounts is the table that it was found in.
+	mounts []Mount
+}
+
+// ErrNotMounted is what Find gives for a directory on another file system.
+var ErrNotMounted = errors.New("not inside an amberfs mount")
+
+// ErrOutside is what Rel gives for a path that is not in the workspace.
+var ErrOutside = errors.New("lies outside the workspace")
+
+// Getwd is the working directory as the kernel knows it. os.Getwd asks the
+// file system whether $PWD is the same directory; this asks nothing of it.
+func Getwd() (string, error) {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Getcwd(buf)
+	if err != nil {
+		return "", fmt.Errorf("finding the working directory: %w", err)
+	}
+	s := strings.TrimRight(string(buf[:n]), "\x00")
+	if !strings.HasPrefix(s, "/") {
+		return "", errors.New("finding the working directory: it is on a file system that has been unmounted")
+	}
+	return s, nil
+}
+
+// Find gives the place of dir, an absolute path.
+func Find(mounts []Mount, dir string) (Place, error) {
+	dir = Resolve(mounts, dir)
+	m, ok := At(mounts, dir)
+	if !ok || m.FSType != FSType {
+		return Place{}, fmt.Errorf("%s: %w", dir, ErrNotMounted)
+	}
+	p := Place{Mount: m, Store: m.Source, dir: dir, mounts: mounts}
+	inside := path.Join(m.Root, strings.TrimPrefix(dir[len(strings.TrimSuffix(m.Point, "/")):], "/"))
+	p.Workspace, p.Snapshot, p.Path = split(inside)
+	return p, nil
+}
+
+// split reads a path inside the file system.
+func split(inside string) (forks []string, snapshot, rest string) {
+	parts := strings.Split(strings.Trim(inside, "/"), "/")
+	for len(parts) >= 2 && parts[0] == ".forks" {
+		forks = append(forks, parts[1])
+		parts = parts[2:]
+	}
+	if len(parts) >= 2 && parts[0] == ".snapshots" {
+		return forks, parts[1], strings.Join(parts[2:], "/")
+	}
+	return forks, "", strings.Join(parts, "/")
+}
+
+// Rel turns a path that the user gave, relative to the place or absolute, into
+// one relative to the workspace's root: "" is the root. It fails with
+// ErrOutside when the path leaves the workspace or goes into its history.
+func (p Place) Rel(name string) (string, error) {
+	abs := name
+	if !filepath.IsAbs(name) {
+		abs = filepath.Join(p.dir, name)
+	}
+	q, err := Find(p.mounts, abs)
+	if err != nil || q.Mount.Device != p.Mount.Device || q.Store != p.Store ||
+		strings.Join(q.Workspace, "/") != strings.Join(p.Workspace, "/") {
+		return "", fmt.Errorf("%s %w", name, ErrOutside)
+	}
+	if top, _, _ := strings.Cut(q.Path, "/"); top == ".snapshots" || top == ".forks" {
+		return "", fmt.Errorf("%s %w", name, ErrOutside)
+	}
+	return q.Path, nil
+}
+
+// Resolve makes an absolute path clean and follows the symbolic links in it up
+// to the first amberfs mount point: what lies beyond is joined as it is, so the
+// mounted file system is never asked.
+func Resolve(mounts []Mount, p string) string {
+	points := map[string]bool{}
+	for _, m := range mounts {
+		points[m.Point] = points[m.Point] || m.FSType == FSType
+	}
+	rest := strings.Split(strings.Trim(filepath.Clean(p), "/"), "/")
+	at := "/"
+	for hops := 0; len(rest) > 0 && hops < 255; {
+		if points[at] {
+			return filepath.Join(append([]string{at}, rest...)...)
+		}
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		next := filepath.Join(at, name)
+		if points[next] {
+			at = next
+			continue
+		}
+		target, err := os.Readlink(next)
+		if err != nil {
+			at = next // a directory, or nothing yet
+			continue
+		}
+		hops++
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(strings.Split(strings.Trim(target, "/"), "/"), rest...)
+	}
+	return filepath.Join(append([]string{at}, rest...)...)
+}

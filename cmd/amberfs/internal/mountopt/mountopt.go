@@ -1,0 +1,122 @@
+package mountopt
+
+import (
+	"fmt"
+	"net"
+	"strings"
+)
+
+// Options is what a mount may be asked for.
+type Options struct {
+	ReadOnly       bool   // ro
+	AllowOther     bool   // allow_other: other users may use the mount
+	SnapdirVisible bool   // snapdir=visible: .snapshots and .forks are listed
+	ACL            bool   // acl: POSIX access control lists
+	Dev            bool   // dev: device nodes work
+	Suid           bool   // suid: set-user-ID bits work
+	NoExec         bool   // noexec
+	NoAtime        bool   // noatime
+	Sync           bool   // sync: every write is on disk before it returns
+	Metrics        string // metrics=ADDR: Prometheus figures over HTTP
+	Debug          bool   // debug: every request in the log
+}
+
+// ignored are the generic words that mean nothing to amberfs, or that mount(8)
+// has dealt with already.
+var ignored = map[string]bool{
+	"defaults": true, "auto": true, "noauto": true, "user": true, "nouser": true, "users": true, "owner": true, "group": true,
+	"nofail": true, "_netdev": true, "async": true, "relatime": true, "norelatime": true, "strictatime": true,
+	"nostrictatime": true, "lazytime": true, "nolazytime": true, "diratime": true, "nodiratime": true, "mand": true, "nomand": true,
+	"silent": true, "loud": true, "iversion": true, "noiversion": true, "default_permissions": true,
+}
+
+// known is the list for the error message.
+const known = "acl, allow_other, debug, dev, exec, metrics=ADDR, noatime, nodev, noexec, nosuid, ro, rw, snapdir=visible|hidden, suid, sync"
+
+// Parse reads the values of -o flags, each a comma-separated list. Of two words
+// that contradict each other the later one counts, as in mount(8).
+func Parse(lists ...string) (Options, error) {
+	var o Options
+	for _, list := range lists {
+		for _, word := range strings.Split(list, ",") {
+			if err := o.set(strings.TrimSpace(word)); err != nil {
+				return Options{}, err
+			}
+		}
+	}
+	return o, nil
+}
+
+func (o *Options) set(word string) error {
+	key, value, hasValue := strings.Cut(word, "=")
+	switch key {
+	case "snapdir":
+		switch value {
+		case "visible":
+			o.SnapdirVisible = true
+		case "hidden":
+			o.SnapdirVisible = false
+		default:
+			return fmt.Errorf("the mount option snapdir takes visible or hidden, not %q", value)
+		}
+		return nil
+	case "metrics":
+		host, port, err := net.SplitHostPort(value)
+		if err != nil || port == "" {
+			return fmt.Errorf("the mount option metrics takes HOST:PORT, such as metrics=localhost:9100, not %q", value)
+		}
+		_ = host
+		o.Metrics = value
+		return nil
+	case "comment", "x-systemd", "fsname", "subtype":
+		return nil
+	}
+	if strings.HasPrefix(key, "x-") || strings.HasPrefix(key, "X-") {
+		return nil
+	}
+	if hasValue {
+		return unknown(word)
+	}
+	switch key {
+	case "":
+	case "ro":
+		o.ReadOnly = true
+	case "rw":
+		o.ReadOnly = false
+	case "allow_other":
+		o.AllowOther = true
+	case "acl":
+		o.ACL = true
+	case "noacl":
+		o.ACL = false
+	case "dev":
+		o.Dev = true
+	case "nodev":
+		o.Dev = false
+	case "suid":
+		o.Suid = true
+	case "nosuid":
+		o.Suid = false
+	case "exec":
+		o.NoExec = false
+	case "noexec":
+		o.NoExec = true
+	case "noatime":
+		o.NoAtime = true
+	case "atime":
+		o.NoAtime = false
+	case "sync":
+		o.Sync = true
+	case "debug":
+		o.Debug = true
+	default:
+		if !ignored[key] {
+			return unknown(word)
+		}
+	}
+	return nil
+}
+
+func unknown(word string) error {
+	return fmt.Errorf("unknown mount option %q (known: %s)", word, known)
+}

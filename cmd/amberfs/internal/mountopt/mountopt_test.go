@@ -1,0 +1,40 @@
+package mountopt
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct {
+		lists []string
+		want  Options
+	}{
+		{nil, Options{}},
+		{[]string{""}, Options{}},
+		{[]string{"ro,allow_other"}, Options{ReadOnly: true, AllowOther: true}},
+		{[]string{"ro", "rw"}, Options{}},
+		{[]string{"snapdir=visible, acl"}, Options{SnapdirVisible: true, ACL: true}},
+		{[]string{"snapdir=visible,snapdir=hidden"}, Options{}},
+		{[]string{"rw,dev,suid,noauto,x-systemd.automount,_netdev,nofail"}, Options{Dev: true, Suid: true}},
+		{[]string{"dev,suid", "nodev,nosuid,noexec"}, Options{NoExec: true}},
+		{[]string{"metrics=localhost:9100"}, Options{Metrics: "localhost:9100"}},
+		{[]string{"metrics=:9100"}, Options{Metrics: ":9100"}},
+		{[]string{"metrics=[::1]:9100"}, Options{Metrics: "[::1]:9100"}},
+	} {
+		got, err := Parse(c.lists...)
+		if err != nil || got != c.want {
+			t.Errorf("Parse(%q) = %+v, %v; want %+v", c.lists, got, err, c.want)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, word := range []string{"snapdri=visible", "snapdir=maybe", "snapdir", "metrics=9100", "metrics", "ro=1", "bogus", "ALLOW_OTHER"} {
+		_, err := Parse("rw," + word)
+		name, _, _ := strings.Cut(word, "=")
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("Parse(%q) = %v, want an error that names it", word, err)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package tree
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
+)
+
+// The first byte of an object tells its kind, the second the version of its
+// format. FORMAT.md has the rest.
+const (
+	kindState      = 1
+	kindTableInner = 2
+	kindTableLeaf  = 3
+	kindDirInner   = 4
+	kindDirLeaf    = 5
+
+	formatVersion = 1
+)
+
+const hashSize = len(cas.Hash{})
+
+func encodeHeader(e *wire.Encoder, kind byte) {
+	e.Byte(kind)
+	e.Byte(formatVersion)
+}
+
+func decodeHeader(d *wire.Decoder) (kind byte) {
+	kind = d.Byte()
+	if v := d.Byte(); v != formatVersion {
+		d.Fail("format version %d is not known", v)
+	}
+	return kind
+}
+
+func decodeHash(d *wire.Decoder) (h cas.Hash) {
+	copy(h[:], d.Raw(hashSize))
+	return h
+}
+
+// encodeState writes the object whose hash is the state's id.
+func encodeState(e *wire.Encoder, s *State, root cas.Hash) {
+	encodeHeader(e, kindState)
+	e.Uvarint(uint64(s.Inodes))
+	e.Varint(s.Bytes)
+	e.Byte(byte(s.height))
+	if s.height > 0 {
+		e.Raw(root[:])
+	}
+}
+
+func decodeState(raw []byte) (*State, error) {
+	d := wire.NewDecoder(raw)
+	if k := decodeHeader(d); k != kindState {
+		d.Fail("kind %d is no state", k)
+	}
+	s := &State{Inodes: d.Length(), Bytes: d.Varint(), height: int(d.Byte())}
+	if s.height > heightFor(MaxIno) {
+		d.Fail("table of height %d", s.height)
+	}
+	if s.height > 0 {
+		s.root = sealedPage(decodeHash(d), 0)
+	}
+	return s, d.Finish()
+}
+
+// encodeBody writes a page whose kids, directories and contents are all sealed.
+func encodeBody(e *wire.Encoder, b *body) {
+	encodeHeader(e, b.kind)
+	switch b.kind {
+	case kindTableInner:
+		e.Raw(binary.LittleEndian.AppendUint64(nil, kidMap(b.kids)))
+		for _, k := range b.kids {
+			if k != nil {
+				h, _ := k.id()
+				e.Raw(h[:])
+			}
+		}
+	case kindTableLeaf:
+		encodeTableLeaf(e, b.leaf)
+	case kindDirInner:
+		e.Raw(binary.LittleEndian.AppendUint16(nil, uint16(kidMap(b.kids))))
+		for _, k := range b.kids {
+			if k != nil {
+				h, _ := k.id()
+				e.Uvarint(uint64(k.n))
+				e.Raw(h[:])
+			}
+		}
+	case kindDirLeaf:
+		e.Uvarint(uint64(len(b.ents)))
+		var ino uint64
+		for i := range b.ents {
+			d := &b.ents[i]
+			e.Uvarint(uint64(d.tag))
+			e.Varint(int64(d.ino - ino))
+			e.String(d.name)
+			ino = d.ino
+		}
+	}
+}
+
+func kidMap(kids []*page) (m uint64) {
+	for i, k := range kids {
+		if k != nil {
+			m |= 1 << i
+		}
+	}
+	return m
+}
+
+// decodeBody reads what encodeBody wrote. The body of a table leaf keeps raw.
+func decodeBody(raw []byte) (*body, error) {
+	d := wire.NewDecoder(raw)
+	b := &body{kind: decodeHeader(d)}
+	switch b.kind {
+	case kindTableInner:
+		if m := d.Raw(8); m != nil {
+			b.kids = decodeKids(d, binary.LittleEndian.Uint64(m), tableFan, false)
+		}
+	case kindTableLeaf:
+		b.leaf = decodeTableLeaf(d, raw)
+	case kindDirInner:
+		if m := d.Raw(2); m != nil {
+			b.kids = decodeKids(d, uint64(binary.LittleEndian.Uint16(m)), dirFan, true)
+		}
+	case kindDirLeaf:
+		b.ents = decodeDirLeaf(d, raw)
+	default:
+		d.Fail("kind %d is no page", b.kind)
+	}
+	if err := d.Finish(); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// decodeKids reads the hashes of an inner page, and with counts the number of
+// entries beneath each.
+func decodeKids(d *wire.Decoder, m uint64, fan int, counts bool) []*page {
+	n := bits.OnesCount64(m)
+	if n == 0 {
+		d.Fail("inner page with nothing below")
+		return nil
+	}
+	if n > d.Remaining()/hashSize {
+		d.Fail("cut short")
+		return nil
+	}
+	kids := make([]*page, fan)
+	pages := make([]page, n)
+	hashes := make([]cas.Hash, n)
+	for i := range kids {
+		if m&(1<<i) == 0 {
+			continue
+		}
+		p, h := &pages[0], &hashes[0]
+		pages, hashes = pages[1:], hashes[1:]
+		if counts {
+			if p.n = int(d.Uint(math.MaxInt32)); p.n == 0 {
+				d.Fail("page with no entries")
+			}
+		}
+		*h = decodeHash(d)
+		p.hash.Store(h)
+		kids[i] = p
+	}
+	return kids
+}
+
+func encodeTableLeaf(e *wire.Encoder, l *tableLeaf) {
+	var m uint64
+	for i := range l.cells {
+		if l.has(i) {
+			m |= 1 << i
+		}
+	}
+	e.Raw(binary.LittleEndian.AppendUint64(nil, m))
+	var rec wire.Encoder
+	for i, n := range l.cells {
+		switch {
+		case n != nil:
+			rec.Reset()
+			encodeInode(&rec, n)
+			e.Blob(rec.Out())
+		case l.has(i):
+			e.Blob(l.record(i))
+		}
+	}
+}
+
+func decodeTableLeaf(d *wire.Decoder, raw []byte) *tableLeaf {
+	l := &tableLeaf{raw: raw}
+	mb := d.Raw(8)
+	if mb == nil {
+		return nil
+	}
+	m := binary.LittleEndian.Uint64(mb)
+	if m == 0 {
+		d.Fail("table leaf with no inode")
+	}
+	if len(raw) > math.MaxUint32 {
+		d.Fail("table leaf of %d bytes", len(raw))
+		return nil
+	}
+	for i := range l.cells {
+		if m&(1<<i) != 0 {
+			rec := d.Blob()
+			if d.Err() == nil && len(rec) == 0 {
+				d.Fail("empty inode record")
+			}
+			l.hi[i] = uint32(d.Offset())
+			l.lo[i] = l.hi[i] - uint32(len(rec))
+		}
+	}
+	return l
+}
+
+func decodeDirLeaf(d *wire.Decoder, raw []byte) []dirent {
+	n := d.Count(3)
+	if n == 0 || n > maxDirLeaf {
+		d.Fail("directory leaf of %d entries", n)
+		return nil
+	}
+	text := string(raw) // one allocation for all names
+	ents := make([]dirent, n)
+	var ino uint64
+	for i := range ents {
+		e := &ents[i]
+		e.tag = uint16(d.Uint(maxCollisions<<4 - 1))
+		ino += uint64(d.Varint())
+		e.ino = ino
+		size := len(d.Blob())
+		e.name = text[d.Offset()-size : d.Offset()]
+		if d.Err() != nil {
+			return nil
+		}
+		if ino == 0 || ino > MaxIno {
+			d.Fail("entry of inode %d", ino)
+		}
+		if !validName(e.name) {
+			d.Fail("entry of name %q", e.name)
+		}
+		e.hash = hashName(e.name)
+		if i > 0 && !ents[i-1].before(e.hash, e.slot()) {
+			d.Fail("entries not in order")
+		}
+	}
+	return ents
+}

@@ -1,0 +1,191 @@
+package tree
+
+import (
+	"math"
+	"sort"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
+)
+
+// What an inode record holds beyond the fields that every inode has.
+const (
+	hasRdev = 1 << iota
+	hasXattrs
+	hasTarget
+	hasEntries
+	hasContent
+	hasAll = 1<<iota - 1
+)
+
+// encodeInode writes an inode whose directory and content are sealed. Times
+// other than mtime are written as their distance from it, which is mostly short.
+func encodeInode(e *wire.Encoder, n *Inode) {
+	var base *Base
+	if n.IsRegular() && n.Content != nil {
+		if base = n.Content.Sealed(); base.Size == 0 && base.Alloc == 0 {
+			base = nil
+		}
+	}
+	var flags byte
+	set := func(f byte, on bool) {
+		if on {
+			flags |= f
+		}
+	}
+	set(hasRdev, n.Rdev != 0)
+	set(hasXattrs, len(n.Xattrs) > 0)
+	set(hasTarget, n.IsSymlink())
+	set(hasEntries, n.IsDir() && n.Dir.Len() > 0)
+	set(hasContent, base != nil)
+
+	e.Byte(flags)
+	e.Uvarint(uint64(n.Mode))
+	e.Uvarint(uint64(n.UID))
+	e.Uvarint(uint64(n.GID))
+	e.Uvarint(uint64(n.Nlink))
+	e.Varint(n.Mtime)
+	e.Varint(n.Ctime - n.Mtime)
+	e.Varint(n.Atime - n.Mtime)
+	e.Varint(n.Btime - n.Mtime)
+	links := canonicalLinks(n.Links)
+	e.Uvarint(uint64(len(links)))
+	for i := range links {
+		e.Varint(int64(n.Ino - links[i].Parent))
+		e.String(links[i].Name)
+	}
+	if flags&hasRdev != 0 {
+		e.Uvarint(uint64(n.Rdev))
+	}
+	if flags&hasXattrs != 0 {
+		e.Uvarint(uint64(len(n.Xattrs)))
+		for i := range n.Xattrs {
+			e.String(n.Xattrs[i].Name)
+			e.Blob(n.Xattrs[i].Value)
+		}
+	}
+	if flags&hasTarget != 0 {
+		e.String(n.Target)
+	}
+	if flags&hasEntries != 0 {
+		h, _ := n.Dir.root.id()
+		e.Uvarint(uint64(n.Dir.Len()))
+		e.Raw(h[:])
+	}
+	if flags&hasContent != 0 {
+		base.encode(e)
+	}
+}
+
+// canonicalLinks returns links in order of parent and name: the order in which
+// they came about must not show in a state's id.
+func canonicalLinks(links []Link) []Link {
+	less := func(i, j int) bool { return linkBefore(&links[i], &links[j]) }
+	if len(links) < 2 || sort.SliceIsSorted(links, less) {
+		return links
+	}
+	links = append([]Link(nil), links...)
+	sort.Slice(links, less)
+	return links
+}
+
+func linkBefore(a, b *Link) bool {
+	if a.Parent != b.Parent {
+		return a.Parent < b.Parent
+	}
+	return a.Name < b.Name
+}
+
+// decodedInode and decodedDir bundle what most inodes need, to save allocations.
+type decodedInode struct {
+	inode Inode
+	link  [1]Link
+}
+
+type decodedDir struct {
+	page page
+	hash cas.Hash
+}
+
+func decodeInode(ino uint64, raw []byte) (*Inode, error) {
+	var dec = wire.NewDecoder(raw)
+	d := dec
+	mem := &decodedInode{}
+	n := &mem.inode
+	n.epoch = sealedEpoch
+	n.Ino = ino
+	flags := d.Byte()
+	if flags > hasAll {
+		d.Fail("inode flags %#x", flags)
+	}
+	n.Mode = uint32(d.Uint(math.MaxUint32))
+	n.UID = uint32(d.Uint(math.MaxUint32))
+	n.GID = uint32(d.Uint(math.MaxUint32))
+	n.Nlink = uint32(d.Uint(math.MaxUint32))
+	n.Mtime = d.Varint()
+	n.Ctime = n.Mtime + d.Varint()
+	n.Atime = n.Mtime + d.Varint()
+	n.Btime = n.Mtime + d.Varint()
+	if flags&hasTarget != 0 != n.IsSymlink() ||
+		flags&hasEntries != 0 && !n.IsDir() ||
+		flags&hasContent != 0 && !n.IsRegular() {
+		d.Fail("inode of mode %o with flags %#x", n.Mode, flags)
+	}
+	switch count := d.Count(2); count {
+	case 0:
+	case 1:
+		n.Links = mem.link[:]
+	default:
+		n.Links = make([]Link, count)
+	}
+	for i := range n.Links {
+		l := &n.Links[i]
+		l.Parent = ino - uint64(d.Varint())
+		l.Name = d.String()
+		if d.Err() != nil {
+			return nil, d.Err()
+		}
+		if l.Parent == 0 || l.Parent > MaxIno || !validName(l.Name) {
+			d.Fail("link %q in inode %d", l.Name, l.Parent)
+		}
+		if i > 0 && !linkBefore(&n.Links[i-1], l) {
+			d.Fail("links not in order")
+		}
+	}
+	if flags&hasRdev != 0 {
+		n.Rdev = uint32(d.Uint(math.MaxUint32))
+	}
+	if flags&hasXattrs != 0 {
+		n.Xattrs = make([]Xattr, d.Count(2))
+		for i := range n.Xattrs {
+			x := &n.Xattrs[i]
+			x.Name = d.String()
+			x.Value = append([]byte(nil), d.Blob()...)
+			if i > 0 && n.Xattrs[i-1].Name >= x.Name {
+				d.Fail("extended attributes not in order")
+			}
+		}
+	}
+	if flags&hasTarget != 0 {
+		n.Target = d.String()
+	}
+	if flags&hasEntries != 0 {
+		dir := &decodedDir{}
+		dir.page.n = int(d.Uint(math.MaxInt32))
+		dir.hash = decodeHash(d)
+		dir.page.hash.Store(&dir.hash)
+		if dir.page.n == 0 {
+			d.Fail("empty directory with a page")
+		}
+		n.Dir.root = &dir.page
+	}
+	if flags&hasContent != 0 {
+		if b := decodeBase(d); d.Err() == nil {
+			n.Content = ContentOf(b)
+		}
+	}
+	if err := d.Finish(); err != nil {
+		return nil, err
+	}
+	return n, nil
+}

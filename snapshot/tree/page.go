@@ -1,0 +1,106 @@
+package tree
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/amberfs/amberfs/cas"
+)
+
+// page is a node of a table or of a directory.
+//
+// A page belongs to the epoch that made it. While that is the current one, the
+// page has a single owner, who changes it in place under the owner's lock. From
+// the next epoch on it is frozen: any number of states share it, and a change
+// copies it first. Only two things still happen to a frozen page, both to its
+// atomic fields and in this order: a sealer sets the hash, then drops the body.
+// So a reader that finds no body finds the hash, and loads by it.
+type page struct {
+	epoch uint64
+	n     int // directory pages: the number of entries beneath
+	hash  atomic.Pointer[cas.Hash]
+	mem   atomic.Pointer[body]
+}
+
+// body is what a page says. Exactly one of the three is set; a frozen page's
+// body never changes.
+type body struct {
+	kind byte
+	kids []*page    // inner pages: fanout items, nil where nothing is
+	leaf *tableLeaf // table leaves
+	ents []dirent   // directory leaves, in order of (hash, slot)
+}
+
+// newPage returns a page in memory that epoch may change.
+func newPage(epoch uint64, b *body) *page {
+	p := &page{epoch: epoch}
+	p.mem.Store(b)
+	return p
+}
+
+// sealedPage returns a page known by its hash only.
+func sealedPage(h cas.Hash, n int) *page {
+	p := &page{n: n}
+	p.hash.Store(&h)
+	return p
+}
+
+// id returns the hash of a sealed page.
+func (p *page) id() (cas.Hash, bool) {
+	if h := p.hash.Load(); h != nil {
+		return *h, true
+	}
+	return cas.Hash{}, false
+}
+
+// seal records the hash and lets the body go.
+func (p *page) seal(h cas.Hash) {
+	p.hash.Store(&h)
+	p.mem.Store(nil)
+}
+
+// load returns the body of a page that must be of one of two kinds.
+func (p *page) load(src *Source, keep bool, kind, orKind byte) (*body, error) {
+	b := p.mem.Load()
+	if b == nil {
+		var err error
+		if b, err = src.body(*p.hash.Load(), keep); err != nil {
+			return nil, err
+		}
+	}
+	if b.kind != kind && b.kind != orKind {
+		return nil, fmt.Errorf("%w: page of kind %d where %d belongs", ErrMalformed, b.kind, kind)
+	}
+	return b, nil
+}
+
+// samePage says that two pages are known to hold the same. Not being known is
+// no proof of a difference.
+func samePage(a, b *page) bool {
+	if a == b {
+		return true
+	}
+	if a == nil || b == nil {
+		return false
+	}
+	ha, hb := a.hash.Load(), b.hash.Load()
+	return ha != nil && hb != nil && *ha == *hb
+}
+
+// weight estimates the bytes of memory that the body holds.
+func (b *body) weight() int64 {
+	w := int64(128)
+	const pageBytes = 8 + 24 + 32 + 16 // pointer, page, hash, rounding
+	for _, k := range b.kids {
+		if k != nil {
+			w += pageBytes
+		}
+	}
+	if b.leaf != nil {
+		w += 1024 + int64(len(b.leaf.raw))
+	}
+	for i := range b.ents {
+		w += 40 + int64(len(b.ents[i].name))
+	}
+	return w
+}

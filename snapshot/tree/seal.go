@@ -1,0 +1,195 @@
+package tree
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
+)
+
+// Sealer turns what is only in memory into objects. One Sealer may seal several
+// states, also at the same time.
+type Sealer struct {
+	Src        *Source
+	Objects    ObjectStore
+	Workers    int               // files and directories sealed at a time; 0 is 1
+	OnProgress func(bytes int64) // called with the bytes of file data done since the last call; may be nil
+}
+
+// SealStats says what a Seal had to do.
+type SealStats struct {
+	Files     int64 // contents cut into chunks
+	Pages     int64 // pages written, of tables and directories
+	PageBytes int64 // their size before compression
+}
+
+// Seal writes everything that s holds and that was not sealed before, bottom-up:
+// contents and directories by several workers, then the table, then the state
+// object, whose hash it returns. The state must be frozen; it can be read all the
+// while, and so can the states that share pages with it. What is sealed leaves
+// memory for the page cache. A Seal that was cut short by ctx or an error has
+// only done a part of the work, and the next one goes on from there.
+func (z *Sealer) Seal(ctx context.Context, s *State) (cas.Hash, SealStats, error) {
+	r := &sealRun{z: z}
+	h, err := r.state(ctx, s)
+	stats := SealStats{Files: r.files.Load(), Pages: r.pages.Load(), PageBytes: r.pageBytes.Load()}
+	if err != nil {
+		return cas.Hash{}, stats, fmt.Errorf("seal: %w", err)
+	}
+	return h, stats, nil
+}
+
+// sealRun is one Seal under way.
+type sealRun struct {
+	z                       *Sealer
+	files, pages, pageBytes atomic.Int64
+	buffers                 sync.Pool // of *wire.Encoder
+}
+
+func (r *sealRun) state(ctx context.Context, s *State) (cas.Hash, error) {
+	if h, ok := s.ID(); ok {
+		return h, nil
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(1, r.z.Workers))
+	err := r.inodes(gctx, g, s.root)
+	// The first failure cancels gctx, so Wait's error is the cause of the other.
+	if werr := g.Wait(); werr != nil {
+		err = werr
+	}
+	if err != nil {
+		return cas.Hash{}, err
+	}
+	var root cas.Hash
+	if s.root != nil {
+		if root, err = r.page(ctx, s.root); err != nil {
+			return cas.Hash{}, err
+		}
+	}
+	var e wire.Encoder
+	encodeState(&e, s, root)
+	h, err := r.z.Objects.Put(cas.KindTree, e.Out())
+	if err != nil {
+		return cas.Hash{}, fmt.Errorf("write the state: %w", err)
+	}
+	s.id.Store(&h)
+	return h, nil
+}
+
+// inodes starts the sealing of all contents and directories that pages in
+// memory refer to.
+func (r *sealRun) inodes(ctx context.Context, g *errgroup.Group, p *page) error {
+	b := p.unsealed()
+	if b == nil {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, k := range b.kids {
+		if err := r.inodes(ctx, g, k); err != nil {
+			return err
+		}
+	}
+	if b.leaf == nil {
+		return nil
+	}
+	for _, n := range b.leaf.cells {
+		if n.isSealed() {
+			continue
+		}
+		g.Go(func() error {
+			if err := r.inode(ctx, n); err != nil {
+				return fmt.Errorf("inode %d: %w", n.Ino, err)
+			}
+			return nil
+		})
+	}
+	return nil
+}
+
+// unsealed returns the body of a page that is in memory and not sealed yet.
+func (p *page) unsealed() *body {
+	if p == nil || p.hash.Load() != nil {
+		return nil
+	}
+	return p.mem.Load() // nil if another sealer was faster
+}
+
+// isSealed says whether all that an inode refers to is sealed.
+func (n *Inode) isSealed() bool {
+	switch {
+	case n == nil:
+		return true
+	case n.IsDir():
+		return n.Dir.root.unsealed() == nil
+	case n.IsRegular():
+		return n.Content == nil || n.Content.Sealed() != nil
+	}
+	return true
+}
+
+func (r *sealRun) inode(ctx context.Context, n *Inode) error {
+	if n.IsDir() {
+		_, err := r.page(ctx, n.Dir.root)
+		return err
+	}
+	r.files.Add(1)
+	_, err := r.z.sealContent(ctx, n.Content)
+	return err
+}
+
+// page seals p and everything below it.
+func (r *sealRun) page(ctx context.Context, p *page) (cas.Hash, error) {
+	b := p.unsealed()
+	if b == nil {
+		return *p.hash.Load(), nil
+	}
+	if err := ctx.Err(); err != nil {
+		return cas.Hash{}, err
+	}
+	for _, k := range b.kids {
+		if k != nil {
+			if _, err := r.page(ctx, k); err != nil {
+				return cas.Hash{}, err
+			}
+		}
+	}
+	if b.leaf != nil {
+		for _, n := range b.leaf.cells {
+			if !n.isSealed() {
+				if err := r.inode(ctx, n); err != nil {
+					return cas.Hash{}, fmt.Errorf("inode %d: %w", n.Ino, err)
+				}
+			}
+		}
+	}
+	e, _ := r.buffers.Get().(*wire.Encoder)
+	if e == nil {
+		e = new(wire.Encoder)
+	}
+	defer r.buffers.Put(e)
+	e.Reset()
+	encodeBody(e, b)
+	h, err := r.z.Objects.Put(cas.KindTree, e.Out())
+	if err != nil {
+		return cas.Hash{}, fmt.Errorf("write a page: %w", err)
+	}
+	r.pages.Add(1)
+	r.pageBytes.Add(int64(e.Len()))
+	if b.leaf != nil {
+		// The inodes in memory hold on to journal positions and to older contents,
+		// so the cache gets what a load would give.
+		if b, err = decodeBody(append([]byte(nil), e.Out()...)); err != nil {
+			return cas.Hash{}, fmt.Errorf("read back a page: %w", err)
+		}
+	}
+	r.z.Src.pages.put(h, b, b.weight())
+	p.seal(h)
+	return h, nil
+}

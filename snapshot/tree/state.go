@@ -1,0 +1,187 @@
+package tree
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/amberfs/amberfs/cas"
+)
+
+// State is a whole file tree: a table of inodes, of which number 1 is the root
+// directory.
+//
+// A State is changed in place by Own, Put and Delete, under the caller's lock.
+// Clone takes O(1) and shares everything; the caller then goes on to the next
+// epoch, and from there on neither sees what the other changes. A state whose
+// epoch is past is frozen: it may be read, sealed and compared by any number of
+// goroutines with no lock.
+type State struct {
+	Inodes int64 // number of inodes, kept by Put and Delete
+	Bytes  int64 // sum of the sizes of regular files, kept by the caller
+
+	root   *page
+	height int
+	id     atomic.Pointer[cas.Hash]
+}
+
+// New returns a state that holds only the root directory. Epochs count from 1.
+func New(epoch uint64, root *Inode) *State {
+	s := &State{}
+	// An empty table is in memory: nothing is loaded, so nothing can fail.
+	if err := s.Put(nil, epoch, root); err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// Load returns the sealed state id. It reads one small object; everything else
+// is loaded when it is looked at.
+func Load(src *Source, id cas.Hash) (*State, error) {
+	raw, err := src.objects.Get(id, nil)
+	if err != nil {
+		return nil, fmt.Errorf("load state %s: %w", id, err)
+	}
+	s, err := decodeState(raw)
+	if err != nil {
+		return nil, fmt.Errorf("load state %s: %w", id, err)
+	}
+	s.id.Store(&id)
+	return s, nil
+}
+
+// Clone returns a state equal to s that shares all its pages.
+func (s *State) Clone() *State {
+	c := &State{Inodes: s.Inodes, Bytes: s.Bytes, root: s.root, height: s.height}
+	c.id.Store(s.id.Load())
+	return c
+}
+
+// ID returns the hash of a state that was sealed or loaded, and not changed since.
+func (s *State) ID() (cas.Hash, bool) {
+	if h := s.id.Load(); h != nil {
+		return *h, true
+	}
+	return cas.Hash{}, false
+}
+
+// Get returns an inode, which must not be changed; ErrNoInode if there is none.
+func (s *State) Get(src *Source, ino uint64) (*Inode, error) {
+	leaf, err := s.leafOf(src, ino)
+	if err != nil {
+		return nil, fmt.Errorf("inode %d: %w", ino, err)
+	}
+	if leaf == nil {
+		return nil, ErrNoInode
+	}
+	n, err := leaf.get(slot(ino, 1), ino)
+	if err != nil {
+		return nil, fmt.Errorf("inode %d: %w", ino, err)
+	}
+	if n == nil {
+		return nil, ErrNoInode
+	}
+	return n, nil
+}
+
+// Own returns an inode that epoch may change: the one in the table if epoch made
+// it, else a copy that takes its place. ErrNoInode if there is none.
+func (s *State) Own(src *Source, epoch, ino uint64) (*Inode, error) {
+	n, err := s.Get(src, ino)
+	if err != nil {
+		return nil, err
+	}
+	s.id.Store(nil)
+	if n.epoch == epoch {
+		return n, nil
+	}
+	leaf, err := s.ownLeaf(src, epoch, ino)
+	if err != nil {
+		return nil, fmt.Errorf("inode %d: %w", ino, err)
+	}
+	n = n.owned(epoch)
+	leaf.set(slot(ino, 1), n)
+	return n, nil
+}
+
+// Put inserts or replaces an inode. An inode made by the caller (not by Get or
+// Own) belongs to the state from then on, and epoch may go on changing it; one
+// that came from elsewhere is copied.
+func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
+	if n.Ino == 0 || n.Ino > MaxIno {
+		return fmt.Errorf("inode number %d is out of range", n.Ino)
+	}
+	leaf, err := s.ownLeaf(src, epoch, n.Ino)
+	if err != nil {
+		return fmt.Errorf("inode %d: %w", n.Ino, err)
+	}
+	s.id.Store(nil)
+	if n.epoch == 0 {
+		n.epoch = epoch
+	}
+	i := slot(n.Ino, 1)
+	if !leaf.has(i) {
+		s.Inodes++
+	}
+	leaf.set(i, n.owned(epoch))
+	return nil
+}
+
+// Delete removes an inode; ErrNoInode if there is none.
+func (s *State) Delete(src *Source, epoch, ino uint64) error {
+	leaf, err := s.leafOf(src, ino)
+	if err != nil {
+		return fmt.Errorf("inode %d: %w", ino, err)
+	}
+	if leaf == nil || !leaf.has(slot(ino, 1)) {
+		return ErrNoInode
+	}
+	if err := removeFrom(src, epoch, &s.root, s.height, ino); err != nil {
+		return fmt.Errorf("inode %d: %w", ino, err)
+	}
+	s.id.Store(nil)
+	s.Inodes--
+	return s.shrink(src)
+}
+
+// Lookup returns the inode that dir calls name: ErrNotExist if there is none,
+// ErrNotDir if dir is no directory.
+func (s *State) Lookup(src *Source, dir *Inode, name string) (*Inode, error) {
+	if !dir.IsDir() {
+		return nil, ErrNotDir
+	}
+	e, ok, err := dir.Dir.Lookup(src, name)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, ErrNotExist
+	}
+	return s.Get(src, e.Ino)
+}
+
+// EachUnsealed calls fn for every inode that is in memory on a page not yet
+// sealed. The inodes themselves may be older than the page, and sealed.
+func (s *State) EachUnsealed(fn func(n *Inode)) { eachUnsealed(s.root, fn) }
+
+func eachUnsealed(p *page, fn func(n *Inode)) {
+	if p == nil {
+		return
+	}
+	if _, ok := p.id(); ok {
+		return
+	}
+	b := p.mem.Load()
+	if b == nil { // sealed just now
+		return
+	}
+	for _, k := range b.kids {
+		eachUnsealed(k, fn)
+	}
+	if b.leaf != nil {
+		for _, n := range b.leaf.cells {
+			if n != nil {
+				fn(n)
+			}
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package tree
+
+import "math/bits"
+
+// The table maps inode numbers to inodes: a radix tree of 64-way pages. A
+// table of height h holds the numbers below 64^h; the page at height 1 is a leaf.
+const (
+	tableBits = 6
+	tableFan  = 1 << tableBits
+)
+
+// tableLeaf holds the inodes of 64 numbers in a row. A leaf that was loaded
+// keeps the encoded records and decodes one when it is asked for; a leaf that an
+// epoch changes holds the changed inodes in cells and copies the other records
+// unread when it is sealed.
+type tableLeaf struct {
+	cells  [tableFan]*Inode
+	raw    []byte
+	lo, hi [tableFan]uint32 // record i is raw[lo[i]:hi[i]]; hi[i] is 0 when there is none
+}
+
+// has says whether slot i holds an inode.
+func (l *tableLeaf) has(i int) bool { return l.cells[i] != nil || l.hi[i] != 0 }
+
+// record returns the encoded inode of slot i, nil if it is in memory or absent.
+func (l *tableLeaf) record(i int) []byte { return l.raw[l.lo[i]:l.hi[i]] }
+
+// get returns the inode of slot i, nil if there is none.
+func (l *tableLeaf) get(i int, ino uint64) (*Inode, error) {
+	if n := l.cells[i]; n != nil || l.hi[i] == 0 {
+		return n, nil
+	}
+	return decodeInode(ino, l.record(i))
+}
+
+func (l *tableLeaf) set(i int, n *Inode) {
+	l.cells[i] = n
+	l.lo[i], l.hi[i] = 0, 0
+}
+
+func (l *tableLeaf) empty() bool {
+	for i := range l.cells {
+		if l.has(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// slot returns ino's place in a table page of the given height.
+func slot(ino uint64, height int) int {
+	return int(ino>>(tableBits*(height-1))) & (tableFan - 1)
+}
+
+// heightFor returns the height of the lowest table that can hold ino.
+func heightFor(ino uint64) int {
+	return max(1, (bits.Len64(ino)+tableBits-1)/tableBits)
+}
+
+// tableKind returns the kind of the pages at a height.
+func tableKind(height int) byte {
+	if height == 1 {
+		return kindTableLeaf
+	}
+	return kindTableInner
+}
+
+// loadTable returns the body of a page of the table.
+func (p *page) loadTable(src *Source, height int, keep bool) (*body, error) {
+	k := tableKind(height)
+	return p.load(src, keep, k, k)
+}
+
+// ownTable makes *pp a page that epoch may change, copying what is there, and
+// returns its body.
+func ownTable(src *Source, epoch uint64, pp **page, height int) (*body, error) {
+	p := *pp
+	if p == nil {
+		b := &body{kind: tableKind(height)}
+		if height == 1 {
+			b.leaf = new(tableLeaf)
+		} else {
+			b.kids = make([]*page, tableFan)
+		}
+		*pp = newPage(epoch, b)
+		return b, nil
+	}
+	b, err := p.loadTable(src, height, true)
+	if err != nil || p.epoch == epoch {
+		return b, err
+	}
+	c := &body{kind: b.kind}
+	if height == 1 {
+		leaf := *b.leaf
+		c.leaf = &leaf
+	} else {
+		c.kids = append(make([]*page, 0, tableFan), b.kids...)
+	}
+	*pp = newPage(epoch, c)
+	return c, nil
+}
+
+// leafOf returns the leaf that ino belongs in, nil if there is none.
+func (s *State) leafOf(src *Source, ino uint64) (*tableLeaf, error) {
+	if ino > MaxIno || heightFor(ino) > s.height {
+		return nil, nil
+	}
+	p := s.root
+	for h := s.height; ; h-- {
+		if p == nil {
+			return nil, nil
+		}
+		b, err := p.loadTable(src, h, true)
+		if err != nil {
+			return nil, err
+		}
+		if h == 1 {
+			return b.leaf, nil
+		}
+		p = b.kids[slot(ino, h)]
+	}
+}
+
+// ownLeaf returns the leaf that ino belongs in, for epoch to change. It makes
+// the leaf, and a higher table, when they are missing.
+func (s *State) ownLeaf(src *Source, epoch, ino uint64) (*tableLeaf, error) {
+	for s.height < heightFor(ino) {
+		if s.root != nil {
+			kids := make([]*page, tableFan)
+			kids[0] = s.root
+			s.root = newPage(epoch, &body{kind: kindTableInner, kids: kids})
+		}
+		s.height++
+	}
+	pp := &s.root
+	for h := s.height; ; h-- {
+		b, err := ownTable(src, epoch, pp, h)
+		if err != nil {
+			return nil, err
+		}
+		if h == 1 {
+			return b.leaf, nil
+		}
+		pp = &b.kids[slot(ino, h)]
+	}
+}
+
+// removeFrom empties ino's slot below *pp and drops the pages that this leaves
+// empty.
+func removeFrom(src *Source, epoch uint64, pp **page, height int, ino uint64) error {
+	b, err := ownTable(src, epoch, pp, height)
+	if err != nil {
+		return err
+	}
+	if height == 1 {
+		b.leaf.set(slot(ino, 1), nil)
+		if b.leaf.empty() {
+			*pp = nil
+		}
+		return nil
+	}
+	if err := removeFrom(src, epoch, &b.kids[slot(ino, height)], height-1, ino); err != nil {
+		return err
+	}
+	for _, k := range b.kids {
+		if k != nil {
+			return nil
+		}
+	}
+	*pp = nil
+	return nil
+}
+
+// shrink lowers a table whose upper numbers are gone, so that equal tables have
+// equal pages whatever happened to them before.
+func (s *State) shrink(src *Source) error {
+	for s.height > 1 && s.root != nil {
+		b, err := s.root.loadTable(src, s.height, true)
+		if err != nil {
+			return err
+		}
+		for _, k := range b.kids[1:] {
+			if k != nil {
+				return nil
+			}
+		}
+		s.root = b.kids[0]
+		s.height--
+	}
+	if s.root == nil {
+		s.height = 0
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Walk calls fn for the file at path and everything below it: depth first, a
+// directory before what it holds, names in order of their bytes. The path given
+// to fn is relative to the root, which itself is "". When fn returns SkipDir for
+// a directory, what it holds is left out; any other error ends the walk.
+func (s *State) Walk(ctx context.Context, src *Source, path string, fn func(path string, n *Inode) error) error {
+	n, err := s.Resolve(src, path)
+	if err != nil {
+		return err
+	}
+	if path == "." {
+		path = ""
+	}
+	return s.walk(ctx, src, path, n, fn)
+}
+
+func (s *State) walk(ctx context.Context, src *Source, path string, n *Inode, fn func(path string, n *Inode) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := fn(path, n)
+	if n.IsDir() && errors.Is(err, SkipDir) {
+		return nil
+	}
+	if err != nil || !n.IsDir() || n.Dir.root == nil {
+		return err
+	}
+	ents, err := n.Dir.sorted(src)
+	if err != nil {
+		return fmt.Errorf("list %q: %w", path, err)
+	}
+	for i := range ents {
+		child := joinPath(path, ents[i].name)
+		c, err := s.Get(src, ents[i].ino)
+		if err != nil {
+			return fmt.Errorf("%s: %w", child, err)
+		}
+		if err := s.walk(ctx, src, child, c, fn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sorted returns all entries in order of their names.
+func (d *Dir) sorted(src *Source) ([]dirent, error) {
+	if d.root == nil {
+		return nil, nil
+	}
+	ents, err := appendEntries(src, d.root, 0, make([]dirent, 0, min(d.Len(), 1<<20)))
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(ents, func(a, b dirent) int { return strings.Compare(a.name, b.name) })
+	return ents, nil
+}

@@ -1,0 +1,32 @@
+package cas
+
+import (
+	"encoding/hex"
+	"fmt"
+
+	"lukechampine.com/blake3"
+)
+
+// A Hash names an object: the BLAKE3-256 of its plain (uncompressed) bytes.
+type Hash [32]byte
+
+// Sum returns the hash of b.
+func Sum(b []byte) Hash { return blake3.Sum256(b) }
+
+// ParseHash reads the 64 hexadecimal digits that String writes.
+func ParseHash(s string) (Hash, error) {
+	var h Hash
+	if len(s) != hex.EncodedLen(len(h)) {
+		return h, fmt.Errorf("hash %q: want %d hexadecimal digits", s, hex.EncodedLen(len(h)))
+	}
+	if _, err := hex.Decode(h[:], []byte(s)); err != nil {
+		return Hash{}, fmt.Errorf("hash %q: %w", s, err)
+	}
+	return h, nil
+}
+
+// String returns the hash in lower-case hexadecimal.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// IsZero reports whether h is the zero value, which names no object.
+func (h Hash) IsZero() bool { return h == Hash{} }

@@ -61,6 +61,9 @@ func At(t testing.TB, store string, args ...string) *Mount {
 	if err := os.Mkdir(m.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chmod(base, 0o711); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		m.Stop()
 		if t.Failed() {

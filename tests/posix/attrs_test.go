@@ -1,0 +1,187 @@
+package posix_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func times(t *testing.T, dir string) {
+	path := write(t, dir+"/f", "x")
+	for _, ts := range []unix.Timespec{{Sec: 981173106, Nsec: 123456789}, {Sec: 0, Nsec: 1}, {Sec: -1, Nsec: 999999999}, {Sec: 4_000_000_000, Nsec: 5}} {
+		must(t, unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{ts, ts}, 0))
+		if st := stat(t, path); st.Mtim != ts || st.Atim != ts {
+			t.Errorf("set %v: atime %v, mtime %v", ts, st.Atim, st.Mtim)
+		}
+	}
+	// UTIME_OMIT leaves one alone; ctime follows every change.
+	before := stat(t, path)
+	set := unix.Timespec{Sec: 1000, Nsec: 7}
+	must(t, unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, set}, 0))
+	after := stat(t, path)
+	if after.Atim != before.Atim || after.Mtim != set {
+		t.Errorf("atime %v, mtime %v", after.Atim, after.Mtim)
+	}
+	if after.Ctim.Nano() <= before.Ctim.Nano() {
+		t.Errorf("ctime %v, then %v", before.Ctim, after.Ctim)
+	}
+	must(t, unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}, 0))
+	if st := stat(t, path); st.Mtim.Nano() < before.Ctim.Nano() {
+		t.Errorf("now is %v, before %v", st.Mtim, before.Ctim)
+	}
+	// A write sets mtime and ctime, chmod ctime alone.
+	must(t, unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{set, set}, 0))
+	f := open(t, path, os.O_WRONLY)
+	_, err := f.WriteString("y")
+	must(t, err)
+	written := stat(t, path)
+	if written.Mtim == set {
+		t.Error("a write left mtime alone")
+	}
+	must(t, os.Chmod(path, 0o600))
+	if st := stat(t, path); st.Mtim != written.Mtim || st.Ctim.Nano() <= written.Ctim.Nano() {
+		t.Errorf("chmod: mtime %v to %v, ctime %v to %v", written.Mtim, st.Mtim, written.Ctim, st.Ctim)
+	}
+}
+
+// A directory's mtime changes with its entries, and with nothing else.
+func timesOfDirectories(t *testing.T, dir string) {
+	old := unix.Timespec{Sec: 1000}
+	changes := func(what string, want bool, do func() error) {
+		t.Helper()
+		must(t, unix.UtimesNanoAt(unix.AT_FDCWD, dir, []unix.Timespec{old, old}, 0))
+		must(t, do())
+		if got := stat(t, dir).Mtim != old; got != want {
+			t.Errorf("%s: mtime changed: %v", what, got)
+		}
+	}
+	changes("create", true, func() error { return os.WriteFile(dir+"/f", nil, 0o644) })
+	changes("write", false, func() error { return os.WriteFile(dir+"/f", []byte("x"), 0o644) })
+	changes("chmod", false, func() error { return os.Chmod(dir+"/f", 0o600) })
+	changes("link", true, func() error { return os.Link(dir+"/f", dir+"/g") })
+	changes("rename", true, func() error { return os.Rename(dir+"/g", dir+"/h") })
+	changes("unlink", true, func() error { return os.Remove(dir + "/h") })
+	changes("mkdir", true, func() error { return os.Mkdir(dir+"/d", 0o755) })
+	changes("below", false, func() error { return os.WriteFile(dir+"/d/f", nil, 0o644) })
+	changes("symlink", true, func() error { return os.Symlink("x", dir+"/s") })
+}
+
+// Writing to a file, or giving it away, takes suid and sgid with it.
+func suidIsCleared(t *testing.T, dir string) {
+	needRoot(t)
+	path := write(t, dir+"/f", "x")
+	const suid = unix.S_ISUID | unix.S_ISGID | 0o755
+	must(t, unix.Chmod(path, suid))
+	if st := stat(t, path); st.Mode&0o7777 != suid {
+		t.Fatalf("mode %o", st.Mode)
+	}
+	must(t, unix.Lchown(path, 4242, 4242))
+	if st := stat(t, path); st.Mode&0o7777 != 0o755 {
+		t.Errorf("after chown: mode %o", st.Mode)
+	}
+	// Root keeps the bits when it writes (CAP_FSETID), others lose them:
+	// unprivileged is a case of its own with allow_other.
+	must(t, unix.Chmod(path, suid))
+	f := open(t, path, os.O_WRONLY)
+	_, err := f.WriteString("y")
+	must(t, err)
+	if st := stat(t, path); st.Mode&0o7777 != suid {
+		t.Errorf("after root's write: mode %o", st.Mode)
+	}
+}
+
+func xattrNamespaces(t *testing.T, dir string) {
+	path := write(t, dir+"/f", "x")
+	set := map[string]string{"user.empty": "", "user.long": strings.Repeat("v", 4000), "user.bytes": "\x00\xff\n"}
+	if os.Getuid() == 0 {
+		set["trusted.t"] = "t"
+		set["security.s"] = "s"
+	}
+	for name, value := range set {
+		must(t, unix.Setxattr(path, name, []byte(value), 0))
+	}
+	buf := make([]byte, 64<<10)
+	for name, value := range set {
+		n, err := unix.Getxattr(path, name, buf)
+		must(t, err)
+		if string(buf[:n]) != value {
+			t.Errorf("%s is %q", name, clip(string(buf[:n])))
+		}
+	}
+	n, err := unix.Listxattr(path, buf)
+	must(t, err)
+	listed := map[string]bool{}
+	for _, name := range strings.Split(strings.TrimRight(string(buf[:n]), "\x00"), "\x00") {
+		listed[name] = true
+	}
+	for name := range set {
+		if !listed[name] {
+			t.Errorf("%s is not listed", name)
+		}
+	}
+	// Too small a buffer, and none.
+	if _, err := unix.Getxattr(path, "user.long", buf[:10]); err != unix.ERANGE {
+		t.Errorf("a short buffer: %v", err)
+	}
+	if n, err := unix.Getxattr(path, "user.long", nil); n != 4000 || err != nil {
+		t.Errorf("no buffer: %d, %v", n, err)
+	}
+	// They belong to the inode, on directories too.
+	must(t, os.Link(path, dir+"/g"))
+	if n, err := unix.Getxattr(dir+"/g", "user.long", buf); n != 4000 || err != nil {
+		t.Errorf("through another name: %d, %v", n, err)
+	}
+	must(t, unix.Setxattr(dir, "user.d", []byte("d"), 0))
+	must(t, unix.Removexattr(dir, "user.d"))
+	_, err = unix.Getxattr(dir, "user.d", buf)
+	wantErr(t, err, unix.ENODATA)
+}
+
+func xattrFlags(t *testing.T, dir string) {
+	path := write(t, dir+"/f", "x")
+	wantErr(t, unix.Setxattr(path, "user.a", []byte("1"), unix.XATTR_REPLACE), unix.ENODATA)
+	must(t, unix.Setxattr(path, "user.a", []byte("1"), unix.XATTR_CREATE))
+	wantErr(t, unix.Setxattr(path, "user.a", []byte("2"), unix.XATTR_CREATE), unix.EEXIST)
+	must(t, unix.Setxattr(path, "user.a", []byte("3"), unix.XATTR_REPLACE))
+	buf := make([]byte, 10)
+	if n, err := unix.Getxattr(path, "user.a", buf); err != nil || string(buf[:n]) != "3" {
+		t.Errorf("%q, %v", buf[:max(n, 0)], err)
+	}
+	wantErr(t, unix.Removexattr(path, "user.b"), unix.ENODATA)
+	wantErr(t, unix.Setxattr(path, "user."+strings.Repeat("n", 256), nil, 0), unix.ERANGE)
+}
+
+func specialFiles(t *testing.T, dir string) {
+	must(t, unix.Mkfifo(dir+"/fifo", 0o640))
+	if st := stat(t, dir+"/fifo"); st.Mode != unix.S_IFIFO|0o640 {
+		t.Errorf("fifo: mode %o", st.Mode)
+	}
+	// A pipe that works: both ends in this process.
+	r, err := unix.Open(dir+"/fifo", unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	must(t, err)
+	defer unix.Close(r)
+	w, err := unix.Open(dir+"/fifo", unix.O_WRONLY, 0)
+	must(t, err)
+	_, err = unix.Write(w, []byte("through"))
+	must(t, err)
+	buf := make([]byte, 16)
+	if n, err := unix.Read(r, buf); err != nil || string(buf[:n]) != "through" {
+		t.Errorf("%q, %v", buf[:max(n, 0)], err)
+	}
+	unix.Close(w)
+	must(t, unix.Mknod(dir+"/sock", unix.S_IFSOCK|0o600, 0))
+	if st := stat(t, dir+"/sock"); st.Mode != unix.S_IFSOCK|0o600 {
+		t.Errorf("socket: mode %o", st.Mode)
+	}
+	err = unix.Mknod(dir+"/null", unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3)))
+	if os.Getuid() != 0 {
+		wantErr(t, err, unix.EPERM)
+		return
+	}
+	must(t, err)
+	if st := stat(t, dir+"/null"); st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(1, 3) {
+		t.Errorf("device: mode %o, rdev %#x", st.Mode, st.Rdev)
+	}
+}

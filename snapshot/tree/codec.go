@@ -17,6 +17,7 @@ const (
 	kindTableLeaf  = 3
 	kindDirInner   = 4
 	kindDirLeaf    = 5
+	kindRecord     = 7 // 6 is a list of chunks
 
 	formatVersion = 1
 )
@@ -67,7 +68,7 @@ func decodeState(raw []byte) (*State, error) {
 	return s, d.Finish()
 }
 
-// encodeBody writes a page whose kids, directories and contents are all sealed.
+// encodeBody writes a page, other than a table leaf, whose kids are all sealed.
 func encodeBody(e *wire.Encoder, b *body) {
 	encodeHeader(e, b.kind)
 	switch b.kind {
@@ -79,8 +80,6 @@ func encodeBody(e *wire.Encoder, b *body) {
 				e.Raw(h[:])
 			}
 		}
-	case kindTableLeaf:
-		encodeTableLeaf(e, b.leaf)
 	case kindDirInner:
 		e.Raw(binary.LittleEndian.AppendUint16(nil, uint16(kidMap(b.kids))))
 		for _, k := range b.kids {
@@ -169,54 +168,6 @@ func decodeKids(d *wire.Decoder, m uint64, fan int, counts bool) []*page {
 		kids[i] = p
 	}
 	return kids
-}
-
-func encodeTableLeaf(e *wire.Encoder, l *tableLeaf) {
-	var m uint64
-	for i := range l.cells {
-		if l.has(i) {
-			m |= 1 << i
-		}
-	}
-	e.Raw(binary.LittleEndian.AppendUint64(nil, m))
-	var rec wire.Encoder
-	for i, n := range l.cells {
-		switch {
-		case n != nil:
-			rec.Reset()
-			encodeInode(&rec, n)
-			e.Blob(rec.Out())
-		case l.has(i):
-			e.Blob(l.record(i))
-		}
-	}
-}
-
-func decodeTableLeaf(d *wire.Decoder, raw []byte) *tableLeaf {
-	l := &tableLeaf{raw: raw}
-	mb := d.Raw(8)
-	if mb == nil {
-		return nil
-	}
-	m := binary.LittleEndian.Uint64(mb)
-	if m == 0 {
-		d.Fail("table leaf with no inode")
-	}
-	if len(raw) > math.MaxUint32 {
-		d.Fail("table leaf of %d bytes", len(raw))
-		return nil
-	}
-	for i := range l.cells {
-		if m&(1<<i) != 0 {
-			rec := d.Blob()
-			if d.Err() == nil && len(rec) == 0 {
-				d.Fail("empty inode record")
-			}
-			l.hi[i] = uint32(d.Offset())
-			l.lo[i] = l.hi[i] - uint32(len(rec))
-		}
-	}
-	return l
 }
 
 func decodeDirLeaf(d *wire.Decoder, raw []byte) []dirent {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// maxDepth bounds the way from an inode up to the root. Only a damaged tree
+// maxAncestors bounds the way from an inode up to the root. Only a damaged tree
 // that has a ring in it reaches it; a path of that many names would be 64 KiB.
-const maxDepth = 1 << 15
+const maxAncestors = 1 << 15
 
 // splitPath returns the names of a path below the root; "" and "." are the root
 // itself. ErrBadPath if it is absolute or not in its shortest form.
@@ -84,7 +84,7 @@ func (s *State) dirPath(src *Source, ino uint64) (string, error) {
 		if len(n.Links) != 1 {
 			return "", fmt.Errorf("directory %d has %d names", ino, len(n.Links))
 		}
-		if len(names) == maxDepth {
+		if len(names) == maxAncestors {
 			return "", errors.New("directories form a ring")
 		}
 		names = append(names, n.Links[0].Name)

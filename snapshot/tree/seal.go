@@ -139,9 +139,25 @@ func (r *sealRun) inode(ctx context.Context, n *Inode) error {
 		_, err := r.page(ctx, n.Dir.root)
 		return err
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	r.files.Add(1)
 	_, err := r.z.sealContent(ctx, n.Content)
 	return err
+}
+
+// tableLeaf encodes a leaf and writes those of its records that stand alone.
+func (r *sealRun) tableLeaf(e *wire.Encoder, l *tableLeaf) error {
+	return encodeTableLeaf(e, l, func(piece []byte) (cas.Hash, error) {
+		r.pages.Add(1)
+		r.pageBytes.Add(int64(len(piece)))
+		h, err := r.z.Objects.Put(cas.KindTree, piece)
+		if err != nil {
+			return h, fmt.Errorf("write a part of an inode: %w", err)
+		}
+		return h, nil
+	})
 }
 
 // page seals p and everything below it.
@@ -175,7 +191,11 @@ func (r *sealRun) page(ctx context.Context, p *page) (cas.Hash, error) {
 	}
 	defer r.buffers.Put(e)
 	e.Reset()
-	encodeBody(e, b)
+	if b.leaf == nil {
+		encodeBody(e, b)
+	} else if err := r.tableLeaf(e, b.leaf); err != nil {
+		return cas.Hash{}, err
+	}
 	h, err := r.z.Objects.Put(cas.KindTree, e.Out())
 	if err != nil {
 		return cas.Hash{}, fmt.Errorf("write a page: %w", err)

@@ -73,7 +73,7 @@ func (s *State) Get(src *Source, ino uint64) (*Inode, error) {
 	if leaf == nil {
 		return nil, ErrNoInode
 	}
-	n, err := leaf.get(slot(ino, 1), ino)
+	n, err := leaf.get(src, slot(ino, 1), ino)
 	if err != nil {
 		return nil, fmt.Errorf("inode %d: %w", ino, err)
 	}

@@ -17,6 +17,7 @@ type tableLeaf struct {
 	cells  [tableFan]*Inode
 	raw    []byte
 	lo, hi [tableFan]uint32 // record i is raw[lo[i]:hi[i]]; hi[i] is 0 when there is none
+	long   uint64           // bit i: record i only names the objects that hold the real one
 }
 
 // has says whether slot i holds an inode.
@@ -26,16 +27,32 @@ func (l *tableLeaf) has(i int) bool { return l.cells[i] != nil || l.hi[i] != 0 }
 func (l *tableLeaf) record(i int) []byte { return l.raw[l.lo[i]:l.hi[i]] }
 
 // get returns the inode of slot i, nil if there is none.
-func (l *tableLeaf) get(i int, ino uint64) (*Inode, error) {
+func (l *tableLeaf) get(src *Source, i int, ino uint64) (*Inode, error) {
 	if n := l.cells[i]; n != nil || l.hi[i] == 0 {
 		return n, nil
 	}
-	return decodeInode(ino, l.record(i))
+	rec := l.record(i)
+	if l.long&(1<<i) != 0 {
+		var err error
+		if rec, err = loadRecord(src, rec); err != nil {
+			return nil, err
+		}
+	}
+	return decodeInode(ino, rec)
+}
+
+// sameRecord says that slot i of both leaves is known to hold the same.
+func (l *tableLeaf) sameRecord(o *tableLeaf, i int) bool {
+	if l.cells[i] != nil || o.cells[i] != nil {
+		return l.cells[i] == o.cells[i]
+	}
+	return (l.long^o.long)&(1<<i) == 0 && string(l.record(i)) == string(o.record(i))
 }
 
 func (l *tableLeaf) set(i int, n *Inode) {
 	l.cells[i] = n
 	l.lo[i], l.hi[i] = 0, 0
+	l.long &^= 1 << i
 }
 
 func (l *tableLeaf) empty() bool {

@@ -60,6 +60,10 @@ func (d *Dir) sorted(src *Source) ([]dirent, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(ents, func(a, b dirent) int { return strings.Compare(a.name, b.name) })
+	sortByName(ents)
 	return ents, nil
+}
+
+func sortByName(ents []dirent) {
+	slices.SortFunc(ents, func(a, b dirent) int { return strings.Compare(a.name, b.name) })
 }

@@ -1,0 +1,145 @@
+package tree
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
+)
+
+// An inode with tens of thousands of names or megabytes of extended attributes
+// makes a record that no leaf should carry around, and that an object store may
+// not take. It is cut into pieces with objects of their own, and the leaf holds
+// their hashes.
+const (
+	maxRecord = 64 << 10 // a longer record stands alone
+	maxPiece  = 1 << 20  // bytes of a record in one object
+)
+
+// encodeTableLeaf writes a leaf whose inodes are all sealed, and with put the
+// pieces of records too long for it.
+func encodeTableLeaf(e *wire.Encoder, l *tableLeaf, put func(piece []byte) (cas.Hash, error)) error {
+	encodeHeader(e, kindTableLeaf)
+	var m uint64
+	for i := range l.cells {
+		if l.has(i) {
+			m |= 1 << i
+		}
+	}
+	e.Raw(binary.LittleEndian.AppendUint64(nil, m))
+	var rec wire.Encoder
+	for i, n := range l.cells {
+		if n == nil {
+			if l.has(i) {
+				encodeRecord(e, l.record(i), l.long&(1<<i) != 0)
+			}
+			continue
+		}
+		rec.Reset()
+		encodeInode(&rec, n)
+		if rec.Len() <= maxRecord {
+			encodeRecord(e, rec.Out(), false)
+			continue
+		}
+		pieces, err := putRecord(rec.Out(), put)
+		if err != nil {
+			return err
+		}
+		encodeRecord(e, pieces, true)
+	}
+	return nil
+}
+
+func encodeRecord(e *wire.Encoder, rec []byte, long bool) {
+	n := uint64(len(rec)) << 1
+	if long {
+		n |= 1
+	}
+	e.Uvarint(n)
+	e.Raw(rec)
+}
+
+// putRecord writes a record in pieces and returns their hashes.
+func putRecord(rec []byte, put func(piece []byte) (cas.Hash, error)) ([]byte, error) {
+	var hashes []byte
+	var e wire.Encoder
+	for len(rec) > 0 {
+		n := min(len(rec), maxPiece)
+		e.Reset()
+		encodeHeader(&e, kindRecord)
+		e.Raw(rec[:n])
+		h, err := put(e.Out())
+		if err != nil {
+			return nil, err
+		}
+		hashes = append(hashes, h[:]...)
+		rec = rec[n:]
+	}
+	return hashes, nil
+}
+
+// loadRecord returns the record whose pieces have these hashes.
+func loadRecord(src *Source, hashes []byte) ([]byte, error) {
+	var rec, piece []byte
+	for ; len(hashes) > 0; hashes = hashes[hashSize:] {
+		h := cas.Hash(hashes)
+		var err error
+		if piece, err = src.objects.Get(h, piece[:0]); err != nil {
+			return nil, fmt.Errorf("load inode record %s: %w", h, err)
+		}
+		d := wire.NewDecoder(piece)
+		if k := decodeHeader(d); k != kindRecord {
+			d.Fail("kind %d is no inode record", k)
+		}
+		if d.Err() != nil {
+			return nil, fmt.Errorf("load inode record %s: %w", h, d.Err())
+		}
+		rec = append(rec, d.Raw(d.Remaining())...)
+	}
+	return rec, nil
+}
+
+// pieces returns the objects that hold the record of slot i, if it stands alone.
+func (l *tableLeaf) pieces(i int) (hs []cas.Hash) {
+	if l.long&(1<<i) != 0 {
+		for b := l.record(i); len(b) > 0; b = b[hashSize:] {
+			hs = append(hs, cas.Hash(b))
+		}
+	}
+	return hs
+}
+
+func decodeTableLeaf(d *wire.Decoder, raw []byte) *tableLeaf {
+	l := &tableLeaf{raw: raw}
+	mb := d.Raw(8)
+	if mb == nil {
+		return nil
+	}
+	m := binary.LittleEndian.Uint64(mb)
+	if m == 0 {
+		d.Fail("table leaf with no inode")
+	}
+	if len(raw) > math.MaxUint32 {
+		d.Fail("table leaf of %d bytes", len(raw))
+	}
+	for i := range l.cells {
+		if m&(1<<i) == 0 {
+			continue
+		}
+		n := d.Uvarint()
+		long := n&1 != 0
+		if n >>= 1; n == 0 || n > uint64(d.Remaining()) || long && n%uint64(hashSize) != 0 {
+			d.Fail("inode record of %d bytes", n)
+			return nil
+		}
+		if long {
+			l.long |= 1 << i
+		}
+		l.lo[i] = uint32(d.Offset())
+		l.hi[i] = l.lo[i] + uint32(n)
+		d.Raw(int(n))
+	}
+	return l
+}

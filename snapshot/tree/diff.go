@@ -1,0 +1,292 @@
+package tree
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// DiffOptions limit what Diff looks at.
+type DiffOptions struct {
+	Paths []string // only these files, and what is below these directories; empty is everything
+}
+
+// Diff calls fn for every path at which b differs from a: in order of bytes by
+// component, a directory before what it holds. A path whose type changed from or
+// to a directory is followed by the paths that went or came with it; an added or
+// removed directory by every path below it. It costs what the states differ in,
+// not what they hold.
+//
+// Paths are compared, not inodes: a file that was replaced by an equal one of
+// another inode number is no change. Hard links are compared as follows. Where a
+// path has the same inode in a and b, Links is set when the number of names
+// differs. Where it has another inode, Links is set when the number of names
+// differs, or when some other path that both states have is the same file as this
+// one in only one of them.
+func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(Change) error) error {
+	d := differ{ctx: ctx, src: src, a: side{s: a}, b: side{s: b}, fn: fn, groups: make(map[[2]uint64]bool)}
+	d.marks = make(map[uint64]map[string]struct{})
+	d.a.raised = make(map[uint64]bool)
+	d.b.raised = make(map[uint64]bool)
+	only, err := newFilter(o.Paths)
+	if err != nil {
+		return err
+	}
+	if ida, ok := a.ID(); ok {
+		if idb, ok := b.ID(); ok && ida == idb {
+			return nil
+		}
+	}
+	// First the tables say which inodes differ, whatever their paths are; these
+	// and the directories above them are marked, in a's tree and in b's. Then both
+	// trees are walked together, and at each pair of directories only the entries
+	// that differ and those that are marked are looked at.
+	if err := d.tables(a.root, a.height, b.root, b.height, 0); err != nil {
+		return fmt.Errorf("compare inodes: %w", err)
+	}
+	x, err := a.Get(src, RootIno)
+	if err != nil {
+		return err
+	}
+	y, err := b.Get(src, RootIno)
+	if err != nil {
+		return err
+	}
+	return d.pair("", x, y, only)
+}
+
+// side is one of the two states.
+type side struct {
+	s      *State
+	raised map[uint64]bool // directories whose ancestors are marked
+}
+
+type differ struct {
+	ctx  context.Context
+	src  *Source
+	a, b side
+	fn   func(Change) error
+
+	marks  map[uint64]map[string]struct{} // directory → names to look at
+	groups map[[2]uint64]bool             // pair of inodes → whether their hard links differ
+}
+
+// tables marks the inodes that both tables have and that differ. Numbers which
+// only one has need no mark: the entry that names such an inode is different or
+// missing in the other tree, so its directory differs, or has no match either.
+func (d *differ) tables(a *page, ha int, b *page, hb int, base uint64) error {
+	if a == nil || b == nil || ha == hb && samePage(a, b) {
+		return nil
+	}
+	if err := d.ctx.Err(); err != nil {
+		return err
+	}
+	if ha < hb {
+		body, err := b.loadTable(d.src, hb, true)
+		if err != nil {
+			return err
+		}
+		return d.tables(a, ha, body.kids[0], hb-1, base)
+	}
+	x, err := a.loadTable(d.src, ha, true)
+	if err != nil {
+		return err
+	}
+	if ha > hb {
+		return d.tables(x.kids[0], ha-1, b, hb, base)
+	}
+	y, err := b.loadTable(d.src, hb, true)
+	if err != nil {
+		return err
+	}
+	if ha == 1 {
+		return d.leaves(x.leaf, y.leaf, base)
+	}
+	for i := range x.kids {
+		if err := d.tables(x.kids[i], ha-1, y.kids[i], hb-1, base+uint64(i)<<(tableBits*(ha-1))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *differ) leaves(x, y *tableLeaf, base uint64) error {
+	for i := range x.cells {
+		if !x.has(i) || !y.has(i) || x.sameRecord(y, i) {
+			continue
+		}
+		n, err := x.get(d.src, i, base+uint64(i))
+		if err != nil {
+			return err
+		}
+		m, err := y.get(d.src, i, base+uint64(i))
+		if err != nil {
+			return err
+		}
+		if surelySame(n, m) {
+			continue
+		}
+		if err := d.mark(&d.a, n); err != nil {
+			return err
+		}
+		if err := d.mark(&d.b, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mark notes every name of n, and the names of the directories above.
+func (d *differ) mark(s *side, n *Inode) error {
+	for _, l := range n.Links {
+		names := d.marks[l.Parent]
+		if names == nil {
+			names = make(map[string]struct{})
+			d.marks[l.Parent] = names
+		}
+		names[l.Name] = struct{}{}
+		if s.raised[l.Parent] {
+			continue
+		}
+		s.raised[l.Parent] = true
+		dir, err := s.s.Get(d.src, l.Parent)
+		if err != nil {
+			return err
+		}
+		if err := d.mark(s, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pair compares what a and b have at one path.
+func (d *differ) pair(path string, x, y *Inode, only *filter) error {
+	if err := d.ctx.Err(); err != nil {
+		return err
+	}
+	if only.within() {
+		w, err := compare(d.src, x, y)
+		if err != nil {
+			return fmt.Errorf("compare %q: %w", path, err)
+		}
+		if !x.IsDir() && !y.IsDir() {
+			if other, err := d.linksDiffer(x, y); err != nil {
+				return fmt.Errorf("compare the links of %q: %w", path, err)
+			} else if other {
+				w |= Links
+			}
+		}
+		if w != 0 {
+			if err := d.fn(Change{Path: path, A: x, B: y, What: w}); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case x.IsDir() && y.IsDir():
+		return d.dirs(path, x, y, only)
+	case x.IsDir():
+		return d.below(d.a.s, path, x, Removed, only)
+	case y.IsDir():
+		return d.below(d.b.s, path, y, Added, only)
+	}
+	return nil
+}
+
+// dirs compares the entries of two directories at one path.
+func (d *differ) dirs(path string, x, y *Inode, only *filter) error {
+	var names []string
+	if err := compareDirs(d.src, trie{page: x.Dir.root}, trie{page: y.Dir.root}, 0, func(name string) {
+		names = append(names, name)
+	}); err != nil {
+		return fmt.Errorf("compare directory %q: %w", path, err)
+	}
+	names = slices.AppendSeq(names, maps.Keys(d.marks[x.Ino]))
+	if x.Ino != y.Ino {
+		names = slices.AppendSeq(names, maps.Keys(d.marks[y.Ino]))
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		below, ok := only.at(name)
+		if !ok {
+			continue
+		}
+		if err := d.entry(joinPath(path, name), name, x, y, below); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *differ) entry(path, name string, x, y *Inode, only *filter) error {
+	n, err := d.lookup(d.a.s, x, name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	m, err := d.lookup(d.b.s, y, name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	switch {
+	case n != nil && m != nil:
+		return d.pair(path, n, m, only)
+	case n != nil:
+		return d.whole(d.a.s, path, n, Removed, only)
+	case m != nil:
+		return d.whole(d.b.s, path, m, Added, only)
+	}
+	return nil // a mark from the other state, for a name that is in neither directory
+}
+
+// lookup returns nil where there is no such entry.
+func (d *differ) lookup(s *State, dir *Inode, name string) (*Inode, error) {
+	e, ok, err := dir.Dir.Lookup(d.src, name)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return s.Get(d.src, e.Ino)
+}
+
+// whole reports a path that only one state has, and all below it.
+func (d *differ) whole(s *State, path string, n *Inode, w What, only *filter) error {
+	if err := d.ctx.Err(); err != nil {
+		return err
+	}
+	if only.within() {
+		c := Change{Path: path, A: n, What: w}
+		if w == Added {
+			c.A, c.B = nil, n
+		}
+		if err := d.fn(c); err != nil {
+			return err
+		}
+	}
+	return d.below(s, path, n, w, only)
+}
+
+func (d *differ) below(s *State, path string, n *Inode, w What, only *filter) error {
+	if !n.IsDir() {
+		return nil
+	}
+	ents, err := n.Dir.sorted(d.src)
+	if err != nil {
+		return fmt.Errorf("list %q: %w", path, err)
+	}
+	for i := range ents {
+		sub, ok := only.at(ents[i].name)
+		if !ok {
+			continue
+		}
+		child := joinPath(path, ents[i].name)
+		c, err := s.Get(d.src, ents[i].ino)
+		if err != nil {
+			return fmt.Errorf("%s: %w", child, err)
+		}
+		if err := d.whole(s, child, c, w, sub); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,327 @@
+package tree
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+)
+
+// flat is a state as a plain map, made by a full walk.
+type flat struct {
+	files map[string]*Inode
+	data  map[string]string // of regular files
+	paths map[uint64][]string
+}
+
+func flatten(t testing.TB, src *Source, s *State) *flat {
+	t.Helper()
+	f := &flat{files: make(map[string]*Inode), data: make(map[string]string), paths: make(map[uint64][]string)}
+	err := s.Walk(context.Background(), src, "", func(path string, n *Inode) error {
+		f.files[path] = n
+		f.paths[n.Ino] = append(f.paths[n.Ino], path)
+		if n.IsRegular() {
+			f.data[path] = readAll(t, src, n)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// naiveDiff is what Diff promises, by looking at everything.
+func naiveDiff(a, b *flat) map[string]What {
+	out := make(map[string]What)
+	for p, x := range a.files {
+		y := b.files[p]
+		if y == nil {
+			out[p] = Removed
+			continue
+		}
+		var w What
+		if x.Mode&^unix.S_IFMT != y.Mode&^unix.S_IFMT {
+			w |= Mode
+		}
+		if x.UID != y.UID || x.GID != y.GID {
+			w |= Owner
+		}
+		if x.Mtime != y.Mtime {
+			w |= Mtime
+		}
+		if fmt.Sprint(x.Xattrs) != fmt.Sprint(y.Xattrs) {
+			w |= Xattrs
+		}
+		if x.Type() != y.Type() {
+			w |= Type
+		} else {
+			if x.Target != y.Target {
+				w |= Target
+			}
+			if x.Rdev != y.Rdev {
+				w |= Rdev
+			}
+			if a.data[p] != b.data[p] {
+				w |= Data
+			}
+		}
+		if !x.IsDir() && !y.IsDir() && naiveLinks(a, b, x, y) {
+			w |= Links
+		}
+		if w != 0 {
+			out[p] = w
+		}
+	}
+	for p := range b.files {
+		if a.files[p] == nil {
+			out[p] = Added
+		}
+	}
+	return out
+}
+
+func naiveLinks(a, b *flat, x, y *Inode) bool {
+	if x.Nlink != y.Nlink {
+		return true
+	}
+	if x.Ino == y.Ino {
+		return false
+	}
+	for q, u := range a.files {
+		v := b.files[q]
+		if v != nil && !u.IsDir() && !v.IsDir() && (u.Ino == x.Ino) != (v.Ino == y.Ino) {
+			return true
+		}
+	}
+	return false
+}
+
+func underAny(path string, only []string) bool {
+	for _, o := range only {
+		if path == o || strings.HasPrefix(path, o+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// checkDiff compares Diff with naiveDiff.
+func checkDiff(t testing.TB, src *Source, a, b *State, fa, fb *flat, only []string) {
+	t.Helper()
+	want := naiveDiff(fa, fb)
+	if len(only) > 0 {
+		maps.DeleteFunc(want, func(p string, _ What) bool { return !underAny(p, only) })
+	}
+	var order []string
+	err := Diff(context.Background(), src, a, b, DiffOptions{Paths: only}, func(c Change) error {
+		order = append(order, c.Path)
+		if w, ok := want[c.Path]; !ok || w != c.What {
+			t.Errorf("%q: Diff says %b, a full walk %b", c.Path, c.What, w)
+		}
+		if (c.A == nil) != (fa.files[c.Path] == nil) || (c.B == nil) != (fb.files[c.Path] == nil) {
+			t.Errorf("%q: inodes %v, %v", c.Path, c.A, c.B)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.IsSortedFunc(order, comparePaths) {
+		t.Errorf("paths not in order: %q", order)
+	}
+	for p, w := range want {
+		if !slices.Contains(order, p) {
+			t.Errorf("%q: Diff says nothing, a full walk %b", p, w)
+		}
+	}
+	if len(slices.Compact(order)) != len(want) {
+		t.Errorf("%d changes, want %d", len(order), len(want))
+	}
+}
+
+// randomOp changes the tree in one random way.
+func randomOp(f *testFS, r *rand.Rand) {
+	type place struct {
+		dir  uint64
+		name string
+		n    *Inode
+	}
+	var all []place
+	dirs := []uint64{RootIno}
+	check(f.s.Walk(context.Background(), f.src, "", func(path string, n *Inode) error {
+		if n.IsDir() && n.Ino != RootIno {
+			dirs = append(dirs, n.Ino)
+		}
+		for _, e := range must(n.Dir.sorted(f.src)) {
+			all = append(all, place{n.Ino, e.name, must(f.s.Get(f.src, e.ino))})
+		}
+		return nil
+	}))
+	dir := dirs[r.IntN(len(dirs))]
+	name := string(rune('a' + r.IntN(5)))
+	_, taken := f.lookup(dir, name)
+	var p place
+	if len(all) > 0 {
+		p = all[r.IntN(len(all))]
+	}
+	switch op := r.IntN(16); {
+	case op < 3 && !taken:
+		f.create(dir, name, unix.S_IFDIR|0o755)
+	case op < 6 && !taken:
+		ino := f.create(dir, name, unix.S_IFREG|0o644)
+		if r.IntN(3) > 0 {
+			f.write(ino, 0, fmt.Sprint("data ", r.IntN(3)))
+		}
+	case op == 6 && !taken:
+		f.create(dir, name, unix.S_IFLNK|0o777)
+	case op == 7 && !taken:
+		ino := f.create(dir, name, unix.S_IFCHR|0o600)
+		f.own(ino).Rdev = uint32(r.IntN(3))
+	case p.n == nil:
+	case op == 8 && !taken && !p.n.IsDir():
+		f.link(p.n.Ino, dir, name)
+	case op <= 10 && !taken && (!p.n.IsDir() || !f.inside(dir, p.n.Ino)):
+		f.rename(p.dir, p.name, dir, name)
+	case op == 11:
+		f.remove(p.dir, p.name)
+	case op == 12 && p.n.IsRegular():
+		f.write(p.n.Ino, int64(r.IntN(3)), fmt.Sprint(r.IntN(3)))
+	case op == 13 && !p.n.IsDir():
+		f.replace(p.dir, p.name)
+	case op == 14:
+		n := f.own(p.n.Ino)
+		switch r.IntN(4) {
+		case 0:
+			n.Mode ^= 0o111
+		case 1:
+			n.UID ^= 1
+		case 2:
+			n.Xattrs = []Xattr{{"user.x", []byte{byte(r.IntN(3))}}}
+		case 3:
+			n.Atime++
+		}
+	case op == 15 && p.n.Ino != dir: // exchange the type: a file for a directory or back
+		f.remove(p.dir, p.name)
+		if p.n.IsDir() {
+			f.create(p.dir, p.name, unix.S_IFREG|0o644)
+		} else {
+			d := f.create(p.dir, p.name, unix.S_IFDIR|0o755)
+			f.write(f.create(d, "kid", unix.S_IFREG|0o644), 0, "kid")
+		}
+	}
+}
+
+// TestDiffAgainstFullWalk compares all pairs of the states of a random history,
+// each in memory, sealed or loaded cold.
+func TestDiffAgainstFullWalk(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
+		f := newTestFS()
+		type version struct {
+			s *State
+			f *flat
+		}
+		var vs []version
+		for range rapid.IntRange(2, 4).Draw(rt, "versions") {
+			for range rapid.IntRange(1, 25).Draw(rt, "ops") {
+				randomOp(f, r)
+			}
+			s := f.freeze()
+			v := version{s, flatten(t, f.src, s)}
+			switch rapid.SampledFrom([]string{"memory", "sealed", "cold"}).Draw(rt, "form") {
+			case "sealed":
+				f.seal(t, s)
+			case "cold":
+				v.s = f.load(t, f.src, f.seal(t, s))
+			}
+			vs = append(vs, v)
+		}
+		src := f.source()
+		var only []string
+		if len(vs[0].f.files) > 1 && rapid.Bool().Draw(rt, "limited") {
+			paths := slices.Sorted(maps.Keys(vs[0].f.files))[1:]
+			only = rapid.SliceOfN(rapid.SampledFrom(paths), 1, 3).Draw(rt, "only")
+		}
+		for _, a := range vs {
+			for _, b := range vs {
+				checkDiff(t, src, a.s, b.s, a.f, b.f, only)
+			}
+		}
+		if t.Failed() {
+			rt.FailNow()
+		}
+	})
+}
+
+func TestDiffCost(t *testing.T) {
+	f := newTestFS()
+	var dirs []uint64
+	for i := range 100 {
+		d := f.create(RootIno, fmt.Sprint("dir", i), unix.S_IFDIR|0o755)
+		dirs = append(dirs, d)
+		for j := range 100 {
+			f.create(d, fmt.Sprint("file", j), unix.S_IFREG|0o644)
+		}
+	}
+	big := f.create(RootIno, "big", unix.S_IFDIR|0o755)
+	for j := range 10000 {
+		f.create(big, fmt.Sprint("file", j), unix.S_IFREG|0o644)
+	}
+	ida := f.seal(t, f.freeze())
+
+	e, _ := f.lookup(big, "file77")
+	f.write(e.Ino, 0, "changed")
+	f.unlink(big, "file78")
+	f.create(big, "new", unix.S_IFREG|0o644)
+	f.rename(RootIno, "dir5", dirs[6], "moved")
+	unsealed := f.freeze()
+	idb := f.seal(t, unsealed)
+
+	src := f.source()
+	a, b := f.load(t, src, ida), f.load(t, src, idb)
+	before := f.store.gets
+	n := 0
+	if err := Diff(context.Background(), src, a, b, DiffOptions{}, func(c Change) error {
+		n++
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	// The rename alone is 2×101 paths.
+	if want := 202 + 3 + 3; n != want {
+		t.Errorf("%d changes, want %d", n, want)
+	}
+	if cost := f.store.gets - before; cost > 80 {
+		t.Errorf("Diff loaded %d of %d objects", cost, len(f.store.objects))
+	}
+}
+
+func TestDiffStops(t *testing.T) {
+	f := newTestFS()
+	a := f.freeze()
+	for i := range 10 {
+		f.create(RootIno, fmt.Sprint(i), unix.S_IFREG|0o644)
+	}
+	b := f.freeze()
+	ctx, cancel := context.WithCancel(context.Background())
+	n := 0
+	err := Diff(ctx, f.src, a, b, DiffOptions{}, func(Change) error {
+		n++
+		cancel()
+		return nil
+	})
+	if err != context.Canceled || n != 1 {
+		t.Errorf("after cancel: %d changes, error %v", n, err)
+	}
+	stop := fmt.Errorf("enough")
+	if err := Diff(context.Background(), f.src, a, b, DiffOptions{}, func(Change) error { return stop }); err != stop {
+		t.Errorf("error %v, want the function's own", err)
+	}
+}

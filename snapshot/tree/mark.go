@@ -1,0 +1,100 @@
+package tree
+
+import (
+	"context"
+
+	"github.com/amberfs/amberfs/cas"
+)
+
+// Mark calls keep for every object that s needs, sealed or not: the objects
+// below an object are visited only when keep answers that it met it for the
+// first time. So marking many states costs their number and what they differ in.
+func (s *State) Mark(ctx context.Context, src *Source, keep func(cas.Hash) (first bool)) error {
+	if id, ok := s.ID(); ok && !keep(id) {
+		return nil
+	}
+	m := marker{ctx: ctx, src: src, keep: keep}
+	return m.table(s.root, s.height, 0)
+}
+
+type marker struct {
+	ctx  context.Context
+	src  *Source
+	keep func(cas.Hash) bool
+}
+
+// first marks a page, and says whether to go on below it. A page without a hash
+// is in memory only, but what it refers to may be stored.
+func (m *marker) first(p *page) bool {
+	id, ok := p.id()
+	return !ok || m.keep(id)
+}
+
+// table visits a table page whose first inode number is base.
+func (m *marker) table(p *page, height int, base uint64) error {
+	if p == nil || !m.first(p) {
+		return nil
+	}
+	if err := m.ctx.Err(); err != nil {
+		return err
+	}
+	b, err := p.loadTable(m.src, height, false)
+	if err != nil {
+		return err
+	}
+	for i, k := range b.kids {
+		if err := m.table(k, height-1, base+uint64(i)<<(tableBits*(height-1))); err != nil {
+			return err
+		}
+	}
+	if b.leaf == nil {
+		return nil
+	}
+	for i := range b.leaf.cells {
+		for _, h := range b.leaf.pieces(i) {
+			m.keep(h)
+		}
+		n, err := b.leaf.get(m.src, i, base+uint64(i))
+		if err != nil {
+			return err
+		}
+		if n != nil {
+			if err := m.inode(n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (m *marker) inode(n *Inode) error {
+	if n.IsDir() {
+		return m.dir(n.Dir.root, 0)
+	}
+	return n.Content.eachObject(m.src, m.keep)
+}
+
+// eachObject calls keep for every object that c refers to, and goes on below a
+// list of chunks if it answers true.
+func (c *Content) eachObject(src *Source, keep func(cas.Hash) bool) error {
+	return c.eachHash(src, func(h cas.Hash, _ bool) (bool, error) { return keep(h), nil })
+}
+
+func (m *marker) dir(p *page, depth int) error {
+	if p == nil || !m.first(p) {
+		return nil
+	}
+	if p.n <= maxDirLeaf {
+		return nil // a leaf refers to inode numbers only: no need to load it
+	}
+	b, err := p.loadDir(m.src, depth, false)
+	if err != nil {
+		return err
+	}
+	for _, k := range b.kids {
+		if err := m.dir(k, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}

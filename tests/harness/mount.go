@@ -255,3 +255,28 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 		}
 	}
 }
+
+// KillWhileStarting starts the daemon and ends it as kill -9 does after a
+// time, wherever it is then: recovering, mounting, or serving.
+func (m *Mount) KillWhileStarting(after time.Duration) {
+	m.t.Helper()
+	log, err := os.OpenFile(m.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.Command(scratch.bin, append(append([]string{"mount", "-f"}, m.args...), m.Store, m.Dir)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	time.Sleep(after)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	for _, dir := range Mounts(m.Dir) {
+		detach(dir)
+	}
+}
+
+// Command runs amberfs and returns what it printed on stdout and stderr.
+func Command(args ...string) (string, error) { return run(scratch.bin, args...) }

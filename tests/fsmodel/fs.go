@@ -1,0 +1,173 @@
+package fsmodel
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// An FS is a model of a directory tree.
+type FS struct{ root *node }
+
+// A node is an inode; hard links are two entries with one node.
+type node struct {
+	mode     uint32 // with the type
+	data     []byte
+	target   string
+	xattrs   map[string]string
+	children map[string]*node // of a directory
+}
+
+func (n *node) isDir() bool     { return n.mode&unix.S_IFMT == unix.S_IFDIR }
+func (n *node) isRegular() bool { return n.mode&unix.S_IFMT == unix.S_IFREG }
+func (n *node) isSymlink() bool { return n.mode&unix.S_IFMT == unix.S_IFLNK }
+
+// New is an empty tree.
+func New() *FS {
+	return &FS{root: &node{mode: unix.S_IFDIR | 0o755, children: map[string]*node{}}}
+}
+
+// Clone copies a tree. Data is shared: it is never changed in place.
+func (fs *FS) Clone() *FS {
+	copied := map[*node]*node{}
+	var clone func(n *node) *node
+	clone = func(n *node) *node {
+		if c, ok := copied[n]; ok {
+			return c
+		}
+		c := &node{mode: n.mode, data: n.data, target: n.target, xattrs: maps.Clone(n.xattrs)}
+		copied[n] = c
+		if n.children != nil {
+			c.children = make(map[string]*node, len(n.children))
+			for name, child := range n.children {
+				c.children[name] = clone(child)
+			}
+		}
+		return c
+	}
+	return &FS{root: clone(fs.root)}
+}
+
+// Files is how many entries there are in all.
+func (fs *FS) Files() int {
+	var count func(n *node) int
+	count = func(n *node) int {
+		sum := len(n.children)
+		for _, c := range n.children {
+			sum += count(c)
+		}
+		return sum
+	}
+	return count(fs.root)
+}
+
+// List describes every path but the root: type and mode, contents, number of
+// names, target, extended attributes, and the first path of the same inode.
+func (fs *FS) List() map[string]string {
+	nlink := map[*node]int{}
+	var count func(n *node)
+	count = func(n *node) {
+		for _, c := range n.children {
+			if nlink[c]++; c.isDir() {
+				count(c)
+			}
+		}
+	}
+	count(fs.root)
+	list, first := map[string]string{}, map[*node]string{}
+	var walk func(prefix string, n *node)
+	walk = func(prefix string, n *node) {
+		for _, name := range slices.Sorted(maps.Keys(n.children)) {
+			c, path := n.children[name], prefix+name
+			d := description{mode: c.mode, data: c.data, target: c.target, xattrs: c.xattrs}
+			if !c.isDir() {
+				d.nlink = nlink[c]
+				if d.nlink > 1 {
+					d.same = path
+					if same, ok := first[c]; ok {
+						d.same = same
+					}
+					first[c] = d.same
+				}
+			}
+			list[path] = d.String()
+			walk(path+"/", c)
+		}
+	}
+	walk("", fs.root)
+	return list
+}
+
+// A description is what List and Observe say of a path.
+type description struct {
+	mode   uint32
+	nlink  int
+	data   []byte
+	target string
+	xattrs map[string]string
+	same   string
+}
+
+func (d description) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%o", d.mode)
+	if d.nlink > 0 {
+		fmt.Fprintf(&b, " nlink %d", d.nlink)
+	}
+	switch d.mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		sum := sha256.Sum256(d.data)
+		fmt.Fprintf(&b, " %d bytes %x", len(d.data), sum[:8])
+	case unix.S_IFLNK:
+		fmt.Fprintf(&b, " -> %s", d.target)
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.xattrs)) {
+		fmt.Fprintf(&b, " %s=%s", name, d.xattrs[name])
+	}
+	if d.same != "" {
+		fmt.Fprintf(&b, " same as %s", d.same)
+	}
+	return b.String()
+}
+
+// Compare says on which paths two lists differ, or "" when they do not.
+func Compare(want, got map[string]string) string {
+	all := maps.Clone(want)
+	maps.Copy(all, got)
+	var b strings.Builder
+	n := 0
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		w, g := want[path], got[path]
+		if w == g {
+			continue
+		}
+		if n++; n > 12 {
+			continue
+		}
+		fmt.Fprintf(&b, "  %s\n    want %s\n    got  %s\n", path, orNothing(w), orNothing(g))
+	}
+	if n > 12 {
+		fmt.Fprintf(&b, "  … and %d more\n", n-12)
+	}
+	return b.String()
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "nothing"
+	}
+	return s
+}
+
+// Replace makes an entry of the root what it is in another tree, as restoring
+// one path does. Hard links in either tree are not its business.
+func (fs *FS) Replace(name string, from *FS) {
+	delete(fs.root.children, name)
+	if n, ok := from.Clone().root.children[name]; ok {
+		fs.root.children[name] = n
+	}
+}

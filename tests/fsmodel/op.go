@@ -1,0 +1,167 @@
+package fsmodel
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kind says which system call an [Op] is.
+type Kind int
+
+// The operations.
+const (
+	Create Kind = iota // open(O_CREAT|O_EXCL)
+	Write              // pwrite
+	Append             // write through O_APPEND
+	Truncate
+	Punch // fallocate(PUNCH_HOLE)
+	Copy  // copy_file_range
+	Mkdir
+	Symlink
+	Link
+	Unlink
+	Rmdir
+	Rename
+	RenameNoReplace
+	RenameExchange
+	Chmod
+	SetXattr
+	RemoveXattr
+	kinds
+)
+
+var kindNames = [...]string{"create", "write", "append", "truncate", "punch", "copy", "mkdir", "symlink", "link",
+	"unlink", "rmdir", "rename", "rename-noreplace", "rename-exchange", "chmod", "setxattr", "removexattr"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// An Op is one system call. Which fields count depends on the kind.
+type Op struct {
+	Kind     Kind
+	Path, To string
+	Off, Len int64
+	ToOff    int64
+	Fill     byte // what is written: this byte, then the next ones, over and over
+	Mode     uint32
+	Name     string // of an extended attribute
+}
+
+func (op Op) String() string {
+	s := fmt.Sprintf("%s %s", op.Kind, op.Path)
+	if op.To != "" {
+		s += " " + op.To
+	}
+	switch op.Kind {
+	case Write, Append, Punch, Truncate, Copy:
+		s += fmt.Sprintf(" off %d len %d to %d fill %d", op.Off, op.Len, op.ToOff, op.Fill)
+	case Create, Mkdir, Chmod:
+		s += fmt.Sprintf(" mode %o", op.Mode)
+	case SetXattr, RemoveXattr:
+		s += fmt.Sprintf(" %s=%d", op.Name, op.Fill)
+	}
+	return s
+}
+
+// bytes is what a write brings. It differs between neighbouring bytes, so that
+// a shift shows.
+func (op Op) bytes() []byte {
+	p := make([]byte, op.Len)
+	for i := range p {
+		p[i] = op.Fill + byte(i) + byte(i>>8)
+	}
+	return p
+}
+
+func (op Op) value() string { return fmt.Sprintf("value %d", op.Fill) }
+
+// Do performs the operation below dir. The error is an errno or nil.
+func (op Op) Do(dir string) error {
+	path, to := filepath.Join(dir, op.Path), filepath.Join(dir, op.To)
+	at := unix.AT_FDCWD
+	switch op.Kind {
+	case Create:
+		return withFile(path, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, op.Mode, nil)
+	case Write:
+		return withFile(path, unix.O_WRONLY, 0, func(fd int) error { return full(unix.Pwrite(fd, op.bytes(), op.Off)) })
+	case Append:
+		return withFile(path, unix.O_WRONLY|unix.O_APPEND, 0, func(fd int) error { return full(unix.Write(fd, op.bytes())) })
+	case Truncate:
+		return unix.Truncate(path, op.Len)
+	case Punch:
+		return withFile(path, unix.O_WRONLY, 0, func(fd int) error {
+			return unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, op.Off, op.Len)
+		})
+	case Copy:
+		return withFile(path, unix.O_RDONLY, 0, func(from int) error {
+			return withFile(to, unix.O_WRONLY, 0, func(fd int) error {
+				off, toOff := op.Off, op.ToOff
+				_, err := unix.CopyFileRange(from, &off, fd, &toOff, int(op.Len), 0)
+				return err
+			})
+		})
+	case Mkdir:
+		return unix.Mkdir(path, op.Mode)
+	case Symlink:
+		return unix.Symlink(op.To, path)
+	case Link:
+		return unix.Link(path, to)
+	case Unlink:
+		return unix.Unlink(path)
+	case Rmdir:
+		return unix.Rmdir(path)
+	case Rename:
+		return unix.Rename(path, to)
+	case RenameNoReplace:
+		return unix.Renameat2(at, path, at, to, unix.RENAME_NOREPLACE)
+	case RenameExchange:
+		return unix.Renameat2(at, path, at, to, unix.RENAME_EXCHANGE)
+	case Chmod:
+		return unix.Chmod(path, op.Mode)
+	case SetXattr:
+		return unix.Setxattr(path, op.Name, []byte(op.value()), 0)
+	case RemoveXattr:
+		return unix.Removexattr(path, op.Name)
+	}
+	panic("unknown operation")
+}
+
+func withFile(path string, flags int, mode uint32, do func(fd int) error) error {
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, mode)
+	if err != nil {
+		return err
+	}
+	if do != nil {
+		err = do(fd)
+	}
+	if cerr := unix.Close(fd); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+func full(n int, err error) error {
+	if err == nil && n == 0 {
+		return os.ErrInvalid
+	}
+	return err
+}
+
+// splice is data with p written at off.
+func splice(data []byte, off int64, p []byte) []byte {
+	size := max(int64(len(data)), off+int64(len(p)))
+	out := make([]byte, size)
+	copy(out, data)
+	copy(out[off:], p)
+	return out
+}
+
+func resize(data []byte, size int64) []byte {
+	if size <= int64(len(data)) {
+		return bytes.Clone(data[:size])
+	}
+	return append(bytes.Clone(data), make([]byte, size-int64(len(data)))...)
+}

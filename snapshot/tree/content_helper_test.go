@@ -1,0 +1,161 @@
+package tree
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/amberfs/amberfs/cas"
+)
+
+// byteStore is an object store in memory that counts bytes.
+type byteStore struct {
+	mu       sync.Mutex
+	objects  map[cas.Hash][]byte
+	read     int64 // bytes of objects got
+	put      int64 // bytes of objects put
+	putNew   int64 // of them not there before
+	putCount int
+}
+
+func newByteStore() *byteStore { return &byteStore{objects: make(map[cas.Hash][]byte)} }
+
+func (m *byteStore) Put(_ cas.Kind, b []byte) (cas.Hash, error) {
+	h := cas.Sum(b)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.put += int64(len(b))
+	m.putCount++
+	if m.objects[h] == nil {
+		m.objects[h] = bytes.Clone(b)
+		m.putNew += int64(len(b))
+	}
+	return h, nil
+}
+
+func (m *byteStore) Get(h cas.Hash, dst []byte) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b, ok := m.objects[h]
+	if !ok {
+		return nil, fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
+	}
+	m.read += int64(len(b))
+	return append(dst[:0], b...), nil
+}
+
+// byteLog is a journal in memory. What is dropped reads as garbage, so that who
+// reads it shows.
+type byteLog struct {
+	mu    sync.Mutex
+	b     []byte
+	reads int64 // bytes read
+}
+
+// add appends a record header and p, and returns the position of p.
+func (l *byteLog) add(p []byte, header int) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for range header {
+		l.b = append(l.b, 0xdd)
+	}
+	l.b = append(l.b, p...)
+	return int64(len(l.b) - len(p))
+}
+
+func (l *byteLog) dropBefore(pos int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.b[:min(pos, int64(len(l.b)))] {
+		l.b[i] = 0xee
+	}
+}
+
+func (l *byteLog) ReadAt(p []byte, pos int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if pos < 0 || pos+int64(len(p)) > int64(len(l.b)) {
+		return fmt.Errorf("journal position %d is not there", pos)
+	}
+	l.reads += int64(len(p))
+	copy(p, l.b[pos:])
+	return nil
+}
+
+// contentBench is what a test of contents needs.
+type contentBench struct {
+	store *byteStore
+	log   *byteLog
+	src   *Source
+	z     *Sealer
+	rnd   *rand.Rand
+}
+
+func newContentBench() *contentBench {
+	b := &contentBench{store: newByteStore(), log: &byteLog{}, rnd: rand.New(rand.NewPCG(1, 2))}
+	b.src = NewSource(b.store, b.log, 8<<20)
+	b.z = &Sealer{Src: b.src, Objects: b.store, Workers: 2}
+	return b
+}
+
+// noise returns n bytes that nobody can compress or guess.
+func (b *contentBench) noise(n int64) []byte {
+	p := make([]byte, n)
+	fillNoise(b.rnd, p)
+	return p
+}
+
+func fillNoise(r *rand.Rand, p []byte) {
+	for i := 0; i < len(p); i += 8 {
+		v := r.Uint64()
+		for j := i; j < min(i+8, len(p)); j++ {
+			p[j] = byte(v)
+			v >>= 8
+		}
+	}
+}
+
+func (b *contentBench) write(t testing.TB, c *Content, off int64, p []byte) {
+	t.Helper()
+	if err := c.Write(b.src, off, int64(len(p)), b.log.add(p, 9)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *contentBench) seal(t testing.TB, c *Content) *Base {
+	t.Helper()
+	base, err := b.z.sealContent(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return base
+}
+
+// file returns a frozen, sealed content of the given bytes.
+func (b *contentBench) file(t testing.TB, p []byte) *Content {
+	t.Helper()
+	base, err := ChunkReader(context.Background(), b.z, bytes.NewReader(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ContentOf(base)
+}
+
+func (b *contentBench) wantBytes(t testing.TB, c *Content, want []byte) {
+	t.Helper()
+	got := make([]byte, len(want)+1)
+	n, err := c.ReadAt(b.src, got, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got[:n], want) {
+		i := 0
+		for i < min(n, len(want)) && got[i] == want[i] {
+			i++
+		}
+		t.Fatalf("read %d bytes, want %d; first difference at %d", n, len(want), i)
+	}
+}

@@ -254,7 +254,7 @@ func (c *Call) finish(result any, err error) {
 	defer c.mu.Unlock()
 	c.conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
 	if err != nil {
-		c.send(Response{Error: wireError(err)})
+		c.send(Response{Error: WireError(err)})
 		return
 	}
 	if result == nil {
@@ -262,13 +262,14 @@ func (c *Call) finish(result any, err error) {
 	}
 	b, err := json.Marshal(result)
 	if err != nil {
-		c.send(Response{Error: wireError(fmt.Errorf("encoding the result of %s: %w", c.Op, err))})
+		c.send(Response{Error: WireError(fmt.Errorf("encoding the result of %s: %w", c.Op, err))})
 		return
 	}
 	c.send(Response{Result: b})
 }
 
-func wireError(err error) *Error {
+// WireError is err as it crosses a socket or pipe.
+func WireError(err error) *Error {
 	w := &Error{Kind: fail.KindOf(err), Message: err.Error()}
 	var e *fail.Error
 	if errors.As(err, &e) {

@@ -117,6 +117,24 @@ func (o *Options) set(word string) error {
 	return nil
 }
 
+// String writes the options so that Parse reads the same ones.
+func (o Options) String() string {
+	var words []string
+	for _, w := range []struct {
+		on   bool
+		word string
+	}{
+		{o.ReadOnly, "ro"}, {o.AllowOther, "allow_other"}, {o.SnapdirVisible, "snapdir=visible"}, {o.ACL, "acl"},
+		{o.Dev, "dev"}, {o.Suid, "suid"}, {o.NoExec, "noexec"}, {o.NoAtime, "noatime"}, {o.Sync, "sync"},
+		{o.Metrics != "", "metrics=" + o.Metrics}, {o.Debug, "debug"},
+	} {
+		if w.on {
+			words = append(words, w.word)
+		}
+	}
+	return strings.Join(words, ",")
+}
+
 func unknown(word string) error {
 	return fmt.Errorf("unknown mount option %q (known: %s)", word, known)
 }

@@ -26,6 +26,9 @@ func TestParse(t *testing.T) {
 		if err != nil || got != c.want {
 			t.Errorf("Parse(%q) = %+v, %v; want %+v", c.lists, got, err, c.want)
 		}
+		if again, err := Parse(got.String()); err != nil || again != got {
+			t.Errorf("Parse(%q) = %+v, %v; want %+v", got.String(), again, err, got)
+		}
 	}
 }
 

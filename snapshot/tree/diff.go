@@ -25,10 +25,11 @@ type DiffOptions struct {
 // differs, or when some other path that both states have is the same file as this
 // one in only one of them.
 func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(Change) error) error {
-	d := differ{ctx: ctx, src: src, a: side{s: a}, b: side{s: b}, fn: fn, groups: make(map[[2]uint64]bool)}
-	d.marks = make(map[uint64]map[string]struct{})
-	d.a.raised = make(map[uint64]bool)
-	d.b.raised = make(map[uint64]bool)
+	d := differ{
+		ctx: ctx, src: src, a: a, b: b, fn: fn,
+		marks:  make(map[uint64]map[string]struct{}),
+		groups: make(map[[2]uint64]bool),
+	}
 	only, err := newFilter(o.Paths)
 	if err != nil {
 		return err
@@ -39,9 +40,11 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 		}
 	}
 	// First the tables say which inodes differ, whatever their paths are; these
-	// and the directories above them are marked, in a's tree and in b's. Then both
-	// trees are walked together, and at each pair of directories only the entries
-	// that differ and those that are marked are looked at.
+	// and the directories above them are marked in a's tree. Then both trees are
+	// walked together, and at each pair of directories only the entries that differ
+	// and those that are marked are looked at. That misses nothing: as long as the
+	// entries on the way down a path are equal, it is the same way in both trees, so
+	// a's marks lead to where it ends or where the entries part.
 	if err := d.tables(a.root, a.height, b.root, b.height, 0); err != nil {
 		return fmt.Errorf("compare inodes: %w", err)
 	}
@@ -56,19 +59,13 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 	return d.pair("", x, y, only)
 }
 
-// side is one of the two states.
-type side struct {
-	s      *State
-	raised map[uint64]bool // directories whose ancestors are marked
-}
-
 type differ struct {
 	ctx  context.Context
 	src  *Source
-	a, b side
+	a, b *State
 	fn   func(Change) error
 
-	marks  map[uint64]map[string]struct{} // directory → names to look at
+	marks  map[uint64]map[string]struct{} // directory in a → names to look at
 	groups map[[2]uint64]bool             // pair of inodes → whether their hard links differ
 }
 
@@ -127,34 +124,27 @@ func (d *differ) leaves(x, y *tableLeaf, base uint64) error {
 		if surelySame(n, m) {
 			continue
 		}
-		if err := d.mark(&d.a, n); err != nil {
-			return err
-		}
-		if err := d.mark(&d.b, m); err != nil {
+		if err := d.mark(n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// mark notes every name of n, and the names of the directories above.
-func (d *differ) mark(s *side, n *Inode) error {
+// mark notes every name that n has in a, and those of the directories above.
+func (d *differ) mark(n *Inode) error {
 	for _, l := range n.Links {
 		names := d.marks[l.Parent]
-		if names == nil {
-			names = make(map[string]struct{})
-			d.marks[l.Parent] = names
-		}
-		names[l.Name] = struct{}{}
-		if s.raised[l.Parent] {
+		if names != nil {
+			names[l.Name] = struct{}{}
 			continue
 		}
-		s.raised[l.Parent] = true
-		dir, err := s.s.Get(d.src, l.Parent)
+		d.marks[l.Parent] = map[string]struct{}{l.Name: {}}
+		dir, err := d.a.Get(d.src, l.Parent)
 		if err != nil {
 			return err
 		}
-		if err := d.mark(s, dir); err != nil {
+		if err := d.mark(dir); err != nil {
 			return err
 		}
 	}
@@ -188,9 +178,9 @@ func (d *differ) pair(path string, x, y *Inode, only *filter) error {
 	case x.IsDir() && y.IsDir():
 		return d.dirs(path, x, y, only)
 	case x.IsDir():
-		return d.below(d.a.s, path, x, Removed, only)
+		return d.below(d.a, path, x, Removed, only)
 	case y.IsDir():
-		return d.below(d.b.s, path, y, Added, only)
+		return d.below(d.b, path, y, Added, only)
 	}
 	return nil
 }
@@ -204,9 +194,6 @@ func (d *differ) dirs(path string, x, y *Inode, only *filter) error {
 		return fmt.Errorf("compare directory %q: %w", path, err)
 	}
 	names = slices.AppendSeq(names, maps.Keys(d.marks[x.Ino]))
-	if x.Ino != y.Ino {
-		names = slices.AppendSeq(names, maps.Keys(d.marks[y.Ino]))
-	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		below, ok := only.at(name)
@@ -221,11 +208,11 @@ func (d *differ) dirs(path string, x, y *Inode, only *filter) error {
 }
 
 func (d *differ) entry(path, name string, x, y *Inode, only *filter) error {
-	n, err := d.lookup(d.a.s, x, name)
+	n, err := d.lookup(d.a, x, name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	m, err := d.lookup(d.b.s, y, name)
+	m, err := d.lookup(d.b, y, name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -233,11 +220,11 @@ func (d *differ) entry(path, name string, x, y *Inode, only *filter) error {
 	case n != nil && m != nil:
 		return d.pair(path, n, m, only)
 	case n != nil:
-		return d.whole(d.a.s, path, n, Removed, only)
+		return d.whole(d.a, path, n, Removed, only)
 	case m != nil:
-		return d.whole(d.b.s, path, m, Added, only)
+		return d.whole(d.b, path, m, Added, only)
 	}
-	return nil // a mark from the other state, for a name that is in neither directory
+	return nil
 }
 
 // lookup returns nil where there is no such entry.

@@ -68,7 +68,7 @@ func compareEntries(x, y []dirent, fn func(name string)) {
 		nx, ny := run(x, hash), run(y, hash)
 		for i := range nx {
 			j, ok := search(ny, hash, nx[i].name)
-			if !ok || ny[j].ino != nx[i].ino || (ny[j].tag^nx[i].tag)&15 != 0 {
+			if !ok || ny[j].ino != nx[i].ino {
 				fn(nx[i].name)
 			}
 		}

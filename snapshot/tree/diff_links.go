@@ -15,9 +15,9 @@ func (d *differ) linksDiffer(x, y *Inode) (bool, error) {
 	if v, ok := d.groups[key]; ok {
 		return v, nil
 	}
-	v, err := d.strays(d.a.s, x, d.b.s, y.Ino)
+	v, err := d.strays(d.a, x, d.b, y.Ino)
 	if err == nil && !v {
-		v, err = d.strays(d.b.s, y, d.a.s, x.Ino)
+		v, err = d.strays(d.b, y, d.a, x.Ino)
 	}
 	if err != nil {
 		return false, err

@@ -165,13 +165,13 @@ func randomOp(f *testFS, r *rand.Rand) {
 		return nil
 	}))
 	dir := dirs[r.IntN(len(dirs))]
-	name := string(rune('a' + r.IntN(5)))
+	name := string(rune('a' + r.IntN(6)))
 	_, taken := f.lookup(dir, name)
 	var p place
 	if len(all) > 0 {
 		p = all[r.IntN(len(all))]
 	}
-	switch op := r.IntN(16); {
+	switch op := r.IntN(20); {
 	case op < 3 && !taken:
 		f.create(dir, name, unix.S_IFDIR|0o755)
 	case op < 6 && !taken:
@@ -189,7 +189,7 @@ func randomOp(f *testFS, r *rand.Rand) {
 		f.link(p.n.Ino, dir, name)
 	case op <= 10 && !taken && (!p.n.IsDir() || !f.inside(dir, p.n.Ino)):
 		f.rename(p.dir, p.name, dir, name)
-	case op == 11:
+	case op == 11 && (!p.n.IsDir() || r.IntN(3) == 0):
 		f.remove(p.dir, p.name)
 	case op == 12 && p.n.IsRegular():
 		f.write(p.n.Ino, int64(r.IntN(3)), fmt.Sprint(r.IntN(3)))
@@ -207,7 +207,23 @@ func randomOp(f *testFS, r *rand.Rand) {
 		case 3:
 			n.Atime++
 		}
-	case op == 15 && p.n.Ino != dir: // exchange the type: a file for a directory or back
+	case op >= 18 && p.n.IsDir(): // another directory with the same entries
+		f.rename(p.dir, p.name, p.dir, "old")
+		d := f.create(p.dir, p.name, p.n.Mode)
+		f.own(d).Mtime = p.n.Mtime
+		for _, e := range must(p.n.Dir.sorted(f.src)) {
+			f.rename(p.n.Ino, e.name, d, e.name)
+		}
+		f.remove(p.dir, "old")
+	case op >= 16:
+		q := all[r.IntN(len(all))]
+		if p.n.IsDir() && f.inside(q.dir, p.n.Ino) || q.n.IsDir() && f.inside(p.dir, q.n.Ino) || p.n.Ino == q.n.Ino {
+			return
+		}
+		f.rename(p.dir, p.name, p.dir, "swap")
+		f.rename(q.dir, q.name, p.dir, p.name)
+		f.rename(p.dir, "swap", q.dir, q.name)
+	case op == 15 && r.IntN(3) == 0: // exchange the type: a file for a directory or back
 		f.remove(p.dir, p.name)
 		if p.n.IsDir() {
 			f.create(p.dir, p.name, unix.S_IFREG|0o644)
@@ -230,7 +246,7 @@ func TestDiffAgainstFullWalk(t *testing.T) {
 		}
 		var vs []version
 		for range rapid.IntRange(2, 4).Draw(rt, "versions") {
-			for range rapid.IntRange(1, 25).Draw(rt, "ops") {
+			for range 1 + r.IntN(60) {
 				randomOp(f, r)
 			}
 			s := f.freeze()

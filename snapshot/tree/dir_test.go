@@ -3,6 +3,7 @@ package tree
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -245,4 +246,56 @@ func TestWalkOrder(t *testing.T) {
 	if want := []string{"a", "a/z"}; !slices.Equal(got, want) {
 		t.Errorf("walked %q, want %q", got, want)
 	}
+}
+
+// TestCompareDirs compares directories of all sizes, related or not.
+func TestCompareDirs(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		f := newTestFS()
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 7))
+		sizes := []int{0, 1, 100, 128, 129, 500, 3000}
+		n := f.own(RootIno)
+		names := 1 + sizes[r.IntN(len(sizes))]
+		fill := func(d *Dir, m map[string]uint64, changes int) {
+			for range changes {
+				name, ino := testName(r.IntN(names)), 2+r.Uint64N(3)
+				if _, ok := m[name]; ok && r.IntN(2) == 0 {
+					check(d.Remove(f.src, f.epoch, name))
+					delete(m, name)
+				} else {
+					check(d.Insert(f.src, f.epoch, Dirent{name, ino, unix.S_IFREG}))
+					m[name] = ino
+				}
+			}
+		}
+		mb := make(map[string]uint64)
+		fill(&n.Dir, mb, sizes[r.IntN(len(sizes))])
+		a, ma := n.Dir, maps.Clone(mb)
+		s := f.freeze()
+		if r.IntN(2) == 0 {
+			f.seal(t, s)
+		}
+		n = f.own(RootIno)
+		if r.IntN(4) == 0 {
+			n.Dir, mb = Dir{}, make(map[string]uint64)
+		}
+		fill(&n.Dir, mb, sizes[r.IntN(len(sizes))])
+
+		want := make(map[string]int)
+		for name, ino := range ma {
+			if mb[name] != ino {
+				want[name] = 1
+			}
+		}
+		for name := range mb {
+			if _, ok := ma[name]; !ok {
+				want[name] = 1
+			}
+		}
+		got := make(map[string]int)
+		check(compareDirs(f.src, trie{page: a.root}, trie{page: n.Dir.root}, 0, func(name string) { got[name]++ }))
+		if !maps.Equal(got, want) {
+			rt.Fatalf("%d names differ, want %d", len(got), len(want))
+		}
+	})
 }

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// machine is where the figures come from.
+type machine struct {
+	Time   string `json:"time"`
+	Commit string `json:"commit"`
+	Kernel string `json:"kernel"`
+	CPU    string `json:"cpu"`
+	CPUs   int    `json:"cpus"`
+	Go     string `json:"go"`
+	Load   string `json:"load"` // average at the start
+}
+
+func thisMachine() machine {
+	return machine{
+		Time:   time.Now().UTC().Format(time.RFC3339),
+		Commit: output("git", "rev-parse", "--short", "HEAD"),
+		Kernel: output("uname", "-r"),
+		CPU:    cpu(),
+		CPUs:   runtime.NumCPU(),
+		Go:     runtime.Version(),
+		Load:   strings.Join(strings.Fields(fileText("/proc/loadavg"))[:3], " "),
+	}
+}
+
+func cpu() string {
+	for line := range strings.Lines(fileText("/proc/cpuinfo")) {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == "model name" {
+			return strings.TrimSpace(v)
+		}
+	}
+	return runtime.GOARCH
+}
+
+func fileText(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "? ? ?"
+	}
+	return string(data)
+}
+
+func output(name string, args ...string) string {
+	out, err := exec.Command(name, args...).Output()
+	if err != nil {
+		return "?"
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// report prints the table.
+func report(w io.Writer, m machine, results []result) {
+	fmt.Fprintf(w, "\namberfs %s, %s, Linux %s, %d × %s, load %s, %s\n\n", m.Commit, m.Time, m.Kernel, m.CPUs, m.CPU, m.Load, m.Go)
+	last := ""
+	for _, r := range results {
+		if r.Row != last {
+			fmt.Fprintf(w, "%s: %s (%s)\n", r.Row, r.What, r.Unit)
+			last = r.Row
+		}
+		line := fmt.Sprintf("    %-18s %12s", r.Place, figure(r.Median))
+		if r.Ratio != 0 {
+			line += fmt.Sprintf("  × %s", figure(r.Ratio))
+		}
+		fmt.Fprintln(w, line)
+	}
+}
+
+func figure(f float64) string {
+	switch {
+	case f >= 100:
+		return fmt.Sprintf("%.0f", f)
+	case f >= 1:
+		return fmt.Sprintf("%.2f", f)
+	}
+	return fmt.Sprintf("%.3g", f)
+}
+
+// appendJSON adds one line a result to a file.
+func appendJSON(path string, m machine, results []result) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(f)
+	for _, r := range results {
+		if err := enc.Encode(struct {
+			machine
+			result
+		}{m, r}); err != nil {
+			f.Close()
+			return err
+		}
+	}
+	return f.Close()
+}

@@ -1,0 +1,102 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"syscall"
+)
+
+// bufferMax is the largest record in bytes that is copied together before it is
+// written. Larger ones go out from where they lie.
+const bufferMax = 32 << 10
+
+// Append adds one record, whose payload is head followed by data, and returns
+// the position of data[0]. When it returns, the record survives the death of the
+// process; Sync makes it survive a power cut. All of the record is in the log,
+// or, after an error, nothing.
+//
+// Errors are ErrNoSpace (the next Append may succeed), ErrTooLarge, ErrClosed
+// and ErrFailed. Type 0 is not allowed.
+func (j *Journal) Append(t Type, head, data []byte) (int64, error) {
+	n := int64(len(head)) + int64(len(data))
+	if n > MaxPayload {
+		return 0, fmt.Errorf("%w: %d bytes, %d allowed", ErrTooLarge, n, MaxPayload)
+	}
+	if t == typeMark {
+		return 0, errors.New("record type 0 is the journal's own")
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return 0, ErrClosed
+	}
+	if err := j.Failed(); err != nil {
+		return 0, err
+	}
+	need := recordSize(n)
+	if j.cur == nil || j.off+need > j.cur.size {
+		if err := j.newSegment(need); err != nil {
+			return 0, err
+		}
+	}
+	pos := j.cur.base + j.off + recordHeader + int64(len(head))
+	if err := j.write(t, head, data); err != nil {
+		return 0, err
+	}
+	j.marked = false
+	return pos, nil
+}
+
+// write puts a record that fits at the end of the current segment. j.mu is held.
+func (j *Journal) write(t Type, head, data []byte) error {
+	length := len(head) + len(data)
+	h := recordHead{
+		length:  uint32(length),
+		typ:     t,
+		seq:     j.seq,
+		durable: j.durable.Load(),
+		payload: crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, data),
+	}
+	var prefix [recordHeader]byte
+	putRecordHead(prefix[:], h, j.cur.seed)
+	size := recordSize(int64(length))
+	pad := int(size) - recordHeader - length
+
+	b, at := j.buf[:0], j.off
+	if !j.cur.good {
+		b, at = append(b, j.cur.hdr.encode()...), 0
+	}
+	b = append(append(b, prefix[:]...), head...)
+	var err error
+	vec, vectors := vectored{}, false
+	if size > bufferMax {
+		vec, vectors = vectorOf(j.cur.f)
+	}
+	if vectors {
+		err = vec.writeAt(at, b, data, zeros[:pad])
+	} else {
+		b = append(append(b, data...), zeros[:pad]...)
+		_, err = j.cur.f.WriteAt(b, at)
+	}
+	if cap(b) <= 2*bufferMax {
+		j.buf = b
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		// Only where space cannot be reserved. What is there of the record is
+		// written over by the next one and has no valid checksum until then.
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	if err != nil {
+		return j.fail("writing a record", err)
+	}
+	j.cur.good = true
+	j.off += size
+	j.seq++
+	end := j.cur.base + j.off
+	j.cur.end.Store(end)
+	j.end.Store(end)
+	return nil
+}
+
+var zeros [recordAlign]byte

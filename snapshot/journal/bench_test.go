@@ -1,0 +1,47 @@
+package journal
+
+import (
+	"fmt"
+	"testing"
+)
+
+func BenchmarkAppend(b *testing.B) {
+	for _, size := range []int{100, 4096, 1 << 20} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			j, err := Open(b.TempDir(), Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer j.Close()
+			data := make([]byte, size)
+			head := make([]byte, 24)
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := j.Append(1, head, data); err != nil {
+					b.Fatal(err)
+				}
+				if err := j.DropBefore(j.End() - 256<<20); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkAppendSync(b *testing.B) {
+	j, err := Open(b.TempDir(), Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer j.Close()
+	data := make([]byte, 4096)
+	for b.Loop() {
+		if _, err := j.Append(1, nil, data); err != nil {
+			b.Fatal(err)
+		}
+		if err := j.Sync(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+// Writers, syncers, readers and droppers at once.
+func TestConcurrent(t *testing.T) {
+	fs := vfs.NewMem()
+	j := mustOpen(t, memOptions(fs))
+	const writers, each = 8, 300
+	var wg sync.WaitGroup
+	var errs atomic.Int64
+	report := func(format string, args ...any) {
+		errs.Add(1)
+		t.Errorf(format, args...)
+	}
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				head := binary.LittleEndian.AppendUint32([]byte{byte(w)}, uint32(i))
+				data := bytes.Repeat([]byte{byte(w*31 + i)}, 50+(i*37)%900)
+				pos, err := j.Append(Type(w+1), head, data)
+				if err != nil {
+					report("append: %v", err)
+					return
+				}
+				if i%20 == 0 {
+					if err := j.Sync(); err != nil || j.Durable() <= pos {
+						report("sync: %v, durable %d, appended at %d", err, j.Durable(), pos)
+					}
+				}
+				p := make([]byte, len(data))
+				if err := j.ReadAt(p, pos); err == nil && !bytes.Equal(p, data) {
+					report("other bytes at %d", pos)
+				} else if err != nil && !errors.Is(err, ErrPosition) {
+					report("read: %v", err)
+				}
+				if w == 0 && i%50 == 49 {
+					if err := j.DropBefore(j.End() - 40<<10); err != nil {
+						report("drop: %v", err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if errs.Load() > 0 {
+		return
+	}
+	// Each writer's records are there in its order.
+	seen := map[byte]uint32{}
+	from := j.segments()[0].base
+	err := j.Replay(from, func(typ Type, _ int64, p []byte, _ int64) error {
+		w, i := p[0], binary.LittleEndian.Uint32(p[1:])
+		if last, ok := seen[w]; typ != Type(w+1) || (ok && i != last+1) {
+			t.Errorf("writer %d: record %d after %d", w, i, last)
+		}
+		seen[w] = i
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for w := range byte(writers) {
+		if last, ok := seen[w]; ok && last != each-1 { // else all of it was dropped
+			t.Errorf("writer %d: the last record is %d", w, last)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// countingFS counts fdatasync on files, and makes it wait for a gate.
+type countingFS struct {
+	vfs.FS
+	syncs atomic.Int64
+	gate  chan struct{}
+}
+
+func (c *countingFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	f, err := c.FS.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &countingFile{f, c}, nil
+}
+
+type countingFile struct {
+	vfs.File
+	c *countingFS
+}
+
+func (f *countingFile) Sync() error {
+	f.c.syncs.Add(1)
+	<-f.c.gate
+	return f.File.Sync()
+}
+
+// Many who wait at once share a run: whoever comes while one is under way waits
+// for the next, together with all others.
+func TestGroupCommit(t *testing.T) {
+	c := &countingFS{FS: vfs.NewMem(), gate: make(chan struct{})}
+	j := mustOpen(t, memOptions(c))
+	appendOne := func() {
+		if _, err := j.Append(1, nil, []byte("x")); err != nil {
+			t.Error(err)
+		}
+	}
+	appendOne()
+	const waiters = 50
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := j.Sync(); err != nil {
+			t.Error(err)
+		}
+	})
+	for c.syncs.Load() == 0 { // the first is at the gate
+		runtime.Gosched()
+	}
+	appendOne()
+	for range waiters {
+		wg.Go(func() {
+			if err := j.Sync(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	close(c.gate)
+	wg.Wait()
+	if n := c.syncs.Load(); n > 2 {
+		t.Fatalf("%d callers of Sync made %d of fdatasync", waiters+1, n)
+	}
+}
+
+// A reader keeps a dropped segment until it is done.
+func TestDropWhileReading(t *testing.T) {
+	fs := vfs.NewMem()
+	j := mustOpen(t, memOptions(fs))
+	if _, err := j.Append(1, nil, []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	for len(j.segments()) < 3 {
+		if _, err := j.Append(1, nil, make([]byte, 3000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	err := j.Replay(0, func(typ Type, _ int64, p []byte, _ int64) error {
+		if n == 0 {
+			if string(p) != "first" {
+				t.Errorf("first record is %q", p)
+			}
+			if err := j.DropBefore(j.End()); err != nil {
+				t.Error(err)
+			}
+			for len(j.segments()) < 3 { // goes to other files
+				if _, err := j.Append(1, nil, bytes.Repeat([]byte("x"), 3000)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		} else if !bytes.Equal(p, make([]byte, 3000)) {
+			t.Errorf("record %d was overwritten", n)
+		}
+		n++
+		return nil
+	})
+	if err != nil || n < 5 {
+		t.Fatalf("%d records, %v", n, err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,216 @@
+package journal
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+// flip changes one byte of a segment at a journal position.
+func flip(t *testing.T, fs vfs.FS, segs []*segment, pos int64) {
+	t.Helper()
+	s := segs[locate(segs, pos)]
+	f, err := fs.OpenFile(testDir+"/"+s.name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := make([]byte, 1)
+	if _, err := f.ReadAt(b, pos-s.base); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 0x40
+	if _, err := f.WriteAt(b, pos-s.base); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// written returns a closed journal of many records in several segments.
+func written(t *testing.T) (*vfs.Mem, []item, []*segment) {
+	t.Helper()
+	fs := vfs.NewMem()
+	j := mustOpen(t, memOptions(fs))
+	rnd := rand.New(rand.NewPCG(11, 1))
+	var items []item
+	for i := range 40 {
+		it, err := appendItem(j, rnd, uint64(i), 4000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, it)
+	}
+	segs := j.segments()
+	if len(segs) < 4 {
+		t.Fatalf("only %d segments", len(segs))
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return fs, items, segs
+}
+
+// openOrReplay returns the first error that opening and replaying meets.
+func openOrReplay(o Options) ([]item, *Journal, error) {
+	j, err := Open(testDir, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	got, err := collect(j, 0)
+	return got, j, err
+}
+
+func TestDamageIsReportedAndSalvaged(t *testing.T) {
+	_, items, segs := written(t)
+	for i, it := range items {
+		start := it.dataPos - int64(it.headLen) - recordHeader
+		for what, pos := range map[string]int64{
+			"length": start, "number": start + 9, "checksum": start + 29, "payload": start + recordHeader + 3,
+		} {
+			fs, _, _ := written(t)
+			flip(t, fs, segs, pos)
+			_, j, err := openOrReplay(memOptions(fs))
+			var d *DamageError
+			if !errors.Is(err, ErrDamaged) || !errors.As(err, &d) {
+				t.Fatalf("%s of record %d changed: %v", what, i, err)
+			}
+			if d.Pos != start || d.Segment != segs[locate(segs, start)].name || d.Offset != start-segs[locate(segs, start)].base {
+				t.Fatalf("%s of record %d at %d changed, reported was %v", what, i, start, d)
+			}
+			if j != nil {
+				_ = j.Close() // leaves the damage alone
+			}
+			o := memOptions(fs)
+			o.Salvage = true
+			got, j, err := openOrReplay(o)
+			if err != nil {
+				t.Fatalf("salvage: %v", err)
+			}
+			if len(got) != len(items)-1 {
+				t.Fatalf("salvage of all but one of %d records gave %d", len(items), len(got))
+			}
+			samePrefix(t, got[:i], items[:i])
+			samePrefix(t, got[i:], items[i+1:])
+			if len(j.Damage()) == 0 {
+				t.Fatal("what was skipped is not told")
+			}
+			if _, err := j.Append(1, nil, []byte("more")); err != nil {
+				t.Fatal(err)
+			}
+			if err := j.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestDamagedSegmentHeader(t *testing.T) {
+	_, _, segs := written(t)
+	for i, s := range segs {
+		fs, items, _ := written(t)
+		flip(t, fs, segs, s.base+30)
+		_, j, err := openOrReplay(memOptions(fs))
+		var d *DamageError
+		if !errors.As(err, &d) || d.Segment != s.name {
+			t.Fatalf("header of segment %d changed: %v", i, err)
+		}
+		if j != nil {
+			_ = j.Close() // leaves the damage alone
+		}
+		o := memOptions(fs)
+		o.Salvage = true
+		got, _, err := openOrReplay(o)
+		if err != nil || len(got) == 0 || len(got) >= len(items) {
+			t.Fatalf("salvage: %d of %d records, %v", len(got), len(items), err)
+		}
+	}
+}
+
+// What no sync ever covered may be missing in the middle after a power cut, and
+// is no damage then.
+func TestGapAfterCrashIsTheEnd(t *testing.T) {
+	fs := vfs.NewMem()
+	j := mustOpen(t, memOptions(fs))
+	rnd := rand.New(rand.NewPCG(2, 2))
+	var items []item
+	for i := range 6 {
+		it, err := appendItem(j, rnd, uint64(i), 500)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, it)
+		if i == 2 {
+			if err := j.Sync(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	flip(t, fs, j.segments(), items[4].dataPos)
+	j = mustOpen(t, memOptions(fs)) // the process died, not the disk
+	got, err := collect(j, 0)
+	if err != nil || len(got) != 4 {
+		t.Fatalf("%d records, %v", len(got), err)
+	}
+	// The same number of bytes in the gap: the record behind it must not come back.
+	size := len(items[4].payload)
+	if _, err := j.Append(items[4].typ, nil, make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
+	j = mustOpen(t, memOptions(fs))
+	if got, err = collect(j, 0); err != nil || len(got) != 5 {
+		t.Fatalf("%d records after the gap was filled, %v", len(got), err)
+	}
+}
+
+func FuzzScan(f *testing.F) {
+	h := header{base: 0, firstSeq: 1, nonce: 42}
+	seg := h.encode()
+	for i, payload := range []string{"", "one", "twentytwo bytes long..", "x"} {
+		b := make([]byte, recordHeader)
+		putRecordHead(b, recordHead{length: uint32(len(payload)), typ: Type(i), seq: uint64(i + 1), payload: crc([]byte(payload))}, h.seed())
+		b = append(b, payload...)
+		for len(b)%recordAlign != 0 {
+			b = append(b, 0)
+		}
+		seg = append(seg, b...)
+	}
+	f.Add(seg[segmentHeader:])
+	f.Add(seg[segmentHeader : len(seg)-9])
+	f.Add(append(make([]byte, 8192), seg[segmentHeader+recordHeader:]...))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fs := vfs.NewMem()
+		file, err := vfs.Create(fs, "/s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := file.WriteAt(append(h.encode(), b...), 0); err != nil {
+			t.Fatal(err)
+		}
+		s := &segment{f: file, hdr: h, seed: h.seed(), good: true, name: "s"}
+		limit := int64(segmentHeader + len(b))
+		sc := newScanner([]*segment{s}, 0, limit, false)
+		last, seq := int64(0), uint64(0)
+		for steps := 0; ; steps++ {
+			if steps > len(b)+2 {
+				t.Fatal("the scan does not end")
+			}
+			r, hole := sc.next()
+			if hole != nil {
+				if !sc.resync(hole) {
+					return
+				}
+				continue
+			}
+			if r == nil {
+				return
+			}
+			if r.pos < last || r.end() > limit || r.seq <= seq || crc(r.payload) != r.recordHead.payload {
+				t.Fatalf("record at %d to %d of %d, number %d after %d", r.pos, r.end(), limit, r.seq, seq)
+			}
+			last, seq = r.end(), r.seq
+		}
+	})
+}

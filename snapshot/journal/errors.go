@@ -1,0 +1,48 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrNoSpace means that the record did not fit on the disk. Nothing was
+	// appended, and a later Append may succeed. It comes with syscall.ENOSPC.
+	ErrNoSpace = errors.New("no space for the journal")
+	// ErrFailed means that a write or a sync failed earlier. The journal only
+	// reads until it is opened again.
+	ErrFailed = errors.New("journal stopped after an I/O error")
+	// ErrClosed means that the journal was closed.
+	ErrClosed = errors.New("journal is closed")
+	// ErrTooLarge means that a payload exceeds MaxPayload.
+	ErrTooLarge = errors.New("record too large for the journal")
+	// ErrPosition means that a position is not, or no longer, in the journal.
+	ErrPosition = errors.New("position is not in the journal")
+	// ErrFormat means that a segment is of a version that this program does not know.
+	ErrFormat = errors.New("unknown journal format")
+	// ErrDamaged is what every *DamageError is.
+	ErrDamaged = errors.New("journal is damaged")
+)
+
+// A DamageError names a place in the journal that was written and cannot be
+// read any more, though records after it can.
+type DamageError struct {
+	Segment string // file name
+	Offset  int64  // in the file, bytes
+	Pos     int64  // the same as a journal position
+	Reason  string
+	Err     error // the disk's error, if that was the reason
+}
+
+func (e *DamageError) Error() string {
+	s := fmt.Sprintf("journal is damaged: segment %s, offset %d: %s", e.Segment, e.Offset, e.Reason)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Is makes every DamageError an ErrDamaged.
+func (e *DamageError) Is(target error) bool { return target == ErrDamaged }
+
+func (e *DamageError) Unwrap() error { return e.Err }

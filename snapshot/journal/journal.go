@@ -1,0 +1,159 @@
+package journal
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+// DefaultSegmentSize is the size of a segment in bytes unless Options says otherwise.
+const DefaultSegmentSize = 64 << 20
+
+// Options say how to open a journal. The zero value is good for a real disk.
+type Options struct {
+	FS          vfs.FS // vfs.OS if nil
+	SegmentSize int64  // bytes; DefaultSegmentSize if 0
+	Logger      *slog.Logger
+	// Reserve returns the bytes of disk that a new segment must leave free.
+	Reserve func() int64
+	// Salvage makes Open and Replay skip what is damaged instead of failing.
+	// Each place is logged and kept for Damage.
+	Salvage bool
+}
+
+// A Journal is an open log. All methods are safe for concurrent use.
+type Journal struct {
+	dir     string
+	fs      vfs.FS
+	log     *slog.Logger
+	segSize int64
+	reserve func() int64
+	salvage bool
+
+	list    atomic.Pointer[[]*segment] // by base; replaced under mu, never changed
+	end     atomic.Int64               // position after the last record
+	durable atomic.Int64               // everything before it was synced
+	names   atomic.Int64               // segments opened so far
+	failure atomic.Pointer[error]      // why nothing more can be written
+
+	mu     sync.Mutex // guards what follows
+	id     [16]byte   // of this journal, in every segment
+	cur    *segment   // nil until the first record
+	off    int64      // in cur, after the last record
+	seq    uint64     // of the next record
+	marked bool       // the last record is a mark
+	spares []string   // names of files to use again
+	closed bool
+	buf    []byte
+
+	sync syncState
+
+	damage struct {
+		sync.Mutex
+		list []*DamageError
+	}
+}
+
+// End returns the position after the last record.
+func (j *Journal) End() int64 { return j.end.Load() }
+
+// Durable returns the position up to which a power cut takes nothing.
+func (j *Journal) Durable() int64 { return j.durable.Load() }
+
+// Size returns the bytes of log that are kept.
+func (j *Journal) Size() int64 {
+	segs := j.segments()
+	if len(segs) == 0 {
+		return 0
+	}
+	return j.end.Load() - segs[0].base
+}
+
+// Damage returns the places that Open and Replay skipped because of
+// Options.Salvage, in the order in which they were met.
+func (j *Journal) Damage() []*DamageError {
+	j.damage.Lock()
+	defer j.damage.Unlock()
+	return append([]*DamageError(nil), j.damage.list...)
+}
+
+func (j *Journal) skipped(e *DamageError) {
+	j.log.Error("journal: skipped what cannot be read", "err", e)
+	j.damage.Lock()
+	defer j.damage.Unlock()
+	j.damage.list = append(j.damage.list, e)
+}
+
+// fail stops the journal for writers and returns the error that they get.
+func (j *Journal) fail(doing string, cause error) error {
+	err := fmt.Errorf("%w: %s: %w", ErrFailed, doing, cause)
+	if j.failure.CompareAndSwap(nil, &err) {
+		j.log.Error("journal: no more changes until it is opened again", "err", err)
+	}
+	return *j.failure.Load()
+}
+
+// Failed returns the error that stopped the journal, nil while it works.
+func (j *Journal) Failed() error {
+	if p := j.failure.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Close syncs the journal, gives the unused space of its last segment back and
+// closes all files. Reads that are under way are not disturbed.
+func (j *Journal) Close() error {
+	err := j.Sync()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return ErrClosed
+	}
+	if err == nil {
+		err = j.closeWriter()
+	}
+	j.closed = true
+	for _, name := range j.spares {
+		if rerr := j.fs.Remove(j.path(name)); rerr != nil {
+			j.log.Warn("journal: removing a spare segment", "err", rerr)
+		}
+	}
+	j.spares = nil
+	segs := j.segments()
+	j.list.Store(&[]*segment{})
+	for _, s := range segs {
+		if cerr := s.release(); err == nil && cerr != nil {
+			err = fmt.Errorf("close journal segment %s: %w", s.name, cerr)
+		}
+	}
+	return err
+}
+
+// closeWriter leaves a mark that says that all was durable, and trims the last
+// segment. Neither is needed for what the log holds, so a full disk is no error.
+func (j *Journal) closeWriter() error {
+	if j.cur == nil || j.closed || j.Failed() != nil {
+		return j.Failed()
+	}
+	// Someone may have appended since.
+	if err := j.syncTo(j.end.Load()); err != nil {
+		return err
+	}
+	if !j.marked && j.off+recordHeader <= j.cur.size {
+		if err := j.write(typeMark, nil, nil); err != nil {
+			return err
+		}
+		j.marked = true
+		if err := j.syncTo(j.end.Load()); err != nil {
+			return err
+		}
+	}
+	if err := j.cur.f.Truncate(j.off); err != nil {
+		return fmt.Errorf("trim journal segment %s: %w", j.cur.name, err)
+	}
+	return nil
+}

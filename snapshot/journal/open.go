@@ -1,0 +1,98 @@
+package journal
+
+import (
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+// Open opens the journal in a directory, which it makes if there is none. It
+// finds the end of the log and cuts off what a crash left behind it. It reads
+// only what is not known to have been durable, usually the last segment.
+//
+// Damage among that is a *DamageError, unless Options.Salvage is set.
+func Open(dir string, o Options) (*Journal, error) {
+	j := &Journal{dir: dir, fs: o.FS, log: o.Logger, segSize: o.SegmentSize, reserve: o.Reserve, salvage: o.Salvage, seq: 1}
+	if j.fs == nil {
+		j.fs = vfs.OS
+	}
+	if j.log == nil {
+		j.log = slog.New(slog.DiscardHandler)
+	}
+	if j.segSize <= 0 {
+		j.segSize = DefaultSegmentSize
+	}
+	j.segSize = (j.segSize + blockSize - 1) &^ (blockSize - 1)
+	j.sync.done.L = &j.sync.mu
+	j.list.Store(&[]*segment{})
+	if err := j.open(); err != nil {
+		for _, s := range j.segments() {
+			_ = s.release() // nothing was written through it that matters
+		}
+		return nil, fmt.Errorf("open journal %s: %w", dir, err)
+	}
+	return j, nil
+}
+
+func (j *Journal) open() error {
+	if err := j.fs.MkdirAll(j.dir, 0o700); err != nil {
+		return err
+	}
+	infos, err := j.fs.ReadDir(j.dir)
+	if err != nil {
+		return err
+	}
+	for _, i := range infos {
+		if strings.HasSuffix(i.Name, spareSuffix) {
+			if err := j.fs.Remove(j.path(i.Name)); err != nil {
+				return err
+			}
+			continue
+		}
+		base, ok := parseSegmentName(i.Name)
+		if !ok || i.Dir {
+			continue
+		}
+		if err := j.openSegment(base, i.Name); err != nil {
+			return fmt.Errorf("segment %s: %w", i.Name, err)
+		}
+	}
+	j.names.Store(1) // names that the last run did not sync, for all we know
+	if _, err := rand.Read(j.id[:]); err != nil {
+		return err
+	}
+	return j.recover()
+}
+
+// openSegment adds a segment to the list. One whose header is no good is added
+// too: recover decides what that means.
+func (j *Journal) openSegment(base int64, name string) error {
+	f, err := j.fs.OpenFile(j.path(name), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	s := &segment{base: base, name: name, f: f}
+	s.refs.Store(1)
+	list := append(append([]*segment(nil), j.segments()...), s)
+	j.list.Store(&list)
+	if s.size, err = f.Size(); err != nil {
+		return err
+	}
+	win := window{r: f, lenient: j.salvage}
+	b, err := win.at(0, segmentHeader)
+	if err != nil {
+		return err
+	}
+	h, ok, err := decodeHeader(b)
+	if err != nil {
+		return err
+	}
+	if ok && h.base == base {
+		s.hdr, s.seed, s.good = h, h.seed(), true
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package journal
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// Type says what a record means to the one who wrote it. 0 is the journal's own.
+type Type uint8
+
+// typeMark is the type of the empty record that Close appends, so that the last
+// records of a run, too, are known to have been durable.
+const typeMark Type = 0
+
+// MaxPayload is the largest payload of a record in bytes, head and data together.
+const MaxPayload = 16 << 20
+
+const (
+	recordHeader = 32 // bytes before the payload
+	recordAlign  = 8  // records begin at multiples of this
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// A recordHead is the decoded header of a record. FORMAT.md has the layout.
+type recordHead struct {
+	length  uint32
+	typ     Type
+	seq     uint64
+	durable int64 // the log was durable up to here when the record was written
+	payload uint32
+}
+
+// putRecordHead encodes h into b[:recordHeader].
+func putRecordHead(b []byte, h recordHead, seed uint32) {
+	binary.LittleEndian.PutUint32(b[0:], h.length)
+	b[4], b[5], b[6], b[7] = byte(h.typ), 0, 0, 0
+	binary.LittleEndian.PutUint64(b[8:], h.seq)
+	binary.LittleEndian.PutUint64(b[16:], uint64(h.durable))
+	binary.LittleEndian.PutUint32(b[24:], h.payload)
+	binary.LittleEndian.PutUint32(b[28:], crc32.Update(seed, castagnoli, b[:28]))
+}
+
+// peekRecordHead decodes b without looking at its checksum. It is false for
+// what can be no header at position pos, whatever its checksum.
+func peekRecordHead(b []byte, pos int64) (recordHead, bool) {
+	if len(b) < recordHeader {
+		return recordHead{}, false
+	}
+	h := recordHead{
+		length:  binary.LittleEndian.Uint32(b[0:]),
+		typ:     Type(b[4]),
+		seq:     binary.LittleEndian.Uint64(b[8:]),
+		durable: int64(binary.LittleEndian.Uint64(b[16:])),
+		payload: binary.LittleEndian.Uint32(b[24:]),
+	}
+	ok := h.seq != 0 && h.length <= MaxPayload && b[5]|b[6]|b[7] == 0 && h.durable >= 0 && h.durable <= pos
+	return h, ok
+}
+
+// getRecordHead decodes and checks the header in b.
+func getRecordHead(b []byte, seed uint32, pos int64) (recordHead, bool) {
+	h, ok := peekRecordHead(b, pos)
+	if !ok || crc32.Update(seed, castagnoli, b[:28]) != binary.LittleEndian.Uint32(b[28:]) {
+		return recordHead{}, false
+	}
+	return h, true
+}
+
+// recordSize returns the bytes that a record with a payload of n takes.
+func recordSize(n int64) int64 {
+	return (recordHeader + n + recordAlign - 1) &^ (recordAlign - 1)
+}

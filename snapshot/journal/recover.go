@@ -1,0 +1,220 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+// recover finds the end of the log and makes the journal ready to append there.
+func (j *Journal) recover() error {
+	segs := j.segments()
+	for i, s := range segs { // of all but the last the end is known
+		if i+1 < len(segs) {
+			s.end.Store(segs[i+1].base)
+		}
+	}
+	last := len(segs) - 1
+	for last >= 0 && !segs[last].good {
+		last--
+	}
+	if last < 0 {
+		return j.recoverEmpty(segs)
+	}
+	j.id = segs[last].hdr.id
+	start := max(locate(segs, segs[last].hdr.durable), 0)
+	for start > 0 && !segs[start].good {
+		start--
+	}
+	t, err := j.scanTail(segs[start : last+1])
+	if err != nil {
+		return err
+	}
+	j.seq = t.seq
+	// Segments without a header behind the end were being opened when the
+	// machine stopped, unless what follows the header says otherwise.
+	for _, s := range segs[last+1:] {
+		if err := j.unborn(s, t.seq); err != nil {
+			return err
+		}
+	}
+	// A segment that begins at the end holds nothing and is made anew.
+	keep := locate(segs, t.end-1) + 1
+	if err := j.forget(segs[keep:], segs[:keep]); err != nil {
+		return err
+	}
+	return j.resume(t)
+}
+
+// A tail is what scanTail found out.
+type tail struct {
+	end     int64  // position after the last record
+	seq     uint64 // of the next record
+	durable int64  // the highest claim seen
+	marked  bool   // the last record is a mark
+}
+
+// scanTail reads the part of the log that may have a gap.
+func (j *Journal) scanTail(segs []*segment) (tail, error) {
+	final := segs[len(segs)-1]
+	sc := newScanner(segs, segs[0].base, final.base+final.size, j.salvage)
+	t := tail{end: segs[0].base, seq: segs[0].hdr.firstSeq, durable: final.hdr.durable}
+	if !segs[0].good {
+		t.seq = final.hdr.firstSeq // numbers need only grow
+	}
+	for {
+		r, h := sc.next()
+		if r != nil {
+			t = tail{end: r.end(), seq: r.seq + 1, durable: max(t.durable, r.durable), marked: r.typ == typeMark}
+			continue
+		}
+		if h == nil {
+			return t, nil
+		}
+		if h.err != nil && !j.salvage {
+			// A disk that cannot be read is no reason to cut.
+			return t, h.damage()
+		}
+		// A gap. It is the end, unless a record behind it knows that what is
+		// missing was durable.
+		if max(t.durable, j.claimBehind(sc, h)) <= h.pos {
+			return t, nil
+		}
+		if !j.salvage {
+			return t, h.damage()
+		}
+		j.skipped(h.damage())
+		sc.resync(h)
+	}
+}
+
+// claimBehind returns the highest position that the records behind a hole say
+// was durable.
+func (j *Journal) claimBehind(sc *scanner, h *hole) int64 {
+	probe := *sc
+	probe.win = window{r: sc.win.r, lenient: sc.win.lenient}
+	claim := int64(0)
+	for found := probe.resync(h); found; {
+		r, next := probe.next()
+		switch {
+		case r != nil:
+			claim = max(claim, r.durable)
+		case next != nil:
+			found = probe.resync(next)
+		default:
+			found = false
+		}
+	}
+	return claim
+}
+
+// recoverEmpty begins a log of which no segment has a header: a new one, or one
+// whose first segment did not reach the disk.
+func (j *Journal) recoverEmpty(segs []*segment) error {
+	for _, s := range segs {
+		if err := j.unborn(s, 0); err != nil {
+			return err
+		}
+	}
+	if len(segs) > 0 {
+		j.end.Store(segs[0].base)
+		j.durable.Store(segs[0].base)
+	}
+	return j.forget(segs, nil)
+}
+
+// unborn is a DamageError if a segment without a readable header was in use. seq
+// is the number that its first record would have, 0 if that is not known.
+func (j *Journal) unborn(s *segment, seq uint64) error {
+	win := window{r: s.f, lenient: j.salvage}
+	b, err := win.at(segmentHeader, recordHeader)
+	if err != nil {
+		return fmt.Errorf("segment %s: %w", s.name, err)
+	}
+	// In a file that is used again there lies an older record.
+	h, ok := peekRecordHead(b, s.base+segmentHeader)
+	if !ok || (seq != 0 && h.seq != seq) {
+		return nil
+	}
+	d := (&hole{seg: s, pos: s.base, reason: "the segment's header is not readable"}).damage()
+	if !j.salvage {
+		return d
+	}
+	j.skipped(d)
+	return nil
+}
+
+// forget removes segments behind the end, for good. A salvage only sets them
+// aside: someone may want to look at them.
+func (j *Journal) forget(gone, kept []*segment) error {
+	list := append([]*segment(nil), kept...)
+	j.list.Store(&list)
+	var first error
+	for _, s := range gone {
+		err := s.release()
+		if rerr := j.discard(s.name); err == nil {
+			err = rerr
+		}
+		if err != nil && first == nil {
+			first = fmt.Errorf("remove segment %s: %w", s.name, err)
+		}
+	}
+	if first == nil && len(gone) > 0 {
+		// Before something is appended: otherwise they could come back in the
+		// middle of the log.
+		first = j.fs.SyncDir(j.dir)
+	}
+	return first
+}
+
+func (j *Journal) discard(name string) error {
+	if j.salvage {
+		return j.fs.Rename(j.path(name), j.path(name+damagedSuffix))
+	}
+	return j.fs.Remove(j.path(name))
+}
+
+// resume makes the last segment the current one and erases what follows the end:
+// records there, valid but behind a gap, must not be met again once the gap is
+// filled.
+func (j *Journal) resume(t tail) error {
+	j.end.Store(t.end)
+	j.durable.Store(min(t.durable, t.end))
+	segs := j.segments()
+	if len(segs) == 0 || !segs[len(segs)-1].good {
+		return nil // the first Append opens a segment
+	}
+	s := segs[len(segs)-1]
+	s.end.Store(t.end)
+	j.cur, j.off, j.marked = s, t.end-s.base, t.marked
+	erase := s.size != j.off
+	if erase {
+		if err := s.f.Truncate(j.off); err != nil {
+			return err
+		}
+	}
+	s.size = j.off
+	if err := j.extend(s); err != nil {
+		return err
+	}
+	if erase {
+		return j.syncAll()
+	}
+	return nil
+}
+
+// extend preallocates the rest of a segment. On a full disk it stays as it is,
+// and the next Append opens another.
+func (j *Journal) extend(s *segment) error {
+	if s.size >= j.segSize || j.room(j.segSize-s.size) != nil {
+		return nil
+	}
+	err := allocate(s.f, s.size, j.segSize-s.size)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return s.f.Truncate(s.size)
+	}
+	if err == nil {
+		s.size = j.segSize
+	}
+	return err
+}

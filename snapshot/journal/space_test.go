@@ -1,0 +1,158 @@
+package journal
+
+import (
+	"errors"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+func isFailed(err error) bool { return errors.Is(err, ErrFailed) }
+
+func TestFullDisk(t *testing.T) {
+	fs := vfs.NewMem()
+	fs.SetCapacity(200 << 10)
+	rnd := rand.New(rand.NewPCG(5, 5))
+	j := mustOpen(t, memOptions(fs))
+	var items []item
+	for {
+		end := j.End()
+		it, err := appendItem(j, rnd, uint64(len(items)), 5000)
+		if err != nil {
+			if !errors.Is(err, ErrNoSpace) || !errors.Is(err, syscall.ENOSPC) {
+				t.Fatal(err)
+			}
+			if j.End() != end {
+				t.Fatal("a failed append moved the end")
+			}
+			break
+		}
+		items = append(items, it)
+	}
+	if len(items) < 40 {
+		t.Fatalf("only %d records fit", len(items))
+	}
+	readBack(t, j, items)
+	if err := j.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	j = mustOpen(t, memOptions(fs))
+	got, err := collect(j, 0)
+	if err != nil || len(got) != len(items) {
+		t.Fatalf("%d of %d records: %v", len(got), len(items), err)
+	}
+	samePrefix(t, got, items)
+	// Space makes it go on.
+	if err := j.DropBefore(items[len(items)-1].end); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		if _, err := appendItem(j, rnd, 1, 5000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// On a disk without room for a whole segment a smaller one does.
+func TestSmallerSegmentOnFullDisk(t *testing.T) {
+	fs := vfs.NewMem()
+	fs.SetCapacity(6 << 20)
+	j := mustOpen(t, Options{FS: fs})
+	var n int
+	for ; n < 10; n++ {
+		if _, err := j.Append(1, nil, make([]byte, 1<<20)); err != nil {
+			if !errors.Is(err, ErrNoSpace) {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if n < 3 || n > 6 {
+		t.Fatalf("%d records of 1 MiB fit on 6 MiB", n)
+	}
+}
+
+func TestReserve(t *testing.T) {
+	fs := vfs.NewMem()
+	fs.SetCapacity(1 << 20)
+	reserve := int64(512 << 10)
+	o := memOptions(fs)
+	o.Reserve = func() int64 { return reserve }
+	j := mustOpen(t, o)
+	for {
+		if _, err := j.Append(1, nil, make([]byte, 4000)); err != nil {
+			if !errors.Is(err, ErrNoSpace) {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if free, _ := fs.Free(testDir); free < reserve || free > reserve+64<<10 {
+		t.Fatalf("%d bytes are free, %d were to be kept", free, reserve)
+	}
+	reserve = 0
+	if _, err := j.Append(1, nil, make([]byte, 4000)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDropBeforeAndSpares(t *testing.T) {
+	fs := vfs.NewMem()
+	j := mustOpen(t, memOptions(fs))
+	rnd := rand.New(rand.NewPCG(9, 9))
+	var items []item
+	high := int64(0)
+	for i := range 400 {
+		it, err := appendItem(j, rnd, uint64(i), 3000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, it)
+		if i%10 == 9 {
+			keep := len(items) - 5
+			if err := j.DropBefore(items[keep].end); err != nil {
+				t.Fatal(err)
+			}
+			items = items[keep+1:]
+			readBack(t, j, items)
+			got, err := collect(j, items[0].dataPos-int64(items[0].headLen)-recordHeader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			samePrefix(t, got, items)
+		}
+		high = max(high, fs.Used())
+	}
+	if high > 8*(16<<10) {
+		t.Fatalf("the disk held up to %d bytes", high)
+	}
+	if len(j.spares) == 0 {
+		t.Fatal("no segment was kept to be used again")
+	}
+	if err := j.ReadAt(make([]byte, 1), segmentHeader+recordHeader); !errors.Is(err, ErrPosition) {
+		t.Fatalf("reading what was dropped: %v", err)
+	}
+	if _, err := collect(j, 0); !errors.Is(err, ErrPosition) {
+		t.Fatalf("replay of what was dropped: %v", err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	infos, err := fs.ReadDir(testDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range infos {
+		if _, ok := parseSegmentName(i.Name); !ok {
+			t.Errorf("%s is left behind", i.Name)
+		}
+	}
+}

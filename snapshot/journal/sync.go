@@ -1,0 +1,79 @@
+package journal
+
+import (
+	"fmt"
+	"sync"
+)
+
+// syncState is the meeting point of those who want the log durable.
+type syncState struct {
+	mu      sync.Mutex
+	done    sync.Cond
+	running bool
+	names   int64 // value of Journal.names that the last directory sync covered
+}
+
+// Sync returns when everything appended before the call survives a power cut.
+// Callers that wait at the same time share one fdatasync.
+func (j *Journal) Sync() error { return j.syncTo(j.end.Load()) }
+
+func (j *Journal) syncTo(target int64) error {
+	if j.durable.Load() >= target {
+		return j.Failed()
+	}
+	st := &j.sync
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for {
+		if err := j.Failed(); err != nil {
+			return err
+		}
+		if j.durable.Load() >= target {
+			return nil
+		}
+		if !st.running {
+			break
+		}
+		st.done.Wait()
+	}
+	st.running = true
+	st.mu.Unlock()
+	err := j.syncAll()
+	st.mu.Lock()
+	st.running = false
+	st.done.Broadcast()
+	return err
+}
+
+// syncAll makes everything appended so far durable. The one that set
+// syncState.running runs it.
+func (j *Journal) syncAll() error {
+	// The order matters: whatever is before end is in a segment of the list,
+	// and its name is among the names.
+	from, end := j.durable.Load(), j.end.Load()
+	names := j.names.Load()
+	segs := j.segments()
+	for i, s := range segs {
+		if i+1 < len(segs) && segs[i+1].base <= from {
+			continue
+		}
+		if s.base >= end || !s.acquire() {
+			continue // later than what is asked for, or dropped since
+		}
+		err := s.f.Sync()
+		if rerr := s.release(); err == nil {
+			err = rerr
+		}
+		if err != nil {
+			return j.fail(fmt.Sprintf("syncing segment %s", s.name), err)
+		}
+	}
+	if names != j.sync.names {
+		if err := j.fs.SyncDir(j.dir); err != nil {
+			return j.fail("syncing the directory", err)
+		}
+		j.sync.names = names
+	}
+	j.durable.Store(end)
+	return nil
+}

@@ -1,0 +1,176 @@
+package cas
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+)
+
+// An appender writes records at the end of the newest pack of objects. One
+// write at a time: what is on disk before the end is whole, except after a
+// power cut.
+type appender struct {
+	mu    sync.Mutex
+	pack  *pack // nil until there is something to write
+	since int64 // bytes since the last look at the free space
+	spent bool  // the last look found none
+}
+
+// appendObject writes a built record and enters it into the fresh overlay, so
+// that it can be found from now on. With only set, it does so just if the
+// object still lies there (gc moves objects).
+func (s *Store) appendObject(h *header, rec []byte, only *loc) (loc, error) {
+	a := &s.append
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := s.failure(); err != nil {
+		return loc{}, err
+	}
+	if only == nil {
+		if err := s.room(int64(len(rec))); err != nil {
+			return loc{}, err
+		}
+	}
+	if err := s.rotate(int64(len(rec))); err != nil {
+		return loc{}, err
+	}
+	p := a.pack
+	off := p.end
+	h.encode(rec, p.id, off)
+	if err := s.writeRecord(p, rec, off); err != nil {
+		return loc{}, err
+	}
+	l := h.loc(p.id, off)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.end += int64(len(rec))
+	if only != nil {
+		now, ok, err := s.locate(h.hash)
+		if err != nil || !ok || !now.same(*only) {
+			p.garbage = true // the record stays behind unused
+			return l, err
+		}
+		s.uncount(now)
+	}
+	s.enter(h.hash, l)
+	return l, nil
+}
+
+// enter makes an object known. s.mu is held.
+func (s *Store) enter(hash Hash, l loc) {
+	s.fresh.objects[hash] = l
+	s.fresh.bytes += l.size()
+	if p := s.packs.get(l.pack); p != nil {
+		p.info.add(l)
+		p.dirty = true
+	}
+}
+
+// uncount takes an object that moves or vanishes out of its pack's figures.
+// s.mu is held.
+func (s *Store) uncount(l loc) {
+	if p := s.packs.get(l.pack); p != nil {
+		p.info.remove(l)
+		p.dirty, p.garbage = true, true
+	}
+}
+
+// room looks at the free space now and then. The appender is locked.
+func (s *Store) room(n int64) error {
+	a := &s.append
+	a.since += n
+	if a.since < appendInterval && a.pack != nil && !a.spent {
+		return nil
+	}
+	if err := s.space.forObjects(n); err != nil {
+		a.spent = true
+		return err
+	}
+	a.since, a.spent = 0, false
+	return nil
+}
+
+// rotate sees to it that the pack has room for n bytes more. The appender is
+// locked.
+func (s *Store) rotate(n int64) error {
+	a := &s.append
+	if a.pack != nil && a.pack.end+n <= max(s.o.PackSize, packHeaderSize+n) {
+		return nil
+	}
+	p, err := s.packs.create(roleObjects)
+	if err != nil {
+		return noSpace(err)
+	}
+	a.pack = p
+	return nil
+}
+
+// writeRecord writes a record at the end of a pack. If that fails, the pack is
+// as it was.
+func (s *Store) writeRecord(p *pack, rec []byte, off int64) error {
+	f, err := s.packs.use(p)
+	if err != nil {
+		return err
+	}
+	defer s.packs.done(p)
+	if _, err := f.WriteAt(rec, off); err != nil {
+		err = fmt.Errorf("append to pack %s: %w", p.name(), noSpace(err))
+		if terr := f.Truncate(off); terr != nil {
+			// Half a record would stay in the middle of the pack.
+			return s.fail(errors.Join(err, terr))
+		}
+		return err
+	}
+	return nil
+}
+
+// noSpace makes a full disk's error recognisable as ErrNoSpace.
+func noSpace(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	return err
+}
+
+// syncObjects makes every object durable that was put before the call. It needs
+// no lock.
+func (s *Store) syncObjects() error {
+	if err := s.failure(); err != nil {
+		return err
+	}
+	type todo struct {
+		p   *pack
+		end int64
+	}
+	var list []todo
+	packs := s.packs.all(roleObjects)
+	s.mu.Lock()
+	for _, p := range packs {
+		if p.synced < p.end {
+			list = append(list, todo{p, p.end})
+		}
+	}
+	s.mu.Unlock()
+	for _, t := range list {
+		if err := s.syncPack(t.p, t.end); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) syncPack(p *pack, end int64) error {
+	f, err := s.packs.use(p)
+	if err != nil {
+		return err
+	}
+	defer s.packs.done(p)
+	if err := f.Sync(); err != nil {
+		return s.fail(fmt.Errorf("sync pack %s: %w", p.name(), noSpace(err)))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.synced = max(p.synced, end)
+	return nil
+}

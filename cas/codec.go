@@ -1,0 +1,101 @@
+package cas
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"sync"
+
+	"github.com/klauspost/compress"
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	minCompress = 128  // bytes; below, a frame costs more than it saves
+	minEstimate = 4096 // bytes; from here on it pays to guess first
+)
+
+// A codec compresses and expands. It is safe for concurrent use.
+type codec struct {
+	enc  *zstd.Encoder
+	dec  *zstd.Decoder
+	bufs sync.Pool // *[]byte: records being built
+}
+
+func newCodec() (*codec, error) {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false),
+		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(256<<10))
+	if err != nil {
+		return nil, fmt.Errorf("set up compression: %w", err)
+	}
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxObject), zstd.WithDecoderConcurrency(0),
+		zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return nil, fmt.Errorf("set up decompression: %w", err)
+	}
+	c := &codec{enc: enc, dec: dec}
+	c.bufs.New = func() any { return new([]byte) }
+	return c, nil
+}
+
+func (c *codec) close() {
+	c.dec.Close()
+}
+
+// build lays out a record in a pooled buffer: the header without its place yet,
+// the bytes (compressed if that saves 5 %), the padding. Give the buffer back
+// with release.
+func (c *codec) build(kind Kind, hash Hash, plain []byte, seq uint64) (*header, *[]byte) {
+	bp := c.bufs.Get().(*[]byte)
+	b := (*bp)[:0]
+	if cap(b) < headerSize {
+		b = make([]byte, 0, headerSize+len(plain)+recordAlign)
+	}
+	b = b[:headerSize]
+	h := &header{kind: kind, plain: uint32(len(plain)), hash: hash, seq: seq}
+	// Estimate misses repeats further apart than a few bytes, so it may only
+	// veto what looks like noise.
+	if len(plain) >= minCompress && (len(plain) < minEstimate || compress.Estimate(plain) > 0.01) {
+		b = c.enc.EncodeAll(plain, b)
+		if len(b)-headerSize <= len(plain)-len(plain)/20 {
+			h.flags |= flagZstd
+		}
+	}
+	if h.flags&flagZstd == 0 {
+		b = append(b[:headerSize], plain...)
+	}
+	h.stored = uint32(len(b) - headerSize)
+	var zero [recordAlign]byte
+	b = append(b, zero[:h.size()-int64(len(b))]...)
+	h.crc = crc32.Checksum(b[headerSize:], crcTable)
+	*bp = b
+	return h, bp
+}
+
+func (c *codec) release(bp *[]byte) {
+	if cap(*bp) <= 1<<20 {
+		c.bufs.Put(bp)
+	}
+}
+
+var errLength = errors.New("length does not match the header")
+
+// expand appends the plain bytes of a record to dst[:0].
+func (c *codec) expand(flags uint8, plain uint32, stored, dst []byte) ([]byte, error) {
+	if flags&flagZstd == 0 {
+		dst = append(dst[:0], stored...)
+	} else {
+		if cap(dst) < int(plain) {
+			dst = make([]byte, 0, plain)
+		}
+		var err error
+		dst, err = c.dec.DecodeAll(stored, dst[:0])
+		if err != nil {
+			return dst, err
+		}
+	}
+	if len(dst) != int(plain) {
+		return dst, errLength
+	}
+	return dst, nil
+}

@@ -1,0 +1,201 @@
+package cas
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+)
+
+// A collector is a collection under way.
+type collector struct {
+	limits  map[uint64]int64 // ends of the packs at the beginning; what lies behind is new
+	objects map[uint64]int64 // objects in them then
+
+	mu      sync.Mutex
+	marked  *locSet
+	touched int64 // objects kept although mark did not name them
+}
+
+// keep adds an object and tells whether it is the first time.
+func (c *collector) keep(l loc) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.marked.add(l.place())
+}
+
+func (c *collector) touch(l loc) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.marked.add(l.place()) {
+		c.touched++
+	}
+}
+
+func (c *collector) kept(p place) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.marked.has(p)
+}
+
+// count is the number of objects kept in a pack.
+func (c *collector) count(id uint64) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.marked.packs[id]
+	if t == nil {
+		return 0
+	}
+	return int64(t.n)
+}
+
+// GC removes every object that is neither kept nor new.
+//
+// From the moment that begin is called until GC returns, what Put, PutHashed and
+// Has find or add stays. begin may be nil. Then mark names all that must stay, by
+// calling keep, which tells whether the object is named for the first time, so
+// that mark need not descend twice. keep of an object that is not in the store
+// returns true. Then whatever else was there when begin was called goes: its
+// space is punched out of the packs; packs that are mostly dead are emptied and
+// removed.
+//
+// A hash that the caller got from Put before begin must be reachable for mark.
+//
+// GC works with a full disk. Interrupted at any point, also by a kill, it loses
+// nothing that was kept, and the next one goes on. progress may be nil; it gets
+// bytes of packs.
+//
+// Errors: that of mark, the context's, ErrNoSpace if even the reserve is gone,
+// ErrReadOnly, ErrClosed, or an error of the disk.
+func (s *Store) GC(ctx context.Context, begin func(), mark func(keep func(Hash) (first bool)) error,
+	progress func(done, total int64)) (GCResult, error) {
+	if err := s.begin(true); err != nil {
+		return GCResult{}, err
+	}
+	defer s.life.done()
+	s.gcMu.Lock()
+	defer s.gcMu.Unlock()
+	res, err := s.collect(ctx, begin, mark, progress)
+	if err != nil {
+		return res, fmt.Errorf("gc: %w", err)
+	}
+	return res, nil
+}
+
+func (s *Store) collect(ctx context.Context, begin func(), mark func(keep func(Hash) (first bool)) error,
+	progress func(done, total int64)) (GCResult, error) {
+	var res GCResult
+	defer s.space.drain()()
+	if err := s.failure(); err != nil {
+		return res, err
+	}
+	c := s.startRecording()
+	defer func() {
+		s.gate.Lock()
+		s.gc = nil
+		s.gate.Unlock()
+	}()
+	if begin != nil {
+		begin()
+	}
+	var kerr error
+	err := mark(func(h Hash) bool {
+		l, ok, err := s.find(h)
+		if err != nil && kerr == nil {
+			kerr = fmt.Errorf("look for object %s: %w", h, err)
+		}
+		return err == nil && (!ok || c.keep(l))
+	})
+	if err == nil {
+		err = kerr
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return res, err
+	}
+	// From here on, what the index does not hold yet is new.
+	if err := s.flush(); err != nil {
+		return res, err
+	}
+	if err := s.sweep(ctx, c, &res, progress); err != nil {
+		return res, err
+	}
+	c.mu.Lock()
+	res.Kept = c.marked.n
+	c.mu.Unlock()
+	if err := s.compactMeta(false); err != nil {
+		return res, err
+	}
+	return res, s.flush()
+}
+
+// startRecording notes where the packs end. It waits for Puts that are under
+// way: one that found its object before could otherwise return after begin.
+func (s *Store) startRecording() *collector {
+	c := &collector{limits: map[uint64]int64{}, objects: map[uint64]int64{}, marked: newLocSet()}
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	packs := s.packs.all(roleObjects)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range packs {
+		c.limits[p.id] = p.end
+		c.objects[p.id] = p.info.objects
+	}
+	s.gc = c
+	return c
+}
+
+func (s *Store) sweep(ctx context.Context, c *collector, res *GCResult, progress func(done, total int64)) error {
+	packs := s.packs.all(roleObjects)
+	var done, total int64
+	for _, p := range packs {
+		total += c.limits[p.id]
+	}
+	announced := false
+	for _, p := range packs {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		limit, old := c.limits[p.id]
+		s.mu.Lock()
+		clean := !p.garbage && c.count(p.id) == c.objects[p.id]
+		s.mu.Unlock()
+		if old && !clean {
+			if !announced {
+				if err := s.announce(); err != nil {
+					return err
+				}
+				announced = true
+			}
+			if err := s.sweepPack(ctx, c, p, limit, res); err != nil {
+				return fmt.Errorf("sweep pack %s: %w", p.name(), err)
+			}
+		}
+		done += limit
+		if progress != nil {
+			progress(done, total)
+		}
+	}
+	return nil
+}
+
+// announce counts this collection in the metadata packs and in the index. An
+// index that missed it, like one put back from a copy, has places that are no
+// more; Open sees that by the record that it does not cover.
+func (s *Store) announce() error {
+	e, _, err := s.metaNow(keyGC)
+	if err != nil {
+		return err
+	}
+	n := uint64(0)
+	if len(e.value) == 8 {
+		n = binary.LittleEndian.Uint64(e.value)
+	}
+	if err := s.commit([]MetaOp{{Key: keyGC, Value: binary.LittleEndian.AppendUint64(nil, n+1)}}); err != nil {
+		return err
+	}
+	return s.flush()
+}

@@ -1,0 +1,104 @@
+package cas
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+)
+
+// Get appends the object's bytes to dst[:0] and returns the result. The bytes
+// are checked against the hash every time.
+//
+// Errors: ErrNotFound; a *DamageError (errors.Is ErrDamaged) if what is on disk
+// is not the object; ErrClosed; an error of the disk.
+func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
+	if err := s.begin(false); err != nil {
+		return dst[:0], err
+	}
+	defer s.life.done()
+	var last loc
+	for {
+		l, ok, err := s.find(h)
+		if err != nil {
+			return dst[:0], fmt.Errorf("get object %s: %w", h, err)
+		}
+		if !ok {
+			return dst[:0], fmt.Errorf("get object %s: %w", h, ErrNotFound)
+		}
+		b, err := s.read(h, l, dst)
+		if err == nil {
+			return b, nil
+		}
+		// gc may have moved the object meanwhile.
+		if l.same(last) {
+			if !isDamage(err) {
+				return dst[:0], fmt.Errorf("get object %s: %w", h, err)
+			}
+			return dst[:0], s.damaged(h, l, err)
+		}
+		last = l
+	}
+}
+
+// read returns the object at a place, if it is that object. The record's header
+// is not looked at: the index says the same and the hash says more.
+func (s *Store) read(h Hash, l loc, dst []byte) ([]byte, error) {
+	p := s.packs.get(l.pack)
+	if p == nil {
+		return nil, errors.New("the pack is missing")
+	}
+	f, err := s.packs.use(p)
+	if err != nil {
+		return nil, err
+	}
+	defer s.packs.done(p)
+	if l.flags&flagZstd == 0 {
+		dst = slices.Grow(dst[:0], int(l.plain))[:l.plain]
+		err = readExactly(f, dst, l.off+headerSize)
+	} else {
+		bp := s.codec.bufs.Get().(*[]byte)
+		stored := slices.Grow((*bp)[:0], int(l.stored))[:l.stored]
+		*bp = stored
+		if err = readExactly(f, stored, l.off+headerSize); err == nil {
+			dst, err = s.codec.expand(l.flags, l.plain, stored, dst)
+		}
+		s.codec.release(bp)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if Sum(dst) != h {
+		return nil, errHash
+	}
+	return dst, nil
+}
+
+// isDamage tells damage from an error that says nothing about the object, like
+// too many open files.
+func isDamage(err error) bool {
+	var errno syscall.Errno
+	return !errors.As(err, &errno) || errno == syscall.EIO || errno == syscall.ENOENT ||
+		errno == syscall.EUCLEAN || errno == syscall.EBADMSG
+}
+
+var errHash = errors.New("the bytes do not have the object's hash")
+
+// damaged remembers that an object is not what it should be, logs it the first
+// time, and returns the error for the reader.
+func (s *Store) damaged(h Hash, l loc, cause error) error {
+	e := &DamageError{Damage{Hash: h, Kind: l.kind, Offset: l.off, Length: l.size(), Reason: cause.Error()}}
+	if p := s.packs.get(l.pack); p != nil {
+		e.Pack = p.name()
+	} else {
+		e.Pack = fmt.Sprintf("%016x%s", l.pack, roleObjects.ext())
+	}
+	s.mu.Lock()
+	old, known := s.bad[h]
+	s.bad[h] = l
+	s.mu.Unlock()
+	if !known || !old.same(l) {
+		s.log.Error("damage found", "object", h, "pack", e.Pack, "offset", l.off, "reason", cause)
+	}
+	return e
+}

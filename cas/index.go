@@ -1,0 +1,311 @@
+package cas
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+// An index is the Badger database that says where objects lie. It holds nothing
+// that the packs do not, so any doubt about it is settled by building it anew.
+type index struct {
+	db  *badger.DB
+	dir string // "" in memory
+}
+
+var (
+	// errIndexBusy: another process has the index open.
+	errIndexBusy = errors.New("the store is open in another process")
+	// errIndexBroken: the index cannot be used and must be built anew.
+	errIndexBroken = errors.New("the index does not open")
+)
+
+// openingMark lies in the index directory while Badger opens it. Some damage
+// makes Badger end the process; whoever finds the mark knows not to try again.
+const openingMark = "OPENING"
+
+// openIndex opens or creates the index in dir; dir "" makes one in memory.
+func openIndex(dir string, log *slog.Logger) (*index, error) {
+	o := badger.DefaultOptions(dir).
+		WithLogger(badgerLog{log}).
+		WithInMemory(dir == "").
+		// db.Sync does not cover memtables that were rotated away, so every
+		// transaction is synced; they are few and large.
+		WithSyncWrites(true).
+		WithNumVersionsToKeep(1).
+		WithDetectConflicts(false). // one writer at a time, see Store.flushMu
+		WithCompression(options.None).
+		WithBlockCacheSize(0).
+		WithIndexCacheSize(16 << 20).
+		WithMemTableSize(8 << 20).
+		WithNumMemtables(2).
+		WithBaseTableSize(8 << 20).
+		WithNumLevelZeroTables(3). // bounds what a compaction writes at once
+		WithNumCompactors(2).
+		WithMetricsEnabled(false).
+		// Values in the value log can come back empty without an error, and
+		// its space is hard to get back: keep every value in the tables.
+		WithValueThreshold(1 << 20).
+		WithValueLogFileSize(1 << 20).
+		WithChecksumVerificationMode(options.OnBlockRead)
+	if dir != "" {
+		if err := prepareIndexDir(dir); err != nil {
+			return nil, err
+		}
+	}
+	db, err := openBadger(o)
+	if err != nil {
+		return nil, err
+	}
+	x := &index{db: db, dir: dir}
+	if dir != "" {
+		if err := os.Remove(filepath.Join(dir, openingMark)); err != nil {
+			_ = db.Close()
+			return nil, fmt.Errorf("open index: %w", err)
+		}
+	}
+	if err := x.checkVersion(); err != nil {
+		_ = db.Close()
+		return nil, err
+	}
+	return x, nil
+}
+
+// prepareIndexDir removes what is known to keep Badger from opening: a process
+// killed between the truncation and the unlinking of a .mem or .vlog file leaves
+// it there with no bytes.
+func prepareIndexDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("create index: %w", err)
+	}
+	ents, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("open index: %w", err)
+	}
+	for _, e := range ents {
+		if e.Name() == openingMark {
+			return fmt.Errorf("%w: the process that opened it last did not survive that", errIndexBroken)
+		}
+		if ext := filepath.Ext(e.Name()); ext != ".mem" && ext != ".vlog" {
+			continue
+		}
+		fi, err := e.Info()
+		if err == nil && fi.Size() == 0 {
+			err = os.Remove(filepath.Join(dir, e.Name()))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("open index: %w", err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, openingMark), nil, 0o600); err != nil {
+		return fmt.Errorf("open index: %w", err)
+	}
+	return nil
+}
+
+// openBadger tells apart why Badger does not open. Only damage may lead to the
+// index being thrown away.
+func openBadger(o badger.Options) (db *badger.DB, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			db, err = nil, fmt.Errorf("%w: %v", errIndexBroken, r)
+		}
+		if err != nil && !errors.Is(err, errIndexBroken) && o.Dir != "" {
+			_ = os.Remove(filepath.Join(o.Dir, openingMark))
+		}
+	}()
+	db, err = badger.Open(o)
+	if err == nil {
+		return db, nil
+	}
+	if strings.Contains(err.Error(), "Cannot acquire directory lock") {
+		return nil, fmt.Errorf("%w: %v", errIndexBusy, err)
+	}
+	for _, e := range []error{fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EROFS} {
+		if errors.Is(err, e) {
+			return nil, fmt.Errorf("open index: %w", err)
+		}
+	}
+	return nil, fmt.Errorf("%w: %v", errIndexBroken, err)
+}
+
+func (x *index) checkVersion() error {
+	have, err := x.value([]byte{keyVersion})
+	if err != nil && !errors.Is(err, badger.ErrKeyNotFound) {
+		return fmt.Errorf("%w: %v", errIndexBroken, err)
+	}
+	if err == nil {
+		if string(have) != indexVersion {
+			return fmt.Errorf("%w: it has format %q", errIndexBroken, have)
+		}
+		return nil
+	}
+	b := x.batch(nil)
+	b.set([]byte{keyVersion}, []byte(indexVersion))
+	return b.commit()
+}
+
+// value returns a copy of the value of a key.
+func (x *index) value(key []byte) ([]byte, error) {
+	var v []byte
+	err := x.db.View(func(t *badger.Txn) error {
+		i, err := t.Get(key)
+		if err == nil {
+			v, err = i.ValueCopy(nil)
+		}
+		return err
+	})
+	return v, err
+}
+
+// object finds an object.
+func (x *index) object(h Hash) (l loc, ok bool, err error) {
+	key := objectKey(h)
+	err = x.db.View(func(t *badger.Txn) error {
+		i, err := t.Get(key)
+		if errors.Is(err, badger.ErrKeyNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return i.Value(func(v []byte) error {
+			l, ok = decodeLoc(v)
+			if !ok {
+				return errIndexValue
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return loc{}, false, fmt.Errorf("read index: %w", err)
+	}
+	return l, ok, nil
+}
+
+// each calls fn with every key of a prefix, in order. The slices are only valid
+// during the call.
+func (x *index) each(prefix []byte, values bool, fn func(key, value []byte) error) error {
+	return x.db.View(func(t *badger.Txn) error {
+		o := badger.DefaultIteratorOptions
+		o.Prefix = prefix
+		o.PrefetchValues = false // values lie beside the keys
+		it := t.NewIterator(o)
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			i := it.Item()
+			if !values {
+				if err := fn(i.Key(), nil); err != nil {
+					return err
+				}
+				continue
+			}
+			if err := i.Value(func(v []byte) error { return fn(i.Key(), v) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// bytes is the disk that the index occupies.
+func (x *index) bytes() int64 {
+	if x.dir == "" {
+		return 0
+	}
+	infos, err := vfs.OS.ReadDir(x.dir)
+	if err != nil {
+		return 0
+	}
+	n := int64(0)
+	for _, i := range infos {
+		n += i.Allocated
+	}
+	return n
+}
+
+func (x *index) close() error {
+	if err := x.db.Close(); err != nil {
+		return fmt.Errorf("close index: %w", err)
+	}
+	return nil
+}
+
+// A batch is a set of changes. It becomes one transaction if it fits into one,
+// otherwise several in the order of the calls.
+type batch struct {
+	x     *index
+	txn   *badger.Txn
+	check func() error // runs before every transaction: is there space?
+	err   error
+}
+
+func (x *index) batch(check func() error) *batch {
+	return &batch{x: x, txn: x.db.NewTransaction(true), check: check}
+}
+
+func (b *batch) do(op func() error) {
+	if b.err != nil {
+		return
+	}
+	b.err = op()
+	if errors.Is(b.err, badger.ErrTxnTooBig) {
+		if b.err = b.write(); b.err == nil {
+			b.txn = b.x.db.NewTransaction(true)
+			b.err = op()
+		}
+	}
+}
+
+// set stores a value; the slices belong to the batch from now on.
+func (b *batch) set(key, value []byte) { b.do(func() error { return b.txn.Set(key, value) }) }
+
+// delete removes a key, which belongs to the batch from now on.
+func (b *batch) delete(key []byte) { b.do(func() error { return b.txn.Delete(key) }) }
+
+func (b *batch) write() error {
+	if b.check != nil {
+		if err := b.check(); err != nil {
+			b.txn.Discard()
+			return err
+		}
+	}
+	return b.txn.Commit()
+}
+
+// commit makes everything durable.
+func (b *batch) commit() error {
+	if b.err == nil {
+		b.err = b.write()
+	} else {
+		b.txn.Discard()
+	}
+	if b.err != nil {
+		return fmt.Errorf("write index: %w", b.err)
+	}
+	return nil
+}
+
+// badgerLog passes on what Badger finds worth a warning.
+type badgerLog struct{ log *slog.Logger }
+
+func (l badgerLog) Errorf(f string, a ...any) {
+	l.log.Error("index: " + strings.TrimSpace(fmt.Sprintf(f, a...)))
+}
+
+func (l badgerLog) Warningf(f string, a ...any) {
+	l.log.Warn("index: " + strings.TrimSpace(fmt.Sprintf(f, a...)))
+}
+
+func (l badgerLog) Infof(string, ...any)  {}
+func (l badgerLog) Debugf(string, ...any) {}

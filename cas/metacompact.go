@@ -1,0 +1,83 @@
+package cas
+
+import "fmt"
+
+const (
+	metaSlack     = 1 << 20   // bytes of superseded metadata that are not worth rewriting
+	metaBatchSize = 256 << 10 // bytes of values in one record of a rewriting
+)
+
+// compactMeta writes the metadata that is in force into a new pack and removes
+// the older ones, if most of them is superseded, or at once with force. The last
+// record of the new pack says that the older packs do not count any more; before
+// it is durable they do, and the copies are only repetitions.
+func (s *Store) compactMeta(force bool) error {
+	s.commitMu.Lock()
+	defer s.commitMu.Unlock()
+	old := s.packs.all(roleMeta)
+	total := int64(0)
+	s.mu.Lock()
+	for _, p := range old {
+		total += p.end
+	}
+	s.mu.Unlock()
+	live := int64(0)
+	err := s.scanMeta("", func(key string, e metaEntry) error {
+		live += int64(len(key) + len(e.value))
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read metadata: %w", err)
+	}
+	if !force && total < 2*live+metaSlack {
+		return nil
+	}
+	if err := s.space.forIndex(2 * live); err != nil {
+		return nil // an economy, not worth failing for
+	}
+	if err := s.rewriteMeta(); err != nil {
+		return fmt.Errorf("rewrite metadata: %w", err)
+	}
+	if err := s.flush(); err != nil {
+		return err
+	}
+	for _, p := range old {
+		if err := s.removePack(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rewriteMeta fills a new metadata pack, which commits go to from now on.
+func (s *Store) rewriteMeta() error {
+	p, err := s.packs.create(roleMeta)
+	if err != nil {
+		return noSpace(err)
+	}
+	// Also if writing stops half-way: records in packs of lower number would be
+	// read before the copies in this one.
+	s.meta.pack = p
+	m := s.durable()
+	size := 0
+	write := func() error {
+		err := s.appendMeta(kindMeta, s.meta.seq, m)
+		m = s.durable()
+		size = 0
+		return err
+	}
+	err = s.scanMeta("", func(key string, e metaEntry) error {
+		m.entries = append(m.entries, metaItem{key, e})
+		if size += len(key) + len(e.value); size < metaBatchSize {
+			return nil
+		}
+		return write()
+	})
+	if err == nil && len(m.entries) > 0 {
+		err = write()
+	}
+	if err != nil {
+		return err
+	}
+	return s.appendMeta(kindBase, s.meta.seq, s.durable())
+}

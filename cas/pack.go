@@ -1,0 +1,315 @@
+package cas
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+const (
+	packMagic      = "amberpak"
+	packVersion    = 1
+	packHeaderSize = 64 // the first record follows
+	maxOpenPacks   = 256
+)
+
+// Roles of a pack: objects and metadata are kept apart, so that the little
+// metadata can be read without the objects.
+type role uint8
+
+const (
+	roleObjects role = 1 // NNNN.pack
+	roleMeta    role = 2 // NNNN.meta
+)
+
+func (r role) ext() string {
+	if r == roleMeta {
+		return ".meta"
+	}
+	return ".pack"
+}
+
+// A pack is one file of records. The mutable figures are guarded by Store.mu,
+// except the file and its users, which the packSet guards.
+type pack struct {
+	id   uint64
+	role role
+	path string
+
+	size   int64 // of the file when it was opened
+	end    int64 // offset after the last record that is known
+	synced int64 // offset up to which everything is known to be on disk
+	sealed bool  // damaged somewhere: nothing is appended
+	info   packInfo
+	dirty  bool // info differs from the index
+
+	garbage  bool // records became useless since the last sweep
+	sweeping bool // keys are gone from the index, the records not yet
+
+	file vfs.File
+	uses int
+	gone bool // removed; closes with its last user
+}
+
+// name is the file's base name.
+func (p *pack) name() string { return filepath.Base(p.path) }
+
+func encodePackHeader(id uint64, r role) []byte {
+	b := make([]byte, packHeaderSize)
+	copy(b, packMagic)
+	binary.LittleEndian.PutUint16(b[8:], packVersion)
+	b[10] = byte(r)
+	binary.LittleEndian.PutUint64(b[16:], id)
+	binary.LittleEndian.PutUint32(b[60:], crc32.Checksum(b[:60], crcTable))
+	return b
+}
+
+var errPackHeader = errors.New("pack header is damaged")
+
+// checkPackHeader returns ErrFormat for an intact header of another version and
+// errPackHeader for anything that is not a header of this pack.
+func checkPackHeader(b []byte, id uint64, r role) error {
+	if len(b) < packHeaderSize || string(b[:8]) != packMagic ||
+		crc32.Checksum(b[:60], crcTable) != binary.LittleEndian.Uint32(b[60:]) {
+		return errPackHeader
+	}
+	if v := binary.LittleEndian.Uint16(b[8:]); v != packVersion {
+		return fmt.Errorf("%w: pack version %d, this program knows version %d", ErrFormat, v, packVersion)
+	}
+	if role(b[10]) != r || binary.LittleEndian.Uint64(b[16:]) != id {
+		return errPackHeader
+	}
+	return nil
+}
+
+// parsePackName reads NNNN.pack and NNNN.meta.
+func parsePackName(name string) (id uint64, r role, ok bool) {
+	stem, ext, _ := strings.Cut(name, ".")
+	switch "." + ext {
+	case roleObjects.ext():
+		r = roleObjects
+	case roleMeta.ext():
+		r = roleMeta
+	default:
+		return 0, 0, false
+	}
+	if len(stem) != 16 {
+		return 0, 0, false
+	}
+	id, err := strconv.ParseUint(stem, 16, 64)
+	return id, r, err == nil && id != 0
+}
+
+// A packSet is the packs of a store, and their open files.
+type packSet struct {
+	fs       vfs.FS
+	dir      string
+	readOnly bool
+
+	mu   sync.Mutex
+	m    map[uint64]*pack
+	open int    // files open
+	last uint64 // highest id so far
+}
+
+// load finds the packs on disk and checks their headers. It changes nothing.
+// Files whose header is damaged are packs all the same.
+func (ps *packSet) load() (damaged []*pack, err error) {
+	infos, err := ps.fs.ReadDir(ps.dir)
+	if errors.Is(err, fs.ErrNotExist) && ps.readOnly {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list packs: %w", err)
+	}
+	for _, i := range infos {
+		id, r, ok := parsePackName(i.Name)
+		if !ok {
+			continue
+		}
+		p := &pack{id: id, role: r, path: filepath.Join(ps.dir, i.Name), size: i.Size}
+		switch err := ps.checkHeader(p); {
+		case errors.Is(err, errPackHeader):
+			damaged = append(damaged, p)
+			p.sealed = true
+		case err != nil:
+			return nil, err
+		}
+		ps.m[id] = p
+		ps.last = max(ps.last, id)
+	}
+	return damaged, nil
+}
+
+func (ps *packSet) checkHeader(p *pack) error {
+	f, err := vfs.Open(ps.fs, p.path)
+	if err != nil {
+		return fmt.Errorf("open pack: %w", err)
+	}
+	defer f.Close()
+	b := make([]byte, packHeaderSize)
+	n, err := readFull(f, b, 0)
+	if err != nil {
+		return fmt.Errorf("read pack %s: %w", p.name(), err)
+	}
+	if err := checkPackHeader(b[:n], p.id, p.role); err != nil {
+		return fmt.Errorf("pack %s: %w", p.name(), err)
+	}
+	return nil
+}
+
+// get returns the pack, or nil.
+func (ps *packSet) get(id uint64) *pack {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.m[id]
+}
+
+// all returns the packs of a role by rising id.
+func (ps *packSet) all(r role) []*pack {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	var list []*pack
+	for _, p := range ps.m {
+		if p.role == r {
+			list = append(list, p)
+		}
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].id < list[j].id })
+	return list
+}
+
+// use opens the pack's file if need be and keeps it open until done.
+func (ps *packSet) use(p *pack) (vfs.File, error) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if p.file == nil {
+		if p.gone {
+			return nil, fmt.Errorf("open pack %s: %w", p.name(), fs.ErrNotExist)
+		}
+		flag := os.O_RDWR
+		if ps.readOnly {
+			flag = os.O_RDONLY
+		}
+		f, err := ps.fs.OpenFile(p.path, flag, 0)
+		if err != nil {
+			return nil, fmt.Errorf("open pack: %w", err)
+		}
+		p.file = f
+		ps.open++
+		ps.evict(p)
+	}
+	p.uses++
+	return p.file, nil
+}
+
+func (ps *packSet) done(p *pack) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p.uses--
+	if p.uses == 0 && p.gone {
+		ps.closeFile(p)
+	}
+}
+
+func (ps *packSet) closeFile(p *pack) {
+	if p.file != nil {
+		// Everything that matters was synced, so an error here means nothing.
+		_ = p.file.Close()
+		p.file = nil
+		ps.open--
+	}
+}
+
+// evict closes idle files beyond the limit. Map order makes the choice random,
+// which is near enough to the least recently used.
+func (ps *packSet) evict(except *pack) {
+	for _, p := range ps.m {
+		if ps.open <= maxOpenPacks {
+			return
+		}
+		if p != except && p.uses == 0 {
+			ps.closeFile(p)
+		}
+	}
+}
+
+// create makes a new, durable, empty pack. Its id has a serial number in the
+// upper half and a random lower half, which salts the checksums of the records.
+func (ps *packSet) create(r role) (*pack, error) {
+	ps.mu.Lock()
+	id := (ps.last>>32+1)<<32 | uint64(rand.Uint32())
+	ps.last = id
+	ps.mu.Unlock()
+	p := &pack{id: id, role: r, path: filepath.Join(ps.dir, fmt.Sprintf("%016x%s", id, r.ext()))}
+	f, err := vfs.Create(ps.fs, p.path)
+	if err != nil {
+		return nil, fmt.Errorf("create pack: %w", err)
+	}
+	_, err = f.WriteAt(encodePackHeader(id, r), 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = ps.fs.SyncDir(ps.dir)
+	}
+	if err != nil {
+		_ = f.Close()
+		_ = ps.fs.Remove(p.path) // else an empty pack stays, which is harmless
+		return nil, fmt.Errorf("create pack %s: %w", p.name(), err)
+	}
+	p.end, p.synced = packHeaderSize, packHeaderSize
+	p.info.covered = packHeaderSize
+	p.file = f
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.m[id] = p
+	ps.open++
+	ps.evict(p)
+	return p, nil
+}
+
+// remove deletes the pack's file. Readers that have it open go on.
+func (ps *packSet) remove(p *pack) error {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if err := ps.fs.Remove(p.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove pack: %w", err)
+	}
+	delete(ps.m, p.id)
+	p.gone = true
+	if p.uses == 0 {
+		ps.closeFile(p)
+	}
+	return nil
+}
+
+// forget drops a pack that stays on disk.
+func (ps *packSet) forget(p *pack) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	delete(ps.m, p.id)
+	p.gone = true
+	if p.uses == 0 {
+		ps.closeFile(p)
+	}
+}
+
+func (ps *packSet) close() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, p := range ps.m {
+		ps.closeFile(p)
+	}
+}

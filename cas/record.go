@@ -1,0 +1,138 @@
+package cas
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// Kinds of records that are not objects.
+const (
+	kindMeta Kind = 16  // a batch of metadata
+	kindBase Kind = 17  // metadata packs of lower number are superseded
+	kindFree Kind = 255 // nothing; the space of a removed record
+)
+
+const (
+	recordMagic  = 0x43526d61 // "amRC"
+	headerSize   = 64
+	recordAlign  = 64
+	flagZstd     = 1 << 0
+	knownFlags   = flagZstd
+	maxStoredLen = MaxObject
+)
+
+var crcTable = crc32.MakeTable(crc32.Castagnoli)
+
+// A header describes the record whose bytes follow it. See FORMAT.md.
+type header struct {
+	kind   Kind
+	flags  uint8
+	plain  uint32 // bytes before compression
+	stored uint32 // bytes in the pack; of a free record the whole length in units of recordAlign
+	hash   Hash
+	crc    uint32 // CRC-32C of the stored bytes and their padding
+	seq    uint64 // of a metadata record
+}
+
+// padded rounds up to the alignment of records.
+func padded(n int64) int64 { return (n + recordAlign - 1) &^ (recordAlign - 1) }
+
+// size is the length of the whole record in bytes, padding included.
+func (h *header) size() int64 {
+	if h.kind == kindFree {
+		return int64(h.stored) * recordAlign
+	}
+	return headerSize + padded(int64(h.stored))
+}
+
+// isObject tells whether the record holds an object.
+func (h *header) isObject() bool { return h.kind == KindData || h.kind == KindTree }
+
+// encode writes the header for a record at offset off of pack id. Both are in
+// the checksum, so that the bytes of a pack that someone stored inside another
+// pack are never taken for records of it.
+func (h *header) encode(b []byte, id uint64, off int64) {
+	_ = b[headerSize-1]
+	binary.LittleEndian.PutUint32(b[0:], recordMagic)
+	b[4] = byte(h.kind)
+	b[5] = h.flags
+	b[6], b[7] = 0, 0
+	binary.LittleEndian.PutUint32(b[8:], h.plain)
+	binary.LittleEndian.PutUint32(b[12:], h.stored)
+	copy(b[16:48], h.hash[:])
+	binary.LittleEndian.PutUint32(b[48:], h.crc)
+	binary.LittleEndian.PutUint64(b[52:], h.seq)
+	binary.LittleEndian.PutUint32(b[60:], headerCRC(b, id, off))
+}
+
+func headerCRC(b []byte, id uint64, off int64) uint32 {
+	var place [16]byte
+	binary.LittleEndian.PutUint64(place[0:], id)
+	binary.LittleEndian.PutUint64(place[8:], uint64(off))
+	return crc32.Update(crc32.Checksum(b[:60], crcTable), crcTable, place[:])
+}
+
+var errNoRecord = errors.New("no record header")
+
+// decodeHeader reads the header at offset off of pack id. It accepts nothing
+// that encode cannot have written there.
+func decodeHeader(b []byte, id uint64, off int64) (header, error) {
+	var h header
+	if len(b) < headerSize || binary.LittleEndian.Uint32(b) != recordMagic {
+		return h, errNoRecord
+	}
+	if binary.LittleEndian.Uint32(b[60:]) != headerCRC(b, id, off) {
+		return h, errors.New("header checksum does not match")
+	}
+	h.kind = Kind(b[4])
+	h.flags = b[5]
+	h.plain = binary.LittleEndian.Uint32(b[8:])
+	h.stored = binary.LittleEndian.Uint32(b[12:])
+	copy(h.hash[:], b[16:48])
+	h.crc = binary.LittleEndian.Uint32(b[48:])
+	h.seq = binary.LittleEndian.Uint64(b[52:])
+	switch h.kind {
+	case KindData, KindTree, kindMeta, kindBase:
+		if h.stored > maxStoredLen || h.plain > MaxObject || h.flags&^knownFlags != 0 ||
+			h.flags&flagZstd == 0 && h.plain != h.stored {
+			return h, fmt.Errorf("impossible lengths %d and %d, flags %#x", h.plain, h.stored, h.flags)
+		}
+	case kindFree:
+		if h.stored == 0 {
+			return h, errors.New("free record of no length")
+		}
+	default:
+		return h, fmt.Errorf("unknown record kind %d", h.kind)
+	}
+	return h, nil
+}
+
+// A loc is where an object lies.
+type loc struct {
+	pack   uint64
+	off    int64 // of the header
+	plain  uint32
+	stored uint32
+	kind   Kind
+	flags  uint8
+}
+
+func (h *header) loc(id uint64, off int64) loc {
+	return loc{pack: id, off: off, plain: h.plain, stored: h.stored, kind: h.kind, flags: h.flags}
+}
+
+// size is the length of the record there in bytes.
+func (l loc) size() int64 { return headerSize + padded(int64(l.stored)) }
+
+// A place is what makes two locs the same.
+type place struct {
+	pack uint64
+	off  int64
+}
+
+func (l loc) place() place { return place{l.pack, l.off} }
+
+// same tells whether both are the same place.
+func (l loc) same(o loc) bool { return l.place() == o.place() }

@@ -1,0 +1,408 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// recover brings the index up to the packs: after a clean end there is nothing
+// to do, after a kill the records since the last flush are read, and with an
+// empty index all of them. It returns errIndexBroken for an index that cannot
+// belong to these packs.
+func (s *Store) recover() error {
+	infos, err := s.ix.packs()
+	if err != nil {
+		return fmt.Errorf("%w: %v", errIndexBroken, err)
+	}
+	if err := s.placePacks(infos); err != nil {
+		return err
+	}
+	if err := s.dropSuperseded(); err != nil {
+		return err
+	}
+	m := metaBatch{}
+	for _, p := range s.packs.all(roleMeta) {
+		if err := s.recoverMeta(p, &m, len(infos) > 0); err != nil {
+			return err
+		}
+	}
+	for _, p := range s.packs.all(roleObjects) {
+		if err := s.recoverObjects(p, &m); err != nil {
+			return err
+		}
+	}
+	if s.o.ReadOnly {
+		return nil
+	}
+	if err := s.flush(); err != nil && !errors.Is(err, ErrNoSpace) {
+		return err
+	}
+	s.continuePacks()
+	return nil
+}
+
+// placePacks compares what the index knows of the packs with what is there.
+func (s *Store) placePacks(infos map[uint64]packInfo) error {
+	for _, p := range append(s.packs.all(roleObjects), s.packs.all(roleMeta)...) {
+		i, known := infos[p.id]
+		if known && i.state == packDoomed && !s.o.ReadOnly {
+			if err := s.packs.remove(p); err != nil {
+				return err
+			}
+			continue
+		}
+		if !known && p.size <= packHeaderSize && p.sealed && !s.o.ReadOnly {
+			// Begun, and interrupted before its header was on disk.
+			if err := s.packs.remove(p); err != nil {
+				return err
+			}
+			continue
+		}
+		p.info = i
+		p.garbage = i.state == packSweeping
+		p.info.covered = max(i.covered, packHeaderSize)
+		if p.info.covered > p.size && known {
+			s.log.Error("pack is shorter than it was; verify tells what is missing", "pack", p.name(),
+				"bytes", p.size, "expected", p.info.covered)
+			p.sealed = true
+		}
+		p.end = min(p.info.covered, max(p.size, packHeaderSize))
+		p.synced = p.end
+		s.meta.seq = max(s.meta.seq, uint64(p.info.seq))
+	}
+	if s.o.ReadOnly {
+		return nil
+	}
+	b := s.ix.batch(func() error { return s.space.forIndex(0) })
+	for id, i := range infos {
+		if s.packs.get(id) != nil {
+			continue
+		}
+		if i.state == packDoomed {
+			b.delete(packKey(id))
+			continue
+		}
+		s.log.Error("pack is missing; verify tells what was in it", "pack", fmt.Sprintf("%016x", id))
+	}
+	if err := b.commit(); err != nil && !errors.Is(err, ErrNoSpace) {
+		return err
+	}
+	return nil
+}
+
+// dropSuperseded removes the metadata packs that a rewriting left behind when it
+// was interrupted.
+func (s *Store) dropSuperseded() error {
+	packs := s.packs.all(roleMeta)
+	if len(packs) < 2 {
+		return nil
+	}
+	base := -1
+	for i, p := range packs {
+		f, err := s.packs.use(p)
+		if err != nil {
+			return err
+		}
+		sc := &scan{r: f, id: p.id, from: packHeaderSize, to: p.size, bodies: true}
+		err = sc.run(context.Background(), func(it *item) error {
+			if it.bad == "" && it.kind == kindBase {
+				base = i
+			}
+			return nil
+		})
+		s.packs.done(p)
+		if err != nil {
+			return err
+		}
+	}
+	for i := range base {
+		if s.o.ReadOnly {
+			s.packs.forget(packs[i])
+			continue
+		}
+		if err := s.removePack(packs[i]); err != nil && !errors.Is(err, ErrNoSpace) {
+			return err
+		}
+	}
+	return nil
+}
+
+// recoverMeta reads the metadata records that the index does not hold. m takes
+// the newest statement on what is durable.
+func (s *Store) recoverMeta(p *pack, m *metaBatch, indexed bool) error {
+	f, err := s.packs.use(p)
+	if err != nil {
+		return err
+	}
+	defer s.packs.done(p)
+	end := p.end
+	sc := &scan{r: f, id: p.id, from: p.end, to: p.size, bodies: true}
+	err = sc.run(context.Background(), func(it *item) error {
+		if it.bad != "" || it.kind != kindMeta && it.kind != kindBase {
+			return nil
+		}
+		b, err := s.decodeMeta(it)
+		if err != nil {
+			s.log.Error("metadata record is damaged", "pack", p.name(), "offset", it.off, "reason", err)
+			return nil
+		}
+		for _, e := range b.entries {
+			if e.key == keyGC && indexed {
+				return fmt.Errorf("%w: it is from before a gc", errIndexBroken)
+			}
+		}
+		if it.off > end {
+			s.log.Error("metadata records are damaged; verify tells more", "pack", p.name(), "offset", end)
+			p.sealed = true
+		}
+		end = it.off + it.length
+		if b.durablePack >= m.durablePack {
+			*m = metaBatch{durablePack: b.durablePack, durableOff: b.durableOff}
+		}
+		return s.adoptMeta(p, it, b, end)
+	})
+	if err != nil {
+		return err
+	}
+	if end < p.size && !p.sealed && !s.o.ReadOnly {
+		s.log.Info("cutting an unfinished commit", "pack", p.name(), "offset", end)
+		if err := f.Truncate(end); err != nil {
+			return fmt.Errorf("cut pack %s: %w", p.name(), err)
+		}
+	}
+	return s.settle(p, f)
+}
+
+func (s *Store) decodeMeta(it *item) (*metaBatch, error) {
+	b, err := s.codec.expand(it.flags, it.plain, it.body(), nil)
+	if err != nil {
+		return nil, err
+	}
+	if Sum(b) != it.hash {
+		return nil, errHash
+	}
+	return decodeMetaBatch(b)
+}
+
+func (s *Store) adoptMeta(p *pack, it *item, b *metaBatch, end int64) error {
+	for _, e := range b.entries {
+		s.mu.Lock()
+		now, ok := s.fresh.metas[e.key]
+		s.mu.Unlock()
+		if !ok {
+			var err error
+			if now, ok, err = s.ix.meta(e.key, false); err != nil {
+				return fmt.Errorf("%w: %v", errIndexBroken, err)
+			}
+		}
+		if ok && now.seq > e.seq {
+			continue
+		}
+		s.mu.Lock()
+		s.fresh.metas[e.key] = e.metaEntry
+		s.mu.Unlock()
+	}
+	s.meta.seq = max(s.meta.seq, it.seq)
+	s.mu.Lock()
+	p.end = end
+	p.info.seq = max(p.info.seq, int64(it.seq))
+	p.dirty = true
+	s.fresh.bytes += it.length
+	s.mu.Unlock()
+	return s.recovered()
+}
+
+// recoverObjects reads the object records that the index does not hold. What m
+// states to be durable is believed; after that comes what a power cut may have
+// torn, which is checked and, if torn, made free.
+func (s *Store) recoverObjects(p *pack, m *metaBatch) error {
+	f, err := s.packs.use(p)
+	if err != nil {
+		return err
+	}
+	defer s.packs.done(p)
+	durable := p.end
+	switch {
+	case p.id < m.durablePack:
+		durable = p.size
+	case p.id == m.durablePack:
+		durable = m.durableOff
+	}
+	if durable > p.size {
+		s.log.Error("pack is shorter than it was; verify tells what is missing", "pack", p.name(),
+			"bytes", p.size, "expected", durable)
+		p.sealed = true
+		durable = p.size
+	}
+	sc := &scan{r: f, id: p.id, from: p.end, to: durable}
+	err = sc.run(context.Background(), func(it *item) error {
+		if it.bad != "" {
+			s.log.Error("pack is damaged; verify tells more", "pack", p.name(), "offset", it.off, "reason", it.bad)
+			p.sealed = true
+		}
+		return s.adopt(p, it)
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.recoverTail(p, f, max(durable, p.end)); err != nil {
+		return err
+	}
+	return s.settle(p, f)
+}
+
+// recoverTail adopts the good records after an offset. They are written once
+// more: if they are there because a failed sync left them in memory only, they
+// reach the disk now.
+func (s *Store) recoverTail(p *pack, f writerAt, from int64) error {
+	r, err := s.packs.use(p)
+	if err != nil {
+		return err
+	}
+	defer s.packs.done(p)
+	torn := int64(-1) // where torn bytes begin
+	sc := &scan{r: r, id: p.id, from: from, to: p.size, bodies: true}
+	err = sc.run(context.Background(), func(it *item) error {
+		if it.bad != "" {
+			if torn < 0 {
+				torn = it.off
+			}
+			return nil
+		}
+		if !s.o.ReadOnly {
+			if torn >= 0 {
+				if err := writeFree(f, p.id, torn, it.off-torn); err != nil {
+					return err
+				}
+			}
+			if it.raw != nil {
+				if _, err := f.WriteAt(it.raw, it.off); err != nil {
+					return fmt.Errorf("write pack %s: %w", p.name(), noSpace(err))
+				}
+			}
+		}
+		torn = -1
+		return s.adopt(p, it)
+	})
+	if err != nil || torn < 0 {
+		return err
+	}
+	if s.o.ReadOnly {
+		return nil
+	}
+	s.log.Info("cutting a torn end", "pack", p.name(), "offset", torn, "bytes", p.size-torn)
+	if err := f.Truncate(torn); err != nil {
+		return fmt.Errorf("cut pack %s: %w", p.name(), err)
+	}
+	return nil
+}
+
+type writerAt interface {
+	WriteAt(p []byte, off int64) (int, error)
+	Truncate(size int64) error
+}
+
+// writeFree turns a range into a free record. The header lies within one sector,
+// so a power cut leaves the old header or the new one.
+func writeFree(f writerAt, id uint64, off, n int64) error {
+	h := header{kind: kindFree, stored: uint32(n / recordAlign)}
+	b := make([]byte, headerSize)
+	h.encode(b, id, off)
+	if _, err := f.WriteAt(b, off); err != nil {
+		return fmt.Errorf("mark free space: %w", noSpace(err))
+	}
+	return nil
+}
+
+// adopt enters a record that a scan found; of two records of one object the
+// later one.
+func (s *Store) adopt(p *pack, it *item) error {
+	s.mu.Lock()
+	p.end = it.off + it.length
+	p.dirty = true
+	if it.lost || !it.isObject() {
+		s.mu.Unlock()
+		return nil
+	}
+	_, counted := s.inMemory(it.hash)
+	old, ok, err := s.locate(it.hash)
+	if err != nil {
+		s.mu.Unlock()
+		return fmt.Errorf("%w: %v", errIndexBroken, err)
+	}
+	if ok {
+		// An interrupted flush may have left a place that no pack's figures
+		// include.
+		q := s.packs.get(old.pack)
+		if counted || q != nil && old.off < q.info.covered {
+			s.uncount(old)
+		}
+	}
+	s.enter(it.hash, it.loc(p.id, it.off))
+	s.mu.Unlock()
+	return s.recovered()
+}
+
+// recovered flushes now and then, so that recovering needs little memory.
+func (s *Store) recovered() error {
+	s.mu.Lock()
+	full := s.overfull() && !s.o.ReadOnly
+	s.mu.Unlock()
+	if !full {
+		return nil
+	}
+	return s.flushFull()
+}
+
+// settle ends the recovery of a pack: what it holds is durable from here on.
+func (s *Store) settle(p *pack, f interface{ Sync() error }) error {
+	s.mu.Lock()
+	end, sync := p.end, p.end > p.synced
+	s.mu.Unlock()
+	if !sync || s.o.ReadOnly {
+		return nil
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("sync pack %s: %w", p.name(), noSpace(err))
+	}
+	s.mu.Lock()
+	p.synced = max(p.synced, end)
+	s.mu.Unlock()
+	return nil
+}
+
+// continuePacks chooses the packs that are appended to.
+func (s *Store) continuePacks() {
+	usable := func(p *pack) bool { return !p.sealed && p.end%recordAlign == 0 && p.end < s.o.PackSize }
+	if l := s.packs.all(roleObjects); len(l) > 0 && usable(l[len(l)-1]) {
+		s.append.pack = l[len(l)-1]
+	}
+	if l := s.packs.all(roleMeta); len(l) > 0 && usable(l[len(l)-1]) {
+		s.meta.pack = l[len(l)-1]
+	}
+}
+
+// rebuild makes a new index from the packs.
+func (s *Store) rebuild() error {
+	if s.ix != nil {
+		if err := s.ix.close(); err != nil {
+			s.log.Warn("close index", "err", err)
+		}
+		s.ix = nil
+	}
+	if err := os.RemoveAll(s.o.indexDir); err != nil {
+		return fmt.Errorf("remove the old index: %w", err)
+	}
+	for _, p := range append(s.packs.all(roleObjects), s.packs.all(roleMeta)...) {
+		p.info, p.dirty = packInfo{}, false
+		p.end, p.synced = 0, 0
+	}
+	s.fresh, s.meta.seq = newOverlay(), 0
+	var err error
+	if s.ix, err = openIndex(s.o.indexDir, s.log); err != nil {
+		return err
+	}
+	return s.recover()
+}

@@ -1,0 +1,236 @@
+package cas
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+// Repair makes a store whole again as far as the packs allow. It must not be
+// open. Every record is read; a damaged one is mended if a single bit is wrong,
+// otherwise its bytes are moved to the folder quarantine beside packs and its
+// object is missing from then on, until it is put again. Then the index, objects
+// and metadata, is built anew from the packs alone.
+func Repair(dir string, o Options) (RepairResult, error) {
+	o.ReadOnly = false
+	res, err := repair(dir, o)
+	if err != nil {
+		return res, fmt.Errorf("repair store %s: %w", dir, err)
+	}
+	return res, nil
+}
+
+func repair(dir string, o Options) (RepairResult, error) {
+	s, err := newStore(dir, o)
+	if err != nil {
+		return RepairResult{}, err
+	}
+	r := &repairer{s: s, quarantine: filepath.Join(dir, "quarantine")}
+	err = r.run()
+	s.packs.close()
+	s.codec.close()
+	if err != nil {
+		return r.res, err
+	}
+	o.indexDir = s.o.indexDir
+	s, err = Open(dir, o)
+	if err != nil {
+		return r.res, err
+	}
+	st := s.Stats()
+	r.res.Packs, r.res.Objects, r.res.Metas = st.Packs, st.Objects, st.Metas
+	return r.res, s.Close()
+}
+
+type repairer struct {
+	s          *Store
+	quarantine string
+	res        RepairResult
+}
+
+func (r *repairer) run() error {
+	damaged, err := r.s.packs.load()
+	if err != nil {
+		return err
+	}
+	if err := r.s.space.forOpening(); err != nil {
+		return err
+	}
+	if err := r.dropIndex(); err != nil {
+		return err
+	}
+	for _, p := range damaged {
+		if err := r.mendPackHeader(p); err != nil {
+			return err
+		}
+	}
+	for _, p := range append(r.s.packs.all(roleObjects), r.s.packs.all(roleMeta)...) {
+		if err := r.scrub(p); err != nil {
+			return fmt.Errorf("pack %s: %w", p.name(), err)
+		}
+	}
+	return nil
+}
+
+// dropIndex removes the index, unless another process has it open.
+func (r *repairer) dropIndex() error {
+	x, err := openIndex(r.s.o.indexDir, r.s.log)
+	switch {
+	case err == nil:
+		if err := x.close(); err != nil {
+			r.s.log.Warn("close index", "err", err)
+		}
+	case !errors.Is(err, errIndexBroken):
+		return err
+	}
+	if err := os.RemoveAll(r.s.o.indexDir); err != nil {
+		return fmt.Errorf("remove the old index: %w", err)
+	}
+	return nil
+}
+
+// mendPackHeader writes the header anew: everything in it is in the name too.
+func (r *repairer) mendPackHeader(p *pack) error {
+	f, err := r.s.packs.use(p)
+	if err != nil {
+		return err
+	}
+	defer r.s.packs.done(p)
+	if _, err := f.WriteAt(encodePackHeader(p.id, p.role), 0); err != nil {
+		return fmt.Errorf("mend header of pack %s: %w", p.name(), err)
+	}
+	p.size = max(p.size, packHeaderSize)
+	r.res.Mended++
+	r.res.Damage = append(r.res.Damage, Damage{Pack: p.name(), Length: packHeaderSize, Reason: errPackHeader.Error()})
+	return f.Sync()
+}
+
+// scrub checks every record of a pack and mends or quarantines the bad ones.
+func (r *repairer) scrub(p *pack) error {
+	f, err := r.s.packs.use(p)
+	if err != nil {
+		return err
+	}
+	defer r.s.packs.done(p)
+	changed := false
+	sc := &scan{r: f, id: p.id, from: packHeaderSize, to: p.size, bodies: true}
+	for off := sc.from; off < sc.to; {
+		it := sc.at(off)
+		r.check(p, &it)
+		if it.bad == "" {
+			off += it.length
+			continue
+		}
+		changed = true
+		r.res.Damage = append(r.res.Damage, damageOf(p, &it))
+		mended, err := r.mend(p, f, &it)
+		if err != nil {
+			return err
+		}
+		sc.buf = nil // the file has changed
+		if mended {
+			r.res.Mended++
+			continue // look at it again
+		}
+		if err := r.isolate(p, f, &it); err != nil {
+			return err
+		}
+		r.res.Quarantined++
+		off += it.length
+	}
+	if !changed {
+		return nil
+	}
+	return f.Sync()
+}
+
+// check finds what the scan did not: bytes that are not what the hash says, and
+// records in the wrong sort of pack.
+func (r *repairer) check(p *pack, it *item) {
+	if it.bad != "" || it.kind == kindFree {
+		return
+	}
+	var err error
+	switch {
+	case it.isObject() != (p.role == roleObjects):
+		err = fmt.Errorf("a record of kind %d does not belong here", it.kind)
+	case it.isObject():
+		err = r.s.checkBody(it)
+	default:
+		_, err = r.s.decodeMeta(it)
+	}
+	if err != nil {
+		it.bad = err.Error()
+	}
+}
+
+// isolate copies damaged bytes to the quarantine and makes their place free.
+func (r *repairer) isolate(p *pack, f vfs.File, it *item) error {
+	fsys := r.s.fs
+	b := make([]byte, it.length)
+	n, err := readFull(f, b, it.off)
+	if err != nil {
+		// What the disk does not give cannot be kept.
+		r.s.log.Error("damaged bytes cannot be read", "pack", p.name(), "offset", it.off, "err", err)
+	}
+	if err := fsys.MkdirAll(r.quarantine, 0o700); err != nil {
+		return fmt.Errorf("quarantine: %w", err)
+	}
+	name := filepath.Join(r.quarantine, fmt.Sprintf("%016x-%012x", p.id, it.off))
+	if err := vfs.WriteFile(fsys, name, b[:n]); err != nil {
+		return fmt.Errorf("quarantine: %w", noSpace(err))
+	}
+	if it.off+it.length >= p.size && it.length%recordAlign != 0 {
+		p.size = it.off
+		if err := f.Truncate(it.off); err != nil {
+			return fmt.Errorf("cut off damaged end: %w", err)
+		}
+		return nil
+	}
+	return writeFree(f, p.id, it.off, it.length)
+}
+
+// mend corrects a record in which a single bit is wrong. It is written back only
+// if everything then fits: the checksums and the hash.
+func (r *repairer) mend(p *pack, f vfs.File, it *item) (bool, error) {
+	b := make([]byte, headerSize)
+	if err := readExactly(f, b, it.off); err != nil {
+		return false, nil
+	}
+	h := it.header
+	if it.lost {
+		var ok bool
+		if h, ok = mendHeader(b, p.id, it.off); !ok {
+			return false, nil
+		}
+	}
+	if h.kind == kindFree {
+		return r.writeBack(p, f, it.off, b)
+	}
+	rec := make([]byte, h.size())
+	if err := readExactly(f, rec, it.off); err != nil {
+		return false, nil
+	}
+	copy(rec, b)
+	if !mendBody(rec[headerSize:], h.crc) {
+		return false, nil
+	}
+	fixed := item{header: h, off: it.off, length: h.size(), raw: rec}
+	if r.check(p, &fixed); fixed.bad != "" {
+		return false, nil
+	}
+	return r.writeBack(p, f, it.off, rec)
+}
+
+func (r *repairer) writeBack(p *pack, f vfs.File, off int64, rec []byte) (bool, error) {
+	if _, err := f.WriteAt(rec, off); err != nil {
+		return false, fmt.Errorf("write mended record of pack %s: %w", p.name(), noSpace(err))
+	}
+	sc := &scan{r: f, id: p.id, to: p.size, bodies: true}
+	again := sc.at(off)
+	return again.bad == "", nil
+}
+

@@ -1,0 +1,303 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+const punchBlock = 4096 // bytes; holes are made of whole blocks
+
+// A swept record is what gc knows of one during the sweep of its pack.
+type swept struct {
+	hash   Hash
+	off    int64
+	length int64
+	dead   bool // goes now
+	free   bool // went earlier
+}
+
+// A sweepPlan is the content of a pack, sorted into what stays and what goes.
+type sweepPlan struct {
+	p       *pack
+	f       vfs.File
+	limit   int64
+	records []swept
+	live    int64 // bytes of records that stay
+	dead    int64 // number of records that go
+	damaged bool  // holds bytes that no one understands: they stay as they are
+}
+
+// sweepPack removes the dead records below limit. The order makes it safe to be
+// interrupted anywhere: first the dead are hidden from Put, then they leave the
+// index, then they become free records, then their space goes.
+func (s *Store) sweepPack(ctx context.Context, c *collector, p *pack, limit int64, res *GCResult) error {
+	f, err := s.packs.use(p)
+	if err != nil {
+		return err
+	}
+	defer s.packs.done(p)
+	before, err := s.fs.Stat(p.path)
+	if err != nil {
+		return err
+	}
+	w := &sweepPlan{p: p, f: f, limit: limit}
+	s.mu.Lock()
+	p.garbage, p.sweeping = false, true
+	s.mu.Unlock()
+	if err := s.survey(ctx, w); err != nil {
+		return err
+	}
+	s.decide(c, w)
+	defer s.undrop(w)
+	if err := s.unindex(w); err != nil {
+		return err
+	}
+	res.Removed += w.dead
+	removed, err := s.empty(w)
+	if err != nil {
+		return err
+	}
+	if removed {
+		res.Packs++
+		if w.live > 0 {
+			res.Rewritten++
+		}
+		res.FreedBytes += max(before.Allocated-w.live, 0)
+		return nil
+	}
+	if err := s.free(w); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	p.sweeping, p.dirty = false, true
+	s.mu.Unlock()
+	after, err := s.fs.Stat(p.path)
+	if err != nil {
+		return err
+	}
+	res.FreedBytes += max(before.Allocated-after.Allocated, 0)
+	return nil
+}
+
+// survey lists the records.
+func (s *Store) survey(ctx context.Context, w *sweepPlan) error {
+	sc := &scan{r: w.f, id: w.p.id, from: packHeaderSize, to: w.limit}
+	return sc.run(ctx, func(it *item) error {
+		r := swept{hash: it.hash, off: it.off, length: it.length, free: it.kind == kindFree}
+		if it.bad != "" {
+			w.damaged = true
+			if it.lost {
+				return nil
+			}
+		}
+		w.records = append(w.records, r)
+		return nil
+	})
+}
+
+// decide separates the dead from the living. No Put runs meanwhile; those that
+// come later do not find the dead any more.
+func (s *Store) decide(c *collector, w *sweepPlan) {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range w.records {
+		r := &w.records[i]
+		at := place{w.p.id, r.off}
+		switch {
+		case r.free:
+		case c.kept(at):
+			w.live += r.length
+		default:
+			r.dead = true
+			w.dead++
+			s.dropped[at] = struct{}{}
+		}
+	}
+}
+
+func (s *Store) undrop(w *sweepPlan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range w.records {
+		if r.dead {
+			delete(s.dropped, place{w.p.id, r.off})
+		}
+	}
+}
+
+// unindex takes the dead out of the index, durably.
+func (s *Store) unindex(w *sweepPlan) error {
+	if w.dead == 0 {
+		return nil
+	}
+	s.flushMu.Lock()
+	defer s.flushMu.Unlock()
+	info, err := s.ix.pack(w.p.id)
+	if err != nil {
+		return err
+	}
+	b := s.ix.batch(func() error { return s.space.forIndex(0) })
+	var gone []loc
+	for _, r := range w.records {
+		if !r.dead {
+			continue
+		}
+		l, ok, err := s.ix.object(r.hash)
+		if err != nil {
+			b.txn.Discard()
+			return err
+		}
+		if !ok || l.pack != w.p.id || l.off != r.off {
+			continue // a second copy of what lies elsewhere
+		}
+		b.delete(objectKey(r.hash))
+		info.remove(l)
+		gone = append(gone, l)
+	}
+	info.state = packSweeping
+	b.set(packKey(w.p.id), info.encode())
+	if err := b.commit(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range gone {
+		w.p.info.remove(l)
+	}
+	return nil
+}
+
+// empty removes the pack if hardly anything in it lives, after moving that to
+// the newest pack.
+func (s *Store) empty(w *sweepPlan) (removed bool, err error) {
+	if w.damaged || w.live > w.limit/4 || !s.retire(w) {
+		return false, nil
+	}
+	if w.live > 0 {
+		if err := s.move(w); err != nil {
+			if errors.Is(err, ErrNoSpace) || errors.Is(err, ErrDamaged) {
+				return false, nil // punching needs no space
+			}
+			return false, err
+		}
+	}
+	return true, s.removePack(w.p)
+}
+
+// retire makes sure that nothing is appended to the pack any more. It refuses a
+// pack that has got new records meanwhile.
+func (s *Store) retire(w *sweepPlan) bool {
+	s.append.mu.Lock()
+	defer s.append.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.p.end > w.limit {
+		return false
+	}
+	if s.append.pack == w.p {
+		if w.live > 0 {
+			return false // moving it to the end of itself gains nothing
+		}
+		s.append.pack = nil
+	}
+	return true
+}
+
+// move copies the living records to the newest pack and tells the index.
+func (s *Store) move(w *sweepPlan) error {
+	if err := s.space.forIndex(w.live); err != nil {
+		return err
+	}
+	buf := []byte{}
+	for _, r := range w.records {
+		if r.dead || r.free {
+			continue
+		}
+		if int64(cap(buf)) < r.length {
+			buf = make([]byte, r.length)
+		}
+		buf = buf[:r.length]
+		if err := readExactly(w.f, buf, r.off); err != nil {
+			return err
+		}
+		h, err := decodeHeader(buf, w.p.id, r.off)
+		if err != nil || crc32.Checksum(buf[headerSize:], crcTable) != h.crc {
+			return fmt.Errorf("object %s: %w", r.hash, ErrDamaged)
+		}
+		from := h.loc(w.p.id, r.off)
+		if _, err := s.appendObject(&h, buf, &from); err != nil {
+			return err
+		}
+	}
+	return s.flush()
+}
+
+// free turns runs of dead records into free ones and gives their blocks back.
+func (s *Store) free(w *sweepPlan) error {
+	type run struct{ from, to int64 }
+	var runs []run
+	for i := 0; i < len(w.records); {
+		r, any := run{w.records[i].off, w.records[i].off}, false
+		for ; i < len(w.records) && (w.records[i].dead || w.records[i].free) && w.records[i].off == r.to; i++ {
+			any = any || w.records[i].dead
+			r.to += w.records[i].length
+		}
+		if any {
+			runs = append(runs, r)
+		}
+		if r.from == r.to {
+			i++
+		}
+	}
+	for _, r := range runs {
+		if err := writeFree(w.f, w.p.id, r.from, r.to-r.from); err != nil {
+			return err
+		}
+	}
+	if len(runs) == 0 {
+		return nil
+	}
+	// A hole with an old header before it would look like damage.
+	if err := w.f.Sync(); err != nil {
+		return s.fail(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
+	}
+	for _, r := range runs {
+		from := (r.from + headerSize + punchBlock - 1) / punchBlock * punchBlock
+		to := r.to / punchBlock * punchBlock
+		if to <= from {
+			continue
+		}
+		err := w.f.Punch(from, to-from)
+		if errors.Is(err, vfs.ErrNotSupported) {
+			return nil // the space comes back when the pack is mostly dead
+		}
+		if err != nil {
+			return fmt.Errorf("punch hole: %w", err)
+		}
+	}
+	return nil
+}
+
+// removePack deletes a pack in which nothing is wanted. The index says so first,
+// so that an interruption does not bring the pack's records back.
+func (s *Store) removePack(p *pack) error {
+	s.flushMu.Lock()
+	defer s.flushMu.Unlock()
+	b := s.ix.batch(func() error { return s.space.forIndex(0) })
+	b.set(packKey(p.id), packInfo{state: packDoomed}.encode())
+	if err := b.commit(); err != nil {
+		return err
+	}
+	if err := s.packs.remove(p); err != nil {
+		return err
+	}
+	b = s.ix.batch(func() error { return s.space.forIndex(0) })
+	b.delete(packKey(p.id))
+	return b.commit()
+}

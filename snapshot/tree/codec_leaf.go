@@ -82,12 +82,16 @@ func putRecord(rec []byte, put func(piece []byte) (cas.Hash, error)) ([]byte, er
 
 // loadRecord returns the record whose pieces have these hashes.
 func loadRecord(src *Source, hashes []byte) ([]byte, error) {
-	var rec, piece []byte
+	var rec []byte
 	for ; len(hashes) > 0; hashes = hashes[hashSize:] {
 		h := cas.Hash(hashes)
-		var err error
-		if piece, err = src.objects.Get(h, piece[:0]); err != nil {
-			return nil, fmt.Errorf("load inode record %s: %w", h, err)
+		piece, ok := src.chunks.get(h)
+		if !ok {
+			var err error
+			if piece, err = src.objects.Get(h, nil); err != nil {
+				return nil, fmt.Errorf("load inode record %s: %w", h, err)
+			}
+			src.chunks.put(h, piece, int64(cap(piece)))
 		}
 		d := wire.NewDecoder(piece)
 		if k := decodeHeader(d); k != kindRecord {

@@ -150,8 +150,8 @@ func TestWrongKind(t *testing.T) {
 }
 
 func TestLRU(t *testing.T) {
-	c := newLRU[int](lruShards * 100)
-	key := func(i int) cas.Hash { return cas.Hash{0: 16, 1: byte(i)} } // all in one shard
+	c := newLRU[int](100)
+	key := func(i int) cas.Hash { return cas.Hash{byte(i)} }
 	for i := range 20 {
 		c.put(key(i), i, 10)
 		c.get(key(0))

@@ -238,42 +238,53 @@ func randomOp(f *testFS, r *rand.Rand) {
 // each in memory, sealed or loaded cold.
 func TestDiffAgainstFullWalk(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
-		f := newTestFS()
-		type version struct {
-			s *State
-			f *flat
-		}
-		var vs []version
-		for range rapid.IntRange(2, 4).Draw(rt, "versions") {
-			for range 1 + r.IntN(60) {
-				randomOp(f, r)
+		seed := rapid.Uint64().Draw(rt, "seed")
+		versions := rapid.IntRange(2, 4).Draw(rt, "versions")
+		forms := rapid.SliceOfN(rapid.SampledFrom([]string{"memory", "sealed", "cold"}), versions, versions).Draw(rt, "forms")
+		limited := rapid.Bool().Draw(rt, "limited")
+		for round := range uint64(8) {
+			r := rand.New(rand.NewPCG(seed, round))
+			diffHistory(t, r, forms, limited)
+			if t.Failed() {
+				rt.Fatalf("round %d", round)
 			}
-			s := f.freeze()
-			v := version{s, flatten(t, f.src, s)}
-			switch rapid.SampledFrom([]string{"memory", "sealed", "cold"}).Draw(rt, "form") {
-			case "sealed":
-				f.seal(t, s)
-			case "cold":
-				v.s = f.load(t, f.src, f.seal(t, s))
-			}
-			vs = append(vs, v)
-		}
-		src := f.source()
-		var only []string
-		if len(vs[0].f.files) > 1 && rapid.Bool().Draw(rt, "limited") {
-			paths := slices.Sorted(maps.Keys(vs[0].f.files))[1:]
-			only = rapid.SliceOfN(rapid.SampledFrom(paths), 1, 3).Draw(rt, "only")
-		}
-		for _, a := range vs {
-			for _, b := range vs {
-				checkDiff(t, src, a.s, b.s, a.f, b.f, only)
-			}
-		}
-		if t.Failed() {
-			rt.FailNow()
 		}
 	})
+}
+
+func diffHistory(t *testing.T, r *rand.Rand, forms []string, limited bool) {
+	f := newTestFS()
+	type version struct {
+		s *State
+		f *flat
+	}
+	var vs []version
+	for _, form := range forms {
+		for range 1 + r.IntN(60) {
+			randomOp(f, r)
+		}
+		s := f.freeze()
+		v := version{s, flatten(t, f.src, s)}
+		switch form {
+		case "sealed":
+			f.seal(t, s)
+		case "cold":
+			v.s = f.load(t, f.src, f.seal(t, s))
+		}
+		vs = append(vs, v)
+	}
+	var only []string
+	if paths := slices.Sorted(maps.Keys(vs[0].f.files)); limited && len(paths) > 1 {
+		for range 1 + r.IntN(3) {
+			only = append(only, paths[1+r.IntN(len(paths)-1)])
+		}
+	}
+	src := f.source()
+	for _, a := range vs {
+		for _, b := range vs {
+			checkDiff(t, src, a.s, b.s, a.f, b.f, only)
+		}
+	}
 }
 
 func TestDiffCost(t *testing.T) {
@@ -297,25 +308,32 @@ func TestDiffCost(t *testing.T) {
 	f.unlink(big, "file78")
 	f.create(big, "new", unix.S_IFREG|0o644)
 	f.rename(RootIno, "dir5", dirs[6], "moved")
-	unsealed := f.freeze()
-	idb := f.seal(t, unsealed)
-
-	src := f.source()
-	a, b := f.load(t, src, ida), f.load(t, src, idb)
-	before := f.store.gets
-	n := 0
-	if err := Diff(context.Background(), src, a, b, DiffOptions{}, func(c Change) error {
-		n++
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
 	// The rename alone is 2×101 paths.
-	if want := 202 + 3 + 3; n != want {
-		t.Errorf("%d changes, want %d", n, want)
-	}
-	if cost := f.store.gets - before; cost > 80 {
-		t.Errorf("Diff loaded %d of %d objects", cost, len(f.store.objects))
+	const want = 202 + 3 + 3
+	b := f.freeze()
+	for _, form := range []string{"in memory", "sealed", "cold"} {
+		src := f.source()
+		switch form {
+		case "sealed":
+			f.seal(t, b)
+		case "cold":
+			id, _ := b.ID()
+			b = f.load(t, src, id)
+		}
+		a := f.load(t, src, ida)
+		gets, n := f.store.gets, 0
+		if err := Diff(context.Background(), src, a, b, DiffOptions{}, func(c Change) error {
+			n++
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if n != want {
+			t.Errorf("%s: %d changes, want %d", form, n, want)
+		}
+		if cost := f.store.gets - gets; cost > 80 {
+			t.Errorf("%s: Diff loaded %d of %d objects", form, cost, len(f.store.objects))
+		}
 	}
 }
 

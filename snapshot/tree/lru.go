@@ -6,13 +6,17 @@ import (
 	"github.com/amberfs/amberfs/cas"
 )
 
-const lruShards = 16
+// A small cache has few shards, so that each can hold several large values.
+const (
+	maxShards = 16
+	minShard  = 4 << 20 // bytes
+)
 
 // lru keeps values by hash, up to a total weight in bytes; the values used
 // longest ago go first. It is split into shards by the hash's first byte, so
 // that readers on different processors seldom meet on one lock.
 type lru[V any] struct {
-	shards [lruShards]lruShard[V]
+	shards []lruShard[V]
 }
 
 type lruShard[V any] struct {
@@ -31,17 +35,18 @@ type lruItem[V any] struct {
 }
 
 func newLRU[V any](limit int64) *lru[V] {
-	c := &lru[V]{}
+	n := min(max(limit/minShard, 1), maxShards)
+	c := &lru[V]{shards: make([]lruShard[V], n)}
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.items = make(map[cas.Hash]*lruItem[V])
 		s.ring.next, s.ring.prev = &s.ring, &s.ring
-		s.limit = limit / lruShards
+		s.limit = limit / n
 	}
 	return c
 }
 
-func (c *lru[V]) shard(h cas.Hash) *lruShard[V] { return &c.shards[h[0]%lruShards] }
+func (c *lru[V]) shard(h cas.Hash) *lruShard[V] { return &c.shards[int(h[0])%len(c.shards)] }
 
 // get returns the value of h and makes it the newest.
 func (c *lru[V]) get(h cas.Hash) (V, bool) {

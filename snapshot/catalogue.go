@@ -1,0 +1,176 @@
+package snapshot
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// catalogue is every workspace and snapshot of the store. It is guarded by
+// the lock of the forest, so that a capture and its name come about in one
+// step. Keys that changed since the last checkpoint are dirty.
+type catalogue struct {
+	workspaces map[uint32]*Workspace // by view
+	snaps      map[uint32]*snap      // by view
+	dirty      map[string]struct{}
+	grafts     []cas.Hash // trees that records since the last checkpoint refer to
+}
+
+func newCatalogue() catalogue {
+	return catalogue{
+		workspaces: make(map[uint32]*Workspace),
+		snaps:      make(map[uint32]*snap),
+		dirty:      make(map[string]struct{}),
+	}
+}
+
+// storedWorkspace is the catalogue's record of a workspace.
+type storedWorkspace struct {
+	View    uint32 `json:"view"`
+	Parent  uint32 `json:"parent"`
+	Fork    bool   `json:"fork"`
+	Name    string `json:"name"`
+	NextSeq uint64 `json:"next_seq"`
+	Origin  uint32 `json:"origin"`
+	Undo    uint32 `json:"undo,omitempty"`
+	Head    string `json:"head,omitempty"`
+	Policy  Policy `json:"policy"`
+	State   string `json:"state"`
+	Inodes  int64  `json:"inodes"`
+	Bytes   int64  `json:"bytes"`
+}
+
+func snapKey(view uint32) string { return fmt.Sprintf("snap/%08x", view) }
+func wsKey(view uint32) string   { return fmt.Sprintf("ws/%08x", view) }
+
+const storeKey = "store"
+
+func (c *catalogue) touchSnap(view uint32) { c.dirty[snapKey(view)] = struct{}{} }
+func (c *catalogue) touchWS(view uint32)   { c.dirty[wsKey(view)] = struct{}{} }
+
+// add puts a snapshot into its workspace's list.
+func (c *catalogue) add(s *snap) {
+	c.snaps[s.View] = s
+	c.touchSnap(s.View)
+	w, ok := c.workspaces[s.ws]
+	if !ok {
+		return
+	}
+	if s.Seq >= w.nextSeq {
+		w.nextSeq = s.Seq + 1
+	}
+	c.touchWS(s.ws)
+	if s.View == w.origin {
+		return
+	}
+	w.snaps = append(w.snaps, s)
+	w.byName[s.Name] = s
+}
+
+func (c *catalogue) remove(s *snap) {
+	delete(c.snaps, s.View)
+	c.touchSnap(s.View)
+	w, ok := c.workspaces[s.ws]
+	if !ok {
+		return
+	}
+	if i := slices.Index(w.snaps, s); i >= 0 {
+		w.snaps = slices.Delete(w.snaps, i, i+1)
+	}
+	if w.byName[s.Name] == s {
+		delete(w.byName, s.Name)
+	}
+	c.touchWS(s.ws)
+}
+
+// readView finds the state of a snapshot's view. The lock of the forest is
+// held at least for reading.
+func (s *Store) readView(view uint32) (*tree.State, error) {
+	sn, ok := s.cat.snaps[view]
+	if !ok {
+		return nil, live.ErrStale
+	}
+	return s.stateOf(sn)
+}
+
+func (s *Store) stateOf(sn *snap) (*tree.State, error) {
+	if st := sn.state.Load(); st != nil {
+		return st, nil
+	}
+	st, err := tree.Load(s.src, sn.id)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot %s: %w", sn.Name, err)
+	}
+	sn.state.Store(st)
+	return st, nil
+}
+
+// find resolves what a user calls a snapshot: a name, cp-<seq>, a prefix of
+// its id, latest, undo or origin.
+func (s *Store) find(w *Workspace, name string) (*snap, error) {
+	switch name {
+	case "latest":
+		if n := len(w.snaps); n > 0 {
+			return w.snaps[n-1], nil
+		}
+		return nil, fmt.Errorf("%w: nothing was captured yet", ErrNotFound)
+	case "undo":
+		if sn, ok := s.cat.snaps[w.undo]; ok && w.undo != 0 {
+			return sn, nil
+		}
+		return nil, fmt.Errorf("%w: there is no restore to undo", ErrNotFound)
+	case "origin":
+		if sn, ok := s.cat.snaps[w.origin]; ok {
+			return sn, nil
+		}
+		return nil, fmt.Errorf("%w: this workspace has no origin", ErrNotFound)
+	}
+	if sn, ok := w.byName[name]; ok {
+		return sn, nil
+	}
+	if autoForm.MatchString(name) {
+		for _, sn := range w.snaps {
+			if fmt.Sprintf("cp-%d", sn.Seq) == name {
+				return sn, nil
+			}
+		}
+	}
+	if sn, err := findByID(w, name); sn != nil || err != nil {
+		return sn, err
+	}
+	return nil, fmt.Errorf("%w: %q; see .snapshots/list or `amberfs list`", ErrNotFound, name)
+}
+
+func findByID(w *Workspace, prefix string) (*snap, error) {
+	if len(prefix) < 8 || len(prefix) > 64 || strings.Trim(prefix, "0123456789abcdef") != "" {
+		return nil, nil
+	}
+	var found *snap
+	for _, sn := range slices.Backward(w.snaps) {
+		if !strings.HasPrefix(sn.ID, prefix) {
+			continue
+		}
+		if found != nil && found.ID != sn.ID {
+			return nil, fmt.Errorf("%w: id %s… is not unique; give more digits", ErrNotFound, prefix)
+		}
+		if found == nil {
+			found = sn
+		}
+	}
+	return found, nil
+}
+
+// checkpointOps returns the catalogue as operations for a commit. ids are the
+// sealed states of the workspaces. The snapshots are all sealed.
+func (c *catalogue) op(key string, value any) (cas.MetaOp, error) {
+	b, err := json.Marshal(value)
+	if err != nil {
+		return cas.MetaOp{}, err
+	}
+	return cas.MetaOp{Key: key, Value: b}, nil
+}

@@ -1,0 +1,242 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+const (
+	// checkpointBytes of journal, or checkpointTime with any change, make a
+	// checkpoint due.
+	checkpointBytes = 256 << 20
+	checkpointTime  = 30 * time.Second
+)
+
+// checkpoints holds what the checkpoint loop needs.
+type checkpoints struct {
+	mu      sync.Mutex // one checkpoint or gc at a time
+	nudge   sync.Once
+	signal  chan struct{}
+	at      int64  // journal position of the last
+	changes uint64 // live.Tx.Changes at the last
+}
+
+func (c *checkpoints) wakes() chan struct{} {
+	c.nudge.Do(func() { c.signal = make(chan struct{}, 1) })
+	return c.signal
+}
+
+// wake asks for a checkpoint soon.
+func (c *checkpoints) wake() {
+	select {
+	case c.wakes() <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Store) checkpointLoop() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+		case <-s.ckpt.wakes():
+		}
+		grown := s.log.End() - s.ckpt.at
+		if grown < checkpointBytes && (grown == 0 || time.Since(last) < checkpointTime) {
+			continue
+		}
+		if err := s.Checkpoint(s.ctx); err != nil && s.ctx.Err() == nil {
+			s.logger.Warn("checkpoint", "error", err)
+			s.pause(5 * time.Second)
+		}
+		last = time.Now()
+	}
+}
+
+// A moment is the store as it is at one position of the journal.
+type moment struct {
+	at         storedStore
+	states     map[uint32]*tree.State
+	workspaces map[uint32]storedWorkspace
+	snaps      map[uint32]*snap
+	deleted    []string // keys
+	dirty      map[string]struct{}
+	grafts     int
+}
+
+// Checkpoint seals everything as it is now, commits it with the catalogue,
+// and drops the journal that is not needed any more.
+func (s *Store) Checkpoint(ctx context.Context) error {
+	s.ckpt.mu.Lock()
+	defer s.ckpt.mu.Unlock()
+	return s.checkpoint(ctx)
+}
+
+func (s *Store) checkpoint(ctx context.Context) error {
+	start := time.Now()
+	var m *moment
+	if err := s.forest.Update(true, func(tx *live.Tx) (err error) {
+		m, err = s.moment(tx)
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := s.commit(ctx, m); err != nil {
+		s.forest.Update(true, func(*live.Tx) error {
+			maps.Copy(s.cat.dirty, m.dirty)
+			return nil
+		})
+		return err
+	}
+	s.ckpt.at = m.at.Position
+	s.forest.Update(true, func(*live.Tx) error {
+		s.cat.grafts = s.cat.grafts[m.grafts:]
+		return nil
+	})
+	if err := s.dropJournal(m.at.Position); err != nil {
+		return err
+	}
+	s.stored.Store(s.cas.Stats().Stored)
+	s.figures.checkpointed(time.Since(start))
+	return nil
+}
+
+// moment notes what a checkpoint has to commit. The lock is held.
+func (s *Store) moment(tx *live.Tx) (*moment, error) {
+	ino, view := tx.Counters()
+	m := &moment{
+		at:         storedStore{Position: tx.End(), NextIno: ino, NextView: view},
+		states:     make(map[uint32]*tree.State),
+		workspaces: make(map[uint32]storedWorkspace),
+		snaps:      make(map[uint32]*snap),
+		dirty:      s.cat.dirty,
+		grafts:     len(s.cat.grafts),
+	}
+	s.cat.dirty = make(map[string]struct{})
+	for id, w := range s.cat.workspaces {
+		st, err := tx.Capture(id)
+		if err != nil {
+			return nil, err
+		}
+		m.states[id] = st
+		m.workspaces[id] = storedWorkspace{
+			View: id, Parent: w.parent, Fork: w.fork, Name: w.name, NextSeq: w.nextSeq, Origin: w.origin, Undo: w.undo,
+			Head: w.head, Policy: w.policy, Inodes: st.Inodes, Bytes: st.Bytes,
+		}
+	}
+	for key := range m.dirty {
+		var id uint32
+		if _, err := fmt.Sscanf(key, "snap/%x", &id); err == nil {
+			if sn, ok := s.cat.snaps[id]; ok {
+				m.snaps[id] = sn
+			} else {
+				m.deleted = append(m.deleted, key)
+			}
+		} else if _, err := fmt.Sscanf(key, "ws/%x", &id); err == nil {
+			if _, ok := s.cat.workspaces[id]; !ok {
+				m.deleted = append(m.deleted, key)
+			}
+		}
+	}
+	slices.Sort(m.deleted)
+	return m, nil
+}
+
+// commit seals a moment and makes it durable.
+func (s *Store) commit(ctx context.Context, m *moment) error {
+	for _, sn := range sortedSnaps(m.snaps) {
+		if err := s.waitSeal(ctx, sn); err != nil {
+			return err
+		}
+	}
+	s.puts.RLock()
+	defer s.puts.RUnlock()
+	var ops []cas.MetaOp
+	add := func(key string, value any) error {
+		op, err := s.cat.op(key, value)
+		ops = append(ops, op)
+		return err
+	}
+	s.seal.one.Lock()
+	for id, st := range m.states {
+		h, _, err := s.sealGuarded(ctx, st)
+		if err != nil {
+			s.seal.one.Unlock()
+			return fmt.Errorf("workspace %s: %w", m.workspaces[id].Name, err)
+		}
+		r := m.workspaces[id]
+		r.State = h.String()
+		if err := add(wsKey(id), r); err != nil {
+			s.seal.one.Unlock()
+			return err
+		}
+	}
+	s.seal.one.Unlock()
+	var records []stored
+	s.forest.View(func(*live.Tx) error {
+		for _, sn := range m.snaps {
+			records = append(records, sn.stored())
+		}
+		return nil
+	})
+	for _, r := range records {
+		if !r.Sealed {
+			// It was removed meanwhile; the journal after the checkpoint says so.
+			m.dirty[snapKey(r.View)] = struct{}{}
+			ops = append(ops, cas.MetaOp{Key: snapKey(r.View), Delete: true})
+			continue
+		}
+		if err := add(snapKey(r.View), r); err != nil {
+			return err
+		}
+	}
+	for _, key := range m.deleted {
+		ops = append(ops, cas.MetaOp{Key: key, Delete: true})
+	}
+	if err := add(storeKey, m.at); err != nil {
+		return err
+	}
+	// A position of the journal is only of use when the journal up to it is
+	// on disk.
+	if err := s.log.Sync(); err != nil {
+		return err
+	}
+	return s.cas.Commit(ops...)
+}
+
+func sortedSnaps(m map[uint32]*snap) []*snap {
+	out := slices.Collect(maps.Values(m))
+	slices.SortFunc(out, func(a, b *snap) int { return int(a.View) - int(b.View) })
+	return out
+}
+
+// dropJournal drops the journal before a checkpoint, as far as nothing that
+// is not sealed lies there.
+func (s *Store) dropJournal(position int64) error {
+	err := s.forest.Update(true, func(tx *live.Tx) error {
+		var frozen []*tree.State
+		for _, sn := range s.cat.snaps {
+			if !sn.Sealed {
+				frozen = append(frozen, sn.state.Load())
+			}
+		}
+		position = min(position, tx.Rebase(frozen))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.log.DropBefore(position)
+}

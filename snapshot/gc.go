@@ -1,0 +1,122 @@
+package snapshot
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// GC gives back the disk space of what nothing refers to any more. Writers,
+// captures and seals go on meanwhile.
+func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
+	s.ckpt.mu.Lock()
+	defer s.ckpt.mu.Unlock()
+	if err := s.checkpoint(ctx); err != nil {
+		// Space can be given back on a full disk too: what the last checkpoint
+		// refers to is marked as well.
+		s.logger.Warn("no checkpoint before gc", "error", err)
+	}
+	removed := s.figures.removed.Load()
+	res, err := s.cas.GC(ctx, s.settlePuts, func(keep func(cas.Hash) bool) error { return s.mark(ctx, keep) }, progress)
+	if err != nil {
+		return res, err
+	}
+	s.figures.collected(removed)
+	s.stored.Store(s.cas.Stats().Stored)
+	return res, nil
+}
+
+// settlePuts waits for everybody who put objects before they were recorded:
+// what they made is referred to when they are done.
+func (s *Store) settlePuts() {
+	s.puts.Lock()
+	s.puts.Unlock() //nolint:staticcheck // a barrier
+}
+
+// mark marks everything that the store still needs.
+func (s *Store) mark(ctx context.Context, keep func(cas.Hash) bool) error {
+	states, err := s.roots()
+	if err != nil {
+		return err
+	}
+	for _, st := range states {
+		if err := st.Mark(ctx, s.src, keep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// roots are all states that can be reached: those of the catalogue, those of
+// the last checkpoint, from which recovery would start, the present ones, and
+// what unlinked files hold.
+func (s *Store) roots() ([]*tree.State, error) {
+	var out []*tree.State
+	sealed := make(map[cas.Hash]bool)
+	err := s.forest.Update(true, func(tx *live.Tx) error {
+		for id := range s.cat.workspaces {
+			st, err := tx.Capture(id)
+			if err != nil {
+				return err
+			}
+			out = append(out, st)
+		}
+		for _, sn := range s.cat.snaps {
+			if !sn.Sealed {
+				out = append(out, sn.state.Load())
+			} else {
+				sealed[sn.id] = true
+			}
+		}
+		for _, h := range s.cat.grafts {
+			sealed[h] = true
+		}
+		o := tx.NewRoot(0, 0, 0, 0)
+		var failed error
+		tx.EachOrphan(func(n *tree.Inode) {
+			if n.Ino == live.RootIno || failed != nil {
+				return
+			}
+			failed = o.Put(s.src, 0, n)
+		})
+		out = append(out, o)
+		return failed
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, prefix := range []string{"snap/", "ws/"} {
+		if err := s.cas.ScanMeta(prefix, func(_ string, value []byte) error {
+			var r struct {
+				ID    string `json:"id"`
+				State string `json:"state"`
+			}
+			if err := json.Unmarshal(value, &r); err != nil {
+				return err
+			}
+			h, err := cas.ParseHash(r.ID + r.State)
+			if err != nil {
+				return err
+			}
+			sealed[h] = true
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	for h := range sealed {
+		st, err := tree.Load(s.src, h)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, st)
+	}
+	return out, nil
+}
+
+// gcDelay is how long after a removal the space is given back by itself.
+const gcDelay = time.Minute

@@ -1,0 +1,264 @@
+package live
+
+import (
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// SetAttr says which attributes to change; nil leaves one as it is. Times are
+// in nanoseconds since 1970.
+type SetAttr struct {
+	Mode, UID, GID      *uint32
+	Size                *int64
+	Atime, Mtime, Ctime *int64
+	// KillPriv clears set-user-ID, set-group-ID and file capabilities.
+	KillPriv bool
+}
+
+// GetAttr returns the attributes of a node.
+func (f *Forest) GetAttr(id NodeID) (Attr, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n, _, err := f.inode(id)
+	if err != nil {
+		return Attr{}, err
+	}
+	return attrOf(id.View(), n), nil
+}
+
+// SetAttr changes attributes and returns them all.
+func (f *Forest) SetAttr(id NodeID, s SetAttr) (Attr, error) {
+	if s.Size != nil && (*s.Size < 0 || *s.Size > MaxFileSize) {
+		return Attr{}, ErrTooBig
+	}
+	f.lock()
+	defer f.mu.Unlock()
+	v, err := f.writable(id)
+	if err != nil {
+		return Attr{}, err
+	}
+	n, err := f.inodeOf(v, id.Ino())
+	if err != nil {
+		return Attr{}, err
+	}
+	if s.Size != nil && !n.IsRegular() {
+		if n.IsDir() {
+			return Attr{}, ErrIsDir
+		}
+		return Attr{}, ErrInvalid
+	}
+	r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, set: s}
+	if err := f.change(v, n, &r, nil); err != nil {
+		return Attr{}, err
+	}
+	return f.attr(v, id.Ino())
+}
+
+func (f *Forest) applySetAttr(v *view, r *record) error {
+	n, err := f.own(v, r.ino)
+	if err == ErrStale {
+		return nil // an orphan, met in recovery
+	}
+	if err != nil {
+		return err
+	}
+	s := &r.set
+	if s.Size != nil {
+		before := n.Size()
+		c := n.Content.Own(f.mu.epoch)
+		if err := c.Truncate(f.src, *s.Size); err != nil {
+			return loadError(err)
+		}
+		n.Content = c
+		if n.Nlink > 0 {
+			v.state.Bytes += n.Size() - before
+		}
+		n.Mtime = r.time
+	}
+	if s.Mode != nil {
+		n.Mode = n.Mode&unix.S_IFMT | *s.Mode&^unix.S_IFMT
+	}
+	if s.UID != nil {
+		n.UID = *s.UID
+	}
+	if s.GID != nil {
+		n.GID = *s.GID
+	}
+	if s.KillPriv {
+		clearPriv(n)
+	}
+	n.Ctime = r.time
+	if s.Atime != nil {
+		n.Atime = *s.Atime
+	}
+	if s.Mtime != nil {
+		n.Mtime = *s.Mtime
+	}
+	if s.Ctime != nil {
+		n.Ctime = *s.Ctime
+	}
+	return nil
+}
+
+// clearPriv takes away what makes a file run with other rights than those of
+// its caller. The set-group-ID bit without group execution means mandatory
+// locking and stays (setattr_should_drop_sgid in the kernel).
+func clearPriv(n *tree.Inode) {
+	if n.IsDir() {
+		return
+	}
+	n.Mode &^= unix.S_ISUID
+	if n.Mode&unix.S_IXGRP != 0 {
+		n.Mode &^= unix.S_ISGID
+	}
+	n.Xattrs = withoutXattr(n.Xattrs, "security.capability")
+}
+
+// Readlink returns where a symlink points.
+func (f *Forest) Readlink(id NodeID) (string, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n, _, err := f.inode(id)
+	if err != nil {
+		return "", err
+	}
+	if !n.IsSymlink() {
+		return "", ErrInvalid
+	}
+	return n.Target, nil
+}
+
+func findXattr(xs []tree.Xattr, name string) (int, bool) {
+	return slices.BinarySearchFunc(xs, name, func(x tree.Xattr, name string) int { return strings.Compare(x.Name, name) })
+}
+
+func withoutXattr(xs []tree.Xattr, name string) []tree.Xattr {
+	i, ok := findXattr(xs, name)
+	if !ok {
+		return xs
+	}
+	return append(slices.Clone(xs[:i]), xs[i+1:]...)
+}
+
+func withXattr(xs []tree.Xattr, name string, value []byte) []tree.Xattr {
+	i, ok := findXattr(xs, name)
+	out := slices.Clone(xs)
+	if ok {
+		out[i].Value = value
+		return out
+	}
+	return slices.Insert(out, i, tree.Xattr{Name: name, Value: value})
+}
+
+// GetXattr returns the value of an extended attribute; ErrNoAttr when there is
+// none. The value must not be changed.
+func (f *Forest) GetXattr(id NodeID, name string) ([]byte, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n, _, err := f.inode(id)
+	if err != nil {
+		return nil, err
+	}
+	i, ok := findXattr(n.Xattrs, name)
+	if !ok {
+		return nil, ErrNoAttr
+	}
+	return n.Xattrs[i].Value, nil
+}
+
+// ListXattr returns the names of the extended attributes.
+func (f *Forest) ListXattr(id NodeID) ([]string, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n, _, err := f.inode(id)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(n.Xattrs))
+	for i, x := range n.Xattrs {
+		names[i] = x.Name
+	}
+	return names, nil
+}
+
+// maxXattrs bounds the bytes of all extended attributes of an inode, so that
+// an inode stays small.
+const maxXattrs = 128 << 10
+
+// SetXattr sets an extended attribute; flags are XATTR_CREATE or
+// XATTR_REPLACE. killSgid clears the set-group-ID bit, which setting an ACL
+// may ask for.
+func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killSgid bool) error {
+	if len(name) > 255 || len(value) > 64<<10 {
+		return ErrRange
+	}
+	f.lock()
+	defer f.mu.Unlock()
+	v, err := f.writable(id)
+	if err != nil {
+		return err
+	}
+	n, err := f.inodeOf(v, id.Ino())
+	if err != nil {
+		return err
+	}
+	_, found := findXattr(n.Xattrs, name)
+	switch {
+	case found && flags&unix.XATTR_CREATE != 0:
+		return ErrExist
+	case !found && flags&unix.XATTR_REPLACE != 0:
+		return ErrNoAttr
+	}
+	total := len(name) + len(value)
+	for _, x := range n.Xattrs {
+		total += len(x.Name) + len(x.Value)
+	}
+	if total > maxXattrs {
+		return ErrNoSpace
+	}
+	r := record{kind: recSetXattr, view: v.id, time: now(), ino: n.Ino, name: name, value: slices.Clone(value), kill: killSgid}
+	return f.change(v, n, &r, nil)
+}
+
+// RemoveXattr removes an extended attribute.
+func (f *Forest) RemoveXattr(id NodeID, name string) error {
+	f.lock()
+	defer f.mu.Unlock()
+	v, err := f.writable(id)
+	if err != nil {
+		return err
+	}
+	n, err := f.inodeOf(v, id.Ino())
+	if err != nil {
+		return err
+	}
+	if _, found := findXattr(n.Xattrs, name); !found {
+		return ErrNoAttr
+	}
+	r := record{kind: recRemoveXattr, view: v.id, time: now(), ino: n.Ino, name: name}
+	return f.change(v, n, &r, nil)
+}
+
+func (f *Forest) applyXattr(v *view, r *record) error {
+	n, err := f.own(v, r.ino)
+	if err == ErrStale {
+		return nil // an orphan, met in recovery
+	}
+	if err != nil {
+		return err
+	}
+	if r.kind == recSetXattr {
+		n.Xattrs = withXattr(n.Xattrs, r.name, r.value)
+		if r.kill {
+			n.Mode &^= unix.S_ISGID
+		}
+	} else {
+		n.Xattrs = withoutXattr(n.Xattrs, r.name)
+	}
+	n.Ctime = r.time
+	return nil
+}

@@ -1,0 +1,46 @@
+package live
+
+import (
+	"math"
+	"sync"
+)
+
+// blobs are the journal positions of bytes that were written before the
+// record that refers to them, so that the journal is not dropped in between.
+type blobs struct {
+	mu   sync.Mutex
+	open map[int64]int
+}
+
+// blob journals bytes alone. done is called when a record refers to them, or
+// none ever will.
+func (f *Forest) blob(p []byte) (pos int64, done func(), err error) {
+	b := &f.blobs
+	b.mu.Lock()
+	floor := f.log.End() // the bytes will lie at or after it
+	b.open[floor]++
+	b.mu.Unlock()
+	done = func() {
+		b.mu.Lock()
+		if b.open[floor]--; b.open[floor] == 0 {
+			delete(b.open, floor)
+		}
+		b.mu.Unlock()
+	}
+	pos, err = f.log.Append(recBlob, nil, p)
+	if err != nil {
+		done()
+		return 0, nil, appendError(err)
+	}
+	return pos, done, nil
+}
+
+func (b *blobs) minPos() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	low := int64(math.MaxInt64)
+	for pos := range b.open {
+		low = min(low, pos)
+	}
+	return low
+}

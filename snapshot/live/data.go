@@ -1,0 +1,275 @@
+package live
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+const (
+	// MaxFileSize is the largest offset in a file.
+	MaxFileSize = 1<<62 - 1
+	// blobSize is the length from which on bytes are journaled before the lock
+	// is taken, so that a large write does not hold up small ones.
+	blobSize = 64 << 10
+)
+
+// ReadAt reads from a file. It returns fewer bytes than asked for only at the
+// end of the file.
+func (f *Forest) ReadAt(id NodeID, p []byte, off int64) (int, error) {
+	f.mu.RLock()
+	n, _, err := f.inode(id)
+	if err != nil {
+		f.mu.RUnlock()
+		return 0, err
+	}
+	if !n.IsRegular() {
+		f.mu.RUnlock()
+		return 0, ErrInvalid
+	}
+	c := n.Content
+	if c.Frozen(f.mu.epoch) {
+		// What no writer can change any more needs no lock.
+		f.mu.RUnlock()
+		got, err := c.ReadAt(f.src, p, off)
+		if err != nil {
+			// It may have been sealed, and its journal dropped, on the way.
+			got, err = c.ReadAt(f.src, p, off)
+		}
+		return got, loadError(err)
+	}
+	defer f.mu.RUnlock()
+	got, err := c.ReadAt(f.src, p, off)
+	return got, loadError(err)
+}
+
+// file returns a regular file for a change of its bytes. f.mu is held.
+func (f *Forest) file(id NodeID) (*view, *tree.Inode, error) {
+	v, err := f.writable(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := f.inodeOf(v, id.Ino())
+	if err != nil {
+		return nil, nil, err
+	}
+	if n.IsDir() {
+		return nil, nil, ErrIsDir
+	}
+	if !n.IsRegular() {
+		return nil, nil, ErrInvalid
+	}
+	return v, n, nil
+}
+
+// Write writes all of p. killPriv clears the set-user-ID and set-group-ID
+// bits and the file capabilities, as write(2) does for those who may not keep
+// them.
+func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, error) {
+	if off < 0 || off+int64(len(p)) > MaxFileSize || off+int64(len(p)) < 0 {
+		return 0, ErrTooBig
+	}
+	if f.admit != nil {
+		if err := f.admit(int64(len(p))); err != nil {
+			return 0, err
+		}
+	}
+	r := record{kind: recWrite, view: id.View(), ino: id.Ino(), off: off, n: int64(len(p)), kill: killPriv}
+	data := p
+	if len(p) >= blobSize {
+		pos, done, err := f.blob(p)
+		if err != nil {
+			return 0, err
+		}
+		defer done()
+		r.kind, r.pos, data = recWriteAt, pos, nil
+	}
+	f.lock()
+	defer f.mu.Unlock()
+	v, n, err := f.file(id)
+	if err != nil {
+		return 0, err
+	}
+	r.time = now()
+	if err := f.change(v, n, &r, data); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// change commits a record about one inode. An orphan's changes are not
+// journaled but for the bytes.
+func (f *Forest) change(v *view, n *tree.Inode, r *record, data []byte) error {
+	if _, orphan := v.orphans[n.Ino]; !orphan {
+		return f.commit(v, r, data)
+	}
+	if r.kind == recWrite {
+		pos, err := f.log.Append(recBlob, nil, data)
+		if err != nil {
+			return appendError(err)
+		}
+		r.pos = pos
+	}
+	return f.apply(v, r)
+}
+
+// Fallocate is fallocate(2) with the modes 0, KEEP_SIZE, PUNCH_HOLE and
+// ZERO_RANGE.
+func (f *Forest) Fallocate(id NodeID, off, n int64, mode uint32) error {
+	if off < 0 || n <= 0 {
+		return ErrInvalid
+	}
+	if off+n < 0 || off+n > MaxFileSize {
+		return ErrTooBig
+	}
+	switch mode {
+	case 0, unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE,
+		unix.FALLOC_FL_ZERO_RANGE, unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE:
+	default:
+		return ErrNotSupported
+	}
+	if mode&^unix.FALLOC_FL_KEEP_SIZE == 0 && f.admit != nil {
+		if err := f.admit(n); err != nil {
+			return err
+		}
+	}
+	f.lock()
+	defer f.mu.Unlock()
+	v, node, err := f.file(id)
+	if err != nil {
+		return err
+	}
+	r := record{kind: recFallocate, view: v.id, time: now(), ino: id.Ino(), off: off, n: n, flags: mode}
+	return f.change(v, node, &r, nil)
+}
+
+// Seek finds the next data or hole at or after off; whence is SEEK_DATA or
+// SEEK_HOLE. ErrNoData past the last.
+func (f *Forest) Seek(id NodeID, off int64, whence int) (int64, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n, _, err := f.inode(id)
+	if err != nil {
+		return 0, err
+	}
+	if !n.IsRegular() {
+		return 0, ErrInvalid
+	}
+	var pos int64
+	switch whence {
+	case unix.SEEK_DATA:
+		pos, err = n.Content.SeekData(f.src, off)
+	case unix.SEEK_HOLE:
+		pos, err = n.Content.SeekHole(f.src, off)
+	default:
+		return 0, ErrInvalid
+	}
+	return pos, loadError(err)
+}
+
+// CopyRange copies bytes between files, also between views, by sharing them.
+// It returns how many there were.
+func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int64) (int64, error) {
+	if soff < 0 || doff < 0 || n < 0 {
+		return 0, ErrInvalid
+	}
+	f.lock()
+	defer f.mu.Unlock()
+	from, fromView, err := f.inode(src)
+	if err != nil {
+		return 0, err
+	}
+	v, to, err := f.file(dst)
+	if err != nil {
+		return 0, err
+	}
+	if !from.IsRegular() {
+		return 0, ErrInvalid
+	}
+	n = min(n, from.Size()-soff)
+	if n <= 0 {
+		return 0, nil
+	}
+	if doff+n > MaxFileSize || doff+n < 0 {
+		return 0, ErrTooBig
+	}
+	if src == dst && soff < doff+n && doff < soff+n {
+		return 0, ErrInvalid
+	}
+	r := record{kind: recClone, view: v.id, time: now(), ino: dst.Ino(), off: doff, view2: src.View(), ino2: src.Ino(), off2: soff, n: n}
+	if fromView != nil {
+		if _, orphan := fromView.orphans[from.Ino]; orphan {
+			// Recovery will not know the orphan, so its bytes are copied.
+			return f.copyBytes(v, to, from, &r)
+		}
+	}
+	return n, f.change(v, to, &r, nil)
+}
+
+// copyBytes is CopyRange for a source that recovery could not share from.
+func (f *Forest) copyBytes(v *view, to, from *tree.Inode, r *record) (int64, error) {
+	buf := make([]byte, min(r.n, 1<<20))
+	var done int64
+	for done < r.n {
+		got, err := from.Content.ReadAt(f.src, buf[:min(int64(len(buf)), r.n-done)], r.off2+done)
+		if err != nil {
+			return done, loadError(err)
+		}
+		if got == 0 {
+			break
+		}
+		w := record{kind: recWrite, view: v.id, time: r.time, ino: r.ino, off: r.off + done, n: int64(got)}
+		if err := f.change(v, to, &w, buf[:got]); err != nil {
+			return done, err
+		}
+		done += int64(got)
+	}
+	return done, nil
+}
+
+// applyData applies the records that change the bytes of a file.
+func (f *Forest) applyData(v *view, r *record) error {
+	n, err := f.own(v, r.ino)
+	if err == ErrStale {
+		return nil // an orphan, met in recovery
+	}
+	if err != nil {
+		return err
+	}
+	before := n.Size()
+	c := n.Content.Own(f.mu.epoch)
+	switch r.kind {
+	case recWrite, recWriteAt:
+		err = c.Write(f.src, r.off, r.n, r.pos)
+	case recFallocate:
+		err = fallocate(f.src, c, r)
+	case recClone:
+		var from *tree.Inode
+		if from, _, err = f.inode(Node(r.view2, r.ino2)); err == nil {
+			err = c.CloneRange(f.src, r.off, from.Content, r.off2, r.n)
+		}
+	}
+	if err != nil {
+		return loadError(err)
+	}
+	n.Content = c
+	n.Mtime, n.Ctime = r.time, r.time
+	if r.kill {
+		clearPriv(n)
+	}
+	if n.Nlink > 0 {
+		v.state.Bytes += n.Size() - before
+	}
+	return nil
+}
+
+func fallocate(src *tree.Source, c *tree.Content, r *record) error {
+	keep := r.flags&unix.FALLOC_FL_KEEP_SIZE != 0
+	switch {
+	case r.flags&unix.FALLOC_FL_PUNCH_HOLE != 0:
+		return c.Punch(src, r.off, r.n)
+	case r.flags&unix.FALLOC_FL_ZERO_RANGE != 0:
+		return c.Zero(src, r.off, r.n, keep)
+	}
+	return c.Allocate(src, r.off, r.n, keep)
+}

@@ -1,0 +1,336 @@
+package live
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// maxLinks is ext4's limit on the names of a file, and twice that of the
+// directories in a directory.
+const maxLinks = 65000
+
+// Create says what a new node is to be.
+type Create struct {
+	Mode   uint32 // S_IFMT and permissions
+	Rdev   uint32
+	Target string // of a symlink
+	Caller Caller
+	Xattrs []tree.Xattr // sorted by name
+}
+
+// Lookup returns the node that a name in a directory leads to.
+func (f *Forest) Lookup(parent NodeID, name string) (Attr, error) {
+	if len(name) > 255 {
+		return Attr{}, ErrNameTooLong
+	}
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	dir, _, err := f.inode(parent)
+	if err != nil {
+		return Attr{}, err
+	}
+	if !dir.IsDir() {
+		return Attr{}, ErrNotDir
+	}
+	s, err := f.stateOf(parent)
+	if err != nil {
+		return Attr{}, err
+	}
+	n, err := s.Lookup(f.src, dir, name)
+	if err != nil {
+		return Attr{}, loadError(err)
+	}
+	return attrOf(parent.View(), n), nil
+}
+
+// directory returns a directory that may get entries. f.mu is held.
+func (f *Forest) directory(id NodeID) (*view, *tree.Inode, error) {
+	v, err := f.writable(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := v.state.Get(f.src, id.Ino())
+	if err != nil {
+		if _, ok := v.orphans[id.Ino()]; ok {
+			return nil, nil, ErrNotExist // a removed directory that somebody stands in
+		}
+		return nil, nil, loadError(err)
+	}
+	if !n.IsDir() {
+		return nil, nil, ErrNotDir
+	}
+	return v, n, nil
+}
+
+// vacant is directory for a name that must not exist.
+func (f *Forest) vacant(parent NodeID, name string) (*view, *tree.Inode, error) {
+	if err := checkName(name); err != nil {
+		return nil, nil, err
+	}
+	v, dir, err := f.directory(parent)
+	if err != nil {
+		return nil, nil, err
+	}
+	_, found, err := dir.Dir.Lookup(f.src, name)
+	if err != nil {
+		return nil, nil, loadError(err)
+	}
+	if found {
+		return nil, nil, ErrExist
+	}
+	return v, dir, nil
+}
+
+// occupied is directory for a name that must exist.
+func (f *Forest) occupied(parent NodeID, name string) (*view, *tree.Inode, *tree.Inode, error) {
+	if err := checkName(name); err != nil {
+		return nil, nil, nil, err
+	}
+	v, dir, err := f.directory(parent)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	n, err := v.state.Lookup(f.src, dir, name)
+	if err != nil {
+		return nil, nil, nil, loadError(err)
+	}
+	return v, dir, n, nil
+}
+
+// inherit applies what a directory with the set-group-ID bit gives to what is
+// made in it (inode_init_owner in the kernel).
+func inherit(dir *tree.Inode, c *Create) {
+	if dir.Mode&unix.S_ISGID == 0 {
+		return
+	}
+	c.Caller.GID = dir.GID
+	if c.Mode&unix.S_IFMT == unix.S_IFDIR {
+		c.Mode |= unix.S_ISGID
+	}
+}
+
+// Create makes a file, directory, symlink or special node.
+func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
+	f.lock()
+	defer f.mu.Unlock()
+	v, dir, err := f.vacant(parent, name)
+	if err != nil {
+		return Attr{}, err
+	}
+	switch c.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		if c.Target == "" || len(c.Target) > 4095 {
+			return Attr{}, ErrNameTooLong
+		}
+	case unix.S_IFDIR:
+		if dir.Nlink >= maxLinks {
+			return Attr{}, ErrTooManyLinks
+		}
+	}
+	inherit(dir, &c)
+	ino, err := f.newIno()
+	if err != nil {
+		return Attr{}, err
+	}
+	r := record{kind: recCreate, view: v.id, time: now(), parent: parent.Ino(), name: name, ino: ino, create: c}
+	if err := f.commit(v, &r, nil); err != nil {
+		return Attr{}, err
+	}
+	return f.attr(v, ino)
+}
+
+// Tmpfile makes a file without a name, which Link may give one.
+func (f *Forest) Tmpfile(parent NodeID, c Create) (Attr, error) {
+	f.lock()
+	defer f.mu.Unlock()
+	v, dir, err := f.directory(parent)
+	if err != nil {
+		return Attr{}, err
+	}
+	inherit(dir, &c)
+	ino, err := f.newIno()
+	if err != nil {
+		return Attr{}, err
+	}
+	t := now()
+	n := newInode(ino, &c, t)
+	n.Nlink = 0
+	v.orphans[ino] = n
+	return attrOf(v.id, n), nil
+}
+
+func newInode(ino uint64, c *Create, t int64) *tree.Inode {
+	n := &tree.Inode{
+		Ino: ino, Mode: c.Mode, UID: c.Caller.UID, GID: c.Caller.GID, Nlink: 1, Rdev: c.Rdev,
+		Atime: t, Mtime: t, Ctime: t, Btime: t, Target: c.Target, Xattrs: c.Xattrs,
+	}
+	if n.IsDir() {
+		n.Nlink = 2
+	}
+	return n
+}
+
+// Link gives a file another name.
+func (f *Forest) Link(id, newParent NodeID, name string) (Attr, error) {
+	if id.View() != newParent.View() {
+		return Attr{}, ErrCrossDevice
+	}
+	f.lock()
+	defer f.mu.Unlock()
+	v, _, err := f.vacant(newParent, name)
+	if err != nil {
+		return Attr{}, err
+	}
+	n, err := f.inodeOf(v, id.Ino())
+	if err != nil {
+		return Attr{}, err
+	}
+	if n.IsDir() {
+		return Attr{}, ErrPerm
+	}
+	if n.Nlink >= maxLinks {
+		return Attr{}, ErrTooManyLinks
+	}
+	r := record{kind: recLink, view: v.id, time: now(), ino: n.Ino, parent: newParent.Ino(), name: name}
+	if _, orphan := v.orphans[n.Ino]; orphan {
+		r.kind, r.node = recRelink, n
+	}
+	if err := f.commit(v, &r, nil); err != nil {
+		return Attr{}, err
+	}
+	return f.attr(v, id.Ino())
+}
+
+// Unlink removes a name that is no directory's, and returns the node it led to.
+func (f *Forest) Unlink(parent NodeID, name string) (NodeID, error) {
+	return f.remove(parent, name, func(n *tree.Inode) error {
+		if n.IsDir() {
+			return ErrIsDir
+		}
+		return nil
+	})
+}
+
+// Rmdir removes an empty directory.
+func (f *Forest) Rmdir(parent NodeID, name string) (NodeID, error) {
+	return f.remove(parent, name, func(n *tree.Inode) error {
+		if !n.IsDir() {
+			return ErrNotDir
+		}
+		if n.Dir.Len() > 0 {
+			return ErrNotEmpty
+		}
+		return nil
+	})
+}
+
+func (f *Forest) remove(parent NodeID, name string, check func(*tree.Inode) error) (NodeID, error) {
+	f.lock()
+	defer f.mu.Unlock()
+	v, _, n, err := f.occupied(parent, name)
+	if err != nil {
+		return 0, err
+	}
+	if err := check(n); err != nil {
+		return 0, err
+	}
+	r := record{kind: recUnlink, view: v.id, time: now(), parent: parent.Ino(), name: name}
+	return Node(v.id, n.Ino), f.commit(v, &r, nil)
+}
+
+// Rename moves a name. flags are those of renameat2(2): RENAME_NOREPLACE and
+// RENAME_EXCHANGE. It returns the node that was replaced, if any.
+func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32) (NodeID, error) {
+	if flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 || flags == unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE {
+		return 0, ErrInvalid
+	}
+	if op.View() != np.View() {
+		return 0, ErrCrossDevice
+	}
+	f.lock()
+	defer f.mu.Unlock()
+	v, _, n, err := f.occupied(op, on)
+	if err != nil {
+		return 0, err
+	}
+	if err := checkName(nn); err != nil {
+		return 0, err
+	}
+	_, newDir, err := f.directory(np)
+	if err != nil {
+		return 0, err
+	}
+	old, err := v.state.Lookup(f.src, newDir, nn)
+	if err = loadError(err); err == ErrNotExist {
+		old = nil
+	} else if err != nil {
+		return 0, err
+	}
+	if same, err := f.checkRename(v, n, old, op, np, flags); err != nil || same {
+		return 0, err
+	}
+	r := record{kind: recRename, view: v.id, time: now(), parent: op.Ino(), name: on, parent2: np.Ino(), name2: nn, flags: flags}
+	if err := f.commit(v, &r, nil); err != nil {
+		return 0, err
+	}
+	if old == nil || flags&unix.RENAME_EXCHANGE != 0 {
+		return 0, nil
+	}
+	return Node(v.id, old.Ino), nil
+}
+
+// checkRename tells whether n may take the place of old (nil: nothing there).
+// same: both are one file, and nothing is to be done.
+func (f *Forest) checkRename(v *view, n, old *tree.Inode, op, np NodeID, flags uint32) (same bool, err error) {
+	switch {
+	case old == nil && flags&unix.RENAME_EXCHANGE != 0:
+		return false, ErrNotExist
+	case old != nil && flags&unix.RENAME_NOREPLACE != 0:
+		return false, ErrExist
+	case old != nil && old.Ino == n.Ino:
+		return true, nil
+	}
+	if old != nil && flags&unix.RENAME_EXCHANGE == 0 {
+		switch {
+		case n.IsDir() && !old.IsDir():
+			return false, ErrNotDir
+		case !n.IsDir() && old.IsDir():
+			return false, ErrIsDir
+		case old.IsDir() && old.Dir.Len() > 0:
+			return false, ErrNotEmpty
+		}
+	}
+	if n.IsDir() {
+		if err := f.notBelow(v, np.Ino(), n.Ino); err != nil {
+			return false, err
+		}
+	}
+	if old != nil && old.IsDir() && flags&unix.RENAME_EXCHANGE != 0 {
+		if err := f.notBelow(v, op.Ino(), old.Ino); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// notBelow refuses a directory that is, or lies below, another.
+func (f *Forest) notBelow(v *view, dir, top uint64) error {
+	for dir != RootIno {
+		if dir == top {
+			return ErrInvalid
+		}
+		n, err := v.state.Get(f.src, dir)
+		if err != nil {
+			return loadError(err)
+		}
+		if len(n.Links) == 0 {
+			return nil
+		}
+		dir = n.Links[0].Parent
+	}
+	if top == RootIno {
+		return ErrInvalid
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package live
+
+import (
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+const (
+	inoBits = 36
+	// MaxIno is the largest inode number.
+	MaxIno = 1<<inoBits - 1
+	// MaxView is the largest number of a view. The one above it is left to
+	// whoever shows the forest to the kernel, for nodes of its own.
+	MaxView = 1<<28 - 2
+	// RootIno is the inode number of the root directory of every view.
+	RootIno = 1
+	// MainView is the view of the workspace main, so that its root is node 1,
+	// as the kernel expects.
+	MainView = 0
+)
+
+// A NodeID names a node of the forest: the view in the upper 28 bits, the
+// inode number in the lower 36.
+type NodeID uint64
+
+// Node returns the id of an inode of a view.
+func Node(view uint32, ino uint64) NodeID { return NodeID(uint64(view)<<inoBits | ino) }
+
+// View returns the number of the view.
+func (id NodeID) View() uint32 { return uint32(id >> inoBits) }
+
+// Ino returns the inode number inside of the view.
+func (id NodeID) Ino() uint64 { return uint64(id) & MaxIno }
+
+// A Caller is the process on whose behalf something is done.
+type Caller struct {
+	UID, GID, PID uint32
+}
+
+// Attr is what stat(2) tells of a node. Times are in nanoseconds since 1970,
+// Blocks in units of 512 bytes.
+type Attr struct {
+	ID                         NodeID
+	Mode, UID, GID             uint32
+	Nlink, Rdev                uint32
+	Size, Blocks               int64
+	Atime, Mtime, Ctime, Btime int64
+}
+
+func attrOf(view uint32, n *tree.Inode) Attr {
+	return Attr{
+		ID: Node(view, n.Ino), Mode: n.Mode, UID: n.UID, GID: n.GID,
+		Nlink: n.Nlink, Rdev: n.Rdev, Size: n.Size(), Blocks: n.Blocks(),
+		Atime: n.Atime, Mtime: n.Mtime, Ctime: n.Ctime, Btime: n.Btime,
+	}
+}
+
+// An Entry is a name in a directory.
+type Entry struct {
+	Parent NodeID
+	Name   string
+}
+
+// An Invalidation tells what a change from inside (a restore, an import)
+// replaced, so that caches of it can be dropped.
+type Invalidation struct {
+	// Entries are names that now lead elsewhere, or nowhere.
+	Entries []Entry
+	// Inodes are nodes whose attributes changed, directories among them
+	// whose listing did.
+	Inodes []NodeID
+}
+
+// Empty reports whether there is nothing to drop.
+func (v Invalidation) Empty() bool { return len(v.Entries) == 0 && len(v.Inodes) == 0 }

@@ -1,0 +1,299 @@
+package live
+
+import (
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
+	"github.com/amberfs/amberfs/snapshot/journal"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// The records of the forest in the journal. Types from FirstForeign on belong
+// to the caller of Replay. See ../FORMAT.md.
+const (
+	recCreate journal.Type = 1 + iota
+	recLink
+	recUnlink
+	recRename
+	recSetAttr
+	recWrite   // the bytes follow
+	recBlob    // bytes only
+	recWriteAt // refers to a blob
+	recFallocate
+	recClone
+	recSetXattr
+	recRemoveXattr
+	recRelink
+
+	// FirstForeign is the first record type that the forest leaves alone.
+	FirstForeign journal.Type = 64
+)
+
+// A record is one change. Which fields count depends on its kind.
+type record struct {
+	kind    journal.Type
+	view    uint32
+	time    int64
+	ino     uint64
+	parent  uint64
+	parent2 uint64
+	name    string
+	name2   string
+	flags   uint32 // rename flags, fallocate mode, or the bits of set
+	create  Create
+	set     SetAttr
+	off     int64
+	n       int64
+	pos     int64
+	ino2    uint64
+	off2    int64
+	view2   uint32
+	value   []byte
+	kill    bool
+	node    *tree.Inode
+}
+
+const (
+	setMode = 1 << iota
+	setUID
+	setGID
+	setSize
+	setAtime
+	setMtime
+	setCtime
+	setKill
+)
+
+func (r *record) encode(e *wire.Encoder) {
+	e.Reset()
+	e.Uvarint(uint64(r.view))
+	e.Varint(r.time)
+	switch r.kind {
+	case recCreate:
+		e.Uvarint(r.parent)
+		e.String(r.name)
+		e.Uvarint(r.ino)
+		c := &r.create
+		e.Uvarint(uint64(c.Mode))
+		e.Uvarint(uint64(c.Caller.UID))
+		e.Uvarint(uint64(c.Caller.GID))
+		e.Uvarint(uint64(c.Rdev))
+		e.String(c.Target)
+		e.Uvarint(uint64(len(c.Xattrs)))
+		for _, x := range c.Xattrs {
+			e.String(x.Name)
+			e.Blob(x.Value)
+		}
+	case recLink:
+		e.Uvarint(r.ino)
+		e.Uvarint(r.parent)
+		e.String(r.name)
+	case recUnlink:
+		e.Uvarint(r.parent)
+		e.String(r.name)
+	case recRename:
+		e.Uvarint(r.parent)
+		e.String(r.name)
+		e.Uvarint(r.parent2)
+		e.String(r.name2)
+		e.Uvarint(uint64(r.flags))
+	case recSetAttr:
+		e.Uvarint(r.ino)
+		encodeSetAttr(e, &r.set)
+	case recWrite:
+		e.Uvarint(r.ino)
+		e.Uvarint(uint64(r.off))
+		e.Bool(r.kill)
+	case recWriteAt:
+		e.Uvarint(r.ino)
+		e.Uvarint(uint64(r.off))
+		e.Bool(r.kill)
+		e.Uvarint(uint64(r.n))
+		e.Uvarint(uint64(r.pos))
+	case recFallocate:
+		e.Uvarint(r.ino)
+		e.Uvarint(uint64(r.off))
+		e.Uvarint(uint64(r.n))
+		e.Uvarint(uint64(r.flags))
+	case recClone:
+		e.Uvarint(r.ino)
+		e.Uvarint(uint64(r.off))
+		e.Uvarint(uint64(r.view2))
+		e.Uvarint(r.ino2)
+		e.Uvarint(uint64(r.off2))
+		e.Uvarint(uint64(r.n))
+	case recSetXattr:
+		e.Uvarint(r.ino)
+		e.String(r.name)
+		e.Bool(r.kill)
+		e.Blob(r.value)
+	case recRemoveXattr:
+		e.Uvarint(r.ino)
+		e.String(r.name)
+	case recRelink:
+		e.Uvarint(r.parent)
+		e.String(r.name)
+		encodeOrphan(e, r.node)
+	}
+}
+
+func decodeRecord(kind journal.Type, payload []byte, epoch uint64) (*record, int, error) {
+	d := wire.NewDecoder(payload)
+	r := &record{kind: kind}
+	r.view = uint32(d.Uint(MaxView))
+	r.time = d.Varint()
+	ino := func() uint64 { return d.Uint(MaxIno) }
+	switch kind {
+	case recCreate:
+		r.parent = ino()
+		r.name = d.String()
+		r.ino = ino()
+		c := &r.create
+		c.Mode = uint32(d.Uint(1<<32 - 1))
+		c.Caller.UID = uint32(d.Uint(1<<32 - 1))
+		c.Caller.GID = uint32(d.Uint(1<<32 - 1))
+		c.Rdev = uint32(d.Uint(1<<32 - 1))
+		c.Target = d.String()
+		for range d.Count(2) {
+			c.Xattrs = append(c.Xattrs, tree.Xattr{Name: d.String(), Value: append([]byte(nil), d.Blob()...)})
+		}
+	case recLink:
+		r.ino = ino()
+		r.parent = ino()
+		r.name = d.String()
+	case recUnlink:
+		r.parent = ino()
+		r.name = d.String()
+	case recRename:
+		r.parent = ino()
+		r.name = d.String()
+		r.parent2 = ino()
+		r.name2 = d.String()
+		r.flags = uint32(d.Uint(1<<32 - 1))
+	case recSetAttr:
+		r.ino = ino()
+		decodeSetAttr(d, &r.set)
+	case recWrite:
+		r.ino = ino()
+		r.off = d.Length()
+		r.kill = d.Bool()
+		r.n = int64(d.Remaining())
+		return r, d.Offset(), d.Err()
+	case recWriteAt:
+		r.ino = ino()
+		r.off = d.Length()
+		r.kill = d.Bool()
+		r.n = d.Length()
+		r.pos = d.Length()
+	case recFallocate:
+		r.ino = ino()
+		r.off = d.Length()
+		r.n = d.Length()
+		r.flags = uint32(d.Uint(1<<32 - 1))
+	case recClone:
+		r.ino = ino()
+		r.off = d.Length()
+		r.view2 = uint32(d.Uint(MaxView))
+		r.ino2 = ino()
+		r.off2 = d.Length()
+		r.n = d.Length()
+	case recSetXattr:
+		r.ino = ino()
+		r.name = d.String()
+		r.kill = d.Bool()
+		r.value = append([]byte(nil), d.Blob()...)
+	case recRemoveXattr:
+		r.ino = ino()
+		r.name = d.String()
+	case recRelink:
+		r.parent = ino()
+		r.name = d.String()
+		r.node = decodeOrphan(d, epoch)
+	default:
+		d.Fail("record type %d is unknown", kind)
+	}
+	return r, 0, d.Finish()
+}
+
+func encodeSetAttr(e *wire.Encoder, s *SetAttr) {
+	var bits uint64
+	bit := func(set bool, b uint64) {
+		if set {
+			bits |= b
+		}
+	}
+	bit(s.Mode != nil, setMode)
+	bit(s.UID != nil, setUID)
+	bit(s.GID != nil, setGID)
+	bit(s.Size != nil, setSize)
+	bit(s.Atime != nil, setAtime)
+	bit(s.Mtime != nil, setMtime)
+	bit(s.Ctime != nil, setCtime)
+	bit(s.KillPriv, setKill)
+	e.Uvarint(bits)
+	for _, p := range []*uint32{s.Mode, s.UID, s.GID} {
+		if p != nil {
+			e.Uvarint(uint64(*p))
+		}
+	}
+	for _, p := range []*int64{s.Size, s.Atime, s.Mtime, s.Ctime} {
+		if p != nil {
+			e.Varint(*p)
+		}
+	}
+}
+
+func decodeSetAttr(d *wire.Decoder, s *SetAttr) {
+	bits := d.Uint(setKill<<1 - 1)
+	u32 := func(b uint64) *uint32 {
+		if bits&b == 0 {
+			return nil
+		}
+		v := uint32(d.Uint(1<<32 - 1))
+		return &v
+	}
+	i64 := func(b uint64) *int64 {
+		if bits&b == 0 {
+			return nil
+		}
+		v := d.Varint()
+		return &v
+	}
+	s.Mode, s.UID, s.GID = u32(setMode), u32(setUID), u32(setGID)
+	s.Size, s.Atime, s.Mtime, s.Ctime = i64(setSize), i64(setAtime), i64(setMtime), i64(setCtime)
+	s.KillPriv = bits&setKill != 0
+}
+
+// An orphan that gets a name again is journaled whole: its earlier changes
+// were not.
+func encodeOrphan(e *wire.Encoder, n *tree.Inode) {
+	for _, v := range []uint64{n.Ino, uint64(n.Mode), uint64(n.UID), uint64(n.GID)} {
+		e.Uvarint(v)
+	}
+	for _, t := range []int64{n.Atime, n.Mtime, n.Ctime, n.Btime} {
+		e.Varint(t)
+	}
+	e.Uvarint(uint64(len(n.Xattrs)))
+	for _, x := range n.Xattrs {
+		e.String(x.Name)
+		e.Blob(x.Value)
+	}
+	e.Bool(n.Content != nil)
+	if n.Content != nil {
+		n.Content.Encode(e)
+	}
+}
+
+func decodeOrphan(d *wire.Decoder, epoch uint64) *tree.Inode {
+	n := &tree.Inode{Ino: d.Uint(MaxIno), Mode: uint32(d.Uint(1<<32 - 1)), UID: uint32(d.Uint(1<<32 - 1)), GID: uint32(d.Uint(1<<32 - 1))}
+	n.Atime, n.Mtime, n.Ctime, n.Btime = d.Varint(), d.Varint(), d.Varint(), d.Varint()
+	for range d.Count(2) {
+		n.Xattrs = append(n.Xattrs, tree.Xattr{Name: d.String(), Value: append([]byte(nil), d.Blob()...)})
+	}
+	if d.Bool() {
+		c, err := tree.DecodeContent(d, epoch)
+		if err != nil {
+			d.Fail("%v", err)
+		}
+		n.Content = c
+	}
+	return n
+}

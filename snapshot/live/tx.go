@@ -1,0 +1,184 @@
+package live
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/amberfs/amberfs/snapshot/journal"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A Tx is the forest with its lock held: what package snapshot uses to make
+// captures, forks and restores one step with its catalogue.
+type Tx struct{ f *Forest }
+
+// Update runs fn with the lock held for changes. It waits while changes are
+// held back unless urgent.
+func (f *Forest) Update(urgent bool, fn func(tx *Tx) error) error {
+	if urgent {
+		f.mu.Lock()
+	} else {
+		f.lock()
+	}
+	defer f.mu.Unlock()
+	return fn(&Tx{f})
+}
+
+// View runs fn with the lock held for reading.
+func (f *Forest) View(fn func(tx *Tx) error) error {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return fn(&Tx{f})
+}
+
+// Append journals a record of the caller's own type.
+func (tx *Tx) Append(t journal.Type, payload []byte) error {
+	_, err := tx.f.log.Append(t, payload, nil)
+	return appendError(err)
+}
+
+// State returns the present state of a writable view. It may be read while
+// the lock is held and must not be kept.
+func (tx *Tx) State(view uint32) (*tree.State, bool) {
+	v, ok := tx.f.mu.views[view]
+	if !ok {
+		return nil, false
+	}
+	return v.state, true
+}
+
+// Capture freezes the present state of a view and returns it.
+func (tx *Tx) Capture(view uint32) (*tree.State, error) {
+	v, ok := tx.f.mu.views[view]
+	if !ok {
+		return nil, ErrStale
+	}
+	tx.f.mu.epoch++
+	return v.state.Clone(), nil
+}
+
+// Changed returns a number that grows with every change of a view.
+func (tx *Tx) Changed(view uint32) uint64 {
+	if v, ok := tx.f.mu.views[view]; ok {
+		return v.changed
+	}
+	return 0
+}
+
+// Changes returns a number that grows with every change of any view.
+func (tx *Tx) Changes() uint64 { return tx.f.mu.changes }
+
+// AddView adds a writable view that starts as a frozen state.
+func (tx *Tx) AddView(id uint32, s *tree.State) {
+	tx.f.mu.epoch++
+	tx.f.mu.views[id] = &view{id: id, state: s.Clone(), orphans: make(map[uint64]*tree.Inode)}
+	tx.UseView(id)
+}
+
+// DropView removes a writable view; its nodes are stale from then on.
+func (tx *Tx) DropView(id uint32) { delete(tx.f.mu.views, id) }
+
+// NewView returns a number for a new view.
+func (tx *Tx) NewView() (uint32, error) {
+	if tx.f.mu.nextView > MaxView {
+		return 0, fmt.Errorf("%w: the store has used up its view numbers", ErrNoSpace)
+	}
+	id := tx.f.mu.nextView
+	tx.f.mu.nextView++
+	return id, nil
+}
+
+// UseView takes note of a view number that is in use.
+func (tx *Tx) UseView(id uint32) {
+	if id >= tx.f.mu.nextView {
+		tx.f.mu.nextView = id + 1
+	}
+}
+
+// NewRoot returns the root directory of an empty tree.
+func (tx *Tx) NewRoot(mode, uid, gid uint32, t int64) *tree.State {
+	root := &tree.Inode{
+		Ino: RootIno, Mode: mode, UID: uid, GID: gid, Nlink: 2,
+		Atime: t, Mtime: t, Ctime: t, Btime: t,
+	}
+	s := tree.New(tx.f.mu.epoch, root)
+	s.Inodes = 1
+	return s
+}
+
+// Counters returns the next inode and view numbers.
+func (tx *Tx) Counters() (ino uint64, view uint32) { return tx.f.mu.nextIno, tx.f.mu.nextView }
+
+// SetCounters raises the next inode and view numbers.
+func (tx *Tx) SetCounters(ino uint64, view uint32) {
+	tx.f.mu.nextIno = max(tx.f.mu.nextIno, ino)
+	tx.f.mu.nextView = max(tx.f.mu.nextView, view)
+}
+
+// End returns the position of the journal after the last record.
+func (tx *Tx) End() int64 { return tx.f.log.End() }
+
+// Rebase lets the contents that were changed since they were last sealed refer
+// to the sealed chunks, and returns the lowest position of the journal that
+// anything still refers to, among it the frozen states given.
+func (tx *Tx) Rebase(frozen []*tree.State) int64 {
+	low := tx.f.blobs.minPos()
+	look := func(n *tree.Inode) { low = min(low, n.Content.MinPos()) }
+	for _, s := range frozen {
+		s.EachUnsealed(look)
+	}
+	for _, v := range tx.f.mu.views {
+		v.state.EachUnsealed(func(n *tree.Inode) {
+			if n.Content != nil && !n.Content.Frozen(tx.f.mu.epoch) {
+				n.Content.Rebase(tx.f.src)
+			}
+			look(n)
+		})
+		for _, n := range v.orphans {
+			if n.Content != nil && !n.Content.Frozen(tx.f.mu.epoch) {
+				n.Content.Rebase(tx.f.src)
+			}
+			look(n)
+		}
+	}
+	return low
+}
+
+// EachView calls fn for every writable view.
+func (tx *Tx) EachView(fn func(id uint32, s *tree.State)) {
+	for id, v := range tx.f.mu.views {
+		fn(id, v.state)
+	}
+}
+
+// EachOrphan calls fn for every unlinked inode that the kernel still holds.
+func (tx *Tx) EachOrphan(fn func(n *tree.Inode)) {
+	for _, v := range tx.f.mu.views {
+		for _, n := range v.orphans {
+			fn(n)
+		}
+	}
+}
+
+// Replay applies the journal from a position on. Records of the caller's own
+// types are handed to foreign, with the lock held.
+func (f *Forest) Replay(from int64, foreign func(tx *Tx, t journal.Type, payload []byte) error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	tx := &Tx{f}
+	return f.log.Replay(from, func(t journal.Type, recPos int64, payload []byte, pos int64) error {
+		var err error
+		if t >= FirstForeign {
+			err = foreign(tx, t, payload)
+		} else {
+			err = f.replay(t, payload, pos)
+		}
+		if err != nil {
+			return fmt.Errorf("record at %d of the journal: %w", recPos, err)
+		}
+		return nil
+	})
+}
+
+// NoPos is what Rebase returns when nothing refers to the journal.
+const NoPos = int64(math.MaxInt64)

@@ -1,0 +1,101 @@
+package snapshot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// formatLine is the content of the file `format` of a store.
+const formatLine = "amberfs store 1\n"
+
+type lockFile struct{ f *os.File }
+
+type holder struct {
+	PID        int    `json:"pid"`
+	Mountpoint string `json:"mountpoint,omitempty"`
+}
+
+// lockStore takes the store for this process. A *LockedError when another
+// has it.
+func lockStore(dir string) (*lockFile, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer f.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("locking store %s: %w", dir, err)
+		}
+		h, _ := ReadHolder(dir)
+		return nil, &LockedError{Dir: dir, PID: h.PID, Mountpoint: h.Mountpoint}
+	}
+	l := &lockFile{f}
+	return l, l.write(holder{PID: os.Getpid()})
+}
+
+func (l *lockFile) write(h holder) error {
+	b, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	if err := l.f.Truncate(0); err != nil {
+		return err
+	}
+	_, err = l.f.WriteAt(append(b, '\n'), 0)
+	return err
+}
+
+func (l *lockFile) release() error { return l.f.Close() }
+
+// Holder tells who has, or last had, a store.
+type Holder = holder
+
+// ReadHolder reads who has, or last had, the store in dir.
+func ReadHolder(dir string) (Holder, error) {
+	var h holder
+	b, err := os.ReadFile(filepath.Join(dir, "lock"))
+	if err != nil {
+		return h, err
+	}
+	return h, json.Unmarshal(b, &h)
+}
+
+// checkFormat reads the format of the store in dir, and writes it into one
+// that is new: a directory without anything in it but what this package made.
+func checkFormat(dir string) error {
+	name := filepath.Join(dir, "format")
+	b, err := os.ReadFile(name)
+	switch {
+	case err == nil && string(b) == formatLine:
+		return nil
+	case err == nil:
+		line, _, _ := strings.Cut(string(b), "\n")
+		return fmt.Errorf("%w: %s says %q, this version knows %q; use the amberfs that made it",
+			ErrFormat, name, line, strings.TrimSpace(formatLine))
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		switch e.Name() {
+		case "lock", "amberfs.log", "lost+found":
+		default:
+			return fmt.Errorf("%w: %s holds %s but no file `format`, so it is no store; name an empty or new directory", ErrFormat, dir, e.Name())
+		}
+	}
+	tmp := name + ".new"
+	if err := os.WriteFile(tmp, []byte(formatLine), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, name)
+}

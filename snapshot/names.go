@@ -1,0 +1,44 @@
+package snapshot
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// maxName is the longest name of a snapshot or fork, in bytes.
+const maxName = 128
+
+var (
+	nameForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+	autoForm = regexp.MustCompile(`^cp-[0-9]+$`)
+)
+
+// controlNames are the names in .snapshots that mean something else.
+var controlNames = map[string]bool{
+	"create": true, "restore": true, "fork": true, "export": true, "list": true, "log": true,
+	"status": true, "policy": true, "latest": true, "undo": true, "origin": true, "README": true,
+}
+
+// IsControlName reports whether a name in .snapshots is a control file's.
+func IsControlName(name string) bool { return controlNames[name] }
+
+// CheckName refuses names that no snapshot or fork can have. The error is
+// ErrBadName or ErrNameTooLong, with the reason.
+func CheckName(name string) error {
+	switch {
+	case len(name) > maxName:
+		return fmt.Errorf("%w: %d bytes, at most %d are possible", ErrNameTooLong, len(name), maxName)
+	case name == "":
+		return fmt.Errorf("%w: it is empty", ErrBadName)
+	case !nameForm.MatchString(name):
+		return fmt.Errorf("%w: %q; use letters, digits, '_', '.' and '-', and begin with none of the last two", ErrBadName, name)
+	case controlNames[name]:
+		return fmt.Errorf("%w: %q is a control file of .snapshots", ErrBadName, name)
+	case strings.Contains(name, ".."), strings.HasSuffix(name, "."), strings.HasSuffix(name, ".lock"):
+		return fmt.Errorf("%w: %q could not be a git ref (no '..', no '.' or '.lock' at the end)", ErrBadName, name)
+	case autoForm.MatchString(name):
+		return fmt.Errorf("%w: %q is kept for snapshots without a name", ErrBadName, name)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package snapshot
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/amberfs/amberfs/snapshot/journal"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// The records of this package in the journal; their payload is JSON. See
+// FORMAT.md.
+const (
+	recCapture journal.Type = live.FirstForeign + iota
+	recRestore
+	recGraft
+	recFork
+	recEndFork
+	recRenameFork
+	recDelete
+	recRename
+	recAmend
+	recPolicy
+	recPromote
+)
+
+type restoreRecord struct {
+	WS       uint32   `json:"ws"`
+	View     uint32   `json:"view"` // of the snapshot
+	Paths    []string `json:"paths,omitempty"`
+	Now      int64    `json:"now"`
+	FirstIno uint64   `json:"first_ino"`
+	Pre      stored   `json:"pre"`
+}
+
+type graftRecord struct {
+	WS       uint32 `json:"ws"`
+	State    string `json:"state"`
+	Prefix   string `json:"prefix,omitempty"`
+	Now      int64  `json:"now"`
+	FirstIno uint64 `json:"first_ino"`
+	Pre      stored `json:"pre"`
+}
+
+type forkRecord struct {
+	WS     uint32 `json:"ws"`   // the parent
+	View   uint32 `json:"view"` // of the fork
+	Name   string `json:"name"`
+	Origin stored `json:"origin"`
+	// From is the view of the snapshot that it starts from; the present state
+	// when Now is set.
+	From uint32 `json:"from"`
+	Now  bool   `json:"now"`
+}
+
+type endForkRecord struct {
+	View uint32 `json:"view"`
+	Last stored `json:"last"`
+}
+
+type renameForkRecord struct {
+	View uint32 `json:"view"`
+	Name string `json:"name"`
+}
+
+type deleteRecord struct {
+	Views []uint32 `json:"views"`
+}
+
+type renameRecord struct {
+	View uint32 `json:"view"`
+	Name string `json:"name"`
+}
+
+type policyRecord struct {
+	WS     uint32 `json:"ws"`
+	Policy Policy `json:"policy"`
+}
+
+type promoteRecord struct {
+	Fork     uint32   `json:"fork"`
+	Skip     []string `json:"skip,omitempty"`
+	Now      int64    `json:"now"`
+	FirstIno uint64   `json:"first_ino"`
+	Pre      stored   `json:"pre"`
+}
+
+// journal appends a record. The lock of the forest is held.
+func (s *Store) journal(tx *live.Tx, t journal.Type, record any) error {
+	b, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	return tx.Append(t, b)
+}
+
+// replay applies a record of the journal after a crash or a remount.
+func (s *Store) replay(tx *live.Tx, t journal.Type, payload []byte) error {
+	var err error
+	switch t {
+	case recCapture:
+		err = replayAs(payload, func(r stored) error { _, err := s.applyCapture(tx, r); return err })
+	case recRestore:
+		err = replayAs(payload, func(r restoreRecord) error { _, _, err := s.applyRestore(tx, r); return err })
+	case recGraft:
+		err = replayAs(payload, func(r graftRecord) error { _, err := s.applyGraft(tx, r, nil); return err })
+	case recFork:
+		err = replayAs(payload, func(r forkRecord) error { _, err := s.applyFork(tx, r); return err })
+	case recEndFork:
+		err = replayAs(payload, func(r endForkRecord) error { return s.applyEndFork(tx, r) })
+	case recRenameFork:
+		err = replayAs(payload, func(r renameForkRecord) error { s.applyRenameFork(r); return nil })
+	case recDelete:
+		err = replayAs(payload, func(r deleteRecord) error { s.applyDelete(r); return nil })
+	case recRename:
+		err = replayAs(payload, func(r renameRecord) error { s.applyRename(r); return nil })
+	case recAmend:
+		err = replayAs(payload, func(r stored) error { s.applyAmend(r); return nil })
+	case recPolicy:
+		err = replayAs(payload, func(r policyRecord) error { s.applyPolicy(r); return nil })
+	case recPromote:
+		err = replayAs(payload, func(r promoteRecord) error { _, _, err := s.applyPromote(tx, r); return err })
+	default:
+		err = fmt.Errorf("record type %d is unknown to this version", t)
+	}
+	return err
+}
+
+func replayAs[R any](payload []byte, apply func(R) error) error {
+	var r R
+	if err := json.Unmarshal(payload, &r); err != nil {
+		return err
+	}
+	return apply(r)
+}

@@ -1,0 +1,166 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// sealWorkers is how many goroutines cut and hash file contents.
+const sealWorkers = 2
+
+// sealQueue holds the snapshots that have no id yet, oldest first.
+type sealQueue struct {
+	mu     sync.Mutex
+	queue  []*snap
+	signal chan struct{}
+	one    sync.Mutex // one seal at a time, oldest first, so that each builds on the one before
+}
+
+func (q *sealQueue) init() { q.signal = make(chan struct{}, 1) }
+
+func (q *sealQueue) push(sn *snap) {
+	if sn.Sealed {
+		return
+	}
+	q.mu.Lock()
+	q.queue = append(q.queue, sn)
+	q.mu.Unlock()
+	select {
+	case q.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (q *sealQueue) first() *snap {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.queue) == 0 {
+		return nil
+	}
+	return q.queue[0]
+}
+
+func (q *sealQueue) done(sn *snap) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, x := range q.queue {
+		if x == sn {
+			q.queue = append(q.queue[:i:i], q.queue[i+1:]...)
+			return
+		}
+	}
+}
+
+func (q *sealQueue) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.queue)
+}
+
+// sealLoop seals snapshots in the background.
+func (s *Store) sealLoop() {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.seal.signal:
+		}
+		for s.ctx.Err() == nil {
+			more, err := s.sealFirst(s.ctx)
+			if err != nil {
+				if s.ctx.Err() == nil {
+					s.logger.Warn("sealing", "error", err)
+					s.pause(5 * time.Second)
+				}
+				continue
+			}
+			if !more {
+				break
+			}
+		}
+	}
+}
+
+func (s *Store) pause(d time.Duration) {
+	select {
+	case <-s.ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// sealFirst seals the oldest snapshot that is not. It reports whether there
+// was one.
+func (s *Store) sealFirst(ctx context.Context) (bool, error) {
+	s.seal.one.Lock()
+	defer s.seal.one.Unlock()
+	sn := s.seal.first()
+	if sn == nil {
+		return false, nil
+	}
+	var gone bool
+	s.forest.View(func(*live.Tx) error {
+		gone = s.cat.snaps[sn.View] != sn
+		return nil
+	})
+	if gone {
+		// Removed before it was sealed: nobody needs its chunks.
+		s.seal.done(sn)
+		close(sn.done)
+		return true, nil
+	}
+	id, added, err := s.sealState(ctx, sn.state.Load())
+	if err != nil {
+		return true, fmt.Errorf("snapshot %s: %w", sn.Name, err)
+	}
+	s.forest.Update(true, func(*live.Tx) error {
+		sn.id, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added
+		s.cat.touchSnap(sn.View)
+		return nil
+	})
+	s.seal.done(sn)
+	close(sn.done)
+	return true, nil
+}
+
+// sealState seals a frozen state and returns its id and how many bytes that
+// added to the store, those of others at the same time included.
+func (s *Store) sealState(ctx context.Context, st *tree.State) (cas.Hash, int64, error) {
+	s.puts.RLock()
+	defer s.puts.RUnlock()
+	return s.sealGuarded(ctx, st)
+}
+
+// sealGuarded is sealState for who holds puts already.
+func (s *Store) sealGuarded(ctx context.Context, st *tree.State) (cas.Hash, int64, error) {
+	start, before := time.Now(), s.cas.Stats().Bytes
+	z := &tree.Sealer{Src: s.src, Objects: s.cas, Workers: sealWorkers}
+	id, _, err := z.Seal(ctx, st)
+	if err != nil {
+		return id, 0, err
+	}
+	added := max(0, s.cas.Stats().Bytes-before)
+	s.figures.sealed(time.Since(start), added)
+	return id, added, nil
+}
+
+// waitSeal returns when a snapshot is sealed, and helps with it.
+func (s *Store) waitSeal(ctx context.Context, sn *snap) error {
+	for {
+		select {
+		case <-sn.done:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		default:
+		}
+		if _, err := s.sealFirst(ctx); err != nil {
+			return err
+		}
+	}
+}

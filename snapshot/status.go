@@ -1,0 +1,144 @@
+package snapshot
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// figures are the counts and times that Status tells of.
+type figures struct {
+	mu          sync.Mutex
+	s           Figures
+	removed     atomic.Int64 // snapshots and forks removed
+	collectedAt int64
+	lastRemoved time.Time
+	seen        int64
+}
+
+// Figures tell what the store did since it was opened. Times are in
+// milliseconds.
+type Figures struct {
+	Captures        int64   `json:"captures"`
+	LastCaptureMs   float64 `json:"last_capture_ms"`
+	Restores        int64   `json:"restores"`
+	LastRestoreMs   float64 `json:"last_restore_ms"`
+	Forks           int64   `json:"forks"`
+	LastForkMs      float64 `json:"last_fork_ms"`
+	Seals           int64   `json:"seals"`
+	LastSealMs      float64 `json:"last_seal_ms"`
+	SealedBytes     int64   `json:"sealed_bytes"`
+	Checkpoints     int64   `json:"checkpoints"`
+	LastCheckpoint  float64 `json:"last_checkpoint_ms"`
+	GarbageCollects int64   `json:"gcs"`
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func (f *figures) note(fn func(s *Figures)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn(&f.s)
+}
+
+func (f *figures) captured(d time.Duration) {
+	f.note(func(s *Figures) { s.Captures++; s.LastCaptureMs = ms(d) })
+}
+
+func (f *figures) restored(d time.Duration) {
+	f.note(func(s *Figures) { s.Restores++; s.LastRestoreMs = ms(d) })
+}
+
+func (f *figures) forked(d time.Duration) {
+	f.note(func(s *Figures) { s.Forks++; s.LastForkMs = ms(d) })
+}
+
+func (f *figures) sealed(d time.Duration, added int64) {
+	f.note(func(s *Figures) { s.Seals++; s.LastSealMs = ms(d); s.SealedBytes += added })
+}
+
+func (f *figures) checkpointed(d time.Duration) {
+	f.note(func(s *Figures) { s.Checkpoints++; s.LastCheckpoint = ms(d) })
+}
+
+func (f *figures) collected(removed int64) {
+	f.note(func(s *Figures) { s.GarbageCollects++ })
+	f.mu.Lock()
+	f.collectedAt = removed
+	f.mu.Unlock()
+}
+
+// gcDue reports whether something was removed since the last gc, and nothing
+// more for a while.
+func (f *figures) gcDue(delay time.Duration) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.removed.Load()
+	if n != f.seen {
+		f.seen, f.lastRemoved = n, time.Now()
+	}
+	return n != f.collectedAt && time.Since(f.lastRemoved) >= delay
+}
+
+// Status tells how a workspace and its store are.
+type Status struct {
+	Store         string    `json:"store"`
+	Workspace     string    `json:"workspace"`
+	Snapshots     int       `json:"snapshots"`
+	Forks         int       `json:"forks"`
+	Files         int64     `json:"files"`         // inodes of the workspace
+	LogicalBytes  int64     `json:"logical_bytes"` // sum of its file sizes
+	StoredBytes   int64     `json:"stored_bytes"`  // packs, on disk
+	ChunkBytes    int64     `json:"chunk_bytes"`   // what is in the packs, uncompressed
+	Objects       int64     `json:"objects"`
+	Packs         int       `json:"packs"`
+	JournalBytes  int64     `json:"journal_bytes"`
+	Unsealed      int       `json:"unsealed"` // snapshots that wait for their id
+	CacheBytes    int64     `json:"cache_bytes"`
+	Frozen        bool      `json:"frozen"`
+	LastSnapshot  string    `json:"last_snapshot,omitempty"`
+	LastCaptured  time.Time `json:"last_captured,omitzero"`
+	Figures       Figures   `json:"figures"`
+	Health        string    `json:"health"` // ok, or what is wrong
+	DiskFreeBytes int64     `json:"disk_free_bytes"`
+}
+
+// Status tells how the workspace and its store are.
+func (w *Workspace) Status() Status {
+	s := w.store
+	c := s.cas.Stats()
+	st := Status{
+		Store: s.dir, StoredBytes: c.Stored, ChunkBytes: c.Bytes, Objects: c.Objects, Packs: c.Packs,
+		JournalBytes: s.log.Size(), Unsealed: s.seal.len(), CacheBytes: s.src.CacheBytes(), Health: "ok",
+		Frozen: s.forest.Frozen(),
+	}
+	s.forest.View(func(tx *live.Tx) error {
+		st.Workspace, st.Snapshots, st.Forks = w.name, len(w.snaps), len(w.forks)
+		if t, ok := tx.State(w.view); ok {
+			st.Files, st.LogicalBytes = t.Inodes, t.Bytes
+		}
+		if n := len(w.snaps); n > 0 {
+			st.LastSnapshot, st.LastCaptured = w.snaps[n-1].Name, w.snaps[n-1].Created
+		}
+		return nil
+	})
+	s.figures.note(func(f *Figures) { st.Figures = *f })
+	if free, err := s.Free(); err == nil {
+		st.DiskFreeBytes = free
+		if free <= 0 {
+			st.Health = "the store's disk is full; remove snapshots and run `amberfs gc`"
+		}
+	}
+	return st
+}
+
+// Free returns how many bytes can still be written.
+func (s *Store) Free() (int64, error) {
+	free, err := s.opt.FS.Free(s.dir)
+	if err != nil {
+		return 0, err
+	}
+	return max(0, free-s.cas.Headroom()-reserve), nil
+}

@@ -1,0 +1,266 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/snapshot/journal"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// cacheBytes bounds the decoded pages and chunks kept in memory.
+const cacheBytes = 64 << 20
+
+// Options says how a store is opened.
+type Options struct {
+	Logger *slog.Logger
+	FS     vfs.FS // the disk below packs and journal; the real one when nil
+	// UID, GID and Mode are those of the root directory of a new store's
+	// workspace.
+	UID, GID uint32
+	Mode     uint32
+	// Quiet turns off what happens by itself: seals but for those that are
+	// waited for, checkpoints but for the one at the end, captures, gc.
+	Quiet bool
+}
+
+// A Store is an open store. Its methods may be called from many goroutines.
+type Store struct {
+	dir    string
+	opt    Options
+	logger *slog.Logger
+	lock   *lockFile
+	cas    *cas.Store
+	log    *journal.Journal
+	src    *tree.Source
+	forest *live.Forest
+	cat    catalogue // guarded by the lock of forest
+
+	invalidate atomic.Pointer[func(live.Invalidation)]
+	onEvent    atomic.Pointer[func(Event)]
+	seal       sealQueue
+	ckpt       checkpoints
+	puts       sync.RWMutex
+	figures    figures
+	limit      atomic.Int64 // bytes the store may take; 0: no limit
+	stored     atomic.Int64 // bytes it took lately
+	lastWrite  atomic.Int64 // ns since 1970, of the last change admitted
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   *errgroup.Group
+	closed atomic.Bool
+}
+
+// An Event is something that happened to a workspace as a whole.
+type Event struct {
+	Workspace uint32
+	Action    string // captured, restored, created, modified, deleted
+	Path      string
+	From      string
+	Caller    live.Caller
+	Command   string
+}
+
+// Open opens the store in dir, and makes it when there is none.
+func Open(dir string, o Options) (*Store, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.Mode == 0 {
+		o.Mode = 0o755
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making store %s: %w", dir, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "lock")); errors.Is(err, os.ErrNotExist) {
+		// Nothing is written into a directory that turns out to be no store.
+		if err := checkFormat(dir); err != nil {
+			return nil, err
+		}
+	}
+	lock, err := lockStore(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{dir: dir, opt: o, logger: o.Logger, lock: lock, cat: newCatalogue()}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(err, s.closeParts(), lock.release())
+	}
+	return s, nil
+}
+
+func (s *Store) open() error {
+	if err := checkFormat(s.dir); err != nil {
+		return err
+	}
+	var err error
+	if s.cas, err = cas.Open(s.dir, cas.Options{FS: s.opt.FS, Logger: s.logger}); err != nil {
+		return fmt.Errorf("opening store %s: %w", s.dir, err)
+	}
+	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
+		FS: s.opt.FS, Logger: s.logger, Reserve: func() int64 { return s.cas.Headroom() + reserve },
+	})
+	if err != nil {
+		return fmt.Errorf("opening the journal of %s: %w", s.dir, err)
+	}
+	s.src = tree.NewSource(s.cas, s.log, cacheBytes)
+	s.forest = live.New(live.Options{Source: s.src, Log: s.log, ReadView: s.readView, Admit: s.admit})
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.work = &errgroup.Group{}
+	s.seal.init()
+	if err := s.recover(); err != nil {
+		return fmt.Errorf("recovering store %s: %w", s.dir, err)
+	}
+	s.stored.Store(s.cas.Stats().Stored)
+	if !s.opt.Quiet {
+		s.work.Go(func() error { s.sealLoop(); return nil })
+		s.work.Go(func() error { s.checkpointLoop(); return nil })
+		s.work.Go(func() error { s.keepLoop(); return nil })
+	}
+	return nil
+}
+
+// reserve is what the journal leaves of the disk beside the headroom of the
+// chunk store, so that seals and gc can go on when writers are refused.
+const reserve = 32 << 20
+
+// Close seals and commits what there is, and closes the store. Everything
+// acknowledged is on disk when it returns.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.cancel()
+	s.work.Wait()
+	err := s.log.Sync()
+	if cerr := s.Checkpoint(context.Background()); cerr != nil {
+		// The journal has it all; the next opening replays it.
+		s.logger.Warn("no checkpoint at the end", "error", cerr)
+	}
+	return errors.Join(err, s.closeParts(), s.lock.release())
+}
+
+func (s *Store) closeParts() error {
+	var err error
+	if s.cancel != nil {
+		s.cancel()
+	}
+	if s.log != nil {
+		err = errors.Join(err, s.log.Close())
+	}
+	if s.cas != nil {
+		err = errors.Join(err, s.cas.Close())
+	}
+	return err
+}
+
+// Dir returns the directory of the store.
+func (s *Store) Dir() string { return s.dir }
+
+// Forest returns the file trees.
+func (s *Store) Forest() *live.Forest { return s.forest }
+
+// Source returns what trees are read through.
+func (s *Store) Source() *tree.Source { return s.src }
+
+// CAS returns the chunk store.
+func (s *Store) CAS() *cas.Store { return s.cas }
+
+// SetMountpoint writes down where the store is mounted, for whoever finds it
+// in use.
+func (s *Store) SetMountpoint(dir string) error {
+	return s.lock.write(holder{PID: os.Getpid(), Mountpoint: dir})
+}
+
+// OnInvalidate sets what is told of changes from inside. It is called without
+// a lock held.
+func (s *Store) OnInvalidate(fn func(live.Invalidation)) { s.invalidate.Store(&fn) }
+
+// OnEvent sets what is told of captures and restores. It is called without a
+// lock held.
+func (s *Store) OnEvent(fn func(Event)) { s.onEvent.Store(&fn) }
+
+func (s *Store) tell(inv live.Invalidation) {
+	if fn := s.invalidate.Load(); fn != nil && !inv.Empty() {
+		(*fn)(inv)
+	}
+}
+
+func (s *Store) event(e Event) {
+	if fn := s.onEvent.Load(); fn != nil {
+		(*fn)(e)
+	}
+}
+
+// Main returns the workspace main.
+func (s *Store) Main() *Workspace {
+	w, _ := s.Workspace(live.MainView)
+	return w
+}
+
+// Workspace returns the workspace with the given view.
+func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
+	s.forest.View(func(*live.Tx) error {
+		w, ok = s.cat.workspaces[view]
+		return nil
+	})
+	return w, ok
+}
+
+// Workspaces returns all workspaces.
+func (s *Store) Workspaces() []*Workspace {
+	var out []*Workspace
+	s.forest.View(func(*live.Tx) error {
+		for _, w := range s.cat.workspaces {
+			out = append(out, w)
+		}
+		return nil
+	})
+	return out
+}
+
+// Sync returns when everything acknowledged would survive a power cut.
+func (s *Store) Sync() error { return s.forest.Sync() }
+
+// admit is asked before bytes are written. It refuses what goes beyond the
+// byte limit, and slows writers down when the journal grows faster than it is
+// sealed.
+func (s *Store) admit(n int64) error {
+	s.lastWrite.Store(time.Now().UnixNano())
+	size := s.log.Size()
+	if limit := s.limit.Load(); limit > 0 && s.stored.Load()+size+n > limit {
+		return live.ErrQuota
+	}
+	if over := size - journalSoft; over > 0 && !s.opt.Quiet {
+		s.ckpt.wake()
+		time.Sleep(time.Duration(min(over, journalSoft)) * throttle / journalSoft)
+	}
+	return nil
+}
+
+const (
+	// journalSoft is the size of the journal from which on writers wait.
+	journalSoft = 1 << 30
+	// throttle is how long a write waits when the journal is twice that.
+	throttle = 20 * time.Millisecond
+)

@@ -1,0 +1,240 @@
+package snapshot_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+func open(t *testing.T, dir string) *snapshot.Store {
+	t.Helper()
+	s, err := snapshot.Open(dir, snapshot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func write(t *testing.T, s *snapshot.Store, parent live.NodeID, name, content string) live.NodeID {
+	t.Helper()
+	f := s.Forest()
+	a, err := f.Lookup(parent, name)
+	if errors.Is(err, live.ErrNotExist) {
+		a, err = f.Create(parent, name, live.Create{Mode: unix.S_IFREG | 0o644})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	zero := int64(0)
+	if _, err := f.SetAttr(a.ID, live.SetAttr{Size: &zero}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(a.ID, []byte(content), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	return a.ID
+}
+
+func mkdir(t *testing.T, s *snapshot.Store, parent live.NodeID, name string) live.NodeID {
+	t.Helper()
+	a, err := s.Forest().Create(parent, name, live.Create{Mode: unix.S_IFDIR | 0o755})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.ID
+}
+
+func read(t *testing.T, s *snapshot.Store, parent live.NodeID, name string) string {
+	t.Helper()
+	a, err := s.Forest().Lookup(parent, name)
+	if errors.Is(err, live.ErrNotExist) {
+		return "(none)"
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, a.Size+10)
+	n, err := s.Forest().ReadAt(a.ID, b, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b[:n])
+}
+
+func want(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+func TestCaptureRestoreRemount(t *testing.T) {
+	dir := t.TempDir()
+	ctx := context.Background()
+	s := open(t, dir)
+	w := s.Main()
+	src := mkdir(t, s, w.Root(), "src")
+	write(t, s, src, "a", "one")
+	write(t, s, w.Root(), "gone", "soon")
+	if _, err := w.Capture(ctx, snapshot.CaptureOptions{Name: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	old, _ := s.Forest().Lookup(src, "a")
+	write(t, s, src, "a", "two, longer")
+	write(t, s, src, "new", "later")
+	if _, err := s.Forest().Unlink(w.Root(), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	v1, err := w.Find("v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "view", read(t, s, live.Node(v1.View, src.Ino()), "a"), "one")
+	res, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "changes", fmt.Sprint(res.Paths), "[{gone created} {src/a modified} {src/new deleted}]")
+	check := func(s *snapshot.Store) {
+		t.Helper()
+		want(t, "src/a", read(t, s, src, "a"), "one")
+		want(t, "src/new", read(t, s, src, "new"), "(none)")
+		want(t, "gone", read(t, s, s.Main().Root(), "gone"), "soon")
+	}
+	check(s)
+	now, _ := s.Forest().Lookup(src, "a")
+	if now.ID == old.ID {
+		t.Error("a file that a restore changed kept its inode")
+	}
+	want(t, "old descriptor", fmt.Sprint(now.Mtime == old.Mtime), "true")
+	again, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "v1"})
+	if err != nil || again.Changed != 0 {
+		t.Errorf("restoring the same again: %+v, %v", again, err)
+	}
+	if _, err := w.WaitSealed(ctx, "v1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	check(s)
+	if _, err := s.Main().Restore(ctx, snapshot.RestoreOptions{Name: res.Undo}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "undone", read(t, s, src, "a"), "two, longer")
+	want(t, "undone", read(t, s, src, "new"), "later")
+}
+
+func TestForkIsolationAndPromotion(t *testing.T) {
+	ctx := context.Background()
+	s := open(t, t.TempDir())
+	w := s.Main()
+	write(t, s, w.Root(), "both", "base")
+	write(t, s, w.Root(), "ours", "base")
+	write(t, s, w.Root(), "theirs", "base")
+	f, err := w.Fork(ctx, "", "f1", live.Caller{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, f.Root(), "theirs", "fork")
+	write(t, s, w.Root(), "ours", "main")
+	want(t, "main sees the fork", read(t, s, w.Root(), "theirs"), "base")
+	want(t, "the fork sees main", read(t, s, f.Root(), "ours"), "base")
+	res, err := w.Promote(ctx, "f1", snapshot.PromoteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "promoted", fmt.Sprint(res.Paths), "[{theirs modified}]")
+	want(t, "ours", read(t, s, w.Root(), "ours"), "main")
+	want(t, "theirs", read(t, s, w.Root(), "theirs"), "fork")
+	write(t, s, w.Root(), "both", "main")
+	write(t, s, f.Root(), "both", "fork")
+	if res, err := w.Promote(ctx, "f1", snapshot.PromoteOptions{}); !errors.Is(err, snapshot.ErrConflict) || fmt.Sprint(res.Conflicts) != "[both]" {
+		t.Fatalf("a conflict was not refused: %+v, %v", res, err)
+	}
+	want(t, "after refusal", read(t, s, w.Root(), "both"), "main")
+	if _, err := w.Promote(ctx, "f1", snapshot.PromoteOptions{Theirs: true}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "after --theirs", read(t, s, w.Root(), "both"), "fork")
+	if _, err := w.EndFork("f1", live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Find("f1"); err != nil {
+		t.Error("the last state of a fork that ended is not among the snapshots:", err)
+	}
+}
+
+func TestGCKeepsWhatIsNeeded(t *testing.T) {
+	ctx := context.Background()
+	s := open(t, t.TempDir())
+	w := s.Main()
+	for i := range 40 {
+		write(t, s, w.Root(), fmt.Sprintf("f%d", i%10), string(bytes.Repeat([]byte{byte(i)}, 30000)))
+		if _, err := w.Capture(ctx, snapshot.CaptureOptions{Name: fmt.Sprintf("s%d", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.WaitSealed(ctx, "latest"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		if i%2 == 0 {
+			if err := w.Delete(fmt.Sprintf("s%d", i), live.Caller{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	res, err := s.GC(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", res)
+	for i := range 40 {
+		if i%2 == 0 {
+			continue
+		}
+		info, err := w.Find(fmt.Sprintf("s%d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := read(t, s, info.Node(), fmt.Sprintf("f%d", i%10))
+		want(t, info.Name, got, string(bytes.Repeat([]byte{byte(i)}, 30000)))
+	}
+}
+
+func TestSecondOpenIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	if err := s.SetMountpoint("/somewhere"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := snapshot.Open(dir, snapshot.Options{})
+	var locked *snapshot.LockedError
+	if !errors.As(err, &locked) || locked.Mountpoint != "/somewhere" || locked.PID == 0 {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestNamesAreChecked(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"v1": true, "_": true, "a.b-c": true, "": false, "-a": false, ".a": false, "a/b": false, "a..b": false,
+		"a.": false, "a.lock": false, "cp-1": false, "cp-x": true, "create": false, "origin": false, "README": false, "ä": false,
+	} {
+		if err := snapshot.CheckName(name); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if err := snapshot.CheckName(string(bytes.Repeat([]byte{'a'}, 129))); !errors.Is(err, snapshot.ErrNameTooLong) {
+		t.Error(err)
+	}
+}

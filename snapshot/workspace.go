@@ -1,0 +1,118 @@
+package snapshot
+
+import (
+	"slices"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A Workspace is a mutable file tree of a store with its snapshots. Its
+// fields are guarded by the lock of the forest.
+type Workspace struct {
+	store   *Store
+	view    uint32
+	name    string
+	parent  uint32
+	fork    bool
+	snaps   []*snap // oldest first
+	byName  map[string]*snap
+	forks   map[string]*Workspace
+	nextSeq uint64
+	origin  uint32 // views of snapshots
+	undo    uint32
+	head    string // name of the snapshot that the present state follows
+	policy  Policy
+	sealed  cas.Hash // state at the last checkpoint
+	at      uint64   // live.Tx.Changed at the last capture
+}
+
+func newWorkspace(s *Store, view uint32, name string) *Workspace {
+	return &Workspace{
+		store: s, view: view, name: name, nextSeq: 1, policy: DefaultPolicy(),
+		byName: make(map[string]*snap), forks: make(map[string]*Workspace),
+	}
+}
+
+// Name returns `main`, or the fork's name.
+func (w *Workspace) Name() string {
+	var name string
+	w.read(func() { name = w.name })
+	return name
+}
+
+// View returns the number of the workspace's view.
+func (w *Workspace) View() uint32 { return w.view }
+
+// Root returns the node of the root directory.
+func (w *Workspace) Root() live.NodeID { return live.Node(w.view, live.RootIno) }
+
+// Store returns the store that the workspace is in.
+func (w *Workspace) Store() *Store { return w.store }
+
+// IsFork reports whether the workspace is a fork.
+func (w *Workspace) IsFork() bool { return w.fork }
+
+// Parent returns the workspace that this one was forked from, nil for main.
+func (w *Workspace) Parent() *Workspace {
+	if !w.fork {
+		return nil
+	}
+	p, _ := w.store.Workspace(w.parent)
+	return p
+}
+
+func (w *Workspace) read(fn func()) {
+	w.store.forest.View(func(*live.Tx) error {
+		fn()
+		return nil
+	})
+}
+
+// Find returns the snapshot that a name, cp-<seq>, a prefix of an id, latest,
+// undo or origin means. ErrNotFound when there is none.
+func (w *Workspace) Find(name string) (info Info, err error) {
+	w.read(func() {
+		var sn *snap
+		if sn, err = w.store.find(w, name); err == nil {
+			info = sn.Info
+		}
+	})
+	return info, err
+}
+
+// List returns the snapshots, newest first, without the origin.
+func (w *Workspace) List() []Info {
+	var out []Info
+	w.read(func() {
+		out = make([]Info, 0, len(w.snaps))
+		for _, sn := range slices.Backward(w.snaps) {
+			out = append(out, sn.Info)
+		}
+	})
+	return out
+}
+
+// Node returns the root node of a snapshot's view.
+func (i Info) Node() live.NodeID { return live.Node(i.View, live.RootIno) }
+
+// StateOf returns the tree of a snapshot.
+func (w *Workspace) StateOf(name string) (st *tree.State, err error) {
+	w.read(func() {
+		var sn *snap
+		if sn, err = w.store.find(w, name); err == nil {
+			st, err = w.store.stateOf(sn)
+		}
+	})
+	return st, err
+}
+
+// State returns the present tree, frozen.
+func (w *Workspace) State() (st *tree.State, err error) {
+	err = w.store.forest.Update(true, func(tx *live.Tx) error {
+		st, err = tx.Capture(w.view)
+		return err
+	})
+	return st, err
+}

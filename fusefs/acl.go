@@ -1,0 +1,198 @@
+package fusefs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// With the mount option `acl` the kernel checks POSIX access control lists. It
+// leaves to the filesystem what the inode's mode has to do with them
+// (acl(5)): new files take the default list of their directory, or else the
+// umask; a new access list changes the mode; chmod changes the list.
+
+// The tags of struct posix_acl_xattr_entry.
+const (
+	aclUserObj  = 0x01
+	aclUser     = 0x02
+	aclGroupObj = 0x04
+	aclGroup    = 0x08
+	aclMask     = 0x10
+	aclOther    = 0x20
+
+	aclVersion = 2
+)
+
+type aclEntry struct {
+	tag, perm uint16
+	id        uint32
+}
+
+// parseACL decodes the value of a system.posix_acl_* attribute: a version of
+// four bytes, then eight an entry, little-endian.
+func parseACL(b []byte) ([]aclEntry, error) {
+	if len(b) < 4 || (len(b)-4)%8 != 0 || binary.LittleEndian.Uint32(b) != aclVersion {
+		return nil, fmt.Errorf("access control list: %w", live.ErrInvalid)
+	}
+	var acl []aclEntry
+	for b = b[4:]; len(b) > 0; b = b[8:] {
+		acl = append(acl, aclEntry{
+			tag: binary.LittleEndian.Uint16(b), perm: binary.LittleEndian.Uint16(b[2:]) & 7,
+			id: binary.LittleEndian.Uint32(b[4:]),
+		})
+	}
+	return acl, nil
+}
+
+func encodeACL(acl []aclEntry) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, aclVersion)
+	for _, e := range acl {
+		b = binary.LittleEndian.AppendUint16(b, e.tag)
+		b = binary.LittleEndian.AppendUint16(b, e.perm)
+		b = binary.LittleEndian.AppendUint32(b, e.id)
+	}
+	return b
+}
+
+// classShift returns where the permissions of an entry are in the mode, and
+// whether they are there at all: those of the group are the mask's, if there
+// is a mask.
+func classShift(tag uint16, hasMask bool) (uint, bool) {
+	switch tag {
+	case aclUserObj:
+		return 6, true
+	case aclGroupObj:
+		return 3, !hasMask
+	case aclMask:
+		return 3, true
+	case aclOther:
+		return 0, true
+	}
+	return 0, false
+}
+
+// beyondMode reports whether a list says more than a mode can.
+func beyondMode(acl []aclEntry) (named, mask bool) {
+	for _, e := range acl {
+		named = named || e.tag == aclUser || e.tag == aclGroup || e.tag == aclMask
+		mask = mask || e.tag == aclMask
+	}
+	return named, mask
+}
+
+// modeOf returns the permission bits that a list stands for.
+func modeOf(acl []aclEntry) uint32 {
+	_, mask := beyondMode(acl)
+	var mode uint32
+	for _, e := range acl {
+		if shift, ok := classShift(e.tag, mask); ok {
+			mode |= uint32(e.perm) << shift
+		}
+	}
+	return mode
+}
+
+// restrict takes from a list what the mode does not grant, and from the mode
+// what the list does not (posix_acl_create_masq in the kernel).
+func restrict(acl []aclEntry, mode uint32) uint32 {
+	_, mask := beyondMode(acl)
+	for i := range acl {
+		if shift, ok := classShift(acl[i].tag, mask); ok {
+			acl[i].perm &= uint16(mode >> shift & 7)
+			mode &^= 7 << shift &^ (uint32(acl[i].perm) << shift)
+		}
+	}
+	return mode
+}
+
+// inheritACL gives a new node the default list of its directory, or applies
+// the umask, which the kernel left to us (DONT_MASK).
+func (fs *filesystem) inheritACL(parent live.NodeID, c *live.Create, umask uint32) error {
+	if c.Mode&syscall.S_IFMT == syscall.S_IFLNK {
+		return nil
+	}
+	value, err := fs.forest.GetXattr(parent, aclDefault)
+	if err == live.ErrNoAttr {
+		c.Mode &^= umask & 0o777
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	acl, err := parseACL(value)
+	if err != nil {
+		return err
+	}
+	c.Mode = c.Mode&^0o777 | restrict(acl, c.Mode&0o777)
+	if named, _ := beyondMode(acl); named {
+		c.Xattrs = sortedXattrs(c.Xattrs, tree.Xattr{Name: aclAccess, Value: encodeACL(acl)})
+	}
+	if c.Mode&syscall.S_IFMT == syscall.S_IFDIR {
+		c.Xattrs = sortedXattrs(c.Xattrs, tree.Xattr{Name: aclDefault, Value: append([]byte(nil), value...)})
+	}
+	return nil
+}
+
+// setACL stores a list. An access list also sets the mode, and is not stored
+// when it says no more than that.
+func (fs *filesystem) setACL(id live.NodeID, name string, value []byte, flags int, killSgid bool) error {
+	acl, err := parseACL(value)
+	if err != nil {
+		return err
+	}
+	if name == aclDefault {
+		return fs.forest.SetXattr(id, name, value, flags, false)
+	}
+	a, err := fs.forest.GetAttr(id)
+	if err != nil {
+		return err
+	}
+	mode := a.Mode&07000 | modeOf(acl)
+	if killSgid {
+		mode &^= syscall.S_ISGID
+	}
+	if named, _ := beyondMode(acl); named {
+		err = fs.forest.SetXattr(id, name, value, flags, killSgid)
+	} else if err = fs.forest.RemoveXattr(id, name); err == live.ErrNoAttr {
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fs.forest.SetAttr(id, live.SetAttr{Mode: &mode})
+	return err
+}
+
+// chmodACL brings the access list of a node, if it has one, in line with its
+// new mode.
+func (fs *filesystem) chmodACL(id live.NodeID, mode uint32) error {
+	value, err := fs.forest.GetXattr(id, aclAccess)
+	if err == live.ErrNoAttr {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	acl, err := parseACL(value)
+	if err != nil {
+		return err
+	}
+	_, mask := beyondMode(acl)
+	for i := range acl {
+		if shift, ok := classShift(acl[i].tag, mask); ok {
+			acl[i].perm = uint16(mode >> shift & 7)
+		}
+	}
+	return fs.forest.SetXattr(id, aclAccess, encodeACL(acl), 0, false)
+}
+
+// killSgid reports whether setting an access list must clear the set-group-ID
+// bit, because the caller is not of the file's group.
+func killSgid(in *fuse.SetXAttrIn) bool {
+	return in.SetXAttrFlags&fuse.SETXATTR_ACL_KILL_SGID != 0
+}

@@ -1,0 +1,107 @@
+package fusefs
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// render returns what a control file says now.
+func (c *control) render(ws *snapshot.Workspace, name string) ([]byte, error) {
+	switch name {
+	case listName:
+		return renderList(ws.List()), nil
+	case statusName:
+		if c.fs.opts.Control.Status != nil {
+			return c.fs.opts.Control.Status(ws)
+		}
+		return renderJSON(ws.Status())
+	case policyName:
+		return renderJSON(ws.Policy())
+	case readmeName:
+		return []byte(readme), nil
+	case logName:
+		return nil, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.results[fileKey{ws.View(), name}], nil
+}
+
+// renderQuery returns what a generated file like diff@A says now.
+func (c *control) renderQuery(ws *snapshot.Workspace, q query) ([]byte, error) {
+	if q.what == "info" {
+		info, err := ws.Find(q.a)
+		if err != nil {
+			return nil, err
+		}
+		return renderJSON(info)
+	}
+	if c.fs.opts.Control.Diff == nil {
+		return nil, live.ErrNotExist
+	}
+	for _, name := range []string{q.a, q.b} {
+		if name == "" {
+			continue
+		}
+		if _, err := ws.Find(name); err != nil {
+			return nil, err
+		}
+	}
+	return c.fs.opts.Control.Diff(ws, q.a, q.b, q.what == "stat")
+}
+
+func renderJSON(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("render: %w", err)
+	}
+	return append(b, '\n'), nil
+}
+
+// oneLine keeps a message from looking like more than one entry.
+var oneLine = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
+
+// renderList is one line a snapshot: name, 12 digits of the id, time, message.
+func renderList(infos []snapshot.Info) []byte {
+	if len(infos) == 0 {
+		return []byte("no snapshots\n")
+	}
+	var b strings.Builder
+	for _, i := range infos {
+		id := "-"
+		if len(i.ID) >= 12 {
+			id = i.ID[:12]
+		}
+		fmt.Fprintf(&b, "%s\t%s\t%s\t%s\n", i.Name, id, i.Created.Format(time.RFC3339), oneLine.Replace(i.Message))
+	}
+	return []byte(b.String())
+}
+
+const readme = `This directory holds the snapshots of the workspace it is in.
+
+  mkdir NAME                       make a snapshot
+  echo "NAME message" > create     the same, with a message; an empty line picks a name
+  ls NAME, diff -r NAME ..         look at one: it is an ordinary, read-only directory
+  mv restore restore@NAME          make the workspace equal to it
+  mv restore restore@undo          take the last restore back
+  echo "NAME path..." > restore    bring only some files or directories back
+  mv NAME OTHER, rmdir NAME        rename or delete a snapshot
+  echo "NAME FORK" > fork          a writable copy in ../.forks/FORK
+  echo "NAME" > export             write it as a commit to the store's git repository
+
+  cat list                         all snapshots, newest first
+  cat diff@A, diff@A..B            what changed since A, or from A to B, as a patch
+  cat stat@A, stat@A..B            the same, one line a path
+  cat info@A                       everything known about A
+  cat log, status, policy          events, health, and what is kept for how long
+  latest, undo, origin             the newest one, the one before the last restore, the first
+
+A command that fails returns the error to whoever wrote it, and says why in the
+file it was written to: cat create. NAME may also be cp-NUMBER, or eight or more
+digits of an id.
+`

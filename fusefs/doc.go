@@ -1,0 +1,76 @@
+// Package fusefs shows a store to the Linux kernel as a filesystem.
+//
+// It translates and does nothing else: a request of the FUSE protocol becomes
+// one call of live.Forest, its answer the answer. What is its own is the
+// control tree (.snapshots and .forks), the mapping of errors (errno.go), and
+// telling the kernel what changed behind its back.
+//
+// # The life of a write
+//
+// A program calls write(2) on a file that it opened, of which we know nothing:
+// OPEN was answered with ENOSYS once, and the kernel has opened files by itself
+// since. The kernel copies the bytes into its page cache and, as the writeback
+// cache is off, sends them at once: WRITE with the node id, the offset and up
+// to 1 MiB. One of the few goroutines that read from /dev/fuse gets it and
+// answers it itself, because waking another one costs more than the work. It
+// calls Forest.Write, which appends a record with the bytes to the journal,
+// applies it to the tree in memory and returns. The answer goes back with
+// writev(2); write(2) returns in the program. What it wrote now survives the
+// death of the daemon; after fsync(2), which becomes FSYNC and Forest.Sync, a
+// power cut too. close(2) sends nothing: FLUSH was answered with ENOSYS as well.
+//
+// A read that follows is served from the page cache without us, and so are
+// open, stat and a failed lookup of what was looked up before.
+//
+// # Nodes
+//
+// The node id that the kernel uses is the forest's own (live.NodeID), and the
+// inode number that stat(2) shows. There is no table of open files and none of
+// inodes but a count, for each node that the kernel holds, of how often it was
+// handed over (lookups.go). While it is held a node without a name lives on,
+// which is what an unlinked open file is.
+//
+// # Caching
+//
+// The kernel may keep names, absent names, attributes, pages, symlinks and
+// listings for a year, as nobody else changes the tree. Whatever does change
+// it from inside (restore, promote, import) tells the notifier, which has the
+// kernel drop exactly that (notifier.go). A file that a restore changed has
+// another node id afterwards, so what is still cached or written under the old
+// one cannot be seen in the tree.
+//
+// EXPLICIT_INVAL_DATA is on: else the kernel would drop the pages of a file at
+// the first stat after each write, seeing a new mtime.
+//
+// # Control files
+//
+// Without OPEN a control file must be a cached file of an exact size. So
+// LOOKUP renders what the file says, gives each new content a new node id, and
+// lets the kernel remember neither the name nor the attributes (control.go).
+// Each WRITE to one is a whole command, whose error is that of write(2)
+// (control_write.go).
+//
+// # What the kernel asks of us
+//
+// ATOMIC_O_TRUNC stays off. With OPEN unanswered the kernel would truncate its
+// own cache and never tell: after `echo hi > f` the old tail would be back when
+// the pages are dropped.
+//
+// HANDLE_KILLPRIV_V2 is on: without it each write is preceded by a request for
+// security.capability. In return WRITE and SETATTR say when the set-user-ID and
+// set-group-ID bits have to go, and chown always takes them.
+//
+// A notice for a name locks its directory, one for a page locks the page. Both
+// may be held by a process that waits for our answer, so notices are sent by
+// goroutines that answer nothing and hold no lock; see notifier.
+//
+// The daemon must never open, stat or list anything in its own mount: there
+// may be nobody left to answer.
+//
+// # Locks
+//
+//	control.mu            files of the control tree
+//	  Forest.mu           for the owner of the workspace's root
+//	    lookupShard.mu    Forest asks what is held (SetHeld)
+//	queue.mu              alone
+package fusefs

@@ -1,0 +1,191 @@
+package fusefs
+
+import (
+	"log/slog"
+	"runtime/debug"
+	"sync"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// filesystem answers the requests of one mount. The requests of the control
+// tree go to control; all others are one call of the forest each.
+type filesystem struct {
+	fuse.RawFileSystem // what is not implemented: ENOSYS
+
+	opts    Options
+	log     *slog.Logger
+	store   *snapshot.Store
+	forest  *live.Forest
+	lookups lookups
+	counts  counters
+	control *control
+	notify  *notifier
+
+	// captured holds the capture time (int64, ns) by view of each snapshot
+	// that was looked up.
+	captured sync.Map
+}
+
+func newFilesystem(o Options, n *notifier) *filesystem {
+	fs := &filesystem{
+		RawFileSystem: fuse.NewDefaultRawFileSystem(),
+		opts:          o,
+		log:           o.Logger,
+		store:         o.Store,
+		forest:        o.Store.Forest(),
+		notify:        n,
+	}
+	fs.control = newControl(fs)
+	return fs
+}
+
+func (fs *filesystem) String() string { return "amberfs" }
+
+// panicked is called with what a request panicked with. The forest releases
+// its locks on the way out, so that only this one request fails.
+func (fs *filesystem) panicked(v any) fuse.Status {
+	fs.log.Error("a request panicked", "panic", v, "stack", string(debug.Stack()))
+	return fuse.EIO
+}
+
+// Lookup resolves a name. A name that is not there is an answer too, which the
+// kernel remembers: most lookups of a build are for files that do not exist.
+func (fs *filesystem) Lookup(_ <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+	fs.counts.add(opLookup)
+	parent := live.NodeID(h.NodeId)
+	if isControl(parent) {
+		return fs.control.lookup(parent, name, out)
+	}
+	if parent.Ino() == live.RootIno && isControlDir(name) {
+		if ok, st := fs.control.lookupRoot(parent, name, out); ok {
+			return st
+		}
+	}
+	a, err := fs.forest.Lookup(parent, name)
+	if err == live.ErrNotExist {
+		return absent(out, cached)
+	}
+	if err != nil {
+		return fs.status("lookup", parent, err)
+	}
+	fs.entry(out, &a)
+	return fuse.OK
+}
+
+// Forget tells that the kernel dropped n of the references it was given.
+func (fs *filesystem) Forget(nodeid, n uint64) {
+	fs.counts.add(opForget)
+	id := live.NodeID(nodeid)
+	if !fs.lookups.forget(id, n) {
+		return
+	}
+	if isControl(id) {
+		fs.control.forget(id)
+		return
+	}
+	fs.forest.Forget(id)
+}
+
+func (fs *filesystem) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
+	fs.counts.add(opGetAttr)
+	id := live.NodeID(in.NodeId)
+	if isControl(id) {
+		return fs.control.getAttr(id, out)
+	}
+	a, err := fs.forest.GetAttr(id)
+	if err != nil {
+		return fs.status("getattr", id, err)
+	}
+	fs.dress(&a)
+	fillAttr(&out.Attr, &a)
+	out.SetTimeout(cached)
+	return fuse.OK
+}
+
+// Statx is asked when a program wants the time of birth, which GETATTR has no
+// room for.
+func (fs *filesystem) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) fuse.Status {
+	fs.counts.add(opStatx)
+	id := live.NodeID(in.NodeId)
+	if isControl(id) {
+		var attr fuse.AttrOut
+		if st := fs.control.getAttr(id, &attr); st != fuse.OK {
+			return st
+		}
+		fillStatx(&out.Statx, &attr.Attr, 0)
+		return fuse.OK
+	}
+	a, err := fs.forest.GetAttr(id)
+	if err != nil {
+		return fs.status("statx", id, err)
+	}
+	fs.dress(&a)
+	var attr fuse.Attr
+	fillAttr(&attr, &a)
+	fillStatx(&out.Statx, &attr, a.Btime)
+	out.SetTimeout(cached)
+	return fuse.OK
+}
+
+// SetAttr is chmod, chown, truncate, utimens and, as ATOMIC_O_TRUNC is off,
+// the O_TRUNC of open.
+func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
+	fs.counts.add(opSetAttr)
+	id := live.NodeID(in.NodeId)
+	if isControl(id) {
+		return fs.control.setAttr(id, in, out)
+	}
+	s := setAttr(in)
+	a, err := fs.forest.SetAttr(id, s)
+	if err != nil {
+		return fs.status("setattr", id, err)
+	}
+	if s.Mode != nil && fs.opts.ACL {
+		if err := fs.chmodACL(id, *s.Mode); err != nil {
+			return fs.status("setattr", id, err)
+		}
+	}
+	fillAttr(&out.Attr, &a)
+	out.SetTimeout(cached)
+	fs.event(Event{Caller: caller(&in.InHeader), Action: Modified, Node: id})
+	return fuse.OK
+}
+
+// setAttr translates what the kernel wants changed. With HANDLE_KILLPRIV_V2
+// the kernel leaves the clearing of the set-user-ID bit to us: it says so for
+// a truncation, and chown always does it (chown_common in the kernel).
+func setAttr(in *fuse.SetAttrIn) live.SetAttr {
+	var s live.SetAttr
+	if m, ok := in.GetMode(); ok {
+		s.Mode = &m
+	}
+	if u, ok := in.GetUID(); ok {
+		s.UID = &u
+	}
+	if g, ok := in.GetGID(); ok {
+		s.GID = &g
+	}
+	if n, ok := in.GetSize(); ok {
+		size := int64(n)
+		s.Size = &size
+	}
+	set := func(valid, now uint32, sec uint64, nsec uint32) *int64 {
+		if in.Valid&valid == 0 {
+			return nil
+		}
+		t := nanoseconds(sec, nsec)
+		if in.Valid&now != 0 {
+			t = timeNow()
+		}
+		return &t
+	}
+	s.Atime = set(fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec)
+	s.Mtime = set(fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec)
+	s.Ctime = set(fuse.FATTR_CTIME, 0, in.Ctime, in.Ctimensec)
+	s.KillPriv = in.Valid&fuse.FATTR_KILL_SUIDGID != 0 || s.UID != nil || s.GID != nil
+	return s
+}

@@ -1,0 +1,139 @@
+package fusefs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// mount attaches a FUSE device to the mountpoint and returns its descriptor.
+// go-fuse could do it, but leaves the device open in every program that the
+// daemon starts, and a mount ends only when the last one closed it.
+func mount(o *Options) (fd int, err error) {
+	var st unix.Stat_t
+	if err := unix.Stat(o.Mountpoint, &st); err != nil {
+		return -1, fmt.Errorf("look at the mountpoint: %w", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return -1, fmt.Errorf("the mountpoint is not a directory")
+	}
+	fd, err = mountDirect(o)
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return mountHelper(o)
+	}
+	return fd, err
+}
+
+// mountDirect is mount(2), for root and inside of a user namespace.
+func mountDirect(o *Options) (int, error) {
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open /dev/fuse: %w", err)
+	}
+	var flags uintptr
+	for _, f := range []struct {
+		on   bool
+		flag uintptr
+	}{{!o.Suid, unix.MS_NOSUID}, {!o.Dev, unix.MS_NODEV}, {o.ReadOnly, unix.MS_RDONLY}} {
+		if f.on {
+			flags |= f.flag
+		}
+	}
+	data := []string{
+		"fd=" + strconv.Itoa(fd),
+		"rootmode=40000",
+		"user_id=" + strconv.Itoa(os.Geteuid()),
+		"group_id=" + strconv.Itoa(os.Getegid()),
+		"default_permissions",
+		"max_read=" + strconv.Itoa(maxIO),
+	}
+	if o.AllowOther {
+		data = append(data, "allow_other")
+	}
+	if err := unix.Mount(o.Store.Dir(), o.Mountpoint, "fuse.amberfs", flags, strings.Join(data, ",")); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("mount(2): %w", err)
+	}
+	return fd, nil
+}
+
+func unmount(mountpoint string) error {
+	err := unix.Unmount(mountpoint, unix.UMOUNT_NOFOLLOW)
+	if err == unix.EPERM {
+		return unmountHelper(mountpoint)
+	}
+	return err
+}
+
+// ClearDead unmounts what a daemon that died left at a mountpoint, where every
+// access fails with ENOTCONN. It reports whether there was any. Mounts of other
+// kinds are left alone.
+func ClearDead(mountpoint string) (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(mountpoint, &st); err != unix.ENOTCONN {
+		return false, nil
+	}
+	kind, _, err := findMount(mountpoint)
+	if err != nil {
+		return false, err
+	}
+	if kind != "fuse.amberfs" {
+		return false, fmt.Errorf("%s is a dead mount of type %s, not of amberfs: unmount it first", mountpoint, kind)
+	}
+	// Processes may still stand in it, which do not keep it useful.
+	err = unix.Unmount(mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	if err == unix.EPERM {
+		err = unmountHelper(mountpoint)
+	}
+	if err != nil {
+		return false, fmt.Errorf("unmount the dead mount %s: %w", mountpoint, err)
+	}
+	return true, nil
+}
+
+// findMount returns the type and the device number ("0:42") of the mount that
+// is topmost at a path; both are empty when there is none.
+func findMount(mountpoint string) (kind, dev string, err error) {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", "", fmt.Errorf("list the mounts: %w", err)
+	}
+	kind, dev = parseMounts(string(b), mountpoint)
+	return kind, dev, nil
+}
+
+// parseMounts reads the format of /proc/self/mountinfo (proc_pid_mountinfo(5)).
+func parseMounts(mountinfo, mountpoint string) (kind, dev string) {
+	for line := range strings.Lines(mountinfo) {
+		left, right, ok := strings.Cut(line, " - ")
+		fields, tail := strings.Fields(left), strings.Fields(right)
+		if ok && len(fields) > 4 && len(tail) > 0 && unescapeMount(fields[4]) == mountpoint {
+			kind, dev = tail[0], fields[2]
+		}
+	}
+	return kind, dev
+}
+
+// unescapeMount undoes the octal escapes that the kernel writes for blanks and
+// backslashes in paths.
+func unescapeMount(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

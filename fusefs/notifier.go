@@ -1,0 +1,168 @@
+package fusefs
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+const (
+	// manyEntries is how many names are dropped one by one; dropping all
+	// together is cheaper beyond.
+	manyEntries = 4000
+	// noticeWait bounds how long whoever changed the tree waits until the
+	// kernel knows. It is only reached when a name's directory is locked by
+	// a process whose request waits for something else.
+	noticeWait = 2 * time.Second
+)
+
+// A notifier tells the kernel what changed from inside.
+//
+// To drop a name the kernel locks its directory, which a process may hold
+// while its request waits for an answer. Hence the notices are written by one
+// goroutine that holds no lock and answers no request. Whoever made the change
+// may wait for it, because a restore holds no directory of the workspace: as a
+// rename in .snapshots the VFS has locked only that.
+//
+// Pages of control files are dropped by a second goroutine: the kernel waits
+// there for the page, which the very write that runs a restore has locked.
+type notifier struct {
+	log *slog.Logger
+	fd  int // a duplicate of the FUSE device
+
+	hasEpoch bool // the kernel knows INC_EPOCH
+
+	trees queue[treeNotice]
+	pages queue[live.NodeID]
+}
+
+type treeNotice struct {
+	inv  live.Invalidation
+	done chan struct{}
+}
+
+// newNotifier starts the goroutines; fd is closed with it.
+func newNotifier(fd int, log *slog.Logger) *notifier {
+	n := &notifier{log: log, fd: fd}
+	n.trees.init()
+	n.pages.init()
+	return n
+}
+
+// run writes notices until close is called, and then closes the descriptor.
+func (n *notifier) run() {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for t, ok := n.trees.get(); ok; t, ok = n.trees.get() {
+			n.drop(t.inv)
+			close(t.done)
+		}
+	})
+	wg.Go(func() {
+		for id, ok := n.pages.get(); ok; id, ok = n.pages.get() {
+			n.send(invalInode(id))
+		}
+	})
+	wg.Wait()
+	unix.Close(n.fd)
+}
+
+func (n *notifier) close() {
+	n.trees.close()
+	n.pages.close()
+}
+
+// invalidate has everything in inv dropped. It returns when the kernel did so,
+// or after noticeWait.
+func (n *notifier) invalidate(inv live.Invalidation) {
+	if inv.Empty() {
+		return
+	}
+	t := treeNotice{inv: inv, done: make(chan struct{})}
+	if !n.trees.put(t) {
+		return
+	}
+	timer := time.NewTimer(noticeWait)
+	defer timer.Stop()
+	select {
+	case <-t.done:
+	case <-timer.C:
+		n.log.Warn("the kernel is slow to drop names; they may look stale for a moment",
+			"names", len(inv.Entries), "waited", noticeWait)
+	}
+}
+
+// dropPages has the cached pages of a control file dropped soon.
+func (n *notifier) dropPages(id live.NodeID) { n.pages.put(id) }
+
+// dropNow drops the cached pages of a control node from a byte on, before it
+// returns. It must not be called from a request that has locked a page of the
+// node, which is only a write.
+func (n *notifier) dropNow(id live.NodeID, from int64) { n.send(invalPages(id, from)) }
+
+func (n *notifier) drop(inv live.Invalidation) {
+	if len(inv.Entries) > manyEntries && n.hasEpoch {
+		n.send(incEpoch())
+	} else {
+		for _, e := range inv.Entries {
+			n.send(invalEntry(e.Parent, e.Name))
+		}
+	}
+	for _, id := range inv.Inodes {
+		n.send(invalInode(id))
+	}
+}
+
+func (n *notifier) send(b []byte) {
+	if err := send(n.fd, b); err != nil && err != unix.ENODEV && err != unix.EBADF {
+		n.log.Warn("the kernel refused a notice", "err", err)
+	}
+}
+
+// A queue is a channel without a limit.
+type queue[T any] struct {
+	mu     sync.Mutex
+	filled sync.Cond
+	items  []T
+	closed bool
+}
+
+func (q *queue[T]) init() { q.filled.L = &q.mu }
+
+// put adds an item; it reports false when the queue is closed.
+func (q *queue[T]) put(item T) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	q.items = append(q.items, item)
+	q.filled.Signal()
+	return true
+}
+
+// get waits for an item; it reports false when the queue is closed and empty.
+func (q *queue[T]) get() (item T, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.items) == 0 {
+		if q.closed {
+			return item, false
+		}
+		q.filled.Wait()
+	}
+	item = q.items[0]
+	q.items = q.items[1:]
+	return item, true
+}
+
+func (q *queue[T]) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.filled.Broadcast()
+}

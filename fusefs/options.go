@@ -1,0 +1,91 @@
+package fusefs
+
+import (
+	"log/slog"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// Options says what to mount, where and how.
+type Options struct {
+	Store      *snapshot.Store
+	Mountpoint string
+
+	// AllowOther lets users other than the one who mounts see the workspace.
+	AllowOther bool
+	// ReadOnly makes the kernel refuse every change.
+	ReadOnly bool
+	// Dev and Suid let device files and set-user-ID programs work; without
+	// them the mount is nodev and nosuid.
+	Dev, Suid bool
+	// SnapdirVisible lists `.snapshots` and `.forks` in the root.
+	SnapdirVisible bool
+	// ACL turns POSIX access control lists on.
+	ACL bool
+	// Debug logs every request.
+	Debug  bool
+	Logger *slog.Logger
+
+	// Control carries what control files need from above this package.
+	Control Control
+	// OnEvent, if set, is called after every change made through the mount,
+	// on the goroutine that answers the request, so it must be cheap.
+	OnEvent func(Event)
+}
+
+// Control is how control files reach what lies above this package. A nil
+// function makes its file absent, or refuse with ENOSYS.
+type Control struct {
+	// Export writes a snapshot to git: line is what was written to `export`,
+	// result one JSON object.
+	Export func(ws *snapshot.Workspace, line string, c live.Caller) (result []byte, err error)
+	// Diff renders `diff@a` and `diff@a..b` (b is "" for the present state),
+	// or, with stat, `stat@a` and `stat@a..b`.
+	Diff func(ws *snapshot.Workspace, a, b string, stat bool) ([]byte, error)
+	// Log opens the event log as it is now; it may only grow afterwards.
+	Log func(ws *snapshot.Workspace) (Log, error)
+	// Status renders `status`; nil: the workspace's own status.
+	Status func(ws *snapshot.Workspace) ([]byte, error)
+}
+
+// A Log is a file that only grows.
+type Log interface {
+	// Size returns the length in bytes.
+	Size() int64
+	// ReadAt is that of io.ReaderAt.
+	ReadAt(p []byte, off int64) (int, error)
+}
+
+// An Action is what a process did to a node.
+type Action string
+
+// The actions.
+const (
+	Created  Action = "created"
+	Modified Action = "modified"
+	Deleted  Action = "deleted"
+	Renamed  Action = "renamed"
+)
+
+// An Event is one change made through the mount.
+type Event struct {
+	Caller live.Caller
+	Action Action
+	// Node is what was changed.
+	Node live.NodeID
+	// Parent and Name are where it was created, deleted or renamed from. A
+	// modification has only the node: a file does not know by which of its
+	// names it was opened.
+	Parent live.NodeID
+	Name   string
+	// NewParent and NewName are where it was renamed to.
+	NewParent live.NodeID
+	NewName   string
+}
+
+func (fs *filesystem) event(e Event) {
+	if fs.opts.OnEvent != nil {
+		fs.opts.OnEvent(e)
+	}
+}

@@ -1,0 +1,127 @@
+package fusefs
+
+import (
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// The first offsets of a listing belong to names that are in no directory of
+// the tree; the forest's own begin at 16.
+const (
+	offDot = iota + 1
+	offDotDot
+	offSnapshots
+	offForks
+	offTree
+)
+
+// A lister fills the buffer of a READDIR or READDIRPLUS request.
+type lister struct {
+	out  *fuse.DirEntryList
+	plus bool
+}
+
+// name adds an entry without attributes. In READDIRPLUS the kernel takes a
+// node id of zero for "look it up when you need it".
+func (l *lister) name(name string, id live.NodeID, mode uint32, off uint64) bool {
+	e := fuse.DirEntry{Name: name, Ino: uint64(id), Mode: mode, Off: off}
+	if l.plus {
+		return l.out.AddDirLookupEntry(e) != nil
+	}
+	return l.out.AddDirEntry(e)
+}
+
+func (fs *filesystem) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	fs.counts.add(opReaddir)
+	return fs.list(in, &lister{out: out})
+}
+
+// ReadDirPlus lists with attributes, which saves a LOOKUP for each entry that
+// the reader stats next. The kernel asks for it when it saw that happen.
+func (fs *filesystem) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	fs.counts.add(opReaddirplus)
+	return fs.list(in, &lister{out: out, plus: true})
+}
+
+func (fs *filesystem) list(in *fuse.ReadIn, l *lister) fuse.Status {
+	id, off := live.NodeID(in.NodeId), in.Offset
+	if isControl(id) {
+		return fs.control.readdir(id, off, l)
+	}
+	if off < offTree {
+		more, err := fs.listDots(id, off, l)
+		if err != nil {
+			return fs.status("readdir", id, err)
+		}
+		if !more {
+			return fuse.OK
+		}
+		off = 0
+	}
+	var err error
+	if l.plus {
+		err = fs.forest.ReadDirPlus(id, off, func(e tree.Dirent, a live.Attr, cookie uint64) bool {
+			out := l.out.AddDirLookupEntry(fuse.DirEntry{Name: e.Name, Ino: uint64(a.ID), Mode: a.Mode, Off: cookie})
+			if out == nil {
+				return false
+			}
+			fs.entry(out, &a)
+			return true
+		})
+	} else {
+		view := id.View()
+		err = fs.forest.ReadDir(id, off, func(e tree.Dirent, cookie uint64) bool {
+			return l.name(e.Name, live.Node(view, e.Ino), e.Type, cookie)
+		})
+	}
+	return fs.status("readdir", id, err)
+}
+
+// listDots lists what comes before the entries of the tree, and reports
+// whether there is room for more.
+func (fs *filesystem) listDots(id live.NodeID, off uint64, l *lister) (more bool, err error) {
+	if off < offDot && !l.name(".", id, syscall.S_IFDIR, offDot) {
+		return false, nil
+	}
+	if off < offDotDot {
+		parent, err := fs.parent(id)
+		if err != nil {
+			return false, err
+		}
+		if !l.name("..", parent, syscall.S_IFDIR, offDotDot) {
+			return false, nil
+		}
+	}
+	if id.Ino() != live.RootIno || !fs.opts.SnapdirVisible || !fs.control.reserved(id) {
+		return true, nil
+	}
+	if off < offSnapshots && !l.name(snapshotsName, snapshotsID(id.View()), syscall.S_IFDIR, offSnapshots) {
+		return false, nil
+	}
+	if off < offForks && !l.name(forksName, forksID(id.View()), syscall.S_IFDIR, offForks) {
+		return false, nil
+	}
+	return true, nil
+}
+
+// parent is the directory that `..` leads to. That of the root of a fork or a
+// snapshot is the control directory it is found in.
+func (fs *filesystem) parent(id live.NodeID) (live.NodeID, error) {
+	if id.Ino() != live.RootIno || id.View() == live.MainView {
+		return fs.forest.Parent(id)
+	}
+	if ws, ok := fs.store.Workspace(id.View()); ok {
+		if up := ws.Parent(); up != nil {
+			return forksID(up.View()), nil
+		}
+		return id, nil
+	}
+	if of, ok := fs.control.home.Load(id.View()); ok {
+		return snapshotsID(of.(uint32)), nil
+	}
+	return id, nil
+}

@@ -1,0 +1,167 @@
+package fusefs
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// maxIO is the largest READ and WRITE, in bytes.
+const maxIO = 1 << 20
+
+// A Server is one mount of a store.
+type Server struct {
+	fs         *filesystem
+	srv        *fuse.Server
+	notify     *notifier
+	mountpoint string
+	served     chan struct{}
+}
+
+// Mount mounts a store's workspace. Requests are answered once Serve runs.
+//
+// It needs the right to mount, of root or in a user namespace, or the helper
+// fusermount3 of fuse3.
+func Mount(o Options) (*Server, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	mountpoint, err := filepath.Abs(o.Mountpoint)
+	if err != nil {
+		return nil, fmt.Errorf("mount %s: %w", o.Mountpoint, err)
+	}
+	o.Mountpoint = mountpoint
+	fd, err := mount(&o)
+	if err != nil {
+		return nil, fmt.Errorf("mount %s: %w", mountpoint, err)
+	}
+	s, err := serve(o, fd)
+	if err != nil {
+		_ = unmount(mountpoint)
+		return nil, fmt.Errorf("mount %s: %w", mountpoint, err)
+	}
+	return s, nil
+}
+
+// serve takes the descriptor of a mounted device over.
+func serve(o Options, fd int) (*Server, error) {
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("duplicate the descriptor of /dev/fuse: %w", err)
+	}
+	n := newNotifier(dup, o.Logger)
+	fs := newFilesystem(o, n)
+	srv, err := fuse.NewServer(fs, fmt.Sprintf("/dev/fd/%d", fd), fs.mountOptions())
+	if err != nil {
+		unix.Close(dup)
+		return nil, err
+	}
+	n.hasEpoch = srv.KernelSettings().SupportsVersion(7, epochMinor)
+	s := &Server{fs: fs, srv: srv, notify: n, mountpoint: o.Mountpoint, served: make(chan struct{})}
+	fs.forest.SetHeld(fs.lookups.held)
+	fs.store.OnInvalidate(n.invalidate)
+	raiseReadahead(o.Mountpoint)
+	return s, nil
+}
+
+// mountOptions are the terms that are agreed upon with the kernel.
+func (fs *filesystem) mountOptions() *fuse.MountOptions {
+	o := &fuse.MountOptions{
+		Name:          "amberfs",
+		FsName:        fs.opts.Store.Dir(),
+		MaxWrite:      maxIO,
+		MaxBackground: 64,
+		DisableSplice: true, // a pipe costs more than copying what requests bring
+		PanicHandler:  fs.panicked,
+		Debug:         fs.opts.Debug,
+		Logger:        log.New(logWriter{fs.log}, "", 0),
+
+		// A symlink never changes; what replaces it has another node id.
+		EnableSymlinkCaching: true,
+		// Otherwise the kernel drops the pages of a file whenever a stat after
+		// a write brings another mtime.
+		ExplicitDataCacheControl: true,
+		EnableAcl:                fs.opts.ACL,
+
+		ExtraCapabilities: fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_NO_OPENDIR_SUPPORT |
+			fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_ASYNC_DIO,
+		// Passthrough needs an OPEN that is answered.
+		DisabledCapabilities: fuse.CAP_PASSTHROUGH | fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_WRITEBACK_CACHE,
+	}
+	if fs.opts.ACL {
+		o.ExtraCapabilities |= fuse.CAP_DONT_MASK | fuse.CAP_SETXATTR_EXT
+	}
+	return o
+}
+
+// Serve answers requests until the workspace is unmounted.
+func (s *Server) Serve() {
+	go s.notify.run()
+	s.srv.Serve()
+	s.fs.store.OnInvalidate(func(live.Invalidation) {})
+	s.fs.forest.SetHeld(func(live.NodeID) bool { return false })
+	s.notify.close()
+	close(s.served)
+}
+
+// Wait returns when Serve did.
+func (s *Server) Wait() { <-s.served }
+
+// Unmount unmounts and waits for Serve to return. EBUSY when the workspace is
+// in use.
+func (s *Server) Unmount() error {
+	var err error
+	for delay := 5 * time.Millisecond; delay < 200*time.Millisecond; delay *= 2 {
+		if err = unmount(s.mountpoint); !errors.Is(err, unix.EBUSY) {
+			break
+		}
+		// The last close of a file may still be on its way.
+		time.Sleep(delay)
+	}
+	if err != nil {
+		return fmt.Errorf("unmount %s: %w", s.mountpoint, err)
+	}
+	s.Wait()
+	return nil
+}
+
+// Mountpoint returns the absolute path of the mount.
+func (s *Server) Mountpoint() string { return s.mountpoint }
+
+// Counters returns how many requests of each kind were answered, by their
+// names in the FUSE protocol, and under NODES the number of nodes that the
+// kernel holds.
+func (s *Server) Counters() map[string]uint64 {
+	m := s.fs.counts.snapshot()
+	m["NODES"] = uint64(s.fs.lookups.count())
+	return m
+}
+
+// logWriter hands go-fuse's log lines on.
+type logWriter struct{ log *slog.Logger }
+
+func (w logWriter) Write(p []byte) (int, error) {
+	w.log.Info("fuse", "msg", string(p))
+	return len(p), nil
+}
+
+// raiseReadahead lets the kernel read ahead more than its 128 KiB, which is
+// one round trip each. Only root may; it is a matter of speed alone.
+func raiseReadahead(mountpoint string) {
+	// Not by stat(2): nobody answers requests yet.
+	_, dev, err := findMount(mountpoint)
+	if err == nil && dev != "" {
+		_ = os.WriteFile("/sys/class/bdi/"+dev+"/read_ahead_kb", []byte("512"), 0)
+	}
+}

@@ -1,0 +1,116 @@
+package fusefs
+
+import (
+	"strings"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+const (
+	aclAccess  = "system.posix_acl_access"
+	aclDefault = "system.posix_acl_default"
+)
+
+// passXattr reports whether attributes of this name are stored.
+func (fs *filesystem) passXattr(name string) bool {
+	switch {
+	case strings.HasPrefix(name, "user."), strings.HasPrefix(name, "trusted."), strings.HasPrefix(name, "security."):
+		return true
+	case name == aclAccess, name == aclDefault:
+		return fs.opts.ACL
+	}
+	return false
+}
+
+// fit copies a value into the caller's buffer; an empty buffer asks for the
+// size alone.
+func fit(value, dest []byte) (uint32, fuse.Status) {
+	if len(dest) > 0 && len(value) > len(dest) {
+		return uint32(len(value)), fuse.ERANGE
+	}
+	copy(dest, value)
+	return uint32(len(value)), fuse.OK
+}
+
+// GetXAttr is asked for security.capability before the first write to each
+// inode, nearly always in vain.
+func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
+	fs.counts.add(opGetXattr)
+	if !fs.passXattr(name) {
+		return 0, fuse.Status(syscall.EOPNOTSUPP)
+	}
+	id := live.NodeID(h.NodeId)
+	if isControl(id) {
+		return 0, fuse.ENODATA
+	}
+	value, err := fs.forest.GetXattr(id, name)
+	if err == live.ErrNoAttr {
+		return 0, fuse.ENODATA
+	}
+	if err != nil {
+		return 0, fs.status("getxattr", id, err)
+	}
+	return fit(value, dest)
+}
+
+// ListXAttr lists names, each ended by a zero byte. Those of the trusted
+// namespace are for root only.
+func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
+	fs.counts.add(opListXattr)
+	id := live.NodeID(h.NodeId)
+	if isControl(id) {
+		return 0, fuse.OK
+	}
+	names, err := fs.forest.ListXattr(id)
+	if err != nil {
+		return 0, fs.status("listxattr", id, err)
+	}
+	var list []byte
+	for _, n := range names {
+		if fs.passXattr(n) {
+			list = append(append(list, n...), 0)
+		}
+	}
+	return fit(list, dest)
+}
+
+func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, data []byte) fuse.Status {
+	fs.counts.add(opSetXattr)
+	id := live.NodeID(in.NodeId)
+	switch {
+	case !fs.passXattr(name):
+		return fuse.Status(syscall.EOPNOTSUPP)
+	case isControl(id):
+		return fuse.EPERM
+	}
+	var err error
+	if name == aclAccess || name == aclDefault {
+		err = fs.setACL(id, name, data, int(in.Flags), killSgid(in))
+	} else {
+		err = fs.forest.SetXattr(id, name, data, int(in.Flags), false)
+	}
+	if err != nil {
+		return fs.status("setxattr", id, err)
+	}
+	fs.event(Event{Caller: caller(&in.InHeader), Action: Modified, Node: id})
+	return fuse.OK
+}
+
+func (fs *filesystem) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
+	fs.counts.add(opRemoveXattr)
+	id := live.NodeID(h.NodeId)
+	switch {
+	case !fs.passXattr(name):
+		return fuse.Status(syscall.EOPNOTSUPP)
+	case isControl(id):
+		return fuse.EPERM
+	}
+	if err := fs.forest.RemoveXattr(id, name); err != nil {
+		return fs.status("removexattr", id, err)
+	}
+	fs.event(Event{Caller: caller(h), Action: Modified, Node: id})
+	return fuse.OK
+}

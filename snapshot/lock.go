@@ -67,6 +67,17 @@ func ReadHolder(dir string) (Holder, error) {
 	return h, json.Unmarshal(b, &h)
 }
 
+// IsStore refuses a directory that is no store of a known format.
+func IsStore(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, "format")); err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%w: %s is no amberfs store", ErrFormat, dir)
+		}
+		return err
+	}
+	return checkFormat(dir)
+}
+
 // checkFormat reads the format of the store in dir, and writes it into one
 // that is new: a directory without anything in it but what this package made.
 func checkFormat(dir string) error {

@@ -133,10 +133,31 @@ func (s *Store) loadCatalogue() error {
 func (s *Store) loadWorkspaces(tx *live.Tx) error {
 	for _, w := range s.cat.workspaces {
 		st, err := tree.Load(s.src, w.sealed)
+		if err != nil && s.opt.Salvage {
+			st, err = s.salvageState(w, err)
+		}
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w", w.name, err)
 		}
 		tx.AddView(w.view, st)
 	}
 	return nil
+}
+
+// salvageState is the newest state of a workspace that can still be read, when
+// its last one cannot.
+func (s *Store) salvageState(w *Workspace, cause error) (*tree.State, error) {
+	candidates := slices.Clone(w.snaps)
+	if o, ok := s.cat.snaps[w.origin]; ok {
+		candidates = slices.Insert(candidates, 0, o)
+	}
+	for _, sn := range slices.Backward(candidates) {
+		if st, err := s.stateOf(sn); err == nil {
+			s.logger.Warn("the state of the workspace is damaged; it goes on from a snapshot",
+				"workspace", w.name, "snapshot", sn.Name, "error", cause)
+			s.cat.touchWS(w.view)
+			return st, nil
+		}
+	}
+	return nil, cause
 }

@@ -34,6 +34,9 @@ type Options struct {
 	// Quiet turns off what happens by itself: seals but for those that are
 	// waited for, checkpoints but for the one at the end, captures, gc.
 	Quiet bool
+	// Salvage opens a damaged store with what can be read: records of the
+	// journal that are damaged, or do not fit any more, are passed over.
+	Salvage bool
 }
 
 // A Store is an open store. Its methods may be called from many goroutines.
@@ -118,13 +121,13 @@ func (s *Store) open() error {
 		return fmt.Errorf("opening store %s: %w", s.dir, err)
 	}
 	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
-		FS: s.opt.FS, Logger: s.logger, Reserve: func() int64 { return s.cas.Headroom() + reserve },
+		FS: s.opt.FS, Logger: s.logger, Salvage: s.opt.Salvage, Reserve: func() int64 { return s.cas.Headroom() + reserve },
 	})
 	if err != nil {
 		return fmt.Errorf("opening the journal of %s: %w", s.dir, err)
 	}
 	s.src = tree.NewSource(s.cas, s.log, cacheBytes)
-	s.forest = live.New(live.Options{Source: s.src, Log: s.log, ReadView: s.readView, Admit: s.admit})
+	s.forest = live.New(live.Options{Source: s.src, Log: s.log, ReadView: s.readView, Admit: s.admit, Salvage: s.opt.Salvage, Logger: s.logger})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.work = &errgroup.Group{}
 	s.seal.init()

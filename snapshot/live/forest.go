@@ -2,6 +2,7 @@ package live
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,9 @@ type Options struct {
 	// Admit is asked, without a lock, before n bytes are written: it may
 	// wait, or refuse with ErrQuota or ErrNoSpace.
 	Admit func(n int64) error
+	// Salvage makes Replay pass over records that do not fit.
+	Salvage bool
+	Logger  *slog.Logger
 }
 
 // A Forest is all the file trees of a store. Its methods may be called from
@@ -33,6 +37,8 @@ type Forest struct {
 	admit    func(n int64) error
 	held     atomic.Pointer[func(NodeID) bool]
 	blobs    blobs
+	salvage  bool
+	logger   *slog.Logger
 
 	mu struct {
 		sync.RWMutex
@@ -56,7 +62,7 @@ type view struct {
 
 // New returns a forest without views.
 func New(o Options) *Forest {
-	f := &Forest{src: o.Source, log: o.Log, readView: o.ReadView, admit: o.Admit}
+	f := &Forest{src: o.Source, log: o.Log, readView: o.ReadView, admit: o.Admit, salvage: o.Salvage, logger: o.Logger}
 	f.mu.views = make(map[uint32]*view)
 	f.mu.epoch = 1
 	f.mu.nextIno = RootIno + 1

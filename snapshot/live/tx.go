@@ -173,6 +173,10 @@ func (f *Forest) Replay(from int64, foreign func(tx *Tx, t journal.Type, payload
 		} else {
 			err = f.replay(t, payload, pos)
 		}
+		if err != nil && f.salvage {
+			f.logger.Warn("passed over a record of the journal", "position", recPos, "error", err)
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("record at %d of the journal: %w", recPos, err)
 		}

@@ -1,0 +1,187 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sort"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A Damaged is one damaged thing in the packs.
+type Damaged struct {
+	What   string `json:"what"`
+	Pack   string `json:"pack,omitempty"`
+	Offset int64  `json:"offset"`
+}
+
+// An Affected names what a damage touches.
+type Affected struct {
+	Workspace string `json:"workspace"`
+	Snapshot  string `json:"snapshot,omitempty"` // empty: the present state
+	Path      string `json:"path"`
+}
+
+// A Report is the outcome of a verification.
+type Report struct {
+	Packs    int        `json:"packs"`
+	Objects  int64      `json:"objects"`
+	Bytes    int64      `json:"bytes"`
+	Damage   []Damaged  `json:"damage"`
+	Affected []Affected `json:"affected"`
+	// Repaired tells what a repair did before the verification.
+	Repaired *cas.RepairResult `json:"repaired,omitempty"`
+}
+
+// OK reports whether no damage was found.
+func (r *Report) OK() bool { return len(r.Damage) == 0 && len(r.Affected) == 0 }
+
+// Verify reads everything in the packs, checks that all that the workspaces
+// and snapshots refer to is there, and names what is not, by path.
+func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*Report, error) {
+	r := &Report{}
+	bad := make(map[cas.Hash]bool)
+	res, err := s.cas.Verify(ctx, cas.VerifyOptions{Progress: progress}, func(d cas.Damage) {
+		r.Damage = append(r.Damage, Damaged{What: d.String(), Pack: d.Pack, Offset: d.Offset})
+		if !d.Hash.IsZero() {
+			bad[d.Hash] = true
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.Packs, r.Objects, r.Bytes = res.Packs, res.Objects, res.Bytes
+	missing := func(h cas.Hash) bool {
+		if bad[h] {
+			return true
+		}
+		there, err := s.cas.Has(h)
+		return err != nil || !there
+	}
+	trees, err := s.trees()
+	if err != nil {
+		return nil, err
+	}
+	if sound, err := s.sound(ctx, trees, missing); err != nil || sound {
+		return r, err
+	}
+	for _, t := range trees {
+		if t.state == nil {
+			r.Affected = append(r.Affected, t.at)
+			continue
+		}
+		if err := t.state.Affected(ctx, s.src, missing, func(p string) {
+			at := t.at
+			at.Path = p
+			r.Affected = append(r.Affected, at)
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+type namedTree struct {
+	at    Affected
+	state *tree.State // nil when it cannot be read at all
+}
+
+// trees are all states with what users call them.
+func (s *Store) trees() ([]namedTree, error) {
+	var out []namedTree
+	err := s.forest.Update(true, func(tx *live.Tx) error {
+		for id, w := range s.cat.workspaces {
+			st, err := tx.Capture(id)
+			if err != nil {
+				return err
+			}
+			out = append(out, namedTree{Affected{Workspace: w.name}, st})
+		}
+		for _, sn := range s.cat.snaps {
+			w, ok := s.cat.workspaces[sn.ws]
+			if !ok {
+				continue
+			}
+			st, _ := s.stateOf(sn)
+			out = append(out, namedTree{Affected{Workspace: w.name, Snapshot: sn.Name}, st})
+		}
+		return nil
+	})
+	sort.Slice(out, func(i, j int) bool {
+		a, b := out[i].at, out[j].at
+		return a.Workspace < b.Workspace || a.Workspace == b.Workspace && a.Snapshot < b.Snapshot
+	})
+	return out, err
+}
+
+var errUnsound = errors.New("something is missing")
+
+// sound looks at every object that is referred to once, whatever the number
+// of snapshots that share it.
+func (s *Store) sound(ctx context.Context, trees []namedTree, missing func(cas.Hash) bool) (bool, error) {
+	seen := make(map[cas.Hash]struct{})
+	found := false
+	for _, t := range trees {
+		if t.state == nil {
+			return false, nil
+		}
+		err := t.state.Mark(ctx, s.src, func(h cas.Hash) bool {
+			if _, ok := seen[h]; ok {
+				return false
+			}
+			seen[h] = struct{}{}
+			if missing(h) {
+				found = true
+				return false
+			}
+			return true
+		})
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		if err != nil || found {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// Repair rebuilds the index of a store that nobody has open from its packs and
+// its journal, sets damaged records aside, and verifies the result.
+func Repair(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*Report, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := IsStore(dir); err != nil {
+		return nil, err
+	}
+	lock, err := lockStore(dir)
+	if err != nil {
+		return nil, err
+	}
+	fs := o.FS
+	if fs == nil {
+		fs = vfs.OS
+	}
+	res, err := cas.Repair(dir, cas.Options{FS: fs, Logger: o.Logger})
+	if err = errors.Join(err, lock.release()); err != nil {
+		return nil, fmt.Errorf("repairing %s: %w", dir, err)
+	}
+	o.Salvage, o.Quiet = true, true
+	s, err := Open(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.Verify(ctx, progress)
+	if err = errors.Join(err, s.Close()); err != nil {
+		return nil, err
+	}
+	r.Repaired = &res
+	return r, nil
+}

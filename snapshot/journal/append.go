@@ -40,6 +40,7 @@ func (j *Journal) Append(t Type, head, data []byte) (int64, error) {
 			return 0, err
 		}
 	}
+	j.ahead(need)
 	pos := j.cur.base + j.off + recordHeader + int64(len(head))
 	if err := j.write(t, head, data); err != nil {
 		return 0, err

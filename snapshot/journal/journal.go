@@ -39,15 +39,17 @@ type Journal struct {
 	names   atomic.Int64               // segments opened so far
 	failure atomic.Pointer[error]      // why nothing more can be written
 
-	mu     sync.Mutex // guards what follows
-	id     [16]byte   // of this journal, in every segment
-	cur    *segment   // nil until the first record
-	off    int64      // in cur, after the last record
-	seq    uint64     // of the next record
-	marked bool       // the last record is a mark
-	spares []string   // names of files to use again
-	closed bool
-	buf    []byte
+	mu       sync.Mutex // guards what follows
+	id       [16]byte   // of this journal, in every segment
+	cur      *segment   // nil until the first record
+	off      int64      // in cur, after the last record
+	seq      uint64     // of the next record
+	marked   bool       // the last record is a mark
+	spares   []string   // names of files to use again
+	closed   bool
+	zeroed   int64 // cur has been written before up to this offset
+	lastSync int64 // end when the last sync was noticed
+	buf      []byte
 
 	sync syncState
 

@@ -107,36 +107,36 @@ func (j *Journal) makeSegment(need int64) (*segment, error) {
 	s := &segment{base: base, name: segmentName(base), hdr: h, seed: h.seed()}
 	s.refs.Store(1)
 	s.end.Store(base)
-	f, size, err := j.takeFile(s.name, need)
+	f, size, used, err := j.takeFile(s.name, need)
 	if err != nil {
 		return nil, err
 	}
+	j.zeroed = used
 	s.f, s.size = f, size
 	return s, nil
 }
 
 // takeFile returns an open file of the given name with at least need bytes of
-// disk space: a spare one, or a new one.
-func (j *Journal) takeFile(name string, need int64) (vfs.File, int64, error) {
+// disk space: a spare one, or a new one. used is how much of it has been written
+// before.
+func (j *Journal) takeFile(name string, need int64) (f vfs.File, size, used int64, err error) {
 	for len(j.spares) > 0 && need <= j.segSize {
 		spare := j.spares[len(j.spares)-1]
 		j.spares = j.spares[:len(j.spares)-1]
 		f, err := j.reuse(spare, name)
 		if err == nil {
-			return f, j.segSize, nil
+			return f, j.segSize, j.segSize, nil
 		}
 		j.log.Warn("journal: a spare segment cannot be used", "file", spare, "err", err)
 		_ = j.fs.Remove(j.path(spare)) // Open removes what stays
 	}
-	var err error
-	for size := max(j.segSize, need); ; size /= 4 {
+	for size = max(j.segSize, need); ; size /= 4 {
 		size = max((size+blockSize-1)&^(blockSize-1), need)
-		var f vfs.File
 		if f, err = j.create(name, size); err == nil {
-			return f, size, nil
+			return f, size, 0, nil
 		}
 		if !errors.Is(err, syscall.ENOSPC) || size <= max(minSegment, need) {
-			return nil, 0, err
+			return nil, 0, 0, err
 		}
 	}
 }

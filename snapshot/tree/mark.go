@@ -9,6 +9,10 @@ import (
 // Mark calls keep for every object that s needs, sealed or not: the objects
 // below an object are visited only when keep answers that it met it for the
 // first time. So marking many states costs their number and what they differ in.
+//
+// A collection has to mark every state that is in memory besides the stored ones:
+// pages that a Seal cut short has sealed are stored, and referred to from there
+// only. What a Seal writes meanwhile is for the store to keep.
 func (s *State) Mark(ctx context.Context, src *Source, keep func(cas.Hash) (first bool)) error {
 	if id, ok := s.ID(); ok && !keep(id) {
 		return nil

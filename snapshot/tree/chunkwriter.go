@@ -60,7 +60,7 @@ type storing struct {
 func newChunkWriter(ctx context.Context, z *Sealer, size int64) *chunkWriter {
 	w := &chunkWriter{ctx: ctx, z: z, cutter: cutters.Get().(*cutter), parallel: 1}
 	w.list.objects = z.Objects
-	if size > slabSize/2 {
+	if size > maxChunk {
 		w.parallel = max(1, z.Workers)
 	}
 	return w

@@ -21,14 +21,16 @@ import (
 //     from there and needs the journal no more;
 //   - Rebase puts a version on top of the sealed version before it.
 //
-// Owning, changing and rebasing contents that are related (versions of one
-// another, or source and target of CloneRange) needs one lock over all of them.
-// A frozen Content is read without it. A nil *Content is an empty file.
+// Owning and changing contents that are related (versions of one another, or
+// source and target of CloneRange) needs one lock over all of them. A frozen
+// Content is read, sealed and rebased without it. A nil *Content is an empty
+// file.
 type Content struct {
 	epoch  uint64
 	layout atomic.Pointer[layout] // never nil; replaced by Rebase and by sealing
 	sealed atomic.Pointer[Base]   // set once, by a sealer
 	link   atomic.Pointer[ancestry]
+	heirs  atomic.Bool // a newer version links to this one
 
 	// What a sealer has begun to cut up. Its Base keeps lending chunks until the
 	// sealer is done, even if layout has moved on, so a collection marks it.
@@ -42,6 +44,7 @@ type Content struct {
 type ancestry struct {
 	prev *Content // the version before
 	from *layout  // how prev looked then; c started as a copy of it
+	on   *Base    // what Rebase has put c on, or has made it borrow from
 }
 
 // NewContent returns an empty file that epoch may change.
@@ -78,6 +81,7 @@ func (c *Content) Own(epoch uint64) *Content {
 	from := c.layout.Load()
 	from.copyTo(&n.first)
 	n.link.Store(&ancestry{prev: c, from: from})
+	c.heirs.Store(true)
 	return n
 }
 
@@ -163,10 +167,8 @@ func (c *Content) eachBase(fn func(b *Base) error) error {
 			break
 		}
 	}
-	for a := c.link.Load(); a != nil; a = a.prev.link.Load() {
-		if b := a.prev.sealed.Load(); b != nil {
-			return visit(b)
-		}
+	if _, b := c.link.Load().sealed(); b != nil {
+		return visit(b)
 	}
 	return nil
 }

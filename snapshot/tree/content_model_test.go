@@ -33,7 +33,7 @@ func (m *fileModel) truncate(n int64) {
 		m.data = append(m.data, make([]byte, k)...)
 		m.kind = append(m.kind, make([]byte, k)...)
 	}
-	m.data, m.kind = m.data[:n:n], m.kind[:n:n]
+	m.data, m.kind = m.data[:n], m.kind[:n]
 }
 
 func (m *fileModel) grow(n int64) { m.truncate(max(n, m.size())) }
@@ -85,7 +85,7 @@ type world struct {
 	frozen []version
 }
 
-const worldMax = 700 << 10
+const worldMax = 400 << 10
 
 func (w *world) draw(name string, lo, hi int64) int64 {
 	return rapid.Int64Range(lo, hi).Draw(w.t, name)
@@ -93,12 +93,27 @@ func (w *world) draw(name string, lo, hi int64) int64 {
 
 func (w *world) pick() *version { return &w.files[w.draw("file", 0, int64(len(w.files)-1))] }
 
-// part draws a part of a file, sometimes on the borders of chunks and pages.
-func (w *world) part(limit int64) (off, n int64) {
-	step := []int64{1, 4096, 16 << 10}[w.draw("step", 0, 2)]
-	off = w.draw("off", 0, limit/step) * step
-	length := []int64{100, 4096, 64 << 10, worldMax / 2}[w.draw("scale", 0, 3)]
-	n = w.draw("n", 1, length)
+// between returns a number of [lo, hi]. Unlike draw it does not prefer small ones.
+func (w *world) between(lo, hi int64) int64 { return lo + w.rnd.Int64N(hi-lo+1) }
+
+// part returns a part of a file, often on the borders of pages, or on those of
+// what is there, or right beside them.
+func (w *world) part(m *fileModel, limit int64) (off, n int64) {
+	if m.size() > 0 && w.between(0, 2) == 0 {
+		edge := func() int64 {
+			i := w.between(0, m.size()-1)
+			for k := m.kind[i]; i < m.size() && m.kind[i] == k; i++ {
+			}
+			return max(0, i+w.between(-1, 1))
+		}
+		a, b := edge(), edge()
+		if a, b = min(a, b, worldMax-1), max(a, b); a < b {
+			return a, min(b, worldMax) - a
+		}
+	}
+	step := []int64{1, 4096, 16 << 10}[w.between(0, 2)]
+	off = w.between(0, limit/step) * step
+	n = w.between(1, []int64{100, 4096, 64 << 10, worldMax / 2}[w.between(0, 3)])
 	return off, max(1, min(n, worldMax-off))
 }
 
@@ -115,24 +130,48 @@ func (w *world) must(err error) {
 
 func (w *world) Write(t *rapid.T) {
 	v := w.pick()
-	off, n := w.part(min(v.m.size()+5000, worldMax))
+	off, n := w.part(v.m, min(v.m.size()+5000, worldMax))
 	if rapid.Bool().Draw(t, "append") {
 		off = v.m.size()
 		n = min(n, worldMax-off)
 	}
 	if n <= 0 {
-		t.Skip()
+		return
 	}
 	p := w.noise(n)
-	w.must(w.own(v).Write(w.src, off, n, w.log.add(p, int(w.draw("header", 0, 9)))))
+	w.must(w.own(v).Write(w.src, off, n, w.log.add(p, int(w.between(0, 9)))))
 	v.m.write(off, p)
+}
+
+// Comb makes a file of many short runs: it takes lists to name them all.
+func (w *world) Comb(t *rapid.T) {
+	v := w.pick()
+	off, n := w.part(v.m, min(v.m.size()+5000, worldMax))
+	tooth := w.between(1, 50)
+	gap := w.between(20, 300)
+	c := w.own(v)
+	for end := off + n; off+tooth <= end; off += tooth + gap {
+		switch w.between(0, 9) {
+		case 0:
+			w.must(c.Punch(w.src, off, tooth))
+			v.m.fill(min(off, v.m.size()), min(off+tooth, v.m.size()), 0)
+		case 1:
+			w.must(c.Zero(w.src, off, tooth, false))
+			v.m.grow(off + tooth)
+			v.m.fill(off, off+tooth, 1)
+		default:
+			p := w.noise(tooth)
+			w.must(c.Write(w.src, off, tooth, w.log.add(p, 0)))
+			v.m.write(off, p)
+		}
+	}
 }
 
 func (w *world) Truncate(t *rapid.T) {
 	v := w.pick()
-	n := w.draw("size", 0, worldMax)
+	n := w.between(0, worldMax)
 	if n >= v.m.size() && rapid.Bool().Draw(t, "down") {
-		n = w.draw("size", 0, v.m.size())
+		n = w.between(0, v.m.size())
 	}
 	w.must(w.own(v).Truncate(w.src, n))
 	v.m.truncate(n)
@@ -140,14 +179,14 @@ func (w *world) Truncate(t *rapid.T) {
 
 func (w *world) Punch(t *rapid.T) {
 	v := w.pick()
-	off, n := w.part(v.m.size())
+	off, n := w.part(v.m, v.m.size())
 	w.must(w.own(v).Punch(w.src, off, n))
 	v.m.fill(min(off, v.m.size()), min(off+n, v.m.size()), 0)
 }
 
 func (w *world) Allocate(t *rapid.T) {
 	v := w.pick()
-	off, n := w.part(v.m.size())
+	off, n := w.part(v.m, v.m.size())
 	keep := rapid.Bool().Draw(t, "keep")
 	w.must(w.own(v).Allocate(w.src, off, n, keep))
 	if !keep {
@@ -158,7 +197,7 @@ func (w *world) Allocate(t *rapid.T) {
 
 func (w *world) Zero(t *rapid.T) {
 	v := w.pick()
-	off, n := w.part(v.m.size())
+	off, n := w.part(v.m, v.m.size())
 	keep := rapid.Bool().Draw(t, "keep")
 	w.must(w.own(v).Zero(w.src, off, n, keep))
 	if !keep {
@@ -178,10 +217,10 @@ func (w *world) Clone(t *rapid.T) {
 			to.m.truncate(0)
 		}
 	case 1:
-		off, n = w.part(from.m.size())
-		at = w.draw("at", 0, to.m.size())
+		off, n = w.part(from.m, from.m.size())
+		at = w.between(0, to.m.size())
 	default:
-		off, n = w.part(from.m.size())
+		off, n = w.part(from.m, from.m.size())
 		at = off
 	}
 	src := from.c
@@ -208,30 +247,46 @@ func (w *world) Freeze(t *rapid.T) {
 
 func (w *world) frozenOne() *version {
 	if len(w.frozen) == 0 {
-		w.t.Skip()
+		w.Freeze(w.t)
 	}
 	return &w.frozen[w.draw("version", 0, int64(len(w.frozen)-1))]
 }
 
-func (w *world) Seal(t *rapid.T) {
-	v := w.frozenOne()
-	base, err := w.z.sealContent(context.Background(), v.c)
-	w.must(err)
-	if base.Size != v.m.size() || base.Alloc != v.m.allocated() {
-		t.Fatalf("sealed as %d bytes, %d allocated; want %d, %d", base.Size, base.Alloc, v.m.size(), v.m.allocated())
+func (w *world) Seal(t *rapid.T) { w.seal(w.frozenOne()) }
+
+// SealAll does what a background sealer does.
+func (w *world) SealAll(t *rapid.T) {
+	for i := range w.frozen {
+		w.seal(&w.frozen[i])
 	}
-	if fresh := w.fresh(v.m); !base.same(fresh) {
-		t.Fatalf("sealed step by step as %+v, in one go as %+v", base, fresh)
+	for _, v := range w.all() {
+		v.c.Rebase(w.src)
 	}
-	if v.c.MinPos() != math.MaxInt64 && base.Size > 0 {
-		t.Fatal("a sealed content needs the journal")
+	w.DropJournal(t)
+	for len(w.frozen) > 6 {
+		w.Forget(t)
 	}
 }
 
-// fresh seals a file that is made from nothing.
+func (w *world) seal(v *version) {
+	base, err := w.z.sealContent(context.Background(), v.c)
+	w.must(err)
+	if base.Size != v.m.size() || base.Alloc != v.m.allocated() {
+		w.t.Fatalf("sealed as %d bytes, %d allocated; want %d, %d", base.Size, base.Alloc, v.m.size(), v.m.allocated())
+	}
+	if fresh := w.fresh(v.m); !base.same(fresh) {
+		w.t.Fatalf("sealed step by step as %+v, in one go as %+v", base, fresh)
+	}
+	if v.c.MinPos() != math.MaxInt64 {
+		w.t.Fatal("a sealed content needs the journal")
+	}
+}
+
+// fresh seals a file of the same content that is made from nothing.
 func (w *world) fresh(m *fileModel) *Base {
+	src := NewSource(w.store, &byteLog{b: m.data}, 0)
 	c := NewContent(1)
-	w.must(c.Truncate(w.src, m.size()))
+	w.must(c.Truncate(src, m.size()))
 	for off := int64(0); off < m.size(); {
 		end := off
 		for end < m.size() && m.kind[end] == m.kind[off] {
@@ -239,13 +294,14 @@ func (w *world) fresh(m *fileModel) *Base {
 		}
 		switch m.kind[off] {
 		case 1:
-			w.must(c.Allocate(w.src, off, end-off, true))
+			w.must(c.Allocate(src, off, end-off, true))
 		case 2:
-			w.must(c.Write(w.src, off, end-off, w.log.add(m.data[off:end], 0)))
+			w.must(c.Write(src, off, end-off, off))
 		}
 		off = end
 	}
-	b, err := w.z.sealContent(context.Background(), c)
+	z := &Sealer{Src: src, Objects: w.store}
+	b, err := z.sealContent(context.Background(), c)
 	w.must(err)
 	return b
 }
@@ -395,17 +451,16 @@ func TestContentModel(t *testing.T) {
 		for range 3 {
 			w.files = append(w.files, version{NewContent(1), &fileModel{}})
 		}
-		actions := map[string]func(*rapid.T){
-			"write": w.Write, "write2": w.Write, "write3": w.Write, "truncate": w.Truncate, "punch": w.Punch,
-			"allocate": w.Allocate, "zero": w.Zero, "clone": w.Clone, "freeze": w.Freeze, "freeze2": w.Freeze,
-			"seal": w.Seal, "seal2": w.Seal, "rebase": w.Rebase, "forget": w.Forget, "recode": w.Recode,
-			"drop": w.DropJournal, "collect": w.Collect, "check": w.Check, "compare": w.Compare,
+		// A rapid.Repeat is too short for what takes freezing, sealing, changing
+		// and sealing again.
+		actions := []func(*rapid.T){
+			w.Write, w.Write, w.Write, w.Comb, w.Comb, w.Truncate, w.Punch, w.Allocate, w.Zero, w.Clone, w.Clone,
+			w.Freeze, w.Freeze, w.Freeze, w.Seal, w.Seal, w.Seal, w.SealAll, w.Rebase, w.Rebase, w.Forget,
+			w.Recode, w.DropJournal, w.Collect, w.Check, w.Compare,
 		}
-		for name, f := range actions {
-			actions[name] = func(t *rapid.T) { w.t = t; f(t) }
+		for range 100 {
+			actions[w.draw("action", 0, int64(len(actions)-1))](t)
 		}
-		t.Repeat(actions)
-		w.t = t
 		for _, v := range w.all() {
 			w.verify(v)
 		}

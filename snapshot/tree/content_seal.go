@@ -18,6 +18,7 @@ func (z *Sealer) sealContent(ctx context.Context, c *Content) (*Base, error) {
 	if b := c.Sealed(); b != nil {
 		return b, nil // another sealer was at it
 	}
+	c.Rebase(z.Src) // what an older version has stored need not be cut again
 	l := c.layout.Load()
 	for c.sealing.Store(l); c.layout.Load() != l; c.sealing.Store(l) {
 		l = c.layout.Load()
@@ -91,13 +92,12 @@ func (s *contentSealer) run() error {
 // takeOver adds the chunks and lists that begin at p and are in a Base, e being
 // the run at p. It says whether there were any.
 //
-// A chunk's end depends on its bytes and the one behind it, or on there being
-// none behind it. So all of that must lie within the run, or both the file and
-// the Base must end there. The same goes for a list.
+// Where a chunk ends depends on its bytes and the one behind it, so that one must
+// lie within the run too, unless the file ends there. The same goes for a list.
 func (s *contentSealer) takeOver(e extent) (taken bool, err error) {
 	shift := s.p - e.pos
 	clean := s.p + e.n // positions below it are as in the Base
-	if clean == s.l.size && e.pos+e.n == e.base.Size {
+	if clean == s.l.size {
 		clean++
 	}
 	if s.oldOf != e.base || s.old.off > e.pos {

@@ -5,21 +5,48 @@ package tree
 // extents remain only for what is c's own. So the journal can be dropped up to
 // what was written since. The bytes of c stay the same.
 //
-// It is safe while others read a frozen c without the lock.
+// If the version before c is not sealed but an older one is, c takes from that
+// what it can. Otherwise a file that changes between any two snapshots, with a
+// sealer that is never quite up to date, would pin the journal forever.
+//
+// With a frozen c it needs no lock. The source is not used: nothing is loaded.
 func (c *Content) Rebase(*Source) {
 	if c == nil {
 		return
 	}
 	a := c.link.Load()
-	if a == nil {
+	older, b := a.sealed()
+	if b == nil || b == a.on {
 		return
 	}
-	if b := a.prev.sealed.Load(); b != nil {
-		// Neither exchange takes place if a sealer of c was faster.
-		if old := c.layout.Load(); c.layout.CompareAndSwap(old, old.rebased(a.from, b)) {
-			c.link.CompareAndSwap(a, nil)
+	old := c.layout.Load()
+	after := &ancestry{prev: a.prev, from: a.from, on: b}
+	var l *layout
+	if older == a {
+		l = old.rebased(a.from, b)
+		if !c.heirs.Load() {
+			after = nil
 		}
+	} else {
+		l = old.borrowing(older.from, b)
+		after.from = a.from.borrowing(older.from, b)
 	}
+	// Neither exchange takes place if a sealer of c was faster.
+	if c.layout.CompareAndSwap(old, l) {
+		c.link.CompareAndSwap(a, after)
+	}
+}
+
+// sealed returns the nearest older version that is sealed, as the link that
+// leads to it, and its Base.
+func (a *ancestry) sealed() (*ancestry, *Base) {
+	for a != nil {
+		if b := a.prev.sealed.Load(); b != nil {
+			return a, b
+		}
+		a = a.prev.link.Load()
+	}
+	return nil, nil
 }
 
 // rebased returns a layout on top of b that says what l says, where b is what a
@@ -51,5 +78,23 @@ func (l *layout) rebased(from *layout, b *Base) *layout {
 		return true
 	})
 	n.alloc = l.alloc
+	return n
+}
+
+// borrowing returns a layout that says what l says, but takes from b what l has
+// in the journal and from, which b was sealed from, has at the same offset.
+func (l *layout) borrowing(from *layout, b *Base) *layout {
+	n := &layout{size: l.size, alloc: l.alloc, base: l.base, baseLen: l.baseLen, minPos: posUnknown}
+	// Not a copy of the tree, which would need the lock.
+	l.ext.from(0, func(off int64, e extent) bool {
+		n.ext.add(off, e)
+		return true
+	})
+	sideBySide(l, from, func(off int64, x, y extent) bool {
+		if x == y && x.inJournal() {
+			n.set(off, extent{n: x.n, pos: off, base: b})
+		}
+		return true
+	})
 	return n
 }

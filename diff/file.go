@@ -1,0 +1,194 @@
+package diff
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"strings"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"golang.org/x/sys/unix"
+)
+
+// Status is the letter that git prints for a changed file.
+type Status byte
+
+// The letters of `git diff --name-status`.
+const (
+	Added    Status = 'A'
+	Modified Status = 'M'
+	Deleted  Status = 'D'
+	Type     Status = 'T' // a file became a symbolic link, or the reverse
+	Renamed  Status = 'R'
+)
+
+// Modes as git writes them.
+const (
+	modeFile    = 0o100644
+	modeExec    = 0o100755
+	modeSymlink = 0o120000
+)
+
+// File is one changed file. Old and New are nil where the file is absent.
+type File struct {
+	Status     Status
+	Similarity int    // of a rename, in percent
+	Path       string // the new path; the old one of a deletion
+	OldPath    string // differs from Path only for a rename
+	Old, New   *tree.Inode
+}
+
+// gitMode is n's mode as git records it, 0 for what git cannot hold.
+func gitMode(n *tree.Inode) uint32 {
+	switch {
+	case n == nil:
+		return 0
+	case n.Mode&unix.S_IFMT == unix.S_IFLNK:
+		return modeSymlink
+	case n.Mode&unix.S_IFMT != unix.S_IFREG:
+		return 0
+	case n.Mode&0o100 != 0:
+		return modeExec
+	}
+	return modeFile
+}
+
+// Files lists the changed files in the order of `git diff --no-index`: by
+// path, component by component, a rename at its new path.
+func Files(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) ([]File, error) {
+	var files []File
+	err := tree.Diff(ctx, src, a, b, tree.DiffOptions{Paths: o.Paths}, func(c tree.Change) error {
+		if !o.GitDirs && inGitDir(c.Path) {
+			return nil
+		}
+		if f, ok := fileOf(c); ok {
+			files = append(files, f)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("comparing the trees: %w", err)
+	}
+	if o.NoRenames {
+		return files, nil
+	}
+	return findRenames(ctx, src, files)
+}
+
+// fileOf reduces a change to what git sees of it.
+func fileOf(c tree.Change) (File, bool) {
+	before, after := gitMode(c.A), gitMode(c.B)
+	f := File{Path: c.Path, OldPath: c.Path, Old: c.A, New: c.B}
+	if before == 0 {
+		f.Old = nil
+	}
+	if after == 0 {
+		f.New = nil
+	}
+	switch {
+	case before == 0 && after == 0:
+		return f, false
+	case before == 0:
+		f.Status = Added
+	case after == 0:
+		f.Status = Deleted
+	case (before == modeSymlink) != (after == modeSymlink):
+		f.Status = Type
+	case before != after, c.What&(tree.Data|tree.Target) != 0:
+		f.Status = Modified
+	default:
+		return f, false
+	}
+	return f, true
+}
+
+// inGitDir reports whether git would refuse path because a component is ".git".
+func inGitDir(path string) bool {
+	for path != "" {
+		name, rest, _ := strings.Cut(path, "/")
+		if strings.EqualFold(name, ".git") {
+			return true
+		}
+		path = rest
+	}
+	return false
+}
+
+// size is the number of bytes that git would store for n.
+func size(n *tree.Inode) int64 {
+	switch {
+	case n == nil:
+		return 0
+	case n.IsSymlink():
+		return int64(len(n.Target))
+	}
+	return n.Content.Size()
+}
+
+// read returns all the bytes that git would store for n.
+func read(src *tree.Source, n *tree.Inode, path string) ([]byte, error) {
+	switch {
+	case n == nil:
+		return nil, nil
+	case n.IsSymlink():
+		return []byte(n.Target), nil
+	}
+	buf := make([]byte, n.Content.Size())
+	got, err := n.Content.ReadAt(src, buf, 0)
+	if err != nil {
+		return nil, fmt.Errorf("reading %q: %w", path, err)
+	}
+	return buf[:got], nil
+}
+
+// reader streams the bytes that git would store for n.
+func reader(src *tree.Source, n *tree.Inode) io.Reader {
+	switch {
+	case n == nil:
+		return strings.NewReader("")
+	case n.IsSymlink():
+		return strings.NewReader(n.Target)
+	}
+	return io.NewSectionReader(contentReader{src, n.Content}, 0, n.Content.Size())
+}
+
+// contentReader makes an io.ReaderAt of a file's content.
+type contentReader struct {
+	src *tree.Source
+	c   *tree.Content
+}
+
+func (r contentReader) ReadAt(p []byte, off int64) (int, error) {
+	n, err := r.c.ReadAt(r.src, p, off)
+	if err == nil && n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// blobID is the SHA-1 name that git gives to n's bytes; all zeros if absent.
+func blobID(src *tree.Source, n *tree.Inode, path string) (string, error) {
+	if n == nil {
+		return strings.Repeat("0", 2*sha1.Size), nil
+	}
+	h := newBlobHash(size(n))
+	if _, err := io.Copy(h, reader(src, n)); err != nil {
+		return "", fmt.Errorf("reading %q: %w", path, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func newBlobHash(size int64) hash.Hash {
+	h := sha1.New()
+	fmt.Fprintf(h, "blob %d\x00", size)
+	return h
+}
+
+func blobIDOf(data []byte) string {
+	h := newBlobHash(int64(len(data)))
+	h.Write(data)
+	return hex.EncodeToString(h.Sum(nil))
+}

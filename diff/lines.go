@@ -1,0 +1,198 @@
+package diff
+
+import "bytes"
+
+// splitLines cuts data after each newline. The last line may have none.
+func splitLines(data []byte) [][]byte {
+	lines := make([][]byte, 0, bytes.Count(data, []byte{'\n'})+1)
+	for len(data) > 0 {
+		n := bytes.IndexByte(data, '\n') + 1
+		if n == 0 {
+			n = len(data)
+		}
+		lines = append(lines, data[:n:n])
+		data = data[n:]
+	}
+	return lines
+}
+
+// compareText returns the lines of both sides and the changes between them.
+func compareText(a, b []byte) (la, lb [][]byte, edits []edit) {
+	la, lb = splitLines(a), splitLines(b)
+	numbers := make(map[string]int32)
+	number := func(lines [][]byte) []int32 {
+		ids := make([]int32, len(lines))
+		for i, l := range lines {
+			id, ok := numbers[string(l)]
+			if !ok {
+				id = int32(len(numbers))
+				numbers[string(l)] = id
+			}
+			ids[i] = id
+		}
+		return ids
+	}
+	na, nb := number(la), number(lb)
+	edits = compareLines(na, nb)
+	return la, lb, slide(edits, la, lb, na, nb)
+}
+
+// slide moves each pure insertion and deletion to the best of the places where
+// it could stand, and joins changes that come to touch.
+func slide(edits []edit, la, lb [][]byte, na, nb []int32) []edit {
+	var out []edit
+	for i := 0; i < len(edits); i++ {
+		e := edits[i]
+		prevA, nextA := 0, len(na)
+		if len(out) > 0 {
+			prevA = out[len(out)-1].a1
+		}
+		if i+1 < len(edits) {
+			nextA = edits[i+1].a0
+		}
+		var lines [][]byte
+		var ids []int32
+		var start, end int
+		switch {
+		case e.a0 == e.a1:
+			lines, ids, start, end = lb, nb, e.b0, e.b1
+		case e.b0 == e.b1:
+			lines, ids, start, end = la, na, e.a0, e.a1
+		default:
+			out = append(out, e)
+			continue
+		}
+		up, down := 0, 0
+		for up < e.a0-prevA && ids[start-up-1] == ids[end-up-1] {
+			up++
+		}
+		for down < nextA-e.a1 && ids[start+down] == ids[end+down] {
+			down++
+		}
+		switch {
+		case up > 0 && up == e.a0-prevA && len(out) > 0:
+			last := &out[len(out)-1]
+			joined := edit{last.a0, e.a1 - up, last.b0, e.b1 - up}
+			out = out[:len(out)-1]
+			edits[i] = joined
+			i--
+		case down > 0 && down == nextA-e.a1 && i+1 < len(edits):
+			edits[i+1].a0, edits[i+1].b0 = e.a0+down, e.b0+down
+		default:
+			shift := bestShift(lines, start, end, up, down)
+			out = append(out, edit{e.a0 + shift, e.a1 + shift, e.b0 + shift, e.b1 + shift})
+		}
+	}
+	return out
+}
+
+// A block is not tried at more places than this.
+const maxSlide = 100
+
+// bestShift says by how many lines a changed block [start,end) of lines that
+// can move up or down should move. The measure is git's indent heuristic
+// (diff.indentHeuristic): both borders should lie at blank lines or at little
+// indentation, so that a new function is shown from its first line to its last.
+func bestShift(lines [][]byte, start, end, up, down int) int {
+	best := down
+	var bestScore splitScore
+	for shift := max(-up, down-maxSlide); shift <= down; shift++ {
+		var s splitScore
+		s.add(lines, end+shift)
+		s.add(lines, start+shift)
+		if shift == max(-up, down-maxSlide) || s.compare(bestScore) <= 0 {
+			best, bestScore = shift, s
+		}
+	}
+	return best
+}
+
+// splitScore rates the two borders of a block; less is better. The weights
+// were found for git by Michael Haggerty from a corpus of hand-rated diffs.
+type splitScore struct{ indent, penalty int }
+
+func (s splitScore) compare(o splitScore) int {
+	const indentWeight = 60
+	sign := 0
+	if s.indent > o.indent {
+		sign = 1
+	} else if s.indent < o.indent {
+		sign = -1
+	}
+	return indentWeight*sign + s.penalty - o.penalty
+}
+
+const maxBlanks = 20
+
+func (s *splitScore) add(lines [][]byte, at int) {
+	own := -1
+	if at < len(lines) {
+		own = indentation(lines[at])
+	} else {
+		s.penalty += 21 // the end of the file
+	}
+	before, blanksBefore := -1, 0
+	for i := at - 1; i >= 0 && blanksBefore < maxBlanks; i-- {
+		if before = indentation(lines[i]); before >= 0 {
+			break
+		}
+		blanksBefore++
+	}
+	after, blanksAfter := -1, 0
+	for i := at + 1; i < len(lines) && blanksAfter < maxBlanks; i++ {
+		if after = indentation(lines[i]); after >= 0 {
+			break
+		}
+		blanksAfter++
+	}
+	if before < 0 && blanksBefore == 0 {
+		s.penalty++ // the start of the file
+	}
+	indent := own
+	if own < 0 {
+		blanksAfter++
+		indent = after
+	} else {
+		blanksAfter = 0
+	}
+	blanks := blanksBefore + blanksAfter
+	s.penalty += -30*blanks + 6*blanksAfter
+	s.indent += indent
+	pick := func(without, with int) {
+		if blanks > 0 {
+			s.penalty += with
+		} else {
+			s.penalty += without
+		}
+	}
+	switch {
+	case indent < 0 || before < 0 || indent == before:
+	case indent > before:
+		pick(-4, 10)
+	case after > indent:
+		pick(24, 17) // like an "else"
+	default:
+		pick(23, 17)
+	}
+}
+
+// indentation is the column of the first character, -1 for a blank line.
+func indentation(line []byte) int {
+	const maxIndent = 200
+	col := 0
+	for _, c := range line {
+		switch c {
+		case ' ':
+			col++
+		case '\t':
+			col += 8 - col%8
+		case '\n', '\r', '\v', '\f':
+		default:
+			return col
+		}
+		if col >= maxIndent {
+			return maxIndent
+		}
+	}
+	return -1
+}

@@ -1,0 +1,232 @@
+package diff
+
+import "math"
+
+// edit replaces lines [a0,a1) of the old file by lines [b0,b1) of the new one.
+type edit struct{ a0, a1, b0, b1 int }
+
+// The effort that a comparison may cost, counted in steps of the search.
+const (
+	// A region is searched until its edit distance reaches the square root of
+	// its diagonals or minRegionCost, whichever is more; then the furthest
+	// point reached is taken as the split.
+	minRegionCost = 256
+	// The whole file is searched for this many steps; then what is left is
+	// shown as replaced. About half a second.
+	fileCost = 150_000_000
+)
+
+// compareLines returns the changes between two files given as lists of line
+// numbers (equal lines have equal numbers), in order and not touching.
+func compareLines(a, b []int32) []edit {
+	prefix := 0
+	for prefix < len(a) && prefix < len(b) && a[prefix] == b[prefix] {
+		prefix++
+	}
+	suffix := 0
+	for suffix < len(a)-prefix && suffix < len(b)-prefix && a[len(a)-1-suffix] == b[len(b)-1-suffix] {
+		suffix++
+	}
+	m := newMyers(a[:len(a)-suffix], b[:len(b)-suffix], prefix)
+	m.compare(0, len(m.a), 0, len(m.b))
+	return m.edits(len(a), len(b))
+}
+
+// myers is one comparison: "An O(ND) Difference Algorithm and Its Variations"
+// (Eugene W. Myers, 1986), the linear space variation of section 4b. The
+// two searches meet in the middle and each half is searched again.
+type myers struct {
+	a, b      []int32 // the lines worth comparing
+	indexA    []int   // their places in the files
+	indexB    []int
+	changedA  []bool // by place in the file
+	changedB  []bool
+	fwd, bwd  []int // furthest x of each diagonal, shifted by off
+	off       int
+	stepsLeft int
+}
+
+// newMyers drops the common first lines and every line that occurs on one side
+// only: those are changed whatever the rest looks like.
+func newMyers(a, b []int32, prefix int) *myers {
+	m := &myers{changedA: make([]bool, len(a)), changedB: make([]bool, len(b)), stepsLeft: fileCost}
+	inA, inB := make(map[int32]bool), make(map[int32]bool)
+	for _, l := range a[prefix:] {
+		inA[l] = true
+	}
+	for _, l := range b[prefix:] {
+		inB[l] = true
+	}
+	for i := prefix; i < len(a); i++ {
+		if inB[a[i]] {
+			m.a, m.indexA = append(m.a, a[i]), append(m.indexA, i)
+		} else {
+			m.changedA[i] = true
+		}
+	}
+	for i := prefix; i < len(b); i++ {
+		if inA[b[i]] {
+			m.b, m.indexB = append(m.b, b[i]), append(m.indexB, i)
+		} else {
+			m.changedB[i] = true
+		}
+	}
+	m.off = len(m.b) + 1
+	m.fwd = make([]int, len(m.a)+len(m.b)+3)
+	m.bwd = make([]int, len(m.a)+len(m.b)+3)
+	return m
+}
+
+// compare marks the changed lines of a[a0:a1] against b[b0:b1].
+func (m *myers) compare(a0, a1, b0, b1 int) {
+	for {
+		for a0 < a1 && b0 < b1 && m.a[a0] == m.b[b0] {
+			a0, b0 = a0+1, b0+1
+		}
+		for a0 < a1 && b0 < b1 && m.a[a1-1] == m.b[b1-1] {
+			a1, b1 = a1-1, b1-1
+		}
+		if a0 == a1 || b0 == b1 || m.stepsLeft <= 0 {
+			m.mark(a0, a1, b0, b1)
+			return
+		}
+		x, y := m.split(a0, a1, b0, b1)
+		if (x == a0 && y == b0) || (x == a1 && y == b1) {
+			m.mark(a0, a1, b0, b1)
+			return
+		}
+		m.compare(a0, x, b0, y)
+		a0, b0 = x, y
+	}
+}
+
+func (m *myers) mark(a0, a1, b0, b1 int) {
+	for i := a0; i < a1; i++ {
+		m.changedA[m.indexA[i]] = true
+	}
+	for i := b0; i < b1; i++ {
+		m.changedB[m.indexB[i]] = true
+	}
+}
+
+// split finds a point on a shortest path through the region, or, when that
+// costs too much, on a good one.
+func (m *myers) split(a0, a1, b0, b1 int) (x, y int) {
+	a, b, fwd, bwd, off := m.a, m.b, m.fwd, m.bwd, m.off
+	dmin, dmax := a0-b1, a1-b0
+	fmid, bmid := a0-b0, a1-b1
+	fmin, fmax, bmin, bmax := fmid, fmid, bmid, bmid
+	odd := (fmid-bmid)&1 != 0
+	limit := max(minRegionCost, int(math.Sqrt(float64(dmax-dmin))))
+	fwd[off+fmid], bwd[off+bmid] = a0, a1
+	for cost := 1; ; cost++ {
+		// Widen the range of diagonals while it is inside the region; at its
+		// border narrow it, so that only diagonals of the right parity are met.
+		if fmin > dmin {
+			fmin--
+			fwd[off+fmin-1] = -1
+		} else {
+			fmin++
+		}
+		if fmax < dmax {
+			fmax++
+			fwd[off+fmax+1] = -1
+		} else {
+			fmax--
+		}
+		for d := fmax; d >= fmin; d -= 2 {
+			x := fwd[off+d+1]
+			if lower := fwd[off+d-1]; lower >= x {
+				x = lower + 1
+			}
+			y := x - d
+			for x < a1 && y < b1 && a[x] == b[y] {
+				x, y = x+1, y+1
+			}
+			fwd[off+d] = x
+			if odd && bmin <= d && d <= bmax && bwd[off+d] <= x {
+				return x, y
+			}
+		}
+		if bmin > dmin {
+			bmin--
+			bwd[off+bmin-1] = math.MaxInt
+		} else {
+			bmin++
+		}
+		if bmax < dmax {
+			bmax++
+			bwd[off+bmax+1] = math.MaxInt
+		} else {
+			bmax--
+		}
+		for d := bmax; d >= bmin; d -= 2 {
+			x := bwd[off+d-1]
+			if upper := bwd[off+d+1]; upper <= x {
+				x = upper - 1
+			}
+			y := x - d
+			for x > a0 && y > b0 && a[x-1] == b[y-1] {
+				x, y = x-1, y-1
+			}
+			bwd[off+d] = x
+			if !odd && fmin <= d && d <= fmax && x <= fwd[off+d] {
+				return x, y
+			}
+		}
+		m.stepsLeft -= fmax - fmin + bmax - bmin
+		if cost >= limit || m.stepsLeft <= 0 {
+			return m.furthest(a0, a1, b0, b1, fmin, fmax, bmin, bmax)
+		}
+	}
+}
+
+// furthest returns the point that either search has carried furthest from
+// where it began.
+func (m *myers) furthest(a0, a1, b0, b1, fmin, fmax, bmin, bmax int) (x, y int) {
+	fbest, fx := -1, 0
+	for d := fmax; d >= fmin; d -= 2 {
+		x := min(m.fwd[m.off+d], a1)
+		if x-d > b1 {
+			x = b1 + d
+		}
+		if fbest < x+x-d {
+			fbest, fx = x+x-d, x
+		}
+	}
+	bbest, bx := math.MaxInt, 0
+	for d := bmax; d >= bmin; d -= 2 {
+		x := max(m.bwd[m.off+d], a0)
+		if x-d < b0 {
+			x = b0 + d
+		}
+		if x+x-d < bbest {
+			bbest, bx = x+x-d, x
+		}
+	}
+	if a1+b1-bbest < fbest-(a0+b0) {
+		return fx, fbest - fx
+	}
+	return bx, bbest - bx
+}
+
+// edits turns the marks into changes.
+func (m *myers) edits(lenA, lenB int) []edit {
+	var out []edit
+	for i, j := 0, 0; i < lenA || j < lenB; {
+		e := edit{a0: i, b0: j}
+		for i < len(m.changedA) && m.changedA[i] {
+			i++
+		}
+		for j < len(m.changedB) && m.changedB[j] {
+			j++
+		}
+		if i > e.a0 || j > e.b0 {
+			e.a1, e.b1 = i, j
+			out = append(out, e)
+			continue
+		}
+		i, j = i+1, j+1
+	}
+	return out
+}

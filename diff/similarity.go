@@ -1,0 +1,123 @@
+package diff
+
+import (
+	"bytes"
+	"slices"
+)
+
+// span counts the bytes of a file that lie in pieces with one hash.
+type span struct {
+	hash  uint32
+	bytes uint32
+}
+
+// spanSet is a file's fingerprint, sorted by hash: git's hash_chars in
+// diffcore-delta.c. The file is cut into pieces that end at a newline or after
+// 64 bytes; what the last newline leaves is not counted.
+type spanSet []span
+
+const (
+	pieceMax = 64
+	hashBase = 107927
+)
+
+func spansOf(data []byte) spanSet {
+	text := !isBinary(data)
+	counts := make(map[uint32]uint32)
+	var acc1, acc2, n uint32
+	for i, c := range data {
+		if text && c == '\r' && i+1 < len(data) && data[i+1] == '\n' {
+			continue
+		}
+		old := acc1
+		acc1 = acc1<<7 ^ acc2>>25
+		acc2 = acc2<<7 ^ old>>25
+		acc1 += uint32(c)
+		if n++; n < pieceMax && c != '\n' {
+			continue
+		}
+		counts[(acc1+acc2*0x61)%hashBase] += n
+		n, acc1, acc2 = 0, 0, 0
+	}
+	set := make(spanSet, 0, len(counts))
+	for h, b := range counts {
+		set = append(set, span{h, b})
+	}
+	slices.SortFunc(set, func(a, b span) int { return int(a.hash) - int(b.hash) })
+	return set
+}
+
+// common is the number of bytes of s that are in d too.
+func (s spanSet) common(d spanSet) int64 {
+	var sum int64
+	for len(s) > 0 && len(d) > 0 {
+		switch {
+		case s[0].hash < d[0].hash:
+			s = s[1:]
+		case s[0].hash > d[0].hash:
+			d = d[1:]
+		default:
+			sum += int64(min(s[0].bytes, d[0].bytes))
+			s, d = s[1:], d[1:]
+		}
+	}
+	return sum
+}
+
+// similarity scores how much of the larger of a deletion and an addition is in
+// the other, in 1/60000. Scores below minimum may come back as 0.
+func (r *renamer) similarity(from, to, minimum int) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	a, b := r.files[from], r.files[to]
+	if !a.Old.IsRegular() || !b.New.IsRegular() {
+		return 0, nil
+	}
+	sizeA, sizeB := size(a.Old), size(b.New)
+	large := max(sizeA, sizeB)
+	delta := large - min(sizeA, sizeB)
+	if float64(large)*float64(maxScore-minimum) < float64(delta)*maxScore {
+		return 0, nil
+	}
+	// git gives up on a file as large as this too (core.bigFileThreshold).
+	if large > defaultMaxText || large == 0 {
+		return 0, nil
+	}
+	spansA, err := r.spansAt(from)
+	if err != nil {
+		return 0, err
+	}
+	spansB, err := r.spansAt(to)
+	if err != nil {
+		return 0, err
+	}
+	if sizeB == 0 {
+		return 0, nil
+	}
+	return int(spansA.common(spansB) * maxScore / large), nil
+}
+
+// spansAt returns the fingerprint of the file at index i, which is made once.
+func (r *renamer) spansAt(i int) (spanSet, error) {
+	if s, ok := r.spans[i]; ok {
+		return s, nil
+	}
+	f := r.files[i]
+	n := f.New
+	if f.Status == Deleted {
+		n = f.Old
+	}
+	data, err := read(r.src, n, f.Path)
+	if err != nil {
+		return nil, err
+	}
+	s := spansOf(data)
+	r.spans[i] = s
+	return s, nil
+}
+
+// isBinary is git's guess: a NUL among the first 8000 bytes.
+func isBinary(data []byte) bool {
+	return bytes.IndexByte(data[:min(len(data), 8000)], 0) >= 0
+}

@@ -1,0 +1,150 @@
+package diff
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// Summary counts what a diff said.
+type Summary struct {
+	Files   int // changed files
+	Added   int // lines
+	Deleted int // lines
+	// Opaque counts the binary files of which one line only was written: a
+	// patch with any of them does not apply.
+	Opaque int
+}
+
+// Write writes a unified diff from a to b that `git apply` takes in the
+// directory that holds the tree. Nothing is written when the trees are equal.
+func Write(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, o Options) (Summary, error) {
+	files, err := Files(ctx, src, a, b, o)
+	if err != nil {
+		return Summary{}, err
+	}
+	out := &writer{Writer: bufio.NewWriterSize(w, 64<<10), src: src, o: o}
+	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return out.sum, err
+		}
+		if err := out.file(f); err != nil {
+			return out.sum, err
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return out.sum, fmt.Errorf("writing the diff: %w", err)
+	}
+	return out.sum, nil
+}
+
+// writer holds one diff while it is written. Errors of the writer below stick
+// in the bufio.Writer and come out at Flush.
+type writer struct {
+	*bufio.Writer
+	src *tree.Source
+	o   Options
+	sum Summary
+}
+
+func (w *writer) file(f File) error {
+	w.sum.Files++
+	// git apply knows no change of type, and it misses that a renamed symbolic
+	// link leaves room for a directory, because a rename names no mode: the old
+	// file goes, a new one comes.
+	if f.Status == Type || f.Status == Renamed && f.New.IsSymlink() {
+		gone, come := f, f
+		gone.Status, gone.New, gone.Path = Deleted, nil, f.OldPath
+		come.Status, come.Old, come.OldPath = Added, nil, f.Path
+		if err := w.pair(gone); err != nil {
+			return err
+		}
+		return w.pair(come)
+	}
+	return w.pair(f)
+}
+
+// pair writes the header lines of one file and its change.
+func (w *writer) pair(f File) error {
+	before, after := gitMode(f.Old), gitMode(f.New)
+	fmt.Fprintf(w, "diff --git %s %s\n", quote("a/"+f.OldPath), quote("b/"+f.Path))
+	switch {
+	case f.Old == nil:
+		fmt.Fprintf(w, "new file mode %06o\n", after)
+	case f.New == nil:
+		fmt.Fprintf(w, "deleted file mode %06o\n", before)
+	case before != after:
+		fmt.Fprintf(w, "old mode %06o\nnew mode %06o\n", before, after)
+	}
+	if f.Status == Renamed {
+		fmt.Fprintf(w, "similarity index %d%%\nrename from %s\nrename to %s\n",
+			f.Similarity, quote(f.OldPath), quote(f.Path))
+	}
+	if f.Old != nil && f.New != nil {
+		same, err := sameData(w.src, f)
+		if err != nil || same {
+			return err
+		}
+	}
+	if size(f.Old) > w.o.maxText() || size(f.New) > w.o.maxText() {
+		return w.binary(f, nil, nil)
+	}
+	a, err := read(w.src, f.Old, f.OldPath)
+	if err != nil {
+		return err
+	}
+	b, err := read(w.src, f.New, f.Path)
+	if err != nil {
+		return err
+	}
+	if isBinary(a) || isBinary(b) {
+		return w.binary(f, a, b)
+	}
+	w.index(f, idOf(f.Old, a)[:7], idOf(f.New, b)[:7])
+	w.text(f, a, b)
+	return nil
+}
+
+// sameData reports whether both sides, which exist, hold the same bytes.
+func sameData(src *tree.Source, f File) (bool, error) {
+	if f.Old.IsSymlink() || f.New.IsSymlink() {
+		return f.Old.IsSymlink() == f.New.IsSymlink() && f.Old.Target == f.New.Target, nil
+	}
+	same, err := f.Old.Content.Equal(src, f.New.Content)
+	if err != nil {
+		return false, fmt.Errorf("comparing %q: %w", f.Path, err)
+	}
+	return same, nil
+}
+
+func idOf(n *tree.Inode, data []byte) string {
+	if n == nil {
+		return "0000000000000000000000000000000000000000"
+	}
+	return blobIDOf(data)
+}
+
+// index writes the line that names both blobs. The mode follows when it is the
+// same on both sides.
+func (w *writer) index(f File, before, after string) {
+	fmt.Fprintf(w, "index %s..%s", before, after)
+	if f.Old != nil && f.New != nil && gitMode(f.Old) == gitMode(f.New) {
+		fmt.Fprintf(w, " %06o", gitMode(f.New))
+	}
+	w.WriteByte('\n')
+}
+
+// names returns what stands after --- and +++.
+func names(f File) (before, after string) {
+	before, after = "/dev/null", "/dev/null"
+	if f.Old != nil {
+		before = quote("a/" + f.OldPath)
+	}
+	if f.New != nil {
+		after = quote("b/" + f.Path)
+	}
+	return before, after
+}

@@ -90,7 +90,7 @@ type node struct {
 	shown   int64 // the size of the log that the kernel knows
 	content []byte
 	partial []byte // the beginning of a command that came in several writes
-	stale   bool   // the kernel may have pages that differ from content
+	cached  bool   // the kernel may have pages of it
 }
 
 func newControl(fs *filesystem) *control {
@@ -249,23 +249,19 @@ func (c *control) getAttr(id live.NodeID, out *fuse.AttrOut) fuse.Status {
 	return fuse.OK
 }
 
-// freshen drops the pages of a file that a command left behind in the kernel,
-// or the last page of a log that has grown.
+// freshen notices that a log has grown, and drops its last page, which the
+// kernel believes to end in zeros. As that also makes the kernel distrust the
+// answer that is under way, it asks for the size once more before it reads.
 func (c *control) freshen(n *node) {
+	if n.log == nil {
+		return
+	}
 	c.mu.Lock()
-	from := int64(-1)
-	if n.stale {
-		from = 0
-	}
-	n.stale = false
-	if n.log != nil {
-		if size := n.log.Size(); size != n.shown {
-			from = n.shown &^ 4095
-			n.shown = size
-		}
-	}
+	size, from := n.log.Size(), n.shown&^4095
+	grown := size != n.shown
+	n.shown = size
 	c.mu.Unlock()
-	if from >= 0 {
+	if grown {
 		c.fs.notify.dropNow(n.id, from)
 	}
 }
@@ -274,11 +270,17 @@ func (c *control) freshen(n *node) {
 // the file will say what its next command results in.
 func (c *control) setAttr(id live.NodeID, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	n, err := c.get(id)
-	if err != nil || in.Valid&(fuse.FATTR_MODE|fuse.FATTR_UID|fuse.FATTR_GID) != 0 {
+	if err != nil {
+		return fuse.EPERM
+	}
+	if in.Valid&(fuse.FATTR_MODE|fuse.FATTR_UID|fuse.FATTR_GID) != 0 && !n.scratch {
 		return fuse.EPERM
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if m, ok := in.GetMode(); ok {
+		n.mode = typeFile | m
+	}
 	size, truncate := in.GetSize()
 	if truncate && n.mode&0o200 == 0 {
 		return fuse.EPERM
@@ -292,6 +294,7 @@ func (c *control) setAttr(id live.NodeID, in *fuse.SetAttrIn, out *fuse.AttrOut)
 	a := c.attrLocked(n)
 	if truncate {
 		n.partial = nil
+		n.cached = n.cached && size > 0
 		a.Size = int64(size)
 	}
 	fillAttr(&out.Attr, &a)
@@ -323,6 +326,7 @@ func (c *control) read(id live.NodeID, buf []byte, off int64) (fuse.ReadResult, 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	n.cached = true
 	if off >= int64(len(n.content)) {
 		return fuse.ReadResultData(nil), fuse.OK
 	}

@@ -136,10 +136,11 @@ func (c *control) rmdir(dir live.NodeID, name string, h *fuse.InHeader) fuse.Sta
 // a scratch file onto a control file. Only within one control directory.
 func (c *control) rename(op live.NodeID, from string, np live.NodeID, to string, flags uint32, h *fuse.InHeader) fuse.Status {
 	if op != np {
-		if isControl(op) && isCommand(from) {
+		// Not EXDEV: mv would copy then, and mkdir in here captures.
+		if isControl(np) {
 			return fuse.EPERM
 		}
-		return fuse.EXDEV
+		return fuse.EROFS
 	}
 	if flags&^unix.RENAME_NOREPLACE != 0 {
 		return fuse.EINVAL

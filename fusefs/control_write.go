@@ -36,42 +36,36 @@ func (c *control) write(id live.NodeID, data []byte, off int64, h *fuse.InHeader
 	if wait {
 		n.partial = line
 	}
+	cached := n.cached
+	n.cached = false
 	c.mu.Unlock()
+	if cached {
+		c.fs.notify.dropPages(n.id)
+	}
 	if wait {
 		return uint32(len(data)), fuse.OK
 	}
 	err = c.run(n.ws, n.key.name, string(line), caller(h))
-
-	c.mu.Lock()
-	n.content = c.mu.results[n.key]
-	if n.key.name == policyName {
-		n.content = nil
-	}
-	n.mtime = timeNow()
-	n.stale = true
-	if c.mu.current[n.key] == n {
-		delete(c.mu.current, n.key) // the next lookup gets a node without pages
-	}
-	c.mu.Unlock()
-	if n.key.name == policyName {
-		c.showPolicy(n)
-	}
-	c.fs.notify.dropPages(n.id)
+	c.show(n)
 	if err != nil {
 		return 0, fuse.Status(errno(err))
 	}
 	return uint32(len(data)), fuse.OK
 }
 
-// showPolicy makes a policy file that was written to say what is in force.
-func (c *control) showPolicy(n *node) {
-	content, err := c.render(n.ws, policyName)
-	if err != nil {
-		return
-	}
+// show makes a file that a command was written to say what came of it, for
+// whoever reads on with the same descriptor. Its name gets a new node.
+func (c *control) show(n *node) {
+	content, err := c.render(n.ws, n.key.name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n.content = content
+	if err == nil {
+		n.content = content
+	}
+	n.mtime = timeNow()
+	if c.mu.current[n.key] == n {
+		delete(c.mu.current, n.key)
+	}
 }
 
 func (c *control) writeScratch(n *node, data []byte, off int64) (uint32, fuse.Status) {

@@ -18,6 +18,8 @@ const (
 	// kernel knows. It is only reached when a name's directory is locked by
 	// a process whose request waits for something else.
 	noticeWait = 2 * time.Second
+	// pageWait is the same for the pages of a control file.
+	pageWait = 20 * time.Millisecond
 )
 
 // A notifier tells the kernel what changed from inside.
@@ -28,8 +30,8 @@ const (
 // may wait for it, because a restore holds no directory of the workspace: as a
 // rename in .snapshots the VFS has locked only that.
 //
-// Pages of control files are dropped by a second goroutine: the kernel waits
-// there for the page, which the very write that runs a restore has locked.
+// Pages of control files are dropped by a second goroutine: the kernel may wait
+// there for a page that the very write which runs a restore has locked.
 type notifier struct {
 	log *slog.Logger
 	fd  int // a duplicate of the FUSE device
@@ -37,7 +39,7 @@ type notifier struct {
 	hasEpoch bool // the kernel knows INC_EPOCH
 
 	trees queue[treeNotice]
-	pages queue[live.NodeID]
+	pages queue[pageNotice]
 }
 
 type treeNotice struct {
@@ -45,7 +47,12 @@ type treeNotice struct {
 	done chan struct{}
 }
 
-// newNotifier starts the goroutines; fd is closed with it.
+type pageNotice struct {
+	id   live.NodeID
+	done chan struct{}
+}
+
+// newNotifier returns a notifier that writes to fd, which is closed with it.
 func newNotifier(fd int, log *slog.Logger) *notifier {
 	n := &notifier{log: log, fd: fd}
 	n.trees.init()
@@ -63,8 +70,9 @@ func (n *notifier) run() {
 		}
 	})
 	wg.Go(func() {
-		for id, ok := n.pages.get(); ok; id, ok = n.pages.get() {
-			n.send(invalInode(id))
+		for p, ok := n.pages.get(); ok; p, ok = n.pages.get() {
+			n.send(invalInode(p.id))
+			close(p.done)
 		}
 	})
 	wg.Wait()
@@ -96,8 +104,22 @@ func (n *notifier) invalidate(inv live.Invalidation) {
 	}
 }
 
-// dropPages has the cached pages of a control file dropped soon.
-func (n *notifier) dropPages(id live.NodeID) { n.pages.put(id) }
+// dropPages has the cached pages of a control file dropped, for a request that
+// writes to it. The kernel has unlocked a page that it could serve reads from
+// before it sent the write, so as a rule this is done at once. A page that it
+// has locked it can serve nothing from; then there is nothing to wait for.
+func (n *notifier) dropPages(id live.NodeID) {
+	p := pageNotice{id: id, done: make(chan struct{})}
+	if !n.pages.put(p) {
+		return
+	}
+	timer := time.NewTimer(pageWait)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+	case <-timer.C:
+	}
+}
 
 // dropNow drops the cached pages of a control node from a byte on, before it
 // returns. It must not be called from a request that has locked a page of the

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+)
+
+// maxFreeze bounds how long a workspace can be held still.
+const maxFreeze = 10 * time.Minute
+
+func freezeCommand(a *app) *cobra.Command {
+	var span time.Duration
+	cmd := &cobra.Command{
+		Use:   "freeze [--for 30s]",
+		Short: "Hold back every change for a bounded moment",
+		Long: `Holds back every change to the store's workspaces, so that something outside can
+copy a quiet tree. Programs that write wait; reading goes on. It ends by
+"amberfs thaw", or by itself when the time is over.`,
+		Args: args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if span <= 0 || span > maxFreeze {
+				return fail.New(fail.Usage, "--for takes a span over 0 and up to %s", maxFreeze)
+			}
+			var done api.Frozen
+			if err := a.askHere(cmd.Context(), request{op: "freeze", args: api.Freeze{For: span}}, &done); err != nil {
+				return err
+			}
+			return a.print(done, func() { a.printf("frozen until %s\n", done.Until.Format(time.RFC3339)) })
+		},
+	}
+	cmd.Flags().DurationVar(&span, "for", 30*time.Second, "thaw by itself after this `TIME`")
+	return cmd
+}
+
+func thawCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "thaw",
+		Short: "Let changes go on after freeze",
+		Args:  args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var done struct {
+				Thawed bool `json:"thawed"` // false: it was not frozen
+			}
+			if err := a.askHere(cmd.Context(), request{op: "thaw"}, &done); err != nil {
+				return err
+			}
+			return a.print(done, func() {
+				if done.Thawed {
+					a.printf("thawed\n")
+				} else {
+					a.printf("not frozen\n")
+				}
+			})
+		},
+	}
+}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+)
+
+func gcCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "gc",
+		Short: "Free what no snapshot and no workspace needs any more",
+		Long: `Frees the disk space of everything that no snapshot, workspace or fork needs any
+more. It also happens by itself in the background. It works on a full disk.`,
+		Args: args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var done api.GC
+			if err := a.askHere(cmd.Context(), request{op: "gc", progress: true}, &done); err != nil {
+				return err
+			}
+			return a.print(done, func() {
+				if done.Bytes == 0 && done.Objects == 0 {
+					a.printf("nothing to free\n")
+					return
+				}
+				a.printf("freed %s (%d objects)\n", bytesText(done.Bytes), done.Objects)
+			})
+		},
+	}
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+)
+
+func manCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "man DIR",
+		Short: "Write the man pages into a directory",
+		Long: `Writes one man page a command into DIR, made when it is missing, such as
+/usr/local/share/man/man1.`,
+		Args: args(1, 1, "one DIR"),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			dir, err := a.abs(argv[0])
+			if err != nil {
+				return err
+			}
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return fail.New(fail.KindOf(err), "cannot make %s: %w", argv[0], err)
+			}
+			root := cmd.Root()
+			root.DisableAutoGenTag = true
+			head := &doc.GenManHeader{Section: "1", Source: "amberfs " + versionText(), Manual: "amberfs"}
+			if err := doc.GenManTree(root, head, dir); err != nil {
+				return fail.New(fail.KindOf(err), "cannot write the man pages: %w", err)
+			}
+			names, err := filepath.Glob(filepath.Join(dir, "amberfs*.1"))
+			if err != nil {
+				return err
+			}
+			for i, n := range names {
+				names[i] = filepath.Base(n)
+			}
+			return a.print(map[string]any{"dir": dir, "pages": names}, func() {
+				a.printf("%d pages in %s: %s\n", len(names), argv[0], strings.Join(names, " "))
+			})
+		},
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+)
+
+func policyCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "policy [FILE]",
+		Short: "Show the retention policy, or set it from a file",
+		Long: `Shows the policy of the workspace as JSON: automatic captures and how many of
+them are kept, limits, expiry, and who may delete. With FILE ("-" is the standard
+input), a whole new document is checked and takes effect.`,
+		Example: `  amberfs policy > policy.json
+  amberfs policy policy.json`,
+		Args: args(0, 1, "at most one FILE"),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			var req api.Policy
+			if len(argv) == 1 {
+				doc, err := a.readFile(argv[0])
+				if err != nil {
+					return err
+				}
+				if !json.Valid(doc) {
+					return fail.New(fail.Usage, "%s is not JSON", argv[0])
+				}
+				req.Set = doc
+			}
+			var doc json.RawMessage
+			if err := a.askHere(cmd.Context(), request{op: "policy", args: req}, &doc); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(doc)
+			}
+			var b bytes.Buffer
+			if err := json.Indent(&b, doc, "", "  "); err != nil {
+				return err
+			}
+			a.printf("%s\n", b.Bytes())
+			return nil
+		},
+	}
+}
+
+// maxDocument bounds a small file that is read whole.
+const maxDocument = 1 << 20
+
+// readFile reads a small file, or the standard input for "-".
+func (a *app) readFile(name string) ([]byte, error) {
+	r := a.stdin
+	if name != "-" {
+		path, err := a.abs(name)
+		if err != nil {
+			return nil, err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fail.New(fail.KindOf(err), "cannot read %s: %w", name, err)
+		}
+		defer f.Close()
+		r = f
+	}
+	b, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
+	if err != nil {
+		return nil, fail.New(fail.Failed, "cannot read %s: %w", name, err)
+	}
+	if len(b) > maxDocument {
+		return nil, fail.New(fail.Usage, "%s is too long", name)
+	}
+	return b, nil
+}

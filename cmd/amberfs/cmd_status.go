@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+)
+
+func statusCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show how the workspace and its store are",
+		Args:  args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var st api.Status
+			if err := a.askHere(cmd.Context(), request{op: "status"}, &st); err != nil {
+				return err
+			}
+			return a.print(st, func() { printFields(a, statusFields(st, time.Now())) })
+		},
+	}
+}
+
+// statusFields is a status for a person, as rows of name and value.
+func statusFields(st api.Status, now time.Time) [][]string {
+	rows := [][]string{
+		{"workspace", fmt.Sprintf("%s, %s in %s", st.Workspace, bytesText(st.LogicalBytes), plural(int(st.Files), "file", "files"))},
+		{"mounted at", fmt.Sprintf("%s by pid %d, up %s", quote(st.Mountpoint), st.PID, spanText(time.Duration(st.Uptime*float64(time.Second))))},
+		{"store", quote(st.Store)},
+		{"health", st.Health},
+	}
+	add := func(name, format string, args ...any) {
+		rows = append(rows, []string{name, fmt.Sprintf(format, args...)})
+	}
+	if st.Frozen {
+		add("frozen", "changes are held back until `amberfs thaw`, or until the time is over")
+	}
+	snapshots := plural(st.Snapshots, "snapshot", "snapshots")
+	if st.LastSnapshot != "" {
+		snapshots += fmt.Sprintf(", the last %s, %s", st.LastSnapshot, humanize.RelTime(st.LastCaptured, now, "ago", "from now"))
+	}
+	if st.Unsealed > 0 {
+		snapshots += fmt.Sprintf(", %d waiting to be sealed", st.Unsealed)
+	}
+	add("history", "%s", snapshots)
+	if st.Forks > 0 {
+		add("forks", "%d", st.Forks)
+	}
+	f := st.Figures
+	if f.Captures > 0 {
+		add("last capture", "%s (%s since the mount)", msText(f.LastCaptureMs), plural(int(f.Captures), "capture", "captures"))
+	}
+	if f.Restores > 0 {
+		add("last restore", "%s (%d since the mount)", msText(f.LastRestoreMs), f.Restores)
+	}
+	if f.Seals > 0 {
+		add("last seal", "%s (%s stored since the mount)", msText(f.LastSealMs), bytesText(f.SealedBytes))
+	}
+	add("on disk", "%s of packs (%s), %s of journal", bytesText(st.StoredBytes), ratioText(st.ChunkBytes, st.StoredBytes), bytesText(st.JournalBytes))
+	add("disk free", "%s", bytesText(st.DiskFreeBytes))
+	add("memory", "%s of cache", bytesText(st.CacheBytes))
+	var n uint64
+	for op, k := range st.Requests {
+		if op != "NODES" {
+			n += k
+		}
+	}
+	add("requests", "%s answered, %s inodes known to the kernel", humanize.Comma(int64(n)), humanize.Comma(int64(st.Requests["NODES"])))
+	return rows
+}
+
+// ratioText says how far the packs are compressed.
+func ratioText(plain, stored int64) string {
+	if stored <= 0 || plain <= 0 {
+		return "empty"
+	}
+	return fmt.Sprintf("%s of contents, %.1f×", bytesText(plain), float64(plain)/float64(stored))
+}
+
+// msText is a time in milliseconds for a person.
+func msText(ms float64) string {
+	switch {
+	case ms >= 1000:
+		return fmt.Sprintf("%.1f s", ms/1000)
+	case ms >= 10:
+		return fmt.Sprintf("%.0f ms", ms)
+	case ms >= 0.1:
+		return fmt.Sprintf("%.1f ms", ms)
+	}
+	return fmt.Sprintf("%.0f µs", ms*1000)
+}
+
+// spanText is a span of time in its two largest units.
+func spanText(d time.Duration) string {
+	d = d.Round(time.Second)
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%d days", d/(24*time.Hour))
+	case d >= time.Hour:
+		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= time.Minute:
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	}
+	return fmt.Sprintf("%d s", d/time.Second)
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+)
+
+func umountCommand(a *app) *cobra.Command {
+	var lazy bool
+	cmd := &cobra.Command{
+		Use:     "umount MOUNTPOINT",
+		Aliases: []string{"unmount"},
+		Short:   "Unmount a workspace",
+		Long: `Unmounts the workspace and waits until its daemon has ended: everything
+acknowledged is in the store, and the store can be mounted again or copied.
+
+When programs still use the mount, it says which and exits with status 5. With
+--lazy the mount disappears at once from the directory tree, and the command
+waits until those programs have let go of it.`,
+		Args: args(1, 1, "one MOUNTPOINT"),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			point, err := a.abs(argv[0])
+			if err != nil {
+				return err
+			}
+			return a.umount(cmd.Context(), point, lazy)
+		},
+	}
+	cmd.Flags().BoolVarP(&lazy, "lazy", "l", false, "detach now, end when nobody uses it any more")
+	return cmd
+}
+
+// unmounted is the result in JSON.
+type unmounted struct {
+	Store      string `json:"store"`
+	Mountpoint string `json:"mountpoint"`
+	// Dead is set when the daemon had gone before.
+	Dead bool `json:"dead,omitempty"`
+}
+
+func (a *app) umount(ctx context.Context, point string, lazy bool) error {
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return err
+	}
+	point = locate.Resolve(mounts, point)
+	m, ok := locate.On(mounts, point)
+	if !ok {
+		// The store's name does as well, if it is mounted.
+		if ms := locate.OfStore(mounts, point); len(ms) > 0 {
+			m, ok = ms[len(ms)-1], true
+		}
+	}
+	if !ok {
+		return fail.New(fail.NotFound, "%s is not a mount of amberfs", point)
+	}
+	if m.Root != "/" {
+		return fail.New(fail.Usage, "%s is a bind mount of a part of a workspace", m.Point).
+			WithHint("unmount it with `umount %s`", m.Point)
+	}
+	done := unmounted{Store: m.Source, Mountpoint: m.Point}
+	c, err := control.Dial(m.Source)
+	if fail.KindOf(err) == fail.NotFound {
+		if err := daemon.Detach(m.Point); err != nil {
+			return fail.New(fail.Failed, "cannot unmount the dead mount at %s: %w", m.Point, err)
+		}
+		done.Dead = true
+		a.note("the daemon of %s had ended before; nothing acknowledged is lost", m.Point)
+		return a.print(done, func() {})
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ended, err := watch(c.DaemonPID())
+	if err != nil {
+		return err
+	}
+	defer ended.Close()
+	err = a.askOn(ctx, c, nil, request{op: "umount", args: api.Umount{Lazy: lazy}}, nil)
+	if fail.KindOf(err) == fail.Busy {
+		return inUse(m.Point, err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := ended.wait(ctx); err != nil {
+		return err
+	}
+	return a.print(done, func() {})
+}
+
+// inUse names who keeps a mount busy, as far as this user may know.
+func inUse(point string, cause error) error {
+	var who []string
+	users := locate.Users(point)
+	for i, u := range users {
+		if i == 5 {
+			who = append(who, fmt.Sprintf("%d more", len(users)-i))
+			break
+		}
+		who = append(who, fmt.Sprintf("%s (process %d, %s)", u.Command, u.PID, u.Path))
+	}
+	e := fail.New(fail.Busy, "the mount at %s is in use", point)
+	if len(who) > 0 {
+		e.Msg += " by " + strings.Join(who, ", ")
+	}
+	e.Err = cause
+	return e.WithHint("end what uses it, or detach it with --lazy")
+}
+
+// process waits for the end of one that is not our child.
+type process struct{ fd int }
+
+// watch takes hold of a process, so that its number cannot become another's.
+func watch(pid int) (*process, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) || pid == 0 {
+		return &process{fd: -1}, nil
+	}
+	if err != nil {
+		return nil, fail.New(fail.Failed, "cannot watch the daemon, process %d: %w", pid, err)
+	}
+	return &process{fd: fd}, nil
+}
+
+// wait returns when the process has ended.
+func (p *process) wait(ctx context.Context) error {
+	for p.fd >= 0 {
+		fds := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, int((200 * time.Millisecond).Milliseconds()))
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fail.New(fail.Failed, "waiting for the daemon: %w", err)
+		}
+		if n > 0 {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Close lets go of the process.
+func (p *process) Close() {
+	if p.fd >= 0 {
+		unix.Close(p.fd)
+	}
+}

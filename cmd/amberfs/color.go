@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"io"
+)
+
+// The colours of git's own diff.
+const (
+	colorBold  = "\x1b[1m"
+	colorRed   = "\x1b[31m"
+	colorGreen = "\x1b[32m"
+	colorCyan  = "\x1b[36m"
+	colorDim   = "\x1b[2m"
+	colorReset = "\x1b[m"
+)
+
+// diffWriter passes a diff on: through a pager and in colour on a terminal, as
+// it is otherwise. The pager starts with the first byte, so that an empty diff
+// or an error needs none.
+type diffWriter struct {
+	a       *app
+	w       io.Writer
+	color   bool
+	inHunk  bool
+	partial []byte
+	n       int64
+	refused bool
+}
+
+func newDiffWriter(a *app) *diffWriter { return &diffWriter{a: a} }
+
+// Write implements io.Writer.
+func (d *diffWriter) Write(p []byte) (int, error) {
+	if d.w == nil {
+		d.a.usePager()
+		d.w, d.color = d.a.stdout, d.a.color()
+	}
+	d.n += int64(len(p))
+	if !d.color {
+		_, err := d.w.Write(p)
+		d.refused = d.refused || err != nil
+		return len(p), err
+	}
+	d.partial = append(d.partial, p...)
+	for {
+		i := bytes.IndexByte(d.partial, '\n')
+		if i < 0 {
+			return len(p), nil
+		}
+		if err := d.line(d.partial[:i]); err != nil {
+			d.refused = true
+			return 0, err
+		}
+		d.partial = d.partial[i+1:]
+	}
+}
+
+// flush writes what has no newline yet.
+func (d *diffWriter) flush() error {
+	if len(d.partial) == 0 {
+		return nil
+	}
+	err := d.line(d.partial)
+	d.partial = nil
+	return err
+}
+
+func (d *diffWriter) line(l []byte) error {
+	_, err := d.w.Write(append(d.paint(l), '\n'))
+	return err
+}
+
+// paint colours one line. Inside a hunk only the first byte counts: a removed
+// line "-- x" must not look like a header.
+func (d *diffWriter) paint(l []byte) []byte {
+	c := ""
+	switch {
+	case bytes.HasPrefix(l, []byte("diff --git ")):
+		d.inHunk = false
+		c = colorBold
+	case bytes.HasPrefix(l, []byte("@@ ")):
+		d.inHunk = true
+		c = colorCyan
+	case !d.inHunk && len(l) > 0 && l[0] != ' ':
+		c = d.header(l)
+	case bytes.HasPrefix(l, []byte("+")):
+		c = colorGreen
+	case bytes.HasPrefix(l, []byte("-")):
+		c = colorRed
+	case !d.inHunk:
+		return histogram(l)
+	}
+	if c == "" {
+		return append([]byte(nil), l...)
+	}
+	return append(append([]byte(c), l...), colorReset...)
+}
+
+// header colours a line outside hunks: of a patch's head, or a name with its
+// status.
+func (d *diffWriter) header(l []byte) string {
+	for _, h := range []string{"--- ", "+++ ", "old mode", "new mode", "new file", "deleted file", "similarity", "rename", "index", "copy"} {
+		if bytes.HasPrefix(l, []byte(h)) {
+			return colorBold
+		}
+	}
+	if i := bytes.IndexByte(l, '\t'); i > 0 {
+		switch l[0] {
+		case 'A':
+			return colorGreen
+		case 'D':
+			return colorRed
+		case 'M', 'T', 'R':
+			return colorCyan
+		}
+	}
+	return ""
+}
+
+// histogram colours the signs at the end of a line of --stat.
+func histogram(l []byte) []byte {
+	bar := bytes.LastIndexByte(l, ' ')
+	signs := l[bar+1:]
+	if bar < 0 || !bytes.Contains(l, []byte(" | ")) || len(signs) == 0 || len(bytes.Trim(signs, "+-")) > 0 {
+		return append([]byte(nil), l...)
+	}
+	plus := bytes.Count(signs, []byte("+"))
+	out := append([]byte(nil), l[:bar+1]...)
+	out = append(out, colorGreen...)
+	out = append(out, signs[:plus]...)
+	out = append(out, colorReset...)
+	out = append(out, colorRed...)
+	out = append(out, signs[plus:]...)
+	return append(out, colorReset...)
+}

@@ -1,0 +1,299 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+)
+
+// statTime is how long a mount point may take to answer.
+const statTime = 5 * time.Second
+
+// Check finds everything that would make a mount of cfg fail and that can be
+// told in a sentence, and clears away dead mounts of its own. What it cleared
+// is told through note. cfg's paths become absolute and free of symbolic links.
+func Check(cfg *Config, note func(string)) error {
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return err
+	}
+	cfg.Store = locate.Resolve(mounts, cfg.Store)
+	cfg.Mountpoint = locate.Resolve(mounts, cfg.Mountpoint)
+	if cfg.From != "" {
+		cfg.From = locate.Resolve(mounts, cfg.From)
+	}
+	if err := checkStorePath(cfg, mounts); err != nil {
+		return err
+	}
+	if err := clearDead(cfg, mounts, note); err != nil {
+		return err
+	}
+	if err := checkBusy(cfg); err != nil {
+		return err
+	}
+	if err := checkMountpoint(cfg); err != nil {
+		return err
+	}
+	if err := checkFrom(cfg); err != nil {
+		return err
+	}
+	return checkFUSE(cfg)
+}
+
+// checkStorePath refuses places where a store cannot be.
+func checkStorePath(cfg *Config, mounts []locate.Mount) error {
+	if within(cfg.Store, cfg.Mountpoint) {
+		return fail.New(fail.Usage, "the store %s lies inside the mount point %s, where the mount would hide it", cfg.Store, cfg.Mountpoint).
+			WithHint("put the store beside the mount point")
+	}
+	if m, ok := locate.At(mounts, cfg.Store); ok && m.FSType == locate.FSType {
+		return fail.New(fail.Usage, "the store %s lies inside the amberfs mount at %s", cfg.Store, m.Point).
+			WithHint("put the store on an ordinary file system")
+	}
+	st, err := os.Stat(cfg.Store)
+	if errors.Is(err, os.ErrNotExist) {
+		parent := filepath.Dir(cfg.Store)
+		if _, err := os.Stat(parent); err != nil {
+			return fail.New(fail.NotFound, "there is no directory %s to make the store in", parent).
+				WithHint("make it with `mkdir -p %s`", parent)
+		}
+		return nil
+	}
+	if err != nil {
+		return fail.New(fail.KindOf(err), "cannot look at the store: %w", err)
+	}
+	if !st.IsDir() {
+		return fail.New(fail.Usage, "the store %s is not a directory", cfg.Store).WithHint("name a directory, or a path where none is yet")
+	}
+	entries, err := os.ReadDir(cfg.Store)
+	if err != nil {
+		return fail.New(fail.KindOf(err), "cannot read the store: %w", err)
+	}
+	if _, err := os.Lstat(filepath.Join(cfg.Store, "format")); err != nil && len(entries) > 0 && !ours(entries) {
+		return fail.New(fail.Usage, "%s is a directory with other things in it, and no store", cfg.Store).
+			WithHint("name an empty directory, or a path where none is yet; to fill a new store from a directory use --from")
+	}
+	return nil
+}
+
+// ours says whether a directory without a format file holds nothing but what a
+// store's making, cut short, leaves behind.
+func ours(entries []os.DirEntry) bool {
+	for _, e := range entries {
+		switch e.Name() {
+		case "lock", "format.new", "lost+found", LogName:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// clearDead takes away what a daemon that was killed left mounted: on our mount
+// point, and of our store anywhere.
+func clearDead(cfg *Config, mounts []locate.Mount, note func(string)) error {
+	points := map[string]bool{}
+	if m, ok := locate.On(mounts, cfg.Mountpoint); ok {
+		points[m.Point] = true
+	}
+	for _, m := range locate.OfStore(mounts, cfg.Store) {
+		points[m.Point] = true
+	}
+	for point := range points {
+		if !errors.Is(statWithin(point), unix.ENOTCONN) {
+			continue
+		}
+		if err := Detach(point); err != nil {
+			return fail.New(fail.Failed, "cannot unmount the dead mount at %s: %w", point, err).
+				WithHint("unmount it with `umount -l %s`", point)
+		}
+		note("unmounted the dead mount that was left at " + point)
+	}
+	return nil
+}
+
+// statWithin is stat(2) with a limit on its time: a mount whose daemon is stuck
+// must not stop us too.
+func statWithin(path string) error {
+	done := make(chan error, 1)
+	go func() {
+		var st unix.Stat_t
+		done <- unix.Stat(path, &st)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(statTime):
+		return fail.New(fail.Busy, "%s does not answer", path)
+	}
+}
+
+// Detach unmounts a mount point lazily, as whoever may.
+func Detach(point string) error {
+	err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	if !errors.Is(err, unix.EPERM) {
+		return err
+	}
+	out, err := exec.Command(fusermount(), "-u", "-z", "--", point).CombinedOutput()
+	if err != nil {
+		return errors.New(strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// fusermount is the name of the helper that unmounts for an ordinary user.
+func fusermount() string {
+	for _, name := range []string{"fusermount3", "fusermount"} {
+		if p, err := exec.LookPath(name); err == nil {
+			return p
+		}
+	}
+	return "fusermount3"
+}
+
+// checkBusy refuses a store that answers already.
+func checkBusy(cfg *Config) error {
+	c, err := control.Dial(cfg.Store)
+	if err != nil {
+		return nil // nobody answers; the lock decides
+	}
+	defer c.Close()
+	return busyStore(cfg.Store, c.DaemonPID(), "")
+}
+
+// checkMountpoint wants a directory that we may mount on.
+func checkMountpoint(cfg *Config) error {
+	err := statWithin(cfg.Mountpoint)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return fail.New(fail.NotFound, "there is no mount point %s", cfg.Mountpoint).
+			WithHint("make it with `mkdir -p %s`", cfg.Mountpoint)
+	case errors.Is(err, unix.ENOTCONN):
+		return fail.New(fail.Busy, "a dead mount of another file system lies on %s", cfg.Mountpoint).
+			WithHint("unmount it with `umount -l %s`", cfg.Mountpoint)
+	case err != nil:
+		return fail.New(fail.KindOf(err), "cannot look at the mount point %s: %w", cfg.Mountpoint, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(cfg.Mountpoint, &st); err != nil {
+		return fail.New(fail.KindOf(err), "cannot look at the mount point %s: %w", cfg.Mountpoint, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return fail.New(fail.Usage, "the mount point %s is not a directory", cfg.Mountpoint)
+	}
+	if mounts, err := locate.Mounts(); err == nil {
+		if m, ok := locate.On(mounts, cfg.Mountpoint); ok {
+			return fail.New(fail.Busy, "the store %s is mounted at %s already", m.Source, cfg.Mountpoint).
+				WithHint("unmount it first with `amberfs umount %s`", cfg.Mountpoint)
+		}
+	}
+	if !privileged() && unix.Access(cfg.Mountpoint, unix.W_OK) != nil {
+		return fail.New(fail.Failed, "you may not mount on %s, which you cannot write to", cfg.Mountpoint).
+			WithHint("choose a directory of your own")
+	}
+	return nil
+}
+
+// checkFrom wants a directory that can be read and does not hold the store.
+func checkFrom(cfg *Config) error {
+	if cfg.From == "" {
+		return nil
+	}
+	st, err := os.Stat(cfg.From)
+	if err != nil {
+		return fail.New(fail.KindOf(err), "cannot read %s: %w", cfg.From, errors.Unwrap(err))
+	}
+	if !st.IsDir() {
+		return fail.New(fail.Usage, "%s is not a directory", cfg.From)
+	}
+	if _, err := os.ReadDir(cfg.From); err != nil {
+		return fail.New(fail.KindOf(err), "cannot read %s: %w", cfg.From, errors.Unwrap(err))
+	}
+	if within(cfg.Store, cfg.From) {
+		return fail.New(fail.Usage, "the store %s lies inside %s, which it is to be filled from", cfg.Store, cfg.From).
+			WithHint("put the store elsewhere")
+	}
+	for _, name := range []string{".snapshots", ".forks"} {
+		if _, err := os.Lstat(filepath.Join(cfg.From, name)); err == nil {
+			return fail.New(fail.Usage, "%s has an entry %s of its own, a name that amberfs keeps for itself", cfg.From, name).
+				WithHint("rename it first")
+		}
+	}
+	return nil
+}
+
+// checkFUSE finds out whether anything can be mounted at all.
+func checkFUSE(cfg *Config) error {
+	var st unix.Stat_t
+	if err := unix.Stat("/dev/fuse", &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
+		return fail.New(fail.Failed, "this system has no /dev/fuse").
+			WithHint("load the module with `modprobe fuse` or, in a container, start it with --device /dev/fuse")
+	}
+	if privileged() {
+		return nil
+	}
+	if _, err := exec.LookPath(fusermount()); err != nil {
+		return fail.New(fail.Failed, "an ordinary user needs fusermount3 to mount").
+			WithHint("install the package fuse3, or use `amberfs run`, which needs no mount of its own")
+	}
+	if cfg.Options.AllowOther && !userAllowOther() {
+		return fail.New(fail.Failed, "an ordinary user may not use allow_other").
+			WithHint("have root add the line user_allow_other to /etc/fuse.conf")
+	}
+	return nil
+}
+
+// userAllowOther reads fusermount3's configuration.
+func userAllowOther() bool {
+	b, err := os.ReadFile("/etc/fuse.conf")
+	if err != nil {
+		return false
+	}
+	for _, l := range strings.Split(string(b), "\n") {
+		if strings.TrimSpace(l) == "user_allow_other" {
+			return true
+		}
+	}
+	return false
+}
+
+// privileged says whether this process may mount(2).
+func privileged() bool {
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&hdr, &data[0]); err != nil {
+		return os.Geteuid() == 0
+	}
+	return data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
+}
+
+// busyStore is the error for a store that a daemon has.
+func busyStore(store string, pid int, point string) error {
+	if point == "" {
+		if mounts, err := locate.Mounts(); err == nil {
+			if ms := locate.OfStore(mounts, store); len(ms) > 0 {
+				point = ms[len(ms)-1].Point
+			}
+		}
+	}
+	e := fail.New(fail.Busy, "the store %s is in use by pid %d", store, pid)
+	if point == "" {
+		return e
+	}
+	e.Msg += ", mounted at " + point
+	return e.WithHint("unmount it first with `amberfs umount %s`", point)
+}
+
+// within says whether path is dir or lies below it.
+func within(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}

@@ -1,0 +1,232 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/fusefs"
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+// Daemon owns one store and its mount.
+type Daemon struct {
+	cfg     Config
+	log     *slog.Logger
+	file    *logFile
+	store   *snapshot.Store
+	mount   *fusefs.Server
+	control *control.Server
+	metrics *metricsServer
+	started time.Time
+	// up is closed when the mount answers.
+	up chan struct{}
+	// ending is set once the mount is on its way out.
+	ending atomic.Bool
+}
+
+// Run is the whole life of a daemon: it returns when the mount has ended and
+// the store is closed. s hears how the start goes; a start that failed is
+// told to s and returned.
+func Run(cfg Config, s Starter) error {
+	d, created, err := start(cfg, s)
+	if err != nil {
+		s.Failed(err)
+		return err
+	}
+	s.Ready(Ready{Store: cfg.Store, Mountpoint: cfg.Mountpoint, PID: os.Getpid(), Created: created})
+	return d.live()
+}
+
+// start brings the parts up in order. When one fails, those before it are taken
+// down again, and a store that was made for this mount goes away.
+func start(cfg Config, s Starter) (_ *Daemon, created bool, err error) {
+	d := &Daemon{cfg: cfg, started: time.Now(), file: newLog(cfg.LogTo), up: make(chan struct{})}
+	level := slog.LevelInfo
+	if cfg.Options.Debug {
+		level = slog.LevelDebug
+	}
+	d.log = slog.New(slog.NewTextHandler(d.file, &slog.HandlerOptions{Level: level}))
+	if err := os.Chdir("/"); err != nil {
+		return nil, false, fmt.Errorf("leaving the working directory: %w", err)
+	}
+	_, serr := os.Lstat(filepath.Join(cfg.Store, "format"))
+	created = errors.Is(serr, os.ErrNotExist)
+	if !created && cfg.From != "" {
+		return nil, false, fail.New(fail.Exists, "the store %s exists already, so it cannot be filled by --from", cfg.Store).
+			WithHint("mount it without --from, and bring %s in with `amberfs import`", cfg.From)
+	}
+	var undo []func()
+	defer func() {
+		if err != nil {
+			for i := len(undo) - 1; i >= 0; i-- {
+				undo[i]()
+			}
+		}
+	}()
+	if created {
+		_, derr := os.Lstat(cfg.Store)
+		made := errors.Is(derr, os.ErrNotExist)
+		undo = append(undo, func() { removeStore(cfg.Store, made) })
+	}
+	d.store, err = snapshot.Open(cfg.Store, d.storeOptions())
+	if err != nil {
+		err = openError(cfg.Store, err)
+		if fail.KindOf(err) == fail.Busy {
+			undo = nil // it is another's
+		}
+		return nil, false, err
+	}
+	undo = append(undo, func() { d.store.Close() })
+	if err = d.file.open(cfg.Store); err != nil {
+		return nil, false, err
+	}
+	undo = append(undo, d.file.close)
+	d.log.Info("start", "version", cfg.Version, "pid", os.Getpid(), "store", cfg.Store, "mountpoint", cfg.Mountpoint)
+	if d.metrics, err = d.serveMetrics(); err != nil {
+		return nil, false, err
+	}
+	undo = append(undo, d.metrics.close)
+	// Before the mount, so that whoever sees the mount finds the socket; what
+	// is asked there waits until the mount is up.
+	d.control, err = control.Listen(cfg.Store, d.handle, d.log)
+	if err != nil {
+		return nil, false, err
+	}
+	undo = append(undo, func() { d.control.Close() })
+	if err = d.store.SetMountpoint(cfg.Mountpoint); err != nil {
+		return nil, false, fmt.Errorf("writing down the mount point: %w", err)
+	}
+	d.mount, err = fusefs.Mount(d.mountOptions())
+	if err != nil {
+		return nil, false, fail.New(fail.KindOf(err), "%w", err)
+	}
+	go d.mount.Serve()
+	close(d.up)
+	d.log.Info("mounted", "took", time.Since(d.started).Round(time.Millisecond))
+	return d, created, nil
+}
+
+// removeStore takes away what a start that failed has made.
+func removeStore(dir string, whole bool) {
+	if whole {
+		os.RemoveAll(dir)
+		return
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		os.RemoveAll(filepath.Join(dir, e.Name()))
+	}
+}
+
+// live waits for the end, and ends in order.
+func (d *Daemon) live() error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	defer signal.Stop(signals)
+	unmounted := make(chan struct{})
+	go func() {
+		d.mount.Wait()
+		close(unmounted)
+	}()
+	for over := false; !over; {
+		select {
+		case <-unmounted:
+			over = true
+		case sig := <-signals:
+			if sig == unix.SIGHUP {
+				continue // the terminal of -f went away, or an old habit; not an end
+			}
+			d.log.Info("signal", "signal", sig.String())
+			d.endSoon(unmounted)
+			over = true
+		}
+	}
+	return d.close()
+}
+
+// graceTime is how long programs that keep a mount busy may go on after a
+// signal ended the daemon.
+const graceTime = 2 * time.Second
+
+// endSoon unmounts, whoever uses the mount.
+func (d *Daemon) endSoon(unmounted <-chan struct{}) {
+	d.ending.Store(true)
+	d.store.Forest().Thaw()
+	done := make(chan error, 1)
+	go func() { done <- d.mount.Unmount() }()
+	select {
+	case <-unmounted:
+		return
+	case err := <-done:
+		if err == nil {
+			return
+		}
+		d.log.Warn("the mount is in use: detaching it", "error", err)
+	case <-time.After(graceTime):
+		d.log.Warn("unmounting takes too long: detaching")
+	}
+	if err := Detach(d.cfg.Mountpoint); err != nil {
+		d.log.Warn("detach", "error", err)
+	}
+	select {
+	case <-unmounted:
+	case <-time.After(graceTime):
+		// The connection ends with this process. What was acknowledged is in
+		// the journal; the programs left get ENOTCONN.
+		d.log.Warn("programs still use the mount; it ends now")
+	}
+}
+
+// close takes the parts down; it returns when all is on disk.
+func (d *Daemon) close() error {
+	d.ending.Store(true)
+	d.store.Forest().Thaw()
+	d.metrics.close()
+	err := d.control.Close()
+	if cerr := d.store.Close(); cerr != nil {
+		d.log.Error("closing the store", "error", cerr)
+		err = errors.Join(err, cerr)
+	}
+	d.log.Info("end", "after", time.Since(d.started).Round(time.Second))
+	d.file.close()
+	return err
+}
+
+// unmount is what `umount` asks for.
+func (d *Daemon) unmount(ctx context.Context, lazy bool) error {
+	if err := d.store.Forest().Sync(); err != nil {
+		d.log.Error("sync before unmounting", "error", err)
+		if !lazy {
+			return explain(fmt.Errorf("writing to disk: %w", err))
+		}
+	}
+	d.store.Forest().Thaw()
+	err := d.mount.Unmount()
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, unix.EBUSY) {
+		return fail.New(fail.KindOf(err), "%w", err)
+	}
+	if !lazy {
+		return fail.New(fail.Busy, "the mount at %s is in use", d.cfg.Mountpoint)
+	}
+	if err := Detach(d.cfg.Mountpoint); err != nil {
+		return fail.New(fail.Failed, "cannot detach the mount at %s: %w", d.cfg.Mountpoint, err)
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+// Package daemon is the process that owns a store: it opens it, mounts it,
+// answers the control socket, and ends cleanly.
+//
+// # Starting
+//
+// `amberfs mount` checks what can be checked (check.go), then starts its own
+// program again as a session leader (spawn.go) with a pipe on which the new
+// process tells how far it is, that it is ready, or in one sentence why not
+// (ready.go). The first process prints that and ends; with -f there is only one.
+//
+// # Living
+//
+// The process has three parts: the snapshot.Store, the fusefs.Server that
+// translates the kernel's requests for it, and the control.Server for the
+// commands. Each operation of the control socket is one method in an ops_*.go
+// file. The log goes to STORE/amberfs.log, which is moved aside when it grows
+// (log.go).
+//
+// The daemon never opens, reads or stands in its own mount: a request to
+// itself can only be answered by threads that may all be waiting for it. So
+// operations work on the store's trees, not on paths; its working directory is
+// "/"; and the programs that it starts on behalf of a command get the mount's
+// files as descriptors or standard input, or run in the command's process.
+//
+// # Ending
+//
+// Whatever ends the mount ends the daemon: `amberfs umount`, umount(8),
+// fusermount3 -u, SIGTERM or SIGINT. The order is always: no more requests from
+// the kernel, no more from the socket, everything to disk, the lock goes. A
+// signal does not wait for programs that keep the mount busy: the mount is
+// detached, and ended after a short grace; `umount` without --lazy refuses.
+package daemon

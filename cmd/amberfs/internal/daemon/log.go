@@ -1,0 +1,110 @@
+package daemon
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// LogName is the log's name in the store.
+const LogName = "amberfs.log"
+
+// maxLog is the size in bytes at which the log is moved aside, so that log and
+// predecessor together stay below twice that.
+const maxLog = 4 << 20
+
+// logFile is where the daemon's log goes: held in memory until the store
+// exists, then a file that is moved to amberfs.log.1 when it grows.
+type logFile struct {
+	also io.Writer // with -f, the terminal; may be nil
+
+	mu   sync.Mutex
+	held []byte // before open
+	path string
+	f    *os.File
+	size int64
+	max  int64
+}
+
+func newLog(also io.Writer) *logFile { return &logFile{also: also, max: maxLog} }
+
+// open starts writing to the store's log.
+func (l *logFile) open(store string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.path = filepath.Join(store, LogName)
+	if err := l.reopen(); err != nil {
+		return fmt.Errorf("opening the log: %w", err)
+	}
+	held := l.held
+	l.held = nil
+	_, err := l.write(held)
+	return err
+}
+
+// reopen is called with mu held.
+func (l *logFile) reopen() error {
+	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return err
+	}
+	if l.f != nil {
+		l.f.Close()
+	}
+	l.f, l.size = f, st.Size()
+	// What the runtime says when the process crashes belongs here too.
+	_ = debug.SetCrashOutput(f, debug.CrashOptions{})
+	if l.also == nil {
+		_ = unix.Dup3(int(f.Fd()), 2, 0)
+	}
+	return nil
+}
+
+// Write implements io.Writer. The log never fails its writer: a full disk must
+// not stop the daemon.
+func (l *logFile) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.also != nil {
+		_, _ = l.also.Write(p)
+	}
+	if l.f == nil {
+		if len(l.held) < maxLog {
+			l.held = append(l.held, p...)
+		}
+		return len(p), nil
+	}
+	_, _ = l.write(p)
+	return len(p), nil
+}
+
+func (l *logFile) write(p []byte) (int, error) {
+	if l.size > 0 && l.size+int64(len(p)) > l.max {
+		if err := os.Rename(l.path, l.path+".1"); err == nil {
+			_ = l.reopen()
+		}
+	}
+	n, err := l.f.Write(p)
+	l.size += int64(n)
+	return n, err
+}
+
+func (l *logFile) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f != nil {
+		_ = debug.SetCrashOutput(nil, debug.CrashOptions{})
+		l.f.Close()
+		l.f = nil
+	}
+}

@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+func (d *Daemon) opVerify(ctx context.Context, c *control.Call) (any, error) {
+	var req api.Verify
+	if err := c.Decode(&req); err != nil {
+		return nil, err
+	}
+	if req.Repair {
+		return nil, fail.New(fail.Busy, "a mounted store cannot be repaired").
+			WithHint("unmount it, then run `amberfs verify --repair %s`", d.cfg.Store)
+	}
+	r, err := d.store.Verify(ctx, progressOf("verifying", c.Progress))
+	if err != nil {
+		return nil, err
+	}
+	if err := damageFound(r, "nothing else is touched; `amberfs verify --repair "+d.cfg.Store+"` repairs it when it is not mounted"); err != nil {
+		d.log.Error("verify found damage", "records", len(r.Damage), "paths", len(r.Affected))
+		return nil, &control.ResultError{Err: err, Result: r}
+	}
+	return r, nil
+}
+
+// VerifyStore checks, and repairs if asked to, a store that is not mounted. The
+// error is of kind Damage when damage was found, and then comes with a report.
+func VerifyStore(ctx context.Context, dir string, repair bool, show func(control.Progress)) (*snapshot.Report, error) {
+	if err := snapshot.IsStore(dir); err != nil {
+		if _, serr := os.Lstat(filepath.Join(dir, "format")); errors.Is(serr, os.ErrNotExist) {
+			return nil, fail.New(fail.NotFound, "there is no store at %s", dir)
+		}
+		return nil, explain(err)
+	}
+	hint := "run `amberfs verify --repair " + dir + "`"
+	if repair {
+		r, err := snapshot.Repair(ctx, dir, snapshot.Options{}, progressOf("repairing", show))
+		if err != nil {
+			return nil, openError(dir, err)
+		}
+		if r.OK() || len(r.Affected) == 0 {
+			return r, nil
+		}
+		return r, damageFound(r, "what could not be mended is set aside in the store's folder quarantine")
+	}
+	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+	if err != nil {
+		err = openError(dir, err)
+		if k := fail.KindOf(err); k == fail.Busy || errors.Is(err, snapshot.ErrFormat) {
+			return nil, err
+		}
+		return nil, fail.New(fail.Damage, "the store %s does not open: %w", dir, err).WithHint("%s", hint)
+	}
+	r, err := s.Verify(ctx, progressOf("verifying", show))
+	if err = errors.Join(err, s.Close()); err != nil {
+		return nil, explain(err)
+	}
+	return r, damageFound(r, hint)
+}
+
+// openError explains why a store does not open.
+func openError(dir string, err error) error {
+	var locked *snapshot.LockedError
+	if errors.As(err, &locked) {
+		return busyStore(dir, locked.PID, locked.Mountpoint)
+	}
+	return explain(err)
+}
+
+// damageFound is the error for a report that tells of damage.
+func damageFound(r *snapshot.Report, hint string) error {
+	if r.OK() {
+		return nil
+	}
+	what := fmt.Sprintf("%d damaged records", len(r.Damage))
+	if len(r.Damage) == 1 {
+		what = "1 damaged record"
+	}
+	return fail.New(fail.Damage, "found %s", what).WithHint("%s", hint)
+}
+
+// progressOf turns a count of bytes into what a person is shown.
+func progressOf(what string, show func(control.Progress)) func(done, total int64) {
+	return func(done, total int64) {
+		show(control.Progress{What: what, Done: done, Total: total, Unit: "bytes"})
+	}
+}

@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+)
+
+// Spawn starts this program again with args, which must end up in Run, and
+// waits until the mount is ready. What happens meanwhile goes to s. When ctx
+// ends first, the daemon is told to end.
+func Spawn(ctx context.Context, args []string, s Starter, attr *syscall.SysProcAttr) (Ready, *exec.Cmd, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return Ready{}, nil, fmt.Errorf("making the readiness pipe: %w", err)
+	}
+	defer r.Close()
+	errs, err := os.CreateTemp("", "amberfs-start-")
+	if err != nil {
+		w.Close()
+		return Ready{}, nil, fmt.Errorf("starting the daemon: %w", err)
+	}
+	defer errs.Close()
+	defer os.Remove(errs.Name())
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), readyEnv+"=3")
+	cmd.ExtraFiles = []*os.File{w} // descriptor 3
+	cmd.Stderr = errs
+	if attr == nil {
+		attr = &syscall.SysProcAttr{Setsid: true}
+	}
+	cmd.SysProcAttr = attr
+	err = cmd.Start()
+	w.Close()
+	if err != nil {
+		return Ready{}, nil, fmt.Errorf("starting the daemon: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { cmd.Process.Signal(syscall.SIGTERM) })
+	defer stop()
+	ready, err := await(r, s)
+	if err == nil {
+		return ready, cmd, nil
+	}
+	werr := cmd.Wait()
+	if ctx.Err() != nil {
+		return Ready{}, nil, ctx.Err()
+	}
+	if errors.Is(err, errSilent) {
+		said, _ := os.ReadFile(errs.Name())
+		return Ready{}, nil, fail.New(fail.Failed, "the daemon ended before the mount was ready (%v)%s", werr, firstLines(said, 5))
+	}
+	return Ready{}, nil, err
+}
+
+// firstLines is the beginning of what a process said last.
+func firstLines(b []byte, n int) string {
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	if lines[0] == "" {
+		return ""
+	}
+	return ": " + strings.Join(lines[:min(n, len(lines))], "\n  ")
+}

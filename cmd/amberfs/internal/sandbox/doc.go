@@ -1,0 +1,32 @@
+// Package sandbox runs a program in a mount namespace of its own, in which a
+// workspace is mounted: what `amberfs run` does.
+//
+// # Three processes
+//
+//	outer   the command itself. Fills the store, makes the temporary directory,
+//	        passes signals on, and takes away what is left at the end
+//	inner   this program again, in new user and mount namespaces. Starts the
+//	        daemon, then the program, and waits
+//	daemon  mounts the workspace and serves it (package daemon)
+//
+// Inner and daemon are two, because a process that serves a file system must
+// not start programs in it: between fork and exec the new process stands in the
+// mount while the old one waits for it, and nobody would answer its requests.
+//
+// # Rights
+//
+// Root needs only the mount namespace. For everybody else the user namespace
+// maps one user and one group, the caller's own, to themselves, so that inside
+// everything looks as it does outside. The right to mount (CAP_SYS_ADMIN in that
+// namespace) is handed to inner and daemon as an ambient capability, and taken
+// away before the program starts.
+//
+// # Nothing left
+//
+// Each process has the one before it as its parent-death signal (prctl(2)), and
+// outer and inner adopt what their descendants leave behind (child subreaper).
+// When the program ends, what it left running is killed, the mount ends, and a
+// temporary store goes. When any of the three is killed, the others notice. A
+// temporary directory that survived even so, because all were killed at once, is
+// taken away by the next run: its lock tells that nobody has it.
+package sandbox

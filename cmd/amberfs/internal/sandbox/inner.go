@@ -1,0 +1,199 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+)
+
+// Inner is the process in the namespaces. It gives the program's exit status;
+// note tells a person about what went on beside it.
+func Inner(note func(string)) (int, error) {
+	runtime.LockOSThread() // capabilities and the parent-death signal are a thread's
+	defer runtime.UnlockOSThread()
+	c, err := inherited()
+	if err != nil {
+		return 0, err
+	}
+	unix.CloseOnExec(3) // the lock of the temporary directory, if any
+	if c.Temp != "" {
+		defer os.RemoveAll(c.Temp)
+	}
+	signals := catch()
+	defer signals.stop()
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return 0, fail.New(fail.Failed, "cannot make the mounts private: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return 0, fmt.Errorf("adopting what is left behind: %w", err)
+	}
+	made := os.Mkdir(c.Mountpoint, 0o700) == nil
+	if made {
+		defer os.Remove(c.Mountpoint)
+	}
+	d, err := startDaemon(c, note)
+	if err != nil {
+		return 0, err
+	}
+	defer d.end(c, note)
+	dir, err := workspaceDir(c)
+	if err != nil {
+		return 0, err
+	}
+	status, err := runProgram(c, dir, signals)
+	if err == nil && c.After != "" {
+		err = snapshotAfter(c, note)
+	}
+	return status, err
+}
+
+// inside is the daemon of this sandbox.
+type inside struct{ cmd *exec.Cmd }
+
+// quietStarter hears of the daemon's start: only notes matter here.
+type quietStarter struct{ note func(string) }
+
+func (quietStarter) Progress(control.Progress) {}
+func (s quietStarter) Note(text string)        { s.note(text) }
+func (quietStarter) Ready(daemon.Ready)        {}
+func (quietStarter) Failed(error)              {}
+
+func startDaemon(c Config, note func(string)) (*inside, error) {
+	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGTERM}
+	if c.UserNS {
+		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
+	}
+	args := []string{"mount", "-f"}
+	if c.Options != "" {
+		args = append(args, "-o", c.Options)
+	}
+	if c.ReadOnly {
+		args = append(args, "-o", "ro")
+	}
+	args = append(args, "--", c.Store, c.Mountpoint)
+	_, cmd, err := daemon.Spawn(context.Background(), args, quietStarter{note}, attr)
+	if err != nil {
+		return nil, err
+	}
+	return &inside{cmd: cmd}, nil
+}
+
+// end unmounts and waits until everything is in the store.
+func (d *inside) end(c Config, note func(string)) {
+	reapRest(d.cmd.Process.Pid)
+	if err := ask(c, nil, "umount", api.Umount{Lazy: true}, nil); err != nil {
+		note(err.Error())
+		_ = d.cmd.Process.Signal(unix.SIGTERM)
+	}
+	done := make(chan error, 1)
+	go func() { done <- d.cmd.Wait() }()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		note("the daemon does not end; killing it (nothing acknowledged is lost)")
+		_ = d.cmd.Process.Kill()
+		<-done
+	}
+}
+
+// ask sends one request to the daemon.
+func ask(c Config, workspace []string, op string, args, result any) error {
+	conn, err := control.Dial(c.Store)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	b, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	req := control.Request{Op: op, Workspace: workspace, Args: b, Command: c.Text}
+	return conn.Do(context.Background(), control.Exchange{Request: req}, result)
+}
+
+// workspaceDir is where the program starts; a fork is made when it is missing.
+func workspaceDir(c Config) (string, error) {
+	if c.Fork == "" {
+		return c.Mountpoint, nil
+	}
+	err := ask(c, nil, "fork", api.Fork{Name: c.Fork}, nil)
+	if err != nil && fail.KindOf(err) != fail.Exists {
+		return "", err
+	}
+	return filepath.Join(c.Mountpoint, ".forks", c.Fork), nil
+}
+
+func snapshotAfter(c Config, note func(string)) error {
+	var ws []string
+	if c.Fork != "" {
+		ws = []string{c.Fork}
+	}
+	var info struct {
+		Name string `json:"name"`
+		ID   string `json:"id"`
+	}
+	if err := ask(c, ws, "snapshot", api.Snapshot{Name: c.After, Wait: true}, &info); err != nil {
+		return err
+	}
+	note(fmt.Sprintf("snapshot %s created: %s", info.Name, info.ID))
+	return nil
+}
+
+// runProgram starts the program in dir, without the right to mount, and waits
+// for it and for nothing that it leaves behind.
+func runProgram(c Config, dir string, signals *passer) (int, error) {
+	path, err := lookPath(c.Command[0], dir)
+	if err != nil {
+		return commandError(c.Command[0], err)
+	}
+	if c.UserNS {
+		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+			return 0, fmt.Errorf("giving up capabilities: %w", err)
+		}
+	}
+	cmd := &exec.Cmd{
+		Path: path, Args: c.Command, Dir: dir,
+		Env:   append(os.Environ(), "PWD="+dir),
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL},
+	}
+	if err := cmd.Start(); err != nil {
+		return commandError(c.Command[0], err)
+	}
+	signals.pass(cmd.Process)
+	err = cmd.Wait()
+	return status(cmd.ProcessState, err)
+}
+
+// lookPath finds a program as a shell in dir would.
+func lookPath(name, dir string) (string, error) {
+	if filepath.Base(name) != name {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
+		}
+		return name, nil
+	}
+	return exec.LookPath(name)
+}
+
+// commandError is the end of a program that could not be started.
+func commandError(name string, err error) (int, error) {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return statusNoCommand, fail.New(fail.Failed, "there is no command %s", name)
+	}
+	return statusCannotExecute, fail.New(fail.Failed, "cannot run %s: %w", name, err)
+}

@@ -1,0 +1,58 @@
+package sandbox
+
+import (
+	"os"
+	"os/signal"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+// passer hands signals on to a child.
+type passer struct {
+	ch    chan os.Signal
+	to    atomic.Pointer[os.Process]
+	ended atomic.Bool // a SIGTERM or the like was handed on
+}
+
+// catch begins to hold signals; pass hands on those held, and all later ones.
+func catch() *passer {
+	p := &passer{ch: make(chan os.Signal, 16)}
+	signal.Notify(p.ch, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGALRM)
+	return p
+}
+
+func (p *passer) pass(to *os.Process) {
+	p.to.Store(to)
+	go func() {
+		for s := range p.ch {
+			if fromTerminal(s) {
+				continue // the terminal has sent it to the child too
+			}
+			if s == unix.SIGTERM || s == unix.SIGHUP {
+				p.ended.Store(true)
+			}
+			// An error means that the child is gone.
+			_ = p.to.Load().Signal(s)
+		}
+	}()
+}
+
+func (p *passer) stop() { signal.Stop(p.ch) }
+
+// fromTerminal says whether a signal is one that the terminal sends to the
+// whole foreground process group, and we are in that.
+func fromTerminal(s os.Signal) bool {
+	if s != unix.SIGINT && s != unix.SIGQUIT && s != unix.SIGWINCH {
+		return false
+	}
+	for _, f := range []*os.File{os.Stdin, os.Stdout, os.Stderr} {
+		if !term.IsTerminal(int(f.Fd())) {
+			continue
+		}
+		fg, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+		return err == nil && fg == unix.Getpgrp()
+	}
+	return false
+}

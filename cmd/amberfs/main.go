@@ -1,0 +1,122 @@
+// Command amberfs mounts a file system with snapshots and works with them.
+//
+// Each command is one file, cmd_NAME.go, and thin: it reads its arguments,
+// sends one request to the daemon that owns the store, and prints the answer.
+// The daemon is this same program (internal/daemon); a command finds it from
+// the directory that it runs in (internal/locate) and speaks to it over a Unix
+// socket in the store (internal/control). No command but `run`, which starts
+// programs there, touches the mount itself, so none can hang on it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+)
+
+func main() {
+	os.Exit(run(os.Args))
+}
+
+// run does what the command line says and gives the exit status.
+func run(argv []string) int {
+	a := newApp(os.Stdin, os.Stdout, os.Stderr)
+	root := newRoot(a)
+	root.SetArgs(asMountHelper(root, argv))
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	defer stop()
+	err := root.ExecuteContext(ctx)
+	if err != nil && !a.started {
+		err = fail.New(fail.Usage, "%s", strings.TrimSuffix(err.Error(), "\n")).WithHint("see `amberfs help`")
+	}
+	return a.finish(ctx, err)
+}
+
+// finish prints what went wrong and gives the exit status.
+func (a *app) finish(ctx context.Context, err error) int {
+	a.closeOutput()
+	if err == nil {
+		return exitDone
+	}
+	var status exitCode
+	if errors.As(err, &status) {
+		return int(status)
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = fail.New(fail.Failed, "interrupted")
+	}
+	kind := fail.KindOf(err)
+	var e *fail.Error
+	if errors.As(err, &e) && e.Silent {
+		return exitStatus(kind)
+	}
+	msg, hint := err.Error(), ""
+	if e != nil {
+		msg, hint = e.Msg, e.Hint
+	}
+	if a.json {
+		a.printJSON(failure{Error: msg, Hint: hint, Kind: kind, Exit: exitStatus(kind)})
+	}
+	fmt.Fprintln(a.stderr, "amberfs: "+sentence(msg, hint))
+	return exitStatus(kind)
+}
+
+// failure is what --json prints for an error.
+type failure struct {
+	OK    bool      `json:"ok"`
+	Error string    `json:"error"`
+	Hint  string    `json:"hint,omitempty"`
+	Kind  fail.Kind `json:"kind"`
+	Exit  int       `json:"exit"`
+}
+
+func sentence(msg, hint string) string {
+	if hint == "" {
+		return msg
+	}
+	return msg + "; " + hint
+}
+
+// exitCode is an exit status that is not one of ours: that of the program that
+// `run` ran.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) }
+
+// asMountHelper turns the ways in which mount(8) calls a file system's helper
+// into the command `mount`: as /sbin/mount.fuse.amberfs, or through
+// /sbin/mount.fuse as `amberfs STORE MOUNTPOINT -o …`.
+func asMountHelper(root rootCommand, argv []string) []string {
+	args := argv[1:]
+	helper := strings.HasPrefix(filepath.Base(argv[0]), "mount.")
+	if !helper {
+		// Only with -o, as mount.fuse always has it: a misspelt command must
+		// stay an error.
+		helper = len(args) >= 4 && !strings.HasPrefix(args[0], "-") && !root.isCommand(args[0]) &&
+			!strings.HasPrefix(args[1], "-") && args[2] == "-o"
+	}
+	if !helper {
+		return args
+	}
+	out := []string{"mount"}
+	for i := 0; i < len(args); i++ {
+		switch arg := args[i]; {
+		case (arg == "-t" || arg == "-N") && i+1 < len(args):
+			i++
+		case arg == "-s" || arg == "-n" || arg == "-v" || arg == "-w":
+		case arg == "-r":
+			out = append(out, "-o", "ro")
+		default:
+			out = append(out, arg)
+		}
+	}
+	return out
+}

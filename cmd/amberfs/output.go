@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// printf prints to the standard output.
+func (a *app) printf(format string, args ...any) {
+	fmt.Fprintf(a.stdout, format, args...)
+}
+
+// note tells a person something beside the result.
+func (a *app) note(format string, args ...any) {
+	fmt.Fprintf(a.stderr, "amberfs: "+format+"\n", args...)
+}
+
+// printJSON prints v as one line of JSON.
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.stdout)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// print prints v as JSON if that was asked for, and else calls text.
+func (a *app) print(v any, text func()) error {
+	if a.json {
+		return a.printJSON(v)
+	}
+	text()
+	return nil
+}
+
+// isTerminal says whether f is a terminal.
+func isTerminal(f any) bool {
+	file, ok := f.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// color says whether to colour the standard output (https://no-color.org).
+func (a *app) color() bool {
+	if os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	return a.pager != nil || isTerminal(a.stdout)
+}
+
+// width is the terminal's, or 80.
+func (a *app) width() int {
+	if f, ok := a.stdout.(*os.File); ok {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 20 {
+			return w
+		}
+	}
+	return 80
+}
+
+// quote writes a path so that it stays on one line and can be told from what
+// stands around it: as it is or, when it holds control characters, quotes or
+// backslashes, the way git quotes it.
+func quote(p string) string {
+	if !strings.ContainsFunc(p, func(r rune) bool { return r < 0x20 || r == 0x7f || r == '"' || r == '\\' }) {
+		return p
+	}
+	var b strings.Builder
+	b.WriteByte('"')
+	for i := 0; i < len(p); i++ {
+		c := p[i]
+		if e := strings.IndexByte("\a\b\t\n\v\f\r\"\\", c); e >= 0 {
+			b.WriteByte('\\')
+			b.WriteByte(`abtnvfr"\`[e])
+		} else if c < 0x20 || c == 0x7f {
+			fmt.Fprintf(&b, "\\%03o", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// pager is a program that shows long output, as git uses one.
+type pager struct {
+	cmd  *exec.Cmd
+	pipe io.WriteCloser
+	out  io.Writer // what stdout was before
+}
+
+// usePager sends what follows through $AMBERFS_PAGER, $PAGER or less, when the
+// output is a terminal.
+func (a *app) usePager() {
+	if a.json || a.pager != nil || !isTerminal(a.stdout) {
+		return
+	}
+	name := "less"
+	for _, v := range []string{"AMBERFS_PAGER", "PAGER"} {
+		if s, ok := os.LookupEnv(v); ok {
+			name = s
+			break
+		}
+	}
+	if name == "" || name == "cat" {
+		return
+	}
+	cmd := exec.Command("/bin/sh", "-c", name)
+	cmd.Dir = "/" // the pager must not keep the mount busy
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Env = os.Environ()
+	if _, ok := os.LookupEnv("LESS"); !ok {
+		cmd.Env = append(cmd.Env, "LESS=FRX")
+	}
+	pipe, err := cmd.StdinPipe()
+	if err != nil || cmd.Start() != nil {
+		return
+	}
+	a.pager = &pager{cmd: cmd, pipe: pipe, out: a.stdout}
+	a.stdout = pipe
+}
+
+// closeOutput waits until the pager has shown everything.
+func (a *app) closeOutput() {
+	if a.pager == nil {
+		return
+	}
+	a.pager.pipe.Close()
+	// Its status says nothing: a person may quit at the first page.
+	_ = a.pager.cmd.Wait()
+	a.stdout = a.pager.out
+	a.pager = nil
+}
+
+// plural is a number with the right form of a word.
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

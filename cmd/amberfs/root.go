@@ -1,0 +1,130 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+)
+
+// rootCommand is the command tree, with what asMountHelper needs to know of it.
+type rootCommand struct{ *cobra.Command }
+
+// isCommand says whether name is one of the commands.
+func (r rootCommand) isCommand(name string) bool {
+	for _, c := range r.Commands() {
+		if c.Name() == name || c.HasAlias(name) {
+			return true
+		}
+	}
+	return name == "help" || name == "completion" || strings.HasPrefix(name, "__complete")
+}
+
+// The groups of `amberfs help`.
+const (
+	groupMount   = "mount"
+	groupHistory = "history"
+	groupForks   = "forks"
+	groupStore   = "store"
+)
+
+func newRoot(a *app) rootCommand {
+	root := &cobra.Command{
+		Use:   "amberfs",
+		Short: "A file system with snapshots: capture with mkdir, go back with mv",
+		Long: `amberfs mounts a workspace in which every state can be captured in an instant
+and brought back exactly.
+
+Making a snapshot is one "mkdir .snapshots/NAME" or "amberfs snapshot NAME",
+whatever the size of the tree; going back is one "mv" or "amberfs restore NAME".
+All commands but mount and run work from inside a mount, or with -C DIR.`,
+		Version:       versionText(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			e := fail.New(fail.Usage, "there is no command %q", args[0])
+			if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
+				return e.WithHint("did you mean %q?", s[0])
+			}
+			return e.WithHint("see `amberfs help`")
+		},
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			a.started = true
+			a.command = commandText(cmd)
+		},
+	}
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fail.New(fail.Usage, "%v", err).WithHint("see `amberfs help %s`", cmd.Name())
+	})
+	root.PersistentFlags().StringVarP(&a.dir, "directory", "C", "", "work as if started in `DIR`")
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
+	root.AddGroup(
+		&cobra.Group{ID: groupMount, Title: "Mounting:"},
+		&cobra.Group{ID: groupHistory, Title: "Snapshots and going back:"},
+		&cobra.Group{ID: groupForks, Title: "Forks:"},
+		&cobra.Group{ID: groupStore, Title: "The store:"},
+	)
+	add := func(group string, cmds ...*cobra.Command) {
+		for _, c := range cmds {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	add(groupMount, mountCommand(a), umountCommand(a), runCommand(a))
+	add(groupHistory, snapshotCommand(a), listCommand(a), showCommand(a), renameCommand(a), rmCommand(a),
+		restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a))
+	add(groupForks, forkCommand(a), forksCommand(a), promoteCommand(a))
+	add(groupStore, statusCommand(a), policyCommand(a), freezeCommand(a), thawCommand(a), gcCommand(a), verifyCommand(a))
+	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(), insideCommand(a))
+	root.CompletionOptions.HiddenDefaultCmd = true
+	return rootCommand{root}
+}
+
+// exitStatusHelp is a help page without a command.
+func exitStatusHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "exit-status",
+		Short: "What the exit statuses mean",
+		Long: `The exit status of every command:
+
+  0  done
+  1  failed
+  2  usage: the command line is wrong, or a name is refused
+  3  not found: no such snapshot, path, fork, store or mount
+  4  already exists
+  5  busy
+  6  no space: the disk is full, or a limit of the policy is reached
+  7  damage found
+
+"amberfs run" ends with the status of the program that it ran, 128+N when a
+signal N killed it, 126 when it could not be executed, 127 when there is none.`,
+	}
+}
+
+// args checks the number of arguments; max < 0 is any number. usage names them.
+func args(min, max int, usage string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, got []string) error {
+		if len(got) >= min && (max < 0 || len(got) <= max) {
+			return nil
+		}
+		e := fail.New(fail.Usage, "%s takes %s", cmd.CommandPath(), usage)
+		return e.WithHint("see `amberfs help %s`", cmd.Name())
+	}
+}
+
+// commandText is what the user ran, for the event log.
+func commandText(cmd *cobra.Command) string {
+	parts := append([]string{cmd.CommandPath()}, cmd.Flags().Args()...)
+	s := strings.Join(parts, " ")
+	if len(s) > 200 {
+		s = strings.ToValidUTF8(s[:200], "")
+	}
+	return s
+}

@@ -211,6 +211,13 @@ func (s *Store) conflicts(ours *tree.State, c tree.Change, a *tree.Inode, mine m
 		same, err := tree.SameFile(s.src, a, c.B)
 		return !same, err
 	}
+	if a != nil && a.IsDir() && c.B != nil && !c.B.IsDir() {
+		for p := range mine {
+			if strings.HasPrefix(p, c.Path+"/") {
+				return true, nil
+			}
+		}
+	}
 	// A directory above it may have gone, or become something else, here.
 	for dir := path.Dir(c.Path); dir != "."; dir = path.Dir(dir) {
 		if m, changed := mine[dir]; changed && c.B != nil && (m.B == nil || !m.B.IsDir()) {

@@ -124,6 +124,9 @@ func (s *Store) loadCatalogue() error {
 		return nil
 	})
 	for _, w := range s.cat.workspaces {
+		if p, ok := s.cat.workspaces[w.parent]; ok && w.fork {
+			p.forks[w.name] = w
+		}
 		slices.SortFunc(w.snaps, func(a, b *snap) int { return int(int64(a.Seq) - int64(b.Seq)) })
 	}
 	clear(s.cat.dirty)

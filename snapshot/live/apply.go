@@ -85,7 +85,6 @@ func (f *Forest) addNode(v *view, parent uint64, name string, n *tree.Inode, t i
 		dir.Nlink++
 	}
 	dir.Mtime, dir.Ctime = t, t
-	v.state.Inodes++
 	v.state.Bytes += fileSize(n)
 	return nil
 }
@@ -137,7 +136,6 @@ func (f *Forest) dropName(v *view, parent uint64, name string, t int64) (*tree.I
 	if n.Nlink > 0 {
 		return n, nil
 	}
-	v.state.Inodes--
 	v.state.Bytes -= fileSize(n)
 	if err := v.state.Delete(f.src, f.mu.epoch, n.Ino); err != nil {
 		return nil, loadError(err)

@@ -87,7 +87,9 @@ type settle struct {
 }
 
 func (j *graft) run(changes []tree.Change) error {
-	j.chooseLinks(changes)
+	if err := j.chooseLinks(changes); err != nil {
+		return err
+	}
 	// What goes, goes from the leaves up.
 	for _, c := range slices.Backward(changes) {
 		if c.A != nil && j.goes(c) {
@@ -139,10 +141,12 @@ func (j *graft) settleEdited() error {
 
 // chooseLinks finds, for each file of the source with several names, an inode
 // of the view that can go on as that file: one that differs in nothing but
-// its names.
-func (j *graft) chooseLinks(changes []tree.Change) {
+// its names, at a path that changes or at one that does not.
+func (j *graft) chooseLinks(changes []tree.Change) error {
 	taken := make(map[uint64]bool)
+	changing := make(map[string]bool, len(changes))
 	for _, c := range changes {
+		changing[c.Path] = true
 		if c.A == nil || c.B == nil || c.B.IsDir() || c.What&^tree.Links != 0 {
 			continue
 		}
@@ -151,6 +155,44 @@ func (j *graft) chooseLinks(changes []tree.Change) {
 			taken[c.A.Ino] = true
 		}
 	}
+	for _, c := range changes {
+		if c.B == nil || c.B.IsDir() || len(c.B.Links) < 2 {
+			continue
+		}
+		if _, done := j.links[c.B.Ino]; done {
+			continue
+		}
+		if err := j.chooseUnchanged(c.B, changing, taken); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chooseUnchanged looks among the names of a file of the source that stay as
+// they are.
+func (j *graft) chooseUnchanged(b *tree.Inode, changing map[string]bool, taken map[uint64]bool) error {
+	paths, err := j.source.Paths(j.f.src, b)
+	if err != nil {
+		return loadError(err)
+	}
+	for _, p := range paths {
+		if changing[p] {
+			continue
+		}
+		a, err := j.v.state.Resolve(j.f.src, j.full(p))
+		if err != nil || a.IsDir() || taken[a.Ino] {
+			continue
+		}
+		if same, err := tree.SameFile(j.f.src, a, b); err != nil {
+			return loadError(err)
+		} else if same && a.Mtime == b.Mtime {
+			j.links[b.Ino] = a.Ino
+			taken[a.Ino] = true
+			return nil
+		}
+	}
+	return nil
 }
 
 // goes reports whether the entry at A has to make room.
@@ -200,13 +242,9 @@ func (j *graft) remove(c tree.Change) error {
 	if err != nil {
 		return err
 	}
-	if j.g.KeepFull && c.A.IsDir() {
-		n, err := j.v.state.Resolve(j.f.src, p)
-		if err != nil {
-			return loadError(err)
-		}
-		if n.Dir.Len() > 0 {
-			return nil
+	if c.A.IsDir() {
+		if keep, err := j.empty(p, c.B == nil); err != nil || keep {
+			return err
 		}
 	}
 	n, err := j.f.dropName(j.v, parent, name, j.g.Now)
@@ -220,6 +258,41 @@ func (j *graft) remove(c tree.Change) error {
 		j.stale[Node(j.v.id, n.Ino)] = true
 	}
 	return nil
+}
+
+// empty removes what a directory holds that the changes do not know of, which
+// is only so in a merge. It reports whether the directory stays instead.
+func (j *graft) empty(p string, mayStay bool) (keep bool, err error) {
+	n, err := j.v.state.Resolve(j.f.src, p)
+	if err != nil {
+		return false, loadError(err)
+	}
+	if n.Dir.Len() == 0 {
+		return false, nil
+	}
+	if mayStay && j.g.KeepFull {
+		return true, nil
+	}
+	var entries []tree.Dirent
+	if err := n.Dir.List(j.f.src, 0, func(e tree.Dirent, _ uint64) bool {
+		entries = append(entries, e)
+		return true
+	}); err != nil {
+		return false, loadError(err)
+	}
+	for _, e := range entries {
+		if e.Type == unix.S_IFDIR {
+			if _, err := j.empty(path.Join(p, e.Name), false); err != nil {
+				return false, err
+			}
+		}
+		if _, err := j.f.dropName(j.v, n.Ino, e.Name, j.g.Now); err != nil {
+			return false, err
+		}
+		delete(j.dirs, path.Join(p, e.Name))
+		j.touched(path.Join(p, e.Name), n.Ino, e.Name)
+	}
+	return false, nil
 }
 
 func (j *graft) touched(p string, parent uint64, name string) {

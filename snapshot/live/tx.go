@@ -101,9 +101,7 @@ func (tx *Tx) NewRoot(mode, uid, gid uint32, t int64) *tree.State {
 		Ino: RootIno, Mode: mode, UID: uid, GID: gid, Nlink: 2,
 		Atime: t, Mtime: t, Ctime: t, Btime: t,
 	}
-	s := tree.New(tx.f.mu.epoch, root)
-	s.Inodes = 1
-	return s
+	return tree.New(tx.f.mu.epoch, root)
 }
 
 // Counters returns the next inode and view numbers.

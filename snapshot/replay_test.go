@@ -1,0 +1,323 @@
+package snapshot_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// dump tells everything about a tree that a program could see.
+func dump(t *testing.T, s *snapshot.Store, st *tree.State) string {
+	t.Helper()
+	var b strings.Builder
+	var inodes, bytes int64
+	seen := map[uint64]bool{}
+	err := st.Walk(context.Background(), s.Source(), "", func(p string, n *tree.Inode) error {
+		var content []byte
+		if n.IsRegular() {
+			content = make([]byte, n.Size())
+			if got, err := n.Content.ReadAt(s.Source(), content, 0); err != nil || got != len(content) {
+				return fmt.Errorf("%s: read %d of %d: %w", p, got, len(content), err)
+			}
+		}
+		if !seen[n.Ino] {
+			seen[n.Ino] = true
+			inodes++
+			if n.IsRegular() {
+				bytes += n.Size()
+			}
+		}
+		fmt.Fprintf(&b, "%s ino=%d mode=%o uid=%d nlink=%d links=%d size=%d blocks=%d mtime=%d ctime=%d xattrs=%v target=%s %x\n",
+			p, n.Ino, n.Mode, n.UID, n.Nlink, len(n.Links), n.Size(), n.Blocks(), n.Mtime, n.Ctime, n.Xattrs, n.Target, content)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if inodes != st.Inodes || bytes != st.Bytes {
+		t.Errorf("the tree has %d inodes and %d bytes, and counts %d and %d", inodes, bytes, st.Inodes, st.Bytes)
+	}
+	return b.String()
+}
+
+// portrait is all workspaces and snapshots of a store.
+func portrait(t *testing.T, s *snapshot.Store) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, w := range s.Workspaces() {
+		st, err := w.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[w.Name()] = dump(t, s, st)
+		for _, i := range append(w.List(), mustFind(t, w, "origin")) {
+			st, err := w.StateOf(i.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[fmt.Sprintf("%s@%s#%d", w.Name(), i.Name, i.Seq)] = dump(t, s, st)
+		}
+	}
+	return out
+}
+
+func mustFind(t *testing.T, w *snapshot.Workspace, name string) snapshot.Info {
+	t.Helper()
+	i, err := w.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func compare(t *testing.T, what string, got, want map[string]string) {
+	t.Helper()
+	for name := range want {
+		if got[name] != want[name] {
+			a, b := strings.Split(got[name], "\n"), strings.Split(want[name], "\n")
+			for i := range max(len(a), len(b)) {
+				x, y := "", ""
+				if i < len(a) {
+					x = a[i]
+				}
+				if i < len(b) {
+					y = b[i]
+				}
+				if x != y {
+					t.Fatalf("%s: %s differs in line %d:\n got %.300s\nwant %.300s", what, name, i, x, y)
+				}
+			}
+		}
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d states instead of %d", what, len(got), len(want))
+	}
+}
+
+// walker makes random changes to a workspace.
+type walker struct {
+	t *testing.T
+	r *rand.Rand
+	s *snapshot.Store
+	n int
+}
+
+func (x *walker) node(w *snapshot.Workspace, dir bool) (live.NodeID, live.NodeID, string, bool) {
+	f := x.s.Forest()
+	at := w.Root()
+	for {
+		var names []tree.Dirent
+		f.ReadDir(at, 0, func(e tree.Dirent, _ uint64) bool { names = append(names, e); return true })
+		sort.Slice(names, func(i, j int) bool { return names[i].Name < names[j].Name })
+		if dir && (len(names) == 0 || x.r.IntN(3) == 0) {
+			return 0, at, "", true
+		}
+		if len(names) == 0 {
+			return 0, 0, "", false
+		}
+		e := names[x.r.IntN(len(names))]
+		id := live.Node(w.View(), e.Ino)
+		if e.Type == unix.S_IFDIR && x.r.IntN(4) > 0 {
+			at = id
+			continue
+		}
+		if dir {
+			return 0, at, "", true
+		}
+		return at, id, e.Name, true
+	}
+}
+
+func (x *walker) step(w *snapshot.Workspace) error {
+	f, r := x.s.Forest(), x.r
+	x.n++
+	name := fmt.Sprintf("n%d", r.IntN(12))
+	_, dir, _, _ := x.node(w, true)
+	parent, id, old, ok := x.node(w, false)
+	k := r.IntN(20)
+	switch {
+	case k < 3:
+		_, err := f.Create(dir, name, live.Create{Mode: unix.S_IFDIR | 0o755, Caller: live.Caller{UID: uint32(r.IntN(3))}})
+		return err
+	case k < 6:
+		a, err := f.Create(dir, name, live.Create{Mode: unix.S_IFREG | 0o644})
+		if err == nil {
+			_, err = f.Write(a.ID, []byte(fmt.Sprint("content ", x.n)), 0, false)
+		}
+		return err
+	case k == 6:
+		_, err := f.Create(dir, name, live.Create{Mode: unix.S_IFLNK | 0o777, Target: fmt.Sprint("to", x.n)})
+		return err
+	case !ok:
+		return nil
+	case k < 10:
+		big := make([]byte, r.IntN(200_000))
+		for i := range big {
+			big[i] = byte(x.n + i/977)
+		}
+		_, err := f.Write(id, big, int64(r.IntN(300_000)), false)
+		return err
+	case k == 10:
+		size := int64(r.IntN(200_000))
+		_, err := f.SetAttr(id, live.SetAttr{Size: &size})
+		return err
+	case k == 11:
+		mode := uint32(r.IntN(0o1000))
+		_, err := f.SetAttr(id, live.SetAttr{Mode: &mode})
+		return err
+	case k == 12:
+		_, err := f.Link(id, dir, name)
+		return err
+	case k < 15:
+		var err error
+		if _, err = f.Unlink(parent, old); errors.Is(err, live.ErrIsDir) {
+			_, err = f.Rmdir(parent, old)
+		}
+		return err
+	case k < 18:
+		flags := uint32(0)
+		if r.IntN(4) == 0 {
+			flags = unix.RENAME_EXCHANGE
+		}
+		_, err := f.Rename(parent, old, dir, name, flags)
+		return err
+	case k == 18:
+		return f.SetXattr(id, "user.x", []byte(fmt.Sprint(x.n)), 0, false)
+	default:
+		_, other, _, found := x.node(w, false)
+		if !found {
+			return nil
+		}
+		_, err := f.CopyRange(other, int64(r.IntN(1000)), id, int64(r.IntN(100_000)), int64(r.IntN(100_000)))
+		return err
+	}
+}
+
+func (x *walker) history() error {
+	ctx, r := context.Background(), x.r
+	ws := x.s.Workspaces()
+	sort.Slice(ws, func(i, j int) bool { return ws[i].View() < ws[j].View() })
+	w := ws[r.IntN(len(ws))]
+	var name string
+	if l := w.List(); len(l) > 0 {
+		name = l[r.IntN(len(l))].Name
+	}
+	k := r.IntN(16)
+	switch {
+	case k < 5 || name == "":
+		_, err := w.Capture(ctx, snapshot.CaptureOptions{})
+		return err
+	case k < 7:
+		before, err := w.StateOf(name)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name}); err != nil {
+			return err
+		}
+		now, err := w.State()
+		if err != nil {
+			return err
+		}
+		return tree.Diff(ctx, x.s.Source(), before, now, tree.DiffOptions{}, func(c tree.Change) error {
+			return fmt.Errorf("after a restore %s differs in %b", c.Path, c.What)
+		})
+	case k == 7:
+		p := fmt.Sprintf("n%d", r.IntN(12))
+		if r.IntN(2) == 0 {
+			p += fmt.Sprintf("/n%d", r.IntN(12))
+		}
+		_, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name, Paths: []string{p}})
+		return err
+	case k == 8:
+		return w.Delete(name, live.Caller{})
+	case k == 9 && len(ws) < 4:
+		_, err := w.Fork(ctx, name, fmt.Sprintf("f%d", x.n), live.Caller{})
+		return err
+	case k == 10 && w.IsFork():
+		_, err := w.Parent().EndFork(w.Name(), live.Caller{})
+		return err
+	case k == 11 && w.IsFork():
+		_, err := w.Parent().Promote(ctx, w.Name(), snapshot.PromoteOptions{Theirs: r.IntN(2) == 0, Ours: false})
+		return err
+	case k == 12:
+		return x.s.Checkpoint(ctx)
+	case k == 13:
+		_, err := w.WaitSealed(ctx, name)
+		return err
+	case k == 14:
+		_, err := x.s.GC(ctx, nil)
+		return err
+	}
+	return nil
+}
+
+func expected(err error) bool {
+	for _, e := range []error{nil, live.ErrExist, live.ErrNotExist, live.ErrIsDir, live.ErrNotDir, live.ErrNotEmpty, live.ErrInvalid,
+		live.ErrPerm, live.ErrTooBig, live.ErrNotSupported, snapshot.ErrConflict, snapshot.ErrNoPath, snapshot.ErrBusy, snapshot.ErrNotFound, snapshot.ErrInvalid} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestRecoveryComesToTheSame kills a store at many moments (it copies the
+// directory and opens the copy) and compares everything.
+func TestRecoveryComesToTheSame(t *testing.T) {
+	seeds, rounds := 4, 12
+	if testing.Short() {
+		seeds, rounds = 1, 4
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, filepath.Join(dir, "store"))
+			x := &walker{t: t, r: rand.New(rand.NewPCG(uint64(seed), 7)), s: s}
+			for round := range rounds {
+				for range 40 {
+					ws := s.Workspaces()
+					sort.Slice(ws, func(i, j int) bool { return ws[i].View() < ws[j].View() })
+					if err := x.step(ws[x.r.IntN(len(ws))]); !expected(err) {
+						t.Fatal(err)
+					}
+					if x.r.IntN(6) == 0 {
+						if err := x.history(); !expected(err) {
+							t.Fatal(err)
+						}
+					}
+				}
+				want := portrait(t, s)
+				dead := filepath.Join(dir, fmt.Sprint("dead", round))
+				if out, err := exec.Command("cp", "-a", "--sparse=always", filepath.Join(dir, "store"), dead).CombinedOutput(); err != nil {
+					t.Fatal(err, string(out))
+				}
+				o, err := snapshot.Open(dead, snapshot.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				compare(t, fmt.Sprint("round ", round), portrait(t, o), want)
+				if err := o.Close(); err != nil {
+					t.Fatal(err)
+				}
+				o = open(t, dead)
+				compare(t, fmt.Sprint("reopened in round ", round), portrait(t, o), want)
+				o.Close()
+				os.RemoveAll(dead)
+			}
+		})
+	}
+}

@@ -87,7 +87,7 @@ func (w *Workspace) newSnapshot(tx *live.Tx, o CaptureOptions) (stored, error) {
 	r := stored{View: view, WS: w.view, Info: Info{
 		Name: o.Name, Seq: w.nextSeq, Parent: w.head, Origin: o.Origin, Message: o.Message, Labels: o.Labels,
 		Created: time.Now(), Expires: o.Expires, UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Command,
-		Files: st.Inodes, Bytes: st.Bytes, Pinned: o.Pinned,
+		Files: st.Inodes - 1, Bytes: st.Bytes, Pinned: o.Pinned,
 	}}
 	if r.Name == "" {
 		r.Name = fmt.Sprintf("cp-%d", r.Seq)

@@ -111,7 +111,7 @@ func (w *Workspace) Forks() []ForkInfo {
 				i.Origin, i.Created = o.Parent, o.Created
 			}
 			if st, ok := tx.State(f.view); ok {
-				i.Files, i.Bytes = st.Inodes, st.Bytes
+				i.Files, i.Bytes = st.Inodes-1, st.Bytes
 			}
 			out = append(out, i)
 		}
@@ -155,7 +155,7 @@ func (w *Workspace) EndFork(name string, c live.Caller) (Info, error) {
 			return err
 		}
 		if st, ok := tx.State(f.view); ok {
-			last.Files, last.Bytes = st.Inodes, st.Bytes
+			last.Files, last.Bytes = st.Inodes-1, st.Bytes
 		}
 		r := endForkRecord{View: f.view, Last: last}
 		if err := s.journal(tx, recEndFork, r); err != nil {

@@ -40,7 +40,7 @@ type Info struct {
 	UID     uint32            `json:"uid"`
 	PID     uint32            `json:"pid"`
 	Command string            `json:"command"`
-	Files   int64             `json:"files"` // inodes
+	Files   int64             `json:"files"` // without the root directory
 	Bytes   int64             `json:"bytes"` // sum of the file sizes
 	// UniqueBytes are the bytes that sealing it added to the store.
 	UniqueBytes int64  `json:"unique_bytes"`

@@ -83,7 +83,7 @@ func (s *Store) setOrigin(tx *live.Tx, w *Workspace, st *tree.State, r stored) e
 	if err != nil {
 		return err
 	}
-	sn.Files, sn.Bytes = st.Inodes, st.Bytes
+	sn.Files, sn.Bytes = st.Inodes-1, st.Bytes
 	sn.state.Store(st)
 	w.origin = sn.View
 	s.cat.add(sn)

@@ -88,7 +88,7 @@ type Status struct {
 	Workspace     string    `json:"workspace"`
 	Snapshots     int       `json:"snapshots"`
 	Forks         int       `json:"forks"`
-	Files         int64     `json:"files"`         // inodes of the workspace
+	Files         int64     `json:"files"`         // of the workspace, without its root
 	LogicalBytes  int64     `json:"logical_bytes"` // sum of its file sizes
 	StoredBytes   int64     `json:"stored_bytes"`  // packs, on disk
 	ChunkBytes    int64     `json:"chunk_bytes"`   // what is in the packs, uncompressed
@@ -117,7 +117,7 @@ func (w *Workspace) Status() Status {
 	s.forest.View(func(tx *live.Tx) error {
 		st.Workspace, st.Snapshots, st.Forks = w.name, len(w.snaps), len(w.forks)
 		if t, ok := tx.State(w.view); ok {
-			st.Files, st.LogicalBytes = t.Inodes, t.Bytes
+			st.Files, st.LogicalBytes = t.Inodes-1, t.Bytes
 		}
 		if n := len(w.snaps); n > 0 {
 			st.LastSnapshot, st.LastCaptured = w.snaps[n-1].Name, w.snaps[n-1].Created

@@ -14,7 +14,7 @@ type appender struct {
 	mu    sync.Mutex
 	pack  *pack // nil until there is something to write
 	since int64 // bytes since the last look at the free space
-	spent bool  // the last look found none
+	tight bool  // the last look found too little, or there was none
 }
 
 // appendObject writes a built record and enters it into the fresh overlay, so
@@ -80,14 +80,14 @@ func (s *Store) uncount(l loc) {
 func (s *Store) room(n int64) error {
 	a := &s.append
 	a.since += n
-	if a.since < appendInterval && a.pack != nil && !a.spent {
+	if a.since < appendInterval && a.pack != nil && !a.tight {
 		return nil
 	}
 	if err := s.space.forObjects(n); err != nil {
-		a.spent = true
+		a.tight = true
 		return err
 	}
-	a.since, a.spent = 0, false
+	a.since, a.tight = 0, false
 	return nil
 }
 

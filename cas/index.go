@@ -62,6 +62,9 @@ func openIndex(dir string, log *slog.Logger) (*index, error) {
 		if err := prepareIndexDir(dir); err != nil {
 			return nil, err
 		}
+		if err := checkTables(dir); err != nil {
+			return nil, err
+		}
 	}
 	db, err := openBadger(o)
 	if err != nil {

@@ -65,10 +65,12 @@ type pack struct {
 // name is the file's base name.
 func (p *pack) name() string { return filepath.Base(p.path) }
 
-func encodePackHeader(id uint64, r role) []byte {
+func encodePackHeader(id uint64, r role) []byte { return encodePackHeaderVersion(id, r, packVersion) }
+
+func encodePackHeaderVersion(id uint64, r role, version uint16) []byte {
 	b := make([]byte, packHeaderSize)
 	copy(b, packMagic)
-	binary.LittleEndian.PutUint16(b[8:], packVersion)
+	binary.LittleEndian.PutUint16(b[8:], version)
 	b[10] = byte(r)
 	binary.LittleEndian.PutUint64(b[16:], id)
 	binary.LittleEndian.PutUint32(b[60:], crc32.Checksum(b[:60], crcTable))

@@ -24,6 +24,10 @@ func Repair(dir string, o Options) (RepairResult, error) {
 }
 
 func repair(dir string, o Options) (RepairResult, error) {
+	saved, err := salvage(dir, o)
+	if err != nil {
+		return RepairResult{}, err
+	}
 	s, err := newStore(dir, o)
 	if err != nil {
 		return RepairResult{}, err
@@ -35,14 +39,63 @@ func repair(dir string, o Options) (RepairResult, error) {
 	if err != nil {
 		return r.res, err
 	}
-	o.indexDir = s.o.indexDir
-	s, err = Open(dir, o)
-	if err != nil {
+	if s, err = Open(dir, o); err != nil {
 		return r.res, err
 	}
+	err = s.restoreMeta(saved)
 	st := s.Stats()
 	r.res.Packs, r.res.Objects, r.res.Metas = st.Packs, st.Objects, st.Metas
-	return r.res, s.Close()
+	if cerr := s.Close(); err == nil {
+		err = cerr
+	}
+	return r.res, err
+}
+
+// salvage reads the metadata as the store would answer it now. Where the index
+// still has what a damaged record in the packs had, it is saved that way. A store
+// that does not open has nothing to save; one that is in use is an error.
+func salvage(dir string, o Options) ([]metaItem, error) {
+	s, err := Open(dir, o)
+	switch {
+	case errors.Is(err, errIndexBusy) || errors.Is(err, ErrFormat) || errors.Is(err, ErrNoSpace):
+		return nil, err
+	case err != nil:
+		return nil, nil
+	}
+	var items []metaItem
+	err = s.scanMeta("", func(key string, e metaEntry) error {
+		items = append(items, metaItem{key, e})
+		return nil
+	})
+	if err != nil {
+		s.log.Warn("cannot read metadata from the old index", "err", err)
+	}
+	if err := s.Close(); err != nil {
+		s.log.Warn("close store", "err", err)
+	}
+	return items, nil
+}
+
+// restoreMeta writes back the metadata that the packs do not have.
+func (s *Store) restoreMeta(items []metaItem) error {
+	s.commitMu.Lock()
+	defer s.commitMu.Unlock()
+	m := s.durable()
+	for _, i := range items {
+		now, ok, err := s.metaNow(i.key)
+		if err != nil {
+			return err
+		}
+		if !ok || now.seq < i.seq {
+			s.log.Info("metadata saved from the old index", "key", i.key)
+			m.entries = append(m.entries, i)
+			s.meta.seq = max(s.meta.seq, i.seq)
+		}
+	}
+	if len(m.entries) == 0 {
+		return nil
+	}
+	return s.appendMeta(kindMeta, s.meta.seq, m)
 }
 
 type repairer struct {
@@ -59,8 +112,8 @@ func (r *repairer) run() error {
 	if err := r.s.space.forOpening(); err != nil {
 		return err
 	}
-	if err := r.dropIndex(); err != nil {
-		return err
+	if err := os.RemoveAll(r.s.o.indexDir); err != nil {
+		return fmt.Errorf("remove the old index: %w", err)
 	}
 	for _, p := range damaged {
 		if err := r.mendPackHeader(p); err != nil {
@@ -71,23 +124,6 @@ func (r *repairer) run() error {
 		if err := r.scrub(p); err != nil {
 			return fmt.Errorf("pack %s: %w", p.name(), err)
 		}
-	}
-	return nil
-}
-
-// dropIndex removes the index, unless another process has it open.
-func (r *repairer) dropIndex() error {
-	x, err := openIndex(r.s.o.indexDir, r.s.log)
-	switch {
-	case err == nil:
-		if err := x.close(); err != nil {
-			r.s.log.Warn("close index", "err", err)
-		}
-	case !errors.Is(err, errIndexBroken):
-		return err
-	}
-	if err := os.RemoveAll(r.s.o.indexDir); err != nil {
-		return fmt.Errorf("remove the old index: %w", err)
 	}
 	return nil
 }
@@ -233,4 +269,3 @@ func (r *repairer) writeBack(p *pack, f vfs.File, off int64, rec []byte) (bool, 
 	again := sc.at(off)
 	return again.bad == "", nil
 }
-

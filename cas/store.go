@@ -94,12 +94,14 @@ func Open(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
 func newStore(dir string, o Options) (*Store, error) {
 	if o.FS == nil {
 		o.FS = vfs.OS
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = discard()
 	}
 	if o.PackSize == 0 {
 		o.PackSize = defaultPackSize
@@ -115,9 +117,10 @@ func newStore(dir string, o Options) (*Store, error) {
 	packDir := filepath.Join(dir, "packs")
 	s := &Store{
 		fs: o.FS, log: o.Logger, o: o, codec: c, packDir: packDir,
-		packs: &packSet{fs: o.FS, dir: packDir, readOnly: o.ReadOnly, m: map[uint64]*pack{}},
-		space: newSpace(o.FS, packDir, o.Logger),
-		fresh: newOverlay(), inflight: map[Hash]*inflight{},
+		packs:  &packSet{fs: o.FS, dir: packDir, readOnly: o.ReadOnly, m: map[uint64]*pack{}},
+		space:  newSpace(o.FS, packDir, o.Logger),
+		append: appender{tight: true},
+		fresh:  newOverlay(), inflight: map[Hash]*inflight{},
 		dropped: map[place]struct{}{}, bad: map[Hash]loc{},
 	}
 	s.life.idle = sync.NewCond(&s.life.mu)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/amberfs/amberfs/cas/vfs"
 )
@@ -184,9 +185,12 @@ func (s *Store) checkBody(it *item) error {
 // index looks for places that the index has and the packs do not.
 func (v *verifier) index(ctx context.Context) error {
 	check := func(h Hash, l loc) {
-		limit, ok := v.limits[l.pack]
-		if ok && l.off >= limit || v.good.has(l.place()) {
-			return // put since, or fine
+		if v.good.has(l.place()) {
+			return
+		}
+		p := v.s.packs.get(l.pack)
+		if limit, ok := v.limits[l.pack]; l.off >= limit && p != nil && (!ok || !p.sealed) {
+			return // put since
 		}
 		if _, ok := v.reported[h]; ok {
 			return
@@ -195,15 +199,22 @@ func (v *verifier) index(ctx context.Context) error {
 		if err == nil && (!ok || !now.same(l)) {
 			return // moved or gone since
 		}
-		if p := v.s.packs.get(l.pack); p != nil && !ok {
-			return
-		}
 		d := Damage{Hash: h, Kind: l.kind, Offset: l.off, Length: l.size(),
 			Pack: fmt.Sprintf("%016x%s", l.pack, roleObjects.ext()), Reason: "the pack does not hold the object there"}
-		if v.s.packs.get(l.pack) == nil {
+		if p == nil {
 			d.Reason = "the pack is missing"
 		}
 		v.report(d)
+	}
+	over := newOverlay()
+	v.s.mu.Lock()
+	if v.s.flushing != nil {
+		maps.Copy(over.objects, v.s.flushing.objects)
+	}
+	maps.Copy(over.objects, v.s.fresh.objects)
+	v.s.mu.Unlock()
+	for h, l := range over.objects {
+		check(h, l)
 	}
 	err := v.s.ix.each([]byte{keyObject}, true, func(k, val []byte) error {
 		if err := ctx.Err(); err != nil {

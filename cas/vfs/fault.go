@@ -6,8 +6,8 @@ import (
 )
 
 // FailAt returns a view of fsys whose n-th operation (counted from 0) fails with
-// err; all others pass. A failing write may leave its first half behind, as a
-// disk does. Free and Close never fail. A test runs with n = 0, 1, 2… until
+// err; all others pass. A failing write leaves the sectors of its first half
+// behind, as a disk does. Free and Close never fail. A test runs with n = 0, 1, 2… until
 // Failed is false: then it has seen every place.
 func FailAt(fsys FS, n int64, err error) *Faulty {
 	return &Faulty{fs: fsys, at: n, err: err}
@@ -112,7 +112,11 @@ func (f *faultyFile) ReadAt(p []byte, off int64) (int, error) {
 
 func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
 	if err := f.on.step("write", f.name); err != nil {
-		n, werr := f.File.WriteAt(p[:len(p)/2], off)
+		half := (off+int64(len(p)/2))/memSector*memSector - off
+		if half <= 0 {
+			return 0, err
+		}
+		n, werr := f.File.WriteAt(p[:half], off)
 		if werr != nil {
 			return n, werr
 		}

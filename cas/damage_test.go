@@ -1,0 +1,386 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+// packFiles returns the paths of all packs.
+func packFiles(t testing.TB, fsys vfs.FS, dir string) []string {
+	t.Helper()
+	infos, err := fsys.ReadDir(filepath.Join(dir, "packs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, i := range infos {
+		if _, _, ok := parsePackName(i.Name); ok {
+			list = append(list, filepath.Join(dir, "packs", i.Name))
+		}
+	}
+	return list
+}
+
+// change overwrites bytes of a file.
+func change(t testing.TB, fsys vfs.FS, name string, off int64, fn func(b []byte), n int) {
+	t.Helper()
+	f, err := fsys.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := make([]byte, n)
+	if err := readExactly(f, b, off); err != nil {
+		t.Fatal(err)
+	}
+	fn(b)
+	if _, err := f.WriteAt(b, off); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func flip(t testing.TB, fsys vfs.FS, name string, off int64, bit int) {
+	t.Helper()
+	change(t, fsys, name, off, func(b []byte) { b[0] ^= 1 << bit }, 1)
+}
+
+func findings(t testing.TB, s *Store) []Damage {
+	t.Helper()
+	var list []Damage
+	res, err := s.Verify(context.Background(), VerifyOptions{}, func(d Damage) { list = append(list, d) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Damaged != int64(len(list)) {
+		t.Errorf("result says %d, %d reported", res.Damaged, len(list))
+	}
+	return list
+}
+
+// damageStore makes a small store with objects, metadata and free space.
+func damageStore(t *testing.T) (fsys *vfs.Mem, dir string, o Options, blobs [][]byte) {
+	t.Helper()
+	fsys, dir = vfs.NewMem(), t.TempDir()
+	o = memOptions(t, fsys)
+	s := openTest(t, dir, o)
+	for i, n := range []int{0, 10, 64, 900, 700, 3000, 3000} {
+		put(t, s, blob(uint64(1000+i), 100)) // becomes free space
+		blobs = append(blobs, blob(uint64(i), n))
+		put(t, s, blobs[i])
+	}
+	commit(t, s, MetaOp{Key: "a", Value: []byte("first")}, MetaOp{Key: "b", Value: blob(5, 300)})
+	commit(t, s, MetaOp{Key: "a", Value: []byte("second")})
+	collectAllBut(t, s, blobs)
+	verifyClean(t, s)
+	closeTest(t, s)
+	return fsys, dir, o, blobs
+}
+
+func collectAllBut(t testing.TB, s *Store, blobs [][]byte) GCResult {
+	t.Helper()
+	res, err := s.GC(context.Background(), nil, func(keep func(Hash) bool) error {
+		for _, b := range blobs {
+			keep(Sum(b))
+		}
+		return nil
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// recordRanges lists what in a pack must be intact: headers, bodies, padding, but
+// not the inside of free records.
+func recordRanges(t testing.TB, fsys vfs.FS, path string) (ranges [][2]int64) {
+	t.Helper()
+	id, _, _ := parsePackName(filepath.Base(path))
+	f, err := vfs.Open(fsys, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ranges = append(ranges, [2]int64{0, packHeaderSize})
+	sc := &scan{r: f, id: id, from: packHeaderSize, to: size}
+	if err := sc.run(context.Background(), func(it *item) error {
+		end := it.off + it.length
+		if it.kind == kindFree {
+			end = it.off + headerSize
+		}
+		ranges = append(ranges, [2]int64{it.off, end})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return ranges
+}
+
+func TestEveryBitFlipIsFoundAndHarmsOneObject(t *testing.T) {
+	fsys, dir, o, blobs := damageStore(t)
+	s := openTest(t, dir, o)
+	for _, path := range packFiles(t, fsys, dir) {
+		for _, r := range recordRanges(t, fsys, path) {
+			for off := r[0]; off < r[1]; off += 7 {
+				flip(t, fsys, path, off, int(off%8))
+				if len(findings(t, s)) == 0 {
+					t.Errorf("%s: a wrong bit in byte %d was not found", filepath.Base(path), off)
+				}
+				lost := 0
+				for _, b := range blobs {
+					got, err := s.Get(Sum(b), nil)
+					var de *DamageError
+					switch {
+					case err == nil && string(got) != string(b):
+						t.Fatalf("a wrong bit in byte %d of %s was served", off, path)
+					case errors.As(err, &de):
+						if !errors.Is(err, ErrDamaged) || de.Hash != Sum(b) {
+							t.Errorf("error %v", err)
+						}
+						lost++
+					case err != nil:
+						t.Fatal(err)
+					}
+				}
+				if lost > 1 {
+					t.Errorf("one wrong bit cost %d objects", lost)
+				}
+				flip(t, fsys, path, off, int(off%8))
+			}
+		}
+	}
+	verifyClean(t, s)
+}
+
+func TestRepairMendsSingleBits(t *testing.T) {
+	fsys, dir, o, blobs := damageStore(t)
+	n := 0
+	for _, path := range packFiles(t, fsys, dir) {
+		for i, r := range recordRanges(t, fsys, path) {
+			off := r[0] + int64(i*29)%(r[1]-r[0])
+			flip(t, fsys, path, off, i%8)
+			n++
+		}
+	}
+	res, err := Repair(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Mended != int64(n) || res.Quarantined != 0 || len(res.Damage) != n {
+		t.Errorf("%d wrong bits, result %+v", n, res)
+	}
+	s := openTest(t, dir, o)
+	for _, b := range blobs {
+		wantObject(t, s, b)
+	}
+	wantMeta(t, s, "a", "second")
+	wantMeta(t, s, "b", string(blob(5, 300)))
+	verifyClean(t, s)
+}
+
+func TestRepairQuarantinesTheRest(t *testing.T) {
+	fsys, dir, o, blobs := damageStore(t)
+	var victim string
+	for _, path := range packFiles(t, fsys, dir) {
+		if filepath.Ext(path) == ".pack" {
+			victim = path
+		}
+	}
+	// One body, one header and the end.
+	ranges := recordRanges(t, fsys, victim)
+	last := ranges[len(ranges)-1]
+	zero := func(b []byte) { clear(b[:len(b)/2]); b[len(b)-1] ^= 0xff }
+	change(t, fsys, victim, last[0]+headerSize+100, zero, 50)
+	bigBody := ranges[len(ranges)-3]
+	change(t, fsys, victim, bigBody[0], zero, headerSize)
+	res, err := Repair(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Quarantined != 2 || res.Mended != 0 {
+		t.Errorf("result %+v", res)
+	}
+	infos, err := fsys.ReadDir(filepath.Join(dir, "quarantine"))
+	if err != nil || len(infos) != 2 {
+		t.Errorf("quarantine: %+v %v", infos, err)
+	}
+	s := openTest(t, dir, o)
+	verifyClean(t, s)
+	missing := 0
+	for _, b := range blobs {
+		_, err := s.Get(Sum(b), nil)
+		if errors.Is(err, ErrNotFound) {
+			missing++
+			put(t, s, b)
+			err = nil
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		wantObject(t, s, b)
+	}
+	if missing != 2 {
+		t.Errorf("%d objects missing, want 2", missing)
+	}
+	verifyClean(t, s)
+}
+
+func TestTruncatedPack(t *testing.T) {
+	for _, whileOpen := range []bool{true, false} {
+		for cut := int64(1); cut < 9000; cut = cut*3 + 1 {
+			t.Run(fmt.Sprint(whileOpen, cut), func(t *testing.T) {
+				fsys, dir, o, blobs := damageStore(t)
+				var s *Store
+				if whileOpen {
+					s = openTest(t, dir, o)
+				}
+				for _, path := range packFiles(t, fsys, dir) {
+					if filepath.Ext(path) != ".pack" {
+						continue
+					}
+					f, err := fsys.OpenFile(path, os.O_RDWR, 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					size, _ := f.Size()
+					if err := f.Truncate(max(size-cut, 0)); err != nil {
+						t.Fatal(err)
+					}
+					f.Close()
+				}
+				if !whileOpen {
+					s = openTest(t, dir, o)
+				}
+				// More room at the end must not cover up what is missing there.
+				more := blob(99, 3000)
+				if !whileOpen {
+					put(t, s, more)
+					commit(t, s)
+				}
+				lost := map[Hash]bool{}
+				for _, b := range blobs {
+					if _, err := s.Get(Sum(b), nil); errors.Is(err, ErrDamaged) {
+						lost[Sum(b)] = true
+					} else if err != nil {
+						t.Fatal(err)
+					}
+				}
+				if len(lost) == 0 && cut >= recordAlign { // less may be padding
+					t.Fatal("nothing is damaged")
+				}
+				found := findings(t, s)
+				if len(found) == 0 {
+					t.Error("Verify found nothing")
+				}
+				for _, d := range found {
+					delete(lost, d.Hash)
+				}
+				if len(lost) > 0 {
+					t.Errorf("Verify missed %d objects", len(lost))
+				}
+				closeTest(t, s)
+				if _, err := Repair(dir, o); err != nil {
+					t.Fatal(err)
+				}
+				s = openTest(t, dir, o)
+				verifyClean(t, s)
+				for _, b := range blobs {
+					put(t, s, b)
+					wantObject(t, s, b)
+				}
+				wantMeta(t, s, "a", "second")
+				if !whileOpen {
+					wantObject(t, s, more)
+				}
+			})
+		}
+	}
+}
+
+func TestPutHealsADamagedObject(t *testing.T) {
+	fsys, dir, o, blobs := damageStore(t)
+	for _, path := range packFiles(t, fsys, dir) {
+		if filepath.Ext(path) == ".pack" {
+			r := recordRanges(t, fsys, path)
+			change(t, fsys, path, r[len(r)-1][0]+headerSize, func(b []byte) { clear(b) }, 50)
+		}
+	}
+	b := blobs[len(blobs)-1]
+	s := openTest(t, dir, o)
+	if _, err := s.Get(Sum(b), nil); !errors.Is(err, ErrDamaged) {
+		t.Fatalf("get: %v", err)
+	}
+	if ok, err := s.Has(Sum(b)); ok || err != nil {
+		t.Fatalf("has: %v %v", ok, err)
+	}
+	if added, err := s.PutHashed(KindData, Sum(b), b); !added || err != nil {
+		t.Fatalf("put: %v %v", added, err)
+	}
+	wantObject(t, s, b)
+	if st := s.Stats(); st.Objects != int64(len(blobs)) {
+		t.Errorf("%d objects, want %d", st.Objects, len(blobs))
+	}
+	// The next collection takes the damaged copy away, not the good one.
+	collectAllBut(t, s, blobs)
+	closeTest(t, s)
+	s = openTest(t, dir, o)
+	wantObject(t, s, b)
+	verifyClean(t, s)
+}
+
+func TestMissingPackIsReported(t *testing.T) {
+	fsys, dir, o, blobs := damageStore(t)
+	for _, path := range packFiles(t, fsys, dir) {
+		if filepath.Ext(path) == ".pack" {
+			if err := fsys.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s := openTest(t, dir, o)
+	if n := len(findings(t, s)); n != len(blobs) {
+		t.Errorf("%d findings, want %d", n, len(blobs))
+	}
+	for _, b := range blobs {
+		if _, err := s.Get(Sum(b), nil); !errors.Is(err, ErrDamaged) {
+			t.Errorf("get: %v", err)
+		}
+		put(t, s, b)
+		wantObject(t, s, b)
+	}
+	verifyClean(t, s)
+}
+
+func TestMetaSavedFromTheIndex(t *testing.T) {
+	fsys, dir, o, _ := damageStore(t)
+	for _, path := range packFiles(t, fsys, dir) {
+		if filepath.Ext(path) == ".meta" {
+			r := recordRanges(t, fsys, path)
+			change(t, fsys, path, r[1][0]+headerSize, func(b []byte) { clear(b) }, 64)
+		}
+	}
+	s := openTest(t, dir, o)
+	if len(findings(t, s)) == 0 {
+		t.Error("damaged metadata was not found")
+	}
+	closeTest(t, s)
+	if _, err := Repair(dir, o); err != nil {
+		t.Fatal(err)
+	}
+	s = openTest(t, dir, o)
+	wantMeta(t, s, "a", "second")
+	wantMeta(t, s, "b", string(blob(5, 300)))
+	verifyClean(t, s)
+}

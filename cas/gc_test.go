@@ -1,0 +1,335 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+// TestGCWithConcurrentPuts lets writers put new objects and old ones, some of
+// them garbage until that moment, while collections run. What a writer got a hash
+// for after begin must be there afterwards.
+func TestGCWithConcurrentPuts(t *testing.T) {
+	fsys, dir := vfs.NewMem(), t.TempDir()
+	o := memOptions(t, fsys)
+	s := openTest(t, dir, o)
+	const objects = 600
+	content := func(i int) []byte { return blob(uint64(i), 300+i*5) }
+	for i := range objects {
+		put(t, s, content(i))
+	}
+	root := map[int]bool{0: true, 7: true, 13: true}
+	for round := range 4 {
+		var wg sync.WaitGroup
+		var on, stop atomic.Bool
+		held := make([]map[int]bool, 3)
+		begun := make(chan struct{})
+		for w := range held {
+			held[w] = map[int]bool{}
+			rnd := rand.New(rand.NewPCG(uint64(round), uint64(w)))
+			wg.Go(func() {
+				for n := 0; !stop.Load(); n++ {
+					after := on.Load()
+					i := rnd.IntN(objects * 5 / 4)
+					if n%3 == 0 {
+						ok, err := s.Has(Sum(content(i)))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if !ok {
+							continue
+						}
+					} else if _, err := s.Put(KindData, content(i)); err != nil {
+						t.Error(err)
+						return
+					}
+					if after {
+						held[w][i] = true
+					}
+				}
+			})
+		}
+		_, err := s.GC(context.Background(), func() { on.Store(true); close(begun) }, func(keep func(Hash) bool) error {
+			<-begun
+			for i := range root {
+				keep(Sum(content(i)))
+			}
+			return nil
+		}, nil)
+		stop.Store(true)
+		wg.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, h := range held {
+			n += len(h)
+			for i := range h {
+				wantObject(t, s, content(i))
+			}
+		}
+		for i := range root {
+			wantObject(t, s, content(i))
+		}
+		verifyClean(t, s)
+		t.Logf("round %d: %d objects held, %+v", round, n, s.Stats())
+		if round == 1 {
+			closeTest(t, s)
+			s = openTest(t, dir, o)
+		}
+	}
+}
+
+// TestGCTouchesWhatPutFinds is the above without luck: the Put comes between mark
+// and sweep.
+func TestGCTouchesWhatPutFinds(t *testing.T) {
+	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	put3, has3, gone := blob(1, 1000), blob(2, 1000), blob(3, 1000)
+	for _, b := range [][]byte{put3, has3, gone} {
+		put(t, s, b)
+	}
+	fresh := blob(4, 1000)
+	res, err := s.GC(context.Background(), nil, func(func(Hash) bool) error {
+		put(t, s, put3)
+		put(t, s, fresh)
+		if ok, err := s.Has(Sum(has3)); !ok || err != nil {
+			t.Errorf("has: %v %v", ok, err)
+		}
+		return nil
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Removed != 1 {
+		t.Errorf("result %+v", res)
+	}
+	for _, b := range [][]byte{put3, has3, fresh} {
+		wantObject(t, s, b)
+	}
+	wantMissing(t, s, Sum(gone))
+}
+
+func TestGCGivesSpaceBack(t *testing.T) {
+	fsys, dir := vfs.NewMem(), t.TempDir()
+	o := memOptions(t, fsys)
+	s := openTest(t, dir, o)
+	var keep [][]byte
+	for i := range 120 {
+		b := blob(uint64(2*i), 20_000)
+		put(t, s, b)
+		switch {
+		case i < 40 && i%2 == 0, i >= 40 && i%15 == 0:
+			keep = append(keep, b)
+		}
+	}
+	before := s.Stats()
+	res := collectAllBut(t, s, keep)
+	after := s.Stats()
+	live := int64(len(keep)) * 20_000
+	if res.Packs == 0 || res.Rewritten == 0 {
+		t.Errorf("no pack was emptied: %+v", res)
+	}
+	if freed := before.PackBytes - after.PackBytes; res.FreedBytes < freed*8/10 || res.FreedBytes > freed*12/10 {
+		t.Errorf("result says %d bytes, the packs shrank by %d", res.FreedBytes, freed)
+	}
+	if after.PackBytes > live*3/2 {
+		t.Errorf("packs take %d bytes for %d living", after.PackBytes, live)
+	}
+	// Again with nothing to do.
+	if res := collectAllBut(t, s, keep); res.Removed != 0 || res.FreedBytes != 0 || res.Kept != int64(len(keep)) {
+		t.Errorf("second collection: %+v", res)
+	}
+	// And everything, also from the pack that is appended to.
+	collectAllBut(t, s, nil)
+	if st := s.Stats(); st.Objects != 0 || st.Bytes != 0 || st.Stored != 0 || st.PackBytes > 30_000 {
+		t.Errorf("after removing everything: %+v", st)
+	}
+	for _, b := range keep {
+		put(t, s, b)
+		wantObject(t, s, b)
+	}
+	verifyClean(t, s)
+}
+
+// noPunch is a disk without holes.
+type noPunch struct{ vfs.FS }
+
+type noPunchFile struct{ vfs.File }
+
+func (n noPunch) OpenFile(name string, flag int, perm os.FileMode) (vfs.File, error) {
+	f, err := n.FS.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return noPunchFile{f}, nil
+}
+
+func (noPunchFile) Punch(int64, int64) error { return vfs.ErrNotSupported }
+
+func TestGCWithoutHoles(t *testing.T) {
+	s := openTest(t, t.TempDir(), memOptions(t, noPunch{vfs.NewMem()}))
+	var keep [][]byte
+	for i := range 60 {
+		b := blob(uint64(2*i), 20_000)
+		put(t, s, b)
+		if i%10 == 0 {
+			keep = append(keep, b)
+		}
+	}
+	res := collectAllBut(t, s, keep)
+	if res.Rewritten == 0 || res.FreedBytes == 0 {
+		t.Errorf("result %+v", res)
+	}
+	for _, b := range keep {
+		wantObject(t, s, b)
+	}
+	verifyClean(t, s)
+}
+
+// TestInterruptedGC fails or kills a collection at every operation of the disk.
+func TestInterruptedGC(t *testing.T) {
+	var keep, drop [][]byte
+	for i := range 90 {
+		b := blob(uint64(2*i), 9000)
+		if i < 30 && i%3 == 0 || i%13 == 0 {
+			keep = append(keep, b)
+		} else {
+			drop = append(drop, b)
+		}
+	}
+	for i := int64(0); ; i += 1 + i/6 {
+		fsys, dir := vfs.NewMem(), t.TempDir()
+		o := memOptions(t, fsys)
+		s := openTest(t, dir, o)
+		for j := range 90 {
+			put(t, s, blob(uint64(2*j), 9000))
+		}
+		for range 5 {
+			commit(t, s, MetaOp{Key: "long", Value: blob(0, 400_000)})
+		}
+		commit(t, s, MetaOp{Key: "k", Value: []byte("v")}, MetaOp{Key: "long", Delete: true})
+		closeTest(t, s)
+
+		faulty := vfs.FailAt(fsys, i, syscall.EIO)
+		o.FS = faulty
+		s, err := Open(dir, o)
+		if err == nil {
+			_, err = s.GC(context.Background(), nil, func(k func(Hash) bool) error {
+				for _, b := range keep {
+					k(Sum(b))
+				}
+				return nil
+			}, nil)
+			for _, b := range keep {
+				wantObjectRetry(t, s, b, faulty)
+			}
+		}
+		// What a kill leaves of the packs and of the index.
+		rnd := rand.New(rand.NewPCG(uint64(i), 0))
+		index := map[bool]string{true: copyDir(t, o.indexDir), false: filepath.Join(t.TempDir(), "index")}
+		if s != nil {
+			_ = s.Close() // may report the failure once more
+		}
+		for withIndex, indexDir := range index {
+			c := openTest(t, dir, Options{FS: fsys.CrashClone(0.5, rnd), PackSize: o.PackSize, indexDir: indexDir})
+			for _, b := range keep {
+				wantObject(t, c, b)
+			}
+			wantMeta(t, c, "k", "v")
+			wantMeta(t, c, "long", "")
+			verifyClean(t, c)
+			collectAllBut(t, c, keep)
+			for _, b := range keep {
+				wantObject(t, c, b)
+			}
+			for _, b := range drop {
+				if _, err := c.Get(Sum(b), nil); !errors.Is(err, ErrNotFound) {
+					t.Fatalf("operation %d, index %v: garbage stayed: %v", i, withIndex, err)
+				}
+			}
+			verifyClean(t, c)
+			if st := c.Stats(); st.PackBytes > 700_000 {
+				t.Errorf("operation %d, index %v: packs take %d bytes", i, withIndex, st.PackBytes)
+			}
+			closeTest(t, c)
+		}
+		if t.Failed() {
+			t.Fatalf("operation %d", i)
+		}
+		if !faulty.Failed() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+}
+
+// wantObjectRetry allows the failure that the test itself makes.
+func wantObjectRetry(t *testing.T, s *Store, b []byte, faulty *vfs.Faulty) {
+	t.Helper()
+	before := faulty.Failed()
+	if _, err := s.Get(Sum(b), nil); err != nil && faulty.Failed() == before {
+		t.Fatal(err)
+	}
+}
+
+func TestGCStops(t *testing.T) {
+	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	b := blob(1, 1000)
+	put(t, s, b)
+	broken := errors.New("broken")
+	if _, err := s.GC(context.Background(), nil, func(func(Hash) bool) error { return broken }, nil); !errors.Is(err, broken) {
+		t.Errorf("gc whose mark failed: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	_, err := s.GC(ctx, nil, func(func(Hash) bool) error { cancel(); return nil }, nil)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled gc: %v", err)
+	}
+	wantObject(t, s, b)
+}
+
+func TestMetadataIsRewritten(t *testing.T) {
+	fsys, dir := vfs.NewMem(), t.TempDir()
+	o := memOptions(t, fsys)
+	s := openTest(t, dir, o)
+	for i := range 30 {
+		commit(t, s, MetaOp{Key: "big", Value: blob(uint64(2*i), 100_000)},
+			MetaOp{Key: fmt.Sprintf("k%d", i), Value: []byte("v")}, MetaOp{Key: fmt.Sprintf("k%d", i-1), Delete: true})
+	}
+	before := s.Stats().PackBytes
+	collectAllBut(t, s, nil)
+	if after := s.Stats().PackBytes; after > before/5 {
+		t.Errorf("metadata packs: %d bytes before, %d after", before, after)
+	}
+	commit(t, s, MetaOp{Key: "k29", Delete: true})
+	check := func() {
+		t.Helper()
+		wantMeta(t, s, "big", string(blob(58, 100_000)))
+		wantMeta(t, s, "k28", "")
+		wantMeta(t, s, "k29", "")
+		if st := s.Stats(); st.Metas != 1 {
+			t.Errorf("%d keys", st.Metas)
+		}
+		verifyClean(t, s)
+	}
+	check()
+	closeTest(t, s)
+	s = openTest(t, dir, o)
+	check()
+	closeTest(t, s)
+	o.indexDir = filepath.Join(t.TempDir(), "index")
+	s = openTest(t, dir, o)
+	check()
+}

@@ -1,0 +1,245 @@
+package cas
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+func TestLostIndexComesBack(t *testing.T) {
+	breakages := map[string]func(t *testing.T, dir string){
+		"removed": func(t *testing.T, dir string) {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"manifest garbage": func(t *testing.T, dir string) {
+			if err := os.WriteFile(filepath.Join(dir, "MANIFEST"), bytes.Repeat([]byte("x"), 100), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"tables cut short": func(t *testing.T, dir string) {
+			names, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+			if err != nil || len(names) == 0 {
+				t.Fatal("no tables", err)
+			}
+			for _, n := range names {
+				if err := os.Truncate(n, 100); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"tables removed": func(t *testing.T, dir string) {
+			names, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+			if err != nil || len(names) == 0 {
+				t.Fatal("no tables", err)
+			}
+			for _, n := range names {
+				if err := os.Remove(n); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"opened by a process that died": func(t *testing.T, dir string) {
+			if err := os.WriteFile(filepath.Join(dir, openingMark), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"of another version": func(t *testing.T, dir string) {
+			x, err := openIndex(dir, discard())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := x.batch(nil)
+			b.set([]byte{keyVersion}, []byte("amberfs index 99"))
+			if err := b.commit(); err != nil {
+				t.Fatal(err)
+			}
+			if err := x.close(); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, hurt := range breakages {
+		t.Run(name, func(t *testing.T) {
+			_, dir, o, blobs := damageStore(t)
+			hurt(t, o.indexDir)
+			s := openTest(t, dir, o)
+			for _, b := range blobs {
+				wantObject(t, s, b)
+			}
+			wantMeta(t, s, "a", "second")
+			wantMeta(t, s, "b", string(blob(5, 300)))
+			verifyClean(t, s)
+			if st := s.Stats(); st.Objects != int64(len(blobs)) || st.Metas != 2 {
+				t.Errorf("stats %+v", st)
+			}
+		})
+	}
+}
+
+// TestEmptyLogFiles: Badger leaves files of no bytes when it is killed between
+// truncating and unlinking them, and then does not open.
+func TestEmptyLogFiles(t *testing.T) {
+	_, dir, o, blobs := damageStore(t)
+	for _, name := range []string{"00099.mem", "000099.vlog"} {
+		if err := os.WriteFile(filepath.Join(o.indexDir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x, err := openIndex(o.indexDir, discard())
+	if err != nil {
+		t.Fatalf("the index does not open: %v", err)
+	}
+	if err := x.close(); err != nil {
+		t.Fatal(err)
+	}
+	s := openTest(t, dir, o)
+	for _, b := range blobs {
+		wantObject(t, s, b)
+	}
+}
+
+func TestIndexInUseIsLeftAlone(t *testing.T) {
+	fsys, dir := vfs.NewMem(), t.TempDir()
+	o := memOptions(t, fsys)
+	s := openTest(t, dir, o)
+	b := blob(1, 1000)
+	put(t, s, b)
+	commit(t, s)
+	if _, err := Open(dir, o); !errors.Is(err, errIndexBusy) {
+		t.Fatalf("second open: %v", err)
+	}
+	if _, err := Repair(dir, o); !errors.Is(err, errIndexBusy) {
+		t.Fatalf("repair of an open store: %v", err)
+	}
+	wantObject(t, s, b)
+	closeTest(t, s)
+	s = openTest(t, dir, o)
+	wantObject(t, s, b)
+}
+
+// TestIndexFromBeforeACollection: an index put back from a copy has places where
+// nothing is any more. It must be noticed.
+func TestIndexFromBeforeACollection(t *testing.T) {
+	fsys, dir := vfs.NewMem(), t.TempDir()
+	o := memOptions(t, fsys)
+	s := openTest(t, dir, o)
+	var all, keep [][]byte
+	for i := range 200 {
+		b := blob(uint64(i), 3000)
+		put(t, s, b)
+		all = append(all, b)
+		if i%20 == 0 {
+			keep = append(keep, b)
+		}
+	}
+	commit(t, s, MetaOp{Key: "k", Value: []byte("v")})
+	closeTest(t, s)
+	old := copyDir(t, o.indexDir)
+	s = openTest(t, dir, o)
+	collectAllBut(t, s, keep)
+	closeTest(t, s)
+
+	o.indexDir = old
+	s = openTest(t, dir, o)
+	verifyClean(t, s)
+	for i, b := range all {
+		if i%20 != 0 {
+			if _, err := s.PutHashed(KindData, Sum(b), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantObject(t, s, b)
+	}
+	wantMeta(t, s, "k", "v")
+}
+
+func TestUnknownFormatIsRefusedUntouched(t *testing.T) {
+	fsys, dir, o, _ := damageStore(t)
+	path := packFiles(t, fsys, dir)[0]
+	id, r, _ := parsePackName(filepath.Base(path))
+	change(t, fsys, path, 0, func(b []byte) { copy(b, encodePackHeaderVersion(id, r, 2)) }, packHeaderSize)
+	before := snapshotDisk(t, fsys, dir)
+	if err := os.RemoveAll(o.indexDir); err != nil {
+		t.Fatal(err)
+	}
+	for name, open := range map[string]func() error{
+		"open":   func() error { _, err := Open(dir, o); return err },
+		"repair": func() error { _, err := Repair(dir, o); return err },
+		"read":   func() error { ro := o; ro.ReadOnly = true; _, err := Open(dir, ro); return err },
+	} {
+		err := open()
+		if !errors.Is(err, ErrFormat) || !bytes.Contains([]byte(err.Error()), []byte("version 2")) {
+			t.Errorf("%s: %v, want ErrFormat naming version 2", name, err)
+		}
+	}
+	if after := snapshotDisk(t, fsys, dir); after != before {
+		t.Error("the packs were touched")
+	}
+	if _, err := os.Stat(o.indexDir); !errors.Is(err, os.ErrNotExist) {
+		t.Error("an index was made")
+	}
+}
+
+func snapshotDisk(t *testing.T, fsys vfs.FS, dir string) string {
+	t.Helper()
+	var all []byte
+	infos, err := fsys.ReadDir(filepath.Join(dir, "packs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range infos {
+		b, err := vfs.ReadFile(fsys, filepath.Join(dir, "packs", i.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(append(all, i.Name...), b...)
+	}
+	return Sum(all).String()
+}
+
+// TestReadOnlyTouchesNothing also reads a store that was killed.
+func TestReadOnlyTouchesNothing(t *testing.T) {
+	fsys, dir := vfs.NewMem(), t.TempDir()
+	s := openTest(t, dir, memOptions(t, fsys))
+	a, b := blob(1, 5000), blob(2, 5000)
+	put(t, s, a)
+	commit(t, s, MetaOp{Key: "k", Value: []byte("v")})
+	put(t, s, b)
+	for _, path := range packFiles(t, fsys, dir) {
+		f, err := fsys.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size, _ := f.Size()
+		if _, err := f.WriteAt([]byte("torn"), size); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	before := snapshotDisk(t, fsys, dir)
+	o := Options{FS: fsys, ReadOnly: true, indexDir: filepath.Join(t.TempDir(), "index")}
+	ro := openTest(t, dir, o)
+	wantObject(t, ro, a)
+	wantObject(t, ro, b)
+	wantMeta(t, ro, "k", "v")
+	if err := ro.Commit(); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("commit: %v", err)
+	}
+	if _, err := ro.GC(context.Background(), nil, nil, nil); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("gc: %v", err)
+	}
+	closeTest(t, ro)
+	if after := snapshotDisk(t, fsys, dir); after != before {
+		t.Error("the packs were touched")
+	}
+	if _, err := os.Stat(o.indexDir); !errors.Is(err, os.ErrNotExist) {
+		t.Error("an index was made")
+	}
+}

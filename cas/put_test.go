@@ -1,0 +1,163 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+// records counts the object records in all packs by their hash.
+func records(t *testing.T, s *Store) map[Hash]int {
+	t.Helper()
+	n := map[Hash]int{}
+	for _, p := range s.packs.all(roleObjects) {
+		f, err := s.packs.use(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sc := &scan{r: f, id: p.id, from: packHeaderSize, to: p.end, bodies: true}
+		err = sc.run(context.Background(), func(it *item) error {
+			if it.bad != "" {
+				t.Errorf("pack %s at %d: %s", p.name(), it.off, it.bad)
+			}
+			if it.isObject() {
+				n[it.hash]++
+			}
+			return nil
+		})
+		s.packs.done(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+func TestConcurrentPutsStoreOnce(t *testing.T) {
+	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	const objects, workers = 300, 8
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	added := 0
+	for range workers {
+		wg.Go(func() {
+			for i := range objects {
+				b := blob(uint64(i), 500+i*3)
+				ok, err := s.PutHashed(KindData, Sum(b), b)
+				if err != nil {
+					t.Error(err)
+				}
+				if ok {
+					mu.Lock()
+					added++
+					mu.Unlock()
+				}
+				got, err := s.Get(Sum(b), nil)
+				if err != nil || Sum(got) != Sum(b) {
+					t.Errorf("object %d cannot be read at once: %v", i, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if added != objects {
+		t.Errorf("%d objects were new, want %d", added, objects)
+	}
+	for h, n := range records(t, s) {
+		if n != 1 {
+			t.Errorf("object %s is stored %d times", h, n)
+		}
+	}
+	// The same again after a flush, when the index answers.
+	if err := s.flush(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range objects {
+		b := blob(uint64(i), 500+i*3)
+		if ok, err := s.PutHashed(KindData, Sum(b), b); ok || err != nil {
+			t.Fatalf("object %d stored again: %v %v", i, ok, err)
+		}
+		if ok, err := s.Has(Sum(b)); !ok || err != nil {
+			t.Fatalf("has: %v %v", ok, err)
+		}
+	}
+	if st := s.Stats(); st.Objects != objects {
+		t.Errorf("stats %+v", st)
+	}
+}
+
+func TestPutCompressesWhatPays(t *testing.T) {
+	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	put(t, s, blob(0, 100_000))
+	noise := s.Stats().Stored
+	if noise < 100_000 || noise > 100_000+headerSize+recordAlign {
+		t.Errorf("100000 bytes of noise take %d", noise)
+	}
+	put(t, s, blob(1, 100_000))
+	if text := s.Stats().Stored - noise; text > 50_000 {
+		t.Errorf("100000 bytes of text take %d", text)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	if _, err := s.Put(KindData, make([]byte, MaxObject+1)); err == nil {
+		t.Error("an object over the limit was stored")
+	}
+	if _, err := s.Put(Kind(9), []byte("x")); err == nil {
+		t.Error("an unknown kind was stored")
+	}
+	b := blob(0, MaxObject)
+	put(t, s, b)
+	wantObject(t, s, b)
+	for _, op := range []MetaOp{{Key: ""}, {Key: "\x00gc"}, {Key: string(make([]byte, MaxMetaKey+1))},
+		{Key: "k", Value: make([]byte, MaxMetaValue+1)}} {
+		if err := s.Commit(op); err == nil {
+			t.Errorf("commit took key %.20q with %d bytes", op.Key, len(op.Value))
+		}
+	}
+	if _, err := s.Get(Hash{1}, nil); !errors.Is(err, ErrNotFound) {
+		t.Errorf("get of a missing object: %v", err)
+	}
+	closeTest(t, s)
+	if _, err := s.Get(Hash{1}, nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("get after close: %v", err)
+	}
+	if err := s.Close(); !errors.Is(err, ErrClosed) {
+		t.Errorf("second close: %v", err)
+	}
+}
+
+func TestLongMetaValues(t *testing.T) {
+	fsys, dir := vfs.NewMem(), t.TempDir()
+	o := memOptions(t, fsys)
+	s := openTest(t, dir, o)
+	long, longer := string(blob(0, 100_000)), string(blob(2, 3_000_000))
+	commit(t, s, MetaOp{Key: "a", Value: []byte(longer)}, MetaOp{Key: "b", Value: []byte("short")})
+	if err := s.flush(); err != nil {
+		t.Fatal(err)
+	}
+	wantMeta(t, s, "a", longer)
+	commit(t, s, MetaOp{Key: "a", Value: []byte(long)}, MetaOp{Key: "b", Value: []byte(longer)})
+	wantMeta(t, s, "a", long)
+	if err := s.flush(); err != nil {
+		t.Fatal(err)
+	}
+	wantMeta(t, s, "a", long)
+	wantMeta(t, s, "b", longer)
+	commit(t, s, MetaOp{Key: "b", Delete: true})
+	closeTest(t, s)
+	s = openTest(t, dir, o)
+	wantMeta(t, s, "a", long)
+	wantMeta(t, s, "b", "")
+	parts := 0
+	if err := s.ix.each([]byte{keyMetaPart}, false, func(_, _ []byte) error { parts++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if parts != metaParts(len(long)) {
+		t.Errorf("%d parts of values in the index, want %d", parts, metaParts(len(long)))
+	}
+}

@@ -1,0 +1,161 @@
+package cas
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"hash/crc32"
+	"testing"
+)
+
+// FuzzScan gives a pack of arbitrary bytes to the scanner and what it finds to
+// the decoders. Nothing may panic, the items must cover the range, and an intact
+// object must have the bytes that its hash says.
+func FuzzScan(f *testing.F) {
+	c, err := newCodec()
+	if err != nil {
+		f.Fatal(err)
+	}
+	s := &Store{codec: c}
+	const id = 1<<32 | 5
+	var pack []byte
+	add := func(kind Kind, plain []byte) {
+		h, bp := c.build(kind, Sum(plain), plain, 3)
+		h.encode(*bp, id, int64(len(pack)))
+		pack = append(pack, *bp...)
+	}
+	add(KindData, blob(0, 100))
+	add(KindTree, blob(1, 500))
+	m := metaBatch{entries: []metaItem{{"key", metaEntry{seq: 3, value: []byte("value")}}, {"gone", metaEntry{deleted: true}}}}
+	add(kindMeta, m.encode())
+	free := header{kind: kindFree, stored: 2}
+	b := make([]byte, 2*recordAlign)
+	free.encode(b, id, int64(len(pack)))
+	pack = append(pack, b...)
+	add(kindBase, (&metaBatch{}).encode())
+	f.Add(pack)
+	f.Add(pack[:len(pack)-30])
+	f.Add(pack[64:])
+	f.Add([]byte{})
+	for i := 0; i < len(pack); i += 50 {
+		b := bytes.Clone(pack)
+		b[i] ^= 0x10
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		at := int64(0)
+		sc := &scan{r: bytes.NewReader(b), id: id, to: int64(len(b)), bodies: true}
+		err := sc.run(context.Background(), func(it *item) error {
+			if it.off != at || it.length <= 0 || it.off+it.length > int64(len(b)) {
+				t.Fatalf("item at %d of %d bytes, want one at %d", it.off, it.length, at)
+			}
+			at += it.length
+			if it.bad != "" || it.kind == kindFree {
+				return nil
+			}
+			if !it.isObject() {
+				_, _ = s.decodeMeta(it)
+				return nil
+			}
+			if err := s.checkBody(it); err == nil {
+				plain, err := c.expand(it.flags, it.plain, it.body(), nil)
+				if err != nil || Sum(plain) != it.hash {
+					t.Fatalf("an intact record has other bytes: %v", err)
+				}
+			}
+			return nil
+		})
+		if err != nil || at != int64(len(b)) {
+			t.Fatalf("the scan ended at %d of %d: %v", at, len(b), err)
+		}
+	})
+}
+
+// FuzzMetaBatch: what decodes must encode to the same again.
+func FuzzMetaBatch(f *testing.F) {
+	m := metaBatch{durablePack: 1, durableOff: 2, entries: []metaItem{
+		{"key", metaEntry{seq: 3, value: []byte("value"), length: 5}}, {"gone", metaEntry{seq: 200, deleted: true}}}}
+	f.Add(m.encode())
+	f.Add((&metaBatch{}).encode())
+	f.Add(binary.AppendUvarint(make([]byte, 16), 1<<60))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := decodeMetaBatch(b)
+		if err != nil {
+			return
+		}
+		again, err := decodeMetaBatch(m.encode())
+		if err != nil || !bytes.Equal(again.encode(), m.encode()) {
+			t.Fatalf("%v does not survive: %v", m, err)
+		}
+	})
+}
+
+// TestRecordsOfAnotherPlaceAreNoRecords: an object may hold the bytes of a pack.
+func TestRecordsOfAnotherPlaceAreNoRecords(t *testing.T) {
+	h := header{kind: KindData, plain: 5, stored: 5}
+	b := make([]byte, headerSize)
+	h.encode(b, 7, 640)
+	if _, err := decodeHeader(b, 7, 640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := decodeHeader(b, 7, 704); err == nil {
+		t.Error("accepted at another offset")
+	}
+	if _, err := decodeHeader(b, 8, 640); err == nil {
+		t.Error("accepted in another pack")
+	}
+}
+
+func TestMendBody(t *testing.T) {
+	b := blob(0, 5000)
+	want := crc32.Checksum(b, crcTable)
+	for bit := 0; bit < len(b)*8; bit += 611 {
+		c := bytes.Clone(b)
+		c[bit/8] ^= 1 << (bit % 8)
+		if !mendBody(c, want) || !bytes.Equal(b, c) {
+			t.Fatalf("bit %d was not mended", bit)
+		}
+	}
+	c := bytes.Clone(b)
+	c[10] ^= 0x3c
+	if mendBody(c, want) {
+		t.Error("four wrong bits were mended")
+	}
+}
+
+func TestLocSet(t *testing.T) {
+	s := newLocSet()
+	for i := int64(1); i < 20_000; i++ {
+		p := place{uint64(i % 3), i * i % 100_003 * recordAlign}
+		if s.has(p) == s.add(p) {
+			t.Fatalf("has and add of %v agree", p)
+		}
+		if !s.has(p) || s.add(p) {
+			t.Fatalf("%v is not in the set", p)
+		}
+	}
+	n := int64(0)
+	for _, t := range s.packs {
+		n += int64(t.n)
+	}
+	if n != s.n || s.has(place{9, 64}) {
+		t.Errorf("%d places, %d counted", s.n, n)
+	}
+}
+
+func TestHashText(t *testing.T) {
+	h := Sum([]byte("x"))
+	got, err := ParseHash(h.String())
+	if err != nil || got != h || h.IsZero() || !(Hash{}).IsZero() {
+		t.Fatalf("%v %v", got, err)
+	}
+	for _, bad := range []string{"", "12", h.String() + "0", "zz" + h.String()[2:]} {
+		if _, err := ParseHash(bad); err == nil {
+			t.Errorf("%q was taken for a hash", bad)
+		}
+	}
+	// The empty input's BLAKE3, from the official test vectors.
+	if Sum(nil).String() != "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262" {
+		t.Errorf("hash of nothing: %s", Sum(nil))
+	}
+}

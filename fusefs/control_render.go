@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -55,12 +56,15 @@ func (c *control) renderQuery(ws *snapshot.Workspace, q query) ([]byte, error) {
 	return c.fs.opts.Control.Diff(ws, q.a, q.b, q.what == "stat")
 }
 
+// renderJSON is one line of JSON, with < and > as they are: people read it too.
 func renderJSON(v any) ([]byte, error) {
-	b, err := json.Marshal(v)
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
 		return nil, fmt.Errorf("render: %w", err)
 	}
-	return append(b, '\n'), nil
+	return b.Bytes(), nil
 }
 
 // oneLine keeps a message from looking like more than one entry.

@@ -2,7 +2,6 @@ package fusefs
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -133,9 +132,8 @@ func (c *control) finish(ws *snapshot.Workspace, name string, r result, raw []by
 		r.MS = float64(time.Since(began).Microseconds()) / 1000
 	}
 	if raw == nil {
-		raw, _ = json.Marshal(r)
-	}
-	if len(raw) == 0 || raw[len(raw)-1] != '\n' {
+		raw, _ = renderJSON(r) // a struct of strings and numbers: cannot fail
+	} else if n := len(raw); n == 0 || raw[n-1] != '\n' {
 		raw = append(raw, '\n')
 	}
 	c.mu.Lock()

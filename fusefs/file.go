@@ -61,12 +61,36 @@ func (fs *filesystem) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (u
 	if isControl(id) {
 		return fs.control.write(id, data, int64(in.Offset), &in.InHeader)
 	}
-	n, err := fs.forest.Write(id, data, int64(in.Offset), in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0)
+	kill := in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0
+	special := kill && fs.special(id)
+	n, err := fs.forest.Write(id, data, int64(in.Offset), kill)
 	if err != nil {
 		return 0, fs.status("write", id, err)
 	}
+	if special {
+		// The answer to WRITE has no attributes, and the kernel would go on to
+		// run the file with the rights that it lost.
+		fs.notify.dropAttr(id)
+	}
 	fs.event(Event{Caller: caller(&in.InHeader), Action: Modified, Node: id})
 	return uint32(n), fuse.OK
+}
+
+// special reports whether a file has the set-user-ID or set-group-ID bit.
+func (fs *filesystem) special(id live.NodeID) bool {
+	a, err := fs.forest.GetAttr(id)
+	return err == nil && a.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 && a.Mode&unix.S_IFMT == unix.S_IFREG
+}
+
+// killPriv does for requests without a flag for it what WRITE does: root alone
+// may change a file and leave it set-user-ID.
+func (fs *filesystem) killPriv(id live.NodeID, uid uint32) error {
+	if uid == 0 || !fs.special(id) {
+		return nil
+	}
+	_, err := fs.forest.SetAttr(id, live.SetAttr{KillPriv: true})
+	fs.notify.dropAttr(id)
+	return err
 }
 
 // Fsync returns when the data would survive a power cut. There is one journal
@@ -92,7 +116,7 @@ func (fs *filesystem) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.St
 		return fs.status("fallocate", id, err)
 	}
 	fs.event(Event{Caller: caller(&in.InHeader), Action: Modified, Node: id})
-	return fuse.OK
+	return fs.status("fallocate", id, fs.killPriv(id, in.Uid))
 }
 
 // Lseek answers SEEK_DATA and SEEK_HOLE.
@@ -122,7 +146,7 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 		return 0, fs.status("copy_file_range", to, err)
 	}
 	fs.event(Event{Caller: caller(&in.InHeader), Action: Modified, Node: to})
-	return uint32(n), fuse.OK
+	return uint32(n), fs.status("copy_file_range", to, fs.killPriv(to, in.Uid))
 }
 
 // Ioctl has none to offer. ENOTTY, unlike ENOSYS, is what programs expect of a

@@ -47,6 +47,9 @@ func invalPages(id live.NodeID, from int64) []byte {
 	return b
 }
 
+// invalAttr drops the attributes of a node alone.
+func invalAttr(id live.NodeID) []byte { return invalPages(id, -1) }
+
 // invalEntry drops what the kernel knows about a name, also that it is absent.
 func invalEntry(parent live.NodeID, name string) []byte {
 	b := notice(fuse.NOTIFY_INVAL_ENTRY, 16+len(name)+1)

@@ -126,6 +126,10 @@ func (n *notifier) dropPages(id live.NodeID) {
 // node, which is only a write.
 func (n *notifier) dropNow(id live.NodeID, from int64) { n.send(invalPages(id, from)) }
 
+// dropAttr drops the attributes of a node before it returns. The kernel locks
+// nothing for that which a request could hold.
+func (n *notifier) dropAttr(id live.NodeID) { n.send(invalAttr(id)) }
+
 func (n *notifier) drop(inv live.Invalidation) {
 	if len(inv.Entries) > manyEntries && n.hasEpoch {
 		n.send(incEpoch())

@@ -98,7 +98,8 @@ func TestHopelessFilesAreCheap(t *testing.T) {
 			t.Errorf("%s: the edits do not lead to the new file", name)
 		}
 		t.Logf("%s: %v, %d edits", name, took, len(edits))
-		if took > 2*time.Second {
+		// What is quadratic takes minutes here, whatever else the machine does.
+		if took > time.Minute {
 			t.Errorf("%s: took %v", name, took)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
@@ -22,11 +23,10 @@ const (
 
 // checkpoints holds what the checkpoint loop needs.
 type checkpoints struct {
-	mu      sync.Mutex // one checkpoint or gc at a time
-	nudge   sync.Once
-	signal  chan struct{}
-	at      int64  // journal position of the last
-	changes uint64 // live.Tx.Changes at the last
+	mu     sync.Mutex // one checkpoint or gc at a time
+	nudge  sync.Once
+	signal chan struct{}
+	at     atomic.Int64 // journal position of the last
 }
 
 func (c *checkpoints) wakes() chan struct{} {
@@ -53,7 +53,7 @@ func (s *Store) checkpointLoop() {
 		case <-tick.C:
 		case <-s.ckpt.wakes():
 		}
-		grown := s.log.End() - s.ckpt.at
+		grown := s.log.End() - s.ckpt.at.Load()
 		if grown < checkpointBytes && (grown == 0 || time.Since(last) < checkpointTime) {
 			continue
 		}
@@ -100,7 +100,7 @@ func (s *Store) checkpoint(ctx context.Context) error {
 		})
 		return err
 	}
-	s.ckpt.at = m.at.Position
+	s.ckpt.at.Store(m.at.Position)
 	s.forest.Update(true, func(*live.Tx) error {
 		s.cat.grafts = s.cat.grafts[m.grafts:]
 		return nil

@@ -36,6 +36,7 @@ func (s *Store) recover() error {
 		return err
 	}
 	first := err != nil
+	s.ckpt.at.Store(at.Position)
 	if err := s.forest.Update(true, func(tx *live.Tx) error {
 		tx.SetCounters(at.NextIno, at.NextView)
 		if first {

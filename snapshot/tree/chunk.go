@@ -44,9 +44,6 @@ var cutters = sync.Pool{New: func() any {
 // A chunk ends where a hash over its bytes and the one behind its end fulfils a
 // condition; what comes after that byte does not matter.
 func (c *cutter) cut(data []byte) int {
-	if len(data) <= minChunk {
-		return len(data)
-	}
 	c.data.Reset(data)
 	c.fastcdc.Reset(&c.data)
 	chunk, _ := c.fastcdc.Next() // reading from memory does not fail

@@ -11,26 +11,40 @@ import (
 )
 
 // slabSize is how much is read at a time and how much of a file is in memory for
-// each chunk that is being stored, at most.
-const slabSize = 1 << 20
+// each chunk that is being stored, at most. Small files do with a small slab.
+const (
+	slabSize      = 1 << 20
+	smallSlabSize = 64 << 10
+)
 
 // slab is memory that chunks are stored from. It is used again when all of them
 // are.
 type slab struct {
-	buf  [slabSize]byte
+	buf  []byte
 	refs atomic.Int32
 }
 
-var slabs = sync.Pool{New: func() any { return new(slab) }}
+var (
+	slabs      = sync.Pool{New: func() any { return &slab{buf: make([]byte, slabSize)} }}
+	smallSlabs = sync.Pool{New: func() any { return &slab{buf: make([]byte, smallSlabSize)} }}
+)
 
-func newSlab() *slab {
-	s := slabs.Get().(*slab)
+func newSlab(n int64) *slab {
+	pool := &slabs
+	if n <= smallSlabSize {
+		pool = &smallSlabs
+	}
+	s := pool.Get().(*slab)
 	s.refs.Store(1)
 	return s
 }
 
 func (s *slab) release() {
-	if s != nil && s.refs.Add(-1) == 0 {
+	switch {
+	case s == nil || s.refs.Add(-1) > 0:
+	case len(s.buf) == smallSlabSize:
+		smallSlabs.Put(s)
+	default:
 		slabs.Put(s)
 	}
 }
@@ -41,7 +55,7 @@ type chunkWriter struct {
 	ctx    context.Context
 	z      *Sealer
 	list   listBuilder
-	cutter *cutter
+	cutter *cutter // nil until needed
 
 	slab     *slab
 	from, to int64 // the part of the file that slab holds
@@ -58,7 +72,7 @@ type storing struct {
 }
 
 func newChunkWriter(ctx context.Context, z *Sealer, size int64) *chunkWriter {
-	w := &chunkWriter{ctx: ctx, z: z, cutter: cutters.Get().(*cutter), parallel: 1}
+	w := &chunkWriter{ctx: ctx, z: z, parallel: 1}
 	w.list.objects = z.Objects
 	if size > maxChunk {
 		w.parallel = max(1, z.Workers)
@@ -74,7 +88,21 @@ func (w *chunkWriter) close() {
 	w.queue = nil
 	w.slab.release()
 	w.slab = nil
-	cutters.Put(w.cutter)
+	if w.cutter != nil {
+		cutters.Put(w.cutter)
+		w.cutter = nil
+	}
+}
+
+// cut returns the length of the chunk that data begins with, as cutter.cut does.
+func (w *chunkWriter) cut(data []byte) int {
+	if len(data) <= minChunk {
+		return len(data)
+	}
+	if w.cutter == nil {
+		w.cutter = cutters.Get().(*cutter)
+	}
+	return w.cutter.cut(data)
 }
 
 // fill returns at least n bytes of the file at p, which never goes back. What is
@@ -86,13 +114,14 @@ func (w *chunkWriter) fill(p, n, ahead int64, read func(b []byte, off int64) err
 	if err := w.ctx.Err(); err != nil {
 		return nil, err
 	}
-	fresh := newSlab()
+	size := max(n, min(ahead, slabSize))
+	fresh := newSlab(size)
 	have := int64(0)
 	if w.slab != nil && p >= w.from && p < w.to {
 		have = int64(copy(fresh.buf[:], w.slab.buf[p-w.from:w.to-w.from]))
 	}
 	w.slab.release()
-	w.slab, w.from, w.to = fresh, p, p+max(n, min(ahead, slabSize))
+	w.slab, w.from, w.to = fresh, p, p+size
 	if err := read(fresh.buf[have:w.to-p], p+have); err != nil {
 		return nil, err
 	}
@@ -190,26 +219,32 @@ func ChunkReader(ctx context.Context, z *Sealer, r io.Reader) (*Base, error) {
 		}
 		return err
 	}
+	n, ahead := int64(smallSlabSize), int64(smallSlabSize) // most files are small
 	for {
-		data, err := w.fill(p, maxChunk, slabSize, read)
+		data, err := w.fill(p, n, ahead, read)
 		if err != nil {
 			return nil, fmt.Errorf("read at %d: %w", p, err)
 		}
 		if ended {
-			data = data[:min(int64(len(data)), end-p)]
+			if data = data[:end-p]; len(data) == 0 {
+				return w.finish()
+			}
 		} else {
 			w.parallel = max(1, z.Workers)
+			if n, ahead = maxChunk, slabSize; int64(len(data)) < n {
+				continue
+			}
 		}
-		if len(data) == 0 {
-			return w.finish()
-		}
-		cut := w.cutter.cut(data[:min(len(data), firstLook)])
+		cut := w.cut(data[:min(len(data), firstLook)])
 		if cut == firstLook {
-			cut = w.cutter.cut(data[:min(len(data), maxChunk)])
+			cut = w.cut(data[:min(len(data), maxChunk)])
 		}
 		p += int64(cut)
 		if err := w.store(data[:cut]); err != nil {
 			return nil, err
+		}
+		if ended {
+			n = end - p
 		}
 	}
 }

@@ -201,18 +201,20 @@ func (s *contentSealer) cutOne() error {
 		}
 		n := min(look, s.dataEnd-s.p)
 		ahead := n
-		// As long as there is nothing to take over, read more at a time.
-		for s.dataEnd < s.p+slabSize && !s.ended && !s.l.at(s.dataEnd-1).inBase() {
-			if err := s.extend(s.dataEnd + 1); err != nil {
-				return err
+		if !s.l.at(s.p + n - 1).inBase() {
+			// As long as there is nothing to take over, read more at a time.
+			for s.dataEnd < s.p+slabSize && !s.ended && !s.l.at(s.dataEnd-1).inBase() {
+				if err := s.extend(s.dataEnd + 1); err != nil {
+					return err
+				}
 			}
-			ahead = min(slabSize, s.dataEnd-s.p)
+			ahead = s.dataEnd - s.p
 		}
 		data, err := s.window(s.p, n, ahead)
 		if err != nil {
 			return err
 		}
-		cut := s.cutter.cut(data[:n])
+		cut := s.cut(data[:n])
 		if int64(cut) < n || n < look || look == maxChunk {
 			s.p += int64(cut)
 			return s.store(data[:cut])

@@ -1,0 +1,59 @@
+// Package events keeps the event log of a store: what happened to which path,
+// when, and which process did it. It is what `.snapshots/log` and `amberfs log`
+// show.
+//
+// # What is an event
+//
+// One line of JSON (see Event): created, modified, deleted, renamed, restored,
+// captured. Every workspace has its own log and its own sequence numbers, from 1,
+// never used twice. The log is not part of the state of the workspace: a restore
+// adds to it and takes nothing back.
+//
+// # Coalescing
+//
+// Record puts an event into a map and returns; it reads no file but, once in a
+// while, the name of the process. What one process goes on doing to one node is
+// one event: writes after the creation belong to the creation, and a thousand
+// writes are one modification. An event stays open for that until the node was
+// left alone for Options.Quiet (200 ms), for five times that at most. Then a
+// background goroutine writes it, with all others that are due, in the order in
+// which they began. A process that keeps writing to the same node (a log file, a
+// long copy) makes another event only now and then, at growing intervals of up
+// to a minute, and one when it stops.
+//
+// A capture ends all open events of its workspace, so that what happened before
+// and after it are never one, and returns the numbers and counts of the events
+// since the capture before.
+//
+// # What can be lost
+//
+// Events are written without fsync. When the daemon is killed, those that were
+// still open are lost: the last 200 ms, or the last second of a node that was
+// being written to all the time. The changes themselves are not, they are in
+// the journal. Close and Flush write everything.
+//
+// # Files
+//
+//	STORE/events/<workspace>/<16 hex>.jsonl
+//
+// The digits are the number of the first event in the file. A file is finished
+// at Options.SegmentSize; when all files of the store exceed Options.Limit, those
+// that were written to longest ago are removed. Opening removes a line that a
+// crash left unfinished.
+//
+// # Serving the log as a file
+//
+// A Reader is the log as one file of growing size. What lies at an offset of a
+// Reader never changes, so `tail -f` goes on also when old files are removed
+// meanwhile: their bytes then read as one padding line, and Reader.Stale tells
+// whoever serves it that a new Reader would begin later.
+//
+// # Locking
+//
+//	Log.writer     writing, removing files
+//	  Log.mu       what is open, and the lists of files
+//
+// Options.Resolve is called with Log.writer held and Log.mu free. It may take
+// the locks of the tree, and Record, Captured and LastSeq may be called under
+// them; Flush, Read, Counts, Follow and Close may not.
+package events

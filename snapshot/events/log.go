@@ -1,0 +1,276 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+// Defaults of Options.
+const (
+	DefaultLimit       = 64 << 20
+	DefaultSegmentSize = 2 << 20
+	DefaultQuiet       = 200 * time.Millisecond
+)
+
+// Options say how to keep the log. The zero value is good for a real disk.
+type Options struct {
+	FS     vfs.FS // vfs.OS if nil
+	Logger *slog.Logger
+	// Limit is the size in bytes of all files of the log together.
+	Limit int64
+	// SegmentSize is the size in bytes at which a new file is begun.
+	SegmentSize int64
+	// Quiet is how long a node must be left alone for its event to be written.
+	Quiet time.Duration
+	// Resolve returns the present path and size of a node, for events that were
+	// recorded without a path. It is called some time after the event.
+	Resolve func(view uint32, node uint64) (path string, size int64, ok bool)
+
+	now func() time.Time // of tests
+}
+
+// A Log is the event log of a store. All methods are safe for concurrent use.
+type Log struct {
+	dir  string
+	fs   vfs.FS
+	log  *slog.Logger
+	opts Options
+	now  func() time.Time
+
+	commands commands
+
+	writer sync.Mutex // held while files are written or removed
+
+	mu struct {
+		sync.Mutex
+		pending
+		views   map[uint32]*view
+		timer   *time.Timer // runs while something is open
+		written chan struct{}
+		closed  bool
+		failed  bool // the last write failed, and that was logged
+	}
+}
+
+// Open opens the event log in a directory, which it makes if there is none.
+func Open(dir string, o Options) (*Log, error) {
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Limit <= 0 {
+		o.Limit = DefaultLimit
+	}
+	if o.SegmentSize <= 0 {
+		o.SegmentSize = min(DefaultSegmentSize, max(o.Limit/8, 1))
+	}
+	if o.Quiet <= 0 {
+		o.Quiet = DefaultQuiet
+	}
+	l := &Log{dir: dir, fs: o.FS, log: o.Logger, opts: o, now: o.now}
+	if l.now == nil {
+		l.now = time.Now
+	}
+	l.mu.pending = newPending(o.Quiet)
+	l.mu.views = map[uint32]*view{}
+	l.mu.written = make(chan struct{})
+	if err := o.FS.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open the event log: %w", err)
+	}
+	infos, err := o.FS.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the event log: %w", err)
+	}
+	for _, i := range infos {
+		id, ok := parseView(i.Name)
+		if !ok || !i.Dir {
+			continue
+		}
+		v, err := openView(o.FS, filepath.Join(dir, i.Name), id)
+		if err != nil {
+			return nil, fmt.Errorf("open the event log of workspace %d: %w", id, err)
+		}
+		l.mu.views[id] = v
+	}
+	return l, nil
+}
+
+// Record notes an event. It is cheap, and what it notes is written later; see
+// the package's comment. Command is looked up from PID if it is empty.
+func (l *Log) Record(e Event) {
+	l.fill(&e)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.closed {
+		return
+	}
+	l.mu.add(l.viewLocked(e.Workspace), &e)
+	l.armLocked()
+}
+
+// A Span is what happened between two captures of a workspace.
+type Span struct {
+	First, Last uint64 // numbers of the events; Last is the capture itself
+	Counts      Counts
+}
+
+// Captured notes that a snapshot was made, and returns what happened in the
+// workspace since the one before, this event included.
+func (l *Log) Captured(e Event) Span {
+	e.Action = Captured
+	l.fill(&e)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.viewLocked(e.Workspace)
+	if l.mu.closed {
+		return Span{First: v.lastSeq + 1, Last: v.lastSeq}
+	}
+	l.mu.barrier(v)
+	l.mu.add(v, &e)
+	s := Span{First: v.captured + 1, Last: v.lastSeq, Counts: v.since}
+	v.captured, v.since = v.lastSeq, Counts{}
+	l.armLocked()
+	return s
+}
+
+func (l *Log) fill(e *Event) {
+	if e.Time.IsZero() {
+		e.Time = l.now()
+	}
+	if e.Command == "" {
+		p := l.commands.of(e.PID, e.Time)
+		e.Command = p.name
+		if p.pid != 0 {
+			e.PID = p.pid
+		}
+	}
+}
+
+// LastSeq returns the number of the last event of a workspace, 0 if there is
+// none. It may not be written yet.
+func (l *Log) LastSeq(view uint32) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v := l.mu.views[view]; v != nil {
+		return v.lastSeq
+	}
+	return 0
+}
+
+// viewLocked returns the log of a workspace, a new one if there is none.
+func (l *Log) viewLocked(id uint32) *view {
+	v := l.mu.views[id]
+	if v == nil {
+		v = newView(l.fs, filepath.Join(l.dir, viewName(id)), id)
+		l.mu.views[id] = v
+	}
+	return v
+}
+
+// armLocked makes sure that what is open will be written.
+func (l *Log) armLocked() {
+	if l.mu.timer == nil && !l.mu.closed && !l.mu.empty() {
+		l.mu.timer = time.AfterFunc(l.opts.Quiet, l.tick)
+	}
+}
+
+func (l *Log) tick() {
+	if err := l.flush(false); err != nil {
+		l.mu.Lock()
+		first := !l.mu.failed
+		l.mu.failed = true
+		l.mu.Unlock()
+		if first {
+			l.log.Error("events are being lost", "err", err)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.timer = nil
+	l.armLocked()
+}
+
+// Flush writes all events that were recorded before the call.
+func (l *Log) Flush() error { return l.flush(true) }
+
+// Close writes all events and ends all calls of Follow.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	l.mu.closed = true
+	if l.mu.timer != nil {
+		l.mu.timer.Stop()
+		l.mu.timer = nil
+	}
+	l.mu.Unlock()
+	err := l.flush(true)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tellLocked()
+	return err
+}
+
+// tellLocked wakes those who wait for more events.
+func (l *Log) tellLocked() {
+	close(l.mu.written)
+	l.mu.written = make(chan struct{})
+}
+
+// Remove deletes the log of a workspace that is no more.
+func (l *Log) Remove(view uint32) error {
+	if err := l.Flush(); err != nil {
+		return err
+	}
+	l.writer.Lock()
+	defer l.writer.Unlock()
+	l.mu.Lock()
+	v := l.mu.views[view]
+	delete(l.mu.views, view)
+	var gone []*segment
+	if v != nil {
+		gone, v.segments = v.segments, nil
+	}
+	l.mu.Unlock()
+	for _, s := range gone {
+		if err := l.fs.Remove(v.path(s)); err != nil {
+			return fmt.Errorf("remove the event log of workspace %d: %w", view, err)
+		}
+	}
+	if v == nil || !v.made {
+		return nil
+	}
+	if err := l.fs.Remove(v.dir); err != nil {
+		return fmt.Errorf("remove the event log of workspace %d: %w", view, err)
+	}
+	return nil
+}
+
+// Follow calls fn for every event of a workspace after the number given: first
+// for those that are there, then for each as it is written, until the context is
+// done, the log is closed, or fn returns an error. It returns that error, or nil.
+func (l *Log) Follow(ctx context.Context, view uint32, after uint64, fn func(Event) error) error {
+	for {
+		l.mu.Lock()
+		written, closed := l.mu.written, l.mu.closed
+		l.mu.Unlock()
+		err := l.Read(view, after, func(e Event) error {
+			after = e.Seq
+			return fn(e)
+		})
+		if err != nil || closed {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-written:
+		}
+	}
+}

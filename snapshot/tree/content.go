@@ -36,8 +36,6 @@ type Content struct {
 	// sealer is done, even if layout has moved on, so a collection marks it.
 	sealing atomic.Pointer[layout]
 	sealMu  sync.Mutex // held by the one sealer at work
-
-	first layout // what layout points to in the beginning
 }
 
 // ancestry tells what a Content that is not sealed was made from.
@@ -50,15 +48,14 @@ type ancestry struct {
 // NewContent returns an empty file that epoch may change.
 func NewContent(epoch uint64) *Content {
 	c := &Content{epoch: epoch}
-	c.first.minPos = math.MaxInt64
-	c.layout.Store(&c.first)
+	c.layout.Store(&layout{minPos: math.MaxInt64})
 	return c
 }
 
 // ContentOf returns the content of a sealed file. No epoch may change it.
 func ContentOf(b *Base) *Content {
-	c := &Content{epoch: sealedEpoch, first: *baseLayout(b)}
-	c.layout.Store(&c.first)
+	c := &Content{epoch: sealedEpoch}
+	c.layout.Store(baseLayout(b))
 	c.sealed.Store(b)
 	return c
 }
@@ -73,13 +70,12 @@ func (c *Content) Own(epoch uint64) *Content {
 		return c
 	}
 	n := &Content{epoch: epoch}
-	n.layout.Store(&n.first)
 	if b := c.sealed.Load(); b != nil {
-		n.first = *baseLayout(b)
+		n.layout.Store(baseLayout(b))
 		return n
 	}
 	from := c.layout.Load()
-	from.copyTo(&n.first)
+	n.layout.Store(from.clone())
 	n.link.Store(&ancestry{prev: c, from: from})
 	c.heirs.Store(true)
 	return n
@@ -274,7 +270,7 @@ func (c *Content) CloneRange(src *Source, dstOff int64, from *Content, off, n in
 	}
 	l, f := c.layout.Load(), from.layout.Load()
 	if l.size == 0 && dstOff == 0 && off == 0 && n == f.size {
-		f.copyTo(l)
+		c.layout.Store(f.clone())
 		c.link.Store(nil)
 		return nil
 	}

@@ -72,7 +72,7 @@ func (c *Content) Encode(e *wire.Encoder) {
 // unless it is sealed.
 func DecodeContent(d *wire.Decoder, epoch uint64) (*Content, error) {
 	c := NewContent(epoch)
-	l := &c.first
+	l := c.layout.Load()
 	l.size = d.Length()
 	l.alloc = int64(d.Uint(uint64(l.size)))
 	bases := make([]*Base, 0, d.Count(2))

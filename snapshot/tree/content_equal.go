@@ -56,7 +56,8 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 func diffBases(src *Source, a, b *Base, off, end int64, fn func(off, n int64) bool) error {
 	ca, cb := a.cursor(src), b.cursor(src)
 	ca.once, cb.once = true, true
-	for at := off; at < end && !ca.done() && !cb.done(); {
+	at := off
+	for at < end && !ca.done() && !cb.done() {
 		// The cursor that is behind, or on the bigger item, goes on first.
 		var err error
 		switch {
@@ -82,6 +83,9 @@ func diffBases(src *Source, a, b *Base, off, end int64, fn func(off, n int64) bo
 		if err != nil {
 			return err
 		}
+	}
+	if at < end {
+		fn(at, end-at)
 	}
 	return nil
 }

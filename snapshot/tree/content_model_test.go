@@ -458,7 +458,7 @@ func TestContentModel(t *testing.T) {
 			w.Freeze, w.Freeze, w.Freeze, w.Seal, w.Seal, w.Seal, w.SealAll, w.Rebase, w.Rebase, w.Forget,
 			w.Recode, w.DropJournal, w.Collect, w.Check, w.Compare,
 		}
-		for range 100 {
+		for range 70 {
 			actions[w.draw("action", 0, int64(len(actions)-1))](t)
 		}
 		for _, v := range w.all() {

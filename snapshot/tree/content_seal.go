@@ -51,10 +51,10 @@ type contentSealer struct {
 	dataEnd int64 // [p, dataEnd) is known to be data
 	ended   bool  // and at dataEnd there is none
 
-	old   cursor // in oldOf, for chunks to take over
-	oldOf *Base
-	look  cursor // in lookOf, for where its data ends
-	look0 *Base
+	old    cursor // in oldOf, for chunks to take over
+	oldOf  *Base
+	look   cursor // in lookOf, for where its data ends
+	lookOf *Base
 }
 
 func (s *contentSealer) run() error {
@@ -158,11 +158,14 @@ func (s *contentSealer) kind(p int64) (item, error) {
 	case e.pos == posUnwritten:
 		it.unwritten = e.n
 	case e.inBase():
-		if s.look0 != e.base || s.look.off > e.pos {
-			s.look0, s.look = e.base, e.base.cursor(s.z.Src)
+		if s.lookOf != e.base || s.look.off > e.pos {
+			s.lookOf, s.look = e.base, e.base.cursor(s.z.Src)
 		}
 		if err := s.look.seek(e.pos); err != nil {
 			return it, err
+		}
+		if s.look.done() {
+			return it, fmt.Errorf("%w: chunks end at %d, not at %d", ErrMalformed, s.look.off, e.base.Size)
 		}
 		it = s.look.cur
 		it.hash = [32]byte{}

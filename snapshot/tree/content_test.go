@@ -97,8 +97,8 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// TestSmallFile: the content of a file that was written at once is one piece of
-// memory.
+// TestSmallFile: the content of a file that was written at once takes two small
+// pieces of memory.
 func TestSmallFile(t *testing.T) {
 	b := newContentBench()
 	var c *Content
@@ -108,7 +108,7 @@ func TestSmallFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if allocs > 1 {
+	if allocs > 2 {
 		t.Errorf("%.0f allocations for a new file", allocs)
 	}
 	if c.MinPos() != 77 {

@@ -29,9 +29,9 @@ func baseLayout(b *Base) *layout {
 	return l
 }
 
-// copyTo makes to a layout of its own that says the same.
-func (l *layout) copyTo(to *layout) {
-	*to = layout{
+// clone returns a layout of its own that says the same.
+func (l *layout) clone() *layout {
+	return &layout{
 		size:    l.size,
 		alloc:   l.alloc,
 		base:    l.base,

@@ -1,0 +1,233 @@
+package gitbridge
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// filtered is a file whose bytes git converts before it stores them.
+type filtered struct {
+	path string
+	mode uint32
+}
+
+// Files up to this many bytes are read at once.
+const smallFile = 1 << 20
+
+// files puts regular files and symbolic links of one directory into the commit.
+func (s *selection) files(items []item) error {
+	convs, err := s.conversions(items)
+	if err != nil {
+		return err
+	}
+	for i, it := range items {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
+		s.res.Files++
+		if s.w == nil {
+			continue
+		}
+		s.reduced(it)
+		var conv conversion
+		if convs != nil {
+			conv = convs[i]
+		}
+		if err := s.file(it, conv); err != nil {
+			return err
+		}
+		if s.o.Progress != nil && s.res.Files%256 == 0 {
+			s.o.Progress(Progress{int64(s.res.Files), s.w.bytes})
+		}
+	}
+	return nil
+}
+
+func (s *selection) conversions(items []item) ([]conversion, error) {
+	if s.attrs == nil || len(items) == 0 {
+		return nil, nil
+	}
+	paths := make([]string, len(items))
+	for i, it := range items {
+		paths[i] = it.path
+	}
+	convs, err := s.attrs.conversions(paths)
+	if err != nil {
+		return nil, fmt.Errorf("asking git for attributes: %w", err)
+	}
+	return convs, nil
+}
+
+// mode is the one that git records for a regular file.
+func (s *selection) mode(n *tree.Inode) uint32 {
+	if n.Mode&0o100 != 0 && !s.set.noExec {
+		return modeExec
+	}
+	return modeFile
+}
+
+func (s *selection) file(it item, conv conversion) error {
+	if it.node.IsSymlink() {
+		id, err := s.w.blob([]byte(it.node.Target))
+		if err != nil {
+			return err
+		}
+		s.w.set(modeSymlink, id, it.path)
+		return nil
+	}
+	mode := s.mode(it.node)
+	if conv.always {
+		return s.filter(it, mode)
+	}
+	b, known := s.known(it.node)
+	if !known && conv.any() {
+		var err error
+		if b, err = s.look(it); err != nil {
+			return err
+		}
+	}
+	if conv.crlf && b.crlf || conv.ident && b.ident {
+		return s.filter(it, mode)
+	}
+	if !known {
+		var err error
+		if b, err = s.send(it); err != nil {
+			return err
+		}
+	}
+	s.w.set(mode, b.id, it.path)
+	return nil
+}
+
+// known returns the blob of a content that was sent before.
+func (s *selection) known(n *tree.Inode) (blob, bool) {
+	key, sealed := contentKey(n.Content)
+	if !sealed {
+		return blob{}, false
+	}
+	return s.cache.blob(key[:])
+}
+
+// send hands a file's bytes to git as they are.
+func (s *selection) send(it item) (b blob, err error) {
+	size := it.node.Content.Size()
+	marks := &marks{}
+	if size <= smallFile {
+		data, err := io.ReadAll(open(s.o.Source, it.node))
+		if err != nil {
+			return b, fmt.Errorf("reading %q: %w", it.path, err)
+		}
+		marks.Write(data)
+		if b.id, err = s.w.blob(data); err != nil {
+			return b, err
+		}
+	} else if b.id, err = s.w.stream(io.TeeReader(open(s.o.Source, it.node), marks), size); err != nil {
+		return b, fmt.Errorf("sending %q to git: %w", it.path, err)
+	}
+	b.crlf, b.ident = marks.crlf, marks.ident
+	if key, sealed := contentKey(it.node.Content); sealed {
+		s.cache.putBlob(key[:], b)
+	}
+	return b, nil
+}
+
+// look reads a file only to see what a conversion would look for.
+func (s *selection) look(it item) (blob, error) {
+	marks := &marks{}
+	if _, err := io.Copy(marks, open(s.o.Source, it.node)); err != nil {
+		return blob{}, fmt.Errorf("reading %q: %w", it.path, err)
+	}
+	return blob{crlf: marks.crlf, ident: marks.ident}, nil
+}
+
+// marks notices CR LF and $Id in what is written to it.
+type marks struct {
+	crlf, ident bool
+	tail        []byte // the last bytes, for marks that cross a border
+}
+
+func (m *marks) Write(p []byte) (int, error) {
+	crlf, ident := []byte("\r\n"), []byte("$Id")
+	n := len(p)
+	if len(m.tail) > 0 {
+		seam := append(m.tail, p[:min(2, len(p))]...)
+		m.crlf = m.crlf || bytes.Contains(seam, crlf)
+		m.ident = m.ident || bytes.Contains(seam, ident)
+	}
+	m.crlf = m.crlf || bytes.Contains(p, crlf)
+	m.ident = m.ident || bytes.Contains(p, ident)
+	m.tail = append(m.tail, p[max(0, len(p)-2):]...)
+	m.tail = append([]byte(nil), m.tail[max(0, len(m.tail)-2):]...)
+	return n, nil
+}
+
+// filter leaves a file to git, which converts it at the end with all the others.
+func (s *selection) filter(it item, mode uint32) error {
+	if err := s.skeleton.write(it.path, open(s.o.Source, it.node)); err != nil {
+		return err
+	}
+	s.filtered = append(s.filtered, filtered{it.path, mode})
+	return nil
+}
+
+// convert lets git store the files that were left to it, by the attributes that
+// are in the skeleton.
+func (s *selection) convert() error {
+	if len(s.filtered) == 0 {
+		return nil
+	}
+	var names strings.Builder
+	for _, f := range s.filtered {
+		names.WriteString(quote(f.path))
+		names.WriteByte('\n')
+	}
+	out, err := run(s.ctx, s.skeleton.workTree(), slices.Concat(s.w.env, s.skeleton.env),
+		strings.NewReader(names.String()), "hash-object", "-w", "--stdin-paths")
+	if err != nil {
+		return fmt.Errorf("converting files as .gitattributes say: %w", err)
+	}
+	ids := strings.Fields(string(out))
+	if len(ids) != len(s.filtered) {
+		return fmt.Errorf("converting files as .gitattributes say: %d answers for %d files", len(ids), len(s.filtered))
+	}
+	for i, f := range s.filtered {
+		s.w.set(f.mode, ids[i], f.path)
+	}
+	s.w.written += len(ids)
+	return nil
+}
+
+// reduced reports what git cannot hold of a file that it takes.
+func (s *selection) reduced(it item) {
+	var missing []string
+	if it.node.IsRegular() {
+		switch perm := it.node.Mode & 0o7777; {
+		case perm&0o7000 != 0:
+			missing = append(missing, fmt.Sprintf("mode %04o", perm))
+		case perm != 0o644 && perm != 0o755 && perm != 0o664 && perm != 0o775:
+			missing = append(missing, fmt.Sprintf("permissions %04o", perm))
+		}
+	}
+	if it.node.Nlink > 1 {
+		missing = append(missing, "hard link")
+	}
+	for _, x := range it.node.Xattrs {
+		missing = append(missing, "attribute "+x.Name)
+	}
+	if len(missing) > 0 {
+		s.res.Reduced = append(s.res.Reduced, Lost{it.path, strings.Join(missing, ", ")})
+	}
+}
+
+func parentOf(p string) string {
+	if d := path.Dir(p); d != "." {
+		return d
+	}
+	return ""
+}

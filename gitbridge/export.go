@@ -1,0 +1,289 @@
+package gitbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// Info is what a commit says of its snapshot.
+type Info struct {
+	Name    string
+	ID      string // hex, "" if not sealed
+	Message string
+	Time    time.Time // of the capture: the commit's date
+	// Parent is the commit of the snapshot before, if that was exported. It
+	// becomes the parent if the repository has it.
+	Parent string
+}
+
+// Base is an earlier export of a related snapshot. With it, only what differs
+// between the two is looked at.
+type Base struct {
+	State  *tree.State
+	Commit string
+}
+
+// ExportOptions say what is exported to where.
+type ExportOptions struct {
+	Source *tree.Source
+	State  *tree.State
+	Info   Info
+
+	Repo   string // root of a working tree, or a git directory
+	Create bool   // make Repo a bare repository if there is none: the store's own
+	Ref    string // "" is DefaultRef
+
+	Message   string // instead of Info.Message
+	Gitignore bool   // leave out what git add would ignore
+	NoParent  bool   // make a commit without parent
+
+	Base     *Base  // nil exports everything
+	CacheDir string // where to remember what is known of repositories; "" is nowhere
+
+	Progress func(Progress) // called now and then, nil for never
+}
+
+// Progress counts what is done so far.
+type Progress struct {
+	Files int64
+	Bytes int64 // of contents that had to be read
+}
+
+// Lost is a path with something that git cannot hold.
+type Lost struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+}
+
+// Result tells what an export made.
+type Result struct {
+	Commit   string `json:"commit"`
+	Tree     string `json:"tree"`
+	Ref      string `json:"ref"`
+	Parent   string `json:"parent,omitempty"`
+	Previous string `json:"previous,omitempty"` // what Ref was before
+	Files    int    `json:"files"`              // in the commit
+	Written  int    `json:"written"`            // contents sent to git
+	Ignored  int    `json:"ignored"`            // paths left out by ignore rules; of a directory only itself
+	// Incremental says that only differences to Base were looked at. Ignored
+	// then counts among those.
+	Incremental bool `json:"incremental"`
+
+	Skipped []Lost `json:"skipped"` // not in the commit
+	Reduced []Lost `json:"reduced"` // in it, without some of what they had
+}
+
+// Export writes a snapshot as a commit. Its tree is the one that `git add --all
+// --force` into an empty index and `git write-tree` make of the same files,
+// without --force if Gitignore is set; see the package comment for what git
+// refuses. Of the repository only Ref changes, and only if nobody else changed
+// it meanwhile; after an error nothing has. A full disk is syscall.ENOSPC.
+func Export(ctx context.Context, o ExportOptions) (*Result, error) {
+	if o.Create {
+		if err := initBare(ctx, o.Repo); err != nil {
+			return nil, err
+		}
+	}
+	repo, err := openRepository(ctx, o.Repo)
+	if err != nil {
+		return nil, err
+	}
+	if o.Ref == "" {
+		o.Ref = DefaultRef(o.Info.Name, o.Create)
+	}
+	if err := repo.checkRef(ctx, o.Ref); err != nil {
+		return nil, err
+	}
+	previous, err := repo.readRef(ctx, o.Ref)
+	if err != nil {
+		return nil, err
+	}
+	set, err := repo.settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	x := &exporter{ctx: ctx, o: o, repo: repo, set: set, cache: openCache(o.CacheDir, repo)}
+	if err := x.lookUpCommits(); err != nil {
+		return nil, err
+	}
+	res, err := x.export()
+	if x.stale(err) {
+		x.cache.forget()
+		x.base = nil
+		res, err = x.export()
+	}
+	if err != nil {
+		return nil, err
+	}
+	res.Ref, res.Previous = o.Ref, previous
+	if previous != res.Commit {
+		if err := repo.updateRef(ctx, o.Ref, previous, res.Commit, "amberfs: snapshot "+o.Info.Name); err != nil {
+			return nil, err
+		}
+	}
+	// Without the cache the next export is slower, nothing else.
+	_ = x.cache.save()
+	return res, nil
+}
+
+// exporter is one export.
+type exporter struct {
+	ctx   context.Context
+	o     ExportOptions
+	repo  *repository
+	set   *settings
+	cache *cache
+
+	parent string    // commit, "" for none
+	base   *exported // of o.Base, nil if it is no use
+}
+
+// lookUpCommits finds out which of the commits named are in the repository.
+func (x *exporter) lookUpCommits() error {
+	parent, base := x.o.Info.Parent, ""
+	if x.o.NoParent {
+		parent = ""
+	}
+	if x.o.Base != nil {
+		base = x.o.Base.Commit
+	}
+	if parent != "" && !x.repo.isID(parent) {
+		parent = ""
+	}
+	if base != "" && !x.repo.isID(base) {
+		base = ""
+	}
+	if parent == "" && base == "" {
+		return nil
+	}
+	var ask strings.Builder
+	for _, id := range []string{parent, base} {
+		if id != "" {
+			fmt.Fprintln(&ask, id)
+		}
+	}
+	out, err := run(x.ctx, x.repo.gitDir, nil, strings.NewReader(ask.String()),
+		"--git-dir="+x.repo.gitDir, "cat-file", "--batch-check")
+	if err != nil {
+		return fmt.Errorf("looking for the commits before: %w", err)
+	}
+	has := func(id string) bool { return id != "" && strings.Contains(string(out), id+" commit ") }
+	if has(parent) {
+		x.parent = parent
+	}
+	if has(base) {
+		if e, ok := x.cache.export(base); ok && e.Fingerprint == x.repo.fingerprint(x.set, x.o.Gitignore) {
+			x.base = &e
+		}
+	}
+	return nil
+}
+
+// isID reports whether s is a whole object id.
+func (r *repository) isID(s string) bool {
+	return len(s) == r.idLength() && objectID(s) == s
+}
+
+// stale reports whether err may come from a cache that names objects which the
+// repository has no more, after a gc.
+func (x *exporter) stale(err error) bool {
+	var g *GitError
+	return errors.As(err, &g) && strings.HasPrefix(g.Command, "fast-import") &&
+		(strings.Contains(g.Stderr, "not found") || strings.Contains(g.Stderr, "Can't load tree") ||
+			strings.Contains(g.Stderr, "Not a ") || strings.Contains(g.Stderr, "bad object"))
+}
+
+// export writes the objects and returns the commit. No ref is changed.
+func (x *exporter) export() (*Result, error) {
+	q, err := newQuarantine(x.repo)
+	if err != nil {
+		return nil, err
+	}
+	defer q.remove()
+	w, err := newWriter(x.ctx, x.repo, q)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	res, err := x.write(w)
+	if err != nil {
+		return nil, noSpace(err)
+	}
+	if err := q.release(); err != nil {
+		return nil, noSpace(err)
+	}
+	return res, nil
+}
+
+// write walks the snapshot, or what differs from the base, and makes the commit.
+func (x *exporter) write(w *writer) (*Result, error) {
+	s, err := newSelection(x, x.o.State, w)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	incremental := false
+	if x.base != nil {
+		if incremental, err = s.changes(x.o.Base.State, x.base); err != nil {
+			return nil, err
+		}
+	}
+	if !incremental {
+		if err := s.everything(); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.convert(); err != nil {
+		return nil, err
+	}
+	res := &s.res
+	res.Incremental = incremental
+	res.Parent = x.parent
+	c := commit{
+		author:  x.set.ident,
+		time:    x.o.Info.Time,
+		message: x.message(res),
+		parent:  x.parent,
+	}
+	if incremental {
+		c.tree = x.base.Tree
+	}
+	if res.Commit, res.Tree, err = w.commit(c); err != nil {
+		return nil, err
+	}
+	res.Written = w.written
+	x.cache.putExport(res.Commit, exported{
+		Fingerprint: x.repo.fingerprint(x.set, x.o.Gitignore), Tree: res.Tree,
+		Files: res.Files, Links: s.links, Skipped: res.Skipped, Reduced: res.Reduced})
+	return res, nil
+}
+
+// message is the commit's: what the user said of the snapshot, then trailers.
+func (x *exporter) message(res *Result) string {
+	text := x.o.Message
+	if text == "" {
+		text = x.o.Info.Message
+	}
+	text = strings.TrimSpace(strings.ReplaceAll(text, "\x00", ""))
+	if text == "" {
+		text = "Snapshot " + x.o.Info.Name
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\nSnapshot: %s\n", text, x.o.Info.Name)
+	if x.o.Info.ID != "" {
+		fmt.Fprintf(&b, "Snapshot-Id: %s\n", x.o.Info.ID)
+	}
+	fmt.Fprintf(&b, "Snapshot-Time: %s\n", x.o.Info.Time.UTC().Format(time.RFC3339Nano))
+	if n := len(res.Skipped); n > 0 {
+		fmt.Fprintf(&b, "Snapshot-Skipped: %d\n", n)
+	}
+	if n := len(res.Reduced); n > 0 {
+		fmt.Fprintf(&b, "Snapshot-Reduced: %d\n", n)
+	}
+	return b.String()
+}

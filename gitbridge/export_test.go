@@ -1,0 +1,385 @@
+package gitbridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"golang.org/x/sys/unix"
+)
+
+func export(t testing.TB, m *memory, st *tree.State, repo string, change func(*ExportOptions)) *Result {
+	t.Helper()
+	o := ExportOptions{Source: m.src, State: st, Info: testInfo, Repo: repo}
+	if change != nil {
+		change(&o)
+	}
+	res, err := Export(context.Background(), o)
+	check(t, err)
+	return res
+}
+
+// sameAsGit exports a tree both ways, with and without ignore rules, and
+// compares with what git makes of it.
+func sameAsGit(t testing.TB, repo string, s spec) {
+	t.Helper()
+	m := newMemory()
+	st := m.state(t, s)
+	work, err := os.MkdirTemp("", "work")
+	check(t, err)
+	defer os.RemoveAll(work)
+	s.write(t, work)
+	for _, gitignore := range []bool{false, true} {
+		res := export(t, m, st, repo, func(o *ExportOptions) { o.Gitignore = gitignore })
+		want := addAll(t, repo, work, gitignore)
+		if res.Tree != want {
+			t.Fatalf("gitignore=%v: tree %s\n%s\nwant %s\n%s", gitignore, res.Tree, git(t, repo, "ls-tree", "-r", res.Tree), want, git(t, repo, "ls-tree", "-r", want))
+		}
+		if want := strings.Count(git(t, repo, "ls-tree", "-r", "-z", res.Tree), "\x00"); res.Files != want {
+			t.Errorf("%d files counted, want %d", res.Files, want)
+		}
+	}
+}
+
+func TestExportTreesAreGits(t *testing.T) {
+	isolate(t)
+	long := strings.Repeat(strings.Repeat("d", 99)+"/", 39) + "f"
+	for name, s := range map[string]spec{
+		"empty":                               {},
+		"plain":                               {"a": file("1\n"), "b/c": exe("2\n"), "b/l": link("../a"), "e": file("")},
+		"modes":                               {"a": {mode: unix.S_IFREG | 0o600, data: "x"}, "b": {mode: unix.S_IFREG | 0o711, data: "x"}, "c": {mode: unix.S_IFREG | 0o655, data: "x"}, "d": {mode: unix.S_IFREG | 0o100, data: "x"}},
+		"nothing":                             {"d/e": dir(), "p": fifo()},
+		"empty directories and special files": {"d": dir(), "e/f": dir(), "e/g": file("1"), "p": fifo(), "q/p": fifo()},
+		"order":                               {"a": dir(), "a.b": file("1"), "a/c": file("2"), "a0": file("3"), "a-": file("4")},
+		"odd names":                           {"new\nline": file("1"), "tab\t": file("2"), "\xff\xfe": file("3"), "-dash": file("4"), `"q"`: file("5"), `b\s`: file("6"), " sp ": file("7"), ":(glob)x": file("8"), ":!x": file("9"), "*": file("a"), "a\x01b/\x7f": file("b"), "cr\r": file("c")},
+		"deep":                                {long: file("deep")},
+		"big":                                 {"big": file(strings.Repeat("0123456789abcdef", 200_000)), "zero": file(strings.Repeat("\x00", 3<<20))},
+		"hard links":                          {"a": file("same"), "b": {hard: "a"}},
+		"like git":                            {".gitmodules": file(""), "git": file("1"), ".gitx": file("2"), "a/.gitignores": file("3"), "git~2": file("4"), ".gi": link("t"), "gi7eba~": link("u")},
+		"ignored": {".gitignore": file("*.o\n!keep.o\n/build/\n\\#x\nfoo/**/bar\n  \ntrail \\ \n"), "a.o": file("1"), "keep.o": file("2"),
+			"build/x": file("3"), "d/build/x": file("4"), "#x": file("5"), "foo/a/b/bar": file("6"), "foo/bar/x": file("7"), "build.c": file("8")},
+		"ignored below":         {".gitignore": file("/*\n!/src/\n"), "src/.gitignore": file("*\n!*.c\n!*/\n"), "src/a.c": file("1"), "src/a.h": file("2"), "src/d/b.c": file("3"), "src/d/b.h": file("4"), "x": file("5")},
+		"only directories":      {".gitignore": file("x/\n"), "x": file("1"), "d/x/y": file("2"), "e/x": link("y")},
+		"ignore that is a link": {".gitignore": link("rules"), "rules": file("a\n"), "a": file("1")},
+		"ignored names":         {".gitignore": file(":(glob)x\nnew?line\n[a-c]*\n"), ":(glob)x": file("1"), "new\nline": file("2"), "abc": file("3"), "-": file("4")},
+		"everything ignored":    {".gitignore": file("*\n"), "a": file("1"), "b/c": file("2")},
+		"line ends": {".gitattributes": file("* text=auto\n*.bin -text\n*.sh text eol=lf\n*.crlf text eol=crlf\n"),
+			"a.txt": file("a\r\nb\r\n"), "b.txt": file("a\nb\n"), "c.bin": file("a\r\n"), "d.sh": exe("#!\r\n"), "e.crlf": file("x\r\ny\n"),
+			"f": file("\x00\r\n"), "g": file("a\rb\r\n"), "l": link("a\r\n")},
+		"attributes below": {"d/.gitattributes": file("*.txt text\nsub/*.x text\n"), "a.txt": file("1\r\n"), "d/a.txt": file("1\r\n"), "d/sub/a.x": file("1\r\n"), "d/sub/.gitattributes": file("*.x -text\n")},
+		"ident":            {".gitattributes": file("*.c ident\n"), "a.c": file("/* $Id: abc $ */\n"), "b.c": file("no\n"), "a.h": file("$Id: abc $\n")},
+		"encoding":         {".gitattributes": file("*.u16 working-tree-encoding=UTF-16LE\n"), "a.u16": file("h\x00i\x00\n\x00"), "n\new\"l.u16": file("h\x00\n\x00")},
+		"crlf attribute":   {".gitattributes": file("*.a crlf\n*.b -crlf\n*.c crlf=input\n[attr]mac text\n*.m mac\n"), "1.a": file("x\r\n"), "1.b": file("x\r\n"), "1.c": file("x\r\n"), "1.m": file("x\r\n")},
+		"big line ends":    {".gitattributes": file("* text=auto\n"), "big": file(strings.Repeat("0123456789abcde\n", 200_000) + "\r\n"), "lf": file(strings.Repeat("0123456789abcde\n", 200_000))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sameAsGit(t, bareRepo(t), s)
+		})
+	}
+}
+
+func TestExportFollowsTheRepositorysSettings(t *testing.T) {
+	isolate(t)
+	s := spec{"a.txt": file("x\r\n"), "b": exe("y\n"), "secret": file("z"), "own": file("w"), "c.up": file("lower\n"), ".gitattributes": file("*.up filter=up\n")}
+	for name, setting := range map[string][2]string{
+		"autocrlf":       {"core.autocrlf", "true"},
+		"autocrlf input": {"core.autocrlf", "input"},
+		"filemode":       {"core.fileMode", "false"},
+		"filter":         {"filter.up.clean", "tr a-z A-Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			repo := bareRepo(t)
+			git(t, repo, "config", setting[0], setting[1])
+			check(t, os.WriteFile(filepath.Join(repo, "info/exclude"), []byte("secret\n"), 0o644))
+			check(t, os.WriteFile(filepath.Join(repo, "info/attributes"), []byte("b text\n"), 0o644))
+			check(t, os.MkdirAll(filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "git"), 0o755))
+			check(t, os.WriteFile(filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "git/ignore"), []byte("own\n"), 0o644))
+			sameAsGit(t, repo, s)
+		})
+	}
+	t.Run("sha256", func(t *testing.T) { sameAsGit(t, bareRepo(t, "--object-format=sha256"), s) })
+	t.Run("excludesFile", func(t *testing.T) {
+		repo := bareRepo(t)
+		rules := filepath.Join(t.TempDir(), "rules")
+		check(t, os.WriteFile(rules, []byte("*.txt\n"), 0o644))
+		git(t, repo, "config", "core.excludesFile", rules)
+		sameAsGit(t, repo, s)
+	})
+}
+
+func TestExportReportsWhatGitCannotHold(t *testing.T) {
+	isolate(t)
+	repo := bareRepo(t)
+	m := newMemory()
+	st := m.state(t, spec{
+		"empty": dir(), "d/empty": dir(), "d/f": file("1"), "p": fifo(), "s": {mode: unix.S_IFSOCK | 0o755},
+		"c": {mode: unix.S_IFCHR | 0o644}, ".GIT/x": file("2"), "g/git~1": file("3"), ".gitmodules": link("x"), `a\.git`: file("4"),
+		"x": {mode: unix.S_IFREG | 0o644, data: "5", xattrs: []tree.Xattr{{Name: "user.a", Value: []byte("b")}}},
+		"h": file("6"), "i": {hard: "h"}, "private": {mode: unix.S_IFREG | 0o600}, "suid": {mode: unix.S_IFREG | 0o4755},
+		"sub/.git": file("no repository"), "sub/f": file("7"), ".git/HEAD": file("ref: refs/heads/main"),
+	})
+	res := export(t, m, st, repo, nil)
+	got := map[string]bool{}
+	for _, l := range res.Skipped {
+		got[l.Path] = true
+	}
+	want := map[string]bool{"empty": true, "d/empty": true, "p": true, "s": true, "c": true, ".GIT": true, "g/git~1": true,
+		".gitmodules": true, `a\.git`: true, "sub/.git": true}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("skipped %v, want %v", got, want)
+	}
+	reduced := fmt.Sprint(res.Reduced)
+	if want := "[{h hard link} {i hard link} {private permissions 0600} {suid mode 4755} {x attribute user.a}]"; reduced != want {
+		t.Errorf("reduced %v, want %v", reduced, want)
+	}
+	if res.Files != 7 {
+		t.Errorf("%d files, want 7", res.Files)
+	}
+	trailers := git(t, repo, "log", "-1", "--format=%(trailers:only)", res.Commit)
+	if !strings.Contains(trailers, "Snapshot: v1\n") || !strings.Contains(trailers, "Snapshot-Skipped: 10\n") || !strings.Contains(trailers, "Snapshot-Reduced: 5\n") {
+		t.Errorf("trailers:\n%s", trailers)
+	}
+}
+
+// The names are judged by git itself, one by one.
+func TestRefusedNamesAreGits(t *testing.T) {
+	isolate(t)
+	repo := bareRepo(t)
+	git(t, repo, "config", "core.protectHFS", "true")
+	blob := strings.TrimSpace(git(t, repo, "hash-object", "-w", "--stdin"))
+	rules := nameRules{ntfs: true, hfs: true}
+	for _, name := range []string{".git", ".GIT", ".gIt", ".git ", ".git.", ".git . .", ".git:x", ".git::$INDEX_ALLOCATION", "git~1", "GIT~1", "GIT~1.", "git~2",
+		"git~1x", ".gitx", "x.git", `x\.git`, `x\.git\y`, `\git~1`, `.git\x`, ".g\u200cit", ".git\u200d", ".gi\u200et", "\ufeff.git", ".git\xff", ".gitmodules", ".GITMODULES",
+		".gitmodules ", ".gitmodules:x", "gitmod~1", "GITMOD~4", "gitmod~5", "gi7eba~1", "GI7EBA~9", "gi7eb~10", "gi7e~123", "gi7eba~0", "~1000000", "~1", "~9999999", "~10000000", ".gitmodules.x",
+		".git\u200cmodules", `x\.gitmodules`, "gitmod~1 .", "gi7eba~", "gi7ebax", ".gitmodule", "git~", "git~10", ".git~1", "gi7d29~1", ".gitattributes", "...", ". ", ".."} {
+		for _, symlink := range []bool{false, true} {
+			mode := "100644"
+			if symlink {
+				mode = "120000"
+			}
+			want := false
+			if _, err := run(context.Background(), repo, []string{"GIT_INDEX_FILE=" + filepath.Join(repo, "i")}, nil,
+				"update-index", "--add", "--cacheinfo", mode+","+blob+",d/"+name); err != nil {
+				want = true
+			}
+			if name == ".." {
+				continue // no file has this name
+			}
+			if got := rules.refuses(name, symlink); got != want {
+				t.Errorf("%q symlink=%v: refused %v, git says %v", name, symlink, got, want)
+			}
+		}
+	}
+}
+
+// contents reads all the files of a directory.
+func contents(t testing.TB, root string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	check(t, filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(p)
+		rel, _ := filepath.Rel(root, p)
+		out[rel] = string(data)
+		return err
+	}))
+	return out
+}
+
+func TestExportTouchesOnlyItsRef(t *testing.T) {
+	isolate(t)
+	repo := t.TempDir()
+	git(t, repo, "init", "-q")
+	check(t, os.WriteFile(filepath.Join(repo, "f"), []byte("committed\n"), 0o644))
+	git(t, repo, "add", ".")
+	git(t, repo, "commit", "-qm", "c")
+	git(t, repo, "tag", "t")
+	check(t, os.WriteFile(filepath.Join(repo, "f"), []byte("stashed\n"), 0o644))
+	git(t, repo, "stash")
+	check(t, os.WriteFile(filepath.Join(repo, "f"), []byte("staged\n"), 0o644))
+	git(t, repo, "add", ".")
+	check(t, os.WriteFile(filepath.Join(repo, "f"), []byte("changed\n"), 0o644))
+	hook := "#!/bin/sh\ntouch " + filepath.Join(repo, "hooked") + "\nexit 1\n"
+	check(t, os.WriteFile(filepath.Join(repo, ".git/hooks/reference-transaction"), []byte(hook), 0o755))
+	shown := func() string {
+		return git(t, repo, "log", "--oneline") + git(t, repo, "branch", "-a") + git(t, repo, "tag") + git(t, repo, "status", "--porcelain")
+	}
+	seen, before := shown(), contents(t, repo)
+
+	m := newMemory()
+	res := export(t, m, m.state(t, spec{"g": file("1"), "d/h": file("2")}), repo, nil)
+	after := contents(t, repo)
+	const ref = ".git/refs/sandbox/snapshots/v1"
+	if strings.TrimSpace(after[ref]) != res.Commit {
+		t.Errorf("the ref is %q, want %s", after[ref], res.Commit)
+	}
+	for p, data := range after {
+		if old, ok := before[p]; p != ref && !strings.HasPrefix(p, ".git/objects/") && (!ok || old != data) {
+			t.Errorf("%s changed", p)
+		}
+	}
+	for p := range before {
+		if _, ok := after[p]; !ok {
+			t.Errorf("%s is gone", p)
+		}
+	}
+	if now := shown(); now != seen {
+		t.Errorf("git shows\n%s\nwant\n%s", now, seen)
+	}
+	git(t, repo, "fsck", "--strict")
+	if left, _ := filepath.Glob(filepath.Join(repo, ".git/objects/tmp*")); left != nil {
+		t.Errorf("left behind: %v", left)
+	}
+	if _, err := os.Stat(filepath.Join(repo, ".git/refs/amberfs")); err == nil {
+		t.Error("refs/amberfs was left behind")
+	}
+}
+
+func TestExportMakesAHistory(t *testing.T) {
+	isolate(t)
+	repo := bareRepo(t)
+	m := newMemory()
+	st := m.state(t, spec{"f": file("1\n")})
+	first := export(t, m, st, repo, nil)
+	again := export(t, m, st, repo, nil)
+	if again.Commit != first.Commit || again.Previous != first.Commit {
+		t.Errorf("the same export twice: %+v then %+v", first, again)
+	}
+	second := export(t, m, m.state(t, spec{"f": file("2\n")}), repo, func(o *ExportOptions) {
+		o.Info.Name, o.Info.Parent = "v2", first.Commit
+	})
+	if got := git(t, repo, "rev-parse", "refs/sandbox/snapshots/v2^"); got != first.Commit {
+		t.Errorf("parent %s, want %s", got, first.Commit)
+	}
+	alone := export(t, m, st, repo, func(o *ExportOptions) {
+		o.Info.Name, o.Info.Parent, o.NoParent, o.Message = "v3", second.Commit, true, "by hand"
+	})
+	if alone.Parent != "" || strings.Contains(git(t, repo, "cat-file", "commit", alone.Commit), "parent ") {
+		t.Errorf("--no-parent has the parent %s", alone.Parent)
+	}
+	if got := git(t, repo, "log", "-1", "--format=%s", alone.Commit); got != "by hand" {
+		t.Errorf("subject %q", got)
+	}
+	if got := git(t, repo, "log", "-1", "--format=%an <%ae> %at|%B", first.Commit); !strings.HasPrefix(got, "A U Thor <author@example.com> 1700000000|first\n\nbody\n\nSnapshot: v1\nSnapshot-Id: abab") {
+		t.Errorf("commit %q", got)
+	}
+	// A parent that this repository does not have is none.
+	other := export(t, m, st, bareRepo(t), func(o *ExportOptions) { o.Info.Parent = second.Commit })
+	if other.Parent != "" {
+		t.Errorf("parent %s in a repository that has no such commit", other.Parent)
+	}
+}
+
+func TestExportRefusals(t *testing.T) {
+	isolate(t)
+	repo := bareRepo(t)
+	m := newMemory()
+	st := m.state(t, spec{"f": file("1\n")})
+	first := export(t, m, st, repo, nil)
+	git(t, repo, "symbolic-ref", "refs/sandbox/sym", "refs/sandbox/snapshots/v1")
+	before := contents(t, repo)
+	for name, c := range map[string]struct {
+		change func(*ExportOptions)
+		want   error
+	}{
+		"no repository":      {func(o *ExportOptions) { o.Repo = t.TempDir() }, ErrNotRepository},
+		"no directory":       {func(o *ExportOptions) { o.Repo = filepath.Join(repo, "nowhere") }, ErrNotRepository},
+		"a file":             {func(o *ExportOptions) { o.Repo = filepath.Join(repo, "config") }, ErrNotRepository},
+		"below a repository": {func(o *ExportOptions) { o.Repo = filepath.Join(repo, "refs") }, ErrNotRepository},
+		"branch":             {func(o *ExportOptions) { o.Ref = "refs/heads/main" }, ErrBadRef},
+		"tag":                {func(o *ExportOptions) { o.Ref = "refs/tags/v1" }, ErrBadRef},
+		"HEAD":               {func(o *ExportOptions) { o.Ref = "HEAD" }, ErrBadRef},
+		"stash":              {func(o *ExportOptions) { o.Ref = "refs/stash" }, ErrBadRef},
+		"bad name":           {func(o *ExportOptions) { o.Ref = "refs/a b" }, ErrBadRef},
+		"dots":               {func(o *ExportOptions) { o.Ref = "refs/a/../b" }, ErrBadRef},
+		"option":             {func(o *ExportOptions) { o.Ref = "--stdin" }, ErrBadRef},
+		"symbolic":           {func(o *ExportOptions) { o.Ref = "refs/sandbox/sym" }, ErrBadRef},
+		"in another's way":   {func(o *ExportOptions) { o.Ref = "refs/sandbox/snapshots/v1/x" }, ErrBadRef},
+		"canceled":           {nil, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			o := ExportOptions{Source: m.src, State: m.state(t, spec{"other": file(name)}), Info: testInfo, Repo: repo}
+			if c.change == nil {
+				cancel()
+			} else {
+				c.change(&o)
+			}
+			_, err := Export(ctx, o)
+			if !errors.Is(err, c.want) {
+				t.Fatalf("error %v, want %v", err, c.want)
+			}
+			t.Log(err)
+		})
+	}
+	after := contents(t, repo)
+	for p := range after {
+		if strings.HasPrefix(p, "objects/") {
+			continue
+		}
+		if after[p] != before[p] {
+			t.Errorf("%s changed", p)
+		}
+	}
+	r, err := openRepository(context.Background(), repo)
+	check(t, err)
+	wrong := strings.Repeat("1", 40)
+	if err := r.updateRef(context.Background(), "refs/sandbox/snapshots/v1", wrong, first.Commit, "x"); !errors.Is(err, ErrRefMoved) {
+		t.Errorf("moved ref: %v", err)
+	}
+	if err := r.updateRef(context.Background(), "refs/sandbox/snapshots/v1", "", first.Commit, "x"); !errors.Is(err, ErrRefMoved) {
+		t.Errorf("ref that came meanwhile: %v", err)
+	}
+}
+
+func TestExportMakesTheStoresRepository(t *testing.T) {
+	isolate(t)
+	m := newMemory()
+	repo := filepath.Join(t.TempDir(), "store", "git")
+	for range 2 {
+		res := export(t, m, m.state(t, spec{"f": file("1\n")}), repo, func(o *ExportOptions) { o.Create = true })
+		if got := git(t, repo, "rev-parse", "refs/snapshots/v1"); got != res.Commit {
+			t.Errorf("ref %s, want %s", got, res.Commit)
+		}
+	}
+}
+
+func TestFullDiskLeavesNothing(t *testing.T) {
+	isolate(t)
+	if os.Getuid() != 0 {
+		t.Skip("mounting a small file system needs root")
+	}
+	disk := t.TempDir()
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=2m"); err != nil {
+		t.Skip("no tmpfs:", err)
+	}
+	defer unix.Unmount(disk, 0)
+	repo := filepath.Join(disk, "r")
+	check(t, os.Mkdir(repo, 0o755))
+	git(t, repo, "init", "-q", "--bare")
+	before := contents(t, repo)
+	var noise bytes.Buffer
+	for i := range 400_000 {
+		fmt.Fprintf(&noise, "%x", i*2654435761)
+	}
+	m := newMemory()
+	_, err := Export(context.Background(), ExportOptions{Source: m.src, State: m.state(t, spec{"f": file(noise.String())}), Info: testInfo, Repo: repo})
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("error %v, want ENOSPC", err)
+	}
+	if after := contents(t, repo); !reflect.DeepEqual(before, after) {
+		t.Error("the repository changed")
+	}
+}

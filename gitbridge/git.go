@@ -1,0 +1,172 @@
+package gitbridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A GitError is a git command that failed.
+type GitError struct {
+	Command string // as typed, without the options that every call has
+	Stderr  string // what git said, trimmed
+	Err     error
+}
+
+func (e *GitError) Error() string {
+	said := e.Stderr
+	if said == "" {
+		said = e.Err.Error()
+	}
+	return "git " + e.Command + ": " + said
+}
+
+func (e *GitError) Unwrap() error { return e.Err }
+
+// environment is the process's without what would lead git elsewhere, and with
+// messages in English, because some are read here.
+func environment(extra ...string) []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		switch {
+		case strings.HasPrefix(name, "GIT_"), strings.HasPrefix(name, "LC_"), name == "LANG", name == "LANGUAGE":
+		default:
+			env = append(env, kv)
+		}
+	}
+	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0")
+	return append(env, extra...)
+}
+
+// fixed are the settings of every call. Hooks and the file system monitor are
+// programs of the repository that have no part in what is asked of git here.
+var fixed = []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
+	"-c", "core.safecrlf=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.objectNameWarning=false"}
+
+// command prepares a git call in dir. It is ended with SIGTERM when ctx is, so
+// that it removes its own temporary files.
+func command(ctx context.Context, dir string, env []string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "git", append(append([]string(nil), fixed...), args...)...)
+	cmd.Dir = dir
+	cmd.Env = environment(env...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 2 * time.Second
+	return cmd
+}
+
+// run calls git and returns its output.
+func run(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
+	cmd := command(ctx, dir, env, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
+	if err := cmd.Run(); err != nil {
+		return nil, gitError(ctx, args, errs.String(), err)
+	}
+	return out.Bytes(), nil
+}
+
+func gitError(ctx context.Context, args []string, stderr string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return errors.New("git is not installed: install it, or put it on the PATH")
+	}
+	return &GitError{Command: strings.Join(subcommand(args), " "), Stderr: lastWords(stderr), Err: err}
+}
+
+// subcommand drops the options that stand before the name of the git command.
+func subcommand(args []string) []string {
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		if args[0] == "-c" {
+			args = args[1:]
+		}
+		args = args[1:]
+	}
+	return args
+}
+
+// lastWords is what git said, without the prefixes and hints.
+func lastWords(stderr string) string {
+	var lines []string
+	for _, l := range strings.Split(stderr, "\n") {
+		l = strings.TrimSpace(l)
+		if l == "" || strings.HasPrefix(l, "hint:") || strings.HasPrefix(l, "warning:") ||
+			strings.HasPrefix(l, "fast-import: dumping crash report") {
+			continue
+		}
+		l = strings.TrimPrefix(strings.TrimPrefix(l, "fatal: "), "error: ")
+		lines = append(lines, l)
+	}
+	return strings.Join(lines, "; ")
+}
+
+// exitCode is the exit status of the git call that err is about, -1 if none.
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	return -1
+}
+
+// process is a git command that is talked to while it runs.
+type process struct {
+	ctx  context.Context
+	cmd  *exec.Cmd
+	args []string
+	in   io.WriteCloser
+	out  io.ReadCloser
+	errs bytes.Buffer
+}
+
+func start(ctx context.Context, dir string, env []string, args ...string) (*process, error) {
+	p := &process{ctx: ctx, cmd: command(ctx, dir, env, args...), args: args}
+	p.cmd.Stderr = &p.errs
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("starting git: %w", err)
+	}
+	if p.out, err = p.cmd.StdoutPipe(); err != nil {
+		return nil, fmt.Errorf("starting git: %w", err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, gitError(ctx, args, "", err)
+	}
+	return p, nil
+}
+
+// wait closes the command's input and waits for its end.
+func (p *process) wait() error {
+	p.in.Close()
+	io.Copy(io.Discard, p.out)
+	if err := p.cmd.Wait(); err != nil {
+		return gitError(p.ctx, p.args, p.errs.String(), err)
+	}
+	return nil
+}
+
+// fail ends the command and returns why talking to it failed: its own words if
+// it died, else err.
+func (p *process) fail(err error) error {
+	p.in.Close()
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	io.Copy(io.Discard, p.out)
+	waitErr := p.cmd.Wait()
+	broken := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrClosed)
+	if broken && waitErr != nil {
+		return gitError(p.ctx, p.args, p.errs.String(), waitErr)
+	}
+	if p.ctx.Err() != nil {
+		return p.ctx.Err()
+	}
+	return err
+}

@@ -1,0 +1,280 @@
+package gitbridge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"golang.org/x/sys/unix"
+)
+
+// node is one file of a made-up tree.
+type node struct {
+	mode   uint32 // a git mode, or S_IFMT and permissions
+	data   string // or the target
+	xattrs []tree.Xattr
+	mtime  int64
+	rdev   uint32
+	hard   string // another name of this path's file
+}
+
+type spec map[string]node
+
+func file(data string) node   { return node{mode: modeFile, data: data} }
+func exe(data string) node    { return node{mode: modeExec, data: data} }
+func link(target string) node { return node{mode: modeSymlink, data: target} }
+func dir() node               { return node{mode: unix.S_IFDIR | 0o755} }
+func fifo() node              { return node{mode: unix.S_IFIFO | 0o644} }
+
+// memory is a store in memory: objects, a journal, and states built from specs.
+type memory struct {
+	mu      sync.Mutex
+	objects map[cas.Hash][]byte
+	log     bytes.Buffer
+	src     *tree.Source
+	ino     uint64
+	epoch   uint64
+	reads   int // of objects
+}
+
+func newMemory() *memory {
+	m := &memory{objects: make(map[cas.Hash][]byte), ino: tree.RootIno, epoch: 1}
+	m.src = tree.NewSource(m, m, 64<<20)
+	return m
+}
+
+func (m *memory) Put(_ cas.Kind, b []byte) (cas.Hash, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := cas.Sum(b)
+	m.objects[h] = bytes.Clone(b)
+	return h, nil
+}
+
+func (m *memory) Get(h cas.Hash, dst []byte) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reads++
+	b, ok := m.objects[h]
+	if !ok {
+		return nil, cas.ErrNotFound
+	}
+	return append(dst[:0], b...), nil
+}
+
+func (m *memory) ReadAt(p []byte, pos int64) error {
+	if copy(p, m.log.Bytes()[pos:]) < len(p) {
+		return errors.New("read past the end of the log")
+	}
+	return nil
+}
+
+const someTime = 1_700_000_000_000_000_000
+
+// state builds an unsealed state with these files.
+func (m *memory) state(t testing.TB, s spec) *tree.State {
+	t.Helper()
+	st := tree.New(m.epoch, &tree.Inode{Ino: tree.RootIno, Mode: unix.S_IFDIR | 0o755, Nlink: 2, Mtime: someTime})
+	for _, p := range sorted(s) {
+		m.add(t, st, p, s[p])
+	}
+	return st
+}
+
+// seal makes the state's objects; what is changed later is a new version.
+func (m *memory) seal(t testing.TB, st *tree.State) *tree.State {
+	t.Helper()
+	m.epoch++
+	_, _, err := (&tree.Sealer{Src: m.src, Objects: m}).Seal(context.Background(), st)
+	check(t, err)
+	return st
+}
+
+func sorted(s spec) []string {
+	var paths []string
+	for p := range s {
+		paths = append(paths, p)
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// parent makes the directories above p and returns the inode of the last.
+func (m *memory) parent(t testing.TB, st *tree.State, p string) (uint64, string) {
+	t.Helper()
+	at := uint64(tree.RootIno)
+	parts := strings.Split(p, "/")
+	for _, name := range parts[:len(parts)-1] {
+		d, err := st.Get(m.src, at)
+		check(t, err)
+		e, ok, err := d.Dir.Lookup(m.src, name)
+		check(t, err)
+		if !ok {
+			e.Ino = m.insert(t, st, at, name, dir())
+		}
+		at = e.Ino
+	}
+	return at, parts[len(parts)-1]
+}
+
+func (m *memory) add(t testing.TB, st *tree.State, p string, n node) {
+	t.Helper()
+	at, name := m.parent(t, st, p)
+	m.insert(t, st, at, name, n)
+}
+
+func (m *memory) insert(t testing.TB, st *tree.State, parent uint64, name string, n node) uint64 {
+	t.Helper()
+	if n.hard != "" {
+		old, err := st.Resolve(m.src, n.hard)
+		check(t, err)
+		old, err = st.Own(m.src, m.epoch, old.Ino)
+		check(t, err)
+		old.Nlink++
+		old.Links = append(slices.Clone(old.Links), tree.Link{Parent: parent, Name: name})
+		check(t, st.Put(m.src, m.epoch, old))
+		m.enter(t, st, parent, name, old)
+		return old.Ino
+	}
+	m.ino++
+	in := &tree.Inode{Ino: m.ino, Mode: n.mode, Nlink: 1, Links: []tree.Link{{Parent: parent, Name: name}},
+		Xattrs: n.xattrs, Rdev: n.rdev, Mtime: n.mtime}
+	if in.Mtime == 0 {
+		in.Mtime = someTime
+	}
+	switch {
+	case n.mode == modeSymlink:
+		in.Mode, in.Target = unix.S_IFLNK|0o777, n.data
+	case in.IsRegular():
+		in.Content = m.content(t, n.data)
+	}
+	check(t, st.Put(m.src, m.epoch, in))
+	m.enter(t, st, parent, name, in)
+	return in.Ino
+}
+
+func (m *memory) enter(t testing.TB, st *tree.State, parent uint64, name string, in *tree.Inode) {
+	t.Helper()
+	d, err := st.Own(m.src, m.epoch, parent)
+	check(t, err)
+	check(t, d.Dir.Insert(m.src, m.epoch, tree.Dirent{Name: name, Ino: in.Ino, Type: in.Mode & unix.S_IFMT}))
+	check(t, st.Put(m.src, m.epoch, d))
+}
+
+// content writes data with a hole for every whole run of zeros of 64 KiB.
+func (m *memory) content(t testing.TB, data string) *tree.Content {
+	if data == "" {
+		return nil
+	}
+	c := tree.NewContent(m.epoch)
+	const page = 64 << 10
+	zeros := strings.Repeat("\x00", page)
+	for off := 0; off < len(data); off += page {
+		part := data[off:min(off+page, len(data))]
+		if part == zeros {
+			continue
+		}
+		pos := int64(m.log.Len())
+		m.log.WriteString(part)
+		check(t, c.Write(m.src, int64(off), int64(len(part)), pos))
+	}
+	check(t, c.Truncate(m.src, int64(len(data))))
+	return c
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write makes the files of s below root.
+func (s spec) write(t testing.TB, root string) {
+	t.Helper()
+	check(t, os.MkdirAll(root, 0o755))
+	for _, p := range sorted(s) {
+		n := s[p]
+		full := filepath.Join(root, p)
+		check(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		switch {
+		case n.hard != "":
+			check(t, os.Link(filepath.Join(root, n.hard), full))
+		case n.mode == modeSymlink:
+			check(t, os.Symlink(n.data, full))
+		case n.mode&unix.S_IFMT == unix.S_IFDIR:
+			check(t, os.MkdirAll(full, 0o755))
+		case n.mode&unix.S_IFMT == unix.S_IFREG:
+			check(t, os.WriteFile(full, []byte(n.data), 0o600))
+			check(t, os.Chmod(full, os.FileMode(n.mode&0o777)))
+		default:
+			check(t, unix.Mknod(full, n.mode, int(n.rdev)))
+		}
+	}
+}
+
+// git runs git without the user's settings but with those that the test set in
+// HOME.
+func git(t testing.TB, dir string, args ...string) string {
+	t.Helper()
+	return gitEnv(t, dir, nil, args...)
+}
+
+func gitEnv(t testing.TB, dir string, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	cmd.Env = environment(env...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, errs.String())
+	}
+	return strings.TrimSuffix(string(out), "\n")
+}
+
+// isolate keeps the user's git settings out of a test.
+func isolate(t *testing.T) {
+	t.Helper()
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
+	check(t, os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(
+		"[user]\n\tname = A U Thor\n\temail = author@example.com\n[init]\n\tdefaultBranch = main\n[protocol \"file\"]\n\tallow = always\n"), 0o600))
+}
+
+// addAll is what git itself writes for the files in work.
+func addAll(t testing.TB, repo, work string, gitignore bool) string {
+	t.Helper()
+	index := filepath.Join(repo, "test-index")
+	os.Remove(index)
+	defer os.Remove(index)
+	env := []string{"GIT_INDEX_FILE=" + index, "GIT_DIR=" + repo, "GIT_WORK_TREE=" + work}
+	args := []string{"-c", "core.safecrlf=false", "add", "--all"}
+	if !gitignore {
+		args = append(args, "--force")
+	}
+	gitEnv(t, work, env, args...)
+	return gitEnv(t, work, env, "write-tree")
+}
+
+func bareRepo(t testing.TB, args ...string) string {
+	t.Helper()
+	repo := filepath.Join(t.TempDir(), "repo.git")
+	check(t, os.MkdirAll(repo, 0o755))
+	git(t, repo, append([]string{"init", "-q", "--bare"}, args...)...)
+	return repo
+}
+
+var testInfo = Info{Name: "v1", ID: strings.Repeat("ab", 32), Message: "first\n\nbody", Time: time.Unix(1_700_000_000, 5)}

@@ -1,0 +1,232 @@
+package gitbridge
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// tb is a testing.TB whose failures rapid can shrink.
+type tb struct {
+	testing.TB
+	r *rapid.T
+}
+
+func (t tb) Helper()                      {}
+func (t tb) Fatal(args ...any)            { t.r.Fatal(args...) }
+func (t tb) Fatalf(f string, args ...any) { t.r.Fatalf(f, args...) }
+func (t tb) Errorf(f string, args ...any) { t.r.Errorf(f, args...) }
+
+// fewer makes rapid draw less than its 100 cases, because each costs many git
+// processes. The flag can still ask for more.
+func fewer(t *testing.T, n int) {
+	t.Helper()
+	f := flag.Lookup("rapid.checks")
+	if f.Value.String() != f.DefValue {
+		return
+	}
+	check(t, f.Value.Set(strconv.Itoa(n)))
+	t.Cleanup(func() { f.Value.Set(f.DefValue) })
+}
+
+// set puts a file, and takes away what stands in its way.
+func (s spec) set(p string, n node) {
+	for dir := parentOf(p); dir != ""; dir = parentOf(dir) {
+		delete(s, dir)
+	}
+	maps.DeleteFunc(s, func(q string, _ node) bool { return strings.HasPrefix(q, p+"/") })
+	s[p] = n
+}
+
+func drawNode(t *rapid.T, p string) node {
+	if filepath.Base(p) == ".gitignore" {
+		return file(rapid.SampledFrom([]string{"*.o\n", "b/\n", "!*.o\n", "/a\n", "*\n!*/\n!*.c\n"}).Draw(t, "rules"))
+	}
+	if filepath.Base(p) == ".gitattributes" {
+		return file(rapid.SampledFrom([]string{"* text=auto\n", "*.c text\n", "*.o -text\n", "*.c ident\n"}).Draw(t, "attributes"))
+	}
+	data := rapid.SampledFrom([]string{"", "1\n", "2\r\n", "$Id: x $\r\n", "\x00\r\n", strings.Repeat("line\r\n", 50)})
+	switch rapid.IntRange(0, 6).Draw(t, "kind") {
+	case 0:
+		return link(rapid.SampledFrom([]string{"a", "b/c"}).Draw(t, "target"))
+	case 1:
+		return dir()
+	case 2:
+		return fifo()
+	case 3:
+		return exe(data.Draw(t, "data"))
+	}
+	return file(data.Draw(t, "data"))
+}
+
+func drawPath(t *rapid.T) string {
+	parts := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "a.c", "x.o", "b.c", ".gitignore", ".gitattributes", ".GIT", "\xff"}), 1, 3).Draw(t, "path")
+	for i, p := range parts[:len(parts)-1] {
+		if strings.HasPrefix(p, ".git") {
+			parts[i] = "d"
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+// A chain of exports, each built on the one before, must give the trees and
+// reports that exports from nothing give; and those must be git's.
+func TestRandomChainsOfExports(t *testing.T) {
+	fewer(t, 25)
+	isolate(t)
+	repo := bareRepo(t)
+	cacheDir := t.TempDir()
+	incremental := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		t := tb{t, rt}
+		m := newMemory()
+		gitignore := rapid.Bool().Draw(rt, "gitignore")
+		s := spec{}
+		for range rapid.IntRange(0, 10).Draw(rt, "files") {
+			p := drawPath(rt)
+			s.set(p, drawNode(rt, p))
+		}
+		st := m.seal(t, m.state(t, s))
+		name := fmt.Sprint("s", time.Now().UnixNano())
+		res := export(t, m, st, repo, func(o *ExportOptions) {
+			o.Info.Name, o.Gitignore, o.CacheDir = name, gitignore, cacheDir
+		})
+		for step := range rapid.IntRange(1, 2).Draw(rt, "steps") {
+			next := maps.Clone(s)
+			for range rapid.IntRange(1, 4).Draw(rt, "changes") {
+				if paths := sorted(next); len(paths) > 0 && rapid.Bool().Draw(rt, "delete") {
+					delete(next, rapid.SampledFrom(paths).Draw(rt, "deleted"))
+				} else {
+					p := drawPath(rt)
+					next.set(p, drawNode(rt, p))
+				}
+			}
+			after := m.seal(t, m.state(t, next))
+			got := export(t, m, after, repo, func(o *ExportOptions) {
+				o.Info.Name, o.Gitignore, o.CacheDir = fmt.Sprint(name, "-", step), gitignore, cacheDir
+				o.Base = &Base{State: st, Commit: res.Commit}
+			})
+			want := export(t, m, after, repo, func(o *ExportOptions) { o.Gitignore = gitignore })
+			if got.Tree != want.Tree || got.Files != want.Files {
+				t.Fatalf("from %v\nto %v\ngot %d files\n%s\nwant %d\n%s", s, next, got.Files, git(t, repo, "ls-tree", "-r", got.Tree), want.Files, git(t, repo, "ls-tree", "-r", want.Tree))
+			}
+			for _, r := range []*Result{got, want} {
+				byPath := func(a, b Lost) int { return strings.Compare(a.Path, b.Path) }
+				slices.SortFunc(r.Skipped, byPath)
+				slices.SortFunc(r.Reduced, byPath)
+			}
+			if !reflect.DeepEqual(got.Skipped, want.Skipped) || !reflect.DeepEqual(got.Reduced, want.Reduced) {
+				t.Fatalf("from %v\nto %v\nreports %v %v\nwant %v %v", s, next, got.Skipped, got.Reduced, want.Skipped, want.Reduced)
+			}
+			if got.Incremental {
+				incremental++
+			}
+			s, st, res = next, after, got
+		}
+		work, err := os.MkdirTemp("", "work")
+		check(t, err)
+		defer os.RemoveAll(work)
+		maps.DeleteFunc(s, func(p string, _ node) bool { return strings.Contains(p, ".GIT") })
+		s.write(t, work)
+		if want := addAll(t, repo, work, gitignore); res.Tree != want {
+			t.Fatalf("%v\ngot\n%s\nwant\n%s", s, git(t, repo, "ls-tree", "-r", res.Tree), git(t, repo, "ls-tree", "-r", want))
+		}
+	})
+	if incremental == 0 {
+		t.Error("no export was incremental")
+	}
+	t.Logf("%d incremental exports", incremental)
+}
+
+func TestNestedRepositoriesThatMove(t *testing.T) {
+	isolate(t)
+	work := filepath.Join(t.TempDir(), "work")
+	nestedRepos(t, work)
+	repo, cacheDir := bareRepo(t), t.TempDir()
+	m := newMemory()
+	st := m.seal(t, m.state(t, loadSpec(t, work)))
+	res := export(t, m, st, repo, func(o *ExportOptions) { o.CacheDir = cacheDir })
+	for i, step := range []struct {
+		what        string
+		incremental bool
+		do          func()
+	}{
+		{"commit in a clone", true, func() { git(t, filepath.Join(work, "clone"), "commit", "-q", "--allow-empty", "-m", "two") }},
+		{"commit in a submodule", true, func() { git(t, filepath.Join(work, "module"), "commit", "-q", "--allow-empty", "-m", "two") }},
+		{"files in a nested repository", true, func() { check(t, os.WriteFile(filepath.Join(work, "clone/new"), nil, 0o644)) }},
+		{"a repository that goes", true, func() { check(t, os.RemoveAll(filepath.Join(work, "detached"))) }},
+		{"a repository that becomes a directory", true, func() { check(t, os.RemoveAll(filepath.Join(work, "packed/.git"))) }},
+		{"a repository that comes", false, func() { git(t, work, "clone", "-q", filepath.Join(work, "bare"), "come") }},
+		{"a directory that becomes one", false, func() { check(t, os.WriteFile(filepath.Join(work, "almost/.git"), []byte("gitdir: ../bare\n"), 0o644)) }},
+	} {
+		if i == 6 {
+			check(t, os.RemoveAll(filepath.Join(work, "almost/.git")))
+		}
+		step.do()
+		after := m.seal(t, m.state(t, loadSpec(t, work)))
+		got := export(t, m, after, repo, func(o *ExportOptions) {
+			o.CacheDir, o.Base = cacheDir, &Base{State: st, Commit: res.Commit}
+		})
+		if want := addAll(t, repo, work, false); got.Tree != want {
+			t.Fatalf("%s:\n%s\nwant\n%s", step.what, git(t, repo, "ls-tree", "-r", got.Tree), git(t, repo, "ls-tree", "-r", want))
+		}
+		if got.Incremental != step.incremental {
+			t.Errorf("%s: incremental %v", step.what, got.Incremental)
+		}
+		st, res = after, got
+	}
+}
+
+func TestCacheSurvivesWhatHappensToIt(t *testing.T) {
+	isolate(t)
+	m := newMemory()
+	s := spec{}
+	for i := range 50 {
+		s[fmt.Sprintf("d%d/f%d", i%7, i)] = file(fmt.Sprint("content ", i))
+	}
+	st := m.seal(t, m.state(t, s))
+	repo, cacheDir := bareRepo(t), t.TempDir()
+	const some = -1
+	do := func(what string, written int) string {
+		t.Helper()
+		res := export(t, m, st, repo, func(o *ExportOptions) { o.CacheDir = cacheDir })
+		if written == some && (res.Written == 0 || res.Written == 50) || written != some && res.Written != written {
+			t.Errorf("%s: %d contents written, want %d", what, res.Written, written)
+		}
+		git(t, repo, "fsck", "--strict")
+		return res.Commit
+	}
+	first := do("first", 50)
+	do("again", 0)
+	git(t, repo, "update-ref", "-d", "refs/sandbox/snapshots/v1")
+	git(t, repo, "gc", "--quiet", "--prune=now")
+	if again := do("after gc threw everything away", 50); again != first {
+		t.Errorf("commit %s, want %s", again, first)
+	}
+	do("again", 0)
+	files, err := filepath.Glob(filepath.Join(cacheDir, "*"))
+	check(t, err)
+	if len(files) != 1 {
+		t.Fatalf("cache files %v", files)
+	}
+	data, err := os.ReadFile(files[0])
+	check(t, err)
+	check(t, os.WriteFile(files[0], data[:len(data)/2], 0o600))
+	do("torn", some)
+	data[len(data)/3] ^= 1
+	check(t, os.WriteFile(files[0], data, 0o600))
+	do("damaged", some)
+	do("again", 0)
+	check(t, os.WriteFile(files[0], []byte("something else"), 0o600))
+	do("no cache", 50)
+}

@@ -1,0 +1,89 @@
+package gitbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Default places of the refs.
+const (
+	userRefs  = "refs/sandbox/snapshots/"
+	storeRefs = "refs/snapshots/"
+)
+
+// DefaultRef is where a snapshot goes when no ref is given: out of the way of
+// branches and tags in a user's repository, shorter in the store's own.
+func DefaultRef(name string, ownStore bool) string {
+	if ownStore {
+		return storeRefs + name
+	}
+	return userRefs + name
+}
+
+// taken are the name spaces that git's commands show or move. An export never
+// writes there.
+var taken = []string{"refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/", "refs/bisect/",
+	"refs/rewritten/", "refs/worktree/", "refs/replace/", "refs/prefetch/", "refs/stash"}
+
+// checkRef refuses names that git refuses, and those that are not ours to move.
+func (r *repository) checkRef(ctx context.Context, ref string) error {
+	if !strings.HasPrefix(ref, "refs/") {
+		return fmt.Errorf("%w: %q: give the whole name, such as %sNAME", ErrBadRef, ref, userRefs)
+	}
+	if _, err := r.git(ctx, nil, "check-ref-format", ref); err != nil {
+		if exitCode(err) != 1 {
+			return err
+		}
+		return fmt.Errorf("%w: %q is no name that git allows", ErrBadRef, ref)
+	}
+	for _, t := range taken {
+		if ref == strings.TrimSuffix(t, "/") || strings.HasPrefix(ref, t) {
+			return fmt.Errorf("%w: %q: branches, tags and the like are left alone; take one such as %sNAME", ErrBadRef, ref, userRefs)
+		}
+	}
+	return nil
+}
+
+// readRef returns the object that ref points to, "" if there is no such ref. A
+// symbolic ref is refused: writing it would not be what its maker expects.
+func (r *repository) readRef(ctx context.Context, ref string) (string, error) {
+	out, err := r.git(ctx, nil, "for-each-ref", "--format=%(objectname) %(refname) %(symref)", ref)
+	if err != nil {
+		return "", err
+	}
+	for _, line := range strings.Split(out, "\n") {
+		fields := strings.Split(line, " ")
+		if len(fields) != 3 || fields[1] != ref {
+			continue
+		}
+		if fields[2] != "" {
+			return "", fmt.Errorf("%w: %q is a symbolic ref to %s", ErrBadRef, ref, fields[2])
+		}
+		return fields[0], nil
+	}
+	return "", nil
+}
+
+// updateRef moves ref from old ("" if it must not exist) to id, or fails.
+func (r *repository) updateRef(ctx context.Context, ref, old, id, reason string) error {
+	if old == "" {
+		old = r.zeroID()
+	}
+	_, err := r.git(ctx, nil, "update-ref", "--no-deref", "-m", reason, ref, id, old)
+	if err == nil {
+		return nil
+	}
+	var g *GitError
+	if errors.As(err, &g) {
+		switch {
+		case strings.Contains(g.Stderr, "but expected"), strings.Contains(g.Stderr, "reference already exists"),
+			strings.Contains(g.Stderr, "unable to resolve reference"):
+			return fmt.Errorf("%w: %s: export again", ErrRefMoved, ref)
+		case strings.Contains(g.Stderr, "exists; cannot create"), strings.Contains(g.Stderr, "cannot lock ref") && strings.Contains(g.Stderr, "non-empty directory"):
+			return fmt.Errorf("%w: %q: another ref is in its way: %s", ErrBadRef, ref, g.Stderr)
+		}
+	}
+	return fmt.Errorf("moving %s: %w", ref, err)
+}

@@ -1,0 +1,234 @@
+package gitbridge
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"golang.org/x/sys/unix"
+)
+
+// Meta is what a file of any type has.
+type Meta struct {
+	Mode     uint32 // S_IFMT and permission bits, as st_mode
+	UID, GID uint32
+	Atime    int64 // nanoseconds since 1970
+	Mtime    int64
+	Xattrs   []tree.Xattr // sorted by name
+}
+
+// Sink takes a tree, in whatever order the source has it, except that a
+// directory comes before what is in it. Paths are relative to the place of the
+// import, with "/" between names and no ".", ".." or empty ones.
+//
+// A path may come twice: a directory then only gets new attributes, anything
+// else is replaced. An error ends the import.
+type Sink interface {
+	// Dir makes a directory. The path "." is the root of the import itself,
+	// which exists: it gets the attributes.
+	Dir(path string, m Meta) error
+	// File makes a regular file of the size bytes of r. If r is a SparseReader,
+	// it knows where the holes are.
+	File(path string, m Meta, size int64, r io.Reader) error
+	// Symlink makes a symbolic link to target, whatever that is.
+	Symlink(path, target string, m Meta) error
+	// Hardlink gives the file at oldpath, which came before, another name.
+	Hardlink(path, oldpath string) error
+	// Special makes a FIFO, socket or device, as m.Mode says.
+	Special(path string, m Meta, rdev uint32) error
+}
+
+// SparseReader is a file that has holes.
+type SparseReader interface {
+	io.Reader
+	// Data returns the parts of the file that are not holes, in order. Reading
+	// yields zeros for the rest.
+	Data() []Extent
+}
+
+// Extent is a part of a file, in bytes.
+type Extent struct{ Offset, Length int64 }
+
+// Errors of sources that are not what they should be.
+var (
+	// ErrHostile: a name that leads out of the import, or a structure that
+	// makes no sense. Nothing has been imported.
+	ErrHostile = errors.New("refused")
+	// ErrTooBig: the source is larger than the limits say.
+	ErrTooBig = errors.New("too big")
+)
+
+// Limits bound what a source may bring. 0 means the default.
+type Limits struct {
+	Entries int64 // default 20 million
+	Bytes   int64 // sum of file sizes, holes included; default 1 TiB
+}
+
+func (l Limits) entries() int64 {
+	if l.Entries > 0 {
+		return l.Entries
+	}
+	return 20_000_000
+}
+
+func (l Limits) bytes() int64 {
+	if l.Bytes > 0 {
+		return l.Bytes
+	}
+	return 1 << 40
+}
+
+// Limits of Linux, which the tree has too.
+const (
+	maxName = 255
+	maxPath = 4095
+)
+
+// guard stands between a source and the sink. It checks every path, makes
+// directories that the source left out, and counts.
+type guard struct {
+	sink     Sink
+	limits   Limits
+	types    map[string]byte // what each path is, by the letters below
+	missing  Meta            // of directories that the source left out
+	progress func(Progress)
+
+	done    Progress
+	entries int64
+	bytes   int64
+}
+
+const (
+	isDir   = 'd'
+	isOther = 'f'
+)
+
+func newGuard(sink Sink, l Limits, missing Meta, progress func(Progress)) *guard {
+	return &guard{sink: sink, limits: l, missing: missing, progress: progress, types: map[string]byte{".": isDir}}
+}
+
+// clean returns name in the form that a Sink takes, or refuses it. "./" before
+// it, double slashes and a slash at the end mean nothing.
+func clean(name string) (string, error) {
+	if strings.HasPrefix(name, "/") {
+		return "", fmt.Errorf("%w: %q is an absolute path", ErrHostile, name)
+	}
+	if strings.IndexByte(name, 0) >= 0 {
+		return "", fmt.Errorf("%w: %q has a NUL", ErrHostile, name)
+	}
+	for _, c := range strings.Split(name, "/") {
+		if c == ".." {
+			return "", fmt.Errorf("%w: %q leads upwards", ErrHostile, name)
+		}
+		if len(c) > maxName {
+			return "", fmt.Errorf("%w: %.40q… has a name of over %d bytes", ErrHostile, name, maxName)
+		}
+	}
+	p := path.Clean(name)
+	if len(p) > maxPath {
+		return "", fmt.Errorf("%w: %.40q… is over %d bytes long", ErrHostile, name, maxPath)
+	}
+	return p, nil
+}
+
+// enter checks a path that is about to come and makes its parents.
+func (g *guard) enter(p string, kind byte) error {
+	if g.entries++; g.entries > g.limits.entries() {
+		return fmt.Errorf("%w: over %d files", ErrTooBig, g.limits.entries())
+	}
+	if p == "." {
+		if kind != isDir {
+			return fmt.Errorf("%w: the root is no directory", ErrHostile)
+		}
+		return nil
+	}
+	if err := g.parents(p); err != nil {
+		return err
+	}
+	switch had := g.types[p]; {
+	case had == isDir && kind != isDir:
+		return fmt.Errorf("%w: %q is a directory and something else", ErrHostile, p)
+	case had == isOther && kind == isDir:
+		return fmt.Errorf("%w: %q is a directory and something else", ErrHostile, p)
+	}
+	g.types[p] = kind
+	return nil
+}
+
+func (g *guard) parents(p string) error {
+	dir := path.Dir(p)
+	switch g.types[dir] {
+	case isDir:
+		return nil
+	case isOther:
+		return fmt.Errorf("%w: %q lies below something that is no directory", ErrHostile, p)
+	}
+	if err := g.parents(dir); err != nil {
+		return err
+	}
+	g.types[dir] = isDir
+	return g.sink.Dir(dir, g.missing)
+}
+
+func (g *guard) dir(p string, m Meta) error {
+	if err := g.enter(p, isDir); err != nil {
+		return err
+	}
+	m.Mode = unix.S_IFDIR | m.Mode&0o7777
+	return g.counted(g.sink.Dir(p, m))
+}
+
+func (g *guard) file(p string, m Meta, size int64, r io.Reader) error {
+	if err := g.enter(p, isOther); err != nil {
+		return err
+	}
+	if size < 0 || size > g.limits.bytes()-g.bytes {
+		return fmt.Errorf("%w: files of over %d bytes in total", ErrTooBig, g.limits.bytes())
+	}
+	g.bytes += size
+	m.Mode = unix.S_IFREG | m.Mode&0o7777
+	g.done.Bytes += size
+	return g.counted(g.sink.File(p, m, size, r))
+}
+
+func (g *guard) symlink(p, target string, m Meta) error {
+	if err := g.enter(p, isOther); err != nil {
+		return err
+	}
+	if target == "" || len(target) > maxPath || strings.IndexByte(target, 0) >= 0 {
+		return fmt.Errorf("%w: %q is a symbolic link to %.40q", ErrHostile, p, target)
+	}
+	m.Mode = unix.S_IFLNK | 0o777
+	return g.counted(g.sink.Symlink(p, target, m))
+}
+
+func (g *guard) hardlink(p, old string) error {
+	if g.types[old] != isOther {
+		return fmt.Errorf("%w: %q is a hard link to %q, which is no file that came before", ErrHostile, p, old)
+	}
+	if p == old {
+		return fmt.Errorf("%w: %q is a hard link to itself", ErrHostile, p)
+	}
+	if err := g.enter(p, isOther); err != nil {
+		return err
+	}
+	return g.counted(g.sink.Hardlink(p, old))
+}
+
+func (g *guard) special(p string, m Meta, rdev uint32) error {
+	if err := g.enter(p, isOther); err != nil {
+		return err
+	}
+	return g.counted(g.sink.Special(p, m, rdev))
+}
+
+func (g *guard) counted(err error) error {
+	g.done.Files++
+	if err == nil && g.progress != nil && g.done.Files%64 == 0 {
+		g.progress(g.done)
+	}
+	return err
+}

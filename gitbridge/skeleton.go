@@ -1,0 +1,207 @@
+package gitbridge
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// skeleton is a working tree with only the files that git itself must see: the
+// .gitignore and .gitattributes of the snapshot, the directories that they
+// stand in, and the files that a filter has to convert. It lies in a temporary
+// directory, and git is asked about it with the repository's own settings.
+type skeleton struct {
+	dir  string // has "tree" and the index that does not exist
+	root *os.Root
+	env  []string
+	made map[string]bool
+}
+
+func newSkeleton(r *repository) (*skeleton, error) {
+	dir, err := os.MkdirTemp("", "amberfs-export-")
+	if err != nil {
+		return nil, fmt.Errorf("making a temporary directory: %w", err)
+	}
+	work := filepath.Join(dir, "tree")
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return nil, errors.Join(fmt.Errorf("making a temporary directory: %w", err), os.RemoveAll(dir))
+	}
+	root, err := os.OpenRoot(work)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening a temporary directory: %w", err), os.RemoveAll(dir))
+	}
+	return &skeleton{dir: dir, root: root, made: map[string]bool{"": true}, env: []string{
+		"GIT_DIR=" + r.gitDir, "GIT_WORK_TREE=" + work, "GIT_INDEX_FILE=" + filepath.Join(dir, "index")}}, nil
+}
+
+func (s *skeleton) close() {
+	s.root.Close()
+	os.RemoveAll(s.dir)
+}
+
+func (s *skeleton) workTree() string { return filepath.Join(s.dir, "tree") }
+
+// mkdir makes a directory and those above it.
+func (s *skeleton) mkdir(dir string) error {
+	if dir == "." || s.made[dir] {
+		return nil
+	}
+	if err := s.mkdir(path.Dir(dir)); err != nil {
+		return err
+	}
+	if err := s.root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("copying what git must see: %w", err)
+	}
+	s.made[dir] = true
+	return nil
+}
+
+// write puts a file there.
+func (s *skeleton) write(name string, r io.Reader) error {
+	if err := s.mkdir(path.Dir(name)); err != nil {
+		return err
+	}
+	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("copying what git must see: %w", err)
+	}
+	if _, err := io.Copy(f, r); err != nil {
+		return errors.Join(fmt.Errorf("copying what git must see: %w", err), f.Close())
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("copying what git must see: %w", err)
+	}
+	return nil
+}
+
+// oracle is a git command that is asked about paths, a directory at a time.
+type oracle struct {
+	p   *process
+	out *bufio.Reader
+}
+
+func newOracle(ctx context.Context, s *skeleton, args ...string) (*oracle, error) {
+	p, err := start(ctx, s.workTree(), s.env, args...)
+	if err != nil {
+		return nil, err
+	}
+	return &oracle{p: p, out: bufio.NewReaderSize(p.out, 64<<10)}, nil
+}
+
+// ask sends paths and calls answer for each field that comes back, perPath
+// fields a path.
+func (o *oracle) ask(paths []string, perPath int, answer func(path, field int, text string)) error {
+	var in bytes.Buffer
+	for _, p := range paths {
+		in.WriteString("./") // a colon in front would be magic
+		in.WriteString(p)
+		in.WriteByte(0)
+	}
+	// git answers while it reads: writing has to go on meanwhile, or both wait.
+	sent := make(chan error, 1)
+	go func() {
+		_, err := o.p.in.Write(in.Bytes())
+		sent <- err
+	}()
+	for i := range paths {
+		for k := range perPath {
+			text, err := o.out.ReadString(0)
+			if err != nil {
+				err = o.p.fail(err)
+				<-sent
+				return err
+			}
+			answer(i, k, strings.TrimSuffix(text, "\x00"))
+		}
+	}
+	if err := <-sent; err != nil {
+		return o.p.fail(err)
+	}
+	return nil
+}
+
+func (o *oracle) close() error { return o.p.wait() }
+
+// ignorer asks git check-ignore.
+type ignorer struct{ *oracle }
+
+func newIgnorer(ctx context.Context, s *skeleton) (*ignorer, error) {
+	o, err := newOracle(ctx, s, "check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
+	return &ignorer{o}, err
+}
+
+// ignored says for each path whether git add leaves it out.
+func (i *ignorer) ignored(paths []string) ([]bool, error) {
+	const source, line, pattern, name = 0, 1, 2, 3
+	out := make([]bool, len(paths))
+	err := i.ask(paths, name+1, func(path, field int, text string) {
+		if field == pattern {
+			out[path] = text != "" && !strings.HasPrefix(text, "!")
+		}
+	})
+	return out, err
+}
+
+// attributes asks git check-attr.
+type attributes struct {
+	*oracle
+	auto bool // core.autocrlf is on
+}
+
+var attributeNames = []string{"text", "crlf", "eol", "ident", "filter", "working-tree-encoding"}
+
+func newAttributes(ctx context.Context, s *skeleton, auto bool) (*attributes, error) {
+	o, err := newOracle(ctx, s, append([]string{"check-attr", "-z", "--stdin"}, attributeNames...)...)
+	return &attributes{o, auto}, err
+}
+
+// conversion is what git may do to a file's bytes before it stores them.
+type conversion struct {
+	always bool // a filter or another encoding
+	crlf   bool // if the file has CR LF
+	ident  bool // if the file has $Id
+}
+
+func (c conversion) any() bool { return c.always || c.crlf || c.ident }
+
+func (a *attributes) conversions(paths []string) ([]conversion, error) {
+	out := make([]conversion, len(paths))
+	values := make([]string, len(attributeNames))
+	err := a.ask(paths, 3*len(attributeNames), func(path, field int, text string) {
+		if field%3 != 2 {
+			return
+		}
+		values[field/3] = text
+		if field == 3*len(attributeNames)-1 {
+			out[path] = a.conversion(values)
+		}
+	})
+	return out, err
+}
+
+// conversion judges a path by the values of attributeNames. Where in doubt it
+// says that there is one: git then decides.
+func (a *attributes) conversion(values []string) conversion {
+	given := func(v string) bool { return v != "unspecified" && v != "unset" }
+	text, crlf, eol := values[0], values[1], values[2]
+	c := conversion{
+		always: given(values[4]) || given(values[5]),
+		ident:  given(values[3]),
+	}
+	switch {
+	case text == "unset":
+	case text != "unspecified":
+		c.crlf = true
+	default:
+		c.crlf = given(crlf) || given(eol) || crlf == "unspecified" && a.auto
+	}
+	return c
+}

@@ -1,0 +1,215 @@
+package gitbridge
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// writer feeds one git fast-import: first blobs, as they are met, then one
+// commit. What the commit contains is kept in a file until then.
+type writer struct {
+	repo  *repository
+	env   []string // of git calls that write objects
+	p     *process
+	in    *bufio.Writer
+	out   *bufio.Reader
+	spool *os.File
+	lines *bufio.Writer // to spool
+
+	written int
+	bytes   int64
+	ended   bool
+}
+
+func newWriter(ctx context.Context, r *repository, q *quarantine) (*writer, error) {
+	spool, err := os.CreateTemp(q.dir, "tmp_lines")
+	if err != nil {
+		return nil, fmt.Errorf("writing to %s: %w", r.dir, err)
+	}
+	// Deltas are not looked for: git gc does that better, and an export should
+	// be quick.
+	p, err := start(ctx, r.gitDir, q.env(), "-c", "pack.compression=1", "-c", "core.compression=1",
+		"--git-dir="+r.gitDir, "fast-import", "--quiet", "--done", "--depth=0")
+	if err != nil {
+		return nil, errors.Join(err, spool.Close())
+	}
+	return &writer{repo: r, env: q.env(), p: p, spool: spool,
+		in: bufio.NewWriterSize(p.in, 256<<10), out: bufio.NewReader(p.out), lines: bufio.NewWriterSize(spool, 64<<10)}, nil
+}
+
+// close ends what is left of a failed export.
+func (w *writer) close() {
+	w.spool.Close()
+	if !w.ended {
+		w.p.fail(context.Canceled)
+		w.ended = true
+	}
+	// git leaves a report of its death in the repository.
+	os.Remove(filepath.Join(w.repo.gitDir, "fast_import_crash_"+strconv.Itoa(w.p.cmd.Process.Pid)))
+}
+
+// fail returns the reason of a failed write to git.
+func (w *writer) fail(err error) error {
+	w.ended = true
+	return w.p.fail(err)
+}
+
+func (r *repository) newHash(size int64) hash.Hash {
+	h := sha1.New()
+	if r.sha256 {
+		h = sha256.New()
+	}
+	fmt.Fprintf(h, "blob %d\x00", size)
+	return h
+}
+
+// blob sends data and returns its id.
+func (w *writer) blob(data []byte) (string, error) {
+	h := w.repo.newHash(int64(len(data)))
+	h.Write(data)
+	id := hex.EncodeToString(h.Sum(nil))
+	fmt.Fprintf(w.in, "blob\ndata %d\n", len(data))
+	w.in.Write(data)
+	if err := w.in.WriteByte('\n'); err != nil {
+		return "", w.fail(err)
+	}
+	w.done(int64(len(data)))
+	return id, nil
+}
+
+// stream sends size bytes of r and returns their id.
+func (w *writer) stream(r io.Reader, size int64) (string, error) {
+	h := w.repo.newHash(size)
+	fmt.Fprintf(w.in, "blob\ndata %d\n", size)
+	source := &sourceReader{r: io.TeeReader(r, h)}
+	n, err := io.Copy(w.in, source)
+	switch {
+	case source.err != nil:
+		return "", source.err
+	case err == nil && n != size:
+		return "", fmt.Errorf("%d bytes instead of %d", n, size)
+	case err == nil:
+		err = w.in.WriteByte('\n')
+	}
+	if err != nil {
+		return "", w.fail(err)
+	}
+	id := hex.EncodeToString(h.Sum(nil))
+	w.done(size)
+	return id, nil
+}
+
+func (w *writer) done(size int64) {
+	w.written++
+	w.bytes += size
+}
+
+// sourceReader remembers the error of reading, as opposed to that of writing.
+type sourceReader struct {
+	r   io.Reader
+	err error
+}
+
+func (s *sourceReader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+// set puts a path into the commit.
+func (w *writer) set(mode uint32, id, path string) {
+	fmt.Fprintf(w.lines, "M %06o %s %s\n", mode, id, quote(path))
+}
+
+// remove takes a path, and all below it, out of the commit.
+func (w *writer) remove(path string) {
+	fmt.Fprintf(w.lines, "D %s\n", quote(path))
+}
+
+// commit describes the commit to make.
+type commit struct {
+	author  string // "Name <mail>"
+	time    time.Time
+	message string
+	parent  string
+	tree    string // to start from, "" for an empty one
+}
+
+// commit finishes the import. Its branch is one that never reaches the
+// repository: it is reset to nothing before the end.
+func (w *writer) commit(c commit) (id, tree string, err error) {
+	if err := w.lines.Flush(); err != nil {
+		return "", "", fmt.Errorf("writing to %s: %w", w.repo.dir, err)
+	}
+	if _, err := w.spool.Seek(0, io.SeekStart); err != nil {
+		return "", "", fmt.Errorf("writing to %s: %w", w.repo.dir, err)
+	}
+	const branch = "refs/amberfs-export"
+	var head bytes.Buffer
+	fmt.Fprintf(&head, "commit %s\nmark :1\nauthor %s %d +0000\ncommitter %s %d +0000\ndata %d\n%s\n",
+		branch, c.author, max(c.time.Unix(), 0), c.author, max(c.time.Unix(), 0), len(c.message), c.message)
+	if c.parent != "" {
+		fmt.Fprintf(&head, "from %s\n", c.parent)
+	}
+	head.WriteString("deleteall\n")
+	if c.tree != "" {
+		fmt.Fprintf(&head, "M 040000 %s \"\"\n", c.tree)
+	}
+	w.in.Write(head.Bytes())
+	if _, err := io.Copy(w.in, w.spool); err != nil {
+		return "", "", w.fail(err)
+	}
+	fmt.Fprintf(w.in, "\nget-mark :1\nls :1 \"\"\nreset %s\nfrom %s\n\ndone\n", branch, w.repo.zeroID())
+	if err := w.in.Flush(); err != nil {
+		return "", "", w.fail(err)
+	}
+	if id, err = w.out.ReadString('\n'); err != nil {
+		return "", "", w.fail(err)
+	}
+	root, err := w.out.ReadString('\n')
+	if err != nil {
+		return "", "", w.fail(err)
+	}
+	w.ended = true
+	if err := w.p.wait(); err != nil {
+		return "", "", err
+	}
+	id = strings.TrimSpace(id)
+	fields := strings.Fields(root)
+	if len(fields) < 3 || !w.repo.isID(id) || !w.repo.isID(fields[2]) {
+		return "", "", fmt.Errorf("git fast-import answered %q and %q", id, root)
+	}
+	return id, fields[2], nil
+}
+
+// quote writes a path in double quotes with C escapes, as git reads it.
+func quote(path string) string {
+	b := make([]byte, 0, len(path)+2)
+	b = append(b, '"')
+	for i := 0; i < len(path); i++ {
+		switch c := path[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ' || c >= 0x7f:
+			b = append(b, '\\', '0'+c>>6, '0'+c>>3&7, '0'+c&7)
+		default:
+			b = append(b, c)
+		}
+	}
+	return string(append(b, '"'))
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
@@ -96,6 +97,12 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from string) error {
 		c.Mountpoint = filepath.Join(locate.Resolve(mounts, c.Temp), "workspace")
 	default:
 		c.Mountpoint = filepath.Join(c.Store, "mnt")
+	}
+	bar := a.newProgress()
+	err = daemon.Make(cmd.Context(), daemon.Config{Store: c.Store, From: from, Version: versionText()}, bar.show)
+	bar.done()
+	if err != nil {
+		return err
 	}
 	status, err := sandbox.Outer(c, lock)
 	if err != nil {

@@ -1,13 +1,13 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,8 +15,10 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/events"
 )
 
 // Daemon owns one store and its mount.
@@ -28,9 +30,16 @@ type Daemon struct {
 	mount   *fusefs.Server
 	control *control.Server
 	metrics *metricsServer
-	started time.Time
+	events  *events.Log
+	// background counts goroutines that work on the store.
+	background sync.WaitGroup
+	started    time.Time
 	// up is closed when the mount answers.
 	up chan struct{}
+	// gone is closed when the mount has left the directory tree, but something
+	// keeps it alive that cannot be waited for.
+	gone     chan struct{}
+	goneOnce sync.Once
 	// ending is set once the mount is on its way out.
 	ending atomic.Bool
 }
@@ -51,7 +60,7 @@ func Run(cfg Config, s Starter) error {
 // start brings the parts up in order. When one fails, those before it are taken
 // down again, and a store that was made for this mount goes away.
 func start(cfg Config, s Starter) (_ *Daemon, created bool, err error) {
-	d := &Daemon{cfg: cfg, started: time.Now(), file: newLog(cfg.LogTo), up: make(chan struct{})}
+	d := &Daemon{cfg: cfg, started: time.Now(), file: newLog(cfg.LogTo), up: make(chan struct{}), gone: make(chan struct{})}
 	level := slog.LevelInfo
 	if cfg.Options.Debug {
 		level = slog.LevelDebug
@@ -93,6 +102,10 @@ func start(cfg Config, s Starter) (_ *Daemon, created bool, err error) {
 	}
 	undo = append(undo, d.file.close)
 	d.log.Info("start", "version", cfg.Version, "pid", os.Getpid(), "store", cfg.Store, "mountpoint", cfg.Mountpoint)
+	if err = d.openEvents(); err != nil {
+		return nil, false, err
+	}
+	undo = append(undo, func() { d.events.Close() })
 	if d.metrics, err = d.serveMetrics(); err != nil {
 		return nil, false, err
 	}
@@ -146,6 +159,8 @@ func (d *Daemon) live() error {
 		select {
 		case <-unmounted:
 			over = true
+		case <-d.gone:
+			over = true
 		case sig := <-signals:
 			if sig == unix.SIGHUP {
 				continue // the terminal of -f went away, or an old habit; not an end
@@ -197,6 +212,10 @@ func (d *Daemon) close() error {
 	d.store.Forest().Thaw()
 	d.metrics.close()
 	err := d.control.Close()
+	if eerr := d.events.Close(); eerr != nil {
+		d.log.Warn("closing the event log", "error", eerr) // it is no part of what was acknowledged
+	}
+	d.background.Wait()
 	if cerr := d.store.Close(); cerr != nil {
 		d.log.Error("closing the store", "error", cerr)
 		err = errors.Join(err, cerr)
@@ -207,7 +226,7 @@ func (d *Daemon) close() error {
 }
 
 // unmount is what `umount` asks for.
-func (d *Daemon) unmount(ctx context.Context, lazy bool) error {
+func (d *Daemon) unmount(lazy bool) error {
 	if err := d.store.Forest().Sync(); err != nil {
 		d.log.Error("sync before unmounting", "error", err)
 		if !lazy {
@@ -215,7 +234,15 @@ func (d *Daemon) unmount(ctx context.Context, lazy bool) error {
 		}
 	}
 	d.store.Forest().Thaw()
-	err := d.mount.Unmount()
+	done := make(chan error, 1)
+	go func() { done <- d.mount.Unmount() }()
+	var err error
+	select {
+	case err = <-done:
+	case <-time.After(copyTime):
+		d.copied()
+		return nil
+	}
 	if err == nil {
 		return nil
 	}
@@ -229,4 +256,22 @@ func (d *Daemon) unmount(ctx context.Context, lazy bool) error {
 		return fail.New(fail.Failed, "cannot detach the mount at %s: %w", d.cfg.Mountpoint, err)
 	}
 	return nil
+}
+
+// copyTime is how long the kernel gets to end a mount that it has unmounted.
+const copyTime = 5 * time.Second
+
+// copied ends a mount that was unmounted here, but of which another mount
+// namespace (a container, say) got a copy when it was made. There is nobody to
+// ask there; what was acknowledged is in the journal.
+func (d *Daemon) copied() {
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return
+	}
+	if m, ok := locate.On(mounts, d.cfg.Mountpoint); ok && m.Source == d.cfg.Store {
+		return // it is still there: the kernel is only slow
+	}
+	d.log.Warn("another mount namespace still has a copy of the mount; it ends now")
+	d.goneOnce.Do(func() { close(d.gone) })
 }

@@ -36,6 +36,7 @@ var ops = map[string]op{
 	"thaw":     (*Daemon).opThaw,
 	"gc":       (*Daemon).opGC,
 	"verify":   (*Daemon).opVerify,
+	"log":      (*Daemon).opLog,
 	"policy":   (*Daemon).opPolicy,
 }
 
@@ -117,7 +118,7 @@ func (d *Daemon) opHello(_ context.Context, _ *control.Call) (any, error) {
 	return d.hello(), nil
 }
 
-func (d *Daemon) opUmount(ctx context.Context, c *control.Call) (any, error) {
+func (d *Daemon) opUmount(_ context.Context, c *control.Call) (any, error) {
 	var req struct {
 		Lazy bool `json:"lazy"`
 	}
@@ -125,5 +126,5 @@ func (d *Daemon) opUmount(ctx context.Context, c *control.Call) (any, error) {
 		return nil, err
 	}
 	d.log.Info("umount", "uid", c.Peer.UID, "pid", c.Peer.PID, "lazy", req.Lazy)
-	return d.hello(), d.unmount(ctx, req.Lazy)
+	return d.hello(), d.unmount(req.Lazy)
 }

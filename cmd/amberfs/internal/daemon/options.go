@@ -27,6 +27,7 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		ACL:            o.ACL,
 		Debug:          o.Debug,
 		Logger:         d.log,
-		Control:        fusefs.Control{Diff: d.diffControlFile, Status: d.statusControlFile},
+		OnEvent:        d.mountEvent,
+		Control:        fusefs.Control{Diff: d.diffControlFile, Status: d.statusControlFile, Log: d.logControlFile},
 	}
 }

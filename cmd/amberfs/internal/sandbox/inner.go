@@ -35,7 +35,9 @@ func Inner(note func(string)) (int, error) {
 	}
 	signals := catch()
 	defer signals.stop()
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	// What is mounted here stays here; what is unmounted outside goes here too,
+	// so that this copy of the mounts does not keep other daemons from ending.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return 0, fail.New(fail.Failed, "cannot make the mounts private: %w", err)
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -161,7 +163,7 @@ func runProgram(c Config, dir string, signals *passer) (int, error) {
 		return commandError(c.Command[0], err)
 	}
 	if c.UserNS {
-		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		if err := dropCapabilities(); err != nil {
 			return 0, fmt.Errorf("giving up capabilities: %w", err)
 		}
 	}
@@ -177,6 +179,17 @@ func runProgram(c Config, dir string, signals *passer) (int, error) {
 	signals.pass(cmd.Process)
 	err = cmd.Wait()
 	return status(cmd.ProcessState, err)
+}
+
+// dropCapabilities gives up all capabilities of this thread, from which the
+// program is forked.
+func dropCapabilities() error {
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return err
+	}
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	return unix.Capset(&hdr, &none[0])
 }
 
 // lookPath finds a program as a shell in dir would.

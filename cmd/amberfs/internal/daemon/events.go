@@ -1,0 +1,109 @@
+package daemon
+
+import (
+	"path"
+	"path/filepath"
+
+	"github.com/amberfs/amberfs/fusefs"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// eventsDir is the event log's folder in the store.
+const eventsDir = "events"
+
+// openEvents begins to record what happens.
+func (d *Daemon) openEvents() error {
+	l, err := events.Open(filepath.Join(d.cfg.Store, eventsDir), events.Options{Logger: d.log, Resolve: d.resolveNode})
+	if err != nil {
+		return err
+	}
+	d.events = l
+	d.store.OnEvent(d.storeEvent)
+	return nil
+}
+
+// resolveNode finds the present path and size of a node, some time after the
+// event that it is asked for.
+func (d *Daemon) resolveNode(view uint32, node uint64) (p string, size int64, ok bool) {
+	id := live.Node(view, node)
+	p, err := d.store.Forest().Path(id)
+	if err != nil {
+		return "", 0, false
+	}
+	if a, err := d.store.Forest().GetAttr(id); err == nil {
+		size = a.Size
+	}
+	return p, size, true
+}
+
+// mountEvent records a change that came through the mount. It runs on the
+// goroutine that answers the request, so where a file was changed is looked up
+// later; only what is about to be gone is looked up now.
+func (d *Daemon) mountEvent(e fusefs.Event) {
+	out := events.Event{
+		Action: string(e.Action), Workspace: e.Node.View(), Node: e.Node.Ino(), UID: e.Caller.UID, PID: e.Caller.PID,
+	}
+	switch e.Action {
+	case fusefs.Deleted:
+		out.Path = d.pathOf(e.Parent, e.Name)
+	case fusefs.Renamed:
+		out.From = d.pathOf(e.Parent, e.Name)
+		out.Path = d.pathOf(e.NewParent, e.NewName)
+	}
+	d.events.Record(out)
+}
+
+// pathOf is the path of a directory's entry, "" when the directory is gone too.
+func (d *Daemon) pathOf(dir live.NodeID, name string) string {
+	p, err := d.store.Forest().Path(dir)
+	if err != nil {
+		return ""
+	}
+	return path.Join(p, name)
+}
+
+// storeEvent records what happened to a workspace as a whole: captures, and
+// each path of a restore.
+func (d *Daemon) storeEvent(e snapshot.Event) {
+	out := events.Event{
+		Action: e.Action, Path: e.Path, From: e.From, Workspace: e.Workspace, UID: e.Caller.UID, PID: e.Caller.PID, Command: e.Command,
+	}
+	if out.Path == "" {
+		out.Path = "."
+	}
+	if e.Action != events.Captured {
+		d.events.Record(out)
+		return
+	}
+	span := d.events.Captured(out)
+	// Not on the time of whoever made the snapshot.
+	d.background.Add(1)
+	go func() {
+		defer d.background.Done()
+		d.countEvents(e.Workspace, e.From, span)
+	}()
+}
+
+// countEvents writes down with a snapshot what happened since the one before.
+func (d *Daemon) countEvents(view uint32, name string, span events.Span) {
+	ws, ok := d.store.Workspace(view)
+	if !ok {
+		return
+	}
+	err := ws.Amend(name, func(i *snapshot.Info) {
+		i.FirstEvent, i.LastEvent = span.First, span.Last
+		i.Counts = snapshot.Counts{
+			Created: span.Counts.Created, Modified: span.Counts.Modified, Deleted: span.Counts.Deleted, Restored: span.Counts.Restored,
+		}
+	})
+	if err != nil {
+		d.log.Debug("counting the events of a snapshot", "snapshot", name, "error", err) // deleted meanwhile
+	}
+}
+
+// logControlFile serves .snapshots/log.
+func (d *Daemon) logControlFile(ws *snapshot.Workspace) (fusefs.Log, error) {
+	return d.events.Reader(ws.View()), nil
+}

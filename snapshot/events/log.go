@@ -126,10 +126,16 @@ type Span struct {
 // workspace since the one before, this event included.
 func (l *Log) Captured(e Event) Span {
 	e.Action = Captured
+	if e.Path == "" {
+		e.Path = "."
+	}
 	l.fill(&e)
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	v := l.viewLocked(e.Workspace)
+	l.mu.Unlock()
+	l.settle(v)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.mu.closed {
 		return Span{First: v.lastSeq + 1, Last: v.lastSeq}
 	}

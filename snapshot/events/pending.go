@@ -3,19 +3,23 @@ package events
 import "time"
 
 const (
-	maxOpen    = 5               // times quiet: how long an event may stay open
-	forget     = 3 * time.Second // of quiet, then a process counts as new
-	repeatMin  = 2 * time.Second // interval of events of one that goes on
-	repeatMax  = time.Minute
-	repeatIdle = time.Second // of quiet, then it has stopped
+	maxOpen   = 5               // times quiet: how long an event may stay open
+	forget    = 3 * time.Second // of quiet, then a process counts as new
+	repeatMin = 2 * time.Second // interval of the events of one that goes on
+	repeatMax = time.Minute
+	sweepTime = time.Second
 )
 
 // pending is what was recorded and not written. Log.mu guards it.
 type pending struct {
-	quiet  time.Duration
-	queue  []*entry         // in the order of their numbers
-	open   map[key]*entry   // in the queue, and may still grow
-	repeat map[key]*ongoing // by a process that goes on after its event was written
+	quiet time.Duration
+	queue []*entry       // in the order of their numbers
+	open  map[key]*entry // in the queue, and may still grow
+	// ongoing has those that did something to a node of which an event was
+	// written, held those among them that did more since.
+	ongoing map[key]*ongoing
+	held    map[key]*ongoing
+	swept   time.Time
 }
 
 type key struct {
@@ -26,43 +30,38 @@ type key struct {
 // An entry is an event in the making.
 type entry struct {
 	Event
-	v    *view
-	last time.Time // when it last grew
-	done bool      // it will not grow any more
+	v     *view
+	epoch int       // of the view; it grows only within
+	last  time.Time // when it last grew
+	done  bool      // it will not grow any more
 }
 
 // ongoing is what a process does to a node after an event about it was written.
 type ongoing struct {
+	v        *view
+	epoch    int
 	pid      uint32
 	last     time.Time
 	interval time.Duration
 	event    *Event // what is to be written, nil if nothing happened since
-	v        *view
 }
 
 func newPending(quiet time.Duration) pending {
-	return pending{quiet: quiet, open: map[key]*entry{}, repeat: map[key]*ongoing{}}
+	return pending{quiet: quiet, open: map[key]*entry{}, ongoing: map[key]*ongoing{}, held: map[key]*ongoing{}}
 }
 
-func (p *pending) empty() bool { return len(p.queue) == 0 && len(p.repeat) == 0 }
+// empty tells that nothing waits to be written.
+func (p *pending) empty() bool { return len(p.queue) == 0 && len(p.held) == 0 }
 
 // add puts an event where it belongs.
 func (p *pending) add(v *view, e *Event) {
-	k := key{v.id, e.Node}
 	if e.Node == 0 {
 		p.push(v, e, e.Time).done = true
 		return
 	}
-	if e.Action == Modified {
-		if o := p.open[k]; o != nil {
-			if o.PID == e.PID || o.Action == Created {
-				o.grow(e)
-				return
-			}
-		} else if r := p.repeat[k]; r != nil && r.pid == e.PID && e.Time.Sub(r.last) < forget {
-			r.grow(e)
-			return
-		}
+	k := key{v.id, e.Node}
+	if e.Action == Modified && p.grow(k, v, e) {
+		return
 	}
 	p.end(k, e)
 	n := p.push(v, e, e.Time)
@@ -73,32 +72,40 @@ func (p *pending) add(v *view, e *Event) {
 	}
 }
 
-// grow adds a modification to an event that is open.
-func (o *entry) grow(e *Event) {
-	o.last = e.Time
-	if e.Command != "" && e.PID == o.PID {
-		o.Command = e.Command // a shell opens the file, then becomes the program
+// grow makes a modification part of an earlier event, if there is one to take it.
+func (p *pending) grow(k key, v *view, e *Event) bool {
+	if o := p.open[k]; o != nil {
+		if o.epoch != v.epoch || (o.PID != e.PID && o.Action != Created) {
+			return false
+		}
+		o.last = e.Time
+		o.Size = max(o.Size, e.Size)
+		if e.Command != "" && e.PID == o.PID {
+			o.Command = e.Command // a shell opens the file, then becomes the program
+		}
+		return true
 	}
-	if e.Path != "" {
-		o.Path = e.Path
+	r := p.ongoing[k]
+	if r == nil || r.epoch != v.epoch || r.pid != e.PID || e.Time.Sub(r.last) >= forget {
+		return false
 	}
-	o.Size = max(o.Size, e.Size)
-}
-
-func (r *ongoing) grow(e *Event) {
 	r.last = e.Time
 	if r.event == nil {
 		r.event = e
-		return
+		p.held[k] = r
 	}
 	r.event.Size = max(r.event.Size, e.Size)
+	return true
 }
 
 // end closes what is open about a node, because e happens to it.
 func (p *pending) end(k key, e *Event) {
-	was := e.Path // the path until now
-	if e.Action == Renamed {
+	was := "" // the path until now, if it is known
+	switch e.Action {
+	case Renamed:
 		was = e.From
+	case Deleted:
+		was = e.Path
 	}
 	if o := p.open[k]; o != nil {
 		o.done = true
@@ -107,20 +114,23 @@ func (p *pending) end(k key, e *Event) {
 		}
 		delete(p.open, k)
 	}
-	if r := p.repeat[k]; r != nil {
-		if r.event != nil && r.event.Path == "" && e.Action != Modified {
+	if r := p.ongoing[k]; r != nil {
+		if r.event != nil && r.event.Path == "" {
 			r.event.Path = was
 		}
-		p.endRepeat(k, r)
+		p.release(k, r)
+		delete(p.ongoing, k)
 	}
 }
 
-// endRepeat queues what an ongoing process did last, and forgets the process.
-func (p *pending) endRepeat(k key, r *ongoing) {
+// release queues what an ongoing process did last.
+func (p *pending) release(k key, r *ongoing) {
 	if r.event != nil {
+		r.event.Time = r.last
 		p.push(r.v, r.event, r.last).done = true
+		r.event = nil
+		delete(p.held, k)
 	}
-	delete(p.repeat, k)
 }
 
 // push queues an event and gives it its number.
@@ -128,51 +138,40 @@ func (p *pending) push(v *view, e *Event, last time.Time) *entry {
 	v.lastSeq++
 	e.Seq = v.lastSeq
 	v.since.add(e.Action)
-	n := &entry{Event: *e, v: v, last: last}
+	n := &entry{Event: *e, v: v, epoch: v.epoch, last: last}
 	p.queue = append(p.queue, n)
 	return n
 }
 
 // barrier ends everything that is open in a workspace.
 func (p *pending) barrier(v *view) {
-	for k, r := range p.repeat {
-		if k.view == v.id {
-			p.endRepeat(k, r)
+	for k, r := range p.held {
+		if r.v == v {
+			p.release(k, r)
 		}
 	}
-	for k, o := range p.open {
-		if k.view == v.id {
-			o.done = true
-			delete(p.open, k)
-		}
-	}
+	v.epoch++
 }
 
 // take removes what is due from the front of the queue, or all of it.
 func (p *pending) take(now time.Time, all bool) []*entry {
-	for k, r := range p.repeat {
-		idle := now.Sub(r.last)
-		switch {
-		case r.event != nil && (all || idle >= repeatIdle):
-			p.endRepeat(k, r)
-		case r.event != nil && now.Sub(r.event.Time) >= r.interval:
-			p.push(r.v, r.event, r.last).done = true
-			r.event = nil
+	for k, r := range p.held {
+		if all || now.Sub(r.last) >= forget || now.Sub(r.event.Time) >= r.interval {
+			p.release(k, r)
 			r.interval = min(2*r.interval, repeatMax)
-		case idle >= forget:
-			delete(p.repeat, k)
 		}
 	}
 	n := 0
 	for ; n < len(p.queue); n++ {
 		e := p.queue[n]
+		e.done = e.done || e.epoch != e.v.epoch
 		if !e.done && !all && now.Sub(e.last) < p.quiet && now.Sub(e.Time) < maxOpen*p.quiet {
 			break
 		}
-		if !e.done {
-			k := key{e.v.id, e.Node}
+		k := key{e.v.id, e.Node}
+		if p.open[k] == e {
 			delete(p.open, k)
-			p.repeat[k] = &ongoing{pid: e.PID, last: e.last, interval: repeatMin, v: e.v}
+			p.ongoing[k] = &ongoing{v: e.v, epoch: e.epoch, pid: e.PID, last: e.last, interval: repeatMin}
 		}
 	}
 	due := p.queue[:n:n]
@@ -180,5 +179,19 @@ func (p *pending) take(now time.Time, all bool) []*entry {
 	if len(p.queue) == 0 {
 		p.queue = nil
 	}
+	p.sweep(now)
 	return due
+}
+
+// sweep forgets processes that have stopped.
+func (p *pending) sweep(now time.Time) {
+	if now.Sub(p.swept) < sweepTime {
+		return
+	}
+	p.swept = now
+	for k, r := range p.ongoing {
+		if r.event == nil && now.Sub(r.last) >= forget {
+			delete(p.ongoing, k)
+		}
+	}
 }

@@ -1,0 +1,210 @@
+package events
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// flush writes what is due, or all that was recorded.
+func (l *Log) flush(all bool) error {
+	l.writer.Lock()
+	defer l.writer.Unlock()
+	l.mu.Lock()
+	due := l.mu.take(l.now(), all)
+	l.mu.Unlock()
+	if len(due) == 0 {
+		return nil
+	}
+	type batch struct {
+		v     *view
+		lines []byte
+		first *entry
+	}
+	var batches []*batch
+	of := map[*view]*batch{}
+	for _, e := range due {
+		if !l.complete(&e.Event) {
+			continue
+		}
+		b := of[e.v]
+		if b == nil {
+			b = &batch{v: e.v, first: e}
+			of[e.v] = b
+			batches = append(batches, b)
+		}
+		var err error
+		if b.lines, err = appendLine(b.lines, &e.Event); err != nil {
+			return fmt.Errorf("encode an event: %w", err)
+		}
+	}
+	var first error
+	for _, b := range batches {
+		l.settle(b.v)
+		if err := l.writeLines(b.v, b.lines, b.first.Seq, b.first.Time); err != nil && first == nil {
+			first = fmt.Errorf("write the event log of workspace %d: %w", b.v.id, err)
+		}
+	}
+	if err := l.limit(); err != nil && first == nil {
+		first = fmt.Errorf("shorten the event log: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if first == nil {
+		l.mu.failed = false
+	}
+	l.tellLocked()
+	return first
+}
+
+// complete fills in what is only known later. It is false for an event of a node
+// that had no path and has none any more: nobody could say what it was about.
+func (l *Log) complete(e *Event) bool {
+	if e.Node != 0 && l.opts.Resolve != nil && (e.Action == Created || e.Action == Modified) {
+		if path, size, ok := l.opts.Resolve(e.Workspace, e.Node); ok {
+			e.Size = size
+			if e.Path == "" {
+				e.Path = path
+			}
+		}
+	}
+	e.Time = e.Time.UTC()
+	return e.Path != ""
+}
+
+// writeLines adds lines to the log of a workspace, in a new file if the last one
+// is full. The writer is locked.
+func (l *Log) writeLines(v *view, lines []byte, seq uint64, at time.Time) error {
+	var s *segment
+	if n := len(v.segments); n > 0 && v.segments[n-1].size < l.opts.SegmentSize {
+		s = v.segments[n-1]
+	} else {
+		s = &segment{first: seq}
+	}
+	l.mu.Lock()
+	removed := l.mu.views[v.id] != v
+	l.mu.Unlock()
+	if removed {
+		return nil // with the workspace
+	}
+	if err := v.write(s, lines); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.size == 0 {
+		s.begun = at
+	}
+	s.size += int64(len(lines))
+	if n := len(v.segments); n == 0 || v.segments[n-1] != s {
+		v.segments = append(v.segments[:n:n], s)
+	}
+	return nil
+}
+
+// settle finds out what happened in a workspace between its last capture and the
+// opening of the log.
+func (l *Log) settle(v *view) {
+	v.settle.Do(func() {
+		l.mu.Lock()
+		segments := v.segments
+		l.mu.Unlock()
+		captured, since, err := v.history(segments)
+		if err != nil {
+			l.log.Warn("the events since the last snapshot cannot be counted", "workspace", v.id, "err", err)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		v.since.plus(since)
+		v.captured = captured
+	})
+}
+
+// limit removes the files that were begun longest ago, until the rest is small
+// enough. The writer is locked.
+func (l *Log) limit() error {
+	for {
+		v, s := l.oldest()
+		if s == nil {
+			return nil
+		}
+		if err := l.drop(v, s); err != nil {
+			return err
+		}
+	}
+}
+
+// oldest returns the file to remove next, nil if there is none.
+func (l *Log) oldest() (*view, *segment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	total, files := int64(0), 0
+	var of *view
+	var old *segment
+	for _, v := range l.mu.views {
+		for i, s := range v.segments {
+			if s.size == 0 {
+				continue
+			}
+			total += s.size
+			files++
+			if s.begun.IsZero() {
+				s.begun = v.begun(s)
+			}
+			// Within a log always from the front.
+			if i == 0 && (old == nil || s.begun.Before(old.begun)) {
+				of, old = v, s
+			}
+		}
+	}
+	if total <= l.opts.Limit || files < 2 {
+		return nil, nil
+	}
+	return of, old
+}
+
+// begun returns the time of a segment's first event; what has none is oldest.
+func (v *view) begun(s *segment) time.Time {
+	b := make([]byte, min(s.size, 64<<10))
+	n, err := v.readAt(s, b, 0)
+	line, _, _ := bytes.Cut(b[:n], []byte("\n"))
+	var e Event
+	if err != nil || json.Unmarshal(line, &e) != nil {
+		return time.Unix(0, 0)
+	}
+	return e.Time
+}
+
+// drop removes the first file of a log. An empty one takes the place of the
+// last, so that the numbers go on after the next opening.
+func (l *Log) drop(v *view, s *segment) error {
+	var next *segment
+	if len(v.segments) == 1 {
+		b, err := v.load(s)
+		if err != nil {
+			return err
+		}
+		last := s.first
+		for line := range bytes.Lines(b) {
+			if seq, _, ok := head(line); ok {
+				last = seq
+			}
+		}
+		next = &segment{first: last + 1}
+		if err := v.write(next, nil); err != nil {
+			return err
+		}
+	}
+	if err := l.fs.Remove(v.path(s)); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v.dropped += s.size
+	v.segments = append([]*segment(nil), v.segments[1:]...)
+	if next != nil {
+		v.segments = append(v.segments, next)
+	}
+	return nil
+}

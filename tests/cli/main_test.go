@@ -5,7 +5,7 @@
 //
 // On top of testscript's own commands a script has
 //
-//	$ COMMAND LINE      one line for sh, as typed (double quotes only)
+//	$ COMMAND LINE      one line for bash, as typed (double quotes only)
 //	status N            the exit status of the last $ line
 //	eventually COMMAND  a $ line repeated until it succeeds
 //	tree DIR FILE       writes all that is visible of a tree to FILE, for cmp
@@ -71,6 +71,8 @@ func setup(env *testscript.Env, bin string) error {
 	env.Setenv("GIT_AUTHOR_EMAIL", "a@example.com")
 	env.Setenv("GIT_COMMITTER_NAME", "A")
 	env.Setenv("GIT_COMMITTER_EMAIL", "a@example.com")
+	// A race detector in a daemon or a command reports into files beside.
+	env.Setenv("GORACE", "log_path="+filepath.Join(env.WorkDir, "race"))
 	env.Values[last{}] = new(last)
 	work, err := filepath.EvalSymlinks(env.WorkDir)
 	if err != nil {
@@ -101,6 +103,37 @@ func leftBehind(t testscript.T, bin, work string) {
 	if left := harness.Mounts(work); len(left) > 0 {
 		t.Fatal(fmt.Sprintf("left mounted: %s", strings.Join(left, " ")))
 	}
+	readLogs(t, work)
+}
+
+// readLogs fails a script for what no daemon may print, and shows the logs of
+// one that failed.
+func readLogs(t testscript.T, work string) {
+	failed := false
+	if f, ok := t.(testscript.TFailed); ok {
+		failed = f.Failed()
+	}
+	races, _ := filepath.Glob(filepath.Join(work, "race.*"))
+	for _, file := range races {
+		report, _ := os.ReadFile(file)
+		t.Log(string(report))
+	}
+	logs, _ := filepath.Glob(filepath.Join(work, "*", "amberfs.log"))
+	bad := len(races) > 0
+	for _, file := range logs {
+		log, _ := os.ReadFile(file)
+		for _, word := range []string{"DATA RACE", "panic:", "fatal error:"} {
+			if bytes.Contains(log, []byte(word)) {
+				bad = true
+			}
+		}
+		if failed || bad {
+			t.Log(fmt.Sprintf("%s:\n%s", file, log))
+		}
+	}
+	if bad && !failed {
+		t.Fatal("a daemon or a command went wrong: see above")
+	}
 }
 
 func condition(cond string) (bool, error) {
@@ -113,10 +146,11 @@ func condition(cond string) (bool, error) {
 	return false, fmt.Errorf("unknown condition %q", cond)
 }
 
-// shell runs a line with sh. testscript has taken it apart into words already;
+// shell runs a line with bash. testscript has taken it apart into words already;
 // put together again it is the line, unless it had single quotes.
 func shell(ts *testscript.TestScript, neg bool, args []string) {
-	err := ts.Exec("sh", "-c", strings.Join(args, " "))
+	limit := strconv.Itoa(int(harness.Patience.Seconds()))
+	err := ts.Exec("timeout", "-k", "5", limit, "bash", "-c", strings.Join(args, " "))
 	l := ts.Value(last{}).(*last)
 	l.status = 0
 	var exit *exec.ExitError
@@ -124,7 +158,7 @@ func shell(ts *testscript.TestScript, neg bool, args []string) {
 	case errors.As(err, &exit):
 		l.status = exit.ExitCode()
 	case err != nil:
-		ts.Fatalf("sh: %v", err)
+		ts.Fatalf("bash: %v", err)
 	}
 	if neg && err == nil {
 		ts.Fatalf("the command succeeded")
@@ -148,7 +182,7 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	line := strings.Join(args, " ")
 	for end := time.Now().Add(harness.Patience); ; time.Sleep(20 * time.Millisecond) {
-		err := ts.Exec("sh", "-c", line)
+		err := ts.Exec("timeout", "-k", "5", "60", "bash", "-c", line)
 		if (err == nil) != neg {
 			return
 		}
@@ -187,7 +221,7 @@ func kill9(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("%d daemons have %s mounted", len(found), dir)
 	}
 	ts.Check(syscall.Kill(found[0].PID, syscall.SIGKILL))
-	for end := time.Now().Add(harness.Patience); len(harness.Processes(dir)) > 0; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(harness.Patience); harness.Alive(found[0].PID); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			ts.Fatalf("process %d does not die", found[0].PID)
 		}

@@ -14,8 +14,15 @@ import (
 
 // Patience is how long anything is waited for before a test gives up. It is
 // long because machines that run tests are busy; nothing takes it when all is
-// well.
-const Patience = 2 * time.Minute
+// well. AMBERFS_TEST_PATIENCE sets another.
+var Patience = patience()
+
+func patience() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv("AMBERFS_TEST_PATIENCE")); err == nil {
+		return d
+	}
+	return 2 * time.Minute
+}
 
 // A Mount is a store and the daemon that has it mounted.
 type Mount struct {

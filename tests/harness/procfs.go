@@ -71,7 +71,11 @@ func Processes(dir string) []Process {
 		if filepath.Base(args[0]) != filepath.Base(scratch.bin) {
 			continue
 		}
+		cwd, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
 		for _, arg := range args[1:] {
+			if !filepath.IsAbs(arg) {
+				arg = filepath.Join(cwd, arg)
+			}
 			if arg == dir || strings.HasPrefix(arg, dir+"/") {
 				found = append(found, Process{PID: pid, Args: args})
 				break
@@ -79,4 +83,23 @@ func Processes(dir string) []Process {
 		}
 	}
 	return found
+}
+
+// Alive says whether a process is there and may still hold what it had open.
+// One whose last thread has ended and that only waits for its parent to notice
+// holds nothing; its first thread alone says little, as it may be a zombie
+// while others still run.
+func Alive(pid int) bool {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return false
+	}
+	// proc_pid_stat(5): the state follows the command in parentheses.
+	_, state, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')'):]), " ")
+	if !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X") {
+		return true
+	}
+	threads, err := os.ReadDir(filepath.Join(dir, "task"))
+	return err == nil && len(threads) > 1
 }

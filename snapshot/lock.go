@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,7 +30,12 @@ func lockStore(dir string) (*lockFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for end := time.Now().Add(dyingTime); err == unix.EWOULDBLOCK && time.Now().Before(end) && holderIsDying(dir); {
+		time.Sleep(20 * time.Millisecond)
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
 		defer f.Close()
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("locking store %s: %w", dir, err)
@@ -38,6 +45,38 @@ func lockStore(dir string) (*lockFile, error) {
 	}
 	l := &lockFile{f}
 	return l, l.write(holder{PID: os.Getpid()})
+}
+
+// dyingTime bounds the wait for a process that was killed and still holds its
+// files: the kernel closes them after it has freed its memory.
+const dyingTime = 10 * time.Second
+
+// holderIsDying reports whether the process in the lock file is on its way
+// out, or gone while something inherited its lock for a moment. Its command
+// line is empty as soon as its memory is gone.
+func holderIsDying(dir string) bool {
+	h, err := ReadHolder(dir)
+	if err != nil || h.PID <= 0 {
+		return false
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", h.PID))
+	if err != nil || len(b) == 0 {
+		return true
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.PID))
+	return err != nil || killed(string(status))
+}
+
+// killed reports whether a /proc/PID/status tells of a process with a SIGKILL
+// that it has not taken yet.
+func killed(status string) bool {
+	for line := range strings.Lines(status) {
+		if mask, ok := strings.CutPrefix(line, "ShdPnd:"); ok {
+			bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+			return err == nil && bits&(1<<(unix.SIGKILL-1)) != 0
+		}
+	}
+	return false
 }
 
 func (l *lockFile) write(h holder) error {

@@ -40,8 +40,8 @@ type Event struct {
 
 	// Workspace is the view number of the workspace.
 	Workspace uint32 `json:"-"`
-	// Node identifies what happened to it, whatever its path. Events with the
-	// same node are coalesced; 0 is never coalesced.
+	// Node identifies what it happened to, whatever its path; in a rename, what
+	// was moved. Events with the same node are coalesced; 0 is never coalesced.
 	Node uint64 `json:"-"`
 }
 

@@ -3,6 +3,7 @@ package tree
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -50,18 +51,17 @@ func (m *byteStore) Get(h cas.Hash, dst []byte) ([]byte, error) {
 // byteLog is a journal in memory. What is dropped reads as garbage, so that who
 // reads it shows.
 type byteLog struct {
-	mu    sync.Mutex
-	b     []byte
-	reads int64 // bytes read
+	mu      sync.Mutex
+	b       []byte
+	dropped int64 // what is below is garbage
+	reads   int64 // bytes read
 }
 
 // add appends a record header and p, and returns the position of p.
 func (l *byteLog) add(p []byte, header int) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for range header {
-		l.b = append(l.b, 0xdd)
-	}
+	l.b = append(l.b, make([]byte, header)...)
 	l.b = append(l.b, p...)
 	return int64(len(l.b) - len(p))
 }
@@ -69,8 +69,9 @@ func (l *byteLog) add(p []byte, header int) int64 {
 func (l *byteLog) dropBefore(pos int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range l.b[:min(pos, int64(len(l.b)))] {
-		l.b[i] = 0xee
+	if pos = min(pos, int64(len(l.b))); pos > l.dropped {
+		copy(l.b[l.dropped:pos], bytes.Repeat([]byte{0xee}, int(pos-l.dropped)))
+		l.dropped = pos
 	}
 }
 
@@ -109,13 +110,12 @@ func (b *contentBench) noise(n int64) []byte {
 }
 
 func fillNoise(r *rand.Rand, p []byte) {
-	for i := 0; i < len(p); i += 8 {
-		v := r.Uint64()
-		for j := i; j < min(i+8, len(p)); j++ {
-			p[j] = byte(v)
-			v >>= 8
-		}
+	for ; len(p) >= 8; p = p[8:] {
+		binary.LittleEndian.PutUint64(p, r.Uint64())
 	}
+	var last [8]byte
+	binary.LittleEndian.PutUint64(last[:], r.Uint64())
+	copy(p, last[:])
 }
 
 func (b *contentBench) write(t testing.TB, c *Content, off int64, p []byte) {

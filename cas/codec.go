@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	minCompress = 128  // bytes; below, a frame costs more than it saves
-	minEstimate = 4096 // bytes; from here on it pays to guess first
+	minCompress = 128      // bytes; below, a frame costs more than it saves
+	sampleSize  = 4 << 10  // bytes that tell whether compression may pay
+	minEstimate = 16 << 10 // bytes; from here on it is worth sampling first
 )
 
 // A codec compresses and expands. It is safe for concurrent use.
@@ -53,9 +54,7 @@ func (c *codec) build(kind Kind, hash Hash, plain []byte, seq uint64) (*header, 
 	}
 	b = b[:headerSize]
 	h := &header{kind: kind, plain: uint32(len(plain)), hash: hash, seq: seq}
-	// Estimate misses repeats further apart than a few bytes, so it may only
-	// veto what looks like noise.
-	if len(plain) >= minCompress && (len(plain) < minEstimate || compress.Estimate(plain) > 0.01) {
+	if len(plain) >= minCompress && !noise(plain) {
 		b = c.enc.EncodeAll(plain, b)
 		if len(b)-headerSize <= len(plain)-len(plain)/20 {
 			h.flags |= flagZstd
@@ -70,6 +69,20 @@ func (c *codec) build(kind Kind, hash Hash, plain []byte, seq uint64) (*header, 
 	h.crc = crc32.Checksum(b[headerSize:], crcTable)
 	*bp = b
 	return h, bp
+}
+
+// noise tells whether three samples of something long all look random, as in
+// what is compressed already.
+func noise(b []byte) bool {
+	if len(b) < minEstimate {
+		return false
+	}
+	for _, at := range []int{0, (len(b) - sampleSize) / 2, len(b) - sampleSize} {
+		if compress.Estimate(b[at:at+sampleSize]) > 0.01 {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *codec) release(bp *[]byte) {

@@ -9,6 +9,8 @@ import (
 type metaLog struct {
 	pack *pack // nil until there is something to write
 	seq  uint64
+
+	incomplete bool // at opening: packs lack metadata that the index has
 }
 
 // Commit makes everything that was put before the call durable, and then ops,

@@ -26,7 +26,7 @@ func verifyClean(t testing.TB, s *Store) {
 // whose every write is synced.
 func copyDir(t testing.TB, from string) string {
 	t.Helper()
-	to := filepath.Join(t.TempDir(), "copy")
+	to := filepath.Join(memDir(t), "copy")
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestPowerCut(t *testing.T) {
 			}
 			for _, keep := range []float64{0, 0.5, 1} {
 				after := Options{FS: fsys.CrashClone(keep, rnd), PackSize: o.PackSize}
-				after.indexDir = filepath.Join(t.TempDir(), "index") // lost
+				after.indexDir = filepath.Join(memDir(t), "index") // lost
 				if keep == 0.5 {
 					after.indexDir = copyDir(t, o.indexDir)
 				}

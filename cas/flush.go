@@ -117,7 +117,7 @@ func (s *Store) writeIndex(over *overlay, infos map[uint64]packInfo) error {
 		old, had, err := s.ix.meta(key, false)
 		if err != nil {
 			b.txn.Discard()
-			return fmt.Errorf("read index: %w", err)
+			return err
 		}
 		b.setMeta(key, e, old, had)
 	}

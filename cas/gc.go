@@ -60,6 +60,8 @@ func (c *collector) count(id uint64) int64 {
 // removed.
 //
 // A hash that the caller got from Put before begin must be reachable for mark.
+// begin and mark may call the store, but not GC and Verify, which run one at a
+// time.
 //
 // GC works with a full disk. Interrupted at any point, also by a kill, it loses
 // nothing that was kept, and the next one goes on. progress may be nil; it gets
@@ -161,7 +163,7 @@ func (s *Store) sweep(ctx context.Context, c *collector, res *GCResult, progress
 		}
 		limit, old := c.limits[p.id]
 		s.mu.Lock()
-		clean := !p.garbage && c.count(p.id) == c.objects[p.id]
+		clean := !p.garbage && !p.sweeping && c.count(p.id) == c.objects[p.id]
 		s.mu.Unlock()
 		if old && !clean {
 			if !announced {

@@ -236,7 +236,7 @@ func TestInterruptedGC(t *testing.T) {
 		}
 		// What a kill leaves of the packs and of the index.
 		rnd := rand.New(rand.NewPCG(uint64(i), 0))
-		index := map[bool]string{true: copyDir(t, o.indexDir), false: filepath.Join(t.TempDir(), "index")}
+		index := map[bool]string{true: copyDir(t, o.indexDir), false: filepath.Join(memDir(t), "index")}
 		if s != nil {
 			_ = s.Close() // may report the failure once more
 		}
@@ -329,7 +329,7 @@ func TestMetadataIsRewritten(t *testing.T) {
 	s = openTest(t, dir, o)
 	check()
 	closeTest(t, s)
-	o.indexDir = filepath.Join(t.TempDir(), "index")
+	o.indexDir = filepath.Join(memDir(t), "index")
 	s = openTest(t, dir, o)
 	check()
 }

@@ -28,10 +28,14 @@ var (
 	errIndexBusy = errors.New("the store is open in another process")
 	// errIndexBroken: the index cannot be used and must be built anew.
 	errIndexBroken = errors.New("the index does not open")
+	// errIndexRead: something in the index cannot be read.
+	errIndexRead = errors.New("read index")
 )
 
 // openingMark lies in the index directory while Badger opens it. Some damage
 // makes Badger end the process; whoever finds the mark knows not to try again.
+// It is also put there when something cannot be read, so that the next Open
+// builds the index anew.
 const openingMark = "OPENING"
 
 // openIndex opens or creates the index in dir; dir "" makes one in memory.
@@ -97,7 +101,7 @@ func prepareIndexDir(dir string) error {
 	}
 	for _, e := range ents {
 		if e.Name() == openingMark {
-			return fmt.Errorf("%w: the process that opened it last did not survive that", errIndexBroken)
+			return fmt.Errorf("%w: it could not be read, or its opening was interrupted", errIndexBroken)
 		}
 		if ext := filepath.Ext(e.Name()); ext != ".mem" && ext != ".vlog" {
 			continue
@@ -191,15 +195,26 @@ func (x *index) object(h Hash) (l loc, ok bool, err error) {
 		})
 	})
 	if err != nil {
-		return loc{}, false, fmt.Errorf("read index: %w", err)
+		return loc{}, false, x.unreadable(err)
 	}
 	return l, ok, nil
+}
+
+// unreadable wraps an error of reading and has the index built anew at the next
+// opening.
+func (x *index) unreadable(err error) error {
+	if x.dir != "" && !errors.Is(err, badger.ErrDBClosed) {
+		// If the mark cannot be made, the error comes up again, that is all.
+		_ = os.WriteFile(filepath.Join(x.dir, openingMark), nil, 0o600)
+	}
+	return fmt.Errorf("%w: %w", errIndexRead, err)
 }
 
 // each calls fn with every key of a prefix, in order. The slices are only valid
 // during the call.
 func (x *index) each(prefix []byte, values bool, fn func(key, value []byte) error) error {
-	return x.db.View(func(t *badger.Txn) error {
+	var stop error // of fn
+	err := x.db.View(func(t *badger.Txn) error {
 		o := badger.DefaultIteratorOptions
 		o.Prefix = prefix
 		o.PrefetchValues = false // values lie beside the keys
@@ -208,17 +223,22 @@ func (x *index) each(prefix []byte, values bool, fn func(key, value []byte) erro
 		for it.Rewind(); it.Valid(); it.Next() {
 			i := it.Item()
 			if !values {
-				if err := fn(i.Key(), nil); err != nil {
-					return err
+				if stop = fn(i.Key(), nil); stop != nil {
+					return nil
 				}
 				continue
 			}
-			if err := i.Value(func(v []byte) error { return fn(i.Key(), v) }); err != nil {
+			err := i.Value(func(v []byte) error { stop = fn(i.Key(), v); return nil })
+			if err != nil || stop != nil {
 				return err
 			}
 		}
 		return nil
 	})
+	if err != nil {
+		return x.unreadable(err)
+	}
+	return stop
 }
 
 // bytes is the disk that the index occupies.

@@ -224,7 +224,7 @@ func TestReadOnlyTouchesNothing(t *testing.T) {
 		f.Close()
 	}
 	before := snapshotDisk(t, fsys, dir)
-	o := Options{FS: fsys, ReadOnly: true, indexDir: filepath.Join(t.TempDir(), "index")}
+	o := Options{FS: fsys, ReadOnly: true, indexDir: filepath.Join(memDir(t), "index")}
 	ro := openTest(t, dir, o)
 	wantObject(t, ro, a)
 	wantObject(t, ro, b)
@@ -242,4 +242,62 @@ func TestReadOnlyTouchesNothing(t *testing.T) {
 	if _, err := os.Stat(o.indexDir); !errors.Is(err, os.ErrNotExist) {
 		t.Error("an index was made")
 	}
+}
+
+// TestDamagedIndexIsNoticed flips bits in the tables of the index. Whatever
+// answer it gives, no object may be wrong, and after the next opening all is
+// well.
+func TestDamagedIndexIsNoticed(t *testing.T) {
+	_, dir, o, blobs := damageStore(t)
+	names, err := filepath.Glob(filepath.Join(o.indexDir, "*.sst"))
+	if err != nil || len(names) != 1 {
+		t.Fatal(names, err)
+	}
+	fi, err := os.Stat(names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	intact := o.indexDir
+	for off := int64(3); off < fi.Size(); off += fi.Size()/40 + 1 {
+		o.indexDir = copyDir(t, intact)
+		flip(t, vfs.OS, filepath.Join(o.indexDir, filepath.Base(names[0])), off, int(off%8))
+		s := openTest(t, dir, o)
+		for _, b := range blobs {
+			got, err := s.Get(Sum(b), nil)
+			if err == nil && !bytes.Equal(got, b) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrDamaged) {
+				t.Errorf("bit flip at %d: %d bytes, %v", off, len(got), err)
+			}
+			put(t, s, b)
+			wantObject(t, s, b)
+		}
+		if err := s.Close(); err != nil {
+			t.Logf("bit flip at %d: close: %v", off, err)
+		}
+		s = openTest(t, dir, o)
+		for _, b := range blobs {
+			wantObject(t, s, b)
+		}
+		wantMeta(t, s, "a", "second")
+		verifyClean(t, s)
+		closeTest(t, s)
+	}
+}
+
+// TestLostMetadataPacks: the index still knows what was in them, and writes it
+// into new ones.
+func TestLostMetadataPacks(t *testing.T) {
+	fsys, dir, o, _ := damageStore(t)
+	for _, path := range packFiles(t, fsys, dir) {
+		if filepath.Ext(path) == ".meta" {
+			if err := fsys.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	closeTest(t, openTest(t, dir, o))
+	o.indexDir = filepath.Join(memDir(t), "index")
+	s := openTest(t, dir, o)
+	wantMeta(t, s, "a", "second")
+	wantMeta(t, s, "b", string(blob(5, 300)))
+	verifyClean(t, s)
 }

@@ -3,7 +3,6 @@ package cas
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/dgraph-io/badger/v4"
 	"lukechampine.com/blake3"
@@ -133,11 +132,11 @@ func (x *index) pack(id uint64) (packInfo, error) {
 		return packInfo{covered: packHeaderSize}, nil
 	}
 	if err != nil {
-		return packInfo{}, fmt.Errorf("read index: %w", err)
+		return packInfo{}, x.unreadable(err)
 	}
 	i, ok := decodePackInfo(v)
 	if !ok {
-		return packInfo{}, fmt.Errorf("read index: %w", errIndexValue)
+		return packInfo{}, x.unreadable(errIndexValue)
 	}
 	return i, nil
 }
@@ -198,7 +197,10 @@ func (x *index) meta(key string, value bool) (e metaEntry, ok bool, err error) {
 			return err
 		})
 	})
-	return e, ok, err
+	if err != nil {
+		return metaEntry{}, false, x.unreadable(err)
+	}
+	return e, ok, nil
 }
 
 func readMeta(t *badger.Txn, key string, v []byte, value bool) (metaEntry, error) {

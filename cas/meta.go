@@ -210,7 +210,7 @@ func (s *Store) scanMeta(prefix string, fn func(key string, e metaEntry) error) 
 				return err
 			})
 			if err != nil {
-				return fmt.Errorf("read metadata %q: %w", key, err)
+				return fmt.Errorf("metadata %q: %w", key, s.ix.unreadable(err))
 			}
 			if err := fn(key, e); err != nil {
 				return err

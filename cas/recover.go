@@ -40,6 +40,11 @@ func (s *Store) recover() error {
 		return err
 	}
 	s.continuePacks()
+	if s.meta.incomplete {
+		// The index has what the packs lost.
+		s.log.Warn("writing the metadata anew")
+		return s.compactMeta(true)
+	}
 	return nil
 }
 
@@ -67,6 +72,7 @@ func (s *Store) placePacks(infos map[uint64]packInfo) error {
 			s.log.Error("pack is shorter than it was; verify tells what is missing", "pack", p.name(),
 				"bytes", p.size, "expected", p.info.covered)
 			p.sealed = true
+			s.meta.incomplete = s.meta.incomplete || p.role == roleMeta
 		}
 		p.end = min(p.info.covered, max(p.size, packHeaderSize))
 		p.synced = p.end
@@ -85,6 +91,10 @@ func (s *Store) placePacks(infos map[uint64]packInfo) error {
 			continue
 		}
 		s.log.Error("pack is missing; verify tells what was in it", "pack", fmt.Sprintf("%016x", id))
+		if i.seq > 0 {
+			s.meta.incomplete = true
+			b.delete(packKey(id))
+		}
 	}
 	if err := b.commit(); err != nil && !errors.Is(err, ErrNoSpace) {
 		return err
@@ -399,7 +409,7 @@ func (s *Store) rebuild() error {
 		p.info, p.dirty = packInfo{}, false
 		p.end, p.synced = 0, 0
 	}
-	s.fresh, s.meta.seq = newOverlay(), 0
+	s.fresh, s.meta = newOverlay(), metaLog{}
 	var err error
 	if s.ix, err = openIndex(s.o.indexDir, s.log); err != nil {
 		return err

@@ -154,6 +154,9 @@ func (s *Store) open() error {
 	s.ix, err = openIndex(s.o.indexDir, s.log)
 	if err == nil {
 		err = s.recover()
+		if errors.Is(err, errIndexRead) {
+			err = fmt.Errorf("%w: %w", errIndexBroken, err)
+		}
 		if errors.Is(err, errIndexBroken) {
 			if cerr := s.ix.close(); cerr != nil {
 				s.log.Warn("close index", "err", cerr)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -34,11 +35,27 @@ func closeTest(t testing.TB, s *Store) {
 	}
 }
 
+// memDir returns a directory that goes with the test, in memory if the machine
+// has such a filesystem: tests open hundreds of indexes, and Badger syncs a lot.
+func memDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "amberfs-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 // memOptions keeps the packs on the disk fsys and the index in a directory of
 // its own.
 func memOptions(t testing.TB, fsys vfs.FS) Options {
 	t.Helper()
-	return Options{FS: fsys, PackSize: 256 << 10, indexDir: filepath.Join(t.TempDir(), "index")}
+	return Options{FS: fsys, PackSize: 256 << 10, indexDir: filepath.Join(memDir(t), "index")}
 }
 
 // blob returns the same n bytes for the same seed; compressible for odd seeds.

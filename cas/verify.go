@@ -12,7 +12,8 @@ import (
 // Verify reads every record of every pack, checks it against its hash, and
 // compares the packs with the index in both directions. It calls bad, from the
 // calling goroutine, for everything that is not as it should be. Puts and
-// Commits go on meanwhile; collections wait.
+// Commits go on meanwhile; collections wait. bad may read from the store, but
+// not change it.
 //
 // The error is that of the context or of a disk that cannot be read at all;
 // damage is no error.

@@ -22,7 +22,7 @@ const maxIO = 1 << 20
 // A Server is one mount of a store.
 type Server struct {
 	fs         *filesystem
-	srv        *fuse.Server
+	readers    *readers
 	notify     *notifier
 	mountpoint string
 	served     chan struct{}
@@ -62,27 +62,26 @@ func serve(o Options, fd int) (*Server, error) {
 	}
 	n := newNotifier(dup, o.Logger)
 	fs := newFilesystem(o, n)
-	srv, err := fuse.NewServer(fs, fmt.Sprintf("/dev/fd/%d", fd), fs.mountOptions())
+	r := newReaders(fd, fuse.NewProtocolServer(fs, fs.mountOptions()), o.Logger)
+	minor, err := r.greet()
 	if err != nil {
 		unix.Close(dup)
+		unix.Close(fd)
 		return nil, err
 	}
-	n.hasEpoch = srv.KernelSettings().SupportsVersion(7, epochMinor)
-	s := &Server{fs: fs, srv: srv, notify: n, mountpoint: o.Mountpoint, served: make(chan struct{})}
+	n.hasEpoch = minor >= epochMinor
 	fs.forest.SetHeld(fs.lookups.held)
 	fs.store.OnInvalidate(n.invalidate)
 	raiseReadahead(o.Mountpoint)
-	return s, nil
+	return &Server{fs: fs, readers: r, notify: n, mountpoint: o.Mountpoint, served: make(chan struct{})}, nil
 }
 
 // mountOptions are the terms that are agreed upon with the kernel.
 func (fs *filesystem) mountOptions() *fuse.MountOptions {
 	o := &fuse.MountOptions{
 		Name:          "amberfs",
-		FsName:        fs.opts.Store.Dir(),
 		MaxWrite:      maxIO,
 		MaxBackground: 64,
-		DisableSplice: true, // a pipe costs more than copying what requests bring
 		PanicHandler:  fs.panicked,
 		Debug:         fs.opts.Debug,
 		Logger:        log.New(logWriter{fs.log}, "", 0),
@@ -107,11 +106,17 @@ func (fs *filesystem) mountOptions() *fuse.MountOptions {
 
 // Serve answers requests until the workspace is unmounted.
 func (s *Server) Serve() {
-	go s.notify.run()
-	s.srv.Serve()
+	notified := make(chan struct{})
+	go func() {
+		s.notify.run()
+		close(notified)
+	}()
+	s.readers.run()
+	unix.Close(s.readers.fd)
 	s.fs.store.OnInvalidate(func(live.Invalidation) {})
 	s.fs.forest.SetHeld(func(live.NodeID) bool { return false })
 	s.notify.close()
+	<-notified
 	close(s.served)
 }
 

@@ -1,0 +1,257 @@
+package fusefs
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+const (
+	// maxReaders bounds how many requests are answered at a time. It is only
+	// reached when nearly all of them wait, as while changes are frozen.
+	maxReaders = 256
+	// atOnce is a read that found its request waiting already.
+	atOnce = 3 * time.Microsecond
+	// busyRow is how many such reads in a row call for one more reader.
+	busyRow = 4
+	// calm is how long there must be none before a reader more than one goes.
+	calm = 20 * time.Millisecond
+	// stuck is how long all readers may be answering before one more is
+	// started, whatever they wait for.
+	stuck = time.Millisecond
+	// asleep is after how many times that without a request nobody watches.
+	asleep = 1000
+)
+
+// readers read requests from the FUSE device and answer them.
+//
+// As a rule there is one. A request is answered by the goroutine that read it,
+// on the thread that the kernel woke for it; a second thread that waits for
+// requests would be woken in turn, on another CPU that may have to leave its
+// idle state first, which costs more than the work. There are more readers
+// while requests are found waiting (many clients), and while one waits for
+// something itself: for a disk, a lock, or the end of a freeze.
+type readers struct {
+	fd  int
+	ps  *fuse.ProtocolServer
+	log *slog.Logger
+
+	wg       sync.WaitGroup
+	total    atomic.Int32  // readers
+	waiting  atomic.Int32  // of them, those in read(2)
+	progress atomic.Uint64 // requests read and answers given
+	crowded  atomic.Int64  // ns, when requests were last found waiting
+	gone     atomic.Bool   // unmounted
+
+	parked atomic.Bool // the watcher sleeps
+	wake   chan struct{}
+}
+
+func newReaders(fd int, ps *fuse.ProtocolServer, log *slog.Logger) *readers {
+	return &readers{fd: fd, ps: ps, log: log, wake: make(chan struct{}, 1)}
+}
+
+// buffers hold one request and one answer. They are no part of the heap: they
+// are large, and for the most part never touched.
+type buffers struct{ in, out []byte }
+
+// slack is room for the headers beside the data of the largest request.
+const slack = 8 << 10
+
+func newBuffers() (buffers, error) {
+	in, err := unix.Mmap(-1, 0, maxIO+slack, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return buffers{}, fmt.Errorf("buffer for requests: %w", err)
+	}
+	out, err := unix.Mmap(-1, 0, maxIO+slack, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		unix.Munmap(in)
+		return buffers{}, fmt.Errorf("buffer for answers: %w", err)
+	}
+	return buffers{in, out}, nil
+}
+
+func (b buffers) free() {
+	unix.Munmap(b.in)
+	unix.Munmap(b.out)
+}
+
+// greet answers the first request, INIT, and returns the minor version of the
+// protocol that the kernel speaks.
+func (r *readers) greet() (minor uint32, err error) {
+	b, err := newBuffers()
+	if err != nil {
+		return 0, err
+	}
+	defer b.free()
+	n, err := read(r.fd, b.in)
+	if err != nil {
+		return 0, fmt.Errorf("read the kernel's greeting: %w", err)
+	}
+	const header, size = 40, 8 // struct fuse_in_header; major and minor of struct fuse_init_in
+	if n < header+size {
+		return 0, errors.New("the kernel's greeting is too short")
+	}
+	minor = binary.NativeEndian.Uint32(b.in[header+4:])
+	if status := r.answer(b, n); status != 0 {
+		return 0, fmt.Errorf("answer the kernel's greeting: %w", status)
+	}
+	return minor, nil
+}
+
+// run answers requests until the workspace is unmounted.
+func (r *readers) run() {
+	done := make(chan struct{})
+	watched := make(chan struct{})
+	go func() {
+		r.watch(done)
+		close(watched)
+	}()
+	r.start()
+	r.wg.Wait()
+	close(done)
+	<-watched
+}
+
+// start adds a reader, if there may be one more.
+func (r *readers) start() {
+	if r.total.Add(1) > maxReaders {
+		r.total.Add(-1)
+		return
+	}
+	b, err := newBuffers()
+	if err != nil {
+		r.total.Add(-1)
+		r.log.Error("one reader less", "err", err)
+		return
+	}
+	// Counted as waiting from now on, so that nobody starts another for the
+	// same reason.
+	r.waiting.Add(1)
+	r.wg.Go(func() {
+		defer r.total.Add(-1)
+		defer b.free()
+		r.loop(b)
+	})
+}
+
+// loop reads and answers until there are readers enough without it.
+func (r *readers) loop(b buffers) {
+	row := 0
+	for {
+		began := time.Now()
+		n, err := read(r.fd, b.in)
+		waited := time.Since(began)
+		r.progress.Add(1)
+		left := r.waiting.Add(-1)
+		if err == unix.ENOENT { // the request was interrupted before we got it
+			r.waiting.Add(1)
+			continue
+		}
+		if err != nil {
+			if err != unix.ENODEV {
+				r.log.Error("reading requests", "err", err)
+			}
+			r.gone.Store(true)
+			return
+		}
+		if waited > atOnce {
+			row = 0
+		} else if row++; row >= busyRow {
+			r.crowded.Store(timeNow())
+			if left == 0 && int(r.total.Load()) < runtime.GOMAXPROCS(0) {
+				r.start()
+			}
+			row = 0
+		}
+		if r.parked.Load() && r.parked.CompareAndSwap(true, false) {
+			r.wake <- struct{}{}
+		}
+		if status := r.answer(b, n); status != 0 {
+			r.log.Warn("the kernel refused an answer", "err", status)
+		}
+		r.progress.Add(1)
+		if r.waiting.Load() > 0 && timeNow()-r.crowded.Load() > int64(calm) {
+			return // whoever waits in read(2) now is enough
+		}
+		r.waiting.Add(1)
+	}
+}
+
+// answer handles the request in b.in[:n]. What the kernel no longer waits for
+// (ENOENT) needs no answer.
+func (r *readers) answer(b buffers, n int) syscall.Errno {
+	size, status := r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
+	if status != fuse.OK {
+		return syscall.Errno(status)
+	}
+	if size == 0 {
+		return 0
+	}
+	for {
+		_, err := unix.Write(r.fd, b.out[:size])
+		switch err {
+		case nil, unix.ENOENT, unix.ENODEV:
+			return 0
+		case unix.EINTR:
+			continue
+		}
+		return err.(syscall.Errno)
+	}
+}
+
+// watch starts one more reader whenever all of them are stuck in answering,
+// until done is closed. It sleeps while there are no requests.
+func (r *readers) watch(done <-chan struct{}) {
+	tick := time.NewTicker(stuck)
+	defer tick.Stop()
+	var last uint64
+	quiet := 0
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		now := r.progress.Load()
+		if now != last {
+			last, quiet = now, 0
+			continue
+		}
+		if r.waiting.Load() == 0 && !r.gone.Load() {
+			r.start()
+			continue
+		}
+		if quiet++; quiet < asleep {
+			continue
+		}
+		quiet = 0
+		tick.Stop()
+		r.parked.Store(true)
+		select {
+		case <-done:
+			return
+		case <-r.wake:
+		}
+		tick.Reset(stuck)
+	}
+}
+
+func read(fd int, b []byte) (int, error) {
+	for {
+		n, err := unix.Read(fd, b)
+		if err != unix.EINTR && err != unix.EAGAIN {
+			return n, err
+		}
+	}
+}

@@ -165,3 +165,27 @@ func resize(data []byte, size int64) []byte {
 	}
 	return append(bytes.Clone(data), make([]byte, size-int64(len(data)))...)
 }
+
+// Partly returns what may be left of an operation that nobody answered. The
+// kernel cuts a write(2) at page boundaries of the file when a page of the
+// caller's memory is not at hand, and each piece is a request of its own: any
+// number of the first pieces may have been done. The operation as a whole is
+// the last.
+func (op Op) Partly(fs *FS) []Op {
+	const page = 4096
+	off := op.Off
+	switch op.Kind {
+	case Append:
+		off = fs.size(op.Path)
+	case Write:
+	default:
+		return []Op{op}
+	}
+	var out []Op
+	for end := (off/page + 1) * page; end < off+op.Len; end += page {
+		piece := op
+		piece.Len = end - off
+		out = append(out, piece)
+	}
+	return append(out, op)
+}

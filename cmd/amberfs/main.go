@@ -23,12 +23,11 @@ import (
 )
 
 func main() {
-	os.Exit(run(os.Args))
+	os.Exit(runApp(newApp(os.Stdin, os.Stdout, os.Stderr), os.Args))
 }
 
-// run does what the command line says and gives the exit status.
-func run(argv []string) int {
-	a := newApp(os.Stdin, os.Stdout, os.Stderr)
+// runApp does what the command line says and gives the exit status.
+func runApp(a *app, argv []string) int {
 	root := newRoot(a)
 	root.SetArgs(asMountHelper(root, argv))
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)

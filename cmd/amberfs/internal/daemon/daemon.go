@@ -31,6 +31,8 @@ type Daemon struct {
 	control *control.Server
 	metrics *metricsServer
 	events  *events.Log
+	// written is the node that was written to last.
+	written atomic.Uint64
 	// background counts goroutines that work on the store.
 	background sync.WaitGroup
 	started    time.Time

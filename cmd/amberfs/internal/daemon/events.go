@@ -39,16 +39,24 @@ func (d *Daemon) resolveNode(view uint32, node uint64) (p string, size int64, ok
 }
 
 // mountEvent records a change that came through the mount. It runs on the
-// goroutine that answers the request, so where a file was changed is looked up
-// later; only what is about to be gone is looked up now.
+// goroutine that answers the request, so a file that goes on being written is
+// not looked up again for each write.
 func (d *Daemon) mountEvent(e fusefs.Event) {
 	out := events.Event{
 		Action: string(e.Action), Workspace: e.Node.View(), Node: e.Node.Ino(), UID: e.Caller.UID, PID: e.Caller.PID,
 	}
 	switch e.Action {
-	case fusefs.Deleted:
+	case fusefs.Modified:
+		if last := d.written.Swap(uint64(e.Node)); last != uint64(e.Node) {
+			out.Path, _ = d.store.Forest().Path(e.Node)
+		}
+	case fusefs.Created, fusefs.Deleted:
 		out.Path = d.pathOf(e.Parent, e.Name)
 	case fusefs.Renamed:
+		out.Workspace, out.Node = e.Parent.View(), 0
+		if a, err := d.store.Forest().Lookup(e.NewParent, e.NewName); err == nil {
+			out.Node = a.ID.Ino()
+		}
 		out.From = d.pathOf(e.Parent, e.Name)
 		out.Path = d.pathOf(e.NewParent, e.NewName)
 	}

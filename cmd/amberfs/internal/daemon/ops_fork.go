@@ -45,7 +45,7 @@ func (d *Daemon) opPromote(ctx context.Context, c *control.Call) (any, error) {
 		Ours: req.Ours, Theirs: req.Theirs, Caller: caller(c), Command: c.Command,
 	})
 	done := api.Promoted{Fork: req.Fork, Changed: r.Changed, Paths: changes(r.Paths), Conflicts: r.Conflicts, Undo: r.Undo}
-	if len(r.Conflicts) > 0 {
+	if err != nil && len(r.Conflicts) > 0 {
 		return nil, &control.ResultError{
 			Result: done,
 			Err: fail.New(fail.Failed, "%d path(s) changed in the fork and in the workspace; nothing is touched", len(r.Conflicts)).

@@ -1,0 +1,181 @@
+package daemon
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+)
+
+func TestLogIsHeldThenBounded(t *testing.T) {
+	dir := t.TempDir()
+	var also bytes.Buffer
+	l := newLog(&also)
+	l.max = 1000
+	line := []byte(strings.Repeat("x", 99) + "\n")
+	if _, err := l.Write([]byte("early\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.open(dir); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		if n, err := l.Write(line); err != nil || n != len(line) {
+			t.Fatal(n, err)
+		}
+	}
+	l.close()
+	var total int64
+	for _, name := range []string{LogName, LogName + ".1"} {
+		st, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", name, st.Mode())
+		}
+		total += st.Size()
+	}
+	if total > 2*l.max {
+		t.Errorf("the log takes %d bytes", total)
+	}
+	if !strings.HasPrefix(also.String(), "early\n") || also.Len() != 6+50*len(line) {
+		t.Errorf("the terminal got %d bytes", also.Len())
+	}
+}
+
+func TestLogKeepsWhatCameBefore(t *testing.T) {
+	dir := t.TempDir()
+	l := newLog(&bytes.Buffer{})
+	if _, err := l.Write([]byte("early\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.open(dir); err != nil {
+		t.Fatal(err)
+	}
+	l.close()
+	if b, err := os.ReadFile(filepath.Join(dir, LogName)); err != nil || string(b) != "early\n" {
+		t.Errorf("log = %q, %v", b, err)
+	}
+}
+
+// told is a Starter that remembers.
+type told struct {
+	progress int
+	notes    []string
+}
+
+func (s *told) Progress(control.Progress) { s.progress++ }
+func (s *told) Note(text string)          { s.notes = append(s.notes, text) }
+func (s *told) Ready(Ready)               {}
+func (s *told) Failed(error)              {}
+
+func TestReadinessPipe(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(Starter)
+		want func(Ready, error) bool
+	}{
+		{"ready", func(s Starter) { s.Ready(Ready{Store: "/s", PID: 7}) }, func(r Ready, err error) bool { return err == nil && r.PID == 7 }},
+		{"failed", func(s Starter) { s.Failed(fail.New(fail.Busy, "in use").WithHint("wait")) }, func(_ Ready, err error) bool {
+			return fail.KindOf(err) == fail.Busy && err.Error() == "in use; wait"
+		}},
+		{"died", func(s Starter) { s.(*pipeStarter).w.Close() }, func(_ Ready, err error) bool { return errors.Is(err, errSilent) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			p := &pipeStarter{w: w}
+			p.Note("cleaned up")
+			p.Progress(control.Progress{What: "importing"})
+			p.Progress(control.Progress{What: "importing"}) // too soon after the first
+			c.end(p)
+			var s told
+			ready, err := await(r, &s)
+			if !c.want(ready, err) {
+				t.Errorf("await = %+v, %v", ready, err)
+			}
+			if s.progress != 1 || len(s.notes) != 1 {
+				t.Errorf("heard %d progress, notes %q", s.progress, s.notes)
+			}
+		})
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := func(name string) string { return filepath.Join(dir, name) }
+	for _, d := range []string{"mnt", "full", "mnt/inside", "reserved/.snapshots", "tree"} {
+		if err := os.MkdirAll(path(d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{"file", "full/diary"} {
+		if err := os.WriteFile(path(f), []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name              string
+		store, mnt, from  string
+		kind              fail.Kind
+		mentions, mention string
+	}{
+		{"store inside mount point", "mnt/inside/s", "mnt", "", fail.Usage, "inside the mount point", "beside"},
+		{"store is a file", "file", "mnt", "", fail.Usage, "file", "directory"},
+		{"store has other things", "full", "mnt", "", fail.Usage, "full", "--from"},
+		{"no parent of the store", "no/such/store", "mnt", "", fail.NotFound, "no/such", "mkdir -p"},
+		{"no mount point", "s", "nowhere", "", fail.NotFound, "nowhere", "mkdir -p"},
+		{"mount point is a file", "s", "file", "", fail.Usage, "file", "directory"},
+		{"nothing to fill from", "s", "mnt", "missing", fail.NotFound, "missing", ""},
+		{"filled from a file", "s", "mnt", "file", fail.Usage, "file", "directory"},
+		{"filled from around the store", "tree/s", "mnt", "tree", fail.Usage, "inside", "elsewhere"},
+		{"filled with reserved names", "s", "mnt", "reserved", fail.Usage, ".snapshots", "rename"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := Config{Store: path(c.store), Mountpoint: path(c.mnt)}
+			if c.from != "" {
+				cfg.From = path(c.from)
+			}
+			err := Check(&cfg, func(string) {})
+			if fail.KindOf(err) != c.kind {
+				t.Fatalf("Check = %v (%s), want %s", err, fail.KindOf(err), c.kind)
+			}
+			for _, m := range []string{c.mentions, c.mention} {
+				if !strings.Contains(err.Error(), m) {
+					t.Errorf("%q does not say %q", err, m)
+				}
+			}
+			if _, err := os.Stat(path("full/diary")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestRemoveStore(t *testing.T) {
+	dir := t.TempDir()
+	made := filepath.Join(dir, "made")
+	for _, d := range []string{made, filepath.Join(dir, "empty", "sub")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	removeStore(made, true)
+	removeStore(filepath.Join(dir, "empty"), false)
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(left) != 1 || filepath.Base(left[0]) != "empty" {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}

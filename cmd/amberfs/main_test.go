@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+)
+
+func TestAsMountHelper(t *testing.T) {
+	root := newRoot(newApp(nil, &bytes.Buffer{}, &bytes.Buffer{}))
+	for _, c := range []struct{ argv, want string }{
+		{"amberfs list", "list"},
+		{"amberfs mount a b", "mount a b"},
+		{"amberfs /store /mnt -o rw,noauto", "mount /store /mnt -o rw,noauto"},
+		{"amberfs store mnt -o ro", "mount store mnt -o ro"},
+		{"amberfs frobnicate x", "frobnicate x"},
+		{"amberfs help mount -o x", "help mount -o x"},
+		{"/sbin/mount.fuse.amberfs /store /mnt", "mount /store /mnt"},
+		{"/sbin/mount.fuse.amberfs /store /mnt -s -n -v -o rw -t fuse.amberfs", "mount /store /mnt -o rw"},
+		{"/sbin/mount.amberfs -r /store /mnt", "mount -o ro /store /mnt"},
+	} {
+		got := asMountHelper(root, strings.Fields(c.argv))
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %v, want %s", c.argv, got, c.want)
+		}
+	}
+}
+
+// command runs a command line that needs no mount.
+func command(argv ...string) (stdout, stderr string, status int) {
+	var out, errs bytes.Buffer
+	a := newApp(strings.NewReader(""), &out, &errs)
+	status = runApp(a, append([]string{"amberfs"}, argv...))
+	return out.String(), errs.String(), status
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, argv := range [][]string{
+		{"frobnicate"},
+		{"list", "--no-such-flag"},
+		{"list", "extra"},
+		{"snapshot"},
+		{"snapshot", "a", "--expires", "yesterday"},
+		{"snapshot", "a", "--label", "novalue"},
+		{"mount", "one"},
+		{"mount", "-o", "bogus", "s", "m"},
+		{"restore"},
+		{"diff"},
+		{"diff", "a", "b", "c"},
+		{"run", "ls"},
+		{"run", "a", "b", "--", "ls"},
+		{"freeze", "--for", "20h"},
+	} {
+		_, stderr, status := command(argv...)
+		if status != exitUsage || stderr == "" {
+			t.Errorf("%v: status %d, stderr %q", argv, status, stderr)
+		}
+	}
+}
+
+func TestNoMount(t *testing.T) {
+	dir := t.TempDir()
+	stdout, stderr, status := command("-C", dir, "list", "--json")
+	if status != exitNotFound || !strings.Contains(stderr, "not inside an amberfs mount") {
+		t.Errorf("status %d, stderr %q", status, stderr)
+	}
+	var f failure
+	if err := json.Unmarshal([]byte(stdout), &f); err != nil || f.OK || f.Kind != fail.NotFound || f.Exit != exitNotFound {
+		t.Errorf("JSON %q: %+v, %v", stdout, f, err)
+	}
+	if _, _, status := command("-C", dir+"/missing", "list"); status != exitNotFound {
+		t.Errorf("missing directory: status %d", status)
+	}
+	if _, stderr, status := command("umount", dir); status != exitNotFound || !strings.Contains(stderr, "is not a mount") {
+		t.Errorf("umount: status %d, stderr %q", status, stderr)
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	for _, argv := range [][]string{{"--help"}, {"help"}, {"--version"}, {"version"}, {"help", "snapshot"}, {"exit-status"}, {}} {
+		if stdout, stderr, status := command(argv...); status != exitDone || stdout == "" || stderr != "" {
+			t.Errorf("%v: status %d, stdout %q, stderr %q", argv, status, stdout, stderr)
+		}
+	}
+	stdout, _, _ := command("--help")
+	for _, c := range newRoot(newApp(nil, nil, nil)).Commands() {
+		if !c.Hidden && (c.Short == "" || !strings.Contains(stdout, c.Name())) {
+			t.Errorf("%s is missing in help", c.Name())
+		}
+	}
+}
+
+func TestMan(t *testing.T) {
+	dir := t.TempDir()
+	stdout, stderr, status := command("man", dir)
+	if status != exitDone || !strings.Contains(stdout, "amberfs-restore.1") {
+		t.Errorf("status %d, stdout %q, stderr %q", status, stdout, stderr)
+	}
+}
+
+func TestQuote(t *testing.T) {
+	for in, want := range map[string]string{
+		"a/b c":       "a/b c",
+		"naïve":       "naïve",
+		"new\nline":   `"new\nline"`,
+		"tab\t\"q\"":  `"tab\t\"q\""`,
+		"back\\slash": `"back\\slash"`,
+		"\x01\x7f":    `"\001\177"`,
+	} {
+		if got := quote(in); got != want {
+			t.Errorf("quote(%q) = %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestParseExpiry(t *testing.T) {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	for in, want := range map[string]time.Duration{
+		"30m": 30 * time.Minute, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "2w": 14 * 24 * time.Hour, "1.5d": 36 * time.Hour,
+		"2030-01-02T04:04:05Z": time.Hour,
+	} {
+		got, err := parseExpiry(in, now)
+		if err != nil || got.Sub(now) != want {
+			t.Errorf("parseExpiry(%q) = %v, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{"", "0s", "-1h", "soon", "d", "2029-01-01T00:00:00Z"} {
+		if got, err := parseExpiry(in, now); err == nil {
+			t.Errorf("parseExpiry(%q) = %v", in, got)
+		}
+	}
+}
+
+func TestDiffColors(t *testing.T) {
+	d := &diffWriter{a: newApp(nil, &bytes.Buffer{}, nil)}
+	var out bytes.Buffer
+	d.w, d.color = &out, true
+	patch := "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n--- x\n+++ y\n same\ndiff --git a/g b/g\n--- a/g\n"
+	for _, part := range []string{patch[:30], patch[30:31], patch[31:]} {
+		if _, err := d.Write([]byte(part)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.flush(); err != nil {
+		t.Fatal(err)
+	}
+	var colors []string
+	for _, l := range strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") {
+		c := ""
+		for _, k := range []string{colorBold, colorRed, colorGreen, colorCyan} {
+			if strings.HasPrefix(l, k) {
+				c = k
+			}
+		}
+		colors = append(colors, c)
+	}
+	// A removed line "-- x" inside a hunk is red, not a header.
+	want := []string{colorBold, colorBold, colorBold, colorCyan, colorRed, colorGreen, "", colorBold, colorBold}
+	if !reflect.DeepEqual(colors, want) {
+		t.Errorf("colours %q, want %q", colors, want)
+	}
+	plain := out.String()
+	for _, k := range []string{colorBold, colorRed, colorGreen, colorCyan, colorReset} {
+		plain = strings.ReplaceAll(plain, k, "")
+	}
+	if plain != patch {
+		t.Errorf("the text changed: %q", plain)
+	}
+}
+
+func TestHistogramColors(t *testing.T) {
+	got := string(histogram([]byte(" a/file | 5 +++--")))
+	want := " a/file | 5 " + colorGreen + "+++" + colorReset + colorRed + "--" + colorReset
+	if got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, line := range []string{" 3 files changed", " a | Bin 0 -> 5 bytes", " x--"} {
+		if got := string(histogram([]byte(line))); got != line {
+			t.Errorf("histogram(%q) = %q", line, got)
+		}
+	}
+}

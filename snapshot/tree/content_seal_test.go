@@ -107,6 +107,25 @@ func TestSealOneByte(t *testing.T) {
 	t.Errorf("sealed as %+v, want %+v", c.Sealed(), fresh.Sealed())
 }
 
+// TestSealNext: a version is sealed from where it differs from the one before,
+// also if that was sealed only just now.
+func TestSealNext(t *testing.T) {
+	b := newContentBench()
+	data := b.noise(8 << 20)
+	old := NewContent(1)
+	b.write(t, old, 0, data)
+	c := old.Own(2)
+	b.write(t, c, 3<<20, []byte("change"))
+	copy(data[3<<20:], "change")
+	b.seal(t, old)
+	reads := b.log.reads
+	b.seal(t, c)
+	if n := b.log.reads - reads; n > maxChunk {
+		t.Errorf("read %d bytes of the journal", n)
+	}
+	b.wantBytes(t, c, data)
+}
+
 // TestSealInsertion: chunks move with what they hold. A file written anew with a
 // few bytes more at its front is stored with few new bytes.
 func TestSealInsertion(t *testing.T) {
@@ -144,6 +163,10 @@ func TestSealHuge(t *testing.T) {
 	if base.Size != chunks*step || base.Alloc != chunks*9 || base.Depth < 3 {
 		t.Fatalf("base %+v", base)
 	}
+	// Other places to end lists would make all lists new.
+	if got, want := base.Root.String(), "e4676d62f4eea458960122ef6cf35652ce9492d776a32aa4edb7e19936caa680"; got != want {
+		t.Errorf("topmost list %s, want %s", got, want)
+	}
 	c := ContentOf(base)
 	for i, off := range []int64{0, chunks / 2 * step, (chunks - 1) * step, 12345*step + 9, 777*step + 100} {
 		b.src = NewSource(b.store, b.log, 0)
@@ -177,6 +200,63 @@ func TestSealHuge(t *testing.T) {
 	}
 	if n := b.store.read - read; n > 100<<10 {
 		t.Errorf("Truncate read %d bytes", n)
+	}
+}
+
+// TestSealHoleBeforeList: a hole that grows up to where a list begins with a hole
+// becomes one with it, though that list is stored already.
+func TestSealHoleBeforeList(t *testing.T) {
+	b := newContentBench()
+	const runs, step = 3000, 1 << 16
+	var items []item
+	for range runs {
+		p := b.noise(9)
+		h, err := b.store.Put(cas.KindData, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, item{n: 9, hash: h}, item{n: step - 9, holes: step - 9})
+	}
+	build := func(without int64) *Base {
+		l := listBuilder{objects: b.store}
+		for i, it := range items {
+			if int64(i/2) == without {
+				it.holes, it.hash = it.n, cas.Hash{}
+			}
+			if err := l.add(it); err != nil {
+				t.Fatal(err)
+			}
+		}
+		base, err := l.finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return base
+	}
+	base := build(-1)
+	tried := 0
+	for c := base.cursor(b.src); !c.done(); {
+		move := c.enter
+		if c.level == 1 {
+			// A list that begins right behind a run begins with the hole.
+			if run := c.off / step; c.off%step == 9 {
+				tried++
+				f := ContentOf(base).Own(1)
+				if err := f.Punch(b.src, c.off-9, 9); err != nil {
+					t.Fatal(err)
+				}
+				if got, want := b.seal(t, f), build(run); !got.same(want) {
+					t.Errorf("hole at %d: sealed as %+v, want %+v", c.off-9, got, want)
+				}
+			}
+			move = c.next
+		}
+		if err := move(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tried == 0 {
+		t.Fatal("no list begins with a hole")
 	}
 }
 

@@ -279,13 +279,43 @@ func TestFailedSyncStopsWriting(t *testing.T) {
 	wantObject(t, s, b)
 	wantMeta(t, s, "a", "1")
 	closeTest(t, s)
+	// The kernel now takes b for written. It has to be written again.
+	fsys.LoseUnsynced()
+	s = openTest(t, dir, o)
+	wantMeta(t, s, "a", "1")
+	if added, err := s.PutHashed(KindData, Sum(b), b); added || err != nil {
+		t.Fatalf("put of an object that can be read: %v %v", added, err)
+	}
+	commit(t, s)
+	closeTest(t, s)
 	o.FS = fsys.CrashClone(0, rand.New(rand.NewPCG(0, 0)))
 	s = openTest(t, dir, o)
 	wantObject(t, s, a)
-	wantMeta(t, s, "a", "1")
-	put(t, s, b)
-	commit(t, s)
 	wantObject(t, s, b)
+	wantMeta(t, s, "a", "1")
+}
+
+// TestFailedFlushForgetsNothing: what comes while a flush is under way must not
+// get lost when the flush fails.
+func TestFailedFlushForgetsNothing(t *testing.T) {
+	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	a, b := blob(1, 1000), blob(2, 1000)
+	put(t, s, a)
+	commit(t, s, MetaOp{Key: "a", Value: []byte("1")}, MetaOp{Key: "b", Value: []byte("1")})
+	over, _, dirty := s.beginFlush()
+	put(t, s, b)
+	commit(t, s, MetaOp{Key: "a", Value: []byte("2")})
+	s.endFlush(over, dirty)
+	for range 2 {
+		wantObject(t, s, a)
+		wantObject(t, s, b)
+		wantMeta(t, s, "a", "2")
+		wantMeta(t, s, "b", "1")
+		if err := s.flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verifyClean(t, s)
 }
 
 // badSync is a disk whose syncs fail while on.

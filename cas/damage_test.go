@@ -290,6 +290,17 @@ func TestTruncatedPack(t *testing.T) {
 				if len(lost) > 0 {
 					t.Errorf("Verify missed %d objects", len(lost))
 				}
+				// Nor may later objects come to lie where the index has lost ones.
+				put(t, s, blobs[len(blobs)-1])
+				closeTest(t, s)
+				s = openTest(t, dir, o)
+				for i := range 20 {
+					put(t, s, blob(uint64(200+2*i), 700))
+				}
+				for _, b := range blobs[:len(blobs)-1] {
+					put(t, s, b)
+					wantObject(t, s, b)
+				}
 				closeTest(t, s)
 				if _, err := Repair(dir, o); err != nil {
 					t.Fatal(err)

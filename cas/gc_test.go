@@ -234,6 +234,20 @@ func TestInterruptedGC(t *testing.T) {
 				wantObjectRetry(t, s, b, faulty)
 			}
 		}
+		if err != nil && s != nil && s.failure() == nil && i%2 == 1 {
+			// Another one in the same life of the store ends the work.
+			collectAllBut(t, s, keep)
+			for _, p := range s.packs.all(roleObjects) {
+				if p.garbage || p.sweeping {
+					t.Errorf("operation %d: pack %s is still to be swept", i, p.name())
+				}
+			}
+			for h := range records(t, s) {
+				if _, err := s.Get(h, nil); err != nil {
+					t.Errorf("operation %d: the packs still hold %s", i, h)
+				}
+			}
+		}
 		// What a kill leaves of the packs and of the index.
 		rnd := rand.New(rand.NewPCG(uint64(i), 0))
 		index := map[bool]string{true: copyDir(t, o.indexDir), false: filepath.Join(memDir(t), "index")}
@@ -332,4 +346,99 @@ func TestMetadataIsRewritten(t *testing.T) {
 	o.indexDir = filepath.Join(memDir(t), "index")
 	s = openTest(t, dir, o)
 	check()
+}
+
+// removeHook calls a function before a file is removed.
+type removeHook struct {
+	vfs.FS
+	before func(name string)
+}
+
+func (r *removeHook) Remove(name string) error {
+	r.before(name)
+	return r.FS.Remove(name)
+}
+
+// TestMovedObjectsAreDurableFirst cuts the power just before an emptied pack is
+// removed, and just after.
+func TestMovedObjectsAreDurableFirst(t *testing.T) {
+	fsys, dir := vfs.NewMem(), t.TempDir()
+	hook := &removeHook{FS: fsys}
+	o := memOptions(t, hook)
+	s := openTest(t, dir, o)
+	var keep [][]byte
+	for i := range 100 {
+		b := blob(uint64(2*i), 9000)
+		put(t, s, b)
+		if i%8 == 0 {
+			keep = append(keep, b)
+		}
+	}
+	removed := 0
+	hook.before = func(name string) {
+		removed++
+		for _, gone := range []bool{false, true} {
+			c := fsys.CrashClone(0, rand.New(rand.NewPCG(0, 0)))
+			if gone {
+				if err := c.Remove(name); err != nil {
+					t.Error(err)
+				}
+			}
+			s := openTest(t, dir, Options{FS: c, indexDir: copyDir(t, o.indexDir)})
+			for _, b := range keep {
+				wantObject(t, s, b)
+			}
+			verifyClean(t, s)
+			if s.packs.get(packID(t, name)) != nil {
+				t.Error("a pack that was to be removed came back")
+			}
+			closeTest(t, s)
+		}
+	}
+	if res := collectAllBut(t, s, keep); res.Rewritten == 0 || removed != res.Packs {
+		t.Errorf("%d removed, result %+v", removed, res)
+	}
+}
+
+func packID(t *testing.T, path string) uint64 {
+	t.Helper()
+	id, _, ok := parsePackName(filepath.Base(path))
+	if !ok {
+		t.Fatalf("%s is no pack", path)
+	}
+	return id
+}
+
+// TestOldMetadataPackDoesNotCount: of two packs that a rewriting replaced, the
+// removal of the older one did not reach the disk. What the newer one deleted
+// must stay deleted.
+func TestOldMetadataPackDoesNotCount(t *testing.T) {
+	fsys, dir := vfs.NewMem(), t.TempDir()
+	o := memOptions(t, fsys)
+	s := openTest(t, dir, o)
+	commit(t, s, MetaOp{Key: "gone", Value: []byte("v")}, MetaOp{Key: "kept", Value: []byte("v")})
+	first := s.meta.pack.path
+	content, err := vfs.ReadFile(fsys, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.meta.pack = nil // the next commit begins a pack
+	commit(t, s, MetaOp{Key: "gone", Delete: true})
+	if err := s.compactMeta(true); err != nil {
+		t.Fatal(err)
+	}
+	closeTest(t, s)
+	if err := vfs.WriteFile(fsys, first, content); err != nil {
+		t.Fatal(err)
+	}
+	for _, indexDir := range []string{copyDir(t, o.indexDir), filepath.Join(memDir(t), "index")} {
+		o := Options{FS: fsys.CrashClone(1, rand.New(rand.NewPCG(0, 0))), indexDir: indexDir}
+		s := openTest(t, dir, o)
+		wantMeta(t, s, "gone", "")
+		wantMeta(t, s, "kept", "v")
+		verifyClean(t, s)
+		if ok, err := vfs.Exists(o.FS, first); ok || err != nil {
+			t.Errorf("the old pack is still there: %v", err)
+		}
+	}
 }

@@ -52,6 +52,18 @@ func (m *Mem) CrashClone(keep float64, rnd *rand.Rand) *Mem {
 	return c
 }
 
+// LoseUnsynced makes what was not synced look as if it were: it can be read, but
+// no later Sync writes it. Linux does that to the pages of a failed fsync.
+func (m *Mem) LoseUnsynced() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range m.dirs {
+		for _, n := range d.names {
+			n.ops = nil
+		}
+	}
+}
+
 func (n *memNode) crash(on *Mem, keep float64, rnd *rand.Rand) *memNode {
 	b := append([]byte(nil), n.durable...)
 	for _, o := range n.ops {

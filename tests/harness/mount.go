@@ -35,6 +35,7 @@ type Mount struct {
 	ended   chan struct{}
 	endErr  error
 	logFile string
+	told    bool // that the log has something bad
 }
 
 // New makes a store and mounts it until the test ends. args go to
@@ -203,7 +204,8 @@ func (m *Mount) checkLog() {
 	m.t.Helper()
 	log := []byte(m.Log())
 	for _, bad := range []string{"WARNING: DATA RACE", "panic:", "fatal error:"} {
-		if bytes.Contains(log, []byte(bad)) {
+		if bytes.Contains(log, []byte(bad)) && !m.told {
+			m.told = true
 			m.t.Errorf("the daemon's log has %q", bad)
 		}
 	}

@@ -112,7 +112,7 @@ func (x *extents) from(off int64, fn func(at int64, e extent) bool) {
 
 // cut takes [off, end) out, trimming and splitting what reaches over. It reports
 // the lowest journal position that an extent of the range began at, -1 if none
-// was in the journal.
+// was in the journal. If it leaves nothing, the answer can be any.
 func (x *extents) cut(off, end int64) (low int64) {
 	low = -1
 	if lastAt, last, ok := x.last(); !ok || off >= end || lastAt+last.n <= off {
@@ -137,6 +137,12 @@ func (x *extents) cut(off, end int64) (low int64) {
 			x.add(end, e.sub(end-at, at+e.n-end))
 		}
 		return low
+	}
+	if first, _, _ := x.tree.Min(); off <= first {
+		if at, e, _ := x.tree.Max(); end >= at+e.n {
+			*x = extents{}
+			return 0
+		}
 	}
 	var room [8]int64
 	gone := room[:0]

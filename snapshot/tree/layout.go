@@ -167,7 +167,12 @@ func (l *layout) set(off int64, e extent) {
 
 // cut takes the extents of [off, end) out.
 func (l *layout) cut(off, end int64) {
-	if low := l.ext.cut(off, end); low >= 0 && low == atomic.LoadInt64(&l.minPos) {
+	low := l.ext.cut(off, end)
+	switch {
+	case low < 0:
+	case l.ext.count() == 0:
+		atomic.StoreInt64(&l.minPos, math.MaxInt64)
+	case low == atomic.LoadInt64(&l.minPos):
 		atomic.StoreInt64(&l.minPos, posUnknown)
 	}
 }

@@ -30,7 +30,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	return &app{stdin: stdin, stdout: stdout, stderr: stderr}
 }
 
-// cwd is the directory to work from, absolute.
+// cwd is the directory that says which workspace is meant, absolute.
 func (a *app) cwd() (string, error) {
 	if filepath.IsAbs(a.dir) {
 		return filepath.Clean(a.dir), nil
@@ -42,12 +42,13 @@ func (a *app) cwd() (string, error) {
 	return filepath.Join(wd, a.dir), nil
 }
 
-// abs makes a path that the user gave absolute, relative to -C.
+// abs makes a path outside of the workspace absolute. -C does not matter here:
+// it says which workspace is meant, and where the paths inside of it begin.
 func (a *app) abs(p string) (string, error) {
 	if filepath.IsAbs(p) {
 		return filepath.Clean(p), nil
 	}
-	wd, err := a.cwd()
+	wd, err := locate.Getwd()
 	if err != nil {
 		return "", err
 	}

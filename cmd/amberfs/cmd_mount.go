@@ -81,7 +81,7 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) err
 		if inherited == nil {
 			cfg.LogTo = os.Stderr
 		}
-		return daemon.Run(cfg, s)
+		return daemon.Run(ctx, cfg, s)
 	}
 	ready, proc, err := daemon.Spawn(ctx, mountArgs(cfg), s, nil)
 	if err != nil {

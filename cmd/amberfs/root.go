@@ -26,6 +26,7 @@ const (
 	groupMount   = "mount"
 	groupHistory = "history"
 	groupForks   = "forks"
+	groupTrees   = "trees"
 	groupStore   = "store"
 )
 
@@ -63,12 +64,13 @@ All commands but mount and run work from inside a mount, or with -C DIR.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fail.New(fail.Usage, "%v", err).WithHint("see `amberfs help %s`", cmd.Name())
 	})
-	root.PersistentFlags().StringVarP(&a.dir, "directory", "C", "", "work as if started in `DIR`")
+	root.PersistentFlags().StringVarP(&a.dir, "directory", "C", "", "work on the workspace that `DIR` is in, and take paths inside it from there")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 	root.AddGroup(
 		&cobra.Group{ID: groupMount, Title: "Mounting:"},
 		&cobra.Group{ID: groupHistory, Title: "Snapshots and going back:"},
 		&cobra.Group{ID: groupForks, Title: "Forks:"},
+		&cobra.Group{ID: groupTrees, Title: "Trees in and out:"},
 		&cobra.Group{ID: groupStore, Title: "The store:"},
 	)
 	add := func(group string, cmds ...*cobra.Command) {
@@ -81,6 +83,7 @@ All commands but mount and run work from inside a mount, or with -C DIR.`,
 	add(groupHistory, snapshotCommand(a), listCommand(a), showCommand(a), renameCommand(a), rmCommand(a),
 		restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), logCommand(a))
 	add(groupForks, forkCommand(a), forksCommand(a), promoteCommand(a))
+	add(groupTrees, exportCommand(a), importCommand(a))
 	add(groupStore, statusCommand(a), policyCommand(a), freezeCommand(a), thawCommand(a), gcCommand(a), verifyCommand(a))
 	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(), insideCommand(a))
 	root.CompletionOptions.HiddenDefaultCmd = true

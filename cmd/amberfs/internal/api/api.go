@@ -198,15 +198,6 @@ type ExportGit struct {
 	NoParent  bool   `json:"no_parent,omitempty"`
 }
 
-// ExportedGit is a commit that was written.
-type ExportedGit struct {
-	Commit string `json:"commit"`
-	Ref    string `json:"ref"`
-	Tree   string `json:"tree"`
-	// Skipped lists what git cannot hold.
-	Skipped []Skipped `json:"skipped"`
-}
-
 // Skipped is something that an export or import left out, and why.
 type Skipped struct {
 	Path   string `json:"path"`
@@ -227,6 +218,8 @@ type Imported struct {
 	Files   int64     `json:"files"`
 	Bytes   int64     `json:"bytes"`
 	Skipped []Skipped `json:"skipped,omitempty"`
+	// Undo is the snapshot of the state before.
+	Undo string `json:"undo,omitempty"`
 }
 
 // Status is how a workspace, its store and its daemon are.

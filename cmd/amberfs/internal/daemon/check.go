@@ -15,8 +15,8 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 )
 
-// statTime is how long a mount point may take to answer.
-const statTime = 5 * time.Second
+// answerTime is how long a mount point may take to answer.
+const answerTime = 5 * time.Second
 
 // Check finds everything that would make a mount of cfg fail and that can be
 // told in a sentence, and clears away dead mounts of its own. What it cleared
@@ -109,7 +109,7 @@ func clearDead(cfg *Config, mounts []locate.Mount, note func(string)) error {
 		points[m.Point] = true
 	}
 	for point := range points {
-		if !errors.Is(statWithin(point), unix.ENOTCONN) {
+		if !errors.Is(answers(point), unix.ENOTCONN) {
 			continue
 		}
 		if err := Detach(point); err != nil {
@@ -121,18 +121,19 @@ func clearDead(cfg *Config, mounts []locate.Mount, note func(string)) error {
 	return nil
 }
 
-// statWithin is stat(2) with a limit on its time: a mount whose daemon is stuck
-// must not stop us too.
-func statWithin(path string) error {
+// answers asks the file system at path for a sign of life: statfs(2), which is
+// never answered from a cache as stat(2) is. A mount whose daemon is gone gives
+// ENOTCONN; one whose daemon is stuck must not stop us too.
+func answers(path string) error {
 	done := make(chan error, 1)
 	go func() {
-		var st unix.Stat_t
-		done <- unix.Stat(path, &st)
+		var st unix.Statfs_t
+		done <- unix.Statfs(path, &st)
 	}()
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(statTime):
+	case <-time.After(answerTime):
 		return fail.New(fail.Busy, "%s does not answer", path)
 	}
 }
@@ -172,7 +173,7 @@ func checkBusy(cfg *Config) error {
 
 // checkMountpoint wants a directory that we may mount on.
 func checkMountpoint(cfg *Config) error {
-	err := statWithin(cfg.Mountpoint)
+	err := answers(cfg.Mountpoint)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return fail.New(fail.NotFound, "there is no mount point %s", cfg.Mountpoint).

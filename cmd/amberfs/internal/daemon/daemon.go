@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,9 +49,10 @@ type Daemon struct {
 
 // Run is the whole life of a daemon: it returns when the mount has ended and
 // the store is closed. s hears how the start goes; a start that failed is
-// told to s and returned.
-func Run(cfg Config, s Starter) error {
-	d, created, err := start(cfg, s)
+// told to s and returned. When ctx ends before the mount is ready, so does the
+// start.
+func Run(ctx context.Context, cfg Config, s Starter) error {
+	d, created, err := start(ctx, cfg, s)
 	if err != nil {
 		s.Failed(err)
 		return err
@@ -61,7 +63,7 @@ func Run(cfg Config, s Starter) error {
 
 // start brings the parts up in order. When one fails, those before it are taken
 // down again, and a store that was made for this mount goes away.
-func start(cfg Config, s Starter) (_ *Daemon, created bool, err error) {
+func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool, err error) {
 	d := &Daemon{cfg: cfg, started: time.Now(), file: newLog(cfg.LogTo), up: make(chan struct{}), gone: make(chan struct{})}
 	level := slog.LevelInfo
 	if cfg.Options.Debug {
@@ -74,8 +76,7 @@ func start(cfg Config, s Starter) (_ *Daemon, created bool, err error) {
 	_, serr := os.Lstat(filepath.Join(cfg.Store, "format"))
 	created = errors.Is(serr, os.ErrNotExist)
 	if !created && cfg.From != "" {
-		return nil, false, fail.New(fail.Exists, "the store %s exists already, so it cannot be filled by --from", cfg.Store).
-			WithHint("mount it without --from, and bring %s in with `amberfs import`", cfg.From)
+		return nil, false, filledAlready(cfg)
 	}
 	var undo []func()
 	defer func() {
@@ -104,6 +105,11 @@ func start(cfg Config, s Starter) (_ *Daemon, created bool, err error) {
 	}
 	undo = append(undo, d.file.close)
 	d.log.Info("start", "version", cfg.Version, "pid", os.Getpid(), "store", cfg.Store, "mountpoint", cfg.Mountpoint)
+	if cfg.From != "" {
+		if err = fill(ctx, d.store, cfg, s.Progress); err != nil {
+			return nil, false, explain(err)
+		}
+	}
 	if err = d.openEvents(); err != nil {
 		return nil, false, err
 	}

@@ -28,6 +28,8 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		Debug:          o.Debug,
 		Logger:         d.log,
 		OnEvent:        d.mountEvent,
-		Control:        fusefs.Control{Diff: d.diffControlFile, Status: d.statusControlFile, Log: d.logControlFile},
+		Control: fusefs.Control{
+			Diff: d.diffControlFile, Status: d.statusControlFile, Log: d.logControlFile, Export: d.exportControlFile,
+		},
 	}
 }

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/gitbridge"
+)
+
+func exportCommand(a *app) *cobra.Command {
+	var req api.ExportGit
+	var tarFile string
+	cmd := &cobra.Command{
+		Use:   "export NAME (--git REPO [--ref REF] [--gitignore] [-m MESSAGE] [--no-parent] | --tar FILE)",
+		Short: "Write a snapshot as a git commit or a tar archive",
+		Long: `With --git, writes the snapshot as a commit into the repository REPO and prints
+the commit's id. The commit's tree is what git itself would write for the same
+files. Only the ref is written, refs/sandbox/snapshots/NAME unless another is
+given; HEAD, branches, tags, index, stash and worktree are not touched.
+
+With --tar, writes a tar archive to FILE, or the standard output for "-". The
+same snapshot always gives the same bytes.`,
+		Example: `  amberfs export v1 --git .
+  amberfs export v1 --tar - | docker import -`,
+		Args:              args(1, 1, "one NAME"),
+		ValidArgsFunction: a.completeSnapshots(1),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			req.Name = argv[0]
+			switch {
+			case req.Repo != "" && tarFile != "":
+				return fail.New(fail.Usage, "--git and --tar exclude each other")
+			case tarFile != "":
+				return a.exportTar(cmd, req.Name, tarFile)
+			case req.Repo == "":
+				return fail.New(fail.Usage, "export needs --git REPO or --tar FILE")
+			}
+			return a.exportGit(cmd, req)
+		},
+	}
+	cmd.Flags().StringVar(&req.Repo, "git", "", "write a commit into the repository `REPO`")
+	cmd.Flags().StringVar(&req.Ref, "ref", "", "write this `REF`")
+	cmd.Flags().BoolVar(&req.GitIgnore, "gitignore", false, "leave out what git ignores")
+	cmd.Flags().StringVarP(&req.Message, "message", "m", "", "the commit's message instead of the snapshot's")
+	cmd.Flags().BoolVar(&req.NoParent, "no-parent", false, "make a commit without a parent")
+	cmd.Flags().StringVar(&tarFile, "tar", "", "write an archive to `FILE`, - for the standard output")
+	return cmd
+}
+
+func (a *app) exportGit(cmd *cobra.Command, req api.ExportGit) error {
+	repo, err := a.abs(req.Repo)
+	if err != nil {
+		return err
+	}
+	req.Repo = repo
+	var done gitbridge.Result
+	if err := a.askHere(cmd.Context(), request{op: "export-git", args: req, progress: true}, &done); err != nil {
+		return err
+	}
+	if n := len(done.Skipped) + len(done.Reduced); n > 0 && !a.json {
+		a.note("git cannot hold %s as they are: see --json for the list", plural(n, "path", "paths"))
+	}
+	return a.print(done, func() { a.printf("%s\n", done.Commit) })
+}
+
+// exportTar writes to a new file beside FILE and renames it, so that FILE is
+// never half an archive.
+func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
+	var done gitbridge.TarResult
+	ask := func(w io.Writer) error {
+		buf := bufio.NewWriterSize(w, 1<<20)
+		r := request{op: "export-tar", args: api.Name{Name: name}, output: buf, progress: w != a.stdout}
+		if err := a.askHere(cmd.Context(), r, &done); err != nil {
+			return err
+		}
+		if n := len(done.Skipped); n > 0 {
+			a.note("tar has no place for %s", plural(n, "path", "paths"))
+		}
+		return buf.Flush()
+	}
+	if file == "-" {
+		if isTerminal(a.stdout) {
+			return fail.New(fail.Usage, "an archive is not for a terminal").WithHint("send it to a file or a pipe")
+		}
+		return ask(a.stdout)
+	}
+	path, err := a.abs(file)
+	if err != nil {
+		return err
+	}
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return a.exportInto(path, ask)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part-")
+	if err != nil {
+		return fail.New(fail.KindOf(err), "cannot write %s: %w", file, err)
+	}
+	defer os.Remove(f.Name())
+	err = ask(f)
+	if err == nil {
+		err = f.Chmod(0o666 &^ umask())
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return fail.New(fail.KindOf(err), "cannot write %s: %w", file, err)
+	}
+	return a.print(done, func() {})
+}
+
+// exportInto writes to what is no regular file: a pipe, a device.
+func (a *app) exportInto(path string, ask func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fail.New(fail.KindOf(err), "cannot write %s: %w", path, err)
+	}
+	if err := errors.Join(ask(f), f.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+// umask is this process's; to read it is to set it for an instant.
+func umask() os.FileMode {
+	m := syscall.Umask(0)
+	syscall.Umask(m)
+	return os.FileMode(m)
+}

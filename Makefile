@@ -24,7 +24,7 @@ lint: bin/golangci-lint
 
 bin/golangci-lint:
 	@mkdir -p bin
-	GOBIN=$(CURDIR)/bin $(GO) install -buildvcs=false github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.2
+	GOBIN=$(CURDIR)/bin $(GO) install -buildvcs=false github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # One table: the mount, a plain directory beside it, and the peers at hand.
 # ROWS=capture,untar runs those rows alone.

@@ -57,14 +57,35 @@ func (c *control) lookup(dir live.NodeID, name string, out *fuse.EntryOut) fuse.
 		return fuse.OK
 	}
 	if q, ok := parseQuery(name); ok {
-		content, err := c.renderQuery(ws, q)
-		if err != nil {
+		if err := c.lookupQuery(ws, name, q, out); err != nil {
 			return c.miss(dir, err)
 		}
-		c.publish(ws, name, typeFile|0o444, content, out)
 		return fuse.OK
 	}
 	return c.lookupSnapshot(ws, name, out)
+}
+
+// lookupQuery finds a generated file. As long as both sides of a diff are the
+// same it is not rendered again, though its name is looked up for every step
+// of `less diff@v1`.
+func (c *control) lookupQuery(ws *snapshot.Workspace, name string, q query, out *fuse.EntryOut) error {
+	of, err := c.subject(ws, q)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	if n := c.mu.current[fileKey{ws.View(), name}]; n != nil && n.of == of && of != (subject{}) {
+		c.answerNodeLocked(n, out)
+		c.mu.Unlock()
+		return nil
+	}
+	c.mu.Unlock()
+	content, err := c.renderQuery(ws, q)
+	if err != nil {
+		return err
+	}
+	c.publish(ws, name, typeFile|0o444, content, of, out)
+	return nil
 }
 
 // miss answers a lookup that failed. A name that cannot be one of a snapshot
@@ -86,7 +107,7 @@ func (c *control) lookupFile(ws *snapshot.Workspace, f controlFile, out *fuse.En
 		if err != nil {
 			return c.miss(dir, err)
 		}
-		c.publish(ws, f.name, typeLink|0o777, []byte(info.Name), out)
+		c.publish(ws, f.name, typeLink|0o777, []byte(info.Name), subject{}, out)
 		return fuse.OK
 	case logName:
 		return c.lookupLog(ws, out)
@@ -99,7 +120,7 @@ func (c *control) lookupFile(ws *snapshot.Workspace, f controlFile, out *fuse.En
 	if f.writable {
 		mode |= 0o200
 	}
-	c.publish(ws, f.name, mode, content, out)
+	c.publish(ws, f.name, mode, content, subject{}, out)
 	return fuse.OK
 }
 
@@ -138,7 +159,7 @@ func (c *control) lookupSnapshot(ws *snapshot.Workspace, name string, out *fuse.
 		return c.miss(dir, err)
 	}
 	if info.Name != name && name != originName {
-		c.publish(ws, name, typeLink|0o777, []byte(info.Name), out)
+		c.publish(ws, name, typeLink|0o777, []byte(info.Name), subject{}, out)
 		return fuse.OK
 	}
 	return c.fs.status("lookup", dir, c.answerSnapshot(ws, info, out))

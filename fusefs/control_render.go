@@ -33,6 +33,35 @@ func (c *control) render(ws *snapshot.Workspace, name string) ([]byte, error) {
 	return c.mu.results[fileKey{ws.View(), name}], nil
 }
 
+// A subject tells what a generated diff compares, so that it is made once: the
+// views of two snapshots, or of one and how often the workspace had changed.
+type subject struct {
+	a, b    uint32
+	changes uint64
+}
+
+// subject resolves the names in a query. What is not worth remembering has the
+// zero subject.
+func (c *control) subject(ws *snapshot.Workspace, q query) (subject, error) {
+	a, err := ws.Find(q.a)
+	if err != nil || q.what == "info" {
+		return subject{}, err
+	}
+	if c.fs.opts.Control.Diff == nil {
+		return subject{}, live.ErrNotExist
+	}
+	if q.b != "" {
+		b, err := ws.Find(q.b)
+		return subject{a: a.View, b: b.View}, err
+	}
+	var changes uint64
+	err = c.fs.forest.View(func(tx *live.Tx) error {
+		changes = tx.Changed(ws.View())
+		return nil
+	})
+	return subject{a: a.View, b: ws.View(), changes: changes}, err
+}
+
 // renderQuery returns what a generated file like diff@A says now.
 func (c *control) renderQuery(ws *snapshot.Workspace, q query) ([]byte, error) {
 	if q.what == "info" {
@@ -41,17 +70,6 @@ func (c *control) renderQuery(ws *snapshot.Workspace, q query) ([]byte, error) {
 			return nil, err
 		}
 		return renderJSON(info)
-	}
-	if c.fs.opts.Control.Diff == nil {
-		return nil, live.ErrNotExist
-	}
-	for _, name := range []string{q.a, q.b} {
-		if name == "" {
-			continue
-		}
-		if _, err := ws.Find(name); err != nil {
-			return nil, err
-		}
 	}
 	return c.fs.opts.Control.Diff(ws, q.a, q.b, q.what == "stat")
 }

@@ -72,7 +72,7 @@ const (
 type Event struct {
 	Caller live.Caller
 	Action Action
-	// Node is what was changed.
+	// Node is what was changed; of a rename, what it replaced, if anything.
 	Node live.NodeID
 	// Parent and Name are where it was created, deleted or renamed from. A
 	// modification has only the node: a file does not know by which of its

@@ -93,7 +93,11 @@ func newOracle(ctx context.Context, s *skeleton, args ...string) (*oracle, error
 	if err != nil {
 		return nil, err
 	}
-	return &oracle{p: p, out: bufio.NewReaderSize(p.out, 64<<10)}, nil
+	return newOracleOf(p), nil
+}
+
+func newOracleOf(p *process) *oracle {
+	return &oracle{p: p, out: bufio.NewReaderSize(p.out, 64<<10)}
 }
 
 // ask sends paths and calls answer for each field that comes back, perPath

@@ -1,0 +1,248 @@
+package gitbridge
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// GitSource says what of a repository is read.
+type GitSource struct {
+	Repo string // root of a working tree, or a git directory
+	Rev  string // any revision: a commit, a tag, a tree
+	Path string // a directory of it, "" for all
+}
+
+// ReadGit feeds the tree of a revision to sink, as git has it: bytes without
+// line end conversion or filters, symbolic links, the execute bit. The times of
+// all files are the commit's. Submodules become empty directories and are
+// reported to Skip, if that is set. It returns the commit or tree that was read.
+func ReadGit(ctx context.Context, from GitSource, sink Sink, o ImportOptions) (id string, err error) {
+	repo, err := openRepository(ctx, from.Repo)
+	if err != nil {
+		return "", err
+	}
+	if id, err = repo.resolve(ctx, from.Rev); err != nil {
+		return "", err
+	}
+	if id, err = repo.resolve(ctx, id+"^{}"); err != nil { // of a tag, what it names
+		return "", err
+	}
+	mtime, err := repo.timeOf(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	treeish := id
+	if p := strings.Trim(from.Path, "/"); p != "" && p != "." {
+		if treeish, err = repo.resolve(ctx, id+":"+p); err != nil {
+			return "", fmt.Errorf("%w has no %q", err, p)
+		}
+	}
+	kind, err := repo.git(ctx, nil, "cat-file", "-t", treeish)
+	if err != nil {
+		return "", err
+	}
+	if kind != "commit" && kind != "tree" {
+		return "", fmt.Errorf("%s: %w: %q is a %s, not a tree", from.Repo, ErrNoRevision, from.Rev, kind)
+	}
+	g := newGuard(sink, o.Limits, o.gitMeta(unix.S_IFDIR, mtime), o.Progress)
+	entries, err := repo.listTree(ctx, treeish)
+	if err != nil {
+		return "", fmt.Errorf("reading %s of %s: %w", from.Rev, from.Repo, err)
+	}
+	if err := repo.feed(ctx, entries, ".", mtime, g, o); err != nil {
+		return "", fmt.Errorf("reading %s of %s: %w", from.Rev, from.Repo, err)
+	}
+	return id, nil
+}
+
+// gitMeta is what a file of a given type and execute bit has.
+func (o ImportOptions) gitMeta(mode uint32, mtime int64) Meta {
+	m := Meta{Mode: mode, Atime: mtime, Mtime: mtime}
+	switch mode {
+	case unix.S_IFDIR, unix.S_IFREG | 0o100:
+		m.Mode = mode&unix.S_IFMT | 0o777&^o.Umask
+	case unix.S_IFREG:
+		m.Mode |= 0o666 &^ o.Umask
+	}
+	return o.own(m)
+}
+
+// timeOf returns the committer's time of a commit in nanoseconds, 0 for a tree.
+func (r *repository) timeOf(ctx context.Context, id string) (int64, error) {
+	out, err := r.git(ctx, nil, "cat-file", "-t", id)
+	if err != nil || out != "commit" {
+		return 0, err
+	}
+	out, err = r.git(ctx, nil, "log", "-1", "--no-show-signature", "--format=%ct", id)
+	if err != nil {
+		return 0, fmt.Errorf("reading commit %s: %w", id, err)
+	}
+	sec, err := strconv.ParseInt(strings.TrimSpace(out), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("reading commit %s: %w", id, err)
+	}
+	const limit = 1 << 33
+	return min(max(sec, 0), limit) * 1e9, nil
+}
+
+// treeEntry is a line of git ls-tree.
+type treeEntry struct {
+	mode uint32
+	id   string
+	path string
+}
+
+// listTree lists a whole tree, directories before what is in them.
+func (r *repository) listTree(ctx context.Context, treeish string) ([]treeEntry, error) {
+	out, err := r.git(ctx, nil, "ls-tree", "-r", "-t", "-z", "--full-tree", treeish)
+	if err != nil {
+		return nil, err
+	}
+	var entries []treeEntry
+	for _, line := range strings.Split(out, "\x00") {
+		if line == "" {
+			continue
+		}
+		head, name, ok := strings.Cut(line, "\t")
+		fields := strings.Fields(head)
+		if !ok || len(fields) != 3 {
+			return nil, fmt.Errorf("git ls-tree answered %q", line)
+		}
+		mode, err := strconv.ParseUint(fields[0], 8, 32)
+		if err != nil {
+			return nil, fmt.Errorf("git ls-tree answered %q", line)
+		}
+		entries = append(entries, treeEntry{uint32(mode), fields[2], name})
+	}
+	return entries, nil
+}
+
+// feed hands entries to the guard, below the path at. The contents come from
+// one git cat-file, in order.
+func (r *repository) feed(ctx context.Context, entries []treeEntry, at string, mtime int64, g *guard, o ImportOptions) error {
+	p, err := start(ctx, r.gitDir, nil, "--git-dir="+r.gitDir, "cat-file", "--batch", "--buffer")
+	if err != nil {
+		return err
+	}
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		// If git dies, reading from it says so.
+		in := bufio.NewWriterSize(p.in, 64<<10)
+		for _, e := range entries {
+			if e.isBlob() {
+				in.WriteString(e.id)
+				in.WriteByte('\n')
+			}
+		}
+		in.Flush()
+		p.in.Close()
+	}()
+	err = r.feedFrom(bufio.NewReaderSize(p.out, 256<<10), entries, at, mtime, g, o)
+	if err != nil {
+		err = p.fail(err)
+		<-sent
+		return err
+	}
+	<-sent
+	return p.wait()
+}
+
+func (e treeEntry) isBlob() bool {
+	return e.mode&unix.S_IFMT == unix.S_IFREG || e.mode&unix.S_IFMT == unix.S_IFLNK
+}
+
+func (r *repository) feedFrom(blobs *bufio.Reader, entries []treeEntry, at string, mtime int64, g *guard, o ImportOptions) error {
+	seen := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		if err := checkTreePath(e.path); err != nil {
+			return err
+		}
+		if seen[e.path] {
+			return fmt.Errorf("%w: the tree has %q twice", ErrHostile, e.path)
+		}
+		seen[e.path] = true
+		name, err := clean(e.path)
+		if err != nil {
+			return err
+		}
+		name = path.Join(at, name)
+		switch e.mode & unix.S_IFMT {
+		case unix.S_IFDIR:
+			err = g.dir(name, o.gitMeta(unix.S_IFDIR, mtime))
+		case modeGitlink:
+			if err = g.dir(name, o.gitMeta(unix.S_IFDIR, mtime)); err == nil && o.Skip != nil {
+				o.Skip(name, fmt.Errorf("submodule at commit %s: only its directory is there", e.id))
+			}
+		case unix.S_IFREG, unix.S_IFLNK:
+			err = feedBlob(blobs, e, name, mtime, g, o)
+		default:
+			err = fmt.Errorf("%w: %q has the mode %o", ErrHostile, e.path, e.mode)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkTreePath refuses what only a forged tree has: git makes no such names.
+func checkTreePath(p string) error {
+	for _, c := range strings.Split(p, "/") {
+		if c == "" || c == "." || c == ".." || strings.EqualFold(c, ".git") {
+			return fmt.Errorf("%w: the tree has the path %q", ErrHostile, p)
+		}
+	}
+	return nil
+}
+
+// feedBlob reads the next object of git cat-file.
+func feedBlob(blobs *bufio.Reader, e treeEntry, name string, mtime int64, g *guard, o ImportOptions) error {
+	head, err := blobs.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	fields := strings.Fields(head)
+	if len(fields) != 3 || fields[1] != "blob" {
+		return fmt.Errorf("%q: git has no blob %s: %s", name, e.id, strings.TrimSpace(head))
+	}
+	size, err := strconv.ParseInt(fields[2], 10, 64)
+	if err != nil {
+		return fmt.Errorf("git cat-file answered %q", head)
+	}
+	body := &wholeReader{r: blobs, left: size}
+	if e.mode&unix.S_IFMT == unix.S_IFLNK {
+		if size > maxPath {
+			return fmt.Errorf("%w: the symbolic link %q is %d bytes long", ErrHostile, name, size)
+		}
+		target, err := io.ReadAll(body)
+		if err != nil {
+			return err
+		}
+		if err := g.symlink(name, string(target), o.gitMeta(unix.S_IFLNK, mtime)); err != nil {
+			return err
+		}
+	} else {
+		mode := uint32(unix.S_IFREG) | e.mode&0o100
+		if err := g.file(name, o.gitMeta(mode, mtime), size, body); err != nil {
+			return err
+		}
+		if _, err := io.Copy(io.Discard, body); err != nil {
+			return err
+		}
+	}
+	if c, err := blobs.ReadByte(); err != nil {
+		return err
+	} else if c != '\n' {
+		return errors.New("git cat-file lost its place")
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package gitbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"golang.org/x/sys/unix"
+)
+
+func TestReadDirCarriesEverything(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("device nodes need root")
+	}
+	root := t.TempDir()
+	s := tarTree()
+	for p, n := range s {
+		if n.mtime != 0 { // set below
+			n.mtime = 0
+			s[p] = n
+		}
+	}
+	delete(s, "x")
+	s["s"] = node{mode: unix.S_IFSOCK | 0o755}
+	s.write(t, root)
+	check(t, os.WriteFile(filepath.Join(root, "x"), []byte("attr"), 0o644))
+	check(t, unix.Setxattr(filepath.Join(root, "x"), "user.a", []byte("1\x00"), 0))
+	check(t, unix.Setxattr(filepath.Join(root, "x"), "user.big", make([]byte, 2000), 0))
+	check(t, os.Chmod(filepath.Join(root, "d/dir"), 0o777|os.ModeSticky))
+	check(t, os.Chmod(filepath.Join(root, "suid"), 0o755|os.ModeSetuid|os.ModeSetgid))
+	check(t, os.Lchown(filepath.Join(root, "l"), 11, 12))
+	for p, n := range s {
+		check(t, unix.Lutimes(filepath.Join(root, p), []unix.Timeval{{}, {Sec: someTime / 1e9}}))
+		if n.mode&unix.S_IFMT == unix.S_IFREG && len(n.data) > mega/2 {
+			punch(t, filepath.Join(root, p), n.data)
+		}
+	}
+	s["x"] = node{mode: unix.S_IFREG | 0o644, data: "attr", xattrs: []tree.Xattr{{Name: "user.a", Value: []byte("1\x00")}, {Name: "user.big", Value: make([]byte, 2000)}}}
+	sink := newMapSink(t)
+	check(t, ReadDir(context.Background(), root, sink, DirOptions{}))
+	expect := want(s)
+	for p, n := range sink.files {
+		w := expect[p]
+		if n.mode&unix.S_IFMT == unix.S_IFDIR || p == "x" || len(n.data) > mega/2 {
+			w.mtime = n.mtime
+		}
+		if p == "." {
+			w.mode = n.mode
+		}
+		expect[p] = w
+	}
+	sameSpec(t, sink.files, expect)
+	if m := sink.meta["l"]; m.UID != 11 || m.GID != 12 {
+		t.Errorf("the link belongs to %d:%d", m.UID, m.GID)
+	}
+	if sink.holes["sparse"] < mega || sink.holes["hole"] != mega {
+		t.Errorf("holes %v", sink.holes)
+	}
+}
+
+// punch makes a file with holes where its data is zero.
+func punch(t *testing.T, name, data string) {
+	t.Helper()
+	f, err := os.Create(name)
+	check(t, err)
+	defer f.Close()
+	check(t, f.Truncate(int64(len(data))))
+	const page = 64 << 10
+	for off := 0; off < len(data); off += page {
+		if part := data[off:min(off+page, len(data))]; strings.Trim(part, "\x00") != "" {
+			_, err := f.WriteAt([]byte(part), int64(off))
+			check(t, err)
+		}
+	}
+}
+
+func TestReadDirExcludesAndSkips(t *testing.T) {
+	root := t.TempDir()
+	spec{"a": file("1"), "store/x": file("2"), "d/mount/y": file("3"), "secret": {mode: unix.S_IFREG}, "locked/z": file("4")}.write(t, root)
+	check(t, os.Chmod(filepath.Join(root, "locked"), 0))
+	defer os.Chmod(filepath.Join(root, "locked"), 0o755)
+	read := func(o DirOptions) (string, error) {
+		sink := newMapSink(t)
+		o.Exclude = []string{filepath.Join(root, "store"), filepath.Join(root, "d/mount"), filepath.Join(root, "nowhere")}
+		err := ReadDir(context.Background(), root, sink, o)
+		return strings.Join(sorted(sink.plain()), " "), err
+	}
+	if os.Getuid() == 0 {
+		if got, err := read(DirOptions{}); err != nil || got != "a locked/z secret" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		return
+	}
+	if _, err := read(DirOptions{}); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("error %v, want a refusal", err)
+	}
+	var skipped []string
+	got, err := read(DirOptions{ImportOptions: ImportOptions{Skip: func(p string, err error) { skipped = append(skipped, p) }}})
+	if err != nil || got != "a" || strings.Join(skipped, " ") != "locked secret" {
+		t.Errorf("got %q, skipped %q, %v", got, skipped, err)
+	}
+}
+
+// The same as an ordinary user, when the tests run as root.
+func TestReadDirAsAnOrdinaryUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("the other test does it")
+	}
+	exe, err := os.Executable()
+	check(t, err)
+	// The test binary's own directory is closed to others.
+	open := t.TempDir()
+	check(t, os.Chmod(filepath.Dir(open), 0o755))
+	check(t, os.Chmod(open, 0o777))
+	data, err := os.ReadFile(exe)
+	check(t, err)
+	copied := filepath.Join(open, "test")
+	check(t, os.WriteFile(copied, data, 0o755))
+	cmd := exec.Command(copied, "-test.run=^TestReadDirExcludesAndSkips$")
+	cmd.Dir = open
+	cmd.Env = append(os.Environ(), "TMPDIR="+open)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestReadDirFailures(t *testing.T) {
+	if err := ReadDir(context.Background(), filepath.Join(t.TempDir(), "none"), discard{}, DirOptions{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := ReadDir(ctx, t.TempDir(), discard{}, DirOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestGitRoundTrip(t *testing.T) {
+	isolate(t)
+	for _, format := range []string{"sha1", "sha256"} {
+		repo := bareRepo(t, "--object-format="+format)
+		s := spec{"a": file("1\r\n"), "b/c": exe("2"), "b/l": link("../a\n"), "e": file(""), "\xff\n": file("3"), ".gitattributes": file("*.x text\n"),
+			"big": file(strings.Repeat("0123456789", mega/5)), strings.Repeat(strings.Repeat("d", 99)+"/", 39) + "f": file("deep")}
+		m := newMemory()
+		first := export(t, m, m.state(t, s), repo, nil)
+		for _, rev := range []string{"refs/sandbox/snapshots/v1", first.Commit, first.Tree, "refs/sandbox/snapshots/v1^{tree}", first.Commit[:12]} {
+			sink := newMapSink(t)
+			_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: rev}, sink, ImportOptions{})
+			check(t, err)
+			if got := sink.plain(); !reflect.DeepEqual(got, s) {
+				t.Errorf("%s came back as %v", rev, sorted(got))
+			}
+			again := export(t, m, m.state(t, sink.plain()), repo, func(o *ExportOptions) { o.Info.Name = "again" })
+			if again.Tree != first.Tree {
+				t.Errorf("%s: tree %s, want %s", rev, again.Tree, first.Tree)
+			}
+		}
+		sink := newMapSink(t)
+		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: first.Commit, Path: "/b/"}, sink, ImportOptions{Umask: 0o027, Owner: &Owner{5, 6}})
+		check(t, err)
+		if got := fmt.Sprint(sorted(sink.plain())); got != "[c l]" {
+			t.Errorf("the directory has %s", got)
+		}
+		if m := sink.meta["c"]; m.Mode != unix.S_IFREG|0o750 || m.UID != 5 || m.GID != 6 || m.Mtime != 1_700_000_000e9 {
+			t.Errorf("a file is %+v", m)
+		}
+	}
+}
+
+func TestReadGitRefusals(t *testing.T) {
+	isolate(t)
+	repo := bareRepo(t)
+	blob := hashObject(t, repo, "blob", []byte("x"))
+	id := make([]byte, 20)
+	fmt.Sscanf(blob, "%x", &id)
+	entry := func(mode, name string) string { return mode + " " + name + "\x00" + string(id) }
+	treeOf := func(entries ...string) string { return hashObject(t, repo, "tree", []byte(strings.Join(entries, ""))) }
+	nul := hashObject(t, repo, "blob", []byte("a\x00b"))
+	fmt.Sscanf(blob, "%x", &id)
+	forged := map[string]string{
+		"upwards":       treeOf(entry("100644", "..")),
+		"dot":           treeOf(entry("100644", ".")),
+		"git directory": treeOf(entry("100644", ".git")),
+		"slash":         treeOf(entry("100644", "a/../../x")),
+		"absolute":      treeOf(entry("100644", "/etc")),
+		"twice":         treeOf(entry("100644", "a"), entry("100644", "a")),
+		"link and path": treeOf(entry("120000", "a"), entry("100644", "a/b")),
+	}
+	fmt.Sscanf(nul, "%x", &id)
+	forged["NUL in a link"] = treeOf(entry("120000", "a"))
+	for name, id := range forged {
+		sink := newMapSink(t)
+		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: id}, sink, ImportOptions{})
+		if !errors.Is(err, ErrHostile) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	missing := treeOf("100644 f\x00" + strings.Repeat("\x01", 20))
+	for name, c := range map[string]struct {
+		from GitSource
+		want error
+	}{
+		"no revision":    {GitSource{Repo: repo, Rev: "nowhere"}, ErrNoRevision},
+		"option":         {GitSource{Repo: repo, Rev: "--all"}, ErrNoRevision},
+		"blob":           {GitSource{Repo: repo, Rev: blob}, ErrNoRevision},
+		"no path":        {GitSource{Repo: repo, Rev: forged["twice"], Path: "none"}, ErrNoRevision},
+		"no repository":  {GitSource{Repo: t.TempDir(), Rev: "HEAD"}, ErrNotRepository},
+		"missing object": {GitSource{Repo: repo, Rev: missing}, nil},
+	} {
+		_, err := ReadGit(context.Background(), c.from, discard{}, ImportOptions{})
+		if err == nil || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("%s: error %v, want %v", name, err, c.want)
+		}
+		t.Log(err)
+	}
+}
+
+// hashObject writes an object however odd it is.
+func hashObject(t *testing.T, repo, kind string, data []byte) string {
+	t.Helper()
+	out, err := run(context.Background(), repo, nil, strings.NewReader(string(data)), "hash-object", "-w", "--stdin", "--literally", "-t", kind)
+	check(t, err)
+	return strings.TrimSpace(string(out))
+}

@@ -1,0 +1,189 @@
+package gitbridge
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/bzip2"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+)
+
+// ReadTar feeds a tar archive to sink: ustar, PAX or GNU, plain or compressed
+// by gzip, zstd or bzip2. Names that are absolute or lead upwards, entries below
+// something that is no directory and hard links to what did not come before
+// are refused, and so is what Limits do not allow; the sink has then got a part
+// of the archive.
+func ReadTar(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error {
+	plain, done, err := decompress(&contextReader{ctx, r})
+	if err != nil {
+		return fmt.Errorf("reading the archive: %w", err)
+	}
+	defer done()
+	now := time.Now().UnixNano()
+	missing := o.own(Meta{Mode: unix.S_IFDIR | 0o755, Atime: now, Mtime: now})
+	g := newGuard(sink, o.Limits, missing, o.Progress)
+	in := tar.NewReader(plain)
+	for {
+		h, err := in.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the archive: %w", notTar(err, g.entries == 0))
+		}
+		if err := tarEntry(g, in, h, o); err != nil {
+			return fmt.Errorf("reading the archive: %w", err)
+		}
+	}
+}
+
+// notTar explains an error of the first header.
+func notTar(err error, first bool) error {
+	if first && errors.Is(err, tar.ErrHeader) {
+		return errors.New("this is no tar archive")
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the archive ends in the middle")
+	}
+	return err
+}
+
+func tarEntry(g *guard, r io.Reader, h *tar.Header, o ImportOptions) error {
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		g.entries++
+		return nil // comments, such as git archive's commit
+	}
+	name, err := clean(h.Name)
+	if err != nil {
+		return err
+	}
+	m, err := tarMeta(name, h)
+	if err != nil {
+		return err
+	}
+	m = o.own(m)
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
+		return g.file(name, m, h.Size, &wholeReader{r: r, left: h.Size})
+	case tar.TypeDir:
+		return g.dir(name, m)
+	case tar.TypeSymlink:
+		return g.symlink(name, h.Linkname, m)
+	case tar.TypeLink:
+		old, err := clean(h.Linkname)
+		if err != nil {
+			return fmt.Errorf("hard link %q: %w", name, err)
+		}
+		return g.hardlink(name, old)
+	case tar.TypeFifo:
+		m.Mode |= unix.S_IFIFO
+		return g.special(name, m, 0)
+	case tar.TypeChar, tar.TypeBlock:
+		kind := uint32(unix.S_IFCHR)
+		if h.Typeflag == tar.TypeBlock {
+			kind = unix.S_IFBLK
+		}
+		m.Mode |= kind
+		const maxMajor, maxMinor = 1<<12 - 1, 1<<20 - 1
+		if h.Devmajor < 0 || h.Devmajor > maxMajor || h.Devminor < 0 || h.Devminor > maxMinor {
+			return fmt.Errorf("%w: %q is device %d:%d", ErrHostile, name, h.Devmajor, h.Devminor)
+		}
+		return g.special(name, m, uint32(unix.Mkdev(uint32(h.Devmajor), uint32(h.Devminor))))
+	}
+	return o.skip(name, fmt.Errorf("%q is of the unknown type %q", name, h.Typeflag))
+}
+
+func tarMeta(name string, h *tar.Header) (Meta, error) {
+	m := Meta{Mode: uint32(h.Mode) & 0o7777, Mtime: unixNano(h.ModTime)}
+	m.Atime = m.Mtime
+	if !h.AccessTime.IsZero() {
+		m.Atime = unixNano(h.AccessTime)
+	}
+	const noID = 1<<32 - 1
+	if h.Uid < 0 || h.Uid >= noID || h.Gid < 0 || h.Gid >= noID {
+		return m, fmt.Errorf("%w: %q belongs to %d:%d", ErrHostile, name, h.Uid, h.Gid)
+	}
+	m.UID, m.GID = uint32(h.Uid), uint32(h.Gid)
+	for k, v := range h.PAXRecords {
+		key, ok := strings.CutPrefix(k, paxXattr)
+		if !ok {
+			continue
+		}
+		if err := checkXattr(key, len(v)); err != nil {
+			return m, fmt.Errorf("%q: %w", name, err)
+		}
+		m.Xattrs = append(m.Xattrs, tree.Xattr{Name: key, Value: []byte(v)})
+	}
+	sortXattrs(m.Xattrs)
+	return m, nil
+}
+
+// checkXattr holds an attribute against the limits of Linux.
+func checkXattr(name string, size int) error {
+	const maxValue = 64 << 10
+	if name == "" || len(name) > maxName || strings.IndexByte(name, 0) >= 0 || size > maxValue {
+		return fmt.Errorf("%w: extended attribute %.40q of %d bytes", ErrHostile, name, size)
+	}
+	return nil
+}
+
+func sortXattrs(x []tree.Xattr) {
+	slices.SortFunc(x, func(a, b tree.Xattr) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// wholeReader makes an error of an end that comes too early.
+type wholeReader struct {
+	r    io.Reader
+	left int64
+}
+
+func (w *wholeReader) Read(p []byte) (int, error) {
+	if w.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := w.r.Read(p[:min(int64(len(p)), w.left)])
+	w.left -= int64(n)
+	if err == io.EOF && w.left > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// decompress finds out by the first bytes how a stream is compressed.
+func decompress(r io.Reader) (plain io.Reader, done func(), err error) {
+	in := bufio.NewReaderSize(r, 256<<10)
+	head, err := in.Peek(6)
+	if err != nil && err != io.EOF {
+		return nil, nil, err
+	}
+	nothing := func() {}
+	switch {
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+		z, err := gzip.NewReader(in)
+		return z, nothing, err
+	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		// The window of `zstd --long`, more than which zstd itself asks for.
+		const window = 128 << 20
+		z, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(window), zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return nil, nil, err
+		}
+		return z, z.Close, nil
+	case bytes.HasPrefix(head, []byte("BZh")):
+		return bzip2.NewReader(in), nothing, nil
+	case bytes.HasPrefix(head, []byte("\xfd7zXZ\x00")):
+		return nil, nil, errors.New("it is compressed by xz: pipe it through xz -dc")
+	}
+	return in, nothing, nil
+}

@@ -1,0 +1,289 @@
+package gitbridge
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+)
+
+func archive(t testing.TB, m *memory, s spec) ([]byte, *TarResult) {
+	t.Helper()
+	var out bytes.Buffer
+	res, err := WriteTar(context.Background(), &out, m.src, m.state(t, s), TarOptions{})
+	check(t, err)
+	return out.Bytes(), res
+}
+
+const mega = 1 << 20
+
+// holes is a file of 3 MiB with data at some places.
+func holes() string {
+	b := make([]byte, 3*mega)
+	copy(b[mega:], "in the middle")
+	copy(b[2*mega+5*64<<10:], strings.Repeat("x", 100_000))
+	return string(b)
+}
+
+func tarTree() spec {
+	long := strings.Repeat(strings.Repeat("n", 120)+"/", 5)
+	return spec{
+		"a": file("1\n"), "d/e": exe("2\n"), "empty": file(""), "d/dir": {mode: unix.S_IFDIR | 0o1777}, "l": link("../a"), "h": {hard: "a"}, "z/h": {hard: "a"},
+		"p": fifo(), "c": {mode: unix.S_IFCHR | 0o600, rdev: uint32(unix.Mkdev(1, 3))}, "b": {mode: unix.S_IFBLK | 0o600, rdev: uint32(unix.Mkdev(259, 70000))},
+		"suid": {mode: unix.S_IFREG | 0o6755, data: "x"}, long + "f": file("long"), long + "l": link(long), "\xff\xfe\n": file("odd"), "-x": file("dash"), "caf\xc3\xa9": file("u"),
+		"x":      {mode: unix.S_IFREG | 0o644, data: "attr", xattrs: []tree.Xattr{{Name: "user.a", Value: []byte("1\n\x00=")}, {Name: "user.b"}}},
+		"sparse": {mode: unix.S_IFREG | 0o640, data: holes(), mtime: 1_700_000_000_123_456_789}, "hole": file(strings.Repeat("\x00", mega)),
+		long + "sparse \xc3\xa9": file(strings.Repeat("\x00", mega) + "end"), "old": {mode: unix.S_IFREG | 0o644, mtime: -1_500_000_000}, "far": {mode: unix.S_IFREG | 0o644, mtime: 9_000_000_000_000_000_001},
+	}
+}
+
+// want is what a tree looks like when it comes back.
+func want(s spec) spec {
+	out := spec{".": {mode: unix.S_IFDIR | 0o755, mtime: someTime}}
+	for p, n := range s {
+		for d := parentOf(p); d != ""; d = parentOf(d) {
+			if _, ok := s[d]; !ok {
+				out[d] = node{mode: unix.S_IFDIR | 0o755, mtime: someTime}
+			}
+		}
+		if n.mtime == 0 {
+			n.mtime = someTime
+		}
+		if n.hard != "" {
+			of := s[n.hard]
+			n.mode, n.data = of.mode, of.data
+		}
+		if n.mode == modeSymlink {
+			n.mode = unix.S_IFLNK | 0o777
+		}
+		out[p] = n
+	}
+	return out
+}
+
+func sameSpec(t *testing.T, got, want spec) {
+	t.Helper()
+	for p, n := range want {
+		g, ok := got[p]
+		if len(g.xattrs) == 0 {
+			g.xattrs = nil
+		}
+		for i := range g.xattrs {
+			if len(g.xattrs[i].Value) == 0 {
+				g.xattrs[i].Value = nil
+			}
+		}
+		if !ok {
+			t.Errorf("%q did not come", p)
+		} else if !reflect.DeepEqual(g, n) {
+			g.data, n.data = g.data[:min(len(g.data), 40)], n.data[:min(len(n.data), 40)]
+			t.Errorf("%q came as %+v, want %+v", p, g, n)
+		}
+	}
+	for p := range got {
+		if _, ok := want[p]; !ok {
+			t.Errorf("%q came from nowhere", p)
+		}
+	}
+}
+
+func TestTarRoundTrip(t *testing.T) {
+	data, res := archive(t, newMemory(), tarTree())
+	if len(data) > mega {
+		t.Errorf("the archive has %d bytes: holes are not holes", len(data))
+	}
+	if len(res.Skipped) != 0 {
+		t.Errorf("skipped %v", res.Skipped)
+	}
+	compressed := map[string][]byte{"plain": data}
+	var gz bytes.Buffer
+	z := gzip.NewWriter(&gz)
+	z.Write(data)
+	z.Close()
+	compressed["gzip"] = gz.Bytes()
+	enc, err := zstd.NewWriter(nil)
+	check(t, err)
+	compressed["zstd"] = enc.EncodeAll(data, nil)
+	for name, data := range compressed {
+		t.Run(name, func(t *testing.T) {
+			sink := newMapSink(t)
+			check(t, ReadTar(context.Background(), bytes.NewReader(data), sink, ImportOptions{}))
+			sameSpec(t, sink.files, want(tarTree()))
+		})
+	}
+}
+
+func TestTarIsReproducible(t *testing.T) {
+	a, _ := archive(t, newMemory(), tarTree())
+	m := newMemory()
+	m.ino = 1000
+	st := m.state(t, tarTree())
+	m.seal(t, st)
+	var b bytes.Buffer
+	_, err := WriteTar(context.Background(), &b, m.src, st, TarOptions{})
+	check(t, err)
+	if !bytes.Equal(a, b.Bytes()) {
+		t.Error("the same tree made other bytes")
+	}
+}
+
+func TestTarProgramsTakeIt(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("device nodes need root")
+	}
+	data, _ := archive(t, newMemory(), tarTree())
+	dir := t.TempDir()
+	cmd := exec.Command("tar", "--xattrs", "--xattrs-include=*", "--numeric-owner", "-xpf", "-")
+	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(data)
+	cmd.Env = environment()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v\n%s", err, out)
+	}
+	sink := newMapSink(t)
+	check(t, ReadDir(context.Background(), dir, sink, DirOptions{}))
+	sameSpec(t, sink.files, want(tarTree()))
+	if sink.holes["sparse"] < 2*mega || sink.holes["hole"] != mega {
+		t.Errorf("tar made %v of the holes", sink.holes)
+	}
+}
+
+func TestTarSkipsSockets(t *testing.T) {
+	_, res := archive(t, newMemory(), spec{"s": {mode: unix.S_IFSOCK | 0o755}, "f": file("1")})
+	if len(res.Skipped) != 1 || res.Skipped[0].Path != "s" {
+		t.Errorf("skipped %v", res.Skipped)
+	}
+}
+
+// headers makes an archive of headers; regular files are filled with their size.
+func headers(t testing.TB, hs ...tar.Header) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, h := range hs {
+		if h.Mode == 0 && h.Typeflag != tar.TypeXGlobalHeader {
+			h.Mode = 0o644
+		}
+		check(t, w.WriteHeader(&h))
+		_, err := w.Write(bytes.Repeat([]byte{'x'}, int(h.Size)))
+		check(t, err)
+	}
+	check(t, w.Close())
+	return out.Bytes()
+}
+
+func reg(name string) tar.Header { return tar.Header{Typeflag: tar.TypeReg, Name: name, Size: 3} }
+
+func TestHostileTars(t *testing.T) {
+	sym := func(name, to string) tar.Header {
+		return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}
+	}
+	hard := func(name, to string) tar.Header { return tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: to} }
+	directory := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755} }
+	for name, c := range map[string]struct {
+		data []byte
+		want error
+	}{
+		"upwards":              {headers(t, reg("../x")), ErrHostile},
+		"upwards inside":       {headers(t, reg("a/../../x")), ErrHostile},
+		"upwards and back":     {headers(t, reg("a/../x")), ErrHostile},
+		"absolute":             {headers(t, reg("/etc/x")), ErrHostile},
+		"through a link":       {headers(t, sym("l", "/etc"), reg("l/passwd")), ErrHostile},
+		"directory over link":  {headers(t, sym("l", "/etc"), directory("l/")), ErrHostile},
+		"through a file":       {headers(t, reg("f"), reg("f/x")), ErrHostile},
+		"file over directory":  {headers(t, directory("d/"), reg("d")), ErrHostile},
+		"hard link out":        {headers(t, hard("h", "../x")), ErrHostile},
+		"hard link absolute":   {headers(t, hard("h", "/etc/passwd")), ErrHostile},
+		"hard link to nothing": {headers(t, hard("h", "x")), ErrHostile},
+		"hard link to later":   {headers(t, hard("h", "x"), reg("x")), ErrHostile},
+		"hard link to dir":     {headers(t, directory("d/"), hard("h", "d")), ErrHostile},
+		"hard link to itself":  {headers(t, reg("h"), hard("h", "h")), ErrHostile},
+		"root is a file":       {headers(t, reg(".")), ErrHostile},
+		"long name":            {headers(t, reg(strings.Repeat("n", 256))), ErrHostile},
+		"long path":            {headers(t, reg(strings.Repeat("d/", 2100)+"f")), ErrHostile},
+		"long attribute": {headers(t, tar.Header{Typeflag: tar.TypeReg, Name: "f", Format: tar.FormatPAX,
+			PAXRecords: map[string]string{"SCHILY.xattr.user." + strings.Repeat("n", 300): "1"}}), ErrHostile},
+		"strange owner": {headers(t, tar.Header{Typeflag: tar.TypeReg, Name: "f", Uid: -2, Format: tar.FormatGNU}), ErrHostile},
+		"too big":       {headers(t, reg("a"), reg("b"), reg("c")), ErrTooBig},
+		"too many":      {headers(t, sym("1", "x"), sym("2", "x"), sym("3", "x"), sym("4", "x"), sym("5", "x"), sym("6", "x")), ErrTooBig},
+		"sparse bomb":   {sparseBomb(), ErrTooBig},
+		"torn":          {headers(t, reg("a"))[:514], nil},
+		"no archive":    {bytes.Repeat([]byte("no archive "), 100), nil},
+		"torn gzip":     {[]byte{0x1f, 0x8b, 8, 0}, nil},
+		"xz":            {[]byte("\xfd7zXZ\x00\x00"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sink := newMapSink(t)
+			err := ReadTar(context.Background(), bytes.NewReader(c.data), sink, ImportOptions{Limits: Limits{Entries: 5, Bytes: 8}})
+			if err == nil || c.want != nil && !errors.Is(err, c.want) {
+				t.Fatalf("error %v, want %v", err, c.want)
+			}
+			for p := range sink.files {
+				if strings.Contains(p, "..") || filepath.IsAbs(p) {
+					t.Errorf("%q came through", p)
+				}
+			}
+			t.Log(err)
+		})
+	}
+}
+
+// sparseBomb says that a file of an exabyte is all hole.
+func sparseBomb() []byte {
+	pax := paxRecords(map[string]string{"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "bomb", "GNU.sparse.realsize": "1152921504606846976"})
+	var b bytes.Buffer
+	b.WriteString(ustar{name: "x", typeflag: tar.TypeXHeader, size: int64(len(pax))}.block())
+	b.WriteString(pax + strings.Repeat("\x00", pad(int64(len(pax)))))
+	b.WriteString(ustar{name: "y", typeflag: tar.TypeReg, size: block}.block())
+	b.WriteString("1\n1152921504606846976\n0\n")
+	b.Write(make([]byte, 3*block-len("1\n1152921504606846976\n0\n")))
+	return b.Bytes()
+}
+
+func TestOddTarsAreTaken(t *testing.T) {
+	data := headers(t,
+		tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "x"}},
+		reg("./deep//er/./f"), reg("f"), tar.Header{Typeflag: tar.TypeReg, Name: "f", Size: 5},
+		tar.Header{Typeflag: tar.TypeDir, Name: "d/", Mode: 0o700}, reg("d/f"), tar.Header{Typeflag: tar.TypeDir, Name: "d/", Mode: 0o711},
+		tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "/etc/passwd"}, tar.Header{Typeflag: tar.TypeLink, Name: "k", Linkname: "./l"})
+	sink := newMapSink(t)
+	check(t, ReadTar(context.Background(), bytes.NewReader(data), sink, ImportOptions{Owner: &Owner{7, 8}}))
+	if sink.files["f"].data != "xxxxx" || sink.meta["d"].Mode != unix.S_IFDIR|0o711 || sink.files["deep/er/f"].data != "xxx" || sink.files["k"].hard != "l" {
+		t.Errorf("got %+v", sink.files)
+	}
+	if m := sink.meta["deep"]; m.Mode != unix.S_IFDIR|0o755 || time.Since(time.Unix(0, m.Mtime)) > time.Minute || m.UID != 7 || m.GID != 8 {
+		t.Errorf("a directory that was not in the archive is %+v", m)
+	}
+}
+
+func FuzzReadTar(f *testing.F) {
+	f.Add(headers(f, reg("a"), tar.Header{Typeflag: tar.TypeLink, Name: "b", Linkname: "a"}))
+	f.Add(sparseBomb())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		_ = ReadTar(context.Background(), bytes.NewReader(data), discard{}, ImportOptions{Limits: Limits{Bytes: mega}})
+	})
+}
+
+// discard is a sink that only reads.
+type discard struct{}
+
+func (discard) Dir(string, Meta) error             { return nil }
+func (discard) Symlink(string, string, Meta) error { return nil }
+func (discard) Hardlink(string, string) error      { return nil }
+func (discard) Special(string, Meta, uint32) error { return nil }
+func (discard) File(_ string, _ Meta, _ int64, r io.Reader) error {
+	_, err := io.Copy(io.Discard, r)
+	return err
+}

@@ -1,0 +1,188 @@
+// Package fulldisk_test fills the disk that a store is on: an error for who
+// writes, nothing lost, reading goes on, and a way out without another disk.
+// It mounts small tmpfs and loop filesystems, so it needs root.
+package fulldisk_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
+
+const size = 320 << 20
+
+// tmpfs is a small disk in memory.
+func tmpfs(t *testing.T, dir string) {
+	t.Helper()
+	if err := unix.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
+		t.Skipf("no tmpfs can be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// ext4 is a small disk in a file.
+func ext4(t *testing.T, dir string) {
+	t.Helper()
+	image := dir + ".img"
+	f, err := os.Create(image)
+	must(t, err)
+	must(t, f.Truncate(size))
+	must(t, f.Close())
+	t.Cleanup(func() { os.Remove(image) })
+	if out, err := exec.Command("mkfs.ext4", "-q", "-m", "0", image).CombinedOutput(); err != nil {
+		t.Skipf("mkfs.ext4: %v: %s", err, out)
+	}
+	if out, err := exec.Command("mount", "-o", "loop", image, dir).CombinedOutput(); err != nil {
+		t.Skipf("no loop device can be mounted here: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to mount a small disk")
+	}
+	for name, disk := range map[string]func(*testing.T, string){"tmpfs": tmpfs, "ext4": ext4} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "disk")
+			must(t, os.Mkdir(dir, 0o755))
+			disk(t, dir)
+			fill(t, harness.At(t, filepath.Join(dir, "store")))
+		})
+	}
+}
+
+func fill(t *testing.T, m *harness.Mount) {
+	m.Start()
+	must(t, os.Mkdir(m.Path("d"), 0o755))
+	must(t, os.WriteFile(m.Path("d/before"), []byte("written before"), 0o644))
+	written := write(t, m, "big")
+	if written < 20<<20 {
+		t.Errorf("a disk of %d MiB was full after %d MiB", size>>20, written>>20)
+	}
+	must(t, os.Mkdir(m.Path(".snapshots", "v1"), 0o755))
+	more := write(t, m, "more")
+	t.Logf("%d MiB fitted, and after a snapshot %d MiB", written>>20, more>>20)
+
+	// The daemon lives, all that was acknowledged is there, reading goes on.
+	check := func(when string) {
+		t.Helper()
+		if got, err := os.ReadFile(m.Path("d/before")); err != nil || string(got) != "written before" {
+			t.Errorf("%s: %q, %v", when, got, err)
+		}
+		verify(t, m.Path("big"), written)
+		verify(t, m.Path(".snapshots/v1/big"), written)
+	}
+	check("full")
+
+	// Mounting while full works, in the ordinary way and after a kill.
+	m.Stop()
+	m.Start()
+	check("mounted while full")
+	m.Kill()
+	m.Start()
+	check("mounted while full after a kill")
+
+	// Removing files and snapshots frees space, though the disk is full.
+	must(t, os.Remove(m.Path("big")))
+	must(t, os.Remove(m.Path("more")))
+	must(t, unix.Rmdir(m.Path(".snapshots", "v1")))
+	m.Amberfs("gc")
+	harness.Eventually(t, "there is room again", func() bool {
+		err := os.WriteFile(m.Path("after"), make([]byte, 4<<20), 0o644)
+		if err != nil && !errors.Is(err, unix.ENOSPC) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	if got, err := os.ReadFile(m.Path("d/before")); err != nil || string(got) != "written before" {
+		t.Errorf("at the end: %q, %v", got, err)
+	}
+	m.Stop()
+	if out, err := harness.Command("verify", m.Store); err != nil {
+		t.Errorf("amberfs verify: %v\n%s", err, out)
+	}
+}
+
+// write fills a file until there is no space, and returns how much was
+// acknowledged.
+func write(t *testing.T, m *harness.Mount, name string) int64 {
+	t.Helper()
+	f, err := os.Create(m.Path(name))
+	if errors.Is(err, unix.ENOSPC) {
+		return 0
+	}
+	must(t, err)
+	defer f.Close()
+	var n int64
+	for {
+		k, err := f.WriteAt(block(n), n)
+		n += int64(k)
+		if err != nil {
+			if !errors.Is(err, unix.ENOSPC) {
+				t.Fatalf("after %d bytes: %v, want ENOSPC", n, err)
+			}
+			return n
+		}
+		if n > 2*size {
+			t.Fatalf("%d bytes fit on a disk of %d", n, size)
+		}
+	}
+}
+
+const step = 128 << 10
+
+// block is what is written at an offset; it does not compress.
+func block(off int64) []byte {
+	p := make([]byte, step)
+	x := uint64(off)*2862933555777941757 + 3037000493
+	for i := range p {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		p[i] = byte(x)
+	}
+	return p
+}
+
+func verify(t *testing.T, path string, size int64) {
+	t.Helper()
+	f, err := os.Open(path)
+	must(t, err)
+	defer f.Close()
+	buf := make([]byte, step)
+	for off := int64(0); off < size; off += step {
+		want := block(off)[:min(step, size-off)]
+		got := buf[:len(want)]
+		if _, err := f.ReadAt(got, off); err != nil {
+			t.Fatalf("%s at %d: %v", path, off, err)
+		}
+		if string(got) != string(want) {
+			t.Fatalf("%s at %d: other bytes than were written", path, off)
+		}
+	}
+}

@@ -40,7 +40,7 @@ written again.`,
 			if err != nil {
 				return err
 			}
-			req := api.Import{Path: "."}
+			req := api.Import{Path: ".", Umask: uint32(umask())}
 			r := request{progress: true}
 			switch {
 			case repo != "":

@@ -210,6 +210,8 @@ type Import struct {
 	Repo string `json:"repo,omitempty"`
 	Rev  string `json:"rev,omitempty"`
 	Path string `json:"path,omitempty"`
+	// Umask takes permissions away from what git brings.
+	Umask uint32 `json:"umask"`
 }
 
 // Imported is what was brought in.
@@ -233,4 +235,19 @@ type Status struct {
 	Uptime     float64   `json:"uptime_seconds,omitempty"`
 	// Requests counts what the kernel asked, by FUSE operation.
 	Requests map[string]uint64 `json:"requests,omitempty"`
+}
+
+// Clone asks for a clone of a repository at Path.
+type Clone struct {
+	URL    string `json:"url"`
+	Path   string `json:"path"`
+	Branch string `json:"branch,omitempty"`
+	Depth  int    `json:"depth,omitempty"`
+	Umask  uint32 `json:"umask"`
+}
+
+// Cloned is a clone that was made.
+type Cloned struct {
+	Commit string `json:"commit"` // that is checked out; "" of an empty repository
+	Imported
 }

@@ -97,7 +97,7 @@ func (c *Client) exchange(x Exchange, result any) error {
 	r := bufio.NewReaderSize(c.conn, 64<<10)
 	for {
 		var m Response
-		if err := readLine(r, &m); err != nil {
+		if err := readLine(r, &m, maxResponse); err != nil {
 			return c.broken(err)
 		}
 		switch {

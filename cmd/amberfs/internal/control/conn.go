@@ -54,13 +54,13 @@ type dataLine struct {
 	Data int `json:"data"`
 }
 
-// readLine reads one line of JSON into v.
-func readLine(r *bufio.Reader, v any) error {
+// readLine reads one line of JSON, of at most limit bytes, into v.
+func readLine(r *bufio.Reader, v any, limit int) error {
 	var line []byte
 	for {
 		part, err := r.ReadSlice('\n')
 		line = append(line, part...)
-		if len(line) > maxLine {
+		if len(line) > limit {
 			return errors.New("a control message is too long")
 		}
 		if err == nil {

@@ -9,8 +9,13 @@ import (
 // SocketName is the socket's name in the store.
 const SocketName = "socket"
 
-// maxLine bounds a line of either side; a request may name many paths.
-const maxLine = 16 << 20
+const (
+	// maxRequest bounds the line of a request, which may name many paths.
+	maxRequest = 16 << 20
+	// maxResponse bounds a line of the daemon; a restore may have changed
+	// millions of paths.
+	maxResponse = 2 << 30
+)
 
 // maxData bounds the raw bytes that one {"data":N} line announces.
 const maxData = 1 << 20

@@ -107,7 +107,7 @@ func (d *dataReader) Read(p []byte) (int, error) {
 	}
 	if d.left == 0 {
 		var l dataLine
-		if err := readLine(d.r, &l); err != nil {
+		if err := readLine(d.r, &l, maxRequest); err != nil {
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
@@ -210,7 +210,7 @@ func (s *Server) serve(conn *net.UnixConn) {
 	defer cancel()
 	stop := context.AfterFunc(s.ctx, func() { conn.SetReadDeadline(time.Now()) })
 	defer stop()
-	if err := readLine(c.r, &c.Request); err != nil {
+	if err := readLine(c.r, &c.Request, maxRequest); err != nil {
 		if !errors.Is(err, io.EOF) {
 			c.finish(nil, fail.New(fail.Usage, "malformed control request: %v", err))
 		}

@@ -242,6 +242,9 @@ func checkFUSE(cfg *Config) error {
 	if privileged() {
 		return nil
 	}
+	if cfg.Options.NoExec {
+		return fail.New(fail.Failed, "an ordinary user may not mount with noexec").WithHint("leave it out, or mount as root")
+	}
 	if _, err := exec.LookPath(fusermount()); err != nil {
 		return fail.New(fail.Failed, "an ordinary user needs fusermount3 to mount").
 			WithHint("install the package fuse3, or use `amberfs run`, which needs no mount of its own")

@@ -133,6 +133,10 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 		return nil, false, fail.New(fail.KindOf(err), "%w", err)
 	}
 	go d.mount.Serve()
+	undo = append(undo, func() { d.mount.Unmount() })
+	if err = d.noExec(); err != nil {
+		return nil, false, err
+	}
 	close(d.up)
 	d.log.Info("mounted", "took", time.Since(d.started).Round(time.Millisecond))
 	return d, created, nil

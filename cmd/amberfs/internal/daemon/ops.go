@@ -40,6 +40,7 @@ var ops = map[string]op{
 	"import-dir": (*Daemon).opImportDir,
 	"import-git": (*Daemon).opImportGit,
 	"import-tar": (*Daemon).opImportTar,
+	"clone":      (*Daemon).opClone,
 	"export-git": (*Daemon).opExportGit,
 	"export-tar": (*Daemon).opExportTar,
 	"policy":     (*Daemon).opPolicy,

@@ -58,14 +58,14 @@ func (d *Daemon) importTree(ctx context.Context, c *control.Call, read func(api.
 	done := api.Imported{Path: req.Path}
 	o := gitbridge.ImportOptions{
 		Owner:    &gitbridge.Owner{UID: c.Peer.UID, GID: c.Peer.GID},
-		Umask:    0o022,
+		Umask:    req.Umask,
 		Progress: importProgress(c.Progress),
 		Skip: func(path string, reason error) {
 			done.Skipped = append(done.Skipped, api.Skipped{Path: path, Reason: reason.Error()})
 		},
 	}
 	now := time.Now().UnixNano()
-	made := gitbridge.Meta{Mode: unix.S_IFDIR | 0o755, UID: c.Peer.UID, GID: c.Peer.GID, Atime: now, Mtime: now}
+	made := gitbridge.Meta{Mode: unix.S_IFDIR | 0o777&^req.Umask, UID: c.Peer.UID, GID: c.Peer.GID, Atime: now, Mtime: now}
 	finished := d.store.Importing()
 	defer finished()
 	st, err := build(ctx, d.store, made, rest, func(sink gitbridge.Sink) error { return read(req, sink, o) })

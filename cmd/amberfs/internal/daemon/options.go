@@ -3,6 +3,9 @@ package daemon
 import (
 	"os"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/snapshot"
 )
@@ -32,4 +35,26 @@ func (d *Daemon) mountOptions() fusefs.Options {
 			Diff: d.diffControlFile, Status: d.statusControlFile, Log: d.logControlFile, Export: d.exportControlFile,
 		},
 	}
+}
+
+// noExec takes the right to run programs from the mount, which has no word for
+// it when it is made.
+func (d *Daemon) noExec() error {
+	o := d.cfg.Options
+	if !o.NoExec {
+		return nil
+	}
+	flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | unix.MS_NOEXEC)
+	for _, f := range []struct {
+		on   bool
+		flag uintptr
+	}{{!o.Suid, unix.MS_NOSUID}, {!o.Dev, unix.MS_NODEV}, {o.ReadOnly, unix.MS_RDONLY}} {
+		if f.on {
+			flags |= f.flag
+		}
+	}
+	if err := unix.Mount("", d.cfg.Mountpoint, "", flags, ""); err != nil {
+		return fail.New(fail.Failed, "cannot set noexec: %w", err)
+	}
+	return nil
 }

@@ -14,24 +14,22 @@ type Options struct {
 	ACL            bool   // acl: POSIX access control lists
 	Dev            bool   // dev: device nodes work
 	Suid           bool   // suid: set-user-ID bits work
-	NoExec         bool   // noexec
-	NoAtime        bool   // noatime
-	Sync           bool   // sync: every write is on disk before it returns
+	NoExec         bool   // noexec: programs in the mount cannot be run
 	Metrics        string // metrics=ADDR: Prometheus figures over HTTP
 	Debug          bool   // debug: every request in the log
 }
 
-// ignored are the generic words that mean nothing to amberfs, or that mount(8)
-// has dealt with already.
+// ignored are the generic words that mean nothing to amberfs (it keeps no times
+// of reading), or that mount(8) has dealt with already.
 var ignored = map[string]bool{
 	"defaults": true, "auto": true, "noauto": true, "user": true, "nouser": true, "users": true, "owner": true, "group": true,
-	"nofail": true, "_netdev": true, "async": true, "relatime": true, "norelatime": true, "strictatime": true,
+	"nofail": true, "_netdev": true, "async": true, "atime": true, "noatime": true, "relatime": true, "norelatime": true, "strictatime": true,
 	"nostrictatime": true, "lazytime": true, "nolazytime": true, "diratime": true, "nodiratime": true, "mand": true, "nomand": true,
 	"silent": true, "loud": true, "iversion": true, "noiversion": true, "default_permissions": true,
 }
 
 // known is the list for the error message.
-const known = "acl, allow_other, debug, dev, exec, metrics=ADDR, noatime, nodev, noexec, nosuid, ro, rw, snapdir=visible|hidden, suid, sync"
+const known = "acl, allow_other, debug, dev, exec, metrics=ADDR, nodev, noexec, nosuid, ro, rw, snapdir=visible|hidden, suid"
 
 // Parse reads the values of -o flags, each a comma-separated list. Of two words
 // that contradict each other the later one counts, as in mount(8).
@@ -101,12 +99,6 @@ func (o *Options) set(word string) error {
 		o.NoExec = false
 	case "noexec":
 		o.NoExec = true
-	case "noatime":
-		o.NoAtime = true
-	case "atime":
-		o.NoAtime = false
-	case "sync":
-		o.Sync = true
 	case "debug":
 		o.Debug = true
 	default:
@@ -125,7 +117,7 @@ func (o Options) String() string {
 		word string
 	}{
 		{o.ReadOnly, "ro"}, {o.AllowOther, "allow_other"}, {o.SnapdirVisible, "snapdir=visible"}, {o.ACL, "acl"},
-		{o.Dev, "dev"}, {o.Suid, "suid"}, {o.NoExec, "noexec"}, {o.NoAtime, "noatime"}, {o.Sync, "sync"},
+		{o.Dev, "dev"}, {o.Suid, "suid"}, {o.NoExec, "noexec"},
 		{o.Metrics != "", "metrics=" + o.Metrics}, {o.Debug, "debug"},
 	} {
 		if w.on {

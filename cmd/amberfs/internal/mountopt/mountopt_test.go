@@ -16,7 +16,7 @@ func TestParse(t *testing.T) {
 		{[]string{"ro", "rw"}, Options{}},
 		{[]string{"snapdir=visible, acl"}, Options{SnapdirVisible: true, ACL: true}},
 		{[]string{"snapdir=visible,snapdir=hidden"}, Options{}},
-		{[]string{"rw,dev,suid,noauto,x-systemd.automount,_netdev,nofail"}, Options{Dev: true, Suid: true}},
+		{[]string{"rw,noatime,dev,suid,noauto,x-systemd.automount,_netdev,nofail"}, Options{Dev: true, Suid: true}},
 		{[]string{"dev,suid", "nodev,nosuid,noexec"}, Options{NoExec: true}},
 		{[]string{"metrics=localhost:9100"}, Options{Metrics: "localhost:9100"}},
 		{[]string{"metrics=:9100"}, Options{Metrics: ":9100"}},
@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseRefuses(t *testing.T) {
-	for _, word := range []string{"snapdri=visible", "snapdir=maybe", "snapdir", "metrics=9100", "metrics", "ro=1", "bogus", "ALLOW_OTHER"} {
+	for _, word := range []string{"snapdri=visible", "snapdir=maybe", "snapdir", "metrics=9100", "metrics", "ro=1", "bogus", "ALLOW_OTHER", "sync"} {
 		_, err := Parse("rw," + word)
 		name, _, _ := strings.Cut(word, "=")
 		if err == nil || !strings.Contains(err.Error(), name) {

@@ -37,7 +37,7 @@ func (w *Workspace) Capture(_ context.Context, o CaptureOptions) (Info, error) {
 		o.Origin = OriginManual
 	}
 	s := w.store
-	var sn *snap
+	var info Info
 	err := s.forest.Update(true, func(tx *live.Tx) error {
 		if err := w.alive(); err != nil {
 			return err
@@ -55,15 +55,18 @@ func (w *Workspace) Capture(_ context.Context, o CaptureOptions) (Info, error) {
 		if err := s.journal(tx, recCapture, r); err != nil {
 			return err
 		}
-		sn, err = s.applyCapture(tx, r)
+		sn, err := s.applyCapture(tx, r)
+		if err == nil {
+			info = sn.Info
+		}
 		return err
 	})
 	if err != nil {
 		return Info{}, err
 	}
 	s.figures.captured(time.Since(start))
-	s.event(Event{Workspace: w.view, Action: "captured", From: sn.Name, Caller: o.Caller, Command: o.Command})
-	return sn.Info, nil
+	s.event(Event{Workspace: w.view, Action: "captured", From: info.Name, Caller: o.Caller, Command: o.Command})
+	return info, nil
 }
 
 // alive refuses what is asked of a fork that has ended.

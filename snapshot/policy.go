@@ -176,12 +176,12 @@ func (s *Store) keepLoop() {
 			}
 			if s.captureDue(w, last[w.view]) {
 				if _, err := w.Capture(s.ctx, CaptureOptions{Origin: OriginAuto}); err != nil {
-					s.logger.Warn("automatic capture", "workspace", w.name, "error", err)
+					s.logger.Warn("automatic capture", "workspace", w.Name(), "error", err)
 				}
 				last[w.view] = time.Now()
 			}
 			if err := s.cull(w, time.Now()); err != nil {
-				s.logger.Warn("removing old snapshots", "workspace", w.name, "error", err)
+				s.logger.Warn("removing old snapshots", "workspace", w.Name(), "error", err)
 			}
 		}
 		if s.figures.gcDue(gcDelay) {

@@ -104,8 +104,9 @@ func (s *Store) sealFirst(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	var gone bool
+	var name string
 	s.forest.View(func(*live.Tx) error {
-		gone = s.cat.snaps[sn.View] != sn
+		gone, name = s.cat.snaps[sn.View] != sn, sn.Name
 		return nil
 	})
 	if gone {
@@ -116,7 +117,7 @@ func (s *Store) sealFirst(ctx context.Context) (bool, error) {
 	}
 	id, added, err := s.sealState(ctx, sn.state.Load())
 	if err != nil {
-		return true, fmt.Errorf("snapshot %s: %w", sn.Name, err)
+		return true, fmt.Errorf("snapshot %s: %w", name, err)
 	}
 	s.forest.Update(true, func(*live.Tx) error {
 		sn.id, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added

@@ -121,21 +121,16 @@ func (tx *Tx) End() int64 { return tx.f.log.End() }
 // anything still refers to, among it the frozen states given.
 func (tx *Tx) Rebase(frozen []*tree.State) int64 {
 	low := tx.f.blobs.minPos()
-	look := func(n *tree.Inode) { low = min(low, n.Content.MinPos()) }
+	look := func(n *tree.Inode) {
+		n.Content.Rebase(tx.f.src)
+		low = min(low, n.Content.MinPos())
+	}
 	for _, s := range frozen {
 		s.EachUnsealed(look)
 	}
 	for _, v := range tx.f.mu.views {
-		v.state.EachUnsealed(func(n *tree.Inode) {
-			if n.Content != nil && !n.Content.Frozen(tx.f.mu.epoch) {
-				n.Content.Rebase(tx.f.src)
-			}
-			look(n)
-		})
+		v.state.EachUnsealed(look)
 		for _, n := range v.orphans {
-			if n.Content != nil && !n.Content.Frozen(tx.f.mu.epoch) {
-				n.Content.Rebase(tx.f.src)
-			}
 			look(n)
 		}
 	}

@@ -86,9 +86,13 @@ func (op Op) Do(dir string) error {
 	case Create:
 		return withFile(path, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, op.Mode, nil)
 	case Write:
-		return withFile(path, unix.O_WRONLY, 0, func(fd int) error { return full(unix.Pwrite(fd, op.bytes(), op.Off)) })
+		return withFile(path, unix.O_WRONLY, 0, func(fd int) error {
+			return whole(op.bytes(), func(p []byte, done int64) (int, error) { return unix.Pwrite(fd, p, op.Off+done) })
+		})
 	case Append:
-		return withFile(path, unix.O_WRONLY|unix.O_APPEND, 0, func(fd int) error { return full(unix.Write(fd, op.bytes())) })
+		return withFile(path, unix.O_WRONLY|unix.O_APPEND, 0, func(fd int) error {
+			return whole(op.bytes(), func(p []byte, _ int64) (int, error) { return unix.Write(fd, p) })
+		})
 	case Truncate:
 		return unix.Truncate(path, op.Len)
 	case Punch:
@@ -99,8 +103,14 @@ func (op Op) Do(dir string) error {
 		return withFile(path, unix.O_RDONLY, 0, func(from int) error {
 			return withFile(to, unix.O_WRONLY, 0, func(fd int) error {
 				off, toOff := op.Off, op.ToOff
-				_, err := unix.CopyFileRange(from, &off, fd, &toOff, int(op.Len), 0)
-				return err
+				for left := int(op.Len); left > 0; {
+					n, err := unix.CopyFileRange(from, &off, fd, &toOff, left, 0)
+					if err != nil || n == 0 {
+						return err
+					}
+					left -= n
+				}
+				return nil
 			})
 		})
 	case Mkdir:
@@ -143,11 +153,20 @@ func withFile(path string, flags int, mode uint32, do func(fd int) error) error 
 	return err
 }
 
-func full(n int, err error) error {
-	if err == nil && n == 0 {
-		return os.ErrInvalid
+// whole goes on after a short write, which is what a program sees when a
+// filesystem dies between the pieces of one write(2).
+func whole(p []byte, write func(p []byte, done int64) (int, error)) error {
+	for done := 0; done < len(p); {
+		n, err := write(p[done:], int64(done))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return os.ErrInvalid
+		}
+		done += n
 	}
-	return err
+	return nil
 }
 
 // splice is data with p written at off.

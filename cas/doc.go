@@ -45,9 +45,10 @@
 // keeps the ones that mark names and the ones that a Put or Has found meanwhile.
 // The set of kept places is exact and small (see locSet). Then, pack by pack:
 // hide the dead from Put; take them out of the index; turn runs of dead records
-// into free records, and sync; punch holes under the free records. A pack that is
-// at most a quarter alive is emptied instead, by appending its living records to
-// the newest pack, and removed. Each step is safe to be the last one.
+// into free records, and sync; punch holes under the free records. A pack with
+// little that lives, or with too much dead between the living for holes, is
+// emptied instead, by appending its living records to the newest pack, and
+// removed. Each step is safe to be the last one.
 //
 // Before the first of these, GC counts itself in the metadata. That is how Open
 // notices an index that was put back from an older copy: there is a collection in

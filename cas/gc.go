@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -151,7 +152,10 @@ func (s *Store) startRecording() *collector {
 }
 
 func (s *Store) sweep(ctx context.Context, c *collector, res *GCResult, progress func(done, total int64)) error {
+	// The newest first: if it is to be emptied, that must happen before the
+	// living records of others are moved into it.
 	packs := s.packs.all(roleObjects)
+	slices.Reverse(packs)
 	var done, total int64
 	for _, p := range packs {
 		total += c.limits[p.id]

@@ -161,6 +161,31 @@ func TestGCGivesSpaceBack(t *testing.T) {
 	verifyClean(t, s)
 }
 
+// TestGCOfSmallObjects: between small objects there is no room for holes.
+func TestGCOfSmallObjects(t *testing.T) {
+	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	var keep [][]byte
+	for i := range 3000 {
+		b := blob(uint64(2*i), 150)
+		put(t, s, b)
+		if i%2 == 0 {
+			keep = append(keep, b)
+		}
+	}
+	before := s.Stats().PackBytes
+	collectAllBut(t, s, keep)
+	if after := s.Stats().PackBytes; after > before*6/10 {
+		t.Errorf("%d bytes before, %d after half the objects went", before, after)
+	}
+	for _, b := range keep {
+		wantObject(t, s, b)
+	}
+	verifyClean(t, s)
+	if res := collectAllBut(t, s, keep); res.Removed != 0 || res.Rewritten != 0 {
+		t.Errorf("second collection: %+v", res)
+	}
+}
+
 // noPunch is a disk without holes.
 type noPunch struct{ vfs.FS }
 

@@ -28,7 +28,44 @@ type sweepPlan struct {
 	records []swept
 	live    int64 // bytes of records that stay
 	dead    int64 // number of records that go
+	waste   int64 // bytes between the living that no hole can give back
 	damaged bool  // holds bytes that no one understands: they stay as they are
+}
+
+// A run is a range of dead and free records, at least one of them dead, and the
+// whole blocks within, which a hole can give back.
+type run struct {
+	from, to         int64
+	holeFrom, holeTo int64
+}
+
+// runs joins the dead and free records, and adds up what is lost between holes.
+func (w *sweepPlan) runs() (list []run) {
+	w.waste = 0
+	for i := 0; i < len(w.records); {
+		r, fresh := run{from: w.records[i].off, to: w.records[i].off}, false
+		for ; i < len(w.records) && (w.records[i].dead || w.records[i].free) && w.records[i].off == r.to; i++ {
+			fresh = fresh || w.records[i].dead
+			r.to += w.records[i].length
+		}
+		if r.from == r.to {
+			i++
+			continue
+		}
+		r.holeFrom = (r.from + headerSize + punchBlock - 1) / punchBlock * punchBlock
+		r.holeTo = max(r.to/punchBlock*punchBlock, r.holeFrom)
+		w.waste += r.to - r.from - (r.holeTo - r.holeFrom)
+		if fresh {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// worthMoving tells whether the living should move to another pack: there are
+// few of them, or what lies between is in pieces too small for holes.
+func (w *sweepPlan) worthMoving(packSize int64) bool {
+	return w.live <= w.limit/4 || w.waste >= packSize/64 && w.waste >= w.live/2
 }
 
 // sweepPack removes the dead records below limit. The order makes it safe to be
@@ -53,6 +90,7 @@ func (s *Store) sweepPack(ctx context.Context, c *collector, p *pack, limit int6
 	}
 	s.decide(c, w)
 	defer s.undrop(w)
+	w.runs()
 	if err := s.unindex(w); err != nil {
 		return err
 	}
@@ -173,10 +211,10 @@ func (s *Store) unindex(w *sweepPlan) error {
 	return nil
 }
 
-// empty removes the pack if hardly anything in it lives, after moving that to
+// empty removes the pack if that is worth it, after moving what lives in it to
 // the newest pack.
 func (s *Store) empty(w *sweepPlan) (removed bool, err error) {
-	if w.damaged || w.live > w.limit/4 || !s.retire(w) {
+	if w.damaged || !w.worthMoving(s.o.PackSize) || !s.retire(w) {
 		return false, nil
 	}
 	if w.live > 0 {
@@ -191,20 +229,18 @@ func (s *Store) empty(w *sweepPlan) (removed bool, err error) {
 }
 
 // retire makes sure that nothing is appended to the pack any more. It refuses a
-// pack that has got new records meanwhile.
+// pack that has got new records meanwhile: the next gc can have it.
 func (s *Store) retire(w *sweepPlan) bool {
 	s.append.mu.Lock()
 	defer s.append.mu.Unlock()
+	if s.append.pack == w.p {
+		s.append.pack = nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w.p.end > w.limit {
+		w.p.garbage = true
 		return false
-	}
-	if s.append.pack == w.p {
-		if w.live > 0 {
-			return false // moving it to the end of itself gains nothing
-		}
-		s.append.pack = nil
 	}
 	return true
 }
@@ -240,21 +276,7 @@ func (s *Store) move(w *sweepPlan) error {
 
 // free turns runs of dead records into free ones and gives their blocks back.
 func (s *Store) free(w *sweepPlan) error {
-	type run struct{ from, to int64 }
-	var runs []run
-	for i := 0; i < len(w.records); {
-		r, any := run{w.records[i].off, w.records[i].off}, false
-		for ; i < len(w.records) && (w.records[i].dead || w.records[i].free) && w.records[i].off == r.to; i++ {
-			any = any || w.records[i].dead
-			r.to += w.records[i].length
-		}
-		if any {
-			runs = append(runs, r)
-		}
-		if r.from == r.to {
-			i++
-		}
-	}
+	runs := w.runs()
 	for _, r := range runs {
 		if err := writeFree(w.f, w.p.id, r.from, r.to-r.from); err != nil {
 			return err
@@ -268,12 +290,10 @@ func (s *Store) free(w *sweepPlan) error {
 		return s.fail(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
 	}
 	for _, r := range runs {
-		from := (r.from + headerSize + punchBlock - 1) / punchBlock * punchBlock
-		to := r.to / punchBlock * punchBlock
-		if to <= from {
+		if r.holeTo == r.holeFrom {
 			continue
 		}
-		err := w.f.Punch(from, to-from)
+		err := w.f.Punch(r.holeFrom, r.holeTo-r.holeFrom)
 		if errors.Is(err, vfs.ErrNotSupported) {
 			return nil // the space comes back when the pack is mostly dead
 		}

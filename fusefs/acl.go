@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"syscall"
 
@@ -117,7 +118,7 @@ func (fs *filesystem) inheritACL(parent live.NodeID, c *live.Create, umask uint3
 		return nil
 	}
 	value, err := fs.forest.GetXattr(parent, aclDefault)
-	if err == live.ErrNoAttr {
+	if errors.Is(err, live.ErrNoAttr) {
 		c.Mode &^= umask & 0o777
 		return nil
 	}
@@ -158,7 +159,7 @@ func (fs *filesystem) setACL(id live.NodeID, name string, value []byte, flags in
 	}
 	if named, _ := beyondMode(acl); named {
 		err = fs.forest.SetXattr(id, name, value, flags, killSgid)
-	} else if err = fs.forest.RemoveXattr(id, name); err == live.ErrNoAttr {
+	} else if err = fs.forest.RemoveXattr(id, name); errors.Is(err, live.ErrNoAttr) {
 		err = nil
 	}
 	if err != nil {
@@ -172,7 +173,7 @@ func (fs *filesystem) setACL(id live.NodeID, name string, value []byte, flags in
 // new mode.
 func (fs *filesystem) chmodACL(id live.NodeID, mode uint32) error {
 	value, err := fs.forest.GetXattr(id, aclAccess)
-	if err == live.ErrNoAttr {
+	if errors.Is(err, live.ErrNoAttr) {
 		return nil
 	}
 	if err != nil {

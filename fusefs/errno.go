@@ -59,11 +59,6 @@ func errno(err error) syscall.Errno {
 		return 0
 	}
 	for _, e := range errnos {
-		if err == e.err {
-			return e.code
-		}
-	}
-	for _, e := range errnos {
 		if errors.Is(err, e.err) {
 			return e.code
 		}

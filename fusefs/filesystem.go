@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"errors"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -66,7 +67,7 @@ func (fs *filesystem) Lookup(_ <-chan struct{}, h *fuse.InHeader, name string, o
 		}
 	}
 	a, err := fs.forest.Lookup(parent, name)
-	if err == live.ErrNotExist {
+	if errors.Is(err, live.ErrNotExist) {
 		return absent(out, cached)
 	}
 	if err != nil {

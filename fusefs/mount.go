@@ -63,59 +63,32 @@ func mountDirect(o *Options) (int, error) {
 
 func unmount(mountpoint string) error {
 	err := unix.Unmount(mountpoint, unix.UMOUNT_NOFOLLOW)
-	if err == unix.EPERM {
+	if errors.Is(err, unix.EPERM) {
 		return unmountHelper(mountpoint)
 	}
 	return err
 }
 
-// ClearDead unmounts what a daemon that died left at a mountpoint, where every
-// access fails with ENOTCONN. It reports whether there was any. Mounts of other
-// kinds are left alone.
-func ClearDead(mountpoint string) (bool, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(mountpoint, &st); err != unix.ENOTCONN {
-		return false, nil
-	}
-	kind, _, err := findMount(mountpoint)
-	if err != nil {
-		return false, err
-	}
-	if kind != "fuse.amberfs" {
-		return false, fmt.Errorf("%s is a dead mount of type %s, not of amberfs: unmount it first", mountpoint, kind)
-	}
-	// Processes may still stand in it, which do not keep it useful.
-	err = unix.Unmount(mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-	if err == unix.EPERM {
-		err = unmountHelper(mountpoint)
-	}
-	if err != nil {
-		return false, fmt.Errorf("unmount the dead mount %s: %w", mountpoint, err)
-	}
-	return true, nil
-}
-
-// findMount returns the type and the device number ("0:42") of the mount that
-// is topmost at a path; both are empty when there is none.
-func findMount(mountpoint string) (kind, dev string, err error) {
+// mountDevice returns the device number ("0:42") of the mount that is topmost
+// at a path, "" when there is none. Unlike stat(2) it asks no daemon.
+func mountDevice(mountpoint string) string {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return "", "", fmt.Errorf("list the mounts: %w", err)
+		return ""
 	}
-	kind, dev = parseMounts(string(b), mountpoint)
-	return kind, dev, nil
+	return parseMountDevice(string(b), mountpoint)
 }
 
-// parseMounts reads the format of /proc/self/mountinfo (proc_pid_mountinfo(5)).
-func parseMounts(mountinfo, mountpoint string) (kind, dev string) {
+// parseMountDevice reads the format of /proc/self/mountinfo
+// (proc_pid_mountinfo(5)).
+func parseMountDevice(mountinfo, mountpoint string) string {
+	dev := ""
 	for line := range strings.Lines(mountinfo) {
-		left, right, ok := strings.Cut(line, " - ")
-		fields, tail := strings.Fields(left), strings.Fields(right)
-		if ok && len(fields) > 4 && len(tail) > 0 && unescapeMount(fields[4]) == mountpoint {
-			kind, dev = tail[0], fields[2]
+		if f := strings.Fields(line); len(f) > 4 && unescapeMount(f[4]) == mountpoint {
+			dev = f[2]
 		}
 	}
-	return kind, dev
+	return dev
 }
 
 // unescapeMount undoes the octal escapes that the kernel writes for blanks and

@@ -2,7 +2,7 @@ package fusefs
 
 import (
 	"encoding/binary"
-	"syscall"
+	"errors"
 
 	"golang.org/x/sys/unix"
 
@@ -67,17 +67,17 @@ func incEpoch() []byte { return notice(fuse.NOTIFY_INC_EPOCH, 0) }
 // (Linux 6.16).
 const epochMinor = 44
 
-// send writes a notice. What the kernel does not know (ENOENT) is as good as
-// dropped.
+// send writes a notice or an answer. A node or name that the kernel does not
+// know (ENOENT) is as good as dropped, and a request that it no longer waits
+// for needs no answer.
 func send(fd int, b []byte) error {
 	for {
 		_, err := unix.Write(fd, b)
-		switch err {
-		case nil, syscall.ENOENT:
+		switch {
+		case errors.Is(err, unix.ENOENT):
 			return nil
-		case syscall.EINTR:
-			continue
+		case !errors.Is(err, unix.EINTR):
+			return err
 		}
-		return err
 	}
 }

@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -144,7 +145,7 @@ func (n *notifier) drop(inv live.Invalidation) {
 }
 
 func (n *notifier) send(b []byte) {
-	if err := send(n.fd, b); err != nil && err != unix.ENODEV && err != unix.EBADF {
+	if err := send(n.fd, b); err != nil && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.EBADF) {
 		n.log.Warn("the kernel refused a notice", "err", err)
 	}
 }

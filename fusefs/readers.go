@@ -75,15 +75,15 @@ func newBuffers() (buffers, error) {
 	}
 	out, err := unix.Mmap(-1, 0, maxIO+slack, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
-		unix.Munmap(in)
+		_ = unix.Munmap(in)
 		return buffers{}, fmt.Errorf("buffer for answers: %w", err)
 	}
 	return buffers{in, out}, nil
 }
 
 func (b buffers) free() {
-	unix.Munmap(b.in)
-	unix.Munmap(b.out)
+	_ = unix.Munmap(b.in)
+	_ = unix.Munmap(b.out)
 }
 
 // greet answers the first request, INIT, and returns the minor version of the
@@ -103,8 +103,8 @@ func (r *readers) greet() (minor uint32, err error) {
 		return 0, errors.New("the kernel's greeting is too short")
 	}
 	minor = binary.NativeEndian.Uint32(b.in[header+4:])
-	if status := r.answer(b, n); status != 0 {
-		return 0, fmt.Errorf("answer the kernel's greeting: %w", status)
+	if err := r.answer(b, n); err != nil {
+		return 0, fmt.Errorf("answer the kernel's greeting: %w", err)
 	}
 	return minor, nil
 }
@@ -154,12 +154,12 @@ func (r *readers) loop(b buffers) {
 		waited := time.Since(began)
 		r.progress.Add(1)
 		left := r.waiting.Add(-1)
-		if err == unix.ENOENT { // the request was interrupted before we got it
+		if errors.Is(err, unix.ENOENT) { // the request was interrupted before we got it
 			r.waiting.Add(1)
 			continue
 		}
 		if err != nil {
-			if err != unix.ENODEV {
+			if !errors.Is(err, unix.ENODEV) {
 				r.log.Error("reading requests", "err", err)
 			}
 			r.gone.Store(true)
@@ -177,8 +177,8 @@ func (r *readers) loop(b buffers) {
 		if r.parked.Load() && r.parked.CompareAndSwap(true, false) {
 			r.wake <- struct{}{}
 		}
-		if status := r.answer(b, n); status != 0 {
-			r.log.Warn("the kernel refused an answer", "err", status)
+		if err := r.answer(b, n); err != nil {
+			r.log.Warn("the kernel refused an answer", "err", err)
 		}
 		r.progress.Add(1)
 		if r.waiting.Load() > 0 && timeNow()-r.crowded.Load() > int64(calm) {
@@ -190,24 +190,19 @@ func (r *readers) loop(b buffers) {
 
 // answer handles the request in b.in[:n]. What the kernel no longer waits for
 // (ENOENT) needs no answer.
-func (r *readers) answer(b buffers, n int) syscall.Errno {
+func (r *readers) answer(b buffers, n int) error {
 	size, status := r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
 	if status != fuse.OK {
 		return syscall.Errno(status)
 	}
 	if size == 0 {
-		return 0
+		return nil // FORGET and INTERRUPT have no answer
 	}
-	for {
-		_, err := unix.Write(r.fd, b.out[:size])
-		switch err {
-		case nil, unix.ENOENT, unix.ENODEV:
-			return 0
-		case unix.EINTR:
-			continue
-		}
-		return err.(syscall.Errno)
+	err := send(r.fd, b.out[:size])
+	if errors.Is(err, unix.ENODEV) {
+		return nil
 	}
+	return err
 }
 
 // watch starts one more reader whenever all of them are stuck in answering,
@@ -250,7 +245,7 @@ func (r *readers) watch(done <-chan struct{}) {
 func read(fd int, b []byte) (int, error) {
 	for {
 		n, err := unix.Read(fd, b)
-		if err != unix.EINTR && err != unix.EAGAIN {
+		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
 			return n, err
 		}
 	}

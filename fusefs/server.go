@@ -164,9 +164,7 @@ func (w logWriter) Write(p []byte) (int, error) {
 // raiseReadahead lets the kernel read ahead more than its 128 KiB, which is
 // one round trip each. Only root may; it is a matter of speed alone.
 func raiseReadahead(mountpoint string) {
-	// Not by stat(2): nobody answers requests yet.
-	_, dev, err := findMount(mountpoint)
-	if err == nil && dev != "" {
+	if dev := mountDevice(mountpoint); dev != "" {
 		_ = os.WriteFile("/sys/class/bdi/"+dev+"/read_ahead_kb", []byte("512"), 0)
 	}
 }

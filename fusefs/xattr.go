@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"errors"
 	"strings"
 	"syscall"
 
@@ -47,7 +48,7 @@ func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string,
 		return 0, fuse.ENODATA
 	}
 	value, err := fs.forest.GetXattr(id, name)
-	if err == live.ErrNoAttr {
+	if errors.Is(err, live.ErrNoAttr) {
 		return 0, fuse.ENODATA
 	}
 	if err != nil {

@@ -103,7 +103,12 @@ func (op Op) Do(dir string) error {
 		return withFile(path, unix.O_RDONLY, 0, func(from int) error {
 			return withFile(to, unix.O_WRONLY, 0, func(fd int) error {
 				off, toOff := op.Off, op.ToOff
-				for left := int(op.Len); left > 0; {
+				var st unix.Stat_t
+				if err := unix.Fstat(from, &st); err != nil {
+					return err
+				}
+				// Not more than there is now: a file copied onto itself grows.
+				for left := int(min(op.Len, st.Size-op.Off)); left > 0; {
 					n, err := unix.CopyFileRange(from, &off, fd, &toOff, left, 0)
 					if err != nil || n == 0 {
 						return err

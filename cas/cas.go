@@ -136,8 +136,6 @@ type Stats struct {
 	Objects    int64 // in the index
 	Bytes      int64 // plain bytes of these objects
 	Stored     int64 // bytes of packs that they occupy, headers included
-	Packs      int   // pack files
-	PackBytes  int64 // disk that the pack files occupy
-	IndexBytes int64 // disk that the index occupies
-	Metas      int64 // metadata keys
+	Packs      int   // pack files, of objects and of metadata
+	IndexBytes int64 // disk that the index occupies, when last measured
 }

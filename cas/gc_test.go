@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/amberfs/amberfs/cas/vfs"
@@ -132,18 +131,18 @@ func TestGCGivesSpaceBack(t *testing.T) {
 			keep = append(keep, b)
 		}
 	}
-	before := s.Stats()
+	before := packBytes(t, s)
 	res := collectAllBut(t, s, keep)
-	after := s.Stats()
+	after := packBytes(t, s)
 	live := int64(len(keep)) * 20_000
 	if res.Packs == 0 || res.Rewritten == 0 {
 		t.Errorf("no pack was emptied: %+v", res)
 	}
-	if freed := before.PackBytes - after.PackBytes; res.FreedBytes < freed*8/10 || res.FreedBytes > freed*12/10 {
+	if freed := before - after; res.FreedBytes < freed*8/10 || res.FreedBytes > freed*12/10 {
 		t.Errorf("result says %d bytes, the packs shrank by %d", res.FreedBytes, freed)
 	}
-	if after.PackBytes > live*3/2 {
-		t.Errorf("packs take %d bytes for %d living", after.PackBytes, live)
+	if after > live*3/2 {
+		t.Errorf("packs take %d bytes for %d living", after, live)
 	}
 	// Again with nothing to do.
 	if res := collectAllBut(t, s, keep); res.Removed != 0 || res.FreedBytes != 0 || res.Kept != int64(len(keep)) {
@@ -151,7 +150,7 @@ func TestGCGivesSpaceBack(t *testing.T) {
 	}
 	// And everything, also from the pack that is appended to.
 	collectAllBut(t, s, nil)
-	if st := s.Stats(); st.Objects != 0 || st.Bytes != 0 || st.Stored != 0 || st.PackBytes > 30_000 {
+	if st := s.Stats(); st.Objects != 0 || st.Bytes != 0 || st.Stored != 0 || packBytes(t, s) > 30_000 {
 		t.Errorf("after removing everything: %+v", st)
 	}
 	for _, b := range keep {
@@ -172,9 +171,9 @@ func TestGCOfSmallObjects(t *testing.T) {
 			keep = append(keep, b)
 		}
 	}
-	before := s.Stats().PackBytes
+	before := packBytes(t, s)
 	collectAllBut(t, s, keep)
-	if after := s.Stats().PackBytes; after > before*6/10 {
+	if after := packBytes(t, s); after > before*6/10 {
 		t.Errorf("%d bytes before, %d after half the objects went", before, after)
 	}
 	for _, b := range keep {
@@ -221,110 +220,6 @@ func TestGCWithoutHoles(t *testing.T) {
 	verifyClean(t, s)
 }
 
-// TestInterruptedGC fails or kills a collection at every operation of the disk.
-func TestInterruptedGC(t *testing.T) {
-	var keep, drop [][]byte
-	for i := range 90 {
-		b := blob(uint64(2*i), 9000)
-		if i < 30 && i%3 == 0 || i%13 == 0 {
-			keep = append(keep, b)
-		} else {
-			drop = append(drop, b)
-		}
-	}
-	again := false
-	for i := int64(0); ; i += 1 + i/6 {
-		again = !again
-		fsys, dir := vfs.NewMem(), t.TempDir()
-		o := memOptions(t, fsys)
-		s := openTest(t, dir, o)
-		for j := range 90 {
-			put(t, s, blob(uint64(2*j), 9000))
-		}
-		for range 5 {
-			commit(t, s, MetaOp{Key: "long", Value: blob(0, 400_000)})
-		}
-		commit(t, s, MetaOp{Key: "k", Value: []byte("v")}, MetaOp{Key: "long", Delete: true})
-		closeTest(t, s)
-
-		faulty := vfs.FailAt(fsys, i, syscall.EIO)
-		o.FS = faulty
-		s, err := Open(dir, o)
-		if err == nil {
-			_, err = s.GC(context.Background(), nil, func(k func(Hash) bool) error {
-				for _, b := range keep {
-					k(Sum(b))
-				}
-				return nil
-			}, nil)
-			for _, b := range keep {
-				wantObjectRetry(t, s, b, faulty)
-			}
-		}
-		if err != nil && s != nil && s.failure() == nil && again {
-			// Another one in the same life of the store ends the work.
-			collectAllBut(t, s, keep)
-			for _, p := range s.packs.all(roleObjects) {
-				if p.garbage || p.sweeping {
-					t.Errorf("operation %d: pack %s is still to be swept", i, p.name())
-				}
-			}
-			for h := range records(t, s) {
-				if _, err := s.Get(h, nil); err != nil {
-					t.Errorf("operation %d: the packs still hold %s", i, h)
-				}
-			}
-		}
-		// What a kill leaves of the packs and of the index.
-		rnd := rand.New(rand.NewPCG(uint64(i), 0))
-		index := map[bool]string{true: copyDir(t, o.indexDir), false: filepath.Join(memDir(t), "index")}
-		if s != nil {
-			_ = s.Close() // may report the failure once more
-		}
-		for withIndex, indexDir := range index {
-			c := openTest(t, dir, Options{FS: fsys.CrashClone(0.5, rnd), PackSize: o.PackSize, indexDir: indexDir})
-			for _, b := range keep {
-				wantObject(t, c, b)
-			}
-			wantMeta(t, c, "k", "v")
-			wantMeta(t, c, "long", "")
-			verifyClean(t, c)
-			collectAllBut(t, c, keep)
-			for _, b := range keep {
-				wantObject(t, c, b)
-			}
-			for _, b := range drop {
-				if _, err := c.Get(Sum(b), nil); !errors.Is(err, ErrNotFound) {
-					t.Fatalf("operation %d, index %v: garbage stayed: %v", i, withIndex, err)
-				}
-			}
-			verifyClean(t, c)
-			if st := c.Stats(); st.PackBytes > 700_000 {
-				t.Errorf("operation %d, index %v: packs take %d bytes", i, withIndex, st.PackBytes)
-			}
-			closeTest(t, c)
-		}
-		if t.Failed() {
-			t.Fatalf("operation %d", i)
-		}
-		if !faulty.Failed() {
-			if err != nil {
-				t.Fatal(err)
-			}
-			return
-		}
-	}
-}
-
-// wantObjectRetry allows the failure that the test itself makes.
-func wantObjectRetry(t *testing.T, s *Store, b []byte, faulty *vfs.Faulty) {
-	t.Helper()
-	before := faulty.Failed()
-	if _, err := s.Get(Sum(b), nil); err != nil && faulty.Failed() == before {
-		t.Fatal(err)
-	}
-}
-
 func TestGCStops(t *testing.T) {
 	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
 	b := blob(1, 1000)
@@ -349,9 +244,9 @@ func TestMetadataIsRewritten(t *testing.T) {
 		commit(t, s, MetaOp{Key: "big", Value: blob(uint64(2*i), 100_000)},
 			MetaOp{Key: fmt.Sprintf("k%d", i), Value: []byte("v")}, MetaOp{Key: fmt.Sprintf("k%d", i-1), Delete: true})
 	}
-	before := s.Stats().PackBytes
+	before := packBytes(t, s)
 	collectAllBut(t, s, nil)
-	if after := s.Stats().PackBytes; after > before/5 {
+	if after := packBytes(t, s); after > before/5 {
 		t.Errorf("metadata packs: %d bytes before, %d after", before, after)
 	}
 	commit(t, s, MetaOp{Key: "k29", Delete: true})
@@ -360,8 +255,8 @@ func TestMetadataIsRewritten(t *testing.T) {
 		wantMeta(t, s, "big", string(blob(58, 100_000)))
 		wantMeta(t, s, "k28", "")
 		wantMeta(t, s, "k29", "")
-		if st := s.Stats(); st.Metas != 1 {
-			t.Errorf("%d keys", st.Metas)
+		if n, err := s.countMetas(); n != 1 || err != nil {
+			t.Errorf("%d keys, %v", n, err)
 		}
 		verifyClean(t, s)
 	}
@@ -373,99 +268,4 @@ func TestMetadataIsRewritten(t *testing.T) {
 	o.indexDir = filepath.Join(memDir(t), "index")
 	s = openTest(t, dir, o)
 	check()
-}
-
-// removeHook calls a function before a file is removed.
-type removeHook struct {
-	vfs.FS
-	before func(name string)
-}
-
-func (r *removeHook) Remove(name string) error {
-	r.before(name)
-	return r.FS.Remove(name)
-}
-
-// TestMovedObjectsAreDurableFirst cuts the power just before an emptied pack is
-// removed, and just after.
-func TestMovedObjectsAreDurableFirst(t *testing.T) {
-	fsys, dir := vfs.NewMem(), t.TempDir()
-	hook := &removeHook{FS: fsys}
-	o := memOptions(t, hook)
-	s := openTest(t, dir, o)
-	var keep [][]byte
-	for i := range 100 {
-		b := blob(uint64(2*i), 9000)
-		put(t, s, b)
-		if i%8 == 0 {
-			keep = append(keep, b)
-		}
-	}
-	removed := 0
-	hook.before = func(name string) {
-		removed++
-		for _, gone := range []bool{false, true} {
-			c := fsys.CrashClone(0, rand.New(rand.NewPCG(0, 0)))
-			if gone {
-				if err := c.Remove(name); err != nil {
-					t.Error(err)
-				}
-			}
-			s := openTest(t, dir, Options{FS: c, indexDir: copyDir(t, o.indexDir)})
-			for _, b := range keep {
-				wantObject(t, s, b)
-			}
-			verifyClean(t, s)
-			if s.packs.get(packID(t, name)) != nil {
-				t.Error("a pack that was to be removed came back")
-			}
-			closeTest(t, s)
-		}
-	}
-	if res := collectAllBut(t, s, keep); res.Rewritten == 0 || removed != res.Packs {
-		t.Errorf("%d removed, result %+v", removed, res)
-	}
-}
-
-func packID(t *testing.T, path string) uint64 {
-	t.Helper()
-	id, _, ok := parsePackName(filepath.Base(path))
-	if !ok {
-		t.Fatalf("%s is no pack", path)
-	}
-	return id
-}
-
-// TestOldMetadataPackDoesNotCount: of two packs that a rewriting replaced, the
-// removal of the older one did not reach the disk. What the newer one deleted
-// must stay deleted.
-func TestOldMetadataPackDoesNotCount(t *testing.T) {
-	fsys, dir := vfs.NewMem(), t.TempDir()
-	o := memOptions(t, fsys)
-	s := openTest(t, dir, o)
-	commit(t, s, MetaOp{Key: "gone", Value: []byte("v")}, MetaOp{Key: "kept", Value: []byte("v")})
-	first := s.meta.pack.path
-	content, err := vfs.ReadFile(fsys, first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.meta.pack = nil // the next commit begins a pack
-	commit(t, s, MetaOp{Key: "gone", Delete: true})
-	if err := s.compactMeta(true); err != nil {
-		t.Fatal(err)
-	}
-	closeTest(t, s)
-	if err := vfs.WriteFile(fsys, first, content); err != nil {
-		t.Fatal(err)
-	}
-	for _, indexDir := range []string{copyDir(t, o.indexDir), filepath.Join(memDir(t), "index")} {
-		o := Options{FS: fsys.CrashClone(1, rand.New(rand.NewPCG(0, 0))), indexDir: indexDir}
-		s := openTest(t, dir, o)
-		wantMeta(t, s, "gone", "")
-		wantMeta(t, s, "kept", "v")
-		verifyClean(t, s)
-		if ok, err := vfs.Exists(o.FS, first); ok || err != nil {
-			t.Errorf("the old pack is still there: %v", err)
-		}
-	}
 }

@@ -43,8 +43,11 @@ func repair(dir string, o Options) (RepairResult, error) {
 		return r.res, err
 	}
 	err = s.restoreMeta(saved)
+	if err == nil {
+		r.res.Metas, err = s.countMetas()
+	}
 	st := s.Stats()
-	r.res.Packs, r.res.Objects, r.res.Metas = st.Packs, st.Objects, st.Metas
+	r.res.Packs, r.res.Objects = st.Packs, st.Objects
 	if cerr := s.Close(); err == nil {
 		err = cerr
 	}

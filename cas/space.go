@@ -173,6 +173,12 @@ func (s *space) setFile() {
 	s.mu.Unlock()
 }
 
+func (s *space) indexSize() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.index
+}
+
 // measured tells how large the index is.
 func (s *space) measured(n int64) {
 	s.mu.Lock()

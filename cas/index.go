@@ -12,6 +12,7 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas/vfs"
 )
@@ -95,7 +96,17 @@ func prepareIndexDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create index: %w", err)
 	}
-	ents, err := os.ReadDir(dir)
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("open index: %w", err)
+	}
+	defer d.Close()
+	// Badger holds this lock too. Without it, nothing here may be touched or
+	// believed: the mark could be that of a process that is opening just now.
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("%w: lock %s: %v", errIndexBusy, dir, err)
+	}
+	ents, err := d.ReadDir(-1)
 	if err != nil {
 		return fmt.Errorf("open index: %w", err)
 	}

@@ -115,11 +115,18 @@ func TestIndexInUseIsLeftAlone(t *testing.T) {
 	b := blob(1, 1000)
 	put(t, s, b)
 	commit(t, s)
+	mark := filepath.Join(o.indexDir, openingMark)
+	if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := Open(dir, o); !errors.Is(err, errIndexBusy) {
 		t.Fatalf("second open: %v", err)
 	}
 	if _, err := Repair(dir, o); !errors.Is(err, errIndexBusy) {
 		t.Fatalf("repair of an open store: %v", err)
+	}
+	if err := os.Remove(mark); err != nil {
+		t.Fatal(err)
 	}
 	wantObject(t, s, b)
 	closeTest(t, s)

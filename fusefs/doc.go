@@ -11,11 +11,11 @@
 // OPEN was answered with ENOSYS once, and the kernel has opened files by itself
 // since. The kernel copies the bytes into its page cache and, as the writeback
 // cache is off, sends them at once: WRITE with the node id, the offset and up
-// to 1 MiB. One of the few goroutines that read from /dev/fuse gets it and
-// answers it itself, because waking another one costs more than the work. It
-// calls Forest.Write, which appends a record with the bytes to the journal,
-// applies it to the tree in memory and returns. The answer goes back with
-// writev(2); write(2) returns in the program. What it wrote now survives the
+// to 1 MiB. The goroutine that reads from /dev/fuse gets it and answers it
+// itself, because waking another one costs more than the work; as long as it
+// keeps up it is the only one (readers.go). It calls Forest.Write, which appends
+// a record with the bytes to the journal, applies it to the tree in memory and
+// returns. The answer goes back, and write(2) returns in the program. What it wrote now survives the
 // death of the daemon; after fsync(2), which becomes FSYNC and Forest.Sync, a
 // power cut too. close(2) sends nothing: FLUSH was answered with ENOSYS as well.
 //
@@ -66,6 +66,14 @@
 //
 // The daemon must never open, stat or list anything in its own mount: there
 // may be nobody left to answer.
+//
+// # What we ask of the kernel
+//
+// Linux 5.11, for the terms in readers.go (needed). 6.16 adds INC_EPOCH, with
+// which a restore of very many files drops all names at once.
+//
+// A restore is no system call on the files it changes, so inotify(7) tells
+// watchers nothing of it; they see what programs do with the files afterwards.
 //
 // # Locks
 //

@@ -121,7 +121,7 @@ func TestNotices(t *testing.T) {
 	}
 	defer unix.Close(pipe[0])
 	n := newNotifier(pipe[1], slog.New(slog.DiscardHandler))
-	n.hasEpoch = true
+	n.mayEpoch = func() bool { return true }
 	done := make(chan struct{})
 	go func() { n.run(); close(done) }()
 	read := func() []byte {
@@ -161,6 +161,11 @@ func TestParseMountDevice(t *testing.T) {
 	for path, want := range map[string]string{"/mnt/a b": "0:50", "/mnt/x": "0:51", "/proc": "0:22", "/none": ""} {
 		if dev := parseMountDevice(info, path); dev != want {
 			t.Errorf("%s: %q", path, dev)
+		}
+	}
+	for path, want := range map[string]bool{"/mnt": true, "/mnt/x": false, "/mn": false, "/proc": false} {
+		if got := hasMountsBelow(info, path); got != want {
+			t.Errorf("mounts below %s: %v", path, got)
 		}
 	}
 }

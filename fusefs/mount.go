@@ -91,6 +91,17 @@ func parseMountDevice(mountinfo, mountpoint string) string {
 	return dev
 }
 
+// hasMountsBelow reports whether something is mounted inside of a mount, as far
+// as our own mount namespace shows.
+func hasMountsBelow(mountinfo, mountpoint string) bool {
+	for line := range strings.Lines(mountinfo) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(unescapeMount(f[4]), mountpoint+"/") {
+			return true
+		}
+	}
+	return false
+}
+
 // unescapeMount undoes the octal escapes that the kernel writes for blanks and
 // backslashes in paths.
 func unescapeMount(s string) string {

@@ -37,7 +37,10 @@ type notifier struct {
 	log *slog.Logger
 	fd  int // a duplicate of the FUSE device
 
-	hasEpoch bool // the kernel knows INC_EPOCH
+	// mayEpoch tells whether INC_EPOCH may be used now. The kernel must know
+	// it; and as a name that is looked up again takes with it what is mounted
+	// on it, nothing may be mounted inside of the workspace.
+	mayEpoch func() bool
 
 	trees queue[treeNotice]
 	pages queue[pageNotice]
@@ -55,7 +58,7 @@ type pageNotice struct {
 
 // newNotifier returns a notifier that writes to fd, which is closed with it.
 func newNotifier(fd int, log *slog.Logger) *notifier {
-	n := &notifier{log: log, fd: fd}
+	n := &notifier{log: log, fd: fd, mayEpoch: func() bool { return false }}
 	n.trees.init()
 	n.pages.init()
 	return n
@@ -132,7 +135,7 @@ func (n *notifier) dropNow(id live.NodeID, from int64) { n.send(invalPages(id, f
 func (n *notifier) dropAttr(id live.NodeID) { n.send(invalAttr(id)) }
 
 func (n *notifier) drop(inv live.Invalidation) {
-	if len(inv.Entries) > manyEntries && n.hasEpoch {
+	if len(inv.Entries) > manyEntries && n.mayEpoch() {
 		n.send(incEpoch())
 	} else {
 		for _, e := range inv.Entries {

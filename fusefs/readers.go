@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -86,6 +87,10 @@ func (b buffers) free() {
 	_ = unix.Munmap(b.out)
 }
 
+// needed are the terms of INIT without which the way in which we answer would
+// not work. The last of them came with Linux 5.11.
+const needed = fuse.CAP_NO_OPEN_SUPPORT | fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_EXPLICIT_INVAL_DATA | fuse.CAP_HANDLE_KILLPRIV_V2
+
 // greet answers the first request, INIT, and returns the minor version of the
 // protocol that the kernel speaks.
 func (r *readers) greet() (minor uint32, err error) {
@@ -98,11 +103,14 @@ func (r *readers) greet() (minor uint32, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("read the kernel's greeting: %w", err)
 	}
-	const header, size = 40, 8 // struct fuse_in_header; major and minor of struct fuse_init_in
+	const header, size = 40, 16 // struct fuse_in_header, the first fields of struct fuse_init_in
 	if n < header+size {
 		return 0, errors.New("the kernel's greeting is too short")
 	}
 	minor = binary.NativeEndian.Uint32(b.in[header+4:])
+	if flags := binary.NativeEndian.Uint32(b.in[header+12:]); flags&needed != needed {
+		return 0, fmt.Errorf("the kernel's FUSE (7.%d) is too old; amberfs needs Linux 5.11 or newer", minor)
+	}
 	if err := r.answer(b, n); err != nil {
 		return 0, fmt.Errorf("answer the kernel's greeting: %w", err)
 	}
@@ -157,6 +165,9 @@ func (r *readers) loop(b buffers) {
 		if errors.Is(err, unix.ENOENT) { // the request was interrupted before we got it
 			r.waiting.Add(1)
 			continue
+		}
+		if err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
 			if !errors.Is(err, unix.ENODEV) {

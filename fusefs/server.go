@@ -69,7 +69,13 @@ func serve(o Options, fd int) (*Server, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	n.hasEpoch = minor >= epochMinor
+	n.mayEpoch = func() bool {
+		if minor < epochMinor {
+			return false
+		}
+		mounts, err := os.ReadFile("/proc/self/mountinfo")
+		return err == nil && !hasMountsBelow(string(mounts), o.Mountpoint)
+	}
 	fs.forest.SetHeld(fs.lookups.held)
 	fs.store.OnInvalidate(n.invalidate)
 	raiseReadahead(o.Mountpoint)

@@ -1,0 +1,165 @@
+package fusefs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"log"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// slowFS answers GETATTR; that of node 2 waits.
+type slowFS struct {
+	fuse.RawFileSystem
+	release chan struct{}
+}
+
+func (s *slowFS) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
+	if in.NodeId == 2 {
+		<-s.release
+	}
+	if in.NodeId == 3 {
+		panic("three")
+	}
+	out.Ino = in.NodeId
+	return fuse.OK
+}
+
+// A device stands for /dev/fuse: the kernel's end of a pair of sockets.
+type device struct {
+	t      *testing.T
+	kernel int
+}
+
+func newDevice(t *testing.T) (d *device, fd int) {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		unix.Close(pair[0])
+		unix.Close(pair[1])
+	})
+	tv := unix.Timeval{Sec: 10}
+	if err := unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		t.Fatal(err)
+	}
+	return &device{t, pair[0]}, pair[1]
+}
+
+// send sends a request: struct fuse_in_header and the body.
+func (d *device) send(op uint32, unique, node uint64, body ...uint32) {
+	d.t.Helper()
+	b := binary.NativeEndian.AppendUint32(nil, uint32(40+4*len(body)))
+	b = binary.NativeEndian.AppendUint32(b, op)
+	b = binary.NativeEndian.AppendUint64(b, unique)
+	b = binary.NativeEndian.AppendUint64(b, node)
+	b = append(b, make([]byte, 16)...)
+	for _, v := range body {
+		b = binary.NativeEndian.AppendUint32(b, v)
+	}
+	if _, err := unix.Write(d.kernel, b); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// receive returns the unique and the error of the next answer.
+func (d *device) receive() (unique uint64, code int32) {
+	d.t.Helper()
+	b := make([]byte, 4096)
+	n, err := unix.Read(d.kernel, b)
+	if err != nil || n < 16 {
+		d.t.Fatalf("no answer: %d bytes, %v", n, err)
+	}
+	return binary.NativeEndian.Uint64(b[8:]), int32(binary.NativeEndian.Uint32(b[4:]))
+}
+
+const (
+	reqGetAttr = 3
+	reqInit    = 26
+)
+
+func (d *device) init(flags uint32) { d.send(reqInit, 1, 0, 7, 40, 1<<17, flags) }
+
+func TestGreeting(t *testing.T) {
+	d, fd := newDevice(t)
+	r := newReaders(fd, fuse.NewProtocolServer(&slowFS{RawFileSystem: fuse.NewDefaultRawFileSystem()}, &fuse.MountOptions{}), slog.New(slog.DiscardHandler))
+	d.init(0)
+	if _, err := r.greet(); err == nil || !strings.Contains(err.Error(), "5.11") {
+		t.Errorf("an old kernel: %v", err)
+	}
+	d.init(needed)
+	minor, err := r.greet()
+	if err != nil || minor != 40 {
+		t.Errorf("minor %d, %v", minor, err)
+	}
+	if unique, code := d.receive(); unique != 1 || code != 0 {
+		t.Errorf("answer to %d: %d", unique, code)
+	}
+}
+
+// While the only reader waits for something another one takes over, and goes
+// again when there is no need for two.
+func TestReaders(t *testing.T) {
+	d, fd := newDevice(t)
+	fs := &slowFS{fuse.NewDefaultRawFileSystem(), make(chan struct{})}
+	var panics bytes.Buffer
+	opts := &fuse.MountOptions{Logger: log.New(&panics, "", 0)}
+	r := newReaders(fd, fuse.NewProtocolServer(fs, opts), slog.New(slog.DiscardHandler))
+	d.init(needed)
+	if _, err := r.greet(); err != nil {
+		t.Fatal(err)
+	}
+	d.receive()
+	done := make(chan struct{})
+	go func() { r.run(); close(done) }()
+
+	d.send(reqGetAttr, 2, 2, 0, 0, 0, 0)
+	for i := uint64(3); i < 20; i++ {
+		d.send(reqGetAttr, i, 1, 0, 0, 0, 0)
+		if unique, code := d.receive(); unique != i || code != 0 {
+			t.Fatalf("answer to %d: %d, want %d", unique, code, i)
+		}
+	}
+	close(fs.release)
+	if unique, code := d.receive(); unique != 2 || code != 0 {
+		t.Errorf("answer to %d: %d", unique, code)
+	}
+	d.send(reqGetAttr, 20, 3, 0, 0, 0, 0)
+	if unique, code := d.receive(); unique != 20 || code != -int32(unix.EIO) {
+		t.Errorf("a panic: answer to %d: %d", unique, code)
+	}
+	if !strings.Contains(panics.String(), "three") {
+		t.Errorf("the log says %q", panics.String())
+	}
+	for i := uint64(100); r.total.Load() > 1 && i < 1000; i++ {
+		time.Sleep(time.Millisecond)
+		d.send(reqGetAttr, i, 1, 0, 0, 0, 0)
+		d.receive()
+	}
+	if n := r.total.Load(); n != 1 {
+		t.Errorf("%d readers are left", n)
+	}
+	if err := unix.Shutdown(d.kernel, unix.SHUT_RDWR); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+}
+
+func TestInPlace(t *testing.T) {
+	r := inPlace("hello")
+	if n, st := r.Readv([][]byte{r}); n != 5 || st != fuse.OK {
+		t.Errorf("onto itself: %d, %v", n, st)
+	}
+	a, b := make([]byte, 2), make([]byte, 9)
+	if n, _ := r.Readv([][]byte{a, b}); n != 5 || string(a)+string(b[:3]) != "hello" {
+		t.Errorf("in two parts: %d, %q %q", n, a, b)
+	}
+}

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 func main() {
@@ -48,8 +52,15 @@ func run() error {
 	defer b.close()
 	b.open()
 
+	// Interrupted, it finishes the row, reports, and leaves nothing mounted.
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
 	var results []result
 	for _, r := range chosen {
+		if ctx.Err() != nil {
+			fmt.Fprintln(os.Stderr, "interrupted")
+			break
+		}
 		rs, err := b.measure(r, *repeat)
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.name, err)

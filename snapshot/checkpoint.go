@@ -141,6 +141,7 @@ func (s *Store) moment(tx *live.Tx) (*moment, error) {
 		if _, err := fmt.Sscanf(key, "snap/%x", &id); err == nil {
 			if sn, ok := s.cat.snaps[id]; ok {
 				m.snaps[id] = sn
+				sn.wanted = true
 			} else {
 				m.deleted = append(m.deleted, key)
 			}
@@ -192,12 +193,6 @@ func (s *Store) commit(ctx context.Context, m *moment) error {
 		return nil
 	})
 	for _, r := range records {
-		if !r.Sealed {
-			// It was removed meanwhile; the journal after the checkpoint says so.
-			m.dirty[snapKey(r.View)] = struct{}{}
-			ops = append(ops, cas.MetaOp{Key: snapKey(r.View), Delete: true})
-			continue
-		}
 		if err := add(snapKey(r.View), r); err != nil {
 			return err
 		}

@@ -61,6 +61,9 @@ type snap struct {
 	id    cas.Hash
 	state atomic.Pointer[tree.State] // nil until somebody looks into a sealed one
 	done  chan struct{}              // closed when sealed
+	// wanted by a checkpoint: it is sealed even when it is removed meanwhile,
+	// since the journal after the checkpoint may still restore it.
+	wanted bool
 }
 
 // stored is the catalogue's record of a snapshot, in the meta data of the

@@ -106,7 +106,7 @@ func (s *Store) sealFirst(ctx context.Context) (bool, error) {
 	var gone bool
 	var name string
 	s.forest.View(func(*live.Tx) error {
-		gone, name = s.cat.snaps[sn.View] != sn, sn.Name
+		gone, name = s.cat.snaps[sn.View] != sn && !sn.wanted, sn.Name
 		return nil
 	})
 	if gone {

@@ -33,7 +33,8 @@ Options, after -o and with commas between:
   metrics=HOST:PORT         figures for Prometheus over HTTP
   debug                     every request in the log, STORE/amberfs.log
 The generic options of mount(8) are understood, so that a line in /etc/fstab of
-type fuse.amberfs works.
+type fuse.amberfs works; mount(8) itself asks for dev and suid there, unless it is
+told nodev and nosuid.
 
 Root mounts directly; an ordinary user needs fusermount3 of the package fuse3.`,
 		Example: `  amberfs mount --from ~/project ~/project.store ~/work

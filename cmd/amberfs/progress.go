@@ -64,8 +64,6 @@ func newBar(m control.Progress) *progressbar.ProgressBar {
 	}
 	if m.Unit == "bytes" {
 		o = append(o, progressbar.OptionShowBytes(true))
-	} else {
-		o = append(o, progressbar.OptionShowIts())
 	}
 	return progressbar.NewOptions64(total, o...)
 }

@@ -83,6 +83,7 @@ All commands but mount and run work from inside a mount, or with -C DIR.`,
 	add(groupHistory, snapshotCommand(a), listCommand(a), showCommand(a), renameCommand(a), rmCommand(a),
 		restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), logCommand(a))
 	add(groupForks, forkCommand(a), forksCommand(a), promoteCommand(a))
+	add(groupMount, mcpCommand(a))
 	add(groupTrees, exportCommand(a), importCommand(a), cloneCommand(a))
 	add(groupStore, statusCommand(a), policyCommand(a), freezeCommand(a), thawCommand(a), gcCommand(a), verifyCommand(a))
 	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(), insideCommand(a))

@@ -174,8 +174,8 @@ func (d *Daemon) live() error {
 		case <-d.gone:
 			over = true
 		case sig := <-signals:
-			if sig == unix.SIGHUP {
-				continue // the terminal of -f went away, or an old habit; not an end
+			if sig == unix.SIGHUP && d.cfg.LogTo == nil {
+				continue // it has no terminal that could go away
 			}
 			d.log.Info("signal", "signal", sig.String())
 			d.endSoon(unmounted)

@@ -110,7 +110,7 @@ func leftBehind(t testscript.T, bin, work string) {
 // one that failed.
 func readLogs(t testscript.T, work string) {
 	failed := false
-	if f, ok := t.(testscript.TFailed); ok {
+	if f, ok := t.(interface{ Failed() bool }); ok {
 		failed = f.Failed()
 	}
 	races, _ := filepath.Glob(filepath.Join(work, "race.*"))

@@ -58,7 +58,7 @@ func Walk(dir string) (Tree, error) {
 		}
 		if rel == "." {
 			// A view's root shows the time of its capture.
-			line = line[:strings.Index(line, " mtime=")]
+			line, _, _ = strings.Cut(line, " mtime=")
 		}
 		tree[rel] = line
 		return nil

@@ -70,7 +70,7 @@ func longPaths(t *testing.T, dir string) {
 func nlinkOfDirectories(t *testing.T, dir string) {
 	want := func(n uint64) {
 		t.Helper()
-		if got := uint64(stat(t, dir).Nlink); got != n {
+		if got := stat(t, dir).Nlink; got != n {
 			t.Errorf("nlink %d, want %d", got, n)
 		}
 	}

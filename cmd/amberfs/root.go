@@ -76,6 +76,7 @@ All commands but mount and run work from inside a mount, or with -C DIR.`,
 	add := func(group string, cmds ...*cobra.Command) {
 		for _, c := range cmds {
 			c.GroupID = group
+			c.DisableFlagsInUseLine = true // Use says it better
 			root.AddCommand(c)
 		}
 	}

@@ -271,7 +271,7 @@ func (d *Daemon) unmount(lazy bool) error {
 }
 
 // copyTime is how long the kernel gets to end a mount that it has unmounted.
-const copyTime = 5 * time.Second
+const copyTime = 2 * time.Second
 
 // copied ends a mount that was unmounted here, but of which another mount
 // namespace (a container, say) got a copy when it was made. There is nobody to

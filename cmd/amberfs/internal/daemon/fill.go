@@ -63,15 +63,13 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, show func(control.
 		return err
 	}
 	ws := s.Main()
-	r, err := ws.Graft(ctx, snapshot.GraftOptions{Tree: st, Message: "import of " + cfg.From})
-	if err != nil {
+	if _, err := ws.Graft(ctx, snapshot.GraftOptions{Tree: st, Message: "import of " + cfg.From}); err != nil {
 		return err
 	}
 	if err := root.apply(s.Forest(), ws.Root()); err != nil {
 		return err
 	}
-	// The state before was empty: nothing that anybody wants back.
-	return ws.Delete(r.Undo, live.Caller{})
+	return ws.Begin(live.Caller{UID: uint32(os.Getuid()), PID: uint32(os.Getpid())})
 }
 
 // exclude lists what must not be read when a store is filled: a mount point

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
@@ -108,4 +109,44 @@ func (s *Store) applyGraft(tx *live.Tx, r graftRecord, changes []tree.Change) (l
 func (s *Store) Importing() (done func()) {
 	s.puts.RLock()
 	return s.puts.RUnlock
+}
+
+// Begin makes the present state the workspace's origin, and forgets what was
+// before: for a store that was filled when it was made.
+func (w *Workspace) Begin(c live.Caller) error {
+	s := w.store
+	return s.forest.Update(true, func(tx *live.Tx) error {
+		if err := w.alive(); err != nil {
+			return err
+		}
+		view, err := tx.NewView()
+		if err != nil {
+			return err
+		}
+		r := stored{View: view, WS: w.view, Info: Info{Name: "origin", Origin: OriginImport, Created: time.Now(), UID: c.UID, PID: c.PID}}
+		if err := s.journal(tx, recBegin, r); err != nil {
+			return err
+		}
+		return s.applyBegin(tx, r)
+	})
+}
+
+func (s *Store) applyBegin(tx *live.Tx, r stored) error {
+	w, ok := s.cat.workspaces[r.WS]
+	if !ok {
+		return nil
+	}
+	st, err := tx.Capture(r.WS)
+	if err != nil {
+		return err
+	}
+	for _, sn := range slices.Clone(w.snaps) {
+		s.cat.remove(sn)
+	}
+	if o, ok := s.cat.snaps[w.origin]; ok {
+		s.cat.remove(o)
+	}
+	w.nextSeq, w.undo, w.head = 1, 0, ""
+	w.at = tx.Changed(w.view)
+	return s.setOrigin(tx, w, st, r)
 }

@@ -22,6 +22,7 @@ const (
 	recAmend
 	recPolicy
 	recPromote
+	recBegin
 )
 
 type restoreRecord struct {
@@ -120,6 +121,8 @@ func (s *Store) replay(tx *live.Tx, t journal.Type, payload []byte) error {
 		err = replayAs(payload, func(r policyRecord) error { s.applyPolicy(r); return nil })
 	case recPromote:
 		err = replayAs(payload, func(r promoteRecord) error { _, _, err := s.applyPromote(tx, r); return err })
+	case recBegin:
+		err = replayAs(payload, func(r stored) error { return s.applyBegin(tx, r) })
 	default:
 		err = fmt.Errorf("record type %d is unknown to this version", t)
 	}

@@ -19,6 +19,16 @@ const bufferMax = 32 << 10
 // Errors are ErrNoSpace (the next Append may succeed), ErrTooLarge, ErrClosed
 // and ErrFailed. Type 0 is not allowed.
 func (j *Journal) Append(t Type, head, data []byte) (int64, error) {
+	return j.append(t, head, data, false)
+}
+
+// AppendUrgent is Append for what must not fail on a full disk, because it
+// gives space back: it may use what Options.Reserve holds back from others.
+func (j *Journal) AppendUrgent(t Type, head, data []byte) (int64, error) {
+	return j.append(t, head, data, true)
+}
+
+func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) {
 	n := int64(len(head)) + int64(len(data))
 	if n > MaxPayload {
 		return 0, fmt.Errorf("%w: %d bytes, %d allowed", ErrTooLarge, n, MaxPayload)
@@ -36,7 +46,7 @@ func (j *Journal) Append(t Type, head, data []byte) (int64, error) {
 	}
 	need := recordSize(n)
 	if j.cur == nil || j.off+need > j.cur.size {
-		if err := j.newSegment(need); err != nil {
+		if err := j.newSegment(need, urgent); err != nil {
 			return 0, err
 		}
 	}

@@ -206,7 +206,7 @@ func (j *Journal) resume(t tail) error {
 // extend preallocates the rest of a segment. On a full disk it stays as it is,
 // and the next Append opens another.
 func (j *Journal) extend(s *segment) error {
-	if s.size >= j.segSize || j.room(j.segSize-s.size) != nil {
+	if s.size >= j.segSize || j.room(j.segSize-s.size, j.heldBack()) != nil {
 		return nil
 	}
 	err := allocate(s.f, s.size, j.segSize-s.size)

@@ -83,8 +83,8 @@ func (j *Journal) path(name string) string { return filepath.Join(j.dir, name) }
 
 // newSegment opens a segment at the end of the log that can hold need bytes of
 // records, and makes it the current one. j.mu is held.
-func (j *Journal) newSegment(need int64) error {
-	s, err := j.makeSegment(segmentHeader + need)
+func (j *Journal) newSegment(need int64, urgent bool) error {
+	s, err := j.makeSegment(segmentHeader+need, urgent)
 	if err != nil {
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 			return fmt.Errorf("%w: opening a segment: %w", ErrNoSpace, err)
@@ -99,7 +99,7 @@ func (j *Journal) newSegment(need int64) error {
 	return nil
 }
 
-func (j *Journal) makeSegment(need int64) (*segment, error) {
+func (j *Journal) makeSegment(need int64, urgent bool) (*segment, error) {
 	base := j.end.Load()
 	h := header{base: base, firstSeq: j.seq, durable: j.durable.Load(), id: j.id, nonce: randomNonce()}
 	// The header goes out with the first record, in one sector: where it is
@@ -107,7 +107,7 @@ func (j *Journal) makeSegment(need int64) (*segment, error) {
 	s := &segment{base: base, name: segmentName(base), hdr: h, seed: h.seed()}
 	s.refs.Store(1)
 	s.end.Store(base)
-	f, size, used, err := j.takeFile(s.name, need)
+	f, size, used, err := j.takeFile(s.name, need, urgent)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (j *Journal) makeSegment(need int64) (*segment, error) {
 // takeFile returns an open file of the given name with at least need bytes of
 // disk space: a spare one, or a new one. used is how much of it has been written
 // before.
-func (j *Journal) takeFile(name string, need int64) (f vfs.File, size, used int64, err error) {
+func (j *Journal) takeFile(name string, need int64, urgent bool) (f vfs.File, size, used int64, err error) {
 	for len(j.spares) > 0 && need <= j.segSize {
 		spare := j.spares[len(j.spares)-1]
 		j.spares = j.spares[:len(j.spares)-1]
@@ -136,9 +136,16 @@ func (j *Journal) takeFile(name string, need int64) (f vfs.File, size, used int6
 			return f, size, 0, nil
 		}
 		if !errors.Is(err, syscall.ENOSPC) || size <= max(minSegment, need) {
-			return nil, 0, 0, err
+			break
 		}
 	}
+	if urgent && errors.Is(err, syscall.ENOSPC) {
+		size = max(minSegment, need)
+		if f, err = j.createFrom(name, size, 0); err == nil {
+			return f, size, 0, nil
+		}
+	}
+	return nil, 0, 0, err
 }
 
 func (j *Journal) reuse(spare, name string) (vfs.File, error) {
@@ -161,7 +168,19 @@ func (j *Journal) reuse(spare, name string) (vfs.File, error) {
 }
 
 func (j *Journal) create(name string, size int64) (vfs.File, error) {
-	if err := j.room(size); err != nil {
+	return j.createFrom(name, size, j.heldBack())
+}
+
+// heldBack is what writers have to leave of the disk, in bytes.
+func (j *Journal) heldBack() int64 {
+	if j.reserve == nil {
+		return 0
+	}
+	return j.reserve()
+}
+
+func (j *Journal) createFrom(name string, size, reserve int64) (vfs.File, error) {
+	if err := j.room(size, reserve); err != nil {
 		return nil, err
 	}
 	f, err := vfs.Create(j.fs, j.path(name))
@@ -177,14 +196,12 @@ func (j *Journal) create(name string, size int64) (vfs.File, error) {
 }
 
 // room is ENOSPC when the disk has no n bytes beyond what must stay free.
-func (j *Journal) room(n int64) error {
+func (j *Journal) room(n, reserve int64) error {
 	free, err := j.fs.Free(j.dir)
 	if err != nil {
 		return err
 	}
-	if j.reserve != nil {
-		free -= j.reserve()
-	}
+	free -= reserve
 	if free < n {
 		return fmt.Errorf("%d bytes needed, %d free: %w", n, max(free, 0), syscall.ENOSPC)
 	}

@@ -12,7 +12,11 @@ import (
 // commit journals a record and applies it. f.mu is held for writing.
 func (f *Forest) commit(v *view, r *record, data []byte) error {
 	r.encode(f.mu.enc)
-	pos, err := f.log.Append(r.kind, f.mu.enc.Out(), data)
+	write := f.log.Append
+	if r.frees() {
+		write = f.log.AppendUrgent
+	}
+	pos, err := write(r.kind, f.mu.enc.Out(), data)
 	if err != nil {
 		return appendError(err)
 	}
@@ -20,6 +24,20 @@ func (f *Forest) commit(v *view, r *record, data []byte) error {
 		r.pos = pos
 	}
 	return f.apply(v, r)
+}
+
+// frees reports whether a change can give space back, so that it must be
+// possible on a full disk.
+func (r *record) frees() bool {
+	switch r.kind {
+	case recUnlink, recRename, recRemoveXattr:
+		return true
+	case recSetAttr:
+		return r.set.Size != nil
+	case recFallocate:
+		return r.flags&unix.FALLOC_FL_PUNCH_HOLE != 0
+	}
+	return false
 }
 
 func (f *Forest) attr(v *view, ino uint64) (Attr, error) {

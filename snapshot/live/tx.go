@@ -31,9 +31,10 @@ func (f *Forest) View(fn func(tx *Tx) error) error {
 	return fn(&Tx{f})
 }
 
-// Append journals a record of the caller's own type.
+// Append journals a record of the caller's own type. It may use what is held
+// back on a full disk: history is what gives space back.
 func (tx *Tx) Append(t journal.Type, payload []byte) error {
-	_, err := tx.f.log.Append(t, payload, nil)
+	_, err := tx.f.log.AppendUrgent(t, payload, nil)
 	return appendError(err)
 }
 

@@ -15,8 +15,9 @@
 // attributes, hard links, FIFOs, sockets and devices make no line here.
 //
 // Paths with a component that git takes for its own directory (".git" in any
-// case) are left out unless Options.GitDirs is set: git apply refuses a whole
-// patch because of one such path.
+// case) are left out of Write and Stat unless Options.GitDirs is set: git apply
+// refuses a whole patch because of one such path. NameStatus lists them, as
+// `git diff --no-index` does.
 //
 // # Renames
 //

@@ -59,23 +59,32 @@ func gitMode(n *tree.Inode) uint32 {
 // Files lists the changed files in the order of `git diff --no-index`: by
 // path, component by component, a rename at its new path.
 func Files(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) ([]File, error) {
-	var files []File
-	err := tree.Diff(ctx, src, a, b, tree.DiffOptions{Paths: o.Paths}, func(c tree.Change) error {
-		if !o.GitDirs && inGitDir(c.Path) {
-			return nil
-		}
-		if f, ok := fileOf(c); ok {
+	o.GitDirs = true
+	files, _, err := list(ctx, src, a, b, o)
+	return files, err
+}
+
+// list finds the changed files, and counts those that it left out because git
+// would refuse their paths.
+func list(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) (files []File, leftOut int, err error) {
+	err = tree.Diff(ctx, src, a, b, tree.DiffOptions{Paths: o.Paths}, func(c tree.Change) error {
+		f, ok := fileOf(c)
+		switch {
+		case !ok:
+		case !o.GitDirs && inGitDir(c.Path):
+			leftOut++
+		default:
 			files = append(files, f)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("comparing the trees: %w", err)
+		return nil, 0, fmt.Errorf("comparing the trees: %w", err)
 	}
-	if o.NoRenames {
-		return files, nil
+	if !o.NoRenames {
+		files, err = findRenames(ctx, src, files)
 	}
-	return findRenames(ctx, src, files)
+	return files, leftOut, err
 }
 
 // fileOf reduces a change to what git sees of it.

@@ -298,14 +298,24 @@ func TestPathsAndGitDirectories(t *testing.T) {
 	a := m.state(t, spec{"x/f": file("1\n"), "y/f": file("1\n"), ".git/config": file("1\n"), "s/.GIT/x": file("1\n")})
 	b := m.state(t, spec{"x/f": file("2\n"), "y/f": file("2\n"), ".git/config": file("2\n"), "s/.GIT/x": file("2\n")})
 	for want, o := range map[string]Options{
-		"M\tx/f\nM\ty/f\n": {},
-		"M\ty/f\n":         {Paths: []string{"y"}},
-		"M\t.git/config\nM\ts/.GIT/x\nM\tx/f\nM\ty/f\n": {GitDirs: true},
+		"M\t.git/config\nM\ts/.GIT/x\nM\tx/f\nM\ty/f\n": {},
+		"M\ty/f\n": {Paths: []string{"y"}},
 	} {
 		var out bytes.Buffer
 		check(t, NameStatus(context.Background(), &out, m.src, a, b, o))
 		if out.String() != want {
 			t.Errorf("%+v: got %q, want %q", o, out.String(), want)
+		}
+	}
+	for want, o := range map[Summary]Options{
+		{Files: 2, Added: 2, Deleted: 2, LeftOut: 2}: {},
+		{Files: 4, Added: 4, Deleted: 4}:             {GitDirs: true},
+	} {
+		var out bytes.Buffer
+		sum, err := Write(context.Background(), &out, m.src, a, b, o)
+		check(t, err)
+		if sum != want || strings.Contains(out.String(), ".git/") != o.GitDirs {
+			t.Errorf("%+v: got %+v\n%s", o, sum, out.String())
 		}
 	}
 }

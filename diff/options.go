@@ -13,7 +13,8 @@ type Options struct {
 	Context int
 	// NoRenames shows a rename as a deletion and an addition.
 	NoRenames bool
-	// GitDirs keeps paths below a ".git", which git apply would refuse.
+	// GitDirs makes Write and Stat keep paths below a ".git", which git apply
+	// would refuse. NameStatus and Files always list them.
 	GitDirs bool
 	// MaxText is the size in bytes from which a file counts as binary.
 	// 0 means 64 MiB.

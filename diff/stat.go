@@ -13,7 +13,7 @@ import (
 // Stat writes the histogram of `git diff --stat`: changed lines a file and a
 // summary. Nothing is written when the trees are equal.
 func Stat(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, o Options) error {
-	files, err := Files(ctx, src, a, b, o)
+	files, _, err := list(ctx, src, a, b, o)
 	if err != nil {
 		return err
 	}

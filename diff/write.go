@@ -17,16 +17,18 @@ type Summary struct {
 	// Opaque counts the binary files of which one line only was written: a
 	// patch with any of them does not apply.
 	Opaque int
+	// LeftOut counts the changed files below a ".git" that were passed over.
+	LeftOut int
 }
 
 // Write writes a unified diff from a to b that `git apply` takes in the
 // directory that holds the tree. Nothing is written when the trees are equal.
 func Write(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, o Options) (Summary, error) {
-	files, err := Files(ctx, src, a, b, o)
+	files, leftOut, err := list(ctx, src, a, b, o)
 	if err != nil {
 		return Summary{}, err
 	}
-	out := &writer{Writer: bufio.NewWriterSize(w, 64<<10), src: src, o: o}
+	out := &writer{Writer: bufio.NewWriterSize(w, 64<<10), src: src, o: o, sum: Summary{LeftOut: leftOut}}
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
 			return out.sum, err

@@ -119,8 +119,8 @@ func (s *selection) send(it item) (b blob, err error) {
 	size := it.node.Content.Size()
 	marks := &marks{}
 	if size <= smallFile {
-		data, err := io.ReadAll(open(s.o.Source, it.node))
-		if err != nil {
+		data := make([]byte, size)
+		if _, err := io.ReadFull(open(s.o.Source, it.node), data); err != nil && size > 0 {
 			return b, fmt.Errorf("reading %q: %w", it.path, err)
 		}
 		marks.Write(data)
@@ -182,25 +182,56 @@ func (s *selection) convert() error {
 	if len(s.filtered) == 0 {
 		return nil
 	}
-	var names strings.Builder
-	for _, f := range s.filtered {
-		names.WriteString(quote(f.path))
-		names.WriteByte('\n')
+	ids, err := s.hashFiles(s.filtered)
+	if err != nil && exitCode(err) > 0 && s.ctx.Err() == nil {
+		ids, err = s.convertEach()
 	}
-	out, err := run(s.ctx, s.skeleton.workTree(), slices.Concat(s.w.env, s.skeleton.env),
-		strings.NewReader(names.String()), "hash-object", "-w", "--stdin-paths")
 	if err != nil {
 		return fmt.Errorf("converting files as .gitattributes say: %w", err)
-	}
-	ids := strings.Fields(string(out))
-	if len(ids) != len(s.filtered) {
-		return fmt.Errorf("converting files as .gitattributes say: %d answers for %d files", len(ids), len(s.filtered))
 	}
 	for i, f := range s.filtered {
 		s.w.set(f.mode, ids[i], f.path)
 	}
 	s.w.written += len(ids)
 	return nil
+}
+
+// hashFiles stores files of the skeleton and returns their ids.
+func (s *selection) hashFiles(files []filtered, options ...string) ([]string, error) {
+	var names strings.Builder
+	for _, f := range files {
+		names.WriteString(quote(f.path))
+		names.WriteByte('\n')
+	}
+	out, err := run(s.ctx, s.skeleton.workTree(), slices.Concat(s.w.env, s.skeleton.env), strings.NewReader(names.String()),
+		append([]string{"hash-object", "-w", "--stdin-paths"}, options...)...)
+	if err != nil {
+		return nil, err
+	}
+	ids := strings.Fields(string(out))
+	if len(ids) != len(files) {
+		return nil, fmt.Errorf("%d answers for %d files", len(ids), len(files))
+	}
+	return ids, nil
+}
+
+// convertEach finds the files that git cannot convert, such as one that is not
+// in the encoding that its attributes name. Git add would stop there; they are
+// stored as they are, and reported.
+func (s *selection) convertEach() ([]string, error) {
+	ids := make([]string, len(s.filtered))
+	for i, f := range s.filtered {
+		id, err := s.hashFiles([]filtered{f})
+		if err != nil && exitCode(err) > 0 && s.ctx.Err() == nil {
+			s.res.Reduced = append(s.res.Reduced, Lost{f.path, "stored without conversion: " + err.Error()})
+			id, err = s.hashFiles([]filtered{f}, "--no-filters")
+		}
+		if err != nil {
+			return nil, err
+		}
+		ids[i] = id[0]
+	}
+	return ids, nil
 }
 
 // reduced reports what git cannot hold of a file that it takes.

@@ -39,7 +39,7 @@ func (c *checkout) feed(g *guard, commit string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.repo.feed(c.ctx, plain, ".", c.mtime, g, c.o); err != nil {
+	if err := (&treeFeeder{repo: c.repo, mtime: c.mtime, g: g, o: c.o}).feed(c.ctx, plain); err != nil {
 		return nil, err
 	}
 	if err := c.convert(g, converted, env); err != nil {

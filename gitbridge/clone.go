@@ -76,7 +76,7 @@ func Clone(ctx context.Context, o CloneOptions, sink Sink) (*Cloned, error) {
 	}
 	owner := o.ImportOptions
 	if owner.Owner == nil {
-		owner.Owner = &Owner{}
+		owner.Owner = &Owner{uint32(os.Geteuid()), uint32(os.Getegid())}
 	}
 	if err := readDir(ctx, repo.gitDir, ".git", g, DirOptions{ImportOptions: owner}); err != nil {
 		return nil, fmt.Errorf("cloning %s: %w", o.URL, err)

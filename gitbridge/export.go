@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -242,6 +243,9 @@ func (x *exporter) write(w *writer) (*Result, error) {
 		return nil, err
 	}
 	res := &s.res
+	byPath := func(a, b Lost) int { return strings.Compare(a.Path, b.Path) }
+	slices.SortStableFunc(res.Skipped, byPath)
+	slices.SortStableFunc(res.Reduced, byPath)
 	res.Incremental = incremental
 	res.Parent = x.parent
 	c := commit{

@@ -344,6 +344,24 @@ func TestExportRefusals(t *testing.T) {
 	}
 }
 
+func TestExportRespectsSafeDirectory(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("giving a directory away needs root")
+	}
+	isolate(t)
+	repo := bareRepo(t)
+	check(t, os.Chown(repo, 65534, 65534))
+	m := newMemory()
+	o := ExportOptions{Source: m.src, State: m.state(t, spec{"f": file("1\n")}), Info: testInfo, Repo: repo}
+	if _, err := Export(context.Background(), o); !errors.Is(err, ErrUnsafe) {
+		t.Errorf("error %v, want %v", err, ErrUnsafe)
+	}
+	git(t, "/", "config", "--global", "--add", "safe.directory", repo)
+	if _, err := Export(context.Background(), o); err != nil {
+		t.Errorf("trusted: %v", err)
+	}
+}
+
 func TestExportMakesTheStoresRepository(t *testing.T) {
 	isolate(t)
 	m := newMemory()

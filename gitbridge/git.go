@@ -42,14 +42,14 @@ func environment(extra ...string) []string {
 			env = append(env, kv)
 		}
 	}
-	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0")
+	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1")
 	return append(env, extra...)
 }
 
 // fixed are the settings of every call. Hooks and the file system monitor are
 // programs of the repository that have no part in what is asked of git here.
 var fixed = []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
-	"-c", "core.safecrlf=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.objectNameWarning=false"}
+	"-c", "core.safecrlf=false", "-c", "safe.bareRepository=all", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.objectNameWarning=false"}
 
 // command prepares a git call in dir. It is ended with SIGTERM when ctx is, so
 // that it removes its own temporary files.

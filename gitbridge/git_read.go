@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
+	"os"
 	"strconv"
 	"strings"
 
@@ -22,8 +22,11 @@ type GitSource struct {
 
 // ReadGit feeds the tree of a revision to sink, as git has it: bytes without
 // line end conversion or filters, symbolic links, the execute bit. The times of
-// all files are the commit's. Submodules become empty directories and are
-// reported to Skip, if that is set. It returns the commit or tree that was read.
+// all files are the commit's. It returns the commit or tree that was read.
+//
+// The files of a submodule are not in the repository. Its directory gets a
+// ".git" that says only which commit is checked out, so that git add, and an
+// export, record the same commit again; Skip is told of it, if it is set.
 func ReadGit(ctx context.Context, from GitSource, sink Sink, o ImportOptions) (id string, err error) {
 	repo, err := openRepository(ctx, from.Repo)
 	if err != nil {
@@ -57,7 +60,8 @@ func ReadGit(ctx context.Context, from GitSource, sink Sink, o ImportOptions) (i
 	if err != nil {
 		return "", fmt.Errorf("reading %s of %s: %w", from.Rev, from.Repo, err)
 	}
-	if err := repo.feed(ctx, entries, ".", mtime, g, o); err != nil {
+	f := &treeFeeder{repo: repo, mtime: mtime, g: g, o: o, links: true}
+	if err := f.feed(ctx, entries); err != nil {
 		return "", fmt.Errorf("reading %s of %s: %w", from.Rev, from.Repo, err)
 	}
 	return id, nil
@@ -65,7 +69,7 @@ func ReadGit(ctx context.Context, from GitSource, sink Sink, o ImportOptions) (i
 
 // gitMeta is what a file of a given type and execute bit has.
 func (o ImportOptions) gitMeta(mode uint32, mtime int64) Meta {
-	m := Meta{Mode: mode, Atime: mtime, Mtime: mtime}
+	m := Meta{Mode: mode, Atime: mtime, Mtime: mtime, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 	switch mode {
 	case unix.S_IFDIR, unix.S_IFREG | 0o100:
 		m.Mode = mode&unix.S_IFMT | 0o777&^o.Umask
@@ -125,10 +129,18 @@ func (r *repository) listTree(ctx context.Context, treeish string) ([]treeEntry,
 	return entries, nil
 }
 
-// feed hands entries to the guard, below the path at. The contents come from
-// one git cat-file, in order.
-func (r *repository) feed(ctx context.Context, entries []treeEntry, at string, mtime int64, g *guard, o ImportOptions) error {
-	p, err := start(ctx, r.gitDir, nil, "--git-dir="+r.gitDir, "cat-file", "--batch", "--buffer")
+// treeFeeder hands the files of a tree to the guard.
+type treeFeeder struct {
+	repo  *repository
+	mtime int64
+	g     *guard
+	o     ImportOptions
+	links bool // submodules get a ".git"
+}
+
+// feed hands over entries. Their contents come from one git cat-file, in order.
+func (f *treeFeeder) feed(ctx context.Context, entries []treeEntry) error {
+	p, err := start(ctx, f.repo.gitDir, nil, "--git-dir="+f.repo.gitDir, "cat-file", "--batch", "--buffer")
 	if err != nil {
 		return err
 	}
@@ -146,7 +158,7 @@ func (r *repository) feed(ctx context.Context, entries []treeEntry, at string, m
 		in.Flush()
 		p.in.Close()
 	}()
-	err = r.feedFrom(bufio.NewReaderSize(p.out, 256<<10), entries, at, mtime, g, o)
+	err = f.all(bufio.NewReaderSize(p.out, 256<<10), entries)
 	if err != nil {
 		err = p.fail(err)
 		<-sent
@@ -160,7 +172,7 @@ func (e treeEntry) isBlob() bool {
 	return e.mode&unix.S_IFMT == unix.S_IFREG || e.mode&unix.S_IFMT == unix.S_IFLNK
 }
 
-func (r *repository) feedFrom(blobs *bufio.Reader, entries []treeEntry, at string, mtime int64, g *guard, o ImportOptions) error {
+func (f *treeFeeder) all(blobs *bufio.Reader, entries []treeEntry) error {
 	seen := make(map[string]bool, len(entries))
 	for _, e := range entries {
 		if err := checkTreePath(e.path); err != nil {
@@ -174,20 +186,47 @@ func (r *repository) feedFrom(blobs *bufio.Reader, entries []treeEntry, at strin
 		if err != nil {
 			return err
 		}
-		name = path.Join(at, name)
 		switch e.mode & unix.S_IFMT {
 		case unix.S_IFDIR:
-			err = g.dir(name, o.gitMeta(unix.S_IFDIR, mtime))
+			err = f.g.dir(name, f.o.gitMeta(unix.S_IFDIR, f.mtime))
 		case modeGitlink:
-			if err = g.dir(name, o.gitMeta(unix.S_IFDIR, mtime)); err == nil && o.Skip != nil {
-				o.Skip(name, fmt.Errorf("submodule at commit %s: only its directory is there", e.id))
-			}
+			err = f.submodule(name, e.id)
 		case unix.S_IFREG, unix.S_IFLNK:
-			err = feedBlob(blobs, e, name, mtime, g, o)
+			err = f.blob(blobs, e, name)
 		default:
 			err = fmt.Errorf("%w: %q has the mode %o", ErrHostile, e.path, e.mode)
 		}
 		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// submodule makes the directory of a submodule, with as much of a repository as
+// names the commit.
+func (f *treeFeeder) submodule(name, commit string) error {
+	if f.o.Skip != nil {
+		f.o.Skip(name, fmt.Errorf("submodule at commit %s: its files are not in the repository", commit))
+	}
+	dirs := []string{name}
+	if f.links {
+		dirs = append(dirs, name+"/.git", name+"/.git/objects", name+"/.git/refs")
+	}
+	for _, d := range dirs {
+		if err := f.g.dir(d, f.o.gitMeta(unix.S_IFDIR, f.mtime)); err != nil {
+			return err
+		}
+	}
+	if !f.links {
+		return nil
+	}
+	for file, text := range map[string]string{
+		"HEAD":        commit + "\n",
+		"description": "Only the commit of this submodule is known. For its files, put a clone in place of this directory.\n",
+	} {
+		m := f.o.gitMeta(unix.S_IFREG, f.mtime)
+		if err := f.g.file(name+"/.git/"+file, m, int64(len(text)), strings.NewReader(text)); err != nil {
 			return err
 		}
 	}
@@ -204,8 +243,8 @@ func checkTreePath(p string) error {
 	return nil
 }
 
-// feedBlob reads the next object of git cat-file.
-func feedBlob(blobs *bufio.Reader, e treeEntry, name string, mtime int64, g *guard, o ImportOptions) error {
+// blob reads the next object of git cat-file.
+func (f *treeFeeder) blob(blobs *bufio.Reader, e treeEntry, name string) error {
 	head, err := blobs.ReadString('\n')
 	if err != nil {
 		return err
@@ -227,12 +266,12 @@ func feedBlob(blobs *bufio.Reader, e treeEntry, name string, mtime int64, g *gua
 		if err != nil {
 			return err
 		}
-		if err := g.symlink(name, string(target), o.gitMeta(unix.S_IFLNK, mtime)); err != nil {
+		if err := f.g.symlink(name, string(target), f.o.gitMeta(unix.S_IFLNK, f.mtime)); err != nil {
 			return err
 		}
 	} else {
 		mode := uint32(unix.S_IFREG) | e.mode&0o100
-		if err := g.file(name, o.gitMeta(mode, mtime), size, body); err != nil {
+		if err := f.g.file(name, f.o.gitMeta(mode, f.mtime), size, body); err != nil {
 			return err
 		}
 		if _, err := io.Copy(io.Discard, body); err != nil {

@@ -153,7 +153,7 @@ func (m *memory) insert(t testing.TB, st *tree.State, parent uint64, name string
 		in.Mtime = someTime
 	}
 	switch {
-	case n.mode == modeSymlink:
+	case n.mode&unix.S_IFMT == unix.S_IFLNK:
 		in.Mode, in.Target = unix.S_IFLNK|0o777, n.data
 	case in.IsRegular():
 		in.Content = m.content(t, n.data)
@@ -210,7 +210,7 @@ func (s spec) write(t testing.TB, root string) {
 		switch {
 		case n.hard != "":
 			check(t, os.Link(filepath.Join(root, n.hard), full))
-		case n.mode == modeSymlink:
+		case n.mode&unix.S_IFMT == unix.S_IFLNK:
 			check(t, os.Symlink(n.data, full))
 		case n.mode&unix.S_IFMT == unix.S_IFDIR:
 			check(t, os.MkdirAll(full, 0o755))

@@ -7,8 +7,8 @@ import (
 
 // ImportOptions hold for every source.
 type ImportOptions struct {
-	// Owner replaces the owners that the source has. Git has none: files then
-	// belong to root without it.
+	// Owner replaces the owners that the source has. Git has none: without
+	// Owner its files belong to the user of this process.
 	Owner *Owner
 	// Skip is told of files that cannot be read or carried, and the import goes
 	// on without them. Nil makes that an error.

@@ -176,6 +176,42 @@ func TestGitRoundTrip(t *testing.T) {
 	}
 }
 
+func TestSubmodulesComeBack(t *testing.T) {
+	isolate(t)
+	source := sourceRepo(t, "sha1")
+	sink := newMapSink(t)
+	var told []string
+	_, err := ReadGit(context.Background(), GitSource{Repo: source, Rev: "HEAD"}, sink, ImportOptions{
+		Umask: 0o022, Skip: func(p string, _ error) { told = append(told, p) }})
+	check(t, err)
+	if fmt.Sprint(told) != "[sub]" {
+		t.Errorf("told of %v", told)
+	}
+	got := sink.files
+	delete(got, ".")
+	repo := bareRepo(t)
+	m := newMemory()
+	res := export(t, m, m.state(t, got), repo, nil)
+	if want := git(t, source, "rev-parse", "HEAD^{tree}"); res.Tree != want {
+		t.Errorf("tree %s, want %s", res.Tree, want)
+	}
+	// git add would stop at this file: what git stored is not in the encoding
+	// of the working tree.
+	if len(res.Reduced) != 1 || res.Reduced[0].Path != "u.utf16" {
+		t.Errorf("reduced %v", res.Reduced)
+	}
+	delete(got, "u.utf16")
+	work := filepath.Join(t.TempDir(), "work")
+	got.write(t, work)
+	res = export(t, m, m.state(t, got), repo, nil)
+	if want := addAll(t, repo, work, false); res.Tree != want {
+		t.Errorf("tree %s, git add makes %s", res.Tree, want)
+	}
+	if want := git(t, source, "rev-parse", "HEAD:sub"); git(t, repo, "rev-parse", res.Tree+":sub") != want {
+		t.Errorf("the submodule is not at %s", want)
+	}
+}
+
 func TestReadGitRefusals(t *testing.T) {
 	isolate(t)
 	repo := bareRepo(t)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -82,7 +81,7 @@ func drawPath(t *rapid.T) string {
 // A chain of exports, each built on the one before, must give the trees and
 // reports that exports from nothing give; and those must be git's.
 func TestRandomChainsOfExports(t *testing.T) {
-	fewer(t, 25)
+	fewer(t, 15)
 	isolate(t)
 	repo := bareRepo(t)
 	cacheDir := t.TempDir()
@@ -119,11 +118,6 @@ func TestRandomChainsOfExports(t *testing.T) {
 			want := export(t, m, after, repo, func(o *ExportOptions) { o.Gitignore = gitignore })
 			if got.Tree != want.Tree || got.Files != want.Files {
 				t.Fatalf("from %v\nto %v\ngot %d files\n%s\nwant %d\n%s", s, next, got.Files, git(t, repo, "ls-tree", "-r", got.Tree), want.Files, git(t, repo, "ls-tree", "-r", want.Tree))
-			}
-			for _, r := range []*Result{got, want} {
-				byPath := func(a, b Lost) int { return strings.Compare(a.Path, b.Path) }
-				slices.SortFunc(r.Skipped, byPath)
-				slices.SortFunc(r.Reduced, byPath)
 			}
 			if !reflect.DeepEqual(got.Skipped, want.Skipped) || !reflect.DeepEqual(got.Reduced, want.Reduced) {
 				t.Fatalf("from %v\nto %v\nreports %v %v\nwant %v %v", s, next, got.Skipped, got.Reduced, want.Skipped, want.Reduced)

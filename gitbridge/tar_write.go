@@ -31,7 +31,7 @@ type TarResult struct {
 // 1.0). The bytes depend on the snapshot only.
 func WriteTar(ctx context.Context, w io.Writer, src *tree.Source, st *tree.State, o TarOptions) (*TarResult, error) {
 	buffered := bufio.NewWriterSize(w, 256<<10)
-	t := &tarWriter{ctx: ctx, src: src, o: o, w: buffered, tar: tar.NewWriter(buffered), first: make(map[uint64]string)}
+	t := &tarWriter{ctx: ctx, src: src, o: o, w: buffered, tar: tar.NewWriter(buffered), buf: make([]byte, 256<<10), first: make(map[uint64]string)}
 	t.res.Skipped = []Lost{}
 	if err := st.Walk(ctx, src, "", t.entry); err != nil {
 		return nil, fmt.Errorf("writing the archive: %w", err)
@@ -51,6 +51,7 @@ type tarWriter struct {
 	o     TarOptions
 	w     *bufio.Writer // below tar
 	tar   *tar.Writer
+	buf   []byte
 	first map[uint64]string // the first name of each inode with several
 	res   TarResult
 }
@@ -126,7 +127,7 @@ func (t *tarWriter) file(path string, n *tree.Inode, h *tar.Header) error {
 }
 
 func (t *tarWriter) copy(path string, w io.Writer, r io.Reader, size int64) error {
-	n, err := io.Copy(w, &contextReader{t.ctx, r})
+	n, err := io.CopyBuffer(w, &contextReader{t.ctx, r}, t.buf)
 	if err == nil && n != size {
 		err = io.ErrUnexpectedEOF
 	}

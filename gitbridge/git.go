@@ -54,8 +54,15 @@ var fixed = []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=fal
 // command prepares a git call in dir. It is ended with SIGTERM when ctx is, so
 // that it removes its own temporary files.
 func command(ctx context.Context, dir string, env []string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "git", append(append([]string(nil), fixed...), args...)...)
-	cmd.Dir = dir
+	all := append([]string(nil), fixed...)
+	if dir != "" {
+		// git goes there itself. With Cmd.Dir the child would, while a thread of
+		// this process waits for it where the garbage collector cannot stop it:
+		// if dir lies in a mount that this process serves, neither goes on.
+		all = append(all, "-C", dir)
+	}
+	cmd := exec.CommandContext(ctx, "git", append(all, args...)...)
+	cmd.Dir = "/"
 	cmd.Env = environment(env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 2 * time.Second

@@ -80,7 +80,7 @@ func (r *renamer) similarity(from, to, minimum int) (int, error) {
 	if float64(large)*float64(maxScore-minimum) < float64(delta)*maxScore {
 		return 0, nil
 	}
-	// git gives up on a file as large as this too (core.bigFileThreshold).
+	// A file as large as this is renamed only if it is equal.
 	if large > defaultMaxText || large == 0 {
 		return 0, nil
 	}

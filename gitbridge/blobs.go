@@ -123,7 +123,7 @@ func (s *selection) send(it item) (b blob, err error) {
 		if _, err := io.ReadFull(open(s.o.Source, it.node), data); err != nil && size > 0 {
 			return b, fmt.Errorf("reading %q: %w", it.path, err)
 		}
-		marks.Write(data)
+		_, _ = marks.Write(data)
 		if b.id, err = s.w.blob(data); err != nil {
 			return b, err
 		}

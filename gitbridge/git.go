@@ -154,7 +154,7 @@ func start(ctx context.Context, dir string, env []string, args ...string) (*proc
 // wait closes the command's input and waits for its end.
 func (p *process) wait() error {
 	p.in.Close()
-	io.Copy(io.Discard, p.out)
+	_, _ = io.Copy(io.Discard, p.out)
 	if err := p.cmd.Wait(); err != nil {
 		return gitError(p.ctx, p.args, p.errs.String(), err)
 	}
@@ -166,7 +166,7 @@ func (p *process) wait() error {
 func (p *process) fail(err error) error {
 	p.in.Close()
 	p.cmd.Process.Signal(syscall.SIGTERM)
-	io.Copy(io.Discard, p.out)
+	_, _ = io.Copy(io.Discard, p.out)
 	waitErr := p.cmd.Wait()
 	broken := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrClosed)
 	if broken && waitErr != nil {

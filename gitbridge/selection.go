@@ -56,10 +56,10 @@ func newSelection(x *exporter, state *tree.State, w *writer) (*selection, error)
 
 func (s *selection) close() {
 	if s.ignorer != nil {
-		s.ignorer.p.fail(nil)
+		_ = s.ignorer.p.fail(nil)
 	}
 	if s.attrs != nil {
-		s.attrs.p.fail(nil)
+		_ = s.attrs.p.fail(nil)
 	}
 	if s.skeleton != nil {
 		s.skeleton.close()

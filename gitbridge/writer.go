@@ -54,7 +54,7 @@ func newWriter(ctx context.Context, r *repository, q *quarantine) (*writer, erro
 func (w *writer) close() {
 	w.spool.Close()
 	if !w.ended {
-		w.p.fail(context.Canceled)
+		_ = w.p.fail(context.Canceled)
 		w.ended = true
 	}
 	// git leaves a report of its death in the repository.

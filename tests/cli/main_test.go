@@ -72,7 +72,7 @@ func setup(env *testscript.Env, bin string) error {
 	env.Setenv("GIT_COMMITTER_NAME", "A")
 	env.Setenv("GIT_COMMITTER_EMAIL", "a@example.com")
 	// A race detector in a daemon or a command reports into files beside.
-	env.Setenv("GORACE", "log_path="+filepath.Join(env.WorkDir, "race"))
+	env.Setenv("GORACE", os.Getenv("GORACE")+" log_path="+filepath.Join(env.WorkDir, "race"))
 	env.Values[last{}] = new(last)
 	work, err := filepath.EvalSymlinks(env.WorkDir)
 	if err != nil {

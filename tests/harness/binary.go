@@ -19,6 +19,8 @@ var scratch struct {
 	err  error
 }
 
+const raceOptions = "atexit_sleep_ms=20"
+
 // Binary returns the path of the amberfs binary, building it when the
 // environment names none.
 func Binary(t testing.TB) string {
@@ -43,6 +45,11 @@ func prepare() error {
 		scratch.dir, scratch.err = filepath.EvalSymlinks(scratch.dir)
 		if scratch.err != nil {
 			return
+		}
+		// A binary with the race detector sleeps a second before it ends, for
+		// races at the very end; thousands of short commands cannot wait so.
+		if os.Getenv("GORACE") == "" {
+			scratch.err = os.Setenv("GORACE", raceOptions)
 		}
 		if scratch.bin = os.Getenv("AMBERFS_TEST_BIN"); scratch.bin == "" {
 			scratch.bin, scratch.err = build(scratch.dir)

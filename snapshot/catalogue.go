@@ -1,9 +1,11 @@
 package snapshot
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/amberfs/amberfs/cas"
@@ -133,10 +135,11 @@ func (s *Store) find(w *Workspace, name string) (*snap, error) {
 	if sn, ok := w.byName[name]; ok {
 		return sn, nil
 	}
-	if autoForm.MatchString(name) {
-		for _, sn := range w.snaps {
-			if fmt.Sprintf("cp-%d", sn.Seq) == name {
-				return sn, nil
+	if digits, ok := strings.CutPrefix(name, "cp-"); ok {
+		if seq, err := strconv.ParseUint(digits, 10, 64); err == nil {
+			i, found := slices.BinarySearchFunc(w.snaps, seq, func(sn *snap, seq uint64) int { return cmp.Compare(sn.Seq, seq) })
+			if found {
+				return w.snaps[i], nil
 			}
 		}
 	}
@@ -165,8 +168,7 @@ func findByID(w *Workspace, prefix string) (*snap, error) {
 	return found, nil
 }
 
-// checkpointOps returns the catalogue as operations for a commit. ids are the
-// sealed states of the workspaces. The snapshots are all sealed.
+// op returns the operation that writes one record of the catalogue.
 func (c *catalogue) op(key string, value any) (cas.MetaOp, error) {
 	b, err := json.Marshal(value)
 	if err != nil {

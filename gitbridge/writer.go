@@ -35,10 +35,13 @@ type writer struct {
 }
 
 func newWriter(ctx context.Context, r *repository, q *quarantine) (*writer, error) {
-	spool, err := os.CreateTemp(q.dir, "tmp_lines")
+	// Not in the repository: that may lie in a mount of this very process, which
+	// should hold no file open there while it starts another.
+	spool, err := os.CreateTemp("", "amberfs-export-")
 	if err != nil {
-		return nil, fmt.Errorf("writing to %s: %w", r.dir, err)
+		return nil, fmt.Errorf("making a temporary file: %w", err)
 	}
+	os.Remove(spool.Name())
 	// Deltas are not looked for: git gc does that better, and an export should
 	// be quick.
 	p, err := start(ctx, r.gitDir, q.env(), "-c", "pack.compression=1", "-c", "core.compression=1",
@@ -154,10 +157,10 @@ type commit struct {
 // repository: it is reset to nothing before the end.
 func (w *writer) commit(c commit) (id, tree string, err error) {
 	if err := w.lines.Flush(); err != nil {
-		return "", "", fmt.Errorf("writing to %s: %w", w.repo.dir, err)
+		return "", "", fmt.Errorf("writing a temporary file: %w", err)
 	}
 	if _, err := w.spool.Seek(0, io.SeekStart); err != nil {
-		return "", "", fmt.Errorf("writing to %s: %w", w.repo.dir, err)
+		return "", "", fmt.Errorf("reading a temporary file: %w", err)
 	}
 	const branch = "refs/amberfs-export"
 	var head bytes.Buffer

@@ -267,9 +267,7 @@ func stored(h *amberHistory) (float64, error) {
 		return 0, err
 	}
 	var s struct {
-		Bytes struct {
-			Stored float64 `json:"stored"`
-		} `json:"bytes"`
+		Stored float64 `json:"stored_bytes"`
 	}
-	return s.Bytes.Stored, json.Unmarshal(out, &s)
+	return s.Stored, json.Unmarshal(out, &s)
 }

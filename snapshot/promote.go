@@ -133,7 +133,7 @@ func (s *Store) merge(ctx context.Context, tx *live.Tx, w, f *Workspace, skip []
 	mine := make(map[string]tree.Change)
 	if err := tree.Diff(ctx, s.src, base, ours, tree.DiffOptions{}, func(c tree.Change) error {
 		m.clean = false
-		if !trivial(c) {
+		if significant(c) {
 			mine[c.Path] = c
 		}
 		return nil
@@ -152,6 +152,9 @@ func (s *Store) merge(ctx context.Context, tx *live.Tx, w, f *Workspace, skip []
 	err = tree.Diff(ctx, s.src, base, theirs, tree.DiffOptions{}, func(c tree.Change) error {
 		if trivial(c) || under(c.Path, skipped) {
 			return nil
+		}
+		if _, changed := mine[c.Path]; changed && !significant(c) {
+			return nil // only touched in the fork
 		}
 		a, err := ours.Resolve(s.src, c.Path)
 		if err != nil {
@@ -196,6 +199,12 @@ func under(p string, set map[string]bool) bool {
 // changed.
 func trivial(c tree.Change) bool {
 	return c.A != nil && c.B != nil && c.A.IsDir() && c.B.IsDir() && c.What&^(tree.Mtime|tree.Links) == 0
+}
+
+// significant changes are more than another time: a file that was only touched,
+// or brought back as it was, did not change.
+func significant(c tree.Change) bool {
+	return c.A == nil || c.B == nil || c.What&^(tree.Mtime|tree.Links) != 0
 }
 
 // conflicts reports whether what the fork changed at c was changed here too,

@@ -156,6 +156,17 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 	want(t, "promoted", fmt.Sprint(res.Paths), "[{theirs modified}]")
 	want(t, "ours", read(t, s, w.Root(), "ours"), "main")
 	want(t, "theirs", read(t, s, w.Root(), "theirs"), "fork")
+	write(t, s, w.Root(), "theirs2", "base")
+	g, err := w.Fork(ctx, "", "f2", live.Caller{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, w.Root(), "theirs2", "base") // touched, not changed
+	write(t, s, g.Root(), "theirs2", "fork")
+	if _, err := w.Promote(ctx, "f2", snapshot.PromoteOptions{}); err != nil {
+		t.Error("a file that was only touched is a conflict:", err)
+	}
+	want(t, "theirs2", read(t, s, w.Root(), "theirs2"), "fork")
 	write(t, s, w.Root(), "both", "main")
 	write(t, s, f.Root(), "both", "fork")
 	if res, err := w.Promote(ctx, "f1", snapshot.PromoteOptions{}); !errors.Is(err, snapshot.ErrConflict) || fmt.Sprint(res.Conflicts) != "[both]" {

@@ -94,16 +94,14 @@ func (s *Store) checkpoint(ctx context.Context) error {
 		return err
 	}
 	if err := s.commit(ctx, m); err != nil {
-		s.forest.Update(true, func(*live.Tx) error {
+		s.alter(func(*live.Tx) {
 			maps.Copy(s.cat.dirty, m.dirty)
-			return nil
 		})
 		return err
 	}
 	s.ckpt.at.Store(m.at.Position)
-	s.forest.Update(true, func(*live.Tx) error {
+	s.alter(func(*live.Tx) {
 		s.cat.grafts = s.cat.grafts[m.grafts:]
-		return nil
 	})
 	if err := s.dropJournal(m.at.Position); err != nil {
 		return err
@@ -186,11 +184,10 @@ func (s *Store) commit(ctx context.Context, m *moment) error {
 	}
 	s.seal.one.Unlock()
 	var records []stored
-	s.forest.View(func(*live.Tx) error {
+	s.look(func(*live.Tx) {
 		for _, sn := range m.snaps {
 			records = append(records, sn.stored())
 		}
-		return nil
 	})
 	for _, r := range records {
 		if err := add(snapKey(r.View), r); err != nil {

@@ -104,7 +104,7 @@ func (s *Store) applyFork(tx *live.Tx, r forkRecord) (*Workspace, error) {
 func (w *Workspace) Forks() []ForkInfo {
 	var out []ForkInfo
 	s := w.store
-	s.forest.View(func(tx *live.Tx) error {
+	s.look(func(tx *live.Tx) {
 		for _, f := range w.forks {
 			i := ForkInfo{Name: f.name, Snapshots: len(f.snaps), View: f.view}
 			if o, ok := s.cat.snaps[f.origin]; ok {
@@ -115,7 +115,6 @@ func (w *Workspace) Forks() []ForkInfo {
 			}
 			out = append(out, i)
 		}
-		return nil
 	})
 	slices.SortFunc(out, func(a, b ForkInfo) int { return strings.Compare(a.Name, b.Name) })
 	return out

@@ -15,15 +15,23 @@ import (
 func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
 	s.ckpt.mu.Lock()
 	defer s.ckpt.mu.Unlock()
-	if err := s.checkpoint(ctx); err != nil {
+	full := s.checkpoint(ctx)
+	if full != nil {
 		// Space can be given back on a full disk too: what the last checkpoint
 		// refers to is marked as well.
-		s.logger.Warn("no checkpoint before gc", "error", err)
+		s.logger.Warn("no checkpoint before gc", "error", full)
 	}
 	removed := s.figures.removed.Load()
 	res, err := s.cas.GC(ctx, s.settlePuts, func(keep func(cas.Hash) bool) error { return s.mark(ctx, keep) }, progress)
 	if err != nil {
 		return res, err
+	}
+	if full != nil {
+		// What gc gave back may be enough to seal the rest, and then the journal
+		// goes, which holds what was removed before it was sealed.
+		if err := s.checkpoint(ctx); err != nil {
+			s.logger.Warn("no checkpoint after gc", "error", err)
+		}
 	}
 	s.figures.collected(removed)
 	s.stored.Store(s.cas.Stats().Stored)

@@ -196,7 +196,7 @@ func (s *Store) keepLoop() {
 // captureDue reports whether an automatic capture is due.
 func (s *Store) captureDue(w *Workspace, last time.Time) bool {
 	var due bool
-	s.forest.View(func(tx *live.Tx) error {
+	s.look(func(tx *live.Tx) {
 		p := w.policy
 		changed := tx.Changed(w.view) != w.at
 		due = changed && p.IntervalSeconds > 0 && time.Since(last) >= time.Duration(p.IntervalSeconds)*time.Second
@@ -206,7 +206,6 @@ func (s *Store) captureDue(w *Workspace, last time.Time) bool {
 		if changed && quiet > 0 && time.Since(time.Unix(0, s.lastWrite.Load())) >= quiet {
 			due = true
 		}
-		return nil
 	})
 	return due
 }

@@ -105,9 +105,8 @@ func (s *Store) sealFirst(ctx context.Context) (bool, error) {
 	}
 	var gone bool
 	var name string
-	s.forest.View(func(*live.Tx) error {
+	s.look(func(*live.Tx) {
 		gone, name = s.cat.snaps[sn.View] != sn && !sn.wanted, sn.Name
-		return nil
 	})
 	if gone {
 		// Removed before it was sealed: nobody needs its chunks.
@@ -119,10 +118,9 @@ func (s *Store) sealFirst(ctx context.Context) (bool, error) {
 	if err != nil {
 		return true, fmt.Errorf("snapshot %s: %w", name, err)
 	}
-	s.forest.Update(true, func(*live.Tx) error {
+	s.alter(func(*live.Tx) {
 		sn.id, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added
 		s.cat.touchSnap(sn.View)
-		return nil
 	})
 	s.seal.done(sn)
 	close(sn.done)

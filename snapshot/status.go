@@ -114,7 +114,7 @@ func (w *Workspace) Status() Status {
 		JournalBytes: s.log.Size(), Unsealed: s.seal.len(), CacheBytes: s.src.CacheBytes(), Health: "ok",
 		Frozen: s.forest.Frozen(),
 	}
-	s.forest.View(func(tx *live.Tx) error {
+	s.look(func(tx *live.Tx) {
 		st.Workspace, st.Snapshots, st.Forks = w.name, len(w.snaps), len(w.forks)
 		if t, ok := tx.State(w.view); ok {
 			st.Files, st.LogicalBytes = t.Inodes-1, t.Bytes
@@ -122,7 +122,6 @@ func (w *Workspace) Status() Status {
 		if n := len(w.snaps); n > 0 {
 			st.LastSnapshot, st.LastCaptured = w.snaps[n-1].Name, w.snaps[n-1].Created
 		}
-		return nil
 	})
 	s.figures.note(func(f *Figures) { st.Figures = *f })
 	if free, err := s.Free(); err == nil {

@@ -154,7 +154,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.cancel()
-	s.work.Wait()
+	_ = s.work.Wait() // they log their errors
 	err := s.log.Sync()
 	if cerr := s.Checkpoint(context.Background()); cerr != nil {
 		// The journal has it all; the next opening replays it.
@@ -223,9 +223,8 @@ func (s *Store) Main() *Workspace {
 
 // Workspace returns the workspace with the given view.
 func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
-	s.forest.View(func(*live.Tx) error {
+	s.look(func(*live.Tx) {
 		w, ok = s.cat.workspaces[view]
-		return nil
 	})
 	return w, ok
 }
@@ -233,11 +232,10 @@ func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
 // Workspaces returns all workspaces.
 func (s *Store) Workspaces() []*Workspace {
 	var out []*Workspace
-	s.forest.View(func(*live.Tx) error {
+	s.look(func(*live.Tx) {
 		for _, w := range s.cat.workspaces {
 			out = append(out, w)
 		}
-		return nil
 	})
 	return out
 }
@@ -267,3 +265,20 @@ const (
 	// throttle is how long a write waits when the journal is twice that.
 	throttle = 20 * time.Millisecond
 )
+
+// look runs fn with the lock of the forest held for reading.
+func (s *Store) look(fn func(tx *live.Tx)) {
+	_ = s.forest.View(func(tx *live.Tx) error { // it has no error of its own
+		fn(tx)
+		return nil
+	})
+}
+
+// alter runs fn with the lock of the forest held, also while changes are held
+// back.
+func (s *Store) alter(fn func(tx *live.Tx)) {
+	_ = s.forest.Update(true, func(tx *live.Tx) error { // it has no error of its own
+		fn(tx)
+		return nil
+	})
+}

@@ -119,8 +119,6 @@ func (s *Store) trees() ([]namedTree, error) {
 	return out, err
 }
 
-var errUnsound = errors.New("something is missing")
-
 // sound looks at every object that is referred to once, whatever the number
 // of snapshots that share it.
 func (s *Store) sound(ctx context.Context, trees []namedTree, missing func(cas.Hash) bool) (bool, error) {

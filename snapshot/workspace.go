@@ -64,9 +64,8 @@ func (w *Workspace) Parent() *Workspace {
 }
 
 func (w *Workspace) read(fn func()) {
-	w.store.forest.View(func(*live.Tx) error {
+	w.store.look(func(*live.Tx) {
 		fn()
-		return nil
 	})
 }
 

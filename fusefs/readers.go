@@ -144,13 +144,16 @@ func (r *readers) start() {
 		return
 	}
 	// Counted as waiting from now on, so that nobody starts another for the
-	// same reason.
+	// same reason. The last reader may leave as soon as it sees that: by then
+	// run must know of this one, or it takes the workspace for unmounted.
+	r.wg.Add(1)
 	r.waiting.Add(1)
-	r.wg.Go(func() {
+	go func() {
+		defer r.wg.Done()
 		defer r.total.Add(-1)
 		defer b.free()
 		r.loop(b)
-	})
+	}()
 }
 
 // loop reads and answers until there are readers enough without it.

@@ -38,9 +38,9 @@ func names(t *testing.T, dir string) {
 
 // Paths may be PATH_MAX long, and trees deeper than that are reached in steps.
 func longPaths(t *testing.T, dir string) {
-	part := strings.Repeat("d", 250)
+	part := strings.Repeat("d", 200)
 	path := dir
-	for len(path)+1+len(part) < unix.PathMax-1 {
+	for len(path)+1+len(part) < unix.PathMax-10 {
 		path += "/" + part
 		must(t, os.Mkdir(path, 0o755))
 	}

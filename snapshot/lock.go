@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cas/vfs"
 )
 
 // formatLine is the content of the file `format` of a store.
@@ -143,9 +145,9 @@ func checkFormat(dir string) error {
 			return fmt.Errorf("%w: %s holds %s but no file `format`, so it is no store; name an empty or new directory", ErrFormat, dir, e.Name())
 		}
 	}
-	tmp := name + ".new"
-	if err := os.WriteFile(tmp, []byte(formatLine), 0o600); err != nil {
+	if err := vfs.WriteFile(vfs.OS, name, []byte(formatLine)); err != nil {
 		return err
 	}
-	return os.Rename(tmp, name)
+	// The directory's own name has to last too.
+	return vfs.OS.SyncDir(filepath.Dir(dir))
 }

@@ -1,0 +1,201 @@
+// Package powercut_test pulls the plug of the disk that a store is on: an ext4
+// on a loop device, shut down without writing its log. What was synced must be
+// there afterwards, and of the rest a beginning, whole and in order. It needs
+// root.
+package powercut_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A disk is an ext4 in a file.
+type disk struct {
+	t          *testing.T
+	image, dir string
+	mounted    bool
+}
+
+func newDisk(t *testing.T) *disk {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to mount a disk")
+	}
+	d := &disk{t: t, image: filepath.Join(t.TempDir(), "image"), dir: filepath.Join(t.TempDir(), "disk")}
+	must(t, os.Mkdir(d.dir, 0o755))
+	must(t, os.WriteFile(d.image, nil, 0o600))
+	must(t, os.Truncate(d.image, 1<<30))
+	if out, err := exec.Command("mkfs.ext4", "-q", "-m", "0", d.image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	if err := d.mount(); err != nil {
+		t.Skipf("no loop device can be mounted here: %v", err)
+	}
+	t.Cleanup(d.unmount)
+	return d
+}
+
+func (d *disk) mount() error {
+	out, err := exec.Command("mount", "-o", "loop", d.image, d.dir).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	d.mounted = true
+	return nil
+}
+
+func (d *disk) unmount() {
+	if !d.mounted {
+		return
+	}
+	d.mounted = false
+	if out, err := exec.Command("umount", d.dir).CombinedOutput(); err != nil {
+		d.t.Errorf("umount: %v: %s", err, out)
+	}
+}
+
+// cut is what a power cut is to the disk: nothing is written any more, not
+// even what the filesystem has in its log in memory (ioctl(2) EXT4_IOC_SHUTDOWN
+// with EXT4_GOING_FLAGS_NOLOGFLUSH, fs/ext4/ioctl.c).
+func (d *disk) cut() {
+	const shutdown, noLogFlush = 0x8004587d, uint32(2)
+	f, err := os.Open(d.dir)
+	must(d.t, err)
+	defer f.Close()
+	flags := noLogFlush
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), shutdown, uintptr(unsafe.Pointer(&flags))); errno != 0 {
+		d.t.Skipf("this kernel cannot shut an ext4 down: %v", errno)
+	}
+}
+
+const writers = 3
+
+// A writer makes numbered files, and syncs now and then.
+type writer struct {
+	dir    string
+	made   int // files whose write returned
+	synced int // of them, those that an fsync covers
+}
+
+func content(n int) []byte { return []byte(fmt.Sprintf("%0*d\n", 100+n%5000, n)) }
+
+// run writes until the disk is gone.
+func (w *writer) run() {
+	for n := w.made; ; n++ {
+		f, err := os.OpenFile(filepath.Join(w.dir, strconv.Itoa(n)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if err != nil {
+			return
+		}
+		_, err = f.Write(content(n))
+		if err == nil {
+			w.made = n + 1
+			if n%4 == 3 {
+				// The journal is one sequence: this covers the files before too.
+				if err = f.Sync(); err == nil {
+					w.synced = n + 1
+				}
+			}
+		}
+		f.Close()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// check looks at what is left, and goes on from there.
+func (w *writer) check(t *testing.T) {
+	t.Helper()
+	entries, err := os.ReadDir(w.dir)
+	must(t, err)
+	if len(entries) < w.synced {
+		t.Fatalf("%s: %d files are left, %d were synced", w.dir, len(entries), w.synced)
+	}
+	if len(entries) > w.made+1 {
+		t.Fatalf("%s: %d files, %d were made", w.dir, len(entries), w.made)
+	}
+	for n := range entries {
+		got, err := os.ReadFile(filepath.Join(w.dir, strconv.Itoa(n)))
+		if err != nil {
+			t.Fatalf("%s: of %d files one before the last is missing: %v", w.dir, len(entries), err)
+		}
+		if string(got) == string(content(n)) {
+			continue
+		}
+		if n+1 < len(entries) || n < w.synced || len(got) != 0 {
+			t.Fatalf("%s/%d has %d bytes of %d", w.dir, n, len(got), len(content(n)))
+		}
+	}
+	if n := len(entries); n > 0 {
+		// The last one may be there without its bytes.
+		must(t, os.WriteFile(filepath.Join(w.dir, strconv.Itoa(n-1)), content(n-1), 0o644))
+	}
+	w.made = len(entries)
+	w.synced = 0
+}
+
+func TestPowerCut(t *testing.T) {
+	cuts := 5
+	if n, err := strconv.Atoi(os.Getenv("ROUNDS")); err == nil {
+		cuts = n
+	}
+	d := newDisk(t)
+	m := harness.At(t, filepath.Join(d.dir, "store"))
+	m.Start()
+	var ws []*writer
+	for i := range writers {
+		w := &writer{dir: m.Path(fmt.Sprintf("w%d", i))}
+		must(t, os.Mkdir(w.dir, 0o755))
+		ws = append(ws, w)
+	}
+	m.Amberfs("-C", m.Dir, "snapshot", "begin")
+	kept := 1
+	for cut := range cuts {
+		var wg sync.WaitGroup
+		for _, w := range ws {
+			wg.Go(w.run)
+		}
+		time.Sleep(time.Duration(100+cut*130%700) * time.Millisecond)
+		m.Amberfs("-C", m.Dir, "snapshot", fmt.Sprintf("s%d", cut))
+		kept++
+		time.Sleep(time.Duration(50+cut*70%300) * time.Millisecond)
+		d.cut()
+		wg.Wait()
+		m.Kill()
+		d.unmount()
+		must(t, d.mount())
+		m.Start()
+		for _, w := range ws {
+			w.check(t)
+		}
+		for i := range kept - 1 {
+			if _, err := os.Stat(m.Path(".snapshots", fmt.Sprintf("s%d", i), "w0")); err != nil {
+				t.Fatalf("cut %d: a snapshot that was acknowledged as durable: %v", cut, err)
+			}
+		}
+	}
+	m.Stop()
+	if out, err := harness.Command("verify", m.Store); err != nil {
+		t.Errorf("verify: %v\n%s", err, out)
+	}
+}

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -260,14 +258,24 @@ func spaceOfUnchanged(w work) (f float64, err error) {
 	return (after - before) / 100, err
 }
 
-// stored is the bytes on disk of packs and their index, by the daemon's word.
-func stored(h *amberHistory) (float64, error) {
-	out, err := exec.Command(h.bin, "-C", h.dir, "status", "--json").Output()
-	if err != nil {
+// stored is the disk that packs and their index take: what is there after the
+// journal has been emptied by a clean end.
+func stored(h *amberHistory) (total float64, err error) {
+	if err := command(h.bin, "umount", h.dir); err != nil {
 		return 0, err
 	}
-	var s struct {
-		Stored float64 `json:"stored_bytes"`
+	for _, dir := range []string{"packs", "index"} {
+		entries, err := os.ReadDir(filepath.Join(h.store, dir))
+		if err != nil {
+			return 0, err
+		}
+		for _, e := range entries {
+			var st unix.Stat_t
+			if err := unix.Lstat(filepath.Join(h.store, dir, e.Name()), &st); err != nil {
+				return 0, err
+			}
+			total += float64(st.Blocks * 512)
+		}
 	}
-	return s.Stored, json.Unmarshal(out, &s)
+	return total, command(h.bin, "mount", h.store, h.dir)
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas/vfs"
 )
@@ -89,48 +88,6 @@ func openIndex(dir string, log *slog.Logger) (*index, error) {
 	return x, nil
 }
 
-// prepareIndexDir removes what is known to keep Badger from opening: a process
-// killed between the truncation and the unlinking of a .mem or .vlog file leaves
-// it there with no bytes.
-func prepareIndexDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("create index: %w", err)
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("open index: %w", err)
-	}
-	defer d.Close()
-	// Badger holds this lock too. Without it, nothing here may be touched or
-	// believed: the mark could be that of a process that is opening just now.
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return fmt.Errorf("%w: lock %s: %v", errIndexBusy, dir, err)
-	}
-	ents, err := d.ReadDir(-1)
-	if err != nil {
-		return fmt.Errorf("open index: %w", err)
-	}
-	for _, e := range ents {
-		if e.Name() == openingMark {
-			return fmt.Errorf("%w: it could not be read, or its opening was interrupted", errIndexBroken)
-		}
-		if ext := filepath.Ext(e.Name()); ext != ".mem" && ext != ".vlog" {
-			continue
-		}
-		fi, err := e.Info()
-		if err == nil && fi.Size() == 0 {
-			err = os.Remove(filepath.Join(dir, e.Name()))
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("open index: %w", err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, openingMark), nil, 0o600); err != nil {
-		return fmt.Errorf("open index: %w", err)
-	}
-	return nil
-}
-
 // openBadger tells apart why Badger does not open. Only damage may lead to the
 // index being thrown away.
 func openBadger(o badger.Options) (db *badger.DB, err error) {
@@ -167,6 +124,10 @@ func (x *index) checkVersion() error {
 			return fmt.Errorf("%w: it has format %q", errIndexBroken, have)
 		}
 		return nil
+	}
+	// Every index begins with its version.
+	if err := x.each(nil, false, func(_, _ []byte) error { return errIndexBroken }); err != nil {
+		return fmt.Errorf("%w: its beginning is missing", errIndexBroken)
 	}
 	b := x.batch(nil)
 	b.set([]byte{keyVersion}, []byte(indexVersion))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 )
 
 // recover brings the index up to the packs: after a clean end there is nothing
@@ -271,8 +270,8 @@ func (s *Store) rebuild() error {
 		}
 		s.ix = nil
 	}
-	if err := os.RemoveAll(s.o.indexDir); err != nil {
-		return fmt.Errorf("remove the old index: %w", err)
+	if err := removeIndex(s.o.indexDir); err != nil {
+		return err
 	}
 	for _, p := range append(s.packs.all(roleObjects), s.packs.all(roleMeta)...) {
 		p.info, p.dirty = packInfo{}, false

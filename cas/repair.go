@@ -3,7 +3,6 @@ package cas
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/amberfs/amberfs/cas/vfs"
@@ -115,8 +114,8 @@ func (r *repairer) run() error {
 	if err := r.s.space.forOpening(); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(r.s.o.indexDir); err != nil {
-		return fmt.Errorf("remove the old index: %w", err)
+	if err := removeIndex(r.s.o.indexDir); err != nil {
+		return err
 	}
 	for _, p := range damaged {
 		if err := r.mendPackHeader(p); err != nil {

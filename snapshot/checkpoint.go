@@ -74,6 +74,7 @@ type moment struct {
 	deleted    []string // keys
 	dirty      map[string]struct{}
 	grafts     int
+	floor      int64 // lowest position of bytes that records after the moment may refer to
 }
 
 // Checkpoint seals everything as it is now, commits it with the catalogue,
@@ -96,19 +97,27 @@ func (s *Store) checkpoint(ctx context.Context) error {
 	if err := s.commit(ctx, m); err != nil {
 		s.alter(func(*live.Tx) {
 			maps.Copy(s.cat.dirty, m.dirty)
+			for _, sn := range m.snaps {
+				sn.wanted = false
+			}
 		})
 		return err
 	}
-	s.ckpt.at.Store(m.at.Position)
-	s.alter(func(*live.Tx) {
-		s.cat.grafts = s.cat.grafts[m.grafts:]
-	})
-	if err := s.dropJournal(m.at.Position); err != nil {
+	if err := s.finish(m); err != nil {
 		return err
 	}
 	s.stored.Store(s.cas.Stats().Stored)
 	s.figures.checkpointed(time.Since(start))
 	return nil
+}
+
+// finish lets go of what a committed moment has made needless.
+func (s *Store) finish(m *moment) error {
+	s.ckpt.at.Store(m.at.Position)
+	s.alter(func(*live.Tx) {
+		s.cat.grafts = s.cat.grafts[m.grafts:]
+	})
+	return s.dropJournal(min(m.at.Position, m.floor))
 }
 
 // moment notes what a checkpoint has to commit. The lock is held.
@@ -121,6 +130,7 @@ func (s *Store) moment(tx *live.Tx) (*moment, error) {
 		snaps:      make(map[uint32]*snap),
 		dirty:      s.cat.dirty,
 		grafts:     len(s.cat.grafts),
+		floor:      tx.Unjournaled(),
 	}
 	s.cat.dirty = make(map[string]struct{})
 	for id, w := range s.cat.workspaces {
@@ -170,7 +180,7 @@ func (s *Store) commit(ctx context.Context, m *moment) error {
 	}
 	s.seal.one.Lock()
 	for id, st := range m.states {
-		h, _, err := s.sealGuarded(ctx, st)
+		h, _, err := s.sealState(ctx, st)
 		if err != nil {
 			s.seal.one.Unlock()
 			return fmt.Errorf("workspace %s: %w", m.workspaces[id].Name, err)

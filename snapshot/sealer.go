@@ -103,6 +103,10 @@ func (s *Store) sealFirst(ctx context.Context) (bool, error) {
 	if sn == nil {
 		return false, nil
 	}
+	// Held from before the look on: gc must not mark in between, without a
+	// snapshot that is removed just then, what its seal takes over.
+	s.puts.RLock()
+	defer s.puts.RUnlock()
 	var gone bool
 	var name string
 	s.look(func(*live.Tx) {
@@ -128,15 +132,9 @@ func (s *Store) sealFirst(ctx context.Context) (bool, error) {
 }
 
 // sealState seals a frozen state and returns its id and how many bytes that
-// added to the store, those of others at the same time included.
+// added to the store, those of others at the same time included. The caller
+// holds puts.
 func (s *Store) sealState(ctx context.Context, st *tree.State) (cas.Hash, int64, error) {
-	s.puts.RLock()
-	defer s.puts.RUnlock()
-	return s.sealGuarded(ctx, st)
-}
-
-// sealGuarded is sealState for who holds puts already.
-func (s *Store) sealGuarded(ctx context.Context, st *tree.State) (cas.Hash, int64, error) {
 	start, before := time.Now(), s.cas.Stats().Bytes
 	z := &tree.Sealer{Src: s.src, Objects: s.cas, Workers: sealWorkers}
 	id, _, err := z.Seal(ctx, st)

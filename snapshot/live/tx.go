@@ -138,6 +138,20 @@ func (tx *Tx) Rebase(frozen []*tree.State) int64 {
 	return low
 }
 
+// Unjournaled returns the lowest position of bytes in the journal that no
+// record refers to yet, though a later one may: those of writes under way, and
+// those of orphans, which a link can bring back. Recovery from here on needs
+// them, whatever has become of the files by then.
+func (tx *Tx) Unjournaled() int64 {
+	low := tx.f.blobs.minPos()
+	for _, v := range tx.f.mu.views {
+		for _, n := range v.orphans {
+			low = min(low, n.Content.MinPos())
+		}
+	}
+	return low
+}
+
 // EachView calls fn for every writable view.
 func (tx *Tx) EachView(fn func(id uint32, s *tree.State)) {
 	for id, v := range tx.f.mu.views {

@@ -1,0 +1,101 @@
+package cas
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+// prepareIndexDir removes what is known to keep Badger from opening: a process
+// killed between the truncation and the unlinking of a .mem or .vlog file leaves
+// it there with no bytes.
+func prepareIndexDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("create index: %w", err)
+	}
+	if err := os.RemoveAll(dir + ".old"); err != nil { // left by a kill
+		return fmt.Errorf("open index: %w", err)
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("open index: %w", err)
+	}
+	defer d.Close()
+	// Badger holds this lock too. Without it, nothing here may be touched or
+	// believed: the mark could be that of a process that is opening just now.
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("%w: lock %s: %v", errIndexBusy, dir, err)
+	}
+	ents, err := d.ReadDir(-1)
+	if err != nil {
+		return fmt.Errorf("open index: %w", err)
+	}
+	if incomplete(ents) {
+		return fmt.Errorf("%w: its manifest is missing", errIndexBroken)
+	}
+	for _, e := range ents {
+		if e.Name() == openingMark {
+			return fmt.Errorf("%w: it could not be read, or its opening was interrupted", errIndexBroken)
+		}
+		if ext := filepath.Ext(e.Name()); ext != ".mem" && ext != ".vlog" {
+			continue
+		}
+		fi, err := e.Info()
+		if err == nil && fi.Size() == 0 {
+			err = os.Remove(filepath.Join(dir, e.Name()))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("open index: %w", err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, openingMark), nil, 0o600); err != nil {
+		return fmt.Errorf("open index: %w", err)
+	}
+	return nil
+}
+
+// incomplete tells whether there are tables or logs but no manifest. Badger
+// would begin a new one, remove the tables, and take what is in a log for all
+// there is.
+func incomplete(ents []fs.DirEntry) bool {
+	data := false
+	for _, e := range ents {
+		switch filepath.Ext(e.Name()) {
+		case ".sst", ".mem", ".vlog":
+			data = true
+		}
+		if e.Name() == "MANIFEST" {
+			return false
+		}
+	}
+	return data
+}
+
+// removeIndex removes an index. It leaves its name in one step: a part of an
+// index, left by a kill, could pass for a whole one.
+func removeIndex(dir string) error {
+	old := dir + ".old"
+	err := os.RemoveAll(old)
+	if err == nil {
+		err = os.Rename(dir, old)
+	}
+	if err == nil {
+		err = vfs.OS.SyncDir(filepath.Dir(dir))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = os.RemoveAll(old)
+	}
+	if err != nil {
+		return fmt.Errorf("remove the old index: %w", err)
+	}
+	return nil
+}

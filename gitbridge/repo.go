@@ -107,20 +107,6 @@ func (r *repository) idLength() int {
 
 func (r *repository) zeroID() string { return strings.Repeat("0", r.idLength()) }
 
-// config returns the value of a setting, "" if it is not set. kind is a --type
-// of git config, or "".
-func (r *repository) config(ctx context.Context, kind, key string) (string, error) {
-	args := []string{"config", "--get"}
-	if kind != "" {
-		args = []string{"config", "--type=" + kind, "--get"}
-	}
-	out, err := r.git(ctx, nil, append(args, key)...)
-	if err != nil && exitCode(err) == 1 {
-		return "", nil
-	}
-	return out, err
-}
-
 // resolve returns the object that a revision names.
 func (r *repository) resolve(ctx context.Context, rev string) (string, error) {
 	id, err := r.git(ctx, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", rev)

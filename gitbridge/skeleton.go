@@ -120,7 +120,7 @@ func (o *oracle) ask(paths []string, perPath int, answer func(path, field int, t
 			text, err := o.out.ReadString(0)
 			if err != nil {
 				err = o.p.fail(err)
-				<-sent
+				_ = <-sent
 				return err
 			}
 			answer(i, k, strings.TrimSuffix(text, "\x00"))

@@ -90,7 +90,7 @@ func infoOf(fi fs.FileInfo) Info {
 type osFile struct{ *os.File }
 
 func (f *osFile) Sync() error {
-	return f.control("fdatasync", func(fd int) error { return unix.Fdatasync(fd) })
+	return f.control("fdatasync", unix.Fdatasync)
 }
 
 func (f *osFile) Allocate(off, n int64) error {

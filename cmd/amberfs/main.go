@@ -62,7 +62,7 @@ func (a *app) finish(ctx context.Context, err error) int {
 		msg, hint = e.Msg, e.Hint
 	}
 	if a.json {
-		a.printJSON(failure{Error: msg, Hint: hint, Kind: kind, Exit: exitStatus(kind)})
+		_ = a.printJSON(failure{Error: msg, Hint: hint, Kind: kind, Exit: exitStatus(kind)})
 	}
 	fmt.Fprintln(a.stderr, "amberfs: "+sentence(msg, hint))
 	return exitStatus(kind)

@@ -227,9 +227,8 @@ func (f *testFS) rename(od uint64, on string, nd uint64, nn string) {
 func (f *testFS) replace(dir uint64, name string) {
 	e, _ := f.lookup(dir, name)
 	old := *must(f.s.Get(f.src, e.Ino))
-	d := f.own(dir)
 	f.unlink(dir, name)
-	d = f.own(dir)
+	d := f.own(dir)
 	f.ino++
 	n := &Inode{Ino: f.ino, Mode: old.Mode, UID: old.UID, GID: old.GID, Nlink: 1, Rdev: old.Rdev, Mtime: old.Mtime,
 		Xattrs: old.Xattrs, Target: old.Target, Content: old.Content, Links: []Link{{dir, name}}}

@@ -55,7 +55,7 @@ func (c *Call) Progress(p Progress) {
 		return
 	}
 	c.lastProg = now
-	c.send(Response{Progress: &p})
+	_ = c.send(Response{Progress: &p}) // the result tells whether the caller is still there
 }
 
 // Item sends one of many results.
@@ -208,7 +208,7 @@ func (s *Server) serve(conn *net.UnixConn) {
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	stop := context.AfterFunc(s.ctx, func() { conn.SetReadDeadline(time.Now()) })
+	stop := context.AfterFunc(s.ctx, func() { _ = conn.SetReadDeadline(time.Now()) })
 	defer stop()
 	if err := readLine(c.r, &c.Request, maxRequest); err != nil {
 		if !errors.Is(err, io.EOF) {
@@ -254,7 +254,7 @@ func (c *Call) finish(result any, err error) {
 	defer c.mu.Unlock()
 	c.conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
 	if err != nil {
-		c.send(Response{Error: WireError(err)})
+		_ = c.send(Response{Error: WireError(err)})
 		return
 	}
 	if result == nil {
@@ -262,10 +262,10 @@ func (c *Call) finish(result any, err error) {
 	}
 	b, err := json.Marshal(result)
 	if err != nil {
-		c.send(Response{Error: WireError(fmt.Errorf("encoding the result of %s: %w", c.Op, err))})
+		_ = c.send(Response{Error: WireError(fmt.Errorf("encoding the result of %s: %w", c.Op, err))})
 		return
 	}
-	c.send(Response{Result: b})
+	_ = c.send(Response{Result: b})
 }
 
 // WireError is err as it crosses a socket or pipe.

@@ -133,7 +133,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 		return nil, false, fail.New(fail.KindOf(err), "%w", err)
 	}
 	go d.mount.Serve()
-	undo = append(undo, func() { d.mount.Unmount() })
+	undo = append(undo, func() { _ = d.mount.Unmount() })
 	if err = d.noExec(); err != nil {
 		return nil, false, err
 	}

@@ -101,8 +101,11 @@ func (d *inside) end(c Config, note func(string)) {
 		note(err.Error())
 		_ = d.cmd.Process.Signal(unix.SIGTERM)
 	}
-	done := make(chan error, 1)
-	go func() { done <- d.cmd.Wait() }()
+	done := make(chan struct{})
+	go func() {
+		_ = d.cmd.Wait()
+		close(done)
+	}()
 	select {
 	case <-done:
 	case <-time.After(30 * time.Second):

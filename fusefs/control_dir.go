@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"syscall"
 	"time"
@@ -124,12 +125,20 @@ func (c *control) rmdir(dir live.NodeID, name string, h *fuse.InHeader) fuse.Sta
 		c.finish(ws, forkName, result{Fork: name, Snapshot: last.Name}, nil, err, began)
 		return fuse.Status(errno(err))
 	}
-	if _, ok := findControlFile(name); ok {
-		return fuse.EPERM
+	if err = c.checkNoControl(name, "removed"); err == nil {
+		err = ws.Delete(name, caller(h))
 	}
-	err = ws.Delete(name, caller(h))
 	c.finish(ws, createName, result{Name: name}, nil, err, began)
 	return fuse.Status(errno(err))
+}
+
+// checkNoControl refuses what is done to the control files as if they were
+// snapshots.
+func (c *control) checkNoControl(name, done string) error {
+	if _, ok := findControlFile(name); ok {
+		return fmt.Errorf("%w: %s belongs to .snapshots and cannot be %s", snapshot.ErrProtected, name, done)
+	}
+	return nil
 }
 
 // rename renames a snapshot or a fork, pulls the lever that restores, or moves
@@ -163,10 +172,9 @@ func (c *control) rename(op live.NodeID, from string, np live.NodeID, to string,
 	if n := c.scratch(ws, from); n != nil {
 		return c.renameScratch(n, to, who)
 	}
-	if _, ok := findControlFile(from); ok {
-		return fuse.EPERM
+	if err = c.checkNoControl(from, "renamed"); err == nil {
+		err = ws.Rename(from, to, who)
 	}
-	err = ws.Rename(from, to, who)
 	c.finish(ws, createName, result{Name: to}, nil, err, began)
 	return fuse.Status(errno(err))
 }

@@ -133,7 +133,7 @@ func (c *control) lookupLog(ws *snapshot.Workspace, out *fuse.EntryOut) fuse.Sta
 	c.mu.Lock()
 	n := c.mu.current[fileKey{ws.View(), logName}]
 	c.mu.Unlock()
-	if n == nil {
+	if n == nil || n.log.Stale() {
 		log, err := c.fs.opts.Control.Log(ws)
 		if err != nil {
 			return c.fs.status("lookup", snapshotsID(ws.View()), err)

@@ -137,7 +137,13 @@ func (c *control) finish(ws *snapshot.Workspace, name string, r result, raw []by
 		raw = append(raw, '\n')
 	}
 	c.mu.Lock()
-	c.mu.results[fileKey{ws.View(), name}] = raw
+	switch {
+	case name != policyName:
+		c.mu.results[fileKey{ws.View(), name}] = raw
+	case err != nil:
+		// The file itself goes on showing the policy.
+		c.mu.results[fileKey{ws.View(), createName}] = raw
+	}
 	c.mu.touched[ws.View()] = timeNow()
 	c.mu.Unlock()
 }

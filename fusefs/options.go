@@ -23,6 +23,8 @@ type Options struct {
 	SnapdirVisible bool
 	// ACL turns POSIX access control lists on.
 	ACL bool
+	// Timed keeps how long requests take, see Server.Latencies.
+	Timed bool
 	// Debug logs every request.
 	Debug  bool
 	Logger *slog.Logger
@@ -55,6 +57,9 @@ type Log interface {
 	Size() int64
 	// ReadAt is that of io.ReaderAt.
 	ReadAt(p []byte, off int64) (int, error)
+	// Stale tells that the beginning is kept no more: who opens the file anew
+	// should see one that begins later.
+	Stale() bool
 }
 
 // An Action is what a process did to a node.

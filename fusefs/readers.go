@@ -46,6 +46,8 @@ type readers struct {
 	fd  int
 	ps  *fuse.ProtocolServer
 	log *slog.Logger
+	// times, if any, are kept of all requests.
+	times *timings
 
 	wg       sync.WaitGroup
 	total    atomic.Int32  // readers
@@ -205,18 +207,30 @@ func (r *readers) loop(b buffers) {
 // answer handles the request in b.in[:n]. What the kernel no longer waits for
 // (ENOENT) needs no answer.
 func (r *readers) answer(b buffers, n int) error {
+	if r.times != nil {
+		began := time.Now()
+		size, err := r.handle(b, n)
+		r.times.add(b.in[:n], size, time.Since(began))
+		return err
+	}
+	_, err := r.handle(b, n)
+	return err
+}
+
+// handle returns how many bytes it answered with.
+func (r *readers) handle(b buffers, n int) (size int, err error) {
 	size, status := r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
 	if status != fuse.OK {
-		return syscall.Errno(status)
+		return 0, syscall.Errno(status)
 	}
 	if size == 0 {
-		return nil // FORGET and INTERRUPT have no answer
+		return 0, nil // FORGET and INTERRUPT have no answer
 	}
-	err := send(r.fd, b.out[:size])
+	err = send(r.fd, b.out[:size])
 	if errors.Is(err, unix.ENODEV) {
-		return nil
+		return size, nil
 	}
-	return err
+	return size, err
 }
 
 // watch starts one more reader whenever all of them are stuck in answering,

@@ -63,6 +63,9 @@ func serve(o Options, fd int) (*Server, error) {
 	n := newNotifier(dup, o.Logger)
 	fs := newFilesystem(o, n)
 	r := newReaders(fd, fuse.NewProtocolServer(fs, fs.mountOptions()), o.Logger)
+	if o.Timed {
+		r.times = new(timings)
+	}
 	minor, err := r.greet()
 	if err != nil {
 		unix.Close(dup)

@@ -139,6 +139,7 @@ func (w *Workspace) forkNamed(name string) (*Workspace, error) {
 func (w *Workspace) EndFork(name string, c live.Caller) (Info, error) {
 	s := w.store
 	var info Info
+	var view uint32
 	err := s.forest.Update(true, func(tx *live.Tx) error {
 		f, err := w.forkNamed(name)
 		if err != nil {
@@ -146,6 +147,9 @@ func (w *Workspace) EndFork(name string, c live.Caller) (Info, error) {
 		}
 		if len(f.forks) > 0 {
 			return fmt.Errorf("%w: fork %q has forks of its own; end those first", ErrBusy, name)
+		}
+		if err := f.mayEnd(c); err != nil {
+			return err
 		}
 		last, err := w.newSnapshot(tx, CaptureOptions{
 			Name: w.freeName(name), Origin: OriginFork, Message: "last state of fork " + name, Caller: c,
@@ -160,10 +164,15 @@ func (w *Workspace) EndFork(name string, c live.Caller) (Info, error) {
 		if err := s.journal(tx, recEndFork, r); err != nil {
 			return err
 		}
-		info = last.Info
+		info, view = last.Info, f.view
 		return s.applyEndFork(tx, r)
 	})
-	return info, err
+	if err != nil {
+		return info, err
+	}
+	s.event(Event{Workspace: w.view, Action: "captured", From: info.Name, Caller: c})
+	s.event(Event{Workspace: view, Action: "ended", Caller: c})
+	return info, nil
 }
 
 // freeName is the fork's name if no snapshot has it, or one made from it.

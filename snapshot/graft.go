@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"time"
 
@@ -47,6 +48,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	}
 	var res GraftResult
 	var inv live.Invalidation
+	var brought []PathChange
 	err := s.forest.Update(false, func(tx *live.Tx) error {
 		if err := w.alive(); err != nil {
 			return err
@@ -65,6 +67,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 			return err
 		}
 		res = GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: pre.Name}
+		brought = listChanges(changes)
 		inv, err = s.applyGraft(tx, r, changes)
 		return err
 	})
@@ -72,6 +75,12 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		return res, err
 	}
 	s.tell(inv)
+	s.event(Event{Workspace: w.view, Action: "captured", From: res.Undo, Caller: o.Caller, Command: o.Command})
+	for _, c := range brought {
+		s.event(Event{
+			Workspace: w.view, Action: c.Action, Path: path.Join(prefix, c.Path), Size: c.size, Caller: o.Caller, Command: o.Command,
+		})
+	}
 	return res, s.Sync()
 }
 

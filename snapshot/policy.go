@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -32,6 +33,10 @@ type Policy struct {
 	// MinAgeSeconds is the age below which nobody but root may remove a
 	// snapshot.
 	MinAgeSeconds int64 `json:"min_age_seconds"`
+	// Protect lets nothing that comes through the mount remove or rename
+	// snapshots, or change this policy, whoever it is: a program in a sandbox
+	// has the mount, but not the store with the socket.
+	Protect bool `json:"protect"`
 	// QuietSeconds without a change, after which the next change is preceded
 	// by a capture. 0: no such captures.
 	QuietSeconds int64 `json:"quiet_seconds"`
@@ -42,13 +47,22 @@ func DefaultPolicy() Policy {
 	return Policy{IntervalSeconds: 300, Ring: 10, Delete: "anyone"}
 }
 
+// maxSeconds is what a time.Duration can hold, rounded down.
+const maxSeconds = 9_000_000_000
+
 // ParsePolicy reads a whole policy. Unknown fields and values are refused.
 func ParsePolicy(b []byte) (Policy, error) {
 	p := DefaultPolicy()
+	if b = bytes.TrimSpace(b); len(b) == 0 || b[0] != '{' {
+		return p, fmt.Errorf("%w: policy: it is one JSON object, as `cat .snapshots/policy` shows it", ErrInvalid)
+	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&p); err != nil {
 		return p, fmt.Errorf("%w: policy: %v", ErrInvalid, err)
+	}
+	if d.InputOffset() < int64(len(b)) {
+		return p, fmt.Errorf("%w: policy: something follows after the object", ErrInvalid)
 	}
 	switch p.Delete {
 	case "anyone", "owner", "nobody":
@@ -61,6 +75,9 @@ func ParsePolicy(b []byte) (Policy, error) {
 	} {
 		if v < 0 {
 			return p, fmt.Errorf("%w: policy: %s is negative", ErrInvalid, name)
+		}
+		if strings.HasSuffix(name, "_seconds") && v > maxSeconds {
+			return p, fmt.Errorf("%w: policy: %s is over %d", ErrInvalid, name, maxSeconds)
 		}
 	}
 	if p.IntervalSeconds > 0 && p.Ring == 0 {
@@ -82,6 +99,9 @@ func (w *Workspace) SetPolicy(p Policy, c live.Caller) error {
 	}
 	s := w.store
 	return s.forest.Update(true, func(tx *live.Tx) error {
+		if w.policy.Protect && !c.Direct {
+			return fmt.Errorf("%w: the policy cannot be changed through the mount; use `amberfs policy`", ErrProtected)
+		}
 		r := policyRecord{WS: w.view, Policy: p}
 		if err := s.journal(tx, recPolicy, r); err != nil {
 			return err
@@ -98,6 +118,10 @@ func (s *Store) applyPolicy(r policyRecord) {
 	}
 	w.policy = r.Policy
 	s.cat.touchWS(r.WS)
+	select {
+	case s.policies <- struct{}{}:
+	default:
+	}
 	s.refreshLimit()
 }
 
@@ -118,7 +142,7 @@ func (w *Workspace) mayDelete(sn *snap, c live.Caller) error {
 		return fmt.Errorf("%w: the origin cannot be deleted", ErrProtected)
 	}
 	if sn.Pinned {
-		return fmt.Errorf("%w: snapshot %q is pinned; unpin it first", ErrBusy, sn.Name)
+		return fmt.Errorf("%w: snapshot %q is pinned; let it go with `amberfs unpin %s` first", ErrBusy, sn.Name, sn.Name)
 	}
 	if err := w.mayRename(c); err != nil {
 		return err
@@ -130,7 +154,21 @@ func (w *Workspace) mayDelete(sn *snap, c live.Caller) error {
 	return nil
 }
 
+// mayEnd refuses the end of a fork whose own snapshots, which go with it, are
+// protected. The lock is held.
+func (w *Workspace) mayEnd(c live.Caller) error {
+	for _, sn := range w.snaps {
+		if err := w.mayDelete(sn, c); err != nil {
+			return fmt.Errorf("fork %s cannot end: %w", w.name, err)
+		}
+	}
+	return nil
+}
+
 func (w *Workspace) mayRename(c live.Caller) error {
+	if w.policy.Protect && !c.Direct {
+		return fmt.Errorf("%w: the policy lets nobody remove or rename snapshots through the mount; use the command line", ErrProtected)
+	}
 	switch w.policy.Delete {
 	case "nobody":
 		return fmt.Errorf("%w: the policy lets nobody remove or rename snapshots; the owner can change it in .snapshots/policy", ErrProtected)
@@ -161,24 +199,37 @@ func (w *Workspace) admitCapture(origin string) error {
 
 // keepLoop captures at intervals, removes what expired, and gives space back.
 func (s *Store) keepLoop() {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	last := make(map[uint32]time.Time)
-	for {
+	known := make(map[uint32]*pace)
+	var culled time.Time
+	for wait := keepTick; ; {
 		select {
 		case <-s.ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(wait):
+		case <-s.policies:
+		}
+		wait = keepTick
+		cull := time.Since(culled) >= keepTick
+		if cull {
+			culled = time.Now()
 		}
 		for _, w := range s.Workspaces() {
-			if _, ok := last[w.view]; !ok {
-				last[w.view] = time.Now()
+			k := known[w.view]
+			if k == nil {
+				k = &pace{captured: time.Now()}
+				known[w.view] = k
 			}
-			if s.captureDue(w, last[w.view]) {
+			if s.captureDue(w, k, time.Now()) {
 				if _, err := w.Capture(s.ctx, CaptureOptions{Origin: OriginAuto}); err != nil {
 					s.logger.Warn("automatic capture", "workspace", w.Name(), "error", err)
 				}
-				last[w.view] = time.Now()
+				k.captured = time.Now()
+			}
+			if k.quiet {
+				wait = quietTick
+			}
+			if !cull {
+				continue
 			}
 			if err := s.cull(w, time.Now()); err != nil {
 				s.logger.Warn("removing old snapshots", "workspace", w.Name(), "error", err)
@@ -193,17 +244,37 @@ func (s *Store) keepLoop() {
 	}
 }
 
+const (
+	// keepTick is how exactly the times of a policy are kept, and quietTick
+	// the end of a quiet time.
+	keepTick  = time.Second
+	quietTick = 50 * time.Millisecond
+)
+
+// pace is what keepLoop knows of a workspace.
+type pace struct {
+	captured time.Time // by itself
+	changes  uint64    // live.Tx.Changed
+	changed  time.Time // when that was seen to grow
+	quiet    bool      // the policy asks for captures after a quiet time
+}
+
 // captureDue reports whether an automatic capture is due.
-func (s *Store) captureDue(w *Workspace, last time.Time) bool {
-	var due bool
+func (s *Store) captureDue(w *Workspace, k *pace, now time.Time) (due bool) {
 	s.look(func(tx *live.Tx) {
+		n := tx.Changed(w.view)
+		if n != k.changes {
+			k.changes, k.changed = n, now
+		}
 		p := w.policy
-		changed := tx.Changed(w.view) != w.at
-		due = changed && p.IntervalSeconds > 0 && time.Since(last) >= time.Duration(p.IntervalSeconds)*time.Second
+		k.quiet = p.QuietSeconds > 0
+		if n == w.at {
+			return
+		}
+		due = p.IntervalSeconds > 0 && now.Sub(k.captured) >= time.Duration(p.IntervalSeconds)*time.Second
 		// After a quiet time the state is captured, so that the next change is
 		// preceded by it.
-		quiet := time.Duration(p.QuietSeconds) * time.Second
-		if changed && quiet > 0 && time.Since(time.Unix(0, s.lastWrite.Load())) >= quiet {
+		if k.quiet && now.Sub(k.changed) >= time.Duration(p.QuietSeconds)*time.Second {
 			due = true
 		}
 	})
@@ -225,7 +296,10 @@ func (s *Store) cull(w *Workspace, now time.Time) error {
 				continue
 			}
 			if sn.Origin == OriginAuto || sn.Origin == OriginPreRestore {
-				if kept[sn.Origin]++; kept[sn.Origin] > max(w.policy.Ring, 1) {
+				// Whoever restores again and again must not push out what was
+				// there before.
+				young := now.Sub(sn.Created) < time.Duration(w.policy.MinAgeSeconds)*time.Second
+				if kept[sn.Origin]++; kept[sn.Origin] > max(w.policy.Ring, 1) && !young {
 					out = append(out, sn.View)
 				}
 			}

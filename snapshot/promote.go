@@ -82,7 +82,7 @@ func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) 
 		return res, err
 	}
 	s.tell(inv)
-	s.eventsOf(w, RestoreResult{Snapshot: fork, Paths: res.Paths}, RestoreOptions{Caller: o.Caller, Command: o.Command})
+	s.eventsOf(w, RestoreResult{Snapshot: fork, Paths: res.Paths, Undo: res.Undo}, RestoreOptions{Caller: o.Caller, Command: o.Command})
 	return res, nil
 }
 

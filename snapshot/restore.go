@@ -25,6 +25,8 @@ type RestoreOptions struct {
 type PathChange struct {
 	Path   string `json:"path"`
 	Action string `json:"action"` // created, modified, deleted
+
+	size int64 // bytes, after the change
 }
 
 // RestoreResult tells what a restore did, or would do.
@@ -85,9 +87,15 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	return res, nil
 }
 
+// eventsOf tells of the capture before a restore, and of each path that it
+// changed.
 func (s *Store) eventsOf(w *Workspace, res RestoreResult, o RestoreOptions) {
+	s.event(Event{Workspace: w.view, Action: "captured", From: res.Undo, Caller: o.Caller, Command: o.Command})
 	for _, c := range res.Paths {
-		s.event(Event{Workspace: w.view, Action: "restored", Path: c.Path, From: res.Snapshot, Caller: o.Caller, Command: o.Command})
+		s.event(Event{
+			Workspace: w.view, Action: "restored", Path: c.Path, From: res.Snapshot, Size: c.size, Detail: c.Action,
+			Caller: o.Caller, Command: o.Command,
+		})
 	}
 }
 
@@ -229,18 +237,20 @@ func listChanges(changes []tree.Change) []PathChange {
 		if c.A != nil && c.B != nil && c.A.IsDir() && c.B.IsDir() && c.What&^(tree.Mtime|tree.Links) == 0 {
 			continue
 		}
-		action := "modified"
+		p := PathChange{Path: c.Path, Action: "modified"}
 		switch {
 		case c.A == nil:
-			action = "created"
+			p.Action = "created"
 		case c.B == nil:
-			action = "deleted"
+			p.Action = "deleted"
 		}
-		p := c.Path
-		if p == "" {
-			p = "."
+		if c.B != nil {
+			p.size = c.B.Size()
 		}
-		out = append(out, PathChange{Path: p, Action: action})
+		if p.Path == "" {
+			p.Path = "."
+		}
+		out = append(out, p)
 	}
 	return out
 }

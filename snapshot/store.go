@@ -57,9 +57,9 @@ type Store struct {
 	ckpt       checkpoints
 	puts       sync.RWMutex
 	figures    figures
-	limit      atomic.Int64 // bytes the store may take; 0: no limit
-	stored     atomic.Int64 // bytes it took lately
-	lastWrite  atomic.Int64 // ns since 1970, of the last change admitted
+	limit      atomic.Int64  // bytes the store may take; 0: no limit
+	stored     atomic.Int64  // bytes it took lately
+	policies   chan struct{} // wakes keepLoop when one has changed
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -70,9 +70,11 @@ type Store struct {
 // An Event is something that happened to a workspace as a whole.
 type Event struct {
 	Workspace uint32
-	Action    string // captured, restored, created, modified, deleted
+	Action    string // captured, restored, created, modified, deleted, ended
 	Path      string
 	From      string
+	Size      int64  // bytes, after the event
+	Detail    string // what a restore did to the path
 	Caller    live.Caller
 	Command   string
 }
@@ -105,7 +107,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, opt: o, logger: o.Logger, lock: lock, cat: newCatalogue()}
+	s := &Store{dir: dir, opt: o, logger: o.Logger, lock: lock, cat: newCatalogue(), policies: make(chan struct{}, 1)}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.closeParts(), lock.release())
 	}
@@ -247,7 +249,6 @@ func (s *Store) Sync() error { return s.forest.Sync() }
 // byte limit, and slows writers down when the journal grows faster than it is
 // sealed.
 func (s *Store) admit(n int64) error {
-	s.lastWrite.Store(time.Now().UnixNano())
 	size := s.log.Size()
 	if limit := s.limit.Load(); limit > 0 && s.stored.Load()+size+n > limit {
 		return live.ErrQuota

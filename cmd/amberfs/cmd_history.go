@@ -10,14 +10,15 @@ import (
 )
 
 func historyCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	cmd := &cobra.Command{
 		Use:   "history PATH",
 		Short: "List the snapshots in which a path was new, modified or deleted",
 		Long: `Lists every snapshot in which PATH was created, modified or deleted compared with
 the snapshot before it, newest first: what happened, the snapshot, its time, the
 size and the message, with tabs between. Contents are compared, not sizes or
 times. A line for "now" comes first when the path has changed since the newest
-snapshot.`,
+snapshot. With --all the snapshots in which it was unchanged are listed too.`,
 		Args: args(1, 1, "one PATH"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			p, err := a.place()
@@ -29,7 +30,7 @@ snapshot.`,
 				return err
 			}
 			var h api.History
-			if err := a.ask(cmd.Context(), p, request{op: "history", args: api.Path{Path: rel}, progress: true}, &h); err != nil {
+			if err := a.ask(cmd.Context(), p, request{op: "history", args: api.PathHistory{Path: rel, All: all}, progress: true}, &h); err != nil {
 				return err
 			}
 			if h.Entries == nil {
@@ -51,4 +52,6 @@ snapshot.`,
 			})
 		},
 	}
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "also the snapshots in which it was unchanged")
+	return cmd
 }

@@ -79,7 +79,7 @@ func (e event) text(color bool) string {
 		path += " (from " + quote(e.From) + ")"
 	}
 	if e.Detail != "" {
-		path += " (" + oneLine(e.Detail) + ")"
+		path += ", " + oneLine(e.Detail)
 	}
 	action := fmt.Sprintf("%-8s", e.Action)
 	if color {

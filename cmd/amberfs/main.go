@@ -34,7 +34,9 @@ func runApp(a *app, argv []string) int {
 	defer stop()
 	err := root.ExecuteContext(ctx)
 	if err != nil && !a.started {
-		err = fail.New(fail.Usage, "%s", strings.TrimSuffix(err.Error(), "\n")).WithHint("see `amberfs help`")
+		if e := (*fail.Error)(nil); !errors.As(err, &e) {
+			err = fail.New(fail.Usage, "%s", strings.TrimSuffix(err.Error(), "\n")).WithHint("see `amberfs help`")
+		}
 	}
 	return a.finish(ctx, err)
 }

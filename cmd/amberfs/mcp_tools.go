@@ -153,7 +153,7 @@ func mcpTools(a *app) []mcpTool {
 				if err != nil {
 					return nil, err
 				}
-				return askFor[api.History](ctx, a, p, "history", api.Path{Path: rel})
+				return askFor[api.History](ctx, a, p, "history", api.PathHistory{Path: rel})
 			}),
 		tool(a, "fork_create", "Make an isolated writable copy of a snapshot or of the present state. Costs nothing; the answer has its path.", adds,
 			func(ctx context.Context, p locate.Place, in forkArgs) (any, error) {

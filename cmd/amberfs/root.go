@@ -82,6 +82,7 @@ All commands but mount and run work from inside a mount, or with -C DIR.`,
 	}
 	add(groupMount, mountCommand(a), umountCommand(a), runCommand(a))
 	add(groupHistory, snapshotCommand(a), listCommand(a), showCommand(a), renameCommand(a), rmCommand(a),
+		pinCommand(a), unpinCommand(a),
 		restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), logCommand(a))
 	add(groupForks, forkCommand(a), forksCommand(a), promoteCommand(a))
 	add(groupMount, mcpCommand(a))

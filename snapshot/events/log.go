@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -169,6 +171,13 @@ func (l *Log) LastSeq(view uint32) uint64 {
 		return v.lastSeq
 	}
 	return 0
+}
+
+// Views returns the workspaces that have a log.
+func (l *Log) Views() []uint32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.mu.views))
 }
 
 // viewLocked returns the log of a workspace, a new one if there is none.

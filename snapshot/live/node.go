@@ -34,6 +34,9 @@ func (id NodeID) Ino() uint64 { return uint64(id) & MaxIno }
 // A Caller is the process on whose behalf something is done.
 type Caller struct {
 	UID, GID, PID uint32
+	// Direct is set of one who came through the store's socket and not through
+	// the mount.
+	Direct bool
 }
 
 // Attr is what stat(2) tells of a node. Times are in nanoseconds since 1970,

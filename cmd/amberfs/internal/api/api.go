@@ -29,6 +29,12 @@ type Names struct {
 	Names []string `json:"names"`
 }
 
+// Pin asks to protect snapshots from deletion, or to end that.
+type Pin struct {
+	Names []string `json:"names"`
+	Pin   bool     `json:"pinned"`
+}
+
 // Rename asks for another name.
 type Rename struct {
 	From string `json:"from"`
@@ -95,9 +101,11 @@ type DiffedFile struct {
 	Score  int    `json:"score,omitempty"`
 }
 
-// Path asks for something about one path.
-type Path struct {
+// PathHistory asks what the snapshots did to a path.
+type PathHistory struct {
 	Path string `json:"path"`
+	// All also tells of those that left it as it was.
+	All bool `json:"all,omitempty"`
 }
 
 // History is what each snapshot did to one path, newest first.
@@ -113,7 +121,7 @@ type HistoryEntry struct {
 	ID       string    `json:"id,omitempty"`
 	Created  time.Time `json:"created"`
 	Message  string    `json:"message,omitempty"`
-	Action   string    `json:"action"` // created, modified, deleted
+	Action   string    `json:"action"` // created, modified, deleted, unchanged
 	Size     int64     `json:"size"`
 }
 
@@ -128,6 +136,12 @@ type Forked struct {
 	Name     string `json:"name"`
 	Snapshot string `json:"snapshot,omitempty"`
 	Path     string `json:"path"`
+}
+
+// Ended is a fork that has ended.
+type Ended struct {
+	Name     string `json:"name"`
+	Snapshot string `json:"snapshot"` // of its last state
 }
 
 // Forks is the result of "forks".

@@ -20,8 +20,21 @@ func (d *Daemon) openEvents() error {
 		return err
 	}
 	d.events = l
+	// A fork may have ended without anybody left to remove its log.
+	for _, view := range l.Views() {
+		if _, ok := d.store.Workspace(view); !ok {
+			d.removeEvents(view)
+		}
+	}
 	d.store.OnEvent(d.storeEvent)
 	return nil
+}
+
+// removeEvents deletes the log of a fork that has ended.
+func (d *Daemon) removeEvents(view uint32) {
+	if err := d.events.Remove(view); err != nil {
+		d.log.Warn("removing the events of a fork that has ended", "error", err)
+	}
 }
 
 // resolveNode finds the present path and size of a node, some time after the
@@ -75,8 +88,13 @@ func (d *Daemon) pathOf(dir live.NodeID, name string) string {
 // storeEvent records what happened to a workspace as a whole: captures, and
 // each path of a restore.
 func (d *Daemon) storeEvent(e snapshot.Event) {
+	if e.Action == "ended" {
+		d.background.Go(func() { d.removeEvents(e.Workspace) })
+		return
+	}
 	out := events.Event{
-		Action: e.Action, Path: e.Path, From: e.From, Workspace: e.Workspace, UID: e.Caller.UID, PID: e.Caller.PID, Command: e.Command,
+		Action: e.Action, Path: e.Path, From: e.From, Size: e.Size, Detail: e.Detail,
+		Workspace: e.Workspace, UID: e.Caller.UID, PID: e.Caller.PID, Command: e.Command,
 	}
 	if out.Path == "" {
 		out.Path = "."
@@ -87,11 +105,7 @@ func (d *Daemon) storeEvent(e snapshot.Event) {
 	}
 	span := d.events.Captured(out)
 	// Not on the time of whoever made the snapshot.
-	d.background.Add(1)
-	go func() {
-		defer d.background.Done()
-		d.countEvents(e.Workspace, e.From, span)
-	}()
+	d.background.Go(func() { d.countEvents(e.Workspace, e.From, span) })
 }
 
 // countEvents writes down with a snapshot what happened since the one before.

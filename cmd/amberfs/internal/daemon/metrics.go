@@ -65,6 +65,9 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	descRequests   = desc("requests_total", "Requests of the kernel answered, by FUSE operation.", "op")
+	descLatency    = desc("request_duration_seconds", "How long requests took, from when they were read until they were answered, by FUSE operation.", "op")
+	descRead       = desc("read_bytes_total", "Bytes that the kernel read; what programs read again comes from its cache.")
+	descWritten    = desc("written_bytes_total", "Bytes that the kernel wrote.")
 	descNodes      = desc("nodes", "Inodes that the kernel holds.")
 	descSnapshots  = desc("snapshots", "Snapshots, by workspace.", "workspace")
 	descFiles      = desc("files", "Inodes of the workspace.", "workspace")
@@ -81,7 +84,7 @@ var (
 	descLast       = desc("last_operation_seconds", "How long the last one took.", "operation")
 	descSealed     = desc("sealed_bytes_total", "Bytes that seals added to the store.")
 	allDescriptors = []*prometheus.Desc{
-		descRequests, descNodes, descSnapshots, descFiles, descLogical, descStored, descChunks, descObjects, descJournal,
+		descRequests, descLatency, descRead, descWritten, descNodes, descSnapshots, descFiles, descLogical, descStored, descChunks, descObjects, descJournal,
 		descUnsealed, descCache, descFree, descFrozen, descDone, descLast, descSealed,
 	}
 )
@@ -113,6 +116,12 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 			count(descRequests, float64(n), op)
 		}
 	}
+	for op, l := range c.d.mount.Latencies() {
+		ch <- prometheus.MustNewConstHistogram(descLatency, l.Count, l.Seconds, l.Buckets, op)
+	}
+	read, written := c.d.mount.Transferred()
+	count(descRead, float64(read))
+	count(descWritten, float64(written))
 	ws := c.d.store.Main()
 	st := ws.Status()
 	gauge(descSnapshots, float64(st.Snapshots), st.Workspace)

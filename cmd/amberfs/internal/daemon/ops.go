@@ -23,6 +23,7 @@ var ops = map[string]op{
 	"list":       (*Daemon).opList,
 	"show":       (*Daemon).opShow,
 	"rename":     (*Daemon).opRename,
+	"pin":        (*Daemon).opPin,
 	"remove":     (*Daemon).opRemove,
 	"restore":    (*Daemon).opRestore,
 	"revert":     (*Daemon).opRevert,
@@ -30,6 +31,7 @@ var ops = map[string]op{
 	"diff":       (*Daemon).opDiff,
 	"fork":       (*Daemon).opFork,
 	"forks":      (*Daemon).opForks,
+	"end-fork":   (*Daemon).opEndFork,
 	"promote":    (*Daemon).opPromote,
 	"status":     (*Daemon).opStatus,
 	"freeze":     (*Daemon).opFreeze,
@@ -117,7 +119,7 @@ func (d *Daemon) workspace(c *control.Call) (*snapshot.Workspace, error) {
 
 // caller is who asks.
 func caller(c *control.Call) live.Caller {
-	return live.Caller{UID: c.Peer.UID, GID: c.Peer.GID, PID: uint32(c.Peer.PID)}
+	return live.Caller{UID: c.Peer.UID, GID: c.Peer.GID, PID: uint32(c.Peer.PID), Direct: true}
 }
 
 func (d *Daemon) opHello(_ context.Context, _ *control.Call) (any, error) {

@@ -27,6 +27,19 @@ func (d *Daemon) opFork(ctx context.Context, c *control.Call) (any, error) {
 	return api.Forked{Name: req.Name, Snapshot: req.Snapshot, Path: path}, nil
 }
 
+func (d *Daemon) opEndFork(_ context.Context, c *control.Call) (any, error) {
+	var req api.Name
+	ws, err := d.request(c, &req)
+	if err != nil {
+		return nil, err
+	}
+	last, err := ws.EndFork(req.Name, caller(c))
+	if err != nil {
+		return nil, err
+	}
+	return api.Ended{Name: req.Name, Snapshot: last.Name}, nil
+}
+
 func (d *Daemon) opForks(_ context.Context, c *control.Call) (any, error) {
 	ws, err := d.request(c, nil)
 	if err != nil {

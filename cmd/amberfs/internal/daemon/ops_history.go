@@ -15,7 +15,7 @@ import (
 // opHistory compares the path in each snapshot with the one before it, from
 // the state that the workspace began with up to now.
 func (d *Daemon) opHistory(ctx context.Context, c *control.Call) (any, error) {
-	var req api.Path
+	var req api.PathHistory
 	ws, err := d.request(c, &req)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,11 @@ func (d *Daemon) opHistory(ctx context.Context, c *control.Call) (any, error) {
 		}
 		before = state
 		if action == "" {
-			return nil
+			n, err := d.resolve(state, req.Path)
+			if err != nil || n == nil || !req.All {
+				return err
+			}
+			action, size = "unchanged", n.Size()
 		}
 		found = true
 		e.Action, e.Size = action, size

@@ -85,6 +85,9 @@ func (d *Daemon) lastDifferent(ctx context.Context, ws *snapshot.Workspace, path
 			return "origin", err
 		}
 	}
+	if !d.exists(now, path) {
+		return "", fail.New(fail.NotFound, "there is no %s, now or in any snapshot", path)
+	}
 	return "", fail.New(fail.NotFound, "%s is as it is now in every snapshot", path).
 		WithHint("see `amberfs history %s`", path)
 }

@@ -81,6 +81,30 @@ func (d *Daemon) opRename(_ context.Context, c *control.Call) (any, error) {
 	return ws.Find(req.To)
 }
 
+// opPin protects snapshots from deletion and retention, or ends that. When one
+// of the names cannot be found, nothing is changed.
+func (d *Daemon) opPin(_ context.Context, c *control.Call) (any, error) {
+	var req api.Pin
+	ws, err := d.request(c, &req)
+	if err != nil {
+		return nil, err
+	}
+	done := api.Pin{Names: []string{}, Pin: req.Pin}
+	for _, n := range req.Names {
+		info, err := ws.Find(n)
+		if err != nil {
+			return nil, err
+		}
+		done.Names = append(done.Names, info.Name)
+	}
+	for _, n := range done.Names {
+		if err := ws.Amend(n, func(i *snapshot.Info) { i.Pinned = req.Pin }); err != nil {
+			return nil, err
+		}
+	}
+	return done, nil
+}
+
 // opRemove deletes all of the snapshots or, when one of the names cannot be
 // found, none.
 func (d *Daemon) opRemove(_ context.Context, c *control.Call) (any, error) {

@@ -28,6 +28,7 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		Suid:           o.Suid,
 		SnapdirVisible: o.SnapdirVisible,
 		ACL:            o.ACL,
+		Timed:          o.Metrics != "",
 		Debug:          o.Debug,
 		Logger:         d.log,
 		OnEvent:        d.mountEvent,

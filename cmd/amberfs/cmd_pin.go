@@ -1,0 +1,45 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+)
+
+func pinCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "pin NAME...",
+		Short: "Protect snapshots from deletion",
+		Long: `Protects snapshots from deletion by anybody, by expiry and by the policy, until
+"amberfs unpin". If one of the names is unknown, nothing is changed.`,
+		Args:              args(1, -1, "at least one NAME"),
+		ValidArgsFunction: a.completeSnapshots(-1),
+		RunE:              func(cmd *cobra.Command, argv []string) error { return a.pin(cmd, argv, true) },
+	}
+}
+
+func unpinCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:               "unpin NAME...",
+		Short:             "End the protection of snapshots",
+		Args:              args(1, -1, "at least one NAME"),
+		ValidArgsFunction: a.completeSnapshots(-1),
+		RunE:              func(cmd *cobra.Command, argv []string) error { return a.pin(cmd, argv, false) },
+	}
+}
+
+func (a *app) pin(cmd *cobra.Command, names []string, on bool) error {
+	var done api.Pin
+	if err := a.askHere(cmd.Context(), request{op: "pin", args: api.Pin{Names: names, Pin: on}}, &done); err != nil {
+		return err
+	}
+	word := "pinned"
+	if !on {
+		word = "unpinned"
+	}
+	return a.print(done, func() {
+		for _, name := range done.Names {
+			a.printf("snapshot %s %s\n", name, word)
+		}
+	})
+}

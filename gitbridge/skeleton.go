@@ -120,7 +120,9 @@ func (o *oracle) ask(paths []string, perPath int, answer func(path, field int, t
 			text, err := o.out.ReadString(0)
 			if err != nil {
 				err = o.p.fail(err)
-				_ = <-sent
+				if werr := <-sent; werr != nil {
+					err = errors.Join(err, werr)
+				}
 				return err
 			}
 			answer(i, k, strings.TrimSuffix(text, "\x00"))

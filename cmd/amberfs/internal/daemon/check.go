@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 // answerTime is how long a mount point may take to answer.
@@ -161,13 +162,16 @@ func fusermount() string {
 	return "fusermount3"
 }
 
-// checkBusy refuses a store that answers already.
+// checkBusy refuses a store that is mounted already.
 func checkBusy(cfg *Config) error {
 	c, err := control.Dial(cfg.Store)
 	if err != nil {
 		return nil // nobody answers; the lock decides
 	}
 	defer c.Close()
+	if h, err := snapshot.ReadHolder(cfg.Store); err == nil && ending(cfg.Store, h.PID, h.Mountpoint) {
+		return nil // openStore waits for it
+	}
 	return busyStore(cfg.Store, c.DaemonPID(), "")
 }
 

@@ -91,7 +91,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 		made := errors.Is(derr, os.ErrNotExist)
 		undo = append(undo, func() { removeStore(cfg.Store, made) })
 	}
-	d.store, err = snapshot.Open(cfg.Store, d.storeOptions())
+	d.store, err = openStore(cfg.Store, d.storeOptions())
 	if err != nil {
 		err = openError(cfg.Store, err)
 		if fail.KindOf(err) == fail.Busy {

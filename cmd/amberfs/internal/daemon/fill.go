@@ -27,7 +27,7 @@ func Make(ctx context.Context, cfg Config, show func(control.Progress)) error {
 	}
 	_, err = os.Lstat(cfg.Store)
 	made := errors.Is(err, os.ErrNotExist)
-	s, err := snapshot.Open(cfg.Store, snapshot.Options{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Quiet: true})
+	s, err := openStore(cfg.Store, snapshot.Options{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Quiet: true})
 	if err != nil {
 		return openError(cfg.Store, err)
 	}

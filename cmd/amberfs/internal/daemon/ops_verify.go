@@ -44,7 +44,11 @@ func VerifyStore(ctx context.Context, dir string, repair bool, show func(control
 	}
 	hint := "run `amberfs verify --repair " + dir + "`"
 	if repair {
-		r, err := snapshot.Repair(ctx, dir, snapshot.Options{}, progressOf("repairing", show))
+		var r *snapshot.Report
+		err := afterEnd(func() (err error) {
+			r, err = snapshot.Repair(ctx, dir, snapshot.Options{}, progressOf("repairing", show))
+			return err
+		})
 		if err != nil {
 			return nil, openError(dir, err)
 		}
@@ -53,7 +57,7 @@ func VerifyStore(ctx context.Context, dir string, repair bool, show func(control
 		}
 		return r, damageFound(r, "what could not be mended is set aside in the store's folder quarantine")
 	}
-	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+	s, err := openStore(dir, snapshot.Options{Quiet: true})
 	if err != nil {
 		err = openError(dir, err)
 		if k := fail.KindOf(err); k == fail.Busy || errors.Is(err, snapshot.ErrFormat) {

@@ -185,6 +185,29 @@ func TestGCOfSmallObjects(t *testing.T) {
 	}
 }
 
+// TestGCLeavesLittleWaste: whatever part of small objects goes, what is left
+// takes about what it would take alone.
+func TestGCLeavesLittleWaste(t *testing.T) {
+	for _, every := range []int{2, 3, 5, 10} { // one of so many goes
+		s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+		alone := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+		var keep [][]byte
+		for i := range 3000 {
+			b := blob(uint64(2*i), 100+i%1900)
+			put(t, s, b)
+			if i%every != 0 {
+				keep = append(keep, b)
+				put(t, alone, b)
+			}
+		}
+		collectAllBut(t, s, keep)
+		if a, b := packBytes(t, s), packBytes(t, alone); a > b*11/10 {
+			t.Errorf("one of %d gone: %d bytes, alone they take %d", every, a, b)
+		}
+		verifyClean(t, s)
+	}
+}
+
 // noPunch is a disk without holes.
 type noPunch struct{ vfs.FS }
 

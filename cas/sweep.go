@@ -65,7 +65,7 @@ func (w *sweepPlan) runs() (list []run) {
 // worthMoving tells whether the living should move to another pack: there are
 // few of them, or what lies between is in pieces too small for holes.
 func (w *sweepPlan) worthMoving(packSize int64) bool {
-	return w.live <= w.limit/4 || w.waste >= packSize/64 && w.waste >= w.live/2
+	return w.live <= w.limit/4 || w.waste >= packSize/128 && w.waste >= w.live/12
 }
 
 // sweepPack removes the dead records below limit. The order makes it safe to be

@@ -169,7 +169,7 @@ func (s *Store) applyDelete(r deleteRecord) {
 	for _, view := range r.Views {
 		if sn, ok := s.cat.snaps[view]; ok {
 			s.cat.remove(sn)
-			s.figures.removed.Add(1)
+			s.garbage.removed.Add(1)
 		}
 	}
 }

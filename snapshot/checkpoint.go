@@ -27,6 +27,7 @@ type checkpoints struct {
 	nudge  sync.Once
 	signal chan struct{}
 	at     atomic.Int64 // journal position of the last
+	needed atomic.Int64 // from there on something of the journal is needed
 }
 
 func (c *checkpoints) wakes() chan struct{} {
@@ -124,7 +125,10 @@ func (s *Store) finish(m *moment) error {
 func (s *Store) moment(tx *live.Tx) (*moment, error) {
 	ino, view := tx.Counters()
 	m := &moment{
-		at:         storedStore{Position: tx.End(), NextIno: ino, NextView: view},
+		at: storedStore{
+			Position: tx.End(), NextIno: ino, NextView: view,
+			Collected: s.garbage.base.Load(), Garbage: s.garbage.any(),
+		},
 		states:     make(map[uint32]*tree.State),
 		workspaces: make(map[uint32]storedWorkspace),
 		snaps:      make(map[uint32]*snap),
@@ -240,5 +244,13 @@ func (s *Store) dropJournal(position int64) error {
 	if err != nil {
 		return err
 	}
+	s.ckpt.needed.Store(position)
 	return s.log.DropBefore(position)
+}
+
+// shrinkJournal gives back what the journal occupies without need.
+func (s *Store) shrinkJournal() {
+	if err := s.log.Shrink(s.ckpt.needed.Load()); err != nil {
+		s.logger.Warn("the journal keeps its size", "error", err)
+	}
 }

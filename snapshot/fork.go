@@ -214,7 +214,7 @@ func (s *Store) applyEndFork(tx *live.Tx, r endForkRecord) error {
 	delete(s.cat.workspaces, f.view)
 	delete(parent.forks, f.name)
 	s.cat.touchWS(f.view)
-	s.figures.removed.Add(1)
+	s.garbage.removed.Add(1)
 	return nil
 }
 

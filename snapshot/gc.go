@@ -3,7 +3,6 @@ package snapshot
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -21,7 +20,7 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 		// refers to is marked as well.
 		s.logger.Warn("no checkpoint before gc", "error", full)
 	}
-	removed := s.figures.removed.Load()
+	removed := s.garbage.removed.Load()
 	res, err := s.cas.GC(ctx, s.settlePuts, func(keep func(cas.Hash) bool) error { return s.mark(ctx, keep) }, progress)
 	if err != nil {
 		return res, err
@@ -33,8 +32,10 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 			s.logger.Warn("no checkpoint after gc", "error", err)
 		}
 	}
-	s.figures.collected(removed)
+	s.shrinkJournal()
 	s.stored.Store(s.cas.Stats().Stored)
+	s.garbage.done(removed, s.stored.Load())
+	s.figures.collected()
 	return res, nil
 }
 
@@ -125,6 +126,3 @@ func (s *Store) roots() ([]*tree.State, error) {
 	}
 	return out, nil
 }
-
-// gcDelay is how long after a removal the space is given back by itself.
-const gcDelay = time.Minute

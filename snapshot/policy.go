@@ -235,7 +235,7 @@ func (s *Store) keepLoop() {
 				s.logger.Warn("removing old snapshots", "workspace", w.Name(), "error", err)
 			}
 		}
-		if s.figures.gcDue(gcDelay) {
+		if s.garbage.due(s.stored.Load(), time.Now()) {
 			if _, err := s.GC(s.ctx, nil); err != nil && s.ctx.Err() == nil {
 				s.logger.Warn("gc", "error", err)
 				s.pause(time.Minute)

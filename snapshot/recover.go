@@ -18,6 +18,9 @@ type storedStore struct {
 	Position int64  `json:"position"` // of the journal
 	NextIno  uint64 `json:"next_ino"`
 	NextView uint32 `json:"next_view"`
+
+	Collected int64 `json:"collected,omitempty"` // bytes of packs after the last gc
+	Garbage   bool  `json:"garbage,omitempty"`   // snapshots were removed since
 }
 
 // recover loads the last checkpoint and replays the journal.
@@ -36,6 +39,10 @@ func (s *Store) recover() error {
 		return err
 	}
 	first := err != nil
+	s.garbage.base.Store(at.Collected)
+	if at.Garbage {
+		s.garbage.removed.Add(1)
+	}
 	s.ckpt.at.Store(at.Position)
 	if err := s.forest.Update(true, func(tx *live.Tx) error {
 		tx.SetCounters(at.NextIno, at.NextView)

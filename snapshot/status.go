@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -10,12 +9,8 @@ import (
 
 // figures are the counts and times that Status tells of.
 type figures struct {
-	mu          sync.Mutex
-	s           Figures
-	removed     atomic.Int64 // snapshots and forks removed
-	collectedAt int64
-	lastRemoved time.Time
-	seen        int64
+	mu sync.Mutex
+	s  Figures
 }
 
 // Figures tell what the store did since it was opened. Times are in
@@ -63,24 +58,7 @@ func (f *figures) checkpointed(d time.Duration) {
 	f.note(func(s *Figures) { s.Checkpoints++; s.LastCheckpoint = ms(d) })
 }
 
-func (f *figures) collected(removed int64) {
-	f.note(func(s *Figures) { s.GarbageCollects++ })
-	f.mu.Lock()
-	f.collectedAt = removed
-	f.mu.Unlock()
-}
-
-// gcDue reports whether something was removed since the last gc, and nothing
-// more for a while.
-func (f *figures) gcDue(delay time.Duration) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	n := f.removed.Load()
-	if n != f.seen {
-		f.seen, f.lastRemoved = n, time.Now()
-	}
-	return n != f.collectedAt && time.Since(f.lastRemoved) >= delay
-}
+func (f *figures) collected() { f.note(func(s *Figures) { s.GarbageCollects++ }) }
 
 // Status tells how a workspace and its store are.
 type Status struct {

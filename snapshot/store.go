@@ -57,6 +57,7 @@ type Store struct {
 	ckpt       checkpoints
 	puts       sync.RWMutex
 	figures    figures
+	garbage    garbage
 	limit      atomic.Int64  // bytes the store may take; 0: no limit
 	stored     atomic.Int64  // bytes it took lately
 	policies   chan struct{} // wakes keepLoop when one has changed
@@ -161,6 +162,8 @@ func (s *Store) Close() error {
 	if cerr := s.Checkpoint(context.Background()); cerr != nil {
 		// The journal has it all; the next opening replays it.
 		s.logger.Warn("no checkpoint at the end", "error", cerr)
+	} else {
+		s.shrinkJournal()
 	}
 	return errors.Join(err, s.closeParts(), s.lock.release())
 }

@@ -52,7 +52,13 @@ func (w *world) step() {
 			w.t.Fatal(err)
 		}
 		w.from, w.items, w.synced = pos, w.items[k:], w.synced-k
-	case n < 97:
+	case n == 96:
+		pos := w.j.End()
+		if err := w.j.Shrink(pos); err != nil {
+			w.t.Fatal(err)
+		}
+		w.from, w.items, w.synced = pos, nil, 0
+	case n < 98:
 		if err := w.j.Close(); err != nil {
 			w.t.Fatal(err)
 		}

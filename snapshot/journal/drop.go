@@ -22,6 +22,11 @@ func (j *Journal) DropBefore(pos int64) error {
 	if j.closed {
 		return ErrClosed
 	}
+	return j.dropFirst(pos)
+}
+
+// dropFirst drops the segments before pos. j.mu is held.
+func (j *Journal) dropFirst(pos int64) error {
 	segs := j.segments()
 	n := 0
 	for n+1 < len(segs) && segs[n+1].base <= pos && segs[n+1].base < j.durable.Load() {
@@ -46,6 +51,43 @@ func (j *Journal) DropBefore(pos int64) error {
 		j.dropSpares()
 	}
 	return first
+}
+
+// Shrink gives up, besides what DropBefore does, the files kept to be written
+// again and, if nothing from pos on was appended, the part of the last segment
+// that has been used. It is for when the log is going to rest.
+func (j *Journal) Shrink(pos int64) error {
+	if err := j.DropBefore(pos); err != nil {
+		return err
+	}
+	if err := j.Sync(); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return ErrClosed
+	}
+	defer j.dropSpares()
+	if j.cur == nil || j.end.Load() > pos || j.durable.Load() < pos || j.off < blockSize {
+		return nil
+	}
+	if err := j.Failed(); err != nil {
+		return err
+	}
+	// The position must not be forgotten: a segment goes only once the next one
+	// is on disk, with a record.
+	if err := j.newSegment(recordHeader, false); err != nil {
+		return err
+	}
+	if err := j.write(typeMark, nil, nil); err != nil {
+		return err
+	}
+	j.marked = true
+	if err := j.syncTo(j.end.Load()); err != nil {
+		return err
+	}
+	return j.dropFirst(pos)
 }
 
 // retire closes a segment that is in the list no more, and keeps its file as a

@@ -1,0 +1,149 @@
+// Package damage_test damages stores: bits flipped, files cut short, emptied or
+// removed, in packs, journal and index. Nothing may crash, no byte may be
+// served that was not written, `amberfs verify` names what is touched, and after
+// `amberfs verify --repair` the store mounts and works with what is left.
+//
+//	DAMAGES=500 go test ./tests/damage -timeout 0 -v
+//	SEED=…                                             an earlier run again
+package damage_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
+
+func fromEnv(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	s := os.Getenv(name)
+	if s == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatalf("%s=%q: %v", name, s, err)
+	}
+	return n
+}
+
+// TestRandomDamage: half of the stores were unmounted, half have lost their
+// daemon to kill -9 and hold much of their content in the journal alone.
+func TestRandomDamage(t *testing.T) {
+	seed := fromEnv(t, "SEED", uint64(time.Now().UnixNano()))
+	n := int(fromEnv(t, "DAMAGES", 12))
+	t.Logf("SEED=%d, %d damages", seed, n)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for _, killed := range []bool{false, true} {
+		o := makeOriginal(t, killed)
+		for i := range n / 2 {
+			d := draw(t, rng, o.store)
+			name := fmt.Sprintf("%s-%d-%s", map[bool]string{false: "unmounted", true: "killed"}[killed], i, d)
+			if !t.Run(name, func(t *testing.T) { o.suffer(t, d) }) {
+				t.Fatalf("SEED=%d", seed)
+			}
+		}
+	}
+}
+
+// An injury is one way in which a store is damaged.
+type injury struct {
+	file  string // relative to the store
+	what  string
+	off   int64
+	bytes int64
+	bit   int
+}
+
+func (d injury) String() string {
+	return fmt.Sprintf("%s_%s_%d", strings.ReplaceAll(d.file, "/", "_"), d.what, d.off)
+}
+
+// part is which part of the store is hurt.
+func (d injury) part() string { part, _, _ := strings.Cut(d.file, "/"); return part }
+
+// draw chooses one of the store's files and what happens to it.
+func draw(t *testing.T, rng *rand.Rand, store string) injury {
+	t.Helper()
+	part := []string{"packs", "packs", "journal", "index"}[rng.IntN(4)]
+	all, err := os.ReadDir(filepath.Join(store, part))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []os.FileInfo
+	for _, e := range all {
+		if e.Name() == "reserve" || e.Name() == "LOCK" {
+			continue // they hold nothing
+		}
+		if i, err := e.Info(); err == nil && i.Size() > 0 {
+			files = append(files, i)
+		}
+	}
+	f := files[rng.IntN(len(files))]
+	d := injury{file: filepath.Join(part, f.Name())}
+	// What lies beyond the data of a file that was preallocated is of no interest.
+	end := dataEnd(t, filepath.Join(store, d.file))
+	d.off, d.bit = rng.Int64N(max(end, 1)), rng.IntN(8)
+	d.what = []string{"flip", "flip", "flip", "cut", "remove", "zero", "noise"}[rng.IntN(7)]
+	d.bytes = 1 + rng.Int64N(8192)
+	return d
+}
+
+func dataEnd(t *testing.T, path string) int64 {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int64(len(strings.TrimRight(string(b), "\x00")))
+}
+
+func (d injury) do(t *testing.T, store string, rng *rand.Rand) {
+	t.Helper()
+	path := filepath.Join(store, d.file)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	switch d.what {
+	case "remove":
+		must(os.Remove(path))
+		return
+	case "cut":
+		must(os.Truncate(path, d.off))
+		return
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	must(err)
+	defer f.Close()
+	b := make([]byte, d.bytes)
+	if d.what == "flip" {
+		b = b[:1]
+	}
+	n, _ := f.ReadAt(b, d.off) // less at the end
+	b = b[:n]
+	switch d.what {
+	case "flip":
+		for i := range b {
+			b[i] ^= 1 << d.bit
+		}
+	case "zero":
+		clear(b)
+	case "noise":
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+	}
+	_, err = f.WriteAt(b, d.off)
+	must(err)
+}

@@ -47,7 +47,10 @@ func ending(store string, pid int, point string) bool {
 	}
 	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", pid))
 	if err != nil {
-		return errors.Is(err, os.ErrNotExist)
+		// A process has no mount table from the middle of its exit on, when it
+		// has no command line any more either.
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return err != nil || len(line) == 0
 	}
 	defer f.Close()
 	mounts, err := locate.Parse(f)

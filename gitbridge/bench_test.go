@@ -51,7 +51,7 @@ func BenchmarkExport(b *testing.B) {
 	b.Run("incremental", func(b *testing.B) {
 		for range b.N {
 			got := export(b, m, second, repo, func(o *ExportOptions) {
-				o.CacheDir, o.Base, o.Info.Parent = cacheDir, &Base{State: first, Commit: res.Commit}, res.Commit
+				o.CacheDir, o.Bases, o.Info.Parents = cacheDir, []Base{base(first, res)}, []string{res.Commit}
 			})
 			if !got.Incremental {
 				b.Fatal("not incremental")

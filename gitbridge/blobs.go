@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -26,9 +27,15 @@ func (s *selection) files(items []item) error {
 	if err != nil {
 		return err
 	}
+	ahead := 0
 	for i, it := range items {
 		if err := s.ctx.Err(); err != nil {
 			return err
+		}
+		if i == ahead {
+			if ahead, err = s.prefetch(items, i); err != nil {
+				return err
+			}
 		}
 		s.res.Files++
 		if s.w == nil {
@@ -47,6 +54,36 @@ func (s *selection) files(items []item) error {
 		}
 	}
 	return nil
+}
+
+// prefetch announces the small contents that will be read next, from item i on,
+// and returns up to where it did.
+func (s *selection) prefetch(items []item, i int) (int, error) {
+	if s.o.Prefetch == nil || s.w == nil {
+		return len(items), nil
+	}
+	const batch = 4 << 20
+	var hashes []cas.Hash
+	for bytes := int64(0); i < len(items) && bytes < batch; i++ {
+		n := items[i].node
+		if !n.IsRegular() || n.Content.Size() > smallFile {
+			continue
+		}
+		base := n.Content.Sealed()
+		if _, known := s.known(n); known || base == nil {
+			continue
+		}
+		for _, c := range base.Chunks {
+			if !c.Hash.IsZero() {
+				hashes = append(hashes, c.Hash)
+				bytes += c.Len
+			}
+		}
+	}
+	if len(hashes) == 0 {
+		return i, nil
+	}
+	return i, s.o.Prefetch(hashes)
 }
 
 func (s *selection) conversions(items []item) ([]conversion, error) {
@@ -203,7 +240,7 @@ func (s *selection) hashFiles(files []filtered, options ...string) ([]string, er
 		names.WriteString(quote(f.path))
 		names.WriteByte('\n')
 	}
-	out, err := run(s.ctx, s.skeleton.workTree(), slices.Concat(s.w.env, s.skeleton.env), strings.NewReader(names.String()),
+	out, err := run(s.ctx, s.skeleton.workTree(), slices.Concat(s.w.env, s.skeleton.env, userLocale()), strings.NewReader(names.String()),
 		append([]string{"hash-object", "-w", "--stdin-paths"}, options...)...)
 	if err != nil {
 		return nil, err

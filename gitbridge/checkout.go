@@ -137,7 +137,7 @@ func (c *checkout) convert(g *guard, entries []treeEntry, env []string) error {
 		names.WriteString(e.path)
 		names.WriteByte(0)
 	}
-	_, err := run(c.ctx, dir, append(env, "GIT_DIR="+c.repo.gitDir, "GIT_WORK_TREE="+dir), &names,
+	_, err := run(c.ctx, dir, append(slices.Concat(env, userLocale()), "GIT_DIR="+c.repo.gitDir, "GIT_WORK_TREE="+dir), &names,
 		"checkout-index", "-z", "--stdin")
 	if err != nil {
 		return err

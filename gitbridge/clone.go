@@ -1,13 +1,13 @@
 package gitbridge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,9 +17,8 @@ import (
 // CloneOptions say what is cloned.
 type CloneOptions struct {
 	ImportOptions
-	URL    string // what git clone takes: a URL, or an absolute path
-	Branch string // to check out instead of the remote's HEAD
-	Depth  int    // of history; 0 is all
+	URL  string   // what git clone takes: a URL, or an absolute path
+	Args []string // options of git clone that do not concern the working tree
 	// TempDir is where git clones to first, on a disk with room for the
 	// repository. "" is the system's.
 	TempDir string
@@ -27,19 +26,17 @@ type CloneOptions struct {
 	Log io.Writer
 }
 
-// Cloned is a clone whose files are in the sink, but for its index.
+// Cloned is a clone whose files are in the sink.
 //
 // The index of git holds what stat(2) says about each file, so that git status
 // need not read files that look as they did. That includes inode numbers and
-// change times, which are known only when the tree is in its place. So a clone
-// takes two steps: Clone gives the sink everything else, the caller puts the
-// tree into the workspace, and writes what Index returns to ".git/index". Until
-// then git would show every file as deleted in the index, and nothing would be
-// lost.
+// change times, which are known only when the tree is in its place. So the index
+// that the sink gets is one that makes git read every file once. Who puts the
+// tree into the workspace replaces it by one with the numbers: StampIndex.
 type Cloned struct {
 	Commit string // that is checked out, "" if the remote has none
-	index  []byte // without stat data; nil if there is no commit
-	sha256 bool
+	Index  []byte // without stat data; nil if there is no commit
+	SHA256 bool   // of the repository's ids
 }
 
 // Stat is what lstat(2) says of a file, as far as git's index cares.
@@ -81,7 +78,7 @@ func Clone(ctx context.Context, o CloneOptions, sink Sink) (*Cloned, error) {
 	if err := readDir(ctx, repo.gitDir, ".git", g, DirOptions{ImportOptions: owner}); err != nil {
 		return nil, fmt.Errorf("cloning %s: %w", o.URL, err)
 	}
-	c := &Cloned{sha256: repo.sha256}
+	c := &Cloned{SHA256: repo.sha256}
 	c.Commit, err = repo.resolve(ctx, "HEAD^{commit}")
 	if errors.Is(err, ErrNoRevision) {
 		return c, nil // an empty repository
@@ -90,10 +87,10 @@ func Clone(ctx context.Context, o CloneOptions, sink Sink) (*Cloned, error) {
 		return nil, err
 	}
 	co := &checkout{ctx: ctx, repo: repo, o: o.ImportOptions, temp: temp, mtime: old}
-	if c.index, err = co.feed(g, c.Commit); err != nil {
+	if c.Index, err = co.feed(g, c.Commit); err != nil {
 		return nil, fmt.Errorf("checking out %s: %w", o.URL, noSpace(err))
 	}
-	return c, nil
+	return c, g.file(".git/index", o.gitMeta(unix.S_IFREG, time.Now().UnixNano()), int64(len(c.Index)), bytes.NewReader(c.Index))
 }
 
 func gitClone(ctx context.Context, dir string, o CloneOptions) error {
@@ -103,14 +100,9 @@ func gitClone(ctx context.Context, dir string, o CloneOptions) error {
 	} else {
 		args = append(args, "--progress")
 	}
-	if o.Branch != "" {
-		args = append(args, "--branch="+o.Branch)
-	}
-	if o.Depth > 0 {
-		args = append(args, "--depth="+strconv.Itoa(o.Depth))
-	}
-	args = append(args, "--", o.URL, dir)
-	cmd := command(ctx, "/", nil, args...)
+	args = append(append(args, o.Args...), "--", o.URL, dir)
+	cmd := command(ctx, "/", promptable(), args...)
+	cmd.Stdin = os.Stdin // for those who ask a password there
 	var said strings.Builder
 	cmd.Stderr = &said
 	if o.Log != nil {

@@ -10,75 +10,42 @@ import (
 )
 
 // hostFile is a regular file of the host, read up to the size that it had in
-// the beginning. It is a SparseReader.
+// the beginning.
 type hostFile struct {
-	ctx  context.Context
-	f    *os.File
-	size int64
-	off  int64
-	data []Extent
+	ctx context.Context
+	f   *os.File
+	off int64
+	end int64 // of what Read yields
 }
 
-func newHostFile(ctx context.Context, f *os.File, st *unix.Stat_t) (*hostFile, error) {
-	h := &hostFile{ctx: ctx, f: f, size: st.Size}
-	if st.Size == 0 {
-		return h, nil
-	}
-	h.data = []Extent{{0, st.Size}}
+// newHostFile returns a reader of the whole file, a SparseReader if it has holes.
+func newHostFile(ctx context.Context, f *os.File, st *unix.Stat_t) (io.Reader, error) {
+	h := &hostFile{ctx: ctx, f: f, end: st.Size}
 	if st.Blocks*512 >= st.Size {
 		return h, nil
 	}
-	var data []Extent
-	fd := int(f.Fd())
-	for off := int64(0); off < st.Size; {
-		from, err := unix.Seek(fd, off, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			break
-		}
-		if errors.Is(err, unix.EINVAL) {
-			return h, nil // a file system without holes
-		}
-		if err != nil {
-			return nil, err
-		}
-		to, err := unix.Seek(fd, from, unix.SEEK_HOLE)
-		if err != nil {
-			return nil, err
-		}
-		if from >= st.Size {
-			break
-		}
-		to = min(to, st.Size)
-		data = append(data, Extent{from, to - from})
-		off = to
+	hole, err := unix.Seek(int(f.Fd()), 0, unix.SEEK_HOLE)
+	switch {
+	case errors.Is(err, unix.EINVAL):
+		return h, nil // a file system without holes
+	case err != nil:
+		return nil, err
+	case hole >= st.Size:
+		return h, nil // compressed, perhaps
 	}
-	h.data = data
-	return h, nil
+	h.end = 0
+	return &hostParts{h, st.Size}, nil
 }
 
-// Data returns the parts that are not holes.
-func (h *hostFile) Data() []Extent { return h.data }
-
-// Read reads on. Holes are not asked for from the host.
+// Read reads on.
 func (h *hostFile) Read(p []byte) (int, error) {
 	if err := h.ctx.Err(); err != nil {
 		return 0, err
 	}
-	if h.off >= h.size {
+	if h.off >= h.end {
 		return 0, io.EOF
 	}
-	p = p[:min(int64(len(p)), h.size-h.off)]
-	for len(h.data) > 0 && h.data[0].Offset+h.data[0].Length <= h.off {
-		h.data = h.data[1:]
-	}
-	if hole := h.nextData() - h.off; hole > 0 {
-		p = p[:min(int64(len(p)), hole)]
-		clear(p)
-		h.off += int64(len(p))
-		return len(p), nil
-	}
-	p = p[:min(int64(len(p)), h.data[0].Offset+h.data[0].Length-h.off)]
-	n, err := h.f.ReadAt(p, h.off)
+	n, err := h.f.ReadAt(p[:min(int64(len(p)), h.end-h.off)], h.off)
 	h.off += int64(n)
 	if err == io.EOF {
 		if err = nil; n == 0 {
@@ -91,9 +58,26 @@ func (h *hostFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (h *hostFile) nextData() int64 {
-	if len(h.data) == 0 {
-		return h.size
+// hostParts is a hostFile with holes, of which the host is not asked.
+type hostParts struct {
+	*hostFile
+	size int64
+}
+
+// Next implements SparseReader.
+func (h *hostParts) Next() (int64, error) {
+	fd := int(h.f.Fd())
+	from, err := unix.Seek(fd, h.end, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) || err == nil && from >= h.size {
+		return h.size, io.EOF
 	}
-	return h.data[0].Offset
+	if err != nil {
+		return 0, err
+	}
+	to, err := unix.Seek(fd, from, unix.SEEK_HOLE)
+	if err != nil {
+		return 0, err
+	}
+	h.off, h.end = from, min(to, h.size)
+	return from, nil
 }

@@ -54,7 +54,10 @@
 //
 // # How git is called
 //
-// Without any GIT_ variable of the caller, in the C locale, without prompts,
-// hooks or background maintenance, and first in the repository's directory, so
-// that its rules about the owners of repositories (safe.directory) apply.
+// In the environment of this process, so that its user's settings hold, but
+// without the variables that name another repository, in the C locale (filters
+// keep the user's), without hooks or background maintenance, and first in the
+// repository's directory, so that its rules about the owners of repositories
+// (safe.directory) apply. A process that serves a mount must not call anything
+// here for a repository that lies in it.
 package gitbridge

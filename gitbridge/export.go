@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -17,16 +18,16 @@ type Info struct {
 	ID      string // hex, "" if not sealed
 	Message string
 	Time    time.Time // of the capture: the commit's date
-	// Parent is the commit of the snapshot before, if that was exported. It
-	// becomes the parent if the repository has it.
-	Parent string
+	// Parents are commits that earlier snapshots were exported as, the nearest
+	// one first. The first that the repository has becomes the parent.
+	Parents []string
 }
 
-// Base is an earlier export of a related snapshot. With it, only what differs
-// between the two is looked at.
+// Base is an export of a related snapshot. With it, only what differs between
+// the two is looked at.
 type Base struct {
-	State  *tree.State
 	Commit string
+	State  func() (*tree.State, error)
 }
 
 // ExportOptions say what is exported to where.
@@ -43,9 +44,14 @@ type ExportOptions struct {
 	Gitignore bool   // leave out what git add would ignore
 	NoParent  bool   // make a commit without parent
 
-	Base     *Base  // nil exports everything
+	// Bases are tried in order: the first that the repository has, and that was
+	// made by the same rules, is built upon. Without one, all is looked at.
+	Bases    []Base
 	CacheDir string // where to remember what is known of repositories; "" is nowhere
 
+	// Prefetch is told of objects that Source will be asked for next; nil for
+	// nobody. It may hold them in memory until they are.
+	Prefetch func([]cas.Hash) error
 	Progress func(Progress) // called now and then, nil for never
 }
 
@@ -140,47 +146,51 @@ type exporter struct {
 	set   *settings
 	cache *cache
 
-	parent string    // commit, "" for none
-	base   *exported // of o.Base, nil if it is no use
+	parent string      // commit, "" for none
+	base   *exported   // an earlier export, nil if none is of use
+	before *tree.State // that base was made of
 }
 
 // lookUpCommits finds out which of the commits named are in the repository.
 func (x *exporter) lookUpCommits() error {
-	parent, base := x.o.Info.Parent, ""
-	if x.o.NoParent {
-		parent = ""
+	var ask []string
+	if !x.o.NoParent {
+		ask = append(ask, x.o.Info.Parents...)
 	}
-	if x.o.Base != nil {
-		base = x.o.Base.Commit
+	for _, b := range x.o.Bases {
+		ask = append(ask, b.Commit)
 	}
-	if parent != "" && !x.repo.isID(parent) {
-		parent = ""
-	}
-	if base != "" && !x.repo.isID(base) {
-		base = ""
-	}
-	if parent == "" && base == "" {
+	ask = slices.DeleteFunc(ask, func(id string) bool { return !x.repo.isID(id) })
+	if len(ask) == 0 {
 		return nil
 	}
-	var ask strings.Builder
-	for _, id := range []string{parent, base} {
-		if id != "" {
-			fmt.Fprintln(&ask, id)
-		}
-	}
-	out, err := run(x.ctx, x.repo.gitDir, nil, strings.NewReader(ask.String()),
+	out, err := run(x.ctx, x.repo.gitDir, nil, strings.NewReader(strings.Join(ask, "\n")+"\n"),
 		"--git-dir="+x.repo.gitDir, "cat-file", "--batch-check")
 	if err != nil {
 		return fmt.Errorf("looking for the commits before: %w", err)
 	}
-	has := func(id string) bool { return id != "" && strings.Contains(string(out), id+" commit ") }
-	if has(parent) {
-		x.parent = parent
-	}
-	if has(base) {
-		if e, ok := x.cache.export(base); ok && e.Fingerprint == x.repo.fingerprint(x.set, x.o.Gitignore) {
-			x.base = &e
+	has := make(map[string]bool)
+	for _, line := range strings.Split(string(out), "\n") {
+		if id, kind, ok := strings.Cut(line, " "); ok && strings.HasPrefix(kind, "commit ") {
+			has[id] = true
 		}
+	}
+	if !x.o.NoParent {
+		if i := slices.IndexFunc(x.o.Info.Parents, func(id string) bool { return has[id] }); i >= 0 {
+			x.parent = x.o.Info.Parents[i]
+		}
+	}
+	fingerprint := x.repo.fingerprint(x.set, x.o.Gitignore)
+	for _, b := range x.o.Bases {
+		e, ok := x.cache.export(b.Commit)
+		if !ok || !has[b.Commit] || e.Fingerprint != fingerprint {
+			continue
+		}
+		if x.before, err = b.State(); err != nil {
+			return fmt.Errorf("reading an earlier snapshot: %w", err)
+		}
+		x.base = &e
+		break
 	}
 	return nil
 }
@@ -230,7 +240,7 @@ func (x *exporter) write(w *writer) (*Result, error) {
 	defer s.close()
 	incremental := false
 	if x.base != nil {
-		if incremental, err = s.changes(x.o.Base.State, x.base); err != nil {
+		if incremental, err = s.changes(x.before, x.base); err != nil {
 			return nil, err
 		}
 	}
@@ -249,7 +259,7 @@ func (x *exporter) write(w *writer) (*Result, error) {
 	res.Incremental = incremental
 	res.Parent = x.parent
 	c := commit{
-		author:  x.set.ident,
+		author: x.set.author, committer: x.set.committer,
 		time:    x.o.Info.Time,
 		message: x.message(res),
 		parent:  x.parent,

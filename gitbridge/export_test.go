@@ -257,13 +257,13 @@ func TestExportMakesAHistory(t *testing.T) {
 		t.Errorf("the same export twice: %+v then %+v", first, again)
 	}
 	second := export(t, m, m.state(t, spec{"f": file("2\n")}), repo, func(o *ExportOptions) {
-		o.Info.Name, o.Info.Parent = "v2", first.Commit
+		o.Info.Name, o.Info.Parents = "v2", []string{first.Commit}
 	})
 	if got := git(t, repo, "rev-parse", "refs/sandbox/snapshots/v2^"); got != first.Commit {
 		t.Errorf("parent %s, want %s", got, first.Commit)
 	}
 	alone := export(t, m, st, repo, func(o *ExportOptions) {
-		o.Info.Name, o.Info.Parent, o.NoParent, o.Message = "v3", second.Commit, true, "by hand"
+		o.Info.Name, o.Info.Parents, o.NoParent, o.Message = "v3", []string{second.Commit}, true, "by hand"
 	})
 	if alone.Parent != "" || strings.Contains(git(t, repo, "cat-file", "commit", alone.Commit), "parent ") {
 		t.Errorf("--no-parent has the parent %s", alone.Parent)
@@ -275,7 +275,7 @@ func TestExportMakesAHistory(t *testing.T) {
 		t.Errorf("commit %q", got)
 	}
 	// A parent that this repository does not have is none.
-	other := export(t, m, st, bareRepo(t), func(o *ExportOptions) { o.Info.Parent = second.Commit })
+	other := export(t, m, st, bareRepo(t), func(o *ExportOptions) { o.Info.Parents = []string{second.Commit} })
 	if other.Parent != "" {
 		t.Errorf("parent %s in a repository that has no such commit", other.Parent)
 	}

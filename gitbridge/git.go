@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -30,20 +31,54 @@ func (e *GitError) Error() string {
 
 func (e *GitError) Unwrap() error { return e.Err }
 
+// elsewhere are the variables that lead git to another repository, index or
+// object store than the one it is told, or change what paths and answers mean.
+// The user's other settings (identity, SSH command, GIT_CONFIG_COUNT…) hold.
+var elsewhere = []string{
+	"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+	"GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_QUARANTINE_PATH",
+	"GIT_REPLACE_REF_BASE", "GIT_NO_REPLACE_OBJECTS", "GIT_IMPLICIT_WORK_TREE", "GIT_INTERNAL_SUPER_PREFIX",
+	"GIT_ATTR_SOURCE", "GIT_DEFAULT_HASH", "GIT_CEILING_DIRECTORIES", "GIT_CONFIG",
+	"GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS",
+}
+
 // environment is the process's without what would lead git elsewhere, and with
 // messages in English, because some are read here.
 func environment(extra ...string) []string {
 	var env []string
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
-		switch {
-		case strings.HasPrefix(name, "GIT_"), strings.HasPrefix(name, "LC_"), name == "LANG", name == "LANGUAGE":
-		default:
+		if !slices.Contains(elsewhere, name) && !isLocale(name) {
 			env = append(env, kv)
 		}
 	}
 	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1")
 	return append(env, extra...)
+}
+
+// promptable lets git ask its user for a password, unless they forbid it.
+func promptable() []string {
+	prompt, ok := os.LookupEnv("GIT_TERMINAL_PROMPT")
+	if !ok {
+		prompt = "1"
+	}
+	return []string{"GIT_TERMINAL_PROMPT=" + prompt}
+}
+
+func isLocale(name string) bool {
+	return strings.HasPrefix(name, "LC_") || name == "LANG" || name == "LANGUAGE"
+}
+
+// userLocale takes the English back, for calls that run filters: these are the
+// user's programs.
+func userLocale() []string {
+	env := []string{"LC_ALL="}
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); isLocale(name) {
+			env = append(env, kv)
+		}
+	}
+	return env
 }
 
 // fixed are the settings of every call. Hooks and the file system monitor are

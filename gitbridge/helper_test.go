@@ -278,3 +278,8 @@ func bareRepo(t testing.TB, args ...string) string {
 }
 
 var testInfo = Info{Name: "v1", ID: strings.Repeat("ab", 32), Message: "first\n\nbody", Time: time.Unix(1_700_000_000, 5)}
+
+// base is an export to build upon.
+func base(st *tree.State, res *Result) Base {
+	return Base{Commit: res.Commit, State: func() (*tree.State, error) { return st, nil }}
+}

@@ -113,7 +113,7 @@ func TestRandomChainsOfExports(t *testing.T) {
 			after := m.seal(t, m.state(t, next))
 			got := export(t, m, after, repo, func(o *ExportOptions) {
 				o.Info.Name, o.Gitignore, o.CacheDir = fmt.Sprint(name, "-", step), gitignore, cacheDir
-				o.Base = &Base{State: st, Commit: res.Commit}
+				o.Bases = []Base{base(st, res)}
 			})
 			want := export(t, m, after, repo, func(o *ExportOptions) { o.Gitignore = gitignore })
 			if got.Tree != want.Tree || got.Files != want.Files {
@@ -169,7 +169,7 @@ func TestNestedRepositoriesThatMove(t *testing.T) {
 		step.do()
 		after := m.seal(t, m.state(t, loadSpec(t, work)))
 		got := export(t, m, after, repo, func(o *ExportOptions) {
-			o.CacheDir, o.Base = cacheDir, &Base{State: st, Commit: res.Commit}
+			o.CacheDir, o.Bases = cacheDir, []Base{base(st, res)}
 		})
 		if want := addAll(t, repo, work, false); got.Tree != want {
 			t.Fatalf("%s:\n%s\nwant\n%s", step.what, git(t, repo, "ls-tree", "-r", got.Tree), git(t, repo, "ls-tree", "-r", want))

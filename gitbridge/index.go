@@ -11,19 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Index returns the content of ".git/index". stat tells of each path, relative
-// to the working tree, what lstat(2) says to those who will use it: git compares
-// these numbers, of the inode number and the device the low 32 bits. The result
-// is nil if there is no commit, and then there is no index to write.
-func (c *Cloned) Index(stat func(path string) (Stat, error)) ([]byte, error) {
-	if c.index == nil {
-		return nil, nil
+// StampIndex fills in, in a git index, what stat tells of each path, relative to
+// the working tree: what lstat(2) says to those who will use it. Git compares
+// these numbers, of the inode number and the device the low 32 bits.
+func StampIndex(index []byte, sha256Repo bool, stat func(path string) (Stat, error)) error {
+	if err := stampIndex(index, sha256Repo, stat); err != nil {
+		return fmt.Errorf("making the index: %w", err)
 	}
-	out := bytes.Clone(c.index)
-	if err := stampIndex(out, c.sha256, stat); err != nil {
-		return nil, fmt.Errorf("making the index: %w", err)
-	}
-	return out, nil
+	return nil
 }
 
 // The fixed part of an entry in an index of version 2:

@@ -84,7 +84,7 @@ func initBare(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the store's git repository: %w", err)
 	}
-	_, err := run(ctx, dir, nil, nil, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", ".")
+	_, err := run(ctx, dir, nil, nil, "init", "--quiet", "--bare", "--template=", "--object-format=sha1", "--initial-branch=main", ".")
 	if err != nil {
 		return fmt.Errorf("making the store's git repository: %w", err)
 	}

@@ -13,11 +13,11 @@ import (
 
 // settings are what a repository's configuration makes git add do.
 type settings struct {
-	values   map[string]string // by lower-case key; the last one counts
-	noExec   bool              // core.fileMode=false: every file is 100644
-	autoCRLF bool              // line ends are converted without attributes
-	names    nameRules
-	ident    string // "Name <mail>" of commits
+	values            map[string]string // by lower-case key; the last one counts
+	noExec            bool              // core.fileMode=false: every file is 100644
+	autoCRLF          bool              // line ends are converted without attributes
+	names             nameRules
+	author, committer string // "Name <mail>"
 }
 
 func (r *repository) settings(ctx context.Context) (*settings, error) {
@@ -36,8 +36,21 @@ func (r *repository) settings(ctx context.Context) (*settings, error) {
 	s.noExec = !s.flag("core.filemode", true)
 	s.autoCRLF = s.values["core.autocrlf"] == "input" || s.flag("core.autocrlf", false)
 	s.names = nameRules{ntfs: s.flag("core.protectntfs", true), hfs: s.flag("core.protecthfs", false)}
-	s.ident = identity(s.values["user.name"], s.values["user.email"])
+	s.author = identity(firstOf(os.Getenv("GIT_AUTHOR_NAME"), s.values["author.name"], s.values["user.name"]),
+		firstOf(os.Getenv("GIT_AUTHOR_EMAIL"), s.values["author.email"], s.values["user.email"]))
+	s.committer = identity(firstOf(os.Getenv("GIT_COMMITTER_NAME"), s.values["committer.name"], s.values["user.name"]),
+		firstOf(os.Getenv("GIT_COMMITTER_EMAIL"), s.values["committer.email"], s.values["user.email"]))
 	return s, nil
+}
+
+// firstOf is the first of some texts that is not empty.
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
 }
 
 // identity is the author of exports: the user as git knows them, or the program.

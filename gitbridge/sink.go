@@ -30,8 +30,8 @@ type Sink interface {
 	// Dir makes a directory. The path "." is the root of the import itself,
 	// which exists: it gets the attributes.
 	Dir(path string, m Meta) error
-	// File makes a regular file of the size bytes of r. If r is a SparseReader,
-	// it knows where the holes are.
+	// File makes a regular file of the size bytes of r, or one with holes, if r
+	// is a SparseReader.
 	File(path string, m Meta, size int64, r io.Reader) error
 	// Symlink makes a symbolic link to target, whatever that is.
 	Symlink(path, target string, m Meta) error
@@ -41,12 +41,13 @@ type Sink interface {
 	Special(path string, m Meta, rdev uint32) error
 }
 
-// SparseReader is a file that has holes.
+// SparseReader is a file that has holes. Read yields the bytes of one part that
+// is none, and io.EOF at its end.
 type SparseReader interface {
 	io.Reader
-	// Data returns the parts of the file that are not holes, in order. Reading
-	// yields zeros for the rest.
-	Data() []Extent
+	// Next goes to the next part and returns where it begins; io.EOF after the
+	// last one. What was not read of the part before is passed over.
+	Next() (offset int64, err error)
 }
 
 // Extent is a part of a file, in bytes.
@@ -64,7 +65,7 @@ var (
 // Limits bound what a source may bring. 0 means the default.
 type Limits struct {
 	Entries int64 // default 20 million
-	Bytes   int64 // sum of file sizes, holes included; default 1 TiB
+	Bytes   int64 // sum of file sizes without holes; default 1 TiB
 }
 
 func (l Limits) entries() int64 {
@@ -85,6 +86,7 @@ func (l Limits) bytes() int64 {
 const (
 	maxName = 255
 	maxPath = 4095
+	maxSize = 1<<63 - 1
 )
 
 // guard stands between a source and the sink. It checks every path, makes
@@ -98,7 +100,6 @@ type guard struct {
 
 	done    Progress
 	entries int64
-	bytes   int64
 }
 
 const (
@@ -185,13 +186,36 @@ func (g *guard) file(p string, m Meta, size int64, r io.Reader) error {
 	if err := g.enter(p, isOther); err != nil {
 		return err
 	}
-	if size < 0 || size > g.limits.bytes()-g.bytes {
-		return fmt.Errorf("%w: files of over %d bytes in total", ErrTooBig, g.limits.bytes())
-	}
-	g.bytes += size
 	m.Mode = unix.S_IFREG | m.Mode&0o7777
+	if sparse, ok := r.(SparseReader); ok {
+		if size < 0 || size > maxSize {
+			return fmt.Errorf("%w: %q is %d bytes long", ErrTooBig, p, size)
+		}
+		return g.counted(g.sink.File(p, m, size, &guardedParts{sparse, g}))
+	}
+	if size < 0 || size > g.limits.bytes()-g.done.Bytes {
+		return g.tooBig()
+	}
 	g.done.Bytes += size
 	return g.counted(g.sink.File(p, m, size, r))
+}
+
+func (g *guard) tooBig() error {
+	return fmt.Errorf("%w: files of over %d bytes in total", ErrTooBig, g.limits.bytes())
+}
+
+// guardedParts counts what is read of a file with holes.
+type guardedParts struct {
+	SparseReader
+	g *guard
+}
+
+func (r *guardedParts) Read(p []byte) (int, error) {
+	n, err := r.SparseReader.Read(p)
+	if r.g.done.Bytes += int64(n); r.g.done.Bytes > r.g.limits.bytes() {
+		return n, r.g.tooBig()
+	}
+	return n, err
 }
 
 func (g *guard) symlink(p, target string, m Meta) error {

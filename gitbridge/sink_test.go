@@ -44,18 +44,30 @@ func parentOr(p, root string) string {
 func (s *mapSink) Dir(p string, m Meta) error { return s.put(p, m, node{}) }
 
 func (s *mapSink) File(p string, m Meta, size int64, r io.Reader) error {
-	data, err := io.ReadAll(r)
-	if err != nil {
+	var data []byte
+	var err error
+	if sparse, ok := r.(SparseReader); ok {
+		data = make([]byte, size)
+		s.holes[p] = size
+		for {
+			at, err := sparse.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			part, err := io.ReadAll(sparse)
+			if err != nil {
+				return err
+			}
+			s.holes[p] -= int64(copy(data[at:], part))
+		}
+	} else if data, err = io.ReadAll(r); err != nil {
 		return err
 	}
 	if int64(len(data)) != size {
 		return fmt.Errorf("%d bytes instead of %d", len(data), size)
-	}
-	if sparse, ok := r.(SparseReader); ok {
-		s.holes[p] = size
-		for _, e := range sparse.Data() {
-			s.holes[p] -= e.Length
-		}
 	}
 	return s.put(p, m, node{data: string(data)})
 }

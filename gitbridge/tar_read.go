@@ -33,7 +33,8 @@ func ReadTar(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error
 	now := time.Now().UnixNano()
 	missing := o.own(Meta{Mode: unix.S_IFDIR | 0o755, Atime: now, Mtime: now})
 	g := newGuard(sink, o.Limits, missing, o.Progress)
-	in := tar.NewReader(plain)
+	holeless := newPlainTar(plain)
+	in := tar.NewReader(holeless)
 	for {
 		h, err := in.Next()
 		if err == io.EOF {
@@ -42,7 +43,7 @@ func ReadTar(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error
 		if err != nil {
 			return fmt.Errorf("reading the archive: %w", notTar(err, g.entries == 0))
 		}
-		if err := tarEntry(g, in, h, o); err != nil {
+		if err := tarEntry(g, in, h, holeless.holes, o); err != nil {
 			return fmt.Errorf("reading the archive: %w", err)
 		}
 	}
@@ -59,7 +60,7 @@ func notTar(err error, first bool) error {
 	return err
 }
 
-func tarEntry(g *guard, r io.Reader, h *tar.Header, o ImportOptions) error {
+func tarEntry(g *guard, r io.Reader, h *tar.Header, holes *holeMap, o ImportOptions) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		g.entries++
 		return nil // comments, such as git archive's commit
@@ -75,7 +76,15 @@ func tarEntry(g *guard, r io.Reader, h *tar.Header, o ImportOptions) error {
 	m = o.own(m)
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
-		return g.file(name, m, h.Size, &wholeReader{r: r, left: h.Size})
+		whole := &wholeReader{r: r, left: h.Size}
+		if holes == nil {
+			return g.file(name, m, h.Size, whole)
+		}
+		parts, err := holes.reader(whole, h.Size)
+		if err != nil {
+			return fmt.Errorf("%q: %w", name, err)
+		}
+		return g.file(name, m, holes.size, parts)
 	case tar.TypeDir:
 		return g.dir(name, m)
 	case tar.TypeSymlink:

@@ -146,11 +146,11 @@ func (w *writer) remove(path string) {
 
 // commit describes the commit to make.
 type commit struct {
-	author  string // "Name <mail>"
-	time    time.Time
-	message string
-	parent  string
-	tree    string // to start from, "" for an empty one
+	author, committer string // "Name <mail>"
+	time              time.Time
+	message           string
+	parent            string
+	tree              string // to start from, "" for an empty one
 }
 
 // commit finishes the import. Its branch is one that never reaches the
@@ -165,7 +165,7 @@ func (w *writer) commit(c commit) (id, tree string, err error) {
 	const branch = "refs/amberfs-export"
 	var head bytes.Buffer
 	fmt.Fprintf(&head, "commit %s\nmark :1\nauthor %s %d +0000\ncommitter %s %d +0000\ndata %d\n%s\n",
-		branch, c.author, max(c.time.Unix(), 0), c.author, max(c.time.Unix(), 0), len(c.message), c.message)
+		branch, c.author, max(c.time.Unix(), 0), c.committer, max(c.time.Unix(), 0), len(c.message), c.message)
 	if c.parent != "" {
 		fmt.Fprintf(&head, "from %s\n", c.parent)
 	}

@@ -117,6 +117,7 @@ func (s *Store) roots() ([]*tree.State, error) {
 			return nil, err
 		}
 	}
+	out = append(out, s.heldStates()...)
 	for h := range sealed {
 		st, err := tree.Load(s.src, h)
 		if err != nil {

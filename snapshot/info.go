@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -47,10 +48,13 @@ type Info struct {
 	Counts      Counts `json:"counts"`
 	FirstEvent  uint64 `json:"first_event,omitempty"`
 	LastEvent   uint64 `json:"last_event,omitempty"`
-	GitCommit   string `json:"git_commit,omitempty"`
-	Sealed      bool   `json:"sealed"`
-	Pinned      bool   `json:"pinned"`
-	View        uint32 `json:"-"`
+	GitCommit   string `json:"git_commit,omitempty"` // of the last export
+	// GitCommits are those of the last exports, of which each repository has its
+	// own; the newest is last.
+	GitCommits []string `json:"git_commits,omitempty"`
+	Sealed     bool     `json:"sealed"`
+	Pinned     bool     `json:"pinned"`
+	View       uint32   `json:"-"`
 }
 
 // snap is a snapshot in the catalogue, guarded by the lock of the forest but
@@ -89,4 +93,15 @@ func fromStored(r stored) (*snap, error) {
 		close(s.done)
 	}
 	return s, nil
+}
+
+// maxGitCommits is how many exports of a snapshot are remembered.
+const maxGitCommits = 32
+
+// Exported remembers a commit that the snapshot was exported as.
+func (i *Info) Exported(commit string) {
+	i.GitCommit = commit
+	list := slices.DeleteFunc(slices.Clone(i.GitCommits), func(c string) bool { return c == commit })
+	list = append(list, commit)
+	i.GitCommits = list[max(0, len(list)-maxGitCommits):]
 }

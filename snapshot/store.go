@@ -56,11 +56,15 @@ type Store struct {
 	seal       sealQueue
 	ckpt       checkpoints
 	puts       sync.RWMutex
-	figures    figures
-	garbage    garbage
-	limit      atomic.Int64  // bytes the store may take; 0: no limit
-	stored     atomic.Int64  // bytes it took lately
-	policies   chan struct{} // wakes keepLoop when one has changed
+	held       struct { // states that somebody reads, by how many
+		mu     sync.Mutex
+		states map[*tree.State]int
+	}
+	figures  figures
+	garbage  garbage
+	limit    atomic.Int64  // bytes the store may take; 0: no limit
+	stored   atomic.Int64  // bytes it took lately
+	policies chan struct{} // wakes keepLoop when one has changed
 
 	ctx    context.Context
 	cancel context.CancelFunc

@@ -83,7 +83,8 @@ type request struct {
 	input    io.Reader
 	output   io.Writer
 	onItem   func(json.RawMessage) error
-	progress bool // show it on a terminal
+	progress bool      // show it on a terminal
+	show     *progress // by this one
 }
 
 // ask sends a request about the workspace of place and waits for its result.
@@ -127,6 +128,9 @@ func (a *app) askOn(ctx context.Context, c *control.Client, workspace []string, 
 		bar := a.newProgress()
 		defer bar.done()
 		x.OnProgress = bar.show
+	}
+	if r.show != nil {
+		x.OnProgress = r.show.show
 	}
 	return c.Do(ctx, x, result)
 }

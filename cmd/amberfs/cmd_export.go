@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,12 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/gitbridge"
 )
 
 func exportCommand(a *app) *cobra.Command {
-	var req api.ExportGit
+	var e gitbridge.ExportOptions
 	var tarFile string
 	cmd := &cobra.Command{
 		Use:   "export NAME (--git REPO [--ref REF] [--gitignore] [-m MESSAGE] [--no-parent] | --tar FILE)",
@@ -34,36 +36,55 @@ same snapshot always gives the same bytes.`,
 		Args:              args(1, 1, "one NAME"),
 		ValidArgsFunction: a.completeSnapshots(1),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			req.Name = argv[0]
 			switch {
-			case req.Repo != "" && tarFile != "":
+			case e.Repo != "" && tarFile != "":
 				return fail.New(fail.Usage, "--git and --tar exclude each other")
 			case tarFile != "":
-				return a.exportTar(cmd, req.Name, tarFile)
-			case req.Repo == "":
+				return a.exportTar(cmd, argv[0], tarFile)
+			case e.Repo == "":
 				return fail.New(fail.Usage, "export needs --git REPO or --tar FILE")
 			}
-			return a.exportGit(cmd, req)
+			return a.exportGit(cmd.Context(), argv[0], e)
 		},
 	}
-	cmd.Flags().StringVar(&req.Repo, "git", "", "write a commit into the repository `REPO`")
-	cmd.Flags().StringVar(&req.Ref, "ref", "", "write this `REF`")
-	cmd.Flags().BoolVar(&req.GitIgnore, "gitignore", false, "leave out what git ignores")
-	cmd.Flags().StringVarP(&req.Message, "message", "m", "", "the commit's message instead of the snapshot's")
-	cmd.Flags().BoolVar(&req.NoParent, "no-parent", false, "make a commit without a parent")
+	cmd.Flags().StringVar(&e.Repo, "git", "", "write a commit into the repository `REPO`")
+	cmd.Flags().StringVar(&e.Ref, "ref", "", "write this `REF`")
+	cmd.Flags().BoolVar(&e.Gitignore, "gitignore", false, "leave out what git ignores")
+	cmd.Flags().StringVarP(&e.Message, "message", "m", "", "the commit's message instead of the snapshot's")
+	cmd.Flags().BoolVar(&e.NoParent, "no-parent", false, "make a commit without a parent")
 	cmd.Flags().StringVar(&tarFile, "tar", "", "write an archive to `FILE`, - for the standard output")
 	return cmd
 }
 
-func (a *app) exportGit(cmd *cobra.Command, req api.ExportGit) error {
-	repo, err := a.abs(req.Repo)
+// exportGit runs git here, as the user and in the user's environment, on what the
+// daemon hands out of the snapshot.
+func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOptions) error {
+	p, err := a.place()
 	if err != nil {
 		return err
 	}
-	req.Repo = repo
-	var done gitbridge.Result
-	if err := a.askHere(cmd.Context(), request{op: "export-git", args: req, progress: true}, &done); err != nil {
+	if e.Repo, err = a.abs(e.Repo); err != nil {
 		return err
+	}
+	bar := a.newProgress()
+	s, err := a.open(ctx, p, name, bar)
+	if err != nil {
+		return err
+	}
+	e.Source, e.State, e.Prefetch = s.src, s.state, s.objects.Prefetch
+	e.Info, e.Bases, e.CacheDir = api.GitInfo(s.Info, s.Parents), s.bases(), s.cacheDir()
+	e.Progress = func(p gitbridge.Progress) {
+		bar.show(control.Progress{What: "exporting", Done: p.Files, Total: s.Info.Files, Unit: "files"})
+	}
+	done, err := gitbridge.Export(ctx, e)
+	err = s.close(err)
+	bar.done()
+	if err != nil {
+		return api.GitError(err)
+	}
+	r := request{op: "exported", args: api.Exported{Name: s.Info.Name, Repo: e.Repo, Ref: done.Ref, Commit: done.Commit}}
+	if err := a.ask(ctx, p, r, nil); err != nil {
+		a.note("the snapshot is exported, but the store does not know it: %v", err)
 	}
 	if n := len(done.Skipped) + len(done.Reduced); n > 0 && !a.json {
 		a.note("git cannot hold %s as they are: see --json for the list", plural(n, "path", "paths"))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/gitbridge"
 )
 
 func importCommand(a *app) *cobra.Command {
@@ -40,41 +42,49 @@ written again.`,
 			if err != nil {
 				return err
 			}
+			var dest string
 			req := api.Import{Path: ".", Umask: uint32(umask())}
-			r := request{progress: true}
+			var read func(context.Context, gitbridge.Sink, gitbridge.ImportOptions) error
 			switch {
 			case repo != "":
-				r.op, req.Rev = "import-git", argv[0]
+				req.From = api.FromGit
+				read, err = a.readGit(repo, argv[0])
 				argv = argv[1:]
-				req.Repo, err = a.abs(repo)
 			case tarFile != "":
-				r.op = "import-tar"
-				var in io.ReadCloser
-				if in, err = a.openInput(tarFile); err == nil {
-					defer in.Close()
+				req.From = api.FromTar
+				in, oerr := a.openInput(tarFile)
+				if oerr != nil {
+					return oerr
 				}
-				r.input = in
+				defer in.Close()
+				read = func(ctx context.Context, sink gitbridge.Sink, o gitbridge.ImportOptions) error {
+					return gitbridge.ReadTar(ctx, in, sink, o)
+				}
 			default:
-				r.op = "import-dir"
-				req.Dir, err = a.abs(argv[0])
+				req.From = api.FromDir
+				read, err = a.readDir(argv[0], p)
 				argv = argv[1:]
-				if err == nil {
-					err = outsideMounts(req.Dir)
-				}
 			}
 			if err != nil {
 				return err
 			}
 			if len(argv) == 1 {
-				if req.Path, err = relPath(p, argv[0]); err != nil {
+				dest = argv[0]
+				if req.Path, err = relPath(p, dest); err != nil {
 					return err
 				}
 			}
-			r.args = req
-			var done api.Imported
-			if err := a.ask(cmd.Context(), p, r, &done); err != nil {
+			bar := a.newProgress()
+			var skipped []api.Skipped
+			o := a.importOptions(bar, req.Umask, &skipped)
+			done, err := a.bringIn(cmd.Context(), p, req, func(ctx context.Context, sink gitbridge.Sink) error {
+				return read(ctx, mayMake{sink, o.Skip}, o)
+			})
+			bar.done()
+			if err != nil {
 				return err
 			}
+			done.Skipped = skipped
 			return a.printImported(done)
 		},
 	}
@@ -118,8 +128,36 @@ func (a *app) openInput(name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// outsideMounts refuses a directory that the daemon would have to read through
-// its own mount.
+// readGit returns what reads a revision of a repository.
+func (a *app) readGit(repo, rev string) (func(context.Context, gitbridge.Sink, gitbridge.ImportOptions) error, error) {
+	dir, err := a.abs(repo)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, sink gitbridge.Sink, o gitbridge.ImportOptions) error {
+		_, err := gitbridge.ReadGit(ctx, gitbridge.GitSource{Repo: dir, Rev: rev}, sink, o)
+		return err
+	}, nil
+}
+
+// readDir returns what reads a directory. It never goes into a mount of the
+// workspace that it is brought into: that would have no end.
+func (a *app) readDir(dir string, p locate.Place) (func(context.Context, gitbridge.Sink, gitbridge.ImportOptions) error, error) {
+	dir, err := a.abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := outsideMounts(dir); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, sink gitbridge.Sink, o gitbridge.ImportOptions) error {
+		return gitbridge.ReadDir(ctx, dir, sink, gitbridge.DirOptions{
+			ImportOptions: o, Exclude: []string{p.Store, p.Mount.Point},
+		})
+	}, nil
+}
+
+// outsideMounts refuses a directory that is in an amberfs mount.
 func outsideMounts(dir string) error {
 	mounts, err := locate.Mounts()
 	if err != nil {

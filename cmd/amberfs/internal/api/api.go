@@ -202,14 +202,31 @@ type Umount struct {
 	Lazy bool `json:"lazy,omitempty"`
 }
 
-// ExportGit asks for a commit.
-type ExportGit struct {
-	Name      string `json:"name"`
-	Repo      string `json:"repo"`
-	Ref       string `json:"ref,omitempty"`
-	GitIgnore bool   `json:"gitignore,omitempty"`
-	Message   string `json:"message,omitempty"`
-	NoParent  bool   `json:"no_parent,omitempty"`
+// GitCache is the directory of the store that has what is known of repositories.
+const GitCache = "gitcache"
+
+// Opened is a snapshot whose objects the daemon hands out.
+type Opened struct {
+	Info  snapshot.Info `json:"info"`
+	State string        `json:"state"` // hash of the state object
+	// Parents are the commits of the snapshots before, the nearest first; Bases
+	// are exported snapshots, by how much they are likely to have in common.
+	Parents []string `json:"parents"`
+	Bases   []Base   `json:"bases"`
+}
+
+// Base is a snapshot that was exported before.
+type Base struct {
+	State   string   `json:"state"`
+	Commits []string `json:"commits"`
+}
+
+// Exported tells of an export.
+type Exported struct {
+	Name   string `json:"name"`
+	Repo   string `json:"repo"`
+	Ref    string `json:"ref"`
+	Commit string `json:"commit"`
 }
 
 // Skipped is something that an export or import left out, and why.
@@ -218,14 +235,27 @@ type Skipped struct {
 	Reason string `json:"reason"`
 }
 
-// Import asks for a tree to be brought in, at Path.
+// The kinds of trees that are brought in.
+const (
+	FromDir   = "dir"
+	FromTar   = "tar"
+	FromGit   = "git"
+	FromClone = "clone"
+)
+
+// Import asks for a tree, which follows as a feed, to be brought in at Path.
 type Import struct {
-	Dir  string `json:"dir,omitempty"`
-	Repo string `json:"repo,omitempty"`
-	Rev  string `json:"rev,omitempty"`
+	From string `json:"from"`
 	Path string `json:"path,omitempty"`
-	// Umask takes permissions away from what git brings.
+	// Umask takes permissions away from directories that are made on the way.
 	Umask uint32 `json:"umask"`
+}
+
+// StampIndex asks for the index of git that follows to be sent back with the
+// stat data of the working tree at Path.
+type StampIndex struct {
+	Path   string `json:"path"`
+	SHA256 bool   `json:"sha256"`
 }
 
 // Imported is what was brought in.
@@ -249,15 +279,6 @@ type Status struct {
 	Uptime     float64   `json:"uptime_seconds,omitempty"`
 	// Requests counts what the kernel asked, by FUSE operation.
 	Requests map[string]uint64 `json:"requests,omitempty"`
-}
-
-// Clone asks for a clone of a repository at Path.
-type Clone struct {
-	URL    string `json:"url"`
-	Path   string `json:"path"`
-	Branch string `json:"branch,omitempty"`
-	Depth  int    `json:"depth,omitempty"`
-	Umask  uint32 `json:"umask"`
 }
 
 // Cloned is a clone that was made.

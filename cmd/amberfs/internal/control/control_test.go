@@ -122,14 +122,14 @@ func TestInput(t *testing.T) {
 	})
 	var n int
 	err := dial(t, dir).Do(context.Background(), Exchange{
-		Request: Request{Op: "import-tar"}, Input: bytes.NewReader(make([]byte, 3<<20+7)),
+		Request: Request{Op: "import"}, Input: bytes.NewReader(make([]byte, 3<<20+7)),
 	}, &n)
 	if err != nil || n != 3<<20+7 {
 		t.Errorf("the daemon read %d bytes, %v", n, err)
 	}
 	// An input that fails half way must not look whole.
 	bad := io.MultiReader(strings.NewReader("half"), errReader{})
-	if err := dial(t, dir).Do(context.Background(), Exchange{Request: Request{Op: "import-tar"}, Input: bad}, &n); err == nil {
+	if err := dial(t, dir).Do(context.Background(), Exchange{Request: Request{Op: "import"}, Input: bad}, &n); err == nil {
 		t.Error("half an input was accepted")
 	}
 }

@@ -234,7 +234,7 @@ func (s *Server) serve(conn *net.UnixConn) {
 }
 
 // takesInput names the operations whose request is followed by raw bytes.
-var takesInput = map[string]bool{"import-tar": true}
+var takesInput = map[string]bool{"import": true, "stampindex": true, "open": true}
 
 // run calls the handler; a panic is an error of this request and a line in the
 // log, not the end of everybody's file system.

@@ -2,10 +2,10 @@ package daemon
 
 import (
 	"context"
+	"io"
 	"path"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,41 +18,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// opClone grafts a clone into the workspace and sends git's index for it, which
-// the command writes through the mount: the kernel, which may have looked for
-// it already, then knows of it.
-func (d *Daemon) opClone(ctx context.Context, c *control.Call) (any, error) {
-	var req api.Clone
+// opStampIndex fills in what git's index holds of the files of a working tree.
+func (d *Daemon) opStampIndex(_ context.Context, c *control.Call) (any, error) {
+	var req api.StampIndex
 	ws, err := d.request(c, &req)
 	if err != nil {
 		return nil, err
 	}
-	base, rest, err := d.graftPoint(ws, req.Path)
-	if err != nil {
-		return nil, err
-	}
-	if err := d.mayClone(ws, req.Path, rest); err != nil {
-		return nil, err
-	}
-	now := time.Now().UnixNano()
-	made := gitbridge.Meta{Mode: unix.S_IFDIR | 0o777&^req.Umask, UID: c.Peer.UID, GID: c.Peer.GID, Atime: now, Mtime: now}
-	finished := d.store.Importing()
-	defer finished()
-	var clone *gitbridge.Cloned
-	c.Progress(control.Progress{What: "cloning"})
-	st, err := build(ctx, d.store, made, rest, func(sink gitbridge.Sink) (err error) {
-		clone, err = gitbridge.Clone(ctx, gitbridge.CloneOptions{
-			URL: req.URL, Branch: req.Branch, Depth: req.Depth, TempDir: d.cfg.Store,
-			ImportOptions: gitbridge.ImportOptions{
-				Owner: &gitbridge.Owner{UID: c.Peer.UID, GID: c.Peer.GID}, Umask: req.Umask, Progress: importProgress(c.Progress),
-			},
-		}, sink)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	r, err := ws.Graft(ctx, snapshot.GraftOptions{Tree: st, Path: base, Caller: caller(c), Command: c.Command})
+	const limit = 2 << 30
+	index, err := io.ReadAll(io.LimitReader(c.Input(), limit))
 	if err != nil {
 		return nil, err
 	}
@@ -60,15 +34,11 @@ func (d *Daemon) opClone(ctx context.Context, c *control.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	index, err := clone.Index(s.stat)
-	if err != nil {
+	if err := gitbridge.StampIndex(index, req.SHA256, s.stat); err != nil {
 		return nil, err
 	}
-	if _, err := c.Write(index); err != nil {
-		return nil, err
-	}
-	d.log.Info("clone", "url", req.URL, "path", req.Path, "files", r.Files, "commit", clone.Commit)
-	return api.Cloned{Commit: clone.Commit, Imported: api.Imported{Path: req.Path, Files: r.Files, Bytes: r.Bytes, Undo: r.Undo}}, nil
+	_, err = c.Write(index)
+	return nil, err
 }
 
 // mayClone refuses a directory that holds anything, as git clone does.

@@ -10,68 +10,147 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/objects"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-const (
-	gitDir   = "git"      // the store's own repository
-	gitCache = "gitcache" // what is known of repositories
-)
+// gitDir is the store's own repository.
+const gitDir = "git"
 
-func (d *Daemon) opExportGit(ctx context.Context, c *control.Call) (any, error) {
-	var req api.ExportGit
+// opOpen opens a snapshot to a command, which reads its objects until it hangs
+// up. Git is the command's: it runs as its user, in its environment, and the
+// repository may lie in this very mount.
+func (d *Daemon) opOpen(ctx context.Context, c *control.Call) (any, error) {
+	var req api.Name
 	ws, err := d.request(c, &req)
 	if err != nil {
 		return nil, err
 	}
-	r, err := d.exportGit(ctx, ws, gitbridge.ExportOptions{
-		Repo: req.Repo, Ref: req.Ref, Message: req.Message, Gitignore: req.GitIgnore, NoParent: req.NoParent,
-		Progress: func(p gitbridge.Progress) {
-			c.Progress(control.Progress{What: "exporting", Done: p.Files, Unit: "files"})
-		},
-	}, req.Name)
+	c.Progress(control.Progress{What: "sealing " + req.Name})
+	e, err := d.exportable(ctx, ws, req.Name)
 	if err != nil {
 		return nil, err
 	}
-	return r, nil
+	defer d.store.Hold(e.state)()
+	out := api.Opened{Info: e.info, State: e.id, Parents: e.parents}
+	for _, b := range e.bases {
+		defer d.store.Hold(b.state)()
+		out.Bases = append(out.Bases, api.Base{State: b.id, Commits: b.info.GitCommits})
+	}
+	if err := c.Item(out); err != nil {
+		return nil, err
+	}
+	return nil, objects.Serve(c.Input(), c, d.store.CAS().Get)
 }
 
-// exportGit writes a snapshot as a commit, on top of the newest one before it
-// that was exported.
-func (d *Daemon) exportGit(ctx context.Context, ws *snapshot.Workspace, o gitbridge.ExportOptions, name string) (*gitbridge.Result, error) {
+// opExported writes down what a snapshot was exported as.
+func (d *Daemon) opExported(_ context.Context, c *control.Call) (any, error) {
+	var req api.Exported
+	ws, err := d.request(c, &req)
+	if err != nil {
+		return nil, err
+	}
+	d.exported(ws, req)
+	return nil, nil
+}
+
+func (d *Daemon) exported(ws *snapshot.Workspace, r api.Exported) {
+	d.log.Info("export", "snapshot", r.Name, "repository", r.Repo, "ref", r.Ref, "commit", r.Commit)
+	if err := ws.Amend(r.Name, func(i *snapshot.Info) { i.Exported(r.Commit) }); err != nil {
+		d.log.Warn("writing down the commit of a snapshot", "snapshot", r.Name, "error", err)
+	}
+}
+
+// sealed is a snapshot that is sealed.
+type sealed struct {
+	info  snapshot.Info
+	state *tree.State
+	id    string
+}
+
+// exportable is a snapshot with what an export of it may build upon.
+type exportable struct {
+	sealed
+	parents []string // commits of snapshots before, the nearest first
+	bases   []sealed // exported snapshots, the nearest first
+}
+
+const (
+	maxParents = 1000
+	maxBases   = 16
+)
+
+func (d *Daemon) exportable(ctx context.Context, ws *snapshot.Workspace, name string) (*exportable, error) {
 	info, err := ws.WaitSealed(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	if o.State, err = ws.StateOf(info.Name); err != nil {
+	e := &exportable{}
+	if e.sealed, err = stateOf(ws, info); err != nil {
 		return nil, err
 	}
-	o.Source = d.store.Source()
-	o.Info = gitbridge.Info{Name: info.Name, ID: info.ID, Message: info.Message, Time: info.Created}
-	o.CacheDir = filepath.Join(d.cfg.Store, gitCache)
-	for _, before := range ws.List() { // newest first
-		if before.Seq >= info.Seq || before.GitCommit == "" {
-			continue
+	for _, before := range line(ws, info) {
+		for i := len(before.GitCommits) - 1; i >= 0 && len(e.parents) < maxParents; i-- {
+			e.parents = append(e.parents, before.GitCommits[i])
 		}
-		st, err := ws.StateOf(before.Name)
-		if err != nil {
-			continue // deleted meanwhile
+		if before.Sealed && len(before.GitCommits) > 0 && len(e.bases) < maxBases {
+			if s, err := stateOf(ws, before); err == nil { // else it was deleted meanwhile
+				e.bases = append(e.bases, s)
+			}
 		}
-		o.Info.Parent = before.GitCommit
-		o.Base = &gitbridge.Base{State: st, Commit: before.GitCommit}
-		break
 	}
-	r, err := gitbridge.Export(ctx, o)
-	if err != nil {
-		return nil, importError(err)
+	// Nothing is closer to a snapshot than itself.
+	if len(info.GitCommits) > 0 {
+		e.bases = append([]sealed{e.sealed}, e.bases...)
 	}
-	d.log.Info("export", "snapshot", info.Name, "repository", o.Repo, "ref", r.Ref, "commit", r.Commit)
-	if err := ws.Amend(info.Name, func(i *snapshot.Info) { i.GitCommit = r.Commit }); err != nil {
-		d.log.Warn("writing down the commit of a snapshot", "snapshot", info.Name, "error", err)
+	return e, nil
+}
+
+func stateOf(ws *snapshot.Workspace, info snapshot.Info) (s sealed, err error) {
+	s.info = info
+	if s.state, err = ws.StateOf(info.Name); err != nil {
+		return s, err
 	}
-	return r, nil
+	id, ok := s.state.ID()
+	if !ok {
+		return s, fmt.Errorf("snapshot %s is not sealed", info.Name)
+	}
+	s.id = id.String()
+	return s, nil
+}
+
+// line lists the snapshots before one: as long as it is known the one that it
+// was made on top of, which after a restore is not the one before in time, then
+// all that are older.
+func line(ws *snapshot.Workspace, info snapshot.Info) []snapshot.Info {
+	list := ws.List() // newest first
+	byName := make(map[string]snapshot.Info, len(list))
+	for _, i := range list {
+		byName[i.Name] = i
+	}
+	var out []snapshot.Info
+	seen := map[uint64]bool{info.Seq: true}
+	add := func(i snapshot.Info) {
+		if !seen[i.Seq] && i.Seq < info.Seq {
+			seen[i.Seq] = true
+			out = append(out, i)
+		}
+	}
+	for at := info; ; {
+		up, ok := byName[at.Parent]
+		if !ok || up.Seq >= at.Seq {
+			break
+		}
+		add(up)
+		at = up
+	}
+	for _, i := range list {
+		add(i)
+	}
+	return out
 }
 
 // exportControlFile does what was written to .snapshots/export: a snapshot, and
@@ -85,7 +164,7 @@ func (d *Daemon) exportControlFile(ws *snapshot.Workspace, line string, _ live.C
 	if len(words) == 2 {
 		o.Ref = words[1]
 	}
-	r, err := d.exportGit(context.Background(), ws, o, words[0])
+	r, err := d.exportOwn(context.Background(), ws, o, words[0])
 	if errors.Is(err, gitbridge.ErrBadRef) {
 		return nil, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
 	}
@@ -101,6 +180,30 @@ func (d *Daemon) exportControlFile(ws *snapshot.Workspace, line string, _ live.C
 	}{true, words[0], r.Commit, r.Ref, len(r.Skipped)})
 }
 
+// exportOwn exports to the store's own repository, which no mount of this daemon
+// has in it.
+func (d *Daemon) exportOwn(ctx context.Context, ws *snapshot.Workspace, o gitbridge.ExportOptions, name string) (*gitbridge.Result, error) {
+	e, err := d.exportable(ctx, ws, name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.store.Hold(e.state)()
+	o.Source, o.State, o.CacheDir = d.store.Source(), e.state, filepath.Join(d.cfg.Store, api.GitCache)
+	o.Info = api.GitInfo(e.info, e.parents)
+	for _, b := range e.bases {
+		defer d.store.Hold(b.state)()
+		for _, commit := range b.info.GitCommits {
+			o.Bases = append(o.Bases, gitbridge.Base{Commit: commit, State: func() (*tree.State, error) { return b.state, nil }})
+		}
+	}
+	r, err := gitbridge.Export(ctx, o)
+	if err != nil {
+		return nil, api.GitError(err)
+	}
+	d.exported(ws, api.Exported{Name: e.info.Name, Repo: o.Repo, Ref: r.Ref, Commit: r.Commit})
+	return r, nil
+}
+
 func (d *Daemon) opExportTar(ctx context.Context, c *control.Call) (any, error) {
 	var req api.Name
 	ws, err := d.request(c, &req)
@@ -111,6 +214,7 @@ func (d *Daemon) opExportTar(ctx context.Context, c *control.Call) (any, error) 
 	if err != nil {
 		return nil, err
 	}
+	defer d.store.Hold(st)()
 	return gitbridge.WriteTar(ctx, c, d.store.Source(), st, gitbridge.TarOptions{
 		Progress: func(p gitbridge.Progress) {
 			c.Progress(control.Progress{What: "exporting", Done: p.Files, Unit: "files"})

@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"path"
 	"strings"
 	"time"
@@ -12,40 +14,17 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/feed"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/importer"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-func (d *Daemon) opImportDir(ctx context.Context, c *control.Call) (any, error) {
-	return d.importTree(ctx, c, func(req api.Import, sink gitbridge.Sink, o gitbridge.ImportOptions) error {
-		o.Skip, o.Owner = nil, nil
-		return gitbridge.ReadDir(ctx, req.Dir, sink, gitbridge.DirOptions{
-			ImportOptions: o, Exclude: []string{d.cfg.Store, d.cfg.Mountpoint},
-		})
-	})
-}
-
-func (d *Daemon) opImportGit(ctx context.Context, c *control.Call) (any, error) {
-	return d.importTree(ctx, c, func(req api.Import, sink gitbridge.Sink, o gitbridge.ImportOptions) error {
-		_, err := gitbridge.ReadGit(ctx, gitbridge.GitSource{Repo: req.Repo, Rev: req.Rev}, sink, o)
-		return err
-	})
-}
-
-func (d *Daemon) opImportTar(ctx context.Context, c *control.Call) (any, error) {
-	return d.importTree(ctx, c, func(_ api.Import, sink gitbridge.Sink, o gitbridge.ImportOptions) error {
-		if c.Peer.UID == 0 {
-			o.Owner = nil // as tar does for root
-		}
-		return gitbridge.ReadTar(ctx, c.Input(), sink, o)
-	})
-}
-
-// importTree reads a tree from somewhere and grafts it into the workspace, at
-// the path that the request names.
-func (d *Daemon) importTree(ctx context.Context, c *control.Call, read func(api.Import, gitbridge.Sink, gitbridge.ImportOptions) error) (any, error) {
+// opImport grafts the tree that a command sends into the workspace, at the path
+// that the request names. The command reads it wherever it comes from, as its
+// user: also from this very mount.
+func (d *Daemon) opImport(ctx context.Context, c *control.Call) (any, error) {
 	var req api.Import
 	ws, err := d.request(c, &req)
 	if err != nil {
@@ -55,20 +34,25 @@ func (d *Daemon) importTree(ctx context.Context, c *control.Call, read func(api.
 	if err != nil {
 		return nil, err
 	}
-	done := api.Imported{Path: req.Path}
-	o := gitbridge.ImportOptions{
-		Owner:    &gitbridge.Owner{UID: c.Peer.UID, GID: c.Peer.GID},
-		Umask:    req.Umask,
-		Progress: importProgress(c.Progress),
-		Skip: func(path string, reason error) {
-			done.Skipped = append(done.Skipped, api.Skipped{Path: path, Reason: reason.Error()})
-		},
+	if req.From == api.FromClone {
+		if err := d.mayClone(ws, req.Path, rest); err != nil {
+			return nil, err
+		}
+	}
+	in := bufio.NewReader(c.Input())
+	if _, err := in.Peek(1); err != nil { // it may take its time to begin
+		return nil, err
 	}
 	now := time.Now().UnixNano()
 	made := gitbridge.Meta{Mode: unix.S_IFDIR | 0o777&^req.Umask, UID: c.Peer.UID, GID: c.Peer.GID, Atime: now, Mtime: now}
 	finished := d.store.Importing()
 	defer finished()
-	st, err := build(ctx, d.store, made, rest, func(sink gitbridge.Sink) error { return read(req, sink, o) })
+	st, err := build(ctx, d.store, made, rest, func(sink gitbridge.Sink) error {
+		if req.From == api.FromGit || req.From == api.FromClone || req.From == api.FromTar && c.Peer.UID != 0 {
+			sink = owned{sink, c.Peer} // for root, tar keeps the owners
+		}
+		return feed.Read(in, sink)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -76,9 +60,33 @@ func (d *Daemon) importTree(ctx context.Context, c *control.Call, read func(api.
 	if err != nil {
 		return nil, err
 	}
-	done.Files, done.Bytes, done.Undo = r.Files, r.Bytes, r.Undo
-	d.log.Info("import", "path", req.Path, "files", r.Files, "bytes", r.Bytes)
-	return done, nil
+	d.log.Info("import", "from", req.From, "path", req.Path, "files", r.Files, "bytes", r.Bytes)
+	return api.Imported{Path: req.Path, Files: r.Files, Bytes: r.Bytes, Undo: r.Undo}, nil
+}
+
+// owned makes everything belong to whoever asked.
+type owned struct {
+	gitbridge.Sink
+	peer control.Peer
+}
+
+func (o owned) own(m gitbridge.Meta) gitbridge.Meta {
+	m.UID, m.GID = o.peer.UID, o.peer.GID
+	return m
+}
+
+func (o owned) Dir(p string, m gitbridge.Meta) error { return o.Sink.Dir(p, o.own(m)) }
+
+func (o owned) File(p string, m gitbridge.Meta, size int64, r io.Reader) error {
+	return o.Sink.File(p, o.own(m), size, r)
+}
+
+func (o owned) Symlink(p, target string, m gitbridge.Meta) error {
+	return o.Sink.Symlink(p, target, o.own(m))
+}
+
+func (o owned) Special(p string, m gitbridge.Meta, rdev uint32) error {
+	return o.Sink.Special(p, o.own(m), rdev)
 }
 
 // build makes a sealed tree of what read brings, all of it below the directory
@@ -91,11 +99,11 @@ func build(ctx context.Context, s *snapshot.Store, root gitbridge.Meta, at strin
 		return nil, err
 	}
 	if err := read(sink); err != nil {
-		return nil, importError(err)
+		return nil, api.GitError(err)
 	}
 	st, err := b.Finish()
 	if err != nil {
-		return nil, importError(err)
+		return nil, api.GitError(err)
 	}
 	return st, s.CAS().Commit()
 }
@@ -137,25 +145,4 @@ func importProgress(show func(control.Progress)) func(gitbridge.Progress) {
 	return func(p gitbridge.Progress) {
 		show(control.Progress{What: "importing", Done: p.Files, Unit: "files"})
 	}
-}
-
-// importError gives the errors of gitbridge their kind.
-func importError(err error) error {
-	for _, m := range []struct {
-		is   error
-		kind fail.Kind
-	}{
-		{gitbridge.ErrNotRepository, fail.NotFound},
-		{gitbridge.ErrNoRevision, fail.NotFound},
-		{gitbridge.ErrBadRef, fail.Usage},
-		{gitbridge.ErrRefMoved, fail.Busy},
-		{gitbridge.ErrUnsafe, fail.Failed},
-		{gitbridge.ErrHostile, fail.Failed},
-		{gitbridge.ErrTooBig, fail.Failed},
-	} {
-		if errors.Is(err, m.is) {
-			return fail.New(m.kind, "%w", err)
-		}
-	}
-	return err
 }

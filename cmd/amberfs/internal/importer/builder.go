@@ -165,9 +165,7 @@ func (b *Builder) File(p string, m gitbridge.Meta, size int64, r io.Reader) erro
 		return err
 	}
 	if sparse, ok := r.(gitbridge.SparseReader); ok {
-		if extents := sparse.Data(); holes(extents, size) {
-			return b.sparse(p, n, size, extents, r)
-		}
+		return b.sparse(p, n, size, sparse)
 	}
 	if size > small {
 		return b.chunk(p, n, size, r)
@@ -209,43 +207,52 @@ func (b *Builder) chunk(p string, n *tree.Inode, size int64, r io.Reader) error 
 	return b.put(n)
 }
 
-// holes says whether the extents leave anything of a file out.
-func holes(extents []gitbridge.Extent, size int64) bool {
-	var at int64
-	for _, e := range extents {
-		if e.Offset > at {
-			return true
-		}
-		at = e.Offset + e.Length
-	}
-	return at < size
-}
-
 // sparse stores only the parts of a file that are not holes.
-func (b *Builder) sparse(p string, n *tree.Inode, size int64, extents []gitbridge.Extent, r io.Reader) error {
+func (b *Builder) sparse(p string, n *tree.Inode, size int64, r gitbridge.SparseReader) error {
 	c := tree.NewContent(epoch)
 	if err := c.Truncate(b.src, size); err != nil {
 		return fmt.Errorf("storing %s: %w", p, err)
 	}
-	var at int64
-	for _, e := range extents {
-		if _, err := io.CopyN(io.Discard, r, e.Offset-at); err != nil {
+	for {
+		at, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
 			return fmt.Errorf("reading %s: %w", p, shorter(err))
 		}
-		base, err := tree.ChunkReader(b.ctx, b.sealer, io.LimitReader(r, e.Length))
+		part := &partReader{r: r}
+		base, err := tree.ChunkReader(b.ctx, b.sealer, part)
+		if err == nil {
+			err = part.err
+		}
 		if err != nil {
+			return fmt.Errorf("storing %s: %w", p, shorter(err))
+		}
+		if at < 0 || base.Size > size-at {
+			return fmt.Errorf("%w: %s is longer than its size", gitbridge.ErrHostile, p)
+		}
+		if err := c.CloneRange(b.src, at, tree.ContentOf(base), 0, base.Size); err != nil {
 			return fmt.Errorf("storing %s: %w", p, err)
 		}
-		if base.Size != e.Length {
-			return fmt.Errorf("reading %s: %w", p, shorter(io.ErrUnexpectedEOF))
-		}
-		if err := c.CloneRange(b.src, e.Offset, tree.ContentOf(base), 0, e.Length); err != nil {
-			return fmt.Errorf("storing %s: %w", p, err)
-		}
-		at = e.Offset + e.Length
 	}
 	n.Content = c
 	return b.put(n)
+}
+
+// partReader remembers an end that came too early, which ChunkReader takes for
+// the end.
+type partReader struct {
+	r   io.Reader
+	err error
+}
+
+func (p *partReader) Read(b []byte) (int, error) {
+	n, err := p.r.Read(b)
+	if err != nil && err != io.EOF {
+		p.err = err
+	}
+	return n, err
 }
 
 // Symlink implements gitbridge.Sink.

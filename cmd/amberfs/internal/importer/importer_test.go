@@ -188,11 +188,22 @@ func TestLaterEntriesReplaceEarlier(t *testing.T) {
 }
 
 type sparseFile struct {
-	*bytes.Reader
+	data    []byte
 	extents []gitbridge.Extent
+	part    *bytes.Reader
 }
 
-func (s sparseFile) Data() []gitbridge.Extent { return s.extents }
+func (s *sparseFile) Next() (int64, error) {
+	if len(s.extents) == 0 {
+		return 0, io.EOF
+	}
+	e := s.extents[0]
+	s.extents = s.extents[1:]
+	s.part = bytes.NewReader(s.data[e.Offset : e.Offset+e.Length])
+	return e.Offset, nil
+}
+
+func (s *sparseFile) Read(p []byte) (int, error) { return s.part.Read(p) }
 
 func TestHolesStay(t *testing.T) {
 	s := store(t)
@@ -201,10 +212,10 @@ func TestHolesStay(t *testing.T) {
 	copy(data[1<<20:], "an island")
 	copy(data[3<<20:], strings.Repeat("another ", 1000))
 	extents := []gitbridge.Extent{{Offset: 1 << 20, Length: 4096}, {Offset: 3 << 20, Length: 8192}}
-	if err := b.File("sparse", meta(unix.S_IFREG|0o600), int64(len(data)), sparseFile{bytes.NewReader(data), extents}); err != nil {
+	if err := b.File("sparse", meta(unix.S_IFREG|0o600), int64(len(data)), &sparseFile{data: data, extents: extents}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.File("hole", meta(unix.S_IFREG|0o600), 1<<30, sparseFile{bytes.NewReader(nil), nil}); err != nil {
+	if err := b.File("hole", meta(unix.S_IFREG|0o600), 1<<30, &sparseFile{}); err != nil {
 		t.Fatal(err)
 	}
 	st := finish(t, s, b)

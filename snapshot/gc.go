@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -67,12 +68,16 @@ func (s *Store) roots() ([]*tree.State, error) {
 	var out []*tree.State
 	sealed := make(map[cas.Hash]bool)
 	err := s.forest.Update(true, func(tx *live.Tx) error {
-		for id := range s.cat.workspaces {
+		for id, w := range s.cat.workspaces {
 			st, err := tx.Capture(id)
 			if err != nil {
 				return err
 			}
 			out = append(out, st)
+			w.twins = slices.DeleteFunc(w.twins, func(t twin) bool { return s.cat.snaps[t.view] == nil })
+			for _, t := range w.twins {
+				out = append(out, t.state)
+			}
 		}
 		for _, sn := range s.cat.snaps {
 			if !sn.Sealed {

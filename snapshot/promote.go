@@ -141,7 +141,7 @@ func (s *Store) merge(ctx context.Context, tx *live.Tx, w, f *Workspace, skip []
 		return nil, err
 	}
 	if m.clean {
-		m.changes, err = tx.Diff(ctx, w.view, theirs, nil)
+		m.changes, err = tx.Diff(ctx, w.view, theirs, tree.DiffOptions{})
 		return m, err
 	}
 	skipped := make(map[string]bool)

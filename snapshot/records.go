@@ -102,7 +102,7 @@ func (s *Store) replay(tx *live.Tx, t journal.Type, payload []byte) error {
 	case recCapture:
 		err = replayAs(payload, func(r stored) error { _, err := s.applyCapture(tx, r); return err })
 	case recRestore:
-		err = replayAs(payload, func(r restoreRecord) error { _, _, err := s.applyRestore(tx, r); return err })
+		err = replayAs(payload, func(r restoreRecord) error { return s.applyRestore(tx, r) })
 	case recGraft:
 		err = replayAs(payload, func(r graftRecord) error { _, err := s.applyGraft(tx, r, nil); return err })
 	case recFork:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,7 +76,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 			return err
 		}
 		res.Undo = pre.Name
-		_, inv, err = s.applyRestore(tx, r)
+		inv, err = s.restoreTo(tx, w, sn, r, changes)
 		return err
 	})
 	if err != nil || o.DryRun {
@@ -100,32 +101,72 @@ func (s *Store) eventsOf(w *Workspace, res RestoreResult, o RestoreOptions) {
 }
 
 // applyRestore makes the restore that a record tells of.
-func (s *Store) applyRestore(tx *live.Tx, r restoreRecord) ([]tree.Change, live.Invalidation, error) {
+func (s *Store) applyRestore(tx *live.Tx, r restoreRecord) error {
 	w, ok := s.cat.workspaces[r.WS]
 	sn, found := s.cat.snaps[r.View]
 	if !ok || !found {
-		return nil, live.Invalidation{}, fmt.Errorf("%w: a restore of a snapshot that is gone", ErrNotFound)
+		return fmt.Errorf("%w: a restore of a snapshot that is gone", ErrNotFound)
 	}
 	tx.SetCounters(r.FirstIno, 0)
 	changes, err := s.restoreChanges(context.Background(), tx, w, sn, r.Paths)
 	if err != nil {
-		return nil, live.Invalidation{}, err
+		return err
 	}
+	_, err = s.restoreTo(tx, w, sn, r, changes)
+	return err
+}
+
+// restoreTo makes the changes of a restore, after a capture of the state before.
+func (s *Store) restoreTo(tx *live.Tx, w *Workspace, sn *snap, r restoreRecord, changes []tree.Change) (live.Invalidation, error) {
 	pre, err := s.applyCapture(tx, r.Pre)
 	if err != nil {
-		return nil, live.Invalidation{}, err
+		return live.Invalidation{}, err
 	}
 	w.undo = pre.View
 	st, err := s.stateOf(sn)
 	if err != nil {
-		return nil, live.Invalidation{}, err
+		return live.Invalidation{}, err
 	}
 	partial := len(r.Paths) > 0
 	inv, err := tx.Graft(w.view, st, changes, live.Graft{Touch: partial, Exact: !partial, Now: r.Now})
-	if !partial {
-		w.head = sn.Name
+	if err != nil || partial {
+		return inv, err
 	}
-	return changes, inv, err
+	w.head = sn.Name
+	return inv, w.keepTwin(tx, sn.View)
+}
+
+// A twin is the state of a workspace right after a restore. It equals the
+// snapshot but for the inode numbers of the files that the restore put in
+// place: a comparison with the snapshot would look at each of these again, at
+// every restore more of them.
+type twin struct {
+	view  uint32 // of the snapshot
+	state *tree.State
+}
+
+// maxTwins bounds how many snapshots a workspace goes back to at no more than
+// the cost of what differs.
+const maxTwins = 4
+
+func (w *Workspace) keepTwin(tx *live.Tx, view uint32) error {
+	st, err := tx.Capture(w.view)
+	if err != nil {
+		return err
+	}
+	kept := slices.DeleteFunc(w.twins, func(t twin) bool { return t.view == view })
+	w.twins = append(kept[max(0, len(kept)-maxTwins+1):], twin{view, st})
+	return nil
+}
+
+// twin returns nil when there is none for a snapshot.
+func (w *Workspace) twin(view uint32) *tree.State {
+	for _, t := range w.twins {
+		if t.view == view {
+			return t.state
+		}
+	}
+	return nil
 }
 
 // restoreChanges tells what a restore has to change. The lock is held.
@@ -147,7 +188,14 @@ func (s *Store) restoreChanges(ctx context.Context, tx *live.Tx, w *Workspace, s
 		}
 		above = append(above, more...)
 	}
-	changes, err := tx.Diff(ctx, w.view, st, paths)
+	twin := w.twin(sn.View)
+	changes, err := tx.Diff(ctx, w.view, st, tree.DiffOptions{Paths: paths, Twin: twin})
+	if err != nil && twin != nil && ctx.Err() == nil {
+		// Whatever is wrong with the twin, it can be done without.
+		s.logger.Warn("comparing by the twin of a snapshot", "snapshot", sn.Name, "error", err)
+		w.twins = nil
+		changes, err = tx.Diff(ctx, w.view, st, tree.DiffOptions{Paths: paths})
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ type Workspace struct {
 	policy  Policy
 	sealed  cas.Hash // state at the last checkpoint
 	at      uint64   // live.Tx.Changed at the last capture
+	twins   []twin   // of the snapshots that were restored last, oldest first
 }
 
 func newWorkspace(s *Store, view uint32, name string) *Workspace {

@@ -29,13 +29,13 @@ type Graft struct {
 
 // Diff tells what makes a writable view differ from a state, in the order of
 // paths.
-func (tx *Tx) Diff(ctx context.Context, view uint32, to *tree.State, paths []string) ([]tree.Change, error) {
+func (tx *Tx) Diff(ctx context.Context, view uint32, to *tree.State, o tree.DiffOptions) ([]tree.Change, error) {
 	v, ok := tx.f.mu.views[view]
 	if !ok {
 		return nil, ErrStale
 	}
 	var out []tree.Change
-	err := tree.Diff(ctx, tx.f.src, v.state, to, tree.DiffOptions{Paths: paths}, func(c tree.Change) error {
+	err := tree.Diff(ctx, tx.f.src, v.state, to, o, func(c tree.Change) error {
 		out = append(out, c)
 		return nil
 	})

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,12 @@ import (
 // DiffOptions limit what Diff looks at.
 type DiffOptions struct {
 	Paths []string // only these files, and what is below these directories; empty is everything
+
+	// Twin is nil or a state in which every path has what it has in b, though
+	// maybe as another inode, and that has more in common with a than b has:
+	// where a and Twin are the same nothing is looked at. Its contents are not
+	// read.
+	Twin *State
 }
 
 // Diff calls fn for every path at which b differs from a: in order of bytes by
@@ -26,7 +33,7 @@ type DiffOptions struct {
 // one in only one of them.
 func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(Change) error) error {
 	d := differ{
-		ctx: ctx, src: src, a: a, b: b, fn: fn,
+		ctx: ctx, src: src, a: a, b: b, twin: o.Twin, fn: fn,
 		marks:  make(map[uint64]map[string]struct{}),
 		groups: make(map[[2]uint64]bool),
 	}
@@ -44,8 +51,13 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 	// walked together, and at each pair of directories only the entries that differ
 	// and those that are marked are looked at. That misses nothing: as long as the
 	// entries on the way down a path are equal, it is the same way in both trees, so
-	// a's marks lead to where it ends or where the entries part.
-	if err := d.tables(a.root, a.height, b.root, b.height, 0); err != nil {
+	// a's marks lead to where it ends or where the entries part. What is the same
+	// in a and the twin of b needs no look, so the twin stands in for b there.
+	like := b
+	if o.Twin != nil {
+		like = o.Twin
+	}
+	if err := d.tables(a.root, a.height, like.root, like.height, 0); err != nil {
 		return fmt.Errorf("compare inodes: %w", err)
 	}
 	x, err := a.Get(src, RootIno)
@@ -56,13 +68,21 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 	if err != nil {
 		return err
 	}
-	return d.pair("", x, y, only)
+	z, err := like.Get(src, RootIno)
+	if err != nil {
+		return err
+	}
+	return d.pair("", x, y, z, only)
 }
+
+// errNoTwin means a mistake in the caller.
+var errNoTwin = errors.New("what is given as a twin of the state is none")
 
 type differ struct {
 	ctx  context.Context
 	src  *Source
 	a, b *State
+	twin *State // of b, or nil
 	fn   func(Change) error
 
 	marks  map[uint64]map[string]struct{} // directory in a → names to look at
@@ -151,8 +171,9 @@ func (d *differ) mark(n *Inode) error {
 	return nil
 }
 
-// pair compares what a and b have at one path.
-func (d *differ) pair(path string, x, y *Inode, only *filter) error {
+// pair compares what a and b have at one path. z is what the twin has there; y
+// without a twin.
+func (d *differ) pair(path string, x, y, z *Inode, only *filter) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
@@ -176,7 +197,7 @@ func (d *differ) pair(path string, x, y *Inode, only *filter) error {
 	}
 	switch {
 	case x.IsDir() && y.IsDir():
-		return d.dirs(path, x, y, only)
+		return d.dirs(path, x, y, z, only)
 	case x.IsDir():
 		return d.below(d.a, path, x, Removed, only)
 	case y.IsDir():
@@ -186,9 +207,9 @@ func (d *differ) pair(path string, x, y *Inode, only *filter) error {
 }
 
 // dirs compares the entries of two directories at one path.
-func (d *differ) dirs(path string, x, y *Inode, only *filter) error {
+func (d *differ) dirs(path string, x, y, z *Inode, only *filter) error {
 	var names []string
-	if err := compareDirs(d.src, trie{page: x.Dir.root}, trie{page: y.Dir.root}, 0, func(name string) {
+	if err := compareDirs(d.src, trie{page: x.Dir.root}, trie{page: z.Dir.root}, 0, func(name string) {
 		names = append(names, name)
 	}); err != nil {
 		return fmt.Errorf("compare directory %q: %w", path, err)
@@ -200,14 +221,14 @@ func (d *differ) dirs(path string, x, y *Inode, only *filter) error {
 		if !ok {
 			continue
 		}
-		if err := d.entry(joinPath(path, name), name, x, y, below); err != nil {
+		if err := d.entry(joinPath(path, name), name, x, y, z, below); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *differ) entry(path, name string, x, y *Inode, only *filter) error {
+func (d *differ) entry(path, name string, x, y, z *Inode, only *filter) error {
 	n, err := d.lookup(d.a, x, name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -216,9 +237,18 @@ func (d *differ) entry(path, name string, x, y *Inode, only *filter) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	o := m
+	if d.twin != nil {
+		if o, err = d.lookup(d.twin, z, name); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if (o == nil) != (m == nil) || o != nil && o.Type() != m.Type() {
+			return fmt.Errorf("%s: %w", path, errNoTwin)
+		}
+	}
 	switch {
 	case n != nil && m != nil:
-		return d.pair(path, n, m, only)
+		return d.pair(path, n, m, o, only)
 	case n != nil:
 		return d.whole(d.a, path, n, Removed, only)
 	case m != nil:

@@ -113,14 +113,14 @@ func underAny(path string, only []string) bool {
 }
 
 // checkDiff compares Diff with naiveDiff.
-func checkDiff(t testing.TB, src *Source, a, b *State, fa, fb *flat, only []string) {
+func checkDiff(t testing.TB, src *Source, a, b, twin *State, fa, fb *flat, only []string) {
 	t.Helper()
 	want := naiveDiff(fa, fb)
 	if len(only) > 0 {
 		maps.DeleteFunc(want, func(p string, _ What) bool { return !underAny(p, only) })
 	}
 	var order []string
-	err := Diff(context.Background(), src, a, b, DiffOptions{Paths: only}, func(c Change) error {
+	err := Diff(context.Background(), src, a, b, DiffOptions{Paths: only, Twin: twin}, func(c Change) error {
 		order = append(order, c.Path)
 		if w, ok := want[c.Path]; !ok || w != c.What {
 			t.Errorf("%q: Diff says %b, a full walk %b", c.Path, c.What, w)
@@ -255,8 +255,9 @@ func TestDiffAgainstFullWalk(t *testing.T) {
 func diffHistory(t *testing.T, r *rand.Rand, forms []string, limited bool) {
 	f := newTestFS()
 	type version struct {
-		s *State
-		f *flat
+		s    *State
+		f    *flat
+		twin *State // what the next version began as
 	}
 	var vs []version
 	for _, form := range forms {
@@ -264,12 +265,19 @@ func diffHistory(t *testing.T, r *rand.Rand, forms []string, limited bool) {
 			randomOp(f, r)
 		}
 		s := f.freeze()
-		v := version{s, flatten(t, f.src, s)}
+		v := version{s: s, f: flatten(t, f.src, s)}
 		switch form {
 		case "sealed":
 			f.seal(t, s)
 		case "cold":
 			v.s = f.load(t, f.src, f.seal(t, s))
+		}
+		if r.IntN(2) == 0 {
+			renumber(f, r)
+			v.twin = f.freeze()
+			if form == "cold" {
+				v.twin = f.load(t, f.src, f.seal(t, v.twin))
+			}
 		}
 		vs = append(vs, v)
 	}
@@ -282,8 +290,64 @@ func diffHistory(t *testing.T, r *rand.Rand, forms []string, limited bool) {
 	src := f.source()
 	for _, a := range vs {
 		for _, b := range vs {
-			checkDiff(t, src, a.s, b.s, a.f, b.f, only)
+			checkDiff(t, src, a.s, b.s, nil, a.f, b.f, only)
+			if b.twin != nil {
+				checkDiff(t, src, a.s, b.s, b.twin, a.f, b.f, only)
+			}
 		}
+	}
+}
+
+// renumber gives some files other inodes, as a restore does: the tree stays
+// equal to what it was.
+func renumber(f *testFS, r *rand.Rand) {
+	type place struct {
+		dir  uint64
+		name string
+	}
+	var files []place
+	check(f.s.Walk(context.Background(), f.src, "", func(_ string, n *Inode) error {
+		if !n.IsDir() && n.Nlink == 1 && r.IntN(2) == 0 {
+			files = append(files, place{n.Links[0].Parent, n.Links[0].Name})
+		}
+		return nil
+	}))
+	for _, p := range files {
+		mtime := must(f.s.Get(f.src, p.dir)).Mtime
+		f.replace(p.dir, p.name)
+		f.own(p.dir).Mtime = mtime
+	}
+}
+
+// TestDiffTwinCost shows that what a restore put in place is not looked at
+// again at the next.
+func TestDiffTwinCost(t *testing.T) {
+	f := newTestFS()
+	for i := range 64 {
+		d := f.create(RootIno, fmt.Sprint("dir", i), unix.S_IFDIR|0o755)
+		for j := range 100 {
+			f.create(d, fmt.Sprint("file", j), unix.S_IFREG|0o644)
+		}
+	}
+	b := f.freeze()
+	f.seal(t, b)
+	renumber(f, rand.New(rand.NewPCG(1, 1)))
+	twin := f.freeze()
+	e, _ := f.lookup(RootIno, "dir7")
+	e, _ = f.lookup(e.Ino, "file7")
+	f.write(e.Ino, 0, "changed")
+	a := f.freeze()
+	compare := func(twin *State) (allocs float64) {
+		return testing.AllocsPerRun(1, func() {
+			n := 0
+			check(Diff(context.Background(), f.src, a, b, DiffOptions{Twin: twin}, func(Change) error { n++; return nil }))
+			if n != 1 {
+				t.Errorf("%d changes, want 1", n)
+			}
+		})
+	}
+	if with, without := compare(twin), compare(nil); with > without/50 {
+		t.Errorf("Diff allocates %.0f times with a twin, %.0f without", with, without)
 	}
 }
 

@@ -73,7 +73,8 @@ type Status struct {
 	Objects       int64     `json:"objects"`
 	Packs         int       `json:"packs"`
 	JournalBytes  int64     `json:"journal_bytes"`
-	Unsealed      int       `json:"unsealed"` // snapshots that wait for their id
+	Records       uint64    `json:"journal_records"` // written since the store was made
+	Unsealed      int       `json:"unsealed"`        // snapshots that wait for their id
 	CacheBytes    int64     `json:"cache_bytes"`
 	Frozen        bool      `json:"frozen"`
 	LastSnapshot  string    `json:"last_snapshot,omitempty"`
@@ -89,7 +90,7 @@ func (w *Workspace) Status() Status {
 	c := s.cas.Stats()
 	st := Status{
 		Store: s.dir, StoredBytes: c.Stored, ChunkBytes: c.Bytes, Objects: c.Objects, Packs: c.Packs,
-		JournalBytes: s.log.Size(), Unsealed: s.seal.len(), CacheBytes: s.src.CacheBytes(), Health: "ok",
+		JournalBytes: s.log.Size(), Records: s.log.Records(), Unsealed: s.seal.len(), CacheBytes: s.src.CacheBytes(), Health: "ok",
 		Frozen: s.forest.Frozen(),
 	}
 	s.look(func(tx *live.Tx) {

@@ -74,6 +74,14 @@ func (j *Journal) Size() int64 {
 	return j.end.Load() - segs[0].base
 }
 
+// Records returns how many records were appended since the journal was made,
+// its own marks among them.
+func (j *Journal) Records() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.seq - 1
+}
+
 // Damage returns the places that Open and Replay skipped because of
 // Options.Salvage, in the order in which they were met.
 func (j *Journal) Damage() []*DamageError {

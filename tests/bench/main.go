@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -21,71 +22,96 @@ func main() {
 }
 
 func run() error {
+	var b bench
 	bin := flag.String("bin", "bin/amberfs", "the amberfs binary")
-	only := flag.String("rows", "", "comma-separated names of the rows to run; all when empty")
-	repeat := flag.Int("repeat", 5, "repetitions")
-	scale := flag.Float64("scale", 1, "multiplies the size of the work")
+	only := flag.String("rows", "", "comma-separated names, or beginnings of names, of the rows to run; all when empty")
+	places := flag.String("places", "", "comma-separated names of the places to run in; all when empty")
+	flag.IntVar(&b.repeat, "repeat", 3, "repetitions")
+	flag.Float64Var(&b.scale, "scale", 1, "multiplies the size of the work")
+	flag.StringVar(&b.repo, "repo", "", "path or URL of a git repository to use as input")
 	dir := flag.String("dir", "", "where to work; a new directory of the temporary one when empty")
 	out := flag.String("o", "", "append the results to this file as JSON lines")
 	list := flag.Bool("list", false, "list the rows")
+	markdown := flag.Bool("markdown", false, "print the rows in the files named as arguments as Markdown")
+	plots := flag.String("plots", "", "draw the rows in the files named as arguments into this directory")
 	flag.Parse()
 
 	if *list {
 		for _, r := range rows {
-			fmt.Printf("%-14s %s\n", r.name, r.what)
+			fmt.Printf("%-18s %-62s %s\n", r.name, r.what+" ("+r.unit+")", r.reach)
 		}
 		return nil
+	}
+	if *markdown || *plots != "" {
+		return show(flag.Args(), *markdown, *plots)
 	}
 	chosen, err := choose(*only)
 	if err != nil {
 		return err
 	}
-	absBin, err := filepath.Abs(*bin)
-	if err != nil {
+	if b.bin, err = filepath.Abs(*bin); err != nil {
 		return err
 	}
-	base, err := os.MkdirTemp(*dir, "amberfs-bench-")
-	if err != nil {
+	if b.base, err = os.MkdirTemp(*dir, "amberfs-bench-"); err != nil {
 		return err
 	}
-	b := &bench{base: base, bin: absBin, scale: *scale}
-	defer b.close()
-	b.open()
-
-	// Interrupted, it finishes the row, reports, and leaves nothing mounted.
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	// Interrupted, it ends the row, reports, and leaves nothing mounted.
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
+	b.ctx = ctx
+	defer b.close()
+	b.open(*places)
+
+	m := thisMachine()
 	var results []result
+	var failed error
 	for _, r := range chosen {
+		rs, err := b.measure(r)
 		if ctx.Err() != nil {
-			fmt.Fprintln(os.Stderr, "interrupted")
+			failed = errors.New("interrupted")
 			break
 		}
-		rs, err := b.measure(r, *repeat)
+		var left *leftOut
+		if errors.As(err, &left) {
+			fmt.Fprintf(os.Stderr, "without %s: %v\n", r.name, left)
+			continue
+		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", r.name, err)
+			fmt.Fprintf(os.Stderr, "%s: %v\n", r.name, err)
+			failed = errors.Join(failed, fmt.Errorf("%s failed", r.name))
+			continue
 		}
 		results = append(results, rs...)
+		if *out != "" {
+			if err := appendJSON(*out, m, rs); err != nil {
+				return err
+			}
+		}
 	}
-	m := thisMachine()
 	report(os.Stdout, m, results)
-	if *out != "" {
-		return appendJSON(*out, m, results)
-	}
-	return nil
+	return failed
 }
 
+// choose finds rows by name, or by how their names begin, in the order of the
+// table.
 func choose(only string) ([]row, error) {
 	if only == "" {
 		return rows, nil
 	}
-	var chosen []row
+	wanted := map[string]bool{}
 	for name := range strings.SplitSeq(only, ",") {
-		i := slices.IndexFunc(rows, func(r row) bool { return r.name == name })
-		if i < 0 {
+		match := func(r row) bool { return r.name == name }
+		if !slices.ContainsFunc(rows, match) {
+			match = func(r row) bool { return strings.HasPrefix(r.name, name) }
+		}
+		if !slices.ContainsFunc(rows, match) {
 			return nil, fmt.Errorf("there is no row %q (see -list)", name)
 		}
-		chosen = append(chosen, rows[i])
+		for _, r := range rows {
+			if match(r) {
+				wanted[r.name] = true
+			}
+		}
 	}
-	return chosen, nil
+	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !wanted[r.name] }), nil
 }

@@ -12,160 +12,190 @@ import (
 
 // A place is a directory to work in and what it takes to have it.
 type place struct {
-	name  string
-	kind  kind
-	dir   string
-	store string // of amberfs
-	close func() error
+	name    string
+	kind    kind
+	dir     string
+	metrics string // address of the daemon's figures
+	close   func() error
 }
 
 type kind int
 
 const (
-	amber kind = iota // the mount
-	plain             // a directory on the disk beside it
-	peer              // another filesystem
-	btrfs             // one with snapshots of its own
-	git               // a plain directory with git's way of keeping states
+	amber   kind = iota // the mount
+	plain               // a directory on the disk beside it
+	peer                // another filesystem
+	btrfs               // one with snapshots of its own
+	reflink             // one that copies files by sharing their blocks
+	git                 // a plain directory with git's way of keeping states
 )
 
 // openers make the places; one that the machine cannot have is left out.
-var openers = []func(*bench) (place, error){openAmber, openPlain, openLoopback, openFuseOverlay, openBtrfs, openXFS, openGit}
-
-func openAmber(b *bench) (place, error) {
-	p := place{name: "amberfs", kind: amber, dir: filepath.Join(b.base, "amberfs"), store: filepath.Join(b.base, "amberfs.store")}
-	if err := os.Mkdir(p.dir, 0o755); err != nil {
-		return p, err
-	}
-	p.close = func() error { return command(b.bin, "umount", p.dir) }
-	return p, command(b.bin, "mount", p.store, p.dir)
+var openers = []struct {
+	name string
+	kind kind
+	open func(*bench, *place) error
+}{
+	{"amberfs", amber, openAmber},
+	{"plain", plain, openPlain},
+	{"go-fuse loopback", peer, openLoopback},
+	{"fuse-overlayfs", peer, openFuseOverlay},
+	{"overlayfs", peer, openOverlay},
+	{"btrfs", btrfs, openBtrfs},
+	{"xfs", reflink, openXFS},
+	{"git", git, openGit},
 }
 
-func openPlain(b *bench) (place, error) {
-	p := place{name: "plain", kind: plain, dir: filepath.Join(b.base, "plain"), close: func() error { return nil }}
-	return p, os.Mkdir(p.dir, 0o755)
+func notGit(p place) bool    { return p.kind != git }
+func onlyAmber(p place) bool { return p.kind == amber }
+
+// keepsStates is where a whole tree can be captured and brought back.
+func keepsStates(p place) bool {
+	return p.kind == amber || p.kind == git || p.kind == btrfs || p.kind == reflink
 }
 
-// git is where rows of history are compared with what agent tools do today.
-func openGit(b *bench) (place, error) {
-	p := place{name: "git", kind: git, dir: filepath.Join(b.base, "git"), close: func() error { return nil }}
-	if _, err := exec.LookPath("git"); err != nil {
-		return p, fmt.Errorf("git: %w", err)
-	}
-	return p, os.Mkdir(p.dir, 0o755)
-}
+func openAmber(b *bench, p *place) error { return b.mount(p, p.dir+".store") }
 
-// loopback is go-fuse's own example, built from the module that this project
-// already uses.
-func openLoopback(b *bench) (place, error) {
-	p := place{name: "go-fuse loopback", kind: peer, dir: filepath.Join(b.base, "loopback")}
-	bin, below := filepath.Join(b.base, "loopback.bin"), filepath.Join(b.base, "loopback.data")
-	if err := command("go", "build", "-buildvcs=false", "-o", bin, "github.com/hanwen/go-fuse/v2/example/loopback"); err != nil {
-		return p, fmt.Errorf("go-fuse loopback: %w", err)
+// mount mounts a store as a place, with figures.
+func (b *bench) mount(p *place, store string) error {
+	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+		return err
 	}
-	return p, openDaemon(&p, below, bin, p.dir, below)
-}
-
-func openFuseOverlay(b *bench) (place, error) {
-	p := place{name: "fuse-overlayfs", kind: peer, dir: filepath.Join(b.base, "overlay")}
-	below := filepath.Join(b.base, "overlay.data")
-	if _, err := exec.LookPath("fuse-overlayfs"); err != nil {
-		return p, fmt.Errorf("fuse-overlayfs: %w", err)
+	address, err := freeAddress()
+	if err != nil {
+		return err
 	}
-	for _, d := range []string{"lower", "upper", "work"} {
-		if err := os.MkdirAll(filepath.Join(below, d), 0o755); err != nil {
-			return p, err
-		}
-	}
-	opts := fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", below)
-	return p, openDaemon(&p, below, "fuse-overlayfs", "-f", "-o", opts, p.dir)
-}
-
-// openDaemon starts a filesystem in a process of its own and waits for it.
-func openDaemon(p *place, below string, argv ...string) error {
-	for _, d := range []string{p.dir, below} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			return err
-		}
-	}
-	cmd := exec.Command(argv[0], argv[1:]...)
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("%s: %w", p.name, err)
+	p.metrics = address
+	if err := command(b.bin, "mount", "-o", "metrics="+address, store, p.dir); err != nil {
+		return err
 	}
 	dir := p.dir
-	p.close = func() error {
-		err := unmount(dir)
-		return errors.Join(err, cmd.Wait())
-	}
-	for range 500 {
-		if mounted(dir) {
-			return nil
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	return fmt.Errorf("%s: did not mount", p.name)
+	p.close = func() error { return patient(func() error { return command(b.bin, "umount", dir) }) }
+	return nil
 }
 
-func openBtrfs(b *bench) (place, error) { return openLoop(b, "btrfs", btrfs, "mkfs.btrfs", "-q") }
+func openPlain(_ *bench, p *place) error { return os.Mkdir(p.dir, 0o755) }
 
-func openXFS(b *bench) (place, error) {
-	return openLoop(b, "xfs", peer, "mkfs.xfs", "-q", "-m", "reflink=1")
+// openGit is where rows of history are compared with what agent tools do.
+func openGit(_ *bench, p *place) error {
+	if _, err := exec.LookPath("git"); err != nil {
+		return err
+	}
+	return os.Mkdir(p.dir, 0o755)
 }
 
-// openLoop makes a filesystem in a file.
-func openLoop(b *bench, name string, k kind, mkfs ...string) (place, error) {
-	p := place{name: name, kind: k, dir: filepath.Join(b.base, name)}
-	image := filepath.Join(b.base, name+".img")
+// openLoopback is go-fuse's own example, built from the module that this
+// project already uses.
+func openLoopback(_ *bench, p *place) error {
+	bin, below := p.dir+".bin", p.dir+".data"
+	if err := command("go", "build", "-buildvcs=false", "-o", bin, "github.com/hanwen/go-fuse/v2/example/loopback"); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(below, 0o755); err != nil {
+		return err
+	}
+	return openDaemon(p, bin, p.dir, below)
+}
+
+func openFuseOverlay(_ *bench, p *place) error {
+	if _, err := exec.LookPath("fuse-overlayfs"); err != nil {
+		return err
+	}
+	opts, err := layers(p.dir + ".data")
+	if err != nil {
+		return err
+	}
+	return openDaemon(p, "fuse-overlayfs", "-f", "-o", opts, p.dir)
+}
+
+// openOverlay is the kernel's.
+func openOverlay(_ *bench, p *place) error {
 	if os.Getuid() != 0 {
-		return p, fmt.Errorf("%s: needs root", name)
+		return errors.New("it needs root")
 	}
-	if _, err := exec.LookPath(mkfs[0]); err != nil {
-		return p, fmt.Errorf("%s: %w", name, err)
+	opts, err := layers(p.dir + ".data")
+	if err != nil {
+		return err
 	}
 	if err := os.Mkdir(p.dir, 0o755); err != nil {
-		return p, err
+		return err
+	}
+	return mountedAt(p, "-t", "overlay", "-o", opts, "overlay")
+}
+
+// layers are an overlay's directories, as mount options.
+func layers(below string) (string, error) {
+	for _, d := range []string{"lower", "upper", "work"} {
+		if err := os.MkdirAll(filepath.Join(below, d), 0o755); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", below), nil
+}
+
+func openBtrfs(_ *bench, p *place) error { return openLoop(p, "mkfs.btrfs", "-q") }
+
+func openXFS(_ *bench, p *place) error { return openLoop(p, "mkfs.xfs", "-q", "-m", "reflink=1") }
+
+// openLoop makes a filesystem in a file. The loop device goes with the mount.
+func openLoop(p *place, mkfs ...string) error {
+	image := p.dir + ".img"
+	if os.Getuid() != 0 {
+		return errors.New("it needs root")
+	}
+	if _, err := exec.LookPath(mkfs[0]); err != nil {
+		return err
+	}
+	if err := os.Mkdir(p.dir, 0o755); err != nil {
+		return err
 	}
 	f, err := os.Create(image)
 	if err != nil {
-		return p, err
+		return err
 	}
-	err = errors.Join(f.Truncate(16<<30), f.Close())
-	if err == nil {
-		err = command(mkfs[0], append(mkfs[1:], image)...)
+	if err := errors.Join(f.Truncate(16<<30), f.Close()); err != nil {
+		return err
 	}
-	if err == nil {
-		err = command("mount", "-o", "loop", image, p.dir)
+	if err := command(mkfs[0], append(mkfs[1:], image)...); err != nil {
+		return err
 	}
-	if err != nil {
-		return p, fmt.Errorf("%s: %w", name, err)
-	}
-	p.close = func() error { return unmount(p.dir) }
-	return p, nil
+	return mountedAt(p, "-o", "loop", image)
 }
 
-func mounted(dir string) bool {
-	data, err := os.ReadFile("/proc/self/mounts")
-	return err == nil && strings.Contains(string(data), " "+dir+" ")
+func mountedAt(p *place, args ...string) error {
+	if err := command("mount", append(args, p.dir)...); err != nil {
+		return err
+	}
+	dir := p.dir
+	p.close = func() error { return unmount(dir) }
+	return nil
+}
+
+func mountsBelow(dir string) []string {
+	var below []string
+	for line := range strings.Lines(fileText("/proc/self/mountinfo")) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], dir+"/") {
+			below = append(below, f[4])
+		}
+	}
+	return below
 }
 
 func unmount(dir string) error {
 	if os.Getuid() == 0 {
-		return command("umount", dir)
+		return patient(func() error { return command("umount", dir) })
 	}
-	return command("fusermount3", "-u", dir)
+	return patient(func() error { return command("fusermount3", "-u", dir) })
 }
 
-// command runs a program; its output is part of the error.
-func command(name string, args ...string) error { return commandIn("", nil, name, args...) }
-
-func commandIn(dir string, env []string, name string, args ...string) error {
-	cmd := exec.Command(name, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, out)
+// patient tries for a while: a program that was interrupted may still be there
+// for a moment.
+func patient(try func() error) (err error) {
+	for range 50 {
+		if err = try(); err == nil {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
-	return nil
+	return err
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,7 +19,6 @@ type machine struct {
 	CPU    string `json:"cpu"`
 	CPUs   int    `json:"cpus"`
 	Go     string `json:"go"`
-	Load   string `json:"load"` // average at the start
 }
 
 func thisMachine() machine {
@@ -30,8 +29,12 @@ func thisMachine() machine {
 		CPU:    cpu(),
 		CPUs:   runtime.NumCPU(),
 		Go:     runtime.Version(),
-		Load:   strings.Join(strings.Fields(fileText("/proc/loadavg"))[:3], " "),
 	}
+}
+
+// loadAverage is that of the last minute, five and fifteen minutes.
+func loadAverage() string {
+	return strings.Join(slices.Clip(append(strings.Fields(fileText("/proc/loadavg")), "?", "?", "?"))[:3], " ")
 }
 
 func cpu() string {
@@ -43,34 +46,24 @@ func cpu() string {
 	return runtime.GOARCH
 }
 
-func fileText(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return "? ? ?"
-	}
-	return string(data)
-}
-
-func output(name string, args ...string) string {
-	out, err := exec.Command(name, args...).Output()
-	if err != nil {
-		return "?"
-	}
-	return strings.TrimSpace(string(out))
-}
-
 // report prints the table.
 func report(w io.Writer, m machine, results []result) {
-	fmt.Fprintf(w, "\namberfs %s, %s, Linux %s, %d × %s, load %s, %s\n\n", m.Commit, m.Time, m.Kernel, m.CPUs, m.CPU, m.Load, m.Go)
+	fmt.Fprintf(w, "\namberfs %s, %s, Linux %s, %d × %s, %s\n\n", m.Commit, m.Time, m.Kernel, m.CPUs, m.CPU, m.Go)
 	last := ""
 	for _, r := range results {
 		if r.Row != last {
-			fmt.Fprintf(w, "%s: %s (%s)\n", r.Row, r.What, r.Unit)
+			fmt.Fprintf(w, "%s: %s (%s; load %s)\n", r.Row, r.What, r.Unit, r.Load)
+			if r.Reach != "" {
+				fmt.Fprintf(w, "    to reach: %s\n", r.Reach)
+			}
 			last = r.Row
 		}
 		line := fmt.Sprintf("    %-18s %12s", r.Place, figure(r.Median))
 		if r.Ratio != 0 {
 			line += fmt.Sprintf("  × %s", figure(r.Ratio))
+		}
+		for _, l := range r.Cost.lines() {
+			line += "\n        " + l
 		}
 		fmt.Fprintln(w, line)
 	}

@@ -1,29 +1,19 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
 func name(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf("f%06d", i)) }
-
-// each times n calls and returns µs a call.
-func each(n int, do func(i int) error) (float64, error) {
-	start := time.Now()
-	for i := range n {
-		if err := do(i); err != nil {
-			return 0, err
-		}
-	}
-	return float64(time.Since(start).Microseconds()) / float64(n), nil
-}
 
 var block = []byte(strings.Repeat("0123456789abcdef", 256))
 
@@ -39,8 +29,8 @@ func createOne(path string) error {
 	return unix.Close(fd)
 }
 
-func create(w work) (float64, error) {
-	return each(w.n(3000), func(i int) error { return createOne(name(w.dir, i)) })
+func create(w *work) (float64, error) {
+	return w.each(w.n(3000), func(i int) error { return createOne(name(w.dir, i)) })
 }
 
 // fill creates n files, outside the measured time.
@@ -53,16 +43,16 @@ func fill(dir string, n int) error {
 	return nil
 }
 
-func appendSome(w work) (float64, error) {
+func appendSome(w *work) (float64, error) {
 	f, err := os.OpenFile(name(w.dir, 0), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
-	return each(w.n(10_000), func(int) error { _, err := f.Write(block[:100]); return err })
+	return w.each(w.n(10_000), func(int) error { _, err := f.Write(block[:100]); return err })
 }
 
-func readWarm(w work) (float64, error) {
+func readWarm(w *work) (float64, error) {
 	n := w.n(1000)
 	if err := fill(w.dir, n); err != nil {
 		return 0, err
@@ -79,13 +69,13 @@ func readWarm(w work) (float64, error) {
 		}
 		return unix.Close(fd)
 	}
-	if _, err := each(n, one); err != nil {
+	if _, err := w.each(n, one); err != nil {
 		return 0, err
 	}
-	return each(20*n, one)
+	return w.each(20*n, one)
 }
 
-func statWarm(w work) (float64, error) {
+func statWarm(w *work) (float64, error) {
 	n := w.n(1000)
 	if err := fill(w.dir, n); err != nil {
 		return 0, err
@@ -94,29 +84,29 @@ func statWarm(w work) (float64, error) {
 		var st unix.Stat_t
 		return unix.Lstat(name(w.dir, i%n), &st)
 	}
-	if _, err := each(n, one); err != nil {
+	if _, err := w.each(n, one); err != nil {
 		return 0, err
 	}
-	return each(50*n, one)
+	return w.each(50*n, one)
 }
 
-func rename(w work) (float64, error) {
+func rename(w *work) (float64, error) {
 	n := w.n(2000)
 	if err := fill(w.dir, n); err != nil {
 		return 0, err
 	}
-	return each(n, func(i int) error { return unix.Rename(name(w.dir, i), name(w.dir, i)+"-renamed") })
+	return w.each(n, func(i int) error { return unix.Rename(name(w.dir, i), name(w.dir, i)+"-renamed") })
 }
 
-func unlink(w work) (float64, error) {
+func unlink(w *work) (float64, error) {
 	n := w.n(2000)
 	if err := fill(w.dir, n); err != nil {
 		return 0, err
 	}
-	return each(n, func(i int) error { return unix.Unlink(name(w.dir, i)) })
+	return w.each(n, func(i int) error { return unix.Unlink(name(w.dir, i)) })
 }
 
-func sequentialWrite(w work) (float64, error) {
+func sequentialWrite(w *work) (float64, error) {
 	const step = 1 << 20
 	n := w.n(1024)
 	f, err := os.Create(name(w.dir, 0))
@@ -125,20 +115,18 @@ func sequentialWrite(w work) (float64, error) {
 	}
 	defer f.Close()
 	buf := noise(step)
-	start := time.Now()
-	for i := range n {
-		buf[0], buf[1] = byte(i), byte(i>>8)
-		if _, err := f.Write(buf); err != nil {
-			return 0, err
-		}
-	}
-	if err := f.Sync(); err != nil {
-		return 0, err
-	}
-	return float64(n) * step / 1e6 / time.Since(start).Seconds(), nil
+	took, err := w.timed(n, func() error {
+		err := w.b.loop(n, func(i int) error {
+			buf[0], buf[1] = byte(i), byte(i>>8)
+			_, err := f.Write(buf)
+			return err
+		})
+		return errors.Join(err, f.Sync())
+	})
+	return float64(n) * step / 1e6 / took.Seconds(), err
 }
 
-func sequentialRead(w work) (float64, error) {
+func sequentialRead(w *work) (float64, error) {
 	const step = 1 << 20
 	n := w.n(512)
 	path := name(w.dir, 0)
@@ -156,50 +144,42 @@ func sequentialRead(w work) (float64, error) {
 	if err := f.Close(); err != nil {
 		return 0, err
 	}
-	var took time.Duration
-	for range 2 { // the second time counts: warm
-		if f, err = os.Open(path); err != nil {
-			return 0, err
+	read := func() error {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
 		}
-		start := time.Now()
-		if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{f}, buf); err != nil {
-			f.Close()
-			return 0, err
-		}
-		took = time.Since(start)
-		f.Close()
+		defer f.Close()
+		_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{f}, buf)
+		return err
 	}
-	return float64(n) * step / 1e6 / took.Seconds(), nil
+	if err := read(); err != nil {
+		return 0, err
+	}
+	const times = 3
+	took, err := w.timed(n*times, func() error {
+		for range times {
+			if err := read(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return times * float64(n) * step / 1e6 / took.Seconds(), err
 }
 
-func fsyncs(w work) (float64, error) {
+func fsyncs(w *work) (float64, error) {
 	f, err := os.Create(name(w.dir, 0))
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
-	return each(w.n(200), func(int) error {
+	return w.each(w.n(200), func(int) error {
 		if _, err := f.Write(block); err != nil {
 			return err
 		}
 		return f.Sync()
 	})
-}
-
-func sqlite(w work) (float64, error) {
-	var sql strings.Builder
-	sql.WriteString("create table t(a integer primary key, b text);\n")
-	for i := range w.n(500) {
-		fmt.Fprintf(&sql, "insert into t(b) values ('row %d with some text');\n", i)
-	}
-	cmd := exec.Command("sqlite3", name(w.dir, 0))
-	cmd.Stdin = strings.NewReader(sql.String())
-	start := time.Now()
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return 0, fmt.Errorf("sqlite3: %w: %s", err, out)
-	}
-	return float64(time.Since(start).Microseconds()) / 1e3, nil
 }
 
 // noise does not compress.
@@ -213,4 +193,25 @@ func noise(n int) []byte {
 		p[i] = byte(x)
 	}
 	return p
+}
+
+// createByEight is create with eight writers, each in a directory of its own.
+func createByEight(w *work) (float64, error) {
+	const writers = 8
+	n := w.n(1000)
+	for i := range writers {
+		if err := os.Mkdir(name(w.dir, i), 0o755); err != nil {
+			return 0, err
+		}
+	}
+	took, err := w.timed(writers*n, func() error {
+		var g errgroup.Group
+		for i := range writers {
+			g.Go(func() error {
+				return w.b.loop(n, func(j int) error { return createOne(name(name(w.dir, i), j)) })
+			})
+		}
+		return g.Wait()
+	})
+	return float64(took.Microseconds()) / float64(writers*n), err
 }

@@ -5,277 +5,270 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// populate makes a tree of n small files, a hundred in a directory.
-func populate(dir string, n int) error {
-	for i := range n {
-		sub := filepath.Join(dir, fmt.Sprintf("d%04d", i/100))
-		if i%100 == 0 {
-			if err := os.Mkdir(sub, 0o755); err != nil {
-				return err
-			}
-		}
-		if err := os.WriteFile(name(sub, i), fmt.Appendf(nil, "file %d\n", i), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// times is how often a row of history does its work in one repetition.
+const times = 9
 
-// A history captures the state of a tree and brings it back, as each kind of
-// place does it. The tree is the whole workspace, subvolume or worktree.
-type history interface {
-	root() string
-	capture(name string) error
-	restore(name string) error
-	close() error
-}
-
-func openHistory(w work) (history, error) {
-	switch w.place.kind {
-	case amber:
-		return newAmberHistory(w)
-	case btrfs:
-		h := &btrfsHistory{dir: w.dir}
-		return h, command("btrfs", "subvolume", "create", h.root())
-	default:
-		h := &gitHistory{dir: w.dir}
-		return h, commandIn(w.dir, nil, "git", "init", "-q")
-	}
-}
-
-// amberHistory has a store of its own, so that the tree is the workspace.
-type amberHistory struct{ bin, dir, store string }
-
-func newAmberHistory(w work) (*amberHistory, error) {
-	h := &amberHistory{bin: w.b.bin, dir: filepath.Join(w.b.base, "history"), store: filepath.Join(w.b.base, "history.store")}
-	if err := os.Mkdir(h.dir, 0o755); err != nil {
-		return nil, err
-	}
-	return h, command(h.bin, "mount", h.store, h.dir)
-}
-
-func (h *amberHistory) root() string { return h.dir }
-
-func (h *amberHistory) capture(name string) error {
-	return unix.Mkdir(filepath.Join(h.dir, ".snapshots", name), 0o755)
-}
-
-func (h *amberHistory) restore(name string) error {
-	lever := filepath.Join(h.dir, ".snapshots", "restore")
-	return unix.Rename(lever, lever+"@"+name)
-}
-
-func (h *amberHistory) close() error {
-	return errors.Join(command(h.bin, "umount", h.dir), os.RemoveAll(h.store), os.Remove(h.dir))
-}
-
-// gitHistory is the recipe of agent tools: a temporary index, write-tree,
-// commit-tree, update-ref; and read-tree, checkout-index and the removal of
-// what came later to go back.
-type gitHistory struct{ dir string }
-
-func (h *gitHistory) root() string { return h.dir }
-
-func (h *gitHistory) sh(script string, args ...string) error {
-	env := []string{"GIT_INDEX_FILE=" + filepath.Join(h.dir, ".git", "snapshot-index"),
-		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b"}
-	return commandIn(h.dir, env, "sh", append([]string{"-ec", script, "sh"}, args...)...)
-}
-
-func (h *gitHistory) capture(name string) error {
-	return h.sh(`git add --all; tree=$(git write-tree); git update-ref "refs/snapshots/$1" $(git commit-tree -m "$1" "$tree")`, name)
-}
-
-func (h *gitHistory) restore(name string) error {
-	return h.sh(`git read-tree "refs/snapshots/$1"; git checkout-index -a -f; git clean -fdq`, name)
-}
-
-func (h *gitHistory) close() error { return nil }
-
-type btrfsHistory struct{ dir string }
-
-func (h *btrfsHistory) root() string { return filepath.Join(h.dir, "tree") }
-
-func (h *btrfsHistory) capture(name string) error {
-	return command("btrfs", "subvolume", "snapshot", "-r", h.root(), filepath.Join(h.dir, name))
-}
-
-func (h *btrfsHistory) restore(name string) error {
-	if err := command("btrfs", "subvolume", "delete", h.root()); err != nil {
-		return err
-	}
-	return command("btrfs", "subvolume", "snapshot", filepath.Join(h.dir, name), h.root())
-}
-
-func (h *btrfsHistory) close() error {
-	subvolumes, err := os.ReadDir(h.dir)
-	for _, s := range subvolumes {
-		err = errors.Join(err, command("btrfs", "subvolume", "delete", filepath.Join(h.dir, s.Name())))
-	}
-	return err
-}
-
-func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
-
-// capture is the median of some captures with ten files changed between them.
-func capture(n int) func(work) (float64, error) {
-	return withHistory(n, func(h history, change func(i int) error) (float64, error) {
-		var all []float64
-		for i := range 9 {
-			if err := change(i); err != nil {
-				return 0, err
-			}
-			start := time.Now()
-			if err := h.capture(fmt.Sprintf("v%d", i)); err != nil {
-				return 0, err
-			}
-			all = append(all, ms(time.Since(start)))
-		}
-		// The first has all the tree to take in, where that is a cost.
-		return median(all[1:]), nil
-	})
-}
-
-func restore(n int) func(work) (float64, error) {
-	return withHistory(n, func(h history, change func(i int) error) (float64, error) {
-		if err := h.capture("v"); err != nil {
+// medianOf times do, with something before it each time that does not count.
+func (w *work) medianOf(times int, before, do func() error) (float64, error) {
+	var all []float64
+	for range times {
+		if err := before(); err != nil {
 			return 0, err
 		}
-		var all []float64
-		for i := range 3 {
-			if err := change(i); err != nil {
-				return 0, err
-			}
-			start := time.Now()
-			if err := h.restore("v"); err != nil {
-				return 0, err
-			}
-			all = append(all, ms(time.Since(start)))
+		took, err := w.timed(1, do)
+		if err != nil {
+			return 0, err
 		}
-		return median(all), nil
+		all = append(all, ms(took))
+	}
+	return median(all), w.b.ctx.Err()
+}
+
+// onTree is a row's work on a history of n files with some snapshots.
+func onTree(n, snapshots int, do func(w *work, g *grown) (float64, error)) func(*work) (float64, error) {
+	return func(w *work) (float64, error) {
+		g, err := w.tree(w.n(n))
+		if err != nil {
+			return 0, err
+		}
+		if err := g.until(snapshots); err != nil {
+			return 0, err
+		}
+		return do(w, g)
+	}
+}
+
+// capture is a snapshot after ten files changed.
+func capture(w *work, g *grown) (float64, error) {
+	return w.medianOf(times, g.change, func() error { return g.capture(g.next()) })
+}
+
+// restore takes ten changed files back.
+func restore(w *work, g *grown) (float64, error) {
+	name := g.next()
+	if err := g.capture(name); err != nil {
+		return 0, err
+	}
+	return w.medianOf(times, g.change, func() error { return g.restore(name) })
+}
+
+func fork(w *work, g *grown) (float64, error) {
+	i := 0
+	path := func() string { return filepath.Join(g.root(), ".forks", fmt.Sprintf("fork%d", i)) }
+	f, err := w.medianOf(times, func() error { i++; return nil }, func() error { return unix.Mkdir(path(), 0o755) })
+	for ; i > 0 && err == nil; i-- {
+		err = unix.Rmdir(path())
+	}
+	return f, err
+}
+
+// diffTen reads the patch of ten changed files.
+func diffTen(w *work, g *grown) (float64, error) {
+	name := g.next()
+	if err := g.capture(name); err != nil {
+		return 0, err
+	}
+	return w.medianOf(times, g.change, func() error {
+		patch, err := os.ReadFile(filepath.Join(g.root(), ".snapshots", "diff@"+name))
+		if err == nil && len(patch) == 0 {
+			err = errors.New("the patch is empty")
+		}
+		return err
 	})
 }
 
-func withHistory(n int, measure func(h history, change func(i int) error) (float64, error)) func(work) (float64, error) {
-	return func(w work) (f float64, err error) {
-		h, err := openHistory(w)
+// reopen is from `amberfs mount` until it returned with the mount ready.
+func reopen(w *work, g *grown) (float64, error) {
+	h := g.history.(*amberHistory)
+	var all []float64
+	for range 3 {
+		took, err := h.reopen()
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, ms(took))
+	}
+	return median(all), nil
+}
+
+// lookup is the first stat of names all over a directory of n.
+func lookup(n int) func(*work) (float64, error) {
+	return func(w *work) (f float64, err error) {
+		w.b.trees.close()
+		h, err := newAmberHistory(w.b, filepath.Join(w.b.base, "lookup"))
 		if err != nil {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, h.close()) }()
 		n := w.n(n)
-		if err := populate(h.root(), n); err != nil {
+		path := func(i int) string { return fmt.Sprintf("dir/f%07d", i) }
+		if err := h.load(n, path); err != nil {
 			return 0, err
 		}
-		change := func(i int) error {
-			for j := range 10 {
-				at := (i*7919 + j*n/10) % n
-				path := name(filepath.Join(h.root(), fmt.Sprintf("d%04d", at/100)), at)
-				if err := os.WriteFile(path, fmt.Appendf(nil, "changed %d\n", i), 0o644); err != nil {
-					return err
-				}
-			}
-			return nil
+		if _, err := h.reopen(); err != nil {
+			return 0, err
 		}
-		return measure(h, change)
+		w.look(h)
+		return w.each(500, func(i int) error {
+			var st unix.Stat_t
+			return unix.Lstat(filepath.Join(h.root(), path(i*7919%n)), &st)
+		})
 	}
 }
 
-func fork(n int) func(work) (float64, error) {
-	return func(w work) (f float64, err error) {
-		h, err := newAmberHistory(w)
+// restoreUnsealed is restore among files that were written just before.
+func restoreUnsealed(n int) func(*work) (float64, error) {
+	return func(w *work) (f float64, err error) {
+		w.b.trees.close()
+		h, err := newAmberHistory(w.b, filepath.Join(w.b.base, "unsealed"))
 		if err != nil {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, h.close()) }()
-		if err := populate(h.root(), w.n(n)); err != nil {
+		g := &grown{history: h, n: w.n(n)}
+		w.look(h)
+		if err := populate(w.b, h.root(), g.n); err != nil {
 			return 0, err
 		}
-		var all []float64
-		for i := range 20 {
-			start := time.Now()
-			if err := unix.Mkdir(filepath.Join(h.dir, ".forks", fmt.Sprintf("f%d", i)), 0o755); err != nil {
-				return 0, err
-			}
-			all = append(all, ms(time.Since(start)))
+		if err := h.capture("v"); err != nil {
+			return 0, err
 		}
-		return median(all), nil
+		if err := g.change(); err != nil {
+			return 0, err
+		}
+		took, err := w.timed(1, func() error { return h.restore("v") })
+		return ms(took), err
 	}
 }
 
-// seal is from the capture until the snapshot has its id.
-func seal(w work) (f float64, err error) {
-	h, err := newAmberHistory(w)
+// seal is from the capture until the snapshot has its id, while two others
+// write small files.
+func seal(w *work) (f float64, err error) {
+	h, err := newAmberHistory(w.b, filepath.Join(w.b.base, "seal"))
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	n, buf := w.n(512), noise(1<<20)
+	n, buf := w.n(1024), noise(1<<20)
 	for i := range n {
 		buf[0], buf[1] = byte(i), byte(i>>8)
 		for j := 0; j < len(buf); j += 4096 {
-			buf[j+2] = byte(i + j)
+			buf[j+2], buf[j+3] = byte(i+j), byte(i>>4)
 		}
-		if err := os.WriteFile(name(h.dir, i), buf, 0o644); err != nil {
+		if err := os.WriteFile(name(h.root(), i), buf, 0o644); err != nil {
 			return 0, err
 		}
 	}
-	start := time.Now()
-	if err := command(h.bin, "-C", h.dir, "snapshot", "v"); err != nil {
-		return 0, err
+	stop := make(chan struct{})
+	ended := make(chan error)
+	const writers = 2
+	for i := range writers {
+		go func() {
+			dir := filepath.Join(h.root(), fmt.Sprintf("writer%d", i))
+			err := os.Mkdir(dir, 0o755)
+			for j := 0; err == nil; j++ {
+				select {
+				case <-stop:
+					ended <- nil
+					return
+				default:
+					err = createOne(name(dir, j%1000))
+				}
+			}
+			ended <- err
+		}()
 	}
-	return float64(n) * float64(len(buf)) / 1e6 / time.Since(start).Seconds(), nil
+	w.look(h)
+	took, err := w.timed(n, func() error { return h.run("snapshot", "v") })
+	close(stop)
+	for range writers {
+		err = errors.Join(err, <-ended)
+	}
+	return float64(n) * float64(len(buf)) / 1e6 / took.Seconds(), err
+}
+
+// memory is what the daemon's resident memory grew by for each of many inodes.
+func memory(sealed bool) func(w *work) (float64, error) {
+	return func(w *work) (f float64, err error) {
+		h, err := newAmberHistory(w.b, filepath.Join(w.b.base, "memory"))
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, h.close()) }()
+		resident := func() (float64, error) {
+			c, err := h.place.counters()
+			return c["process_resident_memory_bytes"], err
+		}
+		before, err := resident()
+		if err != nil {
+			return 0, err
+		}
+		n := w.n(100_000)
+		if err := populate(w.b, h.root(), n); err != nil {
+			return 0, err
+		}
+		if sealed {
+			if err := h.run("snapshot", "v"); err != nil {
+				return 0, err
+			}
+			if _, err := h.reopen(); err != nil {
+				return 0, err
+			}
+			if before, err = resident(); err != nil {
+				return 0, err
+			}
+			// The kernel knows them all after this.
+			if err := command("find", h.root(), "-size", "+1G"); err != nil {
+				return 0, err
+			}
+		}
+		after, err := resident()
+		return (after - before) / float64(n), err
+	}
 }
 
 // spaceOfUnchanged is what each of a hundred snapshots of the same tree adds.
-func spaceOfUnchanged(w work) (f float64, err error) {
-	h, err := newAmberHistory(w)
+func spaceOfUnchanged(w *work) (f float64, err error) {
+	h, err := newAmberHistory(w.b, filepath.Join(w.b.base, "unchanged"))
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	if err := populate(h.dir, w.n(10_000)); err != nil {
+	if err := h.load(w.n(10_000), pathOf); err != nil {
 		return 0, err
 	}
-	if err := command(h.bin, "-C", h.dir, "snapshot", "v"); err != nil {
+	if err := h.run("snapshot", "v"); err != nil {
 		return 0, err
 	}
-	before, err := stored(h)
+	before, err := h.stored()
 	if err != nil {
 		return 0, err
 	}
 	for i := range 100 {
-		if err := command(h.bin, "-C", h.dir, "snapshot", fmt.Sprintf("v%d", i)); err != nil {
+		if err := h.run("snapshot", fmt.Sprintf("v%d", i)); err != nil {
 			return 0, err
 		}
 	}
-	after, err := stored(h)
+	after, err := h.stored()
 	return (after - before) / 100, err
 }
 
 // stored is the disk that packs and their index take: what is there after the
 // journal has been emptied by a clean end.
-func stored(h *amberHistory) (total float64, err error) {
-	if err := command(h.bin, "umount", h.dir); err != nil {
+func (h *amberHistory) stored() (total float64, err error) {
+	if err := h.place.close(); err != nil {
 		return 0, err
 	}
 	for _, dir := range []string{"packs", "index"} {
-		entries, err := os.ReadDir(filepath.Join(h.store, dir))
+		n, err := diskUsage(filepath.Join(h.store, dir))
 		if err != nil {
 			return 0, err
 		}
-		for _, e := range entries {
-			var st unix.Stat_t
-			if err := unix.Lstat(filepath.Join(h.store, dir, e.Name()), &st); err != nil {
-				return 0, err
-			}
-			total += float64(st.Blocks * 512)
-		}
+		total += n
 	}
-	return total, command(h.bin, "mount", h.store, h.dir)
+	return total, h.b.mount(&h.place, h.store)
 }

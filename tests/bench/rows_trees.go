@@ -6,131 +6,164 @@ import (
 	"time"
 )
 
-// seconds times a command.
-func seconds(dir string, argv ...string) (float64, error) {
-	start := time.Now()
-	err := commandIn(dir, nil, argv[0], argv[1:]...)
-	return time.Since(start).Seconds(), err
-}
-
-// input makes something once for all rows and places, on the plain disk.
-func (b *bench) input(name string, create func(path string) error) (string, error) {
-	if path, ok := b.inputs[name]; ok {
-		return path, nil
-	}
-	path := filepath.Join(b.base, "input-"+name)
-	if err := create(path); err != nil {
-		return "", err
-	}
-	b.inputs[name] = path
-	return path, nil
-}
-
-// tarball is the source of Go's standard library: what every machine with Go
-// has, some ten thousand files.
-func (b *bench) tarball() (string, error) {
-	return b.input("std.tar", func(path string) error {
-		return command("tar", "cf", path, "-C", output("go", "env", "GOROOT"), "src")
-	})
-}
-
-func (b *bench) unpack(dir string) error {
-	tarball, err := b.tarball()
-	if err != nil {
-		return err
-	}
-	return command("tar", "xf", tarball, "-C", dir)
-}
-
-func untar(w work) (float64, error) {
+func untar(w *work) (float64, error) {
 	tarball, err := w.b.tarball()
 	if err != nil {
 		return 0, err
 	}
-	return seconds(w.dir, "tar", "xf", tarball)
+	files, err := w.b.files()
+	if err != nil {
+		return 0, err
+	}
+	return w.seconds(files, "tar", "xf", tarball)
 }
 
-func (b *bench) repository() (string, error) {
-	return b.input("repo.git", func(path string) error {
-		return command("git", "clone", "-q", "--bare", "--no-hardlinks", ".", path)
+func clone(w *work) (float64, error) {
+	repo, err := w.b.repository()
+	if err != nil {
+		return 0, err
+	}
+	files, err := w.b.input("clone", func(path string) error {
+		return command("git", "clone", "-q", "--no-hardlinks", repo, path)
 	})
-}
-
-func clone(w work) (float64, error) {
-	repo, err := w.b.repository()
 	if err != nil {
 		return 0, err
 	}
-	return seconds(w.dir, "git", "clone", "-q", "--no-hardlinks", repo, "clone")
+	n, err := countFiles(files)
+	if err != nil {
+		return 0, err
+	}
+	return w.seconds(n, "git", "clone", "-q", "--no-hardlinks", repo, "clone")
 }
 
-// onTree times a command in an unpacked tree, the second time.
-func onTree(argv ...string) func(work) (float64, error) {
-	return func(w work) (float64, error) {
-		if err := w.b.unpack(w.dir); err != nil {
+func npmInstall(w *work) (float64, error) {
+	from, err := w.b.npm("npm", "")
+	if err != nil {
+		return 0, err
+	}
+	files, err := countFiles(filepath.Join(from, "node_modules"))
+	if err != nil {
+		return 0, err
+	}
+	if err := w.command("cp", from+"/package.json", from+"/package-lock.json", "."); err != nil {
+		return 0, err
+	}
+	took, err := w.timed(files, func() error {
+		return commandIn(w.b.ctx, w.dir, npmEnv, "npm", npmArgs("ci", filepath.Join(w.b.base, "npm-cache"), "--offline")...)
+	})
+	return took.Seconds(), err
+}
+
+// warm times a command in an unpacked tree when all is cached: it runs it
+// twice before. The figure is the median of some runs, in ms.
+func warm(argv ...string) func(*work) (float64, error) {
+	return func(w *work) (float64, error) {
+		if _, err := w.unpack(); err != nil {
 			return 0, err
 		}
-		start := time.Now()
-		for range 2 {
-			start = time.Now()
-			// grep ends with 1 when it finds nothing, as it should here.
-			_ = commandIn(w.dir, nil, argv[0], argv[1:]...)
-		}
-		return time.Since(start).Seconds() * 1e3, nil
+		return w.again(5, argv...)
 	}
 }
 
-func gitStatus(w work) (float64, error) {
-	if err := w.b.unpack(w.dir); err != nil {
-		return 0, err
+// again is the median time of a command, in ms, after two runs that do not
+// count. What searches in vain ends with 1, as it should.
+func (w *work) again(times int, argv ...string) (float64, error) {
+	run := func() error {
+		_ = w.command(argv...)
+		return w.b.ctx.Err()
 	}
-	for _, argv := range [][]string{{"git", "init", "-q"}, {"git", "add", "--all"}, {"git", "status"}, {"git", "status"}} {
-		if err := commandIn(w.dir, nil, argv[0], argv[1:]...); err != nil {
+	for range 2 {
+		if err := run(); err != nil {
 			return 0, err
 		}
 	}
-	s, err := seconds(w.dir, "git", "status")
-	return s * 1e3, err
-}
-
-func copyTree(w work) (float64, error) {
-	if err := w.b.unpack(w.dir); err != nil {
-		return 0, err
-	}
-	return seconds(w.dir, "cp", "-r", "src", "copy")
-}
-
-func removeTree(w work) (float64, error) {
-	if err := w.b.unpack(w.dir); err != nil {
-		return 0, err
-	}
-	return seconds(w.dir, "rm", "-rf", "src")
-}
-
-func goBuild(w work) (float64, error) {
-	repo, err := w.b.repository()
-	if err != nil {
-		return 0, err
-	}
-	if err := command("git", "clone", "-q", repo, filepath.Join(w.dir, "src")); err != nil {
-		return 0, err
-	}
-	cache, err := w.b.input("gocache", func(path string) error { return os.Mkdir(path, 0o755) })
-	if err != nil {
-		return 0, err
-	}
-	dir := filepath.Join(w.dir, "src")
-	took := 0.0
-	for range 2 { // the second time counts: everything compiled, linked anew
-		start := time.Now()
-		err := commandIn(dir, []string{"GOCACHE=" + cache, "GOFLAGS=-buildvcs=false"}, "go", "build", "-o", "amberfs", "./cmd/amberfs")
+	var all []float64
+	for range times {
+		took, err := w.timed(1, run)
 		if err != nil {
 			return 0, err
 		}
-		took = time.Since(start).Seconds()
-		if err := os.Remove(filepath.Join(dir, "amberfs")); err != nil {
+		all = append(all, ms(took))
+	}
+	return median(all), nil
+}
+
+// first times a command in a tree that was just unpacked, in ms.
+func first(argv ...string) func(*work) (float64, error) {
+	return func(w *work) (float64, error) {
+		files, err := w.unpack()
+		if err != nil {
+			return 0, err
+		}
+		took, err := w.timed(files, func() error {
+			_ = w.command(argv...)
+			return w.b.ctx.Err()
+		})
+		return ms(took), err
+	}
+}
+
+func gitStatus(w *work) (float64, error) {
+	if _, err := w.unpack(); err != nil {
+		return 0, err
+	}
+	for _, argv := range [][]string{{"git", "init", "-q"}, {"git", "add", "--all"}} {
+		if err := w.command(argv...); err != nil {
 			return 0, err
 		}
 	}
-	return took, nil
+	// Without its lock: what changes the index is no read.
+	return w.again(5, "git", "--no-optional-locks", "status")
 }
+
+func copyTree(w *work) (float64, error) {
+	files, err := w.unpack()
+	if err != nil {
+		return 0, err
+	}
+	return w.seconds(files, "cp", "-r", "src", "copy")
+}
+
+func removeTree(w *work) (float64, error) {
+	files, err := w.unpack()
+	if err != nil {
+		return 0, err
+	}
+	return w.seconds(files, "rm", "-rf", "src")
+}
+
+// goCommand times a go command in a clone of this project, with everything in
+// the caches: the second run counts.
+func goCommand(args ...string) func(w *work) (float64, error) {
+	return func(w *work) (float64, error) {
+		repo, err := w.b.project()
+		if err != nil {
+			return 0, err
+		}
+		if err := w.command("git", "clone", "-q", repo, "src"); err != nil {
+			return 0, err
+		}
+		cache, err := w.b.input("gocache", func(path string) error { return os.Mkdir(path, 0o755) })
+		if err != nil {
+			return 0, err
+		}
+		dir := filepath.Join(w.dir, "src")
+		tmp := filepath.Join(w.dir, "tmp")
+		if err := os.Mkdir(tmp, 0o755); err != nil {
+			return 0, err
+		}
+		run := func() error {
+			return commandIn(w.b.ctx, dir, []string{"GOCACHE=" + cache, "GOFLAGS=-buildvcs=false", "TMPDIR=" + tmp}, "go", args...)
+		}
+		if err := run(); err != nil {
+			return 0, err
+		}
+		if err := os.RemoveAll(filepath.Join(dir, "amberfs.bin")); err != nil {
+			return 0, err
+		}
+		took, err := w.timed(1, run)
+		return took.Seconds(), err
+	}
+}
+
+func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }

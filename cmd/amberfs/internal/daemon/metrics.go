@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"regexp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,7 +30,9 @@ func (d *Daemon) serveMetrics() (*metricsServer, error) {
 		return nil, fail.New(fail.KindOf(err), "cannot serve metrics: %w", err).WithHint("choose another address after metrics=")
 	}
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(collector{d}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reg.MustRegister(collector{d}, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(
+			collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/(sync/mutex/wait/total|gc/heap/live):`)})))
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	m := &metricsServer{
@@ -76,6 +79,7 @@ var (
 	descChunks     = desc("chunk_bytes", "Bytes stored in the packs, before compression.")
 	descObjects    = desc("objects", "Objects in the packs.")
 	descJournal    = desc("journal_bytes", "Bytes of journal kept.")
+	descRecords    = desc("journal_records_total", "Records written to the journal since the store was made.")
 	descUnsealed   = desc("unsealed_snapshots", "Snapshots that wait to be sealed.")
 	descCache      = desc("cache_bytes", "Bytes of decoded pages and chunks in memory.")
 	descFree       = desc("disk_free_bytes", "Bytes that can still be written.")
@@ -84,7 +88,7 @@ var (
 	descLast       = desc("last_operation_seconds", "How long the last one took.", "operation")
 	descSealed     = desc("sealed_bytes_total", "Bytes that seals added to the store.")
 	allDescriptors = []*prometheus.Desc{
-		descRequests, descLatency, descRead, descWritten, descNodes, descSnapshots, descFiles, descLogical, descStored, descChunks, descObjects, descJournal,
+		descRequests, descLatency, descRead, descWritten, descNodes, descSnapshots, descFiles, descLogical, descStored, descChunks, descObjects, descJournal, descRecords,
 		descUnsealed, descCache, descFree, descFrozen, descDone, descLast, descSealed,
 	}
 )
@@ -131,6 +135,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descChunks, float64(st.ChunkBytes))
 	gauge(descObjects, float64(st.Objects))
 	gauge(descJournal, float64(st.JournalBytes))
+	count(descRecords, float64(st.Records))
 	gauge(descUnsealed, float64(st.Unsealed))
 	gauge(descCache, float64(st.CacheBytes))
 	gauge(descFree, float64(st.DiskFreeBytes))

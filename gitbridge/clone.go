@@ -109,6 +109,9 @@ func gitClone(ctx context.Context, dir string, o CloneOptions) error {
 		cmd.Stderr = io.MultiWriter(&said, o.Log)
 	}
 	if err := cmd.Run(); err != nil {
+		if s := said.String(); strings.Contains(s, "does not exist") || strings.Contains(s, "does not appear to be a git repository") {
+			return fmt.Errorf("%w: %w", ErrNotRepository, gitError(ctx, []string{"clone"}, s, err))
+		}
 		return gitError(ctx, []string{"clone"}, said.String(), err)
 	}
 	return nil

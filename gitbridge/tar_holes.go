@@ -20,10 +20,12 @@ import (
 // plainTar is an archive without sparse files. What it does not understand it
 // leaves as it is.
 type plainTar struct {
-	r    *bufio.Reader
-	out  bytes.Buffer // headers to be read next
-	body int64        // bytes after them that belong to the file, padding included
-	raw  bool         // nothing is looked at any more
+	r     *bufio.Reader
+	out   bytes.Buffer // headers to be read next
+	body  int64        // bytes after them that belong to the file, padding included
+	raw   bool         // nothing is looked at any more
+	began bool         // something has come
+	end   bool         // the mark that ends an archive has come
 
 	pax    []paxRecord // of the entry that comes
 	hasPAX bool
@@ -69,7 +71,9 @@ func (t *plainTar) Read(p []byte) (int, error) {
 // header reads the next header, with what belongs to it.
 func (t *plainTar) header() error {
 	b := make([]byte, block)
-	if n, err := io.ReadFull(t.r, b); err != nil {
+	n, err := io.ReadFull(t.r, b)
+	t.began = t.began || n > 0
+	if err != nil {
 		t.out.Write(b[:n])
 		t.raw = true
 		if n == 0 || !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -79,6 +83,7 @@ func (t *plainTar) header() error {
 	}
 	size, ok := tarNumber(b[124:136])
 	if !ok || !checksumOK(b) {
+		t.end = t.end || bytes.Equal(b, make([]byte, block))
 		t.flush()
 		t.out.Write(b)
 		t.raw = true // the end, or nothing that archive/tar takes

@@ -37,8 +37,11 @@ func ReadTar(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error
 	in := tar.NewReader(holeless)
 	for {
 		h, err := in.Next()
-		if err == io.EOF {
+		if err == io.EOF && (holeless.end || g.entries == 0 && !holeless.began) {
 			return nil
+		}
+		if err == io.EOF { // POSIX wants a mark there
+			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
 			return fmt.Errorf("reading the archive: %w", notTar(err, g.entries == 0))
@@ -51,7 +54,7 @@ func ReadTar(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error
 
 // notTar explains an error of the first header.
 func notTar(err error, first bool) error {
-	if first && errors.Is(err, tar.ErrHeader) {
+	if first && (errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF)) {
 		return errors.New("this is no tar archive")
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {

@@ -38,6 +38,7 @@ reading a file. Git runs here, with your settings and credentials.`,
 				return fail.New(fail.Usage, "%s has no name for a directory", argv[0]).WithHint("give one as the second argument")
 			}
 			o.url = argv[0]
+			o.limited = cmd.Flags().Changed("depth")
 			return a.clone(cmd.Context(), o, dir)
 		},
 	}
@@ -56,6 +57,7 @@ reading a file. Git runs here, with your settings and credentials.`,
 type cloneOptions struct {
 	url, branch, origin        string
 	depth                      int
+	limited                    bool // by depth
 	single, noTags, submodules bool
 	config                     []string
 }
@@ -66,7 +68,7 @@ func (o cloneOptions) git() []string {
 	if o.branch != "" {
 		out = append(out, "--branch="+o.branch)
 	}
-	if o.depth != 0 { // git refuses what is no depth
+	if o.limited {
 		out = append(out, "--depth="+strconv.Itoa(o.depth))
 	}
 	if o.origin != "" {
@@ -90,7 +92,7 @@ func (a *app) clone(ctx context.Context, o cloneOptions, dir string) error {
 		return err
 	}
 	req := api.Import{From: api.FromClone, Umask: uint32(umask())}
-	if req.Path, err = relPath(p, dir); err != nil {
+	if req.Path, err = destination(p, []string{dir}); err != nil {
 		return err
 	}
 	if isLocal(o.url) {

@@ -42,8 +42,7 @@ written again.`,
 			if err != nil {
 				return err
 			}
-			var dest string
-			req := api.Import{Path: ".", Umask: uint32(umask())}
+			req := api.Import{Umask: uint32(umask())}
 			var read func(context.Context, gitbridge.Sink, gitbridge.ImportOptions) error
 			switch {
 			case repo != "":
@@ -68,11 +67,8 @@ written again.`,
 			if err != nil {
 				return err
 			}
-			if len(argv) == 1 {
-				dest = argv[0]
-				if req.Path, err = relPath(p, dest); err != nil {
-					return err
-				}
+			if req.Path, err = destination(p, argv); err != nil {
+				return err
 			}
 			bar := a.newProgress()
 			var skipped []api.Skipped
@@ -91,6 +87,18 @@ written again.`,
 	cmd.Flags().StringVar(&repo, "git", "", "bring in a revision of the repository `REPO`")
 	cmd.Flags().StringVar(&tarFile, "tar", "", "bring in the archive `FILE`, - for the standard input")
 	return cmd
+}
+
+// destination is the path in the workspace that a tree goes to: what argv names,
+// or the root.
+func destination(p locate.Place, argv []string) (string, error) {
+	if p.Snapshot != "" {
+		return "", fail.New(fail.Failed, "the snapshot %s cannot be changed", p.Snapshot).WithHint("go to the workspace")
+	}
+	if len(argv) == 0 {
+		return ".", nil
+	}
+	return relPath(p, argv[0])
 }
 
 func (a *app) printImported(done api.Imported) error {

@@ -88,11 +88,8 @@ func (c *Client) exchange(x Exchange, result any) error {
 	if err := writeLine(c.conn, x.Request); err != nil {
 		return c.broken(err)
 	}
-	sent := make(chan error, 1)
 	if x.Input != nil {
-		go func() { sent <- c.sendInput(x.Input) }()
-	} else {
-		sent <- nil
+		go c.sendInput(x.Input)
 	}
 	r := bufio.NewReaderSize(c.conn, 64<<10)
 	for {
@@ -130,13 +127,7 @@ func (c *Client) exchange(x Exchange, result any) error {
 			}
 			return &fail.Error{Kind: m.Error.Kind, Msg: m.Error.Message, Hint: m.Error.Hint}
 		case m.Result != nil:
-			select {
-			case err := <-sent:
-				if err != nil {
-					return err
-				}
-			default: // the daemon needed no more of the input
-			}
+			// Whatever became of the input: the daemon had what it needed.
 			if result == nil {
 				return nil
 			}
@@ -148,23 +139,24 @@ func (c *Client) exchange(x Exchange, result any) error {
 	}
 }
 
-// sendInput frames what r gives. A read error hangs up, so that half an archive
-// is never taken for a whole one.
-func (c *Client) sendInput(r io.Reader) error {
+// sendInput frames what r gives. A read error hangs up, so that half an input
+// is never taken for a whole one: the daemon answers with an error then.
+func (c *Client) sendInput(r io.Reader) {
 	buf := make([]byte, 256<<10)
 	for {
 		n, err := r.Read(buf)
 		if n > 0 {
-			if werr := writeData(c.conn, buf[:n]); werr != nil {
-				return werr
+			if writeData(c.conn, buf[:n]) != nil {
+				return // the daemon said why, or ended
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			return writeLine(c.conn, dataLine{})
+			_ = writeLine(c.conn, dataLine{})
+			return
 		}
 		if err != nil {
-			c.conn.CloseWrite()
-			return fmt.Errorf("reading the input: %w", err)
+			_ = c.conn.CloseWrite()
+			return
 		}
 	}
 }

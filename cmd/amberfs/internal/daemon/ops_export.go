@@ -92,18 +92,20 @@ func (d *Daemon) exportable(ctx context.Context, ws *snapshot.Workspace, name st
 	if e.sealed, err = stateOf(ws, info); err != nil {
 		return nil, err
 	}
-	for _, before := range line(ws, info) {
-		for i := len(before.GitCommits) - 1; i >= 0 && len(e.parents) < maxParents; i-- {
-			e.parents = append(e.parents, before.GitCommits[i])
-		}
-		if before.Sealed && len(before.GitCommits) > 0 && len(e.bases) < maxBases {
-			if s, err := stateOf(ws, before); err == nil { // else it was deleted meanwhile
-				e.bases = append(e.bases, s)
+	for ; ws != nil; ws, info = forkPoint(ws) {
+		for _, before := range line(ws, info) {
+			for i := len(before.GitCommits) - 1; i >= 0 && len(e.parents) < maxParents; i-- {
+				e.parents = append(e.parents, before.GitCommits[i])
+			}
+			if before.Sealed && len(before.GitCommits) > 0 && len(e.bases) < maxBases {
+				if s, err := stateOf(ws, before); err == nil { // else it was deleted meanwhile
+					e.bases = append(e.bases, s)
+				}
 			}
 		}
 	}
 	// Nothing is closer to a snapshot than itself.
-	if len(info.GitCommits) > 0 {
+	if len(e.info.GitCommits) > 0 {
 		e.bases = append([]sealed{e.sealed}, e.bases...)
 	}
 	return e, nil
@@ -120,6 +122,25 @@ func stateOf(ws *snapshot.Workspace, info snapshot.Info) (s sealed, err error) {
 	}
 	s.id = id.String()
 	return s, nil
+}
+
+// forkPoint is where a workspace was forked from: the snapshots before its own
+// are those of its parent, up to one that is given as if it came right after.
+func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, snapshot.Info) {
+	up := ws.Parent()
+	if up == nil {
+		return nil, snapshot.Info{}
+	}
+	origin, err := ws.Find("origin")
+	if err != nil {
+		return nil, origin
+	}
+	for _, i := range up.List() { // newest first
+		if i.Name == origin.Parent || origin.Parent == "" && !i.Created.After(origin.Created) {
+			return up, snapshot.Info{Seq: i.Seq + 1, Parent: i.Name}
+		}
+	}
+	return nil, origin
 }
 
 // line lists the snapshots before one: as long as it is known the one that it

@@ -88,7 +88,7 @@ func TestRel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, arg := range []string{"../..", "/etc/passwd", "../.snapshots", "../.forks/try/x", "../build/x", "/old/x"} {
+	for _, arg := range []string{"../..", "/etc/passwd", "../.snapshots", "../.snapshots/v1", "../.snapshots/v1/d", "../.forks/try/x", "../build/x", "/old/x"} {
 		if got, err := p.Rel(arg); !errors.Is(err, ErrOutside) {
 			t.Errorf("Rel(%q) = %q, %v; want ErrOutside", arg, got, err)
 		}

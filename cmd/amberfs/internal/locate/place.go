@@ -89,7 +89,7 @@ func (p Place) Rel(name string) (string, error) {
 		strings.Join(q.Workspace, "/") != strings.Join(p.Workspace, "/") {
 		return "", fmt.Errorf("%s %w", name, ErrOutside)
 	}
-	if top, _, _ := strings.Cut(q.Path, "/"); top == ".snapshots" || top == ".forks" {
+	if top, _, _ := strings.Cut(q.Path, "/"); top == ".snapshots" || top == ".forks" || q.Snapshot != p.Snapshot {
 		return "", fmt.Errorf("%s %w", name, ErrOutside)
 	}
 	return q.Path, nil

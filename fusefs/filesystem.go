@@ -140,6 +140,9 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if isControl(id) {
 		return fs.control.setAttr(id, in, out)
 	}
+	if fs.isNudge(in) {
+		return fs.nudged(id, out)
+	}
 	s := setAttr(in)
 	a, err := fs.forest.SetAttr(id, s)
 	if err != nil {
@@ -153,6 +156,23 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	fillAttr(&out.Attr, &a)
 	out.SetTimeout(cached)
 	fs.event(Event{Caller: caller(&in.InHeader), Action: Modified, Node: id})
+	return fuse.OK
+}
+
+// isNudge reports whether a SETATTR is only there for the kernel to tell
+// watchers about it.
+func (fs *filesystem) isNudge(in *fuse.SetAttrIn) bool {
+	return fs.opts.Nudge > 0 && in.Valid&^(fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) == fuse.FATTR_MTIME &&
+		int64(in.Mtime)*1e9+int64(in.Mtimensec) == fs.opts.Nudge
+}
+
+func (fs *filesystem) nudged(id live.NodeID, out *fuse.AttrOut) fuse.Status {
+	a, err := fs.forest.GetAttr(id)
+	if err != nil {
+		return fs.status("setattr", id, err)
+	}
+	fillAttr(&out.Attr, &a)
+	out.SetTimeout(cached)
 	return fuse.OK
 }
 

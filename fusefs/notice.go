@@ -60,6 +60,19 @@ func invalEntry(parent live.NodeID, name string) []byte {
 	return b
 }
 
+// deleted tells that a name was removed, together with the node that it led to:
+// what invalEntry does, and besides whoever watches the node (inotify) hears
+// that it is gone.
+func deleted(parent live.NodeID, name string, node live.NodeID) []byte {
+	b := notice(fuse.NOTIFY_DELETE, 24+len(name)+1)
+	p := b[noticeHeader:]
+	binary.NativeEndian.PutUint64(p, uint64(parent))
+	binary.NativeEndian.PutUint64(p[8:], uint64(node))
+	binary.NativeEndian.PutUint32(p[16:], uint32(len(name)))
+	copy(p[24:], name)
+	return b
+}
+
 // incEpoch makes every name that the kernel knows be looked up again.
 func incEpoch() []byte { return notice(fuse.NOTIFY_INC_EPOCH, 0) }
 

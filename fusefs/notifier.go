@@ -139,7 +139,11 @@ func (n *notifier) drop(inv live.Invalidation) {
 		n.send(incEpoch())
 	} else {
 		for _, e := range inv.Entries {
-			n.send(invalEntry(e.Parent, e.Name))
+			if e.Gone != 0 {
+				n.send(deleted(e.Parent, e.Name, e.Gone))
+			} else {
+				n.send(invalEntry(e.Parent, e.Name))
+			}
 		}
 	}
 	for _, id := range inv.Inodes {

@@ -31,6 +31,14 @@ type Options struct {
 
 	// Control carries what control files need from above this package.
 	Control Control
+	// Nudge is a time (ns since 1970) that stands for none: who sets a file's
+	// mtime, and nothing else, to it changes nothing, but the kernel tells those
+	// who watch the file (inotify) that it was modified. Only positive ones
+	// count.
+	Nudge int64
+	// Invalidated, if set, is told of a change from inside when the kernel
+	// knows of it.
+	Invalidated func(live.Invalidation)
 	// OnEvent, if set, is called after every change made through the mount,
 	// on the goroutine that answers the request, so it must be cheap.
 	OnEvent func(Event)

@@ -80,7 +80,12 @@ func serve(o Options, fd int) (*Server, error) {
 		return err == nil && !hasMountsBelow(string(mounts), o.Mountpoint)
 	}
 	fs.forest.SetHeld(fs.lookups.held)
-	fs.store.OnInvalidate(n.invalidate)
+	fs.store.OnInvalidate(func(inv live.Invalidation) {
+		n.invalidate(inv)
+		if o.Invalidated != nil {
+			o.Invalidated(inv)
+		}
+	})
 	raiseReadahead(o.Mountpoint)
 	return &Server{fs: fs, readers: r, notify: n, mountpoint: o.Mountpoint, served: make(chan struct{})}, nil
 }

@@ -88,7 +88,7 @@ All commands but mount and run work from inside a mount, or with -C DIR.`,
 	add(groupMount, mcpCommand(a))
 	add(groupTrees, exportCommand(a), importCommand(a), cloneCommand(a))
 	add(groupStore, statusCommand(a), policyCommand(a), freezeCommand(a), thawCommand(a), gcCommand(a), verifyCommand(a))
-	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(), insideCommand(a))
+	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(), insideCommand(a), nudgeCommand(a))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return rootCommand{root}
 }

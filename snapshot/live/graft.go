@@ -253,7 +253,7 @@ func (j *graft) remove(c tree.Change) error {
 	}
 	delete(j.dirs, p)
 	delete(j.edited, p)
-	j.touched(p, parent, name)
+	j.dropped(p, parent, name, n)
 	if n.Nlink > 0 {
 		j.stale[Node(j.v.id, n.Ino)] = true
 	}
@@ -286,13 +286,22 @@ func (j *graft) empty(p string, mayStay bool) (keep bool, err error) {
 				return false, err
 			}
 		}
-		if _, err := j.f.dropName(j.v, n.Ino, e.Name, j.g.Now); err != nil {
+		gone, err := j.f.dropName(j.v, n.Ino, e.Name, j.g.Now)
+		if err != nil {
 			return false, err
 		}
 		delete(j.dirs, path.Join(p, e.Name))
-		j.touched(path.Join(p, e.Name), n.Ino, e.Name)
+		j.dropped(path.Join(p, e.Name), n.Ino, e.Name, gone)
 	}
 	return false, nil
+}
+
+// dropped notes an entry that is gone, and the inode if that was its last.
+func (j *graft) dropped(p string, parent uint64, name string, n *tree.Inode) {
+	j.touched(p, parent, name)
+	if id := Node(j.v.id, n.Ino); n.Nlink == 0 && j.f.isHeld(id) {
+		j.inv.Entries[len(j.inv.Entries)-1].Gone = id
+	}
 }
 
 func (j *graft) touched(p string, parent uint64, name string) {

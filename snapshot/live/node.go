@@ -61,6 +61,9 @@ func attrOf(view uint32, n *tree.Inode) Attr {
 type Entry struct {
 	Parent NodeID
 	Name   string
+	// Gone is what was there, if that has no name any more and the kernel may
+	// know it; 0 else.
+	Gone NodeID
 }
 
 // An Invalidation tells what a change from inside (a restore, an import)

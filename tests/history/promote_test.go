@@ -150,7 +150,9 @@ func promoteRound(t *testing.T, m *harness.Mount, r *rand.Rand, fork string) {
 	scramble(t, r, dir, 1+r.IntN(5))
 	before := harness.ReadTree(t, m.Dir)
 	ours, theirs := readSide(t, m.Dir), readSide(t, dir)
-	describe := func() string { return fmt.Sprintf("base   %v\nours   %v\ntheirs %v", show(base), show(ours), show(theirs)) }
+	describe := func() string {
+		return fmt.Sprintf("base   %v\nours   %v\ntheirs %v", show(base), show(ours), show(theirs))
+	}
 
 	var result struct {
 		Conflicts []string

@@ -32,6 +32,8 @@ type Daemon struct {
 	control *control.Server
 	metrics *metricsServer
 	events  *events.Log
+	// watchers are told of what a restore changed.
+	watchers *watchers
 	// written is the node that was written to last.
 	written atomic.Uint64
 	// background counts goroutines that work on the store.
@@ -69,6 +71,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 	if cfg.Options.Debug {
 		level = slog.LevelDebug
 	}
+	d.watchers = newWatchers(d)
 	d.log = slog.New(slog.NewTextHandler(d.file, &slog.HandlerOptions{Level: level}))
 	if err := os.Chdir("/"); err != nil {
 		return nil, false, fmt.Errorf("leaving the working directory: %w", err)
@@ -192,6 +195,7 @@ const graceTime = 2 * time.Second
 // endSoon unmounts, whoever uses the mount.
 func (d *Daemon) endSoon(unmounted <-chan struct{}) {
 	d.ending.Store(true)
+	d.watchers.close()
 	d.store.Forest().Thaw()
 	done := make(chan error, 1)
 	go func() { done <- d.mount.Unmount() }()
@@ -221,6 +225,7 @@ func (d *Daemon) endSoon(unmounted <-chan struct{}) {
 // close takes the parts down; it returns when all is on disk.
 func (d *Daemon) close() error {
 	d.ending.Store(true)
+	d.watchers.close()
 	d.store.Forest().Thaw()
 	d.metrics.close()
 	err := d.control.Close()
@@ -246,6 +251,7 @@ func (d *Daemon) unmount(lazy bool) error {
 		}
 	}
 	d.store.Forest().Thaw()
+	d.watchers.pause()
 	done := make(chan error, 1)
 	go func() { done <- d.mount.Unmount() }()
 	var err error

@@ -32,6 +32,8 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		Debug:          o.Debug,
 		Logger:         d.log,
 		OnEvent:        d.mountEvent,
+		Nudge:          d.watchers.time,
+		Invalidated:    d.watchers.changed,
 		Control: fusefs.Control{
 			Diff: d.diffControlFile, Status: d.statusControlFile, Log: d.logControlFile, Export: d.exportControlFile,
 		},

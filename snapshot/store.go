@@ -260,6 +260,11 @@ func (s *Store) admit(n int64) error {
 	if limit := s.limit.Load(); limit > 0 && s.stored.Load()+size+n > limit {
 		return live.ErrQuota
 	}
+	if n > largeRequest {
+		if free, err := s.Free(); err == nil && n > free {
+			return live.ErrNoSpace
+		}
+	}
 	if over := size - journalSoft; over > 0 && !s.opt.Quiet {
 		s.ckpt.wake()
 		time.Sleep(time.Duration(min(over, journalSoft)) * throttle / journalSoft)
@@ -268,6 +273,9 @@ func (s *Store) admit(n int64) error {
 }
 
 const (
+	// largeRequest is more than one write(2) can bring: only fallocate(2) asks
+	// for it, and wants to hear at once that there is no room.
+	largeRequest = 16 << 20
 	// journalSoft is the size of the journal from which on writers wait.
 	journalSoft = 1 << 30
 	// throttle is how long a write waits when the journal is twice that.

@@ -32,6 +32,7 @@ Options, after -o and with commas between:
   dev, suid                 device nodes and set-user-ID bits work
   metrics=HOST:PORT         figures for Prometheus over HTTP
   debug                     every request in the log, STORE/amberfs.log
+  remount                   ro, rw, exec, noexec … for what is mounted (root)
 The generic options of mount(8) are understood, so that a line in /etc/fstab of
 type fuse.amberfs works; mount(8) itself asks for dev and suid there, unless it is
 told nodev and nosuid.
@@ -44,6 +45,13 @@ Root mounts directly; an ordinary user needs fusermount3 of the package fuse3.`,
 			o, err := mountopt.Parse(options...)
 			if err != nil {
 				return fail.New(fail.Usage, "%w", err)
+			}
+			if o.Remount {
+				point, err := a.abs(argv[1])
+				if err != nil {
+					return err
+				}
+				return daemon.Remount(point, o)
 			}
 			cfg := daemon.Config{Options: o, Version: versionText()}
 			for _, p := range []struct{ name, to *string }{

@@ -8,6 +8,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -47,6 +48,23 @@ var ops = map[string]op{
 	"policy":     (*Daemon).opPolicy,
 }
 
+// changing are the operations that a read-only mount refuses, as the kernel
+// refuses what control files would do. A capture changes nothing that is there.
+var changing = map[string]bool{
+	"rename": true, "remove": true, "restore": true, "revert": true, "fork": true, "end-fork": true,
+	"promote": true, "import": true, "stampindex": true,
+}
+
+// readOnly reports whether the mount is, by now: it can be remounted.
+func (d *Daemon) readOnly() bool {
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return d.cfg.Options.ReadOnly
+	}
+	m, ok := locate.On(mounts, d.cfg.Mountpoint)
+	return ok && m.ReadOnly
+}
+
 // handle is the control socket's handler.
 func (d *Daemon) handle(ctx context.Context, c *control.Call) (any, error) {
 	f, ok := ops[c.Op]
@@ -61,6 +79,9 @@ func (d *Daemon) handle(ctx context.Context, c *control.Call) (any, error) {
 	}
 	if d.ending.Load() {
 		return nil, fail.New(fail.Busy, "the mount at %s is ending", d.cfg.Mountpoint)
+	}
+	if changing[c.Op] && d.readOnly() {
+		return nil, fail.New(fail.Failed, "the mount at %s is read-only", d.cfg.Mountpoint).WithHint("mount it without ro")
 	}
 	result, err := f(d, ctx, c)
 	return result, explain(err)

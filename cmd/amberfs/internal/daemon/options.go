@@ -1,11 +1,14 @@
 package daemon
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/snapshot"
 )
@@ -47,17 +50,43 @@ func (d *Daemon) noExec() error {
 	if !o.NoExec {
 		return nil
 	}
-	flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | unix.MS_NOEXEC)
+	flags := unix.MS_REMOUNT | unix.MS_BIND | mountFlags(o)
+	if err := unix.Mount("", d.cfg.Mountpoint, "", flags, ""); err != nil {
+		return fail.New(fail.Failed, "cannot set noexec: %w", err)
+	}
+	return nil
+}
+
+// mountFlags are those of mount(2) for options.
+func mountFlags(o mountopt.Options) uintptr {
+	var flags uintptr
 	for _, f := range []struct {
 		on   bool
 		flag uintptr
-	}{{!o.Suid, unix.MS_NOSUID}, {!o.Dev, unix.MS_NODEV}, {o.ReadOnly, unix.MS_RDONLY}} {
+	}{{!o.Suid, unix.MS_NOSUID}, {!o.Dev, unix.MS_NODEV}, {o.NoExec, unix.MS_NOEXEC}, {o.ReadOnly, unix.MS_RDONLY}} {
 		if f.on {
 			flags |= f.flag
 		}
 	}
-	if err := unix.Mount("", d.cfg.Mountpoint, "", flags, ""); err != nil {
-		return fail.New(fail.Failed, "cannot set noexec: %w", err)
+	return flags
+}
+
+// Remount gives a mount other flags: ro, rw and what mount(8) knows besides.
+// What the daemon was told (allow_other, acl, snapdir) stays as it is.
+func Remount(mountpoint string, o mountopt.Options) error {
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return err
+	}
+	point := locate.Resolve(mounts, mountpoint)
+	if _, ok := locate.On(mounts, point); !ok {
+		return fail.New(fail.NotFound, "nothing of amberfs is mounted at %s", point)
+	}
+	if err := unix.Mount("", point, "", unix.MS_REMOUNT|mountFlags(o), ""); err != nil {
+		if errors.Is(err, unix.EPERM) {
+			return fail.New(fail.Failed, "only root can remount").WithHint("unmount and mount again with other options")
+		}
+		return fail.New(fail.KindOf(err), "cannot remount %s: %w", point, err)
 	}
 	return nil
 }

@@ -18,6 +18,8 @@ type Mount struct {
 	Point  string // where, in this process's namespace
 	FSType string
 	Source string // for amberfs: the store's directory
+	// ReadOnly is of the whole file system, wherever it is mounted.
+	ReadOnly bool
 }
 
 // Mounts reads this process's mount table, in the order in which mounts were
@@ -47,11 +49,12 @@ func Parse(r io.Reader) ([]Mount, error) {
 			return nil, fmt.Errorf("reading the mount table: strange line %q", sc.Text())
 		}
 		out = append(out, Mount{
-			Device: f[2],
-			Root:   unescape(f[3]),
-			Point:  unescape(f[4]),
-			FSType: f[sep+1],
-			Source: unescape(f[sep+2]),
+			Device:   f[2],
+			Root:     unescape(f[3]),
+			Point:    unescape(f[4]),
+			FSType:   f[sep+1],
+			Source:   unescape(f[sep+2]),
+			ReadOnly: sep+3 < len(f) && (f[sep+3] == "ro" || strings.HasPrefix(f[sep+3], "ro,")),
 		})
 	}
 	return out, sc.Err()

@@ -17,6 +17,7 @@ type Options struct {
 	NoExec         bool   // noexec: programs in the mount cannot be run
 	Metrics        string // metrics=ADDR: Prometheus figures over HTTP
 	Debug          bool   // debug: every request in the log
+	Remount        bool   // remount: what is mounted gets other flags
 }
 
 // ignored are the generic words that mean nothing to amberfs (it keeps no times
@@ -29,7 +30,7 @@ var ignored = map[string]bool{
 }
 
 // known is the list for the error message.
-const known = "acl, allow_other, debug, dev, exec, metrics=ADDR, nodev, noexec, nosuid, ro, rw, snapdir=visible|hidden, suid"
+const known = "acl, allow_other, debug, dev, exec, metrics=ADDR, nodev, noexec, nosuid, remount, ro, rw, snapdir=visible|hidden, suid"
 
 // Parse reads the values of -o flags, each a comma-separated list. Of two words
 // that contradict each other the later one counts, as in mount(8).
@@ -68,6 +69,8 @@ func (o *Options) set(word string) error {
 		return nil
 	case "comment", "x-systemd", "fsname", "subtype":
 		return nil
+	case "user_id", "group_id", "rootmode", "max_read": // mount(8) repeats what the kernel shows, at a remount
+		return nil
 	}
 	if strings.HasPrefix(key, "x-") || strings.HasPrefix(key, "X-") {
 		return nil
@@ -101,6 +104,8 @@ func (o *Options) set(word string) error {
 		o.NoExec = true
 	case "debug":
 		o.Debug = true
+	case "remount":
+		o.Remount = true
 	default:
 		if !ignored[key] {
 			return unknown(word)
@@ -118,7 +123,7 @@ func (o Options) String() string {
 	}{
 		{o.ReadOnly, "ro"}, {o.AllowOther, "allow_other"}, {o.SnapdirVisible, "snapdir=visible"}, {o.ACL, "acl"},
 		{o.Dev, "dev"}, {o.Suid, "suid"}, {o.NoExec, "noexec"},
-		{o.Metrics != "", "metrics=" + o.Metrics}, {o.Debug, "debug"},
+		{o.Metrics != "", "metrics=" + o.Metrics}, {o.Debug, "debug"}, {o.Remount, "remount"},
 	} {
 		if w.on {
 			words = append(words, w.word)

@@ -19,6 +19,7 @@ func TestParse(t *testing.T) {
 		{[]string{"rw,noatime,dev,suid,noauto,x-systemd.automount,_netdev,nofail"}, Options{Dev: true, Suid: true}},
 		{[]string{"dev,suid", "nodev,nosuid,noexec"}, Options{NoExec: true}},
 		{[]string{"metrics=localhost:9100"}, Options{Metrics: "localhost:9100"}},
+		{[]string{"remount,ro,relatime,user_id=0,group_id=0,default_permissions,allow_other,max_read=1048576"}, Options{Remount: true, ReadOnly: true, AllowOther: true}},
 		{[]string{"metrics=:9100"}, Options{Metrics: ":9100"}},
 		{[]string{"metrics=[::1]:9100"}, Options{Metrics: "[::1]:9100"}},
 	} {

@@ -25,6 +25,8 @@ type filesystem struct {
 	counts  counters
 	control *control
 	notify  *notifier
+	// removals are those in forks.
+	removals removals
 
 	// captured holds the capture time (int64, ns) by view of each snapshot
 	// that was looked up.

@@ -115,6 +115,7 @@ func (fs *filesystem) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) f
 	if isControl(parent) {
 		return fs.control.unlink(parent, name)
 	}
+	fs.beforeRemoval(parent)
 	id, err := fs.forest.Unlink(parent, name)
 	if err != nil {
 		return fs.status("unlink", parent, err)
@@ -132,6 +133,7 @@ func (fs *filesystem) Rmdir(_ <-chan struct{}, h *fuse.InHeader, name string) fu
 	if parent.Ino() == live.RootIno && isControlDir(name) && fs.control.reserved(parent) {
 		return fuse.EPERM
 	}
+	fs.beforeRemoval(parent)
 	id, err := fs.forest.Rmdir(parent, name)
 	if err != nil {
 		return fs.status("rmdir", parent, err)

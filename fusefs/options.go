@@ -98,6 +98,9 @@ type Event struct {
 }
 
 func (fs *filesystem) event(e Event) {
+	if e.Action != Deleted {
+		fs.removals.changed(max(e.Node.View(), e.Parent.View()))
+	}
 	if fs.opts.OnEvent != nil {
 		fs.opts.OnEvent(e)
 	}

@@ -82,6 +82,9 @@ func serve(o Options, fd int) (*Server, error) {
 	fs.forest.SetHeld(fs.lookups.held)
 	fs.store.OnInvalidate(func(inv live.Invalidation) {
 		n.invalidate(inv)
+		if len(inv.Entries) > 0 {
+			fs.removals.changed(inv.Entries[0].Parent.View())
+		}
 		if o.Invalidated != nil {
 			o.Invalidated(inv)
 		}

@@ -40,6 +40,7 @@ type storedWorkspace struct {
 	NextSeq uint64 `json:"next_seq"`
 	Origin  uint32 `json:"origin"`
 	Undo    uint32 `json:"undo,omitempty"`
+	Before  uint32 `json:"before,omitempty"`
 	Head    string `json:"head,omitempty"`
 	Policy  Policy `json:"policy"`
 	State   string `json:"state"`
@@ -62,6 +63,9 @@ func (c *catalogue) add(s *snap) {
 	w, ok := c.workspaces[s.ws]
 	if !ok {
 		return
+	}
+	if s.View == w.before {
+		return // it has no number
 	}
 	if s.Seq >= w.nextSeq {
 		w.nextSeq = s.Seq + 1

@@ -144,7 +144,7 @@ func (s *Store) moment(tx *live.Tx) (*moment, error) {
 		}
 		m.states[id] = st
 		m.workspaces[id] = storedWorkspace{
-			View: id, Parent: w.parent, Fork: w.fork, Name: w.name, NextSeq: w.nextSeq, Origin: w.origin, Undo: w.undo,
+			View: id, Parent: w.parent, Fork: w.fork, Name: w.name, NextSeq: w.nextSeq, Origin: w.origin, Undo: w.undo, Before: w.before,
 			Head: w.head, Policy: w.policy, Inodes: st.Inodes, Bytes: st.Bytes,
 		}
 	}
@@ -154,6 +154,10 @@ func (s *Store) moment(tx *live.Tx) (*moment, error) {
 			if sn, ok := s.cat.snaps[id]; ok {
 				m.snaps[id] = sn
 				sn.wanted = true
+				if sn.lazy {
+					sn.lazy = false
+					s.seal.push(sn)
+				}
 			} else {
 				m.deleted = append(m.deleted, key)
 			}

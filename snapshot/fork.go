@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // ForkInfo describes a fork.
@@ -157,10 +158,21 @@ func (w *Workspace) EndFork(name string, c live.Caller) (Info, error) {
 		if err != nil {
 			return err
 		}
-		if st, ok := tx.State(f.view); ok {
-			last.Files, last.Bytes = st.Inodes-1, st.Bytes
-		}
 		r := endForkRecord{View: f.view, Last: last}
+		if st, ok := tx.State(f.view); ok {
+			r.Last.Files, r.Last.Bytes = st.Inodes-1, st.Bytes
+		}
+		if full, ok := s.cat.snaps[f.before]; ok && r.Last.Files == 0 && full.Files > 0 {
+			k, err := w.newSnapshot(tx, CaptureOptions{
+				Name: w.freeName(name + "-before"), Origin: OriginFork, Message: "fork " + name + " before it was emptied", Caller: c,
+			})
+			if err != nil {
+				return err
+			}
+			k.Files, k.Bytes = full.Files, full.Bytes
+			r.Full = &k
+			r.Last.Seq++
+		}
 		if err := s.journal(tx, recEndFork, r); err != nil {
 			return err
 		}
@@ -196,7 +208,37 @@ func (s *Store) applyEndFork(tx *live.Tx, r endForkRecord) error {
 	if err != nil {
 		return err
 	}
-	sn, err := fromStored(r.Last)
+	if full, ok := s.cat.snaps[f.before]; ok && r.Full != nil {
+		was, err := s.stateOf(full)
+		if err != nil {
+			return err
+		}
+		if err := s.keepLast(tx, *r.Full, was); err != nil {
+			return err
+		}
+	}
+	if err := s.keepLast(tx, r.Last, st); err != nil {
+		return err
+	}
+	for _, old := range slices.Clone(f.snaps) {
+		s.cat.remove(old)
+	}
+	for _, view := range []uint32{f.origin, f.before} {
+		if sn, ok := s.cat.snaps[view]; ok {
+			s.cat.remove(sn)
+		}
+	}
+	tx.DropView(f.view)
+	delete(s.cat.workspaces, f.view)
+	delete(parent.forks, f.name)
+	s.cat.touchWS(f.view)
+	s.garbage.removed.Add(1)
+	return nil
+}
+
+// keepLast makes a state of a fork that ends a snapshot of its parent.
+func (s *Store) keepLast(tx *live.Tx, r stored, st *tree.State) error {
+	sn, err := fromStored(r)
 	if err != nil {
 		return err
 	}
@@ -204,17 +246,6 @@ func (s *Store) applyEndFork(tx *live.Tx, r endForkRecord) error {
 	sn.state.Store(st)
 	s.cat.add(sn)
 	s.seal.push(sn)
-	for _, old := range slices.Clone(f.snaps) {
-		s.cat.remove(old)
-	}
-	if o, ok := s.cat.snaps[f.origin]; ok {
-		s.cat.remove(o)
-	}
-	tx.DropView(f.view)
-	delete(s.cat.workspaces, f.view)
-	delete(parent.forks, f.name)
-	s.cat.touchWS(f.view)
-	s.garbage.removed.Add(1)
 	return nil
 }
 

@@ -68,6 +68,8 @@ type snap struct {
 	// wanted by a checkpoint: it is sealed even when it is removed meanwhile,
 	// since the journal after the checkpoint may still restore it.
 	wanted bool
+	// lazy: it is sealed only when a checkpoint needs it.
+	lazy bool
 }
 
 // stored is the catalogue's record of a snapshot, in the meta data of the

@@ -23,6 +23,7 @@ const (
 	recPolicy
 	recPromote
 	recBegin
+	recBookmark
 )
 
 type restoreRecord struct {
@@ -57,6 +58,8 @@ type forkRecord struct {
 type endForkRecord struct {
 	View uint32 `json:"view"`
 	Last stored `json:"last"`
+	// Full is the bookmark of a fork that was emptied before it was ended.
+	Full *stored `json:"full,omitempty"`
 }
 
 type renameForkRecord struct {
@@ -123,6 +126,8 @@ func (s *Store) replay(tx *live.Tx, t journal.Type, payload []byte) error {
 		err = replayAs(payload, func(r promoteRecord) error { _, _, err := s.applyPromote(tx, r); return err })
 	case recBegin:
 		err = replayAs(payload, func(r stored) error { return s.applyBegin(tx, r) })
+	case recBookmark:
+		err = replayAs(payload, func(r stored) error { return s.applyBookmark(tx, r) })
 	default:
 		err = fmt.Errorf("record type %d is unknown to this version", t)
 	}

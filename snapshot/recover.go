@@ -108,6 +108,7 @@ func (s *Store) loadCatalogue() error {
 		}
 		w := newWorkspace(s, r.View, r.Name)
 		w.parent, w.fork, w.nextSeq, w.origin, w.undo, w.head, w.policy = r.Parent, r.Fork, r.NextSeq, r.Origin, r.Undo, r.Head, r.Policy
+		w.before = r.Before
 		h, err := cas.ParseHash(r.State)
 		if err != nil {
 			return fmt.Errorf("catalogue record %s: %w", key, err)

@@ -22,6 +22,7 @@ type Workspace struct {
 	nextSeq uint64
 	origin  uint32 // views of snapshots
 	undo    uint32
+	before  uint32 // the bookmark, see Bookmark
 	head    string // name of the snapshot that the present state follows
 	policy  Policy
 	sealed  cas.Hash // state at the last checkpoint

@@ -1,0 +1,57 @@
+package snapshot
+
+import (
+	"time"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// Bookmark remembers a fork's present state in place of the one remembered
+// before. It is called when something begins to be removed in a fork, since
+// `rm -rf .forks/NAME` empties the fork before its last rmdir ends it: EndFork
+// then keeps the bookmark beside the last state. It costs as much as a capture,
+// but is in no list, and not sealed unless a checkpoint comes.
+func (w *Workspace) Bookmark() error {
+	s := w.store
+	return s.forest.Update(true, func(tx *live.Tx) error {
+		if err := w.alive(); err != nil {
+			return err
+		}
+		view, err := tx.NewView()
+		if err != nil {
+			return err
+		}
+		r := stored{View: view, WS: w.view, Info: Info{Name: "before", Origin: OriginAuto, Created: time.Now()}}
+		if st, ok := tx.State(w.view); ok {
+			r.Files, r.Bytes = st.Inodes-1, st.Bytes
+		}
+		if err := s.journal(tx, recBookmark, r); err != nil {
+			return err
+		}
+		return s.applyBookmark(tx, r)
+	})
+}
+
+func (s *Store) applyBookmark(tx *live.Tx, r stored) error {
+	tx.UseView(r.View)
+	w, ok := s.cat.workspaces[r.WS]
+	if !ok {
+		return nil
+	}
+	st, err := tx.Capture(r.WS)
+	if err != nil {
+		return err
+	}
+	sn, err := fromStored(r)
+	if err != nil {
+		return err
+	}
+	if old, ok := s.cat.snaps[w.before]; ok {
+		s.cat.remove(old)
+	}
+	sn.state.Store(st)
+	sn.lazy = true
+	w.before = sn.View
+	s.cat.add(sn)
+	return nil
+}

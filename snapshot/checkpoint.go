@@ -127,7 +127,7 @@ func (s *Store) moment(tx *live.Tx) (*moment, error) {
 	m := &moment{
 		at: storedStore{
 			Position: tx.End(), NextIno: ino, NextView: view,
-			Collected: s.garbage.base.Load(), Garbage: s.garbage.any(),
+			Collected: s.garbage.base.Load(), Garbage: s.garbage.any(), Lossy: s.lossy.Load(),
 		},
 		states:     make(map[uint32]*tree.State),
 		workspaces: make(map[uint32]storedWorkspace),

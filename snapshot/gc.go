@@ -3,6 +3,8 @@ package snapshot
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/amberfs/amberfs/cas"
@@ -54,8 +56,8 @@ func (s *Store) mark(ctx context.Context, keep func(cas.Hash) bool) error {
 		return err
 	}
 	for _, st := range states {
-		if err := st.Mark(ctx, s.src, keep); err != nil {
-			return err
+		if err := st.Mark(ctx, s.src, s.lossy.Load(), keep); err != nil {
+			return needsRepair(err)
 		}
 	}
 	return nil
@@ -125,10 +127,22 @@ func (s *Store) roots() ([]*tree.State, error) {
 	out = append(out, s.heldStates()...)
 	for h := range sealed {
 		st, err := tree.Load(s.src, h)
+		if isNotFound(err) && s.lossy.Load() {
+			continue // nothing of it can be found any more
+		}
 		if err != nil {
-			return nil, err
+			return nil, needsRepair(err)
 		}
 		out = append(out, st)
 	}
 	return out, nil
+}
+
+// needsRepair explains why gc does nothing in a damaged store: what hangs below
+// a damaged object would be taken for garbage, and the object may be mended yet.
+func needsRepair(err error) error {
+	if errors.Is(err, cas.ErrDamaged) || isNotFound(err) {
+		return fmt.Errorf("the store is damaged; nothing is freed before `amberfs verify --repair`: %w", err)
+	}
+	return err
 }

@@ -21,28 +21,46 @@ type storedStore struct {
 
 	Collected int64 `json:"collected,omitempty"` // bytes of packs after the last gc
 	Garbage   bool  `json:"garbage,omitempty"`   // snapshots were removed since
+
+	Lossy bool `json:"lossy,omitempty"` // a repair could not mend everything: objects are missing
 }
 
-// recover loads the last checkpoint and replays the journal.
-func (s *Store) recover() error {
-	var at storedStore
+// lastCheckpoint reads the checkpoint; there is none in a store that was just
+// made.
+func (s *Store) lastCheckpoint() (at storedStore, found bool, err error) {
 	b, err := s.cas.GetMeta(storeKey)
-	switch {
-	case err == nil:
-		if err := json.Unmarshal(b, &at); err != nil {
-			return fmt.Errorf("the checkpoint: %w", err)
+	if isNotFound(err) {
+		// The first one follows the making of a store at once.
+		if n := s.cas.Stats().Objects; n > firstObjects {
+			return at, false, fmt.Errorf("%w: the packs hold %d objects, but the catalogue is missing", cas.ErrDamaged, n)
 		}
+		return at, false, nil
+	}
+	if err != nil {
+		return at, false, err
+	}
+	if err := json.Unmarshal(b, &at); err != nil {
+		return at, false, fmt.Errorf("the checkpoint: %w", err)
+	}
+	return at, true, nil
+}
+
+// firstObjects is more than the first checkpoint of a store puts.
+const firstObjects = 16
+
+// recover loads what the last checkpoint tells of and replays the journal.
+func (s *Store) recover(at storedStore, found bool) error {
+	first := !found
+	if found {
 		if err := s.loadCatalogue(); err != nil {
 			return err
 		}
-	case !isNotFound(err):
-		return err
 	}
-	first := err != nil
 	s.garbage.base.Store(at.Collected)
 	if at.Garbage {
 		s.garbage.removed.Add(1)
 	}
+	s.lossy.Store(at.Lossy)
 	s.ckpt.at.Store(at.Position)
 	if err := s.forest.Update(true, func(tx *live.Tx) error {
 		tx.SetCounters(at.NextIno, at.NextView)
@@ -53,9 +71,12 @@ func (s *Store) recover() error {
 	}); err != nil {
 		return err
 	}
-	if err := s.forest.Replay(at.Position, s.replay); err != nil {
+	// What was done to a state that is lost cannot be done to another.
+	lost, err := s.forest.Replay(at.Position, len(s.salvaged) > 0, s.replay)
+	if err != nil {
 		return err
 	}
+	s.lost = lost
 	// What the journal still holds of before the checkpoint may be dropped by
 	// the next one.
 	s.refreshLimit()
@@ -145,8 +166,11 @@ func (s *Store) loadCatalogue() error {
 func (s *Store) loadWorkspaces(tx *live.Tx) error {
 	for _, w := range s.cat.workspaces {
 		st, err := tree.Load(s.src, w.sealed)
+		if err == nil && s.opt.Salvage {
+			_, err = st.Get(s.src, live.RootIno)
+		}
 		if err != nil && s.opt.Salvage {
-			st, err = s.salvageState(w, err)
+			st, err = s.salvageState(tx, w, err), nil
 		}
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w", w.name, err)
@@ -157,19 +181,31 @@ func (s *Store) loadWorkspaces(tx *live.Tx) error {
 }
 
 // salvageState is the newest state of a workspace that can still be read, when
-// its last one cannot.
-func (s *Store) salvageState(w *Workspace, cause error) (*tree.State, error) {
-	candidates := slices.Clone(w.snaps)
-	if o, ok := s.cat.snaps[w.origin]; ok {
-		candidates = slices.Insert(candidates, 0, o)
-	}
-	for _, sn := range slices.Backward(candidates) {
-		if st, err := s.stateOf(sn); err == nil {
-			s.logger.Warn("the state of the workspace is damaged; it goes on from a snapshot",
-				"workspace", w.name, "snapshot", sn.Name, "error", cause)
-			s.cat.touchWS(w.view)
-			return st, nil
+// its last one cannot; a fork falls back on what it came from, and at last
+// there is an empty tree.
+func (s *Store) salvageState(tx *live.Tx, w *Workspace, cause error) *tree.State {
+	s.salvaged = append(s.salvaged, w.name)
+	s.cat.touchWS(w.view)
+	for at, ok := w, true; ok; at, ok = s.cat.workspaces[at.parent], at.fork && s.cat.workspaces[at.parent] != nil {
+		candidates := slices.Clone(at.snaps)
+		if o, ok := s.cat.snaps[at.origin]; ok {
+			candidates = slices.Insert(candidates, 0, o)
+		}
+		for _, sn := range slices.Backward(candidates) {
+			if st, err := s.stateOf(sn); err == nil && s.complete(st) {
+				s.logger.Warn("the state of the workspace is damaged; it goes on from a snapshot",
+					"workspace", w.name, "snapshot", sn.Name, "error", cause)
+				return st
+			}
 		}
 	}
-	return nil, cause
+	s.logger.Warn("the state of the workspace and all its snapshots are damaged; it goes on empty",
+		"workspace", w.name, "error", cause)
+	return tx.NewRoot(unix.S_IFDIR|s.opt.Mode&0o7777, s.opt.UID, s.opt.GID, time.Now().UnixNano())
+}
+
+// complete reports whether a state has at least a root directory.
+func (s *Store) complete(st *tree.State) bool {
+	_, err := st.Get(s.src, live.RootIno)
+	return err == nil
 }

@@ -34,8 +34,8 @@ type Options struct {
 	// Quiet turns off what happens by itself: seals but for those that are
 	// waited for, checkpoints but for the one at the end, captures, gc.
 	Quiet bool
-	// Salvage opens a damaged store with what can be read: records of the
-	// journal that are damaged, or do not fit any more, are passed over.
+	// Salvage opens a damaged store with what can be read: of the journal what
+	// lies before the first damage, for what follows may build on what is lost.
 	Salvage bool
 }
 
@@ -62,6 +62,9 @@ type Store struct {
 	}
 	figures  figures
 	garbage  garbage
+	lost     live.Loss // of a salvage
+	salvaged []string  // workspaces that go on from another state than their last
+	lossy    atomic.Bool
 	limit    atomic.Int64  // bytes the store may take; 0: no limit
 	stored   atomic.Int64  // bytes it took lately
 	policies chan struct{} // wakes keepLoop when one has changed
@@ -127,8 +130,12 @@ func (s *Store) open() error {
 	if s.cas, err = cas.Open(s.dir, cas.Options{FS: s.opt.FS, Logger: s.logger}); err != nil {
 		return fmt.Errorf("opening store %s: %w", s.dir, err)
 	}
+	at, found, err := s.lastCheckpoint()
+	if err != nil {
+		return fmt.Errorf("opening store %s: %w", s.dir, err)
+	}
 	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
-		FS: s.opt.FS, Logger: s.logger, Salvage: s.opt.Salvage, Reserve: func() int64 { return s.cas.Headroom() + reserve },
+		FS: s.opt.FS, Logger: s.logger, Begin: at.Position, Salvage: s.opt.Salvage, Reserve: func() int64 { return s.cas.Headroom() + reserve },
 	})
 	if err != nil {
 		return fmt.Errorf("opening the journal of %s: %w", s.dir, err)
@@ -138,7 +145,7 @@ func (s *Store) open() error {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.work = &errgroup.Group{}
 	s.seal.init()
-	if err := s.recover(); err != nil {
+	if err := s.recover(at, found); err != nil {
 		return fmt.Errorf("recovering store %s: %w", s.dir, err)
 	}
 	s.stored.Store(s.cas.Stats().Stored)

@@ -34,6 +34,9 @@ type Report struct {
 	Bytes    int64      `json:"bytes"`
 	Damage   []Damaged  `json:"damage"`
 	Affected []Affected `json:"affected"`
+	// LostChanges counts those that a repair had to leave out, because they are
+	// behind damage in the journal.
+	LostChanges int64 `json:"lost_changes,omitempty"`
 	// Repaired tells what a repair did before the verification.
 	Repaired *cas.RepairResult `json:"repaired,omitempty"`
 }
@@ -128,7 +131,7 @@ func (s *Store) sound(ctx context.Context, trees []namedTree, missing func(cas.H
 		if t.state == nil {
 			return false, nil
 		}
-		err := t.state.Mark(ctx, s.src, func(h cas.Hash) bool {
+		err := t.state.Mark(ctx, s.src, false, func(h cas.Hash) bool {
 			if _, ok := seen[h]; ok {
 				return false
 			}
@@ -177,9 +180,31 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 		return nil, err
 	}
 	r, err := s.Verify(ctx, progress)
+	if err == nil {
+		s.tellLoss(r)
+		s.lossy.Store(len(r.Affected) > 0)
+	}
 	if err = errors.Join(err, s.Close()); err != nil {
 		return nil, err
 	}
 	r.Repaired = &res
 	return r, nil
+}
+
+// tellLoss adds to a report what a salvage could not read.
+func (s *Store) tellLoss(r *Report) {
+	for _, d := range s.log.Damage() {
+		r.Damage = append(r.Damage, Damaged{What: d.Error(), Pack: d.Segment, Offset: d.Offset})
+	}
+	r.LostChanges = s.lost.Changes
+	for _, name := range s.salvaged {
+		r.Affected = append(r.Affected, Affected{Workspace: name})
+	}
+	s.look(func(*live.Tx) {
+		for view := range s.lost.Views {
+			if w, ok := s.cat.workspaces[view]; ok {
+				r.Affected = append(r.Affected, Affected{Workspace: w.name})
+			}
+		}
+	})
 }

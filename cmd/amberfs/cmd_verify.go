@@ -99,6 +99,9 @@ func (a *app) printReport(r *snapshot.Report) {
 		}
 		a.printf("  %s\n", quote(path))
 	}
+	if n := r.LostChanges; n > 0 {
+		a.printf("lost: %s behind the damage in the journal\n", plural(int(n), "change", "changes"))
+	}
 	state := "no damage"
 	if n := len(r.Damage); n > 0 {
 		state = plural(n, "damaged record", "damaged records")

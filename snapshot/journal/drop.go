@@ -77,6 +77,14 @@ func (j *Journal) Shrink(pos int64) error {
 	}
 	// The position must not be forgotten: a segment goes only once the next one
 	// is on disk, with a record.
+	if err := j.restart(); err != nil {
+		return err
+	}
+	return j.dropFirst(pos)
+}
+
+// restart begins a new segment, and has it on disk. j.mu is held.
+func (j *Journal) restart() error {
 	if err := j.newSegment(recordHeader, false); err != nil {
 		return err
 	}
@@ -84,10 +92,7 @@ func (j *Journal) Shrink(pos int64) error {
 		return err
 	}
 	j.marked = true
-	if err := j.syncTo(j.end.Load()); err != nil {
-		return err
-	}
-	return j.dropFirst(pos)
+	return j.syncTo(j.end.Load())
 }
 
 // retire closes a segment that is in the list no more, and keeps its file as a

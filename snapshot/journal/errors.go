@@ -35,7 +35,10 @@ type DamageError struct {
 }
 
 func (e *DamageError) Error() string {
-	s := fmt.Sprintf("journal is damaged: segment %s, offset %d: %s", e.Segment, e.Offset, e.Reason)
+	s := "journal is damaged: " + e.Reason
+	if e.Segment != "" {
+		s = fmt.Sprintf("journal is damaged: segment %s, offset %d: %s", e.Segment, e.Offset, e.Reason)
+	}
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}

@@ -19,6 +19,9 @@ type Options struct {
 	Logger      *slog.Logger
 	// Reserve returns the bytes of disk that a new segment must leave free.
 	Reserve func() int64
+	// Begin is where the log begins when there is none. One that ends before it
+	// is damaged: its owner knows of a later position.
+	Begin int64
 	// Salvage makes Open and Replay skip what is damaged instead of failing.
 	// Each place is logged and kept for Damage.
 	Salvage bool
@@ -32,6 +35,7 @@ type Journal struct {
 	segSize int64
 	reserve func() int64
 	salvage bool
+	begin   int64
 
 	list    atomic.Pointer[[]*segment] // by base; replaced under mu, never changed
 	end     atomic.Int64               // position after the last record

@@ -16,7 +16,7 @@ import (
 //
 // Damage among that is a *DamageError, unless Options.Salvage is set.
 func Open(dir string, o Options) (*Journal, error) {
-	j := &Journal{dir: dir, fs: o.FS, log: o.Logger, segSize: o.SegmentSize, reserve: o.Reserve, salvage: o.Salvage, seq: 1}
+	j := &Journal{dir: dir, fs: o.FS, log: o.Logger, segSize: o.SegmentSize, reserve: o.Reserve, salvage: o.Salvage, begin: o.Begin, seq: 1}
 	if j.fs == nil {
 		j.fs = vfs.OS
 	}
@@ -65,7 +65,38 @@ func (j *Journal) open() error {
 	if _, err := rand.Read(j.id[:]); err != nil {
 		return err
 	}
-	return j.recover()
+	if err := j.recover(); err != nil {
+		return err
+	}
+	return j.atLeast(j.begin)
+}
+
+// atLeast sees to it that the log does not end before a position that its owner
+// knows of.
+func (j *Journal) atLeast(pos int64) error {
+	if end := j.end.Load(); end >= pos {
+		if j.salvage && end > 0 && len(j.segments()) == 0 {
+			return j.restart() // or the position would be forgotten
+		}
+		return nil
+	}
+	d := &DamageError{Pos: j.end.Load(), Reason: fmt.Sprintf("the log ends at %d, and went on to %d at least", j.end.Load(), pos)}
+	segs := j.segments()
+	if len(segs) > 0 {
+		last := segs[len(segs)-1]
+		d.Segment, d.Offset = last.name, d.Pos-last.base
+	}
+	if !j.salvage {
+		return d
+	}
+	j.skipped(d)
+	if err := j.forget(segs, nil); err != nil {
+		return err
+	}
+	j.cur = nil
+	j.end.Store(pos)
+	j.durable.Store(pos)
+	return j.restart()
 }
 
 // openSegment adds a segment to the list. One whose header is no good is added

@@ -18,6 +18,10 @@ func crc(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 // ErrPosition.
 func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byte, payloadPos int64) error) error {
 	end := j.end.Load()
+	if segs := j.segments(); j.salvage && len(segs) > 0 && from < segs[0].base {
+		j.skipped(&DamageError{Pos: from, Reason: fmt.Sprintf("the log begins at %d, and %d is needed", segs[0].base, from)})
+		from = segs[0].base
+	}
 	segs, err := j.hold(from, end)
 	if err != nil {
 		return err

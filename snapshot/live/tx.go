@@ -168,29 +168,5 @@ func (tx *Tx) EachOrphan(fn func(n *tree.Inode)) {
 	}
 }
 
-// Replay applies the journal from a position on. Records of the caller's own
-// types are handed to foreign, with the lock held.
-func (f *Forest) Replay(from int64, foreign func(tx *Tx, t journal.Type, payload []byte) error) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	tx := &Tx{f}
-	return f.log.Replay(from, func(t journal.Type, recPos int64, payload []byte, pos int64) error {
-		var err error
-		if t >= FirstForeign {
-			err = foreign(tx, t, payload)
-		} else {
-			err = f.replay(t, payload, pos)
-		}
-		if err != nil && f.salvage {
-			f.logger.Warn("passed over a record of the journal", "position", recPos, "error", err)
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("record at %d of the journal: %w", recPos, err)
-		}
-		return nil
-	})
-}
-
 // NoPos is what Rebase returns when nothing refers to the journal.
 const NoPos = int64(math.MaxInt64)

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"errors"
 
 	"github.com/amberfs/amberfs/cas"
 )
@@ -10,14 +11,17 @@ import (
 // below an object are visited only when keep answers that it met it for the
 // first time. So marking many states costs their number and what they differ in.
 //
+// With lossy, an object that is not in the store (cas.ErrNotFound) is passed
+// over: what hung below it is lost.
+//
 // A collection has to mark every state that is in memory besides the stored ones:
 // pages that a Seal cut short has sealed are stored, and referred to from there
 // only. What a Seal writes meanwhile is for the store to keep.
-func (s *State) Mark(ctx context.Context, src *Source, keep func(cas.Hash) (first bool)) error {
+func (s *State) Mark(ctx context.Context, src *Source, lossy bool, keep func(cas.Hash) (first bool)) error {
 	if id, ok := s.ID(); ok && !keep(id) {
 		return nil
 	}
-	m := marker{ctx: ctx, src: src, keep: keep}
+	m := marker{ctx: ctx, src: src, lossy: lossy, keep: keep}
 	return m.table(s.root, s.height, 0)
 }
 
@@ -25,6 +29,16 @@ type marker struct {
 	ctx  context.Context
 	src  *Source
 	keep func(cas.Hash) bool
+
+	lossy bool
+}
+
+// passed is nil for an object that may be missing.
+func (m *marker) passed(err error) error {
+	if m.lossy && errors.Is(err, cas.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 // first marks a page, and says whether to go on below it. A page without a hash
@@ -44,7 +58,7 @@ func (m *marker) table(p *page, height int, base uint64) error {
 	}
 	b, err := p.loadTable(m.src, height, false)
 	if err != nil {
-		return err
+		return m.passed(err)
 	}
 	for i, k := range b.kids {
 		if err := m.table(k, height-1, base+uint64(i)<<(tableBits*(height-1))); err != nil {
@@ -59,7 +73,7 @@ func (m *marker) table(p *page, height int, base uint64) error {
 			m.keep(h)
 		}
 		n, err := b.leaf.get(m.src, i, base+uint64(i))
-		if err != nil {
+		if err = m.passed(err); err != nil {
 			return err
 		}
 		if n != nil {
@@ -75,7 +89,17 @@ func (m *marker) inode(n *Inode) error {
 	if n.IsDir() {
 		return m.dir(n.Dir.root, 0)
 	}
-	return n.Content.eachObject(m.src, m.keep)
+	return n.Content.eachHash(m.src, func(h cas.Hash, isList bool) (bool, error) {
+		if !m.keep(h) {
+			return false, nil
+		}
+		if isList && m.lossy {
+			if _, err := m.src.objects.Get(h, nil); errors.Is(err, cas.ErrNotFound) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
 }
 
 // eachObject calls keep for every object that c refers to, and goes on below a
@@ -93,7 +117,7 @@ func (m *marker) dir(p *page, depth int) error {
 	}
 	b, err := p.loadDir(m.src, depth, false)
 	if err != nil {
-		return err
+		return m.passed(err)
 	}
 	for _, k := range b.kids {
 		if err := m.dir(k, depth+1); err != nil {

@@ -18,7 +18,7 @@ import (
 func markAll(t testing.TB, src *Source, marked map[cas.Hash]bool, states ...*State) {
 	t.Helper()
 	for _, s := range states {
-		if err := s.Mark(context.Background(), src, func(h cas.Hash) bool {
+		if err := s.Mark(context.Background(), src, false, func(h cas.Hash) bool {
 			first := !marked[h]
 			marked[h] = true
 			return first

@@ -19,6 +19,8 @@ type original struct {
 	store  string
 	killed bool
 	views  map[string]view // by directory relative to the mount
+
+	written map[string]map[string]bool // every content that a path ever had
 }
 
 // A view is a directory tree, and how verify calls it.
@@ -41,6 +43,7 @@ func makeOriginal(t *testing.T, killed bool) *original {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(4, 2))
 	m := harness.New(t)
+	o := &original{store: m.Store, killed: killed, views: map[string]view{}, written: map[string]map[string]bool{}}
 	write := func(at, name string) {
 		size := []int{10, 900, 5000, 70_000, 300_000}[rng.IntN(5)]
 		b := make([]byte, 1+rng.IntN(size))
@@ -49,6 +52,10 @@ func makeOriginal(t *testing.T, killed bool) *original {
 		}
 		must(t, os.MkdirAll(filepath.Dir(m.Path(at, name)), 0o755))
 		must(t, os.WriteFile(m.Path(at, name), b, 0o644))
+		if o.written[name] == nil {
+			o.written[name] = map[string]bool{"": true}
+		}
+		o.written[name][string(b)] = true
 	}
 	change := func(at string, files int) {
 		for range files {
@@ -91,7 +98,6 @@ func makeOriginal(t *testing.T, killed bool) *original {
 	// The last record but one of a journal is known to have been on disk.
 	must(t, os.WriteFile(m.Path("end"), []byte("end"), 0o644))
 
-	o := &original{store: m.Store, killed: killed, views: map[string]view{}}
 	o.views[""] = view{workspace: "main"}
 	for _, ws := range []string{"main", "f1", "f2"} {
 		at := ""

@@ -41,8 +41,10 @@ func verify(t *testing.T, args ...string) (int, report, string) {
 		}
 	}
 	var r report
-	if i := strings.Index(out, "{"); i >= 0 {
-		_ = json.NewDecoder(strings.NewReader(out[i:])).Decode(&r) // a store that does not open has none
+	full := out
+	out = out[:min(len(out), 1500)]
+	if i := strings.Index(full, "{"); i >= 0 {
+		_ = json.NewDecoder(strings.NewReader(full[i:])).Decode(&r) // a store that does not open has none
 	}
 	return code, r, out
 }
@@ -97,14 +99,20 @@ func (o *original) inspect(t *testing.T, m *harness.Mount, forgetting bool) []fi
 	return out
 }
 
-// everHad reports whether a snapshot has this content under this path.
+// everHad reports whether a path once had this content: the one at its last
+// change, or what a write(2) in the middle of one left.
 func (o *original) everHad(path, content string) bool {
+	for full := range o.written[path] {
+		if full == content || len(content)%4096 == 0 && strings.HasPrefix(full, content) {
+			return true
+		}
+	}
 	for _, v := range o.views {
 		if c, ok := v.files[path]; ok && c == content {
 			return true
 		}
 	}
-	return content == ""
+	return false
 }
 
 func under(bad map[string]error, path string) bool {
@@ -143,7 +151,7 @@ func (o *original) suffer(t *testing.T, d injury) {
 			if code == 0 {
 				t.Errorf("verify found nothing, but %s/%s: %v", f.at, f.path, f.err)
 			} else if v := o.views[f.at]; len(r.Affected) > 0 && !r.names(v, f.path) {
-				t.Errorf("verify does not name %s/%s: %v\n%s", f.at, f.path, f.err, out)
+				t.Fatalf("verify does not name %s/%s: %v\n%s", f.at, f.path, f.err, out)
 			}
 		}
 		m.Stop()
@@ -170,7 +178,7 @@ func (o *original) suffer(t *testing.T, d injury) {
 	}
 	for _, f := range lost {
 		if d.part() == "packs" && !r.names(o.views[f.at], f.path) {
-			t.Errorf("repair does not name %s/%s: %v\n%s", f.at, f.path, f.err, out)
+			t.Fatalf("repair does not name %s/%s: %v\n%s", f.at, f.path, f.err, out)
 		}
 	}
 	o.worksOn(t, m)

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -115,6 +116,7 @@ func explain(err error) error {
 		{cas.ErrNoSpace, fail.NoSpace},
 		{live.ErrDamaged, fail.Damage},
 		{cas.ErrDamaged, fail.Damage},
+		{journal.ErrDamaged, fail.Damage},
 	} {
 		if errors.Is(err, m.is) {
 			return fail.New(m.kind, "%w", err)

@@ -103,7 +103,7 @@ func damageStore(t *testing.T) (fsys *vfs.Mem, dir string, o Options, blobs [][]
 
 func collectAllBut(t testing.TB, s *Store, blobs [][]byte) GCResult {
 	t.Helper()
-	res, err := s.GC(context.Background(), nil, func(keep func(Hash) bool) error {
+	res, err := s.GC(context.Background(), false, nil, func(keep func(Hash) bool) error {
 		for _, b := range blobs {
 			keep(Sum(b))
 		}

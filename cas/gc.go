@@ -56,7 +56,8 @@ func (c *collector) count(id uint64) int64 {
 // Has find or add stays. begin may be nil. Then mark names all that must stay, by
 // calling keep, which tells whether the object is named for the first time, so
 // that mark need not descend twice. keep of an object that is not in the store
-// returns true. Then whatever else was there when begin was called goes: its
+// returns true; unless lossy is set, nothing is removed then, for the index
+// may be wrong and not the caller. Then whatever else was there when begin was called goes: its
 // space is punched out of the packs; packs that are mostly dead are emptied and
 // removed.
 //
@@ -70,7 +71,7 @@ func (c *collector) count(id uint64) int64 {
 //
 // Errors: that of mark, the context's, ErrNoSpace if even the reserve is gone,
 // ErrReadOnly, ErrClosed, or an error of the disk.
-func (s *Store) GC(ctx context.Context, begin func(), mark func(keep func(Hash) (first bool)) error,
+func (s *Store) GC(ctx context.Context, lossy bool, begin func(), mark func(keep func(Hash) (first bool)) error,
 	progress func(done, total int64)) (GCResult, error) {
 	if err := s.begin(true); err != nil {
 		return GCResult{}, err
@@ -78,18 +79,22 @@ func (s *Store) GC(ctx context.Context, begin func(), mark func(keep func(Hash) 
 	defer s.life.done()
 	s.gcMu.Lock()
 	defer s.gcMu.Unlock()
-	res, err := s.collect(ctx, begin, mark, progress)
+	res, err := s.collect(ctx, lossy, begin, mark, progress)
 	if err != nil {
 		return res, fmt.Errorf("gc: %w", err)
 	}
 	return res, nil
 }
 
-func (s *Store) collect(ctx context.Context, begin func(), mark func(keep func(Hash) (first bool)) error,
+func (s *Store) collect(ctx context.Context, lossy bool, begin func(), mark func(keep func(Hash) (first bool)) error,
 	progress func(done, total int64)) (GCResult, error) {
 	var res GCResult
 	defer s.space.drain()()
 	if err := s.failure(); err != nil {
+		return res, err
+	}
+	// What a damaged index does not know would be taken for garbage.
+	if err := s.ix.check(); err != nil {
 		return res, err
 	}
 	c := s.startRecording()
@@ -104,6 +109,9 @@ func (s *Store) collect(ctx context.Context, begin func(), mark func(keep func(H
 	var kerr error
 	err := mark(func(h Hash) bool {
 		l, ok, err := s.find(h)
+		if err == nil && !ok && !lossy {
+			err = ErrNotFound
+		}
 		if err != nil && kerr == nil {
 			kerr = fmt.Errorf("look for object %s: %w", h, err)
 		}

@@ -41,7 +41,7 @@ func TestInterruptedGC(t *testing.T) {
 		o.FS = faulty
 		s, err := Open(dir, o)
 		if err == nil {
-			_, err = s.GC(context.Background(), nil, func(k func(Hash) bool) error {
+			_, err = s.GC(context.Background(), false, nil, func(k func(Hash) bool) error {
 				for _, b := range keep {
 					k(Sum(b))
 				}

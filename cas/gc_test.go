@@ -58,7 +58,7 @@ func TestGCWithConcurrentPuts(t *testing.T) {
 				}
 			})
 		}
-		_, err := s.GC(context.Background(), func() { on.Store(true); close(begun) }, func(keep func(Hash) bool) error {
+		_, err := s.GC(context.Background(), false, func() { on.Store(true); close(begun) }, func(keep func(Hash) bool) error {
 			<-begun
 			for i := range root {
 				keep(Sum(content(i)))
@@ -98,7 +98,7 @@ func TestGCTouchesWhatPutFinds(t *testing.T) {
 		put(t, s, b)
 	}
 	fresh := blob(4, 1000)
-	res, err := s.GC(context.Background(), nil, func(func(Hash) bool) error {
+	res, err := s.GC(context.Background(), false, nil, func(func(Hash) bool) error {
 		put(t, s, put3)
 		put(t, s, fresh)
 		if ok, err := s.Has(Sum(has3)); !ok || err != nil {
@@ -248,11 +248,11 @@ func TestGCStops(t *testing.T) {
 	b := blob(1, 1000)
 	put(t, s, b)
 	broken := errors.New("broken")
-	if _, err := s.GC(context.Background(), nil, func(func(Hash) bool) error { return broken }, nil); !errors.Is(err, broken) {
+	if _, err := s.GC(context.Background(), false, nil, func(func(Hash) bool) error { return broken }, nil); !errors.Is(err, broken) {
 		t.Errorf("gc whose mark failed: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err := s.GC(ctx, nil, func(func(Hash) bool) error { cancel(); return nil }, nil)
+	_, err := s.GC(ctx, false, nil, func(func(Hash) bool) error { cancel(); return nil }, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled gc: %v", err)
 	}

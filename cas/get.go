@@ -24,6 +24,9 @@ func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
 			return dst[:0], fmt.Errorf("get object %s: %w", h, err)
 		}
 		if !ok {
+			if err := s.ix.doubtful(); err != nil {
+				return dst[:0], fmt.Errorf("get object %s: %w", h, err)
+			}
 			return dst[:0], fmt.Errorf("get object %s: %w", h, ErrNotFound)
 		}
 		b, err := s.read(h, l, dst)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/dgraph-io/badger/v4"
@@ -21,6 +22,8 @@ import (
 type index struct {
 	db  *badger.DB
 	dir string // "" in memory
+
+	checked atomic.Int64 // ns since 1970 when doubtful looked
 }
 
 var (
@@ -66,7 +69,7 @@ func openIndex(dir string, log *slog.Logger) (*index, error) {
 		if err := prepareIndexDir(dir); err != nil {
 			return nil, err
 		}
-		if err := checkTables(dir); err != nil {
+		if err := checkTables(dir, o); err != nil {
 			return nil, err
 		}
 	}
@@ -84,6 +87,12 @@ func openIndex(dir string, log *slog.Logger) (*index, error) {
 	if err := x.checkVersion(); err != nil {
 		_ = db.Close()
 		return nil, err
+	}
+	if x.bytes() <= fullCheck {
+		if err := x.check(); err != nil {
+			_ = db.Close()
+			return nil, fmt.Errorf("%w: %w", errIndexBroken, err)
+		}
 	}
 	return x, nil
 }

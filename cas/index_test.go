@@ -242,7 +242,7 @@ func TestReadOnlyTouchesNothing(t *testing.T) {
 	if err := ro.Commit(); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("commit: %v", err)
 	}
-	if _, err := ro.GC(context.Background(), nil, nil, nil); !errors.Is(err, ErrReadOnly) {
+	if _, err := ro.GC(context.Background(), false, nil, nil, nil); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("gc: %v", err)
 	}
 	closeTest(t, ro)

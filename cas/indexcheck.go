@@ -7,8 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
+	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/pb"
+	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/badger/v4/y"
 	"google.golang.org/protobuf/proto"
 )
@@ -17,10 +20,16 @@ import (
 // makes Badger panic on a goroutine of its own, and one whose block index has a
 // wrong checksum it leaves out with only a line in the log: objects would be
 // missing silently.
-func checkTables(dir string) error {
+//
+// So does a manifest that was cut short: Badger removes the tables that it does
+// not name.
+func checkTables(dir string, o badger.Options) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 	if err != nil {
 		return fmt.Errorf("list tables of the index: %w", err)
+	}
+	if err := checkManifest(dir, o, names); err != nil {
+		return err
 	}
 	for _, name := range names {
 		if err := checkTable(name); err != nil {
@@ -78,4 +87,55 @@ func checkTable(name string) error {
 		return errTableShort
 	}
 	return y.VerifyChecksum(b, &sum)
+}
+
+// checkManifest compares the manifest with the tables that are there. A kill can
+// leave one that it does not name yet; then, too, the index is built anew.
+func checkManifest(dir string, o badger.Options, tables []string) error {
+	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // incomplete has looked
+	}
+	if err != nil {
+		return fmt.Errorf("open index: %w", err)
+	}
+	defer f.Close()
+	m, _, err := badger.ReplayManifestFile(f, 0, o)
+	if err != nil {
+		return fmt.Errorf("%w: manifest: %v", errIndexBroken, err)
+	}
+	for _, name := range tables {
+		id, ok := table.ParseFileID(name)
+		if _, named := m.Tables[id]; ok && !named {
+			return fmt.Errorf("%w: the manifest does not name table %s", errIndexBroken, filepath.Base(name))
+		}
+	}
+	return nil
+}
+
+// fullCheck is the size of an index up to which opening it reads all of its
+// tables, in bytes. Larger ones are read when something is not found.
+const fullCheck = 32 << 20
+
+// check reads all tables and compares the checksums. Badger takes a block with
+// a wrong one for one without the key that is looked for.
+func (x *index) check() error {
+	if x.dir == "" {
+		return nil
+	}
+	if err := x.db.VerifyChecksum(); err != nil {
+		return x.unreadable(err)
+	}
+	return nil
+}
+
+// doubtful is check for who has not found an object that must be there. It
+// looks at most every so often.
+func (x *index) doubtful() error {
+	now := time.Now().UnixNano()
+	last := x.checked.Load()
+	if now-last < int64(10*time.Second) || !x.checked.CompareAndSwap(last, now) {
+		return nil
+	}
+	return x.check()
 }

@@ -180,7 +180,7 @@ func TestGCRemovesWhatIsNotMarked(t *testing.T) {
 			keep = append(keep, h)
 		}
 	}
-	res, err := s.GC(context.Background(), nil, func(k func(Hash) bool) error {
+	res, err := s.GC(context.Background(), false, nil, func(k func(Hash) bool) error {
 		for _, h := range keep {
 			if !k(h) {
 				t.Errorf("%s was kept before", h)

@@ -24,9 +24,9 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 		s.logger.Warn("no checkpoint before gc", "error", full)
 	}
 	removed := s.garbage.removed.Load()
-	res, err := s.cas.GC(ctx, s.settlePuts, func(keep func(cas.Hash) bool) error { return s.mark(ctx, keep) }, progress)
+	res, err := s.cas.GC(ctx, s.lossy.Load(), s.settlePuts, func(keep func(cas.Hash) bool) error { return s.mark(ctx, keep) }, progress)
 	if err != nil {
-		return res, err
+		return res, needsRepair(err)
 	}
 	if full != nil {
 		// What gc gave back may be enough to seal the rest, and then the journal

@@ -5,12 +5,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // commit journals a record and applies it. f.mu is held for writing.
 func (f *Forest) commit(v *view, r *record, data []byte) error {
+	if f.mu.uncertain != nil {
+		return f.mu.uncertain
+	}
+	if err := f.preload(v, r); err != nil {
+		return err
+	}
 	r.encode(f.mu.enc)
 	write := f.log.Append
 	if r.frees() {
@@ -23,7 +28,7 @@ func (f *Forest) commit(v *view, r *record, data []byte) error {
 	if r.kind == recWrite {
 		r.pos = pos
 	}
-	return f.apply(v, r)
+	return f.carryOut(v, r)
 }
 
 // frees reports whether a change can give space back, so that it must be
@@ -259,24 +264,4 @@ func fileSize(n *tree.Inode) int64 {
 		return n.Size()
 	}
 	return 0
-}
-
-// replay applies a record of the journal. Records of views that are gone, and
-// of inodes that were orphans, are passed over: nothing of them is left.
-func (f *Forest) replay(t journal.Type, payload []byte, pos int64) error {
-	if t == recBlob {
-		return nil
-	}
-	r, data, err := decodeRecord(t, payload, f.mu.epoch)
-	if err != nil {
-		return err
-	}
-	if r.kind == recWrite {
-		r.pos = pos + int64(data)
-	}
-	v, ok := f.mu.views[r.view]
-	if !ok {
-		return nil
-	}
-	return f.apply(v, r)
 }

@@ -110,6 +110,9 @@ func (f *Forest) change(v *view, n *tree.Inode, r *record, data []byte) error {
 		}
 		r.pos = pos
 	}
+	if f.mu.uncertain != nil {
+		return f.mu.uncertain
+	}
 	return f.apply(v, r)
 }
 

@@ -32,6 +32,7 @@ var (
 	ErrNotSupported = errors.New("operation not supported")
 	ErrDamaged      = errors.New("stored data is damaged")
 	ErrRange        = errors.New("value too large")
+	ErrUncertain    = errors.New("a change failed half-way; unmount and mount again")
 )
 
 // loadError translates what reading the tree can go wrong with. Callers hold

@@ -48,7 +48,9 @@ type Forest struct {
 		nextView uint32
 		changes  uint64        // counts applied records
 		frozen   chan struct{} // closed by Thaw; nil when changes go on
-		enc      *wire.Encoder
+
+		uncertain error // why nothing can be changed any more, see carryOut
+		enc       *wire.Encoder
 	}
 }
 

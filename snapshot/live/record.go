@@ -22,6 +22,7 @@ const (
 	recSetXattr
 	recRemoveXattr
 	recRelink
+	recVoid // the record before, blobs aside, was not carried out
 
 	// FirstForeign is the first record type that the forest leaves alone.
 	FirstForeign journal.Type = 64

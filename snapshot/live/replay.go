@@ -1,6 +1,7 @@
 package live
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
@@ -14,41 +15,102 @@ type Loss struct {
 }
 
 // Replay applies the journal from a position on, or, with none, only counts
-// what it holds. Records of the caller's own
-// types are handed to foreign, with the lock held.
+// what it holds. Records of the caller's own types are handed to foreign, with
+// the lock held.
 //
 // In a salvage, what follows damage in the journal is left out: it may build on
 // what is lost, and half of a file's history makes contents that never were.
 func (f *Forest) Replay(from int64, none bool, foreign func(tx *Tx, t journal.Type, payload []byte) error) (Loss, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	tx := &Tx{f}
-	lost := Loss{Views: make(map[uint32]int64)}
-	over := none
-	err := f.log.Replay(from, func(t journal.Type, recPos int64, payload []byte, pos int64) error {
-		if over || f.salvage && (f.damagedBetween(from, recPos)) {
-			over = true
-			lost.note(t, payload)
-			return nil
-		}
-		var err error
-		if t >= FirstForeign {
-			err = foreign(tx, t, payload)
-		} else {
-			err = f.replay(t, payload, pos)
-		}
-		if err != nil && f.salvage {
-			f.logger.Warn("left out a record of the journal and those behind it", "position", recPos, "error", err)
-			over = true
-			lost.note(t, payload)
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("record at %d of the journal: %w", recPos, err)
-		}
+	p := &replay{f: f, foreign: foreign, from: from, over: none, lost: Loss{Views: make(map[uint32]int64)}}
+	err := f.log.Replay(from, p.next)
+	if err == nil {
+		err = p.carryOut()
+	}
+	return p.lost, err
+}
+
+// A replay is one under way. It holds a record back until the next has come,
+// for that may say that it was not carried out.
+type replay struct {
+	f       *Forest
+	foreign func(tx *Tx, t journal.Type, payload []byte) error
+	from    int64
+	over    bool // nothing more is applied
+	lost    Loss
+
+	held    bool
+	pos     int64        // of the record held
+	typ     journal.Type // and so on
+	record  *record
+	payload []byte // of a foreign record
+}
+
+func (p *replay) next(t journal.Type, pos int64, payload []byte, payloadPos int64) error {
+	switch t {
+	case recBlob:
 		return nil
-	})
-	return lost, err
+	case recVoid:
+		p.held = false
+		return nil
+	}
+	if err := p.carryOut(); err != nil {
+		return err
+	}
+	if p.over || p.f.salvage && p.f.damagedBetween(p.from, pos) {
+		p.over = true
+		p.lost.note(t, payload)
+		return nil
+	}
+	p.held, p.pos, p.typ = true, pos, t
+	if t >= FirstForeign {
+		p.payload = append(p.payload[:0], payload...)
+		return nil
+	}
+	r, data, err := decodeRecord(t, payload, p.f.mu.epoch)
+	if err != nil {
+		p.held = false
+		return p.failed(pos, t, payload, err)
+	}
+	if r.kind == recWrite {
+		r.pos = payloadPos + int64(data)
+	}
+	p.record = r
+	return nil
+}
+
+// carryOut applies the record held. Records of views that are gone, and of
+// inodes that were orphans, are passed over: nothing of them is left.
+func (p *replay) carryOut() error {
+	if !p.held {
+		return nil
+	}
+	p.held = false
+	var err error
+	if p.typ >= FirstForeign {
+		err = p.foreign(&Tx{f: p.f}, p.typ, bytes.Clone(p.payload))
+	} else if v, ok := p.f.mu.views[p.record.view]; ok {
+		err = p.f.apply(v, p.record)
+	}
+	if err != nil {
+		return p.failed(p.pos, p.typ, p.payload, err)
+	}
+	return nil
+}
+
+func (p *replay) failed(pos int64, t journal.Type, payload []byte, err error) error {
+	if !p.f.salvage {
+		return fmt.Errorf("record at %d of the journal: %w", pos, err)
+	}
+	p.f.logger.Warn("left out a record of the journal and those behind it", "position", pos, "error", err)
+	p.over = true
+	if t >= FirstForeign {
+		p.lost.note(t, payload)
+	} else {
+		p.lost.Changes++
+	}
+	return nil
 }
 
 func (f *Forest) damagedBetween(from, to int64) bool {
@@ -61,9 +123,6 @@ func (f *Forest) damagedBetween(from, to int64) bool {
 }
 
 func (l *Loss) note(t journal.Type, payload []byte) {
-	if t == recBlob {
-		return
-	}
 	l.Changes++
 	if t < FirstForeign {
 		d := wire.NewDecoder(payload)

@@ -10,32 +10,52 @@ import (
 
 // A Tx is the forest with its lock held: what package snapshot uses to make
 // captures, forks and restores one step with its catalogue.
-type Tx struct{ f *Forest }
+type Tx struct {
+	f        *Forest
+	appended bool // a record was journaled
+}
 
 // Update runs fn with the lock held for changes. It waits while changes are
 // held back unless urgent.
-func (f *Forest) Update(urgent bool, fn func(tx *Tx) error) error {
+//
+// Once fn has journaled a record it must carry it out: an error or a panic
+// after that leaves the forest uncertain.
+func (f *Forest) Update(urgent bool, fn func(tx *Tx) error) (err error) {
 	if urgent {
 		f.mu.Lock()
 	} else {
 		f.lock()
 	}
 	defer f.mu.Unlock()
-	return fn(&Tx{f})
+	tx, ended := &Tx{f: f}, false
+	defer func() {
+		if tx.appended && (err != nil || !ended) {
+			f.doubt(err)
+		}
+	}()
+	err = fn(tx)
+	ended = true
+	return err
 }
 
 // View runs fn with the lock held for reading.
 func (f *Forest) View(fn func(tx *Tx) error) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return fn(&Tx{f})
+	return fn(&Tx{f: f})
 }
 
 // Append journals a record of the caller's own type. It may use what is held
 // back on a full disk: history is what gives space back.
 func (tx *Tx) Append(t journal.Type, payload []byte) error {
-	_, err := tx.f.log.AppendUrgent(t, payload, nil)
-	return appendError(err)
+	if tx.f.mu.uncertain != nil {
+		return tx.f.mu.uncertain
+	}
+	if _, err := tx.f.log.AppendUrgent(t, payload, nil); err != nil {
+		return appendError(err)
+	}
+	tx.appended = true
+	return nil
 }
 
 // State returns the present state of a writable view. It may be read while

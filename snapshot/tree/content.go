@@ -192,6 +192,20 @@ func (c *Content) eachHash(src *Source, fn func(h cas.Hash, isList bool) (descen
 	return c.eachBase(func(b *Base) error { return b.eachHash(src, fn) })
 }
 
+// Preload reads of the chunk lists what a change of [off, off+n) needs to know.
+// The change itself does not fail then.
+func (c *Content) Preload(src *Source, off, n int64) error {
+	if c == nil {
+		return nil
+	}
+	l := c.layout.Load()
+	if off >= l.size {
+		return nil
+	}
+	_, err := l.allocated(src, off, off+min(n, l.size-off))
+	return err
+}
+
 // Write notes that the n bytes at off are those at journal position pos. The
 // file grows if need be.
 func (c *Content) Write(src *Source, off, n, pos int64) error {

@@ -60,6 +60,16 @@ func (r report) names(v view, path string) bool {
 	return false
 }
 
+// forgets reports whether a workspace goes on from an earlier state.
+func (r report) forgets() bool {
+	for _, a := range r.Affected {
+		if a.Snapshot == "" && a.Path == "" {
+			return true
+		}
+	}
+	return false
+}
+
 // A finding is what a look at a mounted store finds other than it was.
 type finding struct {
 	at, path string
@@ -170,7 +180,7 @@ func (o *original) suffer(t *testing.T, d injury) {
 	if err := m.TryStart(); err != nil {
 		t.Fatalf("mounting what was repaired: %v\n%s", err, m.Log())
 	}
-	lost := o.inspect(t, m, o.killed && d.part() == "journal")
+	lost := o.inspect(t, m, r.forgets())
 	if d.part() == "index" {
 		for _, f := range lost {
 			t.Errorf("the index was damaged, but %s/%s: %v", f.at, f.path, f.err)

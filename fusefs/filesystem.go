@@ -63,6 +63,9 @@ func (fs *filesystem) Lookup(_ <-chan struct{}, h *fuse.InHeader, name string, o
 	if isControl(parent) {
 		return fs.control.lookup(parent, name, out)
 	}
+	if name == "." || name == ".." {
+		return fs.lookupHandle(parent, name, out)
+	}
 	if parent.Ino() == live.RootIno && isControlDir(name) {
 		if ok, st := fs.control.lookupRoot(parent, name, out); ok {
 			return st
@@ -74,6 +77,28 @@ func (fs *filesystem) Lookup(_ <-chan struct{}, h *fuse.InHeader, name string, o
 	}
 	if err != nil {
 		return fs.status("lookup", parent, err)
+	}
+	fs.entry(out, &a)
+	return fuse.OK
+}
+
+// lookupHandle finds a node by its number, or the parent of one. The kernel asks
+// so for open_by_handle_at(2) and for NFS, whose file handles are node ids; it
+// never asks for a path.
+func (fs *filesystem) lookupHandle(id live.NodeID, name string, out *fuse.EntryOut) fuse.Status {
+	if name == ".." {
+		if id.Ino() == live.RootIno {
+			return fuse.ENOENT // the root of a fork or snapshot lies in the control tree
+		}
+		parent, err := fs.forest.Parent(id)
+		if err != nil {
+			return fs.status("lookup", id, err)
+		}
+		id = parent
+	}
+	a, err := fs.forest.GetAttr(id)
+	if err != nil {
+		return fs.status("lookup", id, err)
 	}
 	fs.entry(out, &a)
 	return fuse.OK

@@ -111,7 +111,7 @@ func (fs *filesystem) mountOptions() *fuse.MountOptions {
 		EnableAcl:                fs.opts.ACL,
 
 		ExtraCapabilities: fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_NO_OPENDIR_SUPPORT |
-			fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_ASYNC_DIO,
+			fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_ASYNC_DIO | fuse.CAP_EXPORT_SUPPORT,
 		// Passthrough needs an OPEN that is answered.
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH | fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_WRITEBACK_CACHE,
 	}

@@ -1,6 +1,7 @@
 package posix_test
 
 import (
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -184,4 +185,60 @@ func specialFiles(t *testing.T, dir string) {
 	if st := stat(t, dir+"/null"); st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(1, 3) {
 		t.Errorf("device: mode %o, rdev %#x", st.Mode, st.Rdev)
 	}
+}
+
+// fileHandles: a handle finds its file after the kernel has forgotten it, by
+// whatever name, and nothing once the file is gone (open_by_handle_at(2)).
+func fileHandles(t *testing.T, dir string) {
+	if os.Geteuid() != 0 {
+		t.Log("open_by_handle_at needs CAP_DAC_READ_SEARCH; only its refusal is checked")
+	}
+	must(t, os.Mkdir(dir+"/d", 0o755))
+	write(t, dir+"/d/f", "by handle")
+	gone := write(t, dir+"/d/gone", "")
+	handle := func(path string) unix.FileHandle {
+		h, _, err := unix.NameToHandleAt(unix.AT_FDCWD, path, 0)
+		must(t, err)
+		return h
+	}
+	file, sub, lost := handle(dir+"/d/f"), handle(dir+"/d"), handle(gone)
+	must(t, os.Rename(dir+"/d/f", dir+"/d/g"))
+	must(t, os.Remove(gone))
+	at, err := os.Open(dir)
+	must(t, err)
+	defer at.Close()
+	find := func(h unix.FileHandle) (*os.File, error) {
+		fd, err := unix.OpenByHandleAt(int(at.Fd()), h, unix.O_RDONLY)
+		if err != nil {
+			return nil, err
+		}
+		return os.NewFile(uintptr(fd), "by handle"), nil
+	}
+	if os.Geteuid() != 0 {
+		_, err := find(file)
+		wantErr(t, err, unix.EPERM)
+		return
+	}
+	dropCaches(t)
+	f, err := find(file)
+	must(t, err)
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	if err != nil || string(b) != "by handle" {
+		t.Errorf("the file of a handle has %q, %v", b, err)
+	}
+	d, err := find(sub)
+	must(t, err)
+	defer d.Close()
+	if names, err := d.Readdirnames(-1); err != nil || len(names) != 1 || names[0] != "g" {
+		t.Errorf("the directory of a handle lists %q, %v", names, err)
+	}
+	_, err = find(lost)
+	wantErr(t, err, unix.ESTALE)
+}
+
+// dropCaches makes the kernel forget what nobody uses.
+func dropCaches(t *testing.T) {
+	t.Helper()
+	must(t, os.WriteFile("/proc/sys/vm/drop_caches", []byte("2"), 0))
 }

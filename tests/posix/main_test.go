@@ -75,6 +75,7 @@ func TestOwnCases(t *testing.T) {
 		"CopyRange":          copyRange,
 		"Fallocate":          fallocateModes,
 		"FcntlLocks":         fcntlLocks,
+		"FileHandles":        fileHandles,
 		"Flock":              flock,
 		"HardLinks":          hardLinks,
 		"LargeFile":          largeFile,

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -197,13 +198,29 @@ func (s *Store) tellLoss(r *Report) {
 		r.Damage = append(r.Damage, Damaged{What: d.Error(), Pack: d.Segment, Offset: d.Offset})
 	}
 	r.LostChanges = s.lost.Changes
-	for _, name := range s.salvaged {
-		r.Affected = append(r.Affected, Affected{Workspace: name})
-	}
 	s.look(func(*live.Tx) {
+		told := make(map[Affected]bool)
+		add := func(a Affected) {
+			if !told[a] {
+				told[a] = true
+				r.Affected = append(r.Affected, a)
+			}
+		}
+		for _, name := range s.salvaged {
+			add(Affected{Workspace: name})
+		}
 		for view := range s.lost.Views {
 			if w, ok := s.cat.workspaces[view]; ok {
-				r.Affected = append(r.Affected, Affected{Workspace: w.name})
+				add(Affected{Workspace: w.name})
+			}
+		}
+		for _, f := range s.lost.Foreign {
+			var sn stored
+			if f.Type != recCapture || json.Unmarshal(f.Payload, &sn) != nil {
+				continue
+			}
+			if w, ok := s.cat.workspaces[sn.WS]; ok {
+				add(Affected{Workspace: w.name, Snapshot: sn.Name})
 			}
 		}
 	})

@@ -12,6 +12,13 @@ import (
 type Loss struct {
 	Changes int64
 	Views   map[uint32]int64 // changes by view
+	Foreign []ForeignRecord
+}
+
+// A ForeignRecord is one of the caller's own types.
+type ForeignRecord struct {
+	Type    journal.Type
+	Payload []byte
 }
 
 // Replay applies the journal from a position on, or, with none, only counts
@@ -124,7 +131,9 @@ func (f *Forest) damagedBetween(from, to int64) bool {
 
 func (l *Loss) note(t journal.Type, payload []byte) {
 	l.Changes++
-	if t < FirstForeign {
+	if t >= FirstForeign {
+		l.Foreign = append(l.Foreign, ForeignRecord{t, bytes.Clone(payload)})
+	} else {
 		d := wire.NewDecoder(payload)
 		if view := uint32(d.Uint(MaxView)); d.Err() == nil {
 			l.Views[view]++

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/byfiles"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
@@ -91,6 +92,9 @@ type request struct {
 func (a *app) ask(ctx context.Context, p locate.Place, r request, result any) error {
 	c, err := control.Dial(p.Store)
 	if err != nil {
+		if answered, ferr := a.askFiles(ctx, p, r, result); answered {
+			return ferr
+		}
 		if fail.KindOf(err) == fail.NotFound {
 			return deadMount(p, err)
 		}
@@ -98,6 +102,27 @@ func (a *app) ask(ctx context.Context, p locate.Place, r request, result any) er
 	}
 	defer c.Close()
 	return a.askOn(ctx, c, p.Workspace, r, result)
+}
+
+// askFiles does without the socket what can be done with files. It reports
+// false when they do not answer either.
+func (a *app) askFiles(ctx context.Context, p locate.Place, r request, result any) (answered bool, err error) {
+	root, ok := p.Root()
+	w := byfiles.Workspace{Root: root, Output: r.output, OnItem: r.onItem}
+	if !ok || !w.Alive() {
+		return false, nil
+	}
+	var args json.RawMessage
+	if r.args != nil {
+		if args, err = json.Marshal(r.args); err != nil {
+			return true, err
+		}
+	}
+	if err = w.Do(ctx, r.op, args, result); errors.Is(err, byfiles.ErrCannot) {
+		return true, fail.New(fail.Failed, "the store %s of this mount cannot be reached from here, which this takes", p.Store).
+			WithHint("run it as the user who mounted it, and outside of the sandbox")
+	}
+	return true, err
 }
 
 // askHere is ask for the place that the command runs in.

@@ -63,6 +63,19 @@ func Find(mounts []Mount, dir string) (Place, error) {
 	return p, nil
 }
 
+// Root is the path of the workspace's root; ok is false when the mount shows
+// only a part of the workspace, without it.
+func (p Place) Root() (root string, ok bool) {
+	inside := "/"
+	for _, fork := range p.Workspace {
+		inside = path.Join(inside, ".forks", fork)
+	}
+	if !under(inside, path.Clean(p.Mount.Root)) {
+		return "", false
+	}
+	return path.Join(p.Mount.Point, strings.TrimPrefix(inside, path.Clean(p.Mount.Root))), true
+}
+
 // split reads a path inside the file system.
 func split(inside string) (forks []string, snapshot, rest string) {
 	parts := strings.Split(strings.Trim(inside, "/"), "/")

@@ -13,7 +13,8 @@
 // cache is off, sends them at once: WRITE with the node id, the offset and up
 // to 1 MiB. The goroutine that reads from /dev/fuse gets it and answers it
 // itself, because waking another one costs more than the work; as long as it
-// keeps up it is the only one (readers.go). It calls Forest.Write, which appends
+// keeps up it is the only one (readers.go), and it asks for the next request for
+// a moment before it sleeps (eager.go). It calls Forest.Write, which appends
 // a record with the bytes to the journal, applies it to the tree in memory and
 // returns. The answer goes back, and write(2) returns in the program. What it wrote now survives the
 // death of the daemon; after fsync(2), which becomes FSYNC and Forest.Sync, a

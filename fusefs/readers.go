@@ -27,6 +27,10 @@ const (
 	busyRow = 4
 	// calm is how long there must be none before a reader more than one goes.
 	calm = 20 * time.Millisecond
+	// yieldEvery is how often a reader goes through Go's scheduler. Who does not
+	// for 10 ms is taken for one that should give way: sysmon would take the
+	// processor from each read(2) and look again every 20 µs, for ever.
+	yieldEvery = 5 * time.Millisecond
 	// stuck is how long all readers may be answering before one more is
 	// started, whatever they wait for.
 	stuck = time.Millisecond
@@ -161,8 +165,15 @@ func (r *readers) start() {
 // loop reads and answers until there are readers enough without it.
 func (r *readers) loop(b buffers) {
 	row := 0
+	yielded := time.Now()
+	var e eager
 	for {
 		began := time.Now()
+		if began.Sub(yielded) > yieldEvery {
+			runtime.Gosched()
+			yielded = began
+		}
+		already := r.waiting.Load() == 1 && e.await(r.fd, began)
 		n, err := read(r.fd, b.in)
 		waited := time.Since(began)
 		r.progress.Add(1)
@@ -181,7 +192,7 @@ func (r *readers) loop(b buffers) {
 			r.gone.Store(true)
 			return
 		}
-		if waited > atOnce {
+		if !already && waited > atOnce {
 			row = 0
 		} else if row++; row >= busyRow {
 			r.crowded.Store(timeNow())
@@ -267,14 +278,5 @@ func (r *readers) watch(done <-chan struct{}) {
 		case <-r.wake:
 		}
 		tick.Reset(stuck)
-	}
-}
-
-func read(fd int, b []byte) (int, error) {
-	for {
-		n, err := unix.Read(fd, b)
-		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
-			return n, err
-		}
 	}
 }

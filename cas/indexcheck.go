@@ -119,10 +119,15 @@ const fullCheck = 32 << 20
 
 // check reads all tables and compares the checksums. Badger takes a block with
 // a wrong one for one without the key that is looked for.
-func (x *index) check() error {
+func (x *index) check() (err error) {
 	if x.dir == "" {
 		return nil
 	}
+	defer func() { // a block of zeros makes Badger panic
+		if p := recover(); p != nil {
+			err = x.unreadable(fmt.Errorf("a table cannot be read: %v", p))
+		}
+	}()
 	if err := x.db.VerifyChecksum(); err != nil {
 		return x.unreadable(err)
 	}

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -103,7 +104,9 @@ func (w *Workspace) Status() Status {
 		}
 	})
 	s.figures.note(func(f *Figures) { st.Figures = *f })
-	if free, err := s.Free(); err == nil {
+	if err := errors.Join(s.log.Failed(), s.forest.Uncertain()); err != nil {
+		st.Health = err.Error() + "; nothing can be changed before it is unmounted and mounted again"
+	} else if free, err := s.Free(); err == nil {
 		st.DiskFreeBytes = free
 		if free <= 0 {
 			st.Health = "the store's disk is full; remove snapshots and run `amberfs gc`"

@@ -44,6 +44,13 @@ func (f *Forest) doubt(cause error) {
 	}
 }
 
+// Uncertain returns why nothing can be changed any more, nil when it can.
+func (f *Forest) Uncertain() error {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.mu.uncertain
+}
+
 // preload reads what a change of a file's bytes will need of its chunk lists,
 // so that a damaged one is an error before anything is journaled.
 func (f *Forest) preload(v *view, r *record) error {

@@ -1,0 +1,312 @@
+package snapshot_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// hooked is a disk that asks before every operation whether to do it.
+type hooked struct {
+	vfs.FS
+	ask func() error
+}
+
+type hookedFile struct {
+	vfs.File
+	ask func() error
+}
+
+func (h hooked) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	if err := h.ask(); err != nil {
+		return nil, err
+	}
+	f, err := h.FS.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return hookedFile{f, h.ask}, nil
+}
+
+func (h hooked) do(fn func() error) error {
+	if err := h.ask(); err != nil {
+		return err
+	}
+	return fn()
+}
+
+func (h hooked) Rename(from, to string) error {
+	return h.do(func() error { return h.FS.Rename(from, to) })
+}
+func (h hooked) Remove(name string) error  { return h.do(func() error { return h.FS.Remove(name) }) }
+func (h hooked) SyncDir(name string) error { return h.do(func() error { return h.FS.SyncDir(name) }) }
+
+func (f hookedFile) do(fn func() error) error { return hooked{ask: f.ask}.do(fn) }
+
+func (f hookedFile) ReadAt(p []byte, off int64) (n int, err error) {
+	err = f.do(func() error { n, err = f.File.ReadAt(p, off); return err })
+	return n, err
+}
+
+func (f hookedFile) WriteAt(p []byte, off int64) (n int, err error) {
+	err = f.do(func() error { n, err = f.File.WriteAt(p, off); return err })
+	return n, err
+}
+
+func (f hookedFile) Sync() error            { return f.do(f.File.Sync) }
+func (f hookedFile) Truncate(n int64) error { return f.do(func() error { return f.File.Truncate(n) }) }
+func (f hookedFile) Allocate(off, n int64) error {
+	return f.do(func() error { return f.File.Allocate(off, n) })
+}
+func (f hookedFile) Punch(off, n int64) error {
+	return f.do(func() error { return f.File.Punch(off, n) })
+}
+
+// digest stands for everything that a store shows.
+func digest(t *testing.T, s *snapshot.Store) string {
+	t.Helper()
+	all := portrait(t, s)
+	names := make([]string, 0, len(all))
+	for name := range all {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	h := sha256.New()
+	for _, name := range names {
+		fmt.Fprintf(h, "%s\n%s\n", name, all[name])
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:8])
+}
+
+// A diary is what a store showed after each step, and how much of that was
+// promised to survive.
+type diary struct {
+	pages []string // digests; the step under way has none yet
+	look  func(*snapshot.Store) string
+	sure  int // pages[sure] or a later one must be what a power cut leaves
+}
+
+func (d *diary) note(sum string) {
+	if len(d.pages) == 0 || d.pages[len(d.pages)-1] != sum {
+		d.pages = append(d.pages, sum)
+	}
+}
+
+func openOn(dir string, disk vfs.FS) (*snapshot.Store, error) {
+	return snapshot.Open(dir, snapshot.Options{Quiet: true, FS: disk})
+}
+
+// steps makes random changes, with history and syncs in between, and writes the
+// diary. It ends at the first error that the disk is to blame for.
+func steps(t *testing.T, x *walker, d *diary, n int) error {
+	for range n {
+		ws := x.s.Workspaces()
+		sort.Slice(ws, func(i, j int) bool { return ws[i].View() < ws[j].View() })
+		err := x.step(ws[x.r.IntN(len(ws))])
+		if expected(err) {
+			d.note(d.look(x.s))
+			switch x.r.IntN(9) {
+			case 0:
+				err = x.s.Sync()
+			case 1, 2:
+				err = x.history()
+			}
+			if expected(err) {
+				d.note(d.look(x.s))
+			}
+			if k := x.r.IntN(4); expected(err) && k == 0 {
+				if err = x.s.Sync(); err == nil {
+					d.sure = len(d.pages) - 1
+				}
+			}
+		}
+		if !expected(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestPowerCutsOfTheWholeStore: the disk forgets at a random operation of any
+// sort, in the middle of a write, a seal, a checkpoint, gc. What is there
+// afterwards is the state after one of the steps: not before the last that was
+// synced, nothing in part, nothing out of order.
+func TestPowerCutsOfTheWholeStore(t *testing.T) {
+	seeds := fromEnv("SEEDS", 5)
+	if testing.Short() {
+		seeds = 1
+	}
+	for seed := fromEnv("SEED", 0); seed < seeds; seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "store")
+			rnd := rand.New(rand.NewPCG(uint64(seed), 9))
+			mem := vfs.NewMem()
+			var ops atomic.Int64
+			var at int64 // the operation at which power fails; 0: never
+			var left *vfs.Mem
+			index := filepath.Join(t.TempDir(), "index")
+			before := func() {}
+			cut := func() error {
+				if ops.Add(1) == at {
+					before()
+					left = mem.CrashClone([]float64{0, 0.3, 0.7, 1}[rnd.IntN(4)], rnd)
+					copyDir(t, filepath.Join(dir, "index"), index)
+				}
+				return nil
+			}
+			s, err := openOn(dir, hooked{mem, cut})
+			if err != nil {
+				t.Fatal(err)
+			}
+			keepAll(t, s)
+			if err := s.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			d := &diary{look: func(s *snapshot.Store) string { return digest(t, s) }}
+			d.note(digest(t, s))
+			x := &walker{t: t, r: rand.New(rand.NewPCG(uint64(seed), 10)), s: s}
+			sure := 0
+			at = ops.Load() + 1 + rnd.Int64N(250)
+			before = func() { sure = d.sure }
+			for left == nil {
+				if err := steps(t, x, d, 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.RemoveAll(filepath.Join(dir, "index")); err != nil {
+				t.Fatal(err)
+			}
+			if rnd.IntN(2) == 0 { // or else it is lost
+				copyDir(t, index, filepath.Join(dir, "index"))
+			}
+			if s, err = openOn(dir, left); err != nil {
+				t.Fatalf("after the power cut: %v", err)
+			}
+			defer s.Close()
+			if i := slices.Index(d.pages[sure:], digest(t, s)); i < 0 {
+				if i := slices.Index(d.pages, digest(t, s)); i >= 0 {
+					t.Fatalf("the power cut took the store back to step %d of %d; %d was synced", i, len(d.pages), sure)
+				}
+				t.Fatal("what the power cut left is no state that there ever was")
+			}
+		})
+	}
+}
+
+func copyDir(t *testing.T, from, to string) {
+	t.Helper()
+	if out, err := exec.Command("cp", "-a", "--sparse=always", from, to).CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+}
+
+// TestEveryOperationOfTheDiskFails: the i-th operation fails, for i = 0, 1, 2…,
+// below the whole store. Whoever asked gets an error, no file has other bytes
+// than before, and after the next opening all that was answered is there.
+func TestEveryOperationOfTheDiskFails(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.EIO, syscall.ENOSPC} {
+		t.Run(errno.Error(), func(t *testing.T) {
+			for i := int64(0); ; i += 1 + i/fromEnvStep() {
+				if !failOnce(t, i, errno) {
+					t.Logf("%d operations", i)
+					return
+				}
+			}
+		})
+	}
+}
+
+// fromEnvStep is how densely operations are chosen: 1/n of those before are
+// passed over. EVERY=1 passes over none.
+func fromEnvStep() int64 {
+	switch {
+	case os.Getenv("EVERY") != "":
+		return 1 << 40
+	case testing.Short():
+		return 3
+	}
+	return 12
+}
+
+// failOnce reports whether the operation was reached.
+func failOnce(t *testing.T, i int64, errno syscall.Errno) bool {
+	dir := filepath.Join(t.TempDir(), "store")
+	mem := vfs.NewMem()
+	var ops int64
+	calm := false // while the test looks
+	disk := hooked{mem, func() error {
+		if calm {
+			return nil
+		}
+		if ops++; ops == i+1 {
+			return errno
+		}
+		return nil
+	}}
+	look := func(s *snapshot.Store) string {
+		calm = true
+		defer func() { calm = false }()
+		return digest(t, s)
+	}
+	d := &diary{look: look}
+	var broken error
+	if s, err := openOn(dir, disk); err == nil {
+		d.note(look(s))
+		x := &walker{t: t, r: rand.New(rand.NewPCG(5, 5)), s: s}
+		broken = steps(t, x, d, 30)
+		if broken != nil {
+			// Reading goes on, and nothing has changed by half: it is as before
+			// the step or as after it.
+			d.note(look(s))
+			if journalFailed(s) {
+				if _, err := s.Forest().Create(s.Main().Root(), "more", live.Create{Mode: 0o100644}); err == nil {
+					t.Errorf("operation %d: changes go on after the journal has failed", i)
+				}
+				if err := s.Sync(); err == nil {
+					t.Errorf("operation %d: something was called durable after the journal has failed", i)
+				}
+			}
+		}
+		if err := s.Close(); err != nil && broken == nil {
+			broken = err
+		}
+	} else {
+		broken = err
+	}
+	if broken != nil && !errors.Is(broken, errno) && !strings.Contains(broken.Error(), errno.Error()) && !errors.Is(broken, live.ErrNoSpace) {
+		t.Errorf("operation %d: %v, which hides %v", i, broken, errno)
+	}
+	s, err := openOn(dir, mem)
+	if err != nil {
+		t.Fatalf("operation %d: opening after it: %v", i, err)
+	}
+	defer s.Close()
+	if got := digest(t, s); len(d.pages) > 0 {
+		if k := slices.Index(d.pages[max(0, len(d.pages)-2):], got); k < 0 {
+			t.Fatalf("operation %d: after the next opening something that was answered is missing, or there is more", i)
+		}
+	}
+	return ops > i
+}
+
+func journalFailed(s *snapshot.Store) bool {
+	return strings.Contains(s.Main().Status().Health, "journal")
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 func runCommand(a *app) *cobra.Command {
@@ -50,6 +51,14 @@ is killed. Inside, all other commands of amberfs work.`,
 				return fail.New(fail.Usage, "%w", err)
 			}
 			c.Options = o.String()
+			for _, name := range []string{c.Fork, c.After} {
+				if name == "" {
+					continue
+				}
+				if err := snapshot.CheckName(name); err != nil {
+					return fail.New(fail.Usage, "%w", err)
+				}
+			}
 			if n == 1 {
 				if c.Store, err = a.abs(argv[0]); err != nil {
 					return err

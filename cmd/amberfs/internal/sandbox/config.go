@@ -23,6 +23,15 @@ type Config struct {
 	UserNS bool `json:"user_ns"`
 }
 
+// workspace is the one that the program runs in, as the daemon's socket names
+// it.
+func (c Config) workspace() []string {
+	if c.Fork == "" {
+		return nil
+	}
+	return []string{c.Fork}
+}
+
 // configEnv carries the configuration from outer to inner.
 const configEnv = "_AMBERFS_RUN"
 

@@ -56,7 +56,12 @@ func Inner(note func(string)) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	status, err := runProgram(c, dir, signals)
+	if c.After != "" {
+		if err := ask(c, c.workspace(), "show", api.Name{Name: c.After}, nil); err == nil {
+			return 0, fail.New(fail.Exists, "there is a snapshot %q already", c.After).WithHint("choose another name after --snapshot-after")
+		}
+	}
+	status, err := runProgram(c, dir, signals, d.gone)
 	if err == nil && c.After != "" {
 		err = snapshotAfter(c, note)
 	}
@@ -64,7 +69,10 @@ func Inner(note func(string)) (int, error) {
 }
 
 // inside is the daemon of this sandbox.
-type inside struct{ cmd *exec.Cmd }
+type inside struct {
+	cmd  *exec.Cmd
+	gone chan struct{} // closed when it has ended
+}
 
 // quietStarter hears of the daemon's start: only notes matter here.
 type quietStarter struct{ note func(string) }
@@ -91,27 +99,33 @@ func startDaemon(c Config, note func(string)) (*inside, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &inside{cmd: cmd}, nil
+	d := &inside{cmd: cmd, gone: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait() // what matters is that it has ended
+		close(d.gone)
+	}()
+	return d, nil
 }
 
 // end unmounts and waits until everything is in the store.
 func (d *inside) end(c Config, note func(string)) {
 	reapRest(d.cmd.Process.Pid)
+	select {
+	case <-d.gone:
+		_ = daemon.Detach(c.Mountpoint) // nobody answers there
+		return
+	default:
+	}
 	if err := ask(c, nil, "umount", api.Umount{Lazy: true}, nil); err != nil {
 		note(err.Error())
 		_ = d.cmd.Process.Signal(unix.SIGTERM)
 	}
-	done := make(chan struct{})
-	go func() {
-		_ = d.cmd.Wait()
-		close(done)
-	}()
 	select {
-	case <-done:
+	case <-d.gone:
 	case <-time.After(30 * time.Second):
 		note("the daemon does not end; killing it (nothing acknowledged is lost)")
 		_ = d.cmd.Process.Kill()
-		<-done
+		<-d.gone
 	}
 }
 
@@ -143,15 +157,11 @@ func workspaceDir(c Config) (string, error) {
 }
 
 func snapshotAfter(c Config, note func(string)) error {
-	var ws []string
-	if c.Fork != "" {
-		ws = []string{c.Fork}
-	}
 	var info struct {
 		Name string `json:"name"`
 		ID   string `json:"id"`
 	}
-	if err := ask(c, ws, "snapshot", api.Snapshot{Name: c.After, Wait: true}, &info); err != nil {
+	if err := ask(c, c.workspace(), "snapshot", api.Snapshot{Name: c.After, Wait: true}, &info); err != nil {
 		return err
 	}
 	note(fmt.Sprintf("snapshot %s created: %s", info.Name, info.ID))
@@ -159,8 +169,9 @@ func snapshotAfter(c Config, note func(string)) error {
 }
 
 // runProgram starts the program in dir, without the right to mount, and waits
-// for it and for nothing that it leaves behind.
-func runProgram(c Config, dir string, signals *passer) (int, error) {
+// for it and for nothing that it leaves behind. When the daemon goes, so does
+// the program.
+func runProgram(c Config, dir string, signals *passer, gone <-chan struct{}) (int, error) {
 	path, err := lookPath(c.Command[0], dir)
 	if err != nil {
 		return commandError(c.Command[0], err)
@@ -180,8 +191,20 @@ func runProgram(c Config, dir string, signals *passer) (int, error) {
 		return commandError(c.Command[0], err)
 	}
 	signals.pass(cmd.Process)
-	err = cmd.Wait()
-	return status(cmd.ProcessState, err)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err = <-ended:
+		return status(cmd.ProcessState, err)
+	case <-gone:
+	}
+	_ = cmd.Process.Kill()
+	<-ended
+	e := fail.New(fail.Failed, "the daemon of the workspace ended before %s did", c.Command[0])
+	if c.Temp == "" {
+		return 0, e.WithHint("nothing acknowledged is lost; %s/amberfs.log may tell why", c.Store)
+	}
+	return 0, e
 }
 
 // dropCapabilities gives up all capabilities of this thread, from which the

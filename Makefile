@@ -2,7 +2,7 @@
 GO    ?= go
 BIN   := bin/amberfs
 
-.PHONY: build run stop test lint bench crash clean
+.PHONY: build run stop test lint bench crash soak clean
 
 build:
 	@mkdir -p bin
@@ -37,6 +37,12 @@ ROUNDS ?= 1000
 crash:
 	@scripts/setup test
 	ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 0 -v ./tests/crash
+
+# Real programs at work for LENGTH, with captures every second.
+LENGTH ?= 1h
+soak:
+	@scripts/setup soak
+	LENGTH=$(LENGTH) $(GO) test -count=1 -timeout 0 -v ./tests/soak
 
 clean:
 	rm -rf bin

@@ -110,8 +110,11 @@ func (fs *filesystem) mountOptions() *fuse.MountOptions {
 		ExplicitDataCacheControl: true,
 		EnableAcl:                fs.opts.ACL,
 
+		// Without ASYNC_DIO: the kernel does not drop the pages below a write that
+		// ends when nobody waits for it (fuse_aio_complete), and those that were
+		// read meanwhile would stay.
 		ExtraCapabilities: fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_NO_OPENDIR_SUPPORT |
-			fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_ASYNC_DIO | fuse.CAP_EXPORT_SUPPORT,
+			fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_EXPORT_SUPPORT,
 		// Passthrough needs an OPEN that is answered.
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH | fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_WRITEBACK_CACHE,
 	}

@@ -158,6 +158,9 @@ func (f *Forest) Seek(id NodeID, off int64, whence int) (int64, error) {
 	if !n.IsRegular() {
 		return 0, ErrInvalid
 	}
+	if off < 0 {
+		return 0, ErrNoData
+	}
 	var pos int64
 	switch whence {
 	case unix.SEEK_DATA:

@@ -74,6 +74,7 @@ func TestOwnCases(t *testing.T) {
 		"BigDirectory":       bigDirectory,
 		"CopyRange":          copyRange,
 		"Fallocate":          fallocateModes,
+		"DirectAsync":        directAsync,
 		"FcntlLocks":         fcntlLocks,
 		"FileHandles":        fileHandles,
 		"Flock":              flock,

@@ -85,8 +85,10 @@ func seekDataAndHole(t *testing.T, dir string) {
 	}
 	_, err = f.Seek(2*block, unix.SEEK_DATA)
 	wantErr(t, err, unix.ENXIO)
-	_, err = f.Seek(4*block, unix.SEEK_HOLE)
-	wantErr(t, err, unix.ENXIO)
+	for _, off := range []int64{4 * block, -1} {
+		_, err = f.Seek(off, unix.SEEK_HOLE)
+		wantErr(t, err, unix.ENXIO)
+	}
 	if st := stat(t, dir+"/f"); st.Blocks*512 != block {
 		t.Errorf("%d bytes allocated, %d written", st.Blocks*512, block)
 	}

@@ -129,7 +129,14 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	}
 	res.Ref, res.Previous = o.Ref, previous
 	if previous != res.Commit {
-		if err := repo.updateRef(ctx, o.Ref, previous, res.Commit, "amberfs: snapshot "+o.Info.Name); err != nil {
+		err := repo.updateRef(ctx, o.Ref, previous, res.Commit, "amberfs: snapshot "+o.Info.Name)
+		if errors.Is(err, ErrRefMoved) {
+			// Another export of the same snapshot comes to the same commit.
+			if now, rerr := repo.readRef(ctx, o.Ref); rerr == nil && now == res.Commit {
+				err = nil
+			}
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

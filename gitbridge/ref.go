@@ -79,7 +79,7 @@ func (r *repository) updateRef(ctx context.Context, ref, old, id, reason string)
 	if errors.As(err, &g) {
 		switch {
 		case strings.Contains(g.Stderr, "but expected"), strings.Contains(g.Stderr, "reference already exists"),
-			strings.Contains(g.Stderr, "unable to resolve reference"):
+			strings.Contains(g.Stderr, "unable to resolve reference"), strings.Contains(g.Stderr, ".lock': File exists"):
 			return fmt.Errorf("%w: %s: export again", ErrRefMoved, ref)
 		case strings.Contains(g.Stderr, "exists; cannot create"), strings.Contains(g.Stderr, "cannot lock ref") && strings.Contains(g.Stderr, "non-empty directory"):
 			return fmt.Errorf("%w: %q: another ref is in its way: %s", ErrBadRef, ref, g.Stderr)

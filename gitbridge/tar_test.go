@@ -226,6 +226,8 @@ func TestHostileTars(t *testing.T) {
 		"sparse, many":        {sparseTar("9", strings.Repeat("1\n", 2*maxParts+2), 8), ErrTooBig},
 		"sparse, too much":    {sparseTar("99", "0\n4\n5\n50\n", 54), ErrTooBig},
 		"torn":                {headers(t, reg("a"))[:514], nil},
+		"torn, filled":        {headers(t, reg("a"))[:1000], nil},
+		"torn, no end":        {headers(t, reg("a"))[:1024], nil},
 		"no archive":          {bytes.Repeat([]byte("no archive "), 100), nil},
 		"torn gzip":           {[]byte{0x1f, 0x8b, 8, 0}, nil},
 		"xz":                  {[]byte("\xfd7zXZ\x00\x00"), nil},

@@ -82,6 +82,9 @@ func (o *opened) load(id string) (*tree.State, error) {
 func (o *opened) close(err error) error {
 	o.asks.Close()
 	said := <-o.said
+	if err != nil && errors.Is(said, context.Canceled) {
+		return said
+	}
 	var f *fail.Error
 	if errors.As(said, &f) || err == nil {
 		return said

@@ -1,0 +1,55 @@
+package gitbridge
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// TestConcurrentExports lets exports of the same snapshot, and of others, meet in
+// one repository.
+func TestConcurrentExports(t *testing.T) {
+	isolate(t)
+	repo := bareRepo(t)
+	m := newMemory()
+	states := []*tree.State{
+		m.seal(t, m.state(t, spec{"f": file("1\n"), "d/g": file("2\n")})),
+		m.seal(t, m.state(t, spec{"f": file("1\n"), "d/g": file("3\n")})),
+	}
+	cacheDir := t.TempDir()
+	var wg sync.WaitGroup
+	do := func(i int, ref string, mayLose bool) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			info := testInfo
+			info.Name = "v" + string(rune('1'+i%2))
+			_, err := Export(context.Background(), ExportOptions{
+				Source: m.src, State: states[i%2], Info: info, Repo: repo, Ref: ref, CacheDir: cacheDir})
+			if err != nil && !(mayLose && errors.Is(err, ErrRefMoved)) {
+				t.Errorf("export %d: %v", i, err)
+			}
+		}()
+	}
+	for i := range 6 {
+		do(i, "", false)              // the same again: the same commit
+		do(i, "refs/contended", true) // one of two
+	}
+	wg.Wait()
+	git(t, repo, "fsck", "--strict")
+	for ref, want := range map[string]string{"v1": "2", "v2": "3"} {
+		if got := git(t, repo, "cat-file", "-p", "refs/sandbox/snapshots/"+ref+":d/g"); got != want {
+			t.Errorf("%s has %q, want %q", ref, got, want)
+		}
+	}
+	git(t, repo, "rev-parse", "refs/contended")
+	for _, left := range []string{"objects/tmp*", "refs/*.lock", "refs/*/*/*.lock"} {
+		if names, _ := filepath.Glob(filepath.Join(repo, left)); names != nil {
+			t.Errorf("left behind: %v", names)
+		}
+	}
+}

@@ -153,6 +153,19 @@ func TestTarProgramsTakeIt(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v\n%s", err, out)
 	}
+	for _, list := range [][]string{
+		{"bsdtar", "-tf", "-"},
+		{"python3", "-c", "import sys, tarfile; list(tarfile.open(fileobj=sys.stdin.buffer, mode='r|'))"},
+	} {
+		if _, err := exec.LookPath(list[0]); err != nil {
+			continue
+		}
+		cmd := exec.Command(list[0], list[1:]...)
+		cmd.Stdin, cmd.Env = bytes.NewReader(data), append(environment(), "LC_ALL=C.UTF-8")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", list[0], err, out)
+		}
+	}
 	sink := newMapSink(t)
 	check(t, ReadDir(context.Background(), dir, sink, DirOptions{}))
 	sameSpec(t, sink.files, want(tarTree()))

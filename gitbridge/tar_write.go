@@ -6,8 +6,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"golang.org/x/sys/unix"
@@ -70,13 +72,24 @@ func (t *tarWriter) entry(path string, n *tree.Inode) error {
 		ModTime:    time.Unix(0, n.Mtime),
 		PAXRecords: t.xattrs(path, n),
 	}
+	if !utf8.ValidString(path) || !utf8.ValidString(n.Target) {
+		// Without it, libarchive refuses names that are no UTF-8.
+		if h.PAXRecords == nil {
+			h.PAXRecords = make(map[string]string)
+		}
+		h.PAXRecords["hdrcharset"] = "BINARY"
+	}
 	t.res.Files++
 	if t.o.Progress != nil && t.res.Files%256 == 0 {
 		t.o.Progress(Progress{t.res.Files, t.res.Bytes})
 	}
 	if n.Nlink > 1 && !n.IsDir() {
 		if first, ok := t.first[n.Ino]; ok {
-			h.Typeflag, h.Linkname, h.PAXRecords = tar.TypeLink, first, nil
+			h.Typeflag, h.Linkname = tar.TypeLink, first
+			maps.DeleteFunc(h.PAXRecords, func(k, _ string) bool { return strings.HasPrefix(k, paxXattr) })
+			if !utf8.ValidString(first) {
+				h.PAXRecords = map[string]string{"hdrcharset": "BINARY"}
+			}
 			return t.tar.WriteHeader(h)
 		}
 		t.first[n.Ino] = path

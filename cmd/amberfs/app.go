@@ -79,13 +79,12 @@ func (a *app) place() (locate.Place, error) {
 
 // request says what to ask of the daemon, and what to do with a long answer.
 type request struct {
-	op       string
-	args     any
-	input    io.Reader
-	output   io.Writer
-	onItem   func(json.RawMessage) error
-	progress bool      // show it on a terminal
-	show     *progress // by this one
+	op     string
+	args   any
+	input  io.Reader
+	output io.Writer
+	onItem func(json.RawMessage) error
+	show   *progress // by this one
 }
 
 // ask sends a request about the workspace of place and waits for its result.
@@ -149,13 +148,16 @@ func (a *app) askOn(ctx context.Context, c *control.Client, workspace []string, 
 		}
 		x.Request.Args = b
 	}
-	if r.progress {
+	switch {
+	case r.show != nil:
+		x.OnProgress = r.show.show
+	case r.onItem == nil:
 		bar := a.newProgress()
 		defer bar.done()
 		x.OnProgress = bar.show
-	}
-	if r.show != nil {
-		x.OnProgress = r.show.show
+		if _, ok := r.output.(*diffWriter); ok {
+			x.Output = bar.until(r.output)
+		}
 	}
 	return c.Do(ctx, x, result)
 }

@@ -67,6 +67,7 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 		return err
 	}
 	bar := a.newProgress()
+	defer bar.done()
 	s, err := a.open(ctx, p, name, bar)
 	if err != nil {
 		return err
@@ -98,7 +99,7 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 	var done gitbridge.TarResult
 	ask := func(w io.Writer) error {
 		buf := bufio.NewWriterSize(w, 1<<20)
-		r := request{op: "export-tar", args: api.Name{Name: name}, output: buf, progress: w != a.stdout}
+		r := request{op: "export-tar", args: api.Name{Name: name}, output: buf}
 		if err := a.askHere(cmd.Context(), r, &done); err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ more. It also happens by itself in the background. It works on a full disk.`,
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var done api.GC
-			if err := a.askHere(cmd.Context(), request{op: "gc", progress: true}, &done); err != nil {
+			if err := a.askHere(cmd.Context(), request{op: "gc"}, &done); err != nil {
 				return err
 			}
 			return a.print(done, func() {

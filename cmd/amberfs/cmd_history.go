@@ -30,7 +30,7 @@ snapshot. With --all the snapshots in which it was unchanged are listed too.`,
 				return err
 			}
 			var h api.History
-			if err := a.ask(cmd.Context(), p, request{op: "history", args: api.PathHistory{Path: rel, All: all}, progress: true}, &h); err != nil {
+			if err := a.ask(cmd.Context(), p, request{op: "history", args: api.PathHistory{Path: rel, All: all}}, &h); err != nil {
 				return err
 			}
 			if h.Entries == nil {

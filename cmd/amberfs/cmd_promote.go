@@ -29,7 +29,7 @@ The state before is captured first: "amberfs undo" takes it back. The fork stays
 				return fail.New(fail.Usage, "--ours and --theirs exclude each other")
 			}
 			var done api.Promoted
-			err := a.askHere(cmd.Context(), request{op: "promote", args: req, progress: true}, &done)
+			err := a.askHere(cmd.Context(), request{op: "promote", args: req}, &done)
 			if err != nil && len(done.Conflicts) == 0 {
 				return err
 			}

@@ -38,7 +38,7 @@ PATH get the present time as mtime, so that build tools notice.`,
 			}
 			req := api.Restore{Name: argv[0], Paths: paths, DryRun: dryRun}
 			var done api.Restored
-			if err := a.ask(cmd.Context(), p, request{op: "restore", args: req, progress: true}, &done); err != nil {
+			if err := a.ask(cmd.Context(), p, request{op: "restore", args: req}, &done); err != nil {
 				return err
 			}
 			return a.printRestored(done)

@@ -34,7 +34,7 @@ is deleted. The state before is captured first: "amberfs undo" takes it back.`,
 				req.Name = argv[1]
 			}
 			var done api.Restored
-			if err := a.ask(cmd.Context(), p, request{op: "revert", args: req, progress: true}, &done); err != nil {
+			if err := a.ask(cmd.Context(), p, request{op: "revert", args: req}, &done); err != nil {
 				return err
 			}
 			return a.printRestored(done)

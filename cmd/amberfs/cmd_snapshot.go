@@ -49,7 +49,7 @@ and prints its id; --no-wait does not wait, and prints its number, cp-N, instead
 				req.Expires = &t
 			}
 			var info snapshot.Info
-			if err := a.askHere(cmd.Context(), request{op: "snapshot", args: req, progress: true}, &info); err != nil {
+			if err := a.askHere(cmd.Context(), request{op: "snapshot", args: req}, &info); err != nil {
 				return err
 			}
 			return a.print(info, func() {

@@ -96,7 +96,10 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	if err != nil {
 		return err
 	}
-	if err := ended.wait(ctx); err != nil {
+	bar := a.newProgress() // what is left is sealed
+	err = ended.wait(ctx)
+	bar.done()
+	if err != nil {
 		return err
 	}
 	return a.print(done, func() {})

@@ -17,7 +17,7 @@ a restore itself, so a second undo goes forward again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var done api.Restored
 			req := api.Restore{Name: "undo", DryRun: dryRun}
-			if err := a.askHere(cmd.Context(), request{op: "restore", args: req, progress: true}, &done); err != nil {
+			if err := a.askHere(cmd.Context(), request{op: "restore", args: req}, &done); err != nil {
 				return err
 			}
 			return a.printRestored(done)

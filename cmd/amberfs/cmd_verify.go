@@ -49,7 +49,7 @@ packs and sets damaged records aside.`,
 func (a *app) verify(cmd *cobra.Command, argv []string, repair bool) (*snapshot.Report, error) {
 	ask := func(do func(r request, result any) error) (*snapshot.Report, error) {
 		var report snapshot.Report
-		err := do(request{op: "verify", args: api.Verify{Repair: repair}, progress: true}, &report)
+		err := do(request{op: "verify", args: api.Verify{Repair: repair}}, &report)
 		if err != nil && report.OK() {
 			return nil, err
 		}

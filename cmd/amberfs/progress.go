@@ -1,7 +1,9 @@
 package main
 
 import (
+	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -10,25 +12,66 @@ import (
 )
 
 // progress shows how far long work has come, on a terminal only, and only once
-// the work has taken half a second.
+// the work has taken half a second. Of work that does not tell how far it is, it
+// shows that it goes on.
 type progress struct {
 	on    bool
 	start time.Time
+	ended chan struct{}
+
+	mu    sync.Mutex
+	over  bool
+	told  bool // how far it is
 	bar   *progressbar.ProgressBar
 	what  string
 	total int64
 }
 
+// progressAfter is how long work takes before it is shown.
+const progressAfter = 500 * time.Millisecond
+
 func (a *app) newProgress() *progress {
-	return &progress{on: !a.json && isTerminal(a.stderr), start: time.Now()}
+	p := &progress{on: !a.json && a.pager == nil && isTerminal(a.stderr), start: time.Now(), ended: make(chan struct{})}
+	if p.on {
+		go p.spin()
+	}
+	return p
+}
+
+// spin turns something round as long as nothing better is known.
+func (p *progress) spin() {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for n := int64(1); ; n++ {
+		select {
+		case <-p.ended:
+			return
+		case <-tick.C:
+		}
+		p.mu.Lock()
+		if !p.over && !p.told && time.Since(p.start) >= progressAfter {
+			p.draw(control.Progress{What: "working", Done: n})
+		}
+		p.mu.Unlock()
+	}
 }
 
 func (p *progress) show(m control.Progress) {
-	if !p.on || time.Since(p.start) < 500*time.Millisecond {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.on || p.over {
 		return
 	}
+	p.told = p.told || m.Total > 0
+	if time.Since(p.start) >= progressAfter {
+		p.draw(m)
+	}
+}
+
+// draw is called with mu held.
+func (p *progress) draw(m control.Progress) {
 	if p.bar == nil || p.what != m.What {
-		p.done()
+		p.clear()
 		p.what, p.total = m.What, 0
 		p.bar = newBar(m)
 	}
@@ -40,27 +83,52 @@ func (p *progress) show(m control.Progress) {
 	_ = p.bar.Set64(m.Done)
 }
 
-// done takes the bar off the screen.
-func (p *progress) done() {
+func (p *progress) clear() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 		p.bar = nil
 	}
 }
 
+// done takes the bar off the screen, for good.
+func (p *progress) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over {
+		p.over = true
+		close(p.ended)
+	}
+	p.clear()
+}
+
+// until is w, and the first byte written to it takes the bar off the screen.
+func (p *progress) until(w io.Writer) io.Writer {
+	if w == nil || !p.on {
+		return w
+	}
+	return writerFunc(func(b []byte) (int, error) {
+		p.done()
+		return w.Write(b)
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
 func newBar(m control.Progress) *progressbar.ProgressBar {
 	total := m.Total
-	if total <= 0 {
-		total = -1 // a spinner
-	}
 	o := []progressbar.Option{
 		progressbar.OptionSetWriter(os.Stderr),
 		progressbar.OptionSetDescription(m.What),
 		progressbar.OptionThrottle(100 * time.Millisecond),
 		progressbar.OptionClearOnFinish(),
 		progressbar.OptionFullWidth(),
-		progressbar.OptionShowCount(),
-		progressbar.OptionSetPredictTime(true),
+	}
+	if total > 0 {
+		o = append(o, progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(true))
+	} else {
+		total = -1 // a spinner
 	}
 	if m.Unit == "bytes" {
 		o = append(o, progressbar.OptionShowBytes(true))

@@ -90,7 +90,7 @@ type Diff struct {
 // DiffResult ends a diff.
 type DiffResult struct {
 	Files int          `json:"files"`
-	Paths []DiffedFile `json:"paths,omitempty"`
+	Paths []DiffedFile `json:"paths"`
 }
 
 // DiffedFile is one line of a diff in JSON.

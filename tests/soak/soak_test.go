@@ -73,7 +73,7 @@ var jobs = []job{
 		rm -rf copy; cp -r "$2/snapshot" copy; tar cf a.tar copy; rm -rf copy2; mkdir copy2; tar xf a.tar -C copy2
 		diff -r copy copy2/copy; find . -type f -exec cat {} + | cksum >/dev/null`},
 	{"stress-ng", []string{"stress-ng"}, `
-		set -- access chattr chmod chown copy-file dentry dir dirdeep fallocate fcntl filename flock fpunch fstat getdent hdd io iomix lease link locka lockf lockofd mknod open rename seek symlink sync-file touch unlink utime verity xattr aio mmap msync readahead revio sendfile splice
+		set -- access chattr chmod chown copy-file dentry dir dirdeep fallocate fcntl filename flock fpunch fstat getdent hdd io iomix lease link locka lockf lockofd mknod open rename seek symlink sync-file touch utime verity xattr aio mmap msync readahead revio sendfile splice
 		shift $((RANDOM % $#))
 		stress-ng --temp-path . --"$1" 2 --timeout 3 --verify -q`},
 }

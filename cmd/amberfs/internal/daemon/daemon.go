@@ -54,6 +54,9 @@ type Daemon struct {
 // told to s and returned. When ctx ends before the mount is ready, so does the
 // start.
 func Run(ctx context.Context, cfg Config, s Starter) error {
+	memory, enough := context.WithCancel(ctx)
+	defer enough()
+	go boundMemory(memory)
 	d, created, err := start(ctx, cfg, s)
 	if err != nil {
 		s.Failed(err)
@@ -255,11 +258,19 @@ func (d *Daemon) unmount(lazy bool) error {
 	done := make(chan error, 1)
 	go func() { done <- d.mount.Unmount() }()
 	var err error
-	select {
-	case err = <-done:
-	case <-time.After(copyTime):
-		d.copied()
-		return nil
+	for waiting, before := true, d.kernelWork(); waiting; {
+		select {
+		case err = <-done:
+			waiting = false
+		case <-time.After(copyTime):
+			// A kernel that still writes pages back or forgets nodes is ending it.
+			if now := d.kernelWork(); now != before {
+				before = now
+				continue
+			}
+			d.copied()
+			return nil
+		}
 	}
 	if err == nil {
 		return nil
@@ -274,6 +285,12 @@ func (d *Daemon) unmount(lazy bool) error {
 		return fail.New(fail.Failed, "cannot detach the mount at %s: %w", d.cfg.Mountpoint, err)
 	}
 	return nil
+}
+
+// kernelWork grows with what the kernel does of itself when a mount ends.
+func (d *Daemon) kernelWork() uint64 {
+	n := d.mount.Counters()
+	return n["FORGET"] + n["WRITE"]
 }
 
 // copyTime is how long the kernel gets to end a mount that it has unmounted.

@@ -51,6 +51,9 @@ func (d *Daemon) opImport(ctx context.Context, c *control.Call) (any, error) {
 		if req.From == api.FromGit || req.From == api.FromClone || req.From == api.FromTar && c.Peer.UID != 0 {
 			sink = owned{sink, c.Peer} // for root, tar keeps the owners
 		}
+		if base == "" && rest == "" {
+			sink = importer.Root{Sink: sink}
+		}
 		return feed.Read(in, sink)
 	})
 	if err != nil {

@@ -25,6 +25,14 @@
 // and after it are never one, and returns the numbers and counts of the events
 // since the capture before.
 //
+// # What it costs
+//
+// Whoever changes a file waits for Record alone: half a microsecond and one
+// allocation when the change belongs to an open event, about two when it is a
+// new one, and once in 20 ms for each process the reading of its name from
+// /proc. Encoding and writing are done in the background, at 5 to 12 µs of CPU
+// for an event in all (BenchmarkRecord).
+//
 // # What can be lost
 //
 // Events are written without fsync. When the daemon is killed, those that were

@@ -62,6 +62,9 @@ func useFiles(ws string) error {
 	if string(now) != "first\n" {
 		return fmt.Errorf("restored to %q", now)
 	}
+	if err := useFork(ws, control); err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(filepath.Join(ws, ".snapshots"))
 	if err != nil {
 		return err
@@ -74,4 +77,32 @@ func useFiles(ws string) error {
 		return fmt.Errorf(".snapshots lists %s", list)
 	}
 	return nil
+}
+
+// useFork works in a fork, ends it, and takes one file out of its last state.
+func useFork(ws string, control func(string) string) error {
+	fork := filepath.Join(ws, ".forks", "go")
+	if err := os.Mkdir(fork, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(fork, "notes.txt"), []byte("forked\n"), 0o644); err != nil {
+		return err
+	}
+	if err := os.Remove(fork); err != nil {
+		return err
+	}
+	if err := os.WriteFile(control("restore"), []byte("go notes.txt\n"), 0o644); err != nil {
+		return err
+	}
+	stat, err := os.ReadFile(control("stat@from-go"))
+	if err != nil {
+		return err
+	}
+	if string(stat) != "M\tnotes.txt\n" {
+		return fmt.Errorf("changed since the snapshot: %q", stat)
+	}
+	if err := os.WriteFile(control("restore"), []byte("from-go\n"), 0o644); err != nil {
+		return err
+	}
+	return os.Remove(control("go"))
 }

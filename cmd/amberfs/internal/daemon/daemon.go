@@ -54,6 +54,7 @@ type Daemon struct {
 // told to s and returned. When ctx ends before the mount is ready, so does the
 // start.
 func Run(ctx context.Context, cfg Config, s Starter) error {
+	private()
 	memory, enough := context.WithCancel(ctx)
 	defer enough()
 	go boundMemory(memory)
@@ -65,6 +66,10 @@ func Run(ctx context.Context, cfg Config, s Starter) error {
 	s.Ready(Ready{Store: cfg.Store, Mountpoint: cfg.Mountpoint, PID: os.Getpid(), Created: created})
 	return d.live()
 }
+
+// private makes what this process creates from now on its owner's alone, what
+// libraries create in the store included.
+func private() { unix.Umask(0o077) }
 
 // start brings the parts up in order. When one fails, those before it are taken
 // down again, and a store that was made for this mount goes away.

@@ -42,6 +42,7 @@ func VerifyStore(ctx context.Context, dir string, repair bool, show func(control
 		}
 		return nil, explain(err)
 	}
+	private()
 	hint := "run `amberfs verify --repair " + dir + "`"
 	if repair {
 		var r *snapshot.Report

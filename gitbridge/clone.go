@@ -14,6 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// CloneTemp is what the names of temporary directories of Clone begin with.
+const CloneTemp = "amberfs-clone-"
+
 // CloneOptions say what is cloned.
 type CloneOptions struct {
 	ImportOptions
@@ -53,7 +56,7 @@ type Stat struct {
 // old, so that the index, which is written later, is younger than all of them:
 // git reads every file that is not older than its index.
 func Clone(ctx context.Context, o CloneOptions, sink Sink) (*Cloned, error) {
-	temp, err := os.MkdirTemp(o.TempDir, "amberfs-clone-")
+	temp, err := os.MkdirTemp(o.TempDir, CloneTemp)
 	if err != nil {
 		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}

@@ -120,6 +120,10 @@ func (s *Store) Importing() (done func()) {
 	return s.puts.RUnlock
 }
 
+// Abandon tells that objects were put which nothing will refer to: gc is due
+// soon.
+func (s *Store) Abandon() { s.garbage.removed.Add(1) }
+
 // Begin makes the present state the workspace's origin, and forgets what was
 // before: for a store that was filled when it was made.
 func (w *Workspace) Begin(c live.Caller) error {

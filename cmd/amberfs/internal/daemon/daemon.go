@@ -121,6 +121,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 			return nil, false, explain(err)
 		}
 	}
+	removeLeftovers(cfg.Store)
 	if err = d.openEvents(); err != nil {
 		return nil, false, err
 	}

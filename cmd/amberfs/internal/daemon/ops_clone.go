@@ -3,7 +3,9 @@ package daemon
 import (
 	"context"
 	"io"
+	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -130,4 +132,16 @@ func (s *stater) stat(p string) (gitbridge.Stat, error) {
 	return gitbridge.Stat{
 		Dev: s.dev, Ino: uint64(a.ID), UID: a.UID, GID: a.GID, Size: a.Size, Mtime: a.Mtime, Ctime: a.Ctime,
 	}, nil
+}
+
+// removeLeftovers takes away what clones left that were killed: those under way
+// ended with the daemon before.
+func removeLeftovers(store string) {
+	left, err := filepath.Glob(filepath.Join(store, gitbridge.CloneTemp+"*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range left {
+		os.RemoveAll(dir)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,7 +46,7 @@ func (d *Daemon) opImport(ctx context.Context, c *control.Call) (any, error) {
 	}
 	now := time.Now().UnixNano()
 	made := gitbridge.Meta{Mode: unix.S_IFDIR | 0o777&^req.Umask, UID: c.Peer.UID, GID: c.Peer.GID, Atime: now, Mtime: now}
-	finished := d.store.Importing()
+	finished := sync.OnceFunc(d.store.Importing())
 	defer finished()
 	st, err := build(ctx, d.store, made, rest, func(sink gitbridge.Sink) error {
 		if req.From == api.FromGit || req.From == api.FromClone || req.From == api.FromTar && c.Peer.UID != 0 {
@@ -57,6 +58,8 @@ func (d *Daemon) opImport(ctx context.Context, c *control.Call) (any, error) {
 		return feed.Read(in, sink)
 	})
 	if err != nil {
+		finished()
+		d.giveUp(err)
 		return nil, err
 	}
 	r, err := ws.Graft(ctx, snapshot.GraftOptions{Tree: st, Path: base, Caller: caller(c), Command: c.Command})
@@ -65,6 +68,18 @@ func (d *Daemon) opImport(ctx context.Context, c *control.Call) (any, error) {
 	}
 	d.log.Info("import", "from", req.From, "path", req.Path, "files", r.Files, "bytes", r.Bytes)
 	return api.Imported{Path: req.Path, Files: r.Files, Bytes: r.Bytes, Undo: r.Undo}, nil
+}
+
+// giveUp gives back the room that an import took before it failed: at once if it
+// was for want of room.
+func (d *Daemon) giveUp(err error) {
+	d.store.Abandon()
+	if fail.KindOf(explain(err)) != fail.NoSpace {
+		return
+	}
+	if _, err := d.store.GC(context.Background(), func(int64, int64) {}); err != nil {
+		d.log.Warn("gc after an import that did not fit", "error", err)
+	}
 }
 
 // owned makes everything belong to whoever asked.

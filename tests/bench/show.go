@@ -46,16 +46,18 @@ func show(files []string, markdown bool, plots string) error {
 	return nil
 }
 
-// newest keeps of each row the figures of the last run, in the order of rows.
+// newest keeps of each row and place the figure of the last run, in the order
+// of rows.
 func newest(lines []line) []line {
-	last := map[string]string{}
+	last := map[[2]string]string{}
 	for _, l := range lines {
-		last[l.Row] = max(last[l.Row], l.Time)
+		at := [2]string{l.Row, l.Place}
+		last[at] = max(last[at], l.Time)
 	}
 	var kept []line
 	for _, r := range rows {
 		for _, l := range lines {
-			if l.Row == r.name && l.Time == last[l.Row] {
+			if l.Row == r.name && l.Time == last[[2]string{l.Row, l.Place}] {
 				kept = append(kept, l)
 			}
 		}
@@ -87,6 +89,20 @@ func printMarkdown(w io.Writer, lines []line) {
 		}
 		load, _, _ := strings.Cut(l.Load, " ")
 		fmt.Fprintf(w, "| `%s` | %s | %s | %s | %s | %s, %s |\n", l.Row, l.What, l.Unit, strings.Join(cells, " | "), l.Reach, l.Commit, load)
+	}
+	fmt.Fprint(w, "\n| row | work | unit | figures |\n|---|---|---|---|\n")
+	for i, l := range lines {
+		if slices.Contains(places, l.Place) && !slices.ContainsFunc(lines, func(o line) bool { return o.Row == l.Row && !slices.Contains(places, o.Place) }) ||
+			i > 0 && lines[i-1].Row == l.Row {
+			continue
+		}
+		var told []string
+		for _, o := range lines {
+			if o.Row == l.Row {
+				told = append(told, o.Place+" "+figure(o.Median))
+			}
+		}
+		fmt.Fprintf(w, "| `%s` | %s | %s | %s |\n", l.Row, l.What, l.Unit, strings.Join(told, ", "))
 	}
 	fmt.Fprint(w, "\n| row | what reached the daemon |\n|---|---|\n")
 	for _, l := range lines {

@@ -17,6 +17,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if asProcess() {
+		return
+	}
 	// A check is a fresh store and some forty steps on it.
 	for name, value := range map[string]string{"rapid.checks": "12", "rapid.steps": "40", "rapid.shrinktime": "60s"} {
 		if err := flag.Set(name, value); err != nil {

@@ -1,0 +1,24 @@
+package journal
+
+import (
+	"bytes"
+	"testing"
+)
+
+func FuzzHeader(f *testing.F) {
+	f.Add(header{base: 4096, firstSeq: 7, durable: 64, nonce: 3}.encode())
+	f.Add(make([]byte, segmentHeader))
+	f.Add([]byte(headerMagic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, ok, err := decodeHeader(b)
+		if !ok || err != nil {
+			return
+		}
+		if again, ok, err := decodeHeader(h.encode()); !ok || err != nil || again != h {
+			t.Fatalf("%+v came back as %+v, %v, %v", h, again, ok, err)
+		}
+		if len(b) == segmentHeader && !bytes.Equal(b[:16], h.encode()[:16]) {
+			t.Fatal("another magic or version was taken")
+		}
+	})
+}

@@ -20,6 +20,7 @@ type catalogue struct {
 	workspaces map[uint32]*Workspace // by view
 	snaps      map[uint32]*snap      // by view
 	dirty      map[string]struct{}
+	bytes      int64      // sum of the sizes of the snapshots' files
 	grafts     []cas.Hash // trees that records since the last checkpoint refer to
 }
 
@@ -59,6 +60,7 @@ func (c *catalogue) touchWS(view uint32)   { c.dirty[wsKey(view)] = struct{}{} }
 // add puts a snapshot into its workspace's list.
 func (c *catalogue) add(s *snap) {
 	c.snaps[s.View] = s
+	c.bytes += s.Bytes
 	c.touchSnap(s.View)
 	w, ok := c.workspaces[s.ws]
 	if !ok {
@@ -79,6 +81,9 @@ func (c *catalogue) add(s *snap) {
 }
 
 func (c *catalogue) remove(s *snap) {
+	if c.snaps[s.View] == s {
+		c.bytes -= s.Bytes
+	}
 	delete(c.snaps, s.View)
 	c.touchSnap(s.View)
 	w, ok := c.workspaces[s.ws]

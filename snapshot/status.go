@@ -63,26 +63,29 @@ func (f *figures) collected() { f.note(func(s *Figures) { s.GarbageCollects++ })
 
 // Status tells how a workspace and its store are.
 type Status struct {
-	Store         string    `json:"store"`
-	Workspace     string    `json:"workspace"`
-	Snapshots     int       `json:"snapshots"`
-	Forks         int       `json:"forks"`
-	Files         int64     `json:"files"`         // of the workspace, without its root
-	LogicalBytes  int64     `json:"logical_bytes"` // sum of its file sizes
-	StoredBytes   int64     `json:"stored_bytes"`  // packs, on disk
-	ChunkBytes    int64     `json:"chunk_bytes"`   // what is in the packs, uncompressed
-	Objects       int64     `json:"objects"`
-	Packs         int       `json:"packs"`
-	JournalBytes  int64     `json:"journal_bytes"`
-	Records       uint64    `json:"journal_records"` // written since the store was made
-	Unsealed      int       `json:"unsealed"`        // snapshots that wait for their id
-	CacheBytes    int64     `json:"cache_bytes"`
-	Frozen        bool      `json:"frozen"`
-	LastSnapshot  string    `json:"last_snapshot,omitempty"`
-	LastCaptured  time.Time `json:"last_captured,omitzero"`
-	Figures       Figures   `json:"figures"`
-	Health        string    `json:"health"` // ok, or what is wrong
-	DiskFreeBytes int64     `json:"disk_free_bytes"`
+	Store        string `json:"store"`
+	Workspace    string `json:"workspace"`
+	Snapshots    int    `json:"snapshots"`
+	Forks        int    `json:"forks"`
+	Files        int64  `json:"files"`         // of the workspace, without its root
+	LogicalBytes int64  `json:"logical_bytes"` // sum of its file sizes
+	// ReferencedBytes is that sum over all workspaces and snapshots: what they
+	// would take without sharing.
+	ReferencedBytes int64     `json:"referenced_bytes"`
+	StoredBytes     int64     `json:"stored_bytes"` // packs, on disk
+	ChunkBytes      int64     `json:"chunk_bytes"`  // what is in the packs, uncompressed
+	Objects         int64     `json:"objects"`
+	Packs           int       `json:"packs"`
+	JournalBytes    int64     `json:"journal_bytes"`
+	Records         uint64    `json:"journal_records"` // written since the store was made
+	Unsealed        int       `json:"unsealed"`        // snapshots that wait for their id
+	CacheBytes      int64     `json:"cache_bytes"`
+	Frozen          bool      `json:"frozen"`
+	LastSnapshot    string    `json:"last_snapshot,omitempty"`
+	LastCaptured    time.Time `json:"last_captured,omitzero"`
+	Figures         Figures   `json:"figures"`
+	Health          string    `json:"health"` // ok, or what is wrong
+	DiskFreeBytes   int64     `json:"disk_free_bytes"`
 }
 
 // Status tells how the workspace and its store are.
@@ -98,6 +101,12 @@ func (w *Workspace) Status() Status {
 		st.Workspace, st.Snapshots, st.Forks = w.name, len(w.snaps), len(w.forks)
 		if t, ok := tx.State(w.view); ok {
 			st.Files, st.LogicalBytes = t.Inodes-1, t.Bytes
+		}
+		st.ReferencedBytes = s.cat.bytes
+		for view := range s.cat.workspaces {
+			if t, ok := tx.State(view); ok {
+				st.ReferencedBytes += t.Bytes
+			}
 		}
 		if n := len(w.snaps); n > 0 {
 			st.LastSnapshot, st.LastCaptured = w.snaps[n-1].Name, w.snaps[n-1].Created

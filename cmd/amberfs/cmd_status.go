@@ -60,6 +60,10 @@ func statusFields(st api.Status, now time.Time) [][]string {
 	if f.Seals > 0 {
 		add("last seal", "%s (%s stored since the mount)", msText(f.LastSealMs), bytesText(f.SealedBytes))
 	}
+	if st.ChunkBytes > 0 {
+		add("shared", "%s in all snapshots and workspaces, stored in %s (%.1f×)",
+			bytesText(st.ReferencedBytes), bytesText(st.ChunkBytes), float64(st.ReferencedBytes)/float64(st.ChunkBytes))
+	}
 	add("on disk", "%s of packs (%s), %s of journal", bytesText(st.StoredBytes), ratioText(st.ChunkBytes, st.StoredBytes), bytesText(st.JournalBytes))
 	add("disk free", "%s", bytesText(st.DiskFreeBytes))
 	add("memory", "%s of cache", bytesText(st.CacheBytes))

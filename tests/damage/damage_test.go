@@ -39,7 +39,7 @@ func fromEnv(t *testing.T, name string, otherwise uint64) uint64 {
 // daemon to kill -9 and hold much of their content in the journal alone.
 func TestRandomDamage(t *testing.T) {
 	seed := fromEnv(t, "SEED", uint64(time.Now().UnixNano()))
-	n := int(fromEnv(t, "DAMAGES", 12))
+	n := int(fromEnv(t, "DAMAGES", 8))
 	t.Logf("SEED=%d, %d damages", seed, n)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for _, killed := range []bool{false, true} {

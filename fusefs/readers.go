@@ -196,7 +196,7 @@ func (r *readers) loop(b buffers) {
 			row = 0
 		} else if row++; row >= busyRow {
 			r.crowded.Store(timeNow())
-			if left == 0 && int(r.total.Load()) < runtime.GOMAXPROCS(0) {
+			if left == 0 && int(r.total.Load()) < runtime.NumCPU() {
 				r.start()
 			}
 			row = 0

@@ -114,6 +114,7 @@ func openOn(dir string, disk vfs.FS) (*snapshot.Store, error) {
 // steps makes random changes, with history and syncs in between, and writes the
 // diary. It ends at the first error that the disk is to blame for.
 func steps(t *testing.T, x *walker, d *diary, n int) error {
+	x.halfway = func() { d.note(d.look(x.s)) }
 	for range n {
 		ws := x.s.Workspaces()
 		sort.Slice(ws, func(i, j int) bool { return ws[i].View() < ws[j].View() })

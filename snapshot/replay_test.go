@@ -120,6 +120,8 @@ type walker struct {
 	r *rand.Rand
 	s *snapshot.Store
 	n int
+	// halfway, if there is one, is called between two changes of one step.
+	halfway func()
 }
 
 func (x *walker) node(w *snapshot.Workspace, dir bool) (live.NodeID, live.NodeID, string, bool) {
@@ -162,6 +164,9 @@ func (x *walker) step(w *snapshot.Workspace) error {
 	case k < 6:
 		a, err := f.Create(dir, name, live.Create{Mode: unix.S_IFREG | 0o644})
 		if err == nil {
+			if x.halfway != nil {
+				x.halfway()
+			}
 			_, err = f.Write(a.ID, []byte(fmt.Sprint("content ", x.n)), 0, false)
 		}
 		return err

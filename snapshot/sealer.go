@@ -11,8 +11,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// sealWorkers is how many goroutines cut and hash file contents.
-const sealWorkers = 2
+const (
+	// sealWorkers is how many goroutines cut and hash file contents.
+	sealWorkers = 2
+	// sealDelay is how long after a capture its seal begins in the background,
+	// so that whoever made it has its answer first: the workers would take the
+	// processors that the answer and the program need. Who waits for the seal
+	// does not wait for this.
+	sealDelay = 10 * time.Millisecond
+)
 
 // sealQueue holds the snapshots that have no id yet, oldest first.
 type sealQueue struct {
@@ -71,6 +78,7 @@ func (s *Store) sealLoop() {
 			return
 		case <-s.seal.signal:
 		}
+		s.pause(sealDelay)
 		for s.ctx.Err() == nil {
 			more, err := s.sealFirst(s.ctx)
 			if err != nil {

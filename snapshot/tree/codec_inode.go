@@ -153,10 +153,15 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 		}
 	}
 	if flags&hasRdev != 0 {
-		n.Rdev = uint32(d.Uint(math.MaxUint32))
+		if n.Rdev = uint32(d.Uint(math.MaxUint32)); n.Rdev == 0 {
+			d.Fail("device number without a number")
+		}
 	}
 	if flags&hasXattrs != 0 {
 		n.Xattrs = make([]Xattr, d.Count(2))
+		if len(n.Xattrs) == 0 {
+			d.Fail("extended attributes without one")
+		}
 		for i := range n.Xattrs {
 			x := &n.Xattrs[i]
 			x.Name = d.String()
@@ -181,6 +186,9 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 	}
 	if flags&hasContent != 0 {
 		if b := decodeBase(d); d.Err() == nil {
+			if b.Size == 0 {
+				d.Fail("content without bytes")
+			}
 			n.Content = ContentOf(b)
 		}
 	}

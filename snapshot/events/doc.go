@@ -30,8 +30,7 @@
 // Whoever changes a file waits for Record alone: half a microsecond and one
 // allocation when the change belongs to an open event, about two when it is a
 // new one, and once in 20 ms for each process the reading of its name from
-// /proc. Encoding and writing are done in the background, at 5 to 12 µs of CPU
-// for an event in all (BenchmarkRecord).
+// /proc. Encoding and writing are done in the background (BenchmarkRecord).
 //
 // # What can be lost
 //

@@ -61,7 +61,6 @@ func tenStates(b *bench) ([]result, error) {
 	unique := map[[32]byte]bool{}
 	sum := 0.0
 	var at []string
-	var size []float64
 	kept := b.keepers()
 	for i, k := range kept {
 		dir := filepath.Join(b.base, "keep-"+strings.ReplaceAll(k.name, " ", "-"))
@@ -109,7 +108,6 @@ func tenStates(b *bench) ([]result, error) {
 		if err != nil {
 			return nil, err
 		}
-		size = append(size, n)
 		fmt.Fprintf(os.Stderr, "%-18s %-16s %.4g MB\n", "space-states", k.name, n/1e6)
 		out = append(out, result{Place: k.name, Median: n / 1e6, All: []float64{n / 1e6}})
 	}

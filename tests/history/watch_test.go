@@ -48,7 +48,7 @@ func (w *watch) has(want ...string) bool {
 			size := binary.NativeEndian.Uint32(b[12:])
 			name := string(bytes.TrimRight(b[unix.SizeofInotifyEvent:unix.SizeofInotifyEvent+size], "\x00"))
 			b = b[unix.SizeofInotifyEvent+size:]
-			what := ""
+			var what string
 			switch {
 			case mask&unix.IN_MODIFY != 0:
 				what = "modify"

@@ -107,14 +107,12 @@ func TestEightProcesses(t *testing.T) {
 	for i := range registers {
 		check(t, os.WriteFile(m.Path(fmt.Sprint("r", i)), make([]byte, 8), 0o644))
 	}
-	var cmds []*exec.Cmd
 	outs := make([][]byte, processes)
 	errs := make(chan error, processes)
 	for id := range processes {
 		c := exec.Command(os.Args[0])
 		c.Env = append(os.Environ(), "AMBERFS_REGISTERS="+m.Dir, fmt.Sprint("AMBERFS_PROCESS=", id))
 		c.Stderr = os.Stderr
-		cmds = append(cmds, c)
 		go func() {
 			out, err := c.Output()
 			outs[id] = out

@@ -2,7 +2,6 @@ package posix_test
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"runtime"
 	"sync"
@@ -15,16 +14,13 @@ import (
 
 // iocb is struct iocb of io_submit(2) on little-endian machines.
 type iocb struct {
-	data         uint64
-	key, rwFlags uint32
-	opcode       uint16
-	priority     int16
-	fd           uint32
-	buf          uint64
-	nbytes       uint64
-	offset       int64
-	_            uint64
-	flags, resfd uint32
+	_      [2]uint64 // data, key, rw_flags
+	opcode uint16
+	_      int16 // priority
+	fd     uint32
+	buf    uint64
+	nbytes uint64
+	_      [3]uint64 // offset, reserved, flags, resfd
 }
 
 // directAsync: what an asynchronous write with O_DIRECT wrote is what a read
@@ -87,7 +83,7 @@ func directAsync(t *testing.T, dir string) {
 			for got[i] == buf[i] {
 				i++
 			}
-			t.Error(fmt.Sprintf("round %d: byte %d is %d after the write of %d was complete", k, i, got[i], k))
+			t.Errorf("round %d: byte %d is %d after the write of %d was complete", k, i, got[i], k)
 			break
 		}
 	}

@@ -191,15 +191,19 @@ func runProgram(c Config, dir string, signals *passer, gone <-chan struct{}) (in
 		return commandError(c.Command[0], err)
 	}
 	signals.pass(cmd.Process)
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	var ended error
+	done := make(chan struct{})
+	go func() {
+		ended = cmd.Wait()
+		close(done)
+	}()
 	select {
-	case err = <-ended:
-		return status(cmd.ProcessState, err)
+	case <-done:
+		return status(cmd.ProcessState, ended)
 	case <-gone:
 	}
 	_ = cmd.Process.Kill()
-	<-ended
+	<-done
 	e := fail.New(fail.Failed, "the daemon of the workspace ended before %s did", c.Command[0])
 	if c.Temp == "" {
 		return 0, e.WithHint("nothing acknowledged is lost; %s/amberfs.log may tell why", c.Store)

@@ -251,20 +251,17 @@ func fromEnvStep() int64 {
 func failOnce(t *testing.T, i int64, errno syscall.Errno) bool {
 	dir := filepath.Join(t.TempDir(), "store")
 	mem := vfs.NewMem()
-	var ops int64
-	calm := false // while the test looks
+	var ops atomic.Int64
+	var calm atomic.Bool // while the test looks
 	disk := hooked{mem, func() error {
-		if calm {
-			return nil
-		}
-		if ops++; ops == i+1 {
+		if !calm.Load() && ops.Add(1) == i+1 {
 			return errno
 		}
 		return nil
 	}}
 	look := func(s *snapshot.Store) string {
-		calm = true
-		defer func() { calm = false }()
+		calm.Store(true)
+		defer calm.Store(false)
 		return digest(t, s)
 	}
 	d := &diary{look: look}
@@ -305,7 +302,7 @@ func failOnce(t *testing.T, i int64, errno syscall.Errno) bool {
 			t.Fatalf("operation %d: after the next opening something that was answered is missing, or there is more", i)
 		}
 	}
-	return ops > i
+	return ops.Load() > i
 }
 
 func journalFailed(s *snapshot.Store) bool {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -47,6 +48,7 @@ func Spawn(ctx context.Context, args []string, s Starter, attr *syscall.SysProcA
 	defer stop()
 	ready, err := await(r, s)
 	if err == nil {
+		warm(ready.Mountpoint)
 		return ready, cmd, nil
 	}
 	werr := cmd.Wait()
@@ -58,6 +60,20 @@ func Spawn(ctx context.Context, args []string, s Starter, attr *syscall.SysProcA
 		return Ready{}, nil, fail.New(fail.Failed, "the daemon ended before the mount was ready (%v)%s", werr, firstLines(said, 5))
 	}
 	return Ready{}, nil, err
+}
+
+// warm opens a file and a directory of a new mount, which fusefs answers with
+// ENOSYS. Until the kernel has heard that, it sends a RELEASE for every file
+// that a program creates.
+func warm(mountpoint string) {
+	for _, name := range []string{".snapshots/README", "."} {
+		f, err := os.Open(filepath.Join(mountpoint, name))
+		if err != nil {
+			return // whoever uses the mount will hear of it
+		}
+		_, _ = f.Readdirnames(1)
+		f.Close()
+	}
 }
 
 // firstLines is the beginning of what a process said last.

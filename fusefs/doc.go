@@ -73,8 +73,9 @@
 // Linux 5.11, for the terms in readers.go (needed). 6.16 adds INC_EPOCH, with
 // which a restore of very many files drops all names at once.
 //
-// A restore is no system call on the files it changes, so inotify(7) tells
-// watchers nothing of it; they see what programs do with the files afterwards.
+// A restore is no system call on the files it changes, of which inotify(7) would
+// tell. NOTIFY_DELETE makes the kernel tell who watches a file that is gone or
+// replaced; for who watches a directory see Options.Nudge.
 //
 // # Locks
 //

@@ -1,11 +1,3 @@
-// Command amberfs mounts a file system with snapshots and works with them.
-//
-// Each command is one file, cmd_NAME.go, and thin: it reads its arguments,
-// sends one request to the daemon that owns the store, and prints the answer.
-// The daemon is this same program (internal/daemon); a command finds it from
-// the directory that it runs in (internal/locate) and speaks to it over a Unix
-// socket in the store (internal/control). No command but `run`, which starts
-// programs there, touches the mount itself, so none can hang on it.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command bench measures amberfs beside the plain directory on the same disk
-// and beside the peers that the machine has, and prints one table of medians
-// and ratios.
+// Package main is the command bench, which measures amberfs beside the plain
+// directory on the same disk and beside the peers that the machine has, and
+// prints one table of medians and ratios.
 //
 //	make bench                            all rows
 //	make bench ROWS=untar,capture-10k     some; ROWS=capture is all that begin so

@@ -15,7 +15,6 @@ package crash_test
 import (
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -29,22 +28,9 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Run(m))
 }
 
-func fromEnv(t *testing.T, name string, otherwise uint64) uint64 {
-	t.Helper()
-	s := os.Getenv(name)
-	if s == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		t.Fatalf("%s=%q: %v", name, s, err)
-	}
-	return n
-}
-
 func TestKillAnywhere(t *testing.T) {
-	rounds := int(fromEnv(t, "ROUNDS", 6))
-	seed := fromEnv(t, "SEED", uint64(time.Now().UnixNano()))
+	rounds := int(harness.FromEnv(t, "ROUNDS", 6))
+	seed := harness.FromEnv(t, "SEED", uint64(time.Now().UnixNano()))
 	t.Logf("SEED=%d, %d rounds", seed, rounds)
 	rng := rand.New(rand.NewPCG(seed, 0))
 

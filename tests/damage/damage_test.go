@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,24 +21,11 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
 
-func fromEnv(t *testing.T, name string, otherwise uint64) uint64 {
-	t.Helper()
-	s := os.Getenv(name)
-	if s == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		t.Fatalf("%s=%q: %v", name, s, err)
-	}
-	return n
-}
-
 // TestRandomDamage: half of the stores were unmounted, half have lost their
 // daemon to kill -9 and hold much of their content in the journal alone.
 func TestRandomDamage(t *testing.T) {
-	seed := fromEnv(t, "SEED", uint64(time.Now().UnixNano()))
-	n := int(fromEnv(t, "DAMAGES", 8))
+	seed := harness.FromEnv(t, "SEED", uint64(time.Now().UnixNano()))
+	n := int(harness.FromEnv(t, "DAMAGES", 8))
 	t.Logf("SEED=%d, %d damages", seed, n)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for _, killed := range []bool{false, true} {

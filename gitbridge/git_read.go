@@ -28,32 +28,33 @@ type GitSource struct {
 // ".git" that says only which commit is checked out, so that git add, and an
 // export, record the same commit again; Skip is told of it, if it is set.
 func ReadGit(ctx context.Context, from GitSource, sink Sink, o ImportOptions) (id string, err error) {
-	repo, err := openRepository(ctx, from.Repo)
+	repo, id, err := openRevision(ctx, from.Repo, from.Rev)
 	if err != nil {
 		return "", err
 	}
-	if id, err = repo.resolve(ctx, from.Rev); err != nil {
-		return "", err
-	}
-	if id, err = repo.resolve(ctx, id+"^{}"); err != nil { // of a tag, what it names
-		return "", err
-	}
-	mtime, err := repo.timeOf(ctx, id)
+	treeish, mtime, err := repo.treeOf(ctx, id)
 	if err != nil {
 		return "", err
 	}
-	treeish := id
+	if treeish == "" {
+		kind, err := repo.git(ctx, nil, "cat-file", "-t", id)
+		if err != nil {
+			return "", err
+		}
+		return "", fmt.Errorf("%s: %w: %q is a %s, not a tree", from.Repo, ErrNoRevision, from.Rev, kind)
+	}
+	id = treeish
 	if p := strings.Trim(from.Path, "/"); p != "" && p != "." {
 		if treeish, err = repo.resolve(ctx, id+":"+p); err != nil {
 			return "", fmt.Errorf("%w has no %q", err, p)
 		}
-	}
-	kind, err := repo.git(ctx, nil, "cat-file", "-t", treeish)
-	if err != nil {
-		return "", err
-	}
-	if kind != "commit" && kind != "tree" {
-		return "", fmt.Errorf("%s: %w: %q is a %s, not a tree", from.Repo, ErrNoRevision, from.Rev, kind)
+		kind, err := repo.git(ctx, nil, "cat-file", "-t", treeish)
+		if err != nil {
+			return "", err
+		}
+		if kind != "tree" {
+			return "", fmt.Errorf("%s: %w: %q is a %s, not a tree", from.Repo, ErrNoRevision, p, kind)
+		}
 	}
 	g := newGuard(sink, o.Limits, o.gitMeta(unix.S_IFDIR, mtime), o.Progress)
 	entries, err := repo.listTree(ctx, treeish)
@@ -79,22 +80,49 @@ func (o ImportOptions) gitMeta(mode uint32, mtime int64) Meta {
 	return o.own(m)
 }
 
-// timeOf returns the committer's time of a commit in nanoseconds, 0 for a tree.
-func (r *repository) timeOf(ctx context.Context, id string) (int64, error) {
-	out, err := r.git(ctx, nil, "cat-file", "-t", id)
-	if err != nil || out != "commit" {
-		return 0, err
-	}
-	out, err = r.git(ctx, nil, "log", "-1", "--no-show-signature", "--format=%ct", id)
+// treeOf returns the commit that an object is, or that a tag names, and the
+// committer's time of it in nanoseconds; of a tree the tree and 0. It returns ""
+// for anything else.
+func (r *repository) treeOf(ctx context.Context, id string) (treeish string, mtime int64, err error) {
+	ask := strings.NewReader(id + "^{commit}\n" + id + "^{tree}\n")
+	out, err := run(ctx, r.gitDir, nil, ask, "--git-dir="+r.gitDir, "cat-file", "--batch")
 	if err != nil {
-		return 0, fmt.Errorf("reading commit %s: %w", id, err)
+		return "", 0, err
 	}
-	sec, err := strconv.ParseInt(strings.TrimSpace(out), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("reading commit %s: %w", id, err)
+	head, rest, _ := strings.Cut(string(out), "\n")
+	if fields := strings.Fields(head); len(fields) == 3 && fields[1] == "commit" {
+		return fields[0], committed(rest), nil
 	}
-	const limit = 1 << 33
-	return min(max(sec, 0), limit) * 1e9, nil
+	head, _, _ = strings.Cut(rest, "\n")
+	if fields := strings.Fields(head); len(fields) == 3 && fields[1] == "tree" {
+		return fields[0], 0, nil
+	}
+	return "", 0, nil
+}
+
+// committed finds the committer's time in a commit; 0 if that has none that
+// makes sense.
+func committed(commit string) int64 {
+	for line := range strings.Lines(commit) {
+		if line == "\n" {
+			break
+		}
+		who, ok := strings.CutPrefix(line, "committer ")
+		if !ok {
+			continue
+		}
+		fields := strings.Fields(who[strings.LastIndexByte(who, '>')+1:])
+		if len(fields) == 0 {
+			break
+		}
+		sec, err := strconv.ParseInt(fields[0], 10, 64)
+		if err != nil {
+			break
+		}
+		const limit = 1 << 33
+		return min(max(sec, 0), limit) * 1e9
+	}
+	return 0
 }
 
 // treeEntry is a line of git ls-tree.
@@ -158,7 +186,7 @@ func (f *treeFeeder) feed(ctx context.Context, entries []treeEntry) error {
 		in.Flush()
 		p.in.Close()
 	}()
-	err = f.all(bufio.NewReaderSize(p.out, 256<<10), entries)
+	err = f.all(bufio.NewReaderSize(patient(p.out), 256<<10), entries)
 	if err != nil {
 		err = p.fail(err)
 		<-sent

@@ -36,30 +36,51 @@ type repository struct {
 // that a mistyped path never finds somebody else's repository further up. git
 // itself checks that the owner is trusted (safe.directory).
 func openRepository(ctx context.Context, dir string) (*repository, error) {
+	r, _, err := openWith(ctx, dir)
+	return r, err
+}
+
+// openRevision opens the repository at dir and resolves a revision of it, with
+// one call of git instead of two if all is well.
+func openRevision(ctx context.Context, dir, rev string) (r *repository, id string, err error) {
+	r, more, err := openWith(ctx, dir, "--verify", "--quiet", "--end-of-options", rev)
+	if err == nil && len(more) == 1 {
+		return r, more[0], nil
+	}
+	if r, err = openRepository(ctx, dir); err != nil {
+		return nil, "", err
+	}
+	id, err = r.resolve(ctx, rev)
+	return r, id, err
+}
+
+// openWith calls git rev-parse with more arguments and returns what it says to them.
+func openWith(ctx context.Context, dir string, args ...string) (r *repository, more []string, err error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", dir, ErrNotRepository, err)
+		return nil, nil, fmt.Errorf("%s: %w: %w", dir, ErrNotRepository, err)
 	}
 	if info, err := os.Stat(abs); err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("%s: %w", dir, ErrNotRepository)
+		return nil, nil, fmt.Errorf("%s: %w", dir, ErrNotRepository)
 	}
 	ceiling := "GIT_CEILING_DIRECTORIES=" + filepath.Dir(abs)
-	out, err := run(ctx, abs, []string{ceiling}, nil, "rev-parse", "--absolute-git-dir", "--show-object-format", "--git-path", "objects")
+	args = append([]string{"rev-parse", "--absolute-git-dir", "--show-object-format", "--git-path", "objects"}, args...)
+	out, err := run(ctx, abs, []string{ceiling}, nil, args...)
 	if err != nil {
-		return nil, openError(dir, err)
+		return nil, nil, openError(dir, err)
 	}
 	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
-	if len(lines) != 3 {
-		return nil, fmt.Errorf("%s: git rev-parse answered %q", dir, out)
+	if len(lines) < 3 {
+		return nil, nil, fmt.Errorf("%s: git rev-parse answered %q", dir, out)
 	}
-	r := &repository{dir: dir, gitDir: lines[0], objects: lines[2], sha256: lines[1] == "sha256"}
+	r = &repository{dir: dir, gitDir: lines[0], objects: lines[2], sha256: lines[1] == "sha256"}
 	if !filepath.IsAbs(r.objects) {
 		r.objects = filepath.Join(abs, r.objects)
 	}
-	return r, nil
+	return r, lines[3:], nil
 }
 
 func openError(dir string, err error) error {

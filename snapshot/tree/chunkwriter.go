@@ -248,3 +248,24 @@ func ChunkReader(ctx context.Context, z *Sealer, r io.Reader) (*Base, error) {
 		}
 	}
 }
+
+// ChunkBytes stores data as the content of a file. It cuts where ChunkReader
+// does, without a copy. Any number of calls may go on at a time.
+func ChunkBytes(ctx context.Context, z *Sealer, data []byte) (*Base, error) {
+	w := newChunkWriter(ctx, z, 0)
+	defer w.close()
+	for len(data) > 0 {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		cut := w.cut(data[:min(len(data), firstLook)])
+		if cut == firstLook {
+			cut = w.cut(data[:min(len(data), maxChunk)])
+		}
+		if err := w.store(data[:cut]); err != nil {
+			return nil, err
+		}
+		data = data[cut:]
+	}
+	return w.finish()
+}

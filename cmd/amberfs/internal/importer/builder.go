@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge"
@@ -18,7 +16,7 @@ import (
 )
 
 const (
-	// workers is how many small files are chunked at a time.
+	// workers is how many batches of small files are chunked at a time.
 	workers = 4
 	// small is the size in bytes up to which a file is held in memory, so that
 	// the source can go on while it is chunked.
@@ -33,7 +31,8 @@ type Builder struct {
 	cancel context.CancelCauseFunc
 	src    *tree.Source
 	sealer *tree.Sealer
-	group  errgroup.Group
+	pool   *pool
+	batch  *batch // of small files, being filled
 
 	next  uint64
 	root  *tree.Inode
@@ -57,7 +56,7 @@ func New(ctx context.Context, src *tree.Source, objects tree.ObjectStore, root g
 		nodes:  map[string]*tree.Inode{},
 	}
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
-	b.group.SetLimit(workers)
+	b.pool = newPool(workers, b.cancel)
 	root.Mode = unix.S_IFDIR | root.Mode&0o7777
 	b.root = b.node(root)
 	b.root.Nlink = 2
@@ -128,7 +127,7 @@ func (b *Builder) unlink(n *tree.Inode, parent uint64, name string) error {
 		return fmt.Errorf("%w: %q is a directory and something else", gitbridge.ErrHostile, name)
 	}
 	// A worker may still have to put the inode.
-	if err := b.group.Wait(); err != nil {
+	if err := b.settle(); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -142,13 +141,18 @@ func (b *Builder) unlink(n *tree.Inode, parent uint64, name string) error {
 	return b.state.Delete(b.src, epoch, n.Ino)
 }
 
-// put makes an inode part of the tree.
-func (b *Builder) put(n *tree.Inode) error {
+// put makes inodes part of the tree.
+func (b *Builder) put(nodes ...*tree.Inode) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.files++
-	b.bytes += contentSize(n)
-	return b.state.Put(b.src, epoch, n)
+	for _, n := range nodes {
+		b.files++
+		b.bytes += contentSize(n)
+		if err := b.state.Put(b.src, epoch, n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func contentSize(n *tree.Inode) int64 {
@@ -170,18 +174,7 @@ func (b *Builder) File(p string, m gitbridge.Meta, size int64, r io.Reader) erro
 	if size > small {
 		return b.chunk(p, n, size, r)
 	}
-	data := make([]byte, size)
-	if _, err := io.ReadFull(r, data); err != nil && size > 0 {
-		return fmt.Errorf("reading %s: %w", p, shorter(err))
-	}
-	b.group.Go(func() error {
-		err := b.chunk(p, n, size, bytes.NewReader(data))
-		if err != nil {
-			b.cancel(err)
-		}
-		return err
-	})
-	return nil
+	return b.later(p, n, int(size), r)
 }
 
 // shorter says in words that a file ended too early.
@@ -275,7 +268,7 @@ func (b *Builder) Hardlink(p, oldpath string) error {
 	if b.nodes[p] == n {
 		return nil
 	}
-	if err := b.group.Wait(); err != nil { // a worker may still have the inode
+	if err := b.settle(); err != nil { // a worker may still have the inode
 		return err
 	}
 	_, err := b.enter(p, n)
@@ -296,12 +289,12 @@ func (b *Builder) Special(p string, m gitbridge.Meta, rdev uint32) error {
 // Close lets go of everything when the tree is finished, or given up.
 func (b *Builder) Close() {
 	b.cancel(context.Canceled)
-	_ = b.group.Wait() // told before, if anybody cares
+	b.pool.close()
 }
 
 // Finish seals the tree.
 func (b *Builder) Finish() (*tree.State, error) {
-	if err := b.group.Wait(); err != nil {
+	if err := b.settle(); err != nil {
 		return nil, err
 	}
 	b.state.Bytes = b.bytes

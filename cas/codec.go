@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress"
+	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -43,10 +45,18 @@ func (c *codec) close() {
 	c.dec.Close()
 }
 
+// effort is what a codec is to strive for.
+type effort int
+
+const (
+	small effort = iota // zstd
+	quick               // S2: a third of the time, a third more bytes
+)
+
 // build lays out a record in a pooled buffer: the header without its place yet,
 // the bytes (compressed if that saves 5 %), the padding. Give the buffer back
 // with release.
-func (c *codec) build(kind Kind, hash Hash, plain []byte, seq uint64) (*header, *[]byte) {
+func (c *codec) build(kind Kind, hash Hash, plain []byte, seq uint64, e effort) (*header, *[]byte) {
 	bp := c.bufs.Get().(*[]byte)
 	b := (*bp)[:0]
 	if cap(b) < headerSize {
@@ -55,12 +65,19 @@ func (c *codec) build(kind Kind, hash Hash, plain []byte, seq uint64) (*header, 
 	b = b[:headerSize]
 	h := &header{kind: kind, plain: uint32(len(plain)), hash: hash, seq: seq}
 	if len(plain) >= minCompress && !noise(plain) {
-		b = c.enc.EncodeAll(plain, b)
+		flag := uint8(flagZstd)
+		if e == quick {
+			flag = flagS2
+			b = slices.Grow(b, s2.MaxEncodedLen(len(plain)))
+			b = b[:headerSize+len(s2.Encode(b[headerSize:cap(b)], plain))]
+		} else {
+			b = c.enc.EncodeAll(plain, b)
+		}
 		if len(b)-headerSize <= len(plain)-len(plain)/20 {
-			h.flags |= flagZstd
+			h.flags |= flag
 		}
 	}
-	if h.flags&flagZstd == 0 {
+	if h.flags&compressed == 0 {
 		b = append(b[:headerSize], plain...)
 	}
 	h.stored = uint32(len(b) - headerSize)
@@ -95,9 +112,19 @@ var errLength = errors.New("length does not match the header")
 
 // expand appends the plain bytes of a record to dst[:0].
 func (c *codec) expand(flags uint8, plain uint32, stored, dst []byte) ([]byte, error) {
-	if flags&flagZstd == 0 {
+	switch {
+	case flags&flagS2 != 0:
+		if n, err := s2.DecodedLen(stored); err != nil || n != int(plain) {
+			return dst[:0], errLength
+		}
+		var err error
+		dst, err = s2.Decode(slices.Grow(dst[:0], int(plain))[:plain], stored)
+		if err != nil {
+			return dst, err
+		}
+	case flags&flagZstd == 0:
 		dst = append(dst[:0], stored...)
-	} else {
+	default:
 		if cap(dst) < int(plain) {
 			dst = make([]byte, 0, plain)
 		}

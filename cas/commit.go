@@ -99,7 +99,7 @@ func (s *Store) appendMeta(kind Kind, seq uint64, m *metaBatch) error {
 	if err := s.failure(); err != nil {
 		return err
 	}
-	h, bp := s.codec.build(kind, Sum(body), body, seq)
+	h, bp := s.codec.build(kind, Sum(body), body, seq, small)
 	defer s.codec.release(bp)
 	rec := *bp
 	if err := s.space.forMeta(int64(len(rec))); err != nil {

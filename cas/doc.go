@@ -19,9 +19,9 @@
 // Put hashes the bytes (BLAKE3) and looks whether the object is there: in the
 // overlay, which is what the index does not hold yet, then in the index. Of
 // several Puts of one object at once, one works and the others wait for it. A
-// new object is compressed (zstd, kept if it saves 5 %), written with one pwrite
-// to the end of the newest pack and entered into the overlay. From then on Get
-// finds it. Nothing has been synced.
+// new object is compressed (zstd, or for a Quick store S2; kept if it saves 5 %),
+// written with one pwrite to the end of the newest pack and entered into the
+// overlay. From then on Get finds it. Nothing has been synced.
 //
 // Commit syncs the packs, then appends one record with the metadata and syncs
 // that. So metadata is never durable before the objects it speaks of, and it is
@@ -46,9 +46,10 @@
 // The set of kept places is exact and small (see locSet). Then, pack by pack:
 // hide the dead from Put; take them out of the index; turn runs of dead records
 // into free records, and sync; punch holes under the free records. A pack with
-// little that lives, or with too much dead between the living for holes, is
-// emptied instead, by appending its living records to the newest pack, and
-// removed. Each step is safe to be the last one.
+// little that lives, with too much dead between the living for holes, or with
+// much from Quick, is emptied instead, by appending its living records to the
+// newest pack, those from Quick compressed by zstd, and removed. Each step is safe
+// to be the last one.
 //
 // Before the first of these, GC counts itself in the metadata. That is how Open
 // notices an index that was put back from an older copy: there is a collection in

@@ -175,7 +175,7 @@ func (s *Store) sweep(ctx context.Context, c *collector, res *GCResult, progress
 		}
 		limit, old := c.limits[p.id]
 		s.mu.Lock()
-		clean := !p.garbage && !p.sweeping && c.count(p.id) == c.objects[p.id]
+		clean := !p.garbage && !p.sweeping && !p.info.loose() && c.count(p.id) == c.objects[p.id]
 		s.mu.Unlock()
 		if old && !clean {
 			if !announced {

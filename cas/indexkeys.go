@@ -71,11 +71,12 @@ type packInfo struct {
 	objects int64 // in the index at places in this pack
 	plain   int64 // their bytes before compression
 	stored  int64 // their bytes in the pack, with headers
+	quick   int64 // those of them that Quick compressed
 	seq     int64 // of a metadata pack: the highest sequence number in it
 	state   uint8
 }
 
-const packInfoSize = 41
+const packInfoSize = 49
 
 func packKey(id uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{keyPack}, id)
@@ -83,7 +84,7 @@ func packKey(id uint64) []byte {
 
 func (i packInfo) encode() []byte {
 	b := make([]byte, 0, packInfoSize)
-	for _, v := range []int64{i.covered, i.objects, i.plain, i.stored, i.seq} {
+	for _, v := range []int64{i.covered, i.objects, i.plain, i.stored, i.quick, i.seq} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
 	return append(b, i.state)
@@ -94,7 +95,7 @@ func decodePackInfo(b []byte) (packInfo, bool) {
 		return packInfo{}, false
 	}
 	v := func(i int) int64 { return int64(binary.LittleEndian.Uint64(b[8*i:])) }
-	return packInfo{covered: v(0), objects: v(1), plain: v(2), stored: v(3), seq: v(4), state: b[40]}, true
+	return packInfo{covered: v(0), objects: v(1), plain: v(2), stored: v(3), quick: v(4), seq: v(5), state: b[48]}, true
 }
 
 // add counts an object in, remove out.
@@ -102,13 +103,22 @@ func (i *packInfo) add(l loc) {
 	i.objects++
 	i.plain += int64(l.plain)
 	i.stored += l.size()
+	if l.flags&flagS2 != 0 {
+		i.quick += l.size()
+	}
 }
 
 func (i *packInfo) remove(l loc) {
 	i.objects--
 	i.plain -= int64(l.plain)
 	i.stored -= l.size()
+	if l.flags&flagS2 != 0 {
+		i.quick -= l.size()
+	}
 }
+
+// loose tells whether much of a pack could be compressed better.
+func (i *packInfo) loose() bool { return i.quick > i.stored/8 }
 
 // packs reads what the index knows of all packs.
 func (x *index) packs() (map[uint64]packInfo, error) {

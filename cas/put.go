@@ -24,13 +24,28 @@ type inflight struct {
 // Errors: ErrNoSpace, ErrReadOnly, ErrClosed, or an error of the disk.
 func (s *Store) Put(k Kind, b []byte) (Hash, error) {
 	h := Sum(b)
-	_, err := s.PutHashed(k, h, b)
+	_, err := s.putSum(k, h, b, small)
+	return h, err
+}
+
+// Quick is the same store for whoever waits: what it Puts is compressed less,
+// until a GC that rewrites its pack does better.
+type Quick struct{ *Store }
+
+// Put is Store.Put.
+func (s Quick) Put(k Kind, b []byte) (Hash, error) {
+	h := Sum(b)
+	_, err := s.putSum(k, h, b, quick)
 	return h, err
 }
 
 // PutHashed is Put for a caller that has computed h = Sum(b) already. It tells
 // whether the object was new.
 func (s *Store) PutHashed(k Kind, h Hash, b []byte) (added bool, err error) {
+	return s.putSum(k, h, b, small)
+}
+
+func (s *Store) putSum(k Kind, h Hash, b []byte, e effort) (added bool, err error) {
 	if k != KindData && k != KindTree {
 		return false, fmt.Errorf("put object: unknown kind %d", k)
 	}
@@ -41,21 +56,21 @@ func (s *Store) PutHashed(k Kind, h Hash, b []byte) (added bool, err error) {
 		return false, err
 	}
 	defer s.life.done()
-	added, err = s.put(k, h, b)
+	added, err = s.put(k, h, b, e)
 	if err != nil {
 		return false, fmt.Errorf("put object %s: %w", h, err)
 	}
 	return added, nil
 }
 
-func (s *Store) put(k Kind, h Hash, b []byte) (added bool, err error) {
+func (s *Store) put(k Kind, h Hash, b []byte, e effort) (added bool, err error) {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
 	call, err := s.claim(h)
 	if err != nil || call == nil {
 		return false, err
 	}
-	hdr, bp := s.codec.build(k, h, b, 0)
+	hdr, bp := s.codec.build(k, h, b, 0, e)
 	_, call.err = s.appendObject(hdr, *bp, nil)
 	s.codec.release(bp)
 	s.mu.Lock()

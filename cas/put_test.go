@@ -161,3 +161,68 @@ func TestLongMetaValues(t *testing.T) {
 		t.Errorf("%d parts of values in the index, want %d", parts, metaParts(len(long)))
 	}
 }
+
+// TestQuickIsMadeSmaller: what Quick put reads back at once and after the loss of
+// the index, and a collection makes it as small as Put does.
+func TestQuickIsMadeSmaller(t *testing.T) {
+	fsys, dir := vfs.NewMem(), t.TempDir()
+	o := memOptions(t, fsys)
+	s := openTest(t, dir, o)
+	var objects [][]byte
+	size := func() int64 {
+		t.Helper()
+		for _, b := range objects {
+			wantObject(t, s, b)
+		}
+		verifyClean(t, s)
+		return s.Stats().Stored
+	}
+	for i := range uint64(40) {
+		objects = append(objects, blob(i, 1+int(i)*700))
+	}
+	for _, b := range objects {
+		put(t, s, b)
+	}
+	best := size()
+	closeTest(t, s)
+
+	dir = t.TempDir()
+	fsys = vfs.NewMem()
+	o = memOptions(t, fsys)
+	s = openTest(t, dir, o)
+	for _, b := range objects {
+		if h, err := (Quick{s}).Put(KindData, b); err != nil || h != Sum(b) {
+			t.Fatal(h, err)
+		}
+	}
+	if n := size(); n <= best || n > 2*best {
+		t.Errorf("quick takes %d bytes, Put takes %d", n, best)
+	}
+	if err := s.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	closeTest(t, s)
+	s = openTest(t, dir, o)
+	size()
+	loose := s.Stats().Stored
+	res, err := s.GC(context.Background(), false, nil, func(keep func(Hash) bool) error {
+		for _, b := range objects {
+			keep(Sum(b))
+		}
+		return nil
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Removed != 0 || res.FreedBytes < loose-best {
+		t.Errorf("the collection says %+v", res)
+	}
+	if n := size(); n != best {
+		t.Errorf("after the collection %d bytes are stored, Put takes %d", n, best)
+	}
+	closeTest(t, s)
+	s = openTest(t, dir, o)
+	if n := size(); n != best {
+		t.Errorf("opened again, %d bytes are stored", n)
+	}
+}

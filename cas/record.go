@@ -19,7 +19,9 @@ const (
 	headerSize   = 64
 	recordAlign  = 64
 	flagZstd     = 1 << 0
-	knownFlags   = flagZstd
+	flagS2       = 1 << 1
+	compressed   = flagZstd | flagS2
+	knownFlags   = compressed
 	maxStoredLen = MaxObject
 )
 
@@ -96,7 +98,7 @@ func decodeHeader(b []byte, id uint64, off int64) (header, error) {
 	switch h.kind {
 	case KindData, KindTree, kindMeta, kindBase:
 		if h.stored > maxStoredLen || h.plain > MaxObject || h.flags&^knownFlags != 0 ||
-			h.flags&flagZstd == 0 && h.plain != h.stored {
+			h.flags&compressed == compressed || h.flags&compressed == 0 && h.plain != h.stored {
 			return h, fmt.Errorf("impossible lengths %d and %d, flags %#x", h.plain, h.stored, h.flags)
 		}
 	case kindFree:

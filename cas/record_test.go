@@ -20,7 +20,11 @@ func FuzzScan(f *testing.F) {
 	const id = 1<<32 | 5
 	var pack []byte
 	add := func(kind Kind, plain []byte) {
-		h, bp := c.build(kind, Sum(plain), plain, 3)
+		e := small
+		if kind == KindTree {
+			e = quick
+		}
+		h, bp := c.build(kind, Sum(plain), plain, 3, e)
 		h.encode(*bp, id, int64(len(pack)))
 		pack = append(pack, *bp...)
 	}

@@ -27,8 +27,10 @@ type sweepPlan struct {
 	limit   int64
 	records []swept
 	live    int64 // bytes of records that stay
+	moved   int64 // bytes that they take elsewhere
 	dead    int64 // number of records that go
 	waste   int64 // bytes between the living that no hole can give back
+	loose   bool  // much of it could be smaller
 	damaged bool  // holds bytes that no one understands: they stay as they are
 }
 
@@ -63,9 +65,10 @@ func (w *sweepPlan) runs() (list []run) {
 }
 
 // worthMoving tells whether the living should move to another pack: there are
-// few of them, or what lies between is in pieces too small for holes.
+// few of them, or what lies between is in pieces too small for holes, or they
+// become smaller on the way.
 func (w *sweepPlan) worthMoving(packSize int64) bool {
-	return w.live <= w.limit/4 || w.waste >= packSize/128 && w.waste >= w.live/12
+	return w.loose || w.live <= w.limit/4 || w.waste >= packSize/128 && w.waste >= w.live/12
 }
 
 // sweepPack removes the dead records below limit. The order makes it safe to be
@@ -84,6 +87,7 @@ func (s *Store) sweepPack(ctx context.Context, c *collector, p *pack, limit int6
 	w := &sweepPlan{p: p, f: f, limit: limit}
 	s.mu.Lock()
 	p.garbage, p.sweeping = false, true
+	w.loose = p.info.loose()
 	s.mu.Unlock()
 	if err := s.survey(ctx, w); err != nil {
 		return err
@@ -104,7 +108,7 @@ func (s *Store) sweepPack(ctx context.Context, c *collector, p *pack, limit int6
 		if w.live > 0 {
 			res.Rewritten++
 		}
-		res.FreedBytes += max(before.Allocated-w.live, 0)
+		res.FreedBytes += max(before.Allocated-w.moved, 0)
 		return nil
 	}
 	if err := s.free(w); err != nil {
@@ -245,12 +249,13 @@ func (s *Store) retire(w *sweepPlan) bool {
 	return true
 }
 
-// move copies the living records to the newest pack and tells the index.
+// move copies the living records to the newest pack, as small as they can be, and
+// tells the index.
 func (s *Store) move(w *sweepPlan) error {
 	if err := s.space.forIndex(w.live); err != nil {
 		return err
 	}
-	buf := []byte{}
+	var buf, plain []byte
 	for _, r := range w.records {
 		if r.dead || r.free {
 			continue
@@ -266,10 +271,22 @@ func (s *Store) move(w *sweepPlan) error {
 		if err != nil || crc32.Checksum(buf[headerSize:], crcTable) != h.crc {
 			return fmt.Errorf("object %s: %w", r.hash, ErrDamaged)
 		}
-		from := h.loc(w.p.id, r.off)
-		if _, err := s.appendObject(&h, buf, &from); err != nil {
+		from, hdr, rec := h.loc(w.p.id, r.off), &h, &buf
+		if h.flags&flagS2 != 0 {
+			plain, err = s.codec.expand(h.flags, h.plain, buf[headerSize:headerSize+int64(h.stored)], plain)
+			if err != nil || Sum(plain) != h.hash {
+				return fmt.Errorf("object %s: %w", r.hash, ErrDamaged)
+			}
+			hdr, rec = s.codec.build(h.kind, h.hash, plain, h.seq, small)
+		}
+		_, err = s.appendObject(hdr, *rec, &from)
+		if rec != &buf {
+			s.codec.release(rec)
+		}
+		if err != nil {
 			return err
 		}
+		w.moved += hdr.size()
 	}
 	return s.flush()
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
@@ -110,7 +111,7 @@ func (o owned) Special(p string, m gitbridge.Meta, rdev uint32) error {
 // build makes a sealed tree of what read brings, all of it below the directory
 // at, and returns when it is on disk. The caller keeps gc away from it.
 func build(ctx context.Context, s *snapshot.Store, root gitbridge.Meta, at string, read func(gitbridge.Sink) error) (*tree.State, error) {
-	b := importer.New(ctx, s.Source(), s.CAS(), root)
+	b := importer.New(ctx, s.Source(), cas.Quick{Store: s.CAS()}, root)
 	defer b.Close()
 	sink, err := importer.Under(b, at, root)
 	if err != nil {

@@ -27,10 +27,12 @@ const (
 	busyRow = 4
 	// calm is how long there must be none before a reader more than one goes.
 	calm = 20 * time.Millisecond
-	// yieldEvery is how often a reader goes through Go's scheduler. Who does not
-	// for 10 ms is taken for one that should give way: sysmon would take the
-	// processor from each read(2) and look again every 20 µs, for ever.
-	yieldEvery = 5 * time.Millisecond
+	// yieldEvery is how often a reader goes through Go's scheduler. A reader whose
+	// system call took long has lost its place there, and waits, with a request in
+	// its hands, until another one yields. And who does not for 10 ms is taken for
+	// one that should give way: sysmon would take the processor from each read(2)
+	// and look again every 20 µs, for ever.
+	yieldEvery = 100 * time.Microsecond
 	// stuck is how long all readers may be answering before one more is
 	// started, whatever they wait for.
 	stuck = time.Millisecond

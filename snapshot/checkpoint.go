@@ -235,19 +235,36 @@ func sortedSnaps(m map[uint32]*snap) []*snap {
 // dropJournal drops the journal before a checkpoint, as far as nothing that
 // is not sealed lies there.
 func (s *Store) dropJournal(position int64) error {
-	err := s.forest.Update(true, func(tx *live.Tx) error {
-		var frozen []*tree.State
+	var frozen []*tree.State
+	unsealed := func() {
 		for _, sn := range s.cat.snaps {
 			if !sn.Sealed {
 				frozen = append(frozen, sn.state.Load())
 			}
 		}
-		position = min(position, tx.Rebase(frozen))
+	}
+	if err := s.forest.Update(true, func(tx *live.Tx) error {
+		unsealed()
+		for id := range s.cat.workspaces {
+			st, err := tx.Capture(id)
+			if err != nil {
+				return err
+			}
+			frozen = append(frozen, st)
+		}
 		return nil
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
+	needed := s.forest.Needed()
+	for _, st := range frozen {
+		needed.Frozen(st)
+	}
+	s.alter(func(tx *live.Tx) {
+		frozen = nil
+		unsealed()
+		position = min(position, needed.Lowest(tx, frozen))
+	})
 	s.ckpt.needed.Store(position)
 	return s.log.DropBefore(position)
 }

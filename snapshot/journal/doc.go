@@ -51,8 +51,9 @@
 //
 // # Locking
 //
-//	Journal.mu        appends, opening and dropping of segments
-//	  Journal.sync.mu  who runs fdatasync, who waits
+//	Journal.drop       who gives up segments
+//	  Journal.mu       appends, opening of segments, the list of them
+//	    Journal.sync.mu  who runs fdatasync, who waits
 //
 // Readers take no lock: the list of segments is replaced and never changed, and
 // a segment is open for as long as someone holds a reference.

@@ -17,40 +17,57 @@ func (j *Journal) DropBefore(pos int64) error {
 	if err := j.Sync(); err != nil {
 		return err
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.closed {
-		return ErrClosed
-	}
+	j.drop.Lock()
+	defer j.drop.Unlock()
 	return j.dropFirst(pos)
 }
 
-// dropFirst drops the segments before pos. j.mu is held.
+// dropFirst drops the segments before pos. j.drop is held, and j.mu is not:
+// removing files and syncing a directory can take a tenth of a second.
 func (j *Journal) dropFirst(pos int64) error {
+	first, room, err := j.cutOff(pos)
+	if err != nil || len(first) == 0 {
+		return err
+	}
+	var spares []string
+	for _, s := range first {
+		spare, rerr := j.retire(s, len(spares) < room)
+		if rerr != nil && err == nil {
+			err = fmt.Errorf("drop journal segment %s: %w", s.name, rerr)
+		}
+		if spare != "" {
+			spares = append(spares, spare)
+		}
+	}
+	// A spare may only be written once its old name is gone for good.
+	if serr := j.fs.SyncDir(j.dir); serr != nil && err == nil {
+		err = fmt.Errorf("sync the journal directory: %w", serr)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.spares = append(j.spares, spares...)
+	if err != nil {
+		j.dropSpares()
+	}
+	return err
+}
+
+// cutOff takes the segments before pos off the list. room is how many of them
+// may be kept as spares.
+func (j *Journal) cutOff(pos int64) (first []*segment, room int, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return nil, 0, ErrClosed
+	}
 	segs := j.segments()
 	n := 0
 	for n+1 < len(segs) && segs[n+1].base <= pos && segs[n+1].base < j.durable.Load() {
 		n++
 	}
-	if n == 0 {
-		return nil
-	}
 	rest := append([]*segment(nil), segs[n:]...)
 	j.list.Store(&rest)
-	var first error
-	for _, s := range segs[:n] {
-		if err := j.retire(s); err != nil && first == nil {
-			first = fmt.Errorf("drop journal segment %s: %w", s.name, err)
-		}
-	}
-	// A spare may only be written once its old name is gone for good.
-	if err := j.fs.SyncDir(j.dir); err != nil && first == nil {
-		first = fmt.Errorf("sync the journal directory: %w", err)
-	}
-	if first != nil {
-		j.dropSpares()
-	}
-	return first
+	return segs[:n], maxSpares - len(j.spares), nil
 }
 
 // Shrink gives up, besides what DropBefore does, the files kept to be written
@@ -63,24 +80,36 @@ func (j *Journal) Shrink(pos int64) error {
 	if err := j.Sync(); err != nil {
 		return err
 	}
+	j.drop.Lock()
+	defer j.drop.Unlock()
+	defer func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.dropSpares()
+	}()
+	// The position must not be forgotten: a segment goes only once the next one
+	// is on disk, with a record.
+	if err := j.restartAt(pos); err != nil {
+		return err
+	}
+	return j.dropFirst(pos)
+}
+
+// restartAt begins a new segment unless something was appended from pos on or
+// the present one has hardly been used.
+func (j *Journal) restartAt(pos int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
 		return ErrClosed
 	}
-	defer j.dropSpares()
 	if j.cur == nil || j.end.Load() > pos || j.durable.Load() < pos || j.off < blockSize {
 		return nil
 	}
 	if err := j.Failed(); err != nil {
 		return err
 	}
-	// The position must not be forgotten: a segment goes only once the next one
-	// is on disk, with a record.
-	if err := j.restart(); err != nil {
-		return err
-	}
-	return j.dropFirst(pos)
+	return j.restart()
 }
 
 // restart begins a new segment, and has it on disk. j.mu is held.
@@ -95,31 +124,27 @@ func (j *Journal) restart() error {
 	return j.syncTo(j.end.Load())
 }
 
-// retire closes a segment that is in the list no more, and keeps its file as a
-// spare or removes it.
-func (j *Journal) retire(s *segment) error {
+// retire closes a segment that is in the list no more, and removes its file or,
+// if it may be kept, makes it a spare, whose name it returns.
+func (j *Journal) retire(s *segment, keep bool) (spare string, err error) {
 	// With the last reference gone nobody reads the file, and it can be used
 	// again. Otherwise it lives, without a name, until its readers are done.
-	if s.size != j.segSize || len(j.spares) >= maxSpares || !s.refs.CompareAndSwap(1, 0) {
+	if !keep || s.size != j.segSize || !s.refs.CompareAndSwap(1, 0) {
 		err := j.fs.Remove(j.path(s.name))
 		if rerr := s.release(); err == nil {
 			err = rerr
 		}
-		return err
+		return "", err
 	}
 	if err := s.f.Close(); err != nil {
-		return err
+		return "", err
 	}
-	spare := strings.TrimSuffix(s.name, segmentSuffix) + spareSuffix
-	if err := j.fs.Rename(j.path(s.name), j.path(spare)); err != nil {
-		return err
-	}
-	j.spares = append(j.spares, spare)
-	return nil
+	spare = strings.TrimSuffix(s.name, segmentSuffix) + spareSuffix
+	return spare, j.fs.Rename(j.path(s.name), j.path(spare))
 }
 
 // dropSpares removes the spare files: after an error it is not sure that their
-// old names are gone.
+// old names are gone. j.mu is held.
 func (j *Journal) dropSpares() {
 	for _, name := range j.spares {
 		if err := j.fs.Remove(j.path(name)); err != nil {

@@ -43,6 +43,8 @@ type Journal struct {
 	names   atomic.Int64               // segments opened so far
 	failure atomic.Pointer[error]      // why nothing more can be written
 
+	drop sync.Mutex // held while segments are given up
+
 	mu       sync.Mutex // guards what follows
 	id       [16]byte   // of this journal, in every segment
 	cur      *segment   // nil until the first record
@@ -122,6 +124,8 @@ func (j *Journal) Failed() error {
 // closes all files. Reads that are under way are not disturbed.
 func (j *Journal) Close() error {
 	err := j.Sync()
+	j.drop.Lock()
+	defer j.drop.Unlock()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {

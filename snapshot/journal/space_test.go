@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/amberfs/amberfs/cas/vfs"
 )
@@ -154,5 +155,59 @@ func TestDropBeforeAndSpares(t *testing.T) {
 		if _, ok := parseSegmentName(i.Name); !ok {
 			t.Errorf("%s is left behind", i.Name)
 		}
+	}
+}
+
+// syncDirFS calls a function at each sync of a directory.
+type syncDirFS struct {
+	vfs.FS
+	before func()
+}
+
+func (f *syncDirFS) SyncDir(dir string) error {
+	f.before()
+	return f.FS.SyncDir(dir)
+}
+
+// Giving up segments takes long on a real disk, and nobody may wait for it.
+func TestAppendWhileDropping(t *testing.T) {
+	fs := &syncDirFS{FS: vfs.NewMem(), before: func() {}}
+	o := memOptions(nil)
+	o.FS = fs
+	j := mustOpen(t, o)
+	for range 100 {
+		if _, err := j.Append(1, nil, make([]byte, 3000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	dropping := false
+	fs.before = func() {
+		done := make(chan error, 1)
+		go func() {
+			_, err := j.Append(1, nil, nil)
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			dropping = true
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("an append waits until segments are gone")
+		}
+	}
+	if err := j.DropBefore(j.End()); err != nil {
+		t.Fatal(err)
+	}
+	if !dropping {
+		t.Error("nothing was dropped")
+	}
+	fs.before = func() {}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -2,7 +2,6 @@ package live
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -137,27 +136,6 @@ func (tx *Tx) SetCounters(ino uint64, view uint32) {
 // End returns the position of the journal after the last record.
 func (tx *Tx) End() int64 { return tx.f.log.End() }
 
-// Rebase lets the contents that were changed since they were last sealed refer
-// to the sealed chunks, and returns the lowest position of the journal that
-// anything still refers to, among it the frozen states given.
-func (tx *Tx) Rebase(frozen []*tree.State) int64 {
-	low := tx.f.blobs.minPos()
-	look := func(n *tree.Inode) {
-		n.Content.Rebase(tx.f.src)
-		low = min(low, n.Content.MinPos())
-	}
-	for _, s := range frozen {
-		s.EachUnsealed(look)
-	}
-	for _, v := range tx.f.mu.views {
-		v.state.EachUnsealed(look)
-		for _, n := range v.orphans {
-			look(n)
-		}
-	}
-	return low
-}
-
 // Unjournaled returns the lowest position of bytes in the journal that no
 // record refers to yet, though a later one may: those of writes under way, and
 // those of orphans, which a link can bring back. Recovery from here on needs
@@ -187,6 +165,3 @@ func (tx *Tx) EachOrphan(fn func(n *tree.Inode)) {
 		}
 	}
 }
-
-// NoPos is what Rebase returns when nothing refers to the journal.
-const NoPos = int64(math.MaxInt64)

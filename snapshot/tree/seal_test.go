@@ -91,16 +91,23 @@ func TestSealOnce(t *testing.T) {
 		t.Errorf("sealing again wrote %d objects, want the state only", n)
 	}
 	n := 0
-	s.EachUnsealed(func(*Inode) { n++ })
+	var u Unsealed
+	u.Each(s, true, func(*Inode) { n++ })
 	if n != 0 {
 		t.Errorf("%d inodes in memory after the seal", n)
 	}
 
 	e, _ := f.lookup(d, testName(99))
 	f.write(e.Ino, 0, "x")
-	f.s.EachUnsealed(func(*Inode) { n++ })
+	u.Each(f.s, false, func(*Inode) { n++ })
 	if n != 1 {
 		t.Errorf("%d inodes in memory after one write", n)
+	}
+	frozen := f.freeze()
+	u.Each(frozen, true, func(*Inode) { n++ })
+	u.Each(f.s, false, func(*Inode) { n++ })
+	if n != 2 {
+		t.Errorf("%d inodes seen, the one that a frozen state shares is to be seen once more", n)
 	}
 	puts = f.store.puts
 	f.seal(t, f.freeze())

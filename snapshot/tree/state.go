@@ -159,23 +159,34 @@ func (s *State) Lookup(src *Source, dir *Inode, name string) (*Inode, error) {
 	return s.Get(src, e.Ino)
 }
 
-// EachUnsealed calls fn for every inode that is in memory on a page not yet
-// sealed. The inodes themselves may be older than the page, and sealed.
-func (s *State) EachUnsealed(fn func(n *Inode)) { eachUnsealed(s.root, fn) }
+// Unsealed looks at what several states hold in memory, at what they share only
+// once. The zero value is ready.
+type Unsealed struct{ seen map[*page]struct{} }
 
-func eachUnsealed(p *page, fn func(n *Inode)) {
-	if p == nil {
+// Each calls fn for every inode that is in memory on a page not yet sealed and
+// that no frozen state shares that Each was called for before. The inodes
+// themselves may be older than the page, and sealed. It needs the lock of the
+// state's owner unless the state is frozen, and says so.
+func (u *Unsealed) Each(s *State, frozen bool, fn func(n *Inode)) {
+	if frozen && u.seen == nil {
+		u.seen = make(map[*page]struct{})
+	}
+	u.each(s.root, frozen, fn)
+}
+
+func (u *Unsealed) each(p *page, frozen bool, fn func(n *Inode)) {
+	b := p.unsealed()
+	if b == nil {
 		return
 	}
-	if _, ok := p.id(); ok {
+	if _, ok := u.seen[p]; ok {
 		return
 	}
-	b := p.mem.Load()
-	if b == nil { // sealed just now
-		return
+	if frozen {
+		u.seen[p] = struct{}{}
 	}
 	for _, k := range b.kids {
-		eachUnsealed(k, fn)
+		u.each(k, frozen, fn)
 	}
 	if b.leaf != nil {
 		for _, n := range b.leaf.cells {

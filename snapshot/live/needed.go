@@ -1,0 +1,63 @@
+package live
+
+import (
+	"math"
+	"runtime"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// NoPos is a position that nothing in the journal lies behind.
+const NoPos = int64(math.MaxInt64)
+
+// Needed finds out from which position on the journal is still referred to. On
+// the way it lets the contents that were changed since they were last sealed
+// refer to the sealed chunks.
+//
+// There may be a million of them, so nearly all are looked at without the lock:
+// first the present states, frozen for the purpose, and those of snapshots that
+// are not sealed; then, with the lock, what came about meanwhile.
+type Needed struct {
+	src  *tree.Source
+	seen tree.Unsealed
+	low  int64
+}
+
+// Needed returns one that has seen nothing yet.
+func (f *Forest) Needed() *Needed { return &Needed{src: f.src, low: NoPos} }
+
+// breath is after how many inodes the search gives way to requests.
+const breath = 256
+
+// Frozen looks at a frozen state. It needs no lock.
+func (d *Needed) Frozen(s *tree.State) {
+	n := 0
+	d.seen.Each(s, true, func(i *tree.Inode) {
+		d.look(i)
+		if n++; n%breath == 0 {
+			runtime.Gosched()
+		}
+	})
+}
+
+// Lowest looks at the states given, which are frozen, and at the present ones,
+// as far as they differ from what was seen before, and returns the lowest
+// position that any of them refers to.
+func (d *Needed) Lowest(tx *Tx, frozen []*tree.State) int64 {
+	d.low = min(d.low, tx.f.blobs.minPos())
+	for _, s := range frozen {
+		d.seen.Each(s, true, d.look)
+	}
+	for _, v := range tx.f.mu.views {
+		d.seen.Each(v.state, false, d.look)
+		for _, n := range v.orphans {
+			d.look(n)
+		}
+	}
+	return d.low
+}
+
+func (d *Needed) look(n *tree.Inode) {
+	n.Content.Rebase(d.src)
+	d.low = min(d.low, n.Content.MinPos())
+}

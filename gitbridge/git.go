@@ -172,24 +172,49 @@ type process struct {
 
 func start(ctx context.Context, dir string, env []string, args ...string) (*process, error) {
 	p := &process{ctx: ctx, cmd: command(ctx, dir, env, args...), args: args}
-	p.cmd.Stderr = &p.errs
 	var err error
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		return nil, fmt.Errorf("starting git: %w", err)
-	}
 	if p.out, err = p.cmd.StdoutPipe(); err != nil {
 		return nil, fmt.Errorf("starting git: %w", err)
 	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, gitError(ctx, args, "", err)
+	if err := p.start(); err != nil {
+		return nil, err
 	}
 	return p, nil
+}
+
+// startBulk starts a command that answers in many small pieces.
+func startBulk(ctx context.Context, dir string, env []string, args ...string) (*process, error) {
+	p := &process{ctx: ctx, cmd: command(ctx, dir, env, args...), args: args}
+	r, w, err := bulkPipe()
+	if err != nil {
+		return nil, fmt.Errorf("starting git: %w", err)
+	}
+	p.out, p.cmd.Stdout = r, w
+	err = p.start()
+	w.Close()
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *process) start() (err error) {
+	p.cmd.Stderr = &p.errs
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return fmt.Errorf("starting git: %w", err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		return gitError(p.ctx, p.args, "", err)
+	}
+	return nil
 }
 
 // wait closes the command's input and waits for its end.
 func (p *process) wait() error {
 	p.in.Close()
 	_, _ = io.Copy(io.Discard, p.out)
+	defer p.out.Close()
 	if err := p.cmd.Wait(); err != nil {
 		return gitError(p.ctx, p.args, p.errs.String(), err)
 	}
@@ -203,6 +228,7 @@ func (p *process) fail(err error) error {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	_, _ = io.Copy(io.Discard, p.out)
 	waitErr := p.cmd.Wait()
+	p.out.Close()
 	broken := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrClosed)
 	if broken && waitErr != nil {
 		return gitError(p.ctx, p.args, p.errs.String(), waitErr)

@@ -168,7 +168,7 @@ type treeFeeder struct {
 
 // feed hands over entries. Their contents come from one git cat-file, in order.
 func (f *treeFeeder) feed(ctx context.Context, entries []treeEntry) error {
-	p, err := start(ctx, f.repo.gitDir, nil, "--git-dir="+f.repo.gitDir, "cat-file", "--batch", "--buffer")
+	p, err := startBulk(ctx, f.repo.gitDir, nil, "--git-dir="+f.repo.gitDir, "cat-file", "--batch", "--buffer")
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (f *treeFeeder) feed(ctx context.Context, entries []treeEntry) error {
 		in.Flush()
 		p.in.Close()
 	}()
-	err = f.all(bufio.NewReaderSize(patient(p.out), 256<<10), entries)
+	err = f.all(bufio.NewReaderSize(p.out, 256<<10), entries)
 	if err != nil {
 		err = p.fail(err)
 		<-sent

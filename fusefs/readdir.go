@@ -63,17 +63,20 @@ func (fs *filesystem) list(in *fuse.ReadIn, l *lister) fuse.Status {
 		off = 0
 	}
 	var err error
+	view := id.View()
 	if l.plus {
-		err = fs.forest.ReadDirPlus(id, off, func(e tree.Dirent, a live.Attr, cookie uint64) bool {
+		err = fs.forest.ReadDirPlus(id, off, func(e tree.Dirent, a *live.Attr, cookie uint64) bool {
+			if a == nil {
+				return l.name(e.Name, live.Node(view, e.Ino), e.Type, cookie)
+			}
 			out := l.out.AddDirLookupEntry(fuse.DirEntry{Name: e.Name, Ino: uint64(a.ID), Mode: a.Mode, Off: cookie})
 			if out == nil {
 				return false
 			}
-			fs.entry(out, &a)
+			fs.entry(out, a)
 			return true
 		})
 	} else {
-		view := id.View()
 		err = fs.forest.ReadDir(id, off, func(e tree.Dirent, cookie uint64) bool {
 			return l.name(e.Name, live.Node(view, e.Ino), e.Type, cookie)
 		})

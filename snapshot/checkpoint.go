@@ -215,6 +215,7 @@ func (s *Store) commit(ctx context.Context, m *moment) error {
 	for _, key := range m.deleted {
 		ops = append(ops, cas.MetaOp{Key: key, Delete: true})
 	}
+	m.at.Lossy = s.lossy.Load() // a seal may have found out
 	if err := add(storeKey, m.at); err != nil {
 		return err
 	}

@@ -81,6 +81,9 @@ func (s *Store) recover(at storedStore, found bool) error {
 	// the next one.
 	s.refreshLimit()
 	if first && s.log.End() == 0 {
+		if err := s.log.Begin(); err != nil {
+			return err
+		}
 		return s.Checkpoint(s.ctx)
 	}
 	return nil
@@ -166,14 +169,15 @@ func (s *Store) loadCatalogue() error {
 func (s *Store) loadWorkspaces(tx *live.Tx) error {
 	for _, w := range s.cat.workspaces {
 		st, err := tree.Load(s.src, w.sealed)
-		if err == nil && s.opt.Salvage {
+		if err == nil && (s.opt.Salvage || w.view == live.MainView) {
+			// Without the root of main there is nothing to mount.
 			_, err = st.Get(s.src, live.RootIno)
 		}
 		if err != nil && s.opt.Salvage {
 			st, err = s.salvageState(tx, w, err), nil
 		}
 		if err != nil {
-			return fmt.Errorf("workspace %s: %w", w.name, err)
+			return fmt.Errorf("workspace %s: %w: %w", w.name, live.ErrDamaged, err)
 		}
 		tx.AddView(w.view, st)
 	}

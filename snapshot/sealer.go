@@ -144,7 +144,10 @@ func (s *Store) sealFirst(ctx context.Context) (bool, error) {
 // holds puts.
 func (s *Store) sealState(ctx context.Context, st *tree.State) (cas.Hash, int64, error) {
 	start, before := time.Now(), s.cas.Stats().Bytes
-	z := &tree.Sealer{Src: s.src, Objects: s.cas, Workers: sealWorkers}
+	z := &tree.Sealer{Src: s.src, Objects: s.cas, Workers: sealWorkers, Lossy: s.lossy.Load(), OnLost: func(n int64) {
+		s.lossy.Store(true)
+		s.logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
+	}}
 	id, _, err := z.Seal(ctx, st)
 	if err != nil {
 		return id, 0, err

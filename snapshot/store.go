@@ -37,6 +37,9 @@ type Options struct {
 	// Salvage opens a damaged store with what can be read: of the journal what
 	// lies before the first damage, for what follows may build on what is lost.
 	Salvage bool
+	// ReadOnly, with Salvage, leaves everything on disk as it is. The store is
+	// good for reading and Verify only.
+	ReadOnly bool
 }
 
 // A Store is an open store. Its methods may be called from many goroutines.
@@ -134,8 +137,12 @@ func (s *Store) open() error {
 	if err != nil {
 		return fmt.Errorf("opening store %s: %w", s.dir, err)
 	}
+	var run journal.Run
+	if s.opt.FS == vfs.OS {
+		run = currentRun(s.dir)
+	}
 	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
-		FS: s.opt.FS, Logger: s.logger, Begin: at.Position, Salvage: s.opt.Salvage, Reserve: func() int64 { return s.cas.Headroom() + reserve },
+		FS: s.opt.FS, Logger: s.logger, Begin: at.Position, Run: run, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly, Reserve: func() int64 { return s.cas.Headroom() + reserve },
 	})
 	if err != nil {
 		return fmt.Errorf("opening the journal of %s: %w", s.dir, err)
@@ -169,6 +176,9 @@ func (s *Store) Close() error {
 	}
 	s.cancel()
 	_ = s.work.Wait() // they log their errors
+	if s.opt.ReadOnly {
+		return errors.Join(s.closeParts(), s.lock.release())
+	}
 	err := s.log.Sync()
 	if cerr := s.Checkpoint(context.Background()); cerr != nil {
 		// The journal has it all; the next opening replays it.

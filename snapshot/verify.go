@@ -1,24 +1,28 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sort"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A Damaged is one damaged thing in the packs.
+// A Damaged is one damaged thing in a pack or a segment of the journal.
 type Damaged struct {
-	What   string `json:"what"`
-	Pack   string `json:"pack,omitempty"`
-	Offset int64  `json:"offset"`
+	What    string `json:"what"`
+	Pack    string `json:"pack,omitempty"`
+	Segment string `json:"segment,omitempty"`
+	Offset  int64  `json:"offset"`
 }
 
 // An Affected names what a damage touches.
@@ -60,6 +64,10 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 		return nil, err
 	}
 	r.Packs, r.Objects, r.Bytes = res.Packs, res.Objects, res.Bytes
+	holes, err := s.verifyJournal(r)
+	if err != nil {
+		return nil, err
+	}
 	missing := func(h cas.Hash) bool {
 		if bad[h] {
 			return true
@@ -71,7 +79,7 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 	if err != nil {
 		return nil, err
 	}
-	if sound, err := s.sound(ctx, trees, missing); err != nil || sound {
+	if sound, err := s.sound(ctx, trees, missing); err != nil || sound && len(holes) == 0 {
 		return r, err
 	}
 	for _, t := range trees {
@@ -79,7 +87,7 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 			r.Affected = append(r.Affected, t.at)
 			continue
 		}
-		if err := t.state.Affected(ctx, s.src, missing, func(p string) {
+		if err := t.state.Affected(ctx, s.src, tree.Damage{Object: missing, Log: holes.touch}, func(p string) {
 			at := t.at
 			at.Path = p
 			r.Affected = append(r.Affected, at)
@@ -88,6 +96,28 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 		}
 	}
 	return r, nil
+}
+
+// verifyJournal reads the journal and adds what is damaged of it to the report.
+func (s *Store) verifyJournal(r *Report) (ranges, error) {
+	var holes ranges
+	err := s.log.Verify(func(d *journal.DamageError, end int64) {
+		r.Damage = append(r.Damage, damagedRecord(d))
+		holes = append(holes, [2]int64{d.Pos, end})
+	})
+	return holes, err
+}
+
+func damagedRecord(d *journal.DamageError) Damaged {
+	return Damaged{What: d.Error(), Segment: d.Segment, Offset: d.Offset}
+}
+
+// ranges are parts of the journal: their first position and the one behind them.
+type ranges [][2]int64
+
+// touch reports whether any of n bytes at pos is in one of them.
+func (r ranges) touch(pos, n int64) bool {
+	return slices.ContainsFunc(r, func(r [2]int64) bool { return pos < r[1] && r[0] < pos+n })
 }
 
 type namedTree struct {
@@ -192,10 +222,40 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 	return r, nil
 }
 
+// Check verifies a store that nobody has open. One that does not open, because
+// its journal or the state of a workspace is damaged, is read as Repair would
+// leave it, and the report tells what that would lose; nothing is changed.
+func Check(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*Report, error) {
+	o.Quiet = true
+	s, err := Open(dir, o)
+	var locked *LockedError
+	if err != nil && !errors.As(err, &locked) && !errors.Is(err, ErrFormat) {
+		o.Salvage, o.ReadOnly = true, true
+		if salvaged, serr := Open(dir, o); serr == nil {
+			s, err = salvaged, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.Verify(ctx, progress)
+	if err == nil && o.Salvage {
+		s.tellLoss(r)
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
 // tellLoss adds to a report what a salvage could not read.
 func (s *Store) tellLoss(r *Report) {
+	behind := false // there were changes, and nobody knows which
 	for _, d := range s.log.Damage() {
-		r.Damage = append(r.Damage, Damaged{What: d.Error(), Pack: d.Segment, Offset: d.Offset})
+		if rec := damagedRecord(d); !slices.Contains(r.Damage, rec) {
+			r.Damage = append(r.Damage, rec)
+		}
+		behind = behind || d.Pos >= s.ckpt.at.Load() || d.Segment == ""
 	}
 	r.LostChanges = s.lost.Changes
 	s.look(func(*live.Tx) {
@@ -208,6 +268,11 @@ func (s *Store) tellLoss(r *Report) {
 		}
 		for _, name := range s.salvaged {
 			add(Affected{Workspace: name})
+		}
+		for _, w := range s.cat.workspaces {
+			if behind {
+				add(Affected{Workspace: w.name})
+			}
 		}
 		for view := range s.lost.Views {
 			if w, ok := s.cat.workspaces[view]; ok {
@@ -224,4 +289,19 @@ func (s *Store) tellLoss(r *Report) {
 			}
 		}
 	})
+	for t := range s.lost.Touched {
+		w, ok := s.Workspace(t.View)
+		if !ok {
+			continue
+		}
+		path, err := s.forest.Path(live.Node(t.View, t.Ino))
+		if err != nil {
+			continue // made by one of the changes that are lost
+		}
+		r.Affected = append(r.Affected, Affected{Workspace: w.Name(), Path: filepath.Join(path, t.Name)})
+	}
+	slices.SortFunc(r.Affected, func(a, b Affected) int {
+		return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Snapshot, b.Snapshot), cmp.Compare(a.Path, b.Path))
+	})
+	r.Affected = slices.Compact(r.Affected)
 }

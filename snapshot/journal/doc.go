@@ -41,7 +41,8 @@
 // A gap may also be damage: a record that was safe once and can no longer be
 // read. The two are told apart by a field of every record that says up to which
 // position the log was durable when the record was written. A gap before such a
-// position is damage, and Open or Replay report it as *DamageError instead of
+// position is damage, and so is one before a record of the present Run, which no
+// power cut has ended. Open or Replay report it as *DamageError instead of
 // cutting. With Options.Salvage they skip what cannot be read and go on with
 // the next good record.
 //

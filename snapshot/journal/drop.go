@@ -103,11 +103,25 @@ func (j *Journal) restartAt(pos int64) error {
 	if j.closed {
 		return ErrClosed
 	}
-	if j.cur == nil || j.end.Load() > pos || j.durable.Load() < pos || j.off < blockSize {
+	if len(j.segments()) == 0 || j.end.Load() > pos || j.durable.Load() < pos {
 		return nil
+	}
+	if j.cur != nil && j.off < blockSize && j.sound() {
+		return nil // not worth it, unless damage would be met again
 	}
 	if err := j.Failed(); err != nil {
 		return err
+	}
+	return j.restart()
+}
+
+// Begin gives an empty journal its first segment, on disk, so that the journal
+// can be missed if it gets lost.
+func (j *Journal) Begin() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.segments()) > 0 {
+		return nil
 	}
 	return j.restart()
 }

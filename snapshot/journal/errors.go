@@ -12,6 +12,8 @@ var (
 	// ErrFailed means that a write or a sync failed earlier. The journal only
 	// reads until it is opened again.
 	ErrFailed = errors.New("journal stopped after an I/O error")
+	// ErrReadOnly means that the journal was opened with Options.ReadOnly.
+	ErrReadOnly = errors.New("journal is open for reading only")
 	// ErrClosed means that the journal was closed.
 	ErrClosed = errors.New("journal is closed")
 	// ErrTooLarge means that a payload exceeds MaxPayload.
@@ -32,6 +34,11 @@ type DamageError struct {
 	Pos     int64  // the same as a journal position
 	Reason  string
 	Err     error // the disk's error, if that was the reason
+
+	// Of a record whose header alone is good: what the header says, and what is
+	// there of the payload, 8 KiB at most. Neither is to be relied on.
+	Type    Type
+	Payload []byte
 }
 
 func (e *DamageError) Error() string {
@@ -49,3 +56,7 @@ func (e *DamageError) Error() string {
 func (e *DamageError) Is(target error) bool { return target == ErrDamaged }
 
 func (e *DamageError) Unwrap() error { return e.Err }
+
+// Lost reports that the bytes are gone, as opposed to a disk that cannot read
+// them at the moment.
+func (e *DamageError) Lost() bool { return e.Err == nil }

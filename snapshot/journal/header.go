@@ -19,6 +19,7 @@ type header struct {
 	durable  int64  // the log was durable up to here when the segment was opened
 	id       [16]byte
 	nonce    uint64
+	run      Run
 }
 
 func (h header) encode() []byte {
@@ -30,6 +31,7 @@ func (h header) encode() []byte {
 	binary.LittleEndian.PutUint64(b[32:], uint64(h.durable))
 	copy(b[40:], h.id[:])
 	binary.LittleEndian.PutUint64(b[56:], h.nonce)
+	copy(b[64:], h.run[:])
 	binary.LittleEndian.PutUint32(b[124:], crc32.Checksum(b[:124], castagnoli))
 	return b
 }
@@ -52,6 +54,7 @@ func decodeHeader(b []byte) (header, bool, error) {
 		durable:  int64(binary.LittleEndian.Uint64(b[32:])),
 		id:       [16]byte(b[40:56]),
 		nonce:    binary.LittleEndian.Uint64(b[56:]),
+		run:      Run(b[64:80]),
 	}
 	ok := h.base >= 0 && h.firstSeq > 0 && h.durable >= 0 && h.durable <= h.base
 	return h, ok, nil

@@ -20,12 +20,22 @@ type Options struct {
 	// Reserve returns the bytes of disk that a new segment must leave free.
 	Reserve func() int64
 	// Begin is where the log begins when there is none. One that ends before it
-	// is damaged: its owner knows of a later position.
+	// is damaged: its owner knows of a later position. What is damaged before it
+	// is no reason not to open.
 	Begin int64
+	// Run is the present one of the filesystem.
+	Run Run
 	// Salvage makes Open and Replay skip what is damaged instead of failing.
 	// Each place is logged and kept for Damage.
 	Salvage bool
+	// ReadOnly changes nothing on disk; Append and Sync are ErrReadOnly.
+	ReadOnly bool
 }
+
+// A Run names a time during which a filesystem was mounted without a break. What
+// was written in it is there as long as it lasts: no power cut can have come in
+// between. Zero is unknown.
+type Run [16]byte
 
 // A Journal is an open log. All methods are safe for concurrent use.
 type Journal struct {
@@ -35,7 +45,9 @@ type Journal struct {
 	segSize int64
 	reserve func() int64
 	salvage bool
+	reads   bool // and nothing else
 	begin   int64
+	run     Run
 
 	list    atomic.Pointer[[]*segment] // by base; replaced under mu, never changed
 	end     atomic.Int64               // position after the last record
@@ -57,7 +69,8 @@ type Journal struct {
 	lastSync int64 // end when the last sync was noticed
 	buf      []byte
 
-	sync syncState
+	sync   syncState
+	recent recentReads
 
 	damage struct {
 		sync.Mutex
@@ -123,7 +136,10 @@ func (j *Journal) Failed() error {
 // Close syncs the journal, gives the unused space of its last segment back and
 // closes all files. Reads that are under way are not disturbed.
 func (j *Journal) Close() error {
-	err := j.Sync()
+	var err error
+	if !j.reads {
+		err = j.Sync()
+	}
 	j.drop.Lock()
 	defer j.drop.Unlock()
 	j.mu.Lock()
@@ -131,7 +147,7 @@ func (j *Journal) Close() error {
 	if j.closed {
 		return ErrClosed
 	}
-	if err == nil {
+	if err == nil && !j.reads {
 		err = j.closeWriter()
 	}
 	j.closed = true

@@ -16,7 +16,7 @@ import (
 //
 // Damage among that is a *DamageError, unless Options.Salvage is set.
 func Open(dir string, o Options) (*Journal, error) {
-	j := &Journal{dir: dir, fs: o.FS, log: o.Logger, segSize: o.SegmentSize, reserve: o.Reserve, salvage: o.Salvage, begin: o.Begin, seq: 1}
+	j := &Journal{dir: dir, fs: o.FS, log: o.Logger, segSize: o.SegmentSize, reserve: o.Reserve, salvage: o.Salvage, reads: o.ReadOnly, begin: o.Begin, run: o.Run, seq: 1}
 	if j.fs == nil {
 		j.fs = vfs.OS
 	}
@@ -39,8 +39,10 @@ func Open(dir string, o Options) (*Journal, error) {
 }
 
 func (j *Journal) open() error {
-	if err := j.fs.MkdirAll(j.dir, 0o700); err != nil {
-		return err
+	if !j.reads {
+		if err := j.fs.MkdirAll(j.dir, 0o700); err != nil {
+			return err
+		}
 	}
 	infos, err := j.fs.ReadDir(j.dir)
 	if err != nil {
@@ -48,6 +50,9 @@ func (j *Journal) open() error {
 	}
 	for _, i := range infos {
 		if strings.HasSuffix(i.Name, spareSuffix) {
+			if j.reads {
+				continue
+			}
 			if err := j.fs.Remove(j.path(i.Name)); err != nil {
 				return err
 			}
@@ -68,14 +73,22 @@ func (j *Journal) open() error {
 	if err := j.recover(); err != nil {
 		return err
 	}
-	return j.atLeast(j.begin)
+	if err := j.atLeast(j.begin); err != nil {
+		return err
+	}
+	if j.reads {
+		j.failure.Store(&errReadOnly)
+	}
+	return nil
 }
+
+var errReadOnly error = ErrReadOnly
 
 // atLeast sees to it that the log does not end before a position that its owner
 // knows of.
 func (j *Journal) atLeast(pos int64) error {
 	if end := j.end.Load(); end >= pos {
-		if j.salvage && end > 0 && len(j.segments()) == 0 {
+		if j.salvage && !j.reads && end > 0 && len(j.segments()) == 0 {
 			return j.restart() // or the position would be forgotten
 		}
 		return nil
@@ -96,6 +109,9 @@ func (j *Journal) atLeast(pos int64) error {
 	j.cur = nil
 	j.end.Store(pos)
 	j.durable.Store(pos)
+	if j.reads {
+		return nil
+	}
 	return j.restart()
 }
 

@@ -76,36 +76,39 @@ func (j *Journal) scanTail(segs []*segment) (tail, error) {
 			return t, h.damage()
 		}
 		// A gap. It is the end, unless a record behind it knows that what is
-		// missing was durable.
-		if max(t.durable, j.claimBehind(sc, h)) <= h.pos {
+		// missing was durable, or was written in this run: then nothing but
+		// damage can have taken what is before it.
+		claim, sameRun := j.behind(sc, h)
+		if max(t.durable, claim) <= h.pos && !sameRun {
 			return t, nil
 		}
-		if !j.salvage {
+		if !j.salvage && h.pos >= j.begin {
 			return t, h.damage()
 		}
+		// Before begin nothing is replayed; reading there tells.
 		j.skipped(h.damage())
 		sc.resync(h)
 	}
 }
 
-// claimBehind returns the highest position that the records behind a hole say
-// was durable.
-func (j *Journal) claimBehind(sc *scanner, h *hole) int64 {
+// behind looks at the records behind a hole: the highest position that they say
+// was durable, and whether any was written in the present run.
+func (j *Journal) behind(sc *scanner, h *hole) (claim int64, sameRun bool) {
 	probe := *sc
 	probe.win = window{r: sc.win.r, lenient: sc.win.lenient}
-	claim := int64(0)
 	for found := probe.resync(h); found; {
 		r, next := probe.next()
 		switch {
 		case r != nil:
 			claim = max(claim, r.durable)
+			sameRun = sameRun || j.run != Run{} && probe.segs[probe.i].hdr.run == j.run
 		case next != nil:
 			found = probe.resync(next)
 		default:
 			found = false
 		}
 	}
-	return claim
+	return claim, sameRun
 }
 
 // recoverEmpty begins a log of which no segment has a header: a new one, or one
@@ -152,6 +155,9 @@ func (j *Journal) forget(gone, kept []*segment) error {
 	var first error
 	for _, s := range gone {
 		err := s.release()
+		if j.reads {
+			continue
+		}
 		if rerr := j.discard(s.name); err == nil {
 			err = rerr
 		}
@@ -159,7 +165,7 @@ func (j *Journal) forget(gone, kept []*segment) error {
 			first = fmt.Errorf("remove segment %s: %w", s.name, err)
 		}
 	}
-	if first == nil && len(gone) > 0 {
+	if first == nil && len(gone) > 0 && !j.reads {
 		// Before something is appended: otherwise they could come back in the
 		// middle of the log.
 		first = j.fs.SyncDir(j.dir)
@@ -186,16 +192,23 @@ func (j *Journal) resume(t tail) error {
 	}
 	s := segs[len(segs)-1]
 	s.end.Store(t.end)
-	j.cur, j.off, j.marked = s, t.end-s.base, t.marked
-	erase := s.size != j.off
+	if j.reads {
+		return nil
+	}
+	off := t.end - s.base
+	erase := s.size != off
 	if erase {
-		if err := s.f.Truncate(j.off); err != nil {
+		if err := s.f.Truncate(off); err != nil {
 			return err
 		}
 	}
-	s.size = j.off
-	if err := j.extend(s); err != nil {
-		return err
+	s.size = off
+	// A segment belongs to one run: in another, the first Append opens one.
+	if s.hdr.run == j.run {
+		j.cur, j.off, j.marked = s, off, t.marked
+		if err := j.extend(s); err != nil {
+			return err
+		}
 	}
 	if erase {
 		return j.syncAll()

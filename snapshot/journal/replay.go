@@ -26,11 +26,7 @@ func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byt
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, s := range segs {
-			_ = s.release() // only read from: closing it loses nothing
-		}
-	}()
+	defer drop(segs)
 	if len(segs) == 0 {
 		return nil
 	}

@@ -36,6 +36,8 @@ type segment struct {
 	size int64        // bytes of the file that may be written; guarded by Journal.mu
 	end  atomic.Int64 // position after the last record
 	refs atomic.Int32
+
+	index recordIndex
 }
 
 func segmentName(base int64) string {
@@ -101,7 +103,7 @@ func (j *Journal) newSegment(need int64, urgent bool) error {
 
 func (j *Journal) makeSegment(need int64, urgent bool) (*segment, error) {
 	base := j.end.Load()
-	h := header{base: base, firstSeq: j.seq, durable: j.durable.Load(), id: j.id, nonce: randomNonce()}
+	h := header{base: base, firstSeq: j.seq, durable: j.durable.Load(), id: j.id, nonce: randomNonce(), run: j.run}
 	// The header goes out with the first record, in one sector: where it is
 	// missing after a crash, no record can be there.
 	s := &segment{base: base, name: segmentName(base), hdr: h, seed: h.seed()}

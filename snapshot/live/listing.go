@@ -22,8 +22,9 @@ func (f *Forest) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie 
 	return loadError(dir.Dir.List(f.src, after, fn))
 }
 
-// ReadDirPlus is ReadDir with the attributes of each entry.
-func (f *Forest) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a Attr, cookie uint64) bool) error {
+// ReadDirPlus is ReadDir with the attributes of each entry, nil for an entry
+// whose inode cannot be read: looking it up tells why.
+func (f *Forest) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *Attr, cookie uint64) bool) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	dir, _, err := f.inode(id)
@@ -37,19 +38,15 @@ func (f *Forest) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a A
 	if err != nil {
 		return err
 	}
-	var inner error
-	err = dir.Dir.List(f.src, after, func(e tree.Dirent, cookie uint64) bool {
+	var a Attr
+	return loadError(dir.Dir.List(f.src, after, func(e tree.Dirent, cookie uint64) bool {
 		n, err := s.Get(f.src, e.Ino)
 		if err != nil {
-			inner = err
-			return false
+			return fn(e, nil, cookie)
 		}
-		return fn(e, attrOf(id.View(), n), cookie)
-	})
-	if err == nil {
-		err = inner
-	}
-	return loadError(err)
+		a = attrOf(id.View(), n)
+		return fn(e, &a, cookie)
+	}))
 }
 
 // Parent returns the directory that a directory lies in; a root's is itself.

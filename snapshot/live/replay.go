@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/journal"
 )
 
@@ -13,7 +12,18 @@ type Loss struct {
 	Changes int64
 	Views   map[uint32]int64 // changes by view
 	Foreign []ForeignRecord
+	Touched map[Touched]struct{} // 10,000 at most
 }
+
+// Touched is an inode that a change was about, or, with a name, an entry of that
+// directory.
+type Touched struct {
+	View uint32
+	Ino  uint64
+	Name string
+}
+
+const maxTouched = 10_000
 
 // A ForeignRecord is one of the caller's own types.
 type ForeignRecord struct {
@@ -30,10 +40,15 @@ type ForeignRecord struct {
 func (f *Forest) Replay(from int64, none bool, foreign func(tx *Tx, t journal.Type, payload []byte) error) (Loss, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := &replay{f: f, foreign: foreign, from: from, over: none, lost: Loss{Views: make(map[uint32]int64)}}
+	p := &replay{f: f, foreign: foreign, from: from, over: none, lost: Loss{Views: make(map[uint32]int64), Touched: make(map[Touched]struct{})}}
 	err := f.log.Replay(from, p.next)
 	if err == nil {
 		err = p.carryOut()
+	}
+	for _, d := range f.log.Damage() {
+		if d.Payload != nil && d.Pos >= from {
+			p.lost.note(d.Type, d.Payload)
+		}
 	}
 	return p.lost, err
 }
@@ -77,7 +92,7 @@ func (p *replay) next(t journal.Type, pos int64, payload []byte, payloadPos int6
 	}
 	r, data, err := decodeRecord(t, payload, p.f.mu.epoch)
 	if err != nil {
-		p.held = false
+		p.held, p.record = false, nil
 		return p.failed(pos, t, payload, err)
 	}
 	if r.kind == recWrite {
@@ -116,6 +131,9 @@ func (p *replay) failed(pos int64, t journal.Type, payload []byte, err error) er
 		p.lost.note(t, payload)
 	} else {
 		p.lost.Changes++
+		if r := p.record; r != nil {
+			p.lost.touch(r)
+		}
 	}
 	return nil
 }
@@ -133,10 +151,23 @@ func (l *Loss) note(t journal.Type, payload []byte) {
 	l.Changes++
 	if t >= FirstForeign {
 		l.Foreign = append(l.Foreign, ForeignRecord{t, bytes.Clone(payload)})
-	} else {
-		d := wire.NewDecoder(payload)
-		if view := uint32(d.Uint(MaxView)); d.Err() == nil {
-			l.Views[view]++
-		}
+	} else if r, _, err := decodeRecord(t, payload, 0); err == nil {
+		l.Views[r.view]++
+		l.touch(r)
+	}
+}
+
+func (l *Loss) touch(r *record) {
+	if len(l.Touched) >= maxTouched {
+		return
+	}
+	if r.name != "" && r.parent != 0 {
+		l.Touched[Touched{r.view, r.parent, r.name}] = struct{}{}
+	}
+	if r.name2 != "" && r.parent2 != 0 {
+		l.Touched[Touched{r.view, r.parent2, r.name2}] = struct{}{}
+	}
+	if r.ino != 0 {
+		l.Touched[Touched{r.view, r.ino, ""}] = struct{}{}
 	}
 }

@@ -7,15 +7,21 @@ import (
 	"github.com/amberfs/amberfs/cas"
 )
 
+// Damage says what of that which states refer to is missing or damaged.
+type Damage struct {
+	Object func(h cas.Hash) bool
+	Log    func(pos, n int64) bool // any of n bytes at a journal position
+}
+
 // Affected calls fn, in path order, with every path of s that cannot be read
 // completely because its inode, a page of its directory or a part of its content
-// is an object that bad names. Pages that turn out to be missing or damaged count
-// as well. What lies below a directory that cannot be listed has no path any
-// more; the directory stands for it.
-func (s *State) Affected(ctx context.Context, src *Source, bad func(cas.Hash) bool, fn func(path string)) error {
+// is damaged. Pages that turn out to be missing or damaged count as well. What
+// lies below a directory that cannot be listed has no path any more; the
+// directory stands for it.
+func (s *State) Affected(ctx context.Context, src *Source, bad Damage, fn func(path string)) error {
 	// Bad objects may still load, from a cache if nothing else; nothing that came
 	// from them is to be believed.
-	src = NewSource(goodStore{src.objects, bad}, src.log, 16<<20)
+	src = NewSource(goodStore{src.objects, bad.Object}, src.log, 16<<20)
 	f := damage{ctx: ctx, src: src, bad: bad, inodes: make(map[uint64]bool)}
 	if err := f.table(s.root, s.height, 0); err != nil {
 		return err
@@ -43,7 +49,7 @@ func (g goodStore) Get(h cas.Hash, dst []byte) ([]byte, error) {
 type damage struct {
 	ctx    context.Context
 	src    *Source
-	bad    func(cas.Hash) bool
+	bad    Damage
 	inodes map[uint64]bool
 	ranges [][2]uint64 // first and last number of table pages that are bad
 }
@@ -101,11 +107,14 @@ func (f *damage) inode(l *tableLeaf, i int, ino uint64) error {
 			err = f.dir(n.Dir.root, 0)
 		} else {
 			err = n.Content.eachObject(f.src, func(h cas.Hash) bool {
-				if f.bad(h) {
+				if f.bad.Object(h) {
 					f.inodes[ino] = true
 				}
 				return !f.inodes[ino]
 			})
+			if n.Content.inLog(f.bad.Log) {
+				f.inodes[ino] = true
+			}
 		}
 	}
 	if isDamage(err) {
@@ -121,7 +130,7 @@ func (f *damage) dir(p *page, depth int) error {
 		return nil
 	}
 	if p.n <= maxDirLeaf {
-		if h, ok := p.id(); ok && f.bad(h) {
+		if h, ok := p.id(); ok && f.bad.Object(h) {
 			return cas.ErrDamaged
 		}
 		return nil // not worth loading

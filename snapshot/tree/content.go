@@ -118,6 +118,19 @@ func (c *Content) setSealed(b *Base) {
 	c.link.Store(nil)
 }
 
+// inLog reports whether any part of c that is in the journal, n bytes at pos, is
+// one for which is answers true.
+func (c *Content) inLog(is func(pos, n int64) bool) (found bool) {
+	if c == nil {
+		return false
+	}
+	c.layout.Load().ext.from(0, func(_ int64, e extent) bool {
+		found = e.inJournal() && is(e.pos, e.n)
+		return !found
+	})
+	return found
+}
+
 // MinPos returns the lowest journal position that c refers to, MaxInt64 if it
 // needs nothing of the journal.
 func (c *Content) MinPos() int64 {

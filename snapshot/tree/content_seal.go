@@ -55,6 +55,8 @@ type contentSealer struct {
 	oldOf  *Base
 	look   cursor // in lookOf, for where its data ends
 	lookOf *Base
+
+	lost [][2]int64 // parts of the file that cannot be read any more
 }
 
 func (s *contentSealer) run() error {
@@ -217,6 +219,14 @@ func (s *contentSealer) cutOne() error {
 		if err != nil {
 			return err
 		}
+		if from, to, ok := s.lostIn(s.p, n); ok {
+			if from == s.p {
+				s.p = to
+				return s.add(item{n: to - from, hash: lostHash})
+			}
+			n = from - s.p
+			look = maxChunk // the data ends there
+		}
 		cut := s.cut(data[:n])
 		if int64(cut) < n || n < look || look == maxChunk {
 			s.p += int64(cut)
@@ -229,6 +239,9 @@ func (s *contentSealer) cutOne() error {
 func (s *contentSealer) window(p, n, ahead int64) ([]byte, error) {
 	return s.fill(p, n, ahead, func(b []byte, off int64) error {
 		got, err := s.c.ReadAt(s.z.Src, b, off)
+		if s.z.gone(err) {
+			return s.readAround(b, off)
+		}
 		if err == nil && got < len(b) {
 			err = fmt.Errorf("file ends at %d, not at %d", off+int64(got), s.l.size)
 		}

@@ -19,6 +19,8 @@ type Sealer struct {
 	Objects    ObjectStore
 	Workers    int               // files and directories sealed at a time; 0 is 1
 	OnProgress func(bytes int64) // called with the bytes of file data done since the last call; may be nil
+	OnLost     func(bytes int64) // called for bytes that are damaged and cannot be sealed; may be nil
+	Lossy      bool              // missing objects are lost, not to be found by a repair
 }
 
 // SealStats says what a Seal had to do.

@@ -58,17 +58,17 @@ func VerifyStore(ctx context.Context, dir string, repair bool, show func(control
 		}
 		return r, damageFound(r, "what could not be mended is set aside in the store's folder quarantine")
 	}
-	s, err := openStore(dir, snapshot.Options{Quiet: true})
+	var r *snapshot.Report
+	err := afterEnd(func() (err error) {
+		r, err = snapshot.Check(ctx, dir, snapshot.Options{}, progressOf("verifying", show))
+		return err
+	})
 	if err != nil {
 		err = openError(dir, err)
 		if k := fail.KindOf(err); k == fail.Busy || errors.Is(err, snapshot.ErrFormat) {
 			return nil, err
 		}
-		return nil, fail.New(fail.Damage, "the store %s does not open: %w", dir, err).WithHint("%s", hint)
-	}
-	r, err := s.Verify(ctx, progressOf("verifying", show))
-	if err = errors.Join(err, s.Close()); err != nil {
-		return nil, explain(err)
+		return nil, fail.New(fail.Damage, "the store %s does not open: %w", dir, errors.Unwrap(err)).WithHint("%s", hint)
 	}
 	return r, damageFound(r, hint)
 }
@@ -79,7 +79,12 @@ func openError(dir string, err error) error {
 	if errors.As(err, &locked) {
 		return busyStore(dir, locked.PID, locked.Mountpoint)
 	}
-	return explain(err)
+	err = explain(err)
+	if fail.KindOf(err) == fail.Damage {
+		return fail.New(fail.Damage, "%w", err).
+			WithHint("`amberfs verify %s` names what is touched, `amberfs verify --repair %s` keeps what can be read", dir, dir)
+	}
+	return err
 }
 
 // damageFound is the error for a report that tells of damage.

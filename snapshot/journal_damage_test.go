@@ -1,0 +1,179 @@
+package snapshot_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// flipIn changes a bit of the first place in a folder's files that holds what.
+func flipIn(t *testing.T, folder, what string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := bytes.Index(b, []byte(what))
+		if i < 0 {
+			continue
+		}
+		f, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteAt([]byte{b[i] ^ 1}, int64(i)); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("%q is nowhere in %s", what, folder)
+}
+
+// TestJournalDamagedInUse: bytes that are damaged in the journal of a running
+// store are never served, not sealed as if they were right, and named.
+func TestJournalDamagedInUse(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := s.Main().Root()
+	write(t, s, root, "before", "this is right")
+	bad := write(t, s, root, "bad", "this was wrote")
+	write(t, s, root, "after", "this is right as well")
+	if _, err := s.Main().Capture(context.Background(), snapshot.CaptureOptions{Name: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	flipIn(t, filepath.Join(dir, "journal"), "this was wrote")
+
+	check := func(s *snapshot.Store, when string) {
+		t.Helper()
+		if _, err := s.Forest().ReadAt(bad, make([]byte, 9), 2); !errors.Is(err, live.ErrDamaged) {
+			t.Errorf("%s: reading what is damaged: %v", when, err)
+		}
+		for name, want := range map[string]string{"before": "this is right", "after": "this is right as well"} {
+			a, err := s.Forest().Lookup(root, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := make([]byte, 100)
+			if n, err := s.Forest().ReadAt(a.ID, p, 0); err != nil || string(p[:n]) != want {
+				t.Errorf("%s: %s holds %q, %v", when, name, p[:n], err)
+			}
+		}
+		r, err := s.Verify(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []snapshot.Affected{{Workspace: "main", Path: "bad"}, {Workspace: "main", Snapshot: "v1", Path: "bad"}}
+		if !slices.Equal(r.Affected, want) {
+			t.Errorf("%s: verify names %v, want %v", when, r.Affected, want)
+		}
+	}
+	check(s, "in use")
+	if r, err := s.Verify(context.Background(), nil); err != nil || len(r.Damage) != 1 || r.Damage[0].Segment == "" {
+		t.Errorf("verify: %+v, %v", r, err)
+	}
+	if err := s.Checkpoint(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	check(s, "sealed")
+	killed := filepath.Join(t.TempDir(), "killed")
+	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	check(s, "opened again")
+	if _, err := s.GC(context.Background(), nil); err != nil {
+		t.Errorf("gc: %v", err)
+	}
+	check(open(t, killed), "killed and opened again")
+}
+
+// TestListingAroundDamage: a directory is listed also when the inodes of some of
+// its entries cannot be read.
+func TestListingAroundDamage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s := open(t, dir)
+	root := s.Main().Root()
+	d, err := s.Forest().Create(root, "d", live.Create{Mode: unix.S_IFDIR | 0o755})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := func(s *snapshot.Store) (got []string, bare int, err error) {
+		err = s.Forest().ReadDirPlus(d.ID, 0, func(e tree.Dirent, a *live.Attr, _ uint64) bool {
+			got = append(got, e.Name)
+			if a == nil {
+				bare++
+			}
+			return true
+		})
+		slices.Sort(got)
+		return got, bare, err
+	}
+	for i := range 300 {
+		write(t, s, d.ID, "file"+string(rune('a'+i%26))+string(rune('a'+i/26)), "x")
+	}
+	want, _, err := names(s)
+	if err != nil || len(want) != 300 {
+		t.Fatal(len(want), err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	packs, err := filepath.Glob(filepath.Join(dir, "packs", "*.pack"))
+	if err != nil || len(packs) != 1 {
+		t.Fatal(packs, err)
+	}
+	b, err := os.ReadFile(packs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	around := 0
+	for off := 64; off+64 < len(b); {
+		stored := int(b[off+12]) | int(b[off+13])<<8 | int(b[off+14])<<16
+		if b[off+4] == 2 { // a page
+			hurt := bytes.Clone(b)
+			hurt[off+64+stored/2] ^= 0xff
+			if err := os.WriteFile(packs[0], hurt, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s, err := snapshot.Open(dir, snapshot.Options{Quiet: true, Salvage: true, ReadOnly: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, bare, err := names(s); err == nil && bare > 0 {
+				around++
+				if !slices.Equal(got, want) {
+					t.Errorf("damage at %d: %d names", off, len(got))
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		off += (64 + stored + 63) / 64 * 64
+	}
+	if around == 0 {
+		t.Error("no page of inodes was found")
+	}
+}

@@ -1,0 +1,92 @@
+package damage_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+// killedStore is a store whose daemon died right after these changes, none of
+// which was synced.
+func killedStore(t *testing.T) *harness.Mount {
+	t.Helper()
+	m := harness.New(t)
+	put := func(name, content string) { must(t, os.WriteFile(m.Path(name), []byte(content), 0o644)) }
+	put("a", "the first")
+	must(t, os.Mkdir(m.Path(".snapshots", "v1"), 0o755))
+	must(t, os.Mkdir(m.Path("d"), 0o755))
+	put("d/victim", "to be damaged")
+	put("c", "the last")
+	must(t, os.Mkdir(m.Path(".snapshots", "v2"), 0o755))
+	m.Kill()
+	return m
+}
+
+// TestJournalNames: of a store that was killed, verify tells which paths and
+// snapshots damage in the journal touches, and changes nothing; a repair tells
+// the same, and then the store is sound.
+func TestJournalNames(t *testing.T) {
+	m := killedStore(t)
+	segments, err := filepath.Glob(filepath.Join(m.Store, "journal", "*.seg"))
+	if err != nil || len(segments) != 1 {
+		t.Fatal(segments, err)
+	}
+	b, err := os.ReadFile(segments[0])
+	must(t, err)
+	i := bytes.Index(b, []byte("to be damaged"))
+	if i < 0 {
+		t.Fatal("the bytes are not in the journal")
+	}
+	b[i] ^= 4
+	must(t, os.WriteFile(segments[0], b, 0o600))
+
+	code, r, out := verify(t, m.Store)
+	want := []affected{{"main", "", ""}, {"main", "", "c"}, {"main", "", "d/victim"}, {"main", "v2", ""}}
+	if code != 7 || !slices.Equal(r.Affected, want) || len(r.Damage) != 1 {
+		t.Errorf("verify ended with status %d and names %v:\n%s", code, r.Affected, out)
+	}
+	if after, err := os.ReadFile(segments[0]); err != nil || !bytes.Equal(after, b) {
+		t.Errorf("verify changed the journal (%v)", err)
+	}
+	if err := m.TryStart(); err == nil {
+		t.Error("it mounts as if nothing were")
+	} else if log := m.Log(); !strings.Contains(log, "verify --repair") {
+		t.Errorf("mount does not say what to do: %s", log)
+	}
+	if code, r, out := verify(t, "--repair", m.Store); code != 7 || !slices.Equal(r.Affected, want) {
+		t.Errorf("repair ended with status %d and names %v:\n%s", code, r.Affected, out)
+	}
+	if code, _, out := verify(t, m.Store); code != 0 {
+		t.Errorf("verify after the repair ended with status %d:\n%s", code, out)
+	}
+	m.Start()
+	for name, want := range map[string]string{"a": "the first", ".snapshots/v1/a": "the first", "d/victim": ""} {
+		if b, err := os.ReadFile(m.Path(name)); err != nil || string(b) != want {
+			t.Errorf("%s holds %q, %v", name, b, err)
+		}
+	}
+	m.Stop()
+}
+
+// TestJournalGone: a store that was killed and has lost its journal goes on from
+// its last checkpoint, and repair says so of every workspace.
+func TestJournalGone(t *testing.T) {
+	m := killedStore(t)
+	must(t, os.RemoveAll(filepath.Join(m.Store, "journal")))
+	for _, args := range [][]string{{m.Store}, {"--repair", m.Store}} {
+		code, r, out := verify(t, args...)
+		if code != 7 || !slices.Contains(r.Affected, affected{Workspace: "main"}) {
+			t.Errorf("verify %v ended with status %d:\n%s", args, code, out)
+		}
+	}
+	m.Start()
+	if entries, err := os.ReadDir(m.Path()); err != nil || len(entries) != 0 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	m.Stop()
+}

@@ -246,6 +246,7 @@ func TestReadGitRefusals(t *testing.T) {
 		want error
 	}{
 		"no revision":    {GitSource{Repo: repo, Rev: "nowhere"}, ErrNoRevision},
+		"exclusion":      {GitSource{Repo: repo, Rev: "^" + blob}, ErrNoRevision},
 		"option":         {GitSource{Repo: repo, Rev: "--all"}, ErrNoRevision},
 		"blob":           {GitSource{Repo: repo, Rev: blob}, ErrNoRevision},
 		"no path":        {GitSource{Repo: repo, Rev: forged["twice"], Path: "none"}, ErrNoRevision},

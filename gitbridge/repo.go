@@ -44,7 +44,7 @@ func openRepository(ctx context.Context, dir string) (*repository, error) {
 // one call of git instead of two if all is well.
 func openRevision(ctx context.Context, dir, rev string) (r *repository, id string, err error) {
 	r, more, err := openWith(ctx, dir, "--verify", "--quiet", "--end-of-options", rev)
-	if err == nil && len(more) == 1 {
+	if err == nil && len(more) == 1 && !strings.HasPrefix(more[0], "^") {
 		return r, more[0], nil
 	}
 	if r, err = openRepository(ctx, dir); err != nil {
@@ -131,6 +131,9 @@ func (r *repository) zeroID() string { return strings.Repeat("0", r.idLength()) 
 // resolve returns the object that a revision names.
 func (r *repository) resolve(ctx context.Context, rev string) (string, error) {
 	id, err := r.git(ctx, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", rev)
+	if err == nil && strings.HasPrefix(id, "^") { // git lets "^HEAD" pass
+		return "", fmt.Errorf("%s: %w: %q", r.dir, ErrNoRevision, rev)
+	}
 	if err != nil {
 		if exitCode(err) == 1 || exitCode(err) == 128 {
 			return "", fmt.Errorf("%s: %w: %q", r.dir, ErrNoRevision, rev)

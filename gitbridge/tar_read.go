@@ -38,6 +38,9 @@ func ReadTar(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error
 	for {
 		h, err := in.Next()
 		if err == io.EOF && (holeless.end || g.entries == 0 && !holeless.began) {
+			if err := drain(plain); err != nil {
+				return fmt.Errorf("reading the archive: %w", notTar(err, false))
+			}
 			return nil
 		}
 		if err == io.EOF { // POSIX wants a mark there
@@ -50,6 +53,22 @@ func ReadTar(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error
 			return fmt.Errorf("reading the archive: %w", err)
 		}
 	}
+}
+
+// drain reads what follows the archive, within reason: the checksums of what is
+// compressed stand there, and whoever writes to a pipe wants to get rid of it
+// all. Anything else may follow, as for tar.
+func drain(r io.Reader) error {
+	const reason = 1 << 30
+	_, err := io.CopyN(io.Discard, r, reason)
+	var bz bzip2.StructuralError
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, gzip.ErrHeader), errors.Is(err, zstd.ErrMagicMismatch):
+		return nil
+	case errors.As(err, &bz) && strings.Contains(string(bz), "magic"):
+		return nil
+	}
+	return err
 }
 
 // notTar explains an error of the first header.

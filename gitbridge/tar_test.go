@@ -312,3 +312,42 @@ func (discard) File(_ string, _ Meta, _ int64, r io.Reader) error {
 	_, err := io.Copy(io.Discard, r)
 	return err
 }
+
+// TestTarReadsToTheEnd: the checksums behind the end of an archive count, other
+// bytes there do not, and whoever writes to a pipe gets rid of all.
+func TestTarReadsToTheEnd(t *testing.T) {
+	plain, _ := archive(t, newMemory(), spec{"a": file(strings.Repeat("text\n", 10_000))})
+	var gz, zs bytes.Buffer
+	g := gzip.NewWriter(&gz)
+	check(t, errors.Join(second(g.Write(plain)), g.Close()))
+	z, err := zstd.NewWriter(&zs)
+	check(t, err)
+	check(t, errors.Join(second(z.Write(plain)), z.Close()))
+	spoilt := func(b []byte) []byte {
+		b = bytes.Clone(b)
+		b[len(b)-1] ^= 1
+		b[len(b)-5] ^= 1
+		return b
+	}
+	followed := func(b []byte) []byte { return append(bytes.Clone(b), make([]byte, 600_000)...) }
+	for name, c := range map[string]struct {
+		data []byte
+		ok   bool
+	}{
+		"gzip": {gz.Bytes(), true}, "zstd": {zs.Bytes(), true}, "plain, followed": {followed(plain), true},
+		"gzip, followed": {followed(gz.Bytes()), true}, "zstd, followed": {followed(zs.Bytes()), true},
+		"gzip, spoilt": {spoilt(gz.Bytes()), false}, "zstd, spoilt": {spoilt(zs.Bytes()), false},
+		"gzip, cut": {gz.Bytes()[:gz.Len()-6], false}, "zstd, cut": {zs.Bytes()[:zs.Len()-2], false},
+	} {
+		in := bytes.NewReader(c.data)
+		err := ReadTar(context.Background(), in, discard{}, ImportOptions{})
+		if c.ok != (err == nil) {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if name == "plain, followed" && in.Len() > 0 {
+			t.Errorf("%s: %d bytes were left", name, in.Len())
+		}
+	}
+}
+
+func second(_ int, err error) error { return err }

@@ -19,6 +19,12 @@ const (
 	// checkpoint due.
 	checkpointBytes = 256 << 20
 	checkpointTime  = 30 * time.Second
+
+	// shortSearch is how long a search for what is needed of the journal may
+	// have taken for what came about meanwhile to be looked at with the lock
+	// held. Before that happens anyway there are so many searches.
+	shortSearch = 2 * time.Millisecond
+	searches    = 10
 )
 
 // checkpoints holds what the checkpoint loop needs.
@@ -236,38 +242,50 @@ func sortedSnaps(m map[uint32]*snap) []*snap {
 // dropJournal drops the journal before a checkpoint, as far as nothing that
 // is not sealed lies there.
 func (s *Store) dropJournal(position int64) error {
-	var frozen []*tree.State
-	unsealed := func() {
-		for _, sn := range s.cat.snaps {
-			if !sn.Sealed {
-				frozen = append(frozen, sn.state.Load())
-			}
+	needed := s.forest.Needed()
+	for range searches {
+		start := time.Now()
+		states, err := s.freeze()
+		if err != nil {
+			return err
+		}
+		for _, st := range states {
+			needed.Frozen(st)
+		}
+		if time.Since(start) < shortSearch {
+			break
 		}
 	}
-	if err := s.forest.Update(true, func(tx *live.Tx) error {
-		unsealed()
+	s.alter(func(tx *live.Tx) { position = min(position, needed.Lowest(tx, s.unsealed())) })
+	s.ckpt.needed.Store(position)
+	return s.log.DropBefore(position)
+}
+
+// unsealed returns the states of snapshots that have no id yet. The lock is held.
+func (s *Store) unsealed() []*tree.State {
+	var states []*tree.State
+	for _, sn := range s.cat.snaps {
+		if !sn.Sealed {
+			states = append(states, sn.state.Load())
+		}
+	}
+	return states
+}
+
+// freeze returns these, and the present states of all workspaces.
+func (s *Store) freeze() (states []*tree.State, err error) {
+	err = s.forest.Update(true, func(tx *live.Tx) error {
+		states = s.unsealed()
 		for id := range s.cat.workspaces {
 			st, err := tx.Capture(id)
 			if err != nil {
 				return err
 			}
-			frozen = append(frozen, st)
+			states = append(states, st)
 		}
 		return nil
-	}); err != nil {
-		return err
-	}
-	needed := s.forest.Needed()
-	for _, st := range frozen {
-		needed.Frozen(st)
-	}
-	s.alter(func(tx *live.Tx) {
-		frozen = nil
-		unsealed()
-		position = min(position, needed.Lowest(tx, frozen))
 	})
-	s.ckpt.needed.Store(position)
-	return s.log.DropBefore(position)
+	return states, err
 }
 
 // shrinkJournal gives back what the journal occupies without need.

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -144,7 +145,7 @@ func (s *Store) sealFirst(ctx context.Context) (bool, error) {
 // holds puts.
 func (s *Store) sealState(ctx context.Context, st *tree.State) (cas.Hash, int64, error) {
 	start, before := time.Now(), s.cas.Stats().Bytes
-	z := &tree.Sealer{Src: s.src, Objects: s.cas, Workers: sealWorkers, Lossy: s.lossy.Load(), OnLost: func(n int64) {
+	z := &tree.Sealer{Src: s.src, Objects: yielding{s.cas}, Workers: sealWorkers, Lossy: s.lossy.Load(), OnLost: func(n int64) {
 		s.lossy.Store(true)
 		s.logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
 	}}
@@ -155,6 +156,16 @@ func (s *Store) sealState(ctx context.Context, st *tree.State) (cas.Hash, int64,
 	added := max(0, s.cas.Stats().Bytes-before)
 	s.figures.sealed(time.Since(start), added)
 	return id, added, nil
+}
+
+// yielding goes through Go's scheduler after each object. Who does not keeps a
+// processor for 10 ms, and a request that was read waits for it as long.
+type yielding struct{ tree.ObjectStore }
+
+func (y yielding) Put(k cas.Kind, b []byte) (cas.Hash, error) {
+	h, err := y.ObjectStore.Put(k, b)
+	runtime.Gosched()
+	return h, err
 }
 
 // waitSeal returns when a snapshot is sealed, and helps with it.

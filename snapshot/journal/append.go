@@ -80,13 +80,14 @@ func (j *Journal) write(t Type, head, data []byte) error {
 	}
 	b = append(append(b, prefix[:]...), head...)
 	var err error
-	vec, vectors := vectored{}, false
-	if size > bufferMax {
-		vec, vectors = vectorOf(j.cur.f)
-	}
-	if vectors {
-		err = vec.writeAt(at, b, data, zeros[:pad])
-	} else {
+	fd, real := j.cur.descriptor()
+	switch {
+	case real && size > bufferMax:
+		err = writeAt(fd, at, b, data, zeros[:pad])
+	case real:
+		b = append(append(b, data...), zeros[:pad]...)
+		err = writeAt(fd, at, b)
+	default:
 		b = append(append(b, data...), zeros[:pad]...)
 		_, err = j.cur.f.WriteAt(b, at)
 	}

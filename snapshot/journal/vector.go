@@ -1,56 +1,69 @@
 package journal
 
 import (
+	"errors"
 	"io"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/amberfs/amberfs/cas/vfs"
 )
 
-// A vectored file can write several buffers with one pwritev(2).
-type vectored struct{ c syscall.RawConn }
-
-// vectorOf is false for files that are not on a real disk.
-func vectorOf(f vfs.File) (vectored, bool) {
-	s, ok := f.(syscall.Conn)
-	if !ok {
-		return vectored{}, false
-	}
-	c, err := s.SyscallConn()
-	return vectored{c}, err == nil
+// A descriptor is what the kernel knows a file by. There is none for a file that
+// is not on a real disk.
+type descriptor struct {
+	asked, real bool
+	fd          int
 }
 
-func (v vectored) writeAt(off int64, bufs ...[]byte) error {
-	for {
-		for len(bufs) > 0 && len(bufs[0]) == 0 {
-			bufs = bufs[1:]
+func (s *segment) descriptor() (fd int, real bool) {
+	d := &s.desc
+	if d.asked {
+		return d.fd, d.real
+	}
+	d.asked = true
+	if f, ok := s.f.(syscall.Conn); ok {
+		if c, err := f.SyscallConn(); err == nil {
+			d.real = c.Control(func(fd uintptr) { d.fd = int(fd) }) == nil
 		}
-		if len(bufs) == 0 {
+	}
+	return d.fd, d.real
+}
+
+// writeAt writes buffers with one pwritev(2), which the file must stay open for.
+//
+// The system call is a raw one: Go's scheduler is not told of it. It would give
+// the processor to someone else meanwhile, a sealer for instance, who may keep it
+// for 10 ms, and with us everybody would wait who needs the journal's lock or the
+// forest's.
+func writeAt(fd int, off int64, bufs ...[]byte) error {
+	for {
+		var vec [4]unix.Iovec
+		n := 0
+		for _, b := range bufs {
+			if len(b) > 0 {
+				vec[n].Base = &b[0]
+				vec[n].SetLen(len(b))
+				n++
+			}
+		}
+		if n == 0 {
 			return nil
 		}
-		var n int
-		var err error
-		cerr := v.c.Control(func(fd uintptr) { n, err = unix.Pwritev(int(fd), bufs, off) })
+		done, _, errno := syscall.RawSyscall6(unix.SYS_PWRITEV, uintptr(fd), uintptr(unsafe.Pointer(&vec)), uintptr(n), uintptr(off), uintptr(uint64(off)>>32), 0)
 		switch {
-		case cerr != nil:
-			return cerr
-		case err == unix.EINTR:
+		case errors.Is(errno, unix.EINTR):
 			continue
-		case err != nil:
-			return err
-		case n == 0:
+		case errno != 0:
+			return errno
+		case done == 0:
 			return io.ErrShortWrite
 		}
-		off += int64(n)
-		for n > 0 {
-			k := min(n, len(bufs[0]))
-			bufs[0] = bufs[0][k:]
-			n -= k
-			if len(bufs[0]) == 0 {
-				bufs = bufs[1:]
-			}
+		off += int64(done)
+		for i, left := 0, int(done); left > 0; i++ {
+			k := min(left, len(bufs[i]))
+			bufs[i] = bufs[i][k:]
+			left -= k
 		}
 	}
 }

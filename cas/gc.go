@@ -14,11 +14,11 @@ type collector struct {
 	objects map[uint64]int64 // objects in them then
 
 	mu      sync.Mutex
-	marked  *locSet
-	touched int64 // objects kept although mark did not name them
+	marked  *locSet // named by mark
+	touched *locSet // found by a Put or Has; apart, for mark must still descend there
 }
 
-// keep adds an object and tells whether it is the first time.
+// keep adds an object that mark names and tells whether it is the first time.
 func (c *collector) keep(l loc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,26 +28,32 @@ func (c *collector) keep(l loc) bool {
 func (c *collector) touch(l loc) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.marked.add(l.place()) {
-		c.touched++
-	}
+	c.touched.add(l.place())
 }
 
 func (c *collector) kept(p place) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.marked.has(p)
+	return c.marked.has(p) || c.touched.has(p)
 }
 
 // count is the number of objects kept in a pack.
 func (c *collector) count(id uint64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := c.marked.packs[id]
-	if t == nil {
-		return 0
+	marked, touched := c.marked.packs[id], c.touched.packs[id]
+	if marked == nil {
+		marked = &slotSet{}
 	}
-	return int64(t.n)
+	n := int64(marked.n)
+	if touched != nil {
+		for _, v := range touched.slots {
+			if v != 0 && !marked.has(v) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // GC removes every object that is neither kept nor new.
@@ -133,9 +139,9 @@ func (s *Store) collect(ctx context.Context, lossy bool, begin func(), mark func
 	if err := s.sweep(ctx, c, &res, progress); err != nil {
 		return res, err
 	}
-	c.mu.Lock()
-	res.Kept = c.marked.n
-	c.mu.Unlock()
+	for id := range c.limits {
+		res.Kept += c.count(id)
+	}
 	if err := s.compactMeta(false); err != nil {
 		return res, err
 	}
@@ -145,7 +151,7 @@ func (s *Store) collect(ctx context.Context, lossy bool, begin func(), mark func
 // startRecording notes where the packs end. It waits for Puts that are under
 // way: one that found its object before could otherwise return after begin.
 func (s *Store) startRecording() *collector {
-	c := &collector{limits: map[uint64]int64{}, objects: map[uint64]int64{}, marked: newLocSet()}
+	c := &collector{limits: map[uint64]int64{}, objects: map[uint64]int64{}, marked: newLocSet(), touched: newLocSet()}
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	packs := s.packs.all(roleObjects)

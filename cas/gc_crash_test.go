@@ -14,8 +14,17 @@ import (
 // TestInterruptedGC fails or kills a collection at every operation of the disk.
 func TestInterruptedGC(t *testing.T) {
 	var keep, drop [][]byte
+	// Every fourth compresses, and is Quick's.
+	content := func(i int) ([]byte, bool) {
+		isQuick := i%4 == 0
+		seed := uint64(2 * i)
+		if isQuick {
+			seed++
+		}
+		return blob(seed, 9000), isQuick
+	}
 	for i := range 90 {
-		b := blob(uint64(2*i), 9000)
+		b, _ := content(i)
 		if i < 30 && i%3 == 0 || i%13 == 0 {
 			keep = append(keep, b)
 		} else {
@@ -29,7 +38,11 @@ func TestInterruptedGC(t *testing.T) {
 		o := memOptions(t, fsys)
 		s := openTest(t, dir, o)
 		for j := range 90 {
-			put(t, s, blob(uint64(2*j), 9000))
+			if b, isQuick := content(j); isQuick {
+				putQuick(t, s, b)
+			} else {
+				put(t, s, b)
+			}
 		}
 		for range 5 {
 			commit(t, s, MetaOp{Key: "long", Value: blob(0, 400_000)})

@@ -24,7 +24,7 @@ func TestGCWithConcurrentPuts(t *testing.T) {
 	const objects = 600
 	content := func(i int) []byte { return blob(uint64(i), 300+i*5) }
 	for i := range objects {
-		put(t, s, content(i))
+		putQuick(t, s, content(i))
 	}
 	root := map[int]bool{0: true, 7: true, 13: true}
 	for round := range 4 {
@@ -48,9 +48,15 @@ func TestGCWithConcurrentPuts(t *testing.T) {
 						if !ok {
 							continue
 						}
-					} else if _, err := s.Put(KindData, content(i)); err != nil {
-						t.Error(err)
-						return
+					} else {
+						put := s.Put
+						if n%2 == 0 {
+							put = Quick{s}.Put
+						}
+						if _, err := put(KindData, content(i)); err != nil {
+							t.Error(err)
+							return
+						}
 					}
 					if after {
 						held[w][i] = true
@@ -291,4 +297,29 @@ func TestMetadataIsRewritten(t *testing.T) {
 	o.indexDir = filepath.Join(memDir(t), "index")
 	s = openTest(t, dir, o)
 	check()
+}
+
+// TestGCDescendsFromWhatIsPutAgain: an object that somebody puts again while a
+// collection runs is kept for that, but what it refers to is only kept if mark
+// still comes by.
+func TestGCDescendsFromWhatIsPutAgain(t *testing.T) {
+	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	parent, child := blob(1, 500), blob(2, 500)
+	put(t, s, child)
+	put(t, s, parent)
+	put(t, s, blob(3, 500))
+	res, err := s.GC(context.Background(), false, func() { put(t, s, parent) }, func(keep func(Hash) bool) error {
+		if keep(Sum(parent)) {
+			keep(Sum(child))
+		}
+		if keep(Sum(parent)) {
+			t.Error("the same object is named for the first time twice")
+		}
+		return nil
+	}, nil)
+	if err != nil || res.Removed != 1 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	wantObject(t, s, parent)
+	wantObject(t, s, child)
 }

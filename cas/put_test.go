@@ -191,9 +191,7 @@ func TestQuickIsMadeSmaller(t *testing.T) {
 	o = memOptions(t, fsys)
 	s = openTest(t, dir, o)
 	for _, b := range objects {
-		if h, err := (Quick{s}).Put(KindData, b); err != nil || h != Sum(b) {
-			t.Fatal(h, err)
-		}
+		putQuick(t, s, b)
 	}
 	if n := size(); n <= best || n > 2*best {
 		t.Errorf("quick takes %d bytes, Put takes %d", n, best)

@@ -42,7 +42,7 @@ var (
 const openingMark = "OPENING"
 
 // openIndex opens or creates the index in dir; dir "" makes one in memory.
-func openIndex(dir string, log *slog.Logger) (*index, error) {
+func openIndex(dir string, size budget, log *slog.Logger) (*index, error) {
 	o := badger.DefaultOptions(dir).
 		WithLogger(badgerLog{log}).
 		WithInMemory(dir == "").
@@ -54,15 +54,15 @@ func openIndex(dir string, log *slog.Logger) (*index, error) {
 		WithCompression(options.None).
 		WithBlockCacheSize(0).
 		WithIndexCacheSize(16 << 20).
-		WithMemTableSize(8 << 20).
+		WithMemTableSize(size.memtable).
 		WithNumMemtables(2).
-		WithBaseTableSize(8 << 20).
+		WithBaseTableSize(size.memtable).
 		WithNumLevelZeroTables(3). // bounds what a compaction writes at once
 		WithNumCompactors(2).
 		WithMetricsEnabled(false).
 		// Values in the value log can come back empty without an error, and
 		// its space is hard to get back: keep every value in the tables.
-		WithValueThreshold(1 << 20).
+		WithValueThreshold(size.memtable / 8). // Badger allows 15 % of a memtable
 		WithValueLogFileSize(1 << 20).
 		WithChecksumVerificationMode(options.OnBlockRead)
 	if dir != "" {

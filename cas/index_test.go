@@ -51,7 +51,7 @@ func TestLostIndexComesBack(t *testing.T) {
 			}
 		},
 		"of another version": func(t *testing.T, dir string) {
-			x, err := openIndex(dir, discard())
+			x, err := openIndex(dir, ample, discard())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +95,7 @@ func TestEmptyLogFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	x, err := openIndex(o.indexDir, discard())
+	x, err := openIndex(o.indexDir, ample, discard())
 	if err != nil {
 		t.Fatalf("the index does not open: %v", err)
 	}

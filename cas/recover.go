@@ -279,7 +279,7 @@ func (s *Store) rebuild() error {
 	}
 	s.fresh, s.meta = newOverlay(), metaLog{}
 	var err error
-	if s.ix, err = openIndex(s.o.indexDir, s.log); err != nil {
+	if s.ix, err = openIndex(s.o.indexDir, s.space.budget, s.log); err != nil {
 		return err
 	}
 	return s.recover()

@@ -13,7 +13,7 @@ const mib = 1 << 20
 // again; also when the store is opened on the full disk.
 func TestFullDisk(t *testing.T) {
 	fsys, dir := vfs.NewMem(), t.TempDir()
-	fsys.SetCapacity(headroomBase + reserveSize + 6*mib)
+	fsys.SetCapacity(tight.headroom + tight.reserve + 6*mib)
 	o := memOptions(t, fsys)
 	s := openTest(t, dir, o)
 	var blobs [][]byte
@@ -87,11 +87,11 @@ func TestHeadroomGrowsWithTheIndex(t *testing.T) {
 	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
 	small := s.Headroom()
 	s.space.measured(100 * mib)
-	if got := s.Headroom(); got != headroomBase+100*mib || got <= small {
+	if got := s.Headroom(); got != ample.headroom+100*mib || got <= small {
 		t.Errorf("headroom %d, then %d", small, got)
 	}
 	s.space.measured(1 << 40)
-	if got := s.Headroom(); got != headroomBase+headroomMax {
+	if got := s.Headroom(); got != ample.headroom+headroomMax {
 		t.Errorf("headroom of a huge index: %d", got)
 	}
 }

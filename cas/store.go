@@ -142,16 +142,19 @@ func (s *Store) open() error {
 		return err
 	}
 	if s.o.ReadOnly {
-		s.ix, err = openIndex("", s.log)
+		s.ix, err = openIndex("", ample, s.log)
 		if err != nil {
 			return err
 		}
 		return s.recover()
 	}
+	if err := s.space.measure(); err != nil {
+		return err
+	}
 	if err := s.space.forOpening(); err != nil {
 		return err
 	}
-	s.ix, err = openIndex(s.o.indexDir, s.log)
+	s.ix, err = openIndex(s.o.indexDir, s.space.budget, s.log)
 	if err == nil {
 		err = s.recover()
 		if errors.Is(err, errIndexRead) {

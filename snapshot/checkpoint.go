@@ -61,7 +61,7 @@ func (s *Store) checkpointLoop() {
 		case <-s.ckpt.wakes():
 		}
 		grown := s.log.End() - s.ckpt.at.Load()
-		if grown < checkpointBytes && (grown == 0 || time.Since(last) < checkpointTime) {
+		if grown < checkpointBytes && !s.crowded() && (grown == 0 || time.Since(last) < checkpointTime) {
 			continue
 		}
 		if err := s.Checkpoint(s.ctx); err != nil && s.ctx.Err() == nil {

@@ -123,12 +123,3 @@ func (w *Workspace) Status() Status {
 	}
 	return st
 }
-
-// Free returns how many bytes can still be written.
-func (s *Store) Free() (int64, error) {
-	free, err := s.opt.FS.Free(s.dir)
-	if err != nil {
-		return 0, err
-	}
-	return max(0, free-s.cas.Headroom()-reserve), nil
-}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -68,6 +67,8 @@ type Store struct {
 	lost     live.Loss // of a salvage
 	salvaged []string  // workspaces that go on from another state than their last
 	lossy    atomic.Bool
+	reserve  int64 // bytes of the disk that writers leave for seals and gc
+	room     room
 	limit    atomic.Int64  // bytes the store may take; 0: no limit
 	stored   atomic.Int64  // bytes it took lately
 	policies chan struct{} // wakes keepLoop when one has changed
@@ -137,12 +138,18 @@ func (s *Store) open() error {
 	if err != nil {
 		return fmt.Errorf("opening store %s: %w", s.dir, err)
 	}
+	total, err := s.opt.FS.Total(s.dir)
+	if err != nil {
+		return fmt.Errorf("opening store %s: %w", s.dir, err)
+	}
+	s.reserve = min(maxReserve, total/16)
+	segment := min(journal.DefaultSegmentSize, max(minSegment, total/32))
 	var run journal.Run
 	if s.opt.FS == vfs.OS {
 		run = currentRun(s.dir)
 	}
 	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
-		FS: s.opt.FS, Logger: s.logger, Begin: at.Position, Run: run, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly, Reserve: func() int64 { return s.cas.Headroom() + reserve },
+		FS: s.opt.FS, Logger: s.logger, Begin: at.Position, Run: run, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly, SegmentSize: segment, Reserve: s.heldBack,
 	})
 	if err != nil {
 		return fmt.Errorf("opening the journal of %s: %w", s.dir, err)
@@ -163,10 +170,6 @@ func (s *Store) open() error {
 	}
 	return nil
 }
-
-// reserve is what the journal leaves of the disk beside the headroom of the
-// chunk store, so that seals and gc can go on when writers are refused.
-const reserve = 32 << 20
 
 // Close seals and commits what there is, and closes the store. Everything
 // acknowledged is on disk when it returns.
@@ -268,36 +271,6 @@ func (s *Store) Workspaces() []*Workspace {
 
 // Sync returns when everything acknowledged would survive a power cut.
 func (s *Store) Sync() error { return s.forest.Sync() }
-
-// admit is asked before bytes are written. It refuses what goes beyond the
-// byte limit, and slows writers down when the journal grows faster than it is
-// sealed.
-func (s *Store) admit(n int64) error {
-	size := s.log.Size()
-	if limit := s.limit.Load(); limit > 0 && s.stored.Load()+size+n > limit {
-		return live.ErrQuota
-	}
-	if n > largeRequest {
-		if free, err := s.Free(); err == nil && n > free {
-			return live.ErrNoSpace
-		}
-	}
-	if over := size - journalSoft; over > 0 && !s.opt.Quiet {
-		s.ckpt.wake()
-		time.Sleep(time.Duration(min(over, journalSoft)) * throttle / journalSoft)
-	}
-	return nil
-}
-
-const (
-	// largeRequest is more than one write(2) can bring: only fallocate(2) asks
-	// for it, and wants to hear at once that there is no room.
-	largeRequest = 16 << 20
-	// journalSoft is the size of the journal from which on writers wait.
-	journalSoft = 1 << 30
-	// throttle is how long a write waits when the journal is twice that.
-	throttle = 20 * time.Millisecond
-)
 
 // look runs fn with the lock of the forest held for reading.
 func (s *Store) look(fn func(tx *live.Tx)) {

@@ -97,6 +97,9 @@ func (f *Faulty) Stat(name string) (Info, error) {
 // Free implements FS.
 func (f *Faulty) Free(dir string) (int64, error) { return f.fs.Free(dir) }
 
+// Total implements FS.
+func (f *Faulty) Total(dir string) (int64, error) { return f.fs.Total(dir) }
+
 type faultyFile struct {
 	File
 	on   *Faulty

@@ -274,3 +274,10 @@ func (m *Mem) Free(dir string) (int64, error) {
 	}
 	return max(m.capacity-m.used, 0), nil
 }
+
+// Total implements FS.
+func (m *Mem) Total(string) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.capacity, nil
+}

@@ -66,16 +66,25 @@ func (osFS) Stat(name string) (Info, error) {
 }
 
 func (osFS) Free(dir string) (int64, error) {
-	var st unix.Statfs_t
+	st, err := statfs(dir)
+	return int64(st.Bavail) * st.Bsize, err
+}
+
+func (osFS) Total(dir string) (int64, error) {
+	st, err := statfs(dir)
+	return int64(st.Blocks) * st.Bsize, err
+}
+
+func statfs(dir string) (st unix.Statfs_t, err error) {
 	for {
 		err := unix.Statfs(dir, &st)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {
-			return 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+			return unix.Statfs_t{}, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 		}
-		return int64(st.Bavail) * st.Bsize, nil
+		return st, nil
 	}
 }
 

@@ -57,6 +57,8 @@ type FS interface {
 	// Free returns how many bytes can still be written on the disk that holds
 	// the directory.
 	Free(dir string) (int64, error)
+	// Total returns how many bytes that disk holds.
+	Total(dir string) (int64, error)
 }
 
 // Create makes or empties the file name, open for reading and writing, for its

@@ -20,8 +20,9 @@ type Options struct {
 	// of a snapshot. It is called with the lock of the forest held at least
 	// for reading. ErrStale when there is none.
 	ReadView func(view uint32) (*tree.State, error)
-	// Admit is asked, without a lock, before n bytes are written: it may
-	// wait, or refuse with ErrQuota or ErrNoSpace.
+	// Admit is asked, without a lock, before n bytes are written, and with 0
+	// before something is created: it may wait, or refuse with ErrQuota or
+	// ErrNoSpace.
 	Admit func(n int64) error
 	// Salvage makes Replay pass over records that do not fit.
 	Salvage bool

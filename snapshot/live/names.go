@@ -112,6 +112,11 @@ func inherit(dir *tree.Inode, c *Create) {
 
 // Create makes a file, directory, symlink or special node.
 func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
+	if f.admit != nil {
+		if err := f.admit(0); err != nil {
+			return Attr{}, err
+		}
+	}
 	f.lock()
 	defer f.mu.Unlock()
 	v, dir, err := f.vacant(parent, name)

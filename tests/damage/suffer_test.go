@@ -180,7 +180,7 @@ func (o *original) suffer(t *testing.T, d injury) {
 	if err := m.TryStart(); err != nil {
 		t.Fatalf("mounting what was repaired: %v\n%s", err, m.Log())
 	}
-	lost := o.inspect(t, m, r.forgets())
+	lost := o.inspect(t, m, forgetting || r.forgets())
 	if d.part() == "index" {
 		for _, f := range lost {
 			t.Errorf("the index was damaged, but %s/%s: %v", f.at, f.path, f.err)

@@ -18,10 +18,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
 
-const size = 320 << 20
-
 // tmpfs is a small disk in memory.
-func tmpfs(t *testing.T, dir string) {
+func tmpfs(t *testing.T, dir string, size int64) {
 	t.Helper()
 	if err := unix.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
 		t.Skipf("no tmpfs can be mounted here: %v", err)
@@ -34,7 +32,7 @@ func tmpfs(t *testing.T, dir string) {
 }
 
 // ext4 is a small disk in a file.
-func ext4(t *testing.T, dir string) {
+func ext4(t *testing.T, dir string, size int64) {
 	t.Helper()
 	image := dir + ".img"
 	f, err := os.Create(image)
@@ -66,26 +64,99 @@ func TestFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to mount a small disk")
 	}
-	for name, disk := range map[string]func(*testing.T, string){"tmpfs": tmpfs, "ext4": ext4} {
-		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "disk")
-			must(t, os.Mkdir(dir, 0o755))
-			disk(t, dir)
-			fill(t, harness.At(t, filepath.Join(dir, "store")))
-		})
+	for _, size := range []int64{64 << 20, 320 << 20} {
+		for name, disk := range map[string]func(*testing.T, string, int64){"tmpfs": tmpfs, "ext4": ext4} {
+			t.Run(fmt.Sprintf("%s of %d MiB", name, size>>20), func(t *testing.T) {
+				dir := filepath.Join(t.TempDir(), "disk")
+				must(t, os.Mkdir(dir, 0o755))
+				disk(t, dir, size)
+				fill(t, harness.At(t, filepath.Join(dir, "store")), size)
+			})
+		}
 	}
 }
 
-func fill(t *testing.T, m *harness.Mount) {
+// TestManySmallFiles fills a disk with what makes the index grow most, with
+// snapshots on the way: what was acknowledged stays, the daemon lives, and the
+// space comes back.
+func TestManySmallFiles(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to mount a small disk")
+	}
+	dir := filepath.Join(t.TempDir(), "disk")
+	must(t, os.Mkdir(dir, 0o755))
+	ext4(t, dir, 48<<20)
+	m := harness.At(t, filepath.Join(dir, "store"))
+	m.Start()
+	name := func(i int) string { return fmt.Sprintf("d%d/f%d", i/1000, i) }
+	// No two have the same content, nor any page of it.
+	content := func(i int) []byte { return block(int64(i))[:200+i*37%800] }
+	n, snaps := 0, 0
+	for full := false; !full; {
+		if n%1000 == 0 {
+			if err := os.Mkdir(m.Path(fmt.Sprint("d", n/1000)), 0o755); err != nil {
+				break
+			}
+			must(t, os.Mkdir(m.Path(".snapshots", fmt.Sprint("s", snaps)), 0o755))
+			snaps++
+		}
+		err := os.WriteFile(m.Path(name(n)), content(n), 0o644)
+		switch {
+		case errors.Is(err, unix.ENOSPC):
+			full = true
+		case err != nil:
+			t.Fatalf("file %d: %v", n, err)
+		default:
+			n++
+		}
+		if n > 200_000 {
+			t.Fatal("the disk does not get full")
+		}
+	}
+	t.Logf("%d files, %d snapshots", n, snaps)
+	if n < 8000 {
+		t.Errorf("full after %d files", n)
+	}
+	check := func(at string, upto int) {
+		t.Helper()
+		for i := 0; i < upto; i += 37 {
+			if got, err := os.ReadFile(m.Path(at, name(i))); err != nil || string(got) != string(content(i)) {
+				t.Fatalf("%s: file %d: %d bytes, %v", at, i, len(got), err)
+			}
+		}
+	}
+	check("", n)
+	check(fmt.Sprintf(".snapshots/s%d", snaps-1), (snaps-1)*1000)
+	m.Kill()
+	m.Start()
+	check("", n)
+	for i := range snaps {
+		must(t, unix.Rmdir(m.Path(".snapshots", fmt.Sprint("s", i))))
+	}
+	for i := n / 2000; i*1000 < n; i++ {
+		must(t, os.RemoveAll(m.Path(fmt.Sprint("d", i))))
+	}
+	m.Amberfs("gc")
+	for i := range 4000 {
+		must(t, os.WriteFile(m.Path(fmt.Sprint("after", i)), content(n+i), 0o644))
+	}
+	check("", n/2000*1000)
+	m.Stop()
+	if out, err := harness.Command("verify", m.Store); err != nil {
+		t.Errorf("amberfs verify: %v\n%s", err, out)
+	}
+}
+
+func fill(t *testing.T, m *harness.Mount, size int64) {
 	m.Start()
 	must(t, os.Mkdir(m.Path("d"), 0o755))
 	must(t, os.WriteFile(m.Path("d/before"), []byte("written before"), 0o644))
-	written := write(t, m, "big")
-	if written < 20<<20 {
+	written := write(t, m, "big", size)
+	if written < size*2/5 {
 		t.Errorf("a disk of %d MiB was full after %d MiB", size>>20, written>>20)
 	}
 	must(t, os.Mkdir(m.Path(".snapshots", "v1"), 0o755))
-	more := write(t, m, "more")
+	more := write(t, m, "more", size)
 	t.Logf("%d MiB fitted, and after a snapshot %d MiB", written>>20, more>>20)
 
 	// The daemon lives, all that was acknowledged is there, reading goes on.
@@ -124,7 +195,7 @@ func fill(t *testing.T, m *harness.Mount) {
 
 // write fills a file until there is no space, and returns how much was
 // acknowledged.
-func write(t *testing.T, m *harness.Mount, name string) int64 {
+func write(t *testing.T, m *harness.Mount, name string, size int64) int64 {
 	t.Helper()
 	f, err := os.Create(m.Path(name))
 	if errors.Is(err, unix.ENOSPC) {

@@ -17,7 +17,8 @@ func TestImportThatDoesNotFit(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "disk")
 	must(t, os.Mkdir(dir, 0o755))
-	tmpfs(t, dir)
+	const size = 320 << 20
+	tmpfs(t, dir, size)
 	m := harness.At(t, filepath.Join(dir, "store"))
 	m.Start()
 	source := t.TempDir()

@@ -1,0 +1,117 @@
+package snapshot
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+const (
+	// maxReserve is what writers leave of a large disk beside the headroom of the
+	// chunk store, so that seals and gc can go on when they are refused.
+	maxReserve = 32 << 20
+	// minSegment is the size of the journal's segments on a small disk.
+	minSegment = 2 << 20
+	// largeRequest is more than one write(2) can bring: only fallocate(2) asks
+	// for it, and wants to hear at once that there is no room.
+	largeRequest = 16 << 20
+	// journalSoft is the size of the journal from which on writers wait.
+	journalSoft = 1 << 30
+	// throttle is how long a write waits when the journal is twice that.
+	throttle = 20 * time.Millisecond
+	// roomStep is how many bytes are written between two looks at the disk, and
+	// of a journal as small as that nothing can be gained.
+	roomStep = 2 << 20
+)
+
+// room is what admit knows of the disk.
+type room struct {
+	one     sync.Mutex   // one writer at a time makes room
+	checked atomic.Int64 // end of the journal up to which there was enough
+}
+
+// Free returns how many bytes can still be written. What the journal holds needs
+// as much again, to be sealed before the journal can go.
+func (s *Store) Free() (int64, error) {
+	free, err := s.opt.FS.Free(s.dir)
+	if err != nil {
+		return 0, err
+	}
+	return max(0, free-s.heldBack()), nil
+}
+
+// heldBack is what writers have to leave of the disk, in bytes.
+func (s *Store) heldBack() int64 {
+	n := s.cas.Headroom() + s.reserve
+	if s.log != nil { // the journal asks while it opens, too
+		n += s.log.Size()
+	}
+	return n
+}
+
+// admit is asked before bytes are written. It refuses what goes beyond the
+// byte limit or the disk, and slows writers down when the journal grows faster
+// than it is sealed.
+func (s *Store) admit(n int64) error {
+	size := s.log.Size()
+	if limit := s.limit.Load(); limit > 0 && n > 0 && s.stored.Load()+size+n > limit {
+		return live.ErrQuota
+	}
+	if n > largeRequest {
+		if free, err := s.Free(); err == nil && n > free {
+			return live.ErrNoSpace
+		}
+	} else if s.log.End()+n > s.room.checked.Load() {
+		if err := s.makeRoom(n); err != nil {
+			return err
+		}
+	}
+	if over := size - journalSoft; over > 0 && !s.opt.Quiet {
+		s.ckpt.wake()
+		time.Sleep(time.Duration(min(over, journalSoft)) * throttle / journalSoft)
+	}
+	return nil
+}
+
+// makeRoom returns when n bytes can be written, or is ErrNoSpace. On a disk that
+// is nearly full it has the journal sealed and dropped first.
+func (s *Store) makeRoom(n int64) error {
+	enough := func() bool {
+		free, err := s.Free()
+		if err != nil || free >= n+roomStep { // a disk that cannot tell says so at the write
+			s.room.checked.Store(s.log.End() + n + roomStep/4)
+			return true
+		}
+		return false
+	}
+	if enough() {
+		return nil
+	}
+	s.room.one.Lock()
+	defer s.room.one.Unlock()
+	if enough() {
+		return nil
+	}
+	if s.log.Size() > roomStep && !s.opt.Quiet {
+		if err := s.Checkpoint(s.ctx); err != nil {
+			s.logger.Warn("the disk is nearly full, and the journal cannot be sealed", "error", err)
+		}
+		s.shrinkJournal()
+		if enough() {
+			return nil
+		}
+	}
+	return live.ErrNoSpace
+}
+
+// crowded reports whether the journal takes so much of a nearly full disk that
+// it had better be sealed.
+func (s *Store) crowded() bool {
+	if s.log.Size() <= roomStep {
+		return false
+	}
+	free, err := s.Free()
+	return err == nil && free < s.log.Size()
+}

@@ -31,7 +31,10 @@ func (s *segment) recordAt(off, limit int64) (int64, error) {
 		if n := len(ix.marks); n > 0 {
 			last = ix.marks[n-1]
 		}
-		return s.walkTo(ix.next, off, limit, windowSize, func(at, next int64) {
+		// Who reads what was appended last, one record after the other, needs
+		// little of the file each time.
+		step := min(max(off-ix.next+recordHeader, markEvery), windowSize)
+		return s.walkTo(ix.next, off, limit, int(step), func(at, next int64) {
 			if at-last >= markEvery {
 				ix.marks = append(ix.marks, at)
 				last = at
@@ -49,7 +52,12 @@ func (s *segment) recordAt(off, limit int64) (int64, error) {
 // it comes to the one that holds off. It calls passed for each, with where it
 // begins and where the next one does.
 func (s *segment) walkTo(at, off, limit int64, step int, passed func(at, next int64)) (int64, error) {
-	win := window{r: s.f, step: step}
+	buf := readBuffers.Get().(*[]byte)
+	win := window{r: s.f, step: step, buf: (*buf)[:0]}
+	defer func() {
+		*buf = win.buf[:0]
+		readBuffers.Put(buf)
+	}()
 	for {
 		h, good, err := s.headAt(&win, at, limit)
 		if err != nil {

@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"time"
 )
+
+// breath is after how many events the writer gives way to requests.
+const breath = 64
 
 // flush writes what is due, or all that was recorded.
 func (l *Log) flush(all bool) error {
@@ -24,7 +28,10 @@ func (l *Log) flush(all bool) error {
 	}
 	var batches []*batch
 	of := map[*view]*batch{}
-	for _, e := range due {
+	for i, e := range due {
+		if i%breath == breath-1 {
+			runtime.Gosched()
+		}
 		if !l.complete(&e.Event) {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,8 @@ func underLoad(w *work) (captures []span, writes [][]span, err error) {
 		return s, err
 	}
 	const writers = 8
+	// Else what is measured is how they wait for each other in Go's scheduler.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(writers + 2))
 	writes = make([][]span, writers)
 	var stop atomic.Bool
 	var g errgroup.Group

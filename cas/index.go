@@ -66,7 +66,7 @@ func openIndex(dir string, size budget, log *slog.Logger) (*index, error) {
 		WithValueLogFileSize(1 << 20).
 		WithChecksumVerificationMode(options.OnBlockRead)
 	if dir != "" {
-		if err := prepareIndexDir(dir); err != nil {
+		if err := prepareIndexDir(dir, size); err != nil {
 			return nil, err
 		}
 		if err := checkTables(dir, o); err != nil {

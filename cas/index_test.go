@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -310,4 +311,45 @@ func TestLostMetadataPacks(t *testing.T) {
 	wantMeta(t, s, "a", "second")
 	wantMeta(t, s, "b", string(blob(5, 300)))
 	verifyClean(t, s)
+}
+
+// A store that was not closed may be opened on a smaller disk, for which Badger's
+// memtables are too large. It would end the process.
+func TestIndexFromALargerDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "index")
+	x, err := openIndex(dir, ample, discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.close()
+	b := x.batch(nil)
+	for i := range 20_000 {
+		b.set(fmt.Appendf(nil, "%-40d", i), make([]byte, 60))
+	}
+	if err := b.commit(); err != nil {
+		t.Fatal(err)
+	}
+	killed := filepath.Join(t.TempDir(), "index")
+	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if y, err := openIndex(killed, tight, discard()); !errors.Is(err, errIndexBroken) {
+		t.Errorf("it opens: %v", err)
+		if err == nil {
+			_ = y.close()
+		}
+	}
+	y, err := openIndex(killed, ample, discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := y.close(); err != nil {
+		t.Fatal(err)
+	}
+	if y, err = openIndex(killed, tight, discard()); err != nil { // a closed one has none
+		t.Fatal(err)
+	}
+	if err := y.close(); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -15,7 +15,7 @@ import (
 // prepareIndexDir removes what is known to keep Badger from opening: a process
 // killed between the truncation and the unlinking of a .mem or .vlog file leaves
 // it there with no bytes.
-func prepareIndexDir(dir string) error {
+func prepareIndexDir(dir string, size budget) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create index: %w", err)
 	}
@@ -47,6 +47,11 @@ func prepareIndexDir(dir string) error {
 			continue
 		}
 		fi, err := e.Info()
+		if err == nil && filepath.Ext(e.Name()) == ".mem" && fi.Size() > 2*size.memtable {
+			// Badger makes them twice that, and would end the process when what is
+			// in one does not fit into memory.
+			return fmt.Errorf("%w: it was left open on a larger disk", errIndexBroken)
+		}
 		if err == nil && fi.Size() == 0 {
 			err = os.Remove(filepath.Join(dir, e.Name()))
 		}

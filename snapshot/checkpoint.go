@@ -61,12 +61,15 @@ func (s *Store) checkpointLoop() {
 		case <-s.ckpt.wakes():
 		}
 		grown := s.log.End() - s.ckpt.at.Load()
-		if grown < checkpointBytes && !s.crowded() && (grown == 0 || time.Since(last) < checkpointTime) {
+		crowded := s.crowded()
+		if grown < checkpointBytes && !crowded && (grown == 0 || time.Since(last) < checkpointTime) {
 			continue
 		}
 		if err := s.Checkpoint(s.ctx); err != nil && s.ctx.Err() == nil {
 			s.logger.Warn("checkpoint", "error", err)
 			s.pause(5 * time.Second)
+		} else if crowded {
+			s.shrinkJournal()
 		}
 		last = time.Now()
 	}

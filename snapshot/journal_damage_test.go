@@ -177,3 +177,38 @@ func TestListingAroundDamage(t *testing.T) {
 		t.Error("no page of inodes was found")
 	}
 }
+
+// TestJournalCutInUse: a segment that gets shorter while the store is in use has
+// lost bytes like one that is overwritten, and the rest is sealed.
+func TestJournalCutInUse(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := s.Main().Root()
+	write(t, s, root, "before", "this is right")
+	bad := write(t, s, root, "bad", string(bytes.Repeat([]byte("this was wrote"), 1000)))
+	segments, err := filepath.Glob(filepath.Join(dir, "journal", "*.seg"))
+	if err != nil || len(segments) != 1 {
+		t.Fatal(segments, err)
+	}
+	b, err := os.ReadFile(segments[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(segments[0], int64(bytes.Index(b, []byte("this was wrote"))+5000)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Forest().ReadAt(bad, make([]byte, 9), 2); !errors.Is(err, live.ErrDamaged) {
+		t.Errorf("reading what is lost: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	want(t, "the file before", read(t, s, root, "before"), "this is right")
+	if _, err := s.Forest().ReadAt(bad, make([]byte, 9), 2); !errors.Is(err, live.ErrDamaged) {
+		t.Errorf("reading what is lost, later: %v", err)
+	}
+}

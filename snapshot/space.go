@@ -24,12 +24,23 @@ const (
 	// roomStep is how many bytes are written between two looks at the disk, and
 	// of a journal as small as that nothing can be gained.
 	roomStep = 2 << 20
+	// roomWait is how long a writer waits for a checkpoint or gc that is under way
+	// to make room, which may in turn wait for what the writer is to do next.
+	roomWait = 5 * time.Second
+	// roomRetry is how long it is not tried again to make room where there was
+	// none, as long as nothing changes.
+	roomRetry = time.Second
 )
 
 // room is what admit knows of the disk.
 type room struct {
 	one     sync.Mutex   // one writer at a time makes room
 	checked atomic.Int64 // end of the journal up to which there was enough
+
+	// When it was last found that no room can be made, and the end of the journal
+	// then; guarded by one.
+	none time.Time
+	end  int64
 }
 
 // Free returns how many bytes can still be written. What the journal holds needs
@@ -94,22 +105,42 @@ func (s *Store) makeRoom(n int64) error {
 	if enough() {
 		return nil
 	}
-	if s.log.Size() > roomStep && !s.opt.Quiet {
-		if err := s.Checkpoint(s.ctx); err != nil {
-			s.logger.Warn("the disk is nearly full, and the journal cannot be sealed", "error", err)
-		}
-		s.shrinkJournal()
+	if s.log.Size() <= roomStep || s.opt.Quiet {
+		return live.ErrNoSpace
+	}
+	if s.room.end == s.log.End() && time.Since(s.room.none) < roomRetry {
+		return live.ErrNoSpace
+	}
+	for until := time.Now().Add(roomWait); !s.ckpt.mu.TryLock(); time.Sleep(time.Millisecond) {
 		if enough() {
 			return nil
 		}
+		if time.Now().After(until) {
+			return s.noRoom()
+		}
 	}
+	err := s.checkpoint(s.ctx)
+	s.ckpt.mu.Unlock()
+	if err != nil {
+		s.logger.Warn("the disk is nearly full, and the journal cannot be sealed", "error", err)
+	}
+	s.shrinkJournal()
+	if enough() {
+		return nil
+	}
+	return s.noRoom()
+}
+
+// noRoom notes that there is none. room.one is held.
+func (s *Store) noRoom() error {
+	s.room.none, s.room.end = time.Now(), s.log.End()
 	return live.ErrNoSpace
 }
 
-// crowded reports whether the journal takes so much of a nearly full disk that
-// it had better be sealed.
+// crowded reports whether what was journaled since the last checkpoint takes so
+// much of a nearly full disk that it had better be sealed.
 func (s *Store) crowded() bool {
-	if s.log.Size() <= roomStep {
+	if s.log.End()-s.ckpt.at.Load() <= roomStep {
 		return false
 	}
 	free, err := s.Free()

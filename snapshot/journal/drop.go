@@ -126,9 +126,10 @@ func (j *Journal) Begin() error {
 	return j.restart()
 }
 
-// restart begins a new segment, and has it on disk. j.mu is held.
+// restart begins a new segment, and has it on disk: also on a full disk, for this
+// gives the old one back. j.mu is held.
 func (j *Journal) restart() error {
-	if err := j.newSegment(recordHeader, false); err != nil {
+	if err := j.newSegment(recordHeader, true); err != nil {
 		return err
 	}
 	if err := j.write(typeMark, nil, nil); err != nil {

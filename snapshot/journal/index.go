@@ -1,6 +1,8 @@
 package journal
 
 import (
+	"errors"
+	"io"
 	"sort"
 	"sync"
 )
@@ -109,6 +111,9 @@ func (s *segment) damaged(at int64, reason string) *DamageError {
 }
 
 func (s *segment) unreadable(at int64, err error) *DamageError {
+	if errors.Is(err, io.EOF) {
+		return s.damaged(at, "the file ends there")
+	}
 	d := s.damaged(at, "the disk cannot read it")
 	d.Err = err
 	return d

@@ -105,6 +105,35 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// A journal that nobody needs any more gives its segment back also when writers
+// would have to leave what the disk has free.
+func TestShrinkOnFullDisk(t *testing.T) {
+	fs := vfs.NewMem()
+	fs.SetCapacity(64 << 20)
+	full := false
+	j := mustOpen(t, Options{FS: fs, SegmentSize: 32 << 20, Reserve: func() int64 {
+		if full {
+			return 1 << 40
+		}
+		return 0
+	}})
+	for range 8 {
+		if _, err := j.Append(1, nil, make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full = true
+	if err := j.Shrink(j.End()); err != nil {
+		t.Fatal(err)
+	}
+	if n := j.Size(); n > 1<<10 {
+		t.Errorf("the journal still has %d bytes", n)
+	}
+	if n := fs.Used(); n > 2<<20 {
+		t.Errorf("and takes %d", n)
+	}
+}
+
 func TestDropBeforeAndSpares(t *testing.T) {
 	fs := vfs.NewMem()
 	j := mustOpen(t, memOptions(fs))

@@ -102,7 +102,9 @@ func (j *Journal) write(t Type, head, data []byte) error {
 	if err != nil {
 		return j.fail("writing a record", err)
 	}
-	j.cur.good = true
+	if !j.cur.good {
+		j.cur.good = true // read without the lock by who sees the new end
+	}
 	j.off += size
 	j.seq++
 	end := j.cur.base + j.off

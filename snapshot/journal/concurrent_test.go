@@ -182,3 +182,33 @@ func TestDropWhileReading(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A journal is verified while it is appended to and dropped: nothing is wrong.
+func TestVerifyInUse(t *testing.T) {
+	fs := vfs.NewMem()
+	j := mustOpen(t, memOptions(fs))
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for !stop.Load() {
+				if err := j.Verify(func(d *DamageError, end int64) { t.Errorf("%v, up to %d", d, end) }); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 30_000 {
+		if _, err := j.Append(1, nil, make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		if i%20 == 0 {
+			if err := j.DropBefore(j.End()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+}

@@ -4,14 +4,9 @@ package journal
 // the error, whose Pos is where it begins, and the position at which the next
 // good record does.
 func (j *Journal) Verify(fn func(d *DamageError, end int64)) error {
-	end := j.end.Load()
-	segs := j.segments()
-	if len(segs) == 0 || segs[0].base >= end {
+	segs, end := j.holdAll()
+	if len(segs) == 0 {
 		return nil
-	}
-	segs, err := j.hold(segs[0].base, end)
-	if err != nil {
-		return err
 	}
 	defer drop(segs)
 	sc := newScanner(segs, segs[0].base, end, false)
@@ -24,6 +19,22 @@ func (j *Journal) Verify(fn func(d *DamageError, end int64)) error {
 			sc.resync(h)
 			fn(h.damage(), sc.pos)
 		}
+	}
+}
+
+// holdAll returns all segments that have records, each with a reference for the
+// caller, and the end of the last.
+func (j *Journal) holdAll() (segs []*segment, end int64) {
+	for {
+		end = j.end.Load()
+		segs = j.segments()
+		if len(segs) == 0 || segs[0].base >= end {
+			return nil, end
+		}
+		if held, err := j.hold(segs[0].base, end); err == nil {
+			return held, end
+		}
+		// The first one was dropped meanwhile.
 	}
 }
 

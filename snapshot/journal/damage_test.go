@@ -214,3 +214,46 @@ func FuzzScan(f *testing.F) {
 		}
 	})
 }
+
+// TestDamageBeforeBegin: what lies before the position that the owner needs the
+// log from keeps nobody from opening it, also when no record says that it was
+// durable.
+func TestDamageBeforeBegin(t *testing.T) {
+	fs := vfs.NewMem()
+	o := memOptions(fs)
+	j := mustOpen(t, o)
+	rnd := rand.New(rand.NewPCG(3, 4))
+	var items []item
+	for i := range 10 {
+		it, err := appendItem(j, rnd, uint64(i), 500)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, it)
+	}
+	if err := j.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	o.Begin = j.End()
+	segs := j.segments()
+	flip(t, fs, segs, items[4].dataPos)
+	flip(t, fs, segs, items[6].dataPos-int64(items[6].headLen)-1)
+	j, err := Open(testDir, o) // after a power cut
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j.End() != o.Begin || len(j.Damage()) == 0 {
+		t.Errorf("it ends at %d, not at %d, with %v", j.End(), o.Begin, j.Damage())
+	}
+	if _, err := appendItem(j, rnd, 10, 500); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := collect(j, o.Begin); err != nil || len(got) != 1 {
+		t.Errorf("%d records behind: %v", len(got), err)
+	}
+	if err := j.ReadAt(make([]byte, 1), items[4].dataPos); !errors.Is(err, ErrDamaged) {
+		t.Errorf("reading what is damaged: %v", err)
+	}
+	readBack(t, j, items[:4])
+	readBack(t, j, items[7:])
+}

@@ -71,15 +71,15 @@ func (j *Journal) scanTail(segs []*segment) (tail, error) {
 		if h == nil {
 			return t, nil
 		}
-		if h.err != nil && !j.salvage {
+		if h.err != nil && !j.salvage && h.pos >= j.begin {
 			// A disk that cannot be read is no reason to cut.
 			return t, h.damage()
 		}
-		// A gap. It is the end, unless a record behind it knows that what is
-		// missing was durable, or was written in this run: then nothing but
-		// damage can have taken what is before it.
+		// A gap. It is the end, unless a record behind it or the owner knows that
+		// what is missing was durable, or one was written in this run: then
+		// nothing but damage can have taken what is before it.
 		claim, sameRun := j.behind(sc, h)
-		if max(t.durable, claim) <= h.pos && !sameRun {
+		if max(t.durable, claim, j.begin) <= h.pos && !sameRun {
 			return t, nil
 		}
 		if !j.salvage && h.pos >= j.begin {

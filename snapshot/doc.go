@@ -33,9 +33,13 @@
 //
 // # Locks
 //
-//	Store.ckpt.mu       one checkpoint or gc at a time
-//	  Store.puts        held for reading while objects are put that nothing refers to yet
-//	    live.Forest.mu  the catalogue and every view
+//	Store.room.one        one writer at a time makes room on a nearly full disk
+//	  Store.ckpt.mu       one checkpoint or gc at a time
+//	    Store.puts        held for reading while objects are put that nothing refers to yet
+//	      live.Forest.mu  the catalogue and every view
+//
+// A writer waits for ckpt.mu for some seconds only: gc, which holds it, waits for
+// puts, and an import, which holds that, for whoever sends it the files.
 //
 // No lock is held while the kernel is told of changes.
 package snapshot

@@ -20,6 +20,7 @@ type header struct {
 	id       [16]byte
 	nonce    uint64
 	run      Run
+	size     int64 // of the file when the segment was opened, 0 if not known
 }
 
 func (h header) encode() []byte {
@@ -32,6 +33,7 @@ func (h header) encode() []byte {
 	copy(b[40:], h.id[:])
 	binary.LittleEndian.PutUint64(b[56:], h.nonce)
 	copy(b[64:], h.run[:])
+	binary.LittleEndian.PutUint64(b[80:], uint64(h.size))
 	binary.LittleEndian.PutUint32(b[124:], crc32.Checksum(b[:124], castagnoli))
 	return b
 }
@@ -55,6 +57,7 @@ func decodeHeader(b []byte) (header, bool, error) {
 		id:       [16]byte(b[40:56]),
 		nonce:    binary.LittleEndian.Uint64(b[56:]),
 		run:      Run(b[64:80]),
+		size:     int64(binary.LittleEndian.Uint64(b[80:])),
 	}
 	ok := h.base >= 0 && h.firstSeq > 0 && h.durable >= 0 && h.durable <= h.base
 	return h, ok, nil

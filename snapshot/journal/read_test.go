@@ -211,3 +211,74 @@ func TestGapInTheSameRun(t *testing.T) {
 		}
 	}
 }
+
+// TestCutShort: a file that lost its end is damage, wherever it was cut inside of
+// a record; a journal that was closed, or ran out of disk, is none.
+func TestCutShort(t *testing.T) {
+	o := memOptions(vfs.NewMem())
+	o.Run = Run{1}
+	j := mustOpen(t, o)
+	rnd := rand.New(rand.NewPCG(5, 8))
+	var items []item
+	for i := range 6 {
+		it, err := appendItem(j, rnd, uint64(i), 2000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, it)
+	}
+	name := testDir + "/" + j.segments()[0].name
+	all, err := vfs.ReadFile(o.FS, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := segmentHeader + recordHeader; size < int(items[5].end); size += 8 {
+		o.FS = vfs.NewMem()
+		if err := o.FS.MkdirAll(testDir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		f, err := vfs.Create(o.FS, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt(all[:size], 0); err != nil {
+			t.Fatal(err)
+		}
+		whole, edge := 0, size == segmentHeader
+		for _, it := range items {
+			if it.end <= int64(size) {
+				whole++
+			}
+			edge = edge || it.end == int64(size)
+		}
+		o.Salvage = false
+		j, err := Open(testDir, o)
+		if errors.Is(err, ErrDamaged) == edge {
+			t.Fatalf("cut to %d bytes, at the edge of a record: %v: %v", size, edge, err)
+		}
+		if err != nil {
+			o.Salvage = true
+			j = mustOpen(t, o)
+			if len(j.Damage()) != 1 {
+				t.Fatalf("cut to %d bytes, a salvage tells of %v", size, j.Damage())
+			}
+		}
+		got, err := collect(j, 0)
+		if err != nil || len(got) != whole {
+			t.Fatalf("cut to %d bytes: %d records, want %d: %v", size, len(got), whole, err)
+		}
+		// Whatever size segments have from now on.
+		if _, err := j.Append(1, nil, []byte("more")); err != nil {
+			t.Fatal(err)
+		}
+		o.Salvage, o.SegmentSize = false, 8<<10
+		mustOpen(t, o) // killed
+		if err := mustOpen(t, o).Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := mustOpen(t, o).Close(); err != nil {
+			t.Fatal(err)
+		}
+		o.SegmentSize = 16 << 10
+	}
+}

@@ -30,6 +30,12 @@ func (j *Journal) recover() error {
 	if err != nil {
 		return err
 	}
+	if d := j.cutShort(segs[last], t); d != nil {
+		if !j.salvage {
+			return d
+		}
+		j.skipped(d)
+	}
 	j.seq = t.seq
 	// Segments without a header behind the end were being opened when the
 	// machine stopped, unless what follows the header says otherwise.
@@ -45,6 +51,18 @@ func (j *Journal) recover() error {
 	}
 	return j.resume(t)
 }
+
+// cutShort is the damage of a last segment whose file has lost its end. It is
+// preallocated, and only ever cut right behind a record.
+func (j *Journal) cutShort(s *segment, t tail) *DamageError {
+	if !j.sameRun(s) || s.size >= s.hdr.size || t.end < s.base || t.end-s.base == s.size {
+		return nil
+	}
+	return s.damaged(t.end-s.base, fmt.Sprintf("the file is cut short, to %d of %d bytes", s.size, s.hdr.size))
+}
+
+// sameRun reports whether a segment was opened in the present run.
+func (j *Journal) sameRun(s *segment) bool { return j.run != Run{} && s.hdr.run == j.run }
 
 // A tail is what scanTail found out.
 type tail struct {
@@ -101,7 +119,7 @@ func (j *Journal) behind(sc *scanner, h *hole) (claim int64, sameRun bool) {
 		switch {
 		case r != nil:
 			claim = max(claim, r.durable)
-			sameRun = sameRun || j.run != Run{} && probe.segs[probe.i].hdr.run == j.run
+			sameRun = sameRun || j.sameRun(probe.segs[probe.i])
 		case next != nil:
 			found = probe.resync(next)
 		default:
@@ -216,18 +234,19 @@ func (j *Journal) resume(t tail) error {
 	return nil
 }
 
-// extend preallocates the rest of a segment. On a full disk it stays as it is,
-// and the next Append opens another.
+// extend preallocates the rest of a segment, as far as its header promises. On a
+// full disk it stays as it is, and the next Append opens another.
 func (j *Journal) extend(s *segment) error {
-	if s.size >= j.segSize || j.room(j.segSize-s.size, j.heldBack()) != nil {
+	n := max(j.segSize, s.hdr.size) - s.size
+	if n <= 0 || j.room(n, j.heldBack()) != nil {
 		return nil
 	}
-	err := allocate(s.f, s.size, j.segSize-s.size)
+	err := allocate(s.f, s.size, n)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return s.f.Truncate(s.size)
 	}
 	if err == nil {
-		s.size = j.segSize
+		s.size += n
 	}
 	return err
 }

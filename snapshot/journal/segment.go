@@ -115,7 +115,7 @@ func (j *Journal) makeSegment(need int64, urgent bool) (*segment, error) {
 		return nil, err
 	}
 	j.zeroed = used
-	s.f, s.size = f, size
+	s.f, s.size, s.hdr.size = f, size, size
 	return s, nil
 }
 

@@ -27,12 +27,15 @@ const (
 	busyRow = 4
 	// calm is how long there must be none before a reader more than one goes.
 	calm = 20 * time.Millisecond
-	// yieldEvery is how often a reader goes through Go's scheduler. A reader whose
-	// system call took long has lost its place there, and waits, with a request in
-	// its hands, until another one yields. And who does not for 10 ms is taken for
-	// one that should give way: sysmon would take the processor from each read(2)
-	// and look again every 20 µs, for ever.
-	yieldEvery = 100 * time.Microsecond
+	// yieldEvery is how often a reader goes through Go's scheduler. Who does not
+	// for 10 ms is taken for one that should give way: sysmon would take the
+	// processor from each read(2) and look again every 20 µs, for ever.
+	yieldEvery = 5 * time.Millisecond
+	// yieldMany is the same while requests wait. A reader whose system call took
+	// long has lost its place there, and waits, with a request in its hands, until
+	// another one yields. With one client at a time, who yields only waits for the
+	// sealers.
+	yieldMany = 100 * time.Microsecond
 	// stuck is how long all readers may be answering before one more is
 	// started, whatever they wait for.
 	stuck = time.Millisecond
@@ -171,7 +174,7 @@ func (r *readers) loop(b buffers) {
 	var e eager
 	for {
 		began := time.Now()
-		if began.Sub(yielded) > yieldEvery {
+		if since := began.Sub(yielded); since > yieldEvery || since > yieldMany && timeNow()-r.crowded.Load() < int64(calm) {
 			runtime.Gosched()
 			yielded = began
 		}

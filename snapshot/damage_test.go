@@ -39,28 +39,19 @@ func TestDamagedFileAlone(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// A list is hashes, which do not compress; its first byte is 6.
-	packs, err := filepath.Glob(filepath.Join(dir, "packs", "*.pack"))
-	if err != nil || len(packs) != 1 {
-		t.Fatal(packs, err)
-	}
-	b, err := os.ReadFile(packs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	pack, b := onlyPack(t, dir)
 	n := 0
-	for off := 64; off+64 < len(b); {
-		stored := int(b[off+12]) | int(b[off+13])<<8 | int(b[off+14])<<16
-		if b[off+4] == 2 && b[off+5] == 0 && b[off+64] == 6 {
+	eachRecord(b, func(header, body []byte) {
+		// A list is hashes, which do not compress; its first byte is 6.
+		if header[4] == 2 && header[5] == 0 && body[0] == 6 {
 			n++
-			b[off+64+stored/2] ^= 0xff
+			body[len(body)/2] ^= 0xff
 		}
-		off += (64 + stored + 63) / 64 * 64
-	}
+	})
 	if n == 0 {
 		t.Fatal("no list found")
 	}
-	if err := os.WriteFile(packs[0], b, 0o600); err != nil {
+	if err := os.WriteFile(pack, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -95,5 +86,28 @@ func TestDamagedFileAlone(t *testing.T) {
 	s = open(t, dir)
 	if _, err := s.Forest().Unlink(root, "big"); err != nil {
 		t.Fatalf("unlink of the damaged file: %v", err)
+	}
+}
+
+// onlyPack returns the name and the bytes of the one pack of objects of a store.
+func onlyPack(t *testing.T, dir string) (name string, b []byte) {
+	t.Helper()
+	packs, err := filepath.Glob(filepath.Join(dir, "packs", "*.pack"))
+	if err != nil || len(packs) != 1 {
+		t.Fatal(packs, err)
+	}
+	if b, err = os.ReadFile(packs[0]); err != nil {
+		t.Fatal(err)
+	}
+	return packs[0], b
+}
+
+// eachRecord calls fn for the records of a pack, whose bytes it may change. The
+// layout is that of ../cas/FORMAT.md.
+func eachRecord(pack []byte, fn func(header, body []byte)) {
+	for off := 64; off+64 < len(pack); {
+		stored := int(pack[off+12]) | int(pack[off+13])<<8 | int(pack[off+14])<<16
+		fn(pack[off:off+64], pack[off+64:][:stored])
+		off += (64 + stored + 63) / 64 * 64
 	}
 }

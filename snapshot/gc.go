@@ -12,34 +12,43 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
+// gcRounds bounds how often a gc starts again on a full disk.
+const gcRounds = 3
+
 // GC gives back the disk space of what nothing refers to any more. Writers,
 // captures and seals go on meanwhile.
 func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
 	s.ckpt.mu.Lock()
 	defer s.ckpt.mu.Unlock()
-	full := s.checkpoint(ctx)
-	if full != nil {
-		// Space can be given back on a full disk too: what the last checkpoint
-		// refers to is marked as well.
-		s.logger.Warn("no checkpoint before gc", "error", full)
-	}
-	removed := s.garbage.removed.Load()
-	res, err := s.cas.GC(ctx, s.lossy.Load(), s.settlePuts, func(keep func(cas.Hash) bool) error { return s.mark(ctx, keep) }, progress)
-	if err != nil {
-		return res, needsRepair(err)
-	}
-	if full != nil {
-		// What gc gave back may be enough to seal the rest, and then the journal
-		// goes, which holds what was removed before it was sealed.
-		if err := s.checkpoint(ctx); err != nil {
-			s.logger.Warn("no checkpoint after gc", "error", err)
+	var sum cas.GCResult
+	for range gcRounds {
+		full := s.checkpoint(ctx)
+		if full != nil {
+			// Space can be given back on a full disk too: what the last checkpoint
+			// refers to is marked as well.
+			s.logger.Warn("no checkpoint before gc", "error", full)
 		}
+		removed := s.garbage.removed.Load()
+		res, err := s.cas.GC(ctx, s.lossy.Load(), s.settlePuts, func(keep func(cas.Hash) bool) error { return s.mark(ctx, keep) }, progress)
+		sum.Kept = res.Kept
+		sum.Removed += res.Removed
+		sum.FreedBytes += res.FreedBytes
+		sum.Packs += res.Packs
+		sum.Rewritten += res.Rewritten
+		if err != nil {
+			return sum, needsRepair(err)
+		}
+		s.stored.Store(s.cas.Stats().Stored)
+		s.garbage.done(removed, s.stored.Load())
+		s.figures.collected()
+		if full == nil {
+			break
+		}
+		// What it gave back may be enough for the checkpoint. Then the journal
+		// goes, and what was removed but is still in the last checkpoint.
 	}
 	s.shrinkJournal()
-	s.stored.Store(s.cas.Stats().Stored)
-	s.garbage.done(removed, s.stored.Load())
-	s.figures.collected()
-	return res, nil
+	return sum, nil
 }
 
 // settlePuts waits for everybody who put objects before they were recorded:

@@ -316,3 +316,25 @@ func TestMissingPackIsReported(t *testing.T) {
 	}
 	verifyClean(t, s)
 }
+
+// TestDamageThatWentAway: a disk may fail to read an object and later read it
+// well. What a verification has read well is damaged no more.
+func TestDamageThatWentAway(t *testing.T) {
+	fsys, dir, o, blobs := damageStore(t)
+	s := openTest(t, dir, o)
+	b := blobs[len(blobs)-1]
+	l, ok, err := s.find(Sum(b))
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	path := s.packs.get(l.pack).path
+	flip(t, fsys, path, l.off+headerSize+9, 0)
+	if _, err := s.Get(Sum(b), nil); !errors.Is(err, ErrDamaged) {
+		t.Fatalf("get: %v", err)
+	}
+	flip(t, fsys, path, l.off+headerSize+9, 0)
+	verifyClean(t, s)
+	if ok, err := s.Has(Sum(b)); !ok || err != nil {
+		t.Errorf("has: %v, %v", ok, err)
+	}
+}

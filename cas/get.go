@@ -87,6 +87,16 @@ func isDamage(err error) bool {
 
 var errHash = errors.New("the bytes do not have the object's hash")
 
+// healed forgets that an object was found damaged where it has just been read: the
+// disk has thought better of it.
+func (s *Store) healed(h Hash, l loc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b, ok := s.bad[h]; ok && b.same(l) {
+		delete(s.bad, h)
+	}
+}
+
 // damaged remembers that an object is not what it should be, logs it the first
 // time, and returns the error for the reader.
 func (s *Store) damaged(h Hash, l loc, cause error) error {

@@ -145,6 +145,7 @@ func (v *verifier) object(p *pack, it *item) error {
 	here := it.loc(p.id, it.off)
 	v.good.add(here.place())
 	v.res.Objects++
+	v.s.healed(it.hash, here)
 	l, ok, err := v.s.find(it.hash)
 	switch {
 	case err != nil:

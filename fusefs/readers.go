@@ -277,6 +277,11 @@ func (r *readers) watch(done <-chan struct{}) {
 		quiet = 0
 		tick.Stop()
 		r.parked.Store(true)
+		if r.progress.Load() != last && r.parked.CompareAndSwap(true, false) {
+			// A request came in between, and its reader saw nobody to wake.
+			tick.Reset(stuck)
+			continue
+		}
 		select {
 		case <-done:
 			return

@@ -195,21 +195,14 @@ func (s *Store) commit(ctx context.Context, m *moment) error {
 		ops = append(ops, op)
 		return err
 	}
-	s.seal.one.Lock()
-	for id, st := range m.states {
-		h, _, err := s.sealState(ctx, st)
-		if err != nil {
-			s.seal.one.Unlock()
-			return fmt.Errorf("workspace %s: %w", m.workspaces[id].Name, err)
-		}
-		r := m.workspaces[id]
-		r.State = h.String()
+	if err := s.sealPresent(ctx, m); err != nil {
+		return err
+	}
+	for id, r := range m.workspaces {
 		if err := add(wsKey(id), r); err != nil {
-			s.seal.one.Unlock()
 			return err
 		}
 	}
-	s.seal.one.Unlock()
 	var records []stored
 	s.look(func(*live.Tx) {
 		for _, sn := range m.snaps {
@@ -234,6 +227,22 @@ func (s *Store) commit(ctx context.Context, m *moment) error {
 		return err
 	}
 	return s.cas.Commit(ops...)
+}
+
+// sealPresent seals the workspaces of a moment.
+func (s *Store) sealPresent(ctx context.Context, m *moment) error {
+	s.seal.one.Lock()
+	defer s.seal.one.Unlock()
+	for id, st := range m.states {
+		r := m.workspaces[id]
+		h, _, err := s.sealState(ctx, st)
+		if err != nil {
+			return fmt.Errorf("workspace %s: %w", r.Name, err)
+		}
+		r.State = h.String()
+		m.workspaces[id] = r
+	}
+	return nil
 }
 
 func sortedSnaps(m map[uint32]*snap) []*snap {
@@ -264,9 +273,10 @@ func (s *Store) dropJournal(position int64) error {
 	return s.log.DropBefore(position)
 }
 
-// unsealed returns the states of snapshots that have no id yet. The lock is held.
+// unsealed returns the states of snapshots that have no id yet, and those that
+// somebody reads. The lock is held.
 func (s *Store) unsealed() []*tree.State {
-	var states []*tree.State
+	states := s.heldStates()
 	for _, sn := range s.cat.snaps {
 		if !sn.Sealed {
 			states = append(states, sn.state.Load())

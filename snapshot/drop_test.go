@@ -89,3 +89,58 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 		}
 	}
 }
+
+// TestJournalOfAHeldState: who reads a snapshot that is not sealed, to compare or
+// to pack it for instance, can go on when it is deleted and its files with it.
+func TestJournalOfAHeldState(t *testing.T) {
+	ctx := context.Background()
+	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	f, w := s.Forest(), s.Main()
+	const size = 80 << 20 // more than a segment of the journal
+	a, err := f.Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	for off := int64(0); off < size; off += int64(len(data)) {
+		if _, err := f.Write(a.ID, data, off, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Capture(ctx, CaptureOptions{Name: "v"}); err != nil {
+		t.Fatal(err)
+	}
+	st, err := w.StateOf("v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := s.Hold(st)
+	if err := w.Delete("v", live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Unlink(w.Root(), "file"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.GC(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	n, err := st.Get(s.Source(), a.ID.Ino())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(data))
+	if _, err := n.Content.ReadAt(s.Source(), got, 0); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("reading a state that is held: %v", err)
+	}
+	release()
+	if err := s.Checkpoint(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.log.Size(); n > size {
+		t.Errorf("nobody reads it any more, and the journal keeps %d bytes", n)
+	}
+}

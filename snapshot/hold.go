@@ -2,8 +2,8 @@ package snapshot
 
 import "github.com/amberfs/amberfs/snapshot/tree"
 
-// Hold keeps gc from what a state refers to until release is called: somebody
-// reads it, and its snapshot may be deleted meanwhile.
+// Hold keeps what a state refers to, in packs and journal, until release is called:
+// somebody reads it, and its snapshot may be deleted meanwhile.
 func (s *Store) Hold(st *tree.State) (release func()) {
 	s.held.mu.Lock()
 	defer s.held.mu.Unlock()

@@ -105,6 +105,8 @@ func (a *app) printReport(r *snapshot.Report) {
 	state := "no damage"
 	if n := len(r.Damage); n > 0 {
 		state = plural(n, "damaged record", "damaged records")
+	} else if n := len(r.Affected); n > 0 {
+		state = plural(n, "path", "paths") + " of which a part is lost"
 	}
 	if m := r.Repaired; m != nil {
 		a.printf("repaired: %d objects, %d mended, %d set aside\n", m.Objects, m.Mended, m.Quarantined)

@@ -7,6 +7,8 @@ import (
 	"sync"
 )
 
+const noHeader = "there is no record header"
+
 // markEvery is how many bytes of a segment lie between two marks, at least.
 const markEvery = 4 << 10
 
@@ -15,8 +17,9 @@ const markEvery = 4 << 10
 // somebody has asked for.
 type recordIndex struct {
 	mu    sync.Mutex
-	marks []int64 // offsets of records, ascending
-	next  int64   // a record begins here, and all before it is known
+	marks []int64    // offsets of records, ascending
+	next  int64      // a record begins here, and all before it is known
+	holes [][2]int64 // damaged: from the offset of what is no header to the next one
 }
 
 // recordAt returns the offset of the record that holds the byte at off, which is
@@ -27,6 +30,12 @@ func (s *segment) recordAt(off, limit int64) (int64, error) {
 	if ix.next == 0 {
 		ix.next = segmentHeader
 	}
+	for _, h := range ix.holes { // where the next header is takes long to find
+		if h[0] <= off && off < h[1] {
+			ix.mu.Unlock()
+			return 0, s.damaged(h[0], noHeader)
+		}
+	}
 	if off >= ix.next {
 		defer ix.mu.Unlock()
 		last := int64(-markEvery)
@@ -36,7 +45,10 @@ func (s *segment) recordAt(off, limit int64) (int64, error) {
 		// Who reads what was appended last, one record after the other, needs
 		// little of the file each time.
 		step := min(max(off-ix.next+recordHeader, markEvery), windowSize)
-		return s.walkTo(ix.next, off, limit, int(step), func(at, next int64) {
+		return s.walkTo(ix.next, off, limit, int(step), func(at, next int64, good bool) {
+			if !good {
+				ix.holes = append(ix.holes, [2]int64{at, next})
+			}
 			if at-last >= markEvery {
 				ix.marks = append(ix.marks, at)
 				last = at
@@ -47,13 +59,19 @@ func (s *segment) recordAt(off, limit int64) (int64, error) {
 	marks := ix.marks // only ever appended to
 	ix.mu.Unlock()
 	i := sort.Search(len(marks), func(i int) bool { return marks[i] > off }) - 1
-	return s.walkTo(marks[i], off, limit, markEvery, func(int64, int64) {})
+	return s.walkTo(marks[i], off, limit, markEvery, func(at, next int64, good bool) {
+		if !good {
+			ix.mu.Lock()
+			defer ix.mu.Unlock()
+			ix.holes = append(ix.holes, [2]int64{at, next})
+		}
+	})
 }
 
 // walkTo goes from record to record, beginning with the one at offset at, until
 // it comes to the one that holds off. It calls passed for each, with where it
-// begins and where the next one does.
-func (s *segment) walkTo(at, off, limit int64, step int, passed func(at, next int64)) (int64, error) {
+// begins, where the next one does, and whether there is a header.
+func (s *segment) walkTo(at, off, limit int64, step int, passed func(at, next int64, good bool)) (int64, error) {
 	buf := readBuffers.Get().(*[]byte)
 	win := window{r: s.f, step: step, buf: (*buf)[:0]}
 	defer func() {
@@ -71,10 +89,10 @@ func (s *segment) walkTo(at, off, limit int64, step int, passed func(at, next in
 				return 0, err
 			}
 		}
-		passed(at, next)
+		passed(at, next, good)
 		if off < next {
 			if !good {
-				return 0, s.damaged(at, "there is no record header")
+				return 0, s.damaged(at, noHeader)
 			}
 			return at, nil
 		}

@@ -84,7 +84,7 @@ func (r *records) upTo(end int64) error {
 		h, good := getRecordHead(r.b[o:], r.s.seed, r.s.base+r.from+o)
 		next := o + recordSize(int64(h.length))
 		if !good || r.from+next > r.limit {
-			return r.s.damaged(r.from+o, "there is no record header")
+			return r.s.damaged(r.from+o, noHeader)
 		}
 		if err := r.grow(next); err != nil {
 			return err

@@ -282,3 +282,61 @@ func TestCutShort(t *testing.T) {
 		o.SegmentSize = 16 << 10
 	}
 }
+
+// TestLostRegion: where the next header behind a lost region is takes long to
+// find, and is looked for once, whoever asks for the bytes in between.
+func TestLostRegion(t *testing.T) {
+	disk := vfs.FailAt(vfs.NewMem(), -1, nil)
+	o := memOptions(disk)
+	o.SegmentSize, o.Run = 4<<20, Run{1}
+	j := mustOpen(t, o)
+	rnd := rand.New(rand.NewPCG(7, 7))
+	var items []item
+	for i := range 40 {
+		it, err := appendItem(j, rnd, uint64(i), 60_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, it)
+	}
+	from, to := items[10].dataPos, items[30].dataPos
+	f, err := disk.OpenFile(testDir+"/"+j.segments()[0].name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(make([]byte, to-from), from); err != nil {
+		t.Fatal(err)
+	}
+	check := func(j *Journal) {
+		t.Helper()
+		p, asked := make([]byte, 4096), int64(0)
+		for pos := items[12].dataPos; pos+int64(len(p)) < to; pos += int64(len(p)) {
+			before := disk.Count()
+			var d *DamageError
+			if err := j.ReadAt(p, pos); !errors.As(err, &d) || !d.Lost() {
+				t.Fatalf("reading lost bytes at %d: %v", pos, err)
+			}
+			if n := disk.Count() - before; pos > items[12].dataPos {
+				asked += n
+			}
+		}
+		if asked > 0 {
+			t.Errorf("the disk was asked %d times for what is known to be lost", asked)
+		}
+		for _, it := range append(items[:10:10], items[31:]...) {
+			p := make([]byte, len(it.payload)-it.headLen)
+			if err := j.ReadAt(p, it.dataPos); err != nil || !bytes.Equal(p, it.payload[it.headLen:]) {
+				t.Fatalf("reading a good record at %d: %v", it.dataPos, err)
+			}
+		}
+	}
+	check(mustReadOnly(t, o)) // it meets the region while it makes its index
+	j.recent = recentReads{}
+	check(j)
+	fresh := mustReadOnly(t, o)
+	p := make([]byte, 1)
+	if err := fresh.ReadAt(p, items[39].dataPos); err != nil {
+		t.Fatal(err)
+	}
+	check(fresh) // it has come past it already
+}

@@ -101,7 +101,7 @@ func (s *scanner) read(pos int64) (*record, *hole) {
 	}
 	head, ok := getRecordHead(b, seg.seed, pos)
 	if !ok {
-		return bad("there is no record header", nil)
+		return bad(noHeader, nil)
 	}
 	r := &record{recordHead: head, pos: pos}
 	if r.end() > s.stop() {

@@ -17,30 +17,35 @@ const (
 // ReadAt reads from a file. It returns fewer bytes than asked for only at the
 // end of the file.
 func (f *Forest) ReadAt(id NodeID, p []byte, off int64) (int, error) {
+	c, got, err := f.readShared(id, p, off)
+	if c == nil {
+		return got, err
+	}
+	got, err = c.ReadAt(f.src, p, off)
+	if err != nil {
+		// It may have been sealed, and its journal dropped, on the way.
+		got, err = c.ReadAt(f.src, p, off)
+	}
+	return got, loadError(err)
+}
+
+// readShared reads with the lock held; or it returns the content, if no writer
+// can change that any more, to be read without.
+func (f *Forest) readShared(id NodeID, p []byte, off int64) (frozen *tree.Content, got int, err error) {
 	f.mu.RLock()
+	defer f.mu.RUnlock()
 	n, _, err := f.inode(id)
 	if err != nil {
-		f.mu.RUnlock()
-		return 0, err
+		return nil, 0, err
 	}
 	if !n.IsRegular() {
-		f.mu.RUnlock()
-		return 0, ErrInvalid
+		return nil, 0, ErrInvalid
 	}
-	c := n.Content
-	if c.Frozen(f.mu.epoch) {
-		// What no writer can change any more needs no lock.
-		f.mu.RUnlock()
-		got, err := c.ReadAt(f.src, p, off)
-		if err != nil {
-			// It may have been sealed, and its journal dropped, on the way.
-			got, err = c.ReadAt(f.src, p, off)
-		}
-		return got, loadError(err)
+	if n.Content.Frozen(f.mu.epoch) {
+		return n.Content, 0, nil
 	}
-	defer f.mu.RUnlock()
-	got, err := c.ReadAt(f.src, p, off)
-	return got, loadError(err)
+	got, err = n.Content.ReadAt(f.src, p, off)
+	return nil, got, loadError(err)
 }
 
 // file returns a regular file for a change of its bytes. f.mu is held.

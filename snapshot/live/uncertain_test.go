@@ -103,3 +103,29 @@ func TestHalfDoneChange(t *testing.T) {
 		})
 	}
 }
+
+// TestPanicWhileReading: whoever panics while it reads leaves no lock either.
+func TestPanicWhileReading(t *testing.T) {
+	f := testForest(t, vfs.NewMem())
+	f.readView = func(uint32) (*tree.State, error) { panic("view") }
+	elsewhere := Node(MainView+7, RootIno)
+	for name, read := range map[string]func(){
+		"read": func() { _, _ = f.ReadAt(elsewhere, make([]byte, 1), 0) },
+		"stat": func() { _, _ = f.GetAttr(elsewhere) },
+		"seek": func() { _, _ = f.Seek(elsewhere, 0, unix.SEEK_DATA) },
+		"copy": func() { _, _ = f.CopyRange(elsewhere, 0, Node(MainView, RootIno), 0, 1) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			read()
+		}()
+		if !f.mu.TryLock() {
+			t.Fatalf("%s: the lock is held", name)
+		}
+		f.mu.Unlock()
+	}
+}

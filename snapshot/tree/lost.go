@@ -28,6 +28,12 @@ func (z *Sealer) gone(err error) bool {
 
 // readAround reads what can be read of b, and notes what is lost.
 func (s *contentSealer) readAround(b []byte, off int64) error {
+	lost := int64(0)
+	defer func() {
+		if lost > 0 && s.z.OnLost != nil {
+			s.z.OnLost(lost)
+		}
+	}()
 	for len(b) > 0 {
 		n := min(int64(len(b)), lostBlock-off%lostBlock)
 		_, err := s.c.ReadAt(s.z.Src, b[:n], off)
@@ -37,14 +43,21 @@ func (s *contentSealer) readAround(b []byte, off int64) error {
 			return err
 		default:
 			clear(b[:n])
-			s.lost = append(s.lost, [2]int64{off, off + n})
-			if s.z.OnLost != nil {
-				s.z.OnLost(n)
-			}
+			s.lose(off, off+n)
+			lost += n
 		}
 		b, off = b[n:], off+n
 	}
 	return nil
+}
+
+// lose notes that [from, to) is lost.
+func (s *contentSealer) lose(from, to int64) {
+	if k := len(s.lost); k > 0 && s.lost[k-1][1] == from {
+		s.lost[k-1][1] = to
+		return
+	}
+	s.lost = append(s.lost, [2]int64{from, to})
 }
 
 // lostIn returns the first lost part of [p, p+n).

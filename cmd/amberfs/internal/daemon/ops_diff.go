@@ -23,6 +23,8 @@ func (d *Daemon) opDiff(ctx context.Context, c *control.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer d.store.Hold(a)()
+	defer d.store.Hold(b)()
 	o := diff.Options{Binary: req.Binary, Width: req.Width}
 	for _, p := range req.Paths {
 		if p == "." {
@@ -70,6 +72,8 @@ func (d *Daemon) diffControlFile(ws *snapshot.Workspace, a, b string, stat bool)
 	if err != nil {
 		return nil, err
 	}
+	defer d.store.Hold(sa)()
+	defer d.store.Hold(sb)()
 	format := "patch"
 	if stat {
 		format = "name-status"

@@ -92,11 +92,17 @@ func damageFound(r *snapshot.Report, hint string) error {
 	if r.OK() {
 		return nil
 	}
-	what := fmt.Sprintf("%d damaged records", len(r.Damage))
-	if len(r.Damage) == 1 {
-		what = "1 damaged record"
+	count := func(n int, what string) string {
+		if n != 1 {
+			what += "s"
+		}
+		return fmt.Sprintf("%d %s", n, what)
 	}
-	return fail.New(fail.Damage, "found %s", what).WithHint("%s", hint)
+	if len(r.Damage) == 0 {
+		return fail.New(fail.Damage, "found %s of which a part is lost", count(len(r.Affected), "path")).
+			WithHint("nothing that is stored is damaged, and no repair finds the rest: bring them back from elsewhere, or delete them")
+	}
+	return fail.New(fail.Damage, "found %s", count(len(r.Damage), "damaged record")).WithHint("%s", hint)
 }
 
 // progressOf turns a count of bytes into what a person is shown.

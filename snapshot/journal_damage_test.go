@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -203,4 +205,95 @@ func TestJournalCutInUse(t *testing.T) {
 	if _, err := s.Forest().ReadAt(bad, make([]byte, 9), 2); !errors.Is(err, live.ErrDamaged) {
 		t.Errorf("reading what is lost, later: %v", err)
 	}
+}
+
+// TestCatalogueLost: a store that was killed before its second checkpoint has
+// its catalogue in one record only, and all that it tells in the journal as well.
+func TestCatalogueLost(t *testing.T) {
+	ctx := context.Background()
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true, UID: 77, GID: 78})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := s.Main().Root()
+	for i := range 40 {
+		write(t, s, root, fmt.Sprint("file", i), fmt.Sprint("content ", i))
+	}
+	if _, err := s.Main().Capture(ctx, snapshot.CaptureOptions{Name: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.Main().WaitSealed(ctx, "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, root, "later", "than that")
+	killed := filepath.Join(t.TempDir(), "killed")
+	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(killed, 77, 78); err != nil {
+		t.Skip("only root can make it someone else's")
+	}
+	packs, err := filepath.Glob(filepath.Join(killed, "packs", "*.meta"))
+	if err != nil || len(packs) != 1 {
+		t.Fatal(packs, err)
+	}
+	if err := os.Truncate(packs[0], 200); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := snapshot.Open(killed, snapshot.Options{}); !errors.Is(err, live.ErrDamaged) && !errors.Is(err, cas.ErrDamaged) {
+		t.Errorf("without a catalogue it opens: %v", err)
+	}
+	if r, err := snapshot.Check(ctx, killed, snapshot.Options{}, nil); err != nil || len(r.Damage) == 0 || len(r.Affected) > 0 {
+		t.Errorf("a check says %+v, %v", r, err)
+	}
+	if r, err := snapshot.Repair(ctx, killed, snapshot.Options{}, nil); err != nil || len(r.Affected) > 0 || r.LostChanges > 0 {
+		t.Errorf("a repair says %+v, %v", r, err)
+	}
+	s = open(t, killed)
+	if now, err := s.Main().Find("v1"); err != nil || now.Seq != info.Seq || now.Files != 40 {
+		t.Errorf("the snapshot came back as %+v, %v", now, err)
+	}
+	for name, want := range map[string]string{"file7": "content 7", "later": "than that"} {
+		a, err := s.Forest().Lookup(s.Main().Root(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := make([]byte, 100)
+		if n, err := s.Forest().ReadAt(a.ID, p, 0); err != nil || string(p[:n]) != want {
+			t.Errorf("%s holds %q, %v", name, p[:n], err)
+		}
+	}
+	if a, err := s.Forest().GetAttr(s.Main().Root()); err != nil || a.UID != 77 {
+		t.Errorf("the root is %+v, %v", a, err)
+	}
+}
+
+// TestRestingJournalLost: the journal of a store at rest holds nothing but its
+// position. One whose only header is damaged must not forget it, either.
+func TestRestingJournalLost(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s := open(t, dir)
+	write(t, s, s.Main().Root(), "file", string(make([]byte, 10_000)))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	segments, err := filepath.Glob(filepath.Join(dir, "journal", "*.seg"))
+	if err != nil || len(segments) != 1 {
+		t.Fatal(segments, err)
+	}
+	if err := os.WriteFile(segments[0], make([]byte, 160), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if r, err := snapshot.Check(context.Background(), dir, snapshot.Options{}, nil); err != nil || !r.OK() {
+			t.Fatalf("a check says %+v, %v", r, err)
+		}
+	}
+	s = open(t, dir)
+	write(t, s, s.Main().Root(), "more", "content")
 }

@@ -31,10 +31,14 @@ func (s *Store) lastCheckpoint() (at storedStore, found bool, err error) {
 	b, err := s.cas.GetMeta(storeKey)
 	if isNotFound(err) {
 		// The first one follows the making of a store at once.
-		if n := s.cas.Stats().Objects; n > firstObjects {
-			return at, false, fmt.Errorf("%w: the packs hold %d objects, but the catalogue is missing", cas.ErrDamaged, n)
+		n := s.cas.Stats().Objects
+		s.nameless = n > firstObjects
+		if s.nameless && !s.opt.Salvage {
+			err = s.noCatalogue()
+		} else {
+			err = nil // a salvage looks into the journal, see open
 		}
-		return at, false, nil
+		return at, false, err
 	}
 	if err != nil {
 		return at, false, err
@@ -43,6 +47,11 @@ func (s *Store) lastCheckpoint() (at storedStore, found bool, err error) {
 		return at, false, fmt.Errorf("the checkpoint: %w", err)
 	}
 	return at, true, nil
+}
+
+// noCatalogue is the error for packs in which nothing says what is what.
+func (s *Store) noCatalogue() error {
+	return fmt.Errorf("%w: the packs hold %d objects, but the catalogue is missing", cas.ErrDamaged, s.cas.Stats().Objects)
 }
 
 // firstObjects is more than the first checkpoint of a store puts.

@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sort"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/cas/vfs"
@@ -206,6 +209,9 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 		return nil, fmt.Errorf("repairing %s: %w", dir, err)
 	}
 	o.Salvage, o.Quiet = true, true
+	if o.UID, o.GID, err = ownerOf(dir); err != nil {
+		return nil, err
+	}
 	s, err := Open(dir, o)
 	if err != nil {
 		return nil, err
@@ -220,6 +226,15 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 	}
 	r.Repaired = &res
 	return r, nil
+}
+
+// ownerOf returns who owns a file: that of a store made it.
+func ownerOf(name string) (uid, gid uint32, err error) {
+	var st unix.Stat_t
+	if err := unix.Stat(name, &st); err != nil {
+		return 0, 0, &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	return st.Uid, st.Gid, nil
 }
 
 // Check verifies a store that nobody has open. One that does not open, because
@@ -250,6 +265,9 @@ func Check(ctx context.Context, dir string, o Options, progress func(done, total
 
 // tellLoss adds to a report what a salvage could not read.
 func (s *Store) tellLoss(r *Report) {
+	if s.nameless {
+		r.Damage = append(r.Damage, Damaged{What: "the catalogue is missing; the journal has what it said"})
+	}
 	behind := false // there were changes, and nobody knows which
 	for _, d := range s.log.Damage() {
 		if rec := damagedRecord(d); !slices.Contains(r.Damage, rec) {

@@ -88,7 +88,7 @@ var errReadOnly error = ErrReadOnly
 // knows of.
 func (j *Journal) atLeast(pos int64) error {
 	if end := j.end.Load(); end >= pos {
-		if j.salvage && !j.reads && end > 0 && len(j.segments()) == 0 {
+		if !j.reads && end > 0 && len(j.segments()) == 0 {
 			return j.restart() // or the position would be forgotten
 		}
 		return nil

@@ -187,8 +187,7 @@ func (s *Store) commit(ctx context.Context, m *moment) error {
 			return err
 		}
 	}
-	s.puts.RLock()
-	defer s.puts.RUnlock()
+	defer s.puts.enter()()
 	var ops []cas.MetaOp
 	add := func(key string, value any) error {
 		op, err := s.cat.op(key, value)

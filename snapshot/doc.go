@@ -35,11 +35,11 @@
 //
 //	Store.room.one        one writer at a time makes room on a nearly full disk
 //	  Store.ckpt.mu       one checkpoint or gc at a time
-//	    Store.puts        held for reading while objects are put that nothing refers to yet
-//	      live.Forest.mu  the catalogue and every view
+//	    live.Forest.mu    the catalogue and every view
 //
-// A writer waits for ckpt.mu for some seconds only: gc, which holds it, waits for
-// puts, and an import, which holds that, for whoever sends it the files.
+// Store.puts counts those who put objects that nothing refers to yet: gc waits for
+// them, and they for nobody. A writer waits for ckpt.mu for some seconds only: gc,
+// which holds it, waits for an import, and that for whoever sends it the files.
 //
 // No lock is held while the kernel is told of changes.
 package snapshot

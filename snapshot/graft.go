@@ -115,10 +115,7 @@ func (s *Store) applyGraft(tx *live.Tx, r graftRecord, changes []tree.Change) (l
 // Importing guards objects that an import puts into the store until its tree
 // is grafted: gc waits for done. The objects must be on disk (CAS().Commit)
 // before Graft.
-func (s *Store) Importing() (done func()) {
-	s.puts.RLock()
-	return s.puts.RUnlock
-}
+func (s *Store) Importing() (done func()) { return s.puts.enter() }
 
 // Abandon tells that objects were put which nothing will refer to: gc is due
 // soon.

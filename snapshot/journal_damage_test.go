@@ -207,9 +207,16 @@ func TestJournalCutInUse(t *testing.T) {
 	}
 }
 
-// TestCatalogueLost: a store that was killed before its second checkpoint has
-// its catalogue in one record only, and all that it tells in the journal as well.
-func TestCatalogueLost(t *testing.T) {
+// TestCheckpointLost: as long as the journal goes back to the beginning of a
+// store, nothing is lost with the only checkpoint, neither with its catalogue
+// nor with the states that that names.
+func TestCheckpointLost(t *testing.T) {
+	for _, kind := range []string{"meta", "pack"} {
+		t.Run(kind, func(t *testing.T) { checkpointLost(t, kind) })
+	}
+}
+
+func checkpointLost(t *testing.T, kind string) {
 	ctx := context.Background()
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true, UID: 77, GID: 78})
@@ -238,15 +245,15 @@ func TestCatalogueLost(t *testing.T) {
 	if err := os.Chown(killed, 77, 78); err != nil {
 		t.Skip("only root can make it someone else's")
 	}
-	packs, err := filepath.Glob(filepath.Join(killed, "packs", "*.meta"))
+	packs, err := filepath.Glob(filepath.Join(killed, "packs", "*."+kind))
 	if err != nil || len(packs) != 1 {
 		t.Fatal(packs, err)
 	}
-	if err := os.Truncate(packs[0], 200); err != nil {
+	if err := os.Truncate(packs[0], 100); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := snapshot.Open(killed, snapshot.Options{}); !errors.Is(err, live.ErrDamaged) && !errors.Is(err, cas.ErrDamaged) {
-		t.Errorf("without a catalogue it opens: %v", err)
+		t.Errorf("without a checkpoint it opens: %v", err)
 	}
 	if r, err := snapshot.Check(ctx, killed, snapshot.Options{}, nil); err != nil || len(r.Damage) == 0 || len(r.Affected) > 0 {
 		t.Errorf("a check says %+v, %v", r, err)
@@ -296,4 +303,86 @@ func TestRestingJournalLost(t *testing.T) {
 	}
 	s = open(t, dir)
 	write(t, s, s.Main().Root(), "more", "content")
+}
+
+// TestLostNames: forks and snapshots that were made behind damage in the journal
+// are named, as they were called last.
+func TestLostNames(t *testing.T) {
+	ctx := context.Background()
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := s.Main()
+	capture := func(w *snapshot.Workspace, name string) {
+		t.Helper()
+		if _, err := w.Capture(ctx, snapshot.CaptureOptions{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fork := func(name string) *snapshot.Workspace {
+		t.Helper()
+		f, err := w.Fork(ctx, "v0", name, live.Caller{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	capture(w, "v0")
+	write(t, s, w.Root(), "file", "this will be damaged")
+	capture(w, "v1")
+	capture(w, "v2")
+	capture(w, "v3")
+	f := fork("f1")
+	capture(f, "inside")
+	fork("f2")
+	fork("f3")
+	for _, err := range []error{
+		w.Delete("v2", live.Caller{}), w.Rename("v3", "v4", live.Caller{}), w.RenameFork("f2", "f4"),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.EndFork("f3", live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	var ended string
+	for _, i := range w.List() {
+		if !slices.Contains([]string{"v0", "v1", "v4"}, i.Name) {
+			ended = i.Name
+		}
+	}
+	killed := filepath.Join(t.TempDir(), "killed")
+	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	flipIn(t, filepath.Join(killed, "journal"), "this will be damaged")
+	for what, look := range map[string]func(context.Context, string, snapshot.Options, func(done, total int64)) (*snapshot.Report, error){
+		"check": snapshot.Check, "repair": snapshot.Repair,
+	} {
+		dir := filepath.Join(t.TempDir(), "store")
+		if err := os.CopyFS(dir, os.DirFS(killed)); err != nil {
+			t.Fatal(err)
+		}
+		r, err := look(ctx, dir, snapshot.Options{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, a := range r.Affected {
+			if a.Path == "" {
+				got = append(got, a.Workspace+"@"+a.Snapshot)
+			}
+		}
+		want := []string{"f1@", "f1@inside", "f4@", "main@", "main@" + ended, "main@v1", "main@v4"}
+		slices.Sort(want)
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s names %v, want %v", what, got, want)
+		}
+	}
 }

@@ -193,6 +193,25 @@ func (s *Store) loadWorkspaces(tx *live.Tx) error {
 	return nil
 }
 
+// headless reports whether the state of some workspace is lost.
+func (s *Store) headless() bool {
+	lost := false
+	err := s.cas.ScanMeta("ws/", func(_ string, value []byte) error {
+		var r storedWorkspace
+		if err := json.Unmarshal(value, &r); err != nil {
+			return err
+		}
+		h, err := cas.ParseHash(r.State)
+		if err != nil {
+			return err
+		}
+		st, err := tree.Load(s.src, h)
+		lost = lost || err != nil || !s.complete(st)
+		return nil
+	})
+	return lost || err != nil
+}
+
 // salvageState is the newest state of a workspace that can still be read, when
 // its last one cannot; a fork falls back on what it came from, and at last
 // there is an empty tree.

@@ -114,8 +114,7 @@ func (s *Store) sealFirst(ctx context.Context) (bool, error) {
 	}
 	// Held from before the look on: gc must not mark in between, without a
 	// snapshot that is removed just then, what its seal takes over.
-	s.puts.RLock()
-	defer s.puts.RUnlock()
+	defer s.puts.enter()()
 	var gone bool
 	var name string
 	s.look(func(*live.Tx) {

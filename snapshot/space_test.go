@@ -112,3 +112,33 @@ func TestWriterDoesNotWaitForGC(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSealDoesNotWaitForGC: nor does a seal, and whoever waits for that.
+func TestSealDoesNotWaitForGC(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "store"))
+	write(t, s, s.Main().Root(), "file", "content")
+	done := s.Importing()
+	gc := make(chan error, 1)
+	go func() {
+		_, err := s.GC(context.Background(), nil)
+		gc <- err
+	}()
+	time.Sleep(time.Second) // gc waits for the import now
+	if _, err := s.Main().Capture(context.Background(), snapshot.CaptureOptions{Name: "v"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if _, err := s.Main().WaitSealed(ctx, "v"); err != nil {
+		t.Errorf("a seal while gc waits for an import: %v", err)
+	}
+	select {
+	case err := <-gc:
+		t.Errorf("gc did not wait for the import: %v", err)
+	default:
+	}
+	done()
+	if err := <-gc; err != nil {
+		t.Error(err)
+	}
+}

@@ -57,7 +57,7 @@ type Store struct {
 	onEvent    atomic.Pointer[func(Event)]
 	seal       sealQueue
 	ckpt       checkpoints
-	puts       sync.RWMutex
+	puts       barrier
 	held       struct { // states that somebody reads, by how many
 		mu     sync.Mutex
 		states map[*tree.State]int
@@ -65,7 +65,7 @@ type Store struct {
 	figures  figures
 	garbage  garbage
 	lost     live.Loss // of a salvage
-	nameless bool      // the catalogue is lost, but the journal has all that ever happened
+	nameless bool      // the checkpoint is lost, but the journal has all that ever happened
 	salvaged []string  // workspaces that go on from another state than their last
 	lossy    atomic.Bool
 	reserve  int64 // bytes of the disk that writers leave for seals and gc
@@ -155,10 +155,14 @@ func (s *Store) open() error {
 	if err != nil {
 		return fmt.Errorf("opening the journal of %s: %w", s.dir, err)
 	}
-	if s.nameless && (s.log.End() == 0 || s.log.Size() < s.log.End()) {
+	whole := s.log.End() > 0 && s.log.Size() == s.log.End()
+	if s.nameless && !whole {
 		return fmt.Errorf("opening store %s: %w, and the journal does not go back to the beginning", s.dir, s.noCatalogue())
 	}
 	s.src = tree.NewSource(s.cas, s.log, cacheBytes)
+	if found && whole && s.opt.Salvage && s.headless() {
+		s.nameless, found, at = true, false, storedStore{Lossy: at.Lossy}
+	}
 	s.forest = live.New(live.Options{Source: s.src, Log: s.log, ReadView: s.readView, Admit: s.admit, Salvage: s.opt.Salvage, Logger: s.logger})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.work = &errgroup.Group{}

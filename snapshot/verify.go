@@ -1,9 +1,7 @@
 package snapshot
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -261,65 +259,4 @@ func Check(ctx context.Context, dir string, o Options, progress func(done, total
 		return nil, err
 	}
 	return r, nil
-}
-
-// tellLoss adds to a report what a salvage could not read.
-func (s *Store) tellLoss(r *Report) {
-	if s.nameless {
-		r.Damage = append(r.Damage, Damaged{What: "the catalogue is missing; the journal has what it said"})
-	}
-	behind := false // there were changes, and nobody knows which
-	for _, d := range s.log.Damage() {
-		if rec := damagedRecord(d); !slices.Contains(r.Damage, rec) {
-			r.Damage = append(r.Damage, rec)
-		}
-		behind = behind || d.Pos >= s.ckpt.at.Load() || d.Segment == ""
-	}
-	r.LostChanges = s.lost.Changes
-	s.look(func(*live.Tx) {
-		told := make(map[Affected]bool)
-		add := func(a Affected) {
-			if !told[a] {
-				told[a] = true
-				r.Affected = append(r.Affected, a)
-			}
-		}
-		for _, name := range s.salvaged {
-			add(Affected{Workspace: name})
-		}
-		for _, w := range s.cat.workspaces {
-			if behind {
-				add(Affected{Workspace: w.name})
-			}
-		}
-		for view := range s.lost.Views {
-			if w, ok := s.cat.workspaces[view]; ok {
-				add(Affected{Workspace: w.name})
-			}
-		}
-		for _, f := range s.lost.Foreign {
-			var sn stored
-			if f.Type != recCapture || json.Unmarshal(f.Payload, &sn) != nil {
-				continue
-			}
-			if w, ok := s.cat.workspaces[sn.WS]; ok {
-				add(Affected{Workspace: w.name, Snapshot: sn.Name})
-			}
-		}
-	})
-	for t := range s.lost.Touched {
-		w, ok := s.Workspace(t.View)
-		if !ok {
-			continue
-		}
-		path, err := s.forest.Path(live.Node(t.View, t.Ino))
-		if err != nil {
-			continue // made by one of the changes that are lost
-		}
-		r.Affected = append(r.Affected, Affected{Workspace: w.Name(), Path: filepath.Join(path, t.Name)})
-	}
-	slices.SortFunc(r.Affected, func(a, b Affected) int {
-		return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Snapshot, b.Snapshot), cmp.Compare(a.Path, b.Path))
-	})
-	r.Affected = slices.Compact(r.Affected)
 }

@@ -109,6 +109,9 @@ func newStore(dir string, o Options) (*Store, error) {
 	o.PackSize = max(o.PackSize, minPackSize)
 	if o.indexDir == "" {
 		o.indexDir = filepath.Join(dir, "index")
+		if b, ok := o.FS.(*vfs.Beneath); ok { // Badger knows only paths
+			o.indexDir = b.Path(o.indexDir)
+		}
 	}
 	c, err := newCodec()
 	if err != nil {

@@ -20,6 +20,7 @@ var (
 	ErrQuota       = errors.New("limit reached")
 	ErrFormat      = errors.New("unknown store format")
 	ErrClosed      = errors.New("the store is closed")
+	ErrRemoved     = errors.New("the store was removed while it was in use")
 )
 
 // A LockedError tells who has the store open.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -41,9 +42,14 @@ type Options struct {
 	ReadOnly bool
 }
 
+// removedTick is how often a store that is being closed looks whether it is still
+// there.
+const removedTick = 50 * time.Millisecond
+
 // A Store is an open store. Its methods may be called from many goroutines.
 type Store struct {
 	dir    string
+	root   *vfs.Beneath // nil if the disk is not the real one
 	opt    Options
 	logger *slog.Logger
 	lock   *lockFile
@@ -121,6 +127,12 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{dir: dir, opt: o, logger: o.Logger, lock: lock, cat: newCatalogue(), policies: make(chan struct{}, 1)}
+	if o.FS == vfs.OS {
+		if s.root, err = vfs.OpenBeneath(dir); err != nil {
+			return nil, errors.Join(err, lock.release())
+		}
+		s.opt.FS = s.root
+	}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.closeParts(), lock.release())
 	}
@@ -146,7 +158,7 @@ func (s *Store) open() error {
 	s.reserve = min(maxReserve, total/16)
 	segment := min(journal.DefaultSegmentSize, max(minSegment, total/32))
 	var run journal.Run
-	if s.opt.FS == vfs.OS {
+	if s.root != nil {
 		run = currentRun(s.dir)
 	}
 	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
@@ -180,12 +192,30 @@ func (s *Store) open() error {
 }
 
 // Close seals and commits what there is, and closes the store. Everything
-// acknowledged is on disk when it returns.
+// acknowledged is on disk when it returns. Of a store that was removed, even
+// meanwhile, it is ErrRemoved, and closes nothing: Badger tries for ever to write
+// its tables, and the process had better end.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
 	s.cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.close() }()
+	for look := time.NewTicker(removedTick); ; {
+		if s.lock.removed() {
+			return ErrRemoved
+		}
+		select {
+		case err := <-done:
+			look.Stop()
+			return err
+		case <-look.C:
+		}
+	}
+}
+
+func (s *Store) close() error {
 	_ = s.work.Wait() // they log their errors
 	if s.opt.ReadOnly {
 		return errors.Join(s.closeParts(), s.lock.release())
@@ -211,8 +241,14 @@ func (s *Store) closeParts() error {
 	if s.cas != nil {
 		err = errors.Join(err, s.cas.Close())
 	}
+	if s.root != nil {
+		err = errors.Join(err, s.root.Close())
+	}
 	return err
 }
+
+// FS returns the disk for what others keep in the store's directory.
+func (s *Store) FS() vfs.FS { return s.opt.FS }
 
 // Dir returns the directory of the store.
 func (s *Store) Dir() string { return s.dir }

@@ -15,7 +15,7 @@ const eventsDir = "events"
 
 // openEvents begins to record what happens.
 func (d *Daemon) openEvents() error {
-	l, err := events.Open(filepath.Join(d.cfg.Store, eventsDir), events.Options{Logger: d.log, Resolve: d.resolveNode})
+	l, err := events.Open(filepath.Join(d.cfg.Store, eventsDir), events.Options{FS: d.store.FS(), Logger: d.log, Resolve: d.resolveNode})
 	if err != nil {
 		return err
 	}

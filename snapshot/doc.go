@@ -39,7 +39,8 @@
 //
 // Store.puts counts those who put objects that nothing refers to yet: gc waits for
 // them, and they for nobody. A writer waits for ckpt.mu for some seconds only: gc,
-// which holds it, waits for an import, and that for whoever sends it the files.
+// which holds it, waits for an import, and that for whoever sends it the files. A
+// gc that nobody asked for does not begin during one.
 //
 // No lock is held while the kernel is told of changes.
 package snapshot

@@ -65,3 +65,18 @@ func (g *garbage) due(stored int64, now time.Time) bool {
 	}
 	return now.Sub(g.last) >= gcDelay || now.Sub(g.first) >= gcLongest
 }
+
+// gcLoop gives space back when it is time. It never makes a gc wait for an import,
+// which may take long, and with the gc all checkpoints.
+func (s *Store) gcLoop() {
+	for s.ctx.Err() == nil {
+		s.pause(keepTick)
+		if s.ctx.Err() != nil || s.imports.Load() > 0 || !s.garbage.due(s.stored.Load(), time.Now()) {
+			continue
+		}
+		if _, err := s.GC(s.ctx, nil); err != nil && s.ctx.Err() == nil {
+			s.logger.Warn("gc", "error", err)
+			s.pause(time.Minute)
+		}
+	}
+}

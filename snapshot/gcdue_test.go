@@ -1,8 +1,15 @@
 package snapshot
 
 import (
+	"context"
+	"path/filepath"
+	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/live"
 )
 
 func TestWhenAGCIsDue(t *testing.T) {
@@ -35,5 +42,43 @@ func TestWhenAGCIsDue(t *testing.T) {
 		if d > gcLongest {
 			t.Fatal("removals that never pause put gc off for ever")
 		}
+	}
+}
+
+// TestNobodyWaitsForADueGC: automatic captures go on while a gc has to wait, and
+// one that is due does not wait for an import, with all checkpoints behind it.
+func TestNobodyWaitsForADueGC(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	w := s.Main()
+	p := w.Policy()
+	p.IntervalSeconds = 1
+	if err := w.SetPolicy(p, live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+
+	done := sync.OnceFunc(s.Importing())
+	defer done()
+	s.stored.Store(1 << 40)
+	time.Sleep(2500 * time.Millisecond)
+	if !s.ckpt.mu.TryLock() {
+		t.Fatal("a gc waits for an import, and checkpoints for the gc")
+	}
+	done()
+	time.Sleep(1500 * time.Millisecond) // now the gc waits for us
+	before := len(w.List())
+	if _, err := s.Forest().Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3500 * time.Millisecond)
+	if len(w.List()) == before {
+		t.Error("no automatic capture while a gc waits")
+	}
+	s.ckpt.mu.Unlock()
+	if _, err := s.GC(context.Background(), nil); err != nil {
+		t.Error(err)
 	}
 }

@@ -115,7 +115,14 @@ func (s *Store) applyGraft(tx *live.Tx, r graftRecord, changes []tree.Change) (l
 // Importing guards objects that an import puts into the store until its tree
 // is grafted: gc waits for done. The objects must be on disk (CAS().Commit)
 // before Graft.
-func (s *Store) Importing() (done func()) { return s.puts.enter() }
+func (s *Store) Importing() (done func()) {
+	s.imports.Add(1)
+	leave := s.puts.enter()
+	return func() {
+		leave()
+		s.imports.Add(-1)
+	}
+}
 
 // Abandon tells that objects were put which nothing will refer to: gc is due
 // soon.

@@ -197,7 +197,7 @@ func (w *Workspace) admitCapture(origin string) error {
 	return nil
 }
 
-// keepLoop captures at intervals, removes what expired, and gives space back.
+// keepLoop captures at intervals and removes what expired.
 func (s *Store) keepLoop() {
 	known := make(map[uint32]*pace)
 	var culled time.Time
@@ -233,12 +233,6 @@ func (s *Store) keepLoop() {
 			}
 			if err := s.cull(w, time.Now()); err != nil {
 				s.logger.Warn("removing old snapshots", "workspace", w.Name(), "error", err)
-			}
-		}
-		if s.garbage.due(s.stored.Load(), time.Now()) {
-			if _, err := s.GC(s.ctx, nil); err != nil && s.ctx.Err() == nil {
-				s.logger.Warn("gc", "error", err)
-				s.pause(time.Minute)
 			}
 		}
 	}

@@ -64,7 +64,8 @@ type Store struct {
 	seal       sealQueue
 	ckpt       checkpoints
 	puts       barrier
-	held       struct { // states that somebody reads, by how many
+	imports    atomic.Int32 // under way
+	held       struct {     // states that somebody reads, by how many
 		mu     sync.Mutex
 		states map[*tree.State]int
 	}
@@ -187,6 +188,7 @@ func (s *Store) open() error {
 		s.work.Go(func() error { s.sealLoop(); return nil })
 		s.work.Go(func() error { s.checkpointLoop(); return nil })
 		s.work.Go(func() error { s.keepLoop(); return nil })
+		s.work.Go(func() error { s.gcLoop(); return nil })
 	}
 	return nil
 }

@@ -31,10 +31,10 @@ const (
 	// for 10 ms is taken for one that should give way: sysmon would take the
 	// processor from each read(2) and look again every 20 µs, for ever.
 	yieldEvery = 5 * time.Millisecond
-	// yieldMany is the same while requests wait. A reader whose system call took
-	// long has lost its place there, and waits, with a request in its hands, until
-	// another one yields. With one client at a time, who yields only waits for the
-	// sealers.
+	// yieldMany is the same while requests of several clients wait. A reader whose
+	// system call took long has lost its place there, and waits, with a request in
+	// its hands, until another one yields. With one client at a time, who yields
+	// only waits for the sealers.
 	yieldMany = 100 * time.Microsecond
 	// stuck is how long all readers may be answering before one more is
 	// started, whatever they wait for.
@@ -63,6 +63,7 @@ type readers struct {
 	waiting  atomic.Int32  // of them, those in read(2)
 	progress atomic.Uint64 // requests read and answers given
 	crowded  atomic.Int64  // ns, when requests were last found waiting
+	several  atomic.Int64  // ns, when such were last of more than one client
 	gone     atomic.Bool   // unmounted
 
 	parked atomic.Bool // the watcher sleeps
@@ -76,6 +77,9 @@ func newReaders(fd int, ps *fuse.ProtocolServer, log *slog.Logger) *readers {
 // buffers hold one request and one answer. They are no part of the heap: they
 // are large, and for the most part never touched.
 type buffers struct{ in, out []byte }
+
+// inPid is where struct fuse_in_header has the client's thread.
+const inPid = 32
 
 // slack is room for the headers beside the data of the largest request.
 const slack = 8 << 10
@@ -169,12 +173,13 @@ func (r *readers) start() {
 
 // loop reads and answers until there are readers enough without it.
 func (r *readers) loop(b buffers) {
-	row := 0
+	row, others := 0, 0
+	var last uint32
 	yielded := time.Now()
 	var e eager
 	for {
 		began := time.Now()
-		if since := began.Sub(yielded); since > yieldEvery || since > yieldMany && timeNow()-r.crowded.Load() < int64(calm) {
+		if since := began.Sub(yielded); since > yieldEvery || since > yieldMany && timeNow()-r.several.Load() < int64(calm) {
 			runtime.Gosched()
 			yielded = began
 		}
@@ -197,15 +202,25 @@ func (r *readers) loop(b buffers) {
 			r.gone.Store(true)
 			return
 		}
+		client := binary.NativeEndian.Uint32(b.in[inPid:])
 		if !already && waited > atOnce {
-			row = 0
-		} else if row++; row >= busyRow {
-			r.crowded.Store(timeNow())
-			if left == 0 && int(r.total.Load()) < runtime.NumCPU() {
-				r.start()
+			row, others = 0, 0
+		} else {
+			if client != last {
+				others++
 			}
-			row = 0
+			if row++; row >= busyRow {
+				r.crowded.Store(timeNow())
+				if others > 1 {
+					r.several.Store(timeNow())
+				}
+				if left == 0 && int(r.total.Load()) < runtime.NumCPU() {
+					r.start()
+				}
+				row, others = 0, 0
+			}
 		}
+		last = client
 		if r.parked.Load() && r.parked.CompareAndSwap(true, false) {
 			r.wake <- struct{}{}
 		}

@@ -57,9 +57,10 @@ func onTree(n, snapshots int, do func(w *work, g *grown) (float64, error)) func(
 	}
 }
 
-// capture is a snapshot after ten files changed.
+// capture is a snapshot after ten files changed, so many that most are made while
+// the first is being sealed.
 func capture(w *work, g *grown) (float64, error) {
-	return w.medianOf(times, g.change, func() error { return g.capture(g.next()) })
+	return w.medianOf(4*times, g.change, func() error { return g.capture(g.next()) })
 }
 
 // restore takes ten changed files back.

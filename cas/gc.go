@@ -56,43 +56,85 @@ func (c *collector) count(id uint64) int64 {
 	return n
 }
 
-// GC removes every object that is neither kept nor new.
+// A Recording is a collection that is being prepared: what Put, PutHashed and Has
+// find or add stays from the moment that Record begins until Close. There is one at
+// a time.
+type Recording struct {
+	s *Store
+	c *collector
+}
+
+// Record begins a collection. It waits for another one to end, then begins to
+// record, calls settle, which may be nil and may wait for long, and at last waits
+// for a verification. Only then other verifications have to wait for Close.
 //
-// From the moment that begin is called until GC returns, what Put, PutHashed and
-// Has find or add stays. begin may be nil. Then mark names all that must stay, by
-// calling keep, which tells whether the object is named for the first time, so
-// that mark need not descend twice. keep of an object that is not in the store
-// returns true; unless lossy is set, nothing is removed then, for the index
-// may be wrong and not the caller. Then whatever else was there when begin was called goes: its
-// space is punched out of the packs; packs that are mostly dead are emptied and
-// removed.
+// Errors: that of settle, the context's, ErrReadOnly or ErrClosed.
+func (s *Store) Record(ctx context.Context, settle func(ctx context.Context) error) (*Recording, error) {
+	if err := s.begin(true); err != nil {
+		return nil, err
+	}
+	r := &Recording{s: s}
+	err := s.recording.lock(ctx)
+	if err != nil {
+		s.life.done()
+		return nil, fmt.Errorf("gc: %w", err)
+	}
+	r.c = s.startRecording()
+	if settle != nil {
+		err = settle(ctx)
+	}
+	if err == nil {
+		err = s.gcMu.lock(ctx)
+	}
+	if err != nil {
+		r.stop()
+		return nil, fmt.Errorf("gc: %w", err)
+	}
+	return r, nil
+}
+
+// Close ends the collection.
+func (r *Recording) Close() {
+	r.s.gcMu.unlock()
+	r.stop()
+}
+
+func (r *Recording) stop() {
+	r.s.gate.Lock()
+	r.s.gc = nil
+	r.s.gate.Unlock()
+	r.s.recording.unlock()
+	r.s.life.done()
+}
+
+// Collect removes every object that is neither kept nor new. It is called once.
 //
-// A hash that the caller got from Put before begin must be reachable for mark.
-// begin and mark may call the store, but not GC and Verify, which run one at a
-// time.
+// mark names all that must stay, by calling keep, which tells whether the object is
+// named for the first time, so that mark need not descend twice. keep of an object
+// that is not in the store returns true; unless lossy is set, nothing is removed
+// then, for the index may be wrong and not the caller. Then whatever else was there
+// when the recording began goes: its space is punched out of the packs; packs that
+// are mostly dead are emptied and removed.
 //
-// GC works with a full disk. Interrupted at any point, also by a kill, it loses
+// A hash that somebody got from Put before the recording began must be reachable
+// for mark. mark may call the store, but not Record and Verify.
+//
+// Collect works with a full disk. Interrupted at any point, also by a kill, it loses
 // nothing that was kept, and the next one goes on. progress may be nil; it gets
 // bytes of packs.
 //
-// Errors: that of mark, the context's, ErrNoSpace if even the reserve is gone,
-// ErrReadOnly, ErrClosed, or an error of the disk.
-func (s *Store) GC(ctx context.Context, lossy bool, begin func(), mark func(keep func(Hash) (first bool)) error,
+// Errors: that of mark, the context's, ErrNoSpace if even the reserve is gone, or an
+// error of the disk.
+func (r *Recording) Collect(ctx context.Context, lossy bool, mark func(keep func(Hash) (first bool)) error,
 	progress func(done, total int64)) (GCResult, error) {
-	if err := s.begin(true); err != nil {
-		return GCResult{}, err
-	}
-	defer s.life.done()
-	s.gcMu.Lock()
-	defer s.gcMu.Unlock()
-	res, err := s.collect(ctx, lossy, begin, mark, progress)
+	res, err := r.s.collect(ctx, r.c, lossy, mark, progress)
 	if err != nil {
 		return res, fmt.Errorf("gc: %w", err)
 	}
 	return res, nil
 }
 
-func (s *Store) collect(ctx context.Context, lossy bool, begin func(), mark func(keep func(Hash) (first bool)) error,
+func (s *Store) collect(ctx context.Context, c *collector, lossy bool, mark func(keep func(Hash) (first bool)) error,
 	progress func(done, total int64)) (GCResult, error) {
 	var res GCResult
 	defer s.space.drain()()
@@ -102,15 +144,6 @@ func (s *Store) collect(ctx context.Context, lossy bool, begin func(), mark func
 	// What a damaged index does not know would be taken for garbage.
 	if err := s.ix.check(); err != nil {
 		return res, err
-	}
-	c := s.startRecording()
-	defer func() {
-		s.gate.Lock()
-		s.gc = nil
-		s.gate.Unlock()
-	}()
-	if begin != nil {
-		begin()
 	}
 	var kerr error
 	err := mark(func(h Hash) bool {
@@ -149,7 +182,7 @@ func (s *Store) collect(ctx context.Context, lossy bool, begin func(), mark func
 }
 
 // startRecording notes where the packs end. It waits for Puts that are under
-// way: one that found its object before could otherwise return after begin.
+// way: one that found its object before could otherwise return afterwards.
 func (s *Store) startRecording() *collector {
 	c := &collector{limits: map[uint64]int64{}, objects: map[uint64]int64{}, marked: newLocSet(), touched: newLocSet()}
 	s.gate.Lock()
@@ -219,3 +252,22 @@ func (s *Store) announce() error {
 	}
 	return s.flush()
 }
+
+// A turn is a lock that can be waited for with a context.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) lock(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t turn) unlock() { <-t }

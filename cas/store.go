@@ -22,13 +22,14 @@ const (
 //
 // Locks, outermost first; a lock is only taken while holding ones above it:
 //
-//	gcMu            one collection or verification at a time
-//	  gate          held shared by each Put and Has, alone by gc when it decides
-//	    commitMu    one Commit at a time, the metadata packs
-//	      flushMu   writing to the index
-//	        append  the end of the newest pack of objects (appender.mu)
-//	          mu    everything in memory
-//	            packSet.mu, space.mu, collector.mu
+//	recording         one collection at a time, from when it begins to record
+//	  gcMu            one collection or verification at a time
+//	    gate          held shared by each Put and Has, alone by gc when it decides
+//	      commitMu    one Commit at a time, the metadata packs
+//	        flushMu   writing to the index
+//	          append  the end of the newest pack of objects (appender.mu)
+//	            mu    everything in memory
+//	              packSet.mu, space.mu, collector.mu
 type Store struct {
 	fs      vfs.FS
 	log     *slog.Logger
@@ -41,9 +42,10 @@ type Store struct {
 	life    lifetime
 	failed  atomic.Pointer[error] // after a failed sync nothing more is written
 
-	gcMu sync.Mutex
-	gate sync.RWMutex
-	gc   *collector // guarded by gate; nil when no collection is recording
+	recording turn
+	gcMu      turn
+	gate      sync.RWMutex
+	gc        *collector // guarded by gate; nil when no collection is recording
 
 	commitMu sync.Mutex
 	meta     metaLog // guarded by commitMu
@@ -120,8 +122,9 @@ func newStore(dir string, o Options) (*Store, error) {
 	packDir := filepath.Join(dir, "packs")
 	s := &Store{
 		fs: o.FS, log: o.Logger, o: o, codec: c, packDir: packDir,
-		packs:  &packSet{fs: o.FS, dir: packDir, readOnly: o.ReadOnly, m: map[uint64]*pack{}},
-		space:  newSpace(o.FS, packDir, o.Logger),
+		packs:     &packSet{fs: o.FS, dir: packDir, readOnly: o.ReadOnly, m: map[uint64]*pack{}},
+		space:     newSpace(o.FS, packDir, o.Logger),
+		recording: newTurn(), gcMu: newTurn(),
 		append: appender{tight: true},
 		fresh:  newOverlay(), inflight: map[Hash]*inflight{},
 		dropped: map[place]struct{}{}, bad: map[Hash]loc{},

@@ -22,8 +22,10 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, bad func(Damage)) (
 		return VerifyResult{}, err
 	}
 	defer s.life.done()
-	s.gcMu.Lock()
-	defer s.gcMu.Unlock()
+	if err := s.gcMu.lock(ctx); err != nil {
+		return VerifyResult{}, fmt.Errorf("verify: %w", err)
+	}
+	defer s.gcMu.unlock()
 	v := &verifier{s: s, o: o, bad: bad, good: newLocSet(), reported: map[Hash]struct{}{}, limits: map[uint64]int64{}}
 	if err := v.run(ctx); err != nil {
 		return v.res, fmt.Errorf("verify: %w", err)

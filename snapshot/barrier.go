@@ -1,12 +1,17 @@
 package snapshot
 
-import "sync"
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+)
 
 // A barrier lets somebody wait for all who are inside, and keeps nobody out
 // meanwhile. Its zero value is ready.
 type barrier struct {
 	mu     sync.Mutex
-	inside *sync.WaitGroup // those who came since the last Lock
+	inside map[chan struct{}]struct{} // closed by who leaves
 }
 
 // enter counts the caller in until leave is called.
@@ -14,22 +19,30 @@ func (b *barrier) enter() (leave func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.inside == nil {
-		b.inside = new(sync.WaitGroup)
+		b.inside = make(map[chan struct{}]struct{})
 	}
-	b.inside.Add(1)
-	return b.inside.Done
+	left := make(chan struct{})
+	b.inside[left] = struct{}{}
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.inside, left)
+		close(left)
+	}
 }
 
-// Lock waits for those who are inside now. One at a time may wait.
-func (b *barrier) Lock() {
+// wait returns when those who are inside now have left, or with the context's
+// error.
+func (b *barrier) wait(ctx context.Context) error {
 	b.mu.Lock()
-	w := b.inside
-	b.inside = nil
+	inside := slices.Collect(maps.Keys(b.inside))
 	b.mu.Unlock()
-	if w != nil {
-		w.Wait()
+	for _, left := range inside {
+		select {
+		case <-left:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+	return ctx.Err()
 }
-
-// Unlock has nothing to do: nobody was kept out.
-func (b *barrier) Unlock() {}

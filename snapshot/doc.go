@@ -38,9 +38,9 @@
 //	    live.Forest.mu    the catalogue and every view
 //
 // Store.puts counts those who put objects that nothing refers to yet: gc waits for
-// them, and they for nobody. A writer waits for ckpt.mu for some seconds only: gc,
-// which holds it, waits for an import, and that for whoever sends it the files. A
-// gc that nobody asked for does not begin during one.
+// them before it takes a lock, for an import waits for whoever sends it the files.
+// A writer waits for ckpt.mu for some seconds only. A gc that nobody asked for does
+// not begin during an import.
 //
 // No lock is held while the kernel is told of changes.
 package snapshot

@@ -16,32 +16,16 @@ import (
 const gcRounds = 3
 
 // GC gives back the disk space of what nothing refers to any more. Writers,
-// captures and seals go on meanwhile.
+// captures and seals go on meanwhile, and while it waits for an import, so do
+// checkpoints and verifications.
 func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
-	s.ckpt.mu.Lock()
-	defer s.ckpt.mu.Unlock()
 	var sum cas.GCResult
 	for range gcRounds {
-		full := s.checkpoint(ctx)
-		if full != nil {
-			// Space can be given back on a full disk too: what the last checkpoint
-			// refers to is marked as well.
-			s.logger.Warn("no checkpoint before gc", "error", full)
-		}
-		removed := s.garbage.removed.Load()
-		res, err := s.cas.GC(ctx, s.lossy.Load(), s.settlePuts, func(keep func(cas.Hash) bool) error { return s.mark(ctx, keep) }, progress)
-		sum.Kept = res.Kept
-		sum.Removed += res.Removed
-		sum.FreedBytes += res.FreedBytes
-		sum.Packs += res.Packs
-		sum.Rewritten += res.Rewritten
+		again, err := s.collect(ctx, &sum, progress)
 		if err != nil {
 			return sum, needsRepair(err)
 		}
-		s.stored.Store(s.cas.Stats().Stored)
-		s.garbage.done(removed, s.stored.Load())
-		s.figures.collected()
-		if full == nil {
+		if !again {
 			break
 		}
 		// What it gave back may be enough for the checkpoint. Then the journal
@@ -51,11 +35,38 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 	return sum, nil
 }
 
-// settlePuts waits for everybody who put objects before they were recorded:
-// what they made is referred to when they are done.
-func (s *Store) settlePuts() {
-	s.puts.Lock()
-	s.puts.Unlock() //nolint:staticcheck // a barrier
+// collect is one round of a gc. It reports whether there was no room for the
+// checkpoint.
+func (s *Store) collect(ctx context.Context, sum *cas.GCResult, progress func(done, total int64)) (again bool, err error) {
+	// Who put objects before they were recorded is waited for: what they made is
+	// referred to when they are done. An import may take as long as it likes.
+	gc, err := s.cas.Record(ctx, s.puts.wait)
+	if err != nil {
+		return false, err
+	}
+	defer gc.Close()
+	s.ckpt.mu.Lock()
+	defer s.ckpt.mu.Unlock()
+	full := s.checkpoint(ctx)
+	if full != nil {
+		// Space can be given back on a full disk too: what the last checkpoint
+		// refers to is marked as well.
+		s.logger.Warn("no checkpoint before gc", "error", full)
+	}
+	removed := s.garbage.removed.Load()
+	res, err := gc.Collect(ctx, s.lossy.Load(), func(keep func(cas.Hash) bool) error { return s.mark(ctx, keep) }, progress)
+	sum.Kept = res.Kept
+	sum.Removed += res.Removed
+	sum.FreedBytes += res.FreedBytes
+	sum.Packs += res.Packs
+	sum.Rewritten += res.Rewritten
+	if err != nil {
+		return false, err
+	}
+	s.stored.Store(s.cas.Stats().Stored)
+	s.garbage.done(removed, s.stored.Load())
+	s.figures.collected()
+	return full != nil, nil
 }
 
 // mark marks everything that the store still needs.

@@ -66,8 +66,8 @@ func (g *garbage) due(stored int64, now time.Time) bool {
 	return now.Sub(g.last) >= gcDelay || now.Sub(g.first) >= gcLongest
 }
 
-// gcLoop gives space back when it is time. It never makes a gc wait for an import,
-// which may take long, and with the gc all checkpoints.
+// gcLoop gives space back when it is time. It does not begin while an import is
+// under way: what is put while a gc waits for it is kept by that gc.
 func (s *Store) gcLoop() {
 	for s.ctx.Err() == nil {
 		s.pause(keepTick)

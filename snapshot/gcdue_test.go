@@ -2,6 +2,8 @@ package snapshot
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -9,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -80,5 +83,77 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 	s.ckpt.mu.Unlock()
 	if _, err := s.GC(context.Background(), nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNobodyWaitsForAGCThatWaits: a gc that waits for an import keeps nobody from
+// checkpoints and verifications, and ends with its context.
+func TestNobodyWaitsForAGCThatWaits(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	done := sync.OnceFunc(s.Importing())
+	defer done()
+	orphan, err := s.CAS().Put(cas.KindData, []byte("what the import brings"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	within := func(what string, fn func(ctx context.Context) error) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- fn(ctx) }()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s waits for a gc that waits for an import", what)
+		}
+	}
+
+	for range 2 { // also after one that was given up
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.GC(ctx, nil)
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			t.Fatalf("gc did not wait for the import: %v", err)
+		case <-time.After(300 * time.Millisecond):
+		}
+		within("a checkpoint", s.Checkpoint)
+		within("a verification", func(ctx context.Context) error {
+			_, err := s.Verify(ctx, nil)
+			return err
+		})
+		cancel()
+		within("the end of gc", func(context.Context) error {
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("gc ended with %v", err)
+			}
+			return nil
+		})
+	}
+	if there, err := s.CAS().Has(orphan); err != nil || !there {
+		t.Error("what an import put is gone", err)
+	}
+	done()
+	within("a gc after the import", func(ctx context.Context) error {
+		_, err := s.GC(ctx, nil)
+		return err
+	})
+	within("a gc", func(ctx context.Context) error {
+		_, err := s.GC(ctx, nil)
+		return err
+	})
+	if there, err := s.CAS().Has(orphan); err != nil || there {
+		t.Error("what nothing refers to is not removed", err)
 	}
 }

@@ -60,7 +60,7 @@ func (d *Daemon) opImport(ctx context.Context, c *control.Call) (any, error) {
 	})
 	if err != nil {
 		finished()
-		d.giveUp(err)
+		d.giveUp(ctx, err)
 		return nil, err
 	}
 	r, err := ws.Graft(ctx, snapshot.GraftOptions{Tree: st, Path: base, Caller: caller(c), Command: c.Command})
@@ -73,12 +73,12 @@ func (d *Daemon) opImport(ctx context.Context, c *control.Call) (any, error) {
 
 // giveUp gives back the room that an import took before it failed: at once if it
 // was for want of room.
-func (d *Daemon) giveUp(err error) {
+func (d *Daemon) giveUp(ctx context.Context, err error) {
 	d.store.Abandon()
 	if fail.KindOf(explain(err)) != fail.NoSpace {
 		return
 	}
-	if _, err := d.store.GC(context.Background(), func(int64, int64) {}); err != nil {
+	if _, err := d.store.GC(ctx, func(int64, int64) {}); err != nil {
 		d.log.Warn("gc after an import that did not fit", "error", err)
 	}
 }

@@ -1,0 +1,19 @@
+package cas
+
+import "context"
+
+// GC is a whole collection; begin, which may be nil, is called when it records.
+func (s *Store) GC(ctx context.Context, lossy bool, begin func(), mark func(keep func(Hash) bool) error,
+	progress func(done, total int64)) (GCResult, error) {
+	r, err := s.Record(ctx, func(context.Context) error {
+		if begin != nil {
+			begin()
+		}
+		return nil
+	})
+	if err != nil {
+		return GCResult{}, err
+	}
+	defer r.Close()
+	return r.Collect(ctx, lossy, mark, progress)
+}

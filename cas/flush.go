@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+
+	"github.com/amberfs/amberfs/cas/guard"
 )
 
 const measureEvery = 16 // flushes between two looks at the size of the index
@@ -48,10 +50,12 @@ func (s *Store) flushLocked() error {
 		s.endFlush(nil, nil)
 		return nil
 	}
-	err := s.syncObjects()
-	if err == nil {
-		err = s.writeIndex(over, infos)
-	}
+	err := guard.Do(func() error { // what the index has not taken must not be forgotten
+		if err := s.syncObjects(); err != nil {
+			return err
+		}
+		return s.writeIndex(over, infos)
+	})
 	if err != nil {
 		s.endFlush(over, dirty)
 		return fmt.Errorf("write index: %w", noSpace(err))

@@ -1,6 +1,10 @@
 package cas
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/amberfs/amberfs/cas/guard"
+)
 
 // flushObjects and flushBytes bound what is only in packs and memory: after a
 // kill, Open reads that much again.
@@ -70,9 +74,12 @@ func (s *Store) put(k Kind, h Hash, b []byte, e effort) (added bool, err error) 
 	if err != nil || call == nil {
 		return false, err
 	}
-	hdr, bp := s.codec.build(k, h, b, 0, e)
-	_, call.err = s.appendObject(hdr, *bp, nil)
-	s.codec.release(bp)
+	call.err = guard.Do(func() error { // others wait for this call
+		hdr, bp := s.codec.build(k, h, b, 0, e)
+		_, err := s.appendObject(hdr, *bp, nil)
+		s.codec.release(bp)
+		return err
+	})
 	s.mu.Lock()
 	delete(s.inflight, h)
 	full := s.overfull()
@@ -125,12 +132,17 @@ func (s *Store) claim(h Hash) (*inflight, error) {
 	s.mu.Unlock()
 
 	// The index is read without the lock: nobody else can add this object now.
-	l, ok, err := s.ix.object(h)
+	var l loc
+	var ok bool
+	err := guard.Do(func() (err error) {
+		l, ok, err = s.ix.object(h)
+		return err
+	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
 		// It is in doubt, not in the way: storing it again costs some space.
-		s.log.Error("index lookup failed, object is stored again", "hash", h, "err", err)
+		s.log.Error("index lookup failed, object is stored again", "hash", h, "err", err, guard.Stack(err))
 		ok = false
 	}
 	if ok && s.isDropped(l) {

@@ -3,6 +3,7 @@ package cas
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"sync"
 	"testing"
 
@@ -223,4 +224,43 @@ func TestQuickIsMadeSmaller(t *testing.T) {
 	if n := size(); n != best {
 		t.Errorf("opened again, %d bytes are stored", n)
 	}
+}
+
+// panickyFS is a disk whose writes panic while it is broken.
+type panickyFS struct {
+	vfs.FS
+	broken *bool
+}
+
+type panickyFile struct {
+	vfs.File
+	broken *bool
+}
+
+func (f panickyFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	file, err := f.FS.OpenFile(name, flag, perm)
+	return panickyFile{file, f.broken}, err
+}
+
+func (f panickyFile) WriteAt(b []byte, off int64) (int, error) {
+	if *f.broken {
+		panic("a fault below")
+	}
+	return f.File.WriteAt(b, off)
+}
+
+// TestPutPanics: nobody waits for a Put that panicked, and the object can be put
+// later.
+func TestPutPanics(t *testing.T) {
+	broken := false
+	s := openTest(t, t.TempDir(), Options{FS: panickyFS{vfs.OS, &broken}})
+	b := blob(1, 1000)
+	put(t, s, blob(2, 1000))
+	broken = true
+	if _, err := s.Put(KindData, b); err == nil {
+		t.Fatal("stored by a disk that panics")
+	}
+	broken = false
+	put(t, s, b)
+	wantObject(t, s, b)
 }

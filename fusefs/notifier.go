@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -69,13 +70,13 @@ func (n *notifier) run() {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for t, ok := n.trees.get(); ok; t, ok = n.trees.get() {
-			n.drop(t.inv)
+			guard.Call(n.log, "telling the kernel of changes", func() { n.drop(t.inv) })
 			close(t.done)
 		}
 	})
 	wg.Go(func() {
 		for p, ok := n.pages.get(); ok; p, ok = n.pages.get() {
-			n.send(invalInode(p.id))
+			guard.Call(n.log, "telling the kernel of changes", func() { n.send(invalInode(p.id)) })
 			close(p.done)
 		}
 	})

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/amberfs/amberfs/snapshot/live"
 )
 
 // slowFS answers GETATTR; that of node 2 waits.
@@ -162,4 +164,29 @@ func TestInPlace(t *testing.T) {
 	if n, _ := r.Readv([][]byte{a, b}); n != 5 || string(a)+string(b[:3]) != "hello" {
 		t.Errorf("in two parts: %d, %q %q", n, a, b)
 	}
+}
+
+// TestPanicOfTheNotifier: whoever waits for a notice goes on, and so does the
+// notifier.
+func TestPanicOfTheNotifier(t *testing.T) {
+	fd, err := unix.Open("/dev/null", unix.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNotifier(fd, slog.New(slog.DiscardHandler))
+	n.mayEpoch = func() bool { panic("a fault") }
+	ended := make(chan struct{})
+	go func() {
+		n.run()
+		close(ended)
+	}()
+	began := time.Now()
+	for range 2 {
+		n.invalidate(live.Invalidation{Entries: make([]live.Entry, manyEntries+1)})
+	}
+	if took := time.Since(began); took > noticeWait {
+		t.Errorf("waited %v for notices that will not come", took)
+	}
+	n.close()
+	<-ended
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -66,7 +67,7 @@ func (s *Store) checkpointLoop() {
 			continue
 		}
 		if err := s.Checkpoint(s.ctx); err != nil && s.ctx.Err() == nil {
-			s.logger.Warn("checkpoint", "error", err)
+			s.logger.Warn("checkpoint", "error", err, guard.Stack(err))
 			s.pause(5 * time.Second)
 		} else if crowded {
 			s.shrinkJournal()

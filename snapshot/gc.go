@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -51,7 +52,7 @@ func (s *Store) collect(ctx context.Context, sum *cas.GCResult, progress func(do
 	if full != nil {
 		// Space can be given back on a full disk too: what the last checkpoint
 		// refers to is marked as well.
-		s.logger.Warn("no checkpoint before gc", "error", full)
+		s.logger.Warn("no checkpoint before gc", "error", full, guard.Stack(full))
 	}
 	removed := s.garbage.removed.Load()
 	res, err := gc.Collect(ctx, s.lossy.Load(), func(keep func(cas.Hash) bool) error { return s.mark(ctx, keep) }, progress)

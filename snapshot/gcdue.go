@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/amberfs/amberfs/cas/guard"
 )
 
 const (
@@ -75,7 +77,7 @@ func (s *Store) gcLoop() {
 			continue
 		}
 		if _, err := s.GC(s.ctx, nil); err != nil && s.ctx.Err() == nil {
-			s.logger.Warn("gc", "error", err)
+			s.logger.Warn("gc", "error", err, guard.Stack(err))
 			s.pause(time.Minute)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -74,17 +75,11 @@ func (q *sealQueue) len() int {
 // sealLoop seals snapshots in the background.
 func (s *Store) sealLoop() {
 	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-s.seal.signal:
-		}
-		s.pause(sealDelay)
-		for s.ctx.Err() == nil {
+		for s.ctx.Err() == nil { // also what was left by a panic
 			more, err := s.sealFirst(s.ctx)
 			if err != nil {
 				if s.ctx.Err() == nil {
-					s.logger.Warn("sealing", "error", err)
+					s.logger.Warn("sealing", "error", err, guard.Stack(err))
 					s.pause(5 * time.Second)
 				}
 				continue
@@ -93,6 +88,12 @@ func (s *Store) sealLoop() {
 				break
 			}
 		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.seal.signal:
+		}
+		s.pause(sealDelay)
 	}
 }
 
@@ -148,7 +149,11 @@ func (s *Store) sealState(ctx context.Context, st *tree.State) (cas.Hash, int64,
 		s.lossy.Store(true)
 		s.logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
 	}}
-	id, _, err := z.Seal(ctx, st)
+	var id cas.Hash
+	err := guard.Do(func() (err error) {
+		id, _, err = z.Seal(ctx, st)
+		return err
+	})
 	if err != nil {
 		return id, 0, err
 	}

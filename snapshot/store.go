@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/cas/vfs"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -45,6 +46,9 @@ type Options struct {
 // removedTick is how often a store that is being closed looks whether it is still
 // there.
 const removedTick = 50 * time.Millisecond
+
+// panicPause is how long work in the background rests after a panic.
+const panicPause = 5 * time.Second
 
 // A Store is an open store. Its methods may be called from many goroutines.
 type Store struct {
@@ -185,12 +189,24 @@ func (s *Store) open() error {
 	}
 	s.stored.Store(s.cas.Stats().Stored)
 	if !s.opt.Quiet {
-		s.work.Go(func() error { s.sealLoop(); return nil })
-		s.work.Go(func() error { s.checkpointLoop(); return nil })
-		s.work.Go(func() error { s.keepLoop(); return nil })
-		s.work.Go(func() error { s.gcLoop(); return nil })
+		s.background("sealing", s.sealLoop)
+		s.background("checkpoints", s.checkpointLoop)
+		s.background("policies", s.keepLoop)
+		s.background("gc", s.gcLoop)
 	}
 	return nil
+}
+
+// background runs a loop until the store is closed: again, some time after it
+// panicked.
+func (s *Store) background(what string, loop func()) {
+	s.work.Go(func() error {
+		for s.ctx.Err() == nil {
+			guard.Call(s.logger, what, loop)
+			s.pause(panicPause)
+		}
+		return nil
+	})
 }
 
 // Close seals and commits what there is, and closes the store. Everything
@@ -203,7 +219,7 @@ func (s *Store) Close() error {
 	}
 	s.cancel()
 	done := make(chan error, 1)
-	go func() { done <- s.close() }()
+	go func() { done <- guard.Do(s.close) }()
 	for look := time.NewTicker(removedTick); ; {
 		if s.lock.removed() {
 			return ErrRemoved

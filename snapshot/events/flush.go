@@ -15,9 +15,7 @@ const breath = 64
 func (l *Log) flush(all bool) error {
 	l.writer.Lock()
 	defer l.writer.Unlock()
-	l.mu.Lock()
-	due := l.mu.take(l.now(), all)
-	l.mu.Unlock()
+	due := l.take(all)
 	if len(due) == 0 {
 		return nil
 	}
@@ -63,6 +61,12 @@ func (l *Log) flush(all bool) error {
 	}
 	l.tellLocked()
 	return first
+}
+
+func (l *Log) take(all bool) []*entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.take(l.now(), all)
 }
 
 // complete fills in what is only known later. It is false for an event of a node

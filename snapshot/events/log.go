@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/cas/vfs"
 )
 
@@ -198,13 +199,13 @@ func (l *Log) armLocked() {
 }
 
 func (l *Log) tick() {
-	if err := l.flush(false); err != nil {
+	if err := guard.Do(func() error { return l.flush(false) }); err != nil {
 		l.mu.Lock()
 		first := !l.mu.failed
 		l.mu.failed = true
 		l.mu.Unlock()
 		if first {
-			l.log.Error("events are being lost", "err", err)
+			l.log.Error("events are being lost", "err", err, guard.Stack(err))
 		}
 	}
 	l.mu.Lock()

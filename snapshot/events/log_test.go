@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -445,4 +446,24 @@ func BenchmarkRecord(b *testing.B) {
 			l.Record(Event{Workspace: 1, Node: i, Action: Created, Path: "a", PID: pid})
 		}
 	})
+}
+
+// TestPanicOfTheWriter: it costs the events at hand, and no more.
+func TestPanicOfTheWriter(t *testing.T) {
+	var broken atomic.Bool
+	broken.Store(true)
+	l := mustOpen(t, vfs.NewMem(), Options{Quiet: time.Millisecond, Resolve: func(uint32, uint64) (string, int64, bool) {
+		if broken.Load() {
+			panic("a fault in the tree")
+		}
+		return "file", 0, true
+	}})
+	defer l.Close()
+	l.Record(Event{Workspace: 1, Node: 10, Action: Modified})
+	time.Sleep(100 * time.Millisecond)
+	broken.Store(false)
+	l.Record(Event{Workspace: 1, Node: 10, Action: Modified})
+	if n := len(all(t, l, 1)); n != 1 {
+		t.Errorf("%d events, want the one after the panic", n)
+	}
 }

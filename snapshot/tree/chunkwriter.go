@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/cas/guard"
 )
 
 // slabSize is how much is read at a time and how much of a file is in memory for
@@ -147,7 +148,10 @@ func (w *chunkWriter) store(data []byte) error {
 	go func() {
 		defer close(s.done)
 		defer from.release()
-		s.item, s.err = w.put(data)
+		s.err = guard.Do(func() (err error) {
+			s.item, err = w.put(data)
+			return err
+		})
 	}()
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
@@ -106,7 +107,7 @@ func (r *sealRun) inodes(ctx context.Context, g *errgroup.Group, p *page) error 
 			continue
 		}
 		g.Go(func() error {
-			if err := r.inode(ctx, n); err != nil {
+			if err := guard.Do(func() error { return r.inode(ctx, n) }); err != nil {
 				return fmt.Errorf("inode %d: %w", n.Ino, err)
 			}
 			return nil

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/cas/guard"
 )
 
 // TestSealRoundTrip checks that every field comes back.
@@ -293,4 +294,28 @@ func TestLongRecord(t *testing.T) {
 	src = f.source()
 	checkDiff(t, src, b, f.load(t, src, idb), nil, flatten(t, src, b), flatten(t, src, b), nil)
 	flatten(t, src, f.load(t, src, idb))
+}
+
+// TestSealPanics: a panic while contents are stored, by whichever goroutine, is an
+// error of that seal, and the next one does the work.
+func TestSealPanics(t *testing.T) {
+	f := newTestFS()
+	for i := range 50 {
+		f.write(f.create(RootIno, testName(i), unix.S_IFREG|0o644), 0, testName(i))
+	}
+	large := make([]byte, 4<<20)
+	fillNoise(rand.New(rand.NewPCG(1, 2)), large)
+	f.write(f.create(RootIno, "large", unix.S_IFREG|0o644), 0, string(large))
+	s := f.freeze()
+	z := &Sealer{Src: f.src, Objects: putHook{f.store, func() error { panic("a fault in the store") }}, Workers: 2}
+	_, _, err := z.Seal(context.Background(), s)
+	var p *guard.Panic
+	if !errors.As(err, &p) || !strings.Contains(p.Stack, "seal_test.go") {
+		t.Fatalf("error %v, want the panic with its stack", err)
+	}
+	want := flatten(t, f.src, s)
+	got := flatten(t, f.src, f.load(t, f.source(), f.seal(t, s)))
+	if d := naiveDiff(want, got); len(d) != 0 {
+		t.Errorf("after a seal that panicked: %v", d)
+	}
 }

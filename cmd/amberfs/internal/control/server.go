@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 )
 
@@ -186,7 +187,7 @@ func (s *Server) accept() {
 		s.calls.Add(1)
 		go func() {
 			defer s.calls.Done()
-			s.serve(c)
+			guard.Call(s.log, "control socket", func() { s.serve(c) })
 		}()
 	}
 }
@@ -239,13 +240,16 @@ var takesInput = map[string]bool{"import": true, "stampindex": true, "open": tru
 // run calls the handler; a panic is an error of this request and a line in the
 // log, not the end of everybody's file system.
 func (s *Server) run(ctx context.Context, c *Call) (result any, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.log.Error("control request panicked", "op", c.Op, "panic", p)
-			err = fail.New(fail.Failed, "the daemon failed in %q: %v", c.Op, p).WithHint("its log is amberfs.log in the store")
-		}
-	}()
-	return s.handler(ctx, c)
+	err = guard.Do(func() (err error) {
+		result, err = s.handler(ctx, c)
+		return err
+	})
+	var p *guard.Panic // of the handler, or of what worked for it
+	if errors.As(err, &p) {
+		s.log.Error("control request panicked", "op", c.Op, "error", err, guard.Stack(err))
+		err = fail.New(fail.Failed, "the daemon failed in %q: %v", c.Op, p.Value).WithHint("its log is amberfs.log in the store")
+	}
+	return result, err
 }
 
 // finish sends the last line.

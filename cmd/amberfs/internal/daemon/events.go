@@ -4,6 +4,7 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
@@ -89,7 +90,7 @@ func (d *Daemon) pathOf(dir live.NodeID, name string) string {
 // each path of a restore.
 func (d *Daemon) storeEvent(e snapshot.Event) {
 	if e.Action == "ended" {
-		d.background.Go(func() { d.removeEvents(e.Workspace) })
+		d.later("removing events", func() { d.removeEvents(e.Workspace) })
 		return
 	}
 	out := events.Event{
@@ -105,7 +106,12 @@ func (d *Daemon) storeEvent(e snapshot.Event) {
 	}
 	span := d.events.Captured(out)
 	// Not on the time of whoever made the snapshot.
-	d.background.Go(func() { d.countEvents(e.Workspace, e.From, span) })
+	d.later("counting events", func() { d.countEvents(e.Workspace, e.From, span) })
+}
+
+// later does something that nobody waits for but the end of the daemon.
+func (d *Daemon) later(what string, fn func()) {
+	d.background.Go(func() { guard.Call(d.log, what, fn) })
 }
 
 // countEvents writes down with a snapshot what happened since the one before.

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 )
 
@@ -107,6 +108,11 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	default:
 		return
 	}
+	// The library collects on a goroutine of its own.
+	guard.Call(c.d.log, "metrics", func() { c.collect(ch) })
+}
+
+func (c collector) collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}

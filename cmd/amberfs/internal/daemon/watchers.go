@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -116,8 +117,9 @@ func (w *watchers) run(ctx context.Context) {
 			return
 		}
 		w.mu.Unlock()
-		if err := w.nudge(ctx, entries); err != nil && ctx.Err() == nil {
-			w.d.log.Debug("telling watchers of a restore", "error", err)
+		err := guard.Do(func() error { return w.nudge(ctx, entries) })
+		if err != nil && ctx.Err() == nil {
+			w.d.log.Debug("telling watchers of a restore", "error", err, guard.Stack(err))
 		}
 	}
 }

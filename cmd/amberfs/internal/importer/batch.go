@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -106,7 +107,7 @@ func newPool(n int, cancel context.CancelCauseFunc) *pool {
 	for range n {
 		go func() {
 			for job := range p.jobs {
-				if err := job(); err != nil {
+				if err := guard.Do(job); err != nil {
 					p.once.Do(func() { p.err = err })
 					p.cancel(err)
 				}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -314,5 +315,23 @@ func TestWorkerError(t *testing.T) {
 	}
 	if !errors.Is(err, errDisk) {
 		t.Errorf("error = %v", err)
+	}
+}
+
+// panicky is a store in which something is wrong.
+type panicky struct{ tree.ObjectStore }
+
+func (panicky) Put(cas.Kind, []byte) (cas.Hash, error) { panic("a fault in the store") }
+
+// TestPanicInAWorker: it is an error of the import.
+func TestPanicInAWorker(t *testing.T) {
+	s := store(t)
+	b := New(context.Background(), s.Source(), panicky{s.CAS()}, gitbridge.Meta{Mode: 0o755})
+	defer b.Close()
+	addFile(t, b, "small", []byte("text"))
+	_, err := b.Finish()
+	var p *guard.Panic
+	if !errors.As(err, &p) {
+		t.Errorf("error %v, want the panic", err)
 	}
 }

@@ -1,0 +1,53 @@
+// Package guard keeps a panic from ending the process.
+//
+// A panic ends it, and everybody's file system with it, on whatever goroutine it
+// happens. The goroutines that answer requests catch theirs. Those that work for a
+// request, or for nobody, run what they do through [Do], so that the panic is an
+// error of that work alone; who ends up with the error logs it with [Stack].
+// Goroutines that only copy bytes or wait do without.
+//
+// Code that may run below a Do or a request gives locks back with defer, unless
+// nothing that it does with them held can panic.
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+)
+
+// A Panic is the error that a panic became.
+type Panic struct {
+	Value any
+	Stack string
+}
+
+func (p *Panic) Error() string { return fmt.Sprintf("internal error: panic: %v", p.Value) }
+
+// Do calls fn. If it panics, the error is a *Panic.
+func Do(fn func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &Panic{v, string(debug.Stack())}
+		}
+	}()
+	return fn()
+}
+
+// Call is Do for a function without an error of its own, for nobody who waits: a
+// panic is logged.
+func Call(log *slog.Logger, what string, fn func()) {
+	if err := Do(func() error { fn(); return nil }); err != nil {
+		log.Error(what, "error", err, Stack(err))
+	}
+}
+
+// Stack is where the panic in err happened, for a log line; nothing if there is none.
+func Stack(err error) slog.Attr {
+	var p *Panic
+	if !errors.As(err, &p) {
+		return slog.Attr{}
+	}
+	return slog.String("stack", p.Stack)
+}

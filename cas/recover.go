@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
+
+	"github.com/amberfs/amberfs/cas/vfs"
 )
 
 // recover brings the index up to the packs: after a clean end there is nothing
@@ -175,13 +179,63 @@ func (s *Store) recoverMeta(p *pack, m *metaBatch, indexed bool) error {
 	if err != nil {
 		return err
 	}
-	if end < p.size && !p.sealed && !s.o.ReadOnly {
-		s.log.Info("cutting an unfinished commit", "pack", p.name(), "offset", end)
-		if err := f.Truncate(end); err != nil {
-			return fmt.Errorf("cut pack %s: %w", p.name(), err)
+	if end < p.size {
+		if err := s.metaEnd(p, f, end); err != nil {
+			return err
 		}
 	}
 	return s.settle(p, f)
+}
+
+// metaEnd decides what becomes of bytes behind the last good metadata record.
+func (s *Store) metaEnd(p *pack, f vfs.File, end int64) error {
+	torn, err := tornEnd(f, p.id, end, p.size)
+	if err != nil {
+		s.log.Error("metadata cannot be read", "pack", p.name(), "offset", end, "err", err)
+	}
+	if !torn {
+		// There was a commit. A repair may mend it, and has to find it.
+		s.log.Error("metadata records are damaged; verify tells more", "pack", p.name(), "offset", end)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		p.end, p.sealed, p.dirty = p.size, true, true
+		return nil
+	}
+	if p.sealed || s.o.ReadOnly {
+		return nil
+	}
+	s.log.Info("cutting an unfinished commit", "pack", p.name(), "offset", end)
+	if err := f.Truncate(end); err != nil {
+		return fmt.Errorf("cut pack %s: %w", p.name(), err)
+	}
+	return nil
+}
+
+// tornEnd tells whether the end of a pack, of one commit, is what a kill or a power
+// cut left of it: it ends too early, or sectors of it never reached the disk. Else
+// all of it was written once. It is not torn if it cannot be read.
+func tornEnd(r io.ReaderAt, id uint64, off, size int64) (bool, error) {
+	if size-off < headerSize || size%recordAlign != 0 {
+		return true, nil
+	}
+	b := make([]byte, min(size-off, headerSize+maxStoredLen))
+	if err := readExactly(r, b, off); err != nil {
+		return false, err
+	}
+	if h, err := decodeHeader(b[:headerSize], id, off); err == nil && off+h.size() > size {
+		return true, nil
+	}
+	// A record has no sector of zeros: its padding is less than any part of one
+	// that lies in it.
+	const sector = 512
+	for at := off; len(b) > 0; {
+		n := min(sector-at%sector, int64(len(b)))
+		if !slices.ContainsFunc(b[:n], func(c byte) bool { return c != 0 }) {
+			return true, nil
+		}
+		at, b = at+n, b[n:]
+	}
+	return false, nil
 }
 
 func (s *Store) decodeMeta(it *item) (*metaBatch, error) {

@@ -1,7 +1,9 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -30,14 +32,17 @@ func (j *Journal) dropFirst(pos int64) error {
 		return err
 	}
 	var spares []string
-	for _, s := range first {
-		spare, rerr := j.retire(s, len(spares) < room)
-		if rerr != nil && err == nil {
-			err = fmt.Errorf("drop journal segment %s: %w", s.name, rerr)
+	for len(first) > 0 {
+		spare, rerr := j.retire(first[0], len(spares) < room)
+		if rerr != nil {
+			// A later one that goes would leave a gap, which is damage.
+			err = fmt.Errorf("drop journal segment %s: %w", first[0].name, rerr)
+			break
 		}
 		if spare != "" {
 			spares = append(spares, spare)
 		}
+		first = first[1:]
 	}
 	// A spare may only be written once its old name is gone for good.
 	if serr := j.fs.SyncDir(j.dir); serr != nil && err == nil {
@@ -48,6 +53,10 @@ func (j *Journal) dropFirst(pos int64) error {
 	j.spares = append(j.spares, spares...)
 	if err != nil {
 		j.dropSpares()
+	}
+	if len(first) > 0 {
+		list := append(slices.Clone(first), j.segments()...)
+		j.list.Store(&list)
 	}
 	return err
 }
@@ -140,22 +149,35 @@ func (j *Journal) restart() error {
 }
 
 // retire closes a segment that is in the list no more, and removes its file or,
-// if it may be kept, makes it a spare, whose name it returns.
+// if it may be kept, makes it a spare, whose name it returns. After an error the
+// segment is as it was.
 func (j *Journal) retire(s *segment, keep bool) (spare string, err error) {
+	if keep && s.size == j.segSize {
+		spare = strings.TrimSuffix(s.name, segmentSuffix) + spareSuffix
+		err = j.fs.Rename(j.path(s.name), j.path(spare))
+	} else {
+		err = j.fs.Remove(j.path(s.name))
+	}
+	if err != nil {
+		return "", err
+	}
 	// With the last reference gone nobody reads the file, and it can be used
 	// again. Otherwise it lives, without a name, until its readers are done.
-	if !keep || s.size != j.segSize || !s.refs.CompareAndSwap(1, 0) {
-		err := j.fs.Remove(j.path(s.name))
-		if rerr := s.release(); err == nil {
-			err = rerr
-		}
-		return "", err
+	unused := s.refs.CompareAndSwap(1, 0)
+	var cerr error
+	if unused {
+		cerr = s.f.Close()
+	} else {
+		cerr = s.release()
 	}
-	if err := s.f.Close(); err != nil {
-		return "", err
+	if spare != "" && (!unused || cerr != nil) {
+		cerr = errors.Join(cerr, j.fs.Remove(j.path(spare)))
+		spare = ""
 	}
-	spare = strings.TrimSuffix(s.name, segmentSuffix) + spareSuffix
-	return spare, j.fs.Rename(j.path(s.name), j.path(spare))
+	if cerr != nil {
+		j.log.Warn("journal: closing a segment that is dropped", "err", cerr)
+	}
+	return spare, nil
 }
 
 // dropSpares removes the spare files: after an error it is not sure that their

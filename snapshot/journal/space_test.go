@@ -240,3 +240,77 @@ func TestAppendWhileDropping(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// stubborn is a disk on which one file keeps its name.
+type stubborn struct {
+	vfs.FS
+	name string
+}
+
+var errStubborn = errors.New("it stays")
+
+func (s *stubborn) Remove(name string) error {
+	if name == s.name {
+		return errStubborn
+	}
+	return s.FS.Remove(name)
+}
+
+func (s *stubborn) Rename(from, to string) error {
+	if from == s.name {
+		return errStubborn
+	}
+	return s.FS.Rename(from, to)
+}
+
+// TestSegmentThatStays: when a segment cannot be dropped, those behind it stay too,
+// or the gap would be damage at the next opening; later all go.
+func TestSegmentThatStays(t *testing.T) {
+	for stays := range 8 {
+		fs := &stubborn{FS: vfs.NewMem()}
+		rnd := rand.New(rand.NewPCG(7, 7))
+		j := mustOpen(t, memOptions(fs))
+		var items []item
+		for len(j.segments()) < 10 {
+			it, err := appendItem(j, rnd, uint64(len(items)), 5000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			items = append(items, it)
+		}
+		segs := j.segments()
+		fs.name = j.path(segs[stays].name)
+		if err := j.DropBefore(j.End()); !errors.Is(err, errStubborn) {
+			t.Fatalf("segment %d: %v", stays, err)
+		}
+		left := items
+		for len(left) > 0 && left[0].end <= segs[stays].base {
+			left = left[1:]
+		}
+		if first := j.segments()[0]; first != segs[stays] {
+			t.Fatalf("segment %d stays, but the first is now %s", stays, first.name)
+		}
+		got, err := collect(j, segs[stays].base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		samePrefix(t, got, left)
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		fs.name = ""
+		j = mustOpen(t, memOptions(fs))
+		if got, err = collect(j, segs[stays].base); err != nil || len(got) != len(left) {
+			t.Fatalf("%d of %d records after segment %d stayed: %v", len(got), len(left), stays, err)
+		}
+		if err := j.DropBefore(j.End()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(j.segments()); n != 1 {
+			t.Errorf("%d segments are left", n)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

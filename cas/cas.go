@@ -34,6 +34,8 @@ var (
 	ErrFormat = errors.New("unknown store format")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("store is closed")
+	// ErrInUse: another process has the store open.
+	ErrInUse = errors.New("the store is open in another process")
 	// ErrReadOnly: the store was opened for reading.
 	ErrReadOnly = errors.New("store is open read-only")
 )

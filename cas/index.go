@@ -27,8 +27,6 @@ type index struct {
 }
 
 var (
-	// errIndexBusy: another process has the index open.
-	errIndexBusy = errors.New("the store is open in another process")
 	// errIndexBroken: the index cannot be used and must be built anew.
 	errIndexBroken = errors.New("the index does not open")
 	// errIndexRead: something in the index cannot be read.
@@ -113,7 +111,7 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 		return db, nil
 	}
 	if strings.Contains(err.Error(), "Cannot acquire directory lock") {
-		return nil, fmt.Errorf("%w: %v", errIndexBusy, err)
+		return nil, fmt.Errorf("%w: %v", ErrInUse, err)
 	}
 	for _, e := range []error{fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EROFS} {
 		if errors.Is(err, e) {

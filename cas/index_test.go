@@ -120,10 +120,10 @@ func TestIndexInUseIsLeftAlone(t *testing.T) {
 	if err := os.WriteFile(mark, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir, o); !errors.Is(err, errIndexBusy) {
+	if _, err := Open(dir, o); !errors.Is(err, ErrInUse) {
 		t.Fatalf("second open: %v", err)
 	}
-	if _, err := Repair(dir, o); !errors.Is(err, errIndexBusy) {
+	if _, err := Repair(dir, o); !errors.Is(err, ErrInUse) {
 		t.Fatalf("repair of an open store: %v", err)
 	}
 	if err := os.Remove(mark); err != nil {

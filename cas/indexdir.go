@@ -30,7 +30,7 @@ func prepareIndexDir(dir string, size budget) error {
 	// Badger holds this lock too. Without it, nothing here may be touched or
 	// believed: the mark could be that of a process that is opening just now.
 	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return fmt.Errorf("%w: lock %s: %v", errIndexBusy, dir, err)
+		return fmt.Errorf("%w: lock %s: %v", ErrInUse, dir, err)
 	}
 	ents, err := d.ReadDir(-1)
 	if err != nil {

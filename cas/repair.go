@@ -59,7 +59,7 @@ func repair(dir string, o Options) (RepairResult, error) {
 func salvage(dir string, o Options) ([]metaItem, error) {
 	s, err := Open(dir, o)
 	switch {
-	case errors.Is(err, errIndexBusy) || errors.Is(err, ErrFormat) || errors.Is(err, ErrNoSpace):
+	case errors.Is(err, ErrInUse) || errors.Is(err, ErrFormat) || errors.Is(err, ErrNoSpace):
 		return nil, err
 	case err != nil:
 		return nil, nil

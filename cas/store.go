@@ -82,8 +82,8 @@ func (o *overlay) len() int { return len(o.objects) + len(o.metas) }
 // the packs is built anew from them, which takes time but loses nothing.
 //
 // Errors: ErrFormat if the packs are of another version (nothing was touched),
-// ErrNoSpace if the disk is too full for the index to open, or an error of the
-// disk.
+// ErrNoSpace if the disk is too full for the index to open, ErrInUse, or an error
+// of the disk.
 func Open(dir string, o Options) (*Store, error) {
 	s, err := newStore(dir, o)
 	if err != nil {

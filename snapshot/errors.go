@@ -3,6 +3,8 @@ package snapshot
 import (
 	"errors"
 	"fmt"
+
+	"github.com/amberfs/amberfs/cas"
 )
 
 // What callers tell apart. The text of an error that wraps one of these is a
@@ -20,13 +22,14 @@ var (
 	ErrQuota       = errors.New("limit reached")
 	ErrFormat      = errors.New("unknown store format")
 	ErrClosed      = errors.New("the store is closed")
-	ErrRemoved     = errors.New("the store was removed while it was in use")
+	ErrLost        = errors.New("the journal does not go back to the beginning")
+	ErrRemoved     = errors.New("the store, or its index, was removed while it was in use")
 )
 
 // A LockedError tells who has the store open.
 type LockedError struct {
 	Dir        string
-	PID        int
+	PID        int // 0 if nobody knows
 	Mountpoint string
 }
 
@@ -35,7 +38,20 @@ func (e *LockedError) Error() string {
 	if e.Mountpoint != "" {
 		at = " and mounted at " + e.Mountpoint
 	}
-	return fmt.Sprintf("store %s is in use by process %d%s; unmount it first (amberfs umount) or use that mount", e.Dir, e.PID, at)
+	by := "another process"
+	if e.PID != 0 {
+		by = fmt.Sprintf("process %d", e.PID)
+	}
+	return fmt.Sprintf("store %s is in use by %s%s; unmount it first (amberfs umount) or use that mount", e.Dir, by, at)
+}
+
+// inUse is err, or a LockedError if another process has the chunk store open: one
+// whose lock file somebody has removed.
+func inUse(dir string, err error) error {
+	if errors.Is(err, cas.ErrInUse) {
+		return &LockedError{Dir: dir}
+	}
+	return err
 }
 
 // Is makes a LockedError an ErrBusy.

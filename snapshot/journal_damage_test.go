@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -384,5 +385,52 @@ func TestLostNames(t *testing.T) {
 		if slices.Sort(got); !slices.Equal(got, want) {
 			t.Errorf("%s names %v, want %v", what, got, want)
 		}
+	}
+}
+
+// TestCatalogueAndJournalLost: when neither the catalogue nor the beginning of the
+// journal is left, whoever opens, verifies or repairs the store is told so, and
+// nothing is changed.
+func TestCatalogueAndJournalLost(t *testing.T) {
+	ctx := context.Background()
+	dir := filepath.Join(t.TempDir(), "store")
+	s := open(t, dir)
+	for i := range 50 {
+		write(t, s, s.Main().Root(), fmt.Sprint(i), strings.Repeat(fmt.Sprint(i), 100))
+	}
+	if _, err := s.Main().Capture(ctx, snapshot.CaptureOptions{Name: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	metas, err := filepath.Glob(filepath.Join(dir, "packs", "*.meta"))
+	if err != nil || len(metas) == 0 {
+		t.Fatal("no metadata", err)
+	}
+	for _, name := range append(metas, filepath.Join(dir, "index")) {
+		if err := os.RemoveAll(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := func() string {
+		names, err := filepath.Glob(filepath.Join(dir, "journal", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(names, " ")
+	}
+	before := files()
+	for what, fn := range map[string]func() error{
+		"opening":   func() error { _, err := snapshot.Open(dir, snapshot.Options{}); return err },
+		"verifying": func() error { _, err := snapshot.Check(ctx, dir, snapshot.Options{}, nil); return err },
+		"repairing": func() error { _, err := snapshot.Repair(ctx, dir, snapshot.Options{}, nil); return err },
+	} {
+		if err := fn(); !errors.Is(err, snapshot.ErrLost) || !errors.Is(err, cas.ErrDamaged) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if now := files(); now != before {
+		t.Errorf("the journal was %s, is %s", before, now)
 	}
 }

@@ -93,17 +93,6 @@ func (l *lockFile) write(h holder) error {
 	return err
 }
 
-// removed reports whether the lock file, and the store with it, was removed.
-func (l *lockFile) removed() bool {
-	var st unix.Stat_t
-	c, err := l.f.SyscallConn()
-	if err == nil {
-		cerr := c.Control(func(fd uintptr) { err = unix.Fstat(int(fd), &st) })
-		err = errors.Join(err, cerr)
-	}
-	return err == nil && st.Nlink == 0
-}
-
 func (l *lockFile) release() error { return l.f.Close() }
 
 // Holder tells who has, or last had, a store.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -92,4 +93,65 @@ func TestRemovedStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	intact(t, open(t, dir), "b")
+}
+
+// TestLockRemoved: a store in use stays so without its lock file, for everybody who
+// wants it, and is closed as ever.
+func TestLockRemoved(t *testing.T) {
+	ctx := context.Background()
+	dir := filepath.Join(t.TempDir(), "store")
+	s := open(t, dir)
+	write(t, s, s.Main().Root(), "f", "a")
+	for what, fn := range map[string]func() error{
+		"opening": func() error {
+			_, err := snapshot.Open(dir, snapshot.Options{})
+			return err
+		},
+		"verifying": func() error {
+			_, err := snapshot.Check(ctx, dir, snapshot.Options{}, nil)
+			return err
+		},
+		"repairing": func() error {
+			_, err := snapshot.Repair(ctx, dir, snapshot.Options{}, nil)
+			return err
+		},
+	} {
+		if err := os.Remove(filepath.Join(dir, "lock")); err != nil {
+			t.Fatal(err)
+		}
+		var locked *snapshot.LockedError
+		if err := fn(); !errors.As(err, &locked) || !errors.Is(err, snapshot.ErrBusy) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("closing: %v", err)
+	}
+	intact(t, open(t, dir), "a")
+}
+
+// TestIndexRemoved: a store in use whose index is removed ends, and has everything
+// when it is opened again.
+func TestIndexRemoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s := open(t, dir)
+	write(t, s, s.Main().Root(), "f", "a")
+	if err := os.RemoveAll(filepath.Join(dir, "index")); err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	select {
+	case err := <-closed:
+		if !errors.Is(err, snapshot.ErrRemoved) {
+			t.Errorf("closing: %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("closing takes for ever")
+	}
+	again := dir + ".copy" // the lock is held as long as this process lives
+	if err := os.CopyFS(again, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	intact(t, open(t, again), "a")
 }

@@ -32,13 +32,8 @@ func (s *Store) lastCheckpoint() (at storedStore, found bool, err error) {
 	if isNotFound(err) {
 		// The first one follows the making of a store at once.
 		n := s.cas.Stats().Objects
-		s.nameless = n > firstObjects
-		if s.nameless && !s.opt.Salvage {
-			err = s.noCatalogue()
-		} else {
-			err = nil // a salvage looks into the journal, see open
-		}
-		return at, false, err
+		s.nameless = n > firstObjects // see open, which looks into the journal
+		return at, false, nil
 	}
 	if err != nil {
 		return at, false, err

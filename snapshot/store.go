@@ -150,7 +150,7 @@ func (s *Store) open() error {
 	}
 	var err error
 	if s.cas, err = cas.Open(s.dir, cas.Options{FS: s.opt.FS, Logger: s.logger}); err != nil {
-		return fmt.Errorf("opening store %s: %w", s.dir, err)
+		return fmt.Errorf("opening store %s: %w", s.dir, inUse(s.dir, err))
 	}
 	at, found, err := s.lastCheckpoint()
 	if err != nil {
@@ -166,15 +166,20 @@ func (s *Store) open() error {
 	if s.root != nil {
 		run = currentRun(s.dir)
 	}
+	look := s.nameless && !s.opt.Salvage // only whether a repair can help
 	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
-		FS: s.opt.FS, Logger: s.logger, Begin: at.Position, Run: run, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly, SegmentSize: segment, Reserve: s.heldBack,
+		FS: s.opt.FS, Logger: s.logger, Begin: at.Position, Run: run, Salvage: s.opt.Salvage || look, ReadOnly: s.opt.ReadOnly || look,
+		SegmentSize: segment, Reserve: s.heldBack,
 	})
 	if err != nil {
 		return fmt.Errorf("opening the journal of %s: %w", s.dir, err)
 	}
 	whole := s.log.End() > 0 && s.log.Size() == s.log.End()
-	if s.nameless && !whole {
-		return fmt.Errorf("opening store %s: %w, and the journal does not go back to the beginning", s.dir, s.noCatalogue())
+	switch {
+	case s.nameless && !whole:
+		return fmt.Errorf("opening store %s: %w, and %w", s.dir, s.noCatalogue(), ErrLost)
+	case look:
+		return fmt.Errorf("opening store %s: %w", s.dir, s.noCatalogue())
 	}
 	s.src = tree.NewSource(s.cas, s.log, cacheBytes)
 	if found && whole && s.opt.Salvage && s.headless() {
@@ -212,25 +217,42 @@ func (s *Store) background(what string, loop func()) {
 // Close seals and commits what there is, and closes the store. Everything
 // acknowledged is on disk when it returns. Of a store that was removed, even
 // meanwhile, it is ErrRemoved, and closes nothing: Badger tries for ever to write
-// its tables, and the process had better end.
+// its tables, and the process had better end. The same goes for one whose index was
+// removed; what is acknowledged is in packs and journal.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
 	s.cancel()
-	done := make(chan error, 1)
-	go func() { done <- guard.Do(s.close) }()
-	for look := time.NewTicker(removedTick); ; {
-		if s.lock.removed() {
+	look := time.NewTicker(removedTick)
+	defer look.Stop()
+	for done := (chan error)(nil); ; {
+		if s.removed() {
+			if err := s.log.Sync(); err != nil && !errors.Is(err, journal.ErrClosed) {
+				return errors.Join(ErrRemoved, err)
+			}
 			return ErrRemoved
+		}
+		if done == nil {
+			done = make(chan error, 1)
+			go func() { done <- guard.Do(s.close) }()
 		}
 		select {
 		case err := <-done:
-			look.Stop()
 			return err
 		case <-look.C:
 		}
 	}
+}
+
+// removed reports whether the directory of the index is gone, and with it, as a rule,
+// the store.
+func (s *Store) removed() bool {
+	if s.root == nil {
+		return false
+	}
+	_, err := s.root.Stat(filepath.Join(s.dir, "index"))
+	return errors.Is(err, os.ErrNotExist)
 }
 
 func (s *Store) close() error {

@@ -203,7 +203,7 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 		fs = vfs.OS
 	}
 	res, err := cas.Repair(dir, cas.Options{FS: fs, Logger: o.Logger})
-	if err = errors.Join(err, lock.release()); err != nil {
+	if err = errors.Join(inUse(dir, err), lock.release()); err != nil {
 		return nil, fmt.Errorf("repairing %s: %w", dir, err)
 	}
 	o.Salvage, o.Quiet = true, true

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -293,7 +294,11 @@ func busyStore(store string, pid int, point string) error {
 			}
 		}
 	}
-	e := fail.New(fail.Busy, "the store %s is in use by pid %d", store, pid)
+	by := "another process"
+	if pid != 0 {
+		by = fmt.Sprintf("pid %d", pid)
+	}
+	e := fail.New(fail.Busy, "the store %s is in use by %s", store, by)
 	if point == "" {
 		return e
 	}

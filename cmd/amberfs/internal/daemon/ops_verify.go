@@ -65,7 +65,7 @@ func VerifyStore(ctx context.Context, dir string, repair bool, show func(control
 	})
 	if err != nil {
 		err = openError(dir, err)
-		if k := fail.KindOf(err); k == fail.Busy || errors.Is(err, snapshot.ErrFormat) {
+		if k := fail.KindOf(err); k == fail.Busy || errors.Is(err, snapshot.ErrFormat) || errors.Is(err, snapshot.ErrLost) {
 			return nil, err
 		}
 		return nil, fail.New(fail.Damage, "the store %s does not open: %w", dir, errors.Unwrap(err)).WithHint("%s", hint)
@@ -79,7 +79,12 @@ func openError(dir string, err error) error {
 	if errors.As(err, &locked) {
 		return busyStore(dir, locked.PID, locked.Mountpoint)
 	}
+	lost := errors.Is(err, snapshot.ErrLost)
 	err = explain(err)
+	if lost {
+		return fail.New(fail.Damage, "%w", err).
+			WithHint("no repair can tell what is what: put a copy of the store in its place; the contents of its files are still in the packs, so keep them")
+	}
 	if fail.KindOf(err) == fail.Damage {
 		return fail.New(fail.Damage, "%w", err).
 			WithHint("`amberfs verify %s` names what is touched, `amberfs verify --repair %s` keeps what can be read", dir, dir)

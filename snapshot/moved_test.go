@@ -3,12 +3,14 @@ package snapshot_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -154,4 +156,56 @@ func TestIndexRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	intact(t, open(t, again), "a")
+}
+
+// TestCheckChangesNothing: a verification leaves packs and journal as they are, also
+// those of a store that was killed.
+func TestCheckChangesNothing(t *testing.T) {
+	ctx := context.Background()
+	from := filepath.Join(t.TempDir(), "store")
+	s := open(t, from)
+	write(t, s, s.Main().Root(), "f", "a")
+	if err := s.Checkpoint(ctx); err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, s.Main().Root(), "f", "b")
+	if _, err := s.Main().Capture(ctx, snapshot.CaptureOptions{Name: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "killed")
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	sum := func() map[string]cas.Hash {
+		sums := make(map[string]cas.Hash)
+		for _, folder := range []string{"packs", "journal"} {
+			names, err := filepath.Glob(filepath.Join(dir, folder, "*"))
+			if err != nil || len(names) == 0 {
+				t.Fatal("nothing in", folder, err)
+			}
+			for _, name := range names {
+				if filepath.Base(name) == "reserve" {
+					continue
+				}
+				b, err := os.ReadFile(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sums[name] = cas.Sum(b)
+			}
+		}
+		return sums
+	}
+	before := sum()
+	r, err := snapshot.Check(ctx, dir, snapshot.Options{}, nil)
+	if err != nil || !r.OK() {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if !maps.Equal(before, sum()) {
+		t.Error("packs or journal have changed")
+	}
+	intact(t, open(t, dir), "b")
 }

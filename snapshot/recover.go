@@ -84,7 +84,7 @@ func (s *Store) recover(at storedStore, found bool) error {
 	// What the journal still holds of before the checkpoint may be dropped by
 	// the next one.
 	s.refreshLimit()
-	if first && s.log.End() == 0 {
+	if first && s.log.End() == 0 && !s.opt.ReadOnly {
 		if err := s.log.Begin(); err != nil {
 			return err
 		}

@@ -38,8 +38,8 @@ type Options struct {
 	// Salvage opens a damaged store with what can be read: of the journal what
 	// lies before the first damage, for what follows may build on what is lost.
 	Salvage bool
-	// ReadOnly, with Salvage, leaves everything on disk as it is. The store is
-	// good for reading and Verify only.
+	// ReadOnly leaves the journal as it is, and commits nothing. The store is good
+	// for reading and Verify only.
 	ReadOnly bool
 }
 
@@ -139,7 +139,7 @@ func Open(dir string, o Options) (*Store, error) {
 		s.opt.FS = s.root
 	}
 	if err := s.open(); err != nil {
-		return nil, errors.Join(err, s.closeParts(), lock.release())
+		return nil, errors.Join(err, s.closeParts(), s.closeRoot(), lock.release())
 	}
 	return s, nil
 }
@@ -239,7 +239,7 @@ func (s *Store) Close() error {
 		}
 		select {
 		case err := <-done:
-			return err
+			return errors.Join(err, s.closeRoot(), s.lock.release())
 		case <-look.C:
 		}
 	}
@@ -258,7 +258,7 @@ func (s *Store) removed() bool {
 func (s *Store) close() error {
 	_ = s.work.Wait() // they log their errors
 	if s.opt.ReadOnly {
-		return errors.Join(s.closeParts(), s.lock.release())
+		return s.closeParts()
 	}
 	err := s.log.Sync()
 	if cerr := s.Checkpoint(context.Background()); cerr != nil {
@@ -267,7 +267,7 @@ func (s *Store) close() error {
 	} else {
 		s.shrinkJournal()
 	}
-	return errors.Join(err, s.closeParts(), s.lock.release())
+	return errors.Join(err, s.closeParts())
 }
 
 func (s *Store) closeParts() error {
@@ -281,10 +281,15 @@ func (s *Store) closeParts() error {
 	if s.cas != nil {
 		err = errors.Join(err, s.cas.Close())
 	}
-	if s.root != nil {
-		err = errors.Join(err, s.root.Close())
-	}
 	return err
+}
+
+// closeRoot is for when nobody reaches for a file of the store any more.
+func (s *Store) closeRoot() error {
+	if s.root == nil {
+		return nil
+	}
+	return s.root.Close()
 }
 
 // FS returns the disk for what others keep in the store's directory.

@@ -237,13 +237,14 @@ func ownerOf(name string) (uid, gid uint32, err error) {
 
 // Check verifies a store that nobody has open. One that does not open, because
 // its journal or the state of a workspace is damaged, is read as Repair would
-// leave it, and the report tells what that would lose; nothing is changed.
+// leave it, and the report tells what that would lose. Nothing is changed but the
+// index, and what a kill or a power cut has torn is cut off.
 func Check(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*Report, error) {
-	o.Quiet = true
+	o.Quiet, o.ReadOnly = true, true
 	s, err := Open(dir, o)
 	var locked *LockedError
 	if err != nil && !errors.As(err, &locked) && !errors.Is(err, ErrFormat) {
-		o.Salvage, o.ReadOnly = true, true
+		o.Salvage = true
 		if salvaged, serr := Open(dir, o); serr == nil {
 			s, err = salvaged, nil
 		}

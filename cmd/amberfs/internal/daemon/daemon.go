@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
@@ -243,7 +244,7 @@ func (d *Daemon) close() error {
 	}
 	d.background.Wait()
 	if cerr := d.store.Close(); cerr != nil {
-		d.log.Error("closing the store", "error", cerr)
+		d.log.Error("closing the store", "error", cerr, guard.Stack(cerr))
 		err = errors.Join(err, cerr)
 	}
 	d.log.Info("end", "after", time.Since(d.started).Round(time.Second))

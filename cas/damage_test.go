@@ -390,6 +390,16 @@ func TestLastMetadata(t *testing.T) {
 			if torn {
 				return
 			}
+			// Nor does a gc that would rewrite the metadata.
+			s = openTest(t, dir, Options{})
+			for range 5 {
+				commit(t, s, MetaOp{Key: "c", Value: blob(4, 400<<10)})
+			}
+			commit(t, s, MetaOp{Key: "c", Value: []byte("3")})
+			if _, err := s.GC(context.Background(), false, nil, func(func(Hash) bool) error { return nil }, nil); err != nil {
+				t.Error(err)
+			}
+			closeTest(t, s)
 			if now, err := os.ReadFile(p.path); err != nil || !bytes.Equal(now[:len(b)], b) {
 				t.Fatalf("opening has changed what is damaged: %v", err)
 			}

@@ -1,6 +1,10 @@
 package cas
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+	"slices"
+)
 
 const (
 	metaSlack     = 1 << 20   // bytes of superseded metadata that are not worth rewriting
@@ -35,6 +39,10 @@ func (s *Store) compactMeta(force bool) error {
 	if err := s.space.forIndex(2 * live); err != nil {
 		return nil // an economy, not worth failing for
 	}
+	if !force && slices.ContainsFunc(old, func(p *pack) bool { return !s.soundMeta(p) }) {
+		s.log.Warn("damaged metadata is kept for a repair")
+		return nil
+	}
 	if err := s.rewriteMeta(); err != nil {
 		return fmt.Errorf("rewrite metadata: %w", err)
 	}
@@ -47,6 +55,25 @@ func (s *Store) compactMeta(force bool) error {
 		}
 	}
 	return nil
+}
+
+// soundMeta tells whether every record of a metadata pack can be read.
+func (s *Store) soundMeta(p *pack) bool {
+	f, err := s.packs.use(p)
+	if err != nil {
+		return false
+	}
+	defer s.packs.done(p)
+	s.mu.Lock()
+	end := p.end
+	s.mu.Unlock()
+	sound := true
+	sc := &scan{r: f, id: p.id, from: packHeaderSize, to: end, bodies: true}
+	err = sc.run(context.Background(), func(it *item) error {
+		sound = sound && it.bad == ""
+		return nil
+	})
+	return err == nil && sound
 }
 
 // rewriteMeta fills a new metadata pack, which commits go to from now on.

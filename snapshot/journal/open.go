@@ -2,7 +2,9 @@ package journal
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
@@ -45,7 +47,7 @@ func (j *Journal) open() error {
 		}
 	}
 	infos, err := j.fs.ReadDir(j.dir)
-	if err != nil {
+	if err != nil && (!j.reads || !errors.Is(err, fs.ErrNotExist)) {
 		return err
 	}
 	for _, i := range infos {

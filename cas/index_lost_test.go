@@ -84,3 +84,33 @@ func TestAnyFilesOfTheIndexLost(t *testing.T) {
 		try(fmt.Sprint(n), func(k int) bool { return set>>k&1 == 1 })
 	}
 }
+
+// TestMetadataAfterALostPack: where a metadata pack went, what it had is written
+// anew from the index, and what is committed later counts more than that.
+func TestMetadataAfterALostPack(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, Options{})
+	for i := range 20 {
+		commit(t, s, MetaOp{Key: "a", Value: fmt.Appendf(nil, "%d", i)}, MetaOp{Key: "b", Value: []byte("1")})
+	}
+	lost := s.packs.all(roleMeta)[0].path
+	closeTest(t, s)
+	if err := os.Remove(lost); err != nil {
+		t.Fatal(err)
+	}
+
+	s = openTest(t, dir, Options{})
+	wantMeta(t, s, "a", "19")
+	commit(t, s, MetaOp{Key: "a", Value: []byte("after")}, MetaOp{Key: "b", Delete: true})
+	verifyClean(t, s)
+	closeTest(t, s)
+
+	if err := os.RemoveAll(filepath.Join(dir, "index")); err != nil {
+		t.Fatal(err)
+	}
+	s = openTest(t, dir, Options{})
+	wantMeta(t, s, "a", "after")
+	wantMeta(t, s, "b", "")
+	verifyClean(t, s)
+	closeTest(t, s)
+}

@@ -95,6 +95,8 @@ func (s *Store) placePacks(infos map[uint64]packInfo) error {
 		}
 		s.log.Error("pack is missing; verify tells what was in it", "pack", fmt.Sprintf("%016x", id))
 		if i.seq > 0 {
+			// What it held is still in force, by its numbers: those to come go on.
+			s.meta.seq = max(s.meta.seq, uint64(i.seq))
 			s.meta.incomplete = true
 			b.delete(packKey(id))
 		}

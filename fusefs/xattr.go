@@ -26,6 +26,18 @@ func (fs *filesystem) passXattr(name string) bool {
 	return false
 }
 
+// refuseXattr says why a name cannot be had, as other filesystems do: of an
+// unknown namespace, or with nothing behind it.
+func (fs *filesystem) refuseXattr(name string) fuse.Status {
+	if !fs.passXattr(name) {
+		return fuse.Status(syscall.EOPNOTSUPP)
+	}
+	if strings.HasSuffix(name, ".") && strings.Count(name, ".") == 1 {
+		return fuse.EINVAL
+	}
+	return fuse.OK
+}
+
 // fit copies a value into the caller's buffer; an empty buffer asks for the
 // size alone.
 func fit(value, dest []byte) (uint32, fuse.Status) {
@@ -40,8 +52,8 @@ func fit(value, dest []byte) (uint32, fuse.Status) {
 // inode, nearly always in vain.
 func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
 	fs.counts.add(opGetXattr)
-	if !fs.passXattr(name) {
-		return 0, fuse.Status(syscall.EOPNOTSUPP)
+	if bad := fs.refuseXattr(name); bad != fuse.OK {
+		return 0, bad
 	}
 	id := live.NodeID(h.NodeId)
 	if isControl(id) {
@@ -81,10 +93,10 @@ func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte
 func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, data []byte) fuse.Status {
 	fs.counts.add(opSetXattr)
 	id := live.NodeID(in.NodeId)
-	switch {
-	case !fs.passXattr(name):
-		return fuse.Status(syscall.EOPNOTSUPP)
-	case isControl(id):
+	if bad := fs.refuseXattr(name); bad != fuse.OK {
+		return bad
+	}
+	if isControl(id) {
 		return fuse.EPERM
 	}
 	var err error
@@ -103,10 +115,10 @@ func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name stri
 func (fs *filesystem) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
 	fs.counts.add(opRemoveXattr)
 	id := live.NodeID(h.NodeId)
-	switch {
-	case !fs.passXattr(name):
-		return fuse.Status(syscall.EOPNOTSUPP)
-	case isControl(id):
+	if bad := fs.refuseXattr(name); bad != fuse.OK {
+		return bad
+	}
+	if isControl(id) {
 		return fuse.EPERM
 	}
 	if err := fs.forest.RemoveXattr(id, name); err != nil {

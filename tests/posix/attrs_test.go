@@ -152,6 +152,8 @@ func xattrFlags(t *testing.T, dir string) {
 	}
 	wantErr(t, unix.Removexattr(path, "user.b"), unix.ENODATA)
 	wantErr(t, unix.Setxattr(path, "user."+strings.Repeat("n", 256), nil, 0), unix.ERANGE)
+	wantErr(t, unix.Setxattr(path, "user.", nil, 0), unix.EINVAL)
+	wantErr(t, unix.Setxattr(path, "other.a", nil, 0), unix.EOPNOTSUPP)
 }
 
 func specialFiles(t *testing.T, dir string) {

@@ -206,7 +206,7 @@ func (r *readers) loop(b buffers) {
 		if !already && waited > atOnce {
 			row, others = 0, 0
 		} else {
-			if client != last {
+			if client != last && client != 0 { // FORGET is nobody's
 				others++
 			}
 			if row++; row >= busyRow {
@@ -220,7 +220,9 @@ func (r *readers) loop(b buffers) {
 				row, others = 0, 0
 			}
 		}
-		last = client
+		if client != 0 {
+			last = client
+		}
 		if r.parked.Load() && r.parked.CompareAndSwap(true, false) {
 			r.wake <- struct{}{}
 		}

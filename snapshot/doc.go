@@ -37,9 +37,12 @@
 //	  Store.ckpt.mu       one checkpoint or gc at a time
 //	    live.Forest.mu    the catalogue and every view
 //
+// A gc has the chunk store's turn to collect before it takes ckpt.mu; who holds that
+// neither collects nor verifies.
+//
 // Store.puts counts those who put objects that nothing refers to yet: gc waits for
-// them before it takes a lock, for an import waits for whoever sends it the files.
-// A writer waits for ckpt.mu for some seconds only. A gc that nobody asked for does
+// them before anybody has to wait for it but another gc, for an import waits for
+// whoever sends it the files. A writer waits for ckpt.mu for some seconds only. A gc that nobody asked for does
 // not begin during an import.
 //
 // No lock is held while the kernel is told of changes.

@@ -164,6 +164,10 @@ func (s *Store) decide(c *collector, w *sweepPlan) {
 }
 
 func (s *Store) undrop(w *sweepPlan) {
+	// Who looked into the index before the dead were taken out of it may not have
+	// asked yet whether what it found is dropped.
+	s.gate.Lock()
+	defer s.gate.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range w.records {

@@ -26,6 +26,9 @@ func (c *collector) keep(l loc) bool {
 }
 
 func (c *collector) touch(l loc) {
+	if l.off >= c.limits[l.pack] {
+		return // it is new
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.touched.add(l.place())

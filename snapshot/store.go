@@ -38,6 +38,9 @@ type Options struct {
 	// Salvage opens a damaged store with what can be read: of the journal what
 	// lies before the first damage, for what follows may build on what is lost.
 	Salvage bool
+	// CloseTime is how long Close seals what is not sealed yet; what is left by then
+	// stays in the journal, from which the next opening has it. 0 is without limit.
+	CloseTime time.Duration
 	// ReadOnly leaves the journal as it is, and commits nothing. The store is good
 	// for reading and Verify only.
 	ReadOnly bool
@@ -214,8 +217,8 @@ func (s *Store) background(what string, loop func()) {
 	})
 }
 
-// Close seals and commits what there is, and closes the store. Everything
-// acknowledged is on disk when it returns. Of a store that was removed, even
+// Close seals and commits what there is, as far as CloseTime allows, and closes the
+// store. Everything acknowledged is on disk when it returns. Of a store that was removed, even
 // meanwhile, it is ErrRemoved, and closes nothing: Badger tries for ever to write
 // its tables, and the process had better end. The same goes for one whose index was
 // removed; what is acknowledged is in packs and journal.
@@ -260,12 +263,20 @@ func (s *Store) close() error {
 	if s.opt.ReadOnly {
 		return s.closeParts()
 	}
+	ctx, cancel := context.Background(), context.CancelFunc(func() {})
+	if s.opt.CloseTime > 0 {
+		ctx, cancel = context.WithTimeout(ctx, s.opt.CloseTime)
+	}
+	defer cancel()
 	err := s.log.Sync()
-	if cerr := s.Checkpoint(context.Background()); cerr != nil {
+	switch cerr := s.Checkpoint(ctx); {
+	case cerr == nil:
+		s.shrinkJournal()
+	case ctx.Err() != nil:
+		s.logger.Info("the rest is sealed after the next mount", "bytes", s.log.End()-s.ckpt.at.Load())
+	default:
 		// The journal has it all; the next opening replays it.
 		s.logger.Warn("no checkpoint at the end", "error", cerr)
-	} else {
-		s.shrinkJournal()
 	}
 	return errors.Join(err, s.closeParts())
 }

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -37,8 +40,10 @@ func write(t *testing.T, s *snapshot.Store, parent live.NodeID, name, content st
 	if _, err := f.SetAttr(a.ID, live.SetAttr{Size: &zero}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Write(a.ID, []byte(content), 0, false); err != nil {
-		t.Fatal(err)
+	for at := 0; at == 0 || at < len(content); at += 1 << 20 {
+		if _, err := f.Write(a.ID, []byte(content[at:min(at+1<<20, len(content))]), int64(at), false); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return a.ID
 }
@@ -233,6 +238,77 @@ func TestSecondOpenIsRefused(t *testing.T) {
 	var locked *snapshot.LockedError
 	if !errors.As(err, &locked) || locked.Mountpoint != "/somewhere" || locked.PID == 0 {
 		t.Fatalf("got %v", err)
+	}
+}
+
+// TestCloseTime closes a store that has much to seal, and little time for it.
+func TestCloseTime(t *testing.T) {
+	dir := t.TempDir()
+	const size = 64 << 20
+	b := make([]byte, size)
+	if _, err := rand.NewChaCha8([32]byte{}).Read(b); err != nil {
+		t.Fatal(err)
+	}
+	content := string(b)
+	o := snapshot.Options{Quiet: true, CloseTime: time.Millisecond}
+	again := func(after string) *snapshot.Store {
+		t.Helper()
+		s, err := snapshot.Open(dir, o)
+		if err != nil {
+			t.Fatal(after, err)
+		}
+		t.Cleanup(func() { s.Close() })
+		if read(t, s, s.Main().Root(), "f") != content {
+			t.Errorf("%s: the file is another", after)
+		}
+		if info := mustFind(t, s.Main(), "v1"); read(t, s, info.Node(), "f") != content[1:] {
+			t.Errorf("%s: the file in the snapshot is another", after)
+		}
+		return s
+	}
+	finish := func(s *snapshot.Store) {
+		t.Helper()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := snapshot.Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	write(t, s, s.Main().Root(), "f", content[1:])
+	if _, err := s.Main().Capture(context.Background(), snapshot.CaptureOptions{Name: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, s.Main().Root(), "f", content)
+	finish(s)
+
+	o.CloseTime = 0
+	s = again("after a hasty end")
+	if n := s.CAS().Stats().Stored; n > size/2 {
+		t.Errorf("%d bytes were sealed in a millisecond", n)
+	}
+	finish(s)
+	s = again("after the next")
+	if n := s.CAS().Stats().Stored; n < size {
+		t.Errorf("the store has %d bytes of %d", n, size)
+	}
+	finish(s)
+	journal := int64(0)
+	names, err := filepath.Glob(filepath.Join(dir, "journal", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		var st unix.Stat_t
+		if err := unix.Stat(name, &st); err != nil {
+			t.Fatal(err)
+		}
+		journal += st.Blocks * 512
+	}
+	if journal > size/2 {
+		t.Errorf("the journal keeps %d bytes of what is sealed", journal)
 	}
 }
 

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -13,9 +14,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
+// closeTime bounds the work that an umount does and the next mount could as well:
+// somebody waits for it.
+const closeTime = 500 * time.Millisecond
+
 // storeOptions is how the store is opened.
 func (d *Daemon) storeOptions() snapshot.Options {
-	return snapshot.Options{Logger: d.log, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	return snapshot.Options{Logger: d.log, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: closeTime}
 }
 
 // mountOptions is how it is mounted, with what control files need from the

@@ -10,7 +10,8 @@ type metaLog struct {
 	pack *pack // nil until there is something to write
 	seq  uint64
 
-	incomplete bool // at opening: packs lack metadata that the index has
+	incomplete bool     // packs lack metadata that the index has
+	missing    []uint64 // packs that are not there; the index keeps them in mind until then
 }
 
 // Commit makes everything that was put before the call durable, and then ops,

@@ -114,3 +114,60 @@ func TestMetadataAfterALostPack(t *testing.T) {
 	verifyClean(t, s)
 	closeTest(t, s)
 }
+
+// TestMetadataPackLostOnAFullDisk: as long as there is no room to write the metadata
+// anew, it stays in the index, and the index remembers that the packs lack it.
+func TestMetadataPackLostOnAFullDisk(t *testing.T) {
+	for _, byGC := range []bool{false, true} {
+		fsys, dir := vfs.NewMem(), t.TempDir()
+		fsys.SetCapacity(tight.headroom + tight.reserve + 6*mib)
+		o := memOptions(t, fsys)
+		s := openTest(t, dir, o)
+		for i := range 20 {
+			commit(t, s, MetaOp{Key: "a", Value: fmt.Appendf(nil, "%d", i)}, MetaOp{Key: "b", Value: []byte("1")})
+		}
+		lost := s.packs.all(roleMeta)[0].path
+		closeTest(t, s)
+		if err := fsys.Remove(lost); err != nil {
+			t.Fatal(err)
+		}
+		if err := fsys.Remove(s.space.reserve); err != nil {
+			t.Fatal(err)
+		}
+		other, err := vfs.Create(fsys, "/other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		free, err := fsys.Free("/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Allocate(0, free-tight.headroom+mib); err != nil {
+			t.Fatal(err)
+		}
+
+		s = openTest(t, dir, o)
+		wantMeta(t, s, "b", "1")
+		commit(t, s, MetaOp{Key: "a", Value: []byte("after")})
+		if byGC {
+			collectAllBut(t, s, nil)
+			closeTest(t, s)
+		} else {
+			killed := o
+			killed.indexDir = copyDir(t, o.indexDir)
+			closeTest(t, s)
+			if err := fsys.Remove("/other"); err != nil {
+				t.Fatal(err)
+			}
+			s = openTest(t, dir, killed)
+			wantMeta(t, s, "a", "after")
+			closeTest(t, s)
+		}
+		o.indexDir = filepath.Join(memDir(t), "index")
+		s = openTest(t, dir, o)
+		wantMeta(t, s, "a", "after")
+		wantMeta(t, s, "b", "1")
+		verifyClean(t, s)
+		closeTest(t, s)
+	}
+}

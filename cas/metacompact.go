@@ -12,12 +12,14 @@ const (
 )
 
 // compactMeta writes the metadata that is in force into a new pack and removes
-// the older ones, if most of them is superseded, or at once with force. The last
+// the older ones, if most of them is superseded, or at once with force, or if only
+// the index has some of it. It does nothing if there is no room. The last
 // record of the new pack says that the older packs do not count any more; before
 // it is durable they do, and the copies are only repetitions.
 func (s *Store) compactMeta(force bool) error {
 	s.commitMu.Lock()
 	defer s.commitMu.Unlock()
+	force = force || s.meta.incomplete
 	old := s.packs.all(roleMeta)
 	total := int64(0)
 	s.mu.Lock()
@@ -37,7 +39,10 @@ func (s *Store) compactMeta(force bool) error {
 		return nil
 	}
 	if err := s.space.forIndex(2 * live); err != nil {
-		return nil // an economy, not worth failing for
+		if force {
+			s.log.Warn("the metadata is not written anew", "err", err)
+		}
+		return nil // not worth failing for: it is all there
 	}
 	if !force && slices.ContainsFunc(old, func(p *pack) bool { return !s.soundMeta(p) }) {
 		s.log.Warn("damaged metadata is kept for a repair")
@@ -54,6 +59,23 @@ func (s *Store) compactMeta(force bool) error {
 			return err
 		}
 	}
+	return s.forgetMissing()
+}
+
+// forgetMissing ends what was incomplete: what the missing packs held is in others.
+func (s *Store) forgetMissing() error {
+	if len(s.meta.missing) > 0 {
+		s.flushMu.Lock()
+		defer s.flushMu.Unlock()
+		b := s.ix.batch(func() error { return s.space.forIndex(0) })
+		for _, id := range s.meta.missing {
+			b.delete(packKey(id))
+		}
+		if err := b.commit(); err != nil {
+			return err
+		}
+	}
+	s.meta.incomplete, s.meta.missing = false, nil
 	return nil
 }
 

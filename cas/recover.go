@@ -44,9 +44,12 @@ func (s *Store) recover() error {
 	}
 	s.continuePacks()
 	if s.meta.incomplete {
-		// The index has what the packs lost.
+		// The index has what the packs lost. If there is no room now, a collection
+		// or the next opening tries again.
 		s.log.Warn("writing the metadata anew")
-		return s.compactMeta(true)
+		if err := s.compactMeta(true); !errors.Is(err, ErrNoSpace) {
+			return err
+		}
 	}
 	return nil
 }
@@ -98,7 +101,7 @@ func (s *Store) placePacks(infos map[uint64]packInfo) error {
 			// What it held is still in force, by its numbers: those to come go on.
 			s.meta.seq = max(s.meta.seq, uint64(i.seq))
 			s.meta.incomplete = true
-			b.delete(packKey(id))
+			s.meta.missing = append(s.meta.missing, id)
 		}
 	}
 	if err := b.commit(); err != nil && !errors.Is(err, ErrNoSpace) {

@@ -1,9 +1,11 @@
 package cas
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"syscall"
 
 	"github.com/amberfs/amberfs/cas/vfs"
 )
@@ -23,8 +25,7 @@ func Repair(dir string, o Options) (RepairResult, error) {
 }
 
 func repair(dir string, o Options) (RepairResult, error) {
-	saved, err := salvage(dir, o)
-	if err != nil {
+	if err := salvage(dir, o); err != nil {
 		return RepairResult{}, err
 	}
 	s, err := newStore(dir, o)
@@ -41,10 +42,7 @@ func repair(dir string, o Options) (RepairResult, error) {
 	if s, err = Open(dir, o); err != nil {
 		return r.res, err
 	}
-	err = s.restoreMeta(saved)
-	if err == nil {
-		r.res.Metas, err = s.countMetas()
-	}
+	r.res.Metas, err = s.countMetas()
 	st := s.Stats()
 	r.res.Packs, r.res.Objects = st.Packs, st.Objects
 	if cerr := s.Close(); err == nil {
@@ -53,46 +51,42 @@ func repair(dir string, o Options) (RepairResult, error) {
 	return r.res, err
 }
 
-// salvage reads the metadata as the store would answer it now. Where the index
-// still has what a damaged record in the packs had, it is saved that way. A store
-// that does not open has nothing to save; one that is in use is an error.
-func salvage(dir string, o Options) ([]metaItem, error) {
+// salvage writes to the packs what metadata only the index still has, for its
+// record in the packs is damaged. It must be there before the index goes: neither a
+// kill nor an error may lose it. A store that does not open has nothing to save;
+// one that is in use is an error.
+func salvage(dir string, o Options) error {
 	s, err := Open(dir, o)
 	switch {
-	case errors.Is(err, ErrInUse) || errors.Is(err, ErrFormat) || errors.Is(err, ErrNoSpace):
-		return nil, err
+	case errors.Is(err, ErrInUse) || errors.Is(err, ErrFormat) || errors.Is(err, ErrNoSpace) || errors.Is(err, syscall.EIO):
+		return err
 	case err != nil:
-		return nil, nil
+		return nil
 	}
-	var items []metaItem
-	err = s.scanMeta("", func(key string, e metaEntry) error {
-		items = append(items, metaItem{key, e})
+	err = s.saveMeta()
+	if cerr := s.Close(); cerr != nil {
+		s.log.Warn("close store", "err", cerr)
+	}
+	return err
+}
+
+func (s *Store) saveMeta() error {
+	s.commitMu.Lock()
+	defer s.commitMu.Unlock()
+	v := &verifier{s: s, reported: map[Hash]struct{}{}}
+	if err := v.replayMeta(context.Background()); err != nil {
+		return err
+	}
+	m := s.durable()
+	err := s.scanMeta("", func(key string, e metaEntry) error {
+		if have, ok := v.metas[key]; !ok || have.seq < e.seq {
+			s.log.Info("metadata saved from the old index", "key", key)
+			m.entries = append(m.entries, metaItem{key, e})
+		}
 		return nil
 	})
 	if err != nil {
 		s.log.Warn("cannot read metadata from the old index", "err", err)
-	}
-	if err := s.Close(); err != nil {
-		s.log.Warn("close store", "err", err)
-	}
-	return items, nil
-}
-
-// restoreMeta writes back the metadata that the packs do not have.
-func (s *Store) restoreMeta(items []metaItem) error {
-	s.commitMu.Lock()
-	defer s.commitMu.Unlock()
-	m := s.durable()
-	for _, i := range items {
-		now, ok, err := s.metaNow(i.key)
-		if err != nil {
-			return err
-		}
-		if !ok || now.seq < i.seq {
-			s.log.Info("metadata saved from the old index", "key", i.key)
-			m.entries = append(m.entries, i)
-			s.meta.seq = max(s.meta.seq, i.seq)
-		}
 	}
 	if len(m.entries) == 0 {
 		return nil

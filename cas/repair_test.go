@@ -3,7 +3,10 @@ package cas
 import (
 	"errors"
 	"path/filepath"
+	"syscall"
 	"testing"
+
+	"github.com/amberfs/amberfs/cas/vfs"
 )
 
 func TestRepairMendsSingleBits(t *testing.T) {
@@ -99,4 +102,39 @@ func TestMetaSavedFromTheIndex(t *testing.T) {
 	wantMeta(t, s, "a", "second")
 	wantMeta(t, s, "b", string(blob(5, 300)))
 	verifyClean(t, s)
+}
+
+// TestInterruptedRepairLosesNoMetadata fails a repair at every operation of the
+// disk, of a store where the index alone has some metadata.
+func TestInterruptedRepairLosesNoMetadata(t *testing.T) {
+	for i := int64(0); ; i++ {
+		fsys, dir, o, _ := damageStore(t)
+		for _, path := range packFiles(t, fsys, dir) {
+			if filepath.Ext(path) == ".meta" {
+				r := recordRanges(t, fsys, path)
+				change(t, fsys, path, r[1][0]+headerSize, func(b []byte) { clear(b) }, 64)
+			}
+		}
+		f := o
+		faulty := vfs.FailAt(fsys, i, syscall.EIO)
+		f.FS = faulty
+		_, err := Repair(dir, f)
+		if !faulty.Failed() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		if _, err := Repair(dir, o); err != nil {
+			t.Fatalf("operation %d: %v", i, err)
+		}
+		s := openTest(t, dir, o)
+		wantMeta(t, s, "a", "second")
+		wantMeta(t, s, "b", string(blob(5, 300)))
+		verifyClean(t, s)
+		closeTest(t, s)
+		if t.Failed() {
+			t.Fatalf("operation %d", i)
+		}
+	}
 }

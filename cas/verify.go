@@ -244,15 +244,8 @@ func (v *verifier) index(ctx context.Context) error {
 func (v *verifier) metadata(ctx context.Context) error {
 	v.s.commitMu.Lock()
 	defer v.s.commitMu.Unlock()
-	v.metas = map[string]metaSum{}
-	for _, p := range v.s.packs.all(roleMeta) {
-		v.s.mu.Lock()
-		end := p.end
-		v.s.mu.Unlock()
-		if err := v.pack(ctx, p, end, v.metaRecord); err != nil {
-			return err
-		}
-		v.res.Packs++
+	if err := v.replayMeta(ctx); err != nil {
+		return err
 	}
 	err := v.s.scanMeta("", func(key string, e metaEntry) error {
 		want, ok := v.metas[key]
@@ -273,6 +266,21 @@ func (v *verifier) metadata(ctx context.Context) error {
 		if !m.deleted {
 			v.report(Damage{Key: key, Reason: "the index does not have it"})
 		}
+	}
+	return nil
+}
+
+// replayMeta finds out what the metadata packs say. commitMu is held.
+func (v *verifier) replayMeta(ctx context.Context) error {
+	v.metas = map[string]metaSum{}
+	for _, p := range v.s.packs.all(roleMeta) {
+		v.s.mu.Lock()
+		end := p.end
+		v.s.mu.Unlock()
+		if err := v.pack(ctx, p, end, v.metaRecord); err != nil {
+			return err
+		}
+		v.res.Packs++
 	}
 	return nil
 }

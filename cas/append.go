@@ -162,6 +162,9 @@ func (s *Store) syncObjects() error {
 
 func (s *Store) syncPack(p *pack, end int64) error {
 	f, err := s.packs.use(p)
+	if err != nil && s.packs.get(p.id) == nil {
+		return nil // gc has removed it since, after what lived in it was durable elsewhere
+	}
 	if err != nil {
 		return err
 	}

@@ -83,6 +83,12 @@ func (s *Store) Record(ctx context.Context, settle func(ctx context.Context) err
 		return nil, fmt.Errorf("gc: %w", err)
 	}
 	r.c = s.startRecording()
+	ready := false
+	defer func() { // also if settle panics
+		if !ready {
+			r.stop()
+		}
+	}()
 	if settle != nil {
 		err = settle(ctx)
 	}
@@ -90,9 +96,9 @@ func (s *Store) Record(ctx context.Context, settle func(ctx context.Context) err
 		err = s.gcMu.lock(ctx)
 	}
 	if err != nil {
-		r.stop()
 		return nil, fmt.Errorf("gc: %w", err)
 	}
+	ready = true
 	return r, nil
 }
 

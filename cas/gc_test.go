@@ -10,7 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/cas/vfs"
 )
 
@@ -322,4 +324,41 @@ func TestGCDescendsFromWhatIsPutAgain(t *testing.T) {
 	}
 	wantObject(t, s, parent)
 	wantObject(t, s, child)
+}
+
+// TestPanicBeforeACollection leaves no turn taken.
+func TestPanicBeforeACollection(t *testing.T) {
+	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	err := guard.Do(func() error {
+		_, err := s.Record(context.Background(), func(context.Context) error { panic("settle") })
+		return err
+	})
+	var p *guard.Panic
+	if !errors.As(err, &p) {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	r, err := s.Record(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	closeTest(t, s)
+}
+
+// TestCommitWhileAPackGoes: a pack that a commit is about to sync may be emptied and
+// removed by a gc before it comes to it.
+func TestCommitWhileAPackGoes(t *testing.T) {
+	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	put(t, s, blob(1, 1000))
+	p := s.packs.all(roleObjects)[0]
+	end := p.end
+	collectAllBut(t, s, nil)
+	if s.packs.get(p.id) != nil {
+		t.Fatal("the pack is still there")
+	}
+	if err := s.syncPack(p, end); err != nil {
+		t.Error(err)
+	}
 }

@@ -126,6 +126,65 @@ func TestGCTouchesWhatPutFinds(t *testing.T) {
 	wantMissing(t, s, Sum(gone))
 }
 
+// onPunch is a disk that calls a function before it makes a hole.
+type onPunch struct {
+	vfs.FS
+	call *func()
+}
+
+type onPunchFile struct {
+	vfs.File
+	call *func()
+}
+
+func (o onPunch) OpenFile(name string, flag int, perm os.FileMode) (vfs.File, error) {
+	f, err := o.FS.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return onPunchFile{f, o.call}, nil
+}
+
+func (f onPunchFile) Punch(off, n int64) error {
+	(*f.call)()
+	return f.File.Punch(off, n)
+}
+
+// TestGCWaitsForWhoLooks: a Put that read the index before gc took an object out
+// of it must find that the object goes, however late it asks.
+func TestGCWaitsForWhoLooks(t *testing.T) {
+	called := false
+	var s *Store
+	var looked sync.WaitGroup
+	call := func() {
+		if called {
+			return
+		}
+		called = true
+		s.gate.RLock() // like Put, which read the index a little earlier
+		looked.Go(func() {
+			defer s.gate.RUnlock()
+			time.Sleep(100 * time.Millisecond)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if len(s.dropped) == 0 {
+				t.Error("what gc took away is forgotten while somebody may still ask")
+			}
+		})
+	}
+	s = openTest(t, t.TempDir(), memOptions(t, onPunch{vfs.NewMem(), &call}))
+	gone, stays := blob(2, 40_000), blob(4, 180_000)
+	put(t, s, gone)
+	put(t, s, stays)
+	collectAllBut(t, s, [][]byte{stays})
+	looked.Wait()
+	if !called {
+		t.Fatal("no hole was made")
+	}
+	wantMissing(t, s, Sum(gone))
+	wantObject(t, s, stays)
+}
+
 func TestGCGivesSpaceBack(t *testing.T) {
 	fsys, dir := vfs.NewMem(), t.TempDir()
 	o := memOptions(t, fsys)

@@ -211,3 +211,40 @@ func TestMalformedRequest(t *testing.T) {
 		t.Errorf("answer = %q, %v", b, err)
 	}
 }
+
+// TestCloseWithAStoppedClient: a command that is stopped, and reads nothing of a long
+// answer, keeps no mount from ending.
+func TestCloseWithAStoppedClient(t *testing.T) {
+	for _, op := range []string{"pieces", "result"} {
+		began := make(chan struct{})
+		dir, s := start(t, func(_ context.Context, c *Call) (any, error) {
+			close(began)
+			if op == "result" {
+				return strings.Repeat("x", 8<<20), nil
+			}
+			for {
+				if _, err := c.Write(make([]byte, 1<<20)); err != nil {
+					return nil, err
+				}
+			}
+		})
+		c := dial(t, dir)
+		if err := writeLine(c.conn, Request{Op: op}); err != nil {
+			t.Fatal(err)
+		}
+		<-began
+		time.Sleep(50 * time.Millisecond) // until the socket is full
+		closed := make(chan struct{})
+		go func() {
+			s.Close()
+			close(closed)
+		}()
+		select {
+		case <-closed:
+		case <-time.After(3 * time.Second):
+			t.Errorf("%s: the server does not close", op)
+			c.Close()
+			<-closed
+		}
+	}
+}

@@ -209,7 +209,10 @@ func (s *Server) serve(conn *net.UnixConn) {
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	stop := context.AfterFunc(s.ctx, func() { _ = conn.SetReadDeadline(time.Now()) })
+	stop := context.AfterFunc(s.ctx, func() {
+		_ = conn.SetReadDeadline(time.Now())
+		_ = conn.SetWriteDeadline(time.Now().Add(lastWords)) // a command that is stopped reads nothing
+	})
 	defer stop()
 	if err := readLine(c.r, &c.Request, maxRequest); err != nil {
 		if !errors.Is(err, io.EOF) {
@@ -231,8 +234,19 @@ func (s *Server) serve(conn *net.UnixConn) {
 	} else {
 		s.log.Debug("control", "op", c.Op, "uid", peer.UID, "pid", peer.PID, "took", time.Since(start))
 	}
+	_ = conn.SetWriteDeadline(time.Now().Add(patience))
+	if s.ctx.Err() != nil {
+		_ = conn.SetWriteDeadline(time.Now().Add(lastWords))
+	}
 	c.finish(result, err)
 }
+
+// patience is how long a command may take to read the end of its answer, lastWords
+// the same of a server that is being closed.
+const (
+	patience  = 10 * time.Second
+	lastWords = 300 * time.Millisecond
+)
 
 // takesInput names the operations whose request is followed by raw bytes.
 var takesInput = map[string]bool{"import": true, "stampindex": true, "open": true}
@@ -256,7 +270,6 @@ func (s *Server) run(ctx context.Context, c *Call) (result any, err error) {
 func (c *Call) finish(result any, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
 	if err != nil {
 		_ = c.send(Response{Error: WireError(err)})
 		return

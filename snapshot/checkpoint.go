@@ -100,6 +100,9 @@ func (s *Store) checkpoint(ctx context.Context) error {
 	start := time.Now()
 	var m *moment
 	if err := s.forest.Update(true, func(tx *live.Tx) (err error) {
+		if err := tx.Uncertain(); err != nil {
+			return err // the journal makes it right, from the last checkpoint on
+		}
 		m, err = s.moment(tx)
 		return err
 	}); err != nil {

@@ -119,8 +119,10 @@ func (s *Store) makeRoom(n int64) error {
 			return s.noRoom()
 		}
 	}
-	err := s.checkpoint(s.ctx)
-	s.ckpt.mu.Unlock()
+	err := func() error {
+		defer s.ckpt.mu.Unlock()
+		return s.checkpoint(s.ctx)
+	}()
 	if err != nil {
 		s.logger.Warn("the disk is nearly full, and the journal cannot be sealed", "error", err)
 	}

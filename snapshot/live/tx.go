@@ -57,6 +57,9 @@ func (tx *Tx) Append(t journal.Type, payload []byte) error {
 	return nil
 }
 
+// Uncertain returns why the state in memory cannot be relied on, nil when it can.
+func (tx *Tx) Uncertain() error { return tx.f.mu.uncertain }
+
 // State returns the present state of a writable view. It may be read while
 // the lock is held and must not be kept.
 func (tx *Tx) State(view uint32) (*tree.State, bool) {

@@ -1,0 +1,88 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cas/guard"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// TestHalfDoneChangeIsNotCommitted: a change that failed half-way is in no
+// checkpoint, not even in the one at the end. The journal makes it right.
+func TestHalfDoneChangeIsNotCommitted(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := Open(dir, Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { s.Close() }()
+	if _, err := s.Main().Capture(context.Background(), CaptureOptions{Name: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	failed := errors.New("half-way")
+	err = s.forest.Update(true, func(tx *live.Tx) error {
+		sn, err := s.find(s.cat.workspaces[live.MainView], "v1")
+		if err != nil {
+			return err
+		}
+		r := deleteRecord{Views: []uint32{sn.View}}
+		if err := s.journal(tx, recDelete, r); err != nil {
+			return err
+		}
+		s.applyDelete(r)
+		return failed
+	})
+	if !errors.Is(err, failed) {
+		t.Fatal(err)
+	}
+	if err := s.Checkpoint(context.Background()); !errors.Is(err, live.ErrUncertain) {
+		t.Errorf("checkpoint: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(dir, Options{Quiet: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Main().Find("v1"); err != nil {
+		t.Errorf("what failed half-way was done: %v", err)
+	}
+}
+
+// TestPanicWhileMakingRoom leaves no lock held.
+func TestPanicWhileMakingRoom(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	n, err := s.forest.Create(s.Main().Root(), "f", live.Create{Mode: unix.S_IFREG | 0o644})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.forest.Write(n.ID, make([]byte, 2*roomStep), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	const nowhere = 99
+	s.alter(func(tx *live.Tx) {
+		s.cat.workspaces[nowhere] = nil
+		tx.AddView(nowhere, tx.NewRoot(unix.S_IFDIR|0o755, 0, 0, 1))
+	})
+	var p *guard.Panic
+	if err := guard.Do(func() error { return s.makeRoom(1 << 60) }); !errors.As(err, &p) {
+		t.Errorf("no panic but %v", err)
+	}
+	s.alter(func(tx *live.Tx) {
+		delete(s.cat.workspaces, nowhere)
+		tx.DropView(nowhere)
+	})
+	if !s.ckpt.mu.TryLock() {
+		t.Fatal("checkpoints wait for ever")
+	}
+	s.ckpt.mu.Unlock()
+}

@@ -46,7 +46,10 @@ func lockStore(dir string) (*lockFile, error) {
 		return nil, &LockedError{Dir: dir, PID: h.PID, Mountpoint: h.Mountpoint}
 	}
 	l := &lockFile{f}
-	return l, l.write(holder{PID: os.Getpid()})
+	if err := l.write(holder{PID: os.Getpid()}); err != nil {
+		return nil, errors.Join(err, l.release())
+	}
+	return l, nil
 }
 
 // dyingTime bounds the wait for a process that was killed and still holds its
@@ -86,11 +89,12 @@ func (l *lockFile) write(h holder) error {
 	if err != nil {
 		return err
 	}
-	if err := l.f.Truncate(0); err != nil {
+	// On a full disk there is no other block than the one it has.
+	b = append(b, '\n')
+	if _, err = l.f.WriteAt(b, 0); err != nil {
 		return err
 	}
-	_, err = l.f.WriteAt(append(b, '\n'), 0)
-	return err
+	return l.f.Truncate(int64(len(b)))
 }
 
 func (l *lockFile) release() error { return l.f.Close() }

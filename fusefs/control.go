@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,6 +65,7 @@ type control struct {
 		current map[fileKey]*node     // the newest node of each name
 		results map[fileKey][]byte    // what the last command of a file said
 		touched map[uint32]int64      // when (ns) the last command ran, by view of the workspace
+		large   []*node               // with much content, oldest first
 		next    uint64
 	}
 }
@@ -140,9 +142,41 @@ func (c *control) publish(ws *snapshot.Workspace, name string, mode uint32, cont
 	if n == nil || n.mode != mode || !bytes.Equal(n.content, content) {
 		n = c.addLocked(ws, name, mode)
 		n.content = content
+		c.crowdLocked(n)
 	}
 	n.of = of
 	c.answerNodeLocked(n, out)
+}
+
+const (
+	// largeContent is what a file must have at least to be counted, in bytes.
+	largeContent = 64 << 10
+	// maxLarge bounds what such files have together. Beyond, the kernel is asked to
+	// forget the oldest, which else it keeps until it needs memory itself.
+	maxLarge = 128 << 20
+)
+
+// crowdLocked counts a new file in, and makes room.
+func (c *control) crowdLocked(n *node) {
+	if len(n.content) < largeContent {
+		return
+	}
+	total := int64(0)
+	c.mu.large = slices.DeleteFunc(append(c.mu.large, n), func(n *node) bool {
+		_, held := c.mu.nodes[n.id]
+		if held {
+			total += int64(len(n.content))
+		}
+		return !held
+	})
+	var inv live.Invalidation
+	for total > maxLarge && len(c.mu.large) > 1 {
+		oldest := c.mu.large[0]
+		c.mu.large = c.mu.large[1:]
+		total -= int64(len(oldest.content))
+		inv.Entries = append(inv.Entries, live.Entry{Parent: snapshotsID(oldest.key.view), Name: oldest.key.name})
+	}
+	c.fs.notify.later(inv)
 }
 
 func (c *control) addLocked(ws *snapshot.Workspace, name string, mode uint32) *node {

@@ -186,7 +186,7 @@ func (c *control) renameScratch(n *node, to string, who live.Caller) fuse.Status
 		c.mu.Lock()
 		line := string(n.content)
 		c.mu.Unlock()
-		if err := c.run(n.ws, to, line, who); err != nil {
+		if err := c.run(context.Background(), n.ws, to, line, who); err != nil {
 			return fuse.Status(errno(err))
 		}
 		c.dropScratch(n)

@@ -36,7 +36,8 @@ func (c *control) dirAttr(id live.NodeID) (live.Attr, error) {
 }
 
 // lookup resolves a name in a control directory.
-func (c *control) lookup(dir live.NodeID, name string, out *fuse.EntryOut) fuse.Status {
+func (c *control) lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+	dir := live.NodeID(h.NodeId)
 	if len(name) > 255 {
 		return fuse.Status(syscall.ENAMETOOLONG)
 	}
@@ -57,7 +58,10 @@ func (c *control) lookup(dir live.NodeID, name string, out *fuse.EntryOut) fuse.
 		return fuse.OK
 	}
 	if q, ok := parseQuery(name); ok {
-		if err := c.lookupQuery(ws, name, q, out); err != nil {
+		if err := c.lookupQuery(cancel, h, ws, name, q, out); err != nil {
+			if errors.Is(err, live.ErrTooBig) {
+				c.fs.log.Warn("a control file is not rendered", "workspace", ws.Name(), "file", name, "err", err)
+			}
 			return c.miss(dir, err)
 		}
 		return fuse.OK
@@ -68,24 +72,35 @@ func (c *control) lookup(dir live.NodeID, name string, out *fuse.EntryOut) fuse.
 // lookupQuery finds a generated file. As long as both sides of a diff are the
 // same it is not rendered again, though its name is looked up for every step
 // of `less diff@v1`.
-func (c *control) lookupQuery(ws *snapshot.Workspace, name string, q query, out *fuse.EntryOut) error {
+func (c *control) lookupQuery(cancel <-chan struct{}, h *fuse.InHeader, ws *snapshot.Workspace, name string, q query, out *fuse.EntryOut) error {
 	of, err := c.subject(ws, q)
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	if n := c.mu.current[fileKey{ws.View(), name}]; n != nil && n.of == of && of != (subject{}) {
-		c.answerNodeLocked(n, out)
-		c.mu.Unlock()
+	if c.known(ws, name, of, out) {
 		return nil
 	}
-	c.mu.Unlock()
-	content, err := c.renderQuery(ws, q)
+	ctx, stop := interruptible(cancel, h)
+	defer stop()
+	content, err := c.renderQuery(ctx, ws, q)
 	if err != nil {
 		return err
 	}
 	c.publish(ws, name, typeFile|0o444, content, of, out)
 	return nil
+}
+
+// known answers with the present node of a generated file if it was made from the
+// same.
+func (c *control) known(ws *snapshot.Workspace, name string, of subject, out *fuse.EntryOut) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.mu.current[fileKey{ws.View(), name}]
+	if n == nil || n.of != of || of == (subject{}) {
+		return false
+	}
+	c.answerNodeLocked(n, out)
+	return true
 }
 
 // miss answers a lookup that failed. A name that cannot be one of a snapshot
@@ -138,9 +153,10 @@ func (c *control) lookupLog(ws *snapshot.Workspace, out *fuse.EntryOut) fuse.Sta
 		if err != nil {
 			return c.fs.status("lookup", snapshotsID(ws.View()), err)
 		}
+		size := log.Size()
 		c.mu.Lock()
 		n = c.addLocked(ws, logName, typeFile|0o444)
-		n.log, n.shown = log, log.Size()
+		n.log, n.shown = log, size
 		c.mu.Unlock()
 	}
 	c.freshen(n)

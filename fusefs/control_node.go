@@ -107,14 +107,20 @@ func (c *control) freshen(n *node) {
 	if n.log == nil {
 		return
 	}
-	c.mu.Lock()
-	size, from := n.log.Size(), n.shown&^4095
-	grown := size != n.shown
-	n.shown = size
-	c.mu.Unlock()
-	if grown {
+	if from, grown := c.grown(n); grown {
 		c.fs.notify.dropNow(n.id, from)
 	}
+}
+
+// grown takes note of the size of a log. from is where the page begins that was the
+// last one.
+func (c *control) grown(n *node) (from int64, grown bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	size := n.log.Size()
+	from, grown = n.shown&^4095, size != n.shown
+	n.shown = size
+	return from, grown
 }
 
 // setAttr accepts what opening for writing and touch do, and changes nothing:

@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -63,7 +64,7 @@ func (c *control) subject(ws *snapshot.Workspace, q query) (subject, error) {
 }
 
 // renderQuery returns what a generated file like diff@A says now.
-func (c *control) renderQuery(ws *snapshot.Workspace, q query) ([]byte, error) {
+func (c *control) renderQuery(ctx context.Context, ws *snapshot.Workspace, q query) ([]byte, error) {
 	if q.what == "info" {
 		info, err := ws.Find(q.a)
 		if err != nil {
@@ -71,7 +72,7 @@ func (c *control) renderQuery(ws *snapshot.Workspace, q query) ([]byte, error) {
 		}
 		return renderJSON(info)
 	}
-	return c.fs.opts.Control.Diff(ws, q.a, q.b, q.what == "stat")
+	return c.fs.opts.Control.Diff(ctx, ws, q.a, q.b, q.what == "stat")
 }
 
 // renderJSON is one line of JSON, with < and > as they are: people read it too.

@@ -17,7 +17,7 @@ import (
 // write runs a command. There is no open file to collect it in, as neither
 // OPEN nor FLUSH reach us, so each write is a whole command; its error is that
 // of write(2). Where in the file it goes does not matter.
-func (c *control) write(id live.NodeID, data []byte, off int64, h *fuse.InHeader) (uint32, fuse.Status) {
+func (c *control) write(cancel <-chan struct{}, id live.NodeID, data []byte, off int64, h *fuse.InHeader) (uint32, fuse.Status) {
 	n, err := c.get(id)
 	if err != nil {
 		return 0, c.fs.status("write", id, err)
@@ -44,7 +44,9 @@ func (c *control) write(id live.NodeID, data []byte, off int64, h *fuse.InHeader
 	if wait {
 		return uint32(len(data)), fuse.OK
 	}
-	err = c.run(n.ws, n.key.name, string(line), caller(h))
+	ctx, stop := interruptible(cancel, h)
+	defer stop()
+	err = c.run(ctx, n.ws, n.key.name, string(line), caller(h))
 	c.show(n)
 	if err != nil {
 		return 0, fuse.Status(errno(err))
@@ -96,7 +98,7 @@ type result struct {
 
 // run carries out what was written to a control file and keeps the result for
 // whoever reads the file next.
-func (c *control) run(ws *snapshot.Workspace, name, line string, who live.Caller) error {
+func (c *control) run(ctx context.Context, ws *snapshot.Workspace, name, line string, who live.Caller) error {
 	began := time.Now()
 	var r result
 	var raw []byte
@@ -109,7 +111,7 @@ func (c *control) run(ws *snapshot.Workspace, name, line string, who live.Caller
 	case forkName:
 		r, err = c.runFork(ws, line, who)
 	case exportName:
-		raw, err = c.runExport(ws, line, who)
+		raw, err = c.runExport(ctx, ws, line, who)
 	case policyName:
 		var p snapshot.Policy
 		if p, err = snapshot.ParsePolicy([]byte(line)); err == nil {
@@ -198,11 +200,11 @@ func (c *control) runFork(ws *snapshot.Workspace, line string, who live.Caller) 
 	return result{Snapshot: fields[0], Fork: fork.Name()}, nil
 }
 
-func (c *control) runExport(ws *snapshot.Workspace, line string, who live.Caller) ([]byte, error) {
+func (c *control) runExport(ctx context.Context, ws *snapshot.Workspace, line string, who live.Caller) ([]byte, error) {
 	if c.fs.opts.Control.Export == nil {
 		return nil, fmt.Errorf("this mount cannot export: %w", live.ErrNotSupported)
 	}
-	return c.fs.opts.Control.Export(ws, strings.TrimSpace(line), who)
+	return c.fs.opts.Control.Export(ctx, ws, strings.TrimSpace(line), who)
 }
 
 // commandOf returns the name of the program that asks, "" when it is gone or

@@ -72,11 +72,11 @@ func (r inPlace) Readv(dst [][]byte) (int, fuse.Status) {
 	return min(n, len(r)), fuse.OK
 }
 
-func (fs *filesystem) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
+func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	fs.counts.add(opWrite)
 	id := live.NodeID(in.NodeId)
 	if isControl(id) {
-		return fs.control.write(id, data, int64(in.Offset), &in.InHeader)
+		return fs.control.write(cancel, id, data, int64(in.Offset), &in.InHeader)
 	}
 	kill := in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0
 	special := kill && fs.special(id)

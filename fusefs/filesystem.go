@@ -57,11 +57,11 @@ func (fs *filesystem) panicked(v any) fuse.Status {
 
 // Lookup resolves a name. A name that is not there is an answer too, which the
 // kernel remembers: most lookups of a build are for files that do not exist.
-func (fs *filesystem) Lookup(_ <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	fs.counts.add(opLookup)
 	parent := live.NodeID(h.NodeId)
 	if isControl(parent) {
-		return fs.control.lookup(parent, name, out)
+		return fs.control.lookup(cancel, h, name, out)
 	}
 	if name == "." || name == ".." {
 		return fs.lookupHandle(parent, name, out)

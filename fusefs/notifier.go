@@ -92,21 +92,31 @@ func (n *notifier) close() {
 // invalidate has everything in inv dropped. It returns when the kernel did so,
 // or after noticeWait.
 func (n *notifier) invalidate(inv live.Invalidation) {
-	if inv.Empty() {
-		return
-	}
-	t := treeNotice{inv: inv, done: make(chan struct{})}
-	if !n.trees.put(t) {
+	done := n.later(inv)
+	if done == nil {
 		return
 	}
 	timer := time.NewTimer(noticeWait)
 	defer timer.Stop()
 	select {
-	case <-t.done:
+	case <-done:
 	case <-timer.C:
 		n.log.Warn("the kernel is slow to drop names; they may look stale for a moment",
 			"names", len(inv.Entries), "waited", noticeWait)
 	}
+}
+
+// later is invalidate for who does not wait. The channel is closed when the kernel
+// knows; it is nil when there is nothing to tell, or nobody.
+func (n *notifier) later(inv live.Invalidation) (done <-chan struct{}) {
+	if inv.Empty() {
+		return nil
+	}
+	t := treeNotice{inv: inv, done: make(chan struct{})}
+	if !n.trees.put(t) {
+		return nil
+	}
+	return t.done
 }
 
 // dropPages has the cached pages of a control file dropped, for a request that

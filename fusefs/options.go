@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"context"
 	"log/slog"
 
 	"github.com/amberfs/amberfs/snapshot"
@@ -48,11 +49,12 @@ type Options struct {
 // function makes its file absent, or refuse with ENOSYS.
 type Control struct {
 	// Export writes a snapshot to git: line is what was written to `export`,
-	// result one JSON object.
-	Export func(ws *snapshot.Workspace, line string, c live.Caller) (result []byte, err error)
+	// result one JSON object. The context of this and of Diff ends when nobody
+	// waits for the result any more.
+	Export func(ctx context.Context, ws *snapshot.Workspace, line string, c live.Caller) (result []byte, err error)
 	// Diff renders `diff@a` and `diff@a..b` (b is "" for the present state),
 	// or, with stat, `stat@a` and `stat@a..b`.
-	Diff func(ws *snapshot.Workspace, a, b string, stat bool) ([]byte, error)
+	Diff func(ctx context.Context, ws *snapshot.Workspace, a, b string, stat bool) ([]byte, error)
 	// Log opens the event log as it is now; it may only grow afterwards.
 	Log func(ws *snapshot.Workspace) (Log, error)
 	// Status renders `status`; nil: the workspace's own status.

@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
@@ -10,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -67,7 +69,7 @@ func (d *Daemon) writeDiff(ctx context.Context, w io.Writer, a, b *tree.State, o
 }
 
 // diffControlFile renders diff@A..B and stat@A..B.
-func (d *Daemon) diffControlFile(ws *snapshot.Workspace, a, b string, stat bool) ([]byte, error) {
+func (d *Daemon) diffControlFile(ctx context.Context, ws *snapshot.Workspace, a, b string, stat bool) ([]byte, error) {
 	sa, sb, err := states(ws, a, b)
 	if err != nil {
 		return nil, err
@@ -78,9 +80,37 @@ func (d *Daemon) diffControlFile(ws *snapshot.Workspace, a, b string, stat bool)
 	if stat {
 		format = "name-status"
 	}
-	var out bytes.Buffer
-	err = d.writeDiff(context.Background(), &out, sa, sb, diff.Options{}, format)
-	return out.Bytes(), err
+	var out rendered
+	if err := d.writeDiff(ctx, &out, sa, sb, diff.Options{}, format); err != nil {
+		return nil, err
+	}
+	return bytes.Join(out.pieces, nil), nil
+}
+
+const (
+	// maxRendered bounds what is rendered at once, for the memory of all. A
+	// command sends on what it has.
+	maxRendered = 64 << 20
+	renderPiece = 1 << 20
+)
+
+// rendered keeps what is written to it, in pieces: a buffer that grows would need
+// several times the memory.
+type rendered struct {
+	pieces [][]byte
+	size   int
+}
+
+func (r *rendered) Write(p []byte) (int, error) {
+	if r.size += len(p); r.size > maxRendered {
+		return 0, fmt.Errorf("%w: the diff has more than %d MiB; `amberfs diff` has no limit", live.ErrTooBig, maxRendered>>20)
+	}
+	if n := len(r.pieces); n > 0 && cap(r.pieces[n-1])-len(r.pieces[n-1]) >= len(p) {
+		r.pieces[n-1] = append(r.pieces[n-1], p...)
+	} else {
+		r.pieces = append(r.pieces, append(make([]byte, 0, max(min(renderPiece, 4*r.size), len(p))), p...))
+	}
+	return len(p), nil
 }
 
 // diffFiles lists the changed files for --json.

@@ -176,7 +176,7 @@ func line(ws *snapshot.Workspace, info snapshot.Info) []snapshot.Info {
 
 // exportControlFile does what was written to .snapshots/export: a snapshot, and
 // perhaps a ref.
-func (d *Daemon) exportControlFile(ws *snapshot.Workspace, line string, _ live.Caller) ([]byte, error) {
+func (d *Daemon) exportControlFile(ctx context.Context, ws *snapshot.Workspace, line string, _ live.Caller) ([]byte, error) {
 	words := strings.Fields(line)
 	if len(words) < 1 || len(words) > 2 {
 		return nil, fmt.Errorf("%w: write a snapshot's name, and perhaps a ref after it", snapshot.ErrInvalid)
@@ -185,7 +185,7 @@ func (d *Daemon) exportControlFile(ws *snapshot.Workspace, line string, _ live.C
 	if len(words) == 2 {
 		o.Ref = words[1]
 	}
-	r, err := d.exportOwn(context.Background(), ws, o, words[0])
+	r, err := d.exportOwn(ctx, ws, o, words[0])
 	if errors.Is(err, gitbridge.ErrBadRef) {
 		return nil, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
 	}

@@ -82,6 +82,18 @@ func (j *Journal) scanTail(segs []*segment) (tail, error) {
 	}
 	for {
 		r, h := sc.next()
+		if r != nil && r.typ == typeNext {
+			// No other segment has a header.
+			if j.run == (Run{}) || Run(r.payload) != j.run {
+				return t, nil // a power cut may have taken it
+			}
+			d := r.seg.damaged(r.pos-r.seg.base, "the segment behind it is missing or has no header")
+			if !j.salvage {
+				return t, d
+			}
+			j.skipped(d)
+			return t, nil
+		}
 		if r != nil {
 			t = tail{end: r.end(), seq: r.seq + 1, durable: max(t.durable, r.durable), marked: r.typ == typeMark}
 			continue
@@ -130,12 +142,23 @@ func (j *Journal) behind(sc *scanner, h *hole) (claim int64, sameRun bool) {
 }
 
 // recoverEmpty begins a log of which no segment has a header: a new one, or one
-// whose first segment did not reach the disk.
+// whose first segment did not reach the disk. That cannot be once its owner knows
+// of a position: a segment goes only when the next one is on disk.
 func (j *Journal) recoverEmpty(segs []*segment) error {
+	known := false
 	for _, s := range segs {
+		n := len(j.Damage())
 		if err := j.unborn(s, 0); err != nil {
 			return err
 		}
+		known = known || len(j.Damage()) > n
+	}
+	if len(segs) > 0 && j.begin > 0 && !known {
+		d := (&hole{seg: segs[0], pos: segs[0].base, reason: noSegmentHeader}).damage()
+		if !j.salvage {
+			return d
+		}
+		j.skipped(d)
 	}
 	if len(segs) > 0 {
 		j.end.Store(segs[0].base)
@@ -157,7 +180,7 @@ func (j *Journal) unborn(s *segment, seq uint64) error {
 	if !ok || (seq != 0 && h.seq != seq) {
 		return nil
 	}
-	d := (&hole{seg: s, pos: s.base, reason: "the segment's header is not readable"}).damage()
+	d := (&hole{seg: s, pos: s.base, reason: noSegmentHeader}).damage()
 	if !j.salvage {
 		return d
 	}

@@ -5,6 +5,7 @@ import "bytes"
 // A record as it was read. The payload is good until the next one is read.
 type record struct {
 	recordHead
+	seg     *segment
 	pos     int64 // of the header
 	payload []byte
 }
@@ -22,6 +23,8 @@ type hole struct {
 	typ     Type   // of a record whose payload alone is bad
 	payload []byte // the first bytes of it
 }
+
+const noSegmentHeader = "the segment's header is not readable"
 
 // payloadKept is how many bytes of a bad payload are kept.
 const payloadKept = 8 << 10
@@ -70,7 +73,7 @@ func (s *scanner) next() (*record, *hole) {
 		seg := s.segs[s.i]
 		switch {
 		case !seg.good:
-			return nil, &hole{seg: seg, pos: seg.base, reason: "the segment's header is not readable"}
+			return nil, &hole{seg: seg, pos: seg.base, reason: noSegmentHeader}
 		case s.pos == seg.base+segmentHeader && s.seq != 0 && seg.hdr.firstSeq != s.seq:
 			return nil, &hole{seg: seg, pos: seg.base, reason: "the segment does not continue the one before"}
 		case s.pos < s.stop():
@@ -103,7 +106,7 @@ func (s *scanner) read(pos int64) (*record, *hole) {
 	if !ok {
 		return bad(noHeader, nil)
 	}
-	r := &record{recordHead: head, pos: pos}
+	r := &record{recordHead: head, seg: seg, pos: pos}
 	if r.end() > s.stop() {
 		return bad("the record does not fit into its segment", nil)
 	}

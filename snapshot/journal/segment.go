@@ -87,7 +87,7 @@ func (j *Journal) path(name string) string { return filepath.Join(j.dir, name) }
 // newSegment opens a segment at the end of the log that can hold need bytes of
 // records, and makes it the current one. j.mu is held.
 func (j *Journal) newSegment(need int64, urgent bool) error {
-	s, err := j.makeSegment(segmentHeader+need, urgent)
+	s, err := j.makeSegment(segmentHeader+need+nextSize, urgent)
 	if err != nil {
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 			return fmt.Errorf("%w: opening a segment: %w", ErrNoSpace, err)

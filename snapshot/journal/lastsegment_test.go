@@ -1,0 +1,131 @@
+package journal
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+// spoil is what may happen to the file of a segment so that nothing of its header
+// is left.
+var spoil = map[string]func(t *testing.T, fs vfs.FS, name string){
+	"removed": func(t *testing.T, fs vfs.FS, name string) {
+		if err := fs.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"emptied": func(t *testing.T, fs vfs.FS, name string) { truncate(t, fs, name, 0) },
+	"cut":     func(t *testing.T, fs vfs.FS, name string) { truncate(t, fs, name, 100) },
+	"zeroed": func(t *testing.T, fs vfs.FS, name string) {
+		f, err := vfs.Create(fs, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := f.Truncate(16 << 10); err != nil {
+			t.Fatal(err)
+		}
+	},
+}
+
+func truncate(t *testing.T, fs vfs.FS, name string, n int64) {
+	t.Helper()
+	f, err := fs.OpenFile(name, 2, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The last segment of a journal whose process died in the present run cannot be
+// missing: the one before says that there was one. In another run a power cut may
+// have taken it.
+func TestLastSegmentIsMissed(t *testing.T) {
+	for what, do := range spoil {
+		fs := vfs.NewMem()
+		o := memOptions(fs)
+		o.Run = Run{1}
+		j := mustOpen(t, o)
+		rnd := rand.New(rand.NewPCG(3, 1))
+		var items []item
+		for i := uint64(0); len(j.segments()) < 3; i++ {
+			it, err := appendItem(j, rnd, i, 4000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			items = append(items, it)
+		}
+		before := items[:len(items)-1] // the last one is in the last segment
+		last := j.segments()[2]
+		do(t, fs, testDir+"/"+last.name)
+
+		if _, _, err := openOrReplay(o); !errors.Is(err, ErrDamaged) {
+			t.Fatalf("%s: opening says %v", what, err)
+		}
+		other := o
+		other.Run, other.ReadOnly = Run{2}, true
+		got, _, err := openOrReplay(other)
+		if err != nil {
+			t.Fatalf("%s: opening after a power cut says %v", what, err)
+		}
+		samePrefix(t, got, before)
+		o.Salvage = true
+		got, s, err := openOrReplay(o)
+		if err != nil || len(got) != len(before) || len(s.Damage()) == 0 {
+			t.Fatalf("%s: salvaged %d of %d records, damage %v, %v", what, len(got), len(before), s.Damage(), err)
+		}
+		// It goes on, and the damage is told once.
+		if _, err := s.Append(7, nil, []byte("more")); err != nil {
+			t.Fatal(err)
+		}
+		o.Salvage = false
+		got, _, err = openOrReplay(o)
+		if err != nil || len(got) != len(before)+1 {
+			t.Fatalf("%s: %d records after a salvage of %d, %v", what, len(got), len(before), err)
+		}
+	}
+}
+
+// A journal of one segment that its owner knows to begin there is damaged when
+// the header is gone, though it does not end before what the owner knows.
+func TestOnlySegmentIsMissed(t *testing.T) {
+	for what, do := range spoil {
+		fs := vfs.NewMem()
+		o := memOptions(fs)
+		j := mustOpen(t, o)
+		for range 100 {
+			if _, err := j.Append(1, nil, make([]byte, 300)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := j.Shrink(j.End()); err != nil {
+			t.Fatal(err)
+		}
+		pos := j.segments()[0].base
+		if pos == 0 || len(j.segments()) != 1 {
+			t.Fatalf("%d segments from %d on", len(j.segments()), pos)
+		}
+		if _, err := j.Append(1, nil, []byte("lost")); err != nil {
+			t.Fatal(err)
+		}
+		do(t, fs, testDir+"/"+j.segments()[0].name)
+		o.Begin = pos
+		if _, err := Open(testDir, o); !errors.Is(err, ErrDamaged) {
+			t.Fatalf("%s: opening says %v", what, err)
+		}
+		o.Salvage = true
+		s, err := Open(testDir, o)
+		if err != nil || len(s.Damage()) == 0 {
+			t.Fatalf("%s: %v", what, err)
+		}
+		o.Salvage = false
+		if _, err := Open(testDir, o); err != nil {
+			t.Fatalf("%s: after a salvage: %v", what, err)
+		}
+	}
+}

@@ -62,12 +62,15 @@ type Damage struct {
 	Offset int64  // bytes from the start of the pack
 	Length int64  // bytes of the pack that are affected
 	Reason string
+	Mended bool // put right when the store was opened: nothing is lost
 }
 
 // String returns the damage as one line.
 func (d Damage) String() string {
 	what := "bytes"
 	switch {
+	case d.Mended:
+		return d.Pack + ": " + d.Reason
 	case !d.Hash.IsZero():
 		what = "object " + d.Hash.String()
 	case d.Key != "":

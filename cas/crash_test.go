@@ -13,13 +13,32 @@ import (
 	"github.com/amberfs/amberfs/cas/vfs"
 )
 
-// verifyClean fails the test if Verify finds anything.
+// verifyClean fails the test if Verify finds anything but that there was no index.
 func verifyClean(t testing.TB, s *Store) {
 	t.Helper()
-	_, err := s.Verify(context.Background(), VerifyOptions{}, func(d Damage) { t.Errorf("damage: %s", d) })
+	_, err := s.Verify(context.Background(), VerifyOptions{}, func(d Damage) {
+		if !d.Mended || d.Reason != errIndexGone.Error() {
+			t.Errorf("damage: %s", d)
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// verifyMended fails the test if Verify finds anything but what Open put right, and
+// returns how much that was.
+func verifyMended(t testing.TB, s *Store) (n int) {
+	t.Helper()
+	_, err := s.Verify(context.Background(), VerifyOptions{}, func(d Damage) {
+		if n++; !d.Mended {
+			t.Errorf("damage: %s", d)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // copyDir copies the files of a directory, as a power cut would leave an index

@@ -380,6 +380,7 @@ func TestLastMetadata(t *testing.T) {
 				if _, err := s.GetMeta("b"); !errors.Is(err, ErrNotFound) {
 					t.Errorf("the damaged value is %v", err)
 				}
+				_ = s.foundMended() // the index
 				r, err := s.Verify(context.Background(), VerifyOptions{}, nil)
 				if err != nil || (r.Damaged > 0) == torn {
 					t.Errorf("%d damages found, %v", r.Damaged, err)

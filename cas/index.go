@@ -29,6 +29,9 @@ type index struct {
 var (
 	// errIndexBroken: the index cannot be used and must be built anew.
 	errIndexBroken = errors.New("the index does not open")
+	// errIndexUnfit: the same, but that is no damage: so may a kill have left it.
+	errIndexUnfit = fmt.Errorf("%w, as it may after a kill", errIndexBroken)
+	errIndexGone  = errors.New("the index is missing")
 	// errIndexRead: something in the index cannot be read.
 	errIndexRead = errors.New("read index")
 )
@@ -118,6 +121,9 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 			return nil, fmt.Errorf("open index: %w", err)
 		}
 	}
+	if wasKilled(o.Dir) {
+		return nil, fmt.Errorf("%w: %v", errIndexUnfit, err)
+	}
 	return nil, fmt.Errorf("%w: %v", errIndexBroken, err)
 }
 
@@ -128,7 +134,7 @@ func (x *index) checkVersion() error {
 	}
 	if err == nil {
 		if string(have) != indexVersion {
-			return fmt.Errorf("%w: it has format %q", errIndexBroken, have)
+			return fmt.Errorf("%w: it has format %q", errIndexUnfit, have)
 		}
 		return nil
 	}
@@ -184,7 +190,7 @@ func (x *index) object(h Hash) (l loc, ok bool, err error) {
 func (x *index) unreadable(err error) error {
 	if x.dir != "" && !errors.Is(err, badger.ErrDBClosed) {
 		// If the mark cannot be made, the error comes up again, that is all.
-		_ = os.WriteFile(filepath.Join(x.dir, openingMark), nil, 0o600)
+		_ = os.WriteFile(filepath.Join(x.dir, openingMark), []byte(err.Error()), 0o600)
 	}
 	return fmt.Errorf("%w: %w", errIndexRead, err)
 }

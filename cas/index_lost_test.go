@@ -72,6 +72,7 @@ func TestAnyFilesOfTheIndexLost(t *testing.T) {
 				put(t, s, b)
 				wantObject(t, s, b)
 			}
+			verifyMended(t, s)
 			verifyClean(t, s)
 			closeTest(t, s)
 		})
@@ -102,6 +103,9 @@ func TestMetadataAfterALostPack(t *testing.T) {
 	s = openTest(t, dir, Options{})
 	wantMeta(t, s, "a", "19")
 	commit(t, s, MetaOp{Key: "a", Value: []byte("after")}, MetaOp{Key: "b", Delete: true})
+	if verifyMended(t, s) == 0 {
+		t.Error("Verify does not tell that a pack is gone")
+	}
 	verifyClean(t, s)
 	closeTest(t, s)
 
@@ -111,6 +115,9 @@ func TestMetadataAfterALostPack(t *testing.T) {
 	s = openTest(t, dir, Options{})
 	wantMeta(t, s, "a", "after")
 	wantMeta(t, s, "b", "")
+	if verifyMended(t, s) == 0 {
+		t.Error("Verify does not tell that the index is gone")
+	}
 	verifyClean(t, s)
 	closeTest(t, s)
 }

@@ -76,6 +76,10 @@ func TestLostIndexComesBack(t *testing.T) {
 			}
 			wantMeta(t, s, "a", "second")
 			wantMeta(t, s, "b", string(blob(5, 300)))
+			damaged := name != "of another version" && name != "opened by a process that died"
+			if n := verifyMended(t, s); (n > 0) != damaged {
+				t.Errorf("Verify tells of %d things put right", n)
+			}
 			verifyClean(t, s)
 			if st := s.Stats(); st.Objects != int64(len(blobs)) {
 				t.Errorf("stats %+v", st)
@@ -305,12 +309,16 @@ func TestLostMetadataPacks(t *testing.T) {
 			}
 		}
 	}
-	closeTest(t, openTest(t, dir, o))
-	o.indexDir = filepath.Join(memDir(t), "index")
 	s := openTest(t, dir, o)
+	if verifyMended(t, s) == 0 {
+		t.Error("Verify does not tell of it")
+	}
+	closeTest(t, s)
+	o.indexDir = filepath.Join(memDir(t), "index")
+	s = openTest(t, dir, o)
 	wantMeta(t, s, "a", "second")
 	wantMeta(t, s, "b", string(blob(5, 300)))
-	verifyClean(t, s)
+	verifyMended(t, s)
 }
 
 // A store that was not closed may be opened on a smaller disk, for which Badger's

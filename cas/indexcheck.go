@@ -104,10 +104,21 @@ func checkManifest(dir string, o badger.Options, tables []string) error {
 	if err != nil {
 		return fmt.Errorf("%w: manifest: %v", errIndexBroken, err)
 	}
+	there := make(map[uint64]bool)
 	for _, name := range tables {
 		id, ok := table.ParseFileID(name)
+		there[id] = ok
 		if _, named := m.Tables[id]; ok && !named {
-			return fmt.Errorf("%w: the manifest does not name table %s", errIndexBroken, filepath.Base(name))
+			err := errIndexBroken
+			if wasKilled(dir) {
+				err = errIndexUnfit
+			}
+			return fmt.Errorf("%w: the manifest does not name table %s", err, filepath.Base(name))
+		}
+	}
+	for id := range m.Tables {
+		if !there[id] {
+			return fmt.Errorf("%w: table %06d is missing", errIndexBroken, id)
 		}
 	}
 	return nil

@@ -41,7 +41,11 @@ func prepareIndexDir(dir string, size budget) error {
 	}
 	for _, e := range ents {
 		if e.Name() == openingMark {
-			return fmt.Errorf("%w: it could not be read, or its opening was interrupted", errIndexBroken)
+			why, err := os.ReadFile(filepath.Join(dir, openingMark))
+			if err == nil && len(why) > 0 {
+				return fmt.Errorf("%w: it could not be read: %s", errIndexBroken, why)
+			}
+			return fmt.Errorf("%w: its opening was interrupted", errIndexUnfit)
 		}
 		if ext := filepath.Ext(e.Name()); ext != ".mem" && ext != ".vlog" {
 			continue
@@ -50,7 +54,7 @@ func prepareIndexDir(dir string, size budget) error {
 		if err == nil && filepath.Ext(e.Name()) == ".mem" && fi.Size() > 2*size.memtable {
 			// Badger makes them twice that, and would end the process when what is
 			// in one does not fit into memory.
-			return fmt.Errorf("%w: it was left open on a larger disk", errIndexBroken)
+			return fmt.Errorf("%w: it was left open on a larger disk", errIndexUnfit)
 		}
 		if err == nil && fi.Size() == 0 {
 			err = os.Remove(filepath.Join(dir, e.Name()))
@@ -80,6 +84,22 @@ func incomplete(ents []fs.DirEntry) bool {
 		}
 	}
 	return data
+}
+
+// wasKilled tells whether the process that had the index open last did not close it.
+func wasKilled(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, "LOCK")) // Badger removes it at the end
+	return err == nil
+}
+
+// indexGone tells whether there is nothing of an index, and nobody was about to
+// make it anew.
+func indexGone(dir string) bool {
+	if _, err := os.Lstat(dir + ".old"); err == nil {
+		return false
+	}
+	ents, err := os.ReadDir(dir)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && len(ents) == 0
 }
 
 // removeIndex removes an index. It leaves its name in one step: a part of an

@@ -192,6 +192,18 @@ func (ps *packSet) all(r role) []*pack {
 	return list
 }
 
+// used reports whether there is a pack with anything in it.
+func (ps *packSet) used() bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, p := range ps.m {
+		if p.size > packHeaderSize {
+			return true
+		}
+	}
+	return false
+}
+
 // use opens the pack's file if need be and keeps it open until done.
 func (ps *packSet) use(p *pack) (vfs.File, error) {
 	ps.mu.Lock()

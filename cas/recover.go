@@ -78,7 +78,10 @@ func (s *Store) placePacks(infos map[uint64]packInfo) error {
 			s.log.Error("pack is shorter than it was; verify tells what is missing", "pack", p.name(),
 				"bytes", p.size, "expected", p.info.covered)
 			p.sealed = true
-			s.meta.incomplete = s.meta.incomplete || p.role == roleMeta
+			if p.role == roleMeta {
+				s.meta.incomplete = true
+				s.mend(p.name(), fmt.Errorf("the pack is shorter than it was, %d of %d bytes; the index has what it held", p.size, p.info.covered))
+			}
 		}
 		p.end = min(p.info.covered, max(p.size, packHeaderSize))
 		p.synced = p.end
@@ -102,6 +105,7 @@ func (s *Store) placePacks(infos map[uint64]packInfo) error {
 			s.meta.seq = max(s.meta.seq, uint64(i.seq))
 			s.meta.incomplete = true
 			s.meta.missing = append(s.meta.missing, id)
+			s.mend(fmt.Sprintf("%016x%s", id, roleMeta.ext()), errors.New("the pack is missing; the index has what it held"))
 		}
 	}
 	if err := b.commit(); err != nil && !errors.Is(err, ErrNoSpace) {
@@ -168,7 +172,7 @@ func (s *Store) recoverMeta(p *pack, m *metaBatch, indexed bool) error {
 		}
 		for _, e := range b.entries {
 			if e.key == keyGC && indexed {
-				return fmt.Errorf("%w: it is from before a gc", errIndexBroken)
+				return fmt.Errorf("%w: it is from before a gc", errIndexUnfit)
 			}
 		}
 		if it.off > end {

@@ -25,7 +25,8 @@ func Repair(dir string, o Options) (RepairResult, error) {
 }
 
 func repair(dir string, o Options) (RepairResult, error) {
-	if err := salvage(dir, o); err != nil {
+	mended, err := salvage(dir, o)
+	if err != nil {
 		return RepairResult{}, err
 	}
 	s, err := newStore(dir, o)
@@ -33,6 +34,7 @@ func repair(dir string, o Options) (RepairResult, error) {
 		return RepairResult{}, err
 	}
 	r := &repairer{s: s, quarantine: filepath.Join(dir, "quarantine")}
+	r.res.Damage, r.res.Mended = mended, int64(len(mended))
 	err = r.run()
 	s.packs.close()
 	s.codec.close()
@@ -42,6 +44,7 @@ func repair(dir string, o Options) (RepairResult, error) {
 	if s, err = Open(dir, o); err != nil {
 		return r.res, err
 	}
+	_ = s.foundMended() // of the index, which run took away
 	r.res.Metas, err = s.countMetas()
 	st := s.Stats()
 	r.res.Packs, r.res.Objects = st.Packs, st.Objects
@@ -54,20 +57,20 @@ func repair(dir string, o Options) (RepairResult, error) {
 // salvage writes to the packs what metadata only the index still has, for its
 // record in the packs is damaged. It must be there before the index goes: neither a
 // kill nor an error may lose it. A store that does not open has nothing to save;
-// one that is in use is an error.
-func salvage(dir string, o Options) error {
+// one that is in use is an error. mended is what its opening put right.
+func salvage(dir string, o Options) (mended []Damage, err error) {
 	s, err := Open(dir, o)
 	switch {
 	case errors.Is(err, ErrInUse) || errors.Is(err, ErrFormat) || errors.Is(err, ErrNoSpace) || errors.Is(err, syscall.EIO):
-		return err
+		return nil, err
 	case err != nil:
-		return nil
+		return nil, nil
 	}
 	err = s.saveMeta()
 	if cerr := s.Close(); cerr != nil {
 		s.log.Warn("close store", "err", cerr)
 	}
-	return err
+	return s.foundMended(), err
 }
 
 func (s *Store) saveMeta() error {

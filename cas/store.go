@@ -61,6 +61,7 @@ type Store struct {
 	inflight map[Hash]*inflight // Puts at work
 	dropped  map[place]struct{} // gone for gc, though the index may still have them
 	bad      map[Hash]loc       // found damaged: the next Put stores them again
+	mended   []Damage           // found and put right by Open, for Verify to tell
 }
 
 // An overlay is what the index does not hold yet. All fields are guarded by
@@ -160,6 +161,9 @@ func (s *Store) open() error {
 	if err := s.space.forOpening(); err != nil {
 		return err
 	}
+	if s.packs.used() && indexGone(s.o.indexDir) {
+		s.mend("index", errIndexGone)
+	}
 	s.ix, err = openIndex(s.o.indexDir, s.space.budget, s.log)
 	if err == nil {
 		err = s.recover()
@@ -175,6 +179,9 @@ func (s *Store) open() error {
 	}
 	if errors.Is(err, errIndexBroken) {
 		s.log.Warn("building the index anew from the packs", "reason", err)
+		if !errors.Is(err, errIndexUnfit) {
+			s.mend("index", err)
+		}
 		err = s.rebuild()
 	}
 	if err != nil {
@@ -183,6 +190,23 @@ func (s *Store) open() error {
 	s.space.measured(s.ix.bytes())
 	s.space.refill()
 	return nil
+}
+
+// mend notes that something was found damaged, and is about to be put right from
+// what else there is.
+func (s *Store) mend(where string, reason error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mended = append(s.mended, Damage{Pack: where, Reason: reason.Error(), Mended: true})
+}
+
+// foundMended returns what mend noted, once.
+func (s *Store) foundMended() []Damage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.mended
+	s.mended = nil
+	return found
 }
 
 func (s *Store) loadPacks() error {

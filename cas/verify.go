@@ -13,7 +13,7 @@ import (
 // compares the packs with the index in both directions. It calls bad, from the
 // calling goroutine, for everything that is not as it should be. Puts and
 // Commits go on meanwhile; collections wait. bad may read from the store, but
-// not change it.
+// not change it. What Open found damaged and put right is told too, once.
 //
 // The error is that of the context or of a disk that cannot be read at all;
 // damage is no error.
@@ -54,6 +54,12 @@ type metaSum struct {
 }
 
 func (v *verifier) run(ctx context.Context) error {
+	for _, d := range v.s.foundMended() {
+		v.report(d)
+	}
+	for _, d := range v.s.foundMended() {
+		v.report(d)
+	}
 	packs := v.s.packs.all(roleObjects)
 	v.s.mu.Lock()
 	for _, p := range packs {

@@ -286,7 +286,8 @@ func checkpointLost(t *testing.T, kind string) {
 }
 
 // TestRestingJournalLost: the journal of a store at rest holds nothing but its
-// position. One whose only header is damaged must not forget it, either.
+// position. One whose only header is damaged must not forget it, either; but nobody
+// can tell any more that it was at rest, so that it is damage.
 func TestRestingJournalLost(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := open(t, dir)
@@ -302,9 +303,19 @@ func TestRestingJournalLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if r, err := snapshot.Check(context.Background(), dir, snapshot.Options{}, nil); err != nil || !r.OK() {
+		if r, err := snapshot.Check(context.Background(), dir, snapshot.Options{}, nil); err != nil || r.OK() {
 			t.Fatalf("a check says %+v, %v", r, err)
 		}
+	}
+	if s, err := snapshot.Open(dir, snapshot.Options{}); err == nil {
+		t.Error("it opens")
+		_ = s.Close()
+	}
+	if _, err := snapshot.Repair(context.Background(), dir, snapshot.Options{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := snapshot.Check(context.Background(), dir, snapshot.Options{}, nil); err != nil || !r.OK() {
+		t.Fatalf("a check after the repair says %+v, %v", r, err)
 	}
 	s = open(t, dir)
 	write(t, s, s.Main().Root(), "more", "content")

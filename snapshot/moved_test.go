@@ -155,7 +155,11 @@ func TestIndexRemoved(t *testing.T) {
 	if err := os.CopyFS(again, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
-	intact(t, open(t, again), "a")
+	s = open(t, again)
+	if r, err := s.Verify(context.Background(), nil); err != nil || len(r.Damage) != 1 || !r.Damage[0].Mended {
+		t.Errorf("that the index was missing is told as %+v, %v", r, err)
+	}
+	intact(t, s, "a")
 }
 
 // TestCheckChangesNothing: a verification leaves packs and journal as they are, also

@@ -24,6 +24,8 @@ type Damaged struct {
 	Pack    string `json:"pack,omitempty"`
 	Segment string `json:"segment,omitempty"`
 	Offset  int64  `json:"offset"`
+	// Mended: it was put right when the store was opened, and nothing is lost.
+	Mended bool `json:"mended,omitempty"`
 }
 
 // An Affected names what a damage touches.
@@ -45,6 +47,8 @@ type Report struct {
 	LostChanges int64 `json:"lost_changes,omitempty"`
 	// Repaired tells what a repair did before the verification.
 	Repaired *cas.RepairResult `json:"repaired,omitempty"`
+
+	hidden bool // a bookmark is touched, which users know nothing of
 }
 
 // OK reports whether no damage was found.
@@ -56,7 +60,7 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 	r := &Report{Damage: []Damaged{}, Affected: []Affected{}}
 	bad := make(map[cas.Hash]bool)
 	res, err := s.cas.Verify(ctx, cas.VerifyOptions{Progress: progress}, func(d cas.Damage) {
-		r.Damage = append(r.Damage, Damaged{What: d.String(), Pack: d.Pack, Offset: d.Offset})
+		r.Damage = append(r.Damage, Damaged{What: d.String(), Pack: d.Pack, Offset: d.Offset, Mended: d.Mended})
 		if !d.Hash.IsZero() {
 			bad[d.Hash] = true
 		}
@@ -84,6 +88,14 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 		return r, err
 	}
 	for _, t := range trees {
+		if t.bookmark {
+			ok, err := s.sound(ctx, []namedTree{t}, missing)
+			if err != nil {
+				return nil, err
+			}
+			r.hidden = r.hidden || !ok
+			continue
+		}
 		if t.state == nil {
 			r.Affected = append(r.Affected, t.at)
 			continue
@@ -124,6 +136,8 @@ func (r ranges) touch(pos, n int64) bool {
 type namedTree struct {
 	at    Affected
 	state *tree.State // nil when it cannot be read at all
+
+	bookmark bool
 }
 
 // trees are all states with what users call them.
@@ -135,7 +149,7 @@ func (s *Store) trees() ([]namedTree, error) {
 			if err != nil {
 				return err
 			}
-			out = append(out, namedTree{Affected{Workspace: w.name}, st})
+			out = append(out, namedTree{at: Affected{Workspace: w.name}, state: st})
 		}
 		for _, sn := range s.cat.snaps {
 			w, ok := s.cat.workspaces[sn.ws]
@@ -143,7 +157,7 @@ func (s *Store) trees() ([]namedTree, error) {
 				continue
 			}
 			st, _ := s.stateOf(sn)
-			out = append(out, namedTree{Affected{Workspace: w.name, Snapshot: sn.Name}, st})
+			out = append(out, namedTree{Affected{Workspace: w.name, Snapshot: sn.Name}, st, sn.View == w.before})
 		}
 		return nil
 	})
@@ -217,7 +231,7 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 	r, err := s.Verify(ctx, progress)
 	if err == nil {
 		s.tellLoss(r)
-		s.lossy.Store(len(r.Affected) > 0)
+		s.lossy.Store(len(r.Affected) > 0 || r.hidden)
 	}
 	if err = errors.Join(err, s.Close()); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
@@ -106,6 +107,9 @@ func damageFound(r *snapshot.Report, hint string) error {
 	if len(r.Damage) == 0 {
 		return fail.New(fail.Damage, "found %s of which a part is lost", count(len(r.Affected), "path")).
 			WithHint("nothing that is stored is damaged, and no repair finds the rest: bring them back from elsewhere, or delete them")
+	}
+	if len(r.Affected) == 0 && !slices.ContainsFunc(r.Damage, func(d snapshot.Damaged) bool { return !d.Mended }) {
+		hint = "it was put right when the store was opened; nothing is lost"
 	}
 	return fail.New(fail.Damage, "found %s", count(len(r.Damage), "damaged record")).WithHint("%s", hint)
 }

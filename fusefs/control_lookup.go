@@ -86,7 +86,11 @@ func (c *control) lookupQuery(cancel <-chan struct{}, h *fuse.InHeader, ws *snap
 	if err != nil {
 		return err
 	}
-	c.publish(ws, name, typeFile|0o444, content, of, out)
+	mode := uint32(typeFile | 0o444)
+	if q.what != "info" {
+		mode = c.tellingMode()
+	}
+	c.publish(ws, name, mode, content, of, out)
 	return nil
 }
 
@@ -101,6 +105,16 @@ func (c *control) known(ws *snapshot.Workspace, name string, of subject, out *fu
 	}
 	c.answerNodeLocked(n, out)
 	return true
+}
+
+// tellingMode is the mode of files that tell names and contents of other files,
+// whoever may read those: where other users are let in, it is for the owner of the
+// workspace.
+func (c *control) tellingMode() uint32 {
+	if c.fs.opts.AllowOther {
+		return typeFile | 0o400
+	}
+	return typeFile | 0o444
 }
 
 // miss answers a lookup that failed. A name that cannot be one of a snapshot
@@ -155,7 +169,7 @@ func (c *control) lookupLog(ws *snapshot.Workspace, out *fuse.EntryOut) fuse.Sta
 		}
 		size := log.Size()
 		c.mu.Lock()
-		n = c.addLocked(ws, logName, typeFile|0o444)
+		n = c.addLocked(ws, logName, c.tellingMode())
 		n.log, n.shown = log, size
 		c.mu.Unlock()
 	}

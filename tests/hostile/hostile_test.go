@@ -102,11 +102,21 @@ func TestAnotherUserWhoMayRead(t *testing.T) {
 		"mv %[1]s/.snapshots/v %[1]s/.snapshots/other", "mv %[1]s/.snapshots/restore %[1]s/.snapshots/restore@v",
 		"echo v > %s/.snapshots/restore", "mkdir %s/.forks/mine", "echo 'v mine' > %s/.snapshots/fork",
 		"echo '{}' > %s/.snapshots/policy", "echo v > %s/.snapshots/export", "cat %s/.snapshots/diff@v..v/..",
+		// They tell of files that the stranger may not read.
+		"cat %s/.snapshots/diff@origin", "cat %s/.snapshots/stat@origin", "cat %s/.snapshots/diff@origin..v",
+		"cat %s/.snapshots/log",
 	} {
 		script = fmt.Sprintf(script, m.Dir)
-		if out, err := stranger(script); err == nil {
+		out, err := stranger(script)
+		if err == nil {
 			t.Errorf("%s: %q", script, out)
 		}
+		if strings.Contains(out, "+closed") {
+			t.Errorf("%s shows a file of 0600", script)
+		}
+	}
+	if b, err := os.ReadFile(m.Path(".snapshots", "diff@origin")); err != nil || !strings.Contains(string(b), "+closed") {
+		t.Errorf("the owner reads %q, %v", b, err)
 	}
 	if list, err := os.ReadFile(m.Path(".snapshots", "list")); err != nil || strings.Count(string(list), "\n") != 1 {
 		t.Errorf("the snapshots are %q, %v", list, err)

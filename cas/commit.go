@@ -12,6 +12,9 @@ type metaLog struct {
 
 	incomplete bool     // packs lack metadata that the index has
 	missing    []uint64 // packs that are not there; the index keeps them in mind until then
+
+	copied   int64 // bytes of the copy
+	uncopied int64 // bytes of records that were written since
 }
 
 // Commit makes everything that was put before the call durable, and then ops,
@@ -61,6 +64,9 @@ func (s *Store) commit(ops []MetaOp) error {
 	}
 	if err := s.appendMeta(kindMeta, seq, m); err != nil {
 		return err
+	}
+	if s.meta.uncopied >= max(metaCopyEvery, s.meta.copied) {
+		s.copyMeta()
 	}
 	s.mu.Lock()
 	full := s.overfull()
@@ -123,6 +129,7 @@ func (s *Store) appendMeta(kind Kind, seq uint64, m *metaBatch) error {
 		return err
 	}
 	s.meta.seq = max(s.meta.seq, seq)
+	s.meta.uncopied += int64(len(rec))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.end = off + int64(len(rec))

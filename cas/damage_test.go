@@ -361,12 +361,15 @@ func TestLastMetadata(t *testing.T) {
 			p := s.packs.all(roleMeta)[0]
 			at := int(p.end)
 			commit(t, s, MetaOp{Key: "b", Value: blob(2, 2000)})
+			b, err := os.ReadFile(p.path)
+			if err != nil {
+				t.Fatal(err)
+			}
 			closeTest(t, s)
 			if err := os.RemoveAll(filepath.Join(dir, "index")); err != nil {
 				t.Fatal(err)
 			}
-			b, err := os.ReadFile(p.path)
-			if err != nil {
+			if err := os.Remove(s.metaCopyPath()); err != nil {
 				t.Fatal(err)
 			}
 			b = spoil(b, at)

@@ -3,6 +3,8 @@
 //
 //	STORE/packs/NNNN.pack   objects, one record after another
 //	STORE/packs/NNNN.meta   metadata, the same way
+//	STORE/packs/metadata.copy
+//	                        all metadata a second time
 //	STORE/packs/reserve     space kept for a full disk
 //	STORE/index/            Badger: hash → place, name → metadata
 //	STORE/quarantine/       damaged bytes that Repair took out of packs
@@ -13,6 +15,10 @@
 // bytes). The index holds nothing that the packs do not; lose it and Open builds
 // it anew. It exists because looking up a hash in the packs would mean reading
 // them all.
+//
+// Without the metadata nobody knows what the objects are, and it is small: it is in
+// the packs, in the index, and in a copy, some commits older, that serves when the
+// index is lost and the packs are damaged, too.
 //
 // # The life of an object
 //

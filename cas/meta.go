@@ -37,6 +37,11 @@ type metaItem struct {
 	metaEntry
 }
 
+// after tells whether m says of more than o that it was durable.
+func (m *metaBatch) after(o *metaBatch) bool {
+	return m.durablePack > o.durablePack || m.durablePack == o.durablePack && m.durableOff > o.durableOff
+}
+
 func (m *metaBatch) encode() []byte {
 	b := binary.LittleEndian.AppendUint64(nil, m.durablePack)
 	b = binary.LittleEndian.AppendUint64(b, uint64(m.durableOff))

@@ -44,7 +44,7 @@ func (s *Store) compactMeta(force bool) error {
 		}
 		return nil // not worth failing for: it is all there
 	}
-	if !force && slices.ContainsFunc(old, func(p *pack) bool { return !s.soundMeta(p) }) {
+	if !force && !s.allMetaSound() {
 		s.log.Warn("damaged metadata is kept for a repair")
 		return nil
 	}
@@ -77,6 +77,11 @@ func (s *Store) forgetMissing() error {
 	}
 	s.meta.incomplete, s.meta.missing = false, nil
 	return nil
+}
+
+// allMetaSound tells whether every metadata record can be read.
+func (s *Store) allMetaSound() bool {
+	return !slices.ContainsFunc(s.packs.all(roleMeta), func(p *pack) bool { return !s.soundMeta(p) })
 }
 
 // soundMeta tells whether every record of a metadata pack can be read.

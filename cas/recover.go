@@ -25,10 +25,25 @@ func (s *Store) recover() error {
 	if err := s.dropSuperseded(); err != nil {
 		return err
 	}
-	m := metaBatch{}
-	for _, p := range s.packs.all(roleMeta) {
-		if err := s.recoverMeta(p, &m, len(infos) > 0); err != nil {
+	m, c := metaBatch{}, &metaCopy{}
+	if len(infos) == 0 {
+		if c, err = s.adoptMetaCopy(); err != nil {
 			return err
+		}
+	}
+	for _, p := range s.packs.all(roleMeta) {
+		if err := s.recoverMeta(p, &m, c, len(infos) > 0); err != nil {
+			return err
+		}
+	}
+	if c.durable.after(&m) {
+		m = c.durable
+	}
+	if n := c.differs(); n > 0 {
+		s.log.Error("the packs lack metadata that its copy has; verify tells more", "keys", n)
+		if s.allMetaSound() { // else a repair may mend what is damaged
+			s.meta.incomplete = true
+			s.mend("metadata", fmt.Errorf("the packs lack %d keys that the copy has", n))
 		}
 	}
 	for _, p := range s.packs.all(roleObjects) {
@@ -152,8 +167,8 @@ func (s *Store) dropSuperseded() error {
 }
 
 // recoverMeta reads the metadata records that the index does not hold. m takes
-// the newest statement on what is durable.
-func (s *Store) recoverMeta(p *pack, m *metaBatch, indexed bool) error {
+// the newest statement on what is durable; c is the copy, if that was adopted.
+func (s *Store) recoverMeta(p *pack, m *metaBatch, c *metaCopy, indexed bool) error {
 	f, err := s.packs.use(p)
 	if err != nil {
 		return err
@@ -183,7 +198,7 @@ func (s *Store) recoverMeta(p *pack, m *metaBatch, indexed bool) error {
 		if b.durablePack >= m.durablePack {
 			*m = metaBatch{durablePack: b.durablePack, durableOff: b.durableOff}
 		}
-		return s.adoptMeta(p, it, b, end)
+		return s.adoptMeta(p, it, b, c, end)
 	})
 	if err != nil {
 		return err
@@ -258,8 +273,11 @@ func (s *Store) decodeMeta(it *item) (*metaBatch, error) {
 	return decodeMetaBatch(b)
 }
 
-func (s *Store) adoptMeta(p *pack, it *item, b *metaBatch, end int64) error {
+func (s *Store) adoptMeta(p *pack, it *item, b *metaBatch, c *metaCopy, end int64) error {
 	for _, e := range b.entries {
+		if c.knows(e) {
+			continue
+		}
 		s.mu.Lock()
 		now, ok := s.fresh.metas[e.key]
 		s.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"syscall"
 
@@ -124,6 +125,28 @@ func (r *repairer) run() error {
 			return fmt.Errorf("pack %s: %w", p.name(), err)
 		}
 	}
+	return r.scrubMetaCopy()
+}
+
+// scrubMetaCopy sets a damaged copy of the metadata aside. Closing makes a new one.
+func (r *repairer) scrubMetaCopy() error {
+	c, err := r.s.readMetaCopy(func(it *item) { r.res.Damage = append(r.res.Damage, copyDamage(it)) })
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", metaCopyName, err)
+	case c.lost == nil:
+		return nil
+	}
+	fsys := r.s.fs
+	if err := fsys.MkdirAll(r.quarantine, 0o700); err != nil {
+		return fmt.Errorf("quarantine: %w", err)
+	}
+	if err := fsys.Rename(r.s.metaCopyPath(), filepath.Join(r.quarantine, metaCopyName)); err != nil {
+		return fmt.Errorf("quarantine: %w", err)
+	}
+	r.res.Quarantined++
 	return nil
 }
 

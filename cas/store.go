@@ -189,7 +189,7 @@ func (s *Store) open() error {
 	}
 	s.space.measured(s.ix.bytes())
 	s.space.refill()
-	return nil
+	return s.openMetaCopy()
 }
 
 // mend notes that something was found damaged, and is about to be put right from
@@ -239,6 +239,11 @@ func (s *Store) Close() error {
 	}
 	var err error
 	if !s.o.ReadOnly && s.failure() == nil {
+		s.commitMu.Lock()
+		if s.meta.uncopied > 0 {
+			s.copyMeta()
+		}
+		s.commitMu.Unlock()
 		err = s.flush()
 		if errors.Is(err, ErrNoSpace) {
 			// Nothing is lost: the packs hold it, and the next Open reads it there.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 
 	"github.com/amberfs/amberfs/cas/vfs"
@@ -273,7 +274,25 @@ func (v *verifier) metadata(ctx context.Context) error {
 			v.report(Damage{Key: key, Reason: "the index does not have it"})
 		}
 	}
+	v.metaCopy()
 	return nil
+}
+
+// metaCopy reads the copy of the metadata. commitMu is held.
+func (v *verifier) metaCopy() {
+	_, err := v.s.readMetaCopy(func(it *item) { v.report(copyDamage(it)) })
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, marked, merr := v.s.metaNow(keyCopy); !marked || merr != nil {
+			return // there never was one
+		}
+	}
+	if err != nil {
+		v.report(Damage{Pack: metaCopyName, Reason: err.Error()})
+	}
+}
+
+func copyDamage(it *item) Damage {
+	return Damage{Pack: metaCopyName, Offset: it.off, Length: it.length, Reason: it.bad}
 }
 
 // replayMeta finds out what the metadata packs say. commitMu is held.

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"testing"
 
@@ -403,6 +405,86 @@ func TestLostNames(t *testing.T) {
 	}
 }
 
+// loseCatalogue removes the metadata packs and the index.
+func loseCatalogue(t *testing.T, dir string) {
+	t.Helper()
+	metas, err := filepath.Glob(filepath.Join(dir, "packs", "*.meta"))
+	if err != nil || len(metas) == 0 {
+		t.Fatal("no metadata", err)
+	}
+	for _, name := range append(metas, filepath.Join(dir, "index")) {
+		if err := os.RemoveAll(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCatalogueHasACopy: all is there that was when the store was closed.
+func TestCatalogueHasACopy(t *testing.T) {
+	ctx := context.Background()
+	dir := filepath.Join(t.TempDir(), "store")
+	s := open(t, dir)
+	x := &walker{t: t, r: rand.New(rand.NewPCG(3, 9)), s: s}
+	for range 200 {
+		ws := s.Workspaces()
+		sort.Slice(ws, func(i, j int) bool { return ws[i].View() < ws[j].View() })
+		if err := errors.Join(x.step(ws[x.r.IntN(len(ws))]), x.history()); !expected(err) {
+			t.Fatal(err)
+		}
+	}
+	before := portrait(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	loseCatalogue(t, dir)
+	r, err := snapshot.Check(ctx, dir, snapshot.Options{}, nil)
+	if err != nil || len(r.Damage) == 0 || len(r.Affected) > 0 {
+		t.Errorf("the check finds %+v, %v", r, err)
+	}
+	s = open(t, dir)
+	compare(t, "with the copy", portrait(t, s), before)
+	intactStore(t, s)
+
+	// A killed store goes back to when the copy was made, and says so.
+	write(t, s, s.Main().Root(), "later", "is lost")
+	if err := s.Checkpoint(ctx); err != nil {
+		t.Fatal(err)
+	}
+	killed := filepath.Join(t.TempDir(), "killed")
+	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	journals, err := filepath.Glob(filepath.Join(killed, "journal", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range journals {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	loseCatalogue(t, killed)
+	if r, err := snapshot.Check(ctx, killed, snapshot.Options{}, nil); err == nil && r.OK() {
+		t.Error("the check finds nothing in the killed store")
+	}
+	if _, err := snapshot.Repair(ctx, killed, snapshot.Options{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, killed)
+	compare(t, "after a kill", portrait(t, s), before)
+	intactStore(t, s)
+}
+
+func intactStore(t *testing.T, s *snapshot.Store) {
+	t.Helper()
+	if r, err := s.Verify(context.Background(), nil); err != nil || !r.OK() {
+		t.Errorf("verify: %+v, %v", r, err)
+	}
+}
+
 // TestCatalogueAndJournalLost: when neither the catalogue nor the beginning of the
 // journal is left, whoever opens, verifies or repairs the store is told so, and
 // nothing is changed.
@@ -419,14 +501,9 @@ func TestCatalogueAndJournalLost(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	metas, err := filepath.Glob(filepath.Join(dir, "packs", "*.meta"))
-	if err != nil || len(metas) == 0 {
-		t.Fatal("no metadata", err)
-	}
-	for _, name := range append(metas, filepath.Join(dir, "index")) {
-		if err := os.RemoveAll(name); err != nil {
-			t.Fatal(err)
-		}
+	loseCatalogue(t, dir)
+	if err := os.Remove(filepath.Join(dir, "packs", "metadata.copy")); err != nil {
+		t.Fatal(err)
 	}
 	files := func() string {
 		names, err := filepath.Glob(filepath.Join(dir, "journal", "*"))

@@ -67,9 +67,7 @@ func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) 
 		}); err != nil {
 			return err
 		}
-		if r.FirstIno, err = tx.MayGraft(w.view, "", m.changes); err != nil {
-			return err
-		}
+		r.FirstIno, _ = tx.Counters()
 		if err := s.journal(tx, recPromote, r); err != nil {
 			return err
 		}

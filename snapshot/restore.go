@@ -70,10 +70,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		if err != nil {
 			return err
 		}
-		ino, err := tx.MayGraft(w.view, "", changes)
-		if err != nil {
-			return err
-		}
+		ino, _ := tx.Counters()
 		r := restoreRecord{WS: w.view, View: sn.View, Paths: paths, Now: time.Now().UnixNano(), FirstIno: ino, Pre: pre}
 		if err := s.journal(tx, recRestore, r); err != nil {
 			return err

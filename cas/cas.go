@@ -86,7 +86,8 @@ type Options struct {
 	PackSize int64        // bytes at which a new pack is begun; default 128 MiB
 	ReadOnly bool         // change nothing on disk; the index is built in memory
 
-	indexDir string // for tests that keep the packs in memory
+	indexDir   string // for tests that keep the packs in memory
+	metaRecord int    // bytes of entries in one metadata record; default maxMetaRecord
 }
 
 // A MetaOp sets or deletes one small piece of metadata. Keys are not empty and

@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -96,48 +97,96 @@ func (s *Store) durable() *metaBatch {
 	return m
 }
 
-// appendMeta makes a metadata record durable and its entries visible. commitMu
-// is held.
+// appendMeta makes a batch of metadata durable and its entries visible. commitMu is
+// held.
 func (s *Store) appendMeta(kind Kind, seq uint64, m *metaBatch) error {
-	body := m.encode()
-	if len(body) > MaxObject {
-		return fmt.Errorf("%d bytes of metadata at once are more than the %d allowed", len(body), MaxObject)
-	}
 	if err := s.failure(); err != nil {
-		return err
-	}
-	h, bp := s.codec.build(kind, Sum(body), body, seq, small)
-	defer s.codec.release(bp)
-	rec := *bp
-	if err := s.space.forMeta(int64(len(rec))); err != nil {
 		return err
 	}
 	p := s.meta.pack
 	if p == nil {
+		if err := s.space.forMeta(packHeaderSize); err != nil {
+			return err
+		}
 		var err error
 		if p, err = s.packs.create(roleMeta); err != nil {
 			return noSpace(err)
 		}
 		s.meta.pack = p
 	}
-	off := p.end
-	h.encode(rec, p.id, off)
-	if err := s.writeRecord(p, rec, off); err != nil {
-		return err
-	}
-	if err := s.syncPack(p, off+int64(len(rec))); err != nil {
+	end, err := s.writeBatch(p, kind, seq, m)
+	if err != nil {
 		return err
 	}
 	s.meta.seq = max(s.meta.seq, seq)
 	s.meta.uncopied += int64(len(rec))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.end = off + int64(len(rec))
+	s.fresh.bytes += end - p.end
+	p.end = end
 	p.info.seq = int64(s.meta.seq)
 	p.dirty = true
-	s.fresh.bytes += int64(len(rec))
 	for _, e := range m.entries {
 		s.fresh.metas[e.key] = e.metaEntry
 	}
 	return nil
+}
+
+// writeBatch writes the records of a batch to the end of a pack, and returns where
+// they end. The last one is written when the others are durable, so that it never is
+// without them. If anything fails, the pack is as it was.
+func (s *Store) writeBatch(p *pack, kind Kind, seq uint64, m *metaBatch) (end int64, err error) {
+	end = p.end
+	parts := m.split(s.o.metaRecord)
+	defer func() {
+		if err != nil && end > p.end {
+			err = s.cutBack(p, err)
+		}
+	}()
+	for i, part := range parts {
+		k := kindPart
+		if i == len(parts)-1 {
+			k = kind
+		}
+		if i > 0 && k == kind {
+			if err := s.syncPack(p, p.end); err != nil {
+				return end, err
+			}
+		}
+		n, err := s.writeMeta(p, end, k, seq, part)
+		if err != nil {
+			return end, err
+		}
+		end += n
+	}
+	return end, s.syncPack(p, end)
+}
+
+// writeMeta writes one record and returns its length.
+func (s *Store) writeMeta(p *pack, off int64, kind Kind, seq uint64, m *metaBatch) (int64, error) {
+	body := m.encode()
+	if len(body) > MaxObject {
+		return 0, fmt.Errorf("%d bytes of metadata at once are more than the %d allowed", len(body), MaxObject)
+	}
+	h, bp := s.codec.build(kind, Sum(body), body, seq, small)
+	defer s.codec.release(bp)
+	rec := *bp
+	if err := s.space.forMeta(int64(len(rec))); err != nil {
+		return 0, err
+	}
+	h.encode(rec, p.id, off)
+	return int64(len(rec)), s.writeRecord(p, rec, off)
+}
+
+// cutBack takes away what a batch that failed has written.
+func (s *Store) cutBack(p *pack, cause error) error {
+	f, err := s.packs.use(p)
+	if err == nil {
+		defer s.packs.done(p)
+		err = f.Truncate(p.end)
+	}
+	if err != nil {
+		return s.fail(errors.Join(cause, err))
+	}
+	return cause
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -23,6 +24,9 @@ type metaEntry struct {
 // use keys that begin with a zero byte.
 const keyGC = "\x00gc"
 
+// keyParts is no key, but tells of how many parts the batch has besides.
+const keyParts = "\x00parts"
+
 // A metaBatch is the body of a metadata record.
 type metaBatch struct {
 	// Objects in packs of lower number, and in this pack before this offset,
@@ -30,6 +34,7 @@ type metaBatch struct {
 	durablePack uint64
 	durableOff  int64
 	entries     []metaItem
+	parts       int // records right before that belong to it
 }
 
 type metaItem struct {
@@ -43,10 +48,15 @@ func (m *metaBatch) after(o *metaBatch) bool {
 }
 
 func (m *metaBatch) encode() []byte {
+	entries := m.entries
+	if m.parts > 0 {
+		count := binary.AppendUvarint(nil, uint64(m.parts))
+		entries = append(slices.Clip(entries), metaItem{keyParts, metaEntry{value: count}})
+	}
 	b := binary.LittleEndian.AppendUint64(nil, m.durablePack)
 	b = binary.LittleEndian.AppendUint64(b, uint64(m.durableOff))
-	b = binary.AppendUvarint(b, uint64(len(m.entries)))
-	for _, e := range m.entries {
+	b = binary.AppendUvarint(b, uint64(len(entries)))
+	for _, e := range entries {
 		deleted := byte(0)
 		if e.deleted {
 			deleted = 1
@@ -105,7 +115,14 @@ func decodeMetaBatch(b []byte) (*metaBatch, error) {
 		if e.key == "" {
 			bad = true
 		}
-		m.entries = append(m.entries, e)
+		if e.key != keyParts {
+			m.entries = append(m.entries, e)
+			continue
+		}
+		parts, n := binary.Uvarint(e.value)
+		if bad = bad || n != len(e.value) || parts == 0 || parts > math.MaxInt32; !bad {
+			m.parts = int(parts)
+		}
 	}
 	if bad || len(b) > 0 {
 		return nil, errMetaBatch

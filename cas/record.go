@@ -11,6 +11,7 @@ import (
 const (
 	kindMeta Kind = 16  // a batch of metadata
 	kindBase Kind = 17  // metadata packs of lower number are superseded
+	kindPart Kind = 18  // the beginning of a batch that one record does not hold
 	kindFree Kind = 255 // nothing; the space of a removed record
 )
 
@@ -96,7 +97,7 @@ func decodeHeader(b []byte, id uint64, off int64) (header, error) {
 	h.crc = binary.LittleEndian.Uint32(b[48:])
 	h.seq = binary.LittleEndian.Uint64(b[52:])
 	switch h.kind {
-	case KindData, KindTree, kindMeta, kindBase:
+	case KindData, KindTree, kindMeta, kindBase, kindPart:
 		if h.stored > maxStoredLen || h.plain > MaxObject || h.flags&^knownFlags != 0 ||
 			h.flags&compressed == compressed || h.flags&compressed == 0 && h.plain != h.stored {
 			return h, fmt.Errorf("impossible lengths %d and %d, flags %#x", h.plain, h.stored, h.flags)

@@ -81,6 +81,7 @@ func FuzzMetaBatch(f *testing.F) {
 		{"key", metaEntry{seq: 3, value: []byte("value"), length: 5}}, {"gone", metaEntry{seq: 200, deleted: true}}}}
 	f.Add(m.encode())
 	f.Add((&metaBatch{}).encode())
+	f.Add((&metaBatch{parts: 2, entries: []metaItem{{"k", metaEntry{seq: 3, value: []byte("v")}}}}).encode())
 	f.Add(binary.AppendUvarint(make([]byte, 16), 1<<60))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := decodeMetaBatch(b)

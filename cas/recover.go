@@ -174,13 +174,26 @@ func (s *Store) recoverMeta(p *pack, m *metaBatch, c *metaCopy, indexed bool) er
 		return err
 	}
 	defer s.packs.done(p)
-	end := p.end
+	end, from := p.end, p.end // from is where the batch begins
+	var parts batchParts
 	sc := &scan{r: f, id: p.id, from: p.end, to: p.size, bodies: true}
 	err = sc.run(context.Background(), func(it *item) error {
-		if it.bad != "" || it.kind != kindMeta && it.kind != kindBase {
+		if it.bad != "" || it.kind != kindMeta && it.kind != kindBase && it.kind != kindPart {
 			return nil
 		}
 		b, err := s.decodeMeta(it)
+		if err == nil && it.kind == kindPart {
+			if parts.add(it.seq, b); len(parts.list) == 1 {
+				from = it.off
+			}
+			return nil
+		}
+		if len(parts.list) == 0 {
+			from = it.off
+		}
+		if err == nil {
+			err = parts.join(it.seq, b)
+		}
 		if err != nil {
 			s.log.Error("metadata record is damaged", "pack", p.name(), "offset", it.off, "reason", err)
 			return nil
@@ -190,7 +203,7 @@ func (s *Store) recoverMeta(p *pack, m *metaBatch, c *metaCopy, indexed bool) er
 				return fmt.Errorf("%w: it is from before a gc", errIndexUnfit)
 			}
 		}
-		if it.off > end {
+		if from > end {
 			s.log.Error("metadata records are damaged; verify tells more", "pack", p.name(), "offset", end)
 			p.sealed = true
 		}
@@ -213,7 +226,11 @@ func (s *Store) recoverMeta(p *pack, m *metaBatch, c *metaCopy, indexed bool) er
 
 // metaEnd decides what becomes of bytes behind the last good metadata record.
 func (s *Store) metaEnd(p *pack, f vfs.File, end int64) error {
-	torn, err := tornEnd(f, p.id, end, p.size)
+	at, err := afterParts(f, p.id, end, p.size)
+	torn := at == p.size // the record that makes them count never came
+	if err == nil && !torn {
+		torn, err = tornEnd(f, p.id, at, p.size)
+	}
 	if err != nil {
 		s.log.Error("metadata cannot be read", "pack", p.name(), "offset", end, "err", err)
 	}

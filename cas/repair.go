@@ -174,19 +174,26 @@ func (r *repairer) scrub(p *pack) error {
 	}
 	defer r.s.packs.done(p)
 	changed := false
+	var parts batchParts
 	sc := &scan{r: f, id: p.id, from: packHeaderSize, to: p.size, bodies: true}
 	for off := sc.from; off < sc.to; {
 		it := sc.at(off)
 		r.check(p, &it)
-		if it.bad == "" {
+		partless := it.bad == "" && !r.complete(&parts, &it)
+		if it.bad == "" && !partless {
 			off += it.length
 			continue
 		}
+		if partless {
+			it.bad = errParts.Error()
+		}
 		changed = true
 		r.res.Damage = append(r.res.Damage, damageOf(p, &it))
-		mended, err := r.mend(p, f, &it)
-		if err != nil {
-			return err
+		mended := false
+		if !partless {
+			if mended, err = r.mend(p, f, &it); err != nil {
+				return err
+			}
 		}
 		sc.buf = nil // the file has changed
 		if mended {
@@ -223,6 +230,20 @@ func (r *repairer) check(p *pack, it *item) {
 	if err != nil {
 		it.bad = err.Error()
 	}
+}
+
+// complete tells whether a good record counts: one that ends a batch does not if a
+// part of that is lost.
+func (r *repairer) complete(parts *batchParts, it *item) bool {
+	if it.kind != kindMeta && it.kind != kindBase && it.kind != kindPart {
+		return true
+	}
+	b, err := r.s.decodeMeta(it)
+	if err == nil && it.kind == kindPart {
+		parts.add(it.seq, b)
+		return true
+	}
+	return err == nil && parts.join(it.seq, b) == nil
 }
 
 // isolate copies damaged bytes to the quarantine and makes their place free.

@@ -110,6 +110,9 @@ func newStore(dir string, o Options) (*Store, error) {
 		o.PackSize = defaultPackSize
 	}
 	o.PackSize = max(o.PackSize, minPackSize)
+	if o.metaRecord == 0 {
+		o.metaRecord = maxMetaRecord
+	}
 	if o.indexDir == "" {
 		o.indexDir = filepath.Join(dir, "index")
 		if b, ok := o.FS.(*vfs.Beneath); ok { // Badger knows only paths

@@ -55,7 +55,7 @@ func memDir(t testing.TB) string {
 // its own.
 func memOptions(t testing.TB, fsys vfs.FS) Options {
 	t.Helper()
-	return Options{FS: fsys, PackSize: 256 << 10, indexDir: filepath.Join(memDir(t), "index")}
+	return Options{FS: fsys, PackSize: 256 << 10, indexDir: filepath.Join(memDir(t), "index"), metaRecord: 500}
 }
 
 // blob returns the same n bytes for the same seed; compressible for odd seeds.

@@ -43,6 +43,7 @@ type verifier struct {
 	reported map[Hash]struct{}  // objects already named as damaged
 	limits   map[uint64]int64   // how far each pack was read
 	metas    map[string]metaSum // what the metadata packs say, by replaying them
+	parts    batchParts
 	done     int64
 	total    int64
 }
@@ -312,8 +313,15 @@ func (v *verifier) replayMeta(ctx context.Context) error {
 
 func (v *verifier) metaRecord(p *pack, it *item) error {
 	b, err := v.s.decodeMeta(it)
-	if err == nil && it.kind != kindMeta && it.kind != kindBase {
+	switch {
+	case err != nil:
+	case it.kind == kindPart:
+		v.parts.add(it.seq, b)
+		return nil
+	case it.kind != kindMeta && it.kind != kindBase:
 		err = errors.New("an object does not belong here")
+	default:
+		err = v.parts.join(it.seq, b)
 	}
 	if err != nil {
 		it.bad = err.Error()

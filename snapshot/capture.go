@@ -32,6 +32,9 @@ func (w *Workspace) Capture(_ context.Context, o CaptureOptions) (Info, error) {
 			return Info{}, err
 		}
 	}
+	if err := checkDescription(o.Message, o.Labels); err != nil {
+		return Info{}, err
+	}
 	start := time.Now()
 	if o.Origin == "" {
 		o.Origin = OriginManual

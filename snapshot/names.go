@@ -23,6 +23,22 @@ var controlNames = map[string]bool{
 // IsControlName reports whether a name in .snapshots is a control file's.
 func IsControlName(name string) bool { return controlNames[name] }
 
+// MaxDescription is how many bytes the message and the labels of a snapshot may have
+// together.
+const MaxDescription = 64 << 10
+
+// checkDescription refuses what is too much to be said about a snapshot.
+func checkDescription(message string, labels map[string]string) error {
+	n := len(message)
+	for k, v := range labels {
+		n += len(k) + len(v)
+	}
+	if n > MaxDescription {
+		return fmt.Errorf("%w: message and labels have %d bytes, at most %d are possible", ErrInvalid, n, MaxDescription)
+	}
+	return nil
+}
+
 // CheckName refuses names that no snapshot or fork can have. The error is
 // ErrBadName or ErrNameTooLong, with the reason.
 func CheckName(name string) error {

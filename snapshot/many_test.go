@@ -1,0 +1,51 @@
+package snapshot_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+// TestMuchToWriteDown: a checkpoint may have any number of snapshots to write down,
+// and what is said about one of them is bounded.
+func TestMuchToWriteDown(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", snapshot.MaxDescription)
+	const many = 300
+	for i := range many {
+		if _, err := s.Main().Capture(context.Background(), snapshot.CaptureOptions{Name: fmt.Sprint("s", i), Message: long}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, o := range []snapshot.CaptureOptions{
+		{Message: long + "x"}, {Labels: map[string]string{"k": long}}, {Message: long[1:], Labels: map[string]string{"k": "v"}},
+	} {
+		if _, err := s.Main().Capture(context.Background(), o); !errors.Is(err, snapshot.ErrInvalid) {
+			t.Errorf("a longer description: %v", err)
+		}
+	}
+	for range 2 {
+		if err := s.Checkpoint(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = snapshot.Open(dir, snapshot.Options{Quiet: true}); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(s.Main().List()); n != many {
+			t.Errorf("%d snapshots", n)
+		}
+	}
+	s.Close()
+}

@@ -119,7 +119,7 @@ func (s *Store) appendMeta(kind Kind, seq uint64, m *metaBatch) error {
 		return err
 	}
 	s.meta.seq = max(s.meta.seq, seq)
-	s.meta.uncopied += int64(len(rec))
+	s.meta.uncopied += end - p.end
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fresh.bytes += end - p.end

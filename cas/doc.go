@@ -17,7 +17,7 @@
 // them all.
 //
 // Without the metadata nobody knows what the objects are, and it is small: it is in
-// the packs, in the index, and in a copy, some commits older, that serves when the
+// the packs, in the index, and in a copy, at most a quarter older, that serves when the
 // index is lost and the packs are damaged, too.
 //
 // # The life of an object

@@ -12,7 +12,7 @@ import (
 const (
 	metaCopyName  = "metadata.copy"
 	metaCopyID    = 1          // less than that of any pack
-	metaCopyEvery = 64 << 10   // bytes of metadata committed that make a new copy worth it, if the copy is not larger
+	metaCopyShare = 4          // a part of the copy: so many bytes committed since make a new one worth it
 	keyCopy       = "\x00copy" // metadata of a store that has a copy
 )
 

@@ -265,6 +265,9 @@ func TestNoCopyOfDamagedMetadata(t *testing.T) {
 	path, file := m.metaCopyPath(), m.metaFiles()[0]
 	m.kill()
 	flip(t, m.fsys, file, at+20, 3)
+	if err := m.fsys.Remove(path); err != nil {
+		t.Fatal(err)
+	}
 	for range 3 {
 		m.open()
 		commit(t, m.Store, MetaOp{Key: "d", Value: []byte("4")})

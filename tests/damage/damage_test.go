@@ -46,10 +46,15 @@ type injury struct {
 	off   int64
 	bytes int64
 	bit   int
+	index bool // the index is gone, too
 }
 
 func (d injury) String() string {
-	return fmt.Sprintf("%s_%s_%d", strings.ReplaceAll(d.file, "/", "_"), d.what, d.off)
+	also := ""
+	if d.index {
+		also = "_and_index"
+	}
+	return fmt.Sprintf("%s_%s_%d%s", strings.ReplaceAll(d.file, "/", "_"), d.what, d.off, also)
 }
 
 // part is which part of the store is hurt.
@@ -79,6 +84,7 @@ func draw(t *testing.T, rng *rand.Rand, store string) injury {
 	d.off, d.bit = rng.Int64N(max(end, 1)), rng.IntN(8)
 	d.what = []string{"flip", "flip", "flip", "cut", "remove", "zero", "noise"}[rng.IntN(7)]
 	d.bytes = 1 + rng.Int64N(8192)
+	d.index = rng.IntN(4) == 0
 	return d
 }
 
@@ -98,6 +104,12 @@ func (d injury) do(t *testing.T, store string, rng *rand.Rand) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
+		}
+	}
+	if d.index {
+		must(os.RemoveAll(filepath.Join(store, "index")))
+		if d.part() == "index" {
+			return
 		}
 	}
 	switch d.what {

@@ -36,6 +36,9 @@ var (
 	ErrClosed = errors.New("store is closed")
 	// ErrInUse: another process has the store open.
 	ErrInUse = errors.New("the store is open in another process")
+	// ErrStuck: the index cannot be closed, because its disk takes no more writes.
+	// The process had better end. Packs have all that is in it.
+	ErrStuck = errors.New("the index cannot be written")
 	// ErrReadOnly: the store was opened for reading.
 	ErrReadOnly = errors.New("store is open read-only")
 )

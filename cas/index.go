@@ -10,10 +10,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
 
+	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/cas/vfs"
 )
 
@@ -24,6 +26,8 @@ type index struct {
 	dir string // "" in memory
 
 	checked atomic.Int64 // ns since 1970 when doubtful looked
+
+	failed *atomic.Int32 // times that Badger could not write a table, and tries again
 }
 
 var (
@@ -44,8 +48,9 @@ const openingMark = "OPENING"
 
 // openIndex opens or creates the index in dir; dir "" makes one in memory.
 func openIndex(dir string, size budget, log *slog.Logger) (*index, error) {
+	failed := new(atomic.Int32)
 	o := badger.DefaultOptions(dir).
-		WithLogger(badgerLog{log}).
+		WithLogger(badgerLog{log, failed}).
 		WithInMemory(dir == "").
 		// db.Sync does not cover memtables that were rotated away, so every
 		// transaction is synced; they are few and large.
@@ -78,7 +83,7 @@ func openIndex(dir string, size budget, log *slog.Logger) (*index, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &index{db: db, dir: dir}
+	x := &index{db: db, dir: dir, failed: failed}
 	if dir != "" {
 		if err := os.Remove(filepath.Join(dir, openingMark)); err != nil {
 			_ = db.Close()
@@ -242,12 +247,33 @@ func (x *index) bytes() int64 {
 	return n
 }
 
+// close is ErrStuck if the index cannot be written: Badger tries for ever.
 func (x *index) close() error {
-	if err := x.db.Close(); err != nil {
-		return fmt.Errorf("close index: %w", err)
+	before := x.failed.Load()
+	done := make(chan error, 1)
+	go func() { done <- guard.Do(x.db.Close) }()
+	look := time.NewTicker(stuckTick)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				return fmt.Errorf("close index: %w", err)
+			}
+			return nil
+		case <-look.C:
+			if x.failed.Load()-before >= stuckTries {
+				return fmt.Errorf("close index: %w", ErrStuck)
+			}
+		}
 	}
-	return nil
 }
+
+// Badger tries every second to write a table.
+const (
+	stuckTries = 3
+	stuckTick  = 100 * time.Millisecond
+)
 
 // A batch is a set of changes. It becomes one transaction if it fits into one,
 // otherwise several in the order of the calls.
@@ -305,9 +331,15 @@ func (b *batch) commit() error {
 }
 
 // badgerLog passes on what Badger finds worth a warning.
-type badgerLog struct{ log *slog.Logger }
+type badgerLog struct {
+	log    *slog.Logger
+	failed *atomic.Int32
+}
 
 func (l badgerLog) Errorf(f string, a ...any) {
+	if strings.Contains(f, "flushing memtable to disk") {
+		l.failed.Add(1)
+	}
 	l.log.Error("index: " + strings.TrimSpace(fmt.Sprintf(f, a...)))
 }
 

@@ -1,11 +1,13 @@
 package cas
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/amberfs/amberfs/cas/vfs"
 )
@@ -177,4 +179,39 @@ func TestMetadataPackLostOnAFullDisk(t *testing.T) {
 		verifyClean(t, s)
 		closeTest(t, s)
 	}
+}
+
+// TestCloseOnADeadDisk: Badger tries for ever to write a table. A store whose index
+// takes no more writes can be closed all the same.
+func TestCloseOnADeadDisk(t *testing.T) {
+	fsys, dir := vfs.NewMem(), t.TempDir()
+	o := memOptions(t, fsys)
+	s := openTest(t, dir, o)
+	b := blob(1, 1000)
+	put(t, s, b)
+	commit(t, s, MetaOp{Key: "k", Value: []byte("x")})
+	if err := s.flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(o.indexDir); err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	select {
+	case err := <-closed:
+		if !errors.Is(err, ErrStuck) {
+			t.Errorf("closing: %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("closing takes for ever")
+	}
+	if err := os.MkdirAll(o.indexDir, 0o700); err != nil { // for Badger to come to an end
+		t.Fatal(err)
+	}
+	o.indexDir = filepath.Join(t.TempDir(), "index")
+	s = openTest(t, dir, o)
+	wantObject(t, s, b)
+	wantMeta(t, s, "k", "x")
+	closeTest(t, s)
 }

@@ -235,7 +235,8 @@ func (s *Store) abandon() {
 }
 
 // Close makes everything durable and lets go of the directory. It waits for
-// calls that are under way; calls that begin later fail with ErrClosed.
+// calls that are under way; calls that begin later fail with ErrClosed. ErrStuck
+// means that the index was left open.
 func (s *Store) Close() error {
 	if !s.life.end() {
 		return ErrClosed
@@ -253,9 +254,7 @@ func (s *Store) Close() error {
 			err = s.syncObjects()
 		}
 	}
-	if cerr := s.ix.close(); err == nil {
-		err = cerr
-	}
+	err = errors.Join(err, s.ix.close())
 	s.packs.close()
 	s.codec.close()
 	if err != nil {

@@ -221,7 +221,8 @@ func (s *Store) background(what string, loop func()) {
 // store. Everything acknowledged is on disk when it returns. Of a store that was removed, even
 // meanwhile, it is ErrRemoved, and closes nothing: Badger tries for ever to write
 // its tables, and the process had better end. The same goes for one whose index was
-// removed; what is acknowledged is in packs and journal.
+// removed, and for one on a disk that takes no more writes (cas.ErrStuck); what is
+// acknowledged is in packs and journal.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -242,6 +243,9 @@ func (s *Store) Close() error {
 		}
 		select {
 		case err := <-done:
+			if errors.Is(err, cas.ErrStuck) {
+				return err // the index is still in use
+			}
 			return errors.Join(err, s.closeRoot(), s.lock.release())
 		case <-look.C:
 		}

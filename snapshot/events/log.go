@@ -16,9 +16,14 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultLimit       = 64 << 20
+	DefaultLimit       = 64 << 20 // less on a small disk
 	DefaultSegmentSize = 2 << 20
 	DefaultQuiet       = 200 * time.Millisecond
+)
+
+const (
+	diskShare = 64 // the log takes one part in so many of the disk
+	minLimit  = 1 << 20
 )
 
 // Options say how to keep the log. The zero value is good for a real disk.
@@ -71,6 +76,9 @@ func Open(dir string, o Options) (*Log, error) {
 	}
 	if o.Limit <= 0 {
 		o.Limit = DefaultLimit
+		if total, err := o.FS.Total(filepath.Dir(dir)); err == nil {
+			o.Limit = min(o.Limit, max(total/diskShare, minLimit))
+		}
 	}
 	if o.SegmentSize <= 0 {
 		o.SegmentSize = min(DefaultSegmentSize, max(o.Limit/8, 1))

@@ -1,0 +1,28 @@
+package events
+
+import (
+	"testing"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+)
+
+// The log of a store on a small disk leaves the disk to files.
+func TestSmallDisk(t *testing.T) {
+	for _, c := range []struct{ disk, limit int64 }{{32 << 20, minLimit}, {128 << 20, 2 << 20}, {1 << 40, DefaultLimit}} {
+		fs := vfs.NewMem()
+		fs.SetCapacity(c.disk)
+		if err := fs.MkdirAll("/store", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		l, err := Open("/store/events", Options{FS: fs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.opts.Limit != c.limit || l.opts.SegmentSize > c.limit/4 {
+			t.Errorf("on a disk of %d bytes the limit is %d, and that of a file %d", c.disk, l.opts.Limit, l.opts.SegmentSize)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

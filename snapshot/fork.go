@@ -48,6 +48,9 @@ func (w *Workspace) Fork(_ context.Context, snapshot, name string, c live.Caller
 			if err != nil {
 				return err
 			}
+			if _, err := s.stateOf(sn); err != nil {
+				return err
+			}
 			r.From, from = sn.View, sn.Name
 		}
 		var err error
@@ -162,7 +165,14 @@ func (w *Workspace) EndFork(name string, c live.Caller) (Info, error) {
 		if st, ok := tx.State(f.view); ok {
 			r.Last.Files, r.Last.Bytes = st.Inodes-1, st.Bytes
 		}
-		if full, ok := s.cat.snaps[f.before]; ok && r.Last.Files == 0 && full.Files > 0 {
+		full, ok := s.cat.snaps[f.before]
+		if ok && r.Last.Files == 0 && full.Files > 0 {
+			if _, err := s.stateOf(full); err != nil {
+				s.logger.Warn("what a fork was before it was emptied cannot be kept", "fork", name, "error", err)
+				ok = false
+			}
+		}
+		if ok && r.Last.Files == 0 && full.Files > 0 {
 			k, err := w.newSnapshot(tx, CaptureOptions{
 				Name: w.freeName(name + "-before"), Origin: OriginFork, Message: "fork " + name + " before it was emptied", Caller: c,
 			})

@@ -61,7 +61,10 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		if err != nil {
 			return err
 		}
-		ino, _ := tx.Counters()
+		ino, err := tx.MayGraft(w.view, prefix, changes)
+		if err != nil {
+			return err
+		}
 		r := graftRecord{WS: w.view, State: id.String(), Prefix: prefix, Now: time.Now().UnixNano(), FirstIno: ino, Pre: pre}
 		if err := s.journal(tx, recGraft, r); err != nil {
 			return err

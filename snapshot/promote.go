@@ -67,7 +67,9 @@ func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) 
 		}); err != nil {
 			return err
 		}
-		r.FirstIno, _ = tx.Counters()
+		if r.FirstIno, err = tx.MayGraft(w.view, "", m.changes); err != nil {
+			return err
+		}
 		if err := s.journal(tx, recPromote, r); err != nil {
 			return err
 		}

@@ -70,7 +70,10 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		if err != nil {
 			return err
 		}
-		ino, _ := tx.Counters()
+		ino, err := tx.MayGraft(w.view, "", changes)
+		if err != nil {
+			return err
+		}
 		r := restoreRecord{WS: w.view, View: sn.View, Paths: paths, Now: time.Now().UnixNano(), FirstIno: ino, Pre: pre}
 		if err := s.journal(tx, recRestore, r); err != nil {
 			return err

@@ -17,8 +17,11 @@
 //
 // # The life of a change
 //
-// A request checks what it needs under the lock, appends one record to the
-// journal, applies that record to the state and returns. Recovery applies the
+// A request checks under the lock what it needs, and reads what it will read
+// (may.go), appends one record to the journal, applies that record to the state and
+// returns. Once the record is there nothing may fail any more: if something does,
+// the state is uncertain, and nothing can be changed until the store is opened
+// again. Recovery applies the
 // same records with the same functions (see replay.go), so there is one way in
 // which a change comes about. The bytes of a write lie in the record itself,
 // or, when they are many, in a record before it that is written without the

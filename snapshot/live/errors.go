@@ -47,6 +47,8 @@ func loadError(err error) error {
 		return ErrNotExist
 	case errors.Is(err, tree.ErrNoData):
 		return ErrNoData
+	case errors.Is(err, tree.ErrDirFull):
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	case errors.Is(err, ErrStale), errors.Is(err, ErrNotExist), errors.Is(err, ErrNoSpace):
 		return err
 	}

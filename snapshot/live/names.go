@@ -134,6 +134,9 @@ func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
 		}
 	}
 	inherit(dir, &c)
+	if err := f.passDamage(v); err != nil {
+		return Attr{}, err
+	}
 	ino, err := f.newIno()
 	if err != nil {
 		return Attr{}, err
@@ -154,6 +157,9 @@ func (f *Forest) Tmpfile(parent NodeID, c Create) (Attr, error) {
 		return Attr{}, err
 	}
 	inherit(dir, &c)
+	if err := f.passDamage(v); err != nil {
+		return Attr{}, err
+	}
 	ino, err := f.newIno()
 	if err != nil {
 		return Attr{}, err

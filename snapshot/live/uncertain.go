@@ -51,11 +51,21 @@ func (f *Forest) Uncertain() error {
 	return f.mu.uncertain
 }
 
-// preload reads what a change of a file's bytes will need of its chunk lists,
-// so that a damaged one is an error before anything is journaled.
+// preload reads what a change will need beyond the inodes and names that it is
+// about, so that damage is an error before anything is journaled.
 func (f *Forest) preload(v *view, r *record) error {
 	off, n := r.off, r.n
 	switch r.kind {
+	case recCreate:
+		return f.mayAdd(v, r.parent, r.name, r.ino)
+	case recRelink:
+		return f.mayAdd(v, r.parent, r.name, r.node.Ino)
+	case recLink:
+		return f.mayAdd(v, r.parent, r.name, r.ino)
+	case recUnlink:
+		return f.mayDrop(v, r.parent, r.name)
+	case recRename:
+		return f.mayRename(v, r)
 	case recWrite, recWriteAt, recFallocate, recClone:
 	case recSetAttr:
 		if r.set.Size == nil {

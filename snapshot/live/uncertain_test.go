@@ -61,7 +61,7 @@ func TestHalfDoneChange(t *testing.T) {
 					f.mu.Lock()
 					defer f.mu.Unlock()
 					v.state = nil
-					_ = f.commit(v, &record{kind: recUnlink, view: MainView, parent: RootIno, name: "before"}, nil)
+					_ = f.commit(v, &record{kind: recSetXattr, view: MainView, ino: RootIno, name: "user.x"}, nil)
 					return
 				}
 				err := f.Update(true, func(tx *Tx) error {

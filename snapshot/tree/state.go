@@ -126,6 +126,13 @@ func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
 	return nil
 }
 
+// MayPut returns the error that Put of an inode of that number would end with: all
+// that it reads is read.
+func (s *State) MayPut(src *Source, ino uint64) error {
+	_, err := s.leafOf(src, ino)
+	return err
+}
+
 // Delete removes an inode; ErrNoInode if there is none.
 func (s *State) Delete(src *Source, epoch, ino uint64) error {
 	leaf, err := s.leafOf(src, ino)
@@ -140,7 +147,8 @@ func (s *State) Delete(src *Source, epoch, ino uint64) error {
 	}
 	s.id.Store(nil)
 	s.Inodes--
-	return s.shrink(src)
+	s.shrink(src)
+	return nil
 }
 
 // Lookup returns the inode that dir calls name: ErrNotExist if there is none,

@@ -9,6 +9,10 @@ const (
 	tableFan  = 1 << tableBits
 )
 
+// PageInodes is how many inodes have a page of the table to themselves: those of
+// which the number divided by it is the same.
+const PageInodes = tableFan
+
 // tableLeaf holds the inodes of 64 numbers in a row. A leaf that was loaded
 // keeps the encoded records and decodes one when it is asked for; a leaf that an
 // epoch changes holds the changed inodes in cells and copies the other records
@@ -189,16 +193,16 @@ func removeFrom(src *Source, epoch uint64, pp **page, height int, ino uint64) er
 }
 
 // shrink lowers a table whose upper numbers are gone, so that equal tables have
-// equal pages whatever happened to them before.
-func (s *State) shrink(src *Source) error {
+// equal pages whatever happened to them before. One that cannot be read stays.
+func (s *State) shrink(src *Source) {
 	for s.height > 1 && s.root != nil {
 		b, err := s.root.loadTable(src, s.height, true)
 		if err != nil {
-			return err
+			return
 		}
 		for _, k := range b.kids[1:] {
 			if k != nil {
-				return nil
+				return
 			}
 		}
 		s.root = b.kids[0]
@@ -207,5 +211,4 @@ func (s *State) shrink(src *Source) error {
 	if s.root == nil {
 		s.height = 0
 	}
-	return nil
 }

@@ -1,0 +1,214 @@
+package snapshot_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cespare/xxhash/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// TestDamagedTreeObjects damages each object of a tree in turn. Whatever is asked
+// for then either fails before it is begun, or is done: nothing fails half-way,
+// which would be the end of all changes.
+func TestDamagedTreeObjects(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s := open(t, dir)
+	f, root := s.Forest(), s.Main().Root()
+	file := live.Create{Mode: unix.S_IFREG | 0o644}
+	mkdir := func(parent live.NodeID, name string, entries int) live.NodeID {
+		d, err := f.Create(parent, name, live.Create{Mode: unix.S_IFDIR | 0o755})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range entries {
+			if _, err := f.Create(d.ID, fmt.Sprint("f", i), file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return d.ID
+	}
+	// Of 129 entries on a directory has more than one page.
+	full, over := mkdir(root, "full", 129), mkdir(root, "over", 130)
+	mkdir(root, "little", 3)
+	if _, err := s.Main().Capture(context.Background(), snapshot.CaptureOptions{Name: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Unlink(over, "f7"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, root, "last", "some bytes")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	pack, whole := onlyPack(t, dir)
+	objects := 0
+	eachRecord(whole, func(header, _ []byte) {
+		if header[4] == 2 {
+			objects++
+		}
+	})
+	steps := []struct {
+		name string
+		do   func(f *live.Forest, w *snapshot.Workspace) error
+	}{
+		{"create", func(f *live.Forest, _ *snapshot.Workspace) error { _, err := f.Create(root, "new", file); return err }},
+		{"create in a full directory", func(f *live.Forest, _ *snapshot.Workspace) error {
+			_, err := f.Create(full, "new", file)
+			return err
+		}},
+		{"unlink", func(f *live.Forest, _ *snapshot.Workspace) error { _, err := f.Unlink(full, "f3"); return err }},
+		{"unlink last", func(f *live.Forest, _ *snapshot.Workspace) error { _, err := f.Unlink(root, "last"); return err }},
+		{"rename away", func(f *live.Forest, _ *snapshot.Workspace) error {
+			_, err := f.Rename(full, "f3", root, "moved", 0)
+			return err
+		}},
+		{"rename within", func(f *live.Forest, _ *snapshot.Workspace) error {
+			_, err := f.Rename(full, "f3", full, "f4", 0)
+			return err
+		}},
+		{"rename onto", func(f *live.Forest, _ *snapshot.Workspace) error {
+			_, err := f.Rename(full, "f3", over, "f4", 0)
+			return err
+		}},
+		{"exchange", func(f *live.Forest, _ *snapshot.Workspace) error {
+			_, err := f.Rename(full, "f3", over, "f4", unix.RENAME_EXCHANGE)
+			return err
+		}},
+		{"link", func(f *live.Forest, _ *snapshot.Workspace) error {
+			a, err := f.Lookup(root, "last")
+			if err == nil {
+				_, err = f.Link(a.ID, full, "linked")
+			}
+			return err
+		}},
+		{"restore", func(_ *live.Forest, w *snapshot.Workspace) error {
+			_, err := w.Restore(context.Background(), snapshot.RestoreOptions{Name: "v1"})
+			return err
+		}},
+		{"fork", func(_ *live.Forest, w *snapshot.Workspace) error {
+			_, err := w.Fork(context.Background(), "v1", fmt.Sprint("fork", len(w.Forks())), live.Caller{})
+			return err
+		}},
+		{"capture", func(_ *live.Forest, w *snapshot.Workspace) error {
+			_, err := w.Capture(context.Background(), snapshot.CaptureOptions{})
+			return err
+		}},
+	}
+	failed := map[string]int{}
+	for i := range objects {
+		n := 0
+		b := append([]byte(nil), whole...)
+		eachRecord(b, func(header, body []byte) {
+			if header[4] == 2 {
+				if n == i {
+					body[len(body)/2] ^= 0xff
+				}
+				n++
+			}
+		})
+		// Each store begins with another step, for it knows more after each.
+		for _, first := range []int{i, i + len(steps)/2} {
+			copied := filepath.Join(t.TempDir(), "store")
+			if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(copied, "packs", filepath.Base(pack)), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s, err := snapshot.Open(copied, snapshot.Options{Quiet: true})
+			if err != nil {
+				continue // there is no root
+			}
+			f := s.Forest()
+			for k := range steps {
+				step := steps[(first+k)%len(steps)]
+				err := step.do(f, s.Main())
+				if err != nil {
+					failed[step.name]++
+				}
+				if _, lerr := f.Lookup(root, "full"); err != nil && lerr == nil && (step.name == "create" || step.name == "capture") {
+					t.Errorf("object %d, %s: %v", i, step.name, err)
+				}
+				if err := f.Uncertain(); err != nil {
+					t.Errorf("object %d, %s: %v", i, step.name, err)
+					break
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	t.Logf("%d objects, failed: %v", objects, failed)
+}
+
+// sameHash returns names of one hash: of the two words that go through the same lane
+// of XXH64, the second makes up for the first.
+func sameHash(n int) (names []string) {
+	const p1, p2 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F
+	inverse := uint64(p2)
+	for range 6 {
+		inverse *= 2 - p2*inverse
+	}
+	round := func(acc, w uint64) uint64 { return bits.RotateLeft64(acc+w*p2, 31) * p1 }
+	rnd := rand.New(rand.NewPCG(1, 1))
+	seed := uint64(p1)
+	seed += p2
+	for len(names) < n {
+		w := rnd.Uint64()
+		b := []byte(strings.Repeat("x", 64))
+		binary.LittleEndian.PutUint64(b, w)
+		binary.LittleEndian.PutUint64(b[32:], (12345-round(seed, w))*inverse)
+		if name := string(b); !strings.ContainsAny(name, "/\x00") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// TestNamesOfOneHash: who looks for them finds names that one directory cannot hold
+// all of. It is an error for who makes one too many, and for nobody else.
+func TestNamesOfOneHash(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "store"))
+	f, root := s.Forest(), s.Main().Root()
+	names := sameHash(200)
+	if xxhash.Sum64String(names[0]) != xxhash.Sum64String(names[1]) {
+		t.Fatal("the names have different hashes")
+	}
+	made := 0
+	for _, name := range names {
+		_, err := f.Create(root, name, live.Create{Mode: unix.S_IFREG | 0o644})
+		if err == nil {
+			made++
+		} else if !errors.Is(err, live.ErrNoSpace) {
+			t.Fatal(err)
+		}
+	}
+	if made < 100 || made == len(names) {
+		t.Errorf("%d names", made)
+	}
+	other := write(t, s, root, "other", "x")
+	for op, try := range map[string]func() error{
+		"link":   func() error { _, err := f.Link(other, root, names[199]); return err },
+		"rename": func() error { _, err := f.Rename(root, "other", root, names[199], 0); return err },
+	} {
+		if err := try(); !errors.Is(err, live.ErrNoSpace) {
+			t.Errorf("%s: %v", op, err)
+		}
+	}
+	if err := f.Uncertain(); err != nil {
+		t.Error(err)
+	}
+}

@@ -65,7 +65,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		if err != nil {
 			return err
 		}
-		r := graftRecord{WS: w.view, State: id.String(), Prefix: prefix, Now: time.Now().UnixNano(), FirstIno: ino, Pre: pre}
+		r := graftRecord{WS: w.view, State: id.String(), Prefix: bytePath(prefix), Now: time.Now().UnixNano(), FirstIno: ino, Pre: pre}
 		if err := s.journal(tx, recGraft, r); err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (s *Store) applyGraft(tx *live.Tx, r graftRecord, changes []tree.Change) (l
 	}
 	tx.SetCounters(r.FirstIno, 0)
 	if changes == nil {
-		if changes, err = tx.Overlay(context.Background(), r.WS, st, r.Prefix); err != nil {
+		if changes, err = tx.Overlay(context.Background(), r.WS, st, string(r.Prefix)); err != nil {
 			return live.Invalidation{}, err
 		}
 	}
@@ -112,7 +112,7 @@ func (s *Store) applyGraft(tx *live.Tx, r graftRecord, changes []tree.Change) (l
 	}
 	w.undo = pre.View
 	s.cat.grafts = append(s.cat.grafts, h)
-	return tx.Graft(r.WS, st, changes, live.Graft{Prefix: r.Prefix, Now: r.Now})
+	return tx.Graft(r.WS, st, changes, live.Graft{Prefix: string(r.Prefix), Now: r.Now})
 }
 
 // Importing guards objects that an import puts into the store until its tree

@@ -27,21 +27,21 @@ const (
 )
 
 type restoreRecord struct {
-	WS       uint32   `json:"ws"`
-	View     uint32   `json:"view"` // of the snapshot
-	Paths    []string `json:"paths,omitempty"`
-	Now      int64    `json:"now"`
-	FirstIno uint64   `json:"first_ino"`
-	Pre      stored   `json:"pre"`
+	WS       uint32     `json:"ws"`
+	View     uint32     `json:"view"` // of the snapshot
+	Paths    []bytePath `json:"paths,omitempty"`
+	Now      int64      `json:"now"`
+	FirstIno uint64     `json:"first_ino"`
+	Pre      stored     `json:"pre"`
 }
 
 type graftRecord struct {
-	WS       uint32 `json:"ws"`
-	State    string `json:"state"`
-	Prefix   string `json:"prefix,omitempty"`
-	Now      int64  `json:"now"`
-	FirstIno uint64 `json:"first_ino"`
-	Pre      stored `json:"pre"`
+	WS       uint32   `json:"ws"`
+	State    string   `json:"state"`
+	Prefix   bytePath `json:"prefix,omitempty"`
+	Now      int64    `json:"now"`
+	FirstIno uint64   `json:"first_ino"`
+	Pre      stored   `json:"pre"`
 }
 
 type forkRecord struct {
@@ -82,11 +82,11 @@ type policyRecord struct {
 }
 
 type promoteRecord struct {
-	Fork     uint32   `json:"fork"`
-	Skip     []string `json:"skip,omitempty"`
-	Now      int64    `json:"now"`
-	FirstIno uint64   `json:"first_ino"`
-	Pre      stored   `json:"pre"`
+	Fork     uint32     `json:"fork"`
+	Skip     []bytePath `json:"skip,omitempty"`
+	Now      int64      `json:"now"`
+	FirstIno uint64     `json:"first_ino"`
+	Pre      stored     `json:"pre"`
 }
 
 // journal appends a record. The lock of the forest is held.

@@ -1,0 +1,111 @@
+package snapshot_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// TestPathsOfAnyBytesInTheJournal: paths are bytes, of which the records of restores,
+// imports and promotions keep each.
+func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
+	const odd = "a\xff\xfe"
+	for _, what := range []string{"restore", "promote", "import"} {
+		t.Run(what, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "store")
+			s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { s.Close() }()
+			ctx := context.Background()
+			w, root := s.Main(), s.Main().Root()
+			d, err := s.Forest().Create(root, odd, live.Create{Mode: unix.S_IFDIR | 0o755})
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, s, d.ID, odd, "old")
+			if _, err := w.Capture(ctx, snapshot.CaptureOptions{Name: "v1"}); err != nil {
+				t.Fatal(err)
+			}
+			want := "old"
+			switch what {
+			case "restore":
+				write(t, s, d.ID, odd, "new")
+				r, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "v1", Paths: []string{odd + "/" + odd}})
+				if err != nil || r.Changed != 1 {
+					t.Fatal(r, err)
+				}
+			case "promote":
+				f, err := w.Fork(ctx, "v1", "side", live.Caller{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				there, err := s.Forest().Lookup(f.Root(), odd)
+				if err != nil {
+					t.Fatal(err)
+				}
+				write(t, s, there.ID, odd, "theirs")
+				write(t, s, d.ID, odd, "ours")
+				if _, err := w.Promote(ctx, "side", snapshot.PromoteOptions{Ours: true}); err != nil {
+					t.Fatal(err)
+				}
+				want = "ours"
+			case "import":
+				if _, err := w.WaitSealed(ctx, "v1"); err != nil {
+					t.Fatal(err)
+				}
+				st, err := w.StateOf("v1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := w.Graft(ctx, snapshot.GraftOptions{Tree: st, Path: odd + "/in"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			killed := filepath.Join(t.TempDir(), "store")
+			if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			again, err := snapshot.Open(killed, snapshot.Options{Quiet: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer again.Close()
+			path := odd + "/" + odd
+			if what == "import" {
+				path = odd + "/in/" + odd + "/" + odd
+			}
+			if got := readPath(t, again, path); got != want {
+				t.Errorf("%q is %q, want %q", path, got, want)
+			}
+		})
+	}
+}
+
+func readPath(t *testing.T, s *snapshot.Store, path string) string {
+	t.Helper()
+	st, err := s.Main().State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := st.Resolve(s.Source(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 100)
+	got, err := n.Content.ReadAt(s.Source(), b, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b[:got])
+}

@@ -90,6 +90,7 @@ type Options struct {
 	ReadOnly bool         // change nothing on disk; the index is built in memory
 
 	indexDir   string // for tests that keep the packs in memory
+	noCopy     bool   // no copy of the metadata, for tests of what to do without
 	metaRecord int    // bytes of entries in one metadata record; default maxMetaRecord
 }
 

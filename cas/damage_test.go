@@ -355,8 +355,8 @@ func TestLastMetadata(t *testing.T) {
 		"sector": func(b []byte, at int) []byte { clear(b[(at/512+1)*512:][:512]); return b },
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			s := openTest(t, dir, Options{})
+			dir, o := t.TempDir(), Options{noCopy: true}
+			s := openTest(t, dir, o)
 			commit(t, s, MetaOp{Key: "a", Value: []byte("1")})
 			p := s.packs.all(roleMeta)[0]
 			at := int(p.end)
@@ -369,16 +369,13 @@ func TestLastMetadata(t *testing.T) {
 			if err := os.RemoveAll(filepath.Join(dir, "index")); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Remove(s.metaCopyPath()); err != nil {
-				t.Fatal(err)
-			}
 			b = spoil(b, at)
 			if err := os.WriteFile(p.path, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			torn := name == "short" || name == "odd" || name == "begun" || name == "zeros" || name == "sector"
 			for range 2 {
-				s = openTest(t, dir, Options{})
+				s = openTest(t, dir, o)
 				wantMeta(t, s, "a", "1")
 				if _, err := s.GetMeta("b"); !errors.Is(err, ErrNotFound) {
 					t.Errorf("the damaged value is %v", err)
@@ -395,7 +392,7 @@ func TestLastMetadata(t *testing.T) {
 				return
 			}
 			// Nor does a gc that would rewrite the metadata.
-			s = openTest(t, dir, Options{})
+			s = openTest(t, dir, o)
 			for range 5 {
 				commit(t, s, MetaOp{Key: "c", Value: blob(4, 400<<10)})
 			}
@@ -407,11 +404,11 @@ func TestLastMetadata(t *testing.T) {
 			if now, err := os.ReadFile(p.path); err != nil || !bytes.Equal(now[:len(b)], b) {
 				t.Fatalf("opening has changed what is damaged: %v", err)
 			}
-			res, err := Repair(dir, Options{})
+			res, err := Repair(dir, o)
 			if err != nil || res.Mended != 1 || res.Quarantined != 0 {
 				t.Errorf("repair: %+v, %v", res, err)
 			}
-			s = openTest(t, dir, Options{})
+			s = openTest(t, dir, o)
 			wantMeta(t, s, "a", "1")
 			wantMeta(t, s, "b", string(blob(2, 2000)))
 			wantMeta(t, s, "c", "3")

@@ -33,6 +33,9 @@ type metaCopy struct {
 // pack, in place of the one before. It is for when packs and index lose it. Failing
 // is only a warning. commitMu is held.
 func (s *Store) copyMeta() {
+	if s.o.noCopy {
+		return
+	}
 	s.meta.uncopied = 0 // also if it fails: not with each commit from now on
 	if !s.allMetaSound() {
 		// A repair may mend what the copy would say is not there.

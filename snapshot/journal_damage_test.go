@@ -259,6 +259,11 @@ func checkpointLost(t *testing.T, kind string) {
 	if err := os.Truncate(packs[0], 100); err != nil {
 		t.Fatal(err)
 	}
+	if kind == "meta" {
+		if err := os.Remove(filepath.Join(killed, "packs", "metadata.copy")); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if _, err := snapshot.Open(killed, snapshot.Options{}); !errors.Is(err, live.ErrDamaged) && !errors.Is(err, cas.ErrDamaged) {
 		t.Errorf("without a checkpoint it opens: %v", err)
 	}

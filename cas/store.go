@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -92,10 +93,26 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	if err := s.open(); err != nil {
 		s.abandon()
-		return nil, fmt.Errorf("open store %s: %w", dir, err)
+		return nil, fmt.Errorf("open store %s: %w", dir, s.o.named(dir, err))
 	}
 	return s, nil
 }
+
+// named is an error in which the index has the path that users know it by.
+func (o Options) named(dir string, err error) error {
+	if known := filepath.Join(dir, "index"); o.indexDir != known {
+		return &renamed{err, strings.NewReplacer(o.indexDir, known)}
+	}
+	return err
+}
+
+type renamed struct {
+	error
+	names *strings.Replacer
+}
+
+func (r *renamed) Error() string { return r.names.Replace(r.error.Error()) }
+func (r *renamed) Unwrap() error { return r.error }
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 

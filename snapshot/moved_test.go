@@ -213,3 +213,27 @@ func TestCheckChangesNothing(t *testing.T) {
 	}
 	intact(t, open(t, dir), "b")
 }
+
+// TestErrorsOfTheIndex name the index as users know it, though it is reached through
+// the store's open directory.
+func TestErrorsOfTheIndex(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	if err := open(t, dir).Close(); err != nil {
+		t.Fatal(err)
+	}
+	index := filepath.Join(dir, "index")
+	if err := os.RemoveAll(index); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(index, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := snapshot.Open(dir, snapshot.Options{})
+	if err == nil {
+		_ = s.Close()
+		t.Fatal("it opens")
+	}
+	if text := err.Error(); !strings.Contains(text, index) || strings.Contains(text, "/proc/self") {
+		t.Errorf("the error is: %s", text)
+	}
+}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 func TestLogIsHeldThenBounded(t *testing.T) {
@@ -177,5 +179,29 @@ func TestRemoveStore(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil || len(left) != 1 || filepath.Base(left[0]) != "empty" {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// What may not be read is no damage, and no repair helps.
+func TestVerifyWithoutPermission(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root may read everything")
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := snapshot.Open(dir, snapshot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	packs := filepath.Join(dir, "packs")
+	if err := os.Chmod(packs, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(packs, 0o700)
+	_, err = VerifyStore(context.Background(), dir, false, func(control.Progress) {})
+	if fail.KindOf(err) == fail.Damage || !errors.Is(err, os.ErrPermission) {
+		t.Errorf("verify says %v", err)
 	}
 }

@@ -66,7 +66,8 @@ func VerifyStore(ctx context.Context, dir string, repair bool, show func(control
 	})
 	if err != nil {
 		err = openError(dir, err)
-		if k := fail.KindOf(err); k == fail.Busy || errors.Is(err, snapshot.ErrFormat) || errors.Is(err, snapshot.ErrLost) {
+		if k := fail.KindOf(err); k == fail.Busy || errors.Is(err, snapshot.ErrFormat) || errors.Is(err, snapshot.ErrLost) ||
+			errors.Is(err, os.ErrPermission) { // which is no damage
 			return nil, err
 		}
 		return nil, fail.New(fail.Damage, "the store %s does not open: %w", dir, errors.Unwrap(err)).WithHint("%s", hint)

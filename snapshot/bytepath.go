@@ -5,16 +5,16 @@ import (
 	"unicode/utf8"
 )
 
-// A bytePath is a path in a record. A path is any bytes, and JSON has only text: one
-// that is none is written as an object.
-type bytePath string
+// A BytePath is a path in JSON. A path is any bytes, and JSON has only text: one that
+// is none is written as an object.
+type BytePath string
 
 type encodedPath struct {
 	Bytes []byte `json:"bytes"`
 }
 
 // MarshalJSON implements json.Marshaler.
-func (p bytePath) MarshalJSON() ([]byte, error) {
+func (p BytePath) MarshalJSON() ([]byte, error) {
 	if utf8.ValidString(string(p)) {
 		return json.Marshal(string(p))
 	}
@@ -22,25 +22,27 @@ func (p bytePath) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (p *bytePath) UnmarshalJSON(b []byte) error {
+func (p *BytePath) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '{' {
 		var e encodedPath
 		err := json.Unmarshal(b, &e)
-		*p = bytePath(e.Bytes)
+		*p = BytePath(e.Bytes)
 		return err
 	}
 	return json.Unmarshal(b, (*string)(p))
 }
 
-func toBytePaths(paths []string) []bytePath {
-	var out []bytePath
+// BytePaths converts each path.
+func BytePaths(paths []string) []BytePath {
+	var out []BytePath
 	for _, p := range paths {
-		out = append(out, bytePath(p))
+		out = append(out, BytePath(p))
 	}
 	return out
 }
 
-func fromBytePaths(paths []bytePath) []string {
+// PathStrings is the reverse of BytePaths.
+func PathStrings(paths []BytePath) []string {
 	var out []string
 	for _, p := range paths {
 		out = append(out, string(p))

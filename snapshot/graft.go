@@ -65,7 +65,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		if err != nil {
 			return err
 		}
-		r := graftRecord{WS: w.view, State: id.String(), Prefix: bytePath(prefix), Now: time.Now().UnixNano(), FirstIno: ino, Pre: pre}
+		r := graftRecord{WS: w.view, State: id.String(), Prefix: BytePath(prefix), Now: time.Now().UnixNano(), FirstIno: ino, Pre: pre}
 		if err := s.journal(tx, recGraft, r); err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) 
 			if !o.Ours {
 				return fmt.Errorf("%w: %s; decide with --ours or --theirs, or make them equal first", ErrConflict, strings.Join(m.conflicts, ", "))
 			}
-			r.Skip = toBytePaths(m.conflicts)
+			r.Skip = BytePaths(m.conflicts)
 		}
 		if r.Pre, err = w.newSnapshot(tx, CaptureOptions{
 			Origin: OriginPreRestore, Message: "before promotion of " + fork, Caller: o.Caller, Command: o.Command,
@@ -95,7 +95,7 @@ func (s *Store) applyPromote(tx *live.Tx, r promoteRecord) ([]tree.Change, live.
 	}
 	w := s.cat.workspaces[f.parent]
 	tx.SetCounters(r.FirstIno, 0)
-	m, err := s.merge(context.Background(), tx, w, f, fromBytePaths(r.Skip))
+	m, err := s.merge(context.Background(), tx, w, f, PathStrings(r.Skip))
 	if err != nil {
 		return nil, live.Invalidation{}, err
 	}

@@ -29,7 +29,7 @@ const (
 type restoreRecord struct {
 	WS       uint32     `json:"ws"`
 	View     uint32     `json:"view"` // of the snapshot
-	Paths    []bytePath `json:"paths,omitempty"`
+	Paths    []BytePath `json:"paths,omitempty"`
 	Now      int64      `json:"now"`
 	FirstIno uint64     `json:"first_ino"`
 	Pre      stored     `json:"pre"`
@@ -38,7 +38,7 @@ type restoreRecord struct {
 type graftRecord struct {
 	WS       uint32   `json:"ws"`
 	State    string   `json:"state"`
-	Prefix   bytePath `json:"prefix,omitempty"`
+	Prefix   BytePath `json:"prefix,omitempty"`
 	Now      int64    `json:"now"`
 	FirstIno uint64   `json:"first_ino"`
 	Pre      stored   `json:"pre"`
@@ -83,7 +83,7 @@ type policyRecord struct {
 
 type promoteRecord struct {
 	Fork     uint32     `json:"fork"`
-	Skip     []bytePath `json:"skip,omitempty"`
+	Skip     []BytePath `json:"skip,omitempty"`
 	Now      int64      `json:"now"`
 	FirstIno uint64     `json:"first_ino"`
 	Pre      stored     `json:"pre"`

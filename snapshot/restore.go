@@ -74,7 +74,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		if err != nil {
 			return err
 		}
-		r := restoreRecord{WS: w.view, View: sn.View, Paths: toBytePaths(paths), Now: time.Now().UnixNano(), FirstIno: ino, Pre: pre}
+		r := restoreRecord{WS: w.view, View: sn.View, Paths: BytePaths(paths), Now: time.Now().UnixNano(), FirstIno: ino, Pre: pre}
 		if err := s.journal(tx, recRestore, r); err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (s *Store) applyRestore(tx *live.Tx, r restoreRecord) error {
 		return fmt.Errorf("%w: a restore of a snapshot that is gone", ErrNotFound)
 	}
 	tx.SetCounters(r.FirstIno, 0)
-	changes, err := s.restoreChanges(context.Background(), tx, w, sn, fromBytePaths(r.Paths))
+	changes, err := s.restoreChanges(context.Background(), tx, w, sn, PathStrings(r.Paths))
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 func cloneCommand(a *app) *cobra.Command {
@@ -92,9 +93,11 @@ func (a *app) clone(ctx context.Context, o cloneOptions, dir string) error {
 		return err
 	}
 	req := api.Import{From: api.FromClone, Umask: uint32(umask())}
-	if req.Path, err = destination(p, []string{dir}); err != nil {
+	to, err := destination(p, []string{dir})
+	if err != nil {
 		return err
 	}
+	req.Path = snapshot.BytePath(to)
 	if isLocal(o.url) {
 		if o.url, err = a.abs(o.url); err != nil {
 			return err
@@ -121,7 +124,7 @@ func (a *app) clone(ctx context.Context, o cloneOptions, dir string) error {
 		return err
 	}
 	if clone.Index != nil {
-		if err := a.stampIndex(ctx, p, req.Path, dir, clone); err != nil {
+		if err := a.stampIndex(ctx, p, to, dir, clone); err != nil {
 			a.note("the first git status will read every file: %v", err)
 		}
 	}
@@ -141,7 +144,7 @@ func (a *app) clone(ctx context.Context, o cloneOptions, dir string) error {
 func (a *app) stampIndex(ctx context.Context, p locate.Place, path, dir string, c *gitbridge.Cloned) error {
 	var index bytes.Buffer
 	err := a.ask(ctx, p, request{
-		op: "stampindex", args: api.StampIndex{Path: path, SHA256: c.SHA256}, input: bytes.NewReader(c.Index), output: &index,
+		op: "stampindex", args: api.StampIndex{Path: snapshot.BytePath(path), SHA256: c.SHA256}, input: bytes.NewReader(c.Index), output: &index,
 	}, nil)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 func diffCommand(a *app) *cobra.Command {
@@ -40,7 +41,7 @@ to the current directory, limit it. When nothing differs it prints
 			if err != nil {
 				return err
 			}
-			req := api.Diff{A: argv[0], Paths: paths, Format: "patch", Binary: binary, Width: a.width()}
+			req := api.Diff{A: argv[0], Paths: snapshot.BytePaths(paths), Format: "patch", Binary: binary, Width: a.width()}
 			if len(argv) == 2 {
 				req.B = argv[1]
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 func historyCommand(a *app) *cobra.Command {
@@ -30,7 +31,7 @@ snapshot. With --all the snapshots in which it was unchanged are listed too.`,
 				return err
 			}
 			var h api.History
-			if err := a.ask(cmd.Context(), p, request{op: "history", args: api.PathHistory{Path: rel, All: all}}, &h); err != nil {
+			if err := a.ask(cmd.Context(), p, request{op: "history", args: api.PathHistory{Path: snapshot.BytePath(rel), All: all}}, &h); err != nil {
 				return err
 			}
 			if h.Entries == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 func importCommand(a *app) *cobra.Command {
@@ -67,9 +68,11 @@ written again.`,
 			if err != nil {
 				return err
 			}
-			if req.Path, err = destination(p, argv); err != nil {
+			to, err := destination(p, argv)
+			if err != nil {
 				return err
 			}
+			req.Path = snapshot.BytePath(to)
 			bar := a.newProgress()
 			var skipped []api.Skipped
 			o := a.importOptions(bar, req.Umask, &skipped)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 func logCommand(a *app) *cobra.Command {
@@ -26,9 +27,11 @@ with -f it goes on as things happen, until interrupted.`,
 			}
 			req := api.Log{Follow: follow}
 			if len(argv) == 1 {
-				if req.Path, err = relPath(p, argv[0]); err != nil {
+				rel, err := relPath(p, argv[0])
+				if err != nil {
 					return err
 				}
+				req.Path = snapshot.BytePath(rel)
 			}
 			if !follow {
 				a.usePager()

@@ -8,6 +8,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 func restoreCommand(a *app) *cobra.Command {
@@ -36,7 +37,7 @@ PATH get the present time as mtime, so that build tools notice.`,
 			if err != nil {
 				return err
 			}
-			req := api.Restore{Name: argv[0], Paths: paths, DryRun: dryRun}
+			req := api.Restore{Name: argv[0], Paths: snapshot.BytePaths(paths), DryRun: dryRun}
 			var done api.Restored
 			if err := a.ask(cmd.Context(), p, request{op: "restore", args: req}, &done); err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 func revertCommand(a *app) *cobra.Command {
@@ -29,7 +30,7 @@ is deleted. The state before is captured first: "amberfs undo" takes it back.`,
 			if err != nil {
 				return err
 			}
-			req := api.Revert{Path: rel}
+			req := api.Revert{Path: snapshot.BytePath(rel)}
 			if len(argv) == 2 {
 				req.Name = argv[1]
 			}

@@ -132,7 +132,7 @@ func mcpTools(a *app) []mcpTool {
 				if err != nil {
 					return nil, err
 				}
-				return askFor[api.Restored](ctx, a, p, "restore", api.Restore{Name: in.Name, Paths: paths, DryRun: in.DryRun})
+				return askFor[api.Restored](ctx, a, p, "restore", api.Restore{Name: in.Name, Paths: snapshot.BytePaths(paths), DryRun: in.DryRun})
 			}),
 		tool(a, "undo", "Take the last restore, revert or promotion back.", replaces,
 			func(ctx context.Context, p locate.Place, _ noArgs) (any, error) {
@@ -144,7 +144,7 @@ func mcpTools(a *app) []mcpTool {
 				if err != nil {
 					return nil, err
 				}
-				return askFor[api.Restored](ctx, a, p, "revert", api.Revert{Path: rel, Name: in.Name})
+				return askFor[api.Restored](ctx, a, p, "revert", api.Revert{Path: snapshot.BytePath(rel), Name: in.Name})
 			}),
 		tool(a, "diff", "Show what changed from one snapshot to another, or to now, as git would.", reads, a.mcpDiff),
 		tool(a, "history", "List the snapshots in which a path was created, modified or deleted.", reads,
@@ -153,7 +153,7 @@ func mcpTools(a *app) []mcpTool {
 				if err != nil {
 					return nil, err
 				}
-				return askFor[api.History](ctx, a, p, "history", api.PathHistory{Path: rel})
+				return askFor[api.History](ctx, a, p, "history", api.PathHistory{Path: snapshot.BytePath(rel)})
 			}),
 		tool(a, "fork_create", "Make an isolated writable copy of a snapshot or of the present state. Costs nothing; the answer has its path.", adds,
 			func(ctx context.Context, p locate.Place, in forkArgs) (any, error) {
@@ -190,7 +190,7 @@ func (a *app) mcpDiff(ctx context.Context, p locate.Place, in diffArgs) (any, er
 		format = "name-status"
 	}
 	var out bytes.Buffer
-	err = a.ask(ctx, p, request{op: "diff", args: api.Diff{A: in.A, B: in.B, Paths: paths, Format: format}, output: &out}, nil)
+	err = a.ask(ctx, p, request{op: "diff", args: api.Diff{A: in.A, B: in.B, Paths: snapshot.BytePaths(paths), Format: format}, output: &out}, nil)
 	if err != nil {
 		return nil, err
 	}

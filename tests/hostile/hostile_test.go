@@ -288,6 +288,21 @@ func TestNamesOfEveryByte(t *testing.T) {
 	look(m.Dir)
 	m.Amberfs("diff", "v")
 	m.Amberfs("restore", "v")
+
+	// One of them at a time, also by whoever replays the journal.
+	for _, name := range []string{"x\xffy", "x\ny", "x\"y", "x<y", "x\\y"} {
+		must(t, os.WriteFile(m.Path(name), []byte("changed"), 0o644))
+		if out := m.Amberfs("diff", "v", "--", m.Path(name)); !strings.Contains(out, "+changed") {
+			t.Errorf("the diff of %q is %q", name, out)
+		}
+		m.Amberfs("history", m.Path(name))
+		m.Amberfs("restore", "v", m.Path(name))
+		must(t, os.WriteFile(m.Path(name), []byte("again"), 0o644))
+		m.Amberfs("revert", m.Path(name), "v")
+	}
+	m.Kill()
+	m.Start()
+	look(m.Dir)
 }
 
 // TestClientsStoppedAndKilled in the middle of a request hold nobody up.

@@ -48,9 +48,9 @@ type List struct {
 
 // Restore asks to go back: everything, or only some paths.
 type Restore struct {
-	Name   string   `json:"name"`
-	Paths  []string `json:"paths,omitempty"`
-	DryRun bool     `json:"dry_run,omitempty"`
+	Name   string              `json:"name"`
+	Paths  []snapshot.BytePath `json:"paths,omitempty"`
+	DryRun bool                `json:"dry_run,omitempty"`
 }
 
 // Restored is what a restore changed, or would change.
@@ -72,15 +72,15 @@ type PathChange struct {
 // Revert asks for one path back; without a name from the newest snapshot in
 // which it differs from now.
 type Revert struct {
-	Path string `json:"path"`
-	Name string `json:"name,omitempty"`
+	Path snapshot.BytePath `json:"path"`
+	Name string            `json:"name,omitempty"`
 }
 
 // Diff asks for the difference from A to B; no B means now.
 type Diff struct {
-	A     string   `json:"a"`
-	B     string   `json:"b,omitempty"`
-	Paths []string `json:"paths,omitempty"`
+	A     string              `json:"a"`
+	B     string              `json:"b,omitempty"`
+	Paths []snapshot.BytePath `json:"paths,omitempty"`
 	// Format is "patch", "stat", "name-status" or "json".
 	Format string `json:"format,omitempty"`
 	Binary bool   `json:"binary,omitempty"`
@@ -103,7 +103,7 @@ type DiffedFile struct {
 
 // PathHistory asks what the snapshots did to a path.
 type PathHistory struct {
-	Path string `json:"path"`
+	Path snapshot.BytePath `json:"path"`
 	// All also tells of those that left it as it was.
 	All bool `json:"all,omitempty"`
 }
@@ -177,8 +177,8 @@ type Frozen struct {
 
 // Log asks for events.
 type Log struct {
-	Path   string `json:"path,omitempty"`
-	Follow bool   `json:"follow,omitempty"`
+	Path   snapshot.BytePath `json:"path,omitempty"`
+	Follow bool              `json:"follow,omitempty"`
 }
 
 // Policy asks for the retention policy, or sets it.
@@ -245,8 +245,8 @@ const (
 
 // Import asks for a tree, which follows as a feed, to be brought in at Path.
 type Import struct {
-	From string `json:"from"`
-	Path string `json:"path,omitempty"`
+	From string            `json:"from"`
+	Path snapshot.BytePath `json:"path,omitempty"`
 	// Umask takes permissions away from directories that are made on the way.
 	Umask uint32 `json:"umask"`
 }
@@ -254,8 +254,8 @@ type Import struct {
 // StampIndex asks for the index of git that follows to be sent back with the
 // stat data of the working tree at Path.
 type StampIndex struct {
-	Path   string `json:"path"`
-	SHA256 bool   `json:"sha256"`
+	Path   snapshot.BytePath `json:"path"`
+	SHA256 bool              `json:"sha256"`
 }
 
 // Imported is what was brought in.

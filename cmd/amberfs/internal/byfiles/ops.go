@@ -138,7 +138,7 @@ func opRestore(_ context.Context, w Workspace, a api.Restore) (any, error) {
 	}
 	line := quoteField(a.Name)
 	for _, p := range a.Paths {
-		line += " " + quoteField(p)
+		line += " " + quoteField(string(p))
 	}
 	l, err := w.command("restore", line)
 	if err != nil {
@@ -166,7 +166,7 @@ func opRevert(ctx context.Context, w Workspace, a api.Revert) (any, error) {
 	if a.Name == "" {
 		return nil, ErrCannot
 	}
-	return opRestore(ctx, w, api.Restore{Name: a.Name, Paths: []string{a.Path}})
+	return opRestore(ctx, w, api.Restore{Name: a.Name, Paths: []snapshot.BytePath{a.Path}})
 }
 
 // query names a generated file about one or two snapshots.

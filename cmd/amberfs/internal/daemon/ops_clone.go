@@ -32,7 +32,7 @@ func (d *Daemon) opStampIndex(_ context.Context, c *control.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := d.newStater(ws, req.Path)
+	s, err := d.newStater(ws, string(req.Path))
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func (d *Daemon) opDiff(ctx context.Context, c *control.Call) (any, error) {
 			o.Paths = nil
 			break
 		}
-		o.Paths = append(o.Paths, p)
+		o.Paths = append(o.Paths, string(p))
 	}
 	if req.Format == "json" {
 		return d.diffFiles(ctx, a, b, o)

@@ -26,16 +26,16 @@ func (d *Daemon) opHistory(ctx context.Context, c *control.Call) (any, error) {
 	}
 	infos := ws.List()
 	slices.Reverse(infos)
-	h := api.History{Path: req.Path, Entries: []api.HistoryEntry{}}
-	found := d.exists(before, req.Path)
+	h := api.History{Path: string(req.Path), Entries: []api.HistoryEntry{}}
+	found := d.exists(before, string(req.Path))
 	step := func(state *tree.State, e api.HistoryEntry) error {
-		action, size, err := d.pathAction(ctx, before, state, req.Path)
+		action, size, err := d.pathAction(ctx, before, state, string(req.Path))
 		if err != nil {
 			return err
 		}
 		before = state
 		if action == "" {
-			n, err := d.resolve(state, req.Path)
+			n, err := d.resolve(state, string(req.Path))
 			if err != nil || n == nil || !req.All {
 				return err
 			}
@@ -65,7 +65,7 @@ func (d *Daemon) opHistory(ctx context.Context, c *control.Call) (any, error) {
 		return nil, err
 	}
 	if !found {
-		return nil, fail.New(fail.NotFound, "there is no %s, now or in any snapshot", req.Path)
+		return nil, fail.New(fail.NotFound, "there is no %s, now or in any snapshot", string(req.Path))
 	}
 	slices.Reverse(h.Entries)
 	return h, nil

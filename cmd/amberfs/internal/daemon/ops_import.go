@@ -32,12 +32,12 @@ func (d *Daemon) opImport(ctx context.Context, c *control.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, rest, err := d.graftPoint(ws, req.Path)
+	base, rest, err := d.graftPoint(ws, string(req.Path))
 	if err != nil {
 		return nil, err
 	}
 	if req.From == api.FromClone {
-		if err := d.mayClone(ws, req.Path, rest); err != nil {
+		if err := d.mayClone(ws, string(req.Path), rest); err != nil {
 			return nil, err
 		}
 	}
@@ -67,8 +67,8 @@ func (d *Daemon) opImport(ctx context.Context, c *control.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.log.Info("import", "from", req.From, "path", req.Path, "files", r.Files, "bytes", r.Bytes)
-	return api.Imported{Path: req.Path, Files: r.Files, Bytes: r.Bytes, Undo: r.Undo}, nil
+	d.log.Info("import", "from", req.From, "path", string(req.Path), "files", r.Files, "bytes", r.Bytes)
+	return api.Imported{Path: string(req.Path), Files: r.Files, Bytes: r.Bytes, Undo: r.Undo}, nil
 }
 
 // giveUp gives back the room that an import took before it failed: at once if it

@@ -16,7 +16,7 @@ func (d *Daemon) opLog(ctx context.Context, c *control.Call) (any, error) {
 		return nil, err
 	}
 	send := func(e events.Event) error {
-		if !concerns(e, req.Path) {
+		if !concerns(e, string(req.Path)) {
 			return nil
 		}
 		return c.Item(e)

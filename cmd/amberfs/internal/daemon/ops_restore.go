@@ -22,7 +22,7 @@ func (d *Daemon) opRestore(ctx context.Context, c *control.Call) (any, error) {
 
 func (d *Daemon) restore(ctx context.Context, c *control.Call, ws *snapshot.Workspace, req api.Restore) (any, error) {
 	r, err := ws.Restore(ctx, snapshot.RestoreOptions{
-		Name: req.Name, Paths: req.Paths, DryRun: req.DryRun, Caller: caller(c), Command: c.Command,
+		Name: req.Name, Paths: snapshot.PathStrings(req.Paths), DryRun: req.DryRun, Caller: caller(c), Command: c.Command,
 	})
 	if err != nil {
 		return nil, err
@@ -48,11 +48,11 @@ func (d *Daemon) opRevert(ctx context.Context, c *control.Call) (any, error) {
 	}
 	name := req.Name
 	if name == "" {
-		if name, err = d.lastDifferent(ctx, ws, req.Path); err != nil {
+		if name, err = d.lastDifferent(ctx, ws, string(req.Path)); err != nil {
 			return nil, err
 		}
 	}
-	return d.restore(ctx, c, ws, api.Restore{Name: name, Paths: []string{req.Path}})
+	return d.restore(ctx, c, ws, api.Restore{Name: name, Paths: []snapshot.BytePath{req.Path}})
 }
 
 // lastDifferent finds the newest snapshot in which path differs from now. The

@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,7 +26,8 @@ type index struct {
 	db  *badger.DB
 	dir string // "" in memory
 
-	checked atomic.Int64 // ns since 1970 when doubtful looked
+	written atomic.Uint64 // number of the last transaction
+	checked atomic.Int64  // ns since 1970 when doubtful looked
 
 	failed *atomic.Int32 // times that Badger could not write a table, and tries again
 }
@@ -94,11 +96,9 @@ func openIndex(dir string, size budget, log *slog.Logger) (*index, error) {
 		_ = db.Close()
 		return nil, err
 	}
-	if x.bytes() <= fullCheck {
-		if err := x.check(); err != nil {
-			_ = db.Close()
-			return nil, fmt.Errorf("%w: %w", errIndexBroken, err)
-		}
+	if err := x.checkWritten(); err != nil {
+		_ = db.Close()
+		return nil, err
 	}
 	return x, nil
 }
@@ -150,6 +150,30 @@ func (x *index) checkVersion() error {
 	b := x.batch(nil)
 	b.set([]byte{keyVersion}, []byte(indexVersion))
 	return b.commit()
+}
+
+// checkWritten looks whether any of the last transactions is missing. Badger does not
+// notice when one of several logs is lost.
+func (x *index) checkWritten() error {
+	numbers, last := map[uint64]bool{}, uint64(0)
+	err := x.each([]byte{keyWritten}, true, func(_, v []byte) error {
+		if len(v) != 8 {
+			return errIndexValue
+		}
+		n := binary.LittleEndian.Uint64(v)
+		numbers[n], last = true, max(last, n)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errIndexBroken, err)
+	}
+	for n := last; n > 0 && n+lastWritten > last; n-- {
+		if !numbers[n] {
+			return fmt.Errorf("%w: of %d transactions, number %d is missing", errIndexBroken, last, n)
+		}
+	}
+	x.written.Store(last)
+	return nil
 }
 
 // value returns a copy of the value of a key.
@@ -280,6 +304,7 @@ const (
 type batch struct {
 	x     *index
 	txn   *badger.Txn
+	n     uint64       // number of the transaction; 0: nothing is in it yet
 	check func() error // runs before every transaction: is there space?
 	err   error
 }
@@ -289,16 +314,30 @@ func (x *index) batch(check func() error) *batch {
 }
 
 func (b *batch) do(op func() error) {
+	if b.err == nil {
+		b.err = b.begin()
+	}
 	if b.err != nil {
 		return
 	}
 	b.err = op()
 	if errors.Is(b.err, badger.ErrTxnTooBig) {
 		if b.err = b.write(); b.err == nil {
-			b.txn = b.x.db.NewTransaction(true)
-			b.err = op()
+			b.txn, b.n = b.x.db.NewTransaction(true), 0
+			if b.err = b.begin(); b.err == nil {
+				b.err = op()
+			}
 		}
 	}
+}
+
+// begin gives the transaction its number.
+func (b *batch) begin() error {
+	if b.n > 0 {
+		return nil
+	}
+	b.n = b.x.written.Load() + 1
+	return b.txn.Set(writtenKey(b.n), binary.LittleEndian.AppendUint64(nil, b.n))
 }
 
 // set stores a value; the slices belong to the batch from now on.
@@ -314,7 +353,11 @@ func (b *batch) write() error {
 			return err
 		}
 	}
-	return b.txn.Commit()
+	if err := b.txn.Commit(); err != nil {
+		return err
+	}
+	b.x.written.Store(max(b.x.written.Load(), b.n)) // one writer at a time
+	return nil
 }
 
 // commit makes everything durable.

@@ -51,6 +51,22 @@ func TestLostIndexComesBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
+		"without one of its logs": func(t *testing.T, dir string) {
+			x, err := openIndex(dir, ample, discard())
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := x.written.Load()
+			x.written.Store(n + 1) // as if what came next was lost
+			b := x.batch(nil)
+			b.set([]byte("o later"), []byte("x"))
+			if err := b.commit(); err != nil {
+				t.Fatal(err)
+			}
+			if err := x.close(); err != nil {
+				t.Fatal(err)
+			}
+		},
 		"of another version": func(t *testing.T, dir string) {
 			x, err := openIndex(dir, ample, discard())
 			if err != nil {
@@ -273,7 +289,7 @@ func TestDamagedIndexIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	intact := o.indexDir
-	for off := int64(3); off < fi.Size(); off += fi.Size()/40 + 1 {
+	for off := int64(3); off < fi.Size(); off += fi.Size()/100 + 1 {
 		o.indexDir = copyDir(t, intact)
 		flip(t, vfs.OS, filepath.Join(o.indexDir, filepath.Base(names[0])), off, int(off%8))
 		s := openTest(t, dir, o)
@@ -295,6 +311,41 @@ func TestDamagedIndexIsNoticed(t *testing.T) {
 		wantMeta(t, s, "a", "second")
 		verifyClean(t, s)
 		closeTest(t, s)
+	}
+}
+
+// TestEveryByteOfATable: Badger is not given a table in which anything is wrong: much
+// of that ends the process.
+func TestEveryByteOfATable(t *testing.T) {
+	_, _, o, _ := damageStore(t)
+	names, err := filepath.Glob(filepath.Join(o.indexDir, "*.sst"))
+	if err != nil || len(names) != 1 {
+		t.Fatal(names, err)
+	}
+	good, err := os.ReadFile(names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkTable(names[0], true); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(names[0], os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for i, b := range good {
+		for _, bad := range []byte{b ^ 1<<(i%8), ^b} {
+			if _, err := f.WriteAt([]byte{bad}, int64(i)); err != nil {
+				t.Fatal(err)
+			}
+			if checkTable(names[0], true) == nil {
+				t.Errorf("byte %d of %d may be %#x instead of %#x", i, len(good), bad, b)
+			}
+		}
+		if _, err := f.WriteAt([]byte{b}, int64(i)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/fb"
 	"github.com/dgraph-io/badger/v4/pb"
 	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/badger/v4/y"
@@ -31,8 +32,14 @@ func checkTables(dir string, o badger.Options) error {
 	if err := checkManifest(dir, o, names); err != nil {
 		return err
 	}
+	total := int64(0)
 	for _, name := range names {
-		if err := checkTable(name); err != nil {
+		if fi, err := os.Stat(name); err == nil {
+			total += fi.Size()
+		}
+	}
+	for _, name := range names {
+		if err := checkTable(name, total <= fullCheck); err != nil {
 			return fmt.Errorf("%w: table %s: %v", errIndexBroken, filepath.Base(name), err)
 		}
 	}
@@ -42,8 +49,15 @@ func checkTables(dir string, o badger.Options) error {
 var errTableShort = errors.New("cut short")
 
 // checkTable reads a table from its end: the length of the checksum (4 bytes, big
-// endian), the checksum, the length of the block index (4 bytes), the block index.
-func checkTable(name string) error {
+// endian), the checksum, the length of the block index (4 bytes), the block index,
+// which has the places of the blocks. Of them it reads at least the two that Badger
+// reads when it opens a table.
+func checkTable(name string, all bool) (err error) {
+	defer func() { // the block index is none
+		if p := recover(); p != nil {
+			err = fmt.Errorf("block index: %v", p)
+		}
+	}()
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -86,7 +100,46 @@ func checkTable(name string) error {
 	if len(b) == 0 {
 		return errTableShort
 	}
-	return y.VerifyChecksum(b, &sum)
+	if err := y.VerifyChecksum(b, &sum); err != nil {
+		return err
+	}
+	blocks := fb.GetRootAsTableIndex(b, 0)
+	for i, n := 0, blocks.OffsetsLength(); i < n; i++ {
+		if !all && i > 0 && i < n-1 {
+			continue
+		}
+		var at fb.BlockOffset
+		if !blocks.Offsets(&at, i) || int64(at.Offset())+int64(at.Len()) > fi.Size() {
+			return errTableShort
+		}
+		block := make([]byte, at.Len())
+		if err := readExactly(f, block, int64(at.Offset())); err != nil {
+			return err
+		}
+		if err := checkBlock(block); err != nil {
+			return fmt.Errorf("block at %d: %w", at.Offset(), err)
+		}
+	}
+	return nil
+}
+
+// checkBlock reads a block from its end: the length of the checksum (4 bytes, big
+// endian), the checksum, and what that is of. Badger follows the numbers in there
+// before it looks at the checksum.
+func checkBlock(b []byte) error {
+	if len(b) < 4 {
+		return errTableShort
+	}
+	n := len(b) - 4
+	size := int(binary.BigEndian.Uint32(b[n:]))
+	if size > n {
+		return errTableShort
+	}
+	var sum pb.Checksum
+	if err := proto.Unmarshal(b[n-size:n], &sum); err != nil {
+		return err
+	}
+	return y.VerifyChecksum(b[:n-size], &sum)
 }
 
 // checkManifest compares the manifest with the tables that are there. A kill can
@@ -126,7 +179,7 @@ func checkManifest(dir string, o badger.Options, tables []string) error {
 
 // fullCheck is the size of an index up to which opening it reads all of its
 // tables, in bytes. Larger ones are read when something is not found.
-const fullCheck = 32 << 20
+const fullCheck = 128 << 20
 
 // check reads all tables and compares the checksums. Badger takes a block with
 // a wrong one for one without the key that is looked for.

@@ -14,6 +14,7 @@ const (
 	keyObject   = 'o' // hash → place
 	keyPack     = 'p' // pack id → packInfo
 	keyMeta     = 'm' // metadata key → sequence, length, value or nothing
+	keyWritten  = 'w' // number of a transaction modulo lastWritten → that number
 	keyMetaPart = 'x' // digest of the metadata key, part number → part of a long value
 )
 
@@ -21,6 +22,11 @@ const (
 	indexVersion = "amberfs index 1"
 	metaPart     = 32 << 10 // bytes; longer values are split, none may be over 64 KiB
 )
+
+// lastWritten is how many of the last transactions the index knows the numbers of.
+const lastWritten = 256
+
+func writtenKey(n uint64) []byte { return []byte{keyWritten, byte(n % lastWritten)} }
 
 var errIndexValue = errors.New("malformed value in the index")
 

@@ -1,8 +1,13 @@
 package daemon
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"path"
 	"path/filepath"
+	"syscall"
+	"time"
 
 	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/fusefs"
@@ -16,7 +21,7 @@ const eventsDir = "events"
 
 // openEvents begins to record what happens.
 func (d *Daemon) openEvents() error {
-	l, err := events.Open(filepath.Join(d.cfg.Store, eventsDir), events.Options{FS: d.store.FS(), Logger: d.log, Resolve: d.resolveNode})
+	l, err := openLog(filepath.Join(d.cfg.Store, eventsDir), events.Options{FS: d.store.FS(), Logger: d.log, Resolve: d.resolveNode})
 	if err != nil {
 		return err
 	}
@@ -29,6 +34,21 @@ func (d *Daemon) openEvents() error {
 	}
 	d.store.OnEvent(d.storeEvent)
 	return nil
+}
+
+// openLog opens the event log. One that cannot be read is set aside, and another
+// begun: it is no part of what is stored, and nobody should miss a mount for it.
+func openLog(dir string, o events.Options) (*events.Log, error) {
+	l, err := events.Open(dir, o)
+	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, fs.ErrPermission) {
+		return l, err
+	}
+	aside := fmt.Sprintf("%s.damaged-%d", dir, time.Now().UnixNano())
+	if rerr := o.FS.Rename(dir, aside); rerr != nil {
+		return nil, errors.Join(err, rerr)
+	}
+	o.Logger.Error("the event log cannot be read; another is begun", "error", err, "old", aside)
+	return events.Open(dir, o)
 }
 
 // removeEvents deletes the log of a fork that has ended.

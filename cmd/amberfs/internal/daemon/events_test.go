@@ -1,0 +1,37 @@
+package daemon
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/snapshot/events"
+)
+
+// TestUnreadableEventLog: it keeps nobody from mounting.
+func TestUnreadableEventLog(t *testing.T) {
+	for _, what := range []string{"0/0000000000000001.jsonl", "."} {
+		dir := filepath.Join(t.TempDir(), "events")
+		o := events.Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler)}
+		if what == "." {
+			if err := os.WriteFile(dir, []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := os.MkdirAll(filepath.Join(dir, what), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		l, err := openLog(dir, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Record(events.Event{Action: events.Captured, Path: "."})
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if old, err := filepath.Glob(dir + ".damaged-*"); err != nil || len(old) != 1 {
+			t.Errorf("set aside: %q, %v", old, err)
+		}
+	}
+}

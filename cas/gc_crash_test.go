@@ -1,10 +1,13 @@
 package cas
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -221,4 +224,34 @@ func TestOldMetadataPackDoesNotCount(t *testing.T) {
 			t.Errorf("the old pack is still there: %v", err)
 		}
 	}
+}
+
+// TestKilledRewritingKeepsTheIndex: metadata that is written a second time, that of a
+// collection among it, is no reason to build the index anew.
+func TestKilledRewritingKeepsTheIndex(t *testing.T) {
+	fsys, dir := vfs.NewMem(), t.TempDir()
+	o := memOptions(t, fsys)
+	s := openTest(t, dir, o)
+	put(t, s, blob(2, 1000))
+	kept := blob(4, 1000)
+	put(t, s, kept)
+	commit(t, s, MetaOp{Key: "k", Value: []byte("v")})
+	collectAllBut(t, s, [][]byte{kept})
+	s.commitMu.Lock()
+	err := s.rewriteMeta()
+	s.commitMu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	c := openTest(t, dir, Options{
+		FS: fsys.CrashClone(1, rand.New(rand.NewPCG(0, 0))), PackSize: o.PackSize, indexDir: copyDir(t, o.indexDir),
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if strings.Contains(log.String(), "building the index anew") {
+		t.Error(log.String())
+	}
+	wantObject(t, c, kept)
+	wantMeta(t, c, "k", "v")
+	verifyClean(t, c)
 }

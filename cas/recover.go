@@ -199,7 +199,15 @@ func (s *Store) recoverMeta(p *pack, m *metaBatch, c *metaCopy, indexed bool) er
 			return nil
 		}
 		for _, e := range b.entries {
-			if e.key == keyGC && indexed {
+			if e.key != keyGC || !indexed {
+				continue
+			}
+			// A rewriting of the metadata repeats what the index has.
+			have, ok, err := s.ix.meta(keyGC, false)
+			if err != nil {
+				return fmt.Errorf("%w: %v", errIndexBroken, err)
+			}
+			if !ok || have.seq < e.seq {
 				return fmt.Errorf("%w: it is from before a gc", errIndexUnfit)
 			}
 		}

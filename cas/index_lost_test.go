@@ -215,3 +215,34 @@ func TestCloseOnADeadDisk(t *testing.T) {
 	wantMeta(t, s, "k", "x")
 	closeTest(t, s)
 }
+
+// TestFilesLostInUse: what was removed from under an open store can still be read,
+// and Verify misses it all the same.
+func TestFilesLostInUse(t *testing.T) {
+	for _, lost := range []string{"packs/*.pack", "packs/*.meta", "index/*.sst", "index/MANIFEST"} {
+		dir := t.TempDir()
+		s := openTest(t, dir, Options{})
+		put(t, s, blob(1, 1000))
+		commit(t, s, MetaOp{Key: "k", Value: []byte("x")})
+		closeTest(t, s)
+		s = openTest(t, dir, Options{})
+		verifyClean(t, s)
+		names, err := filepath.Glob(filepath.Join(dir, lost))
+		if err != nil || len(names) == 0 {
+			t.Fatal(lost, names, err)
+		}
+		for _, name := range names {
+			if err := os.Remove(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantObject(t, s, blob(1, 1000))
+		r, err := s.Verify(t.Context(), VerifyOptions{}, nil)
+		if err != nil || r.Damaged == 0 {
+			t.Errorf("%s: %+v, %v", lost, r, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -198,6 +198,40 @@ func (x *index) check() (err error) {
 	return nil
 }
 
+// missing returns the name of a file of the open index that is gone, "" if there is
+// none. A compaction removes tables all the time.
+func (x *index) missing() string {
+	if x.dir == "" {
+		return ""
+	}
+	gone := func(name string) bool {
+		_, err := os.Lstat(filepath.Join(x.dir, name))
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	if gone(badger.ManifestFilename) {
+		return badger.ManifestFilename
+	}
+	look := func() map[string]bool {
+		names := make(map[string]bool)
+		for _, t := range x.db.Tables() {
+			if name := table.IDToFilename(t.ID); gone(name) {
+				names[name] = true
+			}
+		}
+		return names
+	}
+	first := look()
+	if len(first) == 0 {
+		return ""
+	}
+	for name := range look() {
+		if first[name] {
+			return name
+		}
+	}
+	return ""
+}
+
 // doubtful is check for who has not found an object that must be there. It
 // looks at most every so often.
 func (x *index) doubtful() error {

@@ -93,6 +93,11 @@ func (v *verifier) report(d Damage) {
 
 // pack reads one pack up to limit.
 func (v *verifier) pack(ctx context.Context, p *pack, limit int64, record func(*pack, *item) error) error {
+	if _, err := v.s.fs.Stat(p.path); errors.Is(err, fs.ErrNotExist) {
+		// It can be read as long as it is open, and is gone then.
+		v.report(Damage{Pack: p.name(), Length: limit, Reason: "the file is missing"})
+		return nil
+	}
 	f, err := v.s.packs.use(p)
 	if err != nil {
 		if isDamage(err) {
@@ -227,6 +232,9 @@ func (v *verifier) index(ctx context.Context) error {
 	v.s.mu.Unlock()
 	for h, l := range over.objects {
 		check(h, l)
+	}
+	if name := v.s.ix.missing(); name != "" {
+		v.report(Damage{Pack: "index", Reason: "the file " + name + " is missing"})
 	}
 	err := v.s.ix.each([]byte{keyObject}, true, func(k, val []byte) error {
 		if err := ctx.Err(); err != nil {

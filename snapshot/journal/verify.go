@@ -1,5 +1,11 @@
 package journal
 
+import (
+	"errors"
+	"io/fs"
+	"slices"
+)
+
 // Verify reads all of the log and calls fn for every place that cannot be read:
 // the error, whose Pos is where it begins, and the position at which the next
 // good record does.
@@ -9,6 +15,17 @@ func (j *Journal) Verify(fn func(d *DamageError, end int64)) error {
 		return nil
 	}
 	defer drop(segs)
+	for i, s := range segs {
+		if !j.lost(s) {
+			continue
+		}
+		// It can be read as long as it is open, and is gone then.
+		stop := end
+		if i+1 < len(segs) {
+			stop = segs[i+1].base
+		}
+		fn((&hole{seg: s, pos: s.base, reason: "the segment's file is missing"}).damage(), stop)
+	}
 	sc := newScanner(segs, segs[0].base, end, false)
 	for {
 		r, h := sc.next()
@@ -20,6 +37,13 @@ func (j *Journal) Verify(fn func(d *DamageError, end int64)) error {
 			fn(h.damage(), sc.pos)
 		}
 	}
+}
+
+// lost reports whether the file of a segment is gone, though the segment was not
+// dropped.
+func (j *Journal) lost(s *segment) bool {
+	_, err := j.fs.Stat(j.path(s.name))
+	return errors.Is(err, fs.ErrNotExist) && slices.Contains(j.segments(), s)
 }
 
 // holdAll returns all segments that have records, each with a reference for the

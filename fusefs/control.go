@@ -66,6 +66,7 @@ type control struct {
 		results map[fileKey][]byte    // what the last command of a file said
 		touched map[uint32]int64      // when (ns) the last command ran, by view of the workspace
 		large   []*node               // with much content, oldest first
+		scratch []*node               // scratch files, oldest first, also some without a name
 		next    uint64
 	}
 }

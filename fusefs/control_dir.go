@@ -203,9 +203,30 @@ func (c *control) renameScratch(n *node, to string, who live.Caller) fuse.Status
 	return fuse.OK
 }
 
+// dropOldScratchLocked counts a new scratch file in, and makes room.
+func (c *control) dropOldScratchLocked(n *node) {
+	c.mu.scratch = append(c.mu.scratch, n)
+	if len(c.mu.scratch) <= maxScratchFiles {
+		return
+	}
+	c.mu.scratch = slices.DeleteFunc(c.mu.scratch, func(n *node) bool { return c.mu.current[n.key] != n })
+	var inv live.Invalidation
+	for len(c.mu.scratch) > maxScratchFiles {
+		oldest := c.mu.scratch[0]
+		c.mu.scratch = c.mu.scratch[1:]
+		c.dropScratchLocked(oldest)
+		inv.Entries = append(inv.Entries, live.Entry{Parent: snapshotsID(oldest.key.view), Name: oldest.key.name})
+	}
+	c.fs.notify.later(inv)
+}
+
 func (c *control) dropScratch(n *node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.dropScratchLocked(n)
+}
+
+func (c *control) dropScratchLocked(n *node) {
 	if c.mu.current[n.key] == n {
 		delete(c.mu.current, n.key)
 	}
@@ -233,6 +254,7 @@ func (c *control) create(dir live.NodeID, name string, h *fuse.InHeader, mode ui
 	}
 	n := c.addLocked(ws, name, typeFile|mode&0o777)
 	n.scratch, n.owner = true, caller(h)
+	c.dropOldScratchLocked(n)
 	c.answerNodeLocked(n, out)
 	return fuse.OK
 }

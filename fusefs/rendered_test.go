@@ -144,3 +144,30 @@ func TestKillPending(t *testing.T) {
 		}
 	}
 }
+
+// TestManyScratchFiles: what somebody makes and leaves in .snapshots is bounded, and
+// the newest are there.
+func TestManyScratchFiles(t *testing.T) {
+	m := mountDiff(t, 0, nil)
+	script := `cd "$0/.snapshots" || exit 1
+i=0; while [ $i -lt 1000 ]; do echo "$i" > create.tmp.$i || exit 2; i=$((i+1)); done
+[ "$(cat create.tmp.999)" = 999 ] && [ ! -e create.tmp.1 ] && rm create.tmp.998 && mv create.tmp.997 create`
+	if out, err := exec.Command("sh", "-c", script, m.Mountpoint()).CombinedOutput(); err != nil {
+		t.Errorf("%s, %v", out, err)
+	}
+	c := m.fs.control
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		c.mu.Lock()
+		n := len(c.mu.nodes)
+		c.mu.Unlock()
+		if n <= maxScratchFiles+10 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d files are kept", n)
+		}
+	}
+	if _, err := m.fs.store.Main().Find("997"); err != nil {
+		t.Error(err)
+	}
+}

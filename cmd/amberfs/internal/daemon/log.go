@@ -43,8 +43,8 @@ func (l *logFile) open(store string) error {
 	}
 	held := l.held
 	l.held = nil
-	_, err := l.write(held)
-	return err
+	_, _ = l.write(held) // see Write
+	return nil
 }
 
 // reopen is called with mu held.

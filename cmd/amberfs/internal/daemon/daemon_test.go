@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
@@ -203,5 +205,59 @@ func TestVerifyWithoutPermission(t *testing.T) {
 	_, err = VerifyStore(context.Background(), dir, false, func(control.Progress) {})
 	if fail.KindOf(err) == fail.Damage || !errors.Is(err, os.ErrPermission) {
 		t.Errorf("verify says %v", err)
+	}
+}
+
+// What root verifies and repairs stays its owner's.
+func TestRootRepairsForTheOwner(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	const uid, gid = 65533, 65532
+	top, err := os.MkdirTemp("", "owner")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(top) })
+	if err := os.Chmod(top, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(top, "store")
+	s, err := snapshot.Open(dir, snapshot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	walk := func(fn func(path string) error) {
+		t.Helper()
+		if err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+			return errors.Join(err, fn(path))
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	walk(func(path string) error { return os.Lchown(path, uid, gid) })
+	if err := os.RemoveAll(filepath.Join(dir, "index")); err != nil {
+		t.Fatal(err)
+	}
+	for _, repair := range []bool{false, true} {
+		if r, err := VerifyStore(context.Background(), dir, repair, func(control.Progress) {}); r == nil {
+			t.Fatal(err)
+		}
+		walk(func(path string) error {
+			var st unix.Stat_t
+			if err := unix.Lstat(path, &st); err != nil {
+				return err
+			}
+			if st.Uid != uid || st.Gid != gid {
+				t.Errorf("%s belongs to %d:%d (repair %v)", path, st.Uid, st.Gid, repair)
+			}
+			return nil
+		})
+	}
+	if os.Geteuid() != 0 || os.Getegid() != 0 {
+		t.Errorf("the process goes on as %d:%d", os.Geteuid(), os.Getegid())
 	}
 }

@@ -44,6 +44,16 @@ func VerifyStore(ctx context.Context, dir string, repair bool, show func(control
 		return nil, explain(err)
 	}
 	private()
+	back := asOwner(dir)
+	r, err := verifyStore(ctx, dir, repair, show)
+	back()
+	if errors.Is(err, os.ErrPermission) { // something in it became root's
+		r, err = verifyStore(ctx, dir, repair, show)
+	}
+	return r, err
+}
+
+func verifyStore(ctx context.Context, dir string, repair bool, show func(control.Progress)) (*snapshot.Report, error) {
 	hint := "run `amberfs verify --repair " + dir + "`"
 	if repair {
 		var r *snapshot.Report

@@ -240,7 +240,9 @@ func (s *Store) applyEndFork(tx *live.Tx, r endForkRecord) error {
 	}
 	tx.DropView(f.view)
 	delete(s.cat.workspaces, f.view)
-	delete(parent.forks, f.name)
+	if parent != nil {
+		delete(parent.forks, f.name)
+	}
 	s.cat.touchWS(f.view)
 	s.garbage.removed.Add(1)
 	return nil

@@ -93,7 +93,10 @@ func (s *Store) applyPromote(tx *live.Tx, r promoteRecord) ([]tree.Change, live.
 	if !ok {
 		return nil, live.Invalidation{}, fmt.Errorf("%w: a promotion of a fork that is gone", ErrNoFork)
 	}
-	w := s.cat.workspaces[f.parent]
+	w, ok := s.cat.workspaces[f.parent]
+	if !ok {
+		return nil, live.Invalidation{}, fmt.Errorf("%w: a promotion into a fork that is gone", ErrNoFork)
+	}
 	tx.SetCounters(r.FirstIno, 0)
 	m, err := s.merge(context.Background(), tx, w, f, PathStrings(r.Skip))
 	if err != nil {

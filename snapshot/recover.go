@@ -148,6 +148,12 @@ func (s *Store) loadCatalogue() error {
 	if err != nil {
 		return err
 	}
+	if s.cat.workspaces[live.MainView] == nil {
+		if !s.opt.Salvage {
+			return fmt.Errorf("%w: the catalogue has no workspace main", cas.ErrDamaged)
+		}
+		s.cat.workspaces[live.MainView] = newWorkspace(s, live.MainView, "main") // see salvageState
+	}
 	err = s.cas.ScanMeta("snap/", func(key string, value []byte) error {
 		var r stored
 		if err := json.Unmarshal(value, &r); err != nil {

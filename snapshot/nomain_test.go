@@ -1,0 +1,60 @@
+package snapshot_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+// TestCatalogueWithoutMain: a store whose catalogue has lost the workspace does not
+// open, and a repair goes on from the last snapshot.
+func TestCatalogueWithoutMain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, s.Main().Root(), "file", "captured")
+	if _, err := s.Main().Capture(context.Background(), snapshot.CaptureOptions{Name: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := cas.Open(dir, cas.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Commit(cas.MetaOp{Key: "ws/00000000", Delete: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := snapshot.Open(dir, snapshot.Options{Quiet: true}); !errors.Is(err, cas.ErrDamaged) {
+		t.Errorf("it opens: %v", err)
+		if err == nil {
+			s.Close()
+		}
+	}
+	if _, err := snapshot.Repair(context.Background(), dir, snapshot.Options{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = snapshot.Open(dir, snapshot.Options{Quiet: true}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Main().Find("v1"); err != nil {
+		t.Error(err)
+	}
+	if got := readPath(t, s, "file"); got != "captured" {
+		t.Errorf("the file is %q", got)
+	}
+	if i, err := s.Main().Capture(context.Background(), snapshot.CaptureOptions{}); err != nil || i.Seq < 2 {
+		t.Error(i, err)
+	}
+}

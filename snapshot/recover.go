@@ -85,6 +85,7 @@ func (s *Store) recover(at storedStore, found bool) error {
 	// the next one.
 	s.refreshLimit()
 	if first && s.log.End() == 0 && !s.opt.ReadOnly {
+		s.created = true
 		if err := s.log.Begin(); err != nil {
 			return err
 		}

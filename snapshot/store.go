@@ -82,6 +82,7 @@ type Store struct {
 	nameless bool      // the checkpoint is lost, but the journal has all that ever happened
 	salvaged []string  // workspaces that go on from another state than their last
 	lossy    atomic.Bool
+	created  bool  // by this opening
 	reserve  int64 // bytes of the disk that writers leave for seals and gc
 	room     room
 	limit    atomic.Int64  // bytes the store may take; 0: no limit
@@ -312,6 +313,9 @@ func (s *Store) FS() vfs.FS { return s.opt.FS }
 
 // Dir returns the directory of the store.
 func (s *Store) Dir() string { return s.dir }
+
+// Created reports whether the store was made when it was opened.
+func (s *Store) Created() bool { return s.created }
 
 // Forest returns the file trees.
 func (s *Store) Forest() *live.Forest { return s.forest }

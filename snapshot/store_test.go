@@ -228,6 +228,19 @@ func TestGCKeepsWhatIsNeeded(t *testing.T) {
 	}
 }
 
+func TestCreated(t *testing.T) {
+	dir := t.TempDir()
+	for _, first := range []bool{true, false, false} {
+		s := open(t, dir)
+		if s.Created() != first {
+			t.Errorf("Created is %v", s.Created())
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestSecondOpenIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)

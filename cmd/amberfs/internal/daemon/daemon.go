@@ -98,20 +98,26 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 			}
 		}
 	}()
-	if created {
-		_, derr := os.Lstat(cfg.Store)
-		made := errors.Is(derr, os.ErrNotExist)
-		undo = append(undo, func() { removeStore(cfg.Store, made) })
-	}
+	_, derr := os.Lstat(cfg.Store)
+	made := errors.Is(derr, os.ErrNotExist)
 	d.store, err = openStore(cfg.Store, d.storeOptions())
 	if err != nil {
 		err = openError(cfg.Store, err)
-		if fail.KindOf(err) == fail.Busy {
-			undo = nil // it is another's
+		if created && fail.KindOf(err) != fail.Busy { // else it is another's
+			removeStore(cfg.Store, made)
 		}
 		return nil, false, err
 	}
 	undo = append(undo, func() { d.store.Close() })
+	// Another daemon may have made it, and ended, since it was looked for.
+	created = d.store.Created()
+	switch {
+	case created:
+		// Before it is closed: then it may be another's.
+		undo = append(undo, func() { removeStore(cfg.Store, made) })
+	case cfg.From != "":
+		return nil, false, filledAlready(cfg)
+	}
 	if err = d.file.open(cfg.Store); err != nil {
 		return nil, false, err
 	}

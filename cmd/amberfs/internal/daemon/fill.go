@@ -31,11 +31,20 @@ func Make(ctx context.Context, cfg Config, show func(control.Progress)) error {
 	if err != nil {
 		return openError(cfg.Store, err)
 	}
-	if cfg.From != "" {
-		err = fill(ctx, s, cfg, show)
+	// Another may have made it since.
+	switch created := s.Created(); {
+	case cfg.From == "":
+	case !created:
+		err = filledAlready(cfg)
+	default:
+		if err = fill(ctx, s, cfg, show); err != nil {
+			removeStore(cfg.Store, made) // before it is closed: then it may be another's
+		}
 	}
-	if err = errors.Join(err, s.Close()); err != nil {
-		removeStore(cfg.Store, made)
+	if cerr := s.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
 		return explain(err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -29,6 +30,7 @@ type index struct {
 	written atomic.Uint64 // number of the last transaction
 	checked atomic.Int64  // ns since 1970 when doubtful looked
 
+	torn   atomic.Bool   // a read of Badger's panicked, and Badger may wait for its end
 	failed *atomic.Int32 // times that Badger could not write a table, and tries again
 }
 
@@ -176,10 +178,26 @@ func (x *index) checkWritten() error {
 	return nil
 }
 
+// mapped calls what reads files that Badger has mapped. It trusts them, and a page that
+// the disk does not give, or that was cut off, is a SIGBUS. Here that, too, is an error.
+func (x *index) mapped(fn func() error) error {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	err := guard.Do(fn)
+	var p *guard.Panic
+	if errors.As(err, &p) {
+		x.torn.Store(true)
+	}
+	return err
+}
+
+func (x *index) view(fn func(*badger.Txn) error) error {
+	return x.mapped(func() error { return x.db.View(fn) })
+}
+
 // value returns a copy of the value of a key.
 func (x *index) value(key []byte) ([]byte, error) {
 	var v []byte
-	err := x.db.View(func(t *badger.Txn) error {
+	err := x.view(func(t *badger.Txn) error {
 		i, err := t.Get(key)
 		if err == nil {
 			v, err = i.ValueCopy(nil)
@@ -192,7 +210,7 @@ func (x *index) value(key []byte) ([]byte, error) {
 // object finds an object.
 func (x *index) object(h Hash) (l loc, ok bool, err error) {
 	key := objectKey(h)
-	err = x.db.View(func(t *badger.Txn) error {
+	err = x.view(func(t *badger.Txn) error {
 		i, err := t.Get(key)
 		if errors.Is(err, badger.ErrKeyNotFound) {
 			return nil
@@ -228,7 +246,7 @@ func (x *index) unreadable(err error) error {
 // during the call.
 func (x *index) each(prefix []byte, values bool, fn func(key, value []byte) error) error {
 	var stop error // of fn
-	err := x.db.View(func(t *badger.Txn) error {
+	err := x.view(func(t *badger.Txn) error {
 		o := badger.DefaultIteratorOptions
 		o.Prefix = prefix
 		o.PrefetchValues = false // values lie beside the keys
@@ -273,7 +291,7 @@ func (x *index) bytes() int64 {
 
 // close is ErrStuck if the index cannot be written: Badger tries for ever.
 func (x *index) close() error {
-	before := x.failed.Load()
+	before, began := x.failed.Load(), time.Now()
 	done := make(chan error, 1)
 	go func() { done <- guard.Do(x.db.Close) }()
 	look := time.NewTicker(stuckTick)
@@ -286,7 +304,7 @@ func (x *index) close() error {
 			}
 			return nil
 		case <-look.C:
-			if x.failed.Load()-before >= stuckTries {
+			if x.failed.Load()-before >= stuckTries || x.torn.Load() && time.Since(began) > tornTime {
 				return fmt.Errorf("close index: %w", ErrStuck)
 			}
 		}
@@ -297,6 +315,7 @@ func (x *index) close() error {
 const (
 	stuckTries = 3
 	stuckTick  = 100 * time.Millisecond
+	tornTime   = time.Second // for what it does at its end
 )
 
 // A batch is a set of changes. It becomes one transaction if it fits into one,

@@ -246,3 +246,47 @@ func TestFilesLostInUse(t *testing.T) {
 		}
 	}
 }
+
+// TestTablesCutInUse: a table that is cut under an open store ends nothing but what
+// needs it, and the next opening makes the index anew.
+func TestTablesCutInUse(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, Options{})
+	put(t, s, blob(1, 1000))
+	commit(t, s, MetaOp{Key: "k", Value: []byte("x")})
+	closeTest(t, s)
+	s = openTest(t, dir, Options{})
+	names, err := filepath.Glob(filepath.Join(dir, "index", "*.sst"))
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	for _, name := range names {
+		if err := os.Truncate(name, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Get(Sum(blob(1, 1000)), nil); err == nil {
+		t.Error("an object is found in what is gone")
+	}
+	if _, err := s.GetMeta("k"); err == nil {
+		t.Error("metadata is found in what is gone")
+	}
+	if err := s.ScanMeta("", func(string, []byte) error { return nil }); err == nil {
+		t.Error("metadata is listed from what is gone")
+	}
+	put(t, s, blob(1, 1000)) // stored again
+	wantObject(t, s, blob(1, 1000))
+	if r, err := s.Verify(t.Context(), VerifyOptions{}, nil); err == nil && r.Damaged == 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if err := s.Close(); err != nil && !errors.Is(err, ErrStuck) {
+		t.Error(err)
+	}
+	again := t.TempDir() // Badger may still hold its lock, until the process ends
+	if err := os.CopyFS(again, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	s = openTest(t, again, Options{})
+	wantObject(t, s, blob(1, 1000))
+	wantMeta(t, s, "k", "x")
+}

@@ -187,12 +187,7 @@ func (x *index) check() (err error) {
 	if x.dir == "" {
 		return nil
 	}
-	defer func() { // a block of zeros makes Badger panic
-		if p := recover(); p != nil {
-			err = x.unreadable(fmt.Errorf("a table cannot be read: %v", p))
-		}
-	}()
-	if err := x.db.VerifyChecksum(); err != nil {
+	if err := x.mapped(x.db.VerifyChecksum); err != nil {
 		return x.unreadable(err)
 	}
 	return nil
@@ -213,11 +208,14 @@ func (x *index) missing() string {
 	}
 	look := func() map[string]bool {
 		names := make(map[string]bool)
-		for _, t := range x.db.Tables() {
-			if name := table.IDToFilename(t.ID); gone(name) {
-				names[name] = true
+		_ = x.mapped(func() error { // a table that was cut is found by who reads it
+			for _, t := range x.db.Tables() {
+				if name := table.IDToFilename(t.ID); gone(name) {
+					names[name] = true
+				}
 			}
-		}
+			return nil
+		})
 		return names
 	}
 	first := look()

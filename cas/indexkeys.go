@@ -199,7 +199,7 @@ func (b *batch) setMeta(key string, e metaEntry, old metaEntry, had bool) {
 
 // meta finds the metadata of a key, with its value if that is wanted.
 func (x *index) meta(key string, value bool) (e metaEntry, ok bool, err error) {
-	err = x.db.View(func(t *badger.Txn) error {
+	err = x.view(func(t *badger.Txn) error {
 		i, err := t.Get(metaKey(key))
 		if errors.Is(err, badger.ErrKeyNotFound) {
 			return nil

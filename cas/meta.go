@@ -212,7 +212,7 @@ func (s *Store) scanMeta(prefix string, fn func(key string, e metaEntry) error) 
 		}
 		return nil
 	}
-	err := s.ix.db.View(func(t *badger.Txn) error {
+	err := s.ix.view(func(t *badger.Txn) error {
 		o := badger.DefaultIteratorOptions
 		o.Prefix = metaKey(prefix)
 		o.PrefetchValues = false

@@ -66,7 +66,7 @@ func (s *Store) commit(ops []MetaOp) error {
 	if err := s.appendMeta(kindMeta, seq, m); err != nil {
 		return err
 	}
-	if s.meta.uncopied >= s.meta.copied/metaCopyShare {
+	if s.copyDue(false) {
 		s.copyMeta()
 	}
 	s.mu.Lock()

@@ -13,6 +13,7 @@ const (
 	metaCopyName  = "metadata.copy"
 	metaCopyID    = 1          // less than that of any pack
 	metaCopyShare = 4          // a part of the copy: so many bytes committed since make a new one worth it
+	metaCopySmall = 1 << 20    // bytes of a copy that is made whenever the store is closed
 	keyCopy       = "\x00copy" // metadata of a store that has a copy
 )
 
@@ -27,6 +28,14 @@ type metaCopy struct {
 
 	unseen map[string]struct{} // keys that the packs do not have
 	gone   map[string]struct{} // keys that the packs have, and that were deleted
+}
+
+// copyDue tells whether enough has changed for a new copy; when the store is closed,
+// anything is, unless the copy is so large that somebody would wait for it. commitMu is
+// held.
+func (s *Store) copyDue(closing bool) bool {
+	n := s.meta.uncopied
+	return n > 0 && (n >= s.meta.copied/metaCopyShare || closing && s.meta.copied < metaCopySmall)
 }
 
 // copyMeta writes all metadata into a file of its own, in the form of a metadata

@@ -261,7 +261,7 @@ func (s *Store) Close() error {
 	var err error
 	if !s.o.ReadOnly && s.failure() == nil {
 		s.commitMu.Lock()
-		if s.meta.uncopied > 0 {
+		if s.copyDue(true) {
 			s.copyMeta()
 		}
 		s.commitMu.Unlock()

@@ -21,7 +21,7 @@ func (s *Store) tellLoss(r *Report) {
 		}
 		behind = behind || d.Pos >= s.ckpt.at.Load() || d.Segment == ""
 	}
-	r.LostChanges = s.lost.Changes
+	r.LostChanges = max(r.LostChanges, s.lost.Changes)
 	s.look(func(*live.Tx) {
 		told := make(map[Affected]bool)
 		add := func(a Affected) {
@@ -58,6 +58,10 @@ func (s *Store) tellLoss(r *Report) {
 		}
 		r.Affected = append(r.Affected, Affected{Workspace: w.Name(), Path: filepath.Join(path, t.Name)})
 	}
+	r.sortAffected()
+}
+
+func (r *Report) sortAffected() {
 	slices.SortFunc(r.Affected, func(a, b Affected) int {
 		return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Snapshot, b.Snapshot), cmp.Compare(a.Path, b.Path))
 	})

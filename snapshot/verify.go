@@ -57,6 +57,14 @@ func (r *Report) OK() bool { return len(r.Damage) == 0 && len(r.Affected) == 0 }
 // Verify reads everything in the packs, checks that all that the workspaces
 // and snapshots refer to is there, and names what is not, by path.
 func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*Report, error) {
+	r, err := s.verify(ctx, progress)
+	if err == nil {
+		s.tellNoted(r)
+	}
+	return r, err
+}
+
+func (s *Store) verify(ctx context.Context, progress func(done, total int64)) (*Report, error) {
 	r := &Report{Damage: []Damaged{}, Affected: []Affected{}}
 	bad := make(map[cas.Hash]bool)
 	res, err := s.cas.Verify(ctx, cas.VerifyOptions{Progress: progress}, func(d cas.Damage) {
@@ -224,6 +232,7 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 	if o.UID, o.GID, err = ownerOf(dir); err != nil {
 		return nil, err
 	}
+	noteLoss(dir, o)
 	s, err := Open(dir, o)
 	if err != nil {
 		return nil, err
@@ -234,6 +243,9 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 		s.lossy.Store(len(r.Affected) > 0 || r.hidden)
 	}
 	if err = errors.Join(err, s.Close()); err != nil {
+		return nil, err
+	}
+	if err := fs.Remove(notePath(dir)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	r.Repaired = &res

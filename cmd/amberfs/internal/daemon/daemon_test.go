@@ -208,6 +208,36 @@ func TestVerifyWithoutPermission(t *testing.T) {
 	}
 }
 
+// A store on a disk that is read-only is not taken for damaged.
+func TestVerifyReadOnlyDisk(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := snapshot.Open(dir, snapshot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+		t.Skip("binding:", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	_, err = VerifyStore(context.Background(), dir, false, func(control.Progress) {})
+	if !errors.Is(err, unix.EROFS) || fail.KindOf(err) == fail.Damage {
+		t.Errorf("verify says %v", err)
+	}
+}
+
 // What root verifies and repairs stays its owner's.
 func TestRootRepairsForTheOwner(t *testing.T) {
 	if os.Getuid() != 0 {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
@@ -77,12 +79,19 @@ func verifyStore(ctx context.Context, dir string, repair bool, show func(control
 	if err != nil {
 		err = openError(dir, err)
 		if k := fail.KindOf(err); k == fail.Busy || errors.Is(err, snapshot.ErrFormat) || errors.Is(err, snapshot.ErrLost) ||
-			errors.Is(err, os.ErrPermission) { // which is no damage
+			noDamage(err) {
 			return nil, err
 		}
 		return nil, fail.New(fail.Damage, "the store %s does not open: %w", dir, errors.Unwrap(err)).WithHint("%s", hint)
 	}
 	return r, damageFound(r, hint)
+}
+
+// noDamage reports whether an error is one of the system, not of what is stored.
+func noDamage(err error) bool {
+	return slices.ContainsFunc([]error{os.ErrPermission, unix.EROFS, unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM}, func(e error) bool {
+		return errors.Is(err, e)
+	})
 }
 
 // openError explains why a store does not open.

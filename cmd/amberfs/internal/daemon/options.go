@@ -16,7 +16,7 @@ import (
 
 // closeTime bounds the work that an umount does and the next mount could as well:
 // somebody waits for it.
-const closeTime = 500 * time.Millisecond
+const closeTime = 300 * time.Millisecond
 
 // storeOptions is how the store is opened.
 func (d *Daemon) storeOptions() snapshot.Options {

@@ -2,11 +2,54 @@
 GO    ?= go
 BIN   := bin/amberfs
 
-.PHONY: build run stop test lint bench crash soak clean
+# What amberfs version prints; "" is what the build knows of its source.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+DATE    ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
+LDFLAGS  = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
+PREFIX  ?= /usr/local
 
+.PHONY: build cross image install uninstall site session licences run stop test test-race test-long test-remote \
+	test-packages test-release snapshot lint bench crash powercut soak clean
+
+# Static, so that it runs in any container.
 build:
 	@mkdir -p bin
-	$(GO) build -buildvcs=false -trimpath -o $(BIN) ./cmd/amberfs
+	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags "$(LDFLAGS)" -o $(BIN) ./cmd/amberfs
+
+# For every system that is released, in bin/linux-ARCH.
+ARCHES ?= amd64 arm64 riscv64
+cross:
+	@set -e; for arch in $(ARCHES); do echo "linux/$$arch"; mkdir -p bin/linux-$$arch; \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -buildvcs=false -trimpath -ldflags "$(LDFLAGS)" \
+		-o bin/linux-$$arch/amberfs ./cmd/amberfs; done
+
+# A container image with the binary and nothing else. ENGINE=podman
+ENGINE ?= docker
+IMAGE  ?= amberfs
+image:
+	@$(MAKE) --no-print-directory cross ARCHES="$$($(GO) env GOARCH)"
+	$(ENGINE) build --build-arg TARGETARCH="$$($(GO) env GOARCH)" -t $(IMAGE) .
+
+# DESTDIR= PREFIX=/usr/local, and UNITDIR, SBINDIR where they differ.
+install: build
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/install
+
+uninstall:
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/install -u
+
+# The documentation as web pages, in dist/site; needs no network.
+site:
+	$(GO) run ./packaging/site dist/site
+
+# Records the terminal session that the README shows, and what other pages say
+# that commands print.
+session:
+	AMBERFS_UPDATE_DOCS=1 AMBERFS_TEST_PACKAGES=1 $(GO) test -count=1 -run 'TestSessions|TestPicture' ./tests/docs
+
+# The licences of what is linked in.
+licences:
+	@$(GO) run ./packaging/licences
 
 # Mounts a workspace at ./ws, filled with this repository's own tree.
 run:
@@ -15,8 +58,17 @@ run:
 stop:
 	@scripts/stop
 
+# Samples of everything, in six minutes.
 test:
 	@scripts/test
+
+# The same under the race detector, for changes of what runs at once.
+test-race:
+	@scripts/test race
+
+# Everything, whole, under the race detector: for the night.
+test-long:
+	@scripts/test long
 
 # golangci-lint is built once, from its module, into bin/.
 lint: bin/golangci-lint
@@ -32,11 +84,40 @@ bench: build
 	@scripts/setup bench
 	$(GO) run ./tests/bench -bin $(BIN) -rows "$(ROWS)"
 
+# Remotes against servers that others wrote: S3 (versitygw) and a registry.
+test-remote:
+	@scripts/setup remote
+	AMBERFS_TEST_REMOTE=1 $(GO) test -count=1 -timeout 10m ./remote/... ./tests/remote/...
+
+# Packages, units, images and examples as their users meet them: installed, run
+# and removed in a copy of this machine's root directory.
+test-packages:
+	@scripts/setup packages
+	AMBERFS_TEST_PACKAGES=1 $(GO) test -count=1 -timeout 20m -v ./tests/packages
+	AMBERFS_TEST_PACKAGES=1 $(GO) test -count=1 -timeout 10m -run TestPicture ./tests/docs
+
+# A release without publishing it, in dist/: goreleaser is built once into bin/.
+snapshot:
+	@scripts/setup release
+	bin/goreleaser check
+	bin/goreleaser release --snapshot --clean
+
+# Two of them, with nothing compiled in common, are the same; and test-packages
+# with what goreleaser made.
+test-release:
+	@scripts/setup release
+	scripts/test-release
+
 # ROUNDS rounds of {random work, kill -9, remount, compare with a model}.
 ROUNDS ?= 1000
 crash:
 	@scripts/setup test
 	ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 0 -v ./tests/crash
+
+# ROUNDS power cuts at any write, with what the disk may have kept of them.
+powercut:
+	@scripts/setup test
+	ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 0 -v ./tests/powercut
 
 # Real programs at work for LENGTH, with captures every second.
 LENGTH ?= 1h
@@ -45,4 +126,4 @@ soak:
 	LENGTH=$(LENGTH) $(GO) test -count=1 -timeout 0 -v ./tests/soak
 
 clean:
-	rm -rf bin
+	rm -rf bin dist

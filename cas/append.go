@@ -21,7 +21,7 @@ type appender struct {
 // that it can be found from now on. With only set, it does so just if the
 // object still lies there (gc moves objects).
 func (s *Store) appendObject(h *header, rec []byte, only *loc) (loc, error) {
-	a := &s.append
+	a := &s.packs.tail
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := s.failure(); err != nil {
@@ -42,11 +42,11 @@ func (s *Store) appendObject(h *header, rec []byte, only *loc) (loc, error) {
 		return loc{}, err
 	}
 	l := h.loc(p.id, off)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
 	p.end += int64(len(rec))
 	if only != nil {
-		now, ok, err := s.locate(h.hash)
+		now, ok, err := s.index.locate(h.hash)
 		if err != nil || !ok || !now.same(*only) {
 			p.garbage = true // the record stays behind unused
 			return l, err
@@ -57,28 +57,9 @@ func (s *Store) appendObject(h *header, rec []byte, only *loc) (loc, error) {
 	return l, nil
 }
 
-// enter makes an object known. s.mu is held.
-func (s *Store) enter(hash Hash, l loc) {
-	s.fresh.objects[hash] = l
-	s.fresh.bytes += l.size()
-	if p := s.packs.get(l.pack); p != nil {
-		p.info.add(l)
-		p.dirty = true
-	}
-}
-
-// uncount takes an object that moves or vanishes out of its pack's figures.
-// s.mu is held.
-func (s *Store) uncount(l loc) {
-	if p := s.packs.get(l.pack); p != nil {
-		p.info.remove(l)
-		p.dirty, p.garbage = true, true
-	}
-}
-
 // room looks at the free space now and then. The appender is locked.
 func (s *Store) room(n int64) error {
-	a := &s.append
+	a := &s.packs.tail
 	a.since += n
 	if a.since < appendInterval && a.pack != nil && !a.tight {
 		return nil
@@ -94,11 +75,11 @@ func (s *Store) room(n int64) error {
 // rotate sees to it that the pack has room for n bytes more. The appender is
 // locked.
 func (s *Store) rotate(n int64) error {
-	a := &s.append
+	a := &s.packs.tail
 	if a.pack != nil && a.pack.end+n <= max(s.o.PackSize, packHeaderSize+n) {
 		return nil
 	}
-	p, err := s.packs.create(roleObjects)
+	p, err := s.packs.create()
 	if err != nil {
 		return noSpace(err)
 	}
@@ -139,21 +120,17 @@ func (s *Store) syncObjects() error {
 	if err := s.failure(); err != nil {
 		return err
 	}
-	type todo struct {
-		p   *pack
-		end int64
-	}
-	var list []todo
-	packs := s.packs.all(roleObjects)
-	s.mu.Lock()
+	ends := map[*pack]int64{}
+	packs := s.packs.all()
+	s.index.mu.Lock()
 	for _, p := range packs {
 		if p.synced < p.end {
-			list = append(list, todo{p, p.end})
+			ends[p] = p.end
 		}
 	}
-	s.mu.Unlock()
-	for _, t := range list {
-		if err := s.syncPack(t.p, t.end); err != nil {
+	s.index.mu.Unlock()
+	for p, end := range ends {
+		if err := s.syncPack(p, end); err != nil {
 			return err
 		}
 	}
@@ -172,8 +149,8 @@ func (s *Store) syncPack(p *pack, end int64) error {
 	if err := f.Sync(); err != nil {
 		return s.fail(fmt.Errorf("sync pack %s: %w", p.name(), noSpace(err)))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
 	p.synced = max(p.synced, end)
 	return nil
 }

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/cas/manifest"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // A Kind says what an object is, so that a tool which reads packs can tell file
@@ -27,20 +30,20 @@ var (
 	ErrNotFound = errors.New("not found in the store")
 	// ErrDamaged: the bytes on disk are not the ones that were stored. The
 	// error is a *DamageError.
-	ErrDamaged = errors.New("damaged on disk")
+	ErrDamaged = errs.Damaged
 	// ErrNoSpace: going on would eat into the space that the index and gc need.
-	ErrNoSpace = errors.New("no space left on the store's disk")
+	ErrNoSpace = errs.NoSpace
 	// ErrFormat: written by another version of the program. Nothing was touched.
-	ErrFormat = errors.New("unknown store format")
+	ErrFormat = errs.Format
 	// ErrClosed: the store was closed.
-	ErrClosed = errors.New("store is closed")
+	ErrClosed = errs.Closed
 	// ErrInUse: another process has the store open.
-	ErrInUse = errors.New("the store is open in another process")
+	ErrInUse = errs.New(errs.Busy, "the store is open in another process")
 	// ErrStuck: the index cannot be closed, because its disk takes no more writes.
 	// The process had better end. Packs have all that is in it.
 	ErrStuck = errors.New("the index cannot be written")
 	// ErrReadOnly: the store was opened for reading.
-	ErrReadOnly = errors.New("store is open read-only")
+	ErrReadOnly = errs.ReadOnly
 )
 
 // A DamageError says which bytes on disk are not what was stored. It satisfies
@@ -53,17 +56,16 @@ func (e *DamageError) Error() string {
 	return e.Damage.String()
 }
 
-// Is makes errors.Is(err, ErrDamaged) true.
-func (e *DamageError) Is(target error) bool { return target == ErrDamaged }
+// Unwrap makes it an errs.Damaged.
+func (e *DamageError) Unwrap() error { return errs.Damaged }
 
 // Damage describes one damaged or missing thing.
 type Damage struct {
 	Hash   Hash   // the object, zero if it cannot be told any more
 	Kind   Kind   // its kind, 0 if it cannot be told
-	Key    string // metadata key, if that is what is damaged
-	Pack   string // file name in the packs directory
-	Offset int64  // bytes from the start of the pack
-	Length int64  // bytes of the pack that are affected
+	Pack   string // the file: of a pack, the manifest, or the folder index
+	Offset int64  // bytes from the start of the file
+	Length int64  // bytes of the file that are affected
 	Reason string
 	Mended bool // put right when the store was opened: nothing is lost
 }
@@ -71,42 +73,37 @@ type Damage struct {
 // String returns the damage as one line.
 func (d Damage) String() string {
 	what := "bytes"
+	if !d.Hash.IsZero() {
+		what = "object " + d.Hash.String()
+	}
 	switch {
 	case d.Mended:
 		return d.Pack + ": " + d.Reason
-	case !d.Hash.IsZero():
-		what = "object " + d.Hash.String()
-	case d.Key != "":
-		what = fmt.Sprintf("metadata %q", d.Key)
+	case strings.HasSuffix(d.Pack, packExt):
+		return fmt.Sprintf("%s in pack %s at %d: %s", what, d.Pack, d.Offset, d.Reason)
 	}
-	return fmt.Sprintf("%s in pack %s at %d: %s", what, d.Pack, d.Offset, d.Reason)
+	return fmt.Sprintf("%s in %s at %d: %s", what, d.Pack, d.Offset, d.Reason)
 }
 
 // Options are the ways to open a store. The zero value is fine.
 type Options struct {
-	FS       vfs.FS       // the disk for packs; default vfs.OS. The index is always on the real disk
+	FS       vfs.FS       // the disk but for the index; default the real one beneath the store's directory
 	Logger   *slog.Logger // default: discard
 	PackSize int64        // bytes at which a new pack is begun; default 128 MiB
 	ReadOnly bool         // change nothing on disk; the index is built in memory
 
-	indexDir   string // for tests that keep the packs in memory
-	noCopy     bool   // no copy of the metadata, for tests of what to do without
-	metaRecord int    // bytes of entries in one metadata record; default maxMetaRecord
+	indexDir string // for tests that keep the packs in memory
 }
 
 // A MetaOp sets or deletes one small piece of metadata. Keys are not empty and
 // do not begin with a zero byte.
-type MetaOp struct {
-	Key    string
-	Value  []byte
-	Delete bool
-}
+type MetaOp = manifest.Op
 
 // MaxMetaValue is the longest metadata value, MaxMetaKey the longest key, in
 // bytes.
 const (
-	MaxMetaValue = 4 << 20
-	MaxMetaKey   = 1024
+	MaxMetaValue = manifest.MaxValue
+	MaxMetaKey   = manifest.MaxKey
 )
 
 // GCResult says what a collection did.
@@ -135,8 +132,8 @@ type VerifyResult struct {
 type RepairResult struct {
 	Packs       int
 	Objects     int64    // objects in the new index
-	Metas       int64    // metadata keys in the new index
-	Mended      int64    // records that could be made good again
+	Metas       int64    // metadata keys
+	Mended      int64    // pack headers and copies of the manifest that were made good again
 	Quarantined int64    // damaged records taken out of the packs
 	Damage      []Damage // everything found, mended or not
 }
@@ -146,6 +143,6 @@ type Stats struct {
 	Objects    int64 // in the index
 	Bytes      int64 // plain bytes of these objects
 	Stored     int64 // bytes of packs that they occupy, headers included
-	Packs      int   // pack files, of objects and of metadata
+	Packs      int   // pack files
 	IndexBytes int64 // disk that the index occupies, when last measured
 }

@@ -56,14 +56,14 @@ const (
 // build lays out a record in a pooled buffer: the header without its place yet,
 // the bytes (compressed if that saves 5 %), the padding. Give the buffer back
 // with release.
-func (c *codec) build(kind Kind, hash Hash, plain []byte, seq uint64, e effort) (*header, *[]byte) {
+func (c *codec) build(kind Kind, hash Hash, plain []byte, e effort) (*header, *[]byte) {
 	bp := c.bufs.Get().(*[]byte)
 	b := (*bp)[:0]
 	if cap(b) < headerSize {
 		b = make([]byte, 0, headerSize+len(plain)+recordAlign)
 	}
 	b = b[:headerSize]
-	h := &header{kind: kind, plain: uint32(len(plain)), hash: hash, seq: seq}
+	h := &header{kind: kind, plain: uint32(len(plain)), hash: hash}
 	if len(plain) >= minCompress && !noise(plain) {
 		flag := uint8(flagZstd)
 		if e == quick {
@@ -88,7 +88,7 @@ func (c *codec) build(kind Kind, hash Hash, plain []byte, seq uint64, e effort) 
 	return h, bp
 }
 
-// noise tells whether three samples of something long all look random, as in
+// noise reports whether three samples of something long all look random, as in
 // what is compressed already.
 func noise(b []byte) bool {
 	if len(b) < minEstimate {

@@ -2,47 +2,42 @@
 // content, and a little metadata under names, in one directory.
 //
 //	STORE/packs/NNNN.pack   objects, one record after another
-//	STORE/packs/NNNN.meta   metadata, the same way
-//	STORE/packs/metadata.copy
-//	                        all metadata a second time
 //	STORE/packs/reserve     space kept for a full disk
-//	STORE/index/            Badger: hash → place, name → metadata
-//	STORE/quarantine/       damaged bytes that Repair took out of packs
+//	STORE/manifest          metadata, see package manifest
+//	STORE/manifest.copy     the same again
+//	STORE/index/            Badger: hash → place
+//	STORE/quarantine/       damaged bytes that a repair took away
 //
-// # Packs are the truth
+// # Packs and manifest are the truth
 //
 // A pack is an append-only file of self-describing records (FORMAT.md has the
 // bytes). The index holds nothing that the packs do not; lose it and Open builds
 // it anew. It exists because looking up a hash in the packs would mean reading
 // them all.
 //
-// Without the metadata nobody knows what the objects are, and it is small: it is in
-// the packs, in the index, and in a copy, at most a quarter older, that serves when the
-// index is lost and the packs are damaged, too.
-//
 // # The life of an object
 //
-// Put hashes the bytes (BLAKE3) and looks whether the object is there: in the
-// overlay, which is what the index does not hold yet, then in the index. Of
-// several Puts of one object at once, one works and the others wait for it. A
-// new object is compressed (zstd, or for a Quick store S2; kept if it saves 5 %),
-// written with one pwrite to the end of the newest pack and entered into the
-// overlay. From then on Get finds it. Nothing has been synced.
+// Put hashes the bytes (BLAKE3) and looks whether the object is there: in memory,
+// which has what Badger does not hold yet, then in Badger. Of several Puts of one
+// object at once, one works and the others wait for it. A new object is compressed
+// (zstd, or for a Quick store S2; kept if it saves 5 %), written with one pwrite to
+// the end of the newest pack and entered into memory. From then on Get finds it.
+// Nothing has been synced.
 //
-// Commit syncs the packs, then appends one record with the metadata and syncs
-// that. So metadata is never durable before the objects it speaks of, and it is
-// all there or not at all, because a record has one checksum. The index is not
-// involved: what it lacks after a kill stands in the packs behind the offset up to
-// which it covers each of them, and Open reads it there.
+// Commit syncs the packs, then appends one record to the manifest and syncs that.
+// So metadata is never durable before the objects it speaks of. The record also
+// tells up to where the packs are durable. The index is not involved: what it lacks
+// after a kill stands in the packs behind the offset up to which it covers each of
+// them, and Open reads it there.
 //
-// Once the overlay has some thousand entries it is flushed: first the packs are
-// synced, then one Badger transaction (synced too) adds the entries and moves the
+// Once memory has some thousand places they are flushed: first the packs are
+// synced, then one Badger transaction (synced too) adds the places and moves the
 // covered offsets. Thus the index never names a place that a power cut could
-// empty. A commit costs two fdatasyncs, and the index one per 16,384 objects.
+// empty.
 //
-// Get asks the overlay and the index for the place, reads, expands, and compares
-// with the hash, always. If that fails, only this object is damaged. A Put of the
-// same bytes stores it again, which heals it.
+// Get asks memory and Badger for the place, reads, expands, and compares with the
+// hash, always. If that fails, only this object is damaged. A Put of the same bytes
+// stores it again, which heals it.
 //
 // # Collection
 //
@@ -57,9 +52,16 @@
 // newest pack, those from Quick compressed by zstd, and removed. Each step is safe
 // to be the last one.
 //
-// Before the first of these, GC counts itself in the metadata. That is how Open
-// notices an index that was put back from an older copy: there is a collection in
-// the packs that it does not cover.
+// Before the first of these, GC counts itself in the manifest, then in the index.
+// That is how Open notices an index that was put back from an older copy: the two
+// counts differ.
+//
+// # What comes from elsewhere
+//
+// All files are opened beneath the store's directory, without following links, and
+// only regular ones (vfs.Beneath). Badger takes paths: that its directory is none
+// but a directory of regular files is checked before it opens. Lengths are bounded
+// before anything is read, and what was read is compared with its hash.
 //
 // # What Badger cannot take, and what is done about it
 //
@@ -69,11 +71,14 @@
 //     is given up for opening, for commits and for gc.
 //   - A kill between truncating and unlinking a file: empty .mem and .vlog files
 //     are removed before opening.
-//   - A table cut short, or with a wrong checksum: the first panics beyond
-//     recovery, the second is skipped silently. Both are looked for before.
+//   - A table cut short, or with a wrong checksum: the first panics on a goroutine
+//     of Badger's, the second is skipped silently. Each is opened once before, where
+//     neither goes unnoticed. Should opening end the process all the same, it leaves
+//     the file OPENING behind, and the next start builds the index anew.
 //   - db.Sync does not cover rotated memtables: transactions are synced, and few.
-//   - The value log: no value is large enough to get there. Metadata beyond 32 KiB
-//     is cut into parts.
+//   - The value log: no value is large enough to get there.
+//   - Looking for work forty times a second: after some seconds without a change
+//     Badger is closed and opened for reading only, until the next one.
 //
 // # Failure of the disk
 //
@@ -81,4 +86,25 @@
 // knowing what is on the disk, and the kernel will report it only once: from then
 // on every write fails until the store is opened again, which writes the records
 // in doubt a second time. Reading goes on.
+//
+// # Locks
+//
+// Outermost first; a lock is only taken while holding ones further out.
+//
+//	collection.recording           one collection at a time, from when it begins to record
+//	  collection.running           one collection or verification at a time
+//	    collection.gate            held shared by each Put and Has, alone by gc when it decides
+//	      Store.puts               one Put of an object at a time
+//	      Store.commits            one Commit at a time
+//	        manifest.writing       the files of the manifest
+//	          manifest.data        its entries
+//	        index.writing          the database
+//	          appender.mu          the end of the newest pack
+//	            index.mu           places in memory, figures of packs
+//	              handles.mu       which Badger is open
+//	              packSet.mu       open files
+//	              collector.mu     places kept
+//	              space.mu
+//
+// lifetime.mu, findings.mu and ahead.mu are taken alone.
 package cas

@@ -6,7 +6,17 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"golang.org/x/sync/semaphore"
 )
+
+// A collection is what the Store has for those under way.
+type collection struct {
+	recording *semaphore.Weighted // one collection at a time, from when it begins to record
+	running   *semaphore.Weighted // one collection or verification at a time
+	gate      sync.RWMutex        // held shared by each Put and Has, alone by gc when it decides
+	current   *collector          // guarded by gate; nil when no collection is recording
+}
 
 // A collector is a collection under way.
 type collector struct {
@@ -18,7 +28,7 @@ type collector struct {
 	touched *locSet // found by a Put or Has; apart, for mark must still descend there
 }
 
-// keep adds an object that mark names and tells whether it is the first time.
+// keep adds an object that mark names and reports whether it is the first time.
 func (c *collector) keep(l loc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,22 +54,17 @@ func (c *collector) kept(p place) bool {
 func (c *collector) count(id uint64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	marked, touched := c.marked.packs[id], c.touched.packs[id]
-	if marked == nil {
-		marked = &slotSet{}
-	}
-	n := int64(marked.n)
-	if touched != nil {
-		for _, v := range touched.slots {
-			if v != 0 && !marked.has(v) {
-				n++
-			}
+	marked := c.marked.packs[id]
+	n := int64(len(marked))
+	for v := range c.touched.packs[id] {
+		if _, ok := marked[v]; !ok {
+			n++
 		}
 	}
 	return n
 }
 
-// A Recording is a collection that is being prepared: what Put, PutHashed and Has
+// A Recording is a collection that is being prepared: what Put and Has
 // find or add stays from the moment that Record begins until Close. There is one at
 // a time.
 type Recording struct {
@@ -68,32 +73,32 @@ type Recording struct {
 }
 
 // Record begins a collection. It waits for another one to end, then begins to
-// record, calls settle, which may be nil and may wait for long, and at last waits
+// record, calls before, which may be nil and may wait for long, and at last waits
 // for a verification. Only then other verifications have to wait for Close.
 //
-// Errors: that of settle, the context's, ErrReadOnly or ErrClosed.
-func (s *Store) Record(ctx context.Context, settle func(ctx context.Context) error) (*Recording, error) {
+// Errors: that of before, the context's, ErrReadOnly or ErrClosed.
+func (s *Store) Record(ctx context.Context, before func(ctx context.Context) error) (*Recording, error) {
 	if err := s.begin(true); err != nil {
 		return nil, err
 	}
 	r := &Recording{s: s}
-	err := s.recording.lock(ctx)
+	err := s.gc.recording.Acquire(ctx, 1)
 	if err != nil {
 		s.life.done()
 		return nil, fmt.Errorf("gc: %w", err)
 	}
 	r.c = s.startRecording()
 	ready := false
-	defer func() { // also if settle panics
+	defer func() { // also if before panics
 		if !ready {
 			r.stop()
 		}
 	}()
-	if settle != nil {
-		err = settle(ctx)
+	if before != nil {
+		err = before(ctx)
 	}
 	if err == nil {
-		err = s.gcMu.lock(ctx)
+		err = s.gc.running.Acquire(ctx, 1)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("gc: %w", err)
@@ -104,23 +109,23 @@ func (s *Store) Record(ctx context.Context, settle func(ctx context.Context) err
 
 // Close ends the collection.
 func (r *Recording) Close() {
-	r.s.gcMu.unlock()
+	r.s.gc.running.Release(1)
 	r.stop()
 }
 
 func (r *Recording) stop() {
-	r.s.gate.Lock()
-	r.s.gc = nil
-	r.s.gate.Unlock()
-	r.s.recording.unlock()
+	r.s.gc.gate.Lock()
+	r.s.gc.current = nil
+	r.s.gc.gate.Unlock()
+	r.s.gc.recording.Release(1)
 	r.s.life.done()
 }
 
 // Collect removes every object that is neither kept nor new. It is called once.
 //
-// mark names all that must stay, by calling keep, which tells whether the object is
+// mark names all that must stay, by calling keep, which reports whether the object is
 // named for the first time, so that mark need not descend twice. keep of an object
-// that is not in the store returns true; unless lossy is set, nothing is removed
+// that is not in the store returns true; unless incomplete is set, nothing is removed
 // then, for the index may be wrong and not the caller. Then whatever else was there
 // when the recording began goes: its space is punched out of the packs; packs that
 // are mostly dead are emptied and removed.
@@ -134,16 +139,16 @@ func (r *Recording) stop() {
 //
 // Errors: that of mark, the context's, ErrNoSpace if even the reserve is gone, or an
 // error of the disk.
-func (r *Recording) Collect(ctx context.Context, lossy bool, mark func(keep func(Hash) (first bool)) error,
+func (r *Recording) Collect(ctx context.Context, incomplete bool, mark func(keep func(Hash) (first bool)) error,
 	progress func(done, total int64)) (GCResult, error) {
-	res, err := r.s.collect(ctx, r.c, lossy, mark, progress)
+	res, err := r.s.collect(ctx, r.c, incomplete, mark, progress)
 	if err != nil {
 		return res, fmt.Errorf("gc: %w", err)
 	}
 	return res, nil
 }
 
-func (s *Store) collect(ctx context.Context, c *collector, lossy bool, mark func(keep func(Hash) (first bool)) error,
+func (s *Store) collect(ctx context.Context, c *collector, incomplete bool, mark func(keep func(Hash) (first bool)) error,
 	progress func(done, total int64)) (GCResult, error) {
 	var res GCResult
 	defer s.space.drain()()
@@ -151,13 +156,13 @@ func (s *Store) collect(ctx context.Context, c *collector, lossy bool, mark func
 		return res, err
 	}
 	// What a damaged index does not know would be taken for garbage.
-	if err := s.ix.check(); err != nil {
+	if err := s.index.db.check(); err != nil {
 		return res, err
 	}
 	var kerr error
 	err := mark(func(h Hash) bool {
-		l, ok, err := s.find(h)
-		if err == nil && !ok && !lossy {
+		l, ok, err := s.index.find(h)
+		if err == nil && !ok && !incomplete {
 			err = ErrNotFound
 		}
 		if err != nil && kerr == nil {
@@ -184,9 +189,6 @@ func (s *Store) collect(ctx context.Context, c *collector, lossy bool, mark func
 	for id := range c.limits {
 		res.Kept += c.count(id)
 	}
-	if err := s.compactMeta(false); err != nil {
-		return res, err
-	}
 	return res, s.flush()
 }
 
@@ -194,23 +196,23 @@ func (s *Store) collect(ctx context.Context, c *collector, lossy bool, mark func
 // way: one that found its object before could otherwise return afterwards.
 func (s *Store) startRecording() *collector {
 	c := &collector{limits: map[uint64]int64{}, objects: map[uint64]int64{}, marked: newLocSet(), touched: newLocSet()}
-	s.gate.Lock()
-	defer s.gate.Unlock()
-	packs := s.packs.all(roleObjects)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.gc.gate.Lock()
+	defer s.gc.gate.Unlock()
+	packs := s.packs.all()
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
 	for _, p := range packs {
 		c.limits[p.id] = p.end
 		c.objects[p.id] = p.info.objects
 	}
-	s.gc = c
+	s.gc.current = c
 	return c
 }
 
 func (s *Store) sweep(ctx context.Context, c *collector, res *GCResult, progress func(done, total int64)) error {
 	// The newest first: if it is to be emptied, that must happen before the
 	// living records of others are moved into it.
-	packs := s.packs.all(roleObjects)
+	packs := s.packs.all()
 	slices.Reverse(packs)
 	var done, total int64
 	for _, p := range packs {
@@ -222,9 +224,9 @@ func (s *Store) sweep(ctx context.Context, c *collector, res *GCResult, progress
 			return err
 		}
 		limit, old := c.limits[p.id]
-		s.mu.Lock()
+		s.index.mu.Lock()
 		clean := !p.garbage && !p.sweeping && !p.info.loose() && c.count(p.id) == c.objects[p.id]
-		s.mu.Unlock()
+		s.index.mu.Unlock()
 		if old && !clean {
 			if !announced {
 				if err := s.announce(); err != nil {
@@ -244,39 +246,17 @@ func (s *Store) sweep(ctx context.Context, c *collector, res *GCResult, progress
 	return nil
 }
 
-// announce counts this collection in the metadata packs and in the index. An
-// index that missed it, like one put back from a copy, has places that are no
-// more; Open sees that by the record that it does not cover.
+// announce counts this collection in the manifest, then in the index. An index that
+// missed it, like one put back from a copy, has places that are no more; Open sees
+// that by the count.
 func (s *Store) announce() error {
-	e, _, err := s.metaNow(keyGC)
-	if err != nil {
+	n := s.collections() + 1
+	if err := s.commit([]MetaOp{{Key: keyCollections, Value: binary.LittleEndian.AppendUint64(nil, n)}}); err != nil {
 		return err
 	}
-	n := uint64(0)
-	if len(e.value) == 8 {
-		n = binary.LittleEndian.Uint64(e.value)
-	}
-	if err := s.commit([]MetaOp{{Key: keyGC, Value: binary.LittleEndian.AppendUint64(nil, n+1)}}); err != nil {
-		return err
-	}
-	return s.flush()
+	s.index.writing.Lock()
+	defer s.index.writing.Unlock()
+	b := s.index.db.batch(func() error { return s.space.forIndex(0) })
+	b.setCollections(n)
+	return b.commit()
 }
-
-// A turn is a lock that can be waited for with a context.
-type turn chan struct{}
-
-func newTurn() turn { return make(turn, 1) }
-
-func (t turn) lock(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	select {
-	case t <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (t turn) unlock() { <-t }

@@ -1,17 +1,14 @@
 package cas
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // TestInterruptedGC fails or kills a collection at every operation of the disk.
@@ -35,7 +32,7 @@ func TestInterruptedGC(t *testing.T) {
 		}
 	}
 	again := false
-	for i := int64(0); ; i += 1 + i/6 {
+	for i := int64(0); ; i += 1 + i/sample[int64](2, 6) {
 		again = !again
 		fsys, dir := vfs.NewMem(), t.TempDir()
 		o := memOptions(t, fsys)
@@ -70,7 +67,7 @@ func TestInterruptedGC(t *testing.T) {
 		if err != nil && s != nil && s.failure() == nil && again {
 			// Another one in the same life of the store ends the work.
 			collectAllBut(t, s, keep)
-			for _, p := range s.packs.all(roleObjects) {
+			for _, p := range s.packs.all() {
 				if p.garbage || p.sweeping {
 					t.Errorf("operation %d: pack %s is still to be swept", i, p.name())
 				}
@@ -185,73 +182,9 @@ func TestMovedObjectsAreDurableFirst(t *testing.T) {
 
 func packID(t *testing.T, path string) uint64 {
 	t.Helper()
-	id, _, ok := parsePackName(filepath.Base(path))
+	id, ok := parsePackName(filepath.Base(path))
 	if !ok {
 		t.Fatalf("%s is no pack", path)
 	}
 	return id
-}
-
-// TestOldMetadataPackDoesNotCount: of two packs that a rewriting replaced, the
-// removal of the older one did not reach the disk. What the newer one deleted
-// must stay deleted.
-func TestOldMetadataPackDoesNotCount(t *testing.T) {
-	fsys, dir := vfs.NewMem(), t.TempDir()
-	o := memOptions(t, fsys)
-	s := openTest(t, dir, o)
-	commit(t, s, MetaOp{Key: "gone", Value: []byte("v")}, MetaOp{Key: "kept", Value: []byte("v")})
-	first := s.meta.pack.path
-	content, err := vfs.ReadFile(fsys, first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.meta.pack = nil // the next commit begins a pack
-	commit(t, s, MetaOp{Key: "gone", Delete: true})
-	if err := s.compactMeta(true); err != nil {
-		t.Fatal(err)
-	}
-	closeTest(t, s)
-	if err := vfs.WriteFile(fsys, first, content); err != nil {
-		t.Fatal(err)
-	}
-	for _, indexDir := range []string{copyDir(t, o.indexDir), filepath.Join(memDir(t), "index")} {
-		o := Options{FS: fsys.CrashClone(1, rand.New(rand.NewPCG(0, 0))), indexDir: indexDir}
-		s := openTest(t, dir, o)
-		wantMeta(t, s, "gone", "")
-		wantMeta(t, s, "kept", "v")
-		verifyClean(t, s)
-		if ok, err := vfs.Exists(o.FS, first); ok || err != nil {
-			t.Errorf("the old pack is still there: %v", err)
-		}
-	}
-}
-
-// TestKilledRewritingKeepsTheIndex: metadata that is written a second time, that of a
-// collection among it, is no reason to build the index anew.
-func TestKilledRewritingKeepsTheIndex(t *testing.T) {
-	fsys, dir := vfs.NewMem(), t.TempDir()
-	o := memOptions(t, fsys)
-	s := openTest(t, dir, o)
-	put(t, s, blob(2, 1000))
-	kept := blob(4, 1000)
-	put(t, s, kept)
-	commit(t, s, MetaOp{Key: "k", Value: []byte("v")})
-	collectAllBut(t, s, [][]byte{kept})
-	s.commitMu.Lock()
-	err := s.rewriteMeta()
-	s.commitMu.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	c := openTest(t, dir, Options{
-		FS: fsys.CrashClone(1, rand.New(rand.NewPCG(0, 0))), PackSize: o.PackSize, indexDir: copyDir(t, o.indexDir),
-		Logger: slog.New(slog.NewTextHandler(&log, nil)),
-	})
-	if strings.Contains(log.String(), "building the index anew") {
-		t.Error(log.String())
-	}
-	wantObject(t, c, kept)
-	wantMeta(t, c, "k", "v")
-	verifyClean(t, c)
 }

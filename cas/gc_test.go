@@ -3,17 +3,15 @@ package cas
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/amberfs/amberfs/cas/guard"
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // TestGCWithConcurrentPuts lets writers put new objects and old ones, some of
@@ -161,13 +159,13 @@ func TestGCWaitsForWhoLooks(t *testing.T) {
 			return
 		}
 		called = true
-		s.gate.RLock() // like Put, which read the index a little earlier
+		s.gc.gate.RLock() // like Put, which read the index a little earlier
 		looked.Go(func() {
-			defer s.gate.RUnlock()
+			defer s.gc.gate.RUnlock()
 			time.Sleep(100 * time.Millisecond)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if len(s.dropped) == 0 {
+			s.index.mu.Lock()
+			defer s.index.mu.Unlock()
+			if len(s.index.dropped) == 0 {
 				t.Error("what gc took away is forgotten while somebody may still ask")
 			}
 		})
@@ -326,40 +324,6 @@ func TestGCStops(t *testing.T) {
 	wantObject(t, s, b)
 }
 
-func TestMetadataIsRewritten(t *testing.T) {
-	fsys, dir := vfs.NewMem(), t.TempDir()
-	o := memOptions(t, fsys)
-	s := openTest(t, dir, o)
-	for i := range 30 {
-		commit(t, s, MetaOp{Key: "big", Value: blob(uint64(2*i), 100_000)},
-			MetaOp{Key: fmt.Sprintf("k%d", i), Value: []byte("v")}, MetaOp{Key: fmt.Sprintf("k%d", i-1), Delete: true})
-	}
-	before := packBytes(t, s)
-	collectAllBut(t, s, nil)
-	if after := packBytes(t, s); after > before/5 {
-		t.Errorf("metadata packs: %d bytes before, %d after", before, after)
-	}
-	commit(t, s, MetaOp{Key: "k29", Delete: true})
-	check := func() {
-		t.Helper()
-		wantMeta(t, s, "big", string(blob(58, 100_000)))
-		wantMeta(t, s, "k28", "")
-		wantMeta(t, s, "k29", "")
-		if n, err := s.countMetas(); n != 1 || err != nil {
-			t.Errorf("%d keys, %v", n, err)
-		}
-		verifyClean(t, s)
-	}
-	check()
-	closeTest(t, s)
-	s = openTest(t, dir, o)
-	check()
-	closeTest(t, s)
-	o.indexDir = filepath.Join(memDir(t), "index")
-	s = openTest(t, dir, o)
-	check()
-}
-
 // TestGCDescendsFromWhatIsPutAgain: an object that somebody puts again while a
 // collection runs is kept for that, but what it refers to is only kept if mark
 // still comes by.
@@ -389,7 +353,7 @@ func TestGCDescendsFromWhatIsPutAgain(t *testing.T) {
 func TestPanicBeforeACollection(t *testing.T) {
 	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
 	err := guard.Do(func() error {
-		_, err := s.Record(context.Background(), func(context.Context) error { panic("settle") })
+		_, err := s.Record(context.Background(), func(context.Context) error { panic("before") })
 		return err
 	})
 	var p *guard.Panic
@@ -411,7 +375,7 @@ func TestPanicBeforeACollection(t *testing.T) {
 func TestCommitWhileAPackGoes(t *testing.T) {
 	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
 	put(t, s, blob(1, 1000))
-	p := s.packs.all(roleObjects)[0]
+	p := s.packs.all()[0]
 	end := p.end
 	collectAllBut(t, s, nil)
 	if s.packs.get(p.id) != nil {

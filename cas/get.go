@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"syscall"
+
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // Get appends the object's bytes to dst[:0] and returns the result. The bytes
@@ -19,12 +20,12 @@ func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
 	defer s.life.done()
 	var last loc
 	for {
-		l, ok, err := s.find(h)
+		l, ok, err := s.index.find(h)
 		if err != nil {
 			return dst[:0], fmt.Errorf("get object %s: %w", h, err)
 		}
 		if !ok {
-			if err := s.ix.doubtful(); err != nil {
+			if err := s.index.db.recheck(); err != nil {
 				return dst[:0], fmt.Errorf("get object %s: %w", h, err)
 			}
 			return dst[:0], fmt.Errorf("get object %s: %w", h, ErrNotFound)
@@ -35,7 +36,7 @@ func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
 		}
 		// gc may have moved the object meanwhile.
 		if l.same(last) {
-			if !isDamage(err) {
+			if !vfs.IsDamage(err) {
 				return dst[:0], fmt.Errorf("get object %s: %w", h, err)
 			}
 			return dst[:0], s.damaged(h, l, err)
@@ -56,6 +57,11 @@ func (s *Store) read(h Hash, l loc, dst []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer s.packs.done(p)
+	if l.stored >= aheadLarge {
+		if n := s.ahead.next(l); n > 0 {
+			vfs.Ahead(f, l.off, n)
+		}
+	}
 	if l.flags&compressed == 0 {
 		dst = slices.Grow(dst[:0], int(l.plain))[:l.plain]
 		err = readExactly(f, dst, l.off+headerSize)
@@ -77,39 +83,26 @@ func (s *Store) read(h Hash, l loc, dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// isDamage tells damage from an error that says nothing about the object, like
-// too many open files.
-func isDamage(err error) bool {
-	var errno syscall.Errno
-	return !errors.As(err, &errno) || errno == syscall.EIO || errno == syscall.ENOENT ||
-		errno == syscall.EUCLEAN || errno == syscall.EBADMSG
-}
-
 var errHash = errors.New("the bytes do not have the object's hash")
 
 // healed forgets that an object was found damaged where it has just been read: the
 // disk has thought better of it.
 func (s *Store) healed(h Hash, l loc) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if b, ok := s.bad[h]; ok && b.same(l) {
-		delete(s.bad, h)
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
+	if b, ok := s.index.bad[h]; ok && b.same(l) {
+		delete(s.index.bad, h)
 	}
 }
 
 // damaged remembers that an object is not what it should be, logs it the first
 // time, and returns the error for the reader.
 func (s *Store) damaged(h Hash, l loc, cause error) error {
-	e := &DamageError{Damage{Hash: h, Kind: l.kind, Offset: l.off, Length: l.size(), Reason: cause.Error()}}
-	if p := s.packs.get(l.pack); p != nil {
-		e.Pack = p.name()
-	} else {
-		e.Pack = fmt.Sprintf("%016x%s", l.pack, roleObjects.ext())
-	}
-	s.mu.Lock()
-	old, known := s.bad[h]
-	s.bad[h] = l
-	s.mu.Unlock()
+	e := &DamageError{Damage{Hash: h, Kind: l.kind, Pack: packName(l.pack), Offset: l.off, Length: l.size(), Reason: cause.Error()}}
+	s.index.mu.Lock()
+	old, known := s.index.bad[h]
+	s.index.bad[h] = l
+	s.index.mu.Unlock()
 	if !known || !old.same(l) {
 		s.log.Error("damage found", "object", h, "pack", e.Pack, "offset", l.off, "reason", cause)
 	}

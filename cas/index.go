@@ -1,413 +1,245 @@
 package cas
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
-	"log/slog"
-	"os"
-	"path/filepath"
-	"runtime/debug"
-	"strings"
-	"sync/atomic"
-	"syscall"
-	"time"
+	"maps"
+	"sync"
 
-	"github.com/dgraph-io/badger/v4"
-	"github.com/dgraph-io/badger/v4/options"
-
-	"github.com/amberfs/amberfs/cas/guard"
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// An index is the Badger database that says where objects lie. It holds nothing
-// that the packs do not, so any doubt about it is settled by building it anew.
+const measureEvery = 16 // flushes between two looks at the size of the index
+
+// flushObjects and flushBytes bound what is only in packs and memory: after a
+// kill, Open reads that much again.
+const (
+	flushObjects = 16 << 10
+	flushBytes   = 64 << 20
+	maxUnflushed = 1 << 20 // entries; with a full disk the index cannot take them
+)
+
+// An index knows where each object lies: what was put lately from memory, the rest
+// from the database.
 type index struct {
-	db  *badger.DB
-	dir string // "" in memory
+	db *database
 
-	written atomic.Uint64 // number of the last transaction
-	checked atomic.Int64  // ns since 1970 when doubtful looked
+	writing sync.Mutex // held while the database is written
+	flushes int        // guarded by writing
 
-	torn   atomic.Bool   // a read of Badger's panicked, and Badger may wait for its end
-	failed *atomic.Int32 // times that Badger could not write a table, and tries again
+	mu       sync.Mutex         // guards what follows, and the figures of all packs
+	fresh    overlay            // not in the database yet
+	flushing overlay            // being written to it, or empty
+	dropped  map[place]struct{} // gone for gc, though the database may still have them
+	bad      map[Hash]loc       // found damaged: the next Put stores them again
 }
 
-var (
-	// errIndexBroken: the index cannot be used and must be built anew.
-	errIndexBroken = errors.New("the index does not open")
-	// errIndexUnfit: the same, but that is no damage: so may a kill have left it.
-	errIndexUnfit = fmt.Errorf("%w, as it may after a kill", errIndexBroken)
-	errIndexGone  = errors.New("the index is missing")
-	// errIndexRead: something in the index cannot be read.
-	errIndexRead = errors.New("read index")
-)
-
-// openingMark lies in the index directory while Badger opens it. Some damage
-// makes Badger end the process; whoever finds the mark knows not to try again.
-// It is also put there when something cannot be read, so that the next Open
-// builds the index anew.
-const openingMark = "OPENING"
-
-// openIndex opens or creates the index in dir; dir "" makes one in memory.
-func openIndex(dir string, size budget, log *slog.Logger) (*index, error) {
-	failed := new(atomic.Int32)
-	o := badger.DefaultOptions(dir).
-		WithLogger(badgerLog{log, failed}).
-		WithInMemory(dir == "").
-		// db.Sync does not cover memtables that were rotated away, so every
-		// transaction is synced; they are few and large.
-		WithSyncWrites(true).
-		WithNumVersionsToKeep(1).
-		WithDetectConflicts(false). // one writer at a time, see Store.flushMu
-		WithCompression(options.None).
-		WithBlockCacheSize(0).
-		WithIndexCacheSize(16 << 20).
-		WithMemTableSize(size.memtable).
-		WithNumMemtables(2).
-		WithBaseTableSize(size.memtable).
-		WithNumLevelZeroTables(3). // bounds what a compaction writes at once
-		WithNumCompactors(2).
-		WithMetricsEnabled(false).
-		// Values in the value log can come back empty without an error, and
-		// its space is hard to get back: keep every value in the tables.
-		WithValueThreshold(size.memtable / 8). // Badger allows 15 % of a memtable
-		WithValueLogFileSize(1 << 20).
-		WithChecksumVerificationMode(options.OnBlockRead)
-	if dir != "" {
-		if err := prepareIndexDir(dir, size); err != nil {
-			return nil, err
-		}
-		if err := checkTables(dir, o); err != nil {
-			return nil, err
-		}
-	}
-	db, err := openBadger(o)
-	if err != nil {
-		return nil, err
-	}
-	x := &index{db: db, dir: dir, failed: failed}
-	if dir != "" {
-		if err := os.Remove(filepath.Join(dir, openingMark)); err != nil {
-			_ = db.Close()
-			return nil, fmt.Errorf("open index: %w", err)
-		}
-	}
-	if err := x.checkVersion(); err != nil {
-		_ = db.Close()
-		return nil, err
-	}
-	if err := x.checkWritten(); err != nil {
-		_ = db.Close()
-		return nil, err
-	}
-	return x, nil
+// An overlay is what the database does not hold yet.
+type overlay struct {
+	objects map[Hash]loc
+	bytes   int64 // of packs that they occupy
 }
 
-// openBadger tells apart why Badger does not open. Only damage may lead to the
-// index being thrown away.
-func openBadger(o badger.Options) (db *badger.DB, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			db, err = nil, fmt.Errorf("%w: %v", errIndexBroken, r)
-		}
-		if err != nil && !errors.Is(err, errIndexBroken) && o.Dir != "" {
-			_ = os.Remove(filepath.Join(o.Dir, openingMark))
-		}
-	}()
-	db, err = badger.Open(o)
-	if err == nil {
-		return db, nil
-	}
-	if strings.Contains(err.Error(), "Cannot acquire directory lock") {
-		return nil, fmt.Errorf("%w: %v", ErrInUse, err)
-	}
-	for _, e := range []error{fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EROFS} {
-		if errors.Is(err, e) {
-			return nil, fmt.Errorf("open index: %w", err)
-		}
-	}
-	if wasKilled(o.Dir) {
-		return nil, fmt.Errorf("%w: %v", errIndexUnfit, err)
-	}
-	return nil, fmt.Errorf("%w: %v", errIndexBroken, err)
+func newOverlay() overlay { return overlay{objects: map[Hash]loc{}} }
+
+func newIndex() *index {
+	return &index{fresh: newOverlay(), dropped: map[place]struct{}{}, bad: map[Hash]loc{}}
 }
 
-func (x *index) checkVersion() error {
-	have, err := x.value([]byte{keyVersion})
-	if err != nil && !errors.Is(err, badger.ErrKeyNotFound) {
-		return fmt.Errorf("%w: %v", errIndexBroken, err)
+// reset forgets what is in memory.
+func (x *index) reset() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.fresh, x.flushing = newOverlay(), overlay{}
+}
+
+// inMemory looks an object up among those that the database does not hold yet. mu is
+// held.
+func (x *index) inMemory(h Hash) (loc, bool) {
+	l, ok := x.fresh.objects[h]
+	if !ok {
+		l, ok = x.flushing.objects[h]
 	}
-	if err == nil {
-		if string(have) != indexVersion {
-			return fmt.Errorf("%w: it has format %q", errIndexUnfit, have)
+	return l, ok
+}
+
+// locate finds an object wherever it is known. mu is held.
+func (x *index) locate(h Hash) (loc, bool, error) {
+	if l, ok := x.inMemory(h); ok {
+		return l, true, nil
+	}
+	l, ok, err := x.db.object(h)
+	return l, ok && !x.isDropped(l), err
+}
+
+// isDropped reports whether gc is about to take what lies there away. mu is held.
+func (x *index) isDropped(l loc) bool {
+	_, gone := x.dropped[l.place()]
+	return gone
+}
+
+// find is locate for callers that do not hold mu; it does not hold it either while it
+// reads the database.
+func (x *index) find(h Hash) (loc, bool, error) {
+	x.mu.Lock()
+	l, ok := x.inMemory(h)
+	x.mu.Unlock()
+	if ok {
+		return l, true, nil
+	}
+	l, ok, err := x.db.object(h)
+	if err != nil || !ok {
+		return loc{}, false, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return l, !x.isDropped(l), nil
+}
+
+// unwritten is a copy of what the database does not hold yet.
+func (x *index) unwritten() map[Hash]loc {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	all := maps.Clone(x.fresh.objects)
+	for h, l := range x.flushing.objects {
+		if _, ok := all[h]; !ok {
+			all[h] = l
 		}
+	}
+	return all
+}
+
+// enter makes an object known. index.mu is held.
+func (s *Store) enter(hash Hash, l loc) {
+	s.index.fresh.objects[hash] = l
+	s.index.fresh.bytes += l.size()
+	if p := s.packs.get(l.pack); p != nil {
+		p.info.add(l)
+		p.dirty = true
+	}
+}
+
+// uncount takes an object that moves or vanishes out of its pack's figures.
+// index.mu is held.
+func (s *Store) uncount(l loc) {
+	if p := s.packs.get(l.pack); p != nil {
+		p.info.remove(l)
+		p.dirty, p.garbage = true, true
+	}
+}
+
+// overfull reports whether what is in memory should go to the database.
+func (x *index) overfull() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.fresh.objects) >= flushObjects || x.fresh.bytes >= flushBytes
+}
+
+// flushFull flushes if that is due. A disk too full for the database is no error as
+// long as memory holds what it cannot.
+func (s *Store) flushFull() error {
+	if !s.index.overfull() {
 		return nil
 	}
-	// Every index begins with its version.
-	if err := x.each(nil, false, func(_, _ []byte) error { return errIndexBroken }); err != nil {
-		return fmt.Errorf("%w: its beginning is missing", errIndexBroken)
+	s.index.writing.Lock()
+	defer s.index.writing.Unlock()
+	if !s.index.overfull() {
+		return nil // somebody else has done it
 	}
-	b := x.batch(nil)
-	b.set([]byte{keyVersion}, []byte(indexVersion))
-	return b.commit()
-}
-
-// checkWritten looks whether any of the last transactions is missing. Badger does not
-// notice when one of several logs is lost.
-func (x *index) checkWritten() error {
-	numbers, last := map[uint64]bool{}, uint64(0)
-	err := x.each([]byte{keyWritten}, true, func(_, v []byte) error {
-		if len(v) != 8 {
-			return errIndexValue
-		}
-		n := binary.LittleEndian.Uint64(v)
-		numbers[n], last = true, max(last, n)
+	err := s.flushLocked()
+	if errors.Is(err, ErrNoSpace) && len(s.index.unwritten()) < maxUnflushed {
 		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("%w: %w", errIndexBroken, err)
-	}
-	for n := last; n > 0 && n+lastWritten > last; n-- {
-		if !numbers[n] {
-			return fmt.Errorf("%w: of %d transactions, number %d is missing", errIndexBroken, last, n)
-		}
-	}
-	x.written.Store(last)
-	return nil
-}
-
-// mapped calls what reads files that Badger has mapped. It trusts them, and a page that
-// the disk does not give, or that was cut off, is a SIGBUS. Here that, too, is an error.
-func (x *index) mapped(fn func() error) error {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	err := guard.Do(fn)
-	var p *guard.Panic
-	if errors.As(err, &p) {
-		x.torn.Store(true)
 	}
 	return err
 }
 
-func (x *index) view(fn func(*badger.Txn) error) error {
-	return x.mapped(func() error { return x.db.View(fn) })
+// flush writes what the database does not hold yet, after making the packs that it
+// refers to durable.
+func (s *Store) flush() error {
+	s.index.writing.Lock()
+	defer s.index.writing.Unlock()
+	return s.flushLocked()
 }
 
-// value returns a copy of the value of a key.
-func (x *index) value(key []byte) ([]byte, error) {
-	var v []byte
-	err := x.view(func(t *badger.Txn) error {
-		i, err := t.Get(key)
-		if err == nil {
-			v, err = i.ValueCopy(nil)
-		}
-		return err
-	})
-	return v, err
-}
-
-// object finds an object.
-func (x *index) object(h Hash) (l loc, ok bool, err error) {
-	key := objectKey(h)
-	err = x.view(func(t *badger.Txn) error {
-		i, err := t.Get(key)
-		if errors.Is(err, badger.ErrKeyNotFound) {
-			return nil
-		}
-		if err != nil {
+func (s *Store) flushLocked() error {
+	if s.o.ReadOnly {
+		return nil
+	}
+	over, infos, dirty := s.beginFlush()
+	if len(over.objects) == 0 && len(infos) == 0 {
+		s.endFlush(overlay{}, nil)
+		return nil
+	}
+	err := guard.Do(func() error { // what the database has not taken must not be forgotten
+		if err := s.syncObjects(); err != nil {
 			return err
 		}
-		return i.Value(func(v []byte) error {
-			l, ok = decodeLoc(v)
-			if !ok {
-				return errIndexValue
-			}
-			return nil
-		})
+		return s.writeIndex(over, infos)
 	})
 	if err != nil {
-		return loc{}, false, x.unreadable(err)
+		s.endFlush(over, dirty)
+		return fmt.Errorf("write index: %w", noSpace(err))
 	}
-	return l, ok, nil
+	s.endFlush(overlay{}, nil)
+	if s.index.flushes++; s.index.flushes%measureEvery == 0 {
+		s.space.measured(s.index.db.bytes())
+	}
+	return nil
 }
 
-// unreadable wraps an error of reading and has the index built anew at the next
-// opening.
-func (x *index) unreadable(err error) error {
-	if x.dir != "" && !errors.Is(err, badger.ErrDBClosed) {
-		// If the mark cannot be made, the error comes up again, that is all.
-		_ = os.WriteFile(filepath.Join(x.dir, openingMark), []byte(err.Error()), 0o600)
-	}
-	return fmt.Errorf("%w: %w", errIndexRead, err)
-}
-
-// each calls fn with every key of a prefix, in order. The slices are only valid
-// during the call.
-func (x *index) each(prefix []byte, values bool, fn func(key, value []byte) error) error {
-	var stop error // of fn
-	err := x.view(func(t *badger.Txn) error {
-		o := badger.DefaultIteratorOptions
-		o.Prefix = prefix
-		o.PrefetchValues = false // values lie beside the keys
-		it := t.NewIterator(o)
-		defer it.Close()
-		for it.Rewind(); it.Valid(); it.Next() {
-			i := it.Item()
-			if !values {
-				if stop = fn(i.Key(), nil); stop != nil {
-					return nil
-				}
-				continue
-			}
-			err := i.Value(func(v []byte) error { stop = fn(i.Key(), v); return nil })
-			if err != nil || stop != nil {
-				return err
-			}
+// beginFlush takes the fresh overlay, and the pack figures as of that instant:
+// every record before a pack's end is in the overlay or in the database.
+func (s *Store) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
+	packs := s.packs.all()
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
+	over := s.index.fresh
+	s.index.flushing, s.index.fresh = over, newOverlay()
+	infos := map[uint64]packInfo{}
+	var dirty []*pack
+	for _, p := range packs {
+		if !p.dirty {
+			continue
 		}
-		return nil
-	})
-	if err != nil {
-		return x.unreadable(err)
-	}
-	return stop
-}
-
-// bytes is the disk that the index occupies.
-func (x *index) bytes() int64 {
-	if x.dir == "" {
-		return 0
-	}
-	infos, err := vfs.OS.ReadDir(x.dir)
-	if err != nil {
-		return 0
-	}
-	n := int64(0)
-	for _, i := range infos {
-		n += i.Allocated
-	}
-	return n
-}
-
-// close is ErrStuck if the index cannot be written: Badger tries for ever.
-func (x *index) close() error {
-	before, began := x.failed.Load(), time.Now()
-	done := make(chan error, 1)
-	go func() { done <- guard.Do(x.db.Close) }()
-	look := time.NewTicker(stuckTick)
-	defer look.Stop()
-	for {
-		select {
-		case err := <-done:
-			if err != nil {
-				return fmt.Errorf("close index: %w", err)
-			}
-			return nil
-		case <-look.C:
-			if x.failed.Load()-before >= stuckTries || x.torn.Load() && time.Since(began) > tornTime {
-				return fmt.Errorf("close index: %w", ErrStuck)
-			}
+		p.dirty = false
+		p.info.covered = max(p.info.covered, p.end)
+		p.info.state = packNormal
+		if p.garbage || p.sweeping {
+			p.info.state = packSweeping
 		}
+		infos[p.id] = p.info
+		dirty = append(dirty, p)
 	}
+	return over, infos, dirty
 }
 
-// Badger tries every second to write a table.
-const (
-	stuckTries = 3
-	stuckTick  = 100 * time.Millisecond
-	tornTime   = time.Second // for what it does at its end
-)
-
-// A batch is a set of changes. It becomes one transaction if it fits into one,
-// otherwise several in the order of the calls.
-type batch struct {
-	x     *index
-	txn   *badger.Txn
-	n     uint64       // number of the transaction; 0: nothing is in it yet
-	check func() error // runs before every transaction: is there space?
-	err   error
-}
-
-func (x *index) batch(check func() error) *batch {
-	return &batch{x: x, txn: x.db.NewTransaction(true), check: check}
-}
-
-func (b *batch) do(op func() error) {
-	if b.err == nil {
-		b.err = b.begin()
+// endFlush forgets the overlay that the database now holds, or takes back one that
+// it does not.
+func (s *Store) endFlush(back overlay, dirty []*pack) {
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
+	s.index.flushing = overlay{}
+	for _, p := range dirty {
+		p.dirty = true
 	}
-	if b.err != nil {
+	if back.objects == nil {
 		return
 	}
-	b.err = op()
-	if errors.Is(b.err, badger.ErrTxnTooBig) {
-		if b.err = b.write(); b.err == nil {
-			b.txn, b.n = b.x.db.NewTransaction(true), 0
-			if b.err = b.begin(); b.err == nil {
-				b.err = op()
-			}
-		}
-	}
+	maps.Copy(back.objects, s.index.fresh.objects)
+	back.bytes += s.index.fresh.bytes
+	s.index.fresh = back
 }
 
-// begin gives the transaction its number.
-func (b *batch) begin() error {
-	if b.n > 0 {
-		return nil
+func (s *Store) writeIndex(over overlay, infos map[uint64]packInfo) error {
+	b := s.index.db.batch(func() error { return s.space.forIndex(0) })
+	b.setCollections(s.collections())
+	for h, l := range over.objects {
+		b.set(objectKey(h), encodeLoc(l))
 	}
-	b.n = b.x.written.Load() + 1
-	return b.txn.Set(writtenKey(b.n), binary.LittleEndian.AppendUint64(nil, b.n))
-}
-
-// set stores a value; the slices belong to the batch from now on.
-func (b *batch) set(key, value []byte) { b.do(func() error { return b.txn.Set(key, value) }) }
-
-// delete removes a key, which belongs to the batch from now on.
-func (b *batch) delete(key []byte) { b.do(func() error { return b.txn.Delete(key) }) }
-
-func (b *batch) write() error {
-	if b.check != nil {
-		if err := b.check(); err != nil {
-			b.txn.Discard()
-			return err
-		}
+	// Last, so that a batch cut into several transactions claims to cover a
+	// pack only once it does.
+	for id, i := range infos {
+		b.set(packKey(id), i.encode())
 	}
-	if err := b.txn.Commit(); err != nil {
-		return err
-	}
-	b.x.written.Store(max(b.x.written.Load(), b.n)) // one writer at a time
-	return nil
+	return b.commit()
 }
-
-// commit makes everything durable.
-func (b *batch) commit() error {
-	if b.err == nil {
-		b.err = b.write()
-	} else {
-		b.txn.Discard()
-	}
-	if b.err != nil {
-		return fmt.Errorf("write index: %w", b.err)
-	}
-	return nil
-}
-
-// badgerLog passes on what Badger finds worth a warning.
-type badgerLog struct {
-	log    *slog.Logger
-	failed *atomic.Int32
-}
-
-func (l badgerLog) Errorf(f string, a ...any) {
-	if strings.Contains(f, "flushing memtable to disk") {
-		l.failed.Add(1)
-	}
-	l.log.Error("index: " + strings.TrimSpace(fmt.Sprintf(f, a...)))
-}
-
-func (l badgerLog) Warningf(f string, a ...any) {
-	l.log.Warn("index: " + strings.TrimSpace(fmt.Sprintf(f, a...)))
-}
-
-func (l badgerLog) Infof(string, ...any)  {}
-func (l badgerLog) Debugf(string, ...any) {}

@@ -1,50 +1,38 @@
 package cas
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 const (
 	packMagic      = "amberpak"
-	packVersion    = 1
+	packVersion    = 2
+	packExt        = ".pack"
 	packHeaderSize = 64 // the first record follows
 	maxOpenPacks   = 256
+	maxPackSize    = 1 << 30 // bytes; a larger file is no pack of ours
 )
 
-// Roles of a pack: objects and metadata are kept apart, so that the little
-// metadata can be read without the objects.
-type role uint8
-
-const (
-	roleObjects role = 1 // NNNN.pack
-	roleMeta    role = 2 // NNNN.meta
-)
-
-func (r role) ext() string {
-	if r == roleMeta {
-		return ".meta"
-	}
-	return ".pack"
-}
-
-// A pack is one file of records. The mutable figures are guarded by Store.mu,
-// except the file and its users, which the packSet guards.
+// A pack is one file of records. The mutable figures are guarded by index.mu, except
+// the file and its users, which the packSet guards.
 type pack struct {
 	id   uint64
-	role role
 	path string
 
 	size   int64 // of the file when it was opened
@@ -65,13 +53,14 @@ type pack struct {
 // name is the file's base name.
 func (p *pack) name() string { return filepath.Base(p.path) }
 
-func encodePackHeader(id uint64, r role) []byte { return encodePackHeaderVersion(id, r, packVersion) }
+func packName(id uint64) string { return fmt.Sprintf("%016x%s", id, packExt) }
 
-func encodePackHeaderVersion(id uint64, r role, version uint16) []byte {
+func encodePackHeader(id uint64) []byte { return encodePackHeaderVersion(id, packVersion) }
+
+func encodePackHeaderVersion(id uint64, version uint16) []byte {
 	b := make([]byte, packHeaderSize)
 	copy(b, packMagic)
 	binary.LittleEndian.PutUint16(b[8:], version)
-	b[10] = byte(r)
 	binary.LittleEndian.PutUint64(b[16:], id)
 	binary.LittleEndian.PutUint32(b[60:], crc32.Checksum(b[:60], crcTable))
 	return b
@@ -81,36 +70,28 @@ var errPackHeader = errors.New("pack header is damaged")
 
 // checkPackHeader returns ErrFormat for an intact header of another version and
 // errPackHeader for anything that is not a header of this pack.
-func checkPackHeader(b []byte, id uint64, r role) error {
+func checkPackHeader(b []byte, id uint64) error {
 	if len(b) < packHeaderSize || string(b[:8]) != packMagic ||
 		crc32.Checksum(b[:60], crcTable) != binary.LittleEndian.Uint32(b[60:]) {
 		return errPackHeader
 	}
 	if v := binary.LittleEndian.Uint16(b[8:]); v != packVersion {
-		return fmt.Errorf("%w: pack version %d, this program knows version %d", ErrFormat, v, packVersion)
+		return errs.New(errs.Format, "pack version %d, this program knows version %d", v, packVersion)
 	}
-	if role(b[10]) != r || binary.LittleEndian.Uint64(b[16:]) != id {
+	if binary.LittleEndian.Uint64(b[16:]) != id {
 		return errPackHeader
 	}
 	return nil
 }
 
-// parsePackName reads NNNN.pack and NNNN.meta.
-func parsePackName(name string) (id uint64, r role, ok bool) {
-	stem, ext, _ := strings.Cut(name, ".")
-	switch "." + ext {
-	case roleObjects.ext():
-		r = roleObjects
-	case roleMeta.ext():
-		r = roleMeta
-	default:
-		return 0, 0, false
-	}
-	if len(stem) != 16 {
-		return 0, 0, false
+// parsePackName reads the name of a pack's file.
+func parsePackName(name string) (id uint64, ok bool) {
+	stem, ok := strings.CutSuffix(name, packExt)
+	if !ok || len(stem) != 16 {
+		return 0, false
 	}
 	id, err := strconv.ParseUint(stem, 16, 64)
-	return id, r, err == nil && id != 0
+	return id, err == nil && id != 0 && packName(id) == name
 }
 
 // A packSet is the packs of a store, and their open files.
@@ -123,6 +104,8 @@ type packSet struct {
 	m    map[uint64]*pack
 	open int    // files open
 	last uint64 // highest id so far
+
+	tail appender
 }
 
 // load finds the packs on disk and checks their headers. It changes nothing.
@@ -136,11 +119,14 @@ func (ps *packSet) load() (damaged []*pack, err error) {
 		return nil, fmt.Errorf("list packs: %w", err)
 	}
 	for _, i := range infos {
-		id, r, ok := parsePackName(i.Name)
+		id, ok := parsePackName(i.Name)
 		if !ok {
 			continue
 		}
-		p := &pack{id: id, role: r, path: filepath.Join(ps.dir, i.Name), size: i.Size}
+		if i.Size > maxPackSize {
+			return nil, errs.New(errs.Damaged, "pack %s has %d bytes; none has more than %d", i.Name, i.Size, maxPackSize)
+		}
+		p := &pack{id: id, path: filepath.Join(ps.dir, i.Name), size: i.Size}
 		switch err := ps.checkHeader(p); {
 		case errors.Is(err, errPackHeader):
 			damaged = append(damaged, p)
@@ -165,7 +151,7 @@ func (ps *packSet) checkHeader(p *pack) error {
 	if err != nil {
 		return fmt.Errorf("read pack %s: %w", p.name(), err)
 	}
-	if err := checkPackHeader(b[:n], p.id, p.role); err != nil {
+	if err := checkPackHeader(b[:n], p.id); err != nil {
 		return fmt.Errorf("pack %s: %w", p.name(), err)
 	}
 	return nil
@@ -178,18 +164,11 @@ func (ps *packSet) get(id uint64) *pack {
 	return ps.m[id]
 }
 
-// all returns the packs of a role by rising id.
-func (ps *packSet) all(r role) []*pack {
+// all returns the packs by rising id.
+func (ps *packSet) all() []*pack {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	var list []*pack
-	for _, p := range ps.m {
-		if p.role == r {
-			list = append(list, p)
-		}
-	}
-	sort.Slice(list, func(i, j int) bool { return list[i].id < list[j].id })
-	return list
+	return slices.SortedFunc(maps.Values(ps.m), func(a, b *pack) int { return cmp.Compare(a.id, b.id) })
 }
 
 // used reports whether there is a pack with anything in it.
@@ -261,17 +240,17 @@ func (ps *packSet) evict(except *pack) {
 
 // create makes a new, durable, empty pack. Its id has a serial number in the
 // upper half and a random lower half, which salts the checksums of the records.
-func (ps *packSet) create(r role) (*pack, error) {
+func (ps *packSet) create() (*pack, error) {
 	ps.mu.Lock()
 	id := (ps.last>>32+1)<<32 | uint64(rand.Uint32())
 	ps.last = id
 	ps.mu.Unlock()
-	p := &pack{id: id, role: r, path: filepath.Join(ps.dir, fmt.Sprintf("%016x%s", id, r.ext()))}
+	p := &pack{id: id, path: filepath.Join(ps.dir, packName(id))}
 	f, err := vfs.Create(ps.fs, p.path)
 	if err != nil {
 		return nil, fmt.Errorf("create pack: %w", err)
 	}
-	_, err = f.WriteAt(encodePackHeader(id, r), 0)
+	_, err = f.WriteAt(encodePackHeader(id), 0)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -307,17 +286,6 @@ func (ps *packSet) remove(p *pack) error {
 		ps.closeFile(p)
 	}
 	return nil
-}
-
-// forget drops a pack that stays on disk.
-func (ps *packSet) forget(p *pack) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	delete(ps.m, p.id)
-	p.gone = true
-	if p.uses == 0 {
-		ps.closeFile(p)
-	}
 }
 
 func (ps *packSet) close() {

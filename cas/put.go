@@ -2,23 +2,10 @@ package cas
 
 import (
 	"fmt"
+	"sync/atomic"
 
-	"github.com/amberfs/amberfs/cas/guard"
+	"github.com/amberfs/amberfs/internal/guard"
 )
-
-// flushObjects and flushBytes bound what is only in packs and memory: after a
-// kill, Open reads that much again.
-const (
-	flushObjects = 16 << 10
-	flushBytes   = 64 << 20
-	maxUnflushed = 1 << 20 // entries; with a full disk the index cannot take them
-)
-
-// An inflight is a Put at work; others of the same object wait for it.
-type inflight struct {
-	done chan struct{}
-	err  error
-}
 
 // Put stores b and returns its hash. An object that is there already is not
 // stored again, also when several Puts of it run at once. On return the object
@@ -27,8 +14,7 @@ type inflight struct {
 //
 // Errors: ErrNoSpace, ErrReadOnly, ErrClosed, or an error of the disk.
 func (s *Store) Put(k Kind, b []byte) (Hash, error) {
-	h := Sum(b)
-	_, err := s.putSum(k, h, b, small)
+	h, _, err := s.put(k, b, small)
 	return h, err
 }
 
@@ -38,165 +24,116 @@ type Quick struct{ *Store }
 
 // Put is Store.Put.
 func (s Quick) Put(k Kind, b []byte) (Hash, error) {
-	h := Sum(b)
-	_, err := s.putSum(k, h, b, quick)
+	h, _, err := s.put(k, b, quick)
 	return h, err
 }
 
-// PutHashed is Put for a caller that has computed h = Sum(b) already. It tells
-// whether the object was new.
-func (s *Store) PutHashed(k Kind, h Hash, b []byte) (added bool, err error) {
-	return s.putSum(k, h, b, small)
+// Counting is the same store for whoever wants to know how many bytes it has taken.
+type Counting struct {
+	*Store
+	Bytes *atomic.Int64 // of the records that its Puts wrote
 }
 
-func (s *Store) putSum(k Kind, h Hash, b []byte, e effort) (added bool, err error) {
+// Put is Store.Put.
+func (s Counting) Put(k Kind, b []byte) (Hash, error) {
+	h, n, err := s.put(k, b, small)
+	s.Bytes.Add(n)
+	return h, err
+}
+
+// Apart is the same store for whoever must not learn what others have in it. Its
+// Puts do the same work and count the same bytes whether an object is there already
+// or not: a record of it is made in any case, and only then it is looked whether that
+// is to be written.
+type Apart struct {
+	*Store
+	Bytes *atomic.Int64 // of the records that its Puts made
+}
+
+// Put is Store.Put.
+func (s Apart) Put(k Kind, b []byte) (Hash, error) {
+	h := Sum(b)
+	hdr, bp := s.codec.build(k, h, b, small)
+	s.Bytes.Add(int64(len(*bp)))
+	defer s.codec.release(bp)
+	_, err := s.enlist(k, h, b, func() (int64, error) {
+		_, err := s.appendObject(hdr, *bp, nil)
+		return 0, err
+	})
+	return h, err
+}
+
+// put returns how many bytes it wrote, too.
+func (s *Store) put(k Kind, b []byte, e effort) (Hash, int64, error) {
+	h := Sum(b)
+	n, err := s.enlist(k, h, b, func() (n int64, err error) {
+		hdr, bp := s.codec.build(k, h, b, e)
+		defer s.codec.release(bp)
+		_, err = s.appendObject(hdr, *bp, nil)
+		return int64(len(*bp)), err
+	})
+	return h, n, err
+}
+
+// enlist has an object written unless it is there. Of several that would write the
+// same object one does, and the others wait for it.
+func (s *Store) enlist(k Kind, h Hash, b []byte, write func() (int64, error)) (n int64, err error) {
 	if k != KindData && k != KindTree {
-		return false, fmt.Errorf("put object: unknown kind %d", k)
+		return 0, fmt.Errorf("put object: unknown kind %d", k)
 	}
 	if len(b) > MaxObject {
-		return false, fmt.Errorf("put object: %d bytes are more than the %d allowed", len(b), MaxObject)
+		return 0, fmt.Errorf("put object: %d bytes are more than the %d allowed", len(b), MaxObject)
 	}
 	if err := s.begin(true); err != nil {
-		return false, err
+		return 0, err
 	}
 	defer s.life.done()
-	added, err = s.put(k, h, b, e)
-	if err != nil {
-		return false, fmt.Errorf("put object %s: %w", h, err)
-	}
-	return added, nil
-}
-
-func (s *Store) put(k Kind, h Hash, b []byte, e effort) (added bool, err error) {
-	s.gate.RLock()
-	defer s.gate.RUnlock()
-	call, err := s.claim(h)
-	if err != nil || call == nil {
-		return false, err
-	}
-	call.err = guard.Do(func() error { // others wait for this call
-		hdr, bp := s.codec.build(k, h, b, 0, e)
-		_, err := s.appendObject(hdr, *bp, nil)
-		s.codec.release(bp)
-		return err
-	})
-	s.mu.Lock()
-	delete(s.inflight, h)
-	full := s.overfull()
-	s.mu.Unlock()
-	close(call.done)
-	if call.err != nil {
-		return false, call.err
-	}
-	if full {
-		if err := s.flushFull(); err != nil {
-			return true, err
-		}
-	}
-	return true, nil
-}
-
-// claim decides who stores an object. A nil call means that it is there, or was
-// being stored and is there now. The gate is held.
-func (s *Store) claim(h Hash) (*inflight, error) {
-	s.mu.Lock()
-	var unusable *loc
-	for {
-		if l, ok := s.inMemory(h); ok {
-			if s.usable(h, l) {
-				s.touch(l)
-				s.mu.Unlock()
-				return nil, nil
+	s.gc.gate.RLock()
+	defer s.gc.gate.RUnlock()
+	_, err, _ = s.puts.Do(string(h[:]), func() (any, error) {
+		return nil, guard.Do(func() (err error) { // others wait for this call
+			if !s.present(h) {
+				n, err = write()
 			}
-			unusable = &l
-		}
-		other := s.inflight[h]
-		if other == nil {
-			break
-		}
-		s.mu.Unlock()
-		<-other.done
-		if other.err != nil {
-			return nil, other.err
-		}
-		s.mu.Lock()
-	}
-	call := &inflight{done: make(chan struct{})}
-	s.inflight[h] = call
-	if unusable != nil {
-		s.uncount(*unusable)
-		delete(s.bad, h)
-		s.mu.Unlock()
-		return call, nil
-	}
-	s.mu.Unlock()
-
-	// The index is read without the lock: nobody else can add this object now.
-	var l loc
-	var ok bool
-	err := guard.Do(func() (err error) {
-		l, ok, err = s.ix.object(h)
-		return err
+			return err
+		})
 	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if err == nil {
+		err = s.flushFull()
+	}
+	if err != nil {
+		return n, fmt.Errorf("put object %s: %w", h, err)
+	}
+	return n, nil
+}
+
+// present reports whether an object need not be stored, and keeps it from a
+// collection. The gate is held.
+func (s *Store) present(h Hash) bool {
+	l, ok, err := s.index.find(h)
 	if err != nil {
 		// It is in doubt, not in the way: storing it again costs some space.
-		s.log.Error("index lookup failed, object is stored again", "hash", h, "err", err, guard.Stack(err))
-		ok = false
+		s.log.Error("index lookup failed, object is stored again", "object", h, "err", err, guard.Stack(err))
+		return false
 	}
-	if ok && s.isDropped(l) {
-		ok = false
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
+	if !ok {
+		return false
 	}
-	if ok && s.usable(h, l) {
+	if s.usable(h, l) {
 		s.touch(l)
-		delete(s.inflight, h)
-		close(call.done)
-		return nil, nil
+		return true
 	}
-	if ok {
-		s.uncount(l)
-		delete(s.bad, h)
-	}
-	return call, nil
+	s.uncount(l)
+	delete(s.index.bad, h)
+	return false
 }
 
-// inMemory looks an object up among those that the index does not hold yet.
-// s.mu is held.
-func (s *Store) inMemory(h Hash) (loc, bool) {
-	if l, ok := s.fresh.objects[h]; ok {
-		return l, true
-	}
-	if s.flushing != nil {
-		if l, ok := s.flushing.objects[h]; ok {
-			return l, true
-		}
-	}
-	return loc{}, false
-}
-
-// locate finds an object wherever it is known. s.mu is held.
-func (s *Store) locate(h Hash) (loc, bool, error) {
-	if l, ok := s.inMemory(h); ok {
-		return l, true, nil
-	}
-	l, ok, err := s.ix.object(h)
-	if ok && s.isDropped(l) {
-		ok = false
-	}
-	return l, ok, err
-}
-
-// isDropped tells whether gc is about to take what lies there away. s.mu is held.
-func (s *Store) isDropped(l loc) bool {
-	_, gone := s.dropped[l.place()]
-	return gone
-}
-
-// usable tells whether an object that is there need not be stored again: it was
-// not found damaged and its pack reaches that far. s.mu is held.
+// usable reports whether an object that is there need not be stored again: it was
+// not found damaged and its pack reaches that far. index.mu is held.
 func (s *Store) usable(h Hash, l loc) bool {
-	if b, ok := s.bad[h]; ok && b.same(l) {
+	if b, ok := s.index.bad[h]; ok && b.same(l) {
 		return false
 	}
 	p := s.packs.get(l.pack)
@@ -205,50 +142,32 @@ func (s *Store) usable(h Hash, l loc) bool {
 
 // touch keeps an object from a collection that is under way. The gate is held.
 func (s *Store) touch(l loc) {
-	if s.gc != nil {
-		s.gc.touch(l)
+	if s.gc.current != nil {
+		s.gc.current.touch(l)
 	}
 }
 
-// Has tells whether Get would find the object. An object known to be damaged is
+// Has reports whether Get would find the object. An object known to be damaged is
 // not there, so that it gets stored again.
 func (s *Store) Has(h Hash) (bool, error) {
 	if err := s.begin(false); err != nil {
 		return false, err
 	}
 	defer s.life.done()
-	s.gate.RLock()
-	defer s.gate.RUnlock()
-	l, ok, err := s.find(h)
+	s.gc.gate.RLock()
+	defer s.gc.gate.RUnlock()
+	l, ok, err := s.index.find(h)
 	if err != nil {
 		return false, fmt.Errorf("look for object %s: %w", h, err)
 	}
 	if !ok {
 		return false, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
 	if !s.usable(h, l) {
 		return false, nil
 	}
 	s.touch(l)
 	return true, nil
-}
-
-// find is locate for callers that do not hold s.mu; it does not hold it either
-// while it reads the index.
-func (s *Store) find(h Hash) (loc, bool, error) {
-	s.mu.Lock()
-	l, ok := s.inMemory(h)
-	s.mu.Unlock()
-	if ok {
-		return l, true, nil
-	}
-	l, ok, err := s.ix.object(h)
-	if err != nil || !ok {
-		return loc{}, false, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return l, !s.isDropped(l), nil
 }

@@ -7,14 +7,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // records counts the object records in all packs by their hash.
 func records(t *testing.T, s *Store) map[Hash]int {
 	t.Helper()
 	n := map[Hash]int{}
-	for _, p := range s.packs.all(roleObjects) {
+	for _, p := range s.packs.all() {
 		f, err := s.packs.use(p)
 		if err != nil {
 			t.Fatal(err)
@@ -41,20 +41,12 @@ func TestConcurrentPutsStoreOnce(t *testing.T) {
 	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
 	const objects, workers = 300, 8
 	var wg sync.WaitGroup
-	var mu sync.Mutex
-	added := 0
 	for range workers {
 		wg.Go(func() {
 			for i := range objects {
 				b := blob(uint64(i), 500+i*3)
-				ok, err := s.PutHashed(KindData, Sum(b), b)
-				if err != nil {
+				if _, err := s.Put(KindData, b); err != nil {
 					t.Error(err)
-				}
-				if ok {
-					mu.Lock()
-					added++
-					mu.Unlock()
 				}
 				got, err := s.Get(Sum(b), nil)
 				if err != nil || Sum(got) != Sum(b) {
@@ -64,27 +56,31 @@ func TestConcurrentPutsStoreOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if added != objects {
-		t.Errorf("%d objects were new, want %d", added, objects)
-	}
-	for h, n := range records(t, s) {
-		if n != 1 {
-			t.Errorf("object %s is stored %d times", h, n)
+	once := func() {
+		t.Helper()
+		all := records(t, s)
+		if len(all) != objects {
+			t.Errorf("%d objects are stored, want %d", len(all), objects)
+		}
+		for h, n := range all {
+			if n != 1 {
+				t.Errorf("object %s is stored %d times", h, n)
+			}
 		}
 	}
+	once()
 	// The same again after a flush, when the index answers.
 	if err := s.flush(); err != nil {
 		t.Fatal(err)
 	}
 	for i := range objects {
 		b := blob(uint64(i), 500+i*3)
-		if ok, err := s.PutHashed(KindData, Sum(b), b); ok || err != nil {
-			t.Fatalf("object %d stored again: %v %v", i, ok, err)
-		}
+		put(t, s, b)
 		if ok, err := s.Has(Sum(b)); !ok || err != nil {
 			t.Fatalf("has: %v %v", ok, err)
 		}
 	}
+	once()
 	if st := s.Stats(); st.Objects != objects {
 		t.Errorf("stats %+v", st)
 	}
@@ -129,37 +125,6 @@ func TestLimits(t *testing.T) {
 	}
 	if err := s.Close(); !errors.Is(err, ErrClosed) {
 		t.Errorf("second close: %v", err)
-	}
-}
-
-func TestLongMetaValues(t *testing.T) {
-	fsys, dir := vfs.NewMem(), t.TempDir()
-	o := memOptions(t, fsys)
-	s := openTest(t, dir, o)
-	long, longer := string(blob(0, 100_000)), string(blob(2, 3_000_000))
-	commit(t, s, MetaOp{Key: "a", Value: []byte(longer)}, MetaOp{Key: "b", Value: []byte("short")})
-	if err := s.flush(); err != nil {
-		t.Fatal(err)
-	}
-	wantMeta(t, s, "a", longer)
-	commit(t, s, MetaOp{Key: "a", Value: []byte(long)}, MetaOp{Key: "b", Value: []byte(longer)})
-	wantMeta(t, s, "a", long)
-	if err := s.flush(); err != nil {
-		t.Fatal(err)
-	}
-	wantMeta(t, s, "a", long)
-	wantMeta(t, s, "b", longer)
-	commit(t, s, MetaOp{Key: "b", Delete: true})
-	closeTest(t, s)
-	s = openTest(t, dir, o)
-	wantMeta(t, s, "a", long)
-	wantMeta(t, s, "b", "")
-	parts := 0
-	if err := s.ix.each([]byte{keyMetaPart}, false, func(_, _ []byte) error { parts++; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if parts != metaParts(len(long)) {
-		t.Errorf("%d parts of values in the index, want %d", parts, metaParts(len(long)))
 	}
 }
 

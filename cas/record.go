@@ -7,13 +7,8 @@ import (
 	"hash/crc32"
 )
 
-// Kinds of records that are not objects.
-const (
-	kindMeta Kind = 16  // a batch of metadata
-	kindBase Kind = 17  // metadata packs of lower number are superseded
-	kindPart Kind = 18  // the beginning of a batch that one record does not hold
-	kindFree Kind = 255 // nothing; the space of a removed record
-)
+// kindFree is the kind of a record that is no object: the space of a removed one.
+const kindFree Kind = 255
 
 const (
 	recordMagic  = 0x43526d61 // "amRC"
@@ -36,7 +31,6 @@ type header struct {
 	stored uint32 // bytes in the pack; of a free record the whole length in units of recordAlign
 	hash   Hash
 	crc    uint32 // CRC-32C of the stored bytes and their padding
-	seq    uint64 // of a metadata record
 }
 
 // padded rounds up to the alignment of records.
@@ -50,7 +44,7 @@ func (h *header) size() int64 {
 	return headerSize + padded(int64(h.stored))
 }
 
-// isObject tells whether the record holds an object.
+// isObject reports whether the record holds an object.
 func (h *header) isObject() bool { return h.kind == KindData || h.kind == KindTree }
 
 // encode writes the header for a record at offset off of pack id. Both are in
@@ -66,7 +60,7 @@ func (h *header) encode(b []byte, id uint64, off int64) {
 	binary.LittleEndian.PutUint32(b[12:], h.stored)
 	copy(b[16:48], h.hash[:])
 	binary.LittleEndian.PutUint32(b[48:], h.crc)
-	binary.LittleEndian.PutUint64(b[52:], h.seq)
+	clear(b[52:60])
 	binary.LittleEndian.PutUint32(b[60:], headerCRC(b, id, off))
 }
 
@@ -95,21 +89,25 @@ func decodeHeader(b []byte, id uint64, off int64) (header, error) {
 	h.stored = binary.LittleEndian.Uint32(b[12:])
 	copy(h.hash[:], b[16:48])
 	h.crc = binary.LittleEndian.Uint32(b[48:])
-	h.seq = binary.LittleEndian.Uint64(b[52:])
-	switch h.kind {
-	case KindData, KindTree, kindMeta, kindBase, kindPart:
-		if h.stored > maxStoredLen || h.plain > MaxObject || h.flags&^knownFlags != 0 ||
-			h.flags&compressed == compressed || h.flags&compressed == 0 && h.plain != h.stored {
-			return h, fmt.Errorf("impossible lengths %d and %d, flags %#x", h.plain, h.stored, h.flags)
-		}
-	case kindFree:
-		if h.stored == 0 {
-			return h, errors.New("free record of no length")
-		}
-	default:
-		return h, fmt.Errorf("unknown record kind %d", h.kind)
+	if h.kind != kindFree {
+		return h, checkLengths(h.kind, h.flags, h.plain, h.stored)
+	}
+	if h.stored == 0 {
+		return h, errors.New("free record of no length")
 	}
 	return h, nil
+}
+
+// checkLengths refuses what cannot be said of an object.
+func checkLengths(kind Kind, flags uint8, plain, stored uint32) error {
+	if kind != KindData && kind != KindTree {
+		return fmt.Errorf("unknown record kind %d", kind)
+	}
+	if stored > maxStoredLen || plain > MaxObject || flags&^knownFlags != 0 ||
+		flags&compressed == compressed || flags&compressed == 0 && plain != stored {
+		return fmt.Errorf("impossible lengths %d and %d, flags %#x", plain, stored, flags)
+	}
+	return nil
 }
 
 // A loc is where an object lies.
@@ -137,5 +135,5 @@ type place struct {
 
 func (l loc) place() place { return place{l.pack, l.off} }
 
-// same tells whether both are the same place.
+// same reports whether both are the same place.
 func (l loc) same(o loc) bool { return l.place() == o.place() }

@@ -3,9 +3,10 @@ package cas
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
-	"hash/crc32"
 	"testing"
+
+	"lukechampine.com/blake3"
+	"lukechampine.com/blake3/guts"
 )
 
 // FuzzScan gives a pack of arbitrary bytes to the scanner and what it finds to
@@ -24,19 +25,16 @@ func FuzzScan(f *testing.F) {
 		if kind == KindTree {
 			e = quick
 		}
-		h, bp := c.build(kind, Sum(plain), plain, 3, e)
+		h, bp := c.build(kind, Sum(plain), plain, e)
 		h.encode(*bp, id, int64(len(pack)))
 		pack = append(pack, *bp...)
 	}
 	add(KindData, blob(0, 100))
 	add(KindTree, blob(1, 500))
-	m := metaBatch{entries: []metaItem{{"key", metaEntry{seq: 3, value: []byte("value")}}, {"gone", metaEntry{deleted: true}}}}
-	add(kindMeta, m.encode())
 	free := header{kind: kindFree, stored: 2}
 	b := make([]byte, 2*recordAlign)
 	free.encode(b, id, int64(len(pack)))
 	pack = append(pack, b...)
-	add(kindBase, (&metaBatch{}).encode())
 	f.Add(pack)
 	f.Add(pack[:len(pack)-30])
 	f.Add(pack[64:])
@@ -57,10 +55,6 @@ func FuzzScan(f *testing.F) {
 			if it.bad != "" || it.kind == kindFree {
 				return nil
 			}
-			if !it.isObject() {
-				_, _ = s.decodeMeta(it)
-				return nil
-			}
 			if err := s.checkBody(it); err == nil {
 				plain, err := c.expand(it.flags, it.plain, it.body(), nil)
 				if err != nil || Sum(plain) != it.hash {
@@ -71,26 +65,6 @@ func FuzzScan(f *testing.F) {
 		})
 		if err != nil || at != int64(len(b)) {
 			t.Fatalf("the scan ended at %d of %d: %v", at, len(b), err)
-		}
-	})
-}
-
-// FuzzMetaBatch: what decodes must encode to the same again.
-func FuzzMetaBatch(f *testing.F) {
-	m := metaBatch{durablePack: 1, durableOff: 2, entries: []metaItem{
-		{"key", metaEntry{seq: 3, value: []byte("value"), length: 5}}, {"gone", metaEntry{seq: 200, deleted: true}}}}
-	f.Add(m.encode())
-	f.Add((&metaBatch{}).encode())
-	f.Add((&metaBatch{parts: 2, entries: []metaItem{{"k", metaEntry{seq: 3, value: []byte("v")}}}}).encode())
-	f.Add(binary.AppendUvarint(make([]byte, 16), 1<<60))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := decodeMetaBatch(b)
-		if err != nil {
-			return
-		}
-		again, err := decodeMetaBatch(m.encode())
-		if err != nil || !bytes.Equal(again.encode(), m.encode()) {
-			t.Fatalf("%v does not survive: %v", m, err)
 		}
 	})
 }
@@ -111,23 +85,6 @@ func TestRecordsOfAnotherPlaceAreNoRecords(t *testing.T) {
 	}
 }
 
-func TestMendBody(t *testing.T) {
-	b := blob(0, 5000)
-	want := crc32.Checksum(b, crcTable)
-	for bit := 0; bit < len(b)*8; bit += 611 {
-		c := bytes.Clone(b)
-		c[bit/8] ^= 1 << (bit % 8)
-		if !mendBody(c, want) || !bytes.Equal(b, c) {
-			t.Fatalf("bit %d was not mended", bit)
-		}
-	}
-	c := bytes.Clone(b)
-	c[10] ^= 0x3c
-	if mendBody(c, want) {
-		t.Error("four wrong bits were mended")
-	}
-}
-
 func TestLocSet(t *testing.T) {
 	s := newLocSet()
 	for i := int64(1); i < 20_000; i++ {
@@ -139,12 +96,31 @@ func TestLocSet(t *testing.T) {
 			t.Fatalf("%v is not in the set", p)
 		}
 	}
-	n := int64(0)
-	for _, t := range s.packs {
-		n += int64(t.n)
+	if s.has(place{9, 64}) {
+		t.Error("a place of another pack is in the set")
 	}
-	if n != s.n || s.has(place{9, 64}) {
-		t.Errorf("%d places, %d counted", s.n, n)
+}
+
+// TestSum compares with the library's own way through the tree of chunks.
+func TestSum(t *testing.T) {
+	b := blob(0, 3*groupSize*16+777)
+	lengths := []int{len(b)}
+	for n := 1; n < len(b); n += n/3 + 1 {
+		lengths = append(lengths, n)
+	}
+	for k := 0; k < len(b); k += guts.ChunkSize * 3 {
+		lengths = append(lengths, k, k+1)
+	}
+	for k := groupSize; k < len(b); k += groupSize {
+		lengths = append(lengths, k-1, k, k+1)
+	}
+	for _, n := range lengths {
+		if got := Sum(b[:n]); got != blake3.Sum256(b[:n]) {
+			t.Fatalf("%d bytes: %s", n, got)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { Sum(b[:100_000]) }); n > 0.5 {
+		t.Errorf("%v allocations", n)
 	}
 }
 

@@ -9,40 +9,24 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // A full disk kills the process: the index maps its files into memory, and a
 // page that the disk has no room for is a SIGBUS. So nothing is written to the
 // index, and nothing appended to the packs, without room to spare.
+//
+// The index is small beside what it is of, some 90 bytes for each object, and so are
+// its memtables: what they may suddenly need is what has to stay free.
 const (
+	memtable       = 1 << 20   // bytes; and as much is a table of the lowest level
+	headroom       = 10 << 20  // memtables and the compaction of a small index
 	headroomMax    = 160 << 20 // beyond that, a compaction does not grow with the index
+	reserveSize    = 4 << 20   // preallocated, given up for gc and for opening
+	openingRoom    = 4 << 20   // bytes that opening the index may write
+	drainingRoom   = 2 << 20   // bytes that gc must find before each change of the index
 	appendInterval = 1 << 20   // bytes appended to packs between two looks at the disk
-	smallDisk      = 512 << 20 // bytes; a disk below that has a small index
 )
-
-// A budget says how large the parts of the index get, in bytes, and what must
-// stay free for them.
-type budget struct {
-	memtable int64 // and as much is a table of the lowest level
-	headroom int64 // memtables and the compaction of a small index
-	reserve  int64 // preallocated, given up for gc and for opening
-	open     int64 // that opening the index may write
-	gc       int64 // that gc must find before each change of the index
-}
-
-var (
-	ample = budget{memtable: 8 << 20, headroom: 48 << 20, reserve: 16 << 20, open: 16 << 20, gc: 8 << 20}
-	tight = budget{memtable: 1 << 20, headroom: 10 << 20, reserve: 4 << 20, open: 4 << 20, gc: 2 << 20}
-)
-
-// budgetOf returns the budget for a disk of so many bytes.
-func budgetOf(disk int64) budget {
-	if disk < smallDisk {
-		return tight
-	}
-	return ample
-}
 
 // A space watches the free bytes of the store's disk.
 type space struct {
@@ -50,7 +34,6 @@ type space struct {
 	dir     string
 	log     *slog.Logger
 	reserve string // path of the reserve file
-	budget  budget
 
 	mu       sync.Mutex
 	index    int64 // bytes of the index when last measured
@@ -59,24 +42,14 @@ type space struct {
 }
 
 func newSpace(fsys vfs.FS, dir string, log *slog.Logger) *space {
-	return &space{fs: fsys, dir: dir, log: log, reserve: filepath.Join(dir, "reserve"), budget: ample}
-}
-
-// measure looks how large the disk is.
-func (s *space) measure() error {
-	total, err := s.fs.Total(s.dir)
-	if err != nil {
-		return fmt.Errorf("look for the size of the disk: %w", err)
-	}
-	s.budget = budgetOf(total)
-	return nil
+	return &space{fs: fsys, dir: dir, log: log, reserve: filepath.Join(dir, "reserve")}
 }
 
 // headroom is the number of bytes that must stay free.
 func (s *space) headroom() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.budget.headroom + min(s.index, headroomMax)
+	return headroom + min(s.index, headroomMax)
 }
 
 // forObjects returns ErrNoSpace unless n bytes of objects can be written with
@@ -90,7 +63,7 @@ func (s *space) forIndex(n int64) error {
 	draining := s.draining
 	s.mu.Unlock()
 	if draining {
-		return s.check(n, s.budget.gc)
+		return s.check(n, drainingRoom)
 	}
 	return s.check(n, s.headroom())
 }
@@ -98,11 +71,11 @@ func (s *space) forIndex(n int64) error {
 // forMeta is the same for metadata, which must go on when the disk is full: that
 // a snapshot is deleted is metadata too.
 func (s *space) forMeta(n int64) error {
-	if err := s.check(n, s.budget.gc); !errors.Is(err, ErrNoSpace) {
+	if err := s.check(n, drainingRoom); !errors.Is(err, ErrNoSpace) {
 		return err
 	}
 	s.release()
-	return s.check(n, s.budget.gc)
+	return s.check(n, drainingRoom)
 }
 
 func (s *space) check(n, keep int64) error {
@@ -151,15 +124,15 @@ func (s *space) forOpening() error {
 	if err != nil {
 		return fmt.Errorf("look for free space: %w", err)
 	}
-	if free >= s.budget.open {
+	if free >= openingRoom {
 		return nil
 	}
 	s.release()
 	if free, err = s.fs.Free(s.dir); err != nil {
 		return fmt.Errorf("look for free space: %w", err)
 	}
-	if free < s.budget.open {
-		return fmt.Errorf("%w: %d MiB free, opening the index needs %d MiB", ErrNoSpace, free>>20, s.budget.open>>20)
+	if free < openingRoom {
+		return fmt.Errorf("%w: %d MiB free, opening the index needs %d MiB", ErrNoSpace, free>>20, openingRoom>>20)
 	}
 	return nil
 }
@@ -174,10 +147,10 @@ func (s *space) refill() {
 		return
 	}
 	free, err := s.fs.Free(s.dir)
-	if err != nil || free < s.headroom()+s.budget.reserve {
+	if err != nil || free < s.headroom()+reserveSize {
 		return
 	}
-	if i, err := s.fs.Stat(s.reserve); err == nil && i.Size == s.budget.reserve && i.Allocated >= s.budget.reserve {
+	if i, err := s.fs.Stat(s.reserve); err == nil && i.Size == reserveSize && i.Allocated >= reserveSize {
 		s.setFile()
 		return
 	}
@@ -186,7 +159,7 @@ func (s *space) refill() {
 		s.log.Warn("cannot keep a reserve for a full disk", "err", err)
 		return
 	}
-	err = f.Allocate(0, s.budget.reserve)
+	err = f.Allocate(0, reserveSize)
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}

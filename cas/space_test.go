@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 const mib = 1 << 20
@@ -13,7 +13,7 @@ const mib = 1 << 20
 // again; also when the store is opened on the full disk.
 func TestFullDisk(t *testing.T) {
 	fsys, dir := vfs.NewMem(), t.TempDir()
-	fsys.SetCapacity(tight.headroom + tight.reserve + 6*mib)
+	fsys.SetCapacity(headroom + reserveSize + 6*mib)
 	o := memOptions(t, fsys)
 	s := openTest(t, dir, o)
 	var blobs [][]byte
@@ -78,7 +78,7 @@ func TestFullDisk(t *testing.T) {
 	put(t, s, blob(99, 300_000))
 	check()
 	verifyClean(t, s)
-	if ok, err := vfs.Exists(fsys, s.space.reserve); !ok || err != nil {
+	if _, err := fsys.Stat(s.space.reserve); err != nil {
 		t.Errorf("no reserve once there is space again: %v", err)
 	}
 }
@@ -87,11 +87,11 @@ func TestHeadroomGrowsWithTheIndex(t *testing.T) {
 	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
 	small := s.Headroom()
 	s.space.measured(100 * mib)
-	if got := s.Headroom(); got != ample.headroom+100*mib || got <= small {
+	if got := s.Headroom(); got != headroom+100*mib || got <= small {
 		t.Errorf("headroom %d, then %d", small, got)
 	}
 	s.space.measured(1 << 40)
-	if got := s.Headroom(); got != ample.headroom+headroomMax {
+	if got := s.Headroom(); got != headroom+headroomMax {
 		t.Errorf("headroom of a huge index: %d", got)
 	}
 }

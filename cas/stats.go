@@ -8,26 +8,14 @@ func (s *Store) Headroom() int64 { return s.space.headroom() }
 // Stats returns the store's figures. They are kept in memory and cost next to
 // nothing. After Close they are those of the end.
 func (s *Store) Stats() Stats {
-	packs := s.packs.all(roleObjects)
-	st := Stats{Packs: len(packs) + len(s.packs.all(roleMeta)), IndexBytes: s.space.indexSize()}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	packs := s.packs.all()
+	st := Stats{Packs: len(packs), IndexBytes: s.space.indexSize()}
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
 	for _, p := range packs {
 		st.Objects += p.info.objects
 		st.Bytes += p.info.plain
 		st.Stored += p.info.stored
 	}
 	return st
-}
-
-// countMetas counts the metadata keys of callers.
-func (s *Store) countMetas() (int64, error) {
-	n := int64(0)
-	err := s.scanMeta("", func(key string, _ metaEntry) error {
-		if key[0] != 0 {
-			n++
-		}
-		return nil
-	})
-	return n, err
 }

@@ -5,12 +5,17 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/amberfs/amberfs/cas/manifest"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 const (
@@ -19,91 +24,128 @@ const (
 )
 
 // A Store keeps objects and metadata in a directory. It is safe for concurrent
-// use. See the package comment for how it works.
-//
-// Locks, outermost first; a lock is only taken while holding ones above it:
-//
-//	recording         one collection at a time, from when it begins to record
-//	  gcMu            one collection or verification at a time
-//	    gate          held shared by each Put and Has, alone by gc when it decides
-//	      commitMu    one Commit at a time, the metadata packs
-//	        flushMu   writing to the index
-//	          append  the end of the newest pack of objects (appender.mu)
-//	            mu    everything in memory
-//	              packSet.mu, space.mu, collector.mu
+// use. See the package comment for how it works, and for the order of the locks.
 type Store struct {
-	fs      vfs.FS
-	log     *slog.Logger
-	o       Options
-	packDir string
-	packs   *packSet
-	space   *space
-	codec   *codec
-	ix      *index
-	life    lifetime
-	failed  atomic.Pointer[error] // after a failed sync nothing more is written
+	o      Options
+	log    *slog.Logger
+	dir    string
+	fs     vfs.FS
+	root   *vfs.Beneath // closed with the store; nil if the disk came with the options
+	life   lifetime
+	failed atomic.Pointer[error] // after a failed sync nothing more is written
+	space  *space
+	codec  *codec
 
-	recording turn
-	gcMu      turn
-	gate      sync.RWMutex
-	gc        *collector // guarded by gate; nil when no collection is recording
-
-	commitMu sync.Mutex
-	meta     metaLog // guarded by commitMu
-
-	flushMu sync.Mutex
-	flushes int // guarded by flushMu
-
-	append appender
-
-	mu       sync.Mutex
-	fresh    *overlay           // not in the index yet
-	flushing *overlay           // being written to the index, or nil
-	inflight map[Hash]*inflight // Puts at work
-	dropped  map[place]struct{} // gone for gc, though the index may still have them
-	bad      map[Hash]loc       // found damaged: the next Put stores them again
-	mended   []Damage           // found and put right by Open, for Verify to tell
+	packs    *packSet
+	ahead    ahead
+	puts     singleflight.Group // by hash
+	index    *index
+	commits  sync.Mutex // one Commit at a time
+	manifest *manifest.Manifest
+	gc       collection
+	findings findings
 }
 
-// An overlay is what the index does not hold yet. All fields are guarded by
-// Store.mu.
-type overlay struct {
-	objects map[Hash]loc
-	metas   map[string]metaEntry
-	bytes   int64 // of packs that these records occupy
+// findings are what Open found damaged and put right, for Verify to tell.
+type findings struct {
+	mu     sync.Mutex
+	mended []Damage
 }
 
-func newOverlay() *overlay {
-	return &overlay{objects: map[Hash]loc{}, metas: map[string]metaEntry{}}
+// add notes that something was found damaged, and is about to be put right from what
+// else there is.
+func (f *findings) add(where string, reason error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mended = append(f.mended, Damage{Pack: where, Reason: reason.Error(), Mended: true})
 }
 
-func (o *overlay) len() int { return len(o.objects) + len(o.metas) }
+// take returns them, once.
+func (f *findings) take() []Damage {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found := f.mended
+	f.mended = nil
+	return found
+}
 
-// Open opens the store in dir, making its folders packs and index if they are
-// missing. An index that is missing, that does not open or that is older than
-// the packs is built anew from them, which takes time but loses nothing.
+// Open opens the store in dir, making what is missing. An index that is missing, that
+// does not open or that is older than the packs is built anew from them, which takes
+// time but loses nothing; so is a copy of the manifest that is missing or damaged.
 //
 // Errors: ErrFormat if the packs are of another version (nothing was touched),
 // ErrNoSpace if the disk is too full for the index to open, ErrInUse, or an error
 // of the disk.
 func Open(dir string, o Options) (*Store, error) {
 	s, err := newStore(dir, o)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		if err = s.open(); err != nil {
+			s.abandon()
+		}
 	}
-	if err := s.open(); err != nil {
-		s.abandon()
-		return nil, fmt.Errorf("open store %s: %w", dir, s.o.named(dir, err))
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
 	return s, nil
 }
 
-// named is an error in which the index has the path that users know it by.
-func (o Options) named(dir string, err error) error {
-	if known := filepath.Join(dir, "index"); o.indexDir != known {
-		return &renamed{err, strings.NewReplacer(o.indexDir, known)}
+func newStore(dir string, o Options) (*Store, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.PackSize == 0 {
+		o.PackSize = defaultPackSize
+	}
+	o.PackSize = min(max(o.PackSize, minPackSize), maxPackSize)
+	c, err := newCodec()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		o: o, log: o.Logger, dir: dir, fs: o.FS, codec: c, index: newIndex(),
+		gc: collection{recording: semaphore.NewWeighted(1), running: semaphore.NewWeighted(1)},
+	}
+	if o.FS == nil || o.FS == vfs.OS {
+		if err := s.openRoot(); err != nil {
+			return nil, err
+		}
+	}
+	packDir := filepath.Join(dir, "packs")
+	s.packs = &packSet{fs: s.fs, dir: packDir, readOnly: o.ReadOnly, m: map[uint64]*pack{}, tail: appender{tight: true}}
+	s.space = newSpace(s.fs, packDir, o.Logger)
+	return s, nil
+}
+
+// openRoot keeps the store to its own directory.
+func (s *Store) openRoot() error {
+	if !s.o.ReadOnly {
+		if err := os.MkdirAll(s.dir, 0o700); err != nil {
+			return err
+		}
+	}
+	root, err := vfs.OpenBeneath(s.dir)
+	s.fs, s.root = root, root
 	return err
+}
+
+// indexDir is a path of the index for Badger, which knows only paths.
+func (s *Store) indexDir() string {
+	if s.o.indexDir != "" {
+		return s.o.indexDir
+	}
+	dir := filepath.Join(s.dir, "index")
+	if b, ok := s.fs.(*vfs.Beneath); ok {
+		return b.Path(dir)
+	}
+	return dir
+}
+
+// named is an error in which the index has the path that users know it by.
+func (s *Store) named(err error) error {
+	if err == nil || s.o.indexDir != "" {
+		return err
+	}
+	return &renamed{err, strings.NewReplacer(s.indexDir(), filepath.Join(s.dir, "index"))}
 }
 
 type renamed struct {
@@ -114,123 +156,43 @@ type renamed struct {
 func (r *renamed) Error() string { return r.names.Replace(r.error.Error()) }
 func (r *renamed) Unwrap() error { return r.error }
 
-func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
-
-func newStore(dir string, o Options) (*Store, error) {
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
-	if o.Logger == nil {
-		o.Logger = discard()
-	}
-	if o.PackSize == 0 {
-		o.PackSize = defaultPackSize
-	}
-	o.PackSize = max(o.PackSize, minPackSize)
-	if o.metaRecord == 0 {
-		o.metaRecord = maxMetaRecord
-	}
-	if o.indexDir == "" {
-		o.indexDir = filepath.Join(dir, "index")
-		if b, ok := o.FS.(*vfs.Beneath); ok { // Badger knows only paths
-			o.indexDir = b.Path(o.indexDir)
-		}
-	}
-	c, err := newCodec()
-	if err != nil {
-		return nil, err
-	}
-	packDir := filepath.Join(dir, "packs")
-	s := &Store{
-		fs: o.FS, log: o.Logger, o: o, codec: c, packDir: packDir,
-		packs:     &packSet{fs: o.FS, dir: packDir, readOnly: o.ReadOnly, m: map[uint64]*pack{}},
-		space:     newSpace(o.FS, packDir, o.Logger),
-		recording: newTurn(), gcMu: newTurn(),
-		append: appender{tight: true},
-		fresh:  newOverlay(), inflight: map[Hash]*inflight{},
-		dropped: map[place]struct{}{}, bad: map[Hash]loc{},
-	}
-	s.life.idle = sync.NewCond(&s.life.mu)
-	return s, nil
-}
-
 func (s *Store) open() error {
 	// Look at everything that might be of another version before changing
 	// anything.
-	_, err := s.fs.Stat(s.packDir)
-	if err == nil || s.o.ReadOnly {
-		err = s.loadPacks()
-	} else if errors.Is(err, fs.ErrNotExist) {
-		if err = s.fs.MkdirAll(s.packDir, 0o700); err == nil {
-			err = s.fs.SyncDir(filepath.Dir(s.packDir))
+	if err := s.loadPacks(); err != nil {
+		return err
+	}
+	if !s.o.ReadOnly {
+		if err := s.space.forOpening(); err != nil {
+			return err
 		}
 	}
-	if err != nil {
+	if err := s.openManifest(false); err != nil {
+		return err
+	}
+	if err := s.named(s.openIndex()); err != nil {
 		return err
 	}
 	if s.o.ReadOnly {
-		s.ix, err = openIndex("", ample, s.log)
-		if err != nil {
-			return err
-		}
-		return s.recover()
+		return nil
 	}
-	if err := s.space.measure(); err != nil {
-		return err
-	}
-	if err := s.space.forOpening(); err != nil {
-		return err
-	}
-	if s.packs.used() && indexGone(s.o.indexDir) {
-		s.mend("index", errIndexGone)
-	}
-	s.ix, err = openIndex(s.o.indexDir, s.space.budget, s.log)
-	if err == nil {
-		err = s.recover()
-		if errors.Is(err, errIndexRead) {
-			err = fmt.Errorf("%w: %w", errIndexBroken, err)
-		}
-		if errors.Is(err, errIndexBroken) {
-			if cerr := s.ix.close(); cerr != nil {
-				s.log.Warn("close index", "err", cerr)
-			}
-			s.ix = nil
-		}
-	}
-	if errors.Is(err, errIndexBroken) {
-		s.log.Warn("building the index anew from the packs", "reason", err)
-		if !errors.Is(err, errIndexUnfit) {
-			s.mend("index", err)
-		}
-		err = s.rebuild()
-	}
-	if err != nil {
-		return err
-	}
-	s.space.measured(s.ix.bytes())
+	s.index.db.setRoom(func() error { return s.space.forIndex(0) })
+	s.space.measured(s.index.db.bytes())
 	s.space.refill()
-	return s.openMetaCopy()
+	return nil
 }
 
-// mend notes that something was found damaged, and is about to be put right from
-// what else there is.
-func (s *Store) mend(where string, reason error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mended = append(s.mended, Damage{Pack: where, Reason: reason.Error(), Mended: true})
-}
-
-// foundMended returns what mend noted, once.
-func (s *Store) foundMended() []Damage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := s.mended
-	s.mended = nil
-	return found
-}
-
+// loadPacks finds the packs, and makes their folder.
 func (s *Store) loadPacks() error {
 	damaged, err := s.packs.load()
+	if errors.Is(err, fs.ErrNotExist) && s.o.ReadOnly {
+		return nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = s.fs.MkdirAll(s.packs.dir, 0o700); err == nil {
+			err = s.fs.SyncDir(s.dir)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -240,15 +202,66 @@ func (s *Store) loadPacks() error {
 	return nil
 }
 
+func (s *Store) openManifest(salvage bool) error {
+	m, err := manifest.Open(s.fs, s.dir, manifest.Options{
+		Logger: s.log, New: !s.packs.used(), ReadOnly: s.o.ReadOnly, Salvage: salvage, Room: s.space.forMeta,
+	})
+	if err != nil {
+		return noSpace(err)
+	}
+	s.manifest = m
+	for _, d := range m.Mended() {
+		s.findings.add(d.File, errors.New(d.Reason))
+	}
+	return nil
+}
+
+// openIndex opens the index and brings it up to the packs, or builds it anew.
+func (s *Store) openIndex() (err error) {
+	dir := s.indexDir()
+	if s.o.ReadOnly {
+		dir = ""
+	} else if s.packs.used() && indexGone(dir) {
+		s.findings.add("index", errIndexGone)
+	}
+	if s.index.db, err = openDatabase(dir, s.log); err == nil {
+		err = s.recover()
+	}
+	if errors.Is(err, errIndexRead) {
+		err = fmt.Errorf("%w: %w", errIndexBroken, err)
+	}
+	if !errors.Is(err, errIndexBroken) || s.o.ReadOnly {
+		return err
+	}
+	s.log.Warn("building the index anew from the packs", "reason", err)
+	if !errors.Is(err, errIndexUnfit) {
+		s.findings.add("index", err)
+	}
+	return s.rebuild()
+}
+
 // abandon lets go of everything without writing.
 func (s *Store) abandon() {
-	if s.ix != nil {
-		if err := s.ix.close(); err != nil {
-			s.log.Warn("close index", "err", err)
-		}
+	if err := s.release(); err != nil {
+		s.log.Warn("close store", "err", err)
+	}
+}
+
+// release closes all files.
+func (s *Store) release() error {
+	var err error
+	if s.index.db != nil {
+		err = s.index.db.close()
+	}
+	if s.manifest != nil {
+		err = errors.Join(err, s.manifest.Close())
 	}
 	s.packs.close()
 	s.codec.close()
+	if s.root != nil && !errors.Is(err, ErrStuck) { // Badger still needs it
+		err = errors.Join(err, s.root.Close())
+	}
+	return err
 }
 
 // Close makes everything durable and lets go of the directory. It waits for
@@ -260,21 +273,13 @@ func (s *Store) Close() error {
 	}
 	var err error
 	if !s.o.ReadOnly && s.failure() == nil {
-		s.commitMu.Lock()
-		if s.copyDue(true) {
-			s.copyMeta()
-		}
-		s.commitMu.Unlock()
 		err = s.flush()
 		if errors.Is(err, ErrNoSpace) {
 			// Nothing is lost: the packs hold it, and the next Open reads it there.
 			err = s.syncObjects()
 		}
 	}
-	err = errors.Join(err, s.ix.close())
-	s.packs.close()
-	s.codec.close()
-	if err != nil {
+	if err = errors.Join(err, s.release()); err != nil {
 		return fmt.Errorf("close store: %w", err)
 	}
 	return nil
@@ -310,40 +315,27 @@ func (s *Store) begin(write bool) error {
 // it lets a call make another one while Close waits: that one fails.
 type lifetime struct {
 	mu    sync.Mutex
-	idle  *sync.Cond
-	calls int
 	over  bool
+	calls sync.WaitGroup
 }
 
 func (l *lifetime) start() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over {
-		return false
+	if !l.over {
+		l.calls.Add(1)
 	}
-	l.calls++
-	return true
+	return !l.over
 }
 
-func (l *lifetime) done() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.calls--
-	if l.calls == 0 {
-		l.idle.Broadcast()
-	}
-}
+func (l *lifetime) done() { l.calls.Done() }
 
 // end waits for all calls; false if someone else ended it.
 func (l *lifetime) end() bool {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.over {
-		return false
-	}
+	first := !l.over
 	l.over = true
-	for l.calls > 0 {
-		l.idle.Wait()
-	}
-	return true
+	l.mu.Unlock()
+	l.calls.Wait()
+	return first
 }

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // openTest opens a store on the real disk and closes it with the test.
@@ -55,7 +55,7 @@ func memDir(t testing.TB) string {
 // its own.
 func memOptions(t testing.TB, fsys vfs.FS) Options {
 	t.Helper()
-	return Options{FS: fsys, PackSize: 256 << 10, indexDir: filepath.Join(memDir(t), "index"), metaRecord: 500}
+	return Options{FS: fsys, PackSize: 256 << 10, indexDir: filepath.Join(memDir(t), "index")}
 }
 
 // blob returns the same n bytes for the same seed; compressible for odd seeds.

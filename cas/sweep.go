@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 const punchBlock = 4096 // bytes; holes are made of whole blocks
@@ -64,7 +64,7 @@ func (w *sweepPlan) runs() (list []run) {
 	return list
 }
 
-// worthMoving tells whether the living should move to another pack: there are
+// worthMoving reports whether the living should move to another pack: there are
 // few of them, or what lies between is in pieces too small for holes, or they
 // become smaller on the way.
 func (w *sweepPlan) worthMoving(packSize int64) bool {
@@ -85,10 +85,10 @@ func (s *Store) sweepPack(ctx context.Context, c *collector, p *pack, limit int6
 		return err
 	}
 	w := &sweepPlan{p: p, f: f, limit: limit}
-	s.mu.Lock()
+	s.index.mu.Lock()
 	p.garbage, p.sweeping = false, true
 	w.loose = p.info.loose()
-	s.mu.Unlock()
+	s.index.mu.Unlock()
 	if err := s.survey(ctx, w); err != nil {
 		return err
 	}
@@ -114,9 +114,9 @@ func (s *Store) sweepPack(ctx context.Context, c *collector, p *pack, limit int6
 	if err := s.free(w); err != nil {
 		return err
 	}
-	s.mu.Lock()
+	s.index.mu.Lock()
 	p.sweeping, p.dirty = false, true
-	s.mu.Unlock()
+	s.index.mu.Unlock()
 	after, err := s.fs.Stat(p.path)
 	if err != nil {
 		return err
@@ -144,10 +144,10 @@ func (s *Store) survey(ctx context.Context, w *sweepPlan) error {
 // decide separates the dead from the living. No Put runs meanwhile; those that
 // come later do not find the dead any more.
 func (s *Store) decide(c *collector, w *sweepPlan) {
-	s.gate.Lock()
-	defer s.gate.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.gc.gate.Lock()
+	defer s.gc.gate.Unlock()
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
 	for i := range w.records {
 		r := &w.records[i]
 		at := place{w.p.id, r.off}
@@ -158,7 +158,7 @@ func (s *Store) decide(c *collector, w *sweepPlan) {
 		default:
 			r.dead = true
 			w.dead++
-			s.dropped[at] = struct{}{}
+			s.index.dropped[at] = struct{}{}
 		}
 	}
 }
@@ -166,13 +166,13 @@ func (s *Store) decide(c *collector, w *sweepPlan) {
 func (s *Store) undrop(w *sweepPlan) {
 	// Who looked into the index before the dead were taken out of it may not have
 	// asked yet whether what it found is dropped.
-	s.gate.Lock()
-	defer s.gate.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.gc.gate.Lock()
+	defer s.gc.gate.Unlock()
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
 	for _, r := range w.records {
 		if r.dead {
-			delete(s.dropped, place{w.p.id, r.off})
+			delete(s.index.dropped, place{w.p.id, r.off})
 		}
 	}
 }
@@ -182,21 +182,21 @@ func (s *Store) unindex(w *sweepPlan) error {
 	if w.dead == 0 {
 		return nil
 	}
-	s.flushMu.Lock()
-	defer s.flushMu.Unlock()
-	info, err := s.ix.pack(w.p.id)
+	s.index.writing.Lock()
+	defer s.index.writing.Unlock()
+	info, err := s.index.db.pack(w.p.id)
 	if err != nil {
 		return err
 	}
-	b := s.ix.batch(func() error { return s.space.forIndex(0) })
+	b := s.index.db.batch(func() error { return s.space.forIndex(0) })
 	var gone []loc
 	for _, r := range w.records {
 		if !r.dead {
 			continue
 		}
-		l, ok, err := s.ix.object(r.hash)
+		l, ok, err := s.index.db.object(r.hash)
 		if err != nil {
-			b.txn.Discard()
+			b.discard()
 			return err
 		}
 		if !ok || l.pack != w.p.id || l.off != r.off {
@@ -211,8 +211,8 @@ func (s *Store) unindex(w *sweepPlan) error {
 	if err := b.commit(); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
 	for _, l := range gone {
 		w.p.info.remove(l)
 	}
@@ -239,13 +239,13 @@ func (s *Store) empty(w *sweepPlan) (removed bool, err error) {
 // retire makes sure that nothing is appended to the pack any more. It refuses a
 // pack that has got new records meanwhile: the next gc can have it.
 func (s *Store) retire(w *sweepPlan) bool {
-	s.append.mu.Lock()
-	defer s.append.mu.Unlock()
-	if s.append.pack == w.p {
-		s.append.pack = nil
+	s.packs.tail.mu.Lock()
+	defer s.packs.tail.mu.Unlock()
+	if s.packs.tail.pack == w.p {
+		s.packs.tail.pack = nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
 	if w.p.end > w.limit {
 		w.p.garbage = true
 		return false
@@ -281,7 +281,7 @@ func (s *Store) move(w *sweepPlan) error {
 			if err != nil || Sum(plain) != h.hash {
 				return fmt.Errorf("object %s: %w", r.hash, ErrDamaged)
 			}
-			hdr, rec = s.codec.build(h.kind, h.hash, plain, h.seq, small)
+			hdr, rec = s.codec.build(h.kind, h.hash, plain, small)
 		}
 		_, err = s.appendObject(hdr, *rec, &from)
 		if rec != &buf {
@@ -328,9 +328,9 @@ func (s *Store) free(w *sweepPlan) error {
 // removePack deletes a pack in which nothing is wanted. The index says so first,
 // so that an interruption does not bring the pack's records back.
 func (s *Store) removePack(p *pack) error {
-	s.flushMu.Lock()
-	defer s.flushMu.Unlock()
-	b := s.ix.batch(func() error { return s.space.forIndex(0) })
+	s.index.writing.Lock()
+	defer s.index.writing.Unlock()
+	b := s.index.db.batch(func() error { return s.space.forIndex(0) })
 	b.set(packKey(p.id), packInfo{state: packDoomed}.encode())
 	if err := b.commit(); err != nil {
 		return err
@@ -338,7 +338,7 @@ func (s *Store) removePack(p *pack) error {
 	if err := s.packs.remove(p); err != nil {
 		return err
 	}
-	b = s.ix.batch(func() error { return s.space.forIndex(0) })
+	b = s.index.db.batch(func() error { return s.space.forIndex(0) })
 	b.delete(packKey(p.id))
 	return b.commit()
 }

@@ -9,24 +9,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// binary writes the change of a file that is not text. a and b are its bytes
-// if they have been read already; a large file is streamed instead.
-func (w *writer) binary(f File, a, b []byte) error {
-	if !w.o.Binary {
-		w.sum.Opaque++
-		before, err := blobID(w.src, f.Old, f.OldPath)
-		if err != nil {
-			return err
-		}
-		after, err := blobID(w.src, f.New, f.Path)
-		if err != nil {
-			return err
-		}
-		w.index(f, before[:7], after[:7])
-		nameA, nameB := names(f)
-		fmt.Fprintf(w, "Binary files %s and %s differ\n", nameA, nameB)
-		return nil
-	}
+// binary writes the change of a file that is not text, reading it as it goes.
+func (w *writer) binary(f File) error {
 	before, err := blobID(w.src, f.Old, f.OldPath)
 	if err != nil {
 		return err
@@ -34,6 +18,13 @@ func (w *writer) binary(f File, a, b []byte) error {
 	after, err := blobID(w.src, f.New, f.Path)
 	if err != nil {
 		return err
+	}
+	if !w.o.Binary {
+		w.sum.Opaque++
+		w.index(f, before[:7], after[:7])
+		nameA, nameB := names(f)
+		fmt.Fprintf(w, "Binary files %s and %s differ\n", nameA, nameB)
+		return nil
 	}
 	// git apply wants whole ids here: it checks the result against them.
 	w.index(f, before, after)

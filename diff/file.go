@@ -4,13 +4,15 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"strings"
 
-	"github.com/amberfs/amberfs/snapshot/tree"
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // Status is the letter that git prints for a changed file.
@@ -64,14 +66,46 @@ func Files(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) (
 	return files, err
 }
 
-// list finds the changed files, and counts those that it left out because git
-// would refuse their paths.
-func list(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) (files []File, leftOut int, err error) {
+// errEnough ends a comparison that has found what it should.
+var errEnough = errors.New("enough")
+
+// First lists the first n changed files, without looking for renames, and reports
+// whether there are more. It takes as long as finding these.
+func First(ctx context.Context, src *tree.Source, a, b *tree.State, o Options, n int) (files []File, more bool, err error) {
 	err = tree.Diff(ctx, src, a, b, tree.DiffOptions{Paths: o.Paths}, func(c tree.Change) error {
 		f, ok := fileOf(c)
 		switch {
 		case !ok:
-		case !o.GitDirs && inGitDir(c.Path):
+		case len(files) == n:
+			return errEnough
+		default:
+			files = append(files, f)
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return files, true, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("comparing the trees: %w", err)
+	}
+	return files, false, nil
+}
+
+// listedCost is what a changed file takes in a list beside its path, about, in bytes.
+const listedCost = 200
+
+// list finds the changed files, and counts those that it left out because git
+// would refuse their paths.
+func list(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) (files []File, leftOut int, err error) {
+	err = tree.Diff(ctx, src, a, b, tree.DiffOptions{Paths: o.Paths}, func(c tree.Change) error {
+		if err := o.List.Add(ctx, listedCost+2*int64(c.Path.Len())); err != nil {
+			return err
+		}
+		f, ok := fileOf(c)
+		switch {
+		case !ok:
+		case !o.GitDirs && inGitDir(c.Path.String()):
 			leftOut++
 		default:
 			files = append(files, f)
@@ -90,7 +124,8 @@ func list(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) (f
 // fileOf reduces a change to what git sees of it.
 func fileOf(c tree.Change) (File, bool) {
 	before, after := gitMode(c.A), gitMode(c.B)
-	f := File{Path: c.Path, OldPath: c.Path, Old: c.A, New: c.B}
+	p := c.Path.String()
+	f := File{Path: p, OldPath: p, Old: c.A, New: c.B}
 	if before == 0 {
 		f.Old = nil
 	}
@@ -146,7 +181,7 @@ func read(src *tree.Source, n *tree.Inode, path string) ([]byte, error) {
 		return []byte(n.Target), nil
 	}
 	buf := make([]byte, n.Content.Size())
-	got, err := n.Content.ReadAt(src, buf, 0)
+	got, err := n.Content.ReadAt(src.Files, buf, 0)
 	if err != nil {
 		return nil, fmt.Errorf("reading %q: %w", path, err)
 	}
@@ -161,21 +196,7 @@ func reader(src *tree.Source, n *tree.Inode) io.Reader {
 	case n.IsSymlink():
 		return strings.NewReader(n.Target)
 	}
-	return io.NewSectionReader(contentReader{src, n.Content}, 0, n.Content.Size())
-}
-
-// contentReader makes an io.ReaderAt of a file's content.
-type contentReader struct {
-	src *tree.Source
-	c   *tree.Content
-}
-
-func (r contentReader) ReadAt(p []byte, off int64) (int, error) {
-	n, err := r.c.ReadAt(r.src, p, off)
-	if err == nil && n < len(p) {
-		err = io.EOF
-	}
-	return n, err
+	return n.Content.Reader(src.Files)
 }
 
 // blobID is the SHA-1 name that git gives to n's bytes; all zeros if absent.
@@ -194,10 +215,4 @@ func newBlobHash(size int64) hash.Hash {
 	h := sha1.New()
 	fmt.Fprintf(h, "blob %d\x00", size)
 	return h
-}
-
-func blobIDOf(data []byte) string {
-	h := newBlobHash(int64(len(data)))
-	h.Write(data)
-	return hex.EncodeToString(h.Sum(nil))
 }

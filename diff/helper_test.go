@@ -12,9 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/snapshot/tree"
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // node is one file of a made-up tree; directories come from the paths, or, when
@@ -43,7 +45,7 @@ func newMemory() *memory {
 	return m
 }
 
-func (m *memory) ReadAt(p []byte, pos int64) error {
+func (m *memory) ReadAt(p []byte, pos, _ int64) error {
 	if copy(p, m.log.Bytes()[pos:]) < len(p) {
 		return errors.New("read past the end of the log")
 	}
@@ -117,14 +119,14 @@ func (m *memory) insert(t testing.TB, st *tree.State, parent uint64, name string
 	return in.Ino
 }
 
-func (m *memory) content(t testing.TB, data string) *tree.Content {
+func (m *memory) content(t testing.TB, data string) *content.Content {
 	if data == "" {
 		return nil
 	}
 	pos := int64(m.log.Len())
 	m.log.WriteString(data)
-	c := tree.NewContent(testEpoch)
-	check(t, c.Write(m.src, 0, int64(len(data)), pos))
+	c := content.New(testEpoch)
+	check(t, c.Write(m.src.Files, 0, int64(len(data)), pos, 0))
 	return c
 }
 

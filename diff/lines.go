@@ -1,6 +1,9 @@
 package diff
 
-import "bytes"
+import (
+	"bytes"
+	"unsafe"
+)
 
 // splitLines cuts data after each newline. The last line may have none.
 func splitLines(data []byte) [][]byte {
@@ -23,10 +26,11 @@ func compareText(a, b []byte) (la, lb [][]byte, edits []edit) {
 	number := func(lines [][]byte) []int32 {
 		ids := make([]int32, len(lines))
 		for i, l := range lines {
-			id, ok := numbers[string(l)]
+			text := unsafe.String(unsafe.SliceData(l), len(l)) // it stays as it is
+			id, ok := numbers[text]
 			if !ok {
 				id = int32(len(numbers))
-				numbers[string(l)] = id
+				numbers[text] = id
 			}
 			ids[i] = id
 		}

@@ -1,6 +1,9 @@
 package diff
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // edit replaces lines [a0,a1) of the old file by lines [b0,b1) of the new one.
 type edit struct{ a0, a1, b0, b1 int }
@@ -50,22 +53,16 @@ type myers struct {
 // only: those are changed whatever the rest looks like.
 func newMyers(a, b []int32, prefix int) *myers {
 	m := &myers{changedA: make([]bool, len(a)), changedB: make([]bool, len(b)), stepsLeft: fileCost}
-	inA, inB := make(map[int32]bool), make(map[int32]bool)
-	for _, l := range a[prefix:] {
-		inA[l] = true
-	}
-	for _, l := range b[prefix:] {
-		inB[l] = true
-	}
+	inA, inB := members(a[prefix:]), members(b[prefix:])
 	for i := prefix; i < len(a); i++ {
-		if inB[a[i]] {
+		if inB.has(a[i]) {
 			m.a, m.indexA = append(m.a, a[i]), append(m.indexA, i)
 		} else {
 			m.changedA[i] = true
 		}
 	}
 	for i := prefix; i < len(b); i++ {
-		if inA[b[i]] {
+		if inA.has(b[i]) {
 			m.b, m.indexB = append(m.b, b[i]), append(m.indexB, i)
 		} else {
 			m.changedB[i] = true
@@ -76,6 +73,22 @@ func newMyers(a, b []int32, prefix int) *myers {
 	m.bwd = make([]int, len(m.a)+len(m.b)+3)
 	return m
 }
+
+// A lineSet has the lines of one side, by their numbers.
+type lineSet []bool
+
+func members(lines []int32) lineSet {
+	var s lineSet
+	if len(lines) > 0 {
+		s = make(lineSet, slices.Max(lines)+1)
+	}
+	for _, l := range lines {
+		s[l] = true
+	}
+	return s
+}
+
+func (s lineSet) has(line int32) bool { return int(line) < len(s) && s[line] }
 
 // compare marks the changed lines of a[a0:a1] against b[b0:b1].
 func (m *myers) compare(a0, a1, b0, b1 int) {

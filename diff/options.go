@@ -1,5 +1,7 @@
 package diff
 
+import "github.com/amberfs/amberfs/internal/budget"
+
 // Options say what is compared and how it is shown. The zero value is the
 // default of `git diff`.
 type Options struct {
@@ -19,6 +21,11 @@ type Options struct {
 	// MaxText is the size in bytes from which a file counts as binary.
 	// 0 means 64 MiB.
 	MaxText int64
+	// Memory bounds what comparing texts takes, together with others that share it.
+	// Texts that it could never hold are shown as replaced.
+	Memory *budget.Budget
+	// List is charged with what the list of changed files takes.
+	List *budget.Charge
 	// Width is the number of columns for Stat; 0 means 80.
 	Width int
 }

@@ -31,6 +31,7 @@ type renamer struct {
 	match map[int]match // addition → its source
 	used  map[int]bool  // deletions that became a rename
 	spans map[int]spanSet
+	kept  int // spans in all
 }
 
 type match struct {

@@ -1,7 +1,11 @@
 package diff
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"slices"
 )
 
@@ -21,13 +25,27 @@ const (
 	hashBase = 107927
 )
 
-func spansOf(data []byte) spanSet {
-	text := !isBinary(data)
+func spansOf(r io.Reader) (spanSet, error) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	head, err := in.Peek(binaryHead)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	text := !isBinary(head)
 	counts := make(map[uint32]uint32)
 	var acc1, acc2, n uint32
-	for i, c := range data {
-		if text && c == '\r' && i+1 < len(data) && data[i+1] == '\n' {
-			continue
+	for {
+		c, err := in.ReadByte()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if text && c == '\r' {
+			if next, _ := in.Peek(1); len(next) > 0 && next[0] == '\n' {
+				continue
+			}
 		}
 		old := acc1
 		acc1 = acc1<<7 ^ acc2>>25
@@ -44,7 +62,7 @@ func spansOf(data []byte) spanSet {
 		set = append(set, span{h, b})
 	}
 	slices.SortFunc(set, func(a, b span) int { return int(a.hash) - int(b.hash) })
-	return set
+	return set, nil
 }
 
 // common is the number of bytes of s that are in d too.
@@ -108,16 +126,25 @@ func (r *renamer) spansAt(i int) (spanSet, error) {
 	if f.Status == Deleted {
 		n = f.Old
 	}
-	data, err := read(r.src, n, f.Path)
-	if err != nil {
-		return nil, err
+	if r.kept > maxSpans {
+		return nil, nil // it is like no other
 	}
-	s := spansOf(data)
+	s, err := spansOf(reader(r.src, n))
+	if err != nil {
+		return nil, fmt.Errorf("reading %q: %w", f.Path, err)
+	}
+	r.kept += len(s)
 	r.spans[i] = s
 	return s, nil
 }
 
-// isBinary is git's guess: a NUL among the first 8000 bytes.
+// maxSpans bounds the fingerprints of one comparison, of 8 bytes each.
+const maxSpans = 4 << 20
+
+// binaryHead is how many bytes of a file tell whether it is text.
+const binaryHead = 8000
+
+// isBinary is git's guess: a NUL among the first bytes.
 func isBinary(data []byte) bool {
-	return bytes.IndexByte(data[:min(len(data), 8000)], 0) >= 0
+	return bytes.IndexByte(data[:min(len(data), binaryHead)], 0) >= 0
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -22,7 +23,7 @@ func Stat(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		r, err := count(src, f, o)
+		r, err := count(ctx, src, f, o)
 		if err != nil {
 			return err
 		}
@@ -47,8 +48,8 @@ type row struct {
 	binary         bool
 }
 
-func count(src *tree.Source, f File, o Options) (row, error) {
-	r := row{name: quote(f.Path)}
+func count(ctx context.Context, src *tree.Source, f File, o Options) (row, error) {
+	r := row{name: gitquote.Name(f.Path)}
 	if f.Status == Renamed {
 		r.name = renameName(f.OldPath, f.Path)
 	}
@@ -66,28 +67,50 @@ func count(src *tree.Source, f File, o Options) (row, error) {
 		}
 		return r, nil
 	}
-	a, err := read(src, f.Old, f.OldPath)
+	a, err := surveyOf(ctx, src, f.Old, f.OldPath)
 	if err != nil {
 		return r, err
 	}
-	b, err := read(src, f.New, f.Path)
+	b, err := surveyOf(ctx, src, f.New, f.Path)
 	if err != nil {
 		return r, err
 	}
 	switch {
-	case isBinary(a) || isBinary(b):
+	case a.binary || b.binary:
 		r.binary = true
 		if !same {
-			r.added, r.deleted = int64(len(b)), int64(len(a))
+			r.added, r.deleted = b.size, a.size
 		}
-	case !same:
-		_, _, edits := compareText(a, b)
-		for _, e := range edits {
-			r.deleted += int64(e.a1 - e.a0)
-			r.added += int64(e.b1 - e.b0)
-		}
+	case same:
+	case f.Old == nil || f.New == nil || !o.Memory.Holds(cost(a, b)):
+		r.added, r.deleted = int64(b.lines), int64(a.lines)
+	default:
+		err = r.compare(ctx, src, f, o, a, b)
 	}
-	return r, nil
+	return r, err
+}
+
+// compare counts the lines of a change.
+func (r *row) compare(ctx context.Context, src *tree.Source, f File, o Options, a, b survey) error {
+	release, err := o.Memory.Take(ctx, cost(a, b))
+	if err != nil {
+		return err
+	}
+	defer release()
+	before, err := a.data(src, f.Old, f.OldPath)
+	if err != nil {
+		return err
+	}
+	after, err := b.data(src, f.New, f.Path)
+	if err != nil {
+		return err
+	}
+	_, _, edits := compareText(before, after)
+	for _, e := range edits {
+		r.deleted += int64(e.a1 - e.a0)
+		r.added += int64(e.b1 - e.b0)
+	}
+	return nil
 }
 
 // writeStat lays rows out in width columns by the rules of git's show_stats:
@@ -199,8 +222,8 @@ func fit(name string, width int) string {
 
 // renameName joins two paths by what they have in common, as "dir/{a => b}/f".
 func renameName(from, to string) string {
-	if mustQuote(from) || mustQuote(to) {
-		return quote(from) + " => " + quote(to)
+	if gitquote.Needed(from) || gitquote.Needed(to) {
+		return gitquote.Name(from) + " => " + gitquote.Name(to)
 	}
 	prefix := 0
 	for i := 0; i < len(from) && i < len(to) && from[i] == to[i]; i++ {

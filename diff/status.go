@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -30,7 +31,7 @@ func NameStatus(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.S
 // String is f's line in NameStatus.
 func (f File) String() string {
 	if f.Status == Renamed {
-		return fmt.Sprintf("R%03d\t%s\t%s", f.Similarity, quote(f.OldPath), quote(f.Path))
+		return fmt.Sprintf("R%03d\t%s\t%s", f.Similarity, gitquote.Name(f.OldPath), gitquote.Name(f.Path))
 	}
-	return fmt.Sprintf("%c\t%s", f.Status, quote(f.Path))
+	return fmt.Sprintf("%c\t%s", f.Status, gitquote.Name(f.Path))
 }

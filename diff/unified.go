@@ -3,6 +3,7 @@ package diff
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"strings"
 )
 
@@ -12,18 +13,34 @@ func (w *writer) text(f File, a, b []byte) {
 	if len(edits) == 0 {
 		return
 	}
-	before, after := names(f)
-	fmt.Fprintf(w, "--- %s%s\n+++ %s%s\n", before, tabAfter(before), after, tabAfter(after))
+	w.heads(f)
 	context := w.o.context()
 	section := sections{lines: la, last: -1}
-	for len(edits) > 0 {
-		n := 1
-		for n < len(edits) && edits[n].a0-edits[n-1].a1 <= 2*context {
-			n++
-		}
-		w.hunk(edits[:n], la, lb, context, &section)
-		edits = edits[n:]
+	for near := range groups(edits, context) {
+		w.hunk(near, la, lb, context, &section)
 	}
+}
+
+// groups yields the runs of edits that are close enough to share their context.
+func groups(edits []edit, context int) iter.Seq[[]edit] {
+	return func(yield func([]edit) bool) {
+		for len(edits) > 0 {
+			n := 1
+			for n < len(edits) && edits[n].a0-edits[n-1].a1 <= 2*context {
+				n++
+			}
+			if !yield(edits[:n]) {
+				return
+			}
+			edits = edits[n:]
+		}
+	}
+}
+
+// heads writes the two lines before the first hunk.
+func (w *writer) heads(f File) {
+	before, after := names(f)
+	fmt.Fprintf(w, "--- %s%s\n+++ %s%s\n", before, tabAfter(before), after, tabAfter(after))
 }
 
 // tabAfter is the tab that tells programs other than git where a name with a

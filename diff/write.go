@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -28,7 +29,7 @@ func Write(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State,
 	if err != nil {
 		return Summary{}, err
 	}
-	out := &writer{Writer: bufio.NewWriterSize(w, 64<<10), src: src, o: o, sum: Summary{LeftOut: leftOut}}
+	out := &writer{ctx: ctx, Writer: bufio.NewWriterSize(w, 64<<10), src: src, o: o, sum: Summary{LeftOut: leftOut}}
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
 			return out.sum, err
@@ -47,6 +48,7 @@ func Write(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State,
 // in the bufio.Writer and come out at Flush.
 type writer struct {
 	*bufio.Writer
+	ctx context.Context // of this one diff
 	src *tree.Source
 	o   Options
 	sum Summary
@@ -72,7 +74,7 @@ func (w *writer) file(f File) error {
 // pair writes the header lines of one file and its change.
 func (w *writer) pair(f File) error {
 	before, after := gitMode(f.Old), gitMode(f.New)
-	fmt.Fprintf(w, "diff --git %s %s\n", quote("a/"+f.OldPath), quote("b/"+f.Path))
+	fmt.Fprintf(w, "diff --git %s %s\n", gitquote.Name("a/"+f.OldPath), gitquote.Name("b/"+f.Path))
 	switch {
 	case f.Old == nil:
 		fmt.Fprintf(w, "new file mode %06o\n", after)
@@ -83,7 +85,7 @@ func (w *writer) pair(f File) error {
 	}
 	if f.Status == Renamed {
 		fmt.Fprintf(w, "similarity index %d%%\nrename from %s\nrename to %s\n",
-			f.Similarity, quote(f.OldPath), quote(f.Path))
+			f.Similarity, gitquote.Name(f.OldPath), gitquote.Name(f.Path))
 	}
 	if f.Old != nil && f.New != nil {
 		same, err := sameData(w.src, f)
@@ -92,21 +94,42 @@ func (w *writer) pair(f File) error {
 		}
 	}
 	if size(f.Old) > w.o.maxText() || size(f.New) > w.o.maxText() {
-		return w.binary(f, nil, nil)
+		return w.binary(f)
 	}
-	a, err := read(w.src, f.Old, f.OldPath)
+	return w.contents(f)
+}
+
+// contents writes the change of what is in a file.
+func (w *writer) contents(f File) error {
+	a, err := surveyOf(w.ctx, w.src, f.Old, f.OldPath)
 	if err != nil {
 		return err
 	}
-	b, err := read(w.src, f.New, f.Path)
+	b, err := surveyOf(w.ctx, w.src, f.New, f.Path)
 	if err != nil {
 		return err
 	}
-	if isBinary(a) || isBinary(b) {
-		return w.binary(f, a, b)
+	if a.binary || b.binary {
+		return w.binary(f)
 	}
-	w.index(f, idOf(f.Old, a)[:7], idOf(f.New, b)[:7])
-	w.text(f, a, b)
+	w.index(f, a.id[:7], b.id[:7])
+	if f.Old == nil || f.New == nil || !w.o.Memory.Holds(cost(a, b)) {
+		return w.replaced(f, a, b)
+	}
+	release, err := w.o.Memory.Take(w.ctx, cost(a, b))
+	if err != nil {
+		return err
+	}
+	defer release()
+	before, err := a.data(w.src, f.Old, f.OldPath)
+	if err != nil {
+		return err
+	}
+	after, err := b.data(w.src, f.New, f.Path)
+	if err != nil {
+		return err
+	}
+	w.text(f, before, after)
 	return nil
 }
 
@@ -115,18 +138,11 @@ func sameData(src *tree.Source, f File) (bool, error) {
 	if f.Old.IsSymlink() || f.New.IsSymlink() {
 		return f.Old.IsSymlink() == f.New.IsSymlink() && f.Old.Target == f.New.Target, nil
 	}
-	same, err := f.Old.Content.Equal(src, f.New.Content)
+	same, err := f.Old.Content.Equal(src.Files, f.New.Content)
 	if err != nil {
 		return false, fmt.Errorf("comparing %q: %w", f.Path, err)
 	}
 	return same, nil
-}
-
-func idOf(n *tree.Inode, data []byte) string {
-	if n == nil {
-		return "0000000000000000000000000000000000000000"
-	}
-	return blobIDOf(data)
 }
 
 // index writes the line that names both blobs. The mode follows when it is the
@@ -143,10 +159,10 @@ func (w *writer) index(f File, before, after string) {
 func names(f File) (before, after string) {
 	before, after = "/dev/null", "/dev/null"
 	if f.Old != nil {
-		before = quote("a/" + f.OldPath)
+		before = gitquote.Name("a/" + f.OldPath)
 	}
 	if f.New != nil {
-		after = quote("b/" + f.Path)
+		after = gitquote.Name("b/" + f.Path)
 	}
 	return before, after
 }

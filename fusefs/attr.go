@@ -49,8 +49,10 @@ func fillAttr(out *fuse.Attr, a *live.Attr) {
 	out.Blksize = 4096
 }
 
-// fillStatx is fillAttr for statx(2); btime 0 means that it is not known.
-func fillStatx(out *fuse.Statx, a *fuse.Attr, btime int64) {
+// fillStatx is fillAttr for statx(2), which also tells the time of birth.
+func fillStatx(out *fuse.Statx, attr *live.Attr) {
+	var a fuse.Attr
+	fillAttr(&a, attr)
 	out.Mask = unix.STATX_BASIC_STATS
 	out.Blksize, out.Nlink = a.Blksize, a.Nlink
 	out.Uid, out.Gid = a.Uid, a.Gid
@@ -60,31 +62,22 @@ func fillStatx(out *fuse.Statx, a *fuse.Attr, btime int64) {
 	out.Mtime.Sec, out.Mtime.Nsec = a.Mtime, a.Mtimensec
 	out.Ctime.Sec, out.Ctime.Nsec = a.Ctime, a.Ctimensec
 	out.RdevMajor, out.RdevMinor = unix.Major(uint64(a.Rdev)), unix.Minor(uint64(a.Rdev))
-	if btime != 0 {
+	if attr.Btime != 0 {
 		out.Mask |= unix.STATX_BTIME
-		out.Btime.Sec, out.Btime.Nsec = seconds(btime)
+		out.Btime.Sec, out.Btime.Nsec = seconds(attr.Btime)
 	}
 }
 
 // entry answers with a node of the tree and counts that the kernel holds it.
 func (fs *filesystem) entry(out *fuse.EntryOut, a *live.Attr) {
-	fs.dress(a)
+	if t, ok := fs.capturedAt(a.ID); ok {
+		a.Mtime = t
+	}
 	out.NodeId = uint64(a.ID)
 	fillAttr(&out.Attr, a)
 	out.SetEntryTimeout(cached)
 	out.SetAttrTimeout(cached)
 	fs.lookups.add(a.ID)
-}
-
-// dress gives the root of a snapshot the time of its capture, so that
-// `ls -lt .snapshots` shows the order in which they were made.
-func (fs *filesystem) dress(a *live.Attr) {
-	if a.ID.Ino() != live.RootIno || a.ID.View() == live.MainView {
-		return
-	}
-	if t, ok := fs.captured.Load(a.ID.View()); ok {
-		a.Mtime = t.(int64)
-	}
 }
 
 // absent answers that a name leads nowhere and may be remembered as such.

@@ -1,8 +1,8 @@
 // Package fusefs shows a store to the Linux kernel as a filesystem.
 //
 // It translates and does nothing else: a request of the FUSE protocol becomes
-// one call of live.Forest, its answer the answer. What is its own is the
-// control tree (.snapshots and .forks), the mapping of errors (errno.go), and
+// one call of live.Forest or, below .snapshots and .forks, of control.Tree, its
+// answer the answer. What is its own is the mapping of errors (errno.go), and
 // telling the kernel what changed behind its back.
 //
 // # The life of a write
@@ -14,11 +14,19 @@
 // to 1 MiB. The goroutine that reads from /dev/fuse gets it and answers it
 // itself, because waking another one costs more than the work; as long as it
 // keeps up it is the only one (readers.go), and it asks for the next request for
-// a moment before it sleeps (eager.go). It calls Forest.Write, which appends
-// a record with the bytes to the journal, applies it to the tree in memory and
-// returns. The answer goes back, and write(2) returns in the program. What it wrote now survives the
-// death of the daemon; after fsync(2), which becomes FSYNC and Forest.Sync, a
-// power cut too. close(2) sends nothing: FLUSH was answered with ENOSYS as well.
+// a moment before it sleeps (poller.go). It calls Forest.Write, which appends a
+// record with the bytes to the journal, applies it to the tree in memory and
+// returns. The answer goes back, and write(2) returns in the program. What it wrote
+// survives the death of the daemon; after fsync(2), which becomes FSYNC and
+// Forest.Sync, a power cut too. close(2) sends nothing: FLUSH was answered with
+// ENOSYS as well.
+//
+// What may take long, a rendering or a command of the control tree, still runs on the
+// goroutine that read it, but that one does not count as a reader meanwhile (Blocking),
+// so that others are started in its place.
+//
+// A request that needs what is on another machine is put aside and answered from its
+// beginning when that is here (absent.go).
 //
 // A read that follows is served from the page cache without us, and so are
 // open, stat and a failed lookup of what was looked up before.
@@ -42,14 +50,6 @@
 //
 // EXPLICIT_INVAL_DATA is on: else the kernel would drop the pages of a file at
 // the first stat after each write, seeing a new mtime.
-//
-// # Control files
-//
-// Without OPEN a control file must be a cached file of an exact size. So
-// LOOKUP renders what the file says, gives each new content a new node id, and
-// lets the kernel remember neither the name nor the attributes (control.go).
-// Each WRITE to one is a whole command, whose error is that of write(2)
-// (control_write.go).
 //
 // # What the kernel asks of us
 //
@@ -79,8 +79,10 @@
 //
 // # Locks
 //
-//	control.mu            files of the control tree
-//	  Forest.mu           for the owner of the workspace's root
-//	    lookupShard.mu    Forest asks what is held (SetHeld)
-//	queue.mu              alone
+//	Tree.mu               of control
+//	  Forest.mu
+//	    lookupShard.mu    the forest asks which nodes are held (SetHeld)
+//	  queue.mu            notices are put into a queue
+//	removals.mu, aside.mu, spareBuffers.mu
+//	                      each alone
 package fusefs

@@ -7,61 +7,54 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// errnos maps every error that a request can end with. The first match wins,
-// so what is more precise stands above what wraps it.
-var errnos = []struct {
-	err  error
-	code syscall.Errno
-}{
-	{live.ErrNotExist, syscall.ENOENT},
-	{live.ErrExist, syscall.EEXIST},
-	{live.ErrNotDir, syscall.ENOTDIR},
-	{live.ErrIsDir, syscall.EISDIR},
-	{live.ErrNotEmpty, syscall.ENOTEMPTY},
-	{live.ErrReadOnly, syscall.EROFS},
-	{live.ErrNameTooLong, syscall.ENAMETOOLONG},
-	{live.ErrInvalid, syscall.EINVAL},
-	{live.ErrNoData, syscall.ENXIO},
-	{live.ErrNoAttr, syscall.ENODATA},
-	{live.ErrStale, syscall.ESTALE},
-	{live.ErrTooManyLinks, syscall.EMLINK},
-	{live.ErrTooBig, syscall.EFBIG},
-	{live.ErrNoSpace, syscall.ENOSPC},
-	{live.ErrQuota, syscall.EDQUOT},
-	{live.ErrPerm, syscall.EPERM},
-	{live.ErrCrossDevice, syscall.EXDEV},
-	{live.ErrNotSupported, syscall.EOPNOTSUPP},
-	{live.ErrRange, syscall.E2BIG},
-	{live.ErrDamaged, syscall.EIO},
-	{snapshot.ErrNotFound, syscall.ENOENT},
-	{snapshot.ErrNoFork, syscall.ENOENT},
-	{snapshot.ErrNoPath, syscall.ENOENT},
-	{snapshot.ErrInvalid, syscall.EINVAL},
-	{snapshot.ErrClosed, syscall.ENODEV},
-	{snapshot.ErrExists, syscall.EEXIST},
-	{snapshot.ErrNameTooLong, syscall.ENAMETOOLONG},
-	{snapshot.ErrBadName, syscall.EINVAL},
-	{snapshot.ErrBusy, syscall.EBUSY},
-	{snapshot.ErrProtected, syscall.EPERM},
-	{snapshot.ErrQuota, syscall.EDQUOT},
-	{context.Canceled, syscall.EINTR},
-	{context.DeadlineExceeded, syscall.ETIMEDOUT},
+// errnos maps every kind of error that a request can end with.
+var errnos = map[errs.Kind]syscall.Errno{
+	errs.NotExist:     syscall.ENOENT,
+	errs.Exist:        syscall.EEXIST,
+	errs.NotDir:       syscall.ENOTDIR,
+	errs.IsDir:        syscall.EISDIR,
+	errs.NotEmpty:     syscall.ENOTEMPTY,
+	errs.NameTooLong:  syscall.ENAMETOOLONG,
+	errs.Invalid:      syscall.EINVAL,
+	errs.NotSupported: syscall.EOPNOTSUPP,
+	errs.CrossDevice:  syscall.EXDEV,
+	errs.TooManyLinks: syscall.EMLINK,
+	errs.TooBig:       syscall.EFBIG,
+	errs.Range:        syscall.E2BIG,
+	errs.NoData:       syscall.ENXIO,
+	errs.NoAttr:       syscall.ENODATA,
+	errs.Perm:         syscall.EPERM,
+	errs.Protected:    syscall.EPERM,
+	errs.ReadOnly:     syscall.EROFS,
+	errs.Busy:         syscall.EBUSY,
+	errs.Stale:        syscall.ESTALE,
+	errs.Closed:       syscall.ENODEV,
+	errs.NoSpace:      syscall.ENOSPC,
+	errs.Quota:        syscall.EDQUOT,
+	errs.Damaged:      syscall.EIO,
+	errs.Format:       syscall.EIO,
+	errs.Away:         syscall.EIO,
+	errs.Failed:       syscall.EIO,
 }
 
-// errno returns the code that a process gets for an error: that of the table,
+// errno returns the code that a process gets for an error: that of its kind,
 // that of a system call inside, or EIO.
 func errno(err error) syscall.Errno {
 	if err == nil {
 		return 0
 	}
-	for _, e := range errnos {
-		if errors.Is(err, e.err) {
-			return e.code
-		}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return syscall.EINTR
+	case errors.Is(err, context.DeadlineExceeded):
+		return syscall.ETIMEDOUT
+	}
+	if code, ok := errnos[errs.Of(err)]; ok {
+		return code
 	}
 	var code syscall.Errno
 	if errors.As(err, &code) && code != 0 {
@@ -77,7 +70,14 @@ func (fs *filesystem) status(op string, id live.NodeID, err error) fuse.Status {
 	if err == nil {
 		return fuse.OK
 	}
+	var absent *live.Absent
+	if errors.As(err, &absent) {
+		return fs.aside.put(absent)
+	}
 	code := errno(err)
+	if errs.Of(err) == errs.Away {
+		return fuse.Status(code) // told once, by who knows of the remote
+	}
 	if code == syscall.EIO || code == syscall.ENOSPC {
 		fs.log.Error("request failed", "op", op, "node", uint64(id), "err", err)
 	}

@@ -1,12 +1,16 @@
 package fusefs
 
 import (
+	"math/bits"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/amberfs/amberfs/control"
+	"github.com/amberfs/amberfs/internal/process"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -23,36 +27,36 @@ func timeNow() int64 { return time.Now().UnixNano() }
 // Nothing is lost: there is no state of an open file here, and what is
 // unlinked but open lives until FORGET.
 func (fs *filesystem) Open(_ <-chan struct{}, _ *fuse.OpenIn, _ *fuse.OpenOut) fuse.Status {
-	fs.counts.add(opOpen)
 	return fuse.ENOSYS
 }
 
 // OpenDir is answered as Open is; the kernel then also caches listings.
 func (fs *filesystem) OpenDir(_ <-chan struct{}, _ *fuse.OpenIn, _ *fuse.OpenOut) fuse.Status {
-	fs.counts.add(opOpendir)
 	return fuse.ENOSYS
 }
 
 // Flush has nothing to flush: a write that was answered is in the journal.
 func (fs *filesystem) Flush(_ <-chan struct{}, _ *fuse.FlushIn) fuse.Status {
-	fs.counts.add(opFlush)
 	return fuse.ENOSYS
 }
 
 // Release comes for files that CREATE opened before the first OPEN.
-func (fs *filesystem) Release(_ <-chan struct{}, _ *fuse.ReleaseIn) { fs.counts.add(opRelease) }
+func (fs *filesystem) Release(_ <-chan struct{}, _ *fuse.ReleaseIn) {}
 
 func (fs *filesystem) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
-	fs.counts.add(opRead)
 	id := live.NodeID(in.NodeId)
-	if isControl(id) {
-		return fs.control.read(id, buf, int64(in.Offset))
-	}
-	n, err := fs.forest.ReadAt(id, buf, int64(in.Offset))
+	n, err := fs.readAt(id, buf, int64(in.Offset))
 	if err != nil {
 		return nil, fs.status("read", id, err)
 	}
 	return inPlace(buf[:n]), fuse.OK
+}
+
+func (fs *filesystem) readAt(id live.NodeID, buf []byte, off int64) (int, error) {
+	if control.IsNode(id) {
+		return fs.control.ReadAt(id, buf, off)
+	}
+	return fs.forest.ReadAt(id, buf, off)
 }
 
 // inPlace is the result of a READ that was read into the answer itself.
@@ -73,14 +77,17 @@ func (r inPlace) Readv(dst [][]byte) (int, fuse.Status) {
 }
 
 func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
-	fs.counts.add(opWrite)
 	id := live.NodeID(in.NodeId)
-	if isControl(id) {
-		return fs.control.write(cancel, id, data, int64(in.Offset), &in.InHeader)
+	if control.IsNode(id) {
+		n, err := fs.control.Write(id, data, int64(in.Offset), request(cancel, &in.InHeader))
+		return uint32(n), fs.status("write", id, err)
 	}
 	kill := in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0
-	special := kill && fs.special(id)
+	a, special := fs.special(id, kill)
 	n, err := fs.forest.Write(id, data, int64(in.Offset), kill)
+	if err == nil && special {
+		err = fs.dropSgid(a, &in.InHeader)
+	}
 	if err != nil {
 		return 0, fs.status("write", id, err)
 	}
@@ -93,19 +100,39 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 	return uint32(n), fuse.OK
 }
 
-// special reports whether a file has the set-user-ID or set-group-ID bit.
-func (fs *filesystem) special(id live.NodeID) bool {
+// special returns the attributes of a file, and reports whether it has the
+// set-user-ID or set-group-ID bit, if that is asked for.
+func (fs *filesystem) special(id live.NodeID, ask bool) (live.Attr, bool) {
+	if !ask {
+		return live.Attr{}, false
+	}
 	a, err := fs.forest.GetAttr(id)
-	return err == nil && a.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 && a.Mode&unix.S_IFMT == unix.S_IFREG
+	return a, err == nil && a.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 && a.Mode&unix.S_IFMT == unix.S_IFREG
+}
+
+// dropSgid takes the set-group-ID bit from a file that its group may not execute,
+// when somebody outside of the group has changed it. Of other files the forest does
+// so for everybody, see live.Forest.Write.
+func (fs *filesystem) dropSgid(a live.Attr, who *fuse.InHeader) error {
+	if a.Mode&(unix.S_ISGID|unix.S_IXGRP) != unix.S_ISGID || who.Gid == a.GID || process.InGroup(int(who.Pid), a.GID) {
+		return nil
+	}
+	mode := a.Mode &^ (unix.S_ISGID | unix.S_ISUID)
+	_, err := fs.forest.SetAttr(a.ID, live.SetAttr{Mode: &mode})
+	return err
 }
 
 // killPriv does for requests without a flag for it what WRITE does: root alone
 // may change a file and leave it set-user-ID.
-func (fs *filesystem) killPriv(id live.NodeID, uid uint32) error {
-	if uid == 0 || !fs.special(id) {
+func (fs *filesystem) killPriv(id live.NodeID, who *fuse.InHeader) error {
+	a, special := fs.special(id, who.Uid != 0)
+	if !special {
 		return nil
 	}
 	_, err := fs.forest.SetAttr(id, live.SetAttr{KillPriv: true})
+	if err == nil {
+		err = fs.dropSgid(a, who)
+	}
 	fs.notify.dropAttr(id)
 	return err
 }
@@ -113,37 +140,30 @@ func (fs *filesystem) killPriv(id live.NodeID, uid uint32) error {
 // Fsync returns when the data would survive a power cut. There is one journal
 // for all, so what was written before, to whichever file, is safe too.
 func (fs *filesystem) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	fs.counts.add(opFsync)
 	return fs.status("fsync", live.NodeID(in.NodeId), fs.forest.Sync())
 }
 
 // FsyncDir is Fsync for names.
 func (fs *filesystem) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	fs.counts.add(opFsyncdir)
 	return fs.status("fsyncdir", live.NodeID(in.NodeId), fs.forest.Sync())
 }
 
 func (fs *filesystem) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
-	fs.counts.add(opFallocate)
 	id := live.NodeID(in.NodeId)
-	if isControl(id) {
+	if control.IsNode(id) {
 		return fuse.Status(unix.EOPNOTSUPP)
 	}
 	if err := fs.forest.Fallocate(id, int64(in.Offset), int64(in.Length), in.Mode); err != nil {
 		return fs.status("fallocate", id, err)
 	}
 	fs.event(Event{Caller: caller(&in.InHeader), Action: Modified, Node: id})
-	return fs.status("fallocate", id, fs.killPriv(id, in.Uid))
+	return fs.status("fallocate", id, fs.killPriv(id, &in.InHeader))
 }
 
 // Lseek answers SEEK_DATA and SEEK_HOLE.
 func (fs *filesystem) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
-	fs.counts.add(opLseek)
 	id := live.NodeID(in.NodeId)
-	if isControl(id) {
-		return fs.control.seek(id, int64(in.Offset), int(in.Whence), out)
-	}
-	off, err := fs.forest.Seek(id, int64(in.Offset), int(in.Whence))
+	off, err := fs.seek(id, int64(in.Offset), int(in.Whence))
 	if err != nil {
 		return fs.status("lseek", id, err)
 	}
@@ -151,11 +171,17 @@ func (fs *filesystem) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.Lseek
 	return fuse.OK
 }
 
+func (fs *filesystem) seek(id live.NodeID, off int64, whence int) (int64, error) {
+	if control.IsNode(id) {
+		return fs.control.Seek(id, off, whence)
+	}
+	return fs.forest.Seek(id, off, whence)
+}
+
 // CopyFileRange shares the bytes instead of copying them.
 func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
-	fs.counts.add(opCopyFileRange)
 	from, to := live.NodeID(in.NodeId), live.NodeID(in.NodeIdOut)
-	if isControl(from) || isControl(to) {
+	if control.IsNode(from) || control.IsNode(to) {
 		return 0, fuse.EXDEV // makes the kernel read and write instead
 	}
 	n, err := fs.forest.CopyRange(from, int64(in.OffIn), to, int64(in.OffOut), int64(min(in.Len, maxCopy)))
@@ -163,20 +189,32 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 		return 0, fs.status("copy_file_range", to, err)
 	}
 	fs.event(Event{Caller: caller(&in.InHeader), Action: Modified, Node: to})
-	return uint32(n), fs.status("copy_file_range", to, fs.killPriv(to, in.Uid))
+	return uint32(n), fs.status("copy_file_range", to, fs.killPriv(to, &in.InHeader))
 }
 
-// Ioctl has none to offer. ENOTTY, unlike ENOSYS, is what programs expect of a
-// file that knows no such request.
-func (fs *filesystem) Ioctl(_ <-chan struct{}, _ *fuse.IoctlIn, _ []byte, _ *fuse.IoctlOut, _ []byte) fuse.Status {
-	fs.counts.add(opIoctl)
+// Ioctl has none to offer. ENOTTY, unlike ENOSYS, is what programs expect of a file
+// that knows no such request; of the flags of chattr(1) they expect EOPNOTSUPP.
+func (fs *filesystem) Ioctl(_ <-chan struct{}, in *fuse.IoctlIn, _ []byte, _ *fuse.IoctlOut, _ []byte) fuse.Status {
+	switch in.Cmd {
+	case unix.FS_IOC_GETFLAGS, unix.FS_IOC_SETFLAGS, fsIocGetXattr, fsIocSetXattr:
+		return fuse.Status(unix.EOPNOTSUPP)
+	}
 	return fuse.Status(unix.ENOTTY)
 }
 
+// FS_IOC_FSGETXATTR and FS_IOC_FSSETXATTR of linux/fs.h.
+const (
+	fsIocGetXattr = 0x801c581f
+	fsIocSetXattr = 0x401c5820
+)
+
 // StatFs tells the space of the store's disk, less what the store keeps back
 // for recovery and gc, so that df agrees with when writes begin to fail.
+//
+// In a fork it tells of the fork alone: what it may have of its own if there is a
+// limit, else the space of the disk rounded down to a power of two. The exact one would
+// tell what others do, and whether some content was in the store before.
 func (fs *filesystem) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
-	fs.counts.add(opStatfs)
 	var s unix.Statfs_t
 	if err := unix.Statfs(fs.store.Dir(), &s); err != nil {
 		return fuse.ToStatus(err)
@@ -195,5 +233,26 @@ func (fs *filesystem) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.Sta
 	out.Files, out.Ffree = s.Files, s.Ffree
 	out.Bsize, out.Frsize = uint32(s.Bsize), uint32(unit)
 	out.NameLen = 255
+	if ws := fs.control.WorkspaceOf(live.NodeID(in.NodeId)); ws == nil || ws.IsFork() {
+		out.Bavail, out.Blocks = forkSpace(ws, uint64(free), unit)
+		out.Bfree, out.Files, out.Ffree = out.Bavail, 0, 0
+	}
 	return fuse.OK
+}
+
+// forkSpace tells the space of a fork, in units; ws is nil when it has ended.
+func forkSpace(ws *snapshot.Workspace, free, unit uint64) (avail, blocks uint64) {
+	if free > 0 {
+		free = 1 << (bits.Len64(free) - 1)
+	}
+	if ws == nil {
+		return free / unit, free / unit
+	}
+	own, limit := ws.Usage()
+	if limit > 0 {
+		free = min(free, uint64(max(0, limit-own)))
+	} else {
+		own = ws.Status().LogicalBytes
+	}
+	return free / unit, (free + uint64(own)) / unit
 }

@@ -4,16 +4,18 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
-	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/amberfs/amberfs/control"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
 // filesystem answers the requests of one mount. The requests of the control
-// tree go to control; all others are one call of the forest each.
+// tree go to control.Tree; all others are one call of the forest each.
 type filesystem struct {
 	fuse.RawFileSystem // what is not implemented: ENOSYS
 
@@ -22,27 +24,25 @@ type filesystem struct {
 	store   *snapshot.Store
 	forest  *live.Forest
 	lookups lookups
-	counts  counters
-	control *control
+	control *control.Tree
 	notify  *notifier
+	aside   *aside
 	// removals are those in forks.
 	removals removals
-
-	// captured holds the capture time (int64, ns) by view of each snapshot
-	// that was looked up.
-	captured sync.Map
 }
 
-func newFilesystem(o Options, n *notifier) *filesystem {
+func newFilesystem(o Options, k *kernel) *filesystem {
 	fs := &filesystem{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(),
 		opts:          o,
 		log:           o.Logger,
 		store:         o.Store,
 		forest:        o.Store.Forest(),
-		notify:        n,
+		notify:        k.notifier,
+		aside:         &aside{},
 	}
-	fs.control = newControl(fs)
+	o.Control.Kernel, o.Control.AllowOther = k, o.AllowOther
+	fs.control = control.New(o.Control)
 	return fs
 }
 
@@ -58,18 +58,16 @@ func (fs *filesystem) panicked(v any) fuse.Status {
 // Lookup resolves a name. A name that is not there is an answer too, which the
 // kernel remembers: most lookups of a build are for files that do not exist.
 func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
-	fs.counts.add(opLookup)
 	parent := live.NodeID(h.NodeId)
-	if isControl(parent) {
-		return fs.control.lookup(cancel, h, name, out)
+	if control.IsNode(parent) {
+		e, err := fs.control.Lookup(parent, name, request(cancel, h))
+		return fs.controlEntry("lookup", parent, e, err, out)
 	}
 	if name == "." || name == ".." {
 		return fs.lookupHandle(parent, name, out)
 	}
-	if parent.Ino() == live.RootIno && isControlDir(name) {
-		if ok, st := fs.control.lookupRoot(parent, name, out); ok {
-			return st
-		}
+	if fs.control.Reserves(parent, name) {
+		return fs.lookupControl(parent, name, out)
 	}
 	a, err := fs.forest.Lookup(parent, name)
 	if errors.Is(err, live.ErrNotExist) {
@@ -106,74 +104,67 @@ func (fs *filesystem) lookupHandle(id live.NodeID, name string, out *fuse.EntryO
 
 // Forget tells that the kernel dropped n of the references it was given.
 func (fs *filesystem) Forget(nodeid, n uint64) {
-	fs.counts.add(opForget)
 	id := live.NodeID(nodeid)
-	if !fs.lookups.forget(id, n) {
+	if control.IsNode(id) {
+		fs.control.Forget(id, n)
 		return
 	}
-	if isControl(id) {
-		fs.control.forget(id)
-		return
+	if fs.lookups.forget(id, n) {
+		fs.forest.Forget(id)
 	}
-	fs.forest.Forget(id)
 }
 
 func (fs *filesystem) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
-	fs.counts.add(opGetAttr)
 	id := live.NodeID(in.NodeId)
-	if isControl(id) {
-		return fs.control.getAttr(id, out)
-	}
-	a, err := fs.forest.GetAttr(id)
+	a, timeout, err := fs.attr(id)
 	if err != nil {
 		return fs.status("getattr", id, err)
 	}
-	fs.dress(&a)
 	fillAttr(&out.Attr, &a)
-	out.SetTimeout(cached)
+	out.SetTimeout(timeout)
 	return fuse.OK
 }
 
 // Statx is asked when a program wants the time of birth, which GETATTR has no
 // room for.
 func (fs *filesystem) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) fuse.Status {
-	fs.counts.add(opStatx)
 	id := live.NodeID(in.NodeId)
-	if isControl(id) {
-		var attr fuse.AttrOut
-		if st := fs.control.getAttr(id, &attr); st != fuse.OK {
-			return st
-		}
-		fillStatx(&out.Statx, &attr.Attr, 0)
-		return fuse.OK
-	}
-	a, err := fs.forest.GetAttr(id)
+	a, timeout, err := fs.attr(id)
 	if err != nil {
 		return fs.status("statx", id, err)
 	}
-	fs.dress(&a)
-	var attr fuse.Attr
-	fillAttr(&attr, &a)
-	fillStatx(&out.Statx, &attr, a.Btime)
-	out.SetTimeout(cached)
+	fillStatx(&out.Statx, &a)
+	out.SetTimeout(timeout)
 	return fuse.OK
 }
 
 // SetAttr is chmod, chown, truncate, utimens and, as ATOMIC_O_TRUNC is off,
 // the O_TRUNC of open.
 func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
-	fs.counts.add(opSetAttr)
 	id := live.NodeID(in.NodeId)
-	if isControl(id) {
-		return fs.control.setAttr(id, in, out)
+	s := setAttr(in)
+	if control.IsNode(id) {
+		a, err := fs.control.SetAttr(id, s, caller(&in.InHeader))
+		if err != nil {
+			return fs.status("setattr", id, err)
+		}
+		fillAttr(&out.Attr, &a)
+		return fuse.OK
 	}
 	if fs.isNudge(in) {
 		return fs.nudged(id, out)
 	}
-	s := setAttr(in)
 	a, err := fs.forest.SetAttr(id, s)
 	if err != nil {
 		return fs.status("setattr", id, err)
+	}
+	if s.KillPriv && a.Mode&unix.S_ISGID != 0 && a.Mode&unix.S_IFMT == unix.S_IFREG {
+		if err = fs.dropSgid(a, &in.InHeader); err == nil {
+			a, err = fs.forest.GetAttr(id)
+		}
+		if err != nil {
+			return fs.status("setattr", id, err)
+		}
 	}
 	if s.Mode != nil && fs.opts.ACL {
 		if err := fs.chmodACL(id, *s.Mode); err != nil {

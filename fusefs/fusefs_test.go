@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"log/slog"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -39,21 +37,6 @@ func TestLookups(t *testing.T) {
 	}
 	if !l.forget(b, 9) || l.count() != 0 {
 		t.Error("a forget of too many is not the end")
-	}
-}
-
-func TestControlIDs(t *testing.T) {
-	for _, view := range []uint32{0, 1, live.MaxView} {
-		s, f := snapshotsID(view), forksID(view)
-		if !isControl(s) || !isControl(f) || s == f {
-			t.Errorf("view %d: %x, %x", view, uint64(s), uint64(f))
-		}
-		if uint32(s.Ino()) != view || uint32(f.Ino()) != view {
-			t.Errorf("view %d is not found again", view)
-		}
-		if isControl(live.Node(view, live.MaxIno)) {
-			t.Errorf("a node of view %d is one of the control tree", view)
-		}
 	}
 }
 
@@ -99,21 +82,6 @@ func TestSetAttr(t *testing.T) {
 	}
 }
 
-func TestRenderList(t *testing.T) {
-	if got := string(renderList(nil)); got != "no snapshots\n" {
-		t.Errorf("got %q", got)
-	}
-	at := time.Date(2024, 5, 6, 7, 8, 9, 10, time.UTC)
-	got := string(renderList([]snapshot.Info{
-		{Name: "v2", Created: at, Message: "two\nlines\there"},
-		{Name: "v1", Created: at, ID: strings.Repeat("ab", 32)},
-	}))
-	want := "v2\t-\t2024-05-06T07:08:09Z\ttwo lines here\nv1\tabababababab\t2024-05-06T07:08:09Z\t\n"
-	if got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
 func TestNotices(t *testing.T) {
 	pipe := make([]int, 2)
 	if err := unix.Pipe2(pipe, unix.O_DIRECT|unix.O_CLOEXEC); err != nil {
@@ -150,22 +118,4 @@ func TestNotices(t *testing.T) {
 	}
 	n.close()
 	<-done
-}
-
-func TestParseMountDevice(t *testing.T) {
-	const info = `24 1 0:22 / /proc rw,relatime shared:2 - proc proc rw
-90 24 0:50 / /mnt/a\040b rw,nosuid,nodev - fuse.amberfs /store rw,user_id=0
-91 24 8:1 / /mnt/x rw - ext4 /dev/sda1 rw
-92 24 0:51 / /mnt/x rw - fuse.amberfs /store rw
-`
-	for path, want := range map[string]string{"/mnt/a b": "0:50", "/mnt/x": "0:51", "/proc": "0:22", "/none": ""} {
-		if dev := parseMountDevice(info, path); dev != want {
-			t.Errorf("%s: %q", path, dev)
-		}
-	}
-	for path, want := range map[string]bool{"/mnt": true, "/mnt/x": false, "/mn": false, "/proc": false} {
-		if got := hasMountsBelow(info, path); got != want {
-			t.Errorf("mounts below %s: %v", path, got)
-		}
-	}
 }

@@ -10,22 +10,14 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-)
 
-// helper finds fusermount3, which is set-user-ID root and mounts for everyone.
-func helper() (string, error) {
-	for _, name := range []string{"fusermount3", "/bin/fusermount3", "fusermount"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", errors.New("mounting needs root, a user namespace (amberfs run) or fusermount3 of the package fuse3")
-}
+	"github.com/amberfs/amberfs/internal/mounts"
+)
 
 // mountHelper has fusermount3 mount. It sends the descriptor of the device it
 // opened over a socket, whose number is in _FUSE_COMMFD.
 func mountHelper(o *Options) (int, error) {
-	bin, err := helper()
+	bin, err := mounts.Helper()
 	if err != nil {
 		return -1, err
 	}
@@ -88,7 +80,7 @@ func receiveFD(socket int) (int, error) {
 }
 
 func unmountHelper(mountpoint string) error {
-	bin, err := helper()
+	bin, err := mounts.Helper()
 	if err != nil {
 		return err
 	}

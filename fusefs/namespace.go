@@ -7,14 +7,15 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/amberfs/amberfs/control"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// make_ is what mknod, mkdir, symlink and create have in common.
-func (fs *filesystem) make_(op string, h *fuse.InHeader, name string, c live.Create, umask uint32, out *fuse.EntryOut) fuse.Status {
+// newNode is what mknod, mkdir, symlink and create have in common.
+func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.Create, umask uint32, out *fuse.EntryOut) fuse.Status {
 	parent := live.NodeID(h.NodeId)
-	if parent.Ino() == live.RootIno && isControlDir(name) && fs.control.reserved(parent) {
+	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
 	c.Caller = caller(h)
@@ -33,47 +34,45 @@ func (fs *filesystem) make_(op string, h *fuse.InHeader, name string, c live.Cre
 }
 
 func (fs *filesystem) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
-	fs.counts.add(opMknod)
-	if id := live.NodeID(in.NodeId); isControl(id) {
-		return fs.control.create(id, name, &in.InHeader, in.Mode, out)
+	if id := live.NodeID(in.NodeId); control.IsNode(id) {
+		e, err := fs.control.Create(id, name, in.Mode, caller(&in.InHeader))
+		return fs.controlEntry("mknod", id, e, err, out)
 	}
-	return fs.make_("mknod", &in.InHeader, name, live.Create{Mode: in.Mode, Rdev: in.Rdev}, in.Umask, out)
+	return fs.newNode("mknod", &in.InHeader, name, live.Create{Mode: in.Mode, Rdev: in.Rdev}, in.Umask, out)
 }
 
-func (fs *filesystem) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
-	fs.counts.add(opMkdir)
-	if id := live.NodeID(in.NodeId); isControl(id) {
-		return fs.control.mkdir(id, name, &in.InHeader, out)
+func (fs *filesystem) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
+	if id := live.NodeID(in.NodeId); control.IsNode(id) {
+		e, err := fs.control.Mkdir(id, name, request(cancel, &in.InHeader))
+		return fs.controlEntry("mkdir", id, e, err, out)
 	}
 	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFDIR}
-	return fs.make_("mkdir", &in.InHeader, name, c, in.Umask, out)
+	return fs.newNode("mkdir", &in.InHeader, name, c, in.Umask, out)
 }
 
 func (fs *filesystem) Symlink(_ <-chan struct{}, h *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
-	fs.counts.add(opSymlink)
-	if isControl(live.NodeID(h.NodeId)) {
+	if control.IsNode(live.NodeID(h.NodeId)) {
 		return fuse.EPERM
 	}
-	return fs.make_("symlink", h, name, live.Create{Mode: syscall.S_IFLNK | 0o777, Target: target}, 0, out)
+	return fs.newNode("symlink", h, name, live.Create{Mode: syscall.S_IFLNK | 0o777, Target: target}, 0, out)
 }
 
 // Create makes a file and opens it. The kernel asks once for the two, so a new
 // file costs one round trip less than with MKNOD.
 func (fs *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
-	fs.counts.add(opCreate)
 	out.OpenFlags = openFlags
-	if id := live.NodeID(in.NodeId); isControl(id) {
-		return fs.control.create(id, name, &in.InHeader, in.Mode, &out.EntryOut)
+	if id := live.NodeID(in.NodeId); control.IsNode(id) {
+		e, err := fs.control.Create(id, name, in.Mode, caller(&in.InHeader))
+		return fs.controlEntry("create", id, e, err, &out.EntryOut)
 	}
 	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFREG}
-	return fs.make_("create", &in.InHeader, name, c, in.Umask, &out.EntryOut)
+	return fs.newNode("create", &in.InHeader, name, c, in.Umask, &out.EntryOut)
 }
 
 // Tmpfile makes a file without a name (open with O_TMPFILE).
 func (fs *filesystem) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateOut) fuse.Status {
-	fs.counts.add(opTmpfile)
 	parent := live.NodeID(in.NodeId)
-	if isControl(parent) {
+	if control.IsNode(parent) {
 		return fuse.EPERM
 	}
 	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFREG, Caller: caller(&in.InHeader)}
@@ -92,12 +91,11 @@ func (fs *filesystem) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.Cr
 }
 
 func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
-	fs.counts.add(opLink)
 	id, parent := live.NodeID(in.Oldnodeid), live.NodeID(in.NodeId)
-	if isControl(id) || isControl(parent) {
+	if control.IsNode(id) || control.IsNode(parent) {
 		return fuse.EPERM
 	}
-	if parent.Ino() == live.RootIno && isControlDir(name) && fs.control.reserved(parent) {
+	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
 	a, err := fs.forest.Link(id, parent, name)
@@ -110,10 +108,9 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 }
 
 func (fs *filesystem) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
-	fs.counts.add(opUnlink)
 	parent := live.NodeID(h.NodeId)
-	if isControl(parent) {
-		return fs.control.unlink(parent, name)
+	if control.IsNode(parent) {
+		return fs.status("unlink", parent, fs.control.Unlink(parent, name))
 	}
 	fs.beforeRemoval(parent)
 	id, err := fs.forest.Unlink(parent, name)
@@ -124,13 +121,12 @@ func (fs *filesystem) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) f
 	return fuse.OK
 }
 
-func (fs *filesystem) Rmdir(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
-	fs.counts.add(opRmdir)
+func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
 	parent := live.NodeID(h.NodeId)
-	if isControl(parent) {
-		return fs.control.rmdir(parent, name, h)
+	if control.IsNode(parent) {
+		return fs.status("rmdir", parent, fs.control.Rmdir(parent, name, request(cancel, h)))
 	}
-	if parent.Ino() == live.RootIno && isControlDir(name) && fs.control.reserved(parent) {
+	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
 	fs.beforeRemoval(parent)
@@ -142,13 +138,12 @@ func (fs *filesystem) Rmdir(_ <-chan struct{}, h *fuse.InHeader, name string) fu
 	return fuse.OK
 }
 
-func (fs *filesystem) Rename(_ <-chan struct{}, in *fuse.RenameIn, from, to string) fuse.Status {
-	fs.counts.add(opRename)
+func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to string) fuse.Status {
 	op, np := live.NodeID(in.NodeId), live.NodeID(in.Newdir)
-	if isControl(op) || isControl(np) {
-		return fs.control.rename(op, from, np, to, in.Flags, &in.InHeader)
+	if control.IsNode(op) || control.IsNode(np) {
+		return fs.status("rename", op, fs.control.Rename(op, from, np, to, in.Flags, request(cancel, &in.InHeader)))
 	}
-	if fs.reservedAt(op, from) || fs.reservedAt(np, to) {
+	if fs.control.Reserves(op, from) || fs.control.Reserves(np, to) {
 		return fuse.EPERM
 	}
 	if op.View() != np.View() && (fs.readOnlyView(op.View()) || fs.readOnlyView(np.View())) {
@@ -169,11 +164,6 @@ func (fs *filesystem) Rename(_ <-chan struct{}, in *fuse.RenameIn, from, to stri
 	return fuse.OK
 }
 
-// reservedAt reports whether a name is one of the control directories.
-func (fs *filesystem) reservedAt(parent live.NodeID, name string) bool {
-	return parent.Ino() == live.RootIno && isControlDir(name) && fs.control.reserved(parent)
-}
-
 // readOnlyView reports whether a view is that of a snapshot.
 func (fs *filesystem) readOnlyView(view uint32) bool {
 	_, ok := fs.store.Workspace(view)
@@ -181,16 +171,19 @@ func (fs *filesystem) readOnlyView(view uint32) bool {
 }
 
 func (fs *filesystem) Readlink(_ <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.Status) {
-	fs.counts.add(opReadlink)
 	id := live.NodeID(h.NodeId)
-	if isControl(id) {
-		return fs.control.readlink(id)
-	}
-	target, err := fs.forest.Readlink(id)
+	target, err := fs.readlink(id)
 	if err != nil {
 		return nil, fs.status("readlink", id, err)
 	}
 	return []byte(target), fuse.OK
+}
+
+func (fs *filesystem) readlink(id live.NodeID) (string, error) {
+	if control.IsNode(id) {
+		return fs.control.Readlink(id)
+	}
+	return fs.forest.Readlink(id)
 }
 
 // sortedXattrs keeps what tree.Inode asks of its attributes.

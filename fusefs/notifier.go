@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cas/guard"
+	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -32,8 +32,9 @@ const (
 // may wait for it, because a restore holds no directory of the workspace: as a
 // rename in .snapshots the VFS has locked only that.
 //
-// Pages of control files are dropped by a second goroutine: the kernel may wait
-// there for a page that the very write which runs a restore has locked.
+// Names of control directories are dropped by a second goroutine: there the kernel may
+// wait for the very rename that runs a restore. Pages of control files are by a third:
+// it may wait for a page that the very write which runs a restore has locked.
 type notifier struct {
 	log *slog.Logger
 	fd  int // a duplicate of the FUSE device
@@ -44,6 +45,7 @@ type notifier struct {
 	mayEpoch func() bool
 
 	trees queue[treeNotice]
+	names queue[treeNotice]
 	pages queue[pageNotice]
 }
 
@@ -61,6 +63,7 @@ type pageNotice struct {
 func newNotifier(fd int, log *slog.Logger) *notifier {
 	n := &notifier{log: log, fd: fd, mayEpoch: func() bool { return false }}
 	n.trees.init()
+	n.names.init()
 	n.pages.init()
 	return n
 }
@@ -68,12 +71,14 @@ func newNotifier(fd int, log *slog.Logger) *notifier {
 // run writes notices until close is called, and then closes the descriptor.
 func (n *notifier) run() {
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		for t, ok := n.trees.get(); ok; t, ok = n.trees.get() {
-			guard.Call(n.log, "telling the kernel of changes", func() { n.drop(t.inv) })
-			close(t.done)
-		}
-	})
+	for _, q := range []*queue[treeNotice]{&n.trees, &n.names} {
+		wg.Go(func() {
+			for t, ok := q.get(); ok; t, ok = q.get() {
+				guard.Call(n.log, "telling the kernel of changes", func() { n.drop(t.inv) })
+				close(t.done)
+			}
+		})
+	}
 	wg.Go(func() {
 		for p, ok := n.pages.get(); ok; p, ok = n.pages.get() {
 			guard.Call(n.log, "telling the kernel of changes", func() { n.send(invalInode(p.id)) })
@@ -86,13 +91,18 @@ func (n *notifier) run() {
 
 func (n *notifier) close() {
 	n.trees.close()
+	n.names.close()
 	n.pages.close()
 }
 
 // invalidate has everything in inv dropped. It returns when the kernel did so,
 // or after noticeWait.
 func (n *notifier) invalidate(inv live.Invalidation) {
-	done := n.later(inv)
+	n.await(n.later(&n.trees, inv), len(inv.Entries))
+}
+
+// await waits for a notice of so many names, for noticeWait at most.
+func (n *notifier) await(done <-chan struct{}, names int) {
 	if done == nil {
 		return
 	}
@@ -102,28 +112,34 @@ func (n *notifier) invalidate(inv live.Invalidation) {
 	case <-done:
 	case <-timer.C:
 		n.log.Warn("the kernel is slow to drop names; they may look stale for a moment",
-			"names", len(inv.Entries), "waited", noticeWait)
+			"names", names, "waited", noticeWait)
 	}
 }
 
 // later is invalidate for who does not wait. The channel is closed when the kernel
 // knows; it is nil when there is nothing to tell, or nobody.
-func (n *notifier) later(inv live.Invalidation) (done <-chan struct{}) {
+func (n *notifier) later(q *queue[treeNotice], inv live.Invalidation) (done <-chan struct{}) {
 	if inv.Empty() {
 		return nil
 	}
 	t := treeNotice{inv: inv, done: make(chan struct{})}
-	if !n.trees.put(t) {
+	if !q.put(t) {
 		return nil
 	}
 	return t.done
 }
 
-// dropPages has the cached pages of a control file dropped, for a request that
+// DropEntries drops names of control directories for a request, which does not wait
+// for it.
+func (n *notifier) DropEntries(entries []live.Entry) {
+	n.later(&n.names, live.Invalidation{Entries: entries})
+}
+
+// DropPages has the cached pages of a control file dropped, for a request that
 // writes to it. The kernel has unlocked a page that it could serve reads from
 // before it sent the write, so as a rule this is done at once. A page that it
 // has locked it can serve nothing from; then there is nothing to wait for.
-func (n *notifier) dropPages(id live.NodeID) {
+func (n *notifier) DropPages(id live.NodeID) {
 	p := pageNotice{id: id, done: make(chan struct{})}
 	if !n.pages.put(p) {
 		return
@@ -136,10 +152,10 @@ func (n *notifier) dropPages(id live.NodeID) {
 	}
 }
 
-// dropNow drops the cached pages of a control node from a byte on, before it
+// DropTail drops the cached pages of a control node from a byte on, before it
 // returns. It must not be called from a request that has locked a page of the
 // node, which is only a write.
-func (n *notifier) dropNow(id live.NodeID, from int64) { n.send(invalPages(id, from)) }
+func (n *notifier) DropTail(id live.NodeID, from int64) { n.send(invalPages(id, from)) }
 
 // dropAttr drops the attributes of a node before it returns. The kernel locks
 // nothing for that which a request could hold.

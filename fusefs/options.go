@@ -1,9 +1,9 @@
 package fusefs
 
 import (
-	"context"
 	"log/slog"
 
+	"github.com/amberfs/amberfs/control"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -24,14 +24,20 @@ type Options struct {
 	SnapdirVisible bool
 	// ACL turns POSIX access control lists on.
 	ACL bool
+	// NoXattr has the kernel never ask for extended attributes; there are none then.
+	NoXattr bool
+	// NoHandles has the kernel open no node by its number (open_by_handle_at(2)), which
+	// reaches what is not below the directory that a program was given. Kernels before
+	// Linux 6.9 still open so what they have in their cache.
+	NoHandles bool
 	// Timed keeps how long requests take, see Server.Latencies.
 	Timed bool
 	// Debug logs every request.
 	Debug  bool
 	Logger *slog.Logger
 
-	// Control carries what control files need from above this package.
-	Control Control
+	// Control is the control tree's, but for what the mount knows of itself.
+	Control control.Options
 	// Nudge is a time (ns since 1970) that stands for none: who sets a file's
 	// mtime, and nothing else, to it changes nothing, but the kernel tells those
 	// who watch the file (inotify) that it was modified. Only positive ones
@@ -43,33 +49,6 @@ type Options struct {
 	// OnEvent, if set, is called after every change made through the mount,
 	// on the goroutine that answers the request, so it must be cheap.
 	OnEvent func(Event)
-}
-
-// Control is how control files reach what lies above this package. A nil
-// function makes its file absent, or refuse with ENOSYS.
-type Control struct {
-	// Export writes a snapshot to git: line is what was written to `export`,
-	// result one JSON object. The context of this and of Diff ends when nobody
-	// waits for the result any more.
-	Export func(ctx context.Context, ws *snapshot.Workspace, line string, c live.Caller) (result []byte, err error)
-	// Diff renders `diff@a` and `diff@a..b` (b is "" for the present state),
-	// or, with stat, `stat@a` and `stat@a..b`.
-	Diff func(ctx context.Context, ws *snapshot.Workspace, a, b string, stat bool) ([]byte, error)
-	// Log opens the event log as it is now; it may only grow afterwards.
-	Log func(ws *snapshot.Workspace) (Log, error)
-	// Status renders `status`; nil: the workspace's own status.
-	Status func(ws *snapshot.Workspace) ([]byte, error)
-}
-
-// A Log is a file that only grows.
-type Log interface {
-	// Size returns the length in bytes.
-	Size() int64
-	// ReadAt is that of io.ReaderAt.
-	ReadAt(p []byte, off int64) (int, error)
-	// Stale tells that the beginning is kept no more: who opens the file anew
-	// should see one that begins later.
-	Stale() bool
 }
 
 // An Action is what a process did to a node.

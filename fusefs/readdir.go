@@ -5,6 +5,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/amberfs/amberfs/control"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -36,21 +38,19 @@ func (l *lister) name(name string, id live.NodeID, mode uint32, off uint64) bool
 }
 
 func (fs *filesystem) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	fs.counts.add(opReaddir)
 	return fs.list(in, &lister{out: out})
 }
 
 // ReadDirPlus lists with attributes, which saves a LOOKUP for each entry that
 // the reader stats next. The kernel asks for it when it saw that happen.
 func (fs *filesystem) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	fs.counts.add(opReaddirplus)
 	return fs.list(in, &lister{out: out, plus: true})
 }
 
 func (fs *filesystem) list(in *fuse.ReadIn, l *lister) fuse.Status {
 	id, off := live.NodeID(in.NodeId), in.Offset
-	if isControl(id) {
-		return fs.control.readdir(id, off, l)
+	if control.IsNode(id) {
+		return fs.status("readdir", id, fs.control.List(id, off, l.name))
 	}
 	if off < offTree {
 		more, err := fs.listDots(id, off, l)
@@ -99,16 +99,17 @@ func (fs *filesystem) listDots(id live.NodeID, off uint64, l *lister) (more bool
 			return false, nil
 		}
 	}
-	if id.Ino() != live.RootIno || !fs.opts.SnapdirVisible || !fs.control.reserved(id) {
+	if id.Ino() != live.RootIno || !fs.opts.SnapdirVisible {
 		return true, nil
 	}
-	if off < offSnapshots && !l.name(snapshotsName, snapshotsID(id.View()), syscall.S_IFDIR, offSnapshots) {
+	snapshots, forks, ok := fs.control.Dirs(id.View())
+	if !ok {
+		return true, nil
+	}
+	if off < offSnapshots && !l.name(snapshot.SnapshotsDir, snapshots, syscall.S_IFDIR, offSnapshots) {
 		return false, nil
 	}
-	if off < offForks && !l.name(forksName, forksID(id.View()), syscall.S_IFDIR, offForks) {
-		return false, nil
-	}
-	return true, nil
+	return off >= offForks || l.name(snapshot.ForksDir, forks, syscall.S_IFDIR, offForks), nil
 }
 
 // parent is the directory that `..` leads to. That of the root of a fork or a
@@ -117,14 +118,8 @@ func (fs *filesystem) parent(id live.NodeID) (live.NodeID, error) {
 	if id.Ino() != live.RootIno || id.View() == live.MainView {
 		return fs.forest.Parent(id)
 	}
-	if ws, ok := fs.store.Workspace(id.View()); ok {
-		if up := ws.Parent(); up != nil {
-			return forksID(up.View()), nil
-		}
-		return id, nil
-	}
-	if of, ok := fs.control.home.Load(id.View()); ok {
-		return snapshotsID(of.(uint32)), nil
+	if dir, ok := fs.control.Parent(id.View()); ok {
+		return dir, nil
 	}
 	return id, nil
 }

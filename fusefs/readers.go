@@ -21,26 +21,27 @@ const (
 	// maxReaders bounds how many requests are answered at a time. It is only
 	// reached when nearly all of them wait, as while changes are frozen.
 	maxReaders = 256
-	// atOnce is a read that found its request waiting already.
-	atOnce = 3 * time.Microsecond
-	// busyRow is how many such reads in a row call for one more reader.
-	busyRow = 4
-	// calm is how long there must be none before a reader more than one goes.
-	calm = 20 * time.Millisecond
-	// yieldEvery is how often a reader goes through Go's scheduler. Who does not
+	// immediate is how long a read takes at most that found its request waiting.
+	immediate = 3 * time.Microsecond
+	// crowdedReads is how many such reads in a row call for one more reader.
+	crowdedReads = 4
+	// calmTime is how long there must be none before a reader more than one goes.
+	calmTime = 20 * time.Millisecond
+	// yieldTime is how often a reader goes through Go's scheduler. Who does not
 	// for 10 ms is taken for one that should give way: sysmon would take the
 	// processor from each read(2) and look again every 20 µs, for ever.
-	yieldEvery = 5 * time.Millisecond
-	// yieldMany is the same while requests of several clients wait. A reader whose
-	// system call took long has lost its place there, and waits, with a request in
-	// its hands, until another one yields. With one client at a time, who yields
-	// only waits for the sealers.
-	yieldMany = 100 * time.Microsecond
-	// stuck is how long all readers may be answering before one more is
+	yieldTime = 5 * time.Millisecond
+	// yieldTimeCrowded is the same while requests of several clients wait. A reader
+	// whose system call took long has lost its place there, and waits, with a
+	// request in its hands, until another one yields. With one client at a time,
+	// who yields only waits for the sealers.
+	yieldTimeCrowded = 100 * time.Microsecond
+	// stuckTime is how long all readers may be answering before one more is
 	// started, whatever they wait for.
-	stuck = time.Millisecond
-	// asleep is after how many times that without a request nobody watches.
-	asleep = 1000
+	stuckTime = time.Millisecond
+	// idleTicks is how many times that without a request it takes for the watcher
+	// to sleep.
+	idleTicks = 1000
 )
 
 // readers read requests from the FUSE device and answer them.
@@ -55,79 +56,63 @@ type readers struct {
 	fd  int
 	ps  *fuse.ProtocolServer
 	log *slog.Logger
-	// times, if any, are kept of all requests.
-	times *timings
+	// timed tells to measure how long requests take.
+	timed    bool
+	requests requests
+	spare    spareBuffers
+	aside    *aside
 
 	wg       sync.WaitGroup
 	total    atomic.Int32  // readers
-	waiting  atomic.Int32  // of them, those in read(2)
+	idle     atomic.Int32  // of them, those in read(2)
 	progress atomic.Uint64 // requests read and answers given
 	crowded  atomic.Int64  // ns, when requests were last found waiting
-	several  atomic.Int64  // ns, when such were last of more than one client
+	mixed    atomic.Int64  // ns, when such were last of more than one client
 	gone     atomic.Bool   // unmounted
+	ended    chan struct{} // closed then
 
 	parked atomic.Bool // the watcher sleeps
 	wake   chan struct{}
 }
 
 func newReaders(fd int, ps *fuse.ProtocolServer, log *slog.Logger) *readers {
-	return &readers{fd: fd, ps: ps, log: log, wake: make(chan struct{}, 1)}
-}
-
-// buffers hold one request and one answer. They are no part of the heap: they
-// are large, and for the most part never touched.
-type buffers struct{ in, out []byte }
-
-// inPid is where struct fuse_in_header has the client's thread.
-const inPid = 32
-
-// slack is room for the headers beside the data of the largest request.
-const slack = 8 << 10
-
-func newBuffers() (buffers, error) {
-	in, err := unix.Mmap(-1, 0, maxIO+slack, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		return buffers{}, fmt.Errorf("buffer for requests: %w", err)
-	}
-	out, err := unix.Mmap(-1, 0, maxIO+slack, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		_ = unix.Munmap(in)
-		return buffers{}, fmt.Errorf("buffer for answers: %w", err)
-	}
-	return buffers{in, out}, nil
-}
-
-func (b buffers) free() {
-	_ = unix.Munmap(b.in)
-	_ = unix.Munmap(b.out)
+	return &readers{fd: fd, ps: ps, log: log, wake: make(chan struct{}, 1), ended: make(chan struct{}), aside: &aside{}}
 }
 
 // needed are the terms of INIT without which the way in which we answer would
 // not work. The last of them came with Linux 5.11.
 const needed = fuse.CAP_NO_OPEN_SUPPORT | fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_EXPLICIT_INVAL_DATA | fuse.CAP_HANDLE_KILLPRIV_V2
 
-// greet answers the first request, INIT, and returns the minor version of the
+// Blocking runs what may take long for a request. Its reader is not counted meanwhile,
+// so that no number of such requests keeps others from being answered.
+func (r *readers) Blocking(fn func()) {
+	r.total.Add(-1)
+	defer r.total.Add(1)
+	fn()
+}
+
+// handshake answers the first request, INIT, and returns the minor version of the
 // protocol that the kernel speaks.
-func (r *readers) greet() (minor uint32, err error) {
-	b, err := newBuffers()
+func (r *readers) handshake() (minor uint32, err error) {
+	b, err := r.spare.take()
 	if err != nil {
 		return 0, err
 	}
-	defer b.free()
+	defer r.spare.give(b)
 	n, err := read(r.fd, b.in)
 	if err != nil {
-		return 0, fmt.Errorf("read the kernel's greeting: %w", err)
+		return 0, fmt.Errorf("read the kernel's INIT: %w", err)
 	}
 	const header, size = 40, 16 // struct fuse_in_header, the first fields of struct fuse_init_in
 	if n < header+size {
-		return 0, errors.New("the kernel's greeting is too short")
+		return 0, errors.New("the kernel's INIT is too short")
 	}
 	minor = binary.NativeEndian.Uint32(b.in[header+4:])
 	if flags := binary.NativeEndian.Uint32(b.in[header+12:]); flags&needed != needed {
 		return 0, fmt.Errorf("the kernel's FUSE (7.%d) is too old; amberfs needs Linux 5.11 or newer", minor)
 	}
 	if err := r.answer(b, n); err != nil {
-		return 0, fmt.Errorf("answer the kernel's greeting: %w", err)
+		return 0, fmt.Errorf("answer the kernel's INIT: %w", err)
 	}
 	return minor, nil
 }
@@ -144,6 +129,7 @@ func (r *readers) run() {
 	r.wg.Wait()
 	close(done)
 	<-watched
+	r.spare.free()
 }
 
 // start adds a reader, if there may be one more.
@@ -152,107 +138,149 @@ func (r *readers) start() {
 		r.total.Add(-1)
 		return
 	}
-	b, err := newBuffers()
+	b, err := r.spare.take()
 	if err != nil {
 		r.total.Add(-1)
 		r.log.Error("one reader less", "err", err)
 		return
 	}
-	// Counted as waiting from now on, so that nobody starts another for the
+	// Counted as idle from now on, so that nobody starts another for the
 	// same reason. The last reader may leave as soon as it sees that: by then
 	// run must know of this one, or it takes the workspace for unmounted.
 	r.wg.Add(1)
-	r.waiting.Add(1)
+	r.idle.Add(1)
 	go func() {
 		defer r.wg.Done()
 		defer r.total.Add(-1)
-		defer b.free()
-		r.loop(b)
+		defer r.spare.give(b)
+		(&reader{readers: r, buffers: b, yielded: time.Now()}).loop()
 	}()
 }
 
-// loop reads and answers until there are readers enough without it.
-func (r *readers) loop(b buffers) {
-	row, others := 0, 0
-	var last uint32
-	yielded := time.Now()
-	var e eager
+// A reader reads requests and answers them. Its fields are its own.
+type reader struct {
+	*readers
+	buffers
+	poller  poller
+	yielded time.Time
+	waiting struct { // what it found waiting, in a row
+		reads, clients int
+	}
+	client uint32 // the last one
+}
+
+// loop reads and answers until there are readers enough without this one.
+func (r *reader) loop() {
 	for {
-		began := time.Now()
-		if since := began.Sub(yielded); since > yieldEvery || since > yieldMany && timeNow()-r.several.Load() < int64(calm) {
-			runtime.Gosched()
-			yielded = began
-		}
-		already := r.waiting.Load() == 1 && e.await(r.fd, began)
-		n, err := read(r.fd, b.in)
-		waited := time.Since(began)
-		r.progress.Add(1)
-		left := r.waiting.Add(-1)
+		n, atOnce, err := r.next()
 		if errors.Is(err, unix.ENOENT) { // the request was interrupted before we got it
-			r.waiting.Add(1)
+			r.idle.Add(1)
 			continue
-		}
-		if err == nil && n == 0 {
-			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
 			if !errors.Is(err, unix.ENODEV) {
 				r.log.Error("reading requests", "err", err)
 			}
-			r.gone.Store(true)
+			if r.gone.CompareAndSwap(false, true) {
+				close(r.ended)
+			}
 			return
 		}
-		client := binary.NativeEndian.Uint32(b.in[inPid:])
-		if !already && waited > atOnce {
-			row, others = 0, 0
-		} else {
-			if client != last && client != 0 { // FORGET is nobody's
-				others++
-			}
-			if row++; row >= busyRow {
-				r.crowded.Store(timeNow())
-				if others > 1 {
-					r.several.Store(timeNow())
-				}
-				if left == 0 && int(r.total.Load()) < runtime.NumCPU() {
-					r.start()
-				}
-				row, others = 0, 0
-			}
-		}
-		if client != 0 {
-			last = client
-		}
+		r.noteCrowd(binary.NativeEndian.Uint32(r.in[inPid:]), atOnce)
 		if r.parked.Load() && r.parked.CompareAndSwap(true, false) {
 			r.wake <- struct{}{}
 		}
-		if err := r.answer(b, n); err != nil {
+		if err := r.answer(r.buffers, n); err != nil {
 			r.log.Warn("the kernel refused an answer", "err", err)
 		}
 		r.progress.Add(1)
-		if r.waiting.Load() > 0 && timeNow()-r.crowded.Load() > int64(calm) {
-			return // whoever waits in read(2) now is enough
+		if r.idle.Load() > 0 && !recently(&r.crowded) {
+			return // whoever waits in read(2) is enough
 		}
-		r.waiting.Add(1)
+		r.idle.Add(1)
 	}
 }
+
+// next reads a request of n bytes. It reports whether that was waiting already.
+func (r *reader) next() (n int, atOnce bool, err error) {
+	began := time.Now()
+	if since := began.Sub(r.yielded); since > yieldTime || since > yieldTimeCrowded && recently(&r.mixed) {
+		runtime.Gosched()
+		r.yielded = began
+	}
+	atOnce = r.idle.Load() == 1 && r.poller.await(r.fd, began)
+	n, err = read(r.fd, r.in)
+	atOnce = atOnce || time.Since(began) <= immediate
+	r.progress.Add(1)
+	r.idle.Add(-1)
+	if err == nil && n == 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, atOnce, err
+}
+
+// noteCrowd counts requests that were found waiting, and how often the client was
+// another one; many of them in a row call for one more reader.
+func (r *reader) noteCrowd(client uint32, atOnce bool) {
+	w := &r.waiting
+	last := r.client
+	if client != 0 { // FORGET is nobody's
+		r.client = client
+	}
+	if !atOnce {
+		w.reads, w.clients = 0, 0
+		return
+	}
+	if client != last && client != 0 {
+		w.clients++
+	}
+	if w.reads++; w.reads < crowdedReads {
+		return
+	}
+	r.crowded.Store(timeNow())
+	if w.clients > 1 {
+		r.mixed.Store(timeNow())
+	}
+	if r.idle.Load() == 0 && int(r.total.Load()) < runtime.NumCPU() {
+		r.start()
+	}
+	w.reads, w.clients = 0, 0
+}
+
+// recently reports whether a time (ns) lies less than calmTime back.
+func recently(t *atomic.Int64) bool { return timeNow()-t.Load() <= int64(calmTime) }
 
 // answer handles the request in b.in[:n]. What the kernel no longer waits for
 // (ENOENT) needs no answer.
 func (r *readers) answer(b buffers, n int) error {
-	if r.times != nil {
-		began := time.Now()
-		size, err := r.handle(b, n)
-		r.times.add(b.in[:n], size, time.Since(began))
+	r.requests.count(b.in[:n])
+	if !r.timed {
+		_, err := r.handle(b, n)
 		return err
 	}
-	_, err := r.handle(b, n)
+	began := time.Now()
+	size, err := r.handle(b, n)
+	r.requests.time(b.in[:n], size, time.Since(began))
 	return err
 }
 
 // handle returns how many bytes it answered with.
 func (r *readers) handle(b buffers, n int) (size int, err error) {
+	if r.aside.interrupt(b.in[:n]) {
+		return 0, nil
+	}
 	size, status := r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
+	for status == fuse.OK {
+		absent := r.aside.take(b.out[:size])
+		if absent == nil {
+			break
+		}
+		if err := r.fetch(b.in[:n], absent); err != nil {
+			size = failure(b.out, b.in[:n], errno(err))
+			break
+		}
+		size, status = r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
+	}
 	if status != fuse.OK {
 		return 0, syscall.Errno(status)
 	}
@@ -269,7 +297,7 @@ func (r *readers) handle(b buffers, n int) (size int, err error) {
 // watch starts one more reader whenever all of them are stuck in answering,
 // until done is closed. It sleeps while there are no requests.
 func (r *readers) watch(done <-chan struct{}) {
-	tick := time.NewTicker(stuck)
+	tick := time.NewTicker(stuckTime)
 	defer tick.Stop()
 	var last uint64
 	quiet := 0
@@ -284,19 +312,20 @@ func (r *readers) watch(done <-chan struct{}) {
 			last, quiet = now, 0
 			continue
 		}
-		if r.waiting.Load() == 0 && !r.gone.Load() {
+		if r.idle.Load() == 0 && !r.gone.Load() {
 			r.start()
 			continue
 		}
-		if quiet++; quiet < asleep {
+		if quiet++; quiet < idleTicks {
 			continue
 		}
 		quiet = 0
 		tick.Stop()
+		r.spare.free()
 		r.parked.Store(true)
 		if r.progress.Load() != last && r.parked.CompareAndSwap(true, false) {
 			// A request came in between, and its reader saw nobody to wake.
-			tick.Reset(stuck)
+			tick.Reset(stuckTime)
 			continue
 		}
 		select {
@@ -304,6 +333,6 @@ func (r *readers) watch(done <-chan struct{}) {
 			return
 		case <-r.wake:
 		}
-		tick.Reset(stuck)
+		tick.Reset(stuckTime)
 	}
 }

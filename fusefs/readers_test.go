@@ -94,11 +94,11 @@ func TestGreeting(t *testing.T) {
 	d, fd := newDevice(t)
 	r := newReaders(fd, fuse.NewProtocolServer(&slowFS{RawFileSystem: fuse.NewDefaultRawFileSystem()}, &fuse.MountOptions{}), slog.New(slog.DiscardHandler))
 	d.init(0)
-	if _, err := r.greet(); err == nil || !strings.Contains(err.Error(), "5.11") {
+	if _, err := r.handshake(); err == nil || !strings.Contains(err.Error(), "5.11") {
 		t.Errorf("an old kernel: %v", err)
 	}
 	d.init(needed)
-	minor, err := r.greet()
+	minor, err := r.handshake()
 	if err != nil || minor != 40 {
 		t.Errorf("minor %d, %v", minor, err)
 	}
@@ -116,7 +116,7 @@ func TestReaders(t *testing.T) {
 	opts := &fuse.MountOptions{Logger: log.New(&panics, "", 0)}
 	r := newReaders(fd, fuse.NewProtocolServer(fs, opts), slog.New(slog.DiscardHandler))
 	d.init(needed)
-	if _, err := r.greet(); err != nil {
+	if _, err := r.handshake(); err != nil {
 		t.Fatal(err)
 	}
 	d.receive()

@@ -7,12 +7,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -61,12 +64,11 @@ func serve(o Options, fd int) (*Server, error) {
 		return nil, fmt.Errorf("duplicate the descriptor of /dev/fuse: %w", err)
 	}
 	n := newNotifier(dup, o.Logger)
-	fs := newFilesystem(o, n)
+	k := &kernel{notifier: n}
+	fs := newFilesystem(o, k)
 	r := newReaders(fd, fuse.NewProtocolServer(fs, fs.mountOptions()), o.Logger)
-	if o.Timed {
-		r.times = new(timings)
-	}
-	minor, err := r.greet()
+	r.timed, r.aside, k.readers = o.Timed, fs.aside, r
+	minor, err := r.handshake()
 	if err != nil {
 		unix.Close(dup)
 		unix.Close(fd)
@@ -76,8 +78,8 @@ func serve(o Options, fd int) (*Server, error) {
 		if minor < epochMinor {
 			return false
 		}
-		mounts, err := os.ReadFile("/proc/self/mountinfo")
-		return err == nil && !hasMountsBelow(string(mounts), o.Mountpoint)
+		inside, err := mounts.Below(o.Mountpoint)
+		return err == nil && !slices.ContainsFunc(inside, func(m *mountinfo.Info) bool { return m.Mountpoint != o.Mountpoint })
 	}
 	fs.forest.SetHeld(fs.lookups.held)
 	fs.store.OnInvalidate(func(inv live.Invalidation) {
@@ -96,9 +98,10 @@ func serve(o Options, fd int) (*Server, error) {
 // mountOptions are the terms that are agreed upon with the kernel.
 func (fs *filesystem) mountOptions() *fuse.MountOptions {
 	o := &fuse.MountOptions{
-		Name:          "amberfs",
-		MaxWrite:      maxIO,
-		MaxBackground: 64,
+		Name:     "amberfs",
+		MaxWrite: maxIO,
+		// Reads ahead that wait for a remote must not keep others back.
+		MaxBackground: 512,
 		PanicHandler:  fs.panicked,
 		Debug:         fs.opts.Debug,
 		Logger:        log.New(logWriter{fs.log}, "", 0),
@@ -117,6 +120,10 @@ func (fs *filesystem) mountOptions() *fuse.MountOptions {
 			fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_EXPORT_SUPPORT,
 		// Passthrough needs an OPEN that is answered.
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH | fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_WRITEBACK_CACHE,
+	}
+	if fs.opts.NoHandles {
+		o.DisabledCapabilities |= fuse.CAP_EXPORT_SUPPORT
+		o.ExtraCapabilities |= fuse.CAP_NO_EXPORT_SUPPORT
 	}
 	if fs.opts.ACL {
 		o.ExtraCapabilities |= fuse.CAP_DONT_MASK | fuse.CAP_SETXATTR_EXT
@@ -138,6 +145,24 @@ func (s *Server) Serve() {
 	s.notify.close()
 	<-notified
 	close(s.served)
+}
+
+// Gone has the kernel forget the name of a snapshot, or of a fork, that a workspace has
+// no more. Who has not come through the mount, and so cannot have locked the directory,
+// may wait until it is done.
+func (s *Server) Gone(workspace uint32, fork bool, name string, wait bool) {
+	dir, forks, ok := s.fs.control.Dirs(workspace)
+	if !ok {
+		return
+	}
+	if fork {
+		dir = forks
+	}
+	n := s.notify
+	done := n.later(&n.names, live.Invalidation{Entries: []live.Entry{{Parent: dir, Name: name}}})
+	if wait {
+		n.await(done, 1)
+	}
 }
 
 // Wait returns when Serve did.
@@ -164,15 +189,6 @@ func (s *Server) Unmount() error {
 // Mountpoint returns the absolute path of the mount.
 func (s *Server) Mountpoint() string { return s.mountpoint }
 
-// Counters returns how many requests of each kind were answered, by their
-// names in the FUSE protocol, and under NODES the number of nodes that the
-// kernel holds.
-func (s *Server) Counters() map[string]uint64 {
-	m := s.fs.counts.snapshot()
-	m["NODES"] = uint64(s.fs.lookups.count())
-	return m
-}
-
 // logWriter hands go-fuse's log lines on.
 type logWriter struct{ log *slog.Logger }
 
@@ -184,7 +200,7 @@ func (w logWriter) Write(p []byte) (int, error) {
 // raiseReadahead lets the kernel read ahead more than its 128 KiB, which is
 // one round trip each. Only root may; it is a matter of speed alone.
 func raiseReadahead(mountpoint string) {
-	if dev := mountDevice(mountpoint); dev != "" {
-		_ = os.WriteFile("/sys/class/bdi/"+dev+"/read_ahead_kb", []byte("512"), 0)
+	if m, err := mounts.At(mountpoint); err == nil && m != nil {
+		_ = os.WriteFile(fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", m.Major, m.Minor), []byte("512"), 0)
 	}
 }

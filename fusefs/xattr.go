@@ -7,6 +7,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/amberfs/amberfs/control"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -29,6 +30,9 @@ func (fs *filesystem) passXattr(name string) bool {
 // refuseXattr says why a name cannot be had, as other filesystems do: of an
 // unknown namespace, or with nothing behind it.
 func (fs *filesystem) refuseXattr(name string) fuse.Status {
+	if fs.opts.NoXattr {
+		return fuse.ENOSYS // and is not asked again
+	}
 	if !fs.passXattr(name) {
 		return fuse.Status(syscall.EOPNOTSUPP)
 	}
@@ -51,12 +55,11 @@ func fit(value, dest []byte) (uint32, fuse.Status) {
 // GetXAttr is asked for security.capability before the first write to each
 // inode, nearly always in vain.
 func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
-	fs.counts.add(opGetXattr)
 	if bad := fs.refuseXattr(name); bad != fuse.OK {
 		return 0, bad
 	}
 	id := live.NodeID(h.NodeId)
-	if isControl(id) {
+	if control.IsNode(id) {
 		return 0, fuse.ENODATA
 	}
 	value, err := fs.forest.GetXattr(id, name)
@@ -72,9 +75,11 @@ func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string,
 // ListXAttr lists names, each ended by a zero byte. Those of the trusted
 // namespace are for root only.
 func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
-	fs.counts.add(opListXattr)
+	if fs.opts.NoXattr {
+		return 0, fuse.ENOSYS
+	}
 	id := live.NodeID(h.NodeId)
-	if isControl(id) {
+	if control.IsNode(id) {
 		return 0, fuse.OK
 	}
 	names, err := fs.forest.ListXattr(id)
@@ -91,12 +96,11 @@ func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte
 }
 
 func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, data []byte) fuse.Status {
-	fs.counts.add(opSetXattr)
 	id := live.NodeID(in.NodeId)
 	if bad := fs.refuseXattr(name); bad != fuse.OK {
 		return bad
 	}
-	if isControl(id) {
+	if control.IsNode(id) {
 		return fuse.EPERM
 	}
 	var err error
@@ -113,12 +117,11 @@ func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name stri
 }
 
 func (fs *filesystem) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
-	fs.counts.add(opRemoveXattr)
 	id := live.NodeID(h.NodeId)
 	if bad := fs.refuseXattr(name); bad != fuse.OK {
 		return bad
 	}
-	if isControl(id) {
+	if control.IsNode(id) {
 		return fuse.EPERM
 	}
 	if err := fs.forest.RemoveXattr(id, name); err != nil {

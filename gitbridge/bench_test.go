@@ -43,11 +43,6 @@ func BenchmarkExport(b *testing.B) {
 		}
 	})
 	res = export(b, m, first, repo, func(o *ExportOptions) { o.CacheDir = cacheDir })
-	b.Run("cached", func(b *testing.B) {
-		for range b.N {
-			export(b, m, second, repo, func(o *ExportOptions) { o.CacheDir = cacheDir })
-		}
-	})
 	b.Run("incremental", func(b *testing.B) {
 		for range b.N {
 			got := export(b, m, second, repo, func(o *ExportOptions) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -70,7 +71,7 @@ func (s *selection) prefetch(items []item, i int) (int, error) {
 			continue
 		}
 		base := n.Content.Sealed()
-		if _, known := s.known(n); known || base == nil {
+		if base == nil {
 			continue
 		}
 		for _, c := range base.Chunks {
@@ -109,104 +110,46 @@ func (s *selection) mode(n *tree.Inode) uint32 {
 	return modeFile
 }
 
+// file puts one file into the commit. Small contents are sent unless git would
+// really change them; of large ones git finds out itself.
 func (s *selection) file(it item, conv conversion) error {
 	if it.node.IsSymlink() {
-		id, err := s.w.blob([]byte(it.node.Target))
+		return s.send(it, modeSymlink, []byte(it.node.Target))
+	}
+	mode, size := s.mode(it.node), it.node.Content.Size()
+	if conv.always || size > smallFile && conv.any() {
+		return s.filter(it, mode)
+	}
+	if size > smallFile {
+		mark, err := s.w.stream(it.node.Content.Reader(s.o.Source.Files), size)
 		if err != nil {
-			return err
+			return fmt.Errorf("sending %q to git: %w", it.path, err)
 		}
-		s.w.set(modeSymlink, id, it.path)
+		s.w.set(mode, mark, it.path)
 		return nil
 	}
-	mode := s.mode(it.node)
-	if conv.always {
+	data := make([]byte, size)
+	if _, err := io.ReadFull(it.node.Content.Reader(s.o.Source.Files), data); err != nil && size > 0 {
+		return fmt.Errorf("reading %q: %w", it.path, err)
+	}
+	if conv.crlf && bytes.Contains(data, []byte("\r\n")) || conv.ident && bytes.Contains(data, []byte("$Id")) {
 		return s.filter(it, mode)
 	}
-	b, known := s.known(it.node)
-	if !known && conv.any() {
-		var err error
-		if b, err = s.look(it); err != nil {
-			return err
-		}
+	return s.send(it, mode, data)
+}
+
+func (s *selection) send(it item, mode uint32, data []byte) error {
+	mark, err := s.w.blob(data)
+	if err != nil {
+		return err
 	}
-	if conv.crlf && b.crlf || conv.ident && b.ident {
-		return s.filter(it, mode)
-	}
-	if !known {
-		var err error
-		if b, err = s.send(it); err != nil {
-			return err
-		}
-	}
-	s.w.set(mode, b.id, it.path)
+	s.w.set(mode, mark, it.path)
 	return nil
-}
-
-// known returns the blob of a content that was sent before.
-func (s *selection) known(n *tree.Inode) (blob, bool) {
-	key, sealed := contentKey(n.Content)
-	if !sealed {
-		return blob{}, false
-	}
-	return s.cache.blob(key[:])
-}
-
-// send hands a file's bytes to git as they are.
-func (s *selection) send(it item) (b blob, err error) {
-	size := it.node.Content.Size()
-	marks := &marks{}
-	if size <= smallFile {
-		data := make([]byte, size)
-		if _, err := io.ReadFull(open(s.o.Source, it.node), data); err != nil && size > 0 {
-			return b, fmt.Errorf("reading %q: %w", it.path, err)
-		}
-		_, _ = marks.Write(data)
-		if b.id, err = s.w.blob(data); err != nil {
-			return b, err
-		}
-	} else if b.id, err = s.w.stream(io.TeeReader(open(s.o.Source, it.node), marks), size); err != nil {
-		return b, fmt.Errorf("sending %q to git: %w", it.path, err)
-	}
-	b.crlf, b.ident = marks.crlf, marks.ident
-	if key, sealed := contentKey(it.node.Content); sealed {
-		s.cache.putBlob(key[:], b)
-	}
-	return b, nil
-}
-
-// look reads a file only to see what a conversion would look for.
-func (s *selection) look(it item) (blob, error) {
-	marks := &marks{}
-	if _, err := io.Copy(marks, open(s.o.Source, it.node)); err != nil {
-		return blob{}, fmt.Errorf("reading %q: %w", it.path, err)
-	}
-	return blob{crlf: marks.crlf, ident: marks.ident}, nil
-}
-
-// marks notices CR LF and $Id in what is written to it.
-type marks struct {
-	crlf, ident bool
-	tail        []byte // the last bytes, for marks that cross a border
-}
-
-func (m *marks) Write(p []byte) (int, error) {
-	crlf, ident := []byte("\r\n"), []byte("$Id")
-	n := len(p)
-	if len(m.tail) > 0 {
-		seam := append(m.tail, p[:min(2, len(p))]...)
-		m.crlf = m.crlf || bytes.Contains(seam, crlf)
-		m.ident = m.ident || bytes.Contains(seam, ident)
-	}
-	m.crlf = m.crlf || bytes.Contains(p, crlf)
-	m.ident = m.ident || bytes.Contains(p, ident)
-	m.tail = append(m.tail, p[max(0, len(p)-2):]...)
-	m.tail = append([]byte(nil), m.tail[max(0, len(m.tail)-2):]...)
-	return n, nil
 }
 
 // filter leaves a file to git, which converts it at the end with all the others.
 func (s *selection) filter(it item, mode uint32) error {
-	if err := s.skeleton.write(it.path, open(s.o.Source, it.node)); err != nil {
+	if err := s.skeleton.write(it.path, it.node.Content.Reader(s.o.Source.Files)); err != nil {
 		return err
 	}
 	s.filtered = append(s.filtered, filtered{it.path, mode})
@@ -237,7 +180,7 @@ func (s *selection) convert() error {
 func (s *selection) hashFiles(files []filtered, options ...string) ([]string, error) {
 	var names strings.Builder
 	for _, f := range files {
-		names.WriteString(quote(f.path))
+		names.WriteString(gitquote.Name(f.path))
 		names.WriteByte('\n')
 	}
 	out, err := run(s.ctx, s.skeleton.workTree(), slices.Concat(s.w.env, s.skeleton.env, userLocale()), strings.NewReader(names.String()),
@@ -260,7 +203,7 @@ func (s *selection) convertEach() ([]string, error) {
 	for i, f := range s.filtered {
 		id, err := s.hashFiles([]filtered{f})
 		if err != nil && exitCode(err) > 0 && s.ctx.Err() == nil {
-			s.res.Reduced = append(s.res.Reduced, Lost{f.path, "stored without conversion: " + err.Error()})
+			s.res.Reduced = append(s.res.Reduced, Omission{f.path, "stored without conversion: " + err.Error()})
 			id, err = s.hashFiles([]filtered{f}, "--no-filters")
 		}
 		if err != nil {
@@ -289,7 +232,7 @@ func (s *selection) reduced(it item) {
 		missing = append(missing, "attribute "+x.Name)
 	}
 	if len(missing) > 0 {
-		s.res.Reduced = append(s.res.Reduced, Lost{it.path, strings.Join(missing, ", ")})
+		s.res.Reduced = append(s.res.Reduced, Omission{it.path, strings.Join(missing, ", ")})
 	}
 }
 

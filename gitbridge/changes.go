@@ -68,25 +68,26 @@ func (s *selection) changes(before *tree.State, base *exported) (bool, error) {
 
 // collect files one difference.
 func (s *selection) collect(u *update, c tree.Change) error {
-	if s.reachesFar(u, c) {
+	p := c.Path.String()
+	if s.reachesFar(u, p) {
 		return errFull
 	}
-	if c.Path == ".git" || strings.HasPrefix(c.Path, ".git/") || u.inLink(c.Path) {
+	if p == ".git" || strings.HasPrefix(p, ".git/") || u.inLink(p) {
 		return nil
 	}
 	if c.A != nil && !c.A.IsDir() {
-		u.changed[c.Path] = true
-		u.gone = append(u.gone, item{c.Path, c.A})
+		u.changed[p] = true
+		u.gone = append(u.gone, item{p, c.A})
 	}
 	switch {
 	case c.B == nil:
-		u.changed[c.Path] = true
-		return s.nowEmpty(u, parentOf(c.Path))
+		u.changed[p] = true
+		return s.nowEmpty(u, parentOf(p))
 	case !c.B.IsDir():
-		u.changed[c.Path] = true
-		u.come = append(u.come, item{c.Path, c.B})
-	case (c.A == nil || !c.A.IsDir()) && (c.B.Dir.Len() == 0 || s.set.names.refuses(path.Base(c.Path), false)):
-		u.report(item{c.Path, c.B})
+		u.changed[p] = true
+		u.come = append(u.come, item{p, c.B})
+	case (c.A == nil || !c.A.IsDir()) && (c.B.Dir.Len() == 0 || s.set.names.refuses(path.Base(p), false)):
+		u.report(item{p, c.B})
 	}
 	return nil
 }
@@ -124,14 +125,14 @@ func absent(err error) bool {
 
 // reachesFar says that a change may alter what is exported of other paths: rules
 // for what is ignored or converted, and where nested repositories are.
-func (s *selection) reachesFar(u *update, c tree.Change) bool {
-	switch path.Base(c.Path) {
+func (s *selection) reachesFar(u *update, p string) bool {
+	switch path.Base(p) {
 	case ".gitattributes":
 		return true
 	case ".gitignore":
 		return s.o.Gitignore
 	}
-	for dir := c.Path; dir != ""; dir = parentOf(dir) {
+	for dir := p; dir != ""; dir = parentOf(dir) {
 		if path.Base(dir) != ".git" {
 			continue
 		}
@@ -139,7 +140,7 @@ func (s *selection) reachesFar(u *update, c tree.Change) bool {
 			return true
 		}
 		// A ".git" file or link somewhere may name a repository that is one now.
-		if dir == ".git" && slices.ContainsFunc(u.base.Skipped, func(l Lost) bool {
+		if dir == ".git" && slices.ContainsFunc(u.base.Skipped, func(l Omission) bool {
 			n, err := u.before.Resolve(s.o.Source, l.Path)
 			return l.Reason == dotGit && (err != nil || !n.IsDir())
 		}) {

@@ -18,7 +18,7 @@ type hostFile struct {
 	end int64 // of what Read yields
 }
 
-// newHostFile returns a reader of the whole file, a SparseReader if it has holes.
+// newHostFile returns a reader of the whole file, a PartsReader if it has holes.
 func newHostFile(ctx context.Context, f *os.File, st *unix.Stat_t) (io.Reader, error) {
 	h := &hostFile{ctx: ctx, f: f, end: st.Size}
 	if st.Blocks*512 >= st.Size {
@@ -64,20 +64,42 @@ type hostParts struct {
 	size int64
 }
 
-// Next implements SparseReader.
-func (h *hostParts) Next() (int64, error) {
+// part finds the next part from off on; io.EOF when there is none.
+func (h *hostParts) part(off int64) (Extent, error) {
 	fd := int(h.f.Fd())
-	from, err := unix.Seek(fd, h.end, unix.SEEK_DATA)
+	from, err := unix.Seek(fd, off, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) || err == nil && from >= h.size {
-		return h.size, io.EOF
+		return Extent{}, io.EOF
 	}
 	if err != nil {
-		return 0, err
+		return Extent{}, err
 	}
 	to, err := unix.Seek(fd, from, unix.SEEK_HOLE)
-	if err != nil {
-		return 0, err
+	return Extent{from, min(to, h.size) - from}, err
+}
+
+// Parts implements PartsReader.
+func (h *hostParts) Parts() ([]Extent, error) {
+	var out []Extent
+	for off := int64(0); ; {
+		e, err := h.part(off)
+		if err == io.EOF {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+		off = e.Offset + e.Length
 	}
-	h.off, h.end = from, min(to, h.size)
-	return from, nil
+}
+
+// Next implements SparseReader.
+func (h *hostParts) Next() (int64, error) {
+	e, err := h.part(h.end)
+	if err != nil {
+		return h.size, err
+	}
+	h.off, h.end = e.Offset, e.Offset+e.Length
+	return e.Offset, nil
 }

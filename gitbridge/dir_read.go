@@ -21,6 +21,9 @@ type DirOptions struct {
 	// Exclude are directories that are passed over wherever they are met, such
 	// as the store and the mount point. Those that do not exist are ignored.
 	Exclude []string
+	// Later, if there is one, is where the contents of files wait: the sink gets
+	// them as a *LaterReader.
+	Later *Later
 }
 
 // ReadDir feeds a directory of the host to sink: files with their holes,
@@ -29,11 +32,7 @@ type DirOptions struct {
 // is followed, also if somebody puts one in the way meanwhile. A file that
 // grows is read up to the size that it had; one that shrinks is an error.
 func ReadDir(ctx context.Context, dir string, sink Sink, o DirOptions) error {
-	return readDir(ctx, dir, ".", newGuard(sink, o.Limits, Meta{Mode: unix.S_IFDIR | 0o755}, o.Progress), o)
-}
-
-// readDir puts a directory of the host at the path at.
-func readDir(ctx context.Context, dir, at string, g *guard, o DirOptions) error {
+	g := newCheckedSink(sink, o.ImportOptions)
 	d := &dirReader{ctx: ctx, o: o, g: g, links: make(map[fileID]string), exclude: make(map[fileID]bool)}
 	for _, e := range o.Exclude {
 		var st unix.Stat_t
@@ -51,7 +50,7 @@ func readDir(ctx context.Context, dir, at string, g *guard, o DirOptions) error 
 	if err := unix.Fstat(fd, &st); err != nil {
 		return fmt.Errorf("reading %s: %w", dir, err)
 	}
-	if err := d.dir(at, f, &st); err != nil {
+	if err := d.dir(".", f, &st); err != nil {
 		return fmt.Errorf("reading %s: %w", dir, err)
 	}
 	return nil
@@ -63,7 +62,7 @@ type fileID struct{ dev, ino uint64 }
 type dirReader struct {
 	ctx     context.Context
 	o       DirOptions
-	g       *guard
+	g       *checkedSink
 	links   map[fileID]string
 	exclude map[fileID]bool
 }
@@ -113,10 +112,11 @@ func (d *dirReader) entry(at string, parent *os.File, name string) error {
 			return d.g.hardlink(at, old)
 		}
 	}
+	before := d.g.entries
 	if err := d.read(at, parent, name, &st); err != nil {
 		return err
 	}
-	if st.Nlink > 1 && !isDirectory && d.g.types[at] != 0 {
+	if st.Nlink > 1 && !isDirectory && d.g.entries > before { // else it was left out
 		d.links[id] = at
 	}
 	return nil
@@ -126,6 +126,13 @@ func (d *dirReader) read(at string, parent *os.File, name string, st *unix.Stat_
 	proc := fmt.Sprintf("/proc/self/fd/%d/%s", parent.Fd(), name)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR, unix.S_IFREG:
+		if st.Mode&unix.S_IFMT == unix.S_IFREG && d.o.Later.takes(int(parent.Fd()), name, st) {
+			m, err := d.meta(st, proc, false)
+			if err != nil {
+				return d.o.skip(at, fmt.Errorf("%q: %w", at, err))
+			}
+			return d.g.file(at, m, st.Size, d.o.Later.add(at, st))
+		}
 		return d.open(at, parent, name, st)
 	case unix.S_IFLNK:
 		m, err := d.meta(st, proc, false)

@@ -39,6 +39,9 @@ type ExportOptions struct {
 	Repo   string // root of a working tree, or a git directory
 	Create bool   // make Repo a bare repository if there is none: the store's own
 	Ref    string // "" is DefaultRef
+	// TrustConfig runs the filters that the configuration of Repo names, and
+	// takes a Repo that leads to another repository, such as a worktree.
+	TrustConfig bool
 
 	Message   string // instead of Info.Message
 	Gitignore bool   // leave out what git add would ignore
@@ -47,7 +50,7 @@ type ExportOptions struct {
 	// Bases are tried in order: the first that the repository has, and that was
 	// made by the same rules, is built upon. Without one, all is looked at.
 	Bases    []Base
-	CacheDir string // where to remember what is known of repositories; "" is nowhere
+	CacheDir string // where to remember what exports left out; "" is nowhere
 
 	// Prefetch is told of objects that Source will be asked for next; nil for
 	// nobody. It may hold them in memory until they are.
@@ -61,8 +64,8 @@ type Progress struct {
 	Bytes int64 // of contents that had to be read
 }
 
-// Lost is a path with something that git cannot hold.
-type Lost struct {
+// Omission is a path with something that git cannot hold.
+type Omission struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
 }
@@ -81,8 +84,8 @@ type Result struct {
 	// then counts among those.
 	Incremental bool `json:"incremental"`
 
-	Skipped []Lost `json:"skipped"` // not in the commit
-	Reduced []Lost `json:"reduced"` // in it, without some of what they had
+	Skipped []Omission `json:"skipped"` // not in the commit
+	Reduced []Omission `json:"reduced"` // in it, without some of what they had
 }
 
 // Export writes a snapshot as a commit. Its tree is the one that `git add --all
@@ -91,12 +94,17 @@ type Result struct {
 // refuses. Of the repository only Ref changes, and only if nobody else changed
 // it meanwhile; after an error nothing has. A full disk is syscall.ENOSPC.
 func Export(ctx context.Context, o ExportOptions) (*Result, error) {
-	if o.Create {
-		if err := initBare(ctx, o.Repo); err != nil {
+	trust := noPrograms
+	switch {
+	case o.Create:
+		trust = nothing
+		if err := initOwn(ctx, o.Repo); err != nil {
 			return nil, err
 		}
+	case o.TrustConfig:
+		trust = all
 	}
-	repo, err := openRepository(ctx, o.Repo)
+	repo, err := openRepository(ctx, o.Repo, trust)
 	if err != nil {
 		return nil, err
 	}
@@ -114,16 +122,11 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &exporter{ctx: ctx, o: o, repo: repo, set: set, cache: openCache(o.CacheDir, repo)}
+	x := &exporter{ctx: ctx, o: o, repo: repo, set: set, records: records{o.CacheDir}}
 	if err := x.lookUpCommits(); err != nil {
 		return nil, err
 	}
 	res, err := x.export()
-	if x.stale(err) {
-		x.cache.forget()
-		x.base = nil
-		res, err = x.export()
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -140,18 +143,16 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 			return nil, err
 		}
 	}
-	// Without the cache the next export is slower, nothing else.
-	_ = x.cache.save()
 	return res, nil
 }
 
 // exporter is one export.
 type exporter struct {
-	ctx   context.Context
-	o     ExportOptions
-	repo  *repository
-	set   *settings
-	cache *cache
+	ctx     context.Context
+	o       ExportOptions
+	repo    *repository
+	set     *settings
+	records records
 
 	parent string      // commit, "" for none
 	base   *exported   // an earlier export, nil if none is of use
@@ -171,8 +172,7 @@ func (x *exporter) lookUpCommits() error {
 	if len(ask) == 0 {
 		return nil
 	}
-	out, err := run(x.ctx, x.repo.gitDir, nil, strings.NewReader(strings.Join(ask, "\n")+"\n"),
-		"--git-dir="+x.repo.gitDir, "cat-file", "--batch-check")
+	out, err := x.repo.ask(x.ctx, nil, strings.NewReader(strings.Join(ask, "\n")+"\n"), "cat-file", "--batch-check")
 	if err != nil {
 		return fmt.Errorf("looking for the commits before: %w", err)
 	}
@@ -189,7 +189,7 @@ func (x *exporter) lookUpCommits() error {
 	}
 	fingerprint := x.repo.fingerprint(x.set, x.o.Gitignore)
 	for _, b := range x.o.Bases {
-		e, ok := x.cache.export(b.Commit)
+		e, ok := x.records.load(b.Commit)
 		if !ok || !has[b.Commit] || e.Fingerprint != fingerprint {
 			continue
 		}
@@ -205,15 +205,6 @@ func (x *exporter) lookUpCommits() error {
 // isID reports whether s is a whole object id.
 func (r *repository) isID(s string) bool {
 	return len(s) == r.idLength() && objectID(s) == s
-}
-
-// stale reports whether err may come from a cache that names objects which the
-// repository has no more, after a gc.
-func (x *exporter) stale(err error) bool {
-	var g *GitError
-	return errors.As(err, &g) && strings.HasPrefix(g.Command, "fast-import") &&
-		(strings.Contains(g.Stderr, "not found") || strings.Contains(g.Stderr, "Can't load tree") ||
-			strings.Contains(g.Stderr, "Not a ") || strings.Contains(g.Stderr, "bad object"))
 }
 
 // export writes the objects and returns the commit. No ref is changed.
@@ -260,7 +251,7 @@ func (x *exporter) write(w *writer) (*Result, error) {
 		return nil, err
 	}
 	res := &s.res
-	byPath := func(a, b Lost) int { return strings.Compare(a.Path, b.Path) }
+	byPath := func(a, b Omission) int { return strings.Compare(a.Path, b.Path) }
 	slices.SortStableFunc(res.Skipped, byPath)
 	slices.SortStableFunc(res.Reduced, byPath)
 	res.Incremental = incremental
@@ -278,7 +269,8 @@ func (x *exporter) write(w *writer) (*Result, error) {
 		return nil, err
 	}
 	res.Written = w.written
-	x.cache.putExport(res.Commit, exported{
+	// Without the record the next export is slower, nothing else.
+	_ = x.records.save(res.Commit, exported{
 		Fingerprint: x.repo.fingerprint(x.set, x.o.Gitignore), Tree: res.Tree,
 		Files: res.Files, Links: s.links, Skipped: res.Skipped, Reduced: res.Reduced})
 	return res, nil

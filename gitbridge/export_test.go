@@ -94,11 +94,11 @@ func TestExportFollowsTheRepositorysSettings(t *testing.T) {
 		"autocrlf":       {"core.autocrlf", "true"},
 		"autocrlf input": {"core.autocrlf", "input"},
 		"filemode":       {"core.fileMode", "false"},
-		"filter":         {"filter.up.clean", "tr a-z A-Z"},
+		"user's filter":  {"--global filter.up.clean", "tr a-z A-Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			repo := bareRepo(t)
-			git(t, repo, "config", setting[0], setting[1])
+			git(t, repo, append(append([]string{"config"}, strings.Fields(setting[0])...), setting[1])...)
 			check(t, os.WriteFile(filepath.Join(repo, "info/exclude"), []byte("secret\n"), 0o644))
 			check(t, os.WriteFile(filepath.Join(repo, "info/attributes"), []byte("b text\n"), 0o644))
 			check(t, os.MkdirAll(filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "git"), 0o755))
@@ -333,7 +333,7 @@ func TestExportRefusals(t *testing.T) {
 			t.Errorf("%s changed", p)
 		}
 	}
-	r, err := openRepository(context.Background(), repo)
+	r, err := openRepository(context.Background(), repo, noPrograms)
 	check(t, err)
 	wrong := strings.Repeat("1", 40)
 	if err := r.updateRef(context.Background(), "refs/sandbox/snapshots/v1", wrong, first.Commit, "x"); !errors.Is(err, ErrRefMoved) {

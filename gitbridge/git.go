@@ -52,17 +52,9 @@ func environment(extra ...string) []string {
 			env = append(env, kv)
 		}
 	}
-	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1")
+	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0",
+		"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none") // a missing object is not fetched
 	return append(env, extra...)
-}
-
-// promptable lets git ask its user for a password, unless they forbid it.
-func promptable() []string {
-	prompt, ok := os.LookupEnv("GIT_TERMINAL_PROMPT")
-	if !ok {
-		prompt = "1"
-	}
-	return []string{"GIT_TERMINAL_PROMPT=" + prompt}
 }
 
 func isLocale(name string) bool {
@@ -122,7 +114,7 @@ func gitError(ctx context.Context, args []string, stderr string, err error) erro
 	if errors.Is(err, exec.ErrNotFound) {
 		return errors.New("git is not installed: install it, or put it on the PATH")
 	}
-	return &GitError{Command: strings.Join(subcommand(args), " "), Stderr: lastWords(stderr), Err: err}
+	return &GitError{Command: strings.Join(subcommand(args), " "), Stderr: complaint(stderr), Err: err}
 }
 
 // subcommand drops the options that stand before the name of the git command.
@@ -136,8 +128,8 @@ func subcommand(args []string) []string {
 	return args
 }
 
-// lastWords is what git said, without the prefixes and hints.
-func lastWords(stderr string) string {
+// complaint is what git said, without the prefixes and hints.
+func complaint(stderr string) string {
 	var lines []string
 	for _, l := range strings.Split(stderr, "\n") {
 		l = strings.TrimSpace(l)
@@ -170,44 +162,19 @@ type process struct {
 	errs bytes.Buffer
 }
 
-func start(ctx context.Context, dir string, env []string, args ...string) (*process, error) {
-	p := &process{ctx: ctx, cmd: command(ctx, dir, env, args...), args: args}
-	var err error
+func start(ctx context.Context, dir string, env []string, args ...string) (p *process, err error) {
+	p = &process{ctx: ctx, cmd: command(ctx, dir, env, args...), args: args}
+	p.cmd.Stderr = &p.errs
 	if p.out, err = p.cmd.StdoutPipe(); err != nil {
 		return nil, fmt.Errorf("starting git: %w", err)
 	}
-	if err := p.start(); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// startBulk starts a command that answers in many small pieces.
-func startBulk(ctx context.Context, dir string, env []string, args ...string) (*process, error) {
-	p := &process{ctx: ctx, cmd: command(ctx, dir, env, args...), args: args}
-	r, w, err := bulkPipe()
-	if err != nil {
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("starting git: %w", err)
 	}
-	p.out, p.cmd.Stdout = r, w
-	err = p.start()
-	w.Close()
-	if err != nil {
-		r.Close()
-		return nil, err
+	if err := p.cmd.Start(); err != nil {
+		return nil, gitError(ctx, args, "", err)
 	}
 	return p, nil
-}
-
-func (p *process) start() (err error) {
-	p.cmd.Stderr = &p.errs
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		return fmt.Errorf("starting git: %w", err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		return gitError(p.ctx, p.args, "", err)
-	}
-	return nil
 }
 
 // wait closes the command's input and waits for its end.

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"strconv"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,7 +19,8 @@ import (
 type GitSource struct {
 	Repo string // root of a working tree, or a git directory
 	Rev  string // any revision: a commit, a tag, a tree
-	Path string // a directory of it, "" for all
+	// TrustConfig takes a Repo that leads to another one, such as a worktree.
+	TrustConfig bool
 }
 
 // ReadGit feeds the tree of a revision to sink, as git has it: bytes without
@@ -28,8 +31,15 @@ type GitSource struct {
 // ".git" that says only which commit is checked out, so that git add, and an
 // export, record the same commit again; Skip is told of it, if it is set.
 func ReadGit(ctx context.Context, from GitSource, sink Sink, o ImportOptions) (id string, err error) {
-	repo, id, err := openRevision(ctx, from.Repo, from.Rev)
+	trust := noPrograms
+	if from.TrustConfig {
+		trust = all
+	}
+	repo, err := openRepository(ctx, from.Repo, trust)
 	if err != nil {
+		return "", err
+	}
+	if id, err = repo.resolve(ctx, from.Rev); err != nil {
 		return "", err
 	}
 	treeish, mtime, err := repo.treeOf(ctx, id)
@@ -43,29 +53,11 @@ func ReadGit(ctx context.Context, from GitSource, sink Sink, o ImportOptions) (i
 		}
 		return "", fmt.Errorf("%s: %w: %q is a %s, not a tree", from.Repo, ErrNoRevision, from.Rev, kind)
 	}
-	id = treeish
-	if p := strings.Trim(from.Path, "/"); p != "" && p != "." {
-		if treeish, err = repo.resolve(ctx, id+":"+p); err != nil {
-			return "", fmt.Errorf("%w has no %q", err, p)
-		}
-		kind, err := repo.git(ctx, nil, "cat-file", "-t", treeish)
-		if err != nil {
-			return "", err
-		}
-		if kind != "tree" {
-			return "", fmt.Errorf("%s: %w: %q is a %s, not a tree", from.Repo, ErrNoRevision, p, kind)
-		}
-	}
-	g := newGuard(sink, o.Limits, o.gitMeta(unix.S_IFDIR, mtime), o.Progress)
-	entries, err := repo.listTree(ctx, treeish)
-	if err != nil {
+	f := &treeFeeder{repo: repo, mtime: mtime, g: newCheckedSink(sink, o), o: o}
+	if err := f.feed(ctx, treeish); err != nil {
 		return "", fmt.Errorf("reading %s of %s: %w", from.Rev, from.Repo, err)
 	}
-	f := &treeFeeder{repo: repo, mtime: mtime, g: g, o: o, links: true}
-	if err := f.feed(ctx, entries); err != nil {
-		return "", fmt.Errorf("reading %s of %s: %w", from.Rev, from.Repo, err)
-	}
-	return id, nil
+	return treeish, nil
 }
 
 // gitMeta is what a file of a given type and execute bit has.
@@ -85,7 +77,7 @@ func (o ImportOptions) gitMeta(mode uint32, mtime int64) Meta {
 // for anything else.
 func (r *repository) treeOf(ctx context.Context, id string) (treeish string, mtime int64, err error) {
 	ask := strings.NewReader(id + "^{commit}\n" + id + "^{tree}\n")
-	out, err := run(ctx, r.gitDir, nil, ask, "--git-dir="+r.gitDir, "cat-file", "--batch")
+	out, err := r.ask(ctx, nil, ask, "cat-file", "--batch")
 	if err != nil {
 		return "", 0, err
 	}
@@ -132,101 +124,136 @@ type treeEntry struct {
 	path string
 }
 
-// listTree lists a whole tree, directories before what is in them.
-func (r *repository) listTree(ctx context.Context, treeish string) ([]treeEntry, error) {
-	out, err := r.git(ctx, nil, "ls-tree", "-r", "-t", "-z", "--full-tree", treeish)
+func parseEntry(line string) (treeEntry, error) {
+	head, name, ok := strings.Cut(line, "\t")
+	fields := strings.Fields(head)
+	if !ok || len(fields) != 3 {
+		return treeEntry{}, fmt.Errorf("git ls-tree answered %q", line)
+	}
+	mode, err := strconv.ParseUint(fields[0], 8, 32)
 	if err != nil {
-		return nil, err
+		return treeEntry{}, fmt.Errorf("git ls-tree answered %q", line)
 	}
-	var entries []treeEntry
-	for _, line := range strings.Split(out, "\x00") {
-		if line == "" {
-			continue
-		}
-		head, name, ok := strings.Cut(line, "\t")
-		fields := strings.Fields(head)
-		if !ok || len(fields) != 3 {
-			return nil, fmt.Errorf("git ls-tree answered %q", line)
-		}
-		mode, err := strconv.ParseUint(fields[0], 8, 32)
-		if err != nil {
-			return nil, fmt.Errorf("git ls-tree answered %q", line)
-		}
-		entries = append(entries, treeEntry{uint32(mode), fields[2], name})
-	}
-	return entries, nil
-}
-
-// treeFeeder hands the files of a tree to the guard.
-type treeFeeder struct {
-	repo  *repository
-	mtime int64
-	g     *guard
-	o     ImportOptions
-	links bool // submodules get a ".git"
-}
-
-// feed hands over entries. Their contents come from one git cat-file, in order.
-func (f *treeFeeder) feed(ctx context.Context, entries []treeEntry) error {
-	p, err := startBulk(ctx, f.repo.gitDir, nil, "--git-dir="+f.repo.gitDir, "cat-file", "--batch", "--buffer")
-	if err != nil {
-		return err
-	}
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		// If git dies, reading from it says so.
-		in := bufio.NewWriterSize(p.in, 64<<10)
-		for _, e := range entries {
-			if e.isBlob() {
-				in.WriteString(e.id)
-				in.WriteByte('\n')
-			}
-		}
-		in.Flush()
-		p.in.Close()
-	}()
-	err = f.all(bufio.NewReaderSize(p.out, 256<<10), entries)
-	if err != nil {
-		err = p.fail(err)
-		<-sent
-		return err
-	}
-	<-sent
-	return p.wait()
+	return treeEntry{uint32(mode), fields[2], name}, nil
 }
 
 func (e treeEntry) isBlob() bool {
 	return e.mode&unix.S_IFMT == unix.S_IFREG || e.mode&unix.S_IFMT == unix.S_IFLNK
 }
 
-func (f *treeFeeder) all(blobs *bufio.Reader, entries []treeEntry) error {
-	seen := make(map[string]bool, len(entries))
-	for _, e := range entries {
+// treeFeeder hands the files of a tree to the sink.
+type treeFeeder struct {
+	repo  *repository
+	mtime int64
+	g     *checkedSink
+	o     ImportOptions
+}
+
+// feed hands over a tree as git ls-tree lists it. The contents come from one git
+// cat-file, in that order.
+func (f *treeFeeder) feed(ctx context.Context, treeish string) error {
+	g, ctx := errgroup.WithContext(ctx)
+	list, err := f.repo.start(ctx, nil, "ls-tree", "-r", "-t", "-z", "--full-tree", treeish)
+	if err != nil {
+		return err
+	}
+	blobs, err := f.repo.start(ctx, nil, "cat-file", "--batch")
+	if err != nil {
+		return list.fail(err)
+	}
+	entries := make(chan treeEntry, 256)
+	g.Go(func() error {
+		defer close(entries)
+		return f.list(ctx, list, blobs, entries)
+	})
+	g.Go(func() error {
+		if err := f.all(bufio.NewReaderSize(blobs.out, 256<<10), entries); err != nil {
+			return blobs.fail(err)
+		}
+		return blobs.wait()
+	})
+	return g.Wait()
+}
+
+// list passes on what git ls-tree says, and asks for the contents.
+func (f *treeFeeder) list(ctx context.Context, list, blobs *process, entries chan<- treeEntry) error {
+	in := bufio.NewReaderSize(list.out, 64<<10)
+	for {
+		line, err := in.ReadString(0)
+		if err == io.EOF && line == "" {
+			return list.wait()
+		}
+		if err != nil {
+			return list.fail(err)
+		}
+		e, err := parseEntry(strings.TrimSuffix(line, "\x00"))
+		if err != nil {
+			return list.fail(err)
+		}
+		if e.isBlob() {
+			// If git dies, reading from it says so.
+			_, _ = io.WriteString(blobs.in, e.id+"\n")
+		}
+		select {
+		case entries <- e:
+		case <-ctx.Done():
+			return list.fail(ctx.Err())
+		}
+	}
+}
+
+func (f *treeFeeder) all(blobs *bufio.Reader, entries <-chan treeEntry) error {
+	order := treeOrder{{}}
+	for e := range entries {
 		if err := checkTreePath(e.path); err != nil {
 			return err
 		}
-		if seen[e.path] {
-			return fmt.Errorf("%w: the tree has %q twice", ErrHostile, e.path)
-		}
-		seen[e.path] = true
-		name, err := clean(e.path)
-		if err != nil {
+		if err := order.next(e); err != nil {
 			return err
 		}
-		switch e.mode & unix.S_IFMT {
-		case unix.S_IFDIR:
-			err = f.g.dir(name, f.o.gitMeta(unix.S_IFDIR, f.mtime))
-		case modeGitlink:
-			err = f.submodule(name, e.id)
-		case unix.S_IFREG, unix.S_IFLNK:
-			err = f.blob(blobs, e, name)
-		default:
-			err = fmt.Errorf("%w: %q has the mode %o", ErrHostile, e.path, e.mode)
-		}
-		if err != nil {
+		if err := f.entry(blobs, e); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (f *treeFeeder) entry(blobs *bufio.Reader, e treeEntry) error {
+	name, err := clean(e.path)
+	if err != nil {
+		return err
+	}
+	switch e.mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return f.g.dir(name, f.o.gitMeta(unix.S_IFDIR, f.mtime))
+	case modeGitlink:
+		return f.submodule(name, e.id)
+	case unix.S_IFREG, unix.S_IFLNK:
+		return f.blob(blobs, e, name)
+	}
+	return fmt.Errorf("%w: %q has the mode %o", ErrHostile, e.path, e.mode)
+}
+
+// treeOrder checks that a tree comes in git's order: each name once, and below
+// directories only. It holds the directories that lead to the present entry, and
+// the name that came last in each.
+type treeOrder []struct{ dir, last string }
+
+func (o *treeOrder) next(e treeEntry) error {
+	dir, key := parentOf(e.path), path.Base(e.path)
+	for len(*o) > 0 && (*o)[len(*o)-1].dir != dir {
+		*o = (*o)[:len(*o)-1]
+	}
+	isTree := e.mode&unix.S_IFMT == unix.S_IFDIR
+	if isTree {
+		key += "/"
+	}
+	if len(*o) == 0 || key <= (*o)[len(*o)-1].last {
+		return fmt.Errorf("%w: the tree has %q twice, or not in order", ErrHostile, e.path)
+	}
+	(*o)[len(*o)-1].last = key
+	if isTree {
+		*o = append(*o, struct{ dir, last string }{dir: e.path})
 	}
 	return nil
 }
@@ -237,17 +264,10 @@ func (f *treeFeeder) submodule(name, commit string) error {
 	if f.o.Skip != nil {
 		f.o.Skip(name, fmt.Errorf("submodule at commit %s: its files are not in the repository", commit))
 	}
-	dirs := []string{name}
-	if f.links {
-		dirs = append(dirs, name+"/.git", name+"/.git/objects", name+"/.git/refs")
-	}
-	for _, d := range dirs {
+	for _, d := range []string{name, name + "/.git", name + "/.git/objects", name + "/.git/refs"} {
 		if err := f.g.dir(d, f.o.gitMeta(unix.S_IFDIR, f.mtime)); err != nil {
 			return err
 		}
-	}
-	if !f.links {
-		return nil
 	}
 	for file, text := range map[string]string{
 		"HEAD":        commit + "\n",
@@ -273,40 +293,55 @@ func checkTreePath(p string) error {
 
 // blob reads the next object of git cat-file.
 func (f *treeFeeder) blob(blobs *bufio.Reader, e treeEntry, name string) error {
-	head, err := blobs.ReadString('\n')
+	size, err := blobHeader(blobs)
 	if err != nil {
-		return err
-	}
-	fields := strings.Fields(head)
-	if len(fields) != 3 || fields[1] != "blob" {
-		return fmt.Errorf("%q: git has no blob %s: %s", name, e.id, strings.TrimSpace(head))
-	}
-	size, err := strconv.ParseInt(fields[2], 10, 64)
-	if err != nil {
-		return fmt.Errorf("git cat-file answered %q", head)
+		return fmt.Errorf("%q: %w", name, err)
 	}
 	body := &wholeReader{r: blobs, left: size}
 	if e.mode&unix.S_IFMT == unix.S_IFLNK {
-		if size > maxPath {
-			return fmt.Errorf("%w: the symbolic link %q is %d bytes long", ErrHostile, name, size)
-		}
-		target, err := io.ReadAll(body)
-		if err != nil {
-			return err
-		}
-		if err := f.g.symlink(name, string(target), f.o.gitMeta(unix.S_IFLNK, f.mtime)); err != nil {
-			return err
-		}
+		err = f.symlink(name, size, body)
 	} else {
-		mode := uint32(unix.S_IFREG) | e.mode&0o100
-		if err := f.g.file(name, f.o.gitMeta(mode, f.mtime), size, body); err != nil {
-			return err
-		}
-		if _, err := io.Copy(io.Discard, body); err != nil {
-			return err
-		}
+		err = f.g.file(name, f.o.gitMeta(unix.S_IFREG|e.mode&0o100, f.mtime), size, body)
 	}
-	if c, err := blobs.ReadByte(); err != nil {
+	if err != nil {
+		return err
+	}
+	return blobEnd(blobs, body)
+}
+
+func (f *treeFeeder) symlink(name string, size int64, body io.Reader) error {
+	if size > maxPath {
+		return fmt.Errorf("%w: the symbolic link %q is %d bytes long", ErrHostile, name, size)
+	}
+	target, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	return f.g.symlink(name, string(target), f.o.gitMeta(unix.S_IFLNK, f.mtime))
+}
+
+// blobHeader reads what git cat-file writes before a blob, and returns its size.
+func blobHeader(r *bufio.Reader) (size int64, err error) {
+	head, err := r.ReadString('\n')
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(head)
+	if len(fields) != 3 || fields[1] != "blob" {
+		return 0, fmt.Errorf("git has no such blob: %s", strings.TrimSpace(head))
+	}
+	if size, err = strconv.ParseInt(fields[2], 10, 64); err != nil {
+		return 0, fmt.Errorf("git cat-file answered %q", head)
+	}
+	return size, nil
+}
+
+// blobEnd passes over what is left of a blob and the line end after it.
+func blobEnd(r *bufio.Reader, body io.Reader) error {
+	if _, err := io.Copy(io.Discard, body); err != nil {
+		return err
+	}
+	if c, err := r.ReadByte(); err != nil {
 		return err
 	} else if c != '\n' {
 		return errors.New("git cat-file lost its place")

@@ -13,9 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/snapshot/tree"
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // node is one file of a made-up tree.
@@ -72,7 +74,7 @@ func (m *memory) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return append(dst[:0], b...), nil
 }
 
-func (m *memory) ReadAt(p []byte, pos int64) error {
+func (m *memory) ReadAt(p []byte, pos, _ int64) error {
 	if copy(p, m.log.Bytes()[pos:]) < len(p) {
 		return errors.New("read past the end of the log")
 	}
@@ -95,7 +97,7 @@ func (m *memory) state(t testing.TB, s spec) *tree.State {
 func (m *memory) seal(t testing.TB, st *tree.State) *tree.State {
 	t.Helper()
 	m.epoch++
-	_, _, err := (&tree.Sealer{Src: m.src, Objects: m}).Seal(context.Background(), st)
+	_, err := tree.Seal(context.Background(), m.src, &content.Sealer{Src: m.src.Files, Objects: m}, st)
 	check(t, err)
 	return st
 }
@@ -172,11 +174,11 @@ func (m *memory) enter(t testing.TB, st *tree.State, parent uint64, name string,
 }
 
 // content writes data with a hole for every whole run of zeros of 64 KiB.
-func (m *memory) content(t testing.TB, data string) *tree.Content {
+func (m *memory) content(t testing.TB, data string) *content.Content {
 	if data == "" {
 		return nil
 	}
-	c := tree.NewContent(m.epoch)
+	c := content.New(m.epoch)
 	const page = 64 << 10
 	zeros := strings.Repeat("\x00", page)
 	for off := 0; off < len(data); off += page {
@@ -186,9 +188,9 @@ func (m *memory) content(t testing.TB, data string) *tree.Content {
 		}
 		pos := int64(m.log.Len())
 		m.log.WriteString(part)
-		check(t, c.Write(m.src, int64(off), int64(len(part)), pos))
+		check(t, c.Write(m.src.Files, int64(off), int64(len(part)), pos, 0))
 	}
-	check(t, c.Truncate(m.src, int64(len(data))))
+	check(t, c.Truncate(m.src.Files, int64(len(data))))
 	return c
 }
 
@@ -234,7 +236,7 @@ func gitEnv(t testing.TB, dir string, env []string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
-	cmd.Env = environment(env...)
+	cmd.Env = append(environment(env...), "GIT_ALLOW_PROTOCOL=file")
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()

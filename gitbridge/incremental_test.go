@@ -181,46 +181,53 @@ func TestNestedRepositoriesThatMove(t *testing.T) {
 	}
 }
 
-func TestCacheSurvivesWhatHappensToIt(t *testing.T) {
+func TestRecordsSurviveWhatHappensToThem(t *testing.T) {
 	isolate(t)
 	m := newMemory()
-	s := spec{}
+	s := spec{"empty": dir()}
 	for i := range 50 {
 		s[fmt.Sprintf("d%d/f%d", i%7, i)] = file(fmt.Sprint("content ", i))
 	}
-	st := m.seal(t, m.state(t, s))
-	repo, cacheDir := bareRepo(t), t.TempDir()
-	const some = -1
-	do := func(what string, written int) string {
+	before := m.seal(t, m.state(t, s))
+	s["new"] = file("new\n")
+	after := m.seal(t, m.state(t, s))
+	repo, dir := bareRepo(t), filepath.Join(t.TempDir(), "records")
+	keep := records{dir}
+	first := export(t, m, before, repo, func(o *ExportOptions) { o.CacheDir = dir })
+	do := func(what string, incremental bool) {
 		t.Helper()
-		res := export(t, m, st, repo, func(o *ExportOptions) { o.CacheDir = cacheDir })
-		if written == some && (res.Written == 0 || res.Written == 50) || written != some && res.Written != written {
-			t.Errorf("%s: %d contents written, want %d", what, res.Written, written)
+		res := export(t, m, after, repo, func(o *ExportOptions) { o.CacheDir, o.Bases = dir, []Base{base(before, first)} })
+		written := 51
+		if incremental {
+			written = 1
+		}
+		if res.Incremental != incremental || res.Written != written || len(res.Skipped) != 1 {
+			t.Errorf("%s: incremental %v, %d contents written, skipped %v", what, res.Incremental, res.Written, res.Skipped)
 		}
 		git(t, repo, "fsck", "--strict")
-		return res.Commit
 	}
-	first := do("first", 50)
-	do("again", 0)
+	do("whole", true)
+	record := filepath.Join(dir, first.Commit)
+	data, err := os.ReadFile(record)
+	check(t, err)
+	check(t, os.WriteFile(record, data[:len(data)/2], 0o600))
+	do("torn", false)
+	check(t, os.WriteFile(record, data, 0o600))
 	git(t, repo, "update-ref", "-d", "refs/sandbox/snapshots/v1")
 	git(t, repo, "gc", "--quiet", "--prune=now")
-	if again := do("after gc threw everything away", 50); again != first {
-		t.Errorf("commit %s, want %s", again, first)
+	do("after gc threw everything away", false)
+	outside := t.TempDir()
+	check(t, os.RemoveAll(dir))
+	check(t, os.Symlink(outside, dir))
+	do("a link out of the store", false)
+	if names, _ := filepath.Glob(filepath.Join(outside, "*")); names != nil {
+		t.Errorf("written outside: %v", names)
 	}
-	do("again", 0)
-	files, err := filepath.Glob(filepath.Join(cacheDir, "*"))
-	check(t, err)
-	if len(files) != 1 {
-		t.Fatalf("cache files %v", files)
+	check(t, os.Remove(dir))
+	for i := range maxRecords + 10 {
+		check(t, keep.save(fmt.Sprint(i), exported{}))
 	}
-	data, err := os.ReadFile(files[0])
-	check(t, err)
-	check(t, os.WriteFile(files[0], data[:len(data)/2], 0o600))
-	do("torn", some)
-	data[len(data)/3] ^= 1
-	check(t, os.WriteFile(files[0], data, 0o600))
-	do("damaged", some)
-	do("again", 0)
-	check(t, os.WriteFile(files[0], []byte("something else"), 0o600))
-	do("no cache", 50)
+	if names, _ := filepath.Glob(filepath.Join(dir, "*")); len(names) != maxRecords {
+		t.Errorf("%d records are kept", len(names))
+	}
 }

@@ -78,7 +78,7 @@ func (n *nested) read(name string, limit int64) (string, error) {
 	if len(buf) == 0 {
 		return "", nil
 	}
-	got, err := node.Content.ReadAt(n.src, buf, 0)
+	got, err := node.Content.ReadAt(n.src.Files, buf, 0)
 	if err != nil {
 		return "", fmt.Errorf("reading %q: %w", name, err)
 	}

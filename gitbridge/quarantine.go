@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
 // quarantine is an object directory of its own inside of a repository's. Git
@@ -31,7 +33,7 @@ func newQuarantine(r *repository) (*quarantine, error) {
 func (q *quarantine) env() []string {
 	alternate := q.repo.objects
 	if strings.ContainsAny(alternate, ":\"\n\\") {
-		alternate = quote(alternate)
+		alternate = gitquote.Name(alternate)
 	}
 	return []string{"GIT_OBJECT_DIRECTORY=" + q.dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + alternate}
 }

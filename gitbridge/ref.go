@@ -43,7 +43,7 @@ func (r *repository) checkRef(ctx context.Context, ref string) error {
 			return fmt.Errorf("%w: %q: branches, tags and the like are left alone; take one such as %sNAME", ErrBadRef, ref, userRefs)
 		}
 	}
-	return nil
+	return r.refInPlace(ref)
 }
 
 // readRef returns the object that ref points to, "" if there is no such ref. A

@@ -4,27 +4,55 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // Errors that callers tell apart with errors.Is.
 var (
 	// ErrNotRepository: the directory named is no git repository.
-	ErrNotRepository = errors.New("not a git repository")
+	ErrNotRepository = errs.New(errs.NotExist, "not a git repository")
 	// ErrUnsafe: the repository belongs to another user and git does not trust it.
-	ErrUnsafe = errors.New("the repository belongs to another user")
+	ErrUnsafe = errs.New(errs.Perm, "the repository belongs to another user")
+	// ErrForeign: it is a part of another repository, or leads out of itself.
+	ErrForeign = errs.New(errs.Perm, "the repository is not all in its place")
 	// ErrBadRef: git has no such ref names, or the ref is not one of ours to move.
-	ErrBadRef = errors.New("bad ref name")
+	ErrBadRef = errs.New(errs.Invalid, "bad ref name")
 	// ErrRefMoved: somebody else changed the ref meanwhile. Nothing was changed.
-	ErrRefMoved = errors.New("the ref was changed by somebody else meanwhile")
+	ErrRefMoved = errs.New(errs.Busy, "the ref was changed by somebody else meanwhile")
 	// ErrNoRevision: the repository has no such revision.
-	ErrNoRevision = errors.New("no such revision")
+	ErrNoRevision = errs.New(errs.NotExist, "no such revision")
 )
+
+// trust says what of a repository's own configuration counts. What it names may
+// have been chosen by whoever wrote the files that are exported.
+type trust int
+
+const (
+	noPrograms trust = iota // everything but programs: filters
+	all                     // as for git itself
+	nothing                 // of the store's own, nor of this user's
+)
+
+// env is the environment of git calls.
+func (t trust) env() []string {
+	if t != nothing {
+		return nil
+	}
+	return []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}
+}
 
 // repository is an opened git repository.
 type repository struct {
+	trust   trust
 	dir     string // as the user named it
 	gitDir  string // absolute
 	objects string // absolute: the object directory
@@ -35,52 +63,73 @@ type repository struct {
 // directory, bare or not. A directory inside of a repository is refused, so
 // that a mistyped path never finds somebody else's repository further up. git
 // itself checks that the owner is trusted (safe.directory).
-func openRepository(ctx context.Context, dir string) (*repository, error) {
-	r, _, err := openWith(ctx, dir)
-	return r, err
-}
-
-// openRevision opens the repository at dir and resolves a revision of it, with
-// one call of git instead of two if all is well.
-func openRevision(ctx context.Context, dir, rev string) (r *repository, id string, err error) {
-	r, more, err := openWith(ctx, dir, "--verify", "--quiet", "--end-of-options", rev)
-	if err == nil && len(more) == 1 && !strings.HasPrefix(more[0], "^") {
-		return r, more[0], nil
-	}
-	if r, err = openRepository(ctx, dir); err != nil {
-		return nil, "", err
-	}
-	id, err = r.resolve(ctx, rev)
-	return r, id, err
-}
-
-// openWith calls git rev-parse with more arguments and returns what it says to them.
-func openWith(ctx context.Context, dir string, args ...string) (r *repository, more []string, err error) {
+func openRepository(ctx context.Context, dir string, t trust) (*repository, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w: %w", dir, ErrNotRepository, err)
+		return nil, fmt.Errorf("%s: %w: %w", dir, ErrNotRepository, err)
 	}
 	if info, err := os.Stat(abs); err != nil || !info.IsDir() {
-		return nil, nil, fmt.Errorf("%s: %w", dir, ErrNotRepository)
+		return nil, fmt.Errorf("%s: %w", dir, ErrNotRepository)
 	}
-	ceiling := "GIT_CEILING_DIRECTORIES=" + filepath.Dir(abs)
-	args = append([]string{"rev-parse", "--absolute-git-dir", "--show-object-format", "--git-path", "objects"}, args...)
-	out, err := run(ctx, abs, []string{ceiling}, nil, args...)
+	env := append(t.env(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(abs))
+	out, err := run(ctx, abs, env, nil, "rev-parse", "--absolute-git-dir", "--show-object-format", "--git-path", "objects")
 	if err != nil {
-		return nil, nil, openError(dir, err)
+		return nil, openError(dir, err)
 	}
 	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
-	if len(lines) < 3 {
-		return nil, nil, fmt.Errorf("%s: git rev-parse answered %q", dir, out)
+	if len(lines) != 3 {
+		return nil, fmt.Errorf("%s: git rev-parse answered %q", dir, out)
 	}
-	r = &repository{dir: dir, gitDir: lines[0], objects: lines[2], sha256: lines[1] == "sha256"}
+	r := &repository{trust: t, dir: dir, gitDir: lines[0], objects: lines[2], sha256: lines[1] == "sha256"}
 	if !filepath.IsAbs(r.objects) {
 		r.objects = filepath.Join(abs, r.objects)
 	}
-	return r, lines[3:], nil
+	return r, r.inPlace(abs)
+}
+
+// inPlace refuses a repository at abs that leads to another one: a .git that is
+// a file or a link, a worktree, directories that are links.
+func (r *repository) inPlace(abs string) error {
+	if r.trust == all {
+		return nil
+	}
+	git := filepath.Join(abs, ".git")
+	if r.gitDir != abs && r.gitDir != git || r.objects != filepath.Join(r.gitDir, "objects") {
+		return r.foreign(r.objects)
+	}
+	for _, name := range []string{git, r.objects, filepath.Join(r.objects, "pack"), filepath.Join(r.gitDir, "logs")} {
+		if isLink(name) {
+			return r.foreign(name)
+		}
+	}
+	return nil
+}
+
+// refInPlace does so for the directories of a ref.
+func (r *repository) refInPlace(ref string) error {
+	if r.trust == all {
+		return nil
+	}
+	for ; ref != "."; ref = path.Dir(ref) {
+		for _, dir := range []string{r.gitDir, filepath.Join(r.gitDir, "logs")} {
+			if name := filepath.Join(dir, ref); isLink(name) {
+				return r.foreign(name)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *repository) foreign(name string) error {
+	return fmt.Errorf("%s: %w: %s; if you know why, use --trust-config", r.dir, ErrForeign, name)
+}
+
+func isLink(name string) bool {
+	info, err := os.Lstat(name)
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
 func openError(dir string, err error) error {
@@ -97,25 +146,72 @@ func openError(dir string, err error) error {
 	return fmt.Errorf("%s: %w: %s", dir, ErrNotRepository, g.Stderr)
 }
 
-// initBare makes an empty bare repository at dir unless there is one.
-func initBare(ctx context.Context, dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, "HEAD")); err == nil {
-		return nil
+// ownConfig is all that the configuration of the store's own repository says.
+const ownConfig = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
+
+// initOwn makes the store's own repository at dir unless there is one, and its
+// configuration anew: a store may come from somebody else.
+func initOwn(ctx context.Context, dir string) error {
+	if isLink(dir) {
+		return fmt.Errorf("%s: %w", dir, ErrForeign)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the store's git repository: %w", err)
 	}
-	_, err := run(ctx, dir, nil, nil, "init", "--quiet", "--bare", "--template=", "--object-format=sha1", "--initial-branch=main", ".")
+	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return fmt.Errorf("making the store's git repository: %w", err)
+		return fmt.Errorf("opening the store's git repository: %w", err)
+	}
+	defer root.Close()
+	if err := plain(root); err != nil {
+		return fmt.Errorf("the store's git repository: %w; move %s away, and another is made", err, dir)
+	}
+	if _, err := root.Lstat("HEAD"); err != nil {
+		_, err := run(ctx, dir, nothing.env(), nil, "init", "--quiet", "--bare", "--template=", "--object-format=sha1", "--initial-branch=main", ".")
+		if err != nil {
+			return fmt.Errorf("making the store's git repository: %w", err)
+		}
+	}
+	err = root.WriteFile("config.new", []byte(ownConfig), 0o600)
+	if err = errors.Join(err, root.Rename("config.new", "config")); err != nil {
+		return fmt.Errorf("configuring the store's git repository: %w", err)
 	}
 	return nil
 }
 
+// plain refuses a repository in which something is no regular file, such as a link, or
+// a FIFO, which git would wait for for ever, and one whose objects lie elsewhere. Hooks
+// are never looked at.
+func plain(root *os.Root) error {
+	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case name == "hooks":
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+		case !e.IsDir() && !e.Type().IsRegular(), path.Base(name) == "alternates":
+			return fmt.Errorf("%w: %s", ErrForeign, name)
+		}
+		return nil
+	})
+}
+
 // git calls git on the repository, whatever the working directory is.
 func (r *repository) git(ctx context.Context, env []string, args ...string) (string, error) {
-	out, err := run(ctx, r.gitDir, env, nil, append([]string{"--git-dir=" + r.gitDir}, args...)...)
+	out, err := r.ask(ctx, env, nil, args...)
 	return strings.TrimSuffix(string(out), "\n"), err
+}
+
+// ask is git with an input.
+func (r *repository) ask(ctx context.Context, env []string, stdin io.Reader, args ...string) ([]byte, error) {
+	return run(ctx, r.gitDir, slices.Concat(r.trust.env(), env), stdin, append([]string{"--git-dir=" + r.gitDir}, args...)...)
+}
+
+// start begins a call of git that is talked to.
+func (r *repository) start(ctx context.Context, env []string, args ...string) (*process, error) {
+	return start(ctx, r.gitDir, slices.Concat(r.trust.env(), env), append([]string{"--git-dir=" + r.gitDir}, args...)...)
 }
 
 // idLength is the number of hex digits of an object id.

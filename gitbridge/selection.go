@@ -38,7 +38,7 @@ type selection struct {
 
 func newSelection(x *exporter, state *tree.State, w *writer) (*selection, error) {
 	s := &selection{exporter: x, w: w, state: state, nested: nested{x.o.Source, state}, staged: make(map[string]bool)}
-	s.res.Skipped, s.res.Reduced = []Lost{}, []Lost{}
+	s.res.Skipped, s.res.Reduced = []Omission{}, []Omission{}
 	if x.o.Gitignore {
 		if err := s.askIgnore(); err != nil {
 			s.close()
@@ -68,7 +68,7 @@ func (s *selection) close() {
 
 func (s *selection) needSkeleton() (err error) {
 	if s.skeleton == nil {
-		s.skeleton, err = newSkeleton(s.repo)
+		s.skeleton, err = newSkeleton(s.repo, s.set)
 	}
 	return err
 }
@@ -223,7 +223,7 @@ const (
 )
 
 func (s *selection) skip(path, reason string) {
-	s.res.Skipped = append(s.res.Skipped, Lost{path, reason})
+	s.res.Skipped = append(s.res.Skipped, Omission{path, reason})
 }
 
 func kindOf(n *tree.Inode) string {
@@ -289,7 +289,7 @@ func (s *selection) stage(dir string, n *tree.Inode) error {
 				return err
 			}
 		}
-		if err := s.skeleton.write(path.Join(dir, name), open(s.o.Source, file)); err != nil {
+		if err := s.skeleton.write(path.Join(dir, name), file.Content.Reader(s.o.Source.Files)); err != nil {
 			return err
 		}
 	}

@@ -5,10 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // settings are what a repository's configuration makes git add do.
@@ -128,11 +131,52 @@ func (r *repository) attributeFiles(s *settings) []string {
 	return []string{r.infoFile("attributes"), s.userFile("core.attributesfile", "attributes"), "/etc/gitattributes"}
 }
 
+// plainKeys are settings that matter to what git makes of a file, and that name
+// no program.
+var plainKeys = []string{"core.autocrlf", "core.eol", "core.ignorecase", "core.attributesfile", "core.excludesfile",
+	"core.checkroundtripencoding", "core.sharedrepository"}
+
+// writeGitDir makes a git directory that has only the plain settings and rules
+// of a repository.
+func (s *settings) writeGitDir(r *repository, dir string) error {
+	config := "[core]\n\trepositoryformatversion = 0\n"
+	if r.sha256 {
+		config = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
+	}
+	for _, key := range plainKeys {
+		if value, ok := s.values[key]; ok {
+			config += fmt.Sprintf("[core]\n\t%s = %s\n", strings.TrimPrefix(key, "core."), configValue(value))
+		}
+	}
+	files := map[string]string{"HEAD": "ref: refs/heads/main\n", "config": config}
+	for _, name := range []string{"attributes", "exclude"} {
+		if r.trust != nothing {
+			files["info/"+name] = readRules(r.infoFile(name))
+		}
+	}
+	for _, sub := range []string{"objects", "refs", "info"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			return err
+		}
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// configValue quotes a value for a configuration file.
+func configValue(v string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(v) + `"`
+}
+
 // fingerprint stands for everything outside of the tree that decides what git
 // add makes of it. An earlier export is built upon only if it had the same.
 func (r *repository) fingerprint(s *settings, gitignore bool) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "1 %v %v %v %+v\n", r.sha256, gitignore, s.noExec, s.names)
+	fmt.Fprintf(h, "%v %v %v %v %+v\n", r.trust, r.sha256, gitignore, s.noExec, s.names)
 	var keys []string
 	for k := range s.values {
 		if k == "core.autocrlf" || k == "core.eol" || k == "core.ignorecase" || strings.HasPrefix(k, "filter.") {
@@ -148,10 +192,29 @@ func (r *repository) fingerprint(s *settings, gitignore bool) string {
 		files = append(files, r.ignoreFiles(s)...)
 	}
 	for _, name := range files {
-		data, _ := os.ReadFile(name) // a missing one says nothing
-		fmt.Fprintf(h, "%d\n%s", len(data), data)
+		text := readRules(name)
+		fmt.Fprintf(h, "%d\n%s", len(text), text)
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// readRules reads a file of rules. A missing one says nothing; neither does what
+// is no regular file, nor one that is larger than anybody writes.
+func readRules(name string) string {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	const largest = 16 << 20
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > largest {
+		return ""
+	}
+	data, err := io.ReadAll(io.LimitReader(f, largest))
+	if err != nil {
+		return ""
+	}
+	return string(data)
 }
 
 // exist reports whether any of the files does and is not empty.

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"golang.org/x/sys/unix"
 )
@@ -20,12 +21,14 @@ type Meta struct {
 	Xattrs   []tree.Xattr // sorted by name
 }
 
-// Sink takes a tree, in whatever order the source has it, except that a
-// directory comes before what is in it. Paths are relative to the place of the
-// import, with "/" between names and no ".", ".." or empty ones.
+// Sink takes a tree, in whatever order the source has it. Paths are relative to
+// the place of the import, with "/" between names and no ".", ".." or empty ones.
 //
 // A path may come twice: a directory then only gets new attributes, anything
-// else is replaced. An error ends the import.
+// else is replaced. A directory that an archive left out is made; what makes no
+// sense is refused with ErrHostile: a path below something that is no directory,
+// a directory that was something else, or the other way round, a hard link to
+// what did not come before. An error ends the import.
 type Sink interface {
 	// Dir makes a directory. The path "." is the root of the import itself,
 	// which exists: it gets the attributes.
@@ -50,6 +53,13 @@ type SparseReader interface {
 	Next() (offset int64, err error)
 }
 
+// PartsReader is a SparseReader that knows its parts beforehand.
+type PartsReader interface {
+	SparseReader
+	// Parts lists the parts. It is called before Next, or never.
+	Parts() ([]Extent, error)
+}
+
 // Extent is a part of a file, in bytes.
 type Extent struct{ Offset, Length int64 }
 
@@ -59,13 +69,13 @@ var (
 	// makes no sense. Nothing has been imported.
 	ErrHostile = errors.New("refused")
 	// ErrTooBig: the source is larger than the limits say.
-	ErrTooBig = errors.New("too big")
+	ErrTooBig = errs.New(errs.TooBig, "too big")
 )
 
 // Limits bound what a source may bring. 0 means the default.
 type Limits struct {
 	Entries int64 // default 20 million
-	Bytes   int64 // sum of file sizes without holes; default 1 TiB
+	Bytes   int64 // sum of file sizes; of a directory's files without holes; default 1 TiB
 }
 
 func (l Limits) entries() int64 {
@@ -86,29 +96,20 @@ func (l Limits) bytes() int64 {
 const (
 	maxName = 255
 	maxPath = 4095
-	maxSize = 1<<63 - 1
 )
 
-// guard stands between a source and the sink. It checks every path, makes
-// directories that the source left out, and counts.
-type guard struct {
+// checkedSink stands between a source and the sink. It checks paths and counts.
+type checkedSink struct {
 	sink     Sink
 	limits   Limits
-	types    map[string]byte // what each path is, by the letters below
-	missing  Meta            // of directories that the source left out
 	progress func(Progress)
 
 	done    Progress
 	entries int64
 }
 
-const (
-	isDir   = 'd'
-	isOther = 'f'
-)
-
-func newGuard(sink Sink, l Limits, missing Meta, progress func(Progress)) *guard {
-	return &guard{sink: sink, limits: l, missing: missing, progress: progress, types: map[string]byte{".": isDir}}
+func newCheckedSink(sink Sink, o ImportOptions) *checkedSink {
+	return &checkedSink{sink: sink, limits: o.Limits, progress: o.Progress}
 }
 
 // clean returns name in the form that a Sink takes, or refuses it. "./" before
@@ -135,63 +136,37 @@ func clean(name string) (string, error) {
 	return p, nil
 }
 
-// enter checks a path that is about to come and makes its parents.
-func (g *guard) enter(p string, kind byte) error {
+// enter counts what is about to come.
+func (g *checkedSink) enter() error {
 	if g.entries++; g.entries > g.limits.entries() {
 		return fmt.Errorf("%w: over %d files", ErrTooBig, g.limits.entries())
 	}
-	if p == "." {
-		if kind != isDir {
-			return fmt.Errorf("%w: the root is no directory", ErrHostile)
-		}
-		return nil
-	}
-	if err := g.parents(p); err != nil {
-		return err
-	}
-	switch had := g.types[p]; {
-	case had == isDir && kind != isDir:
-		return fmt.Errorf("%w: %q is a directory and something else", ErrHostile, p)
-	case had == isOther && kind == isDir:
-		return fmt.Errorf("%w: %q is a directory and something else", ErrHostile, p)
-	}
-	g.types[p] = kind
 	return nil
 }
 
-func (g *guard) parents(p string) error {
-	dir := path.Dir(p)
-	switch g.types[dir] {
-	case isDir:
-		return nil
-	case isOther:
-		return fmt.Errorf("%w: %q lies below something that is no directory", ErrHostile, p)
+// enterFile does so for what is no directory.
+func (g *checkedSink) enterFile(p string) error {
+	if p == "." {
+		return fmt.Errorf("%w: the root is no directory", ErrHostile)
 	}
-	if err := g.parents(dir); err != nil {
-		return err
-	}
-	g.types[dir] = isDir
-	return g.sink.Dir(dir, g.missing)
+	return g.enter()
 }
 
-func (g *guard) dir(p string, m Meta) error {
-	if err := g.enter(p, isDir); err != nil {
+func (g *checkedSink) dir(p string, m Meta) error {
+	if err := g.enter(); err != nil {
 		return err
 	}
 	m.Mode = unix.S_IFDIR | m.Mode&0o7777
 	return g.counted(g.sink.Dir(p, m))
 }
 
-func (g *guard) file(p string, m Meta, size int64, r io.Reader) error {
-	if err := g.enter(p, isOther); err != nil {
+func (g *checkedSink) file(p string, m Meta, size int64, r io.Reader) error {
+	if err := g.enterFile(p); err != nil {
 		return err
 	}
 	m.Mode = unix.S_IFREG | m.Mode&0o7777
-	if sparse, ok := r.(SparseReader); ok {
-		if size < 0 || size > maxSize {
-			return fmt.Errorf("%w: %q is %d bytes long", ErrTooBig, p, size)
-		}
-		return g.counted(g.sink.File(p, m, size, &guardedParts{sparse, g}))
+	if host, ok := r.(*hostParts); ok { // its holes cost nothing
+		return g.counted(g.sink.File(p, m, size, &countedParts{host, g}))
 	}
 	if size < 0 || size > g.limits.bytes()-g.done.Bytes {
 		return g.tooBig()
@@ -200,26 +175,26 @@ func (g *guard) file(p string, m Meta, size int64, r io.Reader) error {
 	return g.counted(g.sink.File(p, m, size, r))
 }
 
-func (g *guard) tooBig() error {
+func (g *checkedSink) tooBig() error {
 	return fmt.Errorf("%w: files of over %d bytes in total", ErrTooBig, g.limits.bytes())
 }
 
-// guardedParts counts what is read of a file with holes.
-type guardedParts struct {
-	SparseReader
-	g *guard
+// countedParts counts what is read of a file of the host with holes.
+type countedParts struct {
+	*hostParts
+	g *checkedSink
 }
 
-func (r *guardedParts) Read(p []byte) (int, error) {
-	n, err := r.SparseReader.Read(p)
+func (r *countedParts) Read(p []byte) (int, error) {
+	n, err := r.hostParts.Read(p)
 	if r.g.done.Bytes += int64(n); r.g.done.Bytes > r.g.limits.bytes() {
 		return n, r.g.tooBig()
 	}
 	return n, err
 }
 
-func (g *guard) symlink(p, target string, m Meta) error {
-	if err := g.enter(p, isOther); err != nil {
+func (g *checkedSink) symlink(p, target string, m Meta) error {
+	if err := g.enterFile(p); err != nil {
 		return err
 	}
 	if target == "" || len(target) > maxPath || strings.IndexByte(target, 0) >= 0 {
@@ -229,27 +204,24 @@ func (g *guard) symlink(p, target string, m Meta) error {
 	return g.counted(g.sink.Symlink(p, target, m))
 }
 
-func (g *guard) hardlink(p, old string) error {
-	if g.types[old] != isOther {
-		return fmt.Errorf("%w: %q is a hard link to %q, which is no file that came before", ErrHostile, p, old)
-	}
+func (g *checkedSink) hardlink(p, old string) error {
 	if p == old {
 		return fmt.Errorf("%w: %q is a hard link to itself", ErrHostile, p)
 	}
-	if err := g.enter(p, isOther); err != nil {
+	if err := g.enterFile(p); err != nil {
 		return err
 	}
 	return g.counted(g.sink.Hardlink(p, old))
 }
 
-func (g *guard) special(p string, m Meta, rdev uint32) error {
-	if err := g.enter(p, isOther); err != nil {
+func (g *checkedSink) special(p string, m Meta, rdev uint32) error {
+	if err := g.enterFile(p); err != nil {
 		return err
 	}
 	return g.counted(g.sink.Special(p, m, rdev))
 }
 
-func (g *guard) counted(err error) error {
+func (g *checkedSink) counted(err error) error {
 	g.done.Files++
 	if err == nil && g.progress != nil && g.done.Files%64 == 0 {
 		g.progress(g.done)

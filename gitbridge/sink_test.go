@@ -134,9 +134,3 @@ func (s diskSink) Hardlink(p, old string) error { return os.Link(s.at(old), s.at
 func (s diskSink) Special(p string, m Meta, rdev uint32) error {
 	return unix.Mknod(s.at(p), m.Mode, int(rdev))
 }
-
-func (s diskSink) stat(p string) (Stat, error) {
-	var st unix.Stat_t
-	err := unix.Lstat(s.at(p), &st)
-	return Stat{Dev: st.Dev, Ino: st.Ino, UID: st.Uid, GID: st.Gid, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}, err
-}

@@ -17,29 +17,41 @@ import (
 // skeleton is a working tree with only the files that git itself must see: the
 // .gitignore and .gitattributes of the snapshot, the directories that they
 // stand in, and the files that a filter has to convert. It lies in a temporary
-// directory, and git is asked about it with the repository's own settings.
+// directory, and git is asked about it with the repository's settings, as far as
+// these are trusted.
 type skeleton struct {
-	dir  string // has "tree" and the index that does not exist
+	dir  string // has "tree", "git", and the index that does not exist
 	root *os.Root
 	env  []string
 	made map[string]bool
 }
 
-func newSkeleton(r *repository) (*skeleton, error) {
+func newSkeleton(r *repository, set *settings) (*skeleton, error) {
 	dir, err := os.MkdirTemp("", "amberfs-export-")
 	if err != nil {
 		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
-	work := filepath.Join(dir, "tree")
-	if err := os.Mkdir(work, 0o700); err != nil {
-		return nil, errors.Join(fmt.Errorf("making a temporary directory: %w", err), os.RemoveAll(dir))
+	s := &skeleton{dir: dir, made: map[string]bool{"": true}}
+	if err := s.prepare(r, set); err != nil {
+		return nil, errors.Join(fmt.Errorf("preparing a temporary directory: %w", err), os.RemoveAll(dir))
 	}
-	root, err := os.OpenRoot(work)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening a temporary directory: %w", err), os.RemoveAll(dir))
+	return s, nil
+}
+
+func (s *skeleton) prepare(r *repository, set *settings) (err error) {
+	gitDir := r.gitDir
+	if r.trust != all {
+		gitDir = filepath.Join(s.dir, "git")
+		if err := set.writeGitDir(r, gitDir); err != nil {
+			return err
+		}
 	}
-	return &skeleton{dir: dir, root: root, made: map[string]bool{"": true}, env: []string{
-		"GIT_DIR=" + r.gitDir, "GIT_WORK_TREE=" + work, "GIT_INDEX_FILE=" + filepath.Join(dir, "index")}}, nil
+	s.env = append(r.trust.env(), "GIT_DIR="+gitDir, "GIT_WORK_TREE="+s.workTree(), "GIT_INDEX_FILE="+filepath.Join(s.dir, "index"))
+	if err := os.Mkdir(s.workTree(), 0o700); err != nil {
+		return err
+	}
+	s.root, err = os.OpenRoot(s.workTree())
+	return err
 }
 
 func (s *skeleton) close() {
@@ -93,11 +105,7 @@ func newOracle(ctx context.Context, s *skeleton, args ...string) (*oracle, error
 	if err != nil {
 		return nil, err
 	}
-	return newOracleOf(p), nil
-}
-
-func newOracleOf(p *process) *oracle {
-	return &oracle{p: p, out: bufio.NewReaderSize(p.out, 64<<10)}
+	return &oracle{p: p, out: bufio.NewReaderSize(p.out, 64<<10)}, nil
 }
 
 // ask sends paths and calls answer for each field that comes back, perPath
@@ -133,8 +141,6 @@ func (o *oracle) ask(paths []string, perPath int, answer func(path, field int, t
 	}
 	return nil
 }
-
-func (o *oracle) close() error { return o.p.wait() }
 
 // ignorer asks git check-ignore.
 type ignorer struct{ *oracle }

@@ -3,6 +3,7 @@ package gitbridge
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -33,7 +34,7 @@ func TestHolesOfEveryFormat(t *testing.T) {
 	makeSparse(t, filepath.Join(dir, "many"), 500)
 	makeSparse(t, filepath.Join(dir, long), 30)
 	makeSparse(t, filepath.Join(dir, "none"), 0)
-	check(t, os.Truncate(filepath.Join(dir, "none"), 9<<30))
+	check(t, os.Truncate(filepath.Join(dir, "none"), 1<<30))
 	check(t, os.WriteFile(filepath.Join(dir, "plain"), []byte("plain"), 0o644))
 	for name, args := range map[string][]string{
 		"old GNU":    {"tar", "--format=gnu", "-S"},
@@ -68,19 +69,24 @@ func TestHolesOfEveryFormat(t *testing.T) {
 			}
 			var st unix.Stat_t
 			check(t, unix.Stat(filepath.Join(root, "none"), &st))
-			if st.Size != 9<<30 {
+			if st.Size != 1<<30 {
 				t.Errorf("none is %d bytes long", st.Size)
 			}
 		})
 	}
 }
 
-// TestHugeHole takes no time.
+// TestHugeHole: a hole is bounded as data is.
 func TestHugeHole(t *testing.T) {
 	sink := &holeSink{diskSink: diskSink{t.TempDir()}, data: map[string]int64{}}
-	err := ReadTar(context.Background(), bytes.NewReader(sparseTar("1152921504606846976", "1152921504606846976\n0\n", 0)), sink, ImportOptions{})
-	check(t, err)
-	if d, ok := sink.data["sparse"]; !ok || d != 0 || sink.sizes != 1<<60 {
+	read := func(size string) error {
+		return ReadTar(context.Background(), bytes.NewReader(sparseTar(size, size+"\n0\n", 0)), sink, ImportOptions{Limits: Limits{Bytes: 1 << 32}})
+	}
+	if err := read("1152921504606846976"); !errors.Is(err, ErrTooBig) {
+		t.Errorf("an exabyte: error %v", err)
+	}
+	check(t, read("4000000000"))
+	if d, ok := sink.data["sparse"]; !ok || d != 0 || sink.sizes != 4_000_000_000 {
 		t.Errorf("%d bytes of data, size %d", d, sink.sizes)
 	}
 }

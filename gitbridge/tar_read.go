@@ -12,7 +12,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/klauspost/compress/zstd"
@@ -20,40 +19,64 @@ import (
 )
 
 // ReadTar feeds a tar archive to sink: ustar, PAX or GNU, plain or compressed
-// by gzip, zstd or bzip2. Names that are absolute or lead upwards, entries below
-// something that is no directory and hard links to what did not come before
-// are refused, and so is what Limits do not allow; the sink has then got a part
-// of the archive.
+// by gzip, zstd or bzip2. Names that are absolute or lead upwards are refused, and
+// so is what Limits do not allow; the sink has then got a part of the archive.
 func ReadTar(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error {
 	plain, done, err := decompress(&contextReader{ctx, r})
 	if err != nil {
 		return fmt.Errorf("reading the archive: %w", err)
 	}
 	defer done()
-	now := time.Now().UnixNano()
-	missing := o.own(Meta{Mode: unix.S_IFDIR | 0o755, Atime: now, Mtime: now})
-	g := newGuard(sink, o.Limits, missing, o.Progress)
-	holeless := newPlainTar(plain)
-	in := tar.NewReader(holeless)
+	g := newCheckedSink(sink, o)
+	marked := &endMark{r: plain}
+	in := tar.NewReader(marked)
 	for {
 		h, err := in.Next()
-		if err == io.EOF && (holeless.end || g.entries == 0 && !holeless.began) {
+		if err == io.EOF && marked.seen() {
 			if err := drain(plain); err != nil {
 				return fmt.Errorf("reading the archive: %w", notTar(err, false))
 			}
 			return nil
 		}
-		if err == io.EOF { // POSIX wants a mark there
+		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
 			return fmt.Errorf("reading the archive: %w", notTar(err, g.entries == 0))
 		}
-		if err := tarEntry(g, in, h, holeless.holes, o); err != nil {
+		body := &contextReader{ctx, in}
+		if err := tarEntry(g, body, h, o); err != nil {
 			return fmt.Errorf("reading the archive: %w", err)
 		}
+		if _, err := io.Copy(io.Discard, body); err != nil {
+			return fmt.Errorf("reading the archive: %w", notTar(err, false))
+		}
+		marked.zeros = 0
 	}
 }
+
+// endMark looks for the block of zeros that POSIX wants at the end of an
+// archive. Without it archive/tar takes an archive that was cut between two
+// files for a whole one.
+type endMark struct {
+	r     io.Reader
+	zeros int  // that were read last
+	began bool // something has come
+}
+
+func (m *endMark) Read(p []byte) (int, error) {
+	n, err := m.r.Read(p)
+	m.began = m.began || n > 0
+	if text := bytes.TrimRight(p[:n], "\x00"); len(text) > 0 {
+		m.zeros = n - len(text)
+	} else {
+		m.zeros += n
+	}
+	return n, err
+}
+
+// seen reports whether the end was marked. An empty file is an empty archive.
+func (m *endMark) seen() bool { return m.zeros >= block || !m.began }
 
 // drain reads what follows the archive, within reason: the checksums of what is
 // compressed stand there, and whoever writes to a pipe wants to get rid of it
@@ -82,7 +105,7 @@ func notTar(err error, first bool) error {
 	return err
 }
 
-func tarEntry(g *guard, r io.Reader, h *tar.Header, holes *holeMap, o ImportOptions) error {
+func tarEntry(g *checkedSink, r io.Reader, h *tar.Header, o ImportOptions) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		g.entries++
 		return nil // comments, such as git archive's commit
@@ -98,15 +121,10 @@ func tarEntry(g *guard, r io.Reader, h *tar.Header, holes *holeMap, o ImportOpti
 	m = o.own(m)
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
-		whole := &wholeReader{r: r, left: h.Size}
-		if holes == nil {
-			return g.file(name, m, h.Size, whole)
+		if isSparse(h) {
+			return g.file(name, m, h.Size, newZeroHoles(r, h.Size))
 		}
-		parts, err := holes.reader(whole, h.Size)
-		if err != nil {
-			return fmt.Errorf("%q: %w", name, err)
-		}
-		return g.file(name, m, holes.size, parts)
+		return g.file(name, m, h.Size, &wholeReader{r: r, left: h.Size})
 	case tar.TypeDir:
 		return g.dir(name, m)
 	case tar.TypeSymlink:
@@ -206,7 +224,7 @@ func decompress(r io.Reader) (plain io.Reader, done func(), err error) {
 	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
 		// The window of `zstd --long`, more than which zstd itself asks for.
 		const window = 128 << 20
-		z, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(window), zstd.WithDecoderConcurrency(1))
+		z, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(window), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 		if err != nil {
 			return nil, nil, err
 		}

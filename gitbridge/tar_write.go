@@ -1,18 +1,14 @@
 package gitbridge
 
 import (
-	"archive/tar"
-	"bufio"
 	"context"
 	"fmt"
 	"io"
-	"maps"
-	"strings"
-	"time"
-	"unicode/utf8"
 
-	"github.com/amberfs/amberfs/snapshot/tree"
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // TarOptions say how an archive is written.
@@ -22,26 +18,21 @@ type TarOptions struct {
 
 // TarResult tells what an archive holds.
 type TarResult struct {
-	Files   int64  `json:"files"`   // entries of any type
-	Bytes   int64  `json:"bytes"`   // of data
-	Skipped []Lost `json:"skipped"` // what tar has no place for
+	Files   int64      `json:"files"`   // entries of any type
+	Bytes   int64      `json:"bytes"`   // of data
+	Skipped []Omission `json:"skipped"` // what tar has no place for
 }
 
-// WriteTar writes a snapshot as a PAX archive: with modes, numeric owners,
-// modification times to the nanosecond, extended attributes (SCHILY.xattr.*),
-// hard links, FIFOs, devices, and sparse files as GNU tar writes them (format
-// 1.0). The bytes depend on the snapshot only.
+// WriteTar writes a snapshot as a TarSink does. The bytes depend on the snapshot
+// only.
 func WriteTar(ctx context.Context, w io.Writer, src *tree.Source, st *tree.State, o TarOptions) (*TarResult, error) {
-	buffered := bufio.NewWriterSize(w, 256<<10)
-	t := &tarWriter{ctx: ctx, src: src, o: o, w: buffered, tar: tar.NewWriter(buffered), buf: make([]byte, 256<<10), first: make(map[uint64]string)}
-	t.res.Skipped = []Lost{}
+	t := &tarWriter{ctx: ctx, src: src, o: o, first: make(map[uint64]string)}
+	t.res.Skipped = []Omission{}
+	t.sink = NewTarSink(w, func(path, reason string) { t.res.Skipped = append(t.res.Skipped, Omission{path, reason}) })
 	if err := st.Walk(ctx, src, "", t.entry); err != nil {
 		return nil, fmt.Errorf("writing the archive: %w", err)
 	}
-	if err := t.tar.Close(); err != nil {
-		return nil, fmt.Errorf("writing the archive: %w", err)
-	}
-	if err := buffered.Flush(); err != nil {
+	if err := t.sink.Close(); err != nil {
 		return nil, fmt.Errorf("writing the archive: %w", err)
 	}
 	return &t.res, nil
@@ -51,75 +42,39 @@ type tarWriter struct {
 	ctx   context.Context
 	src   *tree.Source
 	o     TarOptions
-	w     *bufio.Writer // below tar
-	tar   *tar.Writer
-	buf   []byte
+	sink  *TarSink
 	first map[uint64]string // the first name of each inode with several
 	res   TarResult
 }
 
-func (t *tarWriter) entry(path string, n *tree.Inode) error {
-	if n.Mode&unix.S_IFMT == unix.S_IFSOCK {
-		t.res.Skipped = append(t.res.Skipped, Lost{path, "tar has no sockets"})
-		return nil
+func (t *tarWriter) entry(p *tree.Path, n *tree.Inode) error {
+	path := p.String()
+	m := Meta{Mode: n.Mode, UID: n.UID, GID: n.GID, Mtime: n.Mtime, Xattrs: n.Xattrs}
+	if n.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		t.res.Files++
 	}
-	h := &tar.Header{
-		Format:     tar.FormatPAX,
-		Name:       path,
-		Mode:       int64(n.Mode & 0o7777),
-		Uid:        int(n.UID),
-		Gid:        int(n.GID),
-		ModTime:    time.Unix(0, n.Mtime),
-		PAXRecords: t.xattrs(path, n),
-	}
-	if !utf8.ValidString(path) || !utf8.ValidString(n.Target) {
-		// Without it, libarchive refuses names that are no UTF-8.
-		if h.PAXRecords == nil {
-			h.PAXRecords = make(map[string]string)
-		}
-		h.PAXRecords["hdrcharset"] = "BINARY"
-	}
-	t.res.Files++
 	if t.o.Progress != nil && t.res.Files%256 == 0 {
 		t.o.Progress(Progress{t.res.Files, t.res.Bytes})
 	}
 	if n.Nlink > 1 && !n.IsDir() {
 		if first, ok := t.first[n.Ino]; ok {
-			h.Typeflag, h.Linkname = tar.TypeLink, first
-			maps.DeleteFunc(h.PAXRecords, func(k, _ string) bool { return strings.HasPrefix(k, paxXattr) })
-			if !utf8.ValidString(first) {
-				h.PAXRecords = map[string]string{"hdrcharset": "BINARY"}
-			}
-			return t.tar.WriteHeader(h)
+			return t.sink.Hardlink(path, first)
 		}
 		t.first[n.Ino] = path
 	}
 	switch n.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		h.Typeflag = tar.TypeDir
-		h.Name = strings.TrimPrefix(path+"/", "./")
-		if path == "" || path == "." {
-			h.Name = "./"
-		}
+		return t.sink.Dir(path, m)
 	case unix.S_IFLNK:
-		h.Typeflag, h.Linkname = tar.TypeSymlink, n.Target
-	case unix.S_IFIFO:
-		h.Typeflag = tar.TypeFifo
-	case unix.S_IFCHR, unix.S_IFBLK:
-		h.Typeflag = tar.TypeChar
-		if n.Mode&unix.S_IFMT == unix.S_IFBLK {
-			h.Typeflag = tar.TypeBlock
-		}
-		h.Devmajor, h.Devminor = int64(unix.Major(uint64(n.Rdev))), int64(unix.Minor(uint64(n.Rdev)))
-	default:
-		return t.file(path, n, h)
+		return t.sink.Symlink(path, n.Target, m)
+	case unix.S_IFREG:
+		return t.file(path, n, m)
 	}
-	return t.tar.WriteHeader(h)
+	return t.sink.Special(path, m, n.Rdev)
 }
 
 // file writes a regular file, sparse if that leaves something out.
-func (t *tarWriter) file(path string, n *tree.Inode, h *tar.Header) error {
-	h.Typeflag, h.Size = tar.TypeReg, n.Size()
+func (t *tarWriter) file(path string, n *tree.Inode, m Meta) error {
 	data, err := dataOf(t.src, n.Content)
 	if err != nil {
 		return fmt.Errorf("reading %q: %w", path, err)
@@ -129,29 +84,37 @@ func (t *tarWriter) file(path string, n *tree.Inode, h *tar.Header) error {
 		stored += e.Length
 	}
 	t.res.Bytes += stored
-	const worthIt = 4096
-	if h.Size-stored >= worthIt {
-		return t.sparse(path, n, h, data, stored)
+	r := &contextReader{t.ctx, n.Content.Reader(t.src.Files)}
+	if n.Size()-stored < worthIt {
+		return t.sink.File(path, m, n.Size(), r)
 	}
-	if err := t.tar.WriteHeader(h); err != nil {
-		return err
-	}
-	return t.copy(path, t.tar, open(t.src, n), h.Size)
+	return t.sink.File(path, m, n.Size(), &snapshotParts{contextReader: r, file: n.Content.Reader(t.src.Files), parts: data})
 }
 
-func (t *tarWriter) copy(path string, w io.Writer, r io.Reader, size int64) error {
-	n, err := io.CopyBuffer(w, &contextReader{t.ctx, r}, t.buf)
-	if err == nil && n != size {
-		err = io.ErrUnexpectedEOF
+// snapshotParts is a file of a snapshot that has holes.
+type snapshotParts struct {
+	*contextReader
+	file  io.ReaderAt
+	parts []Extent
+	next  int
+}
+
+// Parts implements PartsReader.
+func (p *snapshotParts) Parts() ([]Extent, error) { return p.parts, nil }
+
+// Next implements SparseReader.
+func (p *snapshotParts) Next() (int64, error) {
+	if p.next == len(p.parts) {
+		return 0, io.EOF
 	}
-	if err != nil {
-		return fmt.Errorf("copying %q: %w", path, err)
-	}
-	return nil
+	e := p.parts[p.next]
+	p.next++
+	p.r = io.NewSectionReader(p.file, e.Offset, e.Length)
+	return e.Offset, nil
 }
 
 // dataOf returns the parts of a file that are not holes.
-func dataOf(src *tree.Source, c *tree.Content) ([]Extent, error) {
+func dataOf(src *tree.Source, c *content.Content) ([]Extent, error) {
 	var out []Extent
 	size := c.Size()
 	if c.Allocated() >= size {
@@ -161,14 +124,14 @@ func dataOf(src *tree.Source, c *tree.Content) ([]Extent, error) {
 		return out, nil
 	}
 	for off := int64(0); off < size; {
-		from, err := c.SeekData(src, off)
+		from, err := c.SeekData(src.Files, off)
 		if err != nil {
 			if isNoData(err) {
 				break
 			}
 			return nil, err
 		}
-		to, err := c.SeekHole(src, from)
+		to, err := c.SeekHole(src.Files, from)
 		if err != nil {
 			return nil, err
 		}
@@ -177,24 +140,6 @@ func dataOf(src *tree.Source, c *tree.Content) ([]Extent, error) {
 	}
 	return out, nil
 }
-
-// xattrs returns the PAX records of a file's extended attributes.
-func (t *tarWriter) xattrs(path string, n *tree.Inode) map[string]string {
-	var records map[string]string
-	for _, x := range n.Xattrs {
-		if strings.Contains(x.Name, "=") {
-			t.res.Skipped = append(t.res.Skipped, Lost{path, "tar cannot hold the attribute " + x.Name})
-			continue
-		}
-		if records == nil {
-			records = make(map[string]string)
-		}
-		records[paxXattr+x.Name] = string(x.Value)
-	}
-	return records
-}
-
-const paxXattr = "SCHILY.xattr."
 
 // contextReader ends with the context.
 type contextReader struct {

@@ -4,18 +4,16 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha1"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
 // writer feeds one git fast-import: first blobs, as they are met, then one
@@ -44,8 +42,8 @@ func newWriter(ctx context.Context, r *repository, q *quarantine) (*writer, erro
 	os.Remove(spool.Name())
 	// Deltas are not looked for: git gc does that better, and an export should
 	// be quick.
-	p, err := start(ctx, r.gitDir, q.env(), "-c", "pack.compression=1", "-c", "core.compression=1",
-		"--git-dir="+r.gitDir, "fast-import", "--quiet", "--done", "--depth=0")
+	p, err := r.start(ctx, q.env(), "-c", "pack.compression=1", "-c", "core.compression=1",
+		"fast-import", "--quiet", "--done", "--depth=0")
 	if err != nil {
 		return nil, errors.Join(err, spool.Close())
 	}
@@ -70,34 +68,32 @@ func (w *writer) fail(err error) error {
 	return w.p.fail(err)
 }
 
-func (r *repository) newHash(size int64) hash.Hash {
-	h := sha1.New()
-	if r.sha256 {
-		h = sha256.New()
-	}
-	fmt.Fprintf(h, "blob %d\x00", size)
-	return h
+// commitMark is what fast-import calls the commit; contents come after it.
+const commitMark = 1
+
+// begin announces a content of size bytes and returns what fast-import calls it.
+func (w *writer) begin(size int64) string {
+	w.written++
+	w.bytes += size
+	mark := ":" + strconv.Itoa(commitMark+w.written)
+	fmt.Fprintf(w.in, "blob\nmark %s\ndata %d\n", mark, size)
+	return mark
 }
 
-// blob sends data and returns its id.
+// blob sends data and returns its mark.
 func (w *writer) blob(data []byte) (string, error) {
-	h := w.repo.newHash(int64(len(data)))
-	h.Write(data)
-	id := hex.EncodeToString(h.Sum(nil))
-	fmt.Fprintf(w.in, "blob\ndata %d\n", len(data))
+	mark := w.begin(int64(len(data)))
 	w.in.Write(data)
 	if err := w.in.WriteByte('\n'); err != nil {
 		return "", w.fail(err)
 	}
-	w.done(int64(len(data)))
-	return id, nil
+	return mark, nil
 }
 
-// stream sends size bytes of r and returns their id.
+// stream sends size bytes of r and returns their mark.
 func (w *writer) stream(r io.Reader, size int64) (string, error) {
-	h := w.repo.newHash(size)
-	fmt.Fprintf(w.in, "blob\ndata %d\n", size)
-	source := &sourceReader{r: io.TeeReader(r, h)}
+	mark := w.begin(size)
+	source := &sourceReader{r: r}
 	n, err := io.Copy(w.in, source)
 	switch {
 	case source.err != nil:
@@ -110,14 +106,7 @@ func (w *writer) stream(r io.Reader, size int64) (string, error) {
 	if err != nil {
 		return "", w.fail(err)
 	}
-	id := hex.EncodeToString(h.Sum(nil))
-	w.done(size)
-	return id, nil
-}
-
-func (w *writer) done(size int64) {
-	w.written++
-	w.bytes += size
+	return mark, nil
 }
 
 // sourceReader remembers the error of reading, as opposed to that of writing.
@@ -134,14 +123,14 @@ func (s *sourceReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// set puts a path into the commit.
-func (w *writer) set(mode uint32, id, path string) {
-	fmt.Fprintf(w.lines, "M %06o %s %s\n", mode, id, quote(path))
+// set puts a path into the commit: an object, by its mark or id.
+func (w *writer) set(mode uint32, object, path string) {
+	fmt.Fprintf(w.lines, "M %06o %s %s\n", mode, object, gitquote.Name(path))
 }
 
 // remove takes a path, and all below it, out of the commit.
 func (w *writer) remove(path string) {
-	fmt.Fprintf(w.lines, "D %s\n", quote(path))
+	fmt.Fprintf(w.lines, "D %s\n", gitquote.Name(path))
 }
 
 // commit describes the commit to make.
@@ -164,8 +153,8 @@ func (w *writer) commit(c commit) (id, tree string, err error) {
 	}
 	const branch = "refs/amberfs-export"
 	var head bytes.Buffer
-	fmt.Fprintf(&head, "commit %s\nmark :1\nauthor %s %d +0000\ncommitter %s %d +0000\ndata %d\n%s\n",
-		branch, c.author, max(c.time.Unix(), 0), c.committer, max(c.time.Unix(), 0), len(c.message), c.message)
+	fmt.Fprintf(&head, "commit %s\nmark :%d\nauthor %s %d +0000\ncommitter %s %d +0000\ndata %d\n%s\n",
+		branch, commitMark, c.author, max(c.time.Unix(), 0), c.committer, max(c.time.Unix(), 0), len(c.message), c.message)
 	if c.parent != "" {
 		fmt.Fprintf(&head, "from %s\n", c.parent)
 	}
@@ -177,7 +166,7 @@ func (w *writer) commit(c commit) (id, tree string, err error) {
 	if _, err := io.Copy(w.in, w.spool); err != nil {
 		return "", "", w.fail(err)
 	}
-	fmt.Fprintf(w.in, "\nget-mark :1\nls :1 \"\"\nreset %s\nfrom %s\n\ndone\n", branch, w.repo.zeroID())
+	fmt.Fprintf(w.in, "\nget-mark :%d\nls :%[1]d \"\"\nreset %s\nfrom %s\n\ndone\n", commitMark, branch, w.repo.zeroID())
 	if err := w.in.Flush(); err != nil {
 		return "", "", w.fail(err)
 	}
@@ -198,21 +187,4 @@ func (w *writer) commit(c commit) (id, tree string, err error) {
 		return "", "", fmt.Errorf("git fast-import answered %q and %q", id, root)
 	}
 	return id, fields[2], nil
-}
-
-// quote writes a path in double quotes with C escapes, as git reads it.
-func quote(path string) string {
-	b := make([]byte, 0, len(path)+2)
-	b = append(b, '"')
-	for i := 0; i < len(path); i++ {
-		switch c := path[i]; {
-		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
-		case c < ' ' || c >= 0x7f:
-			b = append(b, '\\', '0'+c>>6, '0'+c>>3&7, '0'+c&7)
-		default:
-			b = append(b, c)
-		}
-	}
-	return string(append(b, '"'))
 }

@@ -1,8 +1,6 @@
 package snapshot
 
 import (
-	"time"
-
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -21,7 +19,7 @@ func (w *Workspace) Bookmark() error {
 		if err != nil {
 			return err
 		}
-		r := stored{View: view, WS: w.view, Info: Info{Name: "before", Origin: OriginAuto, Created: time.Now()}}
+		r := storedSnapshot{View: view, WS: w.view, Name: "before", Origin: OriginAuto, Created: s.opt.Now()}
 		if st, ok := tx.State(w.view); ok {
 			r.Files, r.Bytes = st.Inodes-1, st.Bytes
 		}
@@ -32,7 +30,7 @@ func (w *Workspace) Bookmark() error {
 	})
 }
 
-func (s *Store) applyBookmark(tx *live.Tx, r stored) error {
+func (s *Store) applyBookmark(tx *live.Tx, r storedSnapshot) error {
 	tx.UseView(r.View)
 	w, ok := s.cat.workspaces[r.WS]
 	if !ok {
@@ -42,7 +40,7 @@ func (s *Store) applyBookmark(tx *live.Tx, r stored) error {
 	if err != nil {
 		return err
 	}
-	sn, err := fromStored(r)
+	sn, err := r.load()
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 func isNotFound(err error) bool { return errors.Is(err, cas.ErrNotFound) }
@@ -20,13 +22,16 @@ type CaptureOptions struct {
 	Expires *time.Time
 	Pinned  bool
 	Origin  string // OriginManual when empty
-	Caller  live.Caller
-	Command string
+	// IfChanged makes no snapshot when nothing differs from the newest one:
+	// that is returned, with ErrUnchanged.
+	IfChanged bool
+	Caller    live.Caller
+	Command   string
 }
 
 // Capture makes a snapshot of the present state. It takes the same time
 // whatever the size of the tree.
-func (w *Workspace) Capture(_ context.Context, o CaptureOptions) (Info, error) {
+func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 	if o.Name != "" {
 		if err := CheckName(o.Name); err != nil {
 			return Info{}, err
@@ -40,13 +45,22 @@ func (w *Workspace) Capture(_ context.Context, o CaptureOptions) (Info, error) {
 		o.Origin = OriginManual
 	}
 	s := w.store
+	if o.IfChanged {
+		newest, err := w.unchanged()
+		if err != nil {
+			return Info{}, err
+		}
+		if newest.Name != "" {
+			return newest, ErrUnchanged
+		}
+	}
 	var info Info
 	err := s.forest.Update(true, func(tx *live.Tx) error {
 		if err := w.alive(); err != nil {
 			return err
 		}
 		if _, used := w.byName[o.Name]; used {
-			return fmt.Errorf("%w: there is a snapshot %q already; choose another name or remove it first", ErrExists, o.Name)
+			return errs.New(errs.Exist, "name in use: there is a snapshot %q already; choose another name or remove it first", o.Name)
 		}
 		if err := w.admitCapture(o.Origin); err != nil {
 			return err
@@ -72,6 +86,36 @@ func (w *Workspace) Capture(_ context.Context, o CaptureOptions) (Info, error) {
 	return info, nil
 }
 
+// unchanged returns the newest snapshot if the workspace does not differ from it.
+func (w *Workspace) unchanged() (Info, error) {
+	s := w.store
+	newest, err := w.Find("latest")
+	if errors.Is(err, ErrNotFound) {
+		return Info{}, nil
+	}
+	if err != nil {
+		return Info{}, err
+	}
+	then, err := w.StateOf(newest.Name)
+	if err != nil {
+		return Info{}, err
+	}
+	defer s.Hold(then)()
+	now, err := w.State()
+	if err != nil {
+		return Info{}, err
+	}
+	differs := errors.New("it differs")
+	err = tree.Diff(context.Background(), s.src, then, now, tree.DiffOptions{}, func(tree.Change) error { return differs })
+	switch {
+	case err == nil:
+		return newest, nil
+	case errors.Is(err, differs):
+		return Info{}, nil
+	}
+	return Info{}, err
+}
+
 // alive refuses what is asked of a fork that has ended.
 func (w *Workspace) alive() error {
 	if w.store.cat.workspaces[w.view] != w {
@@ -80,21 +124,30 @@ func (w *Workspace) alive() error {
 	return nil
 }
 
-// newSnapshot prepares the record of a capture. The lock is held.
-func (w *Workspace) newSnapshot(tx *live.Tx, o CaptureOptions) (stored, error) {
+// newSnapshot prepares the record of a capture, if there may be one more snapshot. The
+// lock is held.
+func (w *Workspace) newSnapshot(tx *live.Tx, o CaptureOptions) (storedSnapshot, error) {
+	if err := w.hasRoom(o); err != nil {
+		return storedSnapshot{}, err
+	}
+	return w.describe(tx, o)
+}
+
+// describe is the record of a capture. The lock is held.
+func (w *Workspace) describe(tx *live.Tx, o CaptureOptions) (storedSnapshot, error) {
 	view, err := tx.NewView()
 	if err != nil {
-		return stored{}, err
+		return storedSnapshot{}, err
 	}
 	st, ok := tx.State(w.view)
 	if !ok {
-		return stored{}, live.ErrStale
+		return storedSnapshot{}, errs.Stale
 	}
-	r := stored{View: view, WS: w.view, Info: Info{
+	r := storedSnapshot{View: view, WS: w.view,
 		Name: o.Name, Seq: w.nextSeq, Parent: w.head, Origin: o.Origin, Message: o.Message, Labels: o.Labels,
-		Created: time.Now(), Expires: o.Expires, UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Command,
+		Created: w.store.opt.Now(), Expires: o.Expires, UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Command,
 		Files: st.Inodes - 1, Bytes: st.Bytes, Pinned: o.Pinned,
-	}}
+	}
 	if r.Name == "" {
 		r.Name = fmt.Sprintf("cp-%d", r.Seq)
 	}
@@ -106,7 +159,7 @@ func (w *Workspace) newSnapshot(tx *live.Tx, o CaptureOptions) (stored, error) {
 }
 
 // applyCapture freezes the present state under the name of the record.
-func (s *Store) applyCapture(tx *live.Tx, r stored) (*snap, error) {
+func (s *Store) applyCapture(tx *live.Tx, r storedSnapshot) (*snap, error) {
 	tx.UseView(r.View)
 	w, ok := s.cat.workspaces[r.WS]
 	if !ok {
@@ -116,16 +169,9 @@ func (s *Store) applyCapture(tx *live.Tx, r stored) (*snap, error) {
 	if err != nil {
 		return nil, err
 	}
-	sn, err := fromStored(r)
-	if err != nil {
-		return nil, err
-	}
-	sn.state.Store(st)
-	s.cat.add(sn)
-	w.head = sn.Name
+	w.head = r.Name
 	w.at = tx.Changed(w.view)
-	s.seal.push(sn)
-	return sn, nil
+	return s.keepState(r, st)
 }
 
 // WaitSealed waits until a snapshot has its id. Everything acknowledged before
@@ -137,6 +183,7 @@ func (w *Workspace) WaitSealed(ctx context.Context, name string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
+	defer w.store.seal.urgent()()
 	if err := w.store.waitSeal(ctx, sn); err != nil {
 		return Info{}, err
 	}
@@ -148,14 +195,34 @@ func (w *Workspace) WaitSealed(ctx context.Context, name string) (Info, error) {
 	return info, nil
 }
 
+// SealPresent seals the present tree without a snapshot, and keeps it until release
+// is called.
+func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release func(), err error) {
+	s := w.store
+	if st, err = w.State(); err != nil {
+		return nil, nil, err
+	}
+	release = s.Hold(st)
+	s.seal.one.Lock()
+	defer s.seal.one.Unlock()
+	defer s.gc.puts.enter()()
+	if _, _, err = s.sealState(ctx, w.view, st); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return st, release, nil
+}
+
 // Delete removes a snapshot. Others, and forks made from it, stay as they are.
 func (w *Workspace) Delete(name string, c live.Caller) error {
 	s := w.store
-	return s.forest.Update(true, func(tx *live.Tx) error {
+	var gone string
+	err := s.forest.Update(true, func(tx *live.Tx) error {
 		sn, err := s.find(w, name)
 		if err != nil {
 			return err
 		}
+		gone = sn.Name
 		if err := w.mayDelete(sn, c); err != nil {
 			return err
 		}
@@ -166,13 +233,17 @@ func (w *Workspace) Delete(name string, c live.Caller) error {
 		s.applyDelete(r)
 		return nil
 	})
+	if err == nil {
+		s.event(Event{Workspace: w.view, Action: "removed", From: gone, Caller: c})
+	}
+	return err
 }
 
 func (s *Store) applyDelete(r deleteRecord) {
 	for _, view := range r.Views {
 		if sn, ok := s.cat.snaps[view]; ok {
 			s.cat.remove(sn)
-			s.garbage.removed.Add(1)
+			s.gc.remove()
 		}
 	}
 }
@@ -183,16 +254,18 @@ func (w *Workspace) Rename(a, b string, c live.Caller) error {
 		return err
 	}
 	s := w.store
-	return s.forest.Update(true, func(tx *live.Tx) error {
+	var old string
+	err := s.forest.Update(true, func(tx *live.Tx) error {
 		sn, err := s.find(w, a)
 		if err != nil {
 			return err
 		}
+		old = sn.Name
 		if sn.View == w.origin {
-			return fmt.Errorf("%w: the origin cannot be renamed", ErrProtected)
+			return errs.New(errs.Protected, "protected: the origin cannot be renamed")
 		}
 		if _, used := w.byName[b]; used {
-			return fmt.Errorf("%w: there is a snapshot %q already", ErrExists, b)
+			return errs.New(errs.Exist, "name in use: there is a snapshot %q already", b)
 		}
 		if err := w.mayRename(c); err != nil {
 			return err
@@ -204,6 +277,10 @@ func (w *Workspace) Rename(a, b string, c live.Caller) error {
 		s.applyRename(r)
 		return nil
 	})
+	if err == nil {
+		s.event(Event{Workspace: w.view, Action: "renamed-snapshot", From: old, Detail: b, Caller: c})
+	}
+	return err
 }
 
 func (s *Store) applyRename(r renameRecord) {
@@ -232,9 +309,10 @@ func (w *Workspace) Amend(name string, fn func(*Info)) error {
 		if err != nil {
 			return err
 		}
-		r := sn.stored()
-		fn(&r.Info)
-		r.Name, r.Seq, r.ID, r.Sealed = sn.Name, sn.Seq, sn.ID, sn.Sealed
+		i := sn.Info
+		fn(&i)
+		i.Name, i.Seq, i.ID, i.View = sn.Name, sn.Seq, sn.ID, sn.View
+		r := i.stored(sn.ws)
 		if err := s.journal(tx, recAmend, r); err != nil {
 			return err
 		}
@@ -243,14 +321,14 @@ func (w *Workspace) Amend(name string, fn func(*Info)) error {
 	})
 }
 
-func (s *Store) applyAmend(r stored) {
+func (s *Store) applyAmend(r storedSnapshot) {
 	sn, ok := s.cat.snaps[r.View]
 	if !ok {
 		return
 	}
-	name, id, sealed, unique := sn.Name, sn.ID, sn.Sealed, sn.UniqueBytes
-	sn.Info = r.Info
-	sn.Name, sn.ID, sn.Sealed, sn.View = name, id, sealed, r.View
-	sn.UniqueBytes = max(unique, r.UniqueBytes)
+	was := sn.Info
+	sn.Info = r.info()
+	sn.Name, sn.ID, sn.Sealed = was.Name, was.ID, was.Sealed
+	sn.UniqueBytes = max(was.UniqueBytes, r.UniqueBytes)
 	s.cat.touchSnap(sn.View)
 }

@@ -2,51 +2,76 @@ package snapshot
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // catalogue is every workspace and snapshot of the store. It is guarded by
 // the lock of the forest, so that a capture and its name come about in one
-// step. Keys that changed since the last checkpoint are dirty.
+// step.
 type catalogue struct {
 	workspaces map[uint32]*Workspace // by view
 	snaps      map[uint32]*snap      // by view
-	dirty      map[string]struct{}
-	bytes      int64      // sum of the sizes of the snapshots' files
-	grafts     []cas.Hash // trees that records since the last checkpoint refer to
+	dirty      dirty                 // since the last checkpoint
+	bytes      int64                 // sum of the sizes of the snapshots' files
+	grafts     []cas.Hash            // trees that records since the last checkpoint refer to
 }
 
 func newCatalogue() catalogue {
 	return catalogue{
 		workspaces: make(map[uint32]*Workspace),
 		snaps:      make(map[uint32]*snap),
-		dirty:      make(map[string]struct{}),
+		dirty:      newDirty(),
 	}
+}
+
+// dirty are the views of workspaces and snapshots whose records changed.
+type dirty struct{ workspaces, snaps map[uint32]bool }
+
+func newDirty() dirty { return dirty{make(map[uint32]bool), make(map[uint32]bool)} }
+
+func (d dirty) add(o dirty) {
+	maps.Copy(d.workspaces, o.workspaces)
+	maps.Copy(d.snaps, o.snaps)
+}
+
+func (d dirty) keys() []string {
+	var keys []string
+	for view := range d.snaps {
+		keys = append(keys, snapKey(view))
+	}
+	for view := range d.workspaces {
+		keys = append(keys, wsKey(view))
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // storedWorkspace is the catalogue's record of a workspace.
 type storedWorkspace struct {
-	View    uint32 `json:"view"`
-	Parent  uint32 `json:"parent"`
-	Fork    bool   `json:"fork"`
-	Name    string `json:"name"`
-	NextSeq uint64 `json:"next_seq"`
-	Origin  uint32 `json:"origin"`
-	Undo    uint32 `json:"undo,omitempty"`
-	Before  uint32 `json:"before,omitempty"`
-	Head    string `json:"head,omitempty"`
-	Policy  Policy `json:"policy"`
-	State   string `json:"state"`
-	Inodes  int64  `json:"inodes"`
-	Bytes   int64  `json:"bytes"`
+	View    uint32     `json:"view"`
+	Parent  uint32     `json:"parent"`
+	Fork    bool       `json:"fork"`
+	Name    string     `json:"name"`
+	NextSeq uint64     `json:"next_seq"`
+	Origin  uint32     `json:"origin"`
+	Undo    uint32     `json:"undo,omitempty"`
+	Before  uint32     `json:"before,omitempty"`
+	Head    string     `json:"head,omitempty"`
+	Policy  Policy     `json:"policy"`
+	Claim   string     `json:"claim,omitempty"`
+	Expires *time.Time `json:"expires,omitempty"`
+	State   string     `json:"state"`
+	Inodes  int64      `json:"inodes"`
+	Bytes   int64      `json:"bytes"`
 }
 
 func snapKey(view uint32) string { return fmt.Sprintf("snap/%08x", view) }
@@ -54,8 +79,8 @@ func wsKey(view uint32) string   { return fmt.Sprintf("ws/%08x", view) }
 
 const storeKey = "store"
 
-func (c *catalogue) touchSnap(view uint32) { c.dirty[snapKey(view)] = struct{}{} }
-func (c *catalogue) touchWS(view uint32)   { c.dirty[wsKey(view)] = struct{}{} }
+func (c *catalogue) touchSnap(view uint32) { c.dirty.snaps[view] = true }
+func (c *catalogue) touchWS(view uint32)   { c.dirty.workspaces[view] = true }
 
 // add puts a snapshot into its workspace's list.
 func (c *catalogue) add(s *snap) {
@@ -99,12 +124,39 @@ func (c *catalogue) remove(s *snap) {
 	c.touchWS(s.ws)
 }
 
+// link brings what was read of the catalogue into order.
+func (c *catalogue) link() {
+	for _, w := range c.workspaces {
+		if p := c.parent(w); p != nil {
+			p.forks[w.name] = w
+		}
+		slices.SortFunc(w.snaps, func(a, b *snap) int { return cmp.Compare(a.Seq, b.Seq) })
+	}
+}
+
+// parent returns the workspace that a fork was made from, nil for main.
+func (c *catalogue) parent(w *Workspace) *Workspace {
+	if !w.fork {
+		return nil
+	}
+	return c.workspaces[w.parent]
+}
+
+// withOrigin returns the snapshots of a workspace, oldest first.
+func (c *catalogue) withOrigin(w *Workspace) []*snap {
+	all := slices.Clone(w.snaps)
+	if o, ok := c.snaps[w.origin]; ok {
+		all = slices.Insert(all, 0, o)
+	}
+	return all
+}
+
 // readView finds the state of a snapshot's view. The lock of the forest is
 // held at least for reading.
 func (s *Store) readView(view uint32) (*tree.State, error) {
 	sn, ok := s.cat.snaps[view]
 	if !ok {
-		return nil, live.ErrStale
+		return nil, errs.Stale
 	}
 	return s.stateOf(sn)
 }
@@ -122,7 +174,7 @@ func (s *Store) stateOf(sn *snap) (*tree.State, error) {
 }
 
 // find resolves what a user calls a snapshot: a name, cp-<seq>, a prefix of
-// its id, latest, undo or origin.
+// its id, latest, undo, origin, or label:KEY=VALUE for the newest with that label.
 func (s *Store) find(w *Workspace, name string) (*snap, error) {
 	switch name {
 	case "latest":
@@ -152,6 +204,12 @@ func (s *Store) find(w *Workspace, name string) (*snap, error) {
 			}
 		}
 	}
+	if label, ok := strings.CutPrefix(name, "label:"); ok {
+		key, value, _ := strings.Cut(label, "=")
+		if sn := w.labelled(key, value); sn != nil {
+			return sn, nil
+		}
+	}
 	if sn, err := findByID(w, name); sn != nil || err != nil {
 		return sn, err
 	}
@@ -175,13 +233,4 @@ func findByID(w *Workspace, prefix string) (*snap, error) {
 		}
 	}
 	return found, nil
-}
-
-// op returns the operation that writes one record of the catalogue.
-func (c *catalogue) op(key string, value any) (cas.MetaOp, error) {
-	b, err := json.Marshal(value)
-	if err != nil {
-		return cas.MetaOp{}, err
-	}
-	return cas.MetaOp{Key: key, Value: b}, nil
 }

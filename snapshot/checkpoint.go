@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,16 +11,23 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/cas/guard"
+	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 const (
-	// checkpointBytes of journal, or checkpointTime with any change, make a
-	// checkpoint due.
+	// So much journal, or any change for so long, makes a checkpoint due as soon as
+	// the writers rest: what they remove again until then is never sealed.
 	checkpointBytes = 256 << 20
 	checkpointTime  = 30 * time.Second
+	// They rest when they have written less than restfulBytes a second for so long.
+	restfulBytes = 4 << 20
+	calmSeconds  = 3
+	// So much journal, or so many records of it, are sealed while they go on: the
+	// one takes space, the other time to replay.
+	checkpointMost    = 1 << 30
+	checkpointRecords = 150_000
 
 	// shortSearch is how long a search for what is needed of the journal may
 	// have taken for what came about meanwhile to be looked at with the lock
@@ -28,64 +36,91 @@ const (
 	searches    = 10
 )
 
-// checkpoints holds what the checkpoint loop needs.
-type checkpoints struct {
-	mu     sync.Mutex // one checkpoint or gc at a time
-	nudge  sync.Once
-	signal chan struct{}
+// checkpointer is what is known of checkpoints.
+type checkpointer struct {
+	mu     sync.Mutex   // one checkpoint or gc at a time
+	signal wake         // asks for one soon
 	at     atomic.Int64 // journal position of the last
+	first  uint64       // record behind it; of the loop alone
 	needed atomic.Int64 // from there on something of the journal is needed
 }
 
-func (c *checkpoints) wakes() chan struct{} {
-	c.nudge.Do(func() { c.signal = make(chan struct{}, 1) })
-	return c.signal
-}
-
-// wake asks for a checkpoint soon.
-func (c *checkpoints) wake() {
-	select {
-	case c.wakes() <- struct{}{}:
-	default:
-	}
-}
+func (c *checkpointer) init() { c.signal = newWake() }
 
 func (s *Store) checkpointLoop() {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	last := time.Now()
+	last, seen, calm := time.Now(), s.log.End(), 0
+	s.ckpt.first = s.log.Records()
 	for {
-		select {
-		case <-s.ctx.Done():
+		asked := s.awaitChange()
+		if s.loops.ctx.Err() != nil {
 			return
-		case <-tick.C:
-		case <-s.ckpt.wakes():
 		}
-		grown := s.log.End() - s.ckpt.at.Load()
+		if !asked {
+			end := s.log.End()
+			if calm++; end-seen >= restfulBytes {
+				calm = 0
+			}
+			seen = end
+		}
 		crowded := s.crowded()
-		if grown < checkpointBytes && !crowded && (grown == 0 || time.Since(last) < checkpointTime) {
+		if !crowded && !s.checkpointDue(calm >= calmSeconds, time.Since(last)) {
 			continue
 		}
-		if err := s.Checkpoint(s.ctx); err != nil && s.ctx.Err() == nil {
-			s.logger.Warn("checkpoint", "error", err, guard.Stack(err))
-			s.pause(5 * time.Second)
+		records := s.log.Records()
+		if err := s.Checkpoint(s.loops.ctx); err != nil && s.loops.ctx.Err() == nil {
+			s.logger.Warn("checkpoint", "err", err, guard.Stack(err))
+			s.loops.pause(5 * time.Second)
 		} else if crowded {
 			s.shrinkJournal()
 		}
-		last = time.Now()
+		last, s.ckpt.first = time.Now(), records
 	}
 }
 
-// A moment is the store as it is at one position of the journal.
-type moment struct {
+// awaitChange returns after a second, or at once when a checkpoint is asked for, which
+// it reports. If there is nothing that a checkpoint would have to write down, it waits
+// until there is.
+func (s *Store) awaitChange() (asked bool) {
+	appended := s.log.Appended()
+	second := time.NewTimer(time.Second)
+	defer second.Stop()
+	if s.log.End() == s.ckpt.at.Load() {
+		select {
+		case <-appended:
+		case <-s.loops.ctx.Done():
+			return false
+		case <-s.ckpt.signal:
+			return true
+		}
+		second.Reset(time.Second)
+	}
+	select {
+	case <-second.C:
+	case <-s.loops.ctx.Done():
+	case <-s.ckpt.signal:
+		return true
+	}
+	return false
+}
+
+// checkpointDue reports whether it is time for a checkpoint, so long after the last.
+func (s *Store) checkpointDue(calm bool, since time.Duration) bool {
+	grown := s.log.End() - s.ckpt.at.Load()
+	if calm {
+		return grown >= checkpointBytes || grown > 0 && since >= checkpointTime
+	}
+	return grown >= checkpointMost || s.log.Records()-s.ckpt.first >= checkpointRecords
+}
+
+// A checkpoint is the store as it is at one position of the journal.
+type checkpoint struct {
 	at         storedStore
 	states     map[uint32]*tree.State
 	workspaces map[uint32]storedWorkspace
 	snaps      map[uint32]*snap
-	deleted    []string // keys
-	dirty      map[string]struct{}
+	dirty      dirty
 	grafts     int
-	floor      int64 // lowest position of bytes that records after the moment may refer to
+	floor      int64 // lowest position of bytes that records after it may refer to
 }
 
 // Checkpoint seals everything as it is now, commits it with the catalogue,
@@ -98,130 +133,114 @@ func (s *Store) Checkpoint(ctx context.Context) error {
 
 func (s *Store) checkpoint(ctx context.Context) error {
 	start := time.Now()
-	var m *moment
-	if err := s.forest.Update(true, func(tx *live.Tx) (err error) {
-		if err := tx.Uncertain(); err != nil {
-			return err // the journal makes it right, from the last checkpoint on
-		}
-		m, err = s.moment(tx)
-		return err
-	}); err != nil {
+	c, err := s.beginCheckpoint()
+	if err != nil {
 		return err
 	}
-	if err := s.commit(ctx, m); err != nil {
-		s.alter(func(*live.Tx) {
-			maps.Copy(s.cat.dirty, m.dirty)
-			for _, sn := range m.snaps {
-				sn.wanted = false
-			}
-		})
+	if err := s.commit(ctx, c); err != nil {
+		s.giveUp(c)
 		return err
 	}
-	if err := s.finish(m); err != nil {
+	if err := s.finish(c); err != nil {
 		return err
 	}
-	s.stored.Store(s.cas.Stats().Stored)
+	s.room.stored.Store(s.cas.Stats().Stored)
+	s.gc.signal.up()
 	s.figures.checkpointed(time.Since(start))
 	return nil
 }
 
-// finish lets go of what a committed moment has made needless.
-func (s *Store) finish(m *moment) error {
-	s.ckpt.at.Store(m.at.Position)
-	s.alter(func(*live.Tx) {
-		s.cat.grafts = s.cat.grafts[m.grafts:]
+// beginCheckpoint takes note of all that a checkpoint has to commit.
+func (s *Store) beginCheckpoint() (*checkpoint, error) {
+	var c *checkpoint
+	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
+		if err := tx.Failed(); err != nil {
+			return err // the journal makes it right, from the last checkpoint on
+		}
+		if c, err = s.freezeAll(tx); err == nil {
+			s.takeDirty(c)
+		}
+		return err
 	})
-	return s.dropJournal(min(m.at.Position, m.floor))
+	return c, err
 }
 
-// moment notes what a checkpoint has to commit. The lock is held.
-func (s *Store) moment(tx *live.Tx) (*moment, error) {
+// freezeAll freezes the present states. The lock is held.
+func (s *Store) freezeAll(tx *live.Tx) (*checkpoint, error) {
 	ino, view := tx.Counters()
-	m := &moment{
+	c := &checkpoint{
 		at: storedStore{
 			Position: tx.End(), NextIno: ino, NextView: view,
-			Collected: s.garbage.base.Load(), Garbage: s.garbage.any(), Lossy: s.lossy.Load(),
+			Collected: s.gc.base.Load(), Garbage: s.gc.any(),
 		},
 		states:     make(map[uint32]*tree.State),
 		workspaces: make(map[uint32]storedWorkspace),
 		snaps:      make(map[uint32]*snap),
-		dirty:      s.cat.dirty,
 		grafts:     len(s.cat.grafts),
 		floor:      tx.Unjournaled(),
 	}
-	s.cat.dirty = make(map[string]struct{})
 	for id, w := range s.cat.workspaces {
 		st, err := tx.Capture(id)
 		if err != nil {
 			return nil, err
 		}
-		m.states[id] = st
-		m.workspaces[id] = storedWorkspace{
-			View: id, Parent: w.parent, Fork: w.fork, Name: w.name, NextSeq: w.nextSeq, Origin: w.origin, Undo: w.undo, Before: w.before,
-			Head: w.head, Policy: w.policy, Inodes: st.Inodes, Bytes: st.Bytes,
-		}
+		c.states[id] = st
+		c.workspaces[id] = w.stored(st)
 	}
-	for key := range m.dirty {
-		var id uint32
-		if _, err := fmt.Sscanf(key, "snap/%x", &id); err == nil {
-			if sn, ok := s.cat.snaps[id]; ok {
-				m.snaps[id] = sn
-				sn.wanted = true
-				if sn.lazy {
-					sn.lazy = false
-					s.seal.push(sn)
-				}
-			} else {
-				m.deleted = append(m.deleted, key)
-			}
-		} else if _, err := fmt.Sscanf(key, "ws/%x", &id); err == nil {
-			if _, ok := s.cat.workspaces[id]; !ok {
-				m.deleted = append(m.deleted, key)
-			}
-		}
-	}
-	slices.Sort(m.deleted)
-	return m, nil
+	return c, nil
 }
 
-// commit seals a moment and makes it durable.
-func (s *Store) commit(ctx context.Context, m *moment) error {
-	for _, sn := range sortedSnaps(m.snaps) {
+// takeDirty moves to a checkpoint what the catalogue has to write. The lock is
+// held.
+func (s *Store) takeDirty(c *checkpoint) {
+	c.dirty, s.cat.dirty = s.cat.dirty, newDirty()
+	for view := range c.dirty.snaps {
+		sn, ok := s.cat.snaps[view]
+		if !ok {
+			continue
+		}
+		c.snaps[view] = sn
+		sn.wanted = true
+		if sn.lazy {
+			sn.lazy = false
+			s.seal.push(sn)
+		}
+	}
+}
+
+// giveUp gives back what a checkpoint that failed took from the catalogue.
+func (s *Store) giveUp(c *checkpoint) {
+	s.alter(func(*live.Tx) {
+		s.cat.dirty.add(c.dirty)
+		for _, sn := range c.snaps {
+			sn.wanted = false
+		}
+	})
+}
+
+// finish lets go of what a checkpoint has made needless.
+func (s *Store) finish(c *checkpoint) error {
+	s.ckpt.at.Store(c.at.Position)
+	s.alter(func(*live.Tx) {
+		s.cat.grafts = s.cat.grafts[c.grafts:]
+	})
+	return s.dropJournal(min(c.at.Position, c.floor))
+}
+
+// commit seals what a checkpoint has and makes it durable.
+func (s *Store) commit(ctx context.Context, c *checkpoint) error {
+	for _, sn := range sortedSnaps(c.snaps) {
 		if err := s.waitSeal(ctx, sn); err != nil {
 			return err
 		}
 	}
-	defer s.puts.enter()()
-	var ops []cas.MetaOp
-	add := func(key string, value any) error {
-		op, err := s.cat.op(key, value)
-		ops = append(ops, op)
+	defer s.gc.puts.enter()()
+	if err := s.sealPresent(ctx, c); err != nil {
 		return err
 	}
-	if err := s.sealPresent(ctx, m); err != nil {
-		return err
-	}
-	for id, r := range m.workspaces {
-		if err := add(wsKey(id), r); err != nil {
-			return err
-		}
-	}
-	var records []stored
-	s.look(func(*live.Tx) {
-		for _, sn := range m.snaps {
-			records = append(records, sn.stored())
-		}
-	})
-	for _, r := range records {
-		if err := add(snapKey(r.View), r); err != nil {
-			return err
-		}
-	}
-	for _, key := range m.deleted {
-		ops = append(ops, cas.MetaOp{Key: key, Delete: true})
-	}
-	m.at.Lossy = s.lossy.Load() // a seal may have found out
-	if err := add(storeKey, m.at); err != nil {
+	c.at.Incomplete = s.salvage.incomplete.Load() // a seal may have found out
+	ops, err := s.records(c)
+	if err != nil {
 		return err
 	}
 	// A position of the journal is only of use when the journal up to it is
@@ -232,18 +251,45 @@ func (s *Store) commit(ctx context.Context, m *moment) error {
 	return s.cas.Commit(ops...)
 }
 
-// sealPresent seals the workspaces of a moment.
-func (s *Store) sealPresent(ctx context.Context, m *moment) error {
+// records are the records of the catalogue that a checkpoint writes and deletes.
+func (s *Store) records(c *checkpoint) ([]cas.MetaOp, error) {
+	values := map[string]any{storeKey: c.at}
+	for view, r := range c.workspaces {
+		values[wsKey(view)] = r
+	}
+	s.look(func(*live.Tx) {
+		for view, sn := range c.snaps {
+			values[snapKey(view)] = sn.stored()
+		}
+	})
+	var ops []cas.MetaOp
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		b, err := json.Marshal(values[key])
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, cas.MetaOp{Key: key, Value: b})
+	}
+	for _, key := range c.dirty.keys() {
+		if values[key] == nil {
+			ops = append(ops, cas.MetaOp{Key: key, Delete: true})
+		}
+	}
+	return ops, nil
+}
+
+// sealPresent seals the workspaces of a checkpoint.
+func (s *Store) sealPresent(ctx context.Context, c *checkpoint) error {
 	s.seal.one.Lock()
 	defer s.seal.one.Unlock()
-	for id, st := range m.states {
-		r := m.workspaces[id]
-		h, _, err := s.sealState(ctx, st)
+	for id, st := range c.states {
+		r := c.workspaces[id]
+		h, _, err := s.sealState(ctx, id, st)
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w", r.Name, err)
 		}
 		r.State = h.String()
-		m.workspaces[id] = r
+		c.workspaces[id] = r
 	}
 	return nil
 }
@@ -279,7 +325,7 @@ func (s *Store) dropJournal(position int64) error {
 // unsealed returns the states of snapshots that have no id yet, and those that
 // somebody reads. The lock is held.
 func (s *Store) unsealed() []*tree.State {
-	states := s.heldStates()
+	states := s.gc.held.all()
 	for _, sn := range s.cat.snaps {
 		if !sn.Sealed {
 			states = append(states, sn.state.Load())
@@ -307,6 +353,6 @@ func (s *Store) freeze() (states []*tree.State, err error) {
 // shrinkJournal gives back what the journal occupies without need.
 func (s *Store) shrinkJournal() {
 	if err := s.log.Shrink(s.ckpt.needed.Load()); err != nil {
-		s.logger.Warn("the journal keeps its size", "error", err)
+		s.logger.Warn("the journal keeps its size", "err", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -149,7 +149,7 @@ func steps(t *testing.T, x *walker, d *diary, n int) error {
 // synced, nothing in part, nothing out of order.
 func TestPowerCutsOfTheWholeStore(t *testing.T) {
 	seeds := fromEnv("SEEDS", 5)
-	if testing.Short() {
+	if !long {
 		seeds = 1
 	}
 	for seed := fromEnv("SEED", 0); seed < seeds; seed++ {
@@ -241,8 +241,8 @@ func fromEnvStep() int64 {
 	switch {
 	case os.Getenv("EVERY") != "":
 		return 1 << 40
-	case testing.Short():
-		return 3
+	case !long:
+		return 1
 	}
 	return 12
 }

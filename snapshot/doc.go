@@ -14,7 +14,9 @@
 // counts the epoch up and keeps a pointer to the state: that is all, whatever
 // the size of the tree. The snapshot is visible, restorable and kept from then
 // on. In the background the sealer turns what changed into chunks and tree
-// objects, and the hash of the root becomes the snapshot's id.
+// objects, and the hash of the root becomes the snapshot's id. It waits for the
+// writers to rest and gives way to them, unless somebody waits for the id or the
+// journal takes much of the disk: what they remove until then is not sealed.
 //
 // # The life of a restore
 //
@@ -26,24 +28,37 @@
 // # Recovery
 //
 // A checkpoint seals the workspaces as they are at one position of the
-// journal and commits them, with the catalogue, as meta data of the chunk
+// journal and commits them, with the catalogue, as metadata of the chunk
 // store. Opening a store loads the last checkpoint and replays the journal
 // from its position on. The journal before it is dropped as far as nothing
 // refers to its bytes.
 //
+// A damaged store does not open. A salvage (Repair, or Check to look at what a
+// repair would do) takes of the journal what lies before the first damage, and
+// for a workspace whose state cannot be read the newest of its snapshots that
+// can. Everything it leaves out is named.
+//
 // # Locks
 //
-//	Store.room.one        one writer at a time makes room on a nearly full disk
-//	  Store.ckpt.mu       one checkpoint or gc at a time
-//	    live.Forest.mu    the catalogue and every view
+//	cas.Record                one gc at a time; who holds it neither collects nor verifies
+//	room.one                  one writer at a time makes room on a nearly full disk
+//	  ckpt.mu                 one checkpoint, or gc that marks, at a time
+//	    seal.one              one seal at a time
+//	      live.Forest.mu      the catalogue and every view
+//	        seal.mu           the queue of the sealer
+//	usage.mu                  one counts what a fork has of its own
+//	  live.Forest.mu
+//	gc.held.mu, gc.mu, gc.puts.mu, figures.mu
+//	                          never held while another is taken
 //
-// A gc has the chunk store's turn to collect before it takes ckpt.mu; who holds that
-// neither collects nor verifies.
+// Each is taken only under those above it, and Forest.mu under usage.mu or under the
+// others. Below all of them are those of live, content, events and cas.
 //
-// Store.puts counts those who put objects that nothing refers to yet: gc waits for
-// them before anybody has to wait for it but another gc, for an import waits for
-// whoever sends it the files. A writer waits for ckpt.mu for some seconds only. A gc that nobody asked for does
-// not begin during an import.
+// A gc takes cas.Record before ckpt.mu. Before that it waits for those who put
+// objects that nothing refers to yet (gc.puts), so that nobody has to wait for a
+// gc that waits: an import takes as long as whoever sends it the files. A gc that
+// nobody asked for does not begin during an import. A writer waits for ckpt.mu
+// for some seconds only.
 //
 // No lock is held while the kernel is told of changes.
 package snapshot

@@ -52,24 +52,22 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	}
 	// What a checkpoint does, with all the writes and a sealed capture between
 	// its beginning and its end.
-	var m *moment
-	s.alter(func(tx *live.Tx) {
-		if m, err = s.moment(tx); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := s.commit(ctx, m); err != nil {
+	c, err := s.beginCheckpoint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.commit(ctx, c); err != nil {
 		t.Fatal(err)
 	}
 	f.Thaw()
 	wg.Wait()
-	if _, err := w.Capture(ctx, CaptureOptions{Name: "v"}); err != nil {
+	if _, err := w.Capture(CaptureOptions{Name: "v"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.WaitSealed(ctx, "v"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.finish(m); err != nil {
+	if err := s.finish(c); err != nil {
 		t.Fatal(err)
 	}
 
@@ -111,7 +109,7 @@ func TestJournalOfAHeldState(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := w.Capture(ctx, CaptureOptions{Name: "v"}); err != nil {
+	if _, err := w.Capture(CaptureOptions{Name: "v"}); err != nil {
 		t.Fatal(err)
 	}
 	st, err := w.StateOf("v")
@@ -133,7 +131,7 @@ func TestJournalOfAHeldState(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := make([]byte, len(data))
-	if _, err := n.Content.ReadAt(s.Source(), got, 0); err != nil || !bytes.Equal(got, data) {
+	if _, err := n.Content.ReadAt(s.Source().Files, got, 0); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("reading a state that is held: %v", err)
 	}
 	release()

@@ -5,25 +5,20 @@ import (
 	"fmt"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// What callers tell apart. The text of an error that wraps one of these is a
-// sentence for the user.
+// What callers tell apart though it is the same kind. The text of an error that
+// wraps one of these is a sentence for the user.
 var (
-	ErrNotFound    = errors.New("no such snapshot")
-	ErrNoFork      = errors.New("no such fork")
-	ErrNoPath      = errors.New("no such path")
-	ErrExists      = errors.New("name in use")
-	ErrBadName     = errors.New("refused name")
-	ErrNameTooLong = errors.New("name too long")
-	ErrInvalid     = errors.New("malformed request")
-	ErrBusy        = errors.New("busy")
-	ErrProtected   = errors.New("protected")
-	ErrQuota       = errors.New("limit reached")
-	ErrFormat      = errors.New("unknown store format")
-	ErrClosed      = errors.New("the store is closed")
-	ErrLost        = errors.New("the journal does not go back to the beginning")
-	ErrRemoved     = errors.New("the store, or its index, was removed while it was in use")
+	ErrNotFound = errs.New(errs.NotExist, "no such snapshot")
+	ErrNoFork   = errs.New(errs.NotExist, "no such fork")
+	ErrNoPath   = errs.New(errs.NotExist, "no such path")
+	ErrBadName  = errs.New(errs.Invalid, "refused name")
+	// ErrUnchanged comes with the newest snapshot, which is as the workspace is now.
+	ErrUnchanged = errors.New("nothing changed since the newest snapshot")
+	ErrLost      = errors.New("the catalogue is missing")
+	ErrRemoved   = errors.New("the store, or its index, was removed while it was in use")
 )
 
 // A LockedError tells who has the store open.
@@ -54,5 +49,5 @@ func inUse(dir string, err error) error {
 	return err
 }
 
-// Is makes a LockedError an ErrBusy.
-func (e *LockedError) Is(target error) bool { return target == ErrBusy }
+// Unwrap makes a LockedError an errs.Busy.
+func (e *LockedError) Unwrap() error { return errs.Busy }

@@ -1,14 +1,13 @@
 package snapshot
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // ForkInfo describes a fork.
@@ -19,59 +18,95 @@ type ForkInfo struct {
 	Snapshots int       `json:"snapshots"`
 	Files     int64     `json:"files"`
 	Bytes     int64     `json:"bytes"`
-	View      uint32    `json:"-"`
+	// Expires is when it ends by itself.
+	Expires *time.Time `json:"expires,omitempty"`
+	View    uint32     `json:"-"`
 }
 
 // Node returns the root node of the fork.
 func (i ForkInfo) Node() live.NodeID { return live.Node(i.View, live.RootIno) }
 
+// ForkOptions says what fork to make.
+type ForkOptions struct {
+	Snapshot string // that it starts from; the present state when empty
+	Name     string
+	// TTL is how long it lives; then it ends as EndFork ends it. 0: until it is
+	// ended.
+	TTL     time.Duration
+	Caller  live.Caller
+	Command string
+
+	claim string // see Claim
+}
+
 // Fork makes a workspace that starts equal to a snapshot, or to the present
-// state when snapshot is empty. It takes the same time whatever the size.
-func (w *Workspace) Fork(_ context.Context, snapshot, name string, c live.Caller) (*Workspace, error) {
-	if err := CheckName(name); err != nil {
+// state. It takes the same time whatever the size.
+func (w *Workspace) Fork(o ForkOptions) (*Workspace, error) {
+	if err := CheckName(o.Name); err != nil {
 		return nil, err
 	}
-	s := w.store
-	start := time.Now()
 	var fork *Workspace
-	err := s.forest.Update(true, func(tx *live.Tx) error {
-		if err := w.alive(); err != nil {
-			return err
-		}
-		if _, used := w.forks[name]; used {
-			return fmt.Errorf("%w: there is a fork %q already; choose another name", ErrExists, name)
-		}
-		r := forkRecord{WS: w.view, Name: name, Now: snapshot == ""}
-		from := ""
-		if snapshot != "" {
-			sn, err := s.find(w, snapshot)
-			if err != nil {
-				return err
-			}
-			if _, err := s.stateOf(sn); err != nil {
-				return err
-			}
-			r.From, from = sn.View, sn.Name
-		}
-		var err error
-		if r.View, err = tx.NewView(); err != nil {
-			return err
-		}
-		if r.Origin.View, err = tx.NewView(); err != nil {
-			return err
-		}
-		r.Origin.WS = r.View
-		r.Origin.Info = Info{Name: "origin", Origin: OriginFork, Parent: from, Created: time.Now(), UID: c.UID, PID: c.PID}
-		if err := s.journal(tx, recFork, r); err != nil {
-			return err
-		}
-		fork, err = s.applyFork(tx, r)
+	start := time.Now()
+	err := w.store.forest.Update(true, func(tx *live.Tx) (err error) {
+		fork, err = w.makeFork(tx, o)
 		return err
 	})
 	if err == nil {
-		s.figures.forked(time.Since(start))
+		w.forked(o, start)
 	}
 	return fork, err
+}
+
+func (w *Workspace) forked(o ForkOptions, start time.Time) {
+	w.store.figures.forked(time.Since(start))
+	w.store.event(Event{Workspace: w.view, Action: "forked", From: o.Snapshot, Detail: o.Name, Caller: o.Caller, Command: o.Command})
+}
+
+// makeFork journals and makes a fork. The lock is held.
+func (w *Workspace) makeFork(tx *live.Tx, o ForkOptions) (*Workspace, error) {
+	s := w.store
+	if err := w.alive(); err != nil {
+		return nil, err
+	}
+	if _, used := w.forks[o.Name]; used {
+		return nil, errs.New(errs.Exist, "name in use: there is a fork %q already; choose another name", o.Name)
+	}
+	if err := w.hasRoom(CaptureOptions{}); err != nil {
+		return nil, err
+	}
+	r := forkRecord{WS: w.view, Name: o.Name, Now: o.Snapshot == "", Claim: o.claim, Expires: w.store.after(o.TTL)}
+	if !r.Now {
+		sn, err := s.find(w, o.Snapshot)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := s.stateOf(sn); err != nil {
+			return nil, err
+		}
+		r.From, r.Origin.Parent = sn.View, sn.Name
+	}
+	var err error
+	if r.View, err = tx.NewView(); err != nil {
+		return nil, err
+	}
+	if r.Origin.View, err = tx.NewView(); err != nil {
+		return nil, err
+	}
+	r.Origin.WS, r.Origin.Name, r.Origin.Origin = r.View, "origin", OriginFork
+	r.Origin.Created, r.Origin.UID, r.Origin.PID = s.opt.Now(), o.Caller.UID, o.Caller.PID
+	if err := s.journal(tx, recFork, r); err != nil {
+		return nil, err
+	}
+	return s.applyFork(tx, r)
+}
+
+// after is the time when a ttl that begins now is over, nil for none.
+func (s *Store) after(ttl time.Duration) *time.Time {
+	if ttl <= 0 {
+		return nil
+	}
+	t := s.opt.Now().Add(ttl)
+	return &t
 }
 
 func (s *Store) applyFork(tx *live.Tx, r forkRecord) (*Workspace, error) {
@@ -95,6 +130,7 @@ func (s *Store) applyFork(tx *live.Tx, r forkRecord) (*Workspace, error) {
 	tx.UseView(r.View)
 	w := newWorkspace(s, r.View, r.Name)
 	w.fork, w.parent = true, r.WS
+	w.claim, w.expires = r.Claim, r.Expires
 	w.policy = parent.policy
 	s.cat.workspaces[r.View] = w
 	s.cat.touchWS(r.View)
@@ -110,7 +146,7 @@ func (w *Workspace) Forks() []ForkInfo {
 	s := w.store
 	s.look(func(tx *live.Tx) {
 		for _, f := range w.forks {
-			i := ForkInfo{Name: f.name, Snapshots: len(f.snaps), View: f.view}
+			i := ForkInfo{Name: f.name, Snapshots: len(f.snaps), Expires: f.expires, View: f.view}
 			if o, ok := s.cat.snaps[f.origin]; ok {
 				i.Origin, i.Created = o.Parent, o.Created
 			}
@@ -138,129 +174,6 @@ func (w *Workspace) forkNamed(name string) (*Workspace, error) {
 	return f, nil
 }
 
-// EndFork removes a fork. Its last state becomes a snapshot of this
-// workspace, whose Info is returned.
-func (w *Workspace) EndFork(name string, c live.Caller) (Info, error) {
-	s := w.store
-	var info Info
-	var view uint32
-	err := s.forest.Update(true, func(tx *live.Tx) error {
-		f, err := w.forkNamed(name)
-		if err != nil {
-			return err
-		}
-		if len(f.forks) > 0 {
-			return fmt.Errorf("%w: fork %q has forks of its own; end those first", ErrBusy, name)
-		}
-		if err := f.mayEnd(c); err != nil {
-			return err
-		}
-		last, err := w.newSnapshot(tx, CaptureOptions{
-			Name: w.freeName(name), Origin: OriginFork, Message: "last state of fork " + name, Caller: c,
-		})
-		if err != nil {
-			return err
-		}
-		r := endForkRecord{View: f.view, Last: last}
-		if st, ok := tx.State(f.view); ok {
-			r.Last.Files, r.Last.Bytes = st.Inodes-1, st.Bytes
-		}
-		full, ok := s.cat.snaps[f.before]
-		if ok && r.Last.Files == 0 && full.Files > 0 {
-			if _, err := s.stateOf(full); err != nil {
-				s.logger.Warn("what a fork was before it was emptied cannot be kept", "fork", name, "error", err)
-				ok = false
-			}
-		}
-		if ok && r.Last.Files == 0 && full.Files > 0 {
-			k, err := w.newSnapshot(tx, CaptureOptions{
-				Name: w.freeName(name + "-before"), Origin: OriginFork, Message: "fork " + name + " before it was emptied", Caller: c,
-			})
-			if err != nil {
-				return err
-			}
-			k.Files, k.Bytes = full.Files, full.Bytes
-			r.Full = &k
-			r.Last.Seq++
-		}
-		if err := s.journal(tx, recEndFork, r); err != nil {
-			return err
-		}
-		info, view = last.Info, f.view
-		return s.applyEndFork(tx, r)
-	})
-	if err != nil {
-		return info, err
-	}
-	s.event(Event{Workspace: w.view, Action: "captured", From: info.Name, Caller: c})
-	s.event(Event{Workspace: view, Action: "ended", Caller: c})
-	return info, nil
-}
-
-// freeName is the fork's name if no snapshot has it, or one made from it.
-func (w *Workspace) freeName(name string) string {
-	free := name
-	for i := 2; ; i++ {
-		if _, used := w.byName[free]; !used && CheckName(free) == nil {
-			return free
-		}
-		free = fmt.Sprintf("%.100s-%d", name, i)
-	}
-}
-
-func (s *Store) applyEndFork(tx *live.Tx, r endForkRecord) error {
-	f, ok := s.cat.workspaces[r.View]
-	if !ok {
-		return nil
-	}
-	parent := s.cat.workspaces[f.parent]
-	st, err := tx.Capture(r.View)
-	if err != nil {
-		return err
-	}
-	if full, ok := s.cat.snaps[f.before]; ok && r.Full != nil {
-		was, err := s.stateOf(full)
-		if err != nil {
-			return err
-		}
-		if err := s.keepLast(tx, *r.Full, was); err != nil {
-			return err
-		}
-	}
-	if err := s.keepLast(tx, r.Last, st); err != nil {
-		return err
-	}
-	for _, old := range slices.Clone(f.snaps) {
-		s.cat.remove(old)
-	}
-	for _, view := range []uint32{f.origin, f.before} {
-		if sn, ok := s.cat.snaps[view]; ok {
-			s.cat.remove(sn)
-		}
-	}
-	tx.DropView(f.view)
-	delete(s.cat.workspaces, f.view)
-	if parent != nil {
-		delete(parent.forks, f.name)
-	}
-	s.cat.touchWS(f.view)
-	s.garbage.removed.Add(1)
-	return nil
-}
-
-// keepLast makes a state of a fork that ends a snapshot of its parent.
-func (s *Store) keepLast(tx *live.Tx, r stored, st *tree.State) error {
-	sn, err := fromStored(r)
-	if err != nil {
-		return err
-	}
-	tx.UseView(sn.View)
-	sn.state.Store(st)
-	s.cat.add(sn)
-	s.seal.push(sn)
-	return nil
-}
-
 // RenameFork gives a fork another name.
 func (w *Workspace) RenameFork(a, b string) error {
 	if err := CheckName(b); err != nil {
@@ -273,7 +186,7 @@ func (w *Workspace) RenameFork(a, b string) error {
 			return err
 		}
 		if _, used := w.forks[b]; used {
-			return fmt.Errorf("%w: there is a fork %q already", ErrExists, b)
+			return errs.New(errs.Exist, "name in use: there is a fork %q already", b)
 		}
 		r := renameForkRecord{View: f.view, Name: b}
 		if err := s.journal(tx, recRenameFork, r); err != nil {

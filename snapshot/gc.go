@@ -8,7 +8,8 @@ import (
 	"slices"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/cas/guard"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -41,7 +42,7 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 func (s *Store) collect(ctx context.Context, sum *cas.GCResult, progress func(done, total int64)) (again bool, err error) {
 	// Who put objects before they were recorded is waited for: what they made is
 	// referred to when they are done. An import may take as long as it likes.
-	gc, err := s.cas.Record(ctx, s.puts.wait)
+	gc, err := s.cas.Record(ctx, s.gc.puts.wait)
 	if err != nil {
 		return false, err
 	}
@@ -52,10 +53,10 @@ func (s *Store) collect(ctx context.Context, sum *cas.GCResult, progress func(do
 	if full != nil {
 		// Space can be given back on a full disk too: what the last checkpoint
 		// refers to is marked as well.
-		s.logger.Warn("no checkpoint before gc", "error", full, guard.Stack(full))
+		s.logger.Warn("no checkpoint before gc", "err", full, guard.Stack(full))
 	}
-	removed := s.garbage.removed.Load()
-	res, err := gc.Collect(ctx, s.lossy.Load(), func(keep func(cas.Hash) bool) error { return s.mark(ctx, keep) }, progress)
+	removed := s.gc.removed.Load()
+	res, err := gc.Collect(ctx, s.salvage.incomplete.Load(), func(keep func(cas.Hash) bool) error { return s.mark(ctx, keep) }, progress)
 	sum.Kept = res.Kept
 	sum.Removed += res.Removed
 	sum.FreedBytes += res.FreedBytes
@@ -64,8 +65,8 @@ func (s *Store) collect(ctx context.Context, sum *cas.GCResult, progress func(do
 	if err != nil {
 		return false, err
 	}
-	s.stored.Store(s.cas.Stats().Stored)
-	s.garbage.done(removed, s.stored.Load())
+	s.room.stored.Store(s.cas.Stats().Stored)
+	s.gc.done(removed, s.room.stored.Load())
 	s.figures.collected()
 	return full != nil, nil
 }
@@ -77,11 +78,24 @@ func (s *Store) mark(ctx context.Context, keep func(cas.Hash) bool) error {
 		return err
 	}
 	for _, st := range states {
-		if err := st.Mark(ctx, s.src, s.lossy.Load(), keep); err != nil {
+		if err := st.Mark(ctx, s.src, s.salvage.incomplete.Load(), s.markHere(keep)); err != nil {
 			return needsRepair(err)
 		}
 	}
 	return nil
+}
+
+// markHere passes over what is only elsewhere. An error is found again by keep.
+func (s *Store) markHere(keep func(cas.Hash) bool) func(cas.Hash) bool {
+	if s.objects.elsewhere == nil {
+		return keep
+	}
+	return func(h cas.Hash) bool {
+		if only, err := s.objects.onlyElsewhere(h); only && err == nil {
+			return false
+		}
+		return keep(h)
+	}
 }
 
 // roots are all states that can be reached: those of the catalogue, those of
@@ -97,9 +111,9 @@ func (s *Store) roots() ([]*tree.State, error) {
 				return err
 			}
 			out = append(out, st)
-			w.twins = slices.DeleteFunc(w.twins, func(t twin) bool { return s.cat.snaps[t.view] == nil })
-			for _, t := range w.twins {
-				out = append(out, t.state)
+			w.restored = slices.DeleteFunc(w.restored, func(r restored) bool { return s.cat.snaps[r.view] == nil })
+			for _, r := range w.restored {
+				out = append(out, r.state)
 			}
 		}
 		for _, sn := range s.cat.snaps {
@@ -145,10 +159,10 @@ func (s *Store) roots() ([]*tree.State, error) {
 			return nil, err
 		}
 	}
-	out = append(out, s.heldStates()...)
+	out = append(out, s.gc.held.all()...)
 	for h := range sealed {
 		st, err := tree.Load(s.src, h)
-		if isNotFound(err) && s.lossy.Load() {
+		if isNotFound(err) && s.salvage.incomplete.Load() {
 			continue // nothing of it can be found any more
 		}
 		if err != nil {
@@ -162,7 +176,7 @@ func (s *Store) roots() ([]*tree.State, error) {
 // needsRepair explains why gc does nothing in a damaged store: what hangs below
 // a damaged object would be taken for garbage, and the object may be mended yet.
 func needsRepair(err error) error {
-	if errors.Is(err, cas.ErrDamaged) || isNotFound(err) {
+	if errors.Is(err, errs.Damaged) || isNotFound(err) {
 		return fmt.Errorf("the store is damaged; nothing is freed before `amberfs verify --repair`: %w", err)
 	}
 	return err

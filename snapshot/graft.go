@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -34,7 +35,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	s := w.store
 	id, ok := o.Tree.ID()
 	if !ok {
-		return GraftResult{}, fmt.Errorf("%w: the tree is not sealed", ErrInvalid)
+		return GraftResult{}, errs.New(errs.Invalid, "malformed request: the tree is not sealed")
 	}
 	prefix := ""
 	if o.Path != "" && o.Path != "." {
@@ -46,90 +47,107 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 			prefix = paths[0]
 		}
 	}
-	var res GraftResult
+	e, err := s.forest.Edit(ctx, w.view)
+	if err != nil {
+		return GraftResult{}, err
+	}
+	defer e.End()
+	r := graftRecord{WS: w.view, State: id.String(), Prefix: BytePath(prefix), Now: time.Now().UnixNano()}
+	changes, err := s.graft(ctx, e, o.Tree, r)
+	if err != nil {
+		return GraftResult{}, err
+	}
+	r.FirstIno = e.FirstIno
 	var inv live.Invalidation
-	var brought []PathChange
-	err := s.forest.Update(false, func(tx *live.Tx) error {
+	err = s.forest.Update(false, func(tx *live.Tx) error {
 		if err := w.alive(); err != nil {
 			return err
 		}
-		changes, err := tx.Overlay(ctx, w.view, o.Tree, prefix)
+		r.Pre, err = w.newSnapshot(tx, CaptureOptions{Origin: OriginPreRestore, Message: "before import", Caller: o.Caller, Command: o.Command})
 		if err != nil {
 			return err
 		}
-		pre, err := w.newSnapshot(tx, CaptureOptions{Origin: OriginPreRestore, Message: "before import", Caller: o.Caller, Command: o.Command})
-		if err != nil {
-			return err
-		}
-		ino, err := tx.MayGraft(w.view, prefix, changes)
-		if err != nil {
-			return err
-		}
-		r := graftRecord{WS: w.view, State: id.String(), Prefix: BytePath(prefix), Now: time.Now().UnixNano(), FirstIno: ino, Pre: pre}
 		if err := s.journal(tx, recGraft, r); err != nil {
 			return err
 		}
-		res = GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: pre.Name}
-		brought = listChanges(changes)
-		inv, err = s.applyGraft(tx, r, changes)
+		inv, err = s.finishGraft(tx, w, id, r, e)
 		return err
 	})
+	e.End()
 	if err != nil {
-		return res, err
+		return GraftResult{}, err
 	}
 	s.tell(inv)
-	s.event(Event{Workspace: w.view, Action: "captured", From: res.Undo, Caller: o.Caller, Command: o.Command})
-	for _, c := range brought {
+	s.event(Event{Workspace: w.view, Action: "captured", From: r.Pre.Name, Caller: o.Caller, Command: o.Command})
+	for _, c := range listChanges(changes) {
 		s.event(Event{
 			Workspace: w.view, Action: c.Action, Path: path.Join(prefix, c.Path), Size: c.size, Caller: o.Caller, Command: o.Command,
 		})
 	}
-	return res, s.Sync()
+	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: r.Pre.Name}, s.Sync()
 }
 
-func (s *Store) applyGraft(tx *live.Tx, r graftRecord, changes []tree.Change) (live.Invalidation, error) {
+// graft prepares the import of a tree.
+func (s *Store) graft(ctx context.Context, e *live.Edit, st *tree.State, r graftRecord) ([]tree.Change, error) {
+	changes, err := live.Overlay(ctx, s.src, e.Base(), st, string(r.Prefix))
+	if err != nil {
+		return nil, err
+	}
+	return changes, e.Graft(ctx, st, changes, live.Graft{Prefix: string(r.Prefix), Now: r.Now})
+}
+
+// applyGraft makes the import that a record tells of.
+func (s *Store) applyGraft(tx *live.Tx, r graftRecord) error {
 	w, ok := s.cat.workspaces[r.WS]
 	if !ok {
-		return live.Invalidation{}, fmt.Errorf("%w: an import into a fork that is gone", ErrNoFork)
+		return fmt.Errorf("%w: an import into a fork that is gone", ErrNoFork)
 	}
 	h, err := cas.ParseHash(r.State)
 	if err != nil {
-		return live.Invalidation{}, err
+		return err
 	}
 	st, err := tree.Load(s.src, h)
 	if err != nil {
-		return live.Invalidation{}, err
+		return err
 	}
-	tx.SetCounters(r.FirstIno, 0)
-	if changes == nil {
-		if changes, err = tx.Overlay(context.Background(), r.WS, st, string(r.Prefix)); err != nil {
-			return live.Invalidation{}, err
-		}
+	e, err := tx.Edit(r.WS)
+	if err != nil {
+		return err
 	}
+	e.FirstIno = r.FirstIno
+	if _, err := s.graft(context.Background(), e, st, r); err != nil {
+		return err
+	}
+	_, err = s.finishGraft(tx, w, h, r, e)
+	return err
+}
+
+// finishGraft captures the state before, and puts that with the tree in place.
+func (s *Store) finishGraft(tx *live.Tx, w *Workspace, id cas.Hash, r graftRecord, e *live.Edit) (live.Invalidation, error) {
 	pre, err := s.applyCapture(tx, r.Pre)
 	if err != nil {
 		return live.Invalidation{}, err
 	}
 	w.undo = pre.View
-	s.cat.grafts = append(s.cat.grafts, h)
-	return tx.Graft(r.WS, st, changes, live.Graft{Prefix: string(r.Prefix), Now: r.Now})
+	s.cat.grafts = append(s.cat.grafts, id)
+	return tx.Apply(e), nil
 }
 
 // Importing guards objects that an import puts into the store until its tree
 // is grafted: gc waits for done. The objects must be on disk (CAS().Commit)
 // before Graft.
 func (s *Store) Importing() (done func()) {
-	s.imports.Add(1)
-	leave := s.puts.enter()
+	s.gc.imports.Add(1)
+	leave := s.gc.puts.enter()
 	return func() {
 		leave()
-		s.imports.Add(-1)
+		s.gc.imports.Add(-1)
 	}
 }
 
 // Abandon tells that objects were put which nothing will refer to: gc is due
 // soon.
-func (s *Store) Abandon() { s.garbage.removed.Add(1) }
+func (s *Store) Abandon() { s.gc.remove() }
 
 // Begin makes the present state the workspace's origin, and forgets what was
 // before: for a store that was filled when it was made.
@@ -143,7 +161,7 @@ func (w *Workspace) Begin(c live.Caller) error {
 		if err != nil {
 			return err
 		}
-		r := stored{View: view, WS: w.view, Info: Info{Name: "origin", Origin: OriginImport, Created: time.Now(), UID: c.UID, PID: c.PID}}
+		r := storedSnapshot{View: view, WS: w.view, Name: "origin", Origin: OriginImport, Created: s.opt.Now(), UID: c.UID, PID: c.PID}
 		if err := s.journal(tx, recBegin, r); err != nil {
 			return err
 		}
@@ -151,7 +169,7 @@ func (w *Workspace) Begin(c live.Caller) error {
 	})
 }
 
-func (s *Store) applyBegin(tx *live.Tx, r stored) error {
+func (s *Store) applyBegin(tx *live.Tx, r storedSnapshot) error {
 	w, ok := s.cat.workspaces[r.WS]
 	if !ok {
 		return nil

@@ -1,31 +1,40 @@
 package snapshot
 
-import "github.com/amberfs/amberfs/snapshot/tree"
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// heldStates are states that somebody reads, and by how many.
+type heldStates struct {
+	mu      sync.Mutex
+	readers map[*tree.State]int
+}
 
 // Hold keeps what a state refers to, in packs and journal, until release is called:
 // somebody reads it, and its snapshot may be deleted meanwhile.
 func (s *Store) Hold(st *tree.State) (release func()) {
-	s.held.mu.Lock()
-	defer s.held.mu.Unlock()
-	if s.held.states == nil {
-		s.held.states = make(map[*tree.State]int)
+	h := &s.gc.held
+	h.add(st, 1)
+	return func() { h.add(st, -1) }
+}
+
+func (h *heldStates) add(st *tree.State, n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.readers == nil {
+		h.readers = make(map[*tree.State]int)
 	}
-	s.held.states[st]++
-	return func() {
-		s.held.mu.Lock()
-		defer s.held.mu.Unlock()
-		if s.held.states[st]--; s.held.states[st] == 0 {
-			delete(s.held.states, st)
-		}
+	if h.readers[st] += n; h.readers[st] == 0 {
+		delete(h.readers, st)
 	}
 }
 
-func (s *Store) heldStates() []*tree.State {
-	s.held.mu.Lock()
-	defer s.held.mu.Unlock()
-	var out []*tree.State
-	for st := range s.held.states {
-		out = append(out, st)
-	}
-	return out
+func (h *heldStates) all() []*tree.State {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.readers))
 }

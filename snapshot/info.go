@@ -12,10 +12,12 @@ import (
 // The ways in which a snapshot comes about.
 const (
 	OriginManual     = "manual"
+	OriginTurn       = "turn" // of an agent
 	OriginAuto       = "auto"
 	OriginPreRestore = "pre-restore"
 	OriginFork       = "fork"
 	OriginImport     = "import"
+	OriginPull       = "pull"
 )
 
 // Counts are the events between a snapshot and the one before.
@@ -72,29 +74,69 @@ type snap struct {
 	lazy bool
 }
 
-// stored is the catalogue's record of a snapshot, in the meta data of the
-// chunk store and in the journal.
-type stored struct {
-	Info
-	View uint32 `json:"view"`
-	WS   uint32 `json:"ws"`
+// storedSnapshot is the catalogue's record of a snapshot, in the metadata of the
+// chunk store and in the journal. FORMAT.md has it; Info is what users see.
+type storedSnapshot struct {
+	View        uint32            `json:"view"`
+	WS          uint32            `json:"ws"` // view of its workspace
+	Name        string            `json:"name"`
+	Seq         uint64            `json:"seq,omitempty"`
+	ID          string            `json:"id,omitempty"` // of the sealed state
+	Parent      string            `json:"parent,omitempty"`
+	Origin      string            `json:"origin"`
+	Message     string            `json:"message,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Created     time.Time         `json:"created"`
+	Expires     *time.Time        `json:"expires,omitempty"`
+	UID         uint32            `json:"uid"`
+	PID         uint32            `json:"pid,omitempty"`
+	Command     string            `json:"command,omitempty"`
+	Files       int64             `json:"files"`
+	Bytes       int64             `json:"bytes"`
+	UniqueBytes int64             `json:"unique_bytes,omitempty"`
+	Counts      Counts            `json:"counts"`
+	FirstEvent  uint64            `json:"first_event,omitempty"`
+	LastEvent   uint64            `json:"last_event,omitempty"`
+	GitCommits  []string          `json:"git_commits,omitempty"`
+	Pinned      bool              `json:"pinned,omitempty"`
 }
 
-func (s *snap) stored() stored { return stored{Info: s.Info, View: s.View, WS: s.ws} }
+func (s *snap) stored() storedSnapshot { return s.Info.stored(s.ws) }
 
-func fromStored(r stored) (*snap, error) {
-	s := &snap{Info: r.Info, ws: r.WS, done: make(chan struct{})}
-	s.View = r.View
-	if r.ID != "" {
-		h, err := cas.ParseHash(r.ID)
-		if err != nil {
-			return nil, err
-		}
-		s.id = h
-		s.Sealed = true
-		close(s.done)
+func (i *Info) stored(ws uint32) storedSnapshot {
+	return storedSnapshot{
+		View: i.View, WS: ws, Name: i.Name, Seq: i.Seq, ID: i.ID, Parent: i.Parent, Origin: i.Origin,
+		Message: i.Message, Labels: i.Labels, Created: i.Created, Expires: i.Expires,
+		UID: i.UID, PID: i.PID, Command: i.Command, Files: i.Files, Bytes: i.Bytes, UniqueBytes: i.UniqueBytes,
+		Counts: i.Counts, FirstEvent: i.FirstEvent, LastEvent: i.LastEvent, GitCommits: i.GitCommits, Pinned: i.Pinned,
 	}
-	return s, nil
+}
+
+// info is what users see of a record.
+func (r *storedSnapshot) info() Info {
+	i := Info{
+		View: r.View, Name: r.Name, Seq: r.Seq, ID: r.ID, Parent: r.Parent, Origin: r.Origin,
+		Message: r.Message, Labels: r.Labels, Created: r.Created, Expires: r.Expires,
+		UID: r.UID, PID: r.PID, Command: r.Command, Files: r.Files, Bytes: r.Bytes, UniqueBytes: r.UniqueBytes,
+		Counts: r.Counts, FirstEvent: r.FirstEvent, LastEvent: r.LastEvent, GitCommits: r.GitCommits, Pinned: r.Pinned,
+		Sealed: r.ID != "",
+	}
+	if n := len(r.GitCommits); n > 0 {
+		i.GitCommit = r.GitCommits[n-1]
+	}
+	return i
+}
+
+// load makes the snapshot that a record tells of, without its state.
+func (r *storedSnapshot) load() (*snap, error) {
+	s := &snap{Info: r.info(), ws: r.WS, done: make(chan struct{})}
+	if !s.Sealed {
+		return s, nil
+	}
+	close(s.done)
+	var err error
+	s.id, err = cas.ParseHash(r.ID)
+	return s, err
 }
 
 // maxGitCommits is how many exports of a snapshot are remembered.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -22,14 +23,14 @@ func TestMuchToWriteDown(t *testing.T) {
 	long := strings.Repeat("x", snapshot.MaxDescription)
 	const many = 300
 	for i := range many {
-		if _, err := s.Main().Capture(context.Background(), snapshot.CaptureOptions{Name: fmt.Sprint("s", i), Message: long}); err != nil {
+		if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: fmt.Sprint("s", i), Message: long}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, o := range []snapshot.CaptureOptions{
 		{Message: long + "x"}, {Labels: map[string]string{"k": long}}, {Message: long[1:], Labels: map[string]string{"k": "v"}},
 	} {
-		if _, err := s.Main().Capture(context.Background(), o); !errors.Is(err, snapshot.ErrInvalid) {
+		if _, err := s.Main().Capture(o); !errors.Is(err, errs.Invalid) {
 			t.Errorf("a longer description: %v", err)
 		}
 	}

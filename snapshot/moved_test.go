@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -23,7 +24,7 @@ func churn(t *testing.T, s *snapshot.Store) {
 	for i := range 80 { // more than a segment
 		write(t, s, s.Main().Root(), "big", big[i:])
 	}
-	if _, err := s.Main().Capture(ctx, snapshot.CaptureOptions{Name: "churned"}); err != nil {
+	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "churned"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Checkpoint(ctx); err != nil {
@@ -78,7 +79,7 @@ func TestRemovedStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	a := open(t, dir)
 	write(t, a, a.Main().Root(), "f", "a")
-	if _, err := a.Main().Capture(context.Background(), snapshot.CaptureOptions{Name: "v1"}); err != nil {
+	if _, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(dir); err != nil {
@@ -122,7 +123,7 @@ func TestLockRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		var locked *snapshot.LockedError
-		if err := fn(); !errors.As(err, &locked) || !errors.Is(err, snapshot.ErrBusy) {
+		if err := fn(); !errors.As(err, &locked) || !errors.Is(err, errs.Busy) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -173,7 +174,7 @@ func TestCheckChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, s, s.Main().Root(), "f", "b")
-	if _, err := s.Main().Capture(ctx, snapshot.CaptureOptions{Name: "v1"}); err != nil {
+	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Sync(); err != nil {

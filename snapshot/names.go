@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // maxName is the longest name of a snapshot or fork, in bytes.
@@ -16,12 +18,9 @@ var (
 
 // controlNames are the names in .snapshots that mean something else.
 var controlNames = map[string]bool{
-	"create": true, "restore": true, "fork": true, "export": true, "list": true, "log": true,
+	"create": true, "restore": true, "fork": true, "export": true, "call": true, "push": true, "list": true, "log": true,
 	"status": true, "policy": true, "latest": true, "undo": true, "origin": true, "README": true,
 }
-
-// IsControlName reports whether a name in .snapshots is a control file's.
-func IsControlName(name string) bool { return controlNames[name] }
 
 // MaxDescription is how many bytes the message and the labels of a snapshot may have
 // together.
@@ -34,22 +33,22 @@ func checkDescription(message string, labels map[string]string) error {
 		n += len(k) + len(v)
 	}
 	if n > MaxDescription {
-		return fmt.Errorf("%w: message and labels have %d bytes, at most %d are possible", ErrInvalid, n, MaxDescription)
+		return errs.New(errs.Invalid, "malformed request: message and labels have %d bytes, at most %d are possible", n, MaxDescription)
 	}
 	return nil
 }
 
 // CheckName refuses names that no snapshot or fork can have. The error is
-// ErrBadName or ErrNameTooLong, with the reason.
+// ErrBadName or an errs.NameTooLong, with the reason.
 func CheckName(name string) error {
 	switch {
 	case len(name) > maxName:
-		return fmt.Errorf("%w: %d bytes, at most %d are possible", ErrNameTooLong, len(name), maxName)
+		return errs.New(errs.NameTooLong, "name too long: %d bytes, at most %d are possible", len(name), maxName)
 	case name == "":
 		return fmt.Errorf("%w: it is empty", ErrBadName)
 	case !nameForm.MatchString(name):
 		return fmt.Errorf("%w: %q; use letters, digits, '_', '.' and '-', and begin with none of the last two", ErrBadName, name)
-	case controlNames[name]:
+	case controlNames[name], strings.HasPrefix(name, "call."):
 		return fmt.Errorf("%w: %q is a control file of .snapshots", ErrBadName, name)
 	case strings.Contains(name, ".."), strings.HasSuffix(name, "."), strings.HasSuffix(name, ".lock"):
 		return fmt.Errorf("%w: %q could not be a git ref (no '..', no '.' or '.lock' at the end)", ErrBadName, name)
@@ -58,3 +57,25 @@ func CheckName(name string) error {
 	}
 	return nil
 }
+
+// IsAutoName reports whether a name is one that a snapshot without a name gets.
+func IsAutoName(name string) bool { return autoForm.MatchString(name) }
+
+// LocalName is what a snapshot that was made elsewhere is called here: as there, unless
+// that is the name of another one here, or will be.
+func LocalName(name string) string {
+	if IsAutoName(name) {
+		return "pulled-" + name
+	}
+	return name
+}
+
+// The control directories, which are found in the root of every workspace.
+const (
+	SnapshotsDir = ".snapshots"
+	ForksDir     = ".forks"
+)
+
+// IsControlDir reports whether a name in the root of a workspace is that of a control
+// directory.
+func IsControlDir(name string) bool { return name == SnapshotsDir || name == ForksDir }

@@ -31,7 +31,7 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 				t.Fatal(err)
 			}
 			write(t, s, d.ID, odd, "old")
-			if _, err := w.Capture(ctx, snapshot.CaptureOptions{Name: "v1"}); err != nil {
+			if _, err := w.Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
 				t.Fatal(err)
 			}
 			want := "old"
@@ -43,7 +43,7 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 					t.Fatal(r, err)
 				}
 			case "promote":
-				f, err := w.Fork(ctx, "v1", "side", live.Caller{})
+				f, err := w.Fork(snapshot.ForkOptions{Snapshot: "v1", Name: "side"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -53,7 +53,7 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 				}
 				write(t, s, there.ID, odd, "theirs")
 				write(t, s, d.ID, odd, "ours")
-				if _, err := w.Promote(ctx, "side", snapshot.PromoteOptions{Ours: true}); err != nil {
+				if _, err := w.Promote(ctx, "side", snapshot.PromoteOptions{Conflicts: snapshot.KeepOurs}); err != nil {
 					t.Fatal(err)
 				}
 				want = "ours"
@@ -63,6 +63,9 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 				}
 				st, err := w.StateOf("v1")
 				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := s.Forest().Create(d.ID, "in", live.Create{Mode: unix.S_IFDIR | 0o755}); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := w.Graft(ctx, snapshot.GraftOptions{Tree: st, Path: odd + "/in"}); err != nil {
@@ -103,7 +106,7 @@ func readPath(t *testing.T, s *snapshot.Store, path string) string {
 		t.Fatal(err)
 	}
 	b := make([]byte, 100)
-	got, err := n.Content.ReadAt(s.Source(), b, 0)
+	got, err := n.Content.ReadAt(s.Source().Files, b, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func TestCatalogueWithoutMain(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, s, s.Main().Root(), "file", "captured")
-	if _, err := s.Main().Capture(context.Background(), snapshot.CaptureOptions{Name: "v1"}); err != nil {
+	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -54,7 +54,7 @@ func TestCatalogueWithoutMain(t *testing.T) {
 	if got := readPath(t, s, "file"); got != "captured" {
 		t.Errorf("the file is %q", got)
 	}
-	if i, err := s.Main().Capture(context.Background(), snapshot.CaptureOptions{}); err != nil || i.Seq < 2 {
+	if i, err := s.Main().Capture(snapshot.CaptureOptions{}); err != nil || i.Seq < 2 {
 		t.Error(i, err)
 	}
 }

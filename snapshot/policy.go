@@ -3,11 +3,9 @@ package snapshot
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"os"
 	"strings"
-	"time"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -17,9 +15,11 @@ type Policy struct {
 	// IntervalSeconds between automatic captures, when something changed.
 	// 0: none.
 	IntervalSeconds int64 `json:"interval_seconds"`
-	// Ring is how many automatic snapshots are kept; pre-restore ones count
-	// apart, with the same number.
-	Ring int `json:"ring"`
+	// QuietSeconds without a change, after which the next change is preceded
+	// by a capture. 0: no such captures.
+	QuietSeconds int64 `json:"quiet_seconds"`
+	// Keep says which snapshots stay, by their origin.
+	Keep Keep `json:"keep"`
 	// ManualLimit is how many manual snapshots there may be. 0: any number.
 	ManualLimit int `json:"manual_limit"`
 	// ExpireSeconds after which a manual snapshot without an expiry of its
@@ -37,53 +37,155 @@ type Policy struct {
 	// snapshots, or change this policy, whoever it is: a program in a sandbox
 	// has the mount, but not the store with the socket.
 	Protect bool `json:"protect"`
-	// QuietSeconds without a change, after which the next change is preceded
-	// by a capture. 0: no such captures.
-	QuietSeconds int64 `json:"quiet_seconds"`
+	// Forks bounds each fork. Only what the policy of main says counts.
+	Forks ForkLimits `json:"forks"`
+	// Push sends the snapshots of main to a remote by itself. Only what the policy
+	// of main says counts.
+	Push PushPolicy `json:"push"`
+}
+
+// A PushPolicy says what is pushed by itself.
+type PushPolicy struct {
+	// Remote is its name; empty: none. Naming one also lets those push to it, by
+	// .snapshots/push, who are not the owner of the store.
+	Remote string `json:"remote"`
+	// IntervalSeconds between pushes. 0: nothing is pushed by itself.
+	IntervalSeconds int64 `json:"interval_seconds"`
+	// Only is the origin of the snapshots that are pushed, manual or turn, or all.
+	// With all, what changed since the last snapshot is captured first.
+	Only string `json:"only"`
+}
+
+// The snapshots that a PushPolicy sends.
+const (
+	PushManual = "manual"
+	PushTurn   = "turn"
+	PushAll    = "all"
+)
+
+// ForkLimits are what a fork of main may take of the store, with the forks in it. 0 is
+// without a limit.
+type ForkLimits struct {
+	// Snapshots are also the forks in it.
+	Snapshots int `json:"snapshots"`
+	// TextBytes are those of the messages and labels of its snapshots.
+	TextBytes int64 `json:"text_bytes"`
+	// UnsharedBytes are those that were written in it, and that its files or its
+	// snapshots still have.
+	UnsharedBytes int64 `json:"unshared_bytes"`
+	// Renderings are how many may be made at a time.
+	Renderings int `json:"renderings"`
 }
 
 // DefaultPolicy is what a new workspace has.
 func DefaultPolicy() Policy {
-	return Policy{IntervalSeconds: 300, Ring: 10, Delete: "anyone"}
+	return Policy{
+		IntervalSeconds: 300, Keep: defaultKeep(), Delete: "anyone",
+		Forks: ForkLimits{Snapshots: 10_000, TextBytes: 16 << 20, Renderings: 4},
+		Push:  PushPolicy{IntervalSeconds: 300, Only: PushAll},
+	}
+}
+
+// complete gives a policy that an older version stored what it lacks.
+func (p Policy) complete() Policy {
+	if p.Push.Only == "" {
+		p.Push = DefaultPolicy().Push
+	}
+	return p
 }
 
 // maxSeconds is what a time.Duration can hold, rounded down.
 const maxSeconds = 9_000_000_000
 
-// ParsePolicy reads a whole policy. Unknown fields and values are refused.
+// ParsePolicy reads a whole policy; what is missing has its default. Unknown
+// fields and values are refused.
 func ParsePolicy(b []byte) (Policy, error) {
 	p := DefaultPolicy()
 	if b = bytes.TrimSpace(b); len(b) == 0 || b[0] != '{' {
-		return p, fmt.Errorf("%w: policy: it is one JSON object, as `cat .snapshots/policy` shows it", ErrInvalid)
+		return p, errs.New(errs.Invalid, "malformed request: policy: it is one JSON object, as `cat .snapshots/policy` shows it")
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&p); err != nil {
-		return p, fmt.Errorf("%w: policy: %v", ErrInvalid, err)
+		return p, errs.New(errs.Invalid, "malformed request: policy: %w", err)
 	}
 	if d.InputOffset() < int64(len(b)) {
-		return p, fmt.Errorf("%w: policy: something follows after the object", ErrInvalid)
+		return p, errs.New(errs.Invalid, "malformed request: policy: something follows after the object")
 	}
+	return p, p.check()
+}
+
+// Patch returns the policy changed by a JSON merge patch (RFC 7396): fields that it
+// does not name stay as they are, null brings the default back. Nothing of a patch
+// takes effect if some of it is refused.
+func (p Policy) Patch(patch []byte) (Policy, error) {
+	present, err := json.Marshal(p)
+	if err != nil {
+		return p, err
+	}
+	var doc, change any
+	if err := json.Unmarshal(present, &doc); err != nil {
+		return p, err
+	}
+	if err := json.Unmarshal(patch, &change); err != nil {
+		return p, errs.New(errs.Invalid, "malformed request: policy: %w", err)
+	}
+	if _, ok := change.(map[string]any); !ok {
+		return p, errs.New(errs.Invalid, "malformed request: policy: a patch is a JSON object with the fields to change")
+	}
+	merged, err := json.Marshal(mergePatch(doc, change))
+	if err != nil {
+		return p, err
+	}
+	return ParsePolicy(merged)
+}
+
+// mergePatch is MergePatch of RFC 7396, section 2.
+func mergePatch(target, patch any) any {
+	change, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	doc, ok := target.(map[string]any)
+	if !ok {
+		doc = make(map[string]any)
+	}
+	for name, value := range change {
+		if value == nil {
+			delete(doc, name)
+		} else {
+			doc[name] = mergePatch(doc[name], value)
+		}
+	}
+	return doc
+}
+
+func (p *Policy) check() error {
 	switch p.Delete {
 	case "anyone", "owner", "nobody":
 	default:
-		return p, fmt.Errorf("%w: policy: delete is %q; it can be anyone, owner or nobody", ErrInvalid, p.Delete)
+		return errs.New(errs.Invalid, "malformed request: policy: delete is %q; it can be anyone, owner or nobody", p.Delete)
+	}
+	switch p.Push.Only {
+	case PushManual, PushTurn, PushAll:
+	default:
+		return errs.New(errs.Invalid, "malformed request: policy: push.only is %q; it can be manual, turn or all", p.Push.Only)
 	}
 	for name, v := range map[string]int64{
-		"interval_seconds": p.IntervalSeconds, "ring": int64(p.Ring), "manual_limit": int64(p.ManualLimit), "expire_seconds": p.ExpireSeconds,
-		"byte_limit": p.ByteLimit, "min_age_seconds": p.MinAgeSeconds, "quiet_seconds": p.QuietSeconds,
+		"push.interval_seconds": p.Push.IntervalSeconds,
+		"interval_seconds":      p.IntervalSeconds, "quiet_seconds": p.QuietSeconds, "expire_seconds": p.ExpireSeconds,
+		"min_age_seconds": p.MinAgeSeconds, "manual_limit": int64(p.ManualLimit), "byte_limit": p.ByteLimit,
+		"forks.snapshots": int64(p.Forks.Snapshots), "forks.text_bytes": p.Forks.TextBytes,
+		"forks.unshared_bytes": p.Forks.UnsharedBytes, "forks.renderings": int64(p.Forks.Renderings),
 	} {
 		if v < 0 {
-			return p, fmt.Errorf("%w: policy: %s is negative", ErrInvalid, name)
+			return errs.New(errs.Invalid, "malformed request: policy: %s is negative", name)
 		}
 		if strings.HasSuffix(name, "_seconds") && v > maxSeconds {
-			return p, fmt.Errorf("%w: policy: %s is over %d", ErrInvalid, name, maxSeconds)
+			return errs.New(errs.Invalid, "malformed request: policy: %s is over %d", name, maxSeconds)
 		}
 	}
-	if p.IntervalSeconds > 0 && p.Ring == 0 {
-		return p, fmt.Errorf("%w: policy: a ring of 0 keeps no automatic snapshot; set interval_seconds to 0 to have none", ErrInvalid)
-	}
-	return p, nil
+	return p.Keep.check()
 }
 
 // Policy returns the workspace's policy.
@@ -92,15 +194,34 @@ func (w *Workspace) Policy() (p Policy) {
 	return p
 }
 
-// SetPolicy changes the policy; only the store's owner and root may.
+// SetPolicy replaces the policy; only the store's owner and root may.
 func (w *Workspace) SetPolicy(p Policy, c live.Caller) error {
+	_, err := w.changePolicy(func(Policy) (Policy, error) { return p, p.check() }, c)
+	return err
+}
+
+// PatchPolicy changes the policy by a JSON merge patch, and returns what it is then.
+func (w *Workspace) PatchPolicy(patch []byte, c live.Caller) (Policy, error) {
+	return w.changePolicy(func(p Policy) (Policy, error) { return p.Patch(patch) }, c)
+}
+
+func (w *Workspace) changePolicy(change func(Policy) (Policy, error), c live.Caller) (p Policy, err error) {
 	if !isOwner(c) {
-		return fmt.Errorf("%w: only the owner of the store changes the policy", ErrProtected)
+		return p, errs.New(errs.Protected, "protected: only the owner of the store changes the policy")
 	}
 	s := w.store
-	return s.forest.Update(true, func(tx *live.Tx) error {
+	err = s.forest.Update(true, func(tx *live.Tx) error {
+		if err := w.alive(); err != nil {
+			return err
+		}
 		if w.policy.Protect && !c.Direct {
-			return fmt.Errorf("%w: the policy cannot be changed through the mount; use `amberfs policy`", ErrProtected)
+			return errs.New(errs.Protected, "protected: the policy cannot be changed through the mount; use `amberfs policy`")
+		}
+		if p, err = change(w.policy); err != nil {
+			return err
+		}
+		if w.fork && p.Push != w.policy.Push {
+			return errs.New(errs.Invalid, "malformed request: policy: what is pushed is a matter of the policy of main")
 		}
 		r := policyRecord{WS: w.view, Policy: p}
 		if err := s.journal(tx, recPolicy, r); err != nil {
@@ -109,6 +230,10 @@ func (w *Workspace) SetPolicy(p Policy, c live.Caller) error {
 		s.applyPolicy(r)
 		return nil
 	})
+	if err == nil {
+		s.event(Event{Workspace: w.view, Action: "policy", Caller: c})
+	}
+	return p, err
 }
 
 func (s *Store) applyPolicy(r policyRecord) {
@@ -116,201 +241,33 @@ func (s *Store) applyPolicy(r policyRecord) {
 	if !ok {
 		return
 	}
-	w.policy = r.Policy
+	w.policy = r.Policy.complete()
 	s.cat.touchWS(r.WS)
-	select {
-	case s.policies <- struct{}{}:
-	default:
-	}
+	s.keep.signal.up()
 	s.refreshLimit()
 }
 
-// refreshLimit takes the byte limit from the policy of main.
+// refreshLimit takes the limits of bytes from the policy of main.
 func (s *Store) refreshLimit() {
-	if w, ok := s.cat.workspaces[live.MainView]; ok {
-		s.limit.Store(w.policy.ByteLimit)
+	main, ok := s.cat.workspaces[live.MainView]
+	if !ok {
+		return
+	}
+	s.room.limit.Store(main.policy.ByteLimit)
+	if s.forkLimit.Swap(main.policy.Forks.UnsharedBytes) != 0 {
+		return
+	}
+	for _, w := range s.cat.workspaces {
+		w.usage.ready.Store(false) // nobody kept count until now
 	}
 }
 
-// isOwner reports whether the caller is the user that the daemon runs as, or
-// root.
-func isOwner(c live.Caller) bool { return c.UID == 0 || int(c.UID) == os.Geteuid() }
-
-// mayDelete refuses what the policy protects. The lock is held.
-func (w *Workspace) mayDelete(sn *snap, c live.Caller) error {
-	if sn.View == w.origin {
-		return fmt.Errorf("%w: the origin cannot be deleted", ErrProtected)
-	}
-	if sn.Pinned {
-		return fmt.Errorf("%w: snapshot %q is pinned; let it go with `amberfs unpin %s` first", ErrBusy, sn.Name, sn.Name)
-	}
-	if err := w.mayRename(c); err != nil {
-		return err
-	}
-	age := time.Duration(w.policy.MinAgeSeconds) * time.Second
-	if c.UID != 0 && time.Since(sn.Created) < age {
-		return fmt.Errorf("%w: snapshot %q is younger than the %s that the policy asks for", ErrProtected, sn.Name, age)
-	}
-	return nil
-}
-
-// mayEnd refuses the end of a fork whose own snapshots, which go with it, are
-// protected. The lock is held.
-func (w *Workspace) mayEnd(c live.Caller) error {
-	for _, sn := range w.snaps {
-		if err := w.mayDelete(sn, c); err != nil {
-			return fmt.Errorf("fork %s cannot end: %w", w.name, err)
-		}
-	}
-	return nil
-}
-
-func (w *Workspace) mayRename(c live.Caller) error {
-	if w.policy.Protect && !c.Direct {
-		return fmt.Errorf("%w: the policy lets nobody remove or rename snapshots through the mount; use the command line", ErrProtected)
-	}
-	switch w.policy.Delete {
-	case "nobody":
-		return fmt.Errorf("%w: the policy lets nobody remove or rename snapshots; the owner can change it in .snapshots/policy", ErrProtected)
-	case "owner":
-		if !isOwner(c) {
-			return fmt.Errorf("%w: the policy lets only the owner remove or rename snapshots", ErrProtected)
-		}
-	}
-	return nil
-}
-
-// admitCapture refuses a manual snapshot over the limit. The lock is held.
-func (w *Workspace) admitCapture(origin string) error {
-	if origin != OriginManual || w.policy.ManualLimit == 0 {
-		return nil
-	}
-	n := 0
-	for _, sn := range w.snaps {
-		if sn.Origin == OriginManual {
-			n++
-		}
-	}
-	if n >= w.policy.ManualLimit {
-		return fmt.Errorf("%w: the policy allows %d manual snapshots; remove one first", ErrQuota, w.policy.ManualLimit)
-	}
-	return nil
-}
-
-// keepLoop captures at intervals and removes what expired.
-func (s *Store) keepLoop() {
-	known := make(map[uint32]*pace)
-	var culled time.Time
-	for wait := keepTick; ; {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-time.After(wait):
-		case <-s.policies:
-		}
-		wait = keepTick
-		cull := time.Since(culled) >= keepTick
-		if cull {
-			culled = time.Now()
-		}
-		for _, w := range s.Workspaces() {
-			k := known[w.view]
-			if k == nil {
-				k = &pace{captured: time.Now()}
-				known[w.view] = k
-			}
-			if s.captureDue(w, k, time.Now()) {
-				if _, err := w.Capture(s.ctx, CaptureOptions{Origin: OriginAuto}); err != nil {
-					s.logger.Warn("automatic capture", "workspace", w.Name(), "error", err)
-				}
-				k.captured = time.Now()
-			}
-			if k.quiet {
-				wait = quietTick
-			}
-			if !cull {
-				continue
-			}
-			if err := s.cull(w, time.Now()); err != nil {
-				s.logger.Warn("removing old snapshots", "workspace", w.Name(), "error", err)
-			}
-		}
-	}
-}
-
-const (
-	// keepTick is how exactly the times of a policy are kept, and quietTick
-	// the end of a quiet time.
-	keepTick  = time.Second
-	quietTick = 50 * time.Millisecond
-)
-
-// pace is what keepLoop knows of a workspace.
-type pace struct {
-	captured time.Time // by itself
-	changes  uint64    // live.Tx.Changed
-	changed  time.Time // when that was seen to grow
-	quiet    bool      // the policy asks for captures after a quiet time
-}
-
-// captureDue reports whether an automatic capture is due.
-func (s *Store) captureDue(w *Workspace, k *pace, now time.Time) (due bool) {
-	s.look(func(tx *live.Tx) {
-		n := tx.Changed(w.view)
-		if n != k.changes {
-			k.changes, k.changed = n, now
-		}
-		p := w.policy
-		k.quiet = p.QuietSeconds > 0
-		if n == w.at {
-			return
-		}
-		due = p.IntervalSeconds > 0 && now.Sub(k.captured) >= time.Duration(p.IntervalSeconds)*time.Second
-		// After a quiet time the state is captured, so that the next change is
-		// preceded by it.
-		if k.quiet && now.Sub(k.changed) >= time.Duration(p.QuietSeconds)*time.Second {
-			due = true
+// ForkLimits are what the policy of main allows each fork.
+func (s *Store) ForkLimits() (l ForkLimits) {
+	s.look(func(*live.Tx) {
+		if main, ok := s.cat.workspaces[live.MainView]; ok {
+			l = main.policy.Forks
 		}
 	})
-	return due
-}
-
-// cull removes the snapshots that expired or fell out of the ring.
-func (s *Store) cull(w *Workspace, now time.Time) error {
-	find := func() []uint32 {
-		var out []uint32
-		kept := map[string]int{}
-		for i := len(w.snaps) - 1; i >= 0; i-- {
-			sn := w.snaps[i]
-			if sn.Pinned || sn.View == w.undo {
-				continue
-			}
-			if sn.Expires != nil && now.After(*sn.Expires) {
-				out = append(out, sn.View)
-				continue
-			}
-			if sn.Origin == OriginAuto || sn.Origin == OriginPreRestore {
-				// Whoever restores again and again must not push out what was
-				// there before.
-				young := now.Sub(sn.Created) < time.Duration(w.policy.MinAgeSeconds)*time.Second
-				if kept[sn.Origin]++; kept[sn.Origin] > max(w.policy.Ring, 1) && !young {
-					out = append(out, sn.View)
-				}
-			}
-		}
-		return out
-	}
-	var any bool
-	w.read(func() { any = len(find()) > 0 })
-	if !any {
-		return nil
-	}
-	return s.forest.Update(true, func(tx *live.Tx) error {
-		r := deleteRecord{Views: find()}
-		if err := s.journal(tx, recDelete, r); err != nil {
-			return err
-		}
-		s.applyDelete(r)
-		return nil
-	})
+	return l
 }

@@ -2,22 +2,47 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// PromoteOptions says how conflicts are decided. Without Ours or Theirs they
-// are refused.
+// A ConflictRule says what becomes of a path that changed on both sides.
+type ConflictRule int
+
+// The rules.
+const (
+	RefuseConflicts ConflictRule = iota // nothing is touched
+	KeepOurs                            // the workspace's version stays
+	TakeTheirs                          // the fork's version wins
+)
+
+// PromoteOptions says how a fork is merged.
 type PromoteOptions struct {
-	Ours    bool // the workspace's version stays
-	Theirs  bool // the fork's version wins
+	Conflicts ConflictRule
+	Merge     Merger // merges files that changed on both sides; nil for none
+	// Choices are the rules of single paths, before Conflicts.
+	Choices map[string]ConflictRule
 	Caller  live.Caller
 	Command string
+}
+
+// rule says what becomes of a path that changed on both sides.
+func (o PromoteOptions) rule(path string) ConflictRule {
+	if r, ok := o.Choices[path]; ok {
+		return r
+	}
+	return o.Conflicts
 }
 
 // PromoteResult tells what a promotion did, or why it did nothing.
@@ -27,103 +52,179 @@ type PromoteResult struct {
 	Changed   int          `json:"changed"`
 	Paths     []PathChange `json:"paths"`
 	Undo      string       `json:"undo,omitempty"`
+	// Gone is that of a RestoreResult.
+	Gone []live.NodeID `json:"-"`
 }
 
 // ErrConflict is wrapped by the error of a promotion that was refused.
-var ErrConflict = fmt.Errorf("changed on both sides")
+var ErrConflict = errors.New("changed on both sides")
 
 // Promote brings what changed in a fork since its origin into the workspace.
-// A path that changed on both sides in different ways is a conflict: nothing
-// is touched then, unless the options decide.
+// A path that changed on both sides in different ways, which do not merge, is a
+// conflict: nothing is touched then, unless the options decide.
 func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) (PromoteResult, error) {
-	if o.Ours && o.Theirs {
-		return PromoteResult{}, fmt.Errorf("%w: either ours or theirs", ErrInvalid)
-	}
 	s := w.store
 	res := PromoteResult{Fork: fork}
-	var inv live.Invalidation
-	err := s.forest.Update(false, func(tx *live.Tx) error {
-		if err := w.alive(); err != nil {
-			return err
-		}
-		f, err := w.forkNamed(fork)
-		if err != nil {
-			return err
-		}
-		m, err := s.merge(ctx, tx, w, f, nil)
-		if err != nil {
-			return err
-		}
+	f, err := w.ForkNamed(fork)
+	if err != nil {
+		return res, err
+	}
+	e, err := s.forest.Edit(ctx, w.view, f.view)
+	if err != nil {
+		return res, err
+	}
+	defer e.End()
+	defer s.Importing()() // merged files
+	r := promoteRecord{Fork: f.view, Now: time.Now().UnixNano()}
+	m, err := s.mergeFor(ctx, e, f, o, &r)
+	if m != nil {
 		res.Conflicts = m.conflicts
-		r := promoteRecord{Fork: f.view, Now: time.Now().UnixNano()}
-		if len(m.conflicts) > 0 && !o.Theirs {
-			if !o.Ours {
-				return fmt.Errorf("%w: %s; decide with --ours or --theirs, or make them equal first", ErrConflict, strings.Join(m.conflicts, ", "))
+	}
+	if err != nil {
+		return res, err
+	}
+	res.Paths = listChanges(m.changes)
+	if res.Changed = len(res.Paths); len(m.changes) == 0 {
+		return res, nil
+	}
+	var inv live.Invalidation
+	err = s.forest.Update(false, func(tx *live.Tx) error {
+		if err := errors.Join(w.alive(), f.alive()); err != nil {
+			return err
+		}
+		// The undo point stays as it is when only times of directories differ.
+		if res.Changed > 0 {
+			if r.Pre, err = w.newSnapshot(tx, CaptureOptions{
+				Origin: OriginPreRestore, Message: "before promotion of " + fork, Caller: o.Caller, Command: o.Command,
+			}); err != nil {
+				return err
 			}
-			r.Skip = BytePaths(m.conflicts)
-		}
-		if r.Pre, err = w.newSnapshot(tx, CaptureOptions{
-			Origin: OriginPreRestore, Message: "before promotion of " + fork, Caller: o.Caller, Command: o.Command,
-		}); err != nil {
-			return err
-		}
-		if r.FirstIno, err = tx.MayGraft(w.view, "", m.changes); err != nil {
-			return err
 		}
 		if err := s.journal(tx, recPromote, r); err != nil {
 			return err
 		}
-		res.Undo = r.Pre.Name
-		var changes []tree.Change
-		changes, inv, err = s.applyPromote(tx, r)
-		res.Paths = listChanges(changes)
-		res.Changed = len(res.Paths)
+		inv, err = s.finishPromote(tx, w, r, e)
 		return err
 	})
+	e.End()
 	if err != nil {
 		return res, err
 	}
 	s.tell(inv)
+	if res.Changed == 0 {
+		return res, nil
+	}
+	res.Undo = r.Pre.Name
+	res.Gone = inv.Gone()
 	s.eventsOf(w, RestoreResult{Snapshot: fork, Paths: res.Paths, Undo: res.Undo}, RestoreOptions{Caller: o.Caller, Command: o.Command})
+	s.event(Event{Workspace: w.view, Action: "promoted", From: fork, Caller: o.Caller, Command: o.Command})
 	return res, nil
 }
 
-func (s *Store) applyPromote(tx *live.Tx, r promoteRecord) ([]tree.Change, live.Invalidation, error) {
+// mergeFor prepares a promotion, and fills in its record.
+func (s *Store) mergeFor(ctx context.Context, e *live.Edit, f *Workspace, o PromoteOptions, r *promoteRecord) (*merging, error) {
+	var m *merging
+	if err := s.forest.Update(true, func(tx *live.Tx) (err error) {
+		m, err = s.newMerging(tx, e, f)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	if err := m.merge(ctx, nil); err != nil {
+		return nil, err
+	}
+	if len(m.conflicts) > 0 && o.Merge != nil {
+		if err := m.mergeTexts(ctx, o.Merge, r); err != nil {
+			return nil, err
+		}
+		if err := m.merge(ctx, nil); err != nil {
+			return nil, err
+		}
+	}
+	conflicts, kept := m.conflicts, []string(nil)
+	for _, path := range conflicts {
+		switch o.rule(path) {
+		case RefuseConflicts:
+			return m, fmt.Errorf("%w: %s; decide with --ours or --theirs, or make them equal first", ErrConflict, strings.Join(conflicts, ", "))
+		case KeepOurs:
+			kept = append(kept, path)
+		}
+	}
+	if len(kept) > 0 {
+		r.Skip = BytePaths(kept)
+		if err := m.merge(ctx, kept); err != nil {
+			return nil, err
+		}
+		m.conflicts = conflicts
+	}
+	err := m.graft(ctx, e, r.Now)
+	r.FirstIno = e.FirstIno
+	return m, err
+}
+
+// applyPromote makes the promotion that a record tells of.
+func (s *Store) applyPromote(tx *live.Tx, r promoteRecord) error {
 	f, ok := s.cat.workspaces[r.Fork]
 	if !ok {
-		return nil, live.Invalidation{}, fmt.Errorf("%w: a promotion of a fork that is gone", ErrNoFork)
+		return fmt.Errorf("%w: a promotion of a fork that is gone", ErrNoFork)
 	}
 	w, ok := s.cat.workspaces[f.parent]
 	if !ok {
-		return nil, live.Invalidation{}, fmt.Errorf("%w: a promotion into a fork that is gone", ErrNoFork)
+		return fmt.Errorf("%w: a promotion into a fork that is gone", ErrNoFork)
 	}
-	tx.SetCounters(r.FirstIno, 0)
-	m, err := s.merge(context.Background(), tx, w, f, PathStrings(r.Skip))
+	e, err := tx.Edit(w.view)
 	if err != nil {
-		return nil, live.Invalidation{}, err
+		return err
 	}
-	pre, err := s.applyCapture(tx, r.Pre)
+	m, err := s.newMerging(tx, e, f)
+	if err == nil {
+		err = m.loadTexts(r)
+	}
+	if err == nil {
+		err = m.merge(context.Background(), PathStrings(r.Skip))
+	}
 	if err != nil {
-		return nil, live.Invalidation{}, err
+		return err
 	}
-	w.undo = pre.View
-	st, err := tx.Capture(f.view)
-	if err != nil {
-		return nil, live.Invalidation{}, err
+	e.FirstIno = r.FirstIno
+	if err := m.graft(context.Background(), e, r.Now); err != nil {
+		return err
 	}
-	inv, err := tx.Graft(w.view, st, m.changes, live.Graft{Exact: m.clean, KeepFull: !m.clean, Now: r.Now})
-	return m.changes, inv, err
+	_, err = s.finishPromote(tx, w, r, e)
+	return err
+}
+
+// finishPromote captures the state before, and puts the merged one in place.
+func (s *Store) finishPromote(tx *live.Tx, w *Workspace, r promoteRecord, e *live.Edit) (live.Invalidation, error) {
+	if err := s.captureUndo(tx, w, r.Pre); err != nil {
+		return live.Invalidation{}, err
+	}
+	if r.Texts != "" {
+		id, err := cas.ParseHash(r.Texts)
+		if err != nil {
+			return live.Invalidation{}, err
+		}
+		s.cat.grafts = append(s.cat.grafts, id)
+	}
+	return tx.Apply(e), nil
 }
 
 // A merging is what a promotion is to do.
 type merging struct {
+	s                  *Store
+	base, ours, theirs *tree.State
+
 	changes   []tree.Change
 	conflicts []string
 	clean     bool // the workspace did not change since the fork
+
+	collisions []collision                 // the conflicts
+	texts      map[string]*content.Content // what merged, by path
+	now        int64                       // the time of what merged
 }
 
-// merge compares both sides with the fork's origin. The lock is held.
-func (s *Store) merge(ctx context.Context, tx *live.Tx, w, f *Workspace, skip []string) (*merging, error) {
+// newMerging is for an edit of the workspace that a fork came from. The lock is held.
+func (s *Store) newMerging(tx *live.Tx, e *live.Edit, f *Workspace) (*merging, error) {
 	o, ok := s.cat.snaps[f.origin]
 	if !ok {
 		return nil, fmt.Errorf("%w: fork %q has no origin", ErrNotFound, f.name)
@@ -132,62 +233,85 @@ func (s *Store) merge(ctx context.Context, tx *live.Tx, w, f *Workspace, skip []
 	if err != nil {
 		return nil, err
 	}
-	ours, _ := tx.State(w.view)
-	theirs, _ := tx.State(f.view)
-	m := &merging{clean: true}
+	theirs, err := tx.Capture(f.view)
+	return &merging{s: s, base: base, ours: e.Base(), theirs: theirs}, err
+}
+
+// graft prepares what was found.
+func (m *merging) graft(ctx context.Context, e *live.Edit, now int64) error {
+	return e.Graft(ctx, m.theirs, m.changes, live.Graft{Exact: m.clean, KeepFull: !m.clean, Now: now})
+}
+
+// merge compares both sides with the fork's origin. Paths to skip, and those below
+// them, stay as they are.
+func (m *merging) merge(ctx context.Context, skip []string) error {
+	m.changes, m.conflicts, m.collisions, m.clean = nil, nil, nil, true
+	src := m.s.src
 	mine := make(map[string]tree.Change)
-	if err := tree.Diff(ctx, s.src, base, ours, tree.DiffOptions{}, func(c tree.Change) error {
+	if err := tree.Diff(ctx, src, m.base, m.ours, tree.DiffOptions{}, func(c tree.Change) error {
 		m.clean = false
 		if significant(c) {
-			mine[c.Path] = c
+			mine[c.Path.String()] = c
 		}
 		return nil
 	}); err != nil {
-		return nil, err
+		return err
 	}
 	if m.clean {
-		m.changes, err = tx.Diff(ctx, w.view, theirs, tree.DiffOptions{})
-		return m, err
+		changes, err := tree.Changes(ctx, src, m.ours, m.theirs, tree.DiffOptions{})
+		m.changes = changes
+		return err
 	}
 	skipped := make(map[string]bool)
 	for _, p := range skip {
 		skipped[p] = true
 	}
 	added := make(map[string]bool) // directories that come with the fork
-	err = tree.Diff(ctx, s.src, base, theirs, tree.DiffOptions{}, func(c tree.Change) error {
-		if trivial(c) || under(c.Path, skipped) {
+	return tree.Diff(ctx, src, m.base, m.theirs, tree.DiffOptions{}, func(c tree.Change) error {
+		p := c.Path.String()
+		if trivial(c) || under(p, skipped) {
 			return nil
 		}
-		if _, changed := mine[c.Path]; changed && !significant(c) {
+		if len(p) >= unix.PathMax {
+			return errs.New(errs.NameTooLong, "%s is too long a path to be merged", c.Path.Short())
+		}
+		if _, changed := mine[p]; changed && !significant(c) {
 			return nil // only touched in the fork
 		}
-		a, err := ours.Resolve(s.src, c.Path)
+		a, err := m.ours.Resolve(src, p)
 		if err != nil {
 			a = nil
 		}
-		if conflict, err := s.conflicts(ours, c, a, mine, added); err != nil {
+		if _, changed := mine[p]; changed && a != nil && c.B != nil {
+			if same, err := tree.SameFile(src, a, c.B); err != nil || same {
+				return err // the workspace has it already
+			}
+		}
+		if conflict, err := m.conflict(p, c, a, mine); err != nil {
 			return err
+		} else if text := m.texts[p]; conflict && text != nil {
+			c.B = collision{p, c.A, a, c.B, mine[p].What, c.What}.merged(text, m.now)
 		} else if conflict {
-			m.conflicts = append(m.conflicts, c.Path)
+			m.conflicts = append(m.conflicts, p)
+			m.collisions = append(m.collisions, collision{p, c.A, a, c.B, mine[p].What, c.What})
 		}
 		if a == nil && c.B == nil {
 			return nil
 		}
-		above, err := s.missingParents(ours, theirs, c.Path, added)
+		above, err := m.s.missingParents(m.ours, m.theirs, c.Path, added)
 		if err != nil {
 			return err
 		}
 		m.changes = append(m.changes, above...)
 		if c.B != nil && c.B.IsDir() {
-			if added[c.Path] {
+			if added[p] {
 				return nil
 			}
-			added[c.Path] = true
+			added[p] = true
 		}
 		m.changes = append(m.changes, tree.Change{Path: c.Path, A: a, B: c.B, What: c.What})
 		return nil
 	})
-	return m, err
 }
 
 // under reports whether a path, or a directory above it, is in the set.
@@ -212,29 +336,29 @@ func significant(c tree.Change) bool {
 	return c.A == nil || c.B == nil || c.What&^(tree.Mtime|tree.Links) != 0
 }
 
-// conflicts reports whether what the fork changed at c was changed here too,
+// conflict reports whether what the fork changed at c was changed here too,
 // to something else.
-func (s *Store) conflicts(ours *tree.State, c tree.Change, a *tree.Inode, mine map[string]tree.Change, added map[string]bool) (bool, error) {
-	if _, changed := mine[c.Path]; changed {
+func (m *merging) conflict(p string, c tree.Change, a *tree.Inode, mine map[string]tree.Change) (bool, error) {
+	if _, changed := mine[p]; changed {
 		if a == nil && c.B == nil {
 			return false, nil
 		}
 		if a == nil || c.B == nil {
 			return true, nil
 		}
-		same, err := tree.SameFile(s.src, a, c.B)
+		same, err := tree.SameFile(m.s.src, a, c.B)
 		return !same, err
 	}
 	if a != nil && a.IsDir() && c.B != nil && !c.B.IsDir() {
-		for p := range mine {
-			if strings.HasPrefix(p, c.Path+"/") {
+		for other := range mine {
+			if strings.HasPrefix(other, p+"/") {
 				return true, nil
 			}
 		}
 	}
 	// A directory above it may have gone, or become something else, here.
-	for dir := path.Dir(c.Path); dir != "."; dir = path.Dir(dir) {
-		if m, changed := mine[dir]; changed && c.B != nil && (m.B == nil || !m.B.IsDir()) {
+	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+		if d, changed := mine[dir]; changed && c.B != nil && (d.B == nil || !d.B.IsDir()) {
 			return true, nil
 		}
 	}

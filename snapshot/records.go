@@ -3,6 +3,7 @@ package snapshot
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -24,42 +25,53 @@ const (
 	recPromote
 	recBegin
 	recBookmark
+	recPull
+	recLease
 )
 
 type restoreRecord struct {
-	WS       uint32     `json:"ws"`
-	View     uint32     `json:"view"` // of the snapshot
-	Paths    []BytePath `json:"paths,omitempty"`
-	Now      int64      `json:"now"`
-	FirstIno uint64     `json:"first_ino"`
-	Pre      stored     `json:"pre"`
+	WS       uint32         `json:"ws"`
+	View     uint32         `json:"view"` // of the snapshot
+	Paths    []BytePath     `json:"paths,omitempty"`
+	Now      int64          `json:"now"`
+	FirstIno uint64         `json:"first_ino"`
+	Pre      storedSnapshot `json:"pre"`
 }
 
 type graftRecord struct {
-	WS       uint32   `json:"ws"`
-	State    string   `json:"state"`
-	Prefix   BytePath `json:"prefix,omitempty"`
-	Now      int64    `json:"now"`
-	FirstIno uint64   `json:"first_ino"`
-	Pre      stored   `json:"pre"`
+	WS       uint32         `json:"ws"`
+	State    string         `json:"state"`
+	Prefix   BytePath       `json:"prefix,omitempty"`
+	Now      int64          `json:"now"`
+	FirstIno uint64         `json:"first_ino"`
+	Pre      storedSnapshot `json:"pre"`
 }
 
 type forkRecord struct {
-	WS     uint32 `json:"ws"`   // the parent
-	View   uint32 `json:"view"` // of the fork
-	Name   string `json:"name"`
-	Origin stored `json:"origin"`
+	WS     uint32         `json:"ws"`   // the parent
+	View   uint32         `json:"view"` // of the fork
+	Name   string         `json:"name"`
+	Origin storedSnapshot `json:"origin"`
 	// From is the view of the snapshot that it starts from; the present state
 	// when Now is set.
 	From uint32 `json:"from"`
 	Now  bool   `json:"now"`
+	// Claim is the label that it was claimed by.
+	Claim   string     `json:"claim,omitempty"`
+	Expires *time.Time `json:"expires,omitempty"`
+}
+
+// leaseRecord sets when a fork ends by itself.
+type leaseRecord struct {
+	View    uint32     `json:"view"`
+	Expires *time.Time `json:"expires,omitempty"`
 }
 
 type endForkRecord struct {
-	View uint32 `json:"view"`
-	Last stored `json:"last"`
+	View uint32          `json:"view"`
+	Last *storedSnapshot `json:"last"`
 	// Full is the bookmark of a fork that was emptied before it was ended.
-	Full *stored `json:"full,omitempty"`
+	Full *storedSnapshot `json:"full,omitempty"`
 }
 
 type renameForkRecord struct {
@@ -82,11 +94,15 @@ type policyRecord struct {
 }
 
 type promoteRecord struct {
-	Fork     uint32     `json:"fork"`
-	Skip     []BytePath `json:"skip,omitempty"`
-	Now      int64      `json:"now"`
-	FirstIno uint64     `json:"first_ino"`
-	Pre      stored     `json:"pre"`
+	Fork uint32     `json:"fork"`
+	Skip []BytePath `json:"skip,omitempty"`
+	// Texts is a state whose root directory has the files that were merged by
+	// lines, under their places in Merged.
+	Texts    string         `json:"texts,omitempty"`
+	Merged   []BytePath     `json:"merged,omitempty"`
+	Now      int64          `json:"now"`
+	FirstIno uint64         `json:"first_ino"`
+	Pre      storedSnapshot `json:"pre"`
 }
 
 // journal appends a record. The lock of the forest is held.
@@ -103,11 +119,11 @@ func (s *Store) replay(tx *live.Tx, t journal.Type, payload []byte) error {
 	var err error
 	switch t {
 	case recCapture:
-		err = replayAs(payload, func(r stored) error { _, err := s.applyCapture(tx, r); return err })
+		err = replayAs(payload, func(r storedSnapshot) error { _, err := s.applyCapture(tx, r); return err })
 	case recRestore:
 		err = replayAs(payload, func(r restoreRecord) error { return s.applyRestore(tx, r) })
 	case recGraft:
-		err = replayAs(payload, func(r graftRecord) error { _, err := s.applyGraft(tx, r, nil); return err })
+		err = replayAs(payload, func(r graftRecord) error { return s.applyGraft(tx, r) })
 	case recFork:
 		err = replayAs(payload, func(r forkRecord) error { _, err := s.applyFork(tx, r); return err })
 	case recEndFork:
@@ -119,15 +135,19 @@ func (s *Store) replay(tx *live.Tx, t journal.Type, payload []byte) error {
 	case recRename:
 		err = replayAs(payload, func(r renameRecord) error { s.applyRename(r); return nil })
 	case recAmend:
-		err = replayAs(payload, func(r stored) error { s.applyAmend(r); return nil })
+		err = replayAs(payload, func(r storedSnapshot) error { s.applyAmend(r); return nil })
 	case recPolicy:
 		err = replayAs(payload, func(r policyRecord) error { s.applyPolicy(r); return nil })
 	case recPromote:
-		err = replayAs(payload, func(r promoteRecord) error { _, _, err := s.applyPromote(tx, r); return err })
+		err = replayAs(payload, func(r promoteRecord) error { return s.applyPromote(tx, r) })
 	case recBegin:
-		err = replayAs(payload, func(r stored) error { return s.applyBegin(tx, r) })
+		err = replayAs(payload, func(r storedSnapshot) error { return s.applyBegin(tx, r) })
+	case recLease:
+		err = replayAs(payload, func(r leaseRecord) error { s.applyLease(r); return nil })
 	case recBookmark:
-		err = replayAs(payload, func(r stored) error { return s.applyBookmark(tx, r) })
+		err = replayAs(payload, func(r storedSnapshot) error { return s.applyBookmark(tx, r) })
+	case recPull:
+		err = replayAs(payload, func(r pullRecord) error { return s.applyPull(tx, r) })
 	default:
 		err = fmt.Errorf("record type %d is unknown to this version", t)
 	}

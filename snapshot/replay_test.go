@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -27,11 +28,12 @@ func dump(t *testing.T, s *snapshot.Store, st *tree.State) string {
 	var b strings.Builder
 	var inodes, bytes int64
 	seen := map[uint64]bool{}
-	err := st.Walk(context.Background(), s.Source(), "", func(p string, n *tree.Inode) error {
+	err := st.Walk(context.Background(), s.Source(), "", func(at *tree.Path, n *tree.Inode) error {
+		p := at.String()
 		var content []byte
 		if n.IsRegular() {
 			content = make([]byte, n.Size())
-			if got, err := n.Content.ReadAt(s.Source(), content, 0); err != nil || got != len(content) {
+			if got, err := n.Content.ReadAt(s.Source().Files, content, 0); err != nil || got != len(content) {
 				return fmt.Errorf("%s: read %d of %d: %w", p, got, len(content), err)
 			}
 		}
@@ -230,7 +232,7 @@ func (x *walker) history() error {
 	k := r.IntN(16)
 	switch {
 	case k < 5 || name == "":
-		_, err := w.Capture(ctx, snapshot.CaptureOptions{})
+		_, err := w.Capture(snapshot.CaptureOptions{})
 		return err
 	case k < 7:
 		before, err := w.StateOf(name)
@@ -256,13 +258,13 @@ func (x *walker) history() error {
 	case k == 8:
 		return w.Delete(name, live.Caller{})
 	case k == 9 && len(ws) < 4:
-		_, err := w.Fork(ctx, name, fmt.Sprintf("f%d", x.n), live.Caller{})
+		_, err := w.Fork(snapshot.ForkOptions{Snapshot: name, Name: fmt.Sprintf("f%d", x.n)})
 		return err
 	case k == 10 && w.IsFork():
 		_, err := w.Parent().EndFork(w.Name(), live.Caller{})
 		return err
 	case k == 11 && w.IsFork():
-		_, err := w.Parent().Promote(ctx, w.Name(), snapshot.PromoteOptions{Theirs: r.IntN(2) == 0, Ours: false})
+		_, err := w.Parent().Promote(ctx, w.Name(), snapshot.PromoteOptions{Conflicts: snapshot.ConflictRule(2 * r.IntN(2))})
 		return err
 	case k == 12:
 		return x.s.Checkpoint(ctx)
@@ -277,8 +279,12 @@ func (x *walker) history() error {
 }
 
 func expected(err error) bool {
+	var a *live.Absent
+	if errors.As(err, &a) {
+		return a.Fetch(context.Background()) == nil
+	}
 	for _, e := range []error{nil, live.ErrExist, live.ErrNotExist, live.ErrIsDir, live.ErrNotDir, live.ErrNotEmpty, live.ErrInvalid,
-		live.ErrPerm, live.ErrTooBig, live.ErrNotSupported, snapshot.ErrConflict, snapshot.ErrNoPath, snapshot.ErrBusy, snapshot.ErrNotFound, snapshot.ErrInvalid} {
+		live.ErrPerm, live.ErrTooBig, live.ErrNotSupported, snapshot.ErrConflict, snapshot.ErrNoPath, errs.Busy, snapshot.ErrNotFound, errs.Invalid} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -297,7 +303,7 @@ func fromEnv(name string, otherwise int) int {
 func keepAll(t *testing.T, s *snapshot.Store) {
 	t.Helper()
 	p := snapshot.DefaultPolicy()
-	p.Ring, p.IntervalSeconds = 1<<20, 0
+	p.Keep, p.IntervalSeconds = snapshot.Keep{}, 0
 	if err := s.Main().SetPolicy(p, live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +313,7 @@ func keepAll(t *testing.T, s *snapshot.Store) {
 // directory and opens the copy) and compares everything.
 func TestRecoveryComesToTheSame(t *testing.T) {
 	seeds, rounds := fromEnv("SEEDS", 4), 12
-	if testing.Short() {
+	if !long {
 		seeds, rounds = 1, 4
 	}
 	for seed := fromEnv("SEED", 0); seed < seeds; seed++ {

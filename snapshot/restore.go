@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -36,6 +37,8 @@ type RestoreResult struct {
 	Changed  int          `json:"changed"`
 	Paths    []PathChange `json:"paths"`
 	Undo     string       `json:"undo,omitempty"` // the snapshot of the state before
+	// Gone are files that were replaced or removed and that the kernel knew.
+	Gone []live.NodeID `json:"-"`
 }
 
 // Restore makes the workspace, or some paths of it, equal to a snapshot. The
@@ -47,48 +50,104 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	if err != nil {
 		return RestoreResult{}, err
 	}
-	var res RestoreResult
-	var inv live.Invalidation
-	err = s.forest.Update(false, func(tx *live.Tx) error {
-		if err := w.alive(); err != nil {
-			return err
-		}
-		sn, err := s.find(w, o.Name)
+	var to *target
+	w.read(func() { to, err = w.target(o.Name, paths) })
+	if err != nil {
+		return RestoreResult{}, err
+	}
+	defer s.Hold(to.state)()
+	if o.DryRun {
+		now, err := w.State()
 		if err != nil {
-			return err
+			return RestoreResult{}, err
 		}
-		changes, err := s.restoreChanges(ctx, tx, w, sn, paths)
-		if err != nil {
-			return err
-		}
-		res = RestoreResult{Snapshot: sn.Name, Paths: listChanges(changes)}
-		res.Changed = len(res.Paths)
-		if o.DryRun {
-			return nil
-		}
-		pre, err := w.newSnapshot(tx, CaptureOptions{Origin: OriginPreRestore, Message: "before restore of " + sn.Name, Caller: o.Caller, Command: o.Command})
-		if err != nil {
-			return err
-		}
-		ino, err := tx.MayGraft(w.view, "", changes)
-		if err != nil {
-			return err
-		}
-		r := restoreRecord{WS: w.view, View: sn.View, Paths: BytePaths(paths), Now: time.Now().UnixNano(), FirstIno: ino, Pre: pre}
-		if err := s.journal(tx, recRestore, r); err != nil {
-			return err
-		}
-		res.Undo = pre.Name
-		inv, err = s.restoreTo(tx, w, sn, r, changes)
-		return err
-	})
-	if err != nil || o.DryRun {
+		changes, err := s.restoreChanges(ctx, now, to)
+		return newRestoreResult(to, changes), err
+	}
+	e, err := s.forest.Edit(ctx, w.view)
+	if err != nil {
+		return RestoreResult{}, err
+	}
+	defer e.End()
+	res, inv, err := w.restore(ctx, e, to, o)
+	e.End()
+	if err != nil {
 		return res, err
 	}
 	s.figures.restored(time.Since(start))
 	s.tell(inv)
-	s.eventsOf(w, res, o)
+	if res.Changed > 0 {
+		res.Gone = inv.Gone()
+		s.eventsOf(w, res, o)
+	}
 	return res, nil
+}
+
+// A target is what a restore goes back to.
+type target struct {
+	snap  *snap
+	state *tree.State
+	like  *tree.State // see restored; may be nil
+	paths []string    // everything when empty
+}
+
+// target finds the snapshot of a name. The lock is held.
+func (w *Workspace) target(name string, paths []string) (*target, error) {
+	if err := w.alive(); err != nil {
+		return nil, err
+	}
+	sn, err := w.store.find(w, name)
+	if err != nil {
+		return nil, err
+	}
+	return w.targetOf(sn, paths)
+}
+
+func (w *Workspace) targetOf(sn *snap, paths []string) (*target, error) {
+	st, err := w.store.stateOf(sn)
+	return &target{snap: sn, state: st, like: w.restoredState(sn.View), paths: paths}, err
+}
+
+func newRestoreResult(to *target, changes []tree.Change) RestoreResult {
+	paths := listChanges(changes)
+	return RestoreResult{Snapshot: to.snap.Name, Changed: len(paths), Paths: paths}
+}
+
+// restore prepares the changes, and then journals and makes them in one step.
+func (w *Workspace) restore(ctx context.Context, e *live.Edit, to *target, o RestoreOptions) (res RestoreResult, inv live.Invalidation, err error) {
+	s := w.store
+	r := restoreRecord{WS: w.view, View: to.snap.View, Paths: BytePaths(to.paths), Now: time.Now().UnixNano()}
+	changes, err := s.prepareRestore(ctx, e, to, r.Now)
+	if err != nil {
+		return res, inv, err
+	}
+	res = newRestoreResult(to, changes)
+	if len(changes) == 0 {
+		return res, inv, nil
+	}
+	r.FirstIno = e.FirstIno
+	err = s.forest.Update(false, func(tx *live.Tx) error {
+		if err := w.alive(); err != nil {
+			return err
+		}
+		if s.cat.snaps[to.snap.View] != to.snap {
+			return fmt.Errorf("%w: snapshot %s was removed meanwhile", ErrNotFound, to.snap.Name)
+		}
+		// The undo point stays as it is when only times of directories differ.
+		if res.Changed > 0 {
+			r.Pre, err = w.newSnapshot(tx, CaptureOptions{Origin: OriginPreRestore, Message: "before restore of " + to.snap.Name, Caller: o.Caller, Command: o.Command})
+			if err != nil {
+				return err
+			}
+		}
+		if err := s.journal(tx, recRestore, r); err != nil {
+			return err
+		}
+		res.Undo = r.Pre.Name
+		inv, err = s.finishRestore(tx, w, e, to, r.Pre)
+		return err
+	})
+	return res, inv, err
 }
 
 // eventsOf tells of the capture before a restore, and of each path that it
@@ -110,99 +169,119 @@ func (s *Store) applyRestore(tx *live.Tx, r restoreRecord) error {
 	if !ok || !found {
 		return fmt.Errorf("%w: a restore of a snapshot that is gone", ErrNotFound)
 	}
-	tx.SetCounters(r.FirstIno, 0)
-	changes, err := s.restoreChanges(context.Background(), tx, w, sn, PathStrings(r.Paths))
+	to, err := w.targetOf(sn, PathStrings(r.Paths))
 	if err != nil {
 		return err
 	}
-	_, err = s.restoreTo(tx, w, sn, r, changes)
+	e, err := tx.Edit(r.WS)
+	if err != nil {
+		return err
+	}
+	e.FirstIno = r.FirstIno
+	if _, err := s.prepareRestore(context.Background(), e, to, r.Now); err != nil {
+		return err
+	}
+	_, err = s.finishRestore(tx, w, e, to, r.Pre)
 	return err
 }
 
-// restoreTo makes the changes of a restore, after a capture of the state before.
-func (s *Store) restoreTo(tx *live.Tx, w *Workspace, sn *snap, r restoreRecord, changes []tree.Change) (live.Invalidation, error) {
-	pre, err := s.applyCapture(tx, r.Pre)
+func (s *Store) prepareRestore(ctx context.Context, e *live.Edit, to *target, now int64) ([]tree.Change, error) {
+	changes, err := s.restoreChanges(ctx, e.Base(), to)
 	if err != nil {
-		return live.Invalidation{}, err
+		return nil, err
 	}
-	w.undo = pre.View
-	st, err := s.stateOf(sn)
-	if err != nil {
-		return live.Invalidation{}, err
-	}
-	partial := len(r.Paths) > 0
-	inv, err := tx.Graft(w.view, st, changes, live.Graft{Touch: partial, Exact: !partial, Now: r.Now})
-	if err != nil || partial {
-		return inv, err
-	}
-	w.head = sn.Name
-	return inv, w.keepTwin(tx, sn.View)
+	partial := len(to.paths) > 0
+	return changes, e.Graft(ctx, to.state, changes, live.Graft{Touch: partial, Exact: !partial, Now: now})
 }
 
-// A twin is the state of a workspace right after a restore. It equals the
+// finishRestore captures the state before, and puts the restored one in place.
+func (s *Store) finishRestore(tx *live.Tx, w *Workspace, e *live.Edit, to *target, before storedSnapshot) (live.Invalidation, error) {
+	if err := s.captureUndo(tx, w, before); err != nil {
+		return live.Invalidation{}, err
+	}
+	inv := tx.Apply(e)
+	if len(to.paths) > 0 {
+		return inv, nil
+	}
+	w.head = to.snap.Name
+	return inv, w.keepRestored(tx, to.snap.View)
+}
+
+// captureUndo captures the state before a change of a workspace, unless the
+// change is not worth an undo point: before has no name then.
+func (s *Store) captureUndo(tx *live.Tx, w *Workspace, before storedSnapshot) error {
+	if before.Name == "" {
+		return nil
+	}
+	pre, err := s.applyCapture(tx, before)
+	if err == nil {
+		w.undo = pre.View
+	}
+	return err
+}
+
+// A restored is the state of a workspace right after a restore. It equals the
 // snapshot but for the inode numbers of the files that the restore put in
 // place: a comparison with the snapshot would look at each of these again, at
-// every restore more of them.
-type twin struct {
+// every restore more of them. A small restore after a big one takes 0.25 ms with it,
+// and 64 ms without.
+type restored struct {
 	view  uint32 // of the snapshot
 	state *tree.State
 }
 
-// maxTwins bounds how many snapshots a workspace goes back to at no more than
+// maxRestored bounds how many snapshots a workspace goes back to at no more than
 // the cost of what differs.
-const maxTwins = 4
+const maxRestored = 4
 
-func (w *Workspace) keepTwin(tx *live.Tx, view uint32) error {
+func (w *Workspace) keepRestored(tx *live.Tx, view uint32) error {
 	st, err := tx.Capture(w.view)
 	if err != nil {
 		return err
 	}
-	kept := slices.DeleteFunc(w.twins, func(t twin) bool { return t.view == view })
-	w.twins = append(kept[max(0, len(kept)-maxTwins+1):], twin{view, st})
+	kept := slices.DeleteFunc(w.restored, func(r restored) bool { return r.view == view })
+	w.restored = append(kept[max(0, len(kept)-maxRestored+1):], restored{view, st})
 	return nil
 }
 
-// twin returns nil when there is none for a snapshot.
-func (w *Workspace) twin(view uint32) *tree.State {
-	for _, t := range w.twins {
-		if t.view == view {
-			return t.state
+// restoredState returns nil when there is none for a snapshot.
+func (w *Workspace) restoredState(view uint32) *tree.State {
+	for _, r := range w.restored {
+		if r.view == view {
+			return r.state
 		}
 	}
 	return nil
 }
 
-// restoreChanges tells what a restore has to change. The lock is held.
-func (s *Store) restoreChanges(ctx context.Context, tx *live.Tx, w *Workspace, sn *snap, paths []string) ([]tree.Change, error) {
-	st, err := s.stateOf(sn)
-	if err != nil {
-		return nil, err
-	}
-	now, _ := tx.State(w.view)
+// restoreChanges tells what a restore has to change in a state of the workspace.
+func (s *Store) restoreChanges(ctx context.Context, now *tree.State, to *target) ([]tree.Change, error) {
 	var above []tree.Change
 	seen := make(map[string]bool)
-	for _, p := range paths {
-		if err := s.checkRestorePath(now, st, sn.Name, p); err != nil {
+	for _, p := range to.paths {
+		if err := s.checkRestorePath(now, to.state, to.snap.Name, p); err != nil {
 			return nil, err
 		}
-		more, err := s.missingParents(now, st, p, seen)
+		at, err := tree.ParsePath(p)
+		if err != nil {
+			return nil, err
+		}
+		more, err := s.missingParents(now, to.state, at, seen)
 		if err != nil {
 			return nil, err
 		}
 		above = append(above, more...)
 	}
-	twin := w.twin(sn.View)
-	changes, err := tx.Diff(ctx, w.view, st, tree.DiffOptions{Paths: paths, Twin: twin})
-	if err != nil && twin != nil && ctx.Err() == nil {
-		// Whatever is wrong with the twin, it can be done without.
-		s.logger.Warn("comparing by the twin of a snapshot", "snapshot", sn.Name, "error", err)
-		w.twins = nil
-		changes, err = tx.Diff(ctx, w.view, st, tree.DiffOptions{Paths: paths})
+	changes, err := tree.Changes(ctx, s.src, now, to.state, tree.DiffOptions{Paths: to.paths, Renumbered: to.like})
+	if err != nil && to.like != nil && ctx.Err() == nil {
+		// Whatever is wrong with it, it can be done without.
+		s.logger.Warn("comparing by the state after a former restore", "snapshot", to.snap.Name, "err", err)
+		changes, err = tree.Changes(ctx, s.src, now, to.state, tree.DiffOptions{Paths: to.paths})
 	}
 	if err != nil {
 		return nil, err
 	}
-	if len(paths) > 0 {
+	if len(to.paths) > 0 {
 		changes = withoutSeen(changes, seen)
 	}
 	return append(above, changes...), nil
@@ -211,37 +290,33 @@ func (s *Store) restoreChanges(ctx context.Context, tx *live.Tx, w *Workspace, s
 func withoutSeen(changes []tree.Change, seen map[string]bool) []tree.Change {
 	out := changes[:0]
 	for _, c := range changes {
-		if !seen[c.Path] {
+		if !seen[c.Path.String()] {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-// missingParents are the directories above a path that the workspace has lost.
-func (s *Store) missingParents(now, then *tree.State, p string, seen map[string]bool) ([]tree.Change, error) {
-	var out []tree.Change
-	if _, err := then.Resolve(s.src, p); err != nil {
-		return nil, nil // it did not exist then, and neither need its parents
+// missingParents are the directories above a path that the workspace has lost, none
+// if there was nothing at the path then.
+func (s *Store) missingParents(now, then *tree.State, p *tree.Path, seen map[string]bool) (missing []tree.Change, err error) {
+	if _, err := then.Resolve(s.src, p.String()); err != nil {
+		return nil, nil
 	}
-	parts := strings.Split(p, "/")
-	for i := 1; i < len(parts); i++ {
-		dir := strings.Join(parts[:i], "/")
-		a, err := now.Resolve(s.src, dir)
-		if err != nil {
-			a = nil
+	for dir := p.Dir; dir != nil && !seen[dir.String()]; dir = dir.Dir {
+		a, err := now.Resolve(s.src, dir.String())
+		if err == nil && a.IsDir() {
+			break
 		}
-		if a != nil && a.IsDir() || seen[dir] {
-			continue
-		}
-		b, err := then.Resolve(s.src, dir)
+		b, err := then.Resolve(s.src, dir.String())
 		if err != nil {
 			return nil, err
 		}
-		seen[dir] = true
-		out = append(out, tree.Change{Path: dir, A: a, B: b, What: tree.Added})
+		seen[dir.String()] = true
+		missing = append(missing, tree.Change{Path: dir, A: a, B: b, What: tree.Added})
 	}
-	return out, nil
+	slices.Reverse(missing) // from the top down
+	return missing, nil
 }
 
 func (s *Store) checkRestorePath(now, then *tree.State, name, p string) error {
@@ -249,7 +324,7 @@ func (s *Store) checkRestorePath(now, then *tree.State, name, p string) error {
 	_, errThen := then.Resolve(s.src, p)
 	for _, err := range []error{errNow, errThen} {
 		if errors.Is(err, tree.ErrSymlink) {
-			return fmt.Errorf("%w: %s leads through a symlink; name the path that it stands for", ErrInvalid, p)
+			return errs.New(errs.Invalid, "malformed request: %s leads through a symlink; name the path that it stands for", p)
 		}
 	}
 	if errNow != nil && errThen != nil {
@@ -263,17 +338,17 @@ func cleanPaths(in []string) ([]string, error) {
 	var out []string
 	for _, p := range in {
 		if p == "" || strings.HasPrefix(p, "/") || strings.ContainsRune(p, 0) {
-			return nil, fmt.Errorf("%w: path %q is not relative to the workspace's root", ErrInvalid, p)
+			return nil, errs.New(errs.Invalid, "malformed request: path %q is not relative to the workspace's root", p)
 		}
 		clean := path.Clean(p)
 		if clean == ".." || strings.HasPrefix(clean, "../") {
-			return nil, fmt.Errorf("%w: path %q leaves the workspace", ErrInvalid, p)
+			return nil, errs.New(errs.Invalid, "malformed request: path %q leaves the workspace", p)
 		}
 		if clean == "." {
 			return nil, nil
 		}
-		if clean == ".snapshots" || clean == ".forks" || strings.HasPrefix(clean, ".snapshots/") || strings.HasPrefix(clean, ".forks/") {
-			return nil, fmt.Errorf("%w: path %q is not part of the workspace", ErrInvalid, p)
+		if top, _, _ := strings.Cut(clean, "/"); IsControlDir(top) {
+			return nil, errs.New(errs.Invalid, "malformed request: path %q is not part of the workspace", p)
 		}
 		out = append(out, clean)
 	}
@@ -288,7 +363,7 @@ func listChanges(changes []tree.Change) []PathChange {
 		if c.A != nil && c.B != nil && c.A.IsDir() && c.B.IsDir() && c.What&^(tree.Mtime|tree.Links) == 0 {
 			continue
 		}
-		p := PathChange{Path: c.Path, Action: "modified"}
+		p := PathChange{Path: c.Path.Short(), Action: "modified"}
 		switch {
 		case c.A == nil:
 			p.Action = "created"

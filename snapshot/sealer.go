@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/cas/guard"
+	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -21,32 +23,42 @@ const (
 	// processors that the answer and the program need. Who waits for the seal
 	// does not wait for this.
 	sealDelay = 10 * time.Millisecond
+	// sealWait is how long it then waits, at most, for the writers to rest. They
+	// do while they write less than restBytes in restTick.
+	sealWait  = 5 * time.Second
+	restTick  = 20 * time.Millisecond
+	restBytes = 256 << 10
+	// A seal that nobody waits for rests for sealRest after each sealTurn while
+	// there are writers.
+	sealTurn = time.Millisecond
+	sealRest = time.Millisecond
 )
 
-// sealQueue holds the snapshots that have no id yet, oldest first.
-type sealQueue struct {
-	mu     sync.Mutex
-	queue  []*snap
-	signal chan struct{}
+// sealer holds the snapshots that have no id yet, oldest first.
+type sealer struct {
 	one    sync.Mutex // one seal at a time, oldest first, so that each builds on the one before
+	mu     sync.Mutex // guards queue
+	queue  []*snap
+	signal wake
+
+	waiting atomic.Int32 // who waits for a seal
+	seen    atomic.Int64 // end of the journal when a seal last looked
+	rested  atomic.Int64 // ns, when one last rested
 }
 
-func (q *sealQueue) init() { q.signal = make(chan struct{}, 1) }
+func (q *sealer) init() { q.signal = newWake() }
 
-func (q *sealQueue) push(sn *snap) {
+func (q *sealer) push(sn *snap) {
 	if sn.Sealed {
 		return
 	}
 	q.mu.Lock()
 	q.queue = append(q.queue, sn)
 	q.mu.Unlock()
-	select {
-	case q.signal <- struct{}{}:
-	default:
-	}
+	q.signal.up()
 }
 
-func (q *sealQueue) first() *snap {
+func (q *sealer) first() *snap {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.queue) == 0 {
@@ -55,7 +67,7 @@ func (q *sealQueue) first() *snap {
 	return q.queue[0]
 }
 
-func (q *sealQueue) done(sn *snap) {
+func (q *sealer) done(sn *snap) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i, x := range q.queue {
@@ -66,7 +78,7 @@ func (q *sealQueue) done(sn *snap) {
 	}
 }
 
-func (q *sealQueue) len() int {
+func (q *sealer) len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.queue)
@@ -75,12 +87,12 @@ func (q *sealQueue) len() int {
 // sealLoop seals snapshots in the background.
 func (s *Store) sealLoop() {
 	for {
-		for s.ctx.Err() == nil { // also what was left by a panic
-			more, err := s.sealFirst(s.ctx)
+		for s.loops.ctx.Err() == nil { // also what was left by a panic
+			more, err := s.sealFirst(s.loops.ctx)
 			if err != nil {
-				if s.ctx.Err() == nil {
-					s.logger.Warn("sealing", "error", err, guard.Stack(err))
-					s.pause(5 * time.Second)
+				if s.loops.ctx.Err() == nil {
+					s.logger.Warn("sealing", "err", err, guard.Stack(err))
+					s.loops.pause(5 * time.Second)
 				}
 				continue
 			}
@@ -89,18 +101,25 @@ func (s *Store) sealLoop() {
 			}
 		}
 		select {
-		case <-s.ctx.Done():
+		case <-s.loops.ctx.Done():
 			return
 		case <-s.seal.signal:
 		}
-		s.pause(sealDelay)
+		s.loops.pause(sealDelay)
+		s.awaitRest()
 	}
 }
 
-func (s *Store) pause(d time.Duration) {
-	select {
-	case <-s.ctx.Done():
-	case <-time.After(d):
+// awaitRest returns when the writers rest: what they remove until then need not be
+// sealed, if no snapshot has it. It does not wait for long, and not at all when the
+// journal had better shrink.
+func (s *Store) awaitRest() {
+	for began := time.Now(); time.Since(began) < sealWait && s.log.Size() < checkpointMost && s.loops.ctx.Err() == nil; {
+		end := s.log.End()
+		s.loops.pause(restTick)
+		if s.log.End()-end < restBytes {
+			return
+		}
 	}
 }
 
@@ -115,7 +134,7 @@ func (s *Store) sealFirst(ctx context.Context) (bool, error) {
 	}
 	// Held from before the look on: gc must not mark in between, without a
 	// snapshot that is removed just then, what its seal takes over.
-	defer s.puts.enter()()
+	defer s.gc.puts.enter()()
 	var gone bool
 	var name string
 	s.look(func(*live.Tx) {
@@ -127,7 +146,7 @@ func (s *Store) sealFirst(ctx context.Context) (bool, error) {
 		close(sn.done)
 		return true, nil
 	}
-	id, added, err := s.sealState(ctx, sn.state.Load())
+	id, added, err := s.sealState(ctx, sn.ws, sn.state.Load())
 	if err != nil {
 		return true, fmt.Errorf("snapshot %s: %w", name, err)
 	}
@@ -140,36 +159,64 @@ func (s *Store) sealFirst(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// sealState seals a frozen state and returns its id and how many bytes that
-// added to the store, those of others at the same time included. The caller
-// holds puts.
-func (s *Store) sealState(ctx context.Context, st *tree.State) (cas.Hash, int64, error) {
-	start, before := time.Now(), s.cas.Stats().Bytes
-	z := &tree.Sealer{Src: s.src, Objects: yielding{s.cas}, Workers: sealWorkers, Lossy: s.lossy.Load(), OnLost: func(n int64) {
-		s.lossy.Store(true)
+// sealState seals a frozen state of a workspace and returns its id and how many bytes
+// that added to the store. For a fork these are the bytes that it put itself, and the
+// work is the same, whether others have them or not. The caller holds puts.
+func (s *Store) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, int64, error) {
+	start := time.Now()
+	var added atomic.Int64
+	var objects content.ObjectStore = cas.Counting{Store: s.cas, Bytes: &added}
+	if ws != live.MainView {
+		objects = cas.Apart{Store: s.cas, Bytes: &added}
+	}
+	z := &content.Sealer{Src: s.src.Files, Objects: yielding{objects, s}, Workers: sealWorkers, Incomplete: s.salvage.incomplete.Load(), OnDamage: func(n int64) {
+		s.salvage.incomplete.Store(true)
 		s.logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
 	}}
 	var id cas.Hash
 	err := guard.Do(func() (err error) {
-		id, _, err = z.Seal(ctx, st)
+		id, err = tree.Seal(ctx, s.src, z, st)
 		return err
 	})
 	if err != nil {
 		return id, 0, err
 	}
-	added := max(0, s.cas.Stats().Bytes-before)
-	s.figures.sealed(time.Since(start), added)
-	return id, added, nil
+	s.figures.sealed(time.Since(start), added.Load())
+	return id, added.Load(), nil
 }
 
-// yielding goes through Go's scheduler after each object. Who does not keeps a
-// processor for 10 ms, and a request that was read waits for it as long.
-type yielding struct{ tree.ObjectStore }
+// yielding gives way to writers after each object.
+type yielding struct {
+	content.ObjectStore
+	store *Store
+}
 
 func (y yielding) Put(k cas.Kind, b []byte) (cas.Hash, error) {
 	h, err := y.ObjectStore.Put(k, b)
-	runtime.Gosched()
+	y.store.giveWay()
 	return h, err
+}
+
+// giveWay goes through Go's scheduler: who does not keeps a processor for 10 ms, and a
+// request that was read waits for it as long. While there are writers it leaves them the
+// processor for a while, unless somebody waits for a seal or the journal had better
+// shrink.
+func (s *Store) giveWay() {
+	q, end := &s.seal, s.log.End()
+	if q.seen.Swap(end) == end || q.waiting.Load() > 0 || s.log.Size() >= checkpointMost {
+		runtime.Gosched()
+		return
+	}
+	if now := time.Now(); now.UnixNano()-q.rested.Load() > int64(sealTurn) {
+		q.rested.Store(now.Add(sealRest).UnixNano())
+		time.Sleep(sealRest)
+	}
+}
+
+// urgent has seals go on without a rest until the function it returns is called.
+func (q *sealer) urgent() (done func()) {
+	q.waiting.Add(1)
+	return func() { q.waiting.Add(-1) }
 }
 
 // waitSeal returns when a snapshot is sealed, and helps with it.

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 	// for it, and wants to hear at once that there is no room.
 	largeRequest = 16 << 20
 	// journalSoft is the size of the journal from which on writers wait.
-	journalSoft = 1 << 30
+	journalSoft = 2 * checkpointMost
 	// throttle is how long a write waits when the journal is twice that.
 	throttle = 20 * time.Millisecond
 	// roomStep is how many bytes are written between two looks at the disk, and
@@ -34,6 +34,10 @@ const (
 
 // room is what admit knows of the disk.
 type room struct {
+	reserve int64        // bytes that writers leave for seals and gc
+	limit   atomic.Int64 // bytes the store may take; 0: no limit
+	stored  atomic.Int64 // bytes it took lately
+
 	one     sync.Mutex   // one writer at a time makes room
 	checked atomic.Int64 // end of the journal up to which there was enough
 
@@ -55,7 +59,7 @@ func (s *Store) Free() (int64, error) {
 
 // heldBack is what writers have to leave of the disk, in bytes.
 func (s *Store) heldBack() int64 {
-	n := s.cas.Headroom() + s.reserve
+	n := s.cas.Headroom() + s.room.reserve
 	if s.log != nil { // the journal asks while it opens, too
 		n += s.log.Size()
 	}
@@ -63,16 +67,19 @@ func (s *Store) heldBack() int64 {
 }
 
 // admit is asked before bytes are written. It refuses what goes beyond the
-// byte limit or the disk, and slows writers down when the journal grows faster
+// byte limits or the disk, and slows writers down when the journal grows faster
 // than it is sealed.
-func (s *Store) admit(n int64) error {
+func (s *Store) admit(view uint32, n int64) error {
+	if err := s.admitFork(view, n); err != nil {
+		return err
+	}
 	size := s.log.Size()
-	if limit := s.limit.Load(); limit > 0 && n > 0 && s.stored.Load()+size+n > limit {
-		return live.ErrQuota
+	if limit := s.room.limit.Load(); limit > 0 && n > 0 && s.room.stored.Load()+size+n > limit {
+		return errs.Quota
 	}
 	if n > largeRequest {
 		if free, err := s.Free(); err == nil && n > free {
-			return live.ErrNoSpace
+			return errs.NoSpace
 		}
 	} else if s.log.End()+n > s.room.checked.Load() {
 		if err := s.makeRoom(n); err != nil {
@@ -80,7 +87,7 @@ func (s *Store) admit(n int64) error {
 		}
 	}
 	if over := size - journalSoft; over > 0 && !s.opt.Quiet {
-		s.ckpt.wake()
+		s.ckpt.signal.up()
 		time.Sleep(time.Duration(min(over, journalSoft)) * throttle / journalSoft)
 	}
 	return nil
@@ -92,7 +99,8 @@ func (s *Store) makeRoom(n int64) error {
 	enough := func() bool {
 		free, err := s.Free()
 		if err != nil || free >= n+roomStep { // a disk that cannot tell says so at the write
-			s.room.checked.Store(s.log.End() + n + roomStep/4)
+			// Where there is plenty, less often.
+			s.room.checked.Store(s.log.End() + n + min(max(roomStep/4, (free-n)/64), roomStep))
 			return true
 		}
 		return false
@@ -106,10 +114,10 @@ func (s *Store) makeRoom(n int64) error {
 		return nil
 	}
 	if s.log.Size() <= roomStep || s.opt.Quiet {
-		return live.ErrNoSpace
+		return errs.NoSpace
 	}
 	if s.room.end == s.log.End() && time.Since(s.room.none) < roomRetry {
-		return live.ErrNoSpace
+		return errs.NoSpace
 	}
 	for until := time.Now().Add(roomWait); !s.ckpt.mu.TryLock(); time.Sleep(time.Millisecond) {
 		if enough() {
@@ -121,10 +129,11 @@ func (s *Store) makeRoom(n int64) error {
 	}
 	err := func() error {
 		defer s.ckpt.mu.Unlock()
-		return s.checkpoint(s.ctx)
+		defer s.seal.urgent()()
+		return s.checkpoint(s.loops.ctx)
 	}()
 	if err != nil {
-		s.logger.Warn("the disk is nearly full, and the journal cannot be sealed", "error", err)
+		s.logger.Warn("the disk is nearly full, and the journal cannot be sealed", "err", err)
 	}
 	s.shrinkJournal()
 	if enough() {
@@ -136,7 +145,7 @@ func (s *Store) makeRoom(n int64) error {
 // noRoom notes that there is none. room.one is held.
 func (s *Store) noRoom() error {
 	s.room.none, s.room.end = time.Now(), s.log.End()
-	return live.ErrNoSpace
+	return errs.NoSpace
 }
 
 // crowded reports whether what was journaled since the last checkpoint takes so

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -47,6 +47,7 @@ func withJournal(t *testing.T, quiet bool) (*snapshot.Store, *nearlyFull, live.N
 // TestCrowdedAndIdle: a store on a nearly full disk writes nothing to it when
 // nobody writes to the store.
 func TestCrowdedAndIdle(t *testing.T) {
+	t.Parallel()
 	s, disk, _ := withJournal(t, false)
 	disk.free.Store(s.CAS().Headroom() + 32<<20 + 9<<20)
 	time.Sleep(4500 * time.Millisecond)
@@ -124,7 +125,7 @@ func TestSealDoesNotWaitForGC(t *testing.T) {
 		gc <- err
 	}()
 	time.Sleep(time.Second) // gc waits for the import now
-	if _, err := s.Main().Capture(context.Background(), snapshot.CaptureOptions{Name: "v"}); err != nil {
+	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -86,6 +87,10 @@ type Status struct {
 	Figures         Figures   `json:"figures"`
 	Health          string    `json:"health"` // ok, or what is wrong
 	DiskFreeBytes   int64     `json:"disk_free_bytes"`
+	// UnsharedBytes are those that a fork has and others have not, and UnsharedLimit
+	// how many it may have, if there is a limit.
+	UnsharedBytes int64 `json:"unshared_bytes,omitempty"`
+	UnsharedLimit int64 `json:"unshared_limit,omitempty"`
 }
 
 // Status tells how the workspace and its store are.
@@ -113,13 +118,17 @@ func (w *Workspace) Status() Status {
 		}
 	})
 	s.figures.note(func(f *Figures) { st.Figures = *f })
-	if err := errors.Join(s.log.Failed(), s.forest.Uncertain()); err != nil {
+	st.UnsharedBytes, st.UnsharedLimit = w.Usage()
+	if err := errors.Join(s.log.Failed(), s.forest.Failed()); err != nil {
 		st.Health = err.Error() + "; nothing can be changed before it is unmounted and mounted again"
 	} else if free, err := s.Free(); err == nil {
 		st.DiskFreeBytes = free
 		if free <= 0 {
 			st.Health = "the store's disk is full; remove snapshots and run `amberfs gc`"
 		}
+	}
+	if st.Health == "ok" && st.UnsharedLimit > 0 && st.UnsharedBytes >= st.UnsharedLimit-createBytes {
+		st.Health = fmt.Sprintf("the fork has all %d bytes of its own that it may have; remove files, and snapshots that have them", st.UnsharedLimit)
 	}
 	return st
 }

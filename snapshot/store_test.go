@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -29,23 +30,34 @@ func open(t *testing.T, dir string) *snapshot.Store {
 func write(t *testing.T, s *snapshot.Store, parent live.NodeID, name, content string) live.NodeID {
 	t.Helper()
 	f := s.Forest()
-	a, err := f.Lookup(parent, name)
-	if errors.Is(err, live.ErrNotExist) {
-		a, err = f.Create(parent, name, live.Create{Mode: unix.S_IFREG | 0o644})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	zero := int64(0)
-	if _, err := f.SetAttr(a.ID, live.SetAttr{Size: &zero}); err != nil {
-		t.Fatal(err)
-	}
-	for at := 0; at == 0 || at < len(content); at += 1 << 20 {
-		if _, err := f.Write(a.ID, []byte(content[at:min(at+1<<20, len(content))]), int64(at), false); err != nil {
-			t.Fatal(err)
+	var a live.Attr
+	await(t, func() (err error) {
+		a, err = f.Lookup(parent, name)
+		if errors.Is(err, live.ErrNotExist) {
+			a, err = f.Create(parent, name, live.Create{Mode: unix.S_IFREG | 0o644})
 		}
+		return err
+	})
+	zero := int64(0)
+	await(t, func() error {
+		_, err := f.SetAttr(a.ID, live.SetAttr{Size: &zero})
+		return err
+	})
+	for at := 0; at == 0 || at < len(content); at += 1 << 20 {
+		await(t, func() error {
+			_, err := f.Write(a.ID, []byte(content[at:min(at+1<<20, len(content))]), int64(at), false)
+			return err
+		})
 	}
 	return a.ID
+}
+
+// await does what must succeed, once what is elsewhere is here.
+func await(t *testing.T, fn func() error) {
+	t.Helper()
+	if err := live.Await(t.Context(), fn); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func mkdir(t *testing.T, s *snapshot.Store, parent live.NodeID, name string) live.NodeID {
@@ -59,15 +71,19 @@ func mkdir(t *testing.T, s *snapshot.Store, parent live.NodeID, name string) liv
 
 func read(t *testing.T, s *snapshot.Store, parent live.NodeID, name string) string {
 	t.Helper()
-	a, err := s.Forest().Lookup(parent, name)
+	var b []byte
+	var n int
+	err := live.Await(t.Context(), func() error {
+		a, err := s.Forest().Lookup(parent, name)
+		if err == nil {
+			b = make([]byte, a.Size+10)
+			n, err = s.Forest().ReadAt(a.ID, b, 0)
+		}
+		return err
+	})
 	if errors.Is(err, live.ErrNotExist) {
 		return "(none)"
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, a.Size+10)
-	n, err := s.Forest().ReadAt(a.ID, b, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +105,7 @@ func TestCaptureRestoreRemount(t *testing.T) {
 	src := mkdir(t, s, w.Root(), "src")
 	write(t, s, src, "a", "one")
 	write(t, s, w.Root(), "gone", "soon")
-	if _, err := w.Capture(ctx, snapshot.CaptureOptions{Name: "v1"}); err != nil {
+	if _, err := w.Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
 		t.Fatal(err)
 	}
 	old, _ := s.Forest().Lookup(src, "a")
@@ -146,7 +162,7 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 	write(t, s, w.Root(), "both", "base")
 	write(t, s, w.Root(), "ours", "base")
 	write(t, s, w.Root(), "theirs", "base")
-	f, err := w.Fork(ctx, "", "f1", live.Caller{})
+	f, err := w.Fork(snapshot.ForkOptions{Name: "f1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +178,7 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 	want(t, "ours", read(t, s, w.Root(), "ours"), "main")
 	want(t, "theirs", read(t, s, w.Root(), "theirs"), "fork")
 	write(t, s, w.Root(), "theirs2", "base")
-	g, err := w.Fork(ctx, "", "f2", live.Caller{})
+	g, err := w.Fork(snapshot.ForkOptions{Name: "f2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,10 +194,24 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 		t.Fatalf("a conflict was not refused: %+v, %v", res, err)
 	}
 	want(t, "after refusal", read(t, s, w.Root(), "both"), "main")
-	if _, err := w.Promote(ctx, "f1", snapshot.PromoteOptions{Theirs: true}); err != nil {
+	if _, err := w.Promote(ctx, "f1", snapshot.PromoteOptions{Conflicts: snapshot.TakeTheirs}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "after --theirs", read(t, s, w.Root(), "both"), "fork")
+	write(t, s, w.Root(), "both", "main again")
+	write(t, s, w.Root(), "theirs2", "main again")
+	write(t, s, f.Root(), "both", "fork again")
+	write(t, s, f.Root(), "theirs2", "fork again")
+	one := snapshot.PromoteOptions{Choices: map[string]snapshot.ConflictRule{"both": snapshot.KeepOurs}}
+	if _, err := w.Promote(ctx, "f1", one); !errors.Is(err, snapshot.ErrConflict) {
+		t.Fatalf("a conflict that nobody decided was not refused: %v", err)
+	}
+	one.Choices["theirs2"] = snapshot.TakeTheirs
+	if _, err := w.Promote(ctx, "f1", one); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "decided for ours", read(t, s, w.Root(), "both"), "main again")
+	want(t, "decided for theirs", read(t, s, w.Root(), "theirs2"), "fork again")
 	if _, err := w.EndFork("f1", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +226,7 @@ func TestGCKeepsWhatIsNeeded(t *testing.T) {
 	w := s.Main()
 	for i := range 40 {
 		write(t, s, w.Root(), fmt.Sprintf("f%d", i%10), string(bytes.Repeat([]byte{byte(i)}, 30000)))
-		if _, err := w.Capture(ctx, snapshot.CaptureOptions{Name: fmt.Sprintf("s%d", i)}); err != nil {
+		if _, err := w.Capture(snapshot.CaptureOptions{Name: fmt.Sprintf("s%d", i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -291,7 +321,7 @@ func TestCloseTime(t *testing.T) {
 	}
 	t.Cleanup(func() { s.Close() })
 	write(t, s, s.Main().Root(), "f", content[1:])
-	if _, err := s.Main().Capture(context.Background(), snapshot.CaptureOptions{Name: "v1"}); err != nil {
+	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
 		t.Fatal(err)
 	}
 	write(t, s, s.Main().Root(), "f", content)
@@ -334,7 +364,7 @@ func TestNamesAreChecked(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if err := snapshot.CheckName(string(bytes.Repeat([]byte{'a'}, 129))); !errors.Is(err, snapshot.ErrNameTooLong) {
+	if err := snapshot.CheckName(string(bytes.Repeat([]byte{'a'}, 129))); !errors.Is(err, errs.NameTooLong) {
 		t.Error(err)
 	}
 }

@@ -2,17 +2,11 @@ package snapshot
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sort"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -59,7 +53,7 @@ func (r *Report) OK() bool { return len(r.Damage) == 0 && len(r.Affected) == 0 }
 func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*Report, error) {
 	r, err := s.verify(ctx, progress)
 	if err == nil {
-		s.tellNoted(r)
+		s.addRepairNote(r)
 	}
 	return r, err
 }
@@ -81,18 +75,28 @@ func (s *Store) verify(ctx context.Context, progress func(done, total int64)) (*
 	if err != nil {
 		return nil, err
 	}
+	var away error // what is not here cannot be told from what is lost
 	missing := func(h cas.Hash) bool {
 		if bad[h] {
 			return true
 		}
 		there, err := s.cas.Has(h)
+		if !there && err == nil && s.objects.elsewhere != nil {
+			if there, err = s.objects.elsewhere.Has(h); errs.Of(err) == errs.Away {
+				away = err
+			}
+		}
 		return err != nil || !there
 	}
 	trees, err := s.trees()
 	if err != nil {
 		return nil, err
 	}
-	if sound, err := s.sound(ctx, trees, missing); err != nil || sound && len(holes) == 0 {
+	sound, err := s.sound(ctx, trees, missing)
+	if away != nil {
+		return nil, away
+	}
+	if err != nil || sound && len(holes) == 0 {
 		return r, err
 	}
 	for _, t := range trees {
@@ -190,6 +194,9 @@ func (s *Store) sound(ctx context.Context, trees []namedTree, missing func(cas.H
 				return false
 			}
 			seen[h] = struct{}{}
+			if only, err := s.objects.onlyElsewhere(h); only && err == nil {
+				return false
+			}
 			if missing(h) {
 				found = true
 				return false
@@ -204,86 +211,4 @@ func (s *Store) sound(ctx context.Context, trees []namedTree, missing func(cas.H
 		}
 	}
 	return true, nil
-}
-
-// Repair rebuilds the index of a store that nobody has open from its packs and
-// its journal, sets damaged records aside, and verifies the result.
-func Repair(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*Report, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := IsStore(dir); err != nil {
-		return nil, err
-	}
-	lock, err := lockStore(dir)
-	if err != nil {
-		return nil, err
-	}
-	fs := o.FS
-	if fs == nil {
-		fs = vfs.OS
-	}
-	res, err := cas.Repair(dir, cas.Options{FS: fs, Logger: o.Logger})
-	if err = errors.Join(inUse(dir, err), lock.release()); err != nil {
-		return nil, fmt.Errorf("repairing %s: %w", dir, err)
-	}
-	o.Salvage, o.Quiet = true, true
-	if o.UID, o.GID, err = ownerOf(dir); err != nil {
-		return nil, err
-	}
-	noteLoss(dir, o)
-	s, err := Open(dir, o)
-	if err != nil {
-		return nil, err
-	}
-	r, err := s.Verify(ctx, progress)
-	if err == nil {
-		s.tellLoss(r)
-		s.lossy.Store(len(r.Affected) > 0 || r.hidden)
-	}
-	if err = errors.Join(err, s.Close()); err != nil {
-		return nil, err
-	}
-	if err := fs.Remove(notePath(dir)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	r.Repaired = &res
-	return r, nil
-}
-
-// ownerOf returns who owns a file: that of a store made it.
-func ownerOf(name string) (uid, gid uint32, err error) {
-	var st unix.Stat_t
-	if err := unix.Stat(name, &st); err != nil {
-		return 0, 0, &os.PathError{Op: "stat", Path: name, Err: err}
-	}
-	return st.Uid, st.Gid, nil
-}
-
-// Check verifies a store that nobody has open. One that does not open, because
-// its journal or the state of a workspace is damaged, is read as Repair would
-// leave it, and the report tells what that would lose. Nothing is changed but the
-// index, and what a kill or a power cut has torn is cut off.
-func Check(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*Report, error) {
-	o.Quiet, o.ReadOnly = true, true
-	s, err := Open(dir, o)
-	var locked *LockedError
-	if err != nil && !errors.As(err, &locked) && !errors.Is(err, ErrFormat) {
-		o.Salvage = true
-		if salvaged, serr := Open(dir, o); serr == nil {
-			s, err = salvaged, nil
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	r, err := s.Verify(ctx, progress)
-	if err == nil && o.Salvage {
-		s.tellLoss(r)
-	}
-	if err = errors.Join(err, s.Close()); err != nil {
-		return nil, err
-	}
-	return r, nil
 }

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"slices"
+	"time"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -11,30 +12,56 @@ import (
 // A Workspace is a mutable file tree of a store with its snapshots. Its
 // fields are guarded by the lock of the forest.
 type Workspace struct {
-	store   *Store
-	view    uint32
-	name    string
-	parent  uint32
-	fork    bool
-	snaps   []*snap // oldest first
-	byName  map[string]*snap
-	forks   map[string]*Workspace
-	nextSeq uint64
-	origin  uint32 // views of snapshots
-	undo    uint32
-	before  uint32 // the bookmark, see Bookmark
-	head    string // name of the snapshot that the present state follows
-	policy  Policy
-	sealed  cas.Hash // state at the last checkpoint
-	at      uint64   // live.Tx.Changed at the last capture
-	twins   []twin   // of the snapshots that were restored last, oldest first
+	store    *Store
+	view     uint32
+	name     string
+	parent   uint32
+	fork     bool
+	snaps    []*snap // oldest first
+	byName   map[string]*snap
+	forks    map[string]*Workspace
+	nextSeq  uint64
+	origin   uint32 // views of snapshots
+	undo     uint32
+	before   uint32 // the bookmark, see Bookmark
+	head     string // name of the snapshot that the present state follows
+	policy   Policy
+	claim    string     // the label of a fork that was claimed
+	expires  *time.Time // when a fork ends by itself
+	sealed   cas.Hash   // state at the last checkpoint
+	at       uint64     // live.Tx.Changed at the last capture
+	usage    *usage     // of a fork of main
+	restored []restored // of the snapshots that were restored last, oldest first
 }
 
 func newWorkspace(s *Store, view uint32, name string) *Workspace {
-	return &Workspace{
+	w := &Workspace{
 		store: s, view: view, name: name, nextSeq: 1, policy: DefaultPolicy(),
 		byName: make(map[string]*snap), forks: make(map[string]*Workspace),
 	}
+	w.usage = &usage{fork: w}
+	return w
+}
+
+// stored is the catalogue's record of the workspace, but for the id of its state.
+// The lock is held.
+func (w *Workspace) stored(st *tree.State) storedWorkspace {
+	return storedWorkspace{
+		View: w.view, Parent: w.parent, Fork: w.fork, Name: w.name, NextSeq: w.nextSeq,
+		Origin: w.origin, Undo: w.undo, Before: w.before, Head: w.head, Policy: w.policy, Claim: w.claim, Expires: w.expires,
+		Inodes: st.Inodes, Bytes: st.Bytes,
+	}
+}
+
+// loadWorkspace is the reverse.
+func (s *Store) loadWorkspace(r storedWorkspace) (*Workspace, error) {
+	w := newWorkspace(s, r.View, r.Name)
+	w.parent, w.fork, w.nextSeq = r.Parent, r.Fork, r.NextSeq
+	w.origin, w.undo, w.before, w.head, w.policy = r.Origin, r.Undo, r.Before, r.Head, r.Policy.complete()
+	w.claim, w.expires = r.Claim, r.Expires
+	var err error
+	w.sealed, err = cas.ParseHash(r.State)
+	return w, err
 }
 
 // Name returns `main`, or the fork's name.

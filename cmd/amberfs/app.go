@@ -2,16 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/byfiles"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service/client"
 )
 
 // app is what the commands share: the global flags and where output goes.
@@ -21,6 +20,8 @@ type app struct {
 
 	dir     string // -C
 	json    bool   // --json
+	quiet   bool   // -q
+	verbose bool   // -v
 	command string // what the user ran
 	started bool   // the command line was understood
 
@@ -62,6 +63,11 @@ func (a *app) place() (locate.Place, error) {
 	if err != nil {
 		return locate.Place{}, err
 	}
+	return a.placeOf(wd)
+}
+
+// placeOf finds the mount that a directory is in.
+func (a *app) placeOf(wd string) (locate.Place, error) {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return locate.Place{}, err
@@ -77,89 +83,46 @@ func (a *app) place() (locate.Place, error) {
 	return p, err
 }
 
-// request says what to ask of the daemon, and what to do with a long answer.
-type request struct {
-	op     string
-	args   any
-	input  io.Reader
-	output io.Writer
-	onItem func(json.RawMessage) error
-	show   *progress // by this one
+// target is the workspace of a place, as a client names it.
+func (a *app) target(p locate.Place) client.Target {
+	root, _ := p.Root()
+	return client.Target{Store: p.Store, Workspace: strings.Join(p.Workspace, "/"), Root: root, Command: a.command}
 }
 
-// ask sends a request about the workspace of place and waits for its result.
-func (a *app) ask(ctx context.Context, p locate.Place, r request, result any) error {
-	c, err := control.Dial(p.Store)
+// open finds a way to ask about the workspace of place.
+func (a *app) open(ctx context.Context, p locate.Place) (*client.Client, error) {
+	c, err := client.Open(ctx, a.target(p))
+	if fail.KindOf(err) == fail.NotFound {
+		return nil, deadMount(p, err)
+	}
+	return c, err
+}
+
+// ask asks about the workspace of place for the operation that args belongs to,
+// and shows on the terminal how far it is.
+func (a *app) ask(ctx context.Context, p locate.Place, args, result any) error {
+	bar := a.newProgress()
+	defer bar.done()
+	return a.exchange(ctx, p, args, client.Exchange{Progress: bar.show}, result)
+}
+
+// exchange is ask with streams.
+func (a *app) exchange(ctx context.Context, p locate.Place, args any, x client.Exchange, result any) error {
+	c, err := a.open(ctx, p)
 	if err != nil {
-		if answered, ferr := a.askFiles(ctx, p, r, result); answered {
-			return ferr
-		}
-		if fail.KindOf(err) == fail.NotFound {
-			return deadMount(p, err)
-		}
 		return err
 	}
 	defer c.Close()
-	return a.askOn(ctx, c, p.Workspace, r, result)
-}
-
-// askFiles does without the socket what can be done with files. It reports
-// false when they do not answer either.
-func (a *app) askFiles(ctx context.Context, p locate.Place, r request, result any) (answered bool, err error) {
-	root, ok := p.Root()
-	w := byfiles.Workspace{Root: root, Output: r.output, OnItem: r.onItem}
-	if !ok || !w.Alive() {
-		return false, nil
-	}
-	var args json.RawMessage
-	if r.args != nil {
-		if args, err = json.Marshal(r.args); err != nil {
-			return true, err
-		}
-	}
-	if err = w.Do(ctx, r.op, args, result); errors.Is(err, byfiles.ErrCannot) {
-		return true, fail.New(fail.Failed, "the store %s of this mount cannot be reached from here, which this takes", p.Store).
-			WithHint("run it as the user who mounted it, and outside of the sandbox")
-	}
-	return true, err
+	return c.Do(ctx, args, x, result)
 }
 
 // askHere is ask for the place that the command runs in.
-func (a *app) askHere(ctx context.Context, r request, result any) error {
+func (a *app) askHere(ctx context.Context, args, result any) error {
 	p, err := a.place()
 	if err != nil {
 		return err
 	}
-	return a.ask(ctx, p, r, result)
-}
-
-// askOn sends a request on a connection.
-func (a *app) askOn(ctx context.Context, c *control.Client, workspace []string, r request, result any) error {
-	x := control.Exchange{
-		Request: control.Request{Op: r.op, Workspace: workspace, Command: a.command},
-		Input:   r.input,
-		Output:  r.output,
-		OnItem:  r.onItem,
-	}
-	if r.args != nil {
-		b, err := json.Marshal(r.args)
-		if err != nil {
-			return err
-		}
-		x.Request.Args = b
-	}
-	switch {
-	case r.show != nil:
-		x.OnProgress = r.show.show
-	case r.onItem == nil:
-		bar := a.newProgress()
-		defer bar.done()
-		x.OnProgress = bar.show
-		if _, ok := r.output.(*diffWriter); ok {
-			x.Output = bar.until(r.output)
-		}
-	}
-	return c.Do(ctx, x, result)
+	return a.ask(ctx, p, args, result)
 }
 
 // deadMount explains a mount whose daemon does not answer.

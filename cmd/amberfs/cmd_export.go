@@ -12,10 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 func exportCommand(a *app) *cobra.Command {
@@ -49,6 +50,7 @@ same snapshot always gives the same bytes.`,
 	}
 	cmd.Flags().StringVar(&e.Repo, "git", "", "write a commit into the repository `REPO`")
 	cmd.Flags().StringVar(&e.Ref, "ref", "", "write this `REF`")
+	cmd.Flags().BoolVar(&e.TrustConfig, "trust-config", false, "run the filters that REPO's own configuration names, and let REPO be a worktree")
 	cmd.Flags().BoolVar(&e.Gitignore, "gitignore", false, "leave out what git ignores")
 	cmd.Flags().StringVarP(&e.Message, "message", "m", "", "the commit's message instead of the snapshot's")
 	cmd.Flags().BoolVar(&e.NoParent, "no-parent", false, "make a commit without a parent")
@@ -68,23 +70,28 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 	}
 	bar := a.newProgress()
 	defer bar.done()
-	s, err := a.open(ctx, p, name, bar)
+	c, err := a.open(ctx, p)
 	if err != nil {
 		return err
 	}
-	e.Source, e.State, e.Prefetch = s.src, s.state, s.objects.Prefetch
-	e.Info, e.Bases, e.CacheDir = api.GitInfo(s.Info, s.Parents), s.bases(), s.cacheDir()
+	defer c.Close()
+	s, err := c.Snapshot(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	e.Source, e.State, e.Prefetch = s.Source, s.Tree, s.Prefetch
+	e.Info, e.Bases, e.CacheDir = service.GitInfo(s.Info, s.Parents), s.GitBases(), filepath.Join(p.Store, service.GitCache)
 	e.Progress = func(p gitbridge.Progress) {
-		bar.show(control.Progress{What: "exporting", Done: p.Files, Total: s.Info.Files, Unit: "files"})
+		bar.show(service.Progress{What: "exporting", Done: p.Files, Total: s.Info.Files, Unit: "files", Bytes: p.Bytes})
 	}
 	done, err := gitbridge.Export(ctx, e)
-	err = s.close(err)
 	bar.done()
 	if err != nil {
-		return api.GitError(err)
+		return service.Explain(err)
 	}
-	r := request{op: "exported", args: api.Exported{Name: s.Info.Name, Repo: e.Repo, Ref: done.Ref, Commit: done.Commit}}
-	if err := a.ask(ctx, p, r, nil); err != nil {
+	note := service.Exported{Name: s.Info.Name, Repo: e.Repo, Ref: done.Ref, Commit: done.Commit}
+	if err := c.Do(ctx, note, client.Exchange{}, nil); err != nil {
 		a.note("the snapshot is exported, but the store does not know it: %v", err)
 	}
 	if n := len(done.Skipped) + len(done.Reduced); n > 0 && !a.json {
@@ -99,8 +106,16 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 	var done gitbridge.TarResult
 	ask := func(w io.Writer) error {
 		buf := bufio.NewWriterSize(w, 1<<20)
-		r := request{op: "export-tar", args: api.Name{Name: name}, output: buf}
-		if err := a.askHere(cmd.Context(), r, &done); err != nil {
+		p, err := a.place()
+		if err != nil {
+			return err
+		}
+		c, err := a.open(cmd.Context(), p)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if done, err = writeTar(cmd.Context(), c, name, buf); err != nil {
 			return err
 		}
 		if n := len(done.Skipped); n > 0 {
@@ -137,6 +152,29 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 		return fail.New(fail.KindOf(err), "cannot write %s: %w", file, err)
 	}
 	return a.print(done, func() {})
+}
+
+// writeTar has the daemon write an archive. Where only the mount is reached the
+// snapshot is a directory.
+func writeTar(ctx context.Context, c *client.Client, name string, w io.Writer) (done gitbridge.TarResult, err error) {
+	if c.Direct() {
+		err = c.Do(ctx, service.ExportTar{Name: name}, client.Exchange{Out: w}, &done)
+		return done, err
+	}
+	var info snapshot.Info
+	if err := c.Do(ctx, service.Show{Name: name}, client.Exchange{}, &info); err != nil {
+		return done, err
+	}
+	sink := gitbridge.NewTarSink(w, func(path, reason string) {
+		done.Skipped = append(done.Skipped, gitbridge.Omission{Path: path, Reason: reason})
+	})
+	o := gitbridge.DirOptions{ImportOptions: gitbridge.ImportOptions{Progress: func(p gitbridge.Progress) {
+		done.Files, done.Bytes = p.Files, p.Bytes
+	}}}
+	if err := gitbridge.ReadDir(ctx, filepath.Join(c.Root(), snapshot.SnapshotsDir, info.Name), sink, o); err != nil {
+		return done, err
+	}
+	return done, sink.Close()
 }
 
 // exportInto writes to what is no regular file: a pipe, a device.

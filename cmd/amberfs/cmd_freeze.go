@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
 )
 
 // maxFreeze bounds how long a workspace can be held still.
@@ -25,8 +25,8 @@ copy a quiet tree. Programs that write wait; reading goes on. It ends by
 			if span <= 0 || span > maxFreeze {
 				return fail.New(fail.Usage, "--for takes a span over 0 and up to %s", maxFreeze)
 			}
-			var done api.Frozen
-			if err := a.askHere(cmd.Context(), request{op: "freeze", args: api.Freeze{For: span}}, &done); err != nil {
+			var done service.Frozen
+			if err := a.askHere(cmd.Context(), service.Freeze{For: span}, &done); err != nil {
 				return err
 			}
 			return a.print(done, func() { a.printf("frozen until %s\n", done.Until.Format(time.RFC3339)) })
@@ -42,10 +42,8 @@ func thawCommand(a *app) *cobra.Command {
 		Short: "Let changes go on after freeze",
 		Args:  args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var done struct {
-				Thawed bool `json:"thawed"` // false: it was not frozen
-			}
-			if err := a.askHere(cmd.Context(), request{op: "thaw"}, &done); err != nil {
+			var done service.Thawed
+			if err := a.askHere(cmd.Context(), service.Thaw{}, &done); err != nil {
 				return err
 			}
 			return a.print(done, func() {

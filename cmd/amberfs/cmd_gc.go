@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/service"
 )
 
 func gcCommand(a *app) *cobra.Command {
@@ -14,8 +14,8 @@ func gcCommand(a *app) *cobra.Command {
 more. It also happens by itself in the background. It works on a full disk.`,
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var done api.GC
-			if err := a.askHere(cmd.Context(), request{op: "gc"}, &done); err != nil {
+			var done service.Collected
+			if err := a.askHere(cmd.Context(), service.GC{}, &done); err != nil {
 				return err
 			}
 			return a.print(done, func() {

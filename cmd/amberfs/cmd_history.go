@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -30,29 +30,32 @@ snapshot. With --all the snapshots in which it was unchanged are listed too.`,
 			if err != nil {
 				return err
 			}
-			var h api.History
-			if err := a.ask(cmd.Context(), p, request{op: "history", args: api.PathHistory{Path: snapshot.BytePath(rel), All: all}}, &h); err != nil {
+			var h service.History
+			if err := a.ask(cmd.Context(), p, service.PathHistory{Path: snapshot.BytePath(rel), All: all}, &h); err != nil {
 				return err
-			}
-			if h.Entries == nil {
-				h.Entries = []api.HistoryEntry{}
 			}
 			return a.print(h, func() {
 				a.usePager()
-				for _, e := range h.Entries {
-					name := e.Snapshot
-					if name == "" {
-						name = "now"
-					}
-					size := strconv.FormatInt(e.Size, 10)
-					if e.Action == "deleted" {
-						size = "-"
-					}
-					a.printf("%s\t%s\t%s\t%s\t%s\n", e.Action, name, e.Created.Format(time.RFC3339), size, oneLine(e.Message))
-				}
+				a.printf("%s", joinRows(historyRows(h)))
 			})
 		},
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also the snapshots in which it was unchanged")
 	return cmd
+}
+
+// historyRows is a history, a row a snapshot.
+func historyRows(h service.History) [][]string {
+	var rows [][]string
+	for _, e := range h.Entries {
+		name, size := e.Snapshot, strconv.FormatInt(e.Size, 10)
+		if name == "" {
+			name = "now"
+		}
+		if e.Action == "deleted" {
+			size = "-"
+		}
+		rows = append(rows, []string{e.Action, name, e.Created.Format(time.RFC3339), size, service.OneLine(e.Message)})
+	}
+	return rows
 }

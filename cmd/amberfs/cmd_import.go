@@ -1,21 +1,26 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
 func importCommand(a *app) *cobra.Command {
 	var repo, tarFile string
+	var trust bool
+	var maxFiles, maxBytes int64
 	cmd := &cobra.Command{
 		Use:   "import (--git REPO REV | --tar FILE | DIR) [PATH]",
 		Short: "Bring a tree in, all at once",
@@ -43,53 +48,180 @@ written again.`,
 			if err != nil {
 				return err
 			}
-			req := api.Import{Umask: uint32(umask())}
-			var read func(context.Context, gitbridge.Sink, gitbridge.ImportOptions) error
+			i := &importer{a: a, place: p, req: service.Import{Umask: uint32(umask()), MaxFiles: maxFiles, MaxBytes: maxBytes}}
 			switch {
 			case repo != "":
-				req.From = api.FromGit
-				read, err = a.readGit(repo, argv[0])
+				err = i.fromGit(gitbridge.GitSource{Repo: repo, Rev: argv[0], TrustConfig: trust})
 				argv = argv[1:]
 			case tarFile != "":
-				req.From = api.FromTar
-				in, oerr := a.openInput(tarFile)
-				if oerr != nil {
-					return oerr
-				}
-				defer in.Close()
-				read = func(ctx context.Context, sink gitbridge.Sink, o gitbridge.ImportOptions) error {
-					return gitbridge.ReadTar(ctx, in, sink, o)
-				}
+				err = i.fromTar(tarFile)
 			default:
-				req.From = api.FromDir
-				read, err = a.readDir(argv[0], p)
+				err = i.fromDir(argv[0])
 				argv = argv[1:]
 			}
 			if err != nil {
 				return err
 			}
-			to, err := destination(p, argv)
-			if err != nil {
-				return err
-			}
-			req.Path = snapshot.BytePath(to)
-			bar := a.newProgress()
-			var skipped []api.Skipped
-			o := a.importOptions(bar, req.Umask, &skipped)
-			done, err := a.bringIn(cmd.Context(), p, req, func(ctx context.Context, sink gitbridge.Sink) error {
-				return read(ctx, mayMake{sink, o.Skip}, o)
-			})
-			bar.done()
-			if err != nil {
-				return err
-			}
-			done.Skipped = skipped
-			return a.printImported(done)
+			return i.run(cmd.Context(), argv)
 		},
 	}
 	cmd.Flags().StringVar(&repo, "git", "", "bring in a revision of the repository `REPO`")
+	cmd.Flags().BoolVar(&trust, "trust-config", false, "let REPO be a worktree, whose repository is elsewhere")
+	cmd.Flags().Int64Var(&maxFiles, "max-files", 0, "refuse a tree of more than `N` files (20 million)")
+	cmd.Flags().Int64Var(&maxBytes, "max-bytes", 0, "refuse a tree of more than `N` bytes (1 TiB)")
 	cmd.Flags().StringVar(&tarFile, "tar", "", "bring in the archive `FILE`, - for the standard input")
 	return cmd
+}
+
+// importer sends a tree to the daemon as a tar archive.
+type importer struct {
+	a       *app
+	place   locate.Place
+	req     service.Import
+	bar     *progress
+	skipped []gitbridge.Omission
+	count   string // a directory whose files are counted, "" for none
+	// send writes the archive.
+	send func(ctx context.Context, w io.Writer) error
+}
+
+// run brings the tree to the path that argv names, or to the root.
+func (i *importer) run(ctx context.Context, argv []string) error {
+	to, err := destination(i.place, argv)
+	if err != nil {
+		return err
+	}
+	i.req.Path = snapshot.BytePath(to)
+	i.bar = i.a.newProgress()
+	i.bar.expect(i.count)
+	defer i.bar.done()
+	done, err := i.bringIn(ctx)
+	i.bar.done()
+	if err != nil {
+		return err
+	}
+	done.Skipped = append(done.Skipped, i.skipped...)
+	return i.a.printImported(done)
+}
+
+// errStopped is what the writer of an archive gets when the daemon takes no more.
+var errStopped = errors.New("the daemon takes no more")
+
+func (i *importer) bringIn(ctx context.Context) (done service.Imported, err error) {
+	pr, pw := io.Pipe()
+	sending, stop := context.WithCancel(ctx)
+	defer stop()
+	sent := make(chan error, 1)
+	go func() {
+		err := i.send(sending, pw)
+		pw.CloseWithError(err)
+		sent <- err
+	}()
+	err = i.a.exchange(ctx, i.place, i.req, client.Exchange{In: pr}, &done)
+	stop()
+	pr.CloseWithError(errStopped)
+	// Whoever failed first knows why: the other one only sees that it did.
+	serr := <-sent
+	for _, second := range []error{nil, errStopped, io.ErrClosedPipe, context.Canceled} {
+		if errors.Is(serr, second) {
+			return done, err
+		}
+	}
+	return done, service.Explain(serr)
+}
+
+func (i *importer) fromGit(from gitbridge.GitSource) (err error) {
+	i.req.From = service.FromGit
+	from.Repo, err = i.a.abs(from.Repo)
+	i.send = i.archive(func(ctx context.Context, sink gitbridge.Sink) error {
+		_, err := gitbridge.ReadGit(ctx, from, sink, i.options())
+		return err
+	})
+	return err
+}
+
+// fromDir never goes into a mount of the workspace that it is brought into: that
+// would have no end.
+func (i *importer) fromDir(name string) error {
+	i.req.From = service.FromDir
+	dir, err := i.a.abs(name)
+	if err != nil {
+		return err
+	}
+	i.send = i.archive(func(ctx context.Context, sink gitbridge.Sink) error {
+		return gitbridge.ReadDir(ctx, dir, sink, gitbridge.DirOptions{
+			ImportOptions: i.options(), Exclude: []string{i.place.Store, i.place.Mount.Point},
+		})
+	})
+	i.count = dir
+	return outsideMounts(dir)
+}
+
+// fromTar sends an archive as it is.
+func (i *importer) fromTar(name string) error {
+	i.req.From = service.FromTar
+	in, err := i.a.openInput(name)
+	i.send = func(_ context.Context, w io.Writer) error {
+		defer in.Close()
+		_, err := io.Copy(w, &countingReader{Reader: bufio.NewReaderSize(in, 256<<10), show: func(n int64) {
+			i.bar.show(service.Progress{What: "importing", Done: n, Total: sizeOf(in), Unit: "bytes"})
+		}})
+		return err
+	}
+	return err
+}
+
+// archive makes one of what read finds.
+func (i *importer) archive(read func(context.Context, gitbridge.Sink) error) func(context.Context, io.Writer) error {
+	return func(ctx context.Context, w io.Writer) error {
+		sink := gitbridge.NewTarSink(w, i.skip)
+		if err := read(ctx, sink); err != nil {
+			return err
+		}
+		return sink.Close()
+	}
+}
+
+func (i *importer) skip(path, reason string) {
+	i.skipped = append(i.skipped, gitbridge.Omission{Path: path, Reason: reason})
+}
+
+func (i *importer) options() gitbridge.ImportOptions {
+	return gitbridge.ImportOptions{
+		Umask:  i.req.Umask,
+		Limits: gitbridge.Limits{Entries: i.req.MaxFiles, Bytes: i.req.MaxBytes},
+		Progress: func(p gitbridge.Progress) {
+			i.bar.show(service.Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
+		},
+		Skip: func(path string, reason error) { i.skip(path, reason.Error()) },
+	}
+}
+
+// countingReader tells how much was read.
+type countingReader struct {
+	io.Reader
+	n    int64
+	show func(n int64)
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	c.show(c.n)
+	return n, err
+}
+
+// sizeOf is the size in bytes of a regular file, 0 of anything else.
+func sizeOf(r any) int64 {
+	f, ok := r.(*os.File)
+	if !ok {
+		return 0
+	}
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return 0
+	}
+	return st.Size()
 }
 
 // destination is the path in the workspace that a tree goes to: what argv names,
@@ -104,7 +236,7 @@ func destination(p locate.Place, argv []string) (string, error) {
 	return relPath(p, argv[0])
 }
 
-func (a *app) printImported(done api.Imported) error {
+func (a *app) printImported(done service.Imported) error {
 	if len(done.Skipped) > 0 && !a.json {
 		for i, s := range done.Skipped {
 			if i == 10 {
@@ -137,35 +269,6 @@ func (a *app) openInput(name string) (io.ReadCloser, error) {
 		return nil, fail.New(fail.KindOf(err), "cannot read %s: %w", name, err)
 	}
 	return f, nil
-}
-
-// readGit returns what reads a revision of a repository.
-func (a *app) readGit(repo, rev string) (func(context.Context, gitbridge.Sink, gitbridge.ImportOptions) error, error) {
-	dir, err := a.abs(repo)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, sink gitbridge.Sink, o gitbridge.ImportOptions) error {
-		_, err := gitbridge.ReadGit(ctx, gitbridge.GitSource{Repo: dir, Rev: rev}, sink, o)
-		return err
-	}, nil
-}
-
-// readDir returns what reads a directory. It never goes into a mount of the
-// workspace that it is brought into: that would have no end.
-func (a *app) readDir(dir string, p locate.Place) (func(context.Context, gitbridge.Sink, gitbridge.ImportOptions) error, error) {
-	dir, err := a.abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := outsideMounts(dir); err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, sink gitbridge.Sink, o gitbridge.ImportOptions) error {
-		return gitbridge.ReadDir(ctx, dir, sink, gitbridge.DirOptions{
-			ImportOptions: o, Exclude: []string{p.Store, p.Mount.Point},
-		})
-	}, nil
 }
 
 // outsideMounts refuses a directory that is in an amberfs mount.

@@ -4,44 +4,79 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
 func listCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:     "list",
+	var req service.List
+	var labels []string
+	var long bool
+	cmd := &cobra.Command{
+		Use:     "list [-n N] [--since T] [--origin O] [--label KEY=VALUE]... [--long]",
 		Aliases: []string{"ls"},
 		Short:   "List the snapshots, newest first",
 		Long: `Lists the snapshots of the workspace, newest first: name, the first 12 digits
-of the id ("-" until it is sealed), time and message, with tabs between.`,
+of the id ("-" until it is sealed), time and message, with tabs between. --since
+takes a span such as 2h or 7d, or a date. --long adds the origin, what was created,
+modified and deleted since the snapshot before (+/~/-), and labels.`,
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var l api.List
-			if err := a.askHere(cmd.Context(), request{op: "list"}, &l); err != nil {
+			var err error
+			if req.Labels, err = parseLabels(labels); err != nil {
+				return err
+			}
+			var l service.Snapshots
+			if err := a.askHere(cmd.Context(), req, &l); err != nil {
 				return err
 			}
 			if a.json {
-				if l.Snapshots == nil {
-					l.Snapshots = []snapshot.Info{}
-				}
 				return a.printJSON(l.Snapshots)
 			}
 			a.usePager()
-			if isTerminal(a.stdout) || a.pager != nil {
-				printTable(a.stdout, listRows(l.Snapshots))
-				return nil
+			rows := listRows(l.Snapshots)
+			if long {
+				rows = longRows(l.Snapshots)
+			} else if (isTerminal(a.stdout) || a.pager != nil) && len(l.Snapshots) > 0 {
+				rows = terminalRows(l.Snapshots)
 			}
-			for _, r := range listRows(l.Snapshots) {
-				a.printf("%s\n", strings.Join(r, "\t"))
-			}
+			a.printRows(rows)
 			return nil
 		},
 	}
+	f := cmd.Flags()
+	f.IntVarP(&req.Limit, "limit", "n", 0, "only the newest `N`")
+	f.StringVar(&req.Since, "since", "", "only those made since this `TIME`")
+	f.StringVar(&req.Origin, "origin", "", "only those of this `ORIGIN`: manual, turn, auto, pre-restore, fork, import, pull")
+	f.StringArrayVar(&labels, "label", nil, "only those with `KEY=VALUE`; may be repeated")
+	f.BoolVar(&long, "long", false, "also origin, counts of changes, and labels")
+	return cmd
+}
+
+// longRows is the listing with all that fits into a line.
+func longRows(infos []snapshot.Info) [][]string {
+	rows := listRows(infos)
+	for n, i := range infos {
+		rows[n] = append(rows[n], i.Origin, countsText(i.Counts), labelText(i.Labels))
+	}
+	return rows
+}
+
+// terminalRows is the listing for a person.
+func terminalRows(infos []snapshot.Info) [][]string {
+	rows := [][]string{{"NAME", "ID", "TIME", "CHANGES", "MESSAGE"}}
+	for n, r := range listRows(infos) {
+		rows = append(rows, []string{r[0], r[1], r[2], countsText(infos[n].Counts), r[3]})
+	}
+	return rows
+}
+
+// countsText is what happened since the snapshot before.
+func countsText(c snapshot.Counts) string {
+	return fmt.Sprintf("+%d ~%d -%d", c.Created, c.Modified, c.Deleted)
 }
 
 // listRows is the listing, a row a snapshot.
@@ -51,23 +86,28 @@ func listRows(infos []snapshot.Info) [][]string {
 	}
 	rows := make([][]string, 0, len(infos))
 	for _, i := range infos {
-		rows = append(rows, []string{i.Name, shortID(i.ID), i.Created.Format(time.RFC3339), oneLine(i.Message)})
+		rows = append(rows, service.Row(i))
 	}
 	return rows
 }
 
-// shortID is what people see of an id.
-func shortID(id string) string {
-	if id == "" {
-		return "-"
+// printRows prints rows in columns on a terminal, else with tabs between them.
+func (a *app) printRows(rows [][]string) {
+	if isTerminal(a.stdout) || a.pager != nil {
+		printTable(a.stdout, rows)
+		return
 	}
-	return id[:min(12, len(id))]
+	a.printf("%s", joinRows(rows))
 }
 
-// oneLine keeps a message in its column.
-func oneLine(s string) string { return lineBreaks.Replace(s) }
-
-var lineBreaks = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
+// joinRows is a line a row, with tabs between the columns.
+func joinRows(rows [][]string) string {
+	var b strings.Builder
+	for _, r := range rows {
+		b.WriteString(strings.Join(r, "\t") + "\n")
+	}
+	return b.String()
+}
 
 // printTable prints rows in columns as wide as they need to be.
 func printTable(w io.Writer, rows [][]string) {

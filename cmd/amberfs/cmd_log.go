@@ -1,31 +1,44 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
 func logCommand(a *app) *cobra.Command {
-	var follow bool
+	var req service.Log
+	var last int
+	var reverse bool
 	cmd := &cobra.Command{
-		Use:   "log [-f] [PATH]",
+		Use:   "log [-f] [-n N] [--since T] [--action A] [--command C] [--reverse] [PATH]",
 		Short: "Show what happened in the workspace, oldest first",
 		Long: `Shows the events of the workspace, oldest first: time, action, path, and the
 command and process that did it. With PATH only what happened at or below it;
-with -f it goes on as things happen, until interrupted.`,
+with -f it goes on as things happen, until interrupted. --since takes a span such as
+2h or 7d, or a date; --command the beginning of a command line.`,
+		Example: `  amberfs log -n 20 --reverse
+  amberfs log --since 2h --action deleted src/`,
 		Args: args(0, 1, "at most one PATH"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			p, err := a.place()
 			if err != nil {
 				return err
 			}
-			req := api.Log{Follow: follow}
+			if req.Follow && (last > 0 || reverse) {
+				return fail.New(fail.Usage, "-f excludes -n and --reverse")
+			}
 			if len(argv) == 1 {
 				rel, err := relPath(p, argv[0])
 				if err != nil {
@@ -33,19 +46,57 @@ with -f it goes on as things happen, until interrupted.`,
 				}
 				req.Path = snapshot.BytePath(rel)
 			}
-			if !follow {
+			if !req.Follow {
 				a.usePager()
 			}
-			r := request{op: "log", args: req, onItem: a.printEvent}
-			err = a.ask(cmd.Context(), p, r, nil)
-			if follow && cmd.Context().Err() != nil {
+			out := &eventPrinter{a: a, last: last, reverse: reverse}
+			err = a.exchange(cmd.Context(), p, req, client.Exchange{Item: out.add}, nil)
+			if req.Follow && cmd.Context().Err() != nil {
 				return nil
 			}
-			return err
+			return errors.Join(err, out.end())
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as things happen")
+	f := cmd.Flags()
+	f.BoolVarP(&req.Follow, "follow", "f", false, "go on as things happen")
+	f.IntVarP(&last, "lines", "n", 0, "only the last `N`")
+	f.StringVar(&req.Since, "since", "", "only since this `TIME`")
+	f.StringVar(&req.Action, "action", "", "only `ACTION`: created, modified, deleted, renamed, restored, captured …")
+	f.StringVar(&req.Command, "command", "", "only what `COMMAND` did")
+	f.BoolVar(&reverse, "reverse", false, "newest first")
 	return cmd
+}
+
+// eventPrinter prints events as they come or, when only the last are wanted or
+// the newest first, at the end.
+type eventPrinter struct {
+	a       *app
+	last    int
+	reverse bool
+	held    []json.RawMessage
+}
+
+func (p *eventPrinter) add(line json.RawMessage) error {
+	if p.last == 0 && !p.reverse {
+		return p.a.printEvent(line)
+	}
+	p.held = append(p.held, bytes.Clone(line))
+	if p.last > 0 && len(p.held) > p.last {
+		p.held = p.held[1:]
+	}
+	return nil
+}
+
+func (p *eventPrinter) end() error {
+	if p.reverse {
+		slices.Reverse(p.held)
+	}
+	for _, line := range p.held {
+		if err := p.a.printEvent(line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // event is what is printed of an event; --json prints all of it.
@@ -61,7 +112,7 @@ type event struct {
 
 func (a *app) printEvent(line json.RawMessage) error {
 	if a.json {
-		_, err := fmt.Fprintf(a.stdout, "%s\n", line)
+		_, err := fmt.Fprintf(a.stdout, "%s\n", gitquote.JSON(line))
 		return err
 	}
 	var e event
@@ -82,7 +133,7 @@ func (e event) text(color bool) string {
 		path += " (from " + quote(e.From) + ")"
 	}
 	if e.Detail != "" {
-		path += ", " + oneLine(e.Detail)
+		path += ", " + service.OneLine(e.Detail)
 	}
 	action := fmt.Sprintf("%-8s", e.Action)
 	if color {

@@ -4,11 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/fail"
 )
 
 func manCommand(a *app) *cobra.Command {
@@ -28,7 +29,11 @@ func manCommand(a *app) *cobra.Command {
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
-			head := &doc.GenManHeader{Section: "1", Source: "amberfs " + versionText(), Manual: "amberfs"}
+			b := thisBuild()
+			head := &doc.GenManHeader{Section: "1", Source: "amberfs " + b.Version, Manual: "amberfs"}
+			if t, err := time.Parse(time.RFC3339, b.Date); err == nil {
+				head.Date = &t // the same pages from the same source
+			}
 			if err := doc.GenManTree(root, head, dir); err != nil {
 				return fail.New(fail.KindOf(err), "cannot write the man pages: %w", err)
 			}

@@ -4,42 +4,69 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/internal/fail"
 )
 
 func mcpCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "mcp",
+	var set string
+	cmd := &cobra.Command{
+		Use:   "mcp [--tools all|workspace:NAME|snapshots]",
 		Short: "Serve the workspace's snapshots to a program that speaks MCP",
 		Long: `A Model Context Protocol server on the standard input and output, for agents: it
 offers snapshots, restores, diffs, history and forks of the workspace that it is
-started in, or that of -C DIR, as tools.`,
+started in, or that of -C DIR, as tools. It may be started before the workspace is
+mounted.
+
+--tools chooses the names: all (snapshot_create, fork_create …), workspace:NAME
+(workspace__NAME__snapshot, __restore, __branch, which leave the workspace as it
+is and make new ones), or snapshots (snapshots_create, snapshots_list …).`,
 		Example: `  claude mcp add snapshots -- amberfs mcp -C ~/work`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := a.place(); err != nil {
-				return err // at once, not at the first call
+			server, err := newMCPServer(a, set)
+			if err != nil {
+				return err
 			}
-			err := newMCPServer(a).Run(cmd.Context(), &mcp.StdioTransport{})
+			out := &lockedWriter{w: os.Stdout}
+			err = server.Run(cmd.Context(), &mcp.IOTransport{Reader: wellFormed(os.Stdin, out), Writer: out})
 			if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
 				return nil // whoever started it has had enough
 			}
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&set, "tools", "all", "offer this `SET` of tools")
+	return cmd
 }
 
-// newMCPServer makes the server with all its tools.
-func newMCPServer(a *app) *mcp.Server {
+// newMCPServer makes the server with a set of tools.
+func newMCPServer(a *app, set string) (*mcp.Server, error) {
 	s := mcp.NewServer(&mcp.Implementation{Name: "amberfs", Title: "amberfs snapshots", Version: versionText()}, &mcp.ServerOptions{
 		Instructions: "Every state of this workspace can be captured at no cost and brought back exactly. " +
 			"Make a snapshot before anything risky; every restore captures the present state first, so it can be undone. " +
 			"Paths are relative to the directory that the server was started for.",
 	})
-	for _, t := range mcpTools(a) {
-		t.add(s)
+	m := &mcpServer{a: a, s: s}
+	workspace, isWorkspace := strings.CutPrefix(set, "workspace:")
+	switch {
+	case set == "all":
+		m.snapshotTools()
+		m.forkTools()
+		m.workspaceTools()
+	case set == "snapshots":
+		m.snapshotsSet()
+	case isWorkspace && workspace != "":
+		m.workspaceSet(workspace)
+	default:
+		return nil, fail.New(fail.Usage, "there is no set of tools %q", set).WithHint("--tools takes all, workspace:NAME or snapshots")
 	}
-	return s
+	m.prompts()
+	m.resources()
+	return s, nil
 }

@@ -6,30 +6,45 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/remote/known"
+	"github.com/amberfs/amberfs/service"
 )
 
 func mountCommand(a *app) *cobra.Command {
 	var (
 		from       string
+		orEmpty    bool
+		later      bool
 		foreground bool
 		options    []string
 	)
 	cmd := &cobra.Command{
-		Use:   "mount [--from DIR] [-f] [-o OPTION,...] STORE MOUNTPOINT",
+		Use:   "mount [--from DIR|REMOTE@SNAPSHOT] [-f] [-o OPTION,...] STORE MOUNTPOINT",
 		Short: "Mount a store's workspace",
 		Long: `Mounts the workspace of STORE on the directory MOUNTPOINT and returns when it is
 ready. A store that does not exist is made, and filled from DIR if one is given.
+
+With REMOTE@SNAPSHOT (s3://..., oci://... or file:///...@NAME, see "amberfs help
+remote") a new store begins with that snapshot: it is there at once, and what is
+in its files is fetched when they are read. A whole id for SNAPSHOT pins what is
+mounted. A store that exists is mounted as it is, so the same line serves after a
+reboot.
 
 Options, after -o and with commas between:
   allow_other               other users may use the mount
   ro                        nothing can be changed
   snapdir=visible|hidden    whether .snapshots and .forks are listed
   acl                       POSIX access control lists
+  noxattr                   no extended attributes, which makes new files cheaper
+  nohandles                 open_by_handle_at(2) opens nothing
   dev, suid                 device nodes and set-user-ID bits work
+  prefetch=none|tree|all    what of a snapshot on a remote is fetched before it is
+                            read (tree: all names and attributes)
+  timeout=30s               how long a read from a remote that is away may take
+  hard                      it takes until the remote is back, or who reads is killed
   metrics=HOST:PORT         figures for Prometheus over HTTP
   debug                     every request in the log, STORE/amberfs.log
   remount                   ro, rw, exec, noexec … for what is mounted (root)
@@ -39,6 +54,7 @@ told nodev and nosuid.
 
 Root mounts directly; an ordinary user needs fusermount3 of the package fuse3.`,
 		Example: `  amberfs mount --from ~/project ~/project.store ~/work
+  amberfs mount --from s3://bucket/team@v1 ~/v1.store ~/work
   amberfs mount -o allow_other /srv/store /srv/work`,
 		Args: args(2, 2, "a STORE and a MOUNTPOINT"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -53,7 +69,10 @@ Root mounts directly; an ordinary user needs fusermount3 of the package fuse3.`,
 				}
 				return daemon.Remount(point, o)
 			}
-			cfg := daemon.Config{Options: o, Version: versionText()}
+			cfg := daemon.Config{Options: o, Version: versionText(), OrEmpty: orEmpty, Later: later}
+			if from, cfg.Remote, err = splitFrom(from); err != nil {
+				return err
+			}
 			for _, p := range []struct{ name, to *string }{
 				{&argv[0], &cfg.Store}, {&argv[1], &cfg.Mountpoint}, {&from, &cfg.From},
 			} {
@@ -67,16 +86,35 @@ Root mounts directly; an ordinary user needs fusermount3 of the package fuse3.`,
 			return a.mount(cmd.Context(), cfg, foreground)
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`")
+	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
+	cmd.Flags().BoolVar(&later, "later", false, "with --from DIR, read contents when they are needed; for stores that are thrown away")
+	_ = cmd.Flags().MarkHidden("later") // there is one
+	cmd.Flags().BoolVar(&orEmpty, "or-empty", false, "begin empty if REMOTE has no such SNAPSHOT yet")
 	cmd.Flags().BoolVarP(&foreground, "foreground", "f", false, "stay in the foreground")
 	cmd.Flags().StringArrayVarP(&options, "options", "o", nil, "mount `OPTION`s, with commas between")
 	return cmd
 }
 
+// splitFrom tells a directory from a snapshot on a remote.
+func splitFrom(from string) (dir, remote string, err error) {
+	_, name, ok := known.SplitFrom(from)
+	switch {
+	case !ok:
+		return from, "", nil
+	case name == "":
+		return "", "", fail.New(fail.Usage, "%s names no snapshot", from).WithHint("add one: %s@NAME", from)
+	}
+	return "", from, nil
+}
+
 // mount is the command, and in the process that it starts, the daemon.
 func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) error {
 	inherited := daemon.InheritedStarter()
-	var s daemon.Starter = &starter{a: a, bar: a.newProgress()}
+	bar := a.newProgress()
+	if inherited == nil {
+		bar.expect(cfg.From)
+	}
+	var s daemon.Starter = &starter{a: a, bar: bar}
 	if inherited != nil {
 		s = inherited
 	}
@@ -106,6 +144,12 @@ func mountArgs(cfg daemon.Config) []string {
 	if cfg.From != "" {
 		out = append(out, "--from", cfg.From)
 	}
+	if cfg.Remote != "" {
+		out = append(out, "--from", cfg.Remote)
+	}
+	if cfg.OrEmpty {
+		out = append(out, "--or-empty")
+	}
 	if o := cfg.Options.String(); o != "" {
 		out = append(out, "-o", o)
 	}
@@ -118,7 +162,7 @@ type starter struct {
 	bar *progress
 }
 
-func (s *starter) Progress(p control.Progress) { s.bar.show(p) }
+func (s *starter) Progress(p service.Progress) { s.bar.show(p) }
 
 func (s *starter) Note(text string) { s.a.note("%s", text) }
 

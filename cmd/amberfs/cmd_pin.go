@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/service"
 )
 
 func pinCommand(a *app) *cobra.Command {
@@ -29,8 +29,8 @@ func unpinCommand(a *app) *cobra.Command {
 }
 
 func (a *app) pin(cmd *cobra.Command, names []string, on bool) error {
-	var done api.Pin
-	if err := a.askHere(cmd.Context(), request{op: "pin", args: api.Pin{Names: names, Pin: on}}, &done); err != nil {
+	var done service.Pinned
+	if err := a.askHere(cmd.Context(), service.Pin{Names: names, Pin: on}, &done); err != nil {
 		return err
 	}
 	word := "pinned"

@@ -8,34 +8,35 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
 )
 
 func policyCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "policy [FILE]",
-		Short: "Show the retention policy, or set it from a file",
+		Short: "Show the retention policy, or change it",
 		Long: `Shows the policy of the workspace as JSON: automatic captures and how many of
 them are kept, limits, expiry, and who may delete. With FILE ("-" is the standard
-input), a whole new document is checked and takes effect.`,
+input), the fields that it names change, and the others stay as they are. All of
+it is checked before any takes effect.`,
 		Example: `  amberfs policy > policy.json
   amberfs policy policy.json`,
 		Args: args(0, 1, "at most one FILE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			var req api.Policy
+			var doc json.RawMessage
+			var req any = service.Policy{}
 			if len(argv) == 1 {
-				doc, err := a.readFile(argv[0])
+				patch, err := a.readFile(argv[0])
 				if err != nil {
 					return err
 				}
-				if !json.Valid(doc) {
+				if !json.Valid(patch) {
 					return fail.New(fail.Usage, "%s is not JSON", argv[0])
 				}
-				req.Set = doc
+				req = service.SetPolicy{Patch: patch}
 			}
-			var doc json.RawMessage
-			if err := a.askHere(cmd.Context(), request{op: "policy", args: req}, &doc); err != nil {
+			if err := a.askHere(cmd.Context(), req, &doc); err != nil {
 				return err
 			}
 			if a.json {

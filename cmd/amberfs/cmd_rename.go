@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -15,9 +15,9 @@ func renameCommand(a *app) *cobra.Command {
 		Args:              args(2, 2, "the present name A and the new name B"),
 		ValidArgsFunction: a.completeSnapshots(1),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			req := api.Rename{From: argv[0], To: argv[1]}
+			req := service.Rename{From: argv[0], To: argv[1]}
 			var info snapshot.Info
-			if err := a.askHere(cmd.Context(), request{op: "rename", args: req}, &info); err != nil {
+			if err := a.askHere(cmd.Context(), req, &info); err != nil {
 				return err
 			}
 			return a.print(info, func() { a.printf("snapshot %s renamed to %s\n", req.From, req.To) })

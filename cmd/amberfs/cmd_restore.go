@@ -2,12 +2,15 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -37,9 +40,9 @@ PATH get the present time as mtime, so that build tools notice.`,
 			if err != nil {
 				return err
 			}
-			req := api.Restore{Name: argv[0], Paths: snapshot.BytePaths(paths), DryRun: dryRun}
-			var done api.Restored
-			if err := a.ask(cmd.Context(), p, request{op: "restore", args: req}, &done); err != nil {
+			req := service.Restore{Name: argv[0], Paths: snapshot.BytePaths(paths), DryRun: dryRun}
+			var done service.Restored
+			if err := a.ask(cmd.Context(), p, req, &done); err != nil {
 				return err
 			}
 			return a.printRestored(done)
@@ -50,28 +53,78 @@ PATH get the present time as mtime, so that build tools notice.`,
 }
 
 // printRestored tells what a restore changed.
-func (a *app) printRestored(r api.Restored) error {
-	if r.Paths == nil {
-		r.Paths = []api.PathChange{}
+func (a *app) printRestored(r service.Restored) error {
+	if err := a.print(r, func() {
+		r.Paths = a.listed(r.Paths)
+		a.printf("%s", restoredLines(r))
+	}); err != nil {
+		return err
 	}
-	return a.print(r, func() {
-		head, change := "restored snapshot", "changed"
-		if r.DryRun {
-			head, change = "would restore snapshot", "would change"
+	if text := openText(r.Open); text != "" && !a.json {
+		a.note("%s", text)
+	}
+	return nil
+}
+
+// openText names the programs that have a changed file open.
+func openText(open []service.Program) string {
+	var who []string
+	for _, p := range open {
+		text := fmt.Sprintf("%s (process %d", p.Command, p.PID)
+		if p.Path != "" {
+			text += ", " + quote(p.Path)
 		}
-		if r.Changed == 0 {
-			if r.DryRun {
-				a.printf("%s %s (no files would change)\n", head, r.Snapshot)
-			} else {
-				a.printf("%s %s (no files changed)\n", head, r.Snapshot)
-			}
-			return
-		}
-		a.printf("%s %s (%d file(s) %s):\n", head, r.Snapshot, r.Changed, change)
-		for _, c := range r.Paths {
-			a.printf("%s\n", quote(c.Path))
-		}
-	})
+		who = append(who, text+")")
+	}
+	if len(who) == 0 {
+		return ""
+	}
+	return "open, as it was before, in " + strings.Join(who, ", ")
+}
+
+// maxPrinted is how many paths are listed without -v; more are counted.
+const maxPrinted = 20
+
+func (a *app) listed(paths []snapshot.PathChange) []snapshot.PathChange {
+	if a.verbose || len(paths) <= maxPrinted {
+		return paths
+	}
+	return paths[:maxPrinted]
+}
+
+// restoredLines is what a restore changed, a path a line.
+func restoredLines(r service.Restored) string {
+	head, none, change := "restored snapshot "+r.Snapshot, "(no files changed)", "changed"
+	if r.DryRun {
+		head, none, change = "would restore snapshot "+r.Snapshot, "(no files would change)", "would change"
+	}
+	return head + changedLines(r.Changed, none, change, r.Paths)
+}
+
+// changedLines ends a line that says what was done with what it changed.
+func changedLines(n int, none, change string, paths []snapshot.PathChange) string {
+	if n == 0 {
+		return " " + none + "\n"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, " (%d file(s) %s):\n", n, change)
+	for _, c := range paths {
+		b.WriteString(quote(c.Path) + "\n")
+	}
+	if more := n - len(paths); more > 0 {
+		fmt.Fprintf(&b, "and %d more\n", more)
+	}
+	return b.String()
+}
+
+// inside is where a path that the daemon gave is here: a caller in the mount is
+// told paths relative to its workspace.
+func inside(p locate.Place, path string) string {
+	root, ok := p.Root()
+	if filepath.IsAbs(path) || !ok {
+		return path
+	}
+	return filepath.Join(root, path)
 }
 
 // relPaths makes paths that the user gave relative to the workspace's root.

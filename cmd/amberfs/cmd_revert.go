@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -30,12 +30,12 @@ is deleted. The state before is captured first: "amberfs undo" takes it back.`,
 			if err != nil {
 				return err
 			}
-			req := api.Revert{Path: snapshot.BytePath(rel)}
+			req := service.Revert{Path: snapshot.BytePath(rel)}
 			if len(argv) == 2 {
 				req.Name = argv[1]
 			}
-			var done api.Restored
-			if err := a.ask(cmd.Context(), p, request{op: "revert", args: req}, &done); err != nil {
+			var done service.Restored
+			if err := a.ask(cmd.Context(), p, req, &done); err != nil {
 				return err
 			}
 			return a.printRestored(done)

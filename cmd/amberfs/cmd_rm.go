@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/service"
 )
 
 func rmCommand(a *app) *cobra.Command {
@@ -17,8 +17,8 @@ If one of the names is unknown or protected, none is deleted.`,
 		Args:              args(1, -1, "at least one NAME"),
 		ValidArgsFunction: a.completeSnapshots(-1),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			var done api.Names
-			if err := a.askHere(cmd.Context(), request{op: "remove", args: api.Names{Names: argv}}, &done); err != nil {
+			var done service.Removed
+			if err := a.askHere(cmd.Context(), service.Remove{Names: argv}, &done); err != nil {
 				return err
 			}
 			return a.print(done, func() {

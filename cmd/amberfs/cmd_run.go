@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -18,10 +19,11 @@ func runCommand(a *app) *cobra.Command {
 	var (
 		c       sandbox.Config
 		from    string
+		apply   applyHow
 		options []string
 	)
 	cmd := &cobra.Command{
-		Use:   "run [--from DIR] [STORE] -- COMMAND [ARGUMENT]...",
+		Use:   "run [--from DIR|REMOTE@SNAPSHOT] [--fork NAME] [--apply[=yes]] [STORE] -- COMMAND [ARGUMENT]...",
 		Short: "Run a program in a workspace that only it sees",
 		Long: `Runs COMMAND in user and mount namespaces of its own, with the workspace as its
 working directory. It needs neither root nor fusermount3. Without STORE the
@@ -29,11 +31,30 @@ store is a temporary one, gone at the end.
 
 With --from DIR, a new store is filled from DIR, and the workspace appears in
 DIR's place: COMMAND sees the paths that it is used to, and what it writes there
-goes to the store, never to DIR.
+goes to the store, never to DIR. With REMOTE@SNAPSHOT, a new store begins with that
+snapshot (see "amberfs help mount").
+
+With --apply, what changed is shown at the end and, if you say yes, carried back to
+DIR, as "amberfs apply" does it; --apply=yes does not ask. If it cannot be carried,
+or there is no terminal to ask at, the store is kept, and you are told where.
+
+Inside of a mount, --fork NAME without STORE runs COMMAND in the fork NAME of the
+workspace there, which begins with REMOTE@SNAPSHOT if that is given.
+
+It is no sandbox: COMMAND sees the rest of the machine as you do, but gains no rights
+by set-user-ID programs (no_new_privs). Put one around it if it is not trusted, such
+as bubblewrap, in which it sees the workspace as /work, the system's programs, and
+nothing else:
+
+  amberfs run --from . -- bwrap --unshare-all --die-with-parent --new-session \
+    --ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/lib /lib \
+    --symlink usr/lib64 /lib64 --proc /proc --dev /dev --tmpfs /tmp \
+    --bind . /work --chdir /work -- COMMAND
 
 Signals are passed on. The exit status is COMMAND's; what COMMAND leaves running
 is killed. Inside, all other commands of amberfs work.`,
-		Example: `  amberfs run --from . -- make test
+		Example: `  amberfs run --from . --apply -- claude
+  amberfs run --from . -- make test
   amberfs run --from ~/project /srv/store --snapshot-after done -- ./agent
   amberfs run /srv/store --fork try-1 -- bash`,
 		Args: func(cmd *cobra.Command, argv []string) error {
@@ -64,33 +85,50 @@ is killed. Inside, all other commands of amberfs work.`,
 					return err
 				}
 			}
+			from, remote, err := splitFrom(from)
+			if err != nil {
+				return err
+			}
 			if from != "" {
 				if from, err = a.abs(from); err != nil {
 					return err
 				}
 			}
-			return a.run(cmd, c, from)
+			if apply != "" && from == "" {
+				return fail.New(fail.Usage, "--apply needs --from DIR: there is nothing to carry the changes to")
+			}
+			if p, err := a.place(); err == nil && c.Fork != "" && c.Store == "" && from == "" {
+				return a.runHere(cmd.Context(), p, c, remote)
+			}
+			return a.run(cmd, c, from, remote, apply)
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, and mount in its place")
+	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, and mount in its place, or begin it with REMOTE@SNAPSHOT")
 	cmd.Flags().StringVar(&c.Fork, "fork", "", "run in the fork `NAME`, made when it is missing")
+	cmd.Flags().Var(&apply, "apply", "carry what changed back to DIR at the end, if you say yes, or with =yes without asking")
+	cmd.Flags().Lookup("apply").NoOptDefVal = string(applyAsk)
 	cmd.Flags().StringVar(&c.After, "snapshot-after", "", "capture the workspace as `NAME` when COMMAND has ended")
 	cmd.Flags().BoolVar(&c.ReadOnly, "read-only", false, "nothing can be changed")
 	cmd.Flags().StringArrayVarP(&options, "options", "o", nil, "mount `OPTION`s, with commas between")
 	return cmd
 }
 
-func (a *app) run(cmd *cobra.Command, c sandbox.Config, from string) error {
+func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote string, apply applyHow) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err
 	}
 	var lock *os.File
+	back := &carryBack{a: a, how: apply}
 	if c.Store == "" {
-		if c.Temp, lock, err = sandbox.Temp(); err != nil {
+		if c.Temp, lock, err = sandbox.Temp(apply != ""); err != nil {
 			return err
 		}
-		defer os.RemoveAll(c.Temp)
+		defer func() {
+			if !back.unfinished {
+				os.RemoveAll(c.Temp)
+			}
+		}()
 		defer lock.Close()
 		c.Store = filepath.Join(c.Temp, "store")
 	}
@@ -107,13 +145,29 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from string) error {
 	default:
 		c.Mountpoint = filepath.Join(c.Store, "mnt")
 	}
-	bar := a.newProgress()
-	err = daemon.Make(cmd.Context(), daemon.Config{Store: c.Store, From: from, Version: versionText()}, bar.show)
-	bar.done()
-	if err != nil {
-		return err
+	if c.Temp != "" && remote == "" {
+		c.From = from // the daemon makes the store
+	} else {
+		bar := a.newProgress()
+		bar.expect(from)
+		err = daemon.Make(cmd.Context(), daemon.Config{Store: c.Store, From: from, Remote: remote, Version: versionText()}, bar.show)
+		bar.done()
+		if err != nil {
+			return err
+		}
 	}
-	status, err := sandbox.Outer(c, lock)
+	if apply != "" {
+		c.Hold, back.dir, back.unfinished = true, from, true
+	}
+	status, err := sandbox.Outer(c, lock, func() { back.run(c) })
+	if back.unfinished {
+		a.note("what %s did is kept in %s: see `amberfs help apply`", c.Command[0], c.Store)
+	}
+	if err == nil && status == 0 {
+		err = back.err
+	} else if back.err != nil {
+		a.note("%v", back.err)
+	}
 	if err != nil {
 		return err
 	}
@@ -130,7 +184,10 @@ func insideCommand(a *app) *cobra.Command {
 		Hidden: true,
 		Args:   args(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
-			status, err := sandbox.Inner(func(s string) { a.note("%s", s) })
+			status, err := sandbox.Inner(func(s string) { a.note("%s", s) }, func() (func(service.Progress), func()) {
+				bar := a.newProgress()
+				return bar.show, bar.done
+			})
 			if err != nil && status != 0 {
 				a.note("%v", err)
 				return exitCode(status)

@@ -9,7 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -24,7 +24,7 @@ of an id, latest, undo or origin.`,
 		ValidArgsFunction: a.completeSnapshots(1),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			var info snapshot.Info
-			if err := a.askHere(cmd.Context(), request{op: "show", args: api.Name{Name: argv[0]}}, &info); err != nil {
+			if err := a.askHere(cmd.Context(), service.Show{Name: argv[0]}, &info); err != nil {
 				return err
 			}
 			return a.print(info, func() { printFields(a, infoFields(info, time.Now())) })
@@ -51,7 +51,7 @@ func infoFields(i snapshot.Info, now time.Time) [][]string {
 		}
 	}
 	add("parent", i.Parent)
-	add("message", oneLine(i.Message))
+	add("message", service.OneLine(i.Message))
 	add("labels", labelText(i.Labels))
 	if i.Expires != nil {
 		add("expires", i.Expires.Format(time.RFC3339)+" ("+humanize.RelTime(*i.Expires, now, "ago", "from now")+")")
@@ -69,7 +69,7 @@ func infoFields(i snapshot.Info, now time.Time) [][]string {
 		i.Counts.Created, i.Counts.Modified, i.Counts.Deleted, i.Counts.Restored))
 	by := fmt.Sprintf("user %d, process %d", i.UID, i.PID)
 	if i.Command != "" {
-		by += ", " + i.Command
+		by += ", " + service.OneLine(i.Command)
 	}
 	add("made by", by)
 	add("git commit", i.GitCommit)
@@ -79,7 +79,7 @@ func infoFields(i snapshot.Info, now time.Time) [][]string {
 func labelText(labels map[string]string) string {
 	var out []string
 	for k, v := range labels {
-		out = append(out, k+"="+v)
+		out = append(out, service.OneLine(k+"="+v))
 	}
 	slices.Sort(out)
 	return strings.Join(out, " ")
@@ -87,6 +87,15 @@ func labelText(labels map[string]string) string {
 
 // bytesText is a number of bytes for a person.
 func bytesText(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+
+// rowsText is rows of name and value, a line each.
+func rowsText(rows [][]string) string {
+	var b strings.Builder
+	for _, r := range rows {
+		b.WriteString(r[0] + ": " + r[1] + "\n")
+	}
+	return b.String()
+}
 
 // printFields prints rows of name and value.
 func printFields(a *app, rows [][]string) {

@@ -7,7 +7,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/service"
 )
 
 func statusCommand(a *app) *cobra.Command {
@@ -16,8 +16,8 @@ func statusCommand(a *app) *cobra.Command {
 		Short: "Show how the workspace and its store are",
 		Args:  args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var st api.Status
-			if err := a.askHere(cmd.Context(), request{op: "status"}, &st); err != nil {
+			var st service.Status
+			if err := a.askHere(cmd.Context(), service.GetStatus{}, &st); err != nil {
 				return err
 			}
 			return a.print(st, func() { printFields(a, statusFields(st, time.Now())) })
@@ -26,7 +26,7 @@ func statusCommand(a *app) *cobra.Command {
 }
 
 // statusFields is a status for a person, as rows of name and value.
-func statusFields(st api.Status, now time.Time) [][]string {
+func statusFields(st service.Status, now time.Time) [][]string {
 	rows := [][]string{
 		{"workspace", fmt.Sprintf("%s, %s in %s", st.Workspace, bytesText(st.LogicalBytes), plural(int(st.Files), "file", "files"))},
 		{"mounted at", fmt.Sprintf("%s by pid %d, up %s", quote(st.Mountpoint), st.PID, spanText(time.Duration(st.Uptime*float64(time.Second))))},
@@ -49,6 +49,12 @@ func statusFields(st api.Status, now time.Time) [][]string {
 	add("history", "%s", snapshots)
 	if st.Forks > 0 {
 		add("forks", "%d", st.Forks)
+	}
+	for _, r := range st.Remotes {
+		add("remote", "%s has not answered for %s", r.URL, spanText(now.Sub(r.Since)))
+	}
+	if p := st.Push; p != nil {
+		add("pushed to "+p.Remote, "%s", pushText(p, now))
 	}
 	f := st.Figures
 	if f.Captures > 0 {
@@ -75,6 +81,18 @@ func statusFields(st api.Status, now time.Time) [][]string {
 	}
 	add("requests", "%s answered, %s inodes known to the kernel", humanize.Comma(int64(n)), humanize.Comma(int64(st.Requests["NODES"])))
 	return rows
+}
+
+// pushText tells how the pushes that the policy asks for go.
+func pushText(p *service.BackupState, now time.Time) string {
+	text := "nothing since the mount"
+	if p.Snapshot != "" {
+		text = fmt.Sprintf("%s, %s", p.Snapshot, humanize.RelTime(p.Pushed, now, "ago", "from now"))
+	}
+	if p.Error != "" {
+		text += "; the last try failed: " + p.Error
+	}
+	return text
 }
 
 // ratioText says how far the packs are compressed.

@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
 )
 
 func umountCommand(a *app) *cobra.Command {
@@ -71,7 +71,11 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 			WithHint("unmount it with `umount %s`", m.Point)
 	}
 	done := unmounted{Store: m.Source, Mountpoint: m.Point}
-	c, err := control.Dial(m.Source)
+	c, err := client.Open(ctx, client.Target{Store: m.Source, Command: a.command})
+	if fail.KindOf(err) == fail.NotFound && daemon.Answers(m.Point) == nil {
+		return fail.New(fail.Failed, "the store %s of this mount cannot be reached from here: %w", m.Source, err).
+			WithHint("run it outside of the sandbox, or use `fusermount3 -u %s`", m.Point)
+	}
 	if fail.KindOf(err) == fail.NotFound {
 		if err := daemon.Detach(m.Point); err != nil {
 			return fail.New(fail.Failed, "cannot unmount the dead mount at %s: %w", m.Point, err)
@@ -89,7 +93,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 		return err
 	}
 	defer ended.Close()
-	err = a.askOn(ctx, c, nil, request{op: "umount", args: api.Umount{Lazy: lazy}}, nil)
+	err = c.Do(ctx, service.Umount{Lazy: lazy}, client.Exchange{}, nil)
 	if fail.KindOf(err) == fail.Busy {
 		return inUse(m.Point, err)
 	}

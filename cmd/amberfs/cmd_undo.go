@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/service"
 )
 
 func undoCommand(a *app) *cobra.Command {
@@ -15,9 +15,9 @@ func undoCommand(a *app) *cobra.Command {
 a restore itself, so a second undo goes forward again.`,
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var done api.Restored
-			req := api.Restore{Name: "undo", DryRun: dryRun}
-			if err := a.askHere(cmd.Context(), request{op: "restore", args: req}, &done); err != nil {
+			var done service.Restored
+			req := service.Restore{Name: "undo", DryRun: dryRun}
+			if err := a.askHere(cmd.Context(), req, &done); err != nil {
 				return err
 			}
 			return a.printRestored(done)

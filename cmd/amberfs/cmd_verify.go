@@ -1,13 +1,15 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -47,19 +49,14 @@ packs and sets damaged records aside.`,
 
 // verify asks the daemon, when the store has one, or does it here.
 func (a *app) verify(cmd *cobra.Command, argv []string, repair bool) (*snapshot.Report, error) {
-	ask := func(do func(r request, result any) error) (*snapshot.Report, error) {
-		var report snapshot.Report
-		err := do(request{op: "verify", args: api.Verify{Repair: repair}}, &report)
-		if err != nil && report.OK() {
+	ctx := cmd.Context()
+	var store string
+	var err error
+	if len(argv) == 1 {
+		if store, err = a.abs(argv[0]); err != nil {
 			return nil, err
 		}
-		return &report, err
-	}
-	if len(argv) == 0 {
-		return ask(func(r request, result any) error { return a.askHere(cmd.Context(), r, result) })
-	}
-	store, err := a.abs(argv[0])
-	if err != nil {
+	} else if store, err = a.cwd(); err != nil {
 		return nil, err
 	}
 	mounts, err := locate.Mounts()
@@ -67,16 +64,44 @@ func (a *app) verify(cmd *cobra.Command, argv []string, repair bool) (*snapshot.
 		return nil, err
 	}
 	store = locate.Resolve(mounts, store)
-	if p, err := locate.Find(mounts, store); err == nil { // a mount point does as well
-		return ask(func(r request, result any) error { return a.ask(cmd.Context(), p, r, result) })
+	if _, err := locate.Find(mounts, store); err == nil || len(argv) == 0 { // a mount point does as well
+		return a.verifyMounted(ctx, store, repair)
 	}
-	if c, err := control.Dial(store); err == nil {
+	if c, err := client.Open(ctx, client.Target{Store: store, Command: a.command}); err == nil {
 		defer c.Close()
-		return ask(func(r request, result any) error { return a.askOn(cmd.Context(), c, nil, r, result) })
+		return a.askVerify(ctx, c, repair, store)
 	}
 	bar := a.newProgress()
 	defer bar.done()
-	return daemon.VerifyStore(cmd.Context(), store, repair, bar.show)
+	return daemon.VerifyStore(ctx, store, repair, bar.show)
+}
+
+func (a *app) verifyMounted(ctx context.Context, dir string, repair bool) (*snapshot.Report, error) {
+	p, err := a.placeOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.open(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return a.askVerify(ctx, c, repair, p.Store)
+}
+
+func (a *app) askVerify(ctx context.Context, c *client.Client, repair bool, store string) (*snapshot.Report, error) {
+	if repair {
+		return nil, fail.New(fail.Busy, "a mounted store cannot be repaired").
+			WithHint("unmount it, then run `amberfs verify --repair %s`", store)
+	}
+	bar := a.newProgress()
+	defer bar.done()
+	var report snapshot.Report
+	err := c.Do(ctx, service.Verify{}, client.Exchange{Progress: bar.show}, &report)
+	if err != nil && report.OK() {
+		return nil, err
+	}
+	return &report, err
 }
 
 func (a *app) printReport(r *snapshot.Report) {

@@ -1,48 +1,96 @@
 package main
 
 import (
+	"regexp"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"github.com/spf13/cobra"
 )
 
-// version is set by release builds with -ldflags "-X main.version=…".
-var version = ""
+// What builds from a checkout set with -ldflags "-X main.version=… -X main.commit=…
+// -X main.date=…". A build by `go install` knows it from its module's version.
+var version, commit, date string
+
+// build says what a program was made of.
+type build struct {
+	Version string `json:"version"`
+	// Commit and Date are those of the source; "" where a module's version is a
+	// tag, for which the build has only Sum.
+	Commit string `json:"commit,omitempty"`
+	Date   string `json:"date,omitempty"` // RFC 3339
+	// Sum is the hash of the module's files, as in go.sum.
+	Sum    string `json:"sum,omitempty"`
+	Go     string `json:"go"`
+	System string `json:"system"`
+}
 
 // versionText is the release, or what the build knows of its source.
-func versionText() string {
-	if version != "" {
-		return version
-	}
+func versionText() string { return thisBuild().Version }
+
+func thisBuild() build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "unknown"
+		info = &debug.BuildInfo{}
 	}
-	v := info.Main.Version
-	if v == "" || v == "(devel)" {
-		v = "devel"
+	b := buildOf(info)
+	if version != "" {
+		b.Version = version
 	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && v == "devel" {
-			v += "-" + s.Value[:min(12, len(s.Value))]
+	if commit != "" {
+		b.Commit, b.Date = commit, date
+	}
+	return b
+}
+
+// pseudo is the end of the version of a module at a commit without a tag:
+// https://go.dev/ref/mod#pseudo-versions.
+var pseudo = regexp.MustCompile(`[-.](\d{14})-([0-9a-f]{12})(\+\w+)?$`)
+
+func buildOf(info *debug.BuildInfo) build {
+	b := build{
+		Version: info.Main.Version, Sum: info.Main.Sum,
+		Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
+	}
+	if b.Version == "" || b.Version == "(devel)" {
+		b.Version = "devel"
+	}
+	if m := pseudo.FindStringSubmatch(b.Version); m != nil {
+		if t, err := time.Parse("20060102150405", m[1]); err == nil {
+			b.Commit, b.Date = m[2], t.Format(time.RFC3339)
 		}
 	}
-	return v
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Date = s.Value
+		}
+	}
+	return b
+}
+
+// source is the commit and its date, for people.
+func (b build) source() string {
+	switch {
+	case b.Commit != "":
+		return "commit " + b.Commit[:min(12, len(b.Commit))] + " of " + b.Date
+	case b.Sum != "":
+		return "the commit of that tag, " + b.Sum
+	}
+	return "commit unknown"
 }
 
 func versionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version",
+		Short: "Print the version, the commit, its date, and the version of Go",
 		Args:  args(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
-			v := struct {
-				Version string `json:"version"`
-				Go      string `json:"go"`
-				System  string `json:"system"`
-			}{versionText(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-			return a.print(v, func() { a.printf("amberfs %s (%s, %s)\n", v.Version, v.Go, v.System) })
+			b := thisBuild()
+			return a.print(b, func() { a.printf("amberfs %s (%s, %s, %s)\n", b.Version, b.source(), b.Go, b.System) })
 		},
 	}
 }

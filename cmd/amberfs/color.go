@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"io"
+
+	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
 // The colours of git's own diff.
@@ -21,6 +23,7 @@ const (
 type diffWriter struct {
 	a       *app
 	w       io.Writer
+	person  bool // reads it, on a terminal; colours are for persons, too
 	color   bool
 	inHunk  bool
 	partial []byte
@@ -35,9 +38,10 @@ func (d *diffWriter) Write(p []byte) (int, error) {
 	if d.w == nil {
 		d.a.usePager()
 		d.w, d.color = d.a.stdout, d.a.color()
+		d.person = d.a.pager != nil || isTerminal(d.a.stdout)
 	}
 	d.n += int64(len(p))
-	if !d.color {
+	if !d.person && !d.color {
 		_, err := d.w.Write(p)
 		d.refused = d.refused || err != nil
 		return len(p), err
@@ -67,7 +71,11 @@ func (d *diffWriter) flush() error {
 }
 
 func (d *diffWriter) line(l []byte) error {
-	_, err := d.w.Write(append(d.paint(l), '\n'))
+	l = []byte(gitquote.Shown(string(l), "\t"))
+	if d.color {
+		l = d.paint(l)
+	}
+	_, err := d.w.Write(append(l, '\n'))
 	return err
 }
 

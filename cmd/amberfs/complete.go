@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
+	"github.com/amberfs/amberfs/service"
 )
 
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
@@ -23,13 +23,13 @@ func (a *app) completeSnapshots(n int) completion {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), completionTime)
 		defer cancel()
-		var l api.List
-		if err := a.askHere(ctx, request{op: "list"}, &l); err != nil {
+		var l service.Snapshots
+		if err := a.askHere(ctx, service.List{}, &l); err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var out []string
 		for _, i := range l.Snapshots {
-			out = append(out, i.Name+"\t"+oneLine(i.Message))
+			out = append(out, i.Name+"\t"+service.OneLine(i.Message))
 		}
 		return append(out, "latest", "undo", "origin"), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
@@ -42,8 +42,8 @@ func (a *app) completeForks(_ *cobra.Command, argv []string, _ string) ([]string
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
 	defer cancel()
-	var l api.Forks
-	if err := a.askHere(ctx, request{op: "forks"}, &l); err != nil {
+	var l service.ForkList
+	if err := a.askHere(ctx, service.Forks{}, &l); err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var out []string

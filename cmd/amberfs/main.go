@@ -7,11 +7,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
 func main() {
@@ -26,6 +28,7 @@ func runApp(a *app, argv []string) int {
 	defer stop()
 	err := root.ExecuteContext(ctx)
 	if err != nil && !a.started {
+		a.json = a.json || wantsJSON(argv[1:])
 		if e := (*fail.Error)(nil); !errors.As(err, &e) {
 			err = fail.New(fail.Usage, "%s", strings.TrimSuffix(err.Error(), "\n")).WithHint("see `amberfs help`")
 		}
@@ -33,11 +36,19 @@ func runApp(a *app, argv []string) int {
 	return a.finish(ctx, err)
 }
 
+// wantsJSON reports whether a command line that was not understood has --json.
+func wantsJSON(args []string) bool {
+	if n := slices.Index(args, "--"); n >= 0 {
+		args = args[:n]
+	}
+	return slices.Contains(args, "--json")
+}
+
 // finish prints what went wrong and gives the exit status.
 func (a *app) finish(ctx context.Context, err error) int {
 	a.closeOutput()
 	if err == nil {
-		return exitDone
+		return 0
 	}
 	var status exitCode
 	if errors.As(err, &status) {
@@ -49,17 +60,17 @@ func (a *app) finish(ctx context.Context, err error) int {
 	kind := fail.KindOf(err)
 	var e *fail.Error
 	if errors.As(err, &e) && e.Silent {
-		return exitStatus(kind)
+		return kind.Exit()
 	}
 	msg, hint := err.Error(), ""
 	if e != nil {
 		msg, hint = e.Msg, e.Hint
 	}
 	if a.json {
-		_ = a.printJSON(failure{Error: msg, Hint: hint, Kind: kind, Exit: exitStatus(kind)})
+		_ = a.printJSON(failure{Error: msg, Hint: hint, Kind: kind, Exit: kind.Exit()})
 	}
-	fmt.Fprintln(a.stderr, "amberfs: "+sentence(msg, hint))
-	return exitStatus(kind)
+	fmt.Fprintln(a.stderr, "amberfs: "+gitquote.Shown(sentence(msg, hint), "\n\t"))
+	return kind.Exit()
 }
 
 // failure is what --json prints for an error.

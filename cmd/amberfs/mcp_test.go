@@ -3,45 +3,124 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-func TestMCPTools(t *testing.T) {
+// connect starts a server outside of a mount, and a client.
+func connect(t *testing.T, set string) *mcp.ClientSession {
+	t.Helper()
 	ctx := context.Background()
 	a := newApp(nil, &bytes.Buffer{}, &bytes.Buffer{})
 	a.dir = t.TempDir()
-	here, there := mcp.NewInMemoryTransports()
-	server, err := newMCPServer(a).Connect(ctx, there, nil)
+	s, err := newMCPServer(a, set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Close()
+	here, there := mcp.NewInMemoryTransports()
+	server, err := s.Connect(ctx, there, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	client, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).Connect(ctx, here, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
-	list, err := client.ListTools(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
+	t.Cleanup(func() {
+		client.Close()
+		server.Close()
+	})
+	return client
+}
+
+func TestMCPTools(t *testing.T) {
+	for set, names := range map[string]string{
+		"all": "fork_create fork_end fork_list fork_promote snapshot_changes snapshot_compact snapshot_create snapshot_delete snapshot_diff " +
+			"snapshot_history snapshot_list snapshot_push snapshot_restore snapshot_revert snapshot_show snapshot_undo workspace_claim workspace_log workspace_status",
+		"snapshots":      "snapshots_changes snapshots_compact snapshots_create snapshots_delete snapshots_history snapshots_list snapshots_revert",
+		"workspace:mine": "workspace__mine__branch workspace__mine__restore workspace__mine__snapshot",
+	} {
+		list, err := connect(t, set).ListTools(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, tool := range list.Tools {
+			got = append(got, tool.Name)
+			checkTool(t, tool)
+		}
+		if strings.Join(got, " ") != names {
+			t.Errorf("%s: %v", set, got)
+		}
 	}
-	readOnly := map[string]bool{}
-	for _, tool := range list.Tools {
-		readOnly[tool.Name] = tool.Annotations.ReadOnlyHint
+	if _, err := newMCPServer(newApp(nil, nil, nil), "no"); err == nil {
+		t.Error("a set that there is not was made")
 	}
-	if len(readOnly) != len(mcpTools(a)) || !readOnly["diff"] || readOnly["restore"] {
-		t.Errorf("tools: %v", readOnly)
+}
+
+// checkTool wants all that a client shows or checks.
+func checkTool(t *testing.T, tool *mcp.Tool) {
+	t.Helper()
+	if tool.Title == "" || tool.Description == "" || tool.Annotations == nil || tool.Annotations.Title == "" ||
+		tool.Annotations.DestructiveHint == nil || tool.Annotations.OpenWorldHint == nil || tool.OutputSchema == nil {
+		t.Errorf("%s lacks something: %+v", tool.Name, tool)
 	}
-	// Outside of a mount a call fails, with the sentence that a person gets.
-	r, err := client.CallTool(ctx, &mcp.CallToolParams{Name: "snapshot_list"})
+	b, err := json.Marshal(tool)
+	if err != nil || strings.Contains(string(b), `"type":[`) || strings.Contains(string(b), "--") {
+		t.Errorf("%s: %s, %v", tool.Name, b, err)
+	}
+}
+
+// Outside of a mount a call fails, with the sentence that a person gets.
+func TestMCPWithoutMount(t *testing.T) {
+	r, err := connect(t, "all").CallTool(context.Background(), &mcp.CallToolParams{Name: "snapshot_list"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	text, ok := r.Content[0].(*mcp.TextContent)
 	if !ok || !r.IsError || !strings.Contains(text.Text, "not inside an amberfs mount") {
 		t.Errorf("answer: %+v", r.Content[0])
+	}
+}
+
+func TestPages(t *testing.T) {
+	text := strings.Repeat("a line\n", 10_000)
+	var whole strings.Builder
+	n := 0
+	for in := (paging{}); ; n++ {
+		_, p, err := in.of(text)
+		if err != nil || len(p.Text) > maxPage || p.TotalLength != len(text) {
+			t.Fatalf("%+v: %d bytes, %v", in, len(p.Text), err)
+		}
+		whole.WriteString(p.Text)
+		if in.StartIndex = p.NextIndex; p.NextIndex == 0 {
+			break
+		}
+	}
+	if whole.String() != text || n != 1 {
+		t.Errorf("%d bytes in %d pages", whole.Len(), n+1)
+	}
+	if _, _, err := (paging{StartIndex: 10}).of("short"); err == nil {
+		t.Error("a page behind the end")
+	}
+	if _, p, _ := (paging{MaxLength: 3}).of("ää"); p.Text != "ä" {
+		t.Errorf("cut inside of a character: %q", p.Text)
+	}
+}
+
+func TestMalformedLines(t *testing.T) {
+	good := `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n"
+	var answers bytes.Buffer
+	got, err := io.ReadAll(wellFormed(strings.NewReader("{\n"+good+"5\n"+good), &answers))
+	if err != nil || string(got) != good+good {
+		t.Errorf("passed on %q, %v", got, err)
+	}
+	lines := strings.Split(answers.String(), "\n")
+	if len(lines) != 3 || !strings.Contains(lines[0], "-32700") || !strings.Contains(lines[1], "-32600") {
+		t.Errorf("answered %q", answers.String())
 	}
 }

@@ -6,9 +6,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 
 	"golang.org/x/term"
+
+	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
 // printf prints to the standard output.
@@ -18,12 +19,14 @@ func (a *app) printf(format string, args ...any) {
 
 // note tells a person something beside the result.
 func (a *app) note(format string, args ...any) {
-	fmt.Fprintf(a.stderr, "amberfs: "+format+"\n", args...)
+	if !a.quiet {
+		fmt.Fprintln(a.stderr, "amberfs: "+gitquote.Shown(fmt.Sprintf(format, args...), "\n\t"))
+	}
 }
 
 // printJSON prints v as one line of JSON.
 func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(a.stdout)
+	enc := json.NewEncoder(gitquote.JSONWriter{To: a.stdout})
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
@@ -33,7 +36,9 @@ func (a *app) print(v any, text func()) error {
 	if a.json {
 		return a.printJSON(v)
 	}
-	text()
+	if !a.quiet {
+		text()
+	}
 	return nil
 }
 
@@ -62,28 +67,8 @@ func (a *app) width() int {
 }
 
 // quote writes a path so that it stays on one line and can be told from what
-// stands around it: as it is or, when it holds control characters, quotes or
-// backslashes, the way git quotes it.
-func quote(p string) string {
-	if !strings.ContainsFunc(p, func(r rune) bool { return r < 0x20 || r == 0x7f || r == '"' || r == '\\' }) {
-		return p
-	}
-	var b strings.Builder
-	b.WriteByte('"')
-	for i := 0; i < len(p); i++ {
-		c := p[i]
-		if e := strings.IndexByte("\a\b\t\n\v\f\r\"\\", c); e >= 0 {
-			b.WriteByte('\\')
-			b.WriteByte(`abtnvfr"\`[e])
-		} else if c < 0x20 || c == 0x7f {
-			fmt.Fprintf(&b, "\\%03o", c)
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
-}
+// stands around it.
+func quote(p string) string { return gitquote.Readable(p) }
 
 // pager is a program that shows long output, as git uses one.
 type pager struct {

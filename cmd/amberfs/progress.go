@@ -2,13 +2,15 @@ package main
 
 import (
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
+	"github.com/amberfs/amberfs/service"
 )
 
 // progress shows how far long work has come, on a terminal only, and only once
@@ -25,13 +27,14 @@ type progress struct {
 	bar   *progressbar.ProgressBar
 	what  string
 	total int64
+	files int64 // that are expected, 0 if nobody knows
 }
 
 // progressAfter is how long work takes before it is shown.
 const progressAfter = 500 * time.Millisecond
 
 func (a *app) newProgress() *progress {
-	p := &progress{on: !a.json && a.pager == nil && isTerminal(a.stderr), start: time.Now(), ended: make(chan struct{})}
+	p := &progress{on: !a.json && !a.quiet && a.pager == nil && isTerminal(a.stderr), start: time.Now(), ended: make(chan struct{})}
 	if p.on {
 		go p.spin()
 	}
@@ -50,27 +53,55 @@ func (p *progress) spin() {
 		}
 		p.mu.Lock()
 		if !p.over && !p.told && time.Since(p.start) >= progressAfter {
-			p.draw(control.Progress{What: "working", Done: n})
+			p.draw(service.Progress{What: "working", Done: n})
 		}
 		p.mu.Unlock()
 	}
 }
 
-func (p *progress) show(m control.Progress) {
+// expect counts the files of a directory beside the work on them, so that the time
+// left can be told. "" is none.
+func (p *progress) expect(dir string) {
+	if !p.on || dir == "" {
+		return
+	}
+	go func() {
+		n := int64(0)
+		err := filepath.WalkDir(dir, func(string, fs.DirEntry, error) error {
+			n++
+			select {
+			case <-p.ended:
+				return fs.SkipAll
+			default:
+				return nil
+			}
+		})
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if err == nil {
+			p.files = n
+		}
+	}()
+}
+
+func (p *progress) show(m service.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.on || p.over {
 		return
 	}
-	p.told = p.told || m.Total > 0
+	p.told = p.told || m.Total > 0 || m.Done > 0
 	if time.Since(p.start) >= progressAfter {
 		p.draw(m)
 	}
 }
 
 // draw is called with mu held.
-func (p *progress) draw(m control.Progress) {
-	if p.bar == nil || p.what != m.What {
+func (p *progress) draw(m service.Progress) {
+	if m.Unit == "files" && m.Total == 0 && p.files > 0 {
+		m.Total = max(p.files, m.Done)
+	}
+	if p.bar == nil || p.what != m.What || p.total == 0 && m.Total > 0 {
 		p.clear()
 		p.what, p.total = m.What, 0
 		p.bar = newBar(m)
@@ -78,6 +109,9 @@ func (p *progress) draw(m control.Progress) {
 	if m.Total != p.total && m.Total > 0 {
 		p.total = m.Total
 		p.bar.ChangeMax64(m.Total)
+	}
+	if m.Unit == "files" && m.Bytes > 0 {
+		p.bar.Describe(m.What + " " + bytesText(m.Bytes) + ", files")
 	}
 	// An error here means that the terminal is gone; the work goes on.
 	_ = p.bar.Set64(m.Done)
@@ -116,7 +150,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-func newBar(m control.Progress) *progressbar.ProgressBar {
+func newBar(m service.Progress) *progressbar.ProgressBar {
 	total := m.Total
 	o := []progressbar.Option{
 		progressbar.OptionSetWriter(os.Stderr),

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/fail"
 )
 
 // rootCommand is the command tree, with what asMountHelper needs to know of it.
@@ -28,6 +28,7 @@ const (
 	groupForks   = "forks"
 	groupTrees   = "trees"
 	groupStore   = "store"
+	groupRemotes = "remotes"
 )
 
 func newRoot(a *app) rootCommand {
@@ -42,8 +43,10 @@ whatever the size of the tree; going back is one "mv" or "amberfs restore NAME".
 All commands but mount and run work from inside a mount, or with -C DIR.`,
 		Version:       versionText(),
 		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs,
+		// How many letters a mistyped command may differ in to be guessed.
+		SuggestionsMinimumDistance: 2,
+		SilenceUsage:               true,
+		Args:                       cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
@@ -66,11 +69,14 @@ All commands but mount and run work from inside a mount, or with -C DIR.`,
 	})
 	root.PersistentFlags().StringVarP(&a.dir, "directory", "C", "", "work on the workspace that `DIR` is in, and take paths inside it from there")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
+	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors")
+	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "list every path, however many")
 	root.AddGroup(
 		&cobra.Group{ID: groupMount, Title: "Mounting:"},
 		&cobra.Group{ID: groupHistory, Title: "Snapshots and going back:"},
 		&cobra.Group{ID: groupForks, Title: "Forks:"},
 		&cobra.Group{ID: groupTrees, Title: "Trees in and out:"},
+		&cobra.Group{ID: groupRemotes, Title: "Beyond this machine:"},
 		&cobra.Group{ID: groupStore, Title: "The store:"},
 	)
 	add := func(group string, cmds ...*cobra.Command) {
@@ -81,13 +87,14 @@ All commands but mount and run work from inside a mount, or with -C DIR.`,
 		}
 	}
 	add(groupMount, mountCommand(a), umountCommand(a), runCommand(a))
-	add(groupHistory, snapshotCommand(a), listCommand(a), showCommand(a), renameCommand(a), rmCommand(a),
+	add(groupHistory, snapshotCommand(a), listCommand(a), showCommand(a), renameCommand(a), rmCommand(a), compactCommand(a),
 		pinCommand(a), unpinCommand(a),
-		restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), logCommand(a))
-	add(groupForks, forkCommand(a), forksCommand(a), promoteCommand(a))
+		restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), logCommand(a), uiCommand(a))
+	add(groupForks, forkCommand(a), claimCommand(a), forksCommand(a), promoteCommand(a))
 	add(groupMount, mcpCommand(a))
-	add(groupTrees, exportCommand(a), importCommand(a), cloneCommand(a))
-	add(groupStore, statusCommand(a), policyCommand(a), freezeCommand(a), thawCommand(a), gcCommand(a), verifyCommand(a))
+	add(groupTrees, exportCommand(a), importCommand(a), applyCommand(a))
+	add(groupRemotes, pushCommand(a), pullCommand(a), remoteCommand(a))
+	add(groupStore, statusCommand(a), policyCommand(a), freezeCommand(a), thawCommand(a), gcCommand(a), duCommand(a), verifyCommand(a))
 	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(), insideCommand(a), nudgeCommand(a))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return rootCommand{root}

@@ -44,8 +44,8 @@
 //	STORE/events/<workspace>/<16 hex>.jsonl
 //
 // The digits are the number of the first event in the file. A file is finished
-// at Options.SegmentSize; when all files of the store exceed Options.Limit, those
-// that were written to longest ago are removed. Opening removes a line that a
+// at Options.SegmentSize; when all files of the store exceed Options.Limit, the oldest
+// of whoever has most are removed (Options.Share). Opening removes a line that a
 // crash left unfinished.
 //
 // # Serving the log as a file
@@ -59,8 +59,9 @@
 //
 //	Log.writer     writing, removing files
 //	  Log.mu       what is open, and the lists of files
+//	commands.mu    which process a thread belongs to; alone
 //
-// Options.Resolve is called with Log.writer held and Log.mu free. It may take
+// Options.Resolve and Share are called with Log.writer held and Log.mu free. They may take
 // the locks of the tree, and Record, Captured and LastSeq may be called under
 // them; Flush, Read, Counts, Follow and Close may not.
 package events

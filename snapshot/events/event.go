@@ -3,7 +3,10 @@ package events
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"time"
+
+	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
 // The actions.
@@ -16,6 +19,22 @@ const (
 	Captured = "captured"
 )
 
+// MaxPath is how many bytes of a path an event has: else those of a chain of
+// directories would cost the square of its length.
+const MaxPath = 1024
+
+// shorten is a path, or its end.
+func shorten(path string) string {
+	if len(path) <= MaxPath {
+		return path
+	}
+	path = path[len(path)-MaxPath:]
+	if i := strings.IndexByte(path, '/'); i >= 0 {
+		path = path[i+1:]
+	}
+	return "…/" + path
+}
+
 // An Event is something that happened to a path. The JSON form is a promise to
 // scripts: fields may be added, none changes its meaning.
 type Event struct {
@@ -25,7 +44,8 @@ type Event struct {
 	Time   time.Time `json:"time"`
 	Action string    `json:"action"`
 	// Path is relative to the workspace, "." for all of it. Bytes that are no
-	// UTF-8 become U+FFFD.
+	// UTF-8 become U+FFFD. Of one of more than MaxPath bytes it is the end, after
+	// "…/".
 	Path string `json:"path"`
 	// From is where it was renamed from, or the snapshot that was restored or
 	// captured.
@@ -83,7 +103,7 @@ func appendLine(b []byte, e *Event) ([]byte, error) {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(e)
-	return w.Bytes(), err
+	return append(b, gitquote.JSON(w.Bytes()[len(b):])...), err
 }
 
 // head reads number and action from a line as appendLine writes it, without

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// breath is after how many events the writer gives way to requests.
-const breath = 64
+// yieldEvery is after how many events the writer gives way to requests.
+const yieldEvery = 64
 
 // flush writes what is due, or all that was recorded.
 func (l *Log) flush(all bool) error {
@@ -27,7 +27,7 @@ func (l *Log) flush(all bool) error {
 	var batches []*batch
 	of := map[*view]*batch{}
 	for i, e := range due {
-		if i%breath == breath-1 {
+		if i%yieldEvery == yieldEvery-1 {
 			runtime.Gosched()
 		}
 		if !l.complete(&e.Event) {
@@ -46,7 +46,7 @@ func (l *Log) flush(all bool) error {
 	}
 	var first error
 	for _, b := range batches {
-		l.settle(b.v)
+		l.countBefore(b.v)
 		if err := l.writeLines(b.v, b.lines, b.first.Seq, b.first.Time); err != nil && first == nil {
 			first = fmt.Errorf("write the event log of workspace %d: %w", b.v.id, err)
 		}
@@ -114,10 +114,10 @@ func (l *Log) writeLines(v *view, lines []byte, seq uint64, at time.Time) error 
 	return nil
 }
 
-// settle finds out what happened in a workspace between its last capture and the
+// countBefore finds out what happened in a workspace between its last capture and the
 // opening of the log.
-func (l *Log) settle(v *view) {
-	v.settle.Do(func() {
+func (l *Log) countBefore(v *view) {
+	v.counted.Do(func() {
 		l.mu.Lock()
 		segments := v.segments
 		l.mu.Unlock()
@@ -132,11 +132,19 @@ func (l *Log) settle(v *view) {
 	})
 }
 
-// limit removes the files that were begun longest ago, until the rest is small
-// enough. The writer is locked.
+// limit removes files, until the rest is small enough. The writer is locked.
 func (l *Log) limit() error {
+	if l.size() <= l.opts.Limit {
+		return nil
+	}
+	of := make(map[uint32]uint32)
+	for _, view := range l.Views() {
+		if of[view] = view; l.opts.Share != nil {
+			of[view] = l.opts.Share(view)
+		}
+	}
 	for {
-		v, s := l.oldest()
+		v, s := l.oldest(of)
 		if s == nil {
 			return nil
 		}
@@ -146,33 +154,64 @@ func (l *Log) limit() error {
 	}
 }
 
-// oldest returns the file to remove next, nil if there is none.
-func (l *Log) oldest() (*view, *segment) {
+// size is that of all files, in bytes.
+func (l *Log) size() (total int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, v := range l.mu.views {
+		for _, s := range v.segments {
+			total += s.size
+		}
+	}
+	return total
+}
+
+// A share is what workspaces have together.
+type share struct {
+	size int64
+	view *view    // of the file that was begun longest ago
+	old  *segment // that file
+}
+
+// oldest returns the file to remove next, nil if there is none: that which was begun
+// longest ago of those who have most. of tells whose share a workspace's is.
+func (l *Log) oldest(of map[uint32]uint32) (*view, *segment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	total, files := int64(0), 0
-	var of *view
-	var old *segment
-	for _, v := range l.mu.views {
+	shares := make(map[uint32]*share)
+	for id, v := range l.mu.views {
+		p := shares[of[id]]
+		if p == nil {
+			p = &share{}
+			shares[of[id]] = p
+		}
 		for i, s := range v.segments {
 			if s.size == 0 {
 				continue
 			}
 			total += s.size
+			p.size += s.size
 			files++
 			if s.begun.IsZero() {
 				s.begun = v.begun(s)
 			}
 			// Within a log always from the front.
-			if i == 0 && (old == nil || s.begun.Before(old.begun)) {
-				of, old = v, s
+			if i == 0 && (p.old == nil || s.begun.Before(p.old.begun)) {
+				p.view, p.old = v, s
 			}
 		}
 	}
 	if total <= l.opts.Limit || files < 2 {
 		return nil, nil
 	}
-	return of, old
+	most := &share{}
+	for _, p := range shares {
+		if p.old != nil && p.size > most.size {
+			most = p
+		}
+	}
+	return most.view, most.old
 }
 
 // begun returns the time of a segment's first event; what has none is oldest.

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/amberfs/amberfs/cas/guard"
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // Defaults of Options.
@@ -39,6 +39,10 @@ type Options struct {
 	// Resolve returns the present path and size of a node, for events that were
 	// recorded without a path. It is called some time after the event.
 	Resolve func(view uint32, node uint64) (path string, size int64, ok bool)
+	// Share says which workspaces share their part of Limit, by a number. Who has
+	// most loses the oldest files, so nobody loses any by what others do. Nil: each
+	// workspace has a part of its own.
+	Share func(view uint32) uint32
 
 	now func() time.Time // of tests
 }
@@ -144,13 +148,13 @@ func (l *Log) Captured(e Event) Span {
 	l.mu.Lock()
 	v := l.viewLocked(e.Workspace)
 	l.mu.Unlock()
-	l.settle(v)
+	l.countBefore(v)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.closed {
 		return Span{First: v.lastSeq + 1, Last: v.lastSeq}
 	}
-	l.mu.barrier(v)
+	l.mu.endAll(v)
 	l.mu.add(v, &e)
 	s := Span{First: v.captured + 1, Last: v.lastSeq, Counts: v.since}
 	v.captured, v.since = v.lastSeq, Counts{}
@@ -159,6 +163,7 @@ func (l *Log) Captured(e Event) Span {
 }
 
 func (l *Log) fill(e *Event) {
+	e.Path, e.From = shorten(e.Path), shorten(e.From)
 	if e.Time.IsZero() {
 		e.Time = l.now()
 	}

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 func mustOpen(t testing.TB, fs vfs.FS, o Options) *Log {
@@ -216,7 +216,7 @@ func TestTornEnd(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	fs := vfs.NewMem()
-	o := Options{Limit: 4000, SegmentSize: 500}
+	o := Options{Limit: 4000, SegmentSize: 500, Share: func(view uint32) uint32 { return min(view, 10) }}
 	l := mustOpen(t, fs, o)
 	r := l.Reader(1)
 	fill := func(view uint32, n int) {
@@ -239,22 +239,33 @@ func TestLimit(t *testing.T) {
 	if s := size(); s > 4000 || s < 3000 {
 		t.Errorf("the log has %d bytes", s)
 	}
-	// A quiet workspace yields to a busy one, and its numbers go on.
-	fill(2, 200)
+	// A busy workspace takes from a quiet one what that has more than its half.
+	fill(2, 400)
 	if s := size(); s > 4000 {
 		t.Errorf("the log has %d bytes", s)
 	}
-	if n := len(all(t, l, 1)); n != 0 {
-		t.Errorf("%d events of the quiet workspace are left", n)
+	kept, busy := len(all(t, l, 1)), len(all(t, l, 2))
+	if kept < 10 || busy < 10 {
+		t.Errorf("%d events of the quiet workspace are left, and %d of the busy one", kept, busy)
+	}
+	// Those who share a part have no more of it by being many.
+	for view := range uint32(20) {
+		fill(10+view, 20)
+	}
+	if n := len(all(t, l, 1)); n < kept/2 {
+		t.Errorf("%d events of the quiet workspace are left of %d", n, kept)
+	}
+	if s := size(); s > 4000 {
+		t.Errorf("the log has %d bytes", s)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if l = mustOpen(t, fs, o); l.LastSeq(1) != 200 || l.LastSeq(2) != 200 {
+	if l = mustOpen(t, fs, o); l.LastSeq(1) != 200 || l.LastSeq(2) != 400 {
 		t.Errorf("numbers after opening: %d, %d", l.LastSeq(1), l.LastSeq(2))
 	}
 	fill(1, 1)
-	if es := all(t, l, 1); len(es) != 1 || es[0].Seq != 201 {
+	if es := all(t, l, 1); len(es) == 0 || es[len(es)-1].Seq != 201 {
 		t.Errorf("events: %+v", es)
 	}
 	if !r.Stale() {
@@ -263,8 +274,32 @@ func TestLimit(t *testing.T) {
 	if err := l.Remove(2); err != nil {
 		t.Fatal(err)
 	}
-	if infos, _ := fs.ReadDir("/events"); len(infos) != 1 {
+	if infos, _ := fs.ReadDir("/events"); len(infos) != 21 {
 		t.Errorf("left in the directory: %+v", infos)
+	}
+}
+
+// TestChainOfDirectories: an event costs no more for lying deep.
+func TestChainOfDirectories(t *testing.T) {
+	fs := vfs.NewMem()
+	l := mustOpen(t, fs, Options{})
+	path := ""
+	for range 4838 {
+		path = strings.TrimPrefix(path+"/d", "/")
+		l.Record(Event{Workspace: 1, Action: Created, Path: path})
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n := l.size(); n > 4838*1200 {
+		t.Errorf("%d bytes", n)
+	}
+	es := all(t, l, 1)
+	if got := es[len(es)-1].Path; !strings.HasPrefix(got, "…/d/d") || !strings.HasSuffix(got, "/d/d") || len(got) > MaxPath+4 {
+		t.Errorf("the last is of %q", got)
+	}
+	if got := es[300].Path; got != strings.Repeat("d/", 300)+"d" {
+		t.Errorf("one that is not so deep is of %q", got)
 	}
 }
 

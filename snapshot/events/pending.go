@@ -50,7 +50,7 @@ func newPending(quiet time.Duration) pending {
 	return pending{quiet: quiet, open: map[key]*entry{}, ongoing: map[key]*ongoing{}, held: map[key]*ongoing{}}
 }
 
-// empty tells that nothing waits to be written.
+// empty reports whether nothing waits to be written.
 func (p *pending) empty() bool { return len(p.queue) == 0 && len(p.held) == 0 }
 
 // add puts an event where it belongs.
@@ -143,8 +143,8 @@ func (p *pending) push(v *view, e *Event, last time.Time) *entry {
 	return n
 }
 
-// barrier ends everything that is open in a workspace.
-func (p *pending) barrier(v *view) {
+// endAll ends everything that is open in a workspace.
+func (p *pending) endAll(v *view) {
 	for k, r := range p.held {
 		if r.v == v {
 			p.release(k, r)

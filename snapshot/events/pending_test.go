@@ -27,7 +27,7 @@ func play(acts []act, every, until int) string {
 				continue
 			}
 			if a.action == "" {
-				p.barrier(v)
+				p.endAll(v)
 				p.add(v, &Event{Action: Captured, Time: at(ms)})
 				continue
 			}

@@ -32,7 +32,7 @@ func (r *Reader) Size() int64 {
 	return size
 }
 
-// Stale tells that the beginning of the file was removed: a new Reader would
+// Stale reports whether the beginning of the file was removed: a new Reader would
 // begin later.
 func (r *Reader) Stale() bool {
 	r.l.mu.Lock()

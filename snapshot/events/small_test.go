@@ -3,7 +3,7 @@ package events
 import (
 	"testing"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // The log of a store on a small disk leaves the disk to files.

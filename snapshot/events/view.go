@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 const segmentSuffix = ".jsonl"
@@ -31,7 +31,7 @@ type view struct {
 	lastSeq  uint64     // of the last event recorded
 	epoch    int        // grows with every capture
 
-	settle   sync.Once // finds out what happened before it was opened
+	counted  sync.Once // finds out what happened before it was opened
 	opened   uint64    // lastSeq then
 	captured uint64    // number of the last capture
 	since    Counts    // what happened since, as far as it is known

@@ -10,8 +10,7 @@ var aheadZeros [aheadSize]byte
 // ahead writes zeros where the next records will go, if the log is being synced
 // after every few bytes. The first write into a preallocated block changes the
 // file's metadata, and fdatasync then waits for the filesystem's own journal as
-// well; this way it does so once in a while instead of every time. Segments that
-// are written again have no such blocks.
+// well; this way it does so once in a while instead of every time.
 //
 // j.mu is held; a record of size bytes is about to be written.
 func (j *Journal) ahead(size int64) {

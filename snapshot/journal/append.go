@@ -17,7 +17,7 @@ const bufferMax = 32 << 10
 // or, after an error, nothing.
 //
 // Errors are ErrNoSpace (the next Append may succeed), ErrTooLarge, ErrClosed
-// and ErrFailed. Types 0 and 255 are not allowed.
+// and ErrFailed. Type 0 is not allowed.
 func (j *Journal) Append(t Type, head, data []byte) (int64, error) {
 	return j.append(t, head, data, false)
 }
@@ -33,7 +33,7 @@ func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) 
 	if n > MaxPayload {
 		return 0, fmt.Errorf("%w: %d bytes, %d allowed", ErrTooLarge, n, MaxPayload)
 	}
-	if t == typeMark || t == typeNext {
+	if t == typeMark {
 		return 0, fmt.Errorf("record type %d is the journal's own", t)
 	}
 	j.mu.Lock()
@@ -45,7 +45,7 @@ func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) 
 		return 0, err
 	}
 	need := recordSize(n)
-	if j.cur == nil || j.off+need+nextSize > j.cur.size {
+	if j.cur == nil || j.off+need > j.cur.size {
 		if err := j.newSegment(need, urgent); err != nil {
 			return 0, err
 		}
@@ -56,6 +56,10 @@ func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) 
 		return 0, err
 	}
 	j.marked = false
+	if j.appended != nil {
+		close(j.appended)
+		j.appended = nil
+	}
 	return pos, nil
 }
 
@@ -104,7 +108,6 @@ func (j *Journal) write(t Type, head, data []byte) error {
 	}
 	if !j.cur.good {
 		j.cur.good = true // read without the lock by who sees the new end
-		j.announce(j.cur)
 	}
 	j.off += size
 	j.seq++
@@ -115,26 +118,3 @@ func (j *Journal) write(t Type, head, data []byte) error {
 }
 
 var zeros [recordAlign]byte
-
-// announce tells in the segment before s that s follows it, so that s can be
-// missed if it gets lost. s has its first record. Nothing depends on it, so an
-// error is none. j.mu is held.
-func (j *Journal) announce(s *segment) {
-	segs := j.segments()
-	i := len(segs) - 2
-	if i < 0 || segs[i+1] != s {
-		return
-	}
-	prev := segs[i]
-	off := s.base - prev.base
-	if !prev.good || prev.end.Load() != s.base || off+nextSize > prev.size {
-		return
-	}
-	b := make([]byte, nextSize)
-	h := recordHead{length: uint32(len(j.run)), typ: typeNext, seq: s.hdr.firstSeq, durable: j.durable.Load(), payload: crc(j.run[:])}
-	putRecordHead(b, h, prev.seed)
-	copy(b[recordHeader:], j.run[:])
-	if _, err := prev.f.WriteAt(b, off); err != nil {
-		j.log.Warn("journal: announcing a segment", "segment", s.name, "err", err)
-	}
-}

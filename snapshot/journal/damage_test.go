@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // flip changes one byte of a segment at a journal position.
@@ -251,7 +251,7 @@ func TestDamageBeforeBegin(t *testing.T) {
 	if got, err := collect(j, o.Begin); err != nil || len(got) != 1 {
 		t.Errorf("%d records behind: %v", len(got), err)
 	}
-	if err := j.ReadAt(make([]byte, 1), items[4].dataPos); !errors.Is(err, ErrDamaged) {
+	if err := j.ReadAt(make([]byte, 1), items[4].dataPos, items[4].payloadPos()); !errors.Is(err, ErrDamaged) {
 		t.Errorf("reading what is damaged: %v", err)
 	}
 	readBack(t, j, items[:4])

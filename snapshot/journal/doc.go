@@ -18,8 +18,7 @@
 // preallocated when it is opened, so that a full disk shows up there, as
 // ErrNoSpace from the Append that needed it, and at no later write. Such an
 // Append changes nothing and the next one may succeed. DropBefore gives up the
-// segments at the front; a few of them are kept and written over, because
-// fdatasync is cheaper on blocks that were written before.
+// segments at the front.
 //
 // # The life of a record
 //
@@ -41,20 +40,22 @@
 // A gap may also be damage: a record that was safe once and can no longer be
 // read. The two are told apart by a field of every record that says up to which
 // position the log was durable when the record was written. A gap before such a
-// position is damage, and so is one before a record of the present Run, which no
-// power cut has ended. Open or Replay report it as *DamageError instead of
-// cutting. With Options.Salvage they skip what cannot be read and go on with
-// the next good record.
+// position is damage. Open or Replay report it as *DamageError instead of cutting.
+// With Options.Salvage they skip what cannot be read and go on with the next good
+// record. A DamageError has what can be read of the payload all the same, as verify
+// promises to name the files that a damaged record tells of.
 //
 // Checksums of headers include a random number of the segment, its position and
-// the sequence number of the record. Bytes left over from an earlier use of the
-// file, or file data that looks like a record, are therefore never taken for one.
+// the sequence number of the record. File data that looks like a record is therefore
+// never taken for one.
 //
 // # Locking
 //
 //	Journal.drop       who gives up segments
 //	  Journal.mu       appends, opening of segments, the list of them
 //	    Journal.sync.mu  who runs fdatasync, who waits
+//	Journal.damage     alone
+//	checkedRun.mu      a large record that was read; alone, and nobody waits for it
 //
 // Readers take no lock: the list of segments is replaced and never changed, and
 // a segment is open for as long as someone holds a reference.

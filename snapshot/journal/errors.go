@@ -3,27 +3,29 @@ package journal
 import (
 	"errors"
 	"fmt"
+
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 var (
 	// ErrNoSpace means that the record did not fit on the disk. Nothing was
 	// appended, and a later Append may succeed. It comes with syscall.ENOSPC.
-	ErrNoSpace = errors.New("no space for the journal")
+	ErrNoSpace = errs.NoSpace
 	// ErrFailed means that a write or a sync failed earlier. The journal only
 	// reads until it is opened again.
-	ErrFailed = errors.New("journal stopped after an I/O error")
+	ErrFailed = errs.New(errs.Failed, "journal stopped after an I/O error")
 	// ErrReadOnly means that the journal was opened with Options.ReadOnly.
-	ErrReadOnly = errors.New("journal is open for reading only")
+	ErrReadOnly = errs.ReadOnly
 	// ErrClosed means that the journal was closed.
-	ErrClosed = errors.New("journal is closed")
+	ErrClosed = errs.Closed
 	// ErrTooLarge means that a payload exceeds MaxPayload.
 	ErrTooLarge = errors.New("record too large for the journal")
 	// ErrPosition means that a position is not, or no longer, in the journal.
 	ErrPosition = errors.New("position is not in the journal")
 	// ErrFormat means that a segment is of a version that this program does not know.
-	ErrFormat = errors.New("unknown journal format")
+	ErrFormat = errs.Format
 	// ErrDamaged is what every *DamageError is.
-	ErrDamaged = errors.New("journal is damaged")
+	ErrDamaged = errs.Damaged
 )
 
 // A DamageError names a place in the journal that was written and cannot be
@@ -52,10 +54,13 @@ func (e *DamageError) Error() string {
 	return s
 }
 
-// Is makes every DamageError an ErrDamaged.
-func (e *DamageError) Is(target error) bool { return target == ErrDamaged }
-
-func (e *DamageError) Unwrap() error { return e.Err }
+// Unwrap makes every DamageError an errs.Damaged.
+func (e *DamageError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{errs.Damaged}
+	}
+	return []error{errs.Damaged, e.Err}
+}
 
 // Lost reports that the bytes are gone, as opposed to a disk that cannot read
 // them at the moment.

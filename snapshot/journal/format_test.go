@@ -16,12 +16,12 @@ func TestFormatBytes(t *testing.T) {
 	h := header{base: 0x1122334455, firstSeq: 77, durable: 0x0102030405, nonce: 0xa1a2a3a4a5a6a7a8}
 	copy(h.id[:], "0123456789abcdef")
 	got := hex.EncodeToString(h.encode())
-	want := "616d6265726a6e6c" + "01000000" + "00000000" + "5544332211000000" + "4d00000000000000" +
+	want := "616d6265726a6e6c" + "02000000" + "00000000" + "5544332211000000" + "4d00000000000000" +
 		"0504030201000000" + "30313233343536373839616263646566" + "a8a7a6a5a4a3a2a1"
 	if got[:len(want)] != want {
 		t.Errorf("segment header:\n got %s\nwant %s", got[:len(want)], want)
 	}
-	if got[len(got)-8:] != "f839e9b3" {
+	if got[len(got)-8:] != "22ae5588" {
 		t.Errorf("checksum of the header: %s", got[len(got)-8:])
 	}
 	b := make([]byte, recordHeader)

@@ -9,7 +9,7 @@ import (
 const (
 	segmentHeader = 128 // bytes before the first record
 	headerMagic   = "amberjnl"
-	formatVersion = 1
+	formatVersion = 2
 )
 
 // A header is the decoded beginning of a segment. FORMAT.md has the layout.
@@ -19,8 +19,6 @@ type header struct {
 	durable  int64  // the log was durable up to here when the segment was opened
 	id       [16]byte
 	nonce    uint64
-	run      Run
-	size     int64 // of the file when the segment was opened, 0 if not known
 }
 
 func (h header) encode() []byte {
@@ -32,8 +30,6 @@ func (h header) encode() []byte {
 	binary.LittleEndian.PutUint64(b[32:], uint64(h.durable))
 	copy(b[40:], h.id[:])
 	binary.LittleEndian.PutUint64(b[56:], h.nonce)
-	copy(b[64:], h.run[:])
-	binary.LittleEndian.PutUint64(b[80:], uint64(h.size))
 	binary.LittleEndian.PutUint32(b[124:], crc32.Checksum(b[:124], castagnoli))
 	return b
 }
@@ -56,8 +52,6 @@ func decodeHeader(b []byte) (header, bool, error) {
 		durable:  int64(binary.LittleEndian.Uint64(b[32:])),
 		id:       [16]byte(b[40:56]),
 		nonce:    binary.LittleEndian.Uint64(b[56:]),
-		run:      Run(b[64:80]),
-		size:     int64(binary.LittleEndian.Uint64(b[80:])),
 	}
 	ok := h.base >= 0 && h.firstSeq > 0 && h.durable >= 0 && h.durable <= h.base
 	return h, ok, nil

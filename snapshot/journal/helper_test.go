@@ -4,12 +4,24 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
+	"os"
 	"testing"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 const testDir = "/journal"
+
+// long reports whether the exhaustive forms of the tests are asked for.
+var long = os.Getenv("AMBERFS_TEST_LONG") != ""
+
+// sample returns n in the exhaustive form of a test and few otherwise.
+func sample(n, few uint64) uint64 {
+	if long {
+		return n
+	}
+	return few
+}
 
 // item is what a test remembers of a record.
 type item struct {
@@ -31,6 +43,13 @@ func mustOpen(t testing.TB, o Options) *Journal {
 	return j
 }
 
+func mustSync(t testing.TB, j *Journal) {
+	t.Helper()
+	if err := j.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // randomItem makes a payload that names its number, so that order shows.
 func randomItem(rnd *rand.Rand, n uint64, maxLen int) (head, data []byte, typ Type) {
 	head = binary.LittleEndian.AppendUint64(nil, n)
@@ -40,6 +59,9 @@ func randomItem(rnd *rand.Rand, n uint64, maxLen int) (head, data []byte, typ Ty
 	}
 	return head, data, Type(1 + n%250)
 }
+
+// payloadPos is where the payload begins.
+func (i item) payloadPos() int64 { return i.dataPos - int64(i.headLen) }
 
 func appendItem(j *Journal, rnd *rand.Rand, n uint64, maxLen int) (item, error) {
 	head, data, typ := randomItem(rnd, n, maxLen)
@@ -80,7 +102,7 @@ func readBack(t *testing.T, j *Journal, items []item) {
 	for i, it := range items {
 		data := it.payload[it.headLen:]
 		p := make([]byte, len(data))
-		if err := j.ReadAt(p, it.dataPos); err != nil || !bytes.Equal(p, data) {
+		if err := j.ReadAt(p, it.dataPos, it.payloadPos()); err != nil || !bytes.Equal(p, data) {
 			t.Fatalf("record %d: reading %d bytes at %d: %v", i, len(p), it.dataPos, err)
 		}
 	}

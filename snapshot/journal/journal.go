@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // DefaultSegmentSize is the size of a segment in bytes unless Options says otherwise.
@@ -23,19 +23,12 @@ type Options struct {
 	// is damaged: its owner knows of a later position. What is damaged before it
 	// is no reason not to open.
 	Begin int64
-	// Run is the present one of the filesystem.
-	Run Run
 	// Salvage makes Open and Replay skip what is damaged instead of failing.
 	// Each place is logged and kept for Damage.
 	Salvage bool
 	// ReadOnly changes nothing on disk; Append and Sync are ErrReadOnly.
 	ReadOnly bool
 }
-
-// A Run names a time during which a filesystem was mounted without a break. What
-// was written in it is there as long as it lasts: no power cut can have come in
-// between. Zero is unknown.
-type Run [16]byte
 
 // A Journal is an open log. All methods are safe for concurrent use.
 type Journal struct {
@@ -47,7 +40,6 @@ type Journal struct {
 	salvage bool
 	reads   bool // and nothing else
 	begin   int64
-	run     Run
 
 	list    atomic.Pointer[[]*segment] // by base; replaced under mu, never changed
 	end     atomic.Int64               // position after the last record
@@ -63,13 +55,15 @@ type Journal struct {
 	off      int64      // in cur, after the last record
 	seq      uint64     // of the next record
 	marked   bool       // the last record is a mark
-	spares   []string   // names of files to use again
 	closed   bool
 	zeroed   int64 // cur has been written before up to this offset
 	lastSync int64 // end when the last sync was noticed
 	buf      []byte
 
+	appended chan struct{} // closed by the next record; nil if nobody waits for it
+
 	sync   syncState
+	behind behindSync
 	recent recentReads
 
 	damage struct {
@@ -81,9 +75,6 @@ type Journal struct {
 // End returns the position after the last record.
 func (j *Journal) End() int64 { return j.end.Load() }
 
-// Durable returns the position up to which a power cut takes nothing.
-func (j *Journal) Durable() int64 { return j.durable.Load() }
-
 // Size returns the bytes of log that are kept.
 func (j *Journal) Size() int64 {
 	segs := j.segments()
@@ -91,6 +82,16 @@ func (j *Journal) Size() int64 {
 		return 0
 	}
 	return j.end.Load() - segs[0].base
+}
+
+// Appended returns a channel that is closed when the next record is appended.
+func (j *Journal) Appended() <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.appended == nil {
+		j.appended = make(chan struct{})
+	}
+	return j.appended
 }
 
 // Records returns how many records were appended since the journal was made,
@@ -151,12 +152,6 @@ func (j *Journal) Close() error {
 		err = j.closeWriter()
 	}
 	j.closed = true
-	for _, name := range j.spares {
-		if rerr := j.fs.Remove(j.path(name)); rerr != nil {
-			j.log.Warn("journal: removing a spare segment", "err", rerr)
-		}
-	}
-	j.spares = nil
 	segs := j.segments()
 	j.list.Store(&[]*segment{})
 	for _, s := range segs {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 func TestAppendReplayReopen(t *testing.T) {
@@ -70,7 +70,7 @@ func TestLargestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := make([]byte, 100)
-	if err := j.ReadAt(p, pos+int64(len(big))-100); err != nil || !bytes.Equal(p, big[len(big)-100:]) {
+	if err := j.ReadAt(p, pos+int64(len(big))-100, pos-5); err != nil || !bytes.Equal(p, big[len(big)-100:]) {
 		t.Fatalf("end of a large record: %v", err)
 	}
 	if _, err := j.Append(3, []byte("head!!"), big); !errors.Is(err, ErrTooLarge) {
@@ -96,14 +96,14 @@ func TestEmptyAndClosed(t *testing.T) {
 	if err := j.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.ReadAt(make([]byte, 1), 200); !errors.Is(err, ErrPosition) {
+	if err := j.ReadAt(make([]byte, 1), 200, 200); !errors.Is(err, ErrPosition) {
 		t.Fatalf("read in an empty journal: %v", err)
 	}
 	pos, err := j.Append(1, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := j.ReadAt(make([]byte, 1), pos); !errors.Is(err, ErrPosition) {
+	if err := j.ReadAt(make([]byte, 1), pos, pos); !errors.Is(err, ErrPosition) {
 		t.Fatalf("read behind the end: %v", err)
 	}
 	if _, err := collect(j, j.End()+8); !errors.Is(err, ErrPosition) {

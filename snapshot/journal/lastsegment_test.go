@@ -2,10 +2,9 @@ package journal
 
 import (
 	"errors"
-	"math/rand/v2"
 	"testing"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // spoil is what may happen to the file of a segment so that nothing of its header
@@ -39,55 +38,6 @@ func truncate(t *testing.T, fs vfs.FS, name string, n int64) {
 	defer f.Close()
 	if err := f.Truncate(n); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// The last segment of a journal whose process died in the present run cannot be
-// missing: the one before says that there was one. In another run a power cut may
-// have taken it.
-func TestLastSegmentIsMissed(t *testing.T) {
-	for what, do := range spoil {
-		fs := vfs.NewMem()
-		o := memOptions(fs)
-		o.Run = Run{1}
-		j := mustOpen(t, o)
-		rnd := rand.New(rand.NewPCG(3, 1))
-		var items []item
-		for i := uint64(0); len(j.segments()) < 3; i++ {
-			it, err := appendItem(j, rnd, i, 4000)
-			if err != nil {
-				t.Fatal(err)
-			}
-			items = append(items, it)
-		}
-		before := items[:len(items)-1] // the last one is in the last segment
-		last := j.segments()[2]
-		do(t, fs, testDir+"/"+last.name)
-
-		if _, _, err := openOrReplay(o); !errors.Is(err, ErrDamaged) {
-			t.Fatalf("%s: opening says %v", what, err)
-		}
-		other := o
-		other.Run, other.ReadOnly = Run{2}, true
-		got, _, err := openOrReplay(other)
-		if err != nil {
-			t.Fatalf("%s: opening after a power cut says %v", what, err)
-		}
-		samePrefix(t, got, before)
-		o.Salvage = true
-		got, s, err := openOrReplay(o)
-		if err != nil || len(got) != len(before) || len(s.Damage()) == 0 {
-			t.Fatalf("%s: salvaged %d of %d records, damage %v, %v", what, len(got), len(before), s.Damage(), err)
-		}
-		// It goes on, and the damage is told once.
-		if _, err := s.Append(7, nil, []byte("more")); err != nil {
-			t.Fatal(err)
-		}
-		o.Salvage = false
-		got, _, err = openOrReplay(o)
-		if err != nil || len(got) != len(before)+1 {
-			t.Fatalf("%s: %d records after a salvage of %d, %v", what, len(got), len(before), err)
-		}
 	}
 }
 

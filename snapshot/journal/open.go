@@ -7,9 +7,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"strings"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // Open opens the journal in a directory, which it makes if there is none. It
@@ -18,7 +17,7 @@ import (
 //
 // Damage among that is a *DamageError, unless Options.Salvage is set.
 func Open(dir string, o Options) (*Journal, error) {
-	j := &Journal{dir: dir, fs: o.FS, log: o.Logger, segSize: o.SegmentSize, reserve: o.Reserve, salvage: o.Salvage, reads: o.ReadOnly, begin: o.Begin, run: o.Run, seq: 1}
+	j := &Journal{dir: dir, fs: o.FS, log: o.Logger, segSize: o.SegmentSize, reserve: o.Reserve, salvage: o.Salvage, reads: o.ReadOnly, begin: o.Begin, seq: 1}
 	if j.fs == nil {
 		j.fs = vfs.OS
 	}
@@ -30,6 +29,7 @@ func Open(dir string, o Options) (*Journal, error) {
 	}
 	j.segSize = (j.segSize + blockSize - 1) &^ (blockSize - 1)
 	j.sync.done.L = &j.sync.mu
+	j.behind.most = syncBehind
 	j.list.Store(&[]*segment{})
 	if err := j.open(); err != nil {
 		for _, s := range j.segments() {
@@ -51,15 +51,6 @@ func (j *Journal) open() error {
 		return err
 	}
 	for _, i := range infos {
-		if strings.HasSuffix(i.Name, spareSuffix) {
-			if j.reads {
-				continue
-			}
-			if err := j.fs.Remove(j.path(i.Name)); err != nil {
-				return err
-			}
-			continue
-		}
 		base, ok := parseSegmentName(i.Name)
 		if !ok || i.Dir {
 			continue
@@ -80,7 +71,11 @@ func (j *Journal) open() error {
 	}
 	if j.reads {
 		j.failure.Store(&errReadOnly)
+		return nil
 	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.syncFarBehind()
 	return nil
 }
 
@@ -105,7 +100,7 @@ func (j *Journal) atLeast(pos int64) error {
 		return d
 	}
 	j.skipped(d)
-	if err := j.forget(segs, nil); err != nil {
+	if err := j.discardAll(segs, nil); err != nil {
 		return err
 	}
 	j.cur = nil

@@ -1,7 +1,9 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -14,12 +16,14 @@ func locate(segs []*segment, pos int64) int {
 }
 
 // ReadAt fills p with the bytes at a position that Append returned, or from
-// within the data that was appended there. It never waits for writers.
+// within the data that was appended there. payload is where the payload begins of
+// the record that they are in. It never waits for writers.
 //
-// The checksums of all records that p has bytes of are checked; where one does
+// p may go on into the records behind that one, their headers included. The
+// checksums of all records that p has bytes of are checked; where one does
 // not match, or the disk fails, it is a *DamageError. Bytes that are not in the
 // journal, or not any more, are ErrPosition.
-func (j *Journal) ReadAt(p []byte, pos int64) error {
+func (j *Journal) ReadAt(p []byte, pos, payload int64) error {
 	if len(p) == 0 || j.recent.read(p, pos) {
 		return nil
 	}
@@ -29,7 +33,7 @@ func (j *Journal) ReadAt(p []byte, pos int64) error {
 		return fmt.Errorf("%w: reading %d bytes at %d", ErrPosition, len(p), pos)
 	}
 	s := segs[i]
-	err := s.readAt(p, pos, &j.recent)
+	err := s.readAt(p, pos, payload-recordHeader, &j.recent)
 	if rerr := s.release(); err == nil && rerr != nil {
 		err = fmt.Errorf("close journal segment %s: %w", s.name, rerr)
 	}
@@ -39,28 +43,24 @@ func (j *Journal) ReadAt(p []byte, pos int64) error {
 // readBuffers hold records while their checksums are computed.
 var readBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-func (s *segment) readAt(p []byte, pos int64, recent *recentReads) error {
-	if pos < s.base+segmentHeader+recordHeader || pos+int64(len(p)) > s.end.Load() {
+// readAt reads from within the record that begins at start.
+func (s *segment) readAt(p []byte, pos, start int64, recent *recentReads) error {
+	if start < s.base+segmentHeader || pos < start+recordHeader || pos+int64(len(p)) > s.end.Load() {
 		return fmt.Errorf("%w: reading %d bytes at %d, segment %s holds %d to %d",
 			ErrPosition, len(p), pos, s.name, s.base, s.end.Load())
 	}
-	off, limit := pos-s.base, s.end.Load()-s.base
-	from, err := s.recordAt(off, limit)
-	if err != nil {
-		return err
-	}
+	off, from := pos-s.base, start-s.base
 	buf := readBuffers.Get().(*[]byte)
 	defer readBuffers.Put(buf)
-	r := records{s: s, from: from, limit: limit, b: (*buf)[:0]}
-	err = r.upTo(off + int64(len(p)))
+	r := records{s: s, from: from, limit: s.end.Load() - s.base, b: (*buf)[:0]}
+	err := r.upTo(off + int64(len(p)))
 	*buf = r.b
 	if err != nil {
 		return err
 	}
 	copy(p, r.b[off-from:])
 	if len(r.b) >= 2*len(p) && len(r.b) >= recentMin {
-		*buf = nil
-		recent.keep(s.base+from, r.b)
+		*buf = recent.keep(s.base+from, r.b)
 	}
 	return nil
 }
@@ -123,27 +123,60 @@ const (
 // recentReads keeps the last large records that were read, whose parts are
 // usually asked for one after the other.
 type recentReads struct {
-	kept [recentCount]atomic.Pointer[checkedRun]
+	kept [recentCount]checkedRun
 	turn atomic.Uint32
 }
 
-// A checkedRun is a part of the log whose checksums were right. It never changes.
+// A checkedRun is a part of the log whose checksums were right.
 type checkedRun struct {
+	mu  sync.RWMutex
 	pos int64
 	b   []byte
 }
 
-func (r *recentReads) keep(pos int64, b []byte) {
-	r.kept[r.turn.Add(1)%recentCount].Store(&checkedRun{pos, b})
+// keep keeps b and returns the buffer that made room for it. If the place is being
+// read, b itself is returned.
+func (r *recentReads) keep(pos int64, b []byte) (other []byte) {
+	c := &r.kept[r.turn.Add(1)%recentCount]
+	if !c.mu.TryLock() {
+		return b
+	}
+	defer c.mu.Unlock()
+	other, c.pos, c.b = c.b, pos, b
+	return other
 }
 
 // read fills p, if a run that is kept has all of it.
 func (r *recentReads) read(p []byte, pos int64) bool {
 	for i := range r.kept {
-		if c := r.kept[i].Load(); c != nil && pos >= c.pos && pos+int64(len(p)) <= c.pos+int64(len(c.b)) {
-			copy(p, c.b[pos-c.pos:])
+		if r.kept[i].read(p, pos) {
 			return true
 		}
 	}
 	return false
+}
+
+func (c *checkedRun) read(p []byte, pos int64) bool {
+	if !c.mu.TryRLock() {
+		return false
+	}
+	defer c.mu.RUnlock()
+	if pos < c.pos || pos+int64(len(p)) > c.pos+int64(len(c.b)) {
+		return false
+	}
+	copy(p, c.b[pos-c.pos:])
+	return true
+}
+
+func (s *segment) damaged(at int64, reason string) *DamageError {
+	return &DamageError{Segment: s.name, Offset: at, Pos: s.base + at, Reason: reason}
+}
+
+func (s *segment) unreadable(at int64, err error) *DamageError {
+	if errors.Is(err, io.EOF) {
+		return s.damaged(at, "the file ends there")
+	}
+	d := s.damaged(at, "the disk cannot read it")
+	d.Err = err
+	return d
 }

@@ -12,14 +12,6 @@ type Type uint8
 // records of a run, too, are known to have been durable.
 const typeMark Type = 0
 
-// typeNext is the type of the record behind the last one of a segment, outside of
-// the log: another segment follows. Its payload is the Run in which that was
-// opened.
-const typeNext Type = 255
-
-// nextSize is what it takes, in bytes.
-const nextSize = recordHeader + int64(len(Run{}))
-
 // MaxPayload is the largest payload of a record in bytes, head and data together.
 const MaxPayload = 16 << 20
 

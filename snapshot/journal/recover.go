@@ -30,39 +30,21 @@ func (j *Journal) recover() error {
 	if err != nil {
 		return err
 	}
-	if d := j.cutShort(segs[last], t); d != nil {
-		if !j.salvage {
-			return d
-		}
-		j.skipped(d)
-	}
 	j.seq = t.seq
 	// Segments without a header behind the end were being opened when the
 	// machine stopped, unless what follows the header says otherwise.
 	for _, s := range segs[last+1:] {
-		if err := j.unborn(s, t.seq); err != nil {
+		if err := j.checkUnused(s); err != nil {
 			return err
 		}
 	}
 	// A segment that begins at the end holds nothing and is made anew.
 	keep := locate(segs, t.end-1) + 1
-	if err := j.forget(segs[keep:], segs[:keep]); err != nil {
+	if err := j.discardAll(segs[keep:], segs[:keep]); err != nil {
 		return err
 	}
 	return j.resume(t)
 }
-
-// cutShort is the damage of a last segment whose file has lost its end. It is
-// preallocated, and only ever cut right behind a record.
-func (j *Journal) cutShort(s *segment, t tail) *DamageError {
-	if !j.sameRun(s) || s.size >= s.hdr.size || t.end < s.base || t.end-s.base == s.size {
-		return nil
-	}
-	return s.damaged(t.end-s.base, fmt.Sprintf("the file is cut short, to %d of %d bytes", s.size, s.hdr.size))
-}
-
-// sameRun reports whether a segment was opened in the present run.
-func (j *Journal) sameRun(s *segment) bool { return j.run != Run{} && s.hdr.run == j.run }
 
 // A tail is what scanTail found out.
 type tail struct {
@@ -82,18 +64,6 @@ func (j *Journal) scanTail(segs []*segment) (tail, error) {
 	}
 	for {
 		r, h := sc.next()
-		if r != nil && r.typ == typeNext {
-			// No other segment has a header.
-			if j.run == (Run{}) || Run(r.payload) != j.run {
-				return t, nil // a power cut may have taken it
-			}
-			d := r.seg.damaged(r.pos-r.seg.base, "the segment behind it is missing or has no header")
-			if !j.salvage {
-				return t, d
-			}
-			j.skipped(d)
-			return t, nil
-		}
 		if r != nil {
 			t = tail{end: r.end(), seq: r.seq + 1, durable: max(t.durable, r.durable), marked: r.typ == typeMark}
 			continue
@@ -106,10 +76,8 @@ func (j *Journal) scanTail(segs []*segment) (tail, error) {
 			return t, h.damage()
 		}
 		// A gap. It is the end, unless a record behind it or the owner knows that
-		// what is missing was durable, or one was written in this run: then
-		// nothing but damage can have taken what is before it.
-		claim, sameRun := j.behind(sc, h)
-		if max(t.durable, claim, j.begin) <= h.pos && !sameRun {
+		// what is missing was durable: then nothing but damage can have taken it.
+		if max(t.durable, claimBehind(sc, h), j.begin) <= h.pos {
 			return t, nil
 		}
 		if !j.salvage && h.pos >= j.begin {
@@ -121,24 +89,23 @@ func (j *Journal) scanTail(segs []*segment) (tail, error) {
 	}
 }
 
-// behind looks at the records behind a hole: the highest position that they say
-// was durable, and whether any was written in the present run.
-func (j *Journal) behind(sc *scanner, h *hole) (claim int64, sameRun bool) {
+// claimBehind returns the highest position that a record behind a hole states to
+// be durable.
+func claimBehind(sc *scanner, h *hole) (claim int64) {
 	probe := *sc
 	probe.win = window{r: sc.win.r, lenient: sc.win.lenient}
-	for found := probe.resync(h); found; {
+	for more := probe.resync(h); more; {
 		r, next := probe.next()
 		switch {
 		case r != nil:
 			claim = max(claim, r.durable)
-			sameRun = sameRun || j.sameRun(probe.segs[probe.i])
 		case next != nil:
-			found = probe.resync(next)
+			more = probe.resync(next)
 		default:
-			found = false
+			more = false
 		}
 	}
-	return claim, sameRun
+	return claim
 }
 
 // recoverEmpty begins a log of which no segment has a header: a new one, or one
@@ -148,7 +115,7 @@ func (j *Journal) recoverEmpty(segs []*segment) error {
 	known := false
 	for _, s := range segs {
 		n := len(j.Damage())
-		if err := j.unborn(s, 0); err != nil {
+		if err := j.checkUnused(s); err != nil {
 			return err
 		}
 		known = known || len(j.Damage()) > n
@@ -164,20 +131,17 @@ func (j *Journal) recoverEmpty(segs []*segment) error {
 		j.end.Store(segs[0].base)
 		j.durable.Store(segs[0].base)
 	}
-	return j.forget(segs, nil)
+	return j.discardAll(segs, nil)
 }
 
-// unborn is a DamageError if a segment without a readable header was in use. seq
-// is the number that its first record would have, 0 if that is not known.
-func (j *Journal) unborn(s *segment, seq uint64) error {
+// checkUnused is a DamageError if a segment without a readable header was in use.
+func (j *Journal) checkUnused(s *segment) error {
 	win := window{r: s.f, lenient: j.salvage}
 	b, err := win.at(segmentHeader, recordHeader)
 	if err != nil {
 		return fmt.Errorf("segment %s: %w", s.name, err)
 	}
-	// In a file that is used again there lies an older record.
-	h, ok := peekRecordHead(b, s.base+segmentHeader)
-	if !ok || (seq != 0 && h.seq != seq) {
+	if _, ok := peekRecordHead(b, s.base+segmentHeader); !ok {
 		return nil
 	}
 	d := (&hole{seg: s, pos: s.base, reason: noSegmentHeader}).damage()
@@ -188,9 +152,9 @@ func (j *Journal) unborn(s *segment, seq uint64) error {
 	return nil
 }
 
-// forget removes segments behind the end, for good. A salvage only sets them
+// discardAll removes segments behind the end, for good. A salvage only sets them
 // aside: someone may want to look at them.
-func (j *Journal) forget(gone, kept []*segment) error {
+func (j *Journal) discardAll(gone, kept []*segment) error {
 	list := append([]*segment(nil), kept...)
 	j.list.Store(&list)
 	var first error
@@ -244,12 +208,9 @@ func (j *Journal) resume(t tail) error {
 		}
 	}
 	s.size = off
-	// A segment belongs to one run: in another, the first Append opens one.
-	if s.hdr.run == j.run {
-		j.cur, j.off, j.marked = s, off, t.marked
-		if err := j.extend(s); err != nil {
-			return err
-		}
+	j.cur, j.off, j.marked = s, off, t.marked
+	if err := j.extend(s); err != nil {
+		return err
 	}
 	if erase {
 		return j.syncAll()
@@ -257,10 +218,10 @@ func (j *Journal) resume(t tail) error {
 	return nil
 }
 
-// extend preallocates the rest of a segment, as far as its header promises. On a
-// full disk it stays as it is, and the next Append opens another.
+// extend preallocates the rest of a segment. On a full disk it stays as it is, and
+// the next Append opens another.
 func (j *Journal) extend(s *segment) error {
-	n := max(j.segSize, s.hdr.size) - s.size
+	n := j.segSize - s.size
 	if n <= 0 || j.room(n, j.heldBack()) != nil {
 		return nil
 	}

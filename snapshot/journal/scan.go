@@ -24,7 +24,10 @@ type hole struct {
 	payload []byte // the first bytes of it
 }
 
-const noSegmentHeader = "the segment's header is not readable"
+const (
+	noSegmentHeader = "the segment's header is not readable"
+	noHeader        = "there is no record header"
+)
 
 // payloadKept is how many bytes of a bad payload are kept.
 const payloadKept = 8 << 10

@@ -5,22 +5,19 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 
-	"github.com/amberfs/amberfs/cas/vfs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 const (
 	segmentSuffix = ".seg"
-	spareSuffix   = ".spare"   // to be written again
 	damagedSuffix = ".damaged" // set aside by a salvage
-	maxSpares     = 2
-	minSegment    = 1 << 20 // what is tried before a disk counts as full
+	minSegment    = 1 << 20    // what is tried before a disk counts as full
 	blockSize     = 4096
 )
 
@@ -37,8 +34,6 @@ type segment struct {
 	size int64        // bytes of the file that may be written; guarded by Journal.mu
 	end  atomic.Int64 // position after the last record
 	refs atomic.Int32
-
-	index recordIndex
 }
 
 func segmentName(base int64) string {
@@ -87,7 +82,7 @@ func (j *Journal) path(name string) string { return filepath.Join(j.dir, name) }
 // newSegment opens a segment at the end of the log that can hold need bytes of
 // records, and makes it the current one. j.mu is held.
 func (j *Journal) newSegment(need int64, urgent bool) error {
-	s, err := j.makeSegment(segmentHeader+need+nextSize, urgent)
+	s, err := j.makeSegment(segmentHeader+need, urgent)
 	if err != nil {
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 			return fmt.Errorf("%w: opening a segment: %w", ErrNoSpace, err)
@@ -99,44 +94,34 @@ func (j *Journal) newSegment(need int64, urgent bool) error {
 	j.names.Add(1)
 	j.cur = s
 	j.off = segmentHeader
+	j.syncFarBehind()
 	return nil
 }
 
 func (j *Journal) makeSegment(need int64, urgent bool) (*segment, error) {
 	base := j.end.Load()
-	h := header{base: base, firstSeq: j.seq, durable: j.durable.Load(), id: j.id, nonce: randomNonce(), run: j.run}
+	h := header{base: base, firstSeq: j.seq, durable: j.durable.Load(), id: j.id, nonce: randomNonce()}
 	// The header goes out with the first record, in one sector: where it is
 	// missing after a crash, no record can be there.
 	s := &segment{base: base, name: segmentName(base), hdr: h, seed: h.seed()}
 	s.refs.Store(1)
 	s.end.Store(base)
-	f, size, used, err := j.takeFile(s.name, need, urgent)
+	f, size, err := j.takeFile(s.name, need, urgent)
 	if err != nil {
 		return nil, err
 	}
-	j.zeroed = used
-	s.f, s.size, s.hdr.size = f, size, size
+	j.zeroed = 0
+	s.f, s.size = f, size
 	return s, nil
 }
 
-// takeFile returns an open file of the given name with at least need bytes of
-// disk space: a spare one, or a new one. used is how much of it has been written
-// before.
-func (j *Journal) takeFile(name string, need int64, urgent bool) (f vfs.File, size, used int64, err error) {
-	for len(j.spares) > 0 && need <= j.segSize {
-		spare := j.spares[len(j.spares)-1]
-		j.spares = j.spares[:len(j.spares)-1]
-		f, err := j.reuse(spare, name)
-		if err == nil {
-			return f, j.segSize, j.segSize, nil
-		}
-		j.log.Warn("journal: a spare segment cannot be used", "file", spare, "err", err)
-		_ = j.fs.Remove(j.path(spare)) // Open removes what stays
-	}
+// takeFile returns a new open file of the given name with at least need bytes of
+// disk space.
+func (j *Journal) takeFile(name string, need int64, urgent bool) (f vfs.File, size int64, err error) {
 	for size = max(j.segSize, need); ; size /= 4 {
 		size = max((size+blockSize-1)&^(blockSize-1), need)
 		if f, err = j.create(name, size); err == nil {
-			return f, size, 0, nil
+			return f, size, nil
 		}
 		if !errors.Is(err, syscall.ENOSPC) || size <= max(minSegment, need) {
 			break
@@ -145,29 +130,10 @@ func (j *Journal) takeFile(name string, need int64, urgent bool) (f vfs.File, si
 	if urgent && errors.Is(err, syscall.ENOSPC) {
 		size = max(minSegment, need)
 		if f, err = j.createFrom(name, size, 0); err == nil {
-			return f, size, 0, nil
+			return f, size, nil
 		}
 	}
-	return nil, 0, 0, err
-}
-
-func (j *Journal) reuse(spare, name string) (vfs.File, error) {
-	f, err := j.fs.OpenFile(j.path(spare), os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	size, err := f.Size()
-	if err == nil && size != j.segSize {
-		err = fmt.Errorf("size is %d, not %d", size, j.segSize)
-	}
-	if err == nil {
-		err = j.fs.Rename(j.path(spare), j.path(name))
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return f, nil
+	return nil, 0, err
 }
 
 func (j *Journal) create(name string, size int64) (vfs.File, error) {

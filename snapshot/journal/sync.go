@@ -3,6 +3,7 @@ package journal
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // syncState is the meeting point of those who want the log durable.
@@ -76,4 +77,29 @@ func (j *Journal) syncAll() error {
 	}
 	j.durable.Store(end)
 	return nil
+}
+
+// syncBehind is how much of the log, in bytes, may be there without being durable before
+// that is made up for: the next opening reads it all to find the end, and who asks for a
+// Sync waits for it.
+const syncBehind = 128 << 20
+
+// behindSync is a Sync that nobody waits for.
+type behindSync struct {
+	most    int64 // syncBehind
+	running atomic.Bool
+	group   sync.WaitGroup
+}
+
+// syncFarBehind syncs the log in the background if much of it is not durable. j.mu is
+// held.
+func (j *Journal) syncFarBehind() {
+	b := &j.behind
+	if j.end.Load()-j.durable.Load() < b.most || !b.running.CompareAndSwap(false, true) {
+		return
+	}
+	b.group.Go(func() {
+		defer b.running.Store(false)
+		_ = j.Sync() // a failure is logged, and every later call has it
+	})
 }

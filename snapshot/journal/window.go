@@ -11,7 +11,6 @@ const windowSize = 256 << 10
 type window struct {
 	r       io.ReaderAt
 	lenient bool // what the disk cannot read is taken for zeros
-	step    int  // bytes read at a time; windowSize if 0
 	buf     []byte
 	start   int64 // offset of buf[0] in the file
 }
@@ -22,11 +21,7 @@ func (w *window) at(off int64, n int) ([]byte, error) {
 	if off >= w.start && off+int64(n) <= w.start+int64(len(w.buf)) {
 		return w.buf[off-w.start:][:n], nil
 	}
-	size := w.step
-	if size == 0 {
-		size = windowSize
-	}
-	size = max(n, size)
+	size := max(n, windowSize)
 	if cap(w.buf) < size {
 		w.buf = make([]byte, size)
 	}

@@ -1,19 +1,21 @@
 package live
 
 import (
-	"slices"
+	"errors"
+	"fmt"
+	"math"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// commit journals a record and applies it. f.mu is held for writing.
+// commit makes a change and journals it. f.mu is held for writing.
 func (f *Forest) commit(v *view, r *record, data []byte) error {
-	if f.mu.uncertain != nil {
-		return f.mu.uncertain
+	if f.mu.failed != nil {
+		return f.mu.failed
 	}
-	if err := f.preload(v, r); err != nil {
+	if err := f.prepare(v, r); err != nil {
 		return err
 	}
 	r.encode(f.mu.enc)
@@ -23,12 +25,86 @@ func (f *Forest) commit(v *view, r *record, data []byte) error {
 	}
 	pos, err := write(r.kind, f.mu.enc.Out(), data)
 	if err != nil {
-		return appendError(err)
+		return err
 	}
 	if r.kind == recWrite {
-		r.pos = pos
+		r.pos, r.payload = pos, pos-int64(f.mu.enc.Len())
 	}
-	return f.carryOut(v, r)
+	f.mu.failed = ErrFailed // unless it is carried out, whatever happens
+	if err := f.apply(v, r); err != nil {
+		return f.fail(err)
+	}
+	f.mu.failed = nil
+	return nil
+}
+
+// prepare makes all that a change is about the epoch's own, and reads what it will
+// read: so damage is an error before anything is journaled, and apply does not
+// fail. It changes nothing that anybody sees.
+func (f *Forest) prepare(v *view, r *record) error {
+	switch r.kind {
+	case recCreate, recLink:
+		return errors.Join(f.ownEntry(v, r.parent, r.name), f.ownSlot(v, r.ino))
+	case recRelink:
+		return errors.Join(f.ownEntry(v, r.parent, r.name), f.ownSlot(v, r.node.Ino))
+	case recUnlink:
+		return f.ownEntry(v, r.parent, r.name)
+	case recRename:
+		return errors.Join(f.ownEntry(v, r.parent, r.name), f.ownEntry(v, r.parent2, r.name2))
+	}
+	n, err := f.own(v, r.ino)
+	switch {
+	case err != nil:
+		return err
+	case r.kind == recSetAttr && r.set.Size != nil:
+		return loadError(n.Content.Preload(f.source(v).Files, *r.set.Size, math.MaxInt64-*r.set.Size))
+	case r.kind == recSetAttr || r.kind == recSetXattr || r.kind == recRemoveXattr:
+		return nil
+	}
+	if err := n.Content.Preload(f.source(v).Files, r.off, r.n); err != nil || r.kind != recClone {
+		return loadError(err)
+	}
+	from, _, err := f.inode(Node(r.view2, r.ino2))
+	if err != nil {
+		return err
+	}
+	return loadError(from.Content.Preload(f.source(v).Files, r.off2, r.n))
+}
+
+func (f *Forest) ownSlot(v *view, ino uint64) error {
+	return loadError(v.state.OwnSlot(f.source(v), f.epochOf(v), ino))
+}
+
+// ownEntry is for a name that is to come, to go, or to lead elsewhere.
+func (f *Forest) ownEntry(v *view, parent uint64, name string) error {
+	dir, err := f.own(v, parent)
+	if err != nil {
+		return err
+	}
+	if err := dir.Dir.OwnEntry(f.source(v), f.mu.epoch, name); err != nil {
+		return loadError(err)
+	}
+	e, found, err := dir.Dir.Lookup(f.source(v), name)
+	if found {
+		_, err = f.own(v, e.Ino)
+	}
+	return loadError(err)
+}
+
+// fail notes that a change was journaled and not carried out, which takes a fault
+// in the program: the state may be changed by half. Nothing can be changed any more
+// until the store is opened again, and recovery makes the change. f.mu is held.
+func (f *Forest) fail(err error) error {
+	f.mu.failed = fmt.Errorf("%w: %w", ErrFailed, err)
+	f.logger.Error("no more changes until the store is opened again", "error", f.mu.failed)
+	return err
+}
+
+// Failed returns why nothing can be changed any more, nil when it can.
+func (f *Forest) Failed() error {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.mu.failed
 }
 
 // frees reports whether a change can give space back, so that it must be
@@ -58,6 +134,8 @@ func (f *Forest) attr(v *view, ino uint64) (Attr, error) {
 func (f *Forest) apply(v *view, r *record) error {
 	f.mu.changes++
 	v.changed = f.mu.changes
+	f.mu.applying = true
+	defer func() { f.mu.applying = false }()
 	switch r.kind {
 	case recCreate:
 		f.sawIno(r.ino)
@@ -98,10 +176,10 @@ func (f *Forest) addNode(v *view, parent uint64, name string, n *tree.Inode, t i
 		return err
 	}
 	n.Links = []tree.Link{{Parent: parent, Name: name}}
-	if err := dir.Dir.Insert(f.src, f.mu.epoch, tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
+	if err := dir.Dir.Insert(f.source(v), f.epochOf(v), tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
 		return loadError(err)
 	}
-	if err := v.state.Put(f.src, f.mu.epoch, n); err != nil {
+	if err := v.state.Put(f.source(v), f.epochOf(v), n); err != nil {
 		return loadError(err)
 	}
 	if n.IsDir() {
@@ -118,10 +196,10 @@ func (f *Forest) addName(v *view, parent uint64, name string, n *tree.Inode, t i
 	if err != nil {
 		return err
 	}
-	if err := dir.Dir.Insert(f.src, f.mu.epoch, tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
+	if err := dir.Dir.Insert(f.source(v), f.epochOf(v), tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
 		return loadError(err)
 	}
-	n.Links = append(slices.Clip(n.Links), tree.Link{Parent: parent, Name: name})
+	n.AddLink(tree.Link{Parent: parent, Name: name})
 	n.Nlink++
 	dir.Mtime, dir.Ctime = t, t
 	return nil
@@ -133,7 +211,7 @@ func (f *Forest) dropName(v *view, parent uint64, name string, t int64) (*tree.I
 	if err != nil {
 		return nil, err
 	}
-	e, found, err := dir.Dir.Lookup(f.src, name)
+	e, found, err := dir.Dir.Lookup(f.source(v), name)
 	if err != nil {
 		return nil, loadError(err)
 	}
@@ -144,12 +222,12 @@ func (f *Forest) dropName(v *view, parent uint64, name string, t int64) (*tree.I
 	if err != nil {
 		return nil, err
 	}
-	if err := dir.Dir.Remove(f.src, f.mu.epoch, name); err != nil {
+	if err := dir.Dir.Remove(f.source(v), f.epochOf(v), name); err != nil {
 		return nil, loadError(err)
 	}
 	dir.Mtime, dir.Ctime = t, t
 	n.Ctime = t
-	n.Links = withoutLink(n.Links, parent, name)
+	n.RemoveLink(tree.Link{Parent: parent, Name: name})
 	if n.IsDir() {
 		dir.Nlink--
 		n.Nlink = 0
@@ -160,25 +238,14 @@ func (f *Forest) dropName(v *view, parent uint64, name string, t int64) (*tree.I
 		return n, nil
 	}
 	v.state.Bytes -= fileSize(n)
-	if err := v.state.Delete(f.src, f.mu.epoch, n.Ino); err != nil {
+	if err := v.state.Delete(f.source(v), f.epochOf(v), n.Ino); err != nil {
 		return nil, loadError(err)
 	}
-	if f.isHeld(Node(v.id, n.Ino)) {
+	if v.epoch == 0 && f.isHeld(Node(v.id, n.Ino)) { // an edit sees to it at its end
 		orphan := *n
 		v.orphans[n.Ino] = &orphan
 	}
 	return n, nil
-}
-
-func withoutLink(links []tree.Link, parent uint64, name string) []tree.Link {
-	out := make([]tree.Link, 0, len(links))
-	for i, l := range links {
-		if l.Parent == parent && l.Name == name {
-			return append(out, links[i+1:]...)
-		}
-		out = append(out, l)
-	}
-	return out
 }
 
 func (f *Forest) applyRename(v *view, r *record) error {
@@ -186,7 +253,7 @@ func (f *Forest) applyRename(v *view, r *record) error {
 	if err != nil {
 		return err
 	}
-	e, found, err := dir.Dir.Lookup(f.src, r.name)
+	e, found, err := dir.Dir.Lookup(f.source(v), r.name)
 	if err != nil || !found {
 		return loadError(orMissing(err))
 	}
@@ -198,7 +265,7 @@ func (f *Forest) applyRename(v *view, r *record) error {
 	if err != nil {
 		return err
 	}
-	e2, occupied, err := newDir.Dir.Lookup(f.src, r.name2)
+	e2, occupied, err := newDir.Dir.Lookup(f.source(v), r.name2)
 	if err != nil {
 		return loadError(err)
 	}
@@ -227,7 +294,7 @@ func (f *Forest) applyRename(v *view, r *record) error {
 			return err
 		}
 	}
-	if err := dir.Dir.Remove(f.src, f.mu.epoch, r.name); err != nil {
+	if err := dir.Dir.Remove(f.source(v), f.epochOf(v), r.name); err != nil {
 		return loadError(err)
 	}
 	if err := f.point(v, newDir, n, r.parent, r.name, r.name2, r.time); err != nil {
@@ -243,10 +310,11 @@ func (f *Forest) applyRename(v *view, r *record) error {
 
 // point makes name in dir lead to n, which had another name until now.
 func (f *Forest) point(v *view, dir, n *tree.Inode, oldParent uint64, oldName, name string, t int64) error {
-	if err := dir.Dir.Insert(f.src, f.mu.epoch, tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
+	if err := dir.Dir.Insert(f.source(v), f.epochOf(v), tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
 		return loadError(err)
 	}
-	n.Links = append(withoutLink(n.Links, oldParent, oldName), tree.Link{Parent: dir.Ino, Name: name})
+	n.RemoveLink(tree.Link{Parent: oldParent, Name: oldName})
+	n.AddLink(tree.Link{Parent: dir.Ino, Name: name})
 	n.Ctime = t
 	dir.Mtime, dir.Ctime = t, t
 	return nil

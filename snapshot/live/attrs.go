@@ -1,6 +1,7 @@
 package live
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -35,7 +36,7 @@ func (f *Forest) SetAttr(id NodeID, s SetAttr) (Attr, error) {
 	if s.Size != nil && (*s.Size < 0 || *s.Size > MaxFileSize) {
 		return Attr{}, ErrTooBig
 	}
-	f.lock()
+	f.lock(id.View())
 	defer f.mu.Unlock()
 	v, err := f.writable(id)
 	if err != nil {
@@ -60,7 +61,7 @@ func (f *Forest) SetAttr(id NodeID, s SetAttr) (Attr, error) {
 
 func (f *Forest) applySetAttr(v *view, r *record) error {
 	n, err := f.own(v, r.ino)
-	if err == ErrStale {
+	if errors.Is(err, ErrStale) {
 		return nil // an orphan, met in recovery
 	}
 	if err != nil {
@@ -70,7 +71,7 @@ func (f *Forest) applySetAttr(v *view, r *record) error {
 	if s.Size != nil {
 		before := n.Size()
 		c := n.Content.Own(f.mu.epoch)
-		if err := c.Truncate(f.src, *s.Size); err != nil {
+		if err := c.Truncate(f.source(v).Files, *s.Size); err != nil {
 			return loadError(err)
 		}
 		n.Content = c
@@ -196,7 +197,10 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 	if len(name) > 255 || len(value) > 64<<10 {
 		return ErrRange
 	}
-	f.lock()
+	if err := f.admit(id.View(), int64(len(name)+len(value))); err != nil {
+		return err
+	}
+	f.lock(id.View())
 	defer f.mu.Unlock()
 	v, err := f.writable(id)
 	if err != nil {
@@ -226,7 +230,7 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 
 // RemoveXattr removes an extended attribute.
 func (f *Forest) RemoveXattr(id NodeID, name string) error {
-	f.lock()
+	f.lock(id.View())
 	defer f.mu.Unlock()
 	v, err := f.writable(id)
 	if err != nil {
@@ -245,7 +249,7 @@ func (f *Forest) RemoveXattr(id NodeID, name string) error {
 
 func (f *Forest) applyXattr(v *view, r *record) error {
 	n, err := f.own(v, r.ino)
-	if err == ErrStale {
+	if errors.Is(err, ErrStale) {
 		return nil // an orphan, met in recovery
 	}
 	if err != nil {

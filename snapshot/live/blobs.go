@@ -30,7 +30,7 @@ func (f *Forest) blob(p []byte) (pos int64, done func(), err error) {
 	pos, err = f.log.Append(recBlob, nil, p)
 	if err != nil {
 		done()
-		return 0, nil, appendError(err)
+		return 0, nil, err
 	}
 	return pos, done, nil
 }

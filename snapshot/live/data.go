@@ -1,8 +1,12 @@
 package live
 
 import (
+	"errors"
+
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -21,17 +25,17 @@ func (f *Forest) ReadAt(id NodeID, p []byte, off int64) (int, error) {
 	if c == nil {
 		return got, err
 	}
-	got, err = c.ReadAt(f.src, p, off)
-	if err != nil {
+	got, err = c.ReadAt(f.src.Files, p, off)
+	if err != nil && errs.Of(err) != errs.Away {
 		// It may have been sealed, and its journal dropped, on the way.
-		got, err = c.ReadAt(f.src, p, off)
+		got, err = c.ReadAt(f.src.Files, p, off)
 	}
 	return got, loadError(err)
 }
 
 // readShared reads with the lock held; or it returns the content, if no writer
 // can change that any more, to be read without.
-func (f *Forest) readShared(id NodeID, p []byte, off int64) (frozen *tree.Content, got int, err error) {
+func (f *Forest) readShared(id NodeID, p []byte, off int64) (frozen *content.Content, got int, err error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	n, _, err := f.inode(id)
@@ -44,7 +48,7 @@ func (f *Forest) readShared(id NodeID, p []byte, off int64) (frozen *tree.Conten
 	if n.Content.Frozen(f.mu.epoch) {
 		return n.Content, 0, nil
 	}
-	got, err = n.Content.ReadAt(f.src, p, off)
+	got, err = n.Content.ReadAt(f.src.Files, p, off)
 	return nil, got, loadError(err)
 }
 
@@ -74,10 +78,8 @@ func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, erro
 	if off < 0 || off+int64(len(p)) > MaxFileSize || off+int64(len(p)) < 0 {
 		return 0, ErrTooBig
 	}
-	if f.admit != nil {
-		if err := f.admit(int64(len(p))); err != nil {
-			return 0, err
-		}
+	if err := f.admit(id.View(), int64(len(p))); err != nil {
+		return 0, err
 	}
 	r := record{kind: recWrite, view: id.View(), ino: id.Ino(), off: off, n: int64(len(p)), kill: killPriv}
 	data := p
@@ -87,9 +89,9 @@ func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, erro
 			return 0, err
 		}
 		defer done()
-		r.kind, r.pos, data = recWriteAt, pos, nil
+		r.kind, r.pos, r.payload, data = recWriteAt, pos, pos, nil
 	}
-	f.lock()
+	f.lock(id.View())
 	defer f.mu.Unlock()
 	v, n, err := f.file(id)
 	if err != nil {
@@ -111,12 +113,12 @@ func (f *Forest) change(v *view, n *tree.Inode, r *record, data []byte) error {
 	if r.kind == recWrite {
 		pos, err := f.log.Append(recBlob, nil, data)
 		if err != nil {
-			return appendError(err)
+			return err
 		}
-		r.pos = pos
+		r.pos, r.payload = pos, pos
 	}
-	if f.mu.uncertain != nil {
-		return f.mu.uncertain
+	if f.mu.failed != nil {
+		return f.mu.failed
 	}
 	return f.apply(v, r)
 }
@@ -136,12 +138,12 @@ func (f *Forest) Fallocate(id NodeID, off, n int64, mode uint32) error {
 	default:
 		return ErrNotSupported
 	}
-	if mode&^unix.FALLOC_FL_KEEP_SIZE == 0 && f.admit != nil {
-		if err := f.admit(n); err != nil {
+	if mode&^unix.FALLOC_FL_KEEP_SIZE == 0 {
+		if err := f.admit(id.View(), n); err != nil {
 			return err
 		}
 	}
-	f.lock()
+	f.lock(id.View())
 	defer f.mu.Unlock()
 	v, node, err := f.file(id)
 	if err != nil {
@@ -169,9 +171,9 @@ func (f *Forest) Seek(id NodeID, off int64, whence int) (int64, error) {
 	var pos int64
 	switch whence {
 	case unix.SEEK_DATA:
-		pos, err = n.Content.SeekData(f.src, off)
+		pos, err = n.Content.SeekData(f.src.Files, off)
 	case unix.SEEK_HOLE:
-		pos, err = n.Content.SeekHole(f.src, off)
+		pos, err = n.Content.SeekHole(f.src.Files, off)
 	default:
 		return 0, ErrInvalid
 	}
@@ -184,7 +186,10 @@ func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int
 	if soff < 0 || doff < 0 || n < 0 {
 		return 0, ErrInvalid
 	}
-	f.lock()
+	if err := f.admit(dst.View(), 0); err != nil { // it takes no room but to say so
+		return 0, err
+	}
+	f.lock(dst.View())
 	defer f.mu.Unlock()
 	from, fromView, err := f.inode(src)
 	if err != nil {
@@ -222,7 +227,7 @@ func (f *Forest) copyBytes(v *view, to, from *tree.Inode, r *record) (int64, err
 	buf := make([]byte, min(r.n, 1<<20))
 	var done int64
 	for done < r.n {
-		got, err := from.Content.ReadAt(f.src, buf[:min(int64(len(buf)), r.n-done)], r.off2+done)
+		got, err := from.Content.ReadAt(f.src.Files, buf[:min(int64(len(buf)), r.n-done)], r.off2+done)
 		if err != nil {
 			return done, loadError(err)
 		}
@@ -241,7 +246,7 @@ func (f *Forest) copyBytes(v *view, to, from *tree.Inode, r *record) (int64, err
 // applyData applies the records that change the bytes of a file.
 func (f *Forest) applyData(v *view, r *record) error {
 	n, err := f.own(v, r.ino)
-	if err == ErrStale {
+	if errors.Is(err, ErrStale) {
 		return nil // an orphan, met in recovery
 	}
 	if err != nil {
@@ -251,13 +256,13 @@ func (f *Forest) applyData(v *view, r *record) error {
 	c := n.Content.Own(f.mu.epoch)
 	switch r.kind {
 	case recWrite, recWriteAt:
-		err = c.Write(f.src, r.off, r.n, r.pos)
+		err = c.Write(f.source(v).Files, r.off, r.n, r.pos, r.payload)
 	case recFallocate:
-		err = fallocate(f.src, c, r)
+		err = fallocate(f.source(v).Files, c, r)
 	case recClone:
 		var from *tree.Inode
 		if from, _, err = f.inode(Node(r.view2, r.ino2)); err == nil {
-			err = c.CloneRange(f.src, r.off, from.Content, r.off2, r.n)
+			err = c.CloneRange(f.source(v).Files, r.off, from.Content, r.off2, r.n)
 		}
 	}
 	if err != nil {
@@ -274,7 +279,7 @@ func (f *Forest) applyData(v *view, r *record) error {
 	return nil
 }
 
-func fallocate(src *tree.Source, c *tree.Content, r *record) error {
+func fallocate(src *content.Source, c *content.Content, r *record) error {
 	keep := r.flags&unix.FALLOC_FL_KEEP_SIZE != 0
 	switch {
 	case r.flags&unix.FALLOC_FL_PUNCH_HOLE != 0:

@@ -17,19 +17,34 @@
 //
 // # The life of a change
 //
-// A request checks under the lock what it needs, and reads what it will read
-// (may.go), appends one record to the journal, applies that record to the state and
-// returns. Once the record is there nothing may fail any more: if something does,
-// the state is uncertain, and nothing can be changed until the store is opened
-// again. Recovery applies the
-// same records with the same functions (see replay.go), so there is one way in
-// which a change comes about. The bytes of a write lie in the record itself,
+// A request checks under the lock what it needs, and makes the epoch's own what it
+// is about (Forest.prepare): that reads what is to be read, and changes nothing that
+// anybody sees, so damage is an error of this one change. It then appends one record
+// to the journal and applies it to the state, which does not fail any more. Recovery
+// applies the same records with the same functions (see replay.go), so there is one
+// way in which a change comes about. The bytes of a write lie in the record itself,
 // or, when they are many, in a record before it that is written without the
 // lock; the content of the file then refers to that place in the journal.
+//
+// A change of one name or file is made in place. To make it on a copy of the state
+// instead, and drop that on an error, would need no preparation; but a new file then
+// costs 21 µs and 7.7 KB instead of 2.6 µs and 0.5 KB (BenchmarkCreate of package
+// tree, with and without a new epoch each time).
+//
+// What changes a whole view (a restore, an import, a promotion) is made on a copy: an
+// Edit. It works in an epoch of its own, without the lock, while changes of this one
+// view wait. Tx.Apply puts the copy in place in one step with its record.
 //
 // An inode that lost its last name while the kernel still holds it is an
 // orphan: it lives outside of the state, is part of no capture, and goes when
 // the kernel forgets it. Its changes are not journaled, only its bytes are.
+//
+// # Records
+//
+// A record is written by the operation that it tells of, and read by one function for
+// each type (record.go); ../FORMAT.md has the fields. One description that serves for
+// both directions was tried: it took 323 lines in place of 300, since most fields are
+// an operation's arguments one way and an inode's fields the other.
 //
 // # Locks
 //
@@ -40,5 +55,7 @@
 //
 // Forest.mu may be held while a page of the tree is read from a pack, which
 // happens once for a page that is not in memory. It is never held while data
-// is synced, hashed, compressed or sent to the kernel.
+// is synced, hashed, compressed or sent to the kernel, nor while something is fetched
+// over a network: what is on another machine is an Absent error, and the call is made
+// again when it is here (Await).
 package live

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -20,10 +21,10 @@ type Options struct {
 	// of a snapshot. It is called with the lock of the forest held at least
 	// for reading. ErrStale when there is none.
 	ReadView func(view uint32) (*tree.State, error)
-	// Admit is asked, without a lock, before n bytes are written, and with 0
-	// before something is created: it may wait, or refuse with ErrQuota or
+	// Admit is asked, without a lock, before n bytes are written in a view, and
+	// with 0 before a name is created: it may wait, or refuse with ErrQuota or
 	// ErrNoSpace.
-	Admit func(n int64) error
+	Admit func(view uint32, n int64) error
 	// Salvage makes Replay pass over records that do not fit.
 	Salvage bool
 	Logger  *slog.Logger
@@ -32,10 +33,11 @@ type Options struct {
 // A Forest is all the file trees of a store. Its methods may be called from
 // many goroutines.
 type Forest struct {
-	src      *tree.Source
+	src      *tree.Source // see source
+	waiting  *tree.Source
 	log      *journal.Journal
 	readView func(view uint32) (*tree.State, error)
-	admit    func(n int64) error
+	admit    func(view uint32, n int64) error
 	held     atomic.Pointer[func(NodeID) bool]
 	blobs    blobs
 	salvage  bool
@@ -50,8 +52,10 @@ type Forest struct {
 		changes  uint64        // counts applied records
 		frozen   chan struct{} // closed by Thaw; nil when changes go on
 
-		uncertain error // why nothing can be changed any more, see carryOut
-		enc       *wire.Encoder
+		applying bool // what was journaled is carried out
+
+		failed error // why nothing can be changed any more, see fail
+		enc    *wire.Encoder
 	}
 }
 
@@ -60,12 +64,17 @@ type view struct {
 	id      uint32
 	state   *tree.State
 	orphans map[uint64]*tree.Inode
-	changed uint64 // value of Forest.mu.changes at the last change
+	changed uint64        // value of Forest.mu.changes at the last change
+	edited  chan struct{} // closed by the end of an edit; nil when changes go on
+	epoch   uint64        // of an edit's copy; 0: that of the forest
 }
 
 // New returns a forest without views.
 func New(o Options) *Forest {
-	f := &Forest{src: o.Source, log: o.Log, readView: o.ReadView, admit: o.Admit, salvage: o.Salvage, logger: o.Logger}
+	f := &Forest{src: o.Source, waiting: o.Source, log: o.Log, readView: o.ReadView, admit: o.Admit, salvage: o.Salvage, logger: o.Logger}
+	if f.admit == nil {
+		f.admit = func(uint32, int64) error { return nil }
+	}
 	f.mu.views = make(map[uint32]*view)
 	f.mu.epoch = 1
 	f.mu.nextIno = RootIno + 1
@@ -79,22 +88,41 @@ func New(o Options) *Forest {
 // node, so that unlinked files that are open live on. fn must not call back.
 func (f *Forest) SetHeld(fn func(NodeID) bool) { f.held.Store(&fn) }
 
+// Held reports whether the kernel still knows a node: it is open, in use otherwise, or
+// only cached.
+func (f *Forest) Held(id NodeID) bool { return f.isHeld(id) }
+
 func (f *Forest) isHeld(id NodeID) bool {
 	fn := f.held.Load()
 	return fn != nil && (*fn)(id)
 }
 
-// lock takes the lock for a change, and waits while changes are held back.
-func (f *Forest) lock() {
+// lock takes the lock for a change of the views given, and waits while changes
+// are held back.
+func (f *Forest) lock(views ...uint32) {
 	for {
 		f.mu.Lock()
-		frozen := f.mu.frozen
-		if frozen == nil {
+		wait := f.heldBack(views)
+		if wait == nil {
 			return
 		}
 		f.mu.Unlock()
-		<-frozen
+		<-wait
 	}
+}
+
+// heldBack returns what is closed when changes of the views may go on, nil if
+// they may already. f.mu is held.
+func (f *Forest) heldBack(views []uint32) chan struct{} {
+	if f.mu.frozen != nil {
+		return f.mu.frozen
+	}
+	for _, id := range views {
+		if v, ok := f.mu.views[id]; ok && v.edited != nil {
+			return v.edited
+		}
+	}
+	return nil
 }
 
 // Freeze holds back every change until Thaw is called, for at most d. It
@@ -139,7 +167,7 @@ func (f *Forest) Frozen() bool {
 
 // Sync returns when everything acknowledged before the call would survive a
 // power cut.
-func (f *Forest) Sync() error { return appendError(f.log.Sync()) }
+func (f *Forest) Sync() error { return f.log.Sync() }
 
 // writable returns the view for a change. f.mu is held.
 func (f *Forest) writable(id NodeID) (*view, error) {
@@ -169,7 +197,7 @@ func (f *Forest) inode(id NodeID) (*tree.Inode, *view, error) {
 }
 
 func (f *Forest) inodeOf(v *view, ino uint64) (*tree.Inode, error) {
-	n, err := v.state.Get(f.src, ino)
+	n, err := v.state.Get(f.source(v), ino)
 	if err == nil {
 		return n, nil
 	}
@@ -187,9 +215,17 @@ func (f *Forest) stateOf(id NodeID) (*tree.State, error) {
 	return f.readView(id.View())
 }
 
+// epochOf returns the epoch that changes of a view belong to.
+func (f *Forest) epochOf(v *view) uint64 {
+	if v.epoch != 0 {
+		return v.epoch
+	}
+	return f.mu.epoch
+}
+
 // own returns the inode for changing it; its page is of this epoch then.
 func (f *Forest) own(v *view, ino uint64) (*tree.Inode, error) {
-	n, err := v.state.Own(f.src, f.mu.epoch, ino)
+	n, err := v.state.Own(f.source(v), f.epochOf(v), ino)
 	if err == nil {
 		return n, nil
 	}
@@ -199,13 +235,25 @@ func (f *Forest) own(v *view, ino uint64) (*tree.Inode, error) {
 	return nil, loadError(err)
 }
 
-func (f *Forest) newIno() (uint64, error) {
-	if f.mu.nextIno > MaxIno {
+// newInos returns the first of n numbers for new inodes of a view. Where the page
+// of the table that it belongs on is damaged, the next page is begun.
+func (f *Forest) newInos(v *view, n uint64) (first uint64, err error) {
+	err = f.ownSlot(v, f.mu.nextIno)
+	if errs.Of(err) == errs.Away {
+		return 0, err
+	}
+	if err != nil {
+		f.mu.nextIno = (f.mu.nextIno/tree.PageInodes + 1) * tree.PageInodes
+		if err := f.ownSlot(v, f.mu.nextIno); err != nil {
+			return 0, err
+		}
+	}
+	if f.mu.nextIno+n > MaxIno {
 		return 0, fmt.Errorf("%w: the store has used up its inode numbers", ErrNoSpace)
 	}
-	ino := f.mu.nextIno
-	f.mu.nextIno++
-	return ino, nil
+	first = f.mu.nextIno
+	f.mu.nextIno += n
+	return first, nil
 }
 
 func (f *Forest) sawIno(ino uint64) {

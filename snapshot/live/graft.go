@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"path"
 	"slices"
 
@@ -27,67 +28,116 @@ type Graft struct {
 	Now int64
 }
 
-// Diff tells what makes a writable view differ from a state, in the order of
-// paths.
-func (tx *Tx) Diff(ctx context.Context, view uint32, to *tree.State, o tree.DiffOptions) ([]tree.Change, error) {
-	v, ok := tx.f.mu.views[view]
-	if !ok {
-		return nil, ErrStale
+// Graft makes changes in the edited view, prefix aside at the paths that they name:
+// what is at A there becomes what is at B in the source. Directories that are in
+// both keep their inode; anything else that differs gets a new one, so that nothing
+// which still has the old one open can reach the new. The same view and changes
+// always come to the same result, as recovery needs.
+func (e *Edit) Graft(ctx context.Context, source *tree.State, changes []tree.Change, g Graft) error {
+	if err := e.reserve(changes); err != nil {
+		return err
 	}
-	var out []tree.Change
-	err := tree.Diff(ctx, tx.f.src, v.state, to, o, func(c tree.Change) error {
-		out = append(out, c)
-		return nil
-	})
-	return out, loadError(err)
-}
-
-// Graft makes the changes that Diff or Overlay found in a view: what is at A
-// there becomes what is at B in the source. Directories that are in both keep
-// their inode; anything else that differs gets a new one, so that nothing
-// which still has the old one open can reach the new. The same view and
-// changes always come to the same result, as recovery needs.
-func (tx *Tx) Graft(view uint32, source *tree.State, changes []tree.Change, g Graft) (Invalidation, error) {
-	v, ok := tx.f.mu.views[view]
-	if !ok {
-		return Invalidation{}, ErrStale
+	j := &graft{
+		ctx: ctx, f: e.f, e: e, v: e.copy, source: source, g: g,
+		links: make(map[uint64]uint64), edited: make(map[uint64]*tree.Path), stale: make(map[NodeID]bool),
 	}
-	// What the view holds now is still needed by the changes themselves.
-	tx.f.mu.epoch++
-	tx.f.mu.changes++
-	v.changed = tx.f.mu.changes
-	j := &graft{f: tx.f, v: v, source: source, g: g, dirs: make(map[string]uint64), links: make(map[uint64]uint64), edited: make(map[string]uint64), stale: make(map[NodeID]bool)}
 	if err := j.run(changes); err != nil {
-		return Invalidation{}, err
+		return err
 	}
 	for id := range j.stale {
-		j.inv.Inodes = append(j.inv.Inodes, id)
+		e.inv.Inodes = append(e.inv.Inodes, id)
 	}
-	slices.Sort(j.inv.Inodes)
-	return j.inv, nil
+	slices.Sort(e.inv.Inodes)
+	return nil
+}
+
+// reserve takes inode numbers for all that the changes may make.
+func (e *Edit) reserve(changes []tree.Change) (err error) {
+	if e.FirstIno == 0 {
+		n := uint64(0)
+		for _, c := range changes {
+			if c.B != nil {
+				n++
+			}
+		}
+		e.f.mu.Lock()
+		defer e.f.mu.Unlock()
+		e.FirstIno, err = e.f.newInos(e.copy, n)
+	}
+	e.next = e.FirstIno
+	return err
 }
 
 type graft struct {
+	ctx    context.Context
 	f      *Forest
+	e      *Edit
 	v      *view
 	source *tree.State
 	g      Graft
-	dirs   map[string]uint64 // path → inode of a directory of the view
-	links  map[uint64]uint64 // inode with several names in the source → inode in the view
-	settle []settle
-	edited map[string]uint64 // directories whose entries changed, by path
+
+	dirs   *directories          // of the view
+	from   *directories          // of the source
+	links  map[uint64]uint64     // inode with several names in the source → inode in the view
+	attrs  []attrsOf             // to be set when all entries are done
+	edited map[uint64]*tree.Path // directories of the view whose entries changed
 	stale  map[NodeID]bool
-	inv    Invalidation
 }
 
-// settle is a directory whose attributes are set when its entries are done.
-type settle struct {
+// attrsOf gives a directory the attributes of another one.
+type attrsOf struct {
 	ino  uint64
 	from *tree.Inode
 }
 
+// directories finds the directories of a state by path, each once.
+type directories struct {
+	src   *tree.Source
+	state *tree.State
+	known map[*tree.Path]uint64
+}
+
+func newDirectories(src *tree.Source, s *tree.State, root uint64) *directories {
+	return &directories{src, s, map[*tree.Path]uint64{nil: root}}
+}
+
+func (d *directories) find(p *tree.Path) (uint64, error) {
+	if ino, ok := d.known[p]; ok {
+		return ino, nil
+	}
+	n, err := d.entry(p)
+	if err != nil {
+		return 0, err
+	}
+	if !n.IsDir() {
+		return 0, ErrNotDir
+	}
+	d.known[p] = n.Ino
+	return n.Ino, nil
+}
+
+// entry returns what is at a path other than the root.
+func (d *directories) entry(p *tree.Path) (*tree.Inode, error) {
+	ino, err := d.find(p.Dir)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := d.state.Get(d.src, ino)
+	if err != nil {
+		return nil, loadError(err)
+	}
+	n, err := d.state.Lookup(d.src, dir, p.Name)
+	return n, loadError(err)
+}
+
 func (j *graft) run(changes []tree.Change) error {
-	if err := j.chooseLinks(changes); err != nil {
+	prefix, err := j.v.state.Resolve(j.f.waiting, j.g.Prefix)
+	if err != nil {
+		return loadError(err)
+	}
+	j.dirs = newDirectories(j.f.waiting, j.v.state, prefix.Ino)
+	j.from = newDirectories(j.f.waiting, j.source, tree.RootIno)
+	if err := j.chooseLinks(changes, tree.NewPairing(j.f.waiting, j.source, j.e.Base(), prefix.Ino)); err != nil {
 		return err
 	}
 	// What goes, goes from the leaves up.
@@ -98,6 +148,7 @@ func (j *graft) run(changes []tree.Change) error {
 			}
 		}
 	}
+	j.dirs = newDirectories(j.f.waiting, j.v.state, prefix.Ino) // some of them went
 	for _, c := range changes {
 		if c.B != nil {
 			if err := j.put(c); err != nil {
@@ -105,36 +156,34 @@ func (j *graft) run(changes []tree.Change) error {
 			}
 		}
 	}
-	if err := j.settleEdited(); err != nil {
-		return err
+	return j.setAttrs()
+}
+
+// setAttrs gives directories the attributes of the source: those that differed, and
+// those whose entries changed, when the view is to be exactly as that.
+func (j *graft) setAttrs() error {
+	if j.g.Exact {
+		for ino, p := range j.edited {
+			from, err := j.source.Get(j.f.waiting, tree.RootIno)
+			if p != nil {
+				from, err = j.from.entry(p)
+			}
+			if errors.Is(err, ErrNotExist) {
+				continue // it went too
+			}
+			if err != nil {
+				return loadError(err)
+			}
+			j.attrs = append(j.attrs, attrsOf{ino, from})
+		}
 	}
-	for _, s := range j.settle {
-		n, err := j.f.own(j.v, s.ino)
+	for _, a := range j.attrs {
+		n, err := j.f.own(j.v, a.ino)
 		if err != nil {
 			return err
 		}
-		j.copyAttrs(n, s.from)
+		j.copyAttrs(n, a.from)
 		j.stale[Node(j.v.id, n.Ino)] = true
-	}
-	return nil
-}
-
-// settleEdited gives the directories whose entries changed the attributes of
-// the source, when the view is to be exactly as that.
-func (j *graft) settleEdited() error {
-	if !j.g.Exact {
-		return nil
-	}
-	for dir, ino := range j.edited {
-		from, err := j.source.Resolve(j.f.src, dir)
-		if err = loadError(err); err == ErrNotExist {
-			continue // it went too
-		} else if err != nil {
-			return err
-		}
-		if from.IsDir() {
-			j.settle = append(j.settle, settle{ino, from})
-		}
 	}
 	return nil
 }
@@ -142,27 +191,35 @@ func (j *graft) settleEdited() error {
 // chooseLinks finds, for each file of the source with several names, an inode
 // of the view that can go on as that file: one that differs in nothing but
 // its names, at a path that changes or at one that does not.
-func (j *graft) chooseLinks(changes []tree.Change) error {
+func (j *graft) chooseLinks(changes []tree.Change, view *tree.Pairing) error {
 	taken := make(map[uint64]bool)
-	changing := make(map[string]bool, len(changes))
+	changing := make(map[tree.Link]bool) // in the source
+	var several []*tree.Inode
 	for _, c := range changes {
-		changing[c.Path] = true
-		if c.A == nil || c.B == nil || c.B.IsDir() || c.What&^tree.Links != 0 {
+		if c.B == nil || c.B.IsDir() {
 			continue
 		}
-		if _, done := j.links[c.B.Ino]; !done && !taken[c.A.Ino] {
+		if _, done := j.links[c.B.Ino]; !done && c.A != nil && c.What&^tree.Links == 0 && !taken[c.A.Ino] {
 			j.links[c.B.Ino] = c.A.Ino
 			taken[c.A.Ino] = true
 		}
+		if len(c.B.Links) < 2 {
+			continue
+		}
+		dir, err := j.from.find(c.Path.Dir)
+		if err != nil {
+			return err
+		}
+		changing[tree.Link{Parent: dir, Name: c.Path.Name}] = true
+		several = append(several, c.B)
 	}
-	for _, c := range changes {
-		if c.B == nil || c.B.IsDir() || len(c.B.Links) < 2 {
+	seen := make(map[uint64]bool)
+	for _, b := range several {
+		if _, done := j.links[b.Ino]; done || seen[b.Ino] {
 			continue
 		}
-		if _, done := j.links[c.B.Ino]; done {
-			continue
-		}
-		if err := j.chooseUnchanged(c.B, changing, taken); err != nil {
+		seen[b.Ino] = true
+		if err := j.chooseUnchanged(b, view, changing, taken); err != nil {
 			return err
 		}
 	}
@@ -171,20 +228,21 @@ func (j *graft) chooseLinks(changes []tree.Change) error {
 
 // chooseUnchanged looks among the names of a file of the source that stay as
 // they are.
-func (j *graft) chooseUnchanged(b *tree.Inode, changing map[string]bool, taken map[uint64]bool) error {
-	paths, err := j.source.Paths(j.f.src, b)
-	if err != nil {
-		return loadError(err)
-	}
-	for _, p := range paths {
-		if changing[p] {
+func (j *graft) chooseUnchanged(b *tree.Inode, view *tree.Pairing, changing map[tree.Link]bool, taken map[uint64]bool) error {
+	tried := make(map[uint64]bool)
+	for _, l := range b.Links {
+		if changing[l] {
 			continue
 		}
-		a, err := j.v.state.Resolve(j.f.src, j.full(p))
-		if err != nil || a.IsDir() || taken[a.Ino] {
+		a, err := view.File(l)
+		if err != nil {
+			return loadError(err)
+		}
+		if a == nil || a.IsDir() || taken[a.Ino] || tried[a.Ino] {
 			continue
 		}
-		if same, err := tree.SameFile(j.f.src, a, b); err != nil {
+		tried[a.Ino] = true
+		if same, err := tree.SameFile(j.f.waiting, a, b); err != nil {
 			return loadError(err)
 		} else if same && a.Mtime == b.Mtime {
 			j.links[b.Ino] = a.Ino
@@ -206,164 +264,126 @@ func (j *graft) goes(c tree.Change) bool {
 	return j.links[c.B.Ino] != c.A.Ino
 }
 
-func (j *graft) full(p string) string {
-	if p == "." {
-		p = ""
-	}
-	return path.Join(j.g.Prefix, p)
-}
-
-// parent returns the directory that a path lies in, in the view.
-func (j *graft) parent(p string) (uint64, string, error) {
-	dir, name := path.Split(p)
-	dir = path.Clean("/" + dir)[1:]
-	ino, err := j.dir(dir)
-	return ino, name, err
-}
-
-func (j *graft) dir(dir string) (uint64, error) {
-	if ino, ok := j.dirs[dir]; ok {
-		return ino, nil
-	}
-	n, err := j.v.state.Resolve(j.f.src, dir)
-	if err != nil {
-		return 0, loadError(err)
-	}
-	if !n.IsDir() {
-		return 0, ErrNotDir
-	}
-	j.dirs[dir] = n.Ino
-	return n.Ino, nil
-}
-
 func (j *graft) remove(c tree.Change) error {
-	p := j.full(c.Path)
-	parent, name, err := j.parent(p)
+	if err := j.ctx.Err(); err != nil {
+		return err
+	}
+	parent, err := j.dirs.find(c.Path.Dir)
 	if err != nil {
 		return err
 	}
 	if c.A.IsDir() {
-		if keep, err := j.empty(p, c.B == nil); err != nil || keep {
+		if keep, err := j.empty(c.Path, c.B == nil); err != nil || keep {
 			return err
 		}
 	}
-	n, err := j.f.dropName(j.v, parent, name, j.g.Now)
-	if err != nil {
-		return err
-	}
-	delete(j.dirs, p)
-	delete(j.edited, p)
-	j.dropped(p, parent, name, n)
-	if n.Nlink > 0 {
-		j.stale[Node(j.v.id, n.Ino)] = true
-	}
-	return nil
+	return j.drop(c.Path, parent)
 }
 
 // empty removes what a directory holds that the changes do not know of, which
 // is only so in a merge. It reports whether the directory stays instead.
-func (j *graft) empty(p string, mayStay bool) (keep bool, err error) {
-	n, err := j.v.state.Resolve(j.f.src, p)
-	if err != nil {
-		return false, loadError(err)
-	}
-	if n.Dir.Len() == 0 {
-		return false, nil
+func (j *graft) empty(p *tree.Path, mayStay bool) (keep bool, err error) {
+	n, err := j.dirs.entry(p)
+	if err != nil || n.Dir.Len() == 0 {
+		return false, err
 	}
 	if mayStay && j.g.KeepFull {
 		return true, nil
 	}
 	var entries []tree.Dirent
-	if err := n.Dir.List(j.f.src, 0, func(e tree.Dirent, _ uint64) bool {
+	if err := n.Dir.List(j.f.waiting, 0, func(e tree.Dirent, _ uint64) bool {
 		entries = append(entries, e)
 		return true
 	}); err != nil {
 		return false, loadError(err)
 	}
 	for _, e := range entries {
-		if e.Type == unix.S_IFDIR {
-			if _, err := j.empty(path.Join(p, e.Name), false); err != nil {
-				return false, err
-			}
+		child, err := p.At(e.Name)
+		if err == nil && e.Type == unix.S_IFDIR {
+			_, err = j.empty(child, false)
 		}
-		gone, err := j.f.dropName(j.v, n.Ino, e.Name, j.g.Now)
+		if err == nil {
+			err = j.drop(child, n.Ino)
+		}
 		if err != nil {
 			return false, err
 		}
-		delete(j.dirs, path.Join(p, e.Name))
-		j.dropped(path.Join(p, e.Name), n.Ino, e.Name, gone)
 	}
 	return false, nil
 }
 
-// dropped notes an entry that is gone, and the inode if that was its last.
-func (j *graft) dropped(p string, parent uint64, name string, n *tree.Inode) {
-	j.touched(p, parent, name)
-	if id := Node(j.v.id, n.Ino); n.Nlink == 0 && j.f.isHeld(id) {
-		j.inv.Entries[len(j.inv.Entries)-1].Gone = id
+// drop removes an entry, and notes the inode if that was its last.
+func (j *graft) drop(p *tree.Path, parent uint64) error {
+	n, err := j.f.dropName(j.v, parent, p.Name, j.g.Now)
+	if err != nil {
+		return err
 	}
+	delete(j.edited, n.Ino)
+	j.touched(p, parent)
+	if n.Nlink > 0 {
+		j.stale[Node(j.v.id, n.Ino)] = true
+	} else {
+		j.e.gone = append(j.e.gone, gone{n, len(j.e.inv.Entries) - 1})
+	}
+	return nil
 }
 
-func (j *graft) touched(p string, parent uint64, name string) {
-	j.edited[path.Clean("/" + path.Dir(p))[1:]] = parent
+func (j *graft) touched(p *tree.Path, parent uint64) {
+	j.edited[parent] = p.Dir
 	id := Node(j.v.id, parent)
-	j.inv.Entries = append(j.inv.Entries, Entry{Parent: id, Name: name})
+	j.e.inv.Entries = append(j.e.inv.Entries, Entry{Parent: id, Name: p.Name})
 	j.stale[id] = true
 }
 
 func (j *graft) put(c tree.Change) error {
-	p := j.full(c.Path)
+	if err := j.ctx.Err(); err != nil {
+		return err
+	}
 	if c.A != nil && c.A.IsDir() && c.B.IsDir() {
-		ino, err := j.dir(p)
-		if err != nil {
-			return err
-		}
-		j.settle = append(j.settle, settle{ino, c.B})
-		return nil
+		ino, err := j.dirs.find(c.Path)
+		j.attrs = append(j.attrs, attrsOf{ino, c.B})
+		return err
 	}
 	target, linked := j.links[c.B.Ino]
 	if linked && c.A != nil && c.A.Ino == target {
 		return nil
 	}
-	parent, name, err := j.parent(p)
+	parent, err := j.dirs.find(c.Path.Dir)
 	if err != nil {
 		return err
 	}
-	j.touched(p, parent, name)
-	if linked {
-		n, err := j.f.own(j.v, target)
-		if err != nil {
-			return err
-		}
-		n.Ctime = j.g.Now
-		j.stale[Node(j.v.id, target)] = true
-		return j.f.addName(j.v, parent, name, n, j.g.Now)
+	j.touched(c.Path, parent)
+	if !linked {
+		return j.addCopy(c.Path, parent, c.B)
 	}
-	return j.addCopy(p, parent, name, c.B)
+	n, err := j.f.own(j.v, target)
+	if err != nil {
+		return err
+	}
+	n.Ctime = j.g.Now
+	j.stale[Node(j.v.id, target)] = true
+	return j.f.addName(j.v, parent, c.Path.Name, n, j.g.Now)
 }
 
 // addCopy makes a new inode that is like one of the source.
-func (j *graft) addCopy(p string, parent uint64, name string, from *tree.Inode) error {
-	ino, err := j.f.newIno()
-	if err != nil {
-		return err
-	}
+func (j *graft) addCopy(p *tree.Path, parent uint64, from *tree.Inode) error {
 	n := &tree.Inode{
-		Ino: ino, Mode: from.Mode, Nlink: 1, Rdev: from.Rdev, Target: from.Target, Content: from.Content,
+		Ino: j.e.next, Mode: from.Mode, Nlink: 1, Rdev: from.Rdev, Target: from.Target, Content: from.Content,
 		Btime: j.g.Now,
 	}
+	j.e.next++
 	if n.IsDir() {
 		n.Nlink = 2
 	}
 	j.copyAttrs(n, from)
-	if err := j.f.addNode(j.v, parent, name, n, j.g.Now); err != nil {
+	if err := j.f.addNode(j.v, parent, p.Name, n, j.g.Now); err != nil {
 		return err
 	}
 	if n.IsDir() {
-		j.dirs[p] = ino
-		j.settle = append(j.settle, settle{ino, from})
+		j.dirs.known[p] = n.Ino
+		j.attrs = append(j.attrs, attrsOf{n.Ino, from})
 	} else if len(from.Links) > 1 {
-		j.links[from.Ino] = ino
+		j.links[from.Ino] = n.Ino
 	}
 	return nil
 }
@@ -379,42 +399,39 @@ func (j *graft) copyAttrs(n, from *tree.Inode) {
 	}
 }
 
-// Overlay tells which changes put a whole tree into a view below a directory,
+// Overlay tells which changes put a whole tree into a state below a directory,
 // over what is there: directories that are in both are merged, anything else
 // is replaced.
-func (tx *Tx) Overlay(ctx context.Context, view uint32, source *tree.State, prefix string) ([]tree.Change, error) {
-	v, ok := tx.f.mu.views[view]
-	if !ok {
-		return nil, ErrStale
-	}
+func Overlay(ctx context.Context, src *tree.Source, base, source *tree.State, prefix string) ([]tree.Change, error) {
 	var out []tree.Change
-	err := source.Walk(ctx, tx.f.src, "", func(p string, b *tree.Inode) error {
-		if p == "." {
-			p = ""
-		}
-		a, err := v.state.Resolve(tx.f.src, path.Join(prefix, p))
-		if err != nil {
-			if le := loadError(err); le != ErrNotExist && le != ErrNotDir {
-				return err
-			}
+	err := source.Walk(ctx, src, "", func(at *tree.Path, b *tree.Inode) error {
+		p := path.Join(prefix, at.String())
+		a, err := base.Resolve(src, p)
+		switch {
+		case errors.Is(err, ErrNotExist):
 			a = nil
-		}
-		if a != nil && a.IsDir() && !b.IsDir() {
-			return &OverlayError{Path: path.Join(prefix, p)}
-		}
-		if p == "" && a != nil {
+		case err != nil:
+			return err
+		case a.IsDir() != b.IsDir():
+			return &OverlayError{Path: p, Dir: a.IsDir()}
+		case at == nil:
 			return nil // the directory that it goes into stays as it is
 		}
-		out = append(out, tree.Change{Path: p, A: a, B: b, What: tree.Data})
+		out = append(out, tree.Change{Path: at, A: a, B: b, What: tree.Data})
 		return nil
 	})
 	return out, err
 }
 
-// An OverlayError tells of a directory where the tree that is brought in has
-// something else.
-type OverlayError struct{ Path string }
+// An OverlayError tells of a path that is a directory on one side only.
+type OverlayError struct {
+	Path string
+	Dir  bool // here
+}
 
 func (e *OverlayError) Error() string {
-	return e.Path + " is a directory here and none in what is brought in; move it away first"
+	if e.Dir {
+		return e.Path + " is a directory here and none in what is brought in; move it away first"
+	}
+	return e.Path + " is a directory in what is brought in and none here; move it away first"
 }

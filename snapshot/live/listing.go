@@ -1,8 +1,11 @@
 package live
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -19,7 +22,15 @@ func (f *Forest) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie 
 	if !dir.IsDir() {
 		return ErrNotDir
 	}
-	return loadError(dir.Dir.List(f.src, after, fn))
+	any := false
+	err = dir.Dir.List(f.src, after, func(e tree.Dirent, cookie uint64) bool {
+		any = true
+		return fn(e, cookie)
+	})
+	if any && errs.Of(err) == errs.Away {
+		return nil // what was listed is listed
+	}
+	return loadError(err)
 }
 
 // ReadDirPlus is ReadDir with the attributes of each entry, nil for an entry
@@ -39,14 +50,25 @@ func (f *Forest) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *
 		return err
 	}
 	var a Attr
-	return loadError(dir.Dir.List(f.src, after, func(e tree.Dirent, cookie uint64) bool {
+	var elsewhere error // of the first entry; what comes later ends the listing there
+	any := false
+	err = dir.Dir.List(f.src, after, func(e tree.Dirent, cookie uint64) bool {
 		n, err := s.Get(f.src, e.Ino)
+		if errs.Of(err) == errs.Away {
+			elsewhere = err
+			return false
+		}
+		any = true
 		if err != nil {
 			return fn(e, nil, cookie)
 		}
 		a = attrOf(id.View(), n)
 		return fn(e, &a, cookie)
-	}))
+	})
+	if any && (err == nil || errs.Of(err) == errs.Away) {
+		return nil
+	}
+	return loadError(cmp.Or(err, elsewhere))
 }
 
 // Parent returns the directory that a directory lies in; a root's is itself.
@@ -64,12 +86,13 @@ func (f *Forest) Parent(id NodeID) (NodeID, error) {
 }
 
 // Path returns a path of a node from the root of its view, "" for the root
-// itself. ErrNotExist for what has no name any more.
-func (f *Forest) Path(id NodeID) (string, error) {
+// itself; of one that is longer than so many bytes only the end. No program can use one
+// of PATH_MAX. ErrNotExist for what has no name any more.
+func (f *Forest) Path(id NodeID, most int) (string, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	var parts []string
-	for ino := id.Ino(); ino != RootIno; {
+	var names []string
+	for ino, length := id.Ino(), 0; ino != RootIno && length <= most; {
 		n, _, err := f.inode(Node(id.View(), ino))
 		if err != nil {
 			return "", err
@@ -77,13 +100,12 @@ func (f *Forest) Path(id NodeID) (string, error) {
 		if len(n.Links) == 0 {
 			return "", ErrNotExist
 		}
-		parts = append(parts, n.Links[0].Name)
-		ino = n.Links[0].Parent
+		l := n.Links[0]
+		names, ino, length = append(names, l.Name), l.Parent, length+len(l.Name)+1
 	}
-	for i, j := 0, len(parts)-1; i < j; i, j = i+1, j-1 {
-		parts[i], parts[j] = parts[j], parts[i]
-	}
-	return strings.Join(parts, "/"), nil
+	slices.Reverse(names)
+	p := strings.Join(names, "/")
+	return p[max(0, len(p)-most):], nil
 }
 
 // Forget tells that the kernel holds a node no more.

@@ -1,6 +1,8 @@
 package live
 
 import (
+	"errors"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -65,7 +67,7 @@ func (f *Forest) directory(id NodeID) (*view, *tree.Inode, error) {
 
 // vacant is directory for a name that must not exist.
 func (f *Forest) vacant(parent NodeID, name string) (*view, *tree.Inode, error) {
-	if err := checkName(name); err != nil {
+	if err := tree.CheckName(name); err != nil {
 		return nil, nil, err
 	}
 	v, dir, err := f.directory(parent)
@@ -84,7 +86,7 @@ func (f *Forest) vacant(parent NodeID, name string) (*view, *tree.Inode, error) 
 
 // occupied is directory for a name that must exist.
 func (f *Forest) occupied(parent NodeID, name string) (*view, *tree.Inode, *tree.Inode, error) {
-	if err := checkName(name); err != nil {
+	if err := tree.CheckName(name); err != nil {
 		return nil, nil, nil, err
 	}
 	v, dir, err := f.directory(parent)
@@ -112,12 +114,10 @@ func inherit(dir *tree.Inode, c *Create) {
 
 // Create makes a file, directory, symlink or special node.
 func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
-	if f.admit != nil {
-		if err := f.admit(0); err != nil {
-			return Attr{}, err
-		}
+	if err := f.admit(parent.View(), 0); err != nil {
+		return Attr{}, err
 	}
-	f.lock()
+	f.lock(parent.View())
 	defer f.mu.Unlock()
 	v, dir, err := f.vacant(parent, name)
 	if err != nil {
@@ -134,10 +134,7 @@ func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
 		}
 	}
 	inherit(dir, &c)
-	if err := f.passDamage(v); err != nil {
-		return Attr{}, err
-	}
-	ino, err := f.newIno()
+	ino, err := f.newInos(v, 1)
 	if err != nil {
 		return Attr{}, err
 	}
@@ -150,17 +147,17 @@ func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
 
 // Tmpfile makes a file without a name, which Link may give one.
 func (f *Forest) Tmpfile(parent NodeID, c Create) (Attr, error) {
-	f.lock()
+	if err := f.admit(parent.View(), 0); err != nil {
+		return Attr{}, err
+	}
+	f.lock(parent.View())
 	defer f.mu.Unlock()
 	v, dir, err := f.directory(parent)
 	if err != nil {
 		return Attr{}, err
 	}
 	inherit(dir, &c)
-	if err := f.passDamage(v); err != nil {
-		return Attr{}, err
-	}
-	ino, err := f.newIno()
+	ino, err := f.newInos(v, 1)
 	if err != nil {
 		return Attr{}, err
 	}
@@ -187,7 +184,10 @@ func (f *Forest) Link(id, newParent NodeID, name string) (Attr, error) {
 	if id.View() != newParent.View() {
 		return Attr{}, ErrCrossDevice
 	}
-	f.lock()
+	if err := f.admit(id.View(), 0); err != nil {
+		return Attr{}, err
+	}
+	f.lock(id.View())
 	defer f.mu.Unlock()
 	v, _, err := f.vacant(newParent, name)
 	if err != nil {
@@ -237,7 +237,7 @@ func (f *Forest) Rmdir(parent NodeID, name string) (NodeID, error) {
 }
 
 func (f *Forest) remove(parent NodeID, name string, check func(*tree.Inode) error) (NodeID, error) {
-	f.lock()
+	f.lock(parent.View())
 	defer f.mu.Unlock()
 	v, _, n, err := f.occupied(parent, name)
 	if err != nil {
@@ -259,13 +259,13 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 	if op.View() != np.View() {
 		return 0, ErrCrossDevice
 	}
-	f.lock()
+	f.lock(op.View())
 	defer f.mu.Unlock()
 	v, _, n, err := f.occupied(op, on)
 	if err != nil {
 		return 0, err
 	}
-	if err := checkName(nn); err != nil {
+	if err := tree.CheckName(nn); err != nil {
 		return 0, err
 	}
 	_, newDir, err := f.directory(np)
@@ -273,7 +273,7 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 		return 0, err
 	}
 	old, err := v.state.Lookup(f.src, newDir, nn)
-	if err = loadError(err); err == ErrNotExist {
+	if err = loadError(err); errors.Is(err, ErrNotExist) {
 		old = nil
 	} else if err != nil {
 		return 0, err
@@ -327,7 +327,7 @@ func (f *Forest) checkRename(v *view, n, old *tree.Inode, op, np NodeID, flags u
 
 // notBelow refuses a directory that is, or lies below, another.
 func (f *Forest) notBelow(v *view, dir, top uint64) error {
-	for dir != RootIno {
+	for range tree.MaxDepth {
 		if dir == top {
 			return ErrInvalid
 		}
@@ -335,13 +335,10 @@ func (f *Forest) notBelow(v *view, dir, top uint64) error {
 		if err != nil {
 			return loadError(err)
 		}
-		if len(n.Links) == 0 {
+		if dir == RootIno || len(n.Links) == 0 {
 			return nil
 		}
 		dir = n.Links[0].Parent
 	}
-	if top == RootIno {
-		return ErrInvalid
-	}
-	return nil
+	return tree.ErrTooDeep
 }

@@ -58,6 +58,6 @@ func (d *Needed) Lowest(tx *Tx, frozen []*tree.State) int64 {
 }
 
 func (d *Needed) look(n *tree.Inode) {
-	n.Content.Rebase(d.src)
+	n.Content.Rebase()
 	d.low = min(d.low, n.Content.MinPos())
 }

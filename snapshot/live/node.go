@@ -1,18 +1,15 @@
 package live
 
-import (
-	"github.com/amberfs/amberfs/snapshot/tree"
-)
+import "github.com/amberfs/amberfs/snapshot/tree"
 
 const (
-	inoBits = 36
 	// MaxIno is the largest inode number.
-	MaxIno = 1<<inoBits - 1
+	MaxIno = tree.MaxIno
 	// MaxView is the largest number of a view. The one above it is left to
 	// whoever shows the forest to the kernel, for nodes of its own.
 	MaxView = 1<<28 - 2
 	// RootIno is the inode number of the root directory of every view.
-	RootIno = 1
+	RootIno = tree.RootIno
 	// MainView is the view of the workspace main, so that its root is node 1,
 	// as the kernel expects.
 	MainView = 0
@@ -23,10 +20,10 @@ const (
 type NodeID uint64
 
 // Node returns the id of an inode of a view.
-func Node(view uint32, ino uint64) NodeID { return NodeID(uint64(view)<<inoBits | ino) }
+func Node(view uint32, ino uint64) NodeID { return NodeID(uint64(view)<<tree.InoBits | ino) }
 
 // View returns the number of the view.
-func (id NodeID) View() uint32 { return uint32(id >> inoBits) }
+func (id NodeID) View() uint32 { return uint32(id >> tree.InoBits) }
 
 // Ino returns the inode number inside of the view.
 func (id NodeID) Ino() uint64 { return uint64(id) & MaxIno }
@@ -64,6 +61,16 @@ type Entry struct {
 	// Gone is what was there, if that has no name any more and the kernel may
 	// know it; 0 else.
 	Gone NodeID
+}
+
+// Gone lists what has no name any more and the kernel may know.
+func (inv Invalidation) Gone() (ids []NodeID) {
+	for _, e := range inv.Entries {
+		if e.Gone != 0 {
+			ids = append(ids, e.Gone)
+		}
+	}
+	return ids
 }
 
 // An Invalidation tells what a change from inside (a restore, an import)

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -22,7 +23,6 @@ const (
 	recSetXattr
 	recRemoveXattr
 	recRelink
-	recVoid // the record before, blobs aside, was not carried out
 
 	// FirstForeign is the first record type that the forest leaves alone.
 	FirstForeign journal.Type = 64
@@ -43,7 +43,8 @@ type record struct {
 	set     SetAttr
 	off     int64
 	n       int64
-	pos     int64
+	pos     int64 // of the bytes of a write in the journal
+	payload int64 // where the payload of the record begins that they are in
 	ino2    uint64
 	off2    int64
 	view2   uint32
@@ -184,6 +185,7 @@ func decodeRecord(kind journal.Type, payload []byte, epoch uint64) (*record, int
 		r.kill = d.Bool()
 		r.n = d.Length()
 		r.pos = d.Length()
+		r.payload = r.pos // of a blob, which has nothing before
 	case recFallocate:
 		r.ino = ino()
 		r.off = d.Length()
@@ -290,7 +292,7 @@ func decodeOrphan(d *wire.Decoder, epoch uint64) *tree.Inode {
 		n.Xattrs = append(n.Xattrs, tree.Xattr{Name: d.String(), Value: append([]byte(nil), d.Blob()...)})
 	}
 	if d.Bool() {
-		c, err := tree.DecodeContent(d, epoch)
+		c, err := content.Decode(d, epoch)
 		if err != nil {
 			d.Fail("%v", err)
 		}

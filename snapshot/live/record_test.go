@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -13,7 +14,7 @@ import (
 
 func samples() []*record {
 	mode, size, mtime := uint32(0o4755), int64(1<<40), int64(-5)
-	content := tree.NewContent(1)
+	c := content.New(1)
 	return []*record{
 		{kind: recCreate, parent: 1, name: "a\n\xff", ino: 77, create: Create{
 			Mode: unix.S_IFLNK | 0o777, Target: "..", Caller: Caller{UID: 7, GID: 8}, Xattrs: []tree.Xattr{{Name: "user.a", Value: []byte{0}}},
@@ -27,7 +28,7 @@ func samples() []*record {
 		{kind: recClone, ino: 5, off: 3, view2: 9, ino2: 11, off2: 8, n: 4096},
 		{kind: recSetXattr, ino: 5, name: "user.x", value: []byte("v"), kill: true},
 		{kind: recRemoveXattr, ino: 5, name: "user.x"},
-		{kind: recRelink, parent: 1, name: "t", node: &tree.Inode{Ino: 6, Mode: unix.S_IFREG | 0o600, Mtime: 4, Content: content}},
+		{kind: recRelink, parent: 1, name: "t", node: &tree.Inode{Ino: 6, Mode: unix.S_IFREG | 0o600, Mtime: 4, Content: c}},
 	}
 }
 

@@ -7,12 +7,18 @@ import (
 	"github.com/amberfs/amberfs/snapshot/journal"
 )
 
-// A Loss tells of the changes that a salvage had to leave out.
-type Loss struct {
+// Skipped tells of the changes that a salvage had to leave out.
+type Skipped struct {
 	Changes int64
-	Views   map[uint32]int64 // changes by view
-	Foreign []ForeignRecord
+	Views   map[uint32]int64     // changes by view
 	Touched map[Touched]struct{} // 10,000 at most
+	Foreign []Foreign            // records of the caller's own types; 10,000 at most
+}
+
+// A Foreign is a record of the caller's own types.
+type Foreign struct {
+	Type    journal.Type
+	Payload []byte
 }
 
 // Touched is an inode that a change was about, or, with a name, an entry of that
@@ -25,98 +31,64 @@ type Touched struct {
 
 const maxTouched = 10_000
 
-// A ForeignRecord is one of the caller's own types.
-type ForeignRecord struct {
-	Type    journal.Type
-	Payload []byte
-}
-
 // Replay applies the journal from a position on, or, with none, only counts
 // what it holds. Records of the caller's own types are handed to foreign, with
 // the lock held.
 //
 // In a salvage, what follows damage in the journal is left out: it may build on
 // what is lost, and half of a file's history makes contents that never were.
-func (f *Forest) Replay(from int64, none bool, foreign func(tx *Tx, t journal.Type, payload []byte) error) (Loss, error) {
+func (f *Forest) Replay(from int64, none bool, foreign func(tx *Tx, t journal.Type, payload []byte) error) (Skipped, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := &replay{f: f, foreign: foreign, from: from, over: none, lost: Loss{Views: make(map[uint32]int64), Touched: make(map[Touched]struct{})}}
+	p := &replay{f: f, foreign: foreign, from: from, over: none, skipped: Skipped{Views: make(map[uint32]int64), Touched: make(map[Touched]struct{})}}
 	err := f.log.Replay(from, p.next)
-	if err == nil {
-		err = p.carryOut()
-	}
 	for _, d := range f.log.Damage() {
 		if d.Payload != nil && d.Pos >= from {
-			p.lost.note(d.Type, d.Payload)
+			p.skipped.note(d.Type, d.Payload)
 		}
 	}
-	return p.lost, err
+	return p.skipped, err
 }
 
-// A replay is one under way. It holds a record back until the next has come,
-// for that may say that it was not carried out.
+// A replay is one under way.
 type replay struct {
 	f       *Forest
 	foreign func(tx *Tx, t journal.Type, payload []byte) error
 	from    int64
 	over    bool // nothing more is applied
-	lost    Loss
-
-	held    bool
-	pos     int64        // of the record held
-	typ     journal.Type // and so on
-	record  *record
-	payload []byte // of a foreign record
+	skipped Skipped
 }
 
 func (p *replay) next(t journal.Type, pos int64, payload []byte, payloadPos int64) error {
-	switch t {
-	case recBlob:
+	switch {
+	case t == recBlob:
 		return nil
-	case recVoid:
-		p.held = false
-		return nil
-	}
-	if err := p.carryOut(); err != nil {
-		return err
-	}
-	if p.over || p.f.salvage && p.f.damagedBetween(p.from, pos) {
+	case p.over || p.f.salvage && p.f.damagedBetween(p.from, pos):
 		p.over = true
-		p.lost.note(t, payload)
+		p.skipped.note(t, payload)
 		return nil
 	}
-	p.held, p.pos, p.typ = true, pos, t
-	if t >= FirstForeign {
-		p.payload = append(p.payload[:0], payload...)
-		return nil
-	}
-	r, data, err := decodeRecord(t, payload, p.f.mu.epoch)
-	if err != nil {
-		p.held, p.record = false, nil
+	if err := p.apply(t, payload, payloadPos); err != nil {
 		return p.failed(pos, t, payload, err)
 	}
-	if r.kind == recWrite {
-		r.pos = payloadPos + int64(data)
-	}
-	p.record = r
 	return nil
 }
 
-// carryOut applies the record held. Records of views that are gone, and of
-// inodes that were orphans, are passed over: nothing of them is left.
-func (p *replay) carryOut() error {
-	if !p.held {
-		return nil
+// apply makes the change of a record. Those of views that are gone, and of inodes
+// that were orphans, are passed over: nothing of them is left.
+func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
+	if t >= FirstForeign {
+		return p.foreign(&Tx{f: p.f}, t, bytes.Clone(payload))
 	}
-	p.held = false
-	var err error
-	if p.typ >= FirstForeign {
-		err = p.foreign(&Tx{f: p.f}, p.typ, bytes.Clone(p.payload))
-	} else if v, ok := p.f.mu.views[p.record.view]; ok {
-		err = p.f.apply(v, p.record)
-	}
+	r, data, err := decodeRecord(t, payload, p.f.mu.epoch)
 	if err != nil {
-		return p.failed(p.pos, p.typ, p.payload, err)
+		return err
+	}
+	if r.kind == recWrite {
+		r.pos, r.payload = payloadPos+int64(data), payloadPos
+	}
+	if v, ok := p.f.mu.views[r.view]; ok {
+		return p.f.apply(v, r)
 	}
 	return nil
 }
@@ -127,14 +99,7 @@ func (p *replay) failed(pos int64, t journal.Type, payload []byte, err error) er
 	}
 	p.f.logger.Warn("left out a record of the journal and those behind it", "position", pos, "error", err)
 	p.over = true
-	if t >= FirstForeign {
-		p.lost.note(t, payload)
-	} else {
-		p.lost.Changes++
-		if r := p.record; r != nil {
-			p.lost.touch(r)
-		}
-	}
+	p.skipped.note(t, payload)
 	return nil
 }
 
@@ -147,17 +112,21 @@ func (f *Forest) damagedBetween(from, to int64) bool {
 	return false
 }
 
-func (l *Loss) note(t journal.Type, payload []byte) {
+func (l *Skipped) note(t journal.Type, payload []byte) {
 	l.Changes++
 	if t >= FirstForeign {
-		l.Foreign = append(l.Foreign, ForeignRecord{t, bytes.Clone(payload)})
-	} else if r, _, err := decodeRecord(t, payload, 0); err == nil {
+		if len(l.Foreign) < maxTouched {
+			l.Foreign = append(l.Foreign, Foreign{t, bytes.Clone(payload)})
+		}
+		return
+	}
+	if r, _, err := decodeRecord(t, payload, 0); err == nil {
 		l.Views[r.view]++
 		l.touch(r)
 	}
 }
 
-func (l *Loss) touch(r *record) {
+func (l *Skipped) touch(r *record) {
 	if len(l.Touched) >= maxTouched {
 		return
 	}

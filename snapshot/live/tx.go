@@ -1,6 +1,7 @@
 package live
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/amberfs/amberfs/snapshot/journal"
@@ -17,23 +18,24 @@ type Tx struct {
 // Update runs fn with the lock held for changes. It waits while changes are
 // held back unless urgent.
 //
-// Once fn has journaled a record it must carry it out: an error or a panic
-// after that leaves the forest uncertain.
-func (f *Forest) Update(urgent bool, fn func(tx *Tx) error) (err error) {
+// Once fn has journaled a record it must not fail: an error or a panic after that
+// means that nothing can be changed any more until the store is opened again.
+func (f *Forest) Update(urgent bool, fn func(tx *Tx) error) error {
 	if urgent {
 		f.mu.Lock()
 	} else {
 		f.lock()
 	}
 	defer f.mu.Unlock()
-	tx, ended := &Tx{f: f}, false
-	defer func() {
-		if tx.appended && (err != nil || !ended) {
-			f.doubt(err)
-		}
-	}()
-	err = fn(tx)
-	ended = true
+	tx := &Tx{f: f}
+	err := fn(tx)
+	switch {
+	case !tx.appended:
+	case err != nil:
+		return f.fail(err)
+	default:
+		f.mu.failed = nil
+	}
 	return err
 }
 
@@ -47,18 +49,19 @@ func (f *Forest) View(fn func(tx *Tx) error) error {
 // Append journals a record of the caller's own type. It may use what is held
 // back on a full disk: history is what gives space back.
 func (tx *Tx) Append(t journal.Type, payload []byte) error {
-	if tx.f.mu.uncertain != nil {
-		return tx.f.mu.uncertain
+	if !tx.appended && tx.f.mu.failed != nil {
+		return tx.f.mu.failed
 	}
 	if _, err := tx.f.log.AppendUrgent(t, payload, nil); err != nil {
-		return appendError(err)
+		return err
 	}
 	tx.appended = true
+	tx.f.mu.failed = ErrFailed // unless it is carried out, whatever happens
 	return nil
 }
 
-// Uncertain returns why the state in memory cannot be relied on, nil when it can.
-func (tx *Tx) Uncertain() error { return tx.f.mu.uncertain }
+// Failed returns why the state in memory cannot be relied on, nil when it can.
+func (tx *Tx) Failed() error { return tx.f.mu.failed }
 
 // State returns the present state of a writable view. It may be read while
 // the lock is held and must not be kept.
@@ -88,9 +91,6 @@ func (tx *Tx) Changed(view uint32) uint64 {
 	return 0
 }
 
-// Changes returns a number that grows with every change of any view.
-func (tx *Tx) Changes() uint64 { return tx.f.mu.changes }
-
 // AddView adds a writable view that starts as a frozen state.
 func (tx *Tx) AddView(id uint32, s *tree.State) {
 	tx.f.mu.epoch++
@@ -101,14 +101,29 @@ func (tx *Tx) AddView(id uint32, s *tree.State) {
 // DropView removes a writable view; its nodes are stale from then on.
 func (tx *Tx) DropView(id uint32) { delete(tx.f.mu.views, id) }
 
-// NewView returns a number for a new view.
+// NewView returns a number for a new view: the next one, and after the last the first
+// that no view has any more and of which the kernel holds no root, and so no node.
 func (tx *Tx) NewView() (uint32, error) {
-	if tx.f.mu.nextView > MaxView {
-		return 0, fmt.Errorf("%w: the store has used up its view numbers", ErrNoSpace)
+	for range MaxView {
+		id := tx.f.mu.nextView
+		if id > MaxView {
+			id = MainView + 1
+		}
+		tx.f.mu.nextView = id + 1
+		if tx.f.freeView(id) {
+			return id, nil
+		}
 	}
-	id := tx.f.mu.nextView
-	tx.f.mu.nextView++
-	return id, nil
+	return 0, fmt.Errorf("%w: the store has used up its view numbers", ErrNoSpace)
+}
+
+// freeView reports whether a number stands for no view. f.mu is held.
+func (f *Forest) freeView(id uint32) bool {
+	if _, ok := f.mu.views[id]; ok || f.isHeld(Node(id, RootIno)) {
+		return false
+	}
+	_, err := f.readView(id)
+	return errors.Is(err, ErrStale)
 }
 
 // UseView takes note of a view number that is in use.
@@ -153,13 +168,6 @@ func (tx *Tx) Unjournaled() int64 {
 	return low
 }
 
-// EachView calls fn for every writable view.
-func (tx *Tx) EachView(fn func(id uint32, s *tree.State)) {
-	for id, v := range tx.f.mu.views {
-		fn(id, v.state)
-	}
-}
-
 // EachOrphan calls fn for every unlinked inode that the kernel still holds.
 func (tx *Tx) EachOrphan(fn func(n *tree.Inode)) {
 	for _, v := range tx.f.mu.views {
@@ -168,3 +176,7 @@ func (tx *Tx) EachOrphan(fn func(n *tree.Inode)) {
 		}
 	}
 }
+
+// SetEpoch raises the number of the epoch, for a state that was made elsewhere and is
+// not sealed.
+func (tx *Tx) SetEpoch(epoch uint64) { tx.f.mu.epoch = max(tx.f.mu.epoch, epoch) }

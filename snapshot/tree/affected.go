@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/content"
 )
 
 // Damage says what of that which states refer to is missing or damaged.
@@ -15,26 +17,29 @@ type Damage struct {
 
 // Affected calls fn, in path order, with every path of s that cannot be read
 // completely because its inode, a page of its directory or a part of its content
-// is damaged. Pages that turn out to be missing or damaged count as well. What
-// lies below a directory that cannot be listed has no path any more; the
+// is damaged, or makes no sense: it is missing, or leads elsewhere than it should.
+// What lies below a directory that cannot be listed has no path any more; the
 // directory stands for it.
 func (s *State) Affected(ctx context.Context, src *Source, bad Damage, fn func(path string)) error {
 	// Bad objects may still load, from a cache if nothing else; nothing that came
 	// from them is to be believed.
-	src = NewSource(goodStore{src.objects, bad.Object}, src.log, 16<<20)
-	f := damage{ctx: ctx, src: src, bad: bad, inodes: make(map[uint64]bool)}
-	if err := f.table(s.root, s.height, 0); err != nil {
-		return err
+	src = NewSource(goodStore{src.objects, bad.Object}, nil, 16<<20)
+	c := checker{ctx: ctx, s: s, src: src, bad: bad, fn: fn, files: make(map[uint64]*checkedFile)}
+	n, err := s.Get(src, RootIno)
+	if err != nil {
+		fn("")
+		return notDamage(err)
 	}
-	if len(f.inodes) == 0 && len(f.ranges) == 0 {
+	if !n.IsDir() {
+		fn("")
 		return nil
 	}
-	return f.walk(s, "", RootIno, fn)
+	return c.dir(nil, n)
 }
 
 // goodStore refuses bad objects.
 type goodStore struct {
-	ObjectStore
+	content.ObjectStore
 	bad func(cas.Hash) bool
 }
 
@@ -45,155 +50,127 @@ func (g goodStore) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return g.ObjectStore.Get(h, dst)
 }
 
-// damage collects the inodes that cannot be read completely.
-type damage struct {
-	ctx    context.Context
-	src    *Source
-	bad    Damage
-	inodes map[uint64]bool
-	ranges [][2]uint64 // first and last number of table pages that are bad
-}
-
 // isDamage tells an object that is gone or wrong from a failure to look.
 func isDamage(err error) bool {
-	return errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrDamaged) || errors.Is(err, ErrMalformed)
+	return errors.Is(err, cas.ErrNotFound) || errors.Is(err, errs.Damaged) || errors.Is(err, ErrNoInode)
 }
 
-func (f *damage) has(ino uint64) bool {
-	for _, r := range f.ranges {
-		if r[0] <= ino && ino <= r[1] {
-			return true
-		}
-	}
-	return f.inodes[ino]
-}
-
-// table visits a table page whose first inode number is base.
-func (f *damage) table(p *page, height int, base uint64) error {
-	if p == nil {
-		return nil
-	}
-	if err := f.ctx.Err(); err != nil {
-		return err
-	}
-	b, err := p.loadTable(f.src, height, false)
+func notDamage(err error) error {
 	if isDamage(err) {
-		f.ranges = append(f.ranges, [2]uint64{base, base + 1<<(tableBits*height) - 1})
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for i, k := range b.kids {
-		if err := f.table(k, height-1, base+uint64(i)<<(tableBits*(height-1))); err != nil {
-			return err
-		}
-	}
-	if b.leaf == nil {
-		return nil
-	}
-	for i := range b.leaf.cells {
-		if err := f.inode(b.leaf, i, base+uint64(i)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (f *damage) inode(l *tableLeaf, i int, ino uint64) error {
-	n, err := l.get(f.src, i, ino)
-	if err == nil && n != nil {
-		if n.IsDir() {
-			err = f.dir(n.Dir.root, 0)
-		} else {
-			err = n.Content.eachObject(f.src, func(h cas.Hash) bool {
-				if f.bad.Object(h) {
-					f.inodes[ino] = true
-				}
-				return !f.inodes[ino]
-			})
-			if n.Content.inLog(f.bad.Log) {
-				f.inodes[ino] = true
-			}
-		}
-	}
-	if isDamage(err) {
-		f.inodes[ino] = true
 		return nil
 	}
 	return err
 }
 
-// dir returns an error that isDamage if any page of a directory is bad.
-func (f *damage) dir(p *page, depth int) error {
-	if p == nil {
-		return nil
+// checker is one Affected under way.
+type checker struct {
+	ctx   context.Context
+	s     *State
+	src   *Source
+	bad   Damage
+	fn    func(path string)
+	files map[uint64]*checkedFile // those with several names
+}
+
+// checkedFile is what is known of a file with several names.
+type checkedFile struct {
+	names map[Link]bool
+	good  bool
+}
+
+// dir checks a directory and what is below it.
+func (c *checker) dir(path *Path, n *Inode) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
 	}
-	if p.n <= maxDirLeaf {
-		if h, ok := p.id(); ok && f.bad.Object(h) {
-			return cas.ErrDamaged
-		}
-		return nil // not worth loading
-	}
-	b, err := p.loadDir(f.src, depth, false)
+	ents, whole, err := c.entries(n.Dir.root, pos{}, nil)
 	if err != nil {
 		return err
 	}
-	for _, k := range b.kids {
-		if err := f.dir(k, depth+1); err != nil {
+	if !whole {
+		c.fn(path.String())
+	}
+	sortByName(ents)
+	for i := range ents {
+		at, err := path.At(ents[i].name)
+		if err == nil {
+			err = c.entry(at, n, ents[i].dirent())
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// walk reports the bad inodes at and below path.
-func (f *damage) walk(s *State, path string, ino uint64, fn func(path string)) error {
-	if err := f.ctx.Err(); err != nil {
-		return err
+func (c *checker) entry(path *Path, dir *Inode, e Dirent) error {
+	n, err := c.s.child(c.src, dir, e)
+	if err == nil && n.IsDir() {
+		return c.dir(path, n)
 	}
-	if f.has(ino) {
-		fn(path)
+	good := false
+	if err == nil {
+		good, err = c.file(n, Link{dir.Ino, e.Name})
 	}
-	n, err := s.Get(f.src, ino)
-	if isDamage(err) || errors.Is(err, ErrNoInode) {
-		return nil // the inode's own page is bad: that was reported
+	if !good && notDamage(err) == nil {
+		c.fn(path.String())
 	}
-	if err != nil || !n.IsDir() {
-		return err
-	}
-	ents, err := f.entries(n.Dir.root, 0, nil)
-	if err != nil {
-		return err
-	}
-	sortByName(ents)
-	for i := range ents {
-		if e := &ents[i]; e.isDir() || f.has(e.ino) {
-			if err := f.walk(s, joinPath(path, e.name), e.ino, fn); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return notDamage(err)
 }
 
-// entries appends the entries on those pages of a directory that can be read.
-func (f *damage) entries(p *page, depth int, to []dirent) ([]dirent, error) {
-	if p == nil {
-		return to, nil
+// file reports whether all of a file can be read, and l is one of its names.
+func (c *checker) file(n *Inode, l Link) (good bool, err error) {
+	if len(n.Links) < 2 {
+		good, err = c.content(n)
+		return good && len(n.Links) == 1 && n.Links[0] == l, err
 	}
-	b, err := p.loadDir(f.src, depth, false)
-	if isDamage(err) {
-		return to, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	to = append(to, b.ents...)
-	for _, k := range b.kids {
-		if to, err = f.entries(k, depth+1, to); err != nil {
-			return nil, err
+	f := c.files[n.Ino]
+	if f == nil {
+		f = &checkedFile{names: make(map[Link]bool, len(n.Links))}
+		for _, l := range n.Links {
+			f.names[l] = true
 		}
+		if f.good, err = c.content(n); notDamage(err) != nil {
+			return false, err
+		}
+		c.files[n.Ino] = f
 	}
-	return to, nil
+	return f.good && f.names[l], nil
+}
+
+func (c *checker) content(n *Inode) (good bool, err error) {
+	good = !n.Content.InLog(c.bad.Log)
+	seen := make(map[cas.Hash]bool) // one list may be in many places
+	err = n.Content.EachObject(c.src.Files, func(h cas.Hash, isList bool) (bool, error) {
+		if c.bad.Object(h) {
+			good = false
+		}
+		if !isList || seen[h] {
+			return false, c.ctx.Err()
+		}
+		seen[h] = true
+		return good, nil
+	})
+	return good, err
+}
+
+// entries appends the entries on those pages of a directory that can be read, and
+// reports whether that is all of them.
+func (c *checker) entries(p *page, at pos, to []dirent) (all []dirent, whole bool, err error) {
+	if p == nil {
+		return to, true, nil
+	}
+	b, err := p.loadDir(c.src, at, false)
+	if err != nil {
+		return to, false, notDamage(err)
+	}
+	to, whole = append(to, b.ents...), true
+	for i, k := range b.kids {
+		var ok bool
+		if to, ok, err = c.entries(k, at.down(i), to); err != nil {
+			return nil, false, err
+		}
+		whole = whole && ok
+	}
+	return to, whole, nil
 }

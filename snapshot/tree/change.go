@@ -27,7 +27,7 @@ const (
 // Change is one path that differs. A is nil when it is Added, B when it is
 // Removed; neither may be changed.
 type Change struct {
-	Path string
+	Path *Path
 	A, B *Inode
 	What What
 }
@@ -50,7 +50,7 @@ func compare(src *Source, a, b *Inode) (What, error) {
 	set(Target, a.Target != b.Target)
 	set(Rdev, a.Rdev != b.Rdev)
 	if a.IsRegular() && a.Content != b.Content {
-		same, err := a.Content.Equal(src, b.Content)
+		same, err := a.Content.Equal(src.Files, b.Content)
 		if err != nil {
 			return 0, err
 		}
@@ -59,9 +59,16 @@ func compare(src *Source, a, b *Inode) (What, error) {
 	return w, nil
 }
 
+// SameFile reports whether two inodes, of whatever states, are alike in type,
+// contents and permissions. Times are not compared.
+func SameFile(src *Source, a, b *Inode) (bool, error) {
+	w, err := compare(src, a, b)
+	return w&^(Mtime|Links) == 0, err
+}
+
 func equalXattr(a, b Xattr) bool { return a.Name == b.Name && string(a.Value) == string(b.Value) }
 
-// surelySame says that two versions of one inode are known to be equal in all
+// surelySame reports whether two versions of one inode are known to be equal in all
 // that Diff looks at. It loads nothing; not being sure costs a closer look later.
 func surelySame(a, b *Inode) bool {
 	if a == b {
@@ -70,17 +77,5 @@ func surelySame(a, b *Inode) bool {
 	return a.Mode == b.Mode && a.UID == b.UID && a.GID == b.GID && a.Rdev == b.Rdev &&
 		a.Nlink == b.Nlink && a.Mtime == b.Mtime && a.Target == b.Target &&
 		slices.EqualFunc(a.Xattrs, b.Xattrs, equalXattr) &&
-		samePage(a.Dir.root, b.Dir.root) && sameContent(a.Content, b.Content)
-}
-
-func sameContent(a, b *Content) bool {
-	if a == b {
-		return true
-	}
-	if a == nil || b == nil {
-		return false
-	}
-	x, y := a.Sealed(), b.Sealed()
-	return x != nil && y != nil && x.Size == y.Size && x.Alloc == y.Alloc && x.Depth == y.Depth &&
-		x.Root == y.Root && slices.Equal(x.Chunks, y.Chunks)
+		samePage(a.Dir.root, b.Dir.root) && a.Content.SurelyEqual(b.Content)
 }

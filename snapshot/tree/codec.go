@@ -9,33 +9,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// The first byte of an object tells its kind, the second the version of its
-// format. FORMAT.md has the rest.
-const (
-	kindState      = 1
-	kindTableInner = 2
-	kindTableLeaf  = 3
-	kindDirInner   = 4
-	kindDirLeaf    = 5
-	kindRecord     = 7 // 6 is a list of chunks
-
-	formatVersion = 1
-)
-
 const hashSize = len(cas.Hash{})
-
-func encodeHeader(e *wire.Encoder, kind byte) {
-	e.Byte(kind)
-	e.Byte(formatVersion)
-}
-
-func decodeHeader(d *wire.Decoder) (kind byte) {
-	kind = d.Byte()
-	if v := d.Byte(); v != formatVersion {
-		d.Fail("format version %d is not known", v)
-	}
-	return kind
-}
 
 func decodeHash(d *wire.Decoder) (h cas.Hash) {
 	copy(h[:], d.Raw(hashSize))
@@ -44,7 +18,7 @@ func decodeHash(d *wire.Decoder) (h cas.Hash) {
 
 // encodeState writes the object whose hash is the state's id.
 func encodeState(e *wire.Encoder, s *State, root cas.Hash) {
-	encodeHeader(e, kindState)
+	e.Header(wire.KindState)
 	e.Uvarint(uint64(s.Inodes))
 	e.Varint(s.Bytes)
 	e.Byte(byte(s.height))
@@ -55,7 +29,7 @@ func encodeState(e *wire.Encoder, s *State, root cas.Hash) {
 
 func decodeState(raw []byte) (*State, error) {
 	d := wire.NewDecoder(raw)
-	if k := decodeHeader(d); k != kindState {
+	if k := d.Header(); k != wire.KindState {
 		d.Fail("kind %d is no state", k)
 	}
 	s := &State{Inodes: d.Length(), Bytes: d.Varint(), height: int(d.Byte())}
@@ -70,9 +44,9 @@ func decodeState(raw []byte) (*State, error) {
 
 // encodeBody writes a page, other than a table leaf, whose kids are all sealed.
 func encodeBody(e *wire.Encoder, b *body) {
-	encodeHeader(e, b.kind)
+	e.Header(b.kind)
 	switch b.kind {
-	case kindTableInner:
+	case wire.KindTableInner:
 		e.Raw(binary.LittleEndian.AppendUint64(nil, kidMap(b.kids)))
 		for _, k := range b.kids {
 			if k != nil {
@@ -80,7 +54,7 @@ func encodeBody(e *wire.Encoder, b *body) {
 				e.Raw(h[:])
 			}
 		}
-	case kindDirInner:
+	case wire.KindDirInner:
 		e.Raw(binary.LittleEndian.AppendUint16(nil, uint16(kidMap(b.kids))))
 		for _, k := range b.kids {
 			if k != nil {
@@ -89,7 +63,7 @@ func encodeBody(e *wire.Encoder, b *body) {
 				e.Raw(h[:])
 			}
 		}
-	case kindDirLeaf:
+	case wire.KindDirLeaf:
 		e.Uvarint(uint64(len(b.ents)))
 		var ino uint64
 		for i := range b.ents {
@@ -114,19 +88,19 @@ func kidMap(kids []*page) (m uint64) {
 // decodeBody reads what encodeBody wrote. The body of a table leaf keeps raw.
 func decodeBody(raw []byte) (*body, error) {
 	d := wire.NewDecoder(raw)
-	b := &body{kind: decodeHeader(d)}
+	b := &body{kind: d.Header()}
 	switch b.kind {
-	case kindTableInner:
+	case wire.KindTableInner:
 		if m := d.Raw(8); m != nil {
 			b.kids = decodeKids(d, binary.LittleEndian.Uint64(m), tableFan, false)
 		}
-	case kindTableLeaf:
+	case wire.KindTableLeaf:
 		b.leaf = decodeTableLeaf(d, raw)
-	case kindDirInner:
+	case wire.KindDirInner:
 		if m := d.Raw(2); m != nil {
 			b.kids = decodeKids(d, uint64(binary.LittleEndian.Uint16(m)), dirFan, true)
 		}
-	case kindDirLeaf:
+	case wire.KindDirLeaf:
 		b.ents = decodeDirLeaf(d, raw)
 	default:
 		d.Fail("kind %d is no page", b.kind)
@@ -192,7 +166,7 @@ func decodeDirLeaf(d *wire.Decoder, raw []byte) []dirent {
 		if ino == 0 || ino > MaxIno {
 			d.Fail("entry of inode %d", ino)
 		}
-		if !validName(e.name) {
+		if CheckName(e.name) != nil {
 			d.Fail("entry of name %q", e.name)
 		}
 		e.hash = hashName(e.name)

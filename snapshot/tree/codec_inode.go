@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
@@ -21,7 +22,7 @@ const (
 // encodeInode writes an inode whose directory and content are sealed. Times
 // other than mtime are written as their distance from it, which is mostly short.
 func encodeInode(e *wire.Encoder, n *Inode) {
-	var base *Base
+	var base *content.ChunkMap
 	if n.IsRegular() && n.Content != nil {
 		if base = n.Content.Sealed(); base.Size == 0 && base.Alloc == 0 {
 			base = nil
@@ -73,7 +74,7 @@ func encodeInode(e *wire.Encoder, n *Inode) {
 		e.Raw(h[:])
 	}
 	if flags&hasContent != 0 {
-		base.encode(e)
+		base.Encode(e)
 	}
 }
 
@@ -145,12 +146,15 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 		if d.Err() != nil {
 			return nil, d.Err()
 		}
-		if l.Parent == 0 || l.Parent > MaxIno || !validName(l.Name) {
+		if l.Parent == 0 || l.Parent > MaxIno || CheckName(l.Name) != nil {
 			d.Fail("link %q in inode %d", l.Name, l.Parent)
 		}
 		if i > 0 && !linkBefore(&n.Links[i-1], l) {
 			d.Fail("links not in order")
 		}
+	}
+	if names := len(n.Links); n.IsDir() && names != min(int(ino)-RootIno, 1) || !n.IsDir() && (names == 0 || names != int(n.Nlink)) {
+		d.Fail("inode of mode %o with %d links and %d names", n.Mode, n.Nlink, names)
 	}
 	if flags&hasRdev != 0 {
 		if n.Rdev = uint32(d.Uint(math.MaxUint32)); n.Rdev == 0 {
@@ -185,11 +189,11 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 		n.Dir.root = &dir.page
 	}
 	if flags&hasContent != 0 {
-		if b := decodeBase(d); d.Err() == nil {
+		if b := content.DecodeChunkMap(d); d.Err() == nil {
 			if b.Size == 0 {
 				d.Fail("content without bytes")
 			}
-			n.Content = ContentOf(b)
+			n.Content = content.Of(b)
 		}
 	}
 	if err := d.Finish(); err != nil {

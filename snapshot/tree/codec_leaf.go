@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"unsafe"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
@@ -14,14 +15,15 @@ import (
 // not take. It is cut into pieces with objects of their own, and the leaf holds
 // their hashes.
 const (
-	maxRecord = 64 << 10 // a longer record stands alone
-	maxPiece  = 1 << 20  // bytes of a record in one object
+	maxRecord = 4 << 10 // a longer record stands alone
+	maxPiece  = 1 << 20 // bytes of a record in one object
 )
 
 // encodeTableLeaf writes a leaf whose inodes are all sealed, and with put the
 // pieces of records too long for it.
 func encodeTableLeaf(e *wire.Encoder, l *tableLeaf, put func(piece []byte) (cas.Hash, error)) error {
-	encodeHeader(e, kindTableLeaf)
+	e.Header(wire.KindTableLeaf)
+	e.Uvarint(l.number)
 	var m uint64
 	for i := range l.cells {
 		if l.has(i) {
@@ -68,7 +70,7 @@ func putRecord(rec []byte, put func(piece []byte) (cas.Hash, error)) ([]byte, er
 	for len(rec) > 0 {
 		n := min(len(rec), maxPiece)
 		e.Reset()
-		encodeHeader(&e, kindRecord)
+		e.Header(wire.KindRecord)
 		e.Raw(rec[:n])
 		h, err := put(e.Out())
 		if err != nil {
@@ -80,21 +82,35 @@ func putRecord(rec []byte, put func(piece []byte) (cas.Hash, error)) ([]byte, er
 	return hashes, nil
 }
 
+// loadInode returns the inode of a record whose pieces have these hashes. It stays in
+// a cache: a directory may lead to it by tens of thousands of names.
+func loadInode(src *Source, ino uint64, hashes []byte) (*Inode, error) {
+	key := cas.Sum(hashes)
+	if n, ok := src.inodes.Get(key); ok && n.Ino == ino {
+		return n, nil
+	}
+	rec, err := loadRecord(src, hashes)
+	if err != nil {
+		return nil, err
+	}
+	n, err := decodeInode(ino, rec)
+	if err == nil {
+		src.inodes.Put(key, n, int64(len(rec)+len(n.Links)*int(unsafe.Sizeof(Link{}))))
+	}
+	return n, err
+}
+
 // loadRecord returns the record whose pieces have these hashes.
 func loadRecord(src *Source, hashes []byte) ([]byte, error) {
 	var rec []byte
 	for ; len(hashes) > 0; hashes = hashes[hashSize:] {
 		h := cas.Hash(hashes)
-		piece, ok := src.chunks.get(h)
-		if !ok {
-			var err error
-			if piece, err = src.objects.Get(h, nil); err != nil {
-				return nil, fmt.Errorf("load inode record %s: %w", h, err)
-			}
-			src.chunks.put(h, piece, int64(cap(piece)))
+		piece, err := src.Files.Object(h)
+		if err != nil {
+			return nil, fmt.Errorf("load inode record %s: %w", h, err)
 		}
 		d := wire.NewDecoder(piece)
-		if k := decodeHeader(d); k != kindRecord {
+		if k := d.Header(); k != wire.KindRecord {
 			d.Fail("kind %d is no inode record", k)
 		}
 		if d.Err() != nil {
@@ -116,7 +132,7 @@ func (l *tableLeaf) pieces(i int) (hs []cas.Hash) {
 }
 
 func decodeTableLeaf(d *wire.Decoder, raw []byte) *tableLeaf {
-	l := &tableLeaf{raw: raw}
+	l := &tableLeaf{raw: raw, number: d.Uint(MaxIno / tableFan)}
 	mb := d.Raw(8)
 	if mb == nil {
 		return nil

@@ -3,7 +3,6 @@ package tree
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -146,30 +145,5 @@ func TestWrongKind(t *testing.T) {
 	wrong := Dir{root: sealedPage(id, 1)}
 	if _, _, err := wrong.Lookup(f.src, "x"); !errors.Is(err, ErrMalformed) {
 		t.Errorf("state as a directory page: %v", err)
-	}
-}
-
-func TestLRU(t *testing.T) {
-	c := newLRU[int](100)
-	key := func(i int) cas.Hash { return cas.Hash{byte(i)} }
-	for i := range 20 {
-		c.put(key(i), i, 10)
-		c.get(key(0))
-	}
-	var left []int
-	for i := range 20 {
-		if v, ok := c.get(key(i)); ok {
-			left = append(left, v)
-		}
-	}
-	if got := fmt.Sprint(left); got != "[0 11 12 13 14 15 16 17 18 19]" {
-		t.Errorf("left are %s", got)
-	}
-	c.put(key(99), 99, 101)
-	if _, ok := c.get(key(99)); ok {
-		t.Error("kept what weighs more than all may")
-	}
-	if w := c.weight(); w != 100 {
-		t.Errorf("weight %d, want 100", w)
 	}
 }

@@ -12,11 +12,10 @@ import (
 type DiffOptions struct {
 	Paths []string // only these files, and what is below these directories; empty is everything
 
-	// Twin is nil or a state in which every path has what it has in b, though
-	// maybe as another inode, and that has more in common with a than b has:
-	// where a and Twin are the same nothing is looked at. Its contents are not
-	// read.
-	Twin *State
+	// Renumbered is nil or a state in which every path has what it has in b, though
+	// maybe as another inode, and that has more in common with a than b has: where
+	// a and Renumbered are the same nothing is looked at. Its contents are not read.
+	Renumbered *State
 }
 
 // Diff calls fn for every path at which b differs from a: in order of bytes by
@@ -33,9 +32,11 @@ type DiffOptions struct {
 // one in only one of them.
 func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(Change) error) error {
 	d := differ{
-		ctx: ctx, src: src, a: a, b: b, twin: o.Twin, fn: fn,
+		ctx: ctx, src: src, a: a, b: b, renumbered: o.Renumbered, fn: fn,
 		marks:  make(map[uint64]map[string]struct{}),
 		groups: make(map[[2]uint64]bool),
+		aToB:   NewPairing(src, a, b, RootIno),
+		bToA:   NewPairing(src, b, a, RootIno),
 	}
 	only, err := newFilter(o.Paths)
 	if err != nil {
@@ -52,10 +53,10 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 	// and those that are marked are looked at. That misses nothing: as long as the
 	// entries on the way down a path are equal, it is the same way in both trees, so
 	// a's marks lead to where it ends or where the entries part. What is the same
-	// in a and the twin of b needs no look, so the twin stands in for b there.
+	// in a and the renumbered b needs no look, so that stands in for b there.
 	like := b
-	if o.Twin != nil {
-		like = o.Twin
+	if o.Renumbered != nil {
+		like = o.Renumbered
 	}
 	if err := d.tables(a.root, a.height, like.root, like.height, 0); err != nil {
 		return fmt.Errorf("compare inodes: %w", err)
@@ -72,21 +73,32 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 	if err != nil {
 		return err
 	}
-	return d.pair("", x, y, z, only)
+	return d.pair(nil, x, y, z, only)
 }
 
-// errNoTwin means a mistake in the caller.
-var errNoTwin = errors.New("what is given as a twin of the state is none")
+// Changes returns all that Diff finds.
+func Changes(ctx context.Context, src *Source, a, b *State, o DiffOptions) (all []Change, err error) {
+	err = Diff(ctx, src, a, b, o, func(c Change) error {
+		all = append(all, c)
+		return nil
+	})
+	return all, err
+}
+
+// errNotRenumbered means a mistake in the caller.
+var errNotRenumbered = errors.New("what is given as the renumbered state has other paths")
 
 type differ struct {
-	ctx  context.Context
-	src  *Source
-	a, b *State
-	twin *State // of b, or nil
-	fn   func(Change) error
+	ctx        context.Context
+	src        *Source
+	a, b       *State
+	renumbered *State // b, or nil
+	fn         func(Change) error
 
 	marks  map[uint64]map[string]struct{} // directory in a → names to look at
 	groups map[[2]uint64]bool             // pair of inodes → whether their hard links differ
+
+	aToB, bToA *Pairing
 }
 
 // tables marks the inodes that both tables have and that differ. Numbers which
@@ -100,20 +112,20 @@ func (d *differ) tables(a *page, ha int, b *page, hb int, base uint64) error {
 		return err
 	}
 	if ha < hb {
-		body, err := b.loadTable(d.src, hb, true)
+		body, err := b.loadTable(d.src, hb, base, true)
 		if err != nil {
 			return err
 		}
 		return d.tables(a, ha, body.kids[0], hb-1, base)
 	}
-	x, err := a.loadTable(d.src, ha, true)
+	x, err := a.loadTable(d.src, ha, base, true)
 	if err != nil {
 		return err
 	}
 	if ha > hb {
 		return d.tables(x.kids[0], ha-1, b, hb, base)
 	}
-	y, err := b.loadTable(d.src, hb, true)
+	y, err := b.loadTable(d.src, hb, base, true)
 	if err != nil {
 		return err
 	}
@@ -144,7 +156,7 @@ func (d *differ) leaves(x, y *tableLeaf, base uint64) error {
 		if surelySame(n, m) {
 			continue
 		}
-		if err := d.mark(n); err != nil {
+		if err := d.mark(n, 0); err != nil {
 			return err
 		}
 	}
@@ -152,7 +164,10 @@ func (d *differ) leaves(x, y *tableLeaf, base uint64) error {
 }
 
 // mark notes every name that n has in a, and those of the directories above.
-func (d *differ) mark(n *Inode) error {
+func (d *differ) mark(n *Inode, depth int) error {
+	if depth == MaxDepth {
+		return ErrTooDeep
+	}
 	for _, l := range n.Links {
 		names := d.marks[l.Parent]
 		if names != nil {
@@ -164,27 +179,27 @@ func (d *differ) mark(n *Inode) error {
 		if err != nil {
 			return err
 		}
-		if err := d.mark(dir); err != nil {
+		if err := d.mark(dir, depth+1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pair compares what a and b have at one path. z is what the twin has there; y
-// without a twin.
-func (d *differ) pair(path string, x, y, z *Inode, only *filter) error {
+// pair compares what a and b have at one path. z is what the renumbered b has
+// there; y if there is none.
+func (d *differ) pair(path *Path, x, y, z *Inode, only *filter) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
 	if only.within() {
 		w, err := compare(d.src, x, y)
 		if err != nil {
-			return fmt.Errorf("compare %q: %w", path, err)
+			return fmt.Errorf("compare %q: %w", path.String(), err)
 		}
 		if !x.IsDir() && !y.IsDir() {
 			if other, err := d.linksDiffer(x, y); err != nil {
-				return fmt.Errorf("compare the links of %q: %w", path, err)
+				return fmt.Errorf("compare the links of %q: %w", path.String(), err)
 			} else if other {
 				w |= Links
 			}
@@ -207,12 +222,12 @@ func (d *differ) pair(path string, x, y, z *Inode, only *filter) error {
 }
 
 // dirs compares the entries of two directories at one path.
-func (d *differ) dirs(path string, x, y, z *Inode, only *filter) error {
+func (d *differ) dirs(path *Path, x, y, z *Inode, only *filter) error {
 	var names []string
-	if err := compareDirs(d.src, trie{page: x.Dir.root}, trie{page: z.Dir.root}, 0, func(name string) {
+	if err := compareDirs(d.src, trie{page: x.Dir.root}, trie{page: z.Dir.root}, pos{}, func(name string) {
 		names = append(names, name)
 	}); err != nil {
-		return fmt.Errorf("compare directory %q: %w", path, err)
+		return fmt.Errorf("compare directory %q: %w", path.String(), err)
 	}
 	names = slices.AppendSeq(names, maps.Keys(d.marks[x.Ino]))
 	slices.Sort(names)
@@ -221,14 +236,18 @@ func (d *differ) dirs(path string, x, y, z *Inode, only *filter) error {
 		if !ok {
 			continue
 		}
-		if err := d.entry(joinPath(path, name), name, x, y, z, below); err != nil {
+		if err := d.entry(path, name, x, y, z, below); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *differ) entry(path, name string, x, y, z *Inode, only *filter) error {
+func (d *differ) entry(dir *Path, name string, x, y, z *Inode, only *filter) error {
+	path, err := dir.At(name)
+	if err != nil {
+		return err
+	}
 	n, err := d.lookup(d.a, x, name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -238,12 +257,12 @@ func (d *differ) entry(path, name string, x, y, z *Inode, only *filter) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	o := m
-	if d.twin != nil {
-		if o, err = d.lookup(d.twin, z, name); err != nil {
+	if d.renumbered != nil {
+		if o, err = d.lookup(d.renumbered, z, name); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if (o == nil) != (m == nil) || o != nil && o.Type() != m.Type() {
-			return fmt.Errorf("%s: %w", path, errNoTwin)
+			return fmt.Errorf("%s: %w", path, errNotRenumbered)
 		}
 	}
 	switch {
@@ -263,11 +282,11 @@ func (d *differ) lookup(s *State, dir *Inode, name string) (*Inode, error) {
 	if err != nil || !ok {
 		return nil, err
 	}
-	return s.Get(d.src, e.Ino)
+	return s.child(d.src, dir, e)
 }
 
 // whole reports a path that only one state has, and all below it.
-func (d *differ) whole(s *State, path string, n *Inode, w What, only *filter) error {
+func (d *differ) whole(s *State, path *Path, n *Inode, w What, only *filter) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
@@ -283,21 +302,24 @@ func (d *differ) whole(s *State, path string, n *Inode, w What, only *filter) er
 	return d.below(s, path, n, w, only)
 }
 
-func (d *differ) below(s *State, path string, n *Inode, w What, only *filter) error {
+func (d *differ) below(s *State, path *Path, n *Inode, w What, only *filter) error {
 	if !n.IsDir() {
 		return nil
 	}
 	ents, err := n.Dir.sorted(d.src)
 	if err != nil {
-		return fmt.Errorf("list %q: %w", path, err)
+		return fmt.Errorf("list %q: %w", path.String(), err)
 	}
 	for i := range ents {
 		sub, ok := only.at(ents[i].name)
 		if !ok {
 			continue
 		}
-		child := joinPath(path, ents[i].name)
-		c, err := s.Get(d.src, ents[i].ino)
+		child, err := path.At(ents[i].name)
+		if err != nil {
+			return err
+		}
+		c, err := s.child(d.src, n, ents[i].dirent())
 		if err != nil {
 			return fmt.Errorf("%s: %w", child, err)
 		}

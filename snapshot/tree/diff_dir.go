@@ -10,11 +10,11 @@ type trie struct {
 func (t trie) none() bool { return t.page == nil && len(t.ents) == 0 }
 
 // open returns the entries of a leaf, or the kids of an inner page.
-func (t trie) open(src *Source, depth int) (ents []dirent, kids []*page, err error) {
+func (t trie) open(src *Source, at pos) (ents []dirent, kids []*page, err error) {
 	if t.page == nil {
 		return t.ents, nil, nil
 	}
-	b, err := t.page.loadDir(src, depth, true)
+	b, err := t.page.loadDir(src, at, true)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -23,15 +23,15 @@ func (t trie) open(src *Source, depth int) (ents []dirent, kids []*page, err err
 
 // compareDirs calls fn for every name whose entries differ, in no order. Parts
 // that are known to be equal are not loaded.
-func compareDirs(src *Source, a, b trie, depth int, fn func(name string)) error {
+func compareDirs(src *Source, a, b trie, at pos, fn func(name string)) error {
 	if a.none() && b.none() || a.page != nil && samePage(a.page, b.page) {
 		return nil
 	}
-	x, xk, err := a.open(src, depth)
+	x, xk, err := a.open(src, at)
 	if err != nil {
 		return err
 	}
-	y, yk, err := b.open(src, depth)
+	y, yk, err := b.open(src, at)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func compareDirs(src *Source, a, b trie, depth int, fn func(name string)) error 
 		compareEntries(x, y, fn)
 		return nil
 	}
-	xs, ys := splitDir(x, depth), splitDir(y, depth)
+	xs, ys := splitDir(x, at.depth), splitDir(y, at.depth)
 	for i := range dirFan {
 		s, t := trie{ents: xs[i]}, trie{ents: ys[i]}
 		if xk != nil {
@@ -48,7 +48,7 @@ func compareDirs(src *Source, a, b trie, depth int, fn func(name string)) error 
 		if yk != nil {
 			t.page = yk[i]
 		}
-		if err := compareDirs(src, s, t, depth+1, fn); err != nil {
+		if err := compareDirs(src, s, t, at.down(i), fn); err != nil {
 			return err
 		}
 	}

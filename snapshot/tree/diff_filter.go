@@ -39,7 +39,7 @@ func (f *filter) add(names []string) {
 	}
 }
 
-// within says whether the place itself was asked for, not only something below.
+// within reports whether the place itself was asked for, not only something below.
 func (f *filter) within() bool { return f == nil }
 
 // at returns the filter for an entry, and whether to look at it at all.

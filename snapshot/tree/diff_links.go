@@ -1,8 +1,74 @@
 package tree
 
-import "strings"
+// A Pairing finds, for directories of one state, those of another at the same path.
+type Pairing struct {
+	src      *Source
+	from, to *State
+	known    map[uint64]uint64 // 0: there is none
+}
 
-// linksDiffer says whether the files at one path differ in their hard links. It
+// NewPairing begins one in which the root of from stands for a directory of to.
+func NewPairing(src *Source, from, to *State, root uint64) *Pairing {
+	return &Pairing{src: src, from: from, to: to, known: map[uint64]uint64{RootIno: root}}
+}
+
+// Dir returns the number of the directory that stands for one of from, 0 if there
+// is none.
+func (p *Pairing) Dir(ino uint64) (uint64, error) { return p.dir(ino, 0) }
+
+func (p *Pairing) dir(ino uint64, depth int) (uint64, error) {
+	if other, ok := p.known[ino]; ok {
+		return other, nil
+	}
+	if depth == MaxDepth {
+		return 0, ErrTooDeep
+	}
+	n, err := p.from.Get(p.src, ino)
+	if err != nil {
+		return 0, err
+	}
+	l, err := n.Parent()
+	if err != nil {
+		return 0, err
+	}
+	above, err := p.dir(l.Parent, depth+1)
+	if err != nil {
+		return 0, err
+	}
+	p.known[ino] = 0
+	if m, err := p.entry(above, l.Name); err != nil {
+		return 0, err
+	} else if m != nil && m.IsDir() {
+		p.known[ino] = m.Ino
+	}
+	return p.known[ino], nil
+}
+
+// File returns what is in to at one of the paths of a file of from, nil if nothing is.
+func (p *Pairing) File(l Link) (*Inode, error) {
+	dir, err := p.Dir(l.Parent)
+	if err != nil {
+		return nil, err
+	}
+	return p.entry(dir, l.Name)
+}
+
+func (p *Pairing) entry(dir uint64, name string) (*Inode, error) {
+	if dir == 0 {
+		return nil, nil
+	}
+	n, err := p.to.Get(p.src, dir)
+	if err != nil {
+		return nil, err
+	}
+	e, ok, err := n.Dir.Lookup(p.src, name)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return p.to.child(p.src, n, e)
+}
+
+// linksDiffer reports whether the files at one path differ in their hard links. It
 // does not depend on the path, so the answer is kept for each pair of inodes.
 func (d *differ) linksDiffer(x, y *Inode) (bool, error) {
 	if x.Nlink != y.Nlink {
@@ -15,9 +81,9 @@ func (d *differ) linksDiffer(x, y *Inode) (bool, error) {
 	if v, ok := d.groups[key]; ok {
 		return v, nil
 	}
-	v, err := d.strays(d.a, x, d.b, y.Ino)
+	v, err := isOther(d.aToB, x, y.Ino)
 	if err == nil && !v {
-		v, err = d.strays(d.b, y, d.a, x.Ino)
+		v, err = isOther(d.bToA, y, x.Ino)
 	}
 	if err != nil {
 		return false, err
@@ -26,14 +92,11 @@ func (d *differ) linksDiffer(x, y *Inode) (bool, error) {
 	return v, nil
 }
 
-// strays says whether a path of n in s is a file other than ino in o.
-func (d *differ) strays(s *State, n *Inode, o *State, ino uint64) (bool, error) {
-	paths, err := s.Paths(d.src, n)
-	if err != nil {
-		return false, err
-	}
-	for _, p := range paths {
-		m, err := o.find(d.src, p)
+// isOther reports whether some path of n is, on the other side, a file other than
+// ino.
+func isOther(p *Pairing, n *Inode, ino uint64) (bool, error) {
+	for _, l := range n.Links {
+		m, err := p.File(l)
 		if err != nil {
 			return false, err
 		}
@@ -42,20 +105,4 @@ func (d *differ) strays(s *State, n *Inode, o *State, ino uint64) (bool, error) 
 		}
 	}
 	return false, nil
-}
-
-// find resolves a path that need not exist; nil if it does not.
-func (s *State) find(src *Source, path string) (*Inode, error) {
-	n, err := s.Get(src, RootIno)
-	for name := range strings.SplitSeq(path, "/") {
-		if err != nil || !n.IsDir() {
-			return nil, err
-		}
-		e, ok, lerr := n.Dir.Lookup(src, name)
-		if lerr != nil || !ok {
-			return nil, lerr
-		}
-		n, err = s.Get(src, e.Ino)
-	}
-	return n, err
 }

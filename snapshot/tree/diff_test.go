@@ -23,7 +23,8 @@ type flat struct {
 func flatten(t testing.TB, src *Source, s *State) *flat {
 	t.Helper()
 	f := &flat{files: make(map[string]*Inode), data: make(map[string]string), paths: make(map[uint64][]string)}
-	err := s.Walk(context.Background(), src, "", func(path string, n *Inode) error {
+	err := s.Walk(context.Background(), src, "", func(at *Path, n *Inode) error {
+		path := at.String()
 		f.files[path] = n
 		f.paths[n.Ino] = append(f.paths[n.Ino], path)
 		if n.IsRegular() {
@@ -113,20 +114,21 @@ func underAny(path string, only []string) bool {
 }
 
 // checkDiff compares Diff with naiveDiff.
-func checkDiff(t testing.TB, src *Source, a, b, twin *State, fa, fb *flat, only []string) {
+func checkDiff(t testing.TB, src *Source, a, b, renumbered *State, fa, fb *flat, only []string) {
 	t.Helper()
 	want := naiveDiff(fa, fb)
 	if len(only) > 0 {
 		maps.DeleteFunc(want, func(p string, _ What) bool { return !underAny(p, only) })
 	}
 	var order []string
-	err := Diff(context.Background(), src, a, b, DiffOptions{Paths: only, Twin: twin}, func(c Change) error {
-		order = append(order, c.Path)
-		if w, ok := want[c.Path]; !ok || w != c.What {
-			t.Errorf("%q: Diff says %b, a full walk %b", c.Path, c.What, w)
+	err := Diff(context.Background(), src, a, b, DiffOptions{Paths: only, Renumbered: renumbered}, func(c Change) error {
+		path := c.Path.String()
+		order = append(order, path)
+		if w, ok := want[path]; !ok || w != c.What {
+			t.Errorf("%q: Diff says %b, a full walk %b", path, c.What, w)
 		}
-		if (c.A == nil) != (fa.files[c.Path] == nil) || (c.B == nil) != (fb.files[c.Path] == nil) {
-			t.Errorf("%q: inodes %v, %v", c.Path, c.A, c.B)
+		if (c.A == nil) != (fa.files[path] == nil) || (c.B == nil) != (fb.files[path] == nil) {
+			t.Errorf("%q: inodes %v, %v", path, c.A, c.B)
 		}
 		return nil
 	})
@@ -155,7 +157,7 @@ func randomOp(f *testFS, r *rand.Rand) {
 	}
 	var all []place
 	dirs := []uint64{RootIno}
-	check(f.s.Walk(context.Background(), f.src, "", func(path string, n *Inode) error {
+	check(f.s.Walk(context.Background(), f.src, "", func(at *Path, n *Inode) error {
 		if n.IsDir() && n.Ino != RootIno {
 			dirs = append(dirs, n.Ino)
 		}
@@ -255,9 +257,9 @@ func TestDiffAgainstFullWalk(t *testing.T) {
 func diffHistory(t *testing.T, r *rand.Rand, forms []string, limited bool) {
 	f := newTestFS()
 	type version struct {
-		s    *State
-		f    *flat
-		twin *State // what the next version began as
+		s          *State
+		f          *flat
+		renumbered *State // what the next version began as
 	}
 	var vs []version
 	for _, form := range forms {
@@ -274,9 +276,9 @@ func diffHistory(t *testing.T, r *rand.Rand, forms []string, limited bool) {
 		}
 		if r.IntN(2) == 0 {
 			renumber(f, r)
-			v.twin = f.freeze()
+			v.renumbered = f.freeze()
 			if form == "cold" {
-				v.twin = f.load(t, f.src, f.seal(t, v.twin))
+				v.renumbered = f.load(t, f.src, f.seal(t, v.renumbered))
 			}
 		}
 		vs = append(vs, v)
@@ -291,8 +293,8 @@ func diffHistory(t *testing.T, r *rand.Rand, forms []string, limited bool) {
 	for _, a := range vs {
 		for _, b := range vs {
 			checkDiff(t, src, a.s, b.s, nil, a.f, b.f, only)
-			if b.twin != nil {
-				checkDiff(t, src, a.s, b.s, b.twin, a.f, b.f, only)
+			if b.renumbered != nil {
+				checkDiff(t, src, a.s, b.s, b.renumbered, a.f, b.f, only)
 			}
 		}
 	}
@@ -306,7 +308,7 @@ func renumber(f *testFS, r *rand.Rand) {
 		name string
 	}
 	var files []place
-	check(f.s.Walk(context.Background(), f.src, "", func(_ string, n *Inode) error {
+	check(f.s.Walk(context.Background(), f.src, "", func(_ *Path, n *Inode) error {
 		if !n.IsDir() && n.Nlink == 1 && r.IntN(2) == 0 {
 			files = append(files, place{n.Links[0].Parent, n.Links[0].Name})
 		}
@@ -332,22 +334,22 @@ func TestDiffTwinCost(t *testing.T) {
 	b := f.freeze()
 	f.seal(t, b)
 	renumber(f, rand.New(rand.NewPCG(1, 1)))
-	twin := f.freeze()
+	renumbered := f.freeze()
 	e, _ := f.lookup(RootIno, "dir7")
 	e, _ = f.lookup(e.Ino, "file7")
 	f.write(e.Ino, 0, "changed")
 	a := f.freeze()
-	compare := func(twin *State) (allocs float64) {
+	compare := func(renumbered *State) (allocs float64) {
 		return testing.AllocsPerRun(1, func() {
 			n := 0
-			check(Diff(context.Background(), f.src, a, b, DiffOptions{Twin: twin}, func(Change) error { n++; return nil }))
+			check(Diff(context.Background(), f.src, a, b, DiffOptions{Renumbered: renumbered}, func(Change) error { n++; return nil }))
 			if n != 1 {
 				t.Errorf("%d changes, want 1", n)
 			}
 		})
 	}
-	if with, without := compare(twin), compare(nil); with > without/50 {
-		t.Errorf("Diff allocates %.0f times with a twin, %.0f without", with, without)
+	if with, without := compare(renumbered), compare(nil); with > without/50 {
+		t.Errorf("Diff allocates %.0f times with a renumbered, %.0f without", with, without)
 	}
 }
 

@@ -1,11 +1,15 @@
 package tree
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
 // A directory is a trie over the hashes of its names: a leaf while it has at
@@ -52,9 +56,15 @@ func nibble(hash uint64, depth int) int {
 	return int(hash>>(nameBits-dirBits*(depth+1))) & (dirFan - 1)
 }
 
-// validName says whether a directory may hold that name.
-func validName(name string) bool {
-	return name != "" && len(name) <= 255 && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
+// CheckName refuses what cannot be the name of a directory entry.
+func CheckName(name string) error {
+	switch {
+	case name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00"):
+		return errs.Invalid
+	case len(name) > 255:
+		return errs.NameTooLong
+	}
+	return nil
 }
 
 func (e *dirent) slot() int { return int(e.tag >> 4) }
@@ -88,12 +98,43 @@ func search(ents []dirent, hash uint64, name string) (int, bool) {
 	return lo, false
 }
 
-// loadDir returns the body of a directory page at a depth.
-func (p *page) loadDir(src *Source, depth int, keep bool) (*body, error) {
-	if depth >= maxDirDepth {
-		return p.load(src, keep, kindDirLeaf, kindDirLeaf)
+// pos is the place of a page in the trie of a directory: how deep it is, and the
+// bits that the hashes of all names beneath begin with.
+type pos struct {
+	depth int
+	bits  uint64
+}
+
+func (at pos) down(i int) pos { return pos{at.depth + 1, at.bits<<dirBits | uint64(i)} }
+
+// towards returns the place below that a hash leads to.
+func (at pos) towards(hash uint64) pos { return at.down(nibble(hash, at.depth)) }
+
+// holds reports whether a hash belongs below.
+func (at pos) holds(hash uint64) bool { return hash>>(nameBits-dirBits*at.depth) == at.bits }
+
+// loadDir returns the body of a directory page. What was decoded is checked: it has
+// as many entries as is said above, and they are in their place. So nothing is met
+// twice in a directory, whatever somebody made of it.
+func (p *page) loadDir(src *Source, at pos, keep bool) (*body, error) {
+	orKind := byte(wire.KindDirInner)
+	if at.depth >= maxDirDepth {
+		orKind = wire.KindDirLeaf
 	}
-	return p.load(src, keep, kindDirLeaf, kindDirInner)
+	b, err := p.load(src, keep, wire.KindDirLeaf, orKind)
+	if err != nil || p.hash.Load() == nil {
+		return b, err
+	}
+	n, fits := len(b.ents), len(b.ents) == 0 || at.holds(b.ents[0].hash) && at.holds(b.ents[len(b.ents)-1].hash)
+	for _, k := range b.kids {
+		if k != nil {
+			n += k.n
+		}
+	}
+	if n != p.n || !fits {
+		return nil, fmt.Errorf("%w: directory page of %d entries where %d belong, or others", ErrMalformed, n, p.n)
+	}
+	return b, nil
 }
 
 // Len returns the number of entries.
@@ -108,18 +149,18 @@ func (d *Dir) Len() int {
 func (d *Dir) Lookup(src *Source, name string) (Dirent, bool, error) {
 	hash := hashName(name)
 	p := d.root
-	for depth := 0; p != nil; depth++ {
-		b, err := p.loadDir(src, depth, true)
+	for at := (pos{}); p != nil; at = at.towards(hash) {
+		b, err := p.loadDir(src, at, true)
 		if err != nil {
 			return Dirent{}, false, err
 		}
-		if b.kind == kindDirLeaf {
+		if b.kind == wire.KindDirLeaf {
 			if i, ok := search(b.ents, hash, name); ok {
 				return b.ents[i].dirent(), true, nil
 			}
 			break
 		}
-		p = b.kids[nibble(hash, depth)]
+		p = b.kids[nibble(hash, at.depth)]
 	}
 	return Dirent{}, false, nil
 }
@@ -127,7 +168,7 @@ func (d *Dir) Lookup(src *Source, name string) (Dirent, bool, error) {
 // Insert adds an entry, or points the entry of that name elsewhere. The
 // directory must belong to an inode that epoch owns.
 func (d *Dir) Insert(src *Source, epoch uint64, e Dirent) error {
-	_, err := insertBelow(src, epoch, &d.root, 0, dirent{
+	_, err := insertBelow(src, epoch, &d.root, pos{}, dirent{
 		hash: hashName(e.Name), ino: e.Ino, name: e.Name, tag: uint16(e.Type >> 12 & 15),
 	})
 	return err
@@ -141,18 +182,65 @@ func (d *Dir) Remove(src *Source, epoch uint64, name string) error {
 	} else if !ok {
 		return ErrNotExist
 	}
-	return removeBelow(src, epoch, &d.root, 0, hashName(name), name)
+	return removeBelow(src, epoch, &d.root, pos{}, hashName(name), name)
+}
+
+// OwnEntry makes every page epoch's own that Insert or Remove of a name changes, so
+// that these read nothing and do not fail. It changes nothing that anybody sees.
+// ErrDirFull if the name cannot be inserted. The directory must belong to an inode
+// that epoch owns.
+func (d *Dir) OwnEntry(src *Source, epoch uint64, name string) error {
+	hash := hashName(name)
+	pp := &d.root
+	for at := (pos{}); *pp != nil; at = at.towards(hash) {
+		p, b, err := ownDir(src, epoch, pp, at)
+		if err != nil {
+			return err
+		}
+		if b.kind == wire.KindDirLeaf {
+			if i, found := search(b.ents, hash, name); !found && len(run(b.ents[i:], hash)) == maxCollisions {
+				return ErrDirFull
+			}
+			return nil
+		}
+		if p.n <= maxDirLeaf+maxRemoved { // it may become one leaf
+			if err := ownAll(src, epoch, pp, at); err != nil {
+				return err
+			}
+		}
+		pp = &b.kids[nibble(hash, at.depth)]
+	}
+	return nil
+}
+
+// maxRemoved is how many names one change takes out of a directory at most.
+const maxRemoved = 2
+
+// ownAll is ownDir for a page and all below it.
+func ownAll(src *Source, epoch uint64, pp **page, at pos) error {
+	_, b, err := ownDir(src, epoch, pp, at)
+	if err != nil {
+		return err
+	}
+	for i := range b.kids {
+		if b.kids[i] != nil {
+			if err := ownAll(src, epoch, &b.kids[i], at.down(i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // ownDir makes *pp a page that epoch may change and returns it with its body.
-func ownDir(src *Source, epoch uint64, pp **page, depth int) (*page, *body, error) {
+func ownDir(src *Source, epoch uint64, pp **page, at pos) (*page, *body, error) {
 	p := *pp
-	b, err := p.loadDir(src, depth, true)
+	b, err := p.loadDir(src, at, true)
 	if err != nil || p.epoch == epoch {
 		return p, b, err
 	}
 	c := &body{kind: b.kind}
-	if b.kind == kindDirLeaf {
+	if b.kind == wire.KindDirLeaf {
 		c.ents = append(make([]dirent, 0, len(b.ents)+1), b.ents...)
 	} else {
 		c.kids = append(make([]*page, 0, dirFan), b.kids...)
@@ -168,7 +256,7 @@ func ownDir(src *Source, epoch uint64, pp **page, depth int) (*page, *body, erro
 func buildDir(epoch uint64, ents []dirent, depth int) *page {
 	var p *page
 	if len(ents) <= maxDirLeaf || depth >= maxDirDepth {
-		p = newPage(epoch, &body{kind: kindDirLeaf, ents: ents})
+		p = newPage(epoch, &body{kind: wire.KindDirLeaf, ents: ents})
 	} else {
 		p = newPage(epoch, innerDir(epoch, ents, depth))
 	}
@@ -177,7 +265,7 @@ func buildDir(epoch uint64, ents []dirent, depth int) *page {
 }
 
 func innerDir(epoch uint64, ents []dirent, depth int) *body {
-	b := &body{kind: kindDirInner, kids: make([]*page, dirFan)}
+	b := &body{kind: wire.KindDirInner, kids: make([]*page, dirFan)}
 	for i, part := range splitDir(ents, depth) {
 		if len(part) > 0 {
 			b.kids[i] = buildDir(epoch, slices.Clone(part), depth+1)
@@ -200,17 +288,17 @@ func splitDir(ents []dirent, depth int) (parts [dirFan][]dirent) {
 	return parts
 }
 
-func insertBelow(src *Source, epoch uint64, pp **page, depth int, e dirent) (added bool, err error) {
+func insertBelow(src *Source, epoch uint64, pp **page, at pos, e dirent) (added bool, err error) {
 	if *pp == nil {
-		*pp = buildDir(epoch, []dirent{e}, depth)
+		*pp = buildDir(epoch, []dirent{e}, at.depth)
 		return true, nil
 	}
-	p, b, err := ownDir(src, epoch, pp, depth)
+	p, b, err := ownDir(src, epoch, pp, at)
 	if err != nil {
 		return false, err
 	}
-	if b.kind == kindDirInner {
-		added, err = insertBelow(src, epoch, &b.kids[nibble(e.hash, depth)], depth+1, e)
+	if b.kind == wire.KindDirInner {
+		added, err = insertBelow(src, epoch, &b.kids[nibble(e.hash, at.depth)], at.towards(e.hash), e)
 		if added {
 			p.n++
 		}
@@ -235,27 +323,27 @@ func insertBelow(src *Source, epoch uint64, pp **page, depth int, e dirent) (add
 	b.ents = slices.Insert(b.ents, i, e)
 	p.n++
 	if len(b.ents) > maxDirLeaf {
-		p.mem.Store(innerDir(epoch, b.ents, depth))
+		p.mem.Store(innerDir(epoch, b.ents, at.depth))
 	}
 	return true, nil
 }
 
 // removeBelow takes out an entry that is known to be there.
-func removeBelow(src *Source, epoch uint64, pp **page, depth int, hash uint64, name string) error {
-	p, b, err := ownDir(src, epoch, pp, depth)
+func removeBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, name string) error {
+	p, b, err := ownDir(src, epoch, pp, at)
 	if err != nil {
 		return err
 	}
-	if b.kind == kindDirInner && p.n == maxDirLeaf+1 {
-		ents, err := appendEntries(src, p, depth, make([]dirent, 0, p.n))
+	if b.kind == wire.KindDirInner && p.n == maxDirLeaf+1 {
+		ents, err := appendEntries(src, p, at, make([]dirent, 0, p.n))
 		if err != nil {
 			return err
 		}
-		b = &body{kind: kindDirLeaf, ents: ents}
+		b = &body{kind: wire.KindDirLeaf, ents: ents}
 		p.mem.Store(b)
 	}
-	if b.kind == kindDirInner {
-		if err := removeBelow(src, epoch, &b.kids[nibble(hash, depth)], depth+1, hash, name); err != nil {
+	if b.kind == wire.KindDirInner {
+		if err := removeBelow(src, epoch, &b.kids[nibble(hash, at.depth)], at.towards(hash), hash, name); err != nil {
 			return err
 		}
 	} else if i, ok := search(b.ents, hash, name); ok {
@@ -270,15 +358,15 @@ func removeBelow(src *Source, epoch uint64, pp **page, depth int, hash uint64, n
 }
 
 // appendEntries appends everything below p, in order.
-func appendEntries(src *Source, p *page, depth int, to []dirent) ([]dirent, error) {
-	b, err := p.loadDir(src, depth, true)
+func appendEntries(src *Source, p *page, at pos, to []dirent) ([]dirent, error) {
+	b, err := p.loadDir(src, at, true)
 	if err != nil {
 		return nil, err
 	}
 	to = append(to, b.ents...)
-	for _, k := range b.kids {
+	for i, k := range b.kids {
 		if k != nil {
-			if to, err = appendEntries(src, k, depth+1, to); err != nil {
+			if to, err = appendEntries(src, k, at.down(i), to); err != nil {
 				return nil, err
 			}
 		}
@@ -301,16 +389,16 @@ func (d *Dir) List(src *Source, after uint64, fn func(e Dirent, cookie uint64) b
 		at := after - firstCookie + 1
 		hash, slot = at>>slotBits, int(at%maxCollisions)
 	}
-	_, err := listBelow(src, d.root, 0, hash, slot, fn)
+	_, err := listBelow(src, d.root, pos{}, hash, slot, fn)
 	return err
 }
 
-func listBelow(src *Source, p *page, depth int, hash uint64, slot int, fn func(Dirent, uint64) bool) (more bool, err error) {
-	b, err := p.loadDir(src, depth, true)
+func listBelow(src *Source, p *page, at pos, hash uint64, slot int, fn func(Dirent, uint64) bool) (more bool, err error) {
+	b, err := p.loadDir(src, at, true)
 	if err != nil {
 		return false, err
 	}
-	if b.kind == kindDirLeaf {
+	if b.kind == wire.KindDirLeaf {
 		for i := range b.ents {
 			if e := &b.ents[i]; !e.before(hash, slot) && !fn(e.dirent(), e.cookie()) {
 				return false, nil
@@ -321,12 +409,12 @@ func listBelow(src *Source, p *page, depth int, hash uint64, slot int, fn func(D
 	if hash>>nameBits != 0 {
 		return true, nil
 	}
-	for i := nibble(hash, depth); i < dirFan; i++ {
-		if i > nibble(hash, depth) {
+	for i := nibble(hash, at.depth); i < dirFan; i++ {
+		if i > nibble(hash, at.depth) {
 			hash, slot = 0, 0
 		}
 		if k := b.kids[i]; k != nil {
-			if more, err := listBelow(src, k, depth+1, hash, slot, fn); err != nil || !more {
+			if more, err := listBelow(src, k, at.down(i), hash, slot, fn); err != nil || !more {
 				return false, err
 			}
 		}

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
 func testName(i int) string { return fmt.Sprintf("some-file-%d.txt", i) }
@@ -101,7 +103,7 @@ func TestDirShape(t *testing.T) {
 		for i := range 300 - maxDirLeaf {
 			check(n.Dir.Remove(f.src, f.epoch, testName(i)))
 		}
-		if b := must(n.Dir.root.loadDir(f.src, 0, true)); b.kind != kindDirLeaf {
+		if b := must(n.Dir.root.loadDir(f.src, pos{}, true)); b.kind != wire.KindDirLeaf {
 			t.Errorf("%s: %d entries are not one leaf", way, n.Dir.Len())
 		}
 		for i := 300 - maxDirLeaf; i < 300; i++ {
@@ -171,10 +173,10 @@ func TestEqualHashes(t *testing.T) {
 	var d Dir
 	const hash = 0x123456789abcde
 	insert := func(name string) error {
-		_, err := insertBelow(src, 1, &d.root, 0, dirent{hash: hash, ino: 2, name: name, tag: unix.S_IFREG >> 12})
+		_, err := insertBelow(src, 1, &d.root, pos{}, dirent{hash: hash, ino: 2, name: name, tag: unix.S_IFREG >> 12})
 		return err
 	}
-	remove := func(name string) { check(removeBelow(src, 1, &d.root, 0, hash, name)) }
+	remove := func(name string) { check(removeBelow(src, 1, &d.root, pos{}, hash, name)) }
 	for i := range maxCollisions {
 		check(insert(testName(i)))
 	}
@@ -227,7 +229,8 @@ func TestWalkOrder(t *testing.T) {
 	var got []string
 	walk := func(path string) error {
 		got = nil
-		return f.s.Walk(context.Background(), f.src, path, func(p string, n *Inode) error {
+		return f.s.Walk(context.Background(), f.src, path, func(at *Path, n *Inode) error {
+			p := at.String()
 			got = append(got, p)
 			if p == "skip" {
 				return SkipDir
@@ -293,7 +296,7 @@ func TestCompareDirs(t *testing.T) {
 			}
 		}
 		got := make(map[string]int)
-		check(compareDirs(f.src, trie{page: a.root}, trie{page: n.Dir.root}, 0, func(name string) { got[name]++ }))
+		check(compareDirs(f.src, trie{page: a.root}, trie{page: n.Dir.root}, pos{}, func(name string) { got[name]++ }))
 		if !maps.Equal(got, want) {
 			rt.Fatalf("%d names differ, want %d", len(got), len(want))
 		}

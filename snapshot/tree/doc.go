@@ -9,8 +9,7 @@
 //   - a Dir: the entries, in a trie by the hash of the name. An entry leads to an
 //     inode number, so a rename touches two directories and one inode, whatever is
 //     below it, and two names of one number are a hard link;
-//   - a Content: the bytes of a regular file, a sealed Base below and, above it,
-//     extents that point into the journal for what was written since;
+//   - a content.Content: the bytes of a regular file;
 //   - a target, for a symbolic link.
 //
 // Every inode also knows its names (Links). That is how a change, which is found
@@ -23,7 +22,7 @@
 // it is frozen and the first change copies it. A capture therefore is a Clone,
 // which copies a few words, and a new epoch number. Own follows this rule for an
 // inode and the pages on the way to it; Dir.Insert and Dir.Remove follow it for
-// the pages of an owned directory, Content.Own for a content.
+// the pages of an owned directory, content.Own for the bytes of a file.
 //
 // # Sealing
 //
@@ -39,6 +38,22 @@
 // memory what was changed since the last seal and nothing else.
 //
 // The formats of all objects are in FORMAT.md.
+//
+// # What is checked
+//
+// That an object has the hash it is asked for says that somebody wrote it so, not that
+// it makes sense: a store may come from anywhere, and so does what is pulled. What
+// does not fit is ErrMalformed at the place where it is met, and every walk ends:
+//
+//   - a decoder takes one encoding of each value, in order, and no number out of
+//     range (codec.go, codec_inode.go, codec_leaf.go);
+//   - a page is at one place only: a leaf of the table says which numbers it is for
+//     (page.loadTable), and a page of a directory has as many entries as is said
+//     above it, with the hashes that belong there (page.loadDir);
+//   - an entry leads to an inode of its type, and a directory has one name, the one
+//     that led to it (State.child), so that no directory is met twice on the way
+//     down. Rings that do not hang on the root, and paths of more than MaxDepth
+//     names, are ErrTooDeep for who goes up.
 //
 // # Locking
 //

@@ -4,23 +4,27 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
 var (
 	// ErrNoInode means that a state has no inode of that number.
-	ErrNoInode = errors.New("no such inode")
+	ErrNoInode = errs.New(errs.Stale, "no such inode")
 	// ErrNotExist means that a directory has no entry of that name.
-	ErrNotExist = errors.New("no such file or directory")
+	ErrNotExist = errs.NotExist
 	// ErrNotDir means that something other than a directory was taken for one.
-	ErrNotDir = errors.New("not a directory")
+	ErrNotDir = errs.NotDir
 	// ErrSymlink means that a path leads through a symbolic link.
 	ErrSymlink = errors.New("path leads through a symbolic link")
 	// ErrBadPath means that a path is absolute, or not in its shortest form.
 	ErrBadPath = errors.New("path is not a relative path in its shortest form")
 	// ErrDirFull means that a directory has MaxCollisions names of the very same
 	// hash. It takes somebody who looks for such names.
-	ErrDirFull = errors.New("too many names of equal hash in one directory")
+	ErrDirFull = errs.New(errs.NoSpace, "too many names of equal hash in one directory")
+	// ErrTooDeep means that directories lie in each other more than 32,768 deep, or
+	// in a ring.
+	ErrTooDeep = errs.New(errs.TooBig, "directories lie more than 32,768 deep in each other")
 	// ErrMalformed means that an object's bytes make no sense, though its hash is
 	// right.
 	ErrMalformed = wire.ErrMalformed

@@ -2,18 +2,24 @@ package tree
 
 import (
 	"math"
+	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/content"
 )
 
 // sealedEpoch marks inodes decoded from sealed pages: no epoch owns them.
 const sealedEpoch = math.MaxUint64
 
-// MaxIno is the highest inode number that a state takes.
-const MaxIno = 1<<60 - 1
-
-// RootIno is the inode number of every state's root directory.
-const RootIno = 1
+const (
+	// RootIno is the inode number of every state's root directory.
+	RootIno = 1
+	// InoBits is the length of an inode number.
+	InoBits = 36
+	// MaxIno is the highest inode number.
+	MaxIno = 1<<InoBits - 1
+)
 
 // Inode is a file of any type. One that was returned by State.Get may be shared
 // with other states and must not be changed; State.Own returns one that may be.
@@ -24,13 +30,14 @@ type Inode struct {
 	Nlink                      uint32
 	Rdev                       uint32 // character and block devices
 	Atime, Mtime, Ctime, Btime int64  // nanoseconds since 1970
-	Links                      []Link // every name; a directory has one, the root none. Replaced, never changed in place
+	Links                      []Link // every name, in no order; a directory has one, the root none
 	Xattrs                     []Xattr
-	Target                     string   // symbolic links
-	Dir                        Dir      // directories
-	Content                    *Content // regular files; nil is an empty file
+	Target                     string           // symbolic links
+	Dir                        Dir              // directories
+	Content                    *content.Content // regular files; nil is an empty file
 
 	epoch uint64
+	links bool // the epoch may change the array of Links
 }
 
 // Link is one name of an inode.
@@ -49,13 +56,13 @@ type Xattr struct {
 // Type returns the S_IFMT part of the mode.
 func (n *Inode) Type() uint32 { return n.Mode & unix.S_IFMT }
 
-// IsDir says whether n is a directory.
+// IsDir reports whether n is a directory.
 func (n *Inode) IsDir() bool { return n.Type() == unix.S_IFDIR }
 
-// IsRegular says whether n is a regular file.
+// IsRegular reports whether n is a regular file.
 func (n *Inode) IsRegular() bool { return n.Type() == unix.S_IFREG }
 
-// IsSymlink says whether n is a symbolic link.
+// IsSymlink reports whether n is a symbolic link.
 func (n *Inode) IsSymlink() bool { return n.Type() == unix.S_IFLNK }
 
 // Size returns st_size in bytes: 4096 for a directory, the length of the target
@@ -83,8 +90,31 @@ func (n *Inode) Blocks() int64 {
 	return 0
 }
 
-// Owned says whether epoch may change n in place.
-func (n *Inode) Owned(epoch uint64) bool { return n.epoch == epoch }
+// AddLink notes one more name. The epoch must own n.
+func (n *Inode) AddLink(l Link) {
+	n.ownLinks()
+	n.Links = append(n.Links, l)
+}
+
+// RemoveLink takes a name back. The epoch must own n.
+func (n *Inode) RemoveLink(l Link) {
+	n.ownLinks()
+	for i, have := range slices.Backward(n.Links) { // what came last often goes first
+		if have == l {
+			end := len(n.Links) - 1
+			n.Links[i], n.Links[end] = n.Links[end], Link{}
+			n.Links = n.Links[:end]
+			return
+		}
+	}
+}
+
+// ownLinks copies the names once an epoch: older versions share them.
+func (n *Inode) ownLinks() {
+	if !n.links {
+		n.Links, n.links = slices.Clone(n.Links), true
+	}
+}
 
 // owned returns n if epoch may change it, else a copy that it may.
 func (n *Inode) owned(epoch uint64) *Inode {
@@ -92,6 +122,6 @@ func (n *Inode) owned(epoch uint64) *Inode {
 		return n
 	}
 	c := *n
-	c.epoch = epoch
+	c.epoch, c.links = epoch, false
 	return &c
 }

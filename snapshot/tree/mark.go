@@ -11,17 +11,17 @@ import (
 // below an object are visited only when keep answers that it met it for the
 // first time. So marking many states costs their number and what they differ in.
 //
-// With lossy, an object that is not in the store (cas.ErrNotFound) is passed
+// With incomplete, an object that is not in the store (cas.ErrNotFound) is passed
 // over: what hung below it is lost.
 //
 // A collection has to mark every state that is in memory besides the stored ones:
 // pages that a Seal cut short has sealed are stored, and referred to from there
 // only. What a Seal writes meanwhile is for the store to keep.
-func (s *State) Mark(ctx context.Context, src *Source, lossy bool, keep func(cas.Hash) (first bool)) error {
+func (s *State) Mark(ctx context.Context, src *Source, incomplete bool, keep func(cas.Hash) (first bool)) error {
 	if id, ok := s.ID(); ok && !keep(id) {
 		return nil
 	}
-	m := marker{ctx: ctx, src: src, lossy: lossy, keep: keep}
+	m := marker{ctx: ctx, src: src, incomplete: incomplete, keep: keep}
 	return m.table(s.root, s.height, 0)
 }
 
@@ -30,12 +30,12 @@ type marker struct {
 	src  *Source
 	keep func(cas.Hash) bool
 
-	lossy bool
+	incomplete bool
 }
 
 // passed is nil for an object that may be missing.
 func (m *marker) passed(err error) error {
-	if m.lossy && errors.Is(err, cas.ErrNotFound) {
+	if m.incomplete && errors.Is(err, cas.ErrNotFound) {
 		return nil
 	}
 	return err
@@ -56,7 +56,7 @@ func (m *marker) table(p *page, height int, base uint64) error {
 	if err := m.ctx.Err(); err != nil {
 		return err
 	}
-	b, err := p.loadTable(m.src, height, false)
+	b, err := p.loadTable(m.src, height, base, false)
 	if err != nil {
 		return m.passed(err)
 	}
@@ -87,13 +87,13 @@ func (m *marker) table(p *page, height int, base uint64) error {
 
 func (m *marker) inode(n *Inode) error {
 	if n.IsDir() {
-		return m.dir(n.Dir.root, 0)
+		return m.dir(n.Dir.root, pos{})
 	}
-	return n.Content.eachHash(m.src, func(h cas.Hash, isList bool) (bool, error) {
+	return n.Content.EachObject(m.src.Files, func(h cas.Hash, isList bool) (bool, error) {
 		if !m.keep(h) {
 			return false, nil
 		}
-		if isList && m.lossy {
+		if isList && m.incomplete {
 			if _, err := m.src.objects.Get(h, nil); errors.Is(err, cas.ErrNotFound) {
 				return false, nil
 			}
@@ -102,25 +102,19 @@ func (m *marker) inode(n *Inode) error {
 	})
 }
 
-// eachObject calls keep for every object that c refers to, and goes on below a
-// list of chunks if it answers true.
-func (c *Content) eachObject(src *Source, keep func(cas.Hash) bool) error {
-	return c.eachHash(src, func(h cas.Hash, _ bool) (bool, error) { return keep(h), nil })
-}
-
-func (m *marker) dir(p *page, depth int) error {
+func (m *marker) dir(p *page, at pos) error {
 	if p == nil || !m.first(p) {
 		return nil
 	}
 	if p.n <= maxDirLeaf {
 		return nil // a leaf refers to inode numbers only: no need to load it
 	}
-	b, err := p.loadDir(m.src, depth, false)
+	b, err := p.loadDir(m.src, at, false)
 	if err != nil {
 		return m.passed(err)
 	}
-	for _, k := range b.kids {
-		if err := m.dir(k, depth+1); err != nil {
+	for i, k := range b.kids {
+		if err := m.dir(k, at.down(i)); err != nil {
 			return err
 		}
 	}

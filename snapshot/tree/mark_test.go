@@ -82,8 +82,8 @@ func TestMarkKeepsEnough(t *testing.T) {
 		src := f.source()
 		s, err := Load(src, id)
 		if err == nil {
-			err = s.Walk(context.Background(), src, "", func(_ string, n *Inode) error {
-				if _, err := n.Content.ReadAt(src, make([]byte, n.Size()), 0); n.IsRegular() && err != nil {
+			err = s.Walk(context.Background(), src, "", func(_ *Path, n *Inode) error {
+				if _, err := n.Content.ReadAt(src.Files, make([]byte, n.Size()), 0); n.IsRegular() && err != nil {
 					return err
 				}
 				return nil
@@ -189,7 +189,7 @@ func TestAffected(t *testing.T) {
 	}
 }
 
-// readable says whether a file's inode and all its content load.
+// readable reports whether a file's inode and all its content load.
 func readable(src *Source, s *State, path string) bool {
 	n, err := s.Resolve(src, path)
 	if err != nil {
@@ -198,7 +198,7 @@ func readable(src *Source, s *State, path string) bool {
 	if n.IsDir() {
 		_, err = n.Dir.sorted(src)
 	} else if n.Content != nil {
-		_, err = n.Content.ReadAt(src, make([]byte, n.Size()), 0)
+		_, err = n.Content.ReadAt(src.Files, make([]byte, n.Size()), 0)
 	}
 	return err == nil
 }

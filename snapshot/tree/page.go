@@ -74,7 +74,7 @@ func (p *page) load(src *Source, keep bool, kind, orKind byte) (*body, error) {
 	return b, nil
 }
 
-// samePage says that two pages are known to hold the same. Not being known is
+// samePage reports whether two pages are known to hold the same. Not being known is
 // no proof of a difference.
 func samePage(a, b *page) bool {
 	if a == b {

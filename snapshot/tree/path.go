@@ -1,15 +1,15 @@
 package tree
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// maxAncestors bounds the way from an inode up to the root. Only a damaged tree
-// that has a ring in it reaches it; a path of that many names would be 64 KiB.
-const maxAncestors = 1 << 15
+// MaxDepth bounds the names of a path, and so every walk. Only a damaged tree that
+// has a ring in it, or somebody who looks for trouble, reaches it.
+const MaxDepth = 1 << 15
 
 // splitPath returns the names of a path below the root; "" and "." are the root
 // itself. ErrBadPath if it is absolute or not in its shortest form.
@@ -19,7 +19,7 @@ func splitPath(path string) ([]string, error) {
 	}
 	names := strings.Split(path, "/")
 	for _, n := range names {
-		if n == "" || n == "." || n == ".." || strings.IndexByte(n, 0) >= 0 {
+		if CheckName(n) != nil {
 			return nil, fmt.Errorf("%q: %w", path, ErrBadPath)
 		}
 	}
@@ -55,58 +55,72 @@ func (s *State) Resolve(src *Source, path string) (*Inode, error) {
 	return n, nil
 }
 
-// Paths returns every path of an inode, in order of bytes by component; none for
-// one that has no name any more. The root's only path is "".
-func (s *State) Paths(src *Source, n *Inode) ([]string, error) {
-	if n.Ino == RootIno {
-		return []string{""}, nil
-	}
-	var paths []string
-	for _, l := range n.Links {
-		dir, err := s.dirPath(src, l.Parent)
-		if err != nil {
-			return nil, fmt.Errorf("path of inode %d: %w", n.Ino, err)
-		}
-		paths = append(paths, joinPath(dir, l.Name))
-	}
-	slices.SortFunc(paths, comparePaths)
-	return paths, nil
+// A Path is the way from the root to a file. It shares memory with the paths of
+// the directories above, so that those of a deep tree take no more than the tree
+// does. The root's is nil.
+type Path struct {
+	Dir    *Path
+	Name   string
+	depth  int
+	length int // of the string
 }
 
-// dirPath returns the path of a directory.
-func (s *State) dirPath(src *Source, ino uint64) (string, error) {
-	var names []string
-	for ino != RootIno {
-		n, err := s.Get(src, ino)
-		if err != nil {
-			return "", err
-		}
-		if len(n.Links) != 1 {
-			return "", fmt.Errorf("directory %d has %d names", ino, len(n.Links))
-		}
-		if len(names) == maxAncestors {
-			return "", errors.New("directories form a ring")
-		}
-		names = append(names, n.Links[0].Name)
-		ino = n.Links[0].Parent
+// At returns the path of an entry of the directory at p. ErrTooDeep if it has more
+// than 32,768 names.
+func (p *Path) At(name string) (*Path, error) {
+	if p == nil {
+		return &Path{Name: name, depth: 1, length: len(name)}, nil
 	}
-	slices.Reverse(names)
-	return strings.Join(names, "/"), nil
+	if p.depth == MaxDepth {
+		return nil, ErrTooDeep
+	}
+	return &Path{Dir: p, Name: name, depth: p.depth + 1, length: p.length + 1 + len(name)}, nil
 }
 
-// comparePaths orders paths by component, so that a directory is followed by
-// what is below it and only then by its longer namesakes ("a", "a/b", "a.c").
-func comparePaths(a, b string) int {
-	for i := 0; i < len(a) && i < len(b); i++ {
-		switch {
-		case a[i] == b[i]:
-		case a[i] == '/':
-			return -1
-		case b[i] == '/':
-			return 1
-		default:
-			return int(a[i]) - int(b[i])
+// ParsePath is for a path relative to the root, as Resolve takes it.
+func ParsePath(path string) (p *Path, err error) {
+	names, err := splitPath(path)
+	for _, name := range names {
+		if err == nil {
+			p, err = p.At(name)
 		}
 	}
-	return len(a) - len(b)
+	return p, err
+}
+
+// Len returns the length of the string.
+func (p *Path) Len() int {
+	if p == nil {
+		return 0
+	}
+	return p.length
+}
+
+// String returns the names with slashes in between, "" for the root.
+func (p *Path) String() string { return p.tail(p.Len()) }
+
+// Short returns the string, of one that is longer than a program can use (PATH_MAX)
+// only the end.
+func (p *Path) Short() string { return p.tail(min(p.Len(), unix.PathMax-1)) }
+
+// tail returns the last n bytes of the string.
+func (p *Path) tail(n int) string {
+	b := make([]byte, n)
+	for n > 0 {
+		part := p.Name[max(0, len(p.Name)-n):]
+		n -= copy(b[n-len(part):], part)
+		if p = p.Dir; n > 0 {
+			n--
+			b[n] = '/'
+		}
+	}
+	return string(b)
+}
+
+// Parent returns the one name of a directory other than the root.
+func (n *Inode) Parent() (Link, error) {
+	if len(n.Links) != 1 {
+		return Link{}, fmt.Errorf("%w: directory %d has %d names", ErrMalformed, n.Ino, len(n.Links))
+	}
+	return n.Links[0], nil
 }

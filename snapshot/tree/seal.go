@@ -4,54 +4,38 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/cas/guard"
+	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// Sealer turns what is only in memory into objects. One Sealer may seal several
-// states, also at the same time.
-type Sealer struct {
-	Src        *Source
-	Objects    ObjectStore
-	Workers    int               // files and directories sealed at a time; 0 is 1
-	OnProgress func(bytes int64) // called with the bytes of file data done since the last call; may be nil
-	OnLost     func(bytes int64) // called for bytes that are damaged and cannot be sealed; may be nil
-	Lossy      bool              // missing objects are lost, not to be found by a repair
-}
-
-// SealStats says what a Seal had to do.
-type SealStats struct {
-	Files     int64 // contents cut into chunks
-	Pages     int64 // pages written, of tables and directories
-	PageBytes int64 // their size before compression
-}
-
 // Seal writes everything that s holds and that was not sealed before, bottom-up:
 // contents and directories by several workers, then the table, then the state
-// object, whose hash it returns. The state must be frozen; it can be read all the
-// while, and so can the states that share pages with it. What is sealed leaves
-// memory for the page cache. A Seal that was cut short by ctx or an error has
-// only done a part of the work, and the next one goes on from there.
-func (z *Sealer) Seal(ctx context.Context, s *State) (cas.Hash, SealStats, error) {
-	r := &sealRun{z: z}
+// object, whose hash it returns. z says where to, and how files are cut into
+// chunks; as many files and directories as it has workers are sealed at a time.
+//
+// The state must be frozen; it can be read all the while, and so can the states
+// that share pages with it. What is sealed leaves memory for the page cache. A
+// Seal that was cut short by ctx or an error has only done a part of the work,
+// and the next one goes on from there.
+func Seal(ctx context.Context, src *Source, z *content.Sealer, s *State) (cas.Hash, error) {
+	r := &sealRun{src: src, z: z}
 	h, err := r.state(ctx, s)
-	stats := SealStats{Files: r.files.Load(), Pages: r.pages.Load(), PageBytes: r.pageBytes.Load()}
 	if err != nil {
-		return cas.Hash{}, stats, fmt.Errorf("seal: %w", err)
+		return cas.Hash{}, fmt.Errorf("seal: %w", err)
 	}
-	return h, stats, nil
+	return h, nil
 }
 
 // sealRun is one Seal under way.
 type sealRun struct {
-	z                       *Sealer
-	files, pages, pageBytes atomic.Int64
-	buffers                 sync.Pool // of *wire.Encoder
+	src     *Source
+	z       *content.Sealer
+	buffers sync.Pool // of *wire.Encoder
 }
 
 func (r *sealRun) state(ctx context.Context, s *State) (cas.Hash, error) {
@@ -124,7 +108,7 @@ func (p *page) unsealed() *body {
 	return p.mem.Load() // nil if another sealer was faster
 }
 
-// isSealed says whether all that an inode refers to is sealed.
+// isSealed reports whether all that an inode refers to is sealed.
 func (n *Inode) isSealed() bool {
 	switch {
 	case n == nil:
@@ -145,16 +129,13 @@ func (r *sealRun) inode(ctx context.Context, n *Inode) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	r.files.Add(1)
-	_, err := r.z.sealContent(ctx, n.Content)
+	_, err := r.z.Seal(ctx, n.Content)
 	return err
 }
 
 // tableLeaf encodes a leaf and writes those of its records that stand alone.
 func (r *sealRun) tableLeaf(e *wire.Encoder, l *tableLeaf) error {
 	return encodeTableLeaf(e, l, func(piece []byte) (cas.Hash, error) {
-		r.pages.Add(1)
-		r.pageBytes.Add(int64(len(piece)))
 		h, err := r.z.Objects.Put(cas.KindTree, piece)
 		if err != nil {
 			return h, fmt.Errorf("write a part of an inode: %w", err)
@@ -203,8 +184,6 @@ func (r *sealRun) page(ctx context.Context, p *page) (cas.Hash, error) {
 	if err != nil {
 		return cas.Hash{}, fmt.Errorf("write a page: %w", err)
 	}
-	r.pages.Add(1)
-	r.pageBytes.Add(int64(e.Len()))
 	if b.leaf != nil {
 		// The inodes in memory hold on to journal positions and to older contents,
 		// so the cache gets what a load would give.
@@ -212,7 +191,7 @@ func (r *sealRun) page(ctx context.Context, p *page) (cas.Hash, error) {
 			return cas.Hash{}, fmt.Errorf("read back a page: %w", err)
 		}
 	}
-	r.z.Src.pages.put(h, b, b.weight())
+	r.src.pages.Put(h, b, b.weight())
 	p.seal(h)
 	return h, nil
 }

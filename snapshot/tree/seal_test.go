@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/cas/guard"
+	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot/content"
 )
 
 // TestSealRoundTrip checks that every field comes back.
@@ -131,8 +132,8 @@ func TestSealWhileRunning(t *testing.T) {
 	ids := make([]cas.Hash, 2)
 	for i := range ids {
 		wg.Go(func() {
-			z := &Sealer{Src: f.src, Objects: f.store, Workers: 2}
-			id, _, err := z.Seal(context.Background(), s.Clone())
+			z := &content.Sealer{Src: f.src.Files, Objects: f.store, Workers: 2}
+			id, err := Seal(context.Background(), f.src, z, s.Clone())
 			if err != nil {
 				t.Error(err)
 			}
@@ -223,8 +224,8 @@ func TestSealStops(t *testing.T) {
 		}
 		return nil
 	}}
-	z := &Sealer{Src: f.src, Objects: store, Workers: 2}
-	if _, _, err := z.Seal(ctx, s); !errors.Is(err, context.Canceled) {
+	z := &content.Sealer{Src: f.src.Files, Objects: store, Workers: 2}
+	if _, err := Seal(ctx, f.src, z, s); !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v, want Canceled", err)
 	}
 	if n > 60 {
@@ -232,7 +233,7 @@ func TestSealStops(t *testing.T) {
 	}
 	full := errors.New("disk full")
 	z.Objects = putHook{f.store, func() error { return full }}
-	if _, _, err := z.Seal(context.Background(), s); !errors.Is(err, full) {
+	if _, err := Seal(context.Background(), f.src, z, s); !errors.Is(err, full) {
 		t.Fatalf("error %v, want that of the store", err)
 	}
 	want := flatten(t, f.src, s)
@@ -243,7 +244,7 @@ func TestSealStops(t *testing.T) {
 }
 
 type putHook struct {
-	ObjectStore
+	content.ObjectStore
 	hook func() error
 }
 
@@ -304,11 +305,11 @@ func TestSealPanics(t *testing.T) {
 		f.write(f.create(RootIno, testName(i), unix.S_IFREG|0o644), 0, testName(i))
 	}
 	large := make([]byte, 4<<20)
-	fillNoise(rand.New(rand.NewPCG(1, 2)), large)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(large)
 	f.write(f.create(RootIno, "large", unix.S_IFREG|0o644), 0, string(large))
 	s := f.freeze()
-	z := &Sealer{Src: f.src, Objects: putHook{f.store, func() error { panic("a fault in the store") }}, Workers: 2}
-	_, _, err := z.Seal(context.Background(), s)
+	z := &content.Sealer{Src: f.src.Files, Objects: putHook{f.store, func() error { panic("a fault in the store") }}, Workers: 2}
+	_, err := Seal(context.Background(), f.src, z, s)
 	var p *guard.Panic
 	if !errors.As(err, &p) || !strings.Contains(p.Stack, "seal_test.go") {
 		t.Fatalf("error %v, want the panic with its stack", err)

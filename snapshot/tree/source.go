@@ -4,51 +4,43 @@ import (
 	"fmt"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/internal/lru"
 )
 
-// ObjectStore keeps the sealed objects; *cas.Store is one.
-type ObjectStore interface {
-	// Put stores b and returns its hash.
-	Put(kind cas.Kind, b []byte) (cas.Hash, error)
-	// Get appends the bytes of h to dst[:0] and returns them.
-	Get(h cas.Hash, dst []byte) ([]byte, error)
-}
-
-// Log holds the bytes of unsealed files; *journal.Journal is one.
-type Log interface {
-	// ReadAt fills p with the bytes at journal position pos.
-	ReadAt(p []byte, pos int64) error
-}
-
-// Source is where states load from whatever is not in memory: the object store
-// for sealed pages and chunks, the journal for unsealed bytes. It caches what it
+// Source is where states load from whatever is not in memory. It caches what it
 // loads, and is safe for concurrent use.
 type Source struct {
-	objects ObjectStore
-	log     Log
-	pages   *lru[*body]  // decoded pages of tables and directories
-	chunks  *lru[[]byte] // plain chunks of files
+	Files   *content.Source // the bytes of files
+	objects content.ObjectStore
+	pages   *lru.Cache[*body]  // decoded pages of tables and directories
+	inodes  *lru.Cache[*Inode] // decoded long records
 }
+
+// longBytes is room for one inode with the most names that there can be.
+const longBytes = 32 << 20
 
 // NewSource returns a source whose caches hold about cacheBytes bytes, half of
 // them decoded pages and half of them plain file data.
-func NewSource(o ObjectStore, l Log, cacheBytes int64) *Source {
+func NewSource(o content.ObjectStore, l content.Log, cacheBytes int64) *Source {
 	return &Source{
+		Files:   content.NewSource(o, l, cacheBytes/2),
 		objects: o,
-		log:     l,
-		pages:   newLRU[*body](cacheBytes / 2),
-		chunks:  newLRU[[]byte](cacheBytes / 2),
+		pages:   lru.New[*body](cacheBytes/2, 4<<20),
+		inodes:  lru.New[*Inode](longBytes, longBytes),
 	}
 }
 
 // CacheBytes returns how many bytes the caches hold at present.
-func (s *Source) CacheBytes() int64 { return s.pages.weight() + s.chunks.weight() }
+func (s *Source) CacheBytes() int64 {
+	return s.pages.Weight() + s.inodes.Weight() + s.Files.CacheBytes()
+}
 
 // body returns the decoded page h. With keep it stays in the cache; a caller
 // that looks at every page once passes false, so as not to drive out what
 // others use.
 func (s *Source) body(h cas.Hash, keep bool) (*body, error) {
-	if b, ok := s.pages.get(h); ok {
+	if b, ok := s.pages.Get(h); ok {
 		return b, nil
 	}
 	raw, err := s.objects.Get(h, nil)
@@ -60,7 +52,15 @@ func (s *Source) body(h cas.Hash, keep bool) (*body, error) {
 		return nil, fmt.Errorf("load page %s: %w", h, err)
 	}
 	if keep {
-		s.pages.put(h, b, b.weight())
+		s.pages.Put(h, b, b.weight())
 	}
 	return b, nil
+}
+
+// With returns a source with the same caches that reads what is in none from other
+// objects.
+func (s *Source) With(o content.ObjectStore) *Source {
+	c := *s
+	c.objects, c.Files = o, s.Files.With(o)
+	return &c
 }

@@ -126,11 +126,13 @@ func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
 	return nil
 }
 
-// MayPut returns the error that Put of an inode of that number would end with: all
-// that it reads is read.
-func (s *State) MayPut(src *Source, ino uint64) error {
-	_, err := s.leafOf(src, ino)
-	return err
+// OwnSlot makes the page epoch's own that an inode of that number belongs on, so
+// that Put reads nothing and does not fail. It changes nothing that anybody sees.
+func (s *State) OwnSlot(src *Source, epoch, ino uint64) error {
+	if _, err := s.ownLeaf(src, epoch, ino); err != nil {
+		return fmt.Errorf("inode %d: %w", ino, err)
+	}
+	return nil
 }
 
 // Delete removes an inode; ErrNoInode if there is none.
@@ -164,7 +166,21 @@ func (s *State) Lookup(src *Source, dir *Inode, name string) (*Inode, error) {
 	if !ok {
 		return nil, ErrNotExist
 	}
-	return s.Get(src, e.Ino)
+	return s.child(src, dir, e)
+}
+
+// child returns the inode of an entry, once it is known to fit: of the type that the
+// entry says, and a directory has this one name. So no directory is met twice on the
+// way down from the root, whatever somebody made of the tree.
+func (s *State) child(src *Source, dir *Inode, e Dirent) (*Inode, error) {
+	n, err := s.Get(src, e.Ino)
+	if err != nil {
+		return nil, err
+	}
+	if n.Type() != e.Type || n.IsDir() && (len(n.Links) != 1 || n.Links[0] != Link{dir.Ino, e.Name}) {
+		return nil, fmt.Errorf("%w: entry %q of directory %d does not fit inode %d", ErrMalformed, e.Name, dir.Ino, e.Ino)
+	}
+	return n, nil
 }
 
 // Unsealed looks at what several states hold in memory, at what they share only

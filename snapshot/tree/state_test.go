@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -35,7 +34,7 @@ func TestTableAgainstMap(t *testing.T) {
 				_, there := model[ino]
 				switch r.IntN(3) {
 				case 0:
-					check(f.s.Put(f.src, f.epoch, &Inode{Ino: ino, Mode: unix.S_IFREG, UID: uid}))
+					check(f.s.Put(f.src, f.epoch, &Inode{Ino: ino, Nlink: 1, Links: []Link{{RootIno, "x"}}, Mode: unix.S_IFREG, UID: uid}))
 					model[ino] = uid
 					inos = append(inos, ino)
 				case 1:
@@ -130,7 +129,7 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-func TestResolveAndPaths(t *testing.T) {
+func TestPaths(t *testing.T) {
 	f := newTestFS()
 	a := f.create(RootIno, "a", unix.S_IFDIR|0o755)
 	b := f.create(a, "b", unix.S_IFDIR|0o755)
@@ -147,14 +146,18 @@ func TestResolveAndPaths(t *testing.T) {
 			t.Errorf("Resolve(%q): %v, want %v", path, err, want)
 		}
 	}
-	for path, want := range map[string][]string{
-		"":         {""},
-		"a/b":      {"a/b"},
-		"a/b/file": {"a/b/file", "a/c", "a.file"},
-	} {
-		n := must(f.s.Resolve(f.src, path))
-		if got := must(f.s.Paths(f.src, n)); !slices.Equal(got, want) {
-			t.Errorf("Paths(%q) = %q, want %q", path, got, want)
+	p := must(ParsePath("a/b/file"))
+	if p.String() != "a/b/file" || p.Len() != 8 || p.Dir.String() != "a/b" || p.tail(5) != "/file" {
+		t.Errorf("a path reads %q, %q, %q", p, p.Dir, p.tail(5))
+	}
+	for p = nil; ; {
+		next, err := p.At("name")
+		if errors.Is(err, ErrTooDeep) {
+			break
 		}
+		p = must(next, err)
+	}
+	if p.Len() != MaxDepth*5-1 || len(p.Short()) != 4095 {
+		t.Errorf("the deepest path has %d bytes, %d of them shown", p.Len(), len(p.Short()))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/content"
 )
 
 // countingStore is an object store in memory that counts what is read.
@@ -59,7 +60,7 @@ func (l *sliceLog) add(p string) (pos int64) {
 	return int64(len(l.b) - len(p))
 }
 
-func (l *sliceLog) ReadAt(p []byte, pos int64) error {
+func (l *sliceLog) ReadAt(p []byte, pos, _ int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if pos < 0 || pos+int64(len(p)) > int64(len(l.b)) {
@@ -113,8 +114,8 @@ func (f *testFS) freeze() *State {
 
 func (f *testFS) seal(t testing.TB, s *State) cas.Hash {
 	t.Helper()
-	z := &Sealer{Src: f.src, Objects: f.store, Workers: 2}
-	id, _, err := z.Seal(context.Background(), s)
+	z := &content.Sealer{Src: f.src.Files, Objects: f.store, Workers: 2}
+	id, err := Seal(context.Background(), f.src, z, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +168,7 @@ func (f *testFS) create(dir uint64, name string, mode uint32) uint64 {
 func (f *testFS) write(ino uint64, off int64, data string) {
 	n := f.own(ino)
 	n.Content = n.Content.Own(f.epoch)
-	check(n.Content.Write(f.src, off, int64(len(data)), f.log.add(data)))
+	check(n.Content.Write(f.src.Files, off, int64(len(data)), f.log.add(data), 0))
 	f.clock++
 	n.Mtime = f.clock
 }
@@ -236,7 +237,7 @@ func (f *testFS) replace(dir uint64, name string) {
 	check(f.s.Put(f.src, f.epoch, n))
 }
 
-// inside says whether dir is ino or lies below it.
+// inside reports whether dir is ino or lies below it.
 func (f *testFS) inside(dir, ino uint64) bool {
 	for dir != ino {
 		if dir == RootIno {
@@ -251,8 +252,25 @@ func (f *testFS) inside(dir, ino uint64) bool {
 func readAll(t testing.TB, src *Source, n *Inode) string {
 	t.Helper()
 	p := make([]byte, n.Size())
-	if _, err := n.Content.ReadAt(src, p, 0); err != nil {
+	if _, err := n.Content.ReadAt(src.Files, p, 0); err != nil {
 		t.Fatal(err)
 	}
 	return string(p)
+}
+
+// comparePaths orders paths by component, so that a directory is followed by
+// what is below it and only then by its longer namesakes ("a", "a/b", "a.c").
+func comparePaths(a, b string) int {
+	for i := 0; i < len(a) && i < len(b); i++ {
+		switch {
+		case a[i] == b[i]:
+		case a[i] == '/':
+			return -1
+		case b[i] == '/':
+			return 1
+		default:
+			return int(a[i]) - int(b[i])
+		}
+	}
+	return len(a) - len(b)
 }

@@ -1,6 +1,11 @@
 package tree
 
-import "math/bits"
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
+)
 
 // The table maps inode numbers to inodes: a radix tree of 64-way pages. A
 // table of height h holds the numbers below 64^h; the page at height 1 is a leaf.
@@ -18,13 +23,14 @@ const PageInodes = tableFan
 // epoch changes holds the changed inodes in cells and copies the other records
 // unread when it is sealed.
 type tableLeaf struct {
+	number uint64 // of the first inode, divided by 64
 	cells  [tableFan]*Inode
 	raw    []byte
 	lo, hi [tableFan]uint32 // record i is raw[lo[i]:hi[i]]; hi[i] is 0 when there is none
 	long   uint64           // bit i: record i only names the objects that hold the real one
 }
 
-// has says whether slot i holds an inode.
+// has reports whether slot i holds an inode.
 func (l *tableLeaf) has(i int) bool { return l.cells[i] != nil || l.hi[i] != 0 }
 
 // record returns the encoded inode of slot i, nil if it is in memory or absent.
@@ -35,17 +41,13 @@ func (l *tableLeaf) get(src *Source, i int, ino uint64) (*Inode, error) {
 	if n := l.cells[i]; n != nil || l.hi[i] == 0 {
 		return n, nil
 	}
-	rec := l.record(i)
 	if l.long&(1<<i) != 0 {
-		var err error
-		if rec, err = loadRecord(src, rec); err != nil {
-			return nil, err
-		}
+		return loadInode(src, ino, l.record(i))
 	}
-	return decodeInode(ino, rec)
+	return decodeInode(ino, l.record(i))
 }
 
-// sameRecord says that slot i of both leaves is known to hold the same.
+// sameRecord reports whether slot i of both leaves is known to hold the same.
 func (l *tableLeaf) sameRecord(o *tableLeaf, i int) bool {
 	if l.cells[i] != nil || o.cells[i] != nil {
 		return l.cells[i] == o.cells[i]
@@ -81,32 +83,37 @@ func heightFor(ino uint64) int {
 // tableKind returns the kind of the pages at a height.
 func tableKind(height int) byte {
 	if height == 1 {
-		return kindTableLeaf
+		return wire.KindTableLeaf
 	}
-	return kindTableInner
+	return wire.KindTableInner
 }
 
-// loadTable returns the body of a page of the table.
-func (p *page) loadTable(src *Source, height int, keep bool) (*body, error) {
+// loadTable returns the body of the page of the table that an inode number belongs
+// on. A leaf says itself which one it is, so that it is at one place only.
+func (p *page) loadTable(src *Source, height int, ino uint64, keep bool) (*body, error) {
 	k := tableKind(height)
-	return p.load(src, keep, k, k)
+	b, err := p.load(src, keep, k, k)
+	if err == nil && b.leaf != nil && b.leaf.number != ino/tableFan {
+		return nil, fmt.Errorf("%w: inodes from %d on where those from %d on belong", ErrMalformed, b.leaf.number*tableFan, ino&^(tableFan-1))
+	}
+	return b, err
 }
 
 // ownTable makes *pp a page that epoch may change, copying what is there, and
 // returns its body.
-func ownTable(src *Source, epoch uint64, pp **page, height int) (*body, error) {
+func ownTable(src *Source, epoch uint64, pp **page, height int, ino uint64) (*body, error) {
 	p := *pp
 	if p == nil {
 		b := &body{kind: tableKind(height)}
 		if height == 1 {
-			b.leaf = new(tableLeaf)
+			b.leaf = &tableLeaf{number: ino / tableFan}
 		} else {
 			b.kids = make([]*page, tableFan)
 		}
 		*pp = newPage(epoch, b)
 		return b, nil
 	}
-	b, err := p.loadTable(src, height, true)
+	b, err := p.loadTable(src, height, ino, true)
 	if err != nil || p.epoch == epoch {
 		return b, err
 	}
@@ -131,7 +138,7 @@ func (s *State) leafOf(src *Source, ino uint64) (*tableLeaf, error) {
 		if p == nil {
 			return nil, nil
 		}
-		b, err := p.loadTable(src, h, true)
+		b, err := p.loadTable(src, h, ino, true)
 		if err != nil {
 			return nil, err
 		}
@@ -149,13 +156,13 @@ func (s *State) ownLeaf(src *Source, epoch, ino uint64) (*tableLeaf, error) {
 		if s.root != nil {
 			kids := make([]*page, tableFan)
 			kids[0] = s.root
-			s.root = newPage(epoch, &body{kind: kindTableInner, kids: kids})
+			s.root = newPage(epoch, &body{kind: wire.KindTableInner, kids: kids})
 		}
 		s.height++
 	}
 	pp := &s.root
 	for h := s.height; ; h-- {
-		b, err := ownTable(src, epoch, pp, h)
+		b, err := ownTable(src, epoch, pp, h, ino)
 		if err != nil {
 			return nil, err
 		}
@@ -169,7 +176,7 @@ func (s *State) ownLeaf(src *Source, epoch, ino uint64) (*tableLeaf, error) {
 // removeFrom empties ino's slot below *pp and drops the pages that this leaves
 // empty.
 func removeFrom(src *Source, epoch uint64, pp **page, height int, ino uint64) error {
-	b, err := ownTable(src, epoch, pp, height)
+	b, err := ownTable(src, epoch, pp, height, ino)
 	if err != nil {
 		return err
 	}
@@ -196,7 +203,7 @@ func removeFrom(src *Source, epoch uint64, pp **page, height int, ino uint64) er
 // equal pages whatever happened to them before. One that cannot be read stays.
 func (s *State) shrink(src *Source) {
 	for s.height > 1 && s.root != nil {
-		b, err := s.root.loadTable(src, s.height, true)
+		b, err := s.root.loadTable(src, s.height, 0, true)
 		if err != nil {
 			return
 		}

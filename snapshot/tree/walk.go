@@ -12,18 +12,19 @@ import (
 // directory before what it holds, names in order of their bytes. The path given
 // to fn is relative to the root, which itself is "". When fn returns SkipDir for
 // a directory, what it holds is left out; any other error ends the walk.
-func (s *State) Walk(ctx context.Context, src *Source, path string, fn func(path string, n *Inode) error) error {
+func (s *State) Walk(ctx context.Context, src *Source, path string, fn func(path *Path, n *Inode) error) error {
 	n, err := s.Resolve(src, path)
 	if err != nil {
 		return err
 	}
-	if path == "." {
-		path = ""
+	p, err := ParsePath(path)
+	if err != nil {
+		return err
 	}
-	return s.walk(ctx, src, path, n, fn)
+	return s.walk(ctx, src, p, n, fn)
 }
 
-func (s *State) walk(ctx context.Context, src *Source, path string, n *Inode, fn func(path string, n *Inode) error) error {
+func (s *State) walk(ctx context.Context, src *Source, path *Path, n *Inode, fn func(path *Path, n *Inode) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -36,11 +37,14 @@ func (s *State) walk(ctx context.Context, src *Source, path string, n *Inode, fn
 	}
 	ents, err := n.Dir.sorted(src)
 	if err != nil {
-		return fmt.Errorf("list %q: %w", path, err)
+		return fmt.Errorf("list %q: %w", path.String(), err)
 	}
 	for i := range ents {
-		child := joinPath(path, ents[i].name)
-		c, err := s.Get(src, ents[i].ino)
+		child, err := path.At(ents[i].name)
+		if err != nil {
+			return err
+		}
+		c, err := s.child(src, n, ents[i].dirent())
 		if err != nil {
 			return fmt.Errorf("%s: %w", child, err)
 		}
@@ -56,7 +60,7 @@ func (d *Dir) sorted(src *Source) ([]dirent, error) {
 	if d.root == nil {
 		return nil, nil
 	}
-	ents, err := appendEntries(src, d.root, 0, make([]dirent, 0, min(d.Len(), 1<<20)))
+	ents, err := appendEntries(src, d.root, pos{}, make([]dirent, 0, min(d.Len(), 1<<12)))
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,8 @@
 // Package arch_test checks that imports go one way:
 //
-//	cmd -> {fusefs, gitbridge, diff} -> snapshot -> cas
+//	cmd -> fusefs -> control -> service -> {gitbridge, diff} -> snapshot -> cas
+//
+// and that internal, the ground under all of them, imports none.
 package arch_test
 
 import (
@@ -19,19 +21,27 @@ const module = "github.com/amberfs/amberfs"
 // mayImport says for each top-level folder which others it may use. A folder
 // that is missing here fails the test: it has to be put somewhere.
 var mayImport = map[string][]string{
-	"cmd":       {"fusefs", "gitbridge", "diff", "snapshot", "cas"},
-	"fusefs":    {"snapshot", "cas"},
-	"gitbridge": {"snapshot", "cas"},
-	"diff":      {"snapshot", "cas"},
-	"snapshot":  {"cas"},
-	"cas":       {},
-	"tests":     {"cmd", "fusefs", "gitbridge", "diff", "snapshot", "cas"},
+	"cmd":       {"fusefs", "control", "service", "gitbridge", "diff", "remote", "snapshot", "cas", "internal"},
+	"fusefs":    {"control", "service", "snapshot", "cas", "internal"},
+	"control":   {"service", "snapshot", "cas", "internal"},
+	"service":   {"gitbridge", "diff", "remote", "snapshot", "cas", "internal"},
+	"gitbridge": {"snapshot", "cas", "internal"},
+	"diff":      {"snapshot", "cas", "internal"},
+	"remote":    {"cas", "internal"},
+	"snapshot":  {"cas", "internal"},
+	"cas":       {"internal"},
+	"internal":  {},
+	"packaging": {},
+	"tests":     {"cmd", "fusefs", "control", "service", "gitbridge", "diff", "remote", "snapshot", "cas", "internal"},
 }
 
 // onlyHere names the libraries that one folder alone knows.
 var onlyHere = map[string][]string{
 	"github.com/hanwen/go-fuse":   {"fusefs", "tests"},
 	"github.com/dgraph-io/badger": {"cas"},
+	"github.com/minio/minio-go":   {"remote"},
+	"oras.land/oras-go":           {"remote"},
+	"filippo.io/age":              {"remote"},
 }
 
 type listed struct {
@@ -106,12 +116,14 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 }
 
-// The layers inside snapshot: the journal knows no tree, the immutable tree
-// knows no live one, and none of them knows the workspace above.
+// The layers inside snapshot: the journal knows no tree, the bytes of files know
+// neither, the immutable tree knows no live one, and none of them knows the
+// workspace above.
 func TestLayersOfSnapshot(t *testing.T) {
 	below := map[string][]string{
-		"snapshot/journal": {"snapshot/tree", "snapshot/live", "snapshot"},
-		"snapshot/tree":    {"snapshot/live", "snapshot"},
+		"snapshot/journal": {"snapshot/content", "snapshot/tree", "snapshot/live", "snapshot"},
+		"snapshot/content": {"snapshot/journal", "snapshot/tree", "snapshot/live", "snapshot"},
+		"snapshot/tree":    {"snapshot/journal", "snapshot/live", "snapshot"},
 		"snapshot/live":    {"snapshot"},
 	}
 	found := 0

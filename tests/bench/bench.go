@@ -124,6 +124,7 @@ type bench struct {
 	serial    int
 	inputs    map[string]string
 	trees     trees
+	remote    map[string][]result // of remoteRows, once they were measured
 }
 
 func (b *bench) open(only string) {

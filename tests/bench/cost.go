@@ -17,6 +17,7 @@ type cost struct {
 	Requests map[string]float64 `json:"requests"` // by kind, in all
 	CPU      float64            `json:"cpu"`      // seconds of the daemon, its background work included
 	Allocs   float64            `json:"allocs"`   // of memory
+	Bytes    float64            `json:"bytes"`    // allocated
 	Waited   float64            `json:"waited"`   // seconds, of all goroutines, for locks
 	Records  float64            `json:"records"`  // written to the journal
 }
@@ -63,6 +64,7 @@ func (c *cost) add(things int, before, after counters) {
 	c.Things += float64(things)
 	c.CPU += d("process_cpu_seconds_total")
 	c.Allocs += d("go_memstats_mallocs_total")
+	c.Bytes += d("go_memstats_alloc_bytes_total")
 	c.Waited += d("go_sync_mutex_wait_total_seconds_total")
 	c.Records += d("amberfs_journal_records_total")
 	if c.Requests == nil {
@@ -112,7 +114,7 @@ func (c *cost) lines() []string {
 	}
 	out := []string{fmt.Sprintf("%s requests each: %s", figure(n/c.Things), strings.Join(kinds, ", "))}
 	if n >= 100 {
-		s := fmt.Sprintf("a request: %s µs of CPU, %s allocations, %s µs waiting for locks", figure(c.CPU*1e6/n), figure(c.Allocs/n), figure(c.Waited*1e6/n))
+		s := fmt.Sprintf("a request: %s µs of CPU, %s allocations of %s bytes, %s µs waiting for locks", figure(c.CPU*1e6/n), figure(c.Allocs/n), figure(c.Bytes/n), figure(c.Waited*1e6/n))
 		if c.Records > 0 {
 			s += fmt.Sprintf("; %s journal records each", figure(c.Records/c.Things))
 		}

@@ -17,6 +17,9 @@ type place struct {
 	dir     string
 	metrics string // address of the daemon's figures
 	close   func() error
+	// archive keeps a directory as backups do and mounts it at a path. It
+	// returns where to read it and how to take it away.
+	archive func(b *bench, dir, at string) (read string, end func() error, err error)
 }
 
 type kind int
@@ -28,6 +31,7 @@ const (
 	btrfs               // one with snapshots of its own
 	reflink             // one that copies files by sharing their blocks
 	git                 // a plain directory with git's way of keeping states
+	archive             // a backup that can be mounted
 )
 
 // openers make the places; one that the machine cannot have is left out.
@@ -44,9 +48,11 @@ var openers = []struct {
 	{"btrfs", btrfs, openBtrfs},
 	{"xfs", reflink, openXFS},
 	{"git", git, openGit},
+	{"restic", archive, openRestic},
+	{"borg", archive, openBorg},
 }
 
-func notGit(p place) bool    { return p.kind != git }
+func notGit(p place) bool    { return p.kind != git && p.kind != archive }
 func onlyAmber(p place) bool { return p.kind == amber }
 
 // keepsStates is where a whole tree can be captured and brought back.

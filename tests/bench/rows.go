@@ -12,7 +12,7 @@ const (
 )
 
 // rows in the order of the table.
-var rows = slices.Concat(fileRows, treeRows, historyRows(), shareRows)
+var rows = slices.Concat(fileRows, coldRows, treeRows, historyRows(), shareRows, lockRows, scaleRows(), remoteRows())
 
 var fileRows = []row{
 	{name: "create", what: "create a file and write 4 KiB", unit: "µs", run: create, reach: "≤ 4 requests"},
@@ -22,6 +22,9 @@ var fileRows = []row{
 	{name: "rename", what: "rename a file", unit: "µs", run: rename},
 	{name: "unlink", what: "unlink a file", unit: "µs", run: unlink},
 	{name: "seqwrite", what: "write 1 GiB and fsync", unit: "MB/s", higher: true, run: sequentialWrite, reach: "≤ 1.3 × plain"},
+	{name: "write-512", what: "write 512 MiB, 1 MiB at a time", unit: "MB/s", higher: true, run: writeLarge(false), reach: "≤ 2 × plain, ≤ 400 µs of CPU a MiB"},
+	{name: "write-512-sync", what: "write 512 MiB and fsync", unit: "MB/s", higher: true, run: writeLarge(true), reach: "≤ 1.2 × plain"},
+	{name: "temporary", what: "MiB sealed of a file of 512 that is removed at once", unit: "MiB", where: onlyAmber, run: temporary, reach: "0"},
 	{name: "seqread", what: "read 512 MiB, warm", unit: "MB/s", higher: true, run: sequentialRead, reach: likePlain, warm: true},
 	{name: "fsync", what: "append 4 KiB and fsync", unit: "µs", run: fsyncs, reach: "≤ 1.0 × plain"},
 	{name: "sqlite", what: "500 SQLite commits of a row each", unit: "ms", run: sqlite(commits), reach: "≤ 1.0 × plain"},

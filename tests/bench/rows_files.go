@@ -106,9 +106,17 @@ func unlink(w *work) (float64, error) {
 	return w.each(n, func(i int) error { return unix.Unlink(name(w.dir, i)) })
 }
 
-func sequentialWrite(w *work) (float64, error) {
+func sequentialWrite(w *work) (float64, error) { return w.writeFile(w.n(1024), true) }
+
+// writeLarge is for what is written as one file and often removed soon, with and
+// without an fsync at its end.
+func writeLarge(sync bool) func(w *work) (float64, error) {
+	return func(w *work) (float64, error) { return w.writeFile(w.n(512), sync) }
+}
+
+// writeFile writes a file of n MiB, and returns MB/s.
+func (w *work) writeFile(n int, sync bool) (float64, error) {
 	const step = 1 << 20
-	n := w.n(1024)
 	f, err := os.Create(name(w.dir, 0))
 	if err != nil {
 		return 0, err
@@ -121,9 +129,38 @@ func sequentialWrite(w *work) (float64, error) {
 			_, err := f.Write(buf)
 			return err
 		})
-		return errors.Join(err, f.Sync())
+		if err == nil && sync {
+			err = f.Sync()
+		}
+		return err
 	})
 	return float64(n) * step / 1e6 / took.Seconds(), err
+}
+
+// temporary returns how many MiB the daemon chunks of a file that is removed when it
+// is written, until the journal has let go of it.
+func temporary(w *work) (float64, error) {
+	before, err := w.place.counters()
+	if err != nil {
+		return 0, err
+	}
+	if _, err := w.writeFile(w.n(512), false); err != nil {
+		return 0, err
+	}
+	if err := os.Remove(name(w.dir, 0)); err != nil {
+		return 0, err
+	}
+	for range 60 {
+		time.Sleep(time.Second)
+		after, err := w.place.counters()
+		if err != nil {
+			return 0, err
+		}
+		if after["amberfs_journal_bytes"] < before["amberfs_journal_bytes"]+float64(w.n(512)<<19) {
+			return (after["amberfs_chunk_bytes"] - before["amberfs_chunk_bytes"]) / (1 << 20), nil
+		}
+	}
+	return 0, errors.New("the journal does not shrink")
 }
 
 func sequentialRead(w *work) (float64, error) {

@@ -11,10 +11,10 @@ import (
 )
 
 // times is how often a row of history does its work in one repetition, unless
-// that takes longer than patience.
+// that takes longer than longest.
 const (
-	times    = 9
-	patience = 20 * time.Second
+	times   = 9
+	longest = 20 * time.Second
 )
 
 // medianOf times do, with something before it each time that does not count. The
@@ -22,7 +22,7 @@ const (
 // is timed.
 func (w *work) medianOf(times int, before, do func() error) (float64, error) {
 	var all []float64
-	for end := time.Now().Add(patience); len(all) == 0 || len(all) < times && time.Now().Before(end); {
+	for end := time.Now().Add(longest); len(all) == 0 || len(all) < times && time.Now().Before(end); {
 		if err := before(); err != nil {
 			return 0, err
 		}
@@ -215,11 +215,7 @@ func memory(sealed bool) func(w *work) (float64, error) {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, h.close()) }()
-		resident := func() (float64, error) {
-			c, err := h.place.counters()
-			return c["process_resident_memory_bytes"], err
-		}
-		before, err := resident()
+		before, err := h.resident()
 		if err != nil {
 			return 0, err
 		}
@@ -234,7 +230,7 @@ func memory(sealed bool) func(w *work) (float64, error) {
 			if _, err := h.reopen(); err != nil {
 				return 0, err
 			}
-			if before, err = resident(); err != nil {
+			if before, err = h.resident(); err != nil {
 				return 0, err
 			}
 			// The kernel knows them all after this.
@@ -242,7 +238,7 @@ func memory(sealed bool) func(w *work) (float64, error) {
 				return 0, err
 			}
 		}
-		after, err := resident()
+		after, err := h.resident()
 		return (after - before) / float64(n), err
 	}
 }

@@ -152,8 +152,7 @@ func (b *bench) keepers() []keeper {
 		_, err := exec.LookPath(name)
 		return err
 	}
-	password := []string{"RESTIC_PASSWORD=bench", "BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK=yes", "BORG_RELOCATED_REPO_ACCESS_IS_OK=yes"}
-	run := func(dir string, argv ...string) error { return commandIn(b.ctx, dir, password, argv[0], argv[1:]...) }
+	run := func(dir string, argv ...string) error { return commandIn(b.ctx, dir, archiveEnv, argv[0], argv[1:]...) }
 	return []keeper{
 		{
 			name: "amberfs",

@@ -92,7 +92,7 @@ func leftBehind(t testscript.T, bin, work string) {
 			_ = syscall.Unmount(dir, syscall.MNT_DETACH)
 		}
 	}
-	end := time.Now().Add(harness.Patience)
+	end := time.Now().Add(harness.Timeout)
 	for len(harness.Processes(work)) > 0 && time.Now().Before(end) {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -149,7 +149,7 @@ func condition(cond string) (bool, error) {
 // shell runs a line with bash. testscript has taken it apart into words already;
 // put together again it is the line, unless it had single quotes.
 func shell(ts *testscript.TestScript, neg bool, args []string) {
-	limit := strconv.Itoa(int(harness.Patience.Seconds()))
+	limit := strconv.Itoa(int(harness.Timeout.Seconds()))
 	err := ts.Exec("timeout", "-k", "5", limit, "bash", "-c", strings.Join(args, " "))
 	l := ts.Value(last{}).(*last)
 	l.status = 0
@@ -181,13 +181,13 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	line := strings.Join(args, " ")
-	for end := time.Now().Add(harness.Patience); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(harness.Timeout); ; time.Sleep(20 * time.Millisecond) {
 		err := ts.Exec("timeout", "-k", "5", "60", "bash", "-c", line)
 		if (err == nil) != neg {
 			return
 		}
 		if time.Now().After(end) {
-			ts.Fatalf("gave up after %v", harness.Patience)
+			ts.Fatalf("gave up after %v", harness.Timeout)
 		}
 	}
 }
@@ -221,7 +221,7 @@ func kill9(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("%d daemons have %s mounted", len(found), dir)
 	}
 	ts.Check(syscall.Kill(found[0].PID, syscall.SIGKILL))
-	for end := time.Now().Add(harness.Patience); harness.Alive(found[0].PID); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(harness.Timeout); harness.Alive(found[0].PID); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			ts.Fatalf("process %d does not die", found[0].PID)
 		}

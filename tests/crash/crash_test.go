@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestKillAnywhere(t *testing.T) {
-	rounds := int(harness.FromEnv(t, "ROUNDS", 6))
+	rounds := harness.Count(t, "ROUNDS", 6, 1000)
 	seed := harness.FromEnv(t, "SEED", uint64(time.Now().UnixNano()))
 	t.Logf("SEED=%d, %d rounds", seed, rounds)
 	rng := rand.New(rand.NewPCG(seed, 0))

@@ -64,8 +64,8 @@ func (w *world) apply(u intent) {
 	}
 }
 
-// settle finds out what has become of an unanswered request.
-func (w *world) settle(u *intent) {
+// outcome finds out what has become of an unanswered request.
+func (w *world) outcome(u *intent) {
 	exists := func(at string) bool {
 		_, err := os.Lstat(w.m.Path(at, u.name))
 		return err == nil

@@ -136,7 +136,7 @@ func (w *world) gone() bool {
 // compare looks at all there is after mounting again, and goes on from there.
 func (w *world) compare() {
 	if u := w.unsure; u != nil {
-		w.settle(u)
+		w.outcome(u)
 		w.unsure = nil
 	}
 	for i := range writers {

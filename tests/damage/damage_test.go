@@ -1,5 +1,5 @@
 // Package damage_test damages stores: bits flipped, files cut short, emptied or
-// removed, in packs, journal and index. Nothing may crash, no byte may be
+// removed, in packs, manifest, journal and index. Nothing may crash, no byte may be
 // served that was not written, `amberfs verify` names what is touched, and after
 // `amberfs verify --repair` the store mounts and works with what is left.
 //
@@ -24,18 +24,21 @@ func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
 // hold much of their content in the journal alone.
 func TestRandomDamage(t *testing.T) {
 	seed := harness.FromEnv(t, "SEED", 1)
-	n := int(harness.FromEnv(t, "DAMAGES", 16))
+	n := harness.Count(t, "DAMAGES", 8, 500)
 	t.Logf("SEED=%d, %d damages", seed, n)
-	rng := rand.New(rand.NewPCG(seed, 1))
-	for _, killed := range []bool{false, true} {
-		o := makeOriginal(t, killed)
-		for i := range n / 2 {
-			d := draw(t, rng, o.store)
-			name := fmt.Sprintf("%s-%d-%s", map[bool]string{false: "unmounted", true: "killed"}[killed], i, d)
-			if !t.Run(name, func(t *testing.T) { o.suffer(t, d) }) {
-				t.Fatalf("SEED=%d", seed)
+	for stream, name := range []string{"unmounted", "killed"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(seed, uint64(stream)))
+			o := makeOriginal(t, name == "killed")
+			for i := range n / 2 {
+				d := draw(t, rng, o.store)
+				t.Run(fmt.Sprintf("%d-%s", i, d), func(t *testing.T) {
+					t.Parallel()
+					o.suffer(t, d)
+				})
 			}
-		}
+		})
 	}
 }
 
@@ -63,22 +66,25 @@ func (d injury) part() string { part, _, _ := strings.Cut(d.file, "/"); return p
 // draw chooses one of the store's files and what happens to it.
 func draw(t *testing.T, rng *rand.Rand, store string) injury {
 	t.Helper()
-	part := []string{"packs", "packs", "journal", "index"}[rng.IntN(4)]
-	all, err := os.ReadDir(filepath.Join(store, part))
+	part := []string{"packs/*", "packs/*", "manifest*", "journal/*", "index/*"}[rng.IntN(5)]
+	all, err := filepath.Glob(filepath.Join(store, part))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var files []os.FileInfo
-	for _, e := range all {
-		if e.Name() == "reserve" || e.Name() == "LOCK" {
+	var files []string
+	for _, name := range all {
+		if base := filepath.Base(name); base == "reserve" || base == "LOCK" {
 			continue // they hold nothing
 		}
-		if i, err := e.Info(); err == nil && i.Size() > 0 {
-			files = append(files, i)
+		if i, err := os.Stat(name); err == nil && i.Size() > 0 {
+			files = append(files, name)
 		}
 	}
-	f := files[rng.IntN(len(files))]
-	d := injury{file: filepath.Join(part, f.Name())}
+	file, err := filepath.Rel(store, files[rng.IntN(len(files))])
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := injury{file: file}
 	// What lies beyond the data of a file that was preallocated is of no interest.
 	end := dataEnd(t, filepath.Join(store, d.file))
 	d.off, d.bit = rng.Int64N(max(end, 1)), rng.IntN(8)

@@ -2,6 +2,7 @@ package damage_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,8 +12,8 @@ import (
 	"github.com/amberfs/amberfs/tests/harness"
 )
 
-// killedStore is a store whose daemon died right after these changes, none of
-// which was synced.
+// killedStore is a store whose daemon died right after these changes, of which the
+// first were synced.
 func killedStore(t *testing.T) *harness.Mount {
 	t.Helper()
 	m := harness.New(t)
@@ -21,14 +22,17 @@ func killedStore(t *testing.T) *harness.Mount {
 	must(t, os.Mkdir(m.Path(".snapshots", "v1"), 0o755))
 	must(t, os.Mkdir(m.Path("d"), 0o755))
 	put("d/victim", "to be damaged")
+	f, err := os.Open(m.Path("d/victim"))
+	must(t, err)
+	must(t, errors.Join(f.Sync(), f.Close()))
 	put("c", "the last")
 	must(t, os.Mkdir(m.Path(".snapshots", "v2"), 0o755))
 	m.Kill()
 	return m
 }
 
-// TestJournalNames: of a store that was killed, verify tells which paths and
-// snapshots damage in the journal touches, and changes nothing; a repair tells
+// TestJournalNames: of a store that was killed, verify tells which paths damage in
+// the journal touches, and changes nothing; a repair tells
 // the same, and then the store is sound.
 func TestJournalNames(t *testing.T) {
 	m := killedStore(t)

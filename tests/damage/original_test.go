@@ -62,7 +62,7 @@ func makeOriginal(t *testing.T, killed bool) *original {
 			write(at, fmt.Sprintf("d%d/f%d", rng.IntN(8), rng.IntN(12)))
 		}
 	}
-	for i := range 300 {
+	for i := range 100 {
 		must(t, os.MkdirAll(m.Path("many"), 0o755))
 		must(t, os.WriteFile(m.Path("many", fmt.Sprint("small", i)), fmt.Appendf(nil, "small %d", i), 0o644))
 	}

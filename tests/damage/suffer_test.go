@@ -181,9 +181,9 @@ func (o *original) suffer(t *testing.T, d injury) {
 		t.Fatalf("mounting what was repaired: %v\n%s", err, m.Log())
 	}
 	lost := o.inspect(t, m, forgetting || r.forgets())
-	if d.part() == "index" {
+	if d.part() == "index" || strings.HasPrefix(d.part(), "manifest") {
 		for _, f := range lost {
-			t.Errorf("the index was damaged, but %s/%s: %v", f.at, f.path, f.err)
+			t.Errorf("%s was damaged, but %s/%s: %v", d.part(), f.at, f.path, f.err)
 		}
 	}
 	for _, f := range lost {

@@ -3,6 +3,7 @@ package fsmodel
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -23,13 +24,23 @@ type Limits struct {
 
 var modes = []uint32{0o644, 0o600, 0o755, 0o640}
 
+// mode is one of them. A directory without x shuts its owner out, but for root:
+// the model knows no permissions.
+func mode(s Source) uint32 {
+	m := modes[s.IntN(len(modes))]
+	if os.Getuid() != 0 {
+		m |= 0o100
+	}
+	return m
+}
+
 // Random draws an operation for a tree. Paths are mostly of what is there, so
 // that many operations succeed, and sometimes of what is not.
 func Random(s Source, fs *FS, lim Limits) Op {
 	op := Op{
 		Kind: Kind(s.IntN(int(kinds))),
 		Fill: byte(s.IntN(256)),
-		Mode: modes[s.IntN(len(modes))],
+		Mode: mode(s),
 		Name: fmt.Sprintf("user.x%d", s.IntN(3)),
 	}
 	if fs.Files() >= lim.Files && op.Kind <= Link && op.Kind != Write && op.Kind != Append && op.Kind != Truncate {

@@ -1,7 +1,6 @@
 package fulldisk_test
 
 import (
-	"crypto/rand"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,14 +16,14 @@ func TestImportThatDoesNotFit(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "disk")
 	must(t, os.Mkdir(dir, 0o755))
-	const size = 320 << 20
+	const size = 128 << 20
 	tmpfs(t, dir, size)
 	m := harness.At(t, filepath.Join(dir, "store"))
 	m.Start()
 	source := t.TempDir()
-	data := make([]byte, 1<<20)
+	var data []byte
 	for i := range size >> 20 {
-		_, _ = rand.Read(data)
+		data = noise(int64(i), 1<<20)
 		must(t, os.WriteFile(filepath.Join(source, string(rune('a'+i%26))+string(rune('a'+i/26))), data, 0o644))
 	}
 	cmd := exec.Command(harness.Binary(t), "-C", m.Dir, "import", source, "in")

@@ -23,5 +23,5 @@
 // it fails the test.
 //
 // Nothing here relies on how fast the machine is: what takes time is polled
-// for, up to [Patience].
+// for, up to [Timeout].
 package harness

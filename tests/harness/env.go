@@ -6,9 +6,24 @@ import (
 	"testing"
 )
 
-// FromEnv returns the number in an environment variable, or another when it is
-// not set: how long a test works, or the seed that it repeats.
-func FromEnv(t *testing.T, name string, otherwise uint64) uint64 {
+// Long reports whether the exhaustive forms of the tests are asked for, which
+// take hours: AMBERFS_TEST_LONG is set, as `make test-long` does. The ordinary
+// forms are samples of them.
+func Long() bool { return os.Getenv("AMBERFS_TEST_LONG") != "" }
+
+// Count is how much of something a test does: what the environment variable
+// called name says, or else long or short, depending on [Long].
+func Count(t testing.TB, name string, short, long int) int {
+	t.Helper()
+	if Long() {
+		short = long
+	}
+	return int(FromEnv(t, name, uint64(short)))
+}
+
+// FromEnv returns the number in an environment variable, such as the seed that
+// a test repeats, or another when it is not set.
+func FromEnv(t testing.TB, name string, otherwise uint64) uint64 {
 	t.Helper()
 	s := os.Getenv(name)
 	if s == "" {

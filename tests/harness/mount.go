@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// Patience is how long anything is waited for before a test gives up. It is
+// Timeout is how long anything is waited for before a test gives up. It is
 // long because machines that run tests are busy; nothing takes it when all is
 // well. AMBERFS_TEST_PATIENCE sets another.
-var Patience = patience()
+var Timeout = timeout()
 
-func patience() time.Duration {
+func timeout() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("AMBERFS_TEST_PATIENCE")); err == nil {
 		return d
 	}
@@ -121,7 +121,7 @@ func (m *Mount) TryStart(extra ...string) error {
 		m.endErr = cmd.Wait()
 		close(m.ended)
 	}()
-	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(Timeout); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if _, err := os.Stat(m.Path(".snapshots", "README")); err == nil {
 			return nil
 		}
@@ -132,7 +132,7 @@ func (m *Mount) TryStart(extra ...string) error {
 		default:
 		}
 	}
-	return fmt.Errorf("the mount is not ready after %v", Patience)
+	return fmt.Errorf("the mount is not ready after %v", Timeout)
 }
 
 // Stop unmounts in the ordinary way and waits for the daemon to end. It does
@@ -178,8 +178,8 @@ func (m *Mount) wait() {
 	m.t.Helper()
 	select {
 	case <-m.ended:
-	case <-time.After(Patience):
-		m.t.Errorf("the daemon still runs %v after it was told to end", Patience)
+	case <-time.After(Timeout):
+		m.t.Errorf("the daemon still runs %v after it was told to end", Timeout)
 		_ = m.daemon.Process.Signal(syscall.SIGQUIT)
 		select {
 		case <-m.ended:
@@ -237,7 +237,7 @@ func (m *Mount) TryAmberfs(args ...string) (string, error) {
 	return run(scratch.bin, append([]string{"-C", m.Dir}, args...)...)
 }
 
-// run runs a command for at most [Patience].
+// run runs a command for at most [Timeout].
 func run(name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	var out bytes.Buffer
@@ -246,21 +246,21 @@ func run(name string, args ...string) (string, error) {
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}
-	timer := time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() })
+	timer := time.AfterFunc(Timeout, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	err := cmd.Wait()
 	return out.String(), err
 }
 
-// Eventually polls until ok, and fails the test when [Patience] is over.
+// Eventually polls until ok, and fails the test when [Timeout] is over.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(Patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(Timeout); ; time.Sleep(10 * time.Millisecond) {
 		if ok() {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("gave up after %v: %s", Patience, what)
+			t.Fatalf("gave up after %v: %s", Timeout, what)
 		}
 	}
 }

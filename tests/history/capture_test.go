@@ -41,7 +41,7 @@ func TestViewIsAPerfectCopy(t *testing.T) {
 // kill -9 straight after a capture: it is there, with the right contents.
 func TestCaptureIsKept(t *testing.T) {
 	m := harness.New(t)
-	for i := range 10 {
+	for i := range harness.Count(t, "ROUNDS", 4, 30) {
 		dir := m.Path(fmt.Sprintf("d%d", i))
 		must(t, os.Mkdir(dir, 0o755))
 		if i == 0 {
@@ -62,7 +62,7 @@ func TestCaptureIsKept(t *testing.T) {
 // snapshot never has the second ahead of the first, never the first more than
 // one ahead, and never an older count than was written before it began.
 func TestCapturesArePointsInTime(t *testing.T) {
-	const writers, captures = 4, 60
+	const writers = 4
 	m := harness.New(t)
 	var count [writers]struct {
 		mu sync.Mutex
@@ -112,7 +112,7 @@ func TestCapturesArePointsInTime(t *testing.T) {
 		defer count[w].mu.Unlock()
 		return count[w].n
 	}
-	for i := range captures {
+	for i := range harness.Count(t, "CAPTURES", 60, 2000) {
 		var before [writers]int
 		for w := range writers {
 			before[w] = at(w)

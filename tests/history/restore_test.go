@@ -120,6 +120,40 @@ func TestOpenFilesAcrossARestore(t *testing.T) {
 	}
 }
 
+// What is stored through a shared mapping is in every snapshot that is made after
+// msync(2), and in one made before it or not.
+func TestSharedMappingsAndSnapshots(t *testing.T) {
+	m := harness.New(t)
+	const size = 64 << 10
+	write(t, m.Path("f"), strings.Repeat("a", size))
+	f, err := os.OpenFile(m.Path("f"), os.O_RDWR, 0)
+	must(t, err)
+	defer f.Close()
+	mapping, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	must(t, err)
+	defer unix.Munmap(mapping)
+	store := func(c string) { copy(mapping, strings.Repeat(c, size)) }
+	in := func(snapshot string) string { return read(t, m.Path(".snapshots/"+snapshot+"/f")) }
+
+	store("b")
+	must(t, unix.Msync(mapping, unix.MS_SYNC))
+	capture(t, m, "b")
+	store("c")
+	capture(t, m, "between")
+	must(t, unix.Msync(mapping, unix.MS_SYNC))
+	capture(t, m, "c")
+	store("d")
+
+	for name, want := range map[string]string{"b": "b", "c": "c"} {
+		if got := in(name); got != strings.Repeat(want, size) {
+			t.Errorf("snapshot %s begins with %.10q", name, got)
+		}
+	}
+	if got := strings.Trim(in("between"), "bc"); got != "" {
+		t.Errorf("the snapshot in between has %.10q", got)
+	}
+}
+
 // A directory keeps its inode through any number of restores, and a process
 // that stands in it goes on: also when the restore removed and remade what is
 // in it.

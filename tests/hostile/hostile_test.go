@@ -213,11 +213,7 @@ func TestGarbage(t *testing.T) {
 }
 
 func TestThousandsOfCapturesAtOnce(t *testing.T) {
-	n := 1000
-	if os.Getenv("CAPTURES") != "" {
-		_, err := fmt.Sscan(os.Getenv("CAPTURES"), &n)
-		must(t, err)
-	}
+	n := harness.Count(t, "CAPTURES", 1000, 20_000)
 	m := harness.New(t)
 	must(t, os.WriteFile(m.Path("file"), []byte("content"), 0o644))
 	var wg sync.WaitGroup

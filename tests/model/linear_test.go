@@ -76,7 +76,7 @@ func useRegisters(dir string, id int) error {
 	}
 	var done []call
 	b := make([]byte, 8)
-	for n, end := uint64(1), time.Now().Add(2*time.Second); time.Now().Before(end) && n < 20_000; n++ {
+	for n, end := uint64(1), time.Now().Add(time.Second); time.Now().Before(end) && n < 20_000; n++ {
 		c := call{File: rnd.IntN(registers), Write: rnd.IntN(3) == 0}
 		var err error
 		if c.Write {

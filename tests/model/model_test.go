@@ -21,7 +21,11 @@ func TestMain(m *testing.M) {
 		return
 	}
 	// A check is a fresh store and some forty steps on it.
-	for name, value := range map[string]string{"rapid.checks": "12", "rapid.steps": "40", "rapid.shrinktime": "60s"} {
+	checks := "25"
+	if harness.Long() {
+		checks = "500"
+	}
+	for name, value := range map[string]string{"rapid.checks": checks, "rapid.steps": "40", "rapid.shrinktime": "60s"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
 		}

@@ -90,6 +90,30 @@ func TestPermissionsOfOthers(t *testing.T) {
 		t.Errorf("after truncate the mode is %o", mode)
 	}
 
+	// Of a file that its group may not execute, set-group-ID goes when somebody outside
+	// of the group changes it, and stays when a member does, as on ext4.
+	locked := write(t, m.Path("shared/locked"), "x")
+	for _, c := range []struct {
+		uid  uint32
+		line string
+		want uint32
+	}{
+		{4242, "echo y >> shared/locked", 0o666},
+		{4242, "truncate -s 1 shared/locked", 0o666},
+		{4242, ": > shared/locked", 0o666},
+		{4243, "echo y >> shared/locked", 0o2666},
+		{4243, "truncate -s 1 shared/locked", 0o2666},
+	} {
+		must(t, os.Chown(locked, 0, 4243))
+		must(t, unix.Chmod(locked, 0o2666))
+		if out, err := as(t, c.uid, m.Dir, c.line); err != nil {
+			t.Fatalf("%s: %v: %s", c.line, err, out)
+		}
+		if mode := stat(t, locked).Mode & 0o7777; mode != c.want {
+			t.Errorf("%s by %d: the mode is %o, want %o", c.line, c.uid, mode, c.want)
+		}
+	}
+
 	// A device node is one, with -o dev.
 	must(t, unix.Mknod(m.Path("null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
 	must(t, os.Chmod(m.Path("null"), 0o666))

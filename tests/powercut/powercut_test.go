@@ -157,10 +157,7 @@ func (w *writer) check(t *testing.T) {
 }
 
 func TestPowerCut(t *testing.T) {
-	cuts := 5
-	if n, err := strconv.Atoi(os.Getenv("ROUNDS")); err == nil {
-		cuts = n
-	}
+	cuts := harness.Count(t, "ROUNDS", 4, 100)
 	d := newDisk(t)
 	m := harness.At(t, filepath.Join(d.dir, "store"))
 	m.Start()

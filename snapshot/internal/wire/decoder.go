@@ -2,12 +2,13 @@ package wire
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
+
+	"github.com/amberfs/amberfs/internal/errs"
 )
 
 // ErrMalformed is what every decoding error is (errors.Is).
-var ErrMalformed = errors.New("malformed object")
+var ErrMalformed = errs.New(errs.Damaged, "malformed object")
 
 // Decoder reads values from a byte slice.
 type Decoder struct {

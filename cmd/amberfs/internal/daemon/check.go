@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,9 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/mounts"
+	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -111,7 +113,7 @@ func clearDead(cfg *Config, mounts []locate.Mount, note func(string)) error {
 		points[m.Point] = true
 	}
 	for point := range points {
-		if !errors.Is(answers(point), unix.ENOTCONN) {
+		if !errors.Is(Answers(point), unix.ENOTCONN) {
 			continue
 		}
 		if err := Detach(point); err != nil {
@@ -123,10 +125,10 @@ func clearDead(cfg *Config, mounts []locate.Mount, note func(string)) error {
 	return nil
 }
 
-// answers asks the file system at path for a sign of life: statfs(2), which is
+// Answers asks the file system at path for a sign of life: statfs(2), which is
 // never answered from a cache as stat(2) is. A mount whose daemon is gone gives
 // ENOTCONN; one whose daemon is stuck must not stop us too.
-func answers(path string) error {
+func Answers(path string) error {
 	done := make(chan error, 1)
 	go func() {
 		var st unix.Statfs_t
@@ -146,26 +148,20 @@ func Detach(point string) error {
 	if !errors.Is(err, unix.EPERM) {
 		return err
 	}
-	out, err := exec.Command(fusermount(), "-u", "-z", "--", point).CombinedOutput()
+	helper, err := mounts.Helper()
+	if err != nil {
+		return err
+	}
+	out, err := exec.Command(helper, "-u", "-z", "--", point).CombinedOutput()
 	if err != nil {
 		return errors.New(strings.TrimSpace(string(out)))
 	}
 	return nil
 }
 
-// fusermount is the name of the helper that unmounts for an ordinary user.
-func fusermount() string {
-	for _, name := range []string{"fusermount3", "fusermount"} {
-		if p, err := exec.LookPath(name); err == nil {
-			return p
-		}
-	}
-	return "fusermount3"
-}
-
 // checkBusy refuses a store that is mounted already.
 func checkBusy(cfg *Config) error {
-	c, err := control.Dial(cfg.Store)
+	c, err := client.Open(context.Background(), client.Target{Store: cfg.Store})
 	if err != nil {
 		return nil // nobody answers; the lock decides
 	}
@@ -178,7 +174,7 @@ func checkBusy(cfg *Config) error {
 
 // checkMountpoint wants a directory that we may mount on.
 func checkMountpoint(cfg *Config) error {
-	err := answers(cfg.Mountpoint)
+	err := Answers(cfg.Mountpoint)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return fail.New(fail.NotFound, "there is no mount point %s", cfg.Mountpoint).
@@ -202,7 +198,7 @@ func checkMountpoint(cfg *Config) error {
 				WithHint("unmount it first with `amberfs umount %s`", cfg.Mountpoint)
 		}
 	}
-	if !privileged() && unix.Access(cfg.Mountpoint, unix.W_OK) != nil {
+	if !mounts.Privileged() && unix.Access(cfg.Mountpoint, unix.W_OK) != nil {
 		return fail.New(fail.Failed, "you may not mount on %s, which you cannot write to", cfg.Mountpoint).
 			WithHint("choose a directory of your own")
 	}
@@ -228,7 +224,7 @@ func checkFrom(cfg *Config) error {
 		return fail.New(fail.Usage, "the store %s lies inside %s, which it is to be filled from", cfg.Store, cfg.From).
 			WithHint("put the store elsewhere")
 	}
-	for _, name := range []string{".snapshots", ".forks"} {
+	for _, name := range []string{snapshot.SnapshotsDir, snapshot.ForksDir} {
 		if _, err := os.Lstat(filepath.Join(cfg.From, name)); err == nil {
 			return fail.New(fail.Usage, "%s has an entry %s of its own, a name that amberfs keeps for itself", cfg.From, name).
 				WithHint("rename it first")
@@ -244,13 +240,13 @@ func checkFUSE(cfg *Config) error {
 		return fail.New(fail.Failed, "this system has no /dev/fuse").
 			WithHint("load the module with `modprobe fuse` or, in a container, start it with --device /dev/fuse")
 	}
-	if privileged() {
+	if mounts.Privileged() {
 		return nil
 	}
 	if cfg.Options.NoExec {
 		return fail.New(fail.Failed, "an ordinary user may not mount with noexec").WithHint("leave it out, or mount as root")
 	}
-	if _, err := exec.LookPath(fusermount()); err != nil {
+	if _, err := mounts.Helper(); err != nil {
 		return fail.New(fail.Failed, "an ordinary user needs fusermount3 to mount").
 			WithHint("install the package fuse3, or use `amberfs run`, which needs no mount of its own")
 	}
@@ -273,16 +269,6 @@ func userAllowOther() bool {
 		}
 	}
 	return false
-}
-
-// privileged says whether this process may mount(2).
-func privileged() bool {
-	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&hdr, &data[0]); err != nil {
-		return os.Geteuid() == 0
-	}
-	return data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 // busyStore is the error for a store that a daemon has.

@@ -14,6 +14,14 @@ type Config struct {
 	Options    mountopt.Options
 	// From fills a new store; empty for none.
 	From string
+	// Later brings the contents of From in while the mount is in use. A store whose
+	// daemon is killed before that is done is lost.
+	Later bool
+	// Remote is the URL@SNAPSHOT that a new store begins with; empty for none. A
+	// store that is there is mounted as it is.
+	Remote string
+	// OrEmpty lets it begin empty if there is no such snapshot yet.
+	OrEmpty bool
 	// Version is the program's, for the log and for hello.
 	Version string
 	// LogTo gets the log besides the file; nil for none.

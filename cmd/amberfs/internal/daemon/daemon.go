@@ -12,15 +12,18 @@ import (
 	"sync/atomic"
 	"time"
 
+	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cas/guard"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/fusefs"
+	"github.com/amberfs/amberfs/internal/budget"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/live"
 )
 
 // Daemon owns one store and its mount.
@@ -30,9 +33,13 @@ type Daemon struct {
 	file    *logFile
 	store   *snapshot.Store
 	mount   *fusefs.Server
-	control *control.Server
+	service *service.Service
+	socket  *service.Server
 	metrics *metricsServer
 	events  *events.Log
+	// connection is to the remotes; hangUp ends what it does by itself.
+	connection *service.Connection
+	hangUp     context.CancelFunc
 	// watchers are told of what a restore changed.
 	watchers *watchers
 	// written is the node that was written to last.
@@ -56,15 +63,14 @@ type Daemon struct {
 // start.
 func Run(ctx context.Context, cfg Config, s Starter) error {
 	private()
-	memory, enough := context.WithCancel(ctx)
-	defer enough()
-	go boundMemory(memory)
+	boundMemory()
 	d, created, err := start(ctx, cfg, s)
 	if err != nil {
 		s.Failed(err)
 		return err
 	}
 	s.Ready(Ready{Store: cfg.Store, Mountpoint: cfg.Mountpoint, PID: os.Getpid(), Created: created})
+	d.notify(systemd.SdNotifyReady)
 	return d.live()
 }
 
@@ -100,7 +106,8 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 	}()
 	_, derr := os.Lstat(cfg.Store)
 	made := errors.Is(derr, os.ErrNotExist)
-	d.store, err = openStore(cfg.Store, d.storeOptions())
+	d.connect()
+	d.store, err = openStore(cfg.Store, d.storeOptions(ctx))
 	if err != nil {
 		err = openError(cfg.Store, err)
 		if created && fail.KindOf(err) != fail.Busy { // else it is another's
@@ -108,7 +115,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 		}
 		return nil, false, err
 	}
-	undo = append(undo, func() { d.store.Close() })
+	undo = append(undo, func() { d.store.Close(); d.disconnect() })
 	// Another daemon may have made it, and ended, since it was looked for.
 	created = d.store.Created()
 	switch {
@@ -125,25 +132,24 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 	d.log.Info("start", "version", cfg.Version, "pid", os.Getpid(), "store", cfg.Store, "mountpoint", cfg.Mountpoint)
 	if cfg.From != "" {
 		if err = fill(ctx, d.store, cfg, s.Progress); err != nil {
-			return nil, false, explain(err)
+			return nil, false, service.Explain(err)
 		}
 	}
-	removeLeftovers(cfg.Store)
 	if err = d.openEvents(); err != nil {
 		return nil, false, err
 	}
 	undo = append(undo, func() { d.events.Close() })
+	d.service = service.New(d.serviceConfig())
 	if d.metrics, err = d.serveMetrics(); err != nil {
 		return nil, false, err
 	}
 	undo = append(undo, d.metrics.close)
 	// Before the mount, so that whoever sees the mount finds the socket; what
 	// is asked there waits until the mount is up.
-	d.control, err = control.Listen(cfg.Store, d.handle, d.log)
-	if err != nil {
+	if d.socket, err = d.service.Listen(cfg.Store); err != nil {
 		return nil, false, err
 	}
-	undo = append(undo, func() { d.control.Close() })
+	undo = append(undo, func() { d.socket.Close() })
 	if err = d.store.SetMountpoint(cfg.Mountpoint); err != nil {
 		return nil, false, fmt.Errorf("writing down the mount point: %w", err)
 	}
@@ -156,9 +162,28 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 	if err = d.noExec(); err != nil {
 		return nil, false, err
 	}
+	d.keepConnected()
+	if cfg.Later {
+		d.bringIn()
+	}
 	close(d.up)
 	d.log.Info("mounted", "took", time.Since(d.started).Round(time.Millisecond))
 	return d, created, nil
+}
+
+// bringIn brings in what the start left outside. What is not in when the daemon ends
+// comes with the last checkpoint.
+func (d *Daemon) bringIn() {
+	ctx, stop := context.WithCancel(context.Background())
+	hangUp := d.hangUp
+	d.hangUp = func() { stop(); hangUp() }
+	d.background.Add(1)
+	go func() {
+		defer d.background.Done()
+		if err := service.BringIn(ctx, d.store); err != nil && ctx.Err() == nil {
+			d.log.Error("bringing in what the workspace was filled from", "error", err)
+		}
+	}()
 }
 
 // removeStore takes away what a start that failed has made.
@@ -186,6 +211,7 @@ func (d *Daemon) live() error {
 		d.mount.Wait()
 		close(unmounted)
 	}()
+	told := false // by a signal
 	for over := false; !over; {
 		select {
 		case <-unmounted:
@@ -197,9 +223,12 @@ func (d *Daemon) live() error {
 				continue // it has no terminal that could go away
 			}
 			d.log.Info("signal", "signal", sig.String())
-			d.endSoon(unmounted)
-			over = true
+			told, over = true, true
 		}
+	}
+	d.notify(systemd.SdNotifyStopping)
+	if told {
+		d.endSoon(unmounted)
 	}
 	return d.close()
 }
@@ -213,6 +242,7 @@ func (d *Daemon) endSoon(unmounted <-chan struct{}) {
 	d.ending.Store(true)
 	d.watchers.close()
 	d.store.Forest().Thaw()
+	time.AfterFunc(graceTime, d.connection.HangUp)
 	done := make(chan error, 1)
 	go func() { done <- d.mount.Unmount() }()
 	select {
@@ -244,15 +274,18 @@ func (d *Daemon) close() error {
 	d.watchers.close()
 	d.store.Forest().Thaw()
 	d.metrics.close()
-	err := d.control.Close()
+	err := d.socket.Close()
 	if eerr := d.events.Close(); eerr != nil {
 		d.log.Warn("closing the event log", "error", eerr) // it is no part of what was acknowledged
 	}
+	d.hangUp()
 	d.background.Wait()
+	defer time.AfterFunc(graceTime, d.connection.HangUp).Stop()
 	if cerr := d.store.Close(); cerr != nil {
 		d.log.Error("closing the store", "error", cerr, guard.Stack(cerr))
 		err = errors.Join(err, cerr)
 	}
+	d.disconnect()
 	d.log.Info("end", "after", time.Since(d.started).Round(time.Second))
 	d.file.close()
 	return err
@@ -263,7 +296,7 @@ func (d *Daemon) unmount(lazy bool) error {
 	if err := d.store.Forest().Sync(); err != nil {
 		d.log.Error("sync before unmounting", "error", err)
 		if !lazy {
-			return explain(fmt.Errorf("writing to disk: %w", err))
+			return service.Explain(fmt.Errorf("writing to disk: %w", err))
 		}
 	}
 	d.store.Forest().Thaw()
@@ -298,6 +331,52 @@ func (d *Daemon) unmount(lazy bool) error {
 		return fail.New(fail.Failed, "cannot detach the mount at %s: %w", d.cfg.Mountpoint, err)
 	}
 	return nil
+}
+
+// serviceConfig is what the service needs from this process.
+func (d *Daemon) serviceConfig() service.Config {
+	return service.Config{
+		Store: d.store, Events: d.events, Remotes: d.connection.Remotes, Log: d.log, Mountpoint: d.cfg.Mountpoint, Options: d.cfg.Options.String(),
+		Version: d.cfg.Version, Started: d.started, Ready: d.ready, ReadOnly: d.readOnly, Umount: d.unmount, Opened: d.opened,
+		Requests: func() map[string]uint64 { return d.mount.Counters() },
+		Memory:   budget.New(memoryShare() / 2),
+		Lists:    budget.New(memoryShare() / 2),
+	}
+}
+
+// opened lists the programs that have nodes of the mount open.
+func (d *Daemon) opened(nodes []live.NodeID) (out []service.Program) {
+	inos := make(map[uint64]bool, len(nodes))
+	for _, id := range nodes {
+		inos[uint64(id)] = true // as fusefs numbers them
+	}
+	for _, u := range locate.Opened(d.cfg.Store, inos) {
+		out = append(out, service.Program{PID: u.PID, Command: u.Command, Path: u.Path})
+	}
+	return out
+}
+
+// ready waits until the mount is up.
+func (d *Daemon) ready(ctx context.Context) error {
+	select {
+	case <-d.up:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if d.ending.Load() {
+		return fail.New(fail.Busy, "the mount at %s is ending", d.cfg.Mountpoint)
+	}
+	return nil
+}
+
+// readOnly reports whether the mount is, by now: it can be remounted.
+func (d *Daemon) readOnly() bool {
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return d.cfg.Options.ReadOnly
+	}
+	m, ok := locate.On(mounts, d.cfg.Mountpoint)
+	return ok && m.ReadOnly
 }
 
 // kernelWork grows with what the kernel does of itself when a mount ends.

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -68,13 +68,32 @@ func TestLogKeepsWhatCameBefore(t *testing.T) {
 	}
 }
 
+// TestLogIsNoLink: text of somebody else's choosing goes to no other file.
+func TestLogIsNoLink(t *testing.T) {
+	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "bashrc")
+	if err := os.WriteFile(outside, []byte("mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, LogName)); err != nil {
+		t.Fatal(err)
+	}
+	l := newLog(&bytes.Buffer{})
+	if err := l.open(dir); err == nil {
+		t.Error("a link is opened")
+		l.close()
+	}
+	if b, err := os.ReadFile(outside); err != nil || string(b) != "mine\n" {
+		t.Errorf("outside is %q, %v", b, err)
+	}
+}
+
 // told is a Starter that remembers.
 type told struct {
 	progress int
 	notes    []string
 }
 
-func (s *told) Progress(control.Progress) { s.progress++ }
+func (s *told) Progress(service.Progress) { s.progress++ }
 func (s *told) Note(text string)          { s.notes = append(s.notes, text) }
 func (s *told) Ready(Ready)               {}
 func (s *told) Failed(error)              {}
@@ -99,8 +118,8 @@ func TestReadinessPipe(t *testing.T) {
 			defer r.Close()
 			p := &pipeStarter{w: w}
 			p.Note("cleaned up")
-			p.Progress(control.Progress{What: "importing"})
-			p.Progress(control.Progress{What: "importing"}) // too soon after the first
+			p.Progress(service.Progress{What: "importing"})
+			p.Progress(service.Progress{What: "importing"}) // too soon after the first
 			c.end(p)
 			var s told
 			ready, err := await(r, &s)
@@ -202,7 +221,7 @@ func TestVerifyWithoutPermission(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.Chmod(packs, 0o700)
-	_, err = VerifyStore(context.Background(), dir, false, func(control.Progress) {})
+	_, err = VerifyStore(context.Background(), dir, false, func(service.Progress) {})
 	if fail.KindOf(err) == fail.Damage || !errors.Is(err, os.ErrPermission) {
 		t.Errorf("verify says %v", err)
 	}
@@ -232,7 +251,7 @@ func TestVerifyReadOnlyDisk(t *testing.T) {
 	if err := unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
-	_, err = VerifyStore(context.Background(), dir, false, func(control.Progress) {})
+	_, err = VerifyStore(context.Background(), dir, false, func(service.Progress) {})
 	if !errors.Is(err, unix.EROFS) || fail.KindOf(err) == fail.Damage {
 		t.Errorf("verify says %v", err)
 	}
@@ -273,7 +292,7 @@ func TestRootRepairsForTheOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, repair := range []bool{false, true} {
-		if r, err := VerifyStore(context.Background(), dir, repair, func(control.Progress) {}); r == nil {
+		if r, err := VerifyStore(context.Background(), dir, repair, func(service.Progress) {}); r == nil {
 			t.Fatal(err)
 		}
 		walk(func(path string) error {

@@ -1,19 +1,19 @@
 // Package daemon is the process that owns a store: it opens it, mounts it,
-// answers the control socket, and ends cleanly.
+// answers on its socket, and ends cleanly.
 //
 // # Starting
 //
 // `amberfs mount` checks what can be checked (check.go), then starts its own
 // program again as a session leader (spawn.go) with a pipe on which the new
 // process tells how far it is, that it is ready, or in one sentence why not
-// (ready.go). The first process prints that and ends; with -f there is only one.
+// (ready.go). The first process prints that and ends; with -f there is only one,
+// which tells a service manager that waits for it (systemd.go).
 //
 // # Living
 //
 // The process has three parts: the snapshot.Store, the fusefs.Server that
-// translates the kernel's requests for it, and the control.Server for the
-// commands. Each operation of the control socket is one method in an ops_*.go
-// file. The log goes to STORE/amberfs.log, which is moved aside when it grows
+// translates the kernel's requests for it, and the service.Service, which carries
+// out what commands and control files ask for. The log goes to STORE/amberfs.log, which is moved aside when it grows
 // (log.go).
 //
 // The daemon never opens, reads or stands in its own mount: a request to

@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/fusefs"
+	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -19,9 +19,12 @@ import (
 // eventsDir is the event log's folder in the store.
 const eventsDir = "events"
 
+// eventPath is how long a path is made for an event, which has no longer one.
+const eventPath = events.MaxPath + 1
+
 // openEvents begins to record what happens.
 func (d *Daemon) openEvents() error {
-	l, err := openLog(filepath.Join(d.cfg.Store, eventsDir), events.Options{FS: d.store.FS(), Logger: d.log, Resolve: d.resolveNode})
+	l, err := openLog(filepath.Join(d.cfg.Store, eventsDir), events.Options{FS: d.store.FS(), Logger: d.log, Resolve: d.resolveNode, Share: d.tenant})
 	if err != nil {
 		return err
 	}
@@ -34,6 +37,15 @@ func (d *Daemon) openEvents() error {
 	}
 	d.store.OnEvent(d.storeEvent)
 	return nil
+}
+
+// tenant is the fork of main that a workspace is, or is in; 0 is main.
+func (d *Daemon) tenant(view uint32) (of uint32) {
+	ws, _ := d.store.Workspace(view)
+	for ws != nil && ws.IsFork() {
+		of, ws = ws.View(), ws.Parent()
+	}
+	return of
 }
 
 // openLog opens the event log. One that cannot be read is set aside, and another
@@ -62,7 +74,7 @@ func (d *Daemon) removeEvents(view uint32) {
 // event that it is asked for.
 func (d *Daemon) resolveNode(view uint32, node uint64) (p string, size int64, ok bool) {
 	id := live.Node(view, node)
-	p, err := d.store.Forest().Path(id)
+	p, err := d.store.Forest().Path(id, eventPath)
 	if err != nil {
 		return "", 0, false
 	}
@@ -82,7 +94,7 @@ func (d *Daemon) mountEvent(e fusefs.Event) {
 	switch e.Action {
 	case fusefs.Modified:
 		if last := d.written.Swap(uint64(e.Node)); last != uint64(e.Node) {
-			out.Path, _ = d.store.Forest().Path(e.Node)
+			out.Path, _ = d.store.Forest().Path(e.Node, eventPath)
 		}
 	case fusefs.Created, fusefs.Deleted:
 		out.Path = d.pathOf(e.Parent, e.Name)
@@ -99,7 +111,7 @@ func (d *Daemon) mountEvent(e fusefs.Event) {
 
 // pathOf is the path of a directory's entry, "" when the directory is gone too.
 func (d *Daemon) pathOf(dir live.NodeID, name string) string {
-	p, err := d.store.Forest().Path(dir)
+	p, err := d.store.Forest().Path(dir, eventPath)
 	if err != nil {
 		return ""
 	}
@@ -113,6 +125,7 @@ func (d *Daemon) storeEvent(e snapshot.Event) {
 		d.later("removing events", func() { d.removeEvents(e.Workspace) })
 		return
 	}
+	d.forgetName(e)
 	out := events.Event{
 		Action: e.Action, Path: e.Path, From: e.From, Size: e.Size, Detail: e.Detail,
 		Workspace: e.Workspace, UID: e.Caller.UID, PID: e.Caller.PID, Command: e.Command,
@@ -127,6 +140,21 @@ func (d *Daemon) storeEvent(e snapshot.Event) {
 	span := d.events.Captured(out)
 	// Not on the time of whoever made the snapshot.
 	d.later("counting events", func() { d.countEvents(e.Workspace, e.From, span) })
+}
+
+// forgetName has the kernel forget the name of what is no more.
+func (d *Daemon) forgetName(e snapshot.Event) {
+	select {
+	case <-d.up:
+	default:
+		return // nobody has looked yet
+	}
+	switch e.Action {
+	case "fork-ended":
+		d.mount.Gone(e.Workspace, true, e.From, e.Caller.Direct)
+	case "removed", "expired", "renamed-snapshot":
+		d.mount.Gone(e.Workspace, false, e.From, e.Caller.Direct)
+	}
 }
 
 // later does something that nobody waits for but the end of the daemon.
@@ -149,9 +177,4 @@ func (d *Daemon) countEvents(view uint32, name string, span events.Span) {
 	if err != nil {
 		d.log.Debug("counting the events of a snapshot", "snapshot", name, "error", err) // deleted meanwhile
 	}
-}
-
-// logControlFile serves .snapshots/log.
-func (d *Daemon) logControlFile(ws *snapshot.Workspace) (fusefs.Log, error) {
-	return d.events.Reader(ws.View()), nil
 }

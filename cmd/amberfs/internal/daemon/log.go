@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // LogName is the log's name in the store.
@@ -24,7 +27,8 @@ type logFile struct {
 	also io.Writer // with -f, the terminal; may be nil
 
 	mu   sync.Mutex
-	held []byte // before open
+	held []byte       // before open
+	dir  *vfs.Beneath // the store
 	path string
 	f    *os.File
 	size int64
@@ -38,8 +42,12 @@ func (l *logFile) open(store string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.path = filepath.Join(store, LogName)
-	if err := l.reopen(); err != nil {
+	var err error
+	if l.dir, err = vfs.OpenBeneath(store); err != nil {
 		return fmt.Errorf("opening the log: %w", err)
+	}
+	if err := l.reopen(); err != nil {
+		return fmt.Errorf("opening the log: %w", errors.Join(err, l.dir.Close()))
 	}
 	held := l.held
 	l.held = nil
@@ -49,7 +57,7 @@ func (l *logFile) open(store string) error {
 
 // reopen is called with mu held.
 func (l *logFile) reopen() error {
-	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := l.dir.File(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
@@ -90,8 +98,12 @@ func (l *logFile) Write(p []byte) (int, error) {
 
 func (l *logFile) write(p []byte) (int, error) {
 	if l.size > 0 && l.size+int64(len(p)) > l.max {
-		if err := os.Rename(l.path, l.path+".1"); err == nil {
-			_ = l.reopen()
+		err := l.dir.Rename(l.path, l.path+".1")
+		if err == nil {
+			err = l.reopen()
+		}
+		if err != nil && l.f.Truncate(0) == nil { // something is in the way
+			l.size = 0
 		}
 	}
 	n, err := l.f.Write(p)
@@ -106,5 +118,6 @@ func (l *logFile) close() {
 		_ = debug.SetCrashOutput(nil, debug.CrashOptions{})
 		l.f.Close()
 		l.f = nil
+		_ = l.dir.Close()
 	}
 }

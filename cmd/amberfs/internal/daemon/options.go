@@ -1,16 +1,18 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
+	"github.com/amberfs/amberfs/control"
 	"github.com/amberfs/amberfs/fusefs"
+	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -19,8 +21,14 @@ import (
 const closeTime = 300 * time.Millisecond
 
 // storeOptions is how the store is opened.
-func (d *Daemon) storeOptions() snapshot.Options {
-	return snapshot.Options{Logger: d.log, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: closeTime}
+func (d *Daemon) storeOptions(ctx context.Context) snapshot.Options {
+	wait := closeTime
+	if d.cfg.Later {
+		wait = 0 // the next opening would not find what is outside
+	}
+	return snapshot.Options{
+		Logger: d.log, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: wait, Connect: d.connection.Connect(ctx),
+	}
 }
 
 // mountOptions is how it is mounted, with what control files need from the
@@ -29,6 +37,7 @@ func (d *Daemon) mountOptions() fusefs.Options {
 	o := d.cfg.Options
 	return fusefs.Options{
 		Store:          d.store,
+		Control:        control.Options{Service: d.service},
 		Mountpoint:     d.cfg.Mountpoint,
 		AllowOther:     o.AllowOther,
 		ReadOnly:       o.ReadOnly,
@@ -36,15 +45,14 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		Suid:           o.Suid,
 		SnapdirVisible: o.SnapdirVisible,
 		ACL:            o.ACL,
+		NoXattr:        o.NoXattr,
+		NoHandles:      o.NoHandles,
 		Timed:          o.Metrics != "",
 		Debug:          o.Debug,
 		Logger:         d.log,
 		OnEvent:        d.mountEvent,
 		Nudge:          d.watchers.time,
 		Invalidated:    d.watchers.changed,
-		Control: fusefs.Control{
-			Diff: d.diffControlFile, Status: d.statusControlFile, Log: d.logControlFile, Export: d.exportControlFile,
-		},
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
 )
 
 // readyEnv names the descriptor of the readiness pipe in the environment of a
@@ -22,10 +22,10 @@ const readyEnv = "_AMBERFS_READY_FD"
 
 // message is a line on the readiness pipe.
 type message struct {
-	Progress *control.Progress `json:"progress,omitempty"`
+	Progress *service.Progress `json:"progress,omitempty"`
 	Note     string            `json:"note,omitempty"`
 	Ready    *Ready            `json:"ready,omitempty"`
-	Error    *control.Error    `json:"error,omitempty"`
+	Error    *fail.Error       `json:"error,omitempty"`
 }
 
 // Ready is what `mount` knows once the mount can be used.
@@ -39,7 +39,7 @@ type Ready struct {
 
 // Starter hears how the start goes.
 type Starter interface {
-	Progress(control.Progress)
+	Progress(service.Progress)
 	Note(string) // something that a person should know
 	Ready(Ready)
 	Failed(error)
@@ -72,7 +72,7 @@ func (p *pipeStarter) send(m message) {
 	}
 }
 
-func (p *pipeStarter) Progress(m control.Progress) {
+func (p *pipeStarter) Progress(m service.Progress) {
 	p.mu.Lock()
 	now := time.Now()
 	skip := now.Sub(p.last) < 100*time.Millisecond
@@ -93,7 +93,7 @@ func (p *pipeStarter) Ready(r Ready) {
 }
 
 func (p *pipeStarter) Failed(err error) {
-	p.send(message{Error: control.WireError(err)})
+	p.send(message{Error: fail.Of(err)})
 	p.w.Close()
 }
 
@@ -118,7 +118,7 @@ func await(r io.Reader, s Starter) (Ready, error) {
 		case m.Note != "":
 			s.Note(m.Note)
 		case m.Error != nil:
-			return Ready{}, &fail.Error{Kind: m.Error.Kind, Msg: m.Error.Message, Hint: m.Error.Hint}
+			return Ready{}, m.Error
 		case m.Ready != nil:
 			return *m.Ready, nil
 		}

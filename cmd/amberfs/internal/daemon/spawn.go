@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 // Spawn starts this program again with args, which must end up in Run, and
@@ -22,17 +26,18 @@ func Spawn(ctx context.Context, args []string, s Starter, attr *syscall.SysProcA
 		return Ready{}, nil, fmt.Errorf("making the readiness pipe: %w", err)
 	}
 	defer r.Close()
-	errs, err := os.CreateTemp("", "amberfs-start-")
+	// In memory: a container may have no directory for temporary files.
+	fd, err := unix.MemfdCreate("stderr", unix.MFD_CLOEXEC)
 	if err != nil {
 		w.Close()
 		return Ready{}, nil, fmt.Errorf("starting the daemon: %w", err)
 	}
+	errs := os.NewFile(uintptr(fd), "stderr")
 	defer errs.Close()
-	defer os.Remove(errs.Name())
 	cmd := exec.Command("/proc/self/exe", args...)
-	cmd.Args[0] = os.Args[0]
+	cmd.Args[0] = "amberfs" // by its other names it is a helper of mount(8)
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), readyEnv+"=3")
+	cmd.Env = append(unmanaged(os.Environ()), readyEnv+"=3")
 	cmd.ExtraFiles = []*os.File{w} // descriptor 3
 	cmd.Stderr = errs
 	if attr == nil {
@@ -56,17 +61,20 @@ func Spawn(ctx context.Context, args []string, s Starter, attr *syscall.SysProcA
 		return Ready{}, nil, ctx.Err()
 	}
 	if errors.Is(err, errSilent) {
-		said, _ := os.ReadFile(errs.Name())
+		said, _ := io.ReadAll(io.NewSectionReader(errs, 0, maxSaid))
 		return Ready{}, nil, fail.New(fail.Failed, "the daemon ended before the mount was ready (%v)%s", werr, firstLines(said, 5))
 	}
 	return Ready{}, nil, err
 }
 
+// maxSaid bounds what is read of a daemon's last words, in bytes.
+const maxSaid = 1 << 16
+
 // warm opens a file and a directory of a new mount, which fusefs answers with
 // ENOSYS. Until the kernel has heard that, it sends a RELEASE for every file
 // that a program creates.
 func warm(mountpoint string) {
-	for _, name := range []string{".snapshots/README", "."} {
+	for _, name := range []string{snapshot.SnapshotsDir + "/README", "."} {
 		f, err := os.Open(filepath.Join(mountpoint, name))
 		if err != nil {
 			return // whoever uses the mount will hear of it

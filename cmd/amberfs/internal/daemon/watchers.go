@@ -18,8 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cas/guard"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -168,7 +169,7 @@ func (w *watchers) paths(entries []live.Entry, watched map[uint64]bool) []string
 		if !watched[uint64(e.Parent)] {
 			continue
 		}
-		dir, err := forest.Path(e.Parent)
+		dir, err := forest.Path(e.Parent, unix.PathMax-1)
 		if err != nil {
 			continue
 		}
@@ -196,7 +197,7 @@ func (d *Daemon) viewPath(view uint32) (string, bool) {
 		if ws.Parent() == nil {
 			return "", false
 		}
-		p = path.Join(".forks", ws.Name(), p)
+		p = path.Join(snapshot.ForksDir, ws.Name(), p)
 	}
 	return p, true
 }

@@ -1,11 +1,13 @@
 package locate
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
+
+	"github.com/moby/sys/mountinfo"
 )
 
 // FSType is the type that amberfs mounts carry in the mount table.
@@ -35,55 +37,18 @@ func Mounts() ([]Mount, error) {
 
 // Parse reads a mount table.
 func Parse(r io.Reader) ([]Mount, error) {
-	var out []Mount
-	sc := bufio.NewScanner(r)
-	sc.Buffer(make([]byte, 64<<10), 1<<20)
-	for sc.Scan() {
-		// 36 35 98:0 /root /point rw,noatime master:1 … - type source options
-		f := strings.Split(sc.Text(), " ")
-		sep := 6
-		for sep < len(f) && f[sep] != "-" {
-			sep++
-		}
-		if sep+2 >= len(f) {
-			return nil, fmt.Errorf("reading the mount table: strange line %q", sc.Text())
-		}
-		out = append(out, Mount{
-			Device:   f[2],
-			Root:     unescape(f[3]),
-			Point:    unescape(f[4]),
-			FSType:   f[sep+1],
-			Source:   unescape(f[sep+2]),
-			ReadOnly: sep+3 < len(f) && (f[sep+3] == "ro" || strings.HasPrefix(f[sep+3], "ro,")),
-		})
+	rows, err := mountinfo.GetMountsFromReader(r, nil)
+	if err != nil {
+		return nil, fmt.Errorf("reading the mount table: %w", err)
 	}
-	return out, sc.Err()
-}
-
-// unescape undoes the kernel's octal escapes (space, tab, newline, backslash,
-// and # in sources).
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			var v int
-			ok := true
-			for _, c := range s[i+1 : i+4] {
-				ok = ok && c >= '0' && c <= '7'
-				v = v<<3 | int(c-'0')
-			}
-			if ok {
-				b.WriteByte(byte(v))
-				i += 3
-				continue
-			}
+	out := make([]Mount, len(rows))
+	for i, m := range rows {
+		out[i] = Mount{
+			Device: fmt.Sprintf("%d:%d", m.Major, m.Minor), Root: m.Root, Point: m.Mountpoint, FSType: m.FSType, Source: m.Source,
+			ReadOnly: slices.Contains(strings.Split(m.VFSOptions, ","), "ro"),
 		}
-		b.WriteByte(s[i])
 	}
-	return b.String()
+	return out, nil
 }
 
 // At gives the mount that path (absolute and clean) lies on: the deepest mount

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 // Place is a directory inside an amberfs file system.
@@ -68,7 +70,7 @@ func Find(mounts []Mount, dir string) (Place, error) {
 func (p Place) Root() (root string, ok bool) {
 	inside := "/"
 	for _, fork := range p.Workspace {
-		inside = path.Join(inside, ".forks", fork)
+		inside = path.Join(inside, snapshot.ForksDir, fork)
 	}
 	if !under(inside, path.Clean(p.Mount.Root)) {
 		return "", false
@@ -77,13 +79,13 @@ func (p Place) Root() (root string, ok bool) {
 }
 
 // split reads a path inside the file system.
-func split(inside string) (forks []string, snapshot, rest string) {
+func split(inside string) (forks []string, name, rest string) {
 	parts := strings.Split(strings.Trim(inside, "/"), "/")
-	for len(parts) >= 2 && parts[0] == ".forks" {
+	for len(parts) >= 2 && parts[0] == snapshot.ForksDir {
 		forks = append(forks, parts[1])
 		parts = parts[2:]
 	}
-	if len(parts) >= 2 && parts[0] == ".snapshots" {
+	if len(parts) >= 2 && parts[0] == snapshot.SnapshotsDir {
 		return forks, parts[1], strings.Join(parts[2:], "/")
 	}
 	return forks, "", strings.Join(parts, "/")
@@ -102,7 +104,7 @@ func (p Place) Rel(name string) (string, error) {
 		strings.Join(q.Workspace, "/") != strings.Join(p.Workspace, "/") {
 		return "", fmt.Errorf("%s %w", name, ErrOutside)
 	}
-	if top, _, _ := strings.Cut(q.Path, "/"); top == ".snapshots" || top == ".forks" || q.Snapshot != p.Snapshot {
+	if top, _, _ := strings.Cut(q.Path, "/"); snapshot.IsControlDir(top) || q.Snapshot != p.Snapshot {
 		return "", fmt.Errorf("%s %w", name, ErrOutside)
 	}
 	return q.Path, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"time"
 )
 
 // Options is what a mount may be asked for.
@@ -12,12 +13,19 @@ type Options struct {
 	AllowOther     bool   // allow_other: other users may use the mount
 	SnapdirVisible bool   // snapdir=visible: .snapshots and .forks are listed
 	ACL            bool   // acl: POSIX access control lists
+	NoXattr        bool   // noxattr: no extended attributes
+	NoHandles      bool   // nohandles: open_by_handle_at(2) opens nothing
 	Dev            bool   // dev: device nodes work
 	Suid           bool   // suid: set-user-ID bits work
 	NoExec         bool   // noexec: programs in the mount cannot be run
 	Metrics        string // metrics=ADDR: Prometheus figures over HTTP
 	Debug          bool   // debug: every request in the log
 	Remount        bool   // remount: what is mounted gets other flags
+	// Prefetch is how much of a snapshot on a remote is fetched before it is read
+	// (prefetch=none|tree|all); tree when empty.
+	Prefetch string
+	Timeout  time.Duration // timeout=30s: of a read from a remote that is away
+	Hard     bool          // hard: such a read waits until the remote is back
 }
 
 // ignored are the generic words that mean nothing to amberfs (it keeps no times
@@ -30,7 +38,7 @@ var ignored = map[string]bool{
 }
 
 // known is the list for the error message.
-const known = "acl, allow_other, debug, dev, exec, metrics=ADDR, nodev, noexec, nosuid, remount, ro, rw, snapdir=visible|hidden, suid"
+const known = "acl, allow_other, debug, dev, exec, hard, metrics=ADDR, nodev, noexec, nohandles, nosuid, noxattr, prefetch=none|tree|all, remount, ro, rw, snapdir=visible|hidden, suid, timeout=TIME"
 
 // Parse reads the values of -o flags, each a comma-separated list. Of two words
 // that contradict each other the later one counts, as in mount(8).
@@ -58,6 +66,19 @@ func (o *Options) set(word string) error {
 		default:
 			return fmt.Errorf("the mount option snapdir takes visible or hidden, not %q", value)
 		}
+		return nil
+	case "prefetch":
+		if value != "none" && value != "tree" && value != "all" {
+			return fmt.Errorf("the mount option prefetch takes none, tree or all, not %q", value)
+		}
+		o.Prefetch = value
+		return nil
+	case "timeout":
+		d, err := time.ParseDuration(value)
+		if err != nil || d <= 0 {
+			return fmt.Errorf("the mount option timeout takes a time such as 30s, not %q", value)
+		}
+		o.Timeout = d
 		return nil
 	case "metrics":
 		host, port, err := net.SplitHostPort(value)
@@ -90,6 +111,10 @@ func (o *Options) set(word string) error {
 		o.ACL = true
 	case "noacl":
 		o.ACL = false
+	case "noxattr":
+		o.NoXattr = true
+	case "nohandles":
+		o.NoHandles = true
 	case "dev":
 		o.Dev = true
 	case "nodev":
@@ -104,6 +129,10 @@ func (o *Options) set(word string) error {
 		o.NoExec = true
 	case "debug":
 		o.Debug = true
+	case "hard":
+		o.Hard = true
+	case "soft":
+		o.Hard = false
 	case "remount":
 		o.Remount = true
 	default:
@@ -122,7 +151,9 @@ func (o Options) String() string {
 		word string
 	}{
 		{o.ReadOnly, "ro"}, {o.AllowOther, "allow_other"}, {o.SnapdirVisible, "snapdir=visible"}, {o.ACL, "acl"},
+		{o.NoXattr, "noxattr"}, {o.NoHandles, "nohandles"},
 		{o.Dev, "dev"}, {o.Suid, "suid"}, {o.NoExec, "noexec"},
+		{o.Prefetch != "", "prefetch=" + o.Prefetch}, {o.Timeout > 0, "timeout=" + o.Timeout.String()}, {o.Hard, "hard"},
 		{o.Metrics != "", "metrics=" + o.Metrics}, {o.Debug, "debug"}, {o.Remount, "remount"},
 	} {
 		if w.on {

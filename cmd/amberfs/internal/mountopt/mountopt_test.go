@@ -3,6 +3,7 @@ package mountopt
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParse(t *testing.T) {
@@ -20,6 +21,8 @@ func TestParse(t *testing.T) {
 		{[]string{"dev,suid", "nodev,nosuid,noexec"}, Options{NoExec: true}},
 		{[]string{"metrics=localhost:9100"}, Options{Metrics: "localhost:9100"}},
 		{[]string{"remount,ro,relatime,user_id=0,group_id=0,default_permissions,allow_other,max_read=1048576"}, Options{Remount: true, ReadOnly: true, AllowOther: true}},
+		{[]string{"hard,timeout=5s,prefetch=all"}, Options{Hard: true, Timeout: 5 * time.Second, Prefetch: "all"}},
+		{[]string{"hard", "soft"}, Options{}},
 		{[]string{"metrics=:9100"}, Options{Metrics: ":9100"}},
 		{[]string{"metrics=[::1]:9100"}, Options{Metrics: "[::1]:9100"}},
 	} {

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"os"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/fail"
 )
 
 // Config says what to run, and where.
@@ -12,28 +12,29 @@ type Config struct {
 	Store      string   `json:"store"`      // absolute
 	Mountpoint string   `json:"mountpoint"` // absolute
 	Temp       string   `json:"temp"`       // taken away at the end; "" for none
+	From       string   `json:"from"`       // what the daemon fills a new temporary store from; "" for nothing
 	Fork       string   `json:"fork"`       // run in this fork, made when missing
 	After      string   `json:"after"`      // capture under this name at the end
 	ReadOnly   bool     `json:"read_only"`
 	Options    string   `json:"options"` // as after -o
 	Command    []string `json:"command"`
+	// Hold has the daemon go on when the program has ended, until outer is done
+	// with the workspace. The temporary directory then is outer's to take away.
+	Hold bool `json:"hold"`
 	// Text is the command for the event log.
 	Text string `json:"text"`
 	// UserNS is set by Outer when the namespaces include one for users.
 	UserNS bool `json:"user_ns"`
 }
 
-// workspace is the one that the program runs in, as the daemon's socket names
-// it.
-func (c Config) workspace() []string {
-	if c.Fork == "" {
-		return nil
-	}
-	return []string{c.Fork}
-}
-
 // configEnv carries the configuration from outer to inner.
 const configEnv = "_AMBERFS_RUN"
+
+// The descriptors that inner gets beside the standard ones.
+const (
+	lockFD = 3 // keeps the lock of the temporary directory, or nothing
+	holdFD = 4 // of Config.Hold
+)
 
 // Command is the hidden command that must call Inner.
 const Command = "run-inside"

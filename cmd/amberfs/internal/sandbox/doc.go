@@ -19,7 +19,8 @@
 // maps one user and one group, the caller's own, to themselves, so that inside
 // everything looks as it does outside. The right to mount (CAP_SYS_ADMIN in that
 // namespace) is handed to inner and daemon as an ambient capability, and taken
-// away before the program starts.
+// away before the program starts. The program cannot gain any by set-user-ID programs
+// either (no_new_privs), whoever runs it.
 //
 // # Nothing left
 //

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,23 +13,26 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/api"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/control"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 // Inner is the process in the namespaces. It gives the program's exit status;
-// note tells a person about what went on beside it.
-func Inner(note func(string)) (int, error) {
+// note tells a person about what went on beside it, and show how far the import is,
+// until its second result is called.
+func Inner(note func(string), show func() (func(service.Progress), func())) (int, error) {
 	runtime.LockOSThread() // capabilities and the parent-death signal are a thread's
 	defer runtime.UnlockOSThread()
 	c, err := inherited()
 	if err != nil {
 		return 0, err
 	}
-	unix.CloseOnExec(3) // the lock of the temporary directory, if any
-	if c.Temp != "" {
+	unix.CloseOnExec(lockFD)
+	unix.CloseOnExec(holdFD)
+	if c.Temp != "" && !c.Hold {
 		defer os.RemoveAll(c.Temp)
 	}
 	signals := catch()
@@ -47,7 +49,9 @@ func Inner(note func(string)) (int, error) {
 	if made {
 		defer os.Remove(c.Mountpoint)
 	}
-	d, err := startDaemon(c, note)
+	progress, shown := show()
+	d, err := startDaemon(c, quietStarter{note, progress})
+	shown()
 	if err != nil {
 		return 0, err
 	}
@@ -57,7 +61,7 @@ func Inner(note func(string)) (int, error) {
 		return 0, err
 	}
 	if c.After != "" {
-		if err := ask(c, c.workspace(), "show", api.Name{Name: c.After}, nil); err == nil {
+		if err := ask(c, c.Fork, service.Show{Name: c.After}, nil); err == nil {
 			return 0, fail.New(fail.Exists, "there is a snapshot %q already", c.After).WithHint("choose another name after --snapshot-after")
 		}
 	}
@@ -65,7 +69,21 @@ func Inner(note func(string)) (int, error) {
 	if err == nil && c.After != "" {
 		err = snapshotAfter(c, note)
 	}
+	if err == nil && c.Hold {
+		reapRest(d.cmd.Process.Pid)
+		hold()
+	}
 	return status, err
+}
+
+// hold tells outer that the program has ended, and returns when outer is done with
+// the workspace, or gone.
+func hold() {
+	f := os.NewFile(holdFD, "hold")
+	defer f.Close()
+	if _, err := f.Write([]byte{0}); err == nil {
+		_, _ = f.Read(make([]byte, 1)) // it ends either way
+	}
 }
 
 // inside is the daemon of this sandbox.
@@ -74,15 +92,18 @@ type inside struct {
 	gone chan struct{} // closed when it has ended
 }
 
-// quietStarter hears of the daemon's start: only notes matter here.
-type quietStarter struct{ note func(string) }
+// quietStarter hears of the daemon's start: that it is ready needs no telling.
+type quietStarter struct {
+	note     func(string)
+	progress func(service.Progress)
+}
 
-func (quietStarter) Progress(control.Progress) {}
-func (s quietStarter) Note(text string)        { s.note(text) }
-func (quietStarter) Ready(daemon.Ready)        {}
-func (quietStarter) Failed(error)              {}
+func (s quietStarter) Progress(p service.Progress) { s.progress(p) }
+func (s quietStarter) Note(text string)            { s.note(text) }
+func (quietStarter) Ready(daemon.Ready)            {}
+func (quietStarter) Failed(error)                  {}
 
-func startDaemon(c Config, note func(string)) (*inside, error) {
+func startDaemon(c Config, s daemon.Starter) (*inside, error) {
 	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGTERM}
 	if c.UserNS {
 		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
@@ -94,8 +115,11 @@ func startDaemon(c Config, note func(string)) (*inside, error) {
 	if c.ReadOnly {
 		args = append(args, "-o", "ro")
 	}
+	if c.From != "" {
+		args = append(args, "--from", c.From, "--later")
+	}
 	args = append(args, "--", c.Store, c.Mountpoint)
-	_, cmd, err := daemon.Spawn(context.Background(), args, quietStarter{note}, attr)
+	_, cmd, err := daemon.Spawn(context.Background(), args, s, attr)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +140,14 @@ func (d *inside) end(c Config, note func(string)) {
 		return
 	default:
 	}
-	if err := ask(c, nil, "umount", api.Umount{Lazy: true}, nil); err != nil {
+	if c.Temp != "" && !c.Hold {
+		// Nobody will miss what is not in the store yet.
+		_ = daemon.Detach(c.Mountpoint)
+		_ = d.cmd.Process.Kill()
+		<-d.gone
+		return
+	}
+	if err := ask(c, "", service.Umount{Lazy: true}, nil); err != nil {
 		note(err.Error())
 		_ = d.cmd.Process.Signal(unix.SIGTERM)
 	}
@@ -129,19 +160,14 @@ func (d *inside) end(c Config, note func(string)) {
 	}
 }
 
-// ask sends one request to the daemon.
-func ask(c Config, workspace []string, op string, args, result any) error {
-	conn, err := control.Dial(c.Store)
+// ask asks the daemon about a workspace.
+func ask(c Config, workspace string, args, result any) error {
+	conn, err := client.Open(context.Background(), client.Target{Store: c.Store, Workspace: workspace, Command: c.Text})
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	b, err := json.Marshal(args)
-	if err != nil {
-		return err
-	}
-	req := control.Request{Op: op, Workspace: workspace, Args: b, Command: c.Text}
-	return conn.Do(context.Background(), control.Exchange{Request: req}, result)
+	return conn.Do(context.Background(), args, client.Exchange{}, result)
 }
 
 // workspaceDir is where the program starts; a fork is made when it is missing.
@@ -149,11 +175,11 @@ func workspaceDir(c Config) (string, error) {
 	if c.Fork == "" {
 		return c.Mountpoint, nil
 	}
-	err := ask(c, nil, "fork", api.Fork{Name: c.Fork}, nil)
+	err := ask(c, "", service.Fork{Name: c.Fork}, nil)
 	if err != nil && fail.KindOf(err) != fail.Exists {
 		return "", err
 	}
-	return filepath.Join(c.Mountpoint, ".forks", c.Fork), nil
+	return filepath.Join(c.Mountpoint, snapshot.ForksDir, c.Fork), nil
 }
 
 func snapshotAfter(c Config, note func(string)) error {
@@ -161,7 +187,7 @@ func snapshotAfter(c Config, note func(string)) error {
 		Name string `json:"name"`
 		ID   string `json:"id"`
 	}
-	if err := ask(c, c.workspace(), "snapshot", api.Snapshot{Name: c.After, Wait: true}, &info); err != nil {
+	if err := ask(c, c.Fork, service.Snapshot{Name: c.After, Wait: true}, &info); err != nil {
 		return err
 	}
 	note(fmt.Sprintf("snapshot %s created: %s", info.Name, info.ID))
@@ -187,6 +213,9 @@ func runProgram(c Config, dir string, signals *passer, gone <-chan struct{}) (in
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL},
 	}
+	if err := NoNewPrivileges(); err != nil {
+		return 0, err
+	}
 	if err := cmd.Start(); err != nil {
 		return commandError(c.Command[0], err)
 	}
@@ -209,6 +238,15 @@ func runProgram(c Config, dir string, signals *passer, gone <-chan struct{}) (in
 		return 0, e.WithHint("nothing acknowledged is lost; %s/amberfs.log may tell why", c.Store)
 	}
 	return 0, e
+}
+
+// NoNewPrivileges keeps what this thread starts from now on from gaining rights by
+// set-user-ID programs and the like. The caller has locked the thread.
+func NoNewPrivileges() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("setting no_new_privs: %w", err)
+	}
+	return nil
 }
 
 // dropCapabilities gives up all capabilities of this thread, from which the

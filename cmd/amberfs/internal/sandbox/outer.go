@@ -10,30 +10,40 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/mounts"
 )
 
 // Outer runs the command in new namespaces and gives its exit status. keep is
-// passed on, open, for as long as the inner process lives.
-func Outer(c Config, keep *os.File) (int, error) {
+// passed on, open, for as long as the inner process lives. With Config.Hold, atEnd
+// is called when the program has ended, while the daemon still serves the store.
+func Outer(c Config, keep *os.File, atEnd func()) (int, error) {
 	// The parent-death signal is that of the thread which forked.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return 0, fmt.Errorf("adopting what is left behind: %w", err)
 	}
-	c.UserNS = !mayMount()
+	c.UserNS = !mounts.Privileged()
 	env, err := c.env()
 	if err != nil {
 		return 0, err
 	}
 	cmd := exec.Command("/proc/self/exe", Command)
-	cmd.Args[0] = os.Args[0]
+	cmd.Args[0] = "amberfs"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), env)
 	cmd.Dir = "/"
-	if keep != nil {
-		cmd.ExtraFiles = []*os.File{keep}
+	cmd.ExtraFiles = []*os.File{keep, nil}
+	var held *os.File
+	if c.Hold {
+		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return 0, err
+		}
+		held, cmd.ExtraFiles[1] = os.NewFile(uintptr(ends[0]), "hold"), os.NewFile(uintptr(ends[1]), "hold")
+		defer held.Close()
+		defer cmd.ExtraFiles[1].Close()
 	}
 	cmd.SysProcAttr = namespaces(c.UserNS)
 	signals := catch()
@@ -46,6 +56,13 @@ func Outer(c Config, keep *os.File) (int, error) {
 		return 0, fail.New(fail.Failed, "cannot make the namespaces: %w", err)
 	}
 	signals.pass(cmd.Process)
+	if c.Hold {
+		cmd.ExtraFiles[1].Close()
+		if n, _ := held.Read(make([]byte, 1)); n == 1 { // else inner has ended without
+			atEnd()
+		}
+		held.Close()
+	}
 	err = cmd.Wait()
 	reapRest(0)
 	return status(cmd.ProcessState, err)
@@ -62,16 +79,6 @@ func namespaces(user bool) *syscall.SysProcAttr {
 		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
 	}
 	return a
-}
-
-// mayMount says whether this process may mount without a user namespace.
-func mayMount() bool {
-	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&hdr, &data[0]); err != nil {
-		return false
-	}
-	return data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 // status is the exit status for how a process ended.

@@ -58,11 +58,11 @@ func TestLookPath(t *testing.T) {
 func TestTemporaryStoresAreSwept(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("TMPDIR", base)
-	live, lock, err := Temp()
+	live, lock, err := Temp(false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead, deadLock, err := Temp()
+	dead, deadLock, err := Temp(false)
 	if err != nil {
 		t.Fatal(err)
 	}

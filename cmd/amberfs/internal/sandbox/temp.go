@@ -6,17 +6,26 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/fail"
 )
 
-// tempPrefix begins the names of temporary directories.
-const tempPrefix = "amberfs-run-"
+// What the names of temporary directories begin with. One whose work is to be
+// carried back is never swept: after a crash it is all that is left of it.
+const (
+	tempPrefix = "amberfs-run-"
+	keptPrefix = "amberfs-apply-"
+)
 
 // Temp makes a directory for a temporary store, with a lock that lives as long
 // as somebody has the file open, and takes away those that nobody has any more.
-func Temp() (dir string, lock *os.File, err error) {
+// With kept, it is taken away by its maker or nobody.
+func Temp(kept bool) (dir string, lock *os.File, err error) {
 	sweep(os.TempDir())
-	dir, err = os.MkdirTemp("", tempPrefix)
+	prefix := tempPrefix
+	if kept {
+		prefix = keptPrefix
+	}
+	dir, err = os.MkdirTemp("", prefix)
 	if err != nil {
 		return "", nil, fail.New(fail.KindOf(err), "cannot make a temporary store: %w", err)
 	}

@@ -1,0 +1,170 @@
+package cas
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+
+	"github.com/dgraph-io/badger/v4"
+)
+
+// Keys of the index begin with one byte that says what they are.
+const (
+	keyVersion = 'v' // → indexVersion
+	keyObject  = 'o' // hash → place
+	keyPack    = 'p' // pack id → packInfo
+	keyIndexGC = 'g' // → number of collections that the index has seen
+	keyWritten = 'w' // number of a transaction modulo lastWritten → that number
+)
+
+const indexVersion = "amberfs index 2"
+
+// lastWritten is how many of the last transactions the index knows the numbers of.
+const lastWritten = 256
+
+func writtenKey(n uint64) []byte { return []byte{keyWritten, byte(n % lastWritten)} }
+
+var errIndexValue = errors.New("malformed value in the index")
+
+func objectKey(h Hash) []byte {
+	k := make([]byte, 1+len(h))
+	k[0] = keyObject
+	copy(k[1:], h[:])
+	return k
+}
+
+const locSize = 26
+
+func encodeLoc(l loc) []byte {
+	b := make([]byte, locSize)
+	binary.LittleEndian.PutUint64(b[0:], l.pack)
+	binary.LittleEndian.PutUint64(b[8:], uint64(l.off))
+	binary.LittleEndian.PutUint32(b[16:], l.plain)
+	binary.LittleEndian.PutUint32(b[20:], l.stored)
+	b[24] = byte(l.kind)
+	b[25] = l.flags
+	return b
+}
+
+// decodeLoc refuses a place where no object can lie: the index may be anybody's.
+func decodeLoc(b []byte) (loc, bool) {
+	if len(b) != locSize {
+		return loc{}, false
+	}
+	l := loc{
+		pack:   binary.LittleEndian.Uint64(b[0:]),
+		off:    int64(binary.LittleEndian.Uint64(b[8:])),
+		plain:  binary.LittleEndian.Uint32(b[16:]),
+		stored: binary.LittleEndian.Uint32(b[20:]),
+		kind:   Kind(b[24]),
+		flags:  b[25],
+	}
+	aligned := l.off >= packHeaderSize && l.off <= maxPackSize && l.off%recordAlign == 0
+	return l, aligned && checkLengths(l.kind, l.flags, l.plain, l.stored) == nil
+}
+
+// States of a pack in the index.
+const (
+	packNormal   = 0
+	packSweeping = 1 // keys are gone, perhaps not yet the records: scan it at the next gc
+	packDoomed   = 2 // nothing in it is wanted: remove the file
+)
+
+// A packInfo is what the index knows of a pack.
+type packInfo struct {
+	covered int64 // the index holds the records before this offset
+	objects int64 // in the index at places in this pack
+	plain   int64 // their bytes before compression
+	stored  int64 // their bytes in the pack, with headers
+	quick   int64 // those of them that Quick compressed
+	state   uint8
+}
+
+const packInfoSize = 41
+
+func packKey(id uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{keyPack}, id)
+}
+
+func (i packInfo) encode() []byte {
+	b := make([]byte, 0, packInfoSize)
+	for _, v := range []int64{i.covered, i.objects, i.plain, i.stored, i.quick} {
+		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+	}
+	return append(b, i.state)
+}
+
+func decodePackInfo(b []byte) (packInfo, bool) {
+	if len(b) != packInfoSize {
+		return packInfo{}, false
+	}
+	v := func(i int) int64 { return int64(binary.LittleEndian.Uint64(b[8*i:])) }
+	return packInfo{covered: v(0), objects: v(1), plain: v(2), stored: v(3), quick: v(4), state: b[40]}, true
+}
+
+// add counts an object in, remove out.
+func (i *packInfo) add(l loc) {
+	i.objects++
+	i.plain += int64(l.plain)
+	i.stored += l.size()
+	if l.flags&flagS2 != 0 {
+		i.quick += l.size()
+	}
+}
+
+func (i *packInfo) remove(l loc) {
+	i.objects--
+	i.plain -= int64(l.plain)
+	i.stored -= l.size()
+	if l.flags&flagS2 != 0 {
+		i.quick -= l.size()
+	}
+}
+
+// loose reports whether much of a pack could be compressed better.
+func (i *packInfo) loose() bool { return i.quick > i.stored/8 }
+
+// packs reads what the index knows of all packs.
+func (x *database) packs() (map[uint64]packInfo, error) {
+	m := map[uint64]packInfo{}
+	err := x.each([]byte{keyPack}, true, func(k, v []byte) error {
+		i, ok := decodePackInfo(v)
+		if !ok || len(k) != 9 {
+			return errIndexValue
+		}
+		m[binary.BigEndian.Uint64(k[1:])] = i
+		return nil
+	})
+	return m, err
+}
+
+// pack reads what the index knows of a pack; of one that it does not know, that
+// it covers nothing.
+func (x *database) pack(id uint64) (packInfo, error) {
+	v, err := x.value(packKey(id))
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return packInfo{covered: packHeaderSize}, nil
+	}
+	if err != nil {
+		return packInfo{}, x.unreadable(err)
+	}
+	i, ok := decodePackInfo(v)
+	if !ok {
+		return packInfo{}, x.unreadable(errIndexValue)
+	}
+	return i, nil
+}
+
+// setCollections tells the index how many collections it has seen.
+func (b *batch) setCollections(n uint64) {
+	b.set([]byte{keyIndexGC}, binary.LittleEndian.AppendUint64(nil, n))
+}
+
+// collections reads how many collections the index has seen.
+func (x *database) collections() (uint64, error) {
+	v, err := x.value([]byte{keyIndexGC})
+	if err != nil || len(v) != 8 {
+		return 0, x.unreadable(cmp.Or(err, errIndexValue))
+	}
+	return binary.LittleEndian.Uint64(v), nil
+}

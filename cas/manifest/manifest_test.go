@@ -1,0 +1,478 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/vfs"
+)
+
+const dir = "/store"
+
+// long reports whether the tests are to look at everything.
+func long() bool { return os.Getenv("AMBERFS_TEST_LONG") != "" }
+
+func newDisk(t testing.TB) *vfs.Mem {
+	t.Helper()
+	fsys := vfs.NewMem()
+	if err := fsys.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return fsys
+}
+
+func options() Options { return Options{Logger: slog.New(slog.DiscardHandler)} }
+
+func open(t testing.TB, fsys vfs.FS, o Options) *Manifest {
+	t.Helper()
+	m, err := Open(fsys, dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	return m
+}
+
+func create(t testing.TB, fsys vfs.FS) *Manifest {
+	o := options()
+	o.New = true
+	return open(t, fsys, o)
+}
+
+func commit(t testing.TB, m *Manifest, ops ...Op) {
+	t.Helper()
+	if err := m.Commit(ops...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func all(t testing.TB, m *Manifest) map[string]string {
+	t.Helper()
+	got := map[string]string{}
+	last := ""
+	if err := m.Scan("", func(k string, v []byte) error {
+		if k <= last {
+			t.Errorf("key %q after %q", k, last)
+		}
+		if last = k; k != keyLost {
+			got[k] = string(v)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func want(t testing.TB, m *Manifest, entries map[string]string) {
+	t.Helper()
+	if got := all(t, m); !maps.Equal(got, entries) {
+		t.Fatalf("%d entries are there, want %d", len(got), len(entries))
+	}
+}
+
+func clean(t testing.TB, m *Manifest) {
+	t.Helper()
+	if found, _, err := m.Verify(); err != nil || len(found) > 0 {
+		t.Fatalf("verify: %+v, %v", found, err)
+	}
+}
+
+// fill makes commits until the log was written anew and has some more.
+func fill(t testing.TB, m *Manifest) map[string]string {
+	t.Helper()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := range 60 {
+		v := make([]byte, 5000)
+		for j := range v {
+			v[j] = byte(rnd.Uint32())
+		}
+		commit(t, m, Op{Key: fmt.Sprint("big", i%20), Value: v}, Op{Key: fmt.Sprint("k", i), Value: fmt.Append(nil, i)},
+			Op{Key: fmt.Sprint("k", i-10), Delete: true})
+	}
+	return all(t, m)
+}
+
+func TestCommitsLast(t *testing.T) {
+	fsys := newDisk(t)
+	m := create(t, fsys)
+	entries := fill(t, m)
+	if len(entries) != 30 {
+		t.Fatalf("%d entries", len(entries))
+	}
+	if v, ok := m.Get("k59"); !ok || string(v) != "59" {
+		t.Error(string(v), ok)
+	}
+	if _, ok := m.Get("k1"); ok {
+		t.Error("a deleted key is there")
+	}
+	clean(t, m)
+	for range 3 {
+		m = open(t, fsys, options())
+		want(t, m, entries)
+		clean(t, m)
+		if len(m.Mended())+len(m.Lost()) > 0 {
+			t.Error("something was put right")
+		}
+	}
+	o := options()
+	o.ReadOnly = true
+	want(t, open(t, fsys, o), entries)
+}
+
+// TestSizeIsBounded: the log is at most twice what is in force, and a bit.
+func TestSizeIsBounded(t *testing.T) {
+	fsys := newDisk(t)
+	m := create(t, fsys)
+	for i := range 2000 {
+		commit(t, m, Op{Key: "a", Value: fmt.Append(nil, i)})
+	}
+	for i := range 400 {
+		v := make([]byte, 3000)
+		rand.NewChaCha8([32]byte{byte(i)}).Read(v)
+		commit(t, m, Op{Key: "b", Value: v})
+		for _, name := range names {
+			if fi, err := fsys.Stat(m.path(name)); err != nil || fi.Size > 2*slack {
+				t.Fatalf("%s has %d bytes, %v", name, fi.Size, err)
+			}
+		}
+	}
+	want(t, open(t, fsys, options()), all(t, m))
+}
+
+func change(t testing.TB, fsys vfs.FS, name string, fn func(b []byte) []byte) {
+	t.Helper()
+	b, err := vfs.ReadFile(fsys, dir+"/"+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := vfs.WriteFile(fsys, dir+"/"+name, fn(b)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// small makes a manifest of some records, and returns all states that it had.
+func small(t testing.TB) (*vfs.Mem, []map[string]string) {
+	fsys := newDisk(t)
+	m := create(t, fsys)
+	states := []map[string]string{{}}
+	for i := range 8 {
+		commit(t, m, Op{Key: fmt.Sprint("k", i), Value: []byte(strings.Repeat(fmt.Sprint(i), 40))}, Op{Key: "last", Value: fmt.Append(nil, i)})
+		states = append(states, all(t, m))
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return fsys, states
+}
+
+// TestOneCopyDamaged: whatever happens to one copy, nothing is lost, and it is told
+// and put right.
+func TestOneCopyDamaged(t *testing.T) {
+	fsys, states := small(t)
+	size := 0
+	change(t, fsys, names[0], func(b []byte) []byte { size = len(b); return b })
+	step := 11
+	if long() {
+		step = 1
+	}
+	for _, name := range names {
+		try := func(what string, hurt func(fsys vfs.FS)) {
+			t.Helper()
+			c := fsys.CrashClone(1, rand.New(rand.NewPCG(1, 1)))
+			hurt(c)
+			m := open(t, c, options())
+			want(t, m, states[len(states)-1])
+			if mended := m.Mended(); len(mended) == 0 || mended[0].File != name {
+				t.Fatalf("%s %s: told as put right: %+v", name, what, mended)
+			}
+			clean(t, m)
+			commit(t, m, Op{Key: "more", Value: []byte("x")})
+			want(t, open(t, c, options()), all(t, m))
+		}
+		try("removed", func(fsys vfs.FS) {
+			if err := fsys.Remove(dir + "/" + name); err != nil {
+				t.Fatal(err)
+			}
+		})
+		for off := 0; off < size; off += step {
+			try(fmt.Sprint("flipped at ", off), func(fsys vfs.FS) {
+				change(t, fsys, name, func(b []byte) []byte { b[off] ^= 1 << (off % 8); return b })
+			})
+		}
+		try("emptied", func(fsys vfs.FS) { change(t, fsys, name, func(b []byte) []byte { return nil }) })
+		try("cut", func(fsys vfs.FS) { change(t, fsys, name, func(b []byte) []byte { return b[:len(b)/2] }) })
+		try("zeroed", func(fsys vfs.FS) { change(t, fsys, name, func(b []byte) []byte { clear(b[:200]); return b }) })
+	}
+}
+
+// TestBothCopiesDamaged: what either of them has is there. If neither has something,
+// it is told until it is forgiven, and the files are kept.
+func TestBothCopiesDamaged(t *testing.T) {
+	fsys, states := small(t)
+	recs := func(name string) []record {
+		c, err := read(fsys, dir+"/"+name, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.records
+	}
+	a, b := recs(names[0]), recs(names[1])
+	for i := range a {
+		for j := range b {
+			c := fsys.CrashClone(1, rand.New(rand.NewPCG(1, 1)))
+			flip := func(off int64) func(b []byte) []byte {
+				return func(b []byte) []byte { b[off+headerSize] ^= 4; return b }
+			}
+			change(t, c, names[0], flip(a[i].off))
+			change(t, c, names[1], flip(b[j].off))
+			m := open(t, c, options())
+			if lost := len(m.Lost()) > 0; lost != (i == j) {
+				t.Fatalf("records %d and %d damaged: lost is told as %v", i, j, m.Lost())
+			}
+			if i != j {
+				want(t, m, states[len(states)-1])
+				clean(t, m)
+				continue
+			}
+			for n := range 8 {
+				if _, ok := m.Get(fmt.Sprint("k", n)); !ok && n != i-1 {
+					t.Errorf("record %d damaged: k%d is gone", i, n)
+				}
+			}
+			m = open(t, c, options())
+			if found, _, err := m.Verify(); err != nil || len(found) == 0 {
+				t.Errorf("verify does not tell of the loss: %v", err)
+			}
+			kept, err := c.ReadDir(dir + "/" + quarantine)
+			if err != nil || len(kept) != 2 {
+				t.Errorf("the quarantine has %v, %v", kept, err)
+			}
+			if err := m.Forgive(); err != nil {
+				t.Fatal(err)
+			}
+			clean(t, open(t, c, options()))
+		}
+	}
+	for _, name := range names {
+		if err := fsys.Remove(dir + "/" + name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m := open(t, fsys, options()); len(m.Lost()) == 0 {
+		t.Error("it is not told that both are missing")
+	}
+}
+
+// TestKillInACommit: one copy may have the last record and the other not, or a part.
+func TestKillInACommit(t *testing.T) {
+	fsys, states := small(t)
+	for _, name := range names {
+		c, err := read(fsys, dir+"/"+name, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := c.records[len(c.records)-1].off
+		for cut := last; cut < c.size; cut += 5 {
+			fsys := fsys.CrashClone(1, rand.New(rand.NewPCG(1, 1)))
+			change(t, fsys, name, func(b []byte) []byte { return b[:cut] })
+			m := open(t, fsys, options())
+			want(t, m, states[len(states)-1])
+			clean(t, m)
+			if found := append(m.Mended(), m.Lost()...); len(found) > 0 {
+				t.Fatalf("a kill is told as %+v", found)
+			}
+		}
+	}
+}
+
+func TestOtherVersionIsRefused(t *testing.T) {
+	fsys, _ := small(t)
+	change(t, fsys, names[1], func(b []byte) []byte {
+		b[4] = 99
+		sum(b)
+		return b
+	})
+	if _, err := Open(fsys, dir, options()); !errors.Is(err, errs.Format) || !strings.Contains(err.Error(), "99") {
+		t.Errorf("open: %v", err)
+	}
+}
+
+// TestPowerCut cuts the power at random instants of the disk's life.
+func TestPowerCut(t *testing.T) {
+	seeds := uint64(30)
+	if long() {
+		seeds = 1000
+	}
+	for seed := range seeds {
+		rnd := rand.New(rand.NewPCG(seed, 3))
+		fsys := newDisk(t)
+		m := create(t, fsys)
+		states := []map[string]string{{}}
+		for i := range 1 + rnd.IntN(40) {
+			v := make([]byte, rnd.IntN(8000))
+			rand.NewChaCha8([32]byte{byte(i)}).Read(v)
+			commit(t, m, Op{Key: fmt.Sprint(rnd.IntN(6)), Value: v}, Op{Key: fmt.Sprint(rnd.IntN(6), "x"), Delete: true}, Op{Key: "n", Value: fmt.Append(nil, i)})
+			states = append(states, all(t, m))
+		}
+		// A commit that is not synced when the power goes.
+		r := &record{kind: kindCommit, seq: m.state.seq + 1}
+		m.codec.pack(r, []Op{{Key: "n", Value: []byte("unacknowledged")}})
+		for _, f := range m.inUse() {
+			if err := f.write(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after := maps.Clone(states[len(states)-1])
+		after["n"] = "unacknowledged"
+		for _, keep := range []float64{0, 0.3, 0.7, 1} {
+			c := fsys.CrashClone(keep, rnd)
+			m := open(t, c, options())
+			if got := all(t, m); !maps.Equal(got, states[len(states)-1]) && !maps.Equal(got, after) {
+				t.Fatalf("seed %d: what is left is neither the state before the last commit nor that after", seed)
+			}
+			if found := append(m.Mended(), m.Lost()...); len(found) > 0 {
+				t.Fatalf("seed %d: a power cut is told as %+v", seed, found)
+			}
+			clean(t, m)
+		}
+	}
+}
+
+// TestEveryDiskOperationMayFail: what was committed is there, whatever fails.
+func TestEveryDiskOperationMayFail(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.EIO, syscall.ENOSPC} {
+		for i := int64(0); ; i += 1 + i/20 {
+			fsys := newDisk(t)
+			faulty := vfs.FailAt(fsys, i, errno)
+			o := options()
+			o.New = true
+			acked, tried := map[string]string{}, map[string]string{}
+			m, err := Open(faulty, dir, o)
+			for n := 0; err == nil && n < 40; n++ {
+				v := make([]byte, 9000)
+				rand.NewChaCha8([32]byte{byte(n)}).Read(v)
+				tried = maps.Clone(acked)
+				tried[fmt.Sprint(n%4)] = string(v)
+				if err = m.Commit(Op{Key: fmt.Sprint(n % 4), Value: v}); err == nil {
+					acked = tried
+				}
+			}
+			if err != nil && !errors.Is(err, errno) {
+				t.Fatalf("operation %d: %v hides %v", i, err, errno)
+			}
+			if m != nil {
+				_ = m.Close()
+			}
+			m = open(t, fsys, o)
+			if got := all(t, m); !maps.Equal(got, acked) && !maps.Equal(got, tried) {
+				t.Fatalf("operation %d: what was committed is not there", i)
+			}
+			clean(t, m)
+			if !faulty.Failed() {
+				break
+			}
+		}
+	}
+}
+
+// TestNoRoom: a full disk refuses commits and keeps what is there; a copy that cannot
+// be made anew is made when there is room.
+func TestNoRoom(t *testing.T) {
+	fsys, states := small(t)
+	last := states[len(states)-1]
+	full := true
+	o := options()
+	o.Room = func(int64) error {
+		if full {
+			return errs.NoSpace
+		}
+		return nil
+	}
+	if err := fsys.Remove(dir + "/" + names[0]); err != nil {
+		t.Fatal(err)
+	}
+	m := open(t, fsys, o)
+	want(t, m, last)
+	if err := m.Commit(Op{Key: "x", Value: []byte("y")}); !errors.Is(err, errs.NoSpace) {
+		t.Errorf("commit: %v", err)
+	}
+	if found, _, err := m.Verify(); err != nil || len(found) == 0 {
+		t.Errorf("the missing copy is not told: %v", err)
+	}
+	full = false
+	commit(t, m, Op{Key: "x", Value: []byte("y")})
+	clean(t, m)
+}
+
+func TestLimits(t *testing.T) {
+	m := create(t, newDisk(t))
+	if err := m.Commit(Op{Key: "k", Value: make([]byte, maxBody)}); err == nil {
+		t.Error("a commit over the limit was taken")
+	}
+	want(t, m, map[string]string{})
+}
+
+func FuzzOps(f *testing.F) {
+	f.Add(appendOps(nil, []Op{{Key: "key", Value: []byte("value")}, {Key: "gone", Delete: true}}))
+	f.Add(appendOps(nil, nil))
+	f.Add([]byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var ops []Op
+		if err := decodeOps(b, func(op Op) error { ops = append(ops, op); return nil }); err != nil {
+			return
+		}
+		var again []Op
+		if err := decodeOps(appendOps(nil, ops), func(op Op) error { again = append(again, op); return nil }); err != nil ||
+			!slices.EqualFunc(ops, again, func(a, b Op) bool {
+				return a.Key == b.Key && a.Delete == b.Delete && bytes.Equal(a.Value, b.Value)
+			}) {
+			t.Fatalf("%v does not survive: %v", ops, err)
+		}
+	})
+}
+
+// FuzzScan: whatever is in the files, reading ends, and what it finds is within them.
+func FuzzScan(f *testing.F) {
+	fsys, _ := small(f)
+	whole, err := vfs.ReadFile(fsys, dir+"/"+names[0])
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole, whole)
+	f.Add(whole[:len(whole)-20], whole[:60])
+	f.Add([]byte{}, whole[48:])
+	z, err := newCodec()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		var list []*reading
+		for i, raw := range [][]byte{a, b} {
+			c := &reading{file: names[i], size: int64(len(raw))}
+			if err := c.scan(raw); err != nil {
+				return
+			}
+			if c.end > c.size {
+				t.Fatalf("it ends at %d of %d", c.end, c.size)
+			}
+			list = append(list, c)
+		}
+		z.combine(list)
+	})
+}
+
+// sum gives a changed header its checksum.
+func sum(b []byte) { binary.LittleEndian.PutUint32(b[44:], crc32.Checksum(b[:44], crcTable)) }

@@ -1,0 +1,129 @@
+package cas
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+)
+
+// Stays is the owner of objects that nobody is to delete.
+const Stays = -1
+
+// A held is an object in a pack, and whose it is.
+type held struct {
+	off, length int64
+	owner       int32
+}
+
+func (h held) end() int64 { return h.off + h.length }
+
+// Reclaimable returns, for each of n owners, the bytes of disk that a collection would
+// give back if the objects of this owner were not wanted any more, and all others were.
+// What the store has besides is garbage already. An object that the store has not is
+// passed over.
+//
+// It follows the rules of a collection: the dead between two living records give back
+// the whole blocks of a hole, and a pack that is not worth it any more goes, after its
+// living records have moved.
+func (s *Store) Reclaimable(objects iter.Seq2[Hash, int32], n int) ([]int64, error) {
+	if err := s.begin(false); err != nil {
+		return nil, err
+	}
+	defer s.life.done()
+	packs := make(map[uint64][]held)
+	for h, owner := range objects {
+		l, ok, err := s.index.find(h)
+		if err != nil {
+			return nil, fmt.Errorf("find object %s: %w", h, err)
+		}
+		if ok {
+			packs[l.pack] = append(packs[l.pack], held{l.off, l.size(), owner})
+		}
+	}
+	sums := make([]int64, n)
+	for id, records := range packs {
+		p := s.packs.get(id)
+		if p == nil {
+			continue // collected meanwhile
+		}
+		s.index.mu.Lock()
+		end := p.end
+		s.index.mu.Unlock()
+		slices.SortFunc(records, func(a, b held) int { return cmp.Compare(a.off, b.off) })
+		reclaim(records, max(end, records[len(records)-1].end()), s.o.PackSize, sums)
+	}
+	return sums, nil
+}
+
+// reclaim adds to sums what a pack of end bytes would give back for each owner.
+func reclaim(records []held, end, packSize int64, sums []int64) {
+	all := sweepPlan{limit: end}
+	holes := int64(0) // given back already
+	last := int64(packHeaderSize)
+	for i := 0; i <= len(records); i++ {
+		next := end
+		if i < len(records) {
+			next = records[i].off
+			all.live += records[i].length
+		}
+		hole := holeIn(last, next)
+		holes += hole
+		all.waste += next - last - hole
+		if i < len(records) {
+			last = records[i].end()
+		}
+	}
+	plans := make(map[int32]*sweepPlan)
+	freed := make(map[int32]int64)
+	last = packHeaderSize
+	for i := 0; i < len(records); {
+		// A run of one owner, with the gaps in it and around it, becomes one gap.
+		owner, from, before := records[i].owner, last, holeIn(last, records[i].off)
+		waste, dead := records[i].off-last-before, int64(0)
+		for ; i < len(records) && records[i].owner == owner; i++ {
+			dead += records[i].length
+			last = records[i].end()
+			next := end
+			if i+1 < len(records) {
+				next = records[i+1].off
+			}
+			hole := holeIn(last, next)
+			before += hole
+			waste += next - last - hole
+		}
+		if owner == Stays {
+			continue
+		}
+		to := end
+		if i < len(records) {
+			to = records[i].off
+		}
+		w := plans[owner]
+		if w == nil {
+			w = &sweepPlan{limit: all.limit, live: all.live, waste: all.waste}
+			plans[owner] = w
+		}
+		hole := holeIn(from, to)
+		freed[owner] += hole - before
+		w.live -= dead
+		w.waste += to - from - hole - waste
+	}
+	for owner, w := range plans {
+		if w.live == 0 || w.worthMoving(packSize) {
+			sums[owner] += end - holes - w.live
+		} else {
+			sums[owner] += freed[owner]
+		}
+	}
+}
+
+// holeIn is how many bytes of whole blocks a hole gives back between two living
+// records: a free record's header stays before it.
+func holeIn(from, to int64) int64 {
+	if to <= from {
+		return 0
+	}
+	begin := (from + headerSize + punchBlock - 1) / punchBlock * punchBlock
+	return max(to/punchBlock*punchBlock-begin, 0)
+}

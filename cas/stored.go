@@ -1,0 +1,122 @@
+package cas
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+)
+
+// A Stored is an object as it lies in a pack: compressed, if that paid. It can be
+// copied to another place that knows how to Expand it.
+type Stored struct {
+	Kind  Kind
+	Flags uint8 // how the bytes are compressed: FORMAT.md, "Record"
+	Plain int   // bytes when expanded
+	Bytes []byte
+}
+
+// Stored returns an object without expanding it. What the disk returns is compared
+// with the record's checksum. An object that was compressed in a hurry (Quick) is
+// compressed well. Errors are those of Get.
+func (s *Store) Stored(h Hash) (Stored, error) {
+	if err := s.begin(false); err != nil {
+		return Stored{}, err
+	}
+	defer s.life.done()
+	for tries := 0; ; tries++ {
+		l, ok, err := s.index.find(h)
+		if err != nil || !ok {
+			if !ok && err == nil {
+				err = ErrNotFound
+			}
+			return Stored{}, fmt.Errorf("get object %s: %w", h, err)
+		}
+		rec, err := s.readStored(h, l)
+		if err == nil {
+			return s.wellCompressed(h, rec)
+		}
+		if tries > 0 { // gc may have moved the object the first time
+			return Stored{}, s.damaged(h, l, err)
+		}
+	}
+}
+
+func (s *Store) readStored(h Hash, l loc) (Stored, error) {
+	p := s.packs.get(l.pack)
+	if p == nil {
+		return Stored{}, errors.New("the pack is missing")
+	}
+	f, err := s.packs.use(p)
+	if err != nil {
+		return Stored{}, err
+	}
+	defer s.packs.done(p)
+	raw := make([]byte, l.size())
+	if err := readExactly(f, raw, l.off); err != nil {
+		return Stored{}, err
+	}
+	hdr, err := decodeHeader(raw, l.pack, l.off)
+	if err != nil {
+		return Stored{}, err
+	}
+	if hdr.hash != h || hdr.size() != l.size() || crc32.Checksum(raw[headerSize:], crcTable) != hdr.crc {
+		return Stored{}, errors.New("the record's checksum does not match")
+	}
+	return Stored{hdr.kind, hdr.flags, int(hdr.plain), raw[headerSize:][:hdr.stored:hdr.stored]}, nil
+}
+
+func (s *Store) wellCompressed(h Hash, rec Stored) (Stored, error) {
+	if rec.Flags&flagS2 == 0 {
+		return rec, nil
+	}
+	plain, err := s.codec.expand(rec.Flags, uint32(rec.Plain), rec.Bytes, nil)
+	if err != nil {
+		return Stored{}, fmt.Errorf("get object %s: %w", h, err)
+	}
+	hdr, bp := s.codec.build(rec.Kind, h, plain, small)
+	defer s.codec.release(bp)
+	return Stored{rec.Kind, hdr.flags, rec.Plain, slices.Clone((*bp)[headerSize:][:hdr.stored])}, nil
+}
+
+// An Expander expands objects that were copied from a store. It is safe for
+// concurrent use.
+type Expander struct{ codec *codec }
+
+// NewExpander returns an Expander; Close it.
+func NewExpander() (*Expander, error) {
+	c, err := newCodec()
+	return &Expander{c}, err
+}
+
+// Close lets go of what it holds.
+func (e *Expander) Close() { e.codec.close() }
+
+// Expand appends the plain bytes of the object h to dst[:0]. Errors: ErrDamaged if
+// what is stored is not that object.
+func (e *Expander) Expand(h Hash, rec Stored, dst []byte) ([]byte, error) {
+	plain, err := e.plain(rec, dst)
+	if err == nil && Sum(plain) != h {
+		err = errHash
+	}
+	if err != nil {
+		return dst[:0], fmt.Errorf("object %s: %w: %w", h, ErrDamaged, err)
+	}
+	return plain, nil
+}
+
+// Hash returns the hash of an object. Errors: ErrDamaged if it does not expand.
+func (e *Expander) Hash(rec Stored) (Hash, error) {
+	plain, err := e.plain(rec, nil)
+	if err != nil {
+		return Hash{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return Sum(plain), nil
+}
+
+func (e *Expander) plain(rec Stored, dst []byte) ([]byte, error) {
+	if rec.Plain > MaxObject || rec.Flags&^knownFlags != 0 || rec.Flags&compressed == compressed {
+		return nil, errors.New("impossible length or compression")
+	}
+	return e.codec.expand(rec.Flags, uint32(rec.Plain), rec.Bytes, dst)
+}

@@ -1,0 +1,87 @@
+package cas
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What Stored returns expands to the object, whatever its compression, and is never
+// of the hurried sort.
+func TestStored(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	e, err := NewExpander()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	text := []byte(strings.Repeat("a line that compresses well\n", 1000))
+	put := map[string]func(Kind, []byte) (Hash, error){"zstd": s.Put, "quick": Quick{s}.Put}
+	for name, put := range put {
+		for _, body := range [][]byte{append([]byte(name), text...), []byte(name), []byte("both")} {
+			h, err := put(KindTree, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec, err := s.Stored(h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := e.Expand(h, rec, nil)
+			if err != nil || !bytes.Equal(got, body) || rec.Kind != KindTree || rec.Flags&flagS2 != 0 {
+				t.Fatalf("%s: %d bytes of %d, kind %d, flags %d, %v", name, len(got), len(body), rec.Kind, rec.Flags, err)
+			}
+			if len(body) > 1000 && len(rec.Bytes) > 1000 {
+				t.Errorf("%s: %d bytes take %d", name, len(body), len(rec.Bytes))
+			}
+			if _, err := e.Expand(Sum([]byte("another")), rec, nil); !errors.Is(err, ErrDamaged) {
+				t.Errorf("taken for another object: %v", err)
+			}
+		}
+	}
+	if _, err := s.Stored(Sum([]byte("absent"))); !errors.Is(err, ErrNotFound) {
+		t.Errorf("an absent object: %v", err)
+	}
+}
+
+// A flipped bit on the disk is an error, not a record that somebody else copies.
+func TestStoredDamaged(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	h, err := s.Put(KindData, []byte(strings.Repeat("x", 100)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	packs, err := filepath.Glob(filepath.Join(dir, "packs", "*.pack"))
+	if err != nil || len(packs) != 1 {
+		t.Fatal(packs, err)
+	}
+	b, err := os.ReadFile(packs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(packs[0], os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	at := bytes.LastIndexByte(b, 'x')
+	if _, err := f.WriteAt([]byte{'y'}, int64(at)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Stored(h); !errors.Is(err, ErrDamaged) {
+		t.Errorf("%v", err)
+	}
+}

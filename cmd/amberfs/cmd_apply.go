@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+func applyCommand(a *app) *cobra.Command {
+	var dryRun, ours, theirs bool
+	cmd := &cobra.Command{
+		Use:   "apply DIR [SNAPSHOT] [--dry-run] [--theirs|--ours]",
+		Short: "Carry the changes since the import to a directory",
+		Long: `Carries to DIR what changed in the workspace since it was filled ("mount --from",
+"run --from"): up to SNAPSHOT, or up to now. Contents, permissions, modification
+times, links and deletions are carried; in a fork, also what its parents changed
+before it.
+
+A path that changed in DIR too, to something else, is a conflict. If there is one,
+the paths are listed and nothing is touched, unless --ours (keep what DIR has) or
+--theirs (take what the workspace has) decides about them.
+
+No symbolic link in DIR is followed. Each file is replaced at once by a rename.
+When it was interrupted, run it again: it does the rest.`,
+		Example: `  amberfs apply ~/project --dry-run
+  amberfs apply ~/project
+  amberfs apply ~/project before-lunch --theirs`,
+		Args: args(1, 2, "a DIR and perhaps a SNAPSHOT"),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			o := gitbridge.ApplyOptions{DryRun: dryRun}
+			switch {
+			case ours && theirs:
+				return fail.New(fail.Usage, "--ours and --theirs exclude each other")
+			case ours:
+				o.Conflicts = gitbridge.KeepOurs
+			case theirs:
+				o.Conflicts = gitbridge.TakeTheirs
+			}
+			name := ""
+			if len(argv) == 2 {
+				name = argv[1]
+			}
+			dir, err := a.abs(argv[0])
+			if err != nil {
+				return err
+			}
+			p, err := a.place()
+			if err != nil {
+				return err
+			}
+			c, err := a.open(cmd.Context(), p)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if !c.Direct() {
+				return fail.New(fail.Failed, "apply needs the socket of the store, which cannot be reached from here").
+					WithHint("run it outside of the sandbox, as the user who mounted")
+			}
+			done, err := a.apply(cmd.Context(), c, dir, name, o)
+			if err != nil {
+				return a.printConflicts(done, err)
+			}
+			return a.printApplied(done)
+		},
+	}
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only say what would change")
+	cmd.Flags().BoolVar(&ours, "ours", false, "where DIR changed too, keep what it has")
+	cmd.Flags().BoolVar(&theirs, "theirs", false, "where DIR changed too, take what the workspace has")
+	return cmd
+}
+
+// apply carries to a directory what changed in the workspace that c is about.
+func (a *app) apply(ctx context.Context, c *client.Client, dir, name string, o gitbridge.ApplyOptions) (*gitbridge.Applied, error) {
+	bar := a.newProgress()
+	defer bar.done()
+	ch, err := c.Changes(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer ch.Close()
+	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
+	o.Progress = func(p gitbridge.Progress) { bar.show(service.Progress{What: "applying", Done: p.Files, Unit: "files"}) }
+	done, err := gitbridge.ApplyDir(ctx, dir, o)
+	if err != nil {
+		return done, gitbridge.ApplyError(err, done)
+	}
+	return done, nil
+}
+
+// printConflicts lists what stood against an apply, if that is why it failed.
+func (a *app) printConflicts(done *gitbridge.Applied, err error) error {
+	if done == nil || len(done.Conflicts) == 0 {
+		return err
+	}
+	if a.json {
+		if perr := a.printJSON(done); perr != nil {
+			return perr
+		}
+		return fail.Quiet(fail.KindOf(err))
+	}
+	for _, p := range done.Conflicts {
+		a.printf("%s\n", quote(p))
+	}
+	return err
+}
+
+func (a *app) printApplied(done *gitbridge.Applied) error {
+	for _, s := range done.Skipped {
+		a.note("%s: %s", quote(s.Path), s.Reason)
+	}
+	return a.print(done, func() { a.printf("%s", a.appliedLines(done)) })
+}
+
+// appliedLines is what was carried to a directory, a path a line.
+func (a *app) appliedLines(done *gitbridge.Applied) string {
+	head, none, change := "applied to "+quote(done.Dir), "(no files changed)", "changed"
+	if done.DryRun {
+		head, none, change = "would apply to "+quote(done.Dir), "(no files would change)", "would change"
+	}
+	var paths []snapshot.PathChange
+	for _, p := range done.Paths {
+		paths = append(paths, snapshot.PathChange{Path: p.Path, Action: p.Action})
+	}
+	paths = a.listed(paths)
+	text := head + changedLines(done.Changed, none, change, paths)
+	if n := len(done.Conflicts); n > 0 {
+		text += fmt.Sprintf("%s changed on both sides\n", plural(n, "path", "paths"))
+	}
+	return text
+}

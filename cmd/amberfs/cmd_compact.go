@@ -1,0 +1,50 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+)
+
+func compactCommand(a *app) *cobra.Command {
+	var req service.Compact
+	cmd := &cobra.Command{
+		Use:   "compact NAME NAME... --name NAME [-m MESSAGE]",
+		Short: "Make one snapshot of several",
+		Long: `Makes one snapshot of all files that the named snapshots have, of each path the
+version of the newest one that has it. The others are deleted, unless they are
+pinned; if the policy protects one of them, nothing happens.`,
+		Example:           `  amberfs compact mon tue wed --name first-half`,
+		Args:              args(2, -1, "two NAMEs or more"),
+		ValidArgsFunction: a.completeSnapshots(-1),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			if req.Name == "" {
+				return fail.New(fail.Usage, "the new snapshot needs a name").WithHint("give it with --name")
+			}
+			req.Names = argv
+			var done service.Compacted
+			if err := a.askHere(cmd.Context(), req, &done); err != nil {
+				return err
+			}
+			return a.print(done, func() { a.printf("%s", compactedLines(done)) })
+		},
+	}
+	cmd.Flags().StringVar(&req.Name, "name", "", "call the new snapshot `NAME`")
+	cmd.Flags().StringVarP(&req.Message, "message", "m", "", "what this state is")
+	return cmd
+}
+
+// compactedLines tells what became of the snapshots.
+func compactedLines(done service.Compacted) string {
+	text := "snapshot " + done.Name + " created: " + done.ID + "\n"
+	if len(done.Removed) > 0 {
+		text += "deleted " + strings.Join(done.Removed, " ") + "\n"
+	}
+	if len(done.Kept) > 0 {
+		text += "pinned, so kept: " + strings.Join(done.Kept, " ") + "\n"
+	}
+	return text
+}

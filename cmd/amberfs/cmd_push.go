@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/service"
+)
+
+func pushCommand(a *app) *cobra.Command {
+	var req service.Push
+	cmd := &cobra.Command{
+		Use:   "push REMOTE SNAPSHOT... [--as NAME] [--force] [--full]",
+		Short: "Send snapshots to a remote",
+		Long: `Sends snapshots to REMOTE, a name that "amberfs remote add" gave or a URL. Only what
+is not there yet travels. Nobody sees anything of a snapshot before all of it is
+there; a push that was interrupted goes on where it was when it is run again.
+
+A name that is in use there is refused with exit status 4, unless it is the same
+snapshot.`,
+		Example: `  amberfs push origin v1
+  amberfs push origin latest --as nightly --force`,
+		Args: args(2, -1, "a REMOTE and at least one SNAPSHOT"),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			req.Remote, req.Snapshots = argv[0], argv[1:]
+			var done service.PushedList
+			if err := a.askHere(cmd.Context(), req, &done); err != nil {
+				return err
+			}
+			return a.print(done, func() {
+				for _, p := range done.Pushed {
+					a.printf("%s", pushedLine(req.Remote, p))
+				}
+			})
+		},
+	}
+	cmd.Flags().StringVar(&req.As, "as", "", "call it `NAME` there")
+	cmd.Flags().BoolVar(&req.Force, "force", false, "replace a snapshot of that name")
+	cmd.Flags().BoolVar(&req.Full, "full", false, "send everything anew, building on nothing that is there")
+	return cmd
+}
+
+// pushedLine tells that a snapshot is on a remote.
+func pushedLine(remote string, p service.Pushed) string {
+	as := ""
+	if p.As != p.Snapshot {
+		as = " as " + p.As
+	}
+	if p.Unchanged {
+		return fmt.Sprintf("snapshot %s is on %s already%s\n", p.Snapshot, remote, as)
+	}
+	return fmt.Sprintf("snapshot %s pushed to %s%s: %s\n", p.Snapshot, remote, as, bytesText(p.Bytes))
+}
+
+func pullCommand(a *app) *cobra.Command {
+	var req service.Pull
+	cmd := &cobra.Command{
+		Use:   "pull REMOTE SNAPSHOT... [--as NAME]",
+		Short: "Bring snapshots of a remote into the store",
+		Long: `Brings snapshots of REMOTE, a name or a URL, into the store with everything that
+they need. Only what is not here yet travels, and one that was interrupted goes on
+where it was. The workspace does not change: "amberfs restore" goes there.`,
+		Example: `  amberfs pull origin v1
+  amberfs pull s3://bucket/team v1 --as theirs`,
+		Args: args(2, -1, "a REMOTE and at least one SNAPSHOT"),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			req.Remote, req.Snapshots = argv[0], argv[1:]
+			var done service.PulledList
+			if err := a.askHere(cmd.Context(), req, &done); err != nil {
+				return err
+			}
+			return a.print(done, func() {
+				for _, i := range done.Pulled {
+					a.printf("snapshot %s pulled from %s: %s, %s\n", i.Name, req.Remote, plural(int(i.Files), "file", "files"), bytesText(i.Bytes))
+				}
+			})
+		},
+	}
+	cmd.Flags().StringVar(&req.As, "as", "", "call it `NAME` here")
+	return cmd
+}

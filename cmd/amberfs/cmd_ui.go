@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	web "github.com/amberfs/amberfs/cmd/amberfs/internal/page"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+)
+
+// served is what `amberfs ui --json` prints.
+type served struct {
+	URL    string `json:"url,omitempty"`
+	Socket string `json:"socket,omitempty"`
+	Token  string `json:"token"`
+}
+
+func uiCommand(a *app) *cobra.Command {
+	var write, open bool
+	var listen string
+	c := &cobra.Command{
+		Use:   "ui",
+		Short: "Show the timeline as a web page",
+		Long: `Serves one page, for you alone: the snapshots, what each changed, how files
+differ, what happened to them and who did it, and the forks. It runs until it is
+interrupted. The address is good once; it stays open in the browser that used it.
+
+With --write the page has buttons: restore, snapshot, pin, rename, delete, and
+promote, end or discard forks.
+
+From another machine, over ssh:
+
+  amberfs ui --listen unix:$HOME/ui.sock        # there
+  ssh -L 8080:/home/me/ui.sock HOST             # here; then open
+  http://localhost:8080/#token=…                # with the token that was printed`,
+		Args: args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := a.place()
+			if err != nil {
+				return err
+			}
+			if err := a.ask(cmd.Context(), p, service.GetStatus{}, nil); err != nil {
+				return err
+			}
+			return a.serveUI(cmd.Context(), p, listen, write, open)
+		},
+	}
+	c.Flags().BoolVar(&write, "write", false, "give the page buttons that change things")
+	c.Flags().BoolVar(&open, "open", false, "open the page in the browser")
+	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "loopback `ADDRESS`, or unix:PATH")
+	return c
+}
+
+// serveUI answers browsers until ctx ends.
+func (a *app) serveUI(ctx context.Context, p locate.Place, listen string, write, open bool) error {
+	l, err := uiListener(listen)
+	if err != nil {
+		return err
+	}
+	daemon := &http.Transport{
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return service.Dial(ctx, p.Store) },
+		DisableCompression: true,
+	}
+	page := web.New(web.Options{Daemon: daemon, Mountpoint: p.Mount.Point, Workspace: strings.Join(p.Workspace, "/"), Write: write})
+	out := served{Token: page.Token()}
+	if path, ok := strings.CutPrefix(listen, "unix:"); ok {
+		out.Socket = path
+	} else {
+		out.URL = fmt.Sprintf("http://%s/#token=%s", l.Addr(), page.Token())
+	}
+	if err := a.print(out, func() { a.printServed(out) }); err != nil {
+		l.Close()
+		return err
+	}
+	if open && out.URL != "" {
+		a.openBrowser(out.URL)
+	}
+	srv := &http.Server{
+		Handler: page.Handler(), ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with it
+	}
+	stop := context.AfterFunc(ctx, func() { srv.Close() })
+	defer stop()
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving the page: %w", err)
+	}
+	return nil
+}
+
+func (a *app) printServed(s served) {
+	if s.Socket != "" {
+		fmt.Fprintf(a.stdout, "listening on %s; forward it with ssh -L 8080:%s HOST and open\nhttp://localhost:8080/#token=%s\n", s.Socket, s.Socket, s.Token)
+		return
+	}
+	fmt.Fprintf(a.stdout, "%s\n", s.URL)
+}
+
+// openBrowser is a favour: that no browser comes is no failure.
+func (a *app) openBrowser(url string) {
+	if err := exec.Command("xdg-open", url).Start(); err != nil {
+		fmt.Fprintln(a.stderr, "amberfs: no browser could be opened; open the address yourself")
+	}
+}
+
+// uiListener listens where nobody but this machine comes, a socket where nobody
+// but its user does.
+func uiListener(where string) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(where, "unix:"); ok {
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			return nil, fail.New(fail.Failed, "listening on %s: %w", path, err).WithHint("if nobody uses the socket any more, remove it")
+		}
+		return l, os.Chmod(path, 0o600)
+	}
+	host, _, err := net.SplitHostPort(where)
+	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, fail.New(fail.Usage, "--listen takes a loopback address such as 127.0.0.1:8080, or unix:PATH, not %q", where).
+			WithHint("the page is for its user alone; from another machine use ssh, see `amberfs ui --help`")
+	}
+	return net.Listen("tcp", where)
+}

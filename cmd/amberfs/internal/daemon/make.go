@@ -1,0 +1,71 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+// Make makes the store of cfg, if there is none yet, and fills it. It is what
+// `run` does outside of its namespaces, where every user has a name.
+func Make(ctx context.Context, cfg Config, show func(service.Progress)) error {
+	_, err := os.Lstat(filepath.Join(cfg.Store, "format"))
+	if err == nil && cfg.From != "" {
+		return filledAlready(cfg)
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	_, err = os.Lstat(cfg.Store)
+	made := errors.Is(err, os.ErrNotExist)
+	c := &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Log: slog.New(slog.DiscardHandler)}
+	defer c.Close()
+	s, err := openStore(cfg.Store, snapshot.Options{
+		UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Quiet: true, Connect: c.Connect(ctx),
+	})
+	if err != nil {
+		if cfg.Remote != "" {
+			removeStore(cfg.Store, made)
+		}
+		return openError(cfg.Store, err)
+	}
+	// Another may have made it since.
+	switch created := s.Created(); {
+	case cfg.From == "":
+	case !created:
+		err = filledAlready(cfg)
+	default:
+		if err = fill(ctx, s, cfg, show); err != nil {
+			removeStore(cfg.Store, made) // before it is closed: then it may be another's
+		}
+	}
+	if cerr := s.Close(); err == nil {
+		err = cerr
+	}
+	return service.Explain(err)
+}
+
+// filledAlready is the error for --from with a store that exists.
+func filledAlready(cfg Config) error {
+	return fail.New(fail.Exists, "the store %s exists already, so it cannot be filled by --from", cfg.Store).
+		WithHint("leave --from out, and bring %s in with `amberfs import`", cfg.From)
+}
+
+// fill makes the workspace of a new store equal to cfg.From. A mount point inside
+// of the directory is not read, but one that is the directory itself is.
+func fill(ctx context.Context, s *snapshot.Store, cfg Config, show func(service.Progress)) error {
+	exclude := []string{cfg.Store}
+	if cfg.Mountpoint != cfg.From {
+		exclude = append(exclude, cfg.Mountpoint)
+	}
+	if cfg.Later {
+		return service.FillLater(ctx, s, cfg.From, exclude, show)
+	}
+	return service.Fill(ctx, s, cfg.From, exclude, show)
+}

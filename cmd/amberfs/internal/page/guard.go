@@ -1,0 +1,91 @@
+package page
+
+import (
+	"crypto/subtle"
+	"encoding/json"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// A guard decides who may use the page.
+type guard struct {
+	token  string // in the address; good once
+	used   atomic.Bool
+	cookie string // what the token is exchanged for
+	name   string // of the cookie: those of one host are shared by all its ports
+}
+
+// policy lets nothing into the page that is not of this server.
+const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
+
+// protect refuses what comes by another name or from another site.
+func (g *guard) protect(next http.Handler) http.Handler {
+	next = http.NewCrossOriginProtection().Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		switch {
+		case !loopback(r.Host):
+			refuse(w, http.StatusForbidden, "this page is not served under that name")
+		case foreign(r):
+			refuse(w, http.StatusForbidden, "another site may not use this page")
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// loopback reports whether a Host header names the loopback interface, on any
+// port: ssh may have forwarded another.
+func loopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	return slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host)
+}
+
+// foreign reports whether another site made the browser ask. Following a link to
+// the page itself is no harm.
+func foreign(r *http.Request) bool {
+	if r.Header.Get("Sec-Fetch-Site") != "cross-site" {
+		return false
+	}
+	return r.Method != http.MethodGet || r.URL.Path != "/" || r.Header.Get("Sec-Fetch-Mode") != "navigate"
+}
+
+// enter exchanges the token for the cookie.
+func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Token string `json:"token"`
+	}
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&in)
+	if err != nil || !same(in.Token, g.token) || !g.used.CompareAndSwap(false, true) {
+		refuse(w, http.StatusUnauthorized, "this address was used already, or is not the one that was printed; run `amberfs ui` again")
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: g.name, Value: g.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	answer(w, http.StatusOK, struct{}{})
+}
+
+// member lets those in who have the cookie.
+func (g *guard) member(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c, err := r.Cookie(g.name)
+		if err != nil || !same(c.Value, g.cookie) {
+			refuse(w, http.StatusUnauthorized, "open the address that `amberfs ui` printed")
+			return
+		}
+		next(w, r)
+	}
+}
+
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

@@ -1,0 +1,180 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// daemon stands for the socket: it notes what reaches it.
+type daemon struct {
+	asked  []string
+	answer string
+}
+
+func (d *daemon) RoundTrip(r *http.Request) (*http.Response, error) {
+	d.asked = append(d.asked, r.Method+" "+r.URL.RequestURI())
+	if r.Header.Get("Cookie") != "" {
+		return nil, fmt.Errorf("the cookie left the page")
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(d.answer)), Request: r, ProtoMajor: 1, ProtoMinor: 1,
+	}, nil
+}
+
+type visitor struct {
+	t *testing.T
+	h http.Handler
+	c *http.Cookie
+}
+
+func (v *visitor) do(method, path, body string, set ...func(*http.Request)) *httptest.ResponseRecorder {
+	v.t.Helper()
+	r := httptest.NewRequest(method, "http://127.0.0.1:4711"+path, strings.NewReader(body))
+	if v.c != nil {
+		r.AddCookie(v.c)
+	}
+	for _, f := range set {
+		f(r)
+	}
+	w := httptest.NewRecorder()
+	v.h.ServeHTTP(w, r)
+	return w
+}
+
+func enter(t *testing.T, o Options) *visitor {
+	t.Helper()
+	p := New(o)
+	v := &visitor{t: t, h: p.Handler()}
+	w := v.do("POST", "/session", fmt.Sprintf(`{"token":%q}`, p.Token()))
+	if w.Code != http.StatusOK || len(w.Result().Cookies()) != 1 {
+		t.Fatalf("the token was not taken: %d %s", w.Code, w.Body)
+	}
+	v.c = w.Result().Cookies()[0]
+	if !v.c.HttpOnly || v.c.SameSite != http.SameSiteStrictMode {
+		t.Fatalf("the cookie is not guarded: %v", v.c)
+	}
+	if w := v.do("POST", "/session", fmt.Sprintf(`{"token":%q}`, p.Token())); w.Code != http.StatusUnauthorized {
+		t.Fatalf("the token was taken twice: %d", w.Code)
+	}
+	return v
+}
+
+func TestWithoutSession(t *testing.T) {
+	v := &visitor{t: t, h: New(Options{Daemon: &daemon{}}).Handler()}
+	for _, path := range []string{"/session", "/api/v1/snapshots", "/file?path=a", "/image?path=a", "/events?path=a"} {
+		if w := v.do("GET", path, ""); w.Code != http.StatusUnauthorized {
+			t.Errorf("GET %s: %d, want 401", path, w.Code)
+		}
+	}
+	if w := v.do("POST", "/session", `{"token":""}`); w.Code != http.StatusUnauthorized {
+		t.Errorf("an empty token: %d, want 401", w.Code)
+	}
+	if w := v.do("GET", "/", ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "<title>amberfs") {
+		t.Errorf("the page itself: %d", w.Code)
+	}
+}
+
+func TestOtherNamesAndSites(t *testing.T) {
+	v := enter(t, Options{Daemon: &daemon{answer: "{}"}, Write: true})
+	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
+	from := func(k, val string) func(*http.Request) { return func(r *http.Request) { r.Header.Set(k, val) } }
+	for name, want := range map[string]int{
+		"127.0.0.1:4711": 200, "localhost:99": 200, "[::1]:4711": 200, "evil.example": 403, "127.0.0.1.evil.example:4711": 403, "": 403,
+	} {
+		if w := v.do("GET", "/api/v1/snapshots", "", host(name)); w.Code != want {
+			t.Errorf("Host %q: %d, want %d", name, w.Code, want)
+		}
+	}
+	if w := v.do("POST", "/api/v1/restore", "{}", from("Origin", "https://evil.example")); w.Code != 403 {
+		t.Errorf("a form of another origin: %d, want 403", w.Code)
+	}
+	for _, method := range []string{"GET", "POST"} {
+		if w := v.do(method, "/api/v1/snapshots", "{}", from("Sec-Fetch-Site", "cross-site")); w.Code != 403 {
+			t.Errorf("%s from another site: %d, want 403", method, w.Code)
+		}
+	}
+}
+
+func TestOnlyLooking(t *testing.T) {
+	d := &daemon{answer: "{}"}
+	v := enter(t, Options{Daemon: d})
+	for _, r := range []string{"POST /v1/snapshots", "DELETE /v1/snapshots", "POST /v1/restore", "POST /v1/pin", "DELETE /v1/forks/f"} {
+		method, path, _ := strings.Cut(r, " ")
+		if w := v.do(method, "/api"+path, "{}"); w.Code != 403 {
+			t.Errorf("%s: %d, want 403", r, w.Code)
+		}
+	}
+	if len(d.asked) != 0 {
+		t.Errorf("the daemon was asked: %q", d.asked)
+	}
+	for _, path := range []string{"/v1/snapshots/a/open", "/v1/umount", "/v1/objects", "/v1/nothing"} {
+		if w := v.do("GET", "/api"+path, ""); w.Code == 200 {
+			t.Errorf("GET %s got through", path)
+		}
+	}
+	if w := v.do("GET", "/api/v1/snapshots?workspace=f", ""); w.Code != 200 || d.asked[0] != "GET /v1/snapshots?workspace=f" {
+		t.Errorf("looking: %d, asked %q", w.Code, d.asked)
+	}
+}
+
+func TestContentsStayText(t *testing.T) {
+	show := func(path, content string) listing {
+		v := enter(t, Options{Daemon: &daemon{answer: content}})
+		w := v.do("GET", "/file?path="+path, "")
+		if kind := w.Header().Get("Content-Type"); kind != "application/json" {
+			t.Fatalf("%s is served as %s", path, kind)
+		}
+		var l listing
+		if err := json.Unmarshal(w.Body.Bytes(), &l); err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	text := func(l listing) string {
+		var b strings.Builder
+		for _, line := range l.Lines {
+			for _, t := range line {
+				b.WriteString(t[1])
+			}
+			b.WriteByte('\n')
+		}
+		return b.String()
+	}
+	if l := show("a.html", "<script>alert(1)</script>\n"); l.Kind != "text" || text(l) != "<script>alert(1)</script>\n" {
+		t.Errorf("a script: %+v", l)
+	}
+	source := "package a\n\n// c\nfunc f() string { return \"x\" }\n"
+	if l := show("a.go", source); l.Total != 4 || text(l) != source || l.Lines[0][0][0] != "k" {
+		t.Errorf("source code: %+v", l)
+	}
+	if l := show("a", "a\x00b"); l.Kind != "binary" || len(l.Lines) != 0 {
+		t.Errorf("a binary file: %+v", l)
+	}
+	if l := show("a.txt", strings.Repeat("x", 1<<20)); l.Total != 1 || len(text(l)) > 2*maxLine {
+		t.Errorf("a line of 1 MB: %d lines, %d bytes", l.Total, len(text(l)))
+	}
+	if l := show("a.txt", strings.Repeat("x\n", 3*pageLines)); l.Total != 3*pageLines || len(l.Lines) != pageLines {
+		t.Errorf("many lines: %d of %d", len(l.Lines), l.Total)
+	}
+}
+
+func TestImages(t *testing.T) {
+	png := "\x89PNG\r\n\x1a\n" + strings.Repeat("\x00", 32)
+	for content, want := range map[string]int{png: 200, "<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>": 415, "<html>": 415} {
+		v := enter(t, Options{Daemon: &daemon{answer: content}})
+		w := v.do("GET", "/image?path=a.png", "")
+		if w.Code != want {
+			t.Errorf("%q: %d, want %d", content[:5], w.Code, want)
+		}
+		if want == 200 && (w.Header().Get("Content-Type") != "image/png" || !bytes.Equal(w.Body.Bytes(), []byte(png))) {
+			t.Errorf("an image came as %s", w.Header().Get("Content-Type"))
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+// isTaken reports whether an error says that a name is in use.
+func isTaken(err error) bool { return fail.KindOf(err) == fail.Exists }
+
+// prompts are commands that a person can give to an agent.
+func (m *mcpServer) prompts() {
+	for _, p := range []struct{ name, title, about, arg, text string }{
+		{"snapshot", "Snapshot", "Capture the workspace as it is now.", "name",
+			"Capture the workspace now, as a snapshot named %q (any free name that says what this state is, if that is empty), and tell me its name."},
+		{"rewind", "Rewind", "Go back to a snapshot.", "name",
+			"List the snapshots. Go back to the snapshot %q (the newest before your last changes, if that is empty): first say what would change, by a dry run, then restore it and sum up what changed."},
+		{"review", "Review changes", "Look at what changed since a snapshot.", "name",
+			"Look at what changed since the snapshot %q (the latest, if that is empty): list the files, read the differences, and tell me what they do and what looks wrong."},
+	} {
+		spec := &mcp.Prompt{Name: p.name, Title: p.title, Description: p.about,
+			Arguments: []*mcp.PromptArgument{{Name: p.arg, Description: "a snapshot"}}}
+		m.s.AddPrompt(spec, func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			text := fmt.Sprintf(p.text, r.Params.Arguments[p.arg])
+			return &mcp.GetPromptResult{Description: p.about, Messages: []*mcp.PromptMessage{
+				{Role: "user", Content: &mcp.TextContent{Text: text}},
+			}}, nil
+		})
+	}
+}
+
+// maxResource bounds a file that is given as a resource, in bytes.
+const maxResource = 1 << 20
+
+// resources are the files of snapshots.
+func (m *mcpServer) resources() {
+	m.s.AddResourceTemplate(&mcp.ResourceTemplate{
+		Name: "snapshot-file", Title: "A file in a snapshot", Description: "The contents of a file as a snapshot has it.",
+		URITemplate: "amberfs://snapshot/{name}/{+path}",
+	}, m.readResource)
+}
+
+func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	uri, err := url.Parse(r.Params.URI)
+	if err != nil {
+		return nil, mcp.ResourceNotFoundError(r.Params.URI)
+	}
+	name, path, _ := strings.Cut(strings.TrimPrefix(uri.Path, "/"), "/")
+	p, err := m.a.place()
+	if err != nil {
+		return nil, toolError(err)
+	}
+	info, err := ask[snapshot.Info](ctx, m, p, service.Show{Name: name})
+	if err != nil {
+		return nil, toolError(err)
+	}
+	root, ok := p.Root()
+	if !ok || !filepath.IsLocal(path) {
+		return nil, mcp.ResourceNotFoundError(r.Params.URI)
+	}
+	data, err := readBeneath(filepath.Join(root, snapshot.SnapshotsDir, info.Name), path)
+	if err != nil {
+		return nil, err
+	}
+	c := &mcp.ResourceContents{URI: r.Params.URI, MIMEType: http.DetectContentType(data)}
+	if strings.HasPrefix(c.MIMEType, "text/") {
+		c.Text = string(data)
+	} else {
+		c.Blob = data
+	}
+	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
+}
+
+// readBeneath reads a file below a directory; no symbolic link leads out of it.
+func readBeneath(dir, name string) ([]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	st, err := root.Stat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !st.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no file", name)
+	case st.Size() > maxResource:
+		return nil, fmt.Errorf("%s has %d bytes; a resource has at most %d", name, st.Size(), maxResource)
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxResource))
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+)
+
+// applyHow is the value of --apply.
+type applyHow string
+
+const (
+	applyAsk applyHow = "ask"
+	applyYes applyHow = "yes"
+)
+
+// String implements pflag.Value.
+func (h *applyHow) String() string { return string(*h) }
+
+// Type implements pflag.Value.
+func (h *applyHow) Type() string { return "yes" }
+
+// Set implements pflag.Value.
+func (h *applyHow) Set(s string) error {
+	switch v := applyHow(s); v {
+	case applyAsk, applyYes:
+		*h = v
+		return nil
+	}
+	return errors.New("it is --apply or --apply=yes")
+}
+
+// carryBack is the end of `run --apply`.
+type carryBack struct {
+	a   *app
+	how applyHow
+	dir string
+	// unfinished: neither were the changes carried, nor did the user decline.
+	unfinished bool
+	err        error
+}
+
+// run shows what changed and, if that is wanted, carries it back. It is called
+// while the daemon of c serves.
+func (b *carryBack) run(c sandbox.Config) {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	defer stop()
+	var done bool
+	if done, b.err = b.carry(ctx, c); ctx.Err() != nil && b.err != nil {
+		b.err = fail.New(fail.Failed, "interrupted")
+	}
+	b.unfinished = !done
+}
+
+// carry reports whether there is nothing left to do.
+func (b *carryBack) carry(ctx context.Context, c sandbox.Config) (done bool, err error) {
+	a := b.a
+	conn, err := client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: c.Text})
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	if b.how == applyAsk {
+		plan, err := a.apply(ctx, conn, b.dir, "", gitbridge.ApplyOptions{DryRun: true})
+		if err != nil {
+			return false, a.printConflicts(plan, err)
+		}
+		fmt.Fprint(a.stderr, b.planned(plan))
+		if plan.Changed == 0 {
+			return true, nil
+		}
+		if yes, err := b.ask(ctx, conn, plan.Changed); err != nil || !yes {
+			return err == nil, err
+		}
+	}
+	applied, err := a.apply(ctx, conn, b.dir, "", gitbridge.ApplyOptions{})
+	if err != nil {
+		return false, a.printConflicts(applied, err)
+	}
+	for _, s := range applied.Skipped {
+		a.note("%s: %s", quote(s.Path), s.Reason)
+	}
+	a.note("%s", strings.TrimSuffix(a.appliedLines(applied), "\n"))
+	return true, nil
+}
+
+// planned lists what would be carried, with its kind.
+func (b *carryBack) planned(plan *gitbridge.Applied) string {
+	if plan.Changed == 0 {
+		return "amberfs: nothing changed in " + quote(b.dir) + "\n"
+	}
+	var text strings.Builder
+	kinds := map[string]string{"created": "A", "modified": "M", "deleted": "D"}
+	for i, p := range plan.Paths {
+		if i == maxPrinted && !b.a.verbose {
+			fmt.Fprintf(&text, "and %d more\n", len(plan.Paths)-i)
+			break
+		}
+		fmt.Fprintf(&text, "%s\t%s\n", kinds[p.Action], quote(p.Path))
+	}
+	return text.String()
+}
+
+// ask asks the user, who may look at the differences before.
+func (b *carryBack) ask(ctx context.Context, conn *client.Client, n int) (bool, error) {
+	a := b.a
+	if !isTerminal(a.stdin) || !isTerminal(a.stderr) {
+		return false, fail.New(fail.Failed, "there is no terminal to ask at whether to carry this back").
+			WithHint("use --apply=yes")
+	}
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(os.Stdin); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	for {
+		fmt.Fprintf(a.stderr, "carry %s to %s? [y]es, [n]o and forget them, [d]iff: ", plural(n, "change", "changes"), quote(b.dir))
+		var line string
+		select {
+		case line = <-lines:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "y", "yes":
+			return true, nil
+		case "n", "no":
+			return false, nil
+		case "d", "diff":
+			err := conn.Do(ctx, service.Diff{A: "origin"}, client.Exchange{Out: a.stderr}, nil)
+			if err != nil {
+				return false, err
+			}
+		case "":
+			fmt.Fprintln(a.stderr)
+			return false, fail.New(fail.Failed, "nothing was carried")
+		}
+	}
+}

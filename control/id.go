@@ -1,0 +1,77 @@
+package control
+
+import (
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// The nodes of this tree are in a view of their own, the one that the forest leaves
+// free. Of the 36 bits of their inode numbers the upper four tell the kind of node.
+const (
+	ownView = live.MaxView + 1
+
+	kindBits      = 32
+	kindSnapshots = 1 << kindBits // + view of the workspace
+	kindForks     = 2 << kindBits // + view of the workspace
+	kindListed    = 3 << kindBits // + index; only seen in listings
+	kindFile      = 8 << kindBits // + a counter of 35 bits
+)
+
+// IsNode reports whether a node is one of the control tree.
+func IsNode(id live.NodeID) bool { return id.View() == ownView }
+
+// IsDir reports whether a node of the control tree is a directory.
+func IsDir(id live.NodeID) bool { return id.Ino() < kindListed }
+
+// Reserves reports whether a name in a directory is that of a control directory. The
+// roots of workspaces have them, those of snapshots do not.
+func (t *Tree) Reserves(dir live.NodeID, name string) bool {
+	return dir.Ino() == live.RootIno && snapshot.IsControlDir(name) && t.isWorkspace(dir.View())
+}
+
+func (t *Tree) isWorkspace(view uint32) bool {
+	_, ok := t.store.Workspace(view)
+	return ok
+}
+
+// Dirs returns the control directories of a workspace; ok is false for the view of a
+// snapshot, which has none.
+func (t *Tree) Dirs(view uint32) (snapshots, forks live.NodeID, ok bool) {
+	return snapshotsID(view), forksID(view), t.isWorkspace(view)
+}
+
+func snapshotsID(workspace uint32) live.NodeID {
+	return live.Node(ownView, kindSnapshots|uint64(workspace))
+}
+
+func forksID(workspace uint32) live.NodeID {
+	return live.Node(ownView, kindForks|uint64(workspace))
+}
+
+// WorkspaceOf returns the workspace that a node belongs to, also one of a snapshot or of
+// this tree; nil if it has ended.
+func (t *Tree) WorkspaceOf(id live.NodeID) *snapshot.Workspace {
+	if !IsNode(id) {
+		return t.store.WorkspaceOf(id.View())
+	}
+	if IsDir(id) {
+		ws, _, _ := t.workspace(id)
+		return ws
+	}
+	if n, err := t.get(id); err == nil {
+		return n.dir.ws
+	}
+	return nil
+}
+
+// workspace returns the workspace that a control directory belongs to.
+func (t *Tree) workspace(dir live.NodeID) (ws *snapshot.Workspace, forks bool, err error) {
+	ws, ok := t.store.Workspace(uint32(dir.Ino()))
+	switch kind := dir.Ino() >> kindBits << kindBits; {
+	case ok && kind == kindSnapshots:
+		return ws, false, nil
+	case ok && kind == kindForks:
+		return ws, true, nil
+	}
+	return nil, false, live.ErrStale
+}

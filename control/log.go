@@ -1,0 +1,62 @@
+package control
+
+import (
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/events"
+)
+
+// page is the unit of the kernel's cache, in bytes.
+const page = 4096
+
+// lookupLog finds the event log. It keeps its node while it grows, so that
+// `tail -f` has something to follow.
+func (t *Tree) lookupLog(ws *snapshot.Workspace) (Entry, error) {
+	n := t.current(ws, logName)
+	if n == nil || n.log.Stale() {
+		n = t.openLog(ws)
+	}
+	t.followLog(n)
+	return t.answer(n), nil
+}
+
+func (t *Tree) openLog(ws *snapshot.Workspace) *node {
+	log := t.Service.Events.Reader(ws.View())
+	size := log.Size()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.addLocked(t.dirLocked(ws), logName, t.ownersMode())
+	n.log, n.logSize = log, size
+	return n
+}
+
+// followLog takes note of the size of a log that has grown. The kernel believes its
+// last page to end in zeros and drops it. As that also makes the kernel distrust
+// the answer that is under way, it asks for the size once more before it reads.
+func (t *Tree) followLog(n *node) {
+	if n.log == nil {
+		return
+	}
+	// What was answered before the log is looked at is in it.
+	if err := t.Service.Events.Flush(); err != nil {
+		t.Service.Log.Warn("writing events", "err", err)
+	}
+	t.mu.Lock()
+	before, size := n.logSize, n.log.Size()
+	n.logSize = size
+	t.mu.Unlock()
+	if size != before {
+		t.Kernel.DropTail(n.id, before&^(page-1))
+	}
+}
+
+func readLog(log *events.Reader, p []byte, off int64) (int, error) {
+	size := log.Size()
+	if off >= size {
+		return 0, nil
+	}
+	n, err := log.ReadAt(p[:min(int64(len(p)), size-off)], off)
+	if n > 0 {
+		err = nil
+	}
+	return n, err
+}

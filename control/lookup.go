@@ -1,0 +1,152 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// Root finds a control directory in the root of a workspace.
+func (t *Tree) Root(root live.NodeID, name string) (live.Attr, error) {
+	if name == snapshot.ForksDir {
+		return t.dirAttr(forksID(root.View()))
+	}
+	return t.dirAttr(snapshotsID(root.View()))
+}
+
+// dirAttr returns the attributes of a control directory: the owner and the
+// permissions of the workspace's root, its sticky bit among them, and the time of the
+// last change.
+func (t *Tree) dirAttr(id live.NodeID) (live.Attr, error) {
+	ws, forks, err := t.workspace(id)
+	if err != nil {
+		return live.Attr{}, err
+	}
+	root, err := t.forest.GetAttr(ws.Root())
+	if err != nil {
+		return live.Attr{}, err
+	}
+	t.mu.Lock()
+	changed := max(t.dirLocked(ws).changed, root.Btime)
+	t.mu.Unlock()
+	if !forks {
+		if latest, err := ws.Find(latestName); err == nil {
+			changed = max(changed, latest.Created.UnixNano())
+		}
+	}
+	return live.Attr{
+		ID: id, Mode: syscall.S_IFDIR | root.Mode&0o1777, UID: root.UID, GID: root.GID, Nlink: 2, Size: 4096, Blocks: 8,
+		Atime: changed, Mtime: changed, Ctime: changed, Btime: root.Btime,
+	}, nil
+}
+
+// Lookup resolves a name in a control directory. A file that it returns is held
+// until Forget.
+func (t *Tree) Lookup(dir live.NodeID, name string, r Request) (Entry, error) {
+	if len(name) > 255 {
+		return Entry{}, live.ErrNameTooLong
+	}
+	ws, forks, err := t.workspace(dir)
+	if err != nil {
+		return Entry{}, err
+	}
+	if forks {
+		return t.lookupFork(ws, name)
+	}
+	e, err := t.lookupSnapshots(ws, name, r)
+	if errors.Is(err, snapshot.ErrBadName) || errors.Is(err, errs.NameTooLong) {
+		return e, live.ErrNotExist // what cannot be the name of a snapshot
+	}
+	return e, err
+}
+
+func (t *Tree) lookupSnapshots(ws *snapshot.Workspace, name string, r Request) (Entry, error) {
+	if f, ok := findFile(name); ok {
+		return t.lookupFile(ws, f)
+	}
+	if isCall(name) {
+		return t.lookupCall(ws, name)
+	}
+	if n := t.scratch(ws, name); n != nil {
+		return t.answer(n), nil
+	}
+	if q, ok := parseQuery(name); ok {
+		return t.lookupQuery(ws, q, name, r)
+	}
+	return t.lookupSnapshot(ws, name)
+}
+
+func (t *Tree) lookupFile(ws *snapshot.Workspace, f file) (Entry, error) {
+	switch f.name {
+	case originName:
+		return t.lookupSnapshot(ws, f.name)
+	case latestName, undoName:
+		info, err := ws.Find(f.name)
+		if err != nil {
+			return Entry{}, err
+		}
+		return t.link(ws, f.name, info.Name), nil
+	case logName:
+		return t.lookupLog(ws)
+	}
+	c, err := t.render(ws, f.name)
+	if err != nil {
+		return Entry{}, err
+	}
+	return t.publish(ws, f.name, f.kind|f.mode, c, subject{}, nil), nil
+}
+
+// lookupSnapshot finds a snapshot. Its other names (cp-3, the digits of an id) are
+// symlinks to it: a directory can have only one name in the kernel.
+func (t *Tree) lookupSnapshot(ws *snapshot.Workspace, name string) (Entry, error) {
+	info, err := ws.Find(name)
+	if err != nil {
+		return Entry{}, err
+	}
+	if info.Name != name && name != originName {
+		return t.link(ws, name, info.Name), nil
+	}
+	return t.snapshotEntry(info)
+}
+
+func (t *Tree) link(ws *snapshot.Workspace, name, target string) Entry {
+	return t.publish(ws, name, typeLink|0o777, small([]byte(target)), subject{}, nil)
+}
+
+// snapshotEntry answers with the root of a snapshot. Its attributes and all below
+// never change, but its name may go.
+func (t *Tree) snapshotEntry(info snapshot.Info) (Entry, error) {
+	a, err := t.waitAttr(live.Node(info.View, live.RootIno))
+	if err != nil {
+		return Entry{}, err
+	}
+	return Entry{a, Brief}, nil
+}
+
+func (t *Tree) lookupFork(ws *snapshot.Workspace, name string) (Entry, error) {
+	fork, err := ws.ForkNamed(name)
+	if err != nil {
+		return Entry{}, live.ErrNotExist
+	}
+	return t.forkEntry(fork)
+}
+
+// forkEntry answers with the root of a fork.
+func (t *Tree) forkEntry(fork *snapshot.Workspace) (Entry, error) {
+	a, err := t.waitAttr(fork.Root())
+	return Entry{a, Brief}, err
+}
+
+// waitAttr returns the attributes of a root directory. What was done before stays done,
+// so it is waited for here.
+func (t *Tree) waitAttr(root live.NodeID) (a live.Attr, err error) {
+	err = live.Await(context.Background(), func() (err error) {
+		a, err = t.forest.GetAttr(root)
+		return err
+	})
+	return a, err
+}

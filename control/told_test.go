@@ -1,0 +1,36 @@
+package control
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/service"
+)
+
+// TestFailureIsToldOnce: the log has one line for a command that failed, whether the
+// service refused it or it never came so far.
+func TestFailureIsToldOnce(t *testing.T) {
+	u := newUser(t)
+	var b bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&b, nil))
+	c := u.tree.Service.Config
+	c.Log = log
+	u.tree.Service, u.tree.log = service.New(c), log
+	for _, failing := range []func() error{
+		func() error { return u.write("restore", "nowhere\n") },
+		func() error { return u.write("create", "{no json\n") },
+		func() error {
+			return u.tree.Rename(forksID(0), "none", forksID(0), "other", 0, Request{Caller: u.who})
+		},
+	} {
+		b.Reset()
+		if err := failing(); err == nil {
+			t.Error("nothing failed")
+		}
+		if n := strings.Count(b.String(), "\n"); n != 1 {
+			t.Errorf("%d lines in the log:\n%s", n, b.String())
+		}
+	}
+}

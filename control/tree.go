@@ -1,0 +1,120 @@
+package control
+
+import (
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/amberfs/amberfs/internal/process"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// Brief is how long the kernel may trust the name of a snapshot or fork, and the
+// attributes of a control directory. What is done through the mount it knows at
+// once; mkdir and rename ask in any case (LOOKUP_EXCL). This bounds how long what
+// the daemon or the command line did by itself goes unnoticed.
+const Brief = time.Second
+
+// Options say what a Tree shows, and to whom.
+type Options struct {
+	Service *service.Service
+	Kernel  Kernel
+	// AllowOther tells that users other than the one who mounted are let in.
+	AllowOther bool
+}
+
+// A Kernel remembers what it was told about nodes, and can be made to forget it.
+type Kernel interface {
+	// DropEntries drops names, soon after it returned.
+	DropEntries(entries []live.Entry)
+	// DropPages drops the pages of a file. A write to that file may call it: it
+	// waits only as long as nothing that the write holds is in the way.
+	DropPages(id live.NodeID)
+	// DropTail drops the pages of a node from a byte on, before it returns. A
+	// write to the node must not call it.
+	DropTail(id live.NodeID, from int64)
+	// Blocking runs what may take long for a request, while others are answered.
+	Blocking(fn func())
+}
+
+// A Request tells who asks for something, and until when.
+type Request struct {
+	live.Caller
+	// Cancel is closed at the first signal that the caller gets while it waits.
+	Cancel <-chan struct{}
+}
+
+// An Entry answers a lookup: a node of this tree, or the root of a snapshot or fork.
+type Entry struct {
+	Attr live.Attr
+	// Timeout is how long the name may be trusted.
+	Timeout time.Duration
+}
+
+// ask is what is asked of the service about a workspace.
+func (r Request) ask(ws *snapshot.Workspace) *service.Request {
+	return &service.Request{Caller: r.Caller, Command: process.Command(int(r.PID)), Workspace: ws}
+}
+
+// A Tree is the control tree of all workspaces of a store.
+type Tree struct {
+	Options
+	store  *snapshot.Store
+	forest *live.Forest
+	log    *slog.Logger
+
+	// rendering leaves a processor to those who answer the kernel.
+	rendering *semaphore.Weighted
+
+	maxStored, maxHeld int64 // the constants; tests have smaller ones
+
+	mu struct {
+		sync.Mutex
+		nodes   map[live.NodeID]*node // held by the kernel, and named scratch files
+		dirs    map[uint32]*directory // by view of the workspace
+		tenants map[uint32]*tenant    // by view of their uppermost workspace
+		last    uint64                // number of the newest node
+	}
+}
+
+// New returns the control tree of a store.
+func New(o Options) *Tree {
+	t := &Tree{
+		Options: o, store: o.Service.Store, forest: o.Service.Store.Forest(), log: o.Service.Log,
+		rendering: semaphore.NewWeighted(int64(max(1, runtime.NumCPU()-1))),
+		maxStored: maxStored, maxHeld: maxHeld,
+	}
+	t.mu.nodes = make(map[live.NodeID]*node)
+	t.mu.dirs = make(map[uint32]*directory)
+	t.mu.tenants = make(map[uint32]*tenant)
+	return t
+}
+
+// Captured returns when (ns) the snapshot with this view was made.
+func (t *Tree) Captured(view uint32) (ns int64, ok bool) {
+	info, ok := t.store.SnapshotOf(view)
+	return info.Created.UnixNano(), ok
+}
+
+// Parent returns the control directory in which the root of a fork or snapshot
+// lies.
+func (t *Tree) Parent(view uint32) (dir live.NodeID, ok bool) {
+	ws := t.store.WorkspaceOf(view)
+	switch {
+	case ws == nil:
+		return 0, false
+	case ws.View() != view:
+		return snapshotsID(ws.View()), true
+	}
+	if up := ws.Parent(); up != nil {
+		return forksID(up.View()), true
+	}
+	return 0, false
+}
+
+func now() int64 { return time.Now().UnixNano() }

@@ -1,0 +1,605 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// kernel is a Kernel that does at once what it is asked for: it forgets a name that is
+// dropped, and with it the node, as nobody has that open.
+type kernel struct {
+	tree  *Tree
+	dirs  map[live.Entry]live.NodeID
+	drops []live.Entry
+	pages []live.NodeID
+	tails []live.NodeID
+}
+
+func (k *kernel) DropEntries(entries []live.Entry) { k.drops = append(k.drops, entries...) }
+func (k *kernel) DropPages(id live.NodeID)         { k.pages = append(k.pages, id) }
+func (k *kernel) DropTail(id live.NodeID, _ int64) { k.tails = append(k.tails, id) }
+func (k *kernel) Blocking(fn func())               { fn() }
+
+// answer does what the tree asked for. The kernel does it later: the tree holds its
+// lock when it asks.
+func (k *kernel) answer() {
+	for _, e := range k.drops {
+		if id, ok := k.dirs[e]; ok {
+			delete(k.dirs, e)
+			k.tree.Forget(id, 1)
+		}
+	}
+	k.drops = nil
+}
+
+// A user does with a tree what a program does with the mount.
+type user struct {
+	*testing.T
+	*kernel
+	dir live.NodeID
+	who live.Caller
+}
+
+func newUser(t *testing.T) *user {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := snapshot.Open(filepath.Join(dir, "store"), snapshot.Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger := slog.New(slog.DiscardHandler)
+	log, err := events.Open(filepath.Join(dir, "store", "events"), events.Options{FS: vfs.OS, Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		log.Close()
+		s.Close()
+	})
+	asked := service.New(service.Config{
+		Store: s, Events: log, Log: logger,
+		Ready:    func(context.Context) error { return nil },
+		ReadOnly: func() bool { return false },
+		Requests: func() map[string]uint64 { return map[string]uint64{"READ": 1} },
+	})
+	k := &kernel{dirs: make(map[live.Entry]live.NodeID)}
+	k.tree = New(Options{Service: asked, Kernel: k})
+	u := &user{T: t, kernel: k, dir: snapshotsID(live.MainView), who: live.Caller{UID: uint32(os.Geteuid())}}
+	return u
+}
+
+// put makes a file in the workspace main, or changes it.
+func (u *user) put(name, content string) {
+	u.Helper()
+	f := u.tree.forest
+	a, err := f.Lookup(u.tree.store.Main().Root(), name)
+	if err != nil {
+		a, err = f.Create(u.tree.store.Main().Root(), name, live.Create{Mode: 0o100644, Caller: u.who})
+		u.must(err)
+	}
+	_, err = f.Write(a.ID, []byte(content), 0, false)
+	u.must(err)
+}
+
+func (u *user) lookup(name string) (live.Attr, error) {
+	e, err := u.tree.Lookup(u.dir, name, Request{Caller: u.who})
+	u.answer()
+	if err != nil || !IsNode(e.Attr.ID) {
+		return e.Attr, err
+	}
+	at := live.Entry{Parent: u.dir, Name: name}
+	if old, ok := u.dirs[at]; ok {
+		u.tree.Forget(old, 1)
+	}
+	u.dirs[at] = e.Attr.ID
+	return e.Attr, nil
+}
+
+func (u *user) read(name string) string {
+	u.Helper()
+	a, err := u.lookup(name)
+	if err != nil {
+		u.Fatalf("%s: %v", name, err)
+	}
+	b := make([]byte, a.Size)
+	if n, err := u.tree.ReadAt(a.ID, b, 0); err != nil || n != len(b) {
+		u.Fatalf("%s: read %d of %d bytes: %v", name, n, len(b), err)
+	}
+	return string(b)
+}
+
+// write is echo TEXT > NAME.
+func (u *user) write(name, text string) error {
+	u.Helper()
+	a, err := u.lookup(name)
+	if errors.Is(err, errs.NotExist) {
+		var e Entry
+		e, err = u.tree.Create(u.dir, name, 0o644, u.who)
+		u.answer()
+		a = e.Attr
+		u.dirs[live.Entry{Parent: u.dir, Name: name}] = a.ID
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := u.tree.SetAttr(a.ID, live.SetAttr{Size: new(int64)}, u.who); err != nil {
+		return err
+	}
+	_, err = u.tree.Write(a.ID, []byte(text), 0, Request{Caller: u.who})
+	return err
+}
+
+func (u *user) names() (out []string) {
+	u.Helper()
+	err := u.tree.List(u.dir, 0, func(name string, _ live.NodeID, _ uint32, _ uint64) bool {
+		out = append(out, name)
+		return true
+	})
+	if err != nil {
+		u.Fatal(err)
+	}
+	return out
+}
+
+func (u *user) must(err error) {
+	u.Helper()
+	if err != nil {
+		u.Fatal(err)
+	}
+}
+
+func (u *user) result(name, want string) {
+	u.Helper()
+	if got := u.read(name); !strings.Contains(got, want) {
+		u.Errorf("%s says %q, want %q in it", name, got, want)
+	}
+}
+
+func TestControlIDs(t *testing.T) {
+	for _, view := range []uint32{0, 1, live.MaxView} {
+		s, f := snapshotsID(view), forksID(view)
+		if !IsNode(s) || !IsNode(f) || s == f {
+			t.Errorf("view %d: %x, %x", view, uint64(s), uint64(f))
+		}
+		if uint32(s.Ino()) != view || uint32(f.Ino()) != view {
+			t.Errorf("view %d is not found again", view)
+		}
+		if IsNode(live.Node(view, live.MaxIno)) {
+			t.Errorf("a node of view %d is one of the control tree", view)
+		}
+	}
+}
+
+// TestSnapshotsByFiles makes, lists, renames, restores and deletes snapshots.
+func TestSnapshotsByFiles(t *testing.T) {
+	u := newUser(t)
+	u.must(u.write(createName, "v1 the first\n"))
+	u.result(createName, `"ok":true,"name":"v1","seq":1`)
+	if _, err := u.tree.Mkdir(u.dir, "v2", Request{Caller: u.who}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.tree.Mkdir(u.dir, "v2", Request{Caller: u.who}); !errors.Is(err, errs.Exist) {
+		t.Errorf("the same name again: %v", err)
+	}
+	u.result(createName, `"ok":false`)
+	if list := strings.Split(u.read(listName), "\n"); len(list) != 3 || !strings.HasPrefix(list[0], "v2\t") || !strings.HasSuffix(list[1], "\tthe first") {
+		t.Errorf("the list is %q", list)
+	}
+	u.must(u.tree.Rename(u.dir, "v2", u.dir, "v3", 0, Request{Caller: u.who}))
+	if a, err := u.lookup("cp-2"); err != nil || a.Mode != typeLink|0o777 {
+		t.Errorf("another name of v3: %o, %v", a.Mode, err)
+	} else if to, err := u.tree.Readlink(a.ID); err != nil || to != "v3" {
+		t.Errorf("another name of v3 leads to %q, %v", to, err)
+	}
+	u.must(u.tree.Rename(u.dir, restoreName, u.dir, "restore@v1", 0, Request{Caller: u.who}))
+	u.result(restoreName, `"snapshot":"v1","changed":0`)
+	u.must(u.tree.Rmdir(u.dir, "v3", Request{Caller: u.who}))
+	if _, err := u.lookup("v3"); !errors.Is(err, snapshot.ErrNotFound) {
+		t.Errorf("a snapshot that was removed: %v", err)
+	}
+	if names := u.names(); !slices.Contains(names, "v1") || slices.Contains(names, "v3") || !slices.Contains(names, listName) {
+		t.Errorf("the names are %q", names)
+	}
+	if err := u.tree.Rmdir(u.dir, listName, Request{Caller: u.who}); !errors.Is(err, errs.Protected) {
+		t.Errorf("rmdir list: %v", err)
+	}
+}
+
+func TestForksByFiles(t *testing.T) {
+	u := newUser(t)
+	u.must(u.write(createName, "v1\n"))
+	u.must(u.write(forkName, "v1 side\n"))
+	u.dir = forksID(live.MainView)
+	if _, err := u.tree.Mkdir(u.dir, "now", Request{Caller: u.who}); err != nil {
+		t.Fatal(err)
+	}
+	u.must(u.tree.Rename(u.dir, "now", u.dir, "later", 0, Request{Caller: u.who}))
+	if got := u.names(); !slices.Equal(got, []string{".", "..", "side", "later"}) {
+		t.Errorf("the forks are %q", got)
+	}
+	e, err := u.tree.Lookup(u.dir, "side", Request{})
+	u.must(err)
+	if dir, ok := u.tree.Parent(e.Attr.ID.View()); !ok || dir != u.dir {
+		t.Errorf("the parent of a fork is %x, %v", dir, ok)
+	}
+	u.must(u.tree.Rmdir(u.dir, "side", Request{Caller: u.who}))
+	u.dir = snapshotsID(live.MainView)
+	if a, err := u.lookup(latestName); err != nil {
+		t.Error(err)
+	} else if to, err := u.tree.Readlink(a.ID); err != nil || to != "side" {
+		t.Errorf("the last state of the fork is %q, %v", to, err)
+	}
+}
+
+// TestNewContentIsANewNode: the kernel may have pages of the old one.
+func TestNewContentIsANewNode(t *testing.T) {
+	u := newUser(t)
+	before, err := u.lookup(listName)
+	u.must(err)
+	if same, err := u.lookup(listName); err != nil || same.ID != before.ID {
+		t.Errorf("the same content is another node, %v", err)
+	}
+	u.must(u.write(createName, "v1\n"))
+	if after, err := u.lookup(listName); err != nil || after.ID == before.ID {
+		t.Errorf("another content is the same node, %v", err)
+	}
+	if len(u.tree.mu.nodes) != len(u.dirs) {
+		t.Errorf("%d nodes are kept, %d are known", len(u.tree.mu.nodes), len(u.dirs))
+	}
+}
+
+// bigDiffs makes snapshots v0 and so on whose diffs to now have more than size bytes.
+func (u *user) bigDiffs(count, size int) {
+	u.Helper()
+	for i := range count {
+		u.must(u.write(createName, fmt.Sprintf("v%d\n", i)))
+	}
+	u.put("big", strings.Repeat("a line of it\n", size/12))
+}
+
+// TestManyLargeFiles: the kernel is made to forget generated files before they take
+// all of the disk.
+func TestManyLargeFiles(t *testing.T) {
+	const size, count = 1 << 20, 20
+	u := newUser(t)
+	u.tree.maxStored = 10 << 20
+	u.bigDiffs(count, size)
+	for i := range count {
+		if a, err := u.lookup(fmt.Sprintf("diff@v%d", i)); err != nil || a.Size < size {
+			t.Fatalf("%d bytes, %v", a.Size, err)
+		}
+	}
+	if k := u.tree.tenant(u.tree.store.Main()); k.stored > u.tree.maxStored || k.stored < u.tree.maxStored/2 || len(k.large) != len(u.dirs)-1 {
+		t.Errorf("%d files with %d bytes are kept", len(k.large), k.stored)
+	}
+}
+
+// TestManyOpenDiffs: who keeps them all open gets no more of them.
+func TestManyOpenDiffs(t *testing.T) {
+	u := newUser(t)
+	u.tree.maxStored, u.tree.maxHeld = 2<<20, 5<<20
+	u.bigDiffs(10, 1<<20)
+	var err error
+	for i := 0; i < 10 && err == nil; i++ {
+		_, err = u.tree.Lookup(u.dir, fmt.Sprintf("diff@v%d", i), Request{Caller: u.who})
+	}
+	if !errors.Is(err, errs.Quota) {
+		t.Errorf("one more: %v", err)
+	}
+	if _, err := u.lookup("info@v1"); err != nil {
+		t.Errorf("what is small: %v", err)
+	}
+}
+
+// TestSpellingsOfDiffs: however the snapshots are named, it is one file.
+func TestSpellingsOfDiffs(t *testing.T) {
+	u := newUser(t)
+	u.must(u.write(createName, "v1\n"))
+	u.must(u.write(createName, "v2\n"))
+	info, err := u.tree.store.Main().WaitSealed(context.Background(), "v2")
+	u.must(err)
+	a, err := u.lookup("diff@v1..v2")
+	u.must(err)
+	spellings := []string{"diff@cp-1..v2", "diff@v1..latest", "diff@cp-1..cp-2"}
+	for n := 8; n <= len(info.ID); n++ {
+		spellings = append(spellings, "diff@v1.."+info.ID[:n])
+	}
+	for _, name := range spellings {
+		l, err := u.lookup(name)
+		u.must(err)
+		if to, err := u.tree.Readlink(l.ID); err != nil || to != "diff@v1..v2" || l.Mode&typeLink != typeLink {
+			t.Errorf("%s leads to %q, %v", name, to, err)
+		}
+	}
+	if b, err := u.lookup("diff@v1..v2"); err != nil || b.ID != a.ID {
+		t.Errorf("it was made again, %v", err)
+	}
+	if l, err := u.lookup("info@latest"); err != nil || l.Mode&typeLink != typeLink {
+		t.Errorf("info@latest: %o, %v", l.Mode, err)
+	}
+}
+
+// TestRenderingsAtATime: a few run, some wait, and who comes beyond is told so.
+func TestRenderingsAtATime(t *testing.T) {
+	u := newUser(t)
+	for i := range 8 {
+		u.must(u.write(createName, fmt.Sprintf("v%d\n", i)))
+	}
+	turn := u.tree.tenant(u.tree.store.Main()).renderings
+	for range maxRenderings { // as if so many ran
+		u.must(turn.take(context.Background()))
+	}
+	results := make(chan error, 2*(maxRenderings+maxWaiting))
+	for i := range cap(results) {
+		go func() {
+			_, err := u.tree.Lookup(u.dir, fmt.Sprintf("diff@v%d", i%8), Request{Caller: u.who})
+			results <- err
+		}()
+	}
+	for range cap(results) - maxWaiting {
+		if err := <-results; !errors.Is(err, errs.Quota) {
+			t.Errorf("one too many: %v", err)
+		}
+	}
+	for range maxRenderings {
+		turn.done()
+	}
+	for range maxWaiting {
+		if err := <-results; err != nil {
+			t.Errorf("one who waited: %v", err)
+		}
+	}
+	if nodes := len(u.tree.mu.nodes); nodes > 8+1 {
+		t.Errorf("8 diffs are %d files", nodes)
+	}
+}
+
+func TestCall(t *testing.T) {
+	u := newUser(t)
+	u.must(u.write(createName, "v1\n"))
+	u.must(u.write(callName, `{"op":"show","name":"v1"}`+"\n"))
+	u.result(callName, `{"ok":true,"result":{"name":"v1",`)
+	if err := u.write(callName, `{"op":"show","name":"v2"}`); !errors.Is(err, errs.NotExist) {
+		t.Errorf("a request that fails: %v", err)
+	}
+	u.result(callName, `"kind":"not-found"`)
+	show := func(name string) string { return fmt.Sprintf(`{"op":"snapshot","name":%q}`, name) }
+	u.must(u.write("call.mine", show("a")))
+	u.result("call.mine", `"name":"a"`)
+	u.must(u.write("call.tmp.7", show("b")))
+	u.must(u.tree.Rename(u.dir, "call.tmp.7", u.dir, callName, 0, Request{Caller: u.who}))
+	u.result(callName, `"name":"b"`)
+	if _, err := u.lookup("call.tmp.7"); err == nil {
+		t.Error("a file that was renamed is still there")
+	}
+	u.must(u.write(".call.swp", show("c")))
+	u.must(u.tree.Rename(u.dir, ".call.swp", u.dir, callName, 0, Request{Caller: u.who}))
+	u.result(callName, `"name":"c"`)
+	u.must(u.tree.Unlink(u.dir, "call.mine"))
+	if _, err := u.lookup("call.mine"); err == nil {
+		t.Error("a file that was removed is still there")
+	}
+}
+
+// TestCallStream: what is short is in the answer, what is long or no text in a file
+// beside it.
+func TestCallStream(t *testing.T) {
+	u := newUser(t)
+	u.must(u.write(createName, "v1\n"))
+	for i, content := range []string{"short\n", "\xff\xfe no text\n", strings.Repeat("long\n", 20_000)} {
+		inline := i == 0
+		u.put("f", content)
+		u.must(u.write("call.mine", `{"op":"diff","a":"v1"}`))
+		answer := u.read("call.mine")
+		if strings.Contains(answer, `"stream":true`) == inline || strings.Contains(answer, `"text":`) != inline {
+			t.Errorf("the answer is %.200q", answer)
+		}
+		if inline {
+			continue
+		}
+		if got := u.read("call.mine.stream"); !strings.Contains(got, "+"+content[:5]) {
+			t.Errorf("the stream is %.200q", got)
+		}
+	}
+	u.must(u.tree.Unlink(u.dir, "call.mine"))
+	if _, err := u.lookup("call.mine.stream"); !errors.Is(err, errs.NotExist) {
+		t.Errorf("the stream of an answer that was removed: %v", err)
+	}
+}
+
+func TestCreateInJSON(t *testing.T) {
+	u := newUser(t)
+	u.must(u.write(createName, `{"name":"v1","message":"two words","labels":{"k":"v"},"expires":"24h"}`+"\n"))
+	info, err := u.tree.store.Main().Find("v1")
+	if err != nil || info.Message != "two words" || info.Labels["k"] != "v" || info.Expires == nil {
+		t.Errorf("%+v, %v", info, err)
+	}
+	for _, bad := range []string{`{"name":"v2","nome":"x"}`, `{"name":`, `{"name":7}`} {
+		if err := u.write(createName, bad+"\n"); !errors.Is(err, errs.Invalid) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+// TestManyCalls: the oldest goes, of those of the same user.
+func TestManyCalls(t *testing.T) {
+	u := newUser(t)
+	u.must(u.write("call.first", `{"op":"forks"}`))
+	u.who.UID = 7
+	for i := range maxCalls + 1 {
+		u.must(u.write(fmt.Sprintf("call.%d", i), `{"op":"forks"}`))
+	}
+	if _, err := u.lookup("call.0"); err == nil {
+		t.Error("the oldest is still there")
+	}
+	a, err := u.lookup("call.1")
+	if err != nil || a.UID != 7 || a.Mode != typeFile|0o600 {
+		t.Errorf("call.1: %o of %d, %v", a.Mode, a.UID, err)
+	}
+	if _, err := u.lookup("call.first"); err != nil {
+		t.Errorf("that of another user: %v", err)
+	}
+}
+
+// TestRequestInPieces: JSON may come in several writes, and what several write at a
+// time stays apart.
+func TestRequestInPieces(t *testing.T) {
+	u := newUser(t)
+	request := `{"op":"snapshot","message":"` + strings.Repeat("x", 9<<10) + `"}`
+	e, err := u.tree.Lookup(u.dir, callName, Request{}) // and held from now on
+	u.must(err)
+	a := e.Attr
+	one, two := live.Caller{UID: 1, PID: 1}, live.Caller{UID: 2, PID: 2}
+	write := func(who live.Caller, text string) {
+		t.Helper()
+		if _, err := u.tree.Write(a.ID, []byte(text), 0, Request{Caller: who}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(one, request[:4096])
+	write(two, `{"op":"fork`)
+	write(one, request[4096:8192])
+	if got := u.read(callName); got != "" {
+		t.Errorf("half a request was answered: %q", got)
+	}
+	write(two, `s"}`)
+	u.result(callName, `"forks":`)
+	write(one, request[8192:])
+	u.result(callName, request[19:8000])
+	write(one, `{"op":`)
+	_, err = u.tree.SetAttr(a.ID, live.SetAttr{Size: new(int64)}, two)
+	u.must(err)
+	write(one, `"forks"}`)
+	u.result(callName, `"forks":`)
+	write(one, `{"op":`)
+	_, err = u.tree.SetAttr(a.ID, live.SetAttr{Size: new(int64)}, one)
+	u.must(err)
+	write(one, `{"op":"policy"}`)
+	u.result(callName, `"keep"`)
+}
+
+// TestLinesOfTwo: half a line of one user and a line of another make two commands.
+func TestLinesOfTwo(t *testing.T) {
+	u := newUser(t)
+	e, err := u.tree.Lookup(u.dir, createName, Request{})
+	u.must(err)
+	a := e.Attr
+	half := "mine " + strings.Repeat("a", 1019)
+	if _, err := u.tree.Write(a.ID, []byte(half), 0, Request{Caller: live.Caller{UID: 1, PID: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.tree.Write(a.ID, []byte("theirs\n"), 0, Request{Caller: live.Caller{UID: 2, PID: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := u.tree.store.Main().Find("theirs"); err != nil || info.UID != 2 {
+		t.Errorf("the whole line: %+v, %v", info, err)
+	}
+	if _, err := u.tree.store.Main().Find("mine"); err == nil {
+		t.Error("half a line was taken for a whole one")
+	}
+}
+
+// TestStickyBit: where others may not remove what is not theirs, they may not remove
+// snapshots either.
+func TestStickyBit(t *testing.T) {
+	u := newUser(t)
+	mode := uint32(0o1777)
+	root := u.tree.store.Main().Root()
+	_, err := u.tree.forest.SetAttr(root, live.SetAttr{Mode: &mode})
+	u.must(err)
+	if a, err := u.tree.GetAttr(u.dir); err != nil || a.Mode&0o7777 != mode {
+		t.Errorf("the mode of .snapshots is %o, %v", a.Mode, err)
+	}
+}
+
+// TestScratchFiles: what somebody makes and leaves in .snapshots is bounded, and the
+// newest are there.
+func TestScratchFiles(t *testing.T) {
+	u := newUser(t)
+	for i := range 1000 {
+		u.must(u.write(fmt.Sprintf("create.tmp.%d", i), fmt.Sprintln(i)))
+	}
+	u.answer()
+	if got := u.read("create.tmp.999"); got != "999\n" {
+		t.Errorf("the newest says %q", got)
+	}
+	if _, err := u.lookup("create.tmp.1"); err == nil {
+		t.Error("the oldest is still there")
+	}
+	u.must(u.tree.Unlink(u.dir, "create.tmp.998"))
+	u.must(u.tree.Rename(u.dir, "create.tmp.997", u.dir, createName, unix.RENAME_NOREPLACE, Request{Caller: u.who}))
+	u.result(createName, `"name":"997"`)
+	if n := len(u.tree.mu.nodes); n > maxScratchFiles+10 {
+		t.Errorf("%d files are kept", n)
+	}
+	for name, mode := range map[string]uint32{"notes": 0o644, "list.tmp": 0o644, "create.pipe": unix.S_IFIFO} {
+		if _, err := u.tree.Create(u.dir, name, mode, u.who); !errors.Is(err, live.ErrPerm) {
+			t.Errorf("creating %s: %v", name, err)
+		}
+	}
+}
+
+// TestLogGrows: the log keeps its node while it grows, and the page in which it ended is
+// dropped.
+func TestLogGrows(t *testing.T) {
+	u := newUser(t)
+	record := func(path string) {
+		u.tree.Service.Events.Record(events.Event{Action: events.Created, Path: path})
+		u.must(u.tree.Service.Events.Flush())
+	}
+	record("one")
+	a, err := u.lookup(logName)
+	u.must(err)
+	record("two")
+	b, err := u.tree.GetAttr(a.ID)
+	if err != nil || b.Size <= a.Size || !slices.Equal(u.tails, []live.NodeID{a.ID}) {
+		t.Errorf("%d bytes, %x dropped, %v", b.Size, u.tails, err)
+	}
+	if got := u.read(logName); strings.Count(got, "\n") != 2 || u.dirs[live.Entry{Parent: u.dir, Name: logName}] != a.ID {
+		t.Errorf("the log says %q", got)
+	}
+}
+
+// TestStatusStays: what counts up by itself would make it another file each time.
+func TestStatusStays(t *testing.T) {
+	u := newUser(t)
+	if got := u.read(statusName); strings.Contains(got, "requests") || !strings.Contains(got, `"workspace":"main"`) {
+		t.Errorf("status says %q", got)
+	}
+}
+
+// TestDiffIsTheOwners: others do not even learn its size.
+func TestDiffIsTheOwners(t *testing.T) {
+	u := newUser(t)
+	u.must(u.write(createName, "v1\n"))
+	u.put("f", "secret\n")
+	if _, err := u.lookup("diff@v1"); err != nil {
+		t.Error(err)
+	}
+	u.who.UID = 4321
+	for _, name := range []string{"diff@v1", "stat@v1"} {
+		if a, err := u.lookup(name); fail.KindOf(err) != fail.Denied {
+			t.Errorf("%s of a stranger: %d bytes, %v", name, a.Size, err)
+		}
+	}
+	if _, err := u.lookup("info@v1"); err != nil {
+		t.Error(err)
+	}
+}

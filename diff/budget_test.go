@@ -1,0 +1,99 @@
+package diff
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/internal/budget"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// numbered is a text of so many lines, every n-th of which is another one for each n.
+func numbered(lines, n int) string {
+	var b strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&b, "line %d of %d\n", i, lines)
+		if i%n == 0 {
+			fmt.Fprintf(&b, "and %d\n", n)
+		}
+	}
+	return b.String()
+}
+
+// TestBudget: texts that are too large for the memory there is are replaced as a whole,
+// which git takes as well; others are compared.
+func TestBudget(t *testing.T) {
+	a := spec{"big": file(numbered(5000, 7) + "no newline"), "small": file(numbered(20, 7)), "gone": file("gone\n"), "empty": file("")}
+	b := spec{"big": file(numbered(5000, 11)), "small": file(numbered(20, 11)), "new": file("no newline"), "empty": file("x")}
+	m := newMemory()
+	sa, sb := m.state(t, a), m.state(t, b)
+	var out bytes.Buffer
+	sum, err := Write(context.Background(), &out, m.src, sa, sb, Options{Memory: budget.New(20_000)})
+	check(t, err)
+	if sum.Deleted < 5000 || strings.Count(out.String(), "\n line ") > 100 {
+		t.Errorf("%d lines are deleted", sum.Deleted)
+	}
+	dir := filepath.Join(t.TempDir(), "tree")
+	a.write(t, dir)
+	git(t, dir, out.String(), "apply", "-")
+	after := load(t, dir)
+	for name, n := range b {
+		if after[name] != n {
+			t.Errorf("%s is another one after git apply", name)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "gone")); err == nil {
+		t.Error("a file that was deleted is still there")
+	}
+	check(t, Stat(context.Background(), &out, m.src, sa, sb, Options{Memory: budget.New(20_000)}))
+}
+
+// TestWaitingForMemory: who waits for memory can be stopped.
+func TestWaitingForMemory(t *testing.T) {
+	m := newMemory()
+	sa, sb := m.state(t, spec{"f": file(numbered(100, 7))}), m.state(t, spec{"f": file(numbered(100, 11))})
+	o := Options{Memory: budget.New(1 << 20)}
+	release, err := o.Memory.Take(context.Background(), 1<<20)
+	check(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() {
+		_, err := Write(ctx, &bytes.Buffer{}, m.src, sa, sb, o)
+		ended <- err
+	}()
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	release()
+}
+
+// counter counts what is written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
+
+// TestNewFileIsNotKept: what is added or deleted is read and written piece by piece.
+func TestNewFileIsNotKept(t *testing.T) {
+	m := newMemory()
+	text := strings.Repeat("0123456\n", 4<<20)
+	full, empty := m.state(t, spec{"f": file(text)}), m.state(t, spec{})
+	for _, pair := range [][2]*tree.State{{empty, full}, {full, empty}} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		var n counter
+		_, err := Write(context.Background(), &n, m.src, pair[0], pair[1], Options{})
+		check(t, err)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 || int(n) < len(text) {
+			t.Errorf("%d bytes of memory for a diff of %d", took, n)
+		}
+	}
+}

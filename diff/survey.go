@@ -1,0 +1,129 @@
+package diff
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A survey is what is learnt of one side of a change without having all of it in memory.
+type survey struct {
+	id     string // git's; zeros if the side is absent
+	size   int64
+	lines  int
+	ended  bool // by a newline
+	binary bool
+	whole  []byte // of a small one
+}
+
+const noID = "0000000000000000000000000000000000000000"
+
+// surveyPiece is how many bytes of a side are in memory at a time, in bytes.
+const surveyPiece = 256 << 10
+
+// surveyOf reads all the bytes that git would store for n.
+func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string) (survey, error) {
+	s := survey{id: noID, size: size(n), ended: true}
+	if n == nil {
+		return s, nil
+	}
+	h := newBlobHash(s.size)
+	r, buf := reader(src, n), make([]byte, min(s.size, surveyPiece))
+	for at := int64(0); at < s.size; {
+		got, err := io.ReadFull(r, buf[:min(s.size-at, surveyPiece)])
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return s, fmt.Errorf("reading %q: %w", path, err)
+		}
+		s.add(buf[:got], at == 0)
+		h.Write(buf[:got])
+		at += int64(got)
+	}
+	if !s.ended {
+		s.lines++
+	}
+	if s.size <= surveyPiece {
+		s.whole = buf
+	}
+	s.id = hex.EncodeToString(h.Sum(nil))
+	return s, nil
+}
+
+func (s *survey) add(p []byte, first bool) {
+	if first {
+		s.binary = isBinary(p)
+	}
+	s.lines += bytes.Count(p, []byte{'\n'})
+	s.ended = p[len(p)-1] == '\n'
+}
+
+// data returns all the bytes of a side.
+func (s *survey) data(src *tree.Source, n *tree.Inode, path string) ([]byte, error) {
+	if s.size <= surveyPiece {
+		return s.whole, nil
+	}
+	return read(src, n, path)
+}
+
+// lineCost is what a line takes in memory beside its bytes while two texts are
+// compared: itself as a slice, its number, its place among the numbers and in the
+// search for the shortest edit.
+const lineCost = 110
+
+// cost is how many bytes it takes to compare two texts.
+func cost(a, b survey) int64 { return a.size + b.size + lineCost*int64(a.lines+b.lines) }
+
+// replaced writes a change as one hunk that takes all of the old lines away and adds
+// all of the new ones, reading one after the other.
+func (w *writer) replaced(f File, a, b survey) error {
+	if a.lines == 0 && b.lines == 0 {
+		return nil
+	}
+	w.heads(f)
+	fmt.Fprintf(w, "@@ -%s +%s @@\n", hunkRange(0, a.lines), hunkRange(0, b.lines))
+	w.sum.Deleted += a.lines
+	w.sum.Added += b.lines
+	if err := w.all('-', f.Old, f.OldPath, a); err != nil {
+		return err
+	}
+	return w.all('+', f.New, f.Path, b)
+}
+
+// all writes every line of one side, as it is read.
+func (w *writer) all(mark byte, n *tree.Inode, path string, s survey) error {
+	if s.lines == 0 {
+		return nil
+	}
+	if _, err := io.Copy(&marked{w: w, mark: mark, begins: true}, reader(w.src, n)); err != nil {
+		return fmt.Errorf("reading %q: %w", path, err)
+	}
+	if !s.ended {
+		w.WriteString("\n\\ No newline at end of file\n")
+	}
+	return nil
+}
+
+// marked puts a mark before each line that is written to it.
+type marked struct {
+	w      *writer
+	mark   byte
+	begins bool // a line
+}
+
+func (m *marked) Write(p []byte) (int, error) {
+	if err := m.w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	for line := range bytes.Lines(p) {
+		if m.begins {
+			m.w.WriteByte(m.mark)
+		}
+		m.w.Write(line)
+		m.begins = line[len(line)-1] == '\n'
+	}
+	return len(p), nil
+}

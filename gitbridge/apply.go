@@ -1,0 +1,288 @@
+package gitbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A ConflictRule says what becomes of a path that changed in the directory, too.
+type ConflictRule int
+
+// The rules.
+const (
+	RefuseConflicts ConflictRule = iota // nothing is touched
+	KeepOurs                            // what the directory has stays
+	TakeTheirs                          // what the snapshot has replaces it
+)
+
+// ApplyOptions say what is carried to a directory, and how.
+type ApplyOptions struct {
+	Source *tree.Source
+	// Base is the state that the directory had, Now the one whose changes since
+	// then it is to get.
+	Base, Now *tree.State
+	Conflicts ConflictRule
+	DryRun    bool
+	// Prefetch, if there is one, is told what is read next.
+	Prefetch func([]cas.Hash) error
+	Progress func(Progress) // called now and then, nil for never
+}
+
+// Applied is what was carried, or stood against it.
+type Applied struct {
+	Dir       string          `json:"dir"`
+	Changed   int             `json:"changed"`
+	Paths     []AppliedChange `json:"paths"`
+	Conflicts []string        `json:"conflicts,omitempty"`
+	Skipped   []Omission      `json:"skipped,omitempty"`
+	DryRun    bool            `json:"dry_run,omitempty"`
+}
+
+// AppliedChange is one path that was carried.
+type AppliedChange struct {
+	Path   string `json:"path"`
+	Action string `json:"action"` // created, modified, deleted
+}
+
+// ErrApplyConflict is wrapped by the error of an ApplyDir that was refused.
+var ErrApplyConflict = errors.New("changed in the directory, too")
+
+// ApplyDir carries to a directory of the host what differs from o.Base to o.Now:
+// contents, modes, modification times, links, extended attributes and, as root,
+// owners. A path at which the directory has neither what the base has nor what
+// it is to get is a conflict: nothing is touched then, unless the rule decides.
+//
+// All happens beneath the directory: no symbolic link in it is followed, not even
+// one that somebody puts there meanwhile. Each file is written beside and renamed,
+// so that who reads it sees the old or the new one. When ApplyDir is interrupted,
+// another run does the rest: what is there already is left alone.
+func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
+	host, err := openHost(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", dir, err)
+	}
+	defer host.close()
+	a := &applying{
+		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []AppliedChange{}, DryRun: o.DryRun},
+		made: make(map[string]bool), kept: make(map[string]bool), gone: make(map[string]bool), linked: make(map[uint64]*tree.Path),
+	}
+	if err := tree.Diff(ctx, o.Source, o.Base, o.Now, tree.DiffOptions{}, a.plan); err != nil {
+		return nil, err
+	}
+	if err := a.planReplaced(); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(a.blocked) > 0:
+		a.res.Conflicts = a.blocked
+		return &a.res, fmt.Errorf("%w: %w", ErrApplyConflict, errBlocked)
+	case len(a.res.Conflicts) > 0 && o.Conflicts == RefuseConflicts:
+		return &a.res, ErrApplyConflict
+	}
+	for _, s := range a.steps {
+		if s.todo {
+			a.res.Paths = append(a.res.Paths, AppliedChange{s.change.Path.Short(), action(s.change)})
+		}
+	}
+	a.res.Changed = len(a.res.Paths)
+	if o.DryRun {
+		return &a.res, nil
+	}
+	return &a.res, a.run()
+}
+
+// errBlocked is for what no rule decides: something of the directory's own would
+// have to go that the snapshot does not know of.
+var errBlocked = errors.New("these would take away what is only there; move it first")
+
+func action(c tree.Change) string {
+	switch {
+	case c.A == nil:
+		return "created"
+	case c.B == nil:
+		return "deleted"
+	}
+	return "modified"
+}
+
+// applying is one ApplyDir under way.
+type applying struct {
+	ctx  context.Context
+	o    ApplyOptions
+	host *host
+	res  Applied
+
+	steps   []*applyStep // in the order of paths, a directory before what it holds
+	made    map[string]bool
+	kept    map[string]bool // paths that stay as they are, with all below them
+	gone    map[string]bool // paths that are to go
+	blocked []string
+	linked  map[uint64]*tree.Path // a name in the directory for an inode with several
+}
+
+// applyStep is one path that differs.
+type applyStep struct {
+	change tree.Change
+	seen   place
+	todo   bool // it is carried, not only its time
+	forced bool // over what the directory has
+}
+
+const minorChanges = tree.Mtime | tree.Links
+
+// plan decides about one path. It is called for a directory before what it holds.
+func (a *applying) plan(c tree.Change) error {
+	if c.Path == nil {
+		return nil // the directory itself stays as it is
+	}
+	at, err := a.host.look(c.Path)
+	if err != nil {
+		return err
+	}
+	s := &applyStep{change: c, seen: at}
+	p := c.Path.String()
+	if inSet(c.Path, a.kept) {
+		return nil
+	}
+	if c.A != nil && c.B != nil && c.What&^minorChanges == 0 {
+		return a.planMinor(s)
+	}
+	conflict, err := a.judge(s)
+	if err != nil {
+		return err
+	}
+	if conflict {
+		a.res.Conflicts = append(a.res.Conflicts, c.Path.Short())
+		if a.o.Conflicts != TakeTheirs {
+			a.kept[p] = true
+			return nil
+		}
+		if at.way != nil && !errors.Is(at.way, unix.ENOENT) {
+			a.blocked = append(a.blocked, c.Path.Short())
+		}
+		s.todo, s.forced = c.B != nil || at.exists, true
+	}
+	switch {
+	case c.B == nil:
+		a.gone[p] = s.todo
+	case c.B.IsDir():
+		a.made[p] = true
+	case len(c.B.Links) > 1 && !s.todo:
+		a.linked[c.B.Ino] = c.Path
+	}
+	a.steps = append(a.steps, s)
+	return nil
+}
+
+// planMinor is for a change of time, or of the other names that a file has: it is
+// carried where the directory has the same file.
+func (a *applying) planMinor(s *applyStep) error {
+	c := s.change
+	same, err := a.host.same(a.o.Source, c.Path, s.seen, c.A)
+	if err != nil || !same {
+		return err
+	}
+	if !c.B.IsDir() && len(c.B.Links) > 1 {
+		a.linked[c.B.Ino] = c.Path
+	}
+	a.steps = append(a.steps, s)
+	return nil
+}
+
+// judge decides whether a path is to be carried, and reports a conflict.
+func (a *applying) judge(s *applyStep) (conflict bool, err error) {
+	c, at := s.change, s.seen
+	if at.way != nil {
+		// What is above it is not there, or is no directory.
+		switch {
+		case c.B == nil:
+			return false, nil
+		case a.made[c.Path.Dir.String()]:
+			s.todo = true
+			return false, nil
+		}
+		return true, nil
+	}
+	if c.A != nil && c.A.IsDir() && c.B != nil && c.B.IsDir() && at.isDir() {
+		has := at.st.Mode & 0o7777
+		s.todo = has != c.B.Mode&0o7777
+		return s.todo && has != c.A.Mode&0o7777, nil
+	}
+	if is, err := a.host.same(a.o.Source, c.Path, at, c.B); err != nil || is {
+		return false, err // it is so already
+	}
+	if c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir() && !at.exists {
+		s.todo = true // a run that was stopped took away what was there
+		return false, nil
+	}
+	was, err := a.host.same(a.o.Source, c.Path, at, c.A)
+	s.todo = was
+	return !was, err
+}
+
+// planReplaced looks into the directories that a file replaces: all that they hold
+// must be known, and go.
+func (a *applying) planReplaced() error {
+	steps := a.steps
+	a.steps = nil
+	for _, s := range steps {
+		c := s.change
+		if inSet(c.Path, a.kept) {
+			continue
+		}
+		if s.todo && s.seen.isDir() && c.B != nil && !c.B.IsDir() {
+			more, err := a.host.holdsMore(c.Path, a.gone)
+			if err != nil {
+				return err
+			}
+			if more && a.o.Conflicts != TakeTheirs {
+				a.res.Conflicts = append(a.res.Conflicts, c.Path.Short())
+				a.kept[c.Path.String()] = true
+				continue
+			}
+			if more {
+				a.blocked = append(a.blocked, c.Path.Short())
+			}
+		}
+		a.steps = append(a.steps, s)
+	}
+	return nil
+}
+
+// inSet reports whether a path, or a directory above it, is in a set.
+func inSet(p *tree.Path, set map[string]bool) bool {
+	if len(set) == 0 {
+		return false
+	}
+	for ; p != nil; p = p.Dir {
+		if set[p.String()] {
+			return true
+		}
+	}
+	return false
+}
+
+// ApplyError explains an error of ApplyDir to a person.
+func ApplyError(err error, res *Applied) error {
+	if !errors.Is(err, ErrApplyConflict) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return fail.New(fail.NotFound, "%w", err)
+		}
+		return err
+	}
+	e := fail.New(fail.Failed, "%d path(s) changed in %s and in the workspace; nothing is touched", len(res.Conflicts), res.Dir).
+		WithHint("decide with --ours (what is there) or --theirs (what the workspace has)")
+	if errors.Is(err, errBlocked) {
+		e.Hint = errBlocked.Error()
+	}
+	e.Err = err
+	return e
+}

@@ -1,0 +1,222 @@
+package gitbridge
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// host is a directory of this machine. Whatever it does happens beneath that
+// directory and follows no symbolic link.
+type host struct {
+	root int
+	// dir is the directory that was used last, which is not the root, and its
+	// path.
+	dir int
+	at  string
+}
+
+func openHost(dir string) (*host, error) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	return &host{root: fd, dir: -1}, err
+}
+
+func (h *host) close() {
+	h.forget()
+	_ = unix.Close(h.root) // it was only looked at
+}
+
+// forget lets go of the directory that was used last.
+func (h *host) forget() {
+	if h.dir >= 0 {
+		_ = unix.Close(h.dir) // of a path alone
+		h.dir = -1
+	}
+}
+
+// open opens a directory beneath, as a path.
+func (h *host) open(p *tree.Path) (int, error) {
+	if p == nil {
+		return h.root, nil
+	}
+	if h.dir >= 0 && h.at == p.String() {
+		return h.dir, nil
+	}
+	fd, err := h.walk(p)
+	if err != nil {
+		return -1, err
+	}
+	h.forget()
+	h.dir, h.at = fd, p.String()
+	return fd, nil
+}
+
+// walk is open for a descriptor of the caller's own.
+func (h *host) walk(p *tree.Path) (int, error) {
+	if p == nil {
+		return unix.FcntlInt(uintptr(h.root), unix.F_DUPFD_CLOEXEC, 0)
+	}
+	above, err := h.walk(p.Dir)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(above) //nolint:errcheck // of a path alone
+	return unix.Openat(above, p.Name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+}
+
+// place is what a path of the host has.
+type place struct {
+	way    error // why the directory above cannot be reached: ENOENT, ENOTDIR
+	exists bool
+	st     unix.Stat_t
+}
+
+func (p place) isDir() bool { return p.exists && p.st.Mode&unix.S_IFMT == unix.S_IFDIR }
+
+// changed reports whether something happened to a path since it was looked at.
+func (p place) changed(now place) bool {
+	if p.exists != now.exists {
+		return true
+	}
+	a, b := p.st, now.st
+	return p.exists && (a.Dev != b.Dev || a.Ino != b.Ino || a.Mode != b.Mode ||
+		!p.isDir() && (a.Size != b.Size || a.Mtim != b.Mtim || a.Ctim != b.Ctim))
+}
+
+func (h *host) look(p *tree.Path) (at place, err error) {
+	dir, err := h.open(p.Dir)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return place{way: err}, nil
+	}
+	if err == nil {
+		err = unix.Fstatat(dir, p.Name, &at.st, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return place{}, nil
+	case err != nil:
+		return at, fmt.Errorf("looking at %q: %w", p.Short(), err)
+	}
+	at.exists = true
+	return at, nil
+}
+
+// same reports whether a path has what an inode is: type, permissions, bytes. Of
+// directories only the type counts, and no time does. nil is what does not exist.
+func (h *host) same(src *tree.Source, p *tree.Path, at place, n *tree.Inode) (bool, error) {
+	switch {
+	case n == nil || !at.exists:
+		return n == nil && !at.exists, nil
+	case at.st.Mode&unix.S_IFMT != n.Mode&unix.S_IFMT:
+		return false, nil
+	case n.IsDir():
+		return true, nil
+	case n.IsSymlink():
+		target, err := h.readlink(p)
+		return target == n.Target, err
+	case at.st.Mode&0o7777 != n.Mode&0o7777:
+		return false, nil
+	case n.IsRegular():
+		if at.st.Size != n.Size() {
+			return false, nil
+		}
+		return h.sameBytes(src, p, n)
+	}
+	return uint32(at.st.Rdev) == n.Rdev, nil
+}
+
+func (h *host) readlink(p *tree.Path) (string, error) {
+	dir, err := h.open(p.Dir)
+	if err != nil {
+		return "", err
+	}
+	buf := make([]byte, maxPath+1)
+	n, err := unix.Readlinkat(dir, p.Name, buf)
+	if err != nil {
+		return "", fmt.Errorf("reading the link %q: %w", p.Short(), err)
+	}
+	return string(buf[:n]), nil
+}
+
+func (h *host) sameBytes(src *tree.Source, p *tree.Path, n *tree.Inode) (bool, error) {
+	dir, err := h.open(p.Dir)
+	if err != nil {
+		return false, err
+	}
+	fd, err := unix.Openat(dir, p.Name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, fmt.Errorf("reading %q: %w", p.Short(), err)
+	}
+	f := os.NewFile(uintptr(fd), p.Short())
+	defer f.Close()
+	then := n.Content.Reader(src.Files)
+	x, y := make([]byte, 64<<10), make([]byte, 64<<10)
+	for {
+		i, ierr := io.ReadFull(f, x)
+		j, jerr := io.ReadFull(then, y)
+		if !bytes.Equal(x[:i], y[:j]) {
+			return false, nil
+		}
+		if k := fail.KindOf(jerr); k == fail.NotFound || k == fail.Damage {
+			return false, nil // it changed here before the import had read it
+		}
+		for _, err := range []error{ierr, jerr} {
+			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				return false, fmt.Errorf("reading %q: %w", p.Short(), reason(err))
+			}
+		}
+		if ierr != nil || jerr != nil {
+			return ierr != nil && jerr != nil, nil
+		}
+	}
+}
+
+// holdsMore reports whether a directory holds anything but the paths of a set.
+func (h *host) holdsMore(p *tree.Path, known map[string]bool) (bool, error) {
+	fd, err := h.walk(p)
+	if err != nil {
+		return false, fmt.Errorf("opening %q: %w", p.Short(), err)
+	}
+	defer unix.Close(fd) //nolint:errcheck // of a path alone
+	return holdsMore(fd, p.String(), known)
+}
+
+func holdsMore(dir int, at string, known map[string]bool) (bool, error) {
+	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, fmt.Errorf("listing %q: %w", at, err)
+	}
+	f := os.NewFile(uintptr(fd), at)
+	defer f.Close()
+	entries, err := f.ReadDir(-1)
+	if err != nil {
+		return false, fmt.Errorf("listing %q: %w", at, reason(err))
+	}
+	for _, e := range entries {
+		p := path.Join(at, e.Name())
+		if !known[p] {
+			return true, nil
+		}
+		if !e.IsDir() {
+			continue
+		}
+		sub, err := unix.Openat(fd, e.Name(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return false, fmt.Errorf("listing %q: %w", p, err)
+		}
+		more, err := holdsMore(sub, p, known)
+		_ = unix.Close(sub) // of a path alone
+		if more || err != nil {
+			return more, err
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,266 @@
+package gitbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// applied is a directory and the states that are carried to it.
+type applied struct {
+	t   *testing.T
+	m   *memory
+	dir string
+}
+
+func newApplied(t *testing.T) *applied {
+	return &applied{t, newMemory(), t.TempDir()}
+}
+
+// start makes the directory what a spec says, and returns that state.
+func (a *applied) start(s spec) *tree.State {
+	a.t.Helper()
+	empty, base := a.m.state(a.t, spec{}), a.m.state(a.t, s)
+	if _, err := a.apply(empty, base, ApplyOptions{}); err != nil {
+		a.t.Fatal(err)
+	}
+	return base
+}
+
+func (a *applied) apply(base, now *tree.State, o ApplyOptions) (*Applied, error) {
+	o.Source, o.Base, o.Now = a.m.src, base, now
+	return ApplyDir(context.Background(), a.dir, o)
+}
+
+func (a *applied) write(p, data string) {
+	a.t.Helper()
+	check(a.t, os.MkdirAll(filepath.Dir(filepath.Join(a.dir, p)), 0o755))
+	check(a.t, os.WriteFile(filepath.Join(a.dir, p), []byte(data), 0o644))
+}
+
+// has is what a directory holds: type, permissions and contents by path.
+func has(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := make(map[string]string)
+	check(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || p == dir {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(p, &st); err != nil {
+			return err
+		}
+		text := fmt.Sprintf("%o", st.Mode)
+		switch {
+		case d.Type().IsRegular():
+			b, err := os.ReadFile(p)
+			if err != nil {
+				return err
+			}
+			text += fmt.Sprintf(" %d %s", st.Mtim.Nano(), b)
+		case d.Type() == fs.ModeSymlink:
+			to, err := os.Readlink(p)
+			if err != nil {
+				return err
+			}
+			text = to
+		}
+		rel, err := filepath.Rel(dir, p)
+		out[rel] = text
+		return err
+	}))
+	return out
+}
+
+func wantSame(t *testing.T, what string, got, want map[string]string) {
+	t.Helper()
+	for _, p := range slices.Sorted(maps.Keys(got)) {
+		if got[p] != want[p] {
+			t.Errorf("%s: %s is %q, want %q", what, p, got[p], want[p])
+		}
+	}
+	for p := range want {
+		if _, ok := got[p]; !ok {
+			t.Errorf("%s: %s is missing", what, p)
+		}
+	}
+}
+
+// randomSpec is a small tree with names that are used again as something else.
+func randomSpec(r *rand.Rand) spec {
+	s := spec{}
+	var fill func(at string, depth int)
+	fill = func(at string, depth int) {
+		for _, name := range []string{"a", "b", "c", "d e", "\xff\n"} {
+			p := at + name
+			switch k := r.IntN(9); {
+			case k == 0:
+				s[p] = link(fmt.Sprint("../to", r.IntN(2)))
+			case k == 1:
+				s[p] = exe(fmt.Sprint("run", r.IntN(2)))
+			case k == 2:
+				s[p] = node{mode: modeFile, data: "touched", mtime: someTime + int64(r.IntN(2))*1e9}
+			case k == 3:
+				s[p] = fifo()
+			case k < 6:
+				s[p] = file(strings.Repeat("x", r.IntN(3)*5000) + fmt.Sprint(r.IntN(2)))
+			case k < 8 && depth < 3:
+				s[p] = node{mode: unix.S_IFDIR | 0o700 | uint32(r.IntN(2)*0o055)}
+				fill(p+"/", depth+1)
+			}
+		}
+	}
+	fill("", 0)
+	return s
+}
+
+// The directory becomes what the other state is, also when the run was stopped
+// at any place, and the second run finds nothing left to do.
+func TestApplyRandom(t *testing.T) {
+	for seed := range uint64(25) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		from, to := randomSpec(r), randomSpec(r)
+		want := newApplied(t)
+		want.start(to)
+		a := newApplied(t)
+		base := a.start(from)
+		now := a.m.state(t, to)
+		ctx, stop := context.WithCancel(context.Background())
+		o := ApplyOptions{Source: a.m.src, Base: base, Now: now}
+		left := r.IntN(20)
+		o.Progress = func(Progress) {
+			if left--; left < 0 {
+				stop()
+			}
+		}
+		if _, err := ApplyDir(ctx, a.dir, o); err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		stop()
+		if _, err := a.apply(base, now, ApplyOptions{}); err != nil {
+			t.Fatalf("seed %d: the second run: %v", seed, err)
+		}
+		wantSame(t, fmt.Sprint("seed ", seed), has(t, a.dir), has(t, want.dir))
+		if res, err := a.apply(base, now, ApplyOptions{}); err != nil || res.Changed != 0 {
+			t.Errorf("seed %d: once more: %+v, %v", seed, res, err)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func TestApplyConflicts(t *testing.T) {
+	from := spec{"same": file("1"), "both": file("1"), "here": file("1"), "gone": file("1"), "dir/x": file("1"), "dir2/y": file("1"), "link": link("same")}
+	to := spec{"same": file("2"), "both": file("2"), "here": file("1"), "gone": file("2"), "dir": file("now a file"), "dir2/y": file("1"), "dir2/new": file("n"), "link": link("both")}
+	prepare := func(t *testing.T) (a *applied, base, now *tree.State) {
+		a = newApplied(t)
+		base = a.start(from)
+		a.write("both", "mine")
+		a.write("here", "mine")
+		a.write("dir/mine", "mine")
+		check(t, os.Remove(filepath.Join(a.dir, "gone")))
+		check(t, os.RemoveAll(filepath.Join(a.dir, "dir2")))
+		check(t, os.Symlink("/etc", filepath.Join(a.dir, "dir2")))
+		return a, base, a.m.state(t, to)
+	}
+	t.Run("refused", func(t *testing.T) {
+		a, base, now := prepare(t)
+		before := has(t, a.dir)
+		res, err := a.apply(base, now, ApplyOptions{})
+		slices.Sort(res.Conflicts)
+		if !errors.Is(err, ErrApplyConflict) || !slices.Equal(res.Conflicts, []string{"both", "dir", "dir2/new", "gone"}) {
+			t.Errorf("%v, %v", res.Conflicts, err)
+		}
+		wantSame(t, "refused", has(t, a.dir), before)
+	})
+	t.Run("ours", func(t *testing.T) {
+		a, base, now := prepare(t)
+		want := has(t, a.dir)
+		if _, err := a.apply(base, now, ApplyOptions{Conflicts: KeepOurs}); err != nil {
+			t.Fatal(err)
+		}
+		got := has(t, a.dir)
+		if !strings.HasSuffix(got["same"], " 2") || got["link"] != "both" {
+			t.Errorf("what is in no conflict was not carried: %v", got)
+		}
+		want["same"], want["link"] = got["same"], got["link"]
+		wantSame(t, "ours", got, want)
+	})
+	t.Run("theirs", func(t *testing.T) {
+		a, base, now := prepare(t)
+		before := has(t, a.dir)
+		// A file that only the directory has, and a link in the way, are not for
+		// any rule to take away.
+		res, err := a.apply(base, now, ApplyOptions{Conflicts: TakeTheirs})
+		if !errors.Is(err, ErrApplyConflict) || !slices.Contains(res.Conflicts, "dir") || !slices.Contains(res.Conflicts, "dir2/new") {
+			t.Errorf("%v, %v", res.Conflicts, err)
+		}
+		wantSame(t, "theirs refused", has(t, a.dir), before)
+		check(t, os.Remove(filepath.Join(a.dir, "dir", "mine")))
+		check(t, os.Remove(filepath.Join(a.dir, "dir2")))
+		if _, err := a.apply(base, now, ApplyOptions{Conflicts: TakeTheirs}); err != nil {
+			t.Fatal(err)
+		}
+		got := has(t, a.dir)
+		for p, data := range map[string]string{"same": "2", "both": "2", "gone": "2", "dir": "now a file", "dir2/new": "n", "here": "mine"} {
+			if !strings.HasSuffix(got[p], " "+data) {
+				t.Errorf("%s is %q, want %q", p, got[p], data)
+			}
+		}
+	})
+}
+
+// No link in the directory leads anywhere, neither in place of a file nor above it.
+func TestApplyFollowsNoLink(t *testing.T) {
+	outside := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(outside, "f"), []byte("1"), 0o644))
+	for _, rule := range []ConflictRule{RefuseConflicts, KeepOurs, TakeTheirs} {
+		a := newApplied(t)
+		base := a.start(spec{"d/f": file("1"), "f": file("1")})
+		check(t, os.RemoveAll(filepath.Join(a.dir, "d")))
+		check(t, os.Symlink(outside, filepath.Join(a.dir, "d")))
+		check(t, os.Remove(filepath.Join(a.dir, "f")))
+		check(t, os.Symlink(filepath.Join(outside, "f"), filepath.Join(a.dir, "f")))
+		now := a.m.state(t, spec{"d/f": file("evil"), "d/new": file("evil"), "f": exe("evil")})
+		_, err := a.apply(base, now, ApplyOptions{Conflicts: rule})
+		if (err == nil) != (rule == KeepOurs) {
+			t.Errorf("rule %d: %v", rule, err)
+		}
+		if b, err := os.ReadFile(filepath.Join(outside, "f")); err != nil || string(b) != "1" {
+			t.Errorf("rule %d wrote outside: %q, %v", rule, b, err)
+		}
+		if names, err := os.ReadDir(outside); err != nil || len(names) != 1 {
+			t.Errorf("rule %d made something outside: %v, %v", rule, names, err)
+		}
+	}
+}
+
+func TestApplyHardLinks(t *testing.T) {
+	a := newApplied(t)
+	base := a.start(spec{"x": file("1")})
+	now := a.m.state(t, spec{"a": file("2"), "b": {hard: "a"}, "x": file("1"), "y": {hard: "x"}})
+	if _, err := a.apply(base, now, ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ino := func(p string) uint64 {
+		var st unix.Stat_t
+		check(t, unix.Stat(filepath.Join(a.dir, p), &st))
+		return st.Ino
+	}
+	if ino("a") != ino("b") || ino("x") != ino("y") || ino("a") == ino("x") {
+		t.Errorf("inodes a %d, b %d, x %d, y %d", ino("a"), ino("b"), ino("x"), ino("y"))
+	}
+}

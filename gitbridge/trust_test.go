@@ -1,0 +1,152 @@
+package gitbridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// booby makes a program that leaves a file when it is run, and returns a
+// function that tells whether it was.
+func booby(t *testing.T) (program string, ran func() bool) {
+	t.Helper()
+	dir := t.TempDir()
+	program, left := filepath.Join(dir, "program"), filepath.Join(dir, "ran")
+	check(t, os.WriteFile(program, []byte("#!/bin/sh\ntouch "+left+"\ncat\n"), 0o755))
+	return program, func() bool {
+		_, err := os.Stat(left)
+		return err == nil
+	}
+}
+
+// arm makes a repository run a program wherever git lets one be named.
+func arm(t *testing.T, gitDir, program string) {
+	t.Helper()
+	for key, value := range map[string]string{
+		"filter.x.clean": program, "filter.x.required": "true", "filter.y.process": program,
+		"core.fsmonitor": program, "core.sshCommand": program, "core.alternateRefsCommand": program, "core.editor": program,
+		"core.pager": program, "diff.x.textconv": program, "diff.external": program, "gpg.program": program, "credential.helper": program,
+		"remote.origin.url": "ext::" + program, "remote.origin.uploadpack": program, "remote.origin.promisor": "true", "protocol.allow": "always",
+	} {
+		git(t, gitDir, "--git-dir="+gitDir, "config", key, value)
+	}
+	check(t, os.MkdirAll(filepath.Join(gitDir, "info"), 0o755))
+	check(t, os.WriteFile(filepath.Join(gitDir, "info/attributes"), []byte("* filter=x diff=x\n"), 0o644))
+	hooks := filepath.Join(gitDir, "hooks")
+	check(t, os.MkdirAll(hooks, 0o755))
+	for _, hook := range []string{"reference-transaction", "post-index-change", "update", "pre-commit", "fsmonitor-watchman"} {
+		_ = os.Remove(filepath.Join(hooks, hook))
+		check(t, os.Symlink(program, filepath.Join(hooks, hook)))
+	}
+}
+
+var attributed = spec{".gitattributes": file("* filter=x diff=x\nz filter=y\n"), "a": file("a\n"), "z": file("z\n")}
+
+func TestARepositorysProgramsAreNotRun(t *testing.T) {
+	isolate(t)
+	for _, own := range []bool{false, true} {
+		program, ran := booby(t)
+		repo, m := filepath.Join(t.TempDir(), "git"), newMemory()
+		git(t, "/", "init", "-q", "--bare", repo)
+		arm(t, repo, program)
+		do := func(change func(*ExportOptions)) *Result {
+			return export(t, m, m.seal(t, m.state(t, attributed)), repo, func(o *ExportOptions) {
+				o.Create, o.Gitignore = own, true
+				if change != nil {
+					change(o)
+				}
+			})
+		}
+		res := do(nil)
+		if ran() {
+			t.Errorf("own %v: a program of the repository was run", own)
+		}
+		if got := git(t, repo, "cat-file", "-p", res.Tree+":a"); got != "a" {
+			t.Errorf("own %v: a is %q", own, got)
+		}
+		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: res.Commit}, discard{}, ImportOptions{})
+		check(t, err)
+		blob := git(t, repo, "rev-parse", res.Tree+":a") // what is missing, a promisor has
+		check(t, os.Remove(filepath.Join(repo, "objects", blob[:2], blob[2:])))
+		if _, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: res.Commit}, discard{}, ImportOptions{}); err == nil {
+			t.Error("read without objects")
+		}
+		if ran() {
+			t.Errorf("own %v: a program of the repository was run by an import", own)
+		}
+	}
+}
+
+func TestTrustedFiltersAreRun(t *testing.T) {
+	isolate(t)
+	program, ran := booby(t)
+	repo, m := bareRepo(t), newMemory()
+	git(t, repo, "config", "filter.x.clean", program)
+	export(t, m, m.seal(t, m.state(t, attributed)), repo, func(o *ExportOptions) { o.TrustConfig = true })
+	if !ran() {
+		t.Error("the filter was not run")
+	}
+}
+
+// TestTheStoresOwnRepositoryIsItsOwn: filters of the daemon's user are not for
+// those who can write a .gitattributes.
+func TestTheStoresOwnRepositoryIsItsOwn(t *testing.T) {
+	isolate(t)
+	program, ran := booby(t)
+	git(t, "/", "config", "--global", "filter.x.clean", program)
+	repo, m := filepath.Join(t.TempDir(), "git"), newMemory()
+	export(t, m, m.seal(t, m.state(t, attributed)), repo, func(o *ExportOptions) { o.Create = true })
+	if ran() {
+		t.Error("a filter of the user was run")
+	}
+	check(t, os.RemoveAll(repo))
+	check(t, os.Symlink(t.TempDir(), repo))
+	_, err := Export(context.Background(), ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: repo, Create: true})
+	if !errors.Is(err, ErrForeign) {
+		t.Errorf("a link in its place: error %v", err)
+	}
+}
+
+func TestRepositoriesThatLeadElsewhere(t *testing.T) {
+	isolate(t)
+	for name, lead := range map[string]func(work, other string){
+		"a .git file": func(work, other string) {
+			check(t, os.RemoveAll(filepath.Join(work, ".git")))
+			check(t, os.WriteFile(filepath.Join(work, ".git"), []byte("gitdir: "+other+"/.git\n"), 0o644))
+		},
+		"a .git link": func(work, other string) {
+			check(t, os.RemoveAll(filepath.Join(work, ".git")))
+			check(t, os.Symlink(other+"/.git", filepath.Join(work, ".git")))
+		},
+		"a common directory": func(work, other string) {
+			check(t, os.WriteFile(filepath.Join(work, ".git/commondir"), []byte(other+"/.git\n"), 0o644))
+		},
+		"objects": func(work, other string) {
+			check(t, os.RemoveAll(filepath.Join(work, ".git/objects")))
+			check(t, os.Symlink(other+"/.git/objects", filepath.Join(work, ".git/objects")))
+		},
+		"refs": func(work, other string) {
+			check(t, os.Symlink(other+"/.git/refs", filepath.Join(work, ".git/refs/sandbox")))
+		},
+	} {
+		work, other, m := filepath.Join(t.TempDir(), "work"), filepath.Join(t.TempDir(), "other"), newMemory()
+		git(t, "/", "init", "-q", work)
+		git(t, "/", "init", "-q", other)
+		lead(work, other)
+		before := contents(t, other)
+		o := ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: work}
+		if _, err := Export(context.Background(), o); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "--trust-config") {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if after := contents(t, other); fmt.Sprint(after) != fmt.Sprint(before) {
+			t.Errorf("%s: the other repository changed", name)
+		}
+		o.TrustConfig = true
+		_, err := Export(context.Background(), o)
+		check(t, err)
+	}
+}

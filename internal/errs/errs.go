@@ -1,0 +1,93 @@
+// Package errs has the kinds of errors that callers tell apart, once for all
+// storeys. An errno, an exit status and a hint each depend on the kind alone.
+//
+// An error gets its kind where it is found, together with a sentence:
+//
+//	return errs.New(errs.Exist, "there is a snapshot %q already", name)
+//
+// Who passes it on adds what was being done, with %w, and leaves the kind as it
+// is. Callers ask errors.Is(err, errs.Exist), or Of where they handle many kinds.
+//
+// A package has a sentinel of its own only where its callers tell apart what is
+// the same kind, such as "no such fork" and "no such file".
+package errs
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A Kind says what went wrong. Its text serves where no sentence says more.
+type Kind string
+
+// Error gives the text of the kind.
+func (k Kind) Error() string { return string(k) }
+
+// Of names and arguments.
+const (
+	NotExist     Kind = "no such file or directory"
+	Exist        Kind = "file exists"
+	NotDir       Kind = "not a directory"
+	IsDir        Kind = "is a directory"
+	NotEmpty     Kind = "directory not empty"
+	NameTooLong  Kind = "file name too long"
+	Invalid      Kind = "invalid argument"
+	NotSupported Kind = "operation not supported"
+	CrossDevice  Kind = "invalid cross-device link"
+	TooManyLinks Kind = "too many links"
+	TooBig       Kind = "file too large"
+	Range        Kind = "value too large"
+	NoData       Kind = "no data at or after this offset"
+	NoAttr       Kind = "no such attribute"
+)
+
+// Of what the caller may do, and when.
+const (
+	Perm      Kind = "operation not permitted"
+	Protected Kind = "protected by policy"
+	ReadOnly  Kind = "read-only"
+	Busy      Kind = "busy"
+	Stale     Kind = "stale file handle"
+	Closed    Kind = "closed"
+)
+
+// Of the disk and of what is on it.
+const (
+	// NoSpace: the disk is full. Nothing acknowledged is lost.
+	NoSpace Kind = "no space left on the store's disk"
+	// Quota: a limit of the policy is reached.
+	Quota Kind = "limit reached"
+	// Damaged: what is on the disk is not what was written.
+	Damaged Kind = "stored data is damaged"
+	// Format: written by another version of the program. Nothing was touched.
+	Format Kind = "unknown format"
+	// Away: a remote does not answer. Nothing is lost; it may be back later.
+	Away Kind = "the remote does not answer"
+	// Failed: an earlier write or sync failed; only reading goes on.
+	Failed Kind = "stopped after an I/O error"
+)
+
+// New makes an error of the kind k with a sentence as its whole text. A %w in
+// the format keeps a cause.
+func New(k Kind, format string, args ...any) error {
+	return &sentence{kind: k, text: fmt.Errorf(format, args...)}
+}
+
+type sentence struct {
+	kind Kind
+	text error
+}
+
+func (s *sentence) Error() string { return s.text.Error() }
+
+// Unwrap names the kind first, so that Of finds it before that of the cause.
+func (s *sentence) Unwrap() []error { return []error{s.kind, s.text} }
+
+// Of finds the outermost kind in the chain of err, "" if it has none.
+func Of(err error) Kind {
+	var k Kind
+	if errors.As(err, &k) {
+		return k
+	}
+	return ""
+}

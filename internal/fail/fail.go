@@ -1,0 +1,162 @@
+package fail
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"syscall"
+
+	"github.com/amberfs/amberfs/internal/errs"
+)
+
+// Kind says what went wrong in the terms that scripts tell apart. Its text is
+// what travels in answers and stands in JSON output.
+type Kind string
+
+// The kinds.
+const (
+	Failed   Kind = "failed"
+	Usage    Kind = "usage"
+	NotFound Kind = "not-found"
+	Exists   Kind = "exists"
+	Busy     Kind = "busy"
+	NoSpace  Kind = "no-space"
+	Damage   Kind = "damage"
+	Denied   Kind = "denied"
+)
+
+// meanings is the one table of what each kind is elsewhere: the exit status of a
+// command, the status over HTTP, and the kind that decides the errno of a write
+// to a control file.
+var meanings = map[Kind]struct {
+	exit int
+	http int
+	err  errs.Kind
+}{
+	"":       {0, http.StatusOK, ""},
+	Failed:   {1, http.StatusInternalServerError, ""},
+	Denied:   {1, http.StatusForbidden, errs.Perm},
+	Usage:    {2, http.StatusBadRequest, errs.Invalid},
+	NotFound: {3, http.StatusNotFound, errs.NotExist},
+	Exists:   {4, http.StatusConflict, errs.Exist},
+	Busy:     {5, http.StatusLocked, errs.Busy},
+	NoSpace:  {6, http.StatusInsufficientStorage, errs.NoSpace},
+	Damage:   {7, http.StatusInternalServerError, errs.Damaged},
+}
+
+// Exit is the exit status of a command that failed so, 0 for "".
+func (k Kind) Exit() int { return meanings[k].exit }
+
+// HTTP is the status of an answer over HTTP.
+func (k Kind) HTTP() int { return meanings[k].http }
+
+// Error is a failure as the user is told about it. Its JSON form is that of
+// answers over HTTP and of `.snapshots/call`.
+type Error struct {
+	// Msg is one sentence, without a capital or a full stop.
+	Msg  string `json:"error"`
+	Kind Kind   `json:"kind"`
+	// Hint says what to do next; it may be empty.
+	Hint string `json:"hint,omitempty"`
+	// Result is what there is to show all the same: conflicts, damage.
+	Result any `json:"result,omitempty"`
+	// Err is the cause, for errors.Is; its text is not printed.
+	Err error `json:"-"`
+	// Silent means that the output already said everything: only the exit
+	// status is left to give.
+	Silent bool `json:"-"`
+}
+
+// Error gives the sentence, and the hint after a semicolon.
+func (e *Error) Error() string {
+	if e.Hint == "" {
+		return e.Msg
+	}
+	return e.Msg + "; " + e.Hint
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// As makes an Error that no error of the packages below caused one of their
+// kinds.
+func (e *Error) As(target any) bool {
+	k, ok := target.(*errs.Kind)
+	if !ok || errs.Of(e.Err) != "" || meanings[e.Kind].err == "" {
+		return false
+	}
+	*k = meanings[e.Kind].err
+	return true
+}
+
+// New makes an error of kind k. A %w in the format is kept as the cause.
+func New(k Kind, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Kind: k, Msg: err.Error(), Err: errors.Unwrap(err)}
+}
+
+// WithHint returns e with what to do next.
+func (e *Error) WithHint(format string, args ...any) *Error {
+	e.Hint = fmt.Sprintf(format, args...)
+	return e
+}
+
+// Quiet makes an error that sets the exit status and prints nothing.
+func Quiet(k Kind) *Error { return &Error{Kind: k, Msg: string(k), Silent: true} }
+
+// Of gives any error that is not nil the form that users and clients see.
+func Of(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return New(KindOf(err), "%w", err)
+}
+
+// kinds says what an error of the packages below is to a user. What is missing
+// is Failed.
+var kinds = map[errs.Kind]Kind{
+	errs.NotExist:    NotFound,
+	errs.Exist:       Exists,
+	errs.Invalid:     Usage,
+	errs.NameTooLong: Usage,
+	errs.Busy:        Busy,
+	errs.Perm:        Denied,
+	errs.Protected:   Denied,
+	errs.NoSpace:     NoSpace,
+	errs.Quota:       NoSpace,
+	errs.Damaged:     Damage,
+}
+
+// KindOf finds the kind of any error: that of an Error in its chain, or what
+// its errs.Kind or its errno says, or Failed. The kind of nil is "".
+func KindOf(err error) Kind {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	if k, ok := kinds[errs.Of(err)]; ok {
+		return k
+	}
+	return kindOfErrno(err)
+}
+
+func kindOfErrno(err error) Kind {
+	var errno syscall.Errno
+	_ = errors.As(err, &errno)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return NotFound
+	case errors.Is(err, fs.ErrExist):
+		return Exists
+	case errno == syscall.EBUSY || errno == syscall.ETXTBSY:
+		return Busy
+	case errno == syscall.ENOSPC || errno == syscall.EDQUOT:
+		return NoSpace
+	}
+	return Failed
+}

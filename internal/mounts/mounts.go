@@ -1,0 +1,58 @@
+// Package mounts tells about mounts without asking the file systems, which may have
+// nobody left to answer, and who may mount.
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// At returns the topmost mount at a path, which is absolute and has no symlinks in
+// it; nil if there is none.
+func At(path string) (*mountinfo.Info, error) {
+	all, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(path))
+	if err != nil {
+		return nil, fmt.Errorf("reading the mount table: %w", err)
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return all[len(all)-1], nil
+}
+
+// Below returns the mounts at and below a path, as far as our own mount namespace
+// shows them, in the order in which they were made.
+func Below(path string) ([]*mountinfo.Info, error) {
+	all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(path))
+	if err != nil {
+		return nil, fmt.Errorf("reading the mount table: %w", err)
+	}
+	return all, nil
+}
+
+// Privileged reports whether this process may mount by itself: root may, and who is
+// root of a user namespace.
+func Privileged() bool {
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&hdr, &data[0]); err != nil {
+		return os.Geteuid() == 0
+	}
+	return data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
+}
+
+// Helper returns the path of fusermount3, which is set-user-ID root and mounts for
+// everyone.
+func Helper() (string, error) {
+	for _, name := range []string{"fusermount3", "/bin/fusermount3", "fusermount"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("mounting needs root, a user namespace (amberfs run) or fusermount3 of the package fuse3")
+}

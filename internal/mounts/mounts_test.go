@@ -1,0 +1,20 @@
+package mounts
+
+import "testing"
+
+func TestMountTable(t *testing.T) {
+	m, err := At("/proc")
+	if err != nil || m == nil || m.FSType != "proc" {
+		t.Errorf("at /proc: %+v, %v", m, err)
+	}
+	if m, err := At("/proc/none"); err != nil || m != nil {
+		t.Errorf("where nothing is mounted: %+v, %v", m, err)
+	}
+	all, err := Below("/proc")
+	if err != nil || len(all) == 0 {
+		t.Errorf("below /proc: %d, %v", len(all), err)
+	}
+	if all, err := Below("/pro"); err != nil || len(all) != 0 {
+		t.Errorf("below the beginning of a name: %d, %v", len(all), err)
+	}
+}

@@ -1,0 +1,69 @@
+// Package process tells from /proc how other processes are.
+package process
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Killed reports whether a process or thread is to die as soon as it can: a SIGKILL
+// is pending for it, whatever the signal was that ends it. False if there is none
+// with this id (0 stands for one of another namespace), or if it is hidden.
+func Killed(id int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
+	return err == nil && killPending(string(b))
+}
+
+// killPending reads the format of /proc/PID/status (proc_pid_status(5)).
+func killPending(status string) bool {
+	for _, mask := range []string{field(status, "SigPnd"), field(status, "ShdPnd")} {
+		if bits, err := strconv.ParseUint(mask, 16, 64); err == nil && bits&(1<<(unix.SIGKILL-1)) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Of returns the process that a thread belongs to; the thread itself if that cannot
+// be told.
+func Of(thread int) int {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", thread))
+	if err != nil {
+		return thread
+	}
+	if id, err := strconv.Atoi(field(string(b), "Tgid")); err == nil {
+		return id
+	}
+	return thread
+}
+
+func field(status, name string) string {
+	for line := range strings.Lines(status) {
+		if n, value, _ := strings.Cut(line, ":"); n == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// InGroup reports whether a group is among the supplementary ones of a process. It
+// is not of one that is gone or hidden.
+func InGroup(id int, gid uint32) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
+	return err == nil && slices.Contains(strings.Fields(field(string(b), "Groups")), strconv.FormatUint(uint64(gid), 10))
+}
+
+// Command returns the name of the program that a process runs, "" when it is gone or
+// hidden.
+func Command(id int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", id))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}

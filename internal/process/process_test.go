@@ -1,0 +1,61 @@
+package process
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+func TestKillPending(t *testing.T) {
+	for status, want := range map[string]bool{
+		"Name:\tcat\nSigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n": true,
+		"Name:\tcat\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000102\n": true,
+		"Name:\tcat\nSigPnd:\t0000000000000002\nShdPnd:\t0000000000000200\n": false,
+		"Name:\tSigPnd\nSigBlk:\t0000000000000100\n":                         false,
+		"": false,
+	} {
+		if killPending(status) != want {
+			t.Errorf("%q: %v", status, !want)
+		}
+	}
+}
+
+func TestOurselves(t *testing.T) {
+	if Killed(os.Getpid()) {
+		t.Error("we are killed")
+	}
+	if got := Of(syscall.Gettid()); got != os.Getpid() {
+		t.Errorf("our thread is one of %d, not of %d", got, os.Getpid())
+	}
+}
+
+func TestCommand(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if got := Command(cmd.Process.Pid); got != "sleep" {
+		t.Errorf("the command is %q", got)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if got := Command(cmd.Process.Pid); got != "" || Of(cmd.Process.Pid) != cmd.Process.Pid {
+		t.Errorf("of a process that is gone: %q", got)
+	}
+}
+
+func TestInGroup(t *testing.T) {
+	groups, err := os.Getgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range groups {
+		if !InGroup(os.Getpid(), uint32(g)) {
+			t.Errorf("we are not in our group %d", g)
+		}
+	}
+	if InGroup(os.Getpid(), 1<<32-2) || InGroup(1<<30, 0) {
+		t.Error("somebody is in a group that is not theirs")
+	}
+}

@@ -1,0 +1,132 @@
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func openBeneath(t *testing.T, dir string) *Beneath {
+	t.Helper()
+	b, err := OpenBeneath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+// TestBeneathFollowsNothing: a link, to a file or on the way to it, leads nowhere, and
+// what is no regular file is neither read nor waited for.
+func TestBeneathFollowsNothing(t *testing.T) {
+	outside, dir := t.TempDir(), t.TempDir()
+	secret := filepath.Join(outside, "secret")
+	if err := os.WriteFile(secret, []byte("theirs"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"link": secret, "dangling": filepath.Join(outside, "new"), "way": outside} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := openBeneath(t, dir)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, name := range []string{"link", "dangling", "way/secret", "way/new", "fifo", "../x", "way"} {
+			for _, flag := range []int{os.O_RDONLY, os.O_RDWR, os.O_RDWR | os.O_CREATE | os.O_TRUNC, os.O_WRONLY | os.O_CREATE | os.O_APPEND} {
+				path := dir + "/" + name
+				f, err := b.OpenFile(path, flag, 0o600)
+				var pe *fs.PathError
+				if err == nil {
+					t.Errorf("%s opens with %#x", name, flag)
+					f.Close()
+				} else if !errors.As(err, &pe) || pe.Path != path {
+					t.Errorf("%s: %v does not tell the path", name, err)
+				}
+			}
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("opening hangs")
+	}
+	if got, err := os.ReadFile(secret); err != nil || string(got) != "theirs" {
+		t.Errorf("the file outside holds %q, %v", got, err)
+	}
+	if _, err := os.Lstat(filepath.Join(outside, "new")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file was made outside: %v", err)
+	}
+	for what, err := range map[string]error{
+		"mkdir":   b.MkdirAll(filepath.Join(dir, "way", "sub"), 0o700),
+		"remove":  b.Remove(filepath.Join(dir, "way", "secret")),
+		"rename":  b.Rename(filepath.Join(dir, "fifo"), filepath.Join(dir, "way", "fifo")),
+		"syncdir": b.SyncDir(filepath.Join(dir, "way")),
+		"outside": b.Remove(secret),
+	} {
+		if err == nil {
+			t.Errorf("%s goes through a link", what)
+		}
+	}
+	if _, err := b.ReadDir(filepath.Join(dir, "way")); err == nil {
+		t.Error("a linked directory is listed")
+	}
+	infos, err := b.ReadDir(dir)
+	if err != nil || len(infos) != 4 {
+		t.Fatal(infos, err)
+	}
+	for _, i := range infos {
+		if !i.Special || i.Dir {
+			t.Errorf("%+v", i)
+		}
+	}
+	if i, err := b.Stat(filepath.Join(dir, "link")); err != nil || !i.Special || i.Size == 6 {
+		t.Errorf("a link is %+v, %v", i, err)
+	}
+}
+
+// TestBeneathMoved: the directory stays the same one.
+func TestBeneathMoved(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "store")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b := openBeneath(t, dir)
+	name := filepath.Join(dir, "sub", "file")
+	if err := b.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFile(b, name, []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, dir+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFile(b, name, []byte("b")); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{b.Path(name), filepath.Join(dir+".moved", "sub", "file")} {
+		if got, err := os.ReadFile(path); err != nil || string(got) != "b" {
+			t.Errorf("%s holds %q, %v", path, got, err)
+		}
+	}
+	if infos, err := os.ReadDir(dir); err != nil || len(infos) > 0 {
+		t.Errorf("the new directory has %v, %v", infos, err)
+	}
+	if _, err := b.Stat(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("stat: %v", err)
+	}
+}

@@ -1,0 +1,153 @@
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNotSupported is returned by File.Punch and File.Allocate on a filesystem
+// that cannot do it.
+var ErrNotSupported = errors.New("operation not supported by the filesystem")
+
+// A File is an open file. ReadAt and WriteAt may be called concurrently.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	// Sync makes the bytes and the size durable (fdatasync). After an error
+	// nothing is known about anything written since the last success.
+	Sync() error
+	// Truncate sets the size in bytes.
+	Truncate(size int64) error
+	// Allocate reserves disk space for [off, off+n) and extends the file to
+	// off+n if it is shorter. The new bytes read as zero.
+	Allocate(off, n int64) error
+	// Punch gives the space of the whole blocks in [off, off+n) back and makes
+	// the range read as zero. The size stays. Bytes beyond the end are ignored.
+	Punch(off, n int64) error
+	// Size returns the size in bytes.
+	Size() (int64, error)
+}
+
+// Info describes a file or directory.
+type Info struct {
+	Name      string // base name
+	Size      int64  // bytes
+	Allocated int64  // bytes of disk that it occupies
+	Dir       bool
+	Special   bool // neither a directory nor a regular file: a link, a FIFO, a device
+}
+
+// Ahead tells the disk that [off, off+n) of a file will be read soon, if that is a file
+// on a real disk. It does not wait.
+func Ahead(f File, off, n int64) {
+	if o, ok := f.(*osFile); ok {
+		_ = o.control("fadvise", func(fd int) error { return unix.Fadvise(fd, off, n, unix.FADV_WILLNEED) })
+	}
+}
+
+// An FS is a disk. Names are paths as the os package takes them. Errors satisfy
+// errors.Is with fs.ErrNotExist, fs.ErrExist and the syscall.Errno values, so a
+// full disk is syscall.ENOSPC.
+type FS interface {
+	// OpenFile opens a file with os.O_ flags.
+	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
+	Rename(from, to string) error
+	Remove(name string) error
+	// ReadDir lists a directory in the order of the names.
+	ReadDir(name string) ([]Info, error)
+	MkdirAll(name string, perm fs.FileMode) error
+	// SyncDir makes the names in a directory durable.
+	SyncDir(name string) error
+	Stat(name string) (Info, error)
+	// Free returns how many bytes can still be written on the disk that holds
+	// the directory.
+	Free(dir string) (int64, error)
+	// Total returns how many bytes that disk holds.
+	Total(dir string) (int64, error)
+}
+
+// Create makes or empties the file name, open for reading and writing, for its
+// owner alone.
+func Create(fsys FS, name string) (File, error) {
+	return fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+}
+
+// Open opens a file for reading.
+func Open(fsys FS, name string) (File, error) {
+	return fsys.OpenFile(name, os.O_RDONLY, 0)
+}
+
+// OpenWrite opens a file for reading and writing.
+func OpenWrite(fsys FS, name string) (File, error) {
+	return fsys.OpenFile(name, os.O_RDWR, 0)
+}
+
+// IsDamage reports whether an error of reading a file says that something of it is
+// lost, and not only that it cannot be read just now, as with too many open files.
+func IsDamage(err error) bool {
+	if err == nil || errors.Is(err, ErrNotRegular) {
+		return false
+	}
+	var errno syscall.Errno
+	return !errors.As(err, &errno) || errno == syscall.EIO || errno == syscall.ENOENT ||
+		errno == syscall.EUCLEAN || errno == syscall.EBADMSG
+}
+
+// MaxReadFile is the size in bytes up to which ReadFile reads a file. What a store
+// keeps in files that are read whole is far less.
+const MaxReadFile = 128 << 20
+
+// ReadFile returns the whole content of a file of up to MaxReadFile bytes.
+func ReadFile(fsys FS, name string) ([]byte, error) {
+	f, err := Open(fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	if size > MaxReadFile {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EFBIG}
+	}
+	b := make([]byte, size)
+	n, err := f.ReadAt(b, 0)
+	if err == io.EOF && int64(n) == size {
+		err = nil
+	}
+	return b[:n], err
+}
+
+// WriteFile replaces the content of a file durably and atomically: after a
+// crash the old or the new content is there, never a mixture.
+func WriteFile(fsys FS, name string, b []byte) error {
+	tmp := name + ".tmp"
+	f, err := Create(fsys, tmp)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(b, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = fsys.Rename(tmp, name)
+	}
+	if err != nil {
+		// The half-made file is of no use to anyone; that it may stay is harmless.
+		_ = fsys.Remove(tmp)
+		return err
+	}
+	return fsys.SyncDir(filepath.Dir(name))
+}

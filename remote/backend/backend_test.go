@@ -1,0 +1,162 @@
+package backend_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/remote/remotetest"
+)
+
+func open(t *testing.T, url string) backend.Backend {
+	t.Helper()
+	b, err := backend.Open(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+// perTest makes the backends of one test share a place that other tests do not have.
+func perTest(url func(name string) string) func(*testing.T) backend.Backend {
+	return func(t *testing.T) backend.Backend {
+		return open(t, url(strings.ToLower(t.Name()[strings.LastIndex(t.Name(), "/")+1:])))
+	}
+}
+
+func TestDirectory(t *testing.T) {
+	dir := t.TempDir()
+	remotetest.Suite(t, perTest(func(name string) string {
+		url := "file://" + dir + "/" + name
+		if err := backend.MakeDir(url); err != nil {
+			t.Fatal(err)
+		}
+		return url
+	}))
+	missing := filepath.Join(dir, "missing")
+	if _, err := backend.Open("file://" + missing); err == nil {
+		t.Error("a directory that is not there is opened")
+	}
+	if _, err := os.Stat(missing); err == nil {
+		t.Error("opening a remote has made a directory")
+	}
+}
+
+func TestS3(t *testing.T) {
+	endpoint := remotetest.S3(t)
+	remotetest.Suite(t, perTest(func(name string) string { return remotetest.S3Prefix(endpoint, "suite/"+name) }))
+}
+
+func TestRegistry(t *testing.T) {
+	addr := remotetest.Registry(t)
+	remotetest.Suite(t, perTest(func(name string) string { return "oci://" + addr + "/suite/" + name }))
+}
+
+func TestURLs(t *testing.T) {
+	good := []string{"s3://b", "s3://bucket/a/b?region=x", "s3://bucket?endpoint=http://127.0.0.1:9", "oci://ghcr.io/me/ws", "oci://localhost:5000/x"}
+	for _, u := range good {
+		if b, err := backend.Open(u); err != nil || b.URL() != u {
+			t.Errorf("%s: %v", u, err)
+		}
+	}
+	const secret = "hunter2"
+	bad := []string{
+		"", "x", "/dir", "http://host/x", "s3://", "s3://key:" + secret + "@bucket/x", "s3://bucket?secret=" + secret,
+		"s3://bucket?endpoint=http://u:" + secret + "@host", "s3://bucket?endpoint=nonsense", "s3://bucket#" + "x",
+		"oci://host", "oci://u:" + secret + "@host/repo", "oci://host/repo:tag", "oci://host/repo?x=" + secret,
+		"file://host/dir", "file:dir", "file:///tmp?x=1", "s3://u:" + secret + "%zz@host",
+	}
+	for _, u := range bad {
+		if b, err := backend.Open(u); err == nil {
+			t.Errorf("%s is taken: %v", u, b)
+		} else if strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: the error tells the secret: %v", u, err)
+		}
+	}
+}
+
+// disturbed opens a backend behind a proxy, for each kind that speaks HTTP.
+func disturbed(t *testing.T, fn func(t *testing.T, p *remotetest.Proxy, b backend.Backend)) {
+	t.Run("s3", func(t *testing.T) {
+		p := remotetest.NewProxy(t, remotetest.S3(t))
+		fn(t, p, open(t, remotetest.S3Prefix(p.URL, "disturbed")))
+	})
+	t.Run("registry", func(t *testing.T) {
+		p := remotetest.NewProxy(t, "http://"+remotetest.Registry(t))
+		fn(t, p, open(t, "oci://"+strings.TrimPrefix(p.URL, "http://")+"/disturbed"))
+	})
+}
+
+func TestDisturbed(t *testing.T) {
+	disturbed(t, func(t *testing.T, p *remotetest.Proxy, b backend.Backend) {
+		data := remotetest.Bytes(7, 100_000)
+		key := backend.Named(data).Key()
+		p.Disturb(remotetest.Busy)
+		if _, err := b.Put(t.Context(), key, data, backend.PutOptions{}); err != nil {
+			t.Fatalf("put of a store that is busy once: %v", err)
+		}
+		p.Disturb(remotetest.Busy)
+		if got, err := b.GetRange(t.Context(), key, 10, 1000); err != nil || string(got) != string(data[10:1010]) {
+			t.Fatalf("read from a store that is busy once: %v", err)
+		}
+		p.Disturb(remotetest.Cut)
+		if got, err := b.GetRange(t.Context(), key, 0, 100_000); err == nil && string(got) != string(data) {
+			t.Fatalf("half of an answer is taken for all: %d bytes", len(got))
+		} else if err != nil && !errors.Is(err, backend.ErrAway) {
+			t.Errorf("half of an answer: %v", err)
+		}
+	})
+}
+
+func TestAway(t *testing.T) {
+	disturbed(t, func(t *testing.T, p *remotetest.Proxy, b backend.Backend) {
+		p.SetAway(true)
+		if _, _, err := b.Get(t.Context(), "ref/v1"); !errors.Is(err, backend.ErrAway) {
+			t.Errorf("read: %v", err)
+		}
+		p.SetAway(false)
+		if _, _, err := b.Get(t.Context(), "ref/v1"); !errors.Is(err, backend.ErrNotFound) {
+			t.Errorf("read when it is back: %v", err)
+		}
+	})
+}
+
+// A put whose answer is lost was done; the client's own second try then meets the
+// key of the first.
+func TestLostAnswer(t *testing.T) {
+	p := remotetest.NewProxy(t, remotetest.S3(t))
+	b := open(t, remotetest.S3Prefix(p.URL, "lost"))
+	p.Disturb(remotetest.Lost)
+	_, err := b.Put(t.Context(), "ref/v1", []byte("mine"), backend.PutOptions{IfAbsent: true})
+	if err != nil && !errors.Is(err, backend.ErrChanged) && !errors.Is(err, backend.ErrAway) {
+		t.Errorf("put: %v", err)
+	}
+	if data, _, err := b.Get(t.Context(), "ref/v1"); err != nil || string(data) != "mine" {
+		t.Errorf("it holds %q, %v", data, err)
+	}
+}
+
+func TestDenied(t *testing.T) {
+	endpoint := remotetest.S3(t)
+	const secret = "not-the-right-one"
+	t.Setenv("AWS_SECRET_ACCESS_KEY", secret)
+	b := open(t, remotetest.S3Prefix(endpoint, "denied"))
+	_, err := b.Put(t.Context(), "ref/v1", nil, backend.PutOptions{})
+	if !errors.Is(err, backend.ErrDenied) || strings.Contains(fmt.Sprint(err), secret) {
+		t.Errorf("put with a wrong secret: %v", err)
+	}
+	if _, _, err := b.Get(t.Context(), "ref/v1"); !errors.Is(err, backend.ErrDenied) {
+		t.Errorf("get with a wrong secret: %v", err)
+	}
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "testsecret")
+	b = open(t, "s3://nobodys/x?endpoint="+endpoint)
+	err = b.List(t.Context(), "ref/", func(backend.Info) error { return nil })
+	if !errors.Is(err, backend.ErrNotFound) || !strings.Contains(err.Error(), "nobodys") {
+		t.Errorf("list of a bucket that is not there: %v", err)
+	}
+}

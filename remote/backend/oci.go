@@ -1,0 +1,353 @@
+package backend
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/credentials"
+	"oras.land/oras-go/v2/registry/remote/errcode"
+	"oras.land/oras-go/v2/registry/remote/retry"
+)
+
+const (
+	artifactType = "application/vnd.amberfs.snapshot.v1+json"
+	objectType   = "application/vnd.amberfs.object.v1"
+	refNote      = "io.amberfs.ref" // annotation of a manifest: the value of the key, base64 in JSON
+	formatTag    = "amberfs.format"
+)
+
+// registry is a repository of an OCI registry. An object is a blob, a ref is a
+// tag: its manifest has the objects as layers, so that the registry's own
+// collection keeps them, and the ref's value as an annotation, so that one request
+// reads it.
+type registry struct {
+	repo      *remote.Repository
+	client    *auth.Client
+	transport *http.Transport
+	url       *url.URL
+}
+
+func openOCI(u *url.URL) (Backend, error) {
+	if _, err := parameters(u); err != nil {
+		return nil, err
+	}
+	repo, err := remote.NewRepository(u.Host + u.Path)
+	if err != nil || repo.Reference.Reference != "" {
+		return nil, errors.New("a repository is named as oci://HOST/REPOSITORY, without a tag")
+	}
+	transport, err := newTransport()
+	if err != nil {
+		return nil, err
+	}
+	store, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("open remote: docker's configuration: %w", err)
+	}
+	client := &auth.Client{
+		Client: &http.Client{Transport: retry.NewTransport(transport)},
+		Header: http.Header{"User-Agent": {"amberfs"}},
+		Cache:  auth.NewCache(), Credential: credentials.Credential(store),
+	}
+	repo.Client = client
+	repo.PlainHTTP = isLoopback(repo.Reference.Host())
+	return &registry{repo: repo, client: client, transport: transport, url: u}, nil
+}
+
+// isLoopback reports whether a host is this machine, where a registry speaks plain
+// HTTP: docker has the same rule.
+func isLoopback(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	return name == "localhost" || net.ParseIP(name).IsLoopback()
+}
+
+func (r *registry) URL() string       { return r.url.String() }
+func (r *registry) Conditional() bool { return false }
+func (r *registry) Collects() bool    { return true }
+func (r *registry) Close() error      { r.CloseIdleConnections(); return nil }
+
+func (r *registry) CloseIdleConnections() { r.transport.CloseIdleConnections() }
+
+// sorted puts an error of the client among those of this package. Of a registry's
+// answer only the status and the codes are kept.
+func (r *registry) sorted(what, key string, err error) error {
+	host := r.repo.Reference.Host()
+	var answer *errcode.ErrorResponse
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errdef.ErrNotFound):
+		return fmt.Errorf("%s %s: %w", what, key, ErrNotFound)
+	case errors.Is(err, auth.ErrBasicCredentialNotFound):
+		return fmt.Errorf("%s %s: %s: %w (docker login %s)", what, key, host, ErrDenied, host)
+	case errors.As(err, &answer):
+		var codes []string
+		for _, e := range answer.Errors {
+			codes = append(codes, e.Code)
+		}
+		kind := ofStatus(answer.StatusCode)
+		if kind == nil {
+			kind = ErrAway
+		}
+		return fmt.Errorf("%s %s: %s: %w (%s)", what, key, host, kind, strings.Join(codes, ", "))
+	}
+	return fmt.Errorf("%s %s: %w", what, key, ofTransport(host, err))
+}
+
+// place says what a key is in a registry: a blob or a tag.
+func place(key string) (blob digest.Digest, tag string, err error) {
+	if err := checkKey(key); err != nil {
+		return "", "", err
+	}
+	if name, ok := strings.CutPrefix(key, "obj/"); ok {
+		return digest.NewDigestFromEncoded(digest.SHA256, name), "", nil
+	}
+	if key == "format" {
+		return "", formatTag, nil
+	}
+	if name, ok := strings.CutPrefix(key, "ref/"); ok && name != formatTag {
+		return "", name, nil
+	}
+	return "", "", fmt.Errorf("%s in a registry: %w", key, ErrUnsupported)
+}
+
+func blobOf(o Object) ocispec.Descriptor {
+	return ocispec.Descriptor{MediaType: objectType, Digest: digest.NewDigestFromEncoded(digest.SHA256, o.Name), Size: o.Size}
+}
+
+func (r *registry) Put(ctx context.Context, key string, data []byte, o PutOptions) (string, error) {
+	blob, tag, err := place(key)
+	if err != nil {
+		return "", err
+	}
+	if tag == "" {
+		d := ocispec.Descriptor{MediaType: objectType, Digest: blob, Size: int64(len(data))}
+		return blob.String(), r.sorted("write", key, r.repo.Blobs().Push(ctx, d, bytes.NewReader(data)))
+	}
+	if err := r.holds(ctx, key, tag, o); err != nil {
+		return "", err
+	}
+	version, err := r.putManifest(ctx, tag, data, o.Keeps)
+	return version, r.sorted("write", key, err)
+}
+
+// holds looks whether the condition of a Put holds. Somebody else may still come
+// between: see Conditional.
+func (r *registry) holds(ctx context.Context, key, tag string, o PutOptions) error {
+	if !o.conditional() {
+		return nil
+	}
+	d, err := r.repo.Resolve(ctx, tag)
+	absent := errors.Is(err, errdef.ErrNotFound)
+	if err != nil && !absent {
+		return r.sorted("look for", key, err)
+	}
+	if o.IfAbsent != absent || o.IfMatch != "" && d.Digest.String() != o.IfMatch {
+		return fmt.Errorf("write %s: %w", key, ErrChanged)
+	}
+	return nil
+}
+
+type note struct{ Value []byte }
+
+func (r *registry) putManifest(ctx context.Context, tag string, data []byte, keeps []Object) (string, error) {
+	empty := ocispec.DescriptorEmptyJSON
+	if ok, err := r.repo.Blobs().Exists(ctx, empty); err != nil {
+		return "", err
+	} else if !ok {
+		if err := r.repo.Blobs().Push(ctx, empty, bytes.NewReader(empty.Data)); err != nil {
+			return "", err
+		}
+	}
+	value, err := json.Marshal(note{data})
+	if err != nil {
+		return "", err
+	}
+	m := ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
+		ArtifactType: artifactType, Config: empty, Layers: []ocispec.Descriptor{},
+		Annotations: map[string]string{refNote: string(value)},
+	}
+	for _, o := range keeps {
+		m.Layers = append(m.Layers, blobOf(o))
+	}
+	if len(m.Layers) == 0 {
+		m.Layers = append(m.Layers, empty) // a manifest without layers is refused by some
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return "", err
+	}
+	d := ocispec.Descriptor{MediaType: m.MediaType, Digest: digest.FromBytes(raw), Size: int64(len(raw))}
+	return d.Digest.String(), r.repo.PushReference(ctx, d, bytes.NewReader(raw), tag)
+}
+
+func (r *registry) Get(ctx context.Context, key string) ([]byte, string, error) {
+	_, tag, err := place(key)
+	if err != nil {
+		return nil, "", err
+	}
+	if tag == "" {
+		data, err := r.GetRange(ctx, key, 0, MaxValue)
+		return data, key, err
+	}
+	var d ocispec.Descriptor
+	raw, err := whole(ctx, func() (body io.ReadCloser, size int64, err error) {
+		d, body, err = r.repo.FetchReference(ctx, tag)
+		return body, d.Size, err
+	}, MaxValue)
+	if err != nil {
+		return nil, "", r.sorted("read", key, err)
+	}
+	data, err := refOf(raw)
+	if err != nil {
+		return nil, "", fmt.Errorf("read %s: %w", key, err)
+	}
+	return data, d.Digest.String(), nil
+}
+
+// refOf returns the value that a manifest carries.
+func refOf(raw []byte) ([]byte, error) {
+	var m ocispec.Manifest
+	if err := json.Unmarshal(raw, &m); err != nil || m.ArtifactType != artifactType {
+		return nil, fmt.Errorf("%w: the tag is of something else than a snapshot", ErrNotFound)
+	}
+	var n note
+	if err := json.Unmarshal([]byte(m.Annotations[refNote]), &n); err != nil {
+		return nil, fmt.Errorf("the manifest carries no snapshot: %w", err)
+	}
+	return n.Value, nil
+}
+
+// GetRange asks for the range itself: the library's Fetch would ask for all, and
+// once more from where it is told to seek.
+func (r *registry) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
+	blob, tag, err := place(key)
+	if err != nil {
+		return nil, err
+	}
+	if tag != "" {
+		return nil, fmt.Errorf("range of %s: %w", key, ErrUnsupported)
+	}
+	if n <= 0 {
+		return nil, nil
+	}
+	ref := r.repo.Reference
+	scheme := "https"
+	if r.repo.PlainHTTP {
+		scheme = "http"
+	}
+	u := url.URL{Scheme: scheme, Host: ref.Host(), Path: "/v2/" + ref.Repository + "/blobs/" + blob.String()}
+	req, err := http.NewRequestWithContext(auth.AppendRepositoryScope(ctx, ref, auth.ActionPull), http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", key, err)
+	}
+	req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+n-1))
+	data, err := whole(ctx, func() (io.ReadCloser, int64, error) {
+		resp, err := r.client.Do(req)
+		if err != nil {
+			return nil, 0, err
+		}
+		return rangeOf(resp, off, n)
+	}, n)
+	if errors.Is(err, errBeyond) {
+		return nil, nil
+	}
+	return data, r.sorted("read", key, err)
+}
+
+// rangeOf returns the part that was asked for of an answer, which is that part or,
+// from a registry that knows no ranges, the whole.
+func rangeOf(resp *http.Response, off, n int64) (body io.ReadCloser, size int64, err error) {
+	switch resp.StatusCode {
+	case http.StatusPartialContent:
+		return resp.Body, resp.ContentLength, nil
+	case http.StatusOK:
+		if _, err = io.CopyN(io.Discard, resp.Body, off); err == nil {
+			return struct {
+				io.Reader
+				io.Closer
+			}{io.LimitReader(resp.Body, n), resp.Body}, -1, nil
+		}
+		err = errBeyond
+	case http.StatusRequestedRangeNotSatisfiable:
+		err = errBeyond
+	default:
+		err = &errcode.ErrorResponse{StatusCode: resp.StatusCode}
+	}
+	return nil, 0, errors.Join(err, resp.Body.Close())
+}
+
+func (r *registry) Stat(ctx context.Context, key string) (Info, error) {
+	blob, tag, err := place(key)
+	if err != nil {
+		return Info{}, err
+	}
+	var d ocispec.Descriptor
+	if tag == "" {
+		d, err = r.repo.Blobs().Resolve(ctx, blob.String())
+	} else {
+		d, err = r.repo.Resolve(ctx, tag)
+	}
+	return Info{Key: key, Size: d.Size}, r.sorted("look for", key, err)
+}
+
+// List knows the tags only; their sizes would be a request each.
+func (r *registry) List(ctx context.Context, prefix string, fn func(Info) error) error {
+	if err := checkPrefix(prefix); err != nil {
+		return err
+	}
+	if prefix != "ref/" {
+		return fmt.Errorf("list %s in a registry: %w", prefix, ErrUnsupported)
+	}
+	var all []string
+	err := r.repo.Tags(ctx, "", func(tags []string) error {
+		all = append(all, tags...)
+		return nil
+	})
+	if err = r.sorted("list", prefix, err); err != nil && !errors.Is(err, ErrNotFound) {
+		return err // a repository that is not found begins with its first push
+	}
+	for _, t := range all {
+		if key := "ref/" + t; t != formatTag && checkKey(key) == nil {
+			if err := fn(Info{Key: key}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *registry) Delete(ctx context.Context, key string) error {
+	_, tag, err := place(key)
+	if err != nil {
+		return err
+	}
+	if tag == "" {
+		return fmt.Errorf("delete %s: a registry collects its blobs itself: %w", key, ErrUnsupported)
+	}
+	d, err := r.repo.Resolve(ctx, tag)
+	if err == nil {
+		err = r.repo.Manifests().Delete(ctx, d)
+	}
+	if errors.Is(err, errdef.ErrNotFound) {
+		return nil
+	}
+	return r.sorted("delete", key, err)
+}

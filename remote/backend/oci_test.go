@@ -1,0 +1,66 @@
+package backend
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// A registry that wants a token for each repository gets one for ranges, too, and another
+// one when that has expired.
+func TestRangeWithToken(t *testing.T) {
+	data := []byte("0123456789")
+	blob := Named(data)
+	issued, left := 0, 0
+	var s *httptest.Server
+	s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/token" {
+			if scope := r.URL.Query().Get("scope"); scope != "repository:team/x:pull" {
+				t.Errorf("a token for %q", scope)
+			}
+			issued, left = issued+1, 2
+			_ = json.NewEncoder(w).Encode(map[string]string{"token": fmt.Sprint("t", issued)})
+			return
+		}
+		if left == 0 || r.Header.Get("Authorization") != fmt.Sprint("Bearer t", issued) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="`+s.URL+`/token",service="test",scope="repository:team/x:pull"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		left--
+		if !strings.HasSuffix(r.URL.Path, "/team/x/blobs/sha256:"+blob.Name) || r.Header.Get("Range") != "bytes=2-5" {
+			t.Errorf("%s, range %q", r.URL.Path, r.Header.Get("Range"))
+		}
+		w.Header().Set("Content-Range", "bytes 2-5/10")
+		w.WriteHeader(http.StatusPartialContent)
+		_, _ = w.Write(data[2:6])
+	}))
+	defer s.Close()
+	b, err := Open("oci://" + strings.TrimPrefix(s.URL, "http://") + "/team/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for range 5 {
+		if got, err := b.GetRange(t.Context(), blob.Key(), 2, 4); err != nil || string(got) != "2345" {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	if issued != 3 {
+		t.Errorf("%d tokens for 5 reads, each good for 2", issued)
+	}
+}
+
+// FuzzManifest: what a tag leads to is a snapshot's or it is not.
+func FuzzManifest(f *testing.F) {
+	f.Add([]byte(`{"artifactType":"` + artifactType + `","annotations":{"` + refNote + `":"{\"Value\":\"eA==\"}"}}`))
+	f.Add([]byte(`{"mediaType":"application/vnd.docker.distribution.manifest.v2+json"}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if v, err := refOf(raw); err != nil && v != nil {
+			t.Error("a value and an error")
+		}
+	})
+}

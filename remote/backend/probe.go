@@ -1,0 +1,105 @@
+package backend
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/google/uuid"
+)
+
+// A Report says what a service keeps of its word.
+type Report struct {
+	Conditional bool     // of several Puts under one condition one succeeds
+	Problems    []string // sentences for people; what is left is usable
+}
+
+// ErrUnfit: the service does not give back the bytes that were put.
+var ErrUnfit = errors.New("the service cannot hold snapshots")
+
+const probeSize = 1<<20 + 17
+
+// Probe tries a service out, with keys of its own that it removes at the end. An
+// error is a service that cannot be used at all.
+func Probe(ctx context.Context, b Backend) (Report, error) {
+	if err := probeBytes(ctx, b); err != nil {
+		return Report{}, err
+	}
+	if !b.Conditional() {
+		return Report{Problems: []string{"a registry has no conditional writes: of two who push one name at once, the later one wins unnoticed"}}, nil
+	}
+	problem, err := probeConditions(ctx, b)
+	if err != nil || problem == "" {
+		return Report{Conditional: err == nil}, err
+	}
+	return Report{Problems: []string{problem}}, nil
+}
+
+// probeBytes looks whether bytes and ranges come back as they were put.
+func probeBytes(ctx context.Context, b Backend) error {
+	data := make([]byte, probeSize)
+	if _, err := rand.Read(data); err != nil {
+		return fmt.Errorf("random bytes: %w", err)
+	}
+	key := Named(data).Key()
+	if _, err := b.Put(ctx, key, data, PutOptions{}); err != nil {
+		return err
+	}
+	if !b.Collects() {
+		defer func() { _ = b.Delete(context.WithoutCancel(ctx), key) }() // some may write and not delete
+	}
+	for _, r := range [][2]int{{0, probeSize}, {probeSize / 3, 1000}, {probeSize - 5, 5}} {
+		got, err := b.GetRange(ctx, key, int64(r[0]), int64(r[1]))
+		if err != nil {
+			return fmt.Errorf("%w: reading bytes %d to %d of what was written: %w", ErrUnfit, r[0], r[0]+r[1], err)
+		}
+		if !bytes.Equal(got, data[r[0]:r[0]+r[1]]) {
+			return fmt.Errorf("%w: bytes %d to %d do not come back as they were written", ErrUnfit, r[0], r[0]+r[1])
+		}
+	}
+	return nil
+}
+
+// probeConditions returns a sentence about a condition that does not hold.
+func probeConditions(ctx context.Context, b Backend) (problem string, err error) {
+	key := "hold/probe-" + uuid.NewString()
+	defer func() { _ = b.Delete(context.WithoutCancel(ctx), key) }()
+	won, version, err := contest(ctx, b, key, PutOptions{IfAbsent: true})
+	if err != nil {
+		return "", err
+	}
+	if won != 1 {
+		return fmt.Sprintf("the service takes %d of 8 writes that ask for a free name: of two who push one name at once, the later one wins unnoticed", won), nil
+	}
+	if won, _, err = contest(ctx, b, key, PutOptions{IfMatch: version}); err != nil {
+		return "", err
+	}
+	if won != 1 {
+		return fmt.Sprintf("the service takes %d of 8 writes that ask for an unchanged value: a push with --force may overwrite another one unnoticed", won), nil
+	}
+	return "", nil
+}
+
+// contest lets 8 writers want one key under one condition, and counts who got it.
+func contest(ctx context.Context, b Backend, key string, o PutOptions) (won int, version string, err error) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for i := range 8 {
+		wg.Go(func() {
+			v, e := b.Put(ctx, key, fmt.Appendf(nil, "%d %v", i, o.IfAbsent), o)
+			mu.Lock()
+			defer mu.Unlock()
+			if e == nil {
+				won++
+				version = v
+			} else if !errors.Is(e, ErrChanged) {
+				err = e
+			}
+		})
+	}
+	wg.Wait()
+	return won, version, err
+}

@@ -1,0 +1,208 @@
+package backend
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// bucket is a prefix of keys in an S3 bucket.
+type bucket struct {
+	core      *minio.Core
+	transport *http.Transport
+	url       *url.URL
+	host      string
+	name      string
+	prefix    string // empty or ending in a slash
+}
+
+// openS3 always sets a region: without one the first request would ask for it,
+// which is one round trip more for every mount.
+func openS3(u *url.URL) (Backend, error) {
+	p, err := parameters(u, "endpoint", "region")
+	if err != nil {
+		return nil, err
+	}
+	if u.Host == "" {
+		return nil, errors.New("a bucket is named as s3://BUCKET/PREFIX")
+	}
+	endpoint, err := url.Parse(first(p["endpoint"], os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), "https://s3.amazonaws.com"))
+	if err != nil || endpoint.Host == "" || endpoint.User != nil || strings.Trim(endpoint.Path, "/") != "" {
+		return nil, errors.New("the endpoint of an S3 service is given as https://HOST or http://HOST:PORT")
+	}
+	transport, err := newTransport()
+	if err != nil {
+		return nil, err
+	}
+	core, err := minio.NewCore(endpoint.Host, &minio.Options{
+		Creds: credentials.NewChainCredentials([]credentials.Provider{
+			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.EnvMinio{},
+			&credentials.IAM{Client: &http.Client{Transport: transport}},
+		}),
+		Secure:     endpoint.Scheme == "https",
+		Transport:  transport,
+		Region:     first(p["region"], os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), "us-east-1"),
+		MaxRetries: 3,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open remote: %w", err)
+	}
+	b := &bucket{core: core, transport: transport, url: u, host: endpoint.Host, name: u.Host}
+	if prefix := strings.Trim(path.Clean("/"+u.Path), "/"); prefix != "" {
+		b.prefix = prefix + "/"
+	}
+	return b, nil
+}
+
+// first returns the first of its arguments that is not empty.
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+func (b *bucket) URL() string       { return b.url.String() }
+func (b *bucket) Conditional() bool { return true }
+func (b *bucket) Collects() bool    { return false }
+func (b *bucket) Close() error      { b.CloseIdleConnections(); return nil }
+
+func (b *bucket) CloseIdleConnections() { b.transport.CloseIdleConnections() }
+
+// sorted puts an error of the client among those of this package.
+func (b *bucket) sorted(what, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var answer minio.ErrorResponse
+	if !errors.As(err, &answer) {
+		return fmt.Errorf("%s %s: %w", what, key, ofTransport(b.host, err))
+	}
+	// A request that hits another one on the same key may be answered with a
+	// conflict, a missing bucket as a missing key: say what the service says.
+	kind := ofStatus(answer.StatusCode)
+	if kind == nil {
+		kind = ErrAway
+	}
+	if errors.Is(kind, ErrNotFound) && answer.Code == "NoSuchBucket" {
+		return fmt.Errorf("%s %s: bucket %s of %s: %w", what, key, b.name, b.host, ErrNotFound)
+	}
+	if errors.Is(kind, ErrNotFound) || errors.Is(kind, ErrChanged) {
+		return fmt.Errorf("%s %s: %w", what, key, kind)
+	}
+	return fmt.Errorf("%s %s: %s: %w (%s)", what, key, b.host, kind, answer.Code)
+}
+
+func (b *bucket) Put(ctx context.Context, key string, data []byte, o PutOptions) (string, error) {
+	if err := checkKey(key); err != nil {
+		return "", err
+	}
+	opts := minio.PutObjectOptions{DisableMultipart: true, DisableContentSha256: true, ContentType: "application/octet-stream"}
+	if o.IfAbsent {
+		opts.SetMatchETagExcept("*")
+	}
+	if o.IfMatch != "" {
+		opts.SetMatchETag(o.IfMatch)
+	}
+	info, err := b.core.PutObject(ctx, b.name, b.prefix+key, bytes.NewReader(data), int64(len(data)), "", Named(data).Name, opts)
+	err = b.sorted("write", key, err)
+	if o.IfMatch != "" && errors.Is(err, ErrNotFound) {
+		err = fmt.Errorf("write %s: %w", key, ErrChanged) // Amazon's answer for a key that is gone
+	}
+	return info.ETag, err
+}
+
+func (b *bucket) Get(ctx context.Context, key string) ([]byte, string, error) {
+	return b.get(ctx, key, MaxValue, minio.GetObjectOptions{})
+}
+
+func (b *bucket) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
+	if n <= 0 {
+		return nil, nil
+	}
+	opts := minio.GetObjectOptions{}
+	if err := opts.SetRange(off, off+n-1); err != nil {
+		return nil, fmt.Errorf("read %s: %w", key, err)
+	}
+	data, _, err := b.get(ctx, key, n, opts)
+	if errors.Is(err, errBeyond) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// errBeyond: the range begins behind the object's end.
+var errBeyond = errors.New("range behind the end")
+
+func (b *bucket) get(ctx context.Context, key string, most int64, opts minio.GetObjectOptions) ([]byte, string, error) {
+	if err := checkKey(key); err != nil {
+		return nil, "", err
+	}
+	var info minio.ObjectInfo
+	data, err := whole(ctx, func() (body io.ReadCloser, size int64, err error) {
+		body, info, _, err = b.core.GetObject(ctx, b.name, b.prefix+key, opts)
+		return body, info.Size, err
+	}, most)
+	if err != nil {
+		if minio.ToErrorResponse(err).StatusCode == http.StatusRequestedRangeNotSatisfiable {
+			err = errBeyond
+		}
+		return nil, "", b.sorted("read", key, err)
+	}
+	return data, info.ETag, nil
+}
+
+func (b *bucket) Stat(ctx context.Context, key string) (Info, error) {
+	if err := checkKey(key); err != nil {
+		return Info{}, err
+	}
+	o, err := b.core.StatObject(ctx, b.name, b.prefix+key, minio.StatObjectOptions{})
+	if err != nil {
+		return Info{}, b.sorted("look for", key, err)
+	}
+	return Info{key, o.Size, o.LastModified}, nil
+}
+
+func (b *bucket) List(ctx context.Context, prefix string, fn func(Info) error) error {
+	if err := checkPrefix(prefix); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for o := range b.core.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
+		if o.Err != nil {
+			return b.sorted("list", prefix, o.Err)
+		}
+		key := strings.TrimPrefix(o.Key, b.prefix)
+		if checkKey(key) != nil {
+			continue // somebody else's
+		}
+		if err := fn(Info{key, o.Size, o.LastModified}); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (b *bucket) Delete(ctx context.Context, key string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	err := b.sorted("delete", key, b.core.RemoveObject(ctx, b.name, b.prefix+key, minio.RemoveObjectOptions{}))
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}

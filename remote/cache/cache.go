@@ -1,0 +1,306 @@
+// Package cache keeps blocks of remote objects in a directory that the daemons of
+// one user share.
+//
+//	DIR/ab/OBJECT.BLOCK   1 MiB of an object, shorter at its end
+//	DIR/lock              held by whoever evicts
+//	DIR/locks/000 … fff    held by whoever fetches one of the blocks behind it
+//
+// Objects are immutable and named by their hash, so a block never changes and
+// belongs to every remote that has the object. Blocks are ciphertext if the remote
+// is encrypted.
+//
+// Nothing here is synced, and a block is not checked: a power cut may leave one of
+// zeros, and somebody may have written to it. The reader checks every record
+// against its hash, and calls Drop for what does not hold.
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// BlockSize is the unit of the cache in bytes.
+	BlockSize = 1 << 20
+	// maxRun is how many blocks one request fetches at most.
+	maxRun = 8
+	// touchAfter is how old the mark of a block's last use may be.
+	touchAfter = time.Hour
+	// DefaultSize bounds a cache for which nobody set a size, in bytes.
+	DefaultSize = 10 << 30
+)
+
+// A Cache is safe for concurrent use, also by several processes.
+type Cache struct {
+	root    *os.Root
+	max     int64
+	written atomic.Int64 // bytes since the last look at the size
+
+	mu     sync.Mutex
+	flight map[string]chan struct{} // blocks that are being fetched, by their files
+}
+
+// A Fetch reads n bytes at offset off of an object.
+type Fetch func(ctx context.Context, off, n int64) ([]byte, error)
+
+// Open opens the cache in dir, or makes it, for this user alone. It holds about
+// size bytes at most.
+func Open(dir string, size int64) (*Cache, error) {
+	if err := os.MkdirAll(filepath.Join(dir, "locks"), 0o700); err != nil {
+		return nil, fmt.Errorf("open cache: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open cache: %w", err)
+	}
+	return &Cache{root: root, max: max(size, 4*BlockSize), flight: map[string]chan struct{}{}}, nil
+}
+
+// Close lets go of the directory.
+func (c *Cache) Close() error { return c.root.Close() }
+
+// An Object is what blocks are of.
+type Object struct {
+	Name string // 64 hex digits
+	Size int64
+}
+
+func (o Object) file(block int64) string {
+	return o.Name[:2] + "/" + o.Name + "." + strconv.FormatInt(block, 10)
+}
+
+// blockLen is the length of a block; the last one is shorter.
+func (o Object) blockLen(block int64) int64 {
+	return max(min(BlockSize, o.Size-block*BlockSize), 0)
+}
+
+// ReadAt returns n bytes at offset off of an object, fewer at its end. What is not
+// there is fetched, in whole blocks: at least those that are needed and up to
+// ahead bytes more in the same request.
+func (c *Cache) ReadAt(ctx context.Context, o Object, off, n, ahead int64, fetch Fetch) ([]byte, error) {
+	end := min(off+n, o.Size)
+	if off >= end {
+		return nil, nil
+	}
+	out := make([]byte, end-off)
+	for at := off; at < end; {
+		block := at / BlockSize
+		within := at - block*BlockSize
+		part := out[at-off:]
+		part = part[:min(int64(len(part)), o.blockLen(block)-within)]
+		if !c.load(o, block, within, part) {
+			wanted := (end+ahead-1)/BlockSize - block + 1
+			b, err := c.fetch(ctx, o, block, min(wanted, maxRun), fetch)
+			if err != nil {
+				return nil, err
+			}
+			copy(part, b[within:])
+		}
+		at += int64(len(part))
+	}
+	return out, nil
+}
+
+// Has reports whether all blocks of n bytes at offset off are there.
+func (c *Cache) Has(o Object, off, n int64) bool {
+	for block := off / BlockSize; block*BlockSize < min(off+n, o.Size); block++ {
+		fi, err := c.root.Stat(o.file(block))
+		if err != nil || fi.Size() != o.blockLen(block) {
+			return false
+		}
+	}
+	return true
+}
+
+// load fills p with the bytes at an offset of a block, if it is there.
+func (c *Cache) load(o Object, block, off int64, p []byte) bool {
+	f, err := c.root.Open(o.file(block))
+	if err != nil {
+		return false
+	}
+	defer f.Close() //nolint:errcheck // only read
+	fi, err := f.Stat()
+	if err != nil || fi.Size() != o.blockLen(block) {
+		return false
+	}
+	if _, err := f.ReadAt(p, off); err != nil {
+		return false
+	}
+	if now := time.Now(); now.Sub(fi.ModTime()) > touchAfter {
+		_ = c.root.Chtimes(o.file(block), now, now)
+	}
+	return true
+}
+
+// Near is ReadAt for what is there; false if that is not all.
+func (c *Cache) Near(o Object, off, n int64) ([]byte, bool) {
+	end := min(off+n, o.Size)
+	if off >= end {
+		return nil, true
+	}
+	out := make([]byte, end-off)
+	for at := off; at < end; {
+		block := at / BlockSize
+		within := at - block*BlockSize
+		part := out[at-off:]
+		part = part[:min(int64(len(part)), o.blockLen(block)-within)]
+		if !c.load(o, block, within, part) {
+			return nil, false
+		}
+		at += int64(len(part))
+	}
+	return out, true
+}
+
+// fetch returns a block that is not there, fetched together with up to run-1 behind
+// it. Of several who want a block at once one asks the remote.
+func (c *Cache) fetch(ctx context.Context, o Object, block, run int64, fetch Fetch) ([]byte, error) {
+	for {
+		run, done := c.claim(o, block, run)
+		if done == nil {
+			b, err := c.fetchRun(ctx, o, block, run, fetch)
+			c.release(o, block, run)
+			return b, err
+		}
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if b := make([]byte, o.blockLen(block)); c.load(o, block, 0, b) {
+			return b, nil
+		}
+		// Whoever asked for it got no answer, or gave up.
+	}
+}
+
+// claim makes the caller the one who fetches a block and those behind it that are not
+// there, nor being fetched, up to run in all. If somebody else fetches the block, it
+// returns what is closed when that has ended.
+func (c *Cache) claim(o Object, block, run int64) (n int64, done chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if done := c.flight[o.file(block)]; done != nil {
+		return 0, done
+	}
+	mine := make(chan struct{})
+	for n = 0; n < run; n++ {
+		if name := o.file(block + n); n > 0 && (o.blockLen(block+n) == 0 || c.flight[name] != nil || c.Has(o, (block+n)*BlockSize, 1)) {
+			break
+		} else {
+			c.flight[name] = mine
+		}
+	}
+	return n, nil
+}
+
+func (c *Cache) release(o Object, block, run int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.flight[o.file(block)])
+	for n := range run {
+		delete(c.flight, o.file(block+n))
+	}
+}
+
+func (c *Cache) fetchRun(ctx context.Context, o Object, block, run int64, fetch Fetch) ([]byte, error) {
+	unlock, err := c.lockBlock(ctx, o, block)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if b := make([]byte, o.blockLen(block)); c.load(o, block, 0, b) {
+		return b, nil // another process was faster
+	}
+	off := block * BlockSize
+	want := min(run*BlockSize, o.Size-off)
+	data, err := fetch(ctx, off, want)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) != want {
+		return nil, fmt.Errorf("object %s has ended at %d: %w", o.Name, off+int64(len(data)), fs.ErrInvalid)
+	}
+	for n, part := range slices.Collect(slices.Chunk(data, BlockSize)) {
+		c.store(o, block+int64(n), part)
+	}
+	return data[:o.blockLen(block)], nil
+}
+
+// Put stores a whole object that is known already.
+func (c *Cache) Put(o Object, data []byte) {
+	for n, part := range slices.Collect(slices.Chunk(data, BlockSize)) {
+		c.store(o, int64(n), part)
+	}
+}
+
+// store writes a block. A full or broken disk only means that it is fetched again.
+func (c *Cache) store(o Object, block int64, data []byte) {
+	tmp := o.Name[:2] + "/.tmp-" + uuid.NewString()
+	if c.root.MkdirAll(o.Name[:2], 0o700) != nil {
+		return
+	}
+	if c.root.WriteFile(tmp, data, 0o600) != nil || c.root.Rename(tmp, o.file(block)) != nil {
+		_ = c.root.Remove(tmp)
+		return
+	}
+	if c.written.Add(int64(len(data))) > c.max/16 {
+		c.written.Store(0)
+		c.evict()
+	}
+}
+
+// Drop forgets the blocks that hold n bytes at offset off: they are not what they
+// should be.
+func (c *Cache) Drop(o Object, off, n int64) {
+	for block := off / BlockSize; block*BlockSize < off+n; block++ {
+		_ = c.root.Remove(o.file(block))
+	}
+}
+
+// lockTick is how often it is tried to get a lock that another process holds.
+const lockTick = 20 * time.Millisecond
+
+// lockBlock keeps other processes from fetching the same block meanwhile. One that
+// waits for a remote may hold it for long, so the wait ends when ctx does.
+func (c *Cache) lockBlock(ctx context.Context, o Object, block int64) (unlock func(), err error) {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(o.file(block)))
+	name := fmt.Sprintf("locks/%03x", h.Sum32()&0xfff)
+	for {
+		unlock, err = c.lock(name, unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return unlock, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(lockTick):
+		}
+	}
+}
+
+func (c *Cache) lock(name string, how int) (unlock func(), err error) {
+	f, err := c.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		if err = unix.Flock(int(f.Fd()), how); err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		_ = f.Close()
+	}
+	return nil, fmt.Errorf("lock cache: %w", err)
+}

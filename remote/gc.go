@@ -1,0 +1,340 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/remote/object"
+)
+
+// Grace is how long an object is noted before it is condemned, and condemned
+// before it is removed. It has to be longer than lookAgain and the time from there
+// to the ref.
+const Grace = 24 * time.Hour
+
+// runTime is how long after its beginning a collection may remove objects.
+const runTime = 6 * time.Hour
+
+// expiryMargin is by how much this machine's clock may be ahead of the others'.
+const expiryMargin = 24 * time.Hour
+
+// How a collection and a push keep out of each other's way without a lock:
+//
+//	gc     notes objects that no ref and no hold names: gc/seen-ID
+//	       a run at least Grace later, those of them that still nobody names
+//	       become condemned: gc/condemned-ID
+//	       a run at least Grace after that reads all refs anew, removes what is
+//	       still not named, and turns the mark into gc/removed-ID
+//	       a run at least Grace after that removes the mark
+//	push   reads what is condemned or removed before it writes its ref, while its objects
+//	       are sent. If that needs some of it, it begins anew and takes it for absent:
+//	       it builds on no base that needs it, and equal bytes get another name. If
+//	       it takes longer than lookAgain, it begins anew, too
+//
+// So a ref that names X was written before the run that removes X read the refs,
+// which then sees it, or by a push that read the marks more than Grace after X
+// was condemned, which then knew: also when X was removed between, for its mark of
+// what is removed is written before that of what is condemned goes. Another run that is about to remove X, too, began
+// before the mark of what is removed was written, and removes nothing later than
+// runTime after that; until long after, no push writes X.
+//
+// Times are differences between marks, by the clock of the service that holds them.
+
+// A Collected is the result of a collection.
+type Collected struct {
+	Snapshots int // live ones
+	Expired   int // snapshots removed because their time was over
+	Objects   int // on the remote
+	Removed   int
+	Bytes     int64 // that were removed
+	Waiting   int   // objects that later runs will remove
+}
+
+// GC is one run of a collection. It needs to be able to read every snapshot: one
+// that it cannot read ends it, for what that needs is not known. A registry
+// collects by itself; there only snapshots whose time is over go.
+func (r *Remote) GC(ctx context.Context, grace time.Duration) (Collected, error) {
+	c := &collection{r: r, grace: grace, began: time.Now(), live: map[string]bool{}, objects: map[string]int64{}}
+	if r.b.Collects() {
+		err := c.readRefs(ctx)
+		return c.done, err
+	}
+	for _, step := range []func(context.Context) error{c.readMarks, c.readObjects, c.readRefs, c.readHolds, c.remove, c.advance} {
+		if err := step(ctx); err != nil {
+			return c.done, fmt.Errorf("collection: %w", err)
+		}
+	}
+	return c.done, nil
+}
+
+type collection struct {
+	r     *Remote
+	grace time.Duration
+	began time.Time // by this machine's clock
+	now   time.Time // by the service's clock
+	marks []mark
+
+	live    map[string]bool
+	objects map[string]int64 // on the remote, and their sizes
+	done    Collected
+}
+
+// A mark is a list of objects that a collection has written down.
+type mark struct {
+	stage   string // one of the prefixes
+	id      string
+	at      time.Time
+	objects []string
+}
+
+func (m mark) key() string { return m.stage + m.id }
+
+// The stages of a mark are the prefixes of its key.
+const (
+	seenPrefix      = "gc/seen-"
+	condemnedPrefix = "gc/condemned-"
+	removedPrefix   = "gc/removed-"
+)
+
+// listMarks reads the marks of some stages. One that goes meanwhile may have become one
+// of the next stage, so then all is looked at again.
+func (r *Remote) listMarks(ctx context.Context, stages ...string) ([]mark, error) {
+	for {
+		out, err := r.tryListMarks(ctx, stages)
+		if !errors.Is(err, errMarkGone) {
+			return out, err
+		}
+	}
+}
+
+var errMarkGone = errors.New("a mark went while it was read")
+
+func (r *Remote) tryListMarks(ctx context.Context, stages []string) (out []mark, err error) {
+	err = r.b.List(ctx, "gc/", func(i backend.Info) error {
+		for _, stage := range stages {
+			if id, ok := strings.CutPrefix(i.Key, stage); ok {
+				out = append(out, mark{stage: stage, id: id, at: i.Modified})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		raw, _, err := r.b.Get(ctx, out[i].key())
+		if errors.Is(err, backend.ErrNotFound) {
+			return nil, errMarkGone
+		}
+		if err == nil {
+			err = json.Unmarshal(raw, &out[i].objects)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", out[i].key(), err)
+		}
+	}
+	return out, nil
+}
+
+// condemned returns the objects that a collection is about to remove, or may be.
+func (r *Remote) condemned(ctx context.Context) (map[string]bool, error) {
+	out := map[string]bool{}
+	if r.b.Collects() {
+		return out, nil
+	}
+	marks, err := r.listMarks(ctx, condemnedPrefix, removedPrefix)
+	for _, m := range marks {
+		for _, o := range m.objects {
+			out[o] = true
+		}
+	}
+	return out, err
+}
+
+// readMarks also learns what time it is for the service.
+func (c *collection) readMarks(ctx context.Context) error {
+	key := "gc/now-" + uuid.NewString()
+	if _, err := c.r.b.Put(ctx, key, nil, backend.PutOptions{}); err != nil {
+		return err
+	}
+	defer func() { _ = c.r.b.Delete(context.WithoutCancel(ctx), key) }()
+	info, err := c.r.b.Stat(ctx, key)
+	if err != nil {
+		return err
+	}
+	c.now = info.Modified
+	c.marks, err = c.r.listMarks(ctx, seenPrefix, condemnedPrefix, removedPrefix)
+	return err
+}
+
+func (c *collection) readObjects(ctx context.Context) error {
+	err := c.r.b.List(ctx, "obj/", func(i backend.Info) error {
+		c.objects[i.Key[len("obj/"):]] = i.Size
+		return nil
+	})
+	c.done.Objects = len(c.objects)
+	return err
+}
+
+// readRefs removes what has expired, and notes what the others need.
+func (c *collection) readRefs(ctx context.Context) error {
+	return c.r.Refs(ctx, func(name string, ref *object.Ref, err error) error {
+		if err != nil {
+			return err
+		}
+		if !ref.Expires.IsZero() && time.Since(ref.Expires) > expiryMargin {
+			c.done.Expired++
+			return c.r.b.Delete(ctx, "ref/"+name)
+		}
+		c.done.Snapshots++
+		c.keep(ref.Objects)
+		return nil
+	})
+}
+
+func (c *collection) keep(objects []backend.Object) {
+	for _, o := range objects {
+		c.live[o.Name] = true
+	}
+}
+
+func (c *collection) readHolds(ctx context.Context) error {
+	holds, err := c.r.holds(ctx)
+	for _, h := range holds {
+		if c.now.Sub(h.at) < holdTime {
+			c.keep(h.Objects)
+		}
+	}
+	return err
+}
+
+// remove removes what has been condemned for long enough and is still not needed,
+// and the marks of what was removed long ago.
+func (c *collection) remove(ctx context.Context) error {
+	for _, m := range c.old(condemnedPrefix) {
+		// Once its objects are removed, somebody may have sent them again.
+		if !c.has(removedPrefix, m.id) {
+			if err := c.removeAll(ctx, m.objects); err != nil {
+				return err
+			}
+			if err := c.write(ctx, removedPrefix+m.id, m.objects); err != nil && !errors.Is(err, backend.ErrChanged) {
+				return err
+			}
+		}
+		if err := c.r.b.Delete(ctx, m.key()); err != nil {
+			return err
+		}
+	}
+	for _, m := range c.old(removedPrefix) {
+		if c.has(condemnedPrefix, m.id) {
+			continue
+		}
+		if err := c.r.b.Delete(ctx, m.key()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// old returns the marks of a stage that they have had for long enough.
+func (c *collection) old(stage string) (out []mark) {
+	for _, m := range c.marks {
+		if m.stage == stage && c.now.Sub(m.at) >= c.grace {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (c *collection) has(stage, id string) bool {
+	return slices.ContainsFunc(c.marks, func(m mark) bool { return m.stage == stage && m.id == id })
+}
+
+// tookLong reports whether the run is too old to remove anything. A machine that
+// slept stops the one clock, one whose time is set the other.
+func (c *collection) tookLong() bool {
+	now := time.Now()
+	return now.Sub(c.began) > runTime || now.Round(0).Sub(c.began.Round(0)) > runTime
+}
+
+func (c *collection) removeAll(ctx context.Context, names []string) error {
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for _, name := range names {
+		size, there := c.objects[name]
+		if c.live[name] || !there {
+			continue
+		}
+		g.Go(func() error {
+			if c.tookLong() {
+				return fmt.Errorf("it took more than %v: run it again", runTime)
+			}
+			if err := c.r.b.Delete(ctx, backend.Object{Name: name}.Key()); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			delete(c.objects, name)
+			c.done.Removed++
+			c.done.Bytes += size
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// advance condemns what was noted long enough ago, and notes what is new.
+func (c *collection) advance(ctx context.Context) error {
+	noted := map[string]bool{}
+	for _, m := range c.marks {
+		for _, o := range m.objects {
+			noted[o] = noted[o] || m.stage != removedPrefix
+		}
+	}
+	for _, m := range c.old(seenPrefix) {
+		if err := c.write(ctx, condemnedPrefix+m.id, c.garbage(m.objects)); err != nil && !errors.Is(err, backend.ErrChanged) {
+			return err
+		}
+		if err := c.r.b.Delete(ctx, m.key()); err != nil {
+			return err
+		}
+	}
+	garbage := c.garbage(slices.Collect(maps.Keys(c.objects)))
+	c.done.Waiting = len(garbage)
+	return c.write(ctx, seenPrefix+uuid.NewString(), slices.DeleteFunc(garbage, func(o string) bool { return noted[o] }))
+}
+
+// garbage returns those of some objects that are there and not needed.
+func (c *collection) garbage(names []string) (out []string) {
+	for _, o := range names {
+		if _, there := c.objects[o]; there && !c.live[o] {
+			out = append(out, o)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (c *collection) write(ctx context.Context, key string, objects []string) error {
+	if len(objects) == 0 {
+		return nil
+	}
+	raw, err := json.Marshal(objects)
+	if err != nil {
+		return fmt.Errorf("encode mark: %w", err)
+	}
+	_, err = c.r.b.Put(ctx, key, raw, backend.PutOptions{IfAbsent: true})
+	return err
+}

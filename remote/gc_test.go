@@ -1,0 +1,538 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/remote/object"
+)
+
+// A clocked backend keeps keys in memory, with times of a clock that the test sets.
+type clocked struct {
+	mu   sync.Mutex
+	now  time.Time
+	keys map[string]entry
+	n    int
+}
+
+type entry struct {
+	data    []byte
+	version string
+	at      time.Time
+}
+
+func newClocked() *clocked {
+	return &clocked{now: time.Unix(1e9, 0), keys: map[string]entry{}}
+}
+
+func (c *clocked) time() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clocked) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func (c *clocked) remove(key string) { _ = c.Delete(context.Background(), key) }
+
+func (c *clocked) list(prefix string) (keys []string) {
+	_ = c.List(context.Background(), prefix, func(i backend.Info) error { keys = append(keys, i.Key); return nil })
+	return keys
+}
+
+func (c *clocked) Put(_ context.Context, key string, data []byte, o backend.PutOptions) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, there := c.keys[key]
+	if o.IfAbsent && there || o.IfMatch != "" && e.version != o.IfMatch {
+		return "", backend.ErrChanged
+	}
+	c.n++
+	e = entry{slices.Clone(data), fmt.Sprint(c.n), c.now}
+	c.keys[key] = e
+	return e.version, nil
+}
+
+func (c *clocked) Get(_ context.Context, key string) ([]byte, string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.keys[key]
+	if !ok {
+		return nil, "", fmt.Errorf("%s: %w", key, backend.ErrNotFound)
+	}
+	return e.data, e.version, nil
+}
+
+func (c *clocked) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
+	b, _, err := c.Get(ctx, key)
+	return b[min(off, int64(len(b))):min(off+n, int64(len(b)))], err
+}
+
+func (c *clocked) Stat(ctx context.Context, key string) (backend.Info, error) {
+	_, _, err := c.Get(ctx, key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.keys[key]
+	return backend.Info{Key: key, Size: int64(len(e.data)), Modified: e.at}, err
+}
+
+func (c *clocked) List(_ context.Context, prefix string, fn func(backend.Info) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range slices.Sorted(maps.Keys(c.keys)) {
+		if e, ok := c.keys[k]; ok && strings.HasPrefix(k, prefix) {
+			if err := fn(backend.Info{Key: k, Size: int64(len(e.data)), Modified: e.at}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *clocked) Delete(_ context.Context, key string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.keys, key)
+	return nil
+}
+
+func (c *clocked) Conditional() bool { return true }
+func (c *clocked) Collects() bool    { return false }
+func (c *clocked) URL() string       { return "memory" }
+func (c *clocked) Close() error      { return nil }
+
+// on returns a remote on a backend of the test.
+func on(t testing.TB, b backend.Backend, o Options) *Remote {
+	t.Helper()
+	r := openRemote(t, "file://"+t.TempDir(), o)
+	r.b.Close()
+	r.b = b
+	return r
+}
+
+func collect(t testing.TB, r *Remote) Collected {
+	t.Helper()
+	c, err := r.GC(context.Background(), Grace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A snapshot that was removed is given back after two days, not before, and nothing
+// that others need.
+func TestGC(t *testing.T) {
+	b := newClocked()
+	r := on(t, b, Options{})
+	initRemote(t, r)
+	w := newWorld()
+	all := files(1, 100)
+	v1 := w.tree(all)
+	if _, err := r.Push(t.Context(), w.push("v1", v1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	s := w.check(t, r, "v1", v1)
+	for i := range all[:50] {
+		all[i] = fmt.Append(nil, "new ", i)
+	}
+	v2 := w.tree(all)
+	if _, err := r.Push(t.Context(), w.push("v2", v2, s)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.check(t, r, "v2", v2).Hold(t.Context(), "reader"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Remove(t.Context(), "v2"); err != nil {
+		t.Fatal(err)
+	}
+	step := func(hours int, removed int) {
+		t.Helper()
+		b.now = b.now.Add(time.Duration(hours) * time.Hour)
+		if c := collect(t, r); c.Removed != removed {
+			t.Fatalf("after %d hours: %+v", hours, c)
+		}
+	}
+	step(1, 0)
+	step(100, 0) // held
+	b.now = b.now.Add(holdTime)
+	step(1, 0)  // noted
+	step(1, 0)  // too early
+	step(25, 0) // condemned
+	step(1, 0)  // too early
+	step(25, 1)
+	w.check(t, r, "v1", v1)
+	step(100, 0)
+	if c := collect(t, r); c.Objects != 1 || c.Waiting != 0 {
+		t.Errorf("at the end: %+v", c)
+	}
+}
+
+// An object that a collection has condemned is absent for a push: equal bytes get
+// another name.
+func TestPushOfCondemned(t *testing.T) {
+	b := newClocked()
+	r := on(t, b, Options{})
+	initRemote(t, r)
+	w := newWorld()
+	id := w.tree(files(1, 100))
+	push := func() {
+		t.Helper()
+		if _, err := r.Push(t.Context(), w.push("v1", id, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push()
+	if err := r.Remove(t.Context(), "v1"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		collect(t, r)
+		b.now = b.now.Add(25 * time.Hour)
+	}
+	push()
+	for range 3 {
+		b.now = b.now.Add(25 * time.Hour)
+		collect(t, r)
+	}
+	w.check(t, r, "v1", id)
+	if c := collect(t, r); c.Objects != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	b := newClocked()
+	r := on(t, b, Options{})
+	initRemote(t, r)
+	w := newWorld()
+	for name, expires := range map[string]time.Time{"over": time.Now().Add(-30 * time.Hour), "soon": time.Now().Add(-time.Hour), "never": {}} {
+		p := w.push(name, w.tree([][]byte{[]byte(name)}), nil)
+		p.Ref.Expires = expires
+		if _, err := r.Push(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := collect(t, r); c.Expired != 1 || c.Snapshots != 2 {
+		t.Errorf("%+v", c)
+	}
+	if _, _, err := r.Ref(t.Context(), "over"); !errors.Is(err, backend.ErrNotFound) {
+		t.Errorf("what is over: %v", err)
+	}
+}
+
+// A collection that cannot read a snapshot removes nothing.
+func TestGCUnreadable(t *testing.T) {
+	b := newClocked()
+	r := on(t, b, Options{})
+	initRemote(t, r)
+	b.keys["ref/strange"] = entry{data: []byte(`{"version":99}`), at: b.now}
+	b.keys["obj/"+strings.Repeat("0", 64)] = entry{at: b.now}
+	for range 5 {
+		b.now = b.now.Add(25 * time.Hour)
+		if _, err := r.GC(t.Context(), Grace); !errors.Is(err, object.ErrNewer) {
+			t.Fatalf("%v", err)
+		}
+	}
+	if len(b.keys) < 3 {
+		t.Error("something was removed")
+	}
+}
+
+// steps says how long the model test runs.
+func steps() int {
+	if os.Getenv("AMBERFS_TEST_LONG") != "" {
+		return 2000
+	}
+	return 200
+}
+
+// TestCollectionModel interleaves pushes, removals and collections, request by
+// request, with hours between; whatever a ref names must be there. A push has less
+// time than its look at condemned objects counts for.
+func TestCollectionModel(t *testing.T) {
+	o := Options{Cache: newCache(t), Timeout: time.Second}
+	rapid.Check(t, func(rt *rapid.T) {
+		m := newModel(rt, rt, t, o)
+		for range steps() {
+			m.step()
+		}
+		for len(m.tasks) > 0 {
+			m.run(0)
+		}
+		m.checkAll()
+	})
+}
+
+// TestPushMeetsCollection pushes the very objects that a collection is about to
+// remove, at each of its requests, and lets a collection run at each request of the
+// push.
+func TestPushMeetsCollection(t *testing.T) {
+	o := Options{Cache: newCache(t), Timeout: time.Second}
+	for _, first := range []bool{true, false} {
+		for turns := range 16 {
+			m := newModel(t, nil, t, o)
+			p := m.w.push("v1", m.w.tree(files(1, 3)), nil)
+			m.push(p)
+			m.finish()
+			m.b.remove("ref/v1")
+			for range 2 {
+				m.collect()
+				m.finish()
+				m.pass(25 * time.Hour)
+			}
+			begin := []func(){m.collect, func() { m.push(p) }}
+			if first {
+				slices.Reverse(begin)
+			}
+			begin[0]()
+			for range turns {
+				if len(m.tasks) > 0 {
+					m.run(0)
+				}
+			}
+			begin[1]()
+			m.finish()
+			for len(m.tasks) > 0 {
+				m.finish()
+			}
+		}
+	}
+}
+
+// TestCollectionsMeet lets a collection stand still, at each of its requests, while
+// another one removes the same objects and a push sends them again.
+func TestCollectionsMeet(t *testing.T) {
+	o := Options{Cache: newCache(t), Timeout: time.Second}
+	for turns := range 24 {
+		m := newModel(t, nil, t, o)
+		p := m.w.push("v1", m.w.tree(files(1, 3)), nil)
+		m.push(p)
+		m.finish()
+		m.b.remove("ref/v1")
+		for range 2 {
+			m.collect()
+			m.finish()
+			m.pass(25 * time.Hour)
+		}
+		m.collect()
+		for range turns {
+			if len(m.tasks) > 0 {
+				m.run(0)
+			}
+		}
+		m.collect()
+		m.finish()
+		m.push(p)
+		m.finish()
+		for len(m.tasks) > 0 {
+			m.finish()
+		}
+		if len(m.b.list("ref/")) != 1 {
+			t.Fatal("nothing was pushed")
+		}
+	}
+}
+
+// A collection that stood still for long removes nothing.
+func TestLateCollection(t *testing.T) {
+	b := newClocked()
+	c := &collection{r: on(t, b, Options{}), objects: map[string]int64{"x": 1}, began: time.Now().Add(-runTime - time.Minute)}
+	if err := c.removeAll(t.Context(), []string{"x"}); err == nil || c.done.Removed != 0 {
+		t.Errorf("%v, %+v", err, c.done)
+	}
+}
+
+// A model runs tasks that wait for their turn before each request.
+type model struct {
+	rapid.TB
+	draw   *rapid.T
+	b      *clocked
+	w      *world
+	tasks  []*task
+	reader *Remote
+}
+
+type task struct {
+	ask   chan chan struct{}
+	end   chan error
+	began time.Time // by the service's clock
+	push  bool
+}
+
+// A waiting backend asks for the turn before each request.
+type waiting struct {
+	*clocked
+	ask chan chan struct{}
+}
+
+func (w waiting) wait() {
+	granted := make(chan struct{})
+	w.ask <- granted
+	<-granted
+}
+
+func (w waiting) Put(ctx context.Context, key string, data []byte, o backend.PutOptions) (string, error) {
+	w.wait()
+	return w.clocked.Put(ctx, key, data, o)
+}
+
+func (w waiting) Get(ctx context.Context, key string) ([]byte, string, error) {
+	w.wait()
+	return w.clocked.Get(ctx, key)
+}
+
+func (w waiting) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
+	w.wait()
+	return w.clocked.GetRange(ctx, key, off, n)
+}
+
+func (w waiting) Stat(ctx context.Context, key string) (backend.Info, error) {
+	w.wait()
+	return w.clocked.Stat(ctx, key)
+}
+
+func (w waiting) List(ctx context.Context, prefix string, fn func(backend.Info) error) error {
+	w.wait()
+	return w.clocked.List(ctx, prefix, fn)
+}
+
+func (w waiting) Delete(ctx context.Context, key string) error {
+	w.wait()
+	return w.clocked.Delete(ctx, key)
+}
+
+func newModel(tb rapid.TB, draw *rapid.T, t *testing.T, o Options) *model {
+	m := &model{TB: tb, draw: draw, b: newClocked(), w: newWorld()}
+	m.reader = m.remote(m.b, o)
+	initRemote(t, m.reader)
+	return m
+}
+
+// remote shares what is costly to make with all others.
+func (m *model) remote(b backend.Backend, o Options) *Remote {
+	r := &Remote{b: b, o: o, readers: map[reader]io.ReaderAt{}}
+	r.health = health{ask: r.ask, timeout: time.Minute, note: func(bool, time.Time) {}}
+	r.health.init()
+	if m.reader != nil {
+		r.expand, r.o = m.reader.expand, m.reader.o
+	}
+	return r
+}
+
+func (m *model) start(push bool, fn func(r *Remote) error) {
+	t := &task{ask: make(chan chan struct{}), end: make(chan error, 1), began: m.b.time(), push: push}
+	r := m.remote(waiting{m.b, t.ask}, Options{})
+	m.tasks = append(m.tasks, t)
+	go func() { t.end <- fn(r) }()
+}
+
+// run lets a task make its next request, or ends it.
+func (m *model) run(i int) {
+	t := m.tasks[i]
+	select {
+	case granted := <-t.ask:
+		close(granted)
+	case err := <-t.end:
+		m.tasks = slices.Delete(m.tasks, i, i+1)
+		if err != nil && !errors.Is(err, ErrExists) && !errors.Is(err, backend.ErrNotFound) {
+			m.Fatalf("a task: %v", err)
+		}
+		m.checkAll()
+	}
+}
+
+func (m *model) step() {
+	switch n := rapid.IntRange(0, 19).Draw(m.draw, "step"); {
+	case n < 3 && len(m.tasks) < 4:
+		m.startPush()
+	case n == 3 && len(m.tasks) < 4:
+		m.collect()
+	case n < 6: // without a pause
+		m.collect()
+		m.finish()
+	case n == 6 || n == 7:
+		m.b.remove("ref/" + m.name())
+	case n == 8:
+		m.pass(time.Duration(rapid.IntRange(1, 30).Draw(m.draw, "hours")) * time.Hour)
+	case n == 9 && len(m.tasks) < 3: // they meet
+		m.pass(25 * time.Hour)
+		m.collect()
+		m.startPush()
+	case n == 10:
+		m.pass(25 * time.Hour)
+	case len(m.tasks) > 0:
+		m.run(rapid.IntRange(0, len(m.tasks)-1).Draw(m.draw, "task"))
+	}
+}
+
+func (m *model) name() string { return fmt.Sprint("v", rapid.IntRange(0, 1).Draw(m.draw, "name")) }
+
+func (m *model) collect() {
+	m.start(false, func(r *Remote) error { _, err := r.GC(context.Background(), Grace); return err })
+}
+
+// pass lets time go by, once the tasks that it would make too old have ended.
+func (m *model) pass(d time.Duration) {
+	for i := 0; i < len(m.tasks); {
+		t := m.tasks[i]
+		if limit := map[bool]time.Duration{true: 20 * time.Hour, false: runTime}[t.push]; m.b.time().Add(d).Sub(t.began) > limit {
+			m.run(i)
+			continue
+		}
+		i++
+	}
+	m.b.pass(d)
+}
+
+// startPush pushes one of few states, so that objects and names meet.
+func (m *model) startPush() {
+	id := m.w.tree([][]byte{[]byte("same"), fmt.Append(nil, "file ", rapid.IntRange(0, 1).Draw(m.draw, "content"))})
+	p := m.w.push(m.name(), id, nil)
+	p.Force = true
+	if rapid.Bool().Draw(m.draw, "on a base") {
+		p.Base = m.name()
+	}
+	m.push(p)
+}
+
+func (m *model) push(p Push) {
+	m.start(true, func(r *Remote) error { _, err := r.Push(context.Background(), p); return err })
+}
+
+// finish runs the newest task to its end.
+func (m *model) finish() {
+	for n := len(m.tasks); n == len(m.tasks); {
+		m.run(n - 1)
+	}
+}
+
+// checkAll looks whether every snapshot has its objects.
+func (m *model) checkAll() {
+	for _, key := range m.b.list("ref/") {
+		ref, _, err := m.reader.Ref(context.Background(), strings.TrimPrefix(key, "ref/"))
+		if err != nil {
+			m.Fatal(err)
+		}
+		for _, o := range ref.Objects {
+			if _, err := m.b.Stat(context.Background(), o.Key()); err != nil {
+				m.Fatalf("%s lacks an object: %v", key, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/amberfs/amberfs/remote/backend"
+)
+
+const (
+	// slowAfter is how long a read may take before it is asked whether the remote
+	// answers at all.
+	slowAfter = 3 * time.Second
+	// probeTime bounds one such question, and probeEvery is the pause to the next.
+	probeTime  = 2 * time.Second
+	probeEvery = time.Second
+	// awayAfter is how many questions in a row get no answer until the remote is
+	// away.
+	awayAfter = 3
+	// tryAgain is the pause after a read that got no answer.
+	tryAgain = 200 * time.Millisecond
+)
+
+// health knows whether a remote answers.
+//
+// A read that is not answered, or not soon, starts one goroutine that asks the remote
+// every second. Once that was in vain three times the remote is away: reads under way
+// are given up, all wait for its return, and the goroutine tells them of it. So an
+// outage costs one request a second, however many wait, and whoever waits goes on
+// within seconds of its end.
+type health struct {
+	ask     func(ctx context.Context) error // a small request
+	timeout time.Duration                   // of a read; 0: none
+	note    func(away bool, since time.Time)
+
+	mu     sync.Mutex
+	asking bool
+	since  time.Time          // when it went away; zero while it answers
+	back   chan struct{}      // closed when it answers again, nil while it does
+	here   context.Context    // of reads under way: ends when it goes away
+	gone   context.CancelFunc // ends here
+	closed context.Context    // ends when the remote is closed
+	close  context.CancelFunc
+}
+
+func (h *health) init() {
+	h.closed, h.close = context.WithCancel(context.Background())
+	h.here, h.gone = context.WithCancel(h.closed)
+}
+
+// Away reports since when the remote has not answered; zero if it does.
+func (r *Remote) Away() time.Time {
+	r.health.mu.Lock()
+	defer r.health.mu.Unlock()
+	return r.health.since
+}
+
+// try calls fn until it has an answer, or the time is over. No error is kept. Errors:
+// backend.ErrAway; ctx's, if that ended.
+func (h *health) try(ctx context.Context, fn func(context.Context) error) error {
+	began := time.Now()
+	caller := ctx
+	if h.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, began.Add(h.timeout))
+		defer cancel()
+	}
+	over := func() error {
+		if caller.Err() != nil {
+			return caller.Err()
+		}
+		h.doubt()
+		return fmt.Errorf("%w for %v", backend.ErrAway, h.timeout)
+	}
+	for {
+		if err := h.await(ctx, began); err != nil {
+			return err
+		}
+		err := h.attempt(ctx, fn)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return over()
+		case h.closed.Err() != nil:
+			return errClosed
+		case !errors.Is(err, backend.ErrAway):
+			return err
+		}
+		h.doubt()
+		if pause(ctx, tryAgain) != nil {
+			return over()
+		}
+	}
+}
+
+var errClosed = fmt.Errorf("%w: the store is being closed", backend.ErrAway)
+
+// attempt calls fn once. What the end of here cut off was not answered.
+func (h *health) attempt(ctx context.Context, fn func(context.Context) error) error {
+	h.mu.Lock()
+	here := h.here
+	h.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(here, cancel)()
+	slow := time.AfterFunc(slowAfter, h.doubt)
+	defer slow.Stop()
+	err := fn(ctx)
+	if err != nil && here.Err() != nil {
+		return backend.ErrAway
+	}
+	return err
+}
+
+// await returns when the remote is not away, or an error when it was for too long.
+func (h *health) await(ctx context.Context, began time.Time) error {
+	h.mu.Lock()
+	back, since := h.back, h.since
+	h.mu.Unlock()
+	if back == nil {
+		return nil
+	}
+	var over <-chan time.Time
+	if h.timeout > 0 {
+		// Who comes later does not wait once more for what others have waited for.
+		if since.Before(began) {
+			began = since
+		}
+		over = time.After(time.Until(began.Add(h.timeout)))
+	}
+	select {
+	case <-back:
+		return nil
+	case <-h.closed.Done():
+		return errClosed
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return ctx.Err()
+		}
+		return fmt.Errorf("%w for %v", backend.ErrAway, h.timeout)
+	case <-over:
+		return fmt.Errorf("%w for %v", backend.ErrAway, h.timeout)
+	}
+}
+
+// doubt has the remote asked whether it answers, if that is not being done.
+func (h *health) doubt() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.asking && h.closed.Err() == nil {
+		h.asking = true
+		go h.keepAsking()
+	}
+}
+
+// keepAsking asks until there is an answer.
+func (h *health) keepAsking() {
+	began := time.Now()
+	for n := 1; ; n++ {
+		ctx, cancel := context.WithTimeout(h.closed, probeTime)
+		err := h.ask(ctx)
+		late := ctx.Err() != nil
+		cancel()
+		if h.closed.Err() != nil {
+			return
+		}
+		if !late && !errors.Is(err, backend.ErrAway) {
+			h.answered()
+			return
+		}
+		if n == awayAfter {
+			h.away(began)
+		}
+		if pause(h.closed, probeEvery) != nil {
+			return
+		}
+	}
+}
+
+func (h *health) away(since time.Time) {
+	h.mu.Lock()
+	h.since, h.back = since, make(chan struct{})
+	h.gone()
+	h.mu.Unlock()
+	h.note(true, since)
+}
+
+func (h *health) answered() {
+	h.mu.Lock()
+	since, back := h.since, h.back
+	h.asking, h.since, h.back = false, time.Time{}, nil
+	if back != nil {
+		h.here, h.gone = context.WithCancel(h.closed)
+		close(back)
+	}
+	h.mu.Unlock()
+	if back != nil {
+		h.note(false, since)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,152 @@
+package object
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/remote/backend"
+)
+
+// sample returns a pack of n records with its index, the ref's list of objects,
+// and the hashes.
+func sample(n int) (p *Pack, s Section, objects []backend.Object, hashes []cas.Hash) {
+	p = &Pack{}
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range n {
+		body := []byte(fmt.Sprint("record ", i))
+		kind := []cas.Kind{cas.KindData, cas.KindTree}[r.IntN(2)]
+		h := cas.Sum(body)
+		p.Add(h, cas.Stored{Kind: kind, Plain: len(body), Bytes: body})
+		hashes = append(hashes, h)
+	}
+	s = p.EncodeIndex(p.Entries)
+	return p, s, []backend.Object{backend.Named(p.Bytes)}, hashes
+}
+
+func TestIndex(t *testing.T) {
+	p, s, objects, hashes := sample(300)
+	var x Index
+	if err := x.Add(p.Bytes[s.Offset:], s, objects); err != nil {
+		t.Fatal(err)
+	}
+	for i, h := range hashes {
+		e, ok := x.Find(h)
+		if !ok || string(p.Bytes[e.Offset:e.End()]) != fmt.Sprint("record ", i) {
+			t.Fatalf("record %d: %+v, %v", i, e, ok)
+		}
+	}
+	if _, ok := x.Find(cas.Sum([]byte("nobody put this"))); ok {
+		t.Error("found what is not there")
+	}
+	all := append(x.Entries(cas.KindTree), x.Entries(cas.KindData)...)
+	slices.SortFunc(all, ByPlace)
+	if !reflect.DeepEqual(all, p.Entries) || x.Len() != 300 {
+		t.Error("the entries are not those of the pack, in its order")
+	}
+}
+
+// The longest lengths and largest numbers come back as they were.
+func TestEntryBounds(t *testing.T) {
+	want := Entry{Prefix: [16]byte{1, 15: 255}, Object: 1<<32 - 1, Offset: 1<<32 - 1, Stored: cas.MaxObject, Plain: cas.MaxObject, Kind: cas.KindTree, Flags: 2}
+	b := make([]byte, EntrySize)
+	want.encode(b)
+	if got := decodeEntry(b); got != want {
+		t.Errorf("%+v, not %+v", got, want)
+	}
+}
+
+func sampleRef() *Ref {
+	return &Ref{
+		Version: Version, Name: "v1", ID: cas.Sum(nil).String(), Nonce: "n", Pushed: time.Unix(5, 6).UTC(), Created: time.Unix(7, 8).UTC(),
+		Labels:  map[string]string{"k": "v"},
+		Objects: []backend.Object{backend.Named([]byte("x")), {Name: backend.Named(nil).Name, Size: 320}},
+		Indexes: []Section{{Object: 1, Offset: 0, Tree: 4, Data: 6}},
+		Hot:     NewTable([]Entry{{Prefix: [16]byte{7}, Object: 1, Stored: 9, Plain: 9, Kind: cas.KindTree}}).raw,
+	}
+}
+
+func TestRef(t *testing.T) {
+	raw, err := sampleRef().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodeRef(raw)
+	if err != nil || !reflect.DeepEqual(got, sampleRef()) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	bad := map[string]func(*Ref){
+		"id":     func(r *Ref) { r.ID = "x" },
+		"object": func(r *Ref) { r.Objects[0].Name = "../../etc/passwd" },
+		"size":   func(r *Ref) { r.Objects[0].Size = -1 },
+		"index":  func(r *Ref) { r.Indexes[0].Object = 2 },
+		"offset": func(r *Ref) { r.Indexes[0].Offset = 1 },
+		"count":  func(r *Ref) { r.Indexes[0].Data = 1 << 62 },
+		"hot":    func(r *Ref) { r.Hot = make([]byte, EntrySize+1) },
+		"page":   func(r *Ref) { r.SetHot([]Entry{{Kind: cas.KindTree, Object: 2, Stored: 1}}) },
+		"kind":   func(r *Ref) { r.SetHot([]Entry{{Kind: cas.KindData, Stored: 1}}) },
+	}
+	for what, spoil := range bad {
+		r := sampleRef()
+		spoil(r)
+		raw, _ := r.Encode()
+		if _, err := DecodeRef(raw); !errors.Is(err, ErrMalformed) {
+			t.Errorf("a wrong %s: %v", what, err)
+		}
+	}
+	r := sampleRef()
+	r.Version++
+	raw, _ = r.Encode()
+	if _, err := DecodeRef(raw); !errors.Is(err, ErrNewer) {
+		t.Errorf("a newer version: %v", err)
+	}
+}
+
+func FuzzRef(f *testing.F) {
+	raw, _ := sampleRef().Encode()
+	f.Add(raw)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, err := DecodeRef(raw)
+		if err != nil {
+			return
+		}
+		again, err := r.Encode()
+		if err != nil {
+			t.Skip("times that JSON cannot hold")
+		}
+		if r2, err := DecodeRef(again); err != nil || !reflect.DeepEqual(r, r2) {
+			t.Fatalf("not the same once more: %v", err)
+		}
+	})
+}
+
+// FuzzIndex checks that an index that is taken leads nowhere but into its objects.
+func FuzzIndex(f *testing.F) {
+	p, s, _, _ := sample(5)
+	f.Add(p.Bytes[s.Offset:], uint8(s.Tree), uint16(s.Offset))
+	f.Fuzz(func(t *testing.T, raw []byte, tree uint8, size uint16) {
+		s := Section{Tree: int64(tree), Data: int64(len(raw)/EntrySize) - int64(tree)}
+		if s.Data < 0 {
+			return
+		}
+		objects := []backend.Object{{Size: int64(size)}}
+		var x Index
+		if x.Add(raw, s, objects) != nil {
+			return
+		}
+		for _, kind := range []cas.Kind{cas.KindTree, cas.KindData} {
+			for _, e := range x.Entries(kind) {
+				var h cas.Hash
+				copy(h[:], e.Prefix[:])
+				if _, ok := x.Find(h); e.End() > int64(size) || e.Kind != kind || !ok {
+					t.Fatalf("taken: %+v, found again: %v", e, ok)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,129 @@
+package object
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/remote/backend"
+)
+
+// Version is the version of everything on a remote.
+const Version = 1
+
+// Bounds of a ref that is taken.
+const (
+	maxObjects = 1 << 20
+	maxIndexes = 64
+	maxEntries = 1 << 28
+	maxHot     = 4096 // entries
+)
+
+// ErrNewer: the remote was written by a newer version of the program.
+var ErrNewer = errs.New(errs.Format, "the remote was written by a newer amberfs")
+
+// A Ref is a pushed snapshot.
+type Ref struct {
+	Version int       `json:"version"`
+	Name    string    `json:"name"`
+	ID      string    `json:"id"`    // of the snapshot, 64 hex digits
+	Nonce   string    `json:"nonce"` // tells one push from another
+	Pushed  time.Time `json:"pushed"`
+	Expires time.Time `json:"expires,omitzero"`
+
+	Message string            `json:"message,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	Created time.Time         `json:"created"`
+	Origin  string            `json:"origin,omitempty"`
+	Files   int64             `json:"files"`
+	Bytes   int64             `json:"bytes"`
+
+	Objects []backend.Object `json:"objects"`
+	Indexes []Section        `json:"indexes"` // newest first
+	// Hot has the index entries of the tree pages that a first look needs, so that it
+	// need not wait for the indexes: a table as in those.
+	Hot []byte `json:"hot,omitempty"`
+
+	Sealed bool `json:"-"` // the ref and its objects are encrypted
+}
+
+// A Section is where the index of a push lies: the entries of tree pages, then
+// those of chunks.
+type Section struct {
+	Object int   `json:"object"` // position in the list of objects
+	Offset int64 `json:"offset"`
+	Tree   int64 `json:"tree"` // number of entries
+	Data   int64 `json:"data"`
+}
+
+// Size is the length of the index in bytes.
+func (s Section) Size() int64 { return (s.Tree + s.Data) * EntrySize }
+
+// State is the id of the snapshot.
+func (r *Ref) State() cas.Hash {
+	h, _ := cas.ParseHash(r.ID) // checked when it was decoded
+	return h
+}
+
+// HotTable says where the hot pages lie.
+func (r *Ref) HotTable() Table { return Table{r.Hot} } // checked when it was decoded
+
+// SetHot sets which pages are hot.
+func (r *Ref) SetHot(entries []Entry) { r.Hot = NewTable(entries).raw }
+
+// Encode returns the value of a ref's key.
+func (r *Ref) Encode() ([]byte, error) {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode ref: %w", err)
+	}
+	return append(b, '\n'), nil
+}
+
+// DecodeRef reads what Encode wrote. Errors: ErrNewer, ErrMalformed.
+func DecodeRef(raw []byte) (*Ref, error) {
+	var r Ref
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return nil, fmt.Errorf("%w: ref: %w", ErrMalformed, err)
+	}
+	if r.Version > Version {
+		return nil, fmt.Errorf("ref %q has version %d: %w", r.Name, r.Version, ErrNewer)
+	}
+	if err := r.Check(); err != nil {
+		return nil, fmt.Errorf("%w: ref: %w", ErrMalformed, err)
+	}
+	return &r, nil
+}
+
+var objectName = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// Check refuses what no push writes.
+func (r *Ref) Check() error {
+	if r.Version != Version || len(r.Objects) > maxObjects || len(r.Indexes) > maxIndexes {
+		return fmt.Errorf("version %d, %d objects, %d indexes", r.Version, len(r.Objects), len(r.Indexes))
+	}
+	if _, err := cas.ParseHash(r.ID); err != nil {
+		return fmt.Errorf("id: %w", err)
+	}
+	for _, o := range r.Objects {
+		if !objectName.MatchString(o.Name) || o.Size < 0 || o.Size >= 1<<32 {
+			return fmt.Errorf("object %q of %d bytes", o.Name, o.Size)
+		}
+	}
+	if len(r.Hot) > maxHot*EntrySize {
+		return fmt.Errorf("%d bytes of hot pages", len(r.Hot))
+	}
+	if _, err := decodeTable(r.Hot, cas.KindTree, r.Objects); err != nil {
+		return fmt.Errorf("hot pages: %w", err)
+	}
+	for _, s := range r.Indexes {
+		if s.Object < 0 || s.Object >= len(r.Objects) || s.Tree < 0 || s.Data < 0 || s.Tree > maxEntries || s.Data > maxEntries ||
+			s.Offset < 0 || s.Offset > r.Objects[s.Object].Size-s.Size() {
+			return fmt.Errorf("index at %d of object %d", s.Offset, s.Object)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,492 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/remote/cache"
+	"github.com/amberfs/amberfs/remote/object"
+)
+
+const (
+	objectSize = 32 << 20 // of an object that is full, in bytes
+	smallData  = 4 << 20  // chunks up to here go into the head object
+	smallest   = 1 << 20  // objects below it are sent again by a merge
+	maxIndexes = 8        // on top of each other
+	uploads    = 4        // under way at once
+	attempts   = 8        // of a push that meets collections
+
+	// lookAgain is how long after it looked for condemned objects a push may
+	// write its ref; see gc.go.
+	lookAgain = 6 * time.Hour
+
+	// settleTime is how long after the ref of a service without conditions it is
+	// looked who has the name.
+	settleTime = time.Second
+)
+
+// A Push is what is to be pushed.
+type Push struct {
+	// Ref has the name and what describes the snapshot. The rest is filled in.
+	Ref object.Ref
+	// Mark calls keep for every object that the snapshot needs, and goes on below
+	// one only when keep says so.
+	Mark func(ctx context.Context, keep func(cas.Hash) bool) error
+	// Stored returns an object.
+	Stored func(ctx context.Context, h cas.Hash) (cas.Stored, error)
+	// Hot returns the tree pages that a first look at the snapshot needs. May be nil.
+	Hot func(ctx context.Context) ([]cas.Hash, error)
+	// Base is the name of a snapshot that the remote may have, and that this one is
+	// compared with. If it is empty, that is what has the name of this one there.
+	Base string
+	// Force replaces a snapshot of that name.
+	Force bool
+	// Full sends everything anew: nothing of the new snapshot is in objects that
+	// were there before.
+	Full bool
+	// Progress is told of bytes that were sent. May be nil.
+	Progress func(sent int64)
+}
+
+// A Pushed is the result of a push.
+type Pushed struct {
+	Ref       *object.Ref
+	Unchanged bool  // it was there
+	Objects   int   // sent
+	Bytes     int64 // sent
+}
+
+// Push makes a snapshot appear on the remote, with all it needs or not at all.
+//
+// Errors: ErrExists; ErrNoRemote; cas.ErrDamaged if something of it is damaged
+// here, and then nothing was published; those of package backend.
+func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
+	u := &pushing{r: r, p: &p}
+	if there, err := u.confirmBase(ctx); err != nil || there != nil {
+		return there, err
+	}
+	var err error
+	if u.format, err = r.Format(ctx); err != nil {
+		return nil, err
+	}
+	// What is condemned is looked up while the objects are sent, since it hardly ever
+	// matters; if it does, they are sent again under other names.
+	for range attempts {
+		err := u.attempt(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if u.clear() && !u.tookLong() {
+			return u.publish(ctx)
+		}
+	}
+	return nil, fmt.Errorf("the push took so long that a collection came between; run it again: %w", backend.ErrChanged)
+}
+
+// attempt looks what is condemned, and sends what has to be sent.
+func (u *pushing) attempt(ctx context.Context) error {
+	u.objects, u.indexes, u.entries, u.carried, u.missing = nil, nil, nil, nil, nil
+	u.looked = time.Now()
+	if u.base != nil && !u.free(u.base.Ref.Objects) {
+		u.base = nil
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	var condemned map[string]bool
+	g.Go(func() (err error) {
+		if condemned, err = u.r.condemned(gctx); err != nil {
+			return fmt.Errorf("looking for a collection: %w", err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		if err := u.plan(gctx); err != nil {
+			return err
+		}
+		return u.send(gctx)
+	})
+	err := g.Wait()
+	u.condemned = condemned
+	return err
+}
+
+// pushing is a push under way.
+type pushing struct {
+	r       *Remote
+	p       *Push
+	base    *Snapshot     // nil if there is none
+	there   *object.Index // of base
+	format  *Format
+	version string // of what has the name of the snapshot, if it was read
+
+	condemned map[string]bool
+	looked    time.Time
+
+	missing []cas.Hash     // what has to be sent, in the order of the walk
+	carried []object.Entry // of a merge: what stays where it is
+
+	entries []object.Entry // for the index
+	indexes []object.Section
+
+	mu      sync.Mutex
+	objects []backend.Object // of the ref; those that are under way have no name yet
+	sent    int
+	bytes   int64
+}
+
+// confirmBase reads the base's ref, which proves that everything it leads to is
+// there. It returns a result if there is nothing to do.
+func (u *pushing) confirmBase(ctx context.Context) (*Pushed, error) {
+	name := u.p.Base
+	if name == "" {
+		name = u.p.Ref.Name
+	}
+	ref, version, err := u.r.Ref(ctx, name)
+	if errors.Is(err, backend.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if name == u.p.Ref.Name && ref.ID == u.p.Ref.ID && !(u.p.Full && u.p.Force) {
+		return &Pushed{Ref: ref, Unchanged: true}, nil
+	}
+	if name == u.p.Ref.Name && !u.p.Force {
+		return nil, inUse(ref)
+	}
+	if name == u.p.Ref.Name && strings.EqualFold(ref.Name, name) && ref.Name != name {
+		// A disk that does not tell upper from lower case.
+		return nil, fmt.Errorf("%s has the name %s there, which the place does not tell from %s: %w", ref.Name, ref.Name, name, ErrExists)
+	}
+	if name == u.p.Ref.Name {
+		u.version = version
+	}
+	if u.p.Full {
+		return nil, nil
+	}
+	if u.base, err = u.r.lately(ctx, ref); err == nil {
+		u.there, err = u.base.Load(ctx)
+	}
+	return nil, err
+}
+
+// lately returns the snapshot of a ref, the one that the last push used if it is
+// that: then its indexes need not be read and checked again.
+func (r *Remote) lately(ctx context.Context, ref *object.Ref) (*Snapshot, error) {
+	r.mu.Lock()
+	last := r.last
+	r.mu.Unlock()
+	if last != nil && last.Ref.Nonce == ref.Nonce {
+		return last, nil
+	}
+	s := r.Unread(ref)
+	if _, err := s.Load(ctx); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = s
+	return s, nil
+}
+
+func inUse(there *object.Ref) error {
+	return fmt.Errorf("%s is %.12s of %s: %w", there.Name, there.ID, there.Created.Format(time.RFC3339), ErrExists)
+}
+
+// tookLong reports whether the look at condemned objects is too old. A machine that
+// slept has not counted that on its monotonic clock, and the other one may be set.
+func (u *pushing) tookLong() bool {
+	now := time.Now()
+	return now.Sub(u.looked) > lookAgain || now.Round(0).Sub(u.looked.Round(0)) > lookAgain
+}
+
+// clear reports whether the push leads to nothing that is to be removed.
+func (u *pushing) clear() bool { return u.free(u.objects) }
+
+func (u *pushing) free(objects []backend.Object) bool {
+	for _, o := range objects {
+		if u.condemned[o.Name] {
+			return false
+		}
+	}
+	return true
+}
+
+// plan finds out what has to be sent.
+func (u *pushing) plan(ctx context.Context) error {
+	seen := make(map[cas.Hash]struct{})
+	merge := u.base != nil && len(u.base.Ref.Indexes) >= maxIndexes
+	var there []cas.Hash // of a merge: what the base has
+	err := u.p.Mark(ctx, func(h cas.Hash) bool {
+		if _, ok := seen[h]; ok {
+			return false
+		}
+		has := false
+		if u.base != nil {
+			_, has = u.there.Find(h)
+		}
+		if has && !merge {
+			return false
+		}
+		seen[h] = struct{}{}
+		if has {
+			there = append(there, h)
+		} else {
+			u.missing = append(u.missing, h)
+		}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("walking over the snapshot: %w", err)
+	}
+	switch {
+	case merge:
+		u.merge(there)
+	case u.base != nil:
+		u.objects = append(u.objects, u.base.Ref.Objects...)
+	}
+	return nil
+}
+
+// merge decides what of the base stays where it is: what lies in objects that are
+// large and at least half alive. The rest is sent again.
+func (u *pushing) merge(there []cas.Hash) {
+	base := u.base
+	alive := make([]int64, len(base.Ref.Objects))
+	for _, h := range there {
+		e, _ := u.there.Find(h)
+		alive[e.Object] += int64(e.Stored)
+	}
+	number := make(map[uint32]uint32) // of a kept object, in the new list
+	for i, o := range base.Ref.Objects {
+		if o.Size >= smallest && 2*alive[i] >= o.Size {
+			number[uint32(i)] = uint32(len(u.objects))
+			u.objects = append(u.objects, o)
+		}
+	}
+	for _, h := range there {
+		e, _ := u.there.Find(h)
+		if n, ok := number[e.Object]; ok {
+			e.Object = n
+			u.carried = append(u.carried, e)
+		} else {
+			u.missing = append(u.missing, h)
+		}
+	}
+}
+
+// send writes the objects: full ones while they fill up, the head at last.
+func (u *pushing) send(ctx context.Context) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(uploads)
+	var data, pages object.Pack
+	for _, h := range u.missing {
+		rec, err := u.p.Stored(gctx, h)
+		if err != nil {
+			return errors.Join(fmt.Errorf("reading what is to be pushed: %w", err), g.Wait())
+		}
+		into := &data
+		if rec.Kind == cas.KindTree {
+			into = &pages
+		}
+		if len(into.Bytes) > 0 && len(into.Bytes)+len(rec.Bytes) > objectSize {
+			u.cut(gctx, g, into)
+		}
+		into.Add(h, rec)
+	}
+	if len(data.Bytes) > smallData {
+		u.cut(gctx, g, &data)
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return u.head(ctx, &data, &pages)
+}
+
+// cut sends a pack as an object of its own and empties it.
+func (u *pushing) cut(ctx context.Context, g *errgroup.Group, p *object.Pack) {
+	place := u.place()
+	u.index(p.Entries, place)
+	body := p.Bytes
+	*p = object.Pack{}
+	g.Go(func() error { return u.upload(ctx, body, place) })
+}
+
+func (u *pushing) index(entries []object.Entry, place int) {
+	for _, e := range entries {
+		e.Object = uint32(place)
+		u.entries = append(u.entries, e)
+	}
+}
+
+// place makes room in the list of objects for one whose name is not known before it
+// is encrypted.
+func (u *pushing) place() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.objects = append(u.objects, backend.Object{})
+	return len(u.objects) - 1
+}
+
+// head sends the last object, with the index. A push that brings nothing has none.
+func (u *pushing) head(ctx context.Context, data, pages *object.Pack) error {
+	base := u.base
+	merged := base == nil || len(base.Ref.Indexes) >= maxIndexes
+	if !merged {
+		u.indexes = base.Ref.Indexes
+		if len(u.missing) == 0 {
+			return nil
+		}
+	}
+	data.Append(pages)
+	place := u.place()
+	u.index(data.Entries, place)
+	section := data.EncodeIndex(append(u.entries, u.carried...))
+	section.Object = place
+	u.indexes = append([]object.Section{section}, u.indexes...)
+	return u.upload(ctx, data.Bytes, place)
+}
+
+// upload writes an object, if it is not there: an earlier try may have sent it.
+func (u *pushing) upload(ctx context.Context, body []byte, place int) error {
+	sealed, err := u.format.seal(body)
+	if err != nil {
+		return err
+	}
+	o := backend.Named(sealed)
+	if u.condemned[o.Name] {
+		// The same bytes would have the name that is about to be removed.
+		return u.upload(ctx, append(body, 0), place)
+	}
+	// To ask whether it is there costs as much as to send it when it is small, and it
+	// hardly ever is: only a push that was killed leaves one.
+	there := false
+	if o.Size >= smallest && !u.p.Full && len(u.format.Recipients) == 0 {
+		info, err := u.r.b.Stat(ctx, o.Key())
+		if err != nil && !errors.Is(err, backend.ErrNotFound) {
+			return err
+		}
+		there = err == nil && info.Size == o.Size
+	}
+	if !there {
+		if _, err := u.r.b.Put(ctx, o.Key(), sealed, backend.PutOptions{}); err != nil {
+			return err
+		}
+	}
+	if o.Size <= smallData {
+		u.r.o.Cache.Put(cache.Object(o), sealed) // the next push reads its index
+	}
+	u.uploaded(place, o, there)
+	return nil
+}
+
+func (u *pushing) uploaded(place int, o backend.Object, there bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.objects[place] = o
+	if !there {
+		u.sent++
+		u.bytes += o.Size
+	}
+	if u.p.Progress != nil {
+		u.p.Progress(u.bytes)
+	}
+}
+
+// publish writes the ref.
+func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
+	ref := u.p.Ref
+	ref.Version, ref.Nonce, ref.Pushed = object.Version, uuid.NewString(), time.Now().UTC()
+	ref.Objects, ref.Indexes, ref.Sealed = u.objects, u.indexes, len(u.format.Recipients) > 0
+	if err := u.hot(ctx, &ref); err != nil {
+		return nil, err
+	}
+	raw, err := ref.Encode()
+	if err != nil {
+		return nil, err
+	}
+	if raw, err = u.format.seal(raw); err != nil {
+		return nil, err
+	}
+	o := backend.PutOptions{IfAbsent: true, Keeps: ref.Objects}
+	switch {
+	case u.p.Force && u.version != "":
+		o.IfAbsent, o.IfMatch = false, u.version
+	case u.p.Force:
+		if o.IfAbsent, o.IfMatch, err = u.r.present(ctx, ref.Name); err != nil {
+			return nil, err
+		}
+	}
+	_, err = u.r.b.Put(ctx, "ref/"+ref.Name, raw, o)
+	done := &Pushed{Ref: &ref, Objects: u.sent, Bytes: u.bytes}
+	if err == nil && u.format.Conditional {
+		return done, nil
+	}
+	if err != nil && !errors.Is(err, backend.ErrChanged) && !errors.Is(err, backend.ErrAway) {
+		return nil, err
+	}
+	return u.settle(ctx, done, err)
+}
+
+// hot notes where the pages lie that a first look needs.
+func (u *pushing) hot(ctx context.Context, ref *object.Ref) error {
+	if u.p.Hot == nil {
+		return nil
+	}
+	hashes, err := u.p.Hot(ctx)
+	if err != nil {
+		return fmt.Errorf("looking for the pages of a first look: %w", err)
+	}
+	var own object.Index
+	own.AddTable(object.NewTable(append(u.entries, u.carried...)))
+	var entries []object.Entry
+	for _, h := range hashes {
+		e, ok := own.Find(h)
+		if !ok && u.base != nil {
+			e, ok = u.there.Find(h)
+		}
+		if ok && e.Kind == cas.KindTree {
+			entries = append(entries, e)
+		}
+	}
+	ref.SetHot(entries)
+	return nil
+}
+
+// present returns the condition under which a ref is replaced.
+func (r *Remote) present(ctx context.Context, name string) (absent bool, version string, err error) {
+	_, version, err = r.b.Get(ctx, "ref/"+name)
+	if errors.Is(err, backend.ErrNotFound) {
+		return true, "", nil
+	}
+	return false, version, err
+}
+
+// settle finds out who has the name when the answer does not say: an answer that
+// was lost, somebody who was faster, or a service without conditions.
+func (u *pushing) settle(ctx context.Context, done *Pushed, cause error) (*Pushed, error) {
+	if cause == nil {
+		time.Sleep(settleTime)
+	}
+	there, _, err := u.r.Ref(ctx, done.Ref.Name)
+	switch {
+	case err != nil:
+		return nil, errors.Join(cause, err)
+	case there.Nonce == done.Ref.Nonce:
+		return done, nil
+	case there.ID == done.Ref.ID:
+		return &Pushed{Ref: there, Unchanged: true}, nil
+	}
+	return nil, inUse(there)
+}

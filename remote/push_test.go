@@ -1,0 +1,285 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"filippo.io/age"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/remote/remotetest"
+)
+
+// everywhere runs a test on each kind of remote that is at hand.
+func everywhere(t *testing.T, fn func(t *testing.T, url string)) {
+	t.Run("directory", func(t *testing.T) { fn(t, "file://"+t.TempDir()) })
+	t.Run("s3", func(t *testing.T) { fn(t, remotetest.S3Prefix(remotetest.S3(t), "x/y")) })
+	t.Run("registry", func(t *testing.T) { fn(t, "oci://"+remotetest.Registry(t)+"/x/y") })
+}
+
+func TestPush(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		ctx := t.Context()
+		r := openRemote(t, url, Options{})
+		w := newWorld()
+		all := files(1, 300)
+		v1 := w.tree(all)
+		if _, err := r.Push(ctx, w.push("v1", v1, nil)); !errors.Is(err, ErrNoRemote) {
+			t.Fatalf("push to a place that is no remote: %v", err)
+		}
+		initRemote(t, r)
+		if _, err := r.Push(ctx, w.push("v1", v1, nil)); err != nil {
+			t.Fatal(err)
+		}
+		elsewhere := openRemote(t, url, Options{})
+		s := w.check(t, elsewhere, "v1", v1)
+
+		all[7] = []byte("changed")
+		v2 := w.tree(all)
+		done, err := elsewhere.Push(ctx, w.push("v2", v2, s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done.Objects != 1 || done.Bytes > 2000 {
+			t.Errorf("a push of one changed file sent %d objects, %d bytes", done.Objects, done.Bytes)
+		}
+		w.check(t, openRemote(t, url, Options{}), "v2", v2)
+		w.check(t, openRemote(t, url, Options{}), "v1", v1)
+
+		if done, err = r.Push(ctx, w.push("v2", v2, s)); err != nil || !done.Unchanged {
+			t.Errorf("the same once more: %+v, %v", done, err)
+		}
+		if _, err := r.Push(ctx, w.push("v1", v2, nil)); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), v1.String()[:12]) {
+			t.Errorf("a name in use: %v", err)
+		}
+		w.check(t, openRemote(t, url, Options{}), "v1", v1)
+		p := w.push("v1", v2, nil)
+		p.Force = true
+		if _, err := r.Push(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		w.check(t, openRemote(t, url, Options{}), "v1", v2)
+		if err := r.Remove(ctx, "v2"); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := r.Ref(ctx, "v2"); !errors.Is(err, backend.ErrNotFound) {
+			t.Errorf("after it was removed: %v", err)
+		}
+	})
+}
+
+// A push of what is there is one request, one of few changes four.
+func TestPushRequests(t *testing.T) {
+	p := remotetest.NewProxy(t, remotetest.S3(t))
+	r := openRemote(t, remotetest.S3Prefix(p.URL, "requests"), Options{})
+	initRemote(t, r)
+	w := newWorld()
+	all := files(1, 300)
+	v1 := w.tree(all)
+	if _, err := r.Push(t.Context(), w.push("v1", v1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	s := w.check(t, r, "v1", v1)
+	count := func(what string, want int64, name string, id cas.Hash) {
+		before := p.Requests.Load()
+		if _, err := r.Push(t.Context(), w.push(name, id, s)); err != nil {
+			t.Fatal(err)
+		}
+		if n := p.Requests.Load() - before; n > want {
+			t.Errorf("%s took %d requests", what, n)
+		}
+	}
+	count("nothing", 1, "v1", v1)
+	all[3] = []byte("changed")
+	count("one file", 4, "v2", w.tree(all))
+}
+
+// Pushes on top of each other stay bounded, and everything remains readable.
+func TestManyPushes(t *testing.T) {
+	r := newRemote(t)
+	w := newWorld()
+	all := files(2, 500)
+	var s *Snapshot
+	for i := range 4 * maxIndexes {
+		all[i*7%500] = fmt.Append(nil, "change ", i)
+		name, id := fmt.Sprint("v", i), w.tree(all)
+		done, err := r.Push(t.Context(), w.push(name, id, s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = w.check(t, r, name, id)
+		if n := len(done.Ref.Indexes); n > maxIndexes {
+			t.Fatalf("%d indexes", n)
+		}
+		if n := len(done.Ref.Objects); n > 2*maxIndexes {
+			t.Fatalf("%d objects", n)
+		}
+	}
+}
+
+func TestLargePush(t *testing.T) {
+	r := newRemote(t)
+	w := newWorld()
+	all := make([][]byte, 40)
+	for i := range all {
+		all[i] = remotetest.Bytes(uint64(i+1), 2<<20)
+	}
+	id := w.tree(all)
+	var progress int64
+	p := w.push("v1", id, nil)
+	p.Progress = func(sent int64) { progress = sent }
+	done, err := r.Push(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range done.Ref.Objects {
+		if o.Size > objectSize {
+			t.Errorf("an object of %d bytes", o.Size)
+		}
+	}
+	if done.Objects != 4 || progress != done.Bytes || done.Bytes < 80<<20 {
+		t.Errorf("%+v, progress %d", done, progress)
+	}
+	w.check(t, r, "v1", id)
+	if err := r.Remove(t.Context(), "v1"); err != nil {
+		t.Fatal(err)
+	}
+	// What an earlier try has sent is not sent again.
+	if done, err = r.Push(t.Context(), w.push("v2", id, nil)); err != nil || done.Objects != 1 {
+		t.Errorf("once more: %+v, %v", done, err)
+	}
+}
+
+func TestEncrypted(t *testing.T) {
+	key, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	r := openRemote(t, "file://"+dir, Options{Identities: []age.Identity{key}})
+	initRemote(t, r, key.Recipient().String())
+	w := newWorld()
+	const secret = "a line that nobody else may read"
+	all := append(files(3, 100), []byte(strings.Repeat(secret, 100)))
+	v1 := w.tree(all)
+	if _, err := r.Push(t.Context(), w.push("v1", v1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	s := w.check(t, openRemote(t, r.URL(), Options{Identities: []age.Identity{key}}), "v1", v1)
+	all[0] = []byte("changed")
+	v2 := w.tree(all)
+	if _, err := r.Push(t.Context(), w.push("v2", v2, s)); err != nil {
+		t.Fatal(err)
+	}
+	w.check(t, openRemote(t, r.URL(), Options{Identities: []age.Identity{key}}), "v2", v2)
+	if _, _, err := openRemote(t, r.URL(), Options{}).Ref(t.Context(), "v1"); !errors.Is(err, backend.ErrDenied) {
+		t.Errorf("without the key: %v", err)
+	}
+	err = filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(p)
+		if strings.Contains(string(b), secret) || strings.Contains(string(b), v1.String()) {
+			t.Errorf("%s tells the secret", p)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Damage here is never published.
+func TestDamagedHere(t *testing.T) {
+	r := newRemote(t)
+	w := newWorld()
+	all := files(4, 50)
+	id := w.tree(all)
+	p := w.push("v1", id, nil)
+	bad := cas.Sum(all[20])
+	p.Stored = func(ctx context.Context, h cas.Hash) (cas.Stored, error) {
+		if h == bad {
+			return cas.Stored{}, cas.ErrDamaged
+		}
+		return w.stored(ctx, h)
+	}
+	if _, err := r.Push(t.Context(), p); !errors.Is(err, cas.ErrDamaged) {
+		t.Fatalf("push: %v", err)
+	}
+	if _, _, err := r.Ref(t.Context(), "v1"); !errors.Is(err, backend.ErrNotFound) {
+		t.Errorf("the ref: %v", err)
+	}
+}
+
+// A push during which one answer is lost, or comes late, or not, ends as one that
+// was not disturbed, or with an error and nothing published; the next try succeeds.
+func TestDisturbedPush(t *testing.T) {
+	p := remotetest.NewProxy(t, remotetest.S3(t))
+	w := newWorld()
+	all := files(5, 100)
+	id := w.tree(all)
+	for n := range 6 {
+		for _, fault := range []remotetest.Fault{remotetest.Busy, remotetest.Lost, remotetest.Cut} {
+			r := openRemote(t, remotetest.S3Prefix(p.URL, fmt.Sprintf("d%d-%d", n, fault)), Options{})
+			initRemote(t, r)
+			for range n {
+				p.Disturb(remotetest.Untouched)
+			}
+			p.Disturb(fault)
+			if _, err := r.Push(t.Context(), w.push("v1", id, nil)); err != nil {
+				t.Logf("fault %d at request %d: %v", fault, n, err)
+				if _, err := r.Push(t.Context(), w.push("v1", id, nil)); err != nil {
+					t.Fatalf("after fault %d at request %d: %v", fault, n, err)
+				}
+			}
+			w.check(t, r, "v1", id)
+		}
+	}
+}
+
+func TestPull(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		r := openRemote(t, url, Options{})
+		initRemote(t, r)
+		w := newWorld()
+		all := files(6, 400)
+		id := w.tree(all)
+		if _, err := r.Push(t.Context(), w.push("v1", id, nil)); err != nil {
+			t.Fatal(err)
+		}
+		s := w.check(t, openRemote(t, url, Options{}), "v1", id)
+		here := newWorld()
+		// Garbage: a page without what is below it.
+		b, _ := w.get(id)
+		here.put(cas.KindTree, b)
+		var last, total int64
+		pull := Pull{
+			Mark: marker(id, func(h cas.Hash) ([]byte, error) { return s.Get(t.Context(), h, nil) }),
+			Has:  func(h cas.Hash) (bool, error) { _, err := here.get(h); return err == nil, nil },
+			Put: func(k cas.Kind, b []byte) (cas.Hash, error) {
+				if rest, ok := strings.CutPrefix(string(b), "page"); ok {
+					for ; len(rest) >= 32; rest = rest[32:] {
+						if _, err := here.get(cas.Hash([]byte(rest[:32]))); err != nil {
+							t.Error("a page is put before what it names")
+						}
+					}
+				}
+				return here.put(k, b), nil
+			},
+			Progress: func(d, all int64) { last, total = d, all },
+		}
+		if err := s.Pull(t.Context(), pull); err != nil {
+			t.Fatal(err)
+		}
+		if len(here.objects) != len(w.objects) || last != total || total == 0 {
+			t.Errorf("%d objects of %d, %d bytes of %d", len(here.objects), len(w.objects), last, total)
+		}
+	})
+}

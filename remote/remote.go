@@ -1,0 +1,288 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"filippo.io/age"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/remote/cache"
+	"github.com/amberfs/amberfs/remote/object"
+)
+
+// Errors that callers tell apart with errors.Is, besides those of package backend.
+var (
+	// ErrExists: a snapshot of that name is there, and is another one.
+	ErrExists = errs.New(errs.Exist, "a snapshot of that name is on the remote already")
+	// ErrNoRemote: there is nothing at the URL that `amberfs remote add` has set up.
+	ErrNoRemote = errs.New(errs.NotExist, "no remote was set up there")
+	// ErrForeign: the place is used for something else.
+	ErrForeign = errs.New(errs.Exist, "the place is used for something else")
+	// ErrIncomplete: something that a snapshot needs is not on the remote.
+	ErrIncomplete = errs.New(errs.Damaged, "the remote lacks a part of the snapshot")
+)
+
+// parallel is how many requests are under way at once where they are many.
+const parallel = 16
+
+// Options are the ways to open a remote. The zero value is fine but for Cache.
+type Options struct {
+	Cache *cache.Cache
+	// Identities decrypt what is encrypted; if nil, those of the user.
+	Identities []age.Identity
+	// Timeout bounds how long a read of a lazy source tries; 30 s by default. Negative:
+	// until the remote is back.
+	Timeout time.Duration
+	// Note is told when the remote goes away and when it is back, and since when it
+	// was away. May be nil.
+	Note func(away bool, since time.Time)
+}
+
+// A Remote is a place that holds pushed snapshots. It is safe for concurrent use.
+type Remote struct {
+	b      backend.Backend
+	o      Options
+	expand *cas.Expander
+	health health
+
+	mu      sync.Mutex
+	format  *Format
+	readers map[reader]io.ReaderAt // of encrypted objects
+	last    *Snapshot              // that a push was compared with
+}
+
+// Open returns the remote at a URL without asking it anything. Close it.
+func Open(url string, o Options) (*Remote, error) {
+	b, err := backend.Open(url)
+	if err != nil {
+		return nil, err
+	}
+	if o.Identities == nil {
+		if o.Identities, err = identities(); err != nil {
+			return nil, errors.Join(err, b.Close())
+		}
+	}
+	expand, err := cas.NewExpander()
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 30 * time.Second
+	}
+	if o.Note == nil {
+		o.Note = func(bool, time.Time) {}
+	}
+	r := &Remote{b: b, o: o, expand: expand, readers: map[reader]io.ReaderAt{}}
+	r.health = health{ask: r.ask, timeout: max(o.Timeout, 0), note: o.Note}
+	r.health.init()
+	return r, nil
+}
+
+// ask makes a small request on a new connection: the old ones may lead nowhere.
+func (r *Remote) ask(ctx context.Context) error {
+	if c, ok := r.b.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+	_, err := r.b.Stat(ctx, "format")
+	return err
+}
+
+// Close lets go of its connections.
+func (r *Remote) Close() error {
+	r.health.close()
+	r.expand.Close()
+	return r.b.Close()
+}
+
+// URL is how Open finds the remote again.
+func (r *Remote) URL() string { return r.b.URL() }
+
+// Ref reads the ref of a snapshot; version serves to replace it. Errors:
+// backend.ErrNotFound, object.ErrMalformed, object.ErrNewer.
+func (r *Remote) Ref(ctx context.Context, name string) (ref *object.Ref, version string, err error) {
+	raw, version, err := r.b.Get(ctx, "ref/"+name)
+	if err != nil {
+		return nil, "", err
+	}
+	ref, err = r.decodeRef(raw)
+	if err != nil {
+		return nil, "", fmt.Errorf("snapshot %s on the remote: %w", name, err)
+	}
+	return ref, version, nil
+}
+
+func (r *Remote) decodeRef(raw []byte) (*object.Ref, error) {
+	secret := isSealed(raw)
+	if secret {
+		var err error
+		if raw, err = r.unsealAll(raw); err != nil {
+			return nil, err
+		}
+	}
+	ref, err := object.DecodeRef(raw)
+	if err == nil {
+		ref.Sealed = secret
+	}
+	return ref, err
+}
+
+// Refs calls fn for every snapshot, in no order and one at a time. One that cannot
+// be read is given as an error.
+func (r *Remote) Refs(ctx context.Context, fn func(name string, ref *object.Ref, err error) error) error {
+	var names []string
+	if err := r.b.List(ctx, "ref/", func(i backend.Info) error {
+		names = append(names, i.Key[len("ref/"):])
+		return nil
+	}); err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for _, name := range names {
+		g.Go(func() error {
+			ref, _, err := r.Ref(ctx, name)
+			if errors.Is(err, backend.ErrNotFound) {
+				return nil // removed meanwhile
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			return fn(name, ref, err)
+		})
+	}
+	return g.Wait()
+}
+
+// Remove removes a snapshot from the remote; what only it needs goes when the
+// remote is collected. Errors: backend.ErrNotFound.
+func (r *Remote) Remove(ctx context.Context, name string) error {
+	// Of a tag it is read whether it is a snapshot's: the repository may hold images.
+	if _, _, err := r.b.Get(ctx, "ref/"+name); err != nil {
+		return err
+	}
+	return r.b.Delete(ctx, "ref/"+name)
+}
+
+// A Format says what a remote is. It is the value of the key format: a line that
+// people can read, then JSON.
+type Format struct {
+	Version     int      `json:"version"`
+	Conditional bool     `json:"conditional"` // puts under a condition hold when many write
+	Recipients  []string `json:"recipients,omitempty"`
+}
+
+const formatLine = "amberfs remote 1\n"
+
+// Format reads what the remote is, once. Errors: ErrNoRemote, ErrForeign,
+// object.ErrNewer.
+func (r *Remote) Format(ctx context.Context) (*Format, error) {
+	r.mu.Lock()
+	f := r.format
+	r.mu.Unlock()
+	if f != nil {
+		return f, nil
+	}
+	raw, _, err := r.b.Get(ctx, "format")
+	if errors.Is(err, backend.ErrNotFound) {
+		return nil, fmt.Errorf("%s: %w", r.URL(), ErrNoRemote)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f, err = decodeFormat(raw); err != nil {
+		return nil, fmt.Errorf("%s: %w", r.URL(), err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.format = f
+	return f, nil
+}
+
+func decodeFormat(raw []byte) (*Format, error) {
+	line, rest, _ := bytes.Cut(raw, []byte("\n"))
+	if !bytes.HasPrefix(line, []byte("amberfs remote ")) {
+		return nil, fmt.Errorf("%w: its key format is not an amberfs remote's", ErrForeign)
+	}
+	if string(line)+"\n" != formatLine {
+		return nil, object.ErrNewer
+	}
+	var f Format
+	if err := json.Unmarshal(rest, &f); err != nil {
+		return nil, fmt.Errorf("%w: format: %w", object.ErrMalformed, err)
+	}
+	for _, s := range f.Recipients {
+		if _, err := age.ParseX25519Recipient(s); err != nil {
+			return nil, fmt.Errorf("%w: format: a recipient that is none", object.ErrMalformed)
+		}
+	}
+	return &f, nil
+}
+
+// Init sets a remote up, for `amberfs remote add`: it tries what the service keeps
+// of its word and writes the format. If that is there already, it is read. warn is
+// told what does not hold.
+func (r *Remote) Init(ctx context.Context, recipients []string, warn func(string)) (*Format, error) {
+	f, err := r.Format(ctx)
+	if !errors.Is(err, ErrNoRemote) {
+		return f, err
+	}
+	for _, s := range recipients {
+		if _, err := age.ParseX25519Recipient(s); err != nil {
+			return nil, fmt.Errorf("%q is no recipient of age (age-keygen prints one): %w", s, err)
+		}
+	}
+	if err := r.checkEmpty(ctx); err != nil {
+		return nil, err
+	}
+	p, err := backend.Probe(ctx, r.b)
+	if err != nil {
+		return nil, fmt.Errorf("trying out %s: %w", r.URL(), err)
+	}
+	for _, problem := range p.Problems {
+		warn(problem)
+	}
+	f = &Format{Version: object.Version, Conditional: p.Conditional, Recipients: recipients}
+	raw, err := json.Marshal(f)
+	if err != nil {
+		return nil, fmt.Errorf("encode format: %w", err)
+	}
+	_, err = r.b.Put(ctx, "format", append([]byte(formatLine), raw...), backend.PutOptions{IfAbsent: true})
+	if err != nil && !errors.Is(err, backend.ErrChanged) {
+		return nil, err
+	}
+	return r.Format(ctx)
+}
+
+// checkEmpty refuses a place without a format that holds keys as a remote has them: a
+// collection would remove what is somebody else's. A registry collects by itself.
+func (r *Remote) checkEmpty(ctx context.Context) error {
+	if r.b.Collects() {
+		return nil
+	}
+	found := ""
+	for _, prefix := range []string{"obj/", "ref/"} {
+		err := r.b.List(ctx, prefix, func(i backend.Info) error {
+			found = i.Key
+			return errFound
+		})
+		if err != nil && !errors.Is(err, errFound) && !errors.Is(err, backend.ErrNotFound) {
+			return err
+		}
+	}
+	if found == "" {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: it holds %s, but no amberfs remote was set up there; choose another prefix", r.URL(), ErrForeign, found)
+}
+
+var errFound = errors.New("there is one")

@@ -1,0 +1,358 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/remote/cache"
+	"github.com/amberfs/amberfs/remote/object"
+	"github.com/amberfs/amberfs/remote/remotetest"
+)
+
+func TestInit(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		var warned []string
+		warn := func(s string) { warned = append(warned, s) }
+		f, err := openRemote(t, url, Options{}).Init(t.Context(), nil, warn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Conditional != (len(warned) == 0) || f.Conditional == strings.HasPrefix(url, "oci:") {
+			t.Errorf("%+v, warned %q", f, warned)
+		}
+		again, err := openRemote(t, url, Options{}).Init(t.Context(), nil, func(s string) { t.Error(s) })
+		if err != nil || again.Conditional != f.Conditional {
+			t.Errorf("a second time: %+v, %v", again, err)
+		}
+	})
+}
+
+// A service that takes every write is found out, works, and the loser of a race is
+// told.
+func TestLyingService(t *testing.T) {
+	endpoint := remotetest.Lying(t)
+	r := openRemote(t, remotetest.S3Prefix(endpoint, "x"), Options{})
+	var warned []string
+	f, err := r.Init(t.Context(), nil, func(s string) { warned = append(warned, s) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Conditional || len(warned) != 1 || !strings.Contains(warned[0], "8 of 8") {
+		t.Fatalf("%+v, warned %q", f, warned)
+	}
+	w := newWorld()
+	id := w.tree(files(1, 50))
+	if _, err := r.Push(t.Context(), w.push("v1", id, nil)); err != nil {
+		t.Fatal(err)
+	}
+	w.check(t, r, "v1", id)
+}
+
+func TestForeignPlace(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "format"), []byte("PNG\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := openRemote(t, "file://"+dir, Options{})
+	if _, err := r.Init(t.Context(), nil, nil); !errors.Is(err, ErrForeign) {
+		t.Errorf("%v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "format"), []byte("amberfs remote 2\n{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Init(t.Context(), nil, nil); !errors.Is(err, object.ErrNewer) {
+		t.Errorf("a newer remote: %v", err)
+	}
+}
+
+// What somebody else keeps under a prefix is no garbage of ours.
+func TestForeignPrefix(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, backend.Named([]byte("theirs")).Key())
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("theirs"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := openRemote(t, "file://"+dir, Options{})
+	if _, err := r.Init(t.Context(), nil, nil); !errors.Is(err, ErrForeign) {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "format")); err == nil {
+		t.Error("it was set up")
+	}
+}
+
+// A place that does not tell upper from lower case does not lose a snapshot to another.
+func TestCaseInsensitive(t *testing.T) {
+	b := newClocked()
+	r := on(t, folding{b}, Options{})
+	initRemote(t, r)
+	w := newWorld()
+	one, two := w.tree(files(1, 3)), w.tree(files(2, 3))
+	if _, err := r.Push(t.Context(), w.push("v1", one, nil)); err != nil {
+		t.Fatal(err)
+	}
+	for _, force := range []bool{false, true} {
+		p := w.push("V1", two, nil)
+		p.Force = force
+		if _, err := r.Push(t.Context(), p); !errors.Is(err, ErrExists) {
+			t.Errorf("force %v: %v", force, err)
+		}
+	}
+	w.check(t, r, "v1", one)
+}
+
+// folding takes keys for the same that differ in case.
+type folding struct{ *clocked }
+
+func (f folding) Put(ctx context.Context, key string, data []byte, o backend.PutOptions) (string, error) {
+	return f.clocked.Put(ctx, strings.ToLower(key), data, o)
+}
+
+func (f folding) Get(ctx context.Context, key string) ([]byte, string, error) {
+	return f.clocked.Get(ctx, strings.ToLower(key))
+}
+
+// FuzzFormat: whatever lies at the key format, it is understood or refused.
+func FuzzFormat(f *testing.F) {
+	f.Add([]byte(formatLine + `{"version":1,"conditional":true}`))
+	f.Add([]byte("amberfs remote 2\n{}"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if f, err := decodeFormat(raw); err == nil && f == nil {
+			t.Error("neither")
+		}
+	})
+}
+
+// FuzzMarks: a collection that meets marks, holds and refs of somebody's making removes
+// nothing that a ref names.
+func FuzzMarks(f *testing.F) {
+	f.Add([]byte(`["`+strings.Repeat("a", 64)+`"]`), []byte(`{"objects":[]}`))
+	f.Add([]byte(`["../format"]`), []byte(`{"objects":[{"name":"x","size":-1}]}`))
+	f.Fuzz(func(t *testing.T, marks, holds []byte) {
+		b := newClocked()
+		dir, err := os.MkdirTemp("", "fuzz") // t.TempDir has a # in its name, as no URL does
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		r := openRemote(t, "file://"+dir, Options{})
+		r.b = b
+		initRemote(t, r)
+		w := newWorld()
+		id := w.tree(files(1, 3))
+		if _, err := r.Push(t.Context(), w.push("v1", id, nil)); err != nil {
+			t.Fatal(err)
+		}
+		for key, raw := range map[string][]byte{"gc/seen-x": marks, "gc/condemned-y": marks, "hold/z": holds} {
+			if _, err := b.Put(t.Context(), key, raw, backend.PutOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			b.pass(25 * time.Hour)
+			_, _ = r.GC(t.Context(), Grace)
+		}
+		w.check(t, r, "v1", id)
+	})
+}
+
+// pushed returns a remote behind a proxy that has the snapshot v1.
+func pushed(t *testing.T) (*remotetest.Proxy, string, *world, cas.Hash) {
+	p := remotetest.NewProxy(t, remotetest.S3(t))
+	url := remotetest.S3Prefix(p.URL, "x")
+	r := openRemote(t, url, Options{})
+	initRemote(t, r)
+	w := newWorld()
+	id := w.tree(files(9, 100))
+	if _, err := r.Push(t.Context(), w.push("v1", id, nil)); err != nil {
+		t.Fatal(err)
+	}
+	return p, url, w, id
+}
+
+// A byte that changed on the way, or in the cache, never reaches a reader.
+func TestFlippedBytes(t *testing.T) {
+	p, url, w, id := pushed(t)
+	flipped := 0
+	for n := range 12 {
+		o := Options{Cache: newCache(t)}
+		r := openRemote(t, url, o)
+		for range n {
+			p.Disturb(remotetest.Untouched)
+		}
+		p.Disturb(remotetest.Flipped)
+		ref, _, err := r.Ref(t.Context(), "v1")
+		if err != nil {
+			flipped++
+			continue
+		}
+		s, err := r.Snapshot(t.Context(), ref)
+		if err != nil {
+			flipped++
+			continue
+		}
+		for h, want := range w.objects {
+			if got, err := s.Get(t.Context(), h, nil); err == nil && string(got) != string(want.body) {
+				t.Fatalf("wrong bytes of %s were served", h)
+			} else if err != nil {
+				flipped++
+			}
+		}
+	}
+	t.Log(flipped, "errors")
+	w.check(t, openRemote(t, url, Options{}), "v1", id)
+}
+
+// A block of the cache that a power cut left full of zeros is fetched again.
+func TestTornCache(t *testing.T) {
+	_, url, w, id := pushed(t)
+	dir := t.TempDir()
+	c, err := cache.Open(dir, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r := openRemote(t, url, Options{Cache: c})
+	s := w.check(t, r, "v1", id)
+	blocks, _ := filepath.Glob(dir + "/??/*")
+	if len(blocks) == 0 {
+		t.Fatal("nothing is in the cache")
+	}
+	for _, b := range blocks {
+		fi, err := os.Stat(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(b, make([]byte, fi.Size()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for h, want := range w.objects {
+		if got, err := s.Get(t.Context(), h, nil); err != nil || string(got) != string(want.body) {
+			t.Fatalf("%s: %v", h, err)
+		}
+	}
+}
+
+// While the remote is away what is cached is read, what is not fails soon, and when
+// it is back everything is.
+func TestAwayAndBack(t *testing.T) {
+	p, url, w, id := pushed(t)
+	var noted []bool
+	r := openRemote(t, url, Options{Timeout: 300 * time.Millisecond})
+	ref, _, err := r.Ref(t.Context(), "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.Snapshot(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Get(t.Context(), id, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.SetAway(true)
+	again, err := s.Get(t.Context(), id, nil)
+	if err != nil || string(again) != string(b) {
+		t.Errorf("what is cached: %v", err)
+	}
+	cold := openRemote(t, url, Options{Timeout: 300 * time.Millisecond, Note: func(away bool, _ time.Time) { noted = append(noted, away) }})
+	index := s.index.Load()
+	s = cold.Unread(s.Ref)
+	s.index.Store(index)
+	for deadline := time.Now().Add(30 * time.Second); cold.Away().IsZero(); {
+		if _, err := s.Get(t.Context(), id, nil); !errors.Is(err, backend.ErrAway) {
+			t.Fatalf("what is not: %v", err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it is not known to be away")
+		}
+	}
+	start := time.Now()
+	for range 1000 {
+		if _, err := s.Get(t.Context(), id, nil); !errors.Is(err, backend.ErrAway) {
+			t.Fatal(err)
+		}
+	}
+	if d := time.Since(start); d > 2*time.Second {
+		t.Errorf("1000 reads of a remote that is away took %v", d)
+	}
+	p.SetAway(false)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if _, err := s.Get(t.Context(), id, nil); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("it is back: %v", err)
+		}
+	}
+	w.check(t, cold, "v1", id)
+	if !cold.Away().IsZero() {
+		t.Error("it is still thought away")
+	}
+	if !slices.Equal(noted, []bool{true, false}) {
+		t.Errorf("noted %v", noted)
+	}
+}
+
+func TestVerify(t *testing.T) {
+	dir := t.TempDir()
+	r := openRemote(t, "file://"+dir, Options{})
+	initRemote(t, r)
+	w := newWorld()
+	for i := range 3 {
+		id := w.tree(files(uint64(20+i), 50))
+		if _, err := r.Push(t.Context(), w.push(fmt.Sprint("v", i), id, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verify := func(deep bool) (bad []string) {
+		t.Helper()
+		r := openRemote(t, "file://"+dir, Options{})
+		v, err := r.Verify(t.Context(), deep, func(name string, err error) { bad = append(bad, name) })
+		if err != nil || v.Snapshots != 3 || v.Damaged != len(bad) {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		return bad
+	}
+	if bad := verify(true); bad != nil {
+		t.Fatalf("damaged: %q", bad)
+	}
+	ref, _, err := r.Ref(t.Context(), "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, ref.Objects[0].Key())
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[1000] ^= 1
+	if err := os.WriteFile(file, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if bad := verify(false); bad != nil {
+		t.Errorf("one flipped bit is not seen without reading: %q", bad)
+	}
+	if bad := verify(true); fmt.Sprint(bad) != "[v1]" {
+		t.Errorf("one flipped bit: %q", bad)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if bad := verify(false); fmt.Sprint(bad) != "[v1]" {
+		t.Errorf("an object that is gone: %q", bad)
+	}
+}

@@ -1,0 +1,124 @@
+package remotetest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Required reports whether a server that is not installed fails a test; without
+// AMBERFS_TEST_REMOTE the test is skipped.
+func Required() bool { return os.Getenv("AMBERFS_TEST_REMOTE") != "" }
+
+// find returns the path of a server, from bin/ or the path.
+func find(t testing.TB, name string) string {
+	if _, err := os.Stat(own(name)); err == nil {
+		return own(name)
+	}
+	p, err := exec.LookPath(name)
+	if err != nil && Required() {
+		t.Fatalf("%s is not installed: run scripts/setup remote", name)
+	}
+	if err != nil {
+		t.Skipf("%s is not installed (scripts/setup remote)", name)
+	}
+	return p
+}
+
+// own is where scripts/setup puts what it builds.
+func own(name string) string {
+	_, here, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(here), "..", "..", "bin", name)
+}
+
+// start runs a server until the test ends, and waits until it accepts connections.
+func start(t testing.TB, addr string, cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		log.Close()
+	})
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if c, err := net.Dial("tcp", addr); err == nil {
+			c.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			b, _ := os.ReadFile(log.Name())
+			t.Fatalf("%s does not listen at %s: %s", cmd.Path, addr, b)
+		}
+	}
+}
+
+func freeAddr(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// S3 starts an S3 service (versitygw on a directory) with a bucket called amber,
+// puts its keys into the environment, and returns its endpoint.
+func S3(t testing.TB) (endpoint string) {
+	bin := find(t, "versitygw")
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "amber"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	addr := freeAddr(t)
+	start(t, addr, exec.Command(bin, "--port", addr, "--access", "testkey", "--secret", "testsecret",
+		"--keep-alive", "--quiet", "posix", dir))
+	t.Setenv("AWS_ACCESS_KEY_ID", "testkey")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "testsecret")
+	return "http://" + addr
+}
+
+// S3Prefix is the URL of a remote in the bucket of S3.
+func S3Prefix(endpoint, prefix string) string {
+	return "s3://amber/" + prefix + "?endpoint=" + endpoint
+}
+
+// Registry starts an OCI registry (Debian's docker-registry) and returns its address.
+func Registry(t testing.TB) (addr string) {
+	bin := find(t, "docker-registry")
+	addr = freeAddr(t)
+	config := filepath.Join(t.TempDir(), "config.yml")
+	text := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage:\n  filesystem: {rootdirectory: %s}\n  delete: {enabled: true}\nhttp: {addr: %s}\n", t.TempDir(), addr)
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	start(t, addr, exec.Command(bin, "serve", config))
+	return addr
+}
+
+// Lying starts an S3 service that does not know conditions and says nothing about
+// it (s3rver of npm), with a bucket called amber, and returns its endpoint.
+func Lying(t testing.TB) (endpoint string) {
+	bin := own("s3rver/node_modules/s3rver/bin/s3rver.js")
+	if _, err := os.Stat(bin); err != nil {
+		t.Skip("s3rver is not installed (scripts/setup remote, where npm is)")
+	}
+	addr := freeAddr(t)
+	host, port, _ := net.SplitHostPort(addr)
+	start(t, addr, exec.Command("node", bin, "-d", t.TempDir(), "-a", host, "-p", port, "--configure-bucket", "amber"))
+	t.Setenv("AWS_ACCESS_KEY_ID", "S3RVER")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "S3RVER")
+	return "http://" + addr
+}

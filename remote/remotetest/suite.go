@@ -1,0 +1,190 @@
+package remotetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/amberfs/amberfs/remote/backend"
+)
+
+// Suite is what every backend passes. open returns one that is empty, or another
+// one of the same place.
+func Suite(t *testing.T, open func(t *testing.T) backend.Backend) {
+	t.Run("objects", func(t *testing.T) { testObjects(t, open(t)) })
+	t.Run("refs", func(t *testing.T) { testRefs(t, open(t)) })
+	t.Run("race", func(t *testing.T) { testRace(t, open(t), open(t)) })
+	t.Run("keys", func(t *testing.T) { testKeys(t, open(t)) })
+	t.Run("cancelled", func(t *testing.T) { testCancelled(t, open(t)) })
+}
+
+// Bytes returns n bytes that do not compress.
+func Bytes(seed uint64, n int) []byte {
+	b := make([]byte, n)
+	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16)})
+	_, _ = r.Read(b)
+	return b
+}
+
+func testObjects(t *testing.T, b backend.Backend) {
+	ctx := t.Context()
+	data := Bytes(1, 3<<20+17)
+	key := backend.Named(data).Key()
+	if _, err := b.Stat(ctx, key); !errors.Is(err, backend.ErrNotFound) {
+		t.Fatalf("stat of an absent object: %v", err)
+	}
+	if _, err := b.GetRange(ctx, key, 0, 10); !errors.Is(err, backend.ErrNotFound) {
+		t.Fatalf("read of an absent object: %v", err)
+	}
+	for range 2 { // a second time changes nothing
+		if _, err := b.Put(ctx, key, data, backend.PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := b.Stat(ctx, key); err != nil || info.Size != int64(len(data)) {
+		t.Fatalf("stat: %+v, %v", info, err)
+	}
+	end := int64(len(data))
+	for _, r := range [][2]int64{{0, 1}, {0, end}, {5, 1000}, {1 << 20, 1 << 20}, {end - 1, 1}, {end - 5, 100}, {end, 10}, {end + 7, 3}, {9, 0}} {
+		got, err := b.GetRange(ctx, key, r[0], r[1])
+		want := data[min(r[0], end):min(r[0]+r[1], end)]
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("range %v: %d bytes, %v; want %d", r, len(got), err, len(want))
+		}
+	}
+	if b.Collects() {
+		return
+	}
+	if keys := list(t, b, "obj/"); !slices.Equal(keys, []string{key}) {
+		t.Errorf("listed %q", keys)
+	}
+	for range 2 {
+		if err := b.Delete(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.Stat(ctx, key); !errors.Is(err, backend.ErrNotFound) {
+		t.Errorf("stat of a deleted object: %v", err)
+	}
+}
+
+func list(t *testing.T, b backend.Backend, prefix string) (keys []string) {
+	t.Helper()
+	if err := b.List(t.Context(), prefix, func(i backend.Info) error { keys = append(keys, i.Key); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func testRefs(t *testing.T, b backend.Backend) {
+	ctx := t.Context()
+	absent := backend.PutOptions{IfAbsent: true}
+	v1, err := b.Put(ctx, "ref/v1", []byte("one"), absent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Put(ctx, "ref/v1", []byte("two"), absent); !errors.Is(err, backend.ErrChanged) {
+		t.Fatalf("a second put if absent: %v", err)
+	}
+	if _, err := b.Put(ctx, "ref/v2", []byte("x"), backend.PutOptions{IfMatch: v1}); !errors.Is(err, backend.ErrChanged) {
+		t.Fatalf("put if an absent key matches: %v", err)
+	}
+	data, got, err := b.Get(ctx, "ref/v1")
+	if err != nil || string(data) != "one" || got != v1 {
+		t.Fatalf("%q, version %q of %q, %v", data, got, v1, err)
+	}
+	v2, err := b.Put(ctx, "ref/v1", []byte("two"), backend.PutOptions{IfMatch: v1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Put(ctx, "ref/v1", []byte("three"), backend.PutOptions{IfMatch: v1}); !errors.Is(err, backend.ErrChanged) {
+		t.Fatalf("put if a stale version matches: %v", err)
+	}
+	if data, got, err = b.Get(ctx, "ref/v1"); err != nil || string(data) != "two" || got != v2 {
+		t.Fatalf("%q, version %q of %q, %v", data, got, v2, err)
+	}
+	if _, err := b.Put(ctx, "ref/a.b-c_D", []byte("x"), backend.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if keys := list(t, b, "ref/"); !slices.Equal(keys, []string{"ref/a.b-c_D", "ref/v1"}) {
+		t.Errorf("listed %q", keys)
+	}
+	if err := b.Delete(ctx, "ref/v1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.Get(ctx, "ref/v1"); !errors.Is(err, backend.ErrNotFound) {
+		t.Errorf("deleted ref: %v", err)
+	}
+}
+
+// testRace lets 32 writers want one key at once.
+func testRace(t *testing.T, a, b backend.Backend) {
+	if !a.Conditional() {
+		t.Skip("this kind of remote has no conditional puts, and says so")
+	}
+	both := []backend.Backend{a, b}
+	for round := range 3 {
+		key := fmt.Sprint("ref/race", round)
+		old := race(t, both, key, backend.PutOptions{IfAbsent: true})
+		race(t, both, key, backend.PutOptions{IfMatch: old})
+	}
+}
+
+func race(t *testing.T, both []backend.Backend, key string, o backend.PutOptions) (version string) {
+	t.Helper()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var winners []string
+	for i := range 32 {
+		wg.Go(func() {
+			data := fmt.Sprintf("%s by %d, %v", key, i, o)
+			v, err := both[i%2].Put(t.Context(), key, []byte(data), o)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				winners = append(winners, data)
+				version = v
+			} else if !errors.Is(err, backend.ErrChanged) {
+				t.Errorf("a loser: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	data, got, err := both[0].Get(t.Context(), key)
+	if len(winners) != 1 || err != nil || string(data) != winners[0] || got != version {
+		t.Fatalf("%d winners of 32; the key holds %q, version %q of %q, %v", len(winners), data, got, version, err)
+	}
+	return version
+}
+
+func testKeys(t *testing.T, b backend.Backend) {
+	ctx := t.Context()
+	for _, key := range []string{"", "x", "obj/", "obj/ff", "ref/", "ref/..", "ref/a/b", "ref/../../x", "/ref/a", "ref/a..b", "ref/.a", "refs/a", "ref/a\n"} {
+		if _, err := b.Put(ctx, key, nil, backend.PutOptions{}); err == nil {
+			t.Errorf("put of key %q succeeded", key)
+		}
+		if _, _, err := b.Get(ctx, key); err == nil {
+			t.Errorf("get of key %q succeeded", key)
+		}
+		if err := b.Delete(ctx, key); err == nil {
+			t.Errorf("delete of key %q succeeded", key)
+		}
+	}
+}
+
+func testCancelled(t *testing.T, b backend.Backend) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.Put(ctx, "ref/v1", nil, backend.PutOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("put: %v", err)
+	}
+	if _, _, err := b.Get(ctx, "ref/v1"); !errors.Is(err, context.Canceled) {
+		t.Errorf("get: %v", err)
+	}
+}

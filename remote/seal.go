@@ -1,0 +1,187 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"filippo.io/age"
+
+	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/remote/cache"
+)
+
+// sealedLine is how every age file begins.
+const sealedLine = "age-encryption.org/v1\n"
+
+func isSealed(raw []byte) bool { return bytes.HasPrefix(raw, []byte(sealedLine)) }
+
+// seal encrypts a whole object or ref to the recipients of the remote, if it has
+// any. The remote then sees sizes only. Equal bytes are never equal again, so a
+// push that was killed sends them once more.
+func (f *Format) seal(plain []byte) ([]byte, error) {
+	if len(f.Recipients) == 0 {
+		return plain, nil
+	}
+	var to []age.Recipient
+	for _, s := range f.Recipients {
+		rec, err := age.ParseX25519Recipient(s)
+		if err != nil {
+			return nil, fmt.Errorf("recipient of the remote: %w", err)
+		}
+		to = append(to, rec)
+	}
+	var out bytes.Buffer
+	w, err := age.Encrypt(&out, to...)
+	if err == nil {
+		if _, err = w.Write(plain); err == nil {
+			err = w.Close()
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encrypt: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+func (r *Remote) unsealAll(raw []byte) ([]byte, error) {
+	if len(r.o.Identities) == 0 {
+		return nil, errNoIdentity
+	}
+	plain, err := age.Decrypt(bytes.NewReader(raw), r.o.Identities...)
+	if err != nil {
+		return nil, fmt.Errorf("decrypt: %w", err)
+	}
+	return io.ReadAll(io.LimitReader(plain, backend.MaxValue))
+}
+
+var errNoIdentity = fmt.Errorf("%w: it is encrypted and no key for it is known here (AMBERFS_AGE_IDENTITY names a file of them)", backend.ErrDenied)
+
+// read returns n bytes at offset off of an object, decrypted, and reads ahead.
+func (r *Remote) read(ctx context.Context, o backend.Object, sealed bool, off, n, ahead int64) ([]byte, error) {
+	if !sealed {
+		return r.readRaw(ctx, o, off, n, ahead)
+	}
+	ra, err := r.unsealer(ctx, o, false)
+	if err != nil {
+		return nil, err
+	}
+	buf := make([]byte, n)
+	got, err := ra.ReadAt(buf, off)
+	if err != nil && (err != io.EOF || got == 0) {
+		return nil, fmt.Errorf("decrypt object %s: %w", o.Name, err)
+	}
+	return buf[:got], nil
+}
+
+// readRaw reads an object as it lies on the remote, through the cache.
+func (r *Remote) readRaw(ctx context.Context, o backend.Object, off, n, ahead int64) ([]byte, error) {
+	fetch := func(ctx context.Context, off, n int64) ([]byte, error) { return r.fetch(ctx, o, off, n) }
+	return r.o.Cache.ReadAt(ctx, cache.Object(o), off, n, ahead, fetch)
+}
+
+func (r *Remote) fetch(ctx context.Context, o backend.Object, off, n int64) (data []byte, err error) {
+	err = r.health.try(ctx, func(ctx context.Context) error {
+		data, err = r.b.GetRange(ctx, o.Key(), off, n)
+		return err
+	})
+	return data, err
+}
+
+// readPart reads a part of an object without what is around it. What is encrypted is
+// read in blocks in any case.
+func (r *Remote) readPart(ctx context.Context, o backend.Object, sealed bool, off, n int64) ([]byte, error) {
+	if b, ok := r.near(o, sealed, off, n); ok {
+		return b, nil
+	}
+	if sealed {
+		return r.read(ctx, o, sealed, off, n, 0)
+	}
+	return r.fetch(ctx, o, off, n)
+}
+
+// near reads what is in the cache, if all of it is.
+func (r *Remote) near(o backend.Object, sealed bool, off, n int64) ([]byte, bool) {
+	if !sealed {
+		return r.o.Cache.Near(cache.Object(o), off, n)
+	}
+	ra, err := r.unsealer(context.Background(), o, true)
+	if err != nil {
+		return nil, false
+	}
+	buf := make([]byte, n)
+	if _, err := ra.ReadAt(buf, off); err != nil && err != io.EOF {
+		return nil, false
+	}
+	return buf, true
+}
+
+// drop forgets what is cached of a part of an object. Of an encrypted one the
+// place of the ciphertext is only known to age, so all of it goes.
+func (r *Remote) drop(o backend.Object, sealed bool, off, n int64) {
+	if sealed {
+		r.mu.Lock()
+		delete(r.readers, reader{o.Name, false})
+		delete(r.readers, reader{o.Name, true})
+		r.mu.Unlock()
+		off, n = 0, o.Size
+	}
+	r.o.Cache.Drop(cache.Object(o), off, n)
+}
+
+// A reader is of an encrypted object; one that is near reads from the cache only.
+type reader struct {
+	object string
+	near   bool
+}
+
+// unsealer returns a decrypting reader of an object. It outlives the call that made
+// it, so its reads have no caller's context; they end by their timeout.
+func (r *Remote) unsealer(ctx context.Context, o backend.Object, near bool) (io.ReaderAt, error) {
+	if len(r.o.Identities) == 0 {
+		return nil, errNoIdentity
+	}
+	r.mu.Lock()
+	ra := r.readers[reader{o.Name, near}]
+	r.mu.Unlock()
+	if ra != nil {
+		return ra, nil
+	}
+	raw := rawReader{context.WithoutCancel(ctx), r, o, near}
+	ra, _, err := age.DecryptReaderAt(raw, o.Size, r.o.Identities...)
+	if err != nil {
+		return nil, fmt.Errorf("decrypt object %s: %w", o.Name, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.readers[reader{o.Name, near}] = ra
+	return ra, nil
+}
+
+type rawReader struct {
+	ctx  context.Context
+	r    *Remote
+	o    backend.Object
+	near bool
+}
+
+var errFar = errors.New("it is not in the cache")
+
+func (w rawReader) ReadAt(p []byte, off int64) (n int, err error) {
+	var b []byte
+	if w.near {
+		var ok bool
+		if b, ok = w.r.o.Cache.Near(cache.Object(w.o), off, int64(len(p))); !ok {
+			err = errFar
+		}
+	} else {
+		b, err = w.r.readRaw(w.ctx, w.o, off, int64(len(p)), 0)
+	}
+	n = copy(p, b)
+	if err == nil && n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}

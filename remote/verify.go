@@ -1,0 +1,146 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/remote/object"
+)
+
+// A Verified is the result of a verification.
+type Verified struct {
+	Snapshots int
+	Objects   int
+	Bytes     int64
+	Damaged   int // snapshots
+}
+
+// Verify looks whether all objects that snapshots name are there and as long as
+// they should be; deep reads every byte. bad is told, one call at a time, what is
+// wrong with which snapshot.
+func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string, err error)) (Verified, error) {
+	v := &verification{r: r, deep: deep, known: map[string]error{}}
+	var refs []*object.Ref
+	err := r.Refs(ctx, func(name string, ref *object.Ref, err error) error {
+		v.sum.Snapshots++
+		if err != nil {
+			if errors.Is(err, backend.ErrAway) || errors.Is(err, backend.ErrDenied) {
+				return err
+			}
+			v.sum.Damaged++
+			bad(name, err)
+			return nil
+		}
+		ref.Name = name
+		refs = append(refs, ref)
+		return nil
+	})
+	if err != nil {
+		return v.sum, err
+	}
+	for _, ref := range refs {
+		if err := v.snapshot(ctx, ref); errors.Is(err, backend.ErrAway) || errors.Is(err, context.Canceled) {
+			return v.sum, err
+		} else if err != nil {
+			v.sum.Damaged++
+			bad(ref.Name, err)
+		}
+	}
+	return v.sum, nil
+}
+
+type verification struct {
+	r    *Remote
+	deep bool
+
+	mu    sync.Mutex
+	known map[string]error // objects that were looked at
+	sum   Verified
+}
+
+func (v *verification) snapshot(ctx context.Context, ref *object.Ref) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for _, o := range ref.Objects {
+		g.Go(func() error { return v.object(gctx, o) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	s, err := v.r.Snapshot(ctx, ref)
+	if err == nil {
+		_, err = s.Load(ctx)
+	}
+	if err != nil || !v.deep {
+		return err
+	}
+	return s.check(ctx)
+}
+
+// object looks at an object once, whatever names it.
+func (v *verification) object(ctx context.Context, o backend.Object) error {
+	v.mu.Lock()
+	err, ok := v.known[o.Name]
+	v.mu.Unlock()
+	if ok {
+		return err
+	}
+	err = v.look(ctx, o)
+	if errors.Is(err, backend.ErrAway) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, ok := v.known[o.Name]; !ok {
+		v.known[o.Name] = err
+		v.sum.Objects++
+		v.sum.Bytes += o.Size
+	}
+	return err
+}
+
+func (v *verification) look(ctx context.Context, o backend.Object) error {
+	info, err := v.r.b.Stat(ctx, o.Key())
+	if err != nil {
+		return missing(err)
+	}
+	if info.Size != o.Size {
+		return fmt.Errorf("object %s has %d bytes, not %d: %w", o.Name, info.Size, o.Size, cas.ErrDamaged)
+	}
+	if !v.deep {
+		return nil
+	}
+	data, err := v.r.b.GetRange(ctx, o.Key(), 0, o.Size)
+	if err == nil && backend.Named(data) != o {
+		err = fmt.Errorf("object %s does not have the bytes of its name: %w", o.Name, cas.ErrDamaged)
+	}
+	return err
+}
+
+// check expands every record that the indexes name.
+func (s *Snapshot) check(ctx context.Context) error {
+	x, err := s.Load(ctx)
+	if err != nil {
+		return err
+	}
+	for _, kind := range []cas.Kind{cas.KindTree, cas.KindData} {
+		for _, e := range x.Entries(kind) {
+			b, err := s.r.read(ctx, s.Ref.Objects[e.Object], s.Ref.Sealed, int64(e.Offset), int64(e.Stored), aheadMost)
+			if err != nil {
+				return missing(err)
+			}
+			h, err := s.r.expand.Hash(cas.Stored{Kind: e.Kind, Flags: e.Flags, Plain: int(e.Plain), Bytes: b})
+			if err != nil || !bytes.Equal(h[:len(e.Prefix)], e.Prefix[:]) {
+				return fmt.Errorf("a record of object %s at %d: %w", s.Ref.Objects[e.Object].Name, e.Offset, cas.ErrDamaged)
+			}
+		}
+	}
+	return nil
+}

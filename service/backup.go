@@ -1,0 +1,160 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/remote"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+const (
+	// backupTick is how exactly the interval of push in the policy is kept.
+	backupTick = time.Second
+	// backupAgain is when a backup that failed is tried again, at the latest.
+	backupAgain = time.Minute
+)
+
+// A BackupState tells of the pushes that the policy asks for.
+type BackupState struct {
+	Remote   string    `json:"remote"`
+	Snapshot string    `json:"snapshot,omitempty" jsonschema:"the last one that was pushed by itself since the mount"`
+	Pushed   time.Time `json:"pushed,omitzero" jsonschema:"when"`
+	Error    string    `json:"error,omitempty" jsonschema:"why the last try failed"`
+}
+
+// backup is what the service knows of the pushes that the policy asks for.
+type backup struct {
+	mu    sync.Mutex
+	state BackupState
+}
+
+func (b *backup) change(fn func(*BackupState)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	fn(&b.state)
+}
+
+// state tells how backups go, nil if the policy asks for none.
+func (s *Service) backupState() *BackupState {
+	p := s.Store.Main().Policy().Push
+	if p.Remote == "" || p.IntervalSeconds == 0 {
+		return nil
+	}
+	s.backup.mu.Lock()
+	defer s.backup.mu.Unlock()
+	st := s.backup.state
+	if st.Remote != p.Remote {
+		st = BackupState{Remote: p.Remote}
+	}
+	return &st
+}
+
+// Backup pushes the snapshots of main as its policy says, until ctx ends. When there is
+// nothing new it asks the remote nothing.
+func (s *Service) Backup(ctx context.Context) {
+	var next time.Time
+	var last snapshot.PushPolicy
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(backupTick):
+		}
+		p := s.Store.Main().Policy().Push
+		if p != last {
+			last, next = p, time.Time{}
+		}
+		if p.Remote == "" || p.IntervalSeconds == 0 || time.Now().Before(next) {
+			continue
+		}
+		wait := time.Duration(p.IntervalSeconds) * time.Second
+		if err := s.backUp(ctx, p); err != nil && ctx.Err() == nil {
+			s.backupFailed(p, err)
+			wait = min(wait, backupAgain)
+		}
+		next = time.Now().Add(wait)
+	}
+}
+
+// backupFailed says once why a backup failed.
+func (s *Service) backupFailed(p snapshot.PushPolicy, err error) {
+	text := fail.Of(err).Error()
+	s.backup.change(func(b *BackupState) {
+		if b.Remote != p.Remote {
+			*b = BackupState{Remote: p.Remote}
+		}
+		if b.Error != text {
+			s.Log.Warn("the push that the policy asks for", "remote", p.Remote, "error", text)
+		}
+		b.Error = text
+	})
+}
+
+// backUp pushes what is new, the oldest first.
+func (s *Service) backUp(ctx context.Context, p snapshot.PushPolicy) error {
+	to, err := s.Remotes.Remote(p.Remote)
+	if err != nil {
+		return err
+	}
+	main := s.Store.Main()
+	if p.Only == snapshot.PushAll {
+		if _, err := main.CaptureChanged(); err != nil {
+			return err
+		}
+	}
+	var damaged error
+	sent := s.Remotes.Sent(to)
+	for _, i := range slices.Backward(main.List()) {
+		if i.Seq <= sent || i.Origin == snapshot.OriginPull || p.Only != snapshot.PushAll && i.Origin != p.Only {
+			continue
+		}
+		switch err := s.backUpOne(ctx, p, to, i); {
+		case errors.Is(err, snapshot.ErrNotFound):
+			continue // removed meanwhile
+		case errors.Is(err, cas.ErrDamaged):
+			damaged = errors.Join(damaged, fmt.Errorf("snapshot %s: %w", i.Name, err)) // it will never be better
+		case err != nil:
+			return remoteFailed(p.Remote, err)
+		}
+		if err := s.Remotes.SetSent(to, i.Seq); err != nil {
+			return err
+		}
+	}
+	if damaged == nil {
+		s.backup.change(func(b *BackupState) { b.Remote, b.Error = p.Remote, "" })
+	}
+	return damaged
+}
+
+// backUpOne pushes a snapshot. If somebody else has its name there, it gets one with
+// the beginning of its id: a backup never stands still for a name.
+func (s *Service) backUpOne(ctx context.Context, p snapshot.PushPolicy, to *remote.Remote, i snapshot.Info) error {
+	r := &Request{
+		Caller:  live.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true},
+		Command: "amberfs (policy)", Workspace: s.Store.Main(),
+	}
+	name := fmt.Sprintf("cp-%d", i.Seq) // it may be renamed meanwhile
+	done, err := s.pushOne(ctx, r, Push{Remote: p.Remote}, to, name)
+	if errors.Is(err, remote.ErrExists) {
+		there, ferr := s.Store.Main().Find(name)
+		if ferr != nil {
+			return ferr
+		}
+		as := fmt.Sprintf("%.100s-%.8s", there.Name, there.ID)
+		done, err = s.pushOne(ctx, r, Push{Remote: p.Remote, As: as}, to, name)
+	}
+	if err != nil {
+		return err
+	}
+	s.backup.change(func(b *BackupState) { *b = BackupState{Remote: p.Remote, Snapshot: done.As, Pushed: time.Now()} })
+	return nil
+}

@@ -1,0 +1,103 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"reflect"
+	"unicode/utf8"
+
+	"github.com/amberfs/amberfs/internal/fail"
+)
+
+// An Answer is what `.snapshots/call` says of a request.
+type Answer struct {
+	OK bool `json:"ok"`
+	*fail.Error
+	Result any `json:"result,omitempty"`
+	// Text is the stream of an operation that gives one, Items are its events.
+	Text  string            `json:"text,omitempty"`
+	Items []json.RawMessage `json:"items,omitempty"`
+	// Stream tells that the stream is long, or no text: it is in a file beside the
+	// control file, with .stream at the end of its name, events as one JSON object
+	// a line.
+	Stream bool `json:"stream,omitempty"`
+
+	events bool
+}
+
+// Call carries out one request of a caller in the mount, written as one JSON
+// object: the name of the operation as "op", and its arguments beside it. The
+// answer is there whatever becomes of the request; err is for the errno. A stream
+// goes to r.Out, events as one JSON object a line; Inline puts it into the answer.
+func (s *Service) Call(ctx context.Context, r *Request, request []byte) (a Answer, err error) {
+	o, args, err := parseCall(request)
+	if err != nil {
+		return failed(err), err
+	}
+	r.In = bytes.NewReader(nil)
+	lines := json.NewEncoder(r.Out)
+	lines.SetEscapeHTML(false)
+	r.Item = lines.Encode
+	result, err := s.do(ctx, r, o, args)
+	if err != nil {
+		return failed(err), err
+	}
+	return Answer{OK: true, Result: result, events: o.Output == Events}, nil
+}
+
+// Inline puts a stream into the answer. It reports false if that is no text, which
+// JSON cannot hold.
+func (a *Answer) Inline(stream []byte) bool {
+	if !utf8.Valid(stream) {
+		return false
+	}
+	if !a.events {
+		a.Text = string(stream)
+		return true
+	}
+	for line := range bytes.Lines(stream) {
+		a.Items = append(a.Items, bytes.TrimSpace(line))
+	}
+	return true
+}
+
+func failed(err error) Answer {
+	e := *fail.Of(err)
+	a := Answer{Error: &e, Result: e.Result}
+	e.Result = nil
+	return a
+}
+
+// parseCall reads a request. Unknown operations and arguments are refused.
+func parseCall(request []byte) (*Op, any, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(request, &fields); err != nil {
+		return nil, nil, fail.New(fail.Usage, `a request is one JSON object such as {"op":"list"}: %w`, err)
+	}
+	var name string
+	if err := json.Unmarshal(fields["op"], &name); err != nil || OpNamed(name) == nil {
+		return nil, nil, fail.New(fail.Usage, `there is no operation "op":%s`, fields["op"])
+	}
+	delete(fields, "op")
+	b, err := json.Marshal(fields)
+	if err != nil {
+		return nil, nil, err
+	}
+	o := OpNamed(name)
+	args, err := o.decode(bytes.NewReader(b))
+	return o, args, err
+}
+
+// decode reads arguments in JSON.
+func (o *Op) decode(r io.Reader) (any, error) {
+	args := reflect.New(o.Args)
+	d := json.NewDecoder(r)
+	d.DisallowUnknownFields()
+	if err := d.Decode(args.Interface()); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fail.New(fail.Usage, "malformed arguments of %s: %w", o.Name, err)
+	}
+	return args.Elem().Interface(), nil
+}

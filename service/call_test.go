@@ -1,0 +1,187 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// newService returns a service on a new store, and the directory of the store.
+func newService(t *testing.T) (*Service, string) {
+	t.Helper()
+	dir := t.TempDir()
+	store, err := snapshot.Open(dir, snapshot.Options{Quiet: true, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Mode: 0o755})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := events.Open(dir+"/events", events.Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		log.Close()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return New(Config{
+		Store: store, Events: log, Log: slog.New(slog.DiscardHandler), Mountpoint: "/mnt", Started: time.Now(),
+		Ready:    func(context.Context) error { return nil },
+		ReadOnly: func() bool { return false },
+		Requests: func() map[string]uint64 { return nil },
+		Umount:   func(bool) error { return nil },
+	}), dir
+}
+
+// write makes a file in a workspace.
+func write(t *testing.T, s *Service, ws *snapshot.Workspace, name, content string) {
+	t.Helper()
+	f := s.Store.Forest()
+	a, err := f.Lookup(ws.Root(), name)
+	if err != nil {
+		if a, err = f.Create(ws.Root(), name, live.Create{Mode: 0o100644, Caller: me}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.Write(a.ID, []byte(content), 0, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var me = live.Caller{UID: uint32(os.Geteuid())}
+
+// call asks as a caller in the mount.
+func call(t *testing.T, s *Service, who live.Caller, ws *snapshot.Workspace, request string) (a Answer, err error) {
+	t.Helper()
+	line, err := answerTo(s, who, ws, request)
+	a.Error = new(fail.Error)
+	if jerr := json.Unmarshal(line, &a); jerr != nil {
+		t.Fatalf("%s: %q: %v", request, line, jerr)
+	}
+	if a.OK != (err == nil) {
+		t.Errorf("%s: %s, %v", request, line, err)
+	}
+	return a, err
+}
+
+// answerTo returns an answer as the control file has it.
+func answerTo(s *Service, who live.Caller, ws *snapshot.Workspace, request string) ([]byte, error) {
+	var out bytes.Buffer
+	a, err := s.Call(context.Background(), &Request{Caller: who, Command: "test", Workspace: ws, Out: &out}, []byte(request))
+	if !a.Inline(out.Bytes()) {
+		a.Stream = true
+	}
+	line, jerr := json.Marshal(a)
+	return line, errors.Join(err, jerr)
+}
+
+func TestCall(t *testing.T) {
+	s, _ := newService(t)
+	ws := s.Store.Main()
+	write(t, s, ws, "f", "one\n")
+	if _, err := call(t, s, me, ws, `{"op":"snapshot","name":"v1","message":"m","labels":{"k":"v"},"wait":true}`); err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, ws, "f", "two\n")
+	a, err := call(t, s, me, ws, `{"op":"diff","a":"v1"}`)
+	if err != nil || !strings.Contains(a.Text, "+two\n") {
+		t.Errorf("diff: %q, %v", a.Text, err)
+	}
+	a, err = call(t, s, me, ws, `{"op":"history","path":"f"}`)
+	if entries, _ := a.Result.(map[string]any)["entries"].([]any); err != nil || len(entries) != 2 {
+		t.Errorf("history: %v, %v", a.Result, err)
+	}
+	if a, err = call(t, s, me, ws, `{"op":"restore","name":"v1"}`); err != nil || a.Result.(map[string]any)["changed"] != 1.0 {
+		t.Errorf("restore: %v, %v", a.Result, err)
+	}
+	if a, err = call(t, s, me, ws, `{"op":"fork","name":"try"}`); err != nil || a.Result.(map[string]any)["path"] != ".forks/try" {
+		t.Errorf("fork: %v, %v", a.Result, err)
+	}
+}
+
+func TestCallRefuses(t *testing.T) {
+	s, _ := newService(t)
+	for request, kind := range map[string]fail.Kind{
+		``:                                    fail.Usage,
+		`[]`:                                  fail.Usage,
+		`{}`:                                  fail.Usage,
+		`{"op":"no"}`:                         fail.Usage,
+		`{"op":"list","unknown":1}`:           fail.Usage,
+		`{"op":"show","name":"x"}`:            fail.NotFound,
+		`{"op":"snapshot","name":"a/b"}`:      fail.Usage,
+		`{"op":"umount"}`:                     fail.Denied,
+		`{"op":"objects"}`:                    fail.Denied,
+		`{"op":"set-policy","patch":{"a":1}}`: fail.Usage,
+	} {
+		a, err := call(t, s, me, s.Store.Main(), request)
+		if err == nil || a.Kind != kind || a.Msg == "" || fail.KindOf(err) != kind {
+			t.Errorf("%s: %+v, %v, want %s", request, a.Error, err, kind)
+		}
+	}
+}
+
+// A fork is told nothing of the store, and governs nothing.
+func TestCallInAFork(t *testing.T) {
+	s, dir := newService(t)
+	fork, err := s.Store.Main().Fork(snapshot.ForkOptions{Name: "try", Caller: me})
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := answerTo(s, me, fork, `{"op":"status"}`)
+	if err != nil || strings.Contains(string(line), dir) || strings.Contains(string(line), "/mnt") {
+		t.Errorf("status: %s, %v", line, err)
+	}
+	for _, op := range []string{"gc", "verify", "freeze", "thaw"} {
+		if a, err := call(t, s, me, fork, `{"op":"`+op+`"}`); err == nil || a.Kind != fail.Denied {
+			t.Errorf("%s: %+v", op, a)
+		}
+	}
+	if a, err := call(t, s, me, fork, `{"op":"export","name":"origin","ref":"refs/snapshots/v1"}`); err == nil || a.Kind != fail.Denied {
+		t.Errorf("export to a ref of others: %+v", a)
+	}
+}
+
+// Somebody who does not own the workspace is not told what is in files.
+func TestCallOfStranger(t *testing.T) {
+	s, _ := newService(t)
+	who := live.Caller{UID: 4321}
+	for _, request := range []string{`{"op":"diff","a":"origin"}`, `{"op":"log"}`, `{"op":"history","path":"f"}`} {
+		if a, err := call(t, s, who, s.Store.Main(), request); err == nil || a.Kind != fail.Denied {
+			t.Errorf("%s: %+v", request, a)
+		}
+	}
+	if _, err := call(t, s, who, s.Store.Main(), `{"op":"list"}`); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPolicyIsPatched(t *testing.T) {
+	s, _ := newService(t)
+	ws := s.Store.Main()
+	if _, err := call(t, s, me, ws, `{"op":"set-policy","patch":{"protect":false,"manual_limit":5}}`); err != nil {
+		t.Fatal(err)
+	}
+	before := ws.Policy()
+	if _, err := call(t, s, me, ws, `{"op":"set-policy","patch":{"interval_seconds":7}}`); err != nil {
+		t.Fatal(err)
+	}
+	before.IntervalSeconds = 7
+	if got := ws.Policy(); got != before {
+		t.Errorf("policy %+v, want %+v", got, before)
+	}
+	if _, err := call(t, s, me, ws, `{"op":"set-policy","patch":{"manual_limit":6,"ringg":1}}`); err == nil || ws.Policy() != before {
+		t.Errorf("half a patch took effect: %+v, %v", ws.Policy(), err)
+	}
+}

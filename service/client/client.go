@@ -1,0 +1,157 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+)
+
+// Target says which workspace a Client asks about.
+type Target struct {
+	Store string // the directory of the store
+	// Workspace names the forks that lead to the workspace, with / between them;
+	// empty for main.
+	Workspace string
+	// Root is where the workspace is mounted, empty if it is not, or not known.
+	Root string
+	// Command is what the user ran, for the event log.
+	Command string
+}
+
+// A Client asks about one workspace.
+type Client struct {
+	target Target
+	http   *http.Client // nil: through the mount
+	pid    int
+}
+
+// Exchange says where the streams of a request come from and go to. What is nil
+// is not wanted.
+type Exchange struct {
+	In       io.Reader // read until its end; an error of it fails the request
+	Out      io.Writer
+	Item     func(json.RawMessage) error
+	Progress func(service.Progress)
+}
+
+// Open finds a way to ask about a workspace. An error is of kind NotFound if no
+// daemon answers.
+func Open(ctx context.Context, t Target) (*Client, error) {
+	conn, err := service.Dial(ctx, t.Store)
+	if err == nil {
+		return overSocket(t, conn)
+	}
+	if t.Root != "" && answers(t.Root) {
+		return &Client{target: t}, nil
+	}
+	return nil, err
+}
+
+// overSocket uses conn for the first request, and more connections for those at
+// the same time.
+func overSocket(t Target, conn *net.UnixConn) (*Client, error) {
+	peer, err := service.Peer(conn)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	var first sync.Once
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var c net.Conn
+		first.Do(func() { c = conn })
+		if c != nil {
+			return c, nil
+		}
+		return service.Dial(ctx, t.Store)
+	}
+	transport := &http.Transport{
+		DialContext: dial, DisableCompression: true, ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,
+	}
+	return &Client{target: t, http: &http.Client{Transport: transport}, pid: int(peer.Pid)}, nil
+}
+
+// bufferSize of a connection, in bytes. A trailer fits into it.
+const bufferSize = 256 << 10
+
+// Direct reports whether the client uses the socket.
+func (c *Client) Direct() bool { return c.http != nil }
+
+// Root is where the workspace is mounted, as far as that is known.
+func (c *Client) Root() string { return c.target.Root }
+
+// DaemonPID is the process that listens, as this process's PID namespace
+// numbers it; 0 when it has no number there, or only the mount is reached.
+func (c *Client) DaemonPID() int { return c.pid }
+
+// Close lets go of connections.
+func (c *Client) Close() {
+	if c.http != nil {
+		c.http.CloseIdleConnections()
+	}
+}
+
+// Do asks for the operation that args belongs to, and reads its result into
+// result, which may be nil. An error that the daemon sent is a *fail.Error, with
+// what it had to show in result.
+func (c *Client) Do(ctx context.Context, args any, x Exchange, result any) error {
+	o := service.OpOf(args)
+	var err error
+	if c.http == nil {
+		err = c.throughMount(ctx, o, args, x, result)
+	} else {
+		err = c.overHTTP(ctx, o, args, x, result)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// refusal is what the daemon said instead of a result.
+type refusal struct {
+	Msg    string          `json:"error"`
+	Kind   fail.Kind       `json:"kind"`
+	Hint   string          `json:"hint"`
+	Result json.RawMessage `json:"result"`
+}
+
+// err is the refusal as an error; what it has to show goes to result.
+func (r refusal) err(result any) error {
+	if err := read(r.Result, result); err != nil {
+		return err
+	}
+	return &fail.Error{Kind: r.Kind, Msg: r.Msg, Hint: r.Hint}
+}
+
+// read decodes what the daemon sent, if anybody wants it.
+func read(raw json.RawMessage, result any) error {
+	if len(raw) == 0 || result == nil {
+		return nil
+	}
+	if err := json.Unmarshal(raw, result); err != nil {
+		return fail.New(fail.Failed, "reading the daemon's answer: %w", err)
+	}
+	return nil
+}
+
+// broken explains an answer that ended in the middle.
+func (c *Client) broken(err error) error {
+	for _, is := range []error{io.EOF, io.ErrUnexpectedEOF, unix.EPIPE, unix.ECONNRESET} {
+		if errors.Is(err, is) {
+			e := fail.New(fail.Failed, "the daemon of the store %s ended before it answered", c.target.Store).
+				WithHint("its log is amberfs.log in the store")
+			e.Err = err
+			return e
+		}
+	}
+	return err
+}

@@ -1,0 +1,169 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/events"
+)
+
+// callName is the control file that takes requests; a file callName.ANYTHING is
+// the caller's own.
+const callName = snapshot.SnapshotsDir + "/call"
+
+// answers reports whether the workspace mounted at root takes requests.
+func answers(root string) bool {
+	_, err := os.Lstat(filepath.Join(root, callName))
+	return err == nil
+}
+
+// throughMount asks through the control file.
+func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Exchange, result any) error {
+	if l, ok := args.(service.Log); ok && l.Follow {
+		return c.followMount(ctx, l, x)
+	}
+	request, err := requestLine(o, args)
+	if err != nil {
+		return err
+	}
+	return c.call(request, func(file string, raw []byte) error {
+		var a struct {
+			OK bool
+			refusal
+			Text   string
+			Items  []json.RawMessage
+			Stream bool
+		}
+		if err := json.Unmarshal(raw, &a); err != nil {
+			return fail.New(fail.Failed, "reading the mount's answer: %w", err)
+		}
+		if !a.OK {
+			return a.err(result)
+		}
+		if err := x.take(strings.NewReader(a.Text), slices.Values(a.Items)); err != nil {
+			return err
+		}
+		if a.Stream {
+			if err := x.takeFile(file+".stream", o); err != nil {
+				return err
+			}
+		}
+		return read(a.Result, result)
+	})
+}
+
+// take passes on a stream of text and events.
+func (x Exchange) take(text io.Reader, items iter.Seq[json.RawMessage]) error {
+	for item := range items {
+		if err := x.Item(item); err != nil {
+			return err
+		}
+	}
+	if x.Out == nil {
+		return nil
+	}
+	_, err := io.Copy(x.Out, text)
+	return err
+}
+
+// takeFile passes on a stream that is not a part of the answer.
+func (x Exchange) takeFile(name string, o *service.Op) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return fail.New(fail.KindOf(err), "reading the mount's answer: %w", err)
+	}
+	defer f.Close()
+	if o.Output != service.Events {
+		return x.take(f, slices.Values([]json.RawMessage(nil)))
+	}
+	for d := json.NewDecoder(f); ; {
+		var item json.RawMessage
+		if err := d.Decode(&item); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fail.New(fail.Failed, "reading the mount's answer: %w", err)
+		}
+		if err := x.Item(item); err != nil {
+			return err
+		}
+	}
+}
+
+// requestLine is a request as one line of JSON.
+func requestLine(o *service.Op, args any) ([]byte, error) {
+	b, err := json.Marshal(args)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(b, &fields); err != nil {
+		return nil, err
+	}
+	if fields["op"], err = json.Marshal(o.Name); err != nil {
+		return nil, err
+	}
+	b, err = json.Marshal(fields)
+	return append(b, '\n'), err
+}
+
+// call writes a request to a control file of its own and has the answer read. A write
+// that fails is answered too: the file says why.
+func (c *Client) call(request []byte, read func(file string, answer []byte) error) error {
+	name := filepath.Join(c.target.Root, callName+"."+rand.Text())
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fail.New(fail.KindOf(err), "asking through the mount: %w", err)
+	}
+	defer os.Remove(name)
+	_, failed := f.Write(request)
+	if err := f.Close(); err != nil && failed == nil {
+		failed = err
+	}
+	answer, err := os.ReadFile(name)
+	if len(bytes.TrimSpace(answer)) > 0 {
+		return read(name, answer)
+	}
+	if err = errors.Join(failed, err); err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return fail.New(fail.KindOf(err), "asking through the mount: %w", err)
+}
+
+// followTime is how often the mount is asked for new events.
+const followTime = 200 * time.Millisecond
+
+// followMount asks for events again and again.
+func (c *Client) followMount(ctx context.Context, l service.Log, x Exchange) error {
+	l.Follow = false
+	next := Exchange{Item: func(raw json.RawMessage) error {
+		var e events.Event
+		if err := json.Unmarshal(raw, &e); err != nil {
+			return err
+		}
+		l.After = e.Seq
+		return x.Item(raw)
+	}}
+	for ctx.Err() == nil {
+		if err := c.throughMount(ctx, service.OpOf(l), l, next, nil); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(followTime):
+		}
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,108 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/remote/known"
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+// A Connection is that of a store to the remotes that it knows, and reads from.
+type Connection struct {
+	// From is a URL@SNAPSHOT that a new store begins with; empty for none.
+	From string
+	// OrEmpty lets a new store begin empty when there is no such snapshot yet.
+	OrEmpty bool
+	Timeout time.Duration // of a read; 0 is the default, negative for none
+	Log     *slog.Logger
+
+	Remotes *known.Known // once the store is open
+}
+
+// Connect is snapshot.Options.Connect, for as long as the store is opened.
+func (c *Connection) Connect(ctx context.Context) func(snapshot.Connecting) (snapshot.Elsewhere, error) {
+	return func(to snapshot.Connecting) (snapshot.Elsewhere, error) {
+		k, err := known.Open(to.Dir, known.Options{FS: to.Disk, Logger: c.Log, Timeout: c.Timeout})
+		if err != nil {
+			return nil, err
+		}
+		c.Remotes = k
+		if to.First {
+			if err := c.begin(ctx, to); err != nil {
+				return nil, errors.Join(err, c.Close())
+			}
+		}
+		if err := k.Load(ctx); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		return k, nil
+	}
+}
+
+// begin makes a new store begin with a snapshot. If an earlier try was cut short,
+// it goes on with what that found.
+func (c *Connection) begin(ctx context.Context, to snapshot.Connecting) error {
+	ref := c.Remotes.From()
+	if ref == nil && c.From != "" {
+		url, name, _ := known.SplitFrom(c.From)
+		var err error
+		ref, err = c.Remotes.MountFrom(ctx, url, name)
+		if errors.Is(err, backend.ErrNotFound) && c.OrEmpty {
+			return nil
+		}
+		if err != nil {
+			return remoteFailed(url, err)
+		}
+	}
+	if ref != nil {
+		to.Start(&snapshot.Start{ID: ref.State(), Info: InfoOf(ref)})
+	}
+	return nil
+}
+
+// HangUp ends what waits for a remote.
+func (c *Connection) HangUp() {
+	if c.Remotes != nil {
+		c.Remotes.HangUp()
+	}
+}
+
+// Close ends it, after the store was closed.
+func (c *Connection) Close() error {
+	if c.Remotes == nil {
+		return nil
+	}
+	return c.Remotes.Close()
+}
+
+// prefetchAgain is the pause after which it is tried again to fetch ahead, when a remote
+// was away.
+const prefetchAgain = 5 * time.Second
+
+// Run does what a store that reads from elsewhere needs for as long as it is open:
+// it fetches ahead, as far as is wanted, and keeps what it needs on the remote.
+func (c *Connection) Run(ctx context.Context, prefetch string) {
+	held := map[string]time.Time{}
+	for ctx.Err() == nil {
+		wait := known.HoldAgain
+		err := c.Remotes.Prefetch(ctx, prefetch)
+		switch {
+		case errors.Is(err, backend.ErrAway):
+			wait = prefetchAgain
+		case err != nil && ctx.Err() == nil:
+			c.Log.Warn("fetching ahead of what is read", "error", err)
+		}
+		if !errors.Is(err, backend.ErrAway) {
+			c.Remotes.Hold(ctx, held)
+		}
+		select {
+		case <-ctx.Done():
+		case <-c.Remotes.Added():
+		case <-time.After(wait):
+		}
+	}
+}

@@ -1,0 +1,47 @@
+// Package service is what one can ask of a mounted store: every operation once,
+// with its arguments, its result and who may ask.
+//
+// # One operation, two ways in
+//
+// An operation is an Op: a name, a type of arguments, a type of result and the
+// function that does the work. From the list of them follow
+//
+//   - the routes of the HTTP server on the socket STORE/socket (http.go), and
+//     docs/api/openapi.yaml, which a test holds against them;
+//   - the control file `.snapshots/call`, which carries one request as a JSON
+//     object, {"op":"history","path":"src/a.py"}, and its answer (call.go);
+//   - the other control files, which call Do with the arguments' type.
+//
+// Package client asks either way and is what the command line and the MCP server
+// are made of.
+//
+// # The life of a request
+//
+// Whoever it comes from, a Request says who asks (the kernel knows, not the
+// client), about which workspace, and where streams go. Service.do waits until
+// the mount is up, asks admit whether the caller may do this, runs the
+// operation, and gives its error a kind, a sentence and a hint (package fail).
+//
+// # Who may ask
+//
+// Over the socket: the user who runs the daemon, and root; for them every
+// operation works in every workspace. Through a control file: whoever the kernel
+// let write it, in the workspace that it belongs to and in no other, as the
+// Access of the operation says. Package snapshot holds what the policy protects
+// against both.
+//
+// # Streams
+//
+// Some operations take a stream (a tar archive), some give one: text, bytes or
+// events. Over HTTP it is the body; an error after its beginning comes in the
+// trailer Amberfs-Error, the result in Amberfs-Result. Events are SSE. In the
+// answer of a control file text and events are fields of the object.
+//
+// # Locks
+//
+//	answer.mu          one writes to an answer at a time
+//	  connections.mu   which are open, and whether the server ends
+//	backup.mu          alone
+//
+// None is held while an operation works in the store.
+package service

@@ -1,0 +1,105 @@
+package service
+
+import (
+	"context"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/service/internal/importer"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// Fill makes the workspace of a new store equal to a directory, but for the
+// directories excluded.
+func Fill(ctx context.Context, s *snapshot.Store, dir string, exclude []string, show func(Progress)) error {
+	finished := s.Importing()
+	defer finished()
+	root := &rootMeta{}
+	at := importAt{made: gitbridge.Meta{Mode: unix.S_IFDIR | 0o755}}
+	st, err := build(ctx, s, at, func(sink gitbridge.Sink) error {
+		root.Sink = sink
+		return gitbridge.ReadDir(ctx, dir, root, gitbridge.DirOptions{
+			ImportOptions: gitbridge.ImportOptions{Progress: func(p gitbridge.Progress) {
+				show(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
+			}},
+			Exclude: exclude,
+		})
+	})
+	if err != nil {
+		return err
+	}
+	ws := s.Main()
+	if _, err := ws.Graft(ctx, snapshot.GraftOptions{Tree: st, Message: "import of " + dir}); err != nil {
+		return err
+	}
+	if err := root.apply(s.Forest(), ws.Root()); err != nil {
+		return err
+	}
+	return ws.Begin(live.Caller{UID: uint32(os.Getuid()), PID: uint32(os.Getpid())})
+}
+
+// FillLater does so without the contents of files, which are read when they are needed,
+// at the latest by the first checkpoint.
+func FillLater(ctx context.Context, s *snapshot.Store, dir string, exclude []string, show func(Progress)) error {
+	defer s.Importing()()
+	later, err := gitbridge.NewLater(dir)
+	if err != nil {
+		return err
+	}
+	b := importer.New(ctx, s.Source(), cas.Quick{Store: s.CAS()}, gitbridge.Meta{Mode: unix.S_IFDIR | 0o755})
+	defer b.Close()
+	b.Later()
+	if err := gitbridge.ReadDir(ctx, dir, importer.Root{Sink: b}, gitbridge.DirOptions{
+		ImportOptions: gitbridge.ImportOptions{Progress: func(p gitbridge.Progress) {
+			show(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
+		}},
+		Exclude: exclude, Later: later,
+	}); err != nil {
+		return err
+	}
+	st, next, epoch, err := b.Unsealed()
+	if err != nil {
+		return err
+	}
+	return s.BeginOutside(st, next, epoch, later, live.Caller{UID: uint32(os.Getuid()), PID: uint32(os.Getpid())})
+}
+
+// BringIn returns when all that FillLater left outside is in the store.
+func BringIn(ctx context.Context, s *snapshot.Store) error {
+	if _, err := s.Main().WaitSealed(ctx, snapshotOrigin); err != nil {
+		return err
+	}
+	return s.Checkpoint(ctx)
+}
+
+// rootMeta remembers the attributes of the root, which a graft leaves as they
+// are.
+type rootMeta struct {
+	gitbridge.Sink
+	meta gitbridge.Meta
+}
+
+// Dir implements gitbridge.Sink.
+func (r *rootMeta) Dir(p string, m gitbridge.Meta) error {
+	if p == "." {
+		r.meta = m
+	}
+	return r.Sink.Dir(p, m)
+}
+
+func (r *rootMeta) apply(f *live.Forest, root live.NodeID) error {
+	mode := r.meta.Mode & 0o7777
+	for _, x := range r.meta.Xattrs {
+		if err := f.SetXattr(root, x.Name, x.Value, 0, false); err != nil {
+			return err
+		}
+	}
+	_, err := f.SetAttr(root, live.SetAttr{
+		Mode: &mode, UID: &r.meta.UID, GID: &r.meta.GID, Atime: &r.meta.Atime, Mtime: &r.meta.Mtime,
+	})
+	return err
+}

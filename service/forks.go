@@ -1,0 +1,187 @@
+package service
+
+import (
+	"context"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+func (s *Service) fork(ctx context.Context, r *Request, a Fork) (Forked, error) {
+	ttl, err := spanOf(a.TTL)
+	if err != nil {
+		return Forked{}, err
+	}
+	if a.Snapshot, err = s.localName(ctx, r, a.Snapshot); err != nil {
+		return Forked{}, err
+	}
+	o := snapshot.ForkOptions{Snapshot: a.Snapshot, Name: a.Name, TTL: ttl, Caller: r.Caller, Command: r.Command}
+	if _, err := r.Workspace.Fork(o); err != nil {
+		return Forked{}, err
+	}
+	return Forked{Name: a.Name, Snapshot: a.Snapshot, Path: s.forkPath(r, a.Name)}, nil
+}
+
+// forkPath is where a fork of the workspace is. A caller in the mount sees it
+// below its own workspace, wherever that is mounted, and is told no other path.
+func (s *Service) forkPath(r *Request, name string) string {
+	path := filepath.Join(snapshot.ForksDir, name)
+	if !r.Caller.Direct {
+		return path
+	}
+	return filepath.Join(s.Mountpoint, Below(r.Workspace), path)
+}
+
+// Below is the path of a workspace below the mount point.
+func Below(ws *snapshot.Workspace) string {
+	p := "."
+	for _, name := range forkNames(ws) {
+		p = filepath.Join(p, snapshot.ForksDir, name)
+	}
+	return p
+}
+
+// spanOf reads how long a fork lives; 0 for "".
+func spanOf(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := snapshot.ParseSpan(text)
+	if err != nil || d <= 0 {
+		return 0, fail.New(fail.Usage, "a ttl is a span such as 30m, 1h or 7d, not %q", text)
+	}
+	return d, nil
+}
+
+func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, error) {
+	ttl, err := spanOf(a.TTL)
+	if err != nil {
+		return Claimed{}, err
+	}
+	if a.From, err = s.claimFrom(ctx, r, a); err != nil {
+		return Claimed{}, err
+	}
+	got, err := r.Workspace.Claim(snapshot.ClaimOptions{Label: a.Label, From: a.From, TTL: ttl, Caller: r.Caller, Command: r.Command})
+	if err != nil {
+		return Claimed{}, err
+	}
+	return Claimed{Path: s.forkPath(r, a.Label), Tier: got.Tier, From: got.From}, nil
+}
+
+func (s *Service) renameFork(_ context.Context, r *Request, a RenameFork) (Forked, error) {
+	if err := r.Workspace.RenameFork(a.From, a.To); err != nil {
+		return Forked{}, err
+	}
+	return Forked{Name: a.To, Path: s.forkPath(r, a.To)}, nil
+}
+
+// claimFrom returns the local name of what a fresh fork starts from. If the fork is there,
+// or was, no remote is asked.
+func (s *Service) claimFrom(ctx context.Context, r *Request, a Claim) (string, error) {
+	if isRemote(a.From) && r.Workspace.Claimed(a.Label) {
+		return "", nil
+	}
+	return s.localName(ctx, r, a.From)
+}
+
+func (s *Service) endFork(_ context.Context, r *Request, a EndFork) (Ended, error) {
+	if a.Discard {
+		return Ended{Name: a.Name}, r.Workspace.DiscardFork(a.Name, r.Caller)
+	}
+	last, err := r.Workspace.EndFork(a.Name, r.Caller)
+	return Ended{Name: a.Name, Snapshot: last.Name}, err
+}
+
+func (s *Service) forks(_ context.Context, r *Request, _ Forks) (ForkList, error) {
+	return ForkList{Forks: slices.Concat([]snapshot.ForkInfo{}, r.Workspace.Forks())}, nil
+}
+
+func (s *Service) promote(ctx context.Context, r *Request, a Promote) (Promoted, error) {
+	rule := snapshot.RefuseConflicts
+	switch {
+	case a.Ours && a.Theirs:
+		return Promoted{}, fail.New(fail.Usage, "either ours or theirs")
+	case a.Ours:
+		rule = snapshot.KeepOurs
+	case a.Theirs:
+		rule = snapshot.TakeTheirs
+	}
+	choices := make(map[string]snapshot.ConflictRule, len(a.Resolve))
+	for path, side := range a.Resolve {
+		known := map[string]snapshot.ConflictRule{"ours": snapshot.KeepOurs, "theirs": snapshot.TakeTheirs}
+		choice, ok := known[side]
+		if !ok {
+			return Promoted{}, fail.New(fail.Usage, "resolve takes ours or theirs for %s, not %q", path, side)
+		}
+		choices[path] = choice
+	}
+	done, err := r.Workspace.Promote(ctx, a.Fork, snapshot.PromoteOptions{
+		Conflicts: rule, Choices: choices, Merge: gitbridge.Merge, Caller: r.Caller, Command: r.Command,
+	})
+	result := Promoted{
+		Fork: a.Fork, Changed: done.Changed, Paths: pathsOf(done.Paths), Conflicts: done.Conflicts, Undo: done.Undo,
+		Open: s.openIn(r, done.Gone),
+	}
+	if err != nil && len(done.Conflicts) > 0 {
+		e := fail.New(fail.Failed, "%d path(s) changed in the fork and in the workspace; nothing is touched", len(done.Conflicts)).
+			WithHint("decide with --ours or --theirs")
+		e.Result = result
+		return result, e
+	}
+	return result, err
+}
+
+// maxFreeze bounds how long changes can be held back.
+const maxFreeze = 10 * time.Minute
+
+func (s *Service) freeze(_ context.Context, r *Request, a Freeze) (Frozen, error) {
+	if a.For <= 0 || a.For > maxFreeze {
+		return Frozen{}, fail.New(fail.Usage, "a freeze lasts more than 0 and at most %s", maxFreeze)
+	}
+	until := time.Now().Add(a.For)
+	if !s.Store.Forest().Freeze(a.For) {
+		return Frozen{}, fail.New(fail.Busy, "changes are held back already").WithHint("let them go on with `amberfs thaw`")
+	}
+	s.Log.Info("freeze", "for", a.For, "uid", r.Caller.UID, "pid", r.Caller.PID)
+	return Frozen{Until: until}, nil
+}
+
+func (s *Service) thaw(_ context.Context, r *Request, _ Thaw) (Thawed, error) {
+	thawed := s.Store.Forest().Thaw()
+	s.Log.Info("thaw", "uid", r.Caller.UID, "pid", r.Caller.PID)
+	return Thawed{Thawed: thawed}, nil
+}
+
+// forkNames are the names of the forks that lead to a workspace, none for main.
+func forkNames(ws *snapshot.Workspace) []string {
+	var out []string
+	for ; ws != nil && ws.IsFork(); ws = ws.Parent() {
+		out = append([]string{ws.Name()}, out...)
+	}
+	return out
+}
+
+// workspace finds a workspace by the names of the forks that lead to it, with /
+// between them.
+func (s *Service) workspace(names string) (*snapshot.Workspace, error) {
+	ws := s.Store.Main()
+	at := ""
+	for name := range strings.SplitSeq(names, "/") {
+		if name == "" {
+			continue
+		}
+		at = path.Join(at, name)
+		next, err := ws.ForkNamed(name)
+		if err != nil {
+			return nil, fail.New(fail.NotFound, "there is no fork %s", at).WithHint("see `amberfs forks`")
+		}
+		ws = next
+	}
+	return ws, nil
+}

@@ -1,0 +1,117 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// history compares the path in each snapshot with the one before it, from the
+// state that the workspace began with up to now.
+func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (History, error) {
+	origin, err := r.Workspace.StateOf(snapshotOrigin)
+	if err != nil {
+		return History{}, err
+	}
+	h := &historian{s: s, path: string(a.Path), all: a.All, before: origin, found: s.exists(origin, string(a.Path))}
+	if err := h.walk(ctx, r); err != nil {
+		return History{}, err
+	}
+	if !h.found {
+		return History{}, nowhere(h.path)
+	}
+	slices.Reverse(h.entries)
+	return History{Path: h.path, Entries: h.entries}, nil
+}
+
+// historian goes through the states of a workspace, the oldest first.
+type historian struct {
+	s       *Service
+	path    string
+	all     bool
+	before  *tree.State
+	found   bool // the path was seen
+	entries []HistoryEntry
+}
+
+func (h *historian) walk(ctx context.Context, r *Request) error {
+	h.entries = []HistoryEntry{}
+	infos := r.Workspace.List()
+	for i, info := range slices.Backward(infos) {
+		state, err := r.Workspace.StateOf(info.Name)
+		if err != nil {
+			return err
+		}
+		if err := h.step(ctx, state, entryOf(info)); err != nil {
+			return err
+		}
+		r.progress(Progress{What: "comparing snapshots", Done: int64(len(infos) - i), Total: int64(len(infos))})
+	}
+	now, err := r.Workspace.State()
+	if err != nil {
+		return err
+	}
+	return h.step(ctx, now, HistoryEntry{Created: time.Now()})
+}
+
+func entryOf(i snapshot.Info) HistoryEntry {
+	return HistoryEntry{Snapshot: i.Name, Seq: i.Seq, ID: i.ID, Created: i.Created, Message: i.Message}
+}
+
+func (h *historian) step(ctx context.Context, state *tree.State, e HistoryEntry) error {
+	before, err := h.s.resolve(h.before, h.path)
+	if err != nil {
+		return err
+	}
+	after, err := h.s.resolve(state, h.path)
+	if err != nil {
+		return err
+	}
+	if e.Action, err = h.action(ctx, before, after, state); err != nil {
+		return err
+	}
+	h.before = state
+	if e.Action == "" || e.Action == "unchanged" && !h.all {
+		return nil
+	}
+	if after != nil {
+		e.Size = after.Size()
+	}
+	h.found = true
+	h.entries = append(h.entries, e)
+	return nil
+}
+
+// action says what happened to the path, "" when it is on neither side.
+func (h *historian) action(ctx context.Context, before, after *tree.Inode, state *tree.State) (string, error) {
+	switch {
+	case before == nil && after == nil:
+		return "", nil
+	case before == nil:
+		return "created", nil
+	case after == nil:
+		return "deleted", nil
+	}
+	if differs, err := h.s.differs(ctx, h.before, state, h.path); err != nil || differs {
+		return "modified", err
+	}
+	return "unchanged", nil
+}
+
+func (s *Service) exists(st *tree.State, path string) bool {
+	_, err := st.Resolve(s.Store.Source(), path)
+	return err == nil
+}
+
+// resolve gives the inode at path, or nil when there is none.
+func (s *Service) resolve(st *tree.State, path string) (*tree.Inode, error) {
+	n, err := st.Resolve(s.Store.Source(), path)
+	if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
+		return nil, nil
+	}
+	return n, err
+}

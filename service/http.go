@@ -1,0 +1,184 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+const (
+	// workspaceParam is the query parameter that names a fork, and forks of forks
+	// with / between; without it a request is about main.
+	workspaceParam = "workspace"
+	// CommandHeader is what the user ran, percent-encoded, for the event log.
+	CommandHeader = "Amberfs-Command"
+	// ResultTrailer and ErrorTrailer end an answer that is a stream.
+	ResultTrailer = "Amberfs-Result"
+	ErrorTrailer  = "Amberfs-Error"
+	// Lines is the type of an answer that tells how far it is: lines of JSON, each
+	// {"progress":{…}}, and at last {"result":{…}} or {"error":{…}}. A client gets
+	// it that accepts it.
+	Lines = "application/x-ndjson"
+
+	// maxBody bounds arguments, which may name many paths.
+	maxBody = 16 << 20
+	// grace is how long the next part of an answer may take to be read when the server
+	// closes.
+	grace = 300 * time.Millisecond
+)
+
+// A Server answers on the socket of a store.
+type Server struct {
+	http    *http.Server
+	clients *connections
+	release func()
+	cancel  context.CancelFunc
+	calls   sync.WaitGroup
+	served  chan error
+}
+
+// peerKey finds the peer's credentials in the context of a connection.
+type peerKey struct{}
+
+// Listen makes the socket of the store dir and answers until Close.
+func (s *Service) Listen(dir string) (*Server, error) {
+	l, release, err := listen(dir)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	srv := &Server{clients: newConnections(l), release: release, cancel: cancel, served: make(chan error, 1)}
+	srv.http = &http.Server{
+		Handler:           srv.counted(s.handler()),
+		ReadHeaderTimeout: time.Minute,
+		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			peer, err := Peer(c.(*connection).UnixConn)
+			if err != nil {
+				s.Log.Warn("socket", "error", err)
+			}
+			return context.WithValue(ctx, peerKey{}, peer)
+		},
+	}
+	go func() { srv.served <- srv.http.Serve(srv.clients) }()
+	return srv, nil
+}
+
+// counted has Close wait for requests.
+func (srv *Server) counted(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		srv.calls.Add(1)
+		defer srv.calls.Done()
+		h.ServeHTTP(w, r)
+	})
+}
+
+// Close cancels what runs, and waits until every request is answered, if its client
+// reads that, and nothing works on the store any more.
+func (srv *Server) Close() error {
+	srv.cancel()
+	srv.clients.end()
+	err := srv.http.Shutdown(context.Background())
+	srv.calls.Wait()
+	srv.release()
+	if err != nil {
+		return fmt.Errorf("closing the socket: %w", err)
+	}
+	if err := <-srv.served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving the socket: %w", err)
+	}
+	return nil
+}
+
+// handler has a route for each operation.
+func (s *Service) handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, o := range ops {
+		mux.HandleFunc(o.Route, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, o) })
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, fail.New(fail.NotFound, "there is no %s %s", r.Method, r.URL.Path).
+			WithHint("docs/api/openapi.yaml lists what there is; the daemon may be an older amberfs"))
+	})
+	return mux
+}
+
+// serve answers one request.
+func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
+	req, args, err := s.read(r, o)
+	if err != nil {
+		writeError(w, Explain(err))
+		return
+	}
+	a := &answer{
+		ctx: r.Context(), w: w, out: http.NewResponseController(w), op: o,
+		lines: o.Output == "" && r.Header.Get("Accept") == Lines,
+		hasty: o.Hasty || r.URL.Query().Has("follow"),
+	}
+	req.Out, req.Item, req.Progress = a, a.item, a.progress
+	result, err := s.do(r.Context(), req, o, args)
+	a.finish(result, err)
+}
+
+// read takes a request apart.
+func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
+	peer, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
+	if peer == nil || peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
+		return nil, nil, fail.New(fail.Denied, "only the user who mounted this file system, or root, may control it")
+	}
+	args, err := o.bind(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.Ready(r.Context()); err != nil {
+		return nil, nil, err
+	}
+	ws, err := s.workspace(r.URL.Query().Get(workspaceParam))
+	if err != nil {
+		return nil, nil, err
+	}
+	command, err := url.QueryUnescape(r.Header.Get(CommandHeader))
+	if err != nil {
+		return nil, nil, fail.New(fail.Usage, "the header %s is malformed: %w", CommandHeader, err)
+	}
+	caller := live.Caller{UID: peer.Uid, GID: peer.Gid, PID: uint32(peer.Pid), Direct: true}
+	return &Request{Caller: caller, Command: command, Workspace: ws, In: r.Body}, args, nil
+}
+
+func readBody(r *http.Request) ([]byte, error) {
+	b, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
+	if err != nil {
+		return nil, fail.New(fail.Usage, "reading the request: %w", err)
+	}
+	return b, nil
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	e := fail.Of(err)
+	writeJSON(w, e.Kind.HTTP(), e)
+}
+
+// writeJSON sends an answer. Whether the client is still there is its affair.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	e := json.NewEncoder(gitquote.JSONWriter{To: w})
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v)
+}

@@ -1,0 +1,250 @@
+package service
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot/events"
+)
+
+// serve answers on the socket of a new store; ask sends a request as curl does.
+func serve(t *testing.T) (s *Service, ask func(method, path, body string) (int, string), end func() error) {
+	t.Helper()
+	s, dir := newService(t)
+	server, err := s.Listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return Dial(ctx, dir) }}
+	end = sync.OnceValue(server.Close)
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, func(method, path, body string) (int, string) {
+		t.Helper()
+		r, err := http.NewRequest(method, "http://amberfs"+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(b)
+	}, end
+}
+
+func TestHTTP(t *testing.T) {
+	s, ask, _ := serve(t)
+	write(t, s, s.Store.Main(), "f", "one\n")
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		answer             string
+	}{
+		{"POST", "/v1/snapshots", `{"name":"v1","wait":true}`, 200, `"name":"v1"`},
+		{"POST", "/v1/snapshots", `{"name":"v1"}`, 409, `"kind":"exists"`},
+		{"GET", "/v1/snapshots", "", 200, `{"snapshots":[{"name":"v1"`},
+		{"GET", "/v1/snapshots/v1", "", 200, `"sealed":true`},
+		{"GET", "/v1/snapshots/v2", "", 404, `"kind":"not-found"`},
+		{"POST", "/v1/forks", `{"name":"try"}`, 200, `"path":"/mnt/.forks/try"`},
+		{"POST", "/v1/snapshots?workspace=try", `{"name":"inside"}`, 200, `"name":"inside"`},
+		{"GET", "/v1/snapshots?workspace=try", "", 200, `"name":"inside"`},
+		{"GET", "/v1/snapshots?workspace=no", "", 404, `there is no fork no`},
+		{"POST", "/v1/forks/try/rename", `{"to":"other"}`, 200, `"path":"/mnt/.forks/other"`},
+		{"POST", "/v1/forks/try/rename", `{"to":"more"}`, 404, `"kind":"not-found"`},
+		{"POST", "/v1/forks/other/rename", `{"to":"try"}`, 200, `"name":"try"`},
+		{"DELETE", "/v1/forks/try", "", 200, `"snapshot":"try"`},
+		{"POST", "/v1/snapshots/try/rename", `{"to":"kept"}`, 200, `"name":"kept"`},
+		{"DELETE", "/v1/snapshots?names=kept&names=kept", "", 200, `{"names":["kept"]}`},
+		{"PATCH", "/v1/policy", `{"manual_limit":3}`, 200, `"manual_limit":3`},
+		{"GET", "/v1/history?path=f", "", 200, `"action":"created"`},
+		{"GET", "/v1/history?path=f&unknown=1", "", 400, `there is no argument`},
+		{"POST", "/v1/restore", `{"name":"v1","unknown":1}`, 400, `"kind":"usage"`},
+		{"POST", "/v1/restore", `{`, 400, `"kind":"usage"`},
+		{"POST", "/v1/restore", `{"name":"v1"}`, 200, `"changed":0`},
+		{"POST", "/v1/thaw", "", 200, `{"thawed":false}`},
+		{"GET", "/v1/nothing", "", 404, `there is no GET /v1/nothing`},
+	} {
+		status, answer := ask(c.method, c.path, c.body)
+		if status != c.status || !strings.Contains(answer, c.answer) {
+			t.Errorf("%s %s %s: %d %s, want %d %s", c.method, c.path, c.body, status, answer, c.status, c.answer)
+		}
+	}
+}
+
+func TestHTTPStreams(t *testing.T) {
+	s, ask, _ := serve(t)
+	write(t, s, s.Store.Main(), "f", "one\n")
+	ask("POST", "/v1/snapshots", `{"name":"v1"}`)
+	write(t, s, s.Store.Main(), "f", "two\n")
+	if status, text := ask("GET", "/v1/diff?a=v1", ""); status != 200 || !strings.Contains(text, "-one\n+two\n") {
+		t.Errorf("diff: %d %s", status, text)
+	}
+	if status, text := ask("GET", "/v1/diff?a=no", ""); status != 404 || !strings.Contains(text, `"error":`) {
+		t.Errorf("diff of nothing: %d %s", status, text)
+	}
+	status, archive := ask("GET", "/v1/snapshots/v1/tar", "")
+	if status != 200 {
+		t.Fatalf("tar: %d %s", status, archive)
+	}
+	status, answer := ask("POST", "/v1/import?from=tar&path=copy", archive)
+	if status != 200 || !strings.Contains(answer, `"path":"copy","files":2`) {
+		t.Errorf("import: %d %s", status, answer)
+	}
+	if status, text := ask("GET", "/v1/diff?a=v1&paths=copy", ""); status != 200 || !strings.Contains(text, "+++ b/copy/f\n") {
+		t.Errorf("diff after the import: %d %s", status, text)
+	}
+}
+
+func TestEventsAreSSE(t *testing.T) {
+	s, _, _ := serve(t)
+	conn, err := Dial(context.Background(), s.Store.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "GET /v1/events?follow=true HTTP/1.1\r\nHost: amberfs\r\n\r\n")
+	for _, path := range []string{"a", "b"} {
+		s.Events.Record(events.Event{Action: events.Created, Path: path, Workspace: s.Store.Main().View()})
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || resp.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	lines := bufio.NewReader(resp.Body)
+	for _, path := range []string{"a", "b"} {
+		line, err := lines.ReadString('\n')
+		if err != nil || !strings.HasPrefix(line, "data: {") || !strings.Contains(line, `"path":"`+path+`"`) {
+			t.Errorf("event %q, %v", line, err)
+		}
+		if line, err = lines.ReadString('\n'); line != "\n" {
+			t.Errorf("after an event %q, %v", line, err)
+		}
+	}
+}
+
+// Who reads nothing does not keep a server from closing.
+func TestCloseWithStalledReader(t *testing.T) {
+	s, ask, end := serve(t)
+	write(t, s, s.Store.Main(), "f", strings.Repeat("many lines\n", 1<<19))
+	ask("POST", "/v1/snapshots", `{"name":"v1"}`)
+	for range 5 {
+		conn, err := Dial(context.Background(), s.Store.Dir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "GET /v1/snapshots/v1/tar HTTP/1.1\r\nHost: amberfs\r\n\r\n")
+	}
+	for _, begun := range []string{"", "GET /v1/sta", "POST /v1/import HTTP/1.1\r\nHost: amberfs\r\nContent-Length: 1000000\r\n\r\nx"} {
+		conn, err := Dial(context.Background(), s.Store.Dir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, begun)
+	}
+	time.Sleep(100 * time.Millisecond) // until they are in the middle
+	began := time.Now()
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	// Without an end of its own each of them would hold the server for a minute.
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("closing took %v", took)
+	}
+}
+
+// TestCloseAnswers: who has asked is answered, however long that takes, also when the
+// answer is what ends the server.
+func TestCloseAnswers(t *testing.T) {
+	s, ask, end := serve(t)
+	ending := make(chan struct{})
+	s.Umount = func(bool) error {
+		go func() { _ = end() }()
+		close(ending)
+		time.Sleep(3 * grace)
+		return nil
+	}
+	status, body := ask("POST", "/v1/umount", "{}")
+	if <-ending; status != 200 || !strings.Contains(body, `"pid"`) {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+func TestSocketIsItsOwners(t *testing.T) {
+	s, _, _ := serve(t)
+	st, err := os.Stat(filepath.Join(s.Store.Dir(), SocketName))
+	if err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	_, err = Dial(context.Background(), t.TempDir())
+	if fail.KindOf(err) != fail.NotFound {
+		t.Errorf("a store without a daemon: %v", err)
+	}
+}
+
+// A socket lies as deep as the store does.
+func TestSocketInADeepDirectory(t *testing.T) {
+	s, _ := newService(t)
+	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 40))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	server, err := s.Listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	conn, err := Dial(context.Background(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+}
+
+// A request that takes long tells how far it is to those who accept that.
+func TestProgress(t *testing.T) {
+	s, _, _ := serve(t)
+	write(t, s, s.Store.Main(), "f", "one\n")
+	conn, err := Dial(context.Background(), s.Store.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	body := `{"name":"v1","wait":true}`
+	fmt.Fprintf(conn, "POST /v1/snapshots HTTP/1.1\r\nHost: amberfs\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n%s", Lines, len(body), body)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := json.NewDecoder(resp.Body)
+	var first, last map[string]any
+	if err := d.Decode(&first); err != nil || first["progress"] == nil {
+		t.Errorf("first %v, %v", first, err)
+	}
+	if err := d.Decode(&last); err != nil || last["result"] == nil {
+		t.Errorf("last %v, %v", last, err)
+	}
+}

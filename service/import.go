@@ -1,0 +1,146 @@
+package service
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service/internal/importer"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// importTree grafts the tree that a client sends into the workspace. The client
+// reads it wherever it comes from, as its user: also from this very mount.
+func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Imported, error) {
+	base, rest, err := s.graftPoint(r.Workspace, string(a.Path))
+	if err != nil {
+		return Imported{}, err
+	}
+	in := bufio.NewReader(r.In)
+	if _, err := in.Peek(1); err != nil { // it may take its time to begin
+		return Imported{}, err
+	}
+	release, err := s.Memory.Take(ctx, importer.Memory)
+	if err != nil {
+		return Imported{}, err
+	}
+	defer release()
+	finished := sync.OnceFunc(s.Store.Importing())
+	defer finished()
+	at := importAt{dir: rest, made: madeDir(r.Caller, a.Umask), top: base == "" && rest == ""}
+	st, err := build(ctx, s.Store, at, func(sink gitbridge.Sink) error {
+		return gitbridge.ReadTar(ctx, in, sink, gitbridge.ImportOptions{
+			Owner: ownerOf(r.Caller, a.From), Limits: gitbridge.Limits{Entries: a.MaxFiles, Bytes: a.MaxBytes},
+		})
+	})
+	if err != nil {
+		finished()
+		s.giveUp(ctx, err)
+		return Imported{}, err
+	}
+	done, err := r.Workspace.Graft(ctx, snapshot.GraftOptions{Tree: st, Path: base, Caller: r.Caller, Command: r.Command})
+	if err != nil {
+		return Imported{}, err
+	}
+	s.Log.Info("import", "from", a.From, "path", string(a.Path), "files", done.Files, "bytes", done.Bytes)
+	return Imported{Path: string(a.Path), Files: done.Files, Bytes: done.Bytes, Undo: done.Undo}, nil
+}
+
+// madeDir is what a directory gets that is made on the way to an import.
+func madeDir(c live.Caller, umask uint32) gitbridge.Meta {
+	now := time.Now().UnixNano()
+	return gitbridge.Meta{Mode: unix.S_IFDIR | 0o777&^umask, UID: c.UID, GID: c.GID, Atime: now, Mtime: now}
+}
+
+// ownerOf makes everything belong to whoever asks, but for root what tar says of
+// owners, and for everybody what a directory says.
+func ownerOf(c live.Caller, from string) *gitbridge.Owner {
+	if from == FromGit || from == FromTar && c.UID != 0 {
+		return &gitbridge.Owner{UID: c.UID, GID: c.GID}
+	}
+	return nil
+}
+
+// giveUp gives back the room that an import took before it failed: at once if it
+// was for want of room.
+func (s *Service) giveUp(ctx context.Context, err error) {
+	s.Store.Abandon()
+	if fail.KindOf(Explain(err)) != fail.NoSpace {
+		return
+	}
+	if _, err := s.Store.GC(ctx, func(int64, int64) {}); err != nil {
+		s.Log.Warn("gc after an import that did not fit", "error", err)
+	}
+}
+
+// importAt says where in a tree that is built an import goes.
+type importAt struct {
+	dir  string         // directories that are made for it
+	made gitbridge.Meta // what these get
+	top  bool           // the root of a workspace, where some names are taken
+}
+
+// build makes a sealed tree of what read brings, and returns when it is on disk.
+// The caller keeps gc away from it.
+func build(ctx context.Context, s *snapshot.Store, at importAt, read func(gitbridge.Sink) error) (*tree.State, error) {
+	b := importer.New(ctx, s.Source(), cas.Quick{Store: s.CAS()}, at.made)
+	defer b.Close()
+	sink, err := importer.Under(b, at.dir, at.made)
+	if err != nil {
+		return nil, err
+	}
+	if at.top {
+		sink = importer.Root{Sink: sink}
+	}
+	if err := read(sink); err != nil {
+		return nil, err
+	}
+	st, err := b.Finish()
+	if err != nil {
+		return nil, err
+	}
+	return st, s.CAS().Commit()
+}
+
+// graftPoint splits a path into the deepest directory that the workspace has,
+// and the rest, which is to be made.
+func (s *Service) graftPoint(ws *snapshot.Workspace, p string) (base, rest string, err error) {
+	p = strings.Trim(path.Clean("/"+p), "/")
+	if top, _, _ := strings.Cut(p, "/"); snapshot.IsControlDir(top) {
+		return "", "", fail.New(fail.Usage, "%s is a name that amberfs keeps for itself", top)
+	}
+	st, err := ws.State()
+	if err != nil {
+		return "", "", err
+	}
+	for base = p; base != ""; {
+		n, err := st.Resolve(s.Store.Source(), base)
+		switch {
+		case err == nil && n.IsDir():
+			return base, rest, nil
+		case err == nil:
+			return "", "", fail.New(fail.Exists, "%s is there already, and no directory", base)
+		case errors.Is(err, tree.ErrNotExist):
+		case errors.Is(err, tree.ErrNotDir), errors.Is(err, tree.ErrSymlink):
+			return "", "", fail.New(fail.Usage, "%s leads through something that is no directory", p)
+		default:
+			return "", "", err
+		}
+		rest = path.Join(path.Base(base), rest)
+		if base = path.Dir(base); base == "." {
+			base = ""
+		}
+	}
+	return "", rest, nil
+}

@@ -1,0 +1,337 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+const (
+	// maxWorkers is how many batches of small files are chunked at a time.
+	maxWorkers = 4
+	// small is the size in bytes up to which a file is held in memory, so that
+	// the source can go on while it is chunked.
+	small = 1 << 20
+	// maxUnsealed is about how many bytes of memory the tree may take before
+	// what there is of it is sealed.
+	maxUnsealed = 32 << 20
+	// maxLater is the same for a tree whose contents are outside.
+	maxLater = 256 << 20
+	// inodeSize is what an inode takes, with its directory entry and its page.
+	inodeSize = 1 << 10
+)
+
+// Memory is about what a Builder and its source take, in bytes, whatever comes.
+const Memory = 48 << 20
+
+// Builder takes a tree. Its methods are called by one goroutine.
+//
+// Whatever comes, it holds a bounded part of the tree in memory: from time to
+// time it seals what there is, and goes on in another epoch.
+type Builder struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	src    *tree.Source
+	sealer *content.Sealer
+	made   gitbridge.Meta // of directories that the source left out
+	batch  *batch         // of small files, being filled
+	// workers chunk batches. Their first error is that of all that follows.
+	workers errgroup.Group
+
+	next     uint64
+	limit    int               // of unsealed
+	unsealed int               // bytes of memory, about
+	dirs     map[string]uint64 // inodes of directories that were used lately, by path
+
+	mu    sync.Mutex // of state, which workers change too
+	epoch uint64
+	state *tree.State
+	files int64
+	bytes int64
+}
+
+var _ gitbridge.Sink = (*Builder)(nil)
+
+// New begins an empty tree. Its root directory, and those that the source leaves
+// out, get root's attributes until the source tells others.
+func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, root gitbridge.Meta) *Builder {
+	b := &Builder{
+		src:    src,
+		sealer: &content.Sealer{Src: src.Files, Objects: objects, Workers: maxWorkers},
+		next:   tree.RootIno,
+		limit:  maxUnsealed,
+		dirs:   make(map[string]uint64),
+		epoch:  1,
+	}
+	b.ctx, b.cancel = context.WithCancelCause(ctx)
+	b.workers.SetLimit(maxWorkers)
+	root.Mode = unix.S_IFDIR | root.Mode&0o7777
+	b.made = root
+	n := b.node(root)
+	n.Nlink = 2
+	b.state = tree.New(b.epoch, n)
+	return b
+}
+
+// node makes an inode without a name.
+func (b *Builder) node(m gitbridge.Meta) *tree.Inode {
+	n := &tree.Inode{Ino: b.next, Nlink: 1}
+	b.next++
+	setMeta(n, m)
+	n.Btime = m.Mtime
+	return n
+}
+
+func setMeta(n *tree.Inode, m gitbridge.Meta) {
+	n.Mode, n.UID, n.GID = m.Mode, m.UID, m.GID
+	n.Atime, n.Mtime, n.Ctime = m.Atime, m.Mtime, m.Mtime
+	n.Xattrs = m.Xattrs
+}
+
+// room seals the tree if it takes too much memory. n is what will come.
+func (b *Builder) room(n int) error {
+	if b.ctx.Err() != nil {
+		return context.Cause(b.ctx)
+	}
+	if b.unsealed += inodeSize + n; b.unsealed < b.limit {
+		return nil
+	}
+	if err := b.wait(); err != nil {
+		return err
+	}
+	if _, err := tree.Seal(b.ctx, b.src, b.sealer, b.state); err != nil {
+		return err
+	}
+	b.epoch++
+	b.unsealed = 0
+	clear(b.dirs)
+	return nil
+}
+
+// metaSize is the memory that attributes take.
+func metaSize(p string, m gitbridge.Meta) int {
+	n := 2 * len(p)
+	for _, x := range m.Xattrs {
+		n += len(x.Name) + len(x.Value)
+	}
+	return n
+}
+
+// lookup finds what a directory calls name.
+func (b *Builder) lookup(dir uint64, name string) (tree.Dirent, bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n, err := b.state.Get(b.src, dir)
+	if err != nil {
+		return tree.Dirent{}, false, err
+	}
+	return n.Dir.Lookup(b.src, name)
+}
+
+// dir returns the inode number of a directory, which is made if there is none.
+func (b *Builder) dir(p string) (uint64, error) {
+	if p == "." {
+		return tree.RootIno, nil
+	}
+	if ino, ok := b.dirs[p]; ok {
+		return ino, nil
+	}
+	parent, err := b.dir(path.Dir(p))
+	if err != nil {
+		return 0, err
+	}
+	e, ok, err := b.lookup(parent, path.Base(p))
+	switch {
+	case err != nil:
+		return 0, err
+	case !ok:
+		e.Ino, err = b.mkdir(parent, p, b.made)
+	case e.Type != unix.S_IFDIR:
+		err = fmt.Errorf("%w: %q is no directory, but something lies below it", gitbridge.ErrHostile, p)
+	}
+	if err == nil {
+		b.dirs[p] = e.Ino
+		b.unsealed += inodeSize + len(p)
+	}
+	return e.Ino, err
+}
+
+func (b *Builder) mkdir(parent uint64, p string, m gitbridge.Meta) (uint64, error) {
+	n := b.node(m)
+	n.Nlink = 2
+	if err := b.link(parent, path.Base(p), n); err != nil {
+		return 0, err
+	}
+	return n.Ino, b.put(n)
+}
+
+// Dir implements gitbridge.Sink.
+func (b *Builder) Dir(p string, m gitbridge.Meta) error {
+	if err := b.room(metaSize(p, m)); err != nil {
+		return err
+	}
+	m.Mode = unix.S_IFDIR | m.Mode&0o7777
+	if p == "." {
+		return b.setDir(tree.RootIno, m)
+	}
+	parent, err := b.dir(path.Dir(p))
+	if err != nil {
+		return err
+	}
+	e, ok, err := b.lookup(parent, path.Base(p))
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		b.dirs[p], err = b.mkdir(parent, p, m)
+		return err
+	case e.Type != unix.S_IFDIR:
+		return fmt.Errorf("%w: %q is a directory and something else", gitbridge.ErrHostile, p)
+	}
+	return b.setDir(e.Ino, m)
+}
+
+func (b *Builder) setDir(ino uint64, m gitbridge.Meta) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n, err := b.state.Own(b.src, b.epoch, ino)
+	if err != nil {
+		return err
+	}
+	setMeta(n, m)
+	return nil
+}
+
+// enter gives n, which is no directory, a name in place of what had it.
+func (b *Builder) enter(p string, n *tree.Inode) error {
+	parent, err := b.dir(path.Dir(p))
+	if err != nil {
+		return err
+	}
+	name := path.Base(p)
+	old, ok, err := b.lookup(parent, name)
+	if err != nil {
+		return err
+	}
+	if ok {
+		if err := b.unlink(old, parent, name); err != nil {
+			return err
+		}
+	}
+	return b.link(parent, name, n)
+}
+
+// link gives n a name that is free.
+func (b *Builder) link(parent uint64, name string, n *tree.Inode) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	dir, err := b.state.Own(b.src, b.epoch, parent)
+	if err != nil {
+		return err
+	}
+	if n.IsDir() {
+		dir.Nlink++
+	}
+	n.Links = append(n.Links, tree.Link{Parent: parent, Name: name})
+	return dir.Dir.Insert(b.src, b.epoch, tree.Dirent{Name: name, Ino: n.Ino, Type: n.Type()})
+}
+
+// unlink takes one name from an inode, and the inode away with its last.
+func (b *Builder) unlink(e tree.Dirent, parent uint64, name string) error {
+	if e.Type == unix.S_IFDIR {
+		return fmt.Errorf("%w: %q is a directory and something else", gitbridge.ErrHostile, name)
+	}
+	// A worker may still have to put the inode.
+	if err := b.wait(); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n, err := b.state.Own(b.src, b.epoch, e.Ino)
+	if err != nil {
+		return err
+	}
+	dir, err := b.state.Own(b.src, b.epoch, parent)
+	if err != nil {
+		return err
+	}
+	if err := dir.Dir.Remove(b.src, b.epoch, name); err != nil {
+		return err
+	}
+	n.Links = slices.DeleteFunc(slices.Clone(n.Links), func(l tree.Link) bool { return l.Parent == parent && l.Name == name })
+	if n.Nlink--; n.Nlink > 0 {
+		return nil
+	}
+	b.files--
+	b.bytes -= n.Size()
+	return b.state.Delete(b.src, b.epoch, n.Ino)
+}
+
+// put makes inodes part of the tree.
+func (b *Builder) put(nodes ...*tree.Inode) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range nodes {
+		b.files++
+		b.bytes += contentSize(n)
+		if err := b.state.Put(b.src, b.epoch, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func contentSize(n *tree.Inode) int64 {
+	if n.IsRegular() {
+		return n.Content.Size()
+	}
+	return 0
+}
+
+// Close lets go of everything when the tree is finished, or given up.
+func (b *Builder) Close() {
+	b.cancel(context.Canceled)
+	_ = b.workers.Wait()
+}
+
+// Later keeps in memory what would be sealed from time to time, up to a size at which
+// that is worth more than the time: contents are outside, and sealing reads them.
+func (b *Builder) Later() { b.limit = maxLater }
+
+// Unsealed returns the tree as it is, with the number of the next inode and an epoch
+// that is none of the tree's any more.
+func (b *Builder) Unsealed() (st *tree.State, next, epoch uint64, err error) {
+	if err := b.wait(); err != nil {
+		return nil, 0, 0, err
+	}
+	b.state.Bytes = b.bytes
+	return b.state, b.next, b.epoch + 1, nil
+}
+
+// Finish seals the tree.
+func (b *Builder) Finish() (*tree.State, error) {
+	if err := b.wait(); err != nil {
+		return nil, err
+	}
+	b.state.Bytes = b.bytes
+	if _, err := tree.Seal(b.ctx, b.src, b.sealer, b.state); err != nil {
+		return nil, err
+	}
+	return b.state, nil
+}
+
+// Totals are how many files, directories included, and bytes came.
+func (b *Builder) Totals() (files, bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.files, b.bytes
+}

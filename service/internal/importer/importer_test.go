@@ -1,0 +1,337 @@
+package importer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+func store(t *testing.T) *snapshot.Store {
+	t.Helper()
+	s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func builder(t *testing.T, s *snapshot.Store) *Builder {
+	t.Helper()
+	b := New(context.Background(), s.Source(), s.CAS(), gitbridge.Meta{Mode: 0o755})
+	t.Cleanup(b.Close)
+	return b
+}
+
+func meta(mode uint32) gitbridge.Meta {
+	return gitbridge.Meta{Mode: mode, UID: 7, GID: 8, Atime: 1, Mtime: 1_234_567_890_123_456_789,
+		Xattrs: []tree.Xattr{{Name: "user.k", Value: []byte("v")}}}
+}
+
+func addFile(t *testing.T, b gitbridge.Sink, p string, data []byte) {
+	t.Helper()
+	if err := b.File(p, meta(unix.S_IFREG|0o640), int64(len(data)), bytes.NewReader(data)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// finish seals the tree and loads it anew, as a reader finds it.
+func finish(t *testing.T, s *snapshot.Store, b *Builder) *tree.State {
+	t.Helper()
+	built, err := b.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, ok := built.ID()
+	if !ok {
+		t.Fatal("the tree is not sealed")
+	}
+	st, err := tree.Load(s.Source(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func contents(t *testing.T, s *snapshot.Store, st *tree.State, p string) []byte {
+	t.Helper()
+	n, err := st.Resolve(s.Source(), p)
+	if err != nil {
+		t.Fatalf("%s: %v", p, err)
+	}
+	out := make([]byte, n.Size())
+	if _, err := n.Content.ReadAt(s.Source().Files, out, 0); err != nil {
+		t.Fatalf("%s: %v", p, err)
+	}
+	return out
+}
+
+func TestBuildsWhatItIsTold(t *testing.T) {
+	s := store(t)
+	b := builder(t, s)
+	big := make([]byte, 3*small+17)
+	for i := range big {
+		big[i] = byte(rand.Uint32())
+	}
+	if err := b.Dir("d", meta(0o750)); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]byte{"big": big, "empty": {}}
+	for i := range 200 {
+		want[fmt.Sprintf("d/f%d", i)] = bytes.Repeat([]byte{byte(i)}, i*100)
+	}
+	for p, data := range want {
+		addFile(t, b, p, data)
+	}
+	if err := b.Symlink("link", "d/f1", meta(0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Hardlink("hard", "d/f5"); err != nil {
+		t.Fatal(err)
+	}
+	want["hard"] = want["d/f5"]
+	if err := b.Special("pipe", meta(unix.S_IFIFO|0o600), 0); err != nil {
+		t.Fatal(err)
+	}
+	st := finish(t, s, b)
+	var bytesIn int64
+	for p, data := range want {
+		if got := contents(t, s, st, p); !bytes.Equal(got, data) {
+			t.Errorf("%s has %d bytes, other than the %d that came", p, len(got), len(data))
+		}
+		if p != "hard" {
+			bytesIn += int64(len(data))
+		}
+	}
+	if st.Bytes != bytesIn {
+		t.Errorf("Bytes = %d, want %d", st.Bytes, bytesIn)
+	}
+	resolve := func(p string) *tree.Inode {
+		n, err := st.Resolve(s.Source(), p)
+		if err != nil {
+			t.Fatalf("%s: %v", p, err)
+		}
+		return n
+	}
+	f, hard := resolve("d/f5"), resolve("hard")
+	if f.Ino != hard.Ino || f.Nlink != 2 || len(f.Links) != 2 {
+		t.Errorf("hard link: %+v and %+v", f, hard)
+	}
+	if f.Mode != unix.S_IFREG|0o640 || f.UID != 7 || f.GID != 8 || f.Mtime != 1_234_567_890_123_456_789 || len(f.Xattrs) != 1 {
+		t.Errorf("attributes: %+v", f)
+	}
+	if n := resolve("link"); n.Target != "d/f1" || !n.IsSymlink() {
+		t.Errorf("symlink: %+v", n)
+	}
+	if n := resolve("pipe"); n.Type() != unix.S_IFIFO {
+		t.Errorf("fifo: %+v", n)
+	}
+	if d := resolve("d"); d.Nlink != 2 || d.Dir.Len() != 200 || d.Mode != unix.S_IFDIR|0o750 {
+		t.Errorf("directory: nlink %d, %d entries, mode %o", d.Nlink, d.Dir.Len(), d.Mode)
+	}
+	if root := resolve(""); root.Nlink != 3 {
+		t.Errorf("root has nlink %d", root.Nlink)
+	}
+}
+
+func TestLaterEntriesReplaceEarlier(t *testing.T) {
+	s := store(t)
+	b := builder(t, s)
+	addFile(t, b, "f", []byte("first"))
+	addFile(t, b, "f", []byte("second, longer"))
+	if err := b.Dir("d", meta(0o700)); err != nil {
+		t.Fatal(err)
+	}
+	addFile(t, b, "d/g", []byte("kept"))
+	if err := b.Dir("d", meta(0o711)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Hardlink("h", "d/g"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Symlink("h", "elsewhere", meta(0)); err != nil {
+		t.Fatal(err)
+	}
+	st := finish(t, s, b)
+	if got := string(contents(t, s, st, "f")); got != "second, longer" {
+		t.Errorf("f = %q", got)
+	}
+	if got := string(contents(t, s, st, "d/g")); got != "kept" {
+		t.Errorf("d/g = %q", got)
+	}
+	g, err := st.Resolve(s.Source(), "d/g")
+	if err != nil || g.Nlink != 1 || len(g.Links) != 1 {
+		t.Errorf("d/g: %+v, %v", g, err)
+	}
+	if st.Bytes != int64(len("second, longer")+len("kept")) {
+		t.Errorf("Bytes = %d", st.Bytes)
+	}
+	if st.Inodes != 5 { // root, f, d, d/g, h
+		t.Errorf("Inodes = %d", st.Inodes)
+	}
+}
+
+type sparseFile struct {
+	data    []byte
+	extents []gitbridge.Extent
+	part    *bytes.Reader
+}
+
+func (s *sparseFile) Parts() ([]gitbridge.Extent, error) { return s.extents, nil }
+
+func (s *sparseFile) Next() (int64, error) {
+	if len(s.extents) == 0 {
+		return 0, io.EOF
+	}
+	e := s.extents[0]
+	s.extents = s.extents[1:]
+	s.part = bytes.NewReader(s.data[e.Offset : e.Offset+e.Length])
+	return e.Offset, nil
+}
+
+func (s *sparseFile) Read(p []byte) (int, error) { return s.part.Read(p) }
+
+func TestHolesStay(t *testing.T) {
+	s := store(t)
+	b := builder(t, s)
+	data := make([]byte, 5<<20)
+	copy(data[1<<20:], "an island")
+	copy(data[3<<20:], strings.Repeat("another ", 1000))
+	extents := []gitbridge.Extent{{Offset: 1 << 20, Length: 4096}, {Offset: 3 << 20, Length: 8192}}
+	if err := b.File("sparse", meta(unix.S_IFREG|0o600), int64(len(data)), &sparseFile{data: data, extents: extents}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.File("hole", meta(unix.S_IFREG|0o600), 1<<30, &sparseFile{}); err != nil {
+		t.Fatal(err)
+	}
+	st := finish(t, s, b)
+	if got := contents(t, s, st, "sparse"); !bytes.Equal(got, data) {
+		t.Error("the contents changed")
+	}
+	for p, limit := range map[string]int64{"sparse": 64 << 10, "hole": 0} {
+		n, err := st.Resolve(s.Source(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := n.Blocks() * 512; got > limit {
+			t.Errorf("%s takes %d bytes", p, got)
+		}
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	s := store(t)
+	for _, size := range []int64{10, small + 10} {
+		b := builder(t, s)
+		err := b.File("short", meta(unix.S_IFREG), size, strings.NewReader("short"))
+		if err == nil || !strings.Contains(err.Error(), "short") {
+			t.Errorf("a file of %d bytes that has 5: %v", size, err)
+		}
+	}
+	b := builder(t, s)
+	addFile(t, b, "f", nil)
+	if err := b.File("f/below", meta(unix.S_IFREG), 0, strings.NewReader("")); !errors.Is(err, gitbridge.ErrHostile) {
+		t.Errorf("a file below a file: %v", err)
+	}
+	if err := b.Hardlink("x", "nothing"); !errors.Is(err, gitbridge.ErrHostile) {
+		t.Errorf("a hard link to nothing: %v", err)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	s := store(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	b := New(ctx, s.Source(), s.CAS(), gitbridge.Meta{Mode: 0o755})
+	defer b.Close()
+	cancel()
+	err := b.File("f", meta(unix.S_IFREG), 3, strings.NewReader("abc"))
+	if err == nil {
+		_, err = b.Finish()
+	}
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error = %v", err)
+	}
+}
+
+func TestUnder(t *testing.T) {
+	s := store(t)
+	b := builder(t, s)
+	sink, err := Under(b, "a/b", meta(0o700))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.Dir(".", meta(0o705)); err != nil {
+		t.Fatal(err)
+	}
+	addFile(t, sink, "f", []byte("x"))
+	if err := sink.Hardlink("g", "f"); err != nil {
+		t.Fatal(err)
+	}
+	st := finish(t, s, b)
+	if got := string(contents(t, s, st, "a/b/g")); got != "x" {
+		t.Errorf("a/b/g = %q", got)
+	}
+	n, err := st.Resolve(s.Source(), "a/b")
+	if err != nil || n.Mode != unix.S_IFDIR|0o705 {
+		t.Errorf("a/b: %+v, %v", n, err)
+	}
+}
+
+// A worker's error must come out, and not as a cancellation.
+type failingStore struct{ content.ObjectStore }
+
+var errDisk = errors.New("disk on fire")
+
+func (failingStore) Put(k cas.Kind, b []byte) (cas.Hash, error) { return cas.Hash{}, errDisk }
+
+func TestWorkerError(t *testing.T) {
+	s := store(t)
+	b := New(context.Background(), s.Source(), failingStore{s.CAS()}, gitbridge.Meta{Mode: 0o755})
+	defer b.Close()
+	var err error
+	for i := 0; i < 10_000 && err == nil; i++ {
+		err = b.File(fmt.Sprint("f", i), meta(unix.S_IFREG), 3, io.LimitReader(strings.NewReader(fmt.Sprintf("%03d", i%1000)), 3))
+	}
+	if err == nil {
+		_, err = b.Finish()
+	}
+	if !errors.Is(err, errDisk) {
+		t.Errorf("error = %v", err)
+	}
+}
+
+// panicky is a store in which something is wrong.
+type panicky struct{ content.ObjectStore }
+
+func (panicky) Put(cas.Kind, []byte) (cas.Hash, error) { panic("a fault in the store") }
+
+// TestPanicInAWorker: it is an error of the import.
+func TestPanicInAWorker(t *testing.T) {
+	s := store(t)
+	b := New(context.Background(), s.Source(), panicky{s.CAS()}, gitbridge.Meta{Mode: 0o755})
+	defer b.Close()
+	addFile(t, b, "small", []byte("text"))
+	_, err := b.Finish()
+	var p *guard.Panic
+	if !errors.As(err, &p) {
+		t.Errorf("error %v, want the panic", err)
+	}
+}

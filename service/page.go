@@ -1,0 +1,163 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/amberfs/amberfs/diff"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// What a person looks at comes in parts: a browser, or a model, takes no diff of
+// a hundred megabytes at once.
+
+const (
+	// hunkLines are the lines of a part, lineBytes the bytes of a line in it.
+	hunkLines = 500
+	lineBytes = 4 << 10
+	// maxRead is the most that one File gives, in bytes.
+	maxRead = 64 << 20
+)
+
+// Hunks asks how the lines of one file differ from A to B.
+type Hunks struct {
+	A      string            `json:"a" jsonschema:"the snapshot to compare from"`
+	B      string            `json:"b,omitempty" jsonschema:"the snapshot to compare with; the present state if empty"`
+	Path   snapshot.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
+	From   snapshot.BytePath `json:"from,omitempty" jsonschema:"its old path, if it was renamed"`
+	Cursor int               `json:"cursor,omitempty" jsonschema:"next of the part before"`
+}
+
+// HunkList is a part of how a file differs.
+type HunkList struct {
+	Binary   bool        `json:"binary,omitempty"`
+	TooLarge bool        `json:"too_large,omitempty" jsonschema:"to be compared by lines"`
+	OldSize  int64       `json:"old_size" jsonschema:"bytes"`
+	NewSize  int64       `json:"new_size" jsonschema:"bytes"`
+	Hunks    []diff.Hunk `json:"hunks"`
+	Next     int         `json:"next,omitempty" jsonschema:"the cursor of the next part, if there is one"`
+}
+
+func (s *Service) hunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
+	var t diff.Text
+	err := s.compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
+		t, err = diff.TextOf(ctx, s.Store.Source(), from, to, string(a.Path), string(a.From), diff.Options{Memory: s.Memory})
+		return err
+	})
+	out := HunkList{Binary: t.Binary, TooLarge: t.TooLarge, OldSize: t.OldSize, NewSize: t.NewSize, Hunks: []diff.Hunk{}}
+	if err != nil || a.Cursor < 0 {
+		return out, err
+	}
+	out.Hunks, out.Next = partOf(t.Hunks, a.Cursor)
+	return out, nil
+}
+
+// partOf is the lines of the hunks from the line of the cursor on, as many as one
+// part has, and the cursor of the next part, 0 if there is none.
+func partOf(hunks []diff.Hunk, cursor int) (part []diff.Hunk, next int) {
+	part = []diff.Hunk{}
+	room, seen := hunkLines, 0
+	for _, h := range hunks {
+		skip := max(0, cursor-seen)
+		seen += len(h.Lines)
+		if skip >= len(h.Lines) {
+			continue
+		}
+		if room == 0 {
+			return part, cursor + hunkLines
+		}
+		h = slice(h, skip, min(len(h.Lines), skip+room))
+		room -= len(h.Lines)
+		part = append(part, h)
+	}
+	if cursor+hunkLines < seen {
+		return part, cursor + hunkLines
+	}
+	return part, 0
+}
+
+// slice is some lines of a hunk, with the numbers that they have.
+func slice(h diff.Hunk, from, to int) diff.Hunk {
+	part := diff.Hunk{OldStart: h.OldStart, NewStart: h.NewStart, Section: h.Section}
+	for i, l := range h.Lines[:to] {
+		before, after := 1, 1
+		switch l.Op {
+		case "+":
+			before = 0
+		case "-":
+			after = 0
+		}
+		if i < from {
+			part.OldStart += before
+			part.NewStart += after
+			continue
+		}
+		part.OldLines += before
+		part.NewLines += after
+		if len(l.Text) > lineBytes {
+			l.Text = strings.ToValidUTF8(l.Text[:lineBytes], "") + " …"
+		}
+		part.Lines = append(part.Lines, l)
+	}
+	return part
+}
+
+// File asks for the bytes of a regular file.
+type File struct {
+	Path     snapshot.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
+	Snapshot string            `json:"snapshot,omitempty" jsonschema:"as it is in this snapshot; now if empty"`
+	Offset   int64             `json:"offset,omitempty" jsonschema:"bytes to pass over"`
+	Limit    int64             `json:"limit,omitempty" jsonschema:"bytes to give at the most; 64 MiB if 0"`
+}
+
+func (s *Service) file(ctx context.Context, r *Request, a File) (None, error) {
+	st, err := r.Workspace.State()
+	if a.Snapshot != "" {
+		st, err = r.Workspace.StateOf(a.Snapshot)
+	}
+	if err != nil {
+		return None{}, err
+	}
+	defer s.Store.Hold(st)()
+	src := s.Store.Source()
+	n, err := st.Resolve(src, string(a.Path))
+	if err != nil {
+		return None{}, err
+	}
+	if n.IsSymlink() {
+		_, err = io.WriteString(r.Out, n.Target)
+		return None{}, err
+	}
+	if n.Content == nil {
+		return None{}, fail.New(fail.Usage, "%s is no file", a.Path)
+	}
+	if a.Offset < 0 || a.Limit < 0 {
+		return None{}, fail.New(fail.Usage, "offset and limit count bytes")
+	}
+	length := maxRead
+	if a.Limit > 0 {
+		length = int(min(a.Limit, maxRead))
+	}
+	part := io.NewSectionReader(n.Content.Reader(src.Files), a.Offset, int64(length))
+	if _, err := io.Copy(r.Out, &interruptible{ctx, part}); err != nil {
+		return None{}, fmt.Errorf("reading %s: %w", a.Path, err)
+	}
+	return None{}, nil
+}
+
+// An interruptible reader ends with its context.
+type interruptible struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (i *interruptible) Read(p []byte) (int, error) {
+	if err := i.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return i.r.Read(p)
+}

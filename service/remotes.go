@@ -1,0 +1,464 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/remote"
+	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+func (s *Service) addRemote(ctx context.Context, _ *Request, a AddRemote) (AddedRemote, error) {
+	if err := backend.MakeDir(a.URL); err != nil {
+		return AddedRemote{}, err
+	}
+	r, err := s.Remotes.Remote(a.URL)
+	if err != nil {
+		return AddedRemote{}, err
+	}
+	done := AddedRemote{Remote: Remote{Name: a.Name, URL: r.URL()}, Warnings: []string{}}
+	f, err := r.Init(ctx, a.Recipients, func(w string) { done.Warnings = append(done.Warnings, w) })
+	if err != nil {
+		return done, err
+	}
+	done.Encrypted = len(f.Recipients) > 0
+	return done, s.Remotes.Add(a.Name, r.URL())
+}
+
+func (s *Service) remotes(_ context.Context, _ *Request, _ Remotes) (RemoteList, error) {
+	list := RemoteList{Remotes: []Remote{}}
+	known := s.Remotes.List()
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		list.Remotes = append(list.Remotes, Remote{Name: name, URL: known[name]})
+	}
+	return list, nil
+}
+
+func (s *Service) removeRemote(_ context.Context, _ *Request, a RemoveRemote) (None, error) {
+	return None{}, s.Remotes.Remove(a.Name)
+}
+
+// push sends snapshots one after the other, each compared with the one before.
+func (s *Service) push(ctx context.Context, r *Request, a Push) (PushedList, error) {
+	done := PushedList{Pushed: []Pushed{}}
+	if len(a.Snapshots) == 0 {
+		return done, fail.New(fail.Usage, "name a snapshot")
+	}
+	if a.As != "" && len(a.Snapshots) != 1 {
+		return done, fail.New(fail.Usage, "another name can be given to one snapshot at a time")
+	}
+	if a.Remote == "" {
+		var err error
+		if a.Remote, err = s.usualRemote(); err != nil {
+			return done, err
+		}
+	}
+	if err := s.mayPush(r, a); err != nil {
+		return done, err
+	}
+	to, err := s.remote(r, a.Remote)
+	if err != nil {
+		return done, err
+	}
+	for _, name := range a.Snapshots {
+		p, err := s.pushOne(ctx, r, a, to, name)
+		if err != nil {
+			return done, remoteFailed(a.Remote, err)
+		}
+		done.Pushed = append(done.Pushed, p)
+	}
+	return done, nil
+}
+
+// usualRemote is the one to use when none is named: that of the policy, or the only
+// one.
+func (s *Service) usualRemote() (string, error) {
+	if name := s.Store.Main().Policy().Push.Remote; name != "" {
+		return name, nil
+	}
+	all := slices.Sorted(maps.Keys(s.Remotes.List()))
+	switch len(all) {
+	case 0:
+		return "", fail.New(fail.NotFound, "there is no remote").WithHint("`amberfs remote add NAME URL` sets one up")
+	case 1:
+		return all[0], nil
+	}
+	return "", fail.New(fail.Usage, "name one of the remotes %s", strings.Join(all, ", "))
+}
+
+// mayPush refuses what the caller may not push. Who is not the owner of the store, in
+// main, has the daemon's credentials for the remote that the policy of main names,
+// and replaces nothing there.
+func (s *Service) mayPush(r *Request, a Push) error {
+	if r.Caller.Direct || ownsStore(r) && !r.Workspace.IsFork() {
+		return nil
+	}
+	allowed := s.Store.Main().Policy().Push.Remote
+	switch {
+	case allowed == "":
+		return fail.New(fail.Denied, "the policy of the store's owner lets nobody else push").
+			WithHint(`the owner can allow it with: echo '{"push":{"remote":"NAME"}}' | amberfs policy -`)
+	case a.Remote != allowed:
+		return fail.New(fail.Denied, "the policy of the store's owner allows pushes to %s only", allowed)
+	case a.Force, a.Full:
+		return fail.New(fail.Denied, "only the owner of the store, in main, may replace what is on a remote")
+	}
+	return nil
+}
+
+// pushedName is what a snapshot is called on a remote. What a fork itself pushes has
+// the fork's name before it, so that it takes no name that others want.
+func pushedName(r *Request, name, as string) string {
+	if as != "" {
+		name = as
+	}
+	if !boundary(r) {
+		return name
+	}
+	return strings.Join(append(forkNames(r.Workspace), name), ".")
+}
+
+// remote returns the remote of a name or, over the socket, at a URL: the daemon's
+// credentials serve nobody in the mount for a place that the owner did not add.
+func (s *Service) remote(r *Request, name string) (*remote.Remote, error) {
+	if !r.Caller.Direct && backend.IsURL(name) {
+		return nil, fail.New(fail.Denied, "through the mount only a remote that was added can be used").
+			WithHint("`amberfs remote add` gives it a name")
+	}
+	return s.Remotes.Remote(name)
+}
+
+func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Remote, name string) (Pushed, error) {
+	x, err := r.Workspace.Push(ctx, name)
+	if err != nil {
+		return Pushed{}, err
+	}
+	defer x.Release()
+	as := pushedName(r, x.Info.Name, a.As)
+	if err := checkPushedName(as); err != nil {
+		return Pushed{}, err
+	}
+	pusher := uint32(0)
+	if boundary(r) {
+		pusher = r.Workspace.View()
+	}
+	p := remote.Push{
+		Ref: pushedRef(x.Info, as), Force: a.Force, Full: a.Full,
+		Base: s.Remotes.Base(to, pusher), Mark: s.marker(x.State), Stored: s.stored, Hot: s.hotPages(x.State),
+		Progress: func(sent int64) { r.progress(Progress{What: "pushing " + x.Info.Name, Done: sent, Unit: "bytes"}) },
+	}
+	start := time.Now()
+	done, err := to.Push(ctx, p)
+	if err != nil {
+		return Pushed{}, err
+	}
+	s.Log.Info("push", "remote", a.Remote, "snapshot", x.Info.Name, "as", done.Ref.Name, "bytes", done.Bytes, "took", time.Since(start))
+	if !done.Unchanged {
+		r.Workspace.Pushed(x.Info.Name, a.Remote, r.Caller, r.Command)
+	}
+	out := Pushed{
+		Remote: a.Remote, Snapshot: x.Info.Name, As: done.Ref.Name, ID: done.Ref.ID,
+		Unchanged: done.Unchanged, Objects: done.Objects, Bytes: done.Bytes,
+	}
+	if boundary(r) {
+		out.Objects, out.Bytes = 0, 0 // they would tell what others have
+	}
+	return out, s.Remotes.SetBase(to, pusher, done.Ref.Name)
+}
+
+// boundary reports whether a fork speaks for itself: who has only that learns nothing
+// of what others have.
+func boundary(r *Request) bool { return !r.Caller.Direct && r.Workspace.IsFork() }
+
+// checkPushedName refuses what no snapshot can be called on a remote.
+func checkPushedName(name string) error {
+	if snapshot.IsAutoName(name) {
+		return nil
+	}
+	return snapshot.CheckName(name)
+}
+
+// pushedRef describes a snapshot for a remote.
+func pushedRef(i snapshot.Info, as string) remote.Ref {
+	ref := remote.Ref{
+		Name: as, ID: i.ID, Message: i.Message, Labels: i.Labels, Created: i.Created, Origin: i.Origin, Files: i.Files, Bytes: i.Bytes,
+	}
+	if i.Expires != nil {
+		ref.Expires = *i.Expires
+	}
+	return ref
+}
+
+func (s *Service) marker(st *tree.State) func(context.Context, func(cas.Hash) bool) error {
+	return func(ctx context.Context, keep func(cas.Hash) bool) error {
+		return st.Mark(ctx, s.Store.Source(), false, keep)
+	}
+}
+
+// Bounds of what a first look at a snapshot reads.
+const (
+	hotPages = 64
+	hotBytes = 256 << 10 // plain
+)
+
+// hotPages returns the tree pages of a sealed state that mounting it and listing its
+// root with attributes reads, as far as they are few.
+func (s *Service) hotPages(st *tree.State) func(context.Context) ([]cas.Hash, error) {
+	return func(ctx context.Context) ([]cas.Hash, error) {
+		id, ok := st.ID()
+		if !ok {
+			return nil, nil
+		}
+		seen := &recorder{store: s.Store}
+		src := tree.NewSource(seen, nil, 4<<20)
+		look := func() error {
+			st, err := tree.Load(src, id)
+			if err != nil {
+				return err
+			}
+			if _, err := st.Highest(src); err != nil {
+				return err
+			}
+			root, err := st.Get(src, live.RootIno)
+			if err != nil {
+				return err
+			}
+			return root.Dir.List(src, 0, func(e tree.Dirent, _ uint64) bool {
+				_, err := st.Get(src, e.Ino)
+				return err == nil && ctx.Err() == nil
+			})
+		}
+		if err := look(); err != nil && !errors.Is(err, errEnough) {
+			return nil, err
+		}
+		return seen.pages, ctx.Err()
+	}
+}
+
+// errEnough ends a look that reads too much.
+var errEnough = errors.New("more than a first look reads")
+
+// A recorder notes what is read, up to the bounds of a first look.
+type recorder struct {
+	store *snapshot.Store
+	pages []cas.Hash
+	bytes int
+}
+
+func (r *recorder) Get(h cas.Hash, dst []byte) ([]byte, error) {
+	if len(r.pages) == hotPages || r.bytes > hotBytes {
+		return dst[:0], errEnough
+	}
+	b, err := r.store.Object(h, dst)
+	if err == nil {
+		r.pages, r.bytes = append(r.pages, h), r.bytes+len(b)
+	}
+	return b, err
+}
+
+func (r *recorder) Put(cas.Kind, []byte) (cas.Hash, error) {
+	return cas.Hash{}, errors.ErrUnsupported
+}
+
+// stored returns an object from the store or, if it was mounted from a remote and
+// never held the object, from there.
+func (s *Service) stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
+	rec, err := s.Store.CAS().Stored(h)
+	if errors.Is(err, cas.ErrNotFound) {
+		return s.Remotes.Stored(ctx, h)
+	}
+	return rec, err
+}
+
+func (s *Service) pull(ctx context.Context, r *Request, a Pull) (PulledList, error) {
+	done := PulledList{Pulled: []snapshot.Info{}}
+	if a.As != "" && len(a.Snapshots) != 1 {
+		return done, fail.New(fail.Usage, "another name can be given to one snapshot at a time")
+	}
+	from, err := s.remote(r, a.Remote)
+	if err != nil {
+		return done, err
+	}
+	for _, name := range a.Snapshots {
+		info, err := s.pullOne(ctx, r, a, from, name)
+		if err != nil {
+			return done, remoteFailed(a.Remote, err)
+		}
+		done.Pulled = append(done.Pulled, info)
+	}
+	return done, nil
+}
+
+func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.Remote, name string) (snapshot.Info, error) {
+	ref, err := from.Find(ctx, name)
+	if err != nil {
+		return snapshot.Info{}, err
+	}
+	info := InfoOf(ref)
+	info.Name = snapshot.LocalName(ref.Name)
+	if a.As != "" {
+		info.Name = a.As
+	}
+	if there, err := r.Workspace.Find(info.Name); err == nil && there.ID == ref.ID {
+		return there, nil
+	}
+	if err := r.Workspace.MayPull(info); err != nil {
+		return info, err
+	}
+	there, err := from.Snapshot(ctx, ref)
+	if err != nil {
+		return info, err
+	}
+	finished := s.Store.Importing()
+	defer finished()
+	if err := s.bring(ctx, r, there); err != nil {
+		s.Store.Abandon()
+		return info, err
+	}
+	info, err = r.Workspace.Pulled(info, there.ID(), r.Caller)
+	if err != nil {
+		return info, err
+	}
+	return info, s.Remotes.SetBase(from, 0, ref.Name)
+}
+
+// bring copies all that a snapshot needs into the store, on disk.
+func (s *Service) bring(ctx context.Context, r *Request, there *remote.Snapshot) error {
+	store := s.Store.CAS()
+	src := tree.NewSource(pulling{ctx, s.Store, there}, nil, 16<<20)
+	st, err := tree.Load(src, there.ID())
+	if err != nil {
+		return err
+	}
+	err = there.Pull(ctx, remote.Pull{
+		Mark: func(ctx context.Context, keep func(cas.Hash) bool) error { return st.Mark(ctx, src, false, keep) },
+		Has:  store.Has, Put: store.Put,
+		Progress: func(done, total int64) {
+			r.progress(Progress{What: "pulling " + there.Ref.Name, Done: done, Total: total, Unit: "bytes"})
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return store.Commit()
+}
+
+// pulling reads from the store or the remote, and takes nothing.
+type pulling struct {
+	ctx   context.Context
+	store *snapshot.Store
+	there *remote.Snapshot
+}
+
+func (p pulling) Get(h cas.Hash, dst []byte) ([]byte, error) {
+	if b, err := p.there.Get(p.ctx, h, dst); !errors.Is(err, cas.ErrNotFound) {
+		return b, err
+	}
+	return p.store.Object(h, dst)
+}
+
+func (p pulling) Put(cas.Kind, []byte) (cas.Hash, error) { return cas.Hash{}, errors.ErrUnsupported }
+
+// InfoOf is what a ref says of its snapshot.
+func InfoOf(ref *remote.Ref) snapshot.Info {
+	return snapshot.Info{
+		Name: ref.Name, ID: ref.ID, Message: ref.Message, Labels: ref.Labels, Created: ref.Created, Origin: ref.Origin,
+		Files: ref.Files, Bytes: ref.Bytes, Sealed: true,
+	}
+}
+
+func (s *Service) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnapshots) (RemoteSnapshotList, error) {
+	list := RemoteSnapshotList{Snapshots: []RemoteSnapshot{}}
+	from, err := s.Remotes.Remote(a.Remote)
+	if err != nil {
+		return list, err
+	}
+	err = from.Refs(ctx, func(name string, ref *remote.Ref, err error) error {
+		if errors.Is(err, backend.ErrAway) || errors.Is(err, backend.ErrDenied) {
+			return err
+		}
+		if err != nil {
+			list.Snapshots = append(list.Snapshots, RemoteSnapshot{Info: snapshot.Info{Name: name}, Problem: err.Error()})
+			return nil
+		}
+		list.Snapshots = append(list.Snapshots, RemoteSnapshot{Info: InfoOf(ref), Pushed: ref.Pushed})
+		return nil
+	})
+	slices.SortFunc(list.Snapshots, func(a, b RemoteSnapshot) int {
+		if c := b.Created.Compare(a.Created); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return list, remoteFailed(a.Remote, err)
+}
+
+func (s *Service) removePushed(ctx context.Context, _ *Request, a RemovePushed) (Removed, error) {
+	done := Removed{Names: []string{}}
+	from, err := s.Remotes.Remote(a.Remote)
+	if err != nil {
+		return done, err
+	}
+	for _, name := range a.Names {
+		if err := from.Remove(ctx, name); err != nil {
+			return done, remoteFailed(a.Remote, err)
+		}
+		done.Names = append(done.Names, name)
+	}
+	return done, nil
+}
+
+func (s *Service) gcRemote(ctx context.Context, _ *Request, a GCRemote) (remote.Collected, error) {
+	at, err := s.Remotes.Remote(a.Remote)
+	if err != nil {
+		return remote.Collected{}, err
+	}
+	done, err := at.GC(ctx, remote.Grace)
+	return done, remoteFailed(a.Remote, err)
+}
+
+func (s *Service) verifyRemote(ctx context.Context, _ *Request, a VerifyRemote) (VerifiedRemote, error) {
+	done := VerifiedRemote{Damage: []RemoteDamage{}}
+	at, err := s.Remotes.Remote(a.Remote)
+	if err != nil {
+		return done, err
+	}
+	done.Verified, err = at.Verify(ctx, a.Deep, func(name string, err error) {
+		done.Damage = append(done.Damage, RemoteDamage{Snapshot: name, Problem: err.Error()})
+	})
+	if err != nil {
+		return done, remoteFailed(a.Remote, err)
+	}
+	if len(done.Damage) > 0 {
+		e := fail.New(fail.Damage, "%d snapshot(s) on the remote are damaged", len(done.Damage)).WithHint("push them again with --force --full")
+		e.Result = done
+		return done, e
+	}
+	return done, nil
+}
+
+// remoteFailed says which remote it was, and what to do.
+func remoteFailed(name string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, remote.ErrNoRemote):
+		return fail.New(fail.NotFound, "%w", err).WithHint("set it up with `amberfs remote add NAME URL`")
+	case errors.Is(err, remote.ErrExists):
+		return fail.New(fail.Exists, "%w", err).WithHint("push under another name with --as, or replace it with --force")
+	case errors.Is(err, backend.ErrAway):
+		return fail.New(fail.Failed, "remote %s: %w", name, err).WithHint("what was sent stays there: the same command goes on from where it was")
+	case errors.Is(err, backend.ErrNotFound):
+		return fail.New(fail.NotFound, "remote %s: %w", name, err).WithHint("see `amberfs remote snapshots %s`", name)
+	}
+	return err
+}

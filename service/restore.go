@@ -1,0 +1,115 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+func (s *Service) restore(ctx context.Context, r *Request, a Restore) (Restored, error) {
+	done, err := r.Workspace.Restore(ctx, snapshot.RestoreOptions{
+		Name: a.Name, Paths: snapshot.PathStrings(a.Paths), DryRun: a.DryRun, Caller: r.Caller, Command: r.Command,
+	})
+	if err != nil {
+		return Restored{}, err
+	}
+	return Restored{
+		Snapshot: done.Snapshot, Changed: done.Changed, Paths: pathsOf(done.Paths), Undo: done.Undo, DryRun: a.DryRun,
+		Open: s.openIn(r, done.Gone),
+	}, nil
+}
+
+// pathsOf is a list that is one in JSON, too.
+func pathsOf(paths []snapshot.PathChange) []snapshot.PathChange {
+	if paths == nil {
+		return []snapshot.PathChange{}
+	}
+	return paths
+}
+
+// revert restores one path; without a name, from the newest snapshot in which
+// it is not what it is now.
+func (s *Service) revert(ctx context.Context, r *Request, a Revert) (Restored, error) {
+	name := a.Name
+	if name == "" {
+		var err error
+		if name, err = s.lastDifferent(ctx, r.Workspace, string(a.Path)); err != nil {
+			return Restored{}, err
+		}
+	}
+	return s.restore(ctx, r, Restore{Name: name, Paths: []snapshot.BytePath{a.Path}})
+}
+
+// lastDifferent finds the newest snapshot in which path differs from now. The
+// state that the workspace began from counts only for paths that were in it:
+// a file that no snapshot has ever seen is not deleted by a guess.
+func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (string, error) {
+	now, err := ws.State()
+	if err != nil {
+		return "", err
+	}
+	for _, info := range ws.List() {
+		then, err := ws.StateOf(info.Name)
+		if err != nil {
+			return "", err
+		}
+		if differs, err := s.differs(ctx, then, now, path); err != nil || differs {
+			return info.Name, err
+		}
+	}
+	then, err := ws.StateOf(snapshotOrigin)
+	if err != nil {
+		return "", err
+	}
+	if n, err := then.Resolve(s.Store.Source(), path); err == nil && n.Ino != tree.RootIno {
+		if differs, err := s.differs(ctx, then, now, path); err != nil || differs {
+			return snapshotOrigin, err
+		}
+	}
+	if !s.exists(now, path) {
+		return "", nowhere(path)
+	}
+	return "", fail.New(fail.NotFound, "%s is as it is now in every snapshot", path).
+		WithHint("see `amberfs history %s`", path)
+}
+
+// snapshotOrigin names the state that a workspace began from.
+const snapshotOrigin = "origin"
+
+func nowhere(path string) error {
+	return fail.New(fail.NotFound, "there is no %s, now or in any snapshot", path)
+}
+
+// errDiffers ends a walk that has found what it looked for.
+var errDiffers = errors.New("it differs")
+
+// differs reports whether anything at or below path differs between two states.
+func (s *Service) differs(ctx context.Context, a, b *tree.State, path string) (bool, error) {
+	o := tree.DiffOptions{Paths: limitTo(snapshot.BytePath(path))}
+	err := tree.Diff(ctx, s.Store.Source(), a, b, o, func(c tree.Change) error {
+		if c.What&^tree.Mtime == 0 {
+			return nil // touched, no more
+		}
+		return errDiffers
+	})
+	if errors.Is(err, errDiffers) {
+		return true, nil
+	}
+	return false, err
+}
+
+// limitTo limits a comparison to paths; none, or the root among them, is
+// everything.
+func limitTo(paths ...snapshot.BytePath) []string {
+	var out []string
+	for _, p := range paths {
+		if p == "" || p == "." {
+			return nil
+		}
+		out = append(out, string(p))
+	}
+	return out
+}

@@ -1,0 +1,183 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapshot.Info, error) {
+	o := snapshot.CaptureOptions{
+		Name: a.Name, Message: a.Message, Labels: a.Labels, Pinned: a.Pinned, Origin: a.Origin, IfChanged: a.IfChanged,
+		Caller: r.Caller, Command: r.Command,
+	}
+	if a.Origin != "" && a.Origin != snapshot.OriginManual && a.Origin != snapshot.OriginTurn {
+		return snapshot.Info{}, fail.New(fail.Usage, "the origin of a snapshot that somebody makes is manual or turn, not %q", a.Origin)
+	}
+	if a.Expires != "" {
+		t, err := ParseExpiry(a.Expires, time.Now())
+		if err != nil {
+			return snapshot.Info{}, err
+		}
+		o.Expires = &t
+	}
+	info, err := r.Workspace.Capture(o)
+	if errors.Is(err, snapshot.ErrUnchanged) {
+		err = nil
+	}
+	if err != nil || !a.Wait {
+		return info, err
+	}
+	r.progress(Progress{What: "sealing " + info.Name})
+	sealed, err := r.Workspace.WaitSealed(ctx, info.Name)
+	if err != nil {
+		return info, fail.New(fail.KindOf(Explain(err)), "snapshot %s is captured, but not sealed: %w", info.Name, err)
+	}
+	return sealed, nil
+}
+
+func (s *Service) list(_ context.Context, r *Request, a List) (Snapshots, error) {
+	since, err := parseSince(a.Since)
+	if err != nil {
+		return Snapshots{}, err
+	}
+	out := Snapshots{Snapshots: []snapshot.Info{}}
+	for _, i := range r.Workspace.List() {
+		if a.Limit > 0 && len(out.Snapshots) == a.Limit {
+			break
+		}
+		if a.fits(i) && !i.Created.Before(since) {
+			out.Snapshots = append(out.Snapshots, i)
+		}
+	}
+	return out, nil
+}
+
+// fits reports whether a snapshot has the origin and the labels asked for.
+func (a List) fits(i snapshot.Info) bool {
+	for k, v := range a.Labels {
+		if have, ok := i.Labels[k]; !ok || have != v {
+			return false
+		}
+	}
+	return a.Origin == "" || i.Origin == a.Origin
+}
+
+// parseSince reads a span before now or a date; the zero time for "".
+func parseSince(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	d, err := snapshot.ParseSpan(text)
+	if err != nil {
+		return time.Time{}, fail.New(fail.Usage, "since is a span such as 30m, 24h, 7d or 2w, or a date in RFC 3339, not %q", text)
+	}
+	return time.Now().Add(-d), nil
+}
+
+func (s *Service) show(_ context.Context, r *Request, a Show) (snapshot.Info, error) {
+	return r.Workspace.Find(a.Name)
+}
+
+func (s *Service) rename(_ context.Context, r *Request, a Rename) (snapshot.Info, error) {
+	old, err := r.Workspace.Find(a.From)
+	if err != nil {
+		return old, err
+	}
+	if err := r.Workspace.Rename(old.Name, a.To, r.Caller); err != nil {
+		return old, err
+	}
+	return r.Workspace.Find(a.To)
+}
+
+// namesOf finds each of the snapshots, once.
+func namesOf(ws *snapshot.Workspace, names []string) ([]string, error) {
+	out, seen := []string{}, map[string]bool{}
+	for _, n := range names {
+		info, err := ws.Find(n)
+		if err != nil {
+			return nil, err
+		}
+		if !seen[info.Name] {
+			seen[info.Name] = true
+			out = append(out, info.Name)
+		}
+	}
+	return out, nil
+}
+
+func (s *Service) pin(_ context.Context, r *Request, a Pin) (Pinned, error) {
+	names, err := namesOf(r.Workspace, a.Names)
+	if err != nil {
+		return Pinned{}, err
+	}
+	for _, n := range names {
+		if err := r.Workspace.Amend(n, func(i *snapshot.Info) { i.Pinned = a.Pin }); err != nil {
+			return Pinned{}, err
+		}
+	}
+	return Pinned{Names: names, Pin: a.Pin}, nil
+}
+
+func (s *Service) remove(_ context.Context, r *Request, a Remove) (Removed, error) {
+	names, err := namesOf(r.Workspace, a.Names)
+	if err != nil {
+		return Removed{}, err
+	}
+	for _, n := range names {
+		if err := r.Workspace.Delete(n, r.Caller); err != nil {
+			return Removed{}, err
+		}
+	}
+	return Removed{Names: names}, nil
+}
+
+func (s *Service) compact(ctx context.Context, r *Request, a Compact) (Compacted, error) {
+	done, err := r.Workspace.Compact(ctx, snapshot.CompactOptions{
+		Names: a.Names, Name: a.Name, Message: a.Message, Caller: r.Caller, Command: r.Command,
+	})
+	return Compacted{done.Snapshot, done.Removed, done.Kept}, err
+}
+
+func (s *Service) du(ctx context.Context, r *Request, a DU) (*snapshot.DiskUsage, error) {
+	return r.Workspace.DiskUsage(ctx, a.Names)
+}
+
+// ParseExpiry reads a span from now (with d and w besides Go's units) or a date.
+func ParseExpiry(text string, now time.Time) (time.Time, error) {
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		if !t.After(now) {
+			return t, fail.New(fail.Usage, "the expiry %s is in the past", text)
+		}
+		return t, nil
+	}
+	d, err := snapshot.ParseSpan(text)
+	if err != nil || d <= 0 {
+		return now, fail.New(fail.Usage, "an expiry is a span such as 30m, 24h, 7d or 2w, or a date in RFC 3339, not %q", text)
+	}
+	return now.Add(d), nil
+}
+
+// Row is a snapshot in a listing: its name, the first 12 digits of the id or "-", the
+// time, and the message.
+func Row(i snapshot.Info) []string {
+	id := "-"
+	if i.ID != "" {
+		id = i.ID[:12]
+	}
+	return []string{i.Name, id, i.Created.Format(time.RFC3339), OneLine(i.Message)}
+}
+
+// OneLine keeps a text that somebody wrote in its column, and from doing anything to a
+// terminal.
+func OneLine(s string) string { return gitquote.Shown(lineBreaks.Replace(s), "") }
+
+var lineBreaks = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")

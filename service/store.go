@@ -1,0 +1,133 @@
+package service
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/events"
+)
+
+// status is that of the workspace and the store, and what only the daemon
+// knows. In a fork, a caller in the mount is told of the fork alone.
+func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, error) {
+	st := Status{Status: r.Workspace.Status()}
+	if !r.Caller.Direct && r.Workspace.IsFork() {
+		own := st.Status
+		st.Status = snapshot.Status{
+			Workspace: own.Workspace, Snapshots: own.Snapshots, Forks: own.Forks, Files: own.Files, LogicalBytes: own.LogicalBytes,
+			UnsharedBytes: own.UnsharedBytes, UnsharedLimit: own.UnsharedLimit,
+			Frozen: own.Frozen, LastSnapshot: own.LastSnapshot, LastCaptured: own.LastCaptured, Health: own.Health,
+		}
+		return st, nil
+	}
+	st.Mountpoint, st.Options, st.Version = s.Mountpoint, s.Options, s.Version
+	st.PID, st.Started, st.Uptime = os.Getpid(), s.Started, time.Since(s.Started).Seconds()
+	st.Requests = s.Requests()
+	if s.Remotes == nil {
+		return st, nil // none can be
+	}
+	st.Push = s.backupState()
+	for url, since := range s.Remotes.Away() {
+		st.Remotes = append(st.Remotes, RemoteState{URL: url, State: "away", Since: since})
+	}
+	return st, nil
+}
+
+func (s *Service) policy(_ context.Context, r *Request, _ Policy) (snapshot.Policy, error) {
+	return r.Workspace.Policy(), nil
+}
+
+// setPolicy checks all of the patch before any of it takes effect.
+func (s *Service) setPolicy(_ context.Context, r *Request, a SetPolicy) (snapshot.Policy, error) {
+	if wanted, err := r.Workspace.Policy().Patch(a.Patch); err == nil && wanted.Push.Remote != "" && wanted.Push.Remote != r.Workspace.Policy().Push.Remote {
+		if _, ok := s.Remotes.List()[wanted.Push.Remote]; !ok {
+			return wanted, fail.New(fail.NotFound, "the policy names the remote %q, which was not added", wanted.Push.Remote).
+				WithHint("add it first with `amberfs remote add %s URL`", wanted.Push.Remote)
+		}
+	}
+	p, err := r.Workspace.PatchPolicy(a.Patch, r.Caller)
+	if err != nil {
+		return p, err
+	}
+	s.Log.Info("policy", "workspace", r.Workspace.Name(), "uid", r.Caller.UID, "pid", r.Caller.PID)
+	return p, nil
+}
+
+func (s *Service) gc(ctx context.Context, r *Request, _ GC) (Collected, error) {
+	done, err := s.Store.GC(ctx, bytesDone("collecting", r.progress))
+	if err != nil {
+		return Collected{}, err
+	}
+	s.Log.Info("gc", "removed", done.Removed, "freed", done.FreedBytes)
+	return Collected{Objects: done.Removed, Bytes: done.FreedBytes}, nil
+}
+
+// bytesDone turns a count of bytes into what a person is shown.
+func bytesDone(what string, show func(Progress)) func(done, total int64) {
+	return func(done, total int64) { show(Progress{What: what, Done: done, Total: total, Unit: "bytes"}) }
+}
+
+func (s *Service) verify(ctx context.Context, r *Request, _ Verify) (*snapshot.Report, error) {
+	report, err := s.Store.Verify(ctx, bytesDone("verifying", r.progress))
+	if err != nil {
+		return nil, err
+	}
+	hint := "nothing else is touched; `amberfs verify --repair " + s.Store.Dir() + "` repairs it when it is not mounted"
+	if err := DamageFound(report, hint); err != nil {
+		s.Log.Error("verify found damage", "records", len(report.Damage), "paths", len(report.Affected))
+		return nil, err
+	}
+	return report, nil
+}
+
+func (s *Service) umount(_ context.Context, r *Request, a Umount) (Unmounted, error) {
+	s.Log.Info("umount", "uid", r.Caller.UID, "pid", r.Caller.PID, "lazy", a.Lazy)
+	return Unmounted{PID: os.Getpid(), Store: s.Store.Dir(), Mountpoint: s.Mountpoint}, s.Umount(a.Lazy)
+}
+
+// events gives the events of the workspace.
+func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
+	since, err := parseSince(a.Since)
+	if err != nil {
+		return None{}, err
+	}
+	send := func(e events.Event) error {
+		if !concerns(e, string(a.Path)) || !a.fits(e) || e.Time.Before(since) {
+			return nil
+		}
+		return r.Item(e)
+	}
+	if a.Follow && !r.Caller.Direct {
+		return None{}, fail.New(fail.Usage, "only the socket follows events").WithHint("use `tail -f .snapshots/log`")
+	}
+	if err := s.Events.Flush(); err != nil {
+		s.Log.Warn("writing events", "error", err)
+	}
+	if a.New {
+		a.After = max(a.After, s.Events.LastSeq(r.Workspace.View()))
+	}
+	if a.Follow {
+		return None{}, s.Events.Follow(ctx, r.Workspace.View(), a.After, send)
+	}
+	return None{}, s.Events.Read(r.Workspace.View(), a.After, send)
+}
+
+// fits reports whether an event has the action and the command asked for.
+func (a Log) fits(e events.Event) bool {
+	return (a.Action == "" || e.Action == a.Action) && strings.HasPrefix(e.Command, a.Command)
+}
+
+// concerns reports whether an event happened at or below a path, or moved
+// something away from there.
+func concerns(e events.Event, path string) bool {
+	if path == "" || path == "." {
+		return true
+	}
+	return below(e.Path, path) || e.Action == events.Renamed && below(e.From, path)
+}
+
+func below(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }

@@ -1,0 +1,97 @@
+package snapshot
+
+import (
+	"time"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// How a claim was met.
+const (
+	Resumed     = "resumed"  // the fork is there
+	FromLast    = "snapshot" // from what it left when it ended
+	FreshlyMade = "fresh"
+)
+
+// ClaimOptions says which fork to get.
+type ClaimOptions struct {
+	Label   string // the name of the fork
+	From    string // the snapshot that a fresh one starts from; the present state when empty
+	TTL     time.Duration
+	Caller  live.Caller
+	Command string
+}
+
+// A Claimed fork is there, and how it came about.
+type Claimed struct {
+	Fork *Workspace
+	Tier string
+	From string // the snapshot that it was made from, if any
+}
+
+// Claim returns the one fork that belongs to a label: the one that is there, or one
+// that goes on from the newest snapshot labelled claim=LABEL, which an ended fork
+// leaves, or a fresh one. All who claim a label get the same. A TTL begins anew with
+// each claim.
+func (w *Workspace) Claim(o ClaimOptions) (Claimed, error) {
+	if err := CheckName(o.Label); err != nil {
+		return Claimed{}, err
+	}
+	fork := ForkOptions{Snapshot: o.From, Name: o.Label, TTL: o.TTL, Caller: o.Caller, Command: o.Command, claim: o.Label}
+	var got Claimed
+	start := time.Now()
+	err := w.store.forest.Update(true, func(tx *live.Tx) (err error) {
+		if f, ok := w.forks[o.Label]; ok {
+			got = Claimed{Fork: f, Tier: Resumed}
+			return f.lease(tx, o.TTL)
+		}
+		got.Tier = FreshlyMade
+		if last := w.labelled(claimLabel, o.Label); last != nil {
+			got.Tier, fork.Snapshot = FromLast, last.Name
+		}
+		got.From = fork.Snapshot
+		got.Fork, err = w.makeFork(tx, fork)
+		return err
+	})
+	if err == nil && got.Tier != Resumed {
+		w.forked(fork, start)
+	}
+	return got, err
+}
+
+// Claimed reports whether a label has a fork, or one that has left its last state.
+func (w *Workspace) Claimed(label string) (yes bool) {
+	w.read(func() { yes = w.forks[label] != nil || w.labelled(claimLabel, label) != nil })
+	return yes
+}
+
+// lease lets a fork live for a ttl from now on. The lock is held.
+func (w *Workspace) lease(tx *live.Tx, ttl time.Duration) error {
+	if ttl <= 0 {
+		return nil
+	}
+	r := leaseRecord{View: w.view, Expires: w.store.after(ttl)}
+	if err := w.store.journal(tx, recLease, r); err != nil {
+		return err
+	}
+	w.store.applyLease(r)
+	return nil
+}
+
+func (s *Store) applyLease(r leaseRecord) {
+	if w, ok := s.cat.workspaces[r.View]; ok {
+		w.expires = r.Expires
+		s.cat.touchWS(r.View)
+	}
+}
+
+// labelled returns the newest snapshot with a label, nil if there is none. The lock
+// is held.
+func (w *Workspace) labelled(key, value string) *snap {
+	for i := len(w.snaps) - 1; i >= 0; i-- {
+		if v, ok := w.snaps[i].Labels[key]; ok && v == value {
+			return w.snaps[i]
+		}
+	}
+	return nil
+}

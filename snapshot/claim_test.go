@@ -1,0 +1,148 @@
+package snapshot
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// TestManyClaims: of a hundred claims of twenty labels at once, all of one label get
+// the same fork, and one of them makes it.
+func TestManyClaims(t *testing.T) {
+	now := time.Now()
+	w := openAt(t, &now).Main()
+	var mu sync.Mutex
+	views, tiers := map[string][]uint32{}, map[string]int{}
+	var g errgroup.Group
+	for i := range 100 {
+		g.Go(func() error {
+			label := fmt.Sprint("agent", i%20)
+			c, err := w.Claim(ClaimOptions{Label: label})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			tiers[c.Tier]++
+			if v := c.Fork.View(); !slices.Contains(views[label], v) {
+				views[label] = append(views[label], v)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for label, v := range views {
+		if len(v) != 1 {
+			t.Errorf("%s is %d forks", label, len(v))
+		}
+	}
+	if n := len(w.Forks()); n != 20 || tiers[FreshlyMade] != 20 || tiers[Resumed] != 80 {
+		t.Errorf("%d forks, %v", n, tiers)
+	}
+}
+
+// TestClaimTiers: a claim gets the fork that is there, then what it left, also after
+// the store was opened anew, and a fresh one when it was discarded.
+func TestClaimTiers(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	var s *Store
+	var w *Workspace
+	reopen := func() {
+		t.Helper()
+		if s != nil {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var err error
+		if s, err = Open(dir, Options{Quiet: true}); err != nil {
+			t.Fatal(err)
+		}
+		w = s.Main()
+	}
+	claim := func(tier, from string) Claimed {
+		t.Helper()
+		c, err := w.Claim(ClaimOptions{Label: "me", From: "base"})
+		if err != nil || c.Tier != tier || c.From != from {
+			t.Fatalf("%+v, %v; want %s from %q", c, err, tier, from)
+		}
+		return c
+	}
+	reopen()
+	capture(t, w, CaptureOptions{Name: "base"})
+	f := claim(FreshlyMade, "base").Fork
+	if _, err := s.Forest().Create(f.Root(), "work", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
+		t.Fatal(err)
+	}
+	reopen()
+	claim(Resumed, "")
+	last, err := w.EndFork("me", live.Caller{})
+	if err != nil || last.Labels[claimLabel] != "me" {
+		t.Fatal(last, err)
+	}
+	reopen()
+	f = claim(FromLast, last.Name).Fork
+	if _, err := s.Forest().Lookup(f.Root(), "work"); err != nil {
+		t.Error("what was worked on is not there:", err)
+	}
+	if err := w.DiscardFork("me", live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Delete("label:claim=me", live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	before := len(w.List())
+	f = claim(FreshlyMade, "base").Fork
+	if _, err := s.Forest().Lookup(f.Root(), "work"); err == nil {
+		t.Error("a fresh one has what another left")
+	}
+	if err := w.DiscardFork("me", live.Caller{}); err != nil || len(w.List()) != before || len(w.Forks()) != 0 {
+		t.Error("a fork that is discarded leaves something", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestForkTTL: a fork ends when its time is over, as EndFork ends it, unless it was
+// claimed again; also after the store was opened anew.
+func TestForkTTL(t *testing.T) {
+	now := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := openAt(t, &now)
+	w := s.Main()
+	var said []string
+	s.OnEvent(func(e Event) { said = append(said, e.Action+" "+e.From+e.Detail) })
+	for _, label := range []string{"a", "b"} {
+		if _, err := w.Claim(ClaimOptions{Label: label, TTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now = now.Add(50 * time.Minute)
+	if _, err := w.Claim(ClaimOptions{Label: "b", TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(50 * time.Minute)
+	if err := w.expireForks(now); err != nil {
+		t.Fatal(err)
+	}
+	forks := w.Forks()
+	if len(forks) != 1 || forks[0].Name != "b" || !forks[0].Expires.Equal(now.Add(10*time.Minute)) {
+		t.Errorf("the forks are %+v", forks)
+	}
+	if i, err := w.Find("a"); err != nil || i.Origin != OriginFork {
+		t.Errorf("it left %+v, %v", i, err)
+	}
+	if !slices.Contains(said, "forked a") || !slices.Contains(said, "fork-ended aa") || !slices.Contains(said, "captured a") {
+		t.Errorf("the events are %q", said)
+	}
+}

@@ -1,0 +1,111 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/guard"
+)
+
+// removedTick is how often a store that is being closed looks whether it is still
+// there.
+const removedTick = 50 * time.Millisecond
+
+// Close seals and commits what there is, as far as CloseTime allows, and closes the
+// store. Everything acknowledged is on disk when it returns.
+//
+// It is ErrRemoved, and nothing is closed, if the store or its index was removed,
+// and cas.ErrStuck if the disk of the index takes no more writes: Badger would try
+// for ever to write its tables. The process had better end then; what is
+// acknowledged is in packs and journal.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.loops.stop()
+	if s.removed() {
+		return s.syncRemoved()
+	}
+	done := make(chan error, 1)
+	go func() { done <- guard.Do(s.close) }()
+	look := time.NewTicker(removedTick)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-done:
+			if errors.Is(err, cas.ErrStuck) {
+				return err // the index is still in use
+			}
+			return errors.Join(err, s.closeDisk())
+		case <-look.C:
+			if s.removed() {
+				return s.syncRemoved()
+			}
+		}
+	}
+}
+
+// removed reports whether the directory of the index is gone, and with it, as a rule,
+// the store.
+func (s *Store) removed() bool {
+	_, err := s.disk.Stat(filepath.Join(s.dir, "index"))
+	return errors.Is(err, os.ErrNotExist)
+}
+
+// syncRemoved has the journal of a store that was removed on disk: somebody may
+// still have a link to it.
+func (s *Store) syncRemoved() error {
+	if err := s.log.Sync(); err != nil && !errors.Is(err, errs.Closed) {
+		return errors.Join(ErrRemoved, err)
+	}
+	return ErrRemoved
+}
+
+func (s *Store) close() error {
+	s.loops.wait()
+	if s.opt.ReadOnly {
+		return s.closeParts()
+	}
+	err := s.log.Sync()
+	s.lastSeal()
+	return errors.Join(err, s.closeParts())
+}
+
+// lastSeal makes the checkpoint at the end, as far as there is time. The journal
+// has what is left out, and the next opening replays it.
+func (s *Store) lastSeal() {
+	ctx, cancel := context.Background(), context.CancelFunc(func() {})
+	if s.opt.CloseTime > 0 {
+		ctx, cancel = context.WithTimeout(ctx, s.opt.CloseTime)
+	}
+	defer cancel()
+	switch err := s.Checkpoint(ctx); {
+	case err == nil:
+		s.shrinkJournal()
+	case ctx.Err() != nil:
+		s.logger.Info("the rest is sealed after the next mount", "bytes", s.log.End()-s.ckpt.at.Load())
+	default:
+		s.logger.Warn("no checkpoint at the end", "err", err)
+	}
+}
+
+// closeParts closes what was opened of the store.
+func (s *Store) closeParts() error {
+	s.loops.stop()
+	var err error
+	if s.log != nil {
+		err = s.log.Close()
+	}
+	if s.cas != nil {
+		err = errors.Join(err, s.cas.Close())
+	}
+	return err
+}
+
+// closeDisk is for when nobody reaches for a file of the store any more.
+func (s *Store) closeDisk() error { return errors.Join(s.disk.Close(), s.lock.release()) }

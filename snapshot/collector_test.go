@@ -1,0 +1,185 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+func TestWhenAGCIsDue(t *testing.T) {
+	var g collector
+	start := time.Now()
+	at := func(d time.Duration, stored int64) bool { return g.due(stored, start.Add(d)) }
+	if at(time.Hour, 1<<20) {
+		t.Error("due though there is nothing to free")
+	}
+	g.removed.Add(1)
+	if at(time.Hour, 0) || at(time.Hour+gcDelay/2, 0) {
+		t.Error("due at once after a removal")
+	}
+	if !at(time.Hour+gcDelay, 0) {
+		t.Error("not due after a removal and a pause")
+	}
+	g.done(1, 1<<30)
+	if at(2*time.Hour, 1<<30) || at(2*time.Hour, 1<<30+gcGrowth) {
+		t.Error("due again after a gc")
+	}
+	if !at(2*time.Hour, 2<<30) {
+		t.Error("not due though the store has doubled")
+	}
+	// Removals without a pause.
+	for d := time.Duration(0); ; d += time.Second {
+		g.removed.Add(1)
+		if at(3*time.Hour+d, 1<<30) {
+			break
+		}
+		if d > gcLongest {
+			t.Fatal("removals that never pause put gc off for ever")
+		}
+	}
+}
+
+// TestNobodyWaitsForADueGC: automatic captures go on while a gc has to wait, and
+// one that is due does not wait for an import, with all checkpoints behind it.
+func TestNobodyWaitsForADueGC(t *testing.T) {
+	t.Parallel()
+	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	w := s.Main()
+	p := w.Policy()
+	p.IntervalSeconds = 1
+	if err := w.SetPolicy(p, live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+
+	done := sync.OnceFunc(s.Importing())
+	defer done()
+	s.room.stored.Store(1 << 40)
+	time.Sleep(2500 * time.Millisecond)
+	if !s.ckpt.mu.TryLock() {
+		t.Fatal("a gc waits for an import, and checkpoints for the gc")
+	}
+	done()
+	time.Sleep(1500 * time.Millisecond) // now the gc waits for us
+	before := len(w.List())
+	if _, err := s.Forest().Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3500 * time.Millisecond)
+	if len(w.List()) == before {
+		t.Error("no automatic capture while a gc waits")
+	}
+	s.ckpt.mu.Unlock()
+	if _, err := s.GC(context.Background(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNobodyWaitsForAGCThatWaits: a gc that waits for an import keeps nobody from
+// checkpoints and verifications, and ends with its context.
+func TestNobodyWaitsForAGCThatWaits(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	done := sync.OnceFunc(s.Importing())
+	defer done()
+	orphan, err := s.CAS().Put(cas.KindData, []byte("what the import brings"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	within := func(what string, fn func(ctx context.Context) error) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- fn(ctx) }()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s waits for a gc that waits for an import", what)
+		}
+	}
+
+	for range 2 { // also after one that was given up
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.GC(ctx, nil)
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			t.Fatalf("gc did not wait for the import: %v", err)
+		case <-time.After(300 * time.Millisecond):
+		}
+		within("a checkpoint", s.Checkpoint)
+		within("a verification", func(ctx context.Context) error {
+			_, err := s.Verify(ctx, nil)
+			return err
+		})
+		cancel()
+		within("the end of gc", func(context.Context) error {
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("gc ended with %v", err)
+			}
+			return nil
+		})
+	}
+	if there, err := s.CAS().Has(orphan); err != nil || !there {
+		t.Error("what an import put is gone", err)
+	}
+	done()
+	within("a gc after the import", func(ctx context.Context) error {
+		_, err := s.GC(ctx, nil)
+		return err
+	})
+	within("a gc", func(ctx context.Context) error {
+		_, err := s.GC(ctx, nil)
+		return err
+	})
+	if there, err := s.CAS().Has(orphan); err != nil || there {
+		t.Error("what nothing refers to is not removed", err)
+	}
+}
+
+// TestBackgroundPanics: what runs by itself goes on after a panic.
+func TestBackgroundPanics(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.loops.rest = time.Millisecond
+	again := make(chan struct{})
+	first := true
+	s.loops.start("a test", func() {
+		if first {
+			first = false
+			panic("a fault")
+		}
+		close(again)
+		<-s.loops.ctx.Done()
+	})
+	select {
+	case <-again:
+	case <-time.After(5 * time.Second):
+		t.Error("it did not go on")
+	}
+}

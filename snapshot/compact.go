@@ -1,0 +1,211 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// CompactOptions says which snapshots become one.
+type CompactOptions struct {
+	Names   []string
+	Name    string // of the new one
+	Message string
+	Caller  live.Caller
+	Command string
+}
+
+// Compacted is the new snapshot, and what became of the others.
+type Compacted struct {
+	Snapshot Info
+	Removed  []string
+	Kept     []string // they are pinned
+}
+
+// Compact makes one snapshot of all files that some snapshots have, of each path the
+// version of the newest that has it, and deletes the others, but for those that are
+// pinned. If one of them may not be deleted, nothing happens.
+func (w *Workspace) Compact(ctx context.Context, o CompactOptions) (Compacted, error) {
+	s := w.store
+	defer s.Importing()()
+	if err := CheckName(o.Name); err != nil {
+		return Compacted{}, err
+	}
+	if err := checkDescription(o.Message, nil); err != nil {
+		return Compacted{}, err
+	}
+	snaps, err := w.toCompact(o)
+	if err != nil {
+		return Compacted{}, err
+	}
+	st, err := s.merged(ctx, snaps)
+	if err != nil {
+		return Compacted{}, err
+	}
+	s.seal.one.Lock()
+	id, _, err := s.sealState(ctx, w.view, st)
+	s.seal.one.Unlock()
+	if err != nil {
+		return Compacted{}, err
+	}
+	if err := s.cas.Commit(); err != nil {
+		return Compacted{}, err
+	}
+	highest, err := st.Highest(s.src)
+	if err != nil {
+		return Compacted{}, err
+	}
+	out := Compacted{Removed: []string{}, Kept: []string{}}
+	var made *snap
+	err = s.forest.Update(true, func(tx *live.Tx) error {
+		if err := w.mayCompact(o, snaps); err != nil {
+			return err
+		}
+		r, err := w.newSnapshot(tx, CaptureOptions{Name: o.Name, Origin: OriginManual, Message: o.Message, Caller: o.Caller, Command: o.Command})
+		if err != nil {
+			return err
+		}
+		r.ID, r.Files, r.Bytes, r.Parent = id.String(), st.Inodes-1, st.Bytes, ""
+		p := pullRecord{r, highest + 1}
+		if err := s.journal(tx, recPull, p); err != nil {
+			return err
+		}
+		if err := s.applyPull(tx, p); err != nil {
+			return err
+		}
+		made = s.cat.snaps[r.View]
+		gone := deleteRecord{}
+		for _, sn := range snaps {
+			if sn.Pinned {
+				out.Kept = append(out.Kept, sn.Name)
+				continue
+			}
+			gone.Views = append(gone.Views, sn.View)
+			out.Removed = append(out.Removed, sn.Name)
+		}
+		if err := s.journal(tx, recDelete, gone); err != nil {
+			return err
+		}
+		s.applyDelete(gone)
+		out.Snapshot = made.Info
+		return nil
+	})
+	if err != nil {
+		return Compacted{}, err
+	}
+	s.event(Event{Workspace: w.view, Action: "captured", From: o.Name, Caller: o.Caller, Command: o.Command})
+	for _, name := range out.Removed {
+		s.event(Event{Workspace: w.view, Action: "removed", From: name, Caller: o.Caller, Command: o.Command})
+	}
+	return out, s.Sync()
+}
+
+// toCompact finds the snapshots, newest first.
+func (w *Workspace) toCompact(o CompactOptions) (snaps []*snap, err error) {
+	w.read(func() {
+		for _, name := range o.Names {
+			var sn *snap
+			if sn, err = w.store.find(w, name); err != nil {
+				return
+			}
+			if !slices.Contains(snaps, sn) {
+				snaps = append(snaps, sn)
+			}
+		}
+		err = w.mayCompact(o, snaps)
+	})
+	slices.SortFunc(snaps, func(a, b *snap) int { return int(b.Seq) - int(a.Seq) })
+	if err == nil && len(snaps) < 2 {
+		err = errs.New(errs.Invalid, "malformed request: it takes two snapshots or more to make one of them")
+	}
+	return snaps, err
+}
+
+// mayCompact refuses a name in use, and what may not be deleted. The lock is held.
+func (w *Workspace) mayCompact(o CompactOptions, snaps []*snap) error {
+	if err := w.alive(); err != nil {
+		return err
+	}
+	if _, used := w.byName[o.Name]; used {
+		return errs.New(errs.Exist, "there is a snapshot %q already", o.Name)
+	}
+	for _, sn := range snaps {
+		if w.store.cat.snaps[sn.View] != sn {
+			return fmt.Errorf("%w: snapshot %s was removed meanwhile", ErrNotFound, sn.Name)
+		}
+		if err := w.mayDelete(sn, o.Caller); err != nil && !sn.Pinned {
+			return err
+		}
+	}
+	return nil
+}
+
+// merged is a tree of all that snapshots have, newest first. It is made in a view that
+// nobody sees and the journal does not know.
+func (s *Store) merged(ctx context.Context, snaps []*snap) (*tree.State, error) {
+	var view uint32
+	var states []*tree.State
+	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
+		for _, sn := range snaps {
+			st, err := s.stateOf(sn)
+			if err != nil {
+				return err
+			}
+			states = append(states, st)
+		}
+		if view, err = tx.NewView(); err == nil {
+			tx.AddView(view, states[0])
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, st := range states {
+		defer s.Hold(st)()
+	}
+	defer s.alter(func(tx *live.Tx) { tx.DropView(view) })
+	for _, st := range states[1:] {
+		if err := s.mergeInto(ctx, view, st); err != nil {
+			return nil, err
+		}
+	}
+	var out *tree.State
+	err = s.forest.Update(true, func(tx *live.Tx) (err error) {
+		out, err = tx.Capture(view)
+		return err
+	})
+	return out, err
+}
+
+// mergeInto brings into a view what it has not of a state.
+func (s *Store) mergeInto(ctx context.Context, view uint32, st *tree.State) error {
+	e, err := s.forest.Edit(ctx, view)
+	if err != nil {
+		return err
+	}
+	defer e.End()
+	var changes []tree.Change
+	taken := make(map[string]bool) // paths that are directories in the state only
+	if err := tree.Diff(ctx, s.src, e.Base(), st, tree.DiffOptions{}, func(c tree.Change) error {
+		switch {
+		case c.A != nil && c.B != nil && !c.A.IsDir() && c.B.IsDir():
+			taken[c.Path.String()] = true
+		case c.A == nil && (len(taken) == 0 || !under(c.Path.String(), taken)):
+			changes = append(changes, c)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := e.Graft(ctx, st, changes, live.Graft{Now: time.Now().UnixNano()}); err != nil {
+		return err
+	}
+	s.alter(func(tx *live.Tx) { tx.Apply(e) })
+	return nil
+}

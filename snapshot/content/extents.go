@@ -1,0 +1,231 @@
+package content
+
+import "github.com/tidwall/btree"
+
+// What extent.pos says of an extent that is neither in the journal nor in a ChunkMap.
+const (
+	posHole      = -1 // reads as zeros, no blocks
+	posUnwritten = -2 // reads as zeros, blocks reserved
+)
+
+// Outside is the first of the positions at which there is no journal, but what is
+// still outside of the store: see snapshot.Store.BeginOutside. To all in here they are
+// positions like others, higher than any that the journal needs.
+const Outside = int64(1) << 62
+
+// An extent says where a run of a file's bytes is: in the journal from pos on,
+// in another ChunkMap from offset pos on, or nowhere (pos below 0).
+type extent struct {
+	n       int64
+	pos     int64
+	payload int64 // in the journal: where the payload of the record begins
+	base    *ChunkMap
+}
+
+func (e extent) inJournal() bool { return e.base == nil && e.pos >= 0 }
+func (e extent) inBase() bool    { return e.base != nil }
+func (e extent) zeros() bool     { return e.pos < 0 }
+
+// sub returns n bytes of e from its byte at on.
+func (e extent) sub(at, n int64) extent {
+	e.n = n
+	if e.pos >= 0 {
+		e.pos += at
+	}
+	return e
+}
+
+// follows reports whether e goes on where prev, right before it in the file, ends, so
+// that one extent can stand for both.
+func (e extent) follows(prev extent) bool {
+	if e.base != prev.base || e.payload != prev.payload {
+		return false
+	}
+	if e.pos < 0 {
+		return e.pos == prev.pos
+	}
+	return prev.pos >= 0 && e.pos == prev.pos+prev.n
+}
+
+// extents maps offsets of a file to extents that do not overlap. Most files have
+// one at most, which is kept inline; more of them are in a B-tree that copies in
+// O(1). Reading is safe while other goroutines read or clone, as long as nobody
+// changes.
+type extents struct {
+	off  int64
+	one  extent // the only extent, at off, when tree is nil; none if one.n is 0
+	tree *btree.Map[int64, extent]
+}
+
+func (x *extents) clone() extents {
+	c := *x
+	if x.tree != nil {
+		c.tree = x.tree.Copy()
+	}
+	return c
+}
+
+func (x *extents) count() int {
+	switch {
+	case x.tree != nil:
+		return x.tree.Len()
+	case x.one.n > 0:
+		return 1
+	}
+	return 0
+}
+
+// last returns the extent that ends last.
+func (x *extents) last() (off int64, e extent, ok bool) {
+	if x.tree != nil {
+		return x.tree.Max()
+	}
+	return x.off, x.one, x.one.n > 0
+}
+
+// floor returns the last extent that begins at off or before.
+func (x *extents) floor(off int64) (at int64, e extent, ok bool) {
+	if x.tree == nil {
+		return x.off, x.one, x.one.n > 0 && x.off <= off
+	}
+	x.tree.Descend(off, func(k int64, v extent) bool {
+		at, e, ok = k, v, true
+		return false
+	})
+	return at, e, ok
+}
+
+// from calls fn for the extents that end after off, in order, until it answers
+// false.
+func (x *extents) from(off int64, fn func(at int64, e extent) bool) {
+	at, e, ok := x.floor(off)
+	if ok && at+e.n > off && !fn(at, e) {
+		return
+	}
+	if x.tree == nil {
+		if !ok && x.one.n > 0 {
+			fn(x.off, x.one)
+		}
+		return
+	}
+	x.tree.Ascend(off, func(k int64, v extent) bool {
+		if ok && k == at {
+			return true // floor found it already
+		}
+		return fn(k, v)
+	})
+}
+
+// cut takes [off, end) out, trimming and splitting what reaches over. It reports
+// the lowest journal position that an extent of the range began at, -1 if none
+// was in the journal. If it leaves nothing, the answer can be any.
+func (x *extents) cut(off, end int64) (low int64) {
+	low = -1
+	if lastAt, last, ok := x.last(); !ok || off >= end || lastAt+last.n <= off {
+		return low
+	}
+	note := func(e extent) {
+		if e.inJournal() && (low < 0 || e.pos < low) {
+			low = e.pos
+		}
+	}
+	if x.tree == nil {
+		at, e := x.off, x.one
+		if at >= end {
+			return low
+		}
+		note(e)
+		x.one = extent{}
+		if at < off {
+			x.add(at, e.sub(0, off-at))
+		}
+		if at+e.n > end {
+			x.add(end, e.sub(end-at, at+e.n-end))
+		}
+		return low
+	}
+	if first, _, _ := x.tree.Min(); off <= first {
+		if at, e, _ := x.tree.Max(); end >= at+e.n {
+			*x = extents{}
+			return 0
+		}
+	}
+	var room [8]int64
+	gone := room[:0]
+	var headAt, tailAt int64
+	var head, tail extent
+	x.from(off, func(at int64, e extent) bool {
+		if at >= end {
+			return false
+		}
+		note(e)
+		if at < off {
+			headAt, head = at, e.sub(0, off-at)
+		} else {
+			gone = append(gone, at)
+		}
+		if at+e.n > end {
+			tailAt, tail = end, e.sub(end-at, at+e.n-end)
+		}
+		return true
+	})
+	for _, at := range gone {
+		x.tree.Delete(at)
+	}
+	if head.n > 0 {
+		x.tree.Set(headAt, head)
+	}
+	if tail.n > 0 {
+		x.tree.Set(tailAt, tail)
+	}
+	if x.tree.Len() <= 1 {
+		x.off, x.one, _ = x.tree.Max()
+		x.tree = nil
+	}
+	return low
+}
+
+// add puts e at off, where nothing is.
+func (x *extents) add(off int64, e extent) {
+	if x.tree == nil {
+		if x.one.n == 0 {
+			x.off, x.one = off, e
+			return
+		}
+		x.tree = btree.NewMap[int64, extent](16)
+		x.tree.Set(x.off, x.one)
+		x.one = extent{}
+	}
+	x.tree.Load(off, e) // fast where off is the last
+}
+
+// put puts e at off, where nothing is, as part of its neighbours if possible.
+func (x *extents) put(off int64, e extent) {
+	if at, prev, ok := x.floor(off); ok && at+prev.n == off && e.follows(prev) {
+		x.drop(at)
+		prev.n += e.n
+		off, e = at, prev
+	}
+	if next, ok := x.get(off + e.n); ok && next.follows(e) {
+		x.drop(off + e.n)
+		e.n += next.n
+	}
+	x.add(off, e)
+}
+
+// get returns the extent that begins at off.
+func (x *extents) get(off int64) (extent, bool) {
+	if x.tree != nil {
+		return x.tree.Get(off)
+	}
+	return x.one, x.one.n > 0 && x.off == off
+}
+
+// drop takes out the extent that begins at off.
+func (x *extents) drop(off int64) {
+	if x.tree != nil {
+		x.tree.Delete(off)
+	} else {
+		x.one = extent{}
+	}
+}

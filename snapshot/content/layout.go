@@ -1,0 +1,218 @@
+package content
+
+import (
+	"math"
+	"sync/atomic"
+)
+
+// layout is how a Content finds its bytes. An offset below size is looked up in
+// the overlay of extents first; where that has nothing, it is that offset of
+// base if below baseLen, else a hole.
+//
+// Extents lie within size, and baseLen is at most size and at most base.Size.
+type layout struct {
+	size    int64
+	alloc   int64     // bytes that are data or unwritten
+	base    *ChunkMap // nil if baseLen is 0
+	baseLen int64
+	ext     extents
+	minPos  int64 // lowest journal position of ext, MaxInt64 if none; posUnknown: not counted yet. Atomic
+}
+
+const posUnknown = -1
+
+func baseLayout(b *ChunkMap) *layout {
+	l := &layout{size: b.Size, alloc: b.Alloc, minPos: math.MaxInt64}
+	if b.Size > 0 {
+		l.base, l.baseLen = b, b.Size
+	}
+	return l
+}
+
+// clone returns a layout of its own that says the same.
+func (l *layout) clone() *layout {
+	return &layout{
+		size:    l.size,
+		alloc:   l.alloc,
+		base:    l.base,
+		baseLen: l.baseLen,
+		ext:     l.ext.clone(),
+		minPos:  atomic.LoadInt64(&l.minPos),
+	}
+}
+
+// plain returns the ChunkMap that says all, nil if there is more to l.
+func (l *layout) plain() *ChunkMap {
+	if l.base != nil && l.ext.count() == 0 && l.baseLen == l.size && l.base.Size == l.size {
+		return l.base
+	}
+	return nil
+}
+
+// at returns the run of the same kind and place that holds offset off, which is
+// below size: the part of it from off on. What base holds comes as an extent in
+// base at that very offset.
+func (l *layout) at(off int64) extent {
+	at, e, ok := l.ext.floor(off)
+	if ok && off < at+e.n {
+		return e.sub(off-at, at+e.n-off)
+	}
+	end := l.size
+	l.ext.from(off, func(at int64, _ extent) bool {
+		end = at
+		return false
+	})
+	return l.gap(off, end)
+}
+
+// gap returns the run at off, where no extent is before end.
+func (l *layout) gap(off, end int64) extent {
+	if off < l.baseLen {
+		return extent{n: min(end, l.baseLen) - off, pos: off, base: l.base}
+	}
+	return extent{n: end - off, pos: posHole}
+}
+
+// runs calls fn for the runs of [off, end), clipped to it and to size, in order
+// and without gaps, until it answers false.
+func (l *layout) runs(off, end int64, fn func(off int64, e extent) bool) {
+	end = min(end, l.size)
+	gaps := func(upto int64) bool {
+		for off < upto {
+			e := l.gap(off, upto)
+			if !fn(off, e) {
+				return false
+			}
+			off += e.n
+		}
+		return true
+	}
+	if off >= end {
+		return
+	}
+	more := true
+	l.ext.from(off, func(at int64, e extent) bool {
+		if more = gaps(min(at, end)); !more || at >= end {
+			return false
+		}
+		e = e.sub(off-at, min(at+e.n, end)-off)
+		more = fn(off, e)
+		off += e.n
+		return more
+	})
+	if more {
+		gaps(end)
+	}
+}
+
+// allocated counts the bytes of [off, end) that are data or unwritten.
+func (l *layout) allocated(src *Source, off, end int64) (n int64, err error) {
+	if off <= 0 && end >= l.size {
+		return l.alloc, nil
+	}
+	l.runs(off, end, func(_ int64, e extent) bool {
+		switch {
+		case e.inBase():
+			var k int64
+			if k, err = e.base.allocated(src, e.pos, e.n); err != nil {
+				return false
+			}
+			n += k
+		case e.pos != posHole:
+			n += e.n
+		}
+		return true
+	})
+	return n, err
+}
+
+// place makes [off, off+e.n) zeros or bytes of the journal, whatever was there,
+// and grows the file if need be. It fails before it changes anything.
+func (l *layout) place(src *Source, off int64, e extent) error {
+	gone, err := l.allocated(src, off, off+e.n)
+	if err != nil {
+		return err
+	}
+	l.set(off, e)
+	l.alloc -= gone
+	if e.pos != posHole {
+		l.alloc += e.n
+	}
+	return nil
+}
+
+// set is place for any extent, but leaves counting what is allocated to the
+// caller.
+func (l *layout) set(off int64, e extent) {
+	end := off + e.n
+	l.cut(off, end)
+	l.size = max(l.size, end)
+	switch {
+	case e.pos == posHole && off >= l.baseLen:
+		// A gap behind the base is a hole already.
+	case e.pos == posHole && end >= l.baseLen:
+		// So is one up to its end, once the base is taken to end sooner.
+		l.setBaseLen(off)
+	case e.inBase() && e.base == l.base && e.pos == off && end <= l.baseLen:
+		// What shines through needs no extent.
+	default:
+		l.ext.put(off, e)
+	}
+	if e.inJournal() {
+		if m := atomic.LoadInt64(&l.minPos); m != posUnknown && e.pos < m {
+			atomic.StoreInt64(&l.minPos, e.pos)
+		}
+	}
+}
+
+// cut takes the extents of [off, end) out.
+func (l *layout) cut(off, end int64) {
+	low := l.ext.cut(off, end)
+	switch {
+	case low < 0:
+	case l.ext.count() == 0:
+		atomic.StoreInt64(&l.minPos, math.MaxInt64)
+	case low == atomic.LoadInt64(&l.minPos):
+		atomic.StoreInt64(&l.minPos, posUnknown)
+	}
+}
+
+func (l *layout) setBaseLen(n int64) {
+	if l.baseLen = min(l.baseLen, n); l.baseLen == 0 {
+		l.base = nil
+	}
+}
+
+// truncate makes the file size bytes long. It fails before it changes anything.
+func (l *layout) truncate(src *Source, size int64) error {
+	if size >= l.size {
+		l.size = size
+		return nil
+	}
+	gone, err := l.allocated(src, size, l.size)
+	if err != nil {
+		return err
+	}
+	l.cut(size, l.size)
+	l.alloc -= gone
+	l.size = size
+	l.setBaseLen(size)
+	return nil
+}
+
+// lowest returns the lowest journal position that l refers to.
+func (l *layout) lowest() int64 {
+	m := atomic.LoadInt64(&l.minPos)
+	if m != posUnknown {
+		return m
+	}
+	m = math.MaxInt64
+	l.ext.from(0, func(_ int64, e extent) bool {
+		if e.inJournal() {
+			m = min(m, e.pos)
+		}
+		return true
+	})
+	atomic.StoreInt64(&l.minPos, m)
+	return m
+}

@@ -1,0 +1,263 @@
+package content
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
+)
+
+// ErrNoData means that a file has no data at or behind the offset (ENXIO).
+var ErrNoData = errs.NoData
+
+// Reader reads the file, of which nothing may change meanwhile.
+func (c *Content) Reader(src *Source) *io.SectionReader {
+	return io.NewSectionReader(readerAt{c, src}, 0, c.Size())
+}
+
+type readerAt struct {
+	c   *Content
+	src *Source
+}
+
+func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
+	n, err := r.c.ReadAt(r.src, p, off)
+	if err == nil && n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// ReadAt fills p with the bytes at off and returns how many there are: fewer
+// than len(p) only at the end of the file, which is no error. Holes read as
+// zeros. Bytes of sealed chunks are checked against their hash.
+func (c *Content) ReadAt(src *Source, p []byte, off int64) (int, error) {
+	if c == nil {
+		return 0, nil
+	}
+	for {
+		l := c.layout.Load()
+		n, err := l.readAt(src, p, off)
+		// Once a layout is replaced, the part of the journal that only it needed
+		// may go. What was read by it might be anything, so it is read again.
+		if c.layout.Load() == l {
+			return n, err
+		}
+	}
+}
+
+func (l *layout) readAt(src *Source, p []byte, off int64) (int, error) {
+	if off < 0 || off >= l.size {
+		return 0, nil
+	}
+	p = p[:min(int64(len(p)), l.size-off)]
+	var err error
+	var g gather
+	l.runs(off, off+int64(len(p)), func(at int64, e extent) bool {
+		dst := p[at-off : at-off+e.n]
+		switch {
+		case e.inBase():
+			err = e.base.readAt(src, dst, e.pos)
+		case e.inJournal():
+			err = g.add(src.log, gatherPart{dst, e.pos, e.payload})
+		default:
+			clear(dst)
+		}
+		return err == nil
+	})
+	if ferr := g.flush(src.log); err == nil {
+		err = ferr
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// readAt fills p with the bytes at off, all of which must be within the size.
+func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
+	c := b.cursor(src)
+	parts := chunkParts{src: src}
+	if len(p) >= parallelRead {
+		parts.later = make([]chunkPart, 0, 2*len(p)/avgChunk)
+	}
+	for len(p) > 0 {
+		if err := c.seek(off); err != nil {
+			return err
+		}
+		if c.done() {
+			return fmt.Errorf("%w: file ends at %d, not at %d", wire.ErrMalformed, c.off, b.Size)
+		}
+		part := p[:min(int64(len(p)), c.end()-off)]
+		if !c.cur.data() {
+			clear(part)
+		} else if err := parts.add(chunkPart{c.cur, part, off - c.off}); err != nil {
+			return err
+		}
+		p = p[len(part):]
+		off += int64(len(part))
+	}
+	return parts.wait()
+}
+
+// parallelRead is from how many bytes on the chunks of a read are expanded by two: to
+// wake the other costs less than it saves then.
+const parallelRead = 128 << 10
+
+// A chunkPart is a part of a chunk, from its byte at on, and where it goes.
+type chunkPart struct {
+	item
+	p  []byte
+	at int64
+}
+
+// chunkParts are those of one read.
+type chunkParts struct {
+	src   *Source
+	later []chunkPart // none, and no room for any, if each is read at once
+}
+
+func (c *chunkParts) add(part chunkPart) error {
+	if cap(c.later) == 0 {
+		return c.src.chunk(&part.item, part.p, part.at)
+	}
+	c.later = append(c.later, part)
+	return nil
+}
+
+// wait returns when all parts are filled.
+func (c *chunkParts) wait() error {
+	var next atomic.Int32
+	work := func() error {
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= len(c.later) {
+				return nil
+			}
+			part := &c.later[i]
+			if err := c.src.chunk(&part.item, part.p, part.at); err != nil {
+				return err
+			}
+		}
+	}
+	if len(c.later) < 2 || runtime.GOMAXPROCS(0) < 2 {
+		return work()
+	}
+	other := make(chan error, 1)
+	go func() { other <- guard.Do(work) }()
+	err := work()
+	return errors.Join(err, <-other)
+}
+
+// SeekData returns the first offset at or behind off that holds data. Reserved
+// blocks that were never written are none. ErrNoData: there is only hole.
+func (c *Content) SeekData(src *Source, off int64) (int64, error) {
+	at, err := c.find(src, off, true)
+	if err == nil && at >= c.Size() {
+		return 0, ErrNoData
+	}
+	return at, err
+}
+
+// SeekHole returns the first offset at or behind off that is in a hole or in
+// reserved blocks; the end of the file counts as one. ErrNoData: off is not
+// within the file.
+func (c *Content) SeekHole(src *Source, off int64) (int64, error) {
+	if off >= c.Size() {
+		return 0, ErrNoData
+	}
+	return c.find(src, off, false)
+}
+
+// find returns the first offset from off on that is data, or is not; the size
+// if there is none.
+func (c *Content) find(src *Source, off int64, data bool) (int64, error) {
+	if c == nil {
+		return 0, nil
+	}
+	l := c.layout.Load()
+	found := l.size
+	var err error
+	l.runs(max(off, 0), l.size, func(at int64, e extent) bool {
+		if e.inBase() {
+			var in int64
+			if in, err = e.base.find(src, e.pos, e.pos+e.n, data); err != nil {
+				return false
+			}
+			if in >= 0 {
+				found = at + in - e.pos
+				return false
+			}
+			return true
+		}
+		if e.inJournal() == data {
+			found = at
+			return false
+		}
+		return true
+	})
+	return found, err
+}
+
+// find returns the first offset of [off, end) that is data, or is not; -1 if
+// there is none.
+func (b *ChunkMap) find(src *Source, off, end int64, data bool) (int64, error) {
+	c := b.cursor(src)
+	for !c.done() && c.off < end {
+		it := &c.cur
+		step := c.next
+		switch {
+		case c.end() <= off:
+		case data && !it.data(), !data && it.holes+it.unwritten == 0:
+		case data && it.holes+it.unwritten == 0, !data && !it.data():
+			return max(off, c.off), nil
+		default:
+			step = c.enter
+		}
+		if err := step(); err != nil {
+			return 0, err
+		}
+	}
+	return -1, nil
+}
+
+// span is the part [off, end) of a file.
+type span struct{ off, end int64 }
+
+// holes returns the parts of [off, end) that have no blocks.
+func (l *layout) holes(src *Source, off, end int64) (holes []span, err error) {
+	add := func(off, end int64) {
+		if k := len(holes); k > 0 && holes[k-1].end == off {
+			holes[k-1].end = end
+		} else {
+			holes = append(holes, span{off, end})
+		}
+	}
+	l.runs(off, end, func(at int64, e extent) bool {
+		switch {
+		case e.pos == posHole:
+			add(at, at+e.n)
+		case e.inBase() && e.base.Alloc < e.base.Size:
+			c := e.base.cursor(src)
+			for err == nil && !c.done() && c.off < e.pos+e.n {
+				switch {
+				case c.end() <= e.pos || c.cur.holes == 0:
+					err = c.next()
+				case c.cur.holes < c.cur.n:
+					err = c.enter()
+				default:
+					from, to := max(c.off, e.pos), min(c.end(), e.pos+e.n)
+					add(at+from-e.pos, at+to-e.pos)
+					err = c.next()
+				}
+			}
+		}
+		return err == nil
+	})
+	return holes, err
+}

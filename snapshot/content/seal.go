@@ -1,0 +1,263 @@
+package content
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
+)
+
+// Sealer cuts files into chunks and stores them. One Sealer may seal several
+// files, also at the same time.
+type Sealer struct {
+	Src        *Source
+	Objects    ObjectStore
+	Workers    int               // chunks of a file stored at a time; 0 is 1
+	OnProgress func(bytes int64) // called with the bytes stored since the last call; may be nil
+	OnDamage   func(bytes int64) // called for bytes that are damaged and cannot be sealed; may be nil
+	Incomplete bool              // the store lacks objects that no repair can bring back
+}
+
+// Seal cuts a frozen content into chunks, stores them, and records the
+// result in c. Only what changed since the ChunkMap beneath it is read: from the
+// chunk that the change begins in to where old and new chunks fall together
+// again. What comes out is the same as if all of it had been cut.
+func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
+	if b := c.Sealed(); b != nil {
+		return b, nil
+	}
+	c.sealMu.Lock()
+	defer c.sealMu.Unlock()
+	if b := c.Sealed(); b != nil {
+		return b, nil // another sealer was at it
+	}
+	c.Rebase() // what an older version has stored need not be cut again
+	l := c.layout.Load()
+	for c.sealing.Store(l); c.layout.Load() != l; c.sealing.Store(l) {
+		l = c.layout.Load()
+	}
+	defer c.sealing.Store(nil)
+	b := l.plain()
+	if b == nil {
+		s := &fileSealer{c: c, l: l, chunkWriter: newChunkWriter(ctx, z, l.size)}
+		defer s.close()
+		if err := s.run(); err != nil {
+			return nil, fmt.Errorf("cut file into chunks: %w", err)
+		}
+		var err error
+		if b, err = s.finish(); err != nil {
+			return nil, fmt.Errorf("cut file into chunks: %w", err)
+		}
+	}
+	c.setSealed(b)
+	return b, nil
+}
+
+// fileSealer is one Seal under way. At p, where it stands, a chunk
+// begins whatever came before.
+type fileSealer struct {
+	*chunkWriter
+	c *Content
+	l *layout // what it plans by. Bytes are read through c, whose layout may move on
+	p int64
+
+	dataEnd int64 // [p, dataEnd) is known to be data
+	ended   bool  // and at dataEnd there is none
+
+	old    cursor // in oldOf, for chunks to take over
+	oldOf  *ChunkMap
+	look   cursor // in lookOf, for where its data ends
+	lookOf *ChunkMap
+
+	damaged []span // parts of the file that cannot be read any more
+}
+
+func (s *fileSealer) run() error {
+	for s.p < s.l.size {
+		e := s.l.at(s.p)
+		if e.inBase() {
+			if taken, err := s.takeOver(e); err != nil {
+				return err
+			} else if taken {
+				continue
+			}
+		}
+		if s.dataEnd <= s.p {
+			s.dataEnd, s.ended = s.p, false
+			kind, err := s.kind(s.p)
+			if err != nil {
+				return err
+			}
+			if !kind.data() {
+				if err := s.add(kind); err != nil {
+					return err
+				}
+				s.p += kind.n
+				continue
+			}
+			s.dataEnd += kind.n
+		}
+		if err := s.cutOne(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeOver adds the chunks and lists that begin at p and are in a ChunkMap, e being
+// the run at p. It says whether there were any.
+//
+// Where a chunk ends depends on its bytes and the one behind it, so that one must
+// lie within the run too, unless the file ends there. The same goes for a list.
+func (s *fileSealer) takeOver(e extent) (taken bool, err error) {
+	shift := s.p - e.pos
+	clean := s.p + e.n // positions below it are as in the ChunkMap
+	if clean == s.l.size {
+		clean++
+	}
+	if s.oldOf != e.base || s.old.off > e.pos {
+		s.oldOf, s.old = e.base, e.base.cursor(s.z.Src)
+	}
+	c := &s.old
+	for !c.done() {
+		at := s.p - shift
+		switch {
+		case c.end() <= at:
+			err = c.next()
+		case c.off < at && c.level > 0:
+			err = c.enter()
+		case c.off < at:
+			return taken, nil
+		default:
+			ok := s.p+c.cur.n < clean
+			if c.level > 0 && ok {
+				if err = s.drain(); err != nil {
+					return taken, err
+				}
+				ok = s.list.aligned(c.level)
+			}
+			switch {
+			case ok && c.level > 0:
+				err = s.list.addList(c.level, c.cur)
+			case ok:
+				err = s.add(c.cur)
+			case c.level > 0:
+				if err = c.enter(); err != nil {
+					return taken, err
+				}
+				continue
+			default:
+				return taken, nil
+			}
+			if err != nil {
+				return taken, err
+			}
+			s.p += c.cur.n
+			taken = true
+			err = c.next()
+		}
+		if err != nil {
+			return taken, err
+		}
+	}
+	return taken, nil
+}
+
+// kind returns what is at p, without a hash, up to where that may end.
+func (s *fileSealer) kind(p int64) (item, error) {
+	e := s.l.at(p)
+	it := item{n: e.n}
+	switch {
+	case e.pos == posHole:
+		it.holes = e.n
+	case e.pos == posUnwritten:
+		it.unwritten = e.n
+	case e.inBase():
+		if s.lookOf != e.base || s.look.off > e.pos {
+			s.lookOf, s.look = e.base, e.base.cursor(s.z.Src)
+		}
+		if err := s.look.seek(e.pos); err != nil {
+			return it, err
+		}
+		if s.look.done() {
+			return it, fmt.Errorf("%w: chunks end at %d, not at %d", wire.ErrMalformed, s.look.off, e.base.Size)
+		}
+		it = s.look.cur
+		it.hash = [32]byte{}
+		it.n = min(it.n-(e.pos-s.look.off), e.n)
+		it.holes = min(it.holes, it.n)
+		it.unwritten = min(it.unwritten, it.n)
+	}
+	return it, nil
+}
+
+// extend moves dataEnd on, until it is past upto or the data ends.
+func (s *fileSealer) extend(upto int64) error {
+	for s.dataEnd < upto && !s.ended {
+		if s.dataEnd == s.l.size {
+			s.ended = true
+			break
+		}
+		kind, err := s.kind(s.dataEnd)
+		if err != nil {
+			return err
+		}
+		if !kind.data() {
+			s.ended = true
+			break
+		}
+		s.dataEnd += kind.n
+	}
+	return nil
+}
+
+// cutOne stores the chunk at p, where data is.
+func (s *fileSealer) cutOne() error {
+	for look := int64(firstLook); ; look = maxChunk {
+		if err := s.extend(s.p + look); err != nil {
+			return err
+		}
+		n := min(look, s.dataEnd-s.p)
+		ahead := n
+		if !s.l.at(s.p + n - 1).inBase() {
+			// As long as there is nothing to take over, read more at a time.
+			for s.dataEnd < s.p+slabSize && !s.ended && !s.l.at(s.dataEnd-1).inBase() {
+				if err := s.extend(s.dataEnd + 1); err != nil {
+					return err
+				}
+			}
+			ahead = s.dataEnd - s.p
+		}
+		data, err := s.window(s.p, n, ahead)
+		if err != nil {
+			return err
+		}
+		if d, ok := s.damagedIn(s.p, n); ok {
+			if d.off == s.p {
+				s.p = d.end
+				return s.add(item{n: d.end - d.off, hash: damagedHash})
+			}
+			n = d.off - s.p
+			look = maxChunk // the data ends there
+		}
+		cut := s.cut(data[:n])
+		if int64(cut) < n || n < look || look == maxChunk {
+			s.p += int64(cut)
+			return s.store(data[:cut])
+		}
+	}
+}
+
+// window returns at least n of the bytes at p, reading ahead if it must read.
+func (s *fileSealer) window(p, n, ahead int64) ([]byte, error) {
+	return s.fill(p, n, ahead, func(b []byte, off int64) error {
+		got, err := s.c.ReadAt(s.z.Src, b, off)
+		if s.z.isGone(err) {
+			return s.readAround(b, off)
+		}
+		if err == nil && got < len(b) {
+			err = fmt.Errorf("file ends at %d, not at %d", off+int64(got), s.l.size)
+		}
+		return err
+	})
+}

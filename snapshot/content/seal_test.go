@@ -1,0 +1,344 @@
+package content
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"testing/iotest"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
+)
+
+// TestChunkBoundaries pins where data is cut: other cuts would make all that is
+// stored new.
+func TestChunkBoundaries(t *testing.T) {
+	b := newBench()
+	data := b.noise(1 << 20)
+	copy(data[700<<10:], make([]byte, 300<<10)) // no place to cut but the maximum
+	base := b.file(t, data).Sealed()
+	var got []int64
+	for c := base.cursor(b.src); !c.done(); {
+		if c.level > 0 {
+			if err := c.enter(); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		got = append(got, c.cur.n)
+		if err := c.next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []int64{94533, 68052, 91086, 71380, 80694, 69698, 72697, 97244, 69124, 262144, 71924}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("chunks of %d bytes, want %d", got, want)
+	}
+	if got, want := base.Root.String(), "df54bf9dee227e7b0545282d498925a91896a98f4937118a707f3eb027c44b31"; got != want {
+		t.Errorf("list %s, want %s", got, want)
+	}
+}
+
+// TestSealSizes: files of all sizes around the limits come back, and are cut the
+// same way from the journal and from a reader.
+func TestSealSizes(t *testing.T) {
+	b := newBench()
+	all := b.noise(3 * slabSize)
+	for _, n := range []int{0, 1, 100, minChunk - 1, minChunk, minChunk + 1, avgChunk, firstLook, firstLook + 1,
+		maxChunk - 1, maxChunk, maxChunk + 1, slabSize - 1, slabSize, slabSize + 1, 3 * slabSize} {
+		data := all[:n]
+		c := New(1)
+		for off := 0; off < n; off += 300_000 {
+			b.write(t, c, int64(off), data[off:min(n, off+300_000)])
+		}
+		base := b.seal(t, c)
+		b.wantBytes(t, c, data)
+		if n <= minChunk && n > 0 && len(base.Chunks) != 1 {
+			t.Errorf("%d bytes make %d chunks", n, len(base.Chunks))
+		}
+		for name, r := range map[string]io.Reader{
+			"reader": bytes.NewReader(data), "halves": iotest.HalfReader(bytes.NewReader(data)),
+			"error with data": iotest.DataErrReader(bytes.NewReader(data)),
+		} {
+			read, err := FromReader(context.Background(), b.z, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !read.Equal(base) {
+				t.Errorf("%d bytes: %s makes other chunks than the journal", n, name)
+			}
+		}
+	}
+}
+
+// TestSealOneByte: of a big sealed file in which one byte changes, little is read
+// and little stored.
+func TestSealOneByte(t *testing.T) {
+	b := newBench()
+	b.src = NewSource(b.store, b.log, 0) // no cache: all reading shows
+	b.z.Src = b.src
+	data := b.noise(64 << 20)
+	c := b.file(t, data)
+	for i, off := range []int64{0, 1, 20 << 20, 33_333_333, 64<<20 - 1, 64 << 20} {
+		c = c.Own(uint64(i + 1))
+		b.write(t, c, off, []byte{^data[min(off, 64<<20-1)]})
+		if off == 64<<20 {
+			data = append(data, 0)
+		}
+		data[off] = ^data[min(off, 64<<20-1)]
+		read, put, logs := b.store.read, b.store.put, b.log.reads
+		b.seal(t, c)
+		if n := b.store.read - read; n > 4*maxChunk {
+			t.Errorf("byte %d: read %d bytes of the store", off, n)
+		}
+		if n := b.store.put - put; n > 2*maxChunk {
+			t.Errorf("byte %d: stored %d bytes", off, n)
+		}
+		if n := b.log.reads - logs; n > maxChunk {
+			t.Errorf("byte %d: read %d bytes of the journal", off, n)
+		}
+	}
+	fresh := b.file(t, data)
+	if c.Sealed().Equal(fresh.Sealed()) {
+		return
+	}
+	t.Errorf("sealed as %+v, want %+v", c.Sealed(), fresh.Sealed())
+}
+
+// TestSealNext: a version is sealed from where it differs from the one before,
+// also if that was sealed only just now.
+func TestSealNext(t *testing.T) {
+	b := newBench()
+	data := b.noise(8 << 20)
+	old := New(1)
+	b.write(t, old, 0, data)
+	c := old.Own(2)
+	b.write(t, c, 3<<20, []byte("change"))
+	copy(data[3<<20:], "change")
+	b.seal(t, old)
+	reads := b.log.reads
+	b.seal(t, c)
+	if n := b.log.reads - reads; n > maxChunk {
+		t.Errorf("read %d bytes of the journal", n)
+	}
+	b.wantBytes(t, c, data)
+}
+
+// TestSealInsertion: chunks move with what they hold. A file written anew with a
+// few bytes more at its front is stored with few new bytes.
+func TestSealInsertion(t *testing.T) {
+	b := newBench()
+	data := b.noise(16 << 20)
+	b.file(t, data)
+	before := b.store.putNew
+	b.file(t, append([]byte("something new in front"), data...))
+	if n := b.store.putNew - before; n > 4*maxChunk {
+		t.Errorf("stored %d bytes for 22 new ones", n)
+	}
+}
+
+// TestSealHuge: one change in a file whose chunks take lists of lists costs a few
+// lists, however big the file is.
+func TestSealHuge(t *testing.T) {
+	b := newBench()
+	// 50,000 chunks of 9 bytes with holes in between.
+	const chunks, step = 50_000, 1 << 21
+	l := listBuilder{objects: b.store}
+	for range chunks {
+		p := b.noise(1)
+		h, err := b.store.Put(cas.KindData, append(p, b.noise(8)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(l.add(item{n: 9, hash: h}), l.add(item{n: step - 9, holes: step - 9})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	base, err := l.finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if base.Size != chunks*step || base.Alloc != chunks*9 || base.Depth < 3 {
+		t.Fatalf("base %+v", base)
+	}
+	// Other places to end lists would make all lists new.
+	if got, want := base.Root.String(), "e4676d62f4eea458960122ef6cf35652ce9492d776a32aa4edb7e19936caa680"; got != want {
+		t.Errorf("topmost list %s, want %s", got, want)
+	}
+	c := Of(base)
+	for i, off := range []int64{0, chunks / 2 * step, (chunks - 1) * step, 12345*step + 9, 777*step + 100} {
+		b.src = NewSource(b.store, b.log, 0)
+		b.z.Src = b.src
+		c = c.Own(uint64(i + 1))
+		read, put := b.store.read, b.store.put
+		b.write(t, c, off, []byte("new"))
+		b.seal(t, c)
+		if n := b.store.read - read; n > 200<<10 {
+			t.Errorf("change at %d: read %d bytes", off, n)
+		}
+		if n := b.store.put - put; n > 100<<10 {
+			t.Errorf("change at %d: stored %d bytes", off, n)
+		}
+		p := make([]byte, 4)
+		if _, err := c.ReadAt(b.src, p, off); err != nil || string(p[:3]) != "new" {
+			t.Errorf("change at %d reads %q, %v", off, p, err)
+		}
+	}
+	read := b.store.read
+	same, err := c.Equal(b.src, Of(base))
+	if err != nil || same {
+		t.Errorf("Equal = %v, %v", same, err)
+	}
+	if n := b.store.read - read; n > 200<<10 {
+		t.Errorf("Equal read %d bytes", n)
+	}
+	read = b.store.read
+	if err := c.Own(99).Truncate(b.src, chunks/3*step); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.store.read - read; n > 100<<10 {
+		t.Errorf("Truncate read %d bytes", n)
+	}
+}
+
+// TestSealHoleBeforeList: a hole that grows up to where a list begins with a hole
+// becomes one with it, though that list is stored already.
+func TestSealHoleBeforeList(t *testing.T) {
+	b := newBench()
+	const runs, step = 3000, 1 << 16
+	var items []item
+	for range runs {
+		p := b.noise(9)
+		h, err := b.store.Put(cas.KindData, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, item{n: 9, hash: h}, item{n: step - 9, holes: step - 9})
+	}
+	build := func(without int64) *ChunkMap {
+		l := listBuilder{objects: b.store}
+		for i, it := range items {
+			if int64(i/2) == without {
+				it.holes, it.hash = it.n, cas.Hash{}
+			}
+			if err := l.add(it); err != nil {
+				t.Fatal(err)
+			}
+		}
+		base, err := l.finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return base
+	}
+	base := build(-1)
+	tried := 0
+	for c := base.cursor(b.src); !c.done(); {
+		move := c.enter
+		if c.level == 1 {
+			// A list that begins right behind a run begins with the hole.
+			if run := c.off / step; c.off%step == 9 {
+				tried++
+				f := Of(base).Own(1)
+				if err := f.Punch(b.src, c.off-9, 9); err != nil {
+					t.Fatal(err)
+				}
+				if got, want := b.seal(t, f), build(run); !got.Equal(want) {
+					t.Errorf("hole at %d: sealed as %+v, want %+v", c.off-9, got, want)
+				}
+			}
+			move = c.next
+		}
+		if err := move(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tried == 0 {
+		t.Fatal("no list begins with a hole")
+	}
+}
+
+// TestSealFails: an error of the store or the journal comes out, leaves the
+// content as it was, and the next try succeeds.
+func TestSealFails(t *testing.T) {
+	b := newBench()
+	data := b.noise(4 << 20)
+	c := New(1)
+	b.write(t, c, 0, data)
+	for i := range 30 {
+		z := &Sealer{Src: b.src, Objects: &failingStore{byteStore: b.store, left: i}, Workers: 1 + i%3}
+		if _, err := z.Seal(context.Background(), c); !errors.Is(err, errFull) {
+			t.Fatalf("put %d fails: %v", i, err)
+		}
+		if c.Sealed() != nil {
+			t.Fatal("sealed all the same")
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := b.z.Seal(ctx, c); !errors.Is(err, context.Canceled) {
+		t.Fatalf("cancelled: %v", err)
+	}
+	if _, err := FromReader(context.Background(), b.z, iotest.TimeoutReader(bytes.NewReader(data))); !errors.Is(err, iotest.ErrTimeout) {
+		t.Errorf("reader fails: %v", err)
+	}
+	b.seal(t, c)
+	b.wantBytes(t, c, data)
+}
+
+var errFull = errors.New("store is full")
+
+type failingStore struct {
+	*byteStore
+	left int
+}
+
+func (f *failingStore) Put(k cas.Kind, p []byte) (cas.Hash, error) {
+	f.mu.Lock()
+	f.left--
+	full := f.left < 0
+	f.mu.Unlock()
+	if full {
+		return cas.Hash{}, errFull
+	}
+	return f.byteStore.Put(k, p)
+}
+
+// TestDamage: a chunk that is gone or has another length is an error, never
+// wrong bytes.
+func TestDamage(t *testing.T) {
+	b := newBench()
+	data := b.noise(2 << 20)
+	for name, harm := range map[string]func(h cas.Hash){
+		"gone":  func(h cas.Hash) { delete(b.store.objects, h) },
+		"short": func(h cas.Hash) { b.store.objects[h] = b.store.objects[h][1:] },
+		"long":  func(h cas.Hash) { b.store.objects[h] = append(b.store.objects[h], 0) },
+	} {
+		c := b.file(t, data)
+		var hashes []cas.Hash
+		if err := c.EachObject(b.src, func(h cas.Hash, _ bool) (bool, error) {
+			hashes = append(hashes, h)
+			return true, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range hashes {
+			src := NewSource(b.store, b.log, 0)
+			saved := b.store.objects[h]
+			harm(h)
+			_, err := c.ReadAt(src, make([]byte, len(data)), 0)
+			if err == nil {
+				t.Errorf("%s: no error", name)
+			}
+			if _, err := c.ReadAt(src, make([]byte, 10), 1<<20); err != nil && h != hashes[0] {
+				if !errors.Is(err, cas.ErrNotFound) && !errors.Is(err, wire.ErrMalformed) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			b.store.objects[h] = saved
+		}
+	}
+}

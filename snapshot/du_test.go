@@ -1,0 +1,145 @@
+package snapshot_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// sources are real files to work on.
+func sources(t *testing.T, dirs ...string) map[string]string {
+	t.Helper()
+	out := make(map[string]string)
+	for _, dir := range dirs {
+		if err := fs.WalkDir(os.DirFS(filepath.Join(runtime.GOROOT(), "src", dir)), ".", func(p string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			b, err := os.ReadFile(filepath.Join(runtime.GOROOT(), "src", dir, p))
+			out[strings.ReplaceAll(dir+"/"+p, "/", "_")] = string(b)
+			return err
+		}); err != nil {
+			t.Skipf("the sources of Go are not there: %v", err)
+		}
+	}
+	return out
+}
+
+// What du tells is what gc gives back, within 5 %: snapshots of a tree of sources in
+// which files are edited, replaced and removed, restores, and a fork.
+func TestDiskUsageIsWhatGCFrees(t *testing.T) {
+	ctx := context.Background()
+	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	w, f, root := s.Main(), s.Forest(), s.Main().Root()
+	files := sources(t, "net", "encoding")
+	names := slices.Sorted(maps.Keys(files))
+	for _, name := range names {
+		write(t, s, root, name, files[name])
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	capture := func(name string) {
+		t.Helper()
+		if _, err := w.Capture(snapshot.CaptureOptions{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.WaitSealed(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const count = 11
+	for i := range count {
+		capture(fmt.Sprint("s", i))
+		for range len(names) / 2 {
+			name := names[r.IntN(len(names))]
+			switch r.IntN(4) {
+			case 0:
+				_, _ = f.Unlink(root, name) // it may be gone
+			case 1:
+				noise := make([]byte, r.IntN(100_000))
+				rand.NewChaCha8([32]byte{byte(i), byte(r.IntN(256)), byte(r.IntN(256))}).Read(noise)
+				write(t, s, root, name, string(noise))
+			default:
+				write(t, s, root, name, strings.ReplaceAll(files[name], "return", fmt.Sprintf("return /* %d */", i)))
+			}
+		}
+		if i == 7 {
+			if _, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "s3"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fork, err := w.Fork(snapshot.ForkOptions{Name: "idea", Snapshot: "s5"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names[:len(names)/10] {
+		write(t, s, fork.Root(), name, strings.Repeat(name, 3000))
+	}
+	gc := func() int64 {
+		t.Helper()
+		done, err := s.GC(ctx, func(int64, int64) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done.FreedBytes
+	}
+	close := func(what string, told, freed int64) {
+		t.Helper()
+		t.Logf("%s: told %d, freed %d (%.1f %%)", what, told, freed, 100*float64(freed)/float64(told))
+		if told < 500_000 || float64(freed) < 0.95*float64(told) || float64(freed) > 1.05*float64(told) {
+			t.Errorf("%s: du tells of %d bytes, gc gives back %d", what, told, freed)
+		}
+	}
+	usage := func(names ...string) *snapshot.DiskUsage {
+		t.Helper()
+		u, err := w.DiskUsage(ctx, names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	gc()
+	one := usage("s4")
+	if all := usage(); len(all.Forks) != 1 || len(all.Snapshots) < count || all.Together <= one.Together || all.Stored < all.Together {
+		t.Errorf("%+v", all)
+	}
+	remove := func(names ...string) {
+		for _, name := range names {
+			if err := w.Delete(name, live.Caller{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove("s4")
+	close("one snapshot", one.Snapshots[0].Bytes, gc())
+	several := usage("s5", "s6", "s7", "s8", "s9")
+	sum := int64(0)
+	for _, u := range several.Snapshots {
+		sum += u.Bytes
+	}
+	if several.Together <= sum {
+		t.Errorf("together %d, alone %d", several.Together, sum)
+	}
+	remove("s5", "s6", "s7", "s8", "s9")
+	close("five snapshots", several.Together, gc())
+	told := usage().Forks[0].Bytes
+	if err := w.DiscardFork("idea", live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	close("a fork", told, gc())
+}

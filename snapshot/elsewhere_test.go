@@ -1,0 +1,367 @@
+package snapshot_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// A place is what is on a remote: objects that were copied there, with all that is
+// below each. It counts how often it is asked for one.
+type place struct {
+	mu      sync.Mutex
+	objects map[cas.Hash][]byte
+	near    map[cas.Hash]bool // those that were read
+	gets    int
+	away    bool
+	fresh   bool // the next store is new, and begins empty
+}
+
+func newPlace() *place { return &place{objects: map[cas.Hash][]byte{}, near: map[cas.Hash]bool{}} }
+
+func (p *place) Has(h cas.Hash) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.objects[h]
+	return ok, nil
+}
+
+func (p *place) Get(h cas.Hash, dst []byte) ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gets++
+	b, ok := p.objects[h]
+	switch {
+	case p.away:
+		return dst[:0], errors.New("away")
+	case !ok:
+		return dst[:0], cas.ErrNotFound
+	}
+	p.near[h] = true
+	return append(dst[:0], b...), nil
+}
+
+func (p *place) Near(h cas.Hash, dst []byte) ([]byte, error) {
+	p.mu.Lock()
+	near := p.near[h]
+	_, ok := p.objects[h]
+	p.mu.Unlock()
+	if near {
+		return p.Get(h, dst)
+	}
+	if !ok {
+		return dst[:0], cas.ErrNotFound
+	}
+	return dst[:0], &live.Absent{Hash: h, Fetch: func(context.Context) error {
+		_, err := p.Get(h, nil)
+		return err
+	}}
+}
+
+// push copies what a snapshot needs to the place.
+func (p *place) push(t *testing.T, w *snapshot.Workspace, name string) snapshot.Info {
+	t.Helper()
+	ctx, s := context.Background(), w.Store()
+	x, err := w.Push(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Release()
+	err = x.State.Mark(ctx, s.Source(), false, func(h cas.Hash) bool {
+		if ok, _ := p.Has(h); ok {
+			return false
+		}
+		b, err := s.Object(h, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.mu.Lock()
+		p.objects[h] = b
+		p.mu.Unlock()
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x.Info
+}
+
+func openWith(t *testing.T, dir string, p *place, start *snapshot.Start) *snapshot.Store {
+	t.Helper()
+	s, err := snapshot.Open(dir, snapshot.Options{Connect: func(c snapshot.Connecting) (snapshot.Elsewhere, error) {
+		if c.First != (start != nil || p.fresh) {
+			t.Errorf("it is the first time: %v", c.First)
+		}
+		p.fresh = false
+		c.Start(start)
+		return p, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func startOf(t *testing.T, i snapshot.Info) *snapshot.Start {
+	t.Helper()
+	h, err := cas.ParseHash(i.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &snapshot.Start{ID: h, Info: i}
+}
+
+func stateDump(t *testing.T, w *snapshot.Workspace, name string) string {
+	t.Helper()
+	st, err := w.StateOf(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dump(t, w.Store(), st)
+}
+
+// A store that begins with a pushed snapshot has its files, takes changes, and goes
+// on after it was closed, collected and verified; what is only elsewhere stays there.
+func TestStartElsewhere(t *testing.T) {
+	ctx, p := context.Background(), newPlace()
+	a := open(t, t.TempDir())
+	for i := range 300 {
+		write(t, a, a.Main().Root(), fmt.Sprint("f", i), strings.Repeat(fmt.Sprint("line ", i, "\n"), 200))
+	}
+	if _, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1", Message: "hello"}); err != nil {
+		t.Fatal(err)
+	}
+	info := p.push(t, a.Main(), "v1")
+	all := stateDump(t, a.Main(), "v1")
+
+	dir := t.TempDir()
+	s := openWith(t, dir, p, startOf(t, info))
+	if p.gets > 20 {
+		t.Errorf("opening read %d objects", p.gets)
+	}
+	check := func() {
+		t.Helper()
+		for _, name := range []string{"v1", "origin"} {
+			if got := stateDump(t, s.Main(), name); got != all {
+				t.Errorf("%s is another tree", name)
+			}
+		}
+		want(t, "untouched", read(t, s, s.Main().Root(), "f7"), strings.Repeat("line 7\n", 200))
+	}
+	check()
+	i := mustFind(t, s.Main(), "v1")
+	want(t, "info", fmt.Sprintf("%v %s %s %d", i.ID == info.ID, i.Message, i.Origin, i.Files), "true hello pull 300")
+	write(t, s, s.Main().Root(), "f3", "mine")
+	write(t, s, s.Main().Root(), "new", "also mine")
+	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v2"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Main().WaitSealed(ctx, "v2"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := s.GC(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+		before := p.gets
+		r, err := s.Verify(ctx, nil)
+		if err != nil || !r.OK() {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if p.gets-before > 20 {
+			t.Errorf("verify read %d objects from elsewhere", p.gets-before)
+		}
+		if n := s.CAS().Stats().Objects; n == 0 || n > 60 {
+			t.Errorf("%d objects are in the store", n)
+		}
+		want(t, "f3", read(t, s, s.Main().Root(), "f3"), "mine")
+		check()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = openWith(t, dir, p, nil)
+	}
+	want(t, "new", read(t, s, s.Main().Root(), "new"), "also mine")
+}
+
+// A snapshot that was pulled into the store stays readable when the remote is away,
+// also after a collection.
+func TestPulledStays(t *testing.T) {
+	ctx, p := context.Background(), newPlace()
+	a := open(t, t.TempDir())
+	for i := range 200 {
+		write(t, a, a.Main().Root(), fmt.Sprint("f", i), fmt.Sprint("content ", i))
+	}
+	if _, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	info := p.push(t, a.Main(), "v1")
+	dir := t.TempDir()
+	p.fresh = true
+	s := openWith(t, dir, p, nil)
+	done := s.Importing()
+	for _, b := range p.objects {
+		if _, err := s.CAS().Put(cas.KindTree, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.CAS().Commit(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Main().Pulled(info, startOf(t, info).ID, live.Caller{UID: 7})
+	done()
+	if err != nil || got.ID != info.ID || got.Origin != snapshot.OriginPull || got.UID != 7 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if _, err := s.Main().Pulled(info, startOf(t, info).ID, live.Caller{}); !errors.Is(err, errs.Exist) {
+		t.Errorf("pulled twice under one name: %v", err)
+	}
+	p.away = true
+	for range 2 {
+		if _, err := s.GC(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+		if stateDump(t, s.Main(), "v1") != stateDump(t, a.Main(), "v1") {
+			t.Error("another tree")
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = openWith(t, dir, p, nil)
+	}
+}
+
+// Two stores that go on from one snapshot give the same numbers to different files.
+// Whatever is then pulled, compared, restored, forked and promoted crosswise comes
+// out as it would from one store: walker.history compares each restore.
+func TestDivergedStores(t *testing.T) {
+	seeds := uint64(fromEnv("SEEDS", 2))
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { diverged(t, seed) })
+	}
+}
+
+func diverged(t *testing.T, seed uint64) {
+	ctx, p := context.Background(), newPlace()
+	r := rand.New(rand.NewPCG(seed, 16))
+	base := open(t, t.TempDir())
+	x := &walker{t: t, r: r, s: base}
+	work := func(x *walker, n int) {
+		t.Helper()
+		for range n {
+			if err := x.step(x.s.Main()); !expected(err) {
+				t.Fatal(err)
+			}
+		}
+	}
+	work(x, 100)
+	if _, err := base.Main().Capture(snapshot.CaptureOptions{Name: "base"}); err != nil {
+		t.Fatal(err)
+	}
+	info := p.push(t, base.Main(), "base")
+	var stores [2]*walker
+	for i := range stores {
+		s := openWith(t, t.TempDir(), p, startOf(t, info))
+		keepAll(t, s)
+		stores[i] = &walker{t: t, r: r, s: s, n: 1000 * (i + 1)}
+	}
+	for round := range 2 {
+		for i, x := range stores {
+			work(x, 40)
+			name := fmt.Sprintf("s%d-%d", i, round)
+			if _, err := x.s.Main().Capture(snapshot.CaptureOptions{Name: name}); err != nil {
+				t.Fatal(err)
+			}
+			info := p.push(t, x.s.Main(), name)
+			other := stores[1-i].s
+			if _, err := other.Main().Pulled(info, startOf(t, info).ID, live.Caller{}); err != nil {
+				t.Fatal(err)
+			}
+			if stateDump(t, other.Main(), name) != stateDump(t, x.s.Main(), name) {
+				t.Fatalf("%s is another tree after it was pulled", name)
+			}
+			cross(t, other, name)
+		}
+		for _, x := range stores {
+			for range 10 {
+				if err := x.history(); !expected(err) {
+					t.Fatal(err)
+				}
+				work(x, 3)
+			}
+		}
+	}
+	for _, x := range stores {
+		before := portrait(t, x.s)
+		if r, err := x.s.Verify(ctx, nil); err != nil || !r.OK() {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		compare(t, "after a verification", portrait(t, x.s), before)
+	}
+}
+
+// cross restores a snapshot of another store over this one's present, forks it, and
+// takes the fork's files over.
+func cross(t *testing.T, s *snapshot.Store, name string) {
+	t.Helper()
+	ctx, w := context.Background(), s.Main()
+	there := lasting(stateDump(t, w, name))
+	if _, err := w.Fork(snapshot.ForkOptions{Snapshot: name, Name: "of-" + name}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := w.ForkNamed("of-" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, f.Root(), "only-in-the-fork", name)
+	res, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := lasting(presentDump(t, w)); got != there {
+		t.Fatalf("restored %s:\n%.2000s\nnot\n%.2000s", name, got, there)
+	}
+	if _, err := w.Promote(ctx, "of-"+name, snapshot.PromoteOptions{Conflicts: snapshot.TakeTheirs}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := names(presentDump(t, w)), names(presentDump(t, f)); got != want {
+		t.Fatalf("promoted %s:\n%s\nnot\n%s", name, got, want)
+	}
+	if _, err := w.EndFork("of-"+name, live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	if res.Undo != "" {
+		if _, err := w.Restore(ctx, snapshot.RestoreOptions{Name: res.Undo}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func presentDump(t *testing.T, w *snapshot.Workspace) string {
+	t.Helper()
+	st, err := w.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dump(t, w.Store(), st)
+}
+
+// names are the paths and contents of a dump.
+func names(dump string) string {
+	var b strings.Builder
+	for line := range strings.Lines(dump) {
+		f := strings.Fields(line)
+		fmt.Fprintln(&b, f[0], f[2], f[len(f)-1])
+	}
+	return b.String()
+}

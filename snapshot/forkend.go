@@ -1,0 +1,208 @@
+package snapshot
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// claimLabel is the label of what an ended fork left that was claimed.
+const claimLabel = "claim"
+
+// EndFork removes a fork. Its last state becomes a snapshot of this
+// workspace, whose Info is returned.
+func (w *Workspace) EndFork(name string, c live.Caller) (Info, error) {
+	return w.endFork(name, c, func(f *Workspace) error { return w.mayEnd(f, c) }, w.lastStates)
+}
+
+// DiscardFork removes a fork and keeps nothing of it.
+func (w *Workspace) DiscardFork(name string, c live.Caller) error {
+	_, err := w.endFork(name, c, func(f *Workspace) error { return w.mayEnd(f, c) },
+		func(*live.Tx, *Workspace, live.Caller, *endForkRecord) error { return nil })
+	return err
+}
+
+// expireForks ends the forks whose time is over. One with forks of its own goes on
+// until they have ended.
+func (w *Workspace) expireForks(now time.Time) error {
+	var over []string
+	w.read(func() {
+		for name, f := range w.forks {
+			if f.expires != nil && now.After(*f.expires) && len(f.forks) == 0 {
+				over = append(over, name)
+			}
+		}
+	})
+	for _, name := range over {
+		still := func(f *Workspace) error {
+			if f.expires == nil || !now.After(*f.expires) {
+				return errs.New(errs.Busy, "busy: fork %q was claimed again", name)
+			}
+			return nil
+		}
+		if _, err := w.endFork(name, live.Caller{}, still, w.lastStates); err != nil {
+			return fmt.Errorf("ending fork %s, whose time is over: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// endFork ends a fork if may does not refuse it. keep fills in what is left of it.
+func (w *Workspace) endFork(name string, c live.Caller, may func(f *Workspace) error,
+	keep func(*live.Tx, *Workspace, live.Caller, *endForkRecord) error,
+) (Info, error) {
+	s := w.store
+	var r endForkRecord
+	err := s.forest.Update(true, func(tx *live.Tx) error {
+		f, err := w.forkNamed(name)
+		if err != nil {
+			return err
+		}
+		if len(f.forks) > 0 {
+			return errs.New(errs.Busy, "busy: fork %q has forks of its own; end those first", name)
+		}
+		if err := may(f); err != nil {
+			return err
+		}
+		r = endForkRecord{View: f.view}
+		if err := keep(tx, f, c, &r); err != nil {
+			return err
+		}
+		if err := s.journal(tx, recEndFork, r); err != nil {
+			return err
+		}
+		return s.applyEndFork(tx, r)
+	})
+	if err != nil {
+		return Info{}, err
+	}
+	var last Info
+	if r.Last != nil {
+		last = r.Last.info()
+		s.event(Event{Workspace: w.view, Action: "captured", From: last.Name, Caller: c})
+	}
+	s.event(Event{Workspace: w.view, Action: "fork-ended", From: name, Detail: last.Name, Caller: c})
+	s.event(Event{Workspace: r.View, Action: "ended", Caller: c})
+	return last, nil
+}
+
+// lastStates keeps the last state of a fork, and what it was before it was emptied,
+// as `rm -rf` does. No limit keeps a fork from ending. The lock is held.
+func (w *Workspace) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkRecord) error {
+	st, ok := tx.State(f.view)
+	if !ok {
+		return errs.Stale
+	}
+	full := w.fullState(f)
+	if st.Inodes > 1 {
+		full = nil
+	}
+	if full != nil {
+		before, err := w.describe(tx, CaptureOptions{
+			Name: w.freeName(f.name + "-before"), Origin: OriginFork, Message: "fork " + f.name + " before it was emptied", Caller: c, Labels: f.claimLabels(),
+		})
+		if err != nil {
+			return err
+		}
+		before.Files, before.Bytes = full.Files, full.Bytes
+		r.Full = &before
+	}
+	last, err := w.describe(tx, CaptureOptions{
+		Name: w.freeName(f.name), Origin: OriginFork, Message: "last state of fork " + f.name, Caller: c,
+	})
+	if err != nil {
+		return err
+	}
+	last.Files, last.Bytes = st.Inodes-1, st.Bytes
+	if full != nil {
+		last.Seq++
+	} else {
+		last.Labels = f.claimLabels()
+	}
+	r.Last = &last
+	return nil
+}
+
+// fullState is the bookmark of a fork, nil if there is none with files in it.
+func (w *Workspace) fullState(f *Workspace) *snap {
+	sn, ok := w.store.cat.snaps[f.before]
+	if !ok || sn.Files == 0 {
+		return nil
+	}
+	if _, err := w.store.stateOf(sn); err != nil {
+		w.store.logger.Warn("what a fork was before it was emptied cannot be kept", "fork", f.name, "err", err)
+		return nil
+	}
+	return sn
+}
+
+func (w *Workspace) claimLabels() map[string]string {
+	if w.claim == "" {
+		return nil
+	}
+	return map[string]string{claimLabel: w.claim}
+}
+
+// freeName is the fork's name if no snapshot has it, or one made from it.
+func (w *Workspace) freeName(name string) string {
+	free := name
+	for i := 2; ; i++ {
+		if _, used := w.byName[free]; !used && CheckName(free) == nil {
+			return free
+		}
+		free = fmt.Sprintf("%.100s-%d", name, i)
+	}
+}
+
+func (s *Store) applyEndFork(tx *live.Tx, r endForkRecord) error {
+	f, ok := s.cat.workspaces[r.View]
+	if !ok {
+		return nil
+	}
+	if err := s.keepOfFork(tx, f, r); err != nil {
+		return err
+	}
+	for _, old := range slices.Clone(f.snaps) {
+		s.cat.remove(old)
+	}
+	for _, view := range []uint32{f.origin, f.before} {
+		if sn, ok := s.cat.snaps[view]; ok {
+			s.cat.remove(sn)
+		}
+	}
+	tx.DropView(f.view)
+	delete(s.cat.workspaces, f.view)
+	if parent := s.cat.parent(f); parent != nil {
+		delete(parent.forks, f.name)
+	}
+	s.cat.touchWS(f.view)
+	s.gc.remove()
+	return nil
+}
+
+// keepOfFork makes snapshots of the parent of what is left of a fork.
+func (s *Store) keepOfFork(tx *live.Tx, f *Workspace, r endForkRecord) error {
+	if full, ok := s.cat.snaps[f.before]; ok && r.Full != nil {
+		was, err := s.stateOf(full)
+		if err != nil {
+			return err
+		}
+		tx.UseView(r.Full.View)
+		if _, err := s.keepState(*r.Full, was); err != nil {
+			return err
+		}
+	}
+	if r.Last == nil {
+		return nil
+	}
+	st, err := tx.Capture(r.View)
+	if err != nil {
+		return err
+	}
+	tx.UseView(r.Last.View)
+	_, err = s.keepState(*r.Last, st)
+	return err
+}

@@ -1,0 +1,197 @@
+package snapshot_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// TestForkLimits: what the policy of main allows each fork holds, and a fork's own
+// policy does not matter.
+func TestForkLimits(t *testing.T) {
+	s := open(t, t.TempDir())
+	w := s.Main()
+	if _, err := w.PatchPolicy([]byte(`{"forks":{"snapshots":3,"text_bytes":100}}`), live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := w.Fork(snapshot.ForkOptions{Name: "f"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.PatchPolicy([]byte(`{"forks":{"snapshots":1000,"text_bytes":100000}}`), live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	capture := func(w *snapshot.Workspace, name, message string) error {
+		_, err := w.Capture(snapshot.CaptureOptions{Name: name, Message: message, Labels: map[string]string{"k": "v"}})
+		return err
+	}
+	if err := capture(f, "long", strings.Repeat("x", 99)); !errors.Is(err, errs.Quota) {
+		t.Errorf("a message beyond the limit: %v", err)
+	}
+	for i := range 3 {
+		if err := capture(f, fmt.Sprintf("s%d", i), strings.Repeat("x", 30)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := capture(f, "s3", ""); !errors.Is(err, errs.Quota) {
+		t.Errorf("a snapshot beyond the limit: %v", err)
+	}
+	if err := f.Delete("s0", live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := capture(f, "s4", strings.Repeat("x", 40)); !errors.Is(err, errs.Quota) {
+		t.Errorf("messages that are too long together: %v", err)
+	}
+	if err := capture(f, "s4", ""); err != nil {
+		t.Error("there is room again:", err)
+	}
+	for i := range 5 {
+		if err := capture(w, fmt.Sprintf("m%d", i), strings.Repeat("x", 99)); err != nil {
+			t.Error("main is bounded:", err)
+		}
+	}
+}
+
+// TestUnsharedLimit: a fork, with the forks in it, has no more bytes of its own than the
+// policy of main allows; what is shared, deleted or written again does not count.
+func TestUnsharedLimit(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	w, forest := s.Main(), s.Forest()
+	write := func(w *snapshot.Workspace, name string, size int) error {
+		t.Helper()
+		id, err := forest.Lookup(w.Root(), name)
+		if err != nil {
+			a, err := forest.Create(w.Root(), name, live.Create{Mode: unix.S_IFREG | 0o644})
+			if err != nil {
+				return err
+			}
+			id = a
+		}
+		p := make([]byte, size)
+		rand.NewChaCha8([32]byte{byte(len(name)), name[0]}).Read(p)
+		_, err = forest.Write(id.ID, p, 0, false)
+		return err
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, errs.Quota) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	// soon waits until it is counted again, which takes no more than a part of the time.
+	soon := func(what string, fn func() error) {
+		t.Helper()
+		var err error
+		for range 500 {
+			if err = fn(); err == nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Errorf("%s: %v", what, err)
+	}
+	must(write(w, "before", 3<<20))
+	f, err := w.Fork(snapshot.ForkOptions{Name: "f"})
+	must(err)
+	_, err = w.PatchPolicy([]byte(`{"forks":{"unshared_bytes":1000000}}`), live.Caller{})
+	must(err)
+	must(write(w, "main", 3<<20))
+	for range 5 {
+		must(write(f, "a", 400_000))
+	}
+	must(write(f, "b", 400_000))
+	refused("beyond the limit", write(f, "c", 400_000))
+	if a, err := forest.Lookup(f.Root(), "a"); err != nil || a.Size != 400_000 {
+		t.Errorf("what was acknowledged: %v, %v", a, err)
+	}
+	_, err = f.Capture(snapshot.CaptureOptions{Name: "v"})
+	must(err)
+	_, err = f.WaitSealed(t.Context(), "v")
+	must(err)
+	_, err = forest.Unlink(f.Root(), "a")
+	must(err)
+	refused("a snapshot has what was removed", write(f, "c", 400_000))
+	g, err := f.Fork(snapshot.ForkOptions{Name: "g"})
+	must(err)
+	refused("a fork in it", write(g, "c", 400_000))
+	must(f.Delete("v", live.Caller{}))
+	soon("there is room again", func() error { return write(g, "c", 400_000) })
+	refused("the fork in it has that", write(f, "d", 400_000))
+	if used, limit := f.Usage(); limit != 1_000_000 || used < 800_000 || used > limit {
+		t.Errorf("it has %d of %d", used, limit)
+	}
+
+	must(s.Close())
+	s = open(t, dir)
+	forest = s.Forest()
+	f, err = s.Main().ForkNamed("f")
+	must(err)
+	refused("after it was opened again", write(f, "e", 400_000))
+	must(write(f, "e", 100_000))
+	must(write(s.Main(), "e", 3<<20))
+}
+
+// TestWhatOthersHave: neither what a fork is told of its snapshots nor the work that
+// is done for them tells whether content was in the store before.
+func TestWhatOthersHave(t *testing.T) {
+	s := open(t, t.TempDir())
+	w, forest := s.Main(), s.Forest()
+	content := bytes.Repeat([]byte("a secret of somebody else\n"), 100_000)
+	put := func(w *snapshot.Workspace) int64 {
+		t.Helper()
+		a, err := forest.Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := forest.Write(a.ID, content, 0, false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
+			t.Fatal(err)
+		}
+		info, err := w.WaitSealed(t.Context(), "v")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.UniqueBytes
+	}
+	var told []int64
+	for i := range 3 { // the second and third put what the first has put
+		f, err := w.Fork(snapshot.ForkOptions{Name: fmt.Sprint("f", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		told = append(told, put(f))
+	}
+	// Times of creation differ, and so do trees by some bytes.
+	for _, n := range told[1:] {
+		if d := n - told[0]; d > 200 || d < -200 || n < 1000 {
+			t.Errorf("the forks are told of %v bytes", told)
+			break
+		}
+	}
+	before := s.Main().Status().StoredBytes
+	if n := put(w); n > told[0]/2 {
+		t.Errorf("main is told of %d bytes that it shares with forks, which are %d", n, told[0])
+	}
+	if grown := s.Main().Status().StoredBytes - before; grown > told[0]/2+4096 {
+		t.Errorf("the same content took %d bytes more", grown)
+	}
+}

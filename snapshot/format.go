@@ -1,0 +1,95 @@
+package snapshot
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/vfs"
+)
+
+// formatLine is the content of the file `format` of a store.
+const formatLine = "amberfs store 2\n"
+
+// smallFile is how many bytes are read at most of the files `format` and `lock`.
+const smallFile = 4 << 10
+
+// IsStore refuses a directory that is no store of a known format.
+func IsStore(dir string) error {
+	return inside(dir, func(disk *vfs.Beneath) error {
+		_, err := disk.Stat(filepath.Join(dir, "format"))
+		if errors.Is(err, os.ErrNotExist) {
+			return errs.New(errs.Format, "unknown store format: %s is no amberfs store", dir)
+		}
+		if err != nil {
+			return err
+		}
+		return checkFormat(disk, dir)
+	})
+}
+
+// inside calls fn with the disk beneath a directory.
+func inside(dir string, fn func(disk *vfs.Beneath) error) error {
+	disk, err := vfs.OpenBeneath(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fn(disk), disk.Close())
+}
+
+// checkFormat reads the format of the store in dir, and writes it into one
+// that is new: a directory without anything in it but what this package made.
+func checkFormat(disk *vfs.Beneath, dir string) error {
+	name := filepath.Join(dir, "format")
+	b, err := readSmall(disk, name)
+	switch {
+	case err == nil && string(b) == formatLine:
+		return nil
+	case err == nil:
+		line, _, _ := strings.Cut(string(b), "\n")
+		return errs.New(errs.Format, "unknown store format: %s says %.40q, this version knows %q; use the amberfs that made it",
+			name, line, strings.TrimSpace(formatLine))
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	}
+	if err := checkEmpty(disk, dir); err != nil {
+		return err
+	}
+	if err := vfs.WriteFile(disk, name, []byte(formatLine)); err != nil {
+		return err
+	}
+	// The directory's own name has to last too.
+	return vfs.OS.SyncDir(filepath.Dir(dir))
+}
+
+func checkEmpty(disk *vfs.Beneath, dir string) error {
+	entries, err := disk.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		switch e.Name {
+		case "lock", "amberfs.log", "lost+found":
+		default:
+			return errs.New(errs.Format, "unknown store format: %s holds %s but no file `format`, so it is no store; name an empty or new directory", dir, e.Name)
+		}
+	}
+	return nil
+}
+
+// readSmall returns the beginning of a file.
+func readSmall(disk *vfs.Beneath, name string) ([]byte, error) {
+	f, err := vfs.Open(disk, name)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, smallFile)
+	n, err := f.ReadAt(b, 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return b[:n], errors.Join(err, f.Close())
+}

@@ -1,0 +1,51 @@
+package snapshot
+
+import (
+	"sync/atomic"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// hooks are those who are told what happens. They are called without a lock held.
+type hooks struct {
+	invalidate atomic.Pointer[func(live.Invalidation)]
+	event      atomic.Pointer[func(Event)]
+}
+
+// An Event is something that happened to a workspace as a whole.
+type Event struct {
+	Workspace uint32
+	// Action is restored, created, modified or deleted, of a path; captured,
+	// removed, renamed-snapshot, expired, pulled or pushed, of the snapshot From; forked,
+	// fork-ended or promoted, of a fork; policy; or ended, of a workspace that is
+	// no more.
+	Action string
+	Path   string
+	From   string
+	Size   int64 // bytes, after the event
+	// Detail is what a restore did to the path, the new name of a snapshot, the
+	// name of a new fork, the snapshot that an ended one left, or the remote.
+	Detail  string
+	Caller  live.Caller
+	Command string
+}
+
+// OnInvalidate sets what is told of changes from inside. It is called without
+// a lock held.
+func (s *Store) OnInvalidate(fn func(live.Invalidation)) { s.hooks.invalidate.Store(&fn) }
+
+// OnEvent sets what is told of captures and restores. It is called without a
+// lock held.
+func (s *Store) OnEvent(fn func(Event)) { s.hooks.event.Store(&fn) }
+
+func (s *Store) tell(inv live.Invalidation) {
+	if fn := s.hooks.invalidate.Load(); fn != nil && !inv.Empty() {
+		(*fn)(inv)
+	}
+}
+
+func (s *Store) event(e Event) {
+	if fn := s.hooks.event.Load(); fn != nil {
+		(*fn)(e)
+	}
+}

@@ -1,0 +1,33 @@
+package lru
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/amberfs/amberfs/cas"
+)
+
+func TestLRU(t *testing.T) {
+	c := New[int](100, 4<<20)
+	key := func(i int) cas.Hash { return cas.Hash{byte(i)} }
+	for i := range 20 {
+		c.Put(key(i), i, 10)
+		c.Get(key(0))
+	}
+	var left []int
+	for i := range 20 {
+		if v, ok := c.Get(key(i)); ok {
+			left = append(left, v)
+		}
+	}
+	if got := fmt.Sprint(left); got != "[0 11 12 13 14 15 16 17 18 19]" {
+		t.Errorf("left are %s", got)
+	}
+	c.Put(key(99), 99, 101)
+	if _, ok := c.Get(key(99)); ok {
+		t.Error("kept what weighs more than all may")
+	}
+	if w := c.Weight(); w != 100 {
+		t.Errorf("weight %d, want 100", w)
+	}
+}

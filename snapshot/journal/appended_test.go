@@ -1,0 +1,44 @@
+package journal
+
+import (
+	"testing"
+
+	"github.com/amberfs/amberfs/internal/vfs"
+)
+
+// TestAppended tells of the next record, and of that alone.
+func TestAppended(t *testing.T) {
+	j := mustOpen(t, memOptions(vfs.NewMem()))
+	defer j.Close()
+	told := func(c <-chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	add := func() {
+		t.Helper()
+		if _, err := j.Append(1, []byte("x"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add()
+	c := j.Appended()
+	if told(c) {
+		t.Error("of a record that was there")
+	}
+	add()
+	add()
+	if !told(c) {
+		t.Error("not of the next one")
+	}
+	other := j.Appended()
+	if c = j.Appended(); told(c) {
+		t.Error("of a record that was there when it was asked again")
+	}
+	if add(); !told(c) || !told(other) {
+		t.Error("not all who asked are told")
+	}
+}

@@ -1,0 +1,36 @@
+package journal
+
+import (
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/vfs"
+)
+
+// TestSyncFarBehind: a log that nobody syncs becomes durable by itself when there is
+// much of it, so that the next opening has little to read.
+func TestSyncFarBehind(t *testing.T) {
+	j := mustOpen(t, memOptions(vfs.NewMem()))
+	defer j.Close()
+	add := func() {
+		t.Helper()
+		if _, err := j.Append(1, make([]byte, 4<<10), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		add()
+	}
+	if n := j.durable.Load(); n != 0 {
+		t.Fatalf("%d bytes of a short log were synced", n)
+	}
+	j.behind.most = 64 << 10
+	for range 10 { // more than a segment
+		add()
+	}
+	for end := time.Now().Add(time.Minute); j.durable.Load() < 400<<10; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d bytes are durable of %d", j.durable.Load(), j.End())
+		}
+	}
+}

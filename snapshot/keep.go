@@ -1,0 +1,234 @@
+package snapshot
+
+import (
+	"slices"
+	"time"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// keeper wakes what captures and culls by itself.
+type keeper struct{ signal wake }
+
+func (k *keeper) init() { k.signal = newWake() }
+
+// keepLoop captures at intervals and removes what expired. It sleeps until a time
+// comes that counts, or something changes.
+func (s *Store) keepLoop() {
+	k := &keepTimes{paces: make(map[uint32]*pace)}
+	for s.loops.ctx.Err() == nil {
+		changed := s.log.Appended()
+		due := s.keepRound(k)
+		select {
+		case <-s.loops.ctx.Done():
+			return
+		case <-s.keep.signal:
+			continue
+		case <-time.After(min(max(due.Sub(s.opt.Now()), k.tick), longestSleep)):
+			continue
+		case <-changed:
+		}
+		select {
+		case <-s.loops.ctx.Done():
+		case <-s.keep.signal:
+		case <-time.After(k.tick):
+		}
+	}
+}
+
+const (
+	// keepTick is how exactly the times of a policy are kept, and quietTick
+	// the end of a quiet time.
+	keepTick  = time.Second
+	quietTick = 50 * time.Millisecond
+	// longestSleep is how late something may be whose time came while the machine
+	// slept, or whose clock was set.
+	longestSleep = time.Minute
+)
+
+// keepTimes is what keepLoop knows.
+type keepTimes struct {
+	paces  map[uint32]*pace // by view
+	culled time.Time
+	tick   time.Duration // between two rounds while something changes
+}
+
+// pace is what keepLoop knows of a workspace.
+type pace struct {
+	captured time.Time // by itself
+	changes  uint64    // live.Tx.Changed
+	changed  time.Time // when that was seen to grow
+}
+
+// keepRound does what is due, and returns when something will be if nothing changes.
+func (s *Store) keepRound(k *keepTimes) time.Time {
+	now := s.opt.Now()
+	due := now.Add(longestSleep)
+	cull := now.Sub(k.culled) >= keepTick
+	if cull {
+		k.culled = now
+	} else {
+		due = k.culled.Add(keepTick)
+	}
+	k.tick = keepTick
+	for _, w := range s.Workspaces() {
+		p := k.paces[w.view]
+		if p == nil {
+			p = &pace{captured: now}
+			k.paces[w.view] = p
+		}
+		at, quiet := s.captureDue(w, p, now)
+		if quiet {
+			k.tick = quietTick
+		}
+		if !at.After(now) {
+			if _, err := w.Capture(CaptureOptions{Origin: OriginAuto}); err != nil {
+				s.logger.Warn("automatic capture", "workspace", w.Name(), "err", err)
+			}
+			p.captured = now
+			at = now.Add(keepTick)
+		}
+		due = earlier(due, at)
+		if !cull {
+			continue
+		}
+		if err := s.cull(w, now); err != nil {
+			s.logger.Warn("removing old snapshots", "workspace", w.Name(), "err", err)
+		}
+		if err := w.expireForks(now); err != nil {
+			s.logger.Warn("forks whose time is over", "workspace", w.Name(), "err", err)
+		}
+		due = earlier(due, w.cullDue(now))
+	}
+	return due
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// captureDue returns when the present state is to be captured by itself: far in the
+// future if nothing changed. quiet tells that the policy asks for captures after a
+// quiet time: after it the state is captured, so that the next change is preceded by
+// it.
+func (s *Store) captureDue(w *Workspace, k *pace, now time.Time) (due time.Time, quiet bool) {
+	due = now.Add(longestSleep)
+	s.look(func(tx *live.Tx) {
+		n := tx.Changed(w.view)
+		if n != k.changes {
+			k.changes, k.changed = n, now
+		}
+		p := w.policy
+		quiet = p.QuietSeconds > 0
+		if n == w.at {
+			return
+		}
+		if p.IntervalSeconds > 0 {
+			due = earlier(due, k.captured.Add(time.Duration(p.IntervalSeconds)*time.Second))
+		}
+		if quiet {
+			due = earlier(due, k.changed.Add(time.Duration(p.QuietSeconds)*time.Second))
+		}
+	})
+	return due, quiet
+}
+
+// cull removes the snapshots that expired or that no rule keeps.
+func (s *Store) cull(w *Workspace, now time.Time) error {
+	var any bool
+	w.read(func() { any = len(w.expired(now))+len(w.unwanted(now)) > 0 })
+	if !any {
+		return nil
+	}
+	var names []string
+	err := s.forest.Update(true, func(tx *live.Tx) error {
+		var r deleteRecord
+		for _, sn := range append(w.expired(now), w.unwanted(now)...) {
+			r.Views = append(r.Views, sn.View)
+			names = append(names, sn.Name)
+		}
+		if err := s.journal(tx, recDelete, r); err != nil {
+			return err
+		}
+		s.applyDelete(r)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		s.event(Event{Workspace: w.view, Action: "expired", From: name})
+	}
+	return nil
+}
+
+// stays reports whether a snapshot is never removed by itself. The lock is held.
+func (w *Workspace) stays(sn *snap) bool {
+	return sn.Pinned || sn.View == w.undo
+}
+
+// expired are the snapshots whose own time is over. The lock is held.
+func (w *Workspace) expired(now time.Time) (out []*snap) {
+	for _, sn := range w.snaps {
+		if !w.stays(sn) && sn.Expires != nil && now.After(*sn.Expires) {
+			out = append(out, sn)
+		}
+	}
+	return out
+}
+
+// unwanted are the snapshots that the rule of their origin does not keep. The lock is
+// held.
+func (w *Workspace) unwanted(now time.Time) (out []*snap) {
+	keepings := make(map[string]*keeping)
+	for origin, rule := range w.policy.Keep.rules() {
+		keepings[origin] = rule.begin(now)
+	}
+	for i, sn := range slices.Backward(w.snaps) {
+		k := keepings[sn.Origin]
+		if k == nil || k.wants(sn.Created) || i == len(w.snaps)-1 || w.stays(sn) {
+			continue
+		}
+		if sn.Expires != nil && now.After(*sn.Expires) {
+			continue // expired has it
+		}
+		// Whoever restores again and again must not push out what was there before.
+		if now.Sub(sn.Created) >= time.Duration(w.policy.MinAgeSeconds)*time.Second {
+			out = append(out, sn)
+		}
+	}
+	return out
+}
+
+// cullDue returns when the next snapshot or fork may have to go: far in the future if
+// none has a time.
+func (w *Workspace) cullDue(now time.Time) time.Time {
+	due := now.Add(longestSleep)
+	next := func(at time.Time) {
+		if at.After(now) {
+			due = earlier(due, at)
+		}
+	}
+	w.read(func() {
+		rules := w.policy.Keep.rules()
+		minAge := time.Duration(w.policy.MinAgeSeconds) * time.Second
+		for _, sn := range w.snaps {
+			if sn.Expires != nil {
+				next(*sn.Expires)
+			}
+			next(sn.Created.Add(minAge))
+			if rule, ok := rules[sn.Origin]; ok {
+				next(sn.Created.Add(time.Duration(rule.Within)))
+			}
+		}
+		for _, f := range w.forks {
+			if f.expires != nil {
+				next(*f.expires)
+			}
+		}
+	})
+	return due
+}

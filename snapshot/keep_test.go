@@ -1,0 +1,298 @@
+package snapshot
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// openAt opens a store whose time is what now is set to.
+func openAt(t *testing.T, now *time.Time) *Store {
+	t.Helper()
+	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true, Now: func() time.Time { return *now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func capture(t *testing.T, w *Workspace, o CaptureOptions) Info {
+	t.Helper()
+	i, err := w.Capture(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// TestAYearOfSnapshots: after a year with an automatic snapshot every two hours and
+// five turns of an agent a day, what the rules keep is there and nothing else.
+func TestAYearOfSnapshots(t *testing.T) {
+	now := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := openAt(t, &now)
+	w := s.Main()
+	if _, err := w.PatchPolicy([]byte(`{"keep":{"auto":{"last":3,"hourly":6,"daily":7,"weekly":4,"monthly":12}}}`), live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	capture(t, w, CaptureOptions{Name: "mine"})
+	capture(t, w, CaptureOptions{Name: "pinned", Origin: OriginAuto, Pinned: true})
+	for hour := range 365 * 24 {
+		now = now.Add(time.Hour)
+		if hour%2 == 0 {
+			capture(t, w, CaptureOptions{Origin: OriginAuto})
+		}
+		if hour%24 < 5 {
+			capture(t, w, CaptureOptions{Origin: OriginTurn})
+		}
+		if hour%12 == 0 {
+			if err := s.cull(w, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := s.cull(w, now); err != nil {
+		t.Fatal(err)
+	}
+	kept := map[string][]Info{}
+	for _, i := range w.List() {
+		kept[i.Origin] = append(kept[i.Origin], i)
+	}
+	if len(kept[OriginManual]) != 1 {
+		t.Errorf("%d manual snapshots", len(kept[OriginManual]))
+	}
+	if n := len(kept[OriginTurn]); n != 100 {
+		t.Errorf("%d of the turns are kept, want the last 100, which last more than 7 days", n)
+	}
+	auto := kept[OriginAuto]
+	// The newest six lie two hours apart; then one for each of the other six days, for
+	// each of up to four weeks, and for each other month, some of which are the same.
+	if n := len(auto); n < 6+6+9 || n > 6+6+4+11+1 {
+		t.Errorf("%d automatic snapshots are kept", n)
+	}
+	months := map[time.Month]bool{}
+	for _, i := range auto {
+		months[i.Created.Month()] = true
+	}
+	if len(months) != 12 || auto[len(auto)-1].Name != "pinned" {
+		t.Errorf("of %d months something is left; the oldest is %s", len(months), auto[len(auto)-1].Name)
+	}
+	for i := range 5 {
+		if gap := auto[i].Created.Sub(auto[i+1].Created); gap != 2*time.Hour {
+			t.Errorf("there are %v between the newest ones", gap)
+		}
+	}
+}
+
+// TestCullLeavesWhatIsNeeded: the newest snapshot, the one that undo means, and those
+// of forks that ended less than 30 days ago stay.
+func TestCullLeavesWhatIsNeeded(t *testing.T) {
+	now := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := openAt(t, &now)
+	w := s.Main()
+	for _, name := range []string{"early", "late"} {
+		if _, err := w.Fork(ForkOptions{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	capture(t, w, CaptureOptions{Name: "expires", Expires: ptr(now.Add(time.Hour))})
+	if _, err := w.EndFork("early", live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(20 * day)
+	if _, err := w.EndFork("late", live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	var gone []string
+	s.OnEvent(func(e Event) {
+		if e.Action == "expired" {
+			gone = append(gone, e.From)
+		}
+	})
+	now = now.Add(20 * day)
+	if err := s.cull(w, now); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(gone, " "); got != "expires early" {
+		t.Errorf("removed were %q", got)
+	}
+	now = now.Add(365 * day)
+	if err := s.cull(w, now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Find("late"); err != nil {
+		t.Errorf("the newest snapshot is gone: %v", err)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestPolicyPatch(t *testing.T) {
+	p := DefaultPolicy()
+	p.Protect, p.ManualLimit = true, 7
+	for _, tc := range []struct {
+		patch string
+		want  func(p *Policy)
+	}{
+		{`{}`, func(*Policy) {}},
+		{`{"manual_limit":3}`, func(p *Policy) { p.ManualLimit = 3 }},
+		{`{"keep":{"turn":{"within":"2w"}}}`, func(p *Policy) { p.Keep.Turn.Within = Span(2 * week) }},
+		{`{"keep":{"turn":{"last":null}}}`, func(p *Policy) { p.Keep.Turn.Last = 0 }},
+		{`{"keep":{"turn":null,"auto":{"last":0,"daily":2}}}`, func(p *Policy) { p.Keep.Auto = KeepRule{Daily: 2} }},
+		{`{"interval_seconds":null,"forks":{"snapshots":5}}`, func(p *Policy) { p.Forks.Snapshots = 5 }},
+		{`{"push":{"remote":"origin","only":"turn"}}`, func(p *Policy) { p.Push.Remote, p.Push.Only = "origin", PushTurn }},
+	} {
+		want := p
+		tc.want(&want)
+		if got, err := p.Patch([]byte(tc.patch)); err != nil || got != want {
+			t.Errorf("%s gives %+v, %v", tc.patch, got, err)
+		}
+	}
+	for _, bad := range []string{
+		``, `[]`, `null`, `{"manual_limit":-1}`, `{"protekt":true}`, `{"keep":{"auto":{"lasst":1}}}`, `{"keep":{"autos":{}}}`,
+		`{"delete":"me"}`, `{"keep":{"auto":{"within":"soon"}}}`, `{"keep":{"auto":{"daily":-1}}}`, `{"protect":false,"interval_seconds":1e12}`,
+		`{"push":{"only":"auto"}}`, `{"push":{"interval_seconds":-1}}`, `{"push":{"remotes":"origin"}}`,
+	} {
+		if _, err := p.Patch([]byte(bad)); !errors.Is(err, errs.Invalid) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+// TestRefusedPatchChangesNothing, not even what is right of it.
+func TestRefusedPatchChangesNothing(t *testing.T) {
+	now := time.Now()
+	w := openAt(t, &now).Main()
+	if _, err := w.PatchPolicy([]byte(`{"protect":true}`), live.Caller{Direct: true}); err != nil {
+		t.Fatal(err)
+	}
+	before := w.Policy()
+	if _, err := w.PatchPolicy([]byte(`{"protect":false,"delete":"me"}`), live.Caller{Direct: true}); err == nil {
+		t.Error("it is taken")
+	}
+	if w.Policy() != before || !before.Protect {
+		t.Errorf("the policy is %+v", w.Policy())
+	}
+}
+
+// TestNothingToRestore: a restore or a promotion that changes nothing makes no
+// snapshot and leaves the undo point.
+func TestNothingToRestore(t *testing.T) {
+	now := time.Now()
+	s := openAt(t, &now)
+	w, ctx := s.Main(), t.Context()
+	touch := func(w *Workspace, name string) {
+		if _, err := s.Forest().Create(w.Root(), name, live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	capture(t, w, CaptureOptions{Name: "empty"})
+	touch(w, "file")
+	r, err := w.Restore(ctx, RestoreOptions{Name: "empty"})
+	if err != nil || r.Changed != 1 {
+		t.Fatal(r, err)
+	}
+	undo, n := r.Undo, len(w.List())
+	f, err := w.Fork(ForkOptions{Name: "f"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []RestoreOptions{{Name: "empty"}, {Name: "latest", Paths: []string{"file"}}, {Name: "empty", Paths: []string{"."}}} {
+		if o.Name == "latest" {
+			continue // it has the file
+		}
+		if r, err := w.Restore(ctx, o); err != nil || r.Changed != 0 || r.Undo != "" {
+			t.Errorf("%+v: %+v, %v", o, r, err)
+		}
+	}
+	touch(f, "brought")
+	if r, err := w.Promote(ctx, "f", PromoteOptions{}); err != nil || r.Changed != 1 {
+		t.Fatal(r, err)
+	}
+	promoted := len(w.List())
+	if r, err := w.Promote(ctx, "f", PromoteOptions{}); err != nil || r.Changed != 0 || len(w.List()) != promoted {
+		t.Errorf("the second promotion: %+v, %v", r, err)
+	}
+	if promoted != n+1 {
+		t.Errorf("%d snapshots, then %d", n, promoted)
+	}
+	if _, err := w.Find(undo); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestIfChanged: nothing is captured when nothing changed, also after the store was
+// opened anew.
+func TestIfChanged(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	o := CaptureOptions{IfChanged: true}
+	for round := range 3 {
+		s, err := Open(dir, Options{Quiet: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := s.Main()
+		if round > 0 {
+			if i, err := w.Capture(o); !errors.Is(err, ErrUnchanged) || i.Seq != uint64(round) {
+				t.Errorf("opened anew: %+v, %v", i, err)
+			}
+		}
+		if _, err := s.Forest().Create(w.Root(), string(rune('a'+round)), live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
+			t.Fatal(err)
+		}
+		made := capture(t, w, o)
+		if i, err := w.Capture(o); !errors.Is(err, ErrUnchanged) || i.Name != made.Name {
+			t.Errorf("a second time: %+v, %v", i, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestKeepSleeps: nothing is looked at before the next time that counts.
+func TestKeepSleeps(t *testing.T) {
+	now := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := openAt(t, &now)
+	w := s.Main()
+	k := &keepTimes{paces: make(map[uint32]*pace)}
+	sleeps := func(what string, want time.Duration) {
+		t.Helper()
+		if d := s.keepRound(k).Sub(now); d != want {
+			t.Errorf("%s: the next round is in %v, not in %v", what, d, want)
+		}
+	}
+	policy := func(p string) {
+		t.Helper()
+		if _, err := w.PatchPolicy([]byte(p), live.Caller{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sleeps("a new store", longestSleep)
+	capture(t, w, CaptureOptions{Name: "a", Expires: new(now.Add(20 * time.Second))})
+	now = now.Add(2 * time.Second)
+	sleeps("a snapshot that expires", 18*time.Second)
+	policy(`{"interval_seconds":5}`)
+	if _, err := s.forest.Create(w.Root(), "f", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(2 * time.Second)
+	sleeps("a change, with an interval", time.Second)
+	now = now.Add(time.Second)
+	sleeps("an interval that has passed", keepTick)
+	if i, err := w.Find("latest"); err != nil || i.Origin != OriginAuto {
+		t.Errorf("the newest is %+v, %v", i, err)
+	}
+	now = now.Add(time.Second)
+	sleeps("no change since", 14*time.Second)
+	policy(`{"interval_seconds":0,"keep":{"auto":{"within":"10s"}}}`)
+	now = now.Add(time.Second)
+	sleeps("a rule with a time", 8*time.Second)
+}

@@ -1,0 +1,60 @@
+package snapshot_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+// TestFilesThatAreNone: what should be a file of the store and is a link, or a pipe,
+// is neither followed nor waited for.
+func TestFilesThatAreNone(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "outside")
+	for what, place := range map[string]func(name string) error{
+		"link": func(name string) error { return os.Symlink(outside, name) },
+		"pipe": func(name string) error { return unix.Mkfifo(name, 0o600) },
+	} {
+		for _, file := range []string{"lock", "format"} {
+			dir := filepath.Join(t.TempDir(), "store")
+			s := open(t, dir)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(outside, []byte("amberfs store 2\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			name := filepath.Join(dir, file)
+			if err := os.Remove(name); err != nil {
+				t.Fatal(err)
+			}
+			if err := place(name); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() {
+				s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+				if err == nil {
+					s.Close()
+				}
+				_, _ = snapshot.ReadHolder(dir) // must come back
+				done <- err
+			}()
+			select {
+			case err := <-done:
+				if err == nil {
+					t.Errorf("with a %s in place of %s the store opens", what, file)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("a %s in place of %s hangs the store", what, file)
+			}
+			if b, err := os.ReadFile(outside); err != nil || string(b) != "amberfs store 2\n" {
+				t.Errorf("what the %s in place of %s leads to holds %q, %v", what, file, b, err)
+			}
+		}
+	}
+}

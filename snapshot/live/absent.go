@@ -1,0 +1,41 @@
+package live
+
+import (
+	"context"
+	"errors"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// An Absent error says that a call needs an object that is not on this machine. The
+// call has changed nothing: whoever made it fetches the object, which may take long,
+// and makes it again. So nobody waits for a network with the lock of the forest held.
+type Absent = cas.Absent
+
+// Await calls fn, and again each time after an object that it lacked was fetched.
+func Await(ctx context.Context, fn func() error) error {
+	for {
+		err := fn()
+		var a *Absent
+		if !errors.As(err, &a) {
+			return err
+		}
+		if err := a.Fetch(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// SetSource makes all that is looked up with the lock held come from a source that
+// gives Absent errors. It is called before anybody else has the forest.
+func (f *Forest) SetSource(src *tree.Source) { f.src = src }
+
+// source is what a view is read through. An edit is made without the lock, and what
+// is journaled must be carried out: there it is waited for.
+func (f *Forest) source(v *view) *tree.Source {
+	if v.epoch != 0 || f.mu.applying {
+		return f.waiting
+	}
+	return f.src
+}

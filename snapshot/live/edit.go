@@ -1,0 +1,106 @@
+package live
+
+import (
+	"context"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// An Edit is a change of a whole view: a restore, an import, a promotion. It is
+// made on a copy of the state, without the lock. Nobody sees it before Tx.Apply
+// puts it in place, and an error drops it.
+type Edit struct {
+	f    *Forest
+	base *view
+	copy *view
+	held []*view       // whose changes wait
+	done chan struct{} // closed by End
+	gone []gone
+	inv  Invalidation
+	next uint64 // inode number
+
+	// FirstIno is the number of the first inode that is made. Recovery sets it;
+	// Graft sets it if it is 0.
+	FirstIno uint64
+}
+
+// gone is an inode that lost its last name.
+type gone struct {
+	inode *tree.Inode
+	entry int // of inv
+}
+
+// Edit begins an edit of a view. Changes of this view and of those that are read
+// for it wait until End; others go on.
+func (f *Forest) Edit(ctx context.Context, id uint32, reads ...uint32) (*Edit, error) {
+	views := append(reads, id)
+	for {
+		f.mu.Lock()
+		wait := f.heldBack(views)
+		if wait == nil {
+			defer f.mu.Unlock()
+			return f.edit(id, views)
+		}
+		f.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// edit is Edit with f.mu held, after whoever is before it has ended.
+func (f *Forest) edit(id uint32, hold []uint32) (*Edit, error) {
+	v, ok := f.mu.views[id]
+	if !ok {
+		return nil, ErrStale
+	}
+	// An epoch for what the edit makes, and another one for everybody else.
+	f.mu.epoch += 2
+	e := &Edit{f: f, base: v, done: make(chan struct{})}
+	e.copy = &view{id: id, state: v.state.Clone(), epoch: f.mu.epoch - 1}
+	for _, id := range hold {
+		if h, ok := f.mu.views[id]; ok {
+			h.edited = e.done
+			e.held = append(e.held, h)
+		}
+	}
+	return e, nil
+}
+
+// Edit is Forest.Edit for recovery: nothing else goes on.
+func (tx *Tx) Edit(id uint32) (*Edit, error) { return tx.f.edit(id, nil) }
+
+// Base returns the state of the view, which stays as it is until the edit ends.
+func (e *Edit) Base() *tree.State { return e.base.state }
+
+// End lets changes of the views go on. It may be called twice.
+func (e *Edit) End() {
+	e.f.mu.Lock()
+	defer e.f.mu.Unlock()
+	if e.held == nil {
+		return
+	}
+	for _, v := range e.held {
+		v.edited = nil
+	}
+	e.held = nil
+	close(e.done)
+}
+
+// Apply puts an edit in place, and tells what that replaced. It does not fail.
+func (tx *Tx) Apply(e *Edit) Invalidation {
+	f, v := tx.f, e.base
+	f.mu.changes++
+	v.changed = f.mu.changes
+	v.state = e.copy.state
+	f.sawIno(e.next - 1)
+	for _, g := range e.gone {
+		if id := Node(v.id, g.inode.Ino); f.isHeld(id) {
+			v.orphans[g.inode.Ino] = g.inode
+			e.inv.Entries[g.entry].Gone = id
+		}
+	}
+	return e.inv
+}

@@ -1,0 +1,127 @@
+package live
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot/journal"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+func testForest(t *testing.T, fs vfs.FS) *Forest {
+	t.Helper()
+	log, err := journal.Open("/journal", journal.Options{FS: fs, SegmentSize: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := New(Options{
+		Source: tree.NewSource(nil, log, 1<<20), Log: log, Logger: slog.New(slog.DiscardHandler),
+		ReadView: func(uint32) (*tree.State, error) { return nil, ErrStale },
+	})
+	if err := f.Update(true, func(tx *Tx) error {
+		tx.AddView(MainView, tx.NewRoot(unix.S_IFDIR|0o755, 0, 0, 1))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func create(f *Forest, name string) error {
+	_, err := f.Create(Node(MainView, RootIno), name, Create{Mode: unix.S_IFREG | 0o644})
+	return err
+}
+
+// TestHalfDoneChange: a fault under the lock leaves no lock held, nothing is changed
+// on top of a state that may be half changed, reading goes on, and recovery makes
+// the change.
+func TestHalfDoneChange(t *testing.T) {
+	root, failed := Node(MainView, RootIno), errors.New("half-way")
+	for how, change := range map[string]func(f *Forest) error{
+		"panic": func(f *Forest) error {
+			f.SetHeld(func(NodeID) bool { panic("half-way") })
+			_, err := f.Unlink(root, "victim")
+			return err
+		},
+		"panic in a capture": func(f *Forest) error {
+			return f.Update(true, func(tx *Tx) error {
+				if err := tx.Append(FirstForeign, []byte("x")); err != nil {
+					return err
+				}
+				panic("half-way")
+			})
+		},
+		"error in a capture": func(f *Forest) error {
+			return f.Update(true, func(tx *Tx) error {
+				return errors.Join(tx.Append(FirstForeign, []byte("x")), failed)
+			})
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			fs := vfs.NewMem()
+			f := testForest(t, fs)
+			if err := errors.Join(create(f, "before"), create(f, "victim")); err != nil {
+				t.Fatal(err)
+			}
+			var p *guard.Panic
+			if err := guard.Do(func() error { return change(f) }); !errors.Is(err, failed) && !errors.As(err, &p) {
+				t.Fatal(err)
+			}
+			if err := create(f, "after"); !errors.Is(err, ErrFailed) {
+				t.Errorf("a change after that: %v", err)
+			}
+			if _, err := f.Lookup(root, "before"); err != nil {
+				t.Errorf("a lookup after that: %v", err)
+			}
+			if err := f.log.Close(); err != nil {
+				t.Fatal(err)
+			}
+			f = testForest(t, fs)
+			foreign := 0
+			lost, err := f.Replay(0, false, func(*Tx, journal.Type, []byte) error {
+				foreign++
+				return nil
+			})
+			if err != nil || lost.Changes > 0 {
+				t.Fatal(lost, err)
+			}
+			if _, err := f.Lookup(root, "victim"); errors.Is(err, ErrNotExist) == (foreign == 1) {
+				t.Errorf("recovery did not make the change: %v, %d records", err, foreign)
+			}
+			if err := create(f, "after"); err != nil {
+				t.Errorf("after recovery: %v", err)
+			}
+		})
+	}
+}
+
+// TestPanicWhileReading: whoever panics while it reads leaves no lock either.
+func TestPanicWhileReading(t *testing.T) {
+	f := testForest(t, vfs.NewMem())
+	f.readView = func(uint32) (*tree.State, error) { panic("view") }
+	elsewhere := Node(MainView+7, RootIno)
+	for name, read := range map[string]func(){
+		"read": func() { _, _ = f.ReadAt(elsewhere, make([]byte, 1), 0) },
+		"stat": func() { _, _ = f.GetAttr(elsewhere) },
+		"seek": func() { _, _ = f.Seek(elsewhere, 0, unix.SEEK_DATA) },
+		"copy": func() { _, _ = f.CopyRange(elsewhere, 0, Node(MainView, RootIno), 0, 1) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			read()
+		}()
+		if !f.mu.TryLock() {
+			t.Fatalf("%s: the lock is held", name)
+		}
+		f.mu.Unlock()
+	}
+}

@@ -1,0 +1,32 @@
+package snapshot
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/snapshot/journal"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// TestFormatTellsOfEveryRecord: FORMAT.md has a row for each type that replay knows.
+func TestFormatTellsOfEveryRecord(t *testing.T) {
+	b, err := os.ReadFile("FORMAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Store{cat: newCatalogue()}
+	for typ := journal.Type(live.FirstForeign); ; typ++ {
+		err := s.replay(nil, typ, nil)
+		if err != nil && strings.Contains(err.Error(), "is unknown") {
+			if typ == live.FirstForeign {
+				t.Fatal("no record is known")
+			}
+			return
+		}
+		if !strings.Contains(string(b), fmt.Sprintf("\n| %d | ", typ)) {
+			t.Errorf("FORMAT.md says nothing of record type %d", typ)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/vfs"
+)
+
+// Repair rebuilds the index of a store that nobody has open from its packs and
+// its journal, sets damaged records aside, and verifies the result.
+func Repair(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*Report, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := IsStore(dir); err != nil {
+		return nil, err
+	}
+	res, err := repairPacks(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	o.Salvage, o.Quiet = true, true
+	if o.UID, o.GID, err = ownerOf(dir); err != nil {
+		return nil, err
+	}
+	writeRepairNote(dir, o)
+	s, err := Open(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.Verify(ctx, progress)
+	if err == nil {
+		s.addLoss(r)
+		s.salvage.incomplete.Store(len(r.Affected) > 0 || r.hidden)
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		return nil, err
+	}
+	r.Repaired = &res
+	return r, inside(dir, func(disk *vfs.Beneath) error {
+		if err := disk.Remove(repairNotePath(dir)); !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
+}
+
+func repairPacks(dir string, o Options) (res cas.RepairResult, err error) {
+	err = inside(dir, func(disk *vfs.Beneath) error {
+		lock, err := lockStore(disk, dir)
+		if err != nil {
+			return err
+		}
+		if o.FS == nil {
+			o.FS = disk
+		}
+		res, err = cas.Repair(dir, cas.Options{FS: o.FS, Logger: o.Logger})
+		if err != nil {
+			err = fmt.Errorf("repairing %s: %w", dir, inUse(dir, err))
+		}
+		return errors.Join(err, lock.release())
+	})
+	return res, err
+}
+
+// ownerOf returns who owns a file: that of a store made it.
+func ownerOf(name string) (uid, gid uint32, err error) {
+	var st unix.Stat_t
+	if err := unix.Stat(name, &st); err != nil {
+		return 0, 0, &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	return st.Uid, st.Gid, nil
+}
+
+// Check verifies a store that nobody has open. One that does not open, because
+// its journal or the state of a workspace is damaged, is read as Repair would
+// leave it, and the report tells what that would lose. Nothing is changed but the
+// index, and what a kill or a power cut has torn is cut off.
+func Check(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*Report, error) {
+	o.Quiet, o.ReadOnly = true, true
+	s, err := Open(dir, o)
+	var locked *LockedError
+	if err != nil && !errors.As(err, &locked) && !errors.Is(err, errs.Format) {
+		o.Salvage = true
+		if again, serr := Open(dir, o); serr == nil {
+			s, err = again, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.Verify(ctx, progress)
+	if err == nil && o.Salvage {
+		s.addLoss(r)
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		return nil, err
+	}
+	return r, nil
+}

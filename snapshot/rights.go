@@ -1,0 +1,112 @@
+package snapshot
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// isOwner reports whether the caller is the user that the daemon runs as, or
+// root.
+func isOwner(c live.Caller) bool { return c.UID == 0 || int(c.UID) == os.Geteuid() }
+
+// mayDelete refuses what the policy protects. The lock is held.
+func (w *Workspace) mayDelete(sn *snap, c live.Caller) error {
+	if sn.View == w.origin {
+		return errs.New(errs.Protected, "protected: the origin cannot be deleted")
+	}
+	if sn.Pinned {
+		return errs.New(errs.Busy, "busy: snapshot %q is pinned; let it go with `amberfs unpin %s` first", sn.Name, sn.Name)
+	}
+	if err := w.mayRename(c); err != nil {
+		return err
+	}
+	age := time.Duration(w.policy.MinAgeSeconds) * time.Second
+	if c.UID != 0 && w.store.opt.Now().Sub(sn.Created) < age {
+		return errs.New(errs.Protected, "protected: snapshot %q is younger than the %s that the policy asks for", sn.Name, age)
+	}
+	return nil
+}
+
+// mayEnd refuses the end of a fork whose snapshots, which go with it, the policy of
+// this workspace protects. That of the fork itself does not count: whoever has the
+// fork could keep it for ever. The lock is held.
+func (w *Workspace) mayEnd(f *Workspace, c live.Caller) error {
+	for _, sn := range f.snaps {
+		if err := w.mayDelete(sn, c); err != nil {
+			return fmt.Errorf("fork %s cannot end: %w", f.name, err)
+		}
+	}
+	return nil
+}
+
+func (w *Workspace) mayRename(c live.Caller) error {
+	if w.policy.Protect && !c.Direct {
+		return errs.New(errs.Protected, "protected: the policy lets nobody remove or rename snapshots through the mount; use the command line")
+	}
+	switch w.policy.Delete {
+	case "nobody":
+		return errs.New(errs.Protected, "protected: the policy lets nobody remove or rename snapshots; the owner can change it in .snapshots/policy")
+	case "owner":
+		if !isOwner(c) {
+			return errs.New(errs.Protected, "protected: the policy lets only the owner remove or rename snapshots")
+		}
+	}
+	return nil
+}
+
+// admitCapture refuses a manual snapshot over the limit. The lock is held.
+func (w *Workspace) admitCapture(origin string) error {
+	if origin != OriginManual || w.policy.ManualLimit == 0 {
+		return nil
+	}
+	n := 0
+	for _, sn := range w.snaps {
+		if sn.Origin == OriginManual {
+			n++
+		}
+	}
+	if n >= w.policy.ManualLimit {
+		return errs.New(errs.Quota, "limit reached: the policy allows %d manual snapshots; remove one first", w.policy.ManualLimit)
+	}
+	return nil
+}
+
+// hasRoom reports whether a fork of main, with the forks in it, may have one more
+// snapshot or fork by what the policy of main allows each. The lock is held.
+func (w *Workspace) hasRoom(o CaptureOptions) error {
+	if !w.fork {
+		return nil
+	}
+	limits := w.store.cat.workspaces[live.MainView].policy.Forks
+	text, n := textOf(o.Message, o.Labels), -1
+	count := limits.TextBytes > 0 && text > 0
+	w.uppermost().family(func(f *Workspace) {
+		n += 1 + len(f.snaps)
+		if !count {
+			return
+		}
+		for _, sn := range f.snaps {
+			text += textOf(sn.Message, sn.Labels)
+		}
+	})
+	if limits.Snapshots > 0 && n >= limits.Snapshots {
+		return errs.New(errs.Quota, "limit reached: a fork may have %d snapshots and forks; remove one first", limits.Snapshots)
+	}
+	if count && text > limits.TextBytes {
+		return errs.New(errs.Quota, "limit reached: messages and labels of a fork may have %d bytes; remove a snapshot first", limits.TextBytes)
+	}
+	return nil
+}
+
+// textOf counts the bytes of a message and of labels.
+func textOf(message string, labels map[string]string) int64 {
+	n := len(message)
+	for k, v := range labels {
+		n += len(k) + len(v)
+	}
+	return int64(n)
+}

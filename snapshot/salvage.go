@@ -1,0 +1,115 @@
+package snapshot
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// salvage is what opening a damaged store had to leave out.
+type salvage struct {
+	left       live.Skipped // of the journal
+	replaced   []string     // workspaces that go on from another state than their last
+	incomplete atomic.Bool  // objects are missing that no repair can bring back
+}
+
+// readableState is the newest state of a workspace that can still be read, when
+// its last one cannot; a fork falls back on what it came from, and at last
+// there is an empty tree.
+func (s *Store) readableState(tx *live.Tx, w *Workspace, cause error) *tree.State {
+	s.salvage.replaced = append(s.salvage.replaced, w.name)
+	s.cat.touchWS(w.view)
+	for at := w; at != nil; at = s.cat.parent(at) {
+		for _, sn := range slices.Backward(s.cat.withOrigin(at)) {
+			st, err := s.stateOf(sn)
+			if err == nil {
+				_, err = st.Get(s.src, live.RootIno)
+			}
+			if err == nil {
+				s.logger.Warn("the state of the workspace is damaged; it goes on from a snapshot",
+					"workspace", w.name, "snapshot", sn.Name, "err", cause)
+				return st
+			}
+		}
+	}
+	s.logger.Warn("the state of the workspace and all its snapshots are damaged; it goes on empty",
+		"workspace", w.name, "err", cause)
+	return s.emptyTree(tx, time.Now())
+}
+
+// addLoss adds to a report what a salvage could not read.
+func (s *Store) addLoss(r *Report) {
+	behind := false // there were changes, and nobody knows which
+	for _, d := range s.log.Damage() {
+		if rec := damagedRecord(d); !slices.Contains(r.Damage, rec) {
+			r.Damage = append(r.Damage, rec)
+		}
+		behind = behind || d.Pos >= s.ckpt.at.Load() || d.Segment == ""
+	}
+	r.LostChanges = max(r.LostChanges, s.salvage.left.Changes)
+	s.look(func(*live.Tx) {
+		add := func(a Affected) { r.Affected = append(r.Affected, a) }
+		for _, name := range s.salvage.replaced {
+			add(Affected{Workspace: name})
+		}
+		for _, w := range s.cat.workspaces {
+			if behind {
+				add(Affected{Workspace: w.name})
+			}
+		}
+		for view := range s.salvage.left.Views {
+			if w, ok := s.cat.workspaces[view]; ok {
+				add(Affected{Workspace: w.name})
+			}
+		}
+		for _, f := range s.salvage.left.Foreign {
+			for _, sn := range snapshotsIn(f) {
+				if w, ok := s.cat.workspaces[sn.WS]; ok && w.byName[sn.Name] == nil {
+					add(Affected{Workspace: w.name, Snapshot: sn.Name})
+				}
+			}
+		}
+	})
+	for t := range s.salvage.left.Touched {
+		w, ok := s.Workspace(t.View)
+		if !ok {
+			continue
+		}
+		path, err := s.forest.Path(live.Node(t.View, t.Ino), unix.PathMax-1)
+		if err != nil {
+			continue // made by one of the changes that are lost
+		}
+		r.Affected = append(r.Affected, Affected{Workspace: w.Name(), Path: filepath.Join(path, t.Name)})
+	}
+	r.sortAffected()
+}
+
+// snapshotsIn are those that a record which was left out would have made.
+func snapshotsIn(f live.Foreign) []storedSnapshot {
+	var all []storedSnapshot
+	add := func(r storedSnapshot) error { all = append(all, r); return nil }
+	switch f.Type {
+	case recCapture:
+		_ = replayAs(f.Payload, add) // of a damaged record nothing is known
+	case recRestore, recGraft, recPromote, recPull, recEndFork:
+		_ = replayAs(f.Payload, func(r struct{ Pre, Snapshot, Last, Full storedSnapshot }) error {
+			all = append(all, r.Pre, r.Snapshot, r.Last, r.Full)
+			return nil
+		})
+	}
+	return slices.DeleteFunc(all, func(r storedSnapshot) bool { return r.Name == "" })
+}
+
+func (r *Report) sortAffected() {
+	slices.SortFunc(r.Affected, func(a, b Affected) int {
+		return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Snapshot, b.Snapshot), cmp.Compare(a.Path, b.Path))
+	})
+	r.Affected = slices.Compact(r.Affected)
+}

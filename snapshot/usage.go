@@ -1,0 +1,212 @@
+package snapshot
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+const (
+	// createBytes are what a new name is taken for until it is counted.
+	createBytes = 576
+	// countShare is the part of the time that is spent counting at the most: one
+	// in so many.
+	countShare = 10
+)
+
+// A usage is how many bytes a fork of main has, with the forks in it, that others do
+// not. To count them means to compare its states, so that is done only when what was
+// counted last and what was written since are together more than the limit.
+type usage struct {
+	fork    *Workspace
+	ready   atomic.Bool // it was counted since there is a limit
+	counted atomic.Int64
+	since   atomic.Int64
+
+	mu   sync.Mutex // one counts at a time
+	next time.Time  // before that, what was counted last holds
+}
+
+// used is what there is at the most, in bytes.
+func (u *usage) used() int64 { return u.counted.Load() + u.since.Load() }
+
+// take takes n bytes, if that is not beyond the limit.
+func (u *usage) take(n, limit int64) bool {
+	used := u.counted.Load() + u.since.Add(n)
+	if used <= limit && u.ready.Load() {
+		return true
+	}
+	u.since.Add(-n)
+	return false
+}
+
+// uppermost is the fork of main in which a fork is, itself perhaps. The lock is held.
+func (w *Workspace) uppermost() *Workspace {
+	for {
+		up := w.store.cat.parent(w)
+		if up == nil || !up.fork {
+			return w
+		}
+		w = up
+	}
+}
+
+// family calls fn for a fork and all forks in it. The lock is held.
+func (w *Workspace) family(fn func(*Workspace)) {
+	fn(w)
+	for _, f := range w.forks {
+		f.family(fn)
+	}
+}
+
+// usageOf returns that of the fork in which a view is, nil for a view that is none's.
+func (s *Store) usageOf(view uint32) (u *usage) {
+	s.look(func(*live.Tx) {
+		if w, ok := s.cat.workspaces[view]; ok && w.fork {
+			u = w.uppermost().usage
+		}
+	})
+	return u
+}
+
+// admitFork refuses a fork n bytes more than the policy of main allows it. n is 0 for
+// a new name.
+func (s *Store) admitFork(view uint32, n int64) error {
+	limit := s.forkLimit.Load()
+	if limit == 0 || view == live.MainView {
+		return nil
+	}
+	u := s.usageOf(view)
+	if n == 0 {
+		n = createBytes
+	}
+	if u == nil || u.take(n, limit) {
+		return nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err := s.count(u); err != nil {
+		return err
+	}
+	if u.take(n, limit) {
+		return nil
+	}
+	return errs.New(errs.Quota, "limit reached: a fork may have %d bytes that others do not have, and %s has %d; remove files, and snapshots that have them", limit, u.fork.Name(), u.used())
+}
+
+// Usage returns how many bytes of its own a fork has, as they were counted last, with
+// what was written since, and how many it may have; 0 when there is no limit.
+func (w *Workspace) Usage() (used, limit int64) {
+	s := w.store
+	if limit = s.forkLimit.Load(); limit == 0 {
+		return 0, 0
+	}
+	u := s.usageOf(w.view)
+	if u == nil {
+		return 0, 0
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err := s.count(u); err != nil {
+		s.logger.Warn("counting what a fork has", "fork", w.Name(), "err", err)
+	}
+	return u.used(), limit
+}
+
+// count counts what a fork has, unless that was done just now. u.mu is held.
+func (s *Store) count(u *usage) error {
+	start := time.Now()
+	if u.ready.Load() && start.Before(u.next) {
+		return nil
+	}
+	chains, since, err := s.chains(u)
+	if err != nil {
+		return err
+	}
+	total := int64(0)
+	seen := make(map[uint64]struct{})
+	for _, chain := range chains {
+		n, err := s.written(chain, seen)
+		if err != nil {
+			return err
+		}
+		total += n
+	}
+	u.since.Add(-since)
+	u.counted.Store(total)
+	u.ready.Store(true)
+	u.next = time.Now().Add(countShare * time.Since(start))
+	return nil
+}
+
+// chains are the states of a fork and of each fork in it, from the origin to the
+// present, and what was written before they were taken.
+func (s *Store) chains(u *usage) (chains [][]func() (*tree.State, error), since int64, err error) {
+	err = s.forest.Update(true, func(tx *live.Tx) (err error) {
+		since = u.since.Load()
+		u.fork.family(func(w *Workspace) {
+			var chain []func() (*tree.State, error)
+			for _, sn := range s.cat.withOrigin(w) {
+				chain = append(chain, s.glance(sn))
+			}
+			st, e := tx.Capture(w.view)
+			if e != nil {
+				err = e
+			}
+			chains = append(chains, append(chain, func() (*tree.State, error) { return st, nil }))
+		})
+		return err
+	})
+	return chains, since, err
+}
+
+// glance returns the way to the state of a snapshot for one look, for which it does
+// not stay in memory. The lock is held.
+func (s *Store) glance(sn *snap) func() (*tree.State, error) {
+	st, id := sn.state.Load(), sn.id
+	return func() (*tree.State, error) {
+		if st != nil {
+			return st, nil
+		}
+		return tree.Load(s.src, id)
+	}
+}
+
+// written counts the bytes that each of a chain of states has and the one before has
+// not, those in seen only once. A snapshot may be removed meanwhile.
+func (s *Store) written(chain []func() (*tree.State, error), seen map[uint64]struct{}) (total int64, err error) {
+	var before *tree.State
+	for _, get := range chain {
+		st, err := get()
+		if isNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		if before != nil {
+			err = func() error {
+				defer s.Hold(before)()
+				defer s.Hold(st)()
+				return tree.Written(context.Background(), s.src, before, st, func(p content.Piece) {
+					if _, ok := seen[p.Key]; ok && p.Key != 0 {
+						return
+					}
+					seen[p.Key] = struct{}{}
+					total += p.Bytes
+				})
+			}()
+			if err != nil && !isNotFound(err) {
+				return 0, err
+			}
+		}
+		before = st
+	}
+	return total, nil
+}

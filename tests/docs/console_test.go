@@ -1,0 +1,137 @@
+package docs_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/harness/console"
+)
+
+// TestSessions does what the pages say, and compares what comes of it with what
+// they say. AMBERFS_UPDATE_DOCS=1 writes into the pages what was printed.
+func TestSessions(t *testing.T) {
+	for _, name := range []string{"README.md", "docs/quickstart.md", "docs/agents.md", "docs/backup.md", "docs/ui.md"} {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			file := filepath.Join(root, name)
+			page, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			commands := console.Commands(string(page))
+			printed := perform(t, name, commands, console.Matches)
+			if os.Getenv("AMBERFS_UPDATE_DOCS") == "" || t.Failed() {
+				return
+			}
+			if err := os.WriteFile(file, []byte(console.Update(string(page), commands, printed, console.Matches)), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestPicture: what the README shows is what a terminal shows, whatever the
+// numbers are: they come with the version of Go and the machine. `make session`
+// records it anew.
+func TestPicture(t *testing.T) {
+	text, picture := filepath.Join(root, "docs/session.txt"), filepath.Join(root, "docs/session.svg")
+	b, err := os.ReadFile(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := string(b)
+	if os.Getenv("AMBERFS_TEST_PACKAGES") != "" {
+		commands := console.Session(session)
+		printed := perform(t, "docs/session.txt", commands, console.MatchesForm)
+		if os.Getenv("AMBERFS_UPDATE_DOCS") != "" && !t.Failed() {
+			session = console.Update(session, commands, printed, func(string, string) bool { return false })
+		}
+	}
+	svg := console.SVG(session, "A terminal session with amberfs; its text is docs/session.txt")
+	if os.Getenv("AMBERFS_UPDATE_DOCS") != "" && !t.Failed() {
+		for file, content := range map[string]string{text: session, picture: svg} {
+			if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if b, err := os.ReadFile(picture); err != nil || string(b) != svg {
+		t.Errorf("docs/session.svg is not docs/session.txt: make session (%v)", err)
+	}
+}
+
+// perform runs commands as somebody who has a project, this repository's
+// examples beside it, and amberfs installed.
+func perform(t *testing.T, name string, commands []console.Command, match console.Match) []string {
+	home := t.TempDir()
+	t.Cleanup(func() { unmount(t, home) })
+	shell, err := console.Start(home, environment(t, home))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shell.Close()
+	examples, err := filepath.Abs(filepath.Join(root, "examples"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, status, err := shell.Run("set -e; EXAMPLES="+examples+"\n"+project+"set +e", harness.Timeout); err != nil || status != 0 {
+		t.Fatalf("making the project: %v, status %d\n%s", err, status, out)
+	}
+	update := os.Getenv("AMBERFS_UPDATE_DOCS") != ""
+	var all []string
+	for _, c := range commands {
+		out, status, err := shell.Run(c.Text, harness.Timeout)
+		if err != nil {
+			t.Fatalf("%s: %s: %v\n%s", name, c.Text, err, out)
+		}
+		out = tidy.ReplaceAllString(strings.ReplaceAll(out, home, "/home/me"), "")
+		all = append(all, out)
+		switch {
+		case !c.Told && status != 0:
+			t.Errorf("%s: %s: status %d\n%s", name, c.Text, status, out)
+		case c.Told && !update && !match(c.Want, out):
+			t.Errorf("%s: %s\nprints\n%s\nand not\n%s", name, c.Text, out, c.Want)
+		}
+	}
+	return all
+}
+
+// tidy is what a page leaves out: where bash is in its input, spaces at the end.
+var tidy = regexp.MustCompile(`(?m)line \d+: |[ \t]+$`)
+
+// project is what ~/project has.
+const project = `
+mkdir -p project/src project/node_modules/left-pad ws tmp
+cd project
+printf 'package main\n\nfunc main() { println("hello") }\n' >src/main.go
+printf 'package main\n\nfunc parse(s string) string { return s }\n' >src/parse.go
+printf 'test:\n\t@test -s src/main.go && echo ok\n' >Makefile
+printf '{"name": "project"}\n' >package.json
+printf '#!/bin/sh\nsed -i s/hello/bye/ src/main.go\necho "// tests" >src/parse_test.go\n' >agent
+chmod +x agent
+echo node_modules >.gitignore
+echo '{}' >node_modules/left-pad/package.json
+git init -q -b main && git add -A && git commit -qm begin
+cd ..
+ln -s "$EXAMPLES" examples
+ln -s "$(go env GOROOT)/src" go-src
+`
+
+func environment(t *testing.T, home string) []string {
+	return append(os.Environ(), "MAKELEVEL=0", "MAKEFLAGS=", "MFLAGS=", "HOME="+home, "TMPDIR="+filepath.Join(home, "tmp"), "LC_ALL=C.UTF-8", "TZ=UTC", "TIMEFORMAT=real %3Rs",
+		"PATH="+filepath.Dir(harness.Binary(t))+":"+os.Getenv("PATH"),
+		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com",
+		"GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com")
+}
+
+func unmount(t *testing.T, dir string) {
+	for _, point := range harness.Mounts(dir) {
+		if out, err := exec.Command(harness.Binary(t), "umount", "--lazy", point).CombinedOutput(); err != nil {
+			t.Errorf("unmounting %s: %v\n%s", point, err, out)
+		}
+	}
+}

@@ -1,0 +1,299 @@
+// Package examples_test does with each of examples/ what its page says.
+package examples_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
+
+// example is the absolute path of something in examples/.
+func example(t *testing.T, elem ...string) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../examples")
+	must(t, err)
+	if _, err := os.Stat(dir); err != nil {
+		dir, err = filepath.Abs("examples") // beside the test's binary
+		must(t, err)
+	}
+	return filepath.Join(append([]string{dir}, elem...)...)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// needs skips the test where a program is not there.
+func needs(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Skipf("%s is not installed", p)
+		}
+	}
+}
+
+// command is a command that finds the daemon under test as amberfs.
+func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(harness.Binary(t))+":"+os.Getenv("PATH"),
+		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com",
+		"GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com")
+	return cmd
+}
+
+// run runs a command and returns what it printed.
+func run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	out, err := command(t, dir, name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(content), 0o644))
+}
+
+func wantFile(t *testing.T, path, want string) {
+	t.Helper()
+	if got, err := os.ReadFile(path); err != nil || string(got) != want {
+		t.Errorf("%s has %q, %v; want %q", path, got, err, want)
+	}
+}
+
+func wantGone(t *testing.T, path string) {
+	t.Helper()
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("%s is there, %v", path, err)
+	}
+}
+
+// hooks is the part of the agents' settings that all of them spell alike.
+type hooks struct {
+	Hooks map[string][]struct {
+		Hooks []struct{ Type, Command string }
+	}
+}
+
+// TestHooks installs each agent's hook, calls it as the agent does, and goes
+// back with what /rewind tells the agent to run.
+func TestHooks(t *testing.T) {
+	needs(t, "jq")
+	for agent, settings := range map[string]string{
+		"claude-code": ".claude/settings.json", "codex": ".codex/hooks.json", "gemini-cli": ".gemini/settings.json",
+	} {
+		t.Run(agent, func(t *testing.T) {
+			m := harness.New(t)
+			t.Setenv("CODEX_HOME", t.TempDir())
+			t.Setenv("CLAUDE_PROJECT_DIR", m.Dir)
+			run(t, "/", example(t, "agents/install"), agent, m.Dir)
+			if out, err := command(t, "/", example(t, "agents/install"), agent, m.Dir).CombinedOutput(); err == nil {
+				t.Errorf("installed over what was there: %s", out)
+			}
+			var h hooks
+			b, err := os.ReadFile(m.Path(settings))
+			must(t, err)
+			must(t, json.Unmarshal(b, &h))
+			if len(h.Hooks) != 1 {
+				t.Fatalf("%s has %d events", settings, len(h.Hooks))
+			}
+			write(t, m.Path("f"), "before the turn\n")
+			for event, groups := range h.Hooks {
+				callHook(t, m.Dir, event, groups[0].Hooks[0].Command)
+				callHook(t, m.Dir, event, groups[0].Hooks[0].Command) // nothing changed: no other snapshot
+			}
+			write(t, m.Path("f"), "a bad turn\n")
+			list := m.Amberfs("list", "--origin", "turn")
+			name, rest, _ := strings.Cut(list, "\t")
+			if !strings.HasPrefix(name, "turn-") || !strings.HasSuffix(rest, "\tmake it \"good\" now\n") || strings.Count(list, "\n") != 1 {
+				t.Fatalf("the list is %q", list)
+			}
+			rewind(t, agent, m, name)
+			wantFile(t, m.Path("f"), "before the turn\n")
+		})
+	}
+}
+
+// callHook calls a hook as an agent does. It must say nothing, and nothing may
+// go wrong where there is no workspace.
+func callHook(t *testing.T, dir, event, line string) {
+	t.Helper()
+	for _, cwd := range []string{dir, t.TempDir()} {
+		input, err := json.Marshal(map[string]string{"hook_event_name": event, "prompt": "make it\n\"good\"\tnow", "cwd": cwd})
+		must(t, err)
+		cmd := command(t, dir, "sh", "-c", line)
+		cmd.Stdin = bytes.NewReader(input)
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Fatalf("%s: %v, %q", line, err, out)
+		}
+	}
+}
+
+var (
+	inserted = regexp.MustCompile("!(?:`([^`]*)`|{([^}]*)})")
+	told     = regexp.MustCompile("`(amberfs [^`]*)`")
+)
+
+// rewind runs every command that the agent's /rewind runs or tells to run.
+func rewind(t *testing.T, agent string, m *harness.Mount, name string) {
+	t.Helper()
+	file := map[string]string{
+		"claude-code": m.Path(".claude/commands/rewind.md"), "gemini-cli": m.Path(".gemini/commands/rewind.toml"),
+		"codex": filepath.Join(os.Getenv("CODEX_HOME"), "prompts/rewind.md"),
+	}[agent]
+	page, err := os.ReadFile(file)
+	must(t, err)
+	for _, c := range inserted.FindAllStringSubmatch(string(page), -1) {
+		if out := run(t, m.Dir, "sh", "-c", c[1]+c[2]); !strings.Contains(out, name) {
+			t.Errorf("%s shows %q", c[0], out)
+		}
+	}
+	n := 0
+	for _, c := range told.FindAllStringSubmatch(string(page), -1) {
+		if strings.Contains(c[1], "NAME") {
+			run(t, m.Dir, "sh", "-c", strings.ReplaceAll(c[1], "NAME", name))
+			n++
+		}
+	}
+	if n < 2 {
+		t.Errorf("%s tells to run %d commands with a name", file, n)
+	}
+}
+
+// TestSandboxes: what runs in one changes its fork, and finds no way to
+// anything else of the mount.
+func TestSandboxes(t *testing.T) {
+	for name, program := range map[string]string{"bubblewrap": "bwrap", "unshare": "unshare"} {
+		t.Run(name, func(t *testing.T) {
+			needs(t, program)
+			m := harness.New(t)
+			write(t, m.Path("f"), "main's\n")
+			must(t, os.Mkdir(m.Path(".forks/other"), 0o755))
+			write(t, m.Path(".forks/other/secret"), "the other's\n")
+			sandbox := example(t, "sandboxes", name)
+			if out, err := command(t, "/", sandbox, m.Dir, "probe", "true").CombinedOutput(); err != nil {
+				t.Skipf("%s does not work here: %v: %s", name, err, out)
+			}
+			run(t, "/", sandbox, m.Dir, "try", "sh", "-ec", "echo changed > f; mkdir .snapshots/inside; rm f; mv .snapshots/restore .snapshots/restore@inside")
+			wantFile(t, m.Path("f"), "main's\n")
+			wantFile(t, m.Path(".forks/try/f"), "changed\n")
+			for _, script := range []string{"ls .forks/other", "cat .forks/../../other/secret", "cat ../.forks/other/secret"} {
+				if out, err := command(t, "/", sandbox, m.Dir, "try", "sh", "-c", script).CombinedOutput(); err == nil || strings.Contains(string(out), "secret") && !strings.Contains(string(out), "No such file") {
+					t.Errorf("%s: %v, %s", script, err, out)
+				}
+			}
+			if name == "bubblewrap" {
+				if out := run(t, "/", sandbox, m.Dir, "try", "sh", "-c", "ls / | tr '\\n' ' '"); strings.Contains(out, "home") || strings.Contains(out, "etc") {
+					t.Errorf("it sees %s", out)
+				}
+			}
+		})
+	}
+}
+
+// TestPodman runs a container of a static program, as no image can be fetched.
+func TestPodman(t *testing.T) {
+	needs(t, "podman", "busybox")
+	var options []string
+	if os.Getuid() == 0 {
+		options = []string{"-o", "allow_other"}
+	}
+	m := harness.New(t, options...)
+	root := t.TempDir()
+	run(t, "/", "sh", "-ec", "mkdir -p "+root+"/bin && cp $(command -v busybox) "+root+"/bin/busybox && ln -s busybox "+root+"/bin/sh && chmod -R a+rX "+root)
+	if out, err := command(t, "/", "sh", "-ec", "tar -C "+root+" -c . | podman import - amberfs-test").CombinedOutput(); err != nil {
+		t.Skipf("podman does not work here: %v\n%s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("podman", "rmi", "--force", "amberfs-test").Run() })
+	if out, err := command(t, "/", "podman", "run", "--rm", "--network", "none", "amberfs-test", "sh", "-c", "true").CombinedOutput(); err != nil {
+		t.Skipf("podman runs no container here: %v\n%s", err, out)
+	}
+	write(t, m.Path("f"), "main's\n")
+	run(t, "/", example(t, "sandboxes/podman"), m.Dir, "try", "amberfs-test", "sh", "-ec", "echo changed > f; busybox mkdir .snapshots/inside")
+	wantFile(t, m.Path("f"), "main's\n")
+	wantFile(t, m.Path(".forks/try/f"), "changed\n")
+	wantFile(t, m.Path(".forks/try/.snapshots/inside/f"), "changed\n")
+}
+
+// TestWorktrees: a branch in a fork, with what git does not keep.
+func TestWorktrees(t *testing.T) {
+	m := harness.New(t)
+	repo := m.Dir
+	git := func(args ...string) string { return run(t, repo, "git", args...) }
+	git("init", "--quiet", "--initial-branch=main")
+	write(t, m.Path(".gitignore"), "node_modules\n")
+	write(t, m.Path("node_modules/x/index.js"), "module.exports = 1\n")
+	write(t, m.Path("a"), "one\n")
+	git("add", "--all")
+	git("commit", "--quiet", "--message", "one")
+
+	at := strings.TrimSpace(run(t, "/", example(t, "worktrees/worktree"), m.Dir, "feature/two"))
+	if at != m.Path(".forks/feature-two") {
+		t.Fatalf("the worktree is %q", at)
+	}
+	wantFile(t, filepath.Join(at, "node_modules/x/index.js"), "module.exports = 1\n")
+	write(t, filepath.Join(at, "a"), "two\n")
+	run(t, at, "git", "commit", "--quiet", "--all", "--message", "two")
+	wantFile(t, m.Path("a"), "one\n")
+	if branch := strings.TrimSpace(git("branch", "--show-current")); branch != "main" {
+		t.Errorf("the workspace is on %s", branch)
+	}
+
+	run(t, "/", example(t, "worktrees/merge"), m.Dir, "feature/two")
+	wantFile(t, m.Path("a"), "two\n")
+	wantGone(t, m.Path(".forks/feature-two"))
+	wantFile(t, m.Path(".snapshots/feature-two/a"), "two\n")
+	if out := git("status", "--porcelain"); out != "" {
+		t.Errorf("git status says %s", out)
+	}
+}
+
+func TestPrograms(t *testing.T) {
+	for program, file := range map[string]string{"python3": "checkpoint.py", "node": "checkpoint.mjs"} {
+		t.Run(program, func(t *testing.T) {
+			needs(t, program)
+			m := harness.New(t)
+			out := run(t, "/", program, example(t, "programs", file), m.Dir, "echo kept > f", "rm f; exit 3", "echo more >> f")
+			wantFile(t, m.Path("f"), "kept\nmore\n")
+			if out != "rm f; exit 3: failed, and undone\n" {
+				t.Errorf("it printed %q", out)
+			}
+		})
+	}
+}
+
+// TestDevcontainer: the file is one, and what it runs makes a snapshot in the
+// fork that is the container's workspace.
+func TestDevcontainer(t *testing.T) {
+	b, err := os.ReadFile(example(t, "devcontainer/.devcontainer/devcontainer.json"))
+	must(t, err)
+	var c struct{ Image, RemoteUser, PostStartCommand string }
+	must(t, json.Unmarshal(regexp.MustCompile(`(?m)^\s*//.*$`).ReplaceAll(b, nil), &c))
+	if c.Image == "" || c.RemoteUser == "" {
+		t.Errorf("it is %+v", c)
+	}
+	m := harness.New(t)
+	must(t, os.Mkdir(m.Path(".forks/dev"), 0o755))
+	run(t, m.Path(".forks/dev"), "sh", "-c", c.PostStartCommand)
+	if out := run(t, m.Path(".forks/dev"), "sh", "-c", "amberfs list"); !strings.HasPrefix(out, "cp-") {
+		t.Errorf("the list is %q", out)
+	}
+}

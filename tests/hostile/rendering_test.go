@@ -1,0 +1,122 @@
+package hostile_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+var peakLine = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// peak is the most memory that the daemon has had so far, in MiB.
+func peak(t *testing.T, m *harness.Mount) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.Pid()))
+	must(t, err)
+	n, err := strconv.Atoi(string(peakLine.FindSubmatch(b)[1]))
+	must(t, err)
+	return n >> 10
+}
+
+// text is so many bytes of lines that all differ.
+func text(size int, of string) []byte {
+	var b bytes.Buffer
+	for i := 0; b.Len() < size; i++ {
+		fmt.Fprintf(&b, "line %d of %s\n", i, of)
+	}
+	return b.Bytes()
+}
+
+// TestLargeDiffsInAFork: whatever is rendered for who has only a fork, the daemon stays
+// small: one large diff, the same one under all of its names held open, and diffs of
+// texts that differ in every line.
+func TestLargeDiffsInAFork(t *testing.T) {
+	m := harness.New(t)
+	must(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
+	fork := func(elem ...string) string { return m.Path(append([]string{".forks", "f"}, elem...)...) }
+	must(t, os.WriteFile(fork("big"), text(50<<20, "one"), 0o644))
+	must(t, os.Mkdir(fork(".snapshots", "z"), 0o755))
+	b, err := os.ReadFile(fork(".snapshots", "diff@origin..z"))
+	if err != nil || len(b) < 50<<20 {
+		t.Fatalf("%d bytes, %v", len(b), err)
+	}
+	var id string
+	harness.Eventually(t, "the seal", func() bool {
+		var info struct{ ID string }
+		b, err := os.ReadFile(fork(".snapshots", "info@z"))
+		must(t, err)
+		must(t, json.Unmarshal(b, &info))
+		id = info.ID
+		return id != ""
+	})
+	for n := 8; n < 64; n++ {
+		f, err := os.Open(fork(".snapshots", "diff@origin.."+id[:n]))
+		must(t, err)
+		defer f.Close()
+		if _, err := f.Read(make([]byte, 4096)); err != nil {
+			t.Error(err)
+		}
+	}
+	must(t, os.WriteFile(fork("big"), text(50<<20, "two"), 0o644))
+	if b, err = os.ReadFile(fork(".snapshots", "diff@z")); err != nil || len(b) < 100<<20 {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	if got := peak(t, m); got > 230 {
+		t.Errorf("the daemon took %d MiB", got)
+	}
+}
+
+// TestManyRenderingsInAFork: who has only a fork and asks for diffs without end makes
+// nobody else wait.
+func TestManyRenderingsInAFork(t *testing.T) {
+	m := harness.New(t)
+	must(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
+	must(t, os.WriteFile(m.Path(".forks", "f", "big"), text(1<<20, "one"), 0o644))
+	for i := range 20 {
+		must(t, os.Mkdir(m.Path(".forks", "f", ".snapshots", fmt.Sprintf("v%d", i)), 0o755))
+		must(t, os.WriteFile(m.Path(".forks", "f", "big"), text(1<<20, fmt.Sprint(i)), 0o644))
+	}
+	stop := make(chan struct{})
+	var askers sync.WaitGroup
+	ask := func(what func(i int)) {
+		askers.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				case <-time.After(100 * time.Millisecond):
+					what(i)
+				}
+			}
+		})
+	}
+	for n := range 320 {
+		ask(func(i int) { _, _ = os.Stat(m.Path(".forks", "f", ".snapshots", fmt.Sprintf("diff@v%d", (i+n)%20))) })
+	}
+	// Else each is made once.
+	ask(func(int) { _ = os.Chtimes(m.Path(".forks", "f", "big"), time.Now(), time.Now()) })
+	defer askers.Wait()
+	defer close(stop)
+	time.Sleep(time.Second)
+	var took []time.Duration
+	for range 20 {
+		began := time.Now()
+		must(t, os.WriteFile(m.Path("file"), []byte("x"), 0o644))
+		took = append(took, time.Since(began))
+		time.Sleep(20 * time.Millisecond)
+	}
+	slices.Sort(took)
+	if took[len(took)/2] > 300*time.Millisecond {
+		t.Errorf("a write in main takes %v", took)
+	}
+	t.Logf("a write in main takes %v", took)
+}

@@ -1,0 +1,82 @@
+// Package packaging_test installs amberfs into a directory of its own, uses
+// what is there, and takes it away again.
+package packaging_test
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
+
+const root = "../.."
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files lists what is below dir, without directories.
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	var out []string
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		out = append(out, rel)
+		return err
+	}))
+	return out
+}
+
+func install(t *testing.T, dest string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(root, "scripts/install"), args...)
+	cmd.Env = append(os.Environ(), "DESTDIR="+dest, "PREFIX=/usr", "BIN="+harness.Binary(t))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("scripts/install %v: %v\n%s", args, err, out)
+	}
+}
+
+func TestInstall(t *testing.T) {
+	dest := t.TempDir()
+	install(t, dest)
+	there := files(t, dest)
+	for _, want := range []string{
+		"usr/bin/amberfs", "usr/sbin/mount.amberfs", "usr/sbin/mount.fuse.amberfs",
+		"usr/share/man/man1/amberfs.1", "usr/share/man/man1/amberfs-mount.1", "usr/share/man/man7/amberfs-files.7",
+		"usr/share/man/man5/amberfs-store.5", "usr/share/bash-completion/completions/amberfs",
+		"usr/share/zsh/site-functions/_amberfs", "usr/share/fish/vendor_completions.d/amberfs.fish",
+		"usr/lib/systemd/system/amberfs@.service", "usr/lib/systemd/user/amberfs@.service",
+		"usr/share/doc/amberfs/LICENSE", "usr/share/doc/amberfs/licences.md",
+	} {
+		if !slices.Contains(there, want) {
+			t.Errorf("%s is not installed", want)
+		}
+	}
+	if out, err := exec.Command(filepath.Join(dest, "usr/bin/amberfs"), "version").CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "amberfs ") {
+		t.Errorf("amberfs version: %v, %s", err, out)
+	}
+	for _, page := range []string{"man7/amberfs-files.7", "man5/amberfs-store.5"} {
+		b, err := os.ReadFile(filepath.Join(dest, "usr/share/man", page))
+		must(t, err)
+		if !strings.Contains(string(b), ".TH") || !strings.Contains(string(b), ".SH") || strings.Contains(string(b), "](") {
+			t.Errorf("%s is no man page: %.300s", page, b)
+		}
+	}
+	install(t, dest, "-u")
+	if left := files(t, dest); len(left) > 0 {
+		t.Errorf("uninstalling leaves %v", left)
+	}
+}

@@ -1,0 +1,482 @@
+// Package remote_test mounts workspaces on both sides of real remotes: an S3
+// service, a registry and a directory, with a proxy between that disturbs.
+package remote_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/remote/remotetest"
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t testing.TB, name, text string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	must(t, os.WriteFile(name, []byte(text), 0o644))
+}
+
+// fill makes files of every sort.
+func fill(t testing.TB, dir string) {
+	t.Helper()
+	for i := range 300 {
+		write(t, filepath.Join(dir, fmt.Sprintf("d%d/f%d", i%17, i)), fmt.Sprint("content ", i))
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "large"), remotetest.Bytes(1, 3<<20), 0o600))
+	must(t, os.Symlink("large", filepath.Join(dir, "link")))
+	must(t, os.Link(filepath.Join(dir, "large"), filepath.Join(dir, "hard")))
+	must(t, unix.Setxattr(filepath.Join(dir, "large"), "user.note", []byte("kept"), 0))
+	must(t, os.WriteFile(filepath.Join(dir, "sparse"), nil, 0o644))
+	must(t, os.Truncate(filepath.Join(dir, "sparse"), 10<<20))
+}
+
+// ownCache gives the daemons that are started next a cache of their own, as those of
+// another machine have.
+func ownCache(t testing.TB) { t.Setenv("XDG_CACHE_HOME", t.TempDir()) }
+
+func everywhere(t *testing.T, fn func(t *testing.T, url string)) {
+	t.Run("directory", func(t *testing.T) { fn(t, "file://"+t.TempDir()) })
+	t.Run("s3", func(t *testing.T) { fn(t, remotetest.S3Prefix(s3(t), "team/x")) })
+	t.Run("registry", func(t *testing.T) {
+		if !remotetest.Required() {
+			t.Skip("make test-remote runs it")
+		}
+		fn(t, "oci://"+remotetest.Registry(t)+"/team/x")
+	})
+}
+
+func s3(t *testing.T) (endpoint string) {
+	if !remotetest.Required() {
+		t.Skip("make test-remote runs it")
+	}
+	return remotetest.S3(t)
+}
+
+// What is pushed here is the same there, goes on there, and comes back.
+func TestThereAndBack(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		ownCache(t)
+		a := harness.New(t)
+		fill(t, a.Dir)
+		a.Amberfs("snapshot", "v1")
+		a.Amberfs("remote", "add", "origin", url)
+		a.Amberfs("push", "origin", "v1")
+		want := harness.ReadTree(t, a.Dir)
+
+		ownCache(t)
+		b := harness.New(t, "--from", url+"@v1")
+		harness.Same(t, "mounted elsewhere", want, harness.ReadTree(t, b.Dir))
+		write(t, b.Path("d3/f3"), "changed there")
+		must(t, os.RemoveAll(b.Path("d5")))
+		b.Amberfs("snapshot", "v2")
+		b.Amberfs("push", url, "v2")
+		b.Amberfs("gc")
+		changed := harness.ReadTree(t, b.Dir)
+		b.Kill()
+		b.Start()
+		harness.Same(t, "after a kill", changed, harness.ReadTree(t, b.Dir))
+
+		a.Amberfs("pull", "origin", "v2")
+		harness.Same(t, "pulled", changed, harness.ReadTree(t, a.Path(".snapshots", "v2")))
+		a.Amberfs("restore", "v2")
+		harness.Same(t, "restored", changed, harness.ReadTree(t, a.Dir))
+		a.Amberfs("remote", "verify", "origin", "--deep")
+		a.Amberfs("verify")
+		b.Amberfs("verify")
+	})
+}
+
+// kill -9 at any moment of a push: never a snapshot on the remote that lacks
+// something, and the next try goes on.
+func TestKilledPush(t *testing.T) {
+	p := remotetest.NewProxy(t, s3(t))
+	p.SetDelay(10 * time.Millisecond)
+	ownCache(t)
+	m := harness.New(t)
+	url := remotetest.S3Prefix(p.URL, "killed")
+	m.Amberfs("remote", "add", "origin", url)
+	for round := range harness.Count(t, "ROUNDS", 4, 200) {
+		name := fmt.Sprint("v", round)
+		must(t, os.WriteFile(m.Path(fmt.Sprint("f", round)), remotetest.Bytes(uint64(round+1), 5<<20+rand.IntN(35<<20)), 0o644))
+		m.Amberfs("snapshot", name)
+		done := make(chan string, 1)
+		go func() {
+			out, _ := m.TryAmberfs("push", "origin", name)
+			done <- out
+		}()
+		time.Sleep(rand.N(600 * time.Millisecond))
+		m.Kill()
+		out := <-done
+		m.Start()
+		m.Amberfs("remote", "verify", "origin", "--deep")
+		t.Logf("round %d: %q", round, strings.TrimSpace(out))
+		m.Amberfs("push", "origin", name)
+		list := m.Amberfs("remote", "snapshots", "origin")
+		if !strings.Contains(list, name+" ") {
+			t.Fatalf("%s is not there:\n%s", name, list)
+		}
+		must(t, os.Remove(m.Path(fmt.Sprint("f", round))))
+		if round > 0 { // else each round would read what all before have sent
+			m.Amberfs("remote", "rm", "origin", fmt.Sprint("v", round-1))
+		}
+	}
+	m.Amberfs("remote", "verify", "origin", "--deep")
+}
+
+// lazily mounts a snapshot of some files behind a proxy, of which little was read.
+func lazily(t *testing.T, args ...string) (*remotetest.Proxy, *harness.Mount, *harness.Mount) {
+	p := remotetest.NewProxy(t, s3(t))
+	url := remotetest.S3Prefix(p.URL, "lazy")
+	ownCache(t)
+	a := harness.New(t)
+	for i := range 8 {
+		must(t, os.WriteFile(a.Path(fmt.Sprint("big", i)), remotetest.Bytes(uint64(i+1), 12<<20), 0o644))
+	}
+	a.Amberfs("snapshot", "v1")
+	a.Amberfs("remote", "add", "origin", url)
+	a.Amberfs("push", "origin", "v1")
+	ownCache(t)
+	return p, a, harness.New(t, append(args, "--from", url+"@v1")...)
+}
+
+// While the network is away, everything that is here works, what is not fails in
+// time and can be killed; when it is back, so is everything.
+func TestNetworkAway(t *testing.T) {
+	p, a, b := lazily(t, "-o", "timeout=1s")
+	read, err := os.ReadFile(b.Path("big0"))
+	must(t, err)
+	p.SetAway(true)
+	if again, err := os.ReadFile(b.Path("big0")); err != nil || string(again) != string(read) {
+		t.Errorf("what was read: %v", err)
+	}
+	start := time.Now()
+	if _, err := os.ReadFile(b.Path("big5")); !errors.Is(err, syscall.EIO) {
+		t.Errorf("what was not: %v", err)
+	}
+	if d := time.Since(start); d > 20*time.Second {
+		t.Errorf("the error took %v", d)
+	}
+	cat := exec.Command("cat", b.Path("big6"))
+	must(t, cat.Start())
+	time.Sleep(50 * time.Millisecond)
+	must(t, cat.Process.Kill())
+	ended := make(chan error, 1)
+	go func() { ended <- cat.Wait() }()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("a reader cannot be killed")
+	}
+	write(t, b.Path("mine"), "written while it is away")
+	b.Amberfs("snapshot", "mine")
+	b.Stop()
+	b.Start()
+	if text, err := os.ReadFile(b.Path("mine")); err != nil || string(text) != "written while it is away" {
+		t.Errorf("after mounting again: %q, %v", text, err)
+	}
+	harness.Eventually(t, "status tells", func() bool {
+		_, _ = os.ReadFile(b.Path("big7"))
+		return strings.Contains(b.Amberfs("status", "--json"), `"away"`)
+	})
+	p.SetAway(false)
+	back := time.Now()
+	harness.Eventually(t, "it is back", func() bool {
+		_, err := os.ReadFile(b.Path("big5"))
+		return err == nil
+	})
+	if d := time.Since(back); d > 15*time.Second {
+		t.Errorf("it took %v until it was back", d)
+	}
+	must(t, os.Remove(b.Path("mine")))
+	harness.Same(t, "all of it", harness.ReadTree(t, a.Dir), harness.ReadTree(t, b.Dir))
+}
+
+// With -o hard a read waits for the network, and for nothing else: it can be killed,
+// nobody else waits for it, and it goes on when the network is back.
+func TestHard(t *testing.T) {
+	t.Run("refused", func(t *testing.T) { hard(t, (*remotetest.Proxy).SetAway) })
+	t.Run("silent", func(t *testing.T) { hard(t, (*remotetest.Proxy).SetSilent) })
+}
+
+func hard(t *testing.T, setAway func(*remotetest.Proxy, bool)) {
+	p, a, b := lazily(t, "-o", "hard,prefetch=none")
+	read, err := os.ReadFile(b.Path("big0"))
+	must(t, err)
+	setAway(p, true)
+	var readers []*exec.Cmd
+	ended := make(chan error, 8)
+	for i := range 8 {
+		c := exec.Command("cat", b.Path(fmt.Sprint("big", 4+i%4)))
+		must(t, c.Start())
+		readers = append(readers, c)
+		go func() { ended <- c.Wait() }()
+	}
+	end := time.Now().Add(time.Duration(harness.Count(t, "AWAY_SECONDS", 12, 60)) * time.Second)
+	for n := 0; time.Now().Before(end); n++ {
+		write(t, b.Path("mine"), fmt.Sprint("written ", n))
+		b.Amberfs("snapshot", fmt.Sprint("mine", n), "--no-wait")
+		start := time.Now()
+		if again, err := os.ReadFile(b.Path("big0")); err != nil || string(again) != string(read) {
+			t.Fatalf("what was read: %v", err)
+		}
+		if d := time.Since(start); d > 5*time.Second {
+			t.Errorf("reading what is here took %v", d)
+		}
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("a reader did not wait: %v", err)
+	default:
+	}
+	must(t, readers[0].Process.Kill())
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Fatal("a reader cannot be killed")
+	}
+	if !strings.Contains(b.Amberfs("status"), "has not answered for") {
+		t.Error("status does not tell")
+	}
+	setAway(p, false)
+	back := time.Now()
+	for range readers[1:] {
+		select {
+		case err := <-ended:
+			must(t, err)
+		case <-time.After(60 * time.Second):
+			t.Fatal("a reader does not go on")
+		}
+	}
+	t.Logf("all readers had ended %v after it was back", time.Since(back).Round(time.Millisecond))
+	must(t, os.Remove(b.Path("mine")))
+	harness.Same(t, "all of it", harness.ReadTree(t, a.Dir), harness.ReadTree(t, b.Dir))
+	log, err := os.ReadFile(filepath.Join(b.Store, "amberfs.log"))
+	must(t, err)
+	if n := strings.Count(string(log), "does not answer"); n != 1 {
+		t.Errorf("the log tells %d times that it is away:\n%s", n, log)
+	}
+}
+
+// A mount of a large tree through a slow network costs a few requests, and so does a
+// push of few changes.
+func TestCost(t *testing.T) {
+	files := harness.Count(t, "FILES", 3000, 100_000)
+	p := remotetest.NewProxy(t, s3(t))
+	url := remotetest.S3Prefix(p.URL, "cost")
+	ownCache(t)
+	a := harness.New(t)
+	for i := range files {
+		dir := a.Path(fmt.Sprintf("d%d/d%d", i/1000, i/10%100))
+		if i%10 == 0 {
+			must(t, os.MkdirAll(dir, 0o755))
+		}
+		must(t, os.WriteFile(fmt.Sprintf("%s/f%d", dir, i), remotetest.Bytes(uint64(i), 200+i%4000), 0o644))
+	}
+	a.Amberfs("snapshot", "v1")
+	a.Amberfs("remote", "add", "origin", url)
+	p.SetDelay(30 * time.Millisecond)
+	cost := func(what string, most int64, fn func()) {
+		t.Helper()
+		n, up, down, start := p.Requests.Load(), p.BytesUp.Load(), p.BytesDown.Load(), time.Now()
+		fn()
+		n = p.Requests.Load() - n
+		took := time.Since(start).Round(time.Millisecond)
+		served := p.Served(start)
+		t.Logf("%-24s %4d requests, %d in sequence, %9d bytes up, %9d down, %v", what, n, remotetest.InSequence(served), p.BytesUp.Load()-up, p.BytesDown.Load()-down, took)
+		if os.Getenv("TRACE") != "" {
+			for _, s := range served {
+				t.Logf("    %4d-%4d ms %s %s %s %d", s.Began.Sub(start).Milliseconds(), s.Ended.Sub(start).Milliseconds(), s.Method, s.Path, s.Range, s.Down)
+			}
+		}
+		if n > most {
+			t.Errorf("%s took %d requests, more than %d", what, n, most)
+		}
+	}
+	cost("first push", 20+int64(files)/1000, func() { a.Amberfs("push", "origin", "v1") })
+	for i := range 10 {
+		write(t, a.Path(fmt.Sprintf("d0/d%d/f%d", i, i*10)), fmt.Sprint("changed ", i))
+	}
+	a.Amberfs("snapshot", "v2")
+	cost("push of ten files", 4, func() { a.Amberfs("push", "origin", "v2") })
+	cost("push of nothing", 1, func() { a.Amberfs("push", "origin", "v2") })
+	ownCache(t)
+	var b *harness.Mount
+	cost("mount and ls", 8+int64(files)/5000, func() {
+		b = harness.New(t, "-o", "prefetch=none", "--from", url+"@v2")
+		_, err := os.ReadDir(b.Dir)
+		must(t, err)
+	})
+	cost("one file", 8, func() {
+		_, err := os.ReadFile(b.Path("d0/d0/f0"))
+		must(t, err)
+	})
+	cost("find", 10+int64(files)/5000, func() {
+		out, err := exec.Command("find", b.Dir, "-type", "f", "-size", "-1").Output()
+		must(t, err)
+		_ = out
+	})
+	cost("reading all", 20+int64(files)/1000, func() {
+		harness.Same(t, "all of it", harness.ReadTree(t, a.Dir), harness.ReadTree(t, b.Dir))
+	})
+}
+
+// A backup by itself is on the remote soon, and asks nothing while nothing changes.
+func TestBackup(t *testing.T) {
+	p := remotetest.NewProxy(t, s3(t))
+	url := remotetest.S3Prefix(p.URL, "backup")
+	ownCache(t)
+	a := harness.New(t)
+	write(t, a.Path("f"), "one")
+	a.Amberfs("remote", "add", "origin", url)
+	must(t, os.WriteFile(a.Path(".snapshots", "policy"), []byte(`{"push":{"remote":"origin","interval_seconds":1}}`), 0))
+	there := func(n int) {
+		t.Helper()
+		harness.Eventually(t, fmt.Sprint(n, " snapshots are there"), func() bool {
+			return strings.Count(a.Amberfs("remote", "snapshots", "origin"), "cp-") == n
+		})
+	}
+	there(1)
+	before := p.Requests.Load()
+	time.Sleep(4 * time.Second)
+	if n := p.Requests.Load() - before; n != 0 {
+		t.Errorf("%d requests though nothing changed", n)
+	}
+	write(t, a.Path("f"), "two")
+	there(2)
+	p.SetAway(true)
+	write(t, a.Path("f"), "three")
+	harness.Eventually(t, "status tells that it fails", func() bool {
+		return strings.Contains(a.Amberfs("status"), "the last try failed")
+	})
+	p.SetAway(false)
+	there(3)
+	a.Kill() // what was pushed is not asked for again
+	a.Start()
+	before = p.Requests.Load()
+	time.Sleep(3 * time.Second)
+	if n := p.Requests.Load() - before; n != 0 {
+		t.Errorf("%d requests after mounting again", n)
+	}
+}
+
+// Many claims on one machine cost the network what one costs, and little memory.
+func TestClaims(t *testing.T) {
+	p := remotetest.NewProxy(t, s3(t))
+	url := remotetest.S3Prefix(p.URL, "claims")
+	ownCache(t)
+	a := harness.New(t)
+	for i := range harness.Count(t, "FILES", 2000, 100_000) {
+		write(t, a.Path(fmt.Sprintf("d%d/d%d/f%d", i/1000, i/10%100, i)), fmt.Sprint("content ", i))
+	}
+	a.Amberfs("snapshot", "base")
+	a.Amberfs("remote", "add", "origin", url)
+	a.Amberfs("push", "origin", "base")
+	a.Stop()
+	ownCache(t)
+	b := harness.New(t)
+	b.Amberfs("remote", "add", "origin", url)
+	p.SetDelay(30 * time.Millisecond)
+	claim := func(n int) {
+		t.Helper()
+		call := b.Path(".snapshots", "call.test")
+		must(t, os.WriteFile(call, fmt.Appendf(nil, `{"op":"claim","label":"box-%d","from":"origin@base"}`, n), 0o600))
+		fork := b.Path(".forks", fmt.Sprint("box-", n))
+		text, err := os.ReadFile(filepath.Join(fork, "d0/d0/f7"))
+		if err != nil || string(text) != "content 7" {
+			t.Fatalf("claim %d: %q, %v", n, text, err)
+		}
+		write(t, filepath.Join(fork, "mine"), fmt.Sprint(n))
+		_, err = os.ReadDir(fork)
+		must(t, err)
+	}
+	start := time.Now()
+	claim(0)
+	first := time.Since(start)
+	harness.Eventually(t, "the tree is fetched", func() bool {
+		down := p.BytesDown.Load()
+		time.Sleep(200 * time.Millisecond)
+		return p.BytesDown.Load() == down
+	})
+	requests, down, memory := p.Requests.Load(), p.BytesDown.Load(), resident(t, b.Pid())
+	const n = 1000
+	start = time.Now()
+	for i := range n {
+		claim(i + 1)
+	}
+	more, grown := p.Requests.Load()-requests, resident(t, b.Pid())-memory
+	t.Logf("the first claim %v, %d more %v; %d requests and %d bytes after %d and %d; %d bytes of memory each",
+		first, n, time.Since(start), more, p.BytesDown.Load()-down, requests, down, grown/n)
+	if more > 2 { // the name is asked for once a minute
+		t.Errorf("%d requests", more)
+	}
+	if grown/n > 100<<10 {
+		t.Errorf("%d bytes of memory a claim", grown/n)
+	}
+}
+
+// resident is the memory of a process, in bytes.
+func resident(t *testing.T, pid int) (n int64) {
+	t.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must(t, err)
+	for line := range strings.Lines(string(raw)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			_, err := fmt.Sscanf(rest, "%d kB", &n)
+			must(t, err)
+		}
+	}
+	return n << 10
+}
+
+// A remote that is away, with nothing of it in the cache, stands before nothing that
+// another one has.
+func TestOneOfTwoAway(t *testing.T) {
+	p := remotetest.NewProxy(t, s3(t))
+	far, near := remotetest.S3Prefix(p.URL, "two"), "file://"+t.TempDir()
+	ownCache(t)
+	a := harness.New(t, "-o", "timeout=2s")
+	for name, url := range map[string]string{"far": far, "near": near} {
+		b := harness.New(t)
+		write(t, b.Path("d/"+name), "in "+name)
+		b.Amberfs("snapshot", name)
+		b.Amberfs("remote", "add", name, url)
+		b.Amberfs("push", name, name)
+		b.Stop()
+		a.Amberfs("fork", url+"@"+name, name)
+	}
+	a.Stop()
+	ownCache(t)
+	p.SetAway(true)
+	a.Start()
+	if text, err := os.ReadFile(a.Path(".forks/near/d/near")); err != nil || string(text) != "in near" {
+		t.Errorf("what is on the other remote: %q, %v", text, err)
+	}
+	write(t, a.Path("mine"), "written")
+	if _, err := os.ReadFile(a.Path(".forks/far/d/far")); !errors.Is(err, syscall.EIO) {
+		t.Errorf("what is on the one that is away: %v", err)
+	}
+	p.SetAway(false)
+	harness.Eventually(t, "it is back", func() bool {
+		text, err := os.ReadFile(a.Path(".forks/far/d/far"))
+		return err == nil && string(text) == "in far"
+	})
+}

@@ -1,0 +1,351 @@
+// Package ui_test uses the page of `amberfs ui` in a real browser.
+package ui_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
+
+// A browser has the page of one mount open.
+type browser struct {
+	t   *testing.T
+	m   *harness.Mount
+	url string
+	ctx context.Context
+}
+
+// serve runs `amberfs ui` until the test ends and returns the address.
+func serve(t *testing.T, m *harness.Mount, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(harness.Binary(t), append([]string{"-C", m.Path(), "ui"}, args...)...)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	cmd.Stderr = os.Stderr
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	must(t, err)
+	return strings.TrimSpace(line)
+}
+
+// open opens the page of m in a browser that ends with the test.
+func open(t *testing.T, m *harness.Mount, args ...string) *browser {
+	t.Helper()
+	name := ""
+	for _, n := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if p, err := exec.LookPath(n); err == nil {
+			name = p
+			break
+		}
+	}
+	if name == "" {
+		t.Fatal("there is no browser; scripts/setup test installs one")
+	}
+	b := &browser{t: t, m: m, url: serve(t, m, args...)}
+	profile, err := os.MkdirTemp("", "browser-")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(profile) }) // the browser's processes may still write
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(name), chromedp.NoSandbox,
+		chromedp.UserDataDir(profile), chromedp.WindowSize(1440, 900), chromedp.WSURLReadTimeout(time.Minute))
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
+	t.Cleanup(cancel)
+	b.ctx = ctx
+	chromedp.ListenTarget(ctx, func(e any) {
+		switch e := e.(type) {
+		case *runtime.EventExceptionThrown:
+			t.Errorf("the page threw: %s", e.ExceptionDetails.Error())
+		case *page.EventJavascriptDialogOpening:
+			t.Errorf("the page opened a dialog: %s", e.Message)
+		}
+	})
+	b.do(chromedp.Navigate(b.url))
+	b.wait(`document.querySelectorAll('#snapshots [role=option]').length > 0`)
+	return b
+}
+
+func (b *browser) do(actions ...chromedp.Action) {
+	b.t.Helper()
+	must(b.t, chromedp.Run(b.ctx, actions...))
+}
+
+func (b *browser) eval(js string, out any) {
+	b.t.Helper()
+	await := func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
+	b.do(chromedp.Evaluate(js, out, await))
+}
+
+// wait waits until an expression of JavaScript is true.
+func (b *browser) wait(js string) {
+	b.t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		var ok bool
+		b.eval("Boolean("+js+")", &ok)
+		if ok {
+			return
+		}
+		if time.Now().After(end) {
+			var text string
+			b.eval("document.body.innerText", &text)
+			b.t.Fatalf("the page never came to %s; it shows:\n%s", js, text)
+		}
+	}
+}
+
+// click clicks the first element that the selector finds whose text has what is
+// wanted.
+func (b *browser) click(selector, text string) {
+	b.t.Helper()
+	find := fmt.Sprintf(`[...document.querySelectorAll(%q)].find((e) => e.textContent.includes(%q))`, selector, text)
+	b.wait(find)
+	b.eval(find+".click()", nil)
+}
+
+func (b *browser) write(path, content string) {
+	b.t.Helper()
+	must(b.t, os.MkdirAll(filepath.Dir(b.m.Path(path)), 0o755))
+	must(b.t, os.WriteFile(b.m.Path(path), []byte(content), 0o644))
+}
+
+func (b *browser) has(path, content string) {
+	b.t.Helper()
+	harness.Eventually(b.t, path+" has "+content, func() bool {
+		got, _ := os.ReadFile(b.m.Path(path))
+		return string(got) == content
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLookRestoreUndo(t *testing.T) {
+	m := harness.New(t)
+	put := func(path, content string) { must(t, os.WriteFile(m.Path(path), []byte(content), 0o644)) }
+	put("a.go", "package a\n\nfunc one() {}\n")
+	must(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
+	b := open(t, m, "--write")
+	b.wait(`document.body.innerText.includes('first')`)
+
+	b.write("a.go", "package a\n\nfunc two() {}\n")
+	m.Amberfs("-C", m.Path(), "snapshot", "second", "-m", "a shell made it")
+	b.wait(`document.querySelector('#snapshots').innerText.includes('a shell made it')`)
+
+	b.click("#snapshots [role=option]", "a shell made it")
+	b.click("#files [role=treeitem]", "a.go")
+	b.wait(`document.querySelector('#view tr.del')?.innerText.includes('func one()')`)
+	b.wait(`document.querySelector('#view tr.add')?.innerText.includes('func two()')`)
+	b.screenshot("timeline")
+	b.click("#tabs [role=tab]", "File")
+	b.wait(`document.querySelector('#view .tok-k')?.textContent === 'package'`)
+	b.click("#tabs [role=tab]", "History")
+	b.wait(`document.querySelector('#view table')?.innerText.includes('second')`)
+	b.click("#tabs [role=tab]", "Events")
+	b.wait(`document.querySelector('#view table')?.innerText.includes('modified')`)
+
+	b.click("#snapshots [role=option]", "first")
+	b.click("#files [role=treeitem]", "a.go")
+	b.click("#file-actions button", "Restore this file")
+	b.wait(`document.querySelector('#dialog').open && document.querySelector('#dialog').innerText.includes('a.go')`)
+	b.screenshot("restore")
+	b.click("#dialog button", "Restore")
+	b.has("a.go", "package a\n\nfunc one() {}\n")
+	b.click("#messages button", "Undo")
+	b.has("a.go", "package a\n\nfunc two() {}\n")
+}
+
+// Empty lines that are gone count as lines, side by side too.
+func TestSideBySide(t *testing.T) {
+	m := harness.New(t)
+	must(t, os.WriteFile(m.Path("text"), []byte("one\n\n\ntwo\n"), 0o644))
+	must(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
+	must(t, os.WriteFile(m.Path("text"), []byte("one\ntwo\n"), 0o644))
+	b := open(t, m)
+	b.click("#files [role=treeitem]", "text")
+	b.wait(`document.querySelector('#view tr.del')`)
+	b.eval(`document.querySelector('#sides').click()`, nil)
+	b.wait(`[...document.querySelectorAll('#view table.sides td.no:first-child')].map((e) => e.textContent).join() === '1,2,3,4'`)
+}
+
+func TestPromoteWithConflict(t *testing.T) {
+	m := harness.New(t)
+	put := func(path, content string) { must(t, os.WriteFile(m.Path(path), []byte(content), 0o644)) }
+	put("same", "base\n")
+	put("other", "base\n")
+	m.Amberfs("-C", m.Path(), "fork", "try")
+	put(".forks/try/same", "theirs\n")
+	put(".forks/try/other", "theirs\n")
+	put("same", "ours\n")
+	put("other", "ours\n")
+	b := open(t, m, "--write")
+	b.click("#workspaces [role=tab]", "try")
+	b.click("#actions button", "Promote")
+	b.wait(`document.querySelector('#dialog').open && document.querySelector('#dialog').innerText.includes('same')`)
+	b.eval(`[...document.querySelectorAll('#dialog fieldset')].find((f) => f.innerText.includes('same')).querySelector('[value=theirs]').click()`, nil)
+	b.click("#dialog .actions button", "Promote")
+	b.has("same", "theirs\n")
+	b.has("other", "ours\n")
+}
+
+// TestHostile shows names and contents that would be something else than text.
+func TestHostile(t *testing.T) {
+	m := harness.New(t)
+	names := []string{"<img src=x onerror=alert(1)>", "\u202egpj.exe", "a\nb", "\xff\xfe", strings.Repeat("n", 255), "\x1b[31mred"}
+	for i, name := range names {
+		content := "<script>alert(1)</script>\n"
+		if i == 2 {
+			content = strings.Repeat("x", 1<<20)
+		}
+		must(t, os.WriteFile(m.Path(name), []byte(content), 0o644))
+	}
+	must(t, os.WriteFile(m.Path("page.html"), []byte("<script>alert(1)</script>\n"), 0o644))
+	m.Amberfs("-C", m.Path(), "snapshot", "s", "-m", "<b onmouseover=alert(1)>\u202emessage")
+	b := open(t, m)
+	b.click("#snapshots [role=option]", "<b onmouseover")
+	b.wait(fmt.Sprintf(`document.querySelectorAll('#files [role=treeitem]').length === %d`, len(names)+1))
+	for i := range len(names) + 1 {
+		b.eval(fmt.Sprintf(`document.querySelectorAll('#files [role=treeitem]')[%d].click()`, i), nil)
+		for _, tab := range []string{"Diff", "File", "History", "Events"} {
+			b.click("#tabs [role=tab]", tab)
+			b.wait(`!document.querySelector('#view').hasAttribute('aria-busy')`)
+		}
+	}
+	var scripts, buttons int
+	b.eval(`document.querySelectorAll('main script, main img, main b').length`, &scripts)
+	b.eval(`document.querySelectorAll('#actions button, #file-actions button').length`, &buttons)
+	if scripts != 0 {
+		t.Errorf("%d elements came out of contents", scripts)
+	}
+	if buttons != 0 {
+		t.Errorf("%d buttons without --write", buttons)
+	}
+	var bidi bool
+	b.eval(`/[\u202a-\u202e\u001b]/.test(document.body.innerText)`, &bidi)
+	if bidi {
+		t.Error("characters that turn text round, or command terminals, are shown as they are")
+	}
+}
+
+func TestRefused(t *testing.T) {
+	m := harness.New(t)
+	address, token, _ := strings.Cut(serve(t, m, "--write"), "/#token=")
+	ask := func(method, path string, set func(*http.Request)) int {
+		r, err := http.NewRequest(method, address+path, strings.NewReader("{}"))
+		must(t, err)
+		if set != nil {
+			set(r)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		must(t, err)
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := ask("GET", "/api/v1/snapshots", nil); got != 401 {
+		t.Errorf("without a token: %d, want 401", got)
+	}
+	if got := ask("POST", "/api/v1/snapshots", nil); got != 401 {
+		t.Errorf("a change without a token: %d, want 401", got)
+	}
+	if got := ask("GET", "/", func(r *http.Request) { r.Host = "evil.example" }); got != 403 {
+		t.Errorf("a foreign host: %d, want 403", got)
+	}
+	if got := ask("POST", "/session", func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }); got != 403 {
+		t.Errorf("another site: %d, want 403", got)
+	}
+	if len(token) != 64 {
+		t.Errorf("the token has %d digits, want 256 bits", len(token))
+	}
+}
+
+// TestAccessible runs axe-core on each view, in light and dark, wide and narrow.
+func TestAccessible(t *testing.T) {
+	axe, err := os.ReadFile("../../bin/node_modules/axe-core/axe.min.js")
+	if err != nil {
+		t.Fatalf("%v; scripts/setup test installs it", err)
+	}
+	m := harness.New(t)
+	must(t, os.WriteFile(m.Path("a.go"), []byte("package a\n"), 0o644))
+	must(t, os.Mkdir(m.Path("d"), 0o755))
+	must(t, os.WriteFile(m.Path("d", "b.txt"), []byte("b\n"), 0o644))
+	m.Amberfs("-C", m.Path(), "snapshot", "s", "-m", "first", "--label", "k=v")
+	m.Amberfs("-C", m.Path(), "fork", "try")
+	must(t, os.WriteFile(m.Path("a.go"), []byte("package b\n"), 0o644))
+	b := open(t, m, "--write")
+	b.do(page.SetBypassCSP(true))
+	b.do(chromedp.Navigate(strings.Split(b.url, "#")[0]))
+	b.click("#files [role=treeitem]", "a.go")
+	for _, look := range []struct {
+		scheme string
+		width  int64
+	}{{"light", 1440}, {"dark", 1440}, {"light", 400}, {"dark", 3840}} {
+		b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look.scheme}}),
+			chromedp.EmulateViewport(look.width, 900))
+		for _, tab := range []string{"Diff", "File", "History", "Events"} {
+			b.click("#tabs [role=tab]", tab)
+			b.wait(`!document.querySelector('#view').hasAttribute('aria-busy')`)
+			b.axe(string(axe), fmt.Sprintf("%s, %s, %d pixels", tab, look.scheme, look.width))
+		}
+	}
+	b.click("#help-button", "?")
+	b.axe(string(axe), "the help")
+}
+
+func (b *browser) axe(source, where string) {
+	b.t.Helper()
+	b.eval("typeof axe === 'undefined' ? (0, eval)("+quoted(source)+") && 0 : 0", nil)
+	var found []struct {
+		ID, Impact, Help string
+		Nodes            []struct{ HTML string }
+	}
+	b.eval(`axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations)`, &found)
+	for _, v := range found {
+		if v.Impact == "serious" || v.Impact == "critical" {
+			b.t.Errorf("%s: %s (%s): %s: %.300s", where, v.ID, v.Impact, v.Help, v.Nodes[0].HTML)
+		}
+	}
+}
+
+func quoted(s string) string {
+	b, _ := json.Marshal(s)
+	return string(b)
+}
+
+// screenshot keeps what the page looks like, for the docs, when
+// AMBERFS_SCREENSHOTS names a directory.
+func (b *browser) screenshot(name string) {
+	b.t.Helper()
+	dir := os.Getenv("AMBERFS_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	var png []byte
+	b.do(chromedp.CaptureScreenshot(&png))
+	must(b.t, os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644))
+}

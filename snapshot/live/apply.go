@@ -151,7 +151,7 @@ func (f *Forest) apply(v *view, r *record) error {
 	case recRelink:
 		f.sawIno(r.node.Ino)
 		n := *r.node
-		delete(v.orphans, n.Ino)
+		v.orphans.remove(n.Ino)
 		n.Nlink, n.Links, n.Ctime = 1, nil, r.time
 		return f.addNode(v, r.parent, r.name, &n, r.time)
 	case recUnlink:
@@ -243,7 +243,7 @@ func (f *Forest) dropName(v *view, parent uint64, name string, t int64) (*tree.I
 	}
 	if v.epoch == 0 && f.isHeld(Node(v.id, n.Ino)) { // an edit sees to it at its end
 		orphan := *n
-		v.orphans[n.Ino] = &orphan
+		v.orphans.put(&orphan)
 	}
 	return n, nil
 }

@@ -37,7 +37,7 @@
 //
 // An inode that lost its last name while the kernel still holds it is an
 // orphan: it lives outside of the state, is part of no capture, and goes when
-// the kernel forgets it. Its changes are not journaled, only its bytes are.
+// the kernel forgets it, for which the lock is held for reading only. Its changes are not journaled, only its bytes are.
 //
 // # Records
 //
@@ -51,6 +51,7 @@
 //	Forest.mu            every view, the epoch, the counters; the catalogue of package snapshot
 //	  journal            inside, for an append
 //	  tree.Source        inside, for cached objects
+//	  orphans.mu         inside, of one view
 //	Forest.blobs.mu      positions of bytes written but not yet referred to; never held with another
 //
 // Forest.mu may be held while a page of the tree is read from a pack, which

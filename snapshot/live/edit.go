@@ -13,21 +13,18 @@ type Edit struct {
 	f    *Forest
 	base *view
 	copy *view
-	held []*view       // whose changes wait
-	done chan struct{} // closed by End
-	gone []gone
+	held []*view                // whose changes wait
+	done chan struct{}          // closed by End
+	gone map[uint64]*tree.Inode // inodes that lost their last name
+	last map[uint64]int         // of each: the entry of inv
 	inv  Invalidation
 	next uint64 // inode number
+
+	applied bool // and not sifted
 
 	// FirstIno is the number of the first inode that is made. Recovery sets it;
 	// Graft sets it if it is 0.
 	FirstIno uint64
-}
-
-// gone is an inode that lost its last name.
-type gone struct {
-	inode *tree.Inode
-	entry int // of inv
 }
 
 // Edit begins an edit of a view. Changes of this view and of those that are read
@@ -58,7 +55,7 @@ func (f *Forest) edit(id uint32, hold []uint32) (*Edit, error) {
 	}
 	// An epoch for what the edit makes, and another one for everybody else.
 	f.mu.epoch += 2
-	e := &Edit{f: f, base: v, done: make(chan struct{})}
+	e := &Edit{f: f, base: v, done: make(chan struct{}), gone: make(map[uint64]*tree.Inode), last: make(map[uint64]int)}
 	e.copy = &view{id: id, state: v.state.Clone(), epoch: f.mu.epoch - 1}
 	for _, id := range hold {
 		if h, ok := f.mu.views[id]; ok {
@@ -77,6 +74,7 @@ func (e *Edit) Base() *tree.State { return e.base.state }
 
 // End lets changes of the views go on. It may be called twice.
 func (e *Edit) End() {
+	e.sift()
 	e.f.mu.Lock()
 	defer e.f.mu.Unlock()
 	if e.held == nil {
@@ -89,18 +87,33 @@ func (e *Edit) End() {
 	close(e.done)
 }
 
-// Apply puts an edit in place, and tells what that replaced. It does not fail.
+// Apply puts an edit in place, and tells what that replaced; all of it after End.
+// It does not fail.
 func (tx *Tx) Apply(e *Edit) Invalidation {
 	f, v := tx.f, e.base
 	f.mu.changes++
 	v.changed = f.mu.changes
 	v.state = e.copy.state
 	f.sawIno(e.next - 1)
-	for _, g := range e.gone {
-		if id := Node(v.id, g.inode.Ino); f.isHeld(id) {
-			v.orphans[g.inode.Ino] = g.inode
-			e.inv.Entries[g.entry].Gone = id
-		}
+	if len(e.gone) > 0 && f.held.Load() != nil {
+		v.orphans.putAll(e.gone)
+		e.applied = true
 	}
 	return e.inv
+}
+
+// sift drops what went with an edit that was applied and that the kernel does
+// not hold, and tells of the rest. Nothing without a name comes to be held.
+func (e *Edit) sift() {
+	if !e.applied {
+		return
+	}
+	e.applied = false
+	for ino, entry := range e.last {
+		if id := Node(e.base.id, ino); e.f.isHeld(id) {
+			e.inv.Entries[entry].Gone = id
+		} else {
+			e.base.orphans.remove(ino)
+		}
+	}
 }

@@ -63,7 +63,7 @@ type Forest struct {
 type view struct {
 	id      uint32
 	state   *tree.State
-	orphans map[uint64]*tree.Inode
+	orphans orphans
 	changed uint64        // value of Forest.mu.changes at the last change
 	edited  chan struct{} // closed by the end of an edit; nil when changes go on
 	epoch   uint64        // of an edit's copy; 0: that of the forest
@@ -201,7 +201,7 @@ func (f *Forest) inodeOf(v *view, ino uint64) (*tree.Inode, error) {
 	if err == nil {
 		return n, nil
 	}
-	if o, ok := v.orphans[ino]; ok {
+	if o, ok := v.orphans.get(ino); ok {
 		return o, nil
 	}
 	return nil, loadError(err)
@@ -229,7 +229,7 @@ func (f *Forest) own(v *view, ino uint64) (*tree.Inode, error) {
 	if err == nil {
 		return n, nil
 	}
-	if o, ok := v.orphans[ino]; ok {
+	if o, ok := v.orphans.get(ino); ok {
 		return o, nil
 	}
 	return nil, loadError(err)

@@ -323,7 +323,7 @@ func (j *graft) drop(p *tree.Path, parent uint64) error {
 	if n.Nlink > 0 {
 		j.stale[Node(j.v.id, n.Ino)] = true
 	} else {
-		j.e.gone = append(j.e.gone, gone{n, len(j.e.inv.Entries) - 1})
+		j.e.gone[n.Ino], j.e.last[n.Ino] = n, len(j.e.inv.Entries)-1
 	}
 	return nil
 }

@@ -111,18 +111,8 @@ func (f *Forest) Path(id NodeID, most int) (string, error) {
 // Forget tells that the kernel holds a node no more.
 func (f *Forest) Forget(id NodeID) {
 	f.mu.RLock()
-	v, ok := f.mu.views[id.View()]
-	orphan := false
-	if ok {
-		_, orphan = v.orphans[id.Ino()]
-	}
-	f.mu.RUnlock()
-	if !orphan {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.isHeld(id) {
-		delete(v.orphans, id.Ino())
+	defer f.mu.RUnlock()
+	if v, ok := f.mu.views[id.View()]; ok && !f.isHeld(id) {
+		v.orphans.remove(id.Ino())
 	}
 }

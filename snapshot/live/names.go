@@ -54,7 +54,7 @@ func (f *Forest) directory(id NodeID) (*view, *tree.Inode, error) {
 	}
 	n, err := v.state.Get(f.src, id.Ino())
 	if err != nil {
-		if _, ok := v.orphans[id.Ino()]; ok {
+		if _, ok := v.orphans.get(id.Ino()); ok {
 			return nil, nil, ErrNotExist // a removed directory that somebody stands in
 		}
 		return nil, nil, loadError(err)
@@ -164,7 +164,7 @@ func (f *Forest) Tmpfile(parent NodeID, c Create) (Attr, error) {
 	t := now()
 	n := newInode(ino, &c, t)
 	n.Nlink = 0
-	v.orphans[ino] = n
+	v.orphans.put(n)
 	return attrOf(v.id, n), nil
 }
 
@@ -204,7 +204,7 @@ func (f *Forest) Link(id, newParent NodeID, name string) (Attr, error) {
 		return Attr{}, ErrTooManyLinks
 	}
 	r := record{kind: recLink, view: v.id, time: now(), ino: n.Ino, parent: newParent.Ino(), name: name}
-	if _, orphan := v.orphans[n.Ino]; orphan {
+	if _, orphan := v.orphans.get(n.Ino); orphan {
 		r.kind, r.node = recRelink, n
 	}
 	if err := f.commit(v, &r, nil); err != nil {

@@ -50,7 +50,7 @@ func (d *Needed) Lowest(tx *Tx, frozen []*tree.State) int64 {
 	}
 	for _, v := range tx.f.mu.views {
 		d.seen.Each(v.state, false, d.look)
-		for _, n := range v.orphans {
+		for n := range v.orphans.all() {
 			d.look(n)
 		}
 	}

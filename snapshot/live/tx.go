@@ -94,7 +94,7 @@ func (tx *Tx) Changed(view uint32) uint64 {
 // AddView adds a writable view that starts as a frozen state.
 func (tx *Tx) AddView(id uint32, s *tree.State) {
 	tx.f.mu.epoch++
-	tx.f.mu.views[id] = &view{id: id, state: s.Clone(), orphans: make(map[uint64]*tree.Inode)}
+	tx.f.mu.views[id] = &view{id: id, state: s.Clone()}
 	tx.UseView(id)
 }
 
@@ -161,7 +161,7 @@ func (tx *Tx) End() int64 { return tx.f.log.End() }
 func (tx *Tx) Unjournaled() int64 {
 	low := tx.f.blobs.minPos()
 	for _, v := range tx.f.mu.views {
-		for _, n := range v.orphans {
+		for n := range v.orphans.all() {
 			low = min(low, n.Content.MinPos())
 		}
 	}
@@ -171,7 +171,7 @@ func (tx *Tx) Unjournaled() int64 {
 // EachOrphan calls fn for every unlinked inode that the kernel still holds.
 func (tx *Tx) EachOrphan(fn func(n *tree.Inode)) {
 	for _, v := range tx.f.mu.views {
-		for _, n := range v.orphans {
+		for n := range v.orphans.all() {
 			fn(n)
 		}
 	}

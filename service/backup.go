@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// backupTick is how exactly the interval of push in the policy is kept.
+	// backupTick is how often a store that is written to is looked at.
 	backupTick = time.Second
 	// backupAgain is when a backup that failed is tried again, at the latest.
 	backupAgain = time.Minute
@@ -59,29 +59,41 @@ func (s *Service) backupState() *BackupState {
 }
 
 // Backup pushes the snapshots of main as its policy says, until ctx ends. When there is
-// nothing new it asks the remote nothing.
+// nothing new it asks the remote nothing, and sleeps.
 func (s *Service) Backup(ctx context.Context) {
 	var next time.Time
 	var last snapshot.PushPolicy
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(backupTick):
-		}
+	for ctx.Err() == nil {
+		changed := s.Store.Changed()
 		p := s.Store.Main().Policy().Push
 		if p != last {
 			last, next = p, time.Time{}
 		}
-		if p.Remote == "" || p.IntervalSeconds == 0 || time.Now().Before(next) {
+		due := p.Remote != "" && p.IntervalSeconds > 0
+		if due && !time.Now().Before(next) {
+			wait := time.Duration(p.IntervalSeconds) * time.Second
+			err := s.backUp(ctx, p)
+			if err != nil && ctx.Err() == nil {
+				s.backupFailed(p, err)
+				wait = min(wait, backupAgain)
+			}
+			next, due = time.Now().Add(wait), err != nil
+		}
+		var again <-chan time.Time
+		if due {
+			again = time.After(time.Until(next))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
 			continue
+		case <-changed:
 		}
-		wait := time.Duration(p.IntervalSeconds) * time.Second
-		if err := s.backUp(ctx, p); err != nil && ctx.Err() == nil {
-			s.backupFailed(p, err)
-			wait = min(wait, backupAgain)
+		select {
+		case <-ctx.Done():
+		case <-time.After(backupTick):
 		}
-		next = time.Now().Add(wait)
 	}
 }
 

@@ -282,6 +282,9 @@ func (s *Store) Workspaces() []*Workspace {
 // Sync returns when everything acknowledged would survive a power cut.
 func (s *Store) Sync() error { return s.forest.Sync() }
 
+// Changed returns a channel that is closed by the next change of anything.
+func (s *Store) Changed() <-chan struct{} { return s.log.Appended() }
+
 // look runs fn with the lock of the forest held for reading.
 func (s *Store) look(fn func(tx *live.Tx)) {
 	_ = s.forest.View(func(tx *live.Tx) error { // it has no error of its own

@@ -158,7 +158,8 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if err != nil {
 		return fs.status("setattr", id, err)
 	}
-	if s.KillPriv && a.Mode&unix.S_ISGID != 0 && a.Mode&unix.S_IFMT == unix.S_IFREG {
+	// With chown the kernel says so whoever it is, who is root or in the group.
+	if s.KillPriv && s.Size != nil && a.Mode&unix.S_ISGID != 0 && a.Mode&unix.S_IFMT == unix.S_IFREG {
 		if err = fs.dropSgid(a, &in.InHeader); err == nil {
 			a, err = fs.forest.GetAttr(id)
 		}

@@ -82,6 +82,12 @@ func suidIsCleared(t *testing.T, dir string) {
 	if st := stat(t, path); st.Mode&0o7777 != 0o755 {
 		t.Errorf("after chown: mode %o", st.Mode)
 	}
+	const locking = unix.S_ISGID | 0o644 // without group execution it is no right
+	must(t, unix.Chmod(path, locking))
+	must(t, unix.Lchown(path, 0, 4243))
+	if st := stat(t, path); st.Mode&0o7777 != locking {
+		t.Errorf("after chown: mode %o, was %o", st.Mode, locking)
+	}
 	// Root keeps the bits when it writes (CAP_FSETID), others lose them:
 	// unprivileged is a case of its own with allow_other.
 	must(t, unix.Chmod(path, suid))

@@ -41,9 +41,10 @@ func TestNothingIsDoneThroughLinks(t *testing.T) {
 				if len(names) == 0 {
 					names = []string{filepath.Join(dir, what)}
 				}
-				if err := os.Rename(names[0], outside); errors.Is(err, os.ErrNotExist) {
+				if err = os.Rename(names[0], outside); errors.Is(err, os.ErrNotExist) {
 					err = os.WriteFile(outside, []byte("theirs"), 0o600)
-				} else if err != nil {
+				}
+				if err != nil {
 					t.Fatal(err)
 				}
 				if fifo {

@@ -68,7 +68,7 @@ func (h *host) walk(p *tree.Path) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	defer unix.Close(above) //nolint:errcheck // of a path alone
+	defer unix.Close(above)
 	return unix.Openat(above, p.Name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
 
@@ -185,7 +185,7 @@ func (h *host) holdsMore(p *tree.Path, known map[string]bool) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("opening %q: %w", p.Short(), err)
 	}
-	defer unix.Close(fd) //nolint:errcheck // of a path alone
+	defer unix.Close(fd)
 	return holdsMore(fd, p.String(), known)
 }
 

@@ -254,7 +254,7 @@ func (a *applying) setAttrs(dir int, name string, s *applyStep) error {
 		if err != nil {
 			return err
 		}
-		defer unix.Close(fd) //nolint:errcheck // of a path alone
+		defer unix.Close(fd)
 		proc := "/proc/self/fd/" + strconv.Itoa(fd)
 		a.setXattrs(proc, c)
 		if err := unix.Chmod(proc, c.B.Mode&0o7777); err != nil {

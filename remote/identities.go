@@ -34,7 +34,7 @@ func identities() ([]age.Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", identityVariable, err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	ids, err := age.ParseIdentities(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: it holds no key of age", name) // the error may quote the key

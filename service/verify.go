@@ -22,7 +22,7 @@ import (
 func CheckStore(ctx context.Context, dir string, show func(Progress)) (*snapshot.Report, error) {
 	hint := "run `amberfs verify --repair " + dir + "`"
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
-	defer c.Close() //nolint:errcheck // nothing was written
+	defer c.Close()
 	r, err := snapshot.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx)}, bytesDone("verifying", show))
 	if err == nil {
 		return r, DamageFound(r, hint)
@@ -37,7 +37,7 @@ func CheckStore(ctx context.Context, dir string, show func(Progress)) (*snapshot
 // RepairStore repairs a store that nobody has open.
 func RepairStore(ctx context.Context, dir string, show func(Progress)) (*snapshot.Report, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
-	defer c.Close() //nolint:errcheck // nothing was written
+	defer c.Close()
 	r, err := snapshot.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx)}, bytesDone("repairing", show))
 	if err != nil || r.OK() || len(r.Affected) == 0 {
 		return r, err

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -20,13 +20,18 @@ import (
 // sources are real files to work on.
 func sources(t *testing.T, dirs ...string) map[string]string {
 	t.Helper()
+	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Skipf("go env GOROOT: %v", err)
+	}
+	src := filepath.Join(strings.TrimSpace(string(goroot)), "src")
 	out := make(map[string]string)
 	for _, dir := range dirs {
-		if err := fs.WalkDir(os.DirFS(filepath.Join(runtime.GOROOT(), "src", dir)), ".", func(p string, d fs.DirEntry, err error) error {
+		if err := fs.WalkDir(os.DirFS(filepath.Join(src, dir)), ".", func(p string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() {
 				return err
 			}
-			b, err := os.ReadFile(filepath.Join(runtime.GOROOT(), "src", dir, p))
+			b, err := os.ReadFile(filepath.Join(src, dir, p))
 			out[strings.ReplaceAll(dir+"/"+p, "/", "_")] = string(b)
 			return err
 		}); err != nil {

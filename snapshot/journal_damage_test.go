@@ -297,13 +297,6 @@ func loseCatalogue(t *testing.T, dir string) {
 	}
 }
 
-func intactStore(t *testing.T, s *snapshot.Store) {
-	t.Helper()
-	if r, err := s.Verify(context.Background(), nil); err != nil || !r.OK() {
-		t.Errorf("verify: %+v, %v", r, err)
-	}
-}
-
 // TestCatalogueAndJournalLost: when neither the catalogue nor the beginning of the
 // journal is left, whoever opens, verifies or repairs the store is told so, and
 // nothing is changed.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -17,7 +16,7 @@ func TestFormatTellsOfEveryRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &Store{cat: newCatalogue()}
-	for typ := journal.Type(live.FirstForeign); ; typ++ {
+	for typ := live.FirstForeign; ; typ++ {
 		err := s.replay(nil, typ, nil)
 		if err != nil && strings.Contains(err.Error(), "is unknown") {
 			if typ == live.FirstForeign {

@@ -84,7 +84,7 @@ func (b *Beneath) walk(name string, fn func(dir int, base string) error) error {
 		if err != nil {
 			return err
 		}
-		defer unix.Close(next) //nolint:errcheck // of a path alone
+		defer unix.Close(next)
 		dir = next
 	}
 	return fn(dir, parts[len(parts)-1])

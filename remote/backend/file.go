@@ -151,7 +151,7 @@ func (d *dir) locked(needed bool, fn func() error) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // nothing was written
+	defer f.Close()
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("lock: %w", err)
 	}
@@ -182,7 +182,7 @@ func (d *dir) GetRange(ctx context.Context, key string, off, n int64) ([]byte, e
 	if err != nil {
 		return nil, d.sorted("read", key, err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	data, err := io.ReadAll(io.NewSectionReader(f, off, n))
 	return data, d.sorted("read", key, err)
 }

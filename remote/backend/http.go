@@ -103,7 +103,7 @@ func whole(ctx context.Context, get func() (body io.ReadCloser, size int64, err 
 
 // readAnswer reads a body of which the length was announced, unless it is negative.
 func readAnswer(body io.ReadCloser, size, most int64) ([]byte, error) {
-	defer body.Close() //nolint:errcheck // only read
+	defer body.Close()
 	if size > most {
 		return nil, fmt.Errorf("an answer of %d bytes, %d were asked for", size, most)
 	}

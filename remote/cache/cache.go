@@ -132,7 +132,7 @@ func (c *Cache) load(o Object, block, off int64, p []byte) bool {
 	if err != nil {
 		return false
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	fi, err := f.Stat()
 	if err != nil || fi.Size() != o.blockLen(block) {
 		return false

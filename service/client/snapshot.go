@@ -25,7 +25,7 @@ type reading struct {
 
 	objects *objects
 	cancel  context.CancelFunc
-	ended   chan error
+	ended   chan struct{}
 }
 
 // sourceCache is the memory for what is read of a snapshot, in bytes.
@@ -74,25 +74,21 @@ func (c *Client) Changes(ctx context.Context, name string) (*Changes, error) {
 // reads what it opened.
 func (c *Client) read(ctx context.Context, args, opened any) (*reading, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &reading{objects: &objects{ctx: ctx, c: c}, cancel: cancel, ended: make(chan error, 1)}
-	got := make(chan error, 1)
+	s := &reading{objects: &objects{ctx: ctx, c: c}, cancel: cancel, ended: make(chan struct{})}
+	got := make(chan error, 2) // what opening it came to, and at the end the end
 	go func() {
-		s.ended <- c.Do(ctx, args, Exchange{Item: func(raw json.RawMessage) error {
+		defer close(s.ended)
+		err := c.Do(ctx, args, Exchange{Item: func(raw json.RawMessage) error {
 			err := json.Unmarshal(raw, opened)
 			got <- err
 			return err
 		}}, nil)
-	}()
-	var err error
-	select {
-	case err = <-got:
-	case err = <-s.ended:
-		s.ended <- err
 		if err == nil {
 			err = errors.New("the daemon did not open the snapshot")
 		}
-	}
-	if err != nil {
+		got <- err
+	}()
+	if err := <-got; err != nil {
 		s.Close()
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
@@ -76,8 +75,6 @@ func (e *dirent) before(hash uint64, slot int) bool {
 func (e *dirent) dirent() Dirent {
 	return Dirent{Name: e.name, Ino: e.ino, Type: uint32(e.tag&15) << 12}
 }
-
-func (e *dirent) isDir() bool { return uint32(e.tag&15)<<12 == unix.S_IFDIR }
 
 // cookie is the place of an entry in the listing: at least 16, below 2^63.
 func (e *dirent) cookie() uint64 { return (e.hash<<slotBits | uint64(e.slot())) + firstCookie }

@@ -26,13 +26,6 @@ func splitPath(path string) ([]string, error) {
 	return names, nil
 }
 
-func joinPath(dir, name string) string {
-	if dir == "" {
-		return name
-	}
-	return dir + "/" + name
-}
-
 // Resolve returns the inode at a path relative to the root; "" and "." are the
 // root. Symbolic links are never followed: a path that leads through one fails
 // with ErrSymlink. Other errors are ErrNotExist, ErrNotDir and ErrBadPath.

@@ -91,10 +91,9 @@ func nested(n int) func(*work, string) error {
 			if err = unix.Mkdirat(fd, "d", 0o755); err != nil {
 				break
 			}
-			next := 0
-			next, err = unix.Openat(fd, "d", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-			unix.Close(fd)
-			fd = next
+			above := fd
+			fd, err = unix.Openat(above, "d", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+			unix.Close(above)
 		}
 		return errors.Join(err, unix.Close(fd))
 	}

@@ -12,7 +12,7 @@ func TestDeb(t *testing.T) {
 	if out := run(t, ".", "lintian", "--fail-on", "error", "--suppress-tags", "bad-distribution-in-changes-file", deb); out != "" {
 		t.Logf("lintian, no errors:\n%s", out)
 	}
-	out := inRoot(t, "deb", deb)
+	out := inRoot(t, "deb", deb, "testdata/complete")
 	if !strings.Contains(out, "removed without a trace") {
 		t.Errorf("the script did not come to its end:\n%s", out)
 	}

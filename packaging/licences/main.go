@@ -44,7 +44,7 @@ func main() {
 		program = flag.String("sbom", "", "a bill of materials (CycloneDX) of `PROGRAM`")
 		stale   = flag.Bool("old", false, "what had no release for two years")
 		version = flag.String("version", "", "the `VERSION` of PROGRAM")
-		file    = flag.String("o", "/dev/stdout", "write to `FILE`")
+		file    = flag.String("o", "", "write to `FILE`, not to the standard output")
 	)
 	flag.Parse()
 	var out bytes.Buffer
@@ -57,8 +57,12 @@ func main() {
 	default:
 		err = list(*texts, &out)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case *file != "":
 		err = os.WriteFile(*file, out.Bytes(), 0o644)
+	default: // /dev/stdout as a FILE would cut a log that others write to
+		_, err = out.WriteTo(os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "licences:", err)
@@ -75,7 +79,14 @@ func list(texts bool, out io.Writer) error {
 	}
 	fmt.Fprintln(out, "# Licences\n\namberfs is under Apache-2.0. Linked into it are\n\n| module | version | licence |\n|---|---|---|")
 	var bad []error
+	var order []string             // of the texts: that of the modules, each time
 	whose := map[string][]string{} // by text
+	has := func(path, text string) {
+		if whose[text] == nil {
+			order = append(order, text)
+		}
+		whose[text] = append(whose[text], path)
+	}
 	for _, path := range slices.Sorted(maps.Keys(modules)) {
 		m := modules[path]
 		name, err := licence(m.Dir)
@@ -85,17 +96,15 @@ func list(texts bool, out io.Writer) error {
 		}
 		fmt.Fprintf(out, "| %s | %s | %s |\n", path, m.Version, name)
 		for _, text := range notices(m.Dir) {
-			whose[text] = append(whose[text], path)
+			has(path, text)
 		}
 	}
 	fmt.Fprintln(out, "\nand the standard library of Go (BSD-3-Clause).")
 	if !texts {
 		return errors.Join(bad...)
 	}
-	std := goLicence()
-	whose[std] = append(whose[std], "the standard library of Go")
-	byModule := func(a, b string) int { return strings.Compare(whose[a][0], whose[b][0]) }
-	for _, text := range slices.SortedFunc(maps.Keys(whose), byModule) {
+	has("the standard library of Go", goLicence())
+	for _, text := range order {
 		fmt.Fprintf(out, "\n## %s\n\n```\n%s\n```\n", strings.Join(whose[text], ", "), strings.TrimSpace(text))
 	}
 	return errors.Join(bad...)

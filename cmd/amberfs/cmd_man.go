@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ func manCommand(a *app) *cobra.Command {
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
+			laidOut(root)
 			b := thisBuild()
 			head := &doc.GenManHeader{Section: "1", Source: "amberfs " + b.Version, Manual: "amberfs"}
 			if t, err := time.Parse(time.RFC3339, b.Date); err == nil {
@@ -50,3 +52,29 @@ func manCommand(a *app) *cobra.Command {
 		},
 	}
 }
+
+// laidOut rewrites the help texts below a command as Markdown, of which man pages
+// are made: there a line that is only indented runs into the next.
+func laidOut(c *cobra.Command) {
+	c.Long = indented.ReplaceAllStringFunc(c.Long, func(block string) string {
+		items := item.FindAllStringSubmatch(block, -1)
+		if len(items) == 0 { // a command line
+			return "\n" + line.ReplaceAllString(block, "  $0") + "\n"
+		}
+		var list strings.Builder
+		for _, i := range items {
+			list.WriteString("\n" + i[1] + "\n: " + strings.Join(strings.Fields(i[2]), " ") + "\n")
+		}
+		return list.String() + "\n"
+	})
+	for _, sub := range c.Commands() {
+		laidOut(sub)
+	}
+}
+
+var (
+	line     = regexp.MustCompile(`(?m)^.+`)
+	indented = regexp.MustCompile(`(?m)(?:^  .*(?:\n|\z))+`)
+	// A word or two, two spaces or more, and what it means on as many lines.
+	item = regexp.MustCompile(`(?m)^  (\S+(?: \S+)*) {2,}(\S.*(?:\n {4,}.*)*)`)
+)

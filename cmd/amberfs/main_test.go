@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -97,6 +99,15 @@ func TestMan(t *testing.T) {
 	stdout, stderr, status := command("man", dir)
 	if status != 0 || !strings.Contains(stdout, "amberfs-restore.1") {
 		t.Errorf("status %d, stdout %q, stderr %q", status, stdout, stderr)
+	}
+	// What lines mean that the help has one below the other.
+	for page, want := range map[string]string{
+		"mount": ".TP\nsnapdir=visible|hidden\nwhether .snapshots and .forks are listed\n",
+		"run":   ".EX\namberfs run --from . -- bwrap ",
+	} {
+		if b, err := os.ReadFile(filepath.Join(dir, "amberfs-"+page+".1")); err != nil || !strings.Contains(string(b), want) {
+			t.Errorf("amberfs-%s(1) has no %q: %v\n%s", page, want, err, b)
+		}
 	}
 }
 

@@ -3,7 +3,7 @@
 // and removed; the image runs in podman; programs for other processors run under
 // qemu; examples and workflows are checked by the tools of their makers.
 //
-//	make test-packages      what continuous integration runs
+//	make test-packages      what continuous integration runs every night
 //	make test-release       the same with packages that goreleaser made, twice
 //
 // It needs what `scripts/setup packages` installs, and root: what is installed

@@ -9,7 +9,7 @@ import (
 func TestDeb(t *testing.T) {
 	wanted(t)
 	deb := mine(t, "deb")
-	if out := run(t, ".", "lintian", "--fail-on", "error", "--suppress-tags", "bad-distribution-in-changes-file", deb); out != "" {
+	if out := runWith(t, ".", []string{"TMPDIR=" + t.TempDir()}, "lintian", "--fail-on", "error", "--suppress-tags", "bad-distribution-in-changes-file", deb); out != "" {
 		t.Logf("lintian, no errors:\n%s", out)
 	}
 	out := inRoot(t, "deb", deb, "testdata/complete")

@@ -105,7 +105,7 @@ func clone(t *testing.T) string {
 // killed when it ends.
 func inRoot(t *testing.T, script string, files ...string) string {
 	t.Helper()
-	argv := []string{"unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "testdata/root", "testdata/" + script}
+	argv := []string{"unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "testdata/root", t.TempDir(), "testdata/" + script}
 	if os.Geteuid() != 0 {
 		argv = append([]string{"sudo", "-n"}, argv...)
 	}

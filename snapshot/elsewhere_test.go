@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // A place is what is on a remote: objects that were copied there, with all that is
@@ -192,6 +193,52 @@ func TestStartElsewhere(t *testing.T) {
 		s = openWith(t, dir, p, nil)
 	}
 	want(t, "new", read(t, s, s.Main().Root(), "new"), "also mine")
+}
+
+// Who lists a directory waits for its names alone; what is in it is fetched when it is
+// looked up.
+func TestListElsewhere(t *testing.T) {
+	p := newPlace()
+	a := open(t, t.TempDir())
+	for i := range 2000 {
+		write(t, a, a.Main().Root(), fmt.Sprint("f", i), "")
+	}
+	if _, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	s := openWith(t, t.TempDir(), p, startOf(t, p.push(t, a.Main(), "v1")))
+	f, root := s.Forest(), s.Main().Root()
+	list := func() (names, known int) {
+		t.Helper()
+		for after, more := uint64(0), true; more; {
+			err := live.Await(t.Context(), func() error {
+				more = false
+				return f.ReadDirPlus(root, after, func(_ tree.Dirent, a *live.Attr, cookie uint64) bool {
+					names, after, more = names+1, cookie, true
+					if a != nil {
+						known++
+					}
+					return true
+				})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return names, known
+	}
+	if names, known := list(); names != 2000 || known > 1000 {
+		t.Errorf("%d names, %d with attributes", names, known)
+	}
+	for i := range 2000 {
+		err := live.Await(t.Context(), func() error { _, err := f.Lookup(root, fmt.Sprint("f", i)); return err })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names, known := list(); names != 2000 || known != 2000 {
+		t.Errorf("%d names, %d with attributes", names, known)
+	}
 }
 
 // A snapshot that was pulled into the store stays readable when the remote is away,

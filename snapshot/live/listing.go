@@ -1,7 +1,6 @@
 package live
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -34,7 +33,8 @@ func (f *Forest) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie 
 }
 
 // ReadDirPlus is ReadDir with the attributes of each entry, nil for an entry
-// whose inode cannot be read: looking it up tells why.
+// whose inode cannot be read or is not on this machine: looking it up tells why, or
+// fetches it. So who wants the names alone waits for nothing else.
 func (f *Forest) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *Attr, cookie uint64) bool) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -50,25 +50,20 @@ func (f *Forest) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *
 		return err
 	}
 	var a Attr
-	var elsewhere error // of the first entry; what comes later ends the listing there
 	any := false
 	err = dir.Dir.List(f.src, after, func(e tree.Dirent, cookie uint64) bool {
-		n, err := s.Get(f.src, e.Ino)
-		if errs.Of(err) == errs.Away {
-			elsewhere = err
-			return false
-		}
 		any = true
+		n, err := s.Get(f.src, e.Ino)
 		if err != nil {
 			return fn(e, nil, cookie)
 		}
 		a = attrOf(id.View(), n)
 		return fn(e, &a, cookie)
 	})
-	if any && (err == nil || errs.Of(err) == errs.Away) {
-		return nil
+	if any && errs.Of(err) == errs.Away {
+		return nil // what was listed is listed
 	}
-	return loadError(cmp.Or(err, elsewhere))
+	return loadError(err)
 }
 
 // Parent returns the directory that a directory lies in; a root's is itself.

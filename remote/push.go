@@ -94,7 +94,7 @@ func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
 
 // attempt looks what is condemned, and sends what has to be sent.
 func (u *pushing) attempt(ctx context.Context) error {
-	u.objects, u.indexes, u.entries, u.carried, u.missing = nil, nil, nil, nil, nil
+	u.objects, u.indexes, u.all, u.entries, u.carried, u.missing = nil, nil, nil, nil, nil, nil
 	u.looked = time.Now()
 	if u.base != nil && !u.free(u.base.Ref.Objects) {
 		u.base = nil
@@ -135,6 +135,7 @@ type pushing struct {
 
 	entries []object.Entry // for the index
 	indexes []object.Section
+	all     *object.Index // of the snapshot
 
 	mu      sync.Mutex
 	objects []backend.Object // of the ref; those that are under way have no name yet
@@ -178,8 +179,8 @@ func (u *pushing) confirmBase(ctx context.Context) (*Pushed, error) {
 	return nil, err
 }
 
-// lately returns the snapshot of a ref, the one that the last push used if it is
-// that: then its indexes need not be read and checked again.
+// lately returns the snapshot of a ref, the one that the last push made or used if it
+// is that: then its indexes need not be read and checked again.
 func (r *Remote) lately(ctx context.Context, ref *object.Ref) (*Snapshot, error) {
 	r.mu.Lock()
 	last := r.last
@@ -191,10 +192,14 @@ func (r *Remote) lately(ctx context.Context, ref *object.Ref) (*Snapshot, error)
 	if _, err := s.Load(ctx); err != nil {
 		return nil, err
 	}
+	r.remember(s)
+	return s, nil
+}
+
+func (r *Remote) remember(s *Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = s
-	return s, nil
 }
 
 func inUse(there *object.Ref) error {
@@ -320,7 +325,7 @@ func (u *pushing) cut(ctx context.Context, g *errgroup.Group, p *object.Pack) {
 	u.index(p.Entries, place)
 	body := p.Bytes
 	*p = object.Pack{}
-	g.Go(func() error { return u.upload(ctx, body, place) })
+	g.Go(func() error { return u.upload(ctx, body, place, false) })
 }
 
 func (u *pushing) index(entries []object.Entry, place int) {
@@ -344,7 +349,7 @@ func (u *pushing) head(ctx context.Context, data, pages *object.Pack) error {
 	base := u.base
 	merged := base == nil || len(base.Ref.Indexes) >= maxIndexes
 	if !merged {
-		u.indexes = base.Ref.Indexes
+		u.indexes, u.all = base.Ref.Indexes, u.there
 		if len(u.missing) == 0 {
 			return nil
 		}
@@ -352,14 +357,15 @@ func (u *pushing) head(ctx context.Context, data, pages *object.Pack) error {
 	data.Append(pages)
 	place := u.place()
 	u.index(data.Entries, place)
-	section := data.EncodeIndex(append(u.entries, u.carried...))
+	section, own := data.EncodeIndex(append(u.entries, u.carried...))
 	section.Object = place
-	u.indexes = append([]object.Section{section}, u.indexes...)
-	return u.upload(ctx, data.Bytes, place)
+	u.indexes, u.all = append([]object.Section{section}, u.indexes...), own.Over(u.all)
+	return u.upload(ctx, data.Bytes, place, true)
 }
 
-// upload writes an object, if it is not there: an earlier try may have sent it.
-func (u *pushing) upload(ctx context.Context, body []byte, place int) error {
+// upload writes an object, if it is not there: an earlier try may have sent it. The head
+// is kept in the cache, since the next push reads its index.
+func (u *pushing) upload(ctx context.Context, body []byte, place int, head bool) error {
 	sealed, err := u.format.seal(body)
 	if err != nil {
 		return err
@@ -367,7 +373,7 @@ func (u *pushing) upload(ctx context.Context, body []byte, place int) error {
 	o := backend.Named(sealed)
 	if u.condemned[o.Name] {
 		// The same bytes would have the name that is about to be removed.
-		return u.upload(ctx, append(body, 0), place)
+		return u.upload(ctx, append(body, 0), place, head)
 	}
 	// To ask whether it is there costs as much as to send it when it is small, and it
 	// hardly ever is: only a push that was killed leaves one.
@@ -384,8 +390,8 @@ func (u *pushing) upload(ctx context.Context, body []byte, place int) error {
 			return err
 		}
 	}
-	if o.Size <= smallData {
-		u.r.o.Cache.Put(cache.Object(o), sealed) // the next push reads its index
+	if head {
+		u.r.o.Cache.Put(cache.Object(o), sealed)
 	}
 	u.uploaded(place, o, there)
 	return nil
@@ -431,12 +437,20 @@ func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
 	_, err = u.r.b.Put(ctx, "ref/"+ref.Name, raw, o)
 	done := &Pushed{Ref: &ref, Objects: u.sent, Bytes: u.bytes}
 	if err == nil && u.format.Conditional {
+		u.keep(done.Ref)
 		return done, nil
 	}
 	if err != nil && !errors.Is(err, backend.ErrChanged) && !errors.Is(err, backend.ErrAway) {
 		return nil, err
 	}
 	return u.settle(ctx, done, err)
+}
+
+// keep remembers what was pushed for the push that is compared with it.
+func (u *pushing) keep(ref *object.Ref) {
+	s := u.r.Unread(ref)
+	s.index.Store(u.all)
+	u.r.remember(s)
 }
 
 // hot notes where the pages lie that a first look needs.
@@ -448,17 +462,17 @@ func (u *pushing) hot(ctx context.Context, ref *object.Ref) error {
 	if err != nil {
 		return fmt.Errorf("looking for the pages of a first look: %w", err)
 	}
-	var own object.Index
-	own.AddTable(object.NewTable(append(u.entries, u.carried...)))
 	var entries []object.Entry
 	for _, h := range hashes {
-		e, ok := own.Find(h)
-		if !ok && u.base != nil {
-			e, ok = u.there.Find(h)
+		e, ok := u.all.Find(h)
+		if !ok || e.Kind != cas.KindTree {
+			continue
 		}
-		if ok && e.Kind == cas.KindTree {
-			entries = append(entries, e)
+		more := append(entries, e)
+		if parts, total := hotRuns(more); len(parts) > hotParts || total > hotMost {
+			break // what is needed first comes first
 		}
+		entries = more
 	}
 	ref.SetHot(entries)
 	return nil
@@ -484,6 +498,7 @@ func (u *pushing) settle(ctx context.Context, done *Pushed, cause error) (*Pushe
 	case err != nil:
 		return nil, errors.Join(cause, err)
 	case there.Nonce == done.Ref.Nonce:
+		u.keep(done.Ref)
 		return done, nil
 	case there.ID == done.Ref.ID:
 		return &Pushed{Ref: there, Unchanged: true}, nil

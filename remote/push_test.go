@@ -74,30 +74,75 @@ func TestPush(t *testing.T) {
 	})
 }
 
-// A push of what is there is one request, one of few changes four.
+// A push of what is there is one request, one of few changes four, however large what
+// it builds on is. A daemon that begins asks what sort of remote it is, too.
 func TestPushRequests(t *testing.T) {
 	p := remotetest.NewProxy(t, remotetest.S3(t))
-	r := openRemote(t, remotetest.S3Prefix(p.URL, "requests"), Options{})
+	url, c := remotetest.S3Prefix(p.URL, "requests"), newCache(t)
+	r := openRemote(t, url, Options{Cache: c})
 	initRemote(t, r)
 	w := newWorld()
-	all := files(1, 300)
+	var all [][]byte
+	for i := range uint64(8000) {
+		all = append(all, remotetest.Bytes(i, 500)) // with the index more than smallData
+	}
 	v1 := w.tree(all)
-	if _, err := r.Push(t.Context(), w.push("v1", v1, nil)); err != nil {
+	done, err := r.Push(t.Context(), w.push("v1", v1, nil))
+	if err != nil {
 		t.Fatal(err)
 	}
-	s := w.check(t, r, "v1", v1)
-	count := func(what string, want int64, name string, id cas.Hash) {
-		before := p.Requests.Load()
-		if _, err := r.Push(t.Context(), w.push(name, id, s)); err != nil {
+	count := func(what string, want int64, r *Remote, name string, id cas.Hash) {
+		before, base := p.Requests.Load(), r.Unread(done.Ref)
+		if done, err = r.Push(t.Context(), w.push(name, id, base)); err != nil {
 			t.Fatal(err)
 		}
 		if n := p.Requests.Load() - before; n > want {
 			t.Errorf("%s took %d requests", what, n)
 		}
 	}
-	count("nothing", 1, "v1", v1)
+	count("nothing", 1, r, "v1", v1)
 	all[3] = []byte("changed")
-	count("one file", 4, "v2", w.tree(all))
+	count("one file", 4, r, "v2", w.tree(all))
+	all[5] = []byte("changed, too")
+	v3 := w.tree(all)
+	count("one file, later", 5, openRemote(t, url, Options{Cache: c}), "v3", v3)
+	w.check(t, openRemote(t, url, Options{}), "v3", v3)
+}
+
+// The pages of a first look are there without the indexes: as many as a few requests at
+// once read, those first that are needed first.
+func TestFirstLook(t *testing.T) {
+	ctx, r, w := t.Context(), newRemote(t), newWorld()
+	var hot, all []cas.Hash
+	for i := range uint64(20) {
+		h := w.put(cas.KindTree, remotetest.Bytes(i, 1000))
+		hot = append([]cas.Hash{h}, hot...)
+		all = append(all, h, w.put(cas.KindTree, remotetest.Bytes(100+i, hotGap)))
+	}
+	p := w.push("v1", all[0], nil)
+	p.Mark = func(_ context.Context, keep func(cas.Hash) bool) error {
+		for _, h := range all {
+			keep(h)
+		}
+		return nil
+	}
+	p.Hot = func(context.Context) ([]cas.Hash, error) { return hot, nil }
+	done, err := r.Push(ctx, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := openRemote(t, r.URL(), Options{}).Snapshot(ctx, done.Ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, h := range hot {
+		if _, err := s.Near(h, nil); (err == nil) != (i < hotParts) {
+			t.Errorf("page %d: %v", i, err)
+		}
+	}
+	if s.Loaded() {
+		t.Error("the indexes were read")
+	}
 }
 
 // Pushes on top of each other stay bounded, and everything remains readable.

@@ -58,7 +58,7 @@ type Remote struct {
 	mu      sync.Mutex
 	format  *Format
 	readers map[reader]io.ReaderAt // of encrypted objects
-	last    *Snapshot              // that a push was compared with
+	last    *Snapshot              // that a push made, or was compared with
 }
 
 // Open returns the remote at a URL without asking it anything. Close it.

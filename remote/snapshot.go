@@ -115,11 +115,7 @@ func (s *Snapshot) readHot(ctx context.Context) (bool, error) {
 	r, ref := s.r, s.Ref
 	entries := ref.HotTable().Entries()
 	slices.SortFunc(entries, object.ByPlace)
-	parts := runs(entries, hotGap)
-	total := int64(0)
-	for _, p := range parts {
-		total += p.end - p.off
-	}
+	parts, total := hotRuns(entries)
 	if total == 0 || total > hotMost {
 		return false, nil
 	}
@@ -322,9 +318,21 @@ type run struct {
 const (
 	// hotGap is how far apart hot pages may lie that one request reads, in bytes.
 	hotGap = 128 << 10
-	// hotMost bounds what is read of them, in bytes.
-	hotMost = 1 << 20
+	// hotMost bounds what is read of them, in bytes, and hotParts in how many requests
+	// at once.
+	hotMost  = 1 << 20
+	hotParts = 6
 )
+
+// hotRuns returns the parts of objects that reading hot pages takes, and how much that
+// is in bytes.
+func hotRuns(entries []object.Entry) (parts []run, total int64) {
+	parts = runs(slices.SortedFunc(slices.Values(entries), object.ByPlace), hotGap)
+	for _, p := range parts {
+		total += p.end - p.off
+	}
+	return parts, total
+}
 
 // runs joins records that lie less than gap bytes apart. entries are in order of
 // place.

@@ -83,20 +83,28 @@ func (c *Connection) Close() error {
 // was away.
 const prefetchAgain = 5 * time.Second
 
+// holdAfter is when a store says that it reads from a remote. Nothing is collected within
+// a day, many a mount is over by then, and a first look does not share the line with it.
+const holdAfter = 10 * time.Second
+
 // Run does what a store that reads from elsewhere needs for as long as it is open:
 // it fetches ahead, as far as is wanted, and keeps what it needs on the remote.
 func (c *Connection) Run(ctx context.Context, prefetch string) {
 	held := map[string]time.Time{}
+	first := time.Now().Add(holdAfter)
 	for ctx.Err() == nil {
-		wait := known.HoldAgain
 		err := c.Remotes.Prefetch(ctx, prefetch)
-		switch {
-		case errors.Is(err, backend.ErrAway):
-			wait = prefetchAgain
-		case err != nil && ctx.Err() == nil:
+		away := errors.Is(err, backend.ErrAway)
+		if err != nil && !away && ctx.Err() == nil {
 			c.Log.Warn("fetching ahead of what is read", "error", err)
 		}
-		if !errors.Is(err, backend.ErrAway) {
+		wait := known.HoldAgain
+		switch early := time.Until(first); {
+		case away:
+			wait = prefetchAgain
+		case early > 0:
+			wait = early
+		default:
 			c.Remotes.Hold(ctx, held)
 		}
 		select {

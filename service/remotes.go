@@ -211,7 +211,7 @@ const (
 )
 
 // hotPages returns the tree pages of a sealed state that mounting it and listing its
-// root with attributes reads, as far as they are few.
+// root reads, then those with the attributes of what is listed, as far as they are few.
 func (s *Service) hotPages(st *tree.State) func(context.Context) ([]cas.Hash, error) {
 	return func(ctx context.Context) ([]cas.Hash, error) {
 		id, ok := st.ID()
@@ -232,10 +232,17 @@ func (s *Service) hotPages(st *tree.State) func(context.Context) ([]cas.Hash, er
 			if err != nil {
 				return err
 			}
-			return root.Dir.List(src, 0, func(e tree.Dirent, _ uint64) bool {
-				_, err := st.Get(src, e.Ino)
-				return err == nil && ctx.Err() == nil
+			var listed []tree.Dirent
+			err = root.Dir.List(src, 0, func(e tree.Dirent, _ uint64) bool {
+				listed = append(listed, e)
+				return ctx.Err() == nil
 			})
+			for _, e := range listed {
+				if err == nil {
+					_, err = st.Get(src, e.Ino)
+				}
+			}
+			return err
 		}
 		if err := look(); err != nil && !errors.Is(err, errEnough) {
 			return nil, err

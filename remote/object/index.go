@@ -153,8 +153,13 @@ func (x *Index) Add(raw []byte, s Section, objects []backend.Object) error {
 	return nil
 }
 
-// AddTable adds a table of any kinds behind those that are there.
-func (x *Index) AddTable(t Table) { x.tree, x.data = append(x.tree, t), append(x.data, Table{}) }
+// Over returns an index with that of an older push, which may be nil, behind this one.
+func (x *Index) Over(old *Index) *Index {
+	if old == nil {
+		return x
+	}
+	return &Index{tree: slices.Concat(x.tree, old.tree), data: slices.Concat(x.data, old.data)}
+}
 
 // Find looks a hash up in all pushes, the newest first.
 func (x *Index) Find(h cas.Hash) (Entry, bool) {

@@ -25,7 +25,7 @@ func sample(n int) (p *Pack, s Section, objects []backend.Object, hashes []cas.H
 		p.Add(h, cas.Stored{Kind: kind, Plain: len(body), Bytes: body})
 		hashes = append(hashes, h)
 	}
-	s = p.EncodeIndex(p.Entries)
+	s, _ = p.EncodeIndex(p.Entries)
 	return p, s, []backend.Object{backend.Named(p.Bytes)}, hashes
 }
 

@@ -26,7 +26,7 @@ func (p *Pack) Append(q *Pack) {
 }
 
 // EncodeIndex appends an index of entries to the pack and returns where it lies.
-func (p *Pack) EncodeIndex(entries []Entry) Section {
+func (p *Pack) EncodeIndex(entries []Entry) (Section, *Index) {
 	var tree, data []Entry
 	for _, e := range entries {
 		if e.Kind == cas.KindTree {
@@ -38,5 +38,5 @@ func (p *Pack) EncodeIndex(entries []Entry) Section {
 	t, d := NewTable(tree), NewTable(data)
 	s := Section{Offset: int64(len(p.Bytes)), Tree: int64(t.Len()), Data: int64(d.Len())}
 	p.Bytes = append(append(p.Bytes, t.raw...), d.raw...)
-	return s
+	return s, &Index{tree: []Table{t}, data: []Table{d}}
 }

@@ -209,14 +209,38 @@ func (c *collection) keep(objects []backend.Object) {
 	}
 }
 
+// readHolds notes what is held, and removes holds that ended long ago.
 func (c *collection) readHolds(ctx context.Context) error {
-	holds, err := c.r.holds(ctx)
-	for _, h := range holds {
-		if c.now.Sub(h.at) < holdTime {
-			c.keep(h.Objects)
-		}
+	var infos []backend.Info
+	if err := c.r.b.List(ctx, "hold/", func(i backend.Info) error { infos = append(infos, i); return nil }); err != nil {
+		return err
 	}
-	return err
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for _, i := range infos {
+		g.Go(func() error {
+			switch age := c.now.Sub(i.Modified); {
+			case age >= holdGone:
+				return c.r.b.Delete(ctx, i.Key)
+			case age >= holdTime:
+				return nil
+			}
+			raw, _, err := c.r.b.Get(ctx, i.Key)
+			var h hold
+			if err == nil {
+				err = json.Unmarshal(raw, &h)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", i.Key, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			c.keep(h.Objects)
+			return nil
+		})
+	}
+	return g.Wait()
 }
 
 // remove removes what has been condemned for long enough and is still not needed,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/object"
 )
@@ -26,7 +27,7 @@ func (r *Remote) Find(ctx context.Context, name string) (*object.Ref, error) {
 		if err == nil && ref.ID == name {
 			found = ref
 		}
-		if errors.Is(err, backend.ErrAway) || errors.Is(err, backend.ErrDenied) {
+		if errors.Is(err, backend.ErrAway) || errors.Is(err, errs.Perm) {
 			return err
 		}
 		return nil

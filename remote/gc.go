@@ -53,12 +53,12 @@ const expiryMargin = 24 * time.Hour
 
 // A Collected is the result of a collection.
 type Collected struct {
-	Snapshots int // live ones
-	Expired   int // snapshots removed because their time was over
-	Objects   int // on the remote
-	Removed   int
-	Bytes     int64 // that were removed
-	Waiting   int   // objects that later runs will remove
+	Snapshots int   `json:"snapshots"` // live ones
+	Expired   int   `json:"expired"`   // snapshots removed because their time was over
+	Objects   int   `json:"objects"`   // on the remote
+	Removed   int   `json:"removed"`   // objects
+	Bytes     int64 `json:"bytes"`     // that were removed
+	Waiting   int   `json:"waiting"`   // objects that later runs will remove
 }
 
 // GC is one run of a collection. It needs to be able to read every snapshot: one

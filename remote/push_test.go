@@ -12,6 +12,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/remotetest"
 )
@@ -223,7 +224,7 @@ func TestEncrypted(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.check(t, openRemote(t, r.URL(), Options{Identities: []age.Identity{key}}), "v2", v2)
-	if _, _, err := openRemote(t, r.URL(), Options{}).Ref(t.Context(), "v1"); !errors.Is(err, backend.ErrDenied) {
+	if _, _, err := openRemote(t, r.URL(), Options{}).Ref(t.Context(), "v1"); !errors.Is(err, errs.Perm) {
 		t.Errorf("without the key: %v", err)
 	}
 	err = filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {

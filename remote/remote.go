@@ -2,11 +2,14 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -111,6 +114,9 @@ func (r *Remote) URL() string { return r.b.URL() }
 // backend.ErrNotFound, object.ErrMalformed, object.ErrNewer.
 func (r *Remote) Ref(ctx context.Context, name string) (ref *object.Ref, version string, err error) {
 	raw, version, err := r.b.Get(ctx, "ref/"+name)
+	if errors.Is(err, backend.ErrNotFound) {
+		return nil, "", fmt.Errorf("snapshot %q: %w", name, backend.ErrNotFound)
+	}
 	if err != nil {
 		return nil, "", err
 	}
@@ -163,14 +169,25 @@ func (r *Remote) Refs(ctx context.Context, fn func(name string, ref *object.Ref,
 	return g.Wait()
 }
 
-// Remove removes a snapshot from the remote; what only it needs goes when the
-// remote is collected. Errors: backend.ErrNotFound.
-func (r *Remote) Remove(ctx context.Context, name string) error {
-	// Of a tag it is read whether it is a snapshot's: the repository may hold images.
-	if _, _, err := r.b.Get(ctx, "ref/"+name); err != nil {
-		return err
+// Remove removes snapshots from the remote, none if one of them is not there; what only
+// they need goes when the remote is collected. Errors: backend.ErrNotFound.
+func (r *Remote) Remove(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		// Of a tag it is read whether it is a snapshot's: the repository may hold images.
+		_, _, err := r.b.Get(ctx, "ref/"+name)
+		if errors.Is(err, backend.ErrNotFound) {
+			return fmt.Errorf("snapshot %q: %w", name, backend.ErrNotFound)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return r.b.Delete(ctx, "ref/"+name)
+	for _, name := range names {
+		if err := r.b.Delete(ctx, "ref/"+name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A Format says what a remote is. It is the value of the key format: a line that
@@ -229,18 +246,31 @@ func decodeFormat(raw []byte) (*Format, error) {
 }
 
 // Init sets a remote up, for `amberfs remote add`: it tries what the service keeps
-// of its word and writes the format. If that is there already, it is read. warn is
-// told what does not hold.
+// of its word and writes the format. If that is there already, it is read, and refused if
+// it encrypts to others than the recipients that were asked for. warn is told what does
+// not hold.
 func (r *Remote) Init(ctx context.Context, recipients []string, warn func(string)) (*Format, error) {
-	f, err := r.Format(ctx)
-	if !errors.Is(err, ErrNoRemote) {
-		return f, err
-	}
 	for _, s := range recipients {
 		if _, err := age.ParseX25519Recipient(s); err != nil {
-			return nil, fmt.Errorf("%q is no recipient of age (age-keygen prints one): %w", s, err)
+			return nil, errs.New(errs.Invalid, "%q is no recipient of age (age-keygen prints one): %w", s, err)
 		}
 	}
+	f, err := r.Format(ctx)
+	if errors.Is(err, ErrNoRemote) {
+		f, err = r.setUp(ctx, recipients, warn)
+	}
+	if err == nil && len(recipients) > 0 && !sameSet(f.Recipients, recipients) {
+		return nil, errs.New(errs.Exist, "%s is set up already, for %s: recipients are given when a remote is new",
+			r.URL(), cmp.Or(strings.Join(f.Recipients, ", "), "no recipients, so that nothing there is encrypted"))
+	}
+	return f, err
+}
+
+func sameSet(a, b []string) bool {
+	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
+}
+
+func (r *Remote) setUp(ctx context.Context, recipients []string, warn func(string)) (*Format, error) {
 	if err := r.checkEmpty(ctx); err != nil {
 		return nil, err
 	}
@@ -251,7 +281,7 @@ func (r *Remote) Init(ctx context.Context, recipients []string, warn func(string
 	for _, problem := range p.Problems {
 		warn(problem)
 	}
-	f = &Format{Version: object.Version, Conditional: p.Conditional, Recipients: recipients}
+	f := &Format{Version: object.Version, Conditional: p.Conditional, Recipients: recipients}
 	raw, err := json.Marshal(f)
 	if err != nil {
 		return nil, fmt.Errorf("encode format: %w", err)

@@ -9,6 +9,7 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/cache"
 )
@@ -52,12 +53,21 @@ func (r *Remote) unsealAll(raw []byte) ([]byte, error) {
 	}
 	plain, err := age.Decrypt(bytes.NewReader(raw), r.o.Identities...)
 	if err != nil {
-		return nil, fmt.Errorf("decrypt: %w", err)
+		return nil, decryptFailed(err)
 	}
 	return io.ReadAll(io.LimitReader(plain, backend.MaxValue))
 }
 
-var errNoIdentity = fmt.Errorf("%w: it is encrypted and no key for it is known here (AMBERFS_AGE_IDENTITY names a file of them)", backend.ErrDenied)
+var errNoIdentity = errs.New(errs.Perm, "it is encrypted, and there is no key for it here (%s names a file of them)", identityVariable)
+
+// decryptFailed tells a key that does not fit from damage.
+func decryptFailed(err error) error {
+	var no *age.NoIdentityMatchError
+	if errors.As(err, &no) {
+		return errNoIdentity
+	}
+	return fmt.Errorf("decrypt: %w", err)
+}
 
 // read returns n bytes at offset off of an object, decrypted, and reads ahead.
 func (r *Remote) read(ctx context.Context, o backend.Object, sealed bool, off, n, ahead int64) ([]byte, error) {
@@ -152,7 +162,7 @@ func (r *Remote) unsealer(ctx context.Context, o backend.Object, near bool) (io.
 	raw := rawReader{context.WithoutCancel(ctx), r, o, near}
 	ra, _, err := age.DecryptReaderAt(raw, o.Size, r.o.Identities...)
 	if err != nil {
-		return nil, fmt.Errorf("decrypt object %s: %w", o.Name, err)
+		return nil, fmt.Errorf("object %s: %w", o.Name, decryptFailed(err))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,16 +10,17 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/object"
 )
 
 // A Verified is the result of a verification.
 type Verified struct {
-	Snapshots int
-	Objects   int
-	Bytes     int64
-	Damaged   int // snapshots
+	Snapshots int   `json:"snapshots"`
+	Objects   int   `json:"objects"`
+	Bytes     int64 `json:"bytes"`
+	Damaged   int   `json:"damaged"` // snapshots
 }
 
 // Verify looks whether all objects that snapshots name are there and as long as
@@ -31,7 +32,7 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 	err := r.Refs(ctx, func(name string, ref *object.Ref, err error) error {
 		v.sum.Snapshots++
 		if err != nil {
-			if errors.Is(err, backend.ErrAway) || errors.Is(err, backend.ErrDenied) {
+			if errors.Is(err, backend.ErrAway) || errors.Is(err, errs.Perm) {
 				return err
 			}
 			v.sum.Damaged++

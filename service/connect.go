@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot"
@@ -51,8 +52,11 @@ func (c *Connection) begin(ctx context.Context, to snapshot.Connecting) error {
 		url, name, _ := known.SplitFrom(c.From)
 		var err error
 		ref, err = c.Remotes.MountFrom(ctx, url, name)
-		if errors.Is(err, backend.ErrNotFound) && c.OrEmpty {
-			return nil
+		if errors.Is(err, backend.ErrNotFound) {
+			if c.OrEmpty {
+				return nil
+			}
+			return fail.New(fail.NotFound, "%s: %w", url, err).WithHint("--or-empty begins with an empty workspace where there is none yet")
 		}
 		if err != nil {
 			return remoteFailed(url, err)

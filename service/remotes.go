@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/remote/backend"
@@ -390,7 +391,7 @@ func (s *Service) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnaps
 		return list, err
 	}
 	err = from.Refs(ctx, func(name string, ref *remote.Ref, err error) error {
-		if errors.Is(err, backend.ErrAway) || errors.Is(err, backend.ErrDenied) {
+		if errors.Is(err, backend.ErrAway) || errors.Is(err, errs.Perm) {
 			return err
 		}
 		if err != nil {
@@ -410,18 +411,11 @@ func (s *Service) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnaps
 }
 
 func (s *Service) removePushed(ctx context.Context, _ *Request, a RemovePushed) (Removed, error) {
-	done := Removed{Names: []string{}}
 	from, err := s.Remotes.Remote(a.Remote)
 	if err != nil {
-		return done, err
+		return Removed{}, err
 	}
-	for _, name := range a.Names {
-		if err := from.Remove(ctx, name); err != nil {
-			return done, remoteFailed(a.Remote, err)
-		}
-		done.Names = append(done.Names, name)
-	}
-	return done, nil
+	return Removed{Names: a.Names}, remoteFailed(a.Remote, from.Remove(ctx, a.Names...))
 }
 
 func (s *Service) gcRemote(ctx context.Context, _ *Request, a GCRemote) (remote.Collected, error) {

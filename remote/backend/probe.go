@@ -89,7 +89,8 @@ func contest(ctx context.Context, b Backend, key string, o PutOptions) (won int,
 	var mu sync.Mutex
 	for i := range 8 {
 		wg.Go(func() {
-			v, e := b.Put(ctx, key, fmt.Appendf(nil, "%d %v", i, o.IfAbsent), o)
+			// Where nothing may be removed a hold of nothing stays, which no collection minds.
+			v, e := b.Put(ctx, key, fmt.Appendf(nil, `{"probe":"%d %v"}`, i, o.IfAbsent), o)
 			mu.Lock()
 			defer mu.Unlock()
 			if e == nil {

@@ -209,6 +209,9 @@ func (k *Known) List() map[string]string {
 }
 
 func (k *Known) unknown(name string) error {
+	if len(k.file.Remotes) == 0 {
+		return errs.New(errs.NotExist, "there is no remote %q; `amberfs remote add NAME URL` sets one up", name)
+	}
 	return errs.New(errs.NotExist, "there is no remote %q; `amberfs remote list` shows those that there are (%s)", name,
 		strings.Join(slices.Sorted(maps.Keys(k.file.Remotes)), ", "))
 }

@@ -53,8 +53,9 @@ type Push struct {
 	// Full sends everything anew: nothing of the new snapshot is in objects that
 	// were there before.
 	Full bool
-	// Progress is told of bytes that were sent. May be nil.
-	Progress func(sent int64)
+	// Progress is told how many of the parts that have to be sent are there, and how
+	// many bytes were sent. May be nil.
+	Progress func(parts, of int, sent int64)
 }
 
 // A Pushed is the result of a push.
@@ -95,7 +96,7 @@ func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
 // attempt looks what is condemned, and sends what has to be sent.
 func (u *pushing) attempt(ctx context.Context) error {
 	u.objects, u.indexes, u.all, u.entries, u.carried, u.missing = nil, nil, nil, nil, nil, nil
-	u.looked = time.Now()
+	u.looked, u.parts = time.Now(), 0
 	if u.base != nil && !u.free(u.base.Ref.Objects) {
 		u.base = nil
 	}
@@ -139,7 +140,8 @@ type pushing struct {
 
 	mu      sync.Mutex
 	objects []backend.Object // of the ref; those that are under way have no name yet
-	sent    int
+	parts   int              // of missing that are there
+	sent    int              // objects
 	bytes   int64
 }
 
@@ -323,9 +325,9 @@ func (u *pushing) send(ctx context.Context) error {
 func (u *pushing) cut(ctx context.Context, g *errgroup.Group, p *object.Pack) {
 	place := u.place()
 	u.index(p.Entries, place)
-	body := p.Bytes
+	full := *p
 	*p = object.Pack{}
-	g.Go(func() error { return u.upload(ctx, body, place, false) })
+	g.Go(func() error { return u.upload(ctx, &full, place, false) })
 }
 
 func (u *pushing) index(entries []object.Entry, place int) {
@@ -360,20 +362,21 @@ func (u *pushing) head(ctx context.Context, data, pages *object.Pack) error {
 	section, own := data.EncodeIndex(append(u.entries, u.carried...))
 	section.Object = place
 	u.indexes, u.all = append([]object.Section{section}, u.indexes...), own.Over(u.all)
-	return u.upload(ctx, data.Bytes, place, true)
+	return u.upload(ctx, data, place, true)
 }
 
 // upload writes an object, if it is not there: an earlier try may have sent it. The head
 // is kept in the cache, since the next push reads its index.
-func (u *pushing) upload(ctx context.Context, body []byte, place int, head bool) error {
-	sealed, err := u.format.seal(body)
+func (u *pushing) upload(ctx context.Context, p *object.Pack, place int, head bool) error {
+	sealed, err := u.format.seal(p.Bytes)
 	if err != nil {
 		return err
 	}
 	o := backend.Named(sealed)
 	if u.condemned[o.Name] {
 		// The same bytes would have the name that is about to be removed.
-		return u.upload(ctx, append(body, 0), place, head)
+		p.Bytes = append(p.Bytes, 0)
+		return u.upload(ctx, p, place, head)
 	}
 	// To ask whether it is there costs as much as to send it when it is small, and it
 	// hardly ever is: only a push that was killed leaves one.
@@ -393,20 +396,21 @@ func (u *pushing) upload(ctx context.Context, body []byte, place int, head bool)
 	if head {
 		u.r.o.Cache.Put(cache.Object(o), sealed)
 	}
-	u.uploaded(place, o, there)
+	u.uploaded(place, o, there, len(p.Entries))
 	return nil
 }
 
-func (u *pushing) uploaded(place int, o backend.Object, there bool) {
+func (u *pushing) uploaded(place int, o backend.Object, there bool, parts int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.objects[place] = o
+	u.parts += parts
 	if !there {
 		u.sent++
 		u.bytes += o.Size
 	}
 	if u.p.Progress != nil {
-		u.p.Progress(u.bytes)
+		u.p.Progress(u.parts, len(u.missing), u.bytes)
 	}
 }
 

@@ -179,7 +179,12 @@ func TestLargePush(t *testing.T) {
 	id := w.tree(all)
 	var progress int64
 	p := w.push("v1", id, nil)
-	p.Progress = func(sent int64) { progress = sent }
+	p.Progress = func(parts, of int, sent int64) {
+		progress = sent
+		if parts <= 0 || parts > of {
+			t.Errorf("%d of %d parts", parts, of)
+		}
+	}
 	done, err := r.Push(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)

@@ -321,9 +321,14 @@ func TestVerify(t *testing.T) {
 	verify := func(deep bool) (bad []string) {
 		t.Helper()
 		r := openRemote(t, "file://"+dir, Options{})
-		v, err := r.Verify(t.Context(), deep, func(name string, err error) { bad = append(bad, name) })
+		var done, total int64
+		v, err := r.Verify(t.Context(), deep, func(name string, err error) { bad = append(bad, name) },
+			func(d, all int64) { done, total = d, all })
 		if err != nil || v.Snapshots != 3 || v.Damaged != len(bad) {
 			t.Fatalf("%+v, %v", v, err)
+		}
+		if done != total || total != v.Bytes {
+			t.Errorf("it told of %d of %d bytes, where %d were looked at", done, total, v.Bytes)
 		}
 		return bad
 	}

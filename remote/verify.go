@@ -25,9 +25,10 @@ type Verified struct {
 
 // Verify looks whether all objects that snapshots name are there and as long as
 // they should be; deep reads every byte. bad is told, one call at a time, what is
-// wrong with which snapshot.
-func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string, err error)) (Verified, error) {
-	v := &verification{r: r, deep: deep, known: map[string]error{}}
+// wrong with which snapshot, and progress of the bytes of objects that were looked at.
+func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string, err error), progress func(done, total int64)) (Verified, error) {
+	v := &verification{r: r, deep: deep, known: map[string]error{}, meter: meter{report: progress}}
+	all := map[backend.Object]bool{}
 	var refs []*object.Ref
 	err := r.Refs(ctx, func(name string, ref *object.Ref, err error) error {
 		v.sum.Snapshots++
@@ -41,6 +42,12 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 		}
 		ref.Name = name
 		refs = append(refs, ref)
+		for _, o := range ref.Objects {
+			if !all[o] {
+				all[o] = true
+				v.meter.total += o.Size
+			}
+		}
 		return nil
 	})
 	if err != nil {
@@ -58,8 +65,9 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 }
 
 type verification struct {
-	r    *Remote
-	deep bool
+	r     *Remote
+	deep  bool
+	meter meter
 
 	mu    sync.Mutex
 	known map[string]error // objects that were looked at
@@ -103,6 +111,7 @@ func (v *verification) object(ctx context.Context, o backend.Object) error {
 		v.known[o.Name] = err
 		v.sum.Objects++
 		v.sum.Bytes += o.Size
+		v.meter.add(o.Size)
 	}
 	return err
 }

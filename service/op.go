@@ -32,9 +32,9 @@ type Progress struct {
 	What  string `json:"what"`
 	Done  int64  `json:"done"`
 	Total int64  `json:"total,omitempty"`
-	// Unit is "bytes" or "files".
+	// Unit is "bytes", "files" or, of what is sent to a remote, "parts".
 	Unit string `json:"unit,omitempty"`
-	// Bytes is how many bytes were done, where files are counted.
+	// Bytes is how many bytes were done, where something else is counted.
 	Bytes int64 `json:"bytes,omitempty"`
 }
 

@@ -155,7 +155,9 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 	p := remote.Push{
 		Ref: pushedRef(x.Info, as), Force: a.Force, Full: a.Full,
 		Base: s.Remotes.Base(to, pusher), Mark: s.marker(x.State), Stored: s.stored, Hot: s.hotPages(x.State),
-		Progress: func(sent int64) { r.progress(Progress{What: "pushing " + x.Info.Name, Done: sent, Unit: "bytes"}) },
+		Progress: func(parts, of int, sent int64) {
+			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(of), Unit: "parts", Bytes: sent})
+		},
 	}
 	start := time.Now()
 	done, err := to.Push(ctx, p)
@@ -427,7 +429,7 @@ func (s *Service) gcRemote(ctx context.Context, _ *Request, a GCRemote) (remote.
 	return done, remoteFailed(a.Remote, err)
 }
 
-func (s *Service) verifyRemote(ctx context.Context, _ *Request, a VerifyRemote) (VerifiedRemote, error) {
+func (s *Service) verifyRemote(ctx context.Context, r *Request, a VerifyRemote) (VerifiedRemote, error) {
 	done := VerifiedRemote{Damage: []RemoteDamage{}}
 	at, err := s.Remotes.Remote(a.Remote)
 	if err != nil {
@@ -435,6 +437,8 @@ func (s *Service) verifyRemote(ctx context.Context, _ *Request, a VerifyRemote) 
 	}
 	done.Verified, err = at.Verify(ctx, a.Deep, func(name string, err error) {
 		done.Damage = append(done.Damage, RemoteDamage{Snapshot: name, Problem: err.Error()})
+	}, func(n, total int64) {
+		r.progress(Progress{What: "verifying " + a.Remote, Done: n, Total: total, Unit: "bytes"})
 	})
 	if err != nil {
 		return done, remoteFailed(a.Remote, err)

@@ -110,8 +110,8 @@ func (p *progress) draw(m service.Progress) {
 		p.total = m.Total
 		p.bar.ChangeMax64(m.Total)
 	}
-	if m.Unit == "files" && m.Bytes > 0 {
-		p.bar.Describe(m.What + " " + bytesText(m.Bytes) + ", files")
+	if m.Unit != "bytes" && m.Bytes > 0 {
+		p.bar.Describe(m.What + " " + bytesText(m.Bytes) + ", " + m.Unit)
 	}
 	// An error here means that the terminal is gone; the work goes on.
 	_ = p.bar.Set64(m.Done)

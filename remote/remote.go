@@ -124,6 +124,11 @@ func (r *Remote) Ref(ctx context.Context, name string) (ref *object.Ref, version
 	if err != nil {
 		return nil, "", fmt.Errorf("snapshot %s on the remote: %w", name, err)
 	}
+	// Its key is its name, whatever it says, but for a place that does not tell upper from
+	// lower case.
+	if !strings.EqualFold(ref.Name, name) {
+		ref.Name = name
+	}
 	return ref, version, nil
 }
 

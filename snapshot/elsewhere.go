@@ -93,6 +93,11 @@ type Start struct {
 
 // beginWith makes a pushed snapshot the first state of main.
 func (s *Store) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State, error) {
+	info := start.Info
+	info.Name = LocalName(info.Name)
+	if err := checkPulled(info); err != nil {
+		return nil, err
+	}
 	st, highest, err := s.pushedState(start.ID)
 	if err != nil {
 		return nil, err
@@ -102,7 +107,7 @@ func (s *Store) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State,
 	if err != nil {
 		return nil, err
 	}
-	r := pulled(start.Info, start.ID, st)
+	r := pulled(info, start.ID, st)
 	r.View, r.WS, r.Seq = view, w.view, w.nextSeq
 	return st, s.applyPull(tx, pullRecord{Snapshot: r, NextIno: highest + 1})
 }
@@ -127,7 +132,7 @@ func (s *Store) pushedState(id cas.Hash) (st *tree.State, highest uint64, err er
 // pulled is the record of a snapshot that was made elsewhere.
 func pulled(i Info, id cas.Hash, st *tree.State) storedSnapshot {
 	return storedSnapshot{
-		Name: LocalName(i.Name), Message: i.Message, Labels: i.Labels, Created: i.Created, Origin: OriginPull,
+		Name: i.Name, Message: i.Message, Labels: i.Labels, Created: i.Created, Origin: OriginPull,
 		ID: id.String(), Files: st.Inodes - 1, Bytes: st.Bytes,
 	}
 }
@@ -177,14 +182,19 @@ func (w *Workspace) MayPull(i Info) (err error) {
 	return err
 }
 
+// checkPulled refuses what somebody else wrote and no snapshot here can be called.
+func checkPulled(i Info) error {
+	if err := CheckName(i.Name); err != nil {
+		return err
+	}
+	return checkDescription(i.Message, i.Labels)
+}
+
 func (w *Workspace) mayPull(i Info) error {
 	if err := w.alive(); err != nil {
 		return err
 	}
-	if err := CheckName(i.Name); err != nil {
-		return err
-	}
-	if err := checkDescription(i.Message, i.Labels); err != nil {
+	if err := checkPulled(i); err != nil {
 		return err
 	}
 	if _, used := w.byName[i.Name]; used {

@@ -195,6 +195,32 @@ func TestStartElsewhere(t *testing.T) {
 	want(t, "new", read(t, s, s.Main().Root(), "new"), "also mine")
 }
 
+// What somebody else wrote down of a snapshot is refused where nothing here can be so.
+func TestStartRefused(t *testing.T) {
+	p, a := newPlace(), open(t, t.TempDir())
+	if _, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	info := p.push(t, a.Main(), "v1")
+	for what, spoil := range map[string]func(*snapshot.Info){
+		"path":     func(i *snapshot.Info) { i.Name = "../../x" },
+		"control":  func(i *snapshot.Info) { i.Name = "create" },
+		"no name":  func(i *snapshot.Info) { i.Name = "" },
+		"message":  func(i *snapshot.Info) { i.Message = strings.Repeat("m", snapshot.MaxDescription+1) },
+		"too long": func(i *snapshot.Info) { i.Name = strings.Repeat("n", 200) },
+	} {
+		bad := info
+		spoil(&bad)
+		_, err := snapshot.Open(t.TempDir(), snapshot.Options{Connect: func(c snapshot.Connecting) (snapshot.Elsewhere, error) {
+			c.Start(startOf(t, bad))
+			return p, nil
+		}})
+		if !errors.Is(err, errs.Invalid) && !errors.Is(err, errs.NameTooLong) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // Who lists a directory waits for its names alone; what is in it is fetched when it is
 // looked up.
 func TestListElsewhere(t *testing.T) {

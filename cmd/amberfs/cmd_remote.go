@@ -134,10 +134,10 @@ func (a *app) printRemoteSnapshots(done service.RemoteSnapshotList) {
 	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
 	for _, s := range done.Snapshots {
 		if s.Problem != "" {
-			fmt.Fprintf(w, "%s\t-\t-\t%s\n", s.Name, s.Problem)
+			fmt.Fprintf(w, "%s\t-\t-\t%s\n", s.Name, service.OneLine(s.Problem))
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%.12s\t%s\t%s\n", s.Name, s.ID, s.Created.Format(time.RFC3339), s.Message)
+		fmt.Fprintf(w, "%s\t%.12s\t%s\t%s\n", s.Name, s.ID, s.Created.Format(time.RFC3339), service.OneLine(s.Message))
 	}
 	w.Flush()
 }

@@ -82,6 +82,7 @@ func TestRef(t *testing.T) {
 	}
 	bad := map[string]func(*Ref){
 		"id":     func(r *Ref) { r.ID = "x" },
+		"files":  func(r *Ref) { r.Files = -1 },
 		"object": func(r *Ref) { r.Objects[0].Name = "../../etc/passwd" },
 		"size":   func(r *Ref) { r.Objects[0].Size = -1 },
 		"index":  func(r *Ref) { r.Indexes[0].Object = 2 },

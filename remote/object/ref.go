@@ -105,6 +105,9 @@ func (r *Ref) Check() error {
 	if r.Version != Version || len(r.Objects) > maxObjects || len(r.Indexes) > maxIndexes {
 		return fmt.Errorf("version %d, %d objects, %d indexes", r.Version, len(r.Objects), len(r.Indexes))
 	}
+	if r.Files < 0 || r.Bytes < 0 {
+		return fmt.Errorf("%d files of %d bytes", r.Files, r.Bytes)
+	}
 	if _, err := cas.ParseHash(r.ID); err != nil {
 		return fmt.Errorf("id: %w", err)
 	}

@@ -83,9 +83,8 @@ func (c *Connection) Close() error {
 	return c.Remotes.Close()
 }
 
-// prefetchAgain is the pause after which it is tried again to fetch ahead, when a remote
-// was away.
-const prefetchAgain = 5 * time.Second
+// again is the pause after which what Run does is tried again, when a remote was away.
+const again = 5 * time.Second
 
 // holdAfter is when a store says that it reads from a remote. Nothing is collected within
 // a day, many a mount is over by then, and a first look does not share the line with it.
@@ -98,18 +97,19 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 	first := time.Now().Add(holdAfter)
 	for ctx.Err() == nil {
 		err := c.Remotes.Prefetch(ctx, prefetch)
-		away := errors.Is(err, backend.ErrAway)
-		if err != nil && !away && ctx.Err() == nil {
+		if err != nil && !errors.Is(err, backend.ErrAway) && ctx.Err() == nil {
 			c.Log.Warn("fetching ahead of what is read", "error", err)
 		}
+		early := time.Until(first)
+		if early <= 0 && !errors.Is(err, backend.ErrAway) {
+			err = c.Remotes.Hold(ctx, held)
+		}
 		wait := known.HoldAgain
-		switch early := time.Until(first); {
-		case away:
-			wait = prefetchAgain
+		switch {
+		case errors.Is(err, backend.ErrAway):
+			wait = again
 		case early > 0:
 			wait = early
-		default:
-			c.Remotes.Hold(ctx, held)
 		}
 		select {
 		case <-ctx.Done():

@@ -588,8 +588,8 @@ const HoldAgain = 24 * time.Hour
 
 // Hold keeps what the store reads from on the remotes, for those of which done does not
 // say that this was done less than HoldAgain ago. Who may not write there is told in the
-// log.
-func (k *Known) Hold(ctx context.Context, done map[string]time.Time) {
+// log. The error is of a remote that is away, which is to be tried again.
+func (k *Known) Hold(ctx context.Context, done map[string]time.Time) (away error) {
 	k.mu.Lock()
 	all, sources := slices.Clone(k.file.From), *k.sources.Load()
 	k.mu.Unlock()
@@ -598,12 +598,18 @@ func (k *Known) Hold(ctx context.Context, done map[string]time.Time) {
 		if time.Since(done[f.Hold]) < HoldAgain {
 			continue
 		}
+		err := s.Hold(ctx, f.Hold)
+		if errors.Is(err, backend.ErrAway) {
+			away = err
+			continue
+		}
 		done[f.Hold] = time.Now()
-		if err := s.Hold(ctx, f.Hold); err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil {
 			k.o.Logger.Warn("the remote may collect what this store was mounted from once its snapshot is removed there",
 				"url", f.URL, "error", err)
 		}
 	}
+	return away
 }
 
 // Away returns the URLs of remotes that do not answer, and since when.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -274,6 +275,9 @@ func hard(t *testing.T, setAway func(*remotetest.Proxy, bool)) {
 	if n := strings.Count(string(log), "does not answer"); n != 1 {
 		t.Errorf("the log tells %d times that it is away:\n%s", n, log)
 	}
+	harness.Eventually(t, "what it reads from is held", func() bool {
+		return slices.ContainsFunc(p.Served(back), func(s remotetest.Served) bool { return strings.Contains(s.Path, "/hold/") })
+	})
 }
 
 // A mount of a large tree through a slow network costs a few requests, and so does a

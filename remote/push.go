@@ -326,7 +326,7 @@ func (u *pushing) cut(ctx context.Context, g *errgroup.Group, p *object.Pack) {
 	place := u.place()
 	u.index(p.Entries, place)
 	full := *p
-	*p = object.Pack{}
+	*p = object.Pack{Bytes: make([]byte, 0, objectSize)} // it grows no more: the next one is as large
 	g.Go(func() error { return u.upload(ctx, &full, place, false) })
 }
 

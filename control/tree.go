@@ -58,7 +58,9 @@ type Entry struct {
 
 // ask is what is asked of the service about a workspace.
 func (r Request) ask(ws *snapshot.Workspace) *service.Request {
-	return &service.Request{Caller: r.Caller, Command: process.Command(int(r.PID)), Workspace: ws}
+	caller := r.Caller
+	caller.Command = process.Command(int(r.PID))
+	return &service.Request{Caller: caller, Workspace: ws}
 }
 
 // A Tree is the control tree of all workspaces of a store.

@@ -151,8 +151,8 @@ func (s *Service) backUp(ctx context.Context, p snapshot.PushPolicy) error {
 // the beginning of its id: a backup never stands still for a name.
 func (s *Service) backUpOne(ctx context.Context, p snapshot.PushPolicy, to *remote.Remote, i snapshot.Info) error {
 	r := &Request{
-		Caller:  live.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true},
-		Command: "amberfs (policy)", Workspace: s.Store.Main(),
+		Caller:    live.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true, Command: "amberfs (policy)"},
+		Workspace: s.Store.Main(),
 	}
 	name := fmt.Sprintf("cp-%d", i.Seq) // it may be renamed meanwhile
 	done, err := s.pushOne(ctx, r, Push{Remote: p.Remote}, to, name)

@@ -79,7 +79,7 @@ func call(t *testing.T, s *Service, who live.Caller, ws *snapshot.Workspace, req
 // answerTo returns an answer as the control file has it.
 func answerTo(s *Service, who live.Caller, ws *snapshot.Workspace, request string) ([]byte, error) {
 	var out bytes.Buffer
-	a, err := s.Call(context.Background(), &Request{Caller: who, Command: "test", Workspace: ws, Out: &out}, []byte(request))
+	a, err := s.Call(context.Background(), &Request{Caller: who, Workspace: ws, Out: &out}, []byte(request))
 	if !a.Inline(out.Bytes()) {
 		a.Stream = true
 	}

@@ -21,11 +21,12 @@ func (s *Service) fork(ctx context.Context, r *Request, a Fork) (Forked, error) 
 	if a.Snapshot, err = s.localName(ctx, r, a.Snapshot); err != nil {
 		return Forked{}, err
 	}
-	o := snapshot.ForkOptions{Snapshot: a.Snapshot, Name: a.Name, TTL: ttl, Caller: r.Caller, Command: r.Command}
-	if _, err := r.Workspace.Fork(o); err != nil {
+	o := snapshot.ForkOptions{Snapshot: a.Snapshot, Name: a.Name, TTL: ttl, Caller: r.Caller}
+	f, err := r.Workspace.Fork(o)
+	if err != nil {
 		return Forked{}, err
 	}
-	return Forked{Name: a.Name, Snapshot: a.Snapshot, Path: s.forkPath(r, a.Name)}, nil
+	return Forked{Name: a.Name, Snapshot: f.BeganFrom(), Path: s.forkPath(r, a.Name)}, nil
 }
 
 // forkPath is where a fork of the workspace is. A caller in the mount sees it
@@ -67,7 +68,7 @@ func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, erro
 	if a.From, err = s.claimFrom(ctx, r, a); err != nil {
 		return Claimed{}, err
 	}
-	got, err := r.Workspace.Claim(snapshot.ClaimOptions{Label: a.Label, From: a.From, TTL: ttl, Caller: r.Caller, Command: r.Command})
+	got, err := r.Workspace.Claim(snapshot.ClaimOptions{Label: a.Label, From: a.From, TTL: ttl, Caller: r.Caller})
 	if err != nil {
 		return Claimed{}, err
 	}
@@ -122,7 +123,7 @@ func (s *Service) promote(ctx context.Context, r *Request, a Promote) (Promoted,
 		choices[path] = choice
 	}
 	done, err := r.Workspace.Promote(ctx, a.Fork, snapshot.PromoteOptions{
-		Conflicts: rule, Choices: choices, Merge: gitbridge.Merge, Caller: r.Caller, Command: r.Command,
+		Conflicts: rule, Choices: choices, Merge: gitbridge.Merge, Caller: r.Caller,
 	})
 	result := Promoted{
 		Fork: a.Fork, Changed: done.Changed, Paths: pathsOf(done.Paths), Conflicts: done.Conflicts, Undo: done.Undo,

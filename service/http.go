@@ -157,8 +157,8 @@ func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 	if err != nil {
 		return nil, nil, fail.New(fail.Usage, "the header %s is malformed: %w", CommandHeader, err)
 	}
-	caller := live.Caller{UID: peer.Uid, GID: peer.Gid, PID: uint32(peer.Pid), Direct: true}
-	return &Request{Caller: caller, Command: command, Workspace: ws, In: r.Body}, args, nil
+	caller := live.Caller{UID: peer.Uid, GID: peer.Gid, PID: uint32(peer.Pid), Direct: true, Command: command}
+	return &Request{Caller: caller, Workspace: ws, In: r.Body}, args, nil
 }
 
 func readBody(r *http.Request) ([]byte, error) {

@@ -49,7 +49,7 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 		s.giveUp(ctx, err)
 		return Imported{}, err
 	}
-	done, err := r.Workspace.Graft(ctx, snapshot.GraftOptions{Tree: st, Path: base, Caller: r.Caller, Command: r.Command})
+	done, err := r.Workspace.Graft(ctx, snapshot.GraftOptions{Tree: st, Path: base, Caller: r.Caller})
 	if err != nil {
 		return Imported{}, err
 	}

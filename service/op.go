@@ -13,8 +13,6 @@ import (
 // A Request says who asks, about what, and where streams go.
 type Request struct {
 	Caller live.Caller
-	// Command is what the caller ran, for the event log.
-	Command string
 	// Workspace is the one that the request is about; main if nil.
 	Workspace *snapshot.Workspace
 	// In is the stream that the operation takes.

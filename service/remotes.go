@@ -166,7 +166,7 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 	}
 	s.Log.Info("push", "remote", a.Remote, "snapshot", x.Info.Name, "as", done.Ref.Name, "bytes", done.Bytes, "took", time.Since(start))
 	if !done.Unchanged {
-		r.Workspace.Pushed(x.Info.Name, a.Remote, r.Caller, r.Command)
+		r.Workspace.Pushed(x.Info.Name, a.Remote, r.Caller)
 	}
 	out := Pushed{
 		Remote: a.Remote, Snapshot: x.Info.Name, As: done.Ref.Name, ID: done.Ref.ID,

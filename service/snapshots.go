@@ -14,7 +14,7 @@ import (
 func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapshot.Info, error) {
 	o := snapshot.CaptureOptions{
 		Name: a.Name, Message: a.Message, Labels: a.Labels, Pinned: a.Pinned, Origin: a.Origin, IfChanged: a.IfChanged,
-		Caller: r.Caller, Command: r.Command,
+		Caller: r.Caller,
 	}
 	if a.Origin != "" && a.Origin != snapshot.OriginManual && a.Origin != snapshot.OriginTurn {
 		return snapshot.Info{}, fail.New(fail.Usage, "the origin of a snapshot that somebody makes is manual or turn, not %q", a.Origin)
@@ -42,8 +42,8 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapsho
 }
 
 func (s *Service) list(_ context.Context, r *Request, a List) (Snapshots, error) {
-	since, err := parseSince(a.Since)
-	if err != nil {
+	since, err := ParseSince(a.Since)
+	if err = errors.Join(err, oneOf("origin", a.Origin, snapshot.Origins)); err != nil {
 		return Snapshots{}, err
 	}
 	out := Snapshots{Snapshots: []snapshot.Info{}}
@@ -68,17 +68,20 @@ func (a List) fits(i snapshot.Info) bool {
 	return a.Origin == "" || i.Origin == a.Origin
 }
 
-// parseSince reads a span before now or a date; the zero time for "".
-func parseSince(text string) (time.Time, error) {
+// ParseSince reads a span before now or a date, in the local time zone if it names
+// none; the zero time for "".
+func ParseSince(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t, nil
+	for _, layout := range []string{time.RFC3339, time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04:05", time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return t, nil
+		}
 	}
 	d, err := snapshot.ParseSpan(text)
-	if err != nil {
-		return time.Time{}, fail.New(fail.Usage, "since is a span such as 30m, 24h, 7d or 2w, or a date in RFC 3339, not %q", text)
+	if err != nil || d < 0 {
+		return time.Time{}, fail.New(fail.Usage, "since is a span such as 30m, 24h, 7d or 2w, or a date such as 2026-01-31 or in RFC 3339, not %q", text)
 	}
 	return time.Now().Add(-d), nil
 }
@@ -128,21 +131,13 @@ func (s *Service) pin(_ context.Context, r *Request, a Pin) (Pinned, error) {
 }
 
 func (s *Service) remove(_ context.Context, r *Request, a Remove) (Removed, error) {
-	names, err := namesOf(r.Workspace, a.Names)
-	if err != nil {
-		return Removed{}, err
-	}
-	for _, n := range names {
-		if err := r.Workspace.Delete(n, r.Caller); err != nil {
-			return Removed{}, err
-		}
-	}
-	return Removed{Names: names}, nil
+	names, err := r.Workspace.DeleteAll(a.Names, r.Caller)
+	return Removed{Names: names}, err
 }
 
 func (s *Service) compact(ctx context.Context, r *Request, a Compact) (Compacted, error) {
 	done, err := r.Workspace.Compact(ctx, snapshot.CompactOptions{
-		Names: a.Names, Name: a.Name, Message: a.Message, Caller: r.Caller, Command: r.Command,
+		Names: a.Names, Name: a.Name, Message: a.Message, Caller: r.Caller,
 	})
 	return Compacted{done.Snapshot, done.Removed, done.Kept}, err
 }

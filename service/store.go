@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"time"
@@ -91,8 +92,8 @@ func (s *Service) umount(_ context.Context, r *Request, a Umount) (Unmounted, er
 
 // events gives the events of the workspace.
 func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
-	since, err := parseSince(a.Since)
-	if err != nil {
+	since, err := ParseSince(a.Since)
+	if err = errors.Join(err, oneOf("action", a.Action, events.Actions)); err != nil {
 		return None{}, err
 	}
 	send := func(e events.Event) error {

@@ -3,22 +3,37 @@ package service
 import (
 	"errors"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// suggest adds to an error about a snapshot that there is not the name that is
-// most like what the caller wrote.
+// suggest adds to an error about a snapshot or a fork that there is not the name that
+// is most like what the caller wrote.
 func suggest(ws *snapshot.Workspace, args any, err error) error {
-	if !errors.Is(err, snapshot.ErrNotFound) {
+	var known []string
+	var missing func(name string) error
+	switch {
+	case errors.Is(err, snapshot.ErrNotFound):
+		for _, i := range ws.List() {
+			known = append(known, i.Name)
+		}
+		missing = func(name string) error { _, err := ws.Find(name); return err }
+	case errors.Is(err, snapshot.ErrNoFork):
+		for _, f := range ws.Forks() {
+			known = append(known, f.Name)
+		}
+		missing = func(name string) error { _, err := ws.ForkNamed(name); return err }
+	default:
 		return err
 	}
 	for _, name := range namesIn(reflect.ValueOf(args)) {
-		if _, ferr := ws.Find(name); ferr == nil {
+		if missing(name) == nil {
 			continue
 		}
-		if like := nearest(name, ws.List()); like != "" {
+		if like := Nearest(name, known); like != "" {
 			e := *fail.Of(err)
 			return e.WithHint("did you mean %q?", like)
 		}
@@ -26,10 +41,22 @@ func suggest(ws *snapshot.Workspace, args any, err error) error {
 	return err
 }
 
-// namesIn are the arguments that name snapshots.
+// oneOf refuses a value that is none of those known, "" being any.
+func oneOf(what, value string, known []string) error {
+	if value == "" || slices.Contains(known, value) {
+		return nil
+	}
+	e := fail.New(fail.Usage, "there is no %s %q", what, value)
+	if like := Nearest(value, known); like != "" {
+		return e.WithHint("did you mean %q?", like)
+	}
+	return e.WithHint("it is one of %s", strings.Join(known, ", "))
+}
+
+// namesIn are the arguments that name snapshots and forks.
 func namesIn(args reflect.Value) []string {
 	var out []string
-	for _, field := range []string{"name", "names", "a", "b", "from", "snapshot"} {
+	for _, field := range []string{"name", "names", "a", "b", "from", "snapshot", "fork"} {
 		switch f := fieldNamed(args, field); {
 		case !f.IsValid() || f.IsZero():
 		case f.Kind() == reflect.String:
@@ -44,12 +71,13 @@ func namesIn(args reflect.Value) []string {
 // maxDistance is how many letters a name may differ in to be suggested.
 const maxDistance = 2
 
-// nearest is the name most like one, the newest of several; "" if none is.
-func nearest(name string, infos []snapshot.Info) string {
+// Nearest is the one of the names that are known which is most like a name, the first
+// of several; "" if none is.
+func Nearest(name string, known []string) string {
 	best, like := min(maxDistance, len(name)/2)+1, ""
-	for _, i := range infos {
-		if d := distance(name, i.Name); d < best {
-			best, like = d, i.Name
+	for _, k := range known {
+		if d := distance(name, k); d < best {
+			best, like = d, k
 		}
 	}
 	return like

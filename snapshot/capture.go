@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
@@ -26,7 +27,6 @@ type CaptureOptions struct {
 	// that is returned, with ErrUnchanged.
 	IfChanged bool
 	Caller    live.Caller
-	Command   string
 }
 
 // Capture makes a snapshot of the present state. It takes the same time
@@ -82,7 +82,7 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 		return Info{}, err
 	}
 	s.figures.captured(time.Since(start))
-	s.event(Event{Workspace: w.view, Action: "captured", From: info.Name, Caller: o.Caller, Command: o.Command})
+	s.event(Event{Workspace: w.view, Action: "captured", From: info.Name, Caller: o.Caller})
 	return info, nil
 }
 
@@ -145,7 +145,7 @@ func (w *Workspace) describe(tx *live.Tx, o CaptureOptions) (storedSnapshot, err
 	}
 	r := storedSnapshot{View: view, WS: w.view,
 		Name: o.Name, Seq: w.nextSeq, Parent: w.head, Origin: o.Origin, Message: o.Message, Labels: o.Labels,
-		Created: w.store.opt.Now(), Expires: o.Expires, UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Command,
+		Created: w.store.opt.Now(), Expires: o.Expires, UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command,
 		Files: st.Inodes - 1, Bytes: st.Bytes, Pinned: o.Pinned,
 	}
 	if r.Name == "" {
@@ -215,28 +215,42 @@ func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release fu
 
 // Delete removes a snapshot. Others, and forks made from it, stay as they are.
 func (w *Workspace) Delete(name string, c live.Caller) error {
+	_, err := w.DeleteAll([]string{name}, c)
+	return err
+}
+
+// DeleteAll removes snapshots, all of them or none, and returns their names.
+func (w *Workspace) DeleteAll(names []string, c live.Caller) ([]string, error) {
 	s := w.store
-	var gone string
+	var gone []string
 	err := s.forest.Update(true, func(tx *live.Tx) error {
-		sn, err := s.find(w, name)
-		if err != nil {
-			return err
+		var r deleteRecord
+		for _, name := range names {
+			sn, err := s.find(w, name)
+			if err != nil {
+				return err
+			}
+			if slices.Contains(r.Views, sn.View) {
+				continue
+			}
+			if err := w.mayDelete(sn, c); err != nil {
+				return err
+			}
+			r.Views, gone = append(r.Views, sn.View), append(gone, sn.Name)
 		}
-		gone = sn.Name
-		if err := w.mayDelete(sn, c); err != nil {
-			return err
-		}
-		r := deleteRecord{Views: []uint32{sn.View}}
 		if err := s.journal(tx, recDelete, r); err != nil {
 			return err
 		}
 		s.applyDelete(r)
 		return nil
 	})
-	if err == nil {
-		s.event(Event{Workspace: w.view, Action: "removed", From: gone, Caller: c})
+	if err != nil {
+		return nil, err
 	}
-	return err
+	for _, name := range gone {
+		s.event(Event{Workspace: w.view, Action: "removed", From: name, Caller: c})
+	}
+	return gone, nil
 }
 
 func (s *Store) applyDelete(r deleteRecord) {

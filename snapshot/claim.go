@@ -15,11 +15,10 @@ const (
 
 // ClaimOptions says which fork to get.
 type ClaimOptions struct {
-	Label   string // the name of the fork
-	From    string // the snapshot that a fresh one starts from; the present state when empty
-	TTL     time.Duration
-	Caller  live.Caller
-	Command string
+	Label  string // the name of the fork
+	From   string // the snapshot that a fresh one starts from; the present state when empty
+	TTL    time.Duration
+	Caller live.Caller
 }
 
 // A Claimed fork is there, and how it came about.
@@ -37,7 +36,7 @@ func (w *Workspace) Claim(o ClaimOptions) (Claimed, error) {
 	if err := CheckName(o.Label); err != nil {
 		return Claimed{}, err
 	}
-	fork := ForkOptions{Snapshot: o.From, Name: o.Label, TTL: o.TTL, Caller: o.Caller, Command: o.Command, claim: o.Label}
+	fork := ForkOptions{Snapshot: o.From, Name: o.Label, TTL: o.TTL, Caller: o.Caller, claim: o.Label}
 	var got Claimed
 	start := time.Now()
 	err := w.store.forest.Update(true, func(tx *live.Tx) (err error) {
@@ -54,7 +53,7 @@ func (w *Workspace) Claim(o ClaimOptions) (Claimed, error) {
 		return err
 	})
 	if err == nil && got.Tier != Resumed {
-		w.forked(fork, start)
+		w.forked(got.Fork, fork, start)
 	}
 	return got, err
 }

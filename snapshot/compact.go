@@ -17,7 +17,6 @@ type CompactOptions struct {
 	Name    string // of the new one
 	Message string
 	Caller  live.Caller
-	Command string
 }
 
 // Compacted is the new snapshot, and what became of the others.
@@ -66,7 +65,7 @@ func (w *Workspace) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		if err := w.mayCompact(o, snaps); err != nil {
 			return err
 		}
-		r, err := w.newSnapshot(tx, CaptureOptions{Name: o.Name, Origin: OriginManual, Message: o.Message, Caller: o.Caller, Command: o.Command})
+		r, err := w.newSnapshot(tx, CaptureOptions{Name: o.Name, Origin: OriginManual, Message: o.Message, Caller: o.Caller})
 		if err != nil {
 			return err
 		}
@@ -98,9 +97,9 @@ func (w *Workspace) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err != nil {
 		return Compacted{}, err
 	}
-	s.event(Event{Workspace: w.view, Action: "captured", From: o.Name, Caller: o.Caller, Command: o.Command})
+	s.event(Event{Workspace: w.view, Action: "captured", From: o.Name, Caller: o.Caller})
 	for _, name := range out.Removed {
-		s.event(Event{Workspace: w.view, Action: "removed", From: name, Caller: o.Caller, Command: o.Command})
+		s.event(Event{Workspace: w.view, Action: "removed", From: name, Caller: o.Caller})
 	}
 	return out, s.Sync()
 }

@@ -224,8 +224,8 @@ type Pushing struct {
 }
 
 // Pushed notes that a snapshot was sent to a remote.
-func (w *Workspace) Pushed(name, remote string, c live.Caller, command string) {
-	w.store.event(Event{Workspace: w.view, Action: "pushed", From: name, Detail: remote, Caller: c, Command: command})
+func (w *Workspace) Pushed(name, remote string, c live.Caller) {
+	w.store.event(Event{Workspace: w.view, Action: "pushed", From: name, Detail: remote, Caller: c})
 }
 
 // CaptureChanged makes a snapshot by itself if something was changed since the last

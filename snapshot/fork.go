@@ -32,9 +32,8 @@ type ForkOptions struct {
 	Name     string
 	// TTL is how long it lives; then it ends as EndFork ends it. 0: until it is
 	// ended.
-	TTL     time.Duration
-	Caller  live.Caller
-	Command string
+	TTL    time.Duration
+	Caller live.Caller
 
 	claim string // see Claim
 }
@@ -52,14 +51,14 @@ func (w *Workspace) Fork(o ForkOptions) (*Workspace, error) {
 		return err
 	})
 	if err == nil {
-		w.forked(o, start)
+		w.forked(fork, o, start)
 	}
 	return fork, err
 }
 
-func (w *Workspace) forked(o ForkOptions, start time.Time) {
+func (w *Workspace) forked(fork *Workspace, o ForkOptions, start time.Time) {
 	w.store.figures.forked(time.Since(start))
-	w.store.event(Event{Workspace: w.view, Action: "forked", From: o.Snapshot, Detail: o.Name, Caller: o.Caller, Command: o.Command})
+	w.store.event(Event{Workspace: w.view, Action: "forked", From: fork.BeganFrom(), Detail: o.Name, Caller: o.Caller})
 }
 
 // makeFork journals and makes a fork. The lock is held.
@@ -138,6 +137,17 @@ func (s *Store) applyFork(tx *live.Tx, r forkRecord) (*Workspace, error) {
 	tx.AddView(r.View, st)
 	w.at = tx.Changed(w.view)
 	return w, s.setOrigin(tx, w, st, r.Origin)
+}
+
+// BeganFrom is the name that the snapshot had which a fork began from; "" if it was a
+// present state.
+func (w *Workspace) BeganFrom() (name string) {
+	w.read(func() {
+		if o, ok := w.store.cat.snaps[w.origin]; ok {
+			name = o.Parent
+		}
+	})
+	return name
 }
 
 // Forks returns the forks of the workspace, by name.

@@ -18,7 +18,6 @@ type GraftOptions struct {
 	Tree    *tree.State // sealed; its root directory is merged into Path
 	Path    string      // a directory relative to the root, which must exist; "" is the root
 	Caller  live.Caller
-	Command string
 	Message string
 }
 
@@ -63,7 +62,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		if err := w.alive(); err != nil {
 			return err
 		}
-		r.Pre, err = w.newSnapshot(tx, CaptureOptions{Origin: OriginPreRestore, Message: "before import", Caller: o.Caller, Command: o.Command})
+		r.Pre, err = w.newSnapshot(tx, CaptureOptions{Origin: OriginPreRestore, Message: "before import", Caller: o.Caller})
 		if err != nil {
 			return err
 		}
@@ -78,10 +77,10 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		return GraftResult{}, err
 	}
 	s.tell(inv)
-	s.event(Event{Workspace: w.view, Action: "captured", From: r.Pre.Name, Caller: o.Caller, Command: o.Command})
+	s.event(Event{Workspace: w.view, Action: "captured", From: r.Pre.Name, Caller: o.Caller})
 	for _, c := range listChanges(changes) {
 		s.event(Event{
-			Workspace: w.view, Action: c.Action, Path: path.Join(prefix, c.Path), Size: c.size, Caller: o.Caller, Command: o.Command,
+			Workspace: w.view, Action: c.Action, Path: path.Join(prefix, c.Path), Size: c.size, Caller: o.Caller,
 		})
 	}
 	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: r.Pre.Name}, s.Sync()

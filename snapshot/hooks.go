@@ -25,9 +25,8 @@ type Event struct {
 	Size   int64 // bytes, after the event
 	// Detail is what a restore did to the path, the new name of a snapshot, the
 	// name of a new fork, the snapshot that an ended one left, or the remote.
-	Detail  string
-	Caller  live.Caller
-	Command string
+	Detail string
+	Caller live.Caller
 }
 
 // OnInvalidate sets what is told of changes from inside. It is called without

@@ -20,6 +20,9 @@ const (
 	OriginPull       = "pull"
 )
 
+// Origins are all of them.
+var Origins = []string{OriginManual, OriginTurn, OriginAuto, OriginPreRestore, OriginFork, OriginImport, OriginPull}
+
 // Counts are the events between a snapshot and the one before.
 type Counts struct {
 	Created  int64 `json:"created"`
@@ -117,7 +120,7 @@ func (r *storedSnapshot) info() Info {
 	i := Info{
 		View: r.View, Name: r.Name, Seq: r.Seq, ID: r.ID, Parent: r.Parent, Origin: r.Origin,
 		Message: r.Message, Labels: r.Labels, Created: r.Created, Expires: r.Expires,
-		UID: r.UID, PID: r.PID, Command: r.Command, Files: r.Files, Bytes: r.Bytes, UniqueBytes: r.UniqueBytes,
+		UID: r.UID, PID: r.PID, Files: r.Files, Bytes: r.Bytes, UniqueBytes: r.UniqueBytes,
 		Counts: r.Counts, FirstEvent: r.FirstEvent, LastEvent: r.LastEvent, GitCommits: r.GitCommits, Pinned: r.Pinned,
 		Sealed: r.ID != "",
 	}

@@ -34,7 +34,6 @@ type PromoteOptions struct {
 	// Choices are the rules of single paths, before Conflicts.
 	Choices map[string]ConflictRule
 	Caller  live.Caller
-	Command string
 }
 
 // rule says what becomes of a path that changed on both sides.
@@ -95,7 +94,7 @@ func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) 
 		// The undo point stays as it is when only times of directories differ.
 		if res.Changed > 0 {
 			if r.Pre, err = w.newSnapshot(tx, CaptureOptions{
-				Origin: OriginPreRestore, Message: "before promotion of " + fork, Caller: o.Caller, Command: o.Command,
+				Origin: OriginPreRestore, Message: "before promotion of " + fork, Caller: o.Caller,
 			}); err != nil {
 				return err
 			}
@@ -116,8 +115,8 @@ func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) 
 	}
 	res.Undo = r.Pre.Name
 	res.Gone = inv.Gone()
-	s.eventsOf(w, RestoreResult{Snapshot: fork, Paths: res.Paths, Undo: res.Undo}, RestoreOptions{Caller: o.Caller, Command: o.Command})
-	s.event(Event{Workspace: w.view, Action: "promoted", From: fork, Caller: o.Caller, Command: o.Command})
+	s.eventsOf(w, RestoreResult{Snapshot: fork, Paths: res.Paths, Undo: res.Undo}, RestoreOptions{Caller: o.Caller})
+	s.event(Event{Workspace: w.view, Action: "promoted", From: fork, Caller: o.Caller})
 	return res, nil
 }
 

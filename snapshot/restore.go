@@ -16,11 +16,10 @@ import (
 
 // RestoreOptions says what to bring back.
 type RestoreOptions struct {
-	Name    string   // of the snapshot
-	Paths   []string // relative to the root; everything when empty
-	DryRun  bool
-	Caller  live.Caller
-	Command string
+	Name   string   // of the snapshot
+	Paths  []string // relative to the root; everything when empty
+	DryRun bool
+	Caller live.Caller
 }
 
 // A PathChange is a path that a restore, an import or a promotion changed.
@@ -135,7 +134,7 @@ func (w *Workspace) restore(ctx context.Context, e *live.Edit, to *target, o Res
 		}
 		// The undo point stays as it is when only times of directories differ.
 		if res.Changed > 0 {
-			r.Pre, err = w.newSnapshot(tx, CaptureOptions{Origin: OriginPreRestore, Message: "before restore of " + to.snap.Name, Caller: o.Caller, Command: o.Command})
+			r.Pre, err = w.newSnapshot(tx, CaptureOptions{Origin: OriginPreRestore, Message: "before restore of " + to.snap.Name, Caller: o.Caller})
 			if err != nil {
 				return err
 			}
@@ -153,11 +152,11 @@ func (w *Workspace) restore(ctx context.Context, e *live.Edit, to *target, o Res
 // eventsOf tells of the capture before a restore, and of each path that it
 // changed.
 func (s *Store) eventsOf(w *Workspace, res RestoreResult, o RestoreOptions) {
-	s.event(Event{Workspace: w.view, Action: "captured", From: res.Undo, Caller: o.Caller, Command: o.Command})
+	s.event(Event{Workspace: w.view, Action: "captured", From: res.Undo, Caller: o.Caller})
 	for _, c := range res.Paths {
 		s.event(Event{
 			Workspace: w.view, Action: "restored", Path: c.Path, From: res.Snapshot, Size: c.size, Detail: c.Action,
-			Caller: o.Caller, Command: o.Command,
+			Caller: o.Caller,
 		})
 	}
 }

@@ -19,6 +19,12 @@ const (
 	Captured = "captured"
 )
 
+// Actions are all that an event can have.
+var Actions = []string{
+	Created, Modified, Deleted, Renamed, Restored, Captured, "removed", "renamed-snapshot", "expired",
+	"forked", "fork-ended", "promoted", "policy", "pushed", "pulled",
+}
+
 // MaxPath is how many bytes of a path an event has: else those of a chain of
 // directories would cost the square of its length.
 const MaxPath = 1024

@@ -34,6 +34,8 @@ type Caller struct {
 	// Direct is set of one who came through the store's socket and not through
 	// the mount.
 	Direct bool
+	// Command is what the caller ran, as far as that is known, for the event log.
+	Command string
 }
 
 // Attr is what stat(2) tells of a node. Times are in nanoseconds since 1970,

@@ -128,7 +128,7 @@ func (d *Daemon) storeEvent(e snapshot.Event) {
 	d.forgetName(e)
 	out := events.Event{
 		Action: e.Action, Path: e.Path, From: e.From, Size: e.Size, Detail: e.Detail,
-		Workspace: e.Workspace, UID: e.Caller.UID, PID: e.Caller.PID, Command: e.Command,
+		Workspace: e.Workspace, UID: e.Caller.UID, PID: e.Caller.PID, Command: e.Caller.Command,
 	}
 	if out.Path == "" {
 		out.Path = "."

@@ -17,6 +17,7 @@ import (
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	data           io.Writer // what stdout is, also with -q
 
 	dir     string // -C
 	json    bool   // --json
@@ -29,7 +30,7 @@ type app struct {
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	return &app{stdin: stdin, stdout: stdout, stderr: stderr}
+	return &app{stdin: stdin, stdout: stdout, data: stdout, stderr: stderr}
 }
 
 // cwd is the directory that says which workspace is meant, absolute.

@@ -35,6 +35,9 @@ snapshot of this workspace first. "amberfs fork --discard NAME" keeps nothing.`,
 			return a.completeSnapshots(1)(cmd, argv, prefix)
 		},
 		RunE: func(cmd *cobra.Command, argv []string) error {
+			if end && discard || (end || discard) && ttl != "" {
+				return fail.New(fail.Usage, "--delete, --discard and --ttl exclude each other")
+			}
 			if end || discard {
 				return a.endFork(cmd, argv, discard)
 			}
@@ -57,7 +60,6 @@ snapshot of this workspace first. "amberfs fork --discard NAME" keeps nothing.`,
 	cmd.Flags().BoolVarP(&end, "delete", "d", false, "end the fork NAME instead, after capturing its last state")
 	cmd.Flags().BoolVar(&discard, "discard", false, "end the fork NAME instead, and keep nothing of it")
 	cmd.Flags().StringVar(&ttl, "ttl", "", "end it by itself after this `TIME`: 30m, 1h, 7d")
-	cmd.MarkFlagsMutuallyExclusive("delete", "discard", "ttl")
 	return cmd
 }
 

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
@@ -21,13 +23,19 @@ func listCommand(a *app) *cobra.Command {
 		Short:   "List the snapshots, newest first",
 		Long: `Lists the snapshots of the workspace, newest first: name, the first 12 digits
 of the id ("-" until it is sealed), time and message, with tabs between. --since
-takes a span such as 2h or 7d, or a date. --long adds the origin, what was created,
+takes a span such as 2h or 7d, or a date, such as 2026-01-31. --long adds the origin, what was created,
 modified and deleted since the snapshot before (+/~/-), and labels.`,
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if req.Labels, err = parseLabels(labels); err != nil {
 				return err
+			}
+			if req.Since, err = sinceText(req.Since); err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("limit") && req.Limit < 1 {
+				return fail.New(fail.Usage, "-n takes a number from 1 on, not %d", req.Limit)
 			}
 			var l service.Snapshots
 			if err := a.askHere(cmd.Context(), req, &l); err != nil {
@@ -54,6 +62,15 @@ modified and deleted since the snapshot before (+/~/-), and labels.`,
 	f.StringArrayVar(&labels, "label", nil, "only those with `KEY=VALUE`; may be repeated")
 	f.BoolVar(&long, "long", false, "also origin, counts of changes, and labels")
 	return cmd
+}
+
+// sinceText makes a time of what the user wrote, in the user's time zone.
+func sinceText(text string) (string, error) {
+	t, err := service.ParseSince(text)
+	if err != nil || t.IsZero() {
+		return "", err
+	}
+	return t.Format(time.RFC3339Nano), nil
 }
 
 // longRows is the listing with all that fits into a line.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
@@ -36,8 +38,14 @@ with -f it goes on as things happen, until interrupted. --since takes a span suc
 			if err != nil {
 				return err
 			}
-			if req.Follow && (last > 0 || reverse) {
-				return fail.New(fail.Usage, "-f excludes -n and --reverse")
+			if req.Follow && reverse {
+				return fail.New(fail.Usage, "-f and --reverse exclude each other")
+			}
+			if cmd.Flags().Changed("lines") && last < 1 {
+				return fail.New(fail.Usage, "-n takes a number from 1 on, not %d", last)
+			}
+			if req.Since, err = sinceText(req.Since); err != nil {
+				return err
 			}
 			if len(argv) == 1 {
 				rel, err := relPath(p, argv[0])
@@ -50,6 +58,12 @@ with -f it goes on as things happen, until interrupted. --since takes a span suc
 				a.usePager()
 			}
 			out := &eventPrinter{a: a, last: last, reverse: reverse}
+			if req.Follow && last > 0 {
+				if req.After, err = a.lastEvents(cmd.Context(), p, req, out); err != nil {
+					return err
+				}
+				out = &eventPrinter{a: a}
+			}
 			err = a.exchange(cmd.Context(), p, req, client.Exchange{Item: out.add}, nil)
 			if req.Follow && cmd.Context().Err() != nil {
 				return nil
@@ -65,6 +79,22 @@ with -f it goes on as things happen, until interrupted. --since takes a span suc
 	f.StringVar(&req.Command, "command", "", "only what `COMMAND` did")
 	f.BoolVar(&reverse, "reverse", false, "newest first")
 	return cmd
+}
+
+// lastEvents prints what out keeps of the events so far, and returns the number of the
+// last one.
+func (a *app) lastEvents(ctx context.Context, p locate.Place, req service.Log, out *eventPrinter) (uint64, error) {
+	req.Follow = false
+	if err := a.exchange(ctx, p, req, client.Exchange{Item: out.add}, nil); err != nil {
+		return 0, err
+	}
+	var e event
+	if n := len(out.held); n > 0 {
+		if err := json.Unmarshal(out.held[n-1], &e); err != nil {
+			return 0, fmt.Errorf("reading an event: %w", err)
+		}
+	}
+	return e.Seq, out.end()
 }
 
 // eventPrinter prints events as they come or, when only the last are wanted or
@@ -101,6 +131,7 @@ func (p *eventPrinter) end() error {
 
 // event is what is printed of an event; --json prints all of it.
 type event struct {
+	Seq     uint64    `json:"seq"`
 	Time    time.Time `json:"time"`
 	Action  string    `json:"action"`
 	Path    string    `json:"path"`

@@ -36,9 +36,7 @@ func (a *app) print(v any, text func()) error {
 	if a.json {
 		return a.printJSON(v)
 	}
-	if !a.quiet {
-		text()
-	}
+	text()
 	return nil
 }
 

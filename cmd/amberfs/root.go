@@ -1,11 +1,14 @@
 package main
 
 import (
+	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
 )
 
 // rootCommand is the command tree, with what asMountHelper needs to know of it.
@@ -43,23 +46,24 @@ whatever the size of the tree; going back is one "mv" or "amberfs restore NAME".
 All commands but mount and run work from inside a mount, or with -C DIR.`,
 		Version:       versionText(),
 		SilenceErrors: true,
-		// How many letters a mistyped command may differ in to be guessed.
-		SuggestionsMinimumDistance: 2,
-		SilenceUsage:               true,
-		Args:                       cobra.ArbitraryArgs,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
 			e := fail.New(fail.Usage, "there is no command %q", args[0])
-			if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
-				return e.WithHint("did you mean %q?", s[0])
+			if like := likeCommand(cmd, args[0]); like != "" {
+				return e.WithHint("did you mean %q?", like)
 			}
 			return e.WithHint("see `amberfs help`")
 		},
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
 			a.started = true
 			a.command = commandText(cmd)
+			if a.quiet && !a.json {
+				a.stdout = io.Discard
+			}
 		},
 	}
 	root.SetOut(a.stdout)
@@ -98,6 +102,33 @@ All commands but mount and run work from inside a mount, or with -C DIR.`,
 	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(), insideCommand(a), nudgeCommand(a))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return rootCommand{root}
+}
+
+// otherWords are what users of other programs call a command.
+var otherWords = map[string]string{
+	"snapshot": "checkpoint commit create save take", "restore": "checkout reset rollback rewind", "rm": "delete destroy remove",
+	"umount": "unmount", "history": "versions", "status": "info", "fork": "branch clone", "promote": "merge", "list": "snapshots",
+}
+
+// likeCommand is the command that a mistyped one most likely is, "" if none.
+func likeCommand(root *cobra.Command, typed string) string {
+	var names, begin []string
+	for _, c := range root.Commands() {
+		if c.Hidden {
+			continue
+		}
+		if slices.Contains(strings.Fields(otherWords[c.Name()]), typed) {
+			return c.Name()
+		}
+		if strings.HasPrefix(c.Name(), typed) {
+			begin = append(begin, c.Name())
+		}
+		names = append(names, c.Name())
+	}
+	if like := service.Nearest(typed, names); like != "" || len(begin) == 0 {
+		return like
+	}
+	return begin[0]
 }
 
 // exitStatusHelp is a help page without a command.

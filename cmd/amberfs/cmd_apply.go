@@ -60,10 +60,6 @@ When it was interrupted, run it again: it does the rest.`,
 				return err
 			}
 			defer c.Close()
-			if !c.Direct() {
-				return fail.New(fail.Failed, "apply needs the socket of the store, which cannot be reached from here").
-					WithHint("run it outside of the sandbox, as the user who mounted")
-			}
 			done, err := a.apply(cmd.Context(), c, dir, name, o)
 			if err != nil {
 				return a.printConflicts(done, err)

@@ -81,7 +81,10 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 	}
 	defer s.Close()
 	e.Source, e.State, e.Prefetch = s.Source, s.Tree, s.Prefetch
-	e.Info, e.Bases, e.CacheDir = service.GitInfo(s.Info, s.Parents), s.GitBases(), filepath.Join(p.Store, service.GitCache)
+	e.Info, e.Bases, e.CacheDir = service.GitInfo(s.Info, s.Parents), s.GitBases(), ""
+	if c.Direct() {
+		e.CacheDir = filepath.Join(p.Store, service.GitCache)
+	}
 	e.Progress = func(p gitbridge.Progress) {
 		bar.show(service.Progress{What: "exporting", Done: p.Files, Total: s.Info.Files, Unit: "files", Bytes: p.Bytes})
 	}
@@ -90,9 +93,11 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 	if err != nil {
 		return service.Explain(err)
 	}
-	note := service.Exported{Name: s.Info.Name, Repo: e.Repo, Ref: done.Ref, Commit: done.Commit}
-	if err := c.Do(ctx, note, client.Exchange{}, nil); err != nil {
-		a.note("the snapshot is exported, but the store does not know it: %v", err)
+	if c.Direct() { // who has the mount alone is not trusted to say so
+		note := service.Exported{Name: s.Info.Name, Repo: e.Repo, Ref: done.Ref, Commit: done.Commit}
+		if err := c.Do(ctx, note, client.Exchange{}, nil); err != nil {
+			a.note("the snapshot is exported, but the store does not know it: %v", err)
+		}
 	}
 	if n := len(done.Skipped) + len(done.Reduced); n > 0 && !a.json {
 		a.note("git cannot hold %s as they are: see --json for the list", plural(n, "path", "paths"))
@@ -124,10 +129,10 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 		return buf.Flush()
 	}
 	if file == "-" {
-		if isTerminal(a.stdout) {
+		if isTerminal(a.data) {
 			return fail.New(fail.Usage, "an archive is not for a terminal").WithHint("send it to a file or a pipe")
 		}
-		return ask(a.stdout)
+		return ask(a.data)
 	}
 	path, err := a.abs(file)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -117,7 +116,7 @@ func (i *importer) bringIn(ctx context.Context) (done service.Imported, err erro
 		pw.CloseWithError(err)
 		sent <- err
 	}()
-	err = i.a.exchange(ctx, i.place, i.req, client.Exchange{In: pr}, &done)
+	done, err = i.receive(ctx, pr)
 	stop()
 	pr.CloseWithError(errStopped)
 	// Whoever failed first knows why: the other one only sees that it did.
@@ -128,6 +127,16 @@ func (i *importer) bringIn(ctx context.Context) (done service.Imported, err erro
 		}
 	}
 	return done, service.Explain(serr)
+}
+
+// receive has the daemon take the archive.
+func (i *importer) receive(ctx context.Context, in io.Reader) (done service.Imported, err error) {
+	c, err := i.a.open(ctx, i.place)
+	if err != nil {
+		return done, err
+	}
+	defer c.Close()
+	return c.Import(ctx, i.req, in, i.skip)
 }
 
 func (i *importer) fromGit(from gitbridge.GitSource) (err error) {

@@ -18,14 +18,13 @@ type Snapshot struct {
 	*reading
 }
 
-// reading is states of a store that this process reads, while the daemon keeps
-// their objects.
+// reading is states that this process reads, while the daemon or the process itself
+// keeps their objects.
 type reading struct {
 	Source *tree.Source
 
-	objects *objects
-	cancel  context.CancelFunc
-	ended   chan struct{}
+	prefetch func([]cas.Hash) error
+	end      func()
 }
 
 // sourceCache is the memory for what is read of a snapshot, in bytes.
@@ -33,6 +32,9 @@ const sourceCache = 64 << 20
 
 // Snapshot waits until a snapshot is sealed, and opens it. The caller closes it.
 func (c *Client) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
+	if !c.Direct() {
+		return c.snapshotFiles(ctx, name)
+	}
 	s := &Snapshot{}
 	var err error
 	if s.reading, err = c.read(ctx, service.Open{Name: name}, &s.Opened); err != nil {
@@ -52,8 +54,12 @@ type Changes struct {
 }
 
 // Changes opens what main began from and a snapshot, or the present state if name
-// is empty. The caller closes it.
+// is empty. The caller closes it. Through the mount the present state is read file by
+// file: only with a name it is a point in time.
 func (c *Client) Changes(ctx context.Context, name string) (*Changes, error) {
+	if !c.Direct() {
+		return c.changesInFiles(ctx, name)
+	}
 	var opened service.OpenedChanges
 	r, err := c.read(ctx, service.OpenChanges{Name: name}, &opened)
 	if err != nil {
@@ -74,10 +80,11 @@ func (c *Client) Changes(ctx context.Context, name string) (*Changes, error) {
 // reads what it opened.
 func (c *Client) read(ctx context.Context, args, opened any) (*reading, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &reading{objects: &objects{ctx: ctx, c: c}, cancel: cancel, ended: make(chan struct{})}
+	o, ended := &objects{ctx: ctx, c: c}, make(chan struct{})
+	s := &reading{prefetch: o.Prefetch, end: func() { cancel(); <-ended }}
 	got := make(chan error, 2) // what opening it came to, and at the end the end
 	go func() {
-		defer close(s.ended)
+		defer close(ended)
 		err := c.Do(ctx, args, Exchange{Item: func(raw json.RawMessage) error {
 			err := json.Unmarshal(raw, opened)
 			got <- err
@@ -92,7 +99,7 @@ func (c *Client) read(ctx context.Context, args, opened any) (*reading, error) {
 		s.Close()
 		return nil, err
 	}
-	s.Source = tree.NewSource(s.objects, nil, sourceCache)
+	s.Source = tree.NewSource(o, nil, sourceCache)
 	return s, nil
 }
 
@@ -106,7 +113,7 @@ func (s *reading) load(id string) (*tree.State, error) {
 }
 
 // Prefetch reads objects ahead; see gitbridge.ExportOptions.
-func (s *reading) Prefetch(hashes []cas.Hash) error { return s.objects.Prefetch(hashes) }
+func (s *reading) Prefetch(hashes []cas.Hash) error { return s.prefetch(hashes) }
 
 // GitBases are the exports to build upon.
 func (s *Snapshot) GitBases() []gitbridge.Base {
@@ -119,8 +126,5 @@ func (s *Snapshot) GitBases() []gitbridge.Base {
 	return out
 }
 
-// Close lets the daemon forget what was opened.
-func (s *reading) Close() {
-	s.cancel()
-	<-s.ended
-}
+// Close lets go of what was opened.
+func (s *reading) Close() { s.end() }

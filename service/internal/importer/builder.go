@@ -297,6 +297,10 @@ func contentSize(n *tree.Inode) int64 {
 	return 0
 }
 
+// Number gives the inodes that come numbers from first on, for a tree that is compared
+// with another.
+func (b *Builder) Number(first uint64) { b.next = first }
+
 // Close lets go of everything when the tree is finished, or given up.
 func (b *Builder) Close() {
 	b.cancel(context.Canceled)

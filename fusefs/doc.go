@@ -75,11 +75,12 @@
 //
 // A restore is no system call on the files it changes, of which inotify(7) would
 // tell. NOTIFY_DELETE makes the kernel tell who watches a file that is gone or
-// replaced; for who watches a directory see Options.Nudge.
+// replaced; for who watches a directory see Replay and Options.Nudge.
 //
 // # Locks
 //
 //	Tree.mu               of control
+//	replay.mu
 //	  Forest.mu
 //	    lookupShard.mu    the forest asks which nodes are held (SetHeld)
 //	  queue.mu            notices are put into a queue

@@ -166,7 +166,8 @@ func (n *notifier) drop(inv live.Invalidation) {
 		n.send(incEpoch())
 	} else {
 		for _, e := range inv.Entries {
-			if e.Gone != 0 {
+			// Who watches a directory that went is told by a replay.
+			if e.Gone != 0 && !e.WasDir {
 				n.send(deleted(e.Parent, e.Name, e.Gone))
 			} else {
 				n.send(invalEntry(e.Parent, e.Name))

@@ -323,7 +323,9 @@ func (j *graft) drop(p *tree.Path, parent uint64) error {
 	if n.Nlink > 0 {
 		j.stale[Node(j.v.id, n.Ino)] = true
 	} else {
-		j.e.gone[n.Ino], j.e.last[n.Ino] = n, len(j.e.inv.Entries)-1
+		at := len(j.e.inv.Entries) - 1
+		j.e.gone[n.Ino], j.e.last[n.Ino] = n, at
+		j.e.inv.Entries[at].Was, j.e.inv.Entries[at].WasDir = Node(j.v.id, n.Ino), n.IsDir()
 	}
 	return nil
 }

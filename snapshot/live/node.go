@@ -63,6 +63,10 @@ type Entry struct {
 	// Gone is what was there, if that has no name any more and the kernel may
 	// know it; 0 else.
 	Gone NodeID
+	// Was is what was there and has no name any more, whether the kernel knows it
+	// or not; 0 else.
+	Was    NodeID
+	WasDir bool // it was a directory
 }
 
 // Gone lists what has no name any more and the kernel may know.

@@ -50,12 +50,19 @@ func (w *watch) has(want ...string) bool {
 			b = b[unix.SizeofInotifyEvent+size:]
 			var what string
 			switch {
+			case mask&unix.IN_CREATE != 0:
+				what = "create"
+			case mask&unix.IN_DELETE != 0:
+				what = "delete"
 			case mask&unix.IN_MODIFY != 0:
 				what = "modify"
 			case mask&unix.IN_DELETE_SELF != 0:
 				what = "delete-self"
 			default:
 				continue
+			}
+			if mask&unix.IN_ISDIR != 0 {
+				what += "-dir"
 			}
 			w.heard = append(w.heard, strings.TrimSuffix(w.names[wd]+"/"+name, "/")+":"+what)
 		}
@@ -77,19 +84,26 @@ func TestWatchersHearOfARestore(t *testing.T) {
 	must(t, os.Mkdir(m.Path("sub"), 0o755))
 	write(t, m.Path("sub", "f"), "one")
 	write(t, m.Path("sub", "same"), "one")
+
+	must(t, os.Mkdir(m.Path("olddir"), 0o755))
+	must(t, os.Symlink("changed", m.Path("link")))
 	before := harness.ReadTree(t, m.Dir)
 	capture(t, m, "v1")
+	must(t, os.Remove(m.Path("olddir")))
+	must(t, os.Remove(m.Path("link")))
 	write(t, m.Path("changed"), "two")
 	write(t, m.Path("sub", "f"), "two")
 	must(t, os.Remove(m.Path("deleted")))
 	write(t, m.Path("new"), "new")
-	must(t, os.Mkdir(m.Path("newdir"), 0o755))
-	w := newWatch(t, m, ".", "sub", "new", "newdir", "changed")
+	must(t, os.MkdirAll(m.Path("newdir", "below"), 0o755))
+	write(t, m.Path("newdir", "below", "f"), "new")
+	w := newWatch(t, m, ".", "sub", "new", "newdir", "newdir/below", "changed")
 
 	restore(t, m, "v1")
 	harness.Eventually(t, "watchers hear of the restore", func() bool {
-		return w.has("./changed:modify", "./deleted:modify", "sub/f:modify", ".:modify",
-			"new:delete-self", "newdir:delete-self", "changed:delete-self")
+		return w.has("./changed:modify", "./deleted:create", "./olddir:create-dir", "./link:create", "sub/f:modify",
+			"./new:delete", "newdir/below/f:delete", "newdir/below:delete-dir", "./newdir:delete-dir",
+			"new:delete-self", "newdir:delete-self", "newdir/below:delete-self", "changed:delete-self")
 	})
 	harness.Same(t, "restored", before, harness.ReadTree(t, m.Dir))
 	if slices.Contains(w.heard, "sub/same:modify") {

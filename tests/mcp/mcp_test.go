@@ -15,48 +15,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
 
-// sdk returns a directory that has the SDK and the client. What npm once brought
-// is kept for the next time.
-func sdk(t *testing.T) string {
-	t.Helper()
-	for _, p := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(p); err != nil {
-			t.Skipf("%s is not installed", p)
-		}
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Skip(err)
-	}
-	dir := filepath.Join(cache, "amberfs-test-mcp")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"package.json", "client.mjs"} {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", "@modelcontextprotocol", "sdk")); err == nil {
-		return dir
-	}
-	install := exec.Command("npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--prefer-offline")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("npm cannot bring the SDK: %v\n%s", err, out)
-		}
-		t.Skipf("npm cannot bring the SDK: %v\n%s", err, out)
-	}
-	return dir
-}
-
 func TestSDK(t *testing.T) {
-	dir, bin := sdk(t), harness.Binary(t)
+	dir, bin := harness.NPM(t, "mcp", "package.json", "client.mjs"), harness.Binary(t)
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -5,12 +5,14 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -29,9 +32,10 @@ import (
 //
 // The kernel sends such events for what processes do, not for what a FUSE daemon
 // tells it. So when somebody watches, another process, Nudge, does something to
-// each path that makes the kernel send one and changes nothing: it sets the
-// mtime to a time that stands for none (fusefs.Options.Nudge). The daemon itself
-// never touches its own mount.
+// each path that makes the kernel send one and changes nothing: it makes what came
+// and removes what went once more (fusefs.Replay), and sets the mtime of what changed
+// to a time that stands for none (fusefs.Options.Nudge). The daemon itself never
+// touches its own mount.
 type watchers struct {
 	d    *Daemon
 	time int64 // see fusefs.Options.Nudge
@@ -51,8 +55,8 @@ const (
 	// many in a row they do once; nudgeRest is how often at most.
 	nudgeSoon = 20 * time.Millisecond
 	nudgeRest = 200 * time.Millisecond
-	// maxNudged bounds the paths of one turn. Who watches more has them look for
-	// themselves: the directories above are among them.
+	// maxNudged bounds the paths of one turn. Of what is beyond, as many directories
+	// are touched, so that who watches looks for himself.
 	maxNudged = 10_000
 	// nudgeTime bounds how long a turn may take.
 	nudgeTime = 10 * time.Second
@@ -118,72 +122,169 @@ func (w *watchers) run(ctx context.Context) {
 			return
 		}
 		w.mu.Unlock()
-		err := guard.Do(func() error { return w.nudge(ctx, entries) })
+		var below []live.Entry
+		err := guard.Do(func() (err error) {
+			below, err = w.nudge(ctx, entries)
+			return err
+		})
+		w.mu.Lock()
+		w.mu.entries = append(below, w.mu.entries...)
+		w.mu.Unlock()
 		if err != nil && ctx.Err() == nil {
 			w.d.log.Debug("telling watchers of a restore", "error", err, guard.Stack(err))
 		}
 	}
 }
 
-// nudge finds what of the entries is watched, and starts the process that
-// touches it.
-func (w *watchers) nudge(ctx context.Context, entries []live.Entry) error {
+// nudge finds what of the entries is watched, and starts the process that has the
+// kernel tell of it. It returns the entries of directories that nobody has watched
+// yet, as they came only now.
+func (w *watchers) nudge(ctx context.Context, entries []live.Entry) (below []live.Entry, err error) {
 	mounts, err := locate.Mounts()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	m, ok := locate.On(mounts, w.d.cfg.Mountpoint)
 	if !ok || m.Source != w.d.cfg.Store {
-		return nil // on its way out
+		return nil, nil // on its way out
 	}
 	watched := watchedInodes(m.Device)
 	if len(watched) == 0 {
-		return nil
+		return nil, nil
 	}
-	paths := w.paths(entries, watched)
-	if len(paths) == 0 {
-		return nil
+	steps, replay, below := w.steps(entries, watched)
+	if len(steps) == 0 {
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, nudgeTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", NudgeCommand)
 	cmd.Dir = "/"
-	head := []string{w.d.cfg.Mountpoint, m.Device, strconv.FormatInt(w.time, 10)}
-	cmd.Stdin = strings.NewReader(strings.Join(append(head, paths...), "\x00") + "\x00")
-	return cmd.Run()
+	head := []string{w.d.cfg.Mountpoint, m.Device, strconv.FormatInt(w.time, 10), replay.Token}
+	cmd.Stdin = strings.NewReader(strings.Join(append(head, steps...), "\x00") + "\x00")
+	w.d.mount.Replay(replay)
+	defer w.d.mount.Replay(nil) // the process has ended
+	return below, cmd.Run()
 }
 
-// paths are the paths to touch: names that are there in watched directories
-// and, for those that are not, the directory.
-func (w *watchers) paths(entries []live.Entry, watched map[uint64]bool) []string {
-	var out []string
-	seen := make(map[string]bool)
-	add := func(p string) {
-		if !seen[p] && len(out) < maxNudged {
-			seen[p] = true
-			out = append(out, p)
-		}
+// What the process that nudges does with a path, in front of which it stands.
+const (
+	stepTouch   = "t"
+	stepFile    = "f" // make
+	stepDir     = "d"
+	stepSymlink = "l"
+	stepUnlink  = "u"
+	stepRmdir   = "r"
+)
+
+// steps are what the process does: to names that are watched, or whose directory is,
+// that came or went, the same once more, and else a touch.
+func (w *watchers) steps(entries []live.Entry, watched map[uint64]bool) ([]string, *fusefs.Replay, []live.Entry) {
+	p := planner{
+		w: w, watched: watched, seen: make(map[live.Entry]live.Entry), above: make(map[live.NodeID]live.Entry),
+		done: make(map[string]bool), replay: &fusefs.Replay{Token: ".amberfs-" + rand.Text()},
 	}
-	forest := w.d.store.Forest()
 	for _, e := range entries {
-		if !watched[uint64(e.Parent)] {
-			continue
+		key := live.Entry{Parent: e.Parent, Name: e.Name}
+		old, twice := p.seen[key]
+		if twice && e.Was == 0 {
+			e.Was, e.WasDir = old.Was, old.WasDir
 		}
-		dir, err := forest.Path(e.Parent, unix.PathMax-1)
-		if err != nil {
-			continue
+		e.Gone = 0
+		if twice {
+			e.Gone = e.Parent // replaced: any number but 0
 		}
-		prefix, ok := w.d.viewPath(e.Parent.View())
-		if !ok {
-			continue
-		}
-		dir = path.Join(prefix, dir)
-		add(dir)
-		if _, err := forest.Lookup(e.Parent, e.Name); err == nil {
-			add(path.Join(dir, e.Name))
+		p.seen[key] = e
+		if e.WasDir {
+			p.above[e.Was] = e
 		}
 	}
-	return out
+	for _, e := range entries { // what is below something comes before it
+		key := live.Entry{Parent: e.Parent, Name: e.Name}
+		if e, ok := p.seen[key]; ok {
+			delete(p.seen, key)
+			p.add(e)
+		}
+	}
+	if !p.newDir {
+		p.below = nil
+	}
+	return append(p.removals, p.rest...), p.replay, p.below
+}
+
+// planner makes the steps.
+type planner struct {
+	w              *watchers
+	watched        map[uint64]bool
+	seen           map[live.Entry]live.Entry // by parent and name
+	above          map[live.NodeID]live.Entry
+	done           map[string]bool
+	removals, rest []string
+	replay         *fusefs.Replay
+	below          []live.Entry // of directories that nobody watches
+	newDir         bool         // a directory came that somebody may watch from now on
+}
+
+func (p *planner) add(e live.Entry) {
+	forest := p.w.d.store.Forest()
+	a, err := forest.Lookup(e.Parent, e.Name)
+	there, went := err == nil, err != nil && e.Was != 0
+	if went {
+		p.replay.Went = append(p.replay.Went, e)
+	}
+	if there && !p.watched[uint64(e.Parent)] {
+		p.below = append(p.below, live.Entry{Parent: e.Parent, Name: e.Name})
+	}
+	if !p.watched[uint64(e.Parent)] && !(went && p.watched[uint64(e.Was)]) {
+		return
+	}
+	dir, ok := p.path(e.Parent, 0)
+	if !ok || len(p.done) >= 2*maxNudged {
+		return
+	}
+	if len(p.done) >= maxNudged {
+		p.step(&p.rest, stepTouch, dir)
+		return
+	}
+	at := path.Join(dir, e.Name)
+	switch {
+	case went && e.WasDir:
+		p.step(&p.removals, stepRmdir, at)
+	case went:
+		p.step(&p.removals, stepUnlink, at)
+	case there && e.Gone == 0 && e.Was == 0 && makers[a.Mode&unix.S_IFMT] != "":
+		p.replay.Came = append(p.replay.Came, e)
+		p.newDir = p.newDir || a.Mode&unix.S_IFMT == unix.S_IFDIR
+		p.step(&p.rest, makers[a.Mode&unix.S_IFMT], at)
+	case there:
+		p.step(&p.rest, stepTouch, at)
+	default: // another name of what is still there
+		p.step(&p.rest, stepTouch, dir)
+	}
+}
+
+// makers are the steps that make a file of some type.
+var makers = map[uint32]string{unix.S_IFREG: stepFile, unix.S_IFDIR: stepDir, unix.S_IFLNK: stepSymlink}
+
+func (p *planner) step(to *[]string, what, at string) {
+	if !p.done[at] {
+		p.done[at] = true
+		*to = append(*to, what+at)
+	}
+}
+
+// path is where a directory is below the mount point, or was.
+func (p *planner) path(id live.NodeID, depth int) (string, bool) {
+	if e, ok := p.above[id]; ok && depth < unix.PathMax/2 {
+		dir, ok := p.path(e.Parent, depth+1)
+		return path.Join(dir, e.Name), ok
+	}
+	dir, err := p.w.d.store.Forest().Path(id, unix.PathMax-1)
+	if err != nil {
+		return "", false
+	}
+	prefix, ok := p.w.d.viewPath(id.View())
+	return path.Join(prefix, dir), ok
 }
 
 // viewPath is where a workspace lies below the mount point.
@@ -242,15 +343,16 @@ func watchedInodes(device string) map[uint64]bool {
 // NudgeCommand is the hidden command that must call Nudge.
 const NudgeCommand = "nudge"
 
-// Nudge touches paths for watchers. It reads, with a NUL after each: the mount
-// point, its device, the time, and the paths.
+// Nudge does for watchers what a restore did. It reads, with a NUL after each: the mount
+// point, its device, the time, the token of the replay, and the steps.
 func Nudge(in io.Reader) error {
+	runtime.LockOSThread() // the replay knows one thread
 	r := bufio.NewReader(in)
 	next := func() (string, error) {
 		s, err := r.ReadString(0)
 		return strings.TrimSuffix(s, "\x00"), err
 	}
-	var head [3]string
+	var head [4]string
 	for i := range head {
 		var err error
 		if head[i], err = next(); err != nil {
@@ -273,21 +375,74 @@ func Nudge(in io.Reader) error {
 	if dev := fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)); dev != head[1] {
 		return fmt.Errorf("%s is another file system now", head[0])
 	}
-	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(ns)}
+	n := nudger{root: root, times: []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(ns)}}
+	// Nothing is made or removed unless the daemon says that it will not be.
+	n.replays = errors.Is(unix.Fstatat(root, head[3], &st, unix.AT_SYMLINK_NOFOLLOW), fusefs.Accepted)
 	for {
-		p, err := next()
-		if err != nil {
+		s, err := next()
+		if err != nil || s == "" {
 			return nil
 		}
-		// Never into another file system: there the time would be one.
-		fd, err := unix.Openat2(root, p, &unix.OpenHow{
-			Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
-		})
-		if err != nil {
-			continue // gone again
-		}
-		_ = unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH) // nobody to tell
-		unix.Close(fd)
+		n.step(s[:1], s[1:])
 	}
+}
+
+// nudger takes the steps. Nobody is told of one that fails: what is watched may have
+// changed again.
+type nudger struct {
+	root    int
+	times   []unix.Timespec
+	replays bool
+}
+
+// open never leads into another file system: what is done there would be done.
+func (n *nudger) open(p string) (int, error) {
+	return unix.Openat2(n.root, p, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+}
+
+func (n *nudger) step(what, p string) {
+	if what != stepTouch && n.replays && n.again(what, p) {
+		return
+	}
+	if !n.touch(p) {
+		n.touch(path.Dir(p)) // who watches looks into it
+	}
+}
+
+// touch reports false if there is nothing to touch.
+func (n *nudger) touch(p string) bool {
+	fd, err := n.open(p)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	_ = unix.UtimesNanoAt(fd, "", n.times, unix.AT_EMPTY_PATH)
+	return true
+}
+
+// again makes or removes a name. It reports false if it cannot: for a name that
+// somebody has looked up meanwhile, or in a directory that may not be written to.
+func (n *nudger) again(what, p string) bool {
+	dir, err := n.open(path.Dir(p))
+	if err != nil {
+		return true
+	}
+	defer unix.Close(dir)
+	name := path.Base(p)
+	switch what {
+	case stepUnlink:
+		err = unix.Unlinkat(dir, name, 0)
+	case stepRmdir:
+		err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+	case stepFile:
+		err = unix.Mknodat(dir, name, unix.S_IFREG|0o600, 0)
+	case stepDir:
+		err = unix.Mkdirat(dir, name, 0o700)
+	case stepSymlink:
+		err = unix.Symlinkat("-", dir, name)
+	}
+	return !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EACCES)
 }

@@ -27,7 +27,7 @@ func IsStore(dir string) error {
 		if err != nil {
 			return err
 		}
-		return checkFormat(disk, dir)
+		return checkFormat(disk, dir, "")
 	})
 }
 
@@ -42,7 +42,7 @@ func inside(dir string, fn func(disk *vfs.Beneath) error) error {
 
 // checkFormat reads the format of the store in dir, and writes it into one
 // that is new: a directory without anything in it but what this package made.
-func checkFormat(disk *vfs.Beneath, dir string) error {
+func checkFormat(disk *vfs.Beneath, dir, filling string) error {
 	name := filepath.Join(dir, "format")
 	b, err := readSmall(disk, name)
 	switch {
@@ -56,6 +56,9 @@ func checkFormat(disk *vfs.Beneath, dir string) error {
 		return err
 	}
 	if err := checkEmpty(disk, dir); err != nil {
+		return err
+	}
+	if err := markFilling(disk, dir, filling); err != nil {
 		return err
 	}
 	if err := vfs.WriteFile(disk, name, []byte(formatLine)); err != nil {
@@ -72,7 +75,7 @@ func checkEmpty(disk *vfs.Beneath, dir string) error {
 	}
 	for _, e := range entries {
 		switch e.Name {
-		case "lock", "amberfs.log", "lost+found":
+		case "lock", "amberfs.log", "lost+found", fillingName, fillingName + ".tmp":
 		default:
 			return errs.New(errs.Format, "unknown store format: %s holds %s but no file `format`, so it is no store; name an empty or new directory", dir, e.Name)
 		}

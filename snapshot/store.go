@@ -22,8 +22,11 @@ const cacheBytes = 64 << 20
 
 // Options says how a store is opened.
 type Options struct {
-	Logger *slog.Logger
-	FS     vfs.FS // the disk below packs and journal; the real one when nil
+	// Filling is what a new store is about to be filled from, if anything. Until Filled
+	// is called, nobody else opens it.
+	Filling string
+	Logger  *slog.Logger
+	FS      vfs.FS // the disk below packs and journal; the real one when nil
 	// UID, GID and Mode are those of the root directory of a new store's
 	// workspace.
 	UID, GID uint32
@@ -105,7 +108,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", dir, err)
 	}
-	lock, err := lockStoreOf(disk, dir)
+	lock, err := lockStoreOf(disk, dir, o.Filling)
 	if err != nil {
 		return nil, errors.Join(err, disk.Close())
 	}
@@ -113,7 +116,11 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.FS == vfs.OS {
 		s.opt.FS = disk
 	}
-	if err := s.open(); err != nil {
+	err = s.open()
+	if err == nil {
+		err = s.checkFilled()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening store %s: %w", dir, err), s.closeParts(), s.closeDisk())
 	}
 	return s, nil
@@ -121,9 +128,9 @@ func Open(dir string, o Options) (*Store, error) {
 
 // lockStoreOf locks a store that is there, or a directory that can become one:
 // nothing is written into any other.
-func lockStoreOf(disk *vfs.Beneath, dir string) (*lockFile, error) {
+func lockStoreOf(disk *vfs.Beneath, dir, filling string) (*lockFile, error) {
 	if _, err := disk.Stat(filepath.Join(dir, "lock")); errors.Is(err, os.ErrNotExist) {
-		if err := checkFormat(disk, dir); err != nil {
+		if err := checkFormat(disk, dir, filling); err != nil {
 			return nil, err
 		}
 	}
@@ -131,7 +138,7 @@ func lockStoreOf(disk *vfs.Beneath, dir string) (*lockFile, error) {
 }
 
 func (s *Store) open() error {
-	if err := checkFormat(s.disk, s.dir); err != nil {
+	if err := checkFormat(s.disk, s.dir, s.opt.Filling); err != nil {
 		return err
 	}
 	s.init()

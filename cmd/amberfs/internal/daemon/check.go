@@ -94,7 +94,7 @@ func checkStorePath(cfg *Config, mounts []locate.Mount) error {
 func ours(entries []os.DirEntry) bool {
 	for _, e := range entries {
 		switch e.Name() {
-		case "lock", "format.new", "lost+found", LogName:
+		case "lock", "filling", "filling.tmp", "format.tmp", "format.new", "lost+found", LogName:
 		default:
 			return false
 		}

@@ -180,7 +180,11 @@ func (d *Daemon) bringIn() {
 	d.background.Add(1)
 	go func() {
 		defer d.background.Done()
-		if err := service.BringIn(ctx, d.store); err != nil && ctx.Err() == nil {
+		err := service.BringIn(ctx, d.store)
+		if err == nil {
+			err = snapshot.Filled(d.cfg.Store)
+		}
+		if err != nil && ctx.Err() == nil {
 			d.log.Error("bringing in what the workspace was filled from", "error", err)
 		}
 	}()
@@ -284,6 +288,8 @@ func (d *Daemon) close() error {
 	if cerr := d.store.Close(); cerr != nil {
 		d.log.Error("closing the store", "error", cerr, guard.Stack(cerr))
 		err = errors.Join(err, cerr)
+	} else if ferr := snapshot.Filled(d.cfg.Store); ferr != nil {
+		err = errors.Join(err, ferr)
 	}
 	d.disconnect()
 	d.log.Info("end", "after", time.Since(d.started).Round(time.Second))

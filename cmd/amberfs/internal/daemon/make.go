@@ -27,7 +27,7 @@ func Make(ctx context.Context, cfg Config, show func(service.Progress)) error {
 	c := &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
 	s, err := openStore(cfg.Store, snapshot.Options{
-		UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Quiet: true, Connect: c.Connect(ctx),
+		UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Quiet: true, Filling: cfg.From, Connect: c.Connect(ctx),
 	})
 	if err != nil {
 		if cfg.Remote != "" {
@@ -64,8 +64,14 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, show func(service.
 	if cfg.Mountpoint != cfg.From {
 		exclude = append(exclude, cfg.Mountpoint)
 	}
-	if cfg.Later {
+	if cfg.Later { // see Daemon.bringIn
 		return service.FillLater(ctx, s, cfg.From, exclude, show)
 	}
-	return service.Fill(ctx, s, cfg.From, exclude, show)
+	if err := service.Fill(ctx, s, cfg.From, exclude, show); err != nil {
+		return err
+	}
+	if err := s.Sync(); err != nil {
+		return err
+	}
+	return snapshot.Filled(cfg.Store)
 }

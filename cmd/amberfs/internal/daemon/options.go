@@ -27,7 +27,7 @@ func (d *Daemon) storeOptions(ctx context.Context) snapshot.Options {
 		wait = 0 // the next opening would not find what is outside
 	}
 	return snapshot.Options{
-		Logger: d.log, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: wait, Connect: d.connection.Connect(ctx),
+		Filling: d.cfg.From, Logger: d.log, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: wait, Connect: d.connection.Connect(ctx),
 	}
 }
 

@@ -1,0 +1,47 @@
+package snapshot
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/vfs"
+)
+
+// fillingName is a file that is in a store from before it is made until all that it is
+// filled from is in. Who was killed meanwhile leaves it: what there is must not be taken
+// for an empty workspace.
+const fillingName = "filling"
+
+// markFilling writes down, before there is a store, what it is to be filled from; "" is
+// nothing.
+func markFilling(disk *vfs.Beneath, dir, from string) error {
+	name := filepath.Join(dir, fillingName)
+	if from != "" {
+		return vfs.WriteFile(disk, name, []byte(from))
+	}
+	err := disk.Remove(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// checkFilled refuses a store that was not filled to the end.
+func (s *Store) checkFilled() error {
+	if s.opt.Filling != "" && s.Created() {
+		return nil
+	}
+	if _, err := s.disk.Stat(filepath.Join(s.dir, fillingName)); err != nil {
+		return nil
+	}
+	return errs.New(errs.Format, "it was still being filled when its daemon was killed, and is not whole; "+
+		"what it was filled from is as it was: remove the store and begin again")
+}
+
+// Filled says that all of Options.Filling is in the store and on disk. It may be called
+// of any store, also of one that is closed.
+func Filled(dir string) error {
+	return inside(dir, func(disk *vfs.Beneath) error { return markFilling(disk, dir, "") })
+}

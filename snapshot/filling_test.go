@@ -1,0 +1,35 @@
+package snapshot
+
+import (
+	"strings"
+	"testing"
+)
+
+// A store that was not filled to the end is no empty workspace.
+func TestFilling(t *testing.T) {
+	dir := t.TempDir()
+	open := func(o Options) error {
+		o.Quiet = true
+		s, err := Open(dir, o)
+		if err != nil {
+			return err
+		}
+		return s.Close()
+	}
+	if err := open(Options{Filling: "/src"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{{}, {Filling: "/src"}} {
+		if err := open(o); err == nil || !strings.Contains(err.Error(), "still being filled") {
+			t.Errorf("it opens: %v", err)
+		}
+	}
+	for range 2 {
+		if err := Filled(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := open(Options{}); err != nil {
+		t.Error(err)
+	}
+}

@@ -45,6 +45,14 @@ func newService(t *testing.T) (*Service, string) {
 	}), dir
 }
 
+// TestNoForks: no forks are an empty list, not null.
+func TestNoForks(t *testing.T) {
+	s, _ := newService(t)
+	if b, err := answerTo(s, me, s.Store.Main(), `{"op":"forks"}`); err != nil || !strings.Contains(string(b), `"forks":[]`) {
+		t.Errorf("%s, %v", b, err)
+	}
+}
+
 // write makes a file in a workspace.
 func write(t *testing.T, s *Service, ws *snapshot.Workspace, name, content string) {
 	t.Helper()

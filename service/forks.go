@@ -4,7 +4,6 @@ import (
 	"context"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -76,7 +75,7 @@ func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, erro
 }
 
 func (s *Service) renameFork(_ context.Context, r *Request, a RenameFork) (Forked, error) {
-	if err := r.Workspace.RenameFork(a.From, a.To); err != nil {
+	if err := r.Workspace.RenameFork(a.From, a.To, r.Caller); err != nil {
 		return Forked{}, err
 	}
 	return Forked{Name: a.To, Path: s.forkPath(r, a.To)}, nil
@@ -100,7 +99,7 @@ func (s *Service) endFork(_ context.Context, r *Request, a EndFork) (Ended, erro
 }
 
 func (s *Service) forks(_ context.Context, r *Request, _ Forks) (ForkList, error) {
-	return ForkList{Forks: slices.Concat([]snapshot.ForkInfo{}, r.Workspace.Forks())}, nil
+	return ForkList{Forks: append([]snapshot.ForkInfo{}, r.Workspace.Forks()...)}, nil
 }
 
 func (s *Service) promote(ctx context.Context, r *Request, a Promote) (Promoted, error) {

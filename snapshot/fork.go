@@ -185,12 +185,12 @@ func (w *Workspace) forkNamed(name string) (*Workspace, error) {
 }
 
 // RenameFork gives a fork another name.
-func (w *Workspace) RenameFork(a, b string) error {
+func (w *Workspace) RenameFork(a, b string, c live.Caller) error {
 	if err := CheckName(b); err != nil {
 		return err
 	}
 	s := w.store
-	return s.forest.Update(true, func(tx *live.Tx) error {
+	err := s.forest.Update(true, func(tx *live.Tx) error {
 		f, err := w.forkNamed(a)
 		if err != nil {
 			return err
@@ -205,6 +205,10 @@ func (w *Workspace) RenameFork(a, b string) error {
 		s.applyRenameFork(r)
 		return nil
 	})
+	if err == nil {
+		s.event(Event{Workspace: w.view, Action: "renamed-fork", From: a, Detail: b, Caller: c})
+	}
+	return err
 }
 
 func (s *Store) applyRenameFork(r renameForkRecord) {

@@ -17,14 +17,14 @@ type Event struct {
 	Workspace uint32
 	// Action is restored, created, modified or deleted, of a path; captured,
 	// removed, renamed-snapshot, expired, pulled or pushed, of the snapshot From; forked,
-	// fork-ended or promoted, of a fork; policy; or ended, of a workspace that is
-	// no more.
+	// renamed-fork, fork-ended or promoted, of a fork; policy; or ended, of a workspace
+	// that is no more.
 	Action string
 	Path   string
 	From   string
 	Size   int64 // bytes, after the event
-	// Detail is what a restore did to the path, the new name of a snapshot, the
-	// name of a new fork, the snapshot that an ended one left, or the remote.
+	// Detail is what a restore did to the path, the new name of a snapshot or fork,
+	// the name of a new fork, the snapshot that an ended one left, or the remote.
 	Detail string
 	Caller live.Caller
 }

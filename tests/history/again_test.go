@@ -1,9 +1,15 @@
 package history_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +52,37 @@ func TestSameNameAgain(t *testing.T) {
 				t.Errorf("%s is still there: %s", path, b)
 			}
 		}
+	}
+}
+
+// TestForkRenamedOverTheSocket: the old name of a fork is gone for the kernel, too, when
+// the answer is there, another fork can have it, and the log tells of it.
+func TestForkRenamedOverTheSocket(t *testing.T) {
+	m := harness.New(t)
+	over := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(m.Store, "socket"))
+	}
+	c := http.Client{Transport: &http.Transport{DialContext: over, DisableKeepAlives: true}}
+	m.Amberfs("fork", "a")
+	must(t, os.WriteFile(m.Path(".forks", "a", "file"), []byte("x"), 0o644))
+	if _, err := os.Stat(m.Path(".forks", "b")); err == nil {
+		t.Fatal("there is a fork b already")
+	}
+	res, err := c.Post("http://amberfs/v1/forks/a/rename", "application/json", strings.NewReader(`{"to":"b"}`))
+	must(t, err)
+	res.Body.Close()
+	if _, err := os.Stat(m.Path(".forks", "a", "file")); res.StatusCode != http.StatusOK || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s, and the old name: %v", res.Status, err)
+	}
+	if _, err := os.Stat(m.Path(".forks", "b", "file")); err != nil {
+		t.Error(err)
+	}
+	m.Amberfs("fork", "a")
+	if _, err := os.Stat(m.Path(".forks", "a", "file")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a new fork by the old name has the file of the old one: %v", err)
+	}
+	if log := m.Amberfs("log", "--json"); !strings.Contains(log, `"renamed-fork"`) {
+		t.Errorf("the log has no renaming:\n%s", log)
 	}
 }
 

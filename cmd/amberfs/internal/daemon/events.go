@@ -150,7 +150,7 @@ func (d *Daemon) forgetName(e snapshot.Event) {
 		return // nobody has looked yet
 	}
 	switch e.Action {
-	case "fork-ended":
+	case "fork-ended", "renamed-fork":
 		d.mount.Gone(e.Workspace, true, e.From, e.Caller.Direct)
 	case "removed", "expired", "renamed-snapshot":
 		d.mount.Gone(e.Workspace, false, e.From, e.Caller.Direct)

@@ -90,7 +90,7 @@ function order([a, b]) {
   return seq(a) <= seq(b) ? [a, b] : [b, a];
 }
 
-const history = new Set(["captured", "removed", "renamed-snapshot", "expired", "restored", "promoted", "forked", "fork-ended", "pushed", "pulled"]);
+const history = new Set(["captured", "removed", "renamed-snapshot", "expired", "restored", "promoted", "forked", "renamed-fork", "fork-ended", "pushed", "pulled"]);
 let due = null;
 
 // happened takes an event from the daemon. Many at once are one look.

@@ -103,12 +103,13 @@ func manyFiles(n int) func(*work, string) error {
 	return func(w *work, dir string) error { return populate(w.b, dir, w.n(n)) }
 }
 
+// manyLinks gives one file so many names.
 func manyLinks(n int) func(*work, string) error {
 	return func(w *work, dir string) error {
 		first := name(dir, 0)
 		if err := createOne(first); err != nil {
 			return err
 		}
-		return w.b.loop(w.n(n), func(i int) error { return unix.Link(first, name(dir, i+1)) })
+		return w.b.loop(w.n(n)-1, func(i int) error { return unix.Link(first, name(dir, i+1)) })
 	}
 }

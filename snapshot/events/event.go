@@ -105,11 +105,11 @@ func (c *Counts) plus(o Counts) {
 
 // appendLine adds the event's line to b.
 func appendLine(b []byte, e *Event) ([]byte, error) {
-	w := bytes.NewBuffer(b)
-	enc := json.NewEncoder(w)
+	var w bytes.Buffer
+	enc := json.NewEncoder(&w)
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(e)
-	return append(b, gitquote.JSON(w.Bytes()[len(b):])...), err
+	return append(b, gitquote.JSON(w.Bytes())...), err
 }
 
 // head reads number and action from a line as appendLine writes it, without

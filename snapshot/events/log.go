@@ -131,6 +131,22 @@ func (l *Log) Record(e Event) {
 	l.armLocked()
 }
 
+// maxBulk is how many events wait to be written before RecordBulk writes them itself.
+const maxBulk = 10_000
+
+// RecordBulk is Record for one of very many events, such as those of a restore, which
+// would take memory faster than they are written: now and then it writes them, and
+// returns when that is done.
+func (l *Log) RecordBulk(e Event) {
+	l.Record(e)
+	l.mu.Lock()
+	many := len(l.mu.queue) >= maxBulk
+	l.mu.Unlock()
+	if many {
+		l.write(true)
+	}
+}
+
 // A Span is what happened between two captures of a workspace.
 type Span struct {
 	First, Last uint64 // numbers of the events; Last is the capture itself
@@ -211,8 +227,9 @@ func (l *Log) armLocked() {
 	}
 }
 
-func (l *Log) tick() {
-	if err := guard.Do(func() error { return l.flush(false) }); err != nil {
+// write is flush for whoever has nobody to tell of an error.
+func (l *Log) write(all bool) {
+	if err := guard.Do(func() error { return l.flush(all) }); err != nil {
 		l.mu.Lock()
 		first := !l.mu.failed
 		l.mu.failed = true
@@ -221,6 +238,10 @@ func (l *Log) tick() {
 			l.log.Error("events are being lost", "err", err, guard.Stack(err))
 		}
 	}
+}
+
+func (l *Log) tick() {
+	l.write(false)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.timer = nil

@@ -130,9 +130,11 @@ func (d *Daemon) storeEvent(e snapshot.Event) {
 		Action: e.Action, Path: e.Path, From: e.From, Size: e.Size, Detail: e.Detail,
 		Workspace: e.Workspace, UID: e.Caller.UID, PID: e.Caller.PID, Command: e.Caller.Command,
 	}
-	if out.Path == "" {
-		out.Path = "."
+	if out.Path != "" {
+		d.events.RecordBulk(out)
+		return
 	}
+	out.Path = "."
 	if e.Action != events.Captured {
 		d.events.Record(out)
 		return

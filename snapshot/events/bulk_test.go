@@ -1,0 +1,47 @@
+package events
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/vfs"
+)
+
+// TestRecordBulk: of very many events few are in memory, and all are written, in files
+// that are not much larger than they should be.
+func TestRecordBulk(t *testing.T) {
+	l, err := Open(t.TempDir(), Options{FS: vfs.OS, Quiet: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	const n = 5*maxBulk + 1
+	for i := range n {
+		l.RecordBulk(Event{Action: Restored, Path: fmt.Sprint("file", i), Workspace: 1, Command: "test"})
+		l.mu.Lock()
+		waiting := len(l.mu.queue)
+		l.mu.Unlock()
+		if waiting > maxBulk {
+			t.Fatalf("%d events wait", waiting)
+		}
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	next := uint64(1)
+	if err := l.Read(1, 0, func(e Event) error {
+		if e.Seq != next || e.Path != fmt.Sprint("file", next-1) {
+			return fmt.Errorf("event %d is %+v", next, e)
+		}
+		next++
+		return nil
+	}); err != nil || next != n+1 {
+		t.Errorf("%d events of %d, %v", next-1, n, err)
+	}
+	for _, s := range l.mu.views[1].segments {
+		if s.size > 2*DefaultSegmentSize+maxBulk*200 {
+			t.Errorf("a file of %d bytes", s.size)
+		}
+	}
+}

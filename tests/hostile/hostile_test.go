@@ -33,10 +33,13 @@ func must(t *testing.T, err error) {
 }
 
 // stranger runs a shell script as a user without rights.
-func stranger(script string) (string, error) {
-	cmd := exec.Command("sh", "-c", script)
+func stranger(script string) (string, error) { return as(65533, "/", script) }
+
+// as runs a shell script in a directory as some user.
+func as(uid uint32, dir, script string) (string, error) {
+	cmd := exec.Command("sh", "-c", "cd "+dir+" && "+script)
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65533, Gid: 65533}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

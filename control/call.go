@@ -106,6 +106,7 @@ func (t *Tree) runCall(ctx context.Context, ws *snapshot.Workspace, name string,
 	stream := &contentWriter{store: t.store}
 	t.dropStream(ws, name)
 	q := r.ask(ws)
+	defer q.Done()
 	q.Out = stream
 	a, failed := t.Service.Call(ctx, q, request)
 	c, err := stream.content()

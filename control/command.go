@@ -104,10 +104,22 @@ type result struct {
 
 // runLine carries out what was written to a control file.
 func (t *Tree) runLine(ws *snapshot.Workspace, name, line string, r Request) error {
-	quick := isQuick(name) && !(name == forkName && strings.Contains(line, "@")) // of a remote
-	return t.carryOut(ws, name, r, quick, func(ctx context.Context) (result, error) {
-		return t.command(ctx, ws, name, line, r)
-	})
+	do := func(ctx context.Context) (result, error) { return t.command(ctx, ws, name, line, r) }
+	switch {
+	case isQuick(name) && !(name == forkName && strings.Contains(line, "@")): // of a remote
+		return t.carryOut(ws, name, atOnce, do)
+	case (name == callName || isCall(name)) && service.Compares([]byte(line)):
+		return t.carryOut(ws, name, func(fn func(context.Context) error) error { return t.compute(ws, r, fn) }, do)
+	}
+	return t.carryOut(ws, name, t.inTurn(ws, r), do)
+}
+
+// atOnce has the kernel's reader wait for a command.
+func atOnce(fn func(context.Context) error) error { return fn(context.Background()) }
+
+// inTurn has a command wait until not too many others of its tenant run.
+func (t *Tree) inTurn(ws *snapshot.Workspace, r Request) func(func(context.Context) error) error {
+	return func(fn func(context.Context) error) error { return t.work(t.tenant(ws).commands, r, fn) }
 }
 
 // isQuick reports whether the commands of a file are carried out at once, whatever the
@@ -118,22 +130,20 @@ func isQuick(name string) bool {
 
 // run carries out a command and keeps the result for whoever reads the file next.
 func (t *Tree) run(ws *snapshot.Workspace, name string, r Request, fn func(context.Context) (result, error)) error {
-	return t.carryOut(ws, name, r, isQuick(name), fn)
+	if isQuick(name) {
+		return t.carryOut(ws, name, atOnce, fn)
+	}
+	return t.carryOut(ws, name, t.inTurn(ws, r), fn)
 }
 
-func (t *Tree) carryOut(ws *snapshot.Workspace, name string, r Request, quick bool, fn func(context.Context) (result, error)) error {
+// carryOut has when say when a command runs, and keeps its result.
+func (t *Tree) carryOut(ws *snapshot.Workspace, name string, when func(func(context.Context) error) error, fn func(context.Context) (result, error)) error {
 	began := time.Now()
 	var res result
-	work := func(ctx context.Context) (err error) {
+	err := when(func(ctx context.Context) (err error) {
 		res, err = fn(ctx)
 		return err
-	}
-	var err error
-	if quick {
-		err = work(context.Background())
-	} else {
-		err = t.work(t.tenant(ws).commands, r, work)
-	}
+	})
 	t.finish(ws, name, res, err, began)
 	return err
 }

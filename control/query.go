@@ -99,11 +99,7 @@ func (t *Tree) lookupDiff(ws *snapshot.Workspace, q query, name string, r Reques
 	if ok || err != nil {
 		return e, err
 	}
-	err = t.work(t.renderings(ws), r, func(ctx context.Context) error {
-		if err := t.rendering.Acquire(ctx, 1); err != nil {
-			return err
-		}
-		defer t.rendering.Release(1)
+	err = t.compute(ws, r, func(ctx context.Context) error {
 		// Somebody else may have rendered the same while this one waited.
 		if e, of, ok, err = t.rendered(ws, q, name); ok || err != nil {
 			return err

@@ -148,6 +148,18 @@ func (t *Tree) work(turn *turns, r Request, fn func(ctx context.Context) error) 
 	return err
 }
 
+// compute runs what keeps a processor busy, as one of few of its tenant and of fewer in
+// all.
+func (t *Tree) compute(ws *snapshot.Workspace, r Request, fn func(ctx context.Context) error) error {
+	return t.work(t.renderings(ws), r, func(ctx context.Context) error {
+		if err := t.rendering.Acquire(ctx, 1); err != nil {
+			return err
+		}
+		defer t.rendering.Release(1)
+		return fn(ctx)
+	})
+}
+
 // chargeLocked puts a large content on a tenant's account.
 func (k *tenant) chargeLocked(c *content) {
 	if c != nil && c.file != nil && c.owner == nil {

@@ -91,6 +91,22 @@ func parseCall(request []byte) (*Op, any, error) {
 	return o, args, err
 }
 
+// Compares reports whether a request is to compare states, which takes a processor for
+// as long as they are large.
+func Compares(request []byte) bool {
+	_, args, err := parseCall(request)
+	if err != nil {
+		return false
+	}
+	switch a := args.(type) {
+	case Diff, Changes, Hunks, PathHistory:
+		return true
+	case Restore:
+		return a.DryRun
+	}
+	return false
+}
+
 // decode reads arguments in JSON.
 func (o *Op) decode(r io.Reader) (any, error) {
 	args := reflect.New(o.Args)

@@ -53,8 +53,7 @@ func states(ws *snapshot.Workspace, a, b string) (sa, sb *tree.State, err error)
 
 func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, error) {
 	d := Diffed{Paths: []DiffedFile{}}
-	list := s.Lists.Charge()
-	defer list.Release()
+	list := r.charge(s.Lists)
 	err := s.compare(r, a.A, a.B, func(from, to *tree.State) error {
 		if a.Quick && a.Limit > 0 {
 			first, more, err := diff.First(ctx, s.Store.Source(), from, to, diff.Options{Paths: limitTo(a.Paths...)}, a.Limit)

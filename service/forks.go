@@ -123,9 +123,10 @@ func (s *Service) promote(ctx context.Context, r *Request, a Promote) (Promoted,
 	}
 	done, err := r.Workspace.Promote(ctx, a.Fork, snapshot.PromoteOptions{
 		Conflicts: rule, Choices: choices, Merge: gitbridge.Merge, Caller: r.Caller,
+		List: r.charge(s.Lists),
 	})
 	result := Promoted{
-		Fork: a.Fork, Changed: done.Changed, Paths: pathsOf(done.Paths), Conflicts: done.Conflicts, Undo: done.Undo,
+		Fork: a.Fork, Changed: done.Changed, Paths: pathsOf(done.Paths), More: done.More, Conflicts: done.Conflicts, Undo: done.Undo,
 		Open: s.openIn(r, done.Gone),
 	}
 	if err != nil && len(done.Conflicts) > 0 {

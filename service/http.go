@@ -131,6 +131,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 		lines: o.Output == "" && r.Header.Get("Accept") == Lines,
 		hasty: o.Hasty || r.URL.Query().Has("follow"),
 	}
+	defer req.Done()
 	req.Out, req.Item, req.Progress = a, a.item, a.progress
 	result, err := s.do(r.Context(), req, o, args)
 	a.finish(result, err)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"reflect"
 
+	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -23,7 +24,20 @@ type Request struct {
 	Item func(any) error
 	// Progress is told how far long work has come; it may be nil.
 	Progress func(Progress)
+
+	list *budget.Charge // see Request.charge
 }
+
+// charge is what lists that belong to the answer are charged to, until Done.
+func (r *Request) charge(of *budget.Budget) *budget.Charge {
+	if r.list == nil {
+		r.list = of.Charge()
+	}
+	return r.list
+}
+
+// Done gives back the memory that the answer took, when nobody needs it any more.
+func (r *Request) Done() { r.list.Release() }
 
 // Progress is how far long work has come. A Total of 0 is not known yet.
 type Progress struct {
@@ -222,6 +236,7 @@ func OpOf(args any) *Op {
 
 // Do carries out the operation that args belongs to.
 func Do[R any](ctx context.Context, s *Service, r *Request, args any) (R, error) {
+	defer r.Done()
 	out, err := s.do(ctx, r, OpOf(args), args)
 	if err != nil {
 		var none R

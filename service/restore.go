@@ -12,12 +12,13 @@ import (
 func (s *Service) restore(ctx context.Context, r *Request, a Restore) (Restored, error) {
 	done, err := r.Workspace.Restore(ctx, snapshot.RestoreOptions{
 		Name: a.Name, Paths: snapshot.PathStrings(a.Paths), DryRun: a.DryRun, Caller: r.Caller,
+		List: r.charge(s.Lists),
 	})
 	if err != nil {
 		return Restored{}, err
 	}
 	return Restored{
-		Snapshot: done.Snapshot, Changed: done.Changed, Paths: pathsOf(done.Paths), Undo: done.Undo, DryRun: a.DryRun,
+		Snapshot: done.Snapshot, Changed: done.Changed, Paths: pathsOf(done.Paths), More: done.More, Undo: done.Undo, DryRun: a.DryRun,
 		Open: s.openIn(r, done.Gone),
 	}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot"
@@ -41,21 +42,39 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapsho
 	return sealed, nil
 }
 
-func (s *Service) list(_ context.Context, r *Request, a List) (Snapshots, error) {
+func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, error) {
 	since, err := ParseSince(a.Since)
 	if err = errors.Join(err, oneOf("origin", a.Origin, snapshot.Origins)); err != nil {
 		return Snapshots{}, err
 	}
 	out := Snapshots{Snapshots: []snapshot.Info{}}
+	list := r.charge(s.Lists)
 	for _, i := range r.Workspace.List() {
 		if a.Limit > 0 && len(out.Snapshots) == a.Limit {
 			break
 		}
 		if a.fits(i) && !i.Created.Before(since) {
+			if err := told(ctx, list, i); err != nil {
+				return out, err
+			}
 			out.Snapshots = append(out.Snapshots, i)
 		}
 	}
 	return out, nil
+}
+
+// told charges what telling of a snapshot takes. If others leave too little, the rest
+// is told when they are done.
+func told(ctx context.Context, list *budget.Charge, i snapshot.Info) error {
+	const infoCost, copies = 1000, 4 // bytes; of a message and labels, in the answer
+	n := len(i.Message)
+	for k, v := range i.Labels {
+		n += len(k) + len(v)
+	}
+	if list.Try(infoCost+copies*int64(n)) != nil {
+		return list.All(ctx)
+	}
+	return nil
 }
 
 // fits reports whether a snapshot has the origin and the labels asked for.

@@ -104,6 +104,7 @@ type Restored struct {
 	Snapshot string                `json:"snapshot"`
 	Changed  int                   `json:"changed"`
 	Paths    []snapshot.PathChange `json:"paths"`
+	More     bool                  `json:"more,omitempty" jsonschema:"more changed than paths names"`
 	Undo     string                `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
 	DryRun   bool                  `json:"dry_run,omitempty"`
 	Open     []Program             `json:"open,omitempty" jsonschema:"programs that still have a changed file open, and see what it was before"`
@@ -259,6 +260,7 @@ type Promoted struct {
 	Fork      string                `json:"fork"`
 	Changed   int                   `json:"changed"`
 	Paths     []snapshot.PathChange `json:"paths"`
+	More      bool                  `json:"more,omitempty" jsonschema:"more changed than paths names"`
 	Conflicts []string              `json:"conflicts,omitempty"`
 	Undo      string                `json:"undo,omitempty"`
 	Open      []Program             `json:"open,omitempty" jsonschema:"programs that still have a changed file open, and see what it was before"`

@@ -78,10 +78,13 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	}
 	s.tell(inv)
 	s.event(Event{Workspace: w.view, Action: "captured", From: r.Pre.Name, Caller: o.Caller})
-	for _, c := range listChanges(changes) {
-		s.event(Event{
-			Workspace: w.view, Action: c.Action, Path: path.Join(prefix, c.Path), Size: c.size, Caller: o.Caller,
-		})
+	for _, c := range changes {
+		if shown(c) {
+			p := pathChange(c)
+			s.event(Event{
+				Workspace: w.view, Action: p.Action, Path: path.Join(prefix, p.Path), Size: sizeAfter(c), Caller: o.Caller,
+			})
+		}
 	}
 	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: r.Pre.Name}, s.Sync()
 }

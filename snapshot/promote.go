@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -34,6 +35,7 @@ type PromoteOptions struct {
 	// Choices are the rules of single paths, before Conflicts.
 	Choices map[string]ConflictRule
 	Caller  live.Caller
+	List    *budget.Charge // see RestoreOptions
 }
 
 // rule says what becomes of a path that changed on both sides.
@@ -50,6 +52,7 @@ type PromoteResult struct {
 	Conflicts []string     `json:"conflicts,omitempty"`
 	Changed   int          `json:"changed"`
 	Paths     []PathChange `json:"paths"`
+	More      bool         `json:"more,omitempty"` // Paths are not all of them
 	Undo      string       `json:"undo,omitempty"`
 	// Gone is that of a RestoreResult.
 	Gone []live.NodeID `json:"-"`
@@ -63,30 +66,53 @@ var ErrConflict = errors.New("changed on both sides")
 // conflict: nothing is touched then, unless the options decide.
 func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) (PromoteResult, error) {
 	s := w.store
-	res := PromoteResult{Fork: fork}
 	f, err := w.ForkNamed(fork)
+	if err != nil {
+		return PromoteResult{Fork: fork}, err
+	}
+	done, err := patient(ctx, o.List, func() (promoting, error) { return w.promote(ctx, f, fork, o) })
+	res := done.res
 	if err != nil {
 		return res, err
 	}
+	s.tell(done.inv)
+	if res.Changed == 0 {
+		return res, nil
+	}
+	res.Gone = done.inv.Gone()
+	s.eventsOf(w, done.changes, fork, res.Undo, RestoreOptions{Caller: o.Caller})
+	s.event(Event{Workspace: w.view, Action: "promoted", From: fork, Caller: o.Caller})
+	return res, nil
+}
+
+// A promoting is what a promotion has done.
+type promoting struct {
+	res     PromoteResult
+	inv     live.Invalidation
+	changes []tree.Change
+}
+
+// promote prepares the changes, and then journals and makes them in one step.
+func (w *Workspace) promote(ctx context.Context, f *Workspace, fork string, o PromoteOptions) (done promoting, err error) {
+	s, res := w.store, &done.res
+	res.Fork = fork
 	e, err := s.forest.Edit(ctx, w.view, f.view)
 	if err != nil {
-		return res, err
+		return done, err
 	}
 	defer e.End()
 	defer s.Importing()() // merged files
 	r := promoteRecord{Fork: f.view, Now: time.Now().UnixNano()}
 	m, err := s.mergeFor(ctx, e, f, o, &r)
 	if m != nil {
-		res.Conflicts = m.conflicts
+		res.Conflicts, done.changes = m.conflicts, m.changes
 	}
 	if err != nil {
-		return res, err
+		return done, err
 	}
-	res.Paths = listChanges(m.changes)
-	if res.Changed = len(res.Paths); len(m.changes) == 0 {
-		return res, nil
+	if res.Changed, res.Paths, res.More = listChanges(m.changes); len(m.changes) == 0 {
+		return done, nil
 	}
-	var inv live.Invalidation
 	err = s.forest.Update(false, func(tx *live.Tx) error {
 		if err := errors.Join(w.alive(), f.alive()); err != nil {
 			return err
@@ -102,22 +128,11 @@ func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) 
 		if err := s.journal(tx, recPromote, r); err != nil {
 			return err
 		}
-		inv, err = s.finishPromote(tx, w, r, e)
+		res.Undo = r.Pre.Name
+		done.inv, err = s.finishPromote(tx, w, r, e)
 		return err
 	})
-	e.End()
-	if err != nil {
-		return res, err
-	}
-	s.tell(inv)
-	if res.Changed == 0 {
-		return res, nil
-	}
-	res.Undo = r.Pre.Name
-	res.Gone = inv.Gone()
-	s.eventsOf(w, RestoreResult{Snapshot: fork, Paths: res.Paths, Undo: res.Undo}, RestoreOptions{Caller: o.Caller})
-	s.event(Event{Workspace: w.view, Action: "promoted", From: fork, Caller: o.Caller})
-	return res, nil
+	return done, err
 }
 
 // mergeFor prepares a promotion, and fills in its record.
@@ -129,6 +144,7 @@ func (s *Store) mergeFor(ctx context.Context, e *live.Edit, f *Workspace, o Prom
 	}); err != nil {
 		return nil, err
 	}
+	m.list = o.List
 	if err := m.merge(ctx, nil); err != nil {
 		return nil, err
 	}
@@ -144,7 +160,7 @@ func (s *Store) mergeFor(ctx context.Context, e *live.Edit, f *Workspace, o Prom
 	for _, path := range conflicts {
 		switch o.rule(path) {
 		case RefuseConflicts:
-			return m, fmt.Errorf("%w: %s; decide with --ours or --theirs, or make them equal first", ErrConflict, strings.Join(conflicts, ", "))
+			return m, fmt.Errorf("%w: %s; decide with --ours or --theirs, or make them equal first", ErrConflict, some(conflicts))
 		case KeepOurs:
 			kept = append(kept, path)
 		}
@@ -159,6 +175,15 @@ func (s *Store) mergeFor(ctx context.Context, e *live.Edit, f *Workspace, o Prom
 	err := m.graft(ctx, e, r.Now)
 	r.FirstIno = e.FirstIno
 	return m, err
+}
+
+// some names a few of many paths.
+func some(paths []string) string {
+	const few = 20
+	if len(paths) > few {
+		return fmt.Sprintf("%s and %d more", strings.Join(paths[:few], ", "), len(paths)-few)
+	}
+	return strings.Join(paths, ", ")
 }
 
 // applyPromote makes the promotion that a record tells of.
@@ -220,6 +245,7 @@ type merging struct {
 	collisions []collision                 // the conflicts
 	texts      map[string]*content.Content // what merged, by path
 	now        int64                       // the time of what merged
+	list       *budget.Charge              // of all that differs
 }
 
 // newMerging is for an edit of the workspace that a fork came from. The lock is held.
@@ -252,12 +278,12 @@ func (m *merging) merge(ctx context.Context, skip []string) error {
 		if significant(c) {
 			mine[c.Path.String()] = c
 		}
-		return nil
+		return m.list.Try(changeCost + 2*int64(c.Path.Len()))
 	}); err != nil {
 		return err
 	}
 	if m.clean {
-		changes, err := tree.Changes(ctx, src, m.ours, m.theirs, tree.DiffOptions{})
+		changes, err := m.s.changes(ctx, m.ours, m.theirs, tree.DiffOptions{}, m.list)
 		m.changes = changes
 		return err
 	}
@@ -273,6 +299,9 @@ func (m *merging) merge(ctx context.Context, skip []string) error {
 		}
 		if len(p) >= unix.PathMax {
 			return errs.New(errs.NameTooLong, "%s is too long a path to be merged", c.Path.Short())
+		}
+		if err := m.list.Try(changeCost + int64(len(p))); err != nil {
+			return err
 		}
 		if _, changed := mine[p]; changed && !significant(c) {
 			return nil // only touched in the fork

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -20,14 +23,15 @@ type RestoreOptions struct {
 	Paths  []string // relative to the root; everything when empty
 	DryRun bool
 	Caller live.Caller
+	// List is charged with what the list of changes takes. If others leave too little,
+	// everything begins anew when all of it is free.
+	List *budget.Charge
 }
 
 // A PathChange is a path that a restore, an import or a promotion changed.
 type PathChange struct {
 	Path   string `json:"path"`
 	Action string `json:"action"` // created, modified, deleted
-
-	size int64 // bytes, after the change
 }
 
 // RestoreResult tells what a restore did, or would do.
@@ -35,6 +39,7 @@ type RestoreResult struct {
 	Snapshot string       `json:"snapshot"`
 	Changed  int          `json:"changed"`
 	Paths    []PathChange `json:"paths"`
+	More     bool         `json:"more,omitempty"` // Paths are not all of them
 	Undo     string       `json:"undo,omitempty"` // the snapshot of the state before
 	// Gone are files that were replaced or removed and that the kernel knew.
 	Gone []live.NodeID `json:"-"`
@@ -60,26 +65,48 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		if err != nil {
 			return RestoreResult{}, err
 		}
-		changes, err := s.restoreChanges(ctx, now, to)
+		changes, err := patient(ctx, o.List, func() ([]tree.Change, error) { return s.restoreChanges(ctx, now, to, o.List) })
 		return newRestoreResult(to, changes), err
 	}
-	e, err := s.forest.Edit(ctx, w.view)
-	if err != nil {
-		return RestoreResult{}, err
-	}
-	defer e.End()
-	res, inv, err := w.restore(ctx, e, to, o)
-	e.End()
+	done, err := patient(ctx, o.List, func() (restoring, error) {
+		e, err := s.forest.Edit(ctx, w.view)
+		if err != nil {
+			return restoring{}, err
+		}
+		defer e.End()
+		return w.restore(ctx, e, to, o)
+	})
+	res := done.res
 	if err != nil {
 		return res, err
 	}
 	s.figures.restored(time.Since(start))
-	s.tell(inv)
+	s.tell(done.inv)
 	if res.Changed > 0 {
-		res.Gone = inv.Gone()
-		s.eventsOf(w, res, o)
+		res.Gone = done.inv.Gone()
+		s.eventsOf(w, done.changes, res.Snapshot, res.Undo, o)
 	}
 	return res, nil
+}
+
+// A restoring is what a restore has done.
+type restoring struct {
+	res     RestoreResult
+	inv     live.Invalidation
+	changes []tree.Change
+}
+
+// patient does what takes memory for each thing that differs. If others leave it too
+// little, it is done anew when all of the budget is free; nothing is held meanwhile.
+func patient[T any](ctx context.Context, list *budget.Charge, do func() (T, error)) (T, error) {
+	res, err := do()
+	if err == nil || !list.Full() {
+		return res, err
+	}
+	if err := list.All(ctx); err != nil {
+		return res, err
+	}
+	return do()
 }
 
 // A target is what a restore goes back to.
@@ -108,21 +135,22 @@ func (w *Workspace) targetOf(sn *snap, paths []string) (*target, error) {
 }
 
 func newRestoreResult(to *target, changes []tree.Change) RestoreResult {
-	paths := listChanges(changes)
-	return RestoreResult{Snapshot: to.snap.Name, Changed: len(paths), Paths: paths}
+	r := RestoreResult{Snapshot: to.snap.Name}
+	r.Changed, r.Paths, r.More = listChanges(changes)
+	return r
 }
 
 // restore prepares the changes, and then journals and makes them in one step.
-func (w *Workspace) restore(ctx context.Context, e *live.Edit, to *target, o RestoreOptions) (res RestoreResult, inv live.Invalidation, err error) {
+func (w *Workspace) restore(ctx context.Context, e *live.Edit, to *target, o RestoreOptions) (done restoring, err error) {
 	s := w.store
 	r := restoreRecord{WS: w.view, View: to.snap.View, Paths: BytePaths(to.paths), Now: time.Now().UnixNano()}
-	changes, err := s.prepareRestore(ctx, e, to, r.Now)
-	if err != nil {
-		return res, inv, err
+	if done.changes, err = s.prepareRestore(ctx, e, to, r.Now, o.List); err != nil {
+		return done, err
 	}
-	res = newRestoreResult(to, changes)
-	if len(changes) == 0 {
-		return res, inv, nil
+	res := newRestoreResult(to, done.changes)
+	done.res = res
+	if len(done.changes) == 0 {
+		return done, nil
 	}
 	r.FirstIno = e.FirstIno
 	err = s.forest.Update(false, func(tx *live.Tx) error {
@@ -142,20 +170,24 @@ func (w *Workspace) restore(ctx context.Context, e *live.Edit, to *target, o Res
 		if err := s.journal(tx, recRestore, r); err != nil {
 			return err
 		}
-		res.Undo = r.Pre.Name
-		inv, err = s.finishRestore(tx, w, e, to, r.Pre)
+		done.res.Undo = r.Pre.Name
+		done.inv, err = s.finishRestore(tx, w, e, to, r.Pre)
 		return err
 	})
-	return res, inv, err
+	return done, err
 }
 
 // eventsOf tells of the capture before a restore, and of each path that it
 // changed.
-func (s *Store) eventsOf(w *Workspace, res RestoreResult, o RestoreOptions) {
-	s.event(Event{Workspace: w.view, Action: "captured", From: res.Undo, Caller: o.Caller})
-	for _, c := range res.Paths {
+func (s *Store) eventsOf(w *Workspace, changes []tree.Change, from, undo string, o RestoreOptions) {
+	s.event(Event{Workspace: w.view, Action: "captured", From: undo, Caller: o.Caller})
+	for _, c := range changes {
+		if !shown(c) {
+			continue
+		}
+		p := pathChange(c)
 		s.event(Event{
-			Workspace: w.view, Action: "restored", Path: c.Path, From: res.Snapshot, Size: c.size, Detail: c.Action,
+			Workspace: w.view, Action: "restored", Path: p.Path, From: from, Size: sizeAfter(c), Detail: p.Action,
 			Caller: o.Caller,
 		})
 	}
@@ -177,15 +209,15 @@ func (s *Store) applyRestore(tx *live.Tx, r restoreRecord) error {
 		return err
 	}
 	e.FirstIno = r.FirstIno
-	if _, err := s.prepareRestore(context.Background(), e, to, r.Now); err != nil {
+	if _, err := s.prepareRestore(context.Background(), e, to, r.Now, nil); err != nil {
 		return err
 	}
 	_, err = s.finishRestore(tx, w, e, to, r.Pre)
 	return err
 }
 
-func (s *Store) prepareRestore(ctx context.Context, e *live.Edit, to *target, now int64) ([]tree.Change, error) {
-	changes, err := s.restoreChanges(ctx, e.Base(), to)
+func (s *Store) prepareRestore(ctx context.Context, e *live.Edit, to *target, now int64, list *budget.Charge) ([]tree.Change, error) {
+	changes, err := s.restoreChanges(ctx, e.Base(), to, list)
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +286,7 @@ func (w *Workspace) restoredState(view uint32) *tree.State {
 }
 
 // restoreChanges tells what a restore has to change in a state of the workspace.
-func (s *Store) restoreChanges(ctx context.Context, now *tree.State, to *target) ([]tree.Change, error) {
+func (s *Store) restoreChanges(ctx context.Context, now *tree.State, to *target, list *budget.Charge) ([]tree.Change, error) {
 	var above []tree.Change
 	seen := make(map[string]bool)
 	for _, p := range to.paths {
@@ -271,11 +303,11 @@ func (s *Store) restoreChanges(ctx context.Context, now *tree.State, to *target)
 		}
 		above = append(above, more...)
 	}
-	changes, err := tree.Changes(ctx, s.src, now, to.state, tree.DiffOptions{Paths: to.paths, Renumbered: to.like})
-	if err != nil && to.like != nil && ctx.Err() == nil {
+	changes, err := s.changes(ctx, now, to.state, tree.DiffOptions{Paths: to.paths, Renumbered: to.like}, list)
+	if err != nil && to.like != nil && ctx.Err() == nil && !list.Full() {
 		// Whatever is wrong with it, it can be done without.
 		s.logger.Warn("comparing by the state after a former restore", "snapshot", to.snap.Name, "err", err)
-		changes, err = tree.Changes(ctx, s.src, now, to.state, tree.DiffOptions{Paths: to.paths})
+		changes, err = s.changes(ctx, now, to.state, tree.DiffOptions{Paths: to.paths}, list)
 	}
 	if err != nil {
 		return nil, err
@@ -354,28 +386,62 @@ func cleanPaths(in []string) ([]string, error) {
 	return out, nil
 }
 
-// listChanges is what users see of a list of changes: directories only where
-// they come, go or have other rights.
-func listChanges(changes []tree.Change) []PathChange {
-	out := make([]PathChange, 0, len(changes))
+// changeCost is what a change takes in memory until it is made and answered, in bytes,
+// beside its path.
+const changeCost = 700
+
+// changes are all that tree.Diff finds, charged to a list.
+func (s *Store) changes(ctx context.Context, a, b *tree.State, o tree.DiffOptions, list *budget.Charge) (all []tree.Change, err error) {
+	err = tree.Diff(ctx, s.src, a, b, o, func(c tree.Change) error {
+		all = append(all, c)
+		return list.Try(changeCost)
+	})
+	return all, err
+}
+
+// shown reports whether users see a change: of directories only that they come, go or
+// have other rights.
+func shown(c tree.Change) bool { return !trivial(c) }
+
+// maxListed is how many bytes the paths have that a result names.
+const maxListed = 8 << 20
+
+// listChanges counts the changes that users see, and names as many as a result may.
+func listChanges(changes []tree.Change) (n int, out []PathChange, more bool) {
+	room := maxListed
 	for _, c := range changes {
-		if c.A != nil && c.B != nil && c.A.IsDir() && c.B.IsDir() && c.What&^(tree.Mtime|tree.Links) == 0 {
+		if !shown(c) {
 			continue
 		}
-		p := PathChange{Path: c.Path.Short(), Action: "modified"}
-		switch {
-		case c.A == nil:
-			p.Action = "created"
-		case c.B == nil:
-			p.Action = "deleted"
+		n++
+		if room -= min(c.Path.Len(), unix.PathMax); more || room < 0 {
+			more = true
+			continue
 		}
-		if c.B != nil {
-			p.size = c.B.Size()
-		}
-		if p.Path == "" {
-			p.Path = "."
-		}
-		out = append(out, p)
+		out = append(out, pathChange(c))
 	}
-	return out
+	return n, out, more
+}
+
+// pathChange is a change as users see it.
+func pathChange(c tree.Change) PathChange {
+	p := PathChange{Path: c.Path.Short(), Action: "modified"}
+	switch {
+	case c.A == nil:
+		p.Action = "created"
+	case c.B == nil:
+		p.Action = "deleted"
+	}
+	if p.Path == "" {
+		p.Path = "."
+	}
+	return p
+}
+
+// sizeAfter is the size of what is there after a change, in bytes.
+func sizeAfter(c tree.Change) int64 {
+	if c.B == nil {
+		return 0
+	}
+	return c.B.Size()
 }

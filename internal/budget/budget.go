@@ -44,6 +44,8 @@ const step = 1 << 20
 type Charge struct {
 	of         *Budget
 	used, held int64
+	full       bool // Try found too little
+	all        bool // it has the whole budget
 }
 
 // Charge begins with nothing.
@@ -61,7 +63,7 @@ func (c *Charge) Add(ctx context.Context, bytes int64) error {
 	if c == nil {
 		return nil
 	}
-	for c.used += bytes; c.used > c.held; {
+	for c.used += bytes; c.used > c.held && !c.all; {
 		n := min(step, c.of.size)
 		if c.held == 0 {
 			if err := c.of.taken.Acquire(ctx, n); err != nil {
@@ -75,10 +77,40 @@ func (c *Charge) Add(ctx context.Context, bytes int64) error {
 	return nil
 }
 
+// Try takes so many bytes more without waiting; the first step is free, so that what is
+// small waits for nobody. Once it has failed, as an errs.Quota, it can be tried again
+// after All.
+func (c *Charge) Try(bytes int64) error {
+	if c == nil {
+		return nil
+	}
+	for c.used += bytes; c.used > c.held+step && !c.all; c.held += step {
+		if !c.of.taken.TryAcquire(step) {
+			c.full = true
+			return errs.New(errs.Quota, "limit reached: others take what is left of %d MiB", c.of.size>>20)
+		}
+	}
+	return nil
+}
+
+// Full reports whether a Try has failed, since All if that was called.
+func (c *Charge) Full() bool { return c != nil && c.full }
+
+// All gives everything back and waits for the whole budget. From then on there is no
+// bound: nobody else has any of it.
+func (c *Charge) All(ctx context.Context) error {
+	c.Release()
+	if err := c.of.taken.Acquire(ctx, c.of.size); err != nil {
+		return err
+	}
+	c.held, c.all = c.of.size, true
+	return nil
+}
+
 // Release gives everything back.
 func (c *Charge) Release() {
 	if c != nil {
 		c.of.taken.Release(c.held)
-		c.used, c.held = 0, 0
+		*c = Charge{of: c.of}
 	}
 }

@@ -71,3 +71,45 @@ func TestCharge(t *testing.T) {
 	}
 	none.Charge().Release()
 }
+
+// TestTry: what is small waits for nobody, Try never waits, and who has found too little
+// can have all when the others are done.
+func TestTry(t *testing.T) {
+	b := New(3 * step)
+	other := b.Charge()
+	if err := other.Add(context.Background(), 2*step); err != nil {
+		t.Fatal(err)
+	}
+	c := b.Charge()
+	if err := c.Try(2 * step); err != nil || c.Full() {
+		t.Fatalf("what fits: %v", err)
+	}
+	if err := c.Try(step); !errors.Is(err, errs.Quota) || !c.Full() {
+		t.Fatalf("beyond what others leave: %v", err)
+	}
+	if err := b.Charge().Try(step); err != nil {
+		t.Errorf("a small one: %v", err)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer stop()
+	if err := c.All(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("all, while another has some: %v", err)
+	}
+	other.Release()
+	if err := c.All(context.Background()); err != nil || c.Full() {
+		t.Fatal(err)
+	}
+	if err := c.Try(100 * step); err != nil {
+		t.Errorf("beyond all: %v", err)
+	}
+	c.Release()
+	if release, err := b.Take(context.Background(), 3*step); err != nil {
+		t.Error(err)
+	} else {
+		release()
+	}
+	var none *Charge
+	if err := none.Try(1 << 40); err != nil || none.Full() {
+		t.Error(err)
+	}
+}

@@ -76,15 +76,6 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 	return d.pair(nil, x, y, z, only)
 }
 
-// Changes returns all that Diff finds.
-func Changes(ctx context.Context, src *Source, a, b *State, o DiffOptions) (all []Change, err error) {
-	err = Diff(ctx, src, a, b, o, func(c Change) error {
-		all = append(all, c)
-		return nil
-	})
-	return all, err
-}
-
 // errNotRenumbered means a mistake in the caller.
 var errNotRenumbered = errors.New("what is given as the renumbered state has other paths")
 

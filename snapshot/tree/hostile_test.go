@@ -200,8 +200,9 @@ func useHostile(t *testing.T, seed uint64, src *Source, id, original cas.Hash, m
 		_, err := n.Content.ReadAt(src.Files, make([]byte, min(n.Size(), 1<<20)), 0)
 		return err
 	})
-	_, there := Changes(ctx, src, o, s, DiffOptions{})
-	_, back := Changes(ctx, src, s, o, DiffOptions{})
+	none := func(Change) error { return nil }
+	there := Diff(ctx, src, o, s, DiffOptions{}, none)
+	back := Diff(ctx, src, s, o, DiffOptions{}, none)
 	mark := s.Mark(ctx, src, false, func(cas.Hash) bool { return true })
 	for what, err := range map[string]error{"walk": walk, "diff there": there, "diff back": back, "mark": mark} {
 		if err != nil && (named == 0 && what != "mark" || ctx.Err() != nil) {

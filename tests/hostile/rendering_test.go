@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -119,4 +120,35 @@ func TestManyRenderingsInAFork(t *testing.T) {
 		t.Errorf("a write in main takes %v", took)
 	}
 	t.Logf("a write in main takes %v", took)
+}
+
+// TestManyListsInAFork: long lists of what a restore would change, many at a time, make
+// neither a large daemon nor a slow one.
+func TestManyListsInAFork(t *testing.T) {
+	m := harness.New(t)
+	must(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
+	fork := func(elem ...string) string { return m.Path(append([]string{".forks", "f"}, elem...)...) }
+	must(t, os.Mkdir(fork(".snapshots", "empty"), 0o755))
+	dir := fork(strings.Repeat(strings.Repeat("d", 200)+"/", 10))
+	must(t, os.MkdirAll(dir, 0o755))
+	for i := range harness.Count(t, "FILES", 20_000, 100_000) {
+		must(t, os.WriteFile(fmt.Sprintf("%s/%d", dir, i), nil, 0o644))
+	}
+	before := peak(t, m)
+	var askers sync.WaitGroup
+	for i := range 16 {
+		askers.Go(func() {
+			path := fork(".snapshots", fmt.Sprintf("call.%d", i))
+			if err := os.WriteFile(path, []byte(`{"op":"restore","name":"empty","dry_run":true}`), 0o600); err != nil {
+				t.Error(err)
+			}
+			if b, err := os.ReadFile(path); err != nil || !bytes.Contains(b, []byte(`"more":true`)) {
+				t.Errorf("%.100s, %v", b, err)
+			}
+		})
+	}
+	askers.Wait()
+	if got := peak(t, m); got > max(before, 150)+80 {
+		t.Errorf("the daemon took %d MiB, %d before", got, before)
+	}
 }

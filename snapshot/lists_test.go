@@ -1,0 +1,104 @@
+package snapshot_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/budget"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// TestListsOfChanges: what a restore, its dry run and a promotion take for many changes
+// is charged. With too little left they wait, which can be interrupted and holds up no
+// writes, and go on when they have all. A result names no more paths than fit into it.
+func TestListsOfChanges(t *testing.T) {
+	s := open(t, t.TempDir())
+	w, forest := s.Main(), s.Forest()
+	if _, err := w.Capture(snapshot.CaptureOptions{Name: "empty"}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := w.Fork(snapshot.ForkOptions{Name: "f"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const files = 5000
+	dir := f.Root()
+	for range 16 {
+		a, err := forest.Create(dir, strings.Repeat("d", 250), live.Create{Mode: unix.S_IFDIR | 0o755})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir = a.ID
+	}
+	for i := range files {
+		if _, err := forest.Create(dir, fmt.Sprint(i), live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.Capture(snapshot.CaptureOptions{Name: "full"}); err != nil {
+		t.Fatal(err)
+	}
+
+	b := budget.New(3 << 20)
+	other := b.Charge()
+	for name, do := range map[string]func(ctx context.Context, list *budget.Charge) (n int, more bool, err error){
+		"dry run": func(ctx context.Context, list *budget.Charge) (int, bool, error) {
+			r, err := f.Restore(ctx, snapshot.RestoreOptions{Name: "origin", DryRun: true, List: list})
+			return r.Changed, r.More, err
+		},
+		"restore": func(ctx context.Context, list *budget.Charge) (int, bool, error) {
+			r, err := f.Restore(ctx, snapshot.RestoreOptions{Name: "origin", List: list})
+			if err == nil {
+				_, err = f.Restore(ctx, snapshot.RestoreOptions{Name: "full"})
+			}
+			return r.Changed, r.More, err
+		},
+		"promotion": func(ctx context.Context, list *budget.Charge) (int, bool, error) {
+			r, err := w.Promote(ctx, "f", snapshot.PromoteOptions{List: list})
+			if err == nil {
+				_, err = w.Restore(ctx, snapshot.RestoreOptions{Name: "empty"})
+			}
+			return r.Changed, r.More, err
+		},
+	} {
+		if err := other.Add(context.Background(), 2<<20); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		list := b.Charge()
+		if _, _, err := do(ctx, list); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s, while there is too little: %v", name, err)
+		}
+		stop()
+		list.Release()
+		result := make(chan error, 1)
+		go func() {
+			list := b.Charge()
+			defer list.Release()
+			n, more, err := do(context.Background(), list)
+			if err == nil && (n != files+16 || !more) {
+				err = fmt.Errorf("%d changes, more: %v", n, more)
+			}
+			result <- err
+		}()
+		time.Sleep(50 * time.Millisecond)
+		if _, err := forest.SetAttr(f.Root(), live.SetAttr{}); err != nil {
+			t.Errorf("%s: a change meanwhile: %v", name, err)
+		}
+		other.Release()
+		if err := <-result; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := b.Charge().Add(context.Background(), 4<<20); !errors.Is(err, errs.Quota) {
+		t.Errorf("the budget is not what it was: %v", err)
+	}
+}

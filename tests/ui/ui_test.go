@@ -307,6 +307,11 @@ func TestAccessible(t *testing.T) {
 	}{{"light", 1440}, {"dark", 1440}, {"light", 400}, {"dark", 3840}} {
 		b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look.scheme}}),
 			chromedp.EmulateViewport(look.width, 900))
+		b.eval(`new Promise((drawn) => {
+			const look = () => matchMedia('(prefers-color-scheme: `+look.scheme+`)').matches
+				? requestAnimationFrame(() => requestAnimationFrame(() => drawn(0))) : setTimeout(look, 10);
+			look();
+		})`, nil)
 		for _, tab := range []string{"Diff", "File", "History", "Events"} {
 			b.click("#tabs [role=tab]", tab)
 			b.wait(`!document.querySelector('#view').hasAttribute('aria-busy')`)
@@ -322,12 +327,12 @@ func (b *browser) axe(source, where string) {
 	b.eval("typeof axe === 'undefined' ? (0, eval)("+quoted(source)+") && 0 : 0", nil)
 	var found []struct {
 		ID, Impact, Help string
-		Nodes            []struct{ HTML string }
+		Nodes            []struct{ HTML, FailureSummary string }
 	}
 	b.eval(`axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations)`, &found)
 	for _, v := range found {
 		if v.Impact == "serious" || v.Impact == "critical" {
-			b.t.Errorf("%s: %s (%s): %s: %.300s", where, v.ID, v.Impact, v.Help, v.Nodes[0].HTML)
+			b.t.Errorf("%s: %s (%s): %s: %.300s: %s", where, v.ID, v.Impact, v.Help, v.Nodes[0].HTML, v.Nodes[0].FailureSummary)
 		}
 	}
 }

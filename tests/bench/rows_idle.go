@@ -19,9 +19,6 @@ func idle(w *work) (n float64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	if err := errors.Join(populate(w.b, h.root(), 1000), h.run("snapshot", "v")); err != nil {
-		return 0, err
-	}
 	cmd := exec.Command(w.b.bin, "status", "--json")
 	cmd.Dir = h.root()
 	out, err := cmd.Output()
@@ -30,6 +27,9 @@ func idle(w *work) (n float64, err error) {
 	}
 	var status struct{ Pid int }
 	if err := json.Unmarshal(out, &status); err != nil {
+		return 0, err
+	}
+	if err := errors.Join(populate(w.b, h.root(), 1000), h.run("snapshot", "v")); err != nil {
 		return 0, err
 	}
 	time.Sleep(time.Minute)

@@ -106,7 +106,7 @@ func (s *Service) Admit(ctx context.Context, r *Request, args any) error {
 
 // admit refuses what the caller may not do here.
 func (s *Service) admit(ctx context.Context, r *Request, o *Op) error {
-	if o.Mutates && s.ReadOnly() {
+	if o.Mutates && r.Caller.Direct && s.ReadOnly() { // in the mount the kernel refuses
 		return fail.New(fail.Denied, "the mount at %s is read-only", s.Mountpoint).WithHint("mount it without ro")
 	}
 	if r.Caller.Direct || o.Access == Looks {

@@ -3,7 +3,6 @@ package process
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,11 +10,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// read returns a file of /proc. With os.ReadFile it takes three times as long, most of
+// it for the poller that a file there is of no use to; a fork is made in that time.
+func read(id int, name string) ([]byte, error) {
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/%s", id, name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	b := make([]byte, 0, 4096)
+	for {
+		n, err := unix.Read(fd, b[len(b):cap(b)])
+		if err == unix.EINTR {
+			continue
+		}
+		if n <= 0 {
+			return b, err
+		}
+		b = slices.Grow(b[:len(b)+n], 512)
+	}
+}
+
 // Killed reports whether a process or thread is to die as soon as it can: a SIGKILL
 // is pending for it, whatever the signal was that ends it. False if there is none
 // with this id (0 stands for one of another namespace), or if it is hidden.
 func Killed(id int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
+	b, err := read(id, "status")
 	return err == nil && killPending(string(b))
 }
 
@@ -32,7 +52,7 @@ func killPending(status string) bool {
 // Of returns the process that a thread belongs to; the thread itself if that cannot
 // be told.
 func Of(thread int) int {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", thread))
+	b, err := read(thread, "status")
 	if err != nil {
 		return thread
 	}
@@ -54,14 +74,14 @@ func field(status, name string) string {
 // InGroup reports whether a group is among the supplementary ones of a process. It
 // is not of one that is gone or hidden.
 func InGroup(id int, gid uint32) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
+	b, err := read(id, "status")
 	return err == nil && slices.Contains(strings.Fields(field(string(b), "Groups")), strconv.FormatUint(uint64(gid), 10))
 }
 
 // Command returns the name of the program that a process runs, "" when it is gone or
 // hidden.
 func Command(id int) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", id))
+	b, err := read(id, "comm")
 	if err != nil {
 		return ""
 	}

@@ -65,13 +65,14 @@ func ofStatus(status int) error {
 }
 
 // ofTransport is for an error that is not an answer. Of a *url.Error only the
-// cause is kept: its URL may carry what is nobody's business.
-func ofTransport(host string, err error) error {
+// cause is kept: its URL may carry what is nobody's business. Only ctx tells whether
+// the caller gave up: the transport's own timeouts are context.DeadlineExceeded too.
+func ofTransport(ctx context.Context, host string, err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if ctx.Err() != nil {
 		return err
 	}
 	var unknown x509.UnknownAuthorityError

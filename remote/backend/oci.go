@@ -86,7 +86,7 @@ func (r *registry) CloseIdleConnections() { r.transport.CloseIdleConnections() }
 
 // sorted puts an error of the client among those of this package. Of a registry's
 // answer only the status and the codes are kept.
-func (r *registry) sorted(what, key string, err error) error {
+func (r *registry) sorted(ctx context.Context, what, key string, err error) error {
 	host := r.repo.Reference.Host()
 	var answer *errcode.ErrorResponse
 	switch {
@@ -107,7 +107,7 @@ func (r *registry) sorted(what, key string, err error) error {
 		}
 		return fmt.Errorf("%s %s: %s: %w (%s)", what, key, host, kind, strings.Join(codes, ", "))
 	}
-	return fmt.Errorf("%s %s: %w", what, key, ofTransport(host, err))
+	return fmt.Errorf("%s %s: %w", what, key, ofTransport(ctx, host, err))
 }
 
 // place says what a key is in a registry: a blob or a tag.
@@ -138,13 +138,13 @@ func (r *registry) Put(ctx context.Context, key string, data []byte, o PutOption
 	}
 	if tag == "" {
 		d := ocispec.Descriptor{MediaType: objectType, Digest: blob, Size: int64(len(data))}
-		return blob.String(), r.sorted("write", key, r.repo.Blobs().Push(ctx, d, bytes.NewReader(data)))
+		return blob.String(), r.sorted(ctx, "write", key, r.repo.Blobs().Push(ctx, d, bytes.NewReader(data)))
 	}
 	if err := r.holds(ctx, key, tag, o); err != nil {
 		return "", err
 	}
 	version, err := r.putManifest(ctx, tag, data, o.Keeps)
-	return version, r.sorted("write", key, err)
+	return version, r.sorted(ctx, "write", key, err)
 }
 
 // holds looks whether the condition of a Put holds. Somebody else may still come
@@ -156,7 +156,7 @@ func (r *registry) holds(ctx context.Context, key, tag string, o PutOptions) err
 	d, err := r.repo.Resolve(ctx, tag)
 	absent := errors.Is(err, errdef.ErrNotFound)
 	if err != nil && !absent {
-		return r.sorted("look for", key, err)
+		return r.sorted(ctx, "look for", key, err)
 	}
 	if o.IfAbsent != absent || o.IfMatch != "" && d.Digest.String() != o.IfMatch {
 		return fmt.Errorf("write %s: %w", key, ErrChanged)
@@ -213,7 +213,7 @@ func (r *registry) Get(ctx context.Context, key string) ([]byte, string, error) 
 		return body, d.Size, err
 	}, MaxValue)
 	if err != nil {
-		return nil, "", r.sorted("read", key, err)
+		return nil, "", r.sorted(ctx, "read", key, err)
 	}
 	data, err := refOf(raw)
 	if err != nil {
@@ -269,7 +269,7 @@ func (r *registry) GetRange(ctx context.Context, key string, off, n int64) ([]by
 	if errors.Is(err, errBeyond) {
 		return nil, nil
 	}
-	return data, r.sorted("read", key, err)
+	return data, r.sorted(ctx, "read", key, err)
 }
 
 // rangeOf returns the part that was asked for of an answer, which is that part or,
@@ -305,7 +305,7 @@ func (r *registry) Stat(ctx context.Context, key string) (Info, error) {
 	} else {
 		d, err = r.repo.Resolve(ctx, tag)
 	}
-	return Info{Key: key, Size: d.Size}, r.sorted("look for", key, err)
+	return Info{Key: key, Size: d.Size}, r.sorted(ctx, "look for", key, err)
 }
 
 // List knows the tags only; their sizes would be a request each.
@@ -321,7 +321,7 @@ func (r *registry) List(ctx context.Context, prefix string, fn func(Info) error)
 		all = append(all, tags...)
 		return nil
 	})
-	if err = r.sorted("list", prefix, err); err != nil && !errors.Is(err, ErrNotFound) {
+	if err = r.sorted(ctx, "list", prefix, err); err != nil && !errors.Is(err, ErrNotFound) {
 		return err // a repository that is not found begins with its first push
 	}
 	for _, t := range all {
@@ -349,5 +349,5 @@ func (r *registry) Delete(ctx context.Context, key string) error {
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil
 	}
-	return r.sorted("delete", key, err)
+	return r.sorted(ctx, "delete", key, err)
 }

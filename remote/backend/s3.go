@@ -82,13 +82,13 @@ func (b *bucket) Close() error      { b.CloseIdleConnections(); return nil }
 func (b *bucket) CloseIdleConnections() { b.transport.CloseIdleConnections() }
 
 // sorted puts an error of the client among those of this package.
-func (b *bucket) sorted(what, key string, err error) error {
+func (b *bucket) sorted(ctx context.Context, what, key string, err error) error {
 	if err == nil {
 		return nil
 	}
 	var answer minio.ErrorResponse
 	if !errors.As(err, &answer) {
-		return fmt.Errorf("%s %s: %w", what, key, ofTransport(b.host, err))
+		return fmt.Errorf("%s %s: %w", what, key, ofTransport(ctx, b.host, err))
 	}
 	// A request that hits another one on the same key may be answered with a
 	// conflict, a missing bucket as a missing key: say what the service says.
@@ -117,7 +117,7 @@ func (b *bucket) Put(ctx context.Context, key string, data []byte, o PutOptions)
 		opts.SetMatchETag(o.IfMatch)
 	}
 	info, err := b.core.PutObject(ctx, b.name, b.prefix+key, bytes.NewReader(data), int64(len(data)), "", Named(data).Name, opts)
-	err = b.sorted("write", key, err)
+	err = b.sorted(ctx, "write", key, err)
 	if o.IfMatch != "" && errors.Is(err, ErrNotFound) {
 		err = fmt.Errorf("write %s: %w", key, ErrChanged) // Amazon's answer for a key that is gone
 	}
@@ -159,7 +159,7 @@ func (b *bucket) get(ctx context.Context, key string, most int64, opts minio.Get
 		if minio.ToErrorResponse(err).StatusCode == http.StatusRequestedRangeNotSatisfiable {
 			err = errBeyond
 		}
-		return nil, "", b.sorted("read", key, err)
+		return nil, "", b.sorted(ctx, "read", key, err)
 	}
 	return data, info.ETag, nil
 }
@@ -170,7 +170,7 @@ func (b *bucket) Stat(ctx context.Context, key string) (Info, error) {
 	}
 	o, err := b.core.StatObject(ctx, b.name, b.prefix+key, minio.StatObjectOptions{})
 	if err != nil {
-		return Info{}, b.sorted("look for", key, err)
+		return Info{}, b.sorted(ctx, "look for", key, err)
 	}
 	return Info{key, o.Size, o.LastModified}, nil
 }
@@ -183,7 +183,7 @@ func (b *bucket) List(ctx context.Context, prefix string, fn func(Info) error) e
 	defer cancel()
 	for o := range b.core.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
 		if o.Err != nil {
-			return b.sorted("list", prefix, o.Err)
+			return b.sorted(ctx, "list", prefix, o.Err)
 		}
 		key := strings.TrimPrefix(o.Key, b.prefix)
 		if checkKey(key) != nil {
@@ -200,7 +200,7 @@ func (b *bucket) Delete(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	err := b.sorted("delete", key, b.core.RemoveObject(ctx, b.name, b.prefix+key, minio.RemoveObjectOptions{}))
+	err := b.sorted(ctx, "delete", key, b.core.RemoveObject(ctx, b.name, b.prefix+key, minio.RemoveObjectOptions{}))
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}

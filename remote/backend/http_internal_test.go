@@ -1,0 +1,46 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// A server that takes a request and does not answer is away. That the caller gave up is
+// another thing, though net/http says of both that a deadline was exceeded.
+func TestSilentServerIsAway(t *testing.T) {
+	stop := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-stop:
+		case <-r.Context().Done():
+		}
+	}))
+	defer s.Close()
+	defer close(stop)
+	ask := func(ctx context.Context, timeout time.Duration) error {
+		tr := &http.Transport{ResponseHeaderTimeout: timeout}
+		defer tr.CloseIdleConnections()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := (&http.Client{Transport: tr}).Do(req)
+		if err == nil {
+			_ = resp.Body.Close()
+			t.Fatal("there was an answer")
+		}
+		return ofTransport(ctx, "host", err)
+	}
+	if err := ask(t.Context(), 50*time.Millisecond); !errors.Is(err, ErrAway) {
+		t.Errorf("no answer: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := ask(ctx, time.Minute); errors.Is(err, ErrAway) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the caller's time is over: %v", err)
+	}
+}

@@ -37,9 +37,9 @@ func (b *bench) tarball() (string, error) {
 	})
 }
 
-// files is how many entries the tree has.
-func (b *bench) files() (int, error) {
-	path, err := b.input("tree", func(path string) error {
+// tree is a directory that holds the tree.
+func (b *bench) tree() (string, error) {
+	return b.input("tree", func(path string) error {
 		tarball, err := b.tarball()
 		if err != nil {
 			return err
@@ -49,6 +49,11 @@ func (b *bench) files() (int, error) {
 		}
 		return command("tar", "xf", tarball, "-C", path)
 	})
+}
+
+// files is how many entries the tree has.
+func (b *bench) files() (int, error) {
+	path, err := b.tree()
 	if err != nil {
 		return 0, err
 	}

@@ -24,9 +24,6 @@ func (s *Service) localName(ctx context.Context, r *Request, from string) (strin
 	if !isRemote(from) {
 		return from, nil
 	}
-	if !r.Caller.Direct && (!ownsStore(r) || r.Workspace.IsFork()) {
-		return "", fail.New(fail.Denied, "only the owner of the store, in main, may begin a fork from a remote")
-	}
 	at := strings.LastIndexByte(from, '@')
 	if at == 0 || at == len(from)-1 {
 		return "", fail.New(fail.Usage, "a snapshot on a remote is named as REMOTE@SNAPSHOT, not %q", from)

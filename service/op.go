@@ -56,26 +56,6 @@ func (r *Request) progress(p Progress) {
 	}
 }
 
-// Access says who may ask for an operation through a control file.
-type Access int
-
-const (
-	// Looks: whoever may look into .snapshots.
-	Looks Access = iota
-	// Tells names or contents of files whoever may read those: the owner of the
-	// workspace.
-	Tells
-	// Makes something new beside what is there: who may write the root directory.
-	Makes
-	// Alters files of others, perhaps: the same, but in a root directory with
-	// the sticky bit only its owner.
-	Alters
-	// Governs all workspaces: the owner of the store, in main.
-	Governs
-	// Direct: nobody but through the socket.
-	Direct
-)
-
 // The kinds of streams that an operation gives.
 const (
 	Text   = "text/plain; charset=utf-8"
@@ -161,7 +141,7 @@ var ops = []*Op{
 		About: "Merges a fork's changes into the workspace."}, (*Service).promote),
 	op(Op{Name: "policy", Route: "GET /v1/policy",
 		About: "Shows the policy of the workspace."}, (*Service).policy),
-	op(Op{Name: "set-policy", Route: "PATCH /v1/policy", Body: "patch", Access: Alters,
+	op(Op{Name: "set-policy", Route: "PATCH /v1/policy", Body: "patch", Access: Owns,
 		About: "Changes the policy by a JSON merge patch."}, (*Service).setPolicy),
 	op(Op{Name: "status", Route: "GET /v1/status",
 		About: "Shows how the workspace and its store are."}, (*Service).status),

@@ -90,7 +90,7 @@ func operation(t *testing.T, o *Op, schemas object) object {
 				"application/json": object{"schema": object{"$ref": "#/components/schemas/Error"}},
 			}},
 		},
-		"x-amberfs-access": []string{"looks", "tells", "makes", "alters", "governs", "direct"}[o.Access],
+		"x-amberfs-access": []string{"looks", "tells", "makes", "alters", "owns", "governs", "direct"}[o.Access],
 	}
 	if body := requestBody(t, o); body != nil {
 		out["requestBody"] = body

@@ -63,9 +63,6 @@ func (s *Service) push(ctx context.Context, r *Request, a Push) (PushedList, err
 			return done, err
 		}
 	}
-	if err := s.mayPush(r, a); err != nil {
-		return done, err
-	}
 	to, err := s.remote(r, a.Remote)
 	if err != nil {
 		return done, err
@@ -94,26 +91,6 @@ func (s *Service) usualRemote() (string, error) {
 		return all[0], nil
 	}
 	return "", fail.New(fail.Usage, "name one of the remotes %s", strings.Join(all, ", "))
-}
-
-// mayPush refuses what the caller may not push. Who is not the owner of the store, in
-// main, has the daemon's credentials for the remote that the policy of main names,
-// and replaces nothing there.
-func (s *Service) mayPush(r *Request, a Push) error {
-	if r.Caller.Direct || ownsStore(r) && !r.Workspace.IsFork() {
-		return nil
-	}
-	allowed := s.Store.Main().Policy().Push.Remote
-	switch {
-	case allowed == "":
-		return fail.New(fail.Denied, "the policy of the store's owner lets nobody else push").
-			WithHint(`the owner can allow it with: echo '{"push":{"remote":"NAME"}}' | amberfs policy -`)
-	case a.Remote != allowed:
-		return fail.New(fail.Denied, "the policy of the store's owner allows pushes to %s only", allowed)
-	case a.Force, a.Full:
-		return fail.New(fail.Denied, "only the owner of the store, in main, may replace what is on a remote")
-	}
-	return nil
 }
 
 // pushedName is what a snapshot is called on a remote. What a fork itself pushes has

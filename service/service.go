@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
@@ -67,7 +66,7 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 	start := time.Now()
 	var result any
 	err := guard.Do(func() (err error) {
-		if err = s.admit(ctx, r, o); err == nil {
+		if err = s.admit(ctx, r, o, args); err == nil {
 			result, err = o.run(s, ctx, r, args)
 		}
 		return err
@@ -97,52 +96,4 @@ func (s *Service) explain(o *Op, err error) error {
 		return fail.New(fail.Failed, "the daemon failed in %q: %v", o.Name, p.Value).WithHint("its log is amberfs.log in the store")
 	}
 	return Explain(err)
-}
-
-// Admit refuses what the caller may not ask for, without doing it.
-func (s *Service) Admit(ctx context.Context, r *Request, args any) error {
-	return s.admit(ctx, r, OpOf(args))
-}
-
-// admit refuses what the caller may not do here.
-func (s *Service) admit(ctx context.Context, r *Request, o *Op) error {
-	if o.Mutates && r.Caller.Direct && s.ReadOnly() { // in the mount the kernel refuses
-		return fail.New(fail.Denied, "the mount at %s is read-only", s.Mountpoint).WithHint("mount it without ro")
-	}
-	if r.Caller.Direct || o.Access == Looks {
-		return nil
-	}
-	owner, sticky, err := s.owner(ctx, r)
-	switch {
-	case err != nil:
-		return err
-	case o.Access == Direct:
-		return fail.New(fail.Denied, "%s takes the store's socket, which cannot be reached from here", o.Name).
-			WithHint("run it as the user who mounted it, and outside of the sandbox")
-	case o.Access == Governs && (!ownsStore(r) || r.Workspace.IsFork()):
-		return fail.New(fail.Denied, "only the owner of the store, in main, may ask for %s", o.Name)
-	case o.Access == Tells && !owner, o.Access == Alters && sticky && !owner:
-		return fail.New(fail.Denied, "only the owner of the workspace may ask for %s", o.Name)
-	}
-	return nil
-}
-
-// owner reports whether the caller owns the workspace's root directory, or the
-// store, and whether the directory has the sticky bit.
-func (s *Service) owner(ctx context.Context, r *Request) (owner, sticky bool, err error) {
-	var a live.Attr
-	err = live.Await(ctx, func() (err error) {
-		a, err = s.Store.Forest().GetAttr(r.Workspace.Root())
-		return err
-	})
-	if err != nil {
-		return false, false, Explain(err)
-	}
-	return a.UID == r.Caller.UID || ownsStore(r), a.Mode&0o1000 != 0, nil
-}
-
-// ownsStore reports whether the caller is the user that the daemon runs as, or
-// root.
-func ownsStore(r *Request) bool {
-	return r.Caller.UID == 0 || int(r.Caller.UID) == os.Geteuid()
 }

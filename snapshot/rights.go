@@ -2,16 +2,11 @@ package snapshot
 
 import (
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
-
-// isOwner reports whether the caller is the user that the daemon runs as, or
-// root.
-func isOwner(c live.Caller) bool { return c.UID == 0 || int(c.UID) == os.Geteuid() }
 
 // mayDelete refuses what the policy protects. The lock is held.
 func (w *Workspace) mayDelete(sn *snap, c live.Caller) error {
@@ -51,7 +46,7 @@ func (w *Workspace) mayRename(c live.Caller) error {
 	case "nobody":
 		return errs.New(errs.Protected, "protected: the policy lets nobody remove or rename snapshots; the owner can change it in .snapshots/policy")
 	case "owner":
-		if !isOwner(c) {
+		if !c.OwnsStore() {
 			return errs.New(errs.Protected, "protected: the policy lets only the owner remove or rename snapshots")
 		}
 	}

@@ -1,6 +1,10 @@
 package live
 
-import "github.com/amberfs/amberfs/snapshot/tree"
+import (
+	"os"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
 
 const (
 	// MaxIno is the largest inode number.
@@ -37,6 +41,9 @@ type Caller struct {
 	// Command is what the caller ran, as far as that is known, for the event log.
 	Command string
 }
+
+// OwnsStore reports whether the caller is the user that the daemon runs as, or root.
+func (c Caller) OwnsStore() bool { return c.UID == 0 || int(c.UID) == os.Geteuid() }
 
 // Attr is what stat(2) tells of a node. Times are in nanoseconds since 1970,
 // Blocks in units of 512 bytes.

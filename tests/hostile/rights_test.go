@@ -108,6 +108,10 @@ var rights = []right{
 	{asked(`{"op":"verify"}`), onlyRoot},
 	{asked(`{"op":"du"}`), onlyRoot},
 	{asked(`{"op":"remotes"}`), onlyRoot},
+	{"echo v there > .snapshots/push", onlyRoot},
+	{asked(`{"op":"push","remote":"there","snapshots":["v"]}`), onlyRoot},
+	{asked(`{"op":"fork","name":"from%d","snapshot":"there@v"}`), onlyRoot},
+	{asked(`{"op":"claim","label":"from%d","from":"there@v"}`), onlyRoot},
 	// Only over the socket.
 	{asked(`{"op":"umount"}`), nobody},
 	{asked(`{"op":"import"}`), nobody},
@@ -141,6 +145,7 @@ func TestRights(t *testing.T) {
 			if out, err := run(root, setup); err != nil {
 				t.Fatal(out, err)
 			}
+			m.Amberfs("remote", "add", "there", "file://"+t.TempDir())
 			for n, r := range rights {
 				for who, name := range []string{"root", "the owner", "another user"} {
 					number := 10*n + who

@@ -30,10 +30,12 @@ type GraftResult struct {
 
 // Graft merges a tree into the workspace in one step. The state before is
 // captured first.
+//
+// The whole state is sealed before it is put in place: so a graft takes little memory,
+// whatever comes, and recovery has nothing to do but to load it.
 func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, error) {
 	s := w.store
-	id, ok := o.Tree.ID()
-	if !ok {
+	if _, ok := o.Tree.ID(); !ok {
 		return GraftResult{}, errs.New(errs.Invalid, "malformed request: the tree is not sealed")
 	}
 	prefix := ""
@@ -46,18 +48,24 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 			prefix = paths[0]
 		}
 	}
+	defer s.gc.puts.enter()()
+	// Most of what is there is sealed while changes go on.
+	_, release, err := w.SealPresent(ctx)
+	if err != nil {
+		return GraftResult{}, err
+	}
+	release()
 	e, err := s.forest.Edit(ctx, w.view)
 	if err != nil {
 		return GraftResult{}, err
 	}
 	defer e.End()
-	r := graftRecord{WS: w.view, State: id.String(), Prefix: BytePath(prefix), Now: time.Now().UnixNano()}
-	changes, err := s.graft(ctx, e, o.Tree, r)
+	over := live.Overlay{Base: e.Base(), Source: o.Tree, Prefix: prefix}
+	defer s.Hold(over.Base)()
+	r, err := s.graft(ctx, w, e, over)
 	if err != nil {
 		return GraftResult{}, err
 	}
-	r.FirstIno = e.FirstIno
-	var inv live.Invalidation
 	err = s.forest.Update(false, func(tx *live.Tx) error {
 		if err := w.alive(); err != nil {
 			return err
@@ -69,33 +77,34 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		if err := s.journal(tx, recGraft, r); err != nil {
 			return err
 		}
-		inv, err = s.finishGraft(tx, w, id, r, e)
-		return err
+		return s.finishGraft(tx, w, r, e)
 	})
 	e.End()
 	if err != nil {
 		return GraftResult{}, err
 	}
-	s.tell(inv)
 	s.event(Event{Workspace: w.view, Action: "captured", From: r.Pre.Name, Caller: o.Caller})
-	for _, c := range changes {
-		if shown(c) {
-			p := pathChange(c)
-			s.event(Event{
-				Workspace: w.view, Action: p.Action, Path: path.Join(prefix, p.Path), Size: sizeAfter(c), Caller: o.Caller,
-			})
-		}
-	}
+	s.announce(w, e, over, o.Caller)
 	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: r.Pre.Name}, s.Sync()
 }
 
-// graft prepares the import of a tree.
-func (s *Store) graft(ctx context.Context, e *live.Edit, st *tree.State, r graftRecord) ([]tree.Change, error) {
-	changes, err := live.Overlay(ctx, s.src, e.Base(), st, string(r.Prefix))
-	if err != nil {
-		return nil, err
+// graft merges a tree into an edited workspace, and returns when the state that this
+// comes to is on disk. The caller holds puts.
+func (s *Store) graft(ctx context.Context, w *Workspace, e *live.Edit, over live.Overlay) (graftRecord, error) {
+	r := graftRecord{WS: w.view}
+	seal := func(st *tree.State) error {
+		id, err := s.sealTo(ctx, cas.Quick{Store: s.cas}, st)
+		r.State = id.String()
+		return err
 	}
-	return changes, e.Graft(ctx, st, changes, live.Graft{Prefix: string(r.Prefix), Now: r.Now})
+	if err := seal(over.Base.Clone()); err != nil {
+		return r, err
+	}
+	if err := e.Merge(ctx, over, time.Now().UnixNano(), seal); err != nil {
+		return r, err
+	}
+	r.NextIno = e.Next()
+	return r, s.cas.Commit()
 }
 
 // applyGraft makes the import that a record tells of.
@@ -116,23 +125,75 @@ func (s *Store) applyGraft(tx *live.Tx, r graftRecord) error {
 	if err != nil {
 		return err
 	}
-	e.FirstIno = r.FirstIno
-	if _, err := s.graft(context.Background(), e, st, r); err != nil {
-		return err
-	}
-	_, err = s.finishGraft(tx, w, h, r, e)
-	return err
+	e.Sealed(st, r.NextIno)
+	return s.finishGraft(tx, w, r, e)
 }
 
 // finishGraft captures the state before, and puts that with the tree in place.
-func (s *Store) finishGraft(tx *live.Tx, w *Workspace, id cas.Hash, r graftRecord, e *live.Edit) (live.Invalidation, error) {
+func (s *Store) finishGraft(tx *live.Tx, w *Workspace, r graftRecord, e *live.Edit) error {
+	id, err := cas.ParseHash(r.State)
+	if err != nil {
+		return err
+	}
 	pre, err := s.applyCapture(tx, r.Pre)
 	if err != nil {
-		return live.Invalidation{}, err
+		return err
 	}
 	w.undo = pre.View
 	s.cat.grafts = append(s.cat.grafts, id)
-	return tx.Apply(e), nil
+	tx.Apply(e)
+	return nil
+}
+
+const (
+	// toldAtOnce is how many names the kernel is told of at a time.
+	toldAtOnce = 10_000
+	// toldBelow is how many names are told of that are in directories which came
+	// themselves. Only watchers want to know them.
+	toldBelow = 20_000
+)
+
+// announce tells the kernel and the log what came with a graft.
+func (s *Store) announce(w *Workspace, e *live.Edit, over live.Overlay, c live.Caller) {
+	defer e.Forgotten()
+	var inv live.Invalidation
+	told := func(most int) {
+		if len(inv.Entries)+len(inv.Inodes) > most {
+			s.tell(inv)
+			inv = live.Invalidation{}
+		}
+	}
+	below := 0
+	err := over.Walk(context.Background(), s.src, func(in live.Place, ch tree.Change) error {
+		p := pathChange(ch)
+		s.event(Event{
+			Workspace: w.view, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: sizeAfter(ch), Caller: c,
+		})
+		if in.Here == nil {
+			below++
+		}
+		switch {
+		case ch.A != nil && !ch.A.IsDir():
+			i, err := e.Replaced(in, ch)
+			if err != nil {
+				return err
+			}
+			inv.Entries, inv.Inodes = append(inv.Entries, i.Entries...), append(inv.Inodes, i.Inodes...)
+		case ch.A == nil && (in.Here != nil || below < toldBelow):
+			inv.Entries = append(inv.Entries, live.Entry{Parent: e.Dir(in), Name: ch.Path.Name})
+		}
+		told(toldAtOnce)
+		return nil
+	}, func(in live.Place) error {
+		if in.Here != nil {
+			inv.Inodes = append(inv.Inodes, e.Dir(in))
+		}
+		return nil
+	})
+	if err != nil {
+		s.logger.Warn("telling what an import brought", "err", err)
+	}
+	told(0)
 }
 
 // Importing guards objects that an import puts into the store until its tree

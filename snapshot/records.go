@@ -39,12 +39,10 @@ type restoreRecord struct {
 }
 
 type graftRecord struct {
-	WS       uint32         `json:"ws"`
-	State    string         `json:"state"`
-	Prefix   BytePath       `json:"prefix,omitempty"`
-	Now      int64          `json:"now"`
-	FirstIno uint64         `json:"first_ino"`
-	Pre      storedSnapshot `json:"pre"`
+	WS      uint32         `json:"ws"`
+	State   string         `json:"state"` // of the workspace from then on
+	NextIno uint64         `json:"next_ino"`
+	Pre     storedSnapshot `json:"pre"`
 }
 
 type forkRecord struct {

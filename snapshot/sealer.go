@@ -169,20 +169,25 @@ func (s *Store) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.H
 	if ws != live.MainView {
 		objects = cas.Apart{Store: s.cas, Bytes: &added}
 	}
-	z := &content.Sealer{Src: s.src.Files, Objects: yielding{objects, s}, Workers: sealWorkers, Incomplete: s.salvage.incomplete.Load(), OnDamage: func(n int64) {
-		s.salvage.incomplete.Store(true)
-		s.logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
-	}}
-	var id cas.Hash
-	err := guard.Do(func() (err error) {
-		id, err = tree.Seal(ctx, s.src, z, st)
-		return err
-	})
+	id, err := s.sealTo(ctx, yielding{objects, s}, st)
 	if err != nil {
 		return id, 0, err
 	}
 	s.figures.sealed(time.Since(start), added.Load())
 	return id, added.Load(), nil
+}
+
+// sealTo seals a frozen state into objects of the store. The caller holds puts.
+func (s *Store) sealTo(ctx context.Context, objects content.ObjectStore, st *tree.State) (id cas.Hash, err error) {
+	z := &content.Sealer{Src: s.src.Files, Objects: objects, Workers: sealWorkers, Incomplete: s.salvage.incomplete.Load(), OnDamage: func(n int64) {
+		s.salvage.incomplete.Store(true)
+		s.logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
+	}}
+	err = guard.Do(func() error {
+		id, err = tree.Seal(ctx, s.src, z, st)
+		return err
+	})
+	return id, err
 }
 
 // yielding gives way to writers after each object.

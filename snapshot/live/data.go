@@ -107,7 +107,7 @@ func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, erro
 // change commits a record about one inode. An orphan's changes are not
 // journaled but for the bytes.
 func (f *Forest) change(v *view, n *tree.Inode, r *record, data []byte) error {
-	if _, orphan := v.orphans.get(n.Ino); !orphan {
+	if _, orphan := f.orphan(v, n.Ino); !orphan {
 		return f.commit(v, r, data)
 	}
 	if r.kind == recWrite {
@@ -214,7 +214,7 @@ func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int
 	}
 	r := record{kind: recClone, view: v.id, time: now(), ino: dst.Ino(), off: doff, view2: src.View(), ino2: src.Ino(), off2: soff, n: n}
 	if fromView != nil {
-		if _, orphan := fromView.orphans.get(from.Ino); orphan {
+		if _, orphan := f.orphan(fromView, from.Ino); orphan {
 			// Recovery will not know the orphan, so its bytes are copied.
 			return f.copyBytes(v, to, from, &r)
 		}

@@ -22,6 +22,8 @@ type Edit struct {
 
 	applied bool // and not sifted
 
+	before, after *tree.State // of a Merge
+
 	// FirstIno is the number of the first inode that is made. Recovery sets it;
 	// Graft sets it if it is 0.
 	FirstIno uint64
@@ -95,11 +97,22 @@ func (tx *Tx) Apply(e *Edit) Invalidation {
 	v.changed = f.mu.changes
 	v.state = e.copy.state
 	f.sawIno(e.next - 1)
+	if e.before != nil && f.held.Load() != nil {
+		v.before = append(v.before, e.before)
+	}
 	if len(e.gone) > 0 && f.held.Load() != nil {
 		v.orphans.putAll(e.gone)
 		e.applied = true
 	}
 	return e.inv
+}
+
+// lost notes that an inode has lost its last name, the one that the last entry of inv
+// tells of.
+func (e *Edit) lost(n *tree.Inode) {
+	at := len(e.inv.Entries) - 1
+	e.gone[n.Ino], e.last[n.Ino] = n, at
+	e.inv.Entries[at].Was, e.inv.Entries[at].WasDir = Node(e.copy.id, n.Ino), n.IsDir()
 }
 
 // sift drops what went with an edit that was applied and that the kernel does

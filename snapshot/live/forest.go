@@ -67,6 +67,7 @@ type view struct {
 	changed uint64        // value of Forest.mu.changes at the last change
 	edited  chan struct{} // closed by the end of an edit; nil when changes go on
 	epoch   uint64        // of an edit's copy; 0: that of the forest
+	before  []*tree.State // of merges, see Edit.Replaced
 }
 
 // New returns a forest without views.
@@ -201,7 +202,7 @@ func (f *Forest) inodeOf(v *view, ino uint64) (*tree.Inode, error) {
 	if err == nil {
 		return n, nil
 	}
-	if o, ok := v.orphans.get(ino); ok {
+	if o, ok := f.orphan(v, ino); ok {
 		return o, nil
 	}
 	return nil, loadError(err)
@@ -229,7 +230,7 @@ func (f *Forest) own(v *view, ino uint64) (*tree.Inode, error) {
 	if err == nil {
 		return n, nil
 	}
-	if o, ok := v.orphans.get(ino); ok {
+	if o, ok := f.orphan(v, ino); ok {
 		return o, nil
 	}
 	return nil, loadError(err)

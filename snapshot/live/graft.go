@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"errors"
-	"path"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -182,7 +181,8 @@ func (j *graft) setAttrs() error {
 		if err != nil {
 			return err
 		}
-		j.copyAttrs(n, a.from)
+		setAttrsOf(n, a.from, j.g.Now)
+		j.touch(n)
 		j.stale[Node(j.v.id, n.Ino)] = true
 	}
 	return nil
@@ -323,9 +323,7 @@ func (j *graft) drop(p *tree.Path, parent uint64) error {
 	if n.Nlink > 0 {
 		j.stale[Node(j.v.id, n.Ino)] = true
 	} else {
-		at := len(j.e.inv.Entries) - 1
-		j.e.gone[n.Ino], j.e.last[n.Ino] = n, at
-		j.e.inv.Entries[at].Was, j.e.inv.Entries[at].WasDir = Node(j.v.id, n.Ino), n.IsDir()
+		j.e.lost(n)
 	}
 	return nil
 }
@@ -369,15 +367,9 @@ func (j *graft) put(c tree.Change) error {
 
 // addCopy makes a new inode that is like one of the source.
 func (j *graft) addCopy(p *tree.Path, parent uint64, from *tree.Inode) error {
-	n := &tree.Inode{
-		Ino: j.e.next, Mode: from.Mode, Nlink: 1, Rdev: from.Rdev, Target: from.Target, Content: from.Content,
-		Btime: j.g.Now,
-	}
+	n := newLike(from, j.e.next, j.g.Now)
 	j.e.next++
-	if n.IsDir() {
-		n.Nlink = 2
-	}
-	j.copyAttrs(n, from)
+	j.touch(n)
 	if err := j.f.addNode(j.v, parent, p.Name, n, j.g.Now); err != nil {
 		return err
 	}
@@ -390,50 +382,30 @@ func (j *graft) addCopy(p *tree.Path, parent uint64, from *tree.Inode) error {
 	return nil
 }
 
-func (j *graft) copyAttrs(n, from *tree.Inode) {
-	n.Mode = n.Mode&unix.S_IFMT | from.Mode&^unix.S_IFMT
-	n.UID, n.GID = from.UID, from.GID
-	n.Xattrs = from.Xattrs
-	n.Ctime = j.g.Now
-	n.Atime, n.Mtime = from.Atime, from.Mtime
+// touch gives what is put in place the time of the change, if it is to have that.
+func (j *graft) touch(n *tree.Inode) {
 	if j.g.Touch {
 		n.Atime, n.Mtime = j.g.Now, j.g.Now
 	}
 }
 
-// Overlay tells which changes put a whole tree into a state below a directory,
-// over what is there: directories that are in both are merged, anything else
-// is replaced.
-func Overlay(ctx context.Context, src *tree.Source, base, source *tree.State, prefix string) ([]tree.Change, error) {
-	var out []tree.Change
-	err := source.Walk(ctx, src, "", func(at *tree.Path, b *tree.Inode) error {
-		p := path.Join(prefix, at.String())
-		a, err := base.Resolve(src, p)
-		switch {
-		case errors.Is(err, ErrNotExist):
-			a = nil
-		case err != nil:
-			return err
-		case a.IsDir() != b.IsDir():
-			return &OverlayError{Path: p, Dir: a.IsDir()}
-		case at == nil:
-			return nil // the directory that it goes into stays as it is
-		}
-		out = append(out, tree.Change{Path: at, A: a, B: b, What: tree.Data})
-		return nil
-	})
-	return out, err
-}
-
-// An OverlayError tells of a path that is a directory on one side only.
-type OverlayError struct {
-	Path string
-	Dir  bool // here
-}
-
-func (e *OverlayError) Error() string {
-	if e.Dir {
-		return e.Path + " is a directory here and none in what is brought in; move it away first"
+// newLike makes an inode without a name that is like another.
+func newLike(from *tree.Inode, ino uint64, now int64) *tree.Inode {
+	n := &tree.Inode{
+		Ino: ino, Mode: from.Mode, Nlink: 1, Rdev: from.Rdev, Target: from.Target, Content: from.Content, Btime: now,
 	}
-	return e.Path + " is a directory in what is brought in and none here; move it away first"
+	if n.IsDir() {
+		n.Nlink = 2
+	}
+	setAttrsOf(n, from, now)
+	return n
+}
+
+// setAttrsOf gives an inode the attributes of another.
+func setAttrsOf(n, from *tree.Inode, now int64) {
+	n.Mode = n.Mode&unix.S_IFMT | from.Mode&^unix.S_IFMT
+	n.UID, n.GID = from.UID, from.GID
+	n.Xattrs = from.Xattrs
+	n.Ctime = now
+	n.Atime, n.Mtime = from.Atime, from.Mtime
 }

@@ -54,7 +54,7 @@ func (f *Forest) directory(id NodeID) (*view, *tree.Inode, error) {
 	}
 	n, err := v.state.Get(f.src, id.Ino())
 	if err != nil {
-		if _, ok := v.orphans.get(id.Ino()); ok {
+		if _, ok := f.orphan(v, id.Ino()); ok {
 			return nil, nil, ErrNotExist // a removed directory that somebody stands in
 		}
 		return nil, nil, loadError(err)
@@ -204,7 +204,7 @@ func (f *Forest) Link(id, newParent NodeID, name string) (Attr, error) {
 		return Attr{}, ErrTooManyLinks
 	}
 	r := record{kind: recLink, view: v.id, time: now(), ino: n.Ino, parent: newParent.Ino(), name: name}
-	if _, orphan := v.orphans.get(n.Ino); orphan {
+	if _, orphan := f.orphan(v, n.Ino); orphan {
 		r.kind, r.node = recRelink, n
 	}
 	if err := f.commit(v, &r, nil); err != nil {

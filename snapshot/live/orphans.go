@@ -81,3 +81,23 @@ func (o *orphans) all() iter.Seq[*tree.Inode] {
 		}
 	}
 }
+
+// orphan returns an unlinked inode of a view. f.mu is held at least for reading.
+func (f *Forest) orphan(v *view, ino uint64) (*tree.Inode, bool) {
+	n, ok := v.orphans.get(ino)
+	if ok || len(v.before) == 0 {
+		return n, ok
+	}
+	if _, err := v.state.Get(f.src, ino); err == nil {
+		return nil, false
+	}
+	for _, st := range v.before {
+		if was, err := st.Get(f.src, ino); err == nil {
+			n := *was
+			n.Nlink, n.Links = 0, nil
+			v.orphans.put(&n)
+			return &n, true
+		}
+	}
+	return nil, false
+}

@@ -58,6 +58,8 @@ const (
 	// maxNudged bounds the paths of one turn. Of what is beyond, as many directories
 	// are touched, so that who watches looks for himself.
 	maxNudged = 10_000
+	// maxPending is how many names wait. Beyond, one of each directory stands for all.
+	maxPending = 4 * maxNudged
 	// nudgeTime bounds how long a turn may take.
 	nudgeTime = 10 * time.Second
 )
@@ -78,7 +80,11 @@ func (w *watchers) changed(inv live.Invalidation) {
 	if w.mu.closed || len(inv.Entries) == 0 {
 		return
 	}
-	w.mu.entries = append(w.mu.entries, inv.Entries...)
+	for _, e := range inv.Entries {
+		if n := len(w.mu.entries); n < maxPending || w.mu.entries[n-1].Parent != e.Parent {
+			w.mu.entries = append(w.mu.entries, e)
+		}
+	}
 	if w.mu.running {
 		return
 	}

@@ -1,0 +1,108 @@
+package snapshot_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// TestGraftOverOpenFiles: who has a file open that an import replaces keeps it, the other
+// names of a file stay, and the kernel is told; and recovery comes to the same.
+func TestGraftOverOpenFiles(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	w, f := s.Main(), s.Forest()
+	root := w.Root()
+	in := mkdir(t, s, root, "in")
+	for _, name := range []string{"file", "linked", "closed"} {
+		write(t, s, in, name, "new "+name)
+	}
+	if _, err := w.Capture(snapshot.CaptureOptions{Name: "brought"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.WaitSealed(context.Background(), "brought"); err != nil {
+		t.Fatal(err)
+	}
+	st, err := w.StateOf("brought")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"file", "linked", "closed"} {
+		if _, err := f.Unlink(in, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, linked := write(t, s, in, "file", "old file"), write(t, s, in, "linked", "old linked")
+	write(t, s, in, "closed", "old closed")
+	if _, err := f.Link(linked, root, "other"); err != nil {
+		t.Fatal(err)
+	}
+	f.SetHeld(func(id live.NodeID) bool { return id == file })
+	var gone []live.NodeID
+	s.OnInvalidate(func(inv live.Invalidation) { gone = append(gone, inv.Gone()...) })
+
+	if _, err := w.Graft(context.Background(), snapshot.GraftOptions{Tree: st}); err != nil {
+		t.Fatal(err)
+	}
+	look := func(s *snapshot.Store) {
+		t.Helper()
+		in, err := s.Forest().Lookup(s.Main().Root(), "in")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"file", "linked", "closed"} {
+			if got := read(t, s, in.ID, name); got != "new "+name {
+				t.Errorf("%s is %q", name, got)
+			}
+		}
+		if got := read(t, s, s.Main().Root(), "other"); got != "old linked" {
+			t.Errorf("the other name is %q", got)
+		}
+	}
+	look(s)
+	if !slices.Equal(gone, []live.NodeID{file}) {
+		t.Errorf("the kernel is told that %v went, and has %v", gone, file)
+	}
+	if _, err := f.Write(file, []byte("OLD"), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 8)
+	if _, err := f.ReadAt(file, b, 0); err != nil || string(b) != "OLD file" {
+		t.Errorf("who has it open reads %q, %v", b, err)
+	}
+	if a, err := f.GetAttr(file); err != nil || a.Nlink != 0 || a.Mode&unix.S_IFMT != unix.S_IFREG {
+		t.Errorf("who has it open sees %+v, %v", a, err)
+	}
+	if _, err := f.GetAttr(linked); err != nil {
+		t.Error(err)
+	}
+	f.SetHeld(func(live.NodeID) bool { return false })
+	f.Forget(file)
+	if _, err := f.GetAttr(file); err == nil {
+		t.Error("nobody has it open, and it is still there")
+	}
+	write(t, s, root, "later", "later")
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	killed := filepath.Join(t.TempDir(), "store")
+	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	again, err := snapshot.Open(killed, snapshot.Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	look(again)
+	if got := read(t, again, again.Main().Root(), "later"); got != "later" {
+		t.Errorf("what came later is %q", got)
+	}
+}

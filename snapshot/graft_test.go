@@ -106,3 +106,31 @@ func TestGraftOverOpenFiles(t *testing.T) {
 		t.Errorf("what came later is %q", got)
 	}
 }
+
+// TestNumberThatIsNotUsed: what takes the first inode number of a page and then makes no
+// inode leaves a state that can be sealed.
+func TestNumberThatIsNotUsed(t *testing.T) {
+	s := open(t, t.TempDir())
+	w, f := s.Main(), s.Forest()
+	if _, err := w.Capture(snapshot.CaptureOptions{Name: "empty"}); err != nil {
+		t.Fatal(err)
+	}
+	for ino := uint64(0); ino%64 != 63; {
+		ino = write(t, s, w.Root(), "file", "x").Ino()
+		if _, err := f.Unlink(w.Root(), "file"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.SetAttr(w.Root(), live.SetAttr{Mode: new(uint32)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Restore(context.Background(), snapshot.RestoreOptions{Name: "empty"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Capture(snapshot.CaptureOptions{Name: "after"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.WaitSealed(context.Background(), "after"); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -126,11 +126,22 @@ func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
 	return nil
 }
 
-// OwnSlot makes the page epoch's own that an inode of that number belongs on, so
-// that Put reads nothing and does not fail. It changes nothing that anybody sees.
+// OwnSlot makes the page epoch's own that an inode of that number belongs on, if there is
+// one, so that Put reads nothing and does not fail. It changes nothing that anybody sees:
+// a page that is not there yet is left to Put, since none may be sealed without an inode.
 func (s *State) OwnSlot(src *Source, epoch, ino uint64) error {
-	if _, err := s.ownLeaf(src, epoch, ino); err != nil {
-		return fmt.Errorf("inode %d: %w", ino, err)
+	if heightFor(ino) > s.height {
+		return nil
+	}
+	pp := &s.root
+	for h := s.height; h > 0 && *pp != nil; h-- {
+		b, err := ownTable(src, epoch, pp, h, ino)
+		if err != nil {
+			return fmt.Errorf("inode %d: %w", ino, err)
+		}
+		if h > 1 {
+			pp = &b.kids[slot(ino, h)]
+		}
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		return GraftResult{}, err
 	}
 	defer e.End()
-	over := live.Overlay{Base: e.Base(), Source: o.Tree, Prefix: prefix}
+	over := &live.Overlay{Base: e.Base(), Source: o.Tree, Prefix: prefix}
 	defer s.Hold(over.Base)()
 	r, err := s.graft(ctx, w, e, over)
 	if err != nil {
@@ -90,7 +90,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 
 // graft merges a tree into an edited workspace, and returns when the state that this
 // comes to is on disk. The caller holds puts.
-func (s *Store) graft(ctx context.Context, w *Workspace, e *live.Edit, over live.Overlay) (graftRecord, error) {
+func (s *Store) graft(ctx context.Context, w *Workspace, e *live.Edit, over *live.Overlay) (graftRecord, error) {
 	r := graftRecord{WS: w.view}
 	seal := func(st *tree.State) error {
 		id, err := s.sealTo(ctx, cas.Quick{Store: s.cas}, st)
@@ -154,7 +154,7 @@ const (
 )
 
 // announce tells the kernel and the log what came with a graft.
-func (s *Store) announce(w *Workspace, e *live.Edit, over live.Overlay, c live.Caller) {
+func (s *Store) announce(w *Workspace, e *live.Edit, over *live.Overlay, c live.Caller) {
 	defer e.Forgotten()
 	var inv live.Invalidation
 	told := func(most int) {
@@ -164,7 +164,7 @@ func (s *Store) announce(w *Workspace, e *live.Edit, over live.Overlay, c live.C
 		}
 	}
 	below := 0
-	err := over.Walk(context.Background(), s.src, func(in live.Place, ch tree.Change) error {
+	err := over.Walk(context.Background(), s.src, func(in live.Place, ch tree.Change, _ uint64) error {
 		p := pathChange(ch)
 		s.event(Event{
 			Workspace: w.view, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: sizeAfter(ch), Caller: c,
@@ -180,13 +180,13 @@ func (s *Store) announce(w *Workspace, e *live.Edit, over live.Overlay, c live.C
 			}
 			inv.Entries, inv.Inodes = append(inv.Entries, i.Entries...), append(inv.Inodes, i.Inodes...)
 		case ch.A == nil && (in.Here != nil || below < toldBelow):
-			inv.Entries = append(inv.Entries, live.Entry{Parent: e.Dir(in), Name: ch.Path.Name})
+			inv.Entries = append(inv.Entries, live.Entry{Parent: live.Node(w.view, in.Ino), Name: ch.Path.Name})
 		}
 		told(toldAtOnce)
 		return nil
 	}, func(in live.Place) error {
 		if in.Here != nil {
-			inv.Inodes = append(inv.Inodes, e.Dir(in))
+			inv.Inodes = append(inv.Inodes, live.Node(w.view, in.Ino))
 		}
 		return nil
 	})

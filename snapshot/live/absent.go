@@ -34,6 +34,9 @@ func (f *Forest) SetSource(src *tree.Source) { f.src = src }
 // source is what a view is read through. An edit is made without the lock, and what
 // is journaled must be carried out: there it is waited for.
 func (f *Forest) source(v *view) *tree.Source {
+	if v.src != nil {
+		return v.src
+	}
 	if v.epoch != 0 || f.mu.applying {
 		return f.waiting
 	}

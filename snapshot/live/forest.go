@@ -68,6 +68,7 @@ type view struct {
 	edited  chan struct{} // closed by the end of an edit; nil when changes go on
 	epoch   uint64        // of an edit's copy; 0: that of the forest
 	before  []*tree.State // of merges, see Edit.Replaced
+	src     *tree.Source  // of a merge's copy; nil: that of the forest
 }
 
 // New returns a forest without views.

@@ -3,7 +3,9 @@ package live
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -14,21 +16,24 @@ const (
 	maxUnsealed = 32 << 20
 	// mergedInode is what an inode takes, with its directory entry and its page.
 	mergedInode = 1 << 10
+	// maxCopied is the same for pages that were copied to be changed.
+	maxCopied = 64 << 20
 )
 
 // Merge brings a tree into the edited view; now is in nanoseconds since 1970. From time
 // to time, and at the end, seal is called for the view as it is then: so the memory that
 // this takes does not grow with the tree. Nothing is noted of what it does: who walks
 // the Overlay once more sees it.
-func (e *Edit) Merge(ctx context.Context, o Overlay, now int64, seal func(*tree.State) error) error {
+func (e *Edit) Merge(ctx context.Context, o *Overlay, now int64, seal func(*tree.State) error) error {
 	highest, err := o.Source.Highest(e.f.waiting)
 	if err != nil {
 		return loadError(err)
 	}
-	if err := e.number(highest); err != nil {
+	if err := e.number(o, highest); err != nil {
 		return err
 	}
 	m := &merge{e: e, now: now, seal: seal}
+	e.copy.src = e.f.waiting.Counting(&m.copied)
 	if err := o.Walk(ctx, e.f.waiting, m.enter, m.leave); err != nil {
 		return loadError(err)
 	}
@@ -39,13 +44,18 @@ func (e *Edit) Merge(ctx context.Context, o Overlay, now int64, seal func(*tree.
 	return nil
 }
 
-// number takes inode numbers for a source of which the highest is given.
-func (e *Edit) number(highest uint64) error {
-	e.f.mu.Lock()
-	defer e.f.mu.Unlock()
-	first, err := e.f.newInos(e.copy, highest)
-	e.FirstIno, e.next = first, first+highest
-	return err
+// number takes inode numbers for a source of which the highest is given, on pages of
+// their own.
+func (e *Edit) number(o *Overlay, highest uint64) error {
+	f := e.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	next := o.number((f.mu.nextIno/tree.PageInodes+1)*tree.PageInodes, highest)
+	if next > MaxIno {
+		return fmt.Errorf("%w: the store has used up its inode numbers", ErrNoSpace)
+	}
+	f.mu.nextIno, e.next = next, next
+	return nil
 }
 
 // Replaced tells of a file that a merge put something in the place of: the entry and, if
@@ -54,7 +64,7 @@ func (e *Edit) number(highest uint64) error {
 // before: there may be more of it than fits into memory.
 func (e *Edit) Replaced(in Place, c tree.Change) (inv Invalidation, err error) {
 	was := Node(e.copy.id, c.A.Ino)
-	entry := Entry{Parent: e.Dir(in), Name: c.Path.Name}
+	entry := Entry{Parent: Node(e.copy.id, in.Ino), Name: c.Path.Name}
 	_, err = e.after.Get(e.f.waiting, c.A.Ino)
 	switch {
 	case err == nil:
@@ -105,33 +115,23 @@ type merge struct {
 	now      int64
 	seal     func(*tree.State) error
 	unsealed int // bytes of memory, about
+	copied   atomic.Int64
 }
 
-// merged is the number in the view of an inode of the source that the base does not have.
-func (e *Edit) merged(from *tree.Inode) uint64 { return e.FirstIno + from.Ino - RootIno }
-
-// Dir returns the node of a directory that was merged.
-func (e *Edit) Dir(p Place) NodeID {
-	if p.Here != nil {
-		return Node(e.copy.id, p.Here.Ino)
-	}
-	return Node(e.copy.id, e.merged(p.From))
-}
-
-func (m *merge) enter(in Place, c tree.Change) error {
+func (m *merge) enter(in Place, c tree.Change, ino uint64) error {
 	if err := m.room(c.Path.Name, c.B); err != nil {
 		return err
 	}
 	if c.A != nil && c.A.IsDir() {
 		return nil
 	}
-	f, v, parent, name := m.e.f, m.e.copy, m.e.Dir(in).Ino(), c.Path.Name
+	f, v, parent, name := m.e.f, m.e.copy, in.Ino, c.Path.Name
 	if c.A != nil {
 		if _, err := f.dropName(v, parent, name, m.now); err != nil {
 			return err
 		}
 	}
-	n, err := v.state.Get(f.waiting, m.e.merged(c.B))
+	n, err := v.state.Get(f.waiting, ino)
 	if err == nil { // another name of it came before
 		if n, err = f.own(v, n.Ino); err != nil {
 			return err
@@ -141,7 +141,7 @@ func (m *merge) enter(in Place, c tree.Change) error {
 	if !errors.Is(err, tree.ErrNoInode) {
 		return err
 	}
-	return f.addNode(v, parent, name, newLike(c.B, m.e.merged(c.B), m.now), m.now)
+	return f.addNode(v, parent, name, newLike(c.B, ino, m.now), m.now)
 }
 
 // leave gives a directory the attributes of the source, when its entries have come. The
@@ -150,7 +150,7 @@ func (m *merge) leave(p Place) error {
 	if p.Path == nil {
 		return nil
 	}
-	n, err := m.e.f.own(m.e.copy, m.e.Dir(p).Ino())
+	n, err := m.e.f.own(m.e.copy, p.Ino)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (m *merge) room(name string, n *tree.Inode) error {
 	for _, x := range n.Xattrs {
 		size += len(x.Name) + len(x.Value)
 	}
-	if m.unsealed += size; m.unsealed < maxUnsealed {
+	if m.unsealed += size; m.unsealed < maxUnsealed && m.copied.Load() < maxCopied {
 		return nil
 	}
 	return m.sealed()
@@ -173,6 +173,7 @@ func (m *merge) room(name string, n *tree.Inode) error {
 // sealed seals the view as it is. What comes belongs to another epoch.
 func (m *merge) sealed() error {
 	m.unsealed = 0
+	m.copied.Store(0)
 	if err := m.seal(m.e.copy.state); err != nil {
 		return err
 	}

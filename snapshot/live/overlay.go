@@ -14,6 +14,8 @@ type Overlay struct {
 	Base   *tree.State
 	Source *tree.State // sealed; its root directory is merged into Prefix
 	Prefix string      // "" is the root
+
+	first, linked uint64 // see number
 }
 
 // A Place is a directory of an Overlay.
@@ -21,6 +23,7 @@ type Place struct {
 	Path *tree.Path  // in the source
 	From *tree.Inode // there
 	Here *tree.Inode // in the base; nil if it has none
+	Ino  uint64      // in what the base becomes
 }
 
 // openPlace is a directory that is being walked.
@@ -29,11 +32,20 @@ type openPlace struct {
 	after uint64 // the cookie of the last entry
 }
 
+// number gives the inode numbers from first on to what comes, and returns the next one.
+// Those of files with one name, and of directories, follow each other in the order of the
+// walk, for which few pages of the table are changed at a time. Those of files with
+// several come behind, in the order of the source, so that each name leads to the same.
+func (o *Overlay) number(first, highest uint64) (next uint64) {
+	o.first, o.linked = first, first+highest
+	return o.linked + highest
+}
+
 // Walk calls enter for each entry of the source but its root, with what the base has of
-// that name, a directory before what is in it, and leave for each directory, the root
-// too, after that. Entries are in the order of their cookies, so that nothing has to be
+// that name and the inode number that it gets, a directory before what is in it, and leave
+// for each directory, the root too, after that. Entries are in the order of their cookies, so that nothing has to be
 // kept of a directory, whatever its size.
-func (o *Overlay) Walk(ctx context.Context, src *tree.Source, enter func(in Place, c tree.Change) error, leave func(Place) error) error {
+func (o *Overlay) Walk(ctx context.Context, src *tree.Source, enter func(in Place, c tree.Change, ino uint64) error, leave func(Place) error) error {
 	from, err := o.Source.Get(src, RootIno)
 	if err != nil {
 		return err
@@ -42,7 +54,8 @@ func (o *Overlay) Walk(ctx context.Context, src *tree.Source, enter func(in Plac
 	if err != nil {
 		return err
 	}
-	stack := []openPlace{{Place: Place{From: from, Here: here}}}
+	next := o.first
+	stack := []openPlace{{Place: Place{From: from, Here: here, Ino: here.Ino}}}
 	for len(stack) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -63,11 +76,20 @@ func (o *Overlay) Walk(ctx context.Context, src *tree.Source, enter func(in Plac
 		if err != nil {
 			return err
 		}
-		if err := enter(at.Place, c); err != nil {
+		ino := next
+		switch {
+		case c.B.IsDir() && c.A != nil:
+			ino = c.A.Ino
+		case len(c.B.Links) > 1:
+			ino = o.linked + c.B.Ino - RootIno
+		default:
+			next++
+		}
+		if err := enter(at.Place, c, ino); err != nil {
 			return err
 		}
 		if c.B.IsDir() {
-			stack = append(stack, openPlace{Place: Place{Path: c.Path, From: c.B, Here: c.A}})
+			stack = append(stack, openPlace{Place: Place{Path: c.Path, From: c.B, Here: c.A, Ino: ino}})
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/content"
@@ -15,6 +16,7 @@ type Source struct {
 	objects content.ObjectStore
 	pages   *lru.Cache[*body]  // decoded pages of tables and directories
 	inodes  *lru.Cache[*Inode] // decoded long records
+	copied  *atomic.Int64      // see Counting
 }
 
 // longBytes is room for one inode with the most names that there can be.
@@ -63,4 +65,19 @@ func (s *Source) With(o content.ObjectStore) *Source {
 	c := *s
 	c.objects, c.Files = o, s.Files.With(o)
 	return &c
+}
+
+// Counting returns the same source for whoever wants to know how many bytes of memory
+// the pages take, about, that were copied because an epoch changes them.
+func (s *Source) Counting(n *atomic.Int64) *Source {
+	c := *s
+	c.copied = n
+	return &c
+}
+
+// copy counts a page that was copied.
+func (s *Source) copy(b *body) {
+	if s.copied != nil {
+		s.copied.Add(b.weight())
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
 )
@@ -96,7 +98,26 @@ func named(kind byte, n int, name func(i int) string) func(w *tar.Writer) error 
 func TestArchivesThatBecomeLarge(t *testing.T) {
 	n := harness.Count(t, "ENTRIES", 20_000, 1_200_000)
 	const dir, file = tar.TypeDir, tar.TypeReg
+	large := strings.Repeat("x", 1<<20)
 	for what, add := range map[string]func(w *tar.Writer) error{
+		"headers": func(w *tar.Writer) error { // each almost as long as one may be
+			for i := range n / 1000 {
+				if err := w.WriteHeader(&tar.Header{
+					Typeflag: file, Name: fmt.Sprint(i), Mode: 0o644, Format: tar.FormatPAX,
+					PAXRecords: map[string]string{"SCHILY.xattr.user.x": large[:60<<10], "VENDOR.x": large[:900<<10]},
+				}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"zeros": func(w *tar.Writer) error {
+			if err := w.WriteHeader(&tar.Header{Typeflag: file, Name: "zeros", Mode: 0o644, Size: int64(n) << 13}); err != nil {
+				return err
+			}
+			_, err := io.CopyN(w, zeros{}, int64(n)<<13)
+			return err
+		},
 		"directories":   named(dir, n, func(i int) string { return fmt.Sprintf("%d/%d/%d/", i%100, i/100%100, i) }),
 		"one directory": named(dir, n, func(i int) string { return fmt.Sprintf("%d/", i) }),
 		"deep":          named(dir, n, func(i int) string { return fmt.Sprintf("%d/%s", i/1000, strings.Repeat("d/", i%1000)) }),
@@ -118,4 +139,134 @@ func TestArchivesThatBecomeLarge(t *testing.T) {
 			}
 		})
 	}
+}
+
+// zeros is as long as somebody reads it.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+func git(t *testing.T, repo, in string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", append([]string{"-C", repo}, args...)...)
+	cmd.Stdin = strings.NewReader(in)
+	out, err := cmd.Output()
+	must(t, err)
+	return strings.TrimSpace(string(out))
+}
+
+// bomb makes a repository of a few objects, with a tree that has ten times as many files
+// for each of its levels.
+func bomb(t *testing.T, levels int) (repo, tree string) {
+	t.Helper()
+	repo = t.TempDir()
+	git(t, repo, "", "init", "-q")
+	id, kind := git(t, repo, "x", "hash-object", "-w", "--stdin"), "100644 blob"
+	for range levels {
+		var entries strings.Builder
+		for i := range 10 {
+			fmt.Fprintf(&entries, "%s %s\t%d\n", kind, id, i)
+		}
+		id, kind = git(t, repo, entries.String(), "mktree"), "040000 tree"
+	}
+	return repo, id
+}
+
+// TestRepositoriesThatBecomeLarge: trees that are in each other, of which as much is read
+// as the limit lets come, and a blob of zeros.
+func TestRepositoriesThatBecomeLarge(t *testing.T) {
+	n := harness.Count(t, "ENTRIES", 20_000, 1_200_000)
+	m := harness.New(t)
+	repo, tree := bomb(t, 12)
+	out, err := measured(t, m, "more than may come", exec.Command(harness.Binary(t), "-C", m.Dir, "import", "--max-files", fmt.Sprint(n), "--git", repo, tree, "in"))
+	if err == nil {
+		t.Errorf("%d files and more came: %s", n, out)
+	}
+	nothingLeft(t, m)
+	zero := filepath.Join(t.TempDir(), "zero")
+	must(t, os.WriteFile(zero, nil, 0o644))
+	must(t, os.Truncate(zero, int64(n)<<11))
+	tree = git(t, repo, "100644 blob "+git(t, repo, "", "hash-object", "-w", "--no-filters", zero)+"\tzeros\n", "mktree")
+	if out, err := measured(t, m, "zeros", exec.Command(harness.Binary(t), "-C", m.Dir, "import", "--git", repo, tree, "zeros")); err != nil {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+// nothingLeft looks for what an import that failed may have left.
+func nothingLeft(t *testing.T, m *harness.Mount) {
+	t.Helper()
+	for _, dir := range []string{m.Dir, m.Path(".forks")} {
+		if all, err := os.ReadDir(dir); err != nil || len(all) != 0 {
+			t.Errorf("%s has %v, %v", dir, all, err)
+		}
+	}
+	if list, err := os.ReadFile(m.Path(".snapshots", "list")); err != nil || string(list) != "no snapshots\n" {
+		t.Errorf("the snapshots are %q, %v", list, err)
+	}
+}
+
+// TestInterruptedImport ends imports in the middle, of who has the socket and of who has
+// the mount alone: they end soon, and nothing of them is left.
+func TestInterruptedImport(t *testing.T) {
+	n := harness.Count(t, "ENTRIES", 100_000, 1_200_000)
+	name := archive(t, named(tar.TypeDir, n, func(i int) string { return fmt.Sprintf("%d/%d/%d/", i%100, i/100%100, i) }))
+	for _, alone := range []bool{false, true} {
+		t.Run(fmt.Sprint("the mount alone: ", alone), func(t *testing.T) {
+			m := harness.New(t)
+			for i := range 3 {
+				cmd := exec.Command(harness.Binary(t), "-C", m.Dir, "import", "--tar", name, "in")
+				if alone {
+					cmd = onlyMount(t, m, "import", "--tar", "-", "in")
+					f, err := os.Open(name)
+					must(t, err)
+					defer f.Close()
+					cmd.Stdin = f
+				}
+				var out bytes.Buffer
+				cmd.Stdout, cmd.Stderr = &out, &out
+				must(t, cmd.Start())
+				command, daemon := most(cmd.Process.Pid), most(m.Pid())
+				time.Sleep(time.Duration(300+200*i) * time.Millisecond)
+				began := time.Now()
+				must(t, unix.Kill(inner(t, cmd.Process.Pid), unix.SIGINT))
+				err := cmd.Wait()
+				took := time.Since(began)
+				t.Logf("after %v: %v, %s", took, err, out.Bytes())
+				if c, d := command(), daemon(); c > mostMemory || d > mostMemory {
+					t.Errorf("the command took %d MiB, the daemon %d MiB", c, d)
+				}
+				if err == nil || took > 10*time.Second {
+					t.Errorf("it ended after %v: %v", took, err)
+				}
+				nothingLeft(t, m)
+			}
+		})
+	}
+}
+
+// inner is the process of amberfs, which may have been started by a sandbox.
+func inner(t *testing.T, pid int) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	must(t, err)
+	if child, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
+		return inner(t, child)
+	}
+	return pid
+}
+
+// onlyMount is the command line where the mount is and not the store.
+func onlyMount(t *testing.T, m *harness.Mount, args ...string) *exec.Cmd {
+	t.Helper()
+	if err := exec.Command("bwrap", "--ro-bind", "/", "/", "true").Run(); err != nil {
+		t.Skip("needs bwrap: ", err)
+	}
+	return exec.Command("bwrap", append([]string{
+		"--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", m.Dir, "/mnt",
+		"--ro-bind", filepath.Dir(harness.Binary(t)), "/srv", "--tmpfs", m.Store, "--chdir", "/mnt", "--die-with-parent",
+		"/srv/amberfs",
+	}, args...)...)
 }

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -24,6 +25,9 @@ const (
 	// maxUnsealed is about how many bytes of memory the tree may take before
 	// what there is of it is sealed.
 	maxUnsealed = 32 << 20
+	// maxCopied is about how many bytes pages may take beside that, which were sealed
+	// and are changed again.
+	maxCopied = 64 << 20
 	// maxLater is the same for a tree whose contents are outside.
 	maxLater = 256 << 20
 	// inodeSize is what an inode takes, with its directory entry and its page.
@@ -31,7 +35,7 @@ const (
 )
 
 // Memory is about what a Builder and its source take, in bytes, whatever comes.
-const Memory = 48 << 20
+const Memory = 112 << 20
 
 // Builder takes a tree. Its methods are called by one goroutine.
 //
@@ -50,6 +54,7 @@ type Builder struct {
 	next     uint64
 	limit    int               // of unsealed
 	unsealed int               // bytes of memory, about
+	copied   atomic.Int64      // the same, of pages that are changed again
 	dirs     map[string]uint64 // inodes of directories that were used lately, by path
 
 	mu    sync.Mutex // of state, which workers change too
@@ -65,13 +70,13 @@ var _ gitbridge.Sink = (*Builder)(nil)
 // out, get root's attributes until the source tells others.
 func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, root gitbridge.Meta) *Builder {
 	b := &Builder{
-		src:    src,
 		sealer: &content.Sealer{Src: src.Files, Objects: objects, Workers: maxWorkers},
 		next:   tree.RootIno,
 		limit:  maxUnsealed,
 		dirs:   make(map[string]uint64),
 		epoch:  1,
 	}
+	b.src = src.Counting(&b.copied)
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
 	b.workers.SetLimit(maxWorkers)
 	root.Mode = unix.S_IFDIR | root.Mode&0o7777
@@ -102,7 +107,7 @@ func (b *Builder) room(n int) error {
 	if b.ctx.Err() != nil {
 		return context.Cause(b.ctx)
 	}
-	if b.unsealed += inodeSize + n; b.unsealed < b.limit {
+	if b.unsealed += inodeSize + n; b.unsealed < b.limit && b.copied.Load() < maxCopied {
 		return nil
 	}
 	if err := b.wait(); err != nil {
@@ -113,6 +118,7 @@ func (b *Builder) room(n int) error {
 	}
 	b.epoch++
 	b.unsealed = 0
+	b.copied.Store(0)
 	clear(b.dirs)
 	return nil
 }

@@ -68,10 +68,10 @@ func encodeBody(e *wire.Encoder, b *body) {
 		var ino uint64
 		for i := range b.ents {
 			d := &b.ents[i]
-			e.Uvarint(uint64(d.tag))
-			e.Varint(int64(d.ino - ino))
+			e.Uvarint(uint64(d.slot())<<typeBits | uint64(d.typ()))
+			e.Varint(int64(d.ino() - ino))
 			e.String(d.name)
-			ino = d.ino
+			ino = d.ino()
 		}
 	}
 }
@@ -154,23 +154,22 @@ func decodeDirLeaf(d *wire.Decoder, raw []byte) []dirent {
 	ents := make([]dirent, n)
 	var ino uint64
 	for i := range ents {
-		e := &ents[i]
-		e.tag = uint16(d.Uint(maxCollisions<<4 - 1))
+		tag := d.Uint(maxCollisions<<typeBits - 1)
 		ino += uint64(d.Varint())
-		e.ino = ino
 		size := len(d.Blob())
-		e.name = text[d.Offset()-size : d.Offset()]
+		name := text[d.Offset()-size : d.Offset()]
 		if d.Err() != nil {
 			return nil
 		}
 		if ino == 0 || ino > MaxIno {
 			d.Fail("entry of inode %d", ino)
 		}
-		if CheckName(e.name) != nil {
-			d.Fail("entry of name %q", e.name)
+		if CheckName(name) != nil {
+			d.Fail("entry of name %q", name)
 		}
-		e.hash = hashName(e.name)
-		if i > 0 && !ents[i-1].before(e.hash, e.slot()) {
+		ents[i] = newDirent(hashName(name), ino, uint32(tag), name)
+		ents[i].key |= tag >> typeBits
+		if i > 0 && ents[i-1].key >= ents[i].key {
 			d.Fail("entries not in order")
 		}
 	}

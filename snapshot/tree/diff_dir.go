@@ -60,15 +60,15 @@ func compareDirs(src *Source, a, b trie, at pos, fn func(name string)) error {
 func compareEntries(x, y []dirent, fn func(name string)) {
 	for len(x) > 0 || len(y) > 0 {
 		var hash uint64
-		if len(y) == 0 || len(x) > 0 && x[0].hash <= y[0].hash {
-			hash = x[0].hash
+		if len(y) == 0 || len(x) > 0 && x[0].hash() <= y[0].hash() {
+			hash = x[0].hash()
 		} else {
-			hash = y[0].hash
+			hash = y[0].hash()
 		}
 		nx, ny := run(x, hash), run(y, hash)
 		for i := range nx {
 			j, ok := search(ny, hash, nx[i].name)
-			if !ok || ny[j].ino != nx[i].ino {
+			if !ok || ny[j].ino() != nx[i].ino() {
 				fn(nx[i].name)
 			}
 		}
@@ -84,7 +84,7 @@ func compareEntries(x, y []dirent, fn func(name string)) {
 // run returns the leading entries of that hash.
 func run(ents []dirent, hash uint64) []dirent {
 	n := 0
-	for n < len(ents) && ents[n].hash == hash {
+	for n < len(ents) && ents[n].hash() == hash {
 		n++
 	}
 	return ents[:n]

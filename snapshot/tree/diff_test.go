@@ -162,7 +162,7 @@ func randomOp(f *testFS, r *rand.Rand) {
 			dirs = append(dirs, n.Ino)
 		}
 		for _, e := range must(n.Dir.sorted(f.src)) {
-			all = append(all, place{n.Ino, e.name, must(f.s.Get(f.src, e.ino))})
+			all = append(all, place{n.Ino, e.name, must(f.s.Get(f.src, e.ino()))})
 		}
 		return nil
 	}))

@@ -22,6 +22,7 @@ const (
 	nameBits      = 56
 	maxDirDepth   = nameBits / dirBits
 	slotBits      = 7
+	typeBits      = 4
 	maxCollisions = 1 << slotBits
 	firstCookie   = 16
 )
@@ -41,10 +42,9 @@ type Dir struct{ root *page }
 // the slot tells names of equal hash apart in listing cookies, and an entry keeps
 // it for life.
 type dirent struct {
-	hash uint64
-	ino  uint64
+	key  uint64 // hash << slotBits | slot
+	ref  uint64 // inode number << typeBits | type >> 12
 	name string
-	tag  uint16 // type >> 12 | slot << 4
 }
 
 // hashName returns the 56 bits by which an entry is found.
@@ -66,28 +66,34 @@ func CheckName(name string) error {
 	return nil
 }
 
-func (e *dirent) slot() int { return int(e.tag >> 4) }
+// newDirent returns an entry in slot 0. Of typ the lowest four bits count.
+func newDirent(hash, ino uint64, typ uint32, name string) dirent {
+	return dirent{key: hash << slotBits, ref: ino<<typeBits | uint64(typ)&(1<<typeBits-1), name: name}
+}
+
+func (e *dirent) hash() uint64 { return e.key >> slotBits }
+func (e *dirent) slot() int    { return int(e.key % maxCollisions) }
+func (e *dirent) ino() uint64  { return e.ref >> typeBits }
+func (e *dirent) typ() uint32  { return uint32(e.ref % (1 << typeBits)) }
 
 func (e *dirent) before(hash uint64, slot int) bool {
-	return e.hash < hash || e.hash == hash && e.slot() < slot
+	return e.key < hash<<slotBits|uint64(slot)
 }
 
-func (e *dirent) dirent() Dirent {
-	return Dirent{Name: e.name, Ino: e.ino, Type: uint32(e.tag&15) << 12}
-}
+func (e *dirent) dirent() Dirent { return Dirent{Name: e.name, Ino: e.ino(), Type: e.typ() << 12} }
 
 // cookie is the place of an entry in the listing: at least 16, below 2^63.
-func (e *dirent) cookie() uint64 { return (e.hash<<slotBits | uint64(e.slot())) + firstCookie }
+func (e *dirent) cookie() uint64 { return e.key + firstCookie }
 
 // search returns where name is, or where its hash begins.
 func search(ents []dirent, hash uint64, name string) (int, bool) {
 	lo, _ := slices.BinarySearchFunc(ents, hash, func(e dirent, h uint64) int {
-		if e.hash < h {
+		if e.hash() < h {
 			return -1
 		}
 		return 1
 	})
-	for i := lo; i < len(ents) && ents[i].hash == hash; i++ {
+	for i := lo; i < len(ents) && ents[i].hash() == hash; i++ {
 		if ents[i].name == name {
 			return i, true
 		}
@@ -122,7 +128,7 @@ func (p *page) loadDir(src *Source, at pos, keep bool) (*body, error) {
 	if err != nil || p.hash.Load() == nil {
 		return b, err
 	}
-	n, fits := len(b.ents), len(b.ents) == 0 || at.holds(b.ents[0].hash) && at.holds(b.ents[len(b.ents)-1].hash)
+	n, fits := len(b.ents), len(b.ents) == 0 || at.holds(b.ents[0].hash()) && at.holds(b.ents[len(b.ents)-1].hash())
 	for _, k := range b.kids {
 		if k != nil {
 			n += k.n
@@ -165,9 +171,7 @@ func (d *Dir) Lookup(src *Source, name string) (Dirent, bool, error) {
 // Insert adds an entry, or points the entry of that name elsewhere. The
 // directory must belong to an inode that epoch owns.
 func (d *Dir) Insert(src *Source, epoch uint64, e Dirent) error {
-	_, err := insertBelow(src, epoch, &d.root, pos{}, dirent{
-		hash: hashName(e.Name), ino: e.Ino, name: e.Name, tag: uint16(e.Type >> 12 & 15),
-	})
+	_, err := insertBelow(src, epoch, &d.root, pos{}, newDirent(hashName(e.Name), e.Ino, e.Type>>12, e.Name))
 	return err
 }
 
@@ -275,9 +279,9 @@ func innerDir(epoch uint64, ents []dirent, depth int) *body {
 // splitDir cuts entries in order into those of each kid. The parts alias ents.
 func splitDir(ents []dirent, depth int) (parts [dirFan][]dirent) {
 	for len(ents) > 0 {
-		i := nibble(ents[0].hash, depth)
+		i := nibble(ents[0].hash(), depth)
 		n := 1
-		for n < len(ents) && nibble(ents[n].hash, depth) == i {
+		for n < len(ents) && nibble(ents[n].hash(), depth) == i {
 			n++
 		}
 		parts[i] = ents[:n:n]
@@ -296,34 +300,41 @@ func insertBelow(src *Source, epoch uint64, pp **page, at pos, e dirent) (added 
 		return false, err
 	}
 	if b.kind == wire.KindDirInner {
-		added, err = insertBelow(src, epoch, &b.kids[nibble(e.hash, at.depth)], at.towards(e.hash), e)
+		added, err = insertBelow(src, epoch, &b.kids[nibble(e.hash(), at.depth)], at.towards(e.hash()), e)
 		if added {
 			p.n++
 		}
 		return added, err
 	}
-	i, found := search(b.ents, e.hash, e.name)
+	i, found := search(b.ents, e.hash(), e.name)
 	if found {
-		old := &b.ents[i]
-		old.ino = e.ino
-		old.tag = old.tag&^15 | e.tag
+		b.ents[i].ref = e.ref
 		return false, nil
 	}
 	free := 0
-	for i < len(b.ents) && b.ents[i].hash == e.hash && b.ents[i].slot() == free {
+	for i < len(b.ents) && b.ents[i].hash() == e.hash() && b.ents[i].slot() == free {
 		i++
 		free++
 	}
 	if free == maxCollisions {
 		return false, ErrDirFull
 	}
-	e.tag |= uint16(free) << 4
-	b.ents = slices.Insert(b.ents, i, e)
+	e.key |= uint64(free)
+	b.ents = slices.Insert(withRoom(b.ents), i, e)
 	p.n++
 	if len(b.ents) > maxDirLeaf {
 		p.mem.Store(innerDir(epoch, b.ents, at.depth))
 	}
 	return true, nil
+}
+
+// withRoom returns the entries with room for one more, and for a quarter of them
+// if there was none: what append adds is half of the memory of small directories.
+func withRoom(ents []dirent) []dirent {
+	if len(ents) < cap(ents) {
+		return ents
+	}
+	return append(make([]dirent, 0, len(ents)+len(ents)/4+4), ents...)
 }
 
 // removeBelow takes out an entry that is known to be there.

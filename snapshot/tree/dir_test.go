@@ -173,7 +173,7 @@ func TestEqualHashes(t *testing.T) {
 	var d Dir
 	const hash = 0x123456789abcde
 	insert := func(name string) error {
-		_, err := insertBelow(src, 1, &d.root, pos{}, dirent{hash: hash, ino: 2, name: name, tag: unix.S_IFREG >> 12})
+		_, err := insertBelow(src, 1, &d.root, pos{}, newDirent(hash, 2, unix.S_IFREG>>12, name))
 		return err
 	}
 	remove := func(name string) { check(removeBelow(src, 1, &d.root, pos{}, hash, name)) }

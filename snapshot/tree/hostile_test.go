@@ -71,9 +71,9 @@ func (f *forger) change(raw []byte) []byte {
 			d := &b.ents[f.r.IntN(len(b.ents))]
 			switch f.r.IntN(3) {
 			case 0:
-				d.ino = 1 + f.r.Uint64N(700)
+				d.ref = (1+f.r.Uint64N(700))<<typeBits | uint64(d.typ())
 			case 1:
-				d.tag ^= 1 << f.r.IntN(4)
+				d.ref ^= 1 << f.r.IntN(typeBits)
 			default:
 				b.ents = slices.Delete(b.ents, 0, 1)
 			}

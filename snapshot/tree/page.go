@@ -100,7 +100,7 @@ func (b *body) weight() int64 {
 		w += 1024 + int64(len(b.leaf.raw))
 	}
 	for i := range b.ents {
-		w += 40 + int64(len(b.ents[i].name))
+		w += 32 + int64(len(b.ents[i].name))
 	}
 	return w
 }

@@ -127,7 +127,6 @@ func Decode(d *wire.Decoder, epoch uint64) (*Content, error) {
 	if d.Err() != nil {
 		return nil, d.Err()
 	}
-	l.minPos = posUnknown
 	if b := l.plain(); b != nil {
 		return Of(b), nil
 	}

@@ -30,12 +30,33 @@ type Content struct {
 	layout atomic.Pointer[layout]   // never nil; replaced by Rebase and by sealing
 	sealed atomic.Pointer[ChunkMap] // set once, by a sealer
 	link   atomic.Pointer[ancestry]
-	heirs  atomic.Bool // a newer version links to this one
+	work   atomic.Pointer[sealWork] // set once, by a sealer
+	heirs  atomic.Bool              // a newer version links to this one
+}
 
-	// What a sealer has begun to cut up. Its ChunkMap keeps lending chunks until the
-	// sealer is done, even if layout has moved on, so a collection marks it.
-	sealing atomic.Pointer[layout]
-	sealMu  sync.Mutex // held by the one sealer at work
+// sealWork is what a sealer has begun to cut up.
+type sealWork struct {
+	mu sync.Mutex // held by the one sealer at work
+	// Its ChunkMap keeps lending chunks until the sealer is done, even if the layout of
+	// the Content has moved on, so a collection marks it. nil when nobody is at work.
+	layout atomic.Pointer[layout]
+}
+
+// sealWork returns where a sealer notes what it is at.
+func (c *Content) sealWork() *sealWork {
+	if w := c.work.Load(); w != nil {
+		return w
+	}
+	c.work.CompareAndSwap(nil, new(sealWork))
+	return c.work.Load()
+}
+
+// sealing returns what a sealer is cutting up, nil if none is at work.
+func (c *Content) sealing() *layout {
+	if w := c.work.Load(); w != nil {
+		return w.layout.Load()
+	}
+	return nil
 }
 
 // ancestry tells what a Content that is not sealed was made from.
@@ -51,7 +72,7 @@ const noEpoch = math.MaxUint64
 // New returns an empty file that epoch may change.
 func New(epoch uint64) *Content {
 	c := &Content{epoch: epoch}
-	c.layout.Store(&layout{minPos: math.MaxInt64})
+	c.layout.Store(&layout{})
 	return c
 }
 
@@ -140,7 +161,7 @@ func (c *Content) MinPos() int64 {
 	if c == nil {
 		return math.MaxInt64
 	}
-	return c.layout.Load().lowest()
+	return c.layout.Load().ext.lowest()
 }
 
 // eachBase calls fn for every ChunkMap whose chunks c reads or may come to share:
@@ -172,7 +193,7 @@ func (c *Content) eachBase(fn func(b *ChunkMap) error) error {
 		if err := l.eachBase(visit); err != nil {
 			return err
 		}
-		if err := c.sealing.Load().eachBase(visit); err != nil {
+		if err := c.sealing().eachBase(visit); err != nil {
 			return err
 		}
 		if c.layout.Load() == l {

@@ -51,7 +51,7 @@
 // source and target of CloneRange) needs one lock over all of them, which is the
 // caller's. A frozen Content is read, sealed and rebased without it: its layout
 // is an immutable value behind an atomic pointer, and is only ever replaced by
-// one that says the same. Content.sealMu keeps two sealers off one Content; under
+// one that says the same. sealWork.mu keeps two sealers off one Content; under
 // it are the locks of the chunk store and the caches.
 //
 // # Dangers

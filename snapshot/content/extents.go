@@ -1,6 +1,11 @@
 package content
 
-import "github.com/tidwall/btree"
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/tidwall/btree"
+)
 
 // What extent.pos says of an extent that is neither in the journal nor in a ChunkMap.
 const (
@@ -48,19 +53,55 @@ func (e extent) follows(prev extent) bool {
 }
 
 // extents maps offsets of a file to extents that do not overlap. Most files have
-// one at most, which is kept inline; more of them are in a B-tree that copies in
-// O(1). Reading is safe while other goroutines read or clone, as long as nobody
-// changes.
+// one at most, at their beginning and in the journal, which is kept inline; all others
+// are in a B-tree that copies in O(1). Reading is safe while other goroutines read or
+// clone, as long as nobody changes.
 type extents struct {
-	off  int64
-	one  extent // the only extent, at off, when tree is nil; none if one.n is 0
-	tree *btree.Map[int64, extent]
+	tree   *extentTree
+	n, pos int64  // the only extent, at 0 and in no ChunkMap, when tree is nil; none if n is 0
+	lead   uint32 // its pos - payload
+}
+
+type extentTree struct {
+	*btree.Map[int64, extent]
+	low int64 // lowest journal position, MaxInt64 if none; posUnknown: not counted yet. Atomic
+}
+
+const posUnknown = -1
+
+// note takes an extent into account that is added.
+func (t *extentTree) note(e extent) {
+	if low := atomic.LoadInt64(&t.low); e.inJournal() && low != posUnknown && e.pos < low {
+		atomic.StoreInt64(&t.low, e.pos)
+	}
+}
+
+// one returns the only extent when there is no tree.
+func (x *extents) one() extent {
+	e := extent{n: x.n, pos: x.pos}
+	if e.pos >= 0 {
+		e.payload = e.pos - int64(x.lead)
+	}
+	return e
+}
+
+// setOne makes e, at off, the only extent, and reports whether it can be without a tree.
+func (x *extents) setOne(off int64, e extent) bool {
+	lead := int64(0)
+	if e.pos >= 0 {
+		lead = e.pos - e.payload
+	}
+	if off != 0 || e.inBase() || lead < 0 || lead > math.MaxUint32 {
+		return false
+	}
+	*x = extents{n: e.n, pos: e.pos, lead: uint32(lead)}
+	return true
 }
 
 func (x *extents) clone() extents {
 	c := *x
 	if x.tree != nil {
-		c.tree = x.tree.Copy()
+		c.tree = &extentTree{x.tree.Copy(), atomic.LoadInt64(&x.tree.low)}
 	}
 	return c
 }
@@ -69,10 +110,34 @@ func (x *extents) count() int {
 	switch {
 	case x.tree != nil:
 		return x.tree.Len()
-	case x.one.n > 0:
+	case x.n > 0:
 		return 1
 	}
 	return 0
+}
+
+// lowest returns the lowest journal position that an extent begins at, MaxInt64 if none
+// is in the journal.
+func (x *extents) lowest() int64 {
+	if x.tree == nil {
+		if x.n > 0 && x.pos >= 0 {
+			return x.pos
+		}
+		return math.MaxInt64
+	}
+	low := atomic.LoadInt64(&x.tree.low)
+	if low != posUnknown {
+		return low
+	}
+	low = math.MaxInt64
+	x.from(0, func(_ int64, e extent) bool {
+		if e.inJournal() {
+			low = min(low, e.pos)
+		}
+		return true
+	})
+	atomic.StoreInt64(&x.tree.low, low)
+	return low
 }
 
 // last returns the extent that ends last.
@@ -80,13 +145,13 @@ func (x *extents) last() (off int64, e extent, ok bool) {
 	if x.tree != nil {
 		return x.tree.Max()
 	}
-	return x.off, x.one, x.one.n > 0
+	return 0, x.one(), x.n > 0
 }
 
 // floor returns the last extent that begins at off or before.
 func (x *extents) floor(off int64) (at int64, e extent, ok bool) {
 	if x.tree == nil {
-		return x.off, x.one, x.one.n > 0 && x.off <= off
+		return 0, x.one(), x.n > 0
 	}
 	x.tree.Descend(off, func(k int64, v extent) bool {
 		at, e, ok = k, v, true
@@ -103,9 +168,6 @@ func (x *extents) from(off int64, fn func(at int64, e extent) bool) {
 		return
 	}
 	if x.tree == nil {
-		if !ok && x.one.n > 0 {
-			fn(x.off, x.one)
-		}
 		return
 	}
 	x.tree.Ascend(off, func(k int64, v extent) bool {
@@ -116,40 +178,29 @@ func (x *extents) from(off int64, fn func(at int64, e extent) bool) {
 	})
 }
 
-// cut takes [off, end) out, trimming and splitting what reaches over. It reports
-// the lowest journal position that an extent of the range began at, -1 if none
-// was in the journal. If it leaves nothing, the answer can be any.
-func (x *extents) cut(off, end int64) (low int64) {
-	low = -1
+// cut takes [off, end) out, trimming and splitting what reaches over.
+func (x *extents) cut(off, end int64) {
 	if lastAt, last, ok := x.last(); !ok || off >= end || lastAt+last.n <= off {
-		return low
-	}
-	note := func(e extent) {
-		if e.inJournal() && (low < 0 || e.pos < low) {
-			low = e.pos
-		}
+		return
 	}
 	if x.tree == nil {
-		at, e := x.off, x.one
-		if at >= end {
-			return low
+		e := x.one()
+		*x = extents{}
+		if off > 0 {
+			x.add(0, e.sub(0, off))
 		}
-		note(e)
-		x.one = extent{}
-		if at < off {
-			x.add(at, e.sub(0, off-at))
+		if e.n > end {
+			x.add(end, e.sub(end, e.n-end))
 		}
-		if at+e.n > end {
-			x.add(end, e.sub(end-at, at+e.n-end))
-		}
-		return low
+		return
 	}
 	if first, _, _ := x.tree.Min(); off <= first {
 		if at, e, _ := x.tree.Max(); end >= at+e.n {
 			*x = extents{}
-			return 0
+			return
 		}
 	}
+	low := int64(math.MaxInt64) // of what is cut
 	var room [8]int64
 	gone := room[:0]
 	var headAt, tailAt int64
@@ -158,7 +209,9 @@ func (x *extents) cut(off, end int64) (low int64) {
 		if at >= end {
 			return false
 		}
-		note(e)
+		if e.inJournal() {
+			low = min(low, e.pos)
+		}
 		if at < off {
 			headAt, head = at, e.sub(0, off-at)
 		} else {
@@ -178,25 +231,33 @@ func (x *extents) cut(off, end int64) (low int64) {
 	if tail.n > 0 {
 		x.tree.Set(tailAt, tail)
 	}
-	if x.tree.Len() <= 1 {
-		x.off, x.one, _ = x.tree.Max()
-		x.tree = nil
+	if low == atomic.LoadInt64(&x.tree.low) {
+		atomic.StoreInt64(&x.tree.low, posUnknown)
 	}
-	return low
+	if x.tree.Len() <= 1 {
+		if at, e, ok := x.tree.Max(); !ok {
+			*x = extents{}
+		} else {
+			x.setOne(at, e)
+		}
+	}
 }
 
 // add puts e at off, where nothing is.
 func (x *extents) add(off int64, e extent) {
 	if x.tree == nil {
-		if x.one.n == 0 {
-			x.off, x.one = off, e
+		if x.n == 0 && x.setOne(off, e) {
 			return
 		}
-		x.tree = btree.NewMap[int64, extent](16)
-		x.tree.Set(x.off, x.one)
-		x.one = extent{}
+		t := &extentTree{btree.NewMap[int64, extent](16), math.MaxInt64}
+		if x.n > 0 {
+			t.Set(0, x.one())
+			t.note(x.one())
+		}
+		*x = extents{tree: t}
 	}
 	x.tree.Load(off, e) // fast where off is the last
+	x.tree.note(e)
 }
 
 // put puts e at off, where nothing is, as part of its neighbours if possible.
@@ -218,7 +279,7 @@ func (x *extents) get(off int64) (extent, bool) {
 	if x.tree != nil {
 		return x.tree.Get(off)
 	}
-	return x.one, x.one.n > 0 && x.off == off
+	return x.one(), x.n > 0 && off == 0
 }
 
 // drop takes out the extent that begins at off.
@@ -226,6 +287,6 @@ func (x *extents) drop(off int64) {
 	if x.tree != nil {
 		x.tree.Delete(off)
 	} else {
-		x.one = extent{}
+		x.n = 0
 	}
 }

@@ -1,10 +1,5 @@
 package content
 
-import (
-	"math"
-	"sync/atomic"
-)
-
 // layout is how a Content finds its bytes. An offset below size is looked up in
 // the overlay of extents first; where that has nothing, it is that offset of
 // base if below baseLen, else a hole.
@@ -16,13 +11,10 @@ type layout struct {
 	base    *ChunkMap // nil if baseLen is 0
 	baseLen int64
 	ext     extents
-	minPos  int64 // lowest journal position of ext, MaxInt64 if none; posUnknown: not counted yet. Atomic
 }
 
-const posUnknown = -1
-
 func baseLayout(b *ChunkMap) *layout {
-	l := &layout{size: b.Size, alloc: b.Alloc, minPos: math.MaxInt64}
+	l := &layout{size: b.Size, alloc: b.Alloc}
 	if b.Size > 0 {
 		l.base, l.baseLen = b, b.Size
 	}
@@ -37,7 +29,6 @@ func (l *layout) clone() *layout {
 		base:    l.base,
 		baseLen: l.baseLen,
 		ext:     l.ext.clone(),
-		minPos:  atomic.LoadInt64(&l.minPos),
 	}
 }
 
@@ -145,7 +136,7 @@ func (l *layout) place(src *Source, off int64, e extent) error {
 // caller.
 func (l *layout) set(off int64, e extent) {
 	end := off + e.n
-	l.cut(off, end)
+	l.ext.cut(off, end)
 	l.size = max(l.size, end)
 	switch {
 	case e.pos == posHole && off >= l.baseLen:
@@ -157,23 +148,6 @@ func (l *layout) set(off int64, e extent) {
 		// What shines through needs no extent.
 	default:
 		l.ext.put(off, e)
-	}
-	if e.inJournal() {
-		if m := atomic.LoadInt64(&l.minPos); m != posUnknown && e.pos < m {
-			atomic.StoreInt64(&l.minPos, e.pos)
-		}
-	}
-}
-
-// cut takes the extents of [off, end) out.
-func (l *layout) cut(off, end int64) {
-	low := l.ext.cut(off, end)
-	switch {
-	case low < 0:
-	case l.ext.count() == 0:
-		atomic.StoreInt64(&l.minPos, math.MaxInt64)
-	case low == atomic.LoadInt64(&l.minPos):
-		atomic.StoreInt64(&l.minPos, posUnknown)
 	}
 }
 
@@ -193,26 +167,9 @@ func (l *layout) truncate(src *Source, size int64) error {
 	if err != nil {
 		return err
 	}
-	l.cut(size, l.size)
+	l.ext.cut(size, l.size)
 	l.alloc -= gone
 	l.size = size
 	l.setBaseLen(size)
 	return nil
-}
-
-// lowest returns the lowest journal position that l refers to.
-func (l *layout) lowest() int64 {
-	m := atomic.LoadInt64(&l.minPos)
-	if m != posUnknown {
-		return m
-	}
-	m = math.MaxInt64
-	l.ext.from(0, func(_ int64, e extent) bool {
-		if e.inJournal() {
-			m = min(m, e.pos)
-		}
-		return true
-	})
-	atomic.StoreInt64(&l.minPos, m)
-	return m
 }

@@ -84,7 +84,7 @@ func (l *layout) rebased(from *layout, b *ChunkMap) *layout {
 // borrowing returns a layout that says what l says, but takes from b what l has
 // in the journal and from, which b was sealed from, has at the same offset.
 func (l *layout) borrowing(from *layout, b *ChunkMap) *layout {
-	n := &layout{size: l.size, alloc: l.alloc, base: l.base, baseLen: l.baseLen, minPos: posUnknown}
+	n := &layout{size: l.size, alloc: l.alloc, base: l.base, baseLen: l.baseLen}
 	// Not a copy of the tree, which would need the lock.
 	l.ext.from(0, func(off int64, e extent) bool {
 		n.ext.add(off, e)

@@ -23,7 +23,7 @@ func (l *layout) iter() runIter {
 			r.at, r.next = r.tree.Key(), r.tree.Value()
 		}
 	} else {
-		r.at, r.next, r.ok = l.ext.off, l.ext.one, l.ext.one.n > 0
+		r.next, r.ok = l.ext.one(), l.ext.n > 0
 	}
 	return r
 }

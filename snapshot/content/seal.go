@@ -26,17 +26,18 @@ func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 	if b := c.Sealed(); b != nil {
 		return b, nil
 	}
-	c.sealMu.Lock()
-	defer c.sealMu.Unlock()
+	w := c.sealWork()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if b := c.Sealed(); b != nil {
 		return b, nil // another sealer was at it
 	}
 	c.Rebase() // what an older version has stored need not be cut again
 	l := c.layout.Load()
-	for c.sealing.Store(l); c.layout.Load() != l; c.sealing.Store(l) {
+	for w.layout.Store(l); c.layout.Load() != l; w.layout.Store(l) {
 		l = c.layout.Load()
 	}
-	defer c.sealing.Store(nil)
+	defer w.layout.Store(nil)
 	b := l.plain()
 	if b == nil {
 		s := &fileSealer{c: c, l: l, chunkWriter: newChunkWriter(ctx, z, l.size)}

@@ -134,6 +134,7 @@ func (f *Forest) attr(v *view, ino uint64) (Attr, error) {
 func (f *Forest) apply(v *view, r *record) error {
 	f.mu.changes++
 	v.changed = f.mu.changes
+	v.state.Pack(f.epochOf(v)) // no inode of the change is in use yet
 	f.mu.applying = true
 	defer func() { f.mu.applying = false }()
 	switch r.kind {

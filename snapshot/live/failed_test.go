@@ -13,9 +13,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-func testForest(t *testing.T, fs vfs.FS) *Forest {
+func testForest(t testing.TB, fs vfs.FS) *Forest { return testForestIn(t, fs, "") }
+
+func testForestIn(t testing.TB, fs vfs.FS, dir string) *Forest {
 	t.Helper()
-	log, err := journal.Open("/journal", journal.Options{FS: fs, SegmentSize: 1 << 20})
+	log, err := journal.Open(dir+"/journal", journal.Options{FS: fs, SegmentSize: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

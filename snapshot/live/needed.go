@@ -4,6 +4,7 @@ import (
 	"math"
 	"runtime"
 
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -26,14 +27,14 @@ type Needed struct {
 // Needed returns one that has seen nothing yet.
 func (f *Forest) Needed() *Needed { return &Needed{src: f.src, low: NoPos} }
 
-// breath is after how many inodes the search gives way to requests.
+// breath is after how many files the search gives way to requests.
 const breath = 256
 
 // Frozen looks at a frozen state. It needs no lock.
 func (d *Needed) Frozen(s *tree.State) {
 	n := 0
-	d.seen.Each(s, true, func(i *tree.Inode) {
-		d.look(i)
+	d.seen.Each(s, true, func(c *content.Content) {
+		d.look(c)
 		if n++; n%breath == 0 {
 			runtime.Gosched()
 		}
@@ -51,13 +52,13 @@ func (d *Needed) Lowest(tx *Tx, frozen []*tree.State) int64 {
 	for _, v := range tx.f.mu.views {
 		d.seen.Each(v.state, false, d.look)
 		for n := range v.orphans.all() {
-			d.look(n)
+			d.look(n.Content)
 		}
 	}
 	return d.low
 }
 
-func (d *Needed) look(n *tree.Inode) {
-	n.Content.Rebase()
-	d.low = min(d.low, n.Content.MinPos())
+func (d *Needed) look(c *content.Content) {
+	c.Rebase()
+	d.low = min(d.low, c.MinPos())
 }

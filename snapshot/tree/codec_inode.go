@@ -19,15 +19,18 @@ const (
 	hasAll = 1<<iota - 1
 )
 
-// encodeInode writes an inode whose directory and content are sealed. Times
-// other than mtime are written as their distance from it, which is mostly short.
-func encodeInode(e *wire.Encoder, n *Inode) {
-	var base *content.ChunkMap
-	if n.IsRegular() && n.Content != nil {
-		if base = n.Content.Sealed(); base.Size == 0 && base.Alloc == 0 {
-			base = nil
-		}
+// sealedContent returns what the record of a file says of its content, which is sealed:
+// nil for an empty file.
+func sealedContent(c *content.Content) *content.ChunkMap {
+	if b := c.Sealed(); b.Size > 0 || b.Alloc > 0 {
+		return b
 	}
+	return nil
+}
+
+// encodeInode writes an inode whose directory is sealed, with the content given. Times
+// other than mtime are written as their distance from it, which is mostly short.
+func encodeInode(e *wire.Encoder, n *Inode, base *content.ChunkMap) {
 	var flags byte
 	set := func(f byte, on bool) {
 		if on {
@@ -76,6 +79,13 @@ func encodeInode(e *wire.Encoder, n *Inode) {
 	if flags&hasContent != 0 {
 		base.Encode(e)
 	}
+}
+
+// withContent writes a record that says nothing of a file's content, with that.
+func withContent(e *wire.Encoder, rec []byte, base *content.ChunkMap) {
+	e.Byte(rec[0] | hasContent)
+	e.Raw(rec[1:])
+	base.Encode(e) // an inode ends with it
 }
 
 // canonicalLinks returns links in order of parent and name: the order in which

@@ -25,22 +25,28 @@ func encodeTableLeaf(e *wire.Encoder, l *tableLeaf, put func(piece []byte) (cas.
 	e.Header(wire.KindTableLeaf)
 	e.Uvarint(l.number)
 	var m uint64
-	for i := range l.cells {
+	for i := range tableFan {
 		if l.has(i) {
 			m |= 1 << i
 		}
 	}
 	e.Raw(binary.LittleEndian.AppendUint64(nil, m))
 	var rec wire.Encoder
-	for i, n := range l.cells {
-		if n == nil {
-			if l.has(i) {
-				encodeRecord(e, l.record(i), l.long&(1<<i) != 0)
-			}
+	for i := range tableFan {
+		rec.Reset()
+		switch n, base := l.cell(i), sealedContent(l.file(i)); {
+		case n != nil && n.IsRegular():
+			encodeInode(&rec, n, sealedContent(n.Content))
+		case n != nil:
+			encodeInode(&rec, n, nil)
+		case base != nil:
+			withContent(&rec, l.record(i), base)
+		case l.has(i):
+			encodeRecord(e, l.record(i), l.long&(1<<i) != 0)
+			continue
+		default:
 			continue
 		}
-		rec.Reset()
-		encodeInode(&rec, n)
 		if rec.Len() <= maxRecord {
 			encodeRecord(e, rec.Out(), false)
 			continue
@@ -144,7 +150,7 @@ func decodeTableLeaf(d *wire.Decoder, raw []byte) *tableLeaf {
 	if len(raw) > math.MaxUint32 {
 		d.Fail("table leaf of %d bytes", len(raw))
 	}
-	for i := range l.cells {
+	for i := range tableFan {
 		if m&(1<<i) == 0 {
 			continue
 		}

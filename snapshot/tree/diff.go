@@ -132,7 +132,7 @@ func (d *differ) tables(a *page, ha int, b *page, hb int, base uint64) error {
 }
 
 func (d *differ) leaves(x, y *tableLeaf, base uint64) error {
-	for i := range x.cells {
+	for i := range tableFan {
 		if !x.has(i) || !y.has(i) || x.sameRecord(y, i) {
 			continue
 		}

@@ -68,7 +68,7 @@ func (m *marker) table(p *page, height int, base uint64) error {
 	if b.leaf == nil {
 		return nil
 	}
-	for i := range b.leaf.cells {
+	for i := range tableFan {
 		for _, h := range b.leaf.pieces(i) {
 			m.keep(h)
 		}

@@ -97,7 +97,7 @@ func (b *body) weight() int64 {
 		}
 	}
 	if b.leaf != nil {
-		w += 1024 + int64(len(b.leaf.raw))
+		w += 600 + int64(len(b.leaf.raw))
 	}
 	for i := range b.ents {
 		w += 32 + int64(len(b.ents[i].name))

@@ -86,15 +86,13 @@ func (r *sealRun) inodes(ctx context.Context, g *errgroup.Group, p *page) error 
 	if b.leaf == nil {
 		return nil
 	}
-	for _, n := range b.leaf.cells {
-		if n.isSealed() {
+	for i := range tableFan {
+		dir, c := b.leaf.unsealed(i)
+		if dir == nil && c == nil {
 			continue
 		}
 		g.Go(func() error {
-			if err := guard.Do(func() error { return r.inode(ctx, n) }); err != nil {
-				return fmt.Errorf("inode %d: %w", n.Ino, err)
-			}
-			return nil
+			return guard.Do(func() error { return r.inode(ctx, b.leaf, i, dir, c) })
 		})
 	}
 	return nil
@@ -108,29 +106,19 @@ func (p *page) unsealed() *body {
 	return p.mem.Load() // nil if another sealer was faster
 }
 
-// isSealed reports whether all that an inode refers to is sealed.
-func (n *Inode) isSealed() bool {
-	switch {
-	case n == nil:
-		return true
-	case n.IsDir():
-		return n.Dir.root.unsealed() == nil
-	case n.IsRegular():
-		return n.Content == nil || n.Content.Sealed() != nil
+// inode seals what slot i of a leaf refers to: a directory, or the content of a file.
+func (r *sealRun) inode(ctx context.Context, l *tableLeaf, i int, dir *page, c *content.Content) error {
+	err := ctx.Err()
+	if dir != nil && err == nil {
+		_, err = r.page(ctx, dir)
 	}
-	return true
-}
-
-func (r *sealRun) inode(ctx context.Context, n *Inode) error {
-	if n.IsDir() {
-		_, err := r.page(ctx, n.Dir.root)
-		return err
+	if c != nil && err == nil {
+		_, err = r.z.Seal(ctx, c)
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("inode %d: %w", l.number*tableFan+uint64(i), err)
 	}
-	_, err := r.z.Seal(ctx, n.Content)
-	return err
+	return nil
 }
 
 // tableLeaf encodes a leaf and writes those of its records that stand alone.
@@ -161,11 +149,10 @@ func (r *sealRun) page(ctx context.Context, p *page) (cas.Hash, error) {
 		}
 	}
 	if b.leaf != nil {
-		for _, n := range b.leaf.cells {
-			if !n.isSealed() {
-				if err := r.inode(ctx, n); err != nil {
-					return cas.Hash{}, fmt.Errorf("inode %d: %w", n.Ino, err)
-				}
+		for i := range tableFan {
+			dir, c := b.leaf.unsealed(i)
+			if err := r.inode(ctx, b.leaf, i, dir, c); err != nil {
+				return cas.Hash{}, err
 			}
 		}
 	}

@@ -94,20 +94,20 @@ func TestSealOnce(t *testing.T) {
 	}
 	n := 0
 	var u Unsealed
-	u.Each(s, true, func(*Inode) { n++ })
+	u.Each(s, true, func(*content.Content) { n++ })
 	if n != 0 {
 		t.Errorf("%d inodes in memory after the seal", n)
 	}
 
 	e, _ := f.lookup(d, testName(99))
 	f.write(e.Ino, 0, "x")
-	u.Each(f.s, false, func(*Inode) { n++ })
+	u.Each(f.s, false, func(*content.Content) { n++ })
 	if n != 1 {
 		t.Errorf("%d inodes in memory after one write", n)
 	}
 	frozen := f.freeze()
-	u.Each(frozen, true, func(*Inode) { n++ })
-	u.Each(f.s, false, func(*Inode) { n++ })
+	u.Each(frozen, true, func(*content.Content) { n++ })
+	u.Each(f.s, false, func(*content.Content) { n++ })
 	if n != 2 {
 		t.Errorf("%d inodes seen, the one that a frozen state shares is to be seen once more", n)
 	}

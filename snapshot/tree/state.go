@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/content"
 )
 
 // State is a whole file tree: a table of inodes, of which number 1 is the root
@@ -22,6 +23,7 @@ type State struct {
 	root   *page
 	height int
 	id     atomic.Pointer[cas.Hash]
+	packer *packer // nil until there is something to pack
 }
 
 // New returns a state that holds only the root directory. Epochs count from 1.
@@ -99,7 +101,7 @@ func (s *State) Own(src *Source, epoch, ino uint64) (*Inode, error) {
 		return nil, fmt.Errorf("inode %d: %w", ino, err)
 	}
 	n = n.owned(epoch)
-	leaf.set(slot(ino, 1), n)
+	s.fill(leaf, slot(ino, 1), n)
 	return n, nil
 }
 
@@ -122,7 +124,7 @@ func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
 	if !leaf.has(i) {
 		s.Inodes++
 	}
-	leaf.set(i, n.owned(epoch))
+	s.fill(leaf, i, n.owned(epoch))
 	return nil
 }
 
@@ -198,18 +200,18 @@ func (s *State) child(src *Source, dir *Inode, e Dirent) (*Inode, error) {
 // once. The zero value is ready.
 type Unsealed struct{ seen map[*page]struct{} }
 
-// Each calls fn for every inode that is in memory on a page not yet sealed and
-// that no frozen state shares that Each was called for before. The inodes
+// Each calls fn for the content of every file that is in memory on a page not yet
+// sealed and that no frozen state shares that Each was called for before. The contents
 // themselves may be older than the page, and sealed. It needs the lock of the
 // state's owner unless the state is frozen, and says so.
-func (u *Unsealed) Each(s *State, frozen bool, fn func(n *Inode)) {
+func (u *Unsealed) Each(s *State, frozen bool, fn func(c *content.Content)) {
 	if frozen && u.seen == nil {
 		u.seen = make(map[*page]struct{})
 	}
 	u.each(s.root, frozen, fn)
 }
 
-func (u *Unsealed) each(p *page, frozen bool, fn func(n *Inode)) {
+func (u *Unsealed) each(p *page, frozen bool, fn func(c *content.Content)) {
 	b := p.unsealed()
 	if b == nil {
 		return
@@ -223,11 +225,16 @@ func (u *Unsealed) each(p *page, frozen bool, fn func(n *Inode)) {
 	for _, k := range b.kids {
 		u.each(k, frozen, fn)
 	}
-	if b.leaf != nil {
-		for _, n := range b.leaf.cells {
-			if n != nil {
-				fn(n)
-			}
+	if b.leaf == nil {
+		return
+	}
+	for i := range tableFan {
+		c := b.leaf.file(i)
+		if n := b.leaf.cell(i); n != nil {
+			c = n.Content
+		}
+		if c != nil {
+			fn(c)
 		}
 	}
 }

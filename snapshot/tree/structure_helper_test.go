@@ -105,8 +105,28 @@ func check(err error) {
 	}
 }
 
-// freeze returns the present state and goes on in a new epoch.
+// pack makes records of all inodes that the epoch has changed, and may.
+func (f *testFS) pack() { f.packBelow(f.s.root) }
+
+func (f *testFS) packBelow(p *page) {
+	b := p.unsealed()
+	if b == nil || p.epoch != f.epoch {
+		return
+	}
+	if b.leaf != nil {
+		new(packer).pack(b.leaf)
+	}
+	for _, k := range b.kids {
+		f.packBelow(k)
+	}
+}
+
+// freeze returns the present state and goes on in a new epoch. Every other time all
+// inodes are packed before.
 func (f *testFS) freeze() *State {
+	if f.epoch%2 == 0 {
+		f.pack()
+	}
 	c := f.s.Clone()
 	f.epoch++
 	return c

@@ -18,58 +18,6 @@ const (
 // which the number divided by it is the same.
 const PageInodes = tableFan
 
-// tableLeaf holds the inodes of 64 numbers in a row. A leaf that was loaded
-// keeps the encoded records and decodes one when it is asked for; a leaf that an
-// epoch changes holds the changed inodes in cells and copies the other records
-// unread when it is sealed.
-type tableLeaf struct {
-	number uint64 // of the first inode, divided by 64
-	cells  [tableFan]*Inode
-	raw    []byte
-	lo, hi [tableFan]uint32 // record i is raw[lo[i]:hi[i]]; hi[i] is 0 when there is none
-	long   uint64           // bit i: record i only names the objects that hold the real one
-}
-
-// has reports whether slot i holds an inode.
-func (l *tableLeaf) has(i int) bool { return l.cells[i] != nil || l.hi[i] != 0 }
-
-// record returns the encoded inode of slot i, nil if it is in memory or absent.
-func (l *tableLeaf) record(i int) []byte { return l.raw[l.lo[i]:l.hi[i]] }
-
-// get returns the inode of slot i, nil if there is none.
-func (l *tableLeaf) get(src *Source, i int, ino uint64) (*Inode, error) {
-	if n := l.cells[i]; n != nil || l.hi[i] == 0 {
-		return n, nil
-	}
-	if l.long&(1<<i) != 0 {
-		return loadInode(src, ino, l.record(i))
-	}
-	return decodeInode(ino, l.record(i))
-}
-
-// sameRecord reports whether slot i of both leaves is known to hold the same.
-func (l *tableLeaf) sameRecord(o *tableLeaf, i int) bool {
-	if l.cells[i] != nil || o.cells[i] != nil {
-		return l.cells[i] == o.cells[i]
-	}
-	return (l.long^o.long)&(1<<i) == 0 && string(l.record(i)) == string(o.record(i))
-}
-
-func (l *tableLeaf) set(i int, n *Inode) {
-	l.cells[i] = n
-	l.lo[i], l.hi[i] = 0, 0
-	l.long &^= 1 << i
-}
-
-func (l *tableLeaf) empty() bool {
-	for i := range l.cells {
-		if l.has(i) {
-			return false
-		}
-	}
-	return true
-}
-
 // slot returns ino's place in a table page of the given height.
 func slot(ino uint64, height int) int {
 	return int(ino>>(tableBits*(height-1))) & (tableFan - 1)
@@ -119,8 +67,7 @@ func ownTable(src *Source, epoch uint64, pp **page, height int, ino uint64) (*bo
 	}
 	c := &body{kind: b.kind}
 	if height == 1 {
-		leaf := *b.leaf
-		c.leaf = &leaf
+		c.leaf = b.leaf.clone()
 	} else {
 		c.kids = append(make([]*page, 0, tableFan), b.kids...)
 	}

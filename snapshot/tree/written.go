@@ -73,7 +73,7 @@ func (w *writtenWalk) tables(a *page, ha int, b *page, hb int, base uint64) erro
 }
 
 func (w *writtenWalk) leaves(x, y *tableLeaf, base uint64) error {
-	for i := range y.cells {
+	for i := range tableFan {
 		if !y.has(i) || x.has(i) && x.sameRecord(y, i) {
 			continue
 		}

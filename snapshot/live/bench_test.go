@@ -1,0 +1,37 @@
+package live
+
+import (
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/vfs"
+)
+
+// BenchmarkCreateAndWrite makes small files, a hundred in a directory.
+func BenchmarkCreateAndWrite(b *testing.B) {
+	f := testForestIn(b, vfs.OS, b.TempDir())
+	root, dir, data := Node(MainView, RootIno), NodeID(0), []byte("a small file\n")
+	names := make([]string, 100)
+	for i := range names {
+		names[i] = fmt.Sprintf("f%07d", i)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%len(names) == 0 {
+			a, err := f.Create(root, fmt.Sprintf("d%05d", i), Create{Mode: unix.S_IFDIR | 0o755})
+			if err != nil {
+				b.Fatal(err)
+			}
+			dir = a.ID
+		}
+		a, err := f.Create(dir, names[i%len(names)], Create{Mode: unix.S_IFREG | 0o644})
+		if err == nil {
+			_, err = f.Write(a.ID, data, 0, true)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}

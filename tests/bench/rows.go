@@ -12,7 +12,7 @@ const (
 )
 
 // rows in the order of the table.
-var rows = slices.Concat(fileRows, coldRows, treeRows, historyRows(), shareRows, sealRows, lockRows, recoverRows(), scaleRows(), remoteRows())
+var rows = slices.Concat(fileRows, coldRows, treeRows, historyRows(), shareRows, sealRows, lockRows, recoverRows(), nameRows(), scaleRows(), remoteRows())
 
 var fileRows = []row{
 	{name: "create", what: "create a file and write 4 KiB", unit: "µs", run: create, reach: "≤ 4 requests"},

@@ -92,17 +92,26 @@ func recovered(prepare, work func(h *amberHistory, round int) error) func(*bench
 	}
 }
 
-// kill ends the daemon as a crash does and takes the dead mount away.
-func (h *amberHistory) kill() error {
+// pid is the process that has the store.
+func (h *amberHistory) pid() (int, error) {
 	text, err := os.ReadFile(filepath.Join(h.store, "lock"))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var holder struct{ PID int }
 	if err := json.Unmarshal(text, &holder); err != nil {
-		return fmt.Errorf("the lock of the store: %w", err)
+		return 0, fmt.Errorf("the lock of the store: %w", err)
 	}
-	if err := unix.Kill(holder.PID, unix.SIGKILL); err != nil {
+	return holder.PID, nil
+}
+
+// kill ends the daemon as a crash does and takes the dead mount away.
+func (h *amberHistory) kill() error {
+	pid, err := h.pid()
+	if err != nil {
+		return err
+	}
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		return err
 	}
 	if err := h.awaitUnlocked(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,11 +71,11 @@ func (q *sealer) first() *snap {
 func (q *sealer) done(sn *snap) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i, x := range q.queue {
-		if x == sn {
-			q.queue = append(q.queue[:i:i], q.queue[i+1:]...)
-			return
-		}
+	if i := slices.Index(q.queue, sn); i == 0 { // nearly always
+		q.queue[0] = nil
+		q.queue = q.queue[1:]
+	} else if i > 0 {
+		q.queue = slices.Delete(q.queue, i, i+1)
 	}
 }
 

@@ -21,6 +21,11 @@ func testForestIn(t testing.TB, fs vfs.FS, dir string) *Forest {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newForest(t, log)
+}
+
+func newForest(t testing.TB, log *journal.Journal) *Forest {
+	t.Helper()
 	f := New(Options{
 		Source: tree.NewSource(nil, log, 1<<20), Log: log, Logger: slog.New(slog.DiscardHandler),
 		ReadView: func(uint32) (*tree.State, error) { return nil, ErrStale },

@@ -237,6 +237,28 @@ func memory(sealed bool) func(w *work) (float64, error) {
 	}
 }
 
+// memoryWalked is the daemon's resident memory, in MiB, once the kernel knows n files.
+func memoryWalked(n int) func(w *work) (float64, error) {
+	return func(w *work) (f float64, err error) {
+		h, err := newAmberHistory(w.b, filepath.Join(w.b.base, "walked"))
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, h.close()) }()
+		if err := h.load(w.n(n), pathOf); err != nil {
+			return 0, err
+		}
+		if _, err := h.reopen(); err != nil {
+			return 0, err
+		}
+		if err := command("find", h.root(), "-size", "+1G"); err != nil {
+			return 0, err
+		}
+		after, err := h.resident()
+		return after / (1 << 20), err
+	}
+}
+
 // spaceOfUnchanged is what each of a hundred snapshots of the same tree adds.
 func spaceOfUnchanged(w *work) (f float64, err error) {
 	h, err := newAmberHistory(w.b, filepath.Join(w.b.base, "unchanged"))

@@ -119,9 +119,17 @@ func (b *ChunkMap) Encode(e *wire.Encoder) {
 	}
 }
 
+// decodedMap bundles what most files need, to save allocations.
+type decodedMap struct {
+	ChunkMap
+	one [1]Chunk
+}
+
 // DecodeChunkMap reads what Encode wrote; errors are d's.
 func DecodeChunkMap(d *wire.Decoder) *ChunkMap {
-	b := &ChunkMap{Depth: d.Byte()}
+	m := &decodedMap{}
+	b := &m.ChunkMap
+	b.Depth = d.Byte()
 	if b.Depth > maxDepth {
 		d.Fail("chunk lists %d deep", b.Depth)
 		return b
@@ -137,7 +145,9 @@ func DecodeChunkMap(d *wire.Decoder) *ChunkMap {
 			d.Fail("%d chunks inline", n)
 			return b
 		}
-		b.Chunks = make([]Chunk, 0, n)
+		if b.Chunks = m.one[:0]; n > len(m.one) {
+			b.Chunks = make([]Chunk, 0, n)
+		}
 		for range n {
 			it := decodeItem(d, 0)
 			sum.add(d, it)

@@ -14,7 +14,12 @@ type layout struct {
 }
 
 func baseLayout(b *ChunkMap) *layout {
-	l := &layout{size: b.Size, alloc: b.Alloc}
+	l := overBase(b)
+	return &l
+}
+
+func overBase(b *ChunkMap) layout {
+	l := layout{size: b.Size, alloc: b.Alloc}
 	if b.Size > 0 {
 		l.base, l.baseLen = b, b.Size
 	}

@@ -1,8 +1,6 @@
 package control
 
 import (
-	"slices"
-
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -37,9 +35,9 @@ func (t *Tree) List(dir live.NodeID, after uint64, fn func(name string, id live.
 		return nil
 	}
 	if forks {
-		listForks(ws, emit)
+		listNamed(after, ws.ForksFrom, emit)
 	} else if listFiles(ws, emit) {
-		listSnapshots(ws, emit)
+		listNamed(after, ws.SnapshotsFrom, emit)
 	}
 	return nil
 }
@@ -65,19 +63,22 @@ func present(ws *snapshot.Workspace, name string) bool {
 	return true
 }
 
-func listSnapshots(ws *snapshot.Workspace, emit emitter) {
-	for _, info := range slices.Backward(ws.List()) {
-		if !emit(info.Name, info.Node(), typeDir, offNamed+info.Seq) {
-			return
-		}
-	}
-}
+// listAtOnce is how many names are asked for at a time: fewer than what is left of a
+// listing of very many, which the kernel asks for again and again.
+const listAtOnce = 1024
 
-func listForks(ws *snapshot.Workspace, emit emitter) {
-	forks := ws.Forks()
-	slices.SortFunc(forks, func(a, b snapshot.ForkInfo) int { return int(a.View) - int(b.View) })
-	for _, f := range forks {
-		if !emit(f.Name, f.Node(), typeDir, offNamed+uint64(f.View)) {
+// listNamed lists snapshots or forks behind an offset.
+func listNamed(after uint64, next func(from uint64, n int) []snapshot.Listed, emit emitter) {
+	from := max(after+1, offNamed) - offNamed
+	for {
+		all := next(from, listAtOnce)
+		for _, e := range all {
+			if !emit(e.Name, e.Root, typeDir, offNamed+e.At) {
+				return
+			}
+			from = e.At + 1
+		}
+		if len(all) < listAtOnce {
 			return
 		}
 	}

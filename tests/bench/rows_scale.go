@@ -92,6 +92,9 @@ func forks(n int, do func(h *amberHistory, n int, grew float64) ([]result, error
 			if err := h.load(b.n(100_000), pathOf); err != nil {
 				return nil, err
 			}
+			if _, err := h.reopen(); err != nil { // the import has left garbage in memory
+				return nil, err
+			}
 			before, err := h.resident()
 			if err != nil {
 				return nil, err

@@ -1,0 +1,57 @@
+package snapshot_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+// TestListedFrom: a listing in parts has what a whole one has, and a part of a few names
+// does not copy all.
+func TestListedFrom(t *testing.T) {
+	const snapshots, forks = 300, 20
+	s := open(t, t.TempDir())
+	w := s.Main()
+	for i := range snapshots {
+		if _, err := w.Capture(snapshot.CaptureOptions{Name: fmt.Sprint("s", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names []string
+	for _, i := range slices.Backward(w.List()) {
+		names = append(names, i.Name)
+	}
+	inParts(t, names, w.SnapshotsFrom)
+	if n := testing.AllocsPerRun(10, func() { w.SnapshotsFrom(2, 1) }); n > 5 {
+		t.Errorf("%v allocations for one name", n)
+	}
+	names = nil
+	for i := range forks {
+		names = append(names, fmt.Sprint("f", forks-i))
+		if _, err := w.Fork(snapshot.ForkOptions{Name: names[i]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inParts(t, names, w.ForksFrom)
+}
+
+func inParts(t *testing.T, want []string, next func(from uint64, n int) []snapshot.Listed) {
+	t.Helper()
+	const part = 7
+	var got []string
+	for from := uint64(0); ; {
+		all := next(from, part)
+		for _, e := range all {
+			got = append(got, e.Name)
+			from = e.At + 1
+		}
+		if len(all) < part {
+			break
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("listed in parts: %q, want %q", got, want)
+	}
+}

@@ -2,6 +2,6 @@
 // pushed there last, and which snapshots it was mounted from. They stand in one
 // file of the store, remotes.json; no secret is among them.
 //
-// Known is what a store reads objects from that it does not have itself
+// Sources is what a store reads objects from that it does not have itself
 // (snapshot.Elsewhere): those of the snapshots that it was mounted from.
 package known

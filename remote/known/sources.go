@@ -1,0 +1,340 @@
+package known
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/remote"
+	"github.com/amberfs/amberfs/remote/backend"
+	"github.com/amberfs/amberfs/remote/object"
+)
+
+// Sources are the snapshots on remotes that the store was mounted from, and reads from.
+type Sources struct {
+	names  *Known // has them in its file
+	loaded atomic.Pointer[[]*remote.Snapshot]
+
+	joining chan struct{}         // held by who adds a source
+	asked   map[askedFor]askedRef // what names meant; guarded by joining
+	added   chan struct{}         // a source was added, which needs a hold
+}
+
+func (k *Sources) init(names *Known) {
+	k.names, k.joining, k.added = names, make(chan struct{}, 1), make(chan struct{}, 1)
+	k.asked = map[askedFor]askedRef{}
+	k.loaded.Store(&[]*remote.Snapshot{})
+}
+
+// nameTime is how long what a name on a remote meant goes on counting for those who begin
+// a fork from it: a thousand claims ask once.
+const nameTime = time.Minute
+
+type askedFor struct{ url, name string }
+
+type askedRef struct {
+	ref *object.Ref
+	at  time.Time
+}
+
+// SplitFrom splits REMOTE@SNAPSHOT. ok is false for what is no URL of a remote.
+func SplitFrom(s string) (url, name string, ok bool) {
+	if !backend.IsURL(s) {
+		return "", "", false
+	}
+	i := strings.LastIndexByte(s, '@')
+	if i < 0 {
+		return s, "", true
+	}
+	return s[:i], s[i+1:], true
+}
+
+// MountFrom notes that the store begins with a snapshot of a remote, found by its
+// name or its id. The name or id is asked for once; what it was then stays.
+func (k *Sources) MountFrom(ctx context.Context, url, name string) (*object.Ref, error) {
+	k.names.mu.Lock()
+	defer k.names.mu.Unlock()
+	r, err := k.names.at(url)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := r.Find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	k.names.file.From = []from{{URL: url, Hold: uuid.NewString(), Ref: ref, Sealed: ref.Sealed}}
+	k.names.file.Pushed[r.URL()] = ref.Name
+	return ref, k.names.save()
+}
+
+// Source makes a snapshot on a remote one that the store reads from, by its name or its
+// id. What is behind it is fetched when it is read.
+func (k *Sources) Source(ctx context.Context, r *remote.Remote, name string) (*object.Ref, error) {
+	select {
+	case k.joining <- struct{}{}:
+		defer func() { <-k.joining }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if ref := k.source(r, name); ref != nil {
+		return ref, nil
+	}
+	asked := askedFor{r.URL(), name}
+	if a := k.asked[asked]; time.Since(a.at) < nameTime {
+		return a.ref, nil
+	}
+	ref, err := r.Find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if known := k.source(r, ref.ID); known != nil {
+		ref = known
+	} else if err := k.addSource(ctx, r, ref); err != nil {
+		return nil, err
+	}
+	k.asked[asked] = askedRef{ref, time.Now()}
+	return ref, nil
+}
+
+// source returns the source with an id, nil if there is none.
+func (k *Sources) source(r *remote.Remote, id string) *object.Ref {
+	k.names.mu.Lock()
+	defer k.names.mu.Unlock()
+	for _, f := range k.names.file.From {
+		if f.URL == r.URL() && f.Ref.ID == id {
+			return f.Ref
+		}
+	}
+	return nil
+}
+
+func (k *Sources) addSource(ctx context.Context, r *remote.Remote, ref *object.Ref) error {
+	s, err := r.Snapshot(ctx, ref)
+	if err != nil {
+		return err
+	}
+	k.names.mu.Lock()
+	defer k.names.mu.Unlock()
+	k.names.file.From = append(k.names.file.From, from{URL: r.URL(), Hold: uuid.NewString(), Ref: ref, Sealed: ref.Sealed})
+	if err := k.names.save(); err != nil {
+		k.names.file.From = k.names.file.From[:len(k.names.file.From)-1]
+		return err
+	}
+	all := append(slices.Clone(*k.loaded.Load()), s)
+	k.loaded.Store(&all)
+	select {
+	case k.added <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Added is sent to when a source was added.
+func (k *Sources) Added() <-chan struct{} { return k.added }
+
+// From returns the snapshot that the store began with, nil if there is none.
+func (k *Sources) From() *object.Ref {
+	k.names.mu.Lock()
+	defer k.names.mu.Unlock()
+	if len(k.names.file.From) == 0 {
+		return nil
+	}
+	return k.names.file.From[0].Ref
+}
+
+// Load finds the snapshots that the store was mounted from, so that Has and Get know
+// them.
+func (k *Sources) Load(ctx context.Context) error {
+	k.names.mu.Lock()
+	defer k.names.mu.Unlock()
+	var all []*remote.Snapshot
+	for _, f := range k.names.file.From {
+		r, err := k.names.at(f.URL)
+		if err != nil {
+			return err
+		}
+		s, err := r.Snapshot(ctx, f.Ref)
+		if errors.Is(err, backend.ErrAway) {
+			s, err = r.Unread(f.Ref), nil // what is here works without
+		}
+		if err != nil {
+			return fmt.Errorf("%s@%s: %w", f.URL, f.Ref.Name, err)
+		}
+		all = append(all, s)
+	}
+	k.loaded.Store(&all)
+	return nil
+}
+
+// Has reports whether one of the snapshots that the store was mounted from has an
+// object.
+func (k *Sources) Has(h cas.Hash) (bool, error) {
+	var failed error // one that is away does not stand before the others
+	for _, s := range k.ordered() {
+		ok, err := s.Has(k.names.closed, h)
+		if ok {
+			return true, nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	return false, failed
+}
+
+// Get appends the bytes of an object to dst[:0]. Errors are those of
+// remote.Snapshot.Get.
+func (k *Sources) Get(h cas.Hash, dst []byte) ([]byte, error) {
+	var failed error
+	for _, s := range k.ordered() {
+		b, err := s.Get(k.names.closed, h, dst)
+		if err == nil {
+			return b, nil
+		}
+		if !errors.Is(err, cas.ErrNotFound) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	if failed != nil {
+		return dst[:0], failed
+	}
+	return dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
+}
+
+// Near is Get of what is on this machine; else a cas.Absent error.
+func (k *Sources) Near(h cas.Hash, dst []byte) ([]byte, error) {
+	var absent error
+	var unread []*remote.Snapshot
+	for _, s := range k.ordered() {
+		b, err := s.Near(h, dst)
+		switch {
+		case err == nil:
+			return b, nil
+		case errors.Is(err, cas.ErrNotFound):
+		case s.Loaded():
+			return dst[:0], err
+		default:
+			absent, unread = err, append(unread, s)
+		}
+	}
+	if len(unread) > 1 {
+		absent = &cas.Absent{Hash: h, Fetch: func(ctx context.Context) error { return loadAny(ctx, unread) }}
+	}
+	if absent != nil {
+		return dst[:0], absent
+	}
+	return dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
+}
+
+// loadAny returns when the indexes of one of several snapshots were read: that of a
+// remote which is away does not stand before the others.
+func loadAny(ctx context.Context, all []*remote.Snapshot) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, len(all))
+	for _, s := range all {
+		go func() {
+			_, err := s.Load(ctx)
+			done <- err
+		}()
+	}
+	var failed error
+	for range all {
+		err := <-done
+		if err == nil {
+			return nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	return failed
+}
+
+// ordered returns the sources, those first of which the indexes were read.
+func (k *Sources) ordered() []*remote.Snapshot {
+	all := *k.loaded.Load()
+	if len(all) < 2 {
+		return all
+	}
+	out := slices.Clone(all)
+	slices.SortStableFunc(out, func(a, b *remote.Snapshot) int {
+		switch {
+		case a.Loaded() == b.Loaded():
+			return 0
+		case a.Loaded():
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// Stored returns an object as it lies on a remote.
+func (k *Sources) Stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
+	for _, s := range k.ordered() {
+		if rec, err := s.Stored(ctx, h); !errors.Is(err, cas.ErrNotFound) {
+			return rec, err
+		}
+	}
+	return cas.Stored{}, fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
+}
+
+// How much of a snapshot is fetched before somebody reads it.
+const (
+	PrefetchNone = "none"
+	PrefetchTree = "tree" // names and attributes
+	PrefetchAll  = "all"
+)
+
+// Prefetch brings what is wanted (one of the above; PrefetchTree if empty) of the
+// snapshots that the store reads from into the cache.
+func (k *Sources) Prefetch(ctx context.Context, what string) error {
+	if what == PrefetchNone {
+		return nil
+	}
+	var g errgroup.Group // one that is away keeps no other back
+	for _, s := range *k.loaded.Load() {
+		g.Go(func() error {
+			err := s.Fetch(ctx, cas.KindTree)
+			if err == nil && what == PrefetchAll {
+				err = s.Fetch(ctx, cas.KindData)
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// HoldAgain is how often a hold is renewed; it counts for a week.
+const HoldAgain = 24 * time.Hour
+
+// Hold keeps what the store reads from on the remotes, for those of which done does not
+// say that this was done less than HoldAgain ago. Who may not write there is told in the
+// log. The error is of a remote that is away, which is to be tried again.
+func (k *Sources) Hold(ctx context.Context, done map[string]time.Time) (away error) {
+	k.names.mu.Lock()
+	all, sources := slices.Clone(k.names.file.From), *k.loaded.Load()
+	k.names.mu.Unlock()
+	for i, s := range sources {
+		f := all[i]
+		if time.Since(done[f.Hold]) < HoldAgain {
+			continue
+		}
+		err := s.Hold(ctx, f.Hold)
+		if errors.Is(err, backend.ErrAway) {
+			away = err
+			continue
+		}
+		done[f.Hold] = time.Now()
+		if err != nil && ctx.Err() == nil {
+			k.names.o.Logger.Warn("the remote may collect what this store was mounted from once its snapshot is removed there",
+				"url", f.URL, "error", err)
+		}
+	}
+	return away
+}

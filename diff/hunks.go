@@ -59,11 +59,7 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 	if t.TooLarge = max(t.OldSize, t.NewSize) > o.maxText(); t.TooLarge {
 		return t, nil
 	}
-	a, err := surveyOf(ctx, src, f.Old, f.OldPath)
-	if err != nil {
-		return t, err
-	}
-	b, err := surveyOf(ctx, src, f.New, f.Path)
+	a, b, err := surveys(ctx, src, f)
 	if err != nil {
 		return t, err
 	}
@@ -72,57 +68,27 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 	if t.Binary || t.TooLarge {
 		return t, nil
 	}
-	release, err := o.Memory.Take(ctx, hunkCost*cost(a, b))
-	if err != nil {
-		return t, err
-	}
-	defer release()
-	before, err := a.data(src, f.Old, f.OldPath)
-	if err != nil {
-		return t, err
-	}
-	after, err := b.data(src, f.New, f.Path)
-	if err != nil {
-		return t, err
-	}
-	t.Hunks = hunksOf(before, after, o.context())
-	return t, nil
+	err = o.compare(ctx, src, f, a, b, hunkCost, func(la, lb [][]byte, edits []edit) {
+		for h := range hunksOf(la, lb, edits, o.context()) {
+			t.Hunks = append(t.Hunks, h.kept())
+		}
+	})
+	return t, err
 }
 
 // hunkCost is how often the cost of a comparison is taken when its lines are
 // kept, too.
 const hunkCost = 2
 
-func hunksOf(before, after []byte, context int) []Hunk {
-	la, lb, edits := compareText(before, after)
-	section := sections{lines: la, last: -1}
-	var hunks []Hunk
-	for near := range groups(edits, context) {
-		hunks = append(hunks, hunkOf(near, la, lb, context, &section))
+// kept is a hunk with its lines.
+func (h hunk) kept() Hunk {
+	out := Hunk{
+		OldStart: h.a0 + 1, OldLines: h.a1 - h.a0, NewStart: h.b0 + 1, NewLines: h.b1 - h.b0, Section: string(h.section),
 	}
-	return hunks
-}
-
-func hunkOf(edits []edit, la, lb [][]byte, context int, section *sections) Hunk {
-	first, last := edits[0], edits[len(edits)-1]
-	lead, trail := min(context, first.a0), min(context, len(la)-last.a1)
-	a0, b0 := first.a0-lead, first.b0-lead
-	h := Hunk{
-		OldStart: a0 + 1, OldLines: last.a1 + trail - a0, NewStart: b0 + 1, NewLines: last.b1 + trail - b0,
-		Section: string(section.before(a0)),
-	}
-	add := func(op string, lines [][]byte) {
+	h.each(func(op byte, lines [][]byte) {
 		for _, l := range lines {
-			h.Lines = append(h.Lines, Line{op, string(bytes.TrimSuffix(l, []byte{'\n'}))})
+			out.Lines = append(out.Lines, Line{string(op), string(bytes.TrimSuffix(l, []byte{'\n'}))})
 		}
-	}
-	at := a0
-	for _, e := range edits {
-		add(" ", la[at:e.a0])
-		add("-", la[e.a0:e.a1])
-		add("+", lb[e.b0:e.b1])
-		at = e.a1
-	}
-	add(" ", la[at:at+trail])
-	return h
+	})
+	return out
 }

@@ -67,11 +67,7 @@ func count(ctx context.Context, src *tree.Source, f File, o Options) (row, error
 		}
 		return r, nil
 	}
-	a, err := surveyOf(ctx, src, f.Old, f.OldPath)
-	if err != nil {
-		return r, err
-	}
-	b, err := surveyOf(ctx, src, f.New, f.Path)
+	a, b, err := surveys(ctx, src, f)
 	if err != nil {
 		return r, err
 	}
@@ -85,32 +81,14 @@ func count(ctx context.Context, src *tree.Source, f File, o Options) (row, error
 	case f.Old == nil || f.New == nil || !o.Memory.Holds(cost(a, b)):
 		r.added, r.deleted = int64(b.lines), int64(a.lines)
 	default:
-		err = r.compare(ctx, src, f, o, a, b)
+		err = o.compare(ctx, src, f, a, b, 1, func(_, _ [][]byte, edits []edit) {
+			for _, e := range edits {
+				r.deleted += int64(e.a1 - e.a0)
+				r.added += int64(e.b1 - e.b0)
+			}
+		})
 	}
 	return r, err
-}
-
-// compare counts the lines of a change.
-func (r *row) compare(ctx context.Context, src *tree.Source, f File, o Options, a, b survey) error {
-	release, err := o.Memory.Take(ctx, cost(a, b))
-	if err != nil {
-		return err
-	}
-	defer release()
-	before, err := a.data(src, f.Old, f.OldPath)
-	if err != nil {
-		return err
-	}
-	after, err := b.data(src, f.New, f.Path)
-	if err != nil {
-		return err
-	}
-	_, _, edits := compareText(before, after)
-	for _, e := range edits {
-		r.deleted += int64(e.a1 - e.a0)
-		r.added += int64(e.b1 - e.b0)
-	}
-	return nil
 }
 
 // writeStat lays rows out in width columns by the rules of git's show_stats:

@@ -61,6 +61,33 @@ func (s *survey) add(p []byte, first bool) {
 	s.ended = p[len(p)-1] == '\n'
 }
 
+// surveys are those of both sides of a change.
+func surveys(ctx context.Context, src *tree.Source, f File) (a, b survey, err error) {
+	if a, err = surveyOf(ctx, src, f.Old, f.OldPath); err == nil {
+		b, err = surveyOf(ctx, src, f.New, f.Path)
+	}
+	return a, b, err
+}
+
+// compare calls fn with the lines of both sides of a change and how they differ, for
+// which it takes the given share of the memory that they cost.
+func (o Options) compare(ctx context.Context, src *tree.Source, f File, a, b survey, share int64, fn func(la, lb [][]byte, edits []edit)) error {
+	release, err := o.Memory.Take(ctx, share*cost(a, b))
+	if err != nil {
+		return err
+	}
+	defer release()
+	before, err := a.data(src, f.Old, f.OldPath)
+	if err != nil {
+		return err
+	}
+	after, err := b.data(src, f.New, f.Path)
+	if err == nil {
+		fn(compareText(before, after))
+	}
+	return err
+}
+
 // data returns all the bytes of a side.
 func (s *survey) data(src *tree.Source, n *tree.Inode, path string) ([]byte, error) {
 	if s.size <= surveyPiece {

@@ -8,33 +8,64 @@ import (
 )
 
 // text writes the hunks between two texts.
-func (w *writer) text(f File, a, b []byte) {
-	la, lb, edits := compareText(a, b)
+func (w *writer) text(f File, la, lb [][]byte, edits []edit) {
 	if len(edits) == 0 {
 		return
 	}
 	w.heads(f)
-	context := w.o.context()
-	section := sections{lines: la, last: -1}
-	for near := range groups(edits, context) {
-		w.hunk(near, la, lb, context, &section)
+	for h := range hunksOf(la, lb, edits, w.o.context()) {
+		fmt.Fprintf(w, "@@ -%s +%s @@", hunkRange(h.a0, h.a1), hunkRange(h.b0, h.b1))
+		if len(h.section) > 0 {
+			fmt.Fprintf(w, " %s", h.section)
+		}
+		w.WriteByte('\n')
+		h.each(w.lines)
+	}
+	for _, e := range edits {
+		w.sum.Deleted += e.a1 - e.a0
+		w.sum.Added += e.b1 - e.b0
 	}
 }
 
-// groups yields the runs of edits that are close enough to share their context.
-func groups(edits []edit, context int) iter.Seq[[]edit] {
-	return func(yield func([]edit) bool) {
+// A hunk is edits that are close enough to share their context, and the lines that it
+// covers with that, counted from 0: [a0,a1) of the old text, [b0,b1) of the new one.
+type hunk struct {
+	edit
+	edits   []edit
+	la, lb  [][]byte
+	section []byte
+}
+
+// hunksOf yields the hunks between two texts.
+func hunksOf(la, lb [][]byte, edits []edit, context int) iter.Seq[hunk] {
+	return func(yield func(hunk) bool) {
+		section := sections{lines: la, last: -1}
 		for len(edits) > 0 {
 			n := 1
 			for n < len(edits) && edits[n].a0-edits[n-1].a1 <= 2*context {
 				n++
 			}
-			if !yield(edits[:n]) {
+			first, last := edits[0], edits[n-1]
+			lead, trail := min(context, first.a0), min(context, len(la)-last.a1)
+			around := edit{first.a0 - lead, last.a1 + trail, first.b0 - lead, last.b1 + trail}
+			if !yield(hunk{around, edits[:n], la, lb, section.before(around.a0)}) {
 				return
 			}
 			edits = edits[n:]
 		}
 	}
+}
+
+// each calls fn for the runs of lines that are as they were, that went, and that came.
+func (h hunk) each(fn func(op byte, lines [][]byte)) {
+	at := h.a0
+	for _, e := range h.edits {
+		fn(' ', h.la[at:e.a0])
+		fn('-', h.la[e.a0:e.a1])
+		fn('+', h.lb[e.b0:e.b1])
+		at = e.a1
+	}
+	fn(' ', h.la[at:h.a1])
 }
 
 // heads writes the two lines before the first hunk.
@@ -50,29 +81,6 @@ func tabAfter(name string) string {
 		return "\t"
 	}
 	return ""
-}
-
-// hunk writes edits that are close enough to share their context.
-func (w *writer) hunk(edits []edit, la, lb [][]byte, context int, section *sections) {
-	first, last := edits[0], edits[len(edits)-1]
-	lead := min(context, first.a0)
-	trail := min(context, len(la)-last.a1)
-	a0, b0 := first.a0-lead, first.b0-lead
-	fmt.Fprintf(w, "@@ -%s +%s @@", hunkRange(a0, last.a1+trail), hunkRange(b0, last.b1+trail))
-	if s := section.before(a0); len(s) > 0 {
-		fmt.Fprintf(w, " %s", s)
-	}
-	w.WriteByte('\n')
-	at := a0
-	for _, e := range edits {
-		w.lines(' ', la[at:e.a0])
-		w.lines('-', la[e.a0:e.a1])
-		w.lines('+', lb[e.b0:e.b1])
-		w.sum.Deleted += e.a1 - e.a0
-		w.sum.Added += e.b1 - e.b0
-		at = e.a1
-	}
-	w.lines(' ', la[at:at+trail])
 }
 
 // hunkRange writes lines [from,to), counted from 0, as "first,count". An empty

@@ -101,11 +101,7 @@ func (w *writer) pair(f File) error {
 
 // contents writes the change of what is in a file.
 func (w *writer) contents(f File) error {
-	a, err := surveyOf(w.ctx, w.src, f.Old, f.OldPath)
-	if err != nil {
-		return err
-	}
-	b, err := surveyOf(w.ctx, w.src, f.New, f.Path)
+	a, b, err := surveys(w.ctx, w.src, f)
 	if err != nil {
 		return err
 	}
@@ -116,21 +112,7 @@ func (w *writer) contents(f File) error {
 	if f.Old == nil || f.New == nil || !w.o.Memory.Holds(cost(a, b)) {
 		return w.replaced(f, a, b)
 	}
-	release, err := w.o.Memory.Take(w.ctx, cost(a, b))
-	if err != nil {
-		return err
-	}
-	defer release()
-	before, err := a.data(w.src, f.Old, f.OldPath)
-	if err != nil {
-		return err
-	}
-	after, err := b.data(w.src, f.New, f.Path)
-	if err != nil {
-		return err
-	}
-	w.text(f, before, after)
-	return nil
+	return w.o.compare(w.ctx, w.src, f, a, b, 1, func(la, lb [][]byte, edits []edit) { w.text(f, la, lb, edits) })
 }
 
 // sameData reports whether both sides, which exist, hold the same bytes.

@@ -20,7 +20,6 @@ func (w *writer) binary(f File) error {
 		return err
 	}
 	if !w.o.Binary {
-		w.sum.Opaque++
 		w.index(f, before[:7], after[:7])
 		nameA, nameB := names(f)
 		fmt.Fprintf(w, "Binary files %s and %s differ\n", nameA, nameB)

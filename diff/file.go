@@ -61,9 +61,8 @@ func gitMode(n *tree.Inode) uint32 {
 // Files lists the changed files in the order of `git diff --no-index`: by
 // path, component by component, a rename at its new path.
 func Files(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) ([]File, error) {
-	o.GitDirs = true
-	files, _, err := list(ctx, src, a, b, o)
-	return files, err
+	o.gitDirs = true
+	return list(ctx, src, a, b, o)
 }
 
 // errEnough ends a comparison that has found what it should.
@@ -95,30 +94,21 @@ func First(ctx context.Context, src *tree.Source, a, b *tree.State, o Options, n
 // listedCost is what a changed file takes in a list beside its path, about, in bytes.
 const listedCost = 200
 
-// list finds the changed files, and counts those that it left out because git
-// would refuse their paths.
-func list(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) (files []File, leftOut int, err error) {
+// list finds the changed files but those whose paths git would refuse.
+func list(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) (files []File, err error) {
 	err = tree.Diff(ctx, src, a, b, tree.DiffOptions{Paths: o.Paths}, func(c tree.Change) error {
 		if err := o.List.Add(ctx, listedCost+2*int64(c.Path.Len())); err != nil {
 			return err
 		}
-		f, ok := fileOf(c)
-		switch {
-		case !ok:
-		case !o.GitDirs && inGitDir(c.Path.String()):
-			leftOut++
-		default:
+		if f, ok := fileOf(c); ok && (o.gitDirs || !inGitDir(c.Path.String())) {
 			files = append(files, f)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("comparing the trees: %w", err)
+		return nil, fmt.Errorf("comparing the trees: %w", err)
 	}
-	if !o.NoRenames {
-		files, err = findRenames(ctx, src, files)
-	}
-	return files, leftOut, err
+	return findRenames(ctx, src, files)
 }
 
 // fileOf reduces a change to what git sees of it.

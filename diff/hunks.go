@@ -26,7 +26,7 @@ type Line struct {
 }
 
 // Text is how the lines of one file differ. Binary files, and those over
-// Options.MaxText, have no hunks.
+// 64 MiB, have no hunks.
 type Text struct {
 	Binary   bool
 	TooLarge bool
@@ -39,11 +39,11 @@ type Text struct {
 // gone, is path; from is its old path if it was renamed. A file that does not
 // differ has no hunks.
 func TextOf(ctx context.Context, src *tree.Source, a, b *tree.State, path, from string, o Options) (Text, error) {
-	o.Paths, o.GitDirs = []string{path}, true
+	o.Paths, o.gitDirs = []string{path}, true
 	if from != "" {
 		o.Paths = append(o.Paths, from)
 	}
-	files, _, err := list(ctx, src, a, b, o)
+	files, err := list(ctx, src, a, b, o)
 	if err != nil {
 		return Text{}, err
 	}
@@ -56,7 +56,7 @@ func TextOf(ctx context.Context, src *tree.Source, a, b *tree.State, path, from 
 
 func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, error) {
 	t := Text{OldSize: size(f.Old), NewSize: size(f.New)}
-	if t.TooLarge = max(t.OldSize, t.NewSize) > o.maxText(); t.TooLarge {
+	if t.TooLarge = max(t.OldSize, t.NewSize) > maxText; t.TooLarge {
 		return t, nil
 	}
 	a, b, err := surveys(ctx, src, f)
@@ -69,7 +69,7 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 		return t, nil
 	}
 	err = o.compare(ctx, src, f, a, b, hunkCost, func(la, lb [][]byte, edits []edit) {
-		for h := range hunksOf(la, lb, edits, o.context()) {
+		for h := range hunksOf(la, lb, edits) {
 			t.Hunks = append(t.Hunks, h.kept())
 		}
 	})

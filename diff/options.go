@@ -10,17 +10,8 @@ type Options struct {
 	Paths []string
 	// Binary writes binary files as `GIT binary patch` instead of one line.
 	Binary bool
-	// Context is the number of unchanged lines around a change: 0 means 3,
-	// negative means none.
-	Context int
-	// NoRenames shows a rename as a deletion and an addition.
-	NoRenames bool
-	// GitDirs makes Write and Stat keep paths below a ".git", which git apply
-	// would refuse. NameStatus and Files always list them.
-	GitDirs bool
-	// MaxText is the size in bytes from which a file counts as binary.
-	// 0 means 64 MiB.
-	MaxText int64
+	// gitDirs keeps paths below a ".git", which git apply would refuse.
+	gitDirs bool
 	// Memory bounds what comparing texts takes, together with others that share it.
 	// Texts that it could never hold are shown as replaced.
 	Memory *budget.Budget
@@ -31,31 +22,7 @@ type Options struct {
 }
 
 const (
-	defaultContext = 3
-	defaultMaxText = 64 << 20
-	defaultWidth   = 80
+	contextLines = 3        // unchanged lines around a change
+	maxText      = 64 << 20 // bytes; a larger file counts as binary
+	defaultWidth = 80
 )
-
-func (o Options) context() int {
-	switch {
-	case o.Context < 0:
-		return 0
-	case o.Context == 0:
-		return defaultContext
-	}
-	return o.Context
-}
-
-func (o Options) maxText() int64 {
-	if o.MaxText <= 0 {
-		return defaultMaxText
-	}
-	return o.MaxText
-}
-
-func (o Options) width() int {
-	if o.Width <= 0 {
-		return defaultWidth
-	}
-	return o.Width
-}

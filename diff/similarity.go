@@ -99,7 +99,7 @@ func (r *renamer) similarity(from, to, minimum int) (int, error) {
 		return 0, nil
 	}
 	// A file as large as this is renamed only if it is equal.
-	if large > defaultMaxText || large == 0 {
+	if large > maxText || large == 0 {
 		return 0, nil
 	}
 	spansA, err := r.spansAt(from)

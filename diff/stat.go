@@ -14,7 +14,7 @@ import (
 // Stat writes the histogram of `git diff --stat`: changed lines a file and a
 // summary. Nothing is written when the trees are equal.
 func Stat(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, o Options) error {
-	files, _, err := list(ctx, src, a, b, o)
+	files, err := list(ctx, src, a, b, o)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,11 @@ func Stat(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, 
 		return nil
 	}
 	out := bufio.NewWriter(w)
-	writeStat(out, rows, o.width())
+	width := defaultWidth
+	if o.Width > 0 {
+		width = o.Width
+	}
+	writeStat(out, rows, width)
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("writing the statistics: %w", err)
 	}
@@ -60,7 +64,7 @@ func count(ctx context.Context, src *tree.Source, f File, o Options) (row, error
 			return r, err
 		}
 	}
-	if size(f.Old) > o.maxText() || size(f.New) > o.maxText() {
+	if size(f.Old) > maxText || size(f.New) > maxText {
 		r.binary = true
 		if !same {
 			r.added, r.deleted = size(f.New), size(f.Old)

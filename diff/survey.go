@@ -112,8 +112,6 @@ func (w *writer) replaced(f File, a, b survey) error {
 	}
 	w.heads(f)
 	fmt.Fprintf(w, "@@ -%s +%s @@\n", hunkRange(0, a.lines), hunkRange(0, b.lines))
-	w.sum.Deleted += a.lines
-	w.sum.Added += b.lines
 	if err := w.all('-', f.Old, f.OldPath, a); err != nil {
 		return err
 	}

@@ -13,17 +13,13 @@ func (w *writer) text(f File, la, lb [][]byte, edits []edit) {
 		return
 	}
 	w.heads(f)
-	for h := range hunksOf(la, lb, edits, w.o.context()) {
+	for h := range hunksOf(la, lb, edits) {
 		fmt.Fprintf(w, "@@ -%s +%s @@", hunkRange(h.a0, h.a1), hunkRange(h.b0, h.b1))
 		if len(h.section) > 0 {
 			fmt.Fprintf(w, " %s", h.section)
 		}
 		w.WriteByte('\n')
 		h.each(w.lines)
-	}
-	for _, e := range edits {
-		w.sum.Deleted += e.a1 - e.a0
-		w.sum.Added += e.b1 - e.b0
 	}
 }
 
@@ -37,16 +33,16 @@ type hunk struct {
 }
 
 // hunksOf yields the hunks between two texts.
-func hunksOf(la, lb [][]byte, edits []edit, context int) iter.Seq[hunk] {
+func hunksOf(la, lb [][]byte, edits []edit) iter.Seq[hunk] {
 	return func(yield func(hunk) bool) {
 		section := sections{lines: la, last: -1}
 		for len(edits) > 0 {
 			n := 1
-			for n < len(edits) && edits[n].a0-edits[n-1].a1 <= 2*context {
+			for n < len(edits) && edits[n].a0-edits[n-1].a1 <= 2*contextLines {
 				n++
 			}
 			first, last := edits[0], edits[n-1]
-			lead, trail := min(context, first.a0), min(context, len(la)-last.a1)
+			lead, trail := min(contextLines, first.a0), min(contextLines, len(la)-last.a1)
 			around := edit{first.a0 - lead, last.a1 + trail, first.b0 - lead, last.b1 + trail}
 			if !yield(hunk{around, edits[:n], la, lb, section.before(around.a0)}) {
 				return

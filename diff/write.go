@@ -10,38 +10,26 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Summary counts what a diff said.
-type Summary struct {
-	Files   int // changed files
-	Added   int // lines
-	Deleted int // lines
-	// Opaque counts the binary files of which one line only was written: a
-	// patch with any of them does not apply.
-	Opaque int
-	// LeftOut counts the changed files below a ".git" that were passed over.
-	LeftOut int
-}
-
 // Write writes a unified diff from a to b that `git apply` takes in the
 // directory that holds the tree. Nothing is written when the trees are equal.
-func Write(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, o Options) (Summary, error) {
-	files, leftOut, err := list(ctx, src, a, b, o)
+func Write(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, o Options) error {
+	files, err := list(ctx, src, a, b, o)
 	if err != nil {
-		return Summary{}, err
+		return err
 	}
-	out := &writer{ctx: ctx, Writer: bufio.NewWriterSize(w, 64<<10), src: src, o: o, sum: Summary{LeftOut: leftOut}}
+	out := &writer{ctx: ctx, Writer: bufio.NewWriterSize(w, 64<<10), src: src, o: o}
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
-			return out.sum, err
+			return err
 		}
 		if err := out.file(f); err != nil {
-			return out.sum, err
+			return err
 		}
 	}
 	if err := out.Flush(); err != nil {
-		return out.sum, fmt.Errorf("writing the diff: %w", err)
+		return fmt.Errorf("writing the diff: %w", err)
 	}
-	return out.sum, nil
+	return nil
 }
 
 // writer holds one diff while it is written. Errors of the writer below stick
@@ -51,11 +39,9 @@ type writer struct {
 	ctx context.Context // of this one diff
 	src *tree.Source
 	o   Options
-	sum Summary
 }
 
 func (w *writer) file(f File) error {
-	w.sum.Files++
 	// git apply knows no change of type, and it misses that a renamed symbolic
 	// link leaves room for a directory, because a rename names no mode: the old
 	// file goes, a new one comes.
@@ -93,7 +79,7 @@ func (w *writer) pair(f File) error {
 			return err
 		}
 	}
-	if size(f.Old) > w.o.maxText() || size(f.New) > w.o.maxText() {
+	if size(f.Old) > maxText || size(f.New) > maxText {
 		return w.binary(f)
 	}
 	return w.contents(f)

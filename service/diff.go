@@ -16,8 +16,7 @@ func (s *Service) diff(ctx context.Context, r *Request, a Diff) (None, error) {
 		o := diff.Options{Binary: a.Binary, Width: a.Width, Memory: s.Memory, List: list, Paths: limitTo(a.Paths...)}
 		switch a.Format {
 		case "", "patch":
-			_, err := diff.Write(ctx, r.Out, s.Store.Source(), from, to, o)
-			return err
+			return diff.Write(ctx, r.Out, s.Store.Source(), from, to, o)
 		case "stat":
 			return diff.Stat(ctx, r.Out, s.Store.Source(), from, to, o)
 		case "name-status":

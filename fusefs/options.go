@@ -30,8 +30,8 @@ type Options struct {
 	// reaches what is not below the directory that a program was given. Kernels before
 	// Linux 6.9 still open so what they have in their cache.
 	NoHandles bool
-	// Timed keeps how long requests take, see Server.Latencies.
-	Timed bool
+	// OnAnswer, if set, is told of each request, so it must be cheap.
+	OnAnswer func(Answered)
 	// Debug logs every request.
 	Debug  bool
 	Logger *slog.Logger

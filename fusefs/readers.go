@@ -53,11 +53,10 @@ const (
 // while requests are found waiting (many clients), and while one waits for
 // something itself: for a disk, a lock, or the end of a freeze.
 type readers struct {
-	fd  int
-	ps  *fuse.ProtocolServer
-	log *slog.Logger
-	// timed tells to measure how long requests take.
-	timed    bool
+	fd       int
+	ps       *fuse.ProtocolServer
+	log      *slog.Logger
+	onAnswer func(Answered) // may be nil
 	requests requests
 	spare    spareBuffers
 	aside    *aside
@@ -254,13 +253,13 @@ func recently(t *atomic.Int64) bool { return timeNow()-t.Load() <= int64(calmTim
 // (ENOENT) needs no answer.
 func (r *readers) answer(b buffers, n int) error {
 	r.requests.count(b.in[:n])
-	if !r.timed {
+	if r.onAnswer == nil {
 		_, err := r.handle(b, n)
 		return err
 	}
 	began := time.Now()
 	size, err := r.handle(b, n)
-	r.requests.time(b.in[:n], size, time.Since(began))
+	r.onAnswer(answered(b.in[:n], size, time.Since(began)))
 	return err
 }
 

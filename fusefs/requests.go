@@ -2,7 +2,6 @@ package fusefs
 
 import (
 	"encoding/binary"
-	"math/bits"
 	"sync/atomic"
 	"time"
 )
@@ -27,30 +26,17 @@ const (
 	writeSize = inHeader + 16 // where struct fuse_write_in has its size
 )
 
-// latencyBuckets is the number of buckets of a histogram: up to 1 µs, 2 µs,
-// 4 µs, … 1 s.
-const latencyBuckets = 21
-
-// A Latency tells how long requests of one kind took, from when they were read
-// to when they were answered.
-type Latency struct {
-	Count   uint64
-	Seconds float64 // of all together
-	// Buckets holds how many took at most so many seconds, by that.
-	Buckets map[float64]uint64
+// An Answered tells of a request that was answered.
+type Answered struct {
+	Op            string        // the operation's name, "" of one that has none here
+	Took          time.Duration // from when it was read
+	Read, Written int           // bytes of a file
 }
 
 // requests counts requests. Few goroutines answer them, so plain atomics do not
 // contend enough to matter.
 type requests struct {
-	counts        [len(operations)]atomic.Uint64
-	times         [len(operations)]histogram // only if somebody asked for them
-	read, written atomic.Uint64              // bytes
-}
-
-type histogram struct {
-	nanos   atomic.Int64
-	buckets [latencyBuckets + 1]atomic.Uint64 // the last: more than all
+	counts [len(operations)]atomic.Uint64
 }
 
 // opcode returns the number of a request's operation, 0 if it has no name.
@@ -68,41 +54,17 @@ func opcode(request []byte) uint32 {
 // count notes a request.
 func (r *requests) count(request []byte) { r.counts[opcode(request)].Add(1) }
 
-// time notes that a request was answered with size bytes after so long.
-func (r *requests) time(request []byte, size int, took time.Duration) {
+// answered tells of a request that was answered with size bytes.
+func answered(request []byte, size int, took time.Duration) Answered {
 	op := opcode(request)
-	h := &r.times[op]
-	h.nanos.Add(int64(took))
-	micros := uint64((took + time.Microsecond - 1) / time.Microsecond)
-	h.buckets[min(bits.Len64(max(micros, 1)-1), latencyBuckets)].Add(1)
+	a := Answered{Op: operations[op], Took: took}
 	switch {
 	case op == opcodeRead && size > outHeader:
-		r.read.Add(uint64(size - outHeader))
+		a.Read = size - outHeader
 	case op == opcodeWrite && size > outHeader && len(request) >= writeSize+4:
-		r.written.Add(uint64(binary.NativeEndian.Uint32(request[writeSize:])))
+		a.Written = int(binary.NativeEndian.Uint32(request[writeSize:]))
 	}
-}
-
-func (h *histogram) latency() Latency {
-	l := Latency{Seconds: time.Duration(h.nanos.Load()).Seconds(), Buckets: make(map[float64]uint64, latencyBuckets)}
-	for i := range h.buckets {
-		l.Count += h.buckets[i].Load()
-		if i < latencyBuckets {
-			l.Buckets[float64(uint64(1)<<i)/1e6] = l.Count
-		}
-	}
-	return l
-}
-
-// add puts together what are two operations in the protocol and one to everybody
-// else, as RENAME and RENAME2.
-func (l Latency) add(other Latency) Latency {
-	for most, n := range l.Buckets {
-		other.Buckets[most] += n
-	}
-	other.Count += l.Count
-	other.Seconds += l.Seconds
-	return other
+	return a
 }
 
 // Counters returns how many requests of each kind were answered, by their
@@ -116,25 +78,4 @@ func (s *Server) Counters() map[string]uint64 {
 		}
 	}
 	return m
-}
-
-// Latencies tells how long requests took, by FUSE operation; of none unless
-// Options.Timed was set.
-func (s *Server) Latencies() map[string]Latency { return s.readers.requests.latencies() }
-
-func (r *requests) latencies() map[string]Latency {
-	out := make(map[string]Latency)
-	for op, name := range operations {
-		if l := r.times[op].latency(); name != "" && l.Count > 0 {
-			out[name] = out[name].add(l)
-		}
-	}
-	return out
-}
-
-// Transferred tells how many bytes the kernel has read and written so far,
-// which is less than what programs did by what it had in its cache. Zero unless
-// Options.Timed was set.
-func (s *Server) Transferred() (read, written uint64) {
-	return s.readers.requests.read.Load(), s.readers.requests.written.Load()
 }

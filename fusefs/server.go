@@ -67,7 +67,7 @@ func serve(o Options, fd int) (*Server, error) {
 	k := &kernel{notifier: n}
 	fs := newFilesystem(o, k)
 	r := newReaders(fd, fuse.NewProtocolServer(fs, fs.mountOptions()), o.Logger)
-	r.timed, r.aside, k.readers = o.Timed, fs.aside, r
+	r.onAnswer, r.aside, k.readers = o.OnAnswer, fs.aside, r
 	minor, err := r.handshake()
 	if err != nil {
 		unix.Close(dup)

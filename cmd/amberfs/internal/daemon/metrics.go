@@ -11,14 +11,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
 // metricsServer shows figures to Prometheus; nil when none were asked for.
 type metricsServer struct {
-	http *http.Server
-	done chan struct{}
+	http    *http.Server
+	answers *answerFigures
+	done    chan struct{}
 }
 
 // serveMetrics starts it.
@@ -34,11 +36,14 @@ func (d *Daemon) serveMetrics() (*metricsServer, error) {
 	reg.MustRegister(collector{d}, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(
 			collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/(sync/mutex/wait/total|gc/heap/live):`)})))
+	answers := newAnswerFigures()
+	reg.MustRegister(answers.took, answers.read, answers.written)
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	m := &metricsServer{
-		http: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second},
-		done: make(chan struct{}),
+		http:    &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second},
+		answers: answers,
+		done:    make(chan struct{}),
 	}
 	go func() {
 		defer close(m.done)
@@ -48,6 +53,35 @@ func (d *Daemon) serveMetrics() (*metricsServer, error) {
 	}()
 	d.log.Info("metrics", "address", l.Addr().String())
 	return m, nil
+}
+
+// answerFigures are those of the kernel's requests.
+type answerFigures struct {
+	took          *prometheus.HistogramVec
+	read, written prometheus.Counter
+}
+
+func newAnswerFigures() *answerFigures {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "amberfs", Name: name, Help: help})
+	}
+	return &answerFigures{
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "amberfs", Name: "request_duration_seconds",
+			Help:    "How long requests took, from when they were read until they were answered, by FUSE operation.",
+			Buckets: prometheus.ExponentialBuckets(1e-6, 2, 21), // up to 1 s
+		}, []string{"op"}),
+		read:    counter("read_bytes_total", "Bytes that the kernel read; what programs read again comes from its cache."),
+		written: counter("written_bytes_total", "Bytes that the kernel wrote."),
+	}
+}
+
+func (f *answerFigures) add(a fusefs.Answered) {
+	if a.Op != "" {
+		f.took.WithLabelValues(a.Op).Observe(a.Took.Seconds())
+	}
+	f.read.Add(float64(a.Read))
+	f.written.Add(float64(a.Written))
 }
 
 func (m *metricsServer) close() {
@@ -69,9 +103,6 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	descRequests   = desc("requests_total", "Requests of the kernel answered, by FUSE operation.", "op")
-	descLatency    = desc("request_duration_seconds", "How long requests took, from when they were read until they were answered, by FUSE operation.", "op")
-	descRead       = desc("read_bytes_total", "Bytes that the kernel read; what programs read again comes from its cache.")
-	descWritten    = desc("written_bytes_total", "Bytes that the kernel wrote.")
 	descNodes      = desc("nodes", "Inodes that the kernel holds.")
 	descSnapshots  = desc("snapshots", "Snapshots, by workspace.", "workspace")
 	descFiles      = desc("files", "Inodes of the workspace.", "workspace")
@@ -89,7 +120,7 @@ var (
 	descLast       = desc("last_operation_seconds", "How long the last one took.", "operation")
 	descSealed     = desc("sealed_bytes_total", "Bytes that seals added to the store.")
 	allDescriptors = []*prometheus.Desc{
-		descRequests, descLatency, descRead, descWritten, descNodes, descSnapshots, descFiles, descLogical, descStored, descChunks, descObjects, descJournal, descRecords,
+		descRequests, descNodes, descSnapshots, descFiles, descLogical, descStored, descChunks, descObjects, descJournal, descRecords,
 		descUnsealed, descCache, descFree, descFrozen, descDone, descLast, descSealed,
 	}
 )
@@ -126,12 +157,6 @@ func (c collector) collect(ch chan<- prometheus.Metric) {
 			count(descRequests, float64(n), op)
 		}
 	}
-	for op, l := range c.d.mount.Latencies() {
-		ch <- prometheus.MustNewConstHistogram(descLatency, l.Count, l.Seconds, l.Buckets, op)
-	}
-	read, written := c.d.mount.Transferred()
-	count(descRead, float64(read))
-	count(descWritten, float64(written))
 	ws := c.d.store.Main()
 	st := ws.Status()
 	gauge(descSnapshots, float64(st.Snapshots), st.Workspace)

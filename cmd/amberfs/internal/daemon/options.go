@@ -35,6 +35,10 @@ func (d *Daemon) storeOptions(ctx context.Context) snapshot.Options {
 // packages that fusefs does not know.
 func (d *Daemon) mountOptions() fusefs.Options {
 	o := d.cfg.Options
+	var onAnswer func(fusefs.Answered)
+	if d.metrics != nil {
+		onAnswer = d.metrics.answers.add
+	}
 	return fusefs.Options{
 		Store:          d.store,
 		Control:        control.Options{Service: d.service},
@@ -47,9 +51,9 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		ACL:            o.ACL,
 		NoXattr:        o.NoXattr,
 		NoHandles:      o.NoHandles,
-		Timed:          o.Metrics != "",
 		Debug:          o.Debug,
 		Logger:         d.log,
+		OnAnswer:       onAnswer,
 		OnEvent:        d.mountEvent,
 		Nudge:          d.watchers.time,
 		Invalidated:    d.watchers.changed,

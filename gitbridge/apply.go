@@ -10,17 +10,8 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/tree"
-)
-
-// A ConflictRule says what becomes of a path that changed in the directory, too.
-type ConflictRule int
-
-// The rules.
-const (
-	RefuseConflicts ConflictRule = iota // nothing is touched
-	KeepOurs                            // what the directory has stays
-	TakeTheirs                          // what the snapshot has replaces it
 )
 
 // ApplyOptions say what is carried to a directory, and how.
@@ -29,7 +20,7 @@ type ApplyOptions struct {
 	// Base is the state that the directory had, Now the one whose changes since
 	// then it is to get.
 	Base, Now *tree.State
-	Conflicts ConflictRule
+	Conflicts snapshot.ConflictRule // of paths that changed in the directory, too
 	DryRun    bool
 	// Prefetch, if there is one, is told what is read next.
 	Prefetch func([]cas.Hash) error
@@ -38,18 +29,12 @@ type ApplyOptions struct {
 
 // Applied is what was carried, or stood against it.
 type Applied struct {
-	Dir       string          `json:"dir"`
-	Changed   int             `json:"changed"`
-	Paths     []AppliedChange `json:"paths"`
-	Conflicts []string        `json:"conflicts,omitempty"`
-	Skipped   []Omission      `json:"skipped,omitempty"`
-	DryRun    bool            `json:"dry_run,omitempty"`
-}
-
-// AppliedChange is one path that was carried.
-type AppliedChange struct {
-	Path   string `json:"path"`
-	Action string `json:"action"` // created, modified, deleted
+	Dir       string                `json:"dir"`
+	Changed   int                   `json:"changed"`
+	Paths     []snapshot.PathChange `json:"paths"`
+	Conflicts []string              `json:"conflicts,omitempty"`
+	Skipped   []Omission            `json:"skipped,omitempty"`
+	DryRun    bool                  `json:"dry_run,omitempty"`
 }
 
 // ErrApplyConflict is wrapped by the error of an ApplyDir that was refused.
@@ -71,7 +56,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	}
 	defer host.close()
 	a := &applying{
-		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []AppliedChange{}, DryRun: o.DryRun},
+		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []snapshot.PathChange{}, DryRun: o.DryRun},
 		made: make(map[string]bool), kept: make(map[string]bool), gone: make(map[string]bool), linked: make(map[uint64]*tree.Path),
 	}
 	if err := tree.Diff(ctx, o.Source, o.Base, o.Now, tree.DiffOptions{}, a.plan); err != nil {
@@ -84,12 +69,12 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	case len(a.blocked) > 0:
 		a.res.Conflicts = a.blocked
 		return &a.res, fmt.Errorf("%w: %w", ErrApplyConflict, errBlocked)
-	case len(a.res.Conflicts) > 0 && o.Conflicts == RefuseConflicts:
+	case len(a.res.Conflicts) > 0 && o.Conflicts == snapshot.RefuseConflicts:
 		return &a.res, ErrApplyConflict
 	}
 	for _, s := range a.steps {
 		if s.todo {
-			a.res.Paths = append(a.res.Paths, AppliedChange{s.change.Path.Short(), action(s.change)})
+			a.res.Paths = append(a.res.Paths, snapshot.PathChangeOf(s.change))
 		}
 	}
 	a.res.Changed = len(a.res.Paths)
@@ -102,16 +87,6 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 // errBlocked is for what no rule decides: something of the directory's own would
 // have to go that the snapshot does not know of.
 var errBlocked = errors.New("these would take away what is only there; move it first")
-
-func action(c tree.Change) string {
-	switch {
-	case c.A == nil:
-		return "created"
-	case c.B == nil:
-		return "deleted"
-	}
-	return "modified"
-}
 
 // applying is one ApplyDir under way.
 type applying struct {
@@ -161,7 +136,7 @@ func (a *applying) plan(c tree.Change) error {
 	}
 	if conflict {
 		a.res.Conflicts = append(a.res.Conflicts, c.Path.Short())
-		if a.o.Conflicts != TakeTheirs {
+		if a.o.Conflicts != snapshot.TakeTheirs {
 			a.kept[p] = true
 			return nil
 		}
@@ -243,7 +218,7 @@ func (a *applying) planReplaced() error {
 			if err != nil {
 				return err
 			}
-			if more && a.o.Conflicts != TakeTheirs {
+			if more && a.o.Conflicts != snapshot.TakeTheirs {
 				a.res.Conflicts = append(a.res.Conflicts, c.Path.Short())
 				a.kept[c.Path.String()] = true
 				continue

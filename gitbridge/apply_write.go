@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -136,7 +137,7 @@ func (a *applying) put(s *applyStep) error {
 	case c.B.IsDir():
 		return a.mkdir(s)
 	}
-	if a.o.Conflicts == TakeTheirs {
+	if a.o.Conflicts == snapshot.TakeTheirs {
 		if err := a.makeParents(c.Path.Dir); err != nil {
 			return err
 		}
@@ -325,7 +326,7 @@ const unfinished = 0o700
 // mkdir makes a directory that its user can fill. finishDir gives it its rights.
 func (a *applying) mkdir(s *applyStep) error {
 	p := s.change.Path
-	if a.o.Conflicts == TakeTheirs {
+	if a.o.Conflicts == snapshot.TakeTheirs {
 		if err := a.makeParents(p.Dir); err != nil {
 			return err
 		}

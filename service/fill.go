@@ -33,7 +33,7 @@ func Fill(ctx context.Context, s *snapshot.Store, dir string, exclude []string, 
 		return err
 	}
 	ws := s.Main()
-	if _, err := ws.Graft(ctx, snapshot.GraftOptions{Tree: st, Message: "import of " + dir}); err != nil {
+	if _, err := ws.Graft(ctx, snapshot.GraftOptions{Tree: st}); err != nil {
 		return err
 	}
 	if err := root.apply(s.Forest(), ws.Root()); err != nil {

@@ -15,10 +15,9 @@ import (
 
 // GraftOptions says what tree to bring in, and where to.
 type GraftOptions struct {
-	Tree    *tree.State // sealed; its root directory is merged into Path
-	Path    string      // a directory relative to the root, which must exist; "" is the root
-	Caller  live.Caller
-	Message string
+	Tree   *tree.State // sealed; its root directory is merged into Path
+	Path   string      // a directory relative to the root, which must exist; "" is the root
+	Caller live.Caller
 }
 
 // GraftResult tells what was brought in.
@@ -165,7 +164,7 @@ func (s *Store) announce(w *Workspace, e *live.Edit, over *live.Overlay, c live.
 	}
 	below := 0
 	err := over.Walk(context.Background(), s.src, func(in live.Place, ch tree.Change, _ uint64) error {
-		p := pathChange(ch)
+		p := PathChangeOf(ch)
 		s.event(Event{
 			Workspace: w.view, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: sizeAfter(ch), Caller: c,
 		})

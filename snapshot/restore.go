@@ -185,7 +185,7 @@ func (s *Store) eventsOf(w *Workspace, changes []tree.Change, from, undo string,
 		if !shown(c) {
 			continue
 		}
-		p := pathChange(c)
+		p := PathChangeOf(c)
 		s.event(Event{
 			Workspace: w.view, Action: "restored", Path: p.Path, From: from, Size: sizeAfter(c), Detail: p.Action,
 			Caller: o.Caller,
@@ -418,13 +418,13 @@ func listChanges(changes []tree.Change) (n int, out []PathChange, more bool) {
 			more = true
 			continue
 		}
-		out = append(out, pathChange(c))
+		out = append(out, PathChangeOf(c))
 	}
 	return n, out, more
 }
 
-// pathChange is a change as users see it.
-func pathChange(c tree.Change) PathChange {
+// PathChangeOf is a change as users see it.
+func PathChangeOf(c tree.Change) PathChange {
 	p := PathChange{Path: c.Path.Short(), Action: "modified"}
 	switch {
 	case c.A == nil:

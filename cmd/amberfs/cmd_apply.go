@@ -39,9 +39,9 @@ When it was interrupted, run it again: it does the rest.`,
 			case ours && theirs:
 				return fail.New(fail.Usage, "--ours and --theirs exclude each other")
 			case ours:
-				o.Conflicts = gitbridge.KeepOurs
+				o.Conflicts = snapshot.KeepOurs
 			case theirs:
-				o.Conflicts = gitbridge.TakeTheirs
+				o.Conflicts = snapshot.TakeTheirs
 			}
 			name := ""
 			if len(argv) == 2 {

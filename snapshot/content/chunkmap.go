@@ -79,19 +79,13 @@ func (b *ChunkMap) allocated(src *Source, off, n int64) (int64, error) {
 // objects; lists come before what they name. Below a list for which fn answers
 // false nothing is visited; its answer for a chunk means nothing.
 func (b *ChunkMap) eachHash(src *Source, fn func(h cas.Hash, isList bool) (descend bool, err error)) error {
-	return b.eachRun(src, func(_, _ int64, h cas.Hash, isList bool) (bool, error) { return fn(h, isList) })
-}
-
-// eachRun is eachHash with the part of the file, [off, off+n), that every object
-// is for.
-func (b *ChunkMap) eachRun(src *Source, fn func(off, n int64, h cas.Hash, isList bool) (bool, error)) error {
 	c := b.cursor(src)
 	c.once = true
 	for !c.done() {
 		descend := false
 		if !c.cur.hash.IsZero() {
 			var err error
-			if descend, err = fn(c.off, c.cur.n, c.cur.hash, c.level > 0); err != nil {
+			if descend, err = fn(c.cur.hash, c.level > 0); err != nil {
 				return err
 			}
 		}

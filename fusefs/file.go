@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/control"
 	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -96,7 +97,7 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 		// run the file with the rights that it lost.
 		fs.notify.dropAttr(id)
 	}
-	fs.event(Event{Caller: caller(&in.InHeader), Action: Modified, Node: id})
+	fs.event(Event{Caller: caller(&in.InHeader), Action: events.Modified, Node: id})
 	return uint32(n), fuse.OK
 }
 
@@ -156,7 +157,7 @@ func (fs *filesystem) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.St
 	if err := fs.forest.Fallocate(id, int64(in.Offset), int64(in.Length), in.Mode); err != nil {
 		return fs.status("fallocate", id, err)
 	}
-	fs.event(Event{Caller: caller(&in.InHeader), Action: Modified, Node: id})
+	fs.event(Event{Caller: caller(&in.InHeader), Action: events.Modified, Node: id})
 	return fs.status("fallocate", id, fs.killPriv(id, &in.InHeader))
 }
 
@@ -188,7 +189,7 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 	if err != nil {
 		return 0, fs.status("copy_file_range", to, err)
 	}
-	fs.event(Event{Caller: caller(&in.InHeader), Action: Modified, Node: to})
+	fs.event(Event{Caller: caller(&in.InHeader), Action: events.Modified, Node: to})
 	return uint32(n), fs.status("copy_file_range", to, fs.killPriv(to, &in.InHeader))
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/amberfs/amberfs/control"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -183,7 +184,7 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	}
 	fillAttr(&out.Attr, &a)
 	out.SetTimeout(cached)
-	fs.event(Event{Caller: caller(&in.InHeader), Action: Modified, Node: id})
+	fs.event(Event{Caller: caller(&in.InHeader), Action: events.Modified, Node: id})
 	return fuse.OK
 }
 

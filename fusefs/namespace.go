@@ -8,6 +8,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/amberfs/amberfs/control"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -32,7 +33,7 @@ func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.C
 		return fs.status(op, parent, err)
 	}
 	fs.entry(out, &a)
-	fs.event(Event{Caller: c.Caller, Action: Created, Node: a.ID, Parent: parent, Name: name})
+	fs.event(Event{Caller: c.Caller, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
 	return fuse.OK
 }
 
@@ -106,7 +107,7 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 		return fs.status("link", id, err)
 	}
 	fs.entry(out, &a)
-	fs.event(Event{Caller: caller(&in.InHeader), Action: Created, Node: a.ID, Parent: parent, Name: name})
+	fs.event(Event{Caller: caller(&in.InHeader), Action: events.Created, Node: a.ID, Parent: parent, Name: name})
 	return fuse.OK
 }
 
@@ -123,7 +124,7 @@ func (fs *filesystem) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) f
 	if err != nil {
 		return fs.status("unlink", parent, err)
 	}
-	fs.event(Event{Caller: caller(h), Action: Deleted, Node: id, Parent: parent, Name: name})
+	fs.event(Event{Caller: caller(h), Action: events.Deleted, Node: id, Parent: parent, Name: name})
 	return fuse.OK
 }
 
@@ -143,7 +144,7 @@ func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name strin
 	if err != nil {
 		return fs.status("rmdir", parent, err)
 	}
-	fs.event(Event{Caller: caller(h), Action: Deleted, Node: id, Parent: parent, Name: name})
+	fs.event(Event{Caller: caller(h), Action: events.Deleted, Node: id, Parent: parent, Name: name})
 	return fuse.OK
 }
 
@@ -167,7 +168,7 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 		return fs.status("rename", op, err)
 	}
 	fs.event(Event{
-		Caller: caller(&in.InHeader), Action: Renamed, Node: replaced,
+		Caller: caller(&in.InHeader), Action: events.Renamed, Node: replaced,
 		Parent: op, Name: from, NewParent: np, NewName: to,
 	})
 	return fuse.OK

@@ -5,6 +5,7 @@ import (
 
 	"github.com/amberfs/amberfs/control"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -51,21 +52,10 @@ type Options struct {
 	OnEvent func(Event)
 }
 
-// An Action is what a process did to a node.
-type Action string
-
-// The actions.
-const (
-	Created  Action = "created"
-	Modified Action = "modified"
-	Deleted  Action = "deleted"
-	Renamed  Action = "renamed"
-)
-
 // An Event is one change made through the mount.
 type Event struct {
 	Caller live.Caller
-	Action Action
+	Action string // events.Created, Modified, Deleted or Renamed
 	// Node is what was changed; of a rename, what it replaced, if anything.
 	Node live.NodeID
 	// Parent and Name are where it was created, deleted or renamed from. A
@@ -79,7 +69,7 @@ type Event struct {
 }
 
 func (fs *filesystem) event(e Event) {
-	if e.Action != Deleted {
+	if e.Action != events.Deleted {
 		fs.removals.changed(max(e.Node.View(), e.Parent.View()))
 	}
 	if fs.opts.OnEvent != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/amberfs/amberfs/control"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -112,7 +113,7 @@ func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name stri
 	if err != nil {
 		return fs.status("setxattr", id, err)
 	}
-	fs.event(Event{Caller: caller(&in.InHeader), Action: Modified, Node: id})
+	fs.event(Event{Caller: caller(&in.InHeader), Action: events.Modified, Node: id})
 	return fuse.OK
 }
 
@@ -127,6 +128,6 @@ func (fs *filesystem) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name stri
 	if err := fs.forest.RemoveXattr(id, name); err != nil {
 		return fs.status("removexattr", id, err)
 	}
-	fs.event(Event{Caller: caller(h), Action: Modified, Node: id})
+	fs.event(Event{Caller: caller(h), Action: events.Modified, Node: id})
 	return fuse.OK
 }

@@ -89,16 +89,16 @@ func (d *Daemon) resolveNode(view uint32, node uint64) (p string, size int64, ok
 // not looked up again for each write.
 func (d *Daemon) mountEvent(e fusefs.Event) {
 	out := events.Event{
-		Action: string(e.Action), Workspace: e.Node.View(), Node: e.Node.Ino(), UID: e.Caller.UID, PID: e.Caller.PID,
+		Action: e.Action, Workspace: e.Node.View(), Node: e.Node.Ino(), UID: e.Caller.UID, PID: e.Caller.PID,
 	}
 	switch e.Action {
-	case fusefs.Modified:
+	case events.Modified:
 		if last := d.written.Swap(uint64(e.Node)); last != uint64(e.Node) {
 			out.Path, _ = d.store.Forest().Path(e.Node, eventPath)
 		}
-	case fusefs.Created, fusefs.Deleted:
+	case events.Created, events.Deleted:
 		out.Path = d.pathOf(e.Parent, e.Name)
-	case fusefs.Renamed:
+	case events.Renamed:
 		out.Workspace, out.Node = e.Parent.View(), 0
 		if a, err := d.store.Forest().Lookup(e.NewParent, e.NewName); err == nil {
 			out.Node = a.ID.Ino()

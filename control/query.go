@@ -50,7 +50,7 @@ func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Reque
 	}
 	e, err := t.lookupDiff(ws, q, name, r)
 	if errors.Is(err, live.ErrTooBig) || errors.Is(err, errs.Quota) {
-		t.log.Warn("a control file is not rendered", "workspace", ws.Name(), "file", name, "error", err)
+		t.log.Warn("a control file is not rendered", "workspace", ws.Name(), "file", name, "err", err)
 	}
 	return e, err
 }

@@ -98,7 +98,7 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 	for ctx.Err() == nil {
 		err := c.Remotes.Prefetch(ctx, prefetch)
 		if err != nil && !errors.Is(err, backend.ErrAway) && ctx.Err() == nil {
-			c.Log.Warn("fetching ahead of what is read", "error", err)
+			c.Log.Warn("fetching ahead of what is read", "err", err)
 		}
 		early := time.Until(first)
 		if early <= 0 && !errors.Is(err, backend.ErrAway) {

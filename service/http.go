@@ -70,7 +70,7 @@ func (s *Service) Listen(dir string) (*Server, error) {
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			peer, err := Peer(c.(*connection).UnixConn)
 			if err != nil {
-				s.Log.Warn("socket", "error", err)
+				s.Log.Warn("socket", "err", err)
 			}
 			return context.WithValue(ctx, peerKey{}, peer)
 		},

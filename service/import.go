@@ -80,7 +80,7 @@ func (s *Service) giveUp(ctx context.Context, err error) {
 		return
 	}
 	if _, err := s.Store.GC(ctx, func(int64, int64) {}); err != nil {
-		s.Log.Warn("gc after an import that did not fit", "error", err)
+		s.Log.Warn("gc after an import that did not fit", "err", err)
 	}
 }
 

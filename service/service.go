@@ -82,7 +82,7 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 func (s *Service) note(ctx context.Context, r *Request, o *Op, err error, took time.Duration) {
 	level, attrs := slog.LevelDebug, []any{"op", o.Name, "uid", r.Caller.UID, "pid", r.Caller.PID, "took", took}
 	if err != nil && ctx.Err() == nil {
-		level, attrs = slog.LevelInfo, append(attrs, "error", err)
+		level, attrs = slog.LevelInfo, append(attrs, "err", err)
 	}
 	s.Log.Log(ctx, level, "request", attrs...)
 }
@@ -92,7 +92,7 @@ func (s *Service) note(ctx context.Context, r *Request, o *Op, err error, took t
 func (s *Service) explain(o *Op, err error) error {
 	var p *guard.Panic
 	if errors.As(err, &p) {
-		s.Log.Error("a request panicked", "op", o.Name, "error", err, guard.Stack(err))
+		s.Log.Error("a request panicked", "op", o.Name, "err", err, guard.Stack(err))
 		return fail.New(fail.Failed, "the daemon failed in %q: %v", o.Name, p.Value).WithHint("its log is amberfs.log in the store")
 	}
 	return Explain(err)

@@ -106,7 +106,7 @@ func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 		return None{}, fail.New(fail.Usage, "only the socket follows events").WithHint("use `tail -f .snapshots/log`")
 	}
 	if err := s.Events.Flush(); err != nil {
-		s.Log.Warn("writing events", "error", err)
+		s.Log.Warn("writing events", "err", err)
 	}
 	if a.New {
 		a.After = max(a.After, s.Events.LastSeq(r.Workspace.View()))

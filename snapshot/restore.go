@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
@@ -26,12 +22,6 @@ type RestoreOptions struct {
 	// List is charged with what the list of changes takes. If others leave too little,
 	// everything begins anew when all of it is free.
 	List *budget.Charge
-}
-
-// A PathChange is a path that a restore, an import or a promotion changed.
-type PathChange struct {
-	Path   string `json:"path"`
-	Action string `json:"action"` // created, modified, deleted
 }
 
 // RestoreResult tells what a restore did, or would do.
@@ -362,86 +352,4 @@ func (s *Store) checkRestorePath(now, then *tree.State, name, p string) error {
 		return fmt.Errorf("%w: %s is neither in the workspace nor in snapshot %s", ErrNoPath, p, name)
 	}
 	return nil
-}
-
-// cleanPaths checks paths that a user gave and brings them to one form.
-func cleanPaths(in []string) ([]string, error) {
-	var out []string
-	for _, p := range in {
-		if p == "" || strings.HasPrefix(p, "/") || strings.ContainsRune(p, 0) {
-			return nil, errs.New(errs.Invalid, "malformed request: path %q is not relative to the workspace's root", p)
-		}
-		clean := path.Clean(p)
-		if clean == ".." || strings.HasPrefix(clean, "../") {
-			return nil, errs.New(errs.Invalid, "malformed request: path %q leaves the workspace", p)
-		}
-		if clean == "." {
-			return nil, nil
-		}
-		if top, _, _ := strings.Cut(clean, "/"); IsControlDir(top) {
-			return nil, errs.New(errs.Invalid, "malformed request: path %q is not part of the workspace", p)
-		}
-		out = append(out, clean)
-	}
-	return out, nil
-}
-
-// changeCost is what a change takes in memory until it is made and answered, in bytes,
-// beside its path.
-const changeCost = 700
-
-// changes are all that tree.Diff finds, charged to a list.
-func (s *Store) changes(ctx context.Context, a, b *tree.State, o tree.DiffOptions, list *budget.Charge) (all []tree.Change, err error) {
-	err = tree.Diff(ctx, s.src, a, b, o, func(c tree.Change) error {
-		all = append(all, c)
-		return list.Try(changeCost)
-	})
-	return all, err
-}
-
-// shown reports whether users see a change: of directories only that they come, go or
-// have other rights.
-func shown(c tree.Change) bool { return !trivial(c) }
-
-// maxListed is how many bytes the paths have that a result names.
-const maxListed = 8 << 20
-
-// listChanges counts the changes that users see, and names as many as a result may.
-func listChanges(changes []tree.Change) (n int, out []PathChange, more bool) {
-	room := maxListed
-	for _, c := range changes {
-		if !shown(c) {
-			continue
-		}
-		n++
-		if room -= min(c.Path.Len(), unix.PathMax); more || room < 0 {
-			more = true
-			continue
-		}
-		out = append(out, PathChangeOf(c))
-	}
-	return n, out, more
-}
-
-// PathChangeOf is a change as users see it.
-func PathChangeOf(c tree.Change) PathChange {
-	p := PathChange{Path: c.Path.Short(), Action: "modified"}
-	switch {
-	case c.A == nil:
-		p.Action = "created"
-	case c.B == nil:
-		p.Action = "deleted"
-	}
-	if p.Path == "" {
-		p.Path = "."
-	}
-	return p
-}
-
-// sizeAfter is the size of what is there after a change, in bytes.
-func sizeAfter(c tree.Change) int64 {
-	if c.B == nil {
-		return 0
-	}
-	return c.B.Size()
 }

@@ -39,7 +39,7 @@ func Do(fn func() error) (err error) {
 // panic is logged.
 func Call(log *slog.Logger, what string, fn func()) {
 	if err := Do(func() error { fn(); return nil }); err != nil {
-		log.Error(what, "error", err, Stack(err))
+		log.Error(what, "err", err, Stack(err))
 	}
 }
 

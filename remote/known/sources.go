@@ -333,7 +333,7 @@ func (k *Sources) Hold(ctx context.Context, done map[string]time.Time) (away err
 		done[f.Hold] = time.Now()
 		if err != nil && ctx.Err() == nil {
 			k.names.o.Logger.Warn("the remote may collect what this store was mounted from once its snapshot is removed there",
-				"url", f.URL, "error", err)
+				"url", f.URL, "err", err)
 		}
 	}
 	return away

@@ -30,6 +30,6 @@ func (d *Daemon) keepConnected() {
 func (d *Daemon) disconnect() {
 	d.hangUp()
 	if err := d.connection.Close(); err != nil {
-		d.log.Warn("closing the connection to remotes", "error", err)
+		d.log.Warn("closing the connection to remotes", "err", err)
 	}
 }

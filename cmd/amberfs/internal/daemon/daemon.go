@@ -185,7 +185,7 @@ func (d *Daemon) bringIn() {
 			err = snapshot.Filled(d.cfg.Store)
 		}
 		if err != nil && ctx.Err() == nil {
-			d.log.Error("bringing in what the workspace was filled from", "error", err)
+			d.log.Error("bringing in what the workspace was filled from", "err", err)
 		}
 	}()
 }
@@ -256,12 +256,12 @@ func (d *Daemon) endSoon(unmounted <-chan struct{}) {
 		if err == nil {
 			return
 		}
-		d.log.Warn("the mount is in use: detaching it", "error", err)
+		d.log.Warn("the mount is in use: detaching it", "err", err)
 	case <-time.After(graceTime):
 		d.log.Warn("unmounting takes too long: detaching")
 	}
 	if err := Detach(d.cfg.Mountpoint); err != nil {
-		d.log.Warn("detach", "error", err)
+		d.log.Warn("detach", "err", err)
 	}
 	select {
 	case <-unmounted:
@@ -286,7 +286,7 @@ func (d *Daemon) close() error {
 	d.background.Wait()
 	defer time.AfterFunc(graceTime, d.connection.HangUp).Stop()
 	if cerr := d.store.Close(); cerr != nil {
-		d.log.Error("closing the store", "error", cerr, guard.Stack(cerr))
+		d.log.Error("closing the store", "err", cerr, guard.Stack(cerr))
 		err = errors.Join(err, cerr)
 	} else if ferr := snapshot.Filled(d.cfg.Store); ferr != nil {
 		err = errors.Join(err, ferr)
@@ -300,7 +300,7 @@ func (d *Daemon) close() error {
 // unmount is what `umount` asks for.
 func (d *Daemon) unmount(lazy bool) error {
 	if err := d.store.Forest().Sync(); err != nil {
-		d.log.Error("sync before unmounting", "error", err)
+		d.log.Error("sync before unmounting", "err", err)
 		if !lazy {
 			return service.Explain(fmt.Errorf("writing to disk: %w", err))
 		}

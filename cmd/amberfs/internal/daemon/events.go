@@ -59,14 +59,14 @@ func openLog(dir string, o events.Options) (*events.Log, error) {
 	if rerr := o.FS.Rename(dir, aside); rerr != nil {
 		return nil, errors.Join(err, rerr)
 	}
-	o.Logger.Error("the event log cannot be read; another is begun", "error", err, "old", aside)
+	o.Logger.Error("the event log cannot be read; another is begun", "err", err, "old", aside)
 	return events.Open(dir, o)
 }
 
 // removeEvents deletes the log of a fork that has ended.
 func (d *Daemon) removeEvents(view uint32) {
 	if err := d.events.Remove(view); err != nil {
-		d.log.Warn("removing the events of a fork that has ended", "error", err)
+		d.log.Warn("removing the events of a fork that has ended", "err", err)
 	}
 }
 
@@ -177,6 +177,6 @@ func (d *Daemon) countEvents(view uint32, name string, span events.Span) {
 		}
 	})
 	if err != nil {
-		d.log.Debug("counting the events of a snapshot", "snapshot", name, "error", err) // deleted meanwhile
+		d.log.Debug("counting the events of a snapshot", "snapshot", name, "err", err) // deleted meanwhile
 	}
 }

@@ -48,7 +48,7 @@ func (d *Daemon) serveMetrics() (*metricsServer, error) {
 	go func() {
 		defer close(m.done)
 		if err := m.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			d.log.Warn("metrics", "error", err)
+			d.log.Warn("metrics", "err", err)
 		}
 	}()
 	d.log.Info("metrics", "address", l.Addr().String())

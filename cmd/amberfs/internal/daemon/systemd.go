@@ -14,7 +14,7 @@ const notifyEnv = "NOTIFY_SOCKET"
 // units of Type=notify. That nobody listens is no error.
 func (d *Daemon) notify(state string) {
 	if _, err := systemd.SdNotify(false, state); err != nil {
-		d.log.Warn("telling the service manager", "state", state, "error", err)
+		d.log.Warn("telling the service manager", "state", state, "err", err)
 	}
 }
 

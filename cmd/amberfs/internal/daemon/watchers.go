@@ -137,7 +137,7 @@ func (w *watchers) run(ctx context.Context) {
 		w.mu.entries = append(below, w.mu.entries...)
 		w.mu.Unlock()
 		if err != nil && ctx.Err() == nil {
-			w.d.log.Debug("telling watchers of a restore", "error", err, guard.Stack(err))
+			w.d.log.Debug("telling watchers of a restore", "err", err, guard.Stack(err))
 		}
 	}
 }

@@ -1,0 +1,178 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/budget"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A merging is what a promotion is to do.
+type merging struct {
+	s                  *Store
+	base, ours, theirs *tree.State
+
+	changes   []tree.Change
+	conflicts []string
+	clean     bool // the workspace did not change since the fork
+
+	collisions []collision                 // the conflicts
+	texts      map[string]*content.Content // what merged, by path
+	now        int64                       // the time of what merged
+	list       *budget.Charge              // of all that differs
+}
+
+// newMerging is for an edit of the workspace that a fork came from. The lock is held.
+func (s *Store) newMerging(tx *live.Tx, e *live.Edit, f *Workspace) (*merging, error) {
+	o, ok := s.cat.snaps[f.origin]
+	if !ok {
+		return nil, fmt.Errorf("%w: fork %q has no origin", ErrNotFound, f.name)
+	}
+	base, err := s.stateOf(o)
+	if err != nil {
+		return nil, err
+	}
+	theirs, err := tx.Capture(f.view)
+	return &merging{s: s, base: base, ours: e.Base(), theirs: theirs}, err
+}
+
+// graft prepares what was found.
+func (m *merging) graft(ctx context.Context, e *live.Edit, now int64) error {
+	return e.Graft(ctx, m.theirs, m.changes, live.Graft{Exact: m.clean, KeepFull: !m.clean, Now: now})
+}
+
+// merge compares both sides with the fork's origin. Paths to skip, and those below
+// them, stay as they are.
+func (m *merging) merge(ctx context.Context, skip []string) error {
+	m.changes, m.conflicts, m.collisions, m.clean = nil, nil, nil, true
+	src := m.s.src
+	mine := make(map[string]tree.Change)
+	if err := tree.Diff(ctx, src, m.base, m.ours, tree.DiffOptions{}, func(c tree.Change) error {
+		m.clean = false
+		if significant(c) {
+			mine[c.Path.String()] = c
+		}
+		return m.list.Try(changeCost + 2*int64(c.Path.Len()))
+	}); err != nil {
+		return err
+	}
+	if m.clean {
+		changes, err := m.s.changes(ctx, m.ours, m.theirs, tree.DiffOptions{}, m.list)
+		m.changes = changes
+		return err
+	}
+	skipped := make(map[string]bool)
+	for _, p := range skip {
+		skipped[p] = true
+	}
+	added := make(map[string]bool) // directories that come with the fork
+	return tree.Diff(ctx, src, m.base, m.theirs, tree.DiffOptions{}, func(c tree.Change) error {
+		p := c.Path.String()
+		if trivial(c) || under(p, skipped) {
+			return nil
+		}
+		if len(p) >= unix.PathMax {
+			return errs.New(errs.NameTooLong, "%s is too long a path to be merged", c.Path.Short())
+		}
+		if err := m.list.Try(changeCost + int64(len(p))); err != nil {
+			return err
+		}
+		if _, changed := mine[p]; changed && !significant(c) {
+			return nil // only touched in the fork
+		}
+		a, err := m.ours.Resolve(src, p)
+		if err != nil {
+			a = nil
+		}
+		if _, changed := mine[p]; changed && a != nil && c.B != nil {
+			if same, err := tree.SameFile(src, a, c.B); err != nil || same {
+				return err // the workspace has it already
+			}
+		}
+		if conflict, err := m.conflict(p, c, a, mine); err != nil {
+			return err
+		} else if text := m.texts[p]; conflict && text != nil {
+			c.B = collision{p, c.A, a, c.B, mine[p].What, c.What}.merged(text, m.now)
+		} else if conflict {
+			m.conflicts = append(m.conflicts, p)
+			m.collisions = append(m.collisions, collision{p, c.A, a, c.B, mine[p].What, c.What})
+		}
+		if a == nil && c.B == nil {
+			return nil
+		}
+		above, err := m.s.missingParents(m.ours, m.theirs, c.Path, added)
+		if err != nil {
+			return err
+		}
+		m.changes = append(m.changes, above...)
+		if c.B != nil && c.B.IsDir() {
+			if added[p] {
+				return nil
+			}
+			added[p] = true
+		}
+		m.changes = append(m.changes, tree.Change{Path: c.Path, A: a, B: c.B, What: c.What})
+		return nil
+	})
+}
+
+// under reports whether a path, or a directory above it, is in the set.
+func under(p string, set map[string]bool) bool {
+	for ; p != "." && p != "/" && p != ""; p = path.Dir(p) {
+		if set[p] {
+			return true
+		}
+	}
+	return false
+}
+
+// trivial changes follow from others: the mtime of a directory whose entries
+// changed.
+func trivial(c tree.Change) bool {
+	return c.A != nil && c.B != nil && c.A.IsDir() && c.B.IsDir() && c.What&^(tree.Mtime|tree.Links) == 0
+}
+
+// significant changes are more than another time: a file that was only touched,
+// or brought back as it was, did not change.
+func significant(c tree.Change) bool {
+	return c.A == nil || c.B == nil || c.What&^(tree.Mtime|tree.Links) != 0
+}
+
+// conflict reports whether what the fork changed at c was changed here too,
+// to something else.
+func (m *merging) conflict(p string, c tree.Change, a *tree.Inode, mine map[string]tree.Change) (bool, error) {
+	if _, changed := mine[p]; changed {
+		if a == nil && c.B == nil {
+			return false, nil
+		}
+		if a == nil || c.B == nil {
+			return true, nil
+		}
+		same, err := tree.SameFile(m.s.src, a, c.B)
+		return !same, err
+	}
+	if a != nil && a.IsDir() && c.B != nil && !c.B.IsDir() {
+		for other := range mine {
+			if strings.HasPrefix(other, p+"/") {
+				return true, nil
+			}
+		}
+	}
+	// A directory above it may have gone, or become something else, here.
+	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+		if d, changed := mine[dir]; changed && c.B != nil && (d.B == nil || !d.B.IsDir()) {
+			return true, nil
+		}
+	}
+	// The fork may have removed a directory that got something new here: then
+	// only what the fork knew of goes.
+	return false, nil
+}

@@ -97,13 +97,13 @@ func (m *merging) merge(ctx context.Context, skip []string) error {
 				return err // the workspace has it already
 			}
 		}
-		if conflict, err := m.conflict(p, c, a, mine); err != nil {
-			return err
-		} else if text := m.texts[p]; conflict && text != nil {
-			c.B = collision{p, c.A, a, c.B, mine[p].What, c.What}.merged(text, m.now)
-		} else if conflict {
-			m.conflicts = append(m.conflicts, p)
-			m.collisions = append(m.collisions, collision{p, c.A, a, c.B, mine[p].What, c.What})
+		if conflict(p, c, a, mine) {
+			both := collision{p, c.A, a, c.B, mine[p].What, c.What}
+			if text := m.texts[p]; text != nil {
+				c.B = both.merged(text, m.now)
+			} else {
+				m.conflicts, m.collisions = append(m.conflicts, p), append(m.collisions, both)
+			}
 		}
 		if a == nil && c.B == nil {
 			return nil
@@ -137,7 +137,7 @@ func under(p string, set map[string]bool) bool {
 // trivial changes follow from others: the mtime of a directory whose entries
 // changed.
 func trivial(c tree.Change) bool {
-	return c.A != nil && c.B != nil && c.A.IsDir() && c.B.IsDir() && c.What&^(tree.Mtime|tree.Links) == 0
+	return !significant(c) && c.A.IsDir() && c.B.IsDir()
 }
 
 // significant changes are more than another time: a file that was only touched,
@@ -146,33 +146,26 @@ func significant(c tree.Change) bool {
 	return c.A == nil || c.B == nil || c.What&^(tree.Mtime|tree.Links) != 0
 }
 
-// conflict reports whether what the fork changed at c was changed here too,
-// to something else.
-func (m *merging) conflict(p string, c tree.Change, a *tree.Inode, mine map[string]tree.Change) (bool, error) {
+// conflict reports whether what the fork changed at c, to something that is not there
+// already, was changed here too.
+func conflict(p string, c tree.Change, a *tree.Inode, mine map[string]tree.Change) bool {
 	if _, changed := mine[p]; changed {
-		if a == nil && c.B == nil {
-			return false, nil
-		}
-		if a == nil || c.B == nil {
-			return true, nil
-		}
-		same, err := tree.SameFile(m.s.src, a, c.B)
-		return !same, err
+		return a != nil || c.B != nil
 	}
 	if a != nil && a.IsDir() && c.B != nil && !c.B.IsDir() {
 		for other := range mine {
 			if strings.HasPrefix(other, p+"/") {
-				return true, nil
+				return true
 			}
 		}
 	}
 	// A directory above it may have gone, or become something else, here.
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 		if d, changed := mine[dir]; changed && c.B != nil && (d.B == nil || !d.B.IsDir()) {
-			return true, nil
+			return true
 		}
 	}
 	// The fork may have removed a directory that got something new here: then
 	// only what the fork knew of goes.
-	return false, nil
+	return false
 }

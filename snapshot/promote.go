@@ -10,7 +10,6 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // A ConflictRule says what becomes of a path that changed on both sides.
@@ -65,7 +64,7 @@ func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) 
 	if err != nil {
 		return PromoteResult{Fork: fork}, err
 	}
-	done, err := patient(ctx, o.List, func() (promoting, error) { return w.promote(ctx, f, fork, o) })
+	done, err := patient(ctx, o.List, func() (done[PromoteResult], error) { return w.promote(ctx, f, fork, o) })
 	res := done.res
 	if err != nil {
 		return res, err
@@ -80,15 +79,8 @@ func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) 
 	return res, nil
 }
 
-// A promoting is what a promotion has done.
-type promoting struct {
-	res     PromoteResult
-	inv     live.Invalidation
-	changes []tree.Change
-}
-
 // promote prepares the changes, and then journals and makes them in one step.
-func (w *Workspace) promote(ctx context.Context, f *Workspace, fork string, o PromoteOptions) (done promoting, err error) {
+func (w *Workspace) promote(ctx context.Context, f *Workspace, fork string, o PromoteOptions) (done done[PromoteResult], err error) {
 	s, res := w.store, &done.res
 	res.Fork = fork
 	e, err := s.forest.Edit(ctx, w.view, f.view)

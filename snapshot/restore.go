@@ -58,10 +58,10 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		changes, err := patient(ctx, o.List, func() ([]tree.Change, error) { return s.restoreChanges(ctx, now, to, o.List) })
 		return newRestoreResult(to, changes), err
 	}
-	done, err := patient(ctx, o.List, func() (restoring, error) {
+	done, err := patient(ctx, o.List, func() (done[RestoreResult], error) {
 		e, err := s.forest.Edit(ctx, w.view)
 		if err != nil {
-			return restoring{}, err
+			return done[RestoreResult]{}, err
 		}
 		defer e.End()
 		return w.restore(ctx, e, to, o)
@@ -79,9 +79,9 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	return res, nil
 }
 
-// A restoring is what a restore has done.
-type restoring struct {
-	res     RestoreResult
+// done is what a restore or a promotion has done.
+type done[R any] struct {
+	res     R
 	inv     live.Invalidation
 	changes []tree.Change
 }
@@ -131,7 +131,7 @@ func newRestoreResult(to *target, changes []tree.Change) RestoreResult {
 }
 
 // restore prepares the changes, and then journals and makes them in one step.
-func (w *Workspace) restore(ctx context.Context, e *live.Edit, to *target, o RestoreOptions) (done restoring, err error) {
+func (w *Workspace) restore(ctx context.Context, e *live.Edit, to *target, o RestoreOptions) (done done[RestoreResult], err error) {
 	s := w.store
 	r := restoreRecord{WS: w.view, View: to.snap.View, Paths: BytePaths(to.paths), Now: time.Now().UnixNano()}
 	if done.changes, err = s.prepareRestore(ctx, e, to, r.Now, o.List); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -22,7 +21,8 @@ type merging struct {
 
 	changes   []tree.Change
 	conflicts []string
-	clean     bool // the workspace did not change since the fork
+	clean     bool            // the workspace did not change since the fork
+	above     map[string]bool // directories in which something changed here
 
 	collisions []collision                 // the conflicts
 	texts      map[string]*content.Content // what merged, by path
@@ -55,10 +55,15 @@ func (m *merging) merge(ctx context.Context, skip []string) error {
 	m.changes, m.conflicts, m.collisions, m.clean = nil, nil, nil, true
 	src := m.s.src
 	mine := make(map[string]tree.Change)
+	m.above = make(map[string]bool)
 	if err := tree.Diff(ctx, src, m.base, m.ours, tree.DiffOptions{}, func(c tree.Change) error {
 		m.clean = false
 		if significant(c) {
-			mine[c.Path.String()] = c
+			p := c.Path.String()
+			mine[p] = c
+			for dir := path.Dir(p); dir != "." && !m.above[dir]; dir = path.Dir(dir) {
+				m.above[dir] = true
+			}
 		}
 		return m.list.Try(changeCost + 2*int64(c.Path.Len()))
 	}); err != nil {
@@ -97,7 +102,7 @@ func (m *merging) merge(ctx context.Context, skip []string) error {
 				return err // the workspace has it already
 			}
 		}
-		if conflict(p, c, a, mine) {
+		if m.conflict(p, c, a, mine) {
 			both := collision{p, c.A, a, c.B, mine[p].What, c.What}
 			if text := m.texts[p]; text != nil {
 				c.B = both.merged(text, m.now)
@@ -148,16 +153,12 @@ func significant(c tree.Change) bool {
 
 // conflict reports whether what the fork changed at c, to something that is not there
 // already, was changed here too.
-func conflict(p string, c tree.Change, a *tree.Inode, mine map[string]tree.Change) bool {
+func (m *merging) conflict(p string, c tree.Change, a *tree.Inode, mine map[string]tree.Change) bool {
 	if _, changed := mine[p]; changed {
 		return a != nil || c.B != nil
 	}
-	if a != nil && a.IsDir() && c.B != nil && !c.B.IsDir() {
-		for other := range mine {
-			if strings.HasPrefix(other, p+"/") {
-				return true
-			}
-		}
+	if a != nil && a.IsDir() && c.B != nil && !c.B.IsDir() && m.above[p] {
+		return true
 	}
 	// A directory above it may have gone, or become something else, here.
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {

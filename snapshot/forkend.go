@@ -15,13 +15,33 @@ const claimLabel = "claim"
 // EndFork removes a fork. Its last state becomes a snapshot of this
 // workspace, whose Info is returned.
 func (w *Workspace) EndFork(name string, c live.Caller) (Info, error) {
-	return w.endFork(name, c, func(f *Workspace) error { return w.mayEnd(f, c) }, w.lastStates)
+	return w.endFork(name, c, func(f *Workspace) error {
+		if len(f.forks) > 0 {
+			return errs.New(errs.Busy, "busy: fork %q has forks of its own; end those first", name)
+		}
+		return w.mayEnd(f, c)
+	}, w.lastStates)
 }
 
-// DiscardFork removes a fork and keeps nothing of it.
+// DiscardFork removes a fork, with the forks in it, and keeps nothing of them. So whoever
+// has the fork cannot keep it: what may end is up to the policy of this workspace alone.
 func (w *Workspace) DiscardFork(name string, c live.Caller) error {
-	_, err := w.endFork(name, c, func(f *Workspace) error { return w.mayEnd(f, c) },
-		func(*live.Tx, *Workspace, live.Caller, *endForkRecord) error { return nil })
+	_, err := w.endFork(name, c, func(f *Workspace) (err error) {
+		f.family(func(in *Workspace) {
+			if err == nil {
+				err = w.mayEnd(in, c)
+			}
+		})
+		return err
+	}, func(_ *live.Tx, f *Workspace, _ live.Caller, r *endForkRecord) error {
+		f.family(func(in *Workspace) {
+			if in != f {
+				r.Inside = append(r.Inside, in.view)
+			}
+		})
+		slices.Reverse(r.Inside)
+		return nil
+	})
 	return err
 }
 
@@ -38,8 +58,8 @@ func (w *Workspace) expireForks(now time.Time) error {
 	})
 	for _, name := range over {
 		still := func(f *Workspace) error {
-			if f.expires == nil || !now.After(*f.expires) {
-				return errs.New(errs.Busy, "busy: fork %q was claimed again", name)
+			if f.expires == nil || !now.After(*f.expires) || len(f.forks) > 0 {
+				return errs.New(errs.Busy, "busy: fork %q was claimed or forked again", name)
 			}
 			return nil
 		}
@@ -60,9 +80,6 @@ func (w *Workspace) endFork(name string, c live.Caller, may func(f *Workspace) e
 		f, err := w.forkNamed(name)
 		if err != nil {
 			return err
-		}
-		if len(f.forks) > 0 {
-			return errs.New(errs.Busy, "busy: fork %q has forks of its own; end those first", name)
 		}
 		if err := may(f); err != nil {
 			return err
@@ -85,7 +102,9 @@ func (w *Workspace) endFork(name string, c live.Caller, may func(f *Workspace) e
 		s.event(Event{Workspace: w.view, Action: "captured", From: last.Name, Caller: c})
 	}
 	s.event(Event{Workspace: w.view, Action: "fork-ended", From: name, Detail: last.Name, Caller: c})
-	s.event(Event{Workspace: r.View, Action: "ended", Caller: c})
+	for _, view := range append(r.Inside, r.View) {
+		s.event(Event{Workspace: view, Action: "ended", Caller: c})
+	}
 	return last, nil
 }
 
@@ -158,6 +177,11 @@ func (w *Workspace) freeName(name string) string {
 }
 
 func (s *Store) applyEndFork(tx *live.Tx, r endForkRecord) error {
+	for _, view := range r.Inside {
+		if err := s.applyEndFork(tx, endForkRecord{View: view}); err != nil {
+			return err
+		}
+	}
 	f, ok := s.cat.workspaces[r.View]
 	if !ok {
 		return nil

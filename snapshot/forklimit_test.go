@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -193,5 +195,55 @@ func TestWhatOthersHave(t *testing.T) {
 	}
 	if grown := s.Main().Status().StoredBytes - before; grown > told[0]/2+4096 {
 		t.Errorf("the same content took %d bytes more", grown)
+	}
+}
+
+// TestForksInAForkDoNotKeepIt: whoever has a fork cannot keep it by forks in it and a
+// policy that protects these, and recovery ends all of them as well.
+func TestForksInAForkDoNotKeepIt(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	w := s.Main()
+	at := w
+	for _, name := range []string{"f", "g", "h"} {
+		f, err := at.Fork(snapshot.ForkOptions{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.PatchPolicy([]byte(`{"delete":"nobody","protect":true}`), live.Caller{Direct: true}); err != nil {
+			t.Fatal(err)
+		}
+		at = f
+	}
+	if _, err := w.EndFork("f", live.Caller{}); !errors.Is(err, errs.Busy) {
+		t.Errorf("a fork that has forks ends, and the last states of these are lost: %v", err)
+	}
+	if err := w.DiscardFork("f", live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	killed := filepath.Join(t.TempDir(), "store")
+	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	again, err := snapshot.Open(killed, snapshot.Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	for _, s := range []*snapshot.Store{s, again} {
+		if n := len(s.Main().Forks()) + len(s.Main().List()); n != 0 {
+			t.Errorf("%d forks and snapshots are left", n)
+		}
+		for view := uint32(1); view < 20; view++ {
+			if _, ok := s.Workspace(view); ok {
+				t.Errorf("the workspace %d is left", view)
+			}
+		}
 	}
 }

@@ -70,6 +70,8 @@ type endForkRecord struct {
 	Last *storedSnapshot `json:"last"`
 	// Full is the bookmark of a fork that was emptied before it was ended.
 	Full *storedSnapshot `json:"full,omitempty"`
+	// Inside are the forks in it, which end before it; each after those in it.
+	Inside []uint32 `json:"inside,omitempty"`
 }
 
 type renameForkRecord struct {

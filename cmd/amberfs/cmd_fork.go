@@ -21,7 +21,8 @@ REMOTE@SNAPSHOT is one that was pushed; REMOTE is a name or a URL ("amberfs help
 remote"). What is in its files is fetched when they are read.
 
 "amberfs fork --delete NAME" ends it, as rmdir does: its last state becomes a
-snapshot of this workspace first. "amberfs fork --discard NAME" keeps nothing.`,
+snapshot of this workspace first. "amberfs fork --discard NAME" ends the
+forks in it, too, and keeps nothing.`,
 		Example: `  amberfs fork v1 try-left
   amberfs fork try-right
   amberfs fork label:claim=box-17 again --ttl 1h

@@ -25,7 +25,7 @@ func TestFilesThatAreNone(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(outside, []byte("amberfs store 2\n"), 0o600); err != nil {
+			if err := os.WriteFile(outside, []byte("amberfs store 3\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			name := filepath.Join(dir, file)
@@ -52,7 +52,7 @@ func TestFilesThatAreNone(t *testing.T) {
 			case <-time.After(10 * time.Second):
 				t.Fatalf("a %s in place of %s hangs the store", what, file)
 			}
-			if b, err := os.ReadFile(outside); err != nil || string(b) != "amberfs store 2\n" {
+			if b, err := os.ReadFile(outside); err != nil || string(b) != "amberfs store 3\n" {
 				t.Errorf("what the %s in place of %s leads to holds %q, %v", what, file, b, err)
 			}
 		}

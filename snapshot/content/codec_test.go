@@ -127,12 +127,12 @@ func TestDecodeRefuses(t *testing.T) {
 		"empty extent":          {content, []func(*wire.Encoder){num(5, 5, 0, 0, 1, 0, 0, extHole)}},
 		"position over 2^63":    {content, []func(*wire.Encoder){num(5, 5, 0, 0, 1, 0, 5, extJournal, math.MaxInt64-4)}},
 		"extent in no base":     {content, []func(*wire.Encoder){num(5, 5, 0, 0, 1, 0, 5, extBase, 0)}},
-		"list of another kind":  {list(1), []func(*wire.Encoder){raw(wire.KindState, 1, 1), num(1), data(5)}},
-		"list of other version": {list(1), []func(*wire.Encoder){raw(wire.KindList, 2, 1), num(1), data(5)}},
-		"list of other level":   {list(2), []func(*wire.Encoder){raw(wire.KindList, 1, 1), num(1), data(5)}},
-		"empty list":            {list(1), []func(*wire.Encoder){raw(wire.KindList, 1, 1), num(0)}},
-		"list cut short":        {list(1), []func(*wire.Encoder){raw(wire.KindList, 1, 1), num(2), data(5)}},
-		"list with more behind": {list(1), []func(*wire.Encoder){raw(wire.KindList, 1, 1), num(1), data(5), raw(0)}},
+		"list of another kind":  {list(1), []func(*wire.Encoder){raw(wire.KindState, 2, 1), num(1), data(5)}},
+		"list of other version": {list(1), []func(*wire.Encoder){raw(wire.KindList, 1, 1), num(1), data(5)}},
+		"list of other level":   {list(2), []func(*wire.Encoder){raw(wire.KindList, 2, 1), num(1), data(5)}},
+		"empty list":            {list(1), []func(*wire.Encoder){raw(wire.KindList, 2, 1), num(0)}},
+		"list cut short":        {list(1), []func(*wire.Encoder){raw(wire.KindList, 2, 1), num(2), data(5)}},
+		"list with more behind": {list(1), []func(*wire.Encoder){raw(wire.KindList, 2, 1), num(1), data(5), raw(0)}},
 	} {
 		var e wire.Encoder
 		for _, w := range tc.write {

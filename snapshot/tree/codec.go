@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"unsafe"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
@@ -65,14 +66,18 @@ func encodeBody(e *wire.Encoder, b *body) {
 		}
 	case wire.KindDirLeaf:
 		e.Uvarint(uint64(len(b.ents)))
-		var ino uint64
-		for i := range b.ents {
-			d := &b.ents[i]
-			e.Uvarint(uint64(d.slot())<<typeBits | uint64(d.typ()))
-			e.Varint(int64(d.ino() - ino))
-			e.String(d.name)
-			ino = d.ino()
-		}
+		encodeEntries(e, b.ents)
+	}
+}
+
+func encodeEntries(e *wire.Encoder, ents []dirent) {
+	var ino uint64
+	for i := range ents {
+		d := &ents[i]
+		e.Uvarint(uint64(d.slot())<<typeBits | uint64(d.typ()))
+		e.Varint(int64(d.ino() - ino))
+		e.String(d.name)
+		ino = d.ino()
 	}
 }
 
@@ -101,7 +106,9 @@ func decodeBody(raw []byte) (*body, error) {
 			b.kids = decodeKids(d, uint64(binary.LittleEndian.Uint16(m)), dirFan, true)
 		}
 	case wire.KindDirLeaf:
-		b.ents = decodeDirLeaf(d, raw)
+		n := d.Count(3)
+		b.tiny = d.Remaining() <= maxText
+		b.ents = decodeEntries(d, string(raw), n)
 	default:
 		d.Fail("kind %d is no page", b.kind)
 	}
@@ -144,13 +151,20 @@ func decodeKids(d *wire.Decoder, m uint64, fan int, counts bool) []*page {
 	return kids
 }
 
-func decodeDirLeaf(d *wire.Decoder, raw []byte) []dirent {
-	n := d.Count(3)
+// decodeText reads the n entries of a directory that an inode's record has.
+func decodeText(text string, n int) (*body, error) {
+	d := wire.NewDecoder(unsafe.Slice(unsafe.StringData(text), len(text)))
+	b := &body{kind: wire.KindDirLeaf, ents: decodeEntries(d, text, n)}
+	return b, d.Finish()
+}
+
+// decodeEntries reads n entries. text is all that d reads from: the names are parts of
+// it, so that they need no memory of their own.
+func decodeEntries(d *wire.Decoder, text string, n int) []dirent {
 	if n == 0 || n > maxDirLeaf {
 		d.Fail("directory leaf of %d entries", n)
 		return nil
 	}
-	text := string(raw) // one allocation for all names
 	ents := make([]dirent, n)
 	var ino uint64
 	for i := range ents {

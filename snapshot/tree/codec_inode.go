@@ -16,7 +16,8 @@ const (
 	hasTarget
 	hasEntries
 	hasContent
-	hasAll = 1<<iota - 1
+	hasText // the entries are in the record
+	hasAll  = 1<<iota - 1
 )
 
 // sealedContent returns what the record of a file says of its content, which is sealed:
@@ -29,7 +30,8 @@ func sealedContent(c *content.Content) *content.ChunkMap {
 }
 
 // encodeInode writes an inode whose directory is sealed, with the content given. Times
-// other than mtime are written as their distance from it, which is mostly short.
+// are written as their distance from another that is mostly near: a file that was copied
+// keeps the mtime of what it was copied from, but was changed when it was made.
 func encodeInode(e *wire.Encoder, n *Inode, base *content.ChunkMap) {
 	var flags byte
 	set := func(f byte, on bool) {
@@ -42,6 +44,7 @@ func encodeInode(e *wire.Encoder, n *Inode, base *content.ChunkMap) {
 	set(hasTarget, n.IsSymlink())
 	set(hasEntries, n.IsDir() && n.Dir.Len() > 0)
 	set(hasContent, base != nil)
+	set(hasText, flags&hasEntries != 0 && n.Dir.root.text.Load() != nil)
 
 	e.Byte(flags)
 	e.Uvarint(uint64(n.Mode))
@@ -51,7 +54,7 @@ func encodeInode(e *wire.Encoder, n *Inode, base *content.ChunkMap) {
 	e.Varint(n.Mtime)
 	e.Varint(n.Ctime - n.Mtime)
 	e.Varint(n.Atime - n.Mtime)
-	e.Varint(n.Btime - n.Mtime)
+	e.Varint(n.Btime - n.Ctime)
 	links := canonicalLinks(n.Links)
 	e.Uvarint(uint64(len(links)))
 	for i := range links {
@@ -72,9 +75,13 @@ func encodeInode(e *wire.Encoder, n *Inode, base *content.ChunkMap) {
 		e.String(n.Target)
 	}
 	if flags&hasEntries != 0 {
-		h, _ := n.Dir.root.id()
 		e.Uvarint(uint64(n.Dir.Len()))
-		e.Raw(h[:])
+		if text := n.Dir.root.text.Load(); text != nil {
+			e.String(*text)
+		} else {
+			h, _ := n.Dir.root.id()
+			e.Raw(h[:])
+		}
 	}
 	if flags&hasContent != 0 {
 		base.Encode(e)
@@ -107,7 +114,8 @@ func linkBefore(a, b *Link) bool {
 	return a.Name < b.Name
 }
 
-// decodedInode and decodedDir bundle what most inodes need, to save allocations.
+// decodedInode, decodedDir and decodedText bundle what most inodes need, to save
+// allocations.
 type decodedInode struct {
 	inode Inode
 	link  [1]Link
@@ -116,6 +124,11 @@ type decodedInode struct {
 type decodedDir struct {
 	page page
 	hash cas.Hash
+}
+
+type decodedText struct {
+	page page
+	text string
 }
 
 func decodeInode(ino uint64, raw []byte) (*Inode, error) {
@@ -136,9 +149,10 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 	n.Mtime = d.Varint()
 	n.Ctime = n.Mtime + d.Varint()
 	n.Atime = n.Mtime + d.Varint()
-	n.Btime = n.Mtime + d.Varint()
+	n.Btime = n.Ctime + d.Varint()
 	if flags&hasTarget != 0 != n.IsSymlink() ||
 		flags&hasEntries != 0 && !n.IsDir() ||
+		flags&(hasEntries|hasText) == hasText ||
 		flags&hasContent != 0 && !n.IsRegular() {
 		d.Fail("inode of mode %o with flags %#x", n.Mode, flags)
 	}
@@ -189,14 +203,7 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 		n.Target = d.String()
 	}
 	if flags&hasEntries != 0 {
-		dir := &decodedDir{}
-		dir.page.n = int(d.Uint(math.MaxInt32))
-		dir.hash = decodeHash(d)
-		dir.page.hash.Store(&dir.hash)
-		if dir.page.n == 0 {
-			d.Fail("empty directory with a page")
-		}
-		n.Dir.root = &dir.page
+		n.Dir.root = decodeDir(d, flags&hasText != 0)
 	}
 	if flags&hasContent != 0 {
 		if b := content.DecodeChunkMap(d); d.Err() == nil {
@@ -210,4 +217,24 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 		return nil, err
 	}
 	return n, nil
+}
+
+// decodeDir reads where the entries of a directory are. Those that the record has are
+// read when they are asked for.
+func decodeDir(d *wire.Decoder, inRecord bool) *page {
+	n := int(d.Uint(math.MaxInt32))
+	if n == 0 {
+		d.Fail("empty directory with a page")
+	}
+	if !inRecord {
+		dir := &decodedDir{page: page{n: n}, hash: decodeHash(d)}
+		dir.page.hash.Store(&dir.hash)
+		return &dir.page
+	}
+	dir := &decodedText{page: page{n: n}, text: d.String()}
+	if len(dir.text) > maxText {
+		d.Fail("directory of %d bytes in the record of its inode", len(dir.text))
+	}
+	dir.page.text.Store(&dir.text)
+	return &dir.page
 }

@@ -3,6 +3,7 @@ package tree
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -130,7 +131,9 @@ func TestCutShort(t *testing.T) {
 func TestWrongKind(t *testing.T) {
 	f := newTestFS()
 	d := f.create(RootIno, "d", unix.S_IFDIR|0o755)
-	f.create(d, "x", unix.S_IFREG|0o644)
+	for i := range maxDirLeaf {
+		f.create(d, fmt.Sprint("x", i), unix.S_IFREG|0o644)
+	}
 	s := f.freeze()
 	id := f.seal(t, s)
 	dir := must(s.Get(f.src, d)).Dir.root

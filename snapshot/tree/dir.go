@@ -25,6 +25,11 @@ const (
 	typeBits      = 4
 	maxCollisions = 1 << slotBits
 	firstCookie   = 16
+
+	// maxText is how many bytes the entries of a directory take at most that has no
+	// page: its inode's record has them. Most directories are that small, and a page
+	// of its own would take a multiple of it.
+	maxText = 512
 )
 
 // Dirent is one entry of a directory.
@@ -125,8 +130,11 @@ func (p *page) loadDir(src *Source, at pos, keep bool) (*body, error) {
 		orKind = wire.KindDirLeaf
 	}
 	b, err := p.load(src, keep, wire.KindDirLeaf, orKind)
-	if err != nil || p.hash.Load() == nil {
+	if err != nil || !p.isSealed() {
 		return b, err
+	}
+	if b.tiny && at.depth == 0 && p.text.Load() == nil {
+		return nil, fmt.Errorf("%w: directory page of %d entries, which its inode has room for", ErrMalformed, len(b.ents))
 	}
 	n, fits := len(b.ents), len(b.ents) == 0 || at.holds(b.ents[0].hash()) && at.holds(b.ents[len(b.ents)-1].hash())
 	for _, k := range b.kids {

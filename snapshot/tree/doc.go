@@ -6,9 +6,10 @@
 // A State is a table from inode numbers to inodes, a radix tree of 64-way pages.
 // An Inode has the attributes, and by its type
 //
-//   - a Dir: the entries, in a trie by the hash of the name. An entry leads to an
-//     inode number, so a rename touches two directories and one inode, whatever is
-//     below it, and two names of one number are a hard link;
+//   - a Dir: the entries, in a trie by the hash of the name, of which a small one is
+//     sealed as a part of its inode. An entry leads to an inode number, so a rename
+//     touches two directories and one inode, whatever is below it, and two names of
+//     one number are a hard link;
 //   - a content.Content: the bytes of a regular file;
 //   - a target, for a symbolic link.
 //

@@ -13,12 +13,13 @@ import (
 // page has a single owner, who changes it in place under the owner's lock. From
 // the next epoch on it is frozen: any number of states share it, and a change
 // copies it first. Only two things still happen to a frozen page, both to its
-// atomic fields and in this order: a sealer sets the hash, then drops the body.
-// So a reader that finds no body finds the hash, and loads by it.
+// atomic fields and in this order: a sealer sets the hash or the text, then drops
+// the body. So a reader that finds no body finds one of them, and loads by it.
 type page struct {
 	epoch uint64
 	n     int // directory pages: the number of entries beneath
 	hash  atomic.Pointer[cas.Hash]
+	text  atomic.Pointer[string] // the encoded entries of a directory so small that its inode's record has them
 	mem   atomic.Pointer[body]
 }
 
@@ -26,6 +27,7 @@ type page struct {
 // body never changes.
 type body struct {
 	kind byte
+	tiny bool       // a loaded directory leaf so small that an inode's record could have it
 	kids []*page    // inner pages: fanout items, nil where nothing is
 	leaf *tableLeaf // table leaves
 	ents []dirent   // directory leaves, in order of (hash, slot)
@@ -59,12 +61,26 @@ func (p *page) seal(h cas.Hash) {
 	p.mem.Store(nil)
 }
 
+// sealText is seal for a page that is no object of its own.
+func (p *page) sealText(entries string) {
+	p.text.Store(&entries)
+	p.mem.Store(nil)
+}
+
+// isSealed reports whether a page has what it is found by.
+func (p *page) isSealed() bool { return p.hash.Load() != nil || p.text.Load() != nil }
+
 // load returns the body of a page that must be of one of two kinds.
 func (p *page) load(src *Source, keep bool, kind, orKind byte) (*body, error) {
 	b := p.mem.Load()
 	if b == nil {
 		var err error
-		if b, err = src.body(*p.hash.Load(), keep); err != nil {
+		if text := p.text.Load(); text != nil {
+			b, err = decodeText(*text, p.n)
+		} else {
+			b, err = src.body(*p.hash.Load(), keep)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -82,6 +98,9 @@ func samePage(a, b *page) bool {
 	}
 	if a == nil || b == nil {
 		return false
+	}
+	if ta, tb := a.text.Load(), b.text.Load(); ta != nil && tb != nil {
+		return *ta == *tb
 	}
 	ha, hb := a.hash.Load(), b.hash.Load()
 	return ha != nil && hb != nil && *ha == *hb

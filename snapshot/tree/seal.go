@@ -100,7 +100,7 @@ func (r *sealRun) inodes(ctx context.Context, g *errgroup.Group, p *page) error 
 
 // unsealed returns the body of a page that is in memory and not sealed yet.
 func (p *page) unsealed() *body {
-	if p == nil || p.hash.Load() != nil {
+	if p == nil || p.isSealed() {
 		return nil
 	}
 	return p.mem.Load() // nil if another sealer was faster
@@ -110,7 +110,7 @@ func (p *page) unsealed() *body {
 func (r *sealRun) inode(ctx context.Context, l *tableLeaf, i int, dir *page, c *content.Content) error {
 	err := ctx.Err()
 	if dir != nil && err == nil {
-		_, err = r.page(ctx, dir)
+		err = r.dir(ctx, dir)
 	}
 	if c != nil && err == nil {
 		_, err = r.z.Seal(ctx, c)
@@ -119,6 +119,35 @@ func (r *sealRun) inode(ctx context.Context, l *tableLeaf, i int, dir *page, c *
 		return fmt.Errorf("inode %d: %w", l.number*tableFan+uint64(i), err)
 	}
 	return nil
+}
+
+// dir seals the topmost page of a directory, which is an object only if the inode's
+// record has no room for the entries.
+func (r *sealRun) dir(ctx context.Context, p *page) error {
+	b := p.unsealed()
+	if b == nil {
+		return nil
+	}
+	if b.kind == wire.KindDirLeaf {
+		e := r.encoder()
+		defer r.buffers.Put(e)
+		if encodeEntries(e, b.ents); e.Len() <= maxText {
+			p.sealText(string(e.Out()))
+			return nil
+		}
+	}
+	_, err := r.page(ctx, p)
+	return err
+}
+
+// encoder returns an empty one. Give it back to buffers.
+func (r *sealRun) encoder() *wire.Encoder {
+	e, _ := r.buffers.Get().(*wire.Encoder)
+	if e == nil {
+		e = new(wire.Encoder)
+	}
+	e.Reset()
+	return e
 }
 
 // tableLeaf encodes a leaf and writes those of its records that stand alone.
@@ -156,12 +185,8 @@ func (r *sealRun) page(ctx context.Context, p *page) (cas.Hash, error) {
 			}
 		}
 	}
-	e, _ := r.buffers.Get().(*wire.Encoder)
-	if e == nil {
-		e = new(wire.Encoder)
-	}
+	e := r.encoder()
 	defer r.buffers.Put(e)
-	e.Reset()
 	if b.leaf == nil {
 		encodeBody(e, b)
 	} else if err := r.tableLeaf(e, b.leaf); err != nil {

@@ -11,7 +11,7 @@ const (
 	KindList       = 6 // of the chunks of a file
 	KindRecord     = 7 // a piece of a long inode record
 
-	formatVersion = 1
+	formatVersion = 2
 )
 
 // Header appends the two bytes that an object begins with.

@@ -17,7 +17,7 @@ const (
 	keyWritten = 'w' // number of a transaction modulo lastWritten → that number
 )
 
-const indexVersion = "amberfs index 2"
+const indexVersion = "amberfs index 3"
 
 // lastWritten is how many of the last transactions the index knows the numbers of.
 const lastWritten = 256
@@ -76,7 +76,7 @@ type packInfo struct {
 	objects int64 // in the index at places in this pack
 	plain   int64 // their bytes before compression
 	stored  int64 // their bytes in the pack, with headers
-	quick   int64 // those of them that Quick compressed
+	loose   int64 // those of them that a collection would compress better
 	state   uint8
 }
 
@@ -88,7 +88,7 @@ func packKey(id uint64) []byte {
 
 func (i packInfo) encode() []byte {
 	b := make([]byte, 0, packInfoSize)
-	for _, v := range []int64{i.covered, i.objects, i.plain, i.stored, i.quick} {
+	for _, v := range []int64{i.covered, i.objects, i.plain, i.stored, i.loose} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
 	return append(b, i.state)
@@ -99,7 +99,7 @@ func decodePackInfo(b []byte) (packInfo, bool) {
 		return packInfo{}, false
 	}
 	v := func(i int) int64 { return int64(binary.LittleEndian.Uint64(b[8*i:])) }
-	return packInfo{covered: v(0), objects: v(1), plain: v(2), stored: v(3), quick: v(4), state: b[40]}, true
+	return packInfo{covered: v(0), objects: v(1), plain: v(2), stored: v(3), loose: v(4), state: b[40]}, true
 }
 
 // add counts an object in, remove out.
@@ -107,8 +107,8 @@ func (i *packInfo) add(l loc) {
 	i.objects++
 	i.plain += int64(l.plain)
 	i.stored += l.size()
-	if l.flags&flagS2 != 0 {
-		i.quick += l.size()
+	if loose(l.kind, l.flags) {
+		i.loose += l.size()
 	}
 }
 
@@ -116,13 +116,13 @@ func (i *packInfo) remove(l loc) {
 	i.objects--
 	i.plain -= int64(l.plain)
 	i.stored -= l.size()
-	if l.flags&flagS2 != 0 {
-		i.quick -= l.size()
+	if loose(l.kind, l.flags) {
+		i.loose -= l.size()
 	}
 }
 
-// loose reports whether much of a pack could be compressed better.
-func (i *packInfo) loose() bool { return i.quick > i.stored/8 }
+// isLoose reports whether much of a pack could be compressed better.
+func (i *packInfo) isLoose() bool { return i.loose > i.stored/8 }
 
 // packs reads what the index knows of all packs.
 func (x *database) packs() (map[uint64]packInfo, error) {

@@ -20,14 +20,24 @@ const (
 
 // A codec compresses and expands. It is safe for concurrent use.
 type codec struct {
-	enc  *zstd.Encoder
-	dec  *zstd.Decoder
-	bufs sync.Pool // *[]byte: records being built
+	enc   *zstd.Encoder
+	flags uint8 // of what enc makes
+	dec   *zstd.Decoder
+	bufs  sync.Pool // *[]byte: records being built
 }
 
-func newCodec() (*codec, error) {
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false),
-		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(256<<10))
+// newCodec returns the codec of whoever puts objects.
+func newCodec() (*codec, error) { return newCodecOf(zstd.SpeedFastest, flagZstd) }
+
+// newTightCodec returns one that takes thrice the time, for records that are written
+// once more anyway.
+func newTightCodec() (*codec, error) {
+	return newCodecOf(zstd.SpeedBetterCompression, flagZstd|flagTight, zstd.WithEncoderConcurrency(1))
+}
+
+func newCodecOf(level zstd.EncoderLevel, flags uint8, more ...zstd.EOption) (*codec, error) {
+	enc, err := zstd.NewWriter(nil, append(more, zstd.WithEncoderLevel(level), zstd.WithEncoderCRC(false),
+		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(256<<10))...)
 	if err != nil {
 		return nil, fmt.Errorf("set up compression: %w", err)
 	}
@@ -36,7 +46,7 @@ func newCodec() (*codec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up decompression: %w", err)
 	}
-	c := &codec{enc: enc, dec: dec}
+	c := &codec{enc: enc, flags: flags, dec: dec}
 	c.bufs.New = func() any { return new([]byte) }
 	return c, nil
 }
@@ -65,16 +75,16 @@ func (c *codec) build(kind Kind, hash Hash, plain []byte, e effort) (*header, *[
 	b = b[:headerSize]
 	h := &header{kind: kind, plain: uint32(len(plain)), hash: hash}
 	if len(plain) >= minCompress && !noise(plain) {
-		flag := uint8(flagZstd)
+		flags := c.flags
 		if e == quick {
-			flag = flagS2
+			flags = flagS2
 			b = slices.Grow(b, s2.MaxEncodedLen(len(plain)))
 			b = b[:headerSize+len(s2.Encode(b[headerSize:cap(b)], plain))]
 		} else {
 			b = c.enc.EncodeAll(plain, b)
 		}
 		if len(b)-headerSize <= len(plain)-len(plain)/20 {
-			h.flags |= flag
+			h.flags |= flags
 		}
 	}
 	if h.flags&compressed == 0 {

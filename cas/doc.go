@@ -20,7 +20,7 @@
 // Put hashes the bytes (BLAKE3) and looks whether the object is there: in memory,
 // which has what Badger does not hold yet, then in Badger. Of several Puts of one
 // object at once, one works and the others wait for it. A new object is compressed
-// (zstd, or for a Quick store S2; kept if it saves 5 %), written with one pwrite to
+// (zstd at its fastest, or for a Quick store S2; kept if it saves 5 %), written with one pwrite to
 // the end of the newest pack and entered into memory. From then on Get finds it.
 // Nothing has been synced.
 //
@@ -48,9 +48,9 @@
 // hide the dead from Put; take them out of the index; turn runs of dead records
 // into free records, and sync; punch holes under the free records. A pack with
 // little that lives, with too much dead between the living for holes, or with
-// much from Quick, is emptied instead, by appending its living records to the
-// newest pack, those from Quick compressed by zstd, and removed. Each step is safe
-// to be the last one.
+// much that was compressed in a hurry, is emptied instead, by appending its living
+// records to the newest pack, those compressed in a hurry compressed well, and removed.
+// Each step is safe to be the last one.
 //
 // Before the first of these, GC counts itself in the manifest, then in the index.
 // That is how Open notices an index that was put back from an older copy: the two

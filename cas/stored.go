@@ -11,7 +11,7 @@ import (
 // copied to another place that knows how to Expand it.
 type Stored struct {
 	Kind  Kind
-	Flags uint8 // how the bytes are compressed: FORMAT.md, "Record"
+	Flags uint8 // how the bytes are compressed, bits 0 and 1: FORMAT.md, "Record"
 	Plain int   // bytes when expanded
 	Bytes []byte
 }
@@ -63,7 +63,7 @@ func (s *Store) readStored(h Hash, l loc) (Stored, error) {
 	if hdr.hash != h || hdr.size() != l.size() || crc32.Checksum(raw[headerSize:], crcTable) != hdr.crc {
 		return Stored{}, errors.New("the record's checksum does not match")
 	}
-	return Stored{hdr.kind, hdr.flags, int(hdr.plain), raw[headerSize:][:hdr.stored:hdr.stored]}, nil
+	return Stored{hdr.kind, hdr.flags & compressed, int(hdr.plain), raw[headerSize:][:hdr.stored:hdr.stored]}, nil
 }
 
 func (s *Store) wellCompressed(h Hash, rec Stored) (Stored, error) {
@@ -115,7 +115,7 @@ func (e *Expander) Hash(rec Stored) (Hash, error) {
 }
 
 func (e *Expander) plain(rec Stored, dst []byte) ([]byte, error) {
-	if rec.Plain > MaxObject || rec.Flags&^knownFlags != 0 || rec.Flags&compressed == compressed {
+	if rec.Plain > MaxObject || rec.Flags&^compressed != 0 || rec.Flags&compressed == compressed {
 		return nil, errors.New("impossible length or compression")
 	}
 	return e.codec.expand(rec.Flags, uint32(rec.Plain), rec.Bytes, dst)

@@ -87,7 +87,7 @@ func (s *Store) sweepPack(ctx context.Context, c *collector, p *pack, limit int6
 	w := &sweepPlan{p: p, f: f, limit: limit}
 	s.index.mu.Lock()
 	p.garbage, p.sweeping = false, true
-	w.loose = p.info.loose()
+	w.loose = p.info.isLoose()
 	s.index.mu.Unlock()
 	if err := s.survey(ctx, w); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (s *Store) sweepPack(ctx context.Context, c *collector, p *pack, limit int6
 		return err
 	}
 	res.Removed += w.dead
-	removed, err := s.empty(w)
+	removed, err := s.empty(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -221,12 +221,12 @@ func (s *Store) unindex(w *sweepPlan) error {
 
 // empty removes the pack if that is worth it, after moving what lives in it to
 // the newest pack.
-func (s *Store) empty(w *sweepPlan) (removed bool, err error) {
+func (s *Store) empty(ctx context.Context, w *sweepPlan) (removed bool, err error) {
 	if w.damaged || !w.worthMoving(s.o.PackSize) || !s.retire(w) {
 		return false, nil
 	}
 	if w.live > 0 {
-		if err := s.move(w); err != nil {
+		if err := s.move(ctx, w); err != nil {
 			if errors.Is(err, ErrNoSpace) || errors.Is(err, ErrDamaged) {
 				return false, nil // punching needs no space
 			}
@@ -255,14 +255,22 @@ func (s *Store) retire(w *sweepPlan) bool {
 
 // move copies the living records to the newest pack, as small as they can be, and
 // tells the index.
-func (s *Store) move(w *sweepPlan) error {
+func (s *Store) move(ctx context.Context, w *sweepPlan) error {
 	if err := s.space.forIndex(w.live); err != nil {
 		return err
 	}
+	tight, err := newTightCodec()
+	if err != nil {
+		return err
+	}
+	defer tight.close()
 	var buf, plain []byte
 	for _, r := range w.records {
 		if r.dead || r.free {
 			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		if int64(cap(buf)) < r.length {
 			buf = make([]byte, r.length)
@@ -276,16 +284,16 @@ func (s *Store) move(w *sweepPlan) error {
 			return fmt.Errorf("object %s: %w", r.hash, ErrDamaged)
 		}
 		from, hdr, rec := h.loc(w.p.id, r.off), &h, &buf
-		if h.flags&flagS2 != 0 {
-			plain, err = s.codec.expand(h.flags, h.plain, buf[headerSize:headerSize+int64(h.stored)], plain)
+		if loose(h.kind, h.flags) {
+			plain, err = tight.expand(h.flags, h.plain, buf[headerSize:headerSize+int64(h.stored)], plain)
 			if err != nil || Sum(plain) != h.hash {
 				return fmt.Errorf("object %s: %w", r.hash, ErrDamaged)
 			}
-			hdr, rec = s.codec.build(h.kind, h.hash, plain, small)
+			hdr, rec = tight.build(h.kind, h.hash, plain, small)
 		}
 		_, err = s.appendObject(hdr, *rec, &from)
 		if rec != &buf {
-			s.codec.release(rec)
+			tight.release(rec)
 		}
 		if err != nil {
 			return err

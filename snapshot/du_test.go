@@ -118,6 +118,9 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 		}
 		return u
 	}
+	// A pack that got more while it was looked at is compressed by the next gc, which is
+	// not what du tells of.
+	gc()
 	gc()
 	one := usage("s4")
 	if all := usage(); len(all.Forks) != 1 || len(all.Snapshots) < count || all.Together <= one.Together || all.Stored < all.Together {

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +35,8 @@ type keeper struct {
 	keep func(dir, tree, state string) error // adds the tree as it is now
 	size func(dir string) (float64, error)   // on disk; diskUsage of dir if nil
 	end  func(dir string) error
+
+	collect func() error // what makes it smaller; nil if nothing does, or size does it
 }
 
 const states = 10
@@ -56,6 +60,63 @@ func tenStates(b *bench) ([]result, error) {
 			return nil, err
 		}
 	}
+	return b.keepStates("space-states", func(tree string, i int) error {
+		return checkout(repo, commits[(states-1-i)*step], modules[i*2/states], tree)
+	})
+}
+
+// goStates is the same for source files of Go's standard library, of which every tenth
+// gets a line from one state to the next.
+func goStates(b *bench) ([]result, error) {
+	files, err := goFiles(filepath.Join(output("go", "env", "GOROOT"), "src"), 2900)
+	if err != nil {
+		return nil, err
+	}
+	return b.keepStates("space-go", func(tree string, i int) error {
+		for j, name := range files {
+			path := filepath.Join(tree, fmt.Sprintf("d%03d", j/40), fmt.Sprintf("f%05d.go", j))
+			switch {
+			case i == 0:
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					return err
+				}
+				if err := command("cp", name, path); err != nil {
+					return err
+				}
+			case j%10 == i:
+				if err := addLine(path, fmt.Sprintf("// changed in state %d, file %d\n", i, j)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// goFiles returns the first n source files below a directory.
+func goFiles(dir string, n int) (files []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && len(files) < n && e.Type().IsRegular() && strings.HasSuffix(path, ".go") {
+			files = append(files, path)
+		}
+		return err
+	})
+	return files, err
+}
+
+// addLine puts a line in the middle of a file.
+func addLine(path, line string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	at := len(data)/2 + 1 + bytes.IndexByte(data[len(data)/2:], '\n')
+	return os.WriteFile(path, slices.Concat(data[:at], []byte(line), data[at:]), 0o644)
+}
+
+// keepStates makes states of a tree one after another and tells what each way of
+// keeping them takes.
+func (b *bench) keepStates(row string, make func(tree string, i int) error) (out []result, err error) {
 	tree := filepath.Join(b.base, "states")
 	defer os.RemoveAll(tree)
 	unique := map[[32]byte]bool{}
@@ -78,7 +139,7 @@ func tenStates(b *bench) ([]result, error) {
 		if b.ctx.Err() != nil {
 			return nil, b.ctx.Err()
 		}
-		if err := checkout(repo, commits[(states-1-i)*step], modules[i*2/states], tree); err != nil {
+		if err := make(tree, i); err != nil {
 			return nil, err
 		}
 		n, err := newContents(tree, unique)
@@ -95,7 +156,11 @@ func tenStates(b *bench) ([]result, error) {
 			}
 		}
 	}
-	out := []result{{Place: "unique contents", Median: sum / 1e6, All: []float64{sum / 1e6}}}
+	add := func(name string, bytes float64) {
+		fmt.Fprintf(os.Stderr, "%-18s %-16s %.4g MB\n", row, name, bytes/1e6)
+		out = append(out, result{Place: name, Median: bytes / 1e6, All: []float64{bytes / 1e6}})
+	}
+	add("unique contents", sum)
 	for j, k := range kept {
 		if k.keep == nil {
 			continue
@@ -108,8 +173,17 @@ func tenStates(b *bench) ([]result, error) {
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(os.Stderr, "%-18s %-16s %.4g MB\n", "space-states", k.name, n/1e6)
-		out = append(out, result{Place: k.name, Median: n / 1e6, All: []float64{n / 1e6}})
+		add(k.name, n)
+		if k.collect == nil {
+			continue
+		}
+		if err := k.collect(); err != nil {
+			return nil, err
+		}
+		if n, err = measure(at[j]); err != nil {
+			return nil, err
+		}
+		add(k.name+" after gc", n)
 	}
 	return out, nil
 }
@@ -169,6 +243,8 @@ func (b *bench) keepers() []keeper {
 			},
 			size: func(string) (float64, error) { return mount.stored() },
 			end:  func(string) error { return mount.close() },
+
+			collect: func() error { return mount.run("gc") },
 		},
 		{
 			name: "git packs",

@@ -17,7 +17,7 @@ const (
 	// mergedInode is what an inode takes, with its directory entry and its page.
 	mergedInode = 1 << 10
 	// maxCopied is the same for pages that were copied to be changed.
-	maxCopied = 64 << 20
+	maxCopied = 32 << 20
 )
 
 // Merge brings a tree into the edited view; now is in nanoseconds since 1970. From time

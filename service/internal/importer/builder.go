@@ -27,7 +27,7 @@ const (
 	maxUnsealed = 32 << 20
 	// maxCopied is about how many bytes pages may take beside that, which were sealed
 	// and are changed again.
-	maxCopied = 64 << 20
+	maxCopied = 32 << 20
 	// maxLater is the same for a tree whose contents are outside.
 	maxLater = 256 << 20
 	// inodeSize is what an inode takes, with its directory entry and its page.
@@ -35,7 +35,7 @@ const (
 )
 
 // Memory is about what a Builder and its source take, in bytes, whatever comes.
-const Memory = 112 << 20
+const Memory = 80 << 20
 
 // Builder takes a tree. Its methods are called by one goroutine.
 //

@@ -175,7 +175,9 @@ func (m *Manifest) Commit(ops ...Op) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	r := &record{kind: kindCommit, seq: m.state.seq + 1}
-	m.codec.pack(r, ops)
+	if n := m.codec.pack(r, ops); n > maxBody {
+		return errTooMuch
+	}
 	if err := m.admit(r, ops); err != nil {
 		return err
 	}
@@ -205,7 +207,7 @@ func (m *Manifest) admit(r *record, ops []Op) error {
 	for _, op := range ops {
 		plain += int64(len(op.Key) + len(op.Value))
 	}
-	if plain > maxBody/2 || m.state.bytes+plain > maxBytes || len(m.state.entries)+len(ops) > maxEntries {
+	if m.state.bytes+plain > maxBytes || len(m.state.entries)+len(ops) > maxEntries {
 		return errTooMuch
 	}
 	return m.room(2 * r.size())

@@ -425,6 +425,26 @@ func TestLimits(t *testing.T) {
 	want(t, m, map[string]string{})
 }
 
+// As many snapshots as there may be between two checkpoints fit into one commit.
+func TestLargeCommit(t *testing.T) {
+	fsys := newDisk(t)
+	m := create(t, fsys)
+	ops := make([]Op, 100_000)
+	for i := range ops {
+		ops[i] = Op{Key: fmt.Sprintf("snapshot/%06d", i), Value: bytes.Repeat([]byte{byte(i)}, 450)}
+	}
+	if err := m.Commit(ops...); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if err := open(t, fsys, Options{}).Scan("snapshot/", func(string, []byte) error { n++; return nil }); err != nil || n != len(ops) {
+		t.Errorf("%d of %d entries: %v", n, len(ops), err)
+	}
+}
+
 func FuzzOps(f *testing.F) {
 	f.Add(appendOps(nil, []Op{{Key: "key", Value: []byte("value")}, {Key: "gone", Delete: true}}))
 	f.Add(appendOps(nil, nil))

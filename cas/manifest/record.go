@@ -24,7 +24,7 @@ const (
 	MaxKey   = 1024
 	MaxValue = 4 << 20
 
-	maxBody    = 64 << 20  // bytes of a commit
+	maxBody    = 96 << 20  // bytes of a commit, before it is compressed
 	maxBytes   = 192 << 20 // of all keys and values
 	maxEntries = 1 << 20
 )
@@ -193,13 +193,14 @@ func newCodec() (codec, error) {
 }
 
 // pack gives a record its body, compressed if that is smaller at all: a body that is
-// not has no sector of zeros, see torn.
-func (c codec) pack(r *record, ops []Op) {
+// not has no sector of zeros, see torn. It returns how long it is when expanded.
+func (c codec) pack(r *record, ops []Op) (plainSize int) {
 	plain := appendOps(nil, ops)
 	r.body, r.zstd = plain, false
 	if b := c.enc.EncodeAll(plain, nil); len(b) < len(plain) {
 		r.body, r.zstd = b, true
 	}
+	return len(plain)
 }
 
 // unpack calls fn with the entries of a record.

@@ -15,6 +15,7 @@ type Options struct {
 	ACL            bool   // acl: POSIX access control lists
 	NoXattr        bool   // noxattr: no extended attributes
 	NoHandles      bool   // nohandles: open_by_handle_at(2) opens nothing
+	LowLatency     bool   // lowlatency: processors stay awake while requests follow each other
 	Dev            bool   // dev: device nodes work
 	Suid           bool   // suid: set-user-ID bits work
 	NoExec         bool   // noexec: programs in the mount cannot be run
@@ -38,7 +39,7 @@ var ignored = map[string]bool{
 }
 
 // known is the list for the error message.
-const known = "acl, allow_other, debug, dev, exec, hard, metrics=ADDR, nodev, noexec, nohandles, nosuid, noxattr, prefetch=none|tree|all, remount, ro, rw, snapdir=visible|hidden, suid, timeout=TIME"
+const known = "acl, allow_other, debug, dev, exec, hard, lowlatency, metrics=ADDR, nodev, noexec, nohandles, nosuid, noxattr, prefetch=none|tree|all, remount, ro, rw, snapdir=visible|hidden, suid, timeout=TIME"
 
 // Parse reads the values of -o flags, each a comma-separated list. Of two words
 // that contradict each other the later one counts, as in mount(8).
@@ -115,6 +116,8 @@ func (o *Options) set(word string) error {
 		o.NoXattr = true
 	case "nohandles":
 		o.NoHandles = true
+	case "lowlatency":
+		o.LowLatency = true
 	case "dev":
 		o.Dev = true
 	case "nodev":
@@ -151,7 +154,7 @@ func (o Options) String() string {
 		word string
 	}{
 		{o.ReadOnly, "ro"}, {o.AllowOther, "allow_other"}, {o.SnapdirVisible, "snapdir=visible"}, {o.ACL, "acl"},
-		{o.NoXattr, "noxattr"}, {o.NoHandles, "nohandles"},
+		{o.NoXattr, "noxattr"}, {o.NoHandles, "nohandles"}, {o.LowLatency, "lowlatency"},
 		{o.Dev, "dev"}, {o.Suid, "suid"}, {o.NoExec, "noexec"},
 		{o.Prefetch != "", "prefetch=" + o.Prefetch}, {o.Timeout > 0, "timeout=" + o.Timeout.String()}, {o.Hard, "hard"},
 		{o.Metrics != "", "metrics=" + o.Metrics}, {o.Debug, "debug"}, {o.Remount, "remount"},

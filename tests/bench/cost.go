@@ -114,7 +114,11 @@ func (c *cost) lines() []string {
 	}
 	out := []string{fmt.Sprintf("%s requests each: %s", figure(n/c.Things), strings.Join(kinds, ", "))}
 	if n >= 100 {
-		s := fmt.Sprintf("a request: %s µs of CPU, %s allocations of %s bytes, %s µs waiting for locks", figure(c.CPU*1e6/n), figure(c.Allocs/n), figure(c.Bytes/n), figure(c.Waited*1e6/n))
+		s := fmt.Sprintf("a request: %s µs of CPU, %s allocations", figure(c.CPU*1e6/n), figure(c.Allocs/n))
+		if c.Bytes > 0 { // older results do not have them
+			s += fmt.Sprintf(" of %s bytes", figure(c.Bytes/n))
+		}
+		s += fmt.Sprintf(", %s µs waiting for locks", figure(c.Waited*1e6/n))
 		if c.Records > 0 {
 			s += fmt.Sprintf("; %s journal records each", figure(c.Records/c.Things))
 		}

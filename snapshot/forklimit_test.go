@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -224,18 +222,7 @@ func TestForksInAForkDoNotKeepIt(t *testing.T) {
 	if err := w.DiscardFork("f", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	killed := filepath.Join(t.TempDir(), "store")
-	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	again, err := snapshot.Open(killed, snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer again.Close()
+	again := afterKill(t, s, dir)
 	for _, s := range []*snapshot.Store{s, again} {
 		if n := len(s.Main().Forks()) + len(s.Main().List()); n != 0 {
 			t.Errorf("%d forks and snapshots are left", n)

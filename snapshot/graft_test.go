@@ -2,8 +2,6 @@ package snapshot_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -89,18 +87,7 @@ func TestGraftOverOpenFiles(t *testing.T) {
 		t.Error("nobody has it open, and it is still there")
 	}
 	write(t, s, root, "later", "later")
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	killed := filepath.Join(t.TempDir(), "store")
-	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	again, err := snapshot.Open(killed, snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer again.Close()
+	again := afterKill(t, s, dir)
 	look(again)
 	if got := read(t, again, again.Main().Root(), "later"); got != "later" {
 		t.Errorf("what came later is %q", got)

@@ -2,7 +2,6 @@ package snapshot_test
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -72,18 +71,7 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := s.Sync(); err != nil {
-				t.Fatal(err)
-			}
-			killed := filepath.Join(t.TempDir(), "store")
-			if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
-				t.Fatal(err)
-			}
-			again, err := snapshot.Open(killed, snapshot.Options{Quiet: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer again.Close()
+			again := afterKill(t, s, dir)
 			path := odd + "/" + odd
 			if what == "import" {
 				path = odd + "/in/" + odd + "/" + odd

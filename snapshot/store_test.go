@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,6 +17,24 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
+
+// afterKill opens a copy of what a store would leave on the disk if it were killed now.
+func afterKill(t *testing.T, s *snapshot.Store, dir string) *snapshot.Store {
+	t.Helper()
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	killed := filepath.Join(t.TempDir(), "store")
+	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	again, err := snapshot.Open(killed, snapshot.Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { again.Close() })
+	return again
+}
 
 func open(t *testing.T, dir string) *snapshot.Store {
 	t.Helper()

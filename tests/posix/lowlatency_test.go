@@ -20,6 +20,9 @@ func TestLowLatency(t *testing.T) {
 			m.Stop()
 			t.Error("an ordinary user has it")
 		}
+		if !strings.Contains(m.Log(), "the option lowlatency is for root") {
+			t.Errorf("the reason is not told:\n%s", m.Log())
+		}
 		m.Start()
 		return
 	}

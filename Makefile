@@ -87,7 +87,7 @@ bench: build
 # Remotes against servers that others wrote: S3 (versitygw) and a registry.
 test-remote:
 	@scripts/setup remote
-	AMBERFS_TEST_REMOTE=1 $(GO) test -count=1 -timeout 10m ./remote/... ./tests/remote/...
+	AMBERFS_TEST_REMOTE=1 $(GO) test -count=1 -timeout 40m ./remote/... ./tests/remote/...
 
 # Packages, units, images and examples as their users meet them: installed, run
 # and removed in a copy of this machine's root directory.

@@ -102,7 +102,7 @@ func (x *database) start() error {
 			return err
 		}
 	}
-	db, err := openBadger(x.o)
+	db, err := openBadger(x.options())
 	if err != nil {
 		return err
 	}
@@ -117,6 +117,22 @@ func (x *database) start() error {
 	x.restLater(restAfter)
 	return nil
 }
+
+// options are without compactions if there is no room for them: Badger writes them
+// through mappings, and a page without a block on the disk ends the process.
+func (x *database) options() badger.Options {
+	if x.dir == "" {
+		return x.o
+	}
+	if free, err := vfs.OS.Free(x.dir); err == nil && free >= headroom+min(x.bytes(), headroomMax) {
+		return x.o
+	}
+	return x.o.WithNumCompactors(0).WithNumLevelZeroTablesStall(tablesUncompacted)
+}
+
+// tablesUncompacted are more tables of the highest level than are ever made without a
+// compaction: for more of them Badger would wait for one.
+const tablesUncompacted = 1000
 
 // openBadger tells apart why Badger does not open. Only damage may lead to the
 // index being thrown away.

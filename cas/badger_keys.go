@@ -155,6 +155,18 @@ func (x *database) pack(id uint64) (packInfo, error) {
 	return i, nil
 }
 
+// objects calls fn with every object and its place.
+func (x *database) objects(fn func(Hash, loc)) error {
+	return x.each([]byte{keyObject}, true, func(k, v []byte) error {
+		l, ok := decodeLoc(v)
+		if !ok || len(k) != 1+len(Hash{}) {
+			return x.unreadable(errIndexValue)
+		}
+		fn(Hash(k[1:]), l)
+		return nil
+	})
+}
+
 // setCollections tells the index how many collections it has seen.
 func (b *batch) setCollections(n uint64) {
 	b.set([]byte{keyIndexGC}, binary.LittleEndian.AppendUint64(nil, n))

@@ -80,7 +80,7 @@ func (x *database) wake() error {
 	if err := x.open.unlock(); err != nil {
 		return err
 	}
-	db, err := openBadger(x.o)
+	db, err := openBadger(x.options())
 	if err != nil {
 		x.open.lock, x.open.err = lockIndex(x.dir)
 		return err
@@ -156,4 +156,13 @@ func (o *handles) unlock() error {
 	f := o.lock
 	o.lock = nil
 	return f.Close()
+}
+
+// merge makes one table of those of the lowest level, once the database is closed.
+func (x *database) merge() error {
+	db, err := openBadger(x.o.WithCompactL0OnClose(true))
+	if err != nil {
+		return err
+	}
+	return x.shut(&handle{db: db})
 }

@@ -2,6 +2,7 @@ package cas
 
 import (
 	"errors"
+	"path/filepath"
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -73,5 +74,42 @@ func TestIndexRests(t *testing.T) {
 	s = openTest(t, dir, o)
 	wantObject(t, s, blobs[1])
 	wantMissing(t, s, Sum(blobs[4]))
+	verifyClean(t, s)
+}
+
+// TestCloseMergesTheIndex: after a gc that wrote everything anew the index has each
+// place once.
+func TestCloseMergesTheIndex(t *testing.T) {
+	dir := t.TempDir()
+	size := func() (n int64) {
+		infos, err := vfs.OS.ReadDir(filepath.Join(dir, "index"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range infos {
+			n += i.Allocated
+		}
+		return n
+	}
+	s := openTest(t, dir, Options{})
+	var blobs [][]byte
+	for i := range uint64(3000) {
+		blobs = append(blobs, blob(2*i+1, 1000))
+		put(t, s, blobs[i])
+	}
+	closeTest(t, s)
+	before := size()
+	s = openTest(t, dir, Options{})
+	if res := collectAllBut(t, s, blobs); res.Rewritten == 0 {
+		t.Fatalf("nothing is written anew: %+v", res)
+	}
+	closeTest(t, s)
+	if after := size(); after > before+16<<10 {
+		t.Errorf("an index of %d bytes has %d after a gc", before, after)
+	}
+	s = openTest(t, dir, Options{})
+	for _, b := range blobs {
+		wantObject(t, s, b)
+	}
 	verifyClean(t, s)
 }

@@ -67,8 +67,9 @@
 //
 //   - A full disk: its files are mapped, and a page without a block is a SIGBUS.
 //     Every index transaction and every opening looks at the free space first;
-//     objects are refused while Headroom bytes are still free; the reserve file
-//     is given up for opening, for commits and for gc.
+//     objects are refused while Headroom bytes are still free; the reserve file,
+//     which grows with the number of objects, is given up for opening, for commits
+//     and for gc.
 //   - A kill between truncating and unlinking a file: empty .mem and .vlog files
 //     are removed before opening.
 //   - A table cut short, or with a wrong checksum: the first panics on a goroutine
@@ -104,7 +105,8 @@
 //	              handles.mu       which Badger is open
 //	              packSet.mu       open files
 //	              collector.mu     places kept
-//	              space.mu
+//	              space.file       the reserve
+//	                space.mu
 //
 // lifetime.mu, findings.mu and ahead.mu are taken alone.
 package cas

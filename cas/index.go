@@ -170,6 +170,7 @@ func (s *Store) flushLocked() error {
 		s.endFlush(overlay{}, nil)
 		return nil
 	}
+	s.space.hold(s.Stats().Objects)
 	err := guard.Do(func() error { // what the database has not taken must not be forgotten
 		if err := s.syncObjects(); err != nil {
 			return err

@@ -3,7 +3,6 @@ package cas
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"slices"
 )
 
@@ -18,30 +17,42 @@ type held struct {
 
 func (h held) end() int64 { return h.off + h.length }
 
-// Reclaimable returns, for each of n owners, the bytes of disk that a collection would
-// give back if the objects of this owner were not wanted any more, and all others were.
-// What the store has besides is garbage already. An object that the store has not is
-// passed over.
-//
-// It follows the rules of a collection: the dead between two living records give back
-// the whole blocks of a hole, and a pack that is not worth it any more goes, after its
-// living records have moved.
-func (s *Store) Reclaimable(objects iter.Seq2[Hash, int32], n int) ([]int64, error) {
+// Placed is where objects lie that have owners.
+type Placed struct {
+	packs []placedPack
+	size  int64 // of packs
+}
+
+type placedPack struct {
+	records []held // by offset
+	end     int64
+}
+
+// Placed finds the objects that have an owner. What the store has besides is taken for
+// garbage already. It reads the whole index.
+func (s *Store) Placed(owner func(Hash) (int32, bool)) (*Placed, error) {
 	if err := s.begin(false); err != nil {
 		return nil, err
 	}
 	defer s.life.done()
 	packs := make(map[uint64][]held)
-	for h, owner := range objects {
-		l, ok, err := s.index.find(h)
-		if err != nil {
-			return nil, fmt.Errorf("find object %s: %w", h, err)
-		}
-		if ok {
-			packs[l.pack] = append(packs[l.pack], held{l.off, l.size(), owner})
+	add := func(h Hash, l loc) {
+		if o, ok := owner(h); ok {
+			packs[l.pack] = append(packs[l.pack], held{l.off, l.size(), o})
 		}
 	}
-	sums := make([]int64, n)
+	fresh := s.index.unwritten()
+	for h, l := range fresh {
+		add(h, l)
+	}
+	if err := s.index.db.objects(func(h Hash, l loc) {
+		if _, ok := fresh[h]; !ok {
+			add(h, l)
+		}
+	}); err != nil {
+		return nil, fmt.Errorf("find objects: %w", err)
+	}
+	placed := &Placed{size: s.o.PackSize}
 	for id, records := range packs {
 		p := s.packs.get(id)
 		if p == nil {
@@ -51,9 +62,28 @@ func (s *Store) Reclaimable(objects iter.Seq2[Hash, int32], n int) ([]int64, err
 		end := p.end
 		s.index.mu.Unlock()
 		slices.SortFunc(records, func(a, b held) int { return cmp.Compare(a.off, b.off) })
-		reclaim(records, max(end, records[len(records)-1].end()), s.o.PackSize, sums)
+		placed.packs = append(placed.packs, placedPack{records, max(end, records[len(records)-1].end())})
 	}
-	return sums, nil
+	return placed, nil
+}
+
+// Reclaimable returns, for each of n owners, the bytes of disk that a collection would
+// give back if the objects of this owner were not wanted any more, and all others were.
+// Of tells whose an object counts as that has an owner.
+//
+// It follows the rules of a collection: the dead between two living records give back
+// the whole blocks of a hole, and a pack that is not worth it any more goes, after its
+// living records have moved.
+func (p *Placed) Reclaimable(n int, of func(owner int32) int32) []int64 {
+	sums := make([]int64, n)
+	for _, pack := range p.packs {
+		records := slices.Clone(pack.records)
+		for i := range records {
+			records[i].owner = of(records[i].owner)
+		}
+		reclaim(records, pack.end, p.size, sums)
+	}
+	return sums
 }
 
 // reclaim adds to sums what a pack of end bytes would give back for each owner.

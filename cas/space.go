@@ -22,27 +22,45 @@ const (
 	memtable       = 1 << 20   // bytes; and as much is a table of the lowest level
 	headroom       = 10 << 20  // memtables and the compaction of a small index
 	headroomMax    = 160 << 20 // beyond that, a compaction does not grow with the index
-	reserveSize    = 4 << 20   // preallocated, given up for gc and for opening
-	openingRoom    = 4 << 20   // bytes that opening the index may write
-	drainingRoom   = 2 << 20   // bytes that gc must find before each change of the index
+	openingRoom    = 4 << 20   // bytes with which an index of any size opens
+	drainingRoom   = 2 << 20   // bytes with which gc may change an index of any size
 	appendInterval = 1 << 20   // bytes appended to packs between two looks at the disk
+)
+
+// The reserve is preallocated and given up where others have filled the disk, for
+// opening, commits and gc. Removing objects takes 55 bytes each in the logs of the
+// index, compacting it, which can wait, 90; the rest is pages that every opening writes,
+// a segment of the journal and what a commit adds to the manifest. What an index that
+// was not closed has in its logs, at most two memtables, becomes tables when it is
+// opened.
+const (
+	reserveMin  = 192 << 10 // bytes, of a store without objects
+	reserveEach = 160       // bytes for an object
+	reserveMax  = 4 << 20
+	reserveStep = 64 << 10
+	leastRoom   = 64 << 10 // bytes that a change of an empty index must find
+	objectRoom  = 72       // bytes that it must find for each object: it is not compacted then
 )
 
 // A space watches the free bytes of the store's disk.
 type space struct {
-	fs      vfs.FS
-	dir     string
-	log     *slog.Logger
-	reserve string // path of the reserve file
+	fs       vfs.FS
+	dir      string
+	log      *slog.Logger
+	reserve  string // path of the reserve file
+	indexDir string
+
+	file sync.Mutex // held while the reserve changes
 
 	mu       sync.Mutex
 	index    int64 // bytes of the index when last measured
-	hasFile  bool  // the reserve is on disk
+	objects  int64 // in the store
+	kept     int64 // size of the reserve, 0 if there is none
 	draining bool  // gc or opening may use up everything
 }
 
-func newSpace(fsys vfs.FS, dir string, log *slog.Logger) *space {
-	return &space{fs: fsys, dir: dir, log: log, reserve: filepath.Join(dir, "reserve")}
+func newSpace(fsys vfs.FS, dir, indexDir string, log *slog.Logger) *space {
+	return &space{fs: fsys, dir: dir, log: log, reserve: filepath.Join(dir, "reserve"), indexDir: indexDir}
 }
 
 // headroom is the number of bytes that must stay free.
@@ -63,7 +81,7 @@ func (s *space) forIndex(n int64) error {
 	draining := s.draining
 	s.mu.Unlock()
 	if draining {
-		return s.check(n, drainingRoom)
+		return s.checkLeast(n)
 	}
 	return s.check(n, s.headroom())
 }
@@ -75,7 +93,35 @@ func (s *space) forMeta(n int64) error {
 		return err
 	}
 	s.release()
-	return s.check(n, drainingRoom)
+	return s.checkLeast(n)
+}
+
+// checkLeast is check for what must go on when the disk is nearly full: what the index
+// can need at once is enough.
+func (s *space) checkLeast(n int64) error {
+	err := s.check(n, drainingRoom)
+	if !errors.Is(err, ErrNoSpace) {
+		return err
+	}
+	s.mu.Lock()
+	keep := leastRoom + objectRoom*s.objects
+	s.mu.Unlock()
+	return s.check(n, min(keep+s.logs(), drainingRoom))
+}
+
+// logs is how many bytes of disk the logs of the index occupy, which are what it has
+// not made tables of yet.
+func (s *space) logs() (n int64) {
+	infos, err := vfs.OS.ReadDir(s.indexDir)
+	if err != nil {
+		return 0
+	}
+	for _, i := range infos {
+		if filepath.Ext(i.Name) == ".mem" {
+			n += i.Allocated
+		}
+	}
+	return n
 }
 
 func (s *space) check(n, keep int64) error {
@@ -84,7 +130,7 @@ func (s *space) check(n, keep int64) error {
 		return fmt.Errorf("look for free space: %w", err)
 	}
 	if free < keep+n {
-		return fmt.Errorf("%w: %d MiB free, %d MiB must stay free for the index", ErrNoSpace, free>>20, keep>>20)
+		return fmt.Errorf("%w: %d KiB free, %d KiB must stay free for the index", ErrNoSpace, free>>10, keep>>10)
 	}
 	return nil
 }
@@ -108,73 +154,87 @@ func (s *space) drain() (stop func()) {
 }
 
 func (s *space) release() {
+	s.file.Lock()
+	defer s.file.Unlock()
 	err := s.fs.Remove(s.reserve)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.log.Warn("cannot release the reserve", "err", err)
 		return
 	}
 	s.mu.Lock()
-	s.hasFile = false
+	s.kept = 0
 	s.mu.Unlock()
 }
 
 // forOpening makes sure that the index can be opened.
 func (s *space) forOpening() error {
-	free, err := s.fs.Free(s.dir)
-	if err != nil {
-		return fmt.Errorf("look for free space: %w", err)
-	}
-	if free >= openingRoom {
-		return nil
+	err := s.check(0, openingRoom)
+	if !errors.Is(err, ErrNoSpace) {
+		return err
 	}
 	s.release()
-	if free, err = s.fs.Free(s.dir); err != nil {
-		return fmt.Errorf("look for free space: %w", err)
-	}
-	if free < openingRoom {
-		return fmt.Errorf("%w: %d MiB free, opening the index needs %d MiB", ErrNoSpace, free>>20, openingRoom>>20)
-	}
-	return nil
+	return s.check(0, min(leastRoom+s.logs(), openingRoom))
 }
 
-// refill makes the reserve file if there is room for it. Without one the store
-// works until the disk is full to the last byte, so failing is only a warning.
-func (s *space) refill() {
+// hold is told how many objects there are, before the index is, and makes the reserve
+// as large as they need it.
+func (s *space) hold(objects int64) {
 	s.mu.Lock()
-	has := s.hasFile
+	s.objects = objects
 	s.mu.Unlock()
-	if has {
+	s.refill()
+}
+
+// refill makes the reserve as large as it should be while the index is open, if there
+// is room for it. Without one the store works until the disk is full to the last byte,
+// so failing is only a warning.
+func (s *space) refill() { s.resize(2 * memtable) }
+
+// closed makes the reserve as small as it may be once the index is closed.
+func (s *space) closed() { s.resize(0) }
+
+func (s *space) resize(logs int64) {
+	s.file.Lock()
+	defer s.file.Unlock()
+	s.mu.Lock()
+	want := min(reserveMin+s.objects*reserveEach+logs, reserveMax)
+	want = (want + reserveStep - 1) / reserveStep * reserveStep
+	have, draining := s.kept, s.draining
+	s.mu.Unlock()
+	if have == want || draining {
 		return
 	}
-	free, err := s.fs.Free(s.dir)
-	if err != nil || free < s.headroom()+reserveSize {
+	if i, err := s.fs.Stat(s.reserve); err == nil {
+		have = min(i.Size, i.Allocated)
+	}
+	if free, err := s.fs.Free(s.dir); err != nil || free < s.headroom()+want-have {
 		return
 	}
-	if i, err := s.fs.Stat(s.reserve); err == nil && i.Size == reserveSize && i.Allocated >= reserveSize {
-		s.setFile()
-		return
+	if err := s.allocate(want); err != nil {
+		s.log.Warn("cannot keep a reserve for a full disk", "err", err)
 	}
+	s.mu.Lock()
+	s.kept = want // or it is not tried again until it should have another size
+	s.mu.Unlock()
+}
+
+// allocate gives the reserve n bytes of disk.
+func (s *space) allocate(n int64) error {
 	f, err := s.fs.OpenFile(s.reserve, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		s.log.Warn("cannot keep a reserve for a full disk", "err", err)
-		return
+		return err
 	}
-	err = f.Allocate(0, reserveSize)
+	size, err := f.Size()
+	if err == nil && size > n {
+		err = f.Truncate(n)
+	}
+	if err == nil {
+		err = f.Allocate(0, n)
+	}
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
-	if err != nil {
-		s.log.Warn("cannot keep a reserve for a full disk", "err", err)
-		_ = s.fs.Remove(s.reserve)
-		return
-	}
-	s.setFile()
-}
-
-func (s *space) setFile() {
-	s.mu.Lock()
-	s.hasFile = true
-	s.mu.Unlock()
+	return err
 }
 
 func (s *space) indexSize() int64 {

@@ -2,6 +2,8 @@ package cas
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -13,7 +15,7 @@ const mib = 1 << 20
 // again; also when the store is opened on the full disk.
 func TestFullDisk(t *testing.T) {
 	fsys, dir := vfs.NewMem(), t.TempDir()
-	fsys.SetCapacity(headroom + reserveSize + 6*mib)
+	fsys.SetCapacity(headroom + reserveMax + 6*mib)
 	o := memOptions(t, fsys)
 	s := openTest(t, dir, o)
 	var blobs [][]byte
@@ -93,5 +95,58 @@ func TestHeadroomGrowsWithTheIndex(t *testing.T) {
 	s.space.measured(1 << 40)
 	if got := s.Headroom(); got != headroom+headroomMax {
 		t.Errorf("headroom of a huge index: %d", got)
+	}
+}
+
+// TestReserveFollowsTheObjects has the reserve grow with the store, survive a kill, be
+// as small as a closed index allows after an end, and come back when it is missing.
+func TestReserveFollowsTheObjects(t *testing.T) {
+	dir := t.TempDir()
+	o := Options{}
+	reserve := func() int64 {
+		t.Helper()
+		i, err := vfs.OS.Stat(filepath.Join(dir, "packs", "reserve"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i.Allocated < i.Size {
+			t.Errorf("of a reserve of %d bytes, %d are there", i.Size, i.Allocated)
+		}
+		return i.Size
+	}
+	s := openTest(t, dir, o)
+	if got := reserve(); got != reserveMin+2*memtable {
+		t.Errorf("an empty store keeps %d bytes", got)
+	}
+	for i := range 1000 {
+		put(t, s, blob(uint64(i), 100))
+	}
+	if err := s.flush(); err != nil {
+		t.Fatal(err)
+	}
+	grown := reserve()
+	if want := int64(reserveMin + 2*memtable + 1000*reserveEach); grown < want || grown >= want+reserveStep {
+		t.Errorf("with 1000 objects %d bytes", grown)
+	}
+	s.life.end()
+	s.abandon() // as a kill leaves it
+	if got := reserve(); got != grown {
+		t.Errorf("%d bytes after a kill", got)
+	}
+	s = openTest(t, dir, o)
+	closeTest(t, s)
+	if got := reserve(); got != grown-2*memtable {
+		t.Errorf("%d bytes after the end", got)
+	}
+	if err := os.Remove(filepath.Join(dir, "packs", "reserve")); err != nil {
+		t.Fatal(err)
+	}
+	s = openTest(t, dir, o)
+	if got := reserve(); got != grown {
+		t.Errorf("%d bytes made anew", got)
+	}
+	s.space.hold(1 << 40)
+	if got := reserve(); got != reserveMax {
+		t.Errorf("of a huge store %d bytes", got)
 	}
 }

@@ -98,7 +98,7 @@ func (n *notifier) close() {
 // invalidate has everything in inv dropped. It returns when the kernel did so,
 // or after noticeWait.
 func (n *notifier) invalidate(inv live.Invalidation) {
-	n.await(n.later(&n.trees, inv), len(inv.Entries))
+	n.await(n.later(&n.trees, inv), inv.Entries.Len())
 }
 
 // await waits for a notice of so many names, for noticeWait at most.
@@ -132,7 +132,7 @@ func (n *notifier) later(q *queue[treeNotice], inv live.Invalidation) (done <-ch
 // DropEntries drops names of control directories for a request, which does not wait
 // for it.
 func (n *notifier) DropEntries(entries []live.Entry) {
-	n.later(&n.names, live.Invalidation{Entries: entries})
+	n.later(&n.names, live.Invalidation{Entries: live.EntriesOf(entries...)})
 }
 
 // DropPages has the cached pages of a control file dropped, for a request that
@@ -162,10 +162,10 @@ func (n *notifier) DropTail(id live.NodeID, from int64) { n.send(invalPages(id, 
 func (n *notifier) dropAttr(id live.NodeID) { n.send(invalAttr(id)) }
 
 func (n *notifier) drop(inv live.Invalidation) {
-	if len(inv.Entries) > manyEntries && n.mayEpoch() {
+	if inv.Entries.Len() > manyEntries && n.mayEpoch() {
 		n.send(incEpoch())
 	} else {
-		for _, e := range inv.Entries {
+		for e := range inv.Entries.All() {
 			// Who watches a directory that went is told by a replay.
 			if e.Gone != 0 && !e.WasDir {
 				n.send(deleted(e.Parent, e.Name, e.Gone))

@@ -32,6 +32,14 @@ type poller struct {
 
 var severalCPUs = runtime.NumCPU() > 1
 
+// waiting reports whether there is a request.
+func (p *poller) waiting(fd int) bool {
+	var zero unix.Timespec
+	p.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+	n, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.fds)), 1, uintptr(unsafe.Pointer(&zero)), 0, 0, 0)
+	return n != 0 || errno != 0
+}
+
 // await returns when there is a request, or when it is better to sleep until
 // there is. It reports whether one was there already. Its system calls are raw,
 // as they do not sleep.
@@ -39,10 +47,8 @@ func (p *poller) await(fd int, began time.Time) (already bool) {
 	if !severalCPUs || began.Before(p.pausedTill) {
 		return false
 	}
-	var zero unix.Timespec
-	p.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	for last := began; ; {
-		n, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.fds)), 1, uintptr(unsafe.Pointer(&zero)), 0, 0, 0)
+		waiting := p.waiting(fd)
 		now := time.Now()
 		if turn := now.Sub(last); turn > preempted {
 			// Others want the processor. Who sleeps gets it when there is a
@@ -50,7 +56,7 @@ func (p *poller) await(fd int, began time.Time) (already bool) {
 			p.pausedTill = now.Add(pauseFactor * turn)
 			return false
 		}
-		if n != 0 || errno != 0 {
+		if waiting {
 			return last.Equal(began)
 		}
 		if asked := now.Sub(began); asked > pollTime {

@@ -67,7 +67,7 @@ func serve(o Options, fd int) (*Server, error) {
 	k := &kernel{notifier: n}
 	fs := newFilesystem(o, k)
 	r := newReaders(fd, fuse.NewProtocolServer(fs, fs.mountOptions()), o.Logger)
-	r.onAnswer, r.aside, k.readers = o.OnAnswer, fs.aside, r
+	r.onAnswer, r.aside, r.ahead, k.readers = o.OnAnswer, fs.aside, fs.forest.Ahead, r
 	if o.LowLatency {
 		if r.awake, err = openAwake(); err != nil {
 			unix.Close(dup)
@@ -91,8 +91,9 @@ func serve(o Options, fd int) (*Server, error) {
 	fs.forest.SetHeld(fs.lookups.held)
 	fs.store.OnInvalidate(func(inv live.Invalidation) {
 		n.invalidate(inv)
-		if len(inv.Entries) > 0 {
-			fs.removals.changed(inv.Entries[0].Parent.View())
+		for e := range inv.Entries.All() {
+			fs.removals.changed(e.Parent.View())
+			break // they are of one view
 		}
 		if o.Invalidated != nil {
 			o.Invalidated(inv)
@@ -166,7 +167,7 @@ func (s *Server) Gone(workspace uint32, fork bool, name string, wait bool) {
 		dir = forks
 	}
 	n := s.notify
-	done := n.later(&n.names, live.Invalidation{Entries: []live.Entry{{Parent: dir, Name: name}}})
+	done := n.later(&n.names, live.Invalidation{Entries: live.EntriesOf(live.Entry{Parent: dir, Name: name})})
 	if wait {
 		n.await(done, 1)
 	}

@@ -85,7 +85,7 @@ func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, snapshot.Info) {
 	if err != nil {
 		return nil, origin
 	}
-	for _, i := range up.List() { // newest first
+	for i := range up.Newest() {
 		if i.Name == origin.Parent || origin.Parent == "" && !i.Created.After(origin.Created) {
 			return up, snapshot.Info{Seq: i.Seq + 1, Parent: i.Name}
 		}

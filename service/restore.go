@@ -52,7 +52,7 @@ func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, pat
 	if err != nil {
 		return "", err
 	}
-	for _, info := range ws.List() {
+	for info := range ws.Newest() {
 		then, err := ws.StateOf(info.Name)
 		if err != nil {
 			return "", err

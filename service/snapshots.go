@@ -49,7 +49,7 @@ func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, erro
 	}
 	out := Snapshots{Snapshots: []snapshot.Info{}}
 	list := r.charge(s.Lists)
-	for _, i := range r.Workspace.List() {
+	for i := range r.Workspace.Newest() {
 		if a.Limit > 0 && len(out.Snapshots) == a.Limit {
 			break
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -40,14 +41,18 @@ func cleanPaths(in []string) ([]string, error) {
 	return out, nil
 }
 
-// changeCost is what a change takes in memory until it is made and answered, in bytes,
-// beside its path.
-const changeCost = 700
+// What a change takes in memory until it is made and answered, in bytes, beside its path:
+// in a list of steps and in the edited tree, and with its inodes, as a merge keeps it.
+const (
+	changeCost = 300
+	mergeCost  = 700
+)
 
 // changes are all that tree.Diff finds, charged to a list.
-func (s *Store) changes(ctx context.Context, a, b *tree.State, o tree.DiffOptions, list *budget.Charge) (all []tree.Change, err error) {
-	err = tree.Diff(ctx, s.src, a, b, o, func(c tree.Change) error {
-		all = append(all, c)
+func (s *Store) changes(ctx context.Context, a, b *tree.State, o tree.DiffOptions, list *budget.Charge) (*live.Steps, error) {
+	all := new(live.Steps)
+	err := tree.Diff(ctx, s.src, a, b, o, func(c tree.Change) error {
+		all.Add(live.StepOf(c))
 		return list.Try(changeCost)
 	})
 	return all, err
@@ -55,47 +60,52 @@ func (s *Store) changes(ctx context.Context, a, b *tree.State, o tree.DiffOption
 
 // shown reports whether users see a change: of directories only that they come, go or
 // have other rights.
-func shown(c tree.Change) bool { return !trivial(c) }
+func shown(c *live.Step) bool { return !trivial(c) }
 
 // maxListed is how many bytes the paths have that a result names.
 const maxListed = 8 << 20
 
 // listChanges counts the changes that users see, and names as many as a result may.
-func listChanges(changes []tree.Change) (n int, out []PathChange, more bool) {
-	room := maxListed
-	for _, c := range changes {
-		if !shown(c) {
-			continue
+func listChanges(changes *live.Steps) (n int, out []PathChange, more bool) {
+	named, room := 0, maxListed
+	for c := range changes.All() {
+		if shown(c) {
+			n++
+			if room -= min(c.Path.Len(), unix.PathMax); room >= 0 {
+				named = n
+			}
 		}
-		n++
-		if room -= min(c.Path.Len(), unix.PathMax); more || room < 0 {
-			more = true
-			continue
-		}
-		out = append(out, PathChangeOf(c))
 	}
-	return n, out, more
+	if named > 0 {
+		out = make([]PathChange, 0, named)
+	}
+	for c := range changes.All() {
+		if len(out) == named {
+			break
+		}
+		if shown(c) {
+			out = append(out, pathChange(c))
+		}
+	}
+	return n, out, named < n
 }
 
 // PathChangeOf is a change as users see it.
 func PathChangeOf(c tree.Change) PathChange {
+	s := live.StepOf(c)
+	return pathChange(&s)
+}
+
+func pathChange(c *live.Step) PathChange {
 	p := PathChange{Path: c.Path.Short(), Action: "modified"}
 	switch {
-	case c.A == nil:
+	case c.A == 0:
 		p.Action = "created"
-	case c.B == nil:
+	case c.B == 0:
 		p.Action = "deleted"
 	}
 	if p.Path == "" {
 		p.Path = "."
 	}
 	return p
-}
-
-// sizeAfter is the size of what is there after a change, in bytes.
-func sizeAfter(c tree.Change) int64 {
-	if c.B == nil {
-		return 0
-	}
-	return c.B.Size()
 }

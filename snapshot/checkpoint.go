@@ -25,9 +25,12 @@ const (
 	restfulBytes = 4 << 20
 	calmSeconds  = 3
 	// So much journal, or so many records of it, are sealed while they go on: the
-	// one takes space, the other time to replay.
+	// one takes space, the other time to replay. What a restore or a promotion
+	// changes counts as that many records: it is worked out again.
 	checkpointMost    = 1 << 30
 	checkpointRecords = 150_000
+	// A checkpoint beside writers postpones files that have less journal than this.
+	postponeMost = checkpointMost
 
 	// shortSearch is how long a search for what is needed of the journal may
 	// have taken for what came about meanwhile to be looked at with the lock
@@ -38,42 +41,44 @@ const (
 
 // checkpointer is what is known of checkpoints.
 type checkpointer struct {
-	mu     sync.Mutex   // one checkpoint or gc at a time
-	signal wake         // asks for one soon
-	at     atomic.Int64 // journal position of the last
-	first  uint64       // record behind it; of the loop alone
-	needed atomic.Int64 // from there on something of the journal is needed
+	mu      sync.Mutex    // one checkpoint or gc at a time
+	signal  wake          // asks for one soon
+	at      atomic.Int64  // journal position of the last
+	records atomic.Uint64 // that the journal had by then
+	changes atomic.Int64  // by restores and promotions since
+	needed  atomic.Int64  // from there on something of the journal is needed
 }
 
 func (c *checkpointer) init() { c.signal = newWake() }
 
 func (s *Store) checkpointLoop() {
 	last, seen, calm := time.Now(), s.log.End(), 0
-	s.ckpt.first = s.log.Records()
 	for {
 		asked := s.awaitChange()
 		if s.loops.ctx.Err() != nil {
 			return
 		}
+		end := s.log.End()
+		switch {
+		case end-seen >= restfulBytes:
+			calm = 0
+		case !asked:
+			calm++
+		}
 		if !asked {
-			end := s.log.End()
-			if calm++; end-seen >= restfulBytes {
-				calm = 0
-			}
 			seen = end
 		}
 		crowded := s.crowded()
 		if !crowded && !s.checkpointDue(calm >= calmSeconds, time.Since(last)) {
 			continue
 		}
-		records := s.log.Records()
-		if err := s.Checkpoint(s.loops.ctx); err != nil && s.loops.ctx.Err() == nil {
+		if err := s.checkpointLocked(s.loops.ctx, !crowded && calm < calmSeconds); err != nil && s.loops.ctx.Err() == nil {
 			s.logger.Warn("checkpoint", "err", err, guard.Stack(err))
 			s.loops.pause(5 * time.Second)
 		} else if crowded {
 			s.shrinkJournal()
 		}
-		last, s.ckpt.first = time.Now(), records
+		last = time.Now()
 	}
 }
 
@@ -105,11 +110,22 @@ func (s *Store) awaitChange() (asked bool) {
 
 // checkpointDue reports whether it is time for a checkpoint, so long after the last.
 func (s *Store) checkpointDue(calm bool, since time.Duration) bool {
-	grown := s.log.End() - s.ckpt.at.Load()
 	if calm {
+		grown := s.grown()
 		return grown >= checkpointBytes || grown > 0 && since >= checkpointTime
 	}
-	return grown >= checkpointMost || s.log.Records()-s.ckpt.first >= checkpointRecords
+	return s.outgrown() || s.toRedo() >= checkpointRecords
+}
+
+// grown is how many bytes were journaled since the last checkpoint.
+func (s *Store) grown() int64 { return s.log.End() - s.ckpt.at.Load() }
+
+// outgrown reports whether that is so much that it takes a checkpoint also beside writers.
+func (s *Store) outgrown() bool { return s.grown() >= checkpointMost }
+
+// toRedo is how many records a recovery would replay, and what takes as long.
+func (s *Store) toRedo() int64 {
+	return int64(s.log.Records()-s.ckpt.records.Load()) + s.ckpt.changes.Load()
 }
 
 // A checkpoint is the store as it is at one position of the journal.
@@ -120,20 +136,26 @@ type checkpoint struct {
 	snaps      map[uint32]*snap
 	dirty      dirty
 	grafts     int
+	changes    int64 // by restores and promotions before it
 	floor      int64 // lowest position of bytes that records after it may refer to
 }
 
 // Checkpoint seals everything as it is now, commits it with the catalogue,
 // and drops the journal that is not needed any more.
-func (s *Store) Checkpoint(ctx context.Context) error {
+func (s *Store) Checkpoint(ctx context.Context) error { return s.checkpointLocked(ctx, false) }
+
+func (s *Store) checkpointLocked(ctx context.Context, postpone bool) error {
 	s.ckpt.mu.Lock()
 	defer s.ckpt.mu.Unlock()
-	return s.checkpoint(ctx)
+	return s.checkpoint(ctx, postpone)
 }
 
-func (s *Store) checkpoint(ctx context.Context) error {
+// checkpoint seals everything but, if it is to postpone, the large files that were written
+// since the checkpoint before: beside writers these may be gone before the next, and what
+// is there then is sealed. ckpt.mu is held.
+func (s *Store) checkpoint(ctx context.Context, postpone bool) error {
 	start := time.Now()
-	c, err := s.beginCheckpoint()
+	c, err := s.beginCheckpoint(postpone)
 	if err != nil {
 		return err
 	}
@@ -151,13 +173,13 @@ func (s *Store) checkpoint(ctx context.Context) error {
 }
 
 // beginCheckpoint takes note of all that a checkpoint has to commit.
-func (s *Store) beginCheckpoint() (*checkpoint, error) {
+func (s *Store) beginCheckpoint(postpone bool) (*checkpoint, error) {
 	var c *checkpoint
 	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
 		if err := tx.Failed(); err != nil {
 			return err // the journal makes it right, from the last checkpoint on
 		}
-		if c, err = s.freezeAll(tx); err == nil {
+		if c, err = s.freezeAll(tx, postpone); err == nil {
 			s.takeDirty(c)
 		}
 		return err
@@ -166,21 +188,26 @@ func (s *Store) beginCheckpoint() (*checkpoint, error) {
 }
 
 // freezeAll freezes the present states. The lock is held.
-func (s *Store) freezeAll(tx *live.Tx) (*checkpoint, error) {
+func (s *Store) freezeAll(tx *live.Tx, postpone bool) (*checkpoint, error) {
 	ino, view := tx.Counters()
 	c := &checkpoint{
 		at: storedStore{
-			Position: tx.End(), NextIno: ino, NextView: view,
+			Position: tx.End(), Records: s.log.Records(), NextIno: ino, NextView: view,
 			Collected: s.gc.base.Load(), Garbage: s.gc.any(),
 		},
 		states:     make(map[uint32]*tree.State),
 		workspaces: make(map[uint32]storedWorkspace),
 		snaps:      make(map[uint32]*snap),
 		grafts:     len(s.cat.grafts),
+		changes:    s.ckpt.changes.Load(),
 		floor:      tx.Unjournaled(),
 	}
+	var young map[uint32][]live.Young
+	if postpone {
+		young = s.young(tx, c, postponeMost)
+	}
 	for id, w := range s.cat.workspaces {
-		st, err := tx.Capture(id)
+		st, err := tx.CapturePostponing(id, young[id])
 		if err != nil {
 			return nil, err
 		}
@@ -188,6 +215,24 @@ func (s *Store) freezeAll(tx *live.Tx) (*checkpoint, error) {
 		c.workspaces[id] = w.stored(st)
 	}
 	return c, nil
+}
+
+// young returns the files that a checkpoint postpones, by view, or none if they have so
+// many bytes of journal or more. The lock is held.
+func (s *Store) young(tx *live.Tx, c *checkpoint, most int64) map[uint32][]live.Young {
+	young, bytes, floor := make(map[uint32][]live.Young), int64(0), c.floor
+	for id := range s.cat.workspaces {
+		young[id] = tx.Young(id, s.ckpt.at.Load())
+		for _, y := range young[id] {
+			bytes += y.Bytes
+			floor = min(floor, y.Low)
+		}
+	}
+	if bytes >= most {
+		return nil
+	}
+	c.floor = floor
+	return young
 }
 
 // takeDirty moves to a checkpoint what the catalogue has to write. The lock is
@@ -221,6 +266,8 @@ func (s *Store) giveUp(c *checkpoint) {
 // finish lets go of what a checkpoint has made needless.
 func (s *Store) finish(c *checkpoint) error {
 	s.ckpt.at.Store(c.at.Position)
+	s.ckpt.records.Store(c.at.Records)
+	s.ckpt.changes.Add(-c.changes)
 	s.alter(func(*live.Tx) {
 		s.cat.grafts = s.cat.grafts[c.grafts:]
 	})

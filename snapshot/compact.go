@@ -188,15 +188,16 @@ func (s *Store) mergeInto(ctx context.Context, view uint32, st *tree.State) erro
 	if err != nil {
 		return err
 	}
+	defer s.Hold(e.Base())()
 	defer e.End()
-	var changes []tree.Change
+	changes := new(live.Steps)
 	taken := make(map[string]bool) // paths that are directories in the state only
 	if err := tree.Diff(ctx, s.src, e.Base(), st, tree.DiffOptions{}, func(c tree.Change) error {
 		switch {
 		case c.A != nil && c.B != nil && !c.A.IsDir() && c.B.IsDir():
 			taken[c.Path.String()] = true
 		case c.A == nil && (len(taken) == 0 || !under(c.Path.String(), taken)):
-			changes = append(changes, c)
+			changes.Add(live.StepOf(c))
 		}
 		return nil
 	}); err != nil {

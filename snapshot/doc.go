@@ -15,7 +15,7 @@
 // the size of the tree. The snapshot is visible, restorable and kept from then
 // on. In the background the sealer turns what changed into chunks and tree
 // objects, and the hash of the root becomes the snapshot's id. It waits for the
-// writers to rest and gives way to them, unless somebody waits for the id or the
+// writers to rest and leaves them a processor, unless somebody waits for the id or the
 // journal takes much of the disk: what they remove until then is not sealed.
 //
 // # The life of a restore
@@ -32,6 +32,12 @@
 // store. Opening a store loads the last checkpoint and replays the journal
 // from its position on. The journal before it is dropped as far as nothing
 // refers to its bytes.
+//
+// One that is due because much was written, by writers that go on, postpones the
+// large files written since the one before: it has them empty, and the journal has
+// right behind its position a record of where their bytes are. So what is removed
+// within a GiB or so of writing is never sealed, and its journal is dropped all the
+// same. Files that are there at the next checkpoint are sealed by that.
 //
 // A damaged store does not open. A salvage (Repair, or Check to look at what a
 // repair would do) takes of the journal what lies before the first damage, and

@@ -36,7 +36,7 @@ type UsedBy struct {
 
 // DiskUsage tells what deleting each of the named snapshots would give back, and all of
 // them together; without names that of all snapshots and forks of the workspace. It
-// seals what is not sealed yet, and takes about 64 bytes of memory for each object of
+// seals what is not sealed yet, and takes about 100 bytes of memory for each object of
 // the store.
 func (w *Workspace) DiskUsage(ctx context.Context, names []string) (*DiskUsage, error) {
 	s := w.store
@@ -44,135 +44,178 @@ func (w *Workspace) DiskUsage(ctx context.Context, names []string) (*DiskUsage, 
 		return nil, err
 	}
 	defer s.gc.puts.enter()() // no gc takes away what is counted
-	var kept []holding
+	var h holdings
 	var err error
-	s.alter(func(tx *live.Tx) { kept, err = w.holdings(tx, names) })
+	s.alter(func(tx *live.Tx) { h, err = w.holdings(tx, names) })
 	if err != nil {
 		return nil, err
 	}
-	alone, err := s.alone(ctx, kept)
+	has, err := s.owned(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	placed, err := s.cas.Placed(func(h cas.Hash) (int32, bool) { o, ok := has[h]; return o, ok })
 	if err != nil {
 		return nil, err
 	}
 	out := &DiskUsage{Snapshots: []UsedBy{}, Forks: []UsedBy{}, Stored: s.cas.Stats().Stored}
-	for o, bytes := range alone {
-		o.Bytes = bytes
-		switch o.kind {
-		case ownsSnapshot:
-			out.Snapshots = append(out.Snapshots, o.UsedBy)
-		case ownsFork:
-			out.Forks = append(out.Forks, o.UsedBy)
+	for o, bytes := range placed.Reclaimable(len(h.owners), alone) {
+		by := h.owners[o]
+		by.Bytes = bytes
+		if by.fork {
+			out.Forks = append(out.Forks, by.UsedBy)
+		} else {
+			out.Snapshots = append(out.Snapshots, by.UsedBy)
 		}
 	}
 	slices.SortFunc(out.Snapshots, func(a, b UsedBy) int { return cmp.Compare(b.seq, a.seq) })
 	slices.SortFunc(out.Forks, func(a, b UsedBy) int { return strings.Compare(a.Name, b.Name) })
-	all, rest := &owner{kind: ownsSnapshot}, &owner{}
-	for i := range kept {
-		if kept[i].by.kind == ownsSnapshot {
-			kept[i].by = all
-		} else {
-			kept[i].by = rest
-		}
-	}
-	if alone, err = s.alone(ctx, kept); err != nil {
-		return nil, err
-	}
-	out.Together = alone[all]
+	out.Together = placed.Reclaimable(1, h.together)[0]
 	return out, nil
 }
 
-// An owner keeps objects: a snapshot that may be deleted, a fork with all that it has,
-// or the rest of the store, which stays.
+// An owner keeps objects: a snapshot that may be deleted, or a fork with all that it
+// has. It is known by its number in holdings. The rest of the store is cas.Stays.
 type owner struct {
 	UsedBy
-	kind ownerKind
+	fork bool
 }
 
-type ownerKind int
+// several owns what more than one snapshot has, and nobody else.
+const several = cas.Stays - 1
 
-const (
-	ownsRest ownerKind = iota
-	ownsSnapshot
-	ownsFork
-)
+// alone is the owner of what one has to itself.
+func alone(o int32) int32 { return max(o, cas.Stays) }
+
+// holdings are who keeps what.
+type holdings struct {
+	owners []owner
+	kept   []holding
+}
+
+// own adds an owner and returns its number.
+func (h *holdings) own(o owner) int32 {
+	h.owners = append(h.owners, o)
+	return int32(len(h.owners) - 1)
+}
+
+func (h *holdings) isSnapshot(o int32) bool { return o >= 0 && !h.owners[o].fork }
+
+// together is the owner of what only snapshots have, all as one.
+func (h *holdings) together(o int32) int32 {
+	if o == several || h.isSnapshot(o) {
+		return 0
+	}
+	return cas.Stays
+}
+
+// both is the owner of what two have.
+func (h *holdings) both(a, b int32) int32 {
+	switch {
+	case a == b:
+		return a
+	case (a == several || h.isSnapshot(a)) && h.isSnapshot(b):
+		return several
+	}
+	return cas.Stays
+}
 
 // A holding is a state that is there because of an owner.
 type holding struct {
-	by    *owner
+	by    int32
 	state *tree.State
 	id    cas.Hash // of a state that is not loaded
 }
 
 // holdings lists who keeps what. The lock is held.
-func (w *Workspace) holdings(tx *live.Tx, names []string) (kept []holding, err error) {
+func (w *Workspace) holdings(tx *live.Tx, names []string) (h holdings, err error) {
 	s := w.store
 	asked := make(map[*snap]bool)
 	for _, name := range names {
 		sn, err := s.find(w, name)
 		if err != nil {
-			return nil, err
+			return h, err
 		}
 		asked[sn] = true
 	}
-	rest := &owner{}
-	forks := make(map[*Workspace]*owner)
+	forks := make(map[*Workspace]int32)
 	if len(names) == 0 {
 		for _, f := range w.forks {
-			forks[f] = &owner{UsedBy: UsedBy{Name: f.name}, kind: ownsFork}
+			forks[f] = h.own(owner{UsedBy: UsedBy{Name: f.name}, fork: true})
 		}
 	}
-	by := func(x *Workspace) *owner { // the fork of w that a workspace is, or lies in
+	by := func(x *Workspace) int32 { // the fork of w that a workspace is, or lies in
 		for ; x != nil && x != w; x = s.cat.workspaces[x.parent] {
-			if o := forks[x]; o != nil {
+			if o, ok := forks[x]; ok {
 				return o
 			}
 			if !x.fork {
 				break
 			}
 		}
-		return rest
+		return cas.Stays
 	}
-	snaps := make(map[uint32]*owner)
+	snaps := make(map[uint32]int32, len(s.cat.snaps))
 	for view, sn := range s.cat.snaps {
 		x := s.cat.workspaces[sn.ws]
 		o := by(x)
 		if x == w && view != w.origin && view != w.before && (len(names) == 0 || asked[sn]) {
-			o = &owner{UsedBy: UsedBy{Name: sn.Name, Files: sn.Files, Size: sn.Bytes, seq: sn.Seq}, kind: ownsSnapshot}
+			o = h.own(owner{UsedBy: UsedBy{Name: sn.Name, Files: sn.Files, Size: sn.Bytes, seq: sn.Seq}})
 		}
 		snaps[view] = o
 		k := holding{by: o, id: sn.id}
 		if !sn.Sealed {
 			k.state = sn.state.Load()
 		}
-		kept = append(kept, k)
+		h.kept = append(h.kept, k)
 	}
 	for id, x := range s.cat.workspaces {
 		st, err := tx.Capture(id)
 		if err != nil {
-			return nil, err
+			return h, err
 		}
 		o := by(x)
-		if o == forks[x] && o != nil {
-			o.Files, o.Size = st.Inodes-1, st.Bytes
+		if f, ok := forks[x]; ok {
+			h.owners[f].Files, h.owners[f].Size = st.Inodes-1, st.Bytes
 		}
-		kept = append(kept, holding{by: o, state: st})
+		h.kept = append(h.kept, holding{by: o, state: st})
 		for _, r := range x.restored {
-			if o := snaps[r.view]; o != nil {
-				kept = append(kept, holding{by: o, state: r.state})
+			if o, ok := snaps[r.view]; ok {
+				h.kept = append(h.kept, holding{by: o, state: r.state})
 			}
 		}
 	}
-	return kept, nil
+	return h, nil
 }
 
-// alone returns, for each owner, the bytes that gc would give back of the objects that
-// no other has.
-func (s *Store) alone(ctx context.Context, kept []holding) (map[*owner]int64, error) {
-	shared := &owner{}
-	has := make(map[cas.Hash]*owner)
-	sums := make(map[*owner]int64)
-	for _, k := range kept {
-		sums[k.by] = 0
+// order is that in which owners are looked at: first what stays, below which nobody
+// looks again, then snapshots as they were made, and so as they lie in the packs.
+func (h *holdings) order(o int32) uint64 {
+	switch {
+	case o < 0:
+		return 0
+	case h.owners[o].fork:
+		return 1
+	}
+	return 2 + h.owners[o].seq
+}
+
+// owned returns who has which object.
+func (s *Store) owned(ctx context.Context, h holdings) (map[cas.Hash]int32, error) {
+	slices.SortStableFunc(h.kept, func(a, b holding) int { return cmp.Compare(h.order(a.by), h.order(b.by)) })
+	has := make(map[cas.Hash]int32)
+	var by int32
+	mark := s.markHere(func(id cas.Hash) (more bool) {
+		before, known := has[id]
+		now := by
+		if known {
+			now = h.both(before, by)
+		}
+		has[id] = now
+		return !known || now != before // and so is what is below
+	})
+	for _, k := range h.kept {
+		by = k.by
 		st := k.state
 		if st == nil {
 			var err error
@@ -180,42 +223,9 @@ func (s *Store) alone(ctx context.Context, kept []holding) (map[*owner]int64, er
 				return nil, needsRepair(err)
 			}
 		}
-		if err := st.Mark(ctx, s.src, s.salvage.incomplete.Load(), s.markHere(func(h cas.Hash) bool {
-			switch has[h] {
-			case nil:
-				has[h] = k.by
-			case k.by, shared:
-				return false
-			default:
-				has[h] = shared // and so is what is below
-			}
-			return true
-		})); err != nil {
+		if err := st.Mark(ctx, s.src, s.salvage.incomplete.Load(), mark); err != nil {
 			return nil, needsRepair(err)
 		}
 	}
-	number := map[*owner]int32{shared: cas.Stays}
-	var owners []*owner
-	for o := range sums {
-		number[o] = int32(len(owners))
-		if o.kind == ownsRest {
-			number[o] = cas.Stays
-			continue
-		}
-		owners = append(owners, o)
-	}
-	bytes, err := s.cas.Reclaimable(func(yield func(cas.Hash, int32) bool) {
-		for h, o := range has {
-			if !yield(h, number[o]) {
-				return
-			}
-		}
-	}, len(owners))
-	if err != nil {
-		return nil, err
-	}
-	for i, o := range owners {
-		sums[o] = bytes[i]
-	}
-	return sums, nil
+	return has, nil
 }

@@ -14,6 +14,8 @@ import (
 // Elsewhere has objects that the store need not have: those of snapshots that are
 // on a remote.
 type Elsewhere interface {
+	// Any reports whether there is anything elsewhere.
+	Any() bool
 	// Has reports whether it has an object, and with it all that is below. It may
 	// wait for a network.
 	Has(h cas.Hash) (bool, error)

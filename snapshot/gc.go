@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,7 +50,7 @@ func (s *Store) collect(ctx context.Context, sum *cas.GCResult, progress func(do
 	defer gc.Close()
 	s.ckpt.mu.Lock()
 	defer s.ckpt.mu.Unlock()
-	full := s.checkpoint(ctx)
+	full := s.checkpoint(ctx, false)
 	if full != nil {
 		// Space can be given back on a full disk too: what the last checkpoint
 		// refers to is marked as well.
@@ -77,17 +78,19 @@ func (s *Store) mark(ctx context.Context, keep func(cas.Hash) bool) error {
 	if err != nil {
 		return err
 	}
+	keep = s.markHere(keep)
 	for _, st := range states {
-		if err := st.Mark(ctx, s.src, s.salvage.incomplete.Load(), s.markHere(keep)); err != nil {
+		if err := st.Mark(ctx, s.src, s.salvage.incomplete.Load(), keep); err != nil {
 			return needsRepair(err)
 		}
 	}
 	return nil
 }
 
-// markHere passes over what is only elsewhere. An error is found again by keep.
+// markHere passes over what is only elsewhere. An error is found again by keep. The
+// states to be marked are known already: what they read from elsewhere is there.
 func (s *Store) markHere(keep func(cas.Hash) bool) func(cas.Hash) bool {
-	if s.objects.elsewhere == nil {
+	if s.objects.elsewhere == nil || !s.objects.elsewhere.Any() {
 		return keep
 	}
 	return func(h cas.Hash) bool {
@@ -100,10 +103,12 @@ func (s *Store) markHere(keep func(cas.Hash) bool) func(cas.Hash) bool {
 
 // roots are all states that can be reached: those of the catalogue, those of
 // the last checkpoint, from which recovery would start, the present ones, and
-// what unlinked files hold.
+// what unlinked files hold. Those of snapshots come as they were made, and so as they
+// lie in the packs.
 func (s *Store) roots() ([]*tree.State, error) {
 	var out []*tree.State
-	sealed := make(map[cas.Hash]bool)
+	var snaps []*snap
+	var ids []cas.Hash // of states that are not loaded
 	err := s.forest.Update(true, func(tx *live.Tx) error {
 		for id, w := range s.cat.workspaces {
 			st, err := tx.Capture(id)
@@ -120,12 +125,10 @@ func (s *Store) roots() ([]*tree.State, error) {
 			if !sn.Sealed {
 				out = append(out, sn.state.Load())
 			} else {
-				sealed[sn.id] = true
+				snaps = append(snaps, sn)
 			}
 		}
-		for _, h := range s.cat.grafts {
-			sealed[h] = true
-		}
+		ids = append(ids, s.cat.grafts...)
 		o := tx.NewRoot(0, 0, 0, 0)
 		var failed error
 		tx.EachOrphan(func(n *tree.Inode) {
@@ -133,12 +136,16 @@ func (s *Store) roots() ([]*tree.State, error) {
 				return
 			}
 			failed = o.Put(s.src, 0, n)
-		})
+		}, func(st *tree.State) { out = append(out, st) })
 		out = append(out, o)
 		return failed
 	})
 	if err != nil {
 		return nil, err
+	}
+	slices.SortFunc(snaps, func(a, b *snap) int { return cmp.Compare(a.View, b.View) })
+	for _, sn := range snaps {
+		ids = append(ids, sn.id)
 	}
 	for _, prefix := range []string{"snap/", "ws/"} {
 		if err := s.cas.ScanMeta(prefix, func(_ string, value []byte) error {
@@ -153,14 +160,19 @@ func (s *Store) roots() ([]*tree.State, error) {
 			if err != nil {
 				return err
 			}
-			sealed[h] = true
+			ids = append(ids, h)
 			return nil
 		}); err != nil {
 			return nil, err
 		}
 	}
 	out = append(out, s.gc.held.all()...)
-	for h := range sealed {
+	known := make(map[cas.Hash]bool, len(ids))
+	for _, h := range ids {
+		if known[h] {
+			continue
+		}
+		known[h] = true
 		st, err := tree.Load(s.src, h)
 		if isNotFound(err) && s.salvage.incomplete.Load() {
 			continue // nothing of it can be found any more

@@ -91,11 +91,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 // comes to is on disk. The caller holds puts.
 func (s *Store) graft(ctx context.Context, w *Workspace, e *live.Edit, over *live.Overlay) (graftRecord, error) {
 	r := graftRecord{WS: w.view}
-	seal := func(st *tree.State) error {
-		id, err := s.sealTo(ctx, cas.Quick{Store: s.cas}, st)
-		r.State = id.String()
-		return err
-	}
+	seal := s.sealsEdit(ctx, &r.State)
 	if err := seal(over.Base.Clone()); err != nil {
 		return r, err
 	}
@@ -106,13 +102,35 @@ func (s *Store) graft(ctx context.Context, w *Workspace, e *live.Edit, over *liv
 	return r, s.cas.Commit()
 }
 
+// sealsEdit returns what seals the states of an edit for its record, which has the id of
+// the last one. The caller holds puts.
+func (s *Store) sealsEdit(ctx context.Context, record *string) func(*tree.State) error {
+	return func(st *tree.State) error {
+		id, err := s.sealTo(ctx, cas.Quick{Store: s.cas}, st)
+		*record = id.String()
+		return err
+	}
+}
+
 // applyGraft makes the import that a record tells of.
 func (s *Store) applyGraft(tx *live.Tx, r graftRecord) error {
 	w, ok := s.cat.workspaces[r.WS]
 	if !ok {
 		return fmt.Errorf("%w: an import into a fork that is gone", ErrNoFork)
 	}
-	h, err := cas.ParseHash(r.State)
+	e, err := tx.Edit(r.WS)
+	if err != nil {
+		return err
+	}
+	if err := s.loadEdit(e, r.State, r.NextIno); err != nil {
+		return err
+	}
+	return s.finishGraft(tx, w, r, e)
+}
+
+// loadEdit makes the state of a record what the edited view is to become.
+func (s *Store) loadEdit(e *live.Edit, state string, nextIno uint64) error {
+	h, err := cas.ParseHash(state)
 	if err != nil {
 		return err
 	}
@@ -120,28 +138,28 @@ func (s *Store) applyGraft(tx *live.Tx, r graftRecord) error {
 	if err != nil {
 		return err
 	}
-	e, err := tx.Edit(r.WS)
-	if err != nil {
-		return err
-	}
-	e.Sealed(st, r.NextIno)
-	return s.finishGraft(tx, w, r, e)
+	e.Sealed(st, nextIno)
+	return nil
 }
 
 // finishGraft captures the state before, and puts that with the tree in place.
 func (s *Store) finishGraft(tx *live.Tx, w *Workspace, r graftRecord, e *live.Edit) error {
-	id, err := cas.ParseHash(r.State)
-	if err != nil {
-		return err
-	}
 	pre, err := s.applyCapture(tx, r.Pre)
 	if err != nil {
 		return err
 	}
 	w.undo = pre.View
-	s.cat.grafts = append(s.cat.grafts, id)
 	tx.Apply(e)
-	return nil
+	return s.keepSealed(r.State)
+}
+
+// keepSealed keeps the state of a record for as long as the record is in the journal.
+func (s *Store) keepSealed(state string) error {
+	id, err := cas.ParseHash(state)
+	if err == nil {
+		s.cat.grafts = append(s.cat.grafts, id)
+	}
+	return err
 }
 
 const (
@@ -155,31 +173,33 @@ const (
 // announce tells the kernel and the log what came with a graft.
 func (s *Store) announce(w *Workspace, e *live.Edit, over *live.Overlay, c live.Caller) {
 	defer e.Forgotten()
-	var inv live.Invalidation
+	inv := live.Invalidation{Entries: new(live.Entries)}
 	told := func(most int) {
-		if len(inv.Entries)+len(inv.Inodes) > most {
+		if inv.Entries.Len()+len(inv.Inodes) > most {
 			s.tell(inv)
-			inv = live.Invalidation{}
+			inv = live.Invalidation{Entries: new(live.Entries)}
 		}
 	}
 	below := 0
 	err := over.Walk(context.Background(), s.src, func(in live.Place, ch tree.Change, _ uint64) error {
-		p := PathChangeOf(ch)
+		step := live.StepOf(ch)
+		p := pathChange(&step)
 		s.event(Event{
-			Workspace: w.view, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: sizeAfter(ch), Caller: c,
+			Workspace: w.view, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: step.Size, Caller: c,
 		})
 		if in.Here == nil {
 			below++
 		}
 		switch {
 		case ch.A != nil && !ch.A.IsDir():
-			i, err := e.Replaced(in, ch)
+			entry, inodes, err := e.Replaced(in, ch)
 			if err != nil {
 				return err
 			}
-			inv.Entries, inv.Inodes = append(inv.Entries, i.Entries...), append(inv.Inodes, i.Inodes...)
+			inv.Entries.Add(entry)
+			inv.Inodes = append(inv.Inodes, inodes...)
 		case ch.A == nil && (in.Here != nil || below < toldBelow):
-			inv.Entries = append(inv.Entries, live.Entry{Parent: live.Node(w.view, in.Ino), Name: ch.Path.Name})
+			inv.Entries.Add(live.Entry{Parent: live.Node(w.view, in.Ino), Name: ch.Path.Name})
 		}
 		told(toldAtOnce)
 		return nil

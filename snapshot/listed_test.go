@@ -27,6 +27,21 @@ func TestListedFrom(t *testing.T) {
 	if n := testing.AllocsPerRun(10, func() { w.SnapshotsFrom(2, 1) }); n > 5 {
 		t.Errorf("%v allocations for one name", n)
 	}
+	slices.Reverse(names)
+	var newest []string
+	for i := range w.Newest() {
+		newest = append(newest, i.Name)
+	}
+	if !slices.Equal(newest, names) {
+		t.Errorf("newest first: %q, want %q", newest, names)
+	}
+	if n := testing.AllocsPerRun(10, func() {
+		for range w.Newest() {
+			break
+		}
+	}); n > 10 {
+		t.Errorf("%v allocations for the newest", n)
+	}
 	names = nil
 	for i := range forks {
 		names = append(names, fmt.Sprint("f", forks-i))

@@ -29,7 +29,7 @@ func TestListsOfChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const files = 5000
+	const files = 12_000
 	dir := f.Root()
 	for range 16 {
 		a, err := forest.Create(dir, strings.Repeat("d", 250), live.Create{Mode: unix.S_IFDIR | 0o755})

@@ -19,7 +19,7 @@ type merging struct {
 	s                  *Store
 	base, ours, theirs *tree.State
 
-	changes   []tree.Change
+	changes   *live.Steps
 	conflicts []string
 	clean     bool            // the workspace did not change since the fork
 	above     map[string]bool // directories in which something changed here
@@ -52,20 +52,20 @@ func (m *merging) graft(ctx context.Context, e *live.Edit, now int64) error {
 // merge compares both sides with the fork's origin. Paths to skip, and those below
 // them, stay as they are.
 func (m *merging) merge(ctx context.Context, skip []string) error {
-	m.changes, m.conflicts, m.collisions, m.clean = nil, nil, nil, true
+	m.changes, m.conflicts, m.collisions, m.clean = new(live.Steps), nil, nil, true
 	src := m.s.src
 	mine := make(map[string]tree.Change)
 	m.above = make(map[string]bool)
 	if err := tree.Diff(ctx, src, m.base, m.ours, tree.DiffOptions{}, func(c tree.Change) error {
 		m.clean = false
-		if significant(c) {
+		if step := live.StepOf(c); significant(&step) {
 			p := c.Path.String()
 			mine[p] = c
 			for dir := path.Dir(p); dir != "." && !m.above[dir]; dir = path.Dir(dir) {
 				m.above[dir] = true
 			}
 		}
-		return m.list.Try(changeCost + 2*int64(c.Path.Len()))
+		return m.list.Try(mergeCost + 2*int64(c.Path.Len()))
 	}); err != nil {
 		return err
 	}
@@ -81,16 +81,17 @@ func (m *merging) merge(ctx context.Context, skip []string) error {
 	added := make(map[string]bool) // directories that come with the fork
 	return tree.Diff(ctx, src, m.base, m.theirs, tree.DiffOptions{}, func(c tree.Change) error {
 		p := c.Path.String()
-		if trivial(c) || under(p, skipped) {
+		step := live.StepOf(c)
+		if trivial(&step) || under(p, skipped) {
 			return nil
 		}
 		if len(p) >= unix.PathMax {
 			return errs.New(errs.NameTooLong, "%s is too long a path to be merged", c.Path.Short())
 		}
-		if err := m.list.Try(changeCost + int64(len(p))); err != nil {
+		if err := m.list.Try(mergeCost + int64(len(p))); err != nil {
 			return err
 		}
-		if _, changed := mine[p]; changed && !significant(c) {
+		if _, changed := mine[p]; changed && !significant(&step) {
 			return nil // only touched in the fork
 		}
 		a, err := m.ours.Resolve(src, p)
@@ -102,10 +103,11 @@ func (m *merging) merge(ctx context.Context, skip []string) error {
 				return err // the workspace has it already
 			}
 		}
+		merged := false
 		if m.conflict(p, c, a, mine) {
 			both := collision{p, c.A, a, c.B, mine[p].What, c.What}
 			if text := m.texts[p]; text != nil {
-				c.B = both.merged(text, m.now)
+				c.B, merged = both.merged(text, m.now), true
 			} else {
 				m.conflicts, m.collisions = append(m.conflicts, p), append(m.collisions, both)
 			}
@@ -117,14 +119,20 @@ func (m *merging) merge(ctx context.Context, skip []string) error {
 		if err != nil {
 			return err
 		}
-		m.changes = append(m.changes, above...)
+		for _, dir := range above {
+			m.changes.Add(dir)
+		}
 		if c.B != nil && c.B.IsDir() {
 			if added[p] {
 				return nil
 			}
 			added[p] = true
 		}
-		m.changes = append(m.changes, tree.Change{Path: c.Path, A: a, B: c.B, What: c.What})
+		step = live.StepOf(tree.Change{Path: c.Path, A: a, B: c.B, What: c.What})
+		if merged {
+			step.With = c.B
+		}
+		m.changes.Add(step)
 		return nil
 	})
 }
@@ -141,14 +149,14 @@ func under(p string, set map[string]bool) bool {
 
 // trivial changes follow from others: the mtime of a directory whose entries
 // changed.
-func trivial(c tree.Change) bool {
-	return !significant(c) && c.A.IsDir() && c.B.IsDir()
+func trivial(c *live.Step) bool {
+	return !significant(c) && c.ADir && c.BDir
 }
 
 // significant changes are more than another time: a file that was only touched,
 // or brought back as it was, did not change.
-func significant(c tree.Change) bool {
-	return c.A == nil || c.B == nil || c.What&^(tree.Mtime|tree.Links) != 0
+func significant(c *live.Step) bool {
+	return c.A == 0 || c.B == 0 || c.What&^(tree.Mtime|tree.Links) != 0
 }
 
 // conflict reports whether what the fork changed at c, to something that is not there

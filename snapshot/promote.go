@@ -87,6 +87,7 @@ func (w *Workspace) promote(ctx context.Context, f *Workspace, fork string, o Pr
 	if err != nil {
 		return done, err
 	}
+	defer s.Hold(e.Base())()
 	defer e.End()
 	defer s.Importing()() // merged files
 	r := promoteRecord{Fork: f.view, Now: time.Now().UnixNano()}
@@ -97,7 +98,7 @@ func (w *Workspace) promote(ctx context.Context, f *Workspace, fork string, o Pr
 	if err != nil {
 		return done, err
 	}
-	if res.Changed, res.Paths, res.More = listChanges(m.changes); len(m.changes) == 0 {
+	if res.Changed, res.Paths, res.More = listChanges(m.changes); m.changes.Len() == 0 {
 		return done, nil
 	}
 	err = s.forest.Update(false, func(tx *live.Tx) error {
@@ -217,5 +218,5 @@ func (s *Store) finishPromote(tx *live.Tx, w *Workspace, r promoteRecord, e *liv
 		}
 		s.cat.grafts = append(s.cat.grafts, id)
 	}
-	return tx.Apply(e), nil
+	return s.apply(tx, e), nil
 }

@@ -36,6 +36,11 @@ type restoreRecord struct {
 	Now      int64          `json:"now"`
 	FirstIno uint64         `json:"first_ino"`
 	Pre      storedSnapshot `json:"pre"`
+
+	// Of one that changed very much: the workspace from then on, and what is the
+	// number above those of its inodes.
+	State   string `json:"state,omitempty"`
+	NextIno uint64 `json:"next_ino,omitempty"`
 }
 
 type graftRecord struct {

@@ -15,7 +15,8 @@ import (
 
 // storedStore is the record of the last checkpoint.
 type storedStore struct {
-	Position int64  `json:"position"` // of the journal
+	Position int64  `json:"position"`          // of the journal
+	Records  uint64 `json:"records,omitempty"` // that the journal ever had by then
 	NextIno  uint64 `json:"next_ino"`
 	NextView uint32 `json:"next_view"`
 
@@ -54,6 +55,7 @@ func (s *Store) recover(at storedStore) error {
 	}
 	s.salvage.incomplete.Store(at.Incomplete)
 	s.ckpt.at.Store(at.Position)
+	s.ckpt.records.Store(at.Records)
 	if err := s.forest.Update(true, func(tx *live.Tx) error {
 		tx.SetCounters(at.NextIno, at.NextView)
 		if at.first {

@@ -316,10 +316,15 @@ func TestRecoveryComesToTheSame(t *testing.T) {
 	if !long {
 		seeds, rounds = 1, 4
 	}
-	for seed := fromEnv("SEED", 0); seed < seeds; seed++ {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+	for i := 2 * fromEnv("SEED", 0); i < 2*seeds; i++ {
+		seed, many := i/2, i%2*3 // 3: nearly every restore seals
+		t.Run(fmt.Sprintf("%d,%d", seed, many), func(t *testing.T) {
 			dir := t.TempDir()
-			s := open(t, filepath.Join(dir, "store"))
+			s, err := snapshot.Open(filepath.Join(dir, "store"), snapshot.Options{ManyChanges: many})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close() })
 			keepAll(t, s)
 			x := &walker{t: t, r: rand.New(rand.NewPCG(uint64(seed), 7)), s: s}
 			for round := range rounds {

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,58 +17,113 @@ func TestCheckpointAwaitsRest(t *testing.T) {
 		what    string
 		grown   int64
 		records uint64
+		changes int64
 		calm    bool
 		since   time.Duration
 		due     bool
 	}{
-		{"nothing was written", 0, 0, true, time.Hour, false},
-		{"little, lately", 1, 1, true, time.Second, false},
-		{"little, long ago", 1, 1, true, checkpointTime, true},
-		{"little, and the writers go on", 1, 1, false, time.Hour, false},
-		{"much", checkpointBytes, 1, true, 0, true},
-		{"much, and the writers go on", checkpointBytes, 1, false, time.Hour, false},
-		{"more than the disk has to spare", checkpointMost, 1, false, 0, true},
-		{"more than can be replayed soon", 1, checkpointRecords, false, 0, true},
+		{"nothing was written", 0, 0, 0, true, time.Hour, false},
+		{"little, lately", 1, 1, 0, true, time.Second, false},
+		{"little, long ago", 1, 1, 0, true, checkpointTime, true},
+		{"little, and the writers go on", 1, 1, 0, false, time.Hour, false},
+		{"much", checkpointBytes, 1, 0, true, 0, true},
+		{"much, and the writers go on", checkpointBytes, 1, 0, false, time.Hour, false},
+		{"more than the disk has to spare", checkpointMost, 1, 0, false, 0, true},
+		{"more than can be replayed soon", 1, checkpointRecords, 0, false, 0, true},
+		{"restores that take as long", 1, checkpointRecords / 2, checkpointRecords / 2, false, 0, true},
 	} {
 		s.ckpt.at.Store(s.log.End() - c.grown)
-		s.ckpt.first = s.log.Records() - c.records
+		s.ckpt.records.Store(s.log.Records() - c.records)
+		s.ckpt.changes.Store(c.changes)
 		if due := s.checkpointDue(c.calm, c.since); due != c.due {
 			t.Errorf("%s: due is %v", c.what, due)
 		}
 	}
 }
 
-// TestSealGivesWay to writers, but not when somebody waits for it.
-func TestSealGivesWay(t *testing.T) {
-	s := quietStore(t)
-	rests := func() bool {
-		s.seal.rested.Store(0)
-		s.giveWay()
-		return s.seal.rested.Load() != 0
-	}
-	change := func(name string) {
+// TestToRedo: what a recovery replayed, and what a restore changed, counts for when a
+// checkpoint is due until there was one.
+func TestToRedo(t *testing.T) {
+	const files = 200
+	dir := filepath.Join(t.TempDir(), "store")
+	open := func() *Store {
 		t.Helper()
-		if _, err := s.forest.Create(live.Node(live.MainView, live.RootIno), name, live.Create{Mode: 0o100644}); err != nil {
+		s, err := Open(dir, Options{Quiet: true, CloseTime: time.Nanosecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	for i := range files {
+		if _, err := s.forest.Create(s.Main().Root(), fmt.Sprint(i), live.Create{Mode: 0o100644}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	change("a")
-	if !rests() {
-		t.Error("it goes on beside a writer")
+	if _, err := s.Main().Restore(t.Context(), RestoreOptions{Name: "origin"}); err != nil {
+		t.Fatal(err)
 	}
-	if rests() {
-		t.Error("it rests, and there is no writer")
+	check := func(when string, least, most int64) {
+		t.Helper()
+		if n := s.toRedo(); n < least || n > most {
+			t.Errorf("%s there is work of %d records to be done again", when, n)
+		}
 	}
-	change("b")
+	check("before the end", 2*files, 3*files)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open()
+	defer func() { s.Close() }()
+	check("after a recovery", 2*files, 3*files)
+	if err := s.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check("after a checkpoint", 0, 10)
+}
+
+// TestSealLeavesAProcessor to writers, but not when somebody waits for it and they write much.
+func TestSealLeavesAProcessor(t *testing.T) {
+	s := quietStore(t)
+	node, err := s.forest.Create(live.Node(live.MainView, live.RootIno), "f", live.Create{Mode: 0o100644})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(n int) {
+		t.Helper()
+		if _, err := s.forest.Write(node.ID, make([]byte, n), 0, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look := func() bool {
+		s.seal.looked.Store(0)
+		return s.pace()
+	}
+	if !look() {
+		t.Error("it takes both beside a writer")
+	}
+	s.seal.looked.Store(time.Now().Add(time.Hour).UnixNano()) // no tick is over
+	if !s.pace() {
+		t.Error("it takes both right after a writer")
+	}
+	if look() {
+		t.Error("it leaves one, and there is no writer")
+	}
+	write(2 * restBytes)
+	if !look() {
+		t.Error("it takes both beside much writing that nobody waits behind")
+	}
+	look()
 	done := s.seal.urgent()
-	if rests() {
-		t.Error("it rests while somebody waits")
+	write(4096)
+	if !look() {
+		t.Error("it takes both beside a little writing while somebody waits")
+	}
+	write(2 * restBytes)
+	if look() {
+		t.Error("it leaves one beside much writing while somebody waits")
 	}
 	done()
-	change("c")
-	if !rests() {
-		t.Error("it goes on although nobody waits any more")
-	}
 }
 
 // TestCheckpointsSleep while there is nothing to write down.

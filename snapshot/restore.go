@@ -55,16 +55,21 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		if err != nil {
 			return RestoreResult{}, err
 		}
-		changes, err := patient(ctx, o.List, func() ([]tree.Change, error) { return s.restoreChanges(ctx, now, to, o.List) })
+		changes, err := patient(ctx, o.List, func() (*live.Steps, error) { return s.restoreChanges(ctx, now, to, o.List) })
 		return newRestoreResult(to, changes), err
 	}
+	defer s.gc.puts.enter()()
 	done, err := patient(ctx, o.List, func() (done[RestoreResult], error) {
-		e, err := s.forest.Edit(ctx, w.view)
-		if err != nil {
-			return done[RestoreResult]{}, err
+		done, err := w.restore(ctx, to, o, false)
+		if !errors.Is(err, errMany) {
+			return done, err
 		}
-		defer e.End()
-		return w.restore(ctx, e, to, o)
+		_, release, err := w.SealPresent(ctx)
+		if err != nil {
+			return done, err
+		}
+		defer release()
+		return w.restore(ctx, to, o, true)
 	})
 	res := done.res
 	if err != nil {
@@ -83,7 +88,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 type done[R any] struct {
 	res     R
 	inv     live.Invalidation
-	changes []tree.Change
+	changes *live.Steps
 }
 
 // patient does what takes memory for each thing that differs. If others leave it too
@@ -124,25 +129,59 @@ func (w *Workspace) targetOf(sn *snap, paths []string) (*target, error) {
 	return &target{snap: sn, state: st, like: w.restoredState(sn.View), paths: paths}, err
 }
 
-func newRestoreResult(to *target, changes []tree.Change) RestoreResult {
+func newRestoreResult(to *target, changes *live.Steps) RestoreResult {
 	r := RestoreResult{Snapshot: to.snap.Name}
 	r.Changed, r.Paths, r.More = listChanges(changes)
 	return r
 }
 
-// restore prepares the changes, and then journals and makes them in one step.
-func (w *Workspace) restore(ctx context.Context, e *live.Edit, to *target, o RestoreOptions) (done done[RestoreResult], err error) {
+// errMany is that so much changes that the workspace is to be sealed first: the edit will
+// seal it, and changes wait meanwhile.
+var errMany = errors.New("very much changes")
+
+// restore prepares the changes, and then journals and makes them in one step. If there
+// are very many, the state that they come to is on disk before, which takes less
+// memory than the changes do, and recovery has nothing to do but to load it.
+func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions, sealed bool) (done done[RestoreResult], err error) {
 	s := w.store
+	e, err := s.forest.Edit(ctx, w.view)
+	if err != nil {
+		return done, err
+	}
+	defer s.Hold(e.Base())()
+	defer e.End()
+	if done.changes, err = s.restoreChanges(ctx, e.Base(), to, o.List); err != nil {
+		return done, err
+	}
+	many := done.changes.Len() > s.opt.ManyChanges
+	if many && !sealed {
+		return done, errMany
+	}
 	r := restoreRecord{WS: w.view, View: to.snap.View, Paths: BytePaths(to.paths), Now: time.Now().UnixNano()}
-	if done.changes, err = s.prepareRestore(ctx, e, to, r.Now, o.List); err != nil {
+	var seal func(*tree.State) error
+	if many {
+		seal = s.sealsEdit(ctx, &r.State)
+		defer func() {
+			if err != nil {
+				s.Abandon()
+			}
+		}()
+	}
+	if err := s.graftRestore(ctx, e, to, done.changes, r.Now, seal); err != nil {
 		return done, err
 	}
 	res := newRestoreResult(to, done.changes)
 	done.res = res
-	if len(done.changes) == 0 {
+	if done.changes.Len() == 0 {
 		return done, nil
 	}
 	r.FirstIno = e.FirstIno
+	if r.State != "" {
+		r.NextIno = e.Next()
+		if err := s.cas.Commit(); err != nil {
+			return done, err
+		}
+	}
 	err = s.forest.Update(false, func(tx *live.Tx) error {
 		if err := w.alive(); err != nil {
 			return err
@@ -161,7 +200,7 @@ func (w *Workspace) restore(ctx context.Context, e *live.Edit, to *target, o Res
 			return err
 		}
 		done.res.Undo = r.Pre.Name
-		done.inv, err = s.finishRestore(tx, w, e, to, r.Pre)
+		done.inv, err = s.finishRestore(tx, w, e, to, r)
 		return err
 	})
 	return done, err
@@ -169,15 +208,15 @@ func (w *Workspace) restore(ctx context.Context, e *live.Edit, to *target, o Res
 
 // eventsOf tells of the capture before a restore, and of each path that it
 // changed.
-func (s *Store) eventsOf(w *Workspace, changes []tree.Change, from, undo string, o RestoreOptions) {
+func (s *Store) eventsOf(w *Workspace, changes *live.Steps, from, undo string, o RestoreOptions) {
 	s.event(Event{Workspace: w.view, Action: "captured", From: undo, Caller: o.Caller})
-	for _, c := range changes {
+	for c := range changes.All() {
 		if !shown(c) {
 			continue
 		}
-		p := PathChangeOf(c)
+		p := pathChange(c)
 		s.event(Event{
-			Workspace: w.view, Action: "restored", Path: p.Path, From: from, Size: sizeAfter(c), Detail: p.Action,
+			Workspace: w.view, Action: "restored", Path: p.Path, From: from, Size: c.Size, Detail: p.Action,
 			Caller: o.Caller,
 		})
 	}
@@ -198,34 +237,54 @@ func (s *Store) applyRestore(tx *live.Tx, r restoreRecord) error {
 	if err != nil {
 		return err
 	}
-	e.FirstIno = r.FirstIno
-	if _, err := s.prepareRestore(context.Background(), e, to, r.Now, nil); err != nil {
+	if err := s.redoRestore(e, to, r); err != nil {
 		return err
 	}
-	_, err = s.finishRestore(tx, w, e, to, r.Pre)
+	_, err = s.finishRestore(tx, w, e, to, r)
 	return err
 }
 
-func (s *Store) prepareRestore(ctx context.Context, e *live.Edit, to *target, now int64, list *budget.Charge) ([]tree.Change, error) {
-	changes, err := s.restoreChanges(ctx, e.Base(), to, list)
-	if err != nil {
-		return nil, err
+func (s *Store) redoRestore(e *live.Edit, to *target, r restoreRecord) error {
+	if r.State != "" {
+		return s.loadEdit(e, r.State, r.NextIno)
 	}
+	e.FirstIno = r.FirstIno
+	changes, err := s.restoreChanges(context.Background(), e.Base(), to, nil)
+	if err != nil {
+		return err
+	}
+	return s.graftRestore(context.Background(), e, to, changes, r.Now, nil)
+}
+
+func (s *Store) graftRestore(ctx context.Context, e *live.Edit, to *target, changes *live.Steps, now int64, seal func(*tree.State) error) error {
 	partial := len(to.paths) > 0
-	return changes, e.Graft(ctx, to.state, changes, live.Graft{Touch: partial, Exact: !partial, Now: now})
+	return e.Graft(ctx, to.state, changes, live.Graft{Touch: partial, Exact: !partial, Now: now, Seal: seal, SealAfter: s.opt.ManyChanges})
 }
 
 // finishRestore captures the state before, and puts the restored one in place.
-func (s *Store) finishRestore(tx *live.Tx, w *Workspace, e *live.Edit, to *target, before storedSnapshot) (live.Invalidation, error) {
-	if err := s.captureUndo(tx, w, before); err != nil {
+func (s *Store) finishRestore(tx *live.Tx, w *Workspace, e *live.Edit, to *target, r restoreRecord) (live.Invalidation, error) {
+	if err := s.captureUndo(tx, w, r.Pre); err != nil {
 		return live.Invalidation{}, err
 	}
-	inv := tx.Apply(e)
+	if r.State != "" {
+		if err := s.keepSealed(r.State); err != nil {
+			return live.Invalidation{}, err
+		}
+	}
+	inv := s.apply(tx, e)
 	if len(to.paths) > 0 {
 		return inv, nil
 	}
 	w.head = to.snap.Name
 	return inv, w.keepRestored(tx, to.snap.View)
+}
+
+// apply puts an edit in place that recovery would have to work out again.
+func (s *Store) apply(tx *live.Tx, e *live.Edit) live.Invalidation {
+	if s.ckpt.changes.Add(int64(e.Changes)) >= checkpointRecords {
+		s.ckpt.signal.up()
+	}
+	return tx.Apply(e)
 }
 
 // captureUndo captures the state before a change of a workspace, unless the
@@ -276,8 +335,8 @@ func (w *Workspace) restoredState(view uint32) *tree.State {
 }
 
 // restoreChanges tells what a restore has to change in a state of the workspace.
-func (s *Store) restoreChanges(ctx context.Context, now *tree.State, to *target, list *budget.Charge) ([]tree.Change, error) {
-	var above []tree.Change
+func (s *Store) restoreChanges(ctx context.Context, now *tree.State, to *target, list *budget.Charge) (*live.Steps, error) {
+	above := new(live.Steps)
 	seen := make(map[string]bool)
 	for _, p := range to.paths {
 		if err := s.checkRestorePath(now, to.state, to.snap.Name, p); err != nil {
@@ -291,7 +350,9 @@ func (s *Store) restoreChanges(ctx context.Context, now *tree.State, to *target,
 		if err != nil {
 			return nil, err
 		}
-		above = append(above, more...)
+		for _, c := range more {
+			above.Add(c)
+		}
 	}
 	changes, err := s.changes(ctx, now, to.state, tree.DiffOptions{Paths: to.paths, Renumbered: to.like}, list)
 	if err != nil && to.like != nil && ctx.Err() == nil && !list.Full() {
@@ -302,25 +363,20 @@ func (s *Store) restoreChanges(ctx context.Context, now *tree.State, to *target,
 	if err != nil {
 		return nil, err
 	}
-	if len(to.paths) > 0 {
-		changes = withoutSeen(changes, seen)
+	if above.Len() == 0 {
+		return changes, nil
 	}
-	return append(above, changes...), nil
-}
-
-func withoutSeen(changes []tree.Change, seen map[string]bool) []tree.Change {
-	out := changes[:0]
-	for _, c := range changes {
+	for c := range changes.All() {
 		if !seen[c.Path.String()] {
-			out = append(out, c)
+			above.Add(*c)
 		}
 	}
-	return out
+	return above, nil
 }
 
 // missingParents are the directories above a path that the workspace has lost, none
 // if there was nothing at the path then.
-func (s *Store) missingParents(now, then *tree.State, p *tree.Path, seen map[string]bool) (missing []tree.Change, err error) {
+func (s *Store) missingParents(now, then *tree.State, p *tree.Path, seen map[string]bool) (missing []live.Step, err error) {
 	if _, err := then.Resolve(s.src, p.String()); err != nil {
 		return nil, nil
 	}
@@ -334,7 +390,7 @@ func (s *Store) missingParents(now, then *tree.State, p *tree.Path, seen map[str
 			return nil, err
 		}
 		seen[dir.String()] = true
-		missing = append(missing, tree.Change{Path: dir, A: a, B: b, What: tree.Added})
+		missing = append(missing, live.StepOf(tree.Change{Path: dir, A: a, B: b, What: tree.Added}))
 	}
 	slices.Reverse(missing) // from the top down
 	return missing, nil

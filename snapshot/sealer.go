@@ -7,7 +7,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/guard"
@@ -29,10 +32,11 @@ const (
 	sealWait  = 5 * time.Second
 	restTick  = 20 * time.Millisecond
 	restBytes = 256 << 10
-	// A seal that nobody waits for rests for sealRest after each sealTurn while
-	// there are writers.
-	sealTurn = time.Millisecond
-	sealRest = time.Millisecond
+	// Beside writers a seal rests after each sealTurn: for as long if there is one
+	// processor, or else for turnRest, in which Go's scheduler gives its turn (P) to
+	// requests that wait for one.
+	sealTurn = 2 * time.Millisecond
+	turnRest = 50 * time.Microsecond
 )
 
 // sealer holds the snapshots that have no id yet, oldest first.
@@ -43,7 +47,9 @@ type sealer struct {
 	signal wake
 
 	waiting atomic.Int32 // who waits for a seal
-	seen    atomic.Int64 // end of the journal when a seal last looked
+	looked  atomic.Int64 // ns, when a seal last looked
+	seen    atomic.Int64 // end of the journal then
+	busy    atomic.Int64 // bytes by which it had grown since the look before
 	rested  atomic.Int64 // ns, when one last rested
 }
 
@@ -115,7 +121,7 @@ func (s *Store) sealLoop() {
 // sealed, if no snapshot has it. It does not wait for long, and not at all when the
 // journal had better shrink.
 func (s *Store) awaitRest() {
-	for began := time.Now(); time.Since(began) < sealWait && s.log.Size() < checkpointMost && s.loops.ctx.Err() == nil; {
+	for began := time.Now(); time.Since(began) < sealWait && !s.outgrown() && s.loops.ctx.Err() == nil; {
 		end := s.log.End()
 		s.loops.pause(restTick)
 		if s.log.End()-end < restBytes {
@@ -180,7 +186,7 @@ func (s *Store) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.H
 
 // sealTo seals a frozen state into objects of the store. The caller holds puts.
 func (s *Store) sealTo(ctx context.Context, objects content.ObjectStore, st *tree.State) (id cas.Hash, err error) {
-	z := &content.Sealer{Src: s.src.Files, Objects: objects, Workers: sealWorkers, Incomplete: s.salvage.incomplete.Load(), OnDamage: func(n int64) {
+	z := &content.Sealer{Src: s.src.Files, Objects: objects, Workers: sealWorkers, Pace: s.pace, Incomplete: s.salvage.incomplete.Load(), OnDamage: func(n int64) {
 		s.salvage.incomplete.Store(true)
 		s.logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
 	}}
@@ -203,20 +209,38 @@ func (y yielding) Put(k cas.Kind, b []byte) (cas.Hash, error) {
 	return h, err
 }
 
+// pace reports whether a seal had better leave a processor to writers: while they write.
+// If they write much it does not when somebody waits for the seal or the journal had
+// better shrink.
+func (s *Store) pace() (alone bool) {
+	q, now, end := &s.seal, time.Now().UnixNano(), s.log.End()
+	if since := now - q.looked.Load(); since > int64(restTick) {
+		q.looked.Store(now)
+		q.busy.Store(end - q.seen.Swap(end))
+	}
+	busy := max(q.busy.Load(), end-q.seen.Load())
+	return busy > 0 && (busy < restBytes || q.waiting.Load() == 0 && !s.outgrown())
+}
+
 // giveWay goes through Go's scheduler: who does not keeps a processor for 10 ms, and a
-// request that was read waits for it as long. While there are writers it leaves them the
-// processor for a while, unless somebody waits for a seal or the journal had better
-// shrink.
+// request that was read waits for it as long. A seal that is alone has a thread of its
+// own, which lets those go first that wait for its processor, and rests now and then.
 func (s *Store) giveWay() {
-	q, end := &s.seal, s.log.End()
-	if q.seen.Swap(end) == end || q.waiting.Load() > 0 || s.log.Size() >= checkpointMost {
+	if !s.pace() {
 		runtime.Gosched()
 		return
 	}
-	if now := time.Now(); now.UnixNano()-q.rested.Load() > int64(sealTurn) {
-		q.rested.Store(now.Add(sealRest).UnixNano())
-		time.Sleep(sealRest)
+	rest := turnRest
+	if runtime.GOMAXPROCS(0) == 1 {
+		rest = sealTurn
 	}
+	q, now := &s.seal, time.Now()
+	if now.UnixNano()-q.rested.Load() < int64(sealTurn) {
+		syscall.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // cannot fail
+		return
+	}
+	q.rested.Store(now.Add(rest).UnixNano())
+	time.Sleep(rest)
 }
 
 // urgent has seals go on without a rest until the function it returns is called.

@@ -17,8 +17,9 @@ const (
 	// largeRequest is more than one write(2) can bring: only fallocate(2) asks
 	// for it, and wants to hear at once that there is no room.
 	largeRequest = 16 << 20
-	// journalSoft is the size of the journal from which on writers wait.
-	journalSoft = 2 * checkpointMost
+	// journalSoft is the size of the journal from which on writers wait: what a checkpoint
+	// postpones, what makes the next one due, and as much again while it is under way.
+	journalSoft = postponeMost + 2*checkpointMost
 	// throttle is how long a write waits when the journal is twice that.
 	throttle = 20 * time.Millisecond
 	// roomStep is how many bytes are written between two looks at the disk, and
@@ -86,8 +87,10 @@ func (s *Store) admit(view uint32, n int64) error {
 			return err
 		}
 	}
-	if over := size - journalSoft; over > 0 && !s.opt.Quiet {
+	if s.outgrown() {
 		s.ckpt.signal.up()
+	}
+	if over := size - journalSoft; over > 0 && !s.opt.Quiet {
 		time.Sleep(time.Duration(min(over, journalSoft)) * throttle / journalSoft)
 	}
 	return nil
@@ -130,7 +133,7 @@ func (s *Store) makeRoom(n int64) error {
 	err := func() error {
 		defer s.ckpt.mu.Unlock()
 		defer s.seal.urgent()()
-		return s.checkpoint(s.loops.ctx)
+		return s.checkpoint(s.loops.ctx, false)
 	}()
 	if err != nil {
 		s.logger.Warn("the disk is nearly full, and the journal cannot be sealed", "err", err)
@@ -151,7 +154,7 @@ func (s *Store) noRoom() error {
 // crowded reports whether what was journaled since the last checkpoint takes so
 // much of a nearly full disk that it had better be sealed.
 func (s *Store) crowded() bool {
-	if s.log.End()-s.ckpt.at.Load() <= roomStep {
+	if s.grown() <= roomStep {
 		return false
 	}
 	free, err := s.Free()

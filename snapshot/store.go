@@ -40,6 +40,9 @@ type Options struct {
 	// CloseTime is how long Close seals what is not sealed yet; what is left by then
 	// stays in the journal, from which the next opening has it. 0 is without limit.
 	CloseTime time.Duration
+	// ManyChanges is how many a restore makes before it seals what it has made;
+	// 400,000 when 0.
+	ManyChanges int
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 	// ReadOnly leaves the journal as it is, and commits nothing. The store is good
@@ -93,6 +96,9 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.ManyChanges == 0 {
+		o.ManyChanges = 400_000
 	}
 	if o.Mode == 0 {
 		o.Mode = 0o755

@@ -1,6 +1,9 @@
 package snapshot
 
 import (
+	"cmp"
+	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -120,6 +123,33 @@ func (w *Workspace) List() []Info {
 		}
 	})
 	return out
+}
+
+// Newest yields the snapshots, newest first, with the lock held for some at a time
+// only. Those that are made meanwhile are left out.
+func (w *Workspace) Newest() iter.Seq[Info] {
+	const atOnce = 64
+	return func(yield func(Info) bool) {
+		some := make([]Info, 0, atOnce)
+		for before := uint64(math.MaxUint64); ; {
+			some = some[:0]
+			w.read(func() {
+				end, _ := slices.BinarySearchFunc(w.snaps, before, func(sn *snap, before uint64) int { return cmp.Compare(sn.Seq, before) })
+				for _, sn := range slices.Backward(w.snaps[max(0, end-atOnce):end]) {
+					some = append(some, sn.Info)
+				}
+			})
+			for _, i := range some {
+				if !yield(i) {
+					return
+				}
+				before = i.Seq
+			}
+			if len(some) == 0 {
+				return
+			}
+		}
+	}
 }
 
 // Node returns the root node of a snapshot's view.

@@ -108,19 +108,29 @@ var errStopped = errors.New("the daemon takes no more")
 
 func (i *importer) bringIn(ctx context.Context) (done service.Imported, err error) {
 	pr, pw := io.Pipe()
+	// Who reads from it may wait for input that does not come.
+	defer context.AfterFunc(ctx, func() { pr.CloseWithError(context.Canceled) })()
 	sending, stop := context.WithCancel(ctx)
 	defer stop()
 	sent := make(chan error, 1)
 	go func() {
 		err := i.send(sending, pw)
-		pw.CloseWithError(err)
 		sent <- err
+		pw.CloseWithError(err)
 	}()
 	done, err = i.receive(ctx, pr)
 	stop()
 	pr.CloseWithError(errStopped)
 	// Whoever failed first knows why: the other one only sees that it did.
-	serr := <-sent
+	var serr error
+	if err == nil {
+		serr = <-sent
+	} else {
+		select {
+		case serr = <-sent:
+		default: // it waits for input
+		}
+	}
 	for _, second := range []error{nil, errStopped, io.ErrClosedPipe, context.Canceled} {
 		if errors.Is(serr, second) {
 			return done, err

@@ -52,6 +52,15 @@ func Ahead(f File, off, n int64) {
 	}
 }
 
+// WriteOut has the disk begin to write [off, off+n) of a file, if that is a file on a real
+// disk. It says nothing of when that is done, nor of errors: the next Sync does. It may
+// wait for room in the disk's queue.
+func WriteOut(f File, off, n int64) {
+	if o, ok := f.(*osFile); ok {
+		_ = o.control("sync_file_range", func(fd int) error { return unix.SyncFileRange(fd, off, n, unix.SYNC_FILE_RANGE_WRITE) })
+	}
+}
+
 // An FS is a disk. Names are paths as the os package takes them. Errors satisfy
 // errors.Is with fs.ErrNotExist, fs.ErrExist and the syscall.Errno values, so a
 // full disk is syscall.ENOSPC.
@@ -105,7 +114,11 @@ func IsDamage(err error) bool {
 const MaxReadFile = 128 << 20
 
 // ReadFile returns the whole content of a file of up to MaxReadFile bytes.
-func ReadFile(fsys FS, name string) ([]byte, error) {
+func ReadFile(fsys FS, name string) ([]byte, error) { return ReadFileUpTo(fsys, name, MaxReadFile) }
+
+// ReadFileUpTo returns the whole content of a file of up to most bytes; EFBIG if it is
+// larger.
+func ReadFileUpTo(fsys FS, name string, most int64) ([]byte, error) {
 	f, err := Open(fsys, name)
 	if err != nil {
 		return nil, err
@@ -115,7 +128,7 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if size > MaxReadFile {
+	if size > most {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EFBIG}
 	}
 	b := make([]byte, size)
@@ -126,11 +139,9 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 	return b[:n], err
 }
 
-// WriteFile replaces the content of a file durably and atomically: after a
-// crash the old or the new content is there, never a mixture.
-func WriteFile(fsys FS, name string, b []byte) error {
-	tmp := name + ".tmp"
-	f, err := Create(fsys, tmp)
+// WriteSynced writes a new file and syncs it, but not its directory.
+func WriteSynced(fsys FS, name string, b []byte) error {
+	f, err := Create(fsys, name)
 	if err != nil {
 		return err
 	}
@@ -141,6 +152,14 @@ func WriteFile(fsys FS, name string, b []byte) error {
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
+	return err
+}
+
+// WriteFile replaces the content of a file durably and atomically: after a
+// crash the old or the new content is there, never a mixture.
+func WriteFile(fsys FS, name string, b []byte) error {
+	tmp := name + ".tmp"
+	err := WriteSynced(fsys, tmp, b)
 	if err == nil {
 		err = fsys.Rename(tmp, name)
 	}

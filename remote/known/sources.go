@@ -174,6 +174,9 @@ func (k *Sources) Load(ctx context.Context) error {
 	return nil
 }
 
+// Any reports whether the store reads from any snapshot.
+func (k *Sources) Any() bool { return len(*k.loaded.Load()) > 0 }
+
 // Has reports whether one of the snapshots that the store was mounted from has an
 // object.
 func (k *Sources) Has(h cas.Hash) (bool, error) {

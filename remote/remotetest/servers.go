@@ -37,32 +37,57 @@ func own(name string) string {
 	return filepath.Join(filepath.Dir(here), "..", "..", "bin", name)
 }
 
-// start runs a server until the test ends, and waits until it accepts connections.
-func start(t testing.TB, addr string, cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
+// start runs a server until the test ends, waits until it accepts connections, and
+// returns where. Another program may take the address before the server does, which then
+// ends: it is started again at another one.
+func start(t testing.TB, server func(addr string) *exec.Cmd) (addr string) {
+	t.Helper()
+	for range 3 {
+		addr = freeAddr(t)
+		cmd := server(addr)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stdout, cmd.Stderr = log, log
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			_ = cmd.Wait()
+			close(ended)
+		}()
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			<-ended
+			log.Close()
+		})
+		if listens(addr, ended) {
+			return addr
+		}
+		b, _ := os.ReadFile(log.Name())
+		t.Logf("%s does not listen at %s: %s", cmd.Path, addr, b)
 	}
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		log.Close()
-	})
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	t.Fatal("it does not listen anywhere")
+	return ""
+}
+
+// listens waits until a server accepts connections, unless it has ended.
+func listens(addr string, ended <-chan struct{}) bool {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
 		if c, err := net.Dial("tcp", addr); err == nil {
 			c.Close()
-			return
+			return true
 		}
-		if time.Now().After(deadline) {
-			b, _ := os.ReadFile(log.Name())
-			t.Fatalf("%s does not listen at %s: %s", cmd.Path, addr, b)
+		select {
+		case <-ended:
+			return false
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
+	return false
 }
 
 func freeAddr(t testing.TB) string {
@@ -82,9 +107,10 @@ func S3(t testing.TB) (endpoint string) {
 	if err := os.Mkdir(filepath.Join(dir, "amber"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	addr := freeAddr(t)
-	start(t, addr, exec.Command(bin, "--port", addr, "--access", "testkey", "--secret", "testsecret",
-		"--keep-alive", "--quiet", "posix", dir))
+	addr := start(t, func(addr string) *exec.Cmd {
+		return exec.Command(bin, "--port", addr, "--access", "testkey", "--secret", "testsecret",
+			"--keep-alive", "--quiet", "posix", dir)
+	})
 	t.Setenv("AWS_ACCESS_KEY_ID", "testkey")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "testsecret")
 	return "http://" + addr
@@ -98,14 +124,15 @@ func S3Prefix(endpoint, prefix string) string {
 // Registry starts an OCI registry (Debian's docker-registry) and returns its address.
 func Registry(t testing.TB) (addr string) {
 	bin := find(t, "docker-registry")
-	addr = freeAddr(t)
-	config := filepath.Join(t.TempDir(), "config.yml")
-	text := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage:\n  filesystem: {rootdirectory: %s}\n  delete: {enabled: true}\nhttp: {addr: %s}\n", t.TempDir(), addr)
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	start(t, addr, exec.Command(bin, "serve", config))
-	return addr
+	dir := t.TempDir()
+	return start(t, func(addr string) *exec.Cmd {
+		config := filepath.Join(t.TempDir(), "config.yml")
+		text := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage:\n  filesystem: {rootdirectory: %s}\n  delete: {enabled: true}\nhttp: {addr: %s}\n", dir, addr)
+		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return exec.Command(bin, "serve", config)
+	})
 }
 
 // Lying starts an S3 service that does not know conditions and says nothing about
@@ -115,9 +142,10 @@ func Lying(t testing.TB) (endpoint string) {
 	if _, err := os.Stat(bin); err != nil {
 		t.Skip("s3rver is not installed (scripts/setup remote, where npm is)")
 	}
-	addr := freeAddr(t)
-	host, port, _ := net.SplitHostPort(addr)
-	start(t, addr, exec.Command("node", bin, "-d", t.TempDir(), "-a", host, "-p", port, "--configure-bucket", "amber"))
+	addr := start(t, func(addr string) *exec.Cmd {
+		host, port, _ := net.SplitHostPort(addr)
+		return exec.Command("node", bin, "-d", t.TempDir(), "-a", host, "-p", port, "--configure-bucket", "amber")
+	})
 	t.Setenv("AWS_ACCESS_KEY_ID", "S3RVER")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "S3RVER")
 	return "http://" + addr

@@ -22,6 +22,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
+// importTime is when the fork of an import ends by itself, whose command was killed, or
+// with the sandbox that it was in.
+const importTime = "24h"
+
 // Import brings the tree of an archive in. skip is told of what is left out.
 //
 // Where only the mount is reached, a fork gets the files, one by one and with the rights
@@ -33,7 +37,7 @@ func (c *Client) Import(ctx context.Context, req service.Import, in io.Reader, s
 	}
 	ws := Exchange{}
 	fork := "import-" + strings.ToLower(rand.Text()[:12])
-	if err := c.Do(ctx, service.Fork{Name: fork}, ws, nil); err != nil {
+	if err := c.Do(ctx, service.Fork{Name: fork, TTL: importTime}, ws, nil); err != nil {
 		return done, err
 	}
 	defer func() {

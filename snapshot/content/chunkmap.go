@@ -122,11 +122,16 @@ type decodedMap struct {
 // DecodeChunkMap reads what Encode wrote; errors are d's.
 func DecodeChunkMap(d *wire.Decoder) *ChunkMap {
 	m := &decodedMap{}
+	m.decode(d)
+	return &m.ChunkMap
+}
+
+func (m *decodedMap) decode(d *wire.Decoder) {
 	b := &m.ChunkMap
 	b.Depth = d.Byte()
 	if b.Depth > maxDepth {
 		d.Fail("chunk lists %d deep", b.Depth)
-		return b
+		return
 	}
 	var sum itemSum
 	if b.Depth > 0 {
@@ -137,7 +142,7 @@ func DecodeChunkMap(d *wire.Decoder) *ChunkMap {
 		n := d.Count(2)
 		if n > maxInline {
 			d.Fail("%d chunks inline", n)
-			return b
+			return
 		}
 		if b.Chunks = m.one[:0]; n > len(m.one) {
 			b.Chunks = make([]Chunk, 0, n)
@@ -149,7 +154,6 @@ func DecodeChunkMap(d *wire.Decoder) *ChunkMap {
 		}
 	}
 	b.Size, b.Alloc, b.unwritten = sum.n, sum.n-sum.holes, sum.unwritten
-	return b
 }
 
 // item returns c as an item of a list.

@@ -61,7 +61,8 @@ type chunkWriter struct {
 	slab     *slab
 	from, to int64 // the part of the file that slab holds
 
-	parallel int // chunks stored at a time; 1: by the caller
+	parallel int  // chunks stored at a time; 1: by the caller
+	alone    bool // the caller stores them for now
 	queue    []*storing
 }
 
@@ -131,7 +132,10 @@ func (w *chunkWriter) fill(p, n, ahead int64, read func(b []byte, off int64) err
 
 // store stores a chunk, which lies in the slab, and adds it.
 func (w *chunkWriter) store(data []byte) error {
-	if w.parallel == 1 {
+	if w.parallel == 1 || w.alone {
+		if err := w.drain(); err != nil {
+			return err
+		}
 		it, err := w.put(data)
 		if err != nil {
 			return err

@@ -34,8 +34,11 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 				return true
 			}
 			more := true
-			if e := diffBases(src, x.base, y.base, x.pos, x.pos+x.n, func(at, n int64) bool {
-				more = differ(off+at-x.pos, n)
+			if e := diffBases(src, x.base, y.base, x.pos, x.pos+x.n, func(at, n int64, surely bool) bool {
+				if surely {
+					same = false
+				}
+				more = !surely && differ(off+at-x.pos, n)
 				return more
 			}); e != nil {
 				err = e
@@ -65,8 +68,9 @@ func (c *Content) SurelyEqual(o *Content) bool {
 }
 
 // diffBases calls fn for the parts of [off, end) that two sealed files may have
-// different, until it answers false. Lists with the same hash are not loaded.
-func diffBases(src *Source, a, b *ChunkMap, off, end int64, fn func(off, n int64) bool) error {
+// different, or surely have, until it answers false. Lists with the same hash are not
+// loaded.
+func diffBases(src *Source, a, b *ChunkMap, off, end int64, fn func(off, n int64, surely bool) bool) error {
 	ca, cb := a.cursor(src), b.cursor(src)
 	ca.once, cb.once = true, true
 	at := off
@@ -87,7 +91,8 @@ func diffBases(src *Source, a, b *ChunkMap, off, end int64, fn func(off, n int64
 		default:
 			to := min(ca.end(), cb.end(), end)
 			if ca.cur.data() || cb.cur.data() {
-				if !fn(at, to-at) {
+				whole := at == ca.off && at == cb.off && to == ca.end() && to == cb.end()
+				if !fn(at, to-at, whole && ca.cur.differs(&cb.cur)) {
 					return nil
 				}
 			}
@@ -98,7 +103,7 @@ func diffBases(src *Source, a, b *ChunkMap, off, end int64, fn func(off, n int64
 		}
 	}
 	if at < end {
-		fn(at, end-at)
+		fn(at, end-at, false)
 	}
 	return nil
 }

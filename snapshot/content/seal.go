@@ -12,10 +12,11 @@ import (
 type Sealer struct {
 	Src        *Source
 	Objects    ObjectStore
-	Workers    int               // chunks of a file stored at a time; 0 is 1
-	OnProgress func(bytes int64) // called with the bytes stored since the last call; may be nil
-	OnDamage   func(bytes int64) // called for bytes that are damaged and cannot be sealed; may be nil
-	Incomplete bool              // the store lacks objects that no repair can bring back
+	Workers    int                 // chunks of a file stored at a time; 0 is 1
+	Pace       func() (alone bool) // called before each chunk of a file; may wait. Who is alone stores it without others' help; may be nil
+	OnProgress func(bytes int64)   // called with the bytes stored since the last call; may be nil
+	OnDamage   func(bytes int64)   // called for bytes that are damaged and cannot be sealed; may be nil
+	Incomplete bool                // the store lacks objects that no repair can bring back
 }
 
 // Seal cuts a frozen content into chunks, stores them, and records the
@@ -97,6 +98,9 @@ func (s *fileSealer) run() error {
 				continue
 			}
 			s.dataEnd += kind.n
+		}
+		if s.z.Pace != nil {
+			s.alone = s.z.Pace()
 		}
 		if err := s.cutOne(); err != nil {
 			return err

@@ -29,7 +29,7 @@ func (c *Content) Written(src *Source, before *Content, fn func(Piece)) error {
 		switch {
 		case x == y:
 		case x.inBase() && y.inBase() && x.pos == y.pos:
-			if e := diffBases(src, x.base, y.base, x.pos, x.pos+x.n, func(at, n int64) bool {
+			if e := diffBases(src, x.base, y.base, x.pos, x.pos+x.n, func(at, n int64, _ bool) bool {
 				err = y.base.pieces(src, at, n, fn)
 				return err == nil
 			}); e != nil {

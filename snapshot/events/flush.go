@@ -11,6 +11,9 @@ import (
 // yieldEvery is after how many events the writer gives way to requests.
 const yieldEvery = 64
 
+// lineSize is about how many bytes a line has.
+const lineSize = 192
+
 // flush writes what is due, or all that was recorded.
 func (l *Log) flush(all bool) error {
 	l.writer.Lock()
@@ -35,7 +38,7 @@ func (l *Log) flush(all bool) error {
 		}
 		b := of[e.v]
 		if b == nil {
-			b = &batch{v: e.v, first: e}
+			b = &batch{v: e.v, first: e, lines: make([]byte, 0, lineSize*(len(due)-i))}
 			of[e.v] = b
 			batches = append(batches, b)
 		}
@@ -59,6 +62,7 @@ func (l *Log) flush(all bool) error {
 	if first == nil {
 		l.mu.failed = false
 	}
+	l.packLaterLocked()
 	l.tellLocked()
 	return first
 }
@@ -84,32 +88,41 @@ func (l *Log) complete(e *Event) bool {
 	return e.Path != ""
 }
 
-// writeLines adds lines to the log of a workspace, in a new file if the last one
+// writeLines adds lines to the log of a workspace, in new files where the last one
 // is full. The writer is locked.
 func (l *Log) writeLines(v *view, lines []byte, seq uint64, at time.Time) error {
-	var s *segment
-	if n := len(v.segments); n > 0 && v.segments[n-1].size < l.opts.SegmentSize {
-		s = v.segments[n-1]
-	} else {
-		s = &segment{first: seq}
-	}
 	l.mu.Lock()
 	removed := l.mu.views[v.id] != v
 	l.mu.Unlock()
 	if removed {
 		return nil // with the workspace
 	}
-	if err := v.write(s, lines); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if s.size == 0 {
-		s.begun = at
-	}
-	s.size += int64(len(lines))
-	if n := len(v.segments); n == 0 || v.segments[n-1] != s {
-		v.segments = append(v.segments[:n:n], s)
+	for len(lines) > 0 {
+		s := &segment{first: seq, begun: at}
+		n := len(v.segments)
+		if n > 0 && !v.segments[n-1].packed && v.segments[n-1].size < l.opts.SegmentSize {
+			s = v.segments[n-1]
+		}
+		fit := len(lines)
+		if room := l.opts.SegmentSize - s.size; room < int64(fit) {
+			fit = int(room) + bytes.IndexByte(lines[room:], '\n') + 1
+		}
+		if err := v.write(s, lines[:fit]); err != nil {
+			return err
+		}
+		l.mu.Lock()
+		s.size += int64(fit)
+		if n == 0 || v.segments[n-1] != s {
+			v.segments = append(v.segments[:n:n], s)
+		}
+		if s.size >= l.opts.SegmentSize {
+			l.mu.finished = append(l.mu.finished, finished{v, s})
+		}
+		l.mu.Unlock()
+		if lines = lines[fit:]; len(lines) > 0 {
+			seq, _, _ = head(lines)
+			at = time.Time{}
+		}
 	}
 	return nil
 }
@@ -193,11 +206,13 @@ func (l *Log) oldest(of map[uint32]uint32) (*view, *segment) {
 			total += s.size
 			p.size += s.size
 			files++
+			if i > 0 {
+				continue // within a log always from the front
+			}
 			if s.begun.IsZero() {
 				s.begun = v.begun(s)
 			}
-			// Within a log always from the front.
-			if i == 0 && (p.old == nil || s.begun.Before(p.old.begun)) {
+			if p.old == nil || s.begun.Before(p.old.begun) {
 				p.view, p.old = v, s
 			}
 		}
@@ -231,15 +246,13 @@ func (v *view) begun(s *segment) time.Time {
 func (l *Log) drop(v *view, s *segment) error {
 	var next *segment
 	if len(v.segments) == 1 {
-		b, err := v.load(s)
-		if err != nil {
-			return err
-		}
-		last := s.first
-		for line := range bytes.Lines(b) {
-			if seq, _, ok := head(line); ok {
-				last = seq
+		last := s.last
+		if !s.packed {
+			b, err := v.load(s)
+			if err != nil {
+				return err
 			}
+			last = max(s.first, lastSeq(b))
 		}
 		next = &segment{first: last + 1}
 		if err := v.write(next, nil); err != nil {

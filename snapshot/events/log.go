@@ -2,7 +2,9 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -17,7 +19,7 @@ import (
 // Defaults of Options.
 const (
 	DefaultLimit       = 64 << 20 // less on a small disk
-	DefaultSegmentSize = 2 << 20
+	DefaultSegmentSize = 256 << 10
 	DefaultQuiet       = 200 * time.Millisecond
 )
 
@@ -30,9 +32,10 @@ const (
 type Options struct {
 	FS     vfs.FS // vfs.OS if nil
 	Logger *slog.Logger
-	// Limit is the size in bytes of all files of the log together.
+	// Limit is the size in bytes of all lines of the log together. On the disk
+	// they take a tenth of it, compressed.
 	Limit int64
-	// SegmentSize is the size in bytes at which a new file is begun.
+	// SegmentSize is how many bytes of lines a file has when a new one is begun.
 	SegmentSize int64
 	// Quiet is how long a node must be left alone for its event to be written.
 	Quiet time.Duration
@@ -56,6 +59,8 @@ type Log struct {
 	now  func() time.Time
 
 	commands commands
+	expander *expander
+	packers  sync.WaitGroup // compress in the background
 
 	writer sync.Mutex // held while files are written or removed
 
@@ -67,6 +72,9 @@ type Log struct {
 		written chan struct{}
 		closed  bool
 		failed  bool // the last write failed, and that was logged
+
+		finished []finished // to be compressed
+		packing  bool       // a goroutine does so
 	}
 }
 
@@ -97,8 +105,14 @@ func Open(dir string, o Options) (*Log, error) {
 	l.mu.pending = newPending(o.Quiet)
 	l.mu.views = map[uint32]*view{}
 	l.mu.written = make(chan struct{})
+	l.expander = &expander{fs: o.FS, bad: func(path string, err error) {
+		l.log.Error("a part of the event log is damaged", "file", path, "err", err)
+	}}
 	if err := o.FS.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open the event log: %w", err)
+	}
+	if err := o.FS.Remove(filepath.Join(dir, packingName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open the event log: %w", err) // a kill has left it
 	}
 	infos, err := o.FS.ReadDir(dir)
 	if err != nil {
@@ -109,26 +123,36 @@ func Open(dir string, o Options) (*Log, error) {
 		if !ok || !i.Dir {
 			continue
 		}
-		v, err := openView(o.FS, filepath.Join(dir, i.Name), id)
+		v, err := openView(l.expander, filepath.Join(dir, i.Name), id)
 		if err != nil {
 			return nil, fmt.Errorf("open the event log of workspace %d: %w", id, err)
 		}
 		l.mu.views[id] = v
+		for n, s := range v.segments {
+			if !s.packed && (n < len(v.segments)-1 || s.size >= o.SegmentSize) {
+				l.mu.finished = append(l.mu.finished, finished{v, s})
+			}
+		}
 	}
 	return l, nil
 }
 
 // Record notes an event. It is cheap, and what it notes is written later; see
 // the package's comment. Command is looked up from PID if it is empty.
-func (l *Log) Record(e Event) {
-	l.fill(&e)
+func (l *Log) Record(e Event) { l.record(e) }
+
+// record is Record. It returns how many events wait to be written.
+func (l *Log) record(e Event) int {
+	n := &entry{Event: e}
+	l.fill(&n.Event)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.closed {
-		return
+		return 0
 	}
-	l.mu.add(l.viewLocked(e.Workspace), &e)
+	l.mu.add(l.viewLocked(e.Workspace), n)
 	l.armLocked()
+	return len(l.mu.queue)
 }
 
 // maxBulk is how many events wait to be written before RecordBulk writes them itself.
@@ -138,11 +162,7 @@ const maxBulk = 10_000
 // would take memory faster than they are written: now and then it writes them, and
 // returns when that is done.
 func (l *Log) RecordBulk(e Event) {
-	l.Record(e)
-	l.mu.Lock()
-	many := len(l.mu.queue) >= maxBulk
-	l.mu.Unlock()
-	if many {
+	if l.record(e) >= maxBulk {
 		l.write(true)
 	}
 }
@@ -171,7 +191,7 @@ func (l *Log) Captured(e Event) Span {
 		return Span{First: v.lastSeq + 1, Last: v.lastSeq}
 	}
 	l.mu.endAll(v)
-	l.mu.add(v, &e)
+	l.mu.add(v, &entry{Event: e})
 	s := Span{First: v.captured + 1, Last: v.lastSeq, Counts: v.since}
 	v.captured, v.since = v.lastSeq, Counts{}
 	l.armLocked()
@@ -214,7 +234,7 @@ func (l *Log) Views() []uint32 {
 func (l *Log) viewLocked(id uint32) *view {
 	v := l.mu.views[id]
 	if v == nil {
-		v = newView(l.fs, filepath.Join(l.dir, viewName(id)), id)
+		v = newView(l.expander, filepath.Join(l.dir, viewName(id)), id)
 		l.mu.views[id] = v
 	}
 	return v
@@ -261,6 +281,9 @@ func (l *Log) Close() error {
 	}
 	l.mu.Unlock()
 	err := l.flush(true)
+	l.packers.Wait()
+	l.finishLarge()
+	l.packAll(time.Now().Add(packClose))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tellLocked()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
@@ -487,18 +489,42 @@ func BenchmarkRecord(b *testing.B) {
 func TestPanicOfTheWriter(t *testing.T) {
 	var broken atomic.Bool
 	broken.Store(true)
+	panicked := make(chan struct{})
 	l := mustOpen(t, vfs.NewMem(), Options{Quiet: time.Millisecond, Resolve: func(uint32, uint64) (string, int64, bool) {
 		if broken.Load() {
+			close(panicked)
 			panic("a fault in the tree")
 		}
 		return "file", 0, true
 	}})
 	defer l.Close()
 	l.Record(Event{Workspace: 1, Node: 10, Action: Modified})
-	time.Sleep(100 * time.Millisecond)
+	<-panicked
 	broken.Store(false)
 	l.Record(Event{Workspace: 1, Node: 10, Action: Modified})
 	if n := len(all(t, l, 1)); n != 1 {
 		t.Errorf("%d events, want the one after the panic", n)
+	}
+}
+
+// TestLine: a line says what encoding/json would, whatever is in the strings.
+func TestLine(t *testing.T) {
+	type plain Event
+	for _, s := range []string{"", "a", "a b/c~", `q"u\o`, "tab\tnew\nline\x00\x1f\x7f", "é…\u2028<>&", "bad \xff utf-8", "\u009b", "\u202e"} {
+		for _, e := range []Event{
+			{Seq: 1, Time: time.Unix(1700000000, 123).UTC(), Action: s, Path: s, From: s, Size: -1, UID: 3, PID: 4, Command: s, Detail: s},
+			{Seq: math.MaxUint64, Time: time.Unix(1, 0).UTC(), Action: Restored, Path: s, Size: math.MaxInt64},
+		} {
+			var w bytes.Buffer
+			enc := json.NewEncoder(&w)
+			enc.SetEscapeHTML(false)
+			if err := enc.Encode(plain(e)); err != nil {
+				t.Fatal(err)
+			}
+			want := string(gitquote.JSON(w.Bytes()))
+			if got, err := appendLine([]byte("before"), &e); err != nil || string(got) != "before"+want {
+				t.Errorf("%q, %v, not %q", got, err, want)
+			}
+		}
 	}
 }

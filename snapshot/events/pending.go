@@ -54,9 +54,11 @@ func newPending(quiet time.Duration) pending {
 func (p *pending) empty() bool { return len(p.queue) == 0 && len(p.held) == 0 }
 
 // add puts an event where it belongs.
-func (p *pending) add(v *view, e *Event) {
+func (p *pending) add(v *view, n *entry) {
+	e := &n.Event
 	if e.Node == 0 {
-		p.push(v, e, e.Time).done = true
+		p.push(v, n, e.Time)
+		n.done = true
 		return
 	}
 	k := key{v.id, e.Node}
@@ -64,7 +66,7 @@ func (p *pending) add(v *view, e *Event) {
 		return
 	}
 	p.end(k, e)
-	n := p.push(v, e, e.Time)
+	p.push(v, n, e.Time)
 	if e.Action == Modified || e.Action == Created {
 		p.open[k] = n
 	} else {
@@ -127,20 +129,18 @@ func (p *pending) end(k key, e *Event) {
 func (p *pending) release(k key, r *ongoing) {
 	if r.event != nil {
 		r.event.Time = r.last
-		p.push(r.v, r.event, r.last).done = true
+		p.push(r.v, &entry{Event: *r.event, done: true}, r.last)
 		r.event = nil
 		delete(p.held, k)
 	}
 }
 
 // push queues an event and gives it its number.
-func (p *pending) push(v *view, e *Event, last time.Time) *entry {
+func (p *pending) push(v *view, n *entry, last time.Time) {
 	v.lastSeq++
-	e.Seq = v.lastSeq
-	v.since.add(e.Action)
-	n := &entry{Event: *e, v: v, epoch: v.epoch, last: last}
+	v.since.add(n.Action)
+	n.Seq, n.v, n.epoch, n.last = v.lastSeq, v, v.epoch, last
 	p.queue = append(p.queue, n)
-	return n
 }
 
 // endAll ends everything that is open in a workspace.

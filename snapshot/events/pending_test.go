@@ -28,10 +28,10 @@ func play(acts []act, every, until int) string {
 			}
 			if a.action == "" {
 				p.endAll(v)
-				p.add(v, &Event{Action: Captured, Time: at(ms)})
+				p.add(v, &entry{Event: Event{Action: Captured, Time: at(ms)}})
 				continue
 			}
-			p.add(v, &Event{Action: a.action, Node: a.node, PID: a.pid, Time: at(ms)})
+			p.add(v, &entry{Event: Event{Action: a.action, Node: a.node, PID: a.pid, Time: at(ms)}})
 		}
 		if ms%every == 0 {
 			for _, e := range p.take(at(ms), false) {
@@ -100,7 +100,7 @@ func TestNothingIsKeptForEver(t *testing.T) {
 	v := &view{id: 1}
 	now := time.Unix(1000, 0)
 	for i := range 100 {
-		p.add(v, &Event{Action: Modified, Node: uint64(i + 1), PID: 5, Time: now})
+		p.add(v, &entry{Event: Event{Action: Modified, Node: uint64(i + 1), PID: 5, Time: now}})
 	}
 	p.take(now.Add(time.Second), false)
 	p.take(now.Add(10*time.Second), false)

@@ -22,6 +22,7 @@ const segmentSuffix = ".jsonl"
 // holder of Log.writer changes the segments.
 type view struct {
 	fs   vfs.FS
+	x    *expander
 	id   uint32
 	dir  string
 	made bool // the directory exists
@@ -39,9 +40,11 @@ type view struct {
 
 // A segment is one file of a log.
 type segment struct {
-	first uint64    // number of the first event
-	size  int64     // bytes of whole lines
-	begun time.Time // time of the first event, zero if it was not looked up
+	first  uint64    // number of the first event
+	last   uint64    // number of the last event, if it is compressed
+	packed bool      // it is compressed
+	size   int64     // bytes of whole lines
+	begun  time.Time // time of the first event, zero if it was not looked up
 }
 
 func viewName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
@@ -53,34 +56,59 @@ func parseView(name string) (uint32, bool) {
 
 func segmentName(first uint64) string { return fmt.Sprintf("%016x%s", first, segmentSuffix) }
 
-func (v *view) path(s *segment) string { return filepath.Join(v.dir, segmentName(s.first)) }
+// parseSegment returns the number of the first event in a file that is not compressed.
+func parseSegment(name string) (first uint64, ok bool) {
+	hex, ok := strings.CutSuffix(name, segmentSuffix)
+	first, err := strconv.ParseUint(hex, 16, 64)
+	return first, ok && err == nil && segmentName(first) == name && 0 < first && first < maxSeq
+}
 
-func newView(fsys vfs.FS, dir string, id uint32) *view {
-	return &view{fs: fsys, id: id, dir: dir}
+func (v *view) path(s *segment) string {
+	if s.packed {
+		return filepath.Join(v.dir, packedName(s))
+	}
+	return filepath.Join(v.dir, segmentName(s.first))
+}
+
+func newView(x *expander, dir string, id uint32) *view {
+	return &view{fs: x.fs, x: x, id: id, dir: dir}
 }
 
 // openView reads what is there of a workspace's log.
-func openView(fsys vfs.FS, dir string, id uint32) (*view, error) {
-	v := newView(fsys, dir, id)
+func openView(x *expander, dir string, id uint32) (*view, error) {
+	v := newView(x, dir, id)
 	v.made = true
-	infos, err := fsys.ReadDir(dir)
+	infos, err := v.fs.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	for _, i := range infos {
-		hex, ok := strings.CutSuffix(i.Name, segmentSuffix)
-		first, err := strconv.ParseUint(hex, 16, 64)
-		if !ok || err != nil || segmentName(first) != i.Name || first == 0 {
+		if s, ok := parsePacked(i.Name); ok {
+			v.segments = append(v.segments, s)
 			continue
 		}
-		v.segments = append(v.segments, &segment{first: first, size: i.Size})
+		first, ok := parseSegment(i.Name)
+		if !ok {
+			continue
+		}
+		s := &segment{first: first, size: min(i.Size, maxSegment)}
+		if n := len(v.segments); n > 0 && v.segments[n-1].first == first {
+			// A kill came between compressing it and removing it.
+			if err := v.fs.Remove(v.path(s)); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		v.segments = append(v.segments, s)
 	}
 	if len(v.segments) == 0 {
 		return v, nil
 	}
 	last := v.segments[len(v.segments)-1]
-	if v.lastSeq, err = v.mend(last); err != nil {
-		return nil, err
+	if v.lastSeq = last.last; !last.packed {
+		if v.lastSeq, err = v.mend(last); err != nil {
+			return nil, err
+		}
 	}
 	v.opened = v.lastSeq
 	return v, nil
@@ -93,23 +121,33 @@ func (v *view) mend(s *segment) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	end := len(b)
+	last, end := s.first-1, len(b)
 	for end > 0 {
 		// A crash of the machine may leave blocks of zeros, so a line must
 		// also be one.
 		start := bytes.LastIndexByte(b[:end-1], '\n') + 1
 		if seq, _, ok := head(b[start:end]); ok && b[end-1] == '\n' && b[end-2] == '}' {
-			if end < len(b) {
-				return seq, v.truncate(s, int64(end))
-			}
-			return seq, nil
+			last = seq
+			break
 		}
 		end = start
 	}
-	if len(b) > 0 {
-		return s.first - 1, v.truncate(s, 0)
+	if int64(end) < s.size || s.size == maxSegment {
+		return last, v.truncate(s, int64(end))
 	}
-	return s.first - 1, nil
+	return last, nil
+}
+
+// lastSeq returns the number of the last of some lines, 0 if none has one.
+func lastSeq(lines []byte) uint64 {
+	for end := len(lines); end > 0; {
+		start := bytes.LastIndexByte(lines[:end-1], '\n') + 1
+		if seq, _, ok := head(lines[start:end]); ok {
+			return seq
+		}
+		end = start
+	}
+	return 0
 }
 
 func (v *view) truncate(s *segment, size int64) error {
@@ -125,17 +163,35 @@ func (v *view) truncate(s *segment, size int64) error {
 	return err
 }
 
-// load returns the content of a segment, nothing if it was removed meanwhile.
+// load returns the content of a segment, nothing if it was removed meanwhile. It is not
+// to be changed.
 func (v *view) load(s *segment) ([]byte, error) {
+	if s.packed {
+		b, err := v.x.read(v.path(s), s.size)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return b, err
+	}
 	b := make([]byte, s.size)
 	n, err := v.readAt(s, b, 0)
 	return b[:n], err
 }
 
+// readAt reads the lines of a segment, nothing if it was removed meanwhile. It may have
+// been compressed meanwhile.
 func (v *view) readAt(s *segment, p []byte, off int64) (int, error) {
+	if s.packed {
+		b, err := v.load(s)
+		return copy(p, b[min(off, int64(len(b))):]), err
+	}
 	f, err := vfs.Open(v.fs, v.path(s))
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+		packed, err := v.find(s.first)
+		if packed == nil {
+			return 0, err
+		}
+		return v.readAt(packed, p, off)
 	}
 	if err != nil {
 		return 0, err

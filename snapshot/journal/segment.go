@@ -18,6 +18,7 @@ const (
 	segmentSuffix = ".seg"
 	damagedSuffix = ".damaged" // set aside by a salvage
 	minSegment    = 1 << 20    // what is tried before a disk counts as full
+	urgentSegment = 64 << 10   // what is then taken for what gives space back
 	blockSize     = 4096
 )
 
@@ -128,7 +129,7 @@ func (j *Journal) takeFile(name string, need int64, urgent bool) (f vfs.File, si
 		}
 	}
 	if urgent && errors.Is(err, syscall.ENOSPC) {
-		size = max(minSegment, need)
+		size = max(urgentSegment, need)
 		if f, err = j.createFrom(name, size, 0); err == nil {
 			return f, size, nil
 		}

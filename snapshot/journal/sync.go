@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // syncState is the meeting point of those who want the log durable.
@@ -101,5 +103,31 @@ func (j *Journal) syncFarBehind() {
 	b.group.Go(func() {
 		defer b.running.Store(false)
 		_ = j.Sync() // a failure is logged, and every later call has it
+	})
+}
+
+const (
+	// writeOutEvery is how much of the log, in bytes, the disk is asked to write at a time
+	// while large records are appended: who then asks for a Sync finds most of it done.
+	writeOutEvery = 16 << 20
+	// writeOutRecord is how large a record is for that. Of small ones little comes together,
+	// and much of that may be dropped again before anybody needs it on the disk.
+	writeOutRecord = 256 << 10
+)
+
+// writeOut has the disk begin with what was appended to the current segment, if that is
+// much. j.mu is held.
+func (j *Journal) writeOut() {
+	s, end := j.cur, j.end.Load()
+	from := max(j.begun, j.durable.Load(), s.base)
+	if end-from < writeOutEvery || !j.out.CompareAndSwap(false, true) {
+		return
+	}
+	j.begun = end
+	s.acquire() // it is in the list
+	j.behind.group.Go(func() {
+		defer j.out.Store(false)
+		vfs.WriteOut(s.f, from-s.base, end-from)
+		_ = s.release() // nothing is left to be said of it
 	})
 }

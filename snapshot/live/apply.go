@@ -152,11 +152,11 @@ func (f *Forest) apply(v *view, r *record) error {
 	case recRelink:
 		f.sawIno(r.node.Ino)
 		n := *r.node
-		v.orphans.remove(n.Ino)
+		v.orphans.remove(f.src, n.Ino)
 		n.Nlink, n.Links, n.Ctime = 1, nil, r.time
 		return f.addNode(v, r.parent, r.name, &n, r.time)
 	case recUnlink:
-		_, err := f.dropName(v, r.parent, r.name, r.time)
+		_, _, err := f.dropName(v, r.parent, r.name, r.time)
 		return err
 	case recRename:
 		return f.applyRename(v, r)
@@ -166,6 +166,8 @@ func (f *Forest) apply(v *view, r *record) error {
 		return f.applyData(v, r)
 	case recSetXattr, recRemoveXattr:
 		return f.applyXattr(v, r)
+	case recContent:
+		return f.applyContent(v, r)
 	}
 	return nil
 }
@@ -206,47 +208,52 @@ func (f *Forest) addName(v *view, parent uint64, name string, n *tree.Inode, t i
 	return nil
 }
 
-// dropName removes a name, and the inode with its last one.
-func (f *Forest) dropName(v *view, parent uint64, name string, t int64) (*tree.Inode, error) {
+// dropName removes a name, and the inode with its last one: it is returned as it was then.
+func (f *Forest) dropName(v *view, parent uint64, name string, t int64) (n *tree.Inode, last bool, err error) {
 	dir, err := f.own(v, parent)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	e, found, err := dir.Dir.Lookup(f.source(v), name)
 	if err != nil {
-		return nil, loadError(err)
+		return nil, false, loadError(err)
 	}
 	if !found {
-		return nil, ErrNotExist
+		return nil, false, ErrNotExist
 	}
-	n, err := f.own(v, e.Ino)
+	n, err = v.state.Get(f.source(v), e.Ino)
 	if err != nil {
-		return nil, err
+		return nil, false, loadError(err)
+	}
+	last = n.IsDir() || n.Nlink == 1
+	if !last {
+		if n, err = f.own(v, e.Ino); err != nil {
+			return nil, false, err
+		}
 	}
 	if err := dir.Dir.Remove(f.source(v), f.epochOf(v), name); err != nil {
-		return nil, loadError(err)
+		return nil, false, loadError(err)
 	}
 	dir.Mtime, dir.Ctime = t, t
-	n.Ctime = t
-	n.RemoveLink(tree.Link{Parent: parent, Name: name})
 	if n.IsDir() {
 		dir.Nlink--
-		n.Nlink = 0
-	} else {
-		n.Nlink--
 	}
-	if n.Nlink > 0 {
-		return n, nil
+	if !last {
+		n.Ctime = t
+		n.RemoveLink(tree.Link{Parent: parent, Name: name})
+		n.Nlink--
+		return n, false, nil
 	}
 	v.state.Bytes -= fileSize(n)
 	if err := v.state.Delete(f.source(v), f.epochOf(v), n.Ino); err != nil {
-		return nil, loadError(err)
+		return nil, false, loadError(err)
 	}
 	if v.epoch == 0 && f.isHeld(Node(v.id, n.Ino)) { // an edit sees to it at its end
-		orphan := *n
-		v.orphans.put(&orphan)
+		orphan := orphanOf(n)
+		orphan.Ctime = t
+		v.orphans.put(orphan)
 	}
-	return n, nil
+	return n, true, nil
 }
 
 func (f *Forest) applyRename(v *view, r *record) error {
@@ -291,7 +298,7 @@ func (f *Forest) applyRename(v *view, r *record) error {
 		return nil
 	}
 	if occupied {
-		if _, err := f.dropName(v, r.parent2, r.name2, r.time); err != nil {
+		if _, _, err := f.dropName(v, r.parent2, r.name2, r.time); err != nil {
 			return err
 		}
 	}

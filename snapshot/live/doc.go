@@ -37,7 +37,10 @@
 //
 // An inode that lost its last name while the kernel still holds it is an
 // orphan: it lives outside of the state, is part of no capture, and goes when
-// the kernel forgets it, for which the lock is held for reading only. Its changes are not journaled, only its bytes are.
+// the kernel forgets it, for which the lock is held for reading only. Its changes are not
+// journaled, only its bytes are. Those that a restore has made at once stay in the state
+// that it replaced until somebody asks for one: the kernel holds every inode of a tree
+// that was walked.
 //
 // # Records
 //
@@ -48,6 +51,7 @@
 //
 // # Locks
 //
+//	readAhead.mu         which files come next; nobody waits for it
 //	Forest.mu            every view, the epoch, the counters; the catalogue of package snapshot
 //	  journal            inside, for an append
 //	  tree.Source        inside, for cached objects

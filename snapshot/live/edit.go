@@ -13,16 +13,18 @@ type Edit struct {
 	f    *Forest
 	base *view
 	copy *view
-	held []*view                // whose changes wait
-	done chan struct{}          // closed by End
-	gone map[uint64]*tree.Inode // inodes that lost their last name
-	last map[uint64]int         // of each: the entry of inv
+	held []*view       // whose changes wait
+	done chan struct{} // closed by End
 	inv  Invalidation
 	next uint64 // inode number
 
 	applied bool // and not sifted
 
-	before, after *tree.State // of a Merge
+	before *tree.State // what was replaced, until it is sifted or Forgotten
+	after  *tree.State // of a Merge
+
+	// Changes is how many a Graft made, each about the work of a record to recovery.
+	Changes int
 
 	// FirstIno is the number of the first inode that is made. Recovery sets it;
 	// Graft sets it if it is 0.
@@ -57,7 +59,7 @@ func (f *Forest) edit(id uint32, hold []uint32) (*Edit, error) {
 	}
 	// An epoch for what the edit makes, and another one for everybody else.
 	f.mu.epoch += 2
-	e := &Edit{f: f, base: v, done: make(chan struct{}), gone: make(map[uint64]*tree.Inode), last: make(map[uint64]int)}
+	e := &Edit{f: f, base: v, done: make(chan struct{})}
 	e.copy = &view{id: id, state: v.state.Clone(), epoch: f.mu.epoch - 1}
 	for _, id := range hold {
 		if h, ok := f.mu.views[id]; ok {
@@ -90,43 +92,45 @@ func (e *Edit) End() {
 }
 
 // Apply puts an edit in place, and tells what that replaced; all of it after End.
-// It does not fail.
+// It does not fail. What the kernel holds of what was replaced is found in the state
+// before, which the caller keeps (snapshot.Store.Hold) until then.
 func (tx *Tx) Apply(e *Edit) Invalidation {
 	f, v := tx.f, e.base
 	f.mu.changes++
 	v.changed = f.mu.changes
-	v.state = e.copy.state
-	f.sawIno(e.next - 1)
-	if e.before != nil && f.held.Load() != nil {
+	if f.held.Load() != nil {
+		if e.before == nil {
+			e.before, e.applied = v.state, true
+		}
 		v.before = append(v.before, e.before)
 	}
-	if len(e.gone) > 0 && f.held.Load() != nil {
-		v.orphans.putAll(e.gone)
-		e.applied = true
-	}
+	v.state = e.copy.state
+	f.sawIno(e.next - 1)
 	return e.inv
 }
 
-// lost notes that an inode has lost its last name, the one that the last entry of inv
-// tells of.
-func (e *Edit) lost(n *tree.Inode) {
-	at := len(e.inv.Entries) - 1
-	e.gone[n.Ino], e.last[n.Ino] = n, at
-	e.inv.Entries[at].Was, e.inv.Entries[at].WasDir = Node(e.copy.id, n.Ino), n.IsDir()
-}
-
-// sift drops what went with an edit that was applied and that the kernel does
-// not hold, and tells of the rest. Nothing without a name comes to be held.
+// sift finds out what went with an edit that was applied and that the kernel still
+// holds. Nothing without a name comes to be held.
 func (e *Edit) sift() {
 	if !e.applied {
 		return
 	}
 	e.applied = false
-	for ino, entry := range e.last {
-		if id := Node(e.base.id, ino); e.f.isHeld(id) {
-			e.inv.Entries[entry].Gone = id
-		} else {
-			e.base.orphans.remove(ino)
+	defer e.Forgotten()
+	t := &formerTree{state: e.before}
+	for i, entry := range e.inv.Entries.numbered() {
+		if entry.Was != 0 && e.f.isHeld(entry.Was) {
+			e.inv.Entries.isGone(i)
+			t.add(entry.Was.Ino())
+		}
+	}
+	if t.n == 0 {
+		return
+	}
+	e.base.orphans.putTree(e.f.src, t)
+	for entry := range e.inv.Entries.All() {
+		if id := entry.Gone; id != 0 && !e.f.isHeld(id) { // forgotten meanwhile
+			e.base.orphans.remove(e.f.src, id.Ino())
 		}
 	}
 }

@@ -25,43 +25,42 @@ type Graft struct {
 	KeepFull bool
 	// Now is the time of the change in nanoseconds since 1970.
 	Now int64
+	// Seal, if it is set, is called for the view as it is after each SealAfter steps and
+	// at the end: so the memory that this takes does not grow with them.
+	Seal      func(*tree.State) error
+	SealAfter int
 }
 
-// Graft makes changes in the edited view, prefix aside at the paths that they name:
+// Graft makes the steps in the edited view, prefix aside at the paths that they name:
 // what is at A there becomes what is at B in the source. Directories that are in
 // both keep their inode; anything else that differs gets a new one, so that nothing
-// which still has the old one open can reach the new. The same view and changes
+// which still has the old one open can reach the new. The same view and steps
 // always come to the same result, as recovery needs.
-func (e *Edit) Graft(ctx context.Context, source *tree.State, changes []tree.Change, g Graft) error {
-	if err := e.reserve(changes); err != nil {
+func (e *Edit) Graft(ctx context.Context, source *tree.State, steps *Steps, g Graft) error {
+	if err := e.reserve(steps); err != nil {
 		return err
 	}
 	j := &graft{
 		ctx: ctx, f: e.f, e: e, v: e.copy, source: source, g: g,
 		links: make(map[uint64]uint64), edited: make(map[uint64]*tree.Path), stale: make(map[NodeID]bool),
 	}
-	if err := j.run(changes); err != nil {
+	if err := j.run(steps); err != nil {
 		return err
 	}
 	for id := range j.stale {
 		e.inv.Inodes = append(e.inv.Inodes, id)
 	}
 	slices.Sort(e.inv.Inodes)
+	e.Changes = steps.Len()
 	return nil
 }
 
-// reserve takes inode numbers for all that the changes may make.
-func (e *Edit) reserve(changes []tree.Change) (err error) {
+// reserve takes inode numbers for all that the steps may make.
+func (e *Edit) reserve(steps *Steps) (err error) {
 	if e.FirstIno == 0 {
-		n := uint64(0)
-		for _, c := range changes {
-			if c.B != nil {
-				n++
-			}
-		}
 		e.f.mu.Lock()
 		defer e.f.mu.Unlock()
-		e.FirstIno, err = e.f.newInos(e.copy, n)
+		e.FirstIno, err = e.f.newInos(e.copy, uint64(steps.comes))
 	}
 	e.next = e.FirstIno
 	return err
@@ -81,81 +80,59 @@ type graft struct {
 	attrs  []attrsOf             // to be set when all entries are done
 	edited map[uint64]*tree.Path // directories of the view whose entries changed
 	stale  map[NodeID]bool
+
+	unsealed int // steps
 }
 
 // attrsOf gives a directory the attributes of another one.
 type attrsOf struct {
-	ino  uint64
-	from *tree.Inode
+	ino, from uint64 // in the view and in the source
 }
 
-// directories finds the directories of a state by path, each once.
-type directories struct {
-	src   *tree.Source
-	state *tree.State
-	known map[*tree.Path]uint64
-}
-
-func newDirectories(src *tree.Source, s *tree.State, root uint64) *directories {
-	return &directories{src, s, map[*tree.Path]uint64{nil: root}}
-}
-
-func (d *directories) find(p *tree.Path) (uint64, error) {
-	if ino, ok := d.known[p]; ok {
-		return ino, nil
-	}
-	n, err := d.entry(p)
-	if err != nil {
-		return 0, err
-	}
-	if !n.IsDir() {
-		return 0, ErrNotDir
-	}
-	d.known[p] = n.Ino
-	return n.Ino, nil
-}
-
-// entry returns what is at a path other than the root.
-func (d *directories) entry(p *tree.Path) (*tree.Inode, error) {
-	ino, err := d.find(p.Dir)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := d.state.Get(d.src, ino)
-	if err != nil {
-		return nil, loadError(err)
-	}
-	n, err := d.state.Lookup(d.src, dir, p.Name)
-	return n, loadError(err)
-}
-
-func (j *graft) run(changes []tree.Change) error {
+func (j *graft) run(steps *Steps) error {
 	prefix, err := j.v.state.Resolve(j.f.waiting, j.g.Prefix)
 	if err != nil {
 		return loadError(err)
 	}
 	j.dirs = newDirectories(j.f.waiting, j.v.state, prefix.Ino)
 	j.from = newDirectories(j.f.waiting, j.source, tree.RootIno)
-	if err := j.chooseLinks(changes, tree.NewPairing(j.f.waiting, j.source, j.e.Base(), prefix.Ino)); err != nil {
+	if err := j.chooseLinks(steps, tree.NewPairing(j.f.waiting, j.source, j.e.Base(), prefix.Ino)); err != nil {
 		return err
 	}
 	// What goes, goes from the leaves up.
-	for _, c := range slices.Backward(changes) {
-		if c.A != nil && j.goes(c) {
-			if err := j.remove(c); err != nil {
-				return err
+	j.e.inv.Entries = new(Entries)
+	if steps.goes > 0 {
+		for s := range steps.Backward() {
+			if s.A != 0 && j.goes(s) {
+				if err := errors.Join(j.remove(s), j.room()); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	j.dirs = newDirectories(j.f.waiting, j.v.state, prefix.Ino) // some of them went
-	for _, c := range changes {
-		if c.B != nil {
-			if err := j.put(c); err != nil {
-				return err
+	if steps.comes > 0 {
+		for s := range steps.All() {
+			if s.B != 0 {
+				if err := errors.Join(j.put(s), j.room()); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	return j.setAttrs()
+	if err := j.setAttrs(); err != nil || j.g.Seal == nil {
+		return err
+	}
+	return j.e.seal(j.g.Seal)
+}
+
+// room seals the view when it is time.
+func (j *graft) room() error {
+	if j.unsealed++; j.unsealed < j.g.SealAfter || j.g.Seal == nil {
+		return nil
+	}
+	j.unsealed = 0
+	return j.e.seal(j.g.Seal)
 }
 
 // setAttrs gives directories the attributes of the source: those that differed, and
@@ -163,15 +140,15 @@ func (j *graft) run(changes []tree.Change) error {
 func (j *graft) setAttrs() error {
 	if j.g.Exact {
 		for ino, p := range j.edited {
-			from, err := j.source.Get(j.f.waiting, tree.RootIno)
+			from, err := uint64(tree.RootIno), error(nil)
 			if p != nil {
-				from, err = j.from.entry(p)
+				from, err = j.from.find(p)
 			}
 			if errors.Is(err, ErrNotExist) {
 				continue // it went too
 			}
 			if err != nil {
-				return loadError(err)
+				return err
 			}
 			j.attrs = append(j.attrs, attrsOf{ino, from})
 		}
@@ -181,7 +158,11 @@ func (j *graft) setAttrs() error {
 		if err != nil {
 			return err
 		}
-		setAttrsOf(n, a.from, j.g.Now)
+		from, err := j.source.Get(j.f.waiting, a.from)
+		if err != nil {
+			return loadError(err)
+		}
+		setAttrsOf(n, from, j.g.Now)
 		j.touch(n)
 		j.stale[Node(j.v.id, n.Ino)] = true
 	}
@@ -191,34 +172,43 @@ func (j *graft) setAttrs() error {
 // chooseLinks finds, for each file of the source with several names, an inode
 // of the view that can go on as that file: one that differs in nothing but
 // its names, at a path that changes or at one that does not.
-func (j *graft) chooseLinks(changes []tree.Change, view *tree.Pairing) error {
+func (j *graft) chooseLinks(steps *Steps, view *tree.Pairing) error {
 	taken := make(map[uint64]bool)
 	changing := make(map[tree.Link]bool) // in the source
-	var several []*tree.Inode
-	for _, c := range changes {
-		if c.B == nil || c.B.IsDir() {
+	if steps.comes == 0 {
+		return nil
+	}
+	var several []*Step
+	for s := range steps.All() {
+		if s.B == 0 || s.BDir {
 			continue
 		}
-		if _, done := j.links[c.B.Ino]; !done && c.A != nil && c.What&^tree.Links == 0 && !taken[c.A.Ino] {
-			j.links[c.B.Ino] = c.A.Ino
-			taken[c.A.Ino] = true
+		if s.A != 0 && s.What&^tree.Links == 0 && !taken[s.A] {
+			if _, done := j.links[s.B]; !done {
+				j.links[s.B] = s.A
+				taken[s.A] = true
+			}
 		}
-		if len(c.B.Links) < 2 {
+		if !s.linked {
 			continue
 		}
-		dir, err := j.from.find(c.Path.Dir)
+		dir, err := j.from.find(s.Path.Dir)
 		if err != nil {
 			return err
 		}
-		changing[tree.Link{Parent: dir, Name: c.Path.Name}] = true
-		several = append(several, c.B)
+		changing[tree.Link{Parent: dir, Name: s.Path.Name}] = true
+		several = append(several, s)
 	}
 	seen := make(map[uint64]bool)
-	for _, b := range several {
-		if _, done := j.links[b.Ino]; done || seen[b.Ino] {
+	for _, s := range several {
+		if _, done := j.links[s.B]; done || seen[s.B] {
 			continue
 		}
-		seen[b.Ino] = true
+		seen[s.B] = true
+		b, err := j.comes(s)
+		if err != nil {
+			return err
+		}
 		if err := j.chooseUnchanged(b, view, changing, taken); err != nil {
 			return err
 		}
@@ -254,17 +244,26 @@ func (j *graft) chooseUnchanged(b *tree.Inode, view *tree.Pairing, changing map[
 }
 
 // goes reports whether the entry at A has to make room.
-func (j *graft) goes(c tree.Change) bool {
+func (j *graft) goes(s *Step) bool {
 	switch {
-	case c.B == nil:
+	case s.B == 0:
 		return true
-	case c.A.IsDir() && c.B.IsDir():
+	case s.ADir && s.BDir:
 		return false
 	}
-	return j.links[c.B.Ino] != c.A.Ino
+	return j.links[s.B] != s.A
 }
 
-func (j *graft) remove(c tree.Change) error {
+// comes returns the inode that is to be like B.
+func (j *graft) comes(s *Step) (*tree.Inode, error) {
+	if s.With != nil {
+		return s.With, nil
+	}
+	n, err := j.source.Get(j.f.waiting, s.B)
+	return n, loadError(err)
+}
+
+func (j *graft) remove(c *Step) error {
 	if err := j.ctx.Err(); err != nil {
 		return err
 	}
@@ -272,8 +271,8 @@ func (j *graft) remove(c tree.Change) error {
 	if err != nil {
 		return err
 	}
-	if c.A.IsDir() {
-		if keep, err := j.empty(c.Path, c.B == nil); err != nil || keep {
+	if c.ADir {
+		if keep, err := j.empty(c.Path, c.B == 0); err != nil || keep {
 			return err
 		}
 	}
@@ -314,38 +313,39 @@ func (j *graft) empty(p *tree.Path, mayStay bool) (keep bool, err error) {
 
 // drop removes an entry, and notes the inode if that was its last.
 func (j *graft) drop(p *tree.Path, parent uint64) error {
-	n, err := j.f.dropName(j.v, parent, p.Name, j.g.Now)
+	n, last, err := j.f.dropName(j.v, parent, p.Name, j.g.Now)
 	if err != nil {
 		return err
 	}
-	delete(j.edited, n.Ino)
 	j.touched(p, parent)
-	if n.Nlink > 0 {
-		j.stale[Node(j.v.id, n.Ino)] = true
+	entry := Entry{Parent: Node(j.v.id, parent), Name: p.Name}
+	id := Node(j.v.id, n.Ino)
+	if last {
+		entry.Was, entry.WasDir = id, n.IsDir()
+		delete(j.edited, n.Ino)
 	} else {
-		j.e.lost(n)
+		j.stale[id] = true
 	}
+	j.e.inv.Entries.Add(entry)
 	return nil
 }
 
 func (j *graft) touched(p *tree.Path, parent uint64) {
 	j.edited[parent] = p.Dir
-	id := Node(j.v.id, parent)
-	j.e.inv.Entries = append(j.e.inv.Entries, Entry{Parent: id, Name: p.Name})
-	j.stale[id] = true
+	j.stale[Node(j.v.id, parent)] = true
 }
 
-func (j *graft) put(c tree.Change) error {
+func (j *graft) put(c *Step) error {
 	if err := j.ctx.Err(); err != nil {
 		return err
 	}
-	if c.A != nil && c.A.IsDir() && c.B.IsDir() {
+	if c.ADir && c.BDir {
 		ino, err := j.dirs.find(c.Path)
 		j.attrs = append(j.attrs, attrsOf{ino, c.B})
 		return err
 	}
-	target, linked := j.links[c.B.Ino]
-	if linked && c.A != nil && c.A.Ino == target {
+	target, linked := j.links[c.B]
+	if linked && c.A == target {
 		return nil
 	}
 	parent, err := j.dirs.find(c.Path.Dir)
@@ -353,8 +353,15 @@ func (j *graft) put(c tree.Change) error {
 		return err
 	}
 	j.touched(c.Path, parent)
+	if c.A == 0 { // else that it went was noted
+		j.e.inv.Entries.Add(Entry{Parent: Node(j.v.id, parent), Name: c.Path.Name})
+	}
 	if !linked {
-		return j.addCopy(c.Path, parent, c.B)
+		from, err := j.comes(c)
+		if err != nil {
+			return err
+		}
+		return j.addCopy(c.Path, parent, from)
 	}
 	n, err := j.f.own(j.v, target)
 	if err != nil {
@@ -375,10 +382,11 @@ func (j *graft) addCopy(p *tree.Path, parent uint64, from *tree.Inode) error {
 	}
 	if n.IsDir() {
 		j.dirs.known[p] = n.Ino
-		j.attrs = append(j.attrs, attrsOf{n.Ino, from})
+		j.attrs = append(j.attrs, attrsOf{n.Ino, from.Ino})
 	} else if len(from.Links) > 1 {
 		j.links[from.Ino] = n.Ino
 	}
+	j.v.state.Pack(j.v.epoch) // none of them is in use
 	return nil
 }
 

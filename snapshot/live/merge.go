@@ -62,13 +62,13 @@ func (e *Edit) number(o *Overlay, highest uint64) error {
 // it has other names, the file. Until Forgotten, which the caller calls when it has
 // asked for all of them, what the kernel holds of what was replaced is found in the state
 // before: there may be more of it than fits into memory.
-func (e *Edit) Replaced(in Place, c tree.Change) (inv Invalidation, err error) {
+func (e *Edit) Replaced(in Place, c tree.Change) (entry Entry, inodes []NodeID, err error) {
 	was := Node(e.copy.id, c.A.Ino)
-	entry := Entry{Parent: Node(e.copy.id, in.Ino), Name: c.Path.Name}
+	entry = Entry{Parent: Node(e.copy.id, in.Ino), Name: c.Path.Name}
 	_, err = e.after.Get(e.f.waiting, c.A.Ino)
 	switch {
 	case err == nil:
-		inv.Inodes = append(inv.Inodes, was)
+		inodes = []NodeID{was}
 	case errors.Is(err, tree.ErrNoInode):
 		entry.Was = was
 		if e.keepHeld(was) {
@@ -76,8 +76,7 @@ func (e *Edit) Replaced(in Place, c tree.Change) (inv Invalidation, err error) {
 		}
 		err = nil
 	}
-	inv.Entries = append(inv.Entries, entry)
-	return inv, err
+	return entry, inodes, err
 }
 
 // keepHeld keeps an inode that has lost its last name if the kernel holds it. Nothing
@@ -90,7 +89,7 @@ func (e *Edit) keepHeld(id NodeID) bool {
 	}
 	_, ok := e.f.orphan(e.base, id.Ino())
 	if ok && !e.f.isHeld(id) {
-		e.base.orphans.remove(id.Ino())
+		e.base.orphans.remove(e.f.src, id.Ino())
 	}
 	return ok
 }
@@ -127,7 +126,7 @@ func (m *merge) enter(in Place, c tree.Change, ino uint64) error {
 	}
 	f, v, parent, name := m.e.f, m.e.copy, in.Ino, c.Path.Name
 	if c.A != nil {
-		if _, err := f.dropName(v, parent, name, m.now); err != nil {
+		if _, _, err := f.dropName(v, parent, name, m.now); err != nil {
 			return err
 		}
 	}
@@ -170,17 +169,20 @@ func (m *merge) room(name string, n *tree.Inode) error {
 	return m.sealed()
 }
 
-// sealed seals the view as it is. What comes belongs to another epoch.
 func (m *merge) sealed() error {
 	m.unsealed = 0
 	m.copied.Store(0)
-	if err := m.seal(m.e.copy.state); err != nil {
+	return m.e.seal(m.seal)
+}
+
+// seal has the view sealed as it is. What comes belongs to another epoch.
+func (e *Edit) seal(with func(*tree.State) error) error {
+	if err := with(e.copy.state); err != nil {
 		return err
 	}
-	f := m.e.f
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.mu.epoch += 2
-	m.e.copy.epoch = f.mu.epoch - 1
+	e.f.mu.Lock()
+	defer e.f.mu.Unlock()
+	e.f.mu.epoch += 2
+	e.copy.epoch = e.f.mu.epoch - 1
 	return nil
 }

@@ -51,9 +51,7 @@ func (d *Needed) Lowest(tx *Tx, frozen []*tree.State) int64 {
 	}
 	for _, v := range tx.f.mu.views {
 		d.seen.Each(v.state, false, d.look)
-		for n := range v.orphans.all() {
-			d.look(n.Content)
-		}
+		v.orphans.each(&d.seen, d.look)
 	}
 	return d.low
 }

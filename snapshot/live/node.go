@@ -62,39 +62,3 @@ func attrOf(view uint32, n *tree.Inode) Attr {
 		Atime: n.Atime, Mtime: n.Mtime, Ctime: n.Ctime, Btime: n.Btime,
 	}
 }
-
-// An Entry is a name in a directory.
-type Entry struct {
-	Parent NodeID
-	Name   string
-	// Gone is what was there, if that has no name any more and the kernel may
-	// know it; 0 else.
-	Gone NodeID
-	// Was is what was there and has no name any more, whether the kernel knows it
-	// or not; 0 else.
-	Was    NodeID
-	WasDir bool // it was a directory
-}
-
-// Gone lists what has no name any more and the kernel may know.
-func (inv Invalidation) Gone() (ids []NodeID) {
-	for _, e := range inv.Entries {
-		if e.Gone != 0 {
-			ids = append(ids, e.Gone)
-		}
-	}
-	return ids
-}
-
-// An Invalidation tells what a change from inside (a restore, an import)
-// replaced, so that caches of it can be dropped.
-type Invalidation struct {
-	// Entries are names that now lead elsewhere, or nowhere.
-	Entries []Entry
-	// Inodes are nodes whose attributes changed, directories among them
-	// whose listing did.
-	Inodes []NodeID
-}
-
-// Empty reports whether there is nothing to drop.
-func (v Invalidation) Empty() bool { return len(v.Entries) == 0 && len(v.Inodes) == 0 }

@@ -23,6 +23,7 @@ const (
 	recSetXattr
 	recRemoveXattr
 	recRelink
+	recContent // the whole content of a file that a checkpoint has left out
 
 	// FirstForeign is the first record type that the forest leaves alone.
 	FirstForeign journal.Type = 64
@@ -51,6 +52,7 @@ type record struct {
 	value   []byte
 	kill    bool
 	node    *tree.Inode
+	content *content.Content
 }
 
 const (
@@ -134,6 +136,9 @@ func (r *record) encode(e *wire.Encoder) {
 		e.Uvarint(r.parent)
 		e.String(r.name)
 		encodeOrphan(e, r.node)
+	case recContent:
+		e.Uvarint(r.ino)
+		r.content.Encode(e)
 	}
 }
 
@@ -210,6 +215,9 @@ func decodeRecord(kind journal.Type, payload []byte, epoch uint64) (*record, int
 		r.parent = ino()
 		r.name = d.String()
 		r.node = decodeOrphan(d, epoch)
+	case recContent:
+		r.ino = ino()
+		r.content = decodeContent(d, epoch)
 	default:
 		d.Fail("record type %d is unknown", kind)
 	}
@@ -292,11 +300,15 @@ func decodeOrphan(d *wire.Decoder, epoch uint64) *tree.Inode {
 		n.Xattrs = append(n.Xattrs, tree.Xattr{Name: d.String(), Value: append([]byte(nil), d.Blob()...)})
 	}
 	if d.Bool() {
-		c, err := content.Decode(d, epoch)
-		if err != nil {
-			d.Fail("%v", err)
-		}
-		n.Content = c
+		n.Content = decodeContent(d, epoch)
 	}
 	return n
+}
+
+func decodeContent(d *wire.Decoder, epoch uint64) *content.Content {
+	c, err := content.Decode(d, epoch)
+	if err != nil {
+		d.Fail("%v", err)
+	}
+	return c
 }

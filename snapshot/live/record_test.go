@@ -29,6 +29,7 @@ func samples() []*record {
 		{kind: recSetXattr, ino: 5, name: "user.x", value: []byte("v"), kill: true},
 		{kind: recRemoveXattr, ino: 5, name: "user.x"},
 		{kind: recRelink, parent: 1, name: "t", node: &tree.Inode{Ino: 6, Mode: unix.S_IFREG | 0o600, Mtime: 4, Content: c}},
+		{kind: recContent, ino: 6, content: c},
 	}
 }
 

@@ -3,7 +3,9 @@ package live
 import (
 	"errors"
 	"fmt"
+	"maps"
 
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -161,19 +163,23 @@ func (tx *Tx) End() int64 { return tx.f.log.End() }
 func (tx *Tx) Unjournaled() int64 {
 	low := tx.f.blobs.minPos()
 	for _, v := range tx.f.mu.views {
-		for n := range v.orphans.all() {
-			low = min(low, n.Content.MinPos())
-		}
+		v.orphans.each(new(tree.Unsealed), func(c *content.Content) { low = min(low, c.MinPos()) })
 	}
 	return low
 }
 
-// EachOrphan calls fn for every unlinked inode that the kernel still holds.
-func (tx *Tx) EachOrphan(fn func(n *tree.Inode)) {
+// EachOrphan calls fn for unlinked inodes that the kernel still holds, and former for
+// states that others of them are in.
+func (tx *Tx) EachOrphan(fn func(n *tree.Inode), former func(*tree.State)) {
 	for _, v := range tx.f.mu.views {
-		for n := range v.orphans.all() {
+		v.orphans.mu.RLock()
+		for n := range maps.Values(v.orphans.files) {
 			fn(n)
 		}
+		for _, t := range v.orphans.trees {
+			former(t.state)
+		}
+		v.orphans.mu.RUnlock()
 	}
 }
 

@@ -206,12 +206,7 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 		n.Dir.root = decodeDir(d, flags&hasText != 0)
 	}
 	if flags&hasContent != 0 {
-		if b := content.DecodeChunkMap(d); d.Err() == nil {
-			if b.Size == 0 {
-				d.Fail("content without bytes")
-			}
-			n.Content = content.Of(b)
-		}
+		n.Content = content.DecodeSealed(d)
 	}
 	if err := d.Finish(); err != nil {
 		return nil, err

@@ -249,11 +249,8 @@ func (d *differ) entry(dir *Path, name string, x, y, z *Inode, only *filter) err
 	}
 	o := m
 	if d.renumbered != nil {
-		if o, err = d.lookup(d.renumbered, z, name); err != nil {
+		if o, err = d.alike(z, name, m); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
-		}
-		if (o == nil) != (m == nil) || o != nil && o.Type() != m.Type() {
-			return fmt.Errorf("%s: %w", path, errNotRenumbered)
 		}
 	}
 	switch {
@@ -265,6 +262,21 @@ func (d *differ) entry(dir *Path, name string, x, y, z *Inode, only *filter) err
 		return d.whole(d.b, path, m, Added, only)
 	}
 	return nil
+}
+
+// alike returns the directory that the renumbered b has where b has m; any other inode
+// stands for itself, as nothing of it is looked at.
+func (d *differ) alike(dir *Inode, name string, m *Inode) (*Inode, error) {
+	e, ok, err := dir.Dir.Lookup(d.src, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case ok != (m != nil) || ok && e.Type != m.Type():
+		return nil, errNotRenumbered
+	case !ok || !m.IsDir():
+		return m, nil
+	}
+	return d.renumbered.child(d.src, dir, e)
 }
 
 // lookup returns nil where there is no such entry.

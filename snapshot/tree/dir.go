@@ -3,11 +3,9 @@ package tree
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
@@ -32,25 +30,9 @@ const (
 	maxText = 512
 )
 
-// Dirent is one entry of a directory.
-type Dirent struct {
-	Name string
-	Ino  uint64
-	Type uint32 // S_IFMT part of the inode's mode
-}
-
 // Dir holds the entries of a directory. Its zero value is empty. Copying a Dir
 // shares the entries; the epoch rule of pages keeps the copies apart.
 type Dir struct{ root *page }
-
-// dirent is an entry as pages hold it. Entries are in order of hash, then slot:
-// the slot tells names of equal hash apart in listing cookies, and an entry keeps
-// it for life.
-type dirent struct {
-	key  uint64 // hash << slotBits | slot
-	ref  uint64 // inode number << typeBits | type >> 12
-	name string
-}
 
 // hashName returns the 56 bits by which an entry is found.
 func hashName(name string) uint64 { return xxhash.Sum64String(name) >> (64 - nameBits) }
@@ -58,52 +40,6 @@ func hashName(name string) uint64 { return xxhash.Sum64String(name) >> (64 - nam
 // nibble returns the part of a hash that chooses among the kids of an inner page.
 func nibble(hash uint64, depth int) int {
 	return int(hash>>(nameBits-dirBits*(depth+1))) & (dirFan - 1)
-}
-
-// CheckName refuses what cannot be the name of a directory entry.
-func CheckName(name string) error {
-	switch {
-	case name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00"):
-		return errs.Invalid
-	case len(name) > 255:
-		return errs.NameTooLong
-	}
-	return nil
-}
-
-// newDirent returns an entry in slot 0. Of typ the lowest four bits count.
-func newDirent(hash, ino uint64, typ uint32, name string) dirent {
-	return dirent{key: hash << slotBits, ref: ino<<typeBits | uint64(typ)&(1<<typeBits-1), name: name}
-}
-
-func (e *dirent) hash() uint64 { return e.key >> slotBits }
-func (e *dirent) slot() int    { return int(e.key % maxCollisions) }
-func (e *dirent) ino() uint64  { return e.ref >> typeBits }
-func (e *dirent) typ() uint32  { return uint32(e.ref % (1 << typeBits)) }
-
-func (e *dirent) before(hash uint64, slot int) bool {
-	return e.key < hash<<slotBits|uint64(slot)
-}
-
-func (e *dirent) dirent() Dirent { return Dirent{Name: e.name, Ino: e.ino(), Type: e.typ() << 12} }
-
-// cookie is the place of an entry in the listing: at least 16, below 2^63.
-func (e *dirent) cookie() uint64 { return e.key + firstCookie }
-
-// search returns where name is, or where its hash begins.
-func search(ents []dirent, hash uint64, name string) (int, bool) {
-	lo, _ := slices.BinarySearchFunc(ents, hash, func(e dirent, h uint64) int {
-		if e.hash() < h {
-			return -1
-		}
-		return 1
-	})
-	for i := lo; i < len(ents) && ents[i].hash() == hash; i++ {
-		if ents[i].name == name {
-			return i, true
-		}
-	}
-	return lo, false
 }
 
 // pos is the place of a page in the trie of a directory: how deep it is, and the
@@ -158,22 +94,44 @@ func (d *Dir) Len() int {
 
 // Lookup finds an entry by name.
 func (d *Dir) Lookup(src *Source, name string) (Dirent, bool, error) {
+	e, err := d.find(src, name)
+	if e == nil {
+		return Dirent{}, false, err
+	}
+	return e.dirent(), true, nil
+}
+
+// Cookie returns the place of an entry in the listing; ErrNotExist if there is none of
+// that name.
+func (d *Dir) Cookie(src *Source, name string) (uint64, error) {
+	e, err := d.find(src, name)
+	switch {
+	case err != nil:
+		return 0, err
+	case e == nil:
+		return 0, ErrNotExist
+	}
+	return e.cookie(), nil
+}
+
+// find returns an entry, nil if there is none of that name.
+func (d *Dir) find(src *Source, name string) (*dirent, error) {
 	hash := hashName(name)
 	p := d.root
 	for at := (pos{}); p != nil; at = at.towards(hash) {
 		b, err := p.loadDir(src, at, true)
 		if err != nil {
-			return Dirent{}, false, err
+			return nil, err
 		}
 		if b.kind == wire.KindDirLeaf {
 			if i, ok := search(b.ents, hash, name); ok {
-				return b.ents[i].dirent(), true, nil
+				return &b.ents[i], nil
 			}
 			break
 		}
 		p = b.kids[nibble(hash, at.depth)]
 	}
-	return Dirent{}, false, nil
+	return nil, nil
 }
 
 // Insert adds an entry, or points the entry of that name elsewhere. The

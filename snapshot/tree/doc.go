@@ -29,8 +29,8 @@
 //
 // An inode that is being changed is a struct in a cell of its page. When it has not
 // been changed for some time (State.Pack), it becomes a record as in a sealed page,
-// beside the pointer to its content, which is a third of the memory: most files are
-// written once. Who asks for it gets it decoded, and Own puts it into a cell again.
+// beside the pointer to its content if that is not sealed, which is a third of the memory:
+// most files are written once. Who asks for it gets it decoded, and Own puts it into a cell again.
 //
 // # Sealing
 //

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
@@ -67,9 +68,36 @@ func (l *tableLeaf) get(src *Source, i int, ino uint64) (*Inode, error) {
 	if l.long&(1<<i) != 0 {
 		return loadInode(src, ino, l.record(i))
 	}
+	c := l.file(i)
+	if c == nil {
+		return src.recent.get(ino, l.record(i))
+	}
 	n, err := decodeInode(ino, l.record(i))
-	if c := l.file(i); c != nil && err == nil {
+	if err == nil {
 		n.Content = c
+	}
+	return n, err
+}
+
+// recentInodes are inodes that were decoded a moment ago: of a file that is listed and
+// read the inode is asked for several times. One is found by where its record lies in
+// memory, which the entry keeps there.
+type recentInodes [256]atomic.Pointer[recentInode]
+
+type recentInode struct {
+	record *byte
+	inode  *Inode
+}
+
+// get returns the inode of a record that says all.
+func (r *recentInodes) get(ino uint64, record []byte) (*Inode, error) {
+	e := &r[ino%uint64(len(r))]
+	if have := e.Load(); have != nil && have.record == &record[0] {
+		return have.inode, nil
+	}
+	n, err := decodeInode(ino, record)
+	if err == nil {
+		e.Store(&recentInode{&record[0], n})
 	}
 	return n, err
 }
@@ -204,7 +232,10 @@ func (p *packer) pack(l *tableLeaf) {
 			continue
 		}
 		p.rec.Reset()
-		if !n.IsDir() {
+		sealed := n.Content.Sealed()
+		if !n.IsDir() && sealed != nil {
+			encodeInode(&p.rec, n, sealedContent(n.Content))
+		} else if !n.IsDir() {
 			encodeInode(&p.rec, n, nil)
 		}
 		if p.rec.Len() == 0 || p.rec.Len() > maxRecord {
@@ -212,7 +243,10 @@ func (p *packer) pack(l *tableLeaf) {
 			continue
 		}
 		l.lo[i], l.hi[i] = appendRecord(&p.out, p.rec.Out())
-		l.cells[i], files[i] = nil, n.Content
+		l.cells[i] = nil
+		if sealed == nil {
+			files[i] = n.Content
+		}
 	}
 	l.raw, l.files = slices.Clone(p.out.Out()), files
 	if !kept {

@@ -61,13 +61,18 @@ type Path struct {
 // At returns the path of an entry of the directory at p. ErrTooDeep if it has more
 // than 32,768 names.
 func (p *Path) At(name string) (*Path, error) {
-	if p == nil {
-		return &Path{Name: name, depth: 1, length: len(name)}, nil
-	}
-	if p.depth == MaxDepth {
+	if p != nil && p.depth == MaxDepth {
 		return nil, ErrTooDeep
 	}
-	return &Path{Dir: p, Name: name, depth: p.depth + 1, length: p.length + 1 + len(name)}, nil
+	return p.Entry(name), nil
+}
+
+// Entry is At for an entry that was met before.
+func (p *Path) Entry(name string) *Path {
+	if p == nil {
+		return &Path{Name: name, depth: 1, length: len(name)}
+	}
+	return &Path{Dir: p, Name: name, depth: p.depth + 1, length: p.length + 1 + len(name)}
 }
 
 // ParsePath is for a path relative to the root, as Resolve takes it.

@@ -3,7 +3,10 @@ package tree
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -31,11 +34,20 @@ func Seal(ctx context.Context, src *Source, z *content.Sealer, s *State) (cas.Ha
 	return h, nil
 }
 
+const (
+	maxJobs = 64 // that wait for a worker
+	// secondRest is how long the second worker rests before each chunk or inode while
+	// the first is to be alone.
+	secondRest = 50 * time.Millisecond
+)
+
 // sealRun is one Seal under way.
 type sealRun struct {
 	src     *Source
 	z       *content.Sealer
 	buffers sync.Pool // of *wire.Encoder
+
+	firstEnded atomic.Bool // the first worker
 }
 
 func (r *sealRun) state(ctx context.Context, s *State) (cas.Hash, error) {
@@ -43,8 +55,12 @@ func (r *sealRun) state(ctx context.Context, s *State) (cas.Hash, error) {
 		return h, nil
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(1, r.z.Workers))
-	err := r.inodes(gctx, g, s.root)
+	jobs := make(chan job, maxJobs)
+	for i := range max(1, r.z.Workers) {
+		g.Go(func() error { return r.work(gctx, jobs, i > 0) })
+	}
+	err := r.inodes(gctx, jobs, s.root)
+	close(jobs)
 	// The first failure cancels gctx, so Wait's error is the cause of the other.
 	if werr := g.Wait(); werr != nil {
 		err = werr
@@ -68,9 +84,54 @@ func (r *sealRun) state(ctx context.Context, s *State) (cas.Hash, error) {
 	return h, nil
 }
 
-// inodes starts the sealing of all contents and directories that pages in
+// A job is slot i of a leaf, which refers to a directory or the content of a file.
+type job struct {
+	leaf    *tableLeaf
+	i       int
+	dir     *page
+	content *content.Content
+}
+
+// work seals one after the other. While one worker is to be alone, the second does a
+// little now and then until the first has ended, so that nobody waits for ever for what
+// it has begun; the first keeps a thread to itself: one that has just answered a request
+// would keep the client from its processor.
+func (r *sealRun) work(ctx context.Context, jobs <-chan job, second bool) error {
+	z, locked := *r.z, false
+	keep := func(thread bool) {
+		switch {
+		case thread && !locked:
+			runtime.LockOSThread()
+		case locked && !thread:
+			runtime.UnlockOSThread()
+		}
+		locked = thread
+	}
+	defer keep(false)
+	z.Pace = func() bool {
+		alone := r.z.Pace != nil && r.z.Pace()
+		rests := alone && second && !r.firstEnded.Load()
+		keep(alone && !rests)
+		if rests {
+			time.Sleep(secondRest)
+		}
+		return alone
+	}
+	if !second {
+		defer r.firstEnded.Store(true)
+	}
+	for j := range jobs {
+		z.Pace()
+		if err := guard.Do(func() error { return r.inode(ctx, &z, j) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inodes hands out the sealing of all contents and directories that pages in
 // memory refer to.
-func (r *sealRun) inodes(ctx context.Context, g *errgroup.Group, p *page) error {
+func (r *sealRun) inodes(ctx context.Context, jobs chan<- job, p *page) error {
 	b := p.unsealed()
 	if b == nil {
 		return nil
@@ -79,7 +140,7 @@ func (r *sealRun) inodes(ctx context.Context, g *errgroup.Group, p *page) error 
 		return err
 	}
 	for _, k := range b.kids {
-		if err := r.inodes(ctx, g, k); err != nil {
+		if err := r.inodes(ctx, jobs, k); err != nil {
 			return err
 		}
 	}
@@ -91,9 +152,11 @@ func (r *sealRun) inodes(ctx context.Context, g *errgroup.Group, p *page) error 
 		if dir == nil && c == nil {
 			continue
 		}
-		g.Go(func() error {
-			return guard.Do(func() error { return r.inode(ctx, b.leaf, i, dir, c) })
-		})
+		select {
+		case jobs <- job{b.leaf, i, dir, c}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	return nil
 }
@@ -106,17 +169,17 @@ func (p *page) unsealed() *body {
 	return p.mem.Load() // nil if another sealer was faster
 }
 
-// inode seals what slot i of a leaf refers to: a directory, or the content of a file.
-func (r *sealRun) inode(ctx context.Context, l *tableLeaf, i int, dir *page, c *content.Content) error {
+// inode seals what a slot refers to.
+func (r *sealRun) inode(ctx context.Context, z *content.Sealer, j job) error {
 	err := ctx.Err()
-	if dir != nil && err == nil {
-		err = r.dir(ctx, dir)
+	if j.dir != nil && err == nil {
+		err = r.dir(ctx, j.dir)
 	}
-	if c != nil && err == nil {
-		_, err = r.z.Seal(ctx, c)
+	if j.content != nil && err == nil {
+		_, err = z.Seal(ctx, j.content)
 	}
 	if err != nil {
-		return fmt.Errorf("inode %d: %w", l.number*tableFan+uint64(i), err)
+		return fmt.Errorf("inode %d: %w", j.leaf.number*tableFan+uint64(j.i), err)
 	}
 	return nil
 }
@@ -180,7 +243,7 @@ func (r *sealRun) page(ctx context.Context, p *page) (cas.Hash, error) {
 	if b.leaf != nil {
 		for i := range tableFan {
 			dir, c := b.leaf.unsealed(i)
-			if err := r.inode(ctx, b.leaf, i, dir, c); err != nil {
+			if err := r.inode(ctx, r.z, job{b.leaf, i, dir, c}); err != nil {
 				return cas.Hash{}, err
 			}
 		}

@@ -63,7 +63,11 @@ type Daemon struct {
 // start.
 func Run(ctx context.Context, cfg Config, s Starter) error {
 	private()
-	boundMemory()
+	new(garbage).bound()
+	// Before anybody can know of the daemon: a signal to end it must not be lost.
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	defer signal.Stop(signals)
 	d, created, err := start(ctx, cfg, s)
 	if err != nil {
 		s.Failed(err)
@@ -71,7 +75,7 @@ func Run(ctx context.Context, cfg Config, s Starter) error {
 	}
 	s.Ready(Ready{Store: cfg.Store, Mountpoint: cfg.Mountpoint, PID: os.Getpid(), Created: created})
 	d.notify(systemd.SdNotifyReady)
-	return d.live()
+	return d.live(signals)
 }
 
 // private makes what this process creates from now on its owner's alone, what
@@ -206,10 +210,7 @@ func removeStore(dir string, whole bool) {
 }
 
 // live waits for the end, and ends in order.
-func (d *Daemon) live() error {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
-	defer signal.Stop(signals)
+func (d *Daemon) live(signals <-chan os.Signal) error {
 	unmounted := make(chan struct{})
 	go func() {
 		d.mount.Wait()

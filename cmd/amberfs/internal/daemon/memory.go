@@ -4,40 +4,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
-	"runtime/metrics"
 	"strconv"
 	"strings"
 )
 
-const (
-	// memoryGoal is how much memory the daemon should keep below, as long as
-	// what is in use fits well.
-	memoryGoal = 150 << 20
-	// limitStep is what limits beyond that are multiples of.
-	limitStep = 16 << 20
-	// maxShare is what all diffs and imports together may take.
-	maxShare = 256 << 20
-)
-
-// boundMemory keeps garbage from doubling the memory of a daemon that holds a
-// large tree: the collector works harder from memoryGoal on. What is in use may
-// be more than that; half of it again is left free then, or the collector would
-// do nothing but run.
-func boundMemory() { afterCollection(0) }
-
-// afterCollection sets the limit anew after each collection. Setting it stops the
-// world, so small differences do not count.
-func afterCollection(old int64) {
-	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(s)
-	limit := max(memoryGoal, int64(s[0].Value.Uint64())/2*3&^(limitStep-1))
-	if limit != old {
-		debug.SetMemoryLimit(limit)
-	}
-	runtime.AddCleanup(new([16]byte), afterCollection, limit) // the next collection takes it
-}
+// maxShare is what all diffs and imports together may take.
+const maxShare = 256 << 20
 
 // memoryShare is how much memory all diffs and imports together may take, in bytes:
 // less where the kernel grants this process little.

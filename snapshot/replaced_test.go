@@ -1,0 +1,183 @@
+package snapshot_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// TestHeldTree: of a tree that a restore has replaced the kernel may hold every file. What
+// is held is there as it was, whatever is deleted and collected, and can be changed and
+// linked; what is forgotten is gone.
+func TestHeldTree(t *testing.T) {
+	const files = 3000
+	dir := t.TempDir()
+	s := open(t, dir)
+	w, f := s.Main(), s.Forest()
+	ctx := context.Background()
+	root := w.Root()
+	if _, err := w.Capture(snapshot.CaptureOptions{Name: "empty"}); err != nil {
+		t.Fatal(err)
+	}
+	text := func(i int) string { return fmt.Sprintf("content of file %d", i) }
+	ids := make([]live.NodeID, files)
+	in := mkdir(t, s, root, "in")
+	for i := range ids {
+		ids[i] = write(t, s, in, fmt.Sprint(i), text(i))
+	}
+	if _, err := w.Capture(snapshot.CaptureOptions{Name: "full"}); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	held := map[live.NodeID]bool{in: true}
+	for _, id := range ids {
+		held[id] = true
+	}
+	f.SetHeld(func(id live.NodeID) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return held[id]
+	})
+	forget := func(id live.NodeID) {
+		mu.Lock()
+		delete(held, id)
+		mu.Unlock()
+		f.Forget(id)
+	}
+	restore := func(name string) snapshot.RestoreResult {
+		t.Helper()
+		res, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	if res := restore("empty"); len(res.Gone) != files+1 {
+		t.Errorf("%d files are said to be open", len(res.Gone))
+	}
+	for _, sn := range w.List() {
+		if sn.Name != "empty" {
+			if err := w.Delete(sn.Name, live.Caller{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	keep := func() {
+		t.Helper()
+		if err := s.Checkpoint(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.GC(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look := func(from, to int) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			b := make([]byte, 64)
+			n, err := f.ReadAt(ids[i], b, 0)
+			if err != nil || string(b[:n]) != text(i) {
+				t.Fatalf("file %d has %q, %v", i, b[:n], err)
+			}
+		}
+	}
+	keep()
+	look(files-10, files)
+	if _, err := f.Write(ids[0], []byte("CONTENT"), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	for i := 10; i < files-30; i++ {
+		forget(ids[i])
+	}
+	keep()
+	look(1, 10)
+	look(files-30, files)
+	b := make([]byte, 7)
+	if n, err := f.ReadAt(ids[0], b, 0); err != nil || string(b[:n]) != "CONTENT" {
+		t.Errorf("what was written after the restore is %q, %v", b[:n], err)
+	}
+	if _, err := f.GetAttr(ids[10]); err == nil {
+		t.Error("a forgotten file is there")
+	}
+	if _, err := f.Link(ids[1], root, "again"); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := f.GetAttr(ids[1]); err != nil || a.Nlink != 1 {
+		t.Errorf("the file that was linked has %+v, %v", a, err)
+	}
+	for i := range ids {
+		forget(ids[i])
+	}
+	keep()
+	if got := read(t, s, root, "again"); got != text(1) {
+		t.Errorf("the file that was linked has %q", got)
+	}
+	again := afterKill(t, s, dir)
+	if got := read(t, again, again.Main().Root(), "again"); got != text(1) {
+		t.Errorf("after a kill it has %q", got)
+	}
+}
+
+// TestRestoreOfVeryMany goes between two snapshots that have other contents everywhere:
+// what is there afterwards equals the snapshot, also after a kill.
+func TestRestoreOfVeryMany(t *testing.T) {
+	const files = 3000
+	dir := t.TempDir()
+	s := open(t, dir)
+	w, f := s.Main(), s.Forest()
+	ctx := context.Background()
+	in := mkdir(t, s, w.Root(), "in")
+	for _, v := range []string{"one", "two"} {
+		for i := range files {
+			if v == "two" {
+				if _, err := f.Unlink(in, fmt.Sprint(i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(t, s, in, fmt.Sprint(i), fmt.Sprintf("%s of %d", v, i))
+		}
+		if _, err := w.Capture(snapshot.CaptureOptions{Name: v}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	equal := func(s *snapshot.Store, name string) {
+		t.Helper()
+		now, err := s.Main().State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		then, err := s.Main().StateOf(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tree.Diff(ctx, s.Source(), now, then, tree.DiffOptions{}, func(c tree.Change) error {
+			return fmt.Errorf("%s differs: %x", c.Path, c.What)
+		}); err != nil {
+			t.Errorf("after the restore of %s: %v", name, err)
+		}
+		if now.Inodes != then.Inodes || now.Bytes != then.Bytes {
+			t.Errorf("%d inodes of %d bytes, where %s has %d of %d", now.Inodes, now.Bytes, name, then.Inodes, then.Bytes)
+		}
+	}
+	for i, name := range []string{"one", "two", "one", "two", "one"} {
+		if i == 2 { // from now on of what is sealed
+			if err := s.Checkpoint(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		res, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Changed != files {
+			t.Errorf("restore %d changed %d files", i, res.Changed)
+		}
+		equal(s, name)
+	}
+	equal(afterKill(t, s, dir), "one")
+}

@@ -24,7 +24,7 @@ func TestRowsHaveNames(t *testing.T) {
 func TestChoose(t *testing.T) {
 	for only, want := range map[string]string{
 		"read": "read", "unlink,create": "create unlink", "capture-1k,sqlite": "sqlite capture-1k",
-		"memory": "memory-new memory-known memory-walked",
+		"memory": "memory-new memory-new-rest memory-known memory-known-rest memory-walked",
 	} {
 		chosen, err := choose(only)
 		var names []string

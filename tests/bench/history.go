@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,7 +29,7 @@ type history interface {
 func openHistory(b *bench, p place, mount, dir string) (history, error) {
 	switch p.kind {
 	case amber:
-		return newAmberHistory(b, mount)
+		return amberHistoryOf(b, p, mount)
 	case btrfs:
 		h := &btrfsHistory{dir: dir}
 		return h, command("btrfs", "subvolume", "create", h.root())
@@ -49,7 +50,12 @@ type amberHistory struct {
 }
 
 func newAmberHistory(b *bench, dir string) (*amberHistory, error) {
-	h := &amberHistory{b: b, place: place{name: "amberfs", kind: amber, dir: dir}, store: dir + ".store"}
+	return amberHistoryOf(b, place{name: "amberfs"}, dir)
+}
+
+// amberHistoryOf makes one that is mounted as p is.
+func amberHistoryOf(b *bench, p place, dir string) (*amberHistory, error) {
+	h := &amberHistory{b: b, place: place{name: p.name, kind: amber, dir: dir}, store: dir + ".store"}
 	return h, b.mount(&h.place, h.store)
 }
 
@@ -160,24 +166,42 @@ func pathOf(i int) string { return filepath.Join(fmt.Sprintf("d%05d", i/100), fm
 func contentOf(i int) []byte { return fmt.Appendf(nil, "file %d\n", i) }
 
 // populate makes such a tree file by file.
-func populate(b *bench, dir string, n int) error {
-	return b.loop(n, func(i int) error {
-		path := filepath.Join(dir, pathOf(i))
-		if i%100 == 0 {
-			if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
-				return err
-			}
-		}
-		return os.WriteFile(path, contentOf(i), 0o644)
-	})
+func populate(b *bench, dir string, n int) error { return populateBy(b, dir, n, 1) }
+
+// populateBy has several writers make it, each every so many directories.
+func populateBy(b *bench, dir string, n, writers int) error {
+	const inDir = 100
+	var g errgroup.Group
+	for k := range writers {
+		g.Go(func() error {
+			return b.loop(n, func(i int) error {
+				if i/inDir%writers != k {
+					return nil
+				}
+				path := filepath.Join(dir, pathOf(i))
+				if i%inDir == 0 {
+					if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
+						return err
+					}
+				}
+				return os.WriteFile(path, contentOf(i), 0o644)
+			})
+		})
+	}
+	return g.Wait()
 }
 
 // load brings such a tree in at once, or n files into one directory.
 func (h *amberHistory) load(n int, path func(i int) string) error {
+	return h.loadAs(n, path, contentOf)
+}
+
+// loadAs is load with other contents.
+func (h *amberHistory) loadAs(n int, path func(i int) string, content func(i int) []byte) error {
 	r, w := io.Pipe()
 	cmd := exec.CommandContext(h.b.ctx, h.b.bin, "-C", h.root(), "import", "--tar", "-")
 	cmd.Stdin = r
-	go func() { w.CloseWithError(writeTar(w, n, path)) }()
+	go func() { w.CloseWithError(writeTar(w, n, path, content)) }()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		r.Close()
 		return fmt.Errorf("import: %w: %s", err, out)
@@ -185,12 +209,12 @@ func (h *amberHistory) load(n int, path func(i int) string) error {
 	return nil
 }
 
-func writeTar(to io.Writer, n int, path func(i int) string) error {
+func writeTar(to io.Writer, n int, path func(i int) string, content func(i int) []byte) error {
 	buf := bufio.NewWriterSize(to, 1<<20)
 	t := tar.NewWriter(buf)
 	now := time.Now()
 	for i := range n {
-		data := contentOf(i)
+		data := content(i)
 		h := &tar.Header{Name: path(i), Mode: 0o644, Size: int64(len(data)), ModTime: now, Typeflag: tar.TypeReg}
 		if err := t.WriteHeader(h); err != nil {
 			return err

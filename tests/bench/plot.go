@@ -44,8 +44,8 @@ func drawSeries(dir string, lines []line) error {
 	}
 	for name, p := range plots {
 		along := "files"
-		if strings.HasSuffix(name, " by snapshots") {
-			along = "snapshots"
+		if _, by, ok := strings.Cut(name, " by "); ok {
+			along = by
 		}
 		file := filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".svg")
 		if err := os.WriteFile(file, []byte(draw(name, along, p.unit, p.curves)), 0o644); err != nil {

@@ -76,7 +76,7 @@ func (w *work) keepCold(fill func(*work, string) error) (dir string, end func() 
 
 // coldMount is a sealed snapshot, mounted anew.
 func (w *work) coldMount(fill func(*work, string) error) (dir string, end func() error, err error) {
-	h, err := newAmberHistory(w.b, filepath.Join(w.b.base, fmt.Sprintf("cold-%d", w.b.serial)))
+	h, err := amberHistoryOf(w.b, w.place, filepath.Join(w.b.base, fmt.Sprintf("cold-%d", w.b.serial)))
 	if err != nil {
 		return "", nil, err
 	}

@@ -163,6 +163,46 @@ func temporary(w *work) (float64, error) {
 	return 0, errors.New("the journal does not shrink")
 }
 
+// temporaries returns how many MiB the daemon chunks of files each of which is removed
+// when the next is written: together they are three times what makes a checkpoint due.
+func temporaries(w *work) (float64, error) {
+	before, err := w.place.counters()
+	if err != nil {
+		return 0, err
+	}
+	const files, step = 6, 1 << 20
+	buf := noise(step)
+	if _, err := w.timed(files*w.n(512), func() error {
+		for i := range files {
+			f, err := os.Create(name(w.dir, i))
+			if err != nil {
+				return err
+			}
+			err = w.b.loop(w.n(512), func(k int) error {
+				for at := 0; at < step; at += 4096 { // no two chunks are the same
+					buf[at], buf[at+1], buf[at+2] = byte(i), byte(k), byte(k>>8)
+				}
+				_, err := f.Write(buf)
+				return err
+			})
+			if err = errors.Join(err, f.Close()); err != nil {
+				return err
+			}
+			if i == 0 {
+				continue
+			}
+			if err := os.Remove(name(w.dir, i-1)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return 0, err
+	}
+	after, err := w.place.counters()
+	return (after["amberfs_chunk_bytes"] - before["amberfs_chunk_bytes"]) / step, err
+}
+
 func sequentialRead(w *work) (float64, error) {
 	const step = 1 << 20
 	n := w.n(512)

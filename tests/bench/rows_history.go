@@ -202,14 +202,14 @@ func seal(w *work) (f float64, err error) {
 }
 
 // memory is what the daemon's resident memory grew by for each of many inodes.
-func memory(sealed bool) func(w *work) (float64, error) {
+func memory(sealed bool, resident func(*amberHistory) (float64, error)) func(w *work) (float64, error) {
 	return func(w *work) (f float64, err error) {
 		h, err := newAmberHistory(w.b, filepath.Join(w.b.base, "memory"))
 		if err != nil {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, h.close()) }()
-		before, err := h.resident()
+		before, err := resident(h)
 		if err != nil {
 			return 0, err
 		}
@@ -224,7 +224,7 @@ func memory(sealed bool) func(w *work) (float64, error) {
 			if _, err := h.reopen(); err != nil {
 				return 0, err
 			}
-			if before, err = h.resident(); err != nil {
+			if before, err = resident(h); err != nil {
 				return 0, err
 			}
 			// The kernel knows them all after this.
@@ -232,9 +232,16 @@ func memory(sealed bool) func(w *work) (float64, error) {
 				return 0, err
 			}
 		}
-		after, err := h.resident()
+		after, err := resident(h)
 		return (after - before) / float64(n), err
 	}
+}
+
+// rested is the daemon's resident memory some seconds later, when it has given back what
+// it needs no more.
+func (h *amberHistory) rested() (float64, error) {
+	time.Sleep(6 * time.Second)
+	return h.resident()
 }
 
 // memoryWalked is the daemon's resident memory, in MiB, once the kernel knows n files.
@@ -285,18 +292,11 @@ func spaceOfUnchanged(w *work) (f float64, err error) {
 	return (after - before) / 100, err
 }
 
-// stored is the disk that packs and their index take: what is there after the
-// journal has been emptied by a clean end.
-func (h *amberHistory) stored() (total float64, err error) {
+// stored is the disk that the whole store takes after a clean end, in bytes.
+func (h *amberHistory) stored() (float64, error) {
 	if err := h.place.close(); err != nil {
 		return 0, err
 	}
-	for _, dir := range []string{"packs", "index"} {
-		n, err := diskUsage(filepath.Join(h.store, dir))
-		if err != nil {
-			return 0, err
-		}
-		total += n
-	}
-	return total, h.b.mount(&h.place, h.store)
+	total, err := diskUsage(h.store)
+	return total, errors.Join(err, h.b.mount(&h.place, h.store))
 }

@@ -11,7 +11,8 @@ import (
 )
 
 // lockRows are how long a write in main waits at most while a fork does what is
-// most to do: a snapshot, a list of what changed, a restore and an undo.
+// most to do, a snapshot, a list of what changed, a restore and an undo, and while
+// much comes into main itself.
 var lockRows = []row{
 	{name: "fork-lock-deep", what: "slowest create in main while a fork of 5000 nested directories is restored", unit: "ms",
 		where: onlyAmber, run: forkLock(nested(5000)), reach: "≤ 50 ms"},
@@ -19,6 +20,18 @@ var lockRows = []row{
 		where: onlyAmber, run: forkLock(manyFiles(100_000)), reach: "≤ 50 ms"},
 	{name: "fork-lock-links", what: "the same with 65000 links of one inode", unit: "ms",
 		where: onlyAmber, run: forkLock(manyLinks(65_000)), reach: "≤ 50 ms"},
+	{name: "import-lock", what: "the same while 60000 files are imported into main", unit: "ms",
+		where: onlyAmber, run: importLock, reach: "≤ 50 ms"},
+}
+
+func importLock(w *work) (f float64, err error) {
+	h, err := newAmberHistory(w.b, filepath.Join(w.b.base, "import-lock"))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	w.look(h)
+	return slowestWhile(h.root(), func() error { return h.load(w.n(60_000), pathOf) })
 }
 
 func forkLock(fill func(w *work, dir string) error) func(*work) (float64, error) {

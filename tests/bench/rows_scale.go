@@ -21,20 +21,28 @@ func scaleRows() (all []row) {
 	for _, n := range []int{100, 1000, 10_000} {
 		all = append(all,
 			row{name: fmt.Sprintf("scale-forks-%d", n), what: fmt.Sprintf("%d forks of 100000 files, each written to once", n), unit: "ms",
-				alone: forks(n, forkTimes), series: "forks", x: float64(n), reach: "flat"},
+				alone: forks(n, forkTimes), series: "work by forks", x: float64(n), reach: "flat"},
 			row{name: fmt.Sprintf("scale-forks-memory-%d", n), what: fmt.Sprintf("resident memory for each of %d forks", n), unit: "bytes",
-				alone: forks(n, forkMemory), series: "memory of forks", x: float64(n), reach: "flat"})
+				alone: forks(n, forkMemory), series: "memory by forks", x: float64(n), reach: "flat"})
 	}
 	for _, n := range []int{1000, 10_000, 100_000} {
 		all = append(all, row{name: fmt.Sprintf("scale-snapshots-%d", n), what: fmt.Sprintf("%d snapshots", n), unit: "ms",
-			alone: snapshots(n), series: "snapshots", x: float64(n), reach: "linear"})
+			alone: snapshots(n), series: "work by snapshots", x: float64(n), reach: "linear"})
 	}
-	return append(all,
-		row{name: "scale-writers", what: "1000 processes, each creating 20 files in a fork or directory of its own", unit: "files/s", higher: true,
-			where: func(p place) bool { return p.kind == amber || p.kind == plain }, run: manyWriters, once: true},
-		row{name: "scale-large", what: "a sparse file of 100 GB with 4 GB in it, changed in the middle", unit: "ms", alone: largeSparse, reach: "as a small one"},
-		row{name: "scale-import", what: "import of an archive of a million files, 10 GB", unit: "MB/s", higher: true, where: onlyAmber, run: largeImport, once: true},
-	)
+	for _, n := range []int{10, 100, 1000} {
+		all = append(all, row{name: fmt.Sprintf("scale-writers-%d", n), what: fmt.Sprintf("%d processes, creating 20000 files in forks or directories of their own", n),
+			unit: "files/s", higher: true, where: func(p place) bool { return p.kind == amber || p.kind == plain }, run: manyWriters(n), once: true,
+			series: "creates by writers", x: float64(n), reach: "flat"})
+	}
+	for _, gb := range []int{1, 10, 100} {
+		all = append(all, row{name: fmt.Sprintf("scale-large-%d", gb), what: fmt.Sprintf("a sparse file of %d GB with 1 MiB in each 25 MB, changed in the middle", gb),
+			unit: "ms", alone: largeSparse(gb), reach: "flat but for the first seal", series: "work by GB of a file", x: float64(gb)})
+	}
+	for _, mb := range []int{100, 1000, 10_000} {
+		all = append(all, row{name: fmt.Sprintf("scale-import-%d", mb), what: fmt.Sprintf("import of an archive of %d MB in files of 10 kB", mb),
+			unit: "MB/s", higher: true, where: onlyAmber, run: largeImport(mb), once: true, series: "import by MB", x: float64(mb), reach: "flat"})
+	}
+	return all
 }
 
 // alone makes a history for a row without places.
@@ -156,92 +164,101 @@ func snapshots(n int) func(*bench) ([]result, error) {
 	}
 }
 
-// manyWriters starts a thousand processes at once.
-func manyWriters(w *work) (float64, error) {
-	const files = 20
-	n, root := w.n(1000), w.dir
-	if w.place.kind == amber {
-		h, err := newAmberHistory(w.b, filepath.Join(w.b.base, "writers"))
-		if err != nil {
-			return 0, err
+// manyWriters starts many processes at once.
+func manyWriters(processes int) func(w *work) (float64, error) {
+	const total = 20_000
+	return func(w *work) (float64, error) {
+		n, root := w.n(processes), w.dir
+		files := total / processes
+		if w.place.kind == amber {
+			h, err := newAmberHistory(w.b, filepath.Join(w.b.base, "writers"))
+			if err != nil {
+				return 0, err
+			}
+			defer h.close()
+			w.look(h)
+			root = filepath.Join(h.root(), ".forks")
 		}
-		defer h.close()
-		w.look(h)
-		root = filepath.Join(h.root(), ".forks")
-	}
-	for i := range n {
-		if err := unix.Mkdir(filepath.Join(root, fmt.Sprintf("f%d", i)), 0o755); err != nil {
-			return 0, err
-		}
-	}
-	spent, err := w.timed(n*files, func() error {
-		var g errgroup.Group
 		for i := range n {
-			g.Go(func() error {
-				return commandIn(w.b.ctx, filepath.Join(root, fmt.Sprintf("f%d", i)), nil,
-					"sh", "-ec", fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo $i > new$i; i=$((i + 1)); done", files))
-			})
+			if err := unix.Mkdir(filepath.Join(root, fmt.Sprintf("f%d", i)), 0o755); err != nil {
+				return 0, err
+			}
 		}
-		return g.Wait()
-	})
-	return float64(n*files) / spent.Seconds(), err
+		spent, err := w.timed(n*files, func() error {
+			var g errgroup.Group
+			for i := range n {
+				g.Go(func() error {
+					return commandIn(w.b.ctx, filepath.Join(root, fmt.Sprintf("f%d", i)), nil,
+						"sh", "-ec", fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo $i > new$i; i=$((i + 1)); done", files))
+				})
+			}
+			return g.Wait()
+		})
+		return float64(n*files) / spent.Seconds(), err
+	}
 }
 
-// largeSparse has 4,000 pieces of 1 MiB in a file of 100 GB.
-func largeSparse(b *bench) ([]result, error) {
-	return b.alone(func(h *amberHistory) ([]result, error) {
-		f, err := os.Create(filepath.Join(h.root(), "large"))
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		const size, pieces = 100_000_000_000, 4000
-		if err := f.Truncate(size); err != nil {
-			return nil, err
-		}
-		buf := noise(1 << 20)
-		err = b.loop(b.n(pieces), func(i int) error {
-			copy(buf, contentOf(i))
-			_, err := f.WriteAt(buf, int64(i)*(size/pieces))
-			return err
+// largeSparse has 40 pieces of 1 MiB in each GB of a file.
+func largeSparse(gb int) func(b *bench) ([]result, error) {
+	const piece = 25_000_000
+	return func(b *bench) ([]result, error) {
+		return b.alone(func(h *amberHistory) ([]result, error) {
+			f, err := os.Create(filepath.Join(h.root(), "large"))
+			if err != nil {
+				return nil, err
+			}
+			defer f.Close()
+			pieces := b.n(gb * 1_000_000_000 / piece)
+			size := int64(pieces) * piece
+			if err := f.Truncate(size); err != nil {
+				return nil, err
+			}
+			buf := noise(1 << 20)
+			err = b.loop(pieces, func(i int) error {
+				copy(buf, contentOf(i))
+				_, err := f.WriteAt(buf, int64(i)*piece)
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+			change := func() error { _, err := f.WriteAt([]byte("changed"), size/2); return err }
+			return timeAll(
+				step{"capture", func() error { return h.capture("v") }},
+				step{"seal", func() error { return h.run("snapshot", "sealed") }},
+				step{"change", change},
+				step{"capture again", func() error { return h.capture("w") }},
+				step{"seal again", func() error { return h.run("snapshot", "sealed-again") }},
+				step{"restore", func() error { return h.restore("v") }})
 		})
-		if err != nil {
-			return nil, err
-		}
-		change := func() error { _, err := f.WriteAt([]byte("changed"), size/2); return err }
-		return timeAll(
-			step{"capture", func() error { return h.capture("v") }},
-			step{"seal", func() error { return h.run("snapshot", "sealed") }},
-			step{"change", change},
-			step{"capture again", func() error { return h.capture("w") }},
-			step{"seal again", func() error { return h.run("snapshot", "sealed-again") }},
-			step{"restore", func() error { return h.restore("v") }})
-	})
+	}
 }
 
 // largeImport sends an archive of files of 10 kB, all different.
-func largeImport(w *work) (f float64, err error) {
-	h, err := newAmberHistory(w.b, filepath.Join(w.b.base, "import"))
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, h.close()) }()
-	w.look(h)
-	const size = 10_000
-	n := w.n(1_000_000)
-	r, out := io.Pipe()
-	cmd := exec.CommandContext(w.b.ctx, w.b.bin, "-C", h.root(), "import", "--tar", "-")
-	cmd.Stdin = r
-	go func() { out.CloseWithError(writeLargeTar(out, n, size)) }()
-	spent, err := w.timed(n, func() error {
-		text, err := cmd.CombinedOutput()
+func largeImport(mb int) func(w *work) (float64, error) {
+	return func(w *work) (f float64, err error) {
+		h, err := newAmberHistory(w.b, filepath.Join(w.b.base, "import"))
 		if err != nil {
-			r.Close()
-			return fmt.Errorf("import: %w: %s", err, text)
+			return 0, err
 		}
-		return nil
-	})
-	return float64(n) * size / 1e6 / spent.Seconds(), err
+		defer func() { err = errors.Join(err, h.close()) }()
+		w.look(h)
+		const size = 10_000
+		n := w.n(mb * 1_000_000 / size)
+		r, out := io.Pipe()
+		cmd := exec.CommandContext(w.b.ctx, w.b.bin, "-C", h.root(), "import", "--tar", "-")
+		cmd.Stdin = r
+		go func() { out.CloseWithError(writeLargeTar(out, n, size)) }()
+		spent, err := w.timed(n, func() error {
+			text, err := cmd.CombinedOutput()
+			if err != nil {
+				r.Close()
+				return fmt.Errorf("import: %w: %s", err, text)
+			}
+			return nil
+		})
+		return float64(n) * size / 1e6 / spent.Seconds(), err
+	}
 }
 
 func writeLargeTar(to io.Writer, n, size int) error {

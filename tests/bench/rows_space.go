@@ -15,7 +15,7 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// diskUsage is what the files below a directory take.
+// diskUsage is what the files below a directory take on the disk, in bytes.
 func diskUsage(dir string) (total float64, err error) {
 	err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		var st unix.Stat_t
@@ -127,10 +127,10 @@ func (b *bench) keepStates(row string, make func(tree string, i int) error) (out
 		dir := filepath.Join(b.base, "keep-"+strings.ReplaceAll(k.name, " ", "-"))
 		if err := k.open(dir); err != nil {
 			fmt.Fprintf(os.Stderr, "without %s: %v\n", k.name, err)
-			kept[i].keep = nil
+			kept[i].keep, kept[i].end = nil, nil
 		}
 		defer os.RemoveAll(dir)
-		if k.end != nil {
+		if kept[i].end != nil {
 			defer func() { err = errors.Join(err, k.end(dir)) }()
 		}
 		at = append(at, dir)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 )
@@ -96,6 +97,9 @@ func (w *work) again(times int, argv ...string) (float64, error) {
 // first times a command in a tree that was just unpacked, in ms.
 func first(argv ...string) func(*work) (float64, error) {
 	return func(w *work) (float64, error) {
+		if _, err := exec.LookPath(argv[0]); err != nil {
+			return 0, &leftOut{err.Error()}
+		}
 		files, err := w.unpack()
 		if err != nil {
 			return 0, err

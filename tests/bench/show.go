@@ -58,6 +58,7 @@ func newest(lines []line) []line {
 	for _, r := range rows {
 		for _, l := range lines {
 			if l.Row == r.name && l.Time == last[[2]string{l.Row, l.Place}] {
+				l.Series, l.X = r.series, r.x
 				kept = append(kept, l)
 			}
 		}

@@ -26,10 +26,19 @@ func tmpfs(t *testing.T, dir string, size int64) {
 	if err := unix.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
 		t.Skipf("no tmpfs can be mounted here: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
+	t.Cleanup(func() { unmount(t, dir) })
+}
+
+// unmount waits for those that have the disk open for a moment: whoever is just being
+// started has all that this process has.
+func unmount(t *testing.T, dir string) {
+	t.Helper()
+	harness.Eventually(t, "the disk is unmounted", func() bool {
+		err := unix.Unmount(dir, 0)
+		if err != nil && !errors.Is(err, unix.EBUSY) {
+			t.Fatal(err)
 		}
+		return err == nil
 	})
 }
 
@@ -48,11 +57,7 @@ func ext4(t *testing.T, dir string, size int64) {
 	if out, err := exec.Command("mount", "-o", "loop", image, dir).CombinedOutput(); err != nil {
 		t.Skipf("no loop device can be mounted here: %v: %s", err, out)
 	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-			t.Errorf("umount: %v: %s", err, out)
-		}
-	})
+	t.Cleanup(func() { unmount(t, dir) })
 }
 
 func must(t *testing.T, err error) {

@@ -43,9 +43,15 @@ func NPM(t testing.TB, name string, files ...string) string {
 	if have, err := os.ReadFile(installed); err == nil && bytes.Equal(have, wanted) {
 		return dir
 	}
-	install := exec.Command("npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--prefer-offline")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
+	var out []byte
+	for range 3 { // a registry may be busy
+		install := exec.Command("npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--prefer-offline")
+		install.Dir = dir
+		if out, err = install.CombinedOutput(); err == nil {
+			break
+		}
+	}
+	if err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatalf("npm cannot bring it: %v\n%s", err, out)
 		}

@@ -3,6 +3,7 @@ package hostile_test
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -217,19 +218,16 @@ func TestInterruptedImport(t *testing.T) {
 		t.Run(fmt.Sprint("the mount alone: ", alone), func(t *testing.T) {
 			m := harness.New(t)
 			for i := range 3 {
-				cmd := exec.Command(harness.Binary(t), "-C", m.Dir, "import", "--tar", name, "in")
-				if alone {
-					cmd = onlyMount(t, m, "import", "--tar", "-", "in")
-					f, err := os.Open(name)
-					must(t, err)
-					defer f.Close()
-					cmd.Stdin = f
+				cmd, part := exec.Command(harness.Binary(t), "-C", m.Dir, "import", "--tar", "-", "in"), float64(i+1)/4
+				if alone { // each directory is a call
+					cmd, part = onlyMount(t, m, "import", "--tar", "-", "in"), float64(i+1)/50
 				}
 				var out bytes.Buffer
 				cmd.Stdout, cmd.Stderr = &out, &out
-				must(t, cmd.Start())
+				fed := startWithPart(t, cmd, name, part)
 				command, daemon := most(cmd.Process.Pid), most(m.Pid())
-				time.Sleep(time.Duration(300+200*i) * time.Millisecond)
+				<-fed
+				time.Sleep(200 * time.Millisecond)
 				began := time.Now()
 				must(t, unix.Kill(inner(t, cmd.Process.Pid), unix.SIGINT))
 				err := cmd.Wait()
@@ -238,13 +236,36 @@ func TestInterruptedImport(t *testing.T) {
 				if c, d := command(), daemon(); c > mostMemory || d > mostMemory {
 					t.Errorf("the command took %d MiB, the daemon %d MiB", c, d)
 				}
-				if err == nil || took > 10*time.Second {
+				if err == nil || took > harness.Timeout {
 					t.Errorf("it ended after %v: %v", took, err)
 				}
 				nothingLeft(t, m)
 			}
 		})
 	}
+}
+
+// startWithPart starts a command whose input is a part of a file, of which it never sees
+// the end: however fast it is, it is in the middle. The part has been read when fed is
+// closed, but for a page.
+func startWithPart(t *testing.T, cmd *exec.Cmd, name string, part float64) (fed <-chan struct{}) {
+	t.Helper()
+	all, err := os.ReadFile(name)
+	must(t, err)
+	r, w, err := os.Pipe()
+	must(t, err)
+	t.Cleanup(func() { w.Close() })
+	_, err = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())
+	must(t, err)
+	cmd.Stdin = r
+	must(t, cmd.Start())
+	r.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = w.Write(all[:int(part*float64(len(all)))]) // it may end before it has read that
+	}()
+	return done
 }
 
 // inner is the process of amberfs, which may have been started by a sandbox.
@@ -256,6 +277,28 @@ func inner(t *testing.T, pid int) int {
 		return inner(t, child)
 	}
 	return pid
+}
+
+// TestKilledImport kills an import of who has the mount alone, with the sandbox that it
+// is in: the fork that it left ends by itself.
+func TestKilledImport(t *testing.T) {
+	name := archive(t, named(tar.TypeDir, harness.Count(t, "ENTRIES", 100_000, 1_200_000), func(i int) string { return fmt.Sprintf("%d/%d/", i%100, i) }))
+	m := harness.New(t)
+	cmd := onlyMount(t, m, "import", "--tar", "-", "in")
+	startWithPart(t, cmd, name, 0.5)
+	harness.Eventually(t, "it has a fork", func() bool {
+		left, _ := os.ReadDir(m.Path(".forks"))
+		return len(left) > 0
+	})
+	must(t, cmd.Process.Kill())
+	_ = cmd.Wait() // it was killed
+	out, err := exec.Command(harness.Binary(t), "-C", m.Dir, "forks", "--json").CombinedOutput()
+	must(t, err)
+	var forks []struct{ Expires *time.Time }
+	must(t, json.Unmarshal(out, &forks))
+	if len(forks) != 1 || forks[0].Expires == nil || time.Until(*forks[0].Expires) > 25*time.Hour {
+		t.Errorf("the forks are %s", out)
+	}
 }
 
 // onlyMount is the command line where the mount is and not the store.

@@ -116,7 +116,13 @@ func TestManyRenderingsInAFork(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	slices.Sort(took)
-	if took[len(took)/2] > 300*time.Millisecond {
+	// Behind renderings each would wait for seconds. Where there is nobody else most
+	// are to be quick, on a busy machine some.
+	quick := took[0]
+	if harness.Long() {
+		quick = took[len(took)/2]
+	}
+	if quick > 300*time.Millisecond {
 		t.Errorf("a write in main takes %v", took)
 	}
 	t.Logf("a write in main takes %v", took)

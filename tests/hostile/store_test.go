@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -75,7 +74,7 @@ func useStore(t *testing.T, store, point string) {
 		ctx, stop := context.WithTimeout(context.Background(), harness.Timeout)
 		defer stop()
 		cmd := exec.CommandContext(ctx, harness.Binary(t), args...)
-		cmd.WaitDelay = time.Second
+		cmd.WaitDelay = harness.Timeout
 		out, err := cmd.CombinedOutput()
 		if ctx.Err() != nil {
 			t.Errorf("amberfs %v hangs", args)

@@ -5,6 +5,7 @@
 package powercut_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -70,9 +71,13 @@ func (d *disk) unmount() {
 		return
 	}
 	d.mounted = false
-	if out, err := exec.Command("umount", d.dir).CombinedOutput(); err != nil {
-		d.t.Errorf("umount: %v: %s", err, out)
-	}
+	harness.Eventually(d.t, "the disk is unmounted", func() bool {
+		err := unix.Unmount(d.dir, 0)
+		if err != nil && !errors.Is(err, unix.EBUSY) {
+			d.t.Fatal(err)
+		}
+		return err == nil
+	})
 }
 
 // cut is what a power cut is to the disk: nothing is written any more, not

@@ -56,11 +56,11 @@ func (b *browser) timed(what, action, until string) {
 	b.eval(fmt.Sprintf(`new Promise((done, fail) => {
 		const began = performance.now();
 		%s;
-		const look = () => (%s) ? done(performance.now() - began) : performance.now() - began > 20000 ? fail(new Error('not there')) : requestAnimationFrame(look);
+		const look = () => (%s) ? done(performance.now() - began) : performance.now() - began > %d ? fail(new Error('not there')) : requestAnimationFrame(look);
 		look();
-	})`, action, until), &ms)
+	})`, action, until, harness.Timeout.Milliseconds()), &ms)
 	b.t.Logf("%s: %.0f ms", what, ms)
-	if ms > 2000 { // far beyond what it takes: the machine may be busy
+	if harness.Long() && ms > 2000 { // far beyond what it takes, on a machine with nothing else to do
 		b.t.Errorf("%s took %.0f ms to its first row", what, ms)
 	}
 }

@@ -67,12 +67,12 @@ func open(t *testing.T, m *harness.Mount, args ...string) *browser {
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(profile) }) // the browser's processes may still write
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(name), chromedp.NoSandbox,
-		chromedp.UserDataDir(profile), chromedp.WindowSize(1440, 900), chromedp.WSURLReadTimeout(time.Minute))
+		chromedp.UserDataDir(profile), chromedp.WindowSize(1440, 900), chromedp.WSURLReadTimeout(harness.Timeout))
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel = context.WithTimeout(ctx, 20*time.Minute)
 	t.Cleanup(cancel)
 	b.ctx = ctx
 	chromedp.ListenTarget(ctx, func(e any) {
@@ -102,7 +102,7 @@ func (b *browser) eval(js string, out any) {
 // wait waits until an expression of JavaScript is true.
 func (b *browser) wait(js string) {
 	b.t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(harness.Timeout); ; time.Sleep(50 * time.Millisecond) {
 		var ok bool
 		b.eval("Boolean("+js+")", &ok)
 		if ok {

@@ -181,6 +181,34 @@ func TestLookRestoreUndo(t *testing.T) {
 	b.has("a.go", "package a\n\nfunc two() {}\n")
 }
 
+// A request that is given up while its answer comes changes nothing in the page.
+func TestGivenUp(t *testing.T) {
+	m := harness.New(t)
+	must(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
+	must(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
+	b := open(t, m)
+	b.eval(`{
+		const real = window.fetch;
+		window.held = 0;
+		window.fetch = (address, options) => {
+			if (!address.startsWith("/api/v1/changes") || window.held++) return real(address, options);
+			const json = () => new Promise((_, fail) => options.signal.addEventListener("abort", () => fail(options.signal.reason)));
+			return Promise.resolve({ ok: true, json });
+		};
+	}`, nil)
+	b.write("a", "two\n")
+	b.wait(`held === 1`)
+	b.click("#snapshots [role=option]", "first")
+	b.wait(`document.querySelector('#files').innerText.includes('a')`)
+	b.click("#snapshots [role=option]", "now")
+	b.wait(`document.querySelector('#snapshots').innerText.includes('1 changed file')`)
+	var said string
+	b.eval(`document.querySelector('#messages').innerText`, &said)
+	if said != "" {
+		t.Errorf("the page says %s", said)
+	}
+}
+
 // Empty lines that are gone count as lines, side by side too.
 func TestSideBySide(t *testing.T) {
 	m := harness.New(t)

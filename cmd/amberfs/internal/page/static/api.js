@@ -26,9 +26,8 @@ export function address(path, query = {}, ws = workspace) {
 }
 
 async function answer(response) {
-  const body = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Failure(body, response.status);
-  return body;
+  if (response.ok) return response.json(); // or the error of a request given up while its answer came
+  throw new Failure(await response.json().catch(() => ({})), response.status);
 }
 
 export async function get(path, query, options = {}) {

@@ -178,17 +178,25 @@ func (f *Forest) addNode(v *view, parent uint64, name string, n *tree.Inode, t i
 	if err != nil {
 		return err
 	}
-	n.Links = []tree.Link{{Parent: parent, Name: name}}
 	if err := dir.Dir.Insert(f.source(v), f.epochOf(v), tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
 		return loadError(err)
 	}
-	if err := v.state.Put(f.source(v), f.epochOf(v), n); err != nil {
-		return loadError(err)
+	if err := f.putNode(v, parent, name, n); err != nil {
+		return err
 	}
 	if n.IsDir() {
 		dir.Nlink++
 	}
 	dir.Mtime, dir.Ctime = t, t
+	return nil
+}
+
+// putNode is addNode but for the directory.
+func (f *Forest) putNode(v *view, parent uint64, name string, n *tree.Inode) error {
+	n.Links = []tree.Link{{Parent: parent, Name: name}}
+	if err := v.state.Put(f.source(v), f.epochOf(v), n); err != nil {
+		return loadError(err)
+	}
 	v.state.Bytes += fileSize(n)
 	return nil
 }
@@ -202,10 +210,15 @@ func (f *Forest) addName(v *view, parent uint64, name string, n *tree.Inode, t i
 	if err := dir.Dir.Insert(f.source(v), f.epochOf(v), tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
 		return loadError(err)
 	}
-	n.AddLink(tree.Link{Parent: parent, Name: name})
-	n.Nlink++
+	giveName(n, parent, name)
 	dir.Mtime, dir.Ctime = t, t
 	return nil
+}
+
+// giveName is addName but for the directory.
+func giveName(n *tree.Inode, parent uint64, name string) {
+	n.AddLink(tree.Link{Parent: parent, Name: name})
+	n.Nlink++
 }
 
 // dropName removes a name, and the inode with its last one: it is returned as it was then.
@@ -221,15 +234,8 @@ func (f *Forest) dropName(v *view, parent uint64, name string, t int64) (n *tree
 	if !found {
 		return nil, false, ErrNotExist
 	}
-	n, err = v.state.Get(f.source(v), e.Ino)
-	if err != nil {
-		return nil, false, loadError(err)
-	}
-	last = n.IsDir() || n.Nlink == 1
-	if !last {
-		if n, err = f.own(v, e.Ino); err != nil {
-			return nil, false, err
-		}
+	if n, last, err = f.dropLink(v, e.Ino, tree.Link{Parent: parent, Name: name}, t); err != nil {
+		return nil, false, err
 	}
 	if err := dir.Dir.Remove(f.source(v), f.epochOf(v), name); err != nil {
 		return nil, false, loadError(err)
@@ -238,17 +244,28 @@ func (f *Forest) dropName(v *view, parent uint64, name string, t int64) (n *tree
 	if n.IsDir() {
 		dir.Nlink--
 	}
-	if !last {
+	return n, last, nil
+}
+
+// dropLink is dropName but for the directory.
+func (f *Forest) dropLink(v *view, ino uint64, l tree.Link, t int64) (n *tree.Inode, last bool, err error) {
+	if n, err = v.state.Get(f.source(v), ino); err != nil {
+		return nil, false, loadError(err)
+	}
+	if !n.IsDir() && n.Nlink > 1 {
+		if n, err = f.own(v, ino); err != nil {
+			return nil, false, err
+		}
 		n.Ctime = t
-		n.RemoveLink(tree.Link{Parent: parent, Name: name})
+		n.RemoveLink(l)
 		n.Nlink--
 		return n, false, nil
 	}
 	v.state.Bytes -= fileSize(n)
-	if err := v.state.Delete(f.source(v), f.epochOf(v), n.Ino); err != nil {
+	if err := v.state.Delete(f.source(v), f.epochOf(v), ino); err != nil {
 		return nil, false, loadError(err)
 	}
-	if v.epoch == 0 && f.isHeld(Node(v.id, n.Ino)) { // an edit sees to it at its end
+	if v.epoch == 0 && f.isHeld(Node(v.id, ino)) { // an edit sees to it at its end
 		orphan := orphanOf(n)
 		orphan.Ctime = t
 		v.orphans.put(orphan)

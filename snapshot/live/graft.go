@@ -19,7 +19,8 @@ type Graft struct {
 	// source.
 	Touch bool
 	// Exact gives directories whose entries changed the attributes that they
-	// have in the source, where they exist there: the view becomes the source.
+	// have in the source, where they exist there: the view becomes the source, and
+	// the steps are all that differs.
 	Exact bool
 	// KeepFull leaves directories that are to go but hold something else.
 	KeepFull bool
@@ -43,6 +44,9 @@ func (e *Edit) Graft(ctx context.Context, source *tree.State, steps *Steps, g Gr
 	j := &graft{
 		ctx: ctx, f: e.f, e: e, v: e.copy, source: source, g: g,
 		links: make(map[uint64]uint64), edited: make(map[uint64]*tree.Path), stale: make(map[NodeID]bool),
+	}
+	if g.Exact {
+		j.whole.leaving = steps.leaving
 	}
 	if err := j.run(steps); err != nil {
 		return err
@@ -81,6 +85,7 @@ type graft struct {
 	edited map[uint64]*tree.Path // directories of the view whose entries changed
 	stale  map[NodeID]bool
 
+	whole    whole
 	unsealed int // steps
 }
 
@@ -119,6 +124,9 @@ func (j *graft) run(steps *Steps) error {
 				}
 			}
 		}
+	}
+	if err := j.fill(); err != nil {
+		return err
 	}
 	if err := j.setAttrs(); err != nil || j.g.Seal == nil {
 		return err
@@ -276,6 +284,9 @@ func (j *graft) remove(c *Step) error {
 			return err
 		}
 	}
+	if j.whole.leaving[parent] {
+		return j.leave(c, parent)
+	}
 	return j.drop(c.Path, parent)
 }
 
@@ -283,7 +294,7 @@ func (j *graft) remove(c *Step) error {
 // is only so in a merge. It reports whether the directory stays instead.
 func (j *graft) empty(p *tree.Path, mayStay bool) (keep bool, err error) {
 	n, err := j.dirs.entry(p)
-	if err != nil || n.Dir.Len() == 0 {
+	if err != nil || n.Dir.Len() == j.whole.left[n.Ino] {
 		return false, err
 	}
 	if mayStay && j.g.KeepFull {
@@ -314,9 +325,14 @@ func (j *graft) empty(p *tree.Path, mayStay bool) (keep bool, err error) {
 // drop removes an entry, and notes the inode if that was its last.
 func (j *graft) drop(p *tree.Path, parent uint64) error {
 	n, last, err := j.f.dropName(j.v, parent, p.Name, j.g.Now)
-	if err != nil {
-		return err
+	if err == nil {
+		j.gone(p, parent, n, last)
 	}
+	return err
+}
+
+// gone notes that a name went, which may have been the last one of n.
+func (j *graft) gone(p *tree.Path, parent uint64, n *tree.Inode, last bool) {
 	j.touched(p, parent)
 	entry := Entry{Parent: Node(j.v.id, parent), Name: p.Name}
 	id := Node(j.v.id, n.Ino)
@@ -327,7 +343,6 @@ func (j *graft) drop(p *tree.Path, parent uint64) error {
 		j.stale[id] = true
 	}
 	j.e.inv.Entries.Add(entry)
-	return nil
 }
 
 func (j *graft) touched(p *tree.Path, parent uint64) {
@@ -369,6 +384,10 @@ func (j *graft) put(c *Step) error {
 	}
 	n.Ctime = j.g.Now
 	j.stale[Node(j.v.id, target)] = true
+	if j.arrives(parent) {
+		giveName(n, parent, c.Path.Name)
+		return nil
+	}
 	return j.f.addName(j.v, parent, c.Path.Name, n, j.g.Now)
 }
 
@@ -377,12 +396,19 @@ func (j *graft) addCopy(p *tree.Path, parent uint64, from *tree.Inode) error {
 	n := newLike(from, j.e.next, j.g.Now)
 	j.e.next++
 	j.touch(n)
-	if err := j.f.addNode(j.v, parent, p.Name, n, j.g.Now); err != nil {
+	var err error
+	if j.arrives(parent) {
+		err = j.arrive(from.Ino, p.Name, parent, n)
+	} else {
+		err = j.f.addNode(j.v, parent, p.Name, n, j.g.Now)
+	}
+	if err != nil {
 		return err
 	}
 	if n.IsDir() {
 		j.dirs.known[p] = n.Ino
 		j.attrs = append(j.attrs, attrsOf{n.Ino, from.Ino})
+		j.whole.came = append(j.whole.came, attrsOf{n.Ino, from.Ino})
 	} else if len(from.Links) > 1 {
 		j.links[from.Ino] = n.Ino
 	}

@@ -39,7 +39,8 @@ type Steps struct {
 	index map[*tree.Path]int  // in paths
 	with  map[int]*tree.Inode // by the number of the step
 
-	goes, comes int // steps with A, and with B
+	goes, comes int             // steps with A, and with B
+	leaving     map[uint64]bool // A of directories that go
 }
 
 // packedStep is a Step but for what Steps has of it.
@@ -96,6 +97,12 @@ func (l *Steps) Add(s Step) {
 	}
 	if s.A != 0 {
 		l.goes++
+	}
+	if s.ADir && !s.BDir {
+		if l.leaving == nil {
+			l.leaving = make(map[uint64]bool)
+		}
+		l.leaving[s.A] = true
 	}
 	if s.B != 0 {
 		l.comes++

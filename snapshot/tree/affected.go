@@ -83,18 +83,19 @@ func (c *checker) dir(path *Path, n *Inode) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
-	ents, whole, err := c.entries(n.Dir.root, pos{}, nil)
+	ents := new(byName)
+	whole, err := c.entries(n.Dir.root, pos{}, ents)
 	if err != nil {
 		return err
 	}
 	if !whole {
 		c.fn(path.String())
 	}
-	sortByName(ents)
-	for i := range ents {
-		at, err := path.At(ents[i].name)
+	ents.sort()
+	for e := range ents.all() {
+		at, err := path.At(e.Name)
 		if err == nil {
-			err = c.entry(at, n, ents[i].dirent())
+			err = c.entry(at, n, e)
 		}
 		if err != nil {
 			return err
@@ -154,23 +155,26 @@ func (c *checker) content(n *Inode) (good bool, err error) {
 	return good, err
 }
 
-// entries appends the entries on those pages of a directory that can be read, and
+// entries adds the entries on those pages of a directory that can be read, and
 // reports whether that is all of them.
-func (c *checker) entries(p *page, at pos, to []dirent) (all []dirent, whole bool, err error) {
+func (c *checker) entries(p *page, at pos, to *byName) (whole bool, err error) {
 	if p == nil {
-		return to, true, nil
+		return true, nil
 	}
 	b, err := p.loadDir(c.src, at, false)
 	if err != nil {
-		return to, false, notDamage(err)
+		return false, notDamage(err)
 	}
-	to, whole = append(to, b.ents...), true
+	for i := range b.ents {
+		to.add(b.ents[i].dirent())
+	}
+	whole = true
 	for i, k := range b.kids {
-		var ok bool
-		if to, ok, err = c.entries(k, at.down(i), to); err != nil {
-			return nil, false, err
+		ok, err := c.entries(k, at.down(i), to)
+		if err != nil {
+			return false, err
 		}
 		whole = whole && ok
 	}
-	return to, whole, nil
+	return whole, nil
 }

@@ -313,16 +313,16 @@ func (d *differ) below(s *State, path *Path, n *Inode, w What, only *filter) err
 	if err != nil {
 		return fmt.Errorf("list %q: %w", path.String(), err)
 	}
-	for i := range ents {
-		sub, ok := only.at(ents[i].name)
+	for e := range ents.all() {
+		sub, ok := only.at(e.Name)
 		if !ok {
 			continue
 		}
-		child, err := path.At(ents[i].name)
+		child, err := path.At(e.Name)
 		if err != nil {
 			return err
 		}
-		c, err := s.child(d.src, n, ents[i].dirent())
+		c, err := s.child(d.src, n, e)
 		if err != nil {
 			return fmt.Errorf("%s: %w", child, err)
 		}

@@ -39,7 +39,7 @@ func TestSmallDirectoryHasNoPage(t *testing.T) {
 	for id, want := range map[cas.Hash]int{id: n, f.seal(t, large): n + 1} {
 		src := f.source()
 		dir := must(f.load(t, src, id).Get(src, d)).Dir
-		if got := len(must(dir.sorted(src))); got != want {
+		if got := len(must(dir.sorted(src)).at); got != want {
 			t.Errorf("%d entries, want %d", got, want)
 		}
 		if _, ok, err := dir.Lookup(src, "name0000"); !ok || err != nil {

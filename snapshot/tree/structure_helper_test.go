@@ -222,8 +222,8 @@ func (f *testFS) unlink(dir uint64, name string) {
 func (f *testFS) remove(dir uint64, name string) {
 	e, _ := f.lookup(dir, name)
 	if n := must(f.s.Get(f.src, e.Ino)); n.IsDir() {
-		for _, c := range must(n.Dir.sorted(f.src)) {
-			f.remove(e.Ino, c.name)
+		for c := range must(n.Dir.sorted(f.src)).all() {
+			f.remove(e.Ino, c.Name)
 		}
 	}
 	f.unlink(dir, name)

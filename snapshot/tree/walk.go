@@ -1,11 +1,13 @@
 package tree
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
-	"strings"
 )
 
 // Walk calls fn for the file at path and everything below it: depth first, a
@@ -39,12 +41,12 @@ func (s *State) walk(ctx context.Context, src *Source, path *Path, n *Inode, fn 
 	if err != nil {
 		return fmt.Errorf("list %q: %w", path.String(), err)
 	}
-	for i := range ents {
-		child, err := path.At(ents[i].name)
+	for e := range ents.all() {
+		child, err := path.At(e.Name)
 		if err != nil {
 			return err
 		}
-		c, err := s.child(src, n, ents[i].dirent())
+		c, err := s.child(src, n, e)
 		if err != nil {
 			return fmt.Errorf("%s: %w", child, err)
 		}
@@ -56,18 +58,64 @@ func (s *State) walk(ctx context.Context, src *Source, path *Path, n *Inode, fn 
 }
 
 // sorted returns all entries in order of their names.
-func (d *Dir) sorted(src *Source) ([]dirent, error) {
-	if d.root == nil {
-		return nil, nil
-	}
-	ents, err := appendEntries(src, d.root, pos{}, make([]dirent, 0, min(d.Len(), 1<<12)))
+func (d *Dir) sorted(src *Source) (*byName, error) {
+	l := new(byName)
+	err := d.List(src, 0, func(e Dirent, _ uint64) bool {
+		l.add(e)
+		return true
+	})
 	if err != nil {
 		return nil, err
 	}
-	sortByName(ents)
-	return ents, nil
+	l.sort()
+	return l, nil
 }
 
-func sortByName(ents []dirent) {
-	slices.SortFunc(ents, func(a, b dirent) int { return strings.Compare(a.name, b.name) })
+// byName are the entries of a directory in some 12 bytes each and their names: there may be
+// millions, which would take 50 bytes each as they are in pages.
+type byName struct {
+	blocks [][]byte // of whole entries: length of the name, name, type, inode number
+	at     []uint32 // number of the block << blockBits | offset
+}
+
+const (
+	blockBits = 12
+	// byNameMost is how much an entry takes at most.
+	byNameMost = 1 + 255 + 1 + binary.MaxVarintLen64
+)
+
+func (l *byName) add(e Dirent) {
+	last := len(l.blocks) - 1
+	if last < 0 || len(l.blocks[last])+byNameMost > 1<<blockBits {
+		l.blocks = append(l.blocks, nil)
+		last++
+	}
+	l.at = append(l.at, uint32(last<<blockBits|len(l.blocks[last])))
+	b := append(l.blocks[last], byte(len(e.Name)))
+	b = append(b, e.Name...)
+	b = append(b, byte(e.Type>>12))
+	l.blocks[last] = binary.AppendUvarint(b, e.Ino)
+}
+
+func (l *byName) name(at uint32) []byte {
+	b := l.blocks[at>>blockBits][at%(1<<blockBits):]
+	return b[1 : 1+int(b[0])]
+}
+
+func (l *byName) sort() {
+	slices.SortFunc(l.at, func(a, b uint32) int { return bytes.Compare(l.name(a), l.name(b)) })
+}
+
+// all returns the entries in order.
+func (l *byName) all() iter.Seq[Dirent] {
+	return func(yield func(Dirent) bool) {
+		for _, at := range l.at {
+			name := l.name(at)
+			b := l.blocks[at>>blockBits][at%(1<<blockBits):][1+len(name):]
+			ino, _ := binary.Uvarint(b[1:])
+			if !yield(Dirent{Name: string(name), Ino: ino, Type: uint32(b[0]) << 12}) {
+				return
+			}
+		}
+	}
 }

@@ -3,6 +3,7 @@ package fusefs
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -218,7 +219,7 @@ func (q *queue[T]) get() (item T, ok bool) {
 		q.filled.Wait()
 	}
 	item = q.items[0]
-	q.items = q.items[1:]
+	q.items = slices.Delete(q.items, 0, 1) // which keeps none: one may be of millions of names
 	return item, true
 }
 

@@ -11,12 +11,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-const (
-	// forgetTime is how long the kernel gets to forget what it only had cached.
-	forgetTime = 10 * time.Millisecond
-	// maxGone bounds for how many nodes the kernel is waited for.
-	maxGone = 10_000
-)
+// forgetTime is how long the kernel gets to forget what it only had cached.
+const forgetTime = 10 * time.Millisecond
 
 // openIn names the programs that have a file open which has no name any more: they go
 // on with what it was. The processes of the machine are looked at only if the kernel
@@ -25,7 +21,6 @@ func (s *Service) openIn(r *Request, gone []live.NodeID) []Program {
 	if s.Opened == nil {
 		return nil
 	}
-	gone = gone[:min(len(gone), maxGone)]
 	forest := s.Store.Forest()
 	for end := time.Now().Add(forgetTime); ; time.Sleep(time.Millisecond / 4) {
 		gone = slices.DeleteFunc(gone, func(id live.NodeID) bool { return !forest.Held(id) })

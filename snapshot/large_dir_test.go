@@ -17,7 +17,7 @@ import (
 // be in memory, and written, each time.
 func TestRestoreOfALargeDirectory(t *testing.T) {
 	const names, seals = 20_000, 40
-	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true, ManyChanges: names / seals})
+	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true, ManyChanges: 2 * names / seals})
 	if err != nil {
 		t.Fatal(err)
 	}

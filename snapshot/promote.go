@@ -73,7 +73,7 @@ func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) 
 	if res.Changed == 0 {
 		return res, nil
 	}
-	res.Gone = done.inv.Gone()
+	res.Gone = done.inv.Gone(maxGone)
 	s.eventsOf(w, done.changes, fork, res.Undo, RestoreOptions{Caller: o.Caller})
 	s.event(Event{Workspace: w.view, Action: "promoted", From: fork, Caller: o.Caller})
 	return res, nil

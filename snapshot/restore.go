@@ -31,9 +31,13 @@ type RestoreResult struct {
 	Paths    []PathChange `json:"paths"`
 	More     bool         `json:"more,omitempty"` // Paths are not all of them
 	Undo     string       `json:"undo,omitempty"` // the snapshot of the state before
-	// Gone are files that were replaced or removed and that the kernel knew.
+	// Gone are files that were replaced or removed and that the kernel knew, the first
+	// of them.
 	Gone []live.NodeID `json:"-"`
 }
+
+// maxGone bounds RestoreResult.Gone: who has them open is asked for each.
+const maxGone = 10_000
 
 // Restore makes the workspace, or some paths of it, equal to a snapshot. The
 // state before is captured first.
@@ -78,7 +82,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	s.figures.restored(time.Since(start))
 	s.tell(done.inv)
 	if res.Changed > 0 {
-		res.Gone = done.inv.Gone()
+		res.Gone = done.inv.Gone(maxGone)
 		s.eventsOf(w, done.changes, res.Snapshot, res.Undo, o)
 	}
 	return res, nil
@@ -258,7 +262,7 @@ func (s *Store) redoRestore(e *live.Edit, to *target, r restoreRecord) error {
 
 func (s *Store) graftRestore(ctx context.Context, e *live.Edit, to *target, changes *live.Steps, now int64, seal func(*tree.State) error) error {
 	partial := len(to.paths) > 0
-	return e.Graft(ctx, to.state, changes, live.Graft{Touch: partial, Exact: !partial, Now: now, Seal: seal, SealAfter: s.opt.ManyChanges})
+	return e.Graft(ctx, to.state, changes, live.Graft{Touch: partial, Exact: !partial, Now: now, Seal: seal, SealAfter: (s.opt.ManyChanges + 1) / 2})
 }
 
 // finishRestore captures the state before, and puts the restored one in place.

@@ -19,9 +19,12 @@ type Invalidation struct {
 // Empty reports whether there is nothing to drop.
 func (v Invalidation) Empty() bool { return v.Entries.Len() == 0 && len(v.Inodes) == 0 }
 
-// Gone lists what has no name any more and the kernel may know.
-func (v Invalidation) Gone() (ids []NodeID) {
+// Gone lists what has no name any more and the kernel may know: at most so many nodes.
+func (v Invalidation) Gone(most int) (ids []NodeID) {
 	for e := range v.Entries.All() {
+		if len(ids) == most {
+			break
+		}
 		if e.Gone != 0 {
 			ids = append(ids, e.Gone)
 		}

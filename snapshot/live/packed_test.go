@@ -83,7 +83,7 @@ func TestEntries(t *testing.T) {
 	if got := slices.Collect(list.All()); !slices.Equal(got, want) || list.Len() != len(want) {
 		t.Errorf("%d entries are other ones", list.Len())
 	}
-	if n := len((Invalidation{Entries: list}).Gone()); n != (packedItems+10)/6+1+2 {
+	if n := len((Invalidation{Entries: list}).Gone(1 << 20)); n != (packedItems+10)/6+1+2 {
 		t.Errorf("%d entries are gone", n)
 	}
 	var none *Entries

@@ -165,8 +165,8 @@ func (c *checker) entries(p *page, at pos, to *byName) (whole bool, err error) {
 	if err != nil {
 		return false, notDamage(err)
 	}
-	for i := range b.ents {
-		to.add(b.ents[i].dirent())
+	for i := range b.ents.list {
+		to.add(b.ents.dirent(i))
 	}
 	whole = true
 	for i, k := range b.kids {

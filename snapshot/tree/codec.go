@@ -65,18 +65,17 @@ func encodeBody(e *wire.Encoder, b *body) {
 			}
 		}
 	case wire.KindDirLeaf:
-		e.Uvarint(uint64(len(b.ents)))
-		encodeEntries(e, b.ents)
+		e.Uvarint(uint64(len(b.ents.list)))
+		encodeEntries(e, &b.ents)
 	}
 }
 
-func encodeEntries(e *wire.Encoder, ents []dirent) {
+func encodeEntries(e *wire.Encoder, ents *entries) {
 	var ino uint64
-	for i := range ents {
-		d := &ents[i]
-		e.Uvarint(uint64(d.slot())<<typeBits | uint64(d.typ()))
+	for i, d := range ents.list {
+		e.Uvarint(uint64(d.slot())<<typeBits | uint64(d.typ()>>12))
 		e.Varint(int64(d.ino() - ino))
-		e.String(d.name)
+		e.String(ents.name(i))
 		ino = d.ino()
 	}
 }
@@ -90,7 +89,7 @@ func kidMap(kids []*page) (m uint64) {
 	return m
 }
 
-// decodeBody reads what encodeBody wrote. The body of a table leaf keeps raw.
+// decodeBody reads what encodeBody wrote. The body of a leaf keeps raw.
 func decodeBody(raw []byte) (*body, error) {
 	d := wire.NewDecoder(raw)
 	b := &body{kind: d.Header()}
@@ -108,7 +107,7 @@ func decodeBody(raw []byte) (*body, error) {
 	case wire.KindDirLeaf:
 		n := d.Count(3)
 		b.tiny = d.Remaining() <= maxText
-		b.ents = decodeEntries(d, string(raw), n)
+		b.ents = decodeEntries(d, raw, n)
 	default:
 		d.Fail("kind %d is no page", b.kind)
 	}
@@ -153,37 +152,39 @@ func decodeKids(d *wire.Decoder, m uint64, fan int, counts bool) []*page {
 
 // decodeText reads the n entries of a directory that an inode's record has.
 func decodeText(text string, n int) (*body, error) {
-	d := wire.NewDecoder(unsafe.Slice(unsafe.StringData(text), len(text)))
-	b := &body{kind: wire.KindDirLeaf, ents: decodeEntries(d, text, n)}
+	raw := unsafe.Slice(unsafe.StringData(text), len(text))
+	d := wire.NewDecoder(raw)
+	b := &body{kind: wire.KindDirLeaf, ents: decodeEntries(d, raw, n)}
 	return b, d.Finish()
 }
 
-// decodeEntries reads n entries. text is all that d reads from: the names are parts of
+// decodeEntries reads n entries. raw is all that d reads from: the names are parts of
 // it, so that they need no memory of their own.
-func decodeEntries(d *wire.Decoder, text string, n int) []dirent {
+func decodeEntries(d *wire.Decoder, raw []byte, n int) (ents entries) {
 	if n == 0 || n > maxDirLeaf {
 		d.Fail("directory leaf of %d entries", n)
-		return nil
+		return ents
 	}
-	ents := make([]dirent, n)
+	ents = entries{list: make([]dirent, n), names: raw[:len(raw):len(raw)]}
 	var ino uint64
-	for i := range ents {
+	for i := range ents.list {
 		tag := d.Uint(maxCollisions<<typeBits - 1)
 		ino += uint64(d.Varint())
 		size := len(d.Blob())
-		name := text[d.Offset()-size : d.Offset()]
+		off := d.Offset() - size
 		if d.Err() != nil {
-			return nil
+			return entries{}
 		}
 		if ino == 0 || ino > MaxIno {
 			d.Fail("entry of inode %d", ino)
 		}
+		name := string(raw[off : off+size])
 		if CheckName(name) != nil {
 			d.Fail("entry of name %q", name)
+			return entries{}
 		}
-		ents[i] = newDirent(hashName(name), ino, uint32(tag), name)
-		ents[i].key |= tag >> typeBits
-		if i > 0 && ents[i-1].key >= ents[i].key {
+		ents.list[i] = dirent{hashName(name)<<slotBits | tag>>typeBits, newRef(ino, uint32(tag%(1<<typeBits))<<12, size, off)}
+		if i > 0 && ents.list[i-1].key >= ents.list[i].key {
 			d.Fail("entries not in order")
 		}
 	}

@@ -4,19 +4,19 @@ package tree
 // a leaf of one directory that stand beside an inner page of the other.
 type trie struct {
 	page *page
-	ents []dirent
+	ents entries
 }
 
-func (t trie) none() bool { return t.page == nil && len(t.ents) == 0 }
+func (t trie) none() bool { return t.page == nil && len(t.ents.list) == 0 }
 
 // open returns the entries of a leaf, or the kids of an inner page.
-func (t trie) open(src *Source, at pos) (ents []dirent, kids []*page, err error) {
+func (t trie) open(src *Source, at pos) (ents entries, kids []*page, err error) {
 	if t.page == nil {
 		return t.ents, nil, nil
 	}
 	b, err := t.page.loadDir(src, at, true)
 	if err != nil {
-		return nil, nil, err
+		return entries{}, nil, err
 	}
 	return b.ents, b.kids, nil
 }
@@ -57,35 +57,26 @@ func compareDirs(src *Source, a, b trie, at pos, fn func(name string)) error {
 
 // compareEntries merges two lists of entries by hash. Within one hash the slots
 // tell nothing: they follow from the order in which the names came.
-func compareEntries(x, y []dirent, fn func(name string)) {
-	for len(x) > 0 || len(y) > 0 {
+func compareEntries(x, y entries, fn func(name string)) {
+	for i, j := 0, 0; i < len(x.list) || j < len(y.list); {
 		var hash uint64
-		if len(y) == 0 || len(x) > 0 && x[0].hash() <= y[0].hash() {
-			hash = x[0].hash()
+		if j == len(y.list) || i < len(x.list) && x.list[i].hash() <= y.list[j].hash() {
+			hash = x.list[i].hash()
 		} else {
-			hash = y[0].hash()
+			hash = y.list[j].hash()
 		}
-		nx, ny := run(x, hash), run(y, hash)
-		for i := range nx {
-			j, ok := search(ny, hash, nx[i].name)
-			if !ok || ny[j].ino() != nx[i].ino() {
-				fn(nx[i].name)
+		nx, ny := x.part(i, i+x.run(i, hash)), y.part(j, j+y.run(j, hash))
+		for k := range nx.list {
+			l, ok := ny.search(hash, nx.name(k))
+			if !ok || ny.list[l].ino() != nx.list[k].ino() {
+				fn(nx.name(k))
 			}
 		}
-		for i := range ny {
-			if _, ok := search(nx, hash, ny[i].name); !ok {
-				fn(ny[i].name)
+		for k := range ny.list {
+			if _, ok := nx.search(hash, ny.name(k)); !ok {
+				fn(ny.name(k))
 			}
 		}
-		x, y = x[len(nx):], y[len(ny):]
+		i, j = i+len(nx.list), j+len(ny.list)
 	}
-}
-
-// run returns the leading entries of that hash.
-func run(ents []dirent, hash uint64) []dirent {
-	n := 0
-	for n < len(ents) && ents[n].hash() == hash {
-		n++
-	}
-	return ents[:n]
 }

@@ -2,7 +2,6 @@ package tree
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -70,9 +69,10 @@ func (p *page) loadDir(src *Source, at pos, keep bool) (*body, error) {
 		return b, err
 	}
 	if b.tiny && at.depth == 0 && p.text.Load() == nil {
-		return nil, fmt.Errorf("%w: directory page of %d entries, which its inode has room for", ErrMalformed, len(b.ents))
+		return nil, fmt.Errorf("%w: directory page of %d entries, which its inode has room for", ErrMalformed, len(b.ents.list))
 	}
-	n, fits := len(b.ents), len(b.ents) == 0 || at.holds(b.ents[0].hash()) && at.holds(b.ents[len(b.ents)-1].hash())
+	ents := b.ents.list
+	n, fits := len(ents), len(ents) == 0 || at.holds(ents[0].hash()) && at.holds(ents[len(ents)-1].hash())
 	for _, k := range b.kids {
 		if k != nil {
 			n += k.n
@@ -94,50 +94,50 @@ func (d *Dir) Len() int {
 
 // Lookup finds an entry by name.
 func (d *Dir) Lookup(src *Source, name string) (Dirent, bool, error) {
-	e, err := d.find(src, name)
-	if e == nil {
+	e, ok, err := d.find(src, name)
+	if !ok {
 		return Dirent{}, false, err
 	}
-	return e.dirent(), true, nil
+	return Dirent{Name: name, Ino: e.ino(), Type: e.typ()}, true, nil
 }
 
 // Cookie returns the place of an entry in the listing; ErrNotExist if there is none of
 // that name.
 func (d *Dir) Cookie(src *Source, name string) (uint64, error) {
-	e, err := d.find(src, name)
+	e, ok, err := d.find(src, name)
 	switch {
 	case err != nil:
 		return 0, err
-	case e == nil:
+	case !ok:
 		return 0, ErrNotExist
 	}
 	return e.cookie(), nil
 }
 
-// find returns an entry, nil if there is none of that name.
-func (d *Dir) find(src *Source, name string) (*dirent, error) {
+// find reports false if there is no entry of that name.
+func (d *Dir) find(src *Source, name string) (dirent, bool, error) {
 	hash := hashName(name)
 	p := d.root
 	for at := (pos{}); p != nil; at = at.towards(hash) {
 		b, err := p.loadDir(src, at, true)
 		if err != nil {
-			return nil, err
+			return dirent{}, false, err
 		}
 		if b.kind == wire.KindDirLeaf {
-			if i, ok := search(b.ents, hash, name); ok {
-				return &b.ents[i], nil
+			if i, ok := b.ents.search(hash, name); ok {
+				return b.ents.list[i], true, nil
 			}
 			break
 		}
 		p = b.kids[nibble(hash, at.depth)]
 	}
-	return nil, nil
+	return dirent{}, false, nil
 }
 
 // Insert adds an entry, or points the entry of that name elsewhere. The
 // directory must belong to an inode that epoch owns.
 func (d *Dir) Insert(src *Source, epoch uint64, e Dirent) error {
-	_, err := insertBelow(src, epoch, &d.root, pos{}, newDirent(hashName(e.Name), e.Ino, e.Type>>12, e.Name))
+	_, err := insertBelow(src, epoch, &d.root, pos{}, hashName(e.Name), e)
 	return err
 }
 
@@ -165,7 +165,7 @@ func (d *Dir) OwnEntry(src *Source, epoch uint64, name string) error {
 			return err
 		}
 		if b.kind == wire.KindDirLeaf {
-			if i, found := search(b.ents, hash, name); !found && len(run(b.ents[i:], hash)) == maxCollisions {
+			if i, found := b.ents.search(hash, name); !found && b.ents.run(i, hash) == maxCollisions {
 				return ErrDirFull
 			}
 			return nil
@@ -208,7 +208,7 @@ func ownDir(src *Source, epoch uint64, pp **page, at pos) (*page, *body, error) 
 	}
 	c := &body{kind: b.kind}
 	if b.kind == wire.KindDirLeaf {
-		c.ents = append(make([]dirent, 0, len(b.ents)+1), b.ents...)
+		c.ents = b.ents.clone(1, 16)
 	} else {
 		c.kids = append(make([]*page, 0, dirFan), b.kids...)
 	}
@@ -221,44 +221,46 @@ func ownDir(src *Source, epoch uint64, pp **page, at pos) (*page, *body, error) 
 
 // buildDir returns the page, of the one shape that there is, for entries in
 // order. It keeps ents.
-func buildDir(epoch uint64, ents []dirent, depth int) *page {
+func buildDir(epoch uint64, ents entries, depth int) *page {
 	var p *page
-	if len(ents) <= maxDirLeaf || depth >= maxDirDepth {
+	if len(ents.list) <= maxDirLeaf || depth >= maxDirDepth {
 		p = newPage(epoch, &body{kind: wire.KindDirLeaf, ents: ents})
 	} else {
 		p = newPage(epoch, innerDir(epoch, ents, depth))
 	}
-	p.n = len(ents)
+	p.n = len(ents.list)
 	return p
 }
 
-func innerDir(epoch uint64, ents []dirent, depth int) *body {
+func innerDir(epoch uint64, ents entries, depth int) *body {
 	b := &body{kind: wire.KindDirInner, kids: make([]*page, dirFan)}
 	for i, part := range splitDir(ents, depth) {
-		if len(part) > 0 {
-			b.kids[i] = buildDir(epoch, slices.Clone(part), depth+1)
+		if len(part.list) > 0 {
+			b.kids[i] = buildDir(epoch, part.clone(0, 0), depth+1)
 		}
 	}
 	return b
 }
 
 // splitDir cuts entries in order into those of each kid. The parts alias ents.
-func splitDir(ents []dirent, depth int) (parts [dirFan][]dirent) {
-	for len(ents) > 0 {
-		i := nibble(ents[0].hash(), depth)
-		n := 1
-		for n < len(ents) && nibble(ents[n].hash(), depth) == i {
-			n++
+func splitDir(ents entries, depth int) (parts [dirFan]entries) {
+	for first := 0; first < len(ents.list); {
+		i := nibble(ents.list[first].hash(), depth)
+		end := first + 1
+		for end < len(ents.list) && nibble(ents.list[end].hash(), depth) == i {
+			end++
 		}
-		parts[i] = ents[:n:n]
-		ents = ents[n:]
+		parts[i] = ents.part(first, end)
+		first = end
 	}
 	return parts
 }
 
-func insertBelow(src *Source, epoch uint64, pp **page, at pos, e dirent) (added bool, err error) {
+func insertBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, e Dirent) (added bool, err error) {
 	if *pp == nil {
-		*pp = buildDir(epoch, []dirent{e}, at.depth)
+		var one entries
+		one.insert(0, hash<<slotBits, e)
+		*pp = buildDir(epoch, one, at.depth)
 		return true, nil
 	}
 	p, b, err := ownDir(src, epoch, pp, at)
@@ -266,41 +268,33 @@ func insertBelow(src *Source, epoch uint64, pp **page, at pos, e dirent) (added 
 		return false, err
 	}
 	if b.kind == wire.KindDirInner {
-		added, err = insertBelow(src, epoch, &b.kids[nibble(e.hash(), at.depth)], at.towards(e.hash()), e)
+		added, err = insertBelow(src, epoch, &b.kids[nibble(hash, at.depth)], at.towards(hash), hash, e)
 		if added {
 			p.n++
 		}
 		return added, err
 	}
-	i, found := search(b.ents, e.hash(), e.name)
+	l := &b.ents
+	i, found := l.search(hash, e.Name)
 	if found {
-		b.ents[i].ref = e.ref
+		l.list[i].ref = newRef(e.Ino, e.Type, l.list[i].size(), l.list[i].off())
 		return false, nil
 	}
 	free := 0
-	for i < len(b.ents) && b.ents[i].hash() == e.hash() && b.ents[i].slot() == free {
+	for i < len(l.list) && l.list[i].hash() == hash && l.list[i].slot() == free {
 		i++
 		free++
 	}
 	if free == maxCollisions {
 		return false, ErrDirFull
 	}
-	e.key |= uint64(free)
-	b.ents = slices.Insert(withRoom(b.ents), i, e)
+	l.withRoom(e.Name)
+	l.insert(i, hash<<slotBits|uint64(free), e)
 	p.n++
-	if len(b.ents) > maxDirLeaf {
-		p.mem.Store(innerDir(epoch, b.ents, at.depth))
+	if len(l.list) > maxDirLeaf {
+		p.mem.Store(innerDir(epoch, *l, at.depth))
 	}
 	return true, nil
-}
-
-// withRoom returns the entries with room for one more, and for a quarter of them
-// if there was none: what append adds is half of the memory of small directories.
-func withRoom(ents []dirent) []dirent {
-	if len(ents) < cap(ents) {
-		return ents
-	}
-	return append(make([]dirent, 0, len(ents)+len(ents)/4+4), ents...)
 }
 
 // removeBelow takes out an entry that is known to be there.
@@ -310,19 +304,18 @@ func removeBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, name
 		return err
 	}
 	if b.kind == wire.KindDirInner && p.n == maxDirLeaf+1 {
-		ents, err := appendEntries(src, p, at, make([]dirent, 0, p.n))
-		if err != nil {
+		b = &body{kind: wire.KindDirLeaf}
+		if err := collect(src, p, at, &b.ents); err != nil {
 			return err
 		}
-		b = &body{kind: wire.KindDirLeaf, ents: ents}
 		p.mem.Store(b)
 	}
 	if b.kind == wire.KindDirInner {
 		if err := removeBelow(src, epoch, &b.kids[nibble(hash, at.depth)], at.towards(hash), hash, name); err != nil {
 			return err
 		}
-	} else if i, ok := search(b.ents, hash, name); ok {
-		b.ents = slices.Delete(b.ents, i, i+1)
+	} else if i, ok := b.ents.search(hash, name); ok {
+		b.ents.remove(i)
 	} else {
 		return ErrNotExist
 	}
@@ -332,21 +325,23 @@ func removeBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, name
 	return nil
 }
 
-// appendEntries appends everything below p, in order.
-func appendEntries(src *Source, p *page, at pos, to []dirent) ([]dirent, error) {
+// collect adds everything below p, which is in order, to entries before it.
+func collect(src *Source, p *page, at pos, to *entries) error {
 	b, err := p.loadDir(src, at, true)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	to = append(to, b.ents...)
+	for i, e := range b.ents.list {
+		to.insert(len(to.list), e.key, b.ents.dirent(i))
+	}
 	for i, k := range b.kids {
 		if k != nil {
-			if to, err = appendEntries(src, k, at.down(i), to); err != nil {
-				return nil, err
+			if err := collect(src, k, at.down(i), to); err != nil {
+				return err
 			}
 		}
 	}
-	return to, nil
+	return nil
 }
 
 // List calls fn for every entry whose cookie is above after, in order of cookies,
@@ -374,8 +369,8 @@ func listBelow(src *Source, p *page, at pos, hash uint64, slot int, fn func(Dire
 		return false, err
 	}
 	if b.kind == wire.KindDirLeaf {
-		for i := range b.ents {
-			if e := &b.ents[i]; !e.before(hash, slot) && !fn(e.dirent(), e.cookie()) {
+		for i, e := range b.ents.list {
+			if !e.before(hash, slot) && !fn(b.ents.dirent(i), e.cookie()) {
 				return false, nil
 			}
 		}

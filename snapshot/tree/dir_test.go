@@ -173,7 +173,7 @@ func TestEqualHashes(t *testing.T) {
 	var d Dir
 	const hash = 0x123456789abcde
 	insert := func(name string) error {
-		_, err := insertBelow(src, 1, &d.root, pos{}, newDirent(hash, 2, unix.S_IFREG>>12, name))
+		_, err := insertBelow(src, 1, &d.root, pos{}, hash, Dirent{name, 2, unix.S_IFREG})
 		return err
 	}
 	remove := func(name string) { check(removeBelow(src, 1, &d.root, pos{}, hash, name)) }

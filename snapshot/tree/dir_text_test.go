@@ -52,7 +52,8 @@ func TestSmallDirectoryHasNoPage(t *testing.T) {
 // than there is room for, are refused.
 func TestDirectoryHasOneEncoding(t *testing.T) {
 	f := newTestFS()
-	leaf := &body{kind: wire.KindDirLeaf, ents: []dirent{newDirent(hashName("x"), 2, unix.S_IFREG>>12, "x")}}
+	leaf := &body{kind: wire.KindDirLeaf}
+	leaf.ents.insert(0, hashName("x")<<slotBits, Dirent{"x", 2, unix.S_IFREG})
 	var e wire.Encoder
 	encodeBody(&e, leaf)
 	small := Dir{root: sealedPage(must(f.store.Put(0, e.Out())), 1)}

@@ -30,7 +30,7 @@ type body struct {
 	tiny bool       // a loaded directory leaf so small that an inode's record could have it
 	kids []*page    // inner pages: fanout items, nil where nothing is
 	leaf *tableLeaf // table leaves
-	ents []dirent   // directory leaves, in order of (hash, slot)
+	ents entries    // directory leaves
 }
 
 // newPage returns a page in memory that epoch may change.
@@ -118,8 +118,5 @@ func (b *body) weight() int64 {
 	if b.leaf != nil {
 		w += 600 + int64(len(b.leaf.raw))
 	}
-	for i := range b.ents {
-		w += 32 + int64(len(b.ents[i].name))
-	}
-	return w
+	return w + 16*int64(cap(b.ents.list)) + int64(cap(b.ents.names))
 }

@@ -46,7 +46,7 @@ func (e *Edit) Graft(ctx context.Context, source *tree.State, steps *Steps, g Gr
 		links: make(map[uint64]uint64), edited: make(map[uint64]*tree.Path), stale: make(map[NodeID]bool),
 	}
 	if g.Exact {
-		j.whole.leaving = steps.leaving
+		j.whole = whole{leaving: steps.leaving, left: make(map[uint64]int), inodes: make([]uint64, 0, steps.comes)}
 	}
 	if err := j.run(steps); err != nil {
 		return err

@@ -50,23 +50,24 @@ const (
 	entryWasDir
 )
 
-func (e *Entry) encode(w *wire.Encoder) {
+func (e *Entry) encode(w *wire.Encoder, prev *Entry) {
 	w.Byte(flags(e.Gone != 0, e.WasDir))
-	w.Uvarint(uint64(e.Parent))
-	w.Uvarint(uint64(e.Was))
-	w.String(e.Name)
+	w.Varint(int64(e.Parent - prev.Parent))
+	w.Varint(int64(e.Was - prev.Was))
+	encodeName(w, e.Name, prev.Name)
 }
 
-func (e *Entry) decode(d *wire.Decoder) {
+func (e *Entry) decode(d *wire.Decoder, prev *Entry) {
 	f := d.Byte()
-	e.Parent, e.Was, e.Name = NodeID(d.Uvarint()), NodeID(d.Uvarint()), d.String()
+	e.Parent, e.Was = prev.Parent+NodeID(d.Varint()), prev.Was+NodeID(d.Varint())
+	e.Name = decodeName(d, prev.Name)
 	e.WasDir = f&entryWasDir != 0
 	if f&entryGone != 0 {
 		e.Gone = e.Was
 	}
 }
 
-// Entries is a list of Entries, in some 10 bytes each and their names. Nil is empty.
+// Entries is a list of Entries, in some 6 bytes each and what is new in their names. Nil is empty.
 type Entries struct {
 	list packed[Entry, *Entry]
 	gone map[int]uint64 // number of an entry / 64 → a bit for each that is found to be Gone later

@@ -7,27 +7,49 @@ import (
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
-// packed is a list that may have millions of items, encoded: as structs they would take
-// several times as much memory.
+// packed is a list that may have millions of items, each encoded as what differs from the
+// one before: as structs they would take ten times as much memory.
 type packed[T any, P packable[T]] struct {
 	parts [][]byte // of packedItems each
 	last  wire.Encoder
+	prev  T // the last item, a zero value at the begin of a part
 	n     int
 }
 
 type packable[T any] interface {
 	*T
-	encode(*wire.Encoder)
-	decode(*wire.Decoder) // of what encode wrote
+	encode(e *wire.Encoder, prev *T)
+	decode(d *wire.Decoder, prev *T) // of what encode wrote
 }
 
 const packedItems = 256
 
 func (l *packed[T, P]) add(item P) {
-	item.encode(&l.last)
+	item.encode(&l.last, &l.prev)
+	l.prev = *item
 	if l.n++; l.n%packedItems == 0 {
 		l.parts = append(l.parts, slices.Clone(l.last.Out()))
 		l.last.Reset()
+		l.prev = *new(T)
+	}
+}
+
+// part returns the items of a part.
+func (l *packed[T, P]) part(i int) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		text := l.last.Out()
+		if i < len(l.parts) {
+			text = l.parts[i]
+		}
+		var prev T
+		for d := wire.NewDecoder(text); d.Remaining() > 0; {
+			var item T
+			P(&item).decode(d, &prev)
+			prev = item
+			if !yield(item) {
+				return
+			}
+		}
 	}
 }
 
@@ -36,12 +58,11 @@ func (l *packed[T, P]) all() iter.Seq2[int, T] {
 	return func(yield func(int, T) bool) {
 		n := 0
 		for i := 0; i <= len(l.parts); i++ {
-			for d := l.part(i); d.Remaining() > 0; n++ {
-				var item T
-				P(&item).decode(d)
+			for item := range l.part(i) {
 				if !yield(n, item) {
 					return
 				}
+				n++
 			}
 		}
 	}
@@ -52,12 +73,7 @@ func (l *packed[T, P]) backward() iter.Seq2[int, T] {
 	return func(yield func(int, T) bool) {
 		items, n := make([]T, 0, packedItems), l.n
 		for i := len(l.parts); i >= 0; i-- {
-			items = items[:0]
-			for d := l.part(i); d.Remaining() > 0; {
-				var item T
-				P(&item).decode(d)
-				items = append(items, item)
-			}
+			items = slices.AppendSeq(items[:0], l.part(i))
 			for _, item := range slices.Backward(items) {
 				if n--; !yield(n, item) {
 					return
@@ -67,9 +83,17 @@ func (l *packed[T, P]) backward() iter.Seq2[int, T] {
 	}
 }
 
-func (l *packed[T, P]) part(i int) *wire.Decoder {
-	if i < len(l.parts) {
-		return wire.NewDecoder(l.parts[i])
+// encodeName writes a name as what it does not share with the one before.
+func encodeName(e *wire.Encoder, name, prev string) {
+	same := 0
+	for same < min(len(name), len(prev)) && name[same] == prev[same] {
+		same++
 	}
-	return wire.NewDecoder(l.last.Out())
+	e.Uvarint(uint64(same))
+	e.String(name[same:])
+}
+
+func decodeName(d *wire.Decoder, prev string) string {
+	same := int(d.Uvarint())
+	return prev[:same] + string(d.Blob())
 }

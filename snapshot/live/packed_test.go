@@ -94,7 +94,7 @@ func TestEntries(t *testing.T) {
 
 // TestMemoryOfSteps: what a change of a restore takes until it is answered.
 func TestMemoryOfSteps(t *testing.T) {
-	const n, most = 200_000, 60
+	const n, most = 200_000, 30
 	before := heapInUse()
 	steps, entries := new(Steps), new(Entries)
 	for i := range n {

@@ -31,7 +31,7 @@ func StepOf(c tree.Change) Step {
 	return s
 }
 
-// Steps are Steps in the order of a tree.Diff, in 15 to 30 bytes each and their names. The
+// Steps are Steps in the order of a tree.Diff, in some 10 bytes each and what is new in their names. The
 // zero value is empty, and so is nil.
 type Steps struct {
 	list  packed[packedStep, *packedStep]
@@ -58,22 +58,23 @@ const (
 	stepWith
 )
 
-func (s *packedStep) encode(e *wire.Encoder) {
+func (s *packedStep) encode(e *wire.Encoder, prev *packedStep) {
 	e.Byte(flags(s.ADir, s.BDir, s.linked, s.with))
 	e.Uvarint(uint64(s.What))
-	e.Uvarint(s.A)
-	e.Uvarint(s.B)
+	e.Varint(int64(s.A - prev.A))
+	e.Varint(int64(s.B - prev.B))
 	e.Uvarint(uint64(s.Size))
-	e.Uvarint(uint64(s.path))
-	e.String(s.name)
+	e.Varint(int64(s.path - prev.path))
+	encodeName(e, s.name, prev.name)
 }
 
-func (s *packedStep) decode(d *wire.Decoder) {
+func (s *packedStep) decode(d *wire.Decoder, prev *packedStep) {
 	f := d.Byte()
 	s.ADir, s.BDir, s.linked, s.with = f&stepADir != 0, f&stepBDir != 0, f&stepLinked != 0, f&stepWith != 0
 	s.What = tree.What(d.Uvarint())
-	s.A, s.B, s.Size = d.Uvarint(), d.Uvarint(), d.Length()
-	s.path, s.name = int(d.Uvarint()), d.String()
+	s.A, s.B = prev.A+uint64(d.Varint()), prev.B+uint64(d.Varint())
+	s.Size, s.path = d.Length(), prev.path+int(d.Varint())
+	s.name = decodeName(d, prev.name)
 }
 
 // flags is a byte of flags, the first one its lowest bit.

@@ -31,9 +31,6 @@ func (j *graft) leave(c *Step, parent uint64) error {
 	if err != nil {
 		return err
 	}
-	if j.whole.left == nil {
-		j.whole.left = make(map[uint64]int)
-	}
 	j.whole.left[parent]++
 	j.gone(c.Path, parent, n, last)
 	return nil

@@ -267,7 +267,9 @@ func hard(t *testing.T, setAway func(*remotetest.Proxy, bool)) {
 	harness.Same(t, "all of it", harness.ReadTree(t, a.Dir), harness.ReadTree(t, b.Dir))
 	log, err := os.ReadFile(filepath.Join(b.Store, "amberfs.log"))
 	must(t, err)
-	if n := strings.Count(string(log), "does not answer"); n != 1 {
+	// Once for each time that it is away, whoever asks; a busy machine may take a slow
+	// answer for another one.
+	if n := strings.Count(string(log), "does not answer"); n < 1 || n > 2 {
 		t.Errorf("the log tells %d times that it is away:\n%s", n, log)
 	}
 	harness.Eventually(t, "what it reads from is held", func() bool {

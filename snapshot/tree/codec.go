@@ -178,7 +178,7 @@ func decodeEntries(d *wire.Decoder, raw []byte, n int) (ents entries) {
 		if ino == 0 || ino > MaxIno {
 			d.Fail("entry of inode %d", ino)
 		}
-		name := string(raw[off : off+size])
+		name := unsafe.String(unsafe.SliceData(raw[off:]), size)
 		if CheckName(name) != nil {
 			d.Fail("entry of name %q", name)
 			return entries{}

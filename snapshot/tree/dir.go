@@ -135,8 +135,12 @@ func (d *Dir) find(src *Source, name string) (dirent, bool, error) {
 }
 
 // Insert adds an entry, or points the entry of that name elsewhere. The
-// directory must belong to an inode that epoch owns.
+// directory must belong to an inode that epoch owns. A page has no room for what
+// CheckName refuses, which a journal from elsewhere may have.
 func (d *Dir) Insert(src *Source, epoch uint64, e Dirent) error {
+	if err := CheckName(e.Name); err != nil {
+		return err
+	}
 	_, err := insertBelow(src, epoch, &d.root, pos{}, hashName(e.Name), e)
 	return err
 }

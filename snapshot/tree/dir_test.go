@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -163,6 +164,21 @@ func TestList(t *testing.T) {
 				t.Errorf("%d entries: %q listed %d times", size, name, seen[name])
 			}
 		}
+	}
+}
+
+func TestInsertRefuses(t *testing.T) {
+	src := NewSource(newCountingStore(), &sliceLog{}, 1<<20)
+	var d Dir
+	for _, name := range []string{"", ".", "a/b", strings.Repeat("x", 256)} {
+		if err := d.Insert(src, 1, Dirent{name, 2, unix.S_IFREG}); err == nil {
+			t.Errorf("%q was taken", name)
+		}
+	}
+	long := strings.Repeat("x", 255)
+	check(d.Insert(src, 1, Dirent{long, 2, unix.S_IFREG}))
+	if e, ok, err := d.Lookup(src, long); !ok || err != nil || e != (Dirent{long, 2, unix.S_IFREG}) || d.Len() != 1 {
+		t.Errorf("%+v, %v, %v", e, ok, err)
 	}
 }
 

@@ -39,6 +39,14 @@ func (l *tableLeaf) file(i int) *content.Content {
 	return l.files[i]
 }
 
+// content returns the content that slot i has in memory, nil if its record says all.
+func (l *tableLeaf) content(i int) *content.Content {
+	if n := l.cell(i); n != nil {
+		return n.Content
+	}
+	return l.file(i)
+}
+
 // clone returns a copy that an epoch may change.
 func (l *tableLeaf) clone() *tableLeaf {
 	c := *l

@@ -229,11 +229,7 @@ func (u *Unsealed) each(p *page, frozen bool, fn func(c *content.Content)) {
 		return
 	}
 	for i := range tableFan {
-		c := b.leaf.file(i)
-		if n := b.leaf.cell(i); n != nil {
-			c = n.Content
-		}
-		if c != nil {
+		if c := b.leaf.content(i); c != nil {
 			fn(c)
 		}
 	}
@@ -257,11 +253,7 @@ func eachChanged(p *page, epoch uint64, fn func(ino uint64, c *content.Content))
 		return
 	}
 	for i := range tableFan {
-		c := b.leaf.file(i)
-		if n := b.leaf.cell(i); n != nil {
-			c = n.Content
-		}
-		if !c.Frozen(epoch) {
+		if c := b.leaf.content(i); !c.Frozen(epoch) {
 			fn(b.leaf.number*tableFan+uint64(i), c)
 		}
 	}

@@ -2,7 +2,6 @@
 package examples_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -94,16 +93,14 @@ type hooks struct {
 }
 
 // TestHooks installs each agent's hook, calls it as the agent does, and goes
-// back with what /rewind tells the agent to run.
+// back with the commands that /amber-rewind contains.
 func TestHooks(t *testing.T) {
-	needs(t, "jq")
 	for agent, settings := range map[string]string{
 		"claude-code": ".claude/settings.json", "codex": ".codex/hooks.json", "gemini-cli": ".gemini/settings.json",
 	} {
 		t.Run(agent, func(t *testing.T) {
 			m := harness.New(t)
 			t.Setenv("CODEX_HOME", t.TempDir())
-			t.Setenv("CLAUDE_PROJECT_DIR", m.Dir)
 			run(t, "/", example(t, "agents/install"), agent, m.Dir)
 			if out, err := command(t, "/", example(t, "agents/install"), agent, m.Dir).CombinedOutput(); err == nil {
 				t.Errorf("installed over what was there: %s", out)
@@ -116,15 +113,18 @@ func TestHooks(t *testing.T) {
 				t.Fatalf("%s has %d events", settings, len(h.Hooks))
 			}
 			write(t, m.Path("f"), "before the turn\n")
+			must(t, os.MkdirAll(m.Path("src/deep"), 0o755))
 			for event, groups := range h.Hooks {
-				callHook(t, m.Dir, event, groups[0].Hooks[0].Command)
-				callHook(t, m.Dir, event, groups[0].Hooks[0].Command) // nothing changed: no other snapshot
+				callHook(t, m, event, groups[0].Hooks[0].Command)
 			}
 			write(t, m.Path("f"), "a bad turn\n")
 			list := m.Amberfs("list", "--origin", "turn")
 			name, rest, _ := strings.Cut(list, "\t")
-			if !strings.HasPrefix(name, "turn-") || !strings.HasSuffix(rest, "\tmake it \"good\" now\n") || strings.Count(list, "\n") != 1 {
+			if !strings.HasSuffix(rest, "\tmake it \"good\" now\n") || strings.Count(list, "\n") != 1 {
 				t.Fatalf("the list is %q", list)
+			}
+			if labels := m.Amberfs("list", "--label", "agent="+agent, "--label", "session=s-1"); labels != list {
+				t.Errorf("with the labels of the turn: %q", labels)
 			}
 			rewind(t, agent, m, name)
 			wantFile(t, m.Path("f"), "before the turn\n")
@@ -132,18 +132,33 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// callHook calls a hook as an agent does. It must say nothing, and nothing may
-// go wrong where there is no workspace.
-func callHook(t *testing.T, dir, event, line string) {
+// callHook calls a hook as an agent does, from any directory, with no other
+// program in the path. It must exit with 0 and print nothing, also where there is
+// no workspace and no amberfs: exit status 2 blocks the prompt.
+func callHook(t *testing.T, m *harness.Mount, event, line string) {
 	t.Helper()
-	for _, cwd := range []string{dir, t.TempDir()} {
-		input, err := json.Marshal(map[string]string{"hook_event_name": event, "prompt": "make it\n\"good\"\tnow", "cwd": cwd})
-		must(t, err)
-		cmd := command(t, dir, "sh", "-c", line)
-		cmd.Stdin = bytes.NewReader(input)
+	sh, err := exec.LookPath("sh")
+	must(t, err)
+	call := func(cwd, path, input string) {
+		t.Helper()
+		cmd := command(t, cwd, sh, "-c", line)
+		cmd.Env = append(cmd.Env, "PATH="+path)
+		cmd.Stdin = strings.NewReader(input)
 		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-			t.Fatalf("%s: %v, %q", line, err, out)
+			t.Fatalf("%s in %s: %v, %q", line, cwd, err, out)
 		}
+	}
+	outside, here := t.TempDir(), filepath.Dir(harness.Binary(t))
+	for _, cwd := range []string{m.Path("src/deep"), m.Dir, outside} {
+		input, err := json.Marshal(map[string]string{
+			"hook_event_name": event, "session_id": "s-1", "prompt": "make it\n\"good\"\tnow", "cwd": cwd})
+		must(t, err)
+		call(cwd, here, string(input))
+		call(outside, here, string(input)) // nothing changed: no second snapshot
+		call(cwd, outside, string(input))
+	}
+	for _, wrong := range []string{"", "{", "[]", `{"prompt":3}`, `{"cwd":"/there/is/none"}`} {
+		call(m.Path("src/deep"), here, wrong)
 	}
 }
 
@@ -152,12 +167,12 @@ var (
 	told     = regexp.MustCompile("`(amberfs [^`]*)`")
 )
 
-// rewind runs every command that the agent's /rewind runs or tells to run.
+// rewind runs every command that the agent's /amber-rewind runs or contains.
 func rewind(t *testing.T, agent string, m *harness.Mount, name string) {
 	t.Helper()
 	file := map[string]string{
-		"claude-code": m.Path(".claude/commands/rewind.md"), "gemini-cli": m.Path(".gemini/commands/rewind.toml"),
-		"codex": filepath.Join(os.Getenv("CODEX_HOME"), "prompts/rewind.md"),
+		"claude-code": m.Path(".claude/commands/amber-rewind.md"), "gemini-cli": m.Path(".gemini/commands/amber-rewind.toml"),
+		"codex": filepath.Join(os.Getenv("CODEX_HOME"), "prompts/amber-rewind.md"),
 	}[agent]
 	page, err := os.ReadFile(file)
 	must(t, err)

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // TestIndexRests: a database at rest is read as ever, is nobody else's, and wakes up
 // for a change, also while somebody reads.
 func TestIndexRests(t *testing.T) {
 	dir := t.TempDir()
-	o := memOptions(t, vfs.NewMem())
+	o := memOptions(t, vfstest.NewMem())
 	s := openTest(t, dir, o)
 	rest := func() {
 		t.Helper()

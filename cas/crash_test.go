@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // verifyClean fails the test if Verify finds anything but that there was no index.
@@ -206,7 +207,7 @@ func TestPowerCut(t *testing.T) {
 	for seed := range sample[uint64](4, 12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 7))
-			fsys, dir := vfs.NewMem(), t.TempDir()
+			fsys, dir := vfstest.NewMem(), t.TempDir()
 			o := memOptions(t, fsys)
 			h := newHistory()
 			s := openTest(t, dir, o)
@@ -227,7 +228,7 @@ func TestPowerCut(t *testing.T) {
 				put(t, c, b)
 				commit(t, c, MetaOp{Key: "z", Value: []byte("z")})
 				closeTest(t, c)
-				again := Options{FS: after.FS.(*vfs.Mem).CrashClone(0.3, rnd), PackSize: o.PackSize, indexDir: after.indexDir}
+				again := Options{FS: after.FS.(*vfstest.Mem).CrashClone(0.3, rnd), PackSize: o.PackSize, indexDir: after.indexDir}
 				d := openTest(t, dir, again)
 				for _, b := range h.committed {
 					wantObject(t, d, b)
@@ -247,8 +248,8 @@ func TestPowerCut(t *testing.T) {
 func TestEveryDiskOperationMayFail(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EIO, syscall.ENOSPC} {
 		for i := int64(0); ; i += 1 + i/sample[int64](3, 12) {
-			fsys, dir := vfs.NewMem(), t.TempDir()
-			faulty := vfs.FailAt(fsys, i, errno)
+			fsys, dir := vfstest.NewMem(), t.TempDir()
+			faulty := vfstest.FailAt(fsys, i, errno)
 			o := memOptions(t, faulty)
 			h := newHistory()
 			s, err := Open(dir, o)
@@ -279,7 +280,7 @@ func TestEveryDiskOperationMayFail(t *testing.T) {
 }
 
 func TestFailedSyncStopsWriting(t *testing.T) {
-	fsys, dir := vfs.NewMem(), t.TempDir()
+	fsys, dir := vfstest.NewMem(), t.TempDir()
 	bad := &badSync{FS: fsys}
 	o := memOptions(t, bad)
 	s := openTest(t, dir, o)
@@ -322,7 +323,7 @@ func TestFailedSyncStopsWriting(t *testing.T) {
 // TestFailedFlushForgetsNothing: what comes while a flush is under way must not
 // get lost when the flush fails.
 func TestFailedFlushForgetsNothing(t *testing.T) {
-	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	s := openTest(t, t.TempDir(), memOptions(t, vfstest.NewMem()))
 	a, b := blob(1, 1000), blob(2, 1000)
 	put(t, s, a)
 	commit(t, s, MetaOp{Key: "a", Value: []byte("1")}, MetaOp{Key: "b", Value: []byte("1")})

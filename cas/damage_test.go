@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // packFiles returns the paths of all packs.
@@ -83,9 +84,9 @@ func damages(t testing.TB, s *Store) []Damage {
 }
 
 // damageStore makes a small store with objects, metadata and free space.
-func damageStore(t *testing.T) (fsys *vfs.Mem, dir string, o Options, blobs [][]byte) {
+func damageStore(t *testing.T) (fsys *vfstest.Mem, dir string, o Options, blobs [][]byte) {
 	t.Helper()
-	fsys, dir = vfs.NewMem(), t.TempDir()
+	fsys, dir = vfstest.NewMem(), t.TempDir()
 	o = memOptions(t, fsys)
 	s := openTest(t, dir, o)
 	s.codec.flags |= flagTight // or the collection would write all anew and leave no free space

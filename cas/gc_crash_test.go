@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // TestInterruptedGC fails or kills a collection at every operation of the disk.
@@ -34,7 +35,7 @@ func TestInterruptedGC(t *testing.T) {
 	again := false
 	for i := int64(0); ; i += 1 + i/sample[int64](2, 6) {
 		again = !again
-		fsys, dir := vfs.NewMem(), t.TempDir()
+		fsys, dir := vfstest.NewMem(), t.TempDir()
 		o := memOptions(t, fsys)
 		s := openTest(t, dir, o)
 		for j := range 90 {
@@ -50,7 +51,7 @@ func TestInterruptedGC(t *testing.T) {
 		commit(t, s, MetaOp{Key: "k", Value: []byte("v")}, MetaOp{Key: "long", Delete: true})
 		closeTest(t, s)
 
-		faulty := vfs.FailAt(fsys, i, syscall.EIO)
+		faulty := vfstest.FailAt(fsys, i, syscall.EIO)
 		o.FS = faulty
 		s, err := Open(dir, o)
 		if err == nil {
@@ -120,7 +121,7 @@ func TestInterruptedGC(t *testing.T) {
 }
 
 // wantObjectRetry allows the failure that the test itself makes.
-func wantObjectRetry(t *testing.T, s *Store, b []byte, faulty *vfs.Faulty) {
+func wantObjectRetry(t *testing.T, s *Store, b []byte, faulty *vfstest.Faulty) {
 	t.Helper()
 	before := faulty.Failed()
 	if _, err := s.Get(Sum(b), nil); err != nil && faulty.Failed() == before {
@@ -142,7 +143,7 @@ func (r *removeHook) Remove(name string) error {
 // TestMovedObjectsAreDurableFirst cuts the power just before an emptied pack is
 // removed, and just after.
 func TestMovedObjectsAreDurableFirst(t *testing.T) {
-	fsys, dir := vfs.NewMem(), t.TempDir()
+	fsys, dir := vfstest.NewMem(), t.TempDir()
 	hook := &removeHook{FS: fsys}
 	o := memOptions(t, hook)
 	s := openTest(t, dir, o)

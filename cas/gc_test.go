@@ -12,13 +12,14 @@ import (
 
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // TestGCWithConcurrentPuts lets writers put new objects and old ones, some of
 // them garbage until that moment, while collections run. What a writer got a hash
 // for after begin must be there afterwards.
 func TestGCWithConcurrentPuts(t *testing.T) {
-	fsys, dir := vfs.NewMem(), t.TempDir()
+	fsys, dir := vfstest.NewMem(), t.TempDir()
 	o := memOptions(t, fsys)
 	s := openTest(t, dir, o)
 	const objects = 600
@@ -98,7 +99,7 @@ func TestGCWithConcurrentPuts(t *testing.T) {
 // TestGCTouchesWhatPutFinds is the above without luck: the Put comes between mark
 // and sweep.
 func TestGCTouchesWhatPutFinds(t *testing.T) {
-	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	s := openTest(t, t.TempDir(), memOptions(t, vfstest.NewMem()))
 	put3, has3, gone := blob(1, 1000), blob(2, 1000), blob(3, 1000)
 	for _, b := range [][]byte{put3, has3, gone} {
 		put(t, s, b)
@@ -170,7 +171,7 @@ func TestGCWaitsForWhoLooks(t *testing.T) {
 			}
 		})
 	}
-	s = openTest(t, t.TempDir(), memOptions(t, onPunch{vfs.NewMem(), &call}))
+	s = openTest(t, t.TempDir(), memOptions(t, onPunch{vfstest.NewMem(), &call}))
 	gone, stays := blob(2, 40_000), blob(4, 180_000)
 	put(t, s, gone)
 	put(t, s, stays)
@@ -184,7 +185,7 @@ func TestGCWaitsForWhoLooks(t *testing.T) {
 }
 
 func TestGCGivesSpaceBack(t *testing.T) {
-	fsys, dir := vfs.NewMem(), t.TempDir()
+	fsys, dir := vfstest.NewMem(), t.TempDir()
 	o := memOptions(t, fsys)
 	s := openTest(t, dir, o)
 	var keep [][]byte
@@ -227,7 +228,7 @@ func TestGCGivesSpaceBack(t *testing.T) {
 
 // TestGCOfSmallObjects: between small objects there is no room for holes.
 func TestGCOfSmallObjects(t *testing.T) {
-	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	s := openTest(t, t.TempDir(), memOptions(t, vfstest.NewMem()))
 	var keep [][]byte
 	for i := range 3000 {
 		b := blob(uint64(2*i), 150)
@@ -254,8 +255,8 @@ func TestGCOfSmallObjects(t *testing.T) {
 // takes about what it would take alone.
 func TestGCLeavesLittleWaste(t *testing.T) {
 	for _, every := range []int{2, 3, 5, 10} { // one of so many goes
-		s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
-		alone := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+		s := openTest(t, t.TempDir(), memOptions(t, vfstest.NewMem()))
+		alone := openTest(t, t.TempDir(), memOptions(t, vfstest.NewMem()))
 		var keep [][]byte
 		for i := range 3000 {
 			b := blob(uint64(2*i), 100+i%1900)
@@ -289,7 +290,7 @@ func (n noPunch) OpenFile(name string, flag int, perm os.FileMode) (vfs.File, er
 func (noPunchFile) Punch(int64, int64) error { return vfs.ErrNotSupported }
 
 func TestGCWithoutHoles(t *testing.T) {
-	s := openTest(t, t.TempDir(), memOptions(t, noPunch{vfs.NewMem()}))
+	s := openTest(t, t.TempDir(), memOptions(t, noPunch{vfstest.NewMem()}))
 	var keep [][]byte
 	for i := range 60 {
 		b := blob(uint64(2*i), 20_000)
@@ -309,7 +310,7 @@ func TestGCWithoutHoles(t *testing.T) {
 }
 
 func TestGCStops(t *testing.T) {
-	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	s := openTest(t, t.TempDir(), memOptions(t, vfstest.NewMem()))
 	b := blob(1, 1000)
 	put(t, s, b)
 	broken := errors.New("broken")
@@ -328,7 +329,7 @@ func TestGCStops(t *testing.T) {
 // collection runs is kept for that, but what it refers to is only kept if mark
 // still comes by.
 func TestGCDescendsFromWhatIsPutAgain(t *testing.T) {
-	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	s := openTest(t, t.TempDir(), memOptions(t, vfstest.NewMem()))
 	parent, child := blob(1, 500), blob(2, 500)
 	put(t, s, child)
 	put(t, s, parent)
@@ -351,7 +352,7 @@ func TestGCDescendsFromWhatIsPutAgain(t *testing.T) {
 
 // TestPanicBeforeACollection leaves no turn taken.
 func TestPanicBeforeACollection(t *testing.T) {
-	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	s := openTest(t, t.TempDir(), memOptions(t, vfstest.NewMem()))
 	err := guard.Do(func() error {
 		_, err := s.Record(context.Background(), func(context.Context) error { panic("before") })
 		return err
@@ -373,7 +374,7 @@ func TestPanicBeforeACollection(t *testing.T) {
 // TestCommitWhileAPackGoes: a pack that a commit is about to sync may be emptied and
 // removed by a gc before it comes to it.
 func TestCommitWhileAPackGoes(t *testing.T) {
-	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	s := openTest(t, t.TempDir(), memOptions(t, vfstest.NewMem()))
 	put(t, s, blob(1, 1000))
 	p := s.packs.all()[0]
 	end := p.end

@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // TestAnyFilesOfTheIndexLost: a kill may hit while an old index is removed, and
 // a disk may lose any file. Whatever is left must not be taken for the whole.
 func TestAnyFilesOfTheIndexLost(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(11, 1))
-	fsys, dir := vfs.NewMem(), t.TempDir()
+	fsys, dir := vfstest.NewMem(), t.TempDir()
 	o := memOptions(t, fsys)
 	var live, dead [][]byte
 	// Every life ends with a kill, so that the tables and the log of the index
@@ -41,7 +41,7 @@ func TestAnyFilesOfTheIndexLost(t *testing.T) {
 		}
 		o.indexDir = copyDir(t, o.indexDir)
 		o.FS = fsys.CrashClone(1, rnd)
-		fsys = o.FS.(*vfs.Mem)
+		fsys = o.FS.(*vfstest.Mem)
 		s.abandon()
 	}
 	all, err := os.ReadDir(o.indexDir)
@@ -91,7 +91,7 @@ func TestAnyFilesOfTheIndexLost(t *testing.T) {
 // TestCloseOnADeadDisk: Badger tries for ever to write a table. A store whose index
 // takes no more writes can be closed all the same.
 func TestCloseOnADeadDisk(t *testing.T) {
-	fsys, dir := vfs.NewMem(), t.TempDir()
+	fsys, dir := vfstest.NewMem(), t.TempDir()
 	o := memOptions(t, fsys)
 	s := openTest(t, dir, o)
 	b := blob(1, 1000)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 func TestLostIndexComesBack(t *testing.T) {
@@ -127,7 +128,7 @@ func TestEmptyLogFiles(t *testing.T) {
 }
 
 func TestIndexInUseIsLeftAlone(t *testing.T) {
-	fsys, dir := vfs.NewMem(), t.TempDir()
+	fsys, dir := vfstest.NewMem(), t.TempDir()
 	o := memOptions(t, fsys)
 	s := openTest(t, dir, o)
 	b := blob(1, 1000)
@@ -155,7 +156,7 @@ func TestIndexInUseIsLeftAlone(t *testing.T) {
 // TestIndexFromBeforeACollection: an index put back from a copy has places where
 // nothing is any more. It must be noticed.
 func TestIndexFromBeforeACollection(t *testing.T) {
-	fsys, dir := vfs.NewMem(), t.TempDir()
+	fsys, dir := vfstest.NewMem(), t.TempDir()
 	o := memOptions(t, fsys)
 	s := openTest(t, dir, o)
 	var all, keep [][]byte
@@ -232,7 +233,7 @@ func snapshotDisk(t *testing.T, fsys vfs.FS, dir string) string {
 
 // TestReadOnlyTouchesNothing also reads a store that was killed.
 func TestReadOnlyTouchesNothing(t *testing.T) {
-	fsys, dir := vfs.NewMem(), t.TempDir()
+	fsys, dir := vfstest.NewMem(), t.TempDir()
 	s := openTest(t, dir, memOptions(t, fsys))
 	a, b := blob(1, 5000), blob(2, 5000)
 	put(t, s, a)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // records counts the object records in all packs by their hash.
@@ -41,7 +42,7 @@ func records(t *testing.T, s *Store) map[Hash]int {
 }
 
 func TestConcurrentPutsStoreOnce(t *testing.T) {
-	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	s := openTest(t, t.TempDir(), memOptions(t, vfstest.NewMem()))
 	const objects, workers = 300, 8
 	var wg sync.WaitGroup
 	for range workers {
@@ -90,7 +91,7 @@ func TestConcurrentPutsStoreOnce(t *testing.T) {
 }
 
 func TestPutCompressesWhatPays(t *testing.T) {
-	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	s := openTest(t, t.TempDir(), memOptions(t, vfstest.NewMem()))
 	put(t, s, blob(0, 100_000))
 	noise := s.Stats().Stored
 	if noise < 100_000 || noise > 100_000+headerSize+recordAlign {
@@ -103,7 +104,7 @@ func TestPutCompressesWhatPays(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	s := openTest(t, t.TempDir(), memOptions(t, vfstest.NewMem()))
 	if _, err := s.Put(KindData, make([]byte, MaxObject+1)); err == nil {
 		t.Error("an object over the limit was stored")
 	}
@@ -140,7 +141,7 @@ func TestCollectionMakesSmaller(t *testing.T) {
 	}
 	var sizes []int64 // of Quick, Put, and both after a collection
 	for _, inHurry := range []bool{true, false} {
-		fsys, dir := vfs.NewMem(), t.TempDir()
+		fsys, dir := vfstest.NewMem(), t.TempDir()
 		o := memOptions(t, fsys)
 		s := openTest(t, dir, o)
 		size := func() int64 {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // TestRepairOfHeaders: what a header says is in the name of the file, too.
@@ -88,7 +88,7 @@ func TestInterruptedRepair(t *testing.T) {
 		r := recordRanges(t, fsys, path)
 		change(t, fsys, path, r[len(r)-1][0]+headerSize, func(b []byte) { clear(b) }, 64)
 		f := o
-		faulty := vfs.FailAt(fsys, i, syscall.EIO)
+		faulty := vfstest.FailAt(fsys, i, syscall.EIO)
 		f.FS = faulty
 		_, err := Repair(dir, f)
 		if err == nil && faulty.Failed() && i > 2 {
@@ -161,7 +161,7 @@ func TestMetadataLost(t *testing.T) {
 func TestIndexAndOneManifestLost(t *testing.T) {
 	for _, name := range []string{"manifest", "manifest.copy"} {
 		for _, closed := range []bool{true, false} {
-			fsys, dir := vfs.NewMem(), t.TempDir()
+			fsys, dir := vfstest.NewMem(), t.TempDir()
 			o := memOptions(t, fsys)
 			s := openTest(t, dir, o)
 			b := blob(1, 5000)

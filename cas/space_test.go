@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 const mib = 1 << 20
@@ -14,7 +15,7 @@ const mib = 1 << 20
 // TestFullDisk fills the disk, goes on reading, deletes, collects, and writes
 // again; also when the store is opened on the full disk.
 func TestFullDisk(t *testing.T) {
-	fsys, dir := vfs.NewMem(), t.TempDir()
+	fsys, dir := vfstest.NewMem(), t.TempDir()
 	fsys.SetCapacity(headroom + reserveMax + 6*mib)
 	o := memOptions(t, fsys)
 	s := openTest(t, dir, o)
@@ -86,7 +87,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestHeadroomGrowsWithTheIndex(t *testing.T) {
-	s := openTest(t, t.TempDir(), memOptions(t, vfs.NewMem()))
+	s := openTest(t, t.TempDir(), memOptions(t, vfstest.NewMem()))
 	small := s.Headroom()
 	s.space.measured(100 * mib)
 	if got := s.Headroom(); got != headroom+100*mib || got <= small {

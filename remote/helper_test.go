@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/remote/cache"
 	"github.com/amberfs/amberfs/remote/object"
-	"github.com/amberfs/amberfs/remote/remotetest"
+	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
 // A world is a store as this package sees one: objects that name others.

@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/backend"
-	"github.com/amberfs/amberfs/remote/remotetest"
+	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
 // everywhere runs a test on each kind of remote that is at hand.

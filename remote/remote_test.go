@@ -15,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/cache"
 	"github.com/amberfs/amberfs/remote/object"
-	"github.com/amberfs/amberfs/remote/remotetest"
+	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
 func TestInit(t *testing.T) {

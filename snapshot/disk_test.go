@@ -19,6 +19,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // hooked is a disk that asks before every operation whether to do it.
@@ -156,10 +157,10 @@ func TestPowerCutsOfTheWholeStore(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "store")
 			rnd := rand.New(rand.NewPCG(uint64(seed), 9))
-			mem := vfs.NewMem()
+			mem := vfstest.NewMem()
 			var ops atomic.Int64
 			var at int64 // the operation at which power fails; 0: never
-			var left *vfs.Mem
+			var left *vfstest.Mem
 			index := filepath.Join(t.TempDir(), "index")
 			before := func() {}
 			cut := func() error {
@@ -250,7 +251,7 @@ func fromEnvStep() int64 {
 // failOnce reports whether the operation was reached.
 func failOnce(t *testing.T, i int64, errno syscall.Errno) bool {
 	dir := filepath.Join(t.TempDir(), "store")
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	var ops atomic.Int64
 	var calm atomic.Bool // while the test looks
 	disk := hooked{mem, func() error {

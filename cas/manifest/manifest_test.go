@@ -17,6 +17,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 const dir = "/store"
@@ -24,9 +25,9 @@ const dir = "/store"
 // long reports whether the tests are to look at everything.
 func long() bool { return os.Getenv("AMBERFS_TEST_LONG") != "" }
 
-func newDisk(t testing.TB) *vfs.Mem {
+func newDisk(t testing.TB) *vfstest.Mem {
 	t.Helper()
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	if err := fsys.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func change(t testing.TB, fsys vfs.FS, name string, fn func(b []byte) []byte) {
 }
 
 // small makes a manifest of some records, and returns all states that it had.
-func small(t testing.TB) (*vfs.Mem, []map[string]string) {
+func small(t testing.TB) (*vfstest.Mem, []map[string]string) {
 	fsys := newDisk(t)
 	m := create(t, fsys)
 	states := []map[string]string{{}}
@@ -356,7 +357,7 @@ func TestEveryDiskOperationMayFail(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EIO, syscall.ENOSPC} {
 		for i := int64(0); ; i += 1 + i/20 {
 			fsys := newDisk(t)
-			faulty := vfs.FailAt(fsys, i, errno)
+			faulty := vfstest.FailAt(fsys, i, errno)
 			o := options()
 			o.New = true
 			acked, tried := map[string]string{}, map[string]string{}

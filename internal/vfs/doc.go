@@ -1,11 +1,8 @@
 // Package vfs is the disk as the store sees it: a small interface, so that
 // tests can take the disk away.
 //
-// OS is the real thing. Beneath is the same for a directory that somebody else may
-// have made: what lies in there cannot lead anywhere else. Mem keeps files in memory and knows, for each file and
-// each directory, what has been synced and what has not: Mem.CrashClone returns
-// what a power cut would leave behind. FailAt makes the n-th operation fail, so
-// that a test can walk through every place where the disk may refuse.
+// OS is the real disk. Beneath is the real disk below one directory that somebody else
+// may have made. tests/vfstest has disks that fail and lose power.
 //
 // # What is promised, and by whom
 //

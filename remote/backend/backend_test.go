@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/remote/backend"
-	"github.com/amberfs/amberfs/remote/remotetest"
+	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
 func open(t *testing.T, url string) backend.Backend {

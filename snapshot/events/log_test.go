@@ -19,6 +19,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 func mustOpen(t testing.TB, fs vfs.FS, o Options) *Log {
@@ -68,7 +69,7 @@ func TestLineIsAPromise(t *testing.T) {
 }
 
 func TestRecordAndRead(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	files := map[uint64]string{10: "src/a.go"}
 	o := Options{Resolve: func(view uint32, node uint64) (string, int64, bool) {
 		p, ok := files[node]
@@ -117,7 +118,7 @@ func TestRecordAndRead(t *testing.T) {
 }
 
 func TestReadFromAndStop(t *testing.T) {
-	l := mustOpen(t, vfs.NewMem(), Options{SegmentSize: 300})
+	l := mustOpen(t, vfstest.NewMem(), Options{SegmentSize: 300})
 	for i := range 50 {
 		l.Record(Event{Workspace: 1, Action: Created, Path: fmt.Sprint(i)})
 		if i%3 == 0 {
@@ -146,7 +147,7 @@ func TestReadFromAndStop(t *testing.T) {
 }
 
 func TestCapturedCountsSinceTheOneBefore(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	o := Options{SegmentSize: 200}
 	l := mustOpen(t, fs, o)
 	add := func(actions ...string) {
@@ -188,7 +189,7 @@ func TestTornEnd(t *testing.T) {
 		"half a line": `{"seq":4,"time":"2026`, "zeros": "\x00\x00\x00\x00", "line of zeros": "\x00\x00\n",
 		"line without end": `{"seq":4,"time":"","action":"created","pa` + "\n",
 	} {
-		fs := vfs.NewMem()
+		fs := vfstest.NewMem()
 		l := mustOpen(t, fs, Options{})
 		for range 3 {
 			l.Record(Event{Workspace: 1, Action: Created, Path: "p"})
@@ -217,7 +218,7 @@ func TestTornEnd(t *testing.T) {
 }
 
 func TestLimit(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	o := Options{Limit: 4000, SegmentSize: 500, Share: func(view uint32) uint32 { return min(view, 10) }}
 	l := mustOpen(t, fs, o)
 	r := l.Reader(1)
@@ -283,7 +284,7 @@ func TestLimit(t *testing.T) {
 
 // TestChainOfDirectories: an event costs no more for lying deep.
 func TestChainOfDirectories(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	l := mustOpen(t, fs, Options{})
 	path := ""
 	for range 4838 {
@@ -307,7 +308,7 @@ func TestChainOfDirectories(t *testing.T) {
 
 // What was read once at an offset stays there, apart from what was removed.
 func TestReaderOffsetsAreStable(t *testing.T) {
-	l := mustOpen(t, vfs.NewMem(), Options{Limit: 3000, SegmentSize: 400})
+	l := mustOpen(t, vfstest.NewMem(), Options{Limit: 3000, SegmentSize: 400})
 	r := l.Reader(1)
 	var seen []byte
 	for i := range 150 {
@@ -350,7 +351,7 @@ func TestReaderOffsetsAreStable(t *testing.T) {
 }
 
 func TestFollow(t *testing.T) {
-	l := mustOpen(t, vfs.NewMem(), Options{Quiet: time.Millisecond})
+	l := mustOpen(t, vfstest.NewMem(), Options{Quiet: time.Millisecond})
 	l.Record(Event{Workspace: 1, Action: Created, Path: "0"})
 	got := make(chan string, 10)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -379,7 +380,7 @@ func TestFollow(t *testing.T) {
 }
 
 func TestFullDisk(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	l := mustOpen(t, fs, Options{})
 	l.Record(Event{Workspace: 1, Action: Created, Path: "a"})
 	if err := l.Flush(); err != nil {
@@ -401,7 +402,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestCommandOfAProcess(t *testing.T) {
-	l := mustOpen(t, vfs.NewMem(), Options{})
+	l := mustOpen(t, vfstest.NewMem(), Options{})
 	cmd := exec.Command("sleep", "60")
 	if err := cmd.Start(); err != nil {
 		t.Skip(err)
@@ -422,7 +423,7 @@ func TestCommandOfAProcess(t *testing.T) {
 }
 
 func TestConcurrent(t *testing.T) {
-	l := mustOpen(t, vfs.NewMem(), Options{Quiet: time.Millisecond, SegmentSize: 1000})
+	l := mustOpen(t, vfstest.NewMem(), Options{Quiet: time.Millisecond, SegmentSize: 1000})
 	var wg sync.WaitGroup
 	for w := range 4 {
 		wg.Go(func() {
@@ -490,7 +491,7 @@ func TestPanicOfTheWriter(t *testing.T) {
 	var broken atomic.Bool
 	broken.Store(true)
 	panicked := make(chan struct{})
-	l := mustOpen(t, vfs.NewMem(), Options{Quiet: time.Millisecond, Resolve: func(uint32, uint64) (string, int64, bool) {
+	l := mustOpen(t, vfstest.NewMem(), Options{Quiet: time.Millisecond, Resolve: func(uint32, uint64) (string, int64, bool) {
 		if broken.Load() {
 			close(panicked)
 			panic("a fault in the tree")

@@ -18,6 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // packing are options for files that are worth compressing.
@@ -87,7 +88,7 @@ func files(t testing.TB, fs vfs.FS) (names []string, size int64) {
 // TestFinishedFilesAreCompressed: what is read is the same before and after, by number
 // and by offset, also after the log was opened again and after a kill.
 func TestFinishedFilesAreCompressed(t *testing.T) {
-	fs, o := vfs.NewMem(), packing()
+	fs, o := vfstest.NewMem(), packing()
 	l := mustOpen(t, fs, o)
 	r := l.Reader(1)
 	record(t, l, 3000)
@@ -160,7 +161,7 @@ func TestFinishedFilesAreCompressed(t *testing.T) {
 
 // TestKillWhileCompressing: whichever of the two files are there, each event is once.
 func TestKillWhileCompressing(t *testing.T) {
-	fs, o := vfs.NewMem(), packing()
+	fs, o := vfstest.NewMem(), packing()
 	plain := func() map[string][]byte {
 		m := map[string][]byte{}
 		names, _ := files(t, fs)
@@ -211,7 +212,7 @@ func TestKillWhileCompressing(t *testing.T) {
 
 // TestDamagedCompressedFile: the rest is read, nothing moves, and no number comes again.
 func TestDamagedCompressedFile(t *testing.T) {
-	fs, o := vfs.NewMem(), packing()
+	fs, o := vfstest.NewMem(), packing()
 	l := mustOpen(t, fs, o)
 	record(t, l, 2000)
 	settled(t, l)
@@ -284,7 +285,7 @@ func TestHostileFiles(t *testing.T) {
 		"-1-2-3" + packedSuffix:                                   nil,
 		"1" + packedSuffix:                                        nil,
 	} {
-		fs := vfs.NewMem()
+		fs := vfstest.NewMem()
 		if err := fs.MkdirAll("/events/1", 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -331,7 +332,7 @@ func TestHostileFiles(t *testing.T) {
 
 // TestReadWhileCompressing reads by offset what is compressed and removed meanwhile.
 func TestReadWhileCompressing(t *testing.T) {
-	fs, o := vfs.NewMem(), packing()
+	fs, o := vfstest.NewMem(), packing()
 	o.Limit = 300_000
 	l := mustOpen(t, fs, o)
 	var wg sync.WaitGroup
@@ -388,7 +389,7 @@ func (f full) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error
 
 // TestNoRoomToCompress: a disk that takes nothing more costs no event.
 func TestNoRoomToCompress(t *testing.T) {
-	mem, o := vfs.NewMem(), packing()
+	mem, o := vfstest.NewMem(), packing()
 	l := mustOpen(t, full{mem}, o)
 	record(t, l, 1000)
 	settled(t, l)

@@ -3,13 +3,13 @@ package events
 import (
 	"testing"
 
-	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // The log of a store on a small disk leaves the disk to files.
 func TestSmallDisk(t *testing.T) {
 	for _, c := range []struct{ disk, limit int64 }{{32 << 20, minLimit}, {128 << 20, 2 << 20}, {1 << 40, DefaultLimit}} {
-		fs := vfs.NewMem()
+		fs := vfstest.NewMem()
 		fs.SetCapacity(c.disk)
 		if err := fs.MkdirAll("/store", 0o700); err != nil {
 			t.Fatal(err)

@@ -3,12 +3,12 @@ package journal
 import (
 	"testing"
 
-	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // TestAppended tells of the next record, and of that alone.
 func TestAppended(t *testing.T) {
-	j := mustOpen(t, memOptions(vfs.NewMem()))
+	j := mustOpen(t, memOptions(vfstest.NewMem()))
 	defer j.Close()
 	told := func(c <-chan struct{}) bool {
 		select {

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // TestSyncFarBehind: a log that nobody syncs becomes durable by itself when there is
 // much of it, so that the next opening has little to read.
 func TestSyncFarBehind(t *testing.T) {
-	j := mustOpen(t, memOptions(vfs.NewMem()))
+	j := mustOpen(t, memOptions(vfstest.NewMem()))
 	defer j.Close()
 	add := func() {
 		t.Helper()

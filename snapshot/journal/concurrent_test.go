@@ -11,11 +11,12 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // Writers, syncers, readers and droppers at once.
 func TestConcurrent(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	j := mustOpen(t, memOptions(fs))
 	const writers, each = 8, 300
 	var wg sync.WaitGroup
@@ -110,7 +111,7 @@ func (f *countingFile) Sync() error {
 // Many who wait at once share a run: whoever comes while one is under way waits
 // for the next, together with all others.
 func TestGroupCommit(t *testing.T) {
-	c := &countingFS{FS: vfs.NewMem(), gate: make(chan struct{})}
+	c := &countingFS{FS: vfstest.NewMem(), gate: make(chan struct{})}
 	j := mustOpen(t, memOptions(c))
 	appendOne := func() {
 		if _, err := j.Append(1, nil, []byte("x")); err != nil {
@@ -145,7 +146,7 @@ func TestGroupCommit(t *testing.T) {
 
 // A reader keeps a dropped segment until it is done.
 func TestDropWhileReading(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	j := mustOpen(t, memOptions(fs))
 	if _, err := j.Append(1, nil, []byte("first")); err != nil {
 		t.Fatal(err)
@@ -185,7 +186,7 @@ func TestDropWhileReading(t *testing.T) {
 
 // A journal is verified while it is appended to and dropped: nothing is wrong.
 func TestVerifyInUse(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	j := mustOpen(t, memOptions(fs))
 	var stop atomic.Bool
 	var wg sync.WaitGroup

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // world is a journal on a disk that crashes, and what must be in it.
 type world struct {
 	t      *testing.T
 	rnd    *rand.Rand
-	fs     *vfs.Mem
+	fs     *vfstest.Mem
 	j      *Journal
 	items  []item // all that may be there, oldest first
 	from   int64  // position of the first of items
@@ -93,7 +94,7 @@ func (w *world) crash(keep float64) {
 func TestPowerCuts(t *testing.T) {
 	for seed := range sample(150, 40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 7)), fs: vfs.NewMem()}
+			w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 7)), fs: vfstest.NewMem()}
 			w.open()
 			for range 8 {
 				for range w.rnd.IntN(40) {
@@ -109,8 +110,8 @@ func TestPowerCuts(t *testing.T) {
 func TestFailingDisk(t *testing.T) {
 	for _, cause := range []error{syscall.EIO, syscall.ENOSPC} {
 		for n := int64(0); ; n += int64(sample(1, 3)) {
-			mem := vfs.NewMem()
-			faulty := vfs.FailAt(mem, n, cause)
+			mem := vfstest.NewMem()
+			faulty := vfstest.FailAt(mem, n, cause)
 			rnd := rand.New(rand.NewPCG(uint64(n), 3))
 			items := failingRun(faulty, rnd)
 			j := mustOpen(t, memOptions(mem))
@@ -163,15 +164,15 @@ func failingRun(fs vfs.FS, rnd *rand.Rand) []item {
 
 // A journal whose fdatasync failed takes no more until it is opened again.
 func TestFailedSyncSticks(t *testing.T) {
-	mem := vfs.NewMem()
-	probe := vfs.FailAt(mem, 1<<60, nil)
+	mem := vfstest.NewMem()
+	probe := vfstest.FailAt(mem, 1<<60, nil)
 	j := mustOpen(t, memOptions(probe))
 	if _, err := j.Append(1, nil, []byte("a")); err != nil {
 		t.Fatal(err)
 	}
 	before := probe.Count()
-	mem = vfs.NewMem()
-	faulty := vfs.FailAt(mem, before, syscall.EIO)
+	mem = vfstest.NewMem()
+	faulty := vfstest.FailAt(mem, before, syscall.EIO)
 	j = mustOpen(t, memOptions(faulty))
 	pos, err := j.Append(1, nil, []byte("a"))
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // flip changes one byte of a segment at a journal position.
@@ -29,9 +30,9 @@ func flip(t *testing.T, fs vfs.FS, segs []*segment, pos int64) {
 }
 
 // written returns a closed journal of many records in several segments.
-func written(t *testing.T) (*vfs.Mem, []item, []*segment) {
+func written(t *testing.T) (*vfstest.Mem, []item, []*segment) {
 	t.Helper()
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	j := mustOpen(t, memOptions(fs))
 	rnd := rand.New(rand.NewPCG(11, 1))
 	var items []item
@@ -131,7 +132,7 @@ func TestDamagedSegmentHeader(t *testing.T) {
 // What no sync ever covered may be missing in the middle after a power cut, and
 // is no damage then.
 func TestGapAfterCrashIsTheEnd(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	j := mustOpen(t, memOptions(fs))
 	rnd := rand.New(rand.NewPCG(2, 2))
 	var items []item
@@ -181,7 +182,7 @@ func FuzzScan(f *testing.F) {
 	f.Add(append(make([]byte, 8192), seg[segmentHeader+recordHeader:]...))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		fs := vfs.NewMem()
+		fs := vfstest.NewMem()
 		file, err := vfs.Create(fs, "/s")
 		if err != nil {
 			t.Fatal(err)
@@ -219,7 +220,7 @@ func FuzzScan(f *testing.F) {
 // log from keeps nobody from opening it, also when no record says that it was
 // durable.
 func TestDamageBeforeBegin(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	o := memOptions(fs)
 	j := mustOpen(t, o)
 	rnd := rand.New(rand.NewPCG(3, 4))

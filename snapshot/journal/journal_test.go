@@ -8,10 +8,11 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 func TestAppendReplayReopen(t *testing.T) {
-	for name, fs := range map[string]vfs.FS{"mem": vfs.NewMem(), "disk": vfs.OS} {
+	for name, fs := range map[string]vfs.FS{"mem": vfstest.NewMem(), "disk": vfs.OS} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "journal")
 			o := memOptions(fs)
@@ -86,7 +87,7 @@ func TestLargestRecord(t *testing.T) {
 }
 
 func TestEmptyAndClosed(t *testing.T) {
-	j := mustOpen(t, memOptions(vfs.NewMem()))
+	j := mustOpen(t, memOptions(vfstest.NewMem()))
 	if j.End() != 0 || j.Size() != 0 {
 		t.Fatalf("a new journal: end %d, size %d", j.End(), j.Size())
 	}
@@ -121,7 +122,7 @@ func TestEmptyAndClosed(t *testing.T) {
 }
 
 func TestReplayStopsWithCallersError(t *testing.T) {
-	j := mustOpen(t, memOptions(vfs.NewMem()))
+	j := mustOpen(t, memOptions(vfstest.NewMem()))
 	defer j.Close()
 	for range 3 {
 		if _, err := j.Append(1, nil, []byte("x")); err != nil {
@@ -137,7 +138,7 @@ func TestReplayStopsWithCallersError(t *testing.T) {
 }
 
 func TestClosedJournalTakesNoSpaceAhead(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	for range 5 { // opening and closing adds nothing, either
 		j := mustOpen(t, Options{FS: fs})
 		if j.End() == 0 {
@@ -155,7 +156,7 @@ func TestClosedJournalTakesNoSpaceAhead(t *testing.T) {
 }
 
 func TestUnknownVersion(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	j := mustOpen(t, memOptions(fs))
 	if _, err := j.Append(1, nil, []byte("x")); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // spoil is what may happen to the file of a segment so that nothing of its header
@@ -45,7 +46,7 @@ func truncate(t *testing.T, fs vfs.FS, name string, n int64) {
 // the header is gone, though it does not end before what the owner knows.
 func TestOnlySegmentIsMissed(t *testing.T) {
 	for what, do := range spoil {
-		fs := vfs.NewMem()
+		fs := vfstest.NewMem()
 		o := memOptions(fs)
 		j := mustOpen(t, o)
 		for range 100 {
@@ -83,7 +84,7 @@ func TestOnlySegmentIsMissed(t *testing.T) {
 // A segment that was removed from under an open journal can still be read, and
 // Verify misses it all the same.
 func TestSegmentLostInUse(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	j := mustOpen(t, memOptions(fs))
 	for range 100 {
 		if _, err := j.Append(1, nil, make([]byte, 300)); err != nil {

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // TestReadChecks: no byte of a damaged record is served, whatever part of it is
 // asked for, and all others are.
 func TestReadChecks(t *testing.T) {
 	for _, size := range []int{300, 40_000, 600_000} {
-		o := memOptions(vfs.NewMem())
+		o := memOptions(vfstest.NewMem())
 		o.SegmentSize = 4 << 20
 		j := mustOpen(t, o)
 		rnd := rand.New(rand.NewPCG(5, uint64(size)))
@@ -82,7 +83,7 @@ func mustReadOnly(t *testing.T, o Options) *Journal {
 // TestReadSpans: several records are read with one call, the headers between
 // them included, as content does with what lies close together.
 func TestReadSpans(t *testing.T) {
-	o := memOptions(vfs.NewMem())
+	o := memOptions(vfstest.NewMem())
 	o.SegmentSize = 1 << 20
 	j := mustOpen(t, o)
 	rnd := rand.New(rand.NewPCG(5, 6))

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 func isFailed(err error) bool { return errors.Is(err, ErrFailed) }
 
 func TestFullDisk(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	fs.SetCapacity(200 << 10)
 	rnd := rand.New(rand.NewPCG(5, 5))
 	j := mustOpen(t, memOptions(fs))
@@ -64,7 +65,7 @@ func TestFullDisk(t *testing.T) {
 
 // On a disk without room for a whole segment a smaller one does.
 func TestSmallerSegmentOnFullDisk(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	fs.SetCapacity(6 << 20)
 	j := mustOpen(t, Options{FS: fs})
 	var n int
@@ -82,7 +83,7 @@ func TestSmallerSegmentOnFullDisk(t *testing.T) {
 }
 
 func TestReserve(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	fs.SetCapacity(1 << 20)
 	reserve := int64(512 << 10)
 	o := memOptions(fs)
@@ -108,7 +109,7 @@ func TestReserve(t *testing.T) {
 // A journal that nobody needs any more gives its segment back also when writers
 // would have to leave what the disk has free.
 func TestShrinkOnFullDisk(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	fs.SetCapacity(64 << 20)
 	full := false
 	j := mustOpen(t, Options{FS: fs, SegmentSize: 32 << 20, Reserve: func() int64 {
@@ -135,7 +136,7 @@ func TestShrinkOnFullDisk(t *testing.T) {
 }
 
 func TestDropBefore(t *testing.T) {
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	j := mustOpen(t, memOptions(fs))
 	rnd := rand.New(rand.NewPCG(9, 9))
 	var items []item
@@ -197,7 +198,7 @@ func (f *syncDirFS) SyncDir(dir string) error {
 
 // Giving up segments takes long on a real disk, and nobody may wait for it.
 func TestAppendWhileDropping(t *testing.T) {
-	fs := &syncDirFS{FS: vfs.NewMem(), before: func() {}}
+	fs := &syncDirFS{FS: vfstest.NewMem(), before: func() {}}
 	o := memOptions(nil)
 	o.FS = fs
 	j := mustOpen(t, o)
@@ -264,7 +265,7 @@ func (s *stubborn) Rename(from, to string) error {
 // or the gap would be damage at the next opening; later all go.
 func TestSegmentThatStays(t *testing.T) {
 	for stays := range 8 {
-		fs := &stubborn{FS: vfs.NewMem()}
+		fs := &stubborn{FS: vfstest.NewMem()}
 		rnd := rand.New(rand.NewPCG(7, 7))
 		j := mustOpen(t, memOptions(fs))
 		var items []item

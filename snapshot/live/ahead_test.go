@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 // countingStore is an object store in memory that counts how often bytes of files are
@@ -65,7 +65,7 @@ func (s *countingStore) count() int {
 func sealedForest(t *testing.T) (*Forest, *countingStore, []NodeID, map[NodeID][]byte) {
 	t.Helper()
 	store := &countingStore{objects: map[cas.Hash][]byte{}, data: map[cas.Hash]bool{}}
-	log, err := journal.Open("journal", journal.Options{FS: vfs.NewMem(), SegmentSize: 1 << 20})
+	log, err := journal.Open("journal", journal.Options{FS: vfstest.NewMem(), SegmentSize: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

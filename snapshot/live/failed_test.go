@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 func testForest(t testing.TB, fs vfs.FS) *Forest { return testForestIn(t, fs, "") }
@@ -70,7 +71,7 @@ func TestHalfDoneChange(t *testing.T) {
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
-			fs := vfs.NewMem()
+			fs := vfstest.NewMem()
 			f := testForest(t, fs)
 			if err := errors.Join(create(f, "before"), create(f, "victim")); err != nil {
 				t.Fatal(err)
@@ -109,7 +110,7 @@ func TestHalfDoneChange(t *testing.T) {
 
 // TestPanicWhileReading: whoever panics while it reads leaves no lock either.
 func TestPanicWhileReading(t *testing.T) {
-	f := testForest(t, vfs.NewMem())
+	f := testForest(t, vfstest.NewMem())
 	f.readView = func(uint32) (*tree.State, error) { panic("view") }
 	elsewhere := Node(MainView+7, RootIno)
 	for name, read := range map[string]func(){

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/amberfs/amberfs/remote/remotetest"
+	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
 // remoteDelay is what the store of the rows of remotes takes for each request.

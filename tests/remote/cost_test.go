@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/amberfs/amberfs/remote/remotetest"
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
 // A mount of a large tree through a slow network costs a few requests, and so does a

@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/remote/remotetest"
 	"github.com/amberfs/amberfs/tests/harness"
+	"github.com/amberfs/amberfs/tests/remotetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }

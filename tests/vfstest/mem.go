@@ -1,4 +1,4 @@
-package vfs
+package vfstest
 
 import (
 	"io/fs"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // Mem is a disk in memory that knows what was synced. The zero value is not
@@ -96,7 +98,7 @@ func (m *Mem) unlink(n *memNode, op nameOp) {
 }
 
 // OpenFile implements FS.
-func (m *Mem) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
+func (m *Mem) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	dir, base := split(name)
@@ -164,7 +166,7 @@ func (m *Mem) Remove(name string) error {
 }
 
 // ReadDir implements FS.
-func (m *Mem) ReadDir(name string) ([]Info, error) {
+func (m *Mem) ReadDir(name string) ([]vfs.Info, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clean := filepath.Clean(name)
@@ -174,14 +176,14 @@ func (m *Mem) ReadDir(name string) ([]Info, error) {
 	return m.list(clean), nil
 }
 
-func (m *Mem) list(dir string) []Info {
-	infos := []Info{}
+func (m *Mem) list(dir string) []vfs.Info {
+	infos := []vfs.Info{}
 	for base, n := range m.dirs[dir].names {
-		infos = append(infos, Info{Name: base, Size: int64(len(n.data)), Allocated: n.allocated()})
+		infos = append(infos, vfs.Info{Name: base, Size: int64(len(n.data)), Allocated: n.allocated()})
 	}
 	for p := range m.dirs {
 		if p != dir && filepath.Dir(p) == dir && p != "." && p != "/" {
-			infos = append(infos, Info{Name: filepath.Base(p), Dir: true})
+			infos = append(infos, vfs.Info{Name: filepath.Base(p), Dir: true})
 		}
 	}
 	sort.Slice(infos, func(i, j int) bool { return infos[i].Name < infos[j].Name })
@@ -251,18 +253,18 @@ func applyNames(dirs map[string]*memDir, op nameOp) {
 }
 
 // Stat implements FS.
-func (m *Mem) Stat(name string) (Info, error) {
+func (m *Mem) Stat(name string) (vfs.Info, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.dirs[filepath.Clean(name)] != nil {
-		return Info{Name: filepath.Base(name), Dir: true}, nil
+		return vfs.Info{Name: filepath.Base(name), Dir: true}, nil
 	}
 	dir, base := split(name)
 	if d := m.dirs[dir]; d != nil && d.names[base] != nil {
 		n := d.names[base]
-		return Info{Name: base, Size: int64(len(n.data)), Allocated: n.allocated()}, nil
+		return vfs.Info{Name: base, Size: int64(len(n.data)), Allocated: n.allocated()}, nil
 	}
-	return Info{}, pathErr("stat", name, syscall.ENOENT)
+	return vfs.Info{}, pathErr("stat", name, syscall.ENOENT)
 }
 
 // Free implements FS.

@@ -1,4 +1,4 @@
-package vfs
+package vfstest
 
 import (
 	"bytes"
@@ -10,14 +10,16 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // TestConformance runs the same calls on every implementation.
 func TestConformance(t *testing.T) {
-	t.Run("OS", func(t *testing.T) { conformance(t, OS, t.TempDir()) })
+	t.Run("OS", func(t *testing.T) { conformance(t, vfs.OS, t.TempDir()) })
 	t.Run("Beneath", func(t *testing.T) {
 		dir := t.TempDir()
-		b, err := OpenBeneath(dir)
+		b, err := vfs.OpenBeneath(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +31,7 @@ func TestConformance(t *testing.T) {
 }
 
 // exists reports whether a file or directory is there.
-func exists(fsys FS, name string) (bool, error) {
+func exists(fsys vfs.FS, name string) (bool, error) {
 	_, err := fsys.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -37,7 +39,7 @@ func exists(fsys FS, name string) (bool, error) {
 	return err == nil, err
 }
 
-func conformance(t *testing.T, fsys FS, dir string) {
+func conformance(t *testing.T, fsys vfs.FS, dir string) {
 	no := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -48,10 +50,10 @@ func conformance(t *testing.T, fsys FS, dir string) {
 	no(fsys.MkdirAll(sub, 0o700))
 	no(fsys.MkdirAll(sub, 0o700))
 	name := filepath.Join(sub, "file")
-	if _, err := Open(fsys, name); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := vfs.Open(fsys, name); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("open a missing file: %v", err)
 	}
-	f, err := Create(fsys, name)
+	f, err := vfs.Create(fsys, name)
 	no(err)
 	if _, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); !errors.Is(err, fs.ErrExist) {
 		t.Fatalf("exclusive create of an existing file: %v", err)
@@ -88,7 +90,7 @@ func conformance(t *testing.T, fsys FS, dir string) {
 	if after.Allocated >= before.Allocated || after.Size != 100_000 || after.Dir {
 		t.Fatalf("before the hole %+v, after %+v", before, after)
 	}
-	got, err := ReadFile(fsys, name)
+	got, err := vfs.ReadFile(fsys, name)
 	no(err)
 	copy(big[1000:], make([]byte, 90_000))
 	if !bytes.Equal(got, big) {
@@ -98,7 +100,7 @@ func conformance(t *testing.T, fsys FS, dir string) {
 	if _, err := f.WriteAt(big, 0); err == nil {
 		t.Fatal("wrote to a closed file")
 	}
-	r, err := Open(fsys, name)
+	r, err := vfs.Open(fsys, name)
 	no(err)
 	if _, err := r.WriteAt(big, 0); err == nil {
 		t.Fatal("wrote to a file open for reading")
@@ -110,8 +112,8 @@ func conformance(t *testing.T, fsys FS, dir string) {
 	if ok, err := exists(fsys, name); ok || err != nil {
 		t.Fatalf("the old name exists: %v %v", ok, err)
 	}
-	no(WriteFile(fsys, other, []byte("new")))
-	got, err = ReadFile(fsys, other)
+	no(vfs.WriteFile(fsys, other, []byte("new")))
+	got, err = vfs.ReadFile(fsys, other)
 	no(err)
 	if string(got) != "new" {
 		t.Fatalf("replaced by %q", got)
@@ -140,8 +142,8 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 	if err := m.MkdirAll("/d", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	mk := func(name, content string, sync, syncDir bool) File {
-		f, err := Create(m, name)
+	mk := func(name, content string, sync, syncDir bool) vfs.File {
+		f, err := vfs.Create(m, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,14 +172,14 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		for _, keep := range []float64{0, 0.5, 1} {
 			c := m.CrashClone(keep, rnd)
-			b, err := ReadFile(c, "/d/safe")
+			b, err := vfs.ReadFile(c, "/d/safe")
 			if err != nil || !bytes.HasPrefix(b, []byte("safe")) {
 				t.Fatalf("synced bytes are gone: %q %v", b, err)
 			}
 			if keep == 0 && len(b) != 4 || keep == 1 && string(b) != "safelost" {
 				t.Fatalf("keep %v left %q", keep, b)
 			}
-			b, err = ReadFile(c, "/d/empty")
+			b, err = vfs.ReadFile(c, "/d/empty")
 			if err != nil || keep == 0 && len(b) != 0 || keep == 1 && string(b) != "content" {
 				t.Fatalf("keep %v left %q %v", keep, b, err)
 			}
@@ -187,21 +189,21 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 			}
 		}
 	}
-	if b, err := ReadFile(m, "/d/safe"); err != nil || string(b) != "safelost" {
+	if b, err := vfs.ReadFile(m, "/d/safe"); err != nil || string(b) != "safelost" {
 		t.Fatalf("the original changed: %q %v", b, err)
 	}
 }
 
 func TestCrashRenameIsAtomic(t *testing.T) {
 	m := NewMem()
-	if err := WriteFile(m, "/f", []byte("old")); err != nil {
+	if err := vfs.WriteFile(m, "/f", []byte("old")); err != nil {
 		t.Fatal(err)
 	}
 	for seed := range uint64(100) {
 		c := m.CrashClone(0, rand.New(rand.NewPCG(seed, 0)))
-		err := WriteFile(FailAt(c, int64(seed%8), syscall.EIO), "/f", []byte("new"))
+		err := vfs.WriteFile(FailAt(c, int64(seed%8), syscall.EIO), "/f", []byte("new"))
 		for _, keep := range []float64{0, 0.5, 1} {
-			b, rerr := ReadFile(c.CrashClone(keep, rand.New(rand.NewPCG(seed, 1))), "/f")
+			b, rerr := vfs.ReadFile(c.CrashClone(keep, rand.New(rand.NewPCG(seed, 1))), "/f")
 			if rerr != nil || string(b) != "old" && string(b) != "new" || err == nil && string(b) != "new" {
 				t.Fatalf("write: %v; after the crash %q %v", err, b, rerr)
 			}
@@ -212,7 +214,7 @@ func TestCrashRenameIsAtomic(t *testing.T) {
 func TestCapacity(t *testing.T) {
 	m := NewMem()
 	m.SetCapacity(3 * 4096)
-	f, err := Create(m, "/f")
+	f, err := vfs.Create(m, "/f")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +244,7 @@ func TestCapacity(t *testing.T) {
 func TestFailAt(t *testing.T) {
 	for n := int64(0); ; n++ {
 		f := FailAt(NewMem(), n, syscall.EIO)
-		err := WriteFile(f, "/f", []byte("x"))
+		err := vfs.WriteFile(f, "/f", []byte("x"))
 		if (err != nil) != f.Failed() {
 			t.Fatalf("n=%d: error %v, failed %v", n, err, f.Failed())
 		}

@@ -1,21 +1,23 @@
-package vfs
+package vfstest
 
 import (
 	"io/fs"
 	"sync/atomic"
+
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // FailAt returns a view of fsys whose n-th operation (counted from 0) fails with
 // err; all others pass. A failing write leaves the sectors of its first half
 // behind, as a disk does. Free and Close never fail. A test runs with n = 0, 1, 2… until
 // Failed is false: then it has seen every place.
-func FailAt(fsys FS, n int64, err error) *Faulty {
+func FailAt(fsys vfs.FS, n int64, err error) *Faulty {
 	return &Faulty{fs: fsys, at: n, err: err}
 }
 
 // Faulty is a disk that fails once. See FailAt.
 type Faulty struct {
-	fs    FS
+	fs    vfs.FS
 	at    int64
 	err   error
 	count atomic.Int64
@@ -35,7 +37,7 @@ func (f *Faulty) step(op, name string) error {
 }
 
 // OpenFile implements FS.
-func (f *Faulty) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
+func (f *Faulty) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
 	if err := f.step("open", name); err != nil {
 		return nil, err
 	}
@@ -63,7 +65,7 @@ func (f *Faulty) Remove(name string) error {
 }
 
 // ReadDir implements FS.
-func (f *Faulty) ReadDir(name string) ([]Info, error) {
+func (f *Faulty) ReadDir(name string) ([]vfs.Info, error) {
 	if err := f.step("readdir", name); err != nil {
 		return nil, err
 	}
@@ -87,9 +89,9 @@ func (f *Faulty) SyncDir(name string) error {
 }
 
 // Stat implements FS.
-func (f *Faulty) Stat(name string) (Info, error) {
+func (f *Faulty) Stat(name string) (vfs.Info, error) {
 	if err := f.step("stat", name); err != nil {
-		return Info{}, err
+		return vfs.Info{}, err
 	}
 	return f.fs.Stat(name)
 }
@@ -101,7 +103,7 @@ func (f *Faulty) Free(dir string) (int64, error) { return f.fs.Free(dir) }
 func (f *Faulty) Total(dir string) (int64, error) { return f.fs.Total(dir) }
 
 type faultyFile struct {
-	File
+	vfs.File
 	on   *Faulty
 	name string
 }

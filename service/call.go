@@ -115,5 +115,8 @@ func (o *Op) decode(r io.Reader) (any, error) {
 	if err := d.Decode(args.Interface()); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fail.New(fail.Usage, "malformed arguments of %s: %w", o.Name, err)
 	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, fail.New(fail.Usage, "malformed arguments of %s: there is more than one JSON object", o.Name)
+	}
 	return args.Elem().Interface(), nil
 }

@@ -4,25 +4,28 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"errors"
-	"io"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/fail"
 )
 
-// objects gives the objects whose hashes come in, each with its length in front
-// (32 bits, little endian). The answer is complete or an error.
-func (s *Service) objects(_ context.Context, r *Request, _ Objects) (None, error) {
-	in, out := bufio.NewReaderSize(r.In, 64<<10), bufio.NewWriterSize(r.Out, 256<<10)
+// MaxObjects is how many objects one request can ask for.
+const MaxObjects = 1024
+
+// objects writes each object with its length in front (32 bits, little endian). The
+// request was read completely before: net/http closes its body at the first flush of
+// the answer.
+func (s *Service) objects(_ context.Context, r *Request, a Objects) (None, error) {
+	if len(a.Hashes) > MaxObjects {
+		return None{}, fail.New(fail.Usage, "%d objects in one request are more than the %d allowed", len(a.Hashes), MaxObjects)
+	}
+	out := bufio.NewWriterSize(r.Out, 256<<10)
 	var object []byte
-	for {
-		var h cas.Hash
-		if _, err := io.ReadFull(in, h[:]); errors.Is(err, io.EOF) {
-			return None{}, out.Flush()
-		} else if err != nil {
-			return None{}, err
+	for _, text := range a.Hashes {
+		h, err := cas.ParseHash(text)
+		if err != nil {
+			return None{}, fail.New(fail.Usage, "%w", err)
 		}
-		var err error
 		if object, err = s.Store.Object(h, object); err != nil {
 			return None{}, err
 		}
@@ -31,4 +34,5 @@ func (s *Service) objects(_ context.Context, r *Request, _ Objects) (None, error
 			return None{}, err
 		}
 	}
+	return None{}, out.Flush()
 }

@@ -155,7 +155,7 @@ var ops = []*Op{
 		About: "Keeps the objects of a snapshot at hand for as long as the answer is read."}, (*Service).open),
 	op(Op{Name: "open-changes", Route: "GET /v1/since-import", Access: Direct, Output: Events, Hasty: true,
 		About: "Keeps the objects of what the workspace began from, and of a snapshot or of now, at hand for as long as the answer is read."}, (*Service).openChanges),
-	op(Op{Name: "objects", Route: "POST /v1/objects", Access: Direct, Input: Bytes, Output: Bytes,
+	op(Op{Name: "objects", Route: "POST /v1/objects", Access: Direct, Output: Bytes,
 		About: "Gives objects of an open snapshot, by their hashes."}, (*Service).objects),
 	op(Op{Name: "exported", Route: "POST /v1/exported", Access: Direct,
 		About: "Notes the commit that a client exported a snapshot as."}, (*Service).exported),

@@ -57,9 +57,11 @@ type OpenedChanges struct {
 	Now  string `json:"now" jsonschema:"hash of the state object of the snapshot"`
 }
 
-// Objects asks for objects; their hashes follow, 32 bytes each. The answer is,
-// in the same order, the length of each (32 bits, little endian) and its bytes.
-type Objects struct{}
+// Objects asks for objects. The answer is, in the same order, the length of each
+// (32 bits, little endian) and its bytes.
+type Objects struct {
+	Hashes []string `json:"hashes" jsonschema:"of the objects, 64 hex digits each; at most 1024"`
+}
 
 // Exported tells of an export that the client made.
 type Exported struct {

@@ -14,11 +14,6 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-const (
-	maxObject = 64 << 20 // bytes
-	maxAsked  = 1024     // objects at a time
-)
-
 // objects reads those of an open snapshot. It is a tree.ObjectStore that cannot
 // be written to.
 type objects struct {
@@ -55,7 +50,7 @@ func (o *objects) Get(h cas.Hash, dst []byte) ([]byte, error) {
 func (o *objects) Prefetch(hashes []cas.Hash) error {
 	ahead := make(map[cas.Hash][]byte, len(hashes))
 	for len(hashes) > 0 {
-		now := hashes[:min(maxAsked, len(hashes))]
+		now := hashes[:min(service.MaxObjects, len(hashes))]
 		hashes = hashes[len(now):]
 		got, err := o.ask(now)
 		if err != nil {
@@ -72,11 +67,12 @@ func (o *objects) Prefetch(hashes []cas.Hash) error {
 }
 
 func (o *objects) ask(hashes []cas.Hash) ([][]byte, error) {
-	var in, out bytes.Buffer
-	for i := range hashes {
-		in.Write(hashes[i][:])
+	var out bytes.Buffer
+	req := service.Objects{Hashes: make([]string, len(hashes))}
+	for i, h := range hashes {
+		req.Hashes[i] = h.String()
 	}
-	if err := o.c.Do(o.ctx, service.Objects{}, Exchange{In: &in, Out: &out}, nil); err != nil {
+	if err := o.c.Do(o.ctx, req, Exchange{Out: &out}, nil); err != nil {
 		return nil, fmt.Errorf("asking the daemon for objects: %w", err)
 	}
 	r := bufio.NewReader(&out)
@@ -95,7 +91,7 @@ func readObject(r io.Reader) ([]byte, error) {
 	if err := binary.Read(r, binary.LittleEndian, &size); err != nil {
 		return nil, err
 	}
-	if size > maxObject {
+	if size > cas.MaxObject {
 		return nil, errors.New("an object is too big")
 	}
 	b := make([]byte, size)

@@ -34,16 +34,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// needs skips the test where a program is not there.
-func needs(t *testing.T, programs ...string) {
-	t.Helper()
-	for _, p := range programs {
-		if _, err := exec.LookPath(p); err != nil {
-			t.Skipf("%s is not installed", p)
-		}
-	}
-}
-
 // command is a command that finds the daemon under test as amberfs.
 func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	t.Helper()
@@ -196,17 +186,21 @@ func rewind(t *testing.T, agent string, m *harness.Mount, name string) {
 // TestSandboxes: what runs in one changes its fork, and finds no way to
 // anything else of the mount.
 func TestSandboxes(t *testing.T) {
-	for name, program := range map[string]string{"bubblewrap": "bwrap", "unshare": "unshare"} {
+	for name, probe := range map[string][]string{
+		"bubblewrap": {"bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"},
+		"unshare":    {"unshare", "--user", "--map-current-user", "--keep-caps", "--mount", "true"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			needs(t, program)
+			harness.Needs(t, probe[0])
+			// Without a mount: a broken one must not look like a missing sandbox.
+			if out, err := exec.Command(probe[0], probe[1:]...).CombinedOutput(); err != nil {
+				t.Skipf("%s does not work here: %v: %s", probe[0], err, out)
+			}
 			m := harness.New(t)
 			write(t, m.Path("f"), "main's\n")
 			must(t, os.Mkdir(m.Path(".forks/other"), 0o755))
 			write(t, m.Path(".forks/other/secret"), "the other's\n")
 			sandbox := example(t, "sandboxes", name)
-			if out, err := command(t, "/", sandbox, m.Dir, "probe", "true").CombinedOutput(); err != nil {
-				t.Skipf("%s does not work here: %v: %s", name, err, out)
-			}
 			run(t, "/", sandbox, m.Dir, "try", "sh", "-ec", "echo changed > f; mkdir .snapshots/inside; rm f; mv .snapshots/restore .snapshots/restore@inside")
 			wantFile(t, m.Path("f"), "main's\n")
 			wantFile(t, m.Path(".forks/try/f"), "changed\n")
@@ -226,7 +220,11 @@ func TestSandboxes(t *testing.T) {
 
 // TestPodman runs a container of a static program, as no image can be fetched.
 func TestPodman(t *testing.T) {
-	needs(t, "podman", "busybox")
+	for _, program := range []string{"podman", "busybox"} { // make test-packages installs them
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is not installed", program)
+		}
+	}
 	var options []string
 	if os.Getuid() == 0 {
 		options = []string{"-o", "allow_other"}
@@ -284,7 +282,7 @@ func TestWorktrees(t *testing.T) {
 func TestPrograms(t *testing.T) {
 	for program, file := range map[string]string{"python3": "checkpoint.py", "node": "checkpoint.mjs"} {
 		t.Run(program, func(t *testing.T) {
-			needs(t, program)
+			harness.Needs(t, program)
 			m := harness.New(t)
 			out := run(t, "/", program, example(t, "programs", file), m.Dir, "echo kept > f", "rm f; exit 3", "echo more >> f")
 			wantFile(t, m.Path("f"), "kept\nmore\n")

@@ -22,7 +22,7 @@ func words(line string) string {
 // in it sees the workspace and nothing else. Without it, run gives no rights by
 // set-user-ID programs.
 func TestRunInBubblewrap(t *testing.T) {
-	needs(t, "bwrap")
+	harness.Needs(t, "bwrap")
 	line := words(sandboxLine.FindString(run(t, "/", harness.Binary(t), "help", "run")))
 	page, err := os.ReadFile("../../docs/SECURITY-MODEL.md")
 	if told := words(sandboxLine.FindString(string(page))); line == "" || err == nil && told != line {

@@ -2,9 +2,11 @@ package harness
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +28,9 @@ const raceOptions = "atexit_sleep_ms=20"
 func Binary(t testing.TB) string {
 	t.Helper()
 	if err := prepare(); err != nil {
+		t.Fatal(err)
+	}
+	if err := sources(); err != nil {
 		t.Fatal(err)
 	}
 	return scratch.bin
@@ -69,6 +74,50 @@ func build(dir string) (string, error) {
 		return "", fmt.Errorf("building amberfs: %w\n%s", err, out)
 	}
 	return bin, nil
+}
+
+// sources looks once at every file of this repository from which a child of the
+// test builds or reads something. Go's test cache knows only the files that the
+// test itself looked at while it ran; without this, a test passes from the cache
+// after the daemon has changed.
+var sources = sync.OnceValue(func() error {
+	root, err := moduleRoot()
+	if err != nil || root == "" {
+		return err
+	}
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && unrelated(root, path):
+			return filepath.SkipDir
+		case d.Type().IsRegular():
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+})
+
+// unrelated reports whether no test depends on what is below a directory: what is
+// built there, and the workspace that `make run` mounts.
+func unrelated(root, dir string) bool {
+	rel, err := filepath.Rel(root, dir)
+	return err != nil || slices.Contains([]string{".git", ".run", "bin", "dist", "ws"}, rel)
+}
+
+// moduleRoot is the directory of go.mod, or "" for a test binary that runs
+// elsewhere.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	for ; err == nil; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	return "", err
 }
 
 // A Runner is what [testing.M] is for [Run].

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"os"
+	"os/exec"
 	"strconv"
 	"testing"
 )
@@ -34,4 +35,18 @@ func FromEnv(t testing.TB, name string, otherwise uint64) uint64 {
 		t.Fatalf("%s=%q: %v", name, s, err)
 	}
 	return n
+}
+
+// Needs skips the test where a program is not installed. In `make test`, which
+// installs them, a missing program is a failure.
+func Needs(t testing.TB, programs ...string) {
+	t.Helper()
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err == nil {
+			continue
+		} else if os.Getenv("AMBERFS_TEST_COMPLETE") != "" {
+			t.Fatalf("%s is not installed: %v", p, err)
+		}
+		t.Skipf("%s is not installed", p)
+	}
 }

@@ -19,11 +19,7 @@ func NPM(t testing.TB, name string, files ...string) string {
 			t.Fatal(err)
 		}
 	}
-	for _, p := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(p); err != nil {
-			t.Skipf("%s is not installed", p)
-		}
-	}
+	Needs(t, "node", "npm")
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Skip(err)

@@ -6,7 +6,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/amberfs/amberfs/tests/harness"
 )
@@ -119,7 +118,10 @@ func TestClaimsAtOnce(t *testing.T) {
 		defer close(done)
 		claimAll(t, m, true)
 	}()
-	time.Sleep(300 * time.Millisecond)
+	harness.Eventually(t, "the first are claimed", func() bool {
+		forks, err := os.ReadDir(m.Path(".forks"))
+		return err == nil && len(forks) > 0
+	})
 	m.Kill()
 	<-done
 	m.Start()

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -109,7 +108,11 @@ func TestWatchersHearOfARestore(t *testing.T) {
 	if slices.Contains(w.heard, "sub/same:modify") {
 		t.Error("an unchanged file was said to be modified")
 	}
-	time.Sleep(300 * time.Millisecond) // longer than events wait
+	write(t, m.Path("marker"), "") // events are logged in the order of the changes
+	harness.Eventually(t, "the log is complete", func() bool {
+		return strings.Contains(read(t, m.Path(".snapshots", "log")), `"marker"`)
+	})
+	must(t, os.Remove(m.Path("marker")))
 	for line := range strings.Lines(read(t, m.Path(".snapshots", "log"))) {
 		if strings.Contains(line, `"modified"`) && strings.Contains(line, "nudge") {
 			t.Errorf("telling the watchers is in the event log: %s", line)

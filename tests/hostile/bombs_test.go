@@ -227,7 +227,6 @@ func TestInterruptedImport(t *testing.T) {
 				fed := startWithPart(t, cmd, name, part)
 				command, daemon := most(cmd.Process.Pid), most(m.Pid())
 				<-fed
-				time.Sleep(200 * time.Millisecond)
 				began := time.Now()
 				must(t, unix.Kill(inner(t, cmd.Process.Pid), unix.SIGINT))
 				err := cmd.Wait()

@@ -314,7 +314,14 @@ func TestClientsStoppedAndKilled(t *testing.T) {
 		must(t, c.Start())
 		clients = append(clients, c)
 	}
-	time.Sleep(300 * time.Millisecond)
+	harness.Eventually(t, "each is in the middle of its work", func() bool {
+		for i := range clients {
+			if fi, err := os.Stat(m.Path(fmt.Sprint("f", i))); err != nil || fi.Size() == 0 {
+				return false
+			}
+		}
+		return true
+	})
 	for i, c := range clients {
 		sig := unix.SIGSTOP
 		if i%2 == 0 {

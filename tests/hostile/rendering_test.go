@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,8 +77,8 @@ func TestLargeDiffsInAFork(t *testing.T) {
 	}
 }
 
-// TestManyRenderingsInAFork: who has only a fork and asks for diffs without end makes
-// nobody else wait.
+// TestManyRenderingsInAFork: a program that has only a fork and asks for diffs without
+// end does not delay writes in main.
 func TestManyRenderingsInAFork(t *testing.T) {
 	m := harness.New(t)
 	must(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
@@ -88,6 +89,7 @@ func TestManyRenderingsInAFork(t *testing.T) {
 	}
 	stop := make(chan struct{})
 	var askers sync.WaitGroup
+	var asked atomic.Int64
 	ask := func(what func(i int)) {
 		askers.Go(func() {
 			for i := 0; ; i++ {
@@ -95,6 +97,7 @@ func TestManyRenderingsInAFork(t *testing.T) {
 				case <-stop:
 					return
 				case <-time.After(100 * time.Millisecond):
+					asked.Add(1)
 					what(i)
 				}
 			}
@@ -107,25 +110,19 @@ func TestManyRenderingsInAFork(t *testing.T) {
 	ask(func(int) { _ = os.Chtimes(m.Path(".forks", "f", "big"), time.Now(), time.Now()) })
 	defer askers.Wait()
 	defer close(stop)
-	time.Sleep(time.Second)
+	harness.Eventually(t, "all have asked", func() bool { return asked.Load() > 320 })
 	var took []time.Duration
 	for range 20 {
 		began := time.Now()
 		must(t, os.WriteFile(m.Path("file"), []byte("x"), 0o644))
 		took = append(took, time.Since(began))
-		time.Sleep(20 * time.Millisecond)
 	}
 	slices.Sort(took)
-	// Behind renderings each would wait for seconds. Where there is nobody else most
-	// are to be quick, on a busy machine some.
-	quick := took[0]
-	if harness.Long() {
-		quick = took[len(took)/2]
+	// A write that waits for renderings takes seconds.
+	if median := took[len(took)/2]; median > 500*time.Millisecond {
+		t.Errorf("the median write in main takes %v of %v", median, took)
 	}
-	if quick > 300*time.Millisecond {
-		t.Errorf("a write in main takes %v", took)
-	}
-	t.Logf("a write in main takes %v", took)
+	t.Logf("writes in main take %v", took)
 }
 
 // TestManyListsInAFork: long lists of what a restore would change, many at a time, make

@@ -179,7 +179,13 @@ func TestNetworkAway(t *testing.T) {
 	}
 	cat := exec.Command("cat", b.Path("big6"))
 	must(t, cat.Start())
-	time.Sleep(50 * time.Millisecond)
+	harness.Eventually(t, "cat has opened the file", func() bool {
+		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", cat.Process.Pid))
+		return slices.ContainsFunc(fds, func(fd string) bool {
+			to, _ := os.Readlink(fd)
+			return to == b.Path("big6")
+		})
+	})
 	must(t, cat.Process.Kill())
 	ended := make(chan error, 1)
 	go func() { ended <- cat.Wait() }()

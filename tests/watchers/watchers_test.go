@@ -135,9 +135,7 @@ func TestNode(t *testing.T) {
 }
 
 func TestInotifywait(t *testing.T) {
-	if _, err := exec.LookPath("inotifywait"); err != nil {
-		t.Skip("inotifywait is not installed")
-	}
+	harness.Needs(t, "inotifywait")
 	m := harness.New(t)
 	shell(t, m.Dir, before+"; mkdir .snapshots/v1; "+after)
 	cmd := exec.Command("inotifywait", "-m", "-r", "--format", "%e %w%f", ".")

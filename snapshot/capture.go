@@ -203,10 +203,8 @@ func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release fu
 		return nil, nil, err
 	}
 	release = s.Hold(st)
-	s.seal.one.Lock()
-	defer s.seal.one.Unlock()
 	defer s.gc.puts.enter()()
-	if _, _, err = s.sealState(ctx, w.view, st); err != nil {
+	if _, err = s.sealInTurn(ctx, w.view, st); err != nil {
 		release()
 		return nil, nil, err
 	}

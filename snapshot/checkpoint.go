@@ -327,11 +327,9 @@ func (s *Store) records(c *checkpoint) ([]cas.MetaOp, error) {
 
 // sealPresent seals the workspaces of a checkpoint.
 func (s *Store) sealPresent(ctx context.Context, c *checkpoint) error {
-	s.seal.one.Lock()
-	defer s.seal.one.Unlock()
 	for id, st := range c.states {
 		r := c.workspaces[id]
-		h, _, err := s.sealState(ctx, id, st)
+		h, err := s.sealInTurn(ctx, id, st)
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w", r.Name, err)
 		}

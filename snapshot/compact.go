@@ -46,9 +46,7 @@ func (w *Workspace) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err != nil {
 		return Compacted{}, err
 	}
-	s.seal.one.Lock()
-	id, _, err := s.sealState(ctx, w.view, st)
-	s.seal.one.Unlock()
+	id, err := s.sealInTurn(ctx, w.view, st)
 	if err != nil {
 		return Compacted{}, err
 	}

@@ -2,6 +2,7 @@ package snapshot_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -86,6 +89,96 @@ func TestDamagedFileAlone(t *testing.T) {
 	s = open(t, dir)
 	if _, err := s.Forest().Unlink(root, "big"); err != nil {
 		t.Fatalf("unlink of the damaged file: %v", err)
+	}
+}
+
+// TestDamagedChunk: one damaged chunk is an error of reading it and of nothing else. The
+// file can be written beside it and into it; snapshots of that, of other files and of
+// forks are sealed, and checkpoints, gc and pushes go on.
+func TestDamagedChunk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s := open(t, dir)
+	rnd := rand.New(rand.NewPCG(1, 1))
+	b := make([]byte, 4<<20)
+	for i := range b {
+		b[i] = byte(rnd.Uint32())
+	}
+	write(t, s, s.Main().Root(), "big", string(b))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	pack, raw := onlyPack(t, dir)
+	n := 0
+	eachRecord(raw, func(header, body []byte) {
+		if n++; header[4] == 1 && n == 20 {
+			body[len(body)/2] ^= 0xff
+		}
+	})
+	if n < 20 {
+		t.Fatalf("only %d records", n)
+	}
+	if err := os.WriteFile(pack, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	f := s.Forest()
+	a, err := f.Lookup(s.Main().Root(), "big")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bad []int64
+	for off := int64(0); off < int64(len(b)); off += 4096 {
+		if _, err := f.ReadAt(a.ID, make([]byte, 4096), off); errors.Is(err, live.ErrDamaged) {
+			bad = append(bad, off)
+		}
+	}
+	if len(bad) < 2 {
+		t.Fatal("no damage found")
+	}
+	fork, err := s.Main().Fork(snapshot.ForkOptions{Name: "side"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, off := range []int64{bad[0] - 8192, bad[len(bad)-1] + 8192, bad[len(bad)/2]} {
+		if _, err := f.Write(a.ID, []byte("x"), off, false); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range []*snapshot.Workspace{s.Main(), fork} {
+			write(t, s, w.Root(), "other", fmt.Sprint(i))
+			info, err := w.Capture(snapshot.CaptureOptions{})
+			if err == nil {
+				_, err = w.WaitSealed(t.Context(), info.Name)
+			}
+			if err != nil {
+				t.Fatalf("a snapshot after a write at %d: %v", off, err)
+			}
+			p, err := w.Push(t.Context(), info.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Release()
+		}
+		if _, err := f.ReadAt(a.ID, make([]byte, 1), off); err != nil && i < 2 {
+			t.Errorf("what was written at %d: %v", off, err)
+		}
+		if err := s.Checkpoint(t.Context()); err != nil {
+			t.Fatalf("a checkpoint after a write at %d: %v", off, err)
+		}
+		if _, err := s.GC(t.Context(), nil); err != nil {
+			t.Fatalf("gc after a write at %d: %v", off, err)
+		}
+	}
+	if _, err := f.ReadAt(a.ID, make([]byte, 1), bad[1]); !errors.Is(err, live.ErrDamaged) && !errors.Is(err, cas.ErrNotFound) {
+		t.Errorf("the damaged chunk is read: %v", err)
+	}
+	r, err := s.Verify(t.Context(), nil)
+	if err != nil || len(r.Affected) == 0 {
+		t.Fatalf("verify names %v, %v", r, err)
+	}
+	for _, at := range r.Affected {
+		if at.Path != "big" {
+			t.Errorf("verify names %+v", at)
+		}
 	}
 }
 

@@ -49,9 +49,10 @@
 //	cas.Record                one gc at a time; who holds it neither collects nor verifies
 //	room.one                  one writer at a time makes room on a nearly full disk
 //	  ckpt.mu                 one checkpoint, or gc that marks, at a time
-//	    seal.one              one seal at a time
-//	      live.Forest.mu      the catalogue and every view
-//	        seal.mu           the queue of the sealer
+//	    Workspace.sealing     one seal at a time of a fork of main
+//	      seal.main, .forks   how many of main and of all forks
+//	        live.Forest.mu    the catalogue and every view
+//	          seal.mu         the queue of the sealer
 //	usage.mu                  one counts what a fork has of its own
 //	  live.Forest.mu
 //	gc.held.mu, gc.mu, gc.puts.mu, figures.mu

@@ -75,6 +75,8 @@ type snap struct {
 	wanted bool
 	// lazy: it is sealed only when a checkpoint needs it.
 	lazy bool
+	// retry is when the background seals it again after it failed, guarded by seal.mu.
+	retry time.Time
 }
 
 // storedSnapshot is the catalogue's record of a snapshot, in the metadata of the

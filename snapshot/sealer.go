@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
@@ -39,10 +40,19 @@ const (
 	turnRest = 50 * time.Microsecond
 )
 
-// sealer holds the snapshots that have no id yet, oldest first.
+// sealForks is how many seals of forks go on at a time.
+const sealForks = 2
+
+// retrySeal is how long a seal that failed is left alone, unless it is waited for.
+const retrySeal = 5 * time.Second
+
+// sealer has the snapshots that have no id yet, oldest first. One seal at a time goes
+// on in main, and one in each fork of main with the forks in it: there each builds on
+// the one before, and none waits for other tenants.
 type sealer struct {
-	one    sync.Mutex // one seal at a time, oldest first, so that each builds on the one before
-	mu     sync.Mutex // guards queue
+	main   *semaphore.Weighted
+	forks  *semaphore.Weighted
+	mu     sync.Mutex // guards queue and snap.retry
 	queue  []*snap
 	signal wake
 
@@ -53,7 +63,35 @@ type sealer struct {
 	rested  atomic.Int64 // ns, when one last rested
 }
 
-func (q *sealer) init() { q.signal = newWake() }
+func (q *sealer) init() {
+	q.signal = newWake()
+	q.main, q.forks = semaphore.NewWeighted(1), semaphore.NewWeighted(sealForks)
+}
+
+// sealTurn waits until a state of a workspace may be sealed.
+func (s *Store) sealTurn(ctx context.Context, ws uint32) (end func(), err error) {
+	if ws == live.MainView {
+		if err := s.seal.main.Acquire(ctx, 1); err != nil {
+			return nil, err
+		}
+		return func() { s.seal.main.Release(1) }, nil
+	}
+	tenant := semaphore.NewWeighted(1) // of a fork that has ended
+	if u := s.usageOf(ws); u != nil {
+		tenant = u.fork.sealing
+	}
+	if err := tenant.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	if err := s.seal.forks.Acquire(ctx, 1); err != nil {
+		tenant.Release(1)
+		return nil, err
+	}
+	return func() {
+		s.seal.forks.Release(1)
+		tenant.Release(1)
+	}, nil
+}
 
 func (q *sealer) push(sn *snap) {
 	if sn.Sealed {
@@ -65,13 +103,24 @@ func (q *sealer) push(sn *snap) {
 	q.signal.up()
 }
 
-func (q *sealer) first() *snap {
+// next returns the oldest snapshot whose seal did not fail just now; with upTo, the
+// oldest of its workspace, or upTo itself.
+func (q *sealer) next(upTo *snap) *snap {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.queue) == 0 {
-		return nil
+	for _, sn := range q.queue {
+		if sn == upTo || (upTo == nil || sn.ws == upTo.ws) && (sn.retry.IsZero() || time.Now().After(sn.retry)) {
+			return sn
+		}
 	}
-	return q.queue[0]
+	return upTo
+}
+
+// failed leaves a snapshot alone for a while.
+func (q *sealer) failed(sn *snap) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	sn.retry = time.Now().Add(retrySeal)
 }
 
 func (q *sealer) done(sn *snap) {
@@ -94,23 +143,20 @@ func (q *sealer) len() int {
 // sealLoop seals snapshots in the background.
 func (s *Store) sealLoop() {
 	for {
-		for s.loops.ctx.Err() == nil { // also what was left by a panic
-			more, err := s.sealFirst(s.loops.ctx)
-			if err != nil {
-				if s.loops.ctx.Err() == nil {
-					s.logger.Warn("sealing", "err", err, guard.Stack(err))
-					s.loops.pause(5 * time.Second)
-				}
-				continue
+		for sn := s.seal.next(nil); sn != nil && s.loops.ctx.Err() == nil; sn = s.seal.next(nil) {
+			if err := s.sealSnapshot(s.loops.ctx, sn); err != nil && s.loops.ctx.Err() == nil {
+				s.logger.Warn("sealing", "err", err, guard.Stack(err))
 			}
-			if !more {
-				break
-			}
+		}
+		var again <-chan time.Time
+		if s.seal.len() > 0 { // what failed, also because of a panic
+			again = time.After(retrySeal)
 		}
 		select {
 		case <-s.loops.ctx.Done():
 			return
 		case <-s.seal.signal:
+		case <-again:
 		}
 		s.loops.pause(sealDelay)
 		s.awaitRest()
@@ -130,14 +176,17 @@ func (s *Store) awaitRest() {
 	}
 }
 
-// sealFirst seals the oldest snapshot that is not. It reports whether there
-// was one.
-func (s *Store) sealFirst(ctx context.Context) (bool, error) {
-	s.seal.one.Lock()
-	defer s.seal.one.Unlock()
-	sn := s.seal.first()
-	if sn == nil {
-		return false, nil
+// sealSnapshot seals a snapshot, unless that was done meanwhile.
+func (s *Store) sealSnapshot(ctx context.Context, sn *snap) error {
+	end, err := s.sealTurn(ctx, sn.ws)
+	if err != nil {
+		return err
+	}
+	defer end()
+	select {
+	case <-sn.done:
+		return nil
+	default:
 	}
 	// Held from before the look on: gc must not mark in between, without a
 	// snapshot that is removed just then, what its seal takes over.
@@ -151,11 +200,12 @@ func (s *Store) sealFirst(ctx context.Context) (bool, error) {
 		// Removed before it was sealed: nobody needs its chunks.
 		s.seal.done(sn)
 		close(sn.done)
-		return true, nil
+		return nil
 	}
+	s.seal.failed(sn) // until it is done
 	id, added, err := s.sealState(ctx, sn.ws, sn.state.Load())
 	if err != nil {
-		return true, fmt.Errorf("snapshot %s: %w", name, err)
+		return fmt.Errorf("snapshot %s: %w", name, err)
 	}
 	s.alter(func(*live.Tx) {
 		sn.id, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added
@@ -163,7 +213,18 @@ func (s *Store) sealFirst(ctx context.Context) (bool, error) {
 	})
 	s.seal.done(sn)
 	close(sn.done)
-	return true, nil
+	return nil
+}
+
+// sealInTurn is sealState of what is no snapshot, when its workspace has its turn.
+func (s *Store) sealInTurn(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, error) {
+	end, err := s.sealTurn(ctx, ws)
+	if err != nil {
+		return cas.Hash{}, err
+	}
+	defer end()
+	id, _, err := s.sealState(ctx, ws, st)
+	return id, err
 }
 
 // sealState seals a frozen state of a workspace and returns its id and how many bytes
@@ -186,7 +247,7 @@ func (s *Store) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.H
 
 // sealTo seals a frozen state into objects of the store. The caller holds puts.
 func (s *Store) sealTo(ctx context.Context, objects content.ObjectStore, st *tree.State) (id cas.Hash, err error) {
-	z := &content.Sealer{Src: s.src.Files, Objects: objects, Workers: sealWorkers, Pace: s.pace, Incomplete: s.salvage.incomplete.Load(), OnDamage: func(n int64) {
+	z := &content.Sealer{Src: s.src.Files, Objects: objects, Workers: sealWorkers, Pace: s.pace, OnDamage: func(n int64) {
 		s.salvage.incomplete.Store(true)
 		s.logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
 	}}
@@ -249,7 +310,8 @@ func (q *sealer) urgent() (done func()) {
 	return func() { q.waiting.Add(-1) }
 }
 
-// waitSeal returns when a snapshot is sealed, and helps with it.
+// waitSeal returns when a snapshot is sealed, and helps with it: those before it in its
+// workspace come first. One of these that fails is left out.
 func (s *Store) waitSeal(ctx context.Context, sn *snap) error {
 	for {
 		select {
@@ -259,7 +321,8 @@ func (s *Store) waitSeal(ctx context.Context, sn *snap) error {
 			return ctx.Err()
 		default:
 		}
-		if _, err := s.sealFirst(ctx); err != nil {
+		next := s.seal.next(sn)
+		if err := s.sealSnapshot(ctx, next); err != nil && next == sn {
 			return err
 		}
 	}

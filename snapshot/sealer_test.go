@@ -1,6 +1,11 @@
 package snapshot
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
 
 // TestSealQueue: what is sealed leaves a queue at the same cost however long that is,
 // after a mount with very many forks, for one.
@@ -12,13 +17,86 @@ func TestSealQueue(t *testing.T) {
 		all[i] = &snap{}
 		q.push(all[i])
 	}
-	if n := testing.AllocsPerRun(runs, func() { q.done(q.first()) }); n > 0 {
+	if n := testing.AllocsPerRun(runs, func() { q.done(q.next(nil)) }); n > 0 {
 		t.Errorf("%v allocations for each", n)
 	}
 	left := q.len()
 	q.done(all[len(all)-1])
 	q.done(all[0]) // it is gone already
-	if q.len() != left-1 || q.first() != all[len(all)-left] {
+	if q.len() != left-1 || q.next(nil) != all[len(all)-left] {
 		t.Errorf("%d are left, or others", q.len())
+	}
+}
+
+// TestSealFails: a snapshot that cannot be sealed fails those who wait for it, and
+// no other.
+func TestSealFails(t *testing.T) {
+	s, err := Open(t.TempDir(), Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, name := range []string{"broken", "whole"} {
+		if _, err := s.Main().Capture(CaptureOptions{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sn := s.seal.next(nil)
+	st := sn.state.Swap(nil)
+	if _, err := s.Main().WaitSealed(t.Context(), "whole"); err != nil {
+		t.Errorf("the whole one: %v", err)
+	}
+	if _, err := s.Main().WaitSealed(t.Context(), "broken"); err == nil {
+		t.Error("the broken one is sealed")
+	}
+	sn.state.Store(st)
+	if _, err := s.Main().WaitSealed(t.Context(), "broken"); err != nil {
+		t.Errorf("what is broken no more: %v", err)
+	}
+}
+
+// TestSealTurns: a tenant waits for its own seals alone.
+func TestSealTurns(t *testing.T) {
+	s, err := Open(t.TempDir(), Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	busy, err := s.Main().Fork(ForkOptions{Name: "busy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside, err := busy.Fork(ForkOptions{Name: "inside"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := s.Main().Fork(ForkOptions{Name: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := s.sealTurn(t.Context(), busy.view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		w     *Workspace
+		waits bool
+	}{{s.Main(), false}, {other, false}, {busy, true}, {inside, true}} {
+		if _, err := test.w.Capture(CaptureOptions{Name: "v1"}); err != nil {
+			t.Fatal(err)
+		}
+		c := t.Context()
+		if test.waits {
+			var cancel context.CancelFunc
+			c, cancel = context.WithTimeout(c, 20*time.Millisecond)
+			defer cancel()
+		}
+		if _, err := test.w.WaitSealed(c, "v1"); test.waits != errors.Is(err, context.DeadlineExceeded) || !test.waits && err != nil {
+			t.Errorf("%s: %v", test.w.Name(), err)
+		}
+	}
+	end()
+	if _, err := inside.WaitSealed(t.Context(), "v1"); err != nil {
+		t.Error(err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -29,18 +31,20 @@ type Workspace struct {
 	before   uint32 // the bookmark, see Bookmark
 	head     string // name of the snapshot that the present state follows
 	policy   Policy
-	claim    string     // the label of a fork that was claimed
-	expires  *time.Time // when a fork ends by itself
-	sealed   cas.Hash   // state at the last checkpoint
-	at       uint64     // live.Tx.Changed at the last capture
-	usage    *usage     // of a fork of main
-	restored []restored // of the snapshots that were restored last, oldest first
+	claim    string              // the label of a fork that was claimed
+	expires  *time.Time          // when a fork ends by itself
+	sealed   cas.Hash            // state at the last checkpoint
+	at       uint64              // live.Tx.Changed at the last capture
+	usage    *usage              // of a fork of main
+	sealing  *semaphore.Weighted // the same; one seal at a time
+	restored []restored          // of the snapshots that were restored last, oldest first
 }
 
 func newWorkspace(s *Store, view uint32, name string) *Workspace {
 	w := &Workspace{
 		store: s, view: view, name: name, nextSeq: 1, policy: DefaultPolicy(),
 		byName: make(map[string]*snap), forks: make(map[string]*Workspace),
+		sealing: semaphore.NewWeighted(1),
 	}
 	w.usage = &usage{fork: w}
 	return w

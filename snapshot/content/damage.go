@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
 // damagedHash stands in a sealed file for bytes that were damaged before they could
@@ -16,42 +17,106 @@ var damagedHash = func() (h cas.Hash) {
 	return h
 }()
 
-// damageBlock is how many bytes are given up together, at least.
-const damageBlock = 4 << 10
-
-// isGone reports whether err means that what was stored is not there any more, as
-// opposed to a disk that fails at the moment. A log tells so with a method Lost; of
-// the store it is believed only after a repair.
-func (z *Sealer) isGone(err error) bool {
-	var l interface{ Lost() bool }
-	return errors.As(err, &l) && l.Lost() || z.Incomplete && errors.Is(err, cas.ErrNotFound)
+// A damagedPart is a part of a file that cannot be read. Its hash is that of the
+// stored chunk, if the part is exactly one, else damagedHash.
+type damagedPart struct {
+	span
+	hash cas.Hash
 }
 
-// readAround reads what can be read of b, and notes which blocks cannot.
+// isGone reports whether err means that the stored bytes are lost, as opposed to a
+// disk or a remote that does not answer at the moment.
+func isGone(err error) bool {
+	var l interface{ Lost() bool } // an error of a log
+	if errors.As(err, &l) {
+		return l.Lost()
+	}
+	var d *cas.DamageError
+	return errors.As(err, &d) || errors.Is(err, cas.ErrNotFound) || errors.Is(err, wire.ErrMalformed)
+}
+
+// unlessGone returns err, nil if it means that stored bytes are lost.
+func unlessGone(err error) error {
+	if isGone(err) {
+		return nil
+	}
+	return err
+}
+
+// readAround reads what can be read of b, and notes which parts cannot.
 func (s *fileSealer) readAround(b []byte, off int64) error {
-	for len(b) > 0 {
-		n := min(int64(len(b)), damageBlock-off%damageBlock)
+	for end := off + int64(len(b)); off < end; {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
+		part, err := s.partAt(off)
+		if err != nil {
+			return err
+		}
+		n := min(part.end, end) - off
 		if _, err := s.c.ReadAt(s.z.Src, b[:n], off); err != nil {
-			if !s.z.isGone(err) {
+			// A whole chunk is as good as its hash, whatever keeps it from being read.
+			if part.hash == damagedHash && !isGone(err) {
 				return err
 			}
 			clear(b[:n])
-			s.damaged = append(s.damaged, span{off, off + n})
-			if s.z.OnDamage != nil {
-				s.z.OnDamage(n)
-			}
+			s.damaged = append(s.damaged, part)
 		}
 		b, off = b[n:], off+n
 	}
 	return nil
 }
 
-// damagedIn returns the first damaged part of [p, p+n).
-func (s *fileSealer) damagedIn(p, n int64) (part span, ok bool) {
-	for _, d := range s.damaged {
-		if d.off < p+n && p < d.end {
-			return span{max(d.off, p), min(d.end, p+n)}, true
+// partAt returns the part of the file at off that is lost together: what lies in one
+// chunk, or at most minChunk bytes of the journal. It begins before off only if it is a
+// whole chunk.
+func (s *fileSealer) partAt(off int64) (damagedPart, error) {
+	e := s.l.at(off)
+	part := damagedPart{span{off, off + e.n}, damagedHash}
+	if !e.inBase() {
+		part.end = min(part.end, off-off%minChunk+minChunk)
+		return part, nil
+	}
+	c := e.base.cursor(s.z.Src)
+	err := c.seek(e.pos)
+	if err != nil && !isGone(err) {
+		return part, err
+	}
+	// If a list of chunks is damaged, all that it lists is.
+	part.end = min(part.end, off+c.end()-e.pos)
+	if begin := off - (e.pos - c.off); err == nil && begin >= 0 {
+		if r := s.l.at(begin); r.base == e.base && r.pos == c.off && r.n >= c.cur.n {
+			part.off, part.hash = begin, c.cur.hash
 		}
 	}
-	return span{}, false
+	return part, nil
+}
+
+// damagedIn returns the first damaged part of [p, p+n).
+func (s *fileSealer) damagedIn(p, n int64) (part damagedPart, ok bool) {
+	for _, d := range s.damaged {
+		if d.off < p+n && p < d.end {
+			return d, true
+		}
+	}
+	return part, false
+}
+
+// addDamaged adds the damaged part at p.
+func (s *fileSealer) addDamaged(d damagedPart) error {
+	if d.off == s.p && d.hash != damagedHash {
+		s.p = d.end
+		return s.add(item{n: d.end - d.off, hash: d.hash})
+	}
+	if s.z.OnDamage != nil {
+		s.z.OnDamage(d.end - s.p)
+	}
+	for s.p < d.end {
+		n := min(maxChunk, d.end-s.p)
+		if err := s.add(item{n: n, hash: damagedHash}); err != nil {
+			return err
+		}
+		s.p += n
+	}
+	return nil
 }

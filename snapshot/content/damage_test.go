@@ -47,18 +47,98 @@ func TestSealDamaged(t *testing.T) {
 			}
 			log.err = rot{true}
 			base := b.seal(t, c)
-			if base.Size != size || lost == 0 || lost > damageBlock {
-				t.Fatalf("sealed as %d bytes, %d of them lost; want %d, a block lost", base.Size, lost, size)
+			if base.Size != size || lost == 0 || lost > minChunk {
+				t.Fatalf("sealed as %d bytes, %d of them lost; want %d, a part lost", base.Size, lost, size)
 			}
 			log.from, log.to = 0, 0
 			for off := int64(0); off < size; off += 1000 {
 				p := make([]byte, min(1000, size-off))
 				_, err := c.ReadAt(b.src, p, off)
-				in := off < min(size, (at/damageBlock+1)*damageBlock) && off+int64(len(p)) > at/damageBlock*damageBlock
+				in := off < min(size, (at/minChunk+1)*minChunk) && off+int64(len(p)) > at/minChunk*minChunk
 				if in != errors.Is(err, cas.ErrNotFound) || !in && (err != nil || !bytes.Equal(p, data[off:off+int64(len(p))])) {
 					t.Fatalf("%d bytes, damaged at %d: reading at %d: %v", size, at, off, err)
 				}
 			}
 		}
+	}
+}
+
+// rottenStore is a store of which some objects are damaged.
+type rottenStore struct {
+	*byteStore
+	bad map[cas.Hash]bool
+}
+
+func (s rottenStore) Get(h cas.Hash, dst []byte) ([]byte, error) {
+	if s.bad[h] {
+		return nil, &cas.DamageError{Damage: cas.Damage{Hash: h}}
+	}
+	return s.byteStore.Get(h, dst)
+}
+
+// TestSealBesideDamage: a file is sealed around a damaged chunk or list of chunks. The
+// chunk is taken over by its hash; where it is overwritten in part, or the lists end
+// elsewhere, the rest is lost.
+func TestSealBesideDamage(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		write int64 // offset in the damaged chunk
+		list  bool
+		lost  bool
+	}{
+		{"in the chunk before", -3, false, false},
+		{"in the chunk", 100, false, true},
+		{"in the list", 100, true, true},
+		{"before the list", -3, true, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBench()
+			data := b.noise(20 << 20)
+			old := b.file(t, data).Sealed()
+			c := old.cursor(b.src)
+			if err := c.seek(10 << 20); err != nil {
+				t.Fatal(err)
+			}
+			from, bad := c.off, c.cur.hash
+			if test.list {
+				c = old.cursor(b.src)
+				for c.level > 1 || c.end() <= 10<<20 {
+					step := c.next
+					if c.end() > 10<<20 {
+						step = c.enter
+					}
+					if err := step(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				from, bad = c.off, c.cur.hash
+			}
+			end := c.end()
+			store := rottenStore{b.store, map[cas.Hash]bool{bad: true}}
+			b.src = NewSource(store, b.log, 8<<20)
+			var lost int64
+			b.z = &Sealer{Src: b.src, Objects: store, Workers: 2, OnDamage: func(n int64) { lost += n }}
+			f := Of(old).Own(1)
+			b.write(t, f, from+test.write, []byte("new"))
+			copy(data[from+test.write:], "new")
+			m := b.seal(t, f)
+			if m.Size != int64(len(data)) || (lost > 0) != test.lost || lost > end-from+maxChunk {
+				t.Fatalf("sealed as %d bytes, %d of them lost", m.Size, lost)
+			}
+			// What can be read is right; what was only damaged is good again when the store is.
+			for _, healed := range []bool{false, true} {
+				if healed {
+					delete(store.bad, bad)
+				}
+				for off := int64(0); off < m.Size; off += 1000 {
+					p := make([]byte, min(1000, m.Size-off))
+					_, err := f.ReadAt(b.src, p, off)
+					may := off < end+maxChunk && off+int64(len(p)) > from-maxChunk && (!healed || lost > 0)
+					if err == nil && !bytes.Equal(p, data[off:off+int64(len(p))]) || err != nil && !may {
+						t.Fatalf("reading at %d, healed %t: %v", off, healed, err)
+					}
+				}
+			}
+		})
 	}
 }

@@ -16,7 +16,6 @@ type Sealer struct {
 	Pace       func() (alone bool) // called before each chunk of a file; may wait. Who is alone stores it without others' help; may be nil
 	OnProgress func(bytes int64)   // called with the bytes stored since the last call; may be nil
 	OnDamage   func(bytes int64)   // called for bytes that are damaged and cannot be sealed; may be nil
-	Incomplete bool                // the store lacks objects that no repair can bring back
 }
 
 // Seal cuts a frozen content into chunks, stores them, and records the
@@ -71,7 +70,7 @@ type fileSealer struct {
 	look   cursor // in lookOf, for where its data ends
 	lookOf *ChunkMap
 
-	damaged []span // parts of the file that cannot be read any more
+	damaged []damagedPart
 }
 
 func (s *fileSealer) run() error {
@@ -147,22 +146,21 @@ func (s *fileSealer) takeOver(e extent) (taken bool, err error) {
 			case ok:
 				err = s.add(c.cur)
 			case c.level > 0:
-				if err = c.enter(); err != nil {
-					return taken, err
+				if err = c.enter(); err == nil {
+					continue
 				}
-				continue
 			default:
 				return taken, nil
 			}
 			if err != nil {
-				return taken, err
+				return taken, unlessGone(err)
 			}
 			s.p += c.cur.n
 			taken = true
 			err = c.next()
 		}
 		if err != nil {
-			return taken, err
+			return taken, unlessGone(err)
 		}
 	}
 	return taken, nil
@@ -182,7 +180,8 @@ func (s *fileSealer) kind(p int64) (item, error) {
 			s.lookOf, s.look = e.base, e.base.cursor(s.z.Src)
 		}
 		if err := s.look.seek(e.pos); err != nil {
-			return it, err
+			it.n = min(it.n, s.look.end()-e.pos)
+			return it, unlessGone(err) // readAround finds out what is damaged
 		}
 		if s.look.done() {
 			return it, fmt.Errorf("%w: chunks end at %d, not at %d", wire.ErrMalformed, s.look.off, e.base.Size)
@@ -238,9 +237,8 @@ func (s *fileSealer) cutOne() error {
 			return err
 		}
 		if d, ok := s.damagedIn(s.p, n); ok {
-			if d.off == s.p {
-				s.p = d.end
-				return s.add(item{n: d.end - d.off, hash: damagedHash})
+			if d.off <= s.p {
+				return s.addDamaged(d)
 			}
 			n = d.off - s.p
 			look = maxChunk // the data ends there
@@ -257,12 +255,12 @@ func (s *fileSealer) cutOne() error {
 func (s *fileSealer) window(p, n, ahead int64) ([]byte, error) {
 	return s.fill(p, n, ahead, func(b []byte, off int64) error {
 		got, err := s.c.ReadAt(s.z.Src, b, off)
-		if s.z.isGone(err) {
+		if err != nil {
 			return s.readAround(b, off)
 		}
-		if err == nil && got < len(b) {
-			err = fmt.Errorf("file ends at %d, not at %d", off+int64(got), s.l.size)
+		if got < len(b) {
+			return fmt.Errorf("file ends at %d, not at %d", off+int64(got), s.l.size)
 		}
-		return err
+		return nil
 	})
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -34,23 +35,7 @@ mounted. A store that exists is mounted as it is, so the same line serves after 
 reboot.
 
 Options, after -o and with commas between:
-  allow_other               other users may use the mount
-  ro                        nothing can be changed
-  snapdir=visible|hidden    whether .snapshots and .forks are listed
-  acl                       POSIX access control lists
-  noxattr                   no extended attributes, which makes new files cheaper
-  nohandles                 open_by_handle_at(2) opens nothing
-  lowlatency                processors stay awake while requests follow each other
-                            (root): twice as fast, and takes more power
-  dev, suid                 device nodes and set-user-ID bits work
-  prefetch=none|tree|all    what of a snapshot on a remote is fetched before it is
-                            read (tree: all names and attributes)
-  timeout=30s               how long a read from a remote that is away may take
-  hard                      it takes until the remote is back, or who reads is killed
-  metrics=HOST:PORT         figures for Prometheus over HTTP
-  debug                     every request in the log, STORE/amberfs.log
-  remount                   ro, rw, exec, noexec … for what is mounted (root)
-The generic options of mount(8) are understood, so that a line in /etc/fstab of
+` + mountopt.Help() + `The generic options of mount(8) are understood, so that a line in /etc/fstab of
 type fuse.amberfs works; mount(8) itself asks for dev and suid there, unless it is
 told nodev and nosuid.
 
@@ -93,7 +78,7 @@ Root mounts directly; an ordinary user needs fusermount3 of the package fuse3.`,
 	_ = cmd.Flags().MarkHidden("later") // there is one
 	cmd.Flags().BoolVar(&orEmpty, "or-empty", false, "begin empty if REMOTE has no such SNAPSHOT yet")
 	cmd.Flags().BoolVarP(&foreground, "foreground", "f", false, "stay in the foreground")
-	cmd.Flags().StringArrayVarP(&options, "options", "o", nil, "mount `OPTION`s, with commas between")
+	addOptions(cmd, &options)
 	return cmd
 }
 
@@ -179,3 +164,20 @@ func (s *starter) Ready(r daemon.Ready) {
 
 // Failed has nothing to say: the error is also returned, and printed once.
 func (s *starter) Failed(error) { s.bar.done() }
+
+// addOptions gives cmd the flag -o, with completion of the last word of its list.
+func addOptions(cmd *cobra.Command, options *[]string) {
+	cmd.Flags().StringArrayVarP(options, "options", "o", nil, "mount `OPTION`s, separated by commas")
+	_ = cmd.RegisterFlagCompletionFunc("options", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		done := typed[:strings.LastIndex(typed, ",")+1]
+		var out []string
+		for _, word := range mountopt.Words() {
+			name, _, hasValue := strings.Cut(word, "=")
+			if hasValue {
+				name += "="
+			}
+			out = append(out, done+name)
+		}
+		return out, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+	}) // fails only if there is no such flag
+}

@@ -109,7 +109,7 @@ is killed. Inside, all other commands of amberfs work.`,
 	cmd.Flags().Lookup("apply").NoOptDefVal = string(applyAsk)
 	cmd.Flags().StringVar(&c.After, "snapshot-after", "", "capture the workspace as `NAME` when COMMAND has ended")
 	cmd.Flags().BoolVar(&c.ReadOnly, "read-only", false, "nothing can be changed")
-	cmd.Flags().StringArrayVarP(&options, "options", "o", nil, "mount `OPTION`s, with commas between")
+	addOptions(cmd, &options)
 	return cmd
 }
 

@@ -1,53 +1,107 @@
 package mountopt
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strings"
+	"text/tabwriter"
 	"time"
 )
 
-// Options is what a mount may be asked for.
+// Options are the settings of one mount.
 type Options struct {
-	ReadOnly       bool   // ro
-	AllowOther     bool   // allow_other: other users may use the mount
-	SnapdirVisible bool   // snapdir=visible: .snapshots and .forks are listed
-	ACL            bool   // acl: POSIX access control lists
-	NoXattr        bool   // noxattr: no extended attributes
-	NoHandles      bool   // nohandles: open_by_handle_at(2) opens nothing
-	LowLatency     bool   // lowlatency: processors stay awake while requests follow each other
-	Dev            bool   // dev: device nodes work
-	Suid           bool   // suid: set-user-ID bits work
-	NoExec         bool   // noexec: programs in the mount cannot be run
-	Metrics        string // metrics=ADDR: Prometheus figures over HTTP
-	Debug          bool   // debug: every request in the log
-	Remount        bool   // remount: what is mounted gets other flags
-	// Prefetch is how much of a snapshot on a remote is fetched before it is read
-	// (prefetch=none|tree|all); tree when empty.
-	Prefetch string
-	Timeout  time.Duration // timeout=30s: of a read from a remote that is away
-	Hard     bool          // hard: such a read waits until the remote is back
+	ReadOnly       bool
+	AllowOther     bool
+	SnapdirVisible bool
+	ACL            bool
+	NoXattr        bool
+	NoHandles      bool
+	LowLatency     bool
+	Dev            bool
+	Suid           bool
+	NoExec         bool
+	Metrics        string // HOST:PORT; "": none
+	Debug          bool
+	Remount        bool
+	Prefetch       string // none, tree or all; "": tree
+	Timeout        time.Duration
+	Hard           bool
 }
 
-// ignored are the generic words that mean nothing to amberfs (it keeps no times
-// of reading), or that mount(8) has dealt with already.
-var ignored = map[string]bool{
-	"defaults": true, "auto": true, "noauto": true, "user": true, "nouser": true, "users": true, "owner": true, "group": true,
-	"nofail": true, "_netdev": true, "async": true, "atime": true, "noatime": true, "relatime": true, "norelatime": true, "strictatime": true,
-	"nostrictatime": true, "lazytime": true, "nolazytime": true, "diratime": true, "nodiratime": true, "mand": true, "nomand": true,
-	"silent": true, "loud": true, "iversion": true, "noiversion": true, "default_permissions": true,
+// option is one word or a pair of opposite words.
+type option struct {
+	on, off string // off is "" where there is no opposite
+	value   string // what follows "=", for the list; "": nothing
+	help    string
+	flag    func(*Options) *bool
+	set     func(*Options, string) error // where value is not ""
+	get     func(Options) string         // the value, "" for the default
 }
 
-// known is the list for the error message.
-const known = "acl, allow_other, debug, dev, exec, hard, lowlatency, metrics=ADDR, nodev, noexec, nohandles, nosuid, noxattr, prefetch=none|tree|all, remount, ro, rw, snapdir=visible|hidden, suid, timeout=TIME"
+// all is every option, in the order of the documentation.
+var all = []option{
+	{on: "ro", off: "rw", help: "nothing can be changed", flag: func(o *Options) *bool { return &o.ReadOnly }},
+	{on: "allow_other", help: "other users can access the mount. Ordinary users need user_allow_other in /etc/fuse.conf", flag: func(o *Options) *bool { return &o.AllowOther }},
+	{on: "snapdir", value: "visible|hidden", help: "whether .snapshots and .forks are listed in the root. Default: hidden",
+		set: func(o *Options, v string) error {
+			o.SnapdirVisible = v == "visible"
+			return oneOf(v, "visible", "hidden")
+		},
+		get: func(o Options) string { return choose(o.SnapdirVisible, "visible") }},
+	{on: "acl", off: "noacl", help: "POSIX access control lists", flag: func(o *Options) *bool { return &o.ACL }},
+	{on: "noxattr", help: "no extended attributes. New files are cheaper", flag: func(o *Options) *bool { return &o.NoXattr }},
+	{on: "nohandles", help: "open_by_handle_at(2) is refused", flag: func(o *Options) *bool { return &o.NoHandles }},
+	{on: "dev", off: "nodev", help: "device nodes work (root)", flag: func(o *Options) *bool { return &o.Dev }},
+	{on: "suid", off: "nosuid", help: "set-user-ID bits work (root)", flag: func(o *Options) *bool { return &o.Suid }},
+	{on: "noexec", off: "exec", help: "programs in the mount cannot be executed", flag: func(o *Options) *bool { return &o.NoExec }},
+	{on: "lowlatency", help: "keep processors out of idle states during bursts of requests (root). Faster, uses more power", flag: func(o *Options) *bool { return &o.LowLatency }},
+	{on: "prefetch", value: "none|tree|all", help: "what is fetched from a remote before it is read. Default: tree (names and attributes)",
+		set: func(o *Options, v string) error { o.Prefetch = v; return oneOf(v, "none", "tree", "all") },
+		get: func(o Options) string { return o.Prefetch }},
+	{on: "timeout", value: "30s", help: "how long a read waits for a remote. Default: 30s",
+		set: func(o *Options, v string) error {
+			d, err := time.ParseDuration(v)
+			if err != nil || d <= 0 {
+				return errors.New("a time such as 30s")
+			}
+			o.Timeout = d
+			return nil
+		},
+		get: func(o Options) string {
+			if o.Timeout == 0 {
+				return ""
+			}
+			return o.Timeout.String()
+		}},
+	{on: "hard", off: "soft", help: "such a read waits until the remote is back, or the reader is killed", flag: func(o *Options) *bool { return &o.Hard }},
+	{on: "metrics", value: "HOST:PORT", help: "serve metrics for Prometheus over HTTP",
+		set: func(o *Options, v string) error {
+			if _, port, err := net.SplitHostPort(v); err != nil || port == "" {
+				return errors.New("HOST:PORT, such as localhost:9100")
+			}
+			o.Metrics = v
+			return nil
+		},
+		get: func(o Options) string { return o.Metrics }},
+	{on: "debug", help: "log every request in STORE/amberfs.log", flag: func(o *Options) *bool { return &o.Debug }},
+	{on: "remount", help: "change ro, rw, exec, noexec of a mount (root)", flag: func(o *Options) *bool { return &o.Remount }},
+}
+
+// generic are the words of mount(8) and fstab(5) that need nothing here.
+// mount(8) repeats some of the kernel's at a remount.
+var generic = strings.Fields(`defaults auto noauto user nouser users owner group nofail _netdev async
+	atime noatime relatime norelatime strictatime nostrictatime lazytime nolazytime diratime nodiratime
+	mand nomand silent loud iversion noiversion default_permissions
+	comment fsname subtype user_id group_id rootmode max_read`)
 
 // Parse reads the values of -o flags, each a comma-separated list. Of two words
 // that contradict each other the later one counts, as in mount(8).
 func Parse(lists ...string) (Options, error) {
 	var o Options
 	for _, list := range lists {
-		for _, word := range strings.Split(list, ",") {
-			if err := o.set(strings.TrimSpace(word)); err != nil {
+		for word := range strings.SplitSeq(list, ",") {
+			if err := o.parse(strings.TrimSpace(word)); err != nil {
 				return Options{}, err
 			}
 		}
@@ -55,117 +109,105 @@ func Parse(lists ...string) (Options, error) {
 	return o, nil
 }
 
-func (o *Options) set(word string) error {
+func (o *Options) parse(word string) error {
 	key, value, hasValue := strings.Cut(word, "=")
-	switch key {
-	case "snapdir":
-		switch value {
-		case "visible":
-			o.SnapdirVisible = true
-		case "hidden":
-			o.SnapdirVisible = false
-		default:
-			return fmt.Errorf("the mount option snapdir takes visible or hidden, not %q", value)
-		}
-		return nil
-	case "prefetch":
-		if value != "none" && value != "tree" && value != "all" {
-			return fmt.Errorf("the mount option prefetch takes none, tree or all, not %q", value)
-		}
-		o.Prefetch = value
-		return nil
-	case "timeout":
-		d, err := time.ParseDuration(value)
-		if err != nil || d <= 0 {
-			return fmt.Errorf("the mount option timeout takes a time such as 30s, not %q", value)
-		}
-		o.Timeout = d
-		return nil
-	case "metrics":
-		host, port, err := net.SplitHostPort(value)
-		if err != nil || port == "" {
-			return fmt.Errorf("the mount option metrics takes HOST:PORT, such as metrics=localhost:9100, not %q", value)
-		}
-		_ = host
-		o.Metrics = value
-		return nil
-	case "comment", "x-systemd", "fsname", "subtype":
-		return nil
-	case "user_id", "group_id", "rootmode", "max_read": // mount(8) repeats what the kernel shows, at a remount
-		return nil
-	}
-	if strings.HasPrefix(key, "x-") || strings.HasPrefix(key, "X-") {
-		return nil
-	}
-	if hasValue {
-		return unknown(word)
-	}
-	switch key {
-	case "":
-	case "ro":
-		o.ReadOnly = true
-	case "rw":
-		o.ReadOnly = false
-	case "allow_other":
-		o.AllowOther = true
-	case "acl":
-		o.ACL = true
-	case "noacl":
-		o.ACL = false
-	case "noxattr":
-		o.NoXattr = true
-	case "nohandles":
-		o.NoHandles = true
-	case "lowlatency":
-		o.LowLatency = true
-	case "dev":
-		o.Dev = true
-	case "nodev":
-		o.Dev = false
-	case "suid":
-		o.Suid = true
-	case "nosuid":
-		o.Suid = false
-	case "exec":
-		o.NoExec = false
-	case "noexec":
-		o.NoExec = true
-	case "debug":
-		o.Debug = true
-	case "hard":
-		o.Hard = true
-	case "soft":
-		o.Hard = false
-	case "remount":
-		o.Remount = true
-	default:
-		if !ignored[key] {
-			return unknown(word)
+	for _, a := range all {
+		switch {
+		case a.set != nil && key == a.on:
+			if err := a.set(o, value); err != nil {
+				return fmt.Errorf("the mount option %s takes %w, not %q", key, err, value)
+			}
+			return nil
+		case a.flag != nil && !hasValue && (key == a.on || key == a.off && key != ""):
+			*a.flag(o) = key == a.on
+			return nil
 		}
 	}
-	return nil
+	if word == "" || strings.HasPrefix(key, "x-") || strings.HasPrefix(key, "X-") {
+		return nil
+	}
+	for _, g := range generic {
+		if key == g {
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown mount option %q (known: %s)", word, strings.Join(Words(), ", "))
 }
 
 // String writes the options so that Parse reads the same ones.
 func (o Options) String() string {
 	var words []string
-	for _, w := range []struct {
-		on   bool
-		word string
-	}{
-		{o.ReadOnly, "ro"}, {o.AllowOther, "allow_other"}, {o.SnapdirVisible, "snapdir=visible"}, {o.ACL, "acl"},
-		{o.NoXattr, "noxattr"}, {o.NoHandles, "nohandles"}, {o.LowLatency, "lowlatency"},
-		{o.Dev, "dev"}, {o.Suid, "suid"}, {o.NoExec, "noexec"},
-		{o.Prefetch != "", "prefetch=" + o.Prefetch}, {o.Timeout > 0, "timeout=" + o.Timeout.String()}, {o.Hard, "hard"},
-		{o.Metrics != "", "metrics=" + o.Metrics}, {o.Debug, "debug"}, {o.Remount, "remount"},
-	} {
-		if w.on {
-			words = append(words, w.word)
+	for _, a := range all {
+		if a.flag != nil && *a.flag(&o) {
+			words = append(words, a.on)
+		} else if a.get != nil && a.get(o) != "" {
+			words = append(words, a.on+"="+a.get(o))
 		}
 	}
 	return strings.Join(words, ",")
 }
 
-func unknown(word string) error {
-	return fmt.Errorf("unknown mount option %q (known: %s)", word, known)
+// Words are all options as a user writes them.
+func Words() []string {
+	var words []string
+	for _, a := range all {
+		words = append(words, a.usage())
+		if a.off != "" {
+			words = append(words, a.off)
+		}
+	}
+	return words
+}
+
+// Help is the list of options for the help text.
+func Help() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, a := range all {
+		first := a.usage()
+		if a.off != "" {
+			first += ", " + a.off
+		}
+		fmt.Fprintf(w, "  %s\t%s\n", first, a.help)
+	}
+	_ = w.Flush()
+	return b.String()
+}
+
+// Markdown is the list as a table for the documentation, with the generic words.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString("| option | meaning |\n|---|---|\n")
+	for _, a := range all {
+		first := "`" + strings.ReplaceAll(a.usage(), "|", `\|`) + "`"
+		if a.off != "" {
+			first += ", `" + a.off + "`"
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", first, a.help)
+	}
+	fmt.Fprintf(&b, "\nWords of mount(8) and fstab(5) that are accepted and ignored: `%s`, `x-…`.\n", strings.Join(generic, "`, `"))
+	return b.String()
+}
+
+func (a option) usage() string {
+	if a.value == "" {
+		return a.on
+	}
+	return a.on + "=" + a.value
+}
+
+func oneOf(v string, words ...string) error {
+	for _, w := range words {
+		if v == w {
+			return nil
+		}
+	}
+	return errors.New(strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1])
+}
+
+func choose(on bool, word string) string {
+	if on {
+		return word
+	}
+	return ""
 }

@@ -9,7 +9,7 @@ DATE    ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --fo
 LDFLAGS  = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 PREFIX  ?= /usr/local
 
-.PHONY: build cross image install uninstall site session licences run stop test test-race test-long test-remote \
+.PHONY: build cross image install uninstall session licences run stop test test-race test-long test-remote \
 	test-packages test-release snapshot lint bench crash powercut soak clean
 
 # Static, so that it runs in any container.
@@ -37,10 +37,6 @@ install: build
 
 uninstall:
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/install -u
-
-# The documentation as web pages, in dist/site; needs no network.
-site:
-	$(GO) run ./packaging/site dist/site
 
 # Records the terminal session that the README shows, and what other pages say
 # that commands print.

@@ -28,7 +28,7 @@
 // Objects are collected in a quarantine directory and join the repository when
 // all are written; then one compare-and-swap moves the ref. Nothing else in the
 // repository changes, and after an error, Ctrl-C or on a full disk nothing at all: that
-// is promised (docs/git.md), and without the quarantine half an export would stay.
+// is promised (docs/how-to/git-and-tar.md), and without the quarantine half an export would stay.
 //
 // Whoever wrote the files may have written the repository's configuration too.
 // So none of the programs that it names is run: hooks and monitors are switched

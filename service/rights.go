@@ -8,7 +8,7 @@ import (
 )
 
 // Access says who may ask for an operation through a control file: the table "Who may
-// what" of docs/files.md, from the top down.
+// what" of docs/reference/control-files.md, from the top down.
 type Access int
 
 const (

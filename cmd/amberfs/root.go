@@ -94,7 +94,7 @@ All commands but mount and run work from inside a mount, or with -C DIR.`,
 	add(groupHistory, snapshotCommand(a), listCommand(a), showCommand(a), renameCommand(a), rmCommand(a), compactCommand(a),
 		pinCommand(a), unpinCommand(a),
 		restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), logCommand(a), uiCommand(a))
-	add(groupForks, forkCommand(a), claimCommand(a), forksCommand(a), promoteCommand(a))
+	add(groupForks, forkCommand(a), claimCommand(a), forksCommand(a), mergeCommand(a))
 	add(groupMount, mcpCommand(a), hookCommand(a))
 	add(groupTrees, exportCommand(a), importCommand(a), applyCommand(a))
 	add(groupRemotes, pushCommand(a), pullCommand(a), remoteCommand(a))
@@ -107,7 +107,7 @@ All commands but mount and run work from inside a mount, or with -C DIR.`,
 // otherWords are what users of other programs call a command.
 var otherWords = map[string]string{
 	"snapshot": "checkpoint commit create save take", "restore": "checkout reset rollback rewind", "rm": "delete destroy remove",
-	"umount": "unmount", "history": "versions", "status": "info", "fork": "branch clone", "promote": "merge", "list": "snapshots",
+	"umount": "unmount", "history": "versions", "status": "info", "fork": "branch clone", "list": "snapshots",
 }
 
 // likeCommand is the command that a mistyped one most likely is, "" if none.

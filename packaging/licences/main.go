@@ -5,7 +5,7 @@
 //	licences                       as Markdown
 //	licences -texts                with the texts
 //	licences -old                  fails for a module without a release in two
-//	                               years of which docs/dependencies.md says nothing
+//	                               years of which docs/dev/dependencies.md says nothing
 //	licences -sbom PROGRAM         what PROGRAM is made of, as a bill of materials
 //	licences -o FILE …             into FILE
 package main
@@ -116,7 +116,7 @@ func old(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	words, err := os.ReadFile("docs/dependencies.md")
+	words, err := os.ReadFile("docs/dev/dependencies.md")
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func old(out io.Writer) error {
 		}
 		fmt.Fprintln(out, m.Time.Format(time.DateOnly), path, m.Version)
 		if !strings.Contains(string(words), "`"+path+"`") {
-			bad = append(bad, fmt.Errorf("%s %s is of %s, and docs/dependencies.md does not say why it is used", path, m.Version, m.Time.Format(time.DateOnly)))
+			bad = append(bad, fmt.Errorf("%s %s is of %s, and docs/dev/dependencies.md does not say why it is used", path, m.Version, m.Time.Format(time.DateOnly)))
 		}
 	}
 	return errors.Join(bad...)

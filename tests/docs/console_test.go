@@ -15,7 +15,10 @@ import (
 // TestSessions does what the pages say, and compares what comes of it with what
 // they say. AMBERFS_UPDATE_DOCS=1 writes into the pages what was printed.
 func TestSessions(t *testing.T) {
-	for _, name := range []string{"README.md", "docs/quickstart.md", "docs/agents.md", "docs/backup.md", "docs/ui.md"} {
+	for _, name := range []string{
+		"README.md", "docs/tutorials/first-undo.md", "docs/tutorials/agent.md", "docs/how-to/sandbox.md",
+		"docs/how-to/parallel.md", "docs/how-to/back-up.md", "docs/how-to/page.md",
+	} {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			file := filepath.Join(root, name)
 			page, err := os.ReadFile(file)

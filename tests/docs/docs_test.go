@@ -5,7 +5,6 @@ package docs_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -23,7 +22,7 @@ const root = "../.."
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, pattern := range []string{"*.md", "docs/*.md", "*/FORMAT.md", "*/*/FORMAT.md", "examples/*.md", "examples/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "*/FORMAT.md", "*/*/FORMAT.md", "examples/*.md", "examples/*/*.md"} {
 		names, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -85,74 +84,14 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-var listed = regexp.MustCompile(`(?m)^  ([a-z]+) +[A-Z]`)
-
-// commands are the names that amberfs help lists.
-func commands(t *testing.T) []string {
-	t.Helper()
-	var out []string
-	for _, m := range listed.FindAllStringSubmatch(amberfs(t, "help"), -1) {
-		out = append(out, m[1])
-	}
-	if len(out) < 20 {
-		t.Fatalf("amberfs help lists only %v", out)
-	}
-	return out
-}
-
-func amberfs(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := exec.Command(harness.Binary(t), args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("amberfs %v: %v\n%s", args, err, out)
-	}
-	return string(out)
-}
-
-var (
-	usage = regexp.MustCompile("`amberfs ([a-z]+)")
-	flag  = regexp.MustCompile("(^|[\\s(|\\[`])--([a-z][a-z-]+)")
-)
-
-// TestCommands: docs/cli.md has every command with every flag of it, and no
-// other.
-func TestCommands(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join(root, "docs/cli.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	page := string(b)
-	there := commands(t)
-	for _, m := range usage.FindAllStringSubmatch(page, -1) {
-		if !slices.Contains(there, m[1]) && m[1] != "completion" {
-			t.Errorf("docs/cli.md tells of amberfs %s, which amberfs help does not list", m[1])
-		}
-	}
-	for _, name := range there {
-		rows := ""
-		for line := range strings.Lines(page) {
-			if strings.Contains(line, "`amberfs "+name) {
-				rows += line
-			}
-		}
-		if rows == "" {
-			t.Errorf("docs/cli.md does not tell of amberfs %s", name)
-			continue
-		}
-		help, _, _ := strings.Cut(amberfs(t, "help", name), "Global Flags:")
-		_, flags, _ := strings.Cut(help, "\nFlags:")
-		for _, m := range flag.FindAllStringSubmatch(flags, -1) {
-			if m[2] != "help" && !strings.Contains(page, "--"+m[2]) {
-				t.Errorf("docs/cli.md does not tell of amberfs %s --%s", name, m[2])
-			}
-		}
-		// A row is of the first command in it.
-		for line := range strings.Lines(rows) {
-			for _, m := range flag.FindAllStringSubmatch(line, -1) {
-				if strings.HasPrefix(line, "| `amberfs "+name) && !strings.Contains(help, "--"+m[2]) {
-					t.Errorf("docs/cli.md: amberfs %s has no flag --%s", name, m[2])
-				}
-			}
+// TestIndex: every page of the documentation is reachable from docs/README.md in one step.
+func TestIndex(t *testing.T) {
+	all := pages(t)
+	index := all["docs/README.md"]
+	for name := range all {
+		rel, ok := strings.CutPrefix(name, "docs/")
+		if ok && name != "docs/README.md" && !strings.Contains(index, "("+rel+")") {
+			t.Errorf("docs/README.md has no link to %s", rel)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func words(line string) string {
 func TestRunInBubblewrap(t *testing.T) {
 	harness.Needs(t, "bwrap")
 	line := words(sandboxLine.FindString(run(t, "/", harness.Binary(t), "help", "run")))
-	page, err := os.ReadFile("../../docs/SECURITY-MODEL.md")
+	page, err := os.ReadFile("../../docs/how-to/sandbox.md")
 	if told := words(sandboxLine.FindString(string(page))); line == "" || err == nil && told != line {
 		t.Fatalf("help says %q, the documentation %q", line, told)
 	}

@@ -8,7 +8,7 @@
 // never split, so this is the worst it gets. A request takes 30 ms, lognormal. How many
 // requests something takes, and which of them wait for which, is what TestCost and
 // TestClaims of tests/remote count with 100,000 files; how often a refused one is sent
-// again is what the client of package backend does. The table is for docs/remotes.md.
+// again is what the client of package backend does. The table is for docs/how-to/remotes.md.
 package main
 
 import (

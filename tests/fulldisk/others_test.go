@@ -54,7 +54,7 @@ func othersFill(t *testing.T, m *harness.Mount, dir string, files int, when stri
 	if when != "unmounted" {
 		m.Start()
 		// A compaction that is due begins within a second, and must not meet the full
-		// disk: see limits.md.
+		// disk: see docs/reference/limits.md.
 		atRest(t, m.Pid(), 1500*time.Millisecond)
 	}
 	if when == "killed" {

@@ -21,7 +21,7 @@ const (
 	otherID = 65532
 )
 
-// A right is a line of the table "Who may what" in docs/files.md, as one thing to try:
+// A right is a line of the table "Who may do what" in docs/reference/control-files.md, as one thing to try:
 // a shell script in the workspace, which fails for whoever may not.
 type right struct {
 	script string
@@ -128,7 +128,7 @@ var (
 	forksFor     = []string{"renamed%d", "asked%d", "ended%d", "going%d"}
 )
 
-// TestRights tries the table of docs/files.md, line by line, as root, as the owner of the
+// TestRights tries the table of docs/reference/control-files.md, line by line, as root, as the owner of the
 // root directory and as another user.
 func TestRights(t *testing.T) {
 	if os.Getuid() != 0 {

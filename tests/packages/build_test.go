@@ -171,7 +171,7 @@ func TestFromClone(t *testing.T) {
 	run(t, dir, "make", "run")
 	run(t, filepath.Join(dir, "ws"), "bash", "-euc", `
 		test -f README.md; mkdir .snapshots/before; rm -r cmd docs
-		mv .snapshots/restore .snapshots/restore@before; test -f docs/quickstart.md`)
+		mv .snapshots/restore .snapshots/restore@before; test -f docs/README.md`)
 	run(t, dir, "make", "stop")
 	if m := harness.Mounts(dir); len(m) > 0 {
 		t.Errorf("left mounted: %v", m)

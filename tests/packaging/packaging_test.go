@@ -96,7 +96,7 @@ func TestInstall(t *testing.T) {
 	for _, want := range []string{
 		"usr/bin/amberfs", "usr/sbin/mount.amberfs", "usr/sbin/mount.fuse.amberfs",
 		"usr/share/man/man1/amberfs.1", "usr/share/man/man1/amberfs-mount.1", "usr/share/man/man7/amberfs-files.7",
-		"usr/share/man/man5/amberfs-store.5", "usr/share/man/man8/mount.amberfs.8", "usr/share/man/man8/mount.fuse.amberfs.8", "usr/share/bash-completion/completions/amberfs",
+		"usr/share/man/man5/amberfs-policy.5", "usr/share/man/man8/mount.amberfs.8", "usr/share/man/man8/mount.fuse.amberfs.8", "usr/share/bash-completion/completions/amberfs",
 		"usr/share/zsh/site-functions/_amberfs", "usr/share/fish/vendor_completions.d/amberfs.fish",
 		"usr/lib/systemd/system/amberfs@.service", "usr/lib/systemd/user/amberfs@.service",
 		"usr/share/doc/amberfs/LICENSE", "usr/share/doc/amberfs/licences.md",
@@ -108,7 +108,7 @@ func TestInstall(t *testing.T) {
 	if out, err := exec.Command(filepath.Join(dest, "usr/bin/amberfs"), "version").CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "amberfs ") {
 		t.Errorf("amberfs version: %v, %s", err, out)
 	}
-	for _, page := range []string{"man7/amberfs-files.7", "man5/amberfs-store.5"} {
+	for _, page := range []string{"man7/amberfs-files.7", "man5/amberfs-policy.5"} {
 		b, err := os.ReadFile(filepath.Join(dest, "usr/share/man", page))
 		must(t, err)
 		if !strings.Contains(string(b), ".TH") || !strings.Contains(string(b), ".SH") || strings.Contains(string(b), "](") || strings.Contains(string(b), ".TS") {

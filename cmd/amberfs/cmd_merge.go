@@ -9,25 +9,25 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-func promoteCommand(a *app) *cobra.Command {
+func mergeCommand(a *app) *cobra.Command {
 	var req service.Promote
 	cmd := &cobra.Command{
-		Use:   "promote FORK [--ours|--theirs]",
-		Short: "Merge a fork's changes into the workspace",
-		Long: `Brings what the fork changed since its origin into the workspace that it was
-forked from. Paths that only one side changed are merged file by file, and text
-that both sides changed by lines, as git merge does. If changes are in conflict,
-the paths are listed and nothing is touched, unless --ours (keep the workspace's)
-or --theirs (take the fork's) decides about them.
+		Use:     "merge FORK [--ours|--theirs]",
+		Aliases: []string{"promote"},
+		Short:   "Bring a fork's changes into the workspace",
+		Long: `Merges what the fork changed since its base into the workspace that it was
+forked from. Text that both sides changed is merged by lines, as git merge does.
+If changes conflict, the paths are listed and nothing is changed. --ours keeps the
+workspace's version of conflicting paths, --theirs takes the fork's.
 
-The state before is captured first: "amberfs undo" takes it back. The fork stays;
-"rmdir .forks/FORK" ends it.`,
+A snapshot is taken first, so "amberfs undo" takes the merge back. The fork stays;
+"amberfs fork --delete FORK" deletes it.`,
 		Args:              args(1, 1, "one FORK"),
 		ValidArgsFunction: a.completeForks,
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			req.Fork = argv[0]
 			if req.Ours && req.Theirs {
-				return fail.New(fail.Usage, "--ours and --theirs exclude each other")
+				return fail.New(fail.Usage, "--ours and --theirs cannot be combined")
 			}
 			var done service.Promoted
 			err := a.askHere(cmd.Context(), req, &done)
@@ -64,7 +64,7 @@ The state before is captured first: "amberfs undo" takes it back. The fork stays
 	return cmd
 }
 
-// promotedLines is what a promotion changed, a path a line.
+// promotedLines is what a merge changed, a path a line.
 func promotedLines(done service.Promoted) string {
-	return "promoted fork " + done.Fork + changedLines(done.Changed, "(no files changed)", "changed", done.Paths)
+	return "merged fork " + done.Fork + changedLines(done.Changed, "(no files changed)", "changed", done.Paths)
 }

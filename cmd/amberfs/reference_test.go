@@ -1,0 +1,156 @@
+package main
+
+//go:generate go test -run TestReference -count=1 . -update
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
+)
+
+var update = flag.Bool("update", false, "write the generated pages of docs/reference")
+
+// TestReference compares the pages of docs/reference that are generated with the code.
+func TestReference(t *testing.T) {
+	for name, want := range map[string]string{
+		"commands.md":      commandsPage(),
+		"mount-options.md": mountOptionsPage(),
+	} {
+		file := "../../docs/reference/" + name
+		if *update {
+			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != want {
+			t.Errorf("%s differs from the code (%v): run go generate ./cmd/amberfs", name, err)
+		}
+	}
+}
+
+func commandsPage() string {
+	var b strings.Builder
+	b.WriteString(`# Commands
+
+Generated from the help texts. ` + "`amberfs help COMMAND`" + ` prints the same.
+
+Commands work from any directory inside a mount, or with ` + "`-C DIR`" + `. Paths are relative to the current directory. Commands use the socket of the store. If it is unreachable (in a sandbox, in a fork that was bind-mounted, as another user), they use ` + "`.snapshots/call`" + `.
+
+| flag of every command | |
+|---|---|
+`)
+	root := newRoot(&app{}).Command
+	flagRows(&b, root.PersistentFlags())
+	for _, group := range root.Groups() {
+		fmt.Fprintf(&b, "\n## %s\n", strings.TrimSuffix(group.Title, ":"))
+		for _, c := range root.Commands() {
+			if c.GroupID == group.ID && !c.Hidden {
+				commandSection(&b, c)
+			}
+		}
+	}
+	b.WriteString("\n## The program\n")
+	for _, c := range root.Commands() {
+		if c.GroupID == "" && !c.Hidden && c.Runnable() {
+			commandSection(&b, c)
+		}
+	}
+	return b.String()
+}
+
+// commandSection writes a command and the commands below it.
+func commandSection(b *strings.Builder, c *cobra.Command) {
+	path, _, _ := strings.Cut(c.CommandPath(), " [")
+	fmt.Fprintf(b, "\n### %s\n\n", strings.TrimPrefix(path, "amberfs "))
+	use := strings.TrimPrefix(c.UseLine(), c.Root().Name()+" ")
+	fmt.Fprintf(b, "```\namberfs %s\n```\n\n", use)
+	long := c.Long
+	if long == "" {
+		long = c.Short + "."
+	}
+	long = strings.Replace(long, mountopt.Help(), "[the mount options](mount-options.md).\n", 1)
+	b.WriteString(markdown(long))
+	var rows strings.Builder
+	flagRows(&rows, c.NonInheritedFlags())
+	if rows.Len() > 0 {
+		b.WriteString("\n| flag | |\n|---|---|\n" + rows.String())
+	}
+	for _, sub := range c.Commands() {
+		if !sub.Hidden {
+			commandSection(b, sub)
+		}
+	}
+}
+
+// markdown makes a help text's indented lines a code block, and joins the lines of
+// its paragraphs.
+func markdown(long string) string {
+	var b strings.Builder
+	code, paragraph := false, false
+	for line := range strings.SplitSeq(strings.TrimRight(long, "\n"), "\n") {
+		indented := strings.HasPrefix(line, "  ") || code && line == ""
+		if paragraph && (indented || line == "") {
+			b.WriteString("\n")
+			paragraph = false
+		}
+		switch {
+		case indented && !code:
+			b.WriteString("\n```\n")
+			code = true
+		case !indented && code:
+			b.WriteString("```\n\n")
+			code = false
+		}
+		switch {
+		case code:
+			if line != "" {
+				b.WriteString(line[2:] + "\n")
+			}
+		case line == "":
+			b.WriteString("\n")
+		default:
+			if paragraph {
+				b.WriteString(" ")
+			}
+			b.WriteString(line)
+			paragraph = true
+		}
+	}
+	if code {
+		b.WriteString("```")
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+func flagRows(b *strings.Builder, flags *pflag.FlagSet) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden || f.Name == "help" || f.Name == "version" {
+			return
+		}
+		value, usage := pflag.UnquoteUsage(f)
+		name := "--" + f.Name
+		if value != "" {
+			name += " " + value
+		}
+		if f.Shorthand != "" {
+			name = "-" + f.Shorthand + ", " + name
+		}
+		fmt.Fprintf(b, "| `%s` | %s |\n", name, strings.ReplaceAll(usage, "|", `\|`))
+	})
+}
+
+func mountOptionsPage() string {
+	return `# Mount options
+
+Generated from the code. Options follow ` + "`-o`" + ` of ` + "`amberfs mount`" + ` and ` + "`amberfs run`" + `, separated by commas, or stand in the fourth column of fstab(5). Of two that contradict each other the later one counts. An unknown option is refused.
+
+` + mountopt.Markdown()
+}

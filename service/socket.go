@@ -35,7 +35,10 @@ func listen(dir string) (l *net.UnixListener, release func(), err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("making the socket: %w", err)
 	}
-	if err = os.Remove(path); err == nil || errors.Is(err, os.ErrNotExist) {
+	if st, serr := os.Lstat(path); serr == nil && st.Mode().Type() == os.ModeSocket {
+		err = unix.Unlink(path)
+	}
+	if err == nil {
 		l, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	}
 	if err == nil {

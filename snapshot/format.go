@@ -27,7 +27,8 @@ func IsStore(dir string) error {
 		if err != nil {
 			return err
 		}
-		return checkFormat(disk, dir, "")
+		_, err = checkFormat(disk, dir)
+		return err
 	})
 }
 
@@ -40,32 +41,34 @@ func inside(dir string, fn func(disk *vfs.Beneath) error) error {
 	return errors.Join(fn(disk), disk.Close())
 }
 
-// checkFormat reads the format of the store in dir, and writes it into one
-// that is new: a directory without anything in it but what this package made.
-func checkFormat(disk *vfs.Beneath, dir, filling string) error {
-	name := filepath.Join(dir, "format")
-	b, err := readSmall(disk, name)
+// checkFormat reports whether dir is a store. It refuses one of another format, and a
+// directory that can be no new store because other things are in it.
+func checkFormat(disk *vfs.Beneath, dir string) (isStore bool, err error) {
+	b, err := readSmall(disk, filepath.Join(dir, "format"))
 	switch {
 	case err == nil && string(b) == formatLine:
-		return nil
+		return true, nil
 	case err == nil:
 		line, _, _ := strings.Cut(string(b), "\n")
-		return errs.New(errs.Format, "unknown store format: %s says %.40q, this version knows %q; use the amberfs that made it",
-			name, line, strings.TrimSpace(formatLine))
+		return false, errs.New(errs.Format, "unknown store format: %s says %.40q, this version knows %q; use the amberfs that made it",
+			filepath.Join(dir, "format"), line, strings.TrimSpace(formatLine))
 	case !errors.Is(err, os.ErrNotExist):
+		return false, err
+	}
+	return false, checkEmpty(disk, dir)
+}
+
+// writeFormat makes the directory a store. It is called with the lock held.
+func (c *creation) writeFormat(disk *vfs.Beneath, filling string) error {
+	c.format = true
+	if err := markFilling(disk, c.dir, filling); err != nil {
 		return err
 	}
-	if err := checkEmpty(disk, dir); err != nil {
-		return err
-	}
-	if err := markFilling(disk, dir, filling); err != nil {
-		return err
-	}
-	if err := vfs.WriteFile(disk, name, []byte(formatLine)); err != nil {
+	if err := vfs.WriteFile(disk, filepath.Join(c.dir, "format"), []byte(formatLine)); err != nil {
 		return err
 	}
 	// The directory's own name has to last too.
-	return vfs.OS.SyncDir(filepath.Dir(dir))
+	return vfs.OS.SyncDir(filepath.Dir(c.dir))
 }
 
 func checkEmpty(disk *vfs.Beneath, dir string) error {
@@ -75,7 +78,7 @@ func checkEmpty(disk *vfs.Beneath, dir string) error {
 	}
 	for _, e := range entries {
 		switch e.Name {
-		case "lock", "amberfs.log", "lost+found", fillingName, fillingName + ".tmp":
+		case "lock", "amberfs.log", "lost+found", "format.tmp", fillingName, fillingName + ".tmp":
 		default:
 			return errs.New(errs.Format, "unknown store format: %s holds %s but no file `format`, so it is no store; name an empty or new directory", dir, e.Name)
 		}

@@ -42,11 +42,27 @@ func lockStore(disk *vfs.Beneath, dir string) (*lockFile, error) {
 		h, _ := ReadHolder(dir)
 		return nil, &LockedError{Dir: dir, PID: h.PID, Mountpoint: h.Mountpoint}
 	}
+	if !leadsTo(disk, filepath.Join(dir, "lock"), f) {
+		return nil, errors.Join(fmt.Errorf("locking store %s: it was just removed; try again", dir), f.Close())
+	}
 	l := &lockFile{f}
 	if err := l.write(Holder{PID: os.Getpid()}); err != nil {
 		return nil, errors.Join(err, l.release())
 	}
 	return l, nil
+}
+
+// leadsTo reports whether the file of a name is f. It is not if the process that had
+// the lock removed the store meanwhile.
+func leadsTo(disk *vfs.Beneath, name string, f *os.File) bool {
+	g, err := disk.File(name, os.O_RDONLY, 0)
+	if err != nil {
+		return false
+	}
+	defer g.Close()
+	a, aerr := f.Stat()
+	b, berr := g.Stat()
+	return aerr == nil && berr == nil && os.SameFile(a, b)
 }
 
 // dyingTime bounds the wait for a process that was killed and still holds its

@@ -81,9 +81,10 @@ type Store struct {
 	hooks     hooks
 	figures   figures
 
-	loops   background
-	created bool // by this opening
-	closed  atomic.Bool
+	loops    background
+	created  bool // by this opening
+	creation *creation
+	closed   atomic.Bool
 }
 
 // Open opens the store in dir, and makes it when there is none.
@@ -107,18 +108,19 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making store %s: %w", dir, err)
+	made, err := newCreation(dir)
+	if err != nil {
+		return nil, err
 	}
 	disk, err := vfs.OpenBeneath(dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", dir, err)
 	}
-	lock, err := lockStoreOf(disk, dir, o.Filling)
+	lock, err := lockStoreOf(disk, made)
 	if err != nil {
-		return nil, errors.Join(err, disk.Close())
+		return nil, errors.Join(err, made.remove(disk), disk.Close())
 	}
-	s := &Store{dir: dir, opt: o, logger: o.Logger, disk: disk, lock: lock, cat: newCatalogue()}
+	s := &Store{dir: dir, opt: o, logger: o.Logger, disk: disk, lock: lock, creation: made, cat: newCatalogue()}
 	if o.FS == vfs.OS {
 		s.opt.FS = disk
 	}
@@ -127,28 +129,32 @@ func Open(dir string, o Options) (*Store, error) {
 		err = s.checkFilled()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening store %s: %w", dir, err), s.closeParts(), s.closeDisk())
+		return nil, errors.Join(fmt.Errorf("opening store %s: %w", dir, err), s.closeParts(), made.remove(disk), s.closeDisk())
 	}
 	return s, nil
 }
 
-// lockStoreOf locks a store that is there, or a directory that can become one:
-// nothing is written into any other.
-func lockStoreOf(disk *vfs.Beneath, dir, filling string) (*lockFile, error) {
-	if _, err := disk.Stat(filepath.Join(dir, "lock")); errors.Is(err, os.ErrNotExist) {
-		if err := checkFormat(disk, dir, filling); err != nil {
-			return nil, err
-		}
+// lockStoreOf locks a store, or a directory that can become one. Nothing is written
+// into any other.
+func lockStoreOf(disk *vfs.Beneath, made *creation) (*lockFile, error) {
+	if _, err := checkFormat(disk, made.dir); err != nil {
+		return nil, err
 	}
-	return lockStore(disk, dir)
+	if err := made.look(disk); err != nil {
+		return nil, err
+	}
+	return lockStore(disk, made.dir)
 }
 
 func (s *Store) open() error {
-	if err := checkFormat(s.disk, s.dir, s.opt.Filling); err != nil {
+	s.init()
+	isStore, err := checkFormat(s.disk, s.dir)
+	if err == nil && !isStore {
+		err = s.creation.writeFormat(s.disk, s.opt.Filling)
+	}
+	if err != nil {
 		return err
 	}
-	s.init()
-	var err error
 	if s.cas, err = cas.Open(s.dir, cas.Options{FS: s.opt.FS, Logger: s.logger}); err != nil {
 		return inUse(s.dir, err)
 	}

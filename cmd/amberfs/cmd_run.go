@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -118,18 +117,20 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote string, app
 	if err != nil {
 		return err
 	}
-	var lock *os.File
+	var temp *sandbox.TempDir
 	back := &carryBack{a: a, how: apply}
 	if c.Store == "" {
-		if c.Temp, lock, err = sandbox.Temp(apply != ""); err != nil {
+		if temp, err = sandbox.Temp(apply != ""); err != nil {
 			return err
 		}
 		defer func() {
-			if !back.unfinished {
-				os.RemoveAll(c.Temp)
+			if back.unfinished {
+				temp.Close()
+			} else {
+				temp.Remove()
 			}
 		}()
-		defer lock.Close()
+		c.Temp = temp.Path
 		c.Store = filepath.Join(c.Temp, "store")
 	}
 	c.Store = locate.Resolve(mounts, c.Store)
@@ -150,7 +151,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote string, app
 	} else {
 		bar := a.newProgress()
 		bar.expect(from)
-		err = daemon.Make(cmd.Context(), daemon.Config{Store: c.Store, From: from, Remote: remote, Version: versionText()}, bar.show)
+		err = daemon.Make(cmd.Context(), daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, From: from, Remote: remote, Version: versionText()}, bar.show)
 		bar.done()
 		if err != nil {
 			return err
@@ -159,7 +160,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote string, app
 	if apply != "" {
 		c.Hold, back.dir, back.unfinished = true, from, true
 	}
-	status, err := sandbox.Outer(c, lock, func() { back.run(c) })
+	status, err := sandbox.Outer(c, temp, func() { back.run(c) })
 	if back.unfinished {
 		a.note("what %s did is kept in %s: see `amberfs help apply`", c.Command[0], c.Store)
 	}

@@ -108,25 +108,15 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 			}
 		}
 	}()
-	_, derr := os.Lstat(cfg.Store)
-	made := errors.Is(derr, os.ErrNotExist)
 	d.connect()
 	d.store, err = openStore(cfg.Store, d.storeOptions(ctx))
 	if err != nil {
-		err = openError(cfg.Store, err)
-		if created && fail.KindOf(err) != fail.Busy { // else it is another's
-			removeStore(cfg.Store, made)
-		}
-		return nil, false, err
+		return nil, false, openError(cfg.Store, err)
 	}
-	undo = append(undo, func() { d.store.Close(); d.disconnect() })
+	undo = append(undo, func() { d.store.Discard(); d.disconnect() })
 	// Another daemon may have made it, and ended, since it was looked for.
 	created = d.store.Created()
-	switch {
-	case created:
-		// Before it is closed: then it may be another's.
-		undo = append(undo, func() { removeStore(cfg.Store, made) })
-	case cfg.From != "":
+	if !created && cfg.From != "" {
 		return nil, false, filledAlready(cfg)
 	}
 	if err = d.file.open(cfg.Store); err != nil {
@@ -192,21 +182,6 @@ func (d *Daemon) bringIn() {
 			d.log.Error("bringing in what the workspace was filled from", "err", err)
 		}
 	}()
-}
-
-// removeStore takes away what a start that failed has made.
-func removeStore(dir string, whole bool) {
-	if whole {
-		os.RemoveAll(dir)
-		return
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		os.RemoveAll(filepath.Join(dir, e.Name()))
-	}
 }
 
 // live waits for the end, and ends in order.

@@ -187,22 +187,6 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-func TestRemoveStore(t *testing.T) {
-	dir := t.TempDir()
-	made := filepath.Join(dir, "made")
-	for _, d := range []string{made, filepath.Join(dir, "empty", "sub")} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	removeStore(made, true)
-	removeStore(filepath.Join(dir, "empty"), false)
-	left, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil || len(left) != 1 || filepath.Base(left[0]) != "empty" {
-		t.Errorf("left: %v, %v", left, err)
-	}
-}
-
 // What may not be read is no damage, and no repair helps.
 func TestVerifyWithoutPermission(t *testing.T) {
 	if os.Getuid() == 0 {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
@@ -15,40 +16,41 @@ import (
 // Make makes the store of cfg, if there is none yet, and fills it. It is what
 // `run` does outside of its namespaces, where every user has a name.
 func Make(ctx context.Context, cfg Config, show func(service.Progress)) error {
-	_, err := os.Lstat(filepath.Join(cfg.Store, "format"))
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return err
+	}
+	if err := checkStorePath(&cfg, mounts); err != nil {
+		return err
+	}
+	if err := checkFrom(&cfg); err != nil {
+		return err
+	}
+	_, err = os.Lstat(filepath.Join(cfg.Store, "format"))
 	if err == nil && cfg.From != "" {
 		return filledAlready(cfg)
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	_, err = os.Lstat(cfg.Store)
-	made := errors.Is(err, os.ErrNotExist)
 	c := &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
 	s, err := openStore(cfg.Store, snapshot.Options{
 		UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Quiet: true, Filling: cfg.From, Connect: c.Connect(ctx),
 	})
 	if err != nil {
-		if cfg.Remote != "" {
-			removeStore(cfg.Store, made)
-		}
 		return openError(cfg.Store, err)
 	}
-	// Another may have made it since.
-	switch created := s.Created(); {
-	case cfg.From == "":
-	case !created:
-		err = filledAlready(cfg)
-	default:
-		if err = fill(ctx, s, cfg, show); err != nil {
-			removeStore(cfg.Store, made) // before it is closed: then it may be another's
+	if cfg.From != "" {
+		// Another process may have made it since.
+		if err = filledAlready(cfg); s.Created() {
+			err = fill(ctx, s, cfg, show)
 		}
 	}
-	if cerr := s.Close(); err == nil {
-		err = cerr
+	if err != nil {
+		return errors.Join(service.Explain(err), s.Discard())
 	}
-	return service.Explain(err)
+	return service.Explain(s.Close())
 }
 
 // filledAlready is the error for --from with a store that exists.

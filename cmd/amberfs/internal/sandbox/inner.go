@@ -33,7 +33,11 @@ func Inner(note func(string), show func() (func(service.Progress), func())) (int
 	unix.CloseOnExec(lockFD)
 	unix.CloseOnExec(holdFD)
 	if c.Temp != "" && !c.Hold {
-		defer os.RemoveAll(c.Temp)
+		temp, err := inherit(c.Temp, os.NewFile(lockFD, "lock"))
+		if err != nil {
+			return 0, err
+		}
+		defer temp.Remove() // outer may have been killed
 	}
 	signals := catch()
 	defer signals.stop()
@@ -45,9 +49,8 @@ func Inner(note func(string), show func() (func(service.Progress), func())) (int
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return 0, fmt.Errorf("adopting what is left behind: %w", err)
 	}
-	made := os.Mkdir(c.Mountpoint, 0o700) == nil
-	if made {
-		defer os.Remove(c.Mountpoint)
+	if os.Mkdir(c.Mountpoint, 0o700) == nil {
+		defer unix.Rmdir(c.Mountpoint)
 	}
 	progress, shown := show()
 	d, err := startDaemon(c, quietStarter{note, progress})

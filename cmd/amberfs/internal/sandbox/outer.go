@@ -15,9 +15,9 @@ import (
 )
 
 // Outer runs the command in new namespaces and gives its exit status. keep is
-// passed on, open, for as long as the inner process lives. With Config.Hold, atEnd
+// passed on, locked, for as long as the inner process lives. With Config.Hold, atEnd
 // is called when the program has ended, while the daemon still serves the store.
-func Outer(c Config, keep *os.File, atEnd func()) (int, error) {
+func Outer(c Config, keep *TempDir, atEnd func()) (int, error) {
 	// The parent-death signal is that of the thread which forked.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -34,7 +34,10 @@ func Outer(c Config, keep *os.File, atEnd func()) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), env)
 	cmd.Dir = "/"
-	cmd.ExtraFiles = []*os.File{keep, nil}
+	cmd.ExtraFiles = []*os.File{nil, nil}
+	if keep != nil {
+		cmd.ExtraFiles[0] = keep.lock
+	}
 	var held *os.File
 	if c.Hold {
 		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -58,26 +59,73 @@ func TestLookPath(t *testing.T) {
 func TestTemporaryStoresAreSwept(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("TMPDIR", base)
-	live, lock, err := Temp(false)
+	live, err := Temp(false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead, deadLock, err := Temp(false)
+	defer live.Close()
+	dead, err := Temp(false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	deadLock.Close() // all its processes were killed at once
-	foreign := filepath.Join(base, tempPrefix+"not-ours")
-	if err := os.Mkdir(foreign, 0o755); err != nil {
+	if err := os.MkdirAll(dead.file("store/packs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	sweep(base)
-	for dir, want := range map[string]bool{live: true, dead: false, foreign: true} {
-		if _, err := os.Stat(dir); (err == nil) != want {
-			t.Errorf("%s: exists %v, want %v", dir, err == nil, want)
+	// Directories of the user's that look like ours: one has a lock of its own, one is
+	// a copy.
+	mine, copied := filepath.Join(base, tempPrefix+"mine"), filepath.Join(base, tempPrefix+"copy")
+	for dir, lock := range map[string]string{mine: "", copied: ""} {
+		if dir == copied {
+			b, err := os.ReadFile(dead.file("lock"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			lock = string(b)
+		}
+		for name, text := range map[string]string{"lock": lock, "store/diary": "dear diary"} {
+			name = filepath.Join(dir, name)
+			if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	lock.Close()
+	dead.Close() // as when all its processes are killed at once
+	sweep(base)
+	for name, want := range map[string]bool{live.Path: true, dead.Path: false, mine + "/store/diary": true, copied + "/store/diary": true} {
+		if _, err := os.Stat(name); (err == nil) != want {
+			t.Errorf("%s: exists %v, want %v", name, err == nil, want)
+		}
+	}
+	if _, err := inherit(mine, live.lock); err == nil {
+		t.Error("a lock of one directory serves for another")
+	}
+}
+
+// Runs that start at once sweep each other's directories while they are made.
+func TestSweepLeavesWhatIsBeingMade(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var g errgroup.Group
+	for range 8 {
+		g.Go(func() error {
+			for range 50 {
+				d, err := Temp(false)
+				if err != nil {
+					return err
+				}
+				if _, err := os.Stat(d.file("lock")); err != nil {
+					return err
+				}
+				d.Remove()
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestReapRest(t *testing.T) {

@@ -74,8 +74,10 @@ func userLocale() []string {
 }
 
 // fixed are the settings of every call. Hooks and the file system monitor are
-// programs of the repository that have no part in what is asked of git here.
+// programs of the repository that have no part in what is asked of git here. Objects
+// are compressed, so that no file that git writes is what a workspace chose.
 var fixed = []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
+	"-c", "core.looseCompression=1", "-c", "pack.compression=-1",
 	"-c", "core.safecrlf=false", "-c", "safe.bareRepository=all", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.objectNameWarning=false"}
 
 // command prepares a git call in dir. It is ended with SIGTERM when ctx is, so

@@ -1,10 +1,12 @@
 package gitbridge
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,17 +18,48 @@ import (
 // writes there, and what it wrote joins the repository only when everything
 // has gone well, as git does with what it receives. A crash leaves a directory
 // whose name `git gc` knows as one to remove.
+//
+// Objects move beneath the repository's object directory, which is opened once. A
+// link in there that leads out of it is never followed.
 type quarantine struct {
-	dir  string
-	repo *repository
+	objects *os.Root // the repository's
+	name    string   // of this directory in there, which newQuarantine made
+	repo    *repository
 }
 
 func newQuarantine(r *repository) (*quarantine, error) {
-	dir, err := os.MkdirTemp(r.objects, "tmp_objdir-amberfs-")
+	objects, err := os.OpenRoot(r.objects)
 	if err != nil {
 		return nil, fmt.Errorf("writing to %s: %w", r.dir, err)
 	}
-	return &quarantine{dir, r}, nil
+	q := &quarantine{objects, "tmp_objdir-amberfs-" + rand.Text(), r}
+	if err = r.isObjects(objects); err == nil {
+		err = objects.Mkdir(q.name, 0o700)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("writing to %s: %w", r.dir, err), objects.Close())
+	}
+	return q, nil
+}
+
+// isObjects refuses a directory that was opened through a link which was not there
+// when the repository was looked at.
+func (r *repository) isObjects(objects *os.Root) error {
+	if r.trust == all {
+		return nil
+	}
+	at, err := os.Lstat(r.objects)
+	if err != nil {
+		return err
+	}
+	opened, err := objects.Stat(".")
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(at, opened) {
+		return r.foreign(r.objects)
+	}
+	return nil
 }
 
 // env makes git write to the quarantine and read from the repository too.
@@ -35,27 +68,27 @@ func (q *quarantine) env() []string {
 	if strings.ContainsAny(alternate, ":\"\n\\") {
 		alternate = gitquote.Name(alternate)
 	}
-	return []string{"GIT_OBJECT_DIRECTORY=" + q.dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + alternate}
+	return []string{"GIT_OBJECT_DIRECTORY=" + filepath.Join(q.repo.objects, q.name), "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + alternate}
 }
 
-func (q *quarantine) remove() { os.RemoveAll(q.dir) }
+func (q *quarantine) remove() {
+	_ = q.objects.RemoveAll(q.name) // else it stays for git gc
+	_ = q.objects.Close()
+}
 
 // release moves every object to the repository. Index files go last: git takes
 // a pack for complete when it sees its index.
 func (q *quarantine) release() error {
 	var objects, indexes []string
-	err := filepath.WalkDir(q.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+	err := fs.WalkDir(q.objects.FS(), q.name, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
-		rel, err := filepath.Rel(q.dir, path)
-		if err != nil {
-			return err
-		}
+		rel := strings.TrimPrefix(name, q.name+"/")
 		switch {
 		case strings.HasSuffix(rel, ".idx"):
 			indexes = append(indexes, rel)
-		case strings.HasPrefix(filepath.Base(rel), "tmp_"), strings.HasSuffix(rel, ".keep"):
+		case strings.HasPrefix(path.Base(rel), "tmp_"), strings.HasSuffix(rel, ".keep"):
 		default:
 			objects = append(objects, rel)
 		}
@@ -75,26 +108,33 @@ func (q *quarantine) release() error {
 // move puts one file into the repository. A directory made for it gets the
 // permissions of the object directory, which a shared repository has set.
 func (q *quarantine) move(rel string) error {
-	from, to := filepath.Join(q.dir, rel), filepath.Join(q.repo.objects, rel)
-	if _, err := os.Lstat(to); err == nil {
+	dir := path.Dir(rel)
+	st, err := q.objects.Lstat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := q.makeDir(dir); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	case !st.IsDir():
+		return fmt.Errorf("%w: %s is no directory", ErrForeign, filepath.Join(q.repo.objects, dir))
+	}
+	if _, err := q.objects.Lstat(rel); err == nil {
 		return nil // the same object: its name is its hash
 	}
-	err := os.Rename(from, to)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	info, err := os.Stat(q.repo.objects)
+	return q.objects.Rename(q.name+"/"+rel, rel)
+}
+
+func (q *quarantine) makeDir(name string) error {
+	st, err := q.objects.Stat(".")
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(to)
-	if err := os.Mkdir(dir, info.Mode().Perm()); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := q.objects.Mkdir(name, st.Mode().Perm()); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := os.Chmod(dir, info.Mode()); err != nil {
-		return err
-	}
-	return os.Rename(from, to)
+	return q.objects.Chmod(name, st.Mode())
 }
 
 // noSpace makes errors.Is(err, syscall.ENOSPC) true for what git says about a

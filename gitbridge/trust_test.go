@@ -150,3 +150,50 @@ func TestRepositoriesThatLeadElsewhere(t *testing.T) {
 		check(t, err)
 	}
 }
+
+// Objects are not written through links, wherever these lead.
+func TestObjectsBehindLinks(t *testing.T) {
+	isolate(t)
+	for _, trusted := range []bool{false, true} {
+		work, other, m := filepath.Join(t.TempDir(), "work"), t.TempDir(), newMemory()
+		git(t, "/", "init", "-q", work)
+		for i := range 256 {
+			name := fmt.Sprintf("%02x", i)
+			check(t, os.Mkdir(filepath.Join(other, name), 0o755))
+			check(t, os.Symlink(filepath.Join(other, name), filepath.Join(work, ".git/objects", name)))
+		}
+		o := ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: work, TrustConfig: trusted}
+		if _, err := Export(context.Background(), o); !errors.Is(err, ErrForeign) {
+			t.Errorf("trusted %v: error %v", trusted, err)
+		}
+		if found := contents(t, other); len(found) > 0 {
+			t.Errorf("trusted %v: objects were written to %v", trusted, found)
+		}
+		left, err := filepath.Glob(filepath.Join(work, ".git/objects/tmp_objdir*"))
+		if err != nil || len(left) != 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	}
+}
+
+// A repository may say that objects are not compressed, so that the files that git
+// writes say what their maker wants.
+func TestObjectsAreCompressed(t *testing.T) {
+	isolate(t)
+	repo, m := bareRepo(t), newMemory()
+	for _, key := range []string{"core.compression", "core.looseCompression", "pack.compression"} {
+		git(t, repo, "config", key, "0")
+	}
+	text := strings.Repeat("echo a command of a shell\n", 100)
+	export(t, m, m.seal(t, m.state(t, spec{"f": file(text)})), repo, nil)
+	check(t, filepath.WalkDir(filepath.Join(repo, "objects"), func(p string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(p)
+		if strings.Contains(string(b), "\necho a command") {
+			t.Errorf("%s has the text as it is", p)
+		}
+		return err
+	}))
+}

@@ -136,6 +136,7 @@ func (f *Forest) apply(v *view, r *record) error {
 	v.changed = f.mu.changes
 	v.state.Pack(f.epochOf(v)) // no inode of the change is in use yet
 	f.mu.applying = true
+	v.state.Depth = max(v.state.Depth, r.depth)
 	defer func() { f.mu.applying = false }()
 	switch r.kind {
 	case recCreate:

@@ -99,6 +99,9 @@ func (j *graft) run(steps *Steps) error {
 	if err != nil {
 		return loadError(err)
 	}
+	if err := j.v.deepen(j.g.Prefix, j.source); err != nil {
+		return err
+	}
 	j.dirs = newDirectories(j.f.waiting, j.v.state, prefix.Ino)
 	j.from = newDirectories(j.f.waiting, j.source, tree.RootIno)
 	if err := j.chooseLinks(steps, tree.NewPairing(j.f.waiting, j.source, j.e.Base(), prefix.Ino)); err != nil {
@@ -127,6 +130,9 @@ func (j *graft) run(steps *Steps) error {
 	}
 	if err := j.fill(); err != nil {
 		return err
+	}
+	if j.g.Exact {
+		j.v.state.Depth = j.source.Depth
 	}
 	if err := j.setAttrs(); err != nil || j.g.Seal == nil {
 		return err

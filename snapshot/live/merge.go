@@ -32,6 +32,9 @@ func (e *Edit) Merge(ctx context.Context, o *Overlay, now int64, seal func(*tree
 	if err := e.number(o, highest); err != nil {
 		return err
 	}
+	if err := e.copy.deepen(o.Prefix, o.Source); err != nil {
+		return err
+	}
 	m := &merge{e: e, now: now, seal: seal}
 	e.copy.src = e.f.waiting.Counting(&m.copied)
 	if err := o.Walk(ctx, e.f.waiting, m.enter, m.leave); err != nil {

@@ -123,6 +123,7 @@ func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
 	if err != nil {
 		return Attr{}, err
 	}
+	var depth int
 	switch c.Mode & unix.S_IFMT {
 	case unix.S_IFLNK:
 		if c.Target == "" || len(c.Target) > 4095 {
@@ -132,13 +133,16 @@ func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
 		if dir.Nlink >= maxLinks {
 			return Attr{}, ErrTooManyLinks
 		}
+		if depth, err = f.depthWith(v, parent.Ino(), 0); err != nil {
+			return Attr{}, err
+		}
 	}
 	inherit(dir, &c)
 	ino, err := f.newInos(v, 1)
 	if err != nil {
 		return Attr{}, err
 	}
-	r := record{kind: recCreate, view: v.id, time: now(), parent: parent.Ino(), name: name, ino: ino, create: c}
+	r := record{kind: recCreate, view: v.id, time: now(), parent: parent.Ino(), name: name, ino: ino, create: c, depth: depth}
 	if err := f.commit(v, &r, nil); err != nil {
 		return Attr{}, err
 	}
@@ -281,7 +285,16 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 	if same, err := f.checkRename(v, n, old, op, np, flags); err != nil || same {
 		return 0, err
 	}
-	r := record{kind: recRename, view: v.id, time: now(), parent: op.Ino(), name: on, parent2: np.Ino(), name2: nn, flags: flags}
+	depth, err := f.depthAfter(v, n, newDir.Ino)
+	if err == nil && old != nil && flags&unix.RENAME_EXCHANGE != 0 {
+		var other int
+		other, err = f.depthAfter(v, old, op.Ino())
+		depth = max(depth, other)
+	}
+	if err != nil {
+		return 0, err
+	}
+	r := record{kind: recRename, view: v.id, time: now(), parent: op.Ino(), name: on, parent2: np.Ino(), name2: nn, flags: flags, depth: depth}
 	if err := f.commit(v, &r, nil); err != nil {
 		return 0, err
 	}
@@ -323,22 +336,4 @@ func (f *Forest) checkRename(v *view, n, old *tree.Inode, op, np NodeID, flags u
 		}
 	}
 	return false, nil
-}
-
-// notBelow refuses a directory that is, or lies below, another.
-func (f *Forest) notBelow(v *view, dir, top uint64) error {
-	for range tree.MaxDepth {
-		if dir == top {
-			return ErrInvalid
-		}
-		n, err := v.state.Get(f.src, dir)
-		if err != nil {
-			return loadError(err)
-		}
-		if dir == RootIno || len(n.Links) == 0 {
-			return nil
-		}
-		dir = n.Links[0].Parent
-	}
-	return tree.ErrTooDeep
 }

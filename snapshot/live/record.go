@@ -1,6 +1,8 @@
 package live
 
 import (
+	"golang.org/x/sys/unix"
+
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/journal"
@@ -53,6 +55,7 @@ type record struct {
 	kill    bool
 	node    *tree.Inode
 	content *content.Content
+	depth   int // bound of how deep the view is nested, once a directory is made or moved
 }
 
 const (
@@ -86,6 +89,9 @@ func (r *record) encode(e *wire.Encoder) {
 			e.String(x.Name)
 			e.Blob(x.Value)
 		}
+		if r.makesDir() {
+			e.Uvarint(uint64(r.depth))
+		}
 	case recLink:
 		e.Uvarint(r.ino)
 		e.Uvarint(r.parent)
@@ -99,6 +105,7 @@ func (r *record) encode(e *wire.Encoder) {
 		e.Uvarint(r.parent2)
 		e.String(r.name2)
 		e.Uvarint(uint64(r.flags))
+		e.Uvarint(uint64(r.depth))
 	case recSetAttr:
 		e.Uvarint(r.ino)
 		encodeSetAttr(e, &r.set)
@@ -142,6 +149,8 @@ func (r *record) encode(e *wire.Encoder) {
 	}
 }
 
+func (r *record) makesDir() bool { return r.create.Mode&unix.S_IFMT == unix.S_IFDIR }
+
 func decodeRecord(kind journal.Type, payload []byte, epoch uint64) (*record, int, error) {
 	d := wire.NewDecoder(payload)
 	r := &record{kind: kind}
@@ -162,6 +171,9 @@ func decodeRecord(kind journal.Type, payload []byte, epoch uint64) (*record, int
 		for range d.Count(2) {
 			c.Xattrs = append(c.Xattrs, tree.Xattr{Name: d.String(), Value: append([]byte(nil), d.Blob()...)})
 		}
+		if r.makesDir() {
+			r.depth = int(d.Uint(tree.MaxDepth - 1))
+		}
 	case recLink:
 		r.ino = ino()
 		r.parent = ino()
@@ -175,6 +187,7 @@ func decodeRecord(kind journal.Type, payload []byte, epoch uint64) (*record, int
 		r.parent2 = ino()
 		r.name2 = d.String()
 		r.flags = uint32(d.Uint(1<<32 - 1))
+		r.depth = int(d.Uint(tree.MaxDepth - 1))
 	case recSetAttr:
 		r.ino = ino()
 		decodeSetAttr(d, &r.set)

@@ -22,6 +22,7 @@ func encodeState(e *wire.Encoder, s *State, root cas.Hash) {
 	e.Header(wire.KindState)
 	e.Uvarint(uint64(s.Inodes))
 	e.Varint(s.Bytes)
+	e.Uvarint(uint64(s.Depth))
 	e.Byte(byte(s.height))
 	if s.height > 0 {
 		e.Raw(root[:])
@@ -33,7 +34,7 @@ func decodeState(raw []byte) (*State, error) {
 	if k := d.Header(); k != wire.KindState {
 		d.Fail("kind %d is no state", k)
 	}
-	s := &State{Inodes: d.Length(), Bytes: d.Varint(), height: int(d.Byte())}
+	s := &State{Inodes: d.Length(), Bytes: d.Varint(), Depth: int(d.Uint(MaxDepth - 1)), height: int(d.Byte())}
 	if s.height > heightFor(MaxIno) {
 		d.Fail("table of height %d", s.height)
 	}

@@ -22,9 +22,9 @@ var (
 	// ErrDirFull means that a directory has MaxCollisions names of the very same
 	// hash. It takes somebody who looks for such names.
 	ErrDirFull = errs.New(errs.NoSpace, "too many names of equal hash in one directory")
-	// ErrTooDeep means that directories lie in each other more than 32,768 deep, or
-	// in a ring.
-	ErrTooDeep = errs.New(errs.TooBig, "directories lie more than 32,768 deep in each other")
+	// ErrTooDeep means that a path has more than MaxDepth names, or that directories
+	// lie in a ring.
+	ErrTooDeep = errs.New(errs.NameTooLong, "directories are nested more than 8,191 deep")
 	// ErrMalformed means that an object's bytes make no sense, though its hash is
 	// right.
 	ErrMalformed = wire.ErrMalformed

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxDepth bounds the names of a path, and so every walk. Only a damaged tree that
-// has a ring in it, or somebody who looks for trouble, reaches it.
-const MaxDepth = 1 << 15
+// MaxDepth bounds the names of a path, and so every walk. The path of a directory has
+// fewer. Only a damaged tree with a ring in it, or a store made by others, has more.
+const MaxDepth = 1 << 13
 
 // splitPath returns the names of a path below the root; "" and "." are the root
 // itself. ErrBadPath if it is absolute or not in its shortest form.
@@ -59,7 +59,7 @@ type Path struct {
 }
 
 // At returns the path of an entry of the directory at p. ErrTooDeep if it has more
-// than 32,768 names.
+// than MaxDepth names.
 func (p *Path) At(name string) (*Path, error) {
 	if p != nil && p.depth == MaxDepth {
 		return nil, ErrTooDeep
@@ -84,6 +84,14 @@ func ParsePath(path string) (p *Path, err error) {
 		}
 	}
 	return p, err
+}
+
+// Depth returns how many names the path has.
+func (p *Path) Depth() int {
+	if p == nil {
+		return 0
+	}
+	return p.depth
 }
 
 // Len returns the length of the string.

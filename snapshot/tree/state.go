@@ -19,6 +19,7 @@ import (
 type State struct {
 	Inodes int64 // number of inodes, kept by Put and Delete
 	Bytes  int64 // sum of the sizes of regular files, kept by the caller
+	Depth  int   // no directory is nested deeper; below MaxDepth, kept by the caller
 
 	root   *page
 	height int
@@ -53,7 +54,7 @@ func Load(src *Source, id cas.Hash) (*State, error) {
 
 // Clone returns a state equal to s that shares all its pages.
 func (s *State) Clone() *State {
-	c := &State{Inodes: s.Inodes, Bytes: s.Bytes, root: s.root, height: s.height}
+	c := &State{Inodes: s.Inodes, Bytes: s.Bytes, Depth: s.Depth, root: s.root, height: s.height}
 	c.id.Store(s.id.Load())
 	return c
 }

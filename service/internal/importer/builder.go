@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -172,6 +173,11 @@ func (b *Builder) dir(p string) (uint64, error) {
 }
 
 func (b *Builder) mkdir(parent uint64, p string, m gitbridge.Meta) (uint64, error) {
+	depth := 1 + strings.Count(p, "/")
+	if depth >= tree.MaxDepth {
+		return 0, tree.ErrTooDeep
+	}
+	b.state.Depth = max(b.state.Depth, depth)
 	n := b.node(m)
 	n.Nlink = 2
 	if err := b.link(parent, path.Base(p), n); err != nil {

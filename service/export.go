@@ -2,7 +2,9 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/amberfs/amberfs/gitbridge"
@@ -30,6 +32,8 @@ func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone,
 		return ExportDone{}, err
 	}
 	defer e.hold(s.Store)()
+	s.exporting.RLock()
+	defer s.exporting.RUnlock()
 	done, err := gitbridge.Export(ctx, gitbridge.ExportOptions{
 		Repo: filepath.Join(s.Store.Dir(), gitDir), Create: true, Ref: ref, CacheDir: filepath.Join(s.Store.Dir(), GitCache),
 		Source: s.Store.Source(), State: e.state, Info: GitInfo(e.info, e.parents), Bases: e.gitBases(),
@@ -41,13 +45,20 @@ func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone,
 	return ExportDone{Name: a.Name, Commit: done.Commit, Ref: done.Ref, Skipped: len(done.Skipped)}, err
 }
 
+// forkRefs has the refs of forks, each below its fork's number. A number is never used
+// again, a name is.
+const forkRefs = "refs/forks/"
+
 // refOf is the ref that an export writes. A fork has refs of its own: it must not
 // move those of others.
 func refOf(ws *snapshot.Workspace, a Export) (string, error) {
 	if !ws.IsFork() {
+		if strings.HasPrefix(a.Ref, forkRefs) {
+			return "", fail.New(fail.Denied, "the refs below %s are those of forks, and are deleted with them; take another than %s", forkRefs, a.Ref)
+		}
 		return a.Ref, nil
 	}
-	own := "refs/forks/" + strings.Join(forkNames(ws), "/") + "/"
+	own := fmt.Sprintf("%s%d/", forkRefs, ws.View())
 	switch {
 	case a.Ref == "":
 		return own + "snapshots/" + a.Name, nil
@@ -55,6 +66,22 @@ func refOf(ws *snapshot.Workspace, a Export) (string, error) {
 		return "", fail.New(fail.Denied, "a fork writes refs below %s only, not %s", own, a.Ref)
 	}
 	return a.Ref, nil
+}
+
+// DropExports deletes what forks that have ended exported.
+func (s *Service) DropExports(ctx context.Context) error {
+	s.exporting.Lock()
+	defer s.exporting.Unlock()
+	return gitbridge.DropRefs(ctx, filepath.Join(s.Store.Dir(), gitDir), func(ref string) bool {
+		rest, ok := strings.CutPrefix(ref, forkRefs)
+		number, _, _ := strings.Cut(rest, "/")
+		view, err := strconv.ParseUint(number, 10, 32)
+		if !ok || err != nil {
+			return false
+		}
+		_, alive := s.Store.Workspace(uint32(view))
+		return !alive
+	})
 }
 
 // GitInfo is what a commit says of a snapshot.

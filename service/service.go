@@ -50,6 +50,8 @@ type Service struct {
 	backup backup
 	// beginning is held while a snapshot on a remote becomes one of a workspace.
 	beginning sync.Mutex
+	// exporting is held for reading by exports to the store's own repository.
+	exporting sync.RWMutex
 }
 
 // New returns a service.

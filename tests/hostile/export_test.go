@@ -1,12 +1,14 @@
 package hostile_test
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,14 +38,28 @@ func TestExportFromAFork(t *testing.T) {
 		must(t, err)
 		return string(out)
 	}
+	// own is where the refs of a fork are, as its last result says.
+	own := func(ws string) string {
+		t.Helper()
+		var done struct{ Ref string }
+		b, err := os.ReadFile(filepath.Join(ws, ".snapshots", "export"))
+		must(t, err)
+		must(t, json.Unmarshal(b, &done))
+		if !strings.HasSuffix(done.Ref, "/snapshots/v") || !strings.HasPrefix(done.Ref, "refs/forks/") {
+			t.Fatalf("an export from %s says %s", ws, b)
+		}
+		return strings.TrimSuffix(done.Ref, "snapshots/v")
+	}
+	ofFork, ofInner := own(fork), own(inner)
 	before := refs()
-	for _, ref := range []string{"refs/snapshots/v ", "refs/forks/f/snapshots/v ", "refs/forks/f/g/snapshots/v "} {
+	for _, ref := range []string{"refs/snapshots/v ", ofFork + "snapshots/v ", ofInner + "snapshots/v "} {
 		if !strings.Contains(before, ref) {
 			t.Errorf("there is no %s: %s", ref, before)
 		}
 	}
 	for _, ref := range []string{
-		"refs/snapshots/v", "refs/forks/other/v", "refs/forks/f", "refs/forks/ff/v", "refs/forks/f/../../snapshots/v",
+		"refs/snapshots/v", "refs/forks/other/v", "refs/forks/f", "refs/forks/f/v", strings.TrimSuffix(ofFork, "/"), strings.TrimSuffix(ofFork, "/") + "1/v",
+		ofFork + "../../snapshots/v",
 		"refs/heads/main", "refs/tags/v", "refs/replace/v", "refs/stash", "HEAD", "-f",
 	} {
 		for _, ws := range []string{fork, inner} {
@@ -52,15 +68,53 @@ func TestExportFromAFork(t *testing.T) {
 			}
 		}
 	}
-	if err := export(inner, "v refs/forks/f/snapshots/v"); !errors.Is(err, unix.EPERM) {
+	if err := export(inner, "v "+ofFork+"snapshots/v"); !errors.Is(err, unix.EPERM) {
 		t.Errorf("a ref of the fork that it is in: %v", err)
 	}
-	for _, ref := range []string{"refs/heads/main", "refs/replace/v", "refs/stash", "HEAD"} {
-		if err := export(m.Dir, "v "+ref); !errors.Is(err, unix.EINVAL) {
+	for _, ref := range []string{"refs/heads/main", "refs/replace/v", "refs/stash", "HEAD", ofFork + "snapshots/v", "refs/forks/9999/v"} {
+		if err := export(m.Dir, "v "+ref); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EPERM) {
 			t.Errorf("%s from main: %v", ref, err)
 		}
 	}
 	if after := refs(); after != before {
 		t.Errorf("the refs were\n%sand are\n%s", before, after)
+	}
+}
+
+// TestExportsEndWithTheirFork: a fork of the same name has none of its refs, and the
+// objects are freed.
+func TestExportsEndWithTheirFork(t *testing.T) {
+	m := harness.New(t)
+	repo := filepath.Join(m.Store, "git")
+	git := func(args ...string) string {
+		out, err := exec.Command("git", append([]string{"-c", "safe.directory=*", "-C", repo}, args...)...).CombinedOutput()
+		if err != nil {
+			return "error: " + string(out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	fork := m.Path(".forks", "f")
+	export := func(text string) string {
+		t.Helper()
+		must(t, os.Mkdir(fork, 0o755))
+		must(t, os.WriteFile(filepath.Join(fork, "file"), []byte(text), 0o644))
+		must(t, os.Mkdir(filepath.Join(fork, ".snapshots", "v"), 0o755))
+		must(t, os.WriteFile(filepath.Join(fork, ".snapshots", "export"), []byte("v\n"), 0o644))
+		return git("for-each-ref", "--format=%(refname)")
+	}
+	first := export("a secret of the first")
+	blob := git("rev-parse", first+":file")
+	m.Amberfs("fork", "--discard", "f")
+	second := export("the second")
+	if second == first || strings.Contains(second, first+"\n") {
+		t.Errorf("the refs were %q, and are %q with another fork", first, second)
+	}
+	for end := time.Now().Add(harness.Timeout); !strings.HasPrefix(git("cat-file", "-p", blob), "error"); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the object of a fork that ended stays; the refs are %s", git("for-each-ref"))
+		}
+	}
+	if got := git("cat-file", "-p", second+":file"); got != "the second" {
+		t.Errorf("the other fork's export has %q", got)
 	}
 }

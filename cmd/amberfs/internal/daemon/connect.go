@@ -20,7 +20,8 @@ func (d *Daemon) connect() {
 // keepConnected begins what a store that reads from elsewhere does by itself.
 func (d *Daemon) keepConnected() {
 	ctx, cancel := context.WithCancel(context.Background())
-	d.hangUp = cancel
+	d.hangUp, d.life = cancel, ctx
+	d.later("removing exports", d.dropExports) // the last daemon may have been killed before
 	d.background.Go(func() {
 		guard.Call(d.log, "remotes", func() { d.connection.Run(ctx, d.cfg.Options.Prefetch) })
 	})

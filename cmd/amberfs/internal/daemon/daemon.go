@@ -40,6 +40,7 @@ type Daemon struct {
 	// connection is to the remotes; hangUp ends what it does by itself.
 	connection *service.Connection
 	hangUp     context.CancelFunc
+	life       context.Context // ended by hangUp
 	// watchers are told of what a restore changed.
 	watchers *watchers
 	// written is the node that was written to last.

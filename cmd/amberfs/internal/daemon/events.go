@@ -70,6 +70,13 @@ func (d *Daemon) removeEvents(view uint32) {
 	}
 }
 
+// dropExports deletes what forks that have ended exported.
+func (d *Daemon) dropExports() {
+	if err := d.service.DropExports(d.life); err != nil && d.life.Err() == nil {
+		d.log.Warn("removing what forks that have ended exported", "err", err)
+	}
+}
+
 // resolveNode finds the present path and size of a node, some time after the
 // event that it is asked for.
 func (d *Daemon) resolveNode(view uint32, node uint64) (p string, size int64, ok bool) {
@@ -123,6 +130,7 @@ func (d *Daemon) pathOf(dir live.NodeID, name string) string {
 func (d *Daemon) storeEvent(e snapshot.Event) {
 	if e.Action == "ended" {
 		d.later("removing events", func() { d.removeEvents(e.Workspace) })
+		d.later("removing exports", d.dropExports)
 		return
 	}
 	d.forgetName(e)

@@ -17,18 +17,17 @@ func applyCommand(a *app) *cobra.Command {
 	var dryRun, ours, theirs bool
 	cmd := &cobra.Command{
 		Use:   "apply DIR [SNAPSHOT] [--dry-run] [--theirs|--ours]",
-		Short: "Carry the changes since the import to a directory",
-		Long: `Carries to DIR what changed in the workspace since it was filled ("mount --from",
-"run --from"): up to SNAPSHOT, or up to now. Contents, permissions, modification
-times, links and deletions are carried; in a fork, also what its parents changed
-before it.
+		Short: "Write the workspace's changes to a directory",
+		Long: `Writes to DIR what changed in the workspace since it was filled ("mount --from",
+"run --from"), up to SNAPSHOT or up to now: contents, permissions, modification
+times, links and deletions. In a fork, this includes what its parents changed.
 
-A path that changed in DIR too, to something else, is a conflict. If there is one,
-the paths are listed and nothing is touched, unless --ours (keep what DIR has) or
---theirs (take what the workspace has) decides about them.
+Text that also changed in DIR is merged by lines. If changes conflict, the paths are
+listed and nothing is changed. --ours keeps DIR's version of conflicting paths,
+--theirs takes the workspace's.
 
-No symbolic link in DIR is followed. Each file is replaced at once by a rename.
-When it was interrupted, run it again: it does the rest.`,
+Symbolic links in DIR are not followed. Files are replaced by renames at the end. An
+interrupted apply is completed when it is run again.`,
 		Example: `  amberfs apply ~/project --dry-run
   amberfs apply ~/project
   amberfs apply ~/project before-lunch --theirs`,
@@ -67,9 +66,9 @@ When it was interrupted, run it again: it does the rest.`,
 			return a.printApplied(done)
 		},
 	}
-	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only say what would change")
-	cmd.Flags().BoolVar(&ours, "ours", false, "where DIR changed too, keep what it has")
-	cmd.Flags().BoolVar(&theirs, "theirs", false, "where DIR changed too, take what the workspace has")
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would change")
+	cmd.Flags().BoolVar(&ours, "ours", false, "keep DIR's version of conflicting paths")
+	cmd.Flags().BoolVar(&theirs, "theirs", false, "take the workspace's version of conflicting paths")
 	return cmd
 }
 

@@ -10,20 +10,15 @@ func claimCommand(a *app) *cobra.Command {
 	var from, ttl string
 	cmd := &cobra.Command{
 		Use:   "claim LABEL [--from SNAPSHOT|REMOTE@SNAPSHOT] [--ttl 1h]",
-		Short: "Get the one fork that belongs to a label",
-		Long: `Prints the path of the fork LABEL, and how it came about:
+		Short: "Get the fork with a label, or create it",
+		Long: `Prints the path of the fork LABEL, and how it was found:
 
-  resumed    it was there
-  snapshot   it goes on from the newest snapshot labelled claim=LABEL, which it left
-             when it ended
-  fresh      it is new, and starts equal to SNAPSHOT or to the present state
+  resumed    the fork existed
+  snapshot   a new fork, from the last state of an earlier fork with this label
+  fresh      a new fork, from --from or from the present state
 
-With REMOTE@SNAPSHOT, one that was pushed, a fresh fork is there at once and what is
-in its files is fetched when they are read. What a name on a remote means is asked
-for at most once a minute.
-
-All who claim a label, also at once, get the same fork. With --ttl it ends by
-itself, as rmdir ends it, when nobody has claimed it for so long.`,
+Concurrent claims of a label get the same fork. With REMOTE@SNAPSHOT, contents are
+fetched when they are read, and the name is resolved at most once a minute.`,
 		Example: `  cd "$(amberfs claim box-17 --from base --ttl 1h --json | jq -r .path)"`,
 		Args:    args(1, 1, "a LABEL"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -39,7 +34,7 @@ itself, as rmdir ends it, when nobody has claimed it for so long.`,
 			return a.print(got, func() { a.printf("%s\t%s\n", quote(got.Path), got.Tier) })
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "the `SNAPSHOT`, or REMOTE@SNAPSHOT, that a fresh one starts from; the present state if not given")
-	cmd.Flags().StringVar(&ttl, "ttl", "", "end it by itself after this `TIME` without a claim: 30m, 1h, 7d")
+	cmd.Flags().StringVar(&from, "from", "", "`SNAPSHOT` or REMOTE@SNAPSHOT that a new fork begins with. Default: the present state")
+	cmd.Flags().StringVar(&ttl, "ttl", "", "delete the fork after this `TIME` without a claim: 30m, 1h, 7d")
 	return cmd
 }

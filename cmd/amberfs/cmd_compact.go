@@ -14,9 +14,9 @@ func compactCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compact NAME NAME... --name NAME [-m MESSAGE]",
 		Short: "Make one snapshot of several",
-		Long: `Makes one snapshot of all files that the named snapshots have, of each path the
-version of the newest one that has it. The others are deleted, unless they are
-pinned; if the policy protects one of them, nothing happens.`,
+		Long: `Makes one snapshot that contains all files of the named snapshots. Of each path it
+has the version of the newest snapshot that contains it. The named snapshots are
+deleted, except pinned ones. If the policy protects one of them, nothing changes.`,
 		Example:           `  amberfs compact mon tue wed --name first-half`,
 		Args:              args(2, -1, "two NAMEs or more"),
 		ValidArgsFunction: a.completeSnapshots(-1),
@@ -32,8 +32,8 @@ pinned; if the policy protects one of them, nothing happens.`,
 			return a.print(done, func() { a.printf("%s", compactedLines(done)) })
 		},
 	}
-	cmd.Flags().StringVar(&req.Name, "name", "", "call the new snapshot `NAME`")
-	cmd.Flags().StringVarP(&req.Message, "message", "m", "", "what this state is")
+	cmd.Flags().StringVar(&req.Name, "name", "", "`NAME` of the new snapshot")
+	cmd.Flags().StringVarP(&req.Message, "message", "m", "", "`MESSAGE` of the new snapshot")
 	return cmd
 }
 

@@ -14,11 +14,10 @@ func diffCommand(a *app) *cobra.Command {
 	var stat, nameStatus, binary bool
 	cmd := &cobra.Command{
 		Use:   "diff [A [B]] [-- PATH...] [--stat|--name-status]",
-		Short: "Show what changed from snapshot A to B, or to now",
-		Long: `Shows what changed from snapshot A to snapshot B, or to the present state when
-only A is named: a unified diff that "git apply" takes. Without A it is the
-latest snapshot. PATHs after "--", relative to the current directory, limit it.
-When nothing differs it prints "no differences".`,
+		Short: "Show what changed between snapshots, or since one",
+		Long: `Shows the changes from snapshot A to snapshot B, or from A to now, as a unified diff
+that "git apply" accepts. Without A, from the latest snapshot. PATHs after "--" limit
+the diff. Without changes it prints "no differences".`,
 		Example: `  amberfs diff v1
   amberfs diff v1 v2 --stat
   amberfs diff v1 -- internal/ go.mod`,
@@ -57,9 +56,9 @@ When nothing differs it prints "no differences".`,
 			return a.showDiff(cmd, p, req)
 		},
 	}
-	cmd.Flags().BoolVar(&stat, "stat", false, "show a line a file, and how much changed in it")
-	cmd.Flags().BoolVar(&nameStatus, "name-status", false, "show a letter and a path a file")
-	cmd.Flags().BoolVar(&binary, "binary", false, "show binary files as a patch that git apply takes")
+	cmd.Flags().BoolVar(&stat, "stat", false, "show changed lines for each file")
+	cmd.Flags().BoolVar(&nameStatus, "name-status", false, "show only the status and path of each file")
+	cmd.Flags().BoolVar(&binary, "binary", false, "show binary files as a patch that git apply accepts")
 	return cmd
 }
 

@@ -10,14 +10,12 @@ import (
 func duCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "du [SNAPSHOT]...",
-		Short: "Tell what deleting snapshots and forks would give back",
-		Long: `Tells what each snapshot and fork alone keeps: the bytes on disk that would be
-given back if it, and nothing else, were deleted (a fork with --discard). What two
-snapshots share is kept by neither alone; the last line tells what would be given
-back if all that are listed were deleted, but for the forks.
-
-With SNAPSHOTs it tells about these. "amberfs gc" gives it back when they are
-deleted; it also happens by itself.`,
+		Short: "Show the space that snapshots and forks use alone",
+		Long: `Shows for each snapshot and fork the bytes on disk that its deletion would free. The
+last line shows what deleting all listed snapshots would free, including data that
+only they share. With SNAPSHOTs, only those are shown.`,
+		Example: `  amberfs du
+  amberfs du v1 v2`,
 		Args:              args(0, -1, "any SNAPSHOTs"),
 		ValidArgsFunction: a.completeSnapshots(-1),
 		RunE: func(cmd *cobra.Command, argv []string) error {

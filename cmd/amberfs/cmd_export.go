@@ -25,13 +25,11 @@ func exportCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export NAME (--git REPO [--ref REF] [--gitignore] [-m MESSAGE] [--no-parent] | --tar FILE)",
 		Short: "Write a snapshot as a git commit or a tar archive",
-		Long: `With --git, writes the snapshot as a commit into the repository REPO and prints
-the commit's id. The commit's tree is what git itself would write for the same
-files. Only the ref is written, refs/sandbox/snapshots/NAME unless another is
-given; HEAD, branches, tags, index, stash and worktree are not touched.
+		Long: `With --git, writes the snapshot as a commit into the repository REPO, and prints the
+commit's id. Its tree is what git would write for the same files. Only the ref
+changes: refs/sandbox/snapshots/NAME, or --ref.
 
-With --tar, writes a tar archive to FILE, or the standard output for "-". The
-same snapshot always gives the same bytes.`,
+With --tar, writes a tar archive. The same snapshot gives the same bytes.`,
 		Example: `  amberfs export v1 --git .
   amberfs export v1 --tar - | docker import -`,
 		Args:              args(1, 1, "one NAME"),
@@ -50,11 +48,11 @@ same snapshot always gives the same bytes.`,
 	}
 	cmd.Flags().StringVar(&e.Repo, "git", "", "write a commit into the repository `REPO`")
 	cmd.Flags().StringVar(&e.Ref, "ref", "", "write this `REF`")
-	cmd.Flags().BoolVar(&e.TrustConfig, "trust-config", false, "run the filters that REPO's own configuration names, and let REPO be a worktree")
+	cmd.Flags().BoolVar(&e.TrustConfig, "trust-config", false, "run the filters that REPO's configuration names, and allow a linked worktree")
 	cmd.Flags().BoolVar(&e.Gitignore, "gitignore", false, "leave out what git ignores")
-	cmd.Flags().StringVarP(&e.Message, "message", "m", "", "the commit's message instead of the snapshot's")
-	cmd.Flags().BoolVar(&e.NoParent, "no-parent", false, "make a commit without a parent")
-	cmd.Flags().StringVar(&tarFile, "tar", "", "write an archive to `FILE`, - for the standard output")
+	cmd.Flags().StringVarP(&e.Message, "message", "m", "", "commit `MESSAGE` instead of the snapshot's")
+	cmd.Flags().BoolVar(&e.NoParent, "no-parent", false, "create a commit without a parent")
+	cmd.Flags().StringVar(&tarFile, "tar", "", "write an archive to `FILE`; - is standard output")
 	return cmd
 }
 

@@ -12,17 +12,16 @@ func forkCommand(a *app) *cobra.Command {
 	var ttl string
 	cmd := &cobra.Command{
 		Use:   "fork [SNAPSHOT|label:KEY=VALUE|REMOTE@SNAPSHOT] NAME [--ttl 1h]",
-		Short: "Make a writable workspace that starts equal to a snapshot",
-		Long: `Makes the fork NAME, a workspace of its own at .forks/NAME that starts equal to
-SNAPSHOT, or to the present state when none is named. It costs nothing: forks
-share everything that they do not change. Neither ever sees the other's writes.
+		Short: "Create or delete a fork",
+		Long: `Creates the fork NAME: a writable copy of SNAPSHOT, or of the present state, at
+.forks/NAME. Forks share everything they do not change. Neither side sees the
+other's writes.
 
-REMOTE@SNAPSHOT is one that was pushed; REMOTE is a name or a URL ("amberfs help
-remote"). What is in its files is fetched when they are read.
+REMOTE@SNAPSHOT is a pushed snapshot; REMOTE is a name or a URL ("amberfs help
+remote"). File contents are fetched when they are read.
 
-"amberfs fork --delete NAME" ends it, as rmdir does: its last state becomes a
-snapshot of this workspace first. "amberfs fork --discard NAME" ends the
-forks in it, too, and keeps nothing.`,
+--delete deletes the fork NAME, as rmdir does. Its last state becomes a snapshot.
+--discard deletes the fork and all forks in it, and keeps nothing.`,
 		Example: `  amberfs fork v1 try-left
   amberfs fork try-right
   amberfs fork label:claim=box-17 again --ttl 1h
@@ -58,9 +57,9 @@ forks in it, too, and keeps nothing.`,
 			return a.print(made, func() { a.printf("fork %s created: %s\n", made.Name, quote(made.Path)) })
 		},
 	}
-	cmd.Flags().BoolVarP(&end, "delete", "d", false, "end the fork NAME instead, after capturing its last state")
-	cmd.Flags().BoolVar(&discard, "discard", false, "end the fork NAME instead, and keep nothing of it")
-	cmd.Flags().StringVar(&ttl, "ttl", "", "end it by itself after this `TIME`: 30m, 1h, 7d")
+	cmd.Flags().BoolVarP(&end, "delete", "d", false, "delete the fork NAME; its last state becomes a snapshot")
+	cmd.Flags().BoolVar(&discard, "discard", false, "delete the fork NAME and keep nothing")
+	cmd.Flags().StringVar(&ttl, "ttl", "", "delete the fork after this `TIME`: 30m, 1h, 7d")
 	return cmd
 }
 

@@ -11,9 +11,10 @@ import (
 
 func forksCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "forks",
-		Short: "List the forks of this workspace",
-		Args:  args(0, 0, "no arguments"),
+		Use:     "forks",
+		Short:   "List forks",
+		Example: `  amberfs forks`,
+		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var l service.ForkList
 			if err := a.askHere(cmd.Context(), service.Forks{}, &l); err != nil {

@@ -16,11 +16,11 @@ func freezeCommand(a *app) *cobra.Command {
 	var span time.Duration
 	cmd := &cobra.Command{
 		Use:   "freeze [--for 30s]",
-		Short: "Hold back every change for a bounded moment",
-		Long: `Holds back every change to the store's workspaces, so that something outside can
-copy a quiet tree. Programs that write wait; reading goes on. It ends by
-"amberfs thaw", or by itself when the time is over.`,
-		Args: args(0, 0, "no arguments"),
+		Short: "Stop all changes for a while",
+		Long: `Stops all changes to the store's workspaces, so that another program can copy a quiet
+tree. Writers wait, readers continue. It ends with "amberfs thaw", or after --for.`,
+		Example: `  amberfs freeze --for 10s`,
+		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if span <= 0 || span > maxFreeze {
 				return fail.New(fail.Usage, "--for takes a span over 0 and up to %s", maxFreeze)
@@ -32,15 +32,16 @@ copy a quiet tree. Programs that write wait; reading goes on. It ends by
 			return a.print(done, func() { a.printf("frozen until %s\n", done.Until.Format(time.RFC3339)) })
 		},
 	}
-	cmd.Flags().DurationVar(&span, "for", 30*time.Second, "thaw by itself after this `TIME`")
+	cmd.Flags().DurationVar(&span, "for", 30*time.Second, "end the freeze after this `TIME`")
 	return cmd
 }
 
 func thawCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "thaw",
-		Short: "Let changes go on after freeze",
-		Args:  args(0, 0, "no arguments"),
+		Use:     "thaw",
+		Short:   "End a freeze",
+		Example: `  amberfs thaw`,
+		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var done service.Thawed
 			if err := a.askHere(cmd.Context(), service.Thaw{}, &done); err != nil {

@@ -9,10 +9,11 @@ import (
 func gcCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "gc",
-		Short: "Free what no snapshot and no workspace needs any more",
-		Long: `Frees the disk space of everything that no snapshot, workspace or fork needs any
-more. It also happens by itself in the background. It works on a full disk.`,
-		Args: args(0, 0, "no arguments"),
+		Short: "Free space that nothing needs",
+		Long: `Frees the disk space of everything that no snapshot, workspace or fork needs. It also
+runs in the background. It works on a full disk.`,
+		Example: `  amberfs gc`,
+		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var done service.Collected
 			if err := a.askHere(cmd.Context(), service.GC{}, &done); err != nil {

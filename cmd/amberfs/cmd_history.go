@@ -14,13 +14,12 @@ func historyCommand(a *app) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "history PATH",
-		Short: "List the snapshots in which a path was new, modified or deleted",
-		Long: `Lists every snapshot in which PATH was created, modified or deleted compared with
-the snapshot before it, newest first: what happened, the snapshot, its time, the
-size and the message, with tabs between. Contents are compared, not sizes or
-times. A line for "now" comes first when the path has changed since the newest
-snapshot. With --all the snapshots in which it was unchanged are listed too.`,
-		Args: args(1, 1, "one PATH"),
+		Short: "List the snapshots in which a path changed",
+		Long: `Lists every snapshot in which PATH was created, modified or deleted, newest first:
+action, snapshot, time, size and message, separated by tabs. A first line "now"
+says that PATH changed since the newest snapshot. Contents are compared, not times.`,
+		Example: `  amberfs history src/parse.go`,
+		Args:    args(1, 1, "one PATH"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			p, err := a.place()
 			if err != nil {
@@ -40,7 +39,7 @@ snapshot. With --all the snapshots in which it was unchanged are listed too.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&all, "all", "a", false, "also the snapshots in which it was unchanged")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "also list snapshots in which it did not change")
 	return cmd
 }
 

@@ -18,13 +18,11 @@ func hookCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "hook AGENT",
 		Short: "Take a snapshot before an agent's turn",
-		Long: `For the hooks of agents: reads the JSON object that Claude Code, Codex and
-Gemini CLI send before each turn, and takes a snapshot of the kind "turn" if
-anything changed since the newest one. Its message is the prompt, its labels are
-agent=AGENT and session=ID. The workspace is the one that the object's "cwd" is in.
+		Long: `Reads the JSON object that an agent sends to its hooks, and takes a snapshot of kind
+turn if anything changed since the newest one. The prompt becomes its message. The
+object's "cwd" selects the workspace.
 
-A hook must not stop the agent: outside of a mount, or when the snapshot fails, it
-prints nothing and exits with 0.`,
+The exit status is always 0, so that a hook cannot stop the agent.`,
 		Example: `  amberfs hook claude-code    # as a UserPromptSubmit hook in .claude/settings.json`,
 		// Agents take exit status 2, usage, for "block this prompt".
 		Args:               cobra.ArbitraryArgs,

@@ -22,12 +22,10 @@ func importCommand(a *app) *cobra.Command {
 	var maxFiles, maxBytes int64
 	cmd := &cobra.Command{
 		Use:   "import (--git REPO REV | --tar FILE | DIR) [PATH]",
-		Short: "Bring a tree in, all at once",
+		Short: "Bring a tree in",
 		Long: `Brings a tree into the workspace, at its root or at PATH: a revision of a git
-repository, a tar archive ("-" is the standard input; gzip and zstd are
-recognised), or a directory. It does not go through the mount file by file, and
-all of it becomes visible at one instant. What the store holds already is not
-written again.`,
+repository, a tar archive (gzip, zstd and bzip2 are recognized), or a directory. The
+tree appears all at once. Files are replaced, nothing is deleted.`,
 		Example: `  amberfs import --git ~/src/linux v6.12 linux
   curl -L https://example.org/x.tar.gz | amberfs import --tar - vendor/x
   amberfs import ~/project`,
@@ -64,11 +62,11 @@ written again.`,
 			return i.run(cmd.Context(), argv)
 		},
 	}
-	cmd.Flags().StringVar(&repo, "git", "", "bring in a revision of the repository `REPO`")
-	cmd.Flags().BoolVar(&trust, "trust-config", false, "let REPO be a worktree, whose repository is elsewhere")
-	cmd.Flags().Int64Var(&maxFiles, "max-files", 0, "refuse a tree of more than `N` files (20 million)")
-	cmd.Flags().Int64Var(&maxBytes, "max-bytes", 0, "refuse a tree of more than `N` bytes (1 TiB)")
-	cmd.Flags().StringVar(&tarFile, "tar", "", "bring in the archive `FILE`, - for the standard input")
+	cmd.Flags().StringVar(&repo, "git", "", "import a revision of the repository `REPO`")
+	cmd.Flags().BoolVar(&trust, "trust-config", false, "allow a linked worktree")
+	cmd.Flags().Int64Var(&maxFiles, "max-files", 0, "refuse a tree of more than `N` files. Default: 20 million")
+	cmd.Flags().Int64Var(&maxBytes, "max-bytes", 0, "refuse a tree of more than `N` bytes. Default: 1 TiB")
+	cmd.Flags().StringVar(&tarFile, "tar", "", "import the archive `FILE`; - is standard input")
 	return cmd
 }
 

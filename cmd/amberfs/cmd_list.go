@@ -20,11 +20,9 @@ func listCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list [-n N] [--since T] [--origin O] [--label KEY=VALUE]... [--long]",
 		Aliases: []string{"ls"},
-		Short:   "List the snapshots, newest first",
-		Long: `Lists the snapshots of the workspace, newest first: name, the first 12 digits
-of the id ("-" until it is sealed), time and message, with tabs between. --since
-takes a span such as 2h or 7d, or a date, such as 2026-01-31. --long adds the origin, what was created,
-modified and deleted since the snapshot before (+/~/-), and labels.`,
+		Short:   "List snapshots, newest first",
+		Long: `Lists the snapshots of the workspace, newest first: name, the first 12 digits of the
+id ("-" until it is stored), time and message, separated by tabs.`,
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -57,10 +55,10 @@ modified and deleted since the snapshot before (+/~/-), and labels.`,
 	}
 	f := cmd.Flags()
 	f.IntVarP(&req.Limit, "limit", "n", 0, "only the newest `N`")
-	f.StringVar(&req.Since, "since", "", "only those made since this `TIME`")
+	f.StringVar(&req.Since, "since", "", "only since this `TIME`: 2h, 7d, or a date such as 2026-01-31")
 	f.StringVar(&req.Origin, "origin", "", "only those of this `ORIGIN`: manual, turn, auto, pre-restore, fork, import, pull")
-	f.StringArrayVar(&labels, "label", nil, "only those with `KEY=VALUE`; may be repeated")
-	f.BoolVar(&long, "long", false, "also origin, counts of changes, and labels")
+	f.StringArrayVar(&labels, "label", nil, "only with the label `KEY=VALUE`; repeatable")
+	f.BoolVar(&long, "long", false, "also show kind, counts of changes (+/~/-) and labels")
 	return cmd
 }
 

@@ -25,11 +25,9 @@ func logCommand(a *app) *cobra.Command {
 	var reverse bool
 	cmd := &cobra.Command{
 		Use:   "log [-f] [-n N] [--since T] [--action A] [--command C] [--reverse] [PATH]",
-		Short: "Show what happened in the workspace, oldest first",
-		Long: `Shows the events of the workspace, oldest first: time, action, path, and the
-command and process that did it. With PATH only what happened at or below it;
-with -f it goes on as things happen, until interrupted. --since takes a span such as
-2h or 7d, or a date; --command the beginning of a command line.`,
+		Short: "Show events",
+		Long: `Shows the events of the workspace, oldest first: time, action, path, and the command
+and process that caused it. With PATH, only events at or below it.`,
 		Example: `  amberfs log -n 20 --reverse
   amberfs log --since 2h --action deleted src/`,
 		Args: args(0, 1, "at most one PATH"),
@@ -72,11 +70,11 @@ with -f it goes on as things happen, until interrupted. --since takes a span suc
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&req.Follow, "follow", "f", false, "go on as things happen")
+	f.BoolVarP(&req.Follow, "follow", "f", false, "continue as events happen")
 	f.IntVarP(&last, "lines", "n", 0, "only the last `N`")
-	f.StringVar(&req.Since, "since", "", "only since this `TIME`")
-	f.StringVar(&req.Action, "action", "", "only `ACTION`: created, modified, deleted, renamed, restored, captured …")
-	f.StringVar(&req.Command, "command", "", "only what `COMMAND` did")
+	f.StringVar(&req.Since, "since", "", "only since this `TIME`: 2h, 7d, or a date")
+	f.StringVar(&req.Action, "action", "", "only this `ACTION`: created, modified, deleted, renamed, restored, captured, ...")
+	f.StringVar(&req.Command, "command", "", "only commands that begin with `COMMAND`")
 	f.BoolVar(&reverse, "reverse", false, "newest first")
 	return cmd
 }

@@ -17,15 +17,17 @@ func mcpCommand(a *app) *cobra.Command {
 	var set string
 	cmd := &cobra.Command{
 		Use:   "mcp [--tools all|workspace:NAME|snapshots]",
-		Short: "Serve the workspace's snapshots to a program that speaks MCP",
-		Long: `A Model Context Protocol server on the standard input and output, for agents: it
-offers snapshots, restores, diffs, history and forks of the workspace that it is
-started in, or that of -C DIR, as tools. It may be started before the workspace is
-mounted.
+		Short: "Serve a workspace to a program that speaks MCP",
+		Long: `Serves snapshots, restores, diffs, history and forks of a workspace as tools over the
+Model Context Protocol, on standard input and output. The workspace is that of the
+current directory or of -C DIR. It can be mounted later.
 
---tools chooses the names: all (snapshot_create, fork_create …), workspace:NAME
-(workspace__NAME__snapshot, __restore, __branch, which leave the workspace as it
-is and make new ones), or snapshots (snapshots_create, snapshots_list …).`,
+--tools chooses the names of the tools:
+
+  all             snapshot_create, fork_create, ...
+  snapshots       snapshots_create, snapshots_list, ...
+  workspace:NAME  workspace__NAME__snapshot, __restore, __branch; restore and branch
+                  create a new workspace and leave this one as it is`,
 		Example: `  claude mcp add snapshots -- amberfs mcp -C ~/work`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,7 +43,7 @@ is and make new ones), or snapshots (snapshots_create, snapshots_list …).`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&set, "tools", "all", "offer this `SET` of tools")
+	cmd.Flags().StringVar(&set, "tools", "all", "which `SET` of tool names to offer")
 	return cmd
 }
 

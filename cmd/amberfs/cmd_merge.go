@@ -15,13 +15,15 @@ func mergeCommand(a *app) *cobra.Command {
 		Use:     "merge FORK [--ours|--theirs]",
 		Aliases: []string{"promote"},
 		Short:   "Bring a fork's changes into the workspace",
-		Long: `Merges what the fork changed since its base into the workspace that it was
-forked from. Text that both sides changed is merged by lines, as git merge does.
-If changes conflict, the paths are listed and nothing is changed. --ours keeps the
-workspace's version of conflicting paths, --theirs takes the fork's.
+		Long: `Merges what the fork changed since its base into the workspace that it was forked
+from. Text that both sides changed is merged by lines, as git merge does. If changes
+conflict, the paths are listed and nothing is changed. --ours keeps the workspace's
+version of conflicting paths, --theirs takes the fork's.
 
 A snapshot is taken first, so "amberfs undo" takes the merge back. The fork stays;
 "amberfs fork --delete FORK" deletes it.`,
+		Example: `  amberfs merge idea
+  amberfs merge idea --theirs`,
 		Args:              args(1, 1, "one FORK"),
 		ValidArgsFunction: a.completeForks,
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -59,8 +61,8 @@ A snapshot is taken first, so "amberfs undo" takes the merge back. The fork stay
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&req.Ours, "ours", false, "where both sides changed a path, keep the workspace's")
-	cmd.Flags().BoolVar(&req.Theirs, "theirs", false, "where both sides changed a path, take the fork's")
+	cmd.Flags().BoolVar(&req.Ours, "ours", false, "keep the workspace's version of conflicting paths")
+	cmd.Flags().BoolVar(&req.Theirs, "theirs", false, "take the fork's version of conflicting paths")
 	return cmd
 }
 

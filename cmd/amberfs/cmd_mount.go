@@ -24,22 +24,20 @@ func mountCommand(a *app) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "mount [--from DIR|REMOTE@SNAPSHOT] [-f] [-o OPTION,...] STORE MOUNTPOINT",
-		Short: "Mount a store's workspace",
-		Long: `Mounts the workspace of STORE on the directory MOUNTPOINT and returns when it is
-ready. A store that does not exist is made, and filled from DIR if one is given.
+		Short: "Mount a workspace",
+		Long: `Mounts the workspace of STORE at MOUNTPOINT, and returns when the mount is ready.
+If STORE does not exist, it is created, and filled from DIR if --from names one.
 
-With REMOTE@SNAPSHOT (s3://..., oci://... or file:///...@NAME, see "amberfs help
-remote") a new store begins with that snapshot: it is there at once, and what is
-in its files is fetched when they are read. A whole id for SNAPSHOT pins what is
-mounted. A store that exists is mounted as it is, so the same line serves after a
-reboot.
+With REMOTE@SNAPSHOT (see "amberfs help remote"), a new store begins with that
+snapshot. File contents are fetched when they are read. A full id instead of a name
+pins the content. An existing store is mounted as it is, so the same command works
+after a reboot.
 
-Options, after -o and with commas between:
-` + mountopt.Help() + `The generic options of mount(8) are understood, so that a line in /etc/fstab of
-type fuse.amberfs works; mount(8) itself asks for dev and suid there, unless it is
-told nodev and nosuid.
+Options, after -o and separated by commas:
+` + mountopt.Help() + `The generic options of mount(8) are accepted, for lines of type fuse.amberfs in
+/etc/fstab. mount(8) asks for dev and suid unless nodev and nosuid are given.
 
-Root mounts directly; an ordinary user needs fusermount3 of the package fuse3.`,
+An ordinary user needs fusermount3 from the package fuse3.`,
 		Example: `  amberfs mount --from ~/project ~/project.store ~/work
   amberfs mount --from s3://bucket/team@v1 ~/v1.store ~/work
   amberfs mount -o allow_other /srv/store /srv/work`,
@@ -76,7 +74,7 @@ Root mounts directly; an ordinary user needs fusermount3 of the package fuse3.`,
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
 	cmd.Flags().BoolVar(&later, "later", false, "with --from DIR, read contents when they are needed; for stores that are thrown away")
 	_ = cmd.Flags().MarkHidden("later") // there is one
-	cmd.Flags().BoolVar(&orEmpty, "or-empty", false, "begin empty if REMOTE has no such SNAPSHOT yet")
+	cmd.Flags().BoolVar(&orEmpty, "or-empty", false, "begin empty if REMOTE has no such snapshot")
 	cmd.Flags().BoolVarP(&foreground, "foreground", "f", false, "stay in the foreground")
 	addOptions(cmd, &options)
 	return cmd

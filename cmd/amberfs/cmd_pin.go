@@ -10,8 +10,9 @@ func pinCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pin NAME...",
 		Short: "Protect snapshots from deletion",
-		Long: `Protects snapshots from deletion by anybody, by expiry and by the policy, until
-"amberfs unpin". If one of the names is unknown, nothing is changed.`,
+		Long: `Protects snapshots from deletion by users, expiry and policy, until "amberfs unpin".
+If one name is unknown, nothing changes.`,
+		Example:           `  amberfs pin v1`,
 		Args:              args(1, -1, "at least one NAME"),
 		ValidArgsFunction: a.completeSnapshots(-1),
 		RunE:              func(cmd *cobra.Command, argv []string) error { return a.pin(cmd, argv, true) },
@@ -21,7 +22,8 @@ func pinCommand(a *app) *cobra.Command {
 func unpinCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:               "unpin NAME...",
-		Short:             "End the protection of snapshots",
+		Short:             "Allow deletion of pinned snapshots",
+		Example:           `  amberfs unpin v1`,
 		Args:              args(1, -1, "at least one NAME"),
 		ValidArgsFunction: a.completeSnapshots(-1),
 		RunE:              func(cmd *cobra.Command, argv []string) error { return a.pin(cmd, argv, false) },

@@ -15,11 +15,10 @@ import (
 func policyCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "policy [FILE]",
-		Short: "Show the retention policy, or change it",
-		Long: `Shows the policy of the workspace as JSON: automatic captures and how many of
-them are kept, limits, expiry, and who may delete. With FILE ("-" is the standard
-input), the fields that it names change, and the others stay as they are. All of
-it is checked before any takes effect.`,
+		Short: "Show or change what is kept, and limits",
+		Long: `Shows the policy of the workspace as JSON. With FILE ("-" is standard input), changes
+it: the file is a JSON merge patch, and fields that it leaves out stay. All fields
+are checked before any takes effect.`,
 		Example: `  amberfs policy > policy.json
   amberfs policy policy.json`,
 		Args: args(0, 1, "at most one FILE"),

@@ -13,12 +13,11 @@ func pushCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "push REMOTE SNAPSHOT... [--as NAME] [--force] [--full]",
 		Short: "Send snapshots to a remote",
-		Long: `Sends snapshots to REMOTE, a name that "amberfs remote add" gave or a URL. Only what
-is not there yet travels. Nobody sees anything of a snapshot before all of it is
-there; a push that was interrupted goes on where it was when it is run again.
+		Long: `Sends snapshots to REMOTE, a name from "amberfs remote add" or a URL. Only what is
+not there yet is sent. A snapshot becomes visible when all of it is there. An
+interrupted push continues when it is run again.
 
-A name that is in use there is refused with exit status 4, unless it is the same
-snapshot.`,
+If the name is in use there for another snapshot, push exits with status 4.`,
 		Example: `  amberfs push origin v1
   amberfs push origin latest --as nightly --force`,
 		Args: args(2, -1, "a REMOTE and at least one SNAPSHOT"),
@@ -35,9 +34,9 @@ snapshot.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&req.As, "as", "", "call it `NAME` there")
-	cmd.Flags().BoolVar(&req.Force, "force", false, "replace a snapshot of that name")
-	cmd.Flags().BoolVar(&req.Full, "full", false, "send everything anew, building on nothing that is there")
+	cmd.Flags().StringVar(&req.As, "as", "", "use `NAME` there")
+	cmd.Flags().BoolVar(&req.Force, "force", false, "replace a snapshot with that name")
+	cmd.Flags().BoolVar(&req.Full, "full", false, "send everything again")
 	return cmd
 }
 
@@ -57,10 +56,10 @@ func pullCommand(a *app) *cobra.Command {
 	var req service.Pull
 	cmd := &cobra.Command{
 		Use:   "pull REMOTE SNAPSHOT... [--as NAME]",
-		Short: "Bring snapshots of a remote into the store",
-		Long: `Brings snapshots of REMOTE, a name or a URL, into the store with everything that
-they need. Only what is not here yet travels, and one that was interrupted goes on
-where it was. The workspace does not change: "amberfs restore" goes there.`,
+		Short: "Bring snapshots from a remote into the store",
+		Long: `Copies snapshots of REMOTE, a name or a URL, into the store with everything they
+need. An interrupted pull continues when it is run again. The workspace does not
+change.`,
 		Example: `  amberfs pull origin v1
   amberfs pull s3://bucket/team v1 --as theirs`,
 		Args: args(2, -1, "a REMOTE and at least one SNAPSHOT"),
@@ -77,6 +76,6 @@ where it was. The workspace does not change: "amberfs restore" goes there.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&req.As, "as", "", "call it `NAME` here")
+	cmd.Flags().StringVar(&req.As, "as", "", "use `NAME` there")
 	return cmd
 }

@@ -15,21 +15,19 @@ import (
 func remoteCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remote",
-		Short: "Places that hold pushed snapshots",
-		Long: `A remote is a place that other machines reach and that holds pushed snapshots:
+		Short: "Manage remotes",
+		Long: `A remote contains pushed snapshots:
 
   s3://BUCKET/PREFIX?endpoint=URL   an S3-compatible object store
-  oci://HOST/REPOSITORY             a registry
-  file:///DIR                       a directory: a disk, NFS, a stick
+  oci://HOST/REPOSITORY             an OCI registry
+  file:///DIR                       a directory
 
-Credentials are taken from where the clients of these services look: AWS_* and
-~/.aws, ~/.docker/config.json. They are not kept in the store. The daemon talks to
-the remote, so what counts is its environment: that of "amberfs mount".
-
-"remote add NAME URL --recipient KEY" encrypts, "remote verify REMOTE --deep" reads
-every byte; "amberfs help remote add" and so on say more.`,
-		Args: args(0, 0, "one of its commands: add, list, remove, snapshots, rm, verify, gc"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.listRemotes(cmd) },
+Credentials come from where the services' own clients look: AWS_*, ~/.aws and
+~/.docker/config.json. They are not stored. The daemon connects to the remote, so
+the environment of "amberfs mount" counts.`,
+		Example: `  amberfs remote add team 's3://snapshots/web?endpoint=https://s3.example.org'`,
+		Args:    args(0, 0, "one of its commands: add, list, remove, snapshots, rm, verify, gc"),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listRemotes(cmd) },
 	}
 	for _, c := range []*cobra.Command{
 		remoteAddCommand(a), remoteListCommand(a), remoteRemoveCommand(a), remoteSnapshotsCommand(a),
@@ -45,13 +43,12 @@ func remoteAddCommand(a *app) *cobra.Command {
 	var req service.AddRemote
 	cmd := &cobra.Command{
 		Use:   "add NAME URL [--recipient KEY]...",
-		Short: "Set a remote up, or get to know one",
-		Long: `Calls the remote at URL by NAME from now on. A place that is no remote yet is tried
-out first: whether bytes and ranges come back as they were written, and whether of
-several writers of one name one wins. What does not hold is said.
+		Short: "Add a remote",
+		Long: `Registers the remote at URL as NAME. A new remote is probed first, and guarantees
+that it does not provide are reported.
 
---recipient encrypts everything to an age key, for a new remote; the service then
-sees sizes only. AMBERFS_AGE_IDENTITY names the file that decrypts it.`,
+--recipient encrypts everything on a new remote to an age key. The service then sees
+sizes, times and names only. AMBERFS_AGE_IDENTITY names the file that decrypts it.`,
 		Example: `  amberfs remote add origin s3://bucket/team
   amberfs remote add nas file:///mnt/nas/amberfs
   amberfs remote add hub oci://ghcr.io/me/workspaces --recipient age1...`,
@@ -75,7 +72,7 @@ sees sizes only. AMBERFS_AGE_IDENTITY names the file that decrypts it.`,
 func remoteListCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the remotes",
+		Short: "List remotes",
 		Args:  args(0, 0, "no arguments"),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return a.listRemotes(cmd) },
 	}
@@ -99,7 +96,7 @@ func (a *app) listRemotes(cmd *cobra.Command) error {
 func remoteRemoveCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Forget a remote; nothing on it changes",
+		Short: "Forget a remote",
 		Args:  args(1, 1, "a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			var done service.None
@@ -145,10 +142,9 @@ func (a *app) printRemoteSnapshots(done service.RemoteSnapshotList) {
 func remoteRmCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm REMOTE SNAPSHOT...",
-		Short: "Remove snapshots from a remote",
-		Long: `Removes snapshots from a remote. What only they needed is given back by "amberfs
-remote gc".`,
-		Args: args(2, -1, "a REMOTE and at least one SNAPSHOT"),
+		Short: "Delete snapshots from a remote",
+		Long:  `Deletes snapshots from a remote. "amberfs remote gc" frees what only they needed.`,
+		Args:  args(2, -1, "a REMOTE and at least one SNAPSHOT"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			var done service.Removed
 			if err := a.askHere(cmd.Context(), service.RemovePushed{Remote: argv[0], Names: argv[1:]}, &done); err != nil {
@@ -167,10 +163,10 @@ func remoteVerifyCommand(a *app) *cobra.Command {
 	var deep bool
 	cmd := &cobra.Command{
 		Use:   "verify REMOTE [--deep]",
-		Short: "Check that a remote has all that its snapshots need",
-		Long: `Looks whether everything that the snapshots on REMOTE need is there and as long as
-it should be; --deep reads and checks every byte. Exit status 7 and the damaged
-snapshots when something is not.`,
+		Short: "Check the snapshots on a remote",
+		Long: `Checks that everything the snapshots on REMOTE need is there with the right size.
+--deep reads and checks every byte. If something is missing or damaged, it lists the
+snapshots and exits with status 7.`,
 		Args: args(1, 1, "a REMOTE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			var done service.VerifiedRemote
@@ -198,11 +194,11 @@ func (a *app) printVerifiedRemote(done service.VerifiedRemote) {
 func remoteGCCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "gc REMOTE",
-		Short: "Give back what no snapshot on a remote needs",
-		Long: `One run of a collection on REMOTE, for cron. It needs no pause of those who push:
-what no snapshot needs is noted by one run, condemned by one at least a day later,
-and removed by one at least a day after that. Snapshots whose time is over go, too.
-A registry collects by itself.`,
+		Short: "Free space on a remote",
+		Long: `Frees what no snapshot on REMOTE needs. Run it once a day, for example from cron. It
+takes no lock: an object is marked by one run, scheduled for deletion at least a day
+later, and deleted at least a day after that. Expired snapshots are deleted too. A
+registry frees untagged data itself.`,
 		Args: args(1, 1, "a REMOTE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			var done remote.Collected

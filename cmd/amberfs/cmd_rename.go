@@ -11,7 +11,8 @@ func renameCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:               "rename A B",
 		Aliases:           []string{"mv"},
-		Short:             "Rename the snapshot A to B",
+		Short:             "Rename snapshot A to B",
+		Example:           `  amberfs rename cp-7 v1`,
 		Args:              args(2, 2, "the present name A and the new name B"),
 		ValidArgsFunction: a.completeSnapshots(1),
 		RunE: func(cmd *cobra.Command, argv []string) error {

@@ -18,14 +18,15 @@ func restoreCommand(a *app) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "restore NAME [PATH]... [--dry-run]",
-		Short: "Make the workspace, or some paths of it, equal to a snapshot",
-		Long: `Makes the workspace equal to the snapshot NAME: what changed since gets its
-captured contents back, what was deleted comes back, what came later goes. With
-PATHs, relative to the current directory, only those files and directories.
+		Short: "Make the workspace equal to a snapshot",
+		Long: `Makes the workspace, or the given PATHs, equal to the snapshot NAME. Changed files
+get their old contents, deleted files return, and newer files are removed.
 
-The state before is captured first, so "amberfs undo" takes it back. Open files
-and shells inside go on; unchanged files are not touched. Files brought back by
-PATH get the present time as mtime, so that build tools notice.`,
+A snapshot of the present state is taken first, so "amberfs undo" takes the restore
+back. Open files and shells stay usable. Unchanged files are not touched. Files
+restored by PATH get the present time as mtime, so that build tools rebuild them.
+
+A restore of the whole workspace includes .git: later commits leave their branch.`,
 		Example: `  amberfs restore v1
   amberfs restore v1 go.mod internal/
   amberfs restore v1 --dry-run`,
@@ -48,7 +49,7 @@ PATH get the present time as mtime, so that build tools notice.`,
 			return a.printRestored(done)
 		},
 	}
-	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only say what would change")
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would change")
 	return cmd
 }
 

@@ -10,11 +10,12 @@ import (
 func revertCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revert PATH [NAME]",
-		Short: "Bring one file or directory back",
-		Long: `Brings PATH back to what it was in the snapshot NAME or, when none is named, in
-the newest snapshot in which it differs from now. If it did not exist then, it
-is deleted. The state before is captured first: "amberfs undo" takes it back.`,
-		Args: args(1, 2, "a PATH and perhaps a NAME"),
+		Short: "Restore one path from the newest snapshot in which it differs",
+		Long: `Restores PATH from the snapshot NAME, or from the newest snapshot in which it
+differs from now. If PATH did not exist then, it is removed. "amberfs undo" takes
+this back.`,
+		Example: `  amberfs revert src/parse.go`,
+		Args:    args(1, 2, "a PATH and perhaps a NAME"),
 		ValidArgsFunction: func(cmd *cobra.Command, argv []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			if len(argv) == 0 {
 				return nil, cobra.ShellCompDirectiveDefault

@@ -10,10 +10,10 @@ func rmCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm NAME...",
 		Short: "Delete snapshots",
-		Long: `Deletes snapshots. What only they held is freed in the background, or at once
-by "amberfs gc". No other snapshot, and no fork, is changed by it.
-
-If one of the names is unknown or protected, none is deleted.`,
+		Long: `Deletes snapshots. If one name is unknown or protected, none is deleted. Other
+snapshots and forks do not change. "amberfs gc" frees the space at once; otherwise
+it is freed in the background.`,
+		Example:           `  amberfs rm v1 v2`,
 		Args:              args(1, -1, "at least one NAME"),
 		ValidArgsFunction: a.completeSnapshots(-1),
 		RunE: func(cmd *cobra.Command, argv []string) error {

@@ -23,35 +23,33 @@ func runCommand(a *app) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "run [--from DIR|REMOTE@SNAPSHOT] [--fork NAME] [--apply[=yes]] [STORE] -- COMMAND [ARGUMENT]...",
-		Short: "Run a program in a workspace that only it sees",
-		Long: `Runs COMMAND in user and mount namespaces of its own, with the workspace as its
-working directory. It needs neither root nor fusermount3. Without STORE the
-store is a temporary one, gone at the end.
+		Short: "Run a program in a private copy or workspace",
+		Long: `Runs COMMAND in a private mount namespace, with the workspace as its working
+directory. It needs neither root nor fusermount3. Without STORE, a temporary store
+is used and removed at the end.
 
-With --from DIR, a new store is filled from DIR, and the workspace appears in
-DIR's place: COMMAND sees the paths that it is used to, and what it writes there
-goes to the store, never to DIR. With REMOTE@SNAPSHOT, a new store begins with that
-snapshot (see "amberfs help mount").
+With --from DIR, a new store is filled from DIR, and the workspace appears at DIR's
+path, for COMMAND only. DIR itself does not change. With REMOTE@SNAPSHOT, a new
+store begins with that snapshot.
 
-With --apply, what changed is shown at the end and, if you say yes, carried back to
-DIR, as "amberfs apply" does it; --apply=yes does not ask. If it cannot be carried,
-or there is no terminal to ask at, the store is kept, and you are told where.
+With --apply, amberfs shows the changes when COMMAND ends, and asks whether to apply
+them to DIR or to discard them. If changes conflict, or there is no terminal, the
+store is kept, and amberfs prints how to apply it later and how to remove it.
 
-Inside of a mount, --fork NAME without STORE runs COMMAND in the fork NAME of the
-workspace there, which begins with REMOTE@SNAPSHOT if that is given.
+Inside a mount, --fork NAME without STORE runs COMMAND in that fork. The fork is
+created if needed, from REMOTE@SNAPSHOT if --from names one.
 
-It is no sandbox: COMMAND sees the rest of the machine as you do, but gains no rights
-by set-user-ID programs (no_new_privs). Put one around it if it is not trusted, such
-as bubblewrap, in which it sees the workspace as /work, the system's programs, and
-nothing else:
+COMMAND can access everything that you can: run is not a sandbox. Set-user-ID
+programs give it no more rights (no_new_privs). In bubblewrap, COMMAND sees only the
+workspace, as /work, and the system's programs:
 
   amberfs run --from . -- bwrap --unshare-all --die-with-parent --new-session \
     --ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/lib /lib \
     --symlink usr/lib64 /lib64 --proc /proc --dev /dev --tmpfs /tmp \
     --bind . /work --chdir /work -- COMMAND
 
-Signals are passed on. The exit status is COMMAND's; what COMMAND leaves running
-is killed. Inside, all other commands of amberfs work.`,
+Signals are passed on. The exit status is that of COMMAND. Processes that it leaves
+running are killed. All other commands work inside.`,
 		Example: `  amberfs run --from . --apply -- claude
   amberfs run --from . -- make test
   amberfs run --from ~/project /srv/store --snapshot-after done -- ./agent
@@ -102,11 +100,11 @@ is killed. Inside, all other commands of amberfs work.`,
 			return a.run(cmd, c, from, remote, apply)
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, and mount in its place, or begin it with REMOTE@SNAPSHOT")
-	cmd.Flags().StringVar(&c.Fork, "fork", "", "run in the fork `NAME`, made when it is missing")
-	cmd.Flags().Var(&apply, "apply", "carry what changed back to DIR at the end, if you say yes, or with =yes without asking")
+	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
+	cmd.Flags().StringVar(&c.Fork, "fork", "", "run in the fork `NAME`, created if needed")
+	cmd.Flags().Var(&apply, "apply", "when COMMAND ends, ask whether to apply its changes to DIR; --apply=yes does not ask")
 	cmd.Flags().Lookup("apply").NoOptDefVal = string(applyAsk)
-	cmd.Flags().StringVar(&c.After, "snapshot-after", "", "capture the workspace as `NAME` when COMMAND has ended")
+	cmd.Flags().StringVar(&c.After, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
 	cmd.Flags().BoolVar(&c.ReadOnly, "read-only", false, "nothing can be changed")
 	addOptions(cmd, &options)
 	return cmd

@@ -16,10 +16,11 @@ import (
 func showCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show everything about one snapshot",
-		Long: `Shows name, id, time, message, labels, size, what changed since the snapshot
-before, and who made it. NAME may also be cp-NUMBER, the first 8 or more digits
-of an id, latest, undo or origin.`,
+		Short: "Show a snapshot",
+		Long: `Shows name, id, time, message, labels, size, what changed since the snapshot before,
+and which program took it. NAME can also be cp-N, the first 8 or more digits of an
+id, latest, undo or base.`,
+		Example:           `  amberfs show latest`,
 		Args:              args(1, 1, "one NAME"),
 		ValidArgsFunction: a.completeSnapshots(1),
 		RunE: func(cmd *cobra.Command, argv []string) error {

@@ -20,13 +20,12 @@ func snapshotCommand(a *app) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "snapshot [NAME] [-m MESSAGE] [--expires 24h] [--label KEY=VALUE]... [--turn] [--if-changed]",
-		Short: "Capture the workspace as it is now",
-		Long: `Captures the workspace as it is now and calls the snapshot NAME, or
-cp-NUMBER when none is given.
+		Short: "Take a snapshot",
+		Long: `Takes a snapshot named NAME, or cp-N without a NAME. The cost does not depend on the
+size of the workspace.
 
-The capture itself takes no time, whatever the size of the workspace. The
-command then waits until the snapshot is sealed (its contents hashed and stored)
-and prints its id; --no-wait does not wait, and prints its number, cp-N, instead.`,
+The command waits until the snapshot is stored, so that it survives a power cut, and
+prints its id. With --no-wait it returns at once and prints cp-N.`,
 		Example: `  amberfs snapshot before-refactor -m "all tests pass"
   amberfs snapshot try-1 --expires 24h --label agent=left`,
 		Args: args(0, 1, "at most one NAME"),
@@ -57,12 +56,12 @@ and prints its id; --no-wait does not wait, and prints its number, cp-N, instead
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&message, "message", "m", "", "what this state is")
-	cmd.Flags().StringVar(&expires, "expires", "", "delete it after this `TIME`: 30m, 24h, 7d, 2w, or a date in RFC 3339")
-	cmd.Flags().StringArrayVar(&labels, "label", nil, "attach `KEY=VALUE`; may be repeated")
-	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for the id")
-	cmd.Flags().BoolVar(&turn, "turn", false, "it is an agent's turn: kept as the policy says for those")
-	cmd.Flags().BoolVar(&ifChanged, "if-changed", false, "make none if nothing differs from the newest one")
+	cmd.Flags().StringVarP(&message, "message", "m", "", "`MESSAGE` of the snapshot")
+	cmd.Flags().StringVar(&expires, "expires", "", "delete it after this `TIME`: 30m, 24h, 7d, 2w, or an RFC 3339 date")
+	cmd.Flags().StringArrayVar(&labels, "label", nil, "add the label `KEY=VALUE`; repeatable")
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until it is stored")
+	cmd.Flags().BoolVar(&turn, "turn", false, "kind turn: an agent's turn, kept as the policy says")
+	cmd.Flags().BoolVar(&ifChanged, "if-changed", false, "take none if nothing differs from the newest one")
 	cmd.Flags().BoolVar(&pin, "pin", false, "protect it from deletion")
 	return cmd
 }

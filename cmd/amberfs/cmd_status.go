@@ -12,9 +12,10 @@ import (
 
 func statusCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "status",
-		Short: "Show how the workspace and its store are",
-		Args:  args(0, 0, "no arguments"),
+		Use:     "status",
+		Short:   "Show the state of the workspace and its store",
+		Example: `  amberfs status --json`,
+		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var st service.Status
 			if err := a.askHere(cmd.Context(), service.GetStatus{}, &st); err != nil {

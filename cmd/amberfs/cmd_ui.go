@@ -31,20 +31,18 @@ func uiCommand(a *app) *cobra.Command {
 	var listen string
 	c := &cobra.Command{
 		Use:   "ui",
-		Short: "Show the timeline as a web page",
-		Long: `Serves one page, for you alone: the snapshots, what each changed, how files
-differ, what happened to them and who did it, and the forks. It runs until it is
-interrupted. The address is good once; it stays open in the browser that used it.
-
-With --write the page has buttons: restore, snapshot, pin, rename, delete, and
-promote, end or discard forks.
+		Short: "Show the timeline in a browser",
+		Long: `Serves a page for you alone: snapshots, changes, events and forks. It prints the
+address and runs until it is interrupted. The address works once, and stays open in
+the browser that used it.
 
 From another machine, over ssh:
 
   amberfs ui --listen unix:$HOME/ui.sock        # there
   ssh -L 8080:/home/me/ui.sock HOST             # here; then open
-  http://localhost:8080/#token=…                # with the token that was printed`,
-		Args: args(0, 0, "no arguments"),
+  http://localhost:8080/#token=...              # with the token that was printed`,
+		Example: `  amberfs ui --write --open`,
+		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := a.place()
 			if err != nil {
@@ -56,8 +54,8 @@ From another machine, over ssh:
 			return a.serveUI(cmd.Context(), p, listen, write, open)
 		},
 	}
-	c.Flags().BoolVar(&write, "write", false, "give the page buttons that change things")
-	c.Flags().BoolVar(&open, "open", false, "open the page in the browser")
+	c.Flags().BoolVar(&write, "write", false, "allow changes")
+	c.Flags().BoolVar(&open, "open", false, "open a browser")
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "loopback `ADDRESS`, or unix:PATH")
 	return c
 }

@@ -23,13 +23,13 @@ func umountCommand(a *app) *cobra.Command {
 		Use:     "umount MOUNTPOINT",
 		Aliases: []string{"unmount"},
 		Short:   "Unmount a workspace",
-		Long: `Unmounts the workspace and waits until its daemon has ended: everything
-acknowledged is in the store, and the store can be mounted again or copied.
+		Long: `Unmounts a workspace and waits until its daemon has ended. Then everything
+acknowledged is in the store, and the store can be mounted or copied.
 
-When programs still use the mount, it says which and exits with status 5. With
---lazy the mount disappears at once from the directory tree, and the command
-waits until those programs have let go of it.`,
-		Args: args(1, 1, "one MOUNTPOINT"),
+If programs use the mount, umount names them and exits with status 5. With --lazy
+the mount disappears at once, and the command waits until those programs have left.`,
+		Example: `  amberfs umount ~/work`,
+		Args:    args(1, 1, "one MOUNTPOINT"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			point, err := a.abs(argv[0])
 			if err != nil {
@@ -38,7 +38,7 @@ waits until those programs have let go of it.`,
 			return a.umount(cmd.Context(), point, lazy)
 		},
 	}
-	cmd.Flags().BoolVarP(&lazy, "lazy", "l", false, "detach now, end when nobody uses it any more")
+	cmd.Flags().BoolVarP(&lazy, "lazy", "l", false, "detach now, end when no program uses it")
 	return cmd
 }
 

@@ -10,10 +10,11 @@ func undoCommand(a *app) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "undo",
-		Short: "Take the last restore back",
-		Long: `Brings back the state that the last restore captured before it began. An undo is
-a restore itself, so a second undo goes forward again.`,
-		Args: args(0, 0, "no arguments"),
+		Short: "Undo the last restore",
+		Long: `Restores the state before the last restore. An undo is a restore too, so a second
+undo takes the first one back.`,
+		Example: `  amberfs undo --dry-run`,
+		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var done service.Restored
 			req := service.Restore{Name: "undo", DryRun: dryRun}
@@ -23,6 +24,6 @@ a restore itself, so a second undo goes forward again.`,
 			return a.printRestored(done)
 		},
 	}
-	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only say what would change")
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would change")
 	return cmd
 }

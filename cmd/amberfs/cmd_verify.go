@@ -17,13 +17,15 @@ func verifyCommand(a *app) *cobra.Command {
 	var repair bool
 	cmd := &cobra.Command{
 		Use:   "verify [--repair] [STORE]",
-		Short: "Check everything stored, byte for byte",
-		Long: `Reads everything in the store and checks it against its hashes; with STORE, one
-that need not be mounted. When it finds damage it lists what is damaged with the
-paths and snapshots that need it, and exits with status 7.
+		Short: "Check everything in a store",
+		Long: `Reads everything in the store and checks it against its hashes. STORE is a store that
+is not mounted; without it, the store of the mount. If there is damage, it lists the
+affected paths and snapshots, and exits with status 7.
 
---repair works on a STORE that is not mounted: it rebuilds the index from the
-packs and sets damaged records aside.`,
+--repair rebuilds the index from the packs and moves damaged records to the folder
+quarantine. The STORE must not be mounted.`,
+		Example: `  amberfs verify
+  amberfs verify --repair ~/project.store`,
 		Args: args(0, 1, "at most one STORE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			r, err := a.verify(cmd, argv, repair)
@@ -43,7 +45,7 @@ packs and sets damaged records aside.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&repair, "repair", false, "rebuild the index from the packs, set damaged records aside")
+	cmd.Flags().BoolVar(&repair, "repair", false, "rebuild the index and move damaged records aside")
 	return cmd
 }
 

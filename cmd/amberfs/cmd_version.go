@@ -85,9 +85,10 @@ func (b build) source() string {
 
 func versionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version, the commit, its date, and the version of Go",
-		Args:  args(0, 0, "no arguments"),
+		Use:     "version",
+		Short:   "Print the version",
+		Example: `  amberfs version --json`,
+		Args:    args(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			b := thisBuild()
 			return a.print(b, func() { a.printf("amberfs %s (%s, %s, %s)\n", b.Version, b.source(), b.Go, b.System) })

@@ -102,8 +102,9 @@ func TestMan(t *testing.T) {
 	}
 	// What lines mean that the help has one below the other.
 	for page, want := range map[string]string{
-		"mount": ".TP\nsnapdir=visible|hidden\nwhether .snapshots and .forks are listed\n",
+		"mount": ".TP\nsnapdir=visible|hidden\nwhether .snapshots and .forks are listed",
 		"run":   ".EX\namberfs run --from . -- bwrap ",
+		"diff":  ".SH EXIT STATUS\n",
 	} {
 		if b, err := os.ReadFile(filepath.Join(dir, "amberfs-"+page+".1")); err != nil || !strings.Contains(string(b), want) {
 			t.Errorf("amberfs-%s(1) has no %q: %v\n%s", page, want, err, b)

@@ -37,13 +37,12 @@ const (
 func newRoot(a *app) rootCommand {
 	root := &cobra.Command{
 		Use:   "amberfs",
-		Short: "A file system with snapshots: capture with mkdir, go back with mv",
-		Long: `amberfs mounts a workspace in which every state can be captured in an instant
-and brought back exactly.
+		Short: "A filesystem with instant snapshots and undo",
+		Long: `amberfs mounts a workspace with instant snapshots, restores and forks.
 
-Making a snapshot is one "mkdir .snapshots/NAME" or "amberfs snapshot NAME",
-whatever the size of the tree; going back is one "mv" or "amberfs restore NAME".
-All commands but mount and run work from inside a mount, or with -C DIR.`,
+"mkdir .snapshots/NAME" or "amberfs snapshot NAME" takes a snapshot, whatever the
+size of the tree. "amberfs restore NAME" restores it. Commands other than mount and
+run work from inside a mount, or with -C DIR.`,
 		Version:       versionText(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -71,16 +70,16 @@ All commands but mount and run work from inside a mount, or with -C DIR.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fail.New(fail.Usage, "%v", err).WithHint("see `amberfs help %s`", cmd.Name())
 	})
-	root.PersistentFlags().StringVarP(&a.dir, "directory", "C", "", "work on the workspace that `DIR` is in, and take paths inside it from there")
+	root.PersistentFlags().StringVarP(&a.dir, "directory", "C", "", "use the workspace that contains `DIR`, and resolve paths there")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
-	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors")
-	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "list every path, however many")
+	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "print errors only")
+	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "list every path")
 	root.AddGroup(
 		&cobra.Group{ID: groupMount, Title: "Mounting:"},
-		&cobra.Group{ID: groupHistory, Title: "Snapshots and going back:"},
+		&cobra.Group{ID: groupHistory, Title: "Snapshots:"},
 		&cobra.Group{ID: groupForks, Title: "Forks:"},
-		&cobra.Group{ID: groupTrees, Title: "Trees in and out:"},
-		&cobra.Group{ID: groupRemotes, Title: "Beyond this machine:"},
+		&cobra.Group{ID: groupTrees, Title: "Import and export:"},
+		&cobra.Group{ID: groupRemotes, Title: "Remotes:"},
 		&cobra.Group{ID: groupStore, Title: "The store:"},
 	)
 	add := func(group string, cmds ...*cobra.Command) {
@@ -135,20 +134,20 @@ func likeCommand(root *cobra.Command, typed string) string {
 func exitStatusHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "exit-status",
-		Short: "What the exit statuses mean",
+		Short: "Exit statuses",
 		Long: `The exit status of every command:
 
   0  done
   1  failed
-  2  usage: the command line is wrong, or a name is refused
-  3  not found: no such snapshot, path, fork, store or mount
-  4  already exists
+  2  wrong usage, or a refused name
+  3  not found: snapshot, path, fork, store or mount
+  4  exists already
   5  busy
   6  no space: the disk is full, or a limit of the policy is reached
   7  damage found
 
-"amberfs run" ends with the status of the program that it ran, 128+N when a
-signal N killed it, 126 when it could not be executed, 127 when there is none.`,
+"amberfs run" ends with the status of its program: 128+N if signal N killed it, 126
+if it could not be executed, 127 if it was not found.`,
 	}
 }
 

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -29,8 +30,7 @@ type Claimed struct {
 }
 
 // Claim returns the one fork that belongs to a label: the one that is there, or one
-// that goes on from the newest snapshot labelled claim=LABEL, which an ended fork
-// leaves, or a fresh one. All who claim a label get the same. A TTL begins anew with
+// that goes on from what the fork left when it ended, or a fresh one. All who claim a label get the same. A TTL begins anew with
 // each claim.
 func (w *Workspace) Claim(o ClaimOptions) (Claimed, error) {
 	if err := CheckName(o.Label); err != nil {
@@ -45,7 +45,7 @@ func (w *Workspace) Claim(o ClaimOptions) (Claimed, error) {
 			return f.lease(tx, o.TTL)
 		}
 		got.Tier = FreshlyMade
-		if last := w.labelled(claimLabel, o.Label); last != nil {
+		if last := w.left(o.Label); last != nil {
 			got.Tier, fork.Snapshot = FromLast, last.Name
 		}
 		got.From = fork.Snapshot
@@ -60,7 +60,7 @@ func (w *Workspace) Claim(o ClaimOptions) (Claimed, error) {
 
 // Claimed reports whether a label has a fork, or one that has left its last state.
 func (w *Workspace) Claimed(label string) (yes bool) {
-	w.read(func() { yes = w.forks[label] != nil || w.labelled(claimLabel, label) != nil })
+	w.read(func() { yes = w.forks[label] != nil || w.left(label) != nil })
 	return yes
 }
 
@@ -82,6 +82,17 @@ func (s *Store) applyLease(r leaseRecord) {
 		w.expires = r.Expires
 		s.cat.touchWS(r.View)
 	}
+}
+
+// left returns the newest snapshot that the fork of a label left, nil if there is none.
+// The lock is held.
+func (w *Workspace) left(label string) *snap {
+	for _, sn := range slices.Backward(w.snaps) {
+		if sn.Claim == label {
+			return sn
+		}
+	}
+	return nil
 }
 
 // labelled returns the newest snapshot with a label, nil if there is none. The lock

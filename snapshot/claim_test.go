@@ -87,7 +87,7 @@ func TestClaimTiers(t *testing.T) {
 	reopen()
 	claim(Resumed, "")
 	last, err := w.EndFork("me", live.Caller{})
-	if err != nil || last.Labels[claimLabel] != "me" {
+	if err != nil || last.Claim != "me" {
 		t.Fatal(last, err)
 	}
 	reopen()
@@ -98,7 +98,7 @@ func TestClaimTiers(t *testing.T) {
 	if err := w.DiscardFork("me", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Delete("label:claim=me", live.Caller{}); err != nil {
+	if err := w.Delete(last.Name, live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	before := len(w.List())
@@ -144,5 +144,42 @@ func TestForkTTL(t *testing.T) {
 	}
 	if !slices.Contains(said, "forked a") || !slices.Contains(said, "fork-ended aa") || !slices.Contains(said, "captured a") {
 		t.Errorf("the events are %q", said)
+	}
+}
+
+// TestClaimNotPlanted: a claim begins with nothing that users, forks or remotes have
+// labelled.
+func TestClaimNotPlanted(t *testing.T) {
+	s, err := Open(t.TempDir(), Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	w := s.Main()
+	f, err := w.Fork(ForkOptions{Name: "attacker"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	planted := map[string]string{"claim": "victim"}
+	capture(t, f, CaptureOptions{Name: "state", Labels: planted})
+	info, err := f.WaitSealed(t.Context(), "state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := f.StateOf("state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := st.ID()
+	info.Name, info.Claim = "pulled", "victim"
+	if _, err := w.Pulled(info, id, live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	capture(t, w, CaptureOptions{Name: "labelled", Labels: planted})
+	if _, err := w.EndFork("attacker", live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := w.Claim(ClaimOptions{Label: "victim"}); err != nil || c.Tier != FreshlyMade {
+		t.Errorf("%+v, %v", c, err)
 	}
 }

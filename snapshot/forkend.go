@@ -9,9 +9,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// claimLabel is the label of what an ended fork left that was claimed.
-const claimLabel = "claim"
-
 // EndFork removes a fork. Its last state becomes a snapshot of this
 // workspace, whose Info is returned.
 func (w *Workspace) EndFork(name string, c live.Caller) (Info, error) {
@@ -121,12 +118,12 @@ func (w *Workspace) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endF
 	}
 	if full != nil {
 		before, err := w.describe(tx, CaptureOptions{
-			Name: w.freeName(f.name + "-before"), Origin: OriginFork, Message: "fork " + f.name + " before it was emptied", Caller: c, Labels: f.claimLabels(),
+			Name: w.freeName(f.name + "-before"), Origin: OriginFork, Message: "fork " + f.name + " before it was emptied", Caller: c,
 		})
 		if err != nil {
 			return err
 		}
-		before.Files, before.Bytes = full.Files, full.Bytes
+		before.Files, before.Bytes, before.Claim = full.Files, full.Bytes, f.claim
 		r.Full = &before
 	}
 	last, err := w.describe(tx, CaptureOptions{
@@ -139,7 +136,7 @@ func (w *Workspace) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endF
 	if full != nil {
 		last.Seq++
 	} else {
-		last.Labels = f.claimLabels()
+		last.Claim = f.claim
 	}
 	r.Last = &last
 	return nil
@@ -156,13 +153,6 @@ func (w *Workspace) fullState(f *Workspace) *snap {
 		return nil
 	}
 	return sn
-}
-
-func (w *Workspace) claimLabels() map[string]string {
-	if w.claim == "" {
-		return nil
-	}
-	return map[string]string{claimLabel: w.claim}
 }
 
 // freeName is the fork's name if no snapshot has it, or one made from it.

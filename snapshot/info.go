@@ -59,7 +59,10 @@ type Info struct {
 	GitCommits []string `json:"git_commits,omitempty"`
 	Sealed     bool     `json:"sealed"`
 	Pinned     bool     `json:"pinned"`
-	View       uint32   `json:"-"`
+	// Claim is the label of the claimed fork that left it when it ended. No user and
+	// no remote can set it: the next claim of the label begins with the snapshot.
+	Claim string `json:"claim,omitempty"`
+	View  uint32 `json:"-"`
 }
 
 // snap is a snapshot in the catalogue, guarded by the lock of the forest but
@@ -104,6 +107,7 @@ type storedSnapshot struct {
 	LastEvent   uint64            `json:"last_event,omitempty"`
 	GitCommits  []string          `json:"git_commits,omitempty"`
 	Pinned      bool              `json:"pinned,omitempty"`
+	Claim       string            `json:"claim,omitempty"`
 }
 
 func (s *snap) stored() storedSnapshot { return s.Info.stored(s.ws) }
@@ -113,7 +117,7 @@ func (i *Info) stored(ws uint32) storedSnapshot {
 		View: i.View, WS: ws, Name: i.Name, Seq: i.Seq, ID: i.ID, Parent: i.Parent, Origin: i.Origin,
 		Message: i.Message, Labels: i.Labels, Created: i.Created, Expires: i.Expires,
 		UID: i.UID, PID: i.PID, Command: i.Command, Files: i.Files, Bytes: i.Bytes, UniqueBytes: i.UniqueBytes,
-		Counts: i.Counts, FirstEvent: i.FirstEvent, LastEvent: i.LastEvent, GitCommits: i.GitCommits, Pinned: i.Pinned,
+		Counts: i.Counts, FirstEvent: i.FirstEvent, LastEvent: i.LastEvent, GitCommits: i.GitCommits, Pinned: i.Pinned, Claim: i.Claim,
 	}
 }
 
@@ -123,7 +127,7 @@ func (r *storedSnapshot) info() Info {
 		View: r.View, Name: r.Name, Seq: r.Seq, ID: r.ID, Parent: r.Parent, Origin: r.Origin,
 		Message: r.Message, Labels: r.Labels, Created: r.Created, Expires: r.Expires,
 		UID: r.UID, PID: r.PID, Files: r.Files, Bytes: r.Bytes, UniqueBytes: r.UniqueBytes,
-		Counts: r.Counts, FirstEvent: r.FirstEvent, LastEvent: r.LastEvent, GitCommits: r.GitCommits, Pinned: r.Pinned,
+		Counts: r.Counts, FirstEvent: r.FirstEvent, LastEvent: r.LastEvent, GitCommits: r.GitCommits, Pinned: r.Pinned, Claim: r.Claim,
 		Sealed: r.ID != "",
 	}
 	if n := len(r.GitCommits); n > 0 {

@@ -24,7 +24,7 @@ remote"). File contents are fetched when they are read.
 --discard deletes the fork and all forks in it, and keeps nothing.`,
 		Example: `  amberfs fork v1 try-left
   amberfs fork try-right
-  amberfs fork label:claim=box-17 again --ttl 1h
+  amberfs fork label:task=17 again --ttl 1h
   amberfs fork origin@base box-18
   amberfs fork --delete try-right`,
 		Args: args(1, 2, "perhaps a SNAPSHOT, and a NAME"),

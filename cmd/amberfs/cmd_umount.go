@@ -15,21 +15,25 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 func umountCommand(a *app) *cobra.Command {
 	var lazy bool
 	cmd := &cobra.Command{
-		Use:     "umount MOUNTPOINT",
+		Use:     "umount MOUNTPOINT|STORE",
 		Aliases: []string{"unmount"},
 		Short:   "Unmount a workspace",
 		Long: `Unmounts a workspace and waits until its daemon has ended. Then everything
 acknowledged is in the store, and the store can be mounted or copied.
 
 If programs use the mount, umount names them and exits with status 5. With --lazy
-the mount disappears at once, and the command waits until those programs have left.`,
+the mount disappears at once, and the command waits until those programs have left.
+
+After umount(8) the daemon lives on while another mount namespace, such as that of a
+container, has a copy of the mount. Then umount ends the daemon, and that copy.`,
 		Example: `  amberfs umount ~/work`,
-		Args:    args(1, 1, "one MOUNTPOINT"),
+		Args:    args(1, 1, "one MOUNTPOINT or STORE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			point, err := a.abs(argv[0])
 			if err != nil {
@@ -62,6 +66,9 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 		if ms := locate.OfStore(mounts, point); len(ms) > 0 {
 			m, ok = ms[len(ms)-1], true
 		}
+	}
+	if !ok {
+		m, ok = copied(point)
 	}
 	if !ok {
 		return fail.New(fail.NotFound, "%s is not a mount of amberfs", point)
@@ -107,6 +114,25 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 		return err
 	}
 	return a.print(done, func() {})
+}
+
+// copied finds a store whose mount is gone from here, but which a copy in another mount
+// namespace keeps mounted, by its directory or its mount point.
+func copied(path string) (locate.Mount, bool) {
+	store := path
+	if m, ok := locate.InOtherNamespaces(path); ok {
+		store = m.Source
+	}
+	h, err := snapshot.ReadHolder(store)
+	if err != nil || !locate.SameNamespace(h.PID) { // another namespace's own mount
+		return locate.Mount{}, false
+	}
+	conn, err := service.Dial(context.Background(), store)
+	if err != nil {
+		return locate.Mount{}, false
+	}
+	conn.Close()
+	return locate.Mount{Root: "/", Point: h.Mountpoint, Source: store}, true
 }
 
 // inUse names who keeps a mount busy, as far as this user may know.

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"syscall"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
@@ -27,39 +25,30 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 		return err
 	}
 	dir := filepath.Join(root, snapshot.ForksDir, c.Fork)
-	status, err := runIn(ctx, dir, c.Command)
+	status, err := runIn(dir, c.Command)
 	if err == nil && c.After != "" {
-		err = a.snapshotAfter(ctx, dir, c.After)
+		// A signal that ended the program does not cancel what comes after it.
+		err = a.snapshotAfter(context.WithoutCancel(ctx), dir, c.After)
 	}
-	if err == nil && status != 0 {
+	if status != 0 {
+		if err != nil {
+			a.note("%v", err)
+		}
 		return exitCode(status)
 	}
 	return err
 }
 
-// runIn runs a program in a directory, passes SIGTERM and the like on, and gives
-// its exit status as a shell does.
-func runIn(ctx context.Context, dir string, argv []string) (int, error) {
+// runIn runs a program in a directory and returns its exit status as a shell does.
+func runIn(dir string, argv []string) (int, error) {
 	runtime.LockOSThread() // for good: it starts nothing with rights any more
 	if err := sandbox.NoNewPrivileges(); err != nil {
 		return 0, err
 	}
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "PWD="+dir)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	err := cmd.Run()
-	var exit *exec.ExitError
-	switch {
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-		return 127, fail.New(fail.Failed, "there is no command %s", argv[0])
-	case !errors.As(err, &exit):
-		return 0, err
-	}
-	if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return 128 + int(ws.Signal()), nil
-	}
-	return exit.ExitCode(), nil
+	return sandbox.Foreground(cmd)
 }
 
 func (a *app) snapshotAfter(ctx context.Context, dir, name string) error {

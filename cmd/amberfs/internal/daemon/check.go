@@ -273,11 +273,10 @@ func userAllowOther() bool {
 
 // busyStore is the error for a store that a daemon has.
 func busyStore(store string, pid int, point string) error {
-	if point == "" {
-		if mounts, err := locate.Mounts(); err == nil {
-			if ms := locate.OfStore(mounts, store); len(ms) > 0 {
-				point = ms[len(ms)-1].Point
-			}
+	here := false
+	if mounts, err := locate.Mounts(); err == nil {
+		if ms := locate.OfStore(mounts, store); len(ms) > 0 {
+			point, here = ms[len(ms)-1].Point, true
 		}
 	}
 	by := "another process"
@@ -285,11 +284,14 @@ func busyStore(store string, pid int, point string) error {
 		by = fmt.Sprintf("pid %d", pid)
 	}
 	e := fail.New(fail.Busy, "the store %s is in use by %s", store, by)
-	if point == "" {
-		return e
+	switch {
+	case here:
+		e.Msg += ", mounted at " + point
+		return e.WithHint("unmount it first with `amberfs umount %s`", point)
+	case locate.SameNamespace(pid): // umount(8) was used, and another namespace has a copy
+		return e.WithHint("end it with `amberfs umount %s`", store)
 	}
-	e.Msg += ", mounted at " + point
-	return e.WithHint("unmount it first with `amberfs umount %s`", point)
+	return e
 }
 
 // within says whether path is dir or lies below it.

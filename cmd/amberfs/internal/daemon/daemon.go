@@ -283,6 +283,10 @@ func (d *Daemon) unmount(lazy bool) error {
 		}
 	}
 	d.store.Forest().Thaw()
+	if d.unmounted() { // by umount(8), and another mount namespace has a copy
+		d.end()
+		return nil
+	}
 	d.watchers.pause()
 	done := make(chan error, 1)
 	go func() { done <- d.mount.Unmount() }()
@@ -375,13 +379,22 @@ const copyTime = 2 * time.Second
 // namespace (a container, say) got a copy when it was made. There is nobody to
 // ask there; what was acknowledged is in the journal.
 func (d *Daemon) copied() {
+	if d.unmounted() { // else the kernel is only slow
+		d.end()
+	}
+}
+
+// unmounted reports whether the mount is gone from this mount namespace.
+func (d *Daemon) unmounted() bool {
 	mounts, err := locate.Mounts()
 	if err != nil {
-		return
+		return false
 	}
-	if m, ok := locate.On(mounts, d.cfg.Mountpoint); ok && m.Source == d.cfg.Store {
-		return // it is still there: the kernel is only slow
-	}
+	m, ok := locate.On(mounts, d.cfg.Mountpoint)
+	return !ok || m.Source != d.cfg.Store
+}
+
+func (d *Daemon) end() {
 	d.log.Warn("another mount namespace still has a copy of the mount; it ends now")
 	d.goneOnce.Do(func() { close(d.gone) })
 }

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"os"
+	"os/exec"
 	"os/signal"
 	"sync/atomic"
 
@@ -37,6 +38,19 @@ func (p *passer) pass(to *os.Process) {
 			_ = p.to.Load().Signal(s)
 		}
 	}()
+}
+
+// Foreground runs a program and returns its exit status as a shell does. Signals to this
+// process go to the program, once: those of the terminal reach it anyway.
+func Foreground(cmd *exec.Cmd) (int, error) {
+	signals := catch()
+	defer signals.stop()
+	if err := cmd.Start(); err != nil {
+		return commandError(cmd.Args[0], err)
+	}
+	signals.pass(cmd.Process)
+	err := cmd.Wait()
+	return status(cmd.ProcessState, err)
 }
 
 func (p *passer) stop() { signal.Stop(p.ch) }

@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
 // Write runs a command. There is no open file to collect it in, as neither OPEN nor
@@ -153,7 +154,7 @@ func (t *Tree) command(ctx context.Context, ws *snapshot.Workspace, name, line s
 		return t.runCall(ctx, ws, name, []byte(line), r)
 	}
 	if name == policyName {
-		_, err := service.Do[snapshot.Policy](ctx, t.Service, r.ask(ws), service.SetPolicy{Patch: []byte(line)})
+		_, err := service.Do[policy.Policy](ctx, t.Service, r.ask(ws), service.SetPolicy{Patch: []byte(line)})
 		return result{}, err
 	}
 	if name == createName {

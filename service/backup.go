@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
 const (
@@ -62,7 +63,7 @@ func (s *Service) backupState() *BackupState {
 // nothing new it asks the remote nothing, and sleeps.
 func (s *Service) Backup(ctx context.Context) {
 	var next time.Time
-	var last snapshot.PushPolicy
+	var last policy.Push
 	for ctx.Err() == nil {
 		changed := s.Store.Changed()
 		p := s.Store.Main().Policy().Push
@@ -98,7 +99,7 @@ func (s *Service) Backup(ctx context.Context) {
 }
 
 // backupFailed says once why a backup failed.
-func (s *Service) backupFailed(p snapshot.PushPolicy, err error) {
+func (s *Service) backupFailed(p policy.Push, err error) {
 	text := fail.Of(err).Error()
 	s.backup.change(func(b *BackupState) {
 		if b.Remote != p.Remote {
@@ -112,13 +113,13 @@ func (s *Service) backupFailed(p snapshot.PushPolicy, err error) {
 }
 
 // backUp pushes what is new, the oldest first.
-func (s *Service) backUp(ctx context.Context, p snapshot.PushPolicy) error {
+func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 	to, err := s.Remotes.Remote(p.Remote)
 	if err != nil {
 		return err
 	}
 	main := s.Store.Main()
-	if p.Only == snapshot.PushAll {
+	if p.Only == policy.PushAll {
 		if _, err := main.CaptureChanged(); err != nil {
 			return err
 		}
@@ -126,7 +127,7 @@ func (s *Service) backUp(ctx context.Context, p snapshot.PushPolicy) error {
 	var damaged error
 	sent := s.Remotes.Sent(to)
 	for _, i := range slices.Backward(main.List()) {
-		if i.Seq <= sent || i.Origin == snapshot.OriginPull || p.Only != snapshot.PushAll && i.Origin != p.Only {
+		if i.Seq <= sent || i.Origin == snapshot.OriginPull || p.Only != policy.PushAll && i.Origin != p.Only {
 			continue
 		}
 		switch err := s.backUpOne(ctx, p, to, i); {
@@ -149,7 +150,7 @@ func (s *Service) backUp(ctx context.Context, p snapshot.PushPolicy) error {
 
 // backUpOne pushes a snapshot. If somebody else has its name there, it gets one with
 // the beginning of its id: a backup never stands still for a name.
-func (s *Service) backUpOne(ctx context.Context, p snapshot.PushPolicy, to *remote.Remote, i snapshot.Info) error {
+func (s *Service) backUpOne(ctx context.Context, p policy.Push, to *remote.Remote, i snapshot.Info) error {
 	r := &Request{
 		Caller:    live.Caller{UID: uint32(os.Geteuid()), PID: uint32(os.Getpid()), Direct: true, Command: "amberfs (policy)"},
 		Workspace: s.Store.Main(),

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
 func (s *Service) fork(ctx context.Context, r *Request, a Fork) (Forked, error) {
@@ -52,7 +53,7 @@ func spanOf(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
-	d, err := snapshot.ParseSpan(text)
+	d, err := policy.ParseSpan(text)
 	if err != nil || d <= 0 {
 		return 0, fail.New(fail.Usage, "a ttl is a span such as 30m, 1h or 7d, not %q", text)
 	}

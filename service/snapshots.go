@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
 func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapshot.Info, error) {
@@ -98,7 +99,7 @@ func ParseSince(text string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	d, err := snapshot.ParseSpan(text)
+	d, err := policy.ParseSpan(text)
 	if err != nil || d < 0 {
 		return time.Time{}, fail.New(fail.Usage, "since is a span such as 30m, 24h, 7d or 2w, or a date such as 2026-01-31 or in RFC 3339, not %q", text)
 	}
@@ -173,7 +174,7 @@ func ParseExpiry(text string, now time.Time) (time.Time, error) {
 		}
 		return t, nil
 	}
-	d, err := snapshot.ParseSpan(text)
+	d, err := policy.ParseSpan(text)
 	if err != nil || d <= 0 {
 		return now, fail.New(fail.Usage, "an expiry is a span such as 30m, 24h, 7d or 2w, or a date in RFC 3339, not %q", text)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
 // status is that of the workspace and the store, and what only the daemon
@@ -38,12 +39,12 @@ func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, er
 	return st, nil
 }
 
-func (s *Service) policy(_ context.Context, r *Request, _ Policy) (snapshot.Policy, error) {
+func (s *Service) policy(_ context.Context, r *Request, _ Policy) (policy.Policy, error) {
 	return r.Workspace.Policy(), nil
 }
 
 // setPolicy checks all of the patch before any of it takes effect.
-func (s *Service) setPolicy(_ context.Context, r *Request, a SetPolicy) (snapshot.Policy, error) {
+func (s *Service) setPolicy(_ context.Context, r *Request, a SetPolicy) (policy.Policy, error) {
 	if wanted, err := r.Workspace.Policy().Patch(a.Patch); err == nil && wanted.Push.Remote != "" && wanted.Push.Remote != r.Workspace.Policy().Push.Remote {
 		if _, ok := s.Remotes.List()[wanted.Push.Remote]; !ok {
 			return wanted, fail.New(fail.NotFound, "the policy names the remote %q, which was not added", wanted.Push.Remote).

@@ -11,6 +11,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -57,21 +58,21 @@ func (d dirty) keys() []string {
 
 // storedWorkspace is the catalogue's record of a workspace.
 type storedWorkspace struct {
-	View    uint32     `json:"view"`
-	Parent  uint32     `json:"parent"`
-	Fork    bool       `json:"fork"`
-	Name    string     `json:"name"`
-	NextSeq uint64     `json:"next_seq"`
-	Origin  uint32     `json:"origin"`
-	Undo    uint32     `json:"undo,omitempty"`
-	Before  uint32     `json:"before,omitempty"`
-	Head    string     `json:"head,omitempty"`
-	Policy  Policy     `json:"policy"`
-	Claim   string     `json:"claim,omitempty"`
-	Expires *time.Time `json:"expires,omitempty"`
-	State   string     `json:"state"`
-	Inodes  int64      `json:"inodes"`
-	Bytes   int64      `json:"bytes"`
+	View    uint32        `json:"view"`
+	Parent  uint32        `json:"parent"`
+	Fork    bool          `json:"fork"`
+	Name    string        `json:"name"`
+	NextSeq uint64        `json:"next_seq"`
+	Origin  uint32        `json:"origin"`
+	Undo    uint32        `json:"undo,omitempty"`
+	Before  uint32        `json:"before,omitempty"`
+	Head    string        `json:"head,omitempty"`
+	Policy  policy.Policy `json:"policy"`
+	Claim   string        `json:"claim,omitempty"`
+	Expires *time.Time    `json:"expires,omitempty"`
+	State   string        `json:"state"`
+	Inodes  int64         `json:"inodes"`
+	Bytes   int64         `json:"bytes"`
 }
 
 func snapKey(view uint32) string { return fmt.Sprintf("snap/%08x", view) }

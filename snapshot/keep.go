@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
 // keeper wakes what captures and culls by itself.
@@ -183,13 +184,13 @@ func (w *Workspace) expired(now time.Time) (out []*snap) {
 // unwanted are the snapshots that the rule of their origin does not keep. The lock is
 // held.
 func (w *Workspace) unwanted(now time.Time) (out []*snap) {
-	keepings := make(map[string]*keeping)
-	for origin, rule := range w.policy.Keep.rules() {
-		keepings[origin] = rule.begin(now)
+	keepings := make(map[string]*policy.Selection)
+	for origin, rule := range w.policy.Keep.Rules() {
+		keepings[origin] = rule.Select(now)
 	}
 	for i, sn := range slices.Backward(w.snaps) {
 		k := keepings[sn.Origin]
-		if k == nil || k.wants(sn.Created) || i == len(w.snaps)-1 || w.stays(sn) {
+		if k == nil || k.Keeps(sn.Created) || i == len(w.snaps)-1 || w.stays(sn) {
 			continue
 		}
 		if sn.Expires != nil && now.After(*sn.Expires) {
@@ -213,7 +214,7 @@ func (w *Workspace) cullDue(now time.Time) time.Time {
 		}
 	}
 	w.read(func() {
-		rules := w.policy.Keep.rules()
+		rules := w.policy.Keep.Rules()
 		minAge := time.Duration(w.policy.MinAgeSeconds) * time.Second
 		for _, sn := range w.snaps {
 			if sn.Expires != nil {

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -106,7 +105,7 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 	if _, err := w.EndFork("early", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(20 * day)
+	now = now.Add(20 * 24 * time.Hour)
 	if _, err := w.EndFork("late", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
@@ -116,14 +115,14 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 			gone = append(gone, e.From)
 		}
 	})
-	now = now.Add(20 * day)
+	now = now.Add(20 * 24 * time.Hour)
 	if err := s.cull(w, now); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(gone, " "); got != "expires early" {
 		t.Errorf("removed were %q", got)
 	}
-	now = now.Add(365 * day)
+	now = now.Add(365 * 24 * time.Hour)
 	if err := s.cull(w, now); err != nil {
 		t.Fatal(err)
 	}
@@ -133,38 +132,6 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 }
 
 func ptr[T any](v T) *T { return &v }
-
-func TestPolicyPatch(t *testing.T) {
-	p := DefaultPolicy()
-	p.Protect, p.ManualLimit = true, 7
-	for _, tc := range []struct {
-		patch string
-		want  func(p *Policy)
-	}{
-		{`{}`, func(*Policy) {}},
-		{`{"manual_limit":3}`, func(p *Policy) { p.ManualLimit = 3 }},
-		{`{"keep":{"turn":{"within":"2w"}}}`, func(p *Policy) { p.Keep.Turn.Within = Span(2 * week) }},
-		{`{"keep":{"turn":{"last":null}}}`, func(p *Policy) { p.Keep.Turn.Last = 0 }},
-		{`{"keep":{"turn":null,"auto":{"last":0,"daily":2}}}`, func(p *Policy) { p.Keep.Auto = KeepRule{Daily: 2} }},
-		{`{"interval_seconds":null,"forks":{"snapshots":5}}`, func(p *Policy) { p.Forks.Snapshots = 5 }},
-		{`{"push":{"remote":"origin","only":"turn"}}`, func(p *Policy) { p.Push.Remote, p.Push.Only = "origin", PushTurn }},
-	} {
-		want := p
-		tc.want(&want)
-		if got, err := p.Patch([]byte(tc.patch)); err != nil || got != want {
-			t.Errorf("%s gives %+v, %v", tc.patch, got, err)
-		}
-	}
-	for _, bad := range []string{
-		``, `[]`, `null`, `{"manual_limit":-1}`, `{"protekt":true}`, `{"keep":{"auto":{"lasst":1}}}`, `{"keep":{"autos":{}}}`,
-		`{"delete":"me"}`, `{"keep":{"auto":{"within":"soon"}}}`, `{"keep":{"auto":{"daily":-1}}}`, `{"protect":false,"interval_seconds":1e12}`,
-		`{"push":{"only":"auto"}}`, `{"push":{"interval_seconds":-1}}`, `{"push":{"remotes":"origin"}}`,
-	} {
-		if _, err := p.Patch([]byte(bad)); !errors.Is(err, errs.Invalid) {
-			t.Errorf("%s: %v", bad, err)
-		}
-	}
-}
 
 // TestRefusedPatchChangesNothing, not even what is right of it.
 func TestRefusedPatchChangesNothing(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
 // The records of this package in the journal; their payload is JSON. See
@@ -94,8 +95,8 @@ type renameRecord struct {
 }
 
 type policyRecord struct {
-	WS     uint32 `json:"ws"`
-	Policy Policy `json:"policy"`
+	WS     uint32        `json:"ws"`
+	Policy policy.Policy `json:"policy"`
 }
 
 type promoteRecord struct {

@@ -19,6 +19,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -302,8 +303,8 @@ func fromEnv(name string, otherwise int) int {
 // keepAll keeps snapshots from being removed between two looks at a store.
 func keepAll(t *testing.T, s *snapshot.Store) {
 	t.Helper()
-	p := snapshot.DefaultPolicy()
-	p.Keep, p.IntervalSeconds = snapshot.Keep{}, 0
+	p := policy.Default()
+	p.Keep, p.IntervalSeconds = policy.Keep{}, 0
 	if err := s.Main().SetPolicy(p, live.Caller{}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -30,7 +31,7 @@ type Workspace struct {
 	undo     uint32
 	before   uint32 // the bookmark, see Bookmark
 	head     string // name of the snapshot that the present state follows
-	policy   Policy
+	policy   policy.Policy
 	claim    string              // the label of a fork that was claimed
 	expires  *time.Time          // when a fork ends by itself
 	sealed   cas.Hash            // state at the last checkpoint
@@ -42,7 +43,7 @@ type Workspace struct {
 
 func newWorkspace(s *Store, view uint32, name string) *Workspace {
 	w := &Workspace{
-		store: s, view: view, name: name, nextSeq: 1, policy: DefaultPolicy(),
+		store: s, view: view, name: name, nextSeq: 1, policy: policy.Default(),
 		byName: make(map[string]*snap), forks: make(map[string]*Workspace),
 		sealing: semaphore.NewWeighted(1),
 	}
@@ -64,7 +65,7 @@ func (w *Workspace) stored(st *tree.State) storedWorkspace {
 func (s *Store) loadWorkspace(r storedWorkspace) (*Workspace, error) {
 	w := newWorkspace(s, r.View, r.Name)
 	w.parent, w.fork, w.nextSeq = r.Parent, r.Fork, r.NextSeq
-	w.origin, w.undo, w.before, w.head, w.policy = r.Origin, r.Undo, r.Before, r.Head, r.Policy.complete()
+	w.origin, w.undo, w.before, w.head, w.policy = r.Origin, r.Undo, r.Before, r.Head, r.Policy
 	w.claim, w.expires = r.Claim, r.Expires
 	var err error
 	w.sealed, err = cas.ParseHash(r.State)

@@ -1,4 +1,4 @@
-package snapshot
+package policy
 
 import (
 	"bytes"
@@ -7,87 +7,85 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// Keep has a rule for each origin of snapshots. Manual ones, pinned ones and those
-// that latest, undo and origin mean always stay.
+// Keep has a rule for each kind of snapshot. Manual and pinned snapshots, latest, undo
+// and base are always kept.
 type Keep struct {
-	Auto       KeepRule `json:"auto"`
-	Turn       KeepRule `json:"turn"`
-	PreRestore KeepRule `json:"pre-restore"`
-	Fork       KeepRule `json:"fork"`
-	Import     KeepRule `json:"import"`
-	Pull       KeepRule `json:"pull"`
+	Auto       Rule `json:"auto"`
+	Turn       Rule `json:"turn"`
+	PreRestore Rule `json:"pre-restore"`
+	Fork       Rule `json:"fork"`
+	Import     Rule `json:"import"`
+	Pull       Rule `json:"pull"`
 }
 
-// A KeepRule says which snapshots stay, in the words of restic's forget: a snapshot
-// stays that any part of the rule wants. A rule without parts keeps all.
-type KeepRule struct {
-	Last    int  `json:"last,omitempty"`    // so many, the newest
+// A Rule says which snapshots are kept, in the words of restic's forget: a snapshot is
+// kept if any part of the rule matches it. A rule without parts keeps all.
+type Rule struct {
+	Last    int  `json:"last,omitempty"`    // the newest so many
 	Within  Span `json:"within,omitempty"`  // those not older than this
-	Hourly  int  `json:"hourly,omitempty"`  // the newest one of each of so many hours
-	Daily   int  `json:"daily,omitempty"`   // and so on, of those that have any
-	Weekly  int  `json:"weekly,omitempty"`  // weeks of ISO 8601
-	Monthly int  `json:"monthly,omitempty"` //
+	Hourly  int  `json:"hourly,omitempty"`  // the newest of each of the last so many hours that have any
+	Daily   int  `json:"daily,omitempty"`   // the same for days
+	Weekly  int  `json:"weekly,omitempty"`  // for weeks of ISO 8601
+	Monthly int  `json:"monthly,omitempty"` // for months
 }
 
 // UnmarshalJSON implements json.Unmarshaler: a rule replaces the default as a whole.
-func (r *KeepRule) UnmarshalJSON(b []byte) error {
-	type rule KeepRule
+func (r *Rule) UnmarshalJSON(b []byte) error {
+	type rule Rule
 	var whole rule
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	err := d.Decode(&whole)
-	*r = KeepRule(whole)
+	*r = Rule(whole)
 	return err
 }
 
 func defaultKeep() Keep {
 	return Keep{
-		Auto:       KeepRule{Last: 10},
-		Turn:       KeepRule{Last: 100, Within: Span(week)},
-		PreRestore: KeepRule{Last: 10, Within: Span(30 * day)},
-		Fork:       KeepRule{Within: Span(30 * day)},
+		Auto:       Rule{Last: 10},
+		Turn:       Rule{Last: 100, Within: Span(week)},
+		PreRestore: Rule{Last: 10, Within: Span(30 * day)},
+		Fork:       Rule{Within: Span(30 * day)},
 	}
 }
 
-// rules are the rules by origin.
-func (k *Keep) rules() map[string]*KeepRule {
-	return map[string]*KeepRule{
-		OriginAuto: &k.Auto, OriginTurn: &k.Turn, OriginPreRestore: &k.PreRestore,
-		OriginFork: &k.Fork, OriginImport: &k.Import, OriginPull: &k.Pull,
+// Rules are the rules by kind.
+func (k *Keep) Rules() map[string]*Rule {
+	return map[string]*Rule{
+		"auto": &k.Auto, "turn": &k.Turn, "pre-restore": &k.PreRestore,
+		"fork": &k.Fork, "import": &k.Import, "pull": &k.Pull,
 	}
 }
 
 func (k *Keep) check() error {
-	for origin, r := range k.rules() {
+	for kind, r := range k.Rules() {
 		if min(r.Last, r.Hourly, r.Daily, r.Weekly, r.Monthly) < 0 || r.Within < 0 {
-			return errs.New(errs.Invalid, "malformed request: policy: keep.%s has a negative number", origin)
+			return refuse("keep.%s has a negative number", kind)
 		}
 	}
 	return nil
 }
 
-// A keeping goes through the snapshots of one origin, newest first, and tells which
-// of them a rule wants.
-type keeping struct {
-	rule    KeepRule
+// A Selection applies a rule to the snapshots of one kind, newest first.
+type Selection struct {
+	rule    Rule
 	now     time.Time
 	seen    int
 	periods []period
 }
 
-// A period is one of the parts of a rule that want one snapshot each.
+// A period is a part of a rule that keeps one snapshot for each hour, day, week or month.
 type period struct {
 	left int
 	of   func(time.Time) string
 	last string
 }
 
-func (r KeepRule) begin(now time.Time) *keeping {
-	return &keeping{rule: r, now: now, periods: []period{
+// Select begins a selection at the time now.
+func (r Rule) Select(now time.Time) *Selection {
+	return &Selection{rule: r, now: now, periods: []period{
 		{left: r.Hourly, of: func(t time.Time) string { return t.Format("2006-01-02 15") }},
 		{left: r.Daily, of: func(t time.Time) string { return t.Format("2006-01-02") }},
 		{left: r.Weekly, of: func(t time.Time) string { y, w := t.ISOWeek(); return fmt.Sprint(y, w) }},
@@ -95,9 +93,9 @@ func (r KeepRule) begin(now time.Time) *keeping {
 	}}
 }
 
-// wants reports whether the rule keeps the next snapshot, which was made at t.
-func (k *keeping) wants(t time.Time) bool {
-	if k.rule == (KeepRule{}) {
+// Keeps reports whether the rule keeps the next snapshot, which was taken at t.
+func (k *Selection) Keeps(t time.Time) bool {
+	if k.rule == (Rule{}) {
 		return true
 	}
 	k.seen++

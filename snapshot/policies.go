@@ -1,0 +1,88 @@
+package snapshot
+
+import (
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/policy"
+)
+
+// Policy returns the workspace's policy.
+func (w *Workspace) Policy() (p policy.Policy) {
+	w.read(func() { p = w.policy })
+	return p
+}
+
+// SetPolicy replaces the policy.
+func (w *Workspace) SetPolicy(p policy.Policy, c live.Caller) error {
+	_, err := w.changePolicy(func(policy.Policy) (policy.Policy, error) { return p, p.Check() }, c)
+	return err
+}
+
+// PatchPolicy changes the policy by a JSON merge patch, and returns what it is then.
+func (w *Workspace) PatchPolicy(patch []byte, c live.Caller) (policy.Policy, error) {
+	return w.changePolicy(func(p policy.Policy) (policy.Policy, error) { return p.Patch(patch) }, c)
+}
+
+func (w *Workspace) changePolicy(change func(policy.Policy) (policy.Policy, error), c live.Caller) (p policy.Policy, err error) {
+	s := w.store
+	err = s.forest.Update(true, func(tx *live.Tx) error {
+		if err := w.alive(); err != nil {
+			return err
+		}
+		if w.policy.Protect && !c.Direct {
+			return errs.New(errs.Protected, "protected: the policy cannot be changed through the mount; use `amberfs policy`")
+		}
+		if p, err = change(w.policy); err != nil {
+			return err
+		}
+		if w.fork && p.Push != w.policy.Push {
+			return errs.New(errs.Invalid, "malformed request: policy: what is pushed is a matter of the policy of main")
+		}
+		r := policyRecord{WS: w.view, Policy: p}
+		if err := s.journal(tx, recPolicy, r); err != nil {
+			return err
+		}
+		s.applyPolicy(r)
+		return nil
+	})
+	if err == nil {
+		s.event(Event{Workspace: w.view, Action: "policy", Caller: c})
+	}
+	return p, err
+}
+
+func (s *Store) applyPolicy(r policyRecord) {
+	w, ok := s.cat.workspaces[r.WS]
+	if !ok {
+		return
+	}
+	w.policy = r.Policy
+	s.cat.touchWS(r.WS)
+	s.keep.signal.up()
+	s.refreshLimit()
+}
+
+// refreshLimit takes the limits of bytes from the policy of main.
+func (s *Store) refreshLimit() {
+	main, ok := s.cat.workspaces[live.MainView]
+	if !ok {
+		return
+	}
+	s.room.limit.Store(main.policy.ByteLimit)
+	if s.forkLimit.Swap(main.policy.Forks.UnsharedBytes) != 0 {
+		return
+	}
+	for _, w := range s.cat.workspaces {
+		w.usage.ready.Store(false) // nobody kept count until now
+	}
+}
+
+// ForkLimits are what the policy of main allows each fork.
+func (s *Store) ForkLimits() (l policy.ForkLimits) {
+	s.look(func(*live.Tx) {
+		if main, ok := s.cat.workspaces[live.MainView]; ok {
+			l = main.policy.Forks
+		}
+	})
+	return l
+}

@@ -1,0 +1,206 @@
+// Package policy has what a workspace keeps for how long, and its limits: the JSON
+// document that users read and write, and the rules that select snapshots.
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/amberfs/amberfs/internal/errs"
+)
+
+// A Policy says which snapshots are taken and deleted automatically, who may delete
+// them, and what forks may use.
+type Policy struct {
+	// IntervalSeconds is the time between automatic snapshots of a workspace that
+	// changed. 0: none.
+	IntervalSeconds int64 `json:"interval_seconds"`
+	// QuietSeconds is the time without a change after which the next change is
+	// preceded by a snapshot. 0: no such snapshots.
+	QuietSeconds int64 `json:"quiet_seconds"`
+	Keep         Keep  `json:"keep"`
+	// ManualLimit is the number of manual snapshots. 0: unlimited.
+	ManualLimit int `json:"manual_limit"`
+	// ExpireSeconds is the age at which a manual snapshot without an expiry of its
+	// own is deleted. 0: never.
+	ExpireSeconds int64 `json:"expire_seconds"`
+	// ByteLimit bounds the store on disk. 0: unlimited.
+	ByteLimit int64 `json:"byte_limit"`
+	// Delete says who may delete or rename snapshots: anyone (who may write to
+	// .snapshots), owner (of the store, or root) or nobody.
+	Delete string `json:"delete"`
+	// MinAgeSeconds is the age below which only root may delete a snapshot.
+	MinAgeSeconds int64 `json:"min_age_seconds"`
+	// Protect forbids deleting and renaming snapshots and changing the policy through
+	// the mount, for every user. A program in a sandbox has the mount, not the socket.
+	Protect bool `json:"protect"`
+	// Forks bounds each fork. Only the policy of main counts.
+	Forks ForkLimits `json:"forks"`
+	// Push sends snapshots of main to a remote. Only the policy of main counts.
+	Push Push `json:"push"`
+}
+
+// Push says what is pushed automatically.
+type Push struct {
+	// Remote is the name of a remote; "" is none. Users other than the owner of the
+	// store can push to this remote only.
+	Remote string `json:"remote"`
+	// IntervalSeconds is the time between pushes. 0: no automatic pushes.
+	IntervalSeconds int64 `json:"interval_seconds"`
+	// Only is a kind of snapshot, PushManual or PushTurn, or PushAll. With PushAll, a
+	// snapshot is taken first if something changed.
+	Only string `json:"only"`
+}
+
+// Values of Push.Only.
+const (
+	PushManual = "manual"
+	PushTurn   = "turn"
+	PushAll    = "all"
+)
+
+// ForkLimits are the limits of a fork of main, together with its own forks. 0: unlimited.
+type ForkLimits struct {
+	Snapshots     int   `json:"snapshots"`      // snapshots and forks
+	TextBytes     int64 `json:"text_bytes"`     // messages and labels
+	UnsharedBytes int64 `json:"unshared_bytes"` // bytes that the fork stored itself
+	Renderings    int   `json:"renderings"`     // texts generated at once
+}
+
+// Default is the policy of a new workspace.
+func Default() Policy {
+	return Policy{
+		IntervalSeconds: 300, Keep: defaultKeep(), Delete: "anyone",
+		Forks: ForkLimits{Snapshots: 10_000, TextBytes: 16 << 20, Renderings: 4},
+		Push:  Push{IntervalSeconds: 300, Only: PushAll},
+	}
+}
+
+// maxSeconds is what a time.Duration can represent, rounded down.
+const maxSeconds = 9_000_000_000
+
+// Parse reads a whole policy. Missing fields have their defaults. Unknown fields and
+// values are refused.
+func Parse(b []byte) (Policy, error) {
+	p := Default()
+	if b = bytes.TrimSpace(b); len(b) == 0 || b[0] != '{' {
+		return p, refuse("it must be one JSON object")
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return p, refuse("%s", plain(err))
+	}
+	if d.InputOffset() < int64(len(b)) {
+		return p, refuse("there is text after the object")
+	}
+	return p, p.Check()
+}
+
+func refuse(format string, args ...any) error {
+	return errs.New(errs.Invalid, "malformed request: policy: "+format, args...)
+}
+
+// plain says what is wrong with a JSON document without Go's names for it.
+func plain(err error) string {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		want := "an object"
+		switch wrong.Type.Kind() {
+		case reflect.Int, reflect.Int64:
+			want = "a whole number"
+		case reflect.String:
+			want = "a string"
+		case reflect.Bool:
+			want = "true or false"
+		}
+		return fmt.Sprintf("%s must be %s, not a %s", wrong.Field, want, wrong.Value)
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
+}
+
+// Patch returns the policy changed by a JSON merge patch (RFC 7396): fields that it
+// leaves out stay, null restores the default. A rule of keep is replaced as a whole.
+func (p Policy) Patch(patch []byte) (Policy, error) {
+	present, err := json.Marshal(p)
+	if err != nil {
+		return p, err
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(present, &doc); err != nil {
+		return p, err
+	}
+	var change any
+	if err := json.Unmarshal(patch, &change); err != nil {
+		return p, refuse("not valid JSON: %s", plain(err))
+	}
+	fields, ok := change.(map[string]any)
+	if !ok {
+		return p, refuse("a patch must be a JSON object with the fields to change")
+	}
+	if rules, ok := fields["keep"].(map[string]any); ok {
+		for kind := range rules {
+			if keep, ok := doc["keep"].(map[string]any); ok {
+				delete(keep, kind)
+			}
+		}
+	}
+	merged, err := json.Marshal(mergePatch(doc, change))
+	if err != nil {
+		return p, err
+	}
+	return Parse(merged)
+}
+
+// mergePatch is MergePatch of RFC 7396, section 2.
+func mergePatch(target, patch any) any {
+	change, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	doc, ok := target.(map[string]any)
+	if !ok {
+		doc = make(map[string]any)
+	}
+	for name, value := range change {
+		if value == nil {
+			delete(doc, name)
+		} else {
+			doc[name] = mergePatch(doc[name], value)
+		}
+	}
+	return doc
+}
+
+// Check refuses values that are out of range.
+func (p *Policy) Check() error {
+	switch p.Delete {
+	case "anyone", "owner", "nobody":
+	default:
+		return refuse("delete is %q; it can be anyone, owner or nobody", p.Delete)
+	}
+	switch p.Push.Only {
+	case PushManual, PushTurn, PushAll:
+	default:
+		return refuse("push.only is %q; it can be manual, turn or all", p.Push.Only)
+	}
+	for name, v := range map[string]int64{
+		"push.interval_seconds": p.Push.IntervalSeconds,
+		"interval_seconds":      p.IntervalSeconds, "quiet_seconds": p.QuietSeconds, "expire_seconds": p.ExpireSeconds,
+		"min_age_seconds": p.MinAgeSeconds, "manual_limit": int64(p.ManualLimit), "byte_limit": p.ByteLimit,
+		"forks.snapshots": int64(p.Forks.Snapshots), "forks.text_bytes": p.Forks.TextBytes,
+		"forks.unshared_bytes": p.Forks.UnsharedBytes, "forks.renderings": int64(p.Forks.Renderings),
+	} {
+		if v < 0 {
+			return refuse("%s is negative", name)
+		}
+		if strings.HasSuffix(name, "_seconds") && v > maxSeconds {
+			return refuse("%s is over %d", name, maxSeconds)
+		}
+	}
+	return p.Keep.check()
+}

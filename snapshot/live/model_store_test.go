@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
@@ -33,8 +34,8 @@ func newSystem(t testing.TB) (*system, error) {
 	if err := y.open(); err != nil {
 		return nil, err
 	}
-	p := snapshot.DefaultPolicy()
-	p.Keep, p.IntervalSeconds = snapshot.Keep{}, 0
+	p := policy.Default()
+	p.Keep, p.IntervalSeconds = policy.Keep{}, 0
 	return y, y.s.Main().SetPolicy(p, live.Caller{})
 }
 

@@ -18,8 +18,8 @@ func (t *Tree) Mkdir(dir live.NodeID, name string, r Request) (e Entry, err erro
 		return Entry{}, err
 	}
 	if forks {
-		err = t.run(ws, forkName, r, func(ctx context.Context) (result, error) {
-			return t.fork(ctx, ws, service.Fork{Name: name}, r)
+		err = t.perform(ws, forkName, nil, r, atOnce, func(ctx context.Context) (any, error) {
+			return do[service.Forked](ctx, t, ws, r, service.Fork{Name: name})
 		})
 		if err != nil {
 			return Entry{}, err
@@ -27,9 +27,9 @@ func (t *Tree) Mkdir(dir live.NodeID, name string, r Request) (e Entry, err erro
 		return t.lookupFork(ws, name)
 	}
 	var info snapshot.Info
-	err = t.run(ws, createName, r, func(ctx context.Context) (result, error) {
-		info, err = service.Do[snapshot.Info](ctx, t.Service, r.ask(ws), service.Snapshot{Name: name})
-		return result{Name: info.Name, Seq: info.Seq}, err
+	err = t.perform(ws, createName, nil, r, atOnce, func(ctx context.Context) (any, error) {
+		info, err = do[snapshot.Info](ctx, t, ws, r, service.Snapshot{Name: name})
+		return named{info.Name, info.Seq}, err
 	})
 	if err != nil {
 		return Entry{}, err
@@ -44,17 +44,15 @@ func (t *Tree) Rmdir(dir live.NodeID, name string, r Request) error {
 		return err
 	}
 	if forks {
-		return t.run(ws, forkName, r, func(ctx context.Context) (result, error) {
-			done, err := service.Do[service.Ended](ctx, t.Service, r.ask(ws), service.EndFork{Name: name})
-			return result{Fork: done.Name, Snapshot: done.Snapshot}, err
+		return t.perform(ws, forkName, nil, r, atOnce, func(ctx context.Context) (any, error) {
+			return do[service.Ended](ctx, t, ws, r, service.EndFork{Name: name})
 		})
 	}
-	return t.run(ws, createName, r, func(ctx context.Context) (result, error) {
+	return t.perform(ws, createName, nil, r, atOnce, func(ctx context.Context) (any, error) {
 		if err := checkNoFile(name, "removed"); err != nil {
-			return result{}, err
+			return nil, err
 		}
-		_, err := service.Do[service.Removed](ctx, t.Service, r.ask(ws), service.Remove{Names: []string{name}})
-		return result{Name: name}, err
+		return do[service.Removed](ctx, t, ws, r, service.Remove{Names: []string{name}})
 	})
 }
 
@@ -84,9 +82,8 @@ func (t *Tree) Rename(dir live.NodeID, from string, newDir live.NodeID, to strin
 		return err
 	}
 	if forks {
-		return t.run(ws, forkName, r, func(ctx context.Context) (result, error) {
-			done, err := service.Do[service.Forked](ctx, t.Service, r.ask(ws), service.RenameFork{From: from, To: to})
-			return result{Fork: done.Name}, err
+		return t.perform(ws, forkName, nil, r, atOnce, func(ctx context.Context) (any, error) {
+			return do[service.Forked](ctx, t, ws, r, service.RenameFork{From: from, To: to})
 		})
 	}
 	return t.rename(ws, from, to, r)
@@ -94,21 +91,18 @@ func (t *Tree) Rename(dir live.NodeID, from string, newDir live.NodeID, to strin
 
 func (t *Tree) rename(ws *snapshot.Workspace, from, to string, r Request) error {
 	if name, ok := parseRestore(to); ok && from == restoreName {
-		return t.run(ws, restoreName, r, func(ctx context.Context) (result, error) {
-			return t.restore(ctx, ws, service.Restore{Name: name}, r)
+		return t.perform(ws, restoreName, nil, r, t.queued(ws, r), func(ctx context.Context) (any, error) {
+			return t.restore(ctx, ws, r, service.Restore{Name: name})
 		})
 	}
-	if n := t.scratch(ws, from); n != nil {
-		return t.renameScratch(n, to, r)
+	if n := t.privateFile(ws, from); n != nil {
+		return t.renamePrivate(n, to, r)
 	}
-	if isCall(from) {
-		return t.renameCall(ws, from, to)
-	}
-	return t.run(ws, createName, r, func(ctx context.Context) (result, error) {
+	return t.perform(ws, createName, nil, r, atOnce, func(ctx context.Context) (any, error) {
 		if err := checkNoFile(from, "renamed"); err != nil {
-			return result{}, err
+			return nil, err
 		}
-		_, err := service.Do[snapshot.Info](ctx, t.Service, r.ask(ws), service.Rename{From: from, To: to})
-		return result{Name: to}, err
+		info, err := do[snapshot.Info](ctx, t, ws, r, service.Rename{From: from, To: to})
+		return named{info.Name, info.Seq}, err
 	})
 }

@@ -19,6 +19,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
+// Commands take this way:
+//
+//	Write, renamePrivate   submit     has the command that was written performed
+//	Mkdir, Rmdir, Rename
+//	  perform              runs a command when its schedule lets it, and keeps the answer
+//	    runLine, runCall   parse what was written, and ask the service
+
 // Write runs a command. There is no open file to collect it in, as neither OPEN nor
 // FLUSH reach us, so each write is a whole command unless it can be seen not to be; its
 // error is that of write(2). Where in the file it goes does not matter.
@@ -27,7 +34,7 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	if err != nil {
 		return 0, err
 	}
-	if n.scratch {
+	if n.kind == scratch {
 		return t.writeScratch(n, data, off)
 	}
 	if n.mode&0o200 == 0 {
@@ -40,9 +47,7 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	if line == nil {
 		return len(data), nil
 	}
-	err = t.runLine(n.dir.ws, n.name, string(line), r)
-	t.showResult(n)
-	if err != nil {
+	if err := t.submit(n.dir.ws, n.slot.name, n, line, r); err != nil {
 		return 0, err
 	}
 	return len(data), nil
@@ -58,127 +63,192 @@ func (t *Tree) uncache(n *node) bool {
 	return cached
 }
 
-// showResult makes a file that a command was written to say what came of it, for
-// whoever reads on with the same descriptor. Its name gets a new node.
-func (t *Tree) showResult(n *node) {
-	c, err := t.render(n.dir.ws, n.name)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err == nil {
-		n.content.release()
-		n.content = c
-	}
-	n.mtime = now()
-	if n.dir.current[n.name] == n {
-		delete(n.dir.current, n.name)
-	}
-}
+// A schedule runs a command when it may run.
+type schedule func(func(context.Context) error) error
 
-// A result is the line of JSON that a control file shows after a command.
-type result struct {
-	OK       bool   `json:"ok"`
-	Error    string `json:"error,omitempty"`
-	Name     string `json:"name,omitempty"`
-	Seq      uint64 `json:"seq,omitempty"`
-	Snapshot string `json:"snapshot,omitempty"`
-	Fork     string `json:"fork,omitempty"`
-	Changed  *int   `json:"changed,omitempty"`
-	Undo     string `json:"undo,omitempty"`
-	// Open are the programs that have a changed file open.
-	Open    []service.Program `json:"open,omitempty"`
-	Commit  string            `json:"commit,omitempty"`
-	Ref     string            `json:"ref,omitempty"`
-	Skipped *int              `json:"skipped,omitempty"`
-	// Of a push: the name there, the remote, the id, whether it was there already,
-	// and the bytes that were sent.
-	As        string `json:"as,omitempty"`
-	Remote    string `json:"remote,omitempty"`
-	ID        string `json:"id,omitempty"`
-	Unchanged bool   `json:"unchanged,omitempty"`
-	Bytes     *int64 `json:"bytes,omitempty"`
-
-	MS float64 `json:"ms,omitempty"`
-
-	// whole, if set, is what is shown instead.
-	whole *content
-}
-
-// runLine carries out what was written to a control file.
-func (t *Tree) runLine(ws *snapshot.Workspace, name, line string, r Request) error {
-	do := func(ctx context.Context) (result, error) { return t.command(ctx, ws, name, line, r) }
-	switch {
-	case isQuick(name) && !(name == forkName && strings.Contains(line, "@")): // of a remote
-		return t.carryOut(ws, name, atOnce, do)
-	case (name == callName || isCall(name)) && service.Compares([]byte(line)):
-		return t.carryOut(ws, name, func(fn func(context.Context) error) error { return t.compute(ws, r, fn) }, do)
-	}
-	return t.carryOut(ws, name, t.inTurn(ws, r), do)
-}
-
-// atOnce has the kernel's reader wait for a command.
+// atOnce makes the kernel's reader wait for a command.
 func atOnce(fn func(context.Context) error) error { return fn(context.Background()) }
 
-// inTurn has a command wait until not too many others of its tenant run.
-func (t *Tree) inTurn(ws *snapshot.Workspace, r Request) func(func(context.Context) error) error {
-	return func(fn func(context.Context) error) error { return t.work(t.tenant(ws).commands, r, fn) }
+// queued makes a command wait while too many others of its tenant run.
+func (t *Tree) queued(ws *snapshot.Workspace, r Request) schedule {
+	return func(fn func(context.Context) error) error { return t.limited(t.tenant(ws).commands, r, fn) }
 }
 
-// isQuick reports whether the commands of a file are carried out at once, whatever the
-// size.
-func isQuick(name string) bool {
-	return name == createName || name == forkName || name == policyName
+// computed does the same for a command that compares states.
+func (t *Tree) computed(ws *snapshot.Workspace, r Request) schedule {
+	return func(fn func(context.Context) error) error { return t.compute(ws, r, fn) }
 }
 
-// run carries out a command and keeps the result for whoever reads the file next.
-func (t *Tree) run(ws *snapshot.Workspace, name string, r Request, fn func(context.Context) (result, error)) error {
-	if isQuick(name) {
-		return t.carryOut(ws, name, atOnce, fn)
+// submit performs what was written to a control file, or to the private file n.
+func (t *Tree) submit(ws *snapshot.Workspace, name string, n *node, line []byte, r Request) error {
+	release, err := t.hold(ws, int64(len(line)))
+	if err != nil {
+		return err
 	}
-	return t.carryOut(ws, name, t.inTurn(ws, r), fn)
+	defer release()
+	if name == callName || isCall(name) {
+		when := t.queued(ws, r)
+		if service.Compares(line) {
+			when = t.computed(ws, r)
+		}
+		return t.runCall(ws, name, n, line, r, when)
+	}
+	when := t.queued(ws, r)
+	fromRemote := name == forkName && bytes.Contains(line, []byte("@"))
+	if (name == createName || name == forkName || name == policyName) && !fromRemote {
+		when = atOnce
+	}
+	return t.perform(ws, name, n, r, when, func(ctx context.Context) (any, error) {
+		return t.runLine(ctx, ws, name, string(line), r)
+	})
 }
 
-// carryOut has when say when a command runs, and keeps its result.
-func (t *Tree) carryOut(ws *snapshot.Workspace, name string, when func(func(context.Context) error) error, fn func(context.Context) (result, error)) error {
+// hold reserves room for a command that may wait.
+func (t *Tree) hold(ws *snapshot.Workspace, size int64) (release func(), err error) {
+	w := t.newContent(ws)
+	if err := t.reserve(w.tenant, 0, size); err != nil {
+		return nil, err
+	}
+	w.reserved = size
+	return w.discard, nil
+}
+
+// perform runs a command when its schedule lets it, and keeps the answer for the next
+// reader of the file. n, if set, is the node that it was written to.
+func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, when schedule, op func(context.Context) (any, error)) error {
 	began := time.Now()
-	var res result
+	var result any
 	err := when(func(ctx context.Context) (err error) {
-		res, err = fn(ctx)
+		result, err = op(ctx)
 		return err
 	})
-	t.finish(ws, name, res, err, began)
+	if err != nil {
+		if e := (*fail.Error)(nil); !errors.As(err, &e) { // the service has logged its own
+			t.log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", err)
+		}
+	}
+	if name == policyName {
+		t.showPolicy(n)
+		if err == nil {
+			return nil
+		}
+		name, n = createName, nil // the file itself goes on showing the policy
+	}
+	w := t.newContent(ws)
+	if writing := writeAnswer(w, result, err, time.Since(began)); writing != nil {
+		w.discard()
+		return errors.Join(err, writing)
+	}
+	t.keepAnswer(ws, name, n, r.Caller, w)
 	return err
 }
 
-func (t *Tree) command(ctx context.Context, ws *snapshot.Workspace, name, line string, r Request) (result, error) {
-	if name == callName || isCall(name) {
-		return t.runCall(ctx, ws, name, []byte(line), r)
+// writeAnswer writes one line of JSON: the fields of the result, or the error.
+func writeAnswer(w io.Writer, result any, err error, took time.Duration) error {
+	if err != nil {
+		return encodeJSON(w, service.Failed(err))
 	}
+	var fields bytes.Buffer
+	if err := encodeJSON(&fields, result); err != nil {
+		return err
+	}
+	of := bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(fields.Bytes()), []byte("{")), []byte("}"))
+	if len(of) > 0 {
+		of = append(of, ',')
+	}
+	_, err = fmt.Fprintf(w, "{\"ok\":true,%s\"ms\":%g}\n", of, float64(took.Microseconds())/1000)
+	return err
+}
+
+// keepAnswer makes what was written the answer that a file shows. The node that the
+// command was written to shows it as well, for a program that reads on with the same
+// descriptor; the name gets a new node.
+func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who live.Caller, w *contentWriter) {
+	own := t.slotOf(ws, name, who)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := w.releaseLocked()
+	d := t.dirLocked(ws)
+	d.changed = now()
+	f, _ := findFile(name)
+	m := &node{kind: answer, mode: f.kind | f.mode, content: c}
+	switch {
+	case n == nil || !n.private():
+		if own.user != anybody {
+			t.addLocked(d, slot{name, anybody}, &node{kind: answer, mode: m.mode, content: c})
+		}
+		t.addLocked(d, own, m)
+	case d.current[n.slot] == n:
+		m.kind, m.mode, m.owner = n.kind, n.mode, n.owner
+		t.addLocked(d, n.slot, m)
+	default: // its name is gone
+		n.content = c
+		t.resizeLocked(n)
+		return
+	}
+	if n != nil {
+		n.content, n.same, n.mtime = c, nil, now()
+		if c.Size() > maxBlock { // it has room once only
+			n.content, n.same = nil, m
+		}
+		t.resizeLocked(n)
+	}
+}
+
+// showPolicy makes the node of the policy show what it is now. The name gets a new node.
+func (t *Tree) showPolicy(n *node) {
+	if n == nil {
+		return
+	}
+	w, err := t.render(n.dir.ws, policyName)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n.unnameLocked()
+	if err == nil {
+		n.content, n.mtime = w.releaseLocked(), now()
+		t.resizeLocked(n)
+	}
+}
+
+// do asks the service.
+func do[R any](ctx context.Context, t *Tree, ws *snapshot.Workspace, r Request, args any) (R, error) {
+	return service.Do[R](ctx, t.Service, r.ask(ws), args)
+}
+
+// runLine parses a line that was written to a control file, and asks the service.
+func (t *Tree) runLine(ctx context.Context, ws *snapshot.Workspace, name, line string, r Request) (any, error) {
 	if name == policyName {
-		_, err := service.Do[policy.Policy](ctx, t.Service, r.ask(ws), service.SetPolicy{Patch: []byte(line)})
-		return result{}, err
+		return do[policy.Policy](ctx, t, ws, r, service.SetPolicy{Patch: []byte(line)})
 	}
 	if name == createName {
-		return t.create(ctx, ws, line, r)
+		a, err := parseCreate(line)
+		if err != nil {
+			return nil, err
+		}
+		info, err := do[snapshot.Info](ctx, t, ws, r, a)
+		return named{info.Name, info.Seq}, err
 	}
 	fields, err := splitFields(line)
 	if err != nil {
-		return result{}, err
+		return nil, err
 	}
 	switch {
 	case name == restoreName && len(fields) > 0:
-		return t.restore(ctx, ws, service.Restore{Name: fields[0], Paths: snapshot.BytePaths(fields[1:])}, r)
+		return t.restore(ctx, ws, r, service.Restore{Name: fields[0], Paths: snapshot.BytePaths(fields[1:])})
 	case name == forkName && len(fields) == 2:
-		return t.fork(ctx, ws, service.Fork{Snapshot: fields[0], Name: fields[1]}, r)
-	case name == exportName && len(fields) == 1:
-		return t.export(ctx, ws, service.Export{Name: fields[0]}, r)
-	case name == exportName && len(fields) == 2:
-		return t.export(ctx, ws, service.Export{Name: fields[0], Ref: fields[1]}, r)
-	case name == pushName && len(fields) == 1:
-		return t.push(ctx, ws, service.Push{Snapshots: fields}, r)
-	case name == pushName && len(fields) == 2:
-		return t.push(ctx, ws, service.Push{Snapshots: fields[:1], Remote: fields[1]}, r)
+		return do[service.Forked](ctx, t, ws, r, service.Fork{Snapshot: fields[0], Name: fields[1]})
+	case name == exportName && (len(fields) == 1 || len(fields) == 2):
+		fields = append(fields, "")
+		return do[service.ExportDone](ctx, t, ws, r, service.Export{Name: fields[0], Ref: fields[1]})
+	case name == pushName && (len(fields) == 1 || len(fields) == 2):
+		fields = append(fields, "")
+		done, err := do[service.PushedList](ctx, t, ws, r, service.Push{Snapshots: fields[:1], Remote: fields[1]})
+		if err != nil {
+			return nil, err
+		}
+		return done.Pushed[0], nil
 	}
-	return result{}, errs.New(errs.Invalid, "name %s", usage[name])
+	return nil, errs.New(errs.Invalid, "name %s", usage[name])
 }
 
 var usage = map[string]string{
@@ -188,84 +258,38 @@ var usage = map[string]string{
 	pushName:    `a snapshot, and perhaps a remote, as in: echo "SNAPSHOT [REMOTE]" > push`,
 }
 
-func (t *Tree) create(ctx context.Context, ws *snapshot.Workspace, line string, r Request) (result, error) {
-	var a service.Snapshot
-	if isJSON([]byte(line)) {
-		d := json.NewDecoder(strings.NewReader(line))
-		d.DisallowUnknownFields()
-		if err := d.Decode(&a); err != nil {
-			return result{}, errs.New(errs.Invalid, "a snapshot in JSON is one object with name, message, labels and the like: %v", err)
-		}
-	} else {
+// maxPaths is how many changed paths `restore` shows.
+const maxPaths = 100
+
+func (t *Tree) restore(ctx context.Context, ws *snapshot.Workspace, r Request, a service.Restore) (service.Restored, error) {
+	done, err := do[service.Restored](ctx, t, ws, r, a)
+	if len(done.Paths) > maxPaths {
+		done.Paths, done.More = done.Paths[:maxPaths], true
+	}
+	return done, err
+}
+
+// named is what `create` shows of a snapshot; `info@NAME` has the rest.
+type named struct {
+	Name string `json:"name"`
+	Seq  uint64 `json:"seq"`
+}
+
+// parseCreate understands what is written to `create`.
+func parseCreate(line string) (a service.Snapshot, err error) {
+	if !isJSON([]byte(line)) {
 		a.Name, a.Message = splitLine(line)
+		return a, nil
 	}
-	info, err := service.Do[snapshot.Info](ctx, t.Service, r.ask(ws), a)
-	return result{Name: info.Name, Seq: info.Seq}, err
-}
-
-// restore restores the whole workspace, or only some paths. When it returns the kernel
-// has forgotten what is no longer so.
-func (t *Tree) restore(ctx context.Context, ws *snapshot.Workspace, a service.Restore, r Request) (result, error) {
-	done, err := service.Do[service.Restored](ctx, t.Service, r.ask(ws), a)
-	return result{Snapshot: done.Snapshot, Changed: &done.Changed, Undo: done.Undo, Open: done.Open}, err
-}
-
-func (t *Tree) fork(ctx context.Context, ws *snapshot.Workspace, a service.Fork, r Request) (result, error) {
-	done, err := service.Do[service.Forked](ctx, t.Service, r.ask(ws), a)
-	return result{Snapshot: done.Snapshot, Fork: done.Name}, err
-}
-
-func (t *Tree) export(ctx context.Context, ws *snapshot.Workspace, a service.Export, r Request) (result, error) {
-	done, err := service.Do[service.ExportDone](ctx, t.Service, r.ask(ws), a)
-	return result{Name: done.Name, Commit: done.Commit, Ref: done.Ref, Skipped: &done.Skipped}, err
-}
-
-func (t *Tree) push(ctx context.Context, ws *snapshot.Workspace, a service.Push, r Request) (result, error) {
-	done, err := service.Do[service.PushedList](ctx, t.Service, r.ask(ws), a)
-	if err != nil {
-		return result{}, err
+	d := json.NewDecoder(strings.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&a); err != nil {
+		return a, errs.New(errs.Invalid, "a snapshot in JSON is one object with name, message, labels and the like: %v", err)
 	}
-	p := done.Pushed[0]
-	return result{Name: p.Snapshot, As: p.As, Remote: p.Remote, ID: p.ID, Unchanged: p.Unchanged, Bytes: &p.Bytes}, nil
+	return a, nil
 }
 
-// finish records how a command ended.
-func (t *Tree) finish(ws *snapshot.Workspace, name string, r result, err error, began time.Time) {
-	if err != nil {
-		r = result{Error: err.Error(), whole: r.whole}
-		if e := (*fail.Error)(nil); !errors.As(err, &e) { // else it is the service's, which has told
-			t.log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", err)
-		}
-	} else {
-		r.OK = true
-		r.MS = float64(time.Since(began).Microseconds()) / 1000
-	}
-	c := r.whole
-	if c == nil {
-		b, _ := renderJSON(r) // a struct of strings and numbers: cannot fail
-		c = small(b)
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	d := t.dirLocked(ws)
-	d.changed = now()
-	if name == policyName {
-		if err == nil {
-			return
-		}
-		name = createName // the file itself goes on showing the policy
-	}
-	d.tenant.chargeLocked(c)
-	d.setResult(name, c)
-}
-
-// renderJSON is one line of JSON, with < and > as they are: people read it too.
-func renderJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	err := encodeJSON(&b, v)
-	return b.Bytes(), err
-}
-
+// encodeJSON writes one line of JSON, with < and > as they are: people read it too.
 func encodeJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(gitquote.JSONWriter{To: w})
 	e.SetEscapeHTML(false)

@@ -2,30 +2,20 @@ package control
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-
-	"golang.org/x/sys/unix"
+	"slices"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// A content is what a file says: in memory when it is small, else in a file without a
-// name on the store's disk. Whoever keeps one holds a reference; the nil content is
-// empty. Tree.mu guards the references.
+// A content is what a file shows. It never changes; the nil content is empty.
 type content struct {
-	small []byte
-	file  *os.File
-	size  int64
-	refs  int
-	owner *tenant // who is charged for the file, nil as long as it is not kept
+	blocks [][]byte
+	size   int64
 }
 
-func small(b []byte) *content { return &content{small: b, size: int64(len(b)), refs: 1} }
+// small returns a content of one block.
+func small(b []byte) *content { return &content{blocks: [][]byte{b}, size: int64(len(b))} }
 
 func (c *content) Size() int64 {
 	if c == nil {
@@ -34,131 +24,112 @@ func (c *content) Size() int64 {
 	return c.size
 }
 
-// bytes returns what is in memory.
+// bytes returns all of a content that was made by small.
 func (c *content) bytes() []byte {
-	if c == nil {
+	if c.Size() == 0 {
 		return nil
 	}
-	return c.small
+	return c.blocks[0]
 }
 
 // ReadAt reads up to len(p) bytes, less at the end.
-func (c *content) ReadAt(p []byte, off int64) (int, error) {
+func (c *content) ReadAt(p []byte, off int64) (n int) {
 	if off >= c.Size() {
-		return 0, nil
+		return 0
 	}
-	p = p[:min(int64(len(p)), c.size-off)]
-	if c.file == nil {
-		return copy(p, c.small[off:]), nil
-	}
-	n, err := c.file.ReadAt(p, off)
-	if n == len(p) || errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return n, err
-}
-
-// equal reports whether two contents say the same; large ones are not compared.
-func (c *content) equal(o *content) bool {
-	switch {
-	case c.Size() != o.Size():
-		return false
-	case c.Size() == 0 || c == o:
-		return true
-	}
-	return c.file == nil && o.file == nil && bytes.Equal(c.small, o.small)
-}
-
-func (c *content) retain() *content {
-	if c != nil {
-		c.refs++
-	}
-	return c
-}
-
-func (c *content) release() {
-	if c == nil {
-		return
-	}
-	if c.refs--; c.refs == 0 && c.file != nil {
-		_ = c.file.Close()
-		if c.owner != nil {
-			c.owner.stored -= c.size
+	for _, b := range c.blocks {
+		if off >= int64(len(b)) {
+			off -= int64(len(b))
+			continue
+		}
+		n += copy(p[n:], b[off:])
+		off = 0
+		if n == len(p) {
+			break
 		}
 	}
+	return n
+}
+
+// equal reports whether two contents have the same blocks, as those have that were
+// written with the same bytes.
+func (c *content) equal(o *content) bool {
+	if c.Size() != o.Size() || c.Size() == 0 {
+		return c.Size() == o.Size()
+	}
+	return slices.EqualFunc(c.blocks, o.blocks, bytes.Equal)
 }
 
 const (
-	// maxSmall is the largest content that stays in memory, in bytes.
-	maxSmall = 64 << 10
-	// maxContent is the largest one, in bytes.
-	maxContent = 256 << 20
+	firstBlock = 512
+	maxBlock   = 64 << 10
 )
 
-// A contentWriter makes a content of what is written to it.
+// A contentWriter collects a content. Its bytes are reserved in the tenant's part of the
+// cache before they are allocated. Either publish or discard ends it.
 type contentWriter struct {
-	store *snapshot.Store
-	buf   bytes.Buffer
-	file  *os.File
-	size  int64
+	t        *Tree
+	tenant   *tenant
+	reserved int64
+	content
+}
+
+func (t *Tree) newContent(ws *snapshot.Workspace) *contentWriter {
+	return &contentWriter{t: t, tenant: t.tenant(ws)}
 }
 
 func (w *contentWriter) Write(p []byte) (int, error) {
-	if w.size += int64(len(p)); w.size > maxContent {
-		return 0, fmt.Errorf("%w: it has more than %d MiB; over the store's socket there is no limit", errs.TooBig, maxContent>>20)
-	}
-	if w.buf.Len()+len(p) > maxSmall {
-		if err := w.flush(); err != nil {
+	if need := w.size + int64(len(p)); need > w.reserved {
+		// In steps, so that many small writes do not take the lock each.
+		more := need - w.reserved
+		if need > maxBlock {
+			more = max(more, maxBlock)
+		}
+		if err := w.t.reserve(w.tenant, w.reserved, more); err != nil {
 			return 0, err
 		}
+		w.reserved += more
 	}
-	if len(p) > maxSmall {
-		return w.file.Write(p)
-	}
-	return w.buf.Write(p)
-}
-
-// flush moves what is in memory to the disk.
-func (w *contentWriter) flush() (err error) {
-	if free, err := w.store.Free(); err != nil || free < maxContent {
-		return errors.Join(errs.New(errs.NoSpace, "no space for what is to be shown"), err)
-	}
-	if w.file == nil {
-		if w.file, err = unnamed(w.store.Dir()); err != nil {
-			return err
+	n := len(p)
+	for len(p) > 0 {
+		last := len(w.blocks) - 1
+		if last < 0 || len(w.blocks[last]) == cap(w.blocks[last]) {
+			w.blocks = append(w.blocks, make([]byte, 0, min(max(w.size, firstBlock), maxBlock)))
+			last++
 		}
+		b := w.blocks[last]
+		part := p[:min(len(p), cap(b)-len(b))]
+		w.blocks[last] = append(b, part...)
+		w.size += int64(len(part))
+		p = p[len(part):]
 	}
-	_, err = w.buf.WriteTo(w.file)
-	return err
+	return n, nil
 }
 
-// unnamed makes a file without a name, which is gone when it is closed.
-func unnamed(dir string) (*os.File, error) {
-	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
-	if err == nil {
-		return os.NewFile(uintptr(fd), filepath.Join(dir, "rendering")), nil
-	}
-	f, err := os.CreateTemp(dir, "rendering-*") // the disk knows no O_TMPFILE
-	if err != nil {
-		return nil, err
-	}
-	return f, os.Remove(f.Name())
-}
-
-// content ends the writing. The caller owns the reference.
-func (w *contentWriter) content() (*content, error) {
-	if w.file == nil {
-		return small(w.buf.Bytes()), nil
-	}
-	if err := w.flush(); err != nil {
-		w.discard()
-		return nil, err
-	}
-	return &content{file: w.file, size: w.size, refs: 1}, nil
-}
-
+// discard gives back what is reserved.
 func (w *contentWriter) discard() {
-	if w.file != nil {
-		_ = w.file.Close()
+	w.t.mu.Lock()
+	defer w.t.mu.Unlock()
+	w.releaseLocked()
+}
+
+// releaseLocked gives back what is reserved, and returns the content.
+func (w *contentWriter) releaseLocked() *content {
+	w.t.chargeLocked(w.tenant, -w.reserved)
+	w.tenant.reserved -= w.reserved
+	w.reserved = 0
+	return &w.content
+}
+
+// all returns the bytes of a content in one piece.
+func (c *content) all() []byte {
+	if c == nil {
+		return nil
 	}
+	return bytes.Join(c.blocks, nil)
+}
+
+// errTooLarge is the error of a content that is larger than its tenant's part.
+func errTooLarge(limit int64) error {
+	return errs.New(errs.TooBig, "the content has more than the %d MiB that the control files of this workspace may take; name paths, or use the command line, which has no limit", limit>>20)
 }

@@ -2,50 +2,47 @@ package control
 
 import (
 	"bytes"
-	"errors"
 	"math/rand/v2"
-	"path/filepath"
 	"testing"
-
-	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot"
 )
 
 func TestContent(t *testing.T) {
-	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	for _, size := range []int{0, 1, 1000, maxSmall, maxSmall + 1, 3 * maxSmall, 1 << 20} {
-		w := &contentWriter{store: s}
+	u := newUser(t)
+	for _, size := range []int{0, 1, 1000, maxBlock, maxBlock + 1, 3 * maxBlock, 1 << 20} {
 		var want []byte
 		rnd := rand.New(rand.NewPCG(1, uint64(size)))
-		for len(want) < size {
-			p := make([]byte, min(rnd.IntN(2*maxSmall)+1, size-len(want)))
-			for i := range p {
-				p[i] = byte(rnd.Uint32())
-			}
-			if n, err := w.Write(p); n != len(p) || err != nil {
-				t.Fatal(n, err)
-			}
-			want = append(want, p...)
+		for range size {
+			want = append(want, byte(rnd.Uint32()))
 		}
-		c, err := w.content()
-		if err != nil || c.Size() != int64(size) || (c.file == nil) != (size <= maxSmall) {
-			t.Fatalf("%d of %d bytes, %v", c.Size(), size, err)
+		written := func() *contentWriter {
+			w := u.tree.newContent(u.tree.store.Main())
+			for rest := want; len(rest) > 0; {
+				p := rest[:min(len(rest), rnd.IntN(2*maxBlock)+1)]
+				if n, err := w.Write(p); n != len(p) || err != nil {
+					t.Fatal(n, err)
+				}
+				rest = rest[len(p):]
+			}
+			return w
 		}
+		w := written()
+		c := &w.content
+		if c.Size() != int64(size) || w.reserved < int64(size) || w.tenant.bytes != w.reserved {
+			t.Fatalf("%d of %d bytes, %d reserved", c.Size(), size, w.reserved)
+		}
+		w.discard()
+		u.accounts()
 		got := make([]byte, size+10)
-		if n, err := c.ReadAt(got, 0); n != size || err != nil || !bytes.Equal(got[:n], want) {
-			t.Errorf("%d of %d bytes are read back, %v", n, size, err)
+		if n := c.ReadAt(got, 0); n != size || !bytes.Equal(got[:n], want) {
+			t.Errorf("%d of %d bytes are read back", n, size)
 		}
-		if n, err := c.ReadAt(got[:10], int64(size/2)); err != nil || !bytes.Equal(got[:n], want[size/2:size/2+n]) {
-			t.Errorf("from the middle: %d bytes, %v", n, err)
+		if n := c.ReadAt(got[:10], int64(size/2)); !bytes.Equal(got[:n], want[size/2:size/2+n]) {
+			t.Errorf("from the middle: %d bytes", n)
 		}
-		c.release()
-	}
-	w := &contentWriter{store: s, size: maxContent}
-	if _, err := w.Write([]byte("x")); !errors.Is(err, errs.TooBig) {
-		t.Error(err)
+		if again := written(); !c.equal(&again.content) {
+			t.Errorf("%d bytes, written again, differ", size)
+		} else {
+			again.discard()
+		}
 	}
 }

@@ -1,17 +1,16 @@
 // Package control is the directories .snapshots and .forks of every workspace: the
 // history of a file tree, to be looked at and changed with plain file I/O.
 //
-// What a file or a name asks for is asked of package service, which says who may have
-// it; on the other side are nodes, names, attributes, reads and writes. There is no
-// FUSE here. Whoever shows the tree to a kernel hands each request to one method of
-// [Tree] and is, as a [Kernel], told what to forget.
+// The service carries out what a file or a name asks for, and checks rights; this package
+// has nodes, names, attributes, reads and writes. There is no FUSE here. Package fusefs
+// hands each request of the kernel to one method of [Tree]; a [Kernel] drops pages.
 //
 // # Nodes
 //
 // The roots of snapshots and forks are nodes of the forest; the tree only says by
 // which name they are found. Its own nodes are the two directories, whose ids are
-// made of the view of their workspace, and files and symlinks, which are kept while
-// the kernel holds them (Forget).
+// made of the view of their workspace, and files and symlinks, which are a cache
+// (cache.go): those that a tenant used least recently go when it has too many.
 //
 // # Files that are never opened
 //
@@ -24,9 +23,9 @@
 //
 // The event log is the exception: it keeps its node while it grows, for `tail -f`.
 //
-// `diff@A..B` is rendered when its name is looked up, since the kernel wants the size
-// then, and not again while both sides stay what they are. It has one name, made of
-// the names of the snapshots; other spellings are symlinks to that.
+// `diff@A..B`, `info@A` and `list` are rendered when their name is looked up, since the
+// kernel wants the size then, and not again while their source stays the same. A diff has
+// one name, made of the names of the snapshots; other spellings are symlinks to that.
 //
 // # The life of a command
 //
@@ -36,27 +35,24 @@
 // by process. The command runs before the write is answered, so its error is that of
 // write(2). What came of it is one line of JSON: the content of the file from then on.
 //
-// The same is reached by writing to a scratch file (create.tmp.1) and renaming it
-// onto the control file, as programs do that replace a file at once.
-//
-// `call` takes any request of the service in JSON (call.go).
+// A private file (private.go) is an alternative: a program writes to a scratch file
+// (create.tmp.1) and renames it onto the control file, as editors do, or writes to a call
+// file of its own (call.x). `call` takes any request of the service in JSON (call.go).
 //
 // # Limits
 //
-// Whoever has only a fork must not make the daemon slow or large for others. A fork of
-// main and all forks in it are one tenant (tenant.go), with so many renderings and
-// commands at a time; while they run or wait they occupy none of those who answer the
-// kernel (Kernel.Blocking). Contents of more than 64 KiB lie on the store's disk
-// (content.go), so many bytes of them for a tenant; what comparing texts takes in
-// memory is bounded for the whole daemon (package budget).
+// A program that has only a fork must not make the daemon slow or large for others. A
+// fork of main and all forks in it are one tenant (tenant.go). Its renderings and
+// commands at a time are limited; while they run or wait, other goroutines answer the
+// kernel (Kernel.Blocking). Renderings of all tenants take turns (package turns). All that
+// the tree keeps is in the cache, and every byte of a content is reserved there before it
+// is rendered. Package budget bounds what comparing texts takes in memory.
 //
 // # Locks
 //
-// Tree.mu guards directories, nodes, contents' references and tenants. Nothing else is
-// locked while it is held but that of the forest, to ask whether a workspace is still
-// there and whose it is; nothing is rendered or run, and notices only go into a queue:
+// Tree.mu guards directories, nodes and tenants. While it is held only the forest is
+// locked, to look for a workspace; nothing is rendered or run:
 //
 //	Tree.mu
 //	  Forest.mu
-//	turns.mu      who waits for a rendering or a command to end; alone
 package control

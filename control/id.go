@@ -40,6 +40,8 @@ func (t *Tree) Dirs(view uint32) (snapshots, forks live.NodeID, ok bool) {
 	return snapshotsID(view), forksID(view), t.isWorkspace(view)
 }
 
+func fileID(number uint64) live.NodeID { return live.Node(ownView, kindFile|number) }
+
 func snapshotsID(workspace uint32) live.NodeID {
 	return live.Node(ownView, kindSnapshots|uint64(workspace))
 }

@@ -11,12 +11,12 @@ const page = 4096
 // lookupLog finds the event log. It keeps its node while it grows, so that
 // `tail -f` has something to follow.
 func (t *Tree) lookupLog(ws *snapshot.Workspace) (Entry, error) {
-	n := t.current(ws, logName)
+	n := t.current(ws, slot{logName, anybody})
 	if n == nil || n.log.Stale() {
 		n = t.openLog(ws)
 	}
 	t.followLog(n)
-	return t.answer(n), nil
+	return t.entry(n), nil
 }
 
 func (t *Tree) openLog(ws *snapshot.Workspace) *node {
@@ -24,9 +24,7 @@ func (t *Tree) openLog(ws *snapshot.Workspace) *node {
 	size := log.Size()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := t.addLocked(t.dirLocked(ws), logName, t.ownersMode())
-	n.log, n.logSize = log, size
-	return n
+	return t.addLocked(t.dirLocked(ws), slot{logName, anybody}, &node{mode: t.ownersMode(), log: log, logSize: size})
 }
 
 // followLog takes note of the size of a log that has grown. The kernel believes its

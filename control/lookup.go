@@ -66,13 +66,13 @@ func (t *Tree) Lookup(dir live.NodeID, name string, r Request) (Entry, error) {
 
 func (t *Tree) lookupSnapshots(ws *snapshot.Workspace, name string, r Request) (Entry, error) {
 	if f, ok := findFile(name); ok {
-		return t.lookupFile(ws, f)
+		return t.lookupFile(ws, f, r)
+	}
+	if n := t.privateFile(ws, name); n != nil {
+		return t.entry(n), nil
 	}
 	if isCall(name) {
-		return t.lookupCall(ws, name)
-	}
-	if n := t.scratch(ws, name); n != nil {
-		return t.answer(n), nil
+		return t.lookupStream(ws, name, r.Caller)
 	}
 	if q, ok := parseQuery(name); ok {
 		return t.lookupQuery(ws, q, name, r)
@@ -80,7 +80,7 @@ func (t *Tree) lookupSnapshots(ws *snapshot.Workspace, name string, r Request) (
 	return t.lookupSnapshot(ws, name)
 }
 
-func (t *Tree) lookupFile(ws *snapshot.Workspace, f file) (Entry, error) {
+func (t *Tree) lookupFile(ws *snapshot.Workspace, f file, r Request) (Entry, error) {
 	switch f.name {
 	case originName:
 		return t.lookupSnapshot(ws, f.name)
@@ -89,15 +89,32 @@ func (t *Tree) lookupFile(ws *snapshot.Workspace, f file) (Entry, error) {
 		if err != nil {
 			return Entry{}, err
 		}
-		return t.link(ws, f.name, info.Name), nil
+		return t.link(ws, f.name, info.Name)
 	case logName:
 		return t.lookupLog(ws)
+	case listName:
+		return t.lookupList(ws, r)
+	case statusName, policyName, readmeName:
+		w, err := t.render(ws, f.name)
+		if err != nil {
+			return Entry{}, err
+		}
+		return t.publish(ws, f.name, f.kind|f.mode, w, source{}), nil
 	}
-	c, err := t.render(ws, f.name)
-	if err != nil {
-		return Entry{}, err
+	return t.lookupAnswer(ws, f, r.Caller), nil
+}
+
+// lookupAnswer finds a file that commands are written to. It is empty before the first.
+func (t *Tree) lookupAnswer(ws *snapshot.Workspace, f file, who live.Caller) Entry {
+	s, root := t.slotOf(ws, f.name, who), t.rootAttr(ws)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d := t.dirLocked(ws)
+	n := d.current[s]
+	if n == nil {
+		n = t.addLocked(d, s, &node{kind: answer, mode: f.kind | f.mode})
 	}
-	return t.publish(ws, f.name, f.kind|f.mode, c, subject{}, nil), nil
+	return n.entryLocked(root)
 }
 
 // lookupSnapshot finds a snapshot. Its other names (cp-3, the digits of an id) are
@@ -108,13 +125,17 @@ func (t *Tree) lookupSnapshot(ws *snapshot.Workspace, name string) (Entry, error
 		return Entry{}, err
 	}
 	if info.Name != name && name != originName {
-		return t.link(ws, name, info.Name), nil
+		return t.link(ws, name, info.Name)
 	}
 	return t.snapshotEntry(info)
 }
 
-func (t *Tree) link(ws *snapshot.Workspace, name, target string) Entry {
-	return t.publish(ws, name, typeLink|0o777, small([]byte(target)), subject{}, nil)
+func (t *Tree) link(ws *snapshot.Workspace, name, target string) (Entry, error) {
+	w := t.newContent(ws)
+	if _, err := w.Write([]byte(target)); err != nil {
+		return Entry{}, err
+	}
+	return t.publish(ws, name, typeLink|0o777, w, source{}), nil
 }
 
 // snapshotEntry answers with the root of a snapshot. Its attributes and all below

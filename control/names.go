@@ -79,13 +79,6 @@ func isCall(name string) bool {
 	return ok && rest != ""
 }
 
-// maxScratch is how long a scratch file may be, in bytes.
-const maxScratch = 4096
-
-// maxScratchFiles is how many there may be: one more, and the oldest, which nobody
-// has cleared away, goes.
-const maxScratchFiles = 256
-
 // isScratch reports whether a file of this name may be made in .snapshots, to
 // be renamed onto a control file: editors and programs that replace a file at
 // once write to such a name first (create.tmp.1234, create~, .create.swp,

@@ -1,7 +1,7 @@
 package control
 
 import (
-	"slices"
+	"container/list"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -11,62 +11,101 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// A node is a generated file or symlink, or a scratch file. Tree.mu guards what
+// A slot is a name in .snapshots, as one user sees it: a file that shows answers shows
+// each user those to its own requests, and the owner of the workspace all.
+type slot struct {
+	name string
+	user int64 // its number, or anybody
+}
+
+// anybody is the user of what all see, and of what only the owner sees.
+const anybody = -1
+
+// A node is a generated file or symlink, or a private file. Tree.mu guards what
 // changes.
 type node struct {
 	id   live.NodeID
 	dir  *directory
-	name string
-	// owner, if set, is whose the file is; others belong to the workspace's owner.
-	owner   *live.Caller
-	scratch bool
-	log     *events.Reader // of the event log, whose node stays while it grows
+	slot slot
+	// owner, if set, owns the file; others belong to the workspace's owner.
+	owner *live.Caller
+	kind  nodeKind
+	log   *events.Reader // of the event log, whose node stays while it grows
 
-	held    uint64 // how often the kernel was given it and has not forgotten it
-	mode    uint32
-	mtime   int64   // ns
-	logSize int64   // the size of the log that the kernel knows
-	of      subject // what content was made from
-	content *content
-	cached  bool // the kernel may have pages of it
+	place *list.Element // in the tenant's nodes, nil once it was removed
+	size  int64         // as it is charged
+
+	held     uint64 // how often the kernel was given it and has not forgotten it
+	mode     uint32
+	mtime    int64  // ns
+	logSize  int64  // the size of the log that the kernel knows
+	source   source // what the content was made from
+	content  *content
+	same     *node // the newest node of the name, whose content this one shows
+	partials []partial
+	cached   bool // the kernel may have pages of it
 }
 
-// publish answers with the node that shows content under a name: the present one if
-// it says the same, else a new one. The reference to the content goes to it.
-func (t *Tree) publish(ws *snapshot.Workspace, name string, mode uint32, c *content, of subject, owner *live.Caller) Entry {
+// A nodeKind says what becomes of a node.
+type nodeKind int
+
+const (
+	// rendered files are removed when the kernel forgets them.
+	rendered nodeKind = iota
+	// An answer stays until there is another one, or room is needed.
+	answer
+	// A scratch file collects a command, which runs when the file is renamed.
+	scratch
+	// A call file takes a request, which runs when it is complete.
+	callFile
+)
+
+// private reports whether a program made the file.
+func (n *node) private() bool { return n.kind == scratch || n.kind == callFile }
+
+// sizeLocked is how many bytes a node takes.
+func (n *node) sizeLocked() int64 {
+	size := n.content.Size()
+	for _, p := range n.partials {
+		size += partialCost + int64(len(p.line))
+	}
+	return size
+}
+
+// shown is the content that a node shows.
+func (n *node) shown() *content {
+	if n.same != nil {
+		return n.same.content
+	}
+	return n.content
+}
+
+// publish answers with the node that shows what was written under a name: the present
+// one if it shows the same, else a new one. It ends the writer.
+func (t *Tree) publish(ws *snapshot.Workspace, name string, mode uint32, w *contentWriter, of source) Entry {
 	root := t.rootAttr(ws)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	c := w.releaseLocked()
 	d := t.dirLocked(ws)
-	n := d.current[name]
-	if n != nil && n.mode == mode && n.content.equal(c) {
-		c.release()
-	} else {
-		n = t.addLocked(d, name, mode)
-		n.content, n.owner = c, owner
-		t.keepLocked(n)
+	s := slot{name, anybody}
+	n := d.current[s]
+	if n == nil || n.mode != mode || !n.content.equal(c) {
+		n = t.addLocked(d, s, &node{mode: mode, content: c})
 	}
-	n.of = of
+	n.source = of
 	return n.entryLocked(root)
 }
 
-func (t *Tree) addLocked(d *directory, name string, mode uint32) *node {
-	t.mu.last++
-	n := &node{id: live.Node(ownView, kindFile|t.mu.last), dir: d, name: name, mode: mode, mtime: now()}
-	t.mu.nodes[n.id] = n
-	d.current[name] = n
-	return n
-}
-
-// current returns the newest node of a name, nil if the kernel knows none.
-func (t *Tree) current(ws *snapshot.Workspace, name string) *node {
+// current returns the newest node of a slot, nil if there is none.
+func (t *Tree) current(ws *snapshot.Workspace, s slot) *node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.dirLocked(ws).current[name]
+	return t.dirLocked(ws).current[s]
 }
 
-// answer is the entry of a node that has a name.
-func (t *Tree) answer(n *node) Entry {
+// entry is the entry of a node that has a name.
+func (t *Tree) entry(n *node) Entry {
 	root := t.rootAttr(n.dir.ws)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,18 +115,27 @@ func (t *Tree) answer(n *node) Entry {
 // entryLocked counts that the kernel holds a node from now on.
 func (n *node) entryLocked(root live.Attr) Entry {
 	n.held++
+	n.usedLocked()
 	return Entry{Attr: n.attrLocked(root)}
 }
 
-// rootAttr returns the attributes of a workspace's root, which tell whose its control
-// files are. Those of nobody are root's.
+// rootAttr returns the attributes of a workspace's root, whose owner owns its control
+// files. Those of a workspace that has ended are root's.
 func (t *Tree) rootAttr(ws *snapshot.Workspace) live.Attr {
 	a, _ := t.waitAttr(ws.Root())
 	return a
 }
 
+// slotOf is the slot in which a caller sees the answers of a file.
+func (t *Tree) slotOf(ws *snapshot.Workspace, name string, who live.Caller) slot {
+	if who.OwnsStore() || t.rootAttr(ws).UID == who.UID {
+		return slot{name, anybody}
+	}
+	return slot{name, int64(who.UID)}
+}
+
 func (n *node) attrLocked(root live.Attr) live.Attr {
-	size := n.content.Size()
+	size := n.shown().Size()
 	if n.log != nil {
 		size = n.logSize
 	}
@@ -97,7 +145,7 @@ func (n *node) attrLocked(root live.Attr) live.Attr {
 	}
 	if n.owner != nil {
 		a.UID, a.GID = n.owner.UID, n.owner.GID
-	} else if isShared(n.name) {
+	} else if isShared(n.slot.name) {
 		a.Mode |= root.Mode & 0o222
 	}
 	return a
@@ -122,20 +170,9 @@ func (t *Tree) Forget(id live.NodeID, times uint64) {
 		return
 	}
 	n.held -= min(times, n.held)
-	if n.held > 0 || n.scratch && n.dir.current[n.name] == n {
-		return
+	if n.held == 0 && (n.kind == rendered || n.dir.current[n.slot] != n) {
+		t.removeLocked(n)
 	}
-	t.removeLocked(n)
-}
-
-func (t *Tree) removeLocked(n *node) {
-	delete(t.mu.nodes, n.id)
-	if n.dir.current[n.name] == n {
-		delete(n.dir.current, n.name)
-	}
-	n.content.release()
-	n.dir.tenant.large = without(n.dir.tenant.large, n)
-	n.dir.tenant.partials = slices.DeleteFunc(n.dir.tenant.partials, func(p *partial) bool { return p.node == n })
 }
 
 // GetAttr returns the attributes of a node. Those of a directory may be trusted for
@@ -156,10 +193,13 @@ func (t *Tree) GetAttr(id live.NodeID) (live.Attr, error) {
 }
 
 // SetAttr accepts what opening for writing and touch do, and changes nothing: the file
-// will say what its next command results in.
+// will show the result of its next command.
 func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who live.Caller) (live.Attr, error) {
 	n, err := t.get(id)
-	if err != nil || n.owner == nil && (s.Mode != nil || s.UID != nil || s.GID != nil) {
+	if err != nil {
+		return live.Attr{}, err
+	}
+	if n.owner == nil && (s.Mode != nil || s.UID != nil || s.GID != nil) {
 		return live.Attr{}, live.ErrPerm
 	}
 	if s.Size != nil {
@@ -168,13 +208,13 @@ func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who live.Caller) (live.At
 	root := t.rootAttr(n.dir.ws)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.Mode != nil && n.scratch {
+	if s.Mode != nil && n.kind == scratch {
 		n.mode = typeFile | *s.Mode&0o777
 	}
 	if s.Size == nil {
 		return n.attrLocked(root), nil
 	}
-	if err := n.truncateLocked(*s.Size); err != nil {
+	if err := t.truncateLocked(n, *s.Size); err != nil {
 		return live.Attr{}, err
 	}
 	a := n.attrLocked(root)
@@ -182,33 +222,34 @@ func (t *Tree) SetAttr(id live.NodeID, s live.SetAttr, who live.Caller) (live.At
 	return a, nil
 }
 
-func (n *node) truncateLocked(size int64) error {
+func (t *Tree) truncateLocked(n *node, size int64) error {
 	switch {
 	case n.mode&0o200 == 0:
 		return live.ErrPerm
-	case n.scratch && size > maxScratch:
+	case n.kind == scratch && size > maxScratch:
 		return live.ErrTooBig
-	case n.scratch:
-		n.content = small(resize(n.content.bytes(), int(size)))
+	case n.kind == scratch:
+		n.content = small(resized(n.content.bytes(), int(size)))
+		t.resizeLocked(n)
 	}
 	n.cached = n.cached && size > 0
 	return nil
 }
 
-func resize(b []byte, size int) []byte {
-	if size <= len(b) {
-		return b[:size:size]
-	}
-	return append(b[:len(b):len(b)], make([]byte, size-len(b))...)
+// resized returns a copy of b that has another size.
+func resized(b []byte, size int) []byte {
+	out := make([]byte, size)
+	copy(out, b)
+	return out
 }
 
-// Readlink returns where a symlink leads.
+// Readlink returns the target of a symlink.
 func (t *Tree) Readlink(id live.NodeID) (string, error) {
 	n, err := t.get(id)
 	if err != nil {
 		return "", err
 	}
-	return string(n.content.bytes()), nil
+	return string(n.content.all()), nil
 }
 
 // ReadAt reads up to len(p) bytes at an offset, less at the end of the file.
@@ -222,16 +263,13 @@ func (t *Tree) ReadAt(id live.NodeID, p []byte, off int64) (int, error) {
 	}
 	t.mu.Lock()
 	n.cached = true
-	c := n.content.retain()
+	n.usedLocked()
+	c, stale := n.shown(), n.same != nil && n.same.place == nil
 	t.mu.Unlock()
-	defer t.release(c)
-	return c.ReadAt(p, off)
-}
-
-func (t *Tree) release(c *content) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c.release()
+	if stale {
+		return 0, live.ErrStale
+	}
+	return c.ReadAt(p, off), nil
 }
 
 // Seek answers SEEK_DATA and SEEK_HOLE for a file without holes.

@@ -11,12 +11,15 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// A partial is the beginning of a command that comes in several writes of one process.
+// A partial is the beginning of a command that one process writes in several pieces. It
+// is a part of the file that it was written to.
 type partial struct {
-	node     *node
 	uid, pid uint32
 	line     []byte
 }
+
+// partialCost is what a partial takes beside its line, in bytes.
+const partialCost = 256
 
 // assemble returns the command that ends with data; nil if it does not end yet. What
 // one process wrote never becomes a part of what another one does.
@@ -26,12 +29,18 @@ func (t *Tree) assemble(n *node, data []byte, who live.Caller) []byte {
 	}
 	pid := uint32(process.Of(int(who.PID))) // a program may write with any of its threads
 	t.mu.Lock()
+	line := append(n.takePartialLocked(who.UID, pid), data...)
+	t.mu.Unlock()
+	done := len(line) > maxCommand || !unfinished(line, len(data))
+	t.mu.Lock()
 	defer t.mu.Unlock()
-	line := append(n.dir.tenant.takeLocked(n, who.UID, pid), data...)
-	if len(line) > maxCommand || !unfinished(line, len(data)) {
+	if !done {
+		n.partials = append(n.partials, partial{who.UID, pid, line})
+	}
+	t.resizeLocked(n)
+	if done {
 		return line
 	}
-	n.dir.tenant.keepLocked(&partial{n, who.UID, pid, line})
 	return nil
 }
 
@@ -43,35 +52,24 @@ func (t *Tree) dropPartial(n *node, who live.Caller) {
 	pid := uint32(process.Of(int(who.PID)))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n.dir.tenant.takeLocked(n, who.UID, pid)
+	n.takePartialLocked(who.UID, pid)
+	t.resizeLocked(n)
 }
 
 func (t *Tree) anyPartial(n *node) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(n.dir.tenant.partials, func(p *partial) bool { return p.node == n })
+	return len(n.partials) > 0
 }
 
-func (k *tenant) takeLocked(n *node, uid, pid uint32) []byte {
-	for _, p := range k.partials {
-		if p.node == n && p.uid == uid && p.pid == pid {
-			k.partials = without(k.partials, p)
-			return p.line
-		}
+func (n *node) takePartialLocked(uid, pid uint32) []byte {
+	i := slices.IndexFunc(n.partials, func(p partial) bool { return p.uid == uid && p.pid == pid })
+	if i < 0 {
+		return nil
 	}
-	return nil
-}
-
-func (k *tenant) keepLocked(p *partial) {
-	k.partials = append(k.partials, p)
-	total := 0
-	for _, p := range k.partials {
-		total += len(p.line)
-	}
-	for total > maxPartial {
-		total -= len(k.partials[0].line)
-		k.partials = k.partials[1:]
-	}
+	line := n.partials[i].line
+	n.partials = slices.Delete(n.partials, i, i+1)
+	return line
 }
 
 // unfinished reports whether a line is only the beginning of a command, whose last

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"io"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/service"
@@ -10,29 +11,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// A subject tells what a generated diff compares, so that it is made once: the views
-// of two snapshots, or of one and how often the workspace had changed.
-type subject struct {
+// A source says what a file was rendered from, so that it is rendered once: the views of
+// two snapshots or of a snapshot and its workspace, and how often that one had changed.
+type source struct {
 	a, b    uint32
 	changes uint64
-}
-
-// subject tells what a diff compares just now.
-func (t *Tree) subject(ws *snapshot.Workspace, q query) (subject, error) {
-	a, err := ws.Find(q.a)
-	if err != nil {
-		return subject{}, err
-	}
-	if q.b != "" {
-		b, err := ws.Find(q.b)
-		return subject{a: a.View, b: b.View}, err
-	}
-	s := subject{a: a.View, b: ws.View()}
-	err = t.forest.View(func(tx *live.Tx) error {
-		s.changes = tx.Changed(ws.View())
-		return nil
-	})
-	return s, err
 }
 
 // lookupQuery finds a generated file. What compares the same has one name, that of the
@@ -43,13 +26,13 @@ func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Reque
 		return Entry{}, err
 	}
 	if to := q.String(); to != name {
-		return t.link(ws, name, to), nil
+		return t.link(ws, name, to)
 	}
 	if q.what == "info" {
-		return t.lookupInfo(ws, name, q.a)
+		return t.lookupInfo(ws, name, q.a, r)
 	}
 	e, err := t.lookupDiff(ws, q, name, r)
-	if errors.Is(err, live.ErrTooBig) || errors.Is(err, errs.Quota) {
+	if errors.Is(err, errs.TooBig) || errors.Is(err, errs.Quota) {
 		t.log.Warn("a control file is not rendered", "workspace", ws.Name(), "file", name, "err", err)
 	}
 	return e, err
@@ -72,99 +55,151 @@ func canonical(ws *snapshot.Workspace, q query) (query, error) {
 	return q, nil
 }
 
-func (t *Tree) lookupInfo(ws *snapshot.Workspace, name, of string) (Entry, error) {
-	info, err := ws.Find(of)
-	if err != nil {
-		return Entry{}, err
+func (t *Tree) lookupInfo(ws *snapshot.Workspace, name, of string, r Request) (Entry, error) {
+	from := func() (source, error) {
+		info, err := ws.Find(of)
+		return source{a: info.View, changes: ws.Changes()}, err
 	}
-	b, err := renderJSON(info)
-	if err != nil {
-		return Entry{}, err
-	}
-	return t.publish(ws, name, typeFile|0o444, small(b), subject{}, nil), nil
+	return t.lookupRendered(ws, name, typeFile|0o444, r, from, func(_ context.Context, w io.Writer) error {
+		info, err := ws.Find(of)
+		if err != nil {
+			return err
+		}
+		return encodeJSON(w, info)
+	})
 }
 
-// lookupDiff finds a diff. As long as both sides are the same it is not rendered again,
-// though its name is looked up for every step of `less diff@v1`.
-func (t *Tree) lookupDiff(ws *snapshot.Workspace, q query, name string, r Request) (e Entry, err error) {
+func (t *Tree) lookupDiff(ws *snapshot.Workspace, q query, name string, r Request) (Entry, error) {
 	a := service.Diff{A: q.a, B: q.b, Format: "patch"}
 	if q.what == "stat" {
 		a.Format = "name-status"
 	}
 	// Even the size of a diff is no business of others.
 	if err := t.Service.Admit(context.Background(), r.ask(ws), a); err != nil {
-		return e, err
+		return Entry{}, err
 	}
-	e, of, ok, err := t.rendered(ws, q, name)
-	if ok || err != nil {
-		return e, err
-	}
-	err = t.compute(ws, r, func(ctx context.Context) error {
-		// Somebody else may have rendered the same while this one waited.
-		if e, of, ok, err = t.rendered(ws, q, name); ok || err != nil {
-			return err
-		}
-		w := &contentWriter{store: t.store}
+	from := func() (source, error) { return t.compared(ws, q) }
+	return t.lookupRendered(ws, name, t.ownersMode(), r, from, func(ctx context.Context, w io.Writer) error {
 		ask := r.ask(ws)
 		ask.Out = w
-		if _, err := service.Do[service.None](ctx, t.Service, ask, a); err != nil {
-			w.discard()
-			return err
-		}
-		c, err := w.content()
-		if err != nil {
-			return err
-		}
-		e = t.publish(ws, name, t.ownersMode(), c, of, nil)
-		return nil
+		_, err := service.Do[service.None](ctx, t.Service, ask, a)
+		return err
 	})
-	return e, err
 }
 
-// rendered answers with the present node of a diff if it was made from the same; else
-// it returns what it is to be made from.
-func (t *Tree) rendered(ws *snapshot.Workspace, q query, name string) (e Entry, of subject, ok bool, err error) {
-	if of, err = t.subject(ws, q); err != nil {
-		return e, of, false, err
+// compared returns what a diff compares just now.
+func (t *Tree) compared(ws *snapshot.Workspace, q query) (source, error) {
+	a, err := ws.Find(q.a)
+	if err != nil {
+		return source{}, err
 	}
+	if q.b != "" {
+		b, err := ws.Find(q.b)
+		return source{a: a.View, b: b.View}, err
+	}
+	s := source{a: a.View, b: ws.View()}
+	err = t.forest.View(func(tx *live.Tx) error {
+		s.changes = tx.Changed(ws.View())
+		return nil
+	})
+	return s, err
+}
+
+// A rendering is one under way. Requests for the same file wait for it.
+type rendering struct {
+	done chan struct{}
+	from source
+	err  error // set when done is closed
+}
+
+// lookupRendered finds a file that takes long to render. While its source is the same it
+// is not rendered again, though its name is looked up for every step of `less diff@v1`,
+// and one rendering serves all requests that come meanwhile.
+func (t *Tree) lookupRendered(ws *snapshot.Workspace, name string, mode uint32, r Request,
+	from func() (source, error), render func(context.Context, io.Writer) error) (Entry, error) {
+	for {
+		of, err := from()
+		if err != nil {
+			return Entry{}, err
+		}
+		e, ok, other, mine := t.rendered(ws, name, of)
+		if ok {
+			return e, nil
+		}
+		if mine != nil {
+			return t.renderOne(ws, name, mode, r, mine, render)
+		}
+		if err := t.await(ws, r, other); err != nil {
+			return Entry{}, err
+		}
+		if other.from == of && other.err != nil && !errors.Is(other.err, context.Canceled) {
+			return Entry{}, other.err
+		}
+	}
+}
+
+// rendered returns the present node of a file if it was made from of. Else it returns
+// the rendering of that file by another request or, if there is none, begins one.
+func (t *Tree) rendered(ws *snapshot.Workspace, name string, of source) (e Entry, ok bool, other, mine *rendering) {
 	root := t.rootAttr(ws)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if k := t.dirLocked(ws).tenant; k.stored > t.maxHeld {
-		return e, of, false, errs.New(errs.Quota, "%d MiB of diffs are open; close some", k.stored>>20)
+	d := t.dirLocked(ws)
+	if n := d.current[slot{name, anybody}]; n != nil && n.source == of {
+		return n.entryLocked(root), true, nil, nil
 	}
-	n := t.dirLocked(ws).current[name]
-	if n == nil || n.of != of {
-		return e, of, false, nil
+	if other = d.rendering[name]; other != nil {
+		return e, false, other, nil
 	}
-	return n.entryLocked(root), of, true, nil
+	mine = &rendering{done: make(chan struct{}), from: of}
+	d.rendering[name] = mine
+	return e, false, nil, mine
 }
 
-// ownersMode is the mode of files that tell names and contents of other files,
-// whoever may read those: where other users are let in, it is for the owner of the
+// await waits for the rendering of another request.
+func (t *Tree) await(ws *snapshot.Workspace, r Request, other *rendering) error {
+	k := t.tenant(ws)
+	if err := enter(&k.waiting); err != nil {
+		return err
+	}
+	defer k.waiting.Add(-1)
+	ctx, stop := r.Context()
+	defer stop()
+	t.Kernel.Blocking(func() {
+		select {
+		case <-other.done:
+		case <-ctx.Done():
+		}
+	})
+	return ctx.Err()
+}
+
+func (t *Tree) renderOne(ws *snapshot.Workspace, name string, mode uint32, r Request, mine *rendering, render func(context.Context, io.Writer) error) (e Entry, err error) {
+	mine.err = context.Canceled // if it panics
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.dirLocked(ws).rendering, name)
+		close(mine.done)
+	}()
+	mine.err = t.compute(ws, r, func(ctx context.Context) error {
+		w := t.newContent(ws)
+		if err := render(ctx, w); err != nil {
+			w.discard()
+			return err
+		}
+		e = t.publish(ws, name, mode, w, mine.from)
+		return nil
+	})
+	return e, mine.err
+}
+
+// ownersMode is the mode of files with names and contents of other files, whatever the
+// modes of those are: where other users are let in, it is for the owner of the
 // workspace.
 func (t *Tree) ownersMode() uint32 {
 	if t.AllowOther {
 		return typeFile | 0o400
 	}
 	return typeFile | 0o444
-}
-
-// keepLocked puts the content of a new node on its tenant's account, and makes room.
-func (t *Tree) keepLocked(n *node) {
-	k := n.dir.tenant
-	if n.content == nil || n.content.file == nil {
-		return
-	}
-	k.chargeLocked(n.content)
-	k.large = append(k.large, n)
-	var names []live.Entry
-	left := k.stored
-	for left > t.maxStored && len(k.large) > 1 {
-		oldest := k.large[0]
-		k.large = k.large[1:]
-		left -= oldest.content.Size()
-		names = append(names, oldest.dir.entryOf(oldest.name))
-	}
-	t.Kernel.DropEntries(names)
 }

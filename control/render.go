@@ -1,53 +1,69 @@
 package control
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"strings"
 
+	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// render returns what a control file says now. The caller owns the reference.
-func (t *Tree) render(ws *snapshot.Workspace, name string) (*content, error) {
+// render writes what a control file that is short shows now.
+func (t *Tree) render(ws *snapshot.Workspace, name string) (w *contentWriter, err error) {
+	w = t.newContent(ws)
 	switch name {
-	case listName:
-		return small(renderList(ws.List())), nil
 	case statusName:
-		b, err := t.renderStatus(ws)
-		return small(b), err
+		err = t.renderStatus(w, ws)
 	case policyName:
-		b, err := renderJSON(ws.Policy())
-		return small(b), err
+		err = encodeJSON(w, ws.Policy())
 	case readmeName:
-		return small([]byte(readme)), nil
+		_, err = io.WriteString(w, readme)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.dirLocked(ws).results[name].retain(), nil
+	if err != nil {
+		w.discard()
+		return nil, err
+	}
+	return w, nil
 }
 
 // renderStatus leaves out what counts up by itself: a file that is another each time it
 // is looked up is no good to read.
-func (t *Tree) renderStatus(ws *snapshot.Workspace) ([]byte, error) {
+func (t *Tree) renderStatus(w io.Writer, ws *snapshot.Workspace) error {
 	st, err := service.Do[service.Status](context.Background(), t.Service, Request{}.ask(ws), service.GetStatus{})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	st.Requests, st.Uptime = nil, 0
-	return renderJSON(st)
+	return encodeJSON(w, st)
 }
 
-// renderList is one line a snapshot.
-func renderList(infos []snapshot.Info) []byte {
-	if len(infos) == 0 {
-		return []byte("no snapshots\n")
+// lookupList finds the list of the snapshots.
+func (t *Tree) lookupList(ws *snapshot.Workspace, r Request) (Entry, error) {
+	from := func() (source, error) { return source{a: ws.View(), changes: ws.Changes()}, nil }
+	return t.lookupRendered(ws, listName, typeFile|0o444, r, from, func(ctx context.Context, w io.Writer) error {
+		return renderList(ctx, w, ws)
+	})
+}
+
+// renderList writes one line a snapshot.
+func renderList(ctx context.Context, w io.Writer, ws *snapshot.Workspace) error {
+	b, empty := bufio.NewWriter(w), true
+	for i := range ws.Newest() {
+		empty = false
+		if _, err := b.WriteString(strings.Join(service.Row(i), "\t") + "\n"); err != nil {
+			return err
+		}
+		if err := turns.Yield(ctx); err != nil {
+			return err
+		}
 	}
-	var b strings.Builder
-	for _, i := range infos {
-		b.WriteString(strings.Join(service.Row(i), "\t") + "\n")
+	if empty {
+		b.WriteString("no snapshots\n")
 	}
-	return []byte(b.String())
+	return b.Flush()
 }
 
 const readme = `This directory holds the snapshots of the workspace it is in.

@@ -2,116 +2,74 @@ package control
 
 import (
 	"context"
-	"slices"
-	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
 const (
-	// maxRenderings is how many diffs of main are made at a time, or of a fork whose
-	// policy has no limit; maxCommands is how many commands of a tenant that may
+	// maxRenderings is how many files of main are rendered at a time, or of a fork
+	// whose policy has no limit; maxCommands is how many commands of a tenant that may
 	// take long run.
 	maxRenderings = 4
 	maxCommands   = 16
-	// maxWaiting is how many more of each may wait for their turn.
+	// maxWaiting is how many more requests of each kind may wait.
 	maxWaiting = 60
-	// maxStored is what large contents of a tenant may have together, in bytes.
-	// Beyond, the kernel is asked to forget the oldest, which else it keeps until it
-	// needs memory itself.
-	maxStored = 256 << 20
-	// maxHeld is the same for those that are still there because programs have them
-	// open.
-	maxHeld = 1 << 30
-	// maxPartial is what the beginnings of commands may have together, in bytes.
-	maxPartial = 4 << 20
 )
 
-// A tenant is who shares limits: a fork of main with all forks of its own, or main.
-// Tree.mu guards it.
+// A tenant is what shares limits: a fork of main with all forks of its own, or main.
 type tenant struct {
-	renderings, commands *turns
+	renderings, commands *limiter
+	waiting              atomic.Int64 // requests that wait for a rendering of another one
 
-	stored   int64   // bytes of contents in files
-	large    []*node // with such a content, oldest first
-	partials []*partial
+	part // guarded by Tree.mu
 }
 
-// A turns lets a few of many run at a time.
-type turns struct {
-	most int
-
-	mu struct {
-		sync.Mutex
-		running int
-		waiting []chan struct{} // each closed when it is its turn
-	}
+// A limiter lets a few requests run at a time.
+type limiter struct {
+	most    int64
+	slots   *semaphore.Weighted
+	waiting atomic.Int64
 }
 
-func newTurns(most int) *turns { return &turns{most: most} }
-
-// limit changes how many run at a time from now on.
-func (t *turns) limit(most int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.most = most
-	t.nextLocked()
+func newLimiter(most int) *limiter {
+	return &limiter{most: int64(most), slots: semaphore.NewWeighted(int64(most))}
 }
 
-// take waits for a turn. What it returns is an errs.Quota when too many wait.
-func (t *turns) take(ctx context.Context) error {
-	t.mu.Lock()
-	if t.mu.running < t.most && len(t.mu.waiting) == 0 {
-		t.mu.running++
-		t.mu.Unlock()
+// take waits for a slot. Its error is an errs.Quota when too many requests wait.
+func (l *limiter) take(ctx context.Context) error {
+	if l.slots.TryAcquire(1) {
 		return nil
 	}
-	if len(t.mu.waiting) >= maxWaiting {
-		defer t.mu.Unlock()
-		return errs.New(errs.Quota, "%d requests of this kind run and %d wait already", t.mu.running, maxWaiting)
+	if err := enter(&l.waiting); err != nil {
+		return err
 	}
-	mine := make(chan struct{})
-	t.mu.waiting = append(t.mu.waiting, mine)
-	t.mu.Unlock()
-	select {
-	case <-mine:
-		return nil
-	case <-ctx.Done():
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if i := slices.Index(t.mu.waiting, mine); i >= 0 {
-		t.mu.waiting = slices.Delete(t.mu.waiting, i, i+1)
-		return ctx.Err()
-	}
-	return nil // it came all the same
+	defer l.waiting.Add(-1)
+	return l.slots.Acquire(ctx, 1)
 }
 
-// done ends a turn.
-func (t *turns) done() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.mu.running--
-	t.nextLocked()
-}
+func (l *limiter) done() { l.slots.Release(1) }
 
-func (t *turns) nextLocked() {
-	for t.mu.running < t.most && len(t.mu.waiting) > 0 {
-		close(t.mu.waiting[0])
-		t.mu.waiting = t.mu.waiting[1:]
-		t.mu.running++
+// enter counts a request that is going to wait.
+func enter(waiting *atomic.Int64) error {
+	if waiting.Add(1) > maxWaiting {
+		waiting.Add(-1)
+		return errs.New(errs.Quota, "limit reached: %d requests of this kind wait already", maxWaiting)
 	}
+	return nil
 }
 
-// tenantLocked returns whose a workspace is.
+// tenantLocked returns the tenant of a workspace.
 func (t *Tree) tenantLocked(ws *snapshot.Workspace) *tenant {
 	for up := ws.Parent(); up != nil && up.IsFork(); up = ws.Parent() {
 		ws = up
 	}
 	k, ok := t.mu.tenants[ws.View()]
 	if !ok {
-		k = &tenant{renderings: newTurns(maxRenderings), commands: newTurns(maxCommands)}
+		k = &tenant{renderings: newLimiter(maxRenderings), commands: newLimiter(maxCommands), part: t.newPart(ws)}
 		t.mu.tenants[ws.View()] = k
 	}
 	return k
@@ -123,47 +81,40 @@ func (t *Tree) tenant(ws *snapshot.Workspace) *tenant {
 	return t.dirLocked(ws).tenant
 }
 
-// renderings are the turns of those who ask for diffs of a workspace: as many at a time
-// as the policy of main says, in a fork.
-func (t *Tree) renderings(ws *snapshot.Workspace) *turns {
-	turn, most := t.tenant(ws).renderings, maxRenderings
+// renderings limits the renderings of a workspace: in a fork to as many at a time as
+// the policy of main says.
+func (t *Tree) renderings(ws *snapshot.Workspace) *limiter {
+	most := maxRenderings
 	if n := t.store.ForkLimits().Renderings; ws.IsFork() && n > 0 {
 		most = n
 	}
-	turn.limit(most)
-	return turn
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.dirLocked(ws).tenant
+	if k.renderings.most != int64(most) { // those that run keep the old one
+		k.renderings = newLimiter(most)
+	}
+	return k.renderings
 }
 
-// work runs what may take long, when it is its turn. Meanwhile the kernel's other
-// requests are answered. fn's context ends when the caller is killed.
-func (t *Tree) work(turn *turns, r Request, fn func(ctx context.Context) error) (err error) {
+// limited runs fn when the limiter lets it. Meanwhile the kernel's other requests are
+// answered. fn's context ends when the caller is killed.
+func (t *Tree) limited(l *limiter, r Request, fn func(ctx context.Context) error) (err error) {
 	ctx, stop := r.Context()
 	defer stop()
 	t.Kernel.Blocking(func() {
-		if err = turn.take(ctx); err == nil {
-			defer turn.done()
+		if err = l.take(ctx); err == nil {
+			defer l.done()
 			err = fn(ctx)
 		}
 	})
 	return err
 }
 
-// compute runs what keeps a processor busy, as one of few of its tenant and of fewer in
-// all.
+// compute runs what keeps a processor busy: within the limit of its tenant, and when it
+// is the tenant's turn.
 func (t *Tree) compute(ws *snapshot.Workspace, r Request, fn func(ctx context.Context) error) error {
-	return t.work(t.renderings(ws), r, func(ctx context.Context) error {
-		if err := t.rendering.Acquire(ctx, 1); err != nil {
-			return err
-		}
-		defer t.rendering.Release(1)
-		return fn(ctx)
+	return t.limited(t.renderings(ws), r, func(ctx context.Context) error {
+		return t.turns.Do(ctx, t.tenant(ws), fn)
 	})
-}
-
-// chargeLocked puts a large content on a tenant's account.
-func (k *tenant) chargeLocked(c *content) {
-	if c != nil && c.file != nil && c.owner == nil {
-		c.owner = k
-		k.stored += c.size
-	}
 }

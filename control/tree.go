@@ -6,9 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/amberfs/amberfs/internal/process"
+	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -24,14 +23,12 @@ const Brief = time.Second
 type Options struct {
 	Service *service.Service
 	Kernel  Kernel
-	// AllowOther tells that users other than the one who mounted are let in.
+	// AllowOther reports whether users other than the one who mounted are let in.
 	AllowOther bool
 }
 
 // A Kernel remembers what it was told about nodes, and can be made to forget it.
 type Kernel interface {
-	// DropEntries drops names, soon after it returned.
-	DropEntries(entries []live.Entry)
 	// DropPages drops the pages of a file. A write to that file may call it: it
 	// waits only as long as nothing that the write holds is in the way.
 	DropPages(id live.NodeID)
@@ -70,17 +67,17 @@ type Tree struct {
 	forest *live.Forest
 	log    *slog.Logger
 
-	// rendering leaves a processor to those who answer the kernel.
-	rendering *semaphore.Weighted
-
-	maxStored, maxHeld int64 // the constants; tests have smaller ones
+	// turns leaves a processor to the goroutines that answer the kernel.
+	turns  *turns.Turns
+	limits limits
 
 	mu struct {
 		sync.Mutex
-		nodes   map[live.NodeID]*node // held by the kernel, and named scratch files
+		nodes   map[live.NodeID]*node
 		dirs    map[uint32]*directory // by view of the workspace
 		tenants map[uint32]*tenant    // by view of their uppermost workspace
 		last    uint64                // number of the newest node
+		bytes   int64                 // of all tenants
 	}
 }
 
@@ -88,8 +85,8 @@ type Tree struct {
 func New(o Options) *Tree {
 	t := &Tree{
 		Options: o, store: o.Service.Store, forest: o.Service.Store.Forest(), log: o.Service.Log,
-		rendering: semaphore.NewWeighted(int64(max(1, runtime.NumCPU()-1))),
-		maxStored: maxStored, maxHeld: maxHeld,
+		turns:  turns.New(max(1, runtime.NumCPU()-1)),
+		limits: limits{fork: forkBytes, main: mainBytes, all: maxBytes, entries: maxEntries},
 	}
 	t.mu.nodes = make(map[live.NodeID]*node)
 	t.mu.dirs = make(map[uint32]*directory)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,32 +23,17 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// kernel is a Kernel that does at once what it is asked for: it forgets a name that is
-// dropped, and with it the node, as nobody has that open.
+// kernel is a Kernel that notes what it is asked for.
 type kernel struct {
 	tree  *Tree
 	dirs  map[live.Entry]live.NodeID
-	drops []live.Entry
 	pages []live.NodeID
 	tails []live.NodeID
 }
 
-func (k *kernel) DropEntries(entries []live.Entry) { k.drops = append(k.drops, entries...) }
 func (k *kernel) DropPages(id live.NodeID)         { k.pages = append(k.pages, id) }
 func (k *kernel) DropTail(id live.NodeID, _ int64) { k.tails = append(k.tails, id) }
 func (k *kernel) Blocking(fn func())               { fn() }
-
-// answer does what the tree asked for. The kernel does it later: the tree holds its
-// lock when it asks.
-func (k *kernel) answer() {
-	for _, e := range k.drops {
-		if id, ok := k.dirs[e]; ok {
-			delete(k.dirs, e)
-			k.tree.Forget(id, 1)
-		}
-	}
-	k.drops = nil
-}
 
 // A user does with a tree what a program does with the mount.
 type user struct {
@@ -100,7 +86,6 @@ func (u *user) put(name, content string) {
 
 func (u *user) lookup(name string) (live.Attr, error) {
 	e, err := u.tree.Lookup(u.dir, name, Request{Caller: u.who})
-	u.answer()
 	if err != nil || !IsNode(e.Attr.ID) {
 		return e.Attr, err
 	}
@@ -132,7 +117,6 @@ func (u *user) write(name, text string) error {
 	if errors.Is(err, errs.NotExist) {
 		var e Entry
 		e, err = u.tree.Create(u.dir, name, 0o644, u.who)
-		u.answer()
 		a = e.Attr
 		u.dirs[live.Entry{Parent: u.dir, Name: name}] = a.ID
 	}
@@ -260,8 +244,8 @@ func TestNewContentIsANewNode(t *testing.T) {
 	if after, err := u.lookup(listName); err != nil || after.ID == before.ID {
 		t.Errorf("another content is the same node, %v", err)
 	}
-	if len(u.tree.mu.nodes) != len(u.dirs) {
-		t.Errorf("%d nodes are kept, %d are known", len(u.tree.mu.nodes), len(u.dirs))
+	if _, err := u.tree.GetAttr(before.ID); !errors.Is(err, live.ErrStale) {
+		t.Errorf("the old node, which the kernel has forgotten: %v", err)
 	}
 }
 
@@ -274,38 +258,129 @@ func (u *user) bigDiffs(count, size int) {
 	u.put("big", strings.Repeat("a line of it\n", size/12))
 }
 
-// TestManyLargeFiles: the kernel is made to forget generated files before they take
-// all of the disk.
-func TestManyLargeFiles(t *testing.T) {
-	const size, count = 1 << 20, 20
-	u := newUser(t)
-	u.tree.maxStored = 10 << 20
-	u.bigDiffs(count, size)
-	for i := range count {
-		if a, err := u.lookup(fmt.Sprintf("diff@v%d", i)); err != nil || a.Size < size {
-			t.Fatalf("%d bytes, %v", a.Size, err)
+// accounts checks what the cache counts against what it has.
+func (u *user) accounts() {
+	u.Helper()
+	u.tree.mu.Lock()
+	defer u.tree.mu.Unlock()
+	var all int64
+	for _, k := range u.tree.mu.tenants {
+		var bytes int64
+		for e := k.nodes.Front(); e != nil; e = e.Next() {
+			n := e.Value.(*node)
+			if bytes += n.sizeLocked(); n.size != n.sizeLocked() || u.tree.mu.nodes[n.id] != n {
+				u.Errorf("node %s is wrong: %d bytes, %d counted", n.slot.name, n.sizeLocked(), n.size)
+			}
+		}
+		if all += bytes; bytes != k.bytes || k.reserved != 0 || k.bytes > k.limit {
+			u.Errorf("a tenant has %d bytes, %d counted, %d reserved, %d allowed", bytes, k.bytes, k.reserved, k.limit)
 		}
 	}
-	if k := u.tree.tenant(u.tree.store.Main()); k.stored > u.tree.maxStored || k.stored < u.tree.maxStored/2 || len(k.large) != len(u.dirs)-1 {
-		t.Errorf("%d files with %d bytes are kept", len(k.large), k.stored)
+	if all != u.tree.mu.bytes {
+		u.Errorf("all have %d bytes, %d counted", all, u.tree.mu.bytes)
 	}
 }
 
-// TestManyOpenDiffs: who keeps them all open gets no more of them.
-func TestManyOpenDiffs(t *testing.T) {
+// TestWhatFallsOut: a file that did not fit beside newer ones is stale though the kernel
+// holds it, and is rendered again when it is looked up.
+func TestWhatFallsOut(t *testing.T) {
+	const size, count = 1 << 20, 20
 	u := newUser(t)
-	u.tree.maxStored, u.tree.maxHeld = 2<<20, 5<<20
-	u.bigDiffs(10, 1<<20)
-	var err error
-	for i := 0; i < 10 && err == nil; i++ {
-		_, err = u.tree.Lookup(u.dir, fmt.Sprintf("diff@v%d", i), Request{Caller: u.who})
+	u.tree.limits.main = 10 << 20
+	u.bigDiffs(count, size)
+	var first live.NodeID
+	for i := range count {
+		e, err := u.tree.Lookup(u.dir, fmt.Sprintf("diff@v%d", i), Request{Caller: u.who})
+		if err != nil || e.Attr.Size < size {
+			t.Fatalf("%d bytes, %v", e.Attr.Size, err)
+		}
+		if i == 0 {
+			first = e.Attr.ID
+		}
+		u.accounts()
 	}
-	if !errors.Is(err, errs.Quota) {
-		t.Errorf("one more: %v", err)
+	if _, err := u.tree.ReadAt(first, make([]byte, 10), 0); !errors.Is(err, live.ErrStale) {
+		t.Errorf("the first one: %v", err)
 	}
-	if _, err := u.lookup("info@v1"); err != nil {
-		t.Errorf("what is small: %v", err)
+	if got := u.read("diff@v0"); len(got) < size {
+		t.Errorf("looked up again it has %d bytes", len(got))
 	}
+	u.accounts()
+}
+
+// TestTooLarge: a file that is larger than its tenant's part fails, and leaves nothing.
+func TestTooLarge(t *testing.T) {
+	u := newUser(t)
+	u.tree.limits.main = 3 << 20
+	u.bigDiffs(1, 3<<20)
+	if _, err := u.lookup("diff@v0"); !errors.Is(err, errs.TooBig) {
+		t.Error(err)
+	}
+	u.must(u.write(callName, `{"op":"list"}`))
+	u.result(callName, `"name":"v0"`)
+	if err := u.write(callName, `{"op":"diff","a":"v0"}`); !errors.Is(err, errs.TooBig) {
+		t.Error(err)
+	}
+	u.result(callName, `"ok":false`)
+	u.accounts()
+}
+
+// TestManyEntries: the number of files is bounded, however small they are.
+func TestManyEntries(t *testing.T) {
+	u := newUser(t)
+	u.must(u.write(createName, "a\n"))
+	for i := range 3000 {
+		from, to := "ab"[i%2:i%2+1], "ba"[i%2:i%2+1]
+		if _, err := u.tree.Lookup(u.dir, "info@"+from, Request{Caller: u.who}); err != nil {
+			t.Fatal(err)
+		}
+		u.must(u.tree.Rename(u.dir, from, u.dir, to, 0, Request{Caller: u.who}))
+	}
+	if n := len(u.tree.mu.nodes); n > maxEntries {
+		t.Errorf("%d files are kept", n)
+	}
+	u.accounts()
+}
+
+// TestAllTenants: when all have too much, the largest one loses files.
+func TestAllTenants(t *testing.T) {
+	u := newUser(t)
+	u.tree.limits.all = 5 << 20
+	u.bigDiffs(4, 1<<20)
+	for i := range 4 {
+		u.read(fmt.Sprintf("diff@v%d", i))
+	}
+	_, err := u.tree.Mkdir(forksID(live.MainView), "f", Request{Caller: u.who})
+	u.must(err)
+	fork, err := u.tree.store.Main().ForkNamed("f")
+	u.must(err)
+	inMain := u.dir
+	u.dir = snapshotsID(fork.View())
+	for i := range 4 {
+		u.must(u.write("call.x", fmt.Sprintf(`{"op":"snapshot","name":"n%d"}`, i)))
+		w := u.tree.newContent(fork)
+		if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+		u.tree.publish(fork, fmt.Sprintf("info@n%d", i), typeFile|0o444, w, source{})
+		u.accounts()
+	}
+	if main, f := u.tree.tenant(u.tree.store.Main()), u.tree.tenant(fork); main.bytes > 3<<20 || f.bytes < 2<<20 {
+		t.Errorf("main has %d bytes, the fork %d", main.bytes, f.bytes)
+	}
+	u.must(u.tree.Rmdir(forksID(live.MainView), "f", Request{Caller: u.who}))
+	u.dir = inMain
+	_, err = u.tree.Mkdir(forksID(live.MainView), "g", Request{Caller: u.who})
+	u.must(err)
+	g, err := u.tree.store.Main().ForkNamed("g")
+	u.must(err)
+	u.tree.tenant(g)
+	for _, n := range u.tree.mu.nodes {
+		if n.dir.ws == fork {
+			t.Errorf("%s of a fork that has ended is kept", n.slot.name)
+		}
+	}
+	u.accounts()
 }
 
 // TestSpellingsOfDiffs: however the snapshots are named, it is one file.
@@ -336,39 +411,91 @@ func TestSpellingsOfDiffs(t *testing.T) {
 	}
 }
 
-// TestRenderingsAtATime: a few run, some wait, and who comes beyond is told so.
+// TestRenderingsAtATime: a few run, some wait, and requests beyond that fail.
 func TestRenderingsAtATime(t *testing.T) {
 	u := newUser(t)
-	for i := range 8 {
+	const count = 2 * (maxRenderings + maxWaiting)
+	for i := range count {
 		u.must(u.write(createName, fmt.Sprintf("v%d\n", i)))
 	}
-	turn := u.tree.tenant(u.tree.store.Main()).renderings
+	limit := u.tree.tenant(u.tree.store.Main()).renderings
 	for range maxRenderings { // as if so many ran
-		u.must(turn.take(context.Background()))
+		u.must(limit.take(context.Background()))
 	}
-	results := make(chan error, 2*(maxRenderings+maxWaiting))
-	for i := range cap(results) {
+	results := make(chan error, count)
+	for i := range count {
 		go func() {
-			_, err := u.tree.Lookup(u.dir, fmt.Sprintf("diff@v%d", i%8), Request{Caller: u.who})
+			_, err := u.tree.Lookup(u.dir, fmt.Sprintf("diff@v%d", i), Request{Caller: u.who})
 			results <- err
 		}()
 	}
-	for range cap(results) - maxWaiting {
+	for range count - maxWaiting {
 		if err := <-results; !errors.Is(err, errs.Quota) {
 			t.Errorf("one too many: %v", err)
 		}
 	}
 	for range maxRenderings {
-		turn.done()
+		limit.done()
 	}
 	for range maxWaiting {
 		if err := <-results; err != nil {
-			t.Errorf("one who waited: %v", err)
+			t.Errorf("one that waited: %v", err)
 		}
 	}
-	if nodes := len(u.tree.mu.nodes); nodes > 8+1 {
-		t.Errorf("8 diffs are %d files", nodes)
+	u.accounts()
+}
+
+// TestOneRendering: requests for a file that is being rendered wait for that.
+func TestOneRendering(t *testing.T) {
+	u := newUser(t)
+	u.must(u.write(createName, "v1\n"))
+	limit := u.tree.tenant(u.tree.store.Main()).renderings
+	for range maxRenderings {
+		u.must(limit.take(context.Background()))
 	}
+	ids := make(chan live.NodeID, 20)
+	for range cap(ids) {
+		go func() {
+			e, err := u.tree.Lookup(u.dir, "diff@v1", Request{Caller: u.who})
+			if err != nil {
+				t.Error(err)
+			}
+			ids <- e.Attr.ID
+		}()
+	}
+	for u.tree.tenant(u.tree.store.Main()).waiting.Load() < int64(cap(ids)-1) {
+		time.Sleep(time.Millisecond)
+	}
+	if n := limit.waiting.Load(); n != 1 {
+		t.Errorf("%d renderings wait", n)
+	}
+	for range maxRenderings {
+		limit.done()
+	}
+	first := <-ids
+	for range cap(ids) - 1 {
+		if id := <-ids; id != first {
+			t.Errorf("%x and %x show the same", id, first)
+		}
+	}
+}
+
+// TestListIsRenderedOnce: the list is not rendered again while it is the same, and not
+// for changes of other workspaces.
+func TestListIsRenderedOnce(t *testing.T) {
+	u := newUser(t)
+	u.must(u.write(createName, "v1\n"))
+	u.read(listName)
+	limit := u.tree.tenant(u.tree.store.Main()).renderings
+	for range maxRenderings {
+		u.must(limit.take(context.Background()))
+	}
+	u.read(listName) // would wait for ever
+	for range maxRenderings {
+		limit.done()
+	}
+	u.must(u.write(createName, "v2\n"))
+	u.result(listName, "v2")
 }
 
 func TestCall(t *testing.T) {
@@ -438,24 +565,57 @@ func TestCreateInJSON(t *testing.T) {
 	}
 }
 
-// TestManyCalls: the oldest goes, of those of the same user.
-func TestManyCalls(t *testing.T) {
+// TestAnswersOfOthers: the answer to a command is shown to its user and to the owner.
+func TestAnswersOfOthers(t *testing.T) {
 	u := newUser(t)
-	u.must(u.write("call.first", `{"op":"forks"}`))
-	u.who.UID = 7
-	for i := range maxCalls + 1 {
-		u.must(u.write(fmt.Sprintf("call.%d", i), `{"op":"forks"}`))
+	owner := u.who
+	other, third := live.Caller{UID: 4321}, live.Caller{UID: 4322}
+	u.must(u.write(createName, "mine\n"))
+	u.who = other
+	if got := u.read(createName); got != "" {
+		t.Errorf("another user reads %q", got)
 	}
-	if _, err := u.lookup("call.0"); err == nil {
-		t.Error("the oldest is still there")
+	u.must(u.write(createName, "theirs\n"))
+	u.result(createName, `"name":"theirs"`)
+	u.must(u.write("call.secret", `{"op":"list"}`))
+	if a, err := u.lookup("call.secret"); err != nil || a.UID != other.UID || a.Mode != typeFile|0o600 {
+		t.Errorf("call.secret: %o of %d, %v", a.Mode, a.UID, err)
 	}
-	a, err := u.lookup("call.1")
-	if err != nil || a.UID != 7 || a.Mode != typeFile|0o600 {
-		t.Errorf("call.1: %o of %d, %v", a.Mode, a.UID, err)
+	u.who = third
+	if got := u.read(createName); got != "" {
+		t.Errorf("a third user reads %q", got)
 	}
-	if _, err := u.lookup("call.first"); err != nil {
-		t.Errorf("that of another user: %v", err)
+	u.who = owner
+	u.result(createName, `"name":"theirs"`)
+	u.must(u.write(createName, "last\n"))
+	u.who = other
+	u.result(createName, `"name":"theirs"`)
+}
+
+// TestAnswerAfterUnlink: the answer of a call file that has no name any more goes with
+// the file.
+func TestAnswerAfterUnlink(t *testing.T) {
+	u := newUser(t)
+	u.put("f", strings.Repeat("a line\n", 20_000))
+	u.read(statusName)
+	before := len(u.tree.mu.nodes)
+	for range 10 {
+		e, err := u.tree.Create(u.dir, "call.x", 0o644, u.who)
+		u.must(err)
+		u.must(u.tree.Unlink(u.dir, "call.x"))
+		if _, err := u.tree.Write(e.Attr.ID, []byte(`{"op":"diff","a":"origin"}`), 0, Request{Caller: u.who}); err != nil {
+			t.Fatal(err)
+		}
+		a, err := u.tree.GetAttr(e.Attr.ID)
+		if err != nil || a.Size == 0 {
+			t.Errorf("the answer has %d bytes, %v", a.Size, err)
+		}
+		u.tree.Forget(e.Attr.ID, 1)
 	}
+	if n := len(u.tree.mu.nodes); n != before {
+		t.Errorf("%d files are kept, %d before", n, before)
+	}
+	u.accounts()
 }
 
 // TestRequestInPieces: JSON may come in several writes, and what several write at a
@@ -533,22 +693,28 @@ func TestStickyBit(t *testing.T) {
 // newest are there.
 func TestScratchFiles(t *testing.T) {
 	u := newUser(t)
-	for i := range 1000 {
+	const count = 2 * maxEntries
+	for i := range count {
 		u.must(u.write(fmt.Sprintf("create.tmp.%d", i), fmt.Sprintln(i)))
 	}
-	u.answer()
-	if got := u.read("create.tmp.999"); got != "999\n" {
-		t.Errorf("the newest says %q", got)
+	name := func(back int) string { return fmt.Sprintf("create.tmp.%d", count-back) }
+	if got := u.read(name(1)); got != fmt.Sprintln(count-1) {
+		t.Errorf("the newest has %q", got)
 	}
 	if _, err := u.lookup("create.tmp.1"); err == nil {
 		t.Error("the oldest is still there")
 	}
-	u.must(u.tree.Unlink(u.dir, "create.tmp.998"))
-	u.must(u.tree.Rename(u.dir, "create.tmp.997", u.dir, createName, unix.RENAME_NOREPLACE, Request{Caller: u.who}))
-	u.result(createName, `"name":"997"`)
-	if n := len(u.tree.mu.nodes); n > maxScratchFiles+10 {
+	u.must(u.tree.Unlink(u.dir, name(2)))
+	u.must(u.tree.Rename(u.dir, name(3), u.dir, createName, unix.RENAME_NOREPLACE, Request{Caller: u.who}))
+	u.result(createName, fmt.Sprintf(`"name":"%d"`, count-3))
+	u.must(u.tree.Rename(u.dir, name(4), u.dir, "create.tmp.x", 0, Request{Caller: u.who}))
+	if got := u.read("create.tmp.x"); got != fmt.Sprintln(count-4) {
+		t.Errorf("a scratch file that was renamed has %q", got)
+	}
+	if n := len(u.tree.mu.nodes); n > maxEntries {
 		t.Errorf("%d files are kept", n)
 	}
+	u.accounts()
 	for name, mode := range map[string]uint32{"notes": 0o644, "list.tmp": 0o644, "create.pipe": unix.S_IFIFO} {
 		if _, err := u.tree.Create(u.dir, name, mode, u.who); !errors.Is(err, live.ErrPerm) {
 			t.Errorf("creating %s: %v", name, err)

@@ -130,12 +130,6 @@ func (n *notifier) later(q *queue[treeNotice], inv live.Invalidation) (done <-ch
 	return t.done
 }
 
-// DropEntries drops names of control directories for a request, which does not wait
-// for it.
-func (n *notifier) DropEntries(entries []live.Entry) {
-	n.later(&n.names, live.Invalidation{Entries: live.EntriesOf(entries...)})
-}
-
 // DropPages has the cached pages of a control file dropped, for a request that
 // writes to it. The kernel has unlocked a page that it could serve reads from
 // before it sent the write, so as a rule this is done at once. A page that it

@@ -35,7 +35,7 @@ type Answer struct {
 func (s *Service) Call(ctx context.Context, r *Request, request []byte) (a Answer, err error) {
 	o, args, err := parseCall(request)
 	if err != nil {
-		return failed(err), err
+		return Failed(err), err
 	}
 	r.In = bytes.NewReader(nil)
 	lines := json.NewEncoder(r.Out)
@@ -43,7 +43,7 @@ func (s *Service) Call(ctx context.Context, r *Request, request []byte) (a Answe
 	r.Item = lines.Encode
 	result, err := s.do(ctx, r, o, args)
 	if err != nil {
-		return failed(err), err
+		return Failed(err), err
 	}
 	return Answer{OK: true, Result: result, events: o.Output == Events}, nil
 }
@@ -64,7 +64,8 @@ func (a *Answer) Inline(stream []byte) bool {
 	return true
 }
 
-func failed(err error) Answer {
+// Failed is the answer to a request that failed.
+func Failed(err error) Answer {
 	e := *fail.Of(err)
 	a := Answer{Error: &e, Result: e.Result}
 	e.Result = nil

@@ -80,8 +80,23 @@ func wsKey(view uint32) string   { return fmt.Sprintf("ws/%08x", view) }
 
 const storeKey = "store"
 
-func (c *catalogue) touchSnap(view uint32) { c.dirty.snaps[view] = true }
-func (c *catalogue) touchWS(view uint32)   { c.dirty.workspaces[view] = true }
+func (c *catalogue) touchSnap(view uint32) {
+	c.dirty.snaps[view] = true
+	if sn, ok := c.snaps[view]; ok {
+		c.changed(sn.ws)
+	}
+}
+
+func (c *catalogue) touchWS(view uint32) {
+	c.dirty.workspaces[view] = true
+	c.changed(view)
+}
+
+func (c *catalogue) changed(workspace uint32) {
+	if w, ok := c.workspaces[workspace]; ok {
+		w.changes++
+	}
+}
 
 // add puts a snapshot into its workspace's list.
 func (c *catalogue) add(s *snap) {

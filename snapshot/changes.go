@@ -63,7 +63,7 @@ func (s *Store) changes(ctx context.Context, a, b *tree.State, o tree.DiffOption
 func shown(c *live.Step) bool { return !trivial(c) }
 
 // maxListed is how many bytes the paths have that a result names.
-const maxListed = 8 << 20
+const maxListed = 1 << 20
 
 // listChanges counts the changes that users see, and names as many as a result may.
 func listChanges(changes *live.Steps) (n int, out []PathChange, more bool) {

@@ -80,6 +80,8 @@ type snap struct {
 	lazy bool
 	// retry is when the background seals it again after it failed, guarded by seal.mu.
 	retry time.Time
+	// text is how many bytes its message and labels have, 0 if not counted yet.
+	text int64
 }
 
 // storedSnapshot is the catalogue's record of a snapshot, in the metadata of the

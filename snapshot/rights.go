@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -85,7 +86,10 @@ func (w *Workspace) hasRoom(o CaptureOptions) error {
 			return
 		}
 		for _, sn := range f.snaps {
-			text += textOf(sn.Message, sn.Labels)
+			if sn.text == 0 {
+				sn.text = textOf(sn.Message, sn.Labels)
+			}
+			text += sn.text
 		}
 	})
 	if limits.Snapshots > 0 && n >= limits.Snapshots {
@@ -97,11 +101,11 @@ func (w *Workspace) hasRoom(o CaptureOptions) error {
 	return nil
 }
 
-// textOf counts the bytes of a message and of labels.
+// textOf counts the bytes of a message and of labels, as they are rendered.
 func textOf(message string, labels map[string]string) int64 {
-	n := len(message)
+	n := gitquote.JSONLen(message)
 	for k, v := range labels {
-		n += len(k) + len(v)
+		n += gitquote.JSONLen(k) + gitquote.JSONLen(v)
 	}
 	return int64(n)
 }

@@ -36,6 +36,7 @@ type Workspace struct {
 	expires  *time.Time          // when a fork ends by itself
 	sealed   cas.Hash            // state at the last checkpoint
 	at       uint64              // live.Tx.Changed at the last capture
+	changes  uint64              // see Changes
 	usage    *usage              // of a fork of main
 	sealing  *semaphore.Weighted // the same; one seal at a time
 	restored []restored          // of the snapshots that were restored last, oldest first
@@ -128,6 +129,13 @@ func (w *Workspace) List() []Info {
 		}
 	})
 	return out
+}
+
+// Changes counts the changes of the workspace's record and of those of its snapshots: as
+// long as it is the same, List and Find return the same.
+func (w *Workspace) Changes() (n uint64) {
+	w.read(func() { n = w.changes })
+	return n
 }
 
 // Newest yields the snapshots, newest first, with the lock held for some at a time

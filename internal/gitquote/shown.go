@@ -54,6 +54,22 @@ func JSON(doc []byte) []byte {
 	return b.Bytes()
 }
 
+// JSONLen returns how many bytes a text has as a string of such a document, without its
+// quotes.
+func JSONLen(text string) (n int) {
+	for i, r := range text {
+		switch {
+		case r == '"' || r == '\\' || r < ' ' && strings.ContainsRune("\b\f\n\r\t", r):
+			n += 2
+		case r == utf8.RuneError && !strings.HasPrefix(text[i:], "\ufffd"), acts(r):
+			n += len(`\u0000`)
+		default:
+			n += utf8.RuneLen(r)
+		}
+	}
+	return n
+}
+
 // A JSONWriter passes documents on as JSON makes them, each in one Write.
 type JSONWriter struct{ To io.Writer }
 

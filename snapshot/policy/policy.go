@@ -66,7 +66,7 @@ const (
 // ForkLimits are the limits of a fork of main, together with its own forks. 0: unlimited.
 type ForkLimits struct {
 	Snapshots     int   `json:"snapshots"`      // snapshots and forks
-	TextBytes     int64 `json:"text_bytes"`     // messages and labels
+	TextBytes     int64 `json:"text_bytes"`     // messages and labels, as JSON has them
 	UnsharedBytes int64 `json:"unshared_bytes"` // bytes that the fork stored itself
 	Renderings    int   `json:"renderings"`     // texts generated at once
 }
@@ -75,7 +75,7 @@ type ForkLimits struct {
 func Default() Policy {
 	return Policy{
 		IntervalSeconds: 300, Keep: defaultKeep(), Delete: "anyone",
-		Forks: ForkLimits{Snapshots: 10_000, TextBytes: 16 << 20, Renderings: 4},
+		Forks: ForkLimits{Snapshots: 10_000, TextBytes: 1 << 20, Renderings: 4},
 		Push:  Push{IntervalSeconds: 300, Only: PushAll},
 	}
 }

@@ -1,0 +1,178 @@
+package control
+
+import (
+	"strings"
+	"syscall"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// A private file is one that a program makes in .snapshots. A scratch file
+// (create.tmp.1) collects a command, which runs when the file is renamed onto a control
+// file. A call file (call.ANYTHING) takes requests as `call` does, but only its user may
+// read and write it. Private files are a part of the tenant's cache, so the one that was
+// used least recently goes when there are too many.
+
+// maxScratch is how long a scratch file may be, in bytes.
+const maxScratch = 64 << 10
+
+// streamSuffix is at the end of the name of a file that has the stream of an answer: one
+// that is too long for the answer, or is no text. It goes when the call file does, or
+// takes another request.
+const streamSuffix = ".stream"
+
+// Create makes a scratch file or a call file; nothing else can be made as a file.
+func (t *Tree) Create(dir live.NodeID, name string, mode uint32, who live.Caller) (Entry, error) {
+	ws, forks, err := t.workspace(dir)
+	if err != nil {
+		return Entry{}, err
+	}
+	n := &node{kind: scratch, mode: typeFile | mode&0o777, owner: &who}
+	kind := mode & syscall.S_IFMT
+	switch _, taken := findFile(name); {
+	case taken && !forks:
+		return Entry{}, live.ErrExist
+	case forks || kind != 0 && kind != syscall.S_IFREG:
+		return Entry{}, live.ErrPerm
+	case isCall(name) && !strings.HasSuffix(name, streamSuffix):
+		n.kind, n.mode = callFile, typeFile|0o600
+	case !isScratch(name):
+		return Entry{}, live.ErrPerm
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d, s := t.dirLocked(ws), slot{name, anybody}
+	if d.current[s] != nil {
+		return Entry{}, live.ErrExist
+	}
+	return t.addLocked(d, s, n).entryLocked(live.Attr{}), nil
+}
+
+// Unlink removes a private file.
+func (t *Tree) Unlink(dir live.NodeID, name string) error {
+	ws, forks, err := t.workspace(dir)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d := t.dirLocked(ws)
+	n := d.current[slot{name, anybody}]
+	if forks || n == nil || !n.private() {
+		return live.ErrPerm
+	}
+	t.dropLocked(d, n.slot)
+	t.dropLocked(d, n.slot.stream())
+	return nil
+}
+
+// stream is the slot of the stream that belongs to an answer.
+func (s slot) stream() slot { return slot{s.name + streamSuffix, s.user} }
+
+// dropLocked takes the name from a file. It goes when the kernel does not hold it any
+// more.
+func (t *Tree) dropLocked(d *directory, s slot) {
+	n := d.current[s]
+	if n == nil {
+		return
+	}
+	n.unnameLocked()
+	if n.held == 0 {
+		t.removeLocked(n)
+	}
+}
+
+// privateFile returns a private file of .snapshots, nil when there is none of this name.
+func (t *Tree) privateFile(ws *snapshot.Workspace, name string) *node {
+	if n := t.current(ws, slot{name, anybody}); n != nil && n.private() {
+		return n
+	}
+	return nil
+}
+
+// lookupStream finds the stream of an answer.
+func (t *Tree) lookupStream(ws *snapshot.Workspace, name string, who live.Caller) (Entry, error) {
+	s := slot{name, anybody}
+	if name == callName+streamSuffix {
+		s = t.slotOf(ws, name, who)
+	}
+	if n := t.current(ws, s); n != nil {
+		return t.entry(n), nil
+	}
+	return Entry{}, live.ErrNotExist
+}
+
+// renamePrivate runs a scratch file that is moved onto a control file, as if its content
+// had been written there, and moves the answer of a call file.
+func (t *Tree) renamePrivate(n *node, to string, r Request) error {
+	switch {
+	case n.kind == callFile:
+		return t.renameCall(n, to, r)
+	case isCommand(to):
+		t.mu.Lock()
+		line := n.content.bytes()
+		t.mu.Unlock()
+		if err := t.submit(n.dir.ws, to, nil, line, r); err != nil {
+			return err
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.dropLocked(n.dir, n.slot)
+		return nil
+	case !isScratch(to):
+		return live.ErrPerm
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dropLocked(n.dir, slot{to, anybody})
+	n.unnameLocked()
+	n.slot.name = to
+	n.dir.current[n.slot] = n
+	return nil
+}
+
+// renameCall makes the last answer of a call file that of another one, or of `call`.
+func (t *Tree) renameCall(n *node, to string, r Request) error {
+	moved := slot{to, anybody}
+	switch {
+	case to == callName:
+		moved = t.slotOf(n.dir.ws, to, r.Caller)
+	case !isCall(to) || strings.HasSuffix(to, streamSuffix):
+		return live.ErrPerm
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d := n.dir
+	if n.content == nil {
+		return errs.New(errs.Invalid, "%s has no complete request", n.slot.name)
+	}
+	stream := d.current[n.slot.stream()]
+	t.dropLocked(d, moved.stream())
+	as := node{kind: answer, mode: typeFile | 0o600, content: n.content}
+	if to != callName {
+		as.kind, as.owner = callFile, n.owner
+	}
+	t.dropLocked(d, n.slot)
+	t.addLocked(d, moved, &as)
+	if stream != nil {
+		t.dropLocked(d, stream.slot)
+		t.addLocked(d, moved.stream(), &node{kind: answer, mode: stream.mode, owner: as.owner, content: stream.content})
+	}
+	return nil
+}
+
+func (t *Tree) writeScratch(n *node, data []byte, off int64) (int, error) {
+	end := off + int64(len(data))
+	if off < 0 || end > maxScratch {
+		return 0, live.ErrTooBig
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := resized(n.content.bytes(), int(max(end, n.content.Size())))
+	copy(b[off:], data)
+	n.content, n.mtime = small(b), now()
+	t.resizeLocked(n)
+	return len(data), nil
+}

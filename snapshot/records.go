@@ -117,7 +117,12 @@ func (s *Store) journal(tx *live.Tx, t journal.Type, record any) error {
 	if err != nil {
 		return err
 	}
-	return tx.Append(t, b)
+	if err := tx.Append(t, b); err != nil {
+		return err
+	}
+	// What changes history is soon on the disk, though the caller does not wait.
+	s.log.SyncSoon()
+	return nil
 }
 
 // replay applies a record of the journal after a crash or a remount.

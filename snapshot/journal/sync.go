@@ -86,9 +86,10 @@ func (j *Journal) syncAll() error {
 // Sync waits for it.
 const syncBehind = 128 << 20
 
-// behindSync is a Sync that nobody waits for.
+// behindSync is a Sync in the background.
 type behindSync struct {
 	most    int64 // syncBehind
+	asked   atomic.Bool
 	running atomic.Bool
 	group   sync.WaitGroup
 }
@@ -96,15 +97,42 @@ type behindSync struct {
 // syncFarBehind syncs the log in the background if much of it is not durable. j.mu is
 // held.
 func (j *Journal) syncFarBehind() {
+	if j.end.Load()-j.durable.Load() >= j.behind.most {
+		j.syncSoon()
+	}
+}
+
+// SyncSoon starts a Sync in the background of everything appended before the call. A
+// failure is logged, and every later call returns it.
+func (j *Journal) SyncSoon() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.closed {
+		j.syncSoon()
+	}
+}
+
+func (j *Journal) syncSoon() {
 	b := &j.behind
-	if j.end.Load()-j.durable.Load() < b.most || !b.running.CompareAndSwap(false, true) {
-		return
+	b.asked.Store(true)
+	if !b.running.CompareAndSwap(false, true) {
+		return // the one that runs looks again
 	}
 	b.group.Go(func() {
-		defer b.running.Store(false)
-		_ = j.Sync() // a failure is logged, and every later call has it
+		for b.asked.Load() {
+			for b.asked.Swap(false) {
+				_ = j.Sync()
+			}
+			b.running.Store(false)
+			if !b.asked.Load() || !b.running.CompareAndSwap(false, true) {
+				return
+			}
+		}
 	})
 }
+
+// Durable is the position up to which the log survives a power cut.
+func (j *Journal) Durable() int64 { return j.durable.Load() }
 
 const (
 	// writeOutEvery is how much of the log, in bytes, the disk is asked to write at a time

@@ -1,13 +1,11 @@
 package cas
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
+	"math"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -18,45 +16,34 @@ import (
 	"github.com/dgraph-io/badger/v4/options"
 
 	"github.com/amberfs/amberfs/internal/guard"
-	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// A database is the Badger database of an index. It holds nothing that the packs do
-// not, so one that may be wrong is built anew.
+// A database is the Badger database of an index: a cache of where objects lie, which is
+// opened once and closed once. The packs have all that is in it.
 type database struct {
-	dir  string // "" in memory
-	o    badger.Options
-	room func() error // whether there is room to write; nil: yes
-	open handles
-
-	written atomic.Uint64 // number of the last transaction
-	checked atomic.Int64  // ns since 1970 when recheck looked
-
-	torn   atomic.Bool   // a read of Badger's panicked, and Badger may wait for its end
-	failed *atomic.Int32 // times that Badger could not write a table, and tries again
+	dir      string // "" in memory
+	db       *badger.DB
+	failed   *atomic.Int32 // times that Badger could not write a table, and tries again
+	unbacked int64         // value of the global counter that the mark accounts for
+	marked   bool          // because of unbacked
 }
 
 var (
-	// errIndexBroken: the index cannot be used and must be built anew.
+	// errIndexBroken: the index cannot be used and must be rebuilt.
 	errIndexBroken = errors.New("the index does not open")
-	// errIndexUnfit: the same, but that is no damage: so may a kill have left it.
-	errIndexUnfit = fmt.Errorf("%w, as it may after a kill", errIndexBroken)
-	errIndexGone  = errors.New("the index is missing")
 	// errIndexRead: something in the index cannot be read.
 	errIndexRead = errors.New("read index")
 )
 
-// openingMark lies in the index directory while Badger opens it. Some damage
-// makes Badger end the process; whoever finds the mark knows not to try again.
-// It is also put there when something cannot be read, so that the next Open
-// builds the index anew.
-const openingMark = "OPENING"
+// memtable is the size of Badger's memtables, and of a table of the lowest level, in
+// bytes. A log has twice as much, which is allocated when it is made.
+const memtable = 1 << 20
 
 // openDatabase opens or creates the one in dir; dir "" makes one in memory.
 func openDatabase(dir string, log *slog.Logger) (*database, error) {
-	failed := new(atomic.Int32)
+	x := &database{dir: dir, failed: new(atomic.Int32), unbacked: unbacked.Load()}
 	o := badger.DefaultOptions(dir).
-		WithLogger(badgerLog{log, failed}).
+		WithLogger(badgerLog{log, x.failed}).
 		WithInMemory(dir == "").
 		// db.Sync does not cover memtables that were rotated away, so every
 		// transaction is synced; they are few and large.
@@ -69,167 +56,66 @@ func openDatabase(dir string, log *slog.Logger) (*database, error) {
 		WithMemTableSize(memtable).
 		WithNumMemtables(2).
 		WithBaseTableSize(memtable).
-		WithNumLevelZeroTables(3). // bounds what a compaction writes at once
-		WithNumCompactors(2).
+		// Compactors look for work all the time, and take the processors from
+		// requests: flatten does their work when it is due.
+		WithNumCompactors(0).
+		WithNumLevelZeroTablesStall(math.MaxInt).
 		WithMetricsEnabled(false).
 		// Values in the value log can come back empty without an error, and
 		// its space is hard to get back: keep every value in the tables.
 		WithValueThreshold(memtable / 8). // Badger allows 15 % of a memtable
 		WithValueLogFileSize(1 << 20).
 		WithChecksumVerificationMode(options.OnBlockRead)
-	x := &database{dir: dir, o: o, failed: failed}
-	if err := x.start(); err != nil {
+	if dir != "" {
+		if err := prepareIndexDir(dir); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if x.db, err = openBadger(o); err != nil {
 		return nil, err
 	}
-	err := x.checkVersion()
-	if err == nil {
-		err = x.checkWritten()
+	if dir == "" {
+		return x, nil
 	}
-	if err != nil {
-		_ = x.close()
-		return nil, err
+	if err := unmarkIndex(dir); err != nil {
+		return nil, errors.Join(err, x.close())
 	}
 	return x, nil
 }
-
-// start opens Badger for the first time.
-func (x *database) start() error {
-	if x.dir != "" {
-		if err := prepareIndexDir(x.dir); err != nil {
-			return err
-		}
-		if err := checkTables(x.dir, fullCheck); err != nil {
-			return err
-		}
-	}
-	db, err := openBadger(x.options())
-	if err != nil {
-		return err
-	}
-	x.open.now = &handle{db: db, writes: true}
-	if x.dir == "" {
-		return nil
-	}
-	if err := os.Remove(filepath.Join(x.dir, openingMark)); err != nil {
-		_ = db.Close()
-		return fmt.Errorf("open index: %w", err)
-	}
-	x.restLater(restAfter)
-	return nil
-}
-
-// options are without compactions if there is no room for them: Badger writes them
-// through mappings, and a page without a block on the disk ends the process.
-func (x *database) options() badger.Options {
-	if x.dir == "" {
-		return x.o
-	}
-	if free, err := vfs.OS.Free(x.dir); err == nil && free >= headroom+min(x.bytes(), headroomMax) {
-		return x.o
-	}
-	return x.o.WithNumCompactors(0).WithNumLevelZeroTablesStall(tablesUncompacted)
-}
-
-// tablesUncompacted are more tables of the highest level than are ever made without a
-// compaction: for more of them Badger would wait for one.
-const tablesUncompacted = 1000
 
 // openBadger tells apart why Badger does not open. Only damage may lead to the
 // index being thrown away.
 func openBadger(o badger.Options) (db *badger.DB, err error) {
 	defer func() {
-		if r := recover(); r != nil {
-			db, err = nil, fmt.Errorf("%w: %v", errIndexBroken, r)
-		}
 		if err != nil && !errors.Is(err, errIndexBroken) && o.Dir != "" {
-			_ = os.Remove(filepath.Join(o.Dir, openingMark))
+			_ = unmarkIndex(o.Dir)
 		}
 	}()
-	db, err = badger.Open(o)
+	err = mapped(func() error { db, err = badger.Open(o); return err })
 	if err == nil {
 		return db, nil
 	}
 	if strings.Contains(err.Error(), "Cannot acquire directory lock") {
 		return nil, fmt.Errorf("%w: %v", ErrInUse, err)
 	}
-	for _, e := range []error{fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EROFS} {
+	for _, e := range []error{fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
 		if errors.Is(err, e) {
 			return nil, fmt.Errorf("open index: %w", err)
 		}
 	}
-	if wasKilled(o.Dir) {
-		return nil, fmt.Errorf("%w: %v", errIndexUnfit, err)
-	}
 	return nil, fmt.Errorf("%w: %v", errIndexBroken, err)
 }
 
-func (x *database) checkVersion() error {
-	have, err := x.value([]byte{keyVersion})
-	if err != nil && !errors.Is(err, badger.ErrKeyNotFound) {
-		return fmt.Errorf("%w: %v", errIndexBroken, err)
-	}
-	if err == nil {
-		if string(have) != indexVersion {
-			return fmt.Errorf("%w: it has format %q", errIndexUnfit, have)
-		}
-		return nil
-	}
-	// Every index begins with its version.
-	if err := x.each(nil, false, func(_, _ []byte) error { return errIndexBroken }); err != nil {
-		return fmt.Errorf("%w: its beginning is missing", errIndexBroken)
-	}
-	b := x.batch(nil)
-	b.set([]byte{keyVersion}, []byte(indexVersion))
-	return b.commit()
-}
-
-// checkWritten looks whether any of the last transactions is missing. Badger does not
-// notice when one of several logs is lost.
-func (x *database) checkWritten() error {
-	numbers, last := map[uint64]bool{}, uint64(0)
-	err := x.each([]byte{keyWritten}, true, func(_, v []byte) error {
-		if len(v) != 8 {
-			return errIndexValue
-		}
-		n := binary.LittleEndian.Uint64(v)
-		numbers[n], last = true, max(last, n)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("%w: %w", errIndexBroken, err)
-	}
-	for n := last; n > 0 && n+lastWritten > last; n-- {
-		if !numbers[n] {
-			return fmt.Errorf("%w: of %d transactions, number %d is missing", errIndexBroken, last, n)
-		}
-	}
-	x.written.Store(last)
-	return nil
-}
-
-// mapped calls what reads files that Badger has mapped. It trusts them, and a page that
-// the disk does not give, or that was cut off, is a SIGBUS. Here that, too, is an error.
+// mapped calls what reads files that Badger has mapped. A page that the disk does not
+// give, or that was cut off, is a SIGBUS. Here that, too, is an error.
 func mapped(fn func() error) error {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	return guard.Do(fn)
 }
 
-func (x *database) mapped(fn func() error) error {
-	err := mapped(fn)
-	var p *guard.Panic
-	if errors.As(err, &p) {
-		x.torn.Store(true)
-	}
-	return err
-}
-
 func (x *database) view(fn func(*badger.Txn) error) error {
-	h, err := x.use(false)
-	if err != nil {
-		return err
-	}
-	defer x.done(h)
-	return x.mapped(func() error { return h.db.View(fn) })
+	return mapped(func() error { return x.db.View(fn) })
 }
 
 // value returns a copy of the value of a key.
@@ -270,19 +156,30 @@ func (x *database) object(h Hash) (l loc, ok bool, err error) {
 	return l, ok, nil
 }
 
-// unreadable wraps an error of reading and has the index built anew at the next
-// opening.
+// unreadable wraps an error of reading and has the index rebuilt at the next opening.
 func (x *database) unreadable(err error) error {
 	if x.dir != "" && !errors.Is(err, badger.ErrDBClosed) {
-		// If the mark cannot be made, the error comes up again, that is all.
-		_ = os.WriteFile(filepath.Join(x.dir, openingMark), []byte(err.Error()), 0o600)
+		_ = markIndex(x.dir) // if it cannot be made, the error comes up again
 	}
 	return fmt.Errorf("%w: %w", errIndexRead, err)
 }
 
+// markUnbacked leaves the mark if a log of Badger's is not on the disk.
+func (x *database) markUnbacked() error {
+	n := unbacked.Load()
+	if x.dir == "" || n == x.unbacked {
+		return nil
+	}
+	if err := markIndex(x.dir); err != nil {
+		return err
+	}
+	x.unbacked, x.marked = n, true
+	return nil
+}
+
 // each calls fn with every key of a prefix, in order. The slices are only valid
 // during the call.
-func (x *database) each(prefix []byte, values bool, fn func(key, value []byte) error) error {
+func (x *database) each(prefix []byte, fn func(key, value []byte) error) error {
 	var stop error // of fn
 	err := x.view(func(t *badger.Txn) error {
 		o := badger.DefaultIteratorOptions
@@ -292,12 +189,6 @@ func (x *database) each(prefix []byte, values bool, fn func(key, value []byte) e
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
 			i := it.Item()
-			if !values {
-				if stop = fn(i.Key(), nil); stop != nil {
-					return nil
-				}
-				continue
-			}
 			err := i.Value(func(v []byte) error { stop = fn(i.Key(), v); return nil })
 			if err != nil || stop != nil {
 				return err
@@ -311,54 +202,56 @@ func (x *database) each(prefix []byte, values bool, fn func(key, value []byte) e
 	return stop
 }
 
-// bytes is the disk that the index occupies.
+// check compares all tables with their checksums. Badger takes a block with a wrong one
+// for one without the key that is looked for.
+func (x *database) check() error {
+	if err := mapped(x.db.VerifyChecksum); err != nil {
+		return x.unreadable(err)
+	}
+	return nil
+}
+
+// levels returns how many tables there are that were not merged with others yet, and
+// the bytes of these and of all others.
+func (x *database) levels() (n int, fresh, rest int64) {
+	for _, l := range x.db.Levels() {
+		if l.Level == 0 {
+			n, fresh = l.NumTables, l.Size
+		} else {
+			rest += l.Size
+		}
+	}
+	return n, fresh, rest
+}
+
+// bytes is the size of the tables.
 func (x *database) bytes() int64 {
-	if x.dir == "" {
-		return 0
-	}
-	infos, err := vfs.OS.ReadDir(x.dir)
-	if err != nil {
-		return 0
-	}
-	n := int64(0)
-	for _, i := range infos {
-		n += i.Allocated
-	}
-	return n
+	_, fresh, rest := x.levels()
+	return fresh + rest
 }
 
-// close is ErrStuck if the index cannot be written.
+// flatten merges the tables. Each lookup asks every fresh one.
+func (x *database) flatten() error { return guard.Do(func() error { return x.db.Flatten(1) }) }
+
+// close is ErrStuck if the index cannot be written: Badger tries for ever.
 func (x *database) close() error {
-	x.open.mu.Lock()
-	defer x.open.mu.Unlock()
-	if x.open.rest != nil {
-		x.open.rest.Stop()
-	}
-	h := x.open.now
-	x.open.now = nil
-	err := x.open.err
-	if h != nil {
-		err = x.shut(h)
-	}
-	return errors.Join(err, x.open.unlock())
-}
-
-// shut closes Badger, or is ErrStuck: Badger tries for ever to write a table.
-func (x *database) shut(h *handle) error {
-	before, began := x.failed.Load(), time.Now()
+	before := x.failed.Load()
 	done := make(chan error, 1)
-	go func() { done <- guard.Do(h.db.Close) }()
+	go func() { done <- mapped(x.db.Close) }()
 	look := time.NewTicker(stuckTick)
 	defer look.Stop()
 	for {
 		select {
 		case err := <-done:
+			if err == nil && x.marked {
+				err = unmarkIndex(x.dir) // all is in tables now
+			}
 			if err != nil {
 				return fmt.Errorf("close index: %w", err)
 			}
 			return nil
 		case <-look.C:
-			if x.failed.Load()-before >= stuckTries || x.torn.Load() && time.Since(began) > tornTime {
+			if x.failed.Load()-before >= stuckTries {
 				return fmt.Errorf("close index: %w", ErrStuck)
 			}
 		}
@@ -369,7 +262,6 @@ func (x *database) shut(h *handle) error {
 const (
 	stuckTries = 3
 	stuckTick  = 100 * time.Millisecond
-	tornTime   = time.Second // for what it does at its end
 )
 
 // badgerLog passes on what Badger finds worth a warning.

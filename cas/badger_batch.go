@@ -1,7 +1,6 @@
 package cas
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -12,65 +11,51 @@ import (
 // otherwise several in the order of the calls.
 type batch struct {
 	x     *database
-	h     *handle
 	txn   *badger.Txn
-	n     uint64       // number of the transaction; 0: nothing is in it yet
-	check func() error // runs before every transaction: is there space?
+	size  int64               // bytes of the transaction
+	check func(n int64) error // runs before every transaction: is there space?
 	err   error
 }
 
-func (x *database) batch(check func() error) *batch {
-	b := &batch{x: x, check: check}
-	if b.h, b.err = x.use(true); b.err == nil {
-		b.txn = b.h.db.NewTransaction(true)
-	}
-	return b
+// entryOverhead is what an entry takes in a log beside its key and its value, in bytes.
+const entryOverhead = 24
+
+func (x *database) batch(check func(n int64) error) *batch {
+	return &batch{x: x, txn: x.db.NewTransaction(true), check: check}
 }
 
-func (b *batch) do(op func() error) {
-	if b.err == nil {
-		b.err = b.begin()
-	}
+func (b *batch) do(key, value []byte, op func() error) {
 	if b.err != nil {
 		return
 	}
 	b.err = op()
 	if errors.Is(b.err, badger.ErrTxnTooBig) {
 		if b.err = b.write(); b.err == nil {
-			b.txn, b.n = b.h.db.NewTransaction(true), 0
-			if b.err = b.begin(); b.err == nil {
-				b.err = op()
-			}
+			b.txn, b.size = b.x.db.NewTransaction(true), 0
+			b.err = op()
 		}
 	}
-}
-
-// begin gives the transaction its number.
-func (b *batch) begin() error {
-	if b.n > 0 {
-		return nil
-	}
-	b.n = b.x.written.Load() + 1
-	return b.txn.Set(writtenKey(b.n), binary.LittleEndian.AppendUint64(nil, b.n))
+	b.size += int64(len(key) + len(value) + entryOverhead)
 }
 
 // set stores a value; the slices belong to the batch from now on.
-func (b *batch) set(key, value []byte) { b.do(func() error { return b.txn.Set(key, value) }) }
+func (b *batch) set(key, value []byte) {
+	b.do(key, value, func() error { return b.txn.Set(key, value) })
+}
 
 // delete removes a key, which belongs to the batch from now on.
-func (b *batch) delete(key []byte) { b.do(func() error { return b.txn.Delete(key) }) }
+func (b *batch) delete(key []byte) { b.do(key, nil, func() error { return b.txn.Delete(key) }) }
 
 func (b *batch) write() error {
 	if b.check != nil {
-		if err := b.check(); err != nil {
+		if err := b.check(b.size); err != nil {
 			return err
 		}
 	}
-	if err := b.txn.Commit(); err != nil {
-		return err
+	if err := b.x.markUnbacked(); err != nil {
+		return noSpace(err)
 	}
-	b.x.written.Store(max(b.x.written.Load(), b.n)) // one writer at a time
-	return nil
+	return b.txn.Commit()
 }
 
 // commit makes everything durable.
@@ -86,11 +71,4 @@ func (b *batch) commit() error {
 }
 
 // discard ends a batch without writing it.
-func (b *batch) discard() {
-	if b.h == nil {
-		return
-	}
-	b.txn.Discard()
-	b.x.done(b.h)
-	b.h = nil
-}
+func (b *batch) discard() { b.txn.Discard() }

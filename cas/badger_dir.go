@@ -12,9 +12,13 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// prepareIndexDir removes what is known to keep Badger from opening: a process
-// killed between the truncation and the unlinking of a .mem or .vlog file leaves
-// it there with no bytes.
+// openingMark is a file in the index directory while Badger opens it: some damage makes
+// Badger end the process. It stays there when the index cannot be read or may lack
+// something. An index with the mark is rebuilt.
+const openingMark = "OPENING"
+
+// prepareIndexDir makes the directory and the mark. It is errIndexBroken if the mark is
+// there already, or a file that Badger would follow out of the directory.
 func prepareIndexDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create index: %w", err)
@@ -32,40 +36,36 @@ func prepareIndexDir(dir string) error {
 		return fmt.Errorf("open index: %w", err)
 	}
 	for _, e := range ents {
-		if !e.Type().IsRegular() { // Badger would follow it to wherever it leads
+		if !e.Type().IsRegular() {
 			return fmt.Errorf("%w: %s is not a regular file", errIndexBroken, e.Name())
 		}
 		if e.Name() == openingMark {
-			why, err := os.ReadFile(filepath.Join(dir, openingMark))
-			if err == nil && len(why) > 0 {
-				return fmt.Errorf("%w: it could not be read: %s", errIndexBroken, why)
-			}
-			return fmt.Errorf("%w: its opening was interrupted", errIndexUnfit)
-		}
-		if ext := filepath.Ext(e.Name()); ext != ".mem" && ext != ".vlog" {
-			continue
-		}
-		fi, err := e.Info()
-		if err == nil && filepath.Ext(e.Name()) == ".mem" && fi.Size() > 2*memtable {
-			// Badger makes them twice that, and would end the process when what is
-			// in one does not fit into memory.
-			return fmt.Errorf("%w: %s is too long", errIndexBroken, e.Name())
-		}
-		if err == nil && fi.Size() == 0 {
-			err = os.Remove(filepath.Join(dir, e.Name()))
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("open index: %w", err)
+			return fmt.Errorf("%w: it was not opened to the end, or not read", errIndexBroken)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, openingMark), nil, 0o600); err != nil {
-		return fmt.Errorf("open index: %w", err)
+	return markIndex(dir)
+}
+
+func markIndex(dir string) error {
+	err := os.WriteFile(filepath.Join(dir, openingMark), nil, 0o600)
+	if err == nil {
+		err = vfs.OS.SyncDir(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("mark index: %w", err)
 	}
 	return nil
 }
 
-// lockIndex takes the lock that Badger holds, too. Without it, nothing there may be
-// touched or believed: the mark could be that of a process that is opening just now.
+func unmarkIndex(dir string) error {
+	if err := os.Remove(filepath.Join(dir, openingMark)); err != nil {
+		return fmt.Errorf("mark index: %w", err)
+	}
+	return nil
+}
+
+// lockIndex takes the lock that Badger takes, too. Without it nothing there may be
+// touched or believed: the mark could be that of a process that is opening the index.
 // A link in place of the directory is refused.
 func lockIndex(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -79,24 +79,8 @@ func lockIndex(dir string) (*os.File, error) {
 	return d, nil
 }
 
-// wasKilled reports whether the process that had the index open last did not close it.
-func wasKilled(dir string) bool {
-	_, err := os.Lstat(filepath.Join(dir, "LOCK")) // Badger removes it at the end
-	return err == nil
-}
-
-// indexGone reports whether there is nothing of an index, and nobody was about to
-// make it anew.
-func indexGone(dir string) bool {
-	if _, err := os.Lstat(dir + ".old"); err == nil {
-		return false
-	}
-	ents, err := os.ReadDir(dir)
-	return errors.Is(err, fs.ErrNotExist) || err == nil && len(ents) == 0
-}
-
-// removeIndex removes an index. It leaves its name in one step: a part of an
-// index, left by a kill, could pass for a whole one.
+// removeIndex removes an index. The rename comes first: a part of an index, left by a
+// kill, could pass for a whole one.
 func removeIndex(dir string) error {
 	old := dir + ".old"
 	err := os.RemoveAll(old)

@@ -1,28 +1,25 @@
 package cas
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"github.com/dgraph-io/badger/v4"
 )
 
 // Keys of the index begin with one byte that says what they are.
 const (
-	keyVersion = 'v' // → indexVersion
-	keyObject  = 'o' // hash → place
-	keyPack    = 'p' // pack id → packInfo
-	keyIndexGC = 'g' // → number of collections that the index has seen
-	keyWritten = 'w' // number of a transaction modulo lastWritten → that number
+	keyHead   = 'h' // → indexHead
+	keyObject = 'o' // hash → place
+	keyPack   = 'p' // pack id → packInfo
 )
 
-const indexVersion = "amberfs index 3"
-
-// lastWritten is how many of the last transactions the index knows the numbers of.
-const lastWritten = 256
-
-func writtenKey(n uint64) []byte { return []byte{keyWritten, byte(n % lastWritten)} }
+// indexHead is the version of the index, and the number of collections that it has
+// seen. An index that has seen another number than the manifest is an older copy.
+func indexHead(collections uint64) []byte {
+	return fmt.Appendf(nil, "amberfs index 4, %d", collections)
+}
 
 var errIndexValue = errors.New("malformed value in the index")
 
@@ -127,7 +124,7 @@ func (i *packInfo) isLoose() bool { return i.loose > i.stored/8 }
 // packs reads what the index knows of all packs.
 func (x *database) packs() (map[uint64]packInfo, error) {
 	m := map[uint64]packInfo{}
-	err := x.each([]byte{keyPack}, true, func(k, v []byte) error {
+	err := x.each([]byte{keyPack}, func(k, v []byte) error {
 		i, ok := decodePackInfo(v)
 		if !ok || len(k) != 9 {
 			return errIndexValue
@@ -157,7 +154,7 @@ func (x *database) pack(id uint64) (packInfo, error) {
 
 // objects calls fn with every object and its place.
 func (x *database) objects(fn func(Hash, loc)) error {
-	return x.each([]byte{keyObject}, true, func(k, v []byte) error {
+	return x.each([]byte{keyObject}, func(k, v []byte) error {
 		l, ok := decodeLoc(v)
 		if !ok || len(k) != 1+len(Hash{}) {
 			return x.unreadable(errIndexValue)
@@ -167,16 +164,14 @@ func (x *database) objects(fn func(Hash, loc)) error {
 	})
 }
 
-// setCollections tells the index how many collections it has seen.
-func (b *batch) setCollections(n uint64) {
-	b.set([]byte{keyIndexGC}, binary.LittleEndian.AppendUint64(nil, n))
-}
-
-// collections reads how many collections the index has seen.
-func (x *database) collections() (uint64, error) {
-	v, err := x.value([]byte{keyIndexGC})
-	if err != nil || len(v) != 8 {
-		return 0, x.unreadable(cmp.Or(err, errIndexValue))
+// head reads the head, nil if there is none.
+func (x *database) head() ([]byte, error) {
+	v, err := x.value([]byte{keyHead})
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return nil, nil
 	}
-	return binary.LittleEndian.Uint64(v), nil
+	if err != nil {
+		return nil, x.unreadable(err)
+	}
+	return v, nil
 }

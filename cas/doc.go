@@ -11,8 +11,7 @@
 // # Packs and manifest are the truth
 //
 // A pack is an append-only file of self-describing records (FORMAT.md has the
-// bytes). The index holds nothing that the packs do not; lose it and Open builds
-// it anew. It exists because looking up a hash in the packs would mean reading
+// bytes). The index holds nothing that the packs do not; lose it and Open rebuilds it. It exists because looking up a hash in the packs would mean reading
 // them all.
 //
 // # The life of an object
@@ -63,23 +62,16 @@
 // but a directory of regular files is checked before it opens. Lengths are bounded
 // before anything is read, and what was read is compared with its hash.
 //
-// # What Badger cannot take, and what is done about it
+// # Badger is a cache
 //
-//   - A full disk: its files are mapped, and a page without a block is a SIGBUS.
-//     Every index transaction and every opening looks at the free space first;
-//     objects are refused while Headroom bytes are still free; the reserve file,
-//     which grows with the number of objects, is given up for opening, for commits
-//     and for gc.
-//   - A kill between truncating and unlinking a file: empty .mem and .vlog files
-//     are removed before opening.
-//   - A table cut short, or with a wrong checksum: the first panics on a goroutine
-//     of Badger's, the second is skipped silently. Each is opened once before, where
-//     neither goes unnoticed. Should opening end the process all the same, it leaves
-//     the file OPENING behind, and the next start builds the index anew.
-//   - db.Sync does not cover rotated memtables: transactions are synced, and few.
-//   - The value log: no value is large enough to get there.
-//   - Looking for work forty times a second: after some seconds without a change
-//     Badger is closed and opened for reading only, until the next one.
+// It is opened once and closed once. Should opening end the process, it leaves the file
+// OPENING behind, and the next start rebuilds the index, as it does if Badger does not
+// open. No value is large enough for the value log. No compaction runs by itself:
+// a flush merges the tables when there are many, and so does gc.
+//
+// Badger writes through mappings, where a full disk is a fault: mapBacked has the blocks
+// allocated first. Objects are refused while Headroom bytes are still free. The reserve
+// file is given up for opening, for commits and for gc.
 //
 // # Failure of the disk
 //
@@ -102,7 +94,6 @@
 //	        index.writing          the database
 //	          appender.mu          the end of the newest pack
 //	            index.mu           places in memory, figures of packs
-//	              handles.mu       which Badger is open
 //	              packSet.mu       open files
 //	              collector.mu     places kept
 //	              space.file       the reserve

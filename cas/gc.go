@@ -155,9 +155,10 @@ func (s *Store) collect(ctx context.Context, c *collector, incomplete bool, mark
 	if err := s.failure(); err != nil {
 		return res, err
 	}
-	// What a damaged index does not know would be taken for garbage.
-	if err := s.index.db.check(); err != nil {
-		return res, err
+	if incomplete { // what a damaged index does not know would be taken for garbage
+		if err := s.index.db.check(); err != nil {
+			return res, err
+		}
 	}
 	var kerr error
 	err := mark(func(h Hash) bool {
@@ -189,7 +190,11 @@ func (s *Store) collect(ctx context.Context, c *collector, incomplete bool, mark
 	for id := range c.limits {
 		res.Kept += c.count(id)
 	}
-	return res, s.flush()
+	if err := s.flush(); err != nil {
+		return res, err
+	}
+	s.flatten(1)
+	return res, nil
 }
 
 // startRecording notes where the packs end. It waits for Puts that are under
@@ -256,7 +261,7 @@ func (s *Store) announce() error {
 	}
 	s.index.writing.Lock()
 	defer s.index.writing.Unlock()
-	b := s.index.db.batch(func() error { return s.space.forIndex(0) })
-	b.setCollections(n)
+	b := s.index.db.batch(s.space.forIndex)
+	b.set([]byte{keyHead}, indexHead(n))
 	return b.commit()
 }

@@ -25,9 +25,6 @@ func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
 			return dst[:0], fmt.Errorf("get object %s: %w", h, err)
 		}
 		if !ok {
-			if err := s.index.db.recheck(); err != nil {
-				return dst[:0], fmt.Errorf("get object %s: %w", h, err)
-			}
 			return dst[:0], fmt.Errorf("get object %s: %w", h, ErrNotFound)
 		}
 		b, err := s.read(h, l, dst)

@@ -9,8 +9,6 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-const measureEvery = 16 // flushes between two looks at the size of the index
-
 // flushObjects and flushBytes bound what is only in packs and memory: after a
 // kill, Open reads that much again.
 const (
@@ -25,7 +23,6 @@ type index struct {
 	db *database
 
 	writing sync.Mutex // held while the database is written
-	flushes int        // guarded by writing
 
 	mu       sync.Mutex         // guards what follows, and the figures of all packs
 	fresh    overlay            // not in the database yet
@@ -182,10 +179,35 @@ func (s *Store) flushLocked() error {
 		return fmt.Errorf("write index: %w", noSpace(err))
 	}
 	s.endFlush(overlay{}, nil)
-	if s.index.flushes++; s.index.flushes%measureEvery == 0 {
-		s.space.measured(s.index.db.bytes())
+	if n, fresh, rest := s.index.db.levels(); n >= freshTables && fresh >= rest/2 {
+		s.flattenLocked()
 	}
 	return nil
+}
+
+// freshTables is the least number of fresh tables that a flush merges with the others.
+// It waits until they are half as large as these, so that each place is written
+// logarithmically often.
+const freshTables = 8
+
+// flatten merges the tables of the index if there are more fresh ones than most.
+func (s *Store) flatten(most int) {
+	s.index.writing.Lock()
+	defer s.index.writing.Unlock()
+	if n, _, _ := s.index.db.levels(); n > most {
+		s.flattenLocked()
+	}
+}
+
+// flattenLocked needs room for the index once more. Without it, lookups take longer.
+func (s *Store) flattenLocked() {
+	err := s.space.check(s.index.db.bytes(), headroom)
+	if err == nil {
+		err = s.index.db.flatten()
+	}
+	if err != nil {
+		s.log.Warn("cannot merge the tables of the index", "err", err)
+	}
 }
 
 // beginFlush takes the fresh overlay, and the pack figures as of that instant:
@@ -232,8 +254,8 @@ func (s *Store) endFlush(back overlay, dirty []*pack) {
 }
 
 func (s *Store) writeIndex(over overlay, infos map[uint64]packInfo) error {
-	b := s.index.db.batch(func() error { return s.space.forIndex(0) })
-	b.setCollections(s.collections())
+	b := s.index.db.batch(s.space.forIndex)
+	b.set([]byte{keyHead}, indexHead(s.collections()))
 	for h, l := range over.objects {
 		b.set(objectKey(h), encodeLoc(l))
 	}

@@ -2,8 +2,6 @@ package cas
 
 import (
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,82 +9,6 @@ import (
 
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
-
-// TestAnyFilesOfTheIndexLost: a kill may hit while an old index is removed, and
-// a disk may lose any file. Whatever is left must not be taken for the whole.
-func TestAnyFilesOfTheIndexLost(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(11, 1))
-	fsys, dir := vfstest.NewMem(), t.TempDir()
-	o := memOptions(t, fsys)
-	var live, dead [][]byte
-	// Every life ends with a kill, so that the tables and the log of the index
-	// each hold a part of it.
-	for life := range 4 {
-		s := openTest(t, dir, o)
-		for i := range 30 {
-			b := blob(uint64(1000*life+i), 100+rnd.IntN(3000))
-			put(t, s, b)
-			if i%3 == 0 {
-				dead = append(dead, b)
-			} else {
-				live = append(live, b)
-			}
-		}
-		commit(t, s, MetaOp{Key: fmt.Sprintf("k%d", life), Value: []byte("x")})
-		if err := s.flush(); err != nil {
-			t.Fatal(err)
-		}
-		if life%2 == 1 {
-			collectAllBut(t, s, live)
-		}
-		o.indexDir = copyDir(t, o.indexDir)
-		o.FS = fsys.CrashClone(1, rnd)
-		fsys = o.FS.(*vfstest.Mem)
-		s.abandon()
-	}
-	all, err := os.ReadDir(o.indexDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	try := func(name string, lost func(i int) bool) {
-		t.Run(name, func(t *testing.T) {
-			o := o
-			o.FS = fsys.CrashClone(1, rnd)
-			o.indexDir = copyDir(t, o.indexDir)
-			gone := ""
-			for i, e := range all {
-				if lost(i) {
-					gone += " " + e.Name()
-					if err := os.Remove(filepath.Join(o.indexDir, e.Name())); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			t.Log("lost:" + gone)
-			s := openTest(t, dir, o)
-			for _, b := range live {
-				wantObject(t, s, b)
-			}
-			for life := range 4 {
-				wantMeta(t, s, fmt.Sprintf("k%d", life), "x")
-			}
-			for _, b := range dead {
-				put(t, s, b)
-				wantObject(t, s, b)
-			}
-			verifyMended(t, s)
-			verifyClean(t, s)
-			closeTest(t, s)
-		})
-	}
-	for i, e := range all {
-		try(e.Name(), func(k int) bool { return k == i })
-	}
-	for n := range sample(8, 40) {
-		set := rnd.Uint64()
-		try(fmt.Sprint(n), func(k int) bool { return set>>k&1 == 1 })
-	}
-}
 
 // TestCloseOnADeadDisk: Badger tries for ever to write a table. A store whose index
 // takes no more writes can be closed all the same.

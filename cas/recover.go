@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,10 +18,12 @@ func (s *Store) recover() error {
 	if err != nil {
 		return fmt.Errorf("%w: %v", errIndexBroken, err)
 	}
-	if len(infos) > 0 {
-		if err := s.checkCollections(); err != nil {
-			return err
-		}
+	head, err := s.index.db.head()
+	if err != nil {
+		return fmt.Errorf("%w: %v", errIndexBroken, err)
+	}
+	if len(infos) > 0 && !bytes.Equal(head, indexHead(s.collections())) {
+		return fmt.Errorf("%w: it is an older copy or of another version: %q", errIndexBroken, head)
 	}
 	if err := s.placePacks(infos); err != nil {
 		return err
@@ -38,19 +41,6 @@ func (s *Store) recover() error {
 		return err
 	}
 	s.continuePacks()
-	return nil
-}
-
-// checkCollections refuses an index that missed a collection, like one put back from
-// a copy: it has places where nothing is any more.
-func (s *Store) checkCollections() error {
-	have, err := s.index.db.collections()
-	if err != nil {
-		return fmt.Errorf("%w: %v", errIndexBroken, err)
-	}
-	if have != s.collections() {
-		return fmt.Errorf("%w: it is from before a gc", errIndexUnfit)
-	}
 	return nil
 }
 
@@ -77,7 +67,7 @@ func (s *Store) placePacks(infos map[uint64]packInfo) error {
 	if s.o.ReadOnly {
 		return nil
 	}
-	b := s.index.db.batch(func() error { return s.space.forIndex(0) })
+	b := s.index.db.batch(s.space.forIndex)
 	for id, i := range infos {
 		switch {
 		case s.packs.get(id) != nil:

@@ -1,7 +1,9 @@
 package cas
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -71,10 +73,10 @@ func (r *repairer) took(mended []Damage) {
 
 func (r *repairer) removeIndex() error {
 	dir := r.s.indexDir()
-	if indexGone(dir) {
+	lock, err := lockIndex(dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	lock, err := lockIndex(dir)
 	if err != nil {
 		return r.s.named(err)
 	}

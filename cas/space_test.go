@@ -86,21 +86,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-func TestHeadroomGrowsWithTheIndex(t *testing.T) {
-	s := openTest(t, t.TempDir(), memOptions(t, vfstest.NewMem()))
-	small := s.Headroom()
-	s.space.measured(100 * mib)
-	if got := s.Headroom(); got != headroom+100*mib || got <= small {
-		t.Errorf("headroom %d, then %d", small, got)
-	}
-	s.space.measured(1 << 40)
-	if got := s.Headroom(); got != headroom+headroomMax {
-		t.Errorf("headroom of a huge index: %d", got)
-	}
-}
-
-// TestReserveFollowsTheObjects has the reserve grow with the store, survive a kill, be
-// as small as a closed index allows after an end, and come back when it is missing.
+// TestReserveFollowsTheObjects has the reserve grow with the store, survive a kill, and come back when it is missing.
 func TestReserveFollowsTheObjects(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{}
@@ -116,7 +102,7 @@ func TestReserveFollowsTheObjects(t *testing.T) {
 		return i.Size
 	}
 	s := openTest(t, dir, o)
-	if got := reserve(); got != reserveMin+2*memtable {
+	if got := reserve(); got != reserveMin {
 		t.Errorf("an empty store keeps %d bytes", got)
 	}
 	for i := range 1000 {
@@ -126,7 +112,7 @@ func TestReserveFollowsTheObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	grown := reserve()
-	if want := int64(reserveMin + 2*memtable + 1000*reserveEach); grown < want || grown >= want+reserveStep {
+	if want := int64(reserveMin + 1000*reserveEach); grown < want || grown >= want+reserveStep {
 		t.Errorf("with 1000 objects %d bytes", grown)
 	}
 	s.life.end()
@@ -136,9 +122,6 @@ func TestReserveFollowsTheObjects(t *testing.T) {
 	}
 	s = openTest(t, dir, o)
 	closeTest(t, s)
-	if got := reserve(); got != grown-2*memtable {
-		t.Errorf("%d bytes after the end", got)
-	}
 	if err := os.Remove(filepath.Join(dir, "packs", "reserve")); err != nil {
 		t.Fatal(err)
 	}

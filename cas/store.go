@@ -112,7 +112,7 @@ func newStore(dir string, o Options) (*Store, error) {
 	}
 	packDir := filepath.Join(dir, "packs")
 	s.packs = &packSet{fs: s.fs, dir: packDir, readOnly: o.ReadOnly, m: map[uint64]*pack{}, tail: appender{tight: true}}
-	s.space = newSpace(s.fs, packDir, s.indexDir(), o.Logger)
+	s.space = newSpace(s.fs, packDir, o.Logger)
 	return s, nil
 }
 
@@ -176,8 +176,6 @@ func (s *Store) open() error {
 	if s.o.ReadOnly {
 		return nil
 	}
-	s.index.db.setRoom(func() error { return s.space.forIndex(0) })
-	s.space.measured(s.index.db.bytes())
 	s.space.hold(s.Stats().Objects)
 	return nil
 }
@@ -221,8 +219,6 @@ func (s *Store) openIndex() (err error) {
 	dir := s.indexDir()
 	if s.o.ReadOnly {
 		dir = ""
-	} else if s.packs.used() && indexGone(dir) {
-		s.findings.add("index", errIndexGone)
 	}
 	if s.index.db, err = openDatabase(dir, s.log); err == nil {
 		err = s.recover()
@@ -233,28 +229,22 @@ func (s *Store) openIndex() (err error) {
 	if !errors.Is(err, errIndexBroken) || s.o.ReadOnly {
 		return err
 	}
-	s.log.Warn("building the index anew from the packs", "reason", err)
-	if !errors.Is(err, errIndexUnfit) {
-		s.findings.add("index", err)
-	}
+	s.log.Warn("rebuilding the index from the packs", "reason", err)
 	return s.rebuild()
 }
 
 // abandon lets go of everything without writing.
 func (s *Store) abandon() {
-	if err := s.release(nil); err != nil {
+	if err := s.release(); err != nil {
 		s.log.Warn("close store", "err", err)
 	}
 }
 
-// release closes all files. It calls last, unless that is nil, once the index is closed.
-func (s *Store) release(last func()) error {
+// release closes all files.
+func (s *Store) release() error {
 	var err error
 	if s.index.db != nil {
 		err = s.index.db.close()
-	}
-	if err == nil && last != nil {
-		last()
 	}
 	if s.manifest != nil {
 		err = errors.Join(err, s.manifest.Close())
@@ -275,39 +265,17 @@ func (s *Store) Close() error {
 		return ErrClosed
 	}
 	var err error
-	var last func()
 	if !s.o.ReadOnly && s.failure() == nil {
-		last = s.shrink
 		err = s.flush()
 		if errors.Is(err, ErrNoSpace) {
 			// Nothing is lost: the packs hold it, and the next Open reads it there.
 			err = s.syncObjects()
 		}
 	}
-	if err = errors.Join(err, s.release(last)); err != nil {
+	if err = errors.Join(err, s.release()); err != nil {
 		return fmt.Errorf("close store: %w", err)
 	}
 	return nil
-}
-
-// mergeMost is the size in bytes of an index up to which Close merges its tables: a
-// larger one is merged as it grows, and would take longer.
-const mergeMost = 16 << 20
-
-// placedTwice is how many bytes for an object an index has at least that has its place
-// twice.
-const placedTwice = 144
-
-// shrink makes a closed store smaller: an index that has places twice, as after a gc
-// that wrote packs anew, and the reserve.
-func (s *Store) shrink() {
-	n, objects := s.index.db.bytes(), s.Stats().Objects
-	if n > leastRoom+objects*placedTwice && n <= mergeMost && s.space.check(n, s.space.headroom()) == nil {
-		if err := s.index.db.merge(); err != nil {
-			s.log.Warn("cannot merge the tables of the index", "err", err)
-		}
-	}
-	s.space.closed()
 }
 
 // fail makes every later write fail: after an error of Sync nobody knows what

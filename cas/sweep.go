@@ -128,7 +128,7 @@ func (s *Store) unindex(w *sweepPlan) error {
 	if err != nil {
 		return err
 	}
-	b := s.index.db.batch(func() error { return s.space.forIndex(0) })
+	b := s.index.db.batch(s.space.forIndex)
 	var gone []loc
 	for _, r := range w.records {
 		if !r.dead {
@@ -278,7 +278,7 @@ func (s *Store) free(w *sweepPlan) error {
 func (s *Store) removePack(p *pack) error {
 	s.index.writing.Lock()
 	defer s.index.writing.Unlock()
-	b := s.index.db.batch(func() error { return s.space.forIndex(0) })
+	b := s.index.db.batch(s.space.forIndex)
 	b.set(packKey(p.id), packInfo{state: packDoomed}.encode())
 	if err := b.commit(); err != nil {
 		return err
@@ -286,7 +286,7 @@ func (s *Store) removePack(p *pack) error {
 	if err := s.packs.remove(p); err != nil {
 		return err
 	}
-	b = s.index.db.batch(func() error { return s.space.forIndex(0) })
+	b = s.index.db.batch(s.space.forIndex)
 	b.delete(packKey(p.id))
 	return b.commit()
 }

@@ -198,7 +198,7 @@ func (v *verifier) index(ctx context.Context) error {
 	for h, l := range v.s.index.unwritten() {
 		v.place(h, l)
 	}
-	err := v.s.index.db.each([]byte{keyObject}, true, func(k, val []byte) error {
+	err := v.s.index.db.each([]byte{keyObject}, func(k, val []byte) error {
 		l, ok := decodeLoc(val)
 		if !ok || len(k) != 1+len(Hash{}) {
 			v.report(Damage{Pack: "index", Reason: errIndexValue.Error()})

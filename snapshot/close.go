@@ -5,23 +5,18 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// removedTick is how often a store that is being closed looks whether it is still
-// there.
-const removedTick = 50 * time.Millisecond
-
 // Close seals and commits what there is, as far as CloseTime allows, and closes the
 // store. Everything acknowledged is on disk when it returns.
 //
 // It is ErrRemoved, and nothing is closed, if the store or its index was removed,
 // and cas.ErrStuck if the disk of the index takes no more writes: Badger would try
-// for ever to write its tables. The process had better end then; what is
+// for ever to write its tables. The process should end then; what is
 // acknowledged is in packs and journal.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
@@ -31,23 +26,11 @@ func (s *Store) Close() error {
 	if s.removed() {
 		return s.syncRemoved()
 	}
-	done := make(chan error, 1)
-	go func() { done <- guard.Do(s.close) }()
-	look := time.NewTicker(removedTick)
-	defer look.Stop()
-	for {
-		select {
-		case err := <-done:
-			if errors.Is(err, cas.ErrStuck) {
-				return err // the index is still in use
-			}
-			return errors.Join(err, s.closeDisk())
-		case <-look.C:
-			if s.removed() {
-				return s.syncRemoved()
-			}
-		}
+	err := guard.Do(s.close)
+	if errors.Is(err, cas.ErrStuck) {
+		return err // the index is still in use
 	}
+	return errors.Join(err, s.closeDisk())
 }
 
 // removed reports whether the directory of the index is gone, and with it, as a rule,

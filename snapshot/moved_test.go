@@ -157,8 +157,8 @@ func TestIndexRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open(t, again)
-	if r, err := s.Verify(context.Background(), nil); err != nil || len(r.Damage) != 1 || !r.Damage[0].Mended {
-		t.Errorf("that the index was missing is told as %+v, %v", r, err)
+	if r, err := s.Verify(context.Background(), nil); err != nil || !r.OK() {
+		t.Errorf("%+v, %v", r, err)
 	}
 	intact(t, s, "a")
 }

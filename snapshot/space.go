@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
@@ -60,7 +61,7 @@ func (s *Store) Free() (int64, error) {
 
 // heldBack is what writers have to leave of the disk, in bytes.
 func (s *Store) heldBack() int64 {
-	n := s.cas.Headroom() + s.room.reserve
+	n := cas.Headroom + s.room.reserve
 	if s.log != nil { // the journal asks while it opens, too
 		n += s.log.Size()
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -52,7 +53,7 @@ func withJournal(t *testing.T, o snapshot.Options) (*snapshot.Store, *nearlyFull
 func TestCrowdedAndIdle(t *testing.T) {
 	t.Parallel()
 	s, disk, _ := withJournal(t, snapshot.Options{})
-	disk.free.Store(s.CAS().Headroom() + 32<<20 + 9<<20)
+	disk.free.Store(cas.Headroom + 32<<20 + 9<<20)
 	for end := time.Now().Add(time.Minute); s.Main().Status().JournalBytes > 1<<20; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the journal still has %d bytes", s.Main().Status().JournalBytes)
@@ -116,7 +117,7 @@ func TestWriterDoesNotWaitForGC(t *testing.T) {
 		gc <- err
 	}()
 	time.Sleep(time.Second)
-	disk.free.Store(s.CAS().Headroom() + 32<<20)
+	disk.free.Store(cas.Headroom + 32<<20)
 	wrote := make(chan error, 1)
 	go func() {
 		var err error

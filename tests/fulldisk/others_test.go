@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -53,9 +51,6 @@ func othersFill(t *testing.T, m *harness.Mount, dir string, files int, when stri
 	m.Stop() // everything is sealed
 	if when != "unmounted" {
 		m.Start()
-		// A compaction that is due begins within a second, and must not meet the full
-		// disk: see docs/reference/limits.md.
-		atRest(t, m.Pid(), 1500*time.Millisecond)
 	}
 	if when == "killed" {
 		must(t, os.WriteFile(m.Path("later"), content(-2), 0o644))
@@ -90,28 +85,6 @@ func othersFill(t *testing.T, m *harness.Mount, dir string, files int, when stri
 	if out, err := harness.Command("verify", m.Store); err != nil {
 		t.Errorf("amberfs verify: %v\n%s", err, out)
 	}
-}
-
-// atRest waits until the threads of a process have slept for a time, but for moments: of a
-// hundred looks they may be awake at twenty.
-func atRest(t *testing.T, pid int, d time.Duration) {
-	t.Helper()
-	harness.Eventually(t, "the daemon rests", func() bool {
-		awake := 0
-		for range 100 {
-			time.Sleep(d / 100)
-			threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-			must(t, err)
-			for _, name := range threads {
-				stat, err := os.ReadFile(name)
-				if _, state, ok := strings.Cut(string(stat), ") "); err == nil && ok && state[0] != 'S' {
-					awake++
-					break
-				}
-			}
-		}
-		return awake <= 20
-	})
 }
 
 func freeOn(t *testing.T, dir string) int64 {

@@ -108,10 +108,16 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 }
 
 // mapped calls what reads files that Badger has mapped. A page that the disk does not
-// give, or that was cut off, is a SIGBUS. Here that, too, is an error.
+// give, or that was cut off, is a SIGBUS, and what is malformed a panic. Here these, too,
+// are errors.
 func mapped(fn func() error) error {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	return guard.Do(fn)
+	err := guard.Do(fn)
+	var p *guard.Panic
+	if errors.As(err, &p) {
+		err = fmt.Errorf("malformed: %v", p.Value)
+	}
+	return err
 }
 
 func (x *database) view(fn func(*badger.Txn) error) error {

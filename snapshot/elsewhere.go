@@ -53,7 +53,10 @@ type objects struct {
 func (o objects) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	b, err := o.Store.Get(h, dst)
 	if o.elsewhere != nil && isNotFound(err) {
-		return o.elsewhere.Get(h, dst)
+		b, err = o.elsewhere.Get(h, dst)
+	}
+	if isNotFound(err) {
+		o.CheckIndex()
 	}
 	return b, err
 }
@@ -64,7 +67,10 @@ type near struct{ objects }
 func (o near) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	b, err := o.Store.Get(h, dst)
 	if o.elsewhere != nil && isNotFound(err) {
-		return o.elsewhere.Near(h, dst)
+		b, err = o.elsewhere.Near(h, dst)
+	}
+	if isNotFound(err) {
+		o.CheckIndex()
 	}
 	return b, err
 }

@@ -153,7 +153,15 @@ func (o *original) suffer(t *testing.T, d injury) {
 
 	// As it is.
 	m = hurt()
-	if err := m.TryStart(); err == nil {
+	err := m.TryStart()
+	if d.part() == "index" { // it may have to be opened once to be found damaged, and rebuilt then
+		if err == nil {
+			o.inspect(t, m, forgetting)
+			m.Stop()
+		}
+		m.Start()
+	}
+	if err == nil || d.part() == "index" {
 		for _, f := range o.inspect(t, m, forgetting) {
 			if f.err == nil && forgetting {
 				continue

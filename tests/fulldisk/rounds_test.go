@@ -45,13 +45,12 @@ func TestOthersFillTheDiskAgainAndAgain(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	var collected atomic.Int64
-	written := make([]map[int]bool, 2) // by writer: the files that were written to the end
+	written := make([][]int, 2) // by writer: the files that were written to the end
 	for w := range written {
-		written[w] = make(map[int]bool)
 		must(t, os.Mkdir(m.Path(fmt.Sprint(w)), 0o755))
 		all.Go(func() {
 			for i := 0; !stopped(); i++ {
-				writeSome(t, m, w, i, written[w])
+				written[w] = writeSome(t, m, w, i, written[w])
 			}
 		})
 	}
@@ -62,7 +61,7 @@ func TestOthersFillTheDiskAgainAndAgain(t *testing.T) {
 				continue
 			}
 			_, _ = harness.Command("-C", m.Dir, "gc") // may find no room
-			harness.Eventually(t, "the snapshot is removed", func() bool { return !full(t, unix.Rmdir(name)) })
+			harness.Eventually(t, "the snapshot is removed", func() bool { return !full(t, unix.Rmdir(name)) || t.Failed() })
 			collected.Add(1)
 		}
 	})
@@ -74,20 +73,23 @@ func TestOthersFillTheDiskAgainAndAgain(t *testing.T) {
 		takeAll(t, others)
 		harness.Eventually(t, "a write finds no room", func() bool { return full(t, os.WriteFile(m.Path("probe"), noise(1, 1<<20), 0o644)) })
 		must(t, os.Remove(others))
-		harness.Eventually(t, "there is room again", func() bool { return !full(t, os.WriteFile(m.Path("probe"), noise(1, 1<<20), 0o644)) })
+		harness.Eventually(t, "there is room again", func() bool { return !full(t, os.WriteFile(m.Path("probe"), noise(1, 1<<20), 0o644)) || t.Failed() })
 		if t.Failed() {
 			break
 		}
 	}
 	close(stop)
 	all.Wait()
+	if t.Failed() {
+		return
+	}
 	check := func() {
 		t.Helper()
 		if got, err := os.ReadFile(m.Path("kept")); err != nil || string(got) != string(noise(-1, 1<<20)) {
 			t.Fatalf("%d bytes, %v", len(got), err)
 		}
 		for w, files := range written {
-			for i := range files {
+			for _, i := range files {
 				if got, err := os.ReadFile(m.Path(fmt.Sprintf("%d/f%d", w, i))); err != nil || string(got) != string(some(w, i)) {
 					t.Fatalf("file %d of %d: %d bytes, %v", i, w, len(got), err)
 				}
@@ -106,16 +108,18 @@ func TestOthersFillTheDiskAgainAndAgain(t *testing.T) {
 
 func some(w, i int) []byte { return noise(int64(w)<<32|int64(i), 500+i*7919%40_000) }
 
-// writeSome writes a file, and removes one, so that some hundred stay.
-func writeSome(t *testing.T, m *harness.Mount, w, i int, written map[int]bool) {
+// writeSome writes a file, and removes the oldest if there are many.
+func writeSome(t *testing.T, m *harness.Mount, w, i int, written []int) []int {
 	name := func(i int) string { return m.Path(fmt.Sprintf("%d/f%d", w, i)) }
-	if full(t, os.WriteFile(name(i), some(w, i), 0o644)) {
-		return
+	if !full(t, os.WriteFile(name(i), some(w, i), 0o644)) {
+		written = append(written, i)
+	} else {
+		_ = os.Remove(name(i)) // it may be there in part
 	}
-	written[i] = true
-	if old := i - 100 - rand.IntN(400); written[old] && !full(t, os.Remove(name(old))) {
-		delete(written, old)
+	if len(written) > 300 && !full(t, os.Remove(name(written[0]))) {
+		written = written[1:]
 	}
+	return written
 }
 
 // full reports whether there was no room, which is the only error that may be.

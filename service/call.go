@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
-	"reflect"
 	"unicode/utf8"
 
 	"github.com/amberfs/amberfs/internal/fail"
@@ -74,21 +71,15 @@ func Failed(err error) Answer {
 
 // parseCall reads a request. Unknown operations and arguments are refused.
 func parseCall(request []byte) (*Op, any, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(request, &fields); err != nil {
-		return nil, nil, fail.New(fail.Usage, `a request is one JSON object such as {"op":"list"}: %w`, err)
-	}
-	var name string
-	if err := json.Unmarshal(fields["op"], &name); err != nil || OpNamed(name) == nil {
-		return nil, nil, fail.New(fail.Usage, `there is no operation "op":%s`, fields["op"])
-	}
-	delete(fields, "op")
-	b, err := json.Marshal(fields)
+	name, object, err := parse(request)
 	if err != nil {
 		return nil, nil, err
 	}
-	o := OpNamed(name)
-	args, err := o.decode(bytes.NewReader(b))
+	o, err := findOp(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	args, err := o.decode(object)
 	return o, args, err
 }
 
@@ -106,18 +97,4 @@ func Compares(request []byte) bool {
 		return a.DryRun
 	}
 	return false
-}
-
-// decode reads arguments in JSON.
-func (o *Op) decode(r io.Reader) (any, error) {
-	args := reflect.New(o.Args)
-	d := json.NewDecoder(r)
-	d.DisallowUnknownFields()
-	if err := d.Decode(args.Interface()); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fail.New(fail.Usage, "malformed arguments of %s: %w", o.Name, err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, fail.New(fail.Usage, "malformed arguments of %s: there is more than one JSON object", o.Name)
-	}
-	return args.Elem().Interface(), nil
 }

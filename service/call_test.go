@@ -165,7 +165,7 @@ func TestCallInAFork(t *testing.T) {
 func TestCallOfStranger(t *testing.T) {
 	s, _ := newService(t)
 	who := live.Caller{UID: 4321}
-	for _, request := range []string{`{"op":"diff","a":"origin"}`, `{"op":"log"}`, `{"op":"history","path":"f"}`} {
+	for _, request := range []string{`{"op":"diff","a":"origin"}`, `{"op":"events"}`, `{"op":"history","path":"f"}`} {
 		if a, err := call(t, s, who, s.Store.Main(), request); err == nil || a.Kind != fail.Denied {
 			t.Errorf("%s: %+v", request, a)
 		}

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"path/filepath"
@@ -140,17 +141,21 @@ func (s *Service) promote(ctx context.Context, r *Request, a Promote) (Promoted,
 }
 
 // maxFreeze bounds how long changes can be held back.
-const maxFreeze = 10 * time.Minute
+const (
+	maxFreeze   = 10 * time.Minute
+	usualFreeze = "30s"
+)
 
 func (s *Service) freeze(_ context.Context, r *Request, a Freeze) (Frozen, error) {
-	if a.For <= 0 || a.For > maxFreeze {
-		return Frozen{}, fail.New(fail.Usage, "a freeze lasts more than 0 and at most %s", maxFreeze)
+	d, err := policy.ParseSpan(cmp.Or(a.For, usualFreeze))
+	if err != nil || d <= 0 || d > maxFreeze {
+		return Frozen{}, fail.New(fail.Usage, "a freeze takes a time such as 30s, of at most %s, not %q", maxFreeze, a.For)
 	}
-	until := time.Now().Add(a.For)
-	if !s.Store.Forest().Freeze(a.For) {
+	until := time.Now().Add(d)
+	if !s.Store.Forest().Freeze(d) {
 		return Frozen{}, fail.New(fail.Busy, "changes are held back already").WithHint("let them go on with `amberfs thaw`")
 	}
-	s.Log.Info("freeze", "for", a.For, "uid", r.Caller.UID, "pid", r.Caller.PID)
+	s.Log.Info("freeze", "for", d, "uid", r.Caller.UID, "pid", r.Caller.PID)
 	return Frozen{Until: until}, nil
 }
 

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -105,15 +105,28 @@ func (srv *Server) Close() error {
 	return nil
 }
 
-// handler has a route for each operation.
+// handler answers POST /v1/OP for every operation, and GET /v1/OP for those that give a
+// stream, which a browser or curl can follow.
 func (s *Service) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, o := range ops {
-		mux.HandleFunc(o.Route, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, o) })
+		serve := func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, o) }
+		mux.HandleFunc("POST /v1/"+o.Name, serve)
+		if o.Output != "" {
+			mux.HandleFunc("GET /v1/"+o.Name, serve)
+		}
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, fail.New(fail.NotFound, "there is no %s %s", r.Method, r.URL.Path).
-			WithHint("docs/api/openapi.yaml lists what there is; the daemon may be an older amberfs"))
+		name, _ := strings.CutPrefix(r.URL.Path, "/v1/")
+		_, err := findOp(name)
+		if err == nil {
+			err = fail.New(fail.Usage, "%s takes POST, not %s", name, r.Method)
+			writeJSON(w, http.StatusMethodNotAllowed, err)
+			return
+		}
+		e := *fail.Of(err)
+		e.Kind = fail.NotFound
+		writeError(w, &e)
 	})
 	return mux
 }
@@ -128,7 +141,10 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 	a := &answer{
 		ctx: r.Context(), w: w, out: http.NewResponseController(w), op: o,
 		lines: o.Output == "" && r.Header.Get("Accept") == Lines,
-		hasty: o.Hasty || r.URL.Query().Has("follow"),
+		hasty: o.Hasty,
+	}
+	if l, ok := args.(Log); ok && l.Follow {
+		a.hasty = true
 	}
 	defer req.Done()
 	req.Out, req.Item, req.Progress = a, a.item, a.progress
@@ -159,14 +175,6 @@ func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 	}
 	caller := live.Caller{UID: peer.Uid, GID: peer.Gid, PID: uint32(peer.Pid), Direct: true, Command: command}
 	return &Request{Caller: caller, Workspace: ws, In: r.Body}, args, nil
-}
-
-func readBody(r *http.Request) ([]byte, error) {
-	b, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
-	if err != nil {
-		return nil, fail.New(fail.Usage, "reading the request: %w", err)
-	}
-	return b, nil
 }
 
 func writeError(w http.ResponseWriter, err error) {

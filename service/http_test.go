@@ -62,29 +62,35 @@ func TestHTTP(t *testing.T) {
 		status             int
 		answer             string
 	}{
-		{"POST", "/v1/snapshots", `{"name":"v1","wait":true}`, 200, `"name":"v1"`},
-		{"POST", "/v1/snapshots", `{"name":"v1"}`, 409, `"kind":"exists"`},
-		{"GET", "/v1/snapshots", "", 200, `{"snapshots":[{"name":"v1"`},
-		{"GET", "/v1/snapshots/v1", "", 200, `"sealed":true`},
-		{"GET", "/v1/snapshots/v2", "", 404, `"kind":"not-found"`},
-		{"POST", "/v1/forks", `{"name":"try"}`, 200, `"path":"/mnt/.forks/try"`},
-		{"POST", "/v1/snapshots?workspace=try", `{"name":"inside"}`, 200, `"name":"inside"`},
-		{"GET", "/v1/snapshots?workspace=try", "", 200, `"name":"inside"`},
-		{"GET", "/v1/snapshots?workspace=no", "", 404, `there is no fork no`},
-		{"POST", "/v1/forks/try/rename", `{"to":"other"}`, 200, `"path":"/mnt/.forks/other"`},
-		{"POST", "/v1/forks/try/rename", `{"to":"more"}`, 404, `"kind":"not-found"`},
-		{"POST", "/v1/forks/other/rename", `{"to":"try"}`, 200, `"name":"try"`},
-		{"DELETE", "/v1/forks/try", "", 200, `"snapshot":"try"`},
-		{"POST", "/v1/snapshots/try/rename", `{"to":"kept"}`, 200, `"name":"kept"`},
-		{"DELETE", "/v1/snapshots?names=kept&names=kept", "", 200, `{"names":["kept"]}`},
-		{"PATCH", "/v1/policy", `{"manual_limit":3}`, 200, `"manual_limit":3`},
-		{"GET", "/v1/history?path=f", "", 200, `"action":"created"`},
-		{"GET", "/v1/history?path=f&unknown=1", "", 400, `there is no argument`},
-		{"POST", "/v1/restore", `{"name":"v1","unknown":1}`, 400, `"kind":"usage"`},
+		{"POST", "/v1/snapshot", `{"name":"v1","wait":true}`, 200, `"name":"v1"`},
+		{"POST", "/v1/snapshot", `{"name":"v1"}`, 409, `"kind":"exists"`},
+		{"POST", "/v1/list", "", 200, `{"snapshots":[{"name":"v1"`},
+		{"POST", "/v1/list", `{"op":"list"}`, 200, `{"snapshots":[{"name":"v1"`},
+		{"POST", "/v1/list", `{"op":"show"}`, 400, `in a request for list`},
+		{"POST", "/v1/show", `{"name":"v1"}`, 200, `"sealed":true`},
+		{"POST", "/v1/show", `{"name":"v2"}`, 404, `"kind":"not-found"`},
+		{"POST", "/v1/fork", `{"name":"try"}`, 200, `"path":"/mnt/.forks/try"`},
+		{"POST", "/v1/snapshot?workspace=try", `{"name":"inside"}`, 200, `"name":"inside"`},
+		{"POST", "/v1/list?workspace=try", "{}", 200, `"name":"inside"`},
+		{"POST", "/v1/list?workspace=no", "{}", 404, `there is no fork no`},
+		{"POST", "/v1/rename-fork", `{"from":"try","to":"other"}`, 200, `"path":"/mnt/.forks/other"`},
+		{"POST", "/v1/rename-fork", `{"from":"try","to":"more"}`, 404, `"kind":"not-found"`},
+		{"POST", "/v1/end-fork", `{"name":"other"}`, 200, `"snapshot":"other"`},
+		{"POST", "/v1/remove", `{"names":["other","other"]}`, 200, `{"names":["other"]}`},
+		{"POST", "/v1/set-policy", `{"patch":{"manual_limit":3}}`, 200, `"manual_limit":3`},
+		{"POST", "/v1/set-policy", `{"patch":{"manual_limit":"3"}}`, 400, `manual_limit must be a whole number, not a string`},
+		{"POST", "/v1/history", `{"path":"f"}`, 200, `"action":"created"`},
 		{"POST", "/v1/restore", `{`, 400, `"kind":"usage"`},
+		{"POST", "/v1/restore", `{"name":"v1"} {}`, 400, `more than one JSON value`},
 		{"POST", "/v1/restore", `{"name":"v1"}`, 200, `"changed":0`},
+		{"POST", "/v1/freeze", `{"for":"0s"}`, 400, `such as 30s`},
+		{"POST", "/v1/freeze", `{"for":1000000}`, 400, `for must be a string`},
 		{"POST", "/v1/thaw", "", 200, `{"thawed":false}`},
-		{"GET", "/v1/nothing", "", 404, `there is no GET /v1/nothing`},
+		{"POST", "/v1/nothing", "", 404, `there is no operation \"nothing\"`},
+		{"POST", "/v1/resotre", "", 404, `did you mean \"restore\"?`},
+		{"GET", "/v1/restore", "", 405, `restore takes POST`},
+		{"GET", "/v1/events?follow=maybe", "", 400, `the query parameter follow is`},
+		{"GET", "/v1/diff?a=v1&a=v1", "", 400, `may be given once`},
 	} {
 		status, answer := ask(c.method, c.path, c.body)
 		if status != c.status || !strings.Contains(answer, c.answer) {
@@ -96,7 +102,7 @@ func TestHTTP(t *testing.T) {
 func TestHTTPStreams(t *testing.T) {
 	s, ask, _ := serve(t)
 	write(t, s, s.Store.Main(), "f", "one\n")
-	ask("POST", "/v1/snapshots", `{"name":"v1"}`)
+	ask("POST", "/v1/snapshot", `{"name":"v1"}`)
 	write(t, s, s.Store.Main(), "f", "two\n")
 	if status, text := ask("GET", "/v1/diff?a=v1", ""); status != 200 || !strings.Contains(text, "-one\n+two\n") {
 		t.Errorf("diff: %d %s", status, text)
@@ -104,7 +110,7 @@ func TestHTTPStreams(t *testing.T) {
 	if status, text := ask("GET", "/v1/diff?a=no", ""); status != 404 || !strings.Contains(text, `"error":`) {
 		t.Errorf("diff of nothing: %d %s", status, text)
 	}
-	status, archive := ask("GET", "/v1/snapshots/v1/tar", "")
+	status, archive := ask("GET", "/v1/tar?name=v1", "")
 	if status != 200 {
 		t.Fatalf("tar: %d %s", status, archive)
 	}
@@ -114,6 +120,35 @@ func TestHTTPStreams(t *testing.T) {
 	}
 	if status, text := ask("GET", "/v1/diff?a=v1&paths=copy", ""); status != 200 || !strings.Contains(text, "+++ b/copy/f\n") {
 		t.Errorf("diff after the import: %d %s", status, text)
+	}
+}
+
+// A misspelt field or parameter is refused on every route, and nothing is done.
+func TestMisspelt(t *testing.T) {
+	s, ask, _ := serve(t)
+	s.Umount = func(bool) error { t.Error("a misspelt request unmounted"); return nil }
+	for _, o := range ops {
+		requests := []struct{ method, path, body string }{
+			{"POST", "/v1/" + o.Name, `{"naem":"x"}`},
+			{"POST", "/v1/" + o.Name + "?worksapce=try", `{}`},
+			{"POST", "/v1/" + o.Name + "?naem=x", `{}`},
+		}
+		if o.Input != "" {
+			requests = requests[1:] // its body is no JSON
+		}
+		if o.Output != "" {
+			requests = append(requests, struct{ method, path, body string }{"GET", "/v1/" + o.Name + "?naem=x", ""})
+		}
+		for _, r := range requests {
+			status, answer := ask(r.method, r.path, r.body)
+			if status != 400 || !strings.Contains(answer, `\"naem\"`) && !strings.Contains(answer, `\"worksapce\"`) {
+				t.Errorf("%s %s %s: %d %s", r.method, r.path, r.body, status, answer)
+			}
+		}
+		a, err := call(t, s, me, s.Store.Main(), `{"op":"`+o.Name+`","naem":"x"}`)
+		if err == nil || a.Kind != fail.Usage || !strings.Contains(a.Msg, `unknown field "naem"`) {
+			t.Errorf("call %s: %+v", o.Name, a.Error)
+		}
 	}
 }
 
@@ -148,14 +183,14 @@ func TestEventsAreSSE(t *testing.T) {
 func TestCloseWithStalledReader(t *testing.T) {
 	s, ask, end := serve(t)
 	write(t, s, s.Store.Main(), "f", strings.Repeat("many lines\n", 1<<19))
-	ask("POST", "/v1/snapshots", `{"name":"v1"}`)
+	ask("POST", "/v1/snapshot", `{"name":"v1"}`)
 	for range 5 {
 		conn, err := Dial(context.Background(), s.Store.Dir())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		fmt.Fprint(conn, "GET /v1/snapshots/v1/tar HTTP/1.1\r\nHost: amberfs\r\n\r\n")
+		fmt.Fprint(conn, "GET /v1/tar?name=v1 HTTP/1.1\r\nHost: amberfs\r\n\r\n")
 	}
 	for _, begun := range []string{"", "GET /v1/sta", "POST /v1/import HTTP/1.1\r\nHost: amberfs\r\nContent-Length: 1000000\r\n\r\nx"} {
 		conn, err := Dial(context.Background(), s.Store.Dir())
@@ -234,7 +269,7 @@ func TestProgress(t *testing.T) {
 	}
 	defer conn.Close()
 	body := `{"name":"v1","wait":true}`
-	fmt.Fprintf(conn, "POST /v1/snapshots HTTP/1.1\r\nHost: amberfs\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n%s", Lines, len(body), body)
+	fmt.Fprintf(conn, "POST /v1/snapshot HTTP/1.1\r\nHost: amberfs\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n%s", Lines, len(body), body)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -66,9 +66,7 @@ const (
 
 // An Op is one operation.
 type Op struct {
-	Name string
-	// Route is the method and path over HTTP; {x} in it is the argument x.
-	Route  string
+	Name   string
 	About  string // one sentence
 	Access Access
 	// Mutates: refused when the mount is read-only, as the kernel refuses what
@@ -77,9 +75,7 @@ type Op struct {
 	// Input and Output are the types of the streams, "" for none.
 	Input, Output string
 	// Hasty: each event goes out at once.
-	Hasty bool
-	// Body is the argument that the whole body of an HTTP request stands for.
-	Body         string
+	Hasty        bool
 	Args, Result reflect.Type
 
 	run func(s *Service, ctx context.Context, r *Request, args any) (any, error)
@@ -95,111 +91,117 @@ func op[A, R any](o Op, run func(*Service, context.Context, *Request, A) (R, err
 
 // ops are all operations.
 var ops = []*Op{
-	op(Op{Name: "snapshot", Route: "POST /v1/snapshots", Access: Makes,
+	op(Op{Name: "snapshot", Access: Makes,
 		About: "Captures the workspace as it is now."}, (*Service).snapshot),
-	op(Op{Name: "list", Route: "GET /v1/snapshots",
+	op(Op{Name: "list",
 		About: "Lists the snapshots, newest first."}, (*Service).list),
-	op(Op{Name: "show", Route: "GET /v1/snapshots/{name}",
+	op(Op{Name: "show",
 		About: "Shows everything about one snapshot."}, (*Service).show),
-	op(Op{Name: "rename", Route: "POST /v1/snapshots/{from}/rename", Access: Alters, Mutates: true,
+	op(Op{Name: "rename", Access: Alters, Mutates: true,
 		About: "Renames a snapshot."}, (*Service).rename),
-	op(Op{Name: "remove", Route: "DELETE /v1/snapshots", Access: Alters, Mutates: true,
+	op(Op{Name: "remove", Access: Alters, Mutates: true,
 		About: "Deletes snapshots: all that are named or, if one is unknown, none."}, (*Service).remove),
-	op(Op{Name: "compact", Route: "POST /v1/compact", Access: Alters, Mutates: true,
+	op(Op{Name: "compact", Access: Alters, Mutates: true,
 		About: "Makes one snapshot of all files that some have, of each path the newest; the others go unless they are pinned."}, (*Service).compact),
-	op(Op{Name: "du", Route: "GET /v1/du", Access: Governs,
+	op(Op{Name: "du", Access: Governs,
 		About: "Tells what each snapshot and fork alone keeps, and what deleting several would give back, in bytes of disk."}, (*Service).du),
-	op(Op{Name: "pin", Route: "POST /v1/pin", Access: Alters,
+	op(Op{Name: "pin", Access: Alters,
 		About: "Protects snapshots from deletion, or ends that."}, (*Service).pin),
-	op(Op{Name: "restore", Route: "POST /v1/restore", Access: Alters, Mutates: true,
+	op(Op{Name: "restore", Access: Alters, Mutates: true,
 		About: "Makes the workspace, or some paths of it, equal to a snapshot."}, (*Service).restore),
-	op(Op{Name: "revert", Route: "POST /v1/revert", Access: Alters, Mutates: true,
+	op(Op{Name: "revert", Access: Alters, Mutates: true,
 		About: "Brings one file or directory back."}, (*Service).revert),
-	op(Op{Name: "diff", Route: "GET /v1/diff", Access: Tells, Output: Text,
+	op(Op{Name: "diff", Access: Tells, Output: Text,
 		About: "Shows what changed from one snapshot to another, or to now."}, (*Service).diff),
-	op(Op{Name: "changes", Route: "GET /v1/changes", Access: Tells,
+	op(Op{Name: "changes", Access: Tells,
 		About: "Lists the files that differ from one snapshot to another, or to now."}, (*Service).changes),
-	op(Op{Name: "hunks", Route: "GET /v1/hunks", Access: Tells,
+	op(Op{Name: "hunks", Access: Tells,
 		About: "Shows how the lines of one file differ, a part at a time."}, (*Service).hunks),
-	op(Op{Name: "file", Route: "GET /v1/file", Access: Tells, Output: Bytes,
+	op(Op{Name: "file", Access: Tells, Output: Bytes,
 		About: "Gives the bytes of a file as it is now, or in a snapshot."}, (*Service).file),
-	op(Op{Name: "history", Route: "GET /v1/history", Access: Tells,
+	op(Op{Name: "history", Access: Tells,
 		About: "Lists the snapshots in which a path was new, modified or deleted."}, (*Service).history),
-	op(Op{Name: "log", Route: "GET /v1/events", Access: Tells, Output: Events,
+	op(Op{Name: "events", Access: Tells, Output: Events,
 		About: "Gives the events of the workspace, oldest first."}, (*Service).events),
-	op(Op{Name: "fork", Route: "POST /v1/forks", Access: Makes, Mutates: true,
+	op(Op{Name: "fork", Access: Makes, Mutates: true,
 		About: "Makes a writable workspace that starts equal to a snapshot or to now."}, (*Service).fork),
-	op(Op{Name: "forks", Route: "GET /v1/forks",
+	op(Op{Name: "forks",
 		About: "Lists the forks of the workspace."}, (*Service).forks),
-	op(Op{Name: "claim", Route: "POST /v1/claims", Access: Makes, Mutates: true,
+	op(Op{Name: "claim", Access: Makes, Mutates: true,
 		About: "Gets the one fork that belongs to a label: the running one, else its last state, else a fresh one."}, (*Service).claim),
-	op(Op{Name: "rename-fork", Route: "POST /v1/forks/{from}/rename", Access: Alters, Mutates: true,
+	op(Op{Name: "rename-fork", Access: Alters, Mutates: true,
 		About: "Renames a fork."}, (*Service).renameFork),
-	op(Op{Name: "end-fork", Route: "DELETE /v1/forks/{name}", Access: Alters, Mutates: true,
+	op(Op{Name: "end-fork", Access: Alters, Mutates: true,
 		About: "Ends a fork, after a capture of its last state."}, (*Service).endFork),
-	op(Op{Name: "promote", Route: "POST /v1/forks/{fork}/promote", Access: Alters, Mutates: true,
+	op(Op{Name: "promote", Access: Alters, Mutates: true,
 		About: "Merges a fork's changes into the workspace."}, (*Service).promote),
-	op(Op{Name: "policy", Route: "GET /v1/policy",
+	op(Op{Name: "policy",
 		About: "Shows the policy of the workspace."}, (*Service).policy),
-	op(Op{Name: "set-policy", Route: "PATCH /v1/policy", Body: "patch", Access: Owns,
+	op(Op{Name: "set-policy", Access: Owns,
 		About: "Changes the policy by a JSON merge patch."}, (*Service).setPolicy),
-	op(Op{Name: "status", Route: "GET /v1/status",
+	op(Op{Name: "status",
 		About: "Shows how the workspace and its store are."}, (*Service).status),
-	op(Op{Name: "export", Route: "POST /v1/export", Access: Makes,
+	op(Op{Name: "export", Access: Makes,
 		About: "Writes a snapshot as a commit into the store's own git repository."}, (*Service).export),
-	op(Op{Name: "export-tar", Route: "GET /v1/snapshots/{name}/tar", Access: Direct, Output: Tar,
+	op(Op{Name: "tar", Access: Direct, Output: Tar,
 		About: "Gives a snapshot as a tar archive."}, (*Service).exportTar),
-	op(Op{Name: "import", Route: "POST /v1/import", Access: Direct, Mutates: true, Input: Tar,
+	op(Op{Name: "import", Access: Direct, Mutates: true, Input: Tar,
 		About: "Brings the tree of a tar archive in, all at once."}, (*Service).importTree),
-	op(Op{Name: "open", Route: "GET /v1/snapshots/{name}/open", Access: Direct, Output: Events, Hasty: true,
+	op(Op{Name: "open", Access: Direct, Output: Events, Hasty: true,
 		About: "Keeps the objects of a snapshot at hand for as long as the answer is read."}, (*Service).open),
-	op(Op{Name: "open-changes", Route: "GET /v1/since-import", Access: Direct, Output: Events, Hasty: true,
+	op(Op{Name: "open-changes", Access: Direct, Output: Events, Hasty: true,
 		About: "Keeps the objects of what the workspace began from, and of a snapshot or of now, at hand for as long as the answer is read."}, (*Service).openChanges),
-	op(Op{Name: "objects", Route: "POST /v1/objects", Access: Direct, Output: Bytes,
+	op(Op{Name: "objects", Access: Direct, Output: Bytes,
 		About: "Gives objects of an open snapshot, by their hashes."}, (*Service).objects),
-	op(Op{Name: "exported", Route: "POST /v1/exported", Access: Direct,
+	op(Op{Name: "exported", Access: Direct,
 		About: "Notes the commit that a client exported a snapshot as."}, (*Service).exported),
-	op(Op{Name: "freeze", Route: "POST /v1/freeze", Access: Governs,
+	op(Op{Name: "freeze", Access: Governs,
 		About: "Holds back every change for a bounded moment."}, (*Service).freeze),
-	op(Op{Name: "thaw", Route: "POST /v1/thaw", Access: Governs,
+	op(Op{Name: "thaw", Access: Governs,
 		About: "Lets changes go on after a freeze."}, (*Service).thaw),
-	op(Op{Name: "gc", Route: "POST /v1/gc", Access: Governs,
+	op(Op{Name: "gc", Access: Governs,
 		About: "Frees what no snapshot and no workspace needs any more."}, (*Service).gc),
-	op(Op{Name: "verify", Route: "POST /v1/verify", Access: Governs,
+	op(Op{Name: "verify", Access: Governs,
 		About: "Checks everything stored, byte for byte."}, (*Service).verify),
-	op(Op{Name: "push", Route: "POST /v1/push", Access: Makes,
+	op(Op{Name: "push", Access: Makes,
 		About: "Sends snapshots to a remote."}, (*Service).push),
-	op(Op{Name: "pull", Route: "POST /v1/pull", Access: Governs, Mutates: true,
+	op(Op{Name: "pull", Access: Governs, Mutates: true,
 		About: "Brings snapshots of a remote into the store."}, (*Service).pull),
-	op(Op{Name: "remotes", Route: "GET /v1/remotes", Access: Governs,
+	op(Op{Name: "remotes", Access: Governs,
 		About: "Lists the remotes that the store knows."}, (*Service).remotes),
-	op(Op{Name: "add-remote", Route: "POST /v1/remotes", Access: Direct,
+	op(Op{Name: "add-remote", Access: Direct,
 		About: "Sets a remote up, or gets to know one."}, (*Service).addRemote),
-	op(Op{Name: "remove-remote", Route: "DELETE /v1/remotes/{name}", Access: Direct,
+	op(Op{Name: "remove-remote", Access: Direct,
 		About: "Forgets a remote; nothing on it changes."}, (*Service).removeRemote),
-	op(Op{Name: "remote-snapshots", Route: "GET /v1/remotes/{remote}/snapshots", Access: Direct,
+	op(Op{Name: "remote-snapshots", Access: Direct,
 		About: "Lists the snapshots on a remote, newest first."}, (*Service).remoteSnapshots),
-	op(Op{Name: "remove-pushed", Route: "DELETE /v1/remotes/{remote}/snapshots", Access: Direct,
+	op(Op{Name: "remove-pushed", Access: Direct,
 		About: "Removes snapshots from a remote."}, (*Service).removePushed),
-	op(Op{Name: "verify-remote", Route: "POST /v1/remotes/{remote}/verify", Access: Direct,
+	op(Op{Name: "verify-remote", Access: Direct,
 		About: "Checks that a remote has all that its snapshots need."}, (*Service).verifyRemote),
-	op(Op{Name: "gc-remote", Route: "POST /v1/remotes/{remote}/gc", Access: Direct,
+	op(Op{Name: "gc-remote", Access: Direct,
 		About: "Gives back what no snapshot on a remote needs, in several runs days apart."}, (*Service).gcRemote),
-	op(Op{Name: "umount", Route: "POST /v1/umount", Access: Direct,
+	op(Op{Name: "umount", Access: Direct,
 		About: "Unmounts; the daemon ends when all is on disk."}, (*Service).umount),
 }
 
 // Ops returns all operations.
 func Ops() []*Op { return ops }
 
-// OpNamed finds an operation by its name, nil if there is none.
-func OpNamed(name string) *Op {
+// findOp finds an operation by its name.
+func findOp(name string) (*Op, error) {
+	var known []string
 	for _, o := range ops {
 		if o.Name == name {
-			return o
+			return o, nil
 		}
+		known = append(known, o.Name)
 	}
-	return nil
+	e := fail.New(fail.Usage, "there is no operation %q", name)
+	if like := Nearest(name, known); like != "" {
+		return nil, e.WithHint("did you mean %q?", like)
+	}
+	return nil, e.WithHint("docs/api/openapi.yaml lists the operations")
 }
 
 // OpOf finds the operation that a value of arguments belongs to. It panics if

@@ -8,18 +8,27 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
 // Schema describes a type of arguments or results. It says plain types only: some
 // clients refuse a list of types such as ["null","array"], and no answer has null
 // where there is a list. Objects may get more fields.
-func Schema(t reflect.Type) (*jsonschema.Schema, error) {
-	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
+func Schema(t reflect.Type) (*jsonschema.Schema, error) { return schemaFor(t, typeSchemas()) }
+
+// typeSchemas describes the types that write themselves in JSON.
+func typeSchemas() map[reflect.Type]*jsonschema.Schema {
+	return map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[snapshot.BytePath](): {Type: "string"},
+		reflect.TypeFor[policy.Span]():       {Type: "string"},
 		reflect.TypeFor[time.Time]():         {Type: "string", Format: "date-time"},
 		reflect.TypeFor[json.RawMessage]():   {Type: "object"},
 		reflect.TypeFor[map[string]string](): {Type: "object", AdditionalProperties: &jsonschema.Schema{Type: "string"}},
-	}})
+	}
+}
+
+func schemaFor(t reflect.Type, known map[reflect.Type]*jsonschema.Schema) (*jsonschema.Schema, error) {
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: known})
 	if err == nil {
 		plain(s)
 	}

@@ -294,7 +294,7 @@ type Status struct {
 
 // Freeze asks to hold back every change.
 type Freeze struct {
-	For time.Duration `json:"for" jsonschema:"nanoseconds, at most 10 minutes"`
+	For string `json:"for,omitempty" jsonschema:"for how long: 30s if empty, at most 10m"`
 }
 
 // Frozen says until when changes are held back.

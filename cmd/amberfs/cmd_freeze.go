@@ -5,15 +5,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 )
 
-// maxFreeze bounds how long a workspace can be held still.
-const maxFreeze = 10 * time.Minute
-
 func freezeCommand(a *app) *cobra.Command {
-	var span time.Duration
+	var req service.Freeze
 	cmd := &cobra.Command{
 		Use:   "freeze [--for 30s]",
 		Short: "Stop all changes for a while",
@@ -22,17 +18,14 @@ tree. Writers wait, readers continue. It ends with "amberfs thaw", or after --fo
 		Example: `  amberfs freeze --for 10s`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if span <= 0 || span > maxFreeze {
-				return fail.New(fail.Usage, "--for takes a span over 0 and up to %s", maxFreeze)
-			}
 			var done service.Frozen
-			if err := a.askHere(cmd.Context(), service.Freeze{For: span}, &done); err != nil {
+			if err := a.askHere(cmd.Context(), req, &done); err != nil {
 				return err
 			}
 			return a.print(done, func() { a.printf("frozen until %s\n", done.Until.Format(time.RFC3339)) })
 		},
 	}
-	cmd.Flags().DurationVar(&span, "for", 30*time.Second, "end the freeze after this `TIME`")
+	cmd.Flags().StringVar(&req.For, "for", "30s", "end the freeze after this `TIME`")
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/strictjson"
 	"github.com/amberfs/amberfs/service"
 )
 
@@ -30,8 +31,12 @@ are checked before any takes effect.`,
 				if err != nil {
 					return err
 				}
-				if !json.Valid(patch) {
-					return fail.New(fail.Usage, "%s is not JSON", argv[0])
+				name := argv[0]
+				if name == "-" {
+					name = "the standard input"
+				}
+				if err := strictjson.Decode(patch, new(json.RawMessage)); err != nil {
+					return fail.New(fail.Usage, "cannot read a policy from %s: %w", name, err)
 				}
 				req = service.SetPolicy{Patch: patch}
 			}

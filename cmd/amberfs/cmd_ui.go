@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -82,7 +84,7 @@ func (a *app) serveUI(ctx context.Context, p locate.Place, listen string, write,
 		return err
 	}
 	if open && out.URL != "" {
-		a.openBrowser(out.URL)
+		defer a.openBrowser(out.URL)()
 	}
 	srv := &http.Server{
 		Handler: page.Handler(), ReadHeaderTimeout: 10 * time.Second,
@@ -104,11 +106,24 @@ func (a *app) printServed(s served) {
 	fmt.Fprintf(a.stdout, "%s\n", s.URL)
 }
 
-// openBrowser is a favour: that no browser comes is no failure.
-func (a *app) openBrowser(url string) {
-	if err := exec.Command("xdg-open", url).Start(); err != nil {
-		fmt.Fprintln(a.stderr, "amberfs: no browser could be opened; open the address yourself")
+// openBrowser opens a file that leads to the address: everybody can read the command
+// line of a browser, and nobody else this file. The caller removes it at the end with
+// what is returned. A browser that does not start is no failure of the command.
+func (a *app) openBrowser(url string) (remove func()) {
+	remove = func() {}
+	dir, err := os.MkdirTemp("", "amberfs-ui-")
+	if err == nil {
+		remove = func() { os.RemoveAll(dir) }
+		file := filepath.Join(dir, "open.html")
+		text := `<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=` + html.EscapeString(url) + `">`
+		if err = os.WriteFile(file, []byte(text), 0o600); err == nil {
+			err = exec.Command("xdg-open", file).Start()
+		}
 	}
+	if err != nil {
+		a.note("cannot open a browser: %v; open the address yourself", err)
+	}
+	return remove
 }
 
 // uiListener listens where nobody but this machine comes, a socket where nobody

@@ -53,7 +53,6 @@ func TestUsageErrors(t *testing.T) {
 		{"diff", "a", "b", "c"},
 		{"run", "ls"},
 		{"run", "a", "b", "--", "ls"},
-		{"freeze", "--for", "20h"},
 	} {
 		_, stderr, status := command(argv...)
 		if status != 2 || stderr == "" {

@@ -48,21 +48,20 @@ func (c *Client) overHTTP(ctx context.Context, o *service.Op, args any, x Exchan
 }
 
 func (c *Client) request(ctx context.Context, o *service.Op, args any, x Exchange) (*http.Request, error) {
-	path, query, body, err := o.Target(args)
-	if err != nil {
-		return nil, err
-	}
-	if query == nil {
-		query = url.Values{}
+	query, in := url.Values{}, x.In
+	if o.Input != "" {
+		query = o.Query(args)
+	} else {
+		body, err := json.Marshal(args)
+		if err != nil {
+			return nil, err
+		}
+		in = bytes.NewReader(body)
 	}
 	if c.target.Workspace != "" {
 		query.Set("workspace", c.target.Workspace)
 	}
-	var in io.Reader = bytes.NewReader(body)
-	if o.Input != "" {
-		in = x.In
-	}
-	req, err := http.NewRequestWithContext(ctx, o.Method(), "http://amberfs"+path+"?"+query.Encode(), in)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://amberfs/v1/"+o.Name+"?"+query.Encode(), in)
 	if err != nil {
 		return nil, err
 	}

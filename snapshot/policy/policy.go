@@ -5,12 +5,10 @@ package policy
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/strictjson"
 )
 
 // A Policy says which snapshots are taken and deleted automatically, who may delete
@@ -90,37 +88,14 @@ func Parse(b []byte) (Policy, error) {
 	if b = bytes.TrimSpace(b); len(b) == 0 || b[0] != '{' {
 		return p, refuse("it must be one JSON object")
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
-		return p, refuse("%s", plain(err))
-	}
-	if d.InputOffset() < int64(len(b)) {
-		return p, refuse("there is text after the object")
+	if err := strictjson.Decode(b, &p); err != nil {
+		return p, refuse("%w", err)
 	}
 	return p, p.Check()
 }
 
 func refuse(format string, args ...any) error {
 	return errs.New(errs.Invalid, "malformed request: policy: "+format, args...)
-}
-
-// plain says what is wrong with a JSON document without Go's names for it.
-func plain(err error) string {
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		want := "an object"
-		switch wrong.Type.Kind() {
-		case reflect.Int, reflect.Int64:
-			want = "a whole number"
-		case reflect.String:
-			want = "a string"
-		case reflect.Bool:
-			want = "true or false"
-		}
-		return fmt.Sprintf("%s must be %s, not a %s", wrong.Field, want, wrong.Value)
-	}
-	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
 // Patch returns the policy changed by a JSON merge patch (RFC 7396): fields that it
@@ -135,8 +110,8 @@ func (p Policy) Patch(patch []byte) (Policy, error) {
 		return p, err
 	}
 	var change any
-	if err := json.Unmarshal(patch, &change); err != nil {
-		return p, refuse("not valid JSON: %s", plain(err))
+	if err := strictjson.Decode(patch, &change); err != nil {
+		return p, refuse("%w", err)
 	}
 	fields, ok := change.(map[string]any)
 	if !ok {

@@ -1,12 +1,14 @@
 package policy
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/strictjson"
 )
 
 // Keep has a rule for each kind of snapshot. Manual and pinned snapshots, latest, undo
@@ -35,11 +37,11 @@ type Rule struct {
 func (r *Rule) UnmarshalJSON(b []byte) error {
 	type rule Rule
 	var whole rule
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	err := d.Decode(&whole)
+	if err := strictjson.Decode(b, &whole); err != nil {
+		return errs.New(errs.Invalid, "a rule of keep: %w", err)
+	}
 	*r = Rule(whole)
-	return err
+	return nil
 }
 
 func defaultKeep() Keep {

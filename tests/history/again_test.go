@@ -68,7 +68,7 @@ func TestForkRenamedOverTheSocket(t *testing.T) {
 	if _, err := os.Stat(m.Path(".forks", "b")); err == nil {
 		t.Fatal("there is a fork b already")
 	}
-	res, err := c.Post("http://amberfs/v1/forks/a/rename", "application/json", strings.NewReader(`{"to":"b"}`))
+	res, err := c.Post("http://amberfs/v1/rename-fork", "application/json", strings.NewReader(`{"from":"a","to":"b"}`))
 	must(t, err)
 	res.Body.Close()
 	if _, err := os.Stat(m.Path(".forks", "a", "file")); res.StatusCode != http.StatusOK || !errors.Is(err, fs.ErrNotExist) {

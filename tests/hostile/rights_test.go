@@ -70,7 +70,7 @@ var rights = []right{
 	{asked(`{"op":"hunks","a":"v","path":"open"}`), onlyOwner},
 	{asked(`{"op":"file","path":"closed"}`), onlyOwner},
 	{asked(`{"op":"history","path":"open"}`), onlyOwner},
-	{asked(`{"op":"log"}`), onlyOwner},
+	{asked(`{"op":"events"}`), onlyOwner},
 	// May write to it.
 	{"mkdir .snapshots/a%d", whoWrites},
 	{"echo b%d > .snapshots/create", whoWrites},
@@ -103,7 +103,7 @@ var rights = []right{
 	{"rmdir .forks/ended%d", whoChanges},
 	{asked(`{"op":"end-fork","name":"going%d"}`), whoChanges},
 	// Owns the store, in main.
-	{asked(`{"op":"freeze","for":1000000}`) + " && " + asked(`{"op":"thaw"}`), onlyRoot},
+	{asked(`{"op":"freeze","for":"1ms"}`) + " && " + asked(`{"op":"thaw"}`), onlyRoot},
 	{asked(`{"op":"gc"}`), onlyRoot},
 	{asked(`{"op":"verify"}`), onlyRoot},
 	{asked(`{"op":"du"}`), onlyRoot},
@@ -115,7 +115,7 @@ var rights = []right{
 	// Only over the socket.
 	{asked(`{"op":"umount"}`), nobody},
 	{asked(`{"op":"import"}`), nobody},
-	{asked(`{"op":"export-tar","name":"v"}`), nobody},
+	{asked(`{"op":"tar","name":"v"}`), nobody},
 	{asked(`{"op":"open","name":"v"}`), nobody},
 	{asked(`{"op":"exported","name":"v"}`), nobody},
 	{asked(`{"op":"add-remote","name":"r"}`), nobody},

@@ -295,10 +295,10 @@ func TestRefused(t *testing.T) {
 		resp.Body.Close()
 		return resp.StatusCode
 	}
-	if got := ask("GET", "/api/v1/snapshots", nil); got != 401 {
+	if got := ask("POST", "/api/v1/list", nil); got != 401 {
 		t.Errorf("without a token: %d, want 401", got)
 	}
-	if got := ask("POST", "/api/v1/snapshots", nil); got != 401 {
+	if got := ask("POST", "/api/v1/snapshot", nil); got != 401 {
 		t.Errorf("a change without a token: %d, want 401", got)
 	}
 	if got := ask("GET", "/", func(r *http.Request) { r.Host = "evil.example" }); got != 403 {
@@ -310,6 +310,80 @@ func TestRefused(t *testing.T) {
 	if len(token) != 64 {
 		t.Errorf("the token has %d digits, want 256 bits", len(token))
 	}
+}
+
+// TestOpen: the address with its token is in no command line, and in no file that others
+// can read.
+func TestOpen(t *testing.T) {
+	m := harness.New(t)
+	bin, seen := t.TempDir(), filepath.Join(t.TempDir(), "seen")
+	script := "#!/bin/sh\n{ echo \"$#\"; stat -c %a \"$1\"; echo \"$1\"; cat \"$1\"; } > " + seen + ".new; mv " + seen + ".new " + seen + "\n"
+	must(t, os.WriteFile(filepath.Join(bin, "xdg-open"), []byte(script), 0o755))
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	address := serve(t, m, "--open")
+	var got []byte
+	harness.Eventually(t, "the browser is started", func() bool {
+		var err error
+		got, err = os.ReadFile(seen)
+		return err == nil
+	})
+	lines := strings.SplitN(string(got), "\n", 4)
+	if lines[0] != "1" || lines[1] != "600" || strings.Contains(lines[2], "token") || !strings.Contains(lines[3], address) {
+		t.Errorf("the browser got %s, for %s", got, address)
+	}
+}
+
+// TestDialog: Enter makes the snapshot, and a refused name stays to be corrected.
+func TestDialog(t *testing.T) {
+	m := harness.New(t)
+	must(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
+	must(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
+	b := open(t, m, "--write")
+	b.click("#actions button", "Snapshot now")
+	b.do(chromedp.SendKeys("#new-name", "first"), chromedp.SendKeys("#new-message", "a text\r"))
+	b.wait(`document.querySelector('#dialog [role=alert]').textContent.includes('already')`)
+	b.wait(`document.querySelector('#dialog').open && document.querySelector('#new-message').value === 'a text'`)
+	b.do(chromedp.SendKeys("#new-name", "-2\r"))
+	b.wait(`!document.querySelector('#dialog').open && document.querySelector('#snapshots').innerText.includes('first-2')`)
+	if out := m.Amberfs("show", "first-2"); !strings.Contains(out, "a text") {
+		t.Errorf("the snapshot is %s", out)
+	}
+}
+
+// TestNow: what changed since the newest snapshot is counted again after a restore, also
+// while something else is selected.
+func TestNow(t *testing.T) {
+	m := harness.New(t)
+	for _, name := range []string{"a", "b", "c"} {
+		must(t, os.WriteFile(m.Path(name), []byte("one\n"), 0o644))
+	}
+	must(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
+	for _, name := range []string{"a", "b", "c"} {
+		must(t, os.WriteFile(m.Path(name), []byte("two\n"), 0o644))
+	}
+	must(t, os.Mkdir(m.Path(".snapshots", "second"), 0o755))
+	must(t, os.WriteFile(m.Path("a"), []byte("three\n"), 0o644))
+	b := open(t, m, "--write")
+	b.wait(`document.querySelector('#snapshots').innerText.includes('1 changed file')`)
+	b.click("#snapshots [role=option]", "first")
+	b.click("#actions button", "Restore all")
+	b.click("#dialog button", "Restore")
+	b.wait(`document.querySelector('#snapshots').innerText.includes('3 changed files')`)
+}
+
+// TestForkGone: the tab of a fork goes when the fork ends, also the one that is shown.
+func TestForkGone(t *testing.T) {
+	m := harness.New(t)
+	m.Amberfs("fork", "left")
+	m.Amberfs("fork", "right")
+	b := open(t, m)
+	b.click("#workspaces [role=tab]", "left")
+	b.wait(`document.querySelector('#workspaces [aria-selected=true]').innerText.includes('left')`)
+	m.Amberfs("fork", "--discard", "right")
+	b.wait(`!document.querySelector('#workspaces').innerText.includes('right')`)
+	m.Amberfs("fork", "--discard", "left")
+	b.wait(`document.querySelector('#workspaces').innerText.trim() === 'main'`)
+	b.wait(`document.querySelector('#workspaces [aria-selected=true]').innerText === 'main'`)
 }
 
 // TestAccessible runs axe-core on each view, in light and dark, wide and narrow.

@@ -12,8 +12,9 @@
 //
 //   - another user of the machine, by the session: the address that is printed
 //     has a token of 256 bits in its fragment, which the page exchanges, once,
-//     for a cookie that scripts cannot read;
-//   - another site in the same browser, by the cookie being SameSite=Strict, by
+//     for a key that it sends in a header of every request. There is no cookie:
+//     a browser sends cookies to every port of a host;
+//   - another site in the same browser, as it cannot send that header, by
 //     http.CrossOriginProtection, and as no GET changes anything;
 //   - a name that an attacker points at 127.0.0.1 (DNS rebinding), by the Host
 //     header, which must be a loopback name;

@@ -26,7 +26,7 @@ const (
 
 // A listing is a part of a file, as the page shows it.
 type listing struct {
-	Kind  string    `json:"kind"` // text, binary or large
+	Kind  string    `json:"kind"` // text, binary or very large
 	Size  int64     `json:"size"`
 	Total int       `json:"total"` // lines
 	Lines [][]token `json:"lines"`
@@ -128,11 +128,15 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 		q.Set("workspace", v)
 	}
 	got, err := p.ask(r, "/v1/events", q)
-	if err != nil || got.StatusCode != http.StatusOK {
-		refuse(w, http.StatusBadGateway, "the daemon has no events of this path")
+	if err != nil {
+		refuse(w, http.StatusBadGateway, "the daemon does not answer; is the workspace still mounted?")
 		return
 	}
 	defer got.Body.Close()
+	if got.StatusCode != http.StatusOK {
+		refuse(w, http.StatusBadGateway, "the daemon has no events of this path")
+		return
+	}
 	events, err := readEvents(got.Body)
 	if err != nil {
 		refuse(w, http.StatusBadGateway, err.Error())

@@ -12,14 +12,17 @@ import (
 
 // A guard decides who may use the page.
 type guard struct {
-	token  string // in the address; good once
-	used   atomic.Bool
-	cookie string // what the token is exchanged for
-	name   string // of the cookie: those of one host are shared by all its ports
+	token string // in the address; good once
+	used  atomic.Bool
+	key   string // what the token is exchanged for
 }
 
+// sessionHeader has the key in every request. A cookie would go to every port of the
+// host, also to a server of another user.
+const sessionHeader = "Amberfs-Session"
+
 // policy lets nothing into the page that is not of this server.
-const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
+const policy = "default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
 // protect refuses what comes by another name or from another site.
 func (g *guard) protect(next http.Handler) http.Handler {
@@ -62,7 +65,7 @@ func foreign(r *http.Request) bool {
 	return r.Method != http.MethodGet || r.URL.Path != "/" || r.Header.Get("Sec-Fetch-Mode") != "navigate"
 }
 
-// enter exchanges the token for the cookie.
+// enter exchanges the token for the key.
 func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Token string `json:"token"`
@@ -72,15 +75,13 @@ func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, "this address was used already, or is not the one that was printed; run `amberfs ui` again")
 		return
 	}
-	http.SetCookie(w, &http.Cookie{Name: g.name, Value: g.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
-	answer(w, http.StatusOK, struct{}{})
+	answer(w, http.StatusOK, map[string]string{"key": g.key})
 }
 
-// member lets those in who have the cookie.
+// member admits requests that have the key.
 func (g *guard) member(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		c, err := r.Cookie(g.name)
-		if err != nil || !same(c.Value, g.cookie) {
+		if !same(r.Header.Get(sessionHeader), g.key) {
 			refuse(w, http.StatusUnauthorized, "open the address that `amberfs ui` printed")
 			return
 		}

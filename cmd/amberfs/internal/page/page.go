@@ -32,7 +32,7 @@ type Page struct {
 
 // New makes a page with a session of its own.
 func New(o Options) *Page {
-	return &Page{o: o, guard: guard{token: secret(), cookie: secret(), name: "amberfs-" + secret()[:8]}}
+	return &Page{o: o, guard: guard{token: secret(), key: secret()}}
 }
 
 // Token is what the address of the page carries behind #token=.

@@ -19,8 +19,8 @@ type daemon struct {
 
 func (d *daemon) RoundTrip(r *http.Request) (*http.Response, error) {
 	d.asked = append(d.asked, r.Method+" "+r.URL.RequestURI())
-	if r.Header.Get("Cookie") != "" {
-		return nil, fmt.Errorf("the cookie left the page")
+	if r.Header.Get(sessionHeader) != "" {
+		return nil, fmt.Errorf("the key left the page")
 	}
 	return &http.Response{
 		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
@@ -29,17 +29,15 @@ func (d *daemon) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 type visitor struct {
-	t *testing.T
-	h http.Handler
-	c *http.Cookie
+	t   *testing.T
+	h   http.Handler
+	key string
 }
 
 func (v *visitor) do(method, path, body string, set ...func(*http.Request)) *httptest.ResponseRecorder {
 	v.t.Helper()
 	r := httptest.NewRequest(method, "http://127.0.0.1:4711"+path, strings.NewReader(body))
-	if v.c != nil {
-		r.AddCookie(v.c)
-	}
+	r.Header.Set(sessionHeader, v.key)
 	for _, f := range set {
 		f(r)
 	}
@@ -53,13 +51,14 @@ func enter(t *testing.T, o Options) *visitor {
 	p := New(o)
 	v := &visitor{t: t, h: p.Handler()}
 	w := v.do("POST", "/session", fmt.Sprintf(`{"token":%q}`, p.Token()))
-	if w.Code != http.StatusOK || len(w.Result().Cookies()) != 1 {
+	var got struct{ Key string }
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK || len(got.Key) != 64 {
 		t.Fatalf("the token was not taken: %d %s", w.Code, w.Body)
 	}
-	v.c = w.Result().Cookies()[0]
-	if !v.c.HttpOnly || v.c.SameSite != http.SameSiteStrictMode {
-		t.Fatalf("the cookie is not guarded: %v", v.c)
+	if cookies := w.Result().Cookies(); len(cookies) > 0 {
+		t.Fatalf("a cookie, which every port of the host gets: %v", cookies)
 	}
+	v.key = got.Key
 	if w := v.do("POST", "/session", fmt.Sprintf(`{"token":%q}`, p.Token())); w.Code != http.StatusUnauthorized {
 		t.Fatalf("the token was taken twice: %d", w.Code)
 	}
@@ -68,9 +67,14 @@ func enter(t *testing.T, o Options) *visitor {
 
 func TestWithoutSession(t *testing.T) {
 	v := &visitor{t: t, h: New(Options{Daemon: &daemon{}}).Handler()}
-	for _, path := range []string{"/session", "/api/v1/snapshots", "/file?path=a", "/image?path=a", "/events?path=a"} {
-		if w := v.do("GET", path, ""); w.Code != http.StatusUnauthorized {
-			t.Errorf("GET %s: %d, want 401", path, w.Code)
+	for path, method := range map[string]string{
+		"/session": "GET", "/api/v1/list": "POST", "/file?path=a": "GET", "/image?path=a": "GET", "/events?path=a": "GET",
+	} {
+		for _, key := range []string{"", "0"} {
+			v.key = key
+			if w := v.do(method, path, "{}"); w.Code != http.StatusUnauthorized {
+				t.Errorf("%s %s with the key %q: %d, want 401", method, path, key, w.Code)
+			}
 		}
 	}
 	if w := v.do("POST", "/session", `{"token":""}`); w.Code != http.StatusUnauthorized {
@@ -88,7 +92,7 @@ func TestOtherNamesAndSites(t *testing.T) {
 	for name, want := range map[string]int{
 		"127.0.0.1:4711": 200, "localhost:99": 200, "[::1]:4711": 200, "evil.example": 403, "127.0.0.1.evil.example:4711": 403, "": 403,
 	} {
-		if w := v.do("GET", "/api/v1/snapshots", "", host(name)); w.Code != want {
+		if w := v.do("POST", "/api/v1/list", "{}", host(name)); w.Code != want {
 			t.Errorf("Host %q: %d, want %d", name, w.Code, want)
 		}
 	}
@@ -96,7 +100,7 @@ func TestOtherNamesAndSites(t *testing.T) {
 		t.Errorf("a form of another origin: %d, want 403", w.Code)
 	}
 	for _, method := range []string{"GET", "POST"} {
-		if w := v.do(method, "/api/v1/snapshots", "{}", from("Sec-Fetch-Site", "cross-site")); w.Code != 403 {
+		if w := v.do(method, "/api/v1/list", "{}", from("Sec-Fetch-Site", "cross-site")); w.Code != 403 {
 			t.Errorf("%s from another site: %d, want 403", method, w.Code)
 		}
 	}
@@ -105,21 +109,22 @@ func TestOtherNamesAndSites(t *testing.T) {
 func TestOnlyLooking(t *testing.T) {
 	d := &daemon{answer: "{}"}
 	v := enter(t, Options{Daemon: d})
-	for _, r := range []string{"POST /v1/snapshots", "DELETE /v1/snapshots", "POST /v1/restore", "POST /v1/pin", "DELETE /v1/forks/f"} {
-		method, path, _ := strings.Cut(r, " ")
-		if w := v.do(method, "/api"+path, "{}"); w.Code != 403 {
-			t.Errorf("%s: %d, want 403", r, w.Code)
+	for _, op := range changes {
+		if w := v.do("POST", "/api/v1/"+op, "{}"); w.Code != 403 {
+			t.Errorf("%s: %d, want 403", op, w.Code)
 		}
 	}
 	if len(d.asked) != 0 {
 		t.Errorf("the daemon was asked: %q", d.asked)
 	}
-	for _, path := range []string{"/v1/snapshots/a/open", "/v1/umount", "/v1/objects", "/v1/nothing"} {
-		if w := v.do("GET", "/api"+path, ""); w.Code == 200 {
-			t.Errorf("GET %s got through", path)
+	for _, op := range []string{"open", "umount", "objects", "set-policy", "gc", "nothing"} {
+		for _, method := range []string{"GET", "POST"} {
+			if w := v.do(method, "/api/v1/"+op, "{}"); w.Code == 200 {
+				t.Errorf("%s %s got through", method, op)
+			}
 		}
 	}
-	if w := v.do("GET", "/api/v1/snapshots?workspace=f", ""); w.Code != 200 || d.asked[0] != "GET /v1/snapshots?workspace=f" {
+	if w := v.do("POST", "/api/v1/list?workspace=f", "{}"); w.Code != 200 || d.asked[0] != "POST /v1/list?workspace=f" {
 		t.Errorf("looking: %d, asked %q", w.Code, d.asked)
 	}
 }

@@ -5,16 +5,10 @@ import (
 	"net/http/httputil"
 )
 
-// What of the API the page uses: looking, and with Options.Write changing.
+// The operations that the page uses: looking, and with Options.Write changing.
 var (
-	looks = []string{
-		"GET /v1/snapshots", "GET /v1/snapshots/{name}", "GET /v1/changes", "GET /v1/hunks", "GET /v1/history",
-		"GET /v1/events", "GET /v1/forks", "GET /v1/status",
-	}
-	changes = []string{
-		"POST /v1/snapshots", "DELETE /v1/snapshots", "POST /v1/snapshots/{name}/rename", "POST /v1/pin", "POST /v1/restore",
-		"POST /v1/revert", "POST /v1/forks/{name}/promote", "DELETE /v1/forks/{name}",
-	}
+	looks   = []string{"list", "show", "changes", "hunks", "history", "events", "forks", "status"}
+	changes = []string{"snapshot", "remove", "rename", "pin", "restore", "revert", "promote", "end-fork"}
 )
 
 // api passes requests on to the daemon. The browser's headers stay here: the
@@ -31,15 +25,15 @@ func (p *Page) api() http.Handler {
 		},
 	}
 	mux := http.NewServeMux()
-	for _, route := range looks {
-		mux.Handle(route, proxy)
+	for _, op := range looks {
+		mux.Handle("POST /v1/"+op, proxy)
 	}
-	for _, route := range changes {
+	for _, op := range changes {
 		if p.o.Write {
-			mux.Handle(route, proxy)
+			mux.Handle("POST /v1/"+op, proxy)
 			continue
 		}
-		mux.HandleFunc(route, func(w http.ResponseWriter, _ *http.Request) {
+		mux.HandleFunc("POST /v1/"+op, func(w http.ResponseWriter, _ *http.Request) {
 			refuse(w, http.StatusForbidden, "this page only looks; `amberfs ui --write` gives it buttons")
 		})
 	}

@@ -30,32 +30,69 @@ async function answer(response) {
   throw new Failure(await response.json().catch(() => ({})), response.status);
 }
 
+// The key of the session. A page of another port cannot read it.
+const KEY = "amberfs-session";
+const headers = (more = {}) => ({ "Amberfs-Session": localStorage.getItem(KEY) || "", ...more });
+const json = { "Content-Type": "application/json" };
+
 export async function get(path, query, options = {}) {
-  return answer(await fetch(address(path, query, options.workspace), { signal: options.signal }));
+  return answer(await fetch(address(path, query, options.workspace), { headers: headers(), signal: options.signal }));
 }
 
-export async function send(method, path, body = {}, query = {}, options = {}) {
-  return answer(await fetch(address(path, query, options.workspace), {
-    method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+// call asks the daemon for one operation.
+export async function call(op, args = {}, options = {}) {
+  return answer(await fetch(address(`/api/v1/${op}`, {}, options.workspace), {
+    method: "POST", headers: headers(json), body: JSON.stringify(args), signal: options.signal,
   }));
 }
 
-// session exchanges the token in the address for a cookie, once.
+// image returns an address that an element can show.
+export async function image(query, signal) {
+  const response = await fetch(address("/image", query), { headers: headers(), signal });
+  if (!response.ok) throw new Failure(await response.json().catch(() => ({})), response.status);
+  return URL.createObjectURL(await response.blob());
+}
+
+// session exchanges the token in the address for the key of a session, once.
 export async function session() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token) {
     history.replaceState(null, "", location.pathname);
-    await answer(await fetch("/session", {
-      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token }),
-    }));
+    const { key } = await answer(await fetch("/session", { method: "POST", headers: json, body: JSON.stringify({ token }) }));
+    localStorage.setItem(KEY, key);
   }
   return get("/session", {}, { workspace: "" });
 }
 
-// follow calls fn for each event that happens from now on, until stopped.
-export function follow(fn, lost) {
-  const source = new EventSource(address("/api/v1/events", { follow: "true", new: "true" }));
-  source.onmessage = (e) => fn(JSON.parse(e.data));
-  source.onerror = () => lost?.();
-  return () => source.close();
+// follow calls fn for each event of a workspace that happens from now on, until the
+// function that it returns is called; lost is called with each failure.
+export function follow(fn, lost, ws) {
+  const stop = new AbortController();
+  const { signal } = stop;
+  const read = async () => {
+    const response = await fetch(address("/api/v1/events", {}, ws), {
+      method: "POST", headers: headers(json), body: JSON.stringify({ follow: true, new: true }), signal,
+    });
+    if (!response.ok) throw new Failure(await response.json().catch(() => ({})), response.status);
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let text = ""; ;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const events = (text + value).split("\n\n");
+      text = events.pop();
+      for (const e of events) if (e.startsWith("data: ")) fn(JSON.parse(e.slice(6)));
+    }
+  };
+  (async () => {
+    while (!signal.aborted) {
+      try {
+        await read();
+        throw new Error("the stream of events ended");
+      } catch (e) {
+        if (!signal.aborted) lost(e);
+      }
+      await new Promise((again) => setTimeout(again, 3000));
+    }
+  })();
+  return () => stop.abort();
 }

@@ -1,7 +1,7 @@
 // The page: what is selected on the left decides what the middle lists, and
 // what is selected there decides what the right shows.
 
-import { get, send, session, follow, useWorkspace, currentWorkspace } from "./api.js";
+import { call, session, follow, useWorkspace, currentWorkspace } from "./api.js";
 import { $, ask, count, el, failed, message, visible } from "./dom.js";
 import { Timeline } from "./timeline.js";
 import { Files } from "./files.js";
@@ -32,20 +32,36 @@ async function start() {
 // show turns to a workspace: main is "".
 async function show(workspace) {
   useWorkspace(workspace);
+  timeline.present = { counts: null, last: "" };
   stopFollowing();
-  stopFollowing = follow(happened, () => { timeline.present.last = "not connected; trying again"; timeline.show(); });
+  const streams = [follow(happened, lost)];
+  if (workspace) streams.push(follow(happenedInMain, () => {}, "")); // forks end there
+  stopFollowing = () => streams.forEach((stop) => stop());
   await Promise.all([loadForks(), loadSnapshots()]);
   timeline.choose({ name: "", now: true });
   timeline.show();
 }
 
+function lost(e) {
+  if (e.status === 404 && currentWorkspace()) { leave(); return; }
+  timeline.present.last = "not connected; trying again";
+  timeline.show();
+}
+
+// leave turns from a fork that has ended to main.
+function leave() {
+  message(`${currentWorkspace()} has ended.`);
+  show("").catch(failed);
+}
+
 async function loadSnapshots() {
-  timeline.set((await get("/api/v1/snapshots")).snapshots || []);
+  timeline.set((await call("list")).snapshots || []);
 }
 
 async function loadForks() {
-  const { forks } = await get("/api/v1/forks", {}, { workspace: "" });
+  const { forks } = await call("forks", {}, { workspace: "" });
   const now = currentWorkspace();
+  if (now && !now.includes("/") && !(forks || []).some((f) => f.name === now)) { leave(); return; }
   const tab = (name, label) => el("button", {
     type: "button", role: "tab", "aria-selected": String(name === now), tabindex: name === now ? 0 : -1,
     onclick: () => show(name).catch(failed),
@@ -69,10 +85,10 @@ async function select(chosen) {
   detail.clear("Choose a file.");
   try {
     const query = { a: pair[0], b: pair[1] };
-    let found = await get("/api/v1/changes", { ...query, limit: 300, quick: true }, { signal });
+    let found = await call("changes", { ...query, limit: 300, quick: true }, { signal });
     files.set(found.paths || [], found.more ? Infinity : found.files);
     if (found.more) {
-      found = await get("/api/v1/changes", { ...query, limit: 20000 }, { signal });
+      found = await call("changes", { ...query, limit: 20000 }, { signal });
       files.set(found.paths || [], found.files);
     }
     if (pair[1] === "") { timeline.present.counts = found.files; timeline.rows.redraw(); }
@@ -106,9 +122,20 @@ function happened(event) {
     try {
       if (all) await Promise.all([loadForks(), loadSnapshots()]);
       if (timeline.chosen.length === 1 && timeline.chosen[0] === "") await refreshNow();
-      else timeline.rows.redraw();
+      else await countNow();
     } catch (e) { failed(e); }
   }, 300);
+}
+
+function happenedInMain(event) {
+  if (["forked", "renamed-fork", "fork-ended"].includes(event.action)) loadForks().catch(failed);
+}
+
+// countNow counts what changed since the newest snapshot, while something else is shown.
+async function countNow() {
+  const found = await call("changes", { a: timeline.before(""), limit: 1 });
+  timeline.present.counts = found.files;
+  timeline.rows.redraw();
 }
 
 // refreshNow looks again at what changed, and leaves what is being read alone.
@@ -117,7 +144,7 @@ async function refreshNow() {
   loading = new AbortController();
   const { signal } = loading;
   pair = [timeline.before(""), ""];
-  const found = await get("/api/v1/changes", { a: pair[0], limit: 20000 }, { signal });
+  const found = await call("changes", { a: pair[0], limit: 20000 }, { signal });
   timeline.present.counts = found.files;
   files.set(found.paths || [], found.files);
   timeline.rows.redraw();
@@ -135,7 +162,7 @@ function workspaceActions() {
     row.append(
       button("Restore all", () => restore(chosen.name)),
       button(chosen.pinned ? "Unpin" : "Pin", async () => {
-        await send("POST", "/api/v1/pin", { names: [chosen.name], pinned: !chosen.pinned });
+        await call("pin", { names: [chosen.name], pinned: !chosen.pinned });
         await loadSnapshots();
         workspaceActions();
       }),
@@ -160,17 +187,17 @@ function fileActions(file) {
 const undo = (name) => ({ label: "Undo", run: () => restoreNow(name).catch(failed) });
 
 async function restoreNow(name, paths) {
-  const done = await send("POST", "/api/v1/restore", { name, paths });
+  const done = await call("restore", { name, paths });
   message(done.changed ? `Restored ${name}: ${count(done.changed, "path")} changed.` : "Nothing differed.",
     { action: done.undo ? undo(done.undo) : undefined });
   await loadSnapshots();
-  await select(timeline.chosen);
+  await Promise.all([select(timeline.chosen), countNow()]);
 }
 
 // restore shows what it would change before it does.
 async function restore(name, path) {
   const paths = path ? [path] : undefined;
-  const plan = await send("POST", "/api/v1/restore", { name, paths, dry_run: true });
+  const plan = await call("restore", { name, paths, dry_run: true });
   if (!plan.changed) { message("Nothing differs."); return; }
   const shown = plan.paths.slice(0, 200);
   const answer = await ask(`Restore ${visible(path || "everything")} from ${visible(name)}?`, [
@@ -184,20 +211,23 @@ async function restore(name, path) {
 async function snapshotNow() {
   const name = el("input", { id: "new-name", maxlength: 128, autocomplete: "off" });
   const text = el("input", { id: "new-message" });
-  const answer = await ask("Snapshot now", [el("label", {}, "Name (none: a number) ", name), el("label", {}, "Message ", text)],
-    [{ label: "Make it", value: "yes", class: "primary" }]);
-  if (answer !== "yes") return;
-  const made = await send("POST", "/api/v1/snapshots", { name: name.value, message: text.value });
+  let made;
+  await ask("Snapshot now", [el("label", {}, "Name (none: a number) ", name), el("label", {}, "Message ", text)],
+    [{ label: "Make it", value: "yes", class: "primary" }],
+    async () => { made = await call("snapshot", { name: name.value, message: text.value }); });
+  if (!made) return;
   message(`Snapshot ${made.name} made.`);
   await loadSnapshots();
+  await countNow();
 }
 
 async function rename(from) {
   const name = el("input", { id: "new-name", maxlength: 128, value: from, autocomplete: "off" });
-  const answer = await ask(`Rename ${visible(from)}`, [el("label", {}, "New name ", name)], [{ label: "Rename", value: "yes", class: "primary" }]);
+  const answer = await ask(`Rename ${visible(from)}`, [el("label", {}, "New name ", name)], [{ label: "Rename", value: "yes", class: "primary" }],
+    async () => { if (name.value !== from) await call("rename", { from, to: name.value }); });
   if (answer !== "yes" || name.value === from) return;
-  await send("POST", `/api/v1/snapshots/${encodeURIComponent(from)}/rename`, { to: name.value });
-  message(`${from} is ${name.value}.`, { action: { label: "Undo", run: () => send("POST", `/api/v1/snapshots/${encodeURIComponent(name.value)}/rename`, { to: from }).then(loadSnapshots).catch(failed) } });
+  const back = () => call("rename", { from: name.value, to: from }).then(loadSnapshots).catch(failed);
+  message(`${from} is ${name.value}.`, { action: { label: "Undo", run: back } });
   timeline.chosen = [name.value];
   await loadSnapshots();
   workspaceActions();
@@ -208,7 +238,7 @@ async function remove(name) {
   const answer = await ask(`Delete ${visible(name)}?`, [el("p", {}, `${count(s?.files || 0, "file")} as they were then cannot be brought back from it. This cannot be undone.`)],
     [{ label: "Delete", value: "yes", class: "danger" }]);
   if (answer !== "yes") return;
-  await send("DELETE", "/api/v1/snapshots", { names: [name] });
+  await call("remove", { names: [name] });
   message(`${name} is deleted.`);
   await loadSnapshots();
   timeline.choose({ name: "", now: true });
@@ -217,10 +247,9 @@ async function remove(name) {
 // promote merges a fork; where both sides changed a path, who asks decides.
 async function promote(fork) {
   const at = { workspace: "" };
-  const path = `/api/v1/forks/${encodeURIComponent(fork)}/promote`;
   let done;
   try {
-    done = await send("POST", path, {}, {}, at);
+    done = await call("promote", { fork }, at);
   } catch (e) {
     const conflicts = e.result?.conflicts || [];
     if (!conflicts.length) throw e;
@@ -232,7 +261,7 @@ async function promote(fork) {
     if (answer !== "yes") return;
     const resolve = {};
     conflicts.forEach((p, i) => { resolve[p] = $("dialog").querySelector(`[name=c${i}]:checked`).value; });
-    done = await send("POST", path, { resolve }, {}, at);
+    done = await call("promote", { fork, resolve }, at);
   }
   await show("");
   message(`Promoted ${fork}: ${count(done.changed, "path")} changed.`, { action: done.undo ? undo(done.undo) : undefined });
@@ -243,7 +272,8 @@ async function endFork(fork, discard) {
     [el("p", {}, discard ? "Nothing of it is kept." : "Its last state is kept as a snapshot.")],
     [{ label: discard ? "Discard" : "End", value: "yes", class: discard ? "danger" : "primary" }]);
   if (answer !== "yes") return;
-  await send("DELETE", `/api/v1/forks/${encodeURIComponent(fork)}`, { discard }, {}, { workspace: "" });
+  stopFollowing();
+  await call("end-fork", { name: fork, discard }, { workspace: "" });
   await show("");
   message(discard ? `${fork} is discarded.` : `${fork} has ended.`);
 }

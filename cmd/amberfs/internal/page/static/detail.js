@@ -1,6 +1,6 @@
 // One file: how it differs, what it is, what happened to it.
 
-import { get, address } from "./api.js";
+import { call, get, image } from "./api.js";
 import { $, bytes, el, timeOf, dayOf, visible, failed } from "./dom.js";
 
 const tabs = ["Diff", "File", "History", "Events"];
@@ -79,8 +79,8 @@ export class Detail {
   }
 
   async drawDiff(signal) {
-    if (images.test(this.file.path)) return this.imagePair();
-    const found = await get("/api/v1/hunks", { a: this.a, b: this.b, path: this.file.path, from: this.file.from }, { signal });
+    if (images.test(this.file.path)) return this.imagePair(signal);
+    const found = await call("hunks", { a: this.a, b: this.b, path: this.file.path, from: this.file.from }, { signal });
     if (found.binary) {
       return el("p", { class: "message" }, `A binary file: ${bytes(found.old_size)} before, ${bytes(found.new_size)} after.`);
     }
@@ -102,7 +102,7 @@ export class Detail {
       const at = next;
       next = null;
       try {
-        const part = await get("/api/v1/hunks", { a: this.a, b: this.b, path: this.file.path, from: this.file.from, cursor: at }, { signal });
+        const part = await call("hunks", { a: this.a, b: this.b, path: this.file.path, from: this.file.from, cursor: at }, { signal });
         add(part.hunks || []);
         next = part.next;
         observer.unobserve(more);
@@ -112,20 +112,20 @@ export class Detail {
     return [table, more];
   }
 
-  imagePair() {
-    const one = (snapshot, path, title) => el("figure", {}, el("figcaption", {}, title),
-      el("img", { src: address("/image", { snapshot, path }), alt: `${visible(path)}, ${title}` }));
+  async imagePair(signal) {
+    const one = async (snapshot, path, title) => el("figure", {}, el("figcaption", {}, title),
+      el("img", { src: await image({ snapshot, path }, signal), alt: `${visible(path)}, ${title}` }));
     const both = [];
     if (this.file.status !== "A") both.push(one(this.a, this.file.from || this.file.path, "before"));
     if (this.file.status !== "D") both.push(one(this.b, this.file.path, "after"));
-    return el("div", { class: "images" }, ...both);
+    return el("div", { class: "images" }, ...await Promise.all(both));
   }
 
   async drawFile(signal) {
     const gone = this.file.status === "D";
     const where = { snapshot: gone ? this.a : this.b, path: this.file.path };
     if (images.test(this.file.path)) {
-      return el("div", { class: "images" }, el("img", { src: address("/image", where), alt: visible(this.file.path) }));
+      return el("div", { class: "images" }, el("img", { src: await image(where, signal), alt: visible(this.file.path) }));
     }
     const first = await get("/file", where, { signal });
     if (first.kind !== "text") return el("p", { class: "message" }, first.kind === "directory" ? "A directory." : `A ${first.kind} file of ${bytes(first.size)}.`);
@@ -133,7 +133,7 @@ export class Detail {
   }
 
   async drawHistory(signal) {
-    const { entries = [] } = await get("/api/v1/history", { path: this.file.path }, { signal });
+    const { entries = [] } = await call("history", { path: this.file.path }, { signal });
     return el("table", { class: "events" },
       el("thead", {}, el("tr", {}, ...["Snapshot", "When", "What", "Size", "Message"].map((h) => el("th", { scope: "col" }, h)))),
       el("tbody", {}, ...entries.map((h) => el("tr", {},

@@ -46,14 +46,26 @@ export const failed = (e) => {
   if (e.name !== "AbortError") message(e.hint ? `${e.message}; ${e.hint}` : e.message, { error: true });
 };
 
-// ask shows a dialog and resolves to the pressed button's value, "" if none.
-export function ask(title, body, buttons) {
+// ask shows a dialog and resolves to the pressed button's value, "" if none. With act,
+// the dialog closes when act has succeeded; what it fails with is shown, and what was
+// typed stays.
+export function ask(title, body, buttons, act = async () => {}) {
   const d = $("dialog");
-  const row = el("div", { class: "actions" });
-  d.replaceChildren(el("form", { method: "dialog" }, el("h2", { id: "dialog-title" }, title), ...body, row));
-  for (const b of [{ label: "Cancel", value: "" }, ...buttons]) {
-    row.append(el("button", { value: b.value, class: b.class || "" }, b.label));
-  }
+  const wrong = el("p", { class: "error", role: "alert" });
+  const form = el("form", { method: "dialog" }, el("h2", { id: "dialog-title" }, title), ...body, wrong,
+    el("div", { class: "actions" }, el("button", { type: "button", onclick: () => d.close("") }, "Cancel"),
+      ...buttons.map((b) => el("button", { value: b.value, class: b.class || "" }, b.label))));
+  form.addEventListener("submit", async (e) => {
+    e.preventDefault();
+    const value = e.submitter?.value ?? buttons[0]?.value ?? "";
+    try {
+      await act(value);
+      d.close(value);
+    } catch (e) {
+      wrong.textContent = visible(e.hint ? `${e.message}; ${e.hint}` : e.message);
+    }
+  });
+  d.replaceChildren(form);
   d.returnValue = "";
   d.showModal();
   return new Promise((done) => d.addEventListener("close", () => done(d.returnValue), { once: true }));

@@ -1,0 +1,117 @@
+// Package strictjson decodes JSON that users write: requests and policies. Unknown
+// fields are refused, and errors are in words of JSON, not of Go.
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/amberfs/amberfs/internal/errs"
+)
+
+// Decode reads the one JSON value in b into v, a pointer. Its errors are of kind
+// errs.Invalid.
+func Decode(b []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return explain(err, reflect.TypeOf(v).Elem())
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errs.New(errs.Invalid, "there is more than one JSON value")
+	}
+	return nil
+}
+
+// explain rewrites an error of package json.
+func explain(err error, into reflect.Type) error {
+	var syntax *json.SyntaxError
+	var wrong *json.UnmarshalTypeError
+	unknown, isUnknown := strings.CutPrefix(err.Error(), "json: unknown field ")
+	switch {
+	case errors.Is(err, io.EOF):
+		return errs.New(errs.Invalid, "not valid JSON: it is empty")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errs.New(errs.Invalid, "not valid JSON: it ends too early")
+	case errors.As(err, &syntax):
+		return errs.New(errs.Invalid, "not valid JSON: syntax error at byte %d", syntax.Offset)
+	case errors.As(err, &wrong) && wrong.Field == "":
+		return errs.New(errs.Invalid, "it is %s, and must be %s", words(wrong.Value), expected(wrong.Type))
+	case errors.As(err, &wrong):
+		return errs.New(errs.Invalid, "%s must be %s, not %s", wrong.Field, expected(wrong.Type), words(wrong.Value))
+	case isUnknown && !slices.Contains(Fields(into), strings.Trim(unknown, `"`)):
+		return errs.New(errs.Invalid, "unknown field %s%s", unknown, known(Fields(into)))
+	}
+	return err
+}
+
+// known lists the fields that are accepted.
+func known(fields []string) string {
+	if len(fields) == 0 {
+		return ": no fields are accepted"
+	}
+	return ": the fields are " + strings.Join(fields, ", ")
+}
+
+// Fields returns the JSON names of the fields of a struct type, in their order.
+func Fields(t reflect.Type) []string {
+	var out []string
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.IsExported() && !f.Anonymous && name != "-" && name != "" {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// words describes a JSON value as package json names it: "number 1.5", "string".
+func words(value string) string {
+	switch kind, rest, _ := strings.Cut(value, " "); kind {
+	case "string":
+		return "a string"
+	case "bool":
+		return "true or false"
+	case "array":
+		return "a list"
+	case "object":
+		return "an object"
+	case "number":
+		if rest != "" {
+			return "the number " + rest
+		}
+		return "a number"
+	default:
+		return value
+	}
+}
+
+// expected describes the JSON value that a Go type takes.
+func expected(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number from 0 on"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "a whole number"
+	}
+	return "an object"
+}

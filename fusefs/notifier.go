@@ -99,7 +99,7 @@ func (n *notifier) close() {
 // invalidate has everything in inv dropped. It returns when the kernel did so,
 // or after noticeWait.
 func (n *notifier) invalidate(inv live.Invalidation) {
-	n.await(n.later(&n.trees, inv), inv.Entries.Len())
+	n.await(n.later(&n.trees, inv), len(inv.Entries))
 }
 
 // await waits for a notice of so many names, for noticeWait at most.
@@ -157,10 +157,10 @@ func (n *notifier) DropTail(id live.NodeID, from int64) { n.send(invalPages(id, 
 func (n *notifier) dropAttr(id live.NodeID) { n.send(invalAttr(id)) }
 
 func (n *notifier) drop(inv live.Invalidation) {
-	if inv.Entries.Len() > manyEntries && n.mayEpoch() {
+	if len(inv.Entries) > manyEntries && n.mayEpoch() {
 		n.send(incEpoch())
 	} else {
-		for e := range inv.Entries.All() {
+		for _, e := range inv.Entries {
 			// Who watches a directory that went is told by a replay.
 			if e.Gone != 0 && !e.WasDir {
 				n.send(deleted(e.Parent, e.Name, e.Gone))

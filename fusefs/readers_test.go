@@ -182,7 +182,7 @@ func TestPanicOfTheNotifier(t *testing.T) {
 	}()
 	for range 2 {
 		select {
-		case <-n.later(&n.trees, live.Invalidation{Entries: live.EntriesOf(make([]live.Entry, manyEntries+1)...)}):
+		case <-n.later(&n.trees, live.Invalidation{Entries: make([]live.Entry, manyEntries+1)}):
 		case <-time.After(time.Minute):
 			t.Fatal("whoever waits for a notice that will not come is not told")
 		}

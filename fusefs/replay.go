@@ -65,7 +65,7 @@ func (s *Server) Replay(r *Replay) {
 		return
 	}
 	if s.notify.mayEpoch() { // else a mount on one of them would go with the name
-		s.notify.invalidate(live.Invalidation{Entries: live.EntriesOf(r.Came...)})
+		s.notify.invalidate(live.Invalidation{Entries: r.Came})
 	}
 	s.fs.replay.Store(newReplay(r))
 }

@@ -91,9 +91,8 @@ func serve(o Options, fd int) (*Server, error) {
 	fs.forest.SetHeld(fs.lookups.held)
 	fs.store.OnInvalidate(func(inv live.Invalidation) {
 		n.invalidate(inv)
-		for e := range inv.Entries.All() {
-			fs.removals.changed(e.Parent.View())
-			break // they are of one view
+		if len(inv.Entries) > 0 { // they are of one view
+			fs.removals.changed(inv.Entries[0].Parent.View())
 		}
 		if o.Invalidated != nil {
 			o.Invalidated(inv)
@@ -167,7 +166,7 @@ func (s *Server) Gone(workspace uint32, fork bool, name string, wait bool) {
 		dir = forks
 	}
 	n := s.notify
-	done := n.later(&n.names, live.Invalidation{Entries: live.EntriesOf(live.Entry{Parent: dir, Name: name})})
+	done := n.later(&n.names, live.Invalidation{Entries: []live.Entry{{Parent: dir, Name: name}}})
 	if wait {
 		n.await(done, 1)
 	}

@@ -23,7 +23,8 @@ type catalogue struct {
 	snaps      map[uint32]*snap      // by view
 	dirty      dirty                 // since the last checkpoint
 	bytes      int64                 // sum of the sizes of the snapshots' files
-	grafts     []cas.Hash            // trees that records since the last checkpoint refer to
+	// journalRoots are trees that records since the last checkpoint refer to.
+	journalRoots []journalRoot
 }
 
 func newCatalogue() catalogue {
@@ -32,6 +33,12 @@ func newCatalogue() catalogue {
 		snaps:      make(map[uint32]*snap),
 		dirty:      newDirty(),
 	}
+}
+
+// A journalRoot is a state, or the id of one that is not loaded.
+type journalRoot struct {
+	state *tree.State
+	id    cas.Hash
 }
 
 // dirty are the views of workspaces and snapshots whose records changed.

@@ -49,10 +49,9 @@ const (
 )
 
 // changes are all that tree.Diff finds, charged to a list.
-func (s *Store) changes(ctx context.Context, a, b *tree.State, o tree.DiffOptions, list *budget.Charge) (*live.Steps, error) {
-	all := new(live.Steps)
-	err := tree.Diff(ctx, s.src, a, b, o, func(c tree.Change) error {
-		all.Add(live.StepOf(c))
+func (s *Store) changes(ctx context.Context, a, b *tree.State, o tree.DiffOptions, list *budget.Charge) (all []live.Step, err error) {
+	err = tree.Diff(ctx, s.src, a, b, o, func(c tree.Change) error {
+		all = append(all, live.StepOf(c))
 		return list.Try(changeCost)
 	})
 	return all, err
@@ -66,28 +65,22 @@ func shown(c *live.Step) bool { return !trivial(c) }
 const maxListed = 1 << 20
 
 // listChanges counts the changes that users see, and names as many as a result may.
-func listChanges(changes *live.Steps) (n int, out []PathChange, more bool) {
-	named, room := 0, maxListed
-	for c := range changes.All() {
-		if shown(c) {
-			n++
-			if room -= min(c.Path.Len(), unix.PathMax); room >= 0 {
-				named = n
-			}
+func listChanges(steps []live.Step) (n int, out []PathChange, more bool) {
+	room := maxListed
+	for i := range steps {
+		c := &steps[i]
+		if !shown(c) {
+			continue
 		}
-	}
-	if named > 0 {
-		out = make([]PathChange, 0, named)
-	}
-	for c := range changes.All() {
-		if len(out) == named {
-			break
+		if n++; !more {
+			room -= min(c.Path.Len(), unix.PathMax)
+			more = room < 0
 		}
-		if shown(c) {
+		if !more {
 			out = append(out, pathChange(c))
 		}
 	}
-	return n, out, named < n
+	return n, out, more
 }
 
 // PathChangeOf is a change as users see it.

@@ -25,8 +25,8 @@ const (
 	restfulBytes = 4 << 20
 	calmSeconds  = 3
 	// So much journal, or so many records of it, are sealed while they go on: the
-	// one takes space, the other time to replay. What a restore or a promotion
-	// changes counts as that many records: it is worked out again.
+	// one takes space, the other time to replay. Each step of a restore, a merge or an
+	// import counts as a record.
 	checkpointMost    = 1 << 30
 	checkpointRecords = 150_000
 	// A checkpoint beside writers postpones files that have less journal than this.
@@ -135,7 +135,7 @@ type checkpoint struct {
 	workspaces map[uint32]storedWorkspace
 	snaps      map[uint32]*snap
 	dirty      dirty
-	grafts     int
+	roots      int   // of journalRoots
 	changes    int64 // by restores and promotions before it
 	floor      int64 // lowest position of bytes that records after it may refer to
 }
@@ -198,7 +198,7 @@ func (s *Store) freezeAll(tx *live.Tx, postpone bool) (*checkpoint, error) {
 		states:     make(map[uint32]*tree.State),
 		workspaces: make(map[uint32]storedWorkspace),
 		snaps:      make(map[uint32]*snap),
-		grafts:     len(s.cat.grafts),
+		roots:      len(s.cat.journalRoots),
 		changes:    s.ckpt.changes.Load(),
 		floor:      tx.Unjournaled(),
 	}
@@ -269,7 +269,7 @@ func (s *Store) finish(c *checkpoint) error {
 	s.ckpt.records.Store(c.at.Records)
 	s.ckpt.changes.Add(-c.changes)
 	s.alter(func(*live.Tx) {
-		s.cat.grafts = s.cat.grafts[c.grafts:]
+		s.cat.journalRoots = slices.Delete(s.cat.journalRoots, 0, c.roots)
 	})
 	return s.dropJournal(min(c.at.Position, c.floor))
 }

@@ -188,20 +188,20 @@ func (s *Store) mergeInto(ctx context.Context, view uint32, st *tree.State) erro
 	}
 	defer s.Hold(e.Base())()
 	defer e.End()
-	changes := new(live.Steps)
+	var steps []live.Step
 	taken := make(map[string]bool) // paths that are directories in the state only
 	if err := tree.Diff(ctx, s.src, e.Base(), st, tree.DiffOptions{}, func(c tree.Change) error {
 		switch {
 		case c.A != nil && c.B != nil && !c.A.IsDir() && c.B.IsDir():
 			taken[c.Path.String()] = true
 		case c.A == nil && (len(taken) == 0 || !under(c.Path.String(), taken)):
-			changes.Add(live.StepOf(c))
+			steps = append(steps, live.StepOf(c))
 		}
 		return nil
 	}); err != nil {
 		return err
 	}
-	if err := e.Graft(ctx, st, changes, live.Graft{Now: time.Now().UnixNano()}); err != nil {
+	if err := e.Graft(ctx, steps, live.Graft{Source: st, Now: time.Now().UnixNano()}); err != nil {
 		return err
 	}
 	s.alter(func(tx *live.Tx) { tx.Apply(e) })

@@ -20,10 +20,16 @@
 //
 // # The life of a restore
 //
-// Under the lock, the present state is captured, compared with the
-// snapshot's, and exactly what differs is put in place (live.Graft): one
-// record in the journal says which snapshot, and recovery comes to the same
-// result. When the lock is released, the kernel is told what changed.
+//  1. Changes of the workspace wait (live.Forest.Edit); others go on.
+//  2. tree.Diff compares the workspace with the snapshot: a list of steps.
+//  3. The steps are made on a copy of the state and written to the journal
+//     (live.Edit.Graft). Very many are not written; the result is sealed instead.
+//  4. Under the lock, one record says where the steps are, or which state was sealed.
+//     The state before is captured, and the copy takes its place.
+//  5. When the lock is released, the kernel is told what changed.
+//
+// Merges and imports have the same record and the same last steps. Recovery makes the
+// steps of the record again, or loads its state.
 //
 // # Recovery
 //

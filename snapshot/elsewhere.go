@@ -218,7 +218,7 @@ func (s *Store) applyPull(tx *live.Tx, r pullRecord) error {
 	if err != nil {
 		return err
 	}
-	s.cat.grafts = append(s.cat.grafts, sn.id)
+	s.cat.journalRoots = append(s.cat.journalRoots, journalRoot{id: sn.id})
 	s.cat.add(sn)
 	return nil
 }

@@ -128,17 +128,15 @@ func (s *Store) roots() ([]*tree.State, error) {
 				snaps = append(snaps, sn)
 			}
 		}
-		ids = append(ids, s.cat.grafts...)
-		o := tx.NewRoot(0, 0, 0, 0)
-		var failed error
-		tx.EachOrphan(func(n *tree.Inode) {
-			if n.Ino == live.RootIno || failed != nil {
-				return
+		for _, r := range s.cat.journalRoots {
+			if r.state != nil {
+				out = append(out, r.state)
+			} else {
+				ids = append(ids, r.id)
 			}
-			failed = o.Put(s.src, 0, n)
-		}, func(st *tree.State) { out = append(out, st) })
-		out = append(out, o)
-		return failed
+		}
+		out = append(out, tx.Orphans()...)
+		return nil
 	})
 	if err != nil {
 		return nil, err

@@ -2,12 +2,10 @@ package snapshot
 
 import (
 	"context"
-	"fmt"
 	"path"
 	"slices"
 	"time"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -61,158 +59,40 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	defer e.End()
 	over := &live.Overlay{Base: e.Base(), Source: o.Tree, Prefix: prefix}
 	defer s.Hold(over.Base)()
-	r, err := s.graft(ctx, w, e, over)
-	if err != nil {
+	r := editRecord{WS: w.view}
+	seal := s.sealsEdit(ctx, &r)
+	if err := seal(over.Base.Clone()); err != nil {
 		return GraftResult{}, err
 	}
-	err = s.forest.Update(false, func(tx *live.Tx) error {
-		if err := w.alive(); err != nil {
-			return err
-		}
-		r.Pre, err = w.newSnapshot(tx, CaptureOptions{Origin: OriginPreRestore, Message: "before import", Caller: o.Caller})
-		if err != nil {
-			return err
-		}
-		if err := s.journal(tx, recGraft, r); err != nil {
-			return err
-		}
-		return s.finishGraft(tx, w, r, e)
-	})
+	if err := e.Overlay(ctx, over, live.Graft{Now: time.Now().UnixNano(), Seal: seal}); err != nil {
+		return GraftResult{}, err
+	}
+	if err := s.grafted(e, &r); err != nil {
+		return GraftResult{}, err
+	}
+	inv, err := s.commitEdit(w, e, &r, true, CaptureOptions{Message: "before import", Caller: o.Caller}, func() error { return nil })
 	e.End()
 	if err != nil {
 		return GraftResult{}, err
 	}
 	s.event(Event{Workspace: w.view, Action: "captured", From: r.Pre.Name, Caller: o.Caller})
-	s.announce(w, e, over, o.Caller)
+	s.tell(inv)
+	s.imported(w, over, o.Caller)
 	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: r.Pre.Name}, s.Sync()
 }
 
-// graft merges a tree into an edited workspace, and returns when the state that this
-// comes to is on disk. The caller holds puts.
-func (s *Store) graft(ctx context.Context, w *Workspace, e *live.Edit, over *live.Overlay) (graftRecord, error) {
-	r := graftRecord{WS: w.view}
-	seal := s.sealsEdit(ctx, &r.State)
-	if err := seal(over.Base.Clone()); err != nil {
-		return r, err
-	}
-	if err := e.Merge(ctx, over, time.Now().UnixNano(), seal); err != nil {
-		return r, err
-	}
-	r.NextIno = e.Next()
-	return r, s.cas.Commit()
-}
-
-// sealsEdit returns what seals the states of an edit for its record, which has the id of
-// the last one. The caller holds puts.
-func (s *Store) sealsEdit(ctx context.Context, record *string) func(*tree.State) error {
-	return func(st *tree.State) error {
-		id, err := s.sealTo(ctx, cas.Quick{Store: s.cas}, st)
-		*record = id.String()
-		return err
-	}
-}
-
-// applyGraft makes the import that a record tells of.
-func (s *Store) applyGraft(tx *live.Tx, r graftRecord) error {
-	w, ok := s.cat.workspaces[r.WS]
-	if !ok {
-		return fmt.Errorf("%w: an import into a fork that is gone", ErrNoFork)
-	}
-	e, err := tx.Edit(r.WS)
-	if err != nil {
-		return err
-	}
-	if err := s.loadEdit(e, r.State, r.NextIno); err != nil {
-		return err
-	}
-	return s.finishGraft(tx, w, r, e)
-}
-
-// loadEdit makes the state of a record what the edited view is to become.
-func (s *Store) loadEdit(e *live.Edit, state string, nextIno uint64) error {
-	h, err := cas.ParseHash(state)
-	if err != nil {
-		return err
-	}
-	st, err := tree.Load(s.src, h)
-	if err != nil {
-		return err
-	}
-	e.Sealed(st, nextIno)
-	return nil
-}
-
-// finishGraft captures the state before, and puts that with the tree in place.
-func (s *Store) finishGraft(tx *live.Tx, w *Workspace, r graftRecord, e *live.Edit) error {
-	pre, err := s.applyCapture(tx, r.Pre)
-	if err != nil {
-		return err
-	}
-	w.undo = pre.View
-	tx.Apply(e)
-	return s.keepSealed(r.State)
-}
-
-// keepSealed keeps the state of a record for as long as the record is in the journal.
-func (s *Store) keepSealed(state string) error {
-	id, err := cas.ParseHash(state)
-	if err == nil {
-		s.cat.grafts = append(s.cat.grafts, id)
-	}
-	return err
-}
-
-const (
-	// toldAtOnce is how many names the kernel is told of at a time.
-	toldAtOnce = 10_000
-	// toldBelow is how many names are told of that are in directories which came
-	// themselves. Only watchers want to know them.
-	toldBelow = 20_000
-)
-
-// announce tells the kernel and the log what came with a graft.
-func (s *Store) announce(w *Workspace, e *live.Edit, over *live.Overlay, c live.Caller) {
-	defer e.Forgotten()
-	inv := live.Invalidation{Entries: new(live.Entries)}
-	told := func(most int) {
-		if inv.Entries.Len()+len(inv.Inodes) > most {
-			s.tell(inv)
-			inv = live.Invalidation{Entries: new(live.Entries)}
-		}
-	}
-	below := 0
-	err := over.Walk(context.Background(), s.src, func(in live.Place, ch tree.Change, _ uint64) error {
-		step := live.StepOf(ch)
-		p := pathChange(&step)
+// imported writes to the log what came with a graft.
+func (s *Store) imported(w *Workspace, over *live.Overlay, c live.Caller) {
+	err := over.Walk(context.Background(), s.src, func(step *live.Step) error {
+		p := pathChange(step)
 		s.event(Event{
 			Workspace: w.view, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: step.Size, Caller: c,
 		})
-		if in.Here == nil {
-			below++
-		}
-		switch {
-		case ch.A != nil && !ch.A.IsDir():
-			entry, inodes, err := e.Replaced(in, ch)
-			if err != nil {
-				return err
-			}
-			inv.Entries.Add(entry)
-			inv.Inodes = append(inv.Inodes, inodes...)
-		case ch.A == nil && (in.Here != nil || below < toldBelow):
-			inv.Entries.Add(live.Entry{Parent: live.Node(w.view, in.Ino), Name: ch.Path.Name})
-		}
-		told(toldAtOnce)
-		return nil
-	}, func(in live.Place) error {
-		if in.Here != nil {
-			inv.Inodes = append(inv.Inodes, live.Node(w.view, in.Ino))
-		}
 		return nil
 	})
 	if err != nil {
-		s.logger.Warn("telling what an import brought", "err", err)
+		s.logger.Warn("writing to the log what an import changed", "err", err)
 	}
-	told(0)
 }
 
 // Importing guards objects that an import puts into the store until its tree

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,17 +17,21 @@ import (
 
 // A merging is what a promotion is to do.
 type merging struct {
-	s                  *Store
-	base, ours, theirs *tree.State
+	s                    *Store
+	base, ours, theirs   *tree.State
+	oursView, theirsView uint32
 
-	changes   *live.Steps
+	steps     []live.Step
 	conflicts []string
-	clean     bool            // the workspace did not change since the fork
-	above     map[string]bool // directories in which something changed here
+	clean     bool                   // the workspace did not change since the fork
+	mine      map[string]tree.Change // significant changes of the workspace
+	above     map[string]bool        // directories in which something changed here
+	added     map[string]bool        // directories that come with the fork
+	linked    []tree.Change          // of the fork, to files with several names
 
 	collisions []collision                 // the conflicts
 	texts      map[string]*content.Content // what merged, by path
-	now        int64                       // the time of what merged
+	now        int64                       // the time of the merge
 	list       *budget.Charge              // of all that differs
 }
 
@@ -41,48 +46,28 @@ func (s *Store) newMerging(tx *live.Tx, e *live.Edit, f *Workspace) (*merging, e
 		return nil, err
 	}
 	theirs, err := tx.Capture(f.view)
-	return &merging{s: s, base: base, ours: e.Base(), theirs: theirs}, err
-}
-
-// graft prepares what was found.
-func (m *merging) graft(ctx context.Context, e *live.Edit, now int64) error {
-	return e.Graft(ctx, m.theirs, m.changes, live.Graft{Exact: m.clean, KeepFull: !m.clean, Now: now})
+	return &merging{
+		s: s, base: base, ours: e.Base(), theirs: theirs, oursView: f.parent, theirsView: f.view, now: time.Now().UnixNano(),
+	}, err
 }
 
 // merge compares both sides with the fork's origin. Paths to skip, and those below
 // them, stay as they are.
-func (m *merging) merge(ctx context.Context, skip []string) error {
-	m.changes, m.conflicts, m.collisions, m.clean = new(live.Steps), nil, nil, true
-	src := m.s.src
-	mine := make(map[string]tree.Change)
-	m.above = make(map[string]bool)
-	if err := tree.Diff(ctx, src, m.base, m.ours, tree.DiffOptions{}, func(c tree.Change) error {
-		m.clean = false
-		if step := live.StepOf(c); significant(&step) {
-			p := c.Path.String()
-			mine[p] = c
-			for dir := path.Dir(p); dir != "." && !m.above[dir]; dir = path.Dir(dir) {
-				m.above[dir] = true
-			}
-		}
-		return m.list.Try(mergeCost + 2*int64(c.Path.Len()))
-	}); err != nil {
+func (m *merging) merge(ctx context.Context, skip map[string]bool) error {
+	m.steps, m.conflicts, m.collisions, m.linked = nil, nil, nil, nil
+	if err := m.compareOurs(ctx); err != nil {
 		return err
 	}
 	if m.clean {
-		changes, err := m.s.changes(ctx, m.ours, m.theirs, tree.DiffOptions{}, m.list)
-		m.changes = changes
+		steps, err := m.s.changes(ctx, m.ours, m.theirs, tree.DiffOptions{}, m.list)
+		m.steps = steps
 		return err
 	}
-	skipped := make(map[string]bool)
-	for _, p := range skip {
-		skipped[p] = true
-	}
-	added := make(map[string]bool) // directories that come with the fork
-	return tree.Diff(ctx, src, m.base, m.theirs, tree.DiffOptions{}, func(c tree.Change) error {
+	m.added = make(map[string]bool)
+	if err := tree.Diff(ctx, m.s.src, m.base, m.theirs, tree.DiffOptions{}, func(c tree.Change) error {
 		p := c.Path.String()
 		step := live.StepOf(c)
-		if trivial(&step) || under(p, skipped) {
+		if trivial(&step) || under(p, skip) {
 			return nil
 		}
 		if len(p) >= unix.PathMax {
@@ -91,50 +76,79 @@ func (m *merging) merge(ctx context.Context, skip []string) error {
 		if err := m.list.Try(mergeCost + int64(len(p))); err != nil {
 			return err
 		}
-		if _, changed := mine[p]; changed && !significant(&step) {
-			return nil // only touched in the fork
-		}
-		a, err := m.ours.Resolve(src, p)
-		if err != nil {
-			a = nil
-		}
-		if _, changed := mine[p]; changed && a != nil && c.B != nil {
-			if same, err := tree.SameFile(src, a, c.B); err != nil || same {
-				return err // the workspace has it already
+		return m.take(p, c)
+	}); err != nil {
+		return err
+	}
+	return m.mergeLinks(skip)
+}
+
+// compareOurs finds what the workspace changed.
+func (m *merging) compareOurs(ctx context.Context) error {
+	m.clean, m.mine, m.above = true, make(map[string]tree.Change), make(map[string]bool)
+	return tree.Diff(ctx, m.s.src, m.base, m.ours, tree.DiffOptions{}, func(c tree.Change) error {
+		m.clean = false
+		if step := live.StepOf(c); significant(&step) {
+			p := c.Path.String()
+			m.mine[p] = c
+			for dir := path.Dir(p); dir != "." && !m.above[dir]; dir = path.Dir(dir) {
+				m.above[dir] = true
 			}
 		}
-		merged := false
-		if m.conflict(p, c, a, mine) {
-			both := collision{p, c.A, a, c.B, mine[p].What, c.What}
-			if text := m.texts[p]; text != nil {
-				c.B, merged = both.merged(text, m.now), true
-			} else {
-				m.conflicts, m.collisions = append(m.conflicts, p), append(m.collisions, both)
-			}
+		return m.list.Try(mergeCost + 2*int64(c.Path.Len()))
+	})
+}
+
+// take takes a change of the fork over, or finds that it is a conflict.
+func (m *merging) take(p string, c tree.Change) error {
+	a, err := m.ours.Resolve(m.s.src, p)
+	if err != nil {
+		a = nil
+	}
+	if hasLinks(c, a) {
+		m.linked = append(m.linked, c)
+		return nil
+	}
+	step := live.StepOf(c)
+	mine, changed := m.mine[p]
+	if changed && !significant(&step) {
+		return nil // only touched in the fork
+	}
+	if changed && a != nil && c.B != nil {
+		if same, err := tree.SameFile(m.s.src, a, c.B); err != nil || same {
+			return err // the workspace has it already
 		}
-		if a == nil && c.B == nil {
+	}
+	step = live.StepOf(tree.Change{Path: c.Path, A: a, B: c.B, What: c.What})
+	if m.conflict(p, c, a) {
+		both := collision{p, c.A, a, c.B, mine.What, c.What}
+		if text := m.texts[p]; text != nil {
+			step.With = both.merged(text, m.now)
+		} else {
+			m.conflicts, m.collisions = append(m.conflicts, p), append(m.collisions, both)
+		}
+	}
+	if a == nil && c.B == nil {
+		return nil
+	}
+	return m.add(p, step)
+}
+
+// add adds a step, and before it the directories that the workspace has lost.
+func (m *merging) add(p string, step live.Step) error {
+	above, err := m.s.missingParents(m.ours, m.theirs, step.Path, m.added)
+	if err != nil {
+		return err
+	}
+	m.steps = append(m.steps, above...)
+	if step.BDir {
+		if m.added[p] {
 			return nil
 		}
-		above, err := m.s.missingParents(m.ours, m.theirs, c.Path, added)
-		if err != nil {
-			return err
-		}
-		for _, dir := range above {
-			m.changes.Add(dir)
-		}
-		if c.B != nil && c.B.IsDir() {
-			if added[p] {
-				return nil
-			}
-			added[p] = true
-		}
-		step = live.StepOf(tree.Change{Path: c.Path, A: a, B: c.B, What: c.What})
-		if merged {
-			step.With = c.B
-		}
-		m.changes.Add(step)
-		return nil
-	})
+		m.added[p] = true
+	}
+	m.steps = append(m.steps, step)
+	return nil
 }
 
 // under reports whether a path, or a directory above it, is in the set.
@@ -161,20 +175,24 @@ func significant(c *live.Step) bool {
 
 // conflict reports whether what the fork changed at c, to something that is not there
 // already, was changed here too.
-func (m *merging) conflict(p string, c tree.Change, a *tree.Inode, mine map[string]tree.Change) bool {
-	if _, changed := mine[p]; changed {
+func (m *merging) conflict(p string, c tree.Change, a *tree.Inode) bool {
+	if _, changed := m.mine[p]; changed {
 		return a != nil || c.B != nil
 	}
 	if a != nil && a.IsDir() && c.B != nil && !c.B.IsDir() && m.above[p] {
 		return true
 	}
-	// A directory above it may have gone, or become something else, here.
+	// The fork may have removed a directory that got something new here: then
+	// only what the fork knew of goes.
+	return c.B != nil && m.lostAbove(p)
+}
+
+// lostAbove reports whether a directory above a path is gone here, or is something else.
+func (m *merging) lostAbove(p string) bool {
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
-		if d, changed := mine[dir]; changed && c.B != nil && (d.B == nil || !d.B.IsDir()) {
+		if d, changed := m.mine[dir]; changed && (d.B == nil || !d.B.IsDir()) {
 			return true
 		}
 	}
-	// The fork may have removed a directory that got something new here: then
-	// only what the fork knew of goes.
 	return false
 }

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -64,67 +62,56 @@ func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) 
 	if err != nil {
 		return PromoteResult{Fork: fork}, err
 	}
-	done, err := patient(ctx, o.List, func() (done[PromoteResult], error) { return w.promote(ctx, f, fork, o) })
-	res := done.res
+	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome[PromoteResult], error) { return w.promote(ctx, f, fork, o) })
+	res := out.res
 	if err != nil {
 		return res, err
 	}
-	s.tell(done.inv)
+	s.tell(out.inv)
 	if res.Changed == 0 {
 		return res, nil
 	}
-	res.Gone = done.inv.Gone(maxGone)
-	s.eventsOf(w, done.changes, fork, res.Undo, RestoreOptions{Caller: o.Caller})
+	res.Gone = out.inv.Gone(maxGone)
+	s.eventsOf(w, out.steps, fork, res.Undo, RestoreOptions{Caller: o.Caller})
 	s.event(Event{Workspace: w.view, Action: "promoted", From: fork, Caller: o.Caller})
 	return res, nil
 }
 
-// promote prepares the changes, and then journals and makes them in one step.
-func (w *Workspace) promote(ctx context.Context, f *Workspace, fork string, o PromoteOptions) (done done[PromoteResult], err error) {
-	s, res := w.store, &done.res
+// promote prepares the steps, and then journals and makes them in one step.
+func (w *Workspace) promote(ctx context.Context, f *Workspace, fork string, o PromoteOptions) (out outcome[PromoteResult], err error) {
+	s, res := w.store, &out.res
 	res.Fork = fork
 	e, err := s.forest.Edit(ctx, w.view, f.view)
 	if err != nil {
-		return done, err
+		return out, err
 	}
 	defer s.Hold(e.Base())()
 	defer e.End()
 	defer s.Importing()() // merged files
-	r := promoteRecord{Fork: f.view, Now: time.Now().UnixNano()}
-	m, err := s.mergeFor(ctx, e, f, o, &r)
+	m, err := s.mergeFor(ctx, e, f, o)
 	if m != nil {
-		res.Conflicts, done.changes = m.conflicts, m.changes
+		res.Conflicts, out.steps = m.conflicts, m.steps
 	}
 	if err != nil {
-		return done, err
+		return out, err
 	}
-	if res.Changed, res.Paths, res.More = listChanges(m.changes); m.changes.Len() == 0 {
-		return done, nil
+	if res.Changed, res.Paths, res.More = listChanges(m.steps); len(m.steps) == 0 {
+		return out, nil
 	}
-	err = s.forest.Update(false, func(tx *live.Tx) error {
-		if err := errors.Join(w.alive(), f.alive()); err != nil {
-			return err
-		}
-		// The undo point stays as it is when only times of directories differ.
-		if res.Changed > 0 {
-			if r.Pre, err = w.newSnapshot(tx, CaptureOptions{
-				Origin: OriginPreRestore, Message: "before promotion of " + fork, Caller: o.Caller,
-			}); err != nil {
-				return err
-			}
-		}
-		if err := s.journal(tx, recPromote, r); err != nil {
-			return err
-		}
-		res.Undo = r.Pre.Name
-		done.inv, err = s.finishPromote(tx, w, r, e)
-		return err
-	})
-	return done, err
+	r := editRecord{WS: w.view, Now: m.now}
+	g := live.Graft{Source: m.theirs, View: f.view, Exact: m.clean, KeepFull: !m.clean}
+	if err := s.graft(ctx, e, &r, m.steps, g); err != nil {
+		return out, err
+	}
+	// The undo point stays as it is when only times of directories differ.
+	before := CaptureOptions{Message: "before promotion of " + fork, Caller: o.Caller}
+	out.inv, err = s.commitEdit(w, e, &r, res.Changed > 0, before, f.alive)
+	res.Undo = r.Pre.Name
+	return out, err
 }
 
-// mergeFor prepares a promotion, and fills in its record.
-func (s *Store) mergeFor(ctx context.Context, e *live.Edit, f *Workspace, o PromoteOptions, r *promoteRecord) (*merging, error) {
+// mergeFor finds the steps of a promotion.
+func (s *Store) mergeFor(ctx context.Context, e *live.Edit, f *Workspace, o PromoteOptions) (*merging, error) {
 	var m *merging
 	if err := s.forest.Update(true, func(tx *live.Tx) (err error) {
 		m, err = s.newMerging(tx, e, f)
@@ -137,32 +124,29 @@ func (s *Store) mergeFor(ctx context.Context, e *live.Edit, f *Workspace, o Prom
 		return nil, err
 	}
 	if len(m.conflicts) > 0 && o.Merge != nil {
-		if err := m.mergeTexts(ctx, o.Merge, r); err != nil {
+		if err := m.mergeTexts(ctx, o.Merge); err != nil {
 			return nil, err
 		}
 		if err := m.merge(ctx, nil); err != nil {
 			return nil, err
 		}
 	}
-	conflicts, kept := m.conflicts, []string(nil)
+	conflicts, kept := m.conflicts, make(map[string]bool)
 	for _, path := range conflicts {
 		switch o.rule(path) {
 		case RefuseConflicts:
 			return m, fmt.Errorf("%w: %s; decide with --ours or --theirs, or make them equal first", ErrConflict, some(conflicts))
 		case KeepOurs:
-			kept = append(kept, path)
+			kept[path] = true
 		}
 	}
 	if len(kept) > 0 {
-		r.Skip = BytePaths(kept)
 		if err := m.merge(ctx, kept); err != nil {
 			return nil, err
 		}
 		m.conflicts = conflicts
 	}
-	err := m.graft(ctx, e, r.Now)
-	r.FirstIno = e.FirstIno
-	return m, err
+	return m, nil
 }
 
 // some names a few of many paths.
@@ -172,51 +156,4 @@ func some(paths []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(paths[:few], ", "), len(paths)-few)
 	}
 	return strings.Join(paths, ", ")
-}
-
-// applyPromote makes the promotion that a record tells of.
-func (s *Store) applyPromote(tx *live.Tx, r promoteRecord) error {
-	f, ok := s.cat.workspaces[r.Fork]
-	if !ok {
-		return fmt.Errorf("%w: a promotion of a fork that is gone", ErrNoFork)
-	}
-	w, ok := s.cat.workspaces[f.parent]
-	if !ok {
-		return fmt.Errorf("%w: a promotion into a fork that is gone", ErrNoFork)
-	}
-	e, err := tx.Edit(w.view)
-	if err != nil {
-		return err
-	}
-	m, err := s.newMerging(tx, e, f)
-	if err == nil {
-		err = m.loadTexts(r)
-	}
-	if err == nil {
-		err = m.merge(context.Background(), PathStrings(r.Skip))
-	}
-	if err != nil {
-		return err
-	}
-	e.FirstIno = r.FirstIno
-	if err := m.graft(context.Background(), e, r.Now); err != nil {
-		return err
-	}
-	_, err = s.finishPromote(tx, w, r, e)
-	return err
-}
-
-// finishPromote captures the state before, and puts the merged one in place.
-func (s *Store) finishPromote(tx *live.Tx, w *Workspace, r promoteRecord, e *live.Edit) (live.Invalidation, error) {
-	if err := s.captureUndo(tx, w, r.Pre); err != nil {
-		return live.Invalidation{}, err
-	}
-	if r.Texts != "" {
-		id, err := cas.ParseHash(r.Texts)
-		if err != nil {
-			return live.Invalidation{}, err
-		}
-		s.cat.grafts = append(s.cat.grafts, id)
-	}
-	return s.apply(tx, e), nil
 }

@@ -14,8 +14,7 @@ import (
 // FORMAT.md.
 const (
 	recCapture journal.Type = live.FirstForeign + iota
-	recRestore
-	recGraft
+	recEdit
 	recFork
 	recEndFork
 	recRenameFork
@@ -23,33 +22,11 @@ const (
 	recRename
 	recAmend
 	recPolicy
-	recPromote
 	recBegin
 	recBookmark
 	recPull
 	recLease
 )
-
-type restoreRecord struct {
-	WS       uint32         `json:"ws"`
-	View     uint32         `json:"view"` // of the snapshot
-	Paths    []BytePath     `json:"paths,omitempty"`
-	Now      int64          `json:"now"`
-	FirstIno uint64         `json:"first_ino"`
-	Pre      storedSnapshot `json:"pre"`
-
-	// Of one that changed very much: the workspace from then on, and what is the
-	// number above those of its inodes.
-	State   string `json:"state,omitempty"`
-	NextIno uint64 `json:"next_ino,omitempty"`
-}
-
-type graftRecord struct {
-	WS      uint32         `json:"ws"`
-	State   string         `json:"state"` // of the workspace from then on
-	NextIno uint64         `json:"next_ino"`
-	Pre     storedSnapshot `json:"pre"`
-}
 
 type forkRecord struct {
 	WS     uint32         `json:"ws"`   // the parent
@@ -99,18 +76,6 @@ type policyRecord struct {
 	Policy policy.Policy `json:"policy"`
 }
 
-type promoteRecord struct {
-	Fork uint32     `json:"fork"`
-	Skip []BytePath `json:"skip,omitempty"`
-	// Texts is a state whose root directory has the files that were merged by
-	// lines, under their places in Merged.
-	Texts    string         `json:"texts,omitempty"`
-	Merged   []BytePath     `json:"merged,omitempty"`
-	Now      int64          `json:"now"`
-	FirstIno uint64         `json:"first_ino"`
-	Pre      storedSnapshot `json:"pre"`
-}
-
 // journal appends a record. The lock of the forest is held.
 func (s *Store) journal(tx *live.Tx, t journal.Type, record any) error {
 	b, err := json.Marshal(record)
@@ -131,10 +96,8 @@ func (s *Store) replay(tx *live.Tx, t journal.Type, payload []byte) error {
 	switch t {
 	case recCapture:
 		err = replayAs(payload, func(r storedSnapshot) error { _, err := s.applyCapture(tx, r); return err })
-	case recRestore:
-		err = replayAs(payload, func(r restoreRecord) error { return s.applyRestore(tx, r) })
-	case recGraft:
-		err = replayAs(payload, func(r graftRecord) error { return s.applyGraft(tx, r) })
+	case recEdit:
+		err = replayAs(payload, func(r editRecord) error { return s.applyEdit(tx, r) })
 	case recFork:
 		err = replayAs(payload, func(r forkRecord) error { _, err := s.applyFork(tx, r); return err })
 	case recEndFork:
@@ -149,8 +112,6 @@ func (s *Store) replay(tx *live.Tx, t journal.Type, payload []byte) error {
 		err = replayAs(payload, func(r storedSnapshot) error { s.applyAmend(r); return nil })
 	case recPolicy:
 		err = replayAs(payload, func(r policyRecord) error { s.applyPolicy(r); return nil })
-	case recPromote:
-		err = replayAs(payload, func(r promoteRecord) error { return s.applyPromote(tx, r) })
 	case recBegin:
 		err = replayAs(payload, func(r storedSnapshot) error { return s.applyBegin(tx, r) })
 	case recLease:

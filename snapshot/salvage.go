@@ -98,7 +98,7 @@ func snapshotsIn(f live.Foreign) []storedSnapshot {
 	switch f.Type {
 	case recCapture:
 		_ = replayAs(f.Payload, add) // of a damaged record nothing is known
-	case recRestore, recGraft, recPromote, recPull, recEndFork:
+	case recEdit, recPull, recEndFork:
 		_ = replayAs(f.Payload, func(r struct{ Pre, Snapshot, Last, Full storedSnapshot }) error {
 			all = append(all, r.Pre, r.Snapshot, r.Last, r.Full)
 			return nil

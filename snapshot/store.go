@@ -40,8 +40,8 @@ type Options struct {
 	// CloseTime is how long Close seals what is not sealed yet; what is left by then
 	// stays in the journal, from which the next opening has it. 0 is without limit.
 	CloseTime time.Duration
-	// ManyChanges is how many a restore may make without sealing anything; one that makes
-	// more seals what it has made each time that it was half as many. 400,000 when 0.
+	// ManyChanges is how many changes a restore or a merge makes without sealing what
+	// they lead to. 400,000 when 0.
 	ManyChanges int
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time

@@ -130,7 +130,7 @@ func (f *Forest) attr(v *view, ino uint64) (Attr, error) {
 }
 
 // apply makes the change that a record tells of. It is the only way in which
-// a view changes, but for grafts (see graft.go) and orphans.
+// a view changes, but for edits (see Forest.applyStep) and orphans.
 func (f *Forest) apply(v *view, r *record) error {
 	f.mu.changes++
 	v.changed = f.mu.changes
@@ -153,7 +153,7 @@ func (f *Forest) apply(v *view, r *record) error {
 	case recRelink:
 		f.sawIno(r.node.Ino)
 		n := *r.node
-		v.orphans.remove(f.src, n.Ino)
+		v.orphans.remove(f.src, f.mu.epoch, n.Ino)
 		n.Nlink, n.Links, n.Ctime = 1, nil, r.time
 		return f.addNode(v, r.parent, r.name, &n, r.time)
 	case recUnlink:
@@ -267,9 +267,9 @@ func (f *Forest) dropLink(v *view, ino uint64, l tree.Link, t int64) (n *tree.In
 		return nil, false, loadError(err)
 	}
 	if v.epoch == 0 && f.isHeld(Node(v.id, ino)) { // an edit sees to it at its end
-		orphan := orphanOf(n)
+		orphan := *n
 		orphan.Ctime = t
-		v.orphans.put(orphan)
+		v.orphans.put(f.src, f.mu.epoch, &orphan)
 	}
 	return n, true, nil
 }

@@ -3,6 +3,8 @@ package live
 import (
 	"math"
 	"sync"
+
+	"github.com/amberfs/amberfs/snapshot/journal"
 )
 
 // blobs are the journal positions of bytes that were written before the
@@ -15,6 +17,15 @@ type blobs struct {
 // blob journals bytes alone. done is called when a record refers to them, or
 // none ever will.
 func (f *Forest) blob(p []byte) (pos int64, done func(), err error) {
+	return f.blobBy(f.log.Append, p)
+}
+
+// urgentBlob is blob for what may use the space that is held back on a full disk.
+func (f *Forest) urgentBlob(p []byte) (pos int64, done func(), err error) {
+	return f.blobBy(f.log.AppendUrgent, p)
+}
+
+func (f *Forest) blobBy(write func(t journal.Type, head, data []byte) (int64, error), p []byte) (pos int64, done func(), err error) {
 	b := &f.blobs
 	b.mu.Lock()
 	floor := f.log.End() // the bytes will lie at or after it
@@ -27,7 +38,7 @@ func (f *Forest) blob(p []byte) (pos int64, done func(), err error) {
 		}
 		b.mu.Unlock()
 	}
-	pos, err = f.log.Append(recBlob, nil, p)
+	pos, err = write(recBlob, nil, p)
 	if err != nil {
 		done()
 		return 0, nil, err

@@ -2,33 +2,39 @@ package live
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
+	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An Edit is a change of a whole view: a restore, an import, a promotion. It is
+// An Edit is a change of a whole view: a restore, an import, a merge. It is
 // made on a copy of the state, without the lock. Nobody sees it before Tx.Apply
 // puts it in place, and an error drops it.
 type Edit struct {
-	f    *Forest
-	base *view
-	copy *view
-	held []*view       // whose changes wait
-	done chan struct{} // closed by End
-	inv  Invalidation
-	next uint64 // inode number
+	f        *Forest
+	base     *view
+	copy     *view
+	heldBack []*view       // views whose changes wait
+	done     chan struct{} // closed by End
+	inv      Invalidation
+	firstIno uint64 // of the inodes that the edit makes
+	nextIno  uint64
 
-	applied bool // and not sifted
+	steps    []Span
+	unpin    []func()    // of the blobs of the steps
+	replaced *tree.State // set by Tx.Apply, until keepHeldInodes
 
-	before *tree.State // what was replaced, until it is sifted or Forgotten
-	after  *tree.State // of a Merge
-
-	// Changes is how many a Graft made, each about the work of a record to recovery.
+	// Changes is how many steps were written, each about the work of a record to recovery.
 	Changes int
+}
 
-	// FirstIno is the number of the first inode that is made. Recovery sets it;
-	// Graft sets it if it is 0.
-	FirstIno uint64
+// A Span is where steps of an edit are in the journal: the payload of a blob.
+type Span struct {
+	Pos int64 `json:"pos"`
+	Len int   `json:"len"`
 }
 
 // Edit begins an edit of a view. Changes of this view and of those that are read
@@ -59,12 +65,12 @@ func (f *Forest) edit(id uint32, hold []uint32) (*Edit, error) {
 	}
 	// An epoch for what the edit makes, and another one for everybody else.
 	f.mu.epoch += 2
-	e := &Edit{f: f, base: v, done: make(chan struct{})}
+	e := &Edit{f: f, base: v, nextIno: f.mu.nextIno, done: make(chan struct{})}
 	e.copy = &view{id: id, state: v.state.Clone(), epoch: f.mu.epoch - 1}
 	for _, id := range hold {
 		if h, ok := f.mu.views[id]; ok {
 			h.edited = e.done
-			e.held = append(e.held, h)
+			e.heldBack = append(e.heldBack, h)
 		}
 	}
 	return e, nil
@@ -78,59 +84,133 @@ func (e *Edit) Base() *tree.State { return e.base.state }
 
 // End lets changes of the views go on. It may be called twice.
 func (e *Edit) End() {
-	e.sift()
+	e.keepHeldInodes()
+	for _, unpin := range e.unpin {
+		unpin()
+	}
+	e.unpin = nil
 	e.f.mu.Lock()
 	defer e.f.mu.Unlock()
-	if e.held == nil {
+	if e.heldBack == nil {
 		return
 	}
-	for _, v := range e.held {
+	for _, v := range e.heldBack {
 		v.edited = nil
 	}
-	e.held = nil
+	e.heldBack = nil
 	close(e.done)
 }
 
-// Apply puts an edit in place, and tells what that replaced; all of it after End.
-// It does not fail. What the kernel holds of what was replaced is found in the state
-// before, which the caller keeps (snapshot.Store.Hold) until then.
+// Steps returns where the steps that were made are in the journal. They stay there
+// until End, and from then on as long as recovery begins before a record that has them.
+func (e *Edit) Steps() []Span { return e.steps }
+
+// Next returns the number above those of the edit's inodes.
+func (e *Edit) Next() uint64 { return e.nextIno }
+
+// Sealed makes a sealed state, in which the inode numbers below next are used, what the
+// view becomes. It is for recovery.
+func (e *Edit) Sealed(st *tree.State, next uint64) { e.copy.state, e.nextIno = st, next }
+
+// Depth returns the bound of how deep the edited state is nested.
+func (e *Edit) Depth() int { return e.copy.state.Depth }
+
+// Redo makes steps again that are in the journal. It is for recovery, with f.mu held.
+func (e *Edit) Redo(steps []Span, now int64, depth int) error {
+	f := e.f
+	e.copy.state.Depth = depth
+	for _, s := range steps {
+		if s.Len < 0 || s.Len > journal.MaxPayload {
+			return fmt.Errorf("%w: %d bytes of steps", tree.ErrMalformed, s.Len)
+		}
+		b := make([]byte, s.Len)
+		if err := f.log.ReadAt(b, s.Pos, s.Pos); err != nil {
+			return err
+		}
+		for d := wire.NewDecoder(b); d.Remaining() > 0; {
+			r := &record{kind: journal.Type(d.Byte()), view: e.copy.id, time: now}
+			r.decode(d, e.copy.epoch)
+			if err := d.Err(); err != nil {
+				return err
+			}
+			if err := e.redo(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Edit) redo(r *record) error {
+	if r.ino2 != 0 {
+		from, _, err := e.f.inode(Node(r.view2, r.ino2))
+		if err != nil {
+			return err
+		}
+		r.node.Content = from.Content
+	}
+	e.Changes++
+	if r.kind == recPut {
+		e.nextIno = max(e.nextIno, r.node.Ino+1)
+	}
+	return e.f.applyStep(e.copy, r, func(uint64, string, *tree.Inode, bool) {})
+}
+
+// Apply puts an edit in place, and returns what that replaced; all of it after End.
+// It does not fail. Until End, inodes that the kernel still references are found in the
+// state before, which the caller keeps (snapshot.Store.Hold).
 func (tx *Tx) Apply(e *Edit) Invalidation {
 	f, v := tx.f, e.base
 	f.mu.changes++
 	v.changed = f.mu.changes
 	if f.held.Load() != nil {
-		if e.before == nil {
-			e.before, e.applied = v.state, true
-		}
-		v.before = append(v.before, e.before)
+		e.replaced = v.state
+		v.before = append(v.before, e.replaced)
 	}
 	v.state = e.copy.state
-	f.sawIno(e.next - 1)
+	f.sawIno(e.nextIno - 1)
 	return e.inv
 }
 
-// sift finds out what went with an edit that was applied and that the kernel still
-// holds. Nothing without a name comes to be held.
-func (e *Edit) sift() {
-	if !e.applied {
+// keepHeldInodes makes orphans of the inodes that an applied edit removed and that the
+// kernel still references. The kernel cannot acquire new references to them.
+func (e *Edit) keepHeldInodes() {
+	if e.replaced == nil {
 		return
 	}
-	e.applied = false
-	defer e.Forgotten()
-	t := &formerTree{state: e.before}
-	for i, entry := range e.inv.Entries.numbered() {
-		if entry.Was != 0 && e.f.isHeld(entry.Was) {
-			e.inv.Entries.isGone(i)
-			t.add(entry.Was.Ino())
+	for i := range e.inv.Entries {
+		if entry := &e.inv.Entries[i]; entry.Was != 0 && e.keepHeld(entry.Was) {
+			entry.Gone = entry.Was
 		}
 	}
-	if t.n == 0 {
-		return
+	e.f.mu.Lock()
+	defer e.f.mu.Unlock()
+	e.base.before = slices.DeleteFunc(e.base.before, func(st *tree.State) bool { return st == e.replaced })
+	e.replaced = nil
+}
+
+func (e *Edit) keepHeld(id NodeID) bool {
+	e.f.mu.RLock()
+	defer e.f.mu.RUnlock()
+	if !e.f.isHeld(id) {
+		return false
 	}
-	e.base.orphans.putTree(e.f.src, t)
-	for entry := range e.inv.Entries.All() {
-		if id := entry.Gone; id != 0 && !e.f.isHeld(id) { // forgotten meanwhile
-			e.base.orphans.remove(e.f.src, id.Ino())
-		}
+	_, ok := e.f.orphan(e.base, id.Ino())
+	if ok && !e.f.isHeld(id) { // forgotten meanwhile
+		e.base.orphans.remove(e.f.src, e.f.mu.epoch, id.Ino())
+		return false
 	}
+	return ok
+}
+
+// seal calls with for the edited state. What comes belongs to another epoch.
+func (e *Edit) seal(with func(*tree.State) error) error {
+	if err := with(e.copy.state); err != nil {
+		return err
+	}
+	e.f.mu.Lock()
+	defer e.f.mu.Unlock()
+	e.f.mu.epoch += 2
+	e.copy.epoch = e.f.mu.epoch - 1
+	return nil
 }

@@ -68,8 +68,8 @@ type view struct {
 	changed uint64        // value of Forest.mu.changes at the last change
 	edited  chan struct{} // closed by the end of an edit; nil when changes go on
 	epoch   uint64        // of an edit's copy; 0: that of the forest
-	before  []*tree.State // of merges, see Edit.Replaced
-	src     *tree.Source  // of a merge's copy; nil: that of the forest
+	before  []*tree.State // that edits have just replaced, see Edit.keepHeldInodes
+	src     *tree.Source  // of an edit's copy; nil: that of the forest
 }
 
 // New returns a forest without views.
@@ -232,7 +232,7 @@ func (f *Forest) own(v *view, ino uint64) (*tree.Inode, error) {
 	if err == nil {
 		return n, nil
 	}
-	if o, ok := f.orphan(v, ino); ok {
+	if o, ok := f.ownOrphan(v, ino); ok {
 		return o, nil
 	}
 	return nil, loadError(err)

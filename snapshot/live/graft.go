@@ -3,90 +3,115 @@ package live
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// Graft says how Graft is to make changes.
+// Graft is how steps are made.
 type Graft struct {
+	Source *tree.State
+	View   uint32 // of the source: recovery finds there what is not sealed
 	// Prefix is put before every path; "" is the root.
 	Prefix string
 	// Touch gives what is put in place the time Now as mtime, and so their
 	// directories. Without it everything gets the times that it has in the
 	// source.
 	Touch bool
-	// Exact gives directories whose entries changed the attributes that they
-	// have in the source, where they exist there: the view becomes the source, and
-	// the steps are all that differs.
+	// Exact: the result equals the source, including attributes of directories whose
+	// entries changed.
 	Exact bool
-	// KeepFull leaves directories that are to go but hold something else.
+	// KeepFull leaves directories that are removed in the source but are not empty in
+	// the view.
 	KeepFull bool
 	// Now is the time of the change in nanoseconds since 1970.
 	Now int64
-	// Seal, if it is set, is called for the view as it is after each SealAfter steps and
-	// at the end: so the memory that this takes does not grow with them.
-	Seal      func(*tree.State) error
-	SealAfter int
+	// Record writes the steps to the journal, see Edit.Steps.
+	Record bool
+	// Seal, if it is set, is called for the view as it is from time to time and at the
+	// end: so the memory that a Graft takes does not grow with the steps.
+	Seal func(*tree.State) error
 }
 
-// Graft makes the steps in the edited view, prefix aside at the paths that they name:
-// what is at A there becomes what is at B in the source. Directories that are in
-// both keep their inode; anything else that differs gets a new one, so that nothing
-// which still has the old one open can reach the new. The same view and steps
-// always come to the same result, as recovery needs.
-func (e *Edit) Graft(ctx context.Context, source *tree.State, steps *Steps, g Graft) error {
-	if err := e.reserve(steps); err != nil {
+const (
+	// maxUnsealed is about how many bytes of memory a Graft takes before the view is
+	// sealed as it is, if it is to be sealed.
+	maxUnsealed = 32 << 20
+	// stepMemory is what an inode takes, with its directory entry and its page.
+	stepMemory = 1 << 10
+	// maxCopied is maxUnsealed for pages that were copied to be changed.
+	maxCopied = 32 << 20
+	// stepsBlob is about how many bytes of steps are written together.
+	stepsBlob = 1 << 20
+	// namesBelow is how many names in new directories an Invalidation has. The kernel
+	// cannot know them; programs that watch directories can.
+	namesBelow = 20_000
+)
+
+// Graft makes steps in the edited view: what is at A there becomes what is at B in the
+// source. Directories that are in both keep their inode; anything else that differs gets
+// a new one, so that nothing which still has the old one open can reach the new.
+func (e *Edit) Graft(ctx context.Context, steps []Step, g Graft) error {
+	made := 0
+	for i := range steps {
+		if steps[i].B != 0 {
+			made++
+		}
+	}
+	j, err := e.newGraft(ctx, g, made)
+	if err == nil {
+		err = j.chooseLinks(steps)
+	}
+	for i := range steps {
+		if err == nil {
+			err = j.step(&steps[i])
+		}
+	}
+	if err != nil {
 		return err
 	}
-	j := &graft{
-		ctx: ctx, f: e.f, e: e, v: e.copy, source: source, g: g,
-		links: make(map[uint64]uint64), edited: make(map[uint64]*tree.Path), stale: make(map[NodeID]bool),
-	}
-	if g.Exact {
-		j.whole = whole{leaving: steps.leaving, left: make(map[uint64]int), inodes: make([]uint64, 0, steps.comes)}
-	}
-	if err := j.run(steps); err != nil {
-		return err
-	}
-	for id := range j.stale {
-		e.inv.Inodes = append(e.inv.Inodes, id)
-	}
-	slices.Sort(e.inv.Inodes)
-	e.Changes = steps.Len()
-	return nil
+	return j.finish()
 }
 
-// reserve takes inode numbers for all that the steps may make.
-func (e *Edit) reserve(steps *Steps) (err error) {
-	if e.FirstIno == 0 {
-		e.f.mu.Lock()
-		defer e.f.mu.Unlock()
-		e.FirstIno, err = e.f.newInos(e.copy, uint64(steps.comes))
+// Overlay makes the steps of an overlay.
+func (e *Edit) Overlay(ctx context.Context, o *Overlay, g Graft) error {
+	g.Source, g.Prefix = o.Source, o.Prefix
+	j, err := e.newGraft(ctx, g, int(o.Source.Inodes))
+	if err != nil {
+		return err
 	}
-	e.next = e.FirstIno
-	return err
+	if err := o.Walk(ctx, e.f.waiting, j.step); err != nil {
+		return loadError(err)
+	}
+	return j.finish()
 }
 
 type graft struct {
-	ctx    context.Context
-	f      *Forest
-	e      *Edit
-	v      *view
-	source *tree.State
-	g      Graft
+	ctx  context.Context
+	f    *Forest
+	e    *Edit
+	v    *view
+	g    Graft
+	root uint64 // the inode of the prefix
 
-	dirs   *directories          // of the view
-	from   *directories          // of the source
-	links  map[uint64]uint64     // inode with several names in the source → inode in the view
-	attrs  []attrsOf             // to be set when all entries are done
-	edited map[uint64]*tree.Path // directories of the view whose entries changed
-	stale  map[NodeID]bool
+	dirs    *directories          // of the view
+	from    *directories          // of the source
+	links   map[uint64]uint64     // Step.Link → inode of the view
+	gone    map[*tree.Path]bool   // directories that were removed, with all that was in them
+	emptied []*tree.Path          // directories that go if they are empty then, each in the one before
+	attrs   []attrsOf             // of directories, to be set when all entries are made
+	edited  map[uint64]*tree.Path // directories of the view whose entries changed
+	stale   map[NodeID]bool
 
-	whole    whole
-	unsealed int // steps
+	enc      *wire.Encoder // steps that are not in the journal yet
+	unsealed int           // bytes of memory, about
+	copied   atomic.Int64
 }
 
 // attrsOf gives a directory the attributes of another one.
@@ -94,58 +119,218 @@ type attrsOf struct {
 	ino, from uint64 // in the view and in the source
 }
 
-func (j *graft) run(steps *Steps) error {
-	prefix, err := j.v.state.Resolve(j.f.waiting, j.g.Prefix)
+// newGraft takes inode numbers for all that steps make.
+func (e *Edit) newGraft(ctx context.Context, g Graft, made int) (*graft, error) {
+	prefix, err := e.copy.state.Resolve(e.f.waiting, g.Prefix)
 	if err != nil {
-		return loadError(err)
+		return nil, loadError(err)
 	}
-	if err := j.v.deepen(j.g.Prefix, j.source); err != nil {
-		return err
+	if err := e.copy.deepen(g.Prefix, g.Source); err != nil {
+		return nil, err
 	}
-	j.dirs = newDirectories(j.f.waiting, j.v.state, prefix.Ino)
-	j.from = newDirectories(j.f.waiting, j.source, tree.RootIno)
-	if err := j.chooseLinks(steps, tree.NewPairing(j.f.waiting, j.source, j.e.Base(), prefix.Ino)); err != nil {
-		return err
+	e.f.mu.Lock()
+	e.firstIno, err = e.f.newInos(e.copy, uint64(made))
+	e.f.mu.Unlock()
+	if err != nil {
+		return nil, err
 	}
-	// What goes, goes from the leaves up.
-	j.e.inv.Entries = new(Entries)
-	if steps.goes > 0 {
-		for s := range steps.Backward() {
-			if s.A != 0 && j.goes(s) {
-				if err := errors.Join(j.remove(s), j.room()); err != nil {
-					return err
-				}
-			}
-		}
+	e.nextIno = e.firstIno
+	j := &graft{
+		ctx: ctx, f: e.f, e: e, v: e.copy, g: g, root: prefix.Ino,
+		dirs: newDirectories(e.f.waiting, e.copy.state, prefix.Ino), from: newDirectories(e.f.waiting, g.Source, tree.RootIno),
+		links: make(map[uint64]uint64), gone: make(map[*tree.Path]bool), edited: make(map[uint64]*tree.Path), stale: make(map[NodeID]bool),
+		enc: wire.NewEncoder(nil),
 	}
-	j.dirs = newDirectories(j.f.waiting, j.v.state, prefix.Ino) // some of them went
-	if steps.comes > 0 {
-		for s := range steps.All() {
-			if s.B != 0 {
-				if err := errors.Join(j.put(s), j.room()); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	if err := j.fill(); err != nil {
-		return err
-	}
-	if j.g.Exact {
-		j.v.state.Depth = j.source.Depth
-	}
-	if err := j.setAttrs(); err != nil || j.g.Seal == nil {
-		return err
-	}
-	return j.e.seal(j.g.Seal)
+	e.copy.src = e.f.waiting.Counting(&j.copied)
+	return j, nil
 }
 
-// room seals the view when it is time.
-func (j *graft) room() error {
-	if j.unsealed++; j.unsealed < j.g.SealAfter || j.g.Seal == nil {
+// step makes one step.
+func (j *graft) step(s *Step) error {
+	if err := errors.Join(j.ctx.Err(), j.removeEmptied(s.Path)); err != nil {
+		return err
+	}
+	switch {
+	case s.B == 0 && s.Path != nil && j.gone[s.Path.Dir]:
+		if s.ADir {
+			j.gone[s.Path] = true
+		}
+		return nil
+	case s.ADir && s.BDir:
+		ino, err := j.dirs.find(s.Path)
+		j.attrs = append(j.attrs, attrsOf{ino, s.B})
+		return err
+	case s.ADir && s.B == 0 && j.g.KeepFull:
+		j.emptied = append(j.emptied, s.Path)
+		return nil
+	case s.A != 0 && s.B != 0 && j.links[s.Link] == s.A:
+		return nil // it goes on
+	}
+	if s.A != 0 {
+		if s.ADir {
+			j.gone[s.Path] = true
+		}
+		if err := j.remove(s.Path); err != nil {
+			return err
+		}
+	}
+	if s.B == 0 {
+		return nil
+	}
+	return j.put(s)
+}
+
+// removeEmptied removes directories of emptied that a path is not in.
+func (j *graft) removeEmptied(p *tree.Path) error {
+	for n := len(j.emptied); n > 0 && !below(p, j.emptied[n-1]); n-- {
+		dir := j.emptied[n-1]
+		j.emptied = j.emptied[:n-1]
+		if d, err := j.dirs.entry(dir); err != nil {
+			return err
+		} else if d.Dir.Len() == 0 {
+			if err := j.remove(dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func below(p, dir *tree.Path) bool {
+	for ; p != nil; p = p.Dir {
+		if p == dir {
+			return true
+		}
+	}
+	return false
+}
+
+func (j *graft) remove(p *tree.Path) error {
+	parent, err := j.dirs.find(p.Dir)
+	if err != nil {
+		return err
+	}
+	j.touched(p, parent)
+	return j.do(&record{kind: recUnlink, parent: parent, name: p.Name})
+}
+
+// wentAway notes a name that was removed, which may have been the last one of n.
+func (j *graft) wentAway(parent uint64, name string, n *tree.Inode, last bool) {
+	entry := Entry{Parent: Node(j.v.id, parent), Name: name}
+	id := Node(j.v.id, n.Ino)
+	if last {
+		entry.Was, entry.WasDir = id, n.IsDir()
+		delete(j.edited, n.Ino)
+	} else {
+		j.stale[id] = true
+	}
+	j.e.inv.Entries = append(j.e.inv.Entries, entry)
+}
+
+func (j *graft) touched(p *tree.Path, parent uint64) {
+	j.edited[parent] = p.Dir
+	j.stale[Node(j.v.id, parent)] = true
+}
+
+func (j *graft) put(s *Step) error {
+	parent, err := j.dirs.find(s.Path.Dir)
+	if err != nil {
+		return err
+	}
+	j.touched(s.Path, parent)
+	if s.A == 0 && (parent < j.e.firstIno || len(j.e.inv.Entries) < namesBelow) {
+		j.e.inv.Entries = append(j.e.inv.Entries, Entry{Parent: Node(j.v.id, parent), Name: s.Path.Name})
+	}
+	target, ok := j.links[s.Link]
+	if s.To != 0 {
+		target, ok = s.To, true
+	}
+	if ok {
+		j.stale[Node(j.v.id, target)] = true
+		return j.do(&record{kind: recLink, parent: parent, name: s.Path.Name, ino: target})
+	}
+	from, view := s.With, s.WithView
+	if from == nil {
+		view = j.g.View
+		if from, err = j.g.Source.Get(j.f.waiting, s.B); err != nil {
+			return loadError(err)
+		}
+	}
+	n := newLike(from, j.e.nextIno, j.g.Now)
+	j.e.nextIno++
+	j.touch(n)
+	r := &record{kind: recPut, parent: parent, name: s.Path.Name, node: n}
+	if sealed := from.Content.Sealed(); sealed == nil {
+		r.view2, r.ino2 = view, from.Ino
+	} else if from.Content != nil {
+		r.content = content.Of(sealed)
+	}
+	if n.IsDir() {
+		j.dirs.known[s.Path] = n.Ino
+		j.attrs = append(j.attrs, attrsOf{n.Ino, from.Ino})
+	} else if s.Linked {
+		j.links[s.Link] = n.Ino
+	}
+	return j.do(r)
+}
+
+// do makes one change, and writes it down if that is asked for.
+func (j *graft) do(r *record) error {
+	r.view, r.time = j.v.id, j.g.Now
+	if j.g.Record {
+		j.enc.Byte(byte(r.kind))
+		r.encodeBody(j.enc)
+		j.e.Changes++
+	}
+	if err := j.f.applyStep(j.v, r, j.wentAway); err != nil {
+		return err
+	}
+	if j.enc.Len() >= stepsBlob {
+		if err := j.write(); err != nil {
+			return err
+		}
+	}
+	j.unsealed += stepMemory + 2*len(r.name)
+	if j.g.Seal == nil || j.unsealed < maxUnsealed && j.copied.Load() < maxCopied {
 		return nil
 	}
 	j.unsealed = 0
+	j.copied.Store(0)
+	return j.e.seal(j.g.Seal)
+}
+
+// write writes steps to the journal.
+func (j *graft) write() error {
+	pos, unpin, err := j.f.urgentBlob(j.enc.Out())
+	if err != nil {
+		return err
+	}
+	j.e.unpin = append(j.e.unpin, unpin)
+	j.e.steps = append(j.e.steps, Span{pos, j.enc.Len()})
+	j.enc.Reset()
+	return nil
+}
+
+// finish makes what has to wait for all steps.
+func (j *graft) finish() error {
+	if err := errors.Join(j.removeEmptied(nil), j.setAttrs()); err != nil {
+		return err
+	}
+	for id := range j.stale {
+		j.e.inv.Inodes = append(j.e.inv.Inodes, id)
+	}
+	slices.Sort(j.e.inv.Inodes)
+	if j.g.Exact {
+		j.v.state.Depth = j.g.Source.Depth
+	}
+	if j.enc.Len() > 0 {
+		if err := j.write(); err != nil {
+			return err
+		}
+	}
+	if j.g.Seal == nil {
+		return nil
+	}
 	return j.e.seal(j.g.Seal)
 }
 
@@ -158,9 +343,6 @@ func (j *graft) setAttrs() error {
 			if p != nil {
 				from, err = j.from.find(p)
 			}
-			if errors.Is(err, ErrNotExist) {
-				continue // it went too
-			}
 			if err != nil {
 				return err
 			}
@@ -168,257 +350,18 @@ func (j *graft) setAttrs() error {
 		}
 	}
 	for _, a := range j.attrs {
-		n, err := j.f.own(j.v, a.ino)
-		if err != nil {
-			return err
-		}
-		from, err := j.source.Get(j.f.waiting, a.from)
+		from, err := j.g.Source.Get(j.f.waiting, a.from)
 		if err != nil {
 			return loadError(err)
 		}
+		n := &tree.Inode{Ino: a.ino}
 		setAttrsOf(n, from, j.g.Now)
 		j.touch(n)
 		j.stale[Node(j.v.id, n.Ino)] = true
-	}
-	return nil
-}
-
-// chooseLinks finds, for each file of the source with several names, an inode
-// of the view that can go on as that file: one that differs in nothing but
-// its names, at a path that changes or at one that does not.
-func (j *graft) chooseLinks(steps *Steps, view *tree.Pairing) error {
-	taken := make(map[uint64]bool)
-	changing := make(map[tree.Link]bool) // in the source
-	if steps.comes == 0 {
-		return nil
-	}
-	var several []*Step
-	for s := range steps.All() {
-		if s.B == 0 || s.BDir {
-			continue
-		}
-		if s.A != 0 && s.What&^tree.Links == 0 && !taken[s.A] {
-			if _, done := j.links[s.B]; !done {
-				j.links[s.B] = s.A
-				taken[s.A] = true
-			}
-		}
-		if !s.linked {
-			continue
-		}
-		dir, err := j.from.find(s.Path.Dir)
-		if err != nil {
-			return err
-		}
-		changing[tree.Link{Parent: dir, Name: s.Path.Name}] = true
-		several = append(several, s)
-	}
-	seen := make(map[uint64]bool)
-	for _, s := range several {
-		if _, done := j.links[s.B]; done || seen[s.B] {
-			continue
-		}
-		seen[s.B] = true
-		b, err := j.comes(s)
-		if err != nil {
-			return err
-		}
-		if err := j.chooseUnchanged(b, view, changing, taken); err != nil {
+		if err := j.do(&record{kind: recSetAll, node: n}); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// chooseUnchanged looks among the names of a file of the source that stay as
-// they are.
-func (j *graft) chooseUnchanged(b *tree.Inode, view *tree.Pairing, changing map[tree.Link]bool, taken map[uint64]bool) error {
-	tried := make(map[uint64]bool)
-	for _, l := range b.Links {
-		if changing[l] {
-			continue
-		}
-		a, err := view.File(l)
-		if err != nil {
-			return loadError(err)
-		}
-		if a == nil || a.IsDir() || taken[a.Ino] || tried[a.Ino] {
-			continue
-		}
-		tried[a.Ino] = true
-		if same, err := tree.SameFile(j.f.waiting, a, b); err != nil {
-			return loadError(err)
-		} else if same && a.Mtime == b.Mtime {
-			j.links[b.Ino] = a.Ino
-			taken[a.Ino] = true
-			return nil
-		}
-	}
-	return nil
-}
-
-// goes reports whether the entry at A has to make room.
-func (j *graft) goes(s *Step) bool {
-	switch {
-	case s.B == 0:
-		return true
-	case s.ADir && s.BDir:
-		return false
-	}
-	return j.links[s.B] != s.A
-}
-
-// comes returns the inode that is to be like B.
-func (j *graft) comes(s *Step) (*tree.Inode, error) {
-	if s.With != nil {
-		return s.With, nil
-	}
-	n, err := j.source.Get(j.f.waiting, s.B)
-	return n, loadError(err)
-}
-
-func (j *graft) remove(c *Step) error {
-	if err := j.ctx.Err(); err != nil {
-		return err
-	}
-	parent, err := j.dirs.find(c.Path.Dir)
-	if err != nil {
-		return err
-	}
-	if c.ADir {
-		if keep, err := j.empty(c.Path, c.B == 0); err != nil || keep {
-			return err
-		}
-	}
-	if j.whole.leaving[parent] {
-		return j.leave(c, parent)
-	}
-	return j.drop(c.Path, parent)
-}
-
-// empty removes what a directory holds that the changes do not know of, which
-// is only so in a merge. It reports whether the directory stays instead.
-func (j *graft) empty(p *tree.Path, mayStay bool) (keep bool, err error) {
-	n, err := j.dirs.entry(p)
-	if err != nil || n.Dir.Len() == j.whole.left[n.Ino] {
-		return false, err
-	}
-	if mayStay && j.g.KeepFull {
-		return true, nil
-	}
-	var entries []tree.Dirent
-	if err := n.Dir.List(j.f.waiting, 0, func(e tree.Dirent, _ uint64) bool {
-		entries = append(entries, e)
-		return true
-	}); err != nil {
-		return false, loadError(err)
-	}
-	for _, e := range entries {
-		child, err := p.At(e.Name)
-		if err == nil && e.Type == unix.S_IFDIR {
-			_, err = j.empty(child, false)
-		}
-		if err == nil {
-			err = j.drop(child, n.Ino)
-		}
-		if err != nil {
-			return false, err
-		}
-	}
-	return false, nil
-}
-
-// drop removes an entry, and notes the inode if that was its last.
-func (j *graft) drop(p *tree.Path, parent uint64) error {
-	n, last, err := j.f.dropName(j.v, parent, p.Name, j.g.Now)
-	if err == nil {
-		j.gone(p, parent, n, last)
-	}
-	return err
-}
-
-// gone notes that a name went, which may have been the last one of n.
-func (j *graft) gone(p *tree.Path, parent uint64, n *tree.Inode, last bool) {
-	j.touched(p, parent)
-	entry := Entry{Parent: Node(j.v.id, parent), Name: p.Name}
-	id := Node(j.v.id, n.Ino)
-	if last {
-		entry.Was, entry.WasDir = id, n.IsDir()
-		delete(j.edited, n.Ino)
-	} else {
-		j.stale[id] = true
-	}
-	j.e.inv.Entries.Add(entry)
-}
-
-func (j *graft) touched(p *tree.Path, parent uint64) {
-	j.edited[parent] = p.Dir
-	j.stale[Node(j.v.id, parent)] = true
-}
-
-func (j *graft) put(c *Step) error {
-	if err := j.ctx.Err(); err != nil {
-		return err
-	}
-	if c.ADir && c.BDir {
-		ino, err := j.dirs.find(c.Path)
-		j.attrs = append(j.attrs, attrsOf{ino, c.B})
-		return err
-	}
-	target, linked := j.links[c.B]
-	if linked && c.A == target {
-		return nil
-	}
-	parent, err := j.dirs.find(c.Path.Dir)
-	if err != nil {
-		return err
-	}
-	j.touched(c.Path, parent)
-	if c.A == 0 { // else that it went was noted
-		j.e.inv.Entries.Add(Entry{Parent: Node(j.v.id, parent), Name: c.Path.Name})
-	}
-	if !linked {
-		from, err := j.comes(c)
-		if err != nil {
-			return err
-		}
-		return j.addCopy(c.Path, parent, from)
-	}
-	n, err := j.f.own(j.v, target)
-	if err != nil {
-		return err
-	}
-	n.Ctime = j.g.Now
-	j.stale[Node(j.v.id, target)] = true
-	if j.arrives(parent) {
-		giveName(n, parent, c.Path.Name)
-		return nil
-	}
-	return j.f.addName(j.v, parent, c.Path.Name, n, j.g.Now)
-}
-
-// addCopy makes a new inode that is like one of the source.
-func (j *graft) addCopy(p *tree.Path, parent uint64, from *tree.Inode) error {
-	n := newLike(from, j.e.next, j.g.Now)
-	j.e.next++
-	j.touch(n)
-	var err error
-	if j.arrives(parent) {
-		err = j.arrive(from.Ino, p.Name, parent, n)
-	} else {
-		err = j.f.addNode(j.v, parent, p.Name, n, j.g.Now)
-	}
-	if err != nil {
-		return err
-	}
-	if n.IsDir() {
-		j.dirs.known[p] = n.Ino
-		j.attrs = append(j.attrs, attrsOf{n.Ino, from.Ino})
-		j.whole.came = append(j.whole.came, attrsOf{n.Ino, from.Ino})
-	} else if len(from.Links) > 1 {
-		j.links[from.Ino] = n.Ino
-	}
-	j.v.state.Pack(j.v.epoch) // none of them is in use
 	return nil
 }
 
@@ -427,6 +370,82 @@ func (j *graft) touch(n *tree.Inode) {
 	if j.g.Touch {
 		n.Atime, n.Mtime = j.g.Now, j.g.Now
 	}
+}
+
+// applyStep makes a change of an edit, for a request and for recovery. wentAway is called
+// for each name that it removes, those in a directory before its own.
+func (f *Forest) applyStep(v *view, r *record, wentAway func(parent uint64, name string, n *tree.Inode, last bool)) error {
+	switch r.kind {
+	case recUnlink:
+		return f.dropTree(v, r.parent, r.name, r.time, wentAway)
+	case recLink:
+		n, err := f.own(v, r.ino)
+		if err != nil {
+			return err
+		}
+		n.Ctime = r.time
+		return f.addName(v, r.parent, r.name, n, r.time)
+	case recPut:
+		return f.addNode(v, r.parent, r.name, r.node, r.time)
+	case recSetAll:
+		n, err := f.own(v, r.node.Ino)
+		if err != nil {
+			return err
+		}
+		setAttrsOf(n, r.node, r.time)
+		return nil
+	}
+	return fmt.Errorf("%w: a step of type %d", tree.ErrMalformed, r.kind)
+}
+
+// dropTree removes a name and, if it is a directory's, all that is in that.
+func (f *Forest) dropTree(v *view, parent uint64, name string, t int64, wentAway func(uint64, string, *tree.Inode, bool)) error {
+	dir, err := v.state.Get(f.source(v), parent)
+	if err != nil {
+		return loadError(err)
+	}
+	n, err := v.state.Lookup(f.source(v), dir, name)
+	if err != nil {
+		return loadError(err)
+	}
+	if n.IsDir() {
+		if err := f.dropBelow(v, n, t, wentAway); err != nil {
+			return err
+		}
+	}
+	n, last, err := f.dropName(v, parent, name, t)
+	if err == nil {
+		wentAway(parent, name, n, last)
+	}
+	return err
+}
+
+// dropBelow removes what is in a directory, whose own entries stay: it goes itself.
+func (f *Forest) dropBelow(v *view, dir *tree.Inode, t int64, wentAway func(uint64, string, *tree.Inode, bool)) error {
+	var names []string
+	if err := dir.Dir.List(f.source(v), 0, func(e tree.Dirent, _ uint64) bool {
+		names = append(names, e.Name)
+		return true
+	}); err != nil {
+		return loadError(err)
+	}
+	for _, name := range names {
+		n, err := v.state.Lookup(f.source(v), dir, name)
+		if err != nil {
+			return loadError(err)
+		}
+		if n.IsDir() {
+			if err := f.dropBelow(v, n, t, wentAway); err != nil {
+				return err
+			}
+		}
+		n, last, err := f.dropLink(v, n.Ino, tree.Link{Parent: dir.Ino, Name: name}, t)
+		if err != nil {
+			return err
+		}
+		wentAway(dir.Ino, name, n, last)
+	}
+	return nil
 }
 
 // newLike makes an inode without a name that is like another.

@@ -108,6 +108,6 @@ func (f *Forest) Forget(id NodeID) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if v, ok := f.mu.views[id.View()]; ok && !f.isHeld(id) {
-		v.orphans.remove(f.src, id.Ino())
+		v.orphans.remove(f.src, f.mu.epoch, id.Ino())
 	}
 }

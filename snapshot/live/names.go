@@ -168,7 +168,7 @@ func (f *Forest) Tmpfile(parent NodeID, c Create) (Attr, error) {
 	t := now()
 	n := newInode(ino, &c, t)
 	n.Nlink = 0
-	v.orphans.put(n)
+	v.orphans.put(f.src, f.mu.epoch, n)
 	return attrOf(v.id, n), nil
 }
 
@@ -209,7 +209,7 @@ func (f *Forest) Link(id, newParent NodeID, name string) (Attr, error) {
 	}
 	r := record{kind: recLink, view: v.id, time: now(), ino: n.Ino, parent: newParent.Ino(), name: name}
 	if _, orphan := f.orphan(v, n.Ino); orphan {
-		r.kind, r.node = recRelink, n
+		r.kind, r.node, r.content = recRelink, n, n.Content
 	}
 	if err := f.commit(v, &r, nil); err != nil {
 		return Attr{}, err

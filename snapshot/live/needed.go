@@ -51,7 +51,7 @@ func (d *Needed) Lowest(tx *Tx, frozen []*tree.State) int64 {
 	}
 	for _, v := range tx.f.mu.views {
 		d.seen.Each(v.state, false, d.look)
-		v.orphans.each(&d.seen, d.look)
+		v.orphans.each(d.look)
 	}
 	return d.low
 }

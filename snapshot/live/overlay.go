@@ -14,38 +14,20 @@ type Overlay struct {
 	Base   *tree.State
 	Source *tree.State // sealed; its root directory is merged into Prefix
 	Prefix string      // "" is the root
-
-	first, linked uint64 // see number
 }
 
-// A Place is a directory of an Overlay.
-type Place struct {
-	Path *tree.Path  // in the source
-	From *tree.Inode // there
-	Here *tree.Inode // in the base; nil if it has none
-	Ino  uint64      // in what the base becomes
+// openDir is a directory that is being walked.
+type openDir struct {
+	path  *tree.Path  // in the source
+	from  *tree.Inode // there
+	here  *tree.Inode // in the base; nil if it has none
+	after uint64      // the cookie of the last entry
 }
 
-// openPlace is a directory that is being walked.
-type openPlace struct {
-	Place
-	after uint64 // the cookie of the last entry
-}
-
-// number gives the inode numbers from first on to what comes, and returns the next one.
-// Those of files with one name, and of directories, follow each other in the order of the
-// walk, for which few pages of the table are changed at a time. Those of files with
-// several come behind, in the order of the source, so that each name leads to the same.
-func (o *Overlay) number(first, highest uint64) (next uint64) {
-	o.first, o.linked = first, first+highest
-	return o.linked + highest
-}
-
-// Walk calls enter for each entry of the source but its root, with what the base has of
-// that name and the inode number that it gets, a directory before what is in it, and leave
-// for each directory, the root too, after that. Entries are in the order of their cookies, so that nothing has to be
-// kept of a directory, whatever its size.
-func (o *Overlay) Walk(ctx context.Context, src *tree.Source, enter func(in Place, c tree.Change, ino uint64) error, leave func(Place) error) error {
+// Walk calls fn for each entry of the source but its root, a directory before what is in
+// it. Entries are in the order of their cookies, so that nothing has to be kept of a
+// directory, whatever its size.
+func (o *Overlay) Walk(ctx context.Context, src *tree.Source, fn func(*Step) error) error {
 	from, err := o.Source.Get(src, RootIno)
 	if err != nil {
 		return err
@@ -54,8 +36,7 @@ func (o *Overlay) Walk(ctx context.Context, src *tree.Source, enter func(in Plac
 	if err != nil {
 		return err
 	}
-	next := o.first
-	stack := []openPlace{{Place: Place{From: from, Here: here, Ino: here.Ino}}}
+	stack := []openDir{{from: from, here: here}}
 	for len(stack) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -66,38 +47,28 @@ func (o *Overlay) Walk(ctx context.Context, src *tree.Source, enter func(in Plac
 			return err
 		}
 		if !ok {
-			if err := leave(at.Place); err != nil {
-				return err
-			}
 			stack = stack[:len(stack)-1]
 			continue
 		}
-		c, err := o.change(src, at.Place, name)
+		c, err := o.change(src, at, name)
 		if err != nil {
 			return err
 		}
-		ino := next
-		switch {
-		case c.B.IsDir() && c.A != nil:
-			ino = c.A.Ino
-		case len(c.B.Links) > 1:
-			ino = o.linked + c.B.Ino - RootIno
-		default:
-			next++
-		}
-		if err := enter(at.Place, c, ino); err != nil {
+		s := StepOf(c)
+		s.With = c.B
+		if err := fn(&s); err != nil {
 			return err
 		}
 		if c.B.IsDir() {
-			stack = append(stack, openPlace{Place: Place{Path: c.Path, From: c.B, Here: c.A, Ino: ino}})
+			stack = append(stack, openDir{path: c.Path, from: c.B, here: c.A})
 		}
 	}
 	return nil
 }
 
 // next returns the name of the next entry of the source.
-func (p *openPlace) next(src *tree.Source) (name string, ok bool, err error) {
-	err = p.From.Dir.List(src, p.after, func(e tree.Dirent, cookie uint64) bool {
+func (p *openDir) next(src *tree.Source) (name string, ok bool, err error) {
+	err = p.from.Dir.List(src, p.after, func(e tree.Dirent, cookie uint64) bool {
 		name, ok, p.after = e.Name, true, cookie
 		return false
 	})
@@ -105,15 +76,15 @@ func (p *openPlace) next(src *tree.Source) (name string, ok bool, err error) {
 }
 
 // change is what an entry of the source is to the base.
-func (o *Overlay) change(src *tree.Source, at Place, name string) (c tree.Change, err error) {
+func (o *Overlay) change(src *tree.Source, at *openDir, name string) (c tree.Change, err error) {
 	c.What = tree.Data
-	if c.Path, err = at.Path.At(name); err != nil {
+	if c.Path, err = at.path.At(name); err != nil {
 		return c, err
 	}
-	if c.B, err = o.Source.Lookup(src, at.From, name); err != nil || at.Here == nil {
+	if c.B, err = o.Source.Lookup(src, at.from, name); err != nil || at.here == nil {
 		return c, err
 	}
-	c.A, err = o.Base.Lookup(src, at.Here, name)
+	c.A, err = o.Base.Lookup(src, at.here, name)
 	if errors.Is(err, ErrNotExist) {
 		return c, nil
 	}

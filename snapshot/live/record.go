@@ -27,6 +27,10 @@ const (
 	recRelink
 	recContent // the whole content of a file that a checkpoint has left out
 
+	// Steps of an edit; they are in blobs, with recUnlink and recLink. See Edit.Redo.
+	recPut
+	recSetAll
+
 	// FirstForeign is the first record type that the forest leaves alone.
 	FirstForeign journal.Type = 64
 )
@@ -73,6 +77,10 @@ func (r *record) encode(e *wire.Encoder) {
 	e.Reset()
 	e.Uvarint(uint64(r.view))
 	e.Varint(r.time)
+	r.encodeBody(e)
+}
+
+func (r *record) encodeBody(e *wire.Encoder) {
 	switch r.kind {
 	case recCreate:
 		e.Uvarint(r.parent)
@@ -139,10 +147,12 @@ func (r *record) encode(e *wire.Encoder) {
 	case recRemoveXattr:
 		e.Uvarint(r.ino)
 		e.String(r.name)
-	case recRelink:
+	case recRelink, recPut:
 		e.Uvarint(r.parent)
 		e.String(r.name)
-		encodeOrphan(e, r.node)
+		r.encodeNode(e)
+	case recSetAll:
+		r.encodeNode(e)
 	case recContent:
 		e.Uvarint(r.ino)
 		r.content.Encode(e)
@@ -156,8 +166,17 @@ func decodeRecord(kind journal.Type, payload []byte, epoch uint64) (*record, int
 	r := &record{kind: kind}
 	r.view = uint32(d.Uint(MaxView))
 	r.time = d.Varint()
+	data := r.decode(d, epoch)
+	if kind == recWrite {
+		return r, data, d.Err()
+	}
+	return r, 0, d.Finish()
+}
+
+// decode reads what encodeBody wrote, and returns where the bytes of a write begin.
+func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 	ino := func() uint64 { return d.Uint(MaxIno) }
-	switch kind {
+	switch r.kind {
 	case recCreate:
 		r.parent = ino()
 		r.name = d.String()
@@ -196,7 +215,7 @@ func decodeRecord(kind journal.Type, payload []byte, epoch uint64) (*record, int
 		r.off = d.Length()
 		r.kill = d.Bool()
 		r.n = int64(d.Remaining())
-		return r, d.Offset(), d.Err()
+		return d.Offset()
 	case recWriteAt:
 		r.ino = ino()
 		r.off = d.Length()
@@ -224,17 +243,19 @@ func decodeRecord(kind journal.Type, payload []byte, epoch uint64) (*record, int
 	case recRemoveXattr:
 		r.ino = ino()
 		r.name = d.String()
-	case recRelink:
+	case recRelink, recPut:
 		r.parent = ino()
 		r.name = d.String()
-		r.node = decodeOrphan(d, epoch)
+		r.decodeNode(d, epoch)
+	case recSetAll:
+		r.decodeNode(d, epoch)
 	case recContent:
 		r.ino = ino()
 		r.content = decodeContent(d, epoch)
 	default:
-		d.Fail("record type %d is unknown", kind)
+		d.Fail("record type %d is unknown", r.kind)
 	}
-	return r, 0, d.Finish()
+	return 0
 }
 
 func encodeSetAttr(e *wire.Encoder, s *SetAttr) {
@@ -286,36 +307,62 @@ func decodeSetAttr(d *wire.Decoder, s *SetAttr) {
 	s.KillPriv = bits&setKill != 0
 }
 
-// An orphan that gets a name again is journaled whole: its earlier changes
-// were not.
-func encodeOrphan(e *wire.Encoder, n *tree.Inode) {
-	for _, v := range []uint64{n.Ino, uint64(n.Mode), uint64(n.UID), uint64(n.GID)} {
+// What follows the attributes of an inode.
+const (
+	noContent     = iota
+	wholeContent  // r.content
+	contentOfNode // that of another inode: view2 and ino2
+)
+
+// encodeNode writes an inode without its names and what is in it, if it is a directory.
+func (r *record) encodeNode(e *wire.Encoder) {
+	n := r.node
+	for _, v := range []uint64{n.Ino, uint64(n.Mode), uint64(n.UID), uint64(n.GID), uint64(n.Rdev)} {
 		e.Uvarint(v)
 	}
 	for _, t := range []int64{n.Atime, n.Mtime, n.Ctime, n.Btime} {
 		e.Varint(t)
 	}
+	e.String(n.Target)
 	e.Uvarint(uint64(len(n.Xattrs)))
 	for _, x := range n.Xattrs {
 		e.String(x.Name)
 		e.Blob(x.Value)
 	}
-	e.Bool(n.Content != nil)
-	if n.Content != nil {
-		n.Content.Encode(e)
+	switch {
+	case r.content != nil:
+		e.Byte(wholeContent)
+		r.content.Encode(e)
+	case r.ino2 != 0:
+		e.Byte(contentOfNode)
+		e.Uvarint(uint64(r.view2))
+		e.Uvarint(r.ino2)
+	default:
+		e.Byte(noContent)
 	}
 }
 
-func decodeOrphan(d *wire.Decoder, epoch uint64) *tree.Inode {
-	n := &tree.Inode{Ino: d.Uint(MaxIno), Mode: uint32(d.Uint(1<<32 - 1)), UID: uint32(d.Uint(1<<32 - 1)), GID: uint32(d.Uint(1<<32 - 1))}
+func (r *record) decodeNode(d *wire.Decoder, epoch uint64) {
+	u32 := func() uint32 { return uint32(d.Uint(1<<32 - 1)) }
+	n := &tree.Inode{Ino: d.Uint(MaxIno), Mode: u32(), UID: u32(), GID: u32(), Rdev: u32()}
 	n.Atime, n.Mtime, n.Ctime, n.Btime = d.Varint(), d.Varint(), d.Varint(), d.Varint()
+	n.Target, n.Nlink = d.String(), 1
+	if n.IsDir() {
+		n.Nlink = 2
+	}
 	for range d.Count(2) {
 		n.Xattrs = append(n.Xattrs, tree.Xattr{Name: d.String(), Value: append([]byte(nil), d.Blob()...)})
 	}
-	if d.Bool() {
+	switch kind := d.Byte(); kind {
+	case noContent:
+	case wholeContent:
 		n.Content = decodeContent(d, epoch)
+	case contentOfNode:
+		r.view2, r.ino2 = uint32(d.Uint(MaxView)), d.Uint(MaxIno)
+	default:
+		d.Fail("content of kind %d is unknown", kind)
 	}
-	return n
+	r.node = n
 }
 
 func decodeContent(d *wire.Decoder, epoch uint64) *content.Content {

@@ -3,7 +3,6 @@ package live
 import (
 	"errors"
 	"fmt"
-	"maps"
 
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/journal"
@@ -163,24 +162,23 @@ func (tx *Tx) End() int64 { return tx.f.log.End() }
 func (tx *Tx) Unjournaled() int64 {
 	low := tx.f.blobs.minPos()
 	for _, v := range tx.f.mu.views {
-		v.orphans.each(new(tree.Unsealed), func(c *content.Content) { low = min(low, c.MinPos()) })
+		v.orphans.each(func(c *content.Content) { low = min(low, c.MinPos()) })
 	}
 	return low
 }
 
-// EachOrphan calls fn for unlinked inodes that the kernel still holds, and former for
-// states that others of them are in.
-func (tx *Tx) EachOrphan(fn func(n *tree.Inode), former func(*tree.State)) {
+// Orphans freezes the unlinked inodes that the kernel still holds, and returns them: a
+// state without a root for each view that has any.
+func (tx *Tx) Orphans() (states []*tree.State) {
+	tx.f.mu.epoch++
 	for _, v := range tx.f.mu.views {
 		v.orphans.mu.RLock()
-		for n := range maps.Values(v.orphans.files) {
-			fn(n)
-		}
-		for _, t := range v.orphans.trees {
-			former(t.state)
+		if v.orphans.state.Inodes > 0 {
+			states = append(states, v.orphans.state.Clone())
 		}
 		v.orphans.mu.RUnlock()
 	}
+	return states
 }
 
 // SetEpoch raises the number of the epoch, for a state that was made elsewhere and is

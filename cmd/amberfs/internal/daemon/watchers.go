@@ -74,10 +74,10 @@ func newWatchers(d *Daemon) *watchers {
 func (w *watchers) changed(inv live.Invalidation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.mu.closed || inv.Entries.Len() == 0 {
+	if w.mu.closed || len(inv.Entries) == 0 {
 		return
 	}
-	for e := range inv.Entries.All() {
+	for _, e := range inv.Entries {
 		if n := len(w.mu.entries); n < maxPending || w.mu.entries[n-1].Parent != e.Parent {
 			w.mu.entries = append(w.mu.entries, e)
 		}

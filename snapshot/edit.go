@@ -1,0 +1,157 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// An editRecord says what a restore, a merge or an import did to a workspace: the steps
+// that were made, or the state that they led to.
+type editRecord struct {
+	WS  uint32         `json:"ws"`
+	Pre storedSnapshot `json:"pre"` // the state before; without a name there is none
+
+	Steps []live.Span `json:"steps,omitempty"` // where they are in the journal
+	Now   int64       `json:"now,omitempty"`   // the time of the steps
+	Depth int         `json:"depth,omitempty"` // of the workspace from then on
+
+	State   string `json:"state,omitempty"` // the id of the workspace's state from then on
+	NextIno uint64 `json:"next_ino,omitempty"`
+
+	// Restored is the view of the snapshot that the whole workspace was restored to.
+	Restored uint32 `json:"restored,omitempty"`
+}
+
+// outcome is what a restore or a merge has done.
+type outcome[R any] struct {
+	res   R
+	inv   live.Invalidation
+	steps []live.Step
+}
+
+// graft makes steps in the edited workspace of a record, and fills the record in. If
+// there are very many, the state that they lead to is sealed, which takes less memory
+// than the steps. The caller is in gc.puts.
+func (s *Store) graft(ctx context.Context, e *live.Edit, r *editRecord, steps []live.Step, g live.Graft) error {
+	g.Now, g.Record = r.Now, true
+	if len(steps) > s.opt.ManyChanges {
+		g.Record, g.Seal = false, s.sealsEdit(ctx, r)
+	}
+	if err := e.Graft(ctx, steps, g); err != nil {
+		if r.State != "" {
+			s.Abandon()
+		}
+		return err
+	}
+	return s.grafted(e, r)
+}
+
+// grafted fills the record of an edit in, and returns when all that it refers to but for
+// the journal is on disk.
+func (s *Store) grafted(e *live.Edit, r *editRecord) error {
+	r.Steps, r.Depth = e.Steps(), e.Depth()
+	if r.State == "" {
+		return nil
+	}
+	r.NextIno = e.Next()
+	return s.cas.Commit()
+}
+
+// sealsEdit returns what seals the states of an edit for its record, which has the id of
+// the last one. The caller is in gc.puts.
+func (s *Store) sealsEdit(ctx context.Context, r *editRecord) func(*tree.State) error {
+	return func(st *tree.State) error {
+		id, err := s.sealTo(ctx, cas.Quick{Store: s.cas}, st)
+		r.State = id.String()
+		return err
+	}
+}
+
+// commitEdit journals an edit and puts it in place, if check allows it with the lock held.
+// With undo the state before is captured as before describes it.
+func (s *Store) commitEdit(w *Workspace, e *live.Edit, r *editRecord, undo bool, before CaptureOptions, check func() error) (inv live.Invalidation, err error) {
+	err = s.forest.Update(false, func(tx *live.Tx) error {
+		if err := errors.Join(w.alive(), check()); err != nil {
+			return err
+		}
+		if undo {
+			before.Origin = OriginPreRestore
+			if r.Pre, err = w.newSnapshot(tx, before); err != nil {
+				return err
+			}
+		}
+		if err := s.journal(tx, recEdit, r); err != nil {
+			return err
+		}
+		inv, err = s.finishEdit(tx, w, e, r)
+		return err
+	})
+	if err != nil && r.State != "" {
+		s.Abandon()
+	}
+	return inv, err
+}
+
+// applyEdit is for recovery.
+func (s *Store) applyEdit(tx *live.Tx, r editRecord) error {
+	w, ok := s.cat.workspaces[r.WS]
+	if !ok {
+		return fmt.Errorf("%w: a change of a fork that has ended", ErrNoFork)
+	}
+	e, err := tx.Edit(r.WS)
+	if err != nil {
+		return err
+	}
+	if r.State == "" {
+		err = e.Redo(r.Steps, r.Now, r.Depth)
+	} else {
+		err = s.loadEdit(e, r)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = s.finishEdit(tx, w, e, &r)
+	return err
+}
+
+func (s *Store) loadEdit(e *live.Edit, r editRecord) error {
+	h, err := cas.ParseHash(r.State)
+	if err != nil {
+		return err
+	}
+	st, err := tree.Load(s.src, h)
+	if err == nil {
+		e.Sealed(st, r.NextIno)
+	}
+	return err
+}
+
+// finishEdit captures the state before, and puts the edited one in place.
+func (s *Store) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editRecord) (live.Invalidation, error) {
+	if r.Pre.Name != "" {
+		pre, err := s.applyCapture(tx, r.Pre)
+		if err != nil {
+			return live.Invalidation{}, err
+		}
+		w.undo = pre.View
+	}
+	if s.ckpt.changes.Add(int64(e.Changes)) >= checkpointRecords {
+		s.ckpt.signal.up()
+	}
+	inv := tx.Apply(e)
+	st, err := tx.Capture(w.view)
+	if err != nil {
+		return inv, err
+	}
+	s.cat.journalRoots = append(s.cat.journalRoots, journalRoot{state: st})
+	if sn, ok := s.cat.snaps[r.Restored]; ok && r.Restored != 0 {
+		w.head = sn.Name
+		w.keepRestored(sn.View, st)
+	}
+	return inv, nil
+}

@@ -1,0 +1,76 @@
+package live
+
+import "github.com/amberfs/amberfs/snapshot/tree"
+
+// chooseLinks finds, for each file of the source with several names, an inode
+// of the view that can go on as that file: one that differs in nothing but
+// its names, at a path that changes or at one that does not.
+func (j *graft) chooseLinks(steps []Step) error {
+	taken := make(map[uint64]bool)
+	changing := make(map[tree.Link]bool) // in the source
+	var several []*Step
+	for i := range steps {
+		s := &steps[i]
+		if s.B == 0 || s.BDir {
+			continue
+		}
+		if s.A != 0 && s.What&^tree.Links == 0 && !taken[s.A] {
+			if _, done := j.links[s.Link]; !done {
+				j.links[s.Link] = s.A
+				taken[s.A] = true
+			}
+		}
+		if !s.Linked || s.With != nil {
+			continue
+		}
+		dir, err := j.from.find(s.Path.Dir)
+		if err != nil {
+			return err
+		}
+		changing[tree.Link{Parent: dir, Name: s.Path.Name}] = true
+		several = append(several, s)
+	}
+	view := tree.NewPairing(j.f.waiting, j.g.Source, j.e.Base(), j.root)
+	seen := make(map[uint64]bool)
+	for _, s := range several {
+		if _, done := j.links[s.Link]; done || seen[s.B] {
+			continue
+		}
+		seen[s.B] = true
+		b, err := j.g.Source.Get(j.f.waiting, s.B)
+		if err != nil {
+			return err
+		}
+		if err := j.chooseUnchanged(b, view, changing, taken); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chooseUnchanged looks among the names of a file of the source that stay as
+// they are.
+func (j *graft) chooseUnchanged(b *tree.Inode, view *tree.Pairing, changing map[tree.Link]bool, taken map[uint64]bool) error {
+	tried := make(map[uint64]bool)
+	for _, l := range b.Links {
+		if changing[l] {
+			continue
+		}
+		a, err := view.File(l)
+		if err != nil {
+			return loadError(err)
+		}
+		if a == nil || a.IsDir() || taken[a.Ino] || tried[a.Ino] {
+			continue
+		}
+		tried[a.Ino] = true
+		if same, err := tree.SameFile(j.f.waiting, a, b); err != nil {
+			return loadError(err)
+		} else if same && a.Mtime == b.Mtime {
+			j.links[b.Ino] = a.Ino
+			taken[a.Ino] = true
+			return nil
+		}
+	}
+	return nil
+}

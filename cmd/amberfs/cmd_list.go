@@ -56,7 +56,7 @@ id ("-" until it is stored), time and message, separated by tabs.`,
 	f := cmd.Flags()
 	f.IntVarP(&req.Limit, "limit", "n", 0, "only the newest `N`")
 	f.StringVar(&req.Since, "since", "", "only since this `TIME`: 2h, 7d, or a date such as 2026-01-31")
-	f.StringVar(&req.Origin, "origin", "", "only those of this `ORIGIN`: manual, turn, auto, pre-restore, fork, import, pull")
+	f.StringVar(&req.Origin, "origin", "", "only this `KIND`: manual, turn, auto, pre-restore, fork, import, pull")
 	f.StringArrayVar(&labels, "label", nil, "only with the label `KEY=VALUE`; repeatable")
 	f.BoolVar(&long, "long", false, "also show kind, counts of changes (+/~/-) and labels")
 	return cmd

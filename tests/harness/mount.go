@@ -289,3 +289,11 @@ func (m *Mount) KillWhileStarting(after time.Duration) {
 
 // Command runs amberfs and returns what it printed on stdout and stderr.
 func Command(args ...string) (string, error) { return run(scratch.bin, args...) }
+
+// Gone waits for a daemon that was asked to unmount in another way than Stop asks.
+func (m *Mount) Gone() {
+	m.t.Helper()
+	m.wait()
+	m.checkGone()
+	m.checkLog()
+}

@@ -1,0 +1,236 @@
+// Package api_test compares docs/api/openapi.yaml with what a running daemon answers.
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
+
+// A page is docs/api/openapi.yaml.
+type page struct {
+	Paths      map[string]map[string]operation
+	Components struct {
+		Schemas map[string]any
+	}
+}
+
+type operation struct {
+	Responses map[string]struct {
+		Content map[string]struct{ Schema map[string]any }
+	}
+	RequestBody struct {
+		Content map[string]struct{ Schema map[string]any }
+	} `yaml:"requestBody"`
+}
+
+func read(t *testing.T) *page {
+	t.Helper()
+	b, err := os.ReadFile("../../docs/api/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := new(page)
+	if err := yaml.Unmarshal(b, p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// strict lets an object have no fields that its schema does not name.
+func strict(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if _, ok := v["properties"].(map[string]any); ok && v["type"] == "object" {
+			v["additionalProperties"] = false
+		}
+		for _, one := range v {
+			strict(one)
+		}
+	case []any:
+		for _, one := range v {
+			strict(one)
+		}
+	}
+}
+
+// check compares a JSON value with a schema of the page.
+func (p *page) check(t *testing.T, what string, schema map[string]any, value []byte) {
+	t.Helper()
+	strict(p.Components.Schemas)
+	whole, err := json.Marshal(map[string]any{"$defs": p.Components.Schemas, "allOf": []any{schema}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s jsonschema.Schema
+	if err := json.Unmarshal(bytes.ReplaceAll(whole, []byte("#/components/schemas/"), []byte("#/$defs/")), &s); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v any
+	if err := json.Unmarshal(value, &v); err != nil {
+		t.Errorf("%s: %q: %v", what, value, err)
+		return
+	}
+	if err := resolved.Validate(v); err != nil {
+		t.Errorf("%s: %s\nis not what openapi.yaml says: %v", what, value, err)
+	}
+}
+
+// A request is one that succeeds, in the order of the table.
+type request struct {
+	op, body string
+}
+
+func requests(remote, archive string) []request {
+	return []request{
+		{"snapshot", `{"name":"v1","message":"m","labels":{"k":"v"},"expires":"24h","wait":true}`},
+		{"snapshot", `{"name":"v2"}`}, {"snapshot", `{"name":"v3","pinned":true}`}, {"snapshot", `{"name":"v4"}`},
+		{"list", `{}`}, {"show", `{"name":"v1"}`}, {"rename", `{"from":"v2","to":"second"}`},
+		{"pin", `{"names":["v1"],"pinned":true}`}, {"du", `{}`}, {"changes", `{"a":"v1"}`},
+		{"diff", `{"a":"v1"}`}, {"hunks", `{"a":"v1","path":"f"}`}, {"file", `{"path":"f"}`}, {"history", `{"path":"f"}`},
+		{"restore", `{"name":"v1","dry_run":true}`}, {"restore", `{"name":"v1"}`}, {"revert", `{"path":"f","name":"undo"}`},
+		{"events", `{}`}, {"tar", `{"name":"v1"}`}, {"compact", `{"names":["v3","v4"],"name":"both"}`}, {"remove", `{"names":["second"]}`},
+		{"fork", `{"name":"one","ttl":"1h"}`}, {"rename-fork", `{"from":"one","to":"two"}`}, {"claim", `{"label":"mine"}`}, {"forks", `{}`},
+		{"promote", `{"fork":"two"}`}, {"end-fork", `{"name":"two"}`}, {"end-fork", `{"name":"mine","discard":true}`},
+		{"policy", `{}`}, {"set-policy", `{"patch":{"keep":{"turn":{"last":3,"within":"7d"}}}}`}, {"export", `{"name":"v1"}`},
+		{"exported", `{"name":"v1","repo":"r","ref":"refs/x","commit":"0123456789012345678901234567890123456789"}`},
+		{"freeze", `{"for":"1m"}`}, {"thaw", `{}`}, {"objects", `{"hashes":[]}`},
+		{"add-remote", `{"name":"there","url":"` + remote + `"}`}, {"remotes", `{}`}, {"push", `{"remote":"there","snapshots":["v1"]}`},
+		{"remote-snapshots", `{"remote":"there"}`}, {"pull", `{"remote":"there","snapshots":["v1"],"as":"back"}`},
+		{"verify-remote", `{"remote":"there","deep":true}`}, {"gc-remote", `{"remote":"there"}`},
+		{"remove-pushed", `{"remote":"there","names":["v1"]}`}, {"remove-remote", `{"name":"there"}`},
+		{"import", archive}, {"gc", `{}`}, {"verify", `{}`}, {"status", `{}`}, {"umount", `{}`},
+	}
+}
+
+// endless operations answer until the client goes.
+var endless = map[string]string{"open": `{"name":"v1"}`, "open-changes": `{}`}
+
+func TestAnswers(t *testing.T) {
+	p := read(t)
+	m := harness.New(t)
+	change(t, m, "one\n")
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(m.Store, "socket"))
+	}
+	c := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	archive, err := exec.Command("tar", "-c", "-C", "/etc", "hostname").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := map[string]bool{}
+	for _, r := range requests("file://"+filepath.Join(t.TempDir(), "remote"), string(archive)) {
+		asked[r.op] = true
+		p.ask(t, c, r)
+		if r.op == "snapshot" {
+			change(t, m, r.body) // so that there is something to compare
+		}
+		if r.op == "snapshot" && strings.Contains(r.body, "v4") {
+			for op, body := range endless {
+				asked[op] = true
+				p.first(t, c, op, body)
+			}
+		}
+	}
+	for path := range p.Paths {
+		if !asked[strings.TrimPrefix(path, "/v1/")] {
+			t.Errorf("nobody asks for %s", path)
+		}
+	}
+	m.Gone()
+}
+
+func change(t *testing.T, m *harness.Mount, text string) {
+	t.Helper()
+	if err := os.WriteFile(m.Path("f"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask compares one answer with the page, and the arguments of a request too.
+func (p *page) ask(t *testing.T, c *http.Client, r request) {
+	t.Helper()
+	o, ok := p.Paths["/v1/"+r.op]["post"]
+	if !ok {
+		t.Errorf("openapi.yaml has no %s", r.op)
+		return
+	}
+	query := ""
+	if r.op == "import" {
+		query = "?from=tar&path=in"
+	} else {
+		p.check(t, r.op+" takes", o.RequestBody.Content["application/json"].Schema, []byte(r.body))
+	}
+	resp, err := c.Post("http://amberfs/v1/"+r.op+query, "", strings.NewReader(r.body))
+	if err != nil {
+		t.Errorf("%s: %v", r.op, err)
+		return
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	kind := resp.Header.Get("Content-Type")
+	content, described := o.Responses["200"].Content[kind]
+	if err != nil || resp.StatusCode != http.StatusOK || !described {
+		t.Errorf("%s: %s, %s, %v: %.300s", r.op, resp.Status, kind, err, b)
+		return
+	}
+	if kind == "application/json" {
+		p.check(t, r.op, content.Schema, b)
+	}
+}
+
+// first reads the first event of an answer without an end.
+func (p *page) first(t *testing.T, c *http.Client, op, body string) {
+	t.Helper()
+	resp, err := c.Post("http://amberfs/v1/"+op, "", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var line string
+	if _, err := fmt.Fscanf(resp.Body, "data: %s\n", &line); err != nil || resp.Header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("%s: %s %s: %v", op, resp.Status, line, err)
+	}
+}
+
+// Errors have the status and the body that the page says.
+func TestFailures(t *testing.T) {
+	p := read(t)
+	m := harness.New(t)
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(m.Store, "socket"))
+	}
+	c := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	for path := range p.Paths {
+		resp, err := c.Post("http://amberfs"+path+"?worksapce=x", "", strings.NewReader(`{}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s with a misspelt parameter: %s, %s, %v", path, resp.Status, b, err)
+		}
+		p.check(t, path, map[string]any{"$ref": "#/components/schemas/Error"}, b)
+	}
+}

@@ -36,8 +36,9 @@ func prepareIndexDir(dir string) error {
 		return fmt.Errorf("open index: %w", err)
 	}
 	for _, e := range ents {
-		if !e.Type().IsRegular() {
-			return fmt.Errorf("%w: %s is not a regular file", errIndexBroken, e.Name())
+		// Badger would follow it to wherever it leads, and write to it.
+		if fi, err := e.Info(); err == nil && !vfs.Own(fi) {
+			return fmt.Errorf("%w: %s is not a regular file with one name", errIndexBroken, e.Name())
 		}
 		if e.Name() == openingMark {
 			return fmt.Errorf("%w: it was not opened to the end, or not read", errIndexBroken)

@@ -87,7 +87,7 @@ func (h *health) try(ctx context.Context, fn func(context.Context) error) error 
 			return over()
 		case h.closed.Err() != nil:
 			return errClosed
-		case !errors.Is(err, backend.ErrAway):
+		case !errors.Is(err, backend.ErrAway), errors.Is(err, backend.ErrUntrusted):
 			return err
 		}
 		h.doubt()

@@ -124,7 +124,7 @@ func (s *Snapshot) bring(ctx context.Context, data []want, p Pull, done *meter) 
 
 func (s *Snapshot) bringRun(ctx context.Context, run run, part []want, p Pull, done *meter) error {
 	o := s.Ref.Objects[run.object]
-	if _, err := s.r.read(ctx, o, s.Ref.Sealed, run.off, run.end-run.off, 0); err != nil {
+	if _, err := s.r.read(ctx, o, s.Ref.Encrypted, run.off, run.end-run.off, 0); err != nil {
 		return missing(err)
 	}
 	for _, w := range part {

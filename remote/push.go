@@ -189,7 +189,7 @@ func (r *Remote) lately(ctx context.Context, ref *object.Ref) (*Snapshot, error)
 	if last != nil && last.Ref.Nonce == ref.Nonce {
 		return last, nil
 	}
-	s := r.Unread(ref)
+	s := r.Snapshot(ref)
 	if _, err := s.Load(ctx); err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ func (u *pushing) free(objects []backend.Object) bool {
 func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
 	ref := u.p.Ref
 	ref.Version, ref.Nonce, ref.Pushed = object.Version, uuid.NewString(), time.Now().UTC()
-	ref.Objects, ref.Indexes, ref.Sealed = u.objects, u.indexes, len(u.format.Recipients) > 0
+	ref.Objects, ref.Indexes, ref.Encrypted = u.objects, u.indexes, len(u.format.Recipients) > 0
 	if err := u.hot(ctx, &ref); err != nil {
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
 	if err != nil {
 		return nil, err
 	}
-	if raw, err = u.format.seal(raw); err != nil {
+	if raw, err = u.format.encrypt(raw); err != nil {
 		return nil, err
 	}
 	o := backend.PutOptions{IfAbsent: true, Keeps: ref.Objects}
@@ -264,7 +264,7 @@ func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
 
 // keep remembers what was pushed for the push that is compared with it.
 func (u *pushing) keep(ref *object.Ref) {
-	s := u.r.Unread(ref)
+	s := u.r.Snapshot(ref)
 	s.index.Store(u.all)
 	u.r.remember(s)
 }

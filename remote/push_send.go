@@ -154,11 +154,11 @@ func (u *pushing) head(ctx context.Context, data, pages *object.Pack) error {
 // upload writes an object, if it is not there: an earlier try may have sent it. The head
 // is kept in the cache, since the next push reads its index.
 func (u *pushing) upload(ctx context.Context, p *object.Pack, place int, head bool) error {
-	sealed, err := u.format.seal(p.Bytes)
+	encrypted, err := u.format.encrypt(p.Bytes)
 	if err != nil {
 		return err
 	}
-	o := backend.Named(sealed)
+	o := backend.Named(encrypted)
 	if u.condemned[o.Name] {
 		// The same bytes would have the name that is about to be removed.
 		p.Bytes = append(p.Bytes, 0)
@@ -175,12 +175,12 @@ func (u *pushing) upload(ctx context.Context, p *object.Pack, place int, head bo
 		there = err == nil && info.Size == o.Size
 	}
 	if !there {
-		if _, err := u.r.b.Put(ctx, o.Key(), sealed, backend.PutOptions{}); err != nil {
+		if _, err := u.r.b.Put(ctx, o.Key(), encrypted, backend.PutOptions{}); err != nil {
 			return err
 		}
 	}
 	if head {
-		u.r.o.Cache.Put(cache.Object(o), sealed)
+		u.r.o.Cache.Put(cache.Object(o), encrypted)
 	}
 	u.uploaded(place, o, there, len(p.Entries))
 	return nil

@@ -93,7 +93,7 @@ func TestPushRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := func(what string, want int64, r *Remote, name string, id cas.Hash) {
-		before, base := p.Requests.Load(), r.Unread(done.Ref)
+		before, base := p.Requests.Load(), r.Snapshot(done.Ref)
 		if done, err = r.Push(t.Context(), w.push(name, id, base)); err != nil {
 			t.Fatal(err)
 		}
@@ -132,8 +132,8 @@ func TestFirstLook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := openRemote(t, r.URL(), Options{}).Snapshot(ctx, done.Ref)
-	if err != nil {
+	s := openRemote(t, r.URL(), Options{}).Snapshot(done.Ref)
+	if err := s.Begin(ctx); err != nil {
 		t.Fatal(err)
 	}
 	for i, h := range hot {

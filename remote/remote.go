@@ -43,6 +43,8 @@ type Options struct {
 	Cache *cache.Cache
 	// Identities decrypt what is encrypted; if nil, those of the user.
 	Identities []age.Identity
+	// Allowed is asked before each request whether the remote may be contacted. May be nil.
+	Allowed func(url string) error
 	// Timeout bounds how long a read of a lazy source tries; 30 s by default. Negative:
 	// until the remote is back.
 	Timeout time.Duration
@@ -66,15 +68,7 @@ type Remote struct {
 
 // Open returns the remote at a URL without asking it anything. Close it.
 func Open(url string, o Options) (*Remote, error) {
-	b, err := backend.Open(url)
-	if err != nil {
-		return nil, err
-	}
-	if o.Identities == nil {
-		if o.Identities, err = identities(); err != nil {
-			return nil, errors.Join(err, b.Close())
-		}
-	}
+	b := backend.Later(url, o.Allowed)
 	expand, err := cas.NewExpander()
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -107,6 +101,9 @@ func (r *Remote) Close() error {
 	return r.b.Close()
 }
 
+// Ask finds out in the background whether the remote answers, for Away.
+func (r *Remote) Ask() { r.health.doubt() }
+
 // URL is how Open finds the remote again.
 func (r *Remote) URL() string { return r.b.URL() }
 
@@ -133,16 +130,16 @@ func (r *Remote) Ref(ctx context.Context, name string) (ref *object.Ref, version
 }
 
 func (r *Remote) decodeRef(raw []byte) (*object.Ref, error) {
-	secret := isSealed(raw)
+	secret := isEncrypted(raw)
 	if secret {
 		var err error
-		if raw, err = r.unsealAll(raw); err != nil {
+		if raw, err = r.decryptAll(raw); err != nil {
 			return nil, err
 		}
 	}
 	ref, err := object.DecodeRef(raw)
 	if err == nil {
-		ref.Sealed = secret
+		ref.Encrypted = secret
 	}
 	return ref, err
 }

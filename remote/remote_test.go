@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"filippo.io/age"
+
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/cache"
@@ -198,11 +200,7 @@ func TestFlippedBytes(t *testing.T) {
 			flipped++
 			continue
 		}
-		s, err := r.Snapshot(t.Context(), ref)
-		if err != nil {
-			flipped++
-			continue
-		}
+		s := r.Snapshot(ref)
 		for h, want := range w.objects {
 			if got, err := s.Get(t.Context(), h, nil); err == nil && string(got) != string(want.body) {
 				t.Fatalf("wrong bytes of %s were served", h)
@@ -219,12 +217,7 @@ func TestFlippedBytes(t *testing.T) {
 func TestTornCache(t *testing.T) {
 	_, url, w, id := pushed(t)
 	dir := t.TempDir()
-	c, err := cache.Open(dir, 1<<30)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	r := openRemote(t, url, Options{Cache: c})
+	r := openRemote(t, url, Options{Cache: cache.New(dir, 1<<30)})
 	s := w.check(t, r, "v1", id)
 	blocks, _ := filepath.Glob(dir + "/??/*")
 	if len(blocks) == 0 {
@@ -246,6 +239,64 @@ func TestTornCache(t *testing.T) {
 	}
 }
 
+// Whatever becomes of the cache, while it is used or before, costs requests and nothing
+// else. No snapshot is called damaged for it.
+func TestLostCache(t *testing.T) {
+	key, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, recipients := range [][]string{nil, {key.Recipient().String()}} {
+		dir := filepath.Join(t.TempDir(), "cache")
+		url := "file://" + t.TempDir()
+		remote := func() *Remote {
+			return openRemote(t, url, Options{Cache: cache.New(dir, 1<<30), Identities: []age.Identity{key}})
+		}
+		r, w := remote(), newWorld()
+		initRemote(t, r, recipients...)
+		id := w.tree(files(1, 500))
+		if _, err := r.Push(t.Context(), w.push("v1", id, nil)); err != nil {
+			t.Fatal(err)
+		}
+		zero := func() {
+			blocks, _ := filepath.Glob(dir + "/??/*")
+			for _, b := range blocks {
+				fi, err := os.Stat(b)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(b, make([]byte, fi.Size()), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for what, lose := range map[string]func(){
+			"removed": func() { os.RemoveAll(dir) },
+			"zeroed":  zero,
+			"in the way": func() {
+				os.RemoveAll(dir)
+				_ = os.WriteFile(dir, nil, 0o600)
+			},
+		} {
+			s := w.check(t, r, "v1", id)
+			lose()
+			for h, want := range w.objects {
+				if got, err := s.Get(t.Context(), h, nil); err != nil || string(got) != string(want.body) {
+					t.Fatalf("%s: %s: %v", what, h, err)
+				}
+			}
+			lose()
+			w.check(t, remote(), "v1", id)
+			lose()
+			sum, err := remote().Verify(t.Context(), true, func(name string, err error) { t.Errorf("%s: %s: %v", what, name, err) }, nil)
+			if err != nil || sum.Damaged != 0 {
+				t.Errorf("%s: verify: %+v, %v", what, sum, err)
+			}
+			os.RemoveAll(dir)
+		}
+	}
+}
+
 // While the remote is away what is cached is read, what is not fails soon, and when
 // it is back everything is.
 func TestAwayAndBack(t *testing.T) {
@@ -256,10 +307,7 @@ func TestAwayAndBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := r.Snapshot(t.Context(), ref)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := r.Snapshot(ref)
 	b, err := s.Get(t.Context(), id, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -271,7 +319,7 @@ func TestAwayAndBack(t *testing.T) {
 	}
 	cold := openRemote(t, url, Options{Timeout: 10 * time.Second, Note: func(away bool, _ time.Time) { noted = append(noted, away) }})
 	index := s.index.Load()
-	s = cold.Unread(s.Ref)
+	s = cold.Snapshot(s.Ref)
 	s.index.Store(index)
 	for deadline := time.Now().Add(2 * time.Minute); cold.Away().IsZero(); {
 		if _, err := s.Get(t.Context(), id, nil); !errors.Is(err, backend.ErrAway) {

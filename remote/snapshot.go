@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/cache"
 	"github.com/amberfs/amberfs/remote/object"
@@ -23,35 +24,48 @@ const (
 	aheadMost = 4 << 20
 )
 
-// A Snapshot is a snapshot on a remote of which the objects can be read. What a first
-// look needs is there at once; where the rest lies is read from its indexes when it is
-// needed, or by Load. It is safe for concurrent use.
+// A Snapshot is a snapshot on a remote of which the objects can be read. The first read
+// fetches the pages that listing the root needs; where the rest lies is read from its
+// indexes when it is needed, or by Load. It is safe for concurrent use.
 type Snapshot struct {
 	Ref   *object.Ref
 	r     *Remote
-	first map[cas.Hash]cas.Stored // by the first half of the hash
+	hot   atomic.Pointer[hotPages] // nil until they were read
 	index atomic.Pointer[object.Index]
-	turn  chan struct{} // held by whoever reads the indexes
+	turn  chan struct{} // taken by the goroutine that reads hot pages or indexes
 	ahead ahead
 }
 
-// Snapshot returns the snapshot of a ref. It reads the pages that the ref calls hot or,
-// if it names none, the indexes.
-func (r *Remote) Snapshot(ctx context.Context, ref *object.Ref) (*Snapshot, error) {
-	s := r.Unread(ref)
-	ok, err := s.readHot(ctx)
-	if !ok && err == nil {
+// hotPages are the pages that the ref calls hot, by the first half of their hashes.
+type hotPages map[cas.Hash]cas.Stored
+
+// Snapshot returns the snapshot of a ref. Nothing of it was read yet.
+func (r *Remote) Snapshot(ref *object.Ref) *Snapshot {
+	return &Snapshot{Ref: ref, r: r, turn: make(chan struct{}, 1)}
+}
+
+// Begin reads what a first look at the snapshot needs: its hot pages or, if it has none,
+// its indexes.
+func (s *Snapshot) Begin(ctx context.Context) error {
+	err := s.readHot(ctx)
+	if err == nil && len(*s.hot.Load()) == 0 {
 		_, err = s.Load(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("snapshot %s: %w", ref.Name, err)
+		return fmt.Errorf("snapshot %s: %w", s.Ref.Name, err)
 	}
-	return s, nil
+	return nil
 }
 
-// Unread returns the snapshot of a ref of which nothing was read.
-func (r *Remote) Unread(ref *object.Ref) *Snapshot {
-	return &Snapshot{Ref: ref, r: r, turn: make(chan struct{}, 1)}
+// inTurn calls fn while no other goroutine reads hot pages or indexes.
+func (s *Snapshot) inTurn(ctx context.Context, fn func() error) error {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+		return fn()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Load reads the indexes, once. An error is not kept.
@@ -59,21 +73,21 @@ func (s *Snapshot) Load(ctx context.Context) (*object.Index, error) {
 	if x := s.index.Load(); x != nil {
 		return x, nil
 	}
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if x := s.index.Load(); x != nil {
-		return x, nil
-	}
-	x, err := s.readIndexes(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("index of snapshot %s: %w", s.Ref.Name, err)
-	}
-	s.index.Store(x)
-	return x, nil
+	err := s.inTurn(ctx, func() error {
+		if s.index.Load() != nil {
+			return nil
+		}
+		x, err := s.readIndexes(ctx)
+		if errors.Is(err, errs.Damaged) { // what was cached is dropped now
+			x, err = s.readIndexes(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("index of snapshot %s: %w", s.Ref.Name, err)
+		}
+		s.index.Store(x)
+		return nil
+	})
+	return s.index.Load(), err
 }
 
 // Loaded reports whether the indexes were read.
@@ -89,7 +103,7 @@ func (s *Snapshot) readIndexes(ctx context.Context) (*object.Index, error) {
 		for at := int64(0); at < section.Size(); at += fetchRun {
 			n := min(fetchRun, section.Size()-at)
 			g.Go(func() error {
-				b, err := r.read(gctx, ref.Objects[section.Object], ref.Sealed, section.Offset+at, n, 0)
+				b, err := r.read(gctx, ref.Objects[section.Object], ref.Encrypted, section.Offset+at, n, 0)
 				copy(raw[i][at:], b)
 				return missing(err)
 			})
@@ -101,44 +115,58 @@ func (s *Snapshot) readIndexes(ctx context.Context) (*object.Index, error) {
 	var x object.Index
 	for i, section := range ref.Indexes {
 		if err := x.Add(raw[i], section, ref.Objects); err != nil {
-			r.drop(ref.Objects[section.Object], ref.Sealed, section.Offset, section.Size())
+			r.drop(ref.Objects[section.Object], ref.Encrypted, section.Offset, section.Size())
 			return nil, err
 		}
 	}
 	return &x, nil
 }
 
-// readHot reads the pages that the ref calls hot: those parts of objects and nothing
-// around them. It reports false if there are none. They are kept in the cache as an
-// object of their own.
-func (s *Snapshot) readHot(ctx context.Context) (bool, error) {
-	r, ref := s.r, s.Ref
+// readHot reads the hot pages, once: those parts of objects and nothing around them.
+func (s *Snapshot) readHot(ctx context.Context) error {
+	if s.hot.Load() != nil {
+		return nil
+	}
+	return s.inTurn(ctx, func() error {
+		if s.hot.Load() != nil {
+			return nil
+		}
+		pages, err := s.fetchHot(ctx)
+		if err == nil {
+			s.hot.Store(&pages)
+		}
+		return err
+	})
+}
+
+// fetchHot returns the hot pages. They are kept in the cache as an object of their own.
+func (s *Snapshot) fetchHot(ctx context.Context) (hotPages, error) {
+	r, ref, pages := s.r, s.Ref, hotPages{}
 	entries := ref.HotTable().Entries()
 	slices.SortFunc(entries, object.ByPlace)
 	parts, total := hotRuns(entries)
 	if total == 0 || total > hotMost {
-		return false, nil
+		return pages, nil
 	}
 	o := cache.Object{Name: backend.Named(fmt.Append(nil, ref.Objects, entries)).Name, Size: total}
 	all, ok := r.o.Cache.Near(o, 0, total)
 	if !ok {
 		var err error
 		if all, err = r.readParts(ctx, ref, parts, total); err != nil {
-			return false, err
+			return nil, err
 		}
 		r.o.Cache.Put(o, all)
 	}
-	s.first = make(map[cas.Hash]cas.Stored, len(entries))
 	for _, p := range parts {
 		for len(entries) > 0 && entries[0].Object == p.object && entries[0].End() <= p.end {
 			e := entries[0]
 			entries = entries[1:]
 			b := all[int64(e.Offset)-p.off:][:e.Stored]
-			s.first[half(e.Prefix[:])] = cas.Stored{Kind: e.Kind, Flags: e.Flags, Plain: int(e.Plain), Bytes: b}
+			pages[half(e.Prefix[:])] = cas.Stored{Kind: e.Kind, Flags: e.Flags, Plain: int(e.Plain), Bytes: b}
 		}
 		all = all[p.end-p.off:]
 	}
-	return true, nil
+	return pages, nil
 }
 
 // readParts reads parts of objects, one after the other in what it returns.
@@ -150,7 +178,7 @@ func (r *Remote) readParts(ctx context.Context, ref *object.Ref, parts []run, to
 		into := all[at : at+p.end-p.off]
 		at += p.end - p.off
 		g.Go(func() error {
-			b, err := r.readPart(ctx, ref.Objects[p.object], ref.Sealed, p.off, p.end-p.off)
+			b, err := r.readPart(ctx, ref.Objects[p.object], ref.Encrypted, p.off, p.end-p.off)
 			if copy(into, b) < len(into) && err == nil {
 				err = fmt.Errorf("%w: an object ends early", cas.ErrDamaged)
 			}
@@ -173,7 +201,7 @@ func (s *Snapshot) ID() cas.Hash {
 
 // Has reports whether the remote has the object h, and all that is below it.
 func (s *Snapshot) Has(ctx context.Context, h cas.Hash) (bool, error) {
-	if _, ok := s.first[half(h[:16])]; ok {
+	if _, ok := s.ofHot(h); ok {
 		return true, nil
 	}
 	x, err := s.Load(ctx)
@@ -187,7 +215,12 @@ func (s *Snapshot) Has(ctx context.Context, h cas.Hash) (bool, error) {
 // Get appends the bytes of an object to dst[:0]. Errors: cas.ErrNotFound if no
 // index names it; cas.ErrDamaged if the remote has other bytes; backend.ErrAway.
 func (s *Snapshot) Get(ctx context.Context, h cas.Hash, dst []byte) ([]byte, error) {
-	if b, err := s.hot(h, dst); err == nil {
+	if !s.Loaded() {
+		if err := s.readHot(ctx); err != nil {
+			return dst[:0], err
+		}
+	}
+	if b, ok := s.expandHot(h, dst); ok {
 		return b, nil
 	}
 	rec, e, err := s.stored(ctx, h)
@@ -199,39 +232,45 @@ func (s *Snapshot) Get(ctx context.Context, h cas.Hash, dst []byte) ([]byte, err
 		return b, err
 	}
 	// What is cached may have been torn by a power cut.
-	s.r.drop(s.Ref.Objects[e.Object], s.Ref.Sealed, int64(e.Offset), int64(e.Stored))
+	s.r.drop(s.Ref.Objects[e.Object], s.Ref.Encrypted, int64(e.Offset), int64(e.Stored))
 	if rec, _, err = s.stored(ctx, h); err != nil {
 		return dst[:0], err
 	}
 	return s.r.expand.Expand(h, rec, dst)
 }
 
-// hot is Get for the pages of a first look.
-func (s *Snapshot) hot(h cas.Hash, dst []byte) ([]byte, error) {
-	rec, ok := s.first[half(h[:16])]
-	if !ok {
-		return dst[:0], cas.ErrNotFound
+// ofHot returns an object that is among the hot pages, if they were read.
+func (s *Snapshot) ofHot(h cas.Hash) (rec cas.Stored, ok bool) {
+	if pages := s.hot.Load(); pages != nil {
+		rec, ok = (*pages)[half(h[:16])]
 	}
-	return s.r.expand.Expand(h, rec, dst)
+	return rec, ok
+}
+
+// expandHot is Get for the hot pages. A damaged one is read from its object instead.
+func (s *Snapshot) expandHot(h cas.Hash, dst []byte) ([]byte, bool) {
+	rec, ok := s.ofHot(h)
+	if !ok {
+		return dst[:0], false
+	}
+	b, err := s.r.expand.Expand(h, rec, dst)
+	return b, err == nil
 }
 
 // Near is Get without a request: a cas.Absent error if that would take one.
 func (s *Snapshot) Near(h cas.Hash, dst []byte) ([]byte, error) {
-	if b, err := s.hot(h, dst); err == nil {
+	if b, ok := s.expandHot(h, dst); ok {
 		return b, nil
 	}
 	x := s.index.Load()
 	if x == nil {
-		return dst[:0], &cas.Absent{Hash: h, Fetch: func(ctx context.Context) error {
-			_, err := s.Load(ctx)
-			return err
-		}}
+		return dst[:0], &cas.Absent{Hash: h, Fetch: s.readMore}
 	}
 	e, ok := x.Find(h)
 	if !ok {
 		return dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 	}
-	b, ok := s.r.near(s.Ref.Objects[e.Object], s.Ref.Sealed, int64(e.Offset), int64(e.Stored))
+	b, ok := s.r.near(s.Ref.Objects[e.Object], s.Ref.Encrypted, int64(e.Offset), int64(e.Stored))
 	if ok {
 		plain, err := s.r.expand.Expand(h, cas.Stored{Kind: e.Kind, Flags: e.Flags, Plain: int(e.Plain), Bytes: b}, dst)
 		if err == nil {
@@ -245,14 +284,24 @@ func (s *Snapshot) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	}}
 }
 
+// readMore reads the hot pages, or the indexes if it has those.
+func (s *Snapshot) readMore(ctx context.Context) error {
+	if s.hot.Load() == nil {
+		return s.Begin(ctx)
+	}
+	_, err := s.Load(ctx)
+	return err
+}
+
 // Stored returns an object as it lies on the remote. What the remote says is not
 // believed: the object is compared with its hash.
 func (s *Snapshot) Stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
 	if _, err := s.Get(ctx, h, nil); err != nil {
 		return cas.Stored{}, err
 	}
-	if _, err := s.hot(h, nil); err == nil {
-		return s.first[half(h[:16])], nil
+	if _, ok := s.expandHot(h, nil); ok {
+		rec, _ := s.ofHot(h)
+		return rec, nil
 	}
 	rec, _, err := s.stored(ctx, h)
 	return rec, err
@@ -268,7 +317,7 @@ func (s *Snapshot) stored(ctx context.Context, h cas.Hash) (cas.Stored, object.E
 		return cas.Stored{}, e, fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 	}
 	o := s.Ref.Objects[e.Object]
-	b, err := s.r.read(ctx, o, s.Ref.Sealed, int64(e.Offset), int64(e.Stored), s.ahead.of(&e))
+	b, err := s.r.read(ctx, o, s.Ref.Encrypted, int64(e.Offset), int64(e.Stored), s.ahead.of(&e))
 	if err == nil && len(b) != int(e.Stored) {
 		err = fmt.Errorf("%w: it ends early", cas.ErrDamaged)
 	}
@@ -302,7 +351,7 @@ func (s *Snapshot) Fetch(ctx context.Context, kind cas.Kind) error {
 			continue
 		}
 		g.Go(func() error {
-			_, err := s.r.read(ctx, o, s.Ref.Sealed, run.off, run.end-run.off, 0)
+			_, err := s.r.read(ctx, o, s.Ref.Encrypted, run.off, run.end-run.off, 0)
 			return missing(err)
 		})
 	}

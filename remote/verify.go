@@ -11,6 +11,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/object"
 )
@@ -33,7 +34,7 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 	err := r.Refs(ctx, func(name string, ref *object.Ref, err error) error {
 		v.sum.Snapshots++
 		if err != nil {
-			if errors.Is(err, backend.ErrAway) || errors.Is(err, errs.Perm) {
+			if !isDamage(err) {
 				return err
 			}
 			v.sum.Damaged++
@@ -54,14 +55,26 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 		return v.sum, err
 	}
 	for _, ref := range refs {
-		if err := v.snapshot(ctx, ref); errors.Is(err, backend.ErrAway) || errors.Is(err, context.Canceled) {
-			return v.sum, err
-		} else if err != nil {
+		if err := v.snapshot(ctx, ref); isDamage(err) {
 			v.sum.Damaged++
 			bad(ref.Name, err)
+		} else if err != nil {
+			return v.sum, fmt.Errorf("snapshot %s: %w", ref.Name, err)
 		}
 	}
 	return v.sum, nil
+}
+
+// isDamage reports whether an error proves that the remote does not have what it should.
+// Any other error proves nothing: it may be of this machine, or of the way to the remote.
+func isDamage(err error) bool {
+	return errors.Is(err, errs.Damaged) || errors.Is(err, object.ErrMalformed) || errors.Is(err, object.ErrNewer)
+}
+
+// IsUnsound reports whether an error is of something on the remote that is not as a push
+// leaves it.
+func IsUnsound(err error) bool {
+	return errors.Is(err, object.ErrMalformed) || errors.Is(err, ErrIncomplete) || errors.Is(err, vfs.ErrNotRegular)
 }
 
 type verification struct {
@@ -83,11 +96,23 @@ func (v *verification) snapshot(ctx context.Context, ref *object.Ref) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	s, err := v.r.Snapshot(ctx, ref)
-	if err == nil {
-		_, err = s.Load(ctx)
+	err := v.read(ctx, ref)
+	if isDamage(err) { // what is cached of it may be
+		for _, o := range ref.Objects {
+			v.r.drop(o, ref.Encrypted, 0, o.Size)
+		}
+		err = v.read(ctx, ref)
 	}
-	if err != nil || !v.deep {
+	return err
+}
+
+// read reads the indexes of a snapshot and, if deep, every record.
+func (v *verification) read(ctx context.Context, ref *object.Ref) error {
+	s := v.r.Snapshot(ref)
+	if err := s.Begin(ctx); err != nil {
+		return err
+	}
+	if _, err := s.Load(ctx); err != nil || !v.deep {
 		return err
 	}
 	return s.check(ctx)
@@ -102,7 +127,7 @@ func (v *verification) object(ctx context.Context, o backend.Object) error {
 		return err
 	}
 	err = v.look(ctx, o)
-	if errors.Is(err, backend.ErrAway) || errors.Is(err, context.Canceled) {
+	if err != nil && !isDamage(err) {
 		return err
 	}
 	v.mu.Lock()
@@ -142,7 +167,7 @@ func (s *Snapshot) check(ctx context.Context) error {
 	}
 	for _, kind := range []cas.Kind{cas.KindTree, cas.KindData} {
 		for _, e := range x.Entries(kind) {
-			b, err := s.r.read(ctx, s.Ref.Objects[e.Object], s.Ref.Sealed, int64(e.Offset), int64(e.Stored), aheadMost)
+			b, err := s.r.read(ctx, s.Ref.Objects[e.Object], s.Ref.Encrypted, int64(e.Offset), int64(e.Stored), aheadMost)
 			if err != nil {
 				return missing(err)
 			}

@@ -21,7 +21,9 @@ type Connection struct {
 	Timeout time.Duration // of a read; 0 is the default, negative for none
 	Log     *slog.Logger
 
-	Remotes *known.Known // once the store is open
+	Remotes *known.Registry // once the store is open
+
+	mounted bool // before: it may read from remotes that do not answer now
 }
 
 // Connect is snapshot.Options.Connect, for as long as the store is opened.
@@ -32,12 +34,11 @@ func (c *Connection) Connect(ctx context.Context) func(snapshot.Connecting) (sna
 			return nil, err
 		}
 		c.Remotes = k
-		if to.First {
-			if err := c.begin(ctx, to); err != nil {
-				return nil, errors.Join(err, c.Close())
-			}
+		c.mounted = !to.First
+		if err := c.begin(ctx, to); err != nil {
+			return nil, errors.Join(err, c.Close())
 		}
-		if err := k.Load(ctx); err != nil {
+		if err := k.Load(); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 		return k, nil
@@ -45,11 +46,18 @@ func (c *Connection) Connect(ctx context.Context) func(snapshot.Connecting) (sna
 }
 
 // begin makes a new store begin with a snapshot. If an earlier try was cut short,
-// it goes on with what that found.
+// it goes on with what that found. A store that is there stays as it is, but the user has
+// agreed to the remote by naming it.
 func (c *Connection) begin(ctx context.Context, to snapshot.Connecting) error {
+	url, name, _ := known.SplitFrom(c.From)
+	if !to.First && c.From != "" {
+		return c.Remotes.Agree(url)
+	}
+	if !to.First {
+		return nil
+	}
 	ref := c.Remotes.From()
 	if ref == nil && c.From != "" {
-		url, name, _ := known.SplitFrom(c.From)
 		var err error
 		ref, err = c.Remotes.MountFrom(ctx, url, name)
 		if errors.Is(err, backend.ErrNotFound) {
@@ -95,6 +103,9 @@ const holdAfter = 10 * time.Second
 func (c *Connection) Run(ctx context.Context, prefetch string) {
 	held := map[string]time.Time{}
 	first := time.Now().Add(holdAfter)
+	if c.mounted {
+		c.Remotes.Ask()
+	}
 	for ctx.Err() == nil {
 		err := c.Remotes.Prefetch(ctx, prefetch)
 		if err != nil && !errors.Is(err, backend.ErrAway) && ctx.Err() == nil {

@@ -171,6 +171,8 @@ var ops = []*Op{
 		About: "Lists the remotes that the store knows."}, (*Service).remotes),
 	op(Op{Name: "add-remote", Access: Direct,
 		About: "Sets a remote up, or gets to know one."}, (*Service).addRemote),
+	op(Op{Name: "trust-remote", Access: Direct,
+		About: "Agrees to contact a remote that came with the store."}, (*Service).trustRemote),
 	op(Op{Name: "remove-remote", Access: Direct,
 		About: "Forgets a remote; nothing on it changes."}, (*Service).removeRemote),
 	op(Op{Name: "remote-snapshots", Access: Direct,

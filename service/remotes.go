@@ -19,11 +19,17 @@ import (
 )
 
 func (s *Service) addRemote(ctx context.Context, _ *Request, a AddRemote) (AddedRemote, error) {
-	if err := backend.MakeDir(a.URL); err != nil {
-		return AddedRemote{}, err
+	if !backend.IsURL(a.URL) {
+		return AddedRemote{}, fail.New(fail.Usage, "a remote is named by a URL: s3://BUCKET/PREFIX, oci://HOST/REPOSITORY or file:///DIR")
 	}
 	r, err := s.Remotes.Remote(a.URL)
 	if err != nil {
+		return AddedRemote{}, err
+	}
+	if err := s.Remotes.MayAdd(a.Name, r.URL()); err != nil {
+		return AddedRemote{}, err
+	}
+	if err := backend.MakeDir(a.URL); err != nil {
 		return AddedRemote{}, err
 	}
 	done := AddedRemote{Remote: Remote{Name: a.Name, URL: r.URL()}, Warnings: []string{}}
@@ -42,6 +48,11 @@ func (s *Service) remotes(_ context.Context, _ *Request, _ Remotes) (RemoteList,
 		list.Remotes = append(list.Remotes, Remote{Name: name, URL: known[name]})
 	}
 	return list, nil
+}
+
+func (s *Service) trustRemote(_ context.Context, _ *Request, a TrustRemote) (Remote, error) {
+	url, err := s.Remotes.Trust(a.Remote)
+	return Remote{Name: a.Remote, URL: url}, err
 }
 
 func (s *Service) removeRemote(_ context.Context, _ *Request, a RemoveRemote) (None, error) {
@@ -70,7 +81,7 @@ func (s *Service) push(ctx context.Context, r *Request, a Push) (PushedList, err
 	for _, name := range a.Snapshots {
 		p, err := s.pushOne(ctx, r, a, to, name)
 		if err != nil {
-			return done, remoteFailed(a.Remote, err)
+			return done, resumable(a.Remote, err)
 		}
 		done.Pushed = append(done.Pushed, p)
 	}
@@ -278,7 +289,7 @@ func (s *Service) pull(ctx context.Context, r *Request, a Pull) (PulledList, err
 	for _, name := range a.Snapshots {
 		info, err := s.pullOne(ctx, r, a, from, name)
 		if err != nil {
-			return done, remoteFailed(a.Remote, err)
+			return done, resumable(a.Remote, err)
 		}
 		done.Pulled = append(done.Pulled, info)
 	}
@@ -301,10 +312,7 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 	if err := r.Workspace.MayPull(info); err != nil {
 		return info, err
 	}
-	there, err := from.Snapshot(ctx, ref)
-	if err != nil {
-		return info, err
-	}
+	there := from.Snapshot(ref)
 	finished := s.Store.Importing()
 	defer finished()
 	if err := s.bring(ctx, r, there); err != nil {
@@ -370,7 +378,7 @@ func (s *Service) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnaps
 		return list, err
 	}
 	err = from.Refs(ctx, func(name string, ref *remote.Ref, err error) error {
-		if errors.Is(err, backend.ErrAway) || errors.Is(err, errs.Perm) {
+		if err != nil && !errors.Is(err, errs.Damaged) && !errors.Is(err, errs.Format) {
 			return err
 		}
 		if err != nil {
@@ -437,10 +445,24 @@ func remoteFailed(name string, err error) error {
 		return fail.New(fail.NotFound, "%w", err).WithHint("set it up with `amberfs remote add NAME URL`")
 	case errors.Is(err, remote.ErrExists):
 		return fail.New(fail.Exists, "%w", err).WithHint("push under another name with --as, or replace it with --force")
+	case errors.Is(err, backend.ErrUntrusted):
+		return fail.New(fail.Denied, "remote %s: %w", name, err)
+	case remote.IsUnsound(err):
+		return fail.New(fail.Damage, "remote %s: %w", name, err).WithHint("push the snapshot again with --force --full")
 	case errors.Is(err, backend.ErrAway):
-		return fail.New(fail.Failed, "remote %s: %w", name, err).WithHint("what was sent stays there: the same command goes on from where it was")
+		return fail.New(fail.Failed, "remote %s: %w", name, err).WithHint("check its address and the network, and try again")
+	case errors.Is(err, backend.ErrNoBucket):
+		return fail.New(fail.NotFound, "remote %s: %w", name, err).WithHint("make the bucket, or correct the URL")
 	case errors.Is(err, backend.ErrNotFound):
 		return fail.New(fail.NotFound, "remote %s: %w", name, err).WithHint("see `amberfs remote snapshots %s`", name)
 	}
 	return err
+}
+
+// resumable is remoteFailed for what goes on from where it was.
+func resumable(name string, err error) error {
+	if errors.Is(err, backend.ErrAway) && !errors.Is(err, backend.ErrUntrusted) {
+		return fail.New(fail.Failed, "remote %s: %w", name, err).WithHint("what was sent stays there: the same command goes on from where it was")
+	}
+	return remoteFailed(name, err)
 }

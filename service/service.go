@@ -21,7 +21,7 @@ import (
 type Config struct {
 	Store      *snapshot.Store
 	Events     *events.Log
-	Remotes    *known.Known
+	Remotes    *known.Registry
 	Log        *slog.Logger
 	Mountpoint string
 	Options    string // of the mount, as after -o

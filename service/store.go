@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +37,11 @@ func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, er
 	for url, since := range s.Remotes.Away() {
 		st.Remotes = append(st.Remotes, RemoteState{URL: url, State: "away", Since: since})
 	}
+	for name, url := range s.Remotes.Untrusted() {
+		st.Remotes = append(st.Remotes, RemoteState{Name: name, URL: url, State: "untrusted"})
+	}
+	slices.SortFunc(st.Remotes, func(a, b RemoteState) int { return strings.Compare(a.URL, b.URL) })
+	st.FromRemote = s.Remotes.Any()
 	return st, nil
 }
 

@@ -287,9 +287,10 @@ type Status struct {
 	Started    time.Time `json:"started"`
 	Uptime     float64   `json:"uptime_seconds,omitempty"`
 	// Requests counts what the kernel asked, by FUSE operation.
-	Requests map[string]uint64 `json:"requests,omitempty" jsonschema:"what the kernel asked, by FUSE operation"`
-	Remotes  []RemoteState     `json:"remotes,omitempty" jsonschema:"those that do not answer"`
-	Push     *BackupState      `json:"push,omitempty" jsonschema:"the pushes that the policy asks for"`
+	Requests   map[string]uint64 `json:"requests,omitempty" jsonschema:"what the kernel asked, by FUSE operation"`
+	Remotes    []RemoteState     `json:"remotes,omitempty" jsonschema:"those that do not answer, or that you have not agreed to"`
+	FromRemote bool              `json:"from_remote,omitempty" jsonschema:"the store began from a remote: contents that were not changed need not be in it"`
+	Push       *BackupState      `json:"push,omitempty" jsonschema:"the pushes that the policy asks for"`
 }
 
 // Freeze asks to hold back every change.

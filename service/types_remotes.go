@@ -21,11 +21,12 @@ type Remote struct {
 	Encrypted bool   `json:"encrypted,omitempty"`
 }
 
-// RemoteState tells of a remote that does not answer.
+// RemoteState is a remote from which nothing can be read.
 type RemoteState struct {
+	Name  string    `json:"name,omitempty" jsonschema:"of one that is untrusted, or its URL"`
 	URL   string    `json:"url"`
-	State string    `json:"state" jsonschema:"away"`
-	Since time.Time `json:"since"`
+	State string    `json:"state" jsonschema:"away: it does not answer; untrusted: it came with the store, and is not contacted before amberfs remote trust"`
+	Since time.Time `json:"since,omitzero" jsonschema:"when it went away"`
 }
 
 // AddedRemote also tells what the service does not keep of its word.
@@ -40,6 +41,11 @@ type Remotes struct{}
 // RemoteList is the result of Remotes, by name.
 type RemoteList struct {
 	Remotes []Remote `json:"remotes"`
+}
+
+// TrustRemote agrees to contact a remote that came with the store.
+type TrustRemote struct {
+	Remote string `json:"remote" jsonschema:"the remote's name, or its URL"`
 }
 
 // RemoveRemote asks to forget a remote; nothing on it changes.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/snapshot"
 )
@@ -28,7 +29,7 @@ func CheckStore(ctx context.Context, dir string, show func(Progress)) (*snapshot
 		return r, DamageFound(r, hint)
 	}
 	kind := fail.KindOf(Explain(err))
-	if kind == fail.Busy || errors.Is(err, errs.Format) || errors.Is(err, snapshot.ErrLost) || errors.Is(err, backend.ErrAway) || ofSystem(err) {
+	if kind == fail.Busy || errors.Is(err, errs.Format) || errors.Is(err, snapshot.ErrLost) || errors.Is(err, backend.ErrAway) || errors.Is(err, vfs.ErrLinked) || ofSystem(err) {
 		return nil, err
 	}
 	return nil, fail.New(fail.Damage, "the store %s does not open: %w", dir, err).WithHint("%s", hint)

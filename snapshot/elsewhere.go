@@ -126,15 +126,29 @@ func (s *Store) pushedState(id cas.Hash) (st *tree.State, highest uint64, err er
 	if st, err = tree.Load(s.src, id); err == nil {
 		highest, err = st.Highest(s.src)
 	}
+	if err == nil {
+		// The pages with the root are stored here, so that mounting needs no network.
+		src := tree.NewSource(copied{s.objects}, nil, 1<<20)
+		var again *tree.State
+		if again, err = tree.Load(src, id); err == nil {
+			_, err = again.Get(src, live.RootIno)
+		}
+	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("snapshot %s: %w", id, err)
 	}
-	// With the first object here, whoever asks which snapshot this is waits for nothing.
-	raw, err := s.objects.Get(id, nil)
+	return st, highest, nil
+}
+
+// copied stores the tree pages that are read.
+type copied struct{ objects }
+
+func (c copied) Get(h cas.Hash, dst []byte) ([]byte, error) {
+	b, err := c.objects.Get(h, dst)
 	if err == nil {
-		_, err = s.cas.Put(cas.KindTree, raw)
+		_, err = c.Put(cas.KindTree, b)
 	}
-	return st, highest, err
+	return b, err
 }
 
 // pulled is the record of a snapshot that was made elsewhere.

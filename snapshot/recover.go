@@ -208,11 +208,15 @@ func (s *Store) loadWorkspaces(tx *live.Tx) error {
 }
 
 // loadState loads the state of a workspace at the checkpoint. Without the root of
-// main there is nothing to mount; a salvage looks at all.
+// main there is nothing to mount; a salvage looks at all. A root that is on a remote is
+// not waited for.
 func (s *Store) loadState(w *Workspace) (*tree.State, error) {
 	st, err := tree.Load(s.src, w.sealed)
 	if err == nil && (s.opt.Salvage || w.view == live.MainView) {
-		_, err = st.Get(s.src, live.RootIno)
+		_, err = st.Get(s.src.With(near{s.objects}), live.RootIno)
+	}
+	if st != nil && errs.Of(err) == errs.Away {
+		err = nil
 	}
 	return st, err
 }

@@ -26,11 +26,11 @@ Credentials come from where the services' own clients look: AWS_*, ~/.aws and
 ~/.docker/config.json. They are not stored. The daemon connects to the remote, so
 the environment of "amberfs mount" counts.`,
 		Example: `  amberfs remote add team 's3://snapshots/web?endpoint=https://s3.example.org'`,
-		Args:    args(0, 0, "one of its commands: add, list, remove, snapshots, rm, verify, gc"),
+		Args:    args(0, 0, "one of its commands: add, list, trust, remove, snapshots, rm, verify, gc"),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listRemotes(cmd) },
 	}
 	for _, c := range []*cobra.Command{
-		remoteAddCommand(a), remoteListCommand(a), remoteRemoveCommand(a), remoteSnapshotsCommand(a),
+		remoteAddCommand(a), remoteListCommand(a), remoteTrustCommand(a), remoteRemoveCommand(a), remoteSnapshotsCommand(a),
 		remoteRmCommand(a), remoteVerifyCommand(a), remoteGCCommand(a),
 	} {
 		c.DisableFlagsInUseLine = true
@@ -91,6 +91,24 @@ func (a *app) listRemotes(cmd *cobra.Command) error {
 			a.printf("no remotes\n")
 		}
 	})
+}
+
+func remoteTrustCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "trust REMOTE",
+		Short: "Agree to contact a remote that came with the store",
+		Long: `A store that somebody else made names remotes that you did not add. They are not
+contacted, because the requests would be signed with your credentials. "amberfs
+status" lists them. This command agrees to one, by its name or its URL.`,
+		Args: args(1, 1, "a REMOTE"),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			var done service.Remote
+			if err := a.askHere(cmd.Context(), service.TrustRemote{Remote: argv[0]}, &done); err != nil {
+				return err
+			}
+			return a.print(done, func() { a.printf("remote %s is trusted: %s\n", done.Name, done.URL) })
+		},
+	}
 }
 
 func remoteRemoveCommand(a *app) *cobra.Command {

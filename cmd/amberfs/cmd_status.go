@@ -52,7 +52,11 @@ func statusFields(st service.Status, now time.Time) [][]string {
 		add("forks", "%d", st.Forks)
 	}
 	for _, r := range st.Remotes {
-		add("remote", "%s has not answered for %s", r.URL, spanText(now.Sub(r.Since)))
+		if r.State == "untrusted" {
+			add("remote", "%s came with the store and is not contacted; `amberfs remote trust %s` agrees to it", r.URL, r.Name)
+		} else {
+			add("remote", "%s has not answered for %s", r.URL, spanText(now.Sub(r.Since)))
+		}
 	}
 	if p := st.Push; p != nil {
 		add("pushed to "+p.Remote, "%s", pushText(p, now))
@@ -67,7 +71,9 @@ func statusFields(st service.Status, now time.Time) [][]string {
 	if f.Seals > 0 {
 		add("last seal", "%s (%s stored since the mount)", msText(f.LastSealMs), bytesText(f.SealedBytes))
 	}
-	if st.ChunkBytes > 0 {
+	if st.FromRemote {
+		add("shared", "%s in all snapshots and workspaces; what was not changed here is read from a remote", bytesText(st.ReferencedBytes))
+	} else if st.ChunkBytes > 0 {
 		add("shared", "%s in all snapshots and workspaces, stored in %s (%.1f×)",
 			bytesText(st.ReferencedBytes), bytesText(st.ChunkBytes), float64(st.ReferencedBytes)/float64(st.ChunkBytes))
 	}

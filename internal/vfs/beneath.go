@@ -8,23 +8,29 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Beneath is the real disk for what lies beneath one directory, and for nothing
-// else. No symbolic link is followed, neither to a file nor on the way to it, and
-// only regular files are opened: a FIFO does not hang the caller, a device is not
-// read. The directory stays the same one when it is moved, or removed and another
-// made in its place. Names and errors have the path that it had in the beginning.
+// Beneath is the real disk below one directory that somebody else may have made. It
+// opens nothing outside of it and follows no symbolic link. It opens regular files only,
+// so a FIFO does not block and a device is not read. It does not write to a file that
+// has a second name, which could be anybody's file. The directory stays the same one
+// when it is moved. Names and errors have the path that it had when it was opened.
 type Beneath struct {
 	root *os.File
-	dir  string // its path in the beginning
+	dir  string // its path when it was opened
 }
 
-// ErrNotRegular is the error for a name that is no regular file, as the cause in a
-// *fs.PathError.
-var ErrNotRegular = errors.New("not a regular file")
+// Causes in a *fs.PathError.
+var (
+	// ErrNotRegular: the name is a link, a FIFO or a device.
+	ErrNotRegular = errors.New("not a regular file")
+	// ErrLinked: the file to be written has more than one name.
+	ErrLinked = errors.New("it has other hard links: replace it by a copy of its own")
+)
 
 // OpenBeneath opens a directory for Beneath.
 func OpenBeneath(dir string) (*Beneath, error) {
@@ -58,70 +64,63 @@ func (b *Beneath) Path(name string) string {
 	return real + rest
 }
 
-// at calls fn with the directory that holds name, and the name in there. That of
-// the directory itself is ".". An error tells op and name.
-func (b *Beneath) at(op, name string, fn func(dir int, base string) error) error {
-	err := b.walk(name, fn)
-	var inner *fs.PathError
-	if errors.As(err, &inner) {
-		err = inner.Err
-	}
-	if err != nil {
-		return &fs.PathError{Op: op, Path: name, Err: err}
-	}
-	return nil
-}
-
-func (b *Beneath) walk(name string, fn func(dir int, base string) error) error {
+// open opens what lies beneath the directory. The kernel refuses links and "..".
+func (b *Beneath) open(op, name string, flag int, perm fs.FileMode) (fd int, err error) {
 	rel, err := filepath.Rel(b.dir, name)
 	if err != nil || !filepath.IsLocal(rel) {
-		return unix.EXDEV
+		return -1, &fs.PathError{Op: op, Path: name, Err: unix.EXDEV}
 	}
-	parts := strings.Split(rel, "/")
-	dir := int(b.root.Fd())
-	for _, part := range parts[:len(parts)-1] {
-		next, err := openat(dir, part, unix.O_PATH|unix.O_DIRECTORY, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(next)
-		dir = next
+	how := unix.OpenHow{Flags: uint64(flag | unix.O_CLOEXEC), Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	if flag&os.O_CREATE != 0 {
+		how.Mode = uint64(perm.Perm())
 	}
-	return fn(dir, parts[len(parts)-1])
-}
-
-func openat(dir int, name string, flag int, perm uint32) (fd int, err error) {
 	for {
-		fd, err = unix.Openat(dir, name, flag|unix.O_NOFOLLOW|unix.O_CLOEXEC, perm)
-		if err != unix.EINTR {
-			return fd, err
+		fd, err := unix.Openat2(int(b.root.Fd()), rel, &how)
+		switch err {
+		case nil:
+			return fd, nil
+		case unix.EINTR, unix.EAGAIN:
+			continue
+		case unix.ELOOP:
+			err = ErrNotRegular
 		}
+		return -1, &fs.PathError{Op: op, Path: name, Err: err}
 	}
 }
 
-// File opens a regular file for whoever needs an *os.File, to lock it or to append
-// to it.
-func (b *Beneath) File(name string, flag int, perm fs.FileMode) (f *os.File, err error) {
-	err = b.at("open", name, func(dir int, base string) error {
-		fd, err := openat(dir, base, flag|unix.O_NONBLOCK, uint32(perm.Perm()))
-		if err == unix.ELOOP {
-			return ErrNotRegular // a link
-		}
-		if err != nil {
-			return err
-		}
-		if err := regular(fd); err != nil {
-			return errors.Join(err, unix.Close(fd))
-		}
-		f = os.NewFile(uintptr(fd), name)
-		return nil
-	})
-	return f, err
+// at calls fn with the directory that contains name, and the name in there.
+func (b *Beneath) at(op, name string, fn func(dir int, base string) error) error {
+	if filepath.Clean(name) == b.dir {
+		return &fs.PathError{Op: op, Path: name, Err: unix.EBUSY}
+	}
+	dir, err := b.open(op, filepath.Dir(name), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	var inner *fs.PathError
+	if err = fn(dir, filepath.Base(name)); err == nil || errors.As(err, &inner) {
+		return err
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// regular refuses everything but a regular file, and makes one an ordinary
-// descriptor again.
-func regular(fd int) error {
+// File opens a regular file as an *os.File, to lock it or to append to it.
+func (b *Beneath) File(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	// It is truncated once it is known that nobody else's file is.
+	fd, err := b.open("open", name, flag&^os.O_TRUNC|unix.O_NONBLOCK, perm)
+	if err != nil {
+		return nil, err
+	}
+	if err := check(fd, flag); err != nil {
+		_ = unix.Close(fd)
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// check refuses a file that is not to be opened, and makes its descriptor block again.
+func check(fd, flag int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
@@ -129,7 +128,22 @@ func regular(fd int) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return ErrNotRegular
 	}
+	if st.Nlink > 1 && flag&(os.O_WRONLY|os.O_RDWR) != 0 {
+		return ErrLinked
+	}
+	if flag&os.O_TRUNC != 0 && st.Size > 0 {
+		if err := unix.Ftruncate(fd, 0); err != nil {
+			return err
+		}
+	}
 	return unix.SetNonblock(fd, false)
+}
+
+// Own reports whether what a listing has is a regular file with one name, for a library
+// that opens files itself.
+func Own(fi fs.FileInfo) bool {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	return fi.Mode().IsRegular() && ok && st.Nlink == 1
 }
 
 // OpenFile is that of FS.
@@ -163,38 +177,29 @@ func (b *Beneath) Remove(name string) error {
 
 // ReadDir is that of FS.
 func (b *Beneath) ReadDir(name string) (infos []Info, err error) {
-	err = b.directory("readdir", name, func(d *os.File) error {
-		names, err := d.Readdirnames(-1)
+	fd, err := b.open("readdir", name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	d := os.NewFile(uintptr(fd), name)
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	infos = make([]Info, 0, len(names))
+	for _, base := range names {
+		i, err := infoAt(fd, base)
+		if err == unix.ENOENT {
+			continue // removed since the names were read
+		}
 		if err != nil {
-			return err
+			return nil, &fs.PathError{Op: "readdir", Path: name, Err: err}
 		}
-		infos = make([]Info, 0, len(names))
-		for _, base := range names {
-			i, err := infoAt(int(d.Fd()), base)
-			if err == unix.ENOENT {
-				continue // removed since the names were read
-			}
-			if err != nil {
-				return err
-			}
-			infos = append(infos, i)
-		}
-		return nil
-	})
+		infos = append(infos, i)
+	}
 	sort.Slice(infos, func(i, j int) bool { return infos[i].Name < infos[j].Name })
-	return infos, err
-}
-
-// directory calls fn with an open directory.
-func (b *Beneath) directory(op, name string, fn func(d *os.File) error) error {
-	return b.at(op, name, func(dir int, base string) error {
-		fd, err := openat(dir, base, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		if err != nil {
-			return err
-		}
-		d := os.NewFile(uintptr(fd), name)
-		return errors.Join(fn(d), d.Close())
-	})
+	return infos, nil
 }
 
 func infoAt(dir int, base string) (Info, error) {
@@ -204,7 +209,7 @@ func infoAt(dir int, base string) (Info, error) {
 	}
 	kind := st.Mode & unix.S_IFMT
 	return Info{
-		Name: base, Size: st.Size, Allocated: st.Blocks * 512,
+		Name: base, Size: st.Size, Allocated: st.Blocks * 512, Modified: time.Unix(st.Mtim.Unix()),
 		Dir: kind == unix.S_IFDIR, Special: kind != unix.S_IFDIR && kind != unix.S_IFREG,
 	}, nil
 }
@@ -231,15 +236,27 @@ func (b *Beneath) MkdirAll(name string, perm fs.FileMode) error {
 
 // SyncDir is that of FS.
 func (b *Beneath) SyncDir(name string) error {
-	return b.directory("sync", name, (*os.File).Sync)
+	d, err := b.open("sync", name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(d)
+	if err := unix.Fsync(d); err != nil {
+		return &fs.PathError{Op: "sync", Path: name, Err: err}
+	}
+	return nil
 }
 
 // Stat is that of FS.
 func (b *Beneath) Stat(name string) (i Info, err error) {
-	err = b.at("stat", name, func(dir int, base string) error {
-		i, err = infoAt(dir, base)
-		return err
-	})
+	if filepath.Clean(name) == b.dir {
+		i, err = infoAt(int(b.root.Fd()), ".")
+	} else {
+		err = b.at("stat", name, func(dir int, base string) error {
+			i, err = infoAt(dir, base)
+			return err
+		})
+	}
 	i.Name = filepath.Base(name)
 	return i, err
 }
@@ -257,6 +274,11 @@ func (b *Beneath) Total(dir string) (int64, error) {
 }
 
 func (b *Beneath) statfs(dir string) (st unix.Statfs_t, err error) {
-	err = b.directory("statfs", dir, func(d *os.File) error { return unix.Fstatfs(int(d.Fd()), &st) })
+	d, err := b.open("statfs", dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return st, err
+	}
+	defer unix.Close(d)
+	err = unix.Fstatfs(d, &st)
 	return st, err
 }

@@ -130,3 +130,45 @@ func TestBeneathMoved(t *testing.T) {
 		t.Errorf("stat: %v", err)
 	}
 }
+
+// TestBeneathHardLinks: what has a second name is read but never written, and a file that
+// is made takes its name without touching what the name was linked to.
+func TestBeneathHardLinks(t *testing.T) {
+	outside, dir := t.TempDir(), t.TempDir()
+	theirs := filepath.Join(outside, "theirs")
+	if err := os.WriteFile(theirs, []byte("theirs"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"lock", "made", "replaced", "replaced.tmp"}
+	for _, name := range names {
+		if err := os.Link(theirs, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := openBeneath(t, dir)
+	lock := filepath.Join(dir, "lock")
+	for _, flag := range []int{os.O_RDWR, os.O_WRONLY | os.O_TRUNC, os.O_RDWR | os.O_CREATE | os.O_TRUNC, os.O_WRONLY | os.O_APPEND} {
+		if f, err := b.OpenFile(lock, flag, 0o600); !errors.Is(err, ErrLinked) {
+			t.Errorf("a linked file opens with %#x: %v, %v", flag, f, err)
+		}
+	}
+	if got, err := ReadFile(b, lock); err != nil || string(got) != "theirs" {
+		t.Errorf("reading a linked file: %q, %v", got, err)
+	}
+	f, err := Create(b, filepath.Join(dir, "made"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("ours"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFile(b, filepath.Join(dir, "replaced"), []byte("ours")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(theirs); err != nil || string(got) != "theirs" {
+		t.Errorf("the file outside has %q, %v", got, err)
+	}
+}

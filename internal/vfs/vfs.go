@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,6 +43,7 @@ type Info struct {
 	Allocated int64  // bytes of disk that it occupies
 	Dir       bool
 	Special   bool // neither a directory nor a regular file: a link, a FIFO, a device
+	Modified  time.Time
 }
 
 // Ahead tells the disk that [off, off+n) of a file will be read soon, if that is a file
@@ -82,10 +84,18 @@ type FS interface {
 	Total(dir string) (int64, error)
 }
 
-// Create makes or empties the file name, open for reading and writing, for its
-// owner alone.
+// Create makes the file name, open for reading and writing, for its owner alone. It
+// replaces one of that name: what that is linked to stays as it is.
 func Create(fsys FS, name string) (File, error) {
-	return fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	const flag = os.O_RDWR | os.O_CREATE | os.O_EXCL
+	f, err := fsys.OpenFile(name, flag, 0o600)
+	if !errors.Is(err, fs.ErrExist) {
+		return f, err
+	}
+	if err := fsys.Remove(name); err != nil {
+		return nil, err
+	}
+	return fsys.OpenFile(name, flag, 0o600)
 }
 
 // Open opens a file for reading.
@@ -101,7 +111,7 @@ func OpenWrite(fsys FS, name string) (File, error) {
 // IsDamage reports whether an error of reading a file says that something of it is
 // lost, and not only that it cannot be read just now, as with too many open files.
 func IsDamage(err error) bool {
-	if err == nil || errors.Is(err, ErrNotRegular) {
+	if err == nil || errors.Is(err, ErrNotRegular) || errors.Is(err, ErrLinked) {
 		return false
 	}
 	var errno syscall.Errno

@@ -14,8 +14,10 @@ import (
 
 // Errors that callers tell apart with errors.Is.
 var (
-	// ErrNotFound: there is no such key, bucket, repository or directory.
+	// ErrNotFound: there is no such key.
 	ErrNotFound = errs.New(errs.NotExist, "not found on the remote")
+	// ErrNoBucket: there is no such bucket.
+	ErrNoBucket = errs.New(errs.NotExist, "there is no such bucket")
 	// ErrChanged: the condition of a Put does not hold.
 	ErrChanged = errs.New(errs.Exist, "somebody else wrote it")
 	// ErrDenied: the credentials are missing, wrong, or do not allow this.

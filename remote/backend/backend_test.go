@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/tests/remotetest"
@@ -36,14 +38,108 @@ func TestDirectory(t *testing.T) {
 		if err := backend.MakeDir(url); err != nil {
 			t.Fatal(err)
 		}
+		if err := os.WriteFile(filepath.Join(dir, name, "format"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		return url
 	}))
 	missing := filepath.Join(dir, "missing")
-	if _, err := backend.Open("file://" + missing); err == nil {
-		t.Error("a directory that is not there is opened")
+	if _, _, err := open(t, "file://"+missing).Get(t.Context(), "format"); !errors.Is(err, backend.ErrAway) {
+		t.Errorf("a directory that is not there: %v", err)
 	}
 	if _, err := os.Stat(missing); err == nil {
 		t.Error("opening a remote has made a directory")
+	}
+}
+
+// A disk that is not plugged in is a remote that is away, not one that lacks objects.
+func TestDirectoryAway(t *testing.T) {
+	dir, ctx := filepath.Join(t.TempDir(), "stick", "remote"), t.Context()
+	url := "file://" + dir
+	if err := backend.MakeDir(url); err != nil {
+		t.Fatal(err)
+	}
+	b, data := open(t, url), []byte("data")
+	key := backend.Named(data).Key()
+	for _, k := range []string{key, "format"} {
+		if _, err := b.Put(ctx, k, data, backend.PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for what, away := range map[string]string{"the directory": dir, "the disk": filepath.Dir(dir)} {
+		if err := os.Rename(away, away+".away"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.GetRange(ctx, key, 0, 4); !errors.Is(err, backend.ErrAway) {
+			t.Errorf("%s is away: %v", what, err)
+		}
+		// The mount point of the disk is an empty directory then.
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range []string{key, "format"} {
+			if _, err := b.Stat(ctx, k); !errors.Is(err, backend.ErrAway) {
+				t.Errorf("%s is away, its mount point there: %v", what, err)
+			}
+		}
+		if err := errors.Join(os.RemoveAll(away), os.Rename(away+".away", away)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := b.GetRange(ctx, key, 0, 4); err != nil || string(got) != "data" {
+			t.Errorf("%s is back: %q, %v", what, got, err)
+		}
+	}
+}
+
+// Whatever others have put into the directory: no call waits for it, reads beside the
+// directory, or writes there.
+func TestDirectoryOfOthers(t *testing.T) {
+	ctx, data := t.Context(), []byte("ours")
+	key := backend.Named(data).Key()
+	outside := filepath.Join(t.TempDir(), "theirs")
+	makers := map[string]func(name string) error{
+		"a FIFO":      func(name string) error { return syscall.Mkfifo(name, 0o600) },
+		"a link":      func(name string) error { return os.Symlink(outside, name) },
+		"a hard link": func(name string) error { return os.Link(outside, name) },
+		"a directory": func(name string) error { return os.Mkdir(name, 0o700) },
+	}
+	for what, place := range makers {
+		for _, bad := range []string{"format", "lock", "ref/v1", key} {
+			t.Run(what+" as "+bad[:min(len(bad), 6)], func(t *testing.T) {
+				dir := t.TempDir()
+				if err := os.WriteFile(outside, []byte("theirs"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, bad)), 0o700), place(filepath.Join(dir, bad))); err != nil {
+					t.Fatal(err)
+				}
+				b, done := open(t, "file://"+dir), make(chan struct{})
+				go func() {
+					defer close(done)
+					for _, k := range []string{"format", "ref/v1", key} {
+						_, _ = b.Stat(ctx, k)
+						if got, _, err := b.Get(ctx, k); err == nil && string(got) == "theirs" && what == "a link" {
+							t.Errorf("%s is read from outside", k)
+						}
+						_, _ = b.GetRange(ctx, k, 0, 4)
+						_, _ = b.Put(ctx, k, data, backend.PutOptions{IfAbsent: true})
+						_, _ = b.Put(ctx, k, data, backend.PutOptions{})
+						_ = b.Delete(ctx, k)
+					}
+					for _, prefix := range []string{"ref/", "obj/", "hold/", "gc/"} {
+						_ = b.List(ctx, prefix, func(backend.Info) error { return nil })
+					}
+				}()
+				select {
+				case <-done:
+				case <-time.After(time.Minute):
+					t.Fatal("a call waits")
+				}
+				if got, err := os.ReadFile(outside); err != nil || string(got) != "theirs" {
+					t.Errorf("the file outside has %q, %v", got, err)
+				}
+			})
+		}
 	}
 }
 

@@ -13,21 +13,28 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // dir keeps each key in a file of its own. A value is written to a temporary file,
-// synced, and renamed; conditional Puts have the lock file to themselves, which
-// holds on a network file system, too.
+// synced, and renamed. Conditional Puts take the lock file first, which works on a
+// network file system, too. Others may write to the directory, and it may lie on a disk
+// that is not plugged in, so each call opens it and what it needs in it (vfs.Beneath).
 type dir struct {
-	root *os.Root
 	path string
 	mu   sync.Mutex // flock knows processes, not goroutines
 }
 
-const dirLock = "lock"
+const (
+	dirLock  = "lock"
+	lockTick = 20 * time.Millisecond
+)
 
 func openDir(u *url.URL) (Backend, error) {
 	if _, err := parameters(u); err != nil {
@@ -36,16 +43,11 @@ func openDir(u *url.URL) (Backend, error) {
 	if u.Host != "" || !path.IsAbs(u.Path) {
 		return nil, errors.New("a directory is named as file:///DIR, with its absolute path")
 	}
-	p := filepath.Clean(u.Path)
-	root, err := os.OpenRoot(p)
-	if err != nil {
-		return nil, fmt.Errorf("open remote: %w", err)
-	}
-	return &dir{root: root, path: p}, nil
+	return &dir{path: filepath.Clean(u.Path)}, nil
 }
 
 // MakeDir makes the directory that a file URL names; of others there is nothing to
-// make. Open makes none: the URL may come from a store that somebody else has made.
+// make. No other call makes it: the URL may come from a store that somebody else has made.
 func MakeDir(raw string) error {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "file" || u.Host != "" || !path.IsAbs(u.Path) {
@@ -60,7 +62,33 @@ func MakeDir(raw string) error {
 func (d *dir) URL() string       { return (&url.URL{Scheme: "file", Path: d.path}).String() }
 func (d *dir) Conditional() bool { return true }
 func (d *dir) Collects() bool    { return false }
-func (d *dir) Close() error      { return d.root.Close() }
+func (d *dir) Close() error      { return nil }
+
+// use calls fn with the directory open, and sorts its error among those of this package.
+func (d *dir) use(ctx context.Context, what, key string, fn func(b *vfs.Beneath) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b, err := vfs.OpenBeneath(d.path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return fmt.Errorf("%w: there is no directory %s (is its disk mounted?)", ErrAway, d.path)
+	}
+	if err != nil {
+		return d.sorted(what, key, err)
+	}
+	defer b.Close()
+	err = fn(b)
+	// A disk that is not mounted leaves an empty directory: that objects are not there
+	// proves nothing then.
+	if errors.Is(err, fs.ErrNotExist) && (what == "look for" || strings.HasPrefix(key, "obj/")) {
+		if _, ferr := b.Stat(d.file("format")); errors.Is(ferr, fs.ErrNotExist) {
+			return fmt.Errorf("%s %s: %w: there is no remote in %s (is its disk mounted?)", what, key, ErrAway, d.path)
+		}
+	}
+	return d.sorted(what, key, err)
+}
+
+func (d *dir) file(key string) string { return filepath.Join(d.path, key) }
 
 // sorted puts an error of the disk among those of this package.
 func (d *dir) sorted(what, key string, err error) error {
@@ -71,33 +99,43 @@ func (d *dir) sorted(what, key string, err error) error {
 		return fmt.Errorf("%s %s: %w", what, key, ErrNotFound)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%s %s in %s: %w: %w", what, key, d.path, ErrDenied, err)
-	case errors.Is(err, syscall.ESTALE), errors.Is(err, syscall.ETIMEDOUT), errors.Is(err, syscall.EHOSTDOWN):
-		return fmt.Errorf("%s %s in %s: %w: %w", what, key, d.path, ErrAway, err)
+	}
+	if errors.Is(err, vfs.ErrNotRegular) {
+		return errs.New(errs.Damaged, "%s %s in %s: %w", what, key, d.path, err)
+	}
+	for _, away := range []syscall.Errno{syscall.ESTALE, syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.ENOTCONN, syscall.ENODEV, syscall.ESHUTDOWN} {
+		if errors.Is(err, away) {
+			return fmt.Errorf("%s %s in %s: %w: %w", what, key, d.path, ErrAway, err)
+		}
 	}
 	return fmt.Errorf("%s %s in %s: %w", what, key, d.path, err)
 }
 
 func (d *dir) Put(ctx context.Context, key string, data []byte, o PutOptions) (string, error) {
-	if err := errors.Join(checkKey(key), ctx.Err()); err != nil {
+	if err := checkKey(key); err != nil {
 		return "", err
 	}
-	tmp, err := d.write(key, data)
-	if err == nil {
-		err = d.install(tmp, key, o)
-	}
+	err := d.use(ctx, "write", key, func(b *vfs.Beneath) error {
+		tmp, err := d.write(b, key, data)
+		if err == nil {
+			err = d.install(ctx, b, tmp, key, o)
+		}
+		return err
+	})
 	if err != nil {
-		return "", d.sorted("write", key, err)
+		return "", err
 	}
 	return version(data), nil
 }
 
 // write leaves data, synced, in a temporary file beside the key's.
-func (d *dir) write(key string, data []byte) (tmp string, err error) {
-	if err := d.root.MkdirAll(path.Dir(key), 0o777); err != nil {
+func (d *dir) write(b *vfs.Beneath, key string, data []byte) (tmp string, err error) {
+	parent := filepath.Dir(d.file(key))
+	if err := b.MkdirAll(parent, 0o777); err != nil {
 		return "", err
 	}
-	tmp = path.Join(path.Dir(key), ".tmp-"+uuid.NewString())
-	f, err := d.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	tmp = filepath.Join(parent, ".tmp-"+uuid.NewString())
+	f, err := b.File(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return "", err
 	}
@@ -106,30 +144,30 @@ func (d *dir) write(key string, data []byte) (tmp string, err error) {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return "", errors.Join(err, d.root.Remove(tmp))
+		return "", errors.Join(err, b.Remove(tmp))
 	}
 	return tmp, nil
 }
 
-func (d *dir) install(tmp, key string, o PutOptions) error {
-	err := d.locked(o.conditional(), func() error {
-		if err := d.holds(key, o); err != nil {
+func (d *dir) install(ctx context.Context, b *vfs.Beneath, tmp, key string, o PutOptions) error {
+	err := d.locked(ctx, b, o.conditional(), func() error {
+		if err := d.holds(b, key, o); err != nil {
 			return err
 		}
-		return d.root.Rename(tmp, key)
+		return b.Rename(tmp, d.file(key))
 	})
 	if err != nil {
-		return errors.Join(err, d.root.Remove(tmp))
+		return errors.Join(err, b.Remove(tmp))
 	}
-	return errors.Join(d.sync(path.Dir(key)), d.sync("."))
+	return errors.Join(b.SyncDir(filepath.Dir(d.file(key))), b.SyncDir(d.path))
 }
 
 // holds returns ErrChanged if the condition of a Put does not hold.
-func (d *dir) holds(key string, o PutOptions) error {
+func (d *dir) holds(b *vfs.Beneath, key string, o PutOptions) error {
 	if !o.conditional() {
 		return nil
 	}
-	old, err := d.root.ReadFile(key)
+	old, err := vfs.ReadFileUpTo(b, d.file(key), MaxValue)
 	absent := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !absent {
 		return err
@@ -141,29 +179,31 @@ func (d *dir) holds(key string, o PutOptions) error {
 }
 
 // locked calls fn with the lock file to itself, if it is needed.
-func (d *dir) locked(needed bool, fn func() error) error {
+func (d *dir) locked(ctx context.Context, b *vfs.Beneath, needed bool, fn func() error) error {
 	if !needed {
 		return fn()
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	f, err := d.root.OpenFile(dirLock, os.O_RDWR|os.O_CREATE, 0o666)
+	f, err := b.File(d.file(dirLock), os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("lock: %w", err)
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return fn()
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("lock: %w", err)
+		}
+		select { // others may keep it for as long as they like
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lockTick):
+		}
 	}
-	return fn()
-}
-
-func (d *dir) sync(name string) error {
-	f, err := d.root.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 func (d *dir) Get(ctx context.Context, key string) ([]byte, string, error) {
@@ -174,50 +214,54 @@ func (d *dir) Get(ctx context.Context, key string) ([]byte, string, error) {
 	return data, version(data), nil
 }
 
-func (d *dir) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
-	if err := errors.Join(checkKey(key), ctx.Err()); err != nil {
+func (d *dir) GetRange(ctx context.Context, key string, off, n int64) (data []byte, err error) {
+	if err := checkKey(key); err != nil {
 		return nil, err
 	}
-	f, err := d.root.Open(key)
-	if err != nil {
-		return nil, d.sorted("read", key, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.NewSectionReader(f, off, n))
-	return data, d.sorted("read", key, err)
+	err = d.use(ctx, "read", key, func(b *vfs.Beneath) error {
+		f, err := b.File(d.file(key), os.O_RDONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		data, err = io.ReadAll(io.NewSectionReader(f, off, n))
+		return err
+	})
+	return data, err
 }
 
-func (d *dir) Stat(ctx context.Context, key string) (Info, error) {
-	if err := errors.Join(checkKey(key), ctx.Err()); err != nil {
+func (d *dir) Stat(ctx context.Context, key string) (info Info, err error) {
+	if err := checkKey(key); err != nil {
 		return Info{}, err
 	}
-	fi, err := d.root.Stat(key)
-	if err != nil {
-		return Info{}, d.sorted("look for", key, err)
-	}
-	return Info{key, fi.Size(), fi.ModTime()}, nil
+	err = d.use(ctx, "look for", key, func(b *vfs.Beneath) error {
+		i, err := b.Stat(d.file(key))
+		info = Info{key, i.Size, i.Modified}
+		return err
+	})
+	return info, err
 }
 
 func (d *dir) List(ctx context.Context, prefix string, fn func(Info) error) error {
 	if err := checkPrefix(prefix); err != nil {
 		return err
 	}
-	entries, err := fs.ReadDir(d.root.FS(), strings.TrimSuffix(prefix, "/"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return d.sorted("list", prefix, err)
+	var entries []vfs.Info
+	err := d.use(ctx, "list", prefix, func(b *vfs.Beneath) (err error) {
+		entries, err = b.ReadDir(d.file(strings.TrimSuffix(prefix, "/")))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	for _, e := range entries {
-		if checkKey(prefix+e.Name()) != nil {
+		if checkKey(prefix+e.Name) != nil {
 			continue // a temporary file
 		}
-		info, err := d.Stat(ctx, prefix+e.Name())
-		if errors.Is(err, ErrNotFound) {
-			continue // removed meanwhile
-		}
-		if err == nil {
-			err = fn(info)
-		}
-		if err != nil {
+		if err := fn(Info{prefix + e.Name, e.Size, e.Modified}); err != nil {
 			return err
 		}
 	}
@@ -225,12 +269,14 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Info) error) erro
 }
 
 func (d *dir) Delete(ctx context.Context, key string) error {
-	if err := errors.Join(checkKey(key), ctx.Err()); err != nil {
+	if err := checkKey(key); err != nil {
 		return err
 	}
-	err := d.root.Remove(key)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return d.sorted("delete", key, err)
+	return d.use(ctx, "delete", key, func(b *vfs.Beneath) error {
+		err := b.Remove(d.file(key))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
 }

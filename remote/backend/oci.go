@@ -45,6 +45,9 @@ func openOCI(u *url.URL) (Backend, error) {
 	if _, err := parameters(u); err != nil {
 		return nil, err
 	}
+	if u.Path != strings.ToLower(u.Path) {
+		return nil, fmt.Errorf("the name of a repository has no capitals: oci://%s%s", u.Host, strings.ToLower(u.Path))
+	}
 	repo, err := remote.NewRepository(u.Host + u.Path)
 	if err != nil || repo.Reference.Reference != "" {
 		return nil, errors.New("a repository is named as oci://HOST/REPOSITORY, without a tag")
@@ -95,7 +98,7 @@ func (r *registry) sorted(ctx context.Context, what, key string, err error) erro
 	case errors.Is(err, errdef.ErrNotFound):
 		return fmt.Errorf("%s %s: %w", what, key, ErrNotFound)
 	case errors.Is(err, auth.ErrBasicCredentialNotFound):
-		return fmt.Errorf("%s %s: %s: %w (docker login %s)", what, key, host, ErrDenied, host)
+		return fmt.Errorf("%s %s: %s: %w: no credentials were found; log in with `docker login %s`", what, key, host, ErrDenied, host)
 	case errors.As(err, &answer):
 		var codes []string
 		for _, e := range answer.Errors {
@@ -104,6 +107,9 @@ func (r *registry) sorted(ctx context.Context, what, key string, err error) erro
 		kind := ofStatus(answer.StatusCode)
 		if kind == nil {
 			kind = ErrAway
+		}
+		if kind == ErrDenied {
+			codes = append(codes, "log in with `docker login "+host+"`, as the user who mounts")
 		}
 		return fmt.Errorf("%s %s: %s: %w (%s)", what, key, host, kind, strings.Join(codes, ", "))
 	}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
+	"regexp"
 )
 
 // Open returns the backend that a URL names, without asking it anything:
@@ -35,7 +35,7 @@ func Open(raw string) (Backend, error) {
 	case "file":
 		return openDir(u)
 	}
-	return nil, fmt.Errorf("%q is no kind of remote; there are s3://BUCKET/PREFIX, oci://HOST/REPOSITORY and file:///DIR", u.Scheme)
+	return nil, fmt.Errorf("%s:// is no kind of remote; there are s3://BUCKET/PREFIX, oci://HOST/REPOSITORY and file:///DIR", u.Scheme)
 }
 
 func whereCredentials(scheme string) string {
@@ -45,11 +45,10 @@ func whereCredentials(scheme string) string {
 	return "they are taken from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws, or the machine's role"
 }
 
-// IsURL reports whether s names a remote by its URL.
-func IsURL(s string) bool {
-	scheme, _, ok := strings.Cut(s, "://")
-	return ok && (scheme == "s3" || scheme == "oci" || scheme == "file")
-}
+var schemePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+
+// IsURL reports whether s names a remote by a URL, also by one of an unknown kind.
+func IsURL(s string) bool { return schemePattern.MatchString(s) }
 
 // parameters returns the query of a remote's URL, of which only some are known.
 // Unknown ones are named without their values.

@@ -19,6 +19,7 @@ import (
 // bucket is a prefix of keys in an S3 bucket.
 type bucket struct {
 	core      *minio.Core
+	creds     *credentials.Credentials
 	transport *http.Transport
 	url       *url.URL
 	host      string
@@ -44,11 +45,12 @@ func openS3(u *url.URL) (Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	creds := credentials.NewChainCredentials([]credentials.Provider{
+		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.EnvMinio{},
+		&credentials.IAM{Client: &http.Client{Transport: transport}},
+	})
 	core, err := minio.NewCore(endpoint.Host, &minio.Options{
-		Creds: credentials.NewChainCredentials([]credentials.Provider{
-			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.EnvMinio{},
-			&credentials.IAM{Client: &http.Client{Transport: transport}},
-		}),
+		Creds:      creds,
 		Secure:     endpoint.Scheme == "https",
 		Transport:  transport,
 		Region:     first(p["region"], os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), "us-east-1"),
@@ -57,7 +59,7 @@ func openS3(u *url.URL) (Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open remote: %w", err)
 	}
-	b := &bucket{core: core, transport: transport, url: u, host: endpoint.Host, name: u.Host}
+	b := &bucket{core: core, creds: creds, transport: transport, url: u, host: endpoint.Host, name: u.Host}
 	if prefix := strings.Trim(path.Clean("/"+u.Path), "/"); prefix != "" {
 		b.prefix = prefix + "/"
 	}
@@ -90,19 +92,44 @@ func (b *bucket) sorted(ctx context.Context, what, key string, err error) error 
 	if !errors.As(err, &answer) {
 		return fmt.Errorf("%s %s: %w", what, key, ofTransport(ctx, b.host, err))
 	}
-	// A request that hits another one on the same key may be answered with a
-	// conflict, a missing bucket as a missing key: say what the service says.
+	// A request that hits another one on the same key may be answered with a conflict.
 	kind := ofStatus(answer.StatusCode)
-	if kind == nil {
+	switch {
+	case answer.Code == "NoSuchBucket":
+		return fmt.Errorf("%w: %s at %s", ErrNoBucket, b.name, b.host)
+	case strings.HasSuffix(answer.Code, "UserNotFound"): // some say so with status 404
+		kind = ErrDenied
+	case kind == nil:
 		kind = ErrAway
 	}
-	if errors.Is(kind, ErrNotFound) && answer.Code == "NoSuchBucket" {
-		return fmt.Errorf("%s %s: bucket %s of %s: %w", what, key, b.name, b.host, ErrNotFound)
-	}
-	if errors.Is(kind, ErrNotFound) || errors.Is(kind, ErrChanged) {
+	switch kind {
+	case ErrNotFound, ErrChanged:
 		return fmt.Errorf("%s %s: %w", what, key, kind)
+	case ErrDenied:
+		return fmt.Errorf("%s %s: %s: %w (%s): %s", what, key, b.host, kind, answer.Code, b.denied(answer.Code))
 	}
 	return fmt.Errorf("%s %s: %s: %w (%s)", what, key, b.host, kind, answer.Code)
+}
+
+// denied says what is wrong with the credentials, and what to do.
+func (b *bucket) denied(code string) string {
+	from := "the machine's role"
+	if os.Getenv("AWS_ACCESS_KEY_ID") != "" || os.Getenv("AWS_ACCESS_KEY") != "" {
+		from = "AWS_ACCESS_KEY_ID"
+	} else if v, err := (&credentials.FileAWSCredentials{}).Retrieve(); err == nil && v.AccessKeyID != "" {
+		from = "~/.aws/credentials"
+	}
+	const again = "in the environment of `amberfs mount`, and mount again"
+	v, err := b.creds.GetWithContext(nil)
+	switch {
+	case err != nil || v.AccessKeyID == "":
+		return "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY " + again
+	case strings.Contains(code, "Expired") || code == "TokenRefreshRequired":
+		return "the session token of the credentials from " + from + " has expired; set new ones " + again
+	case code == "InvalidAccessKeyId" || code == "InvalidToken" || code == "SignatureDoesNotMatch" || strings.HasSuffix(code, "UserNotFound"):
+		return "the service does not accept the credentials from " + from + "; set the right ones " + again
+	}
+	return "the credentials from " + from + " do not allow it; set others " + again + ", or have this allowed"
 }
 
 func (b *bucket) Put(ctx context.Context, key string, data []byte, o PutOptions) (string, error) {

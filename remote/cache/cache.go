@@ -12,14 +12,14 @@
 // Nothing here is synced, and a block is not checked: a power cut may leave one of
 // zeros, and somebody may have written to it. The reader checks every record
 // against its hash, and calls Drop for what does not hold.
+//
+// The directory may be removed at any time. It is made again when a block is stored,
+// and what cannot be stored is kept in memory for a short time.
 package cache
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"hash/fnv"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,7 +30,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/google/uuid"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 const (
@@ -46,32 +47,45 @@ const (
 
 // A Cache is safe for concurrent use, also by several processes.
 type Cache struct {
-	root    *os.Root
+	dir     string
 	max     int64
 	written atomic.Int64 // bytes since the last look at the size
 
-	mu     sync.Mutex
-	flight map[string]chan struct{} // blocks that are being fetched, by their files
+	mu       sync.Mutex
+	flight   map[string]chan struct{} // blocks that are being fetched, by their files
+	unstored []unstored               // the last blocks that could not be stored
 }
+
+// An unstored block is one that the disk does not take: it is fetched for a reader who
+// looks for it in the cache afterwards.
+type unstored struct {
+	file string
+	data []byte
+}
+
+// maxUnstored is how many of them are kept.
+const maxUnstored = 16
 
 // A Fetch reads n bytes at offset off of an object.
 type Fetch func(ctx context.Context, off, n int64) ([]byte, error)
 
-// Open opens the cache in dir, or makes it, for this user alone. It holds about
-// size bytes at most.
-func Open(dir string, size int64) (*Cache, error) {
-	if err := os.MkdirAll(filepath.Join(dir, "locks"), 0o700); err != nil {
-		return nil, fmt.Errorf("open cache: %w", err)
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, fmt.Errorf("open cache: %w", err)
-	}
-	return &Cache{root: root, max: max(size, 4*BlockSize), flight: map[string]chan struct{}{}}, nil
+// New returns the cache in dir, for this user alone. It takes up to about size bytes.
+// The directory is made when the first block is stored.
+func New(dir string, size int64) *Cache {
+	return &Cache{dir: dir, max: max(size, 4*BlockSize), flight: map[string]chan struct{}{}}
 }
 
-// Close lets go of the directory.
-func (c *Cache) Close() error { return c.root.Close() }
+// in calls fn with the directory open.
+func (c *Cache) in(fn func(b *vfs.Beneath) error) error {
+	b, err := vfs.OpenBeneath(c.dir)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	return fn(b)
+}
+
+func (c *Cache) path(name string) string { return filepath.Join(c.dir, name) }
 
 // An Object is what blocks are of.
 type Object struct {
@@ -103,6 +117,9 @@ func (c *Cache) ReadAt(ctx context.Context, o Object, off, n, ahead int64, fetch
 		part := out[at-off:]
 		part = part[:min(int64(len(part)), o.blockLen(block)-within)]
 		if !c.load(o, block, within, part) {
+			if fetch == nil {
+				return nil, errNotHere
+			}
 			wanted := (end+ahead-1)/BlockSize - block + 1
 			b, err := c.fetch(ctx, o, block, min(wanted, maxRun), fetch)
 			if err != nil {
@@ -118,53 +135,65 @@ func (c *Cache) ReadAt(ctx context.Context, o Object, off, n, ahead int64, fetch
 // Has reports whether all blocks of n bytes at offset off are there.
 func (c *Cache) Has(o Object, off, n int64) bool {
 	for block := off / BlockSize; block*BlockSize < min(off+n, o.Size); block++ {
-		fi, err := c.root.Stat(o.file(block))
-		if err != nil || fi.Size() != o.blockLen(block) {
+		err := c.in(func(b *vfs.Beneath) error {
+			i, err := b.Stat(c.path(o.file(block)))
+			if err == nil && i.Size != o.blockLen(block) {
+				err = errTorn
+			}
+			return err
+		})
+		if err != nil {
 			return false
 		}
 	}
 	return true
 }
 
+var errTorn = errors.New("the block is torn")
+
 // load fills p with the bytes at an offset of a block, if it is there.
 func (c *Cache) load(o Object, block, off int64, p []byte) bool {
-	f, err := c.root.Open(o.file(block))
-	if err != nil {
-		return false
+	name := o.file(block)
+	err := c.in(func(b *vfs.Beneath) error {
+		f, err := b.File(c.path(name), os.O_RDONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		fi, err := f.Stat()
+		if err != nil || fi.Size() != o.blockLen(block) {
+			return errTorn
+		}
+		if _, err := f.ReadAt(p, off); err != nil {
+			return err
+		}
+		if now := time.Now(); now.Sub(fi.ModTime()) > touchAfter {
+			tv := unix.NsecToTimeval(now.UnixNano())
+			_ = unix.Futimes(int(f.Fd()), []unix.Timeval{tv, tv})
+		}
+		return nil
+	})
+	if err == nil {
+		return true
 	}
-	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil || fi.Size() != o.blockLen(block) {
-		return false
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, u := range c.unstored {
+		if u.file == name {
+			copy(p, u.data[off:])
+			return true
+		}
 	}
-	if _, err := f.ReadAt(p, off); err != nil {
-		return false
-	}
-	if now := time.Now(); now.Sub(fi.ModTime()) > touchAfter {
-		_ = c.root.Chtimes(o.file(block), now, now)
-	}
-	return true
+	return false
 }
 
 // Near is ReadAt for what is there; false if that is not all.
 func (c *Cache) Near(o Object, off, n int64) ([]byte, bool) {
-	end := min(off+n, o.Size)
-	if off >= end {
-		return nil, true
-	}
-	out := make([]byte, end-off)
-	for at := off; at < end; {
-		block := at / BlockSize
-		within := at - block*BlockSize
-		part := out[at-off:]
-		part = part[:min(int64(len(part)), o.blockLen(block)-within)]
-		if !c.load(o, block, within, part) {
-			return nil, false
-		}
-		at += int64(len(part))
-	}
-	return out, true
+	b, err := c.ReadAt(context.Background(), o, off, n, 0, nil)
+	return b, err == nil
 }
+
+var errNotHere = errors.New("the block is not in the cache")
 
 // fetch returns a block that is not there, fetched together with up to run-1 behind
 // it. Of several who want a block at once one asks the remote.
@@ -233,7 +262,7 @@ func (c *Cache) fetchRun(ctx context.Context, o Object, block, run int64, fetch 
 		return nil, err
 	}
 	if int64(len(data)) != want {
-		return nil, fmt.Errorf("object %s has ended at %d: %w", o.Name, off+int64(len(data)), fs.ErrInvalid)
+		return nil, errs.New(errs.Damaged, "object %s ends at byte %d of %d on the remote", o.Name, off+int64(len(data)), o.Size)
 	}
 	for n, part := range slices.Collect(slices.Chunk(data, BlockSize)) {
 		c.store(o, block+int64(n), part)
@@ -246,61 +275,4 @@ func (c *Cache) Put(o Object, data []byte) {
 	for n, part := range slices.Collect(slices.Chunk(data, BlockSize)) {
 		c.store(o, int64(n), part)
 	}
-}
-
-// store writes a block. A full or broken disk only means that it is fetched again.
-func (c *Cache) store(o Object, block int64, data []byte) {
-	tmp := o.Name[:2] + "/.tmp-" + uuid.NewString()
-	if c.root.MkdirAll(o.Name[:2], 0o700) != nil {
-		return
-	}
-	if c.root.WriteFile(tmp, data, 0o600) != nil || c.root.Rename(tmp, o.file(block)) != nil {
-		_ = c.root.Remove(tmp)
-		return
-	}
-	if c.written.Add(int64(len(data))) > c.max/16 {
-		c.written.Store(0)
-		c.evict()
-	}
-}
-
-// Drop forgets the blocks that hold n bytes at offset off: they are not what they
-// should be.
-func (c *Cache) Drop(o Object, off, n int64) {
-	for block := off / BlockSize; block*BlockSize < off+n; block++ {
-		_ = c.root.Remove(o.file(block))
-	}
-}
-
-// lockTick is how often it is tried to get a lock that another process holds.
-const lockTick = 20 * time.Millisecond
-
-// lockBlock keeps other processes from fetching the same block meanwhile. One that
-// waits for a remote may hold it for long, so the wait ends when ctx does.
-func (c *Cache) lockBlock(ctx context.Context, o Object, block int64) (unlock func(), err error) {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(o.file(block)))
-	name := fmt.Sprintf("locks/%03x", h.Sum32()&0xfff)
-	for {
-		unlock, err = c.lock(name, unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return unlock, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(lockTick):
-		}
-	}
-}
-
-func (c *Cache) lock(name string, how int) (unlock func(), err error) {
-	f, err := c.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err == nil {
-		if err = unix.Flock(int(f.Fd()), how); err == nil {
-			return func() { _ = f.Close() }, nil
-		}
-		_ = f.Close()
-	}
-	return nil, fmt.Errorf("lock cache: %w", err)
 }

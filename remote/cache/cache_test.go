@@ -34,16 +34,6 @@ func (s *source) fetch(_ context.Context, off, n int64) ([]byte, error) {
 	return s.data[off:min(off+n, s.Size)], nil
 }
 
-func open(t *testing.T, dir string, size int64) *Cache {
-	t.Helper()
-	c, err := Open(dir, size)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
-}
-
 func read(t *testing.T, c *Cache, s *source, off, n, ahead int64) {
 	t.Helper()
 	got, err := c.ReadAt(t.Context(), s.Object, off, n, ahead, s.fetch)
@@ -54,7 +44,7 @@ func read(t *testing.T, c *Cache, s *source, off, n, ahead int64) {
 
 func TestReadAt(t *testing.T) {
 	s := newSource(5*BlockSize + 100)
-	c := open(t, t.TempDir(), 1<<30)
+	c := New(t.TempDir(), 1<<30)
 	for range 200 {
 		read(t, c, s, rand.Int64N(s.Size+10), rand.Int64N(2*BlockSize), 0)
 	}
@@ -62,7 +52,7 @@ func TestReadAt(t *testing.T) {
 		t.Errorf("%d bytes were fetched of an object of %d", n, s.Size)
 	}
 	before := s.requests.Load()
-	read(t, open(t, c.root.Name(), 1<<30), s, 0, s.Size, 0)
+	read(t, New(c.dir, 1<<30), s, 0, s.Size, 0)
 	if s.requests.Load() != before {
 		t.Error("another process fetched what is there")
 	}
@@ -70,7 +60,7 @@ func TestReadAt(t *testing.T) {
 
 func TestAhead(t *testing.T) {
 	s := newSource(6 * BlockSize)
-	c := open(t, t.TempDir(), 1<<30)
+	c := New(t.TempDir(), 1<<30)
 	read(t, c, s, 0, 10, 3*BlockSize)
 	if s.requests.Load() != 1 || !c.Has(s.Object, 0, 3*BlockSize) || c.Has(s.Object, 0, 5*BlockSize) {
 		t.Errorf("%d requests, %d bytes", s.requests.Load(), s.bytes.Load())
@@ -81,7 +71,7 @@ func TestAhead(t *testing.T) {
 func TestShared(t *testing.T) {
 	s := newSource(BlockSize)
 	dir := t.TempDir()
-	caches := []*Cache{open(t, dir, 1<<30), open(t, dir, 1<<30)}
+	caches := []*Cache{New(dir, 1<<30), New(dir, 1<<30)}
 	var wg sync.WaitGroup
 	for i := range 32 {
 		wg.Go(func() { read(t, caches[i%2], s, int64(i), 100, 0) })
@@ -94,14 +84,14 @@ func TestShared(t *testing.T) {
 
 func TestTornBlock(t *testing.T) {
 	s := newSource(BlockSize + 10)
-	c := open(t, t.TempDir(), 1<<30)
+	c := New(t.TempDir(), 1<<30)
 	read(t, c, s, 0, s.Size, 0)
-	if err := os.Truncate(filepath.Join(c.root.Name(), s.file(0)), 5000); err != nil {
+	if err := os.Truncate(filepath.Join(c.dir, s.file(0)), 5000); err != nil {
 		t.Fatal(err)
 	}
 	read(t, c, s, 0, s.Size, 0)
 	// One of the right length and wrong bytes only its reader notices.
-	if err := os.WriteFile(filepath.Join(c.root.Name(), s.file(1)), make([]byte, 10), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(c.dir, s.file(1)), make([]byte, 10), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.Drop(s.Object, BlockSize, 10)
@@ -110,11 +100,11 @@ func TestTornBlock(t *testing.T) {
 
 func TestEvict(t *testing.T) {
 	s := newSource(20 * BlockSize)
-	c := open(t, t.TempDir(), 8*BlockSize)
+	c := New(t.TempDir(), 8*BlockSize)
 	old := time.Now().Add(-2 * time.Hour)
 	for i := range int64(20) {
 		read(t, c, s, i*BlockSize, 10, 0)
-		name := filepath.Join(c.root.Name(), s.file(i))
+		name := filepath.Join(c.dir, s.file(i))
 		if err := os.Chtimes(name, old.Add(time.Duration(i)*time.Second), old.Add(time.Duration(i)*time.Second)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
@@ -133,12 +123,46 @@ func TestEvict(t *testing.T) {
 // An object that is shorter than it was said to be is an error, and nothing is kept.
 func TestShortObject(t *testing.T) {
 	s := newSource(1000)
-	c := open(t, t.TempDir(), 1<<30)
+	c := New(t.TempDir(), 1<<30)
 	longer := Object{s.Name, 2000}
 	if _, err := c.ReadAt(t.Context(), longer, 0, 2000, 0, s.fetch); err == nil {
 		t.Error("no error")
 	}
 	if c.Has(longer, 0, 2000) {
 		t.Error("it is in the cache")
+	}
+}
+
+// The directory is removed again and again while it is read from: that costs requests.
+func TestRemoved(t *testing.T) {
+	s := newSource(3 * BlockSize)
+	dir := filepath.Join(t.TempDir(), "cache")
+	c := New(dir, 1<<30)
+	for i := range int64(20) {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		read(t, c, s, i*1000, 2*BlockSize, 0)
+	}
+	if !c.Has(s.Object, 0, BlockSize) {
+		t.Error("it is not made again")
+	}
+}
+
+// Where nothing can be stored, what was fetched is there for who looks for it next.
+func TestNoDirectory(t *testing.T) {
+	s := newSource(2 * BlockSize)
+	parent := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(parent, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := New(filepath.Join(parent, "cache"), 1<<30)
+	read(t, c, s, 10, BlockSize, 0)
+	if b, ok := c.Near(s.Object, 10, BlockSize); !ok || !bytes.Equal(b, s.data[10:10+BlockSize]) {
+		t.Error("what was just fetched is not there")
+	}
+	c.Drop(s.Object, 0, s.Size)
+	if _, ok := c.Near(s.Object, 10, BlockSize); ok {
+		t.Error("what was dropped is there")
 	}
 }

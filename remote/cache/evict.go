@@ -1,12 +1,12 @@
 package cache
 
 import (
-	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // staleTemporary is when a temporary file belongs to nobody any more.
@@ -21,7 +21,7 @@ type cached struct {
 // evict removes what was used least recently until a tenth of the cache is free.
 // If another process is at it, that is enough.
 func (c *Cache) evict() {
-	unlock, err := c.lock("lock", unix.LOCK_EX|unix.LOCK_NB)
+	unlock, err := c.lock("lock")
 	if err != nil {
 		return
 	}
@@ -35,7 +35,7 @@ func (c *Cache) evict() {
 		if total <= c.max-c.max/10 {
 			return
 		}
-		if c.root.Remove(b.name) == nil {
+		if c.in(func(d *vfs.Beneath) error { return d.Remove(b.name) }) == nil {
 			total -= b.size
 		}
 	}
@@ -43,22 +43,29 @@ func (c *Cache) evict() {
 
 // blocks lists the cache, and removes temporary files that were left behind.
 func (c *Cache) blocks() (out []cached, total int64) {
-	_ = fs.WalkDir(c.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.HasPrefix(name, "lock") {
-			return nil
-		}
-		fi, err := d.Info()
+	_ = c.in(func(b *vfs.Beneath) error {
+		dirs, err := b.ReadDir(c.dir)
 		if err != nil {
-			return nil // removed meanwhile
+			return err
 		}
-		if strings.Contains(name, "/.tmp-") {
-			if time.Since(fi.ModTime()) > staleTemporary {
-				_ = c.root.Remove(name)
+		for _, d := range dirs {
+			if !d.Dir || d.Name == "locks" {
+				continue
 			}
-			return nil
+			files, err := b.ReadDir(c.path(d.Name))
+			if err != nil {
+				continue // removed meanwhile
+			}
+			for _, f := range files {
+				name := filepath.Join(c.dir, d.Name, f.Name)
+				if !strings.HasPrefix(f.Name, ".tmp-") {
+					out = append(out, cached{name, f.Size, f.Modified})
+					total += f.Size
+				} else if time.Since(f.Modified) > staleTemporary {
+					_ = b.Remove(name)
+				}
+			}
 		}
-		out = append(out, cached{name, fi.Size(), fi.ModTime()})
-		total += fi.Size()
 		return nil
 	})
 	return out, total

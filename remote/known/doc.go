@@ -2,6 +2,10 @@
 // pushed there last, and which snapshots it was mounted from. They stand in one
 // file of the store, remotes.json; no secret is among them.
 //
-// Sources is what a store reads objects from that it does not have itself
+// A store may come from somebody else, so a remote that it names is contacted only once
+// the user has agreed to its URL: by naming it on a command line, or by `amberfs remote
+// trust`. See trust.go.
+//
+// A Registry is also what a store reads objects from that it does not have itself
 // (snapshot.Elsewhere): those of the snapshots that it was mounted from.
 package known

@@ -31,23 +31,28 @@ type Options struct {
 	Timeout time.Duration // of a read from a remote; 0 is the default, negative for none
 }
 
-// Known is the remotes that a store has names for, and what was pushed there: its file
-// remotes.json. It is safe for concurrent use.
-type Known struct {
+// A Registry is the remotes that a store has names for, what was pushed there, and the
+// snapshots that the store reads from: its file remotes.json. It is safe for concurrent use.
+type Registry struct {
 	o    Options
 	path string
 
+	trust  *trust
+	cache  *cache.Cache
 	closed context.Context
 	hangUp context.CancelFunc // ends closed
 
-	Sources
-
 	mu    sync.Mutex
 	file  file
-	cache *cache.Cache
 	open  map[string]*remote.Remote // by URL
 	forks map[forkBase]string       // the last snapshot that a fork pushed itself
+
+	sources
 }
+
+// maxForkBases bounds how many forks' pushes are remembered. One that is forgotten is
+// compared with the owner's.
+const maxForkBases = 1024
 
 // forkBase is a remote, by its URL, and the view of a fork.
 type forkBase struct {
@@ -70,18 +75,20 @@ type file struct {
 
 // from is a snapshot that the store was mounted from.
 type from struct {
-	URL    string      `json:"url"`
-	Hold   string      `json:"hold"` // its id on the remote
-	Ref    *object.Ref `json:"ref"`
-	Sealed bool        `json:"sealed,omitempty"` // encrypted
+	URL       string      `json:"url"`
+	Hold      string      `json:"hold"` // its id on the remote
+	Ref       *object.Ref `json:"ref"`
+	Encrypted bool        `json:"encrypted,omitempty"`
 }
 
 const fileVersion = 1
 
 // Open reads what the store in dir knows, which may be nothing.
-func Open(dir string, o Options) (*Known, error) {
-	k := &Known{o: o, path: filepath.Join(dir, "remotes.json"), open: map[string]*remote.Remote{}, forks: map[forkBase]string{}}
-	k.init(k)
+func Open(dir string, o Options) (*Registry, error) {
+	k := &Registry{
+		o: o, path: filepath.Join(dir, "remotes.json"), trust: newTrust(), cache: cache.New(cacheDir(dir), cache.DefaultSize),
+		open: map[string]*remote.Remote{}, forks: map[forkBase]string{}, sources: newSources(),
+	}
 	k.closed, k.hangUp = context.WithCancel(context.Background())
 	k.file = file{Version: fileVersion, Remotes: map[string]string{}, Pushed: map[string]string{}}
 	raw, err := vfs.ReadFile(o.FS, k.path)
@@ -118,16 +125,16 @@ func (f *file) check() error {
 		if err := from.Ref.Check(); err != nil {
 			return errs.New(errs.Damaged, "what the store was mounted from: %w", err)
 		}
-		from.Ref.Sealed = from.Sealed
+		from.Ref.Encrypted = from.Encrypted
 	}
 	return nil
 }
 
 // HangUp ends what waits for a remote.
-func (k *Known) HangUp() { k.hangUp() }
+func (k *Registry) HangUp() { k.hangUp() }
 
 // Close lets go of all connections.
-func (k *Known) Close() error {
+func (k *Registry) Close() error {
 	k.hangUp()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,14 +142,11 @@ func (k *Known) Close() error {
 	for _, r := range k.open {
 		err = errors.Join(err, r.Close())
 	}
-	if k.cache != nil {
-		err = errors.Join(err, k.cache.Close())
-	}
 	return err
 }
 
 // save writes the file. mu is held.
-func (k *Known) save() error {
+func (k *Registry) save() error {
 	raw, err := json.MarshalIndent(k.file, "", "  ")
 	if err == nil {
 		err = vfs.WriteFile(k.o.FS, k.path, append(raw, '\n'))
@@ -155,22 +159,36 @@ func (k *Known) save() error {
 
 var remoteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// Add gives a remote that was set up a name.
-func (k *Known) Add(name, url string) error {
+// MayAdd refuses a name that Add would refuse, before anything is done at the URL.
+func (k *Registry) MayAdd(name, url string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.mayAdd(name, url)
+}
+
+func (k *Registry) mayAdd(name, url string) error {
 	if !remoteName.MatchString(name) {
 		return errs.New(errs.Invalid, "%q is no name for a remote; use up to 64 letters, digits, '_' and '-'", name)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	if old, ok := k.file.Remotes[name]; ok && old != url {
 		return errs.New(errs.Exist, "there is a remote %s already: %s", name, old)
+	}
+	return nil
+}
+
+// Add gives a remote that was set up a name.
+func (k *Registry) Add(name, url string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.mayAdd(name, url); err != nil {
+		return err
 	}
 	k.file.Remotes[name] = url
 	return k.save()
 }
 
 // Remove forgets a remote. Nothing on it changes.
-func (k *Known) Remove(name string) error {
+func (k *Registry) Remove(name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, ok := k.file.Remotes[name]; !ok {
@@ -181,13 +199,13 @@ func (k *Known) Remove(name string) error {
 }
 
 // List returns the names of the remotes and their URLs.
-func (k *Known) List() map[string]string {
+func (k *Registry) List() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return maps.Clone(k.file.Remotes)
 }
 
-func (k *Known) unknown(name string) error {
+func (k *Registry) unknown(name string) error {
 	if len(k.file.Remotes) == 0 {
 		return errs.New(errs.NotExist, "there is no remote %q; `amberfs remote add NAME URL` sets one up", name)
 	}
@@ -195,38 +213,112 @@ func (k *Known) unknown(name string) error {
 		strings.Join(slices.Sorted(maps.Keys(k.file.Remotes)), ", "))
 }
 
-// Remote returns the remote of a name, or at a URL.
-func (k *Known) Remote(name string) (*remote.Remote, error) {
+// Remote returns the remote of a name, or at a URL. A URL is what the user names, who
+// thereby agrees to contact it; a name may be one that came with the store.
+func (k *Registry) Remote(name string) (*remote.Remote, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	url := name
-	if !backend.IsURL(name) {
-		var ok bool
-		if url, ok = k.file.Remotes[name]; !ok {
-			return nil, k.unknown(name)
-		}
+	if backend.IsURL(name) {
+		return k.atAgreed(name)
+	}
+	url, ok := k.file.Remotes[name]
+	if !ok {
+		return nil, k.unknown(name)
 	}
 	return k.at(url)
 }
 
+// atAgreed opens the remote at a URL that the user has named. mu is held.
+func (k *Registry) atAgreed(url string) (*remote.Remote, error) {
+	b, err := backend.Open(url)
+	if err != nil {
+		return nil, errs.New(errs.Invalid, "%w", err)
+	}
+	k.agree(b.URL())
+	if err := b.Close(); err != nil {
+		return nil, err
+	}
+	return k.at(url)
+}
+
+// agree notes that the user agrees to a URL, as far as that can be kept.
+func (k *Registry) agree(url string) {
+	if err := k.trust.add(url); err != nil {
+		k.o.Logger.Warn("the next mount asks again", "err", err)
+	}
+}
+
+// Agree notes that the user agrees to contact the remote of a URL.
+func (k *Registry) Agree(url string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, err := k.atAgreed(url)
+	return err
+}
+
+// Trust agrees to contact a remote of the store, by its name or its URL. It returns the URL.
+func (k *Registry) Trust(name string) (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	url, ok := k.file.Remotes[name]
+	for _, f := range k.file.From {
+		if f.URL == name {
+			url, ok = name, true
+		}
+	}
+	if !ok {
+		return "", k.unknown(name)
+	}
+	r, err := k.at(url)
+	if err != nil {
+		return "", err
+	}
+	return r.URL(), k.trust.add(r.URL())
+}
+
+// Untrusted returns the URLs of the store's remotes that the user has not agreed to, by
+// their names or, without one, by themselves.
+func (k *Registry) Untrusted() map[string]string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := map[string]string{}
+	for name, url := range k.file.Remotes {
+		out[name] = url
+	}
+	for _, f := range k.file.From {
+		if !slices.Contains(slices.Collect(maps.Values(k.file.Remotes)), f.URL) {
+			out[f.URL] = f.URL
+		}
+	}
+	maps.DeleteFunc(out, func(_, url string) bool {
+		r, err := k.at(url)
+		return err != nil || k.trust.has(r.URL())
+	})
+	return out
+}
+
 // at opens the remote at a URL. mu is held.
-func (k *Known) at(url string) (*remote.Remote, error) {
+func (k *Registry) at(url string) (*remote.Remote, error) {
 	if r := k.open[url]; r != nil {
 		return r, nil
 	}
-	if err := k.openCache(); err != nil {
-		return nil, err
-	}
-	r, err := remote.Open(url, remote.Options{Cache: k.cache, Timeout: k.o.Timeout, Note: k.note(url)})
+	r, err := remote.Open(url, remote.Options{Cache: k.cache, Timeout: k.o.Timeout, Note: k.note(url), Allowed: k.allowed})
 	if err != nil {
-		return nil, errs.New(errs.Invalid, "%w", err)
+		return nil, err
 	}
 	k.open[url] = r
 	return r, nil
 }
 
+func (k *Registry) allowed(url string) error {
+	if k.trust.has(url) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: it came with the store; `amberfs remote trust %s` agrees", url, backend.ErrUntrusted, url)
+}
+
 // note tells in the log, once for each, that a remote went away and that it is back.
-func (k *Known) note(url string) func(bool, time.Time) {
+func (k *Registry) note(url string) func(bool, time.Time) {
 	return func(away bool, since time.Time) {
 		if away {
 			k.o.Logger.Warn("the remote does not answer; what is here goes on", "url", url)
@@ -236,24 +328,20 @@ func (k *Known) note(url string) func(bool, time.Time) {
 	}
 }
 
-// openCache opens the cache that all daemons of a user share; where there is no
-// home, the store has its own. mu is held.
-func (k *Known) openCache() error {
-	if k.cache != nil {
-		return nil
-	}
+// cacheDir is where the cache lies that all daemons of a user share. Where there is no
+// home, the store has its own.
+func cacheDir(store string) string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		dir = filepath.Dir(k.path)
+		dir = store
 	}
-	k.cache, err = cache.Open(filepath.Join(dir, "amberfs"), cache.DefaultSize)
-	return err
+	return filepath.Join(dir, "amberfs")
 }
 
 // Base names the snapshot on a remote that a push of this store is compared with;
 // empty if none is known. What a fork pushes itself (its view is not 0) is compared
 // with what it pushed before, and at first with what the owner did.
-func (k *Known) Base(r *remote.Remote, fork uint32) string {
+func (k *Registry) Base(r *remote.Remote, fork uint32) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if name, ok := k.forks[forkBase{r.URL(), fork}]; ok {
@@ -264,10 +352,16 @@ func (k *Known) Base(r *remote.Remote, fork uint32) string {
 
 // SetBase notes what the next push to a remote is compared with. Of forks that is
 // not kept in the file.
-func (k *Known) SetBase(r *remote.Remote, fork uint32, name string) error {
+func (k *Registry) SetBase(r *remote.Remote, fork uint32, name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if fork != 0 {
+		for old := range k.forks {
+			if len(k.forks) < maxForkBases {
+				break
+			}
+			delete(k.forks, old)
+		}
 		k.forks[forkBase{r.URL(), fork}] = name
 		return nil
 	}
@@ -280,14 +374,14 @@ func (k *Known) SetBase(r *remote.Remote, fork uint32, name string) error {
 
 // Sent is the number of the newest snapshot of main that was pushed to a remote by
 // itself; 0 for none.
-func (k *Known) Sent(r *remote.Remote) uint64 {
+func (k *Registry) Sent(r *remote.Remote) uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.file.Sent[r.URL()]
 }
 
 // SetSent notes that all snapshots of main up to one were pushed by itself.
-func (k *Known) SetSent(r *remote.Remote, seq uint64) error {
+func (k *Registry) SetSent(r *remote.Remote, seq uint64) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.file.Sent == nil {
@@ -298,7 +392,7 @@ func (k *Known) SetSent(r *remote.Remote, seq uint64) error {
 }
 
 // Away returns the URLs of remotes that do not answer, and since when.
-func (k *Known) Away() map[string]time.Time {
+func (k *Registry) Away() map[string]time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := map[string]time.Time{}

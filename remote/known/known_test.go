@@ -2,6 +2,7 @@ package known
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,11 +10,15 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/remote/backend"
 )
 
-func open(t *testing.T, dir string) *Known {
+func open(t *testing.T, dir string) *Registry {
 	t.Helper()
-	k, err := Open(dir, Options{FS: vfs.OS})
+	if os.Getenv("XDG_STATE_HOME") == "" {
+		t.Setenv("XDG_STATE_HOME", t.TempDir())
+	}
+	k, err := Open(dir, Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,10 +80,80 @@ func TestSplitFrom(t *testing.T) {
 		"file:///a@b/c@v2":                {"file:///a@b/c", "v2", "true"},
 		"oci://h/r":                       {"oci://h/r", "", "true"},
 		"/a/directory@v1":                 {"", "", "false"},
+		"./gs://b@v1":                     {"", "", "false"},
+		"gs://b/p@v1":                     {"gs://b/p", "v1", "true"},
 	} {
 		url, name, ok := SplitFrom(from)
 		if got := [3]string{url, name, map[bool]string{true: "true", false: "false"}[ok]}; got != want {
 			t.Errorf("%s: %q", from, got)
 		}
+	}
+}
+
+// A remote that came with the store is not contacted, in this process or in one of the
+// same user, before the user has agreed to it.
+func TestTrust(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	theirs, dir := t.TempDir(), t.TempDir()
+	url := "file://" + dir
+	text := `{"version":1,"remotes":{"origin":"` + url + `"}}`
+	if err := os.WriteFile(filepath.Join(theirs, "remotes.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := open(t, theirs)
+	r, err := k.Remote("origin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	init := func() error {
+		_, err := r.Init(t.Context(), nil, func(string) {})
+		return err
+	}
+	if err := init(); !errors.Is(err, backend.ErrUntrusted) || k.Untrusted()["origin"] != url {
+		t.Errorf("before: %v, untrusted %v", err, k.Untrusted())
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("it was written to: %v", left)
+	}
+	if _, err := k.Trust("s3://other/place"); !errors.Is(err, errs.NotExist) {
+		t.Errorf("another place: %v", err)
+	}
+	if at, err := k.Trust("origin"); err != nil || at != url {
+		t.Fatal(at, err)
+	}
+	if err := init(); err != nil || len(k.Untrusted()) > 0 {
+		t.Errorf("afterwards: %v, untrusted %v", err, k.Untrusted())
+	}
+	if k := open(t, theirs); len(k.Untrusted()) > 0 {
+		t.Error("the next mount asks again")
+	}
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	if k := open(t, theirs); len(k.Untrusted()) != 1 {
+		t.Error("another user is not asked")
+	}
+}
+
+// What forks pushed is remembered up to a bound, and the owner's always.
+func TestForkBases(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	k := open(t, t.TempDir())
+	r, err := k.Remote("file://" + t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.SetBase(r, 0, "mine"); err != nil {
+		t.Fatal(err)
+	}
+	for fork := range uint32(3 * maxForkBases) {
+		if err := k.SetBase(r, fork+1, "theirs"); err != nil {
+			t.Fatal(err)
+		}
+		if k.Base(r, fork+1) != "theirs" {
+			t.Fatal("the last one is not remembered")
+		}
+	}
+	if len(k.forks) > maxForkBases || k.Base(r, 0) != "mine" {
+		t.Errorf("%d forks are remembered, the owner pushed %q", len(k.forks), k.Base(r, 0))
 	}
 }

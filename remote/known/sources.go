@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,20 +19,25 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// Sources are the snapshots on remotes that the store was mounted from, and reads from.
-type Sources struct {
-	names  *Known // has them in its file
+// sources are the snapshots on remotes that the store reads from.
+type sources struct {
 	loaded atomic.Pointer[[]*remote.Snapshot]
 
-	joining chan struct{}         // held by who adds a source
+	joining chan struct{}         // taken while a source is added
 	asked   map[askedFor]askedRef // what names meant; guarded by joining
 	added   chan struct{}         // a source was added, which needs a hold
 }
 
-func (k *Sources) init(names *Known) {
-	k.names, k.joining, k.added = names, make(chan struct{}, 1), make(chan struct{}, 1)
-	k.asked = map[askedFor]askedRef{}
-	k.loaded.Store(&[]*remote.Snapshot{})
+func newSources() sources {
+	return sources{joining: make(chan struct{}, 1), added: make(chan struct{}, 1), asked: map[askedFor]askedRef{}}
+}
+
+// all returns the sources, in the order in which they were added.
+func (k *Registry) all() []*remote.Snapshot {
+	if all := k.loaded.Load(); all != nil {
+		return *all
+	}
+	return nil
 }
 
 // nameTime is how long what a name on a remote meant goes on counting for those who begin
@@ -59,25 +65,31 @@ func SplitFrom(s string) (url, name string, ok bool) {
 
 // MountFrom notes that the store begins with a snapshot of a remote, found by its
 // name or its id. The name or id is asked for once; what it was then stays.
-func (k *Sources) MountFrom(ctx context.Context, url, name string) (*object.Ref, error) {
-	k.names.mu.Lock()
-	defer k.names.mu.Unlock()
-	r, err := k.names.at(url)
+func (k *Registry) MountFrom(ctx context.Context, url, name string) (*object.Ref, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r, err := k.atAgreed(url)
 	if err != nil {
 		return nil, err
 	}
 	ref, err := r.Find(ctx, name)
+	if errors.Is(err, backend.ErrNotFound) {
+		// That there is no such snapshot says the remote, not an empty place.
+		if _, ferr := r.Format(ctx); ferr != nil {
+			return nil, ferr
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	k.names.file.From = []from{{URL: url, Hold: uuid.NewString(), Ref: ref, Sealed: ref.Sealed}}
-	k.names.file.Pushed[r.URL()] = ref.Name
-	return ref, k.names.save()
+	k.file.From = []from{{URL: url, Hold: uuid.NewString(), Ref: ref, Encrypted: ref.Encrypted}}
+	k.file.Pushed[r.URL()] = ref.Name
+	return ref, k.save()
 }
 
 // Source makes a snapshot on a remote one that the store reads from, by its name or its
 // id. What is behind it is fetched when it is read.
-func (k *Sources) Source(ctx context.Context, r *remote.Remote, name string) (*object.Ref, error) {
+func (k *Registry) Source(ctx context.Context, r *remote.Remote, name string) (*object.Ref, error) {
 	select {
 	case k.joining <- struct{}{}:
 		defer func() { <-k.joining }()
@@ -100,15 +112,16 @@ func (k *Sources) Source(ctx context.Context, r *remote.Remote, name string) (*o
 	} else if err := k.addSource(ctx, r, ref); err != nil {
 		return nil, err
 	}
+	maps.DeleteFunc(k.asked, func(_ askedFor, a askedRef) bool { return time.Since(a.at) >= nameTime })
 	k.asked[asked] = askedRef{ref, time.Now()}
 	return ref, nil
 }
 
 // source returns the source with an id, nil if there is none.
-func (k *Sources) source(r *remote.Remote, id string) *object.Ref {
-	k.names.mu.Lock()
-	defer k.names.mu.Unlock()
-	for _, f := range k.names.file.From {
+func (k *Registry) source(r *remote.Remote, id string) *object.Ref {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, f := range k.file.From {
 		if f.URL == r.URL() && f.Ref.ID == id {
 			return f.Ref
 		}
@@ -116,19 +129,19 @@ func (k *Sources) source(r *remote.Remote, id string) *object.Ref {
 	return nil
 }
 
-func (k *Sources) addSource(ctx context.Context, r *remote.Remote, ref *object.Ref) error {
-	s, err := r.Snapshot(ctx, ref)
-	if err != nil {
+func (k *Registry) addSource(ctx context.Context, r *remote.Remote, ref *object.Ref) error {
+	s := r.Snapshot(ref)
+	if err := s.Begin(ctx); err != nil {
 		return err
 	}
-	k.names.mu.Lock()
-	defer k.names.mu.Unlock()
-	k.names.file.From = append(k.names.file.From, from{URL: r.URL(), Hold: uuid.NewString(), Ref: ref, Sealed: ref.Sealed})
-	if err := k.names.save(); err != nil {
-		k.names.file.From = k.names.file.From[:len(k.names.file.From)-1]
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.file.From = append(k.file.From, from{URL: r.URL(), Hold: uuid.NewString(), Ref: ref, Encrypted: ref.Encrypted})
+	if err := k.save(); err != nil {
+		k.file.From = k.file.From[:len(k.file.From)-1]
 		return err
 	}
-	all := append(slices.Clone(*k.loaded.Load()), s)
+	all := append(slices.Clone(k.all()), s)
 	k.loaded.Store(&all)
 	select {
 	case k.added <- struct{}{}:
@@ -138,51 +151,56 @@ func (k *Sources) addSource(ctx context.Context, r *remote.Remote, ref *object.R
 }
 
 // Added is sent to when a source was added.
-func (k *Sources) Added() <-chan struct{} { return k.added }
+func (k *Registry) Added() <-chan struct{} { return k.added }
 
 // From returns the snapshot that the store began with, nil if there is none.
-func (k *Sources) From() *object.Ref {
-	k.names.mu.Lock()
-	defer k.names.mu.Unlock()
-	if len(k.names.file.From) == 0 {
+func (k *Registry) From() *object.Ref {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.file.From) == 0 {
 		return nil
 	}
-	return k.names.file.From[0].Ref
+	return k.file.From[0].Ref
 }
 
-// Load finds the snapshots that the store was mounted from, so that Has and Get know
-// them.
-func (k *Sources) Load(ctx context.Context) error {
-	k.names.mu.Lock()
-	defer k.names.mu.Unlock()
+// Load makes the snapshots that the store was mounted from known to Has and Get. It asks no
+// remote, so that one that is away keeps no store from being mounted.
+func (k *Registry) Load() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	var all []*remote.Snapshot
-	for _, f := range k.names.file.From {
-		r, err := k.names.at(f.URL)
+	for _, f := range k.file.From {
+		r, err := k.at(f.URL)
 		if err != nil {
 			return err
 		}
-		s, err := r.Snapshot(ctx, f.Ref)
-		if errors.Is(err, backend.ErrAway) {
-			s, err = r.Unread(f.Ref), nil // what is here works without
-		}
-		if err != nil {
-			return fmt.Errorf("%s@%s: %w", f.URL, f.Ref.Name, err)
-		}
-		all = append(all, s)
+		all = append(all, r.Snapshot(f.Ref))
 	}
 	k.loaded.Store(&all)
 	return nil
 }
 
+// Ask finds out in the background which of the remotes that the store reads from answer,
+// for Away.
+func (k *Registry) Ask() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, f := range k.file.From {
+		if r := k.open[f.URL]; r != nil && k.trust.has(r.URL()) {
+			r.Ask()
+		}
+	}
+}
+
 // Any reports whether the store reads from any snapshot.
-func (k *Sources) Any() bool { return len(*k.loaded.Load()) > 0 }
+func (k *Registry) Any() bool { return len(k.all()) > 0 }
 
 // Has reports whether one of the snapshots that the store was mounted from has an
 // object.
-func (k *Sources) Has(h cas.Hash) (bool, error) {
+func (k *Registry) Has(h cas.Hash) (bool, error) {
 	var failed error // one that is away does not stand before the others
 	for _, s := range k.ordered() {
-		ok, err := s.Has(k.names.closed, h)
+		ok, err := s.Has(k.closed, h)
 		if ok {
 			return true, nil
 		}
@@ -193,10 +211,10 @@ func (k *Sources) Has(h cas.Hash) (bool, error) {
 
 // Get appends the bytes of an object to dst[:0]. Errors are those of
 // remote.Snapshot.Get.
-func (k *Sources) Get(h cas.Hash, dst []byte) ([]byte, error) {
+func (k *Registry) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	var failed error
 	for _, s := range k.ordered() {
-		b, err := s.Get(k.names.closed, h, dst)
+		b, err := s.Get(k.closed, h, dst)
 		if err == nil {
 			return b, nil
 		}
@@ -211,7 +229,7 @@ func (k *Sources) Get(h cas.Hash, dst []byte) ([]byte, error) {
 }
 
 // Near is Get of what is on this machine; else a cas.Absent error.
-func (k *Sources) Near(h cas.Hash, dst []byte) ([]byte, error) {
+func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	var absent error
 	var unread []*remote.Snapshot
 	for _, s := range k.ordered() {
@@ -259,8 +277,8 @@ func loadAny(ctx context.Context, all []*remote.Snapshot) error {
 }
 
 // ordered returns the sources, those first of which the indexes were read.
-func (k *Sources) ordered() []*remote.Snapshot {
-	all := *k.loaded.Load()
+func (k *Registry) ordered() []*remote.Snapshot {
+	all := k.all()
 	if len(all) < 2 {
 		return all
 	}
@@ -278,7 +296,7 @@ func (k *Sources) ordered() []*remote.Snapshot {
 }
 
 // Stored returns an object as it lies on a remote.
-func (k *Sources) Stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
+func (k *Registry) Stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
 	for _, s := range k.ordered() {
 		if rec, err := s.Stored(ctx, h); !errors.Is(err, cas.ErrNotFound) {
 			return rec, err
@@ -296,12 +314,12 @@ const (
 
 // Prefetch brings what is wanted (one of the above; PrefetchTree if empty) of the
 // snapshots that the store reads from into the cache.
-func (k *Sources) Prefetch(ctx context.Context, what string) error {
+func (k *Registry) Prefetch(ctx context.Context, what string) error {
 	if what == PrefetchNone {
 		return nil
 	}
 	var g errgroup.Group // one that is away keeps no other back
-	for _, s := range *k.loaded.Load() {
+	for _, s := range k.all() {
 		g.Go(func() error {
 			err := s.Fetch(ctx, cas.KindTree)
 			if err == nil && what == PrefetchAll {
@@ -319,10 +337,10 @@ const HoldAgain = 24 * time.Hour
 // Hold keeps what the store reads from on the remotes, for those of which done does not
 // say that this was done less than HoldAgain ago. Who may not write there is told in the
 // log. The error is of a remote that is away, which is to be tried again.
-func (k *Sources) Hold(ctx context.Context, done map[string]time.Time) (away error) {
-	k.names.mu.Lock()
-	all, sources := slices.Clone(k.names.file.From), *k.loaded.Load()
-	k.names.mu.Unlock()
+func (k *Registry) Hold(ctx context.Context, done map[string]time.Time) (away error) {
+	k.mu.Lock()
+	all, sources := slices.Clone(k.file.From), k.all()
+	k.mu.Unlock()
 	for i, s := range sources {
 		f := all[i]
 		if time.Since(done[f.Hold]) < HoldAgain {
@@ -335,7 +353,7 @@ func (k *Sources) Hold(ctx context.Context, done map[string]time.Time) (away err
 		}
 		done[f.Hold] = time.Now()
 		if err != nil && ctx.Err() == nil {
-			k.names.o.Logger.Warn("the remote may collect what this store was mounted from once its snapshot is removed there",
+			k.o.Logger.Warn("the remote may collect what this store was mounted from once its snapshot is removed there",
 				"url", f.URL, "err", err)
 		}
 	}

@@ -47,7 +47,7 @@ type Ref struct {
 	// need not wait for the indexes: a table as in those.
 	Hot []byte `json:"hot,omitempty"`
 
-	Sealed bool `json:"-"` // the ref and its objects are encrypted
+	Encrypted bool `json:"-"` // the ref and its objects are
 }
 
 // A Section is where the index of a push lies: the entries of tree pages, then

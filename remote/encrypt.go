@@ -14,15 +14,15 @@ import (
 	"github.com/amberfs/amberfs/remote/cache"
 )
 
-// sealedLine is how every age file begins.
-const sealedLine = "age-encryption.org/v1\n"
+// encryptedLine is how every age file begins.
+const encryptedLine = "age-encryption.org/v1\n"
 
-func isSealed(raw []byte) bool { return bytes.HasPrefix(raw, []byte(sealedLine)) }
+func isEncrypted(raw []byte) bool { return bytes.HasPrefix(raw, []byte(encryptedLine)) }
 
-// seal encrypts a whole object or ref to the recipients of the remote, if it has
+// encrypt encrypts a whole object or ref to the recipients of the remote, if it has
 // any. The remote then sees sizes only. Equal bytes are never equal again, so a
 // push that was killed sends them once more.
-func (f *Format) seal(plain []byte) ([]byte, error) {
+func (f *Format) encrypt(plain []byte) ([]byte, error) {
 	if len(f.Recipients) == 0 {
 		return plain, nil
 	}
@@ -47,41 +47,72 @@ func (f *Format) seal(plain []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func (r *Remote) unsealAll(raw []byte) ([]byte, error) {
-	if len(r.o.Identities) == 0 {
-		return nil, errNoIdentity
+func (r *Remote) decryptAll(raw []byte) ([]byte, error) {
+	keys, err := r.identities()
+	if err != nil {
+		return nil, err
 	}
-	plain, err := age.Decrypt(bytes.NewReader(raw), r.o.Identities...)
+	plain, err := age.Decrypt(bytes.NewReader(raw), keys...)
 	if err != nil {
 		return nil, decryptFailed(err)
 	}
 	return io.ReadAll(io.LimitReader(plain, backend.MaxValue))
 }
 
-var errNoIdentity = errs.New(errs.Perm, "it is encrypted, and there is no key for it here (%s names a file of them)", identityVariable)
+var errNoIdentity = errs.New(errs.Perm, "it is encrypted, and no key here decrypts it (%s names a file of keys)", identityVariable)
 
-// decryptFailed tells a key that does not fit from damage.
+// identities returns the keys that decrypt.
+func (r *Remote) identities() ([]age.Identity, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.o.Identities == nil {
+		keys, err := identities()
+		if err != nil {
+			return nil, err
+		}
+		r.o.Identities = keys
+	}
+	if len(r.o.Identities) == 0 {
+		return nil, errNoIdentity
+	}
+	return r.o.Identities, nil
+}
+
+// decryptFailed gives an error of decryption its kind: a key that does not fit, what could
+// not be read, or else damage.
 func decryptFailed(err error) error {
 	var no *age.NoIdentityMatchError
-	if errors.As(err, &no) {
+	switch {
+	case errors.As(err, &no):
 		return errNoIdentity
+	case errs.Of(err) != "", errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("decrypt: %w", err)
 	}
-	return fmt.Errorf("decrypt: %w", err)
+	return errs.New(errs.Damaged, "decrypt: %w", err)
 }
 
 // read returns n bytes at offset off of an object, decrypted, and reads ahead.
-func (r *Remote) read(ctx context.Context, o backend.Object, sealed bool, off, n, ahead int64) ([]byte, error) {
-	if !sealed {
+func (r *Remote) read(ctx context.Context, o backend.Object, encrypted bool, off, n, ahead int64) ([]byte, error) {
+	if !encrypted {
 		return r.readRaw(ctx, o, off, n, ahead)
 	}
-	ra, err := r.unsealer(ctx, o, false)
+	b, err := r.readDecrypted(ctx, o, off, n)
+	if errors.Is(err, errs.Damaged) { // what is cached may be
+		r.drop(o, true, 0, 0)
+		b, err = r.readDecrypted(ctx, o, off, n)
+	}
+	return b, err
+}
+
+func (r *Remote) readDecrypted(ctx context.Context, o backend.Object, off, n int64) ([]byte, error) {
+	ra, err := r.decrypter(ctx, o, false)
 	if err != nil {
 		return nil, err
 	}
 	buf := make([]byte, n)
 	got, err := ra.ReadAt(buf, off)
 	if err != nil && (err != io.EOF || got == 0) {
-		return nil, fmt.Errorf("decrypt object %s: %w", o.Name, err)
+		return nil, fmt.Errorf("object %s: %w", o.Name, decryptFailed(err))
 	}
 	return buf[:got], nil
 }
@@ -102,22 +133,22 @@ func (r *Remote) fetch(ctx context.Context, o backend.Object, off, n int64) (dat
 
 // readPart reads a part of an object without what is around it. What is encrypted is
 // read in blocks in any case.
-func (r *Remote) readPart(ctx context.Context, o backend.Object, sealed bool, off, n int64) ([]byte, error) {
-	if b, ok := r.near(o, sealed, off, n); ok {
+func (r *Remote) readPart(ctx context.Context, o backend.Object, encrypted bool, off, n int64) ([]byte, error) {
+	if b, ok := r.near(o, encrypted, off, n); ok {
 		return b, nil
 	}
-	if sealed {
-		return r.read(ctx, o, sealed, off, n, 0)
+	if encrypted {
+		return r.read(ctx, o, encrypted, off, n, 0)
 	}
 	return r.fetch(ctx, o, off, n)
 }
 
 // near reads what is in the cache, if all of it is.
-func (r *Remote) near(o backend.Object, sealed bool, off, n int64) ([]byte, bool) {
-	if !sealed {
+func (r *Remote) near(o backend.Object, encrypted bool, off, n int64) ([]byte, bool) {
+	if !encrypted {
 		return r.o.Cache.Near(cache.Object(o), off, n)
 	}
-	ra, err := r.unsealer(context.Background(), o, true)
+	ra, err := r.decrypter(context.Background(), o, true)
 	if err != nil {
 		return nil, false
 	}
@@ -130,8 +161,8 @@ func (r *Remote) near(o backend.Object, sealed bool, off, n int64) ([]byte, bool
 
 // drop forgets what is cached of a part of an object. Of an encrypted one the
 // place of the ciphertext is only known to age, so all of it goes.
-func (r *Remote) drop(o backend.Object, sealed bool, off, n int64) {
-	if sealed {
+func (r *Remote) drop(o backend.Object, encrypted bool, off, n int64) {
+	if encrypted {
 		r.mu.Lock()
 		delete(r.readers, reader{o.Name, false})
 		delete(r.readers, reader{o.Name, true})
@@ -147,11 +178,12 @@ type reader struct {
 	near   bool
 }
 
-// unsealer returns a decrypting reader of an object. It outlives the call that made
+// decrypter returns a decrypting reader of an object. It outlives the call that made
 // it, so its reads have no caller's context; they end by their timeout.
-func (r *Remote) unsealer(ctx context.Context, o backend.Object, near bool) (io.ReaderAt, error) {
-	if len(r.o.Identities) == 0 {
-		return nil, errNoIdentity
+func (r *Remote) decrypter(ctx context.Context, o backend.Object, near bool) (io.ReaderAt, error) {
+	keys, err := r.identities()
+	if err != nil {
+		return nil, err
 	}
 	r.mu.Lock()
 	ra := r.readers[reader{o.Name, near}]
@@ -160,7 +192,7 @@ func (r *Remote) unsealer(ctx context.Context, o backend.Object, near bool) (io.
 		return ra, nil
 	}
 	raw := rawReader{context.WithoutCancel(ctx), r, o, near}
-	ra, _, err := age.DecryptReaderAt(raw, o.Size, r.o.Identities...)
+	ra, _, err = age.DecryptReaderAt(raw, o.Size, keys...)
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", o.Name, decryptFailed(err))
 	}

@@ -35,6 +35,8 @@ type Applied struct {
 	Conflicts []string              `json:"conflicts,omitempty"`
 	Skipped   []Omission            `json:"skipped,omitempty"`
 	DryRun    bool                  `json:"dry_run,omitempty"`
+	// Partial: it could not be finished. Changed and Paths are what was applied.
+	Partial bool `json:"partial,omitempty"`
 }
 
 // ErrApplyConflict is wrapped by the error of an ApplyDir that was refused.
@@ -46,9 +48,9 @@ var ErrApplyConflict = errors.New("changed in the directory, too")
 // it is to get is a conflict: nothing is touched then, unless the rule decides.
 //
 // All happens beneath the directory: no symbolic link in it is followed, not even
-// one that somebody puts there meanwhile. Each file is written beside and renamed,
-// so that who reads it sees the old or the new one. When ApplyDir is interrupted,
-// another run does the rest: what is there already is left alone.
+// one that somebody puts there meanwhile. Everything is written beside and renamed at
+// the end: an error before that, or an interruption, leaves the directory as it was.
+// If the end fails, Applied says what was applied, and another run does the rest.
 func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
 	host, err := openHost(dir)
 	if err != nil {
@@ -58,6 +60,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	a := &applying{
 		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []snapshot.PathChange{}, DryRun: o.DryRun},
 		made: make(map[string]bool), kept: make(map[string]bool), gone: make(map[string]bool), linked: make(map[uint64]*tree.Path),
+		touched: make(map[uint64]bool),
 	}
 	if err := tree.Diff(ctx, o.Source, o.Base, o.Now, tree.DiffOptions{}, a.plan); err != nil {
 		return nil, err
@@ -101,6 +104,8 @@ type applying struct {
 	gone    map[string]bool // paths that are to go
 	blocked []string
 	linked  map[uint64]*tree.Path // a name in the directory for an inode with several
+	touched map[uint64]bool       // inodes of the directory that this run has changed
+	staged  []*stagedEntry        // in the order in which they were made
 }
 
 // applyStep is one path that differs.
@@ -109,6 +114,10 @@ type applyStep struct {
 	seen   place
 	todo   bool // it is carried, not only its time
 	forced bool // over what the directory has
+	// merged is the content that both sides' changes make, nil if only one changed it.
+	merged  []byte
+	removed bool // what was there made room
+	done    bool
 }
 
 const minorChanges = tree.Mtime | tree.Links

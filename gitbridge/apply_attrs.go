@@ -76,9 +76,9 @@ func setMtime(dir int, name string, mtime int64) error {
 }
 
 func (a *applying) setTime(c tree.Change) error {
-	dir, err := a.host.open(c.Path.Dir)
+	dir, name, err := a.host.entry(c.Path)
 	if err == nil {
-		err = setMtime(dir, c.Path.Name, c.B.Mtime)
+		err = setMtime(dir, name, c.B.Mtime)
 	}
 	if errors.Is(err, unix.EPERM) {
 		return nil // somebody else's, and only its time

@@ -20,13 +20,17 @@ type host struct {
 	root int
 	// dir is the directory that was used last, which is not the root, and its
 	// path.
-	dir int
-	at  string
+	dir     int
+	at      string
+	aliased bool
+	// alias has the present names of what is there already but has not got its own
+	// name yet, by path.
+	alias map[string]string
 }
 
 func openHost(dir string) (*host, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	return &host{root: fd, dir: -1}, err
+	return &host{root: fd, dir: -1, alias: map[string]string{}}, err
 }
 
 func (h *host) close() {
@@ -43,33 +47,66 @@ func (h *host) forget() {
 }
 
 // open opens a directory beneath, as a path.
-func (h *host) open(p *tree.Path) (int, error) {
+func (h *host) open(p *tree.Path) (int, error) { return h.cached(p, false) }
+
+// openNew does so for one that may not have its own name yet.
+func (h *host) openNew(p *tree.Path) (int, error) { return h.cached(p, true) }
+
+func (h *host) cached(p *tree.Path, aliased bool) (int, error) {
 	if p == nil {
 		return h.root, nil
 	}
-	if h.dir >= 0 && h.at == p.String() {
+	if h.dir >= 0 && h.at == p.String() && h.aliased == aliased {
 		return h.dir, nil
 	}
-	fd, err := h.walk(p)
+	fd, err := h.walk(p, aliased)
 	if err != nil {
 		return -1, err
 	}
 	h.forget()
-	h.dir, h.at = fd, p.String()
+	h.dir, h.at, h.aliased = fd, p.String(), aliased
 	return fd, nil
 }
 
-// walk is open for a descriptor of the caller's own.
-func (h *host) walk(p *tree.Path) (int, error) {
+// walk opens a directory for a descriptor of the caller's own.
+func (h *host) walk(p *tree.Path, aliased bool) (int, error) {
 	if p == nil {
 		return unix.FcntlInt(uintptr(h.root), unix.F_DUPFD_CLOEXEC, 0)
 	}
-	above, err := h.walk(p.Dir)
+	above, err := h.walk(p.Dir, aliased)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(above)
-	return unix.Openat(above, p.Name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	name := p.Name
+	if aliased {
+		name = h.name(p)
+	}
+	return unix.Openat(above, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+}
+
+// name is the name that a path has at present.
+func (h *host) name(p *tree.Path) string {
+	if name := h.alias[p.String()]; name != "" {
+		return name
+	}
+	return p.Name
+}
+
+// entry returns the directory of a path and its present name in there.
+func (h *host) entry(p *tree.Path) (dir int, name string, err error) {
+	dir, err = h.openNew(p.Dir)
+	return dir, h.name(p), err
+}
+
+// isNew reports whether a directory, or one above it, has not got its name yet.
+func (h *host) isNew(p *tree.Path) bool {
+	for ; p != nil; p = p.Dir {
+		if h.alias[p.String()] != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // place is what a path of the host has.
@@ -181,7 +218,7 @@ func (h *host) sameBytes(src *tree.Source, p *tree.Path, n *tree.Inode) (bool, e
 
 // holdsMore reports whether a directory holds anything but the paths of a set.
 func (h *host) holdsMore(p *tree.Path, known map[string]bool) (bool, error) {
-	fd, err := h.walk(p)
+	fd, err := h.walk(p, false)
 	if err != nil {
 		return false, fmt.Errorf("opening %q: %w", p.Short(), err)
 	}

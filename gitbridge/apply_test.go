@@ -127,8 +127,8 @@ func randomSpec(r *rand.Rand) spec {
 	return s
 }
 
-// The directory becomes what the other state is, also when the run was stopped
-// at any place, and the second run finds nothing left to do.
+// The directory becomes what the other state is. A run that is stopped leaves it as it
+// was, and one that comes after finds nothing left to do.
 func TestApplyRandom(t *testing.T) {
 	for seed := range uint64(25) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -146,8 +146,12 @@ func TestApplyRandom(t *testing.T) {
 				stop()
 			}
 		}
-		if _, err := ApplyDir(ctx, a.dir, o); err != nil && !errors.Is(err, context.Canceled) {
-			t.Fatalf("seed %d: %v", seed, err)
+		before := has(t, a.dir)
+		if _, err := ApplyDir(ctx, a.dir, o); err != nil {
+			if !errors.Is(err, context.Canceled) {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			wantSame(t, fmt.Sprint("seed ", seed, " after it was stopped"), has(t, a.dir), before)
 		}
 		stop()
 		if _, err := a.apply(base, now, ApplyOptions{}); err != nil {
@@ -264,4 +268,67 @@ func TestApplyHardLinks(t *testing.T) {
 	if ino("a") != ino("b") || ino("x") != ino("y") || ino("a") == ino("x") {
 		t.Errorf("inodes a %d, b %d, x %d, y %d", ino("a"), ino("b"), ino("x"), ino("y"))
 	}
+}
+
+// Files with several names change, and stay linked.
+func TestApplyChangedHardLinks(t *testing.T) {
+	from := spec{"f": file("1"), "p/g": {hard: "f"}, "z": file("1")}
+	for name, to := range map[string]spec{
+		"contents": {"f": file("2"), "p/g": {hard: "f"}, "z": file("2")},
+		"rights":   {"f": node{mode: unix.S_IFREG | 0o600, data: "1"}, "p/g": {hard: "f"}, "z": file("2")},
+		"one more": {"f": file("2"), "p/g": {hard: "f"}, "h": {hard: "f"}, "z": file("2")},
+		"one less": {"f": file("2"), "z": file("2")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, want := newApplied(t), newApplied(t)
+			want.start(to)
+			base := a.start(from)
+			if _, err := a.apply(base, a.m.state(t, to), ApplyOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			wantSame(t, name, has(t, a.dir), has(t, want.dir))
+			x, err := os.Stat(filepath.Join(a.dir, "f"))
+			check(t, err)
+			for _, p := range []string{"p/g", "h"} {
+				if y, err := os.Stat(filepath.Join(a.dir, p)); err == nil && !os.SameFile(x, y) {
+					t.Errorf("f and %s are two files", p)
+				}
+			}
+		})
+	}
+}
+
+// What changes in the directory while files are written is seen before any gets its
+// name; nothing is left beside.
+func TestApplyAllOrNothing(t *testing.T) {
+	a := newApplied(t)
+	base := a.start(spec{"a": file("1"), "b/c": file("1"), "d": file("1"), "e": file("1")})
+	now := a.m.state(t, spec{"a": file("2"), "b/c": file("2"), "d/new/x": file("2"), "n/n/n": file("2"), "z": link("a")})
+	o := ApplyOptions{Progress: func(Progress) { check(t, os.WriteFile(filepath.Join(a.dir, "b/c"), []byte("mine"), 0o644)) }}
+	before := has(t, a.dir)
+	_, err := a.apply(base, now, o)
+	if err == nil || !strings.Contains(err.Error(), "changed") {
+		t.Fatalf("error %v", err)
+	}
+	after := has(t, a.dir)
+	delete(before, "b/c")
+	delete(after, "b/c")
+	wantSame(t, "refused", after, before)
+}
+
+// What may not be removed is found before anything changes.
+func TestApplyWithoutRights(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root may do everything")
+	}
+	a := newApplied(t)
+	base := a.start(spec{"a": file("1"), "d/x": file("1"), "z": file("1")})
+	now := a.m.state(t, spec{"a": file("2"), "z": file("2")})
+	check(t, os.Chmod(filepath.Join(a.dir, "d"), 0o555))
+	before := has(t, a.dir)
+	if _, err := a.apply(base, now, ApplyOptions{}); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("error %v", err)
+	}
+	wantSame(t, "refused", has(t, a.dir), before)
+	check(t, os.Chmod(filepath.Join(a.dir, "d"), 0o755))
 }

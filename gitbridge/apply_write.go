@@ -20,15 +20,41 @@ const (
 	// aheadBytes and aheadFiles bound what is read ahead of files that follow.
 	aheadBytes = 16 << 20
 	aheadFiles = 256
+
+	// unfinished is the mode of a directory that is being filled.
+	unfinished = 0o700
 )
 
-// run carries what was planned, and returns when it is on disk.
+// run writes everything beside what it replaces, and then gives it its names. It
+// returns when that is on disk. Until the last file is written, nothing has changed.
 func (a *applying) run() error {
-	for _, s := range slices.Backward(a.steps) {
-		if err := a.remove(s); err != nil {
-			return err
+	defer a.discard()
+	if err := a.stageAll(); err != nil {
+		return err
+	}
+	for _, s := range a.steps {
+		if s.todo {
+			if err := a.check(s); err != nil {
+				return err
+			}
 		}
 	}
+	all := a.res.Paths
+	a.res.Paths = []snapshot.PathChange{}
+	err := a.commit()
+	if serr := unix.Syncfs(a.host.root); err == nil && serr != nil {
+		err = fmt.Errorf("writing %s to disk: %w", a.res.Dir, serr)
+	}
+	a.res.Changed = len(a.res.Paths)
+	if err == nil {
+		a.res.Paths = all // in the order of paths
+		return nil
+	}
+	a.res.Partial = true
+	return fmt.Errorf("%w; %d of %d changes were applied: run it again for the rest", err, a.res.Changed, len(all))
+}
+
+func (a *applying) stageAll() error {
 	ahead := 0
 	for i, s := range a.steps {
 		if err := a.ctx.Err(); err != nil {
@@ -40,7 +66,7 @@ func (a *applying) run() error {
 				return err
 			}
 		}
-		if err := a.put(s); err != nil {
+		if err := a.stage(s); err != nil {
 			return err
 		}
 		if a.o.Progress != nil {
@@ -48,16 +74,49 @@ func (a *applying) run() error {
 		}
 	}
 	for _, s := range slices.Backward(a.steps) {
-		if c := s.change; c.B != nil && c.B.IsDir() {
+		if c := s.change; s.todo && c.B != nil && c.B.IsDir() && !s.seen.isDir() {
 			if err := a.finishDir(s); err != nil {
 				return err
 			}
 		}
 	}
-	if err := unix.Syncfs(a.host.root); err != nil {
-		return fmt.Errorf("writing %s to disk: %w", a.res.Dir, err)
+	return a.ctx.Err()
+}
+
+// commit gives what is staged its names. It is not interrupted.
+func (a *applying) commit() error {
+	for _, s := range slices.Backward(a.steps) {
+		if err := a.remove(s); err != nil {
+			return err
+		}
+	}
+	for _, st := range a.staged {
+		if err := a.rename(st); err != nil {
+			return err
+		}
+	}
+	for _, s := range a.steps {
+		if err := a.change(s); err != nil {
+			return err
+		}
+	}
+	for _, s := range slices.Backward(a.steps) {
+		if c := s.change; c.B != nil && c.B.IsDir() && s.seen.isDir() {
+			if err := a.finishDir(s); err != nil {
+				return err
+			}
+			a.applied(s)
+		}
 	}
 	return nil
+}
+
+// applied notes that a step is done.
+func (a *applying) applied(s *applyStep) {
+	if s != nil && s.todo && !s.done {
+		s.done = true
+		a.res.Paths = append(a.res.Paths, snapshot.PathChangeOf(s.change))
+	}
 }
 
 // prefetch asks for the contents of the steps from i on, and returns where to ask
@@ -85,13 +144,28 @@ func (a *applying) prefetch(i int) (next int, err error) {
 	return next, a.o.Prefetch(hashes)
 }
 
-// check fails if a path is not what it was when it was planned.
+// check fails if a path is not what it was when it was planned. Of a file that has
+// another name, this run may have changed the link count and the attributes.
 func (a *applying) check(s *applyStep) error {
-	now, err := a.host.look(s.change.Path)
-	if err == nil && s.seen.changed(now) {
-		err = fmt.Errorf("%q changed in %s while it was looked at; run it again", s.change.Path.Short(), a.res.Dir)
+	if s.seen.way != nil {
+		return nil // what is above it is new
 	}
-	return err
+	now, err := a.host.look(s.change.Path)
+	if err != nil {
+		return err
+	}
+	same := now.exists && now.st.Dev == s.seen.st.Dev && now.st.Ino == s.seen.st.Ino
+	if s.seen.changed(now) && !(same && a.touched[s.seen.st.Ino]) {
+		return fmt.Errorf("%q changed in %s meanwhile", s.change.Path.Short(), a.res.Dir)
+	}
+	return nil
+}
+
+// touch is called before the file of a step changes, or loses a name.
+func (a *applying) touch(s *applyStep) {
+	if s.seen.exists {
+		a.touched[s.seen.st.Ino] = true
+	}
 }
 
 // remove takes away what goes, or makes room for something of another type.
@@ -111,6 +185,7 @@ func (a *applying) remove(s *applyStep) error {
 	if s.seen.isDir() {
 		flags = unix.AT_REMOVEDIR
 	}
+	a.touch(s)
 	err = unix.Unlinkat(dir, c.Path.Name, flags)
 	if errors.Is(err, unix.ENOTEMPTY) && c.B == nil {
 		return nil // what only the directory has stays
@@ -118,63 +193,222 @@ func (a *applying) remove(s *applyStep) error {
 	if err != nil {
 		return fmt.Errorf("removing %q: %w", c.Path.Short(), err)
 	}
-	s.seen = place{}
+	if c.B == nil {
+		a.applied(s)
+	}
+	s.removed = true
 	a.host.forget()
 	return nil
 }
 
-// put brings what comes, or changes.
-func (a *applying) put(s *applyStep) error {
+// A stagedEntry is a file or a directory that this run made, and which does not have
+// its name yet.
+type stagedEntry struct {
+	path *tree.Path
+	step *applyStep // nil of a directory above
+	done bool
+}
+
+// stage writes what comes beside the place where it belongs.
+func (a *applying) stage(s *applyStep) error {
 	c := s.change
 	switch {
+	case !s.todo:
+		return nil
 	case c.B == nil:
+		return a.mayChange(c.Path)
+	}
+	if a.o.Conflicts == snapshot.TakeTheirs {
+		if err := a.stageParents(c.Path.Dir); err != nil {
+			return err
+		}
+	}
+	switch {
+	case c.B.IsDir() && s.seen.isDir():
+		return nil // only its rights change
+	case c.B.IsDir():
+		return a.stageDir(c.Path, s, unfinished)
+	case s.attrsOnly():
+		if uid := os.Geteuid(); uid != 0 && s.seen.st.Uid != uint32(uid) {
+			return fmt.Errorf("changing %q: %w", c.Path.Short(), unix.EPERM)
+		}
+		return nil
+	}
+	dir, name, err := a.beside(c.Path, s)
+	if err == nil {
+		err = a.write(dir, name, s)
+	}
+	if errors.Is(err, errNoPlace) {
+		a.skip(c.Path, "sockets are not carried")
+		s.todo = false
+		a.unstage(c.Path)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("writing %q: %w", c.Path.Short(), err)
+	}
+	if len(c.B.Links) > 1 && s.merged == nil {
+		a.linked[c.B.Ino] = c.Path
+	}
+	return nil
+}
+
+// attrsOnly reports whether only the rights, extended attributes or the time of a file
+// change.
+func (s *applyStep) attrsOnly() bool {
+	c := s.change
+	return c.A != nil && c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev|tree.Links) == 0 && s.seen.exists && !s.forced
+}
+
+// beside returns where a path is written first: beside its place, or in its place in a
+// directory that is new itself. What an earlier run left there goes.
+func (a *applying) beside(p *tree.Path, s *applyStep) (dir int, name string, err error) {
+	if dir, err = a.host.openNew(p.Dir); err != nil || a.host.isNew(p.Dir) {
+		return dir, p.Name, err
+	}
+	name = tempName(p)
+	if err := removeBelow(dir, name); err != nil {
+		return dir, name, err
+	}
+	a.host.alias[p.String()] = name
+	a.staged = append(a.staged, &stagedEntry{path: p, step: s})
+	return dir, name, nil
+}
+
+// unstage is for what was not written after all.
+func (a *applying) unstage(p *tree.Path) {
+	if a.host.alias[p.String()] != "" {
+		delete(a.host.alias, p.String())
+		a.staged = a.staged[:len(a.staged)-1]
+	}
+}
+
+func (a *applying) stageDir(p *tree.Path, s *applyStep, mode uint32) error {
+	dir, name, err := a.beside(p, s)
+	if err == nil {
+		err = unix.Mkdirat(dir, name, mode)
+	}
+	if err != nil {
+		return fmt.Errorf("making the directory %q: %w", p.Short(), err)
+	}
+	return nil
+}
+
+// stageParents makes the directories above a path that are gone.
+func (a *applying) stageParents(p *tree.Path) error {
+	if p == nil {
+		return nil
+	}
+	if _, err := a.host.openNew(p); !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	if err := a.stageParents(p.Dir); err != nil {
+		return err
+	}
+	return a.stageDir(p, nil, 0o777)
+}
+
+// mayChange fails if the names in a directory cannot be changed.
+func (a *applying) mayChange(p *tree.Path) error {
+	dir, err := a.host.open(p.Dir)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	if err == nil {
+		err = unix.Faccessat(dir, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+	}
+	if err != nil {
+		return fmt.Errorf("removing %q: %w", p.Short(), err)
+	}
+	return nil
+}
+
+// rename gives what is staged its name.
+func (a *applying) rename(st *stagedEntry) error {
+	p := st.path
+	if s := st.step; s != nil {
+		if !s.removed {
+			if err := a.check(s); err != nil {
+				return err
+			}
+		}
+		a.touch(s)
+	}
+	dir, name, err := a.host.entry(p)
+	if err == nil {
+		err = unix.Renameat(dir, name, dir, p.Name)
+	}
+	if err == nil {
+		// After a rename onto another name of the same file both are still there.
+		if uerr := unix.Unlinkat(dir, name, 0); uerr != nil && !errors.Is(uerr, unix.ENOENT) {
+			err = uerr
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("writing %q: %w", p.Short(), err)
+	}
+	st.done = true
+	delete(a.host.alias, p.String())
+	a.host.forget()
+	a.applied(st.step)
+	return nil
+}
+
+// change does what needs no other file: rights and times. What came in a new directory
+// is there by now.
+func (a *applying) change(s *applyStep) error {
+	c := s.change
+	switch {
+	case c.B == nil || c.B.IsDir() && s.seen.isDir():
 		return nil
 	case !s.todo:
 		if c.B.IsDir() || c.What&tree.Mtime == 0 || c.A == nil {
 			return nil
 		}
 		return a.setTime(c) // it is the same but for the time
-	case c.B.IsDir():
-		return a.mkdir(s)
-	}
-	if a.o.Conflicts == snapshot.TakeTheirs {
-		if err := a.makeParents(c.Path.Dir); err != nil {
+	case s.attrsOnly():
+		if err := a.check(s); err != nil {
 			return err
 		}
+		a.touch(s)
+		dir, err := a.host.open(c.Path.Dir)
+		if err == nil {
+			err = a.setAttrs(dir, c.Path.Name, s)
+		}
+		if err != nil {
+			return fmt.Errorf("writing %q: %w", c.Path.Short(), err)
+		}
 	}
-	if err := a.check(s); err != nil {
-		return err
+	a.applied(s)
+	return nil
+}
+
+// discard removes what this run made that did not get its name.
+func (a *applying) discard() {
+	for _, st := range slices.Backward(a.staged) {
+		if st.done {
+			continue
+		}
+		if dir, name, err := a.host.entry(st.path); err == nil && name != st.path.Name {
+			_ = removeBelow(dir, name) // the next run tries again
+		}
 	}
-	dir, err := a.host.open(c.Path.Dir)
-	if err != nil {
-		return fmt.Errorf("opening the directory of %q: %w", c.Path.Short(), err)
-	}
-	if c.A != nil && c.What&(tree.Type|tree.Data|tree.Target|tree.Rdev|tree.Links) == 0 && s.seen.exists && !s.forced {
-		return a.setAttrs(dir, c.Path.Name, s)
-	}
-	tmp := tempName(c.Path)
-	if err := unix.Unlinkat(dir, tmp, 0); err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("writing %q: %w", c.Path.Short(), err)
-	}
-	err = a.write(dir, tmp, s)
-	if err == nil {
-		err = unix.Renameat(dir, tmp, dir, c.Path.Name)
-	}
-	// After a rename onto another name of the same file both are still there.
-	if uerr := unix.Unlinkat(dir, tmp, 0); err == nil && uerr != nil && !errors.Is(uerr, unix.ENOENT) {
-		err = uerr
-	}
-	if errors.Is(err, errNoPlace) {
-		a.skip(c.Path, "sockets are not carried")
+}
+
+// removeBelow removes a file, or a directory with all that is in it.
+func removeBelow(dir int, name string) error {
+	err := unix.Unlinkat(dir, name, 0)
+	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
+	if !errors.Is(err, unix.EISDIR) {
+		return err
+	}
+	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", dir))
 	if err != nil {
-		return fmt.Errorf("writing %q: %w", c.Path.Short(), err)
+		return err
 	}
-	if len(c.B.Links) > 1 {
-		a.linked[c.B.Ino] = c.Path
-	}
-	return nil
+	return errors.Join(root.RemoveAll(name), root.Close())
 }
 
 // tempName is where a path is written first. It is the same in every run, so that
@@ -196,9 +430,9 @@ func (a *applying) write(dir int, tmp string, s *applyStep) error {
 	c := s.change
 	n := c.B
 	if to, ok := a.linked[n.Ino]; ok && len(n.Links) > 1 {
-		from, err := a.host.walk(to.Dir)
+		from, err := a.host.walk(to.Dir, true)
 		if err == nil {
-			err = unix.Linkat(from, to.Name, dir, tmp, 0)
+			err = unix.Linkat(from, a.host.name(to), dir, tmp, 0)
 			_ = unix.Close(from) // of a path alone
 		}
 		if err == nil {
@@ -243,75 +477,29 @@ func (a *applying) writeFile(dir int, tmp string, c tree.Change) error {
 	return errors.Join(reason(err), f.Close())
 }
 
-// unfinished is the mode of a directory that is being filled.
-const unfinished = 0o700
-
-// mkdir makes a directory that its user can fill. finishDir gives it its rights.
-func (a *applying) mkdir(s *applyStep) error {
-	p := s.change.Path
-	if a.o.Conflicts == snapshot.TakeTheirs {
-		if err := a.makeParents(p.Dir); err != nil {
-			return err
-		}
-	}
-	dir, err := a.host.open(p.Dir)
-	if err == nil {
-		err = unix.Mkdirat(dir, p.Name, unfinished)
-	}
-	if errors.Is(err, unix.EEXIST) && s.seen.isDir() {
-		return nil // only its rights change
-	}
-	if err != nil {
-		return fmt.Errorf("making the directory %q: %w", p.Short(), err)
-	}
-	return nil
-}
-
-// makeParents makes the directories above a path that are gone.
-func (a *applying) makeParents(p *tree.Path) error {
-	if p == nil {
-		return nil
-	}
-	if _, err := a.host.open(p); !errors.Is(err, unix.ENOENT) {
-		return err
-	}
-	if err := a.makeParents(p.Dir); err != nil {
-		return err
-	}
-	dir, err := a.host.open(p.Dir)
-	if err == nil {
-		err = unix.Mkdirat(dir, p.Name, 0o777)
-	}
-	if err != nil {
-		return fmt.Errorf("making the directory %q: %w", p.Short(), err)
-	}
-	return nil
-}
-
 // finishDir gives a directory its rights and time, when all that it holds is there.
 func (a *applying) finishDir(s *applyStep) error {
 	c := s.change
-	dir, err := a.host.open(c.Path.Dir)
+	dir, name, err := a.host.entry(c.Path)
 	if err != nil {
 		return err
 	}
-	if s.todo {
-		if err := a.own(dir, c.Path.Name, s); err != nil {
-			return fmt.Errorf("setting the owner of %q: %w", c.Path.Short(), err)
-		}
+	if !s.todo {
+		return a.setTime(c)
 	}
-	if s.todo || s.seen.st.Mode&0o7777 == unfinished && (c.A == nil || !c.A.IsDir()) {
-		fd, err := unix.Openat(dir, c.Path.Name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return fmt.Errorf("opening the directory %q: %w", c.Path.Short(), err)
-		}
-		proc := "/proc/self/fd/" + strconv.Itoa(fd)
-		a.setXattrs(proc, c)
-		err = unix.Chmod(proc, c.B.Mode&0o7777)
-		_ = unix.Close(fd) // of a path alone
-		if err != nil {
-			return fmt.Errorf("setting the mode of %q: %w", c.Path.Short(), err)
-		}
+	if err := a.own(dir, name, s); err != nil {
+		return fmt.Errorf("setting the owner of %q: %w", c.Path.Short(), err)
+	}
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening the directory %q: %w", c.Path.Short(), err)
+	}
+	proc := "/proc/self/fd/" + strconv.Itoa(fd)
+	a.setXattrs(proc, c)
+	err = unix.Chmod(proc, c.B.Mode&0o7777)
+	_ = unix.Close(fd) // of a path alone
+	if err != nil {
+		return fmt.Errorf("setting the mode of %q: %w", c.Path.Short(), err)
 	}
 	return a.setTime(c)
 }

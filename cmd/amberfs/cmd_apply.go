@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -92,7 +93,10 @@ func (a *app) apply(ctx context.Context, c *client.Client, dir, name string, o g
 
 // printConflicts lists what stood against an apply, if that is why it failed.
 func (a *app) printConflicts(done *gitbridge.Applied, err error) error {
-	if done == nil || len(done.Conflicts) == 0 {
+	if done != nil && done.Partial && !a.json {
+		a.note("%s", strings.TrimSuffix(a.appliedLines(done), "\n"))
+	}
+	if done == nil || len(done.Conflicts) == 0 && !done.Partial {
 		return err
 	}
 	if a.json {
@@ -101,7 +105,7 @@ func (a *app) printConflicts(done *gitbridge.Applied, err error) error {
 		}
 		return fail.Quiet(fail.KindOf(err))
 	}
-	for _, p := range done.Conflicts {
+	for _, p := range done.Conflicts { // none if it was partial
 		a.printf("%s\n", quote(p))
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -60,11 +61,15 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	a := &applying{
 		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []snapshot.PathChange{}, DryRun: o.DryRun},
 		made: make(map[string]bool), kept: make(map[string]bool), gone: make(map[string]bool), linked: make(map[uint64]*tree.Path),
-		touched: make(map[uint64]bool),
+		touched: make(map[uint64]bool), linkedText: make(map[uint64][]byte),
 	}
 	if err := tree.Diff(ctx, o.Source, o.Base, o.Now, tree.DiffOptions{}, a.plan); err != nil {
 		return nil, err
 	}
+	if err := a.mergeTexts(); err != nil {
+		return nil, err
+	}
+	a.settleIndexes()
 	if err := a.planReplaced(); err != nil {
 		return nil, err
 	}
@@ -80,11 +85,20 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 			a.res.Paths = append(a.res.Paths, snapshot.PathChangeOf(s.change))
 		}
 	}
+	slices.SortStableFunc(a.res.Paths, func(x, y snapshot.PathChange) int { return inGitOrder(x.Path) - inGitOrder(y.Path) })
 	a.res.Changed = len(a.res.Paths)
 	if o.DryRun {
 		return &a.res, nil
 	}
 	return &a.res, a.run()
+}
+
+// inGitOrder puts what is below .git after the work itself.
+func inGitOrder(p string) int {
+	if _, _, ok := inGit(p); ok {
+		return 1
+	}
+	return 0
 }
 
 // errBlocked is for what no rule decides: something of the directory's own would
@@ -98,14 +112,21 @@ type applying struct {
 	host *host
 	res  Applied
 
-	steps   []*applyStep // in the order of paths, a directory before what it holds
-	made    map[string]bool
-	kept    map[string]bool // paths that stay as they are, with all below them
-	gone    map[string]bool // paths that are to go
-	blocked []string
-	linked  map[uint64]*tree.Path // a name in the directory for an inode with several
-	touched map[uint64]bool       // inodes of the directory that this run has changed
-	staged  []*stagedEntry        // in the order in which they were made
+	steps      []*applyStep // in the order of paths, a directory before what it holds
+	made       map[string]bool
+	kept       map[string]bool // paths that stay as they are, with all below them
+	gone       map[string]bool // paths that are to go
+	blocked    []string
+	linked     map[uint64]*tree.Path // a name in the directory for an inode with several
+	linkedText map[uint64][]byte     // what it has if that is merged
+	touched    map[uint64]bool       // inodes of the directory that this run has changed
+	staged     []*stagedEntry        // in the order in which they were made
+
+	// What changed on both sides.
+	texts      []snapshot.MergeInput
+	textSteps  []*applyStep // of texts
+	indexes    []*applyStep
+	mergeBytes int64
 }
 
 // applyStep is one path that differs.
@@ -116,6 +137,7 @@ type applyStep struct {
 	forced bool // over what the directory has
 	// merged is the content that both sides' changes make, nil if only one changed it.
 	merged  []byte
+	drop    bool // it stays as the directory has it
 	removed bool // what was there made room
 	done    bool
 }
@@ -144,6 +166,9 @@ func (a *applying) plan(c tree.Change) error {
 		return err
 	}
 	if conflict {
+		if decided, err := a.bothChanged(s); decided || err != nil {
+			return err
+		}
 		a.res.Conflicts = append(a.res.Conflicts, c.Path.Short())
 		if a.o.Conflicts != snapshot.TakeTheirs {
 			a.kept[p] = true
@@ -219,7 +244,7 @@ func (a *applying) planReplaced() error {
 	a.steps = nil
 	for _, s := range steps {
 		c := s.change
-		if inSet(c.Path, a.kept) {
+		if s.drop || inSet(c.Path, a.kept) {
 			continue
 		}
 		if s.todo && s.seen.isDir() && c.B != nil && !c.B.IsDir() {

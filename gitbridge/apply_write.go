@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -247,8 +248,8 @@ func (a *applying) stage(s *applyStep) error {
 	if err != nil {
 		return fmt.Errorf("writing %q: %w", c.Path.Short(), err)
 	}
-	if len(c.B.Links) > 1 && s.merged == nil {
-		a.linked[c.B.Ino] = c.Path
+	if len(c.B.Links) > 1 {
+		a.linked[c.B.Ino], a.linkedText[c.B.Ino] = c.Path, s.merged
 	}
 	return nil
 }
@@ -429,7 +430,7 @@ var errNoPlace = errors.New("not carried")
 func (a *applying) write(dir int, tmp string, s *applyStep) error {
 	c := s.change
 	n := c.B
-	if to, ok := a.linked[n.Ino]; ok && len(n.Links) > 1 {
+	if to, ok := a.linked[n.Ino]; ok && len(n.Links) > 1 && bytes.Equal(a.linkedText[n.Ino], s.merged) {
 		from, err := a.host.walk(to.Dir, true)
 		if err == nil {
 			err = unix.Linkat(from, a.host.name(to), dir, tmp, 0)
@@ -441,7 +442,7 @@ func (a *applying) write(dir int, tmp string, s *applyStep) error {
 	}
 	switch n.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		if err := a.writeFile(dir, tmp, c); err != nil {
+		if err := a.writeFile(dir, tmp, s); err != nil {
 			return err
 		}
 	case unix.S_IFLNK:
@@ -458,12 +459,17 @@ func (a *applying) write(dir int, tmp string, s *applyStep) error {
 	return a.setAttrs(dir, tmp, s)
 }
 
-func (a *applying) writeFile(dir int, tmp string, c tree.Change) error {
+func (a *applying) writeFile(dir int, tmp string, s *applyStep) error {
+	c := s.change
 	fd, err := unix.Openat(dir, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
 	f := os.NewFile(uintptr(fd), tmp)
+	if s.merged != nil {
+		_, err = f.Write(s.merged)
+		return errors.Join(reason(err), f.Close())
+	}
 	parts, err := dataOf(a.o.Source, c.B.Content)
 	r := c.B.Content.Reader(a.o.Source.Files)
 	for _, e := range parts {

@@ -128,10 +128,24 @@ func (a *app) appliedLines(done *gitbridge.Applied) string {
 	for _, p := range done.Paths {
 		paths = append(paths, snapshot.PathChange{Path: p.Path, Action: p.Action})
 	}
-	paths = a.listed(paths)
-	text := head + changedLines(done.Changed, none, change, paths)
+	paths, inGit := a.withoutGit(paths)
+	text := head + changedLines(done.Changed, none, change, a.listed(paths), inGit)
 	if n := len(done.Conflicts); n > 0 {
 		text += fmt.Sprintf("%s changed on both sides\n", plural(n, "path", "paths"))
 	}
 	return text
+}
+
+// withoutGit leaves out what is below a .git directory, and counts it, unless all is
+// to be printed.
+func (a *app) withoutGit(paths []snapshot.PathChange) (work []snapshot.PathChange, inGit int) {
+	if a.verbose {
+		return paths, 0
+	}
+	for _, p := range paths {
+		if !strings.Contains("/"+p.Path, "/.git/") {
+			work = append(work, p)
+		}
+	}
+	return work, len(paths) - len(work)
 }

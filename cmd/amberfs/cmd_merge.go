@@ -68,5 +68,5 @@ A snapshot is taken first, so "amberfs undo" takes the merge back. The fork stay
 
 // promotedLines is what a merge changed, a path a line.
 func promotedLines(done service.Promoted) string {
-	return "merged fork " + done.Fork + changedLines(done.Changed, "(no files changed)", "changed", done.Paths)
+	return "merged fork " + done.Fork + changedLines(done.Changed, "(no files changed)", "changed", done.Paths, 0)
 }

@@ -99,11 +99,12 @@ func restoredLines(r service.Restored) string {
 	if r.DryRun {
 		head, none, change = "would restore snapshot "+r.Snapshot, "(no files would change)", "would change"
 	}
-	return head + changedLines(r.Changed, none, change, r.Paths)
+	return head + changedLines(r.Changed, none, change, r.Paths, 0)
 }
 
 // changedLines ends a line that says what was done with what it changed.
-func changedLines(n int, none, change string, paths []snapshot.PathChange) string {
+// inGit of them are below .git and not listed.
+func changedLines(n int, none, change string, paths []snapshot.PathChange, inGit int) string {
 	if n == 0 {
 		return " " + none + "\n"
 	}
@@ -112,8 +113,11 @@ func changedLines(n int, none, change string, paths []snapshot.PathChange) strin
 	for _, c := range paths {
 		b.WriteString(quote(c.Path) + "\n")
 	}
-	if more := n - len(paths); more > 0 {
+	if more := n - len(paths) - inGit; more > 0 {
 		fmt.Fprintf(&b, "and %d more\n", more)
+	}
+	if inGit > 0 {
+		fmt.Fprintf(&b, "and %d below .git\n", inGit)
 	}
 	return b.String()
 }

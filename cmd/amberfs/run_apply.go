@@ -103,12 +103,16 @@ func (b *carryBack) planned(plan *gitbridge.Applied) string {
 	}
 	var text strings.Builder
 	kinds := map[string]string{"created": "A", "modified": "M", "deleted": "D"}
-	for i, p := range plan.Paths {
+	paths, inGit := b.a.withoutGit(plan.Paths)
+	for i, p := range paths {
 		if i == maxPrinted && !b.a.verbose {
-			fmt.Fprintf(&text, "and %d more\n", len(plan.Paths)-i)
+			fmt.Fprintf(&text, "and %d more\n", len(paths)-i)
 			break
 		}
 		fmt.Fprintf(&text, "%s\t%s\n", kinds[p.Action], quote(p.Path))
+	}
+	if inGit > 0 {
+		fmt.Fprintf(&text, "and %d below .git\n", inGit)
 	}
 	return text.String()
 }

@@ -1,0 +1,240 @@
+package gitbridge
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+const (
+	// maxMerged is the size in bytes up to which a file is merged, and maxMerges that
+	// of all such files together.
+	maxMerged = 16 << 20
+	maxMerges = 128 << 20
+)
+
+// inGit splits a path below a .git directory into that directory and the rest.
+func inGit(p string) (repo, rel string, ok bool) {
+	if rel, ok = strings.CutPrefix(p, ".git/"); ok {
+		return ".git", rel, true
+	}
+	before, rel, ok := strings.Cut(p, "/.git/")
+	return before + "/.git", rel, ok
+}
+
+// gitFile is what a file of a repository means to an apply.
+type gitFile int
+
+const (
+	anyFile  gitFile = iota
+	indexOf          // the index: git finds out itself what changed
+	reflog           // a log: lines are added to it
+	ownNotes         // what each side has of its own: messages, objects by their hash
+	refOf            // a branch, a tag, or HEAD
+)
+
+func kindInGit(rel string) gitFile {
+	switch {
+	case rel == "index":
+		return indexOf
+	case strings.HasPrefix(rel, "logs/"):
+		return reflog
+	case rel == "HEAD", strings.HasPrefix(rel, "refs/"):
+		return refOf
+	case strings.HasPrefix(rel, "objects/"), rel == "COMMIT_EDITMSG", rel == "ORIG_HEAD", rel == "FETCH_HEAD", rel == "gc.log":
+		return ownNotes
+	}
+	return anyFile
+}
+
+// bothChanged is a file that changed on both sides. It decides, as far as it can, what
+// becomes of it without a conflict, and reports whether it did.
+func (a *applying) bothChanged(s *applyStep) (decided bool, err error) {
+	p := s.change.Path.String()
+	if _, rel, ok := inGit(p); ok {
+		switch kindInGit(rel) {
+		case indexOf:
+			a.indexes = append(a.indexes, s)
+			a.steps = append(a.steps, s)
+			return true, nil
+		case ownNotes:
+			a.kept[p] = true
+			return true, nil
+		case refOf:
+			return false, nil
+		case reflog:
+			return a.appendLog(s)
+		}
+	}
+	in, ok, err := a.threeSides(s)
+	if !ok || err != nil {
+		return false, err
+	}
+	a.texts, a.textSteps = append(a.texts, in), append(a.textSteps, s)
+	a.steps = append(a.steps, s)
+	return true, nil
+}
+
+// appendLog adds the lines that the workspace has added to a log.
+func (a *applying) appendLog(s *applyStep) (decided bool, err error) {
+	in, ok, err := a.threeSides(s)
+	if !ok || err != nil {
+		return false, err
+	}
+	base, ours, theirs := bytesOf(in.Base), bytesOf(in.Ours), bytesOf(in.Theirs)
+	if !bytes.HasPrefix(ours, base) || !bytes.HasPrefix(theirs, base) {
+		return false, nil
+	}
+	a.merge(s, append(bytes.Clone(ours), theirs[len(base):]...))
+	a.steps = append(a.steps, s)
+	return true, nil
+}
+
+func bytesOf(r *io.SectionReader) []byte {
+	b, _ := io.ReadAll(r) // of memory
+	return b
+}
+
+// threeSides reads a regular file as it was, as the directory has it and as the
+// workspace has it. ok is false if the bytes alone do not decide.
+func (a *applying) threeSides(s *applyStep) (in snapshot.MergeInput, ok bool, err error) {
+	c, st := s.change, s.seen.st
+	if c.B == nil || !c.B.IsRegular() || !s.seen.exists || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return in, false, nil
+	}
+	_, rel, _ := inGit(c.Path.String())
+	isLog := kindInGit(rel) == reflog
+	if c.A == nil && !isLog || c.A != nil && !c.A.IsRegular() {
+		return in, false, nil
+	}
+	size := st.Size + c.B.Size()
+	if c.A != nil {
+		size += c.A.Size()
+		if _, ok := modeOfBoth(c, st.Mode); !ok {
+			return in, false, nil
+		}
+	}
+	if st.Size > maxMerged || c.B.Size() > maxMerged || a.mergeBytes+size > maxMerges {
+		return in, false, nil
+	}
+	a.mergeBytes += size
+	var sides [3][]byte
+	for i, n := range []*tree.Inode{c.A, nil, c.B} {
+		if i == 1 {
+			sides[i], err = a.host.read(c.Path)
+		} else if n != nil {
+			sides[i], err = io.ReadAll(io.LimitReader(n.Content.Reader(a.o.Source.Files), n.Size()))
+		}
+		if k := fail.KindOf(err); err != nil && (k == fail.NotFound || k == fail.Damage) {
+			return in, false, nil
+		}
+		if err != nil {
+			return in, false, fmt.Errorf("reading %q: %w", c.Path.Short(), err)
+		}
+	}
+	section := func(b []byte) *io.SectionReader { return io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b))) }
+	return snapshot.MergeInput{Base: section(sides[0]), Ours: section(sides[1]), Theirs: section(sides[2])}, true, nil
+}
+
+// modeOfBoth is the permissions of a file that both sides changed; false if both changed
+// those, too.
+func modeOfBoth(c tree.Change, has uint32) (mode uint32, ok bool) {
+	has &= 0o7777
+	switch was, now := c.A.Mode&0o7777, c.B.Mode&0o7777; {
+	case was == now || has == now:
+		return has, true
+	case has == was:
+		return now, true
+	}
+	return 0, false
+}
+
+// merge has a step write what both sides' changes make of a file.
+func (a *applying) merge(s *applyStep, text []byte) {
+	n := *s.change.B
+	if s.change.A != nil {
+		mode, _ := modeOfBoth(s.change, s.seen.st.Mode)
+		n.Mode = n.Mode&unix.S_IFMT | mode
+	}
+	n.UID, n.GID, n.Mtime = s.seen.st.Uid, s.seen.st.Gid, time.Now().UnixNano()
+	s.change.B = &n
+	s.change.What |= tree.Data
+	s.merged, s.todo = text, true
+}
+
+// mergeTexts merges the text files that both sides changed. The others are conflicts.
+func (a *applying) mergeTexts() error {
+	if len(a.texts) == 0 {
+		return nil
+	}
+	err := Merge(a.ctx, a.texts, func(i int, size int64, r io.Reader) error {
+		text, err := io.ReadAll(io.LimitReader(r, size))
+		if err == nil {
+			a.merge(a.textSteps[i], text)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, s := range a.textSteps {
+		if s.merged == nil {
+			a.conflict(s)
+		}
+	}
+	return nil
+}
+
+// conflict lists a path that changed on both sides, and applies the rule to it.
+func (a *applying) conflict(s *applyStep) {
+	a.res.Conflicts = append(a.res.Conflicts, s.change.Path.Short())
+	if a.o.Conflicts != snapshot.TakeTheirs {
+		s.drop = true
+		return
+	}
+	s.todo, s.forced = s.change.B != nil || s.seen.exists, true
+}
+
+// settleIndexes decides about indexes that changed on both sides. Git compares an index
+// with the files itself, but it must belong to the commit that HEAD names: it is the
+// workspace's if that has moved a branch, else the directory's.
+func (a *applying) settleIndexes() {
+	moved := map[string]bool{}
+	for _, s := range a.steps {
+		if repo, rel, ok := inGit(s.change.Path.String()); ok && s.todo && (kindInGit(rel) == refOf || rel == "packed-refs") {
+			moved[repo] = true
+		}
+	}
+	for _, s := range a.indexes {
+		repo, _, _ := inGit(s.change.Path.String())
+		s.todo, s.forced, s.drop = moved[repo], true, !moved[repo]
+	}
+}
+
+// read returns the bytes of a regular file.
+func (h *host) read(p *tree.Path) ([]byte, error) {
+	dir, err := h.open(p.Dir)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Openat(dir, p.Name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), p.Short())
+	b, err := io.ReadAll(io.LimitReader(f, maxMerged+1))
+	if err == nil && len(b) > maxMerged {
+		err = unix.EFBIG
+	}
+	return b, errors.Join(reason(err), f.Close())
+}

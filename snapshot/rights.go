@@ -20,21 +20,30 @@ func (w *Workspace) mayDelete(sn *snap, c live.Caller) error {
 	if err := w.mayRename(c); err != nil {
 		return err
 	}
-	age := time.Duration(w.policy.MinAgeSeconds) * time.Second
-	if c.UID != 0 && w.store.opt.Now().Sub(sn.Created) < age {
-		return errs.New(errs.Protected, "protected: snapshot %q is younger than the %s that the policy asks for", sn.Name, age)
+	if !w.oldEnough(sn, c) {
+		return errs.New(errs.Protected, "protected: snapshot %q is younger than the %s that the policy asks for", sn.Name, w.minAge())
 	}
 	return nil
 }
 
-// mayEnd refuses the end of a fork whose snapshots, which go with it, the policy of
-// this workspace protects. That of the fork itself does not count: whoever has the
-// fork could keep it for ever. The lock is held.
+func (w *Workspace) minAge() time.Duration { return time.Duration(w.policy.MinAgeSeconds) * time.Second }
+
+func (w *Workspace) oldEnough(sn *snap, c live.Caller) bool {
+	return c.UID == 0 || w.store.opt.Now().Sub(sn.Created) >= w.minAge()
+}
+
+// mayEnd refuses the end of a fork with snapshots while the policy of this workspace,
+// the parent, protects them. Pins in the fork, the fork's policy and new snapshots do
+// not count: otherwise a process in the fork could keep it for ever. The lock is held.
 func (w *Workspace) mayEnd(f *Workspace, c live.Caller) error {
-	for _, sn := range f.snaps {
-		if err := w.mayDelete(sn, c); err != nil {
-			return fmt.Errorf("fork %s cannot end: %w", f.name, err)
-		}
+	if len(f.snaps) == 0 {
+		return nil
+	}
+	if err := w.mayRename(c); err != nil {
+		return fmt.Errorf("fork %s cannot end: %w", f.name, err)
+	}
+	if began, ok := w.store.cat.snaps[f.origin]; ok && !w.oldEnough(began, c) {
+		return errs.New(errs.Protected, "protected: fork %s has snapshots and is younger than the %s that the policy asks for", f.name, w.minAge())
 	}
 	return nil
 }

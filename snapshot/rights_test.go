@@ -1,0 +1,67 @@
+package snapshot
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// TestEndOfFork: what is in a fork does not keep the fork from ending; the policy of the
+// parent does.
+func TestEndOfFork(t *testing.T) {
+	now := time.Now()
+	w := openAt(t, &now).Main()
+	user := live.Caller{UID: 1000, Direct: true}
+	begin := func(name string) {
+		t.Helper()
+		f, err := w.Fork(ForkOptions{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := f.Policy()
+		p.Delete, p.MinAgeSeconds = "nobody", 3600
+		if err := f.SetPolicy(p, live.Caller{}); err != nil {
+			t.Fatal(err)
+		}
+		capture(t, f, CaptureOptions{Name: "v1", Pinned: true})
+	}
+	end := map[string]func(string, live.Caller) error{
+		"end":     func(name string, c live.Caller) error { _, err := w.EndFork(name, c); return err },
+		"discard": w.DiscardFork,
+	}
+	for how, end := range end {
+		begin(how)
+		if err := end(how, user); err != nil {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+	p := w.Policy()
+	p.MinAgeSeconds = 60
+	if err := w.SetPolicy(p, live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	for how, end := range end {
+		begin(how)
+		if err := end(how, user); !errors.Is(err, errs.Protected) {
+			t.Errorf("%s of a young fork: %v", how, err)
+		}
+		now = now.Add(time.Minute)
+		f, _ := w.ForkNamed(how)
+		capture(t, f, CaptureOptions{Name: "v2", Pinned: true})
+		if err := end(how, user); err != nil {
+			t.Errorf("%s of an old fork with a new snapshot: %v", how, err)
+		}
+	}
+	p.Delete = "nobody"
+	if err := w.SetPolicy(p, live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	begin("kept")
+	now = now.Add(time.Hour)
+	if _, err := w.EndFork("kept", user); !errors.Is(err, errs.Protected) {
+		t.Errorf("against the policy of the parent: %v", err)
+	}
+}

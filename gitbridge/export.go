@@ -52,6 +52,8 @@ type ExportOptions struct {
 	Bases    []Base
 	CacheDir string // where to remember what exports left out; "" is nowhere
 
+	// Admit is asked before bytes of new objects join the repository; nil for nobody.
+	Admit func(bytes int64) error
 	// Prefetch is told of objects that Source will be asked for next; nil for
 	// nobody. It may hold them in memory until they are.
 	Prefetch func([]cas.Hash) error
@@ -223,7 +225,7 @@ func (x *exporter) export() (*Result, error) {
 	if err != nil {
 		return nil, noSpace(err)
 	}
-	if err := q.release(); err != nil {
+	if err := q.release(x.o.Admit); err != nil {
 		return nil, noSpace(err)
 	}
 	return res, nil

@@ -78,12 +78,18 @@ func (q *quarantine) remove() {
 
 // release moves every object to the repository. Index files go last: git takes
 // a pack for complete when it sees its index.
-func (q *quarantine) release() error {
+func (q *quarantine) release(admit func(bytes int64) error) error {
 	var objects, indexes []string
+	var bytes int64
 	err := fs.WalkDir(q.objects.FS(), q.name, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
+		st, err := d.Info()
+		if err != nil {
+			return err
+		}
+		bytes += st.Size()
 		rel := strings.TrimPrefix(name, q.name+"/")
 		switch {
 		case strings.HasSuffix(rel, ".idx"):
@@ -96,6 +102,11 @@ func (q *quarantine) release() error {
 	})
 	if err != nil {
 		return fmt.Errorf("collecting the new objects: %w", err)
+	}
+	if admit != nil {
+		if err := admit(bytes); err != nil {
+			return err
+		}
 	}
 	for _, rel := range append(objects, indexes...) {
 		if err := q.move(rel); err != nil {

@@ -37,6 +37,7 @@ func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone,
 	done, err := gitbridge.Export(ctx, gitbridge.ExportOptions{
 		Repo: filepath.Join(s.Store.Dir(), gitDir), Create: true, Ref: ref, CacheDir: filepath.Join(s.Store.Dir(), GitCache),
 		Source: s.Store.Source(), State: e.state, Info: GitInfo(e.info, e.parents), Bases: e.gitBases(),
+		Admit: r.Workspace.ChargeExport,
 	})
 	if err != nil {
 		return ExportDone{}, err

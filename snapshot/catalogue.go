@@ -80,6 +80,7 @@ type storedWorkspace struct {
 	State   string        `json:"state"`
 	Inodes  int64         `json:"inodes"`
 	Bytes   int64         `json:"bytes"`
+	Exports int64         `json:"exports,omitempty"` // bytes in the store's repository
 }
 
 func snapKey(view uint32) string { return fmt.Sprintf("snap/%08x", view) }

@@ -147,6 +147,98 @@ func TestUnsharedLimit(t *testing.T) {
 	must(write(s.Main(), "e", 3<<20))
 }
 
+// TestUnsharedRewritten: bytes count whole, whatever was there before and however files
+// refer to them; so do exports and streams.
+func TestUnsharedRewritten(t *testing.T) {
+	s := open(t, t.TempDir())
+	w, forest := s.Main(), s.Forest()
+	rnd := rand.NewChaCha8([32]byte{1})
+	write := func(id live.NodeID, n int) {
+		t.Helper()
+		for off := 0; off < n; off += 1 << 20 {
+			p := make([]byte, min(1<<20, n-off))
+			rnd.Read(p)
+			if _, err := forest.Write(id, p, int64(off), false); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const size = 4 << 20
+	write(mkfile(t, s, w.Root(), "file"), size)
+	if _, err := w.Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.WaitSealed(t.Context(), "v"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.PatchPolicy([]byte(`{"forks":{"unshared_bytes":100000000}}`), live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	used := func(f *snapshot.Workspace) int64 {
+		t.Helper()
+		if _, err := f.Capture(snapshot.CaptureOptions{Name: "now"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WaitSealed(t.Context(), "now"); err != nil {
+			t.Fatal(err)
+		}
+		n, _ := f.Usage()
+		return n
+	}
+	f, err := w.Fork(snapshot.ForkOptions{Name: "rewritten"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := forest.Lookup(f.Root(), "file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(a.ID, size)
+	if n := used(f); n < size || n > size+size/10 {
+		t.Errorf("a file of %d bytes that is written again counts %d", size, n)
+	}
+	if f, err = w.Fork(snapshot.ForkOptions{Name: "crafted"}); err != nil {
+		t.Fatal(err)
+	}
+	// A small part of each chunk, in a file that is counted first.
+	parts, whole := mkfile(t, s, f.Root(), "parts"), mkfile(t, s, f.Root(), "whole")
+	write(whole, size)
+	for off := int64(0); off < size; off += 16 << 10 {
+		if _, err := forest.CopyRange(whole, off, parts, off, 4096); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := used(f); n < size {
+		t.Errorf("%d bytes, a part of them in two files, count %d", size, n)
+	}
+	if f, err = w.Fork(snapshot.ForkOptions{Name: "outside"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.ChargeExport(60_000_000); err != nil {
+		t.Fatal(err)
+	}
+	release, err := f.ChargeStream(30_000_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.ChargeStream(30_000_000); !errors.Is(err, errs.Quota) {
+		t.Errorf("a stream beyond the limit: %v", err)
+	}
+	if _, err := forest.Create(f.Root(), "x", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
+		t.Error(err)
+	}
+	if n, _ := f.Usage(); n < 90_000_000 || n > 91_000_000 {
+		t.Errorf("an export and a stream of 90 MB count %d", n)
+	}
+	release()
+	if err := f.ChargeExport(60_000_000); !errors.Is(err, errs.Quota) {
+		t.Errorf("an export beyond the limit: %v", err)
+	}
+	if err := w.ChargeExport(1 << 40); err != nil {
+		t.Errorf("main is limited: %v", err)
+	}
+}
+
 // TestWhatOthersHave: neither what a fork is told of its snapshots nor the work that
 // is done for them tells whether content was in the store before.
 func TestWhatOthersHave(t *testing.T) {

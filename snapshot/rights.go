@@ -26,7 +26,9 @@ func (w *Workspace) mayDelete(sn *snap, c live.Caller) error {
 	return nil
 }
 
-func (w *Workspace) minAge() time.Duration { return time.Duration(w.policy.MinAgeSeconds) * time.Second }
+func (w *Workspace) minAge() time.Duration {
+	return time.Duration(w.policy.MinAgeSeconds) * time.Second
+}
 
 func (w *Workspace) oldEnough(sn *snap, c live.Caller) bool {
 	return c.UID == 0 || w.store.opt.Now().Sub(sn.Created) >= w.minAge()

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -28,18 +29,22 @@ type usage struct {
 	ready   atomic.Bool // it was counted since there is a limit
 	counted atomic.Int64
 	since   atomic.Int64
+	streams atomic.Int64 // of call files
+	exports atomic.Int64 // into the store's repository, until the fork ends
 
 	mu   sync.Mutex // one counts at a time
 	next time.Time  // before that, what was counted last holds
 }
 
 // used is what there is at the most, in bytes.
-func (u *usage) used() int64 { return u.counted.Load() + u.since.Load() }
+func (u *usage) used() int64 {
+	return u.counted.Load() + u.since.Load() + u.streams.Load() + u.exports.Load()
+}
 
 // take takes n bytes, if that is not beyond the limit.
 func (u *usage) take(n, limit int64) bool {
-	used := u.counted.Load() + u.since.Add(n)
-	if used <= limit && u.ready.Load() {
+	u.since.Add(n)
+	if u.used() <= limit && u.ready.Load() {
 		return true
 	}
 	u.since.Add(-n)
@@ -100,6 +105,44 @@ func (s *Store) admitFork(view uint32, n int64) error {
 	return errs.New(errs.Quota, "limit reached: a fork may have %d bytes that others do not have, and %s has %d; remove files, and snapshots that have them", limit, u.fork.Name(), u.used())
 }
 
+// ChargeExport counts n bytes that an export wrote into the store's repository against
+// the limit of a fork, until the fork ends. It does nothing in main.
+func (w *Workspace) ChargeExport(n int64) error {
+	return w.charge(n, func(u *usage) *atomic.Int64 { return &u.exports })
+}
+
+// ChargeStream counts n bytes of the stream of a call file against the limit of a fork
+// until release is called. It does nothing in main.
+func (w *Workspace) ChargeStream(n int64) (release func(), err error) {
+	streams := func(u *usage) *atomic.Int64 { return &u.streams }
+	if err := w.charge(n, streams); err != nil {
+		return nil, err
+	}
+	u := w.store.usageOf(w.view)
+	return func() {
+		if u != nil {
+			u.streams.Add(-n)
+		}
+	}, nil
+}
+
+// charge moves bytes that the limit has room for to a counter of their own, which
+// counting what is in files leaves alone.
+func (w *Workspace) charge(n int64, to func(*usage) *atomic.Int64) error {
+	u := w.store.usageOf(w.view)
+	if u == nil || n <= 0 {
+		return nil
+	}
+	if w.store.forkLimit.Load() > 0 {
+		if err := w.store.admitFork(w.view, n); err != nil {
+			return err
+		}
+		u.since.Add(-n)
+	}
+	to(u).Add(n)
+	return nil
+}
+
 // Usage returns how many bytes of its own a fork has, as they were counted last, with
 // what was written since, and how many it may have; 0 when there is no limit.
 func (w *Workspace) Usage() (used, limit int64) {
@@ -130,7 +173,7 @@ func (s *Store) count(u *usage) error {
 		return err
 	}
 	total := int64(0)
-	seen := make(map[uint64]struct{})
+	seen := make(map[cas.Hash]int64)
 	for _, chain := range chains {
 		n, err := s.written(chain, seen)
 		if err != nil {
@@ -180,7 +223,7 @@ func (s *Store) glance(sn *snap) func() (*tree.State, error) {
 
 // written counts the bytes that each of a chain of states has and the one before has
 // not, those in seen only once. A snapshot may be removed meanwhile.
-func (s *Store) written(chain []func() (*tree.State, error), seen map[uint64]struct{}) (total int64, err error) {
+func (s *Store) written(chain []func() (*tree.State, error), seen map[cas.Hash]int64) (total int64, err error) {
 	var before *tree.State
 	for _, get := range chain {
 		st, err := get()
@@ -195,11 +238,12 @@ func (s *Store) written(chain []func() (*tree.State, error), seen map[uint64]str
 				defer s.Hold(before)()
 				defer s.Hold(st)()
 				return tree.Written(context.Background(), s.src, before, st, func(p content.Piece) {
-					if _, ok := seen[p.Key]; ok && p.Key != 0 {
-						return
+					if p.Key.IsZero() { // an inode
+						total += p.Bytes
+					} else if more := p.Bytes - seen[p.Key]; more > 0 {
+						seen[p.Key] += more
+						total += more
 					}
-					seen[p.Key] = struct{}{}
-					total += p.Bytes
 				})
 			}()
 			if err != nil && !isNotFound(err) {

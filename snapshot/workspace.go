@@ -58,7 +58,7 @@ func (w *Workspace) stored(st *tree.State) storedWorkspace {
 	return storedWorkspace{
 		View: w.view, Parent: w.parent, Fork: w.fork, Name: w.name, NextSeq: w.nextSeq,
 		Origin: w.origin, Undo: w.undo, Before: w.before, Head: w.head, Policy: w.policy, Claim: w.claim, Expires: w.expires,
-		Inodes: st.Inodes, Bytes: st.Bytes,
+		Inodes: st.Inodes, Bytes: st.Bytes, Exports: w.usage.exports.Load(),
 	}
 }
 
@@ -68,6 +68,7 @@ func (s *Store) loadWorkspace(r storedWorkspace) (*Workspace, error) {
 	w.parent, w.fork, w.nextSeq = r.Parent, r.Fork, r.NextSeq
 	w.origin, w.undo, w.before, w.head, w.policy = r.Origin, r.Undo, r.Before, r.Head, r.Policy
 	w.claim, w.expires = r.Claim, r.Expires
+	w.usage.exports.Store(r.Exports)
 	var err error
 	w.sealed, err = cas.ParseHash(r.State)
 	return w, err

@@ -1,11 +1,16 @@
 package content
 
-import "encoding/binary"
+import (
+	"encoding/binary"
 
-// A Piece is a run of a file's bytes that is stored: a chunk, or a part of the
-// journal. Two pieces with the same Key are the same bytes.
+	"github.com/amberfs/amberfs/cas"
+)
+
+// A Piece is a stored run of bytes: a whole chunk, whose hash is its Key, or a part of
+// the journal, whose Key is made of its position. Of two parts of the journal with the
+// same Key, the longer contains the other.
 type Piece struct {
-	Key   uint64
+	Key   cas.Hash
 	Bytes int64
 }
 
@@ -55,12 +60,16 @@ func (e extent) pieces(src *Source, fn func(Piece)) error {
 	case e.inBase():
 		return e.base.pieces(src, e.pos, e.n, fn)
 	case e.inJournal():
-		fn(Piece{uint64(e.pos), e.n})
+		var key cas.Hash
+		binary.LittleEndian.PutUint64(key[:], uint64(e.pos))
+		key[len(key)-1] = 1
+		fn(Piece{key, e.n})
 	}
 	return nil
 }
 
-// pieces calls fn for the chunks of [off, off+n).
+// pieces calls fn for the chunks of [off, off+n): each is stored whole, however little
+// of it the file needs.
 func (b *ChunkMap) pieces(src *Source, off, n int64, fn func(Piece)) error {
 	c := b.cursor(src)
 	c.once = true
@@ -70,7 +79,7 @@ func (b *ChunkMap) pieces(src *Source, off, n int64, fn func(Piece)) error {
 			if c.level > 0 {
 				step = c.enter
 			} else {
-				fn(Piece{binary.LittleEndian.Uint64(c.cur.hash[:]), min(c.end(), off+n) - max(c.off, off)})
+				fn(Piece{c.cur.hash, c.cur.n})
 			}
 		}
 		if err := step(); err != nil {

@@ -150,7 +150,7 @@ func (c *chunkParts) wait() error {
 	}
 	other := make(chan error, 1)
 	go func() { other <- guard.Do(work) }()
-	err := work()
+	err := guard.Do(work) // a panic, too, waits for the other, which writes into the buffer
 	return errors.Join(err, <-other)
 }
 

@@ -192,7 +192,11 @@ func (f *Forest) inode(id NodeID) (*tree.Inode, *view, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		n, err := s.Get(f.src, id.Ino())
+		src := f.src
+		if f.mu.applying {
+			src = f.waiting // what is journaled must be carried out
+		}
+		n, err := s.Get(src, id.Ino())
 		return n, nil, loadError(err)
 	}
 	n, err := f.inodeOf(v, id.Ino())

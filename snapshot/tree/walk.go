@@ -71,11 +71,11 @@ func (d *Dir) sorted(src *Source) (*byName, error) {
 	return l, nil
 }
 
-// byName are the entries of a directory in some 12 bytes each and their names: there may be
+// byName are the entries of a directory in some 16 bytes each and their names: there may be
 // millions, which would take 50 bytes each as they are in pages.
 type byName struct {
 	blocks [][]byte // of whole entries: length of the name, name, type, inode number
-	at     []uint32 // number of the block << blockBits | offset
+	at     []uint64 // number of the block << blockBits | offset
 }
 
 const (
@@ -90,20 +90,20 @@ func (l *byName) add(e Dirent) {
 		l.blocks = append(l.blocks, nil)
 		last++
 	}
-	l.at = append(l.at, uint32(last<<blockBits|len(l.blocks[last])))
+	l.at = append(l.at, uint64(last)<<blockBits|uint64(len(l.blocks[last])))
 	b := append(l.blocks[last], byte(len(e.Name)))
 	b = append(b, e.Name...)
 	b = append(b, byte(e.Type>>12))
 	l.blocks[last] = binary.AppendUvarint(b, e.Ino)
 }
 
-func (l *byName) name(at uint32) []byte {
+func (l *byName) name(at uint64) []byte {
 	b := l.blocks[at>>blockBits][at%(1<<blockBits):]
 	return b[1 : 1+int(b[0])]
 }
 
 func (l *byName) sort() {
-	slices.SortFunc(l.at, func(a, b uint32) int { return bytes.Compare(l.name(a), l.name(b)) })
+	slices.SortFunc(l.at, func(a, b uint64) int { return bytes.Compare(l.name(a), l.name(b)) })
 }
 
 // all returns the entries in order.

@@ -11,14 +11,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// Merge merges files by lines. It is a snapshot.Merger, and what merges clean,
+// Merge merges files by lines. It is a threeway.Merger, and what merges clean,
 // and to what, is git's own answer: the three sides become three commits of a
 // temporary repository, in which files have numbers for names. Without git, or
 // with one before 2.38, nothing merges.
-func Merge(ctx context.Context, files []snapshot.MergeInput, clean func(i int, size int64, r io.Reader) error) error {
+func Merge(ctx context.Context, files []threeway.Input, clean func(i int, size int64, r io.Reader) error) error {
 	if _, err := exec.LookPath("git"); err != nil {
 		return nil
 	}
@@ -46,7 +46,7 @@ func Merge(ctx context.Context, files []snapshot.MergeInput, clean func(i int, s
 }
 
 // commitSides makes the branches base, and ours and theirs on top of it.
-func (r *repository) commitSides(ctx context.Context, files []snapshot.MergeInput) error {
+func (r *repository) commitSides(ctx context.Context, files []threeway.Input) error {
 	p, err := r.start(ctx, nil, "fast-import", "--quiet", "--done", "--depth=0")
 	if err != nil {
 		return err

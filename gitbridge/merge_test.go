@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 func section(text string) *io.SectionReader {
@@ -19,9 +19,9 @@ func section(text string) *io.SectionReader {
 
 func mergeAll(t *testing.T, files [][3]string) map[int]string {
 	t.Helper()
-	var in []snapshot.MergeInput
+	var in []threeway.Input
 	for _, f := range files {
-		in = append(in, snapshot.MergeInput{Base: section(f[0]), Ours: section(f[1]), Theirs: section(f[2])})
+		in = append(in, threeway.Input{Base: section(f[0]), Ours: section(f[1]), Theirs: section(f[2])})
 	}
 	out := make(map[int]string)
 	check(t, Merge(context.Background(), in, func(i int, size int64, r io.Reader) error {

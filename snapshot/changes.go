@@ -1,15 +1,14 @@
 package snapshot
 
 import (
-	"context"
 	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -41,34 +40,18 @@ func cleanPaths(in []string) ([]string, error) {
 	return out, nil
 }
 
-// What a change takes in memory until it is made and answered, in bytes, beside its path:
-// in a list of steps and in the edited tree, and with its inodes, as a merge keeps it.
-const (
-	changeCost = 300
-	mergeCost  = 700
-)
-
-// changes are all that tree.Diff finds, charged to a list.
-func (s *Store) changes(ctx context.Context, a, b *tree.State, o tree.DiffOptions, list *budget.Charge) (all []live.Step, err error) {
-	err = tree.Diff(ctx, s.src, a, b, o, func(c tree.Change) error {
-		all = append(all, live.StepOf(c))
-		return list.Try(changeCost)
-	})
-	return all, err
-}
-
 // shown reports whether users see a change: of directories only that they come, go or
 // have other rights.
-func shown(c *live.Step) bool { return !trivial(c) }
+func shown(c *live.Step) bool { return !steps.Trivial(c) }
 
 // maxListed is how many bytes the paths have that a result names.
 const maxListed = 1 << 20
 
 // listChanges counts the changes that users see, and names as many as a result may.
-func listChanges(steps []live.Step) (n int, out []PathChange, more bool) {
+func listChanges(list []live.Step) (n int, out []PathChange, more bool) {
 	room := maxListed
-	for i := range steps {
-		c := &steps[i]
+	for i := range list {
+		c := &list[i]
 		if !shown(c) {
 			continue
 		}

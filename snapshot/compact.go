@@ -8,6 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -194,7 +195,7 @@ func (s *Store) mergeInto(ctx context.Context, view uint32, st *tree.State) erro
 		switch {
 		case c.A != nil && c.B != nil && !c.A.IsDir() && c.B.IsDir():
 			taken[c.Path.String()] = true
-		case c.A == nil && (len(taken) == 0 || !under(c.Path.String(), taken)):
+		case c.A == nil && (len(taken) == 0 || !threeway.Under(c.Path.String(), taken)):
 			steps = append(steps, live.StepOf(c))
 		}
 		return nil

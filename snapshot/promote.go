@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 // A ConflictRule says what becomes of a path that changed on both sides.
@@ -23,7 +25,7 @@ const (
 // PromoteOptions says how a fork is merged.
 type PromoteOptions struct {
 	Conflicts ConflictRule
-	Merge     Merger // merges files that changed on both sides; nil for none
+	Merge     threeway.Merger // merges files that changed on both sides; nil for none
 	// Choices are the rules of single paths, before Conflicts.
 	Choices map[string]ConflictRule
 	Caller  live.Caller
@@ -90,17 +92,17 @@ func (w *Workspace) promote(ctx context.Context, f *Workspace, fork string, o Pr
 	defer s.Importing()() // merged files
 	m, err := s.mergeFor(ctx, e, f, o)
 	if m != nil {
-		res.Conflicts, out.steps = m.conflicts, m.steps
+		res.Conflicts, out.steps = m.Conflicts, m.Steps
 	}
 	if err != nil {
 		return out, err
 	}
-	if res.Changed, res.Paths, res.More = listChanges(m.steps); len(m.steps) == 0 {
+	if res.Changed, res.Paths, res.More = listChanges(m.Steps); len(m.Steps) == 0 {
 		return out, nil
 	}
-	r := editRecord{WS: w.view, Now: m.now}
-	g := live.Graft{Source: m.theirs, View: f.view, Exact: m.clean, KeepFull: !m.clean}
-	if err := s.graft(ctx, e, &r, m.steps, g); err != nil {
+	r := editRecord{WS: w.view, Now: m.Now}
+	g := live.Graft{Source: m.Theirs, View: f.view, Exact: m.Clean, KeepFull: !m.Clean}
+	if err := s.graft(ctx, e, &r, m.Steps, g); err != nil {
 		return out, err
 	}
 	// The undo point stays as it is when only times of directories differ.
@@ -110,28 +112,34 @@ func (w *Workspace) promote(ctx context.Context, f *Workspace, fork string, o Pr
 	return out, err
 }
 
-// mergeFor finds the steps of a promotion.
-func (s *Store) mergeFor(ctx context.Context, e *live.Edit, f *Workspace, o PromoteOptions) (*merging, error) {
-	var m *merging
+// mergeFor finds the steps of a merge.
+func (s *Store) mergeFor(ctx context.Context, e *live.Edit, f *Workspace, o PromoteOptions) (*threeway.Merge, error) {
+	m := &threeway.Merge{Source: s.src, Objects: s.cas, Ours: e.Base(), OursView: f.parent, TheirsView: f.view, List: o.List, Now: time.Now().UnixNano()}
 	if err := s.forest.Update(true, func(tx *live.Tx) (err error) {
-		m, err = s.newMerging(tx, e, f)
+		base, ok := s.cat.snaps[f.origin]
+		if !ok {
+			return fmt.Errorf("%w: fork %q has no origin", ErrNotFound, f.name)
+		}
+		if m.Base, err = s.stateOf(base); err != nil {
+			return err
+		}
+		m.Theirs, err = tx.Capture(f.view)
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	m.list = o.List
-	if err := m.merge(ctx, nil); err != nil {
+	if err := m.Run(ctx, nil); err != nil {
 		return nil, err
 	}
-	if len(m.conflicts) > 0 && o.Merge != nil {
-		if err := m.mergeTexts(ctx, o.Merge); err != nil {
+	if len(m.Conflicts) > 0 && o.Merge != nil {
+		if err := errors.Join(m.Texts(ctx, o.Merge), s.cas.Commit()); err != nil {
 			return nil, err
 		}
-		if err := m.merge(ctx, nil); err != nil {
+		if err := m.Run(ctx, nil); err != nil {
 			return nil, err
 		}
 	}
-	conflicts, kept := m.conflicts, make(map[string]bool)
+	conflicts, kept := m.Conflicts, make(map[string]bool)
 	for _, path := range conflicts {
 		switch o.rule(path) {
 		case RefuseConflicts:
@@ -141,10 +149,10 @@ func (s *Store) mergeFor(ctx context.Context, e *live.Edit, f *Workspace, o Prom
 		}
 	}
 	if len(kept) > 0 {
-		if err := m.merge(ctx, kept); err != nil {
+		if err := m.Run(ctx, kept); err != nil {
 			return nil, err
 		}
-		m.conflicts = conflicts
+		m.Conflicts = conflicts
 	}
 	return m, nil
 }

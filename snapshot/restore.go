@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -216,44 +217,22 @@ func (s *Store) restoreSteps(ctx context.Context, now *tree.State, to *target, l
 		if err != nil {
 			return nil, err
 		}
-		more, err := s.missingParents(now, to.state, at, seen)
+		more, err := steps.MissingParents(s.src, now, to.state, at, seen)
 		if err != nil {
 			return nil, err
 		}
 		above = append(above, more...)
 	}
-	steps, err := s.changes(ctx, now, to.state, tree.DiffOptions{Paths: to.paths, Renumbered: to.like}, list)
+	all, err := steps.Between(ctx, s.src, now, to.state, tree.DiffOptions{Paths: to.paths, Renumbered: to.like}, list)
 	if err != nil && to.like != nil && ctx.Err() == nil && !list.Full() {
 		// Whatever is wrong with it, it can be done without.
 		s.logger.Warn("comparing by the state after a former restore", "snapshot", to.snap.Name, "err", err)
-		steps, err = s.changes(ctx, now, to.state, tree.DiffOptions{Paths: to.paths}, list)
+		all, err = steps.Between(ctx, s.src, now, to.state, tree.DiffOptions{Paths: to.paths}, list)
 	}
 	if err != nil || len(above) == 0 {
-		return steps, err
+		return all, err
 	}
-	return append(above, slices.DeleteFunc(steps, func(c live.Step) bool { return seen[c.Path.String()] })...), nil
-}
-
-// missingParents are the directories above a path that the workspace has lost, none
-// if there was nothing at the path then.
-func (s *Store) missingParents(now, then *tree.State, p *tree.Path, seen map[string]bool) (missing []live.Step, err error) {
-	if _, err := then.Resolve(s.src, p.String()); err != nil {
-		return nil, nil
-	}
-	for dir := p.Dir; dir != nil && !seen[dir.String()]; dir = dir.Dir {
-		a, err := now.Resolve(s.src, dir.String())
-		if err == nil && a.IsDir() {
-			break
-		}
-		b, err := then.Resolve(s.src, dir.String())
-		if err != nil {
-			return nil, err
-		}
-		seen[dir.String()] = true
-		missing = append(missing, live.StepOf(tree.Change{Path: dir, A: a, B: b, What: tree.Added}))
-	}
-	slices.Reverse(missing) // from the top down
-	return missing, nil
+	return append(above, slices.DeleteFunc(all, func(c live.Step) bool { return seen[c.Path.String()] })...), nil
 }
 
 func (s *Store) checkRestorePath(now, then *tree.State, name, p string) error {

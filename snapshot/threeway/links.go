@@ -1,4 +1,4 @@
-package snapshot
+package threeway
 
 import (
 	"errors"
@@ -34,7 +34,7 @@ type member struct {
 
 // linkMerge merges the files with several names.
 type linkMerge struct {
-	*merging
+	*Merge
 	skip    map[string]bool
 	done    nameSet         // names of groups that were merged
 	claimed map[uint64]bool // inodes of the workspace that a group goes on with
@@ -49,8 +49,8 @@ const groupLink = live.MaxIno + 1
 // maxGroup bounds the names of a group. A file with more is a conflict.
 const maxGroup = 1000
 
-func (m *merging) mergeLinks(skip map[string]bool) error {
-	l := &linkMerge{merging: m, skip: skip, done: make(nameSet), claimed: make(map[uint64]bool), known: make(map[[3]uint64]nameSet)}
+func (m *Merge) mergeLinks(skip map[string]bool) error {
+	l := &linkMerge{Merge: m, skip: skip, done: make(nameSet), claimed: make(map[uint64]bool), known: make(map[[3]uint64]nameSet)}
 	for _, c := range m.linked {
 		if err := l.mergeName(c.Path.String()); err != nil {
 			return err
@@ -114,15 +114,15 @@ func (l *linkMerge) groupOf(p string) (nameSet, error) {
 	if group, ok := l.known[x.inodes()]; ok && group[p] {
 		return group, nil
 	}
-	base, err := l.names(l.base, x.base)
+	base, err := l.names(l.Base, x.base)
 	if err != nil {
 		return nil, err
 	}
-	ours, err := l.names(l.ours, x.ours)
+	ours, err := l.names(l.Ours, x.ours)
 	if err != nil {
 		return nil, err
 	}
-	theirs, err := l.names(l.theirs, x.theirs)
+	theirs, err := l.names(l.Theirs, x.theirs)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (l *linkMerge) groupOf(p string) (nameSet, error) {
 	group := nameSet{p: true}
 	for _, side := range []nameSet{base, ours, theirs} {
 		for q := range side {
-			if group[q] || base[q] && !(ours[q] && theirs[q]) || under(q, l.skip) {
+			if group[q] || base[q] && !(ours[q] && theirs[q]) || Under(q, l.skip) {
 				continue
 			}
 			x, err := l.member(q)
@@ -149,15 +149,15 @@ func (l *linkMerge) groupOf(p string) (nameSet, error) {
 }
 
 func (l *linkMerge) member(p string) (member, error) {
-	base, err := l.file(l.base, p)
+	base, err := l.file(l.Base, p)
 	if err != nil {
 		return member{}, err
 	}
-	ours, err := l.file(l.ours, p)
+	ours, err := l.file(l.Ours, p)
 	if err != nil {
 		return member{}, err
 	}
-	theirs, err := l.file(l.theirs, p)
+	theirs, err := l.file(l.Theirs, p)
 	return member{p, base, ours, theirs}, err
 }
 
@@ -172,8 +172,8 @@ func (x member) inodes() (id [3]uint64) {
 }
 
 // file returns the file at a path, nil if there is none.
-func (m *merging) file(st *tree.State, p string) (*tree.Inode, error) {
-	n, err := st.Resolve(m.s.src, p)
+func (m *Merge) file(st *tree.State, p string) (*tree.Inode, error) {
+	n, err := st.Resolve(m.Source, p)
 	switch {
 	case errors.Is(err, tree.ErrNotExist), errors.Is(err, tree.ErrNotDir), errors.Is(err, tree.ErrSymlink):
 		return nil, nil
@@ -186,7 +186,7 @@ func (m *merging) file(st *tree.State, p string) (*tree.Inode, error) {
 }
 
 // names returns the paths of a file, which may be nil.
-func (m *merging) names(st *tree.State, n *tree.Inode) (nameSet, error) {
+func (m *Merge) names(st *tree.State, n *tree.Inode) (nameSet, error) {
 	set := make(nameSet)
 	if n == nil {
 		return set, nil
@@ -194,7 +194,7 @@ func (m *merging) names(st *tree.State, n *tree.Inode) (nameSet, error) {
 	for _, link := range n.Links {
 		p := link.Name
 		for ino, depth := link.Parent, 0; ino != live.RootIno; depth++ {
-			dir, err := st.Get(m.s.src, ino)
+			dir, err := st.Get(m.Source, ino)
 			if err != nil {
 				return nil, err
 			}
@@ -212,11 +212,11 @@ func (m *merging) names(st *tree.State, n *tree.Inode) (nameSet, error) {
 	return set, nil
 }
 
-func (m *merging) same(a, b *tree.Inode) (bool, error) {
+func (m *Merge) same(a, b *tree.Inode) (bool, error) {
 	if a == nil || b == nil {
 		return a == b, nil
 	}
-	return tree.SameFile(m.s.src, a, b)
+	return tree.SameFile(m.Source, a, b)
 }
 
 // A picked is the content of a group, and the side that it is from.
@@ -250,9 +250,9 @@ func (l *linkMerge) pick(members []member, agree bool) (to picked, err error) {
 			refused = true
 		case byUs, byThem, seen[x.inodes()]:
 		case x.ours == nil, !theirsSame && oursSame:
-			found = append(found, picked{x.theirs, l.theirsView})
+			found = append(found, picked{x.theirs, l.TheirsView})
 		case theirsSame:
-			found = append(found, picked{x.ours, l.oursView})
+			found = append(found, picked{x.ours, l.OursView})
 		default:
 			same, err := l.same(x.ours, x.theirs)
 			if err != nil {
@@ -261,9 +261,9 @@ func (l *linkMerge) pick(members []member, agree bool) (to picked, err error) {
 			both := collision{x.path, x.base, x.ours, x.theirs, l.mine[x.path].What, theirsWhat(x)}
 			switch text := l.texts[x.path]; {
 			case same:
-				found = append(found, picked{x.ours, l.oursView})
+				found = append(found, picked{x.ours, l.OursView})
 			case text != nil:
-				found = append(found, picked{both.merged(text, l.now), 0})
+				found = append(found, picked{both.merged(text, l.Now), 0})
 			default:
 				l.collisions = append(l.collisions, both)
 				refused = true
@@ -281,9 +281,9 @@ func (l *linkMerge) pick(members []member, agree bool) (to picked, err error) {
 	if refused {
 		found = nil
 		for _, x := range members {
-			l.conflicts = append(l.conflicts, x.path)
+			l.Conflicts = append(l.Conflicts, x.path)
 			if x.theirs != nil {
-				found = append(found, picked{x.theirs, l.theirsView})
+				found = append(found, picked{x.theirs, l.TheirsView})
 			}
 		}
 	}
@@ -291,9 +291,9 @@ func (l *linkMerge) pick(members []member, agree bool) (to picked, err error) {
 		return found[0], nil
 	}
 	if x := members[0]; x.ours == nil {
-		return picked{x.theirs, l.theirsView}, nil
+		return picked{x.theirs, l.TheirsView}, nil
 	}
-	return picked{members[0].ours, l.oursView}, nil
+	return picked{members[0].ours, l.OursView}, nil
 }
 
 // theirsWhat returns which attributes the fork changed of a file.

@@ -1,4 +1,4 @@
-package snapshot
+package threeway
 
 import (
 	"context"
@@ -8,12 +8,12 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// MergeInput is a regular file that both sides of a promotion changed.
-type MergeInput struct{ Base, Ours, Theirs *io.SectionReader }
+// An Input is a regular file that both sides changed.
+type Input struct{ Base, Ours, Theirs *io.SectionReader }
 
-// A Merger merges files by lines. It hands on those that merge clean, by their
-// place in files, and says nothing of those in conflict.
-type Merger func(ctx context.Context, files []MergeInput, clean func(i int, size int64, r io.Reader) error) error
+// A Merger merges files by lines. It calls clean for those that merge without a
+// conflict, by their index in files.
+type Merger func(ctx context.Context, files []Input, clean func(i int, size int64, r io.Reader) error) error
 
 // maxMerged is the size in bytes up to which a file is merged.
 const maxMerged = 16 << 20
@@ -52,32 +52,28 @@ func (c collision) merged(text *content.Content, now int64) *tree.Inode {
 	return &n
 }
 
-// mergeTexts merges the files in conflict as far as their lines allow. The merged contents
-// are on disk when it returns.
-func (m *merging) mergeTexts(ctx context.Context, merge Merger) error {
-	var files []MergeInput
+// Texts merges the files in conflict by lines. A later Run uses the merged contents. The
+// caller makes the objects durable.
+func (m *Merge) Texts(ctx context.Context, merge Merger) error {
+	var files []Input
 	var tried []collision
 	for _, c := range m.collisions {
 		if c.mergeable() {
-			src := m.s.src.Files
-			files = append(files, MergeInput{c.base.Content.Reader(src), c.ours.Content.Reader(src), c.theirs.Content.Reader(src)})
+			src := m.Source.Files
+			files = append(files, Input{c.base.Content.Reader(src), c.ours.Content.Reader(src), c.theirs.Content.Reader(src)})
 			tried = append(tried, c)
 		}
 	}
 	if len(files) == 0 {
 		return nil
 	}
-	sealer := &content.Sealer{Src: m.s.src.Files, Objects: m.s.cas, Workers: 1}
+	sealer := &content.Sealer{Src: m.Source.Files, Objects: m.Objects, Workers: 1}
 	m.texts = make(map[string]*content.Content)
-	err := merge(ctx, files, func(i int, size int64, in io.Reader) error {
+	return merge(ctx, files, func(i int, size int64, in io.Reader) error {
 		sealed, err := content.FromReader(ctx, sealer, io.LimitReader(in, size))
 		if err == nil {
 			m.texts[tried[i].path] = content.Of(sealed)
 		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return m.s.cas.Commit()
 }

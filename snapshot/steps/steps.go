@@ -1,0 +1,57 @@
+// Package steps lists what has to change in one tree to make it like another, for
+// restores and merges.
+package steps
+
+import (
+	"context"
+	"slices"
+
+	"github.com/amberfs/amberfs/internal/budget"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// cost is the memory of a step until it is made and answered, in bytes, beside its path:
+// in the list and in the edited tree.
+const cost = 300
+
+// Between are the steps from state a to state b, charged to list.
+func Between(ctx context.Context, src *tree.Source, a, b *tree.State, o tree.DiffOptions, list *budget.Charge) (all []live.Step, err error) {
+	err = tree.Diff(ctx, src, a, b, o, func(c tree.Change) error {
+		all = append(all, live.StepOf(c))
+		return list.Try(cost)
+	})
+	return all, err
+}
+
+// MissingParents are steps that create the directories above p that are missing in now,
+// as they are in then. There are none if then has nothing at p. seen has the directories
+// that were listed before.
+func MissingParents(src *tree.Source, now, then *tree.State, p *tree.Path, seen map[string]bool) (missing []live.Step, err error) {
+	if _, err := then.Resolve(src, p.String()); err != nil {
+		return nil, nil
+	}
+	for dir := p.Dir; dir != nil && !seen[dir.String()]; dir = dir.Dir {
+		a, err := now.Resolve(src, dir.String())
+		if err == nil && a.IsDir() {
+			break
+		}
+		b, err := then.Resolve(src, dir.String())
+		if err != nil {
+			return nil, err
+		}
+		seen[dir.String()] = true
+		missing = append(missing, live.StepOf(tree.Change{Path: dir, A: a, B: b, What: tree.Added}))
+	}
+	slices.Reverse(missing) // from the top down
+	return missing, nil
+}
+
+// Trivial reports whether a step follows from others: the mtime of a directory whose
+// entries changed.
+func Trivial(c *live.Step) bool { return !Significant(c) && c.ADir && c.BDir }
+
+// Significant reports whether more than times changed.
+func Significant(c *live.Step) bool {
+	return c.A == 0 || c.B == 0 || c.What&^(tree.Mtime|tree.Links) != 0
+}

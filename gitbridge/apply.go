@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -123,7 +124,7 @@ type applying struct {
 	staged     []*stagedEntry        // in the order in which they were made
 
 	// What changed on both sides.
-	texts      []snapshot.MergeInput
+	texts      []threeway.Input
 	textSteps  []*applyStep // of texts
 	indexes    []*applyStep
 	mergeBytes int64

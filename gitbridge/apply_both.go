@@ -13,6 +13,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -107,7 +108,7 @@ func bytesOf(r *io.SectionReader) []byte {
 
 // threeSides reads a regular file as it was, as the directory has it and as the
 // workspace has it. ok is false if the bytes alone do not decide.
-func (a *applying) threeSides(s *applyStep) (in snapshot.MergeInput, ok bool, err error) {
+func (a *applying) threeSides(s *applyStep) (in threeway.Input, ok bool, err error) {
 	c, st := s.change, s.seen.st
 	if c.B == nil || !c.B.IsRegular() || !s.seen.exists || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return in, false, nil
@@ -143,7 +144,7 @@ func (a *applying) threeSides(s *applyStep) (in snapshot.MergeInput, ok bool, er
 		}
 	}
 	section := func(b []byte) *io.SectionReader { return io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b))) }
-	return snapshot.MergeInput{Base: section(sides[0]), Ours: section(sides[1]), Theirs: section(sides[2])}, true, nil
+	return threeway.Input{Base: section(sides[0]), Ours: section(sides[1]), Theirs: section(sides[2])}, true, nil
 }
 
 // modeOfBoth is the permissions of a file that both sides changed; false if both changed

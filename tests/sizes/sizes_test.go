@@ -1,108 +1,258 @@
-// Package sizes_test runs the commands that move data on trees of the size of real
-// work: thousands of small files, and files of many megabytes.
+// Package sizes_test runs every command that moves data on trees of the size of real
+// work: thousands of small files, files of many megabytes, hard links, a git
+// repository, an installation of npm. What each command makes is compared with what
+// the same program makes in an ordinary directory.
 package sizes_test
 
 import (
-	"bytes"
-	"fmt"
-	"math/rand/v2"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/amberfs/amberfs/tests/harness"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
 
-// A size is a tree of files of one length, with contents that do not compress.
-type size struct {
-	name   string
-	files  int
-	length int
+// A work is a sample with its trees on an ordinary filesystem.
+type work struct {
+	sample
+	t             *testing.T
+	before, after string // directories
+	want          map[string]string
+	began         time.Time
 }
 
-var sizes = []size{
-	{"4000 files of 4 KiB", 4000, 4 << 10},
-	{"2 files of 5 MB", 2, 5e6},
-	{"3 files of 100 MB together", 3, 100_000_000 / 3},
-}
-
-// write makes the tree in dir.
-func (s size) write(t *testing.T, dir string) {
-	t.Helper()
-	random := rand.NewChaCha8([32]byte{byte(s.files)})
-	b := make([]byte, s.length)
-	for i := range s.files {
-		_, _ = random.Read(b) // it never fails
-		path := filepath.Join(dir, fmt.Sprintf("d%d", i%20), fmt.Sprint(i))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, b, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// want compares the tree in dir with what write makes.
-func (s size) want(t *testing.T, dir string) {
-	t.Helper()
-	random := rand.NewChaCha8([32]byte{byte(s.files)})
-	b := make([]byte, s.length)
-	for i := range s.files {
-		_, _ = random.Read(b)
-		got, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("d%d", i%20), fmt.Sprint(i)))
-		if err != nil || !bytes.Equal(got, b) {
-			t.Fatalf("file %d of %s: %d bytes, %v", i, s.name, len(got), err)
-		}
-	}
-}
-
-// amberfs runs a command in dir.
-func amberfs(t *testing.T, dir string, args ...string) {
-	t.Helper()
-	cmd := exec.Command(harness.Binary(t), args...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("amberfs %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-}
-
-func git(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
-}
-
-// The contents of a snapshot that leave the daemon, object by object: run --apply,
-// apply and export --git.
-func TestObjects(t *testing.T) {
-	for _, s := range sizes {
+func TestSizes(t *testing.T) {
+	for _, s := range samples {
 		t.Run(s.name, func(t *testing.T) {
-			made, work := t.TempDir(), t.TempDir()
-			s.write(t, made)
-			amberfs(t, work, "run", "--from", ".", "--apply=yes", "--", "cp", "-r", made, "in")
-			s.want(t, filepath.Join(work, "in"))
-
-			m, applied := harness.New(t), t.TempDir()
-			s.write(t, m.Dir)
-			m.Amberfs("apply", applied)
-			s.want(t, applied)
-
-			repo, out := filepath.Join(t.TempDir(), "repo"), t.TempDir()
-			git(t, "/", "init", "-q", "-b", "trunk", repo)
-			m.Amberfs("snapshot", "v1")
-			m.Amberfs("export", "v1", "--git", repo, "--ref", "refs/snapshots/v1")
-			git(t, repo, "--work-tree", out, "checkout", "-q", "-f", "refs/snapshots/v1", "--", ".")
-			s.want(t, out)
+			w := &work{sample: s, t: t, before: filepath.Join(t.TempDir(), "before"), began: time.Now()}
+			must(t, os.Mkdir(w.before, 0o755))
+			s.make(t, w.before)
+			w.after = copied(t, w.before)
+			sh(t, w.after, s.change)
+			t.Setenv("AFTER", w.after)
+			if w.again == "" {
+				w.again = w.change
+			}
+			if _, err := os.Stat(filepath.Join(w.after, "node_modules/p1")); err == nil {
+				t.Log("the registry cannot be reached: the packages are made by hand")
+			}
+			w.want = read(t, w.after)
+			w.took("the sample")
+			if w.name != "hard links" {
+				w.run()
+			}
+			w.mounted()
+			w.onlyTheMount()
 		})
 	}
+}
+
+func (w *work) took(what string) {
+	w.t.Logf("%-30s %v", what, time.Since(w.began).Round(10*time.Millisecond))
+	w.began = time.Now()
+}
+
+// same fails the test unless a directory has what the sample's program makes.
+func (w *work) same(what, dir string) {
+	w.t.Helper()
+	w.compare(what, w.want, read(w.t, dir))
+	w.took(what)
+}
+
+func (w *work) compare(what string, want, got map[string]string) {
+	w.t.Helper()
+	if d := harness.Compare(want, got); d != "" {
+		w.t.Fatalf("%s:\n%s", what, d)
+	}
+}
+
+// amberfs runs a command in a directory.
+func (w *work) amberfs(dir string, args ...string) string {
+	w.t.Helper()
+	return output(w.t, exec.Command(harness.Binary(w.t), args...), dir)
+}
+
+// run is `run --apply`.
+func (w *work) run() {
+	dir := copied(w.t, w.before)
+	w.amberfs(dir, "run", "--from", ".", "--apply=yes", "--", "sh", "-ec", w.change)
+	w.same("run --apply", dir)
+}
+
+// mounted are the commands that go through the socket.
+func (w *work) mounted() {
+	t := w.t
+	dir := copied(t, w.before)
+	m := harness.New(t, "--from", dir)
+	m.Amberfs("snapshot", "old")
+	sh(t, m.Dir, w.change)
+	w.same("the workspace", m.Dir)
+	if w.name != "hard links" {
+		w.amberfs(m.Dir, "apply", dir)
+		w.same("apply", dir)
+	}
+
+	m.Amberfs("snapshot", "new")
+	w.changes("diff --name-status", m.Amberfs("diff", "old", "new", "--name-status"))
+	m.Amberfs("diff", "old", "new")
+	if patched := copied(t, w.before); !w.noText {
+		sh(t, patched, harness.Binary(t)+" -C "+m.Dir+" diff --binary old new | git apply --whitespace=nowarn -")
+		w.compare("diff | git apply", contents(w.want), contents(read(t, patched)))
+	}
+	w.took("diff")
+
+	m.Amberfs("restore", "old")
+	w.compare("restore", read(t, w.before), read(t, m.Dir))
+	must(t, os.Mkdir(m.Path(".forks/f"), 0o755))
+	sh(t, m.Path(".forks/f"), w.again)
+	m.Amberfs("merge", "f")
+	w.same("merge", m.Dir)
+
+	w.archives(m)
+	w.remotes(m)
+	if w.backup {
+		w.restic(m)
+	}
+}
+
+func (w *work) repository() bool { return strings.Contains(w.name, "git") }
+
+// contents are those of the regular files of a tree: what git knows of it.
+func contents(tree map[string]string) map[string]string {
+	out := map[string]string{}
+	for path, line := range tree {
+		if strings.HasPrefix(line, "100") {
+			line, _, _ = strings.Cut(line, " names, of ")
+			words := strings.Fields(line)
+			out[path] = strings.Join(words[1:4], " ")
+		}
+	}
+	return out
+}
+
+// changes compares a list of changes with the paths that differ.
+func (w *work) changes(what, list string) {
+	w.t.Helper()
+	was := read(w.t, w.before)
+	all, want := maps.Clone(was), map[string]string{}
+	maps.Copy(all, w.want)
+	a, b := contents(was), contents(w.want)
+	for path := range all {
+		if a[path] != b[path] {
+			want[path] = "changed"
+		}
+	}
+	got := map[string]string{}
+	for line := range strings.Lines(list) {
+		for _, path := range strings.Split(strings.TrimSpace(line), "\t")[1:] {
+			got[path] = "changed"
+		}
+	}
+	for path := range want {
+		if got[path] == "" {
+			w.t.Errorf("%s: %q is not in the list", what, path)
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(got)) {
+		if was[path] == w.want[path] && !strings.HasSuffix(path, ".git/index") {
+			w.t.Errorf("%s: %q is in the list and did not change", what, path)
+		}
+	}
+}
+
+// archives are export and import.
+func (w *work) archives(m *harness.Mount) {
+	t, tar := w.t, filepath.Join(w.t.TempDir(), "tar")
+	m.Amberfs("export", "new", "--tar", tar)
+	out := t.TempDir()
+	sh(t, out, "tar xpf "+tar)
+	w.same("export --tar", out)
+
+	into := harness.New(t)
+	into.Amberfs("import", "--tar", tar, "tar")
+	w.same("import --tar", into.Path("tar"))
+	into.Amberfs("import", w.after, "dir")
+	w.same("import of a directory", into.Path("dir"))
+
+	repo := filepath.Join(t.TempDir(), "repo")
+	if w.repository() {
+		into.Amberfs("import", "--git", w.after, "HEAD", "git")
+		sh(t, out, "rm -rf ..?* .[!.]* *; git -C "+w.after+" archive HEAD | tar xf -")
+		w.compare("import --git", contents(read(t, out)), contents(read(t, into.Path("git"))))
+		w.took("import --git")
+		return
+	}
+	sh(t, "/", "git init -q -b trunk "+repo)
+	m.Amberfs("export", "new", "--git", repo, "--ref", "refs/snapshots/new")
+	sh(t, repo, "git checkout -q -f refs/snapshots/new")
+	must(t, os.RemoveAll(filepath.Join(repo, ".git/index")))
+	checkedOut := read(t, repo)
+	maps.DeleteFunc(checkedOut, func(path, _ string) bool { return path == ".git" || strings.HasPrefix(path, ".git/") })
+	w.compare("export --git", contents(w.want), contents(checkedOut))
+	into.Amberfs("import", "--git", repo, "refs/snapshots/new", "git")
+	w.compare("import --git", contents(w.want), contents(read(t, into.Path("git"))))
+	w.took("export and import --git")
+}
+
+// remotes are push, pull and mount --from.
+func (w *work) remotes(m *harness.Mount) {
+	t, url := w.t, "file://"+filepath.Join(w.t.TempDir(), "remote")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	m.Amberfs("remote", "add", "origin", url)
+	m.Amberfs("push", "origin", "new")
+	w.took("push")
+	other := harness.New(t)
+	other.Amberfs("remote", "add", "origin", url)
+	other.Amberfs("pull", "origin", "new")
+	w.same("pull", other.Path(".snapshots/new"))
+	w.same("mount --from a remote", harness.New(t, "--from", url+"@new").Dir)
+}
+
+func (w *work) restic(m *harness.Mount) {
+	harness.Needs(w.t, "restic")
+	w.t.Setenv("RESTIC_PASSWORD", "a")
+	w.t.Setenv("RESTIC_REPOSITORY", w.t.TempDir())
+	sh(w.t, m.Path(".snapshots/new"), "restic -q init; restic -q --no-cache backup .")
+	out := w.t.TempDir()
+	sh(w.t, out, "restic -q --no-cache restore latest --target .")
+	w.same("backup", out)
+}
+
+// onlyTheMount is where the store's socket is out of reach.
+func (w *work) onlyTheMount() {
+	t := w.t
+	if err := exec.Command("bwrap", "--ro-bind", "/", "/", "true").Run(); err != nil {
+		harness.Needs(t, "bwrap")
+		t.Log("bubblewrap does not work here: ", err)
+		return
+	}
+	m, out := harness.New(t, "--from", w.before), t.TempDir()
+	inside := exec.Command("bwrap", "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc",
+		"--bind", m.Dir, m.Dir, "--tmpfs", m.Store, "--bind", out, out, "--bind", os.TempDir(), os.TempDir(),
+		"--chdir", m.Dir, "--die-with-parent", "sh", "-ec", `
+		amberfs=$1 out=$2 change=$3
+		$amberfs snapshot old >/dev/null
+		(eval "$change")
+		$amberfs snapshot new >/dev/null
+		$amberfs diff old new --name-status >$out/changes
+		mkdir $out/tar; tar cf - . | tar xpf - -C $out/tar
+		cp -a --no-target-directory . $out/cp
+		$amberfs restore old >/dev/null
+		$amberfs fork f >/dev/null
+		(cd .forks/f; eval "$change")
+		$amberfs merge f >/dev/null`, "sh", harness.Binary(t), out, w.again)
+	output(t, inside, "/")
+	list, err := os.ReadFile(filepath.Join(out, "changes"))
+	must(t, err)
+	w.changes("diff, the mount alone", string(list))
+	w.same("tar, the mount alone", filepath.Join(out, "tar"))
+	w.same("cp, the mount alone", filepath.Join(out, "cp"))
+	w.same("merge, the mount alone", m.Dir)
 }

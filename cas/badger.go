@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
+	"path/filepath"
+	"reflect"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -26,6 +28,7 @@ type database struct {
 	failed   *atomic.Int32 // times that Badger could not write a table, and tries again
 	unbacked int64         // value of the global counter that the mark accounts for
 	marked   bool          // because of unbacked
+	quiet    bool          // Badger's pool of buffers is gone
 }
 
 var (
@@ -81,7 +84,30 @@ func openDatabase(dir string, log *slog.Logger) (*database, error) {
 	if err := unmarkIndex(dir); err != nil {
 		return nil, errors.Join(err, x.close())
 	}
+	x.stopPool()
 	return x, nil
+}
+
+// stopPool releases Badger's pool of buffers, which wakes up every two seconds to look
+// whether it has some to spare, and without which Badger works as well. There is no
+// option for that. No table may be under construction: then there is one log. Nobody
+// else writes meanwhile.
+func (x *database) stopPool() {
+	logs, err := filepath.Glob(filepath.Join(x.dir, "*.mem"))
+	if x.quiet || x.dir == "" || err != nil || len(logs) != 1 {
+		return
+	}
+	x.quiet = true
+	f := reflect.ValueOf(x.db).Elem().FieldByName("allocPool")
+	if !f.IsValid() || f.IsZero() {
+		return
+	}
+	f = reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem()
+	pool, ok := f.Interface().(interface{ Release() })
+	if ok {
+		f.SetZero()
+		pool.Release()
+	}
 }
 
 // openBadger tells apart why Badger does not open. Only damage may lead to the

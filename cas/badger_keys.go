@@ -18,7 +18,7 @@ const (
 // indexHead is the version of the index, and the number of collections that it has
 // seen. An index that has seen another number than the manifest is an older copy.
 func indexHead(collections uint64) []byte {
-	return fmt.Appendf(nil, "amberfs index 4, %d", collections)
+	return fmt.Appendf(nil, "amberfs index 5, %d", collections)
 }
 
 var errIndexValue = errors.New("malformed value in the index")
@@ -73,11 +73,10 @@ type packInfo struct {
 	objects int64 // in the index at places in this pack
 	plain   int64 // their bytes before compression
 	stored  int64 // their bytes in the pack, with headers
-	loose   int64 // those of them that a collection would compress better
 	state   uint8
 }
 
-const packInfoSize = 41
+const packInfoSize = 33
 
 func packKey(id uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{keyPack}, id)
@@ -85,7 +84,7 @@ func packKey(id uint64) []byte {
 
 func (i packInfo) encode() []byte {
 	b := make([]byte, 0, packInfoSize)
-	for _, v := range []int64{i.covered, i.objects, i.plain, i.stored, i.loose} {
+	for _, v := range []int64{i.covered, i.objects, i.plain, i.stored} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
 	return append(b, i.state)
@@ -96,7 +95,7 @@ func decodePackInfo(b []byte) (packInfo, bool) {
 		return packInfo{}, false
 	}
 	v := func(i int) int64 { return int64(binary.LittleEndian.Uint64(b[8*i:])) }
-	return packInfo{covered: v(0), objects: v(1), plain: v(2), stored: v(3), loose: v(4), state: b[40]}, true
+	return packInfo{covered: v(0), objects: v(1), plain: v(2), stored: v(3), state: b[32]}, true
 }
 
 // add counts an object in, remove out.
@@ -104,22 +103,13 @@ func (i *packInfo) add(l loc) {
 	i.objects++
 	i.plain += int64(l.plain)
 	i.stored += l.size()
-	if loose(l.kind, l.flags) {
-		i.loose += l.size()
-	}
 }
 
 func (i *packInfo) remove(l loc) {
 	i.objects--
 	i.plain -= int64(l.plain)
 	i.stored -= l.size()
-	if loose(l.kind, l.flags) {
-		i.loose -= l.size()
-	}
 }
-
-// isLoose reports whether much of a pack could be compressed better.
-func (i *packInfo) isLoose() bool { return i.loose > i.stored/8 }
 
 // packs reads what the index knows of all packs.
 func (x *database) packs() (map[uint64]packInfo, error) {

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"slices"
 	"sync"
 
 	"github.com/klauspost/compress"
-	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -18,26 +16,19 @@ const (
 	minEstimate = 16 << 10 // bytes; from here on it is worth sampling first
 )
 
+// level was chosen by measurement: see "Why one level of compression" in docs/dev/RATIONALE.md.
+const level = zstd.SpeedFastest
+
 // A codec compresses and expands. It is safe for concurrent use.
 type codec struct {
-	enc   *zstd.Encoder
-	flags uint8 // of what enc makes
-	dec   *zstd.Decoder
-	bufs  sync.Pool // *[]byte: records being built
+	enc  *zstd.Encoder
+	dec  *zstd.Decoder
+	bufs sync.Pool // *[]byte: records being built
 }
 
-// newCodec returns the codec of whoever puts objects.
-func newCodec() (*codec, error) { return newCodecOf(zstd.SpeedFastest, flagZstd) }
-
-// newTightCodec returns one that takes thrice the time, for records that are written
-// once more anyway.
-func newTightCodec() (*codec, error) {
-	return newCodecOf(zstd.SpeedBetterCompression, flagZstd|flagTight, zstd.WithEncoderConcurrency(1))
-}
-
-func newCodecOf(level zstd.EncoderLevel, flags uint8, more ...zstd.EOption) (*codec, error) {
-	enc, err := zstd.NewWriter(nil, append(more, zstd.WithEncoderLevel(level), zstd.WithEncoderCRC(false),
-		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(256<<10))...)
+func newCodec() (*codec, error) {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderCRC(false),
+		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(256<<10))
 	if err != nil {
 		return nil, fmt.Errorf("set up compression: %w", err)
 	}
@@ -46,7 +37,7 @@ func newCodecOf(level zstd.EncoderLevel, flags uint8, more ...zstd.EOption) (*co
 	if err != nil {
 		return nil, fmt.Errorf("set up decompression: %w", err)
 	}
-	c := &codec{enc: enc, flags: flags, dec: dec}
+	c := &codec{enc: enc, dec: dec}
 	c.bufs.New = func() any { return new([]byte) }
 	return c, nil
 }
@@ -55,18 +46,10 @@ func (c *codec) close() {
 	c.dec.Close()
 }
 
-// effort is what a codec is to strive for.
-type effort int
-
-const (
-	small effort = iota // zstd
-	quick               // S2: a third of the time, a third more bytes
-)
-
 // build lays out a record in a pooled buffer: the header without its place yet,
 // the bytes (compressed if that saves 5 %), the padding. Give the buffer back
 // with release.
-func (c *codec) build(kind Kind, hash Hash, plain []byte, e effort) (*header, *[]byte) {
+func (c *codec) build(kind Kind, hash Hash, plain []byte) (*header, *[]byte) {
 	bp := c.bufs.Get().(*[]byte)
 	b := (*bp)[:0]
 	if cap(b) < headerSize {
@@ -75,19 +58,12 @@ func (c *codec) build(kind Kind, hash Hash, plain []byte, e effort) (*header, *[
 	b = b[:headerSize]
 	h := &header{kind: kind, plain: uint32(len(plain)), hash: hash}
 	if len(plain) >= minCompress && !noise(plain) {
-		flags := c.flags
-		if e == quick {
-			flags = flagS2
-			b = slices.Grow(b, s2.MaxEncodedLen(len(plain)))
-			b = b[:headerSize+len(s2.Encode(b[headerSize:cap(b)], plain))]
-		} else {
-			b = c.enc.EncodeAll(plain, b)
-		}
+		b = c.enc.EncodeAll(plain, b)
 		if len(b)-headerSize <= len(plain)-len(plain)/20 {
-			h.flags |= flags
+			h.flags |= flagZstd
 		}
 	}
-	if h.flags&compressed == 0 {
+	if h.flags&flagZstd == 0 {
 		b = append(b[:headerSize], plain...)
 	}
 	h.stored = uint32(len(b) - headerSize)
@@ -122,19 +98,9 @@ var errLength = errors.New("length does not match the header")
 
 // expand appends the plain bytes of a record to dst[:0].
 func (c *codec) expand(flags uint8, plain uint32, stored, dst []byte) ([]byte, error) {
-	switch {
-	case flags&flagS2 != 0:
-		if n, err := s2.DecodedLen(stored); err != nil || n != int(plain) {
-			return dst[:0], errLength
-		}
-		var err error
-		dst, err = s2.Decode(slices.Grow(dst[:0], int(plain))[:plain], stored)
-		if err != nil {
-			return dst, err
-		}
-	case flags&flagZstd == 0:
+	if flags&flagZstd == 0 {
 		dst = append(dst[:0], stored...)
-	default:
+	} else {
 		if cap(dst) < int(plain) {
 			dst = make([]byte, 0, plain)
 		}

@@ -145,11 +145,7 @@ func (h *history) run(s *Store, rnd *rand.Rand, steps int) error {
 		switch n := rnd.IntN(10); {
 		case n < 8:
 			b := blob(rnd.Uint64N(1000), 1+rnd.IntN(6000))
-			put := s.Put
-			if n == 0 {
-				put = Quick{s}.Put
-			}
-			hash, err := put(KindData, b)
+			hash, err := s.Put(KindData, b)
 			if err != nil {
 				return err
 			}

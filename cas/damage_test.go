@@ -89,7 +89,6 @@ func damageStore(t *testing.T) (fsys *vfstest.Mem, dir string, o Options, blobs 
 	fsys, dir = vfstest.NewMem(), t.TempDir()
 	o = memOptions(t, fsys)
 	s := openTest(t, dir, o)
-	s.codec.flags |= flagTight // or the collection would write all anew and leave no free space
 	for i, n := range []int{0, 10, 64, 900, 700, 3000, 3000} {
 		put(t, s, blob(uint64(1000+i), 100)) // becomes free space
 		blobs = append(blobs, blob(uint64(i), n))

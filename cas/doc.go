@@ -19,7 +19,7 @@
 // Put hashes the bytes (BLAKE3) and looks whether the object is there: in memory,
 // which has what Badger does not hold yet, then in Badger. Of several Puts of one
 // object at once, one works and the others wait for it. A new object is compressed
-// (zstd at its fastest, or for a Quick store S2; kept if it saves 5 %), written with one pwrite to
+// (zstd at its fastest, kept if it saves 5 %), written with one pwrite to
 // the end of the newest pack and entered into memory. From then on Get finds it.
 // Nothing has been synced.
 //
@@ -46,9 +46,8 @@
 // The set of kept places is exact and small (see locSet). Then, pack by pack:
 // hide the dead from Put; take them out of the index; turn runs of dead records
 // into free records, and sync; punch holes under the free records. A pack with
-// little that lives, with too much dead between the living for holes, or with
-// much that was compressed in a hurry, is emptied instead, by appending its living
-// records to the newest pack, those compressed in a hurry compressed well, and removed.
+// little that lives, or with too much dead between the living for holes, is emptied
+// instead, by appending its living records to the newest pack, and removed.
 // Each step is safe to be the last one.
 //
 // Before the first of these, GC counts itself in the manifest, then in the index.
@@ -99,5 +98,5 @@
 //	              space.file       the reserve
 //	                space.mu
 //
-// lifetime.mu, findings.mu and ahead.mu are taken alone.
+// lifetime.mu and findings.mu are taken alone.
 package cas

@@ -230,7 +230,7 @@ func (s *Store) sweep(ctx context.Context, c *collector, res *GCResult, progress
 		}
 		limit, old := c.limits[p.id]
 		s.index.mu.Lock()
-		clean := !p.garbage && !p.sweeping && !p.info.isLoose() && c.count(p.id) == c.objects[p.id]
+		clean := !p.garbage && !p.sweeping && c.count(p.id) == c.objects[p.id]
 		s.index.mu.Unlock()
 		if old && !clean {
 			if !announced {

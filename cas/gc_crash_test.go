@@ -15,17 +15,14 @@ import (
 // TestInterruptedGC fails or kills a collection at every operation of the disk.
 func TestInterruptedGC(t *testing.T) {
 	var keep, drop [][]byte
-	// Every fourth compresses, and is Quick's.
-	content := func(i int) ([]byte, bool) {
-		isQuick := i%4 == 0
-		seed := uint64(2 * i)
-		if isQuick {
-			seed++
+	content := func(i int) []byte { // every fourth compresses
+		if i%4 == 0 {
+			return blob(uint64(2*i+1), 9000)
 		}
-		return blob(seed, 9000), isQuick
+		return blob(uint64(2*i), 9000)
 	}
 	for i := range 90 {
-		b, _ := content(i)
+		b := content(i)
 		if i < 30 && i%3 == 0 || i%13 == 0 {
 			keep = append(keep, b)
 		} else {
@@ -39,11 +36,7 @@ func TestInterruptedGC(t *testing.T) {
 		o := memOptions(t, fsys)
 		s := openTest(t, dir, o)
 		for j := range 90 {
-			if b, isQuick := content(j); isQuick {
-				putQuick(t, s, b)
-			} else {
-				put(t, s, b)
-			}
+			put(t, s, content(j))
 		}
 		for range 5 {
 			commit(t, s, MetaOp{Key: "long", Value: blob(0, 400_000)})

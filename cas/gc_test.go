@@ -25,7 +25,7 @@ func TestGCWithConcurrentPuts(t *testing.T) {
 	const objects = 600
 	content := func(i int) []byte { return blob(uint64(i), 300+i*5) }
 	for i := range objects {
-		putQuick(t, s, content(i))
+		put(t, s, content(i))
 	}
 	root := map[int]bool{0: true, 7: true, 13: true}
 	for round := range 4 {
@@ -50,11 +50,7 @@ func TestGCWithConcurrentPuts(t *testing.T) {
 							continue
 						}
 					} else {
-						put := s.Put
-						if n%2 == 0 {
-							put = Quick{s}.Put
-						}
-						if _, err := put(KindData, content(i)); err != nil {
+						if _, err := s.Put(KindData, content(i)); err != nil {
 							t.Error(err)
 							return
 						}

@@ -71,12 +71,7 @@ func (s *Store) read(h Hash, l loc, dst []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer s.packs.done(p)
-	if l.stored >= aheadLarge {
-		if n := s.ahead.next(l); n > 0 {
-			vfs.Ahead(f, l.off, n)
-		}
-	}
-	if l.flags&compressed == 0 {
+	if l.flags&flagZstd == 0 {
 		dst = slices.Grow(dst[:0], int(l.plain))[:l.plain]
 		err = readExactly(f, dst, l.off+headerSize)
 	} else {

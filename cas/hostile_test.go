@@ -113,7 +113,7 @@ func TestIndexEntriesAreClaims(t *testing.T) {
 	good := loc{pack: 1 << 32, off: packHeaderSize, plain: 5000, stored: 5000, kind: KindData}
 	for name, change := range map[string]func(l *loc){
 		"plain":      func(l *loc) { l.plain = 1<<32 - 1; l.flags = flagZstd },
-		"stored":     func(l *loc) { l.stored = 1<<32 - 1; l.flags = flagS2 },
+		"stored":     func(l *loc) { l.stored = 1<<32 - 1; l.flags = flagZstd },
 		"both":       func(l *loc) { l.plain, l.stored = 1<<32-1, 1<<32-1 },
 		"beyond":     func(l *loc) { l.off = 1 << 40 },
 		"before":     func(l *loc) { l.off = -64 },

@@ -181,6 +181,7 @@ func (s *Store) flushLocked() error {
 		return fmt.Errorf("write index: %w", noSpace(err))
 	}
 	s.endFlush(overlay{}, nil)
+	s.index.db.stopPool()
 	if n, fresh, rest := s.index.db.levels(); n >= freshTables && fresh >= rest/2 {
 		s.flattenLocked()
 	}

@@ -22,7 +22,7 @@ import (
 
 const (
 	packMagic      = "amberpak"
-	packVersion    = 3
+	packVersion    = 4
 	packExt        = ".pack"
 	packHeaderSize = 64 // the first record follows
 	maxOpenPacks   = 256

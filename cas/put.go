@@ -14,78 +14,64 @@ import (
 //
 // Errors: ErrNoSpace, ErrReadOnly, ErrClosed, or an error of the disk.
 func (s *Store) Put(k Kind, b []byte) (Hash, error) {
-	h, _, err := s.put(k, b, small)
+	h, _, err := s.put(k, b, false)
 	return h, err
 }
 
-// Quick is the same store for whoever waits: what it Puts is compressed less,
-// until a GC that rewrites its pack does better.
-type Quick struct{ *Store }
-
-// Put is Store.Put.
-func (s Quick) Put(k Kind, b []byte) (Hash, error) {
-	h, _, err := s.put(k, b, quick)
-	return h, err
-}
-
-// Counting is the same store for whoever wants to know how many bytes it has taken.
+// Counting is the same store for a caller that counts the bytes of the records of its
+// Puts.
 type Counting struct {
 	*Store
-	Bytes *atomic.Int64 // of the records that its Puts wrote
+	Bytes *atomic.Int64
+	// Apart hides which objects are there already: a Put does the same work and counts
+	// the same bytes for them.
+	Apart bool
 }
 
 // Put is Store.Put.
 func (s Counting) Put(k Kind, b []byte) (Hash, error) {
-	h, n, err := s.put(k, b, small)
+	h, n, err := s.put(k, b, s.Apart)
 	s.Bytes.Add(n)
 	return h, err
 }
 
-// Apart is the same store for whoever must not learn what others have in it. Its
-// Puts do the same work and count the same bytes whether an object is there already
-// or not: a record of it is made in any case, and only then it is looked whether that
-// is to be written.
-type Apart struct {
-	*Store
-	Bytes *atomic.Int64 // of the records that its Puts made
-}
-
-// Put is Store.Put.
-func (s Apart) Put(k Kind, b []byte) (Hash, error) {
-	h := Sum(b)
-	hdr, bp := s.codec.build(k, h, b, small)
-	s.Bytes.Add(int64(len(*bp)))
-	defer s.codec.release(bp)
-	_, err := s.enlist(k, h, b, func() (int64, error) {
-		_, err := s.appendObject(hdr, *bp, nil)
-		return 0, err
+// put returns how many bytes the record has, too: 0 if none was made. With apart one is
+// made in any case.
+func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
+	h = Sum(b)
+	var hdr *header
+	var rec *[]byte
+	build := func() {
+		hdr, rec = s.codec.build(k, h, b)
+		n = int64(len(*rec))
+	}
+	if apart {
+		build()
+	}
+	err = s.enlist(k, h, b, func() error {
+		if rec == nil {
+			build()
+		}
+		_, err := s.appendObject(hdr, *rec, nil)
+		return err
 	})
-	return h, err
-}
-
-// put returns how many bytes it wrote, too.
-func (s *Store) put(k Kind, b []byte, e effort) (Hash, int64, error) {
-	h := Sum(b)
-	n, err := s.enlist(k, h, b, func() (n int64, err error) {
-		hdr, bp := s.codec.build(k, h, b, e)
-		defer s.codec.release(bp)
-		_, err = s.appendObject(hdr, *bp, nil)
-		return int64(len(*bp)), err
-	})
+	if rec != nil {
+		s.codec.release(rec)
+	}
 	return h, n, err
 }
 
 // enlist has an object written unless it is there. Of several that would write the
 // same object one does, and the others wait for it.
-func (s *Store) enlist(k Kind, h Hash, b []byte, write func() (int64, error)) (n int64, err error) {
+func (s *Store) enlist(k Kind, h Hash, b []byte, write func() error) (err error) {
 	if k != KindData && k != KindTree {
-		return 0, fmt.Errorf("put object: unknown kind %d", k)
+		return fmt.Errorf("put object: unknown kind %d", k)
 	}
 	if len(b) > MaxObject {
-		return 0, fmt.Errorf("put object: %d bytes are more than the %d allowed", len(b), MaxObject)
+		return fmt.Errorf("put object: %d bytes are more than the %d allowed", len(b), MaxObject)
 	}
 	if err := s.begin(true); err != nil {
-		return 0, err
+		return err
 	}
 	defer s.life.done()
 	s.gc.gate.RLock()
@@ -93,7 +79,7 @@ func (s *Store) enlist(k Kind, h Hash, b []byte, write func() (int64, error)) (n
 	_, err, _ = s.puts.Do(string(h[:]), func() (any, error) {
 		return nil, guard.Do(func() (err error) { // others wait for this call
 			if !s.present(h) {
-				n, err = write()
+				err = write()
 			}
 			return err
 		})
@@ -102,9 +88,9 @@ func (s *Store) enlist(k Kind, h Hash, b []byte, write func() (int64, error)) (n
 		err = s.flushFull()
 	}
 	if err != nil {
-		return n, fmt.Errorf("put object %s: %w", h, err)
+		return fmt.Errorf("put object %s: %w", h, err)
 	}
-	return n, nil
+	return nil
 }
 
 // present reports whether an object need not be stored, and keeps it from a

@@ -3,10 +3,7 @@ package cas
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 
@@ -130,71 +127,6 @@ func TestLimits(t *testing.T) {
 	if err := s.Close(); !errors.Is(err, ErrClosed) {
 		t.Errorf("second close: %v", err)
 	}
-}
-
-// TestCollectionMakesSmaller: what was put in a hurry reads back at once and after the
-// loss of the index, and a collection makes it smaller, once.
-func TestCollectionMakesSmaller(t *testing.T) {
-	var objects [][]byte
-	for i := range uint64(40) {
-		objects = append(objects, text(i, 1+int(i)*700))
-	}
-	var sizes []int64 // of Quick, Put, and both after a collection
-	for _, inHurry := range []bool{true, false} {
-		fsys, dir := vfstest.NewMem(), t.TempDir()
-		o := memOptions(t, fsys)
-		s := openTest(t, dir, o)
-		size := func() int64 {
-			t.Helper()
-			for _, b := range objects {
-				wantObject(t, s, b)
-			}
-			verifyClean(t, s)
-			return s.Stats().Stored
-		}
-		for _, b := range objects {
-			if inHurry {
-				putQuick(t, s, b)
-			} else {
-				put(t, s, b)
-			}
-		}
-		commit(t, s)
-		closeTest(t, s)
-		s = openTest(t, dir, o)
-		before := size()
-		res := collectAllBut(t, s, objects)
-		after := size()
-		if res.Removed != 0 || res.Rewritten != 1 || res.FreedBytes < before-after {
-			t.Errorf("quick %v: the collection says %+v", inHurry, res)
-		}
-		if res := collectAllBut(t, s, objects); res.Rewritten != 0 {
-			t.Errorf("quick %v: another collection says %+v", inHurry, res)
-		}
-		closeTest(t, s)
-		s = openTest(t, dir, o)
-		if n := size(); n != after {
-			t.Errorf("quick %v: opened again, %d bytes are stored, not %d", inHurry, n, after)
-		}
-		closeTest(t, s)
-		sizes = append(sizes, before, after)
-	}
-	if quick, small := sizes[0], sizes[2]; quick <= small {
-		t.Errorf("quick takes %d bytes, Put takes %d", quick, small)
-	}
-	if small, one, other := sizes[2], sizes[1], sizes[3]; one >= small || one != other {
-		t.Errorf("collections make %d and %d bytes of %d", one, other, small)
-	}
-}
-
-// text is n bytes of words.
-func text(seed uint64, n int) (b []byte) {
-	r := rand.New(rand.NewPCG(seed, 2))
-	words := strings.Fields("amber holds what was once alive as it was then and for as long as nobody breaks it")
-	for len(b) < n {
-		b = fmt.Appendf(b, "%s %s-%d\n", words[r.IntN(len(words))], words[r.IntN(len(words))], r.IntN(30))
-	}
-	return b[:n]
 }
 
 // panickyFS is a disk whose writes panic while it is broken.

@@ -15,10 +15,6 @@ const (
 	headerSize   = 64
 	recordAlign  = 64
 	flagZstd     = 1 << 0
-	flagS2       = 1 << 1
-	flagTight    = 1 << 2 // the zstd frame is as small as a collection makes it
-	compressed   = flagZstd | flagS2
-	knownFlags   = compressed | flagTight
 	maxStoredLen = MaxObject
 )
 
@@ -104,9 +100,7 @@ func checkLengths(kind Kind, flags uint8, plain, stored uint32) error {
 	if kind != KindData && kind != KindTree {
 		return fmt.Errorf("unknown record kind %d", kind)
 	}
-	if stored > maxStoredLen || plain > MaxObject || flags&^knownFlags != 0 ||
-		flags&compressed == compressed || flags&(flagTight|flagZstd) == flagTight ||
-		flags&compressed == 0 && plain != stored {
+	if stored > maxStoredLen || plain > MaxObject || flags&^flagZstd != 0 || flags == 0 && plain != stored {
 		return fmt.Errorf("impossible lengths %d and %d, flags %#x", plain, stored, flags)
 	}
 	return nil
@@ -124,12 +118,6 @@ type loc struct {
 
 func (h *header) loc(id uint64, off int64) loc {
 	return loc{pack: id, off: off, plain: h.plain, stored: h.stored, kind: h.kind, flags: h.flags}
-}
-
-// loose reports whether a collection would compress an object better. Pages of trees
-// are mostly hashes: they become 2 % smaller in thrice the time.
-func loose(k Kind, flags uint8) bool {
-	return flags&flagS2 != 0 || k == KindData && flags&compressed != 0 && flags&flagTight == 0
 }
 
 // size is the length of the record there in bytes.

@@ -21,11 +21,7 @@ func FuzzScan(f *testing.F) {
 	const id = 1<<32 | 5
 	var pack []byte
 	add := func(kind Kind, plain []byte) {
-		e := small
-		if kind == KindTree {
-			e = quick
-		}
-		h, bp := c.build(kind, Sum(plain), plain, e)
+		h, bp := c.build(kind, Sum(plain), plain)
 		h.encode(*bp, id, int64(len(pack)))
 		pack = append(pack, *bp...)
 	}

@@ -37,7 +37,6 @@ type Store struct {
 	codec  *codec
 
 	packs    *packSet
-	ahead    ahead
 	puts     singleflight.Group // by hash
 	index    *index
 	commits  sync.Mutex // one Commit at a time

@@ -80,13 +80,6 @@ func put(t testing.TB, s *Store, b []byte) Hash {
 	return h
 }
 
-func putQuick(t testing.TB, s *Store, b []byte) {
-	t.Helper()
-	if h, err := (Quick{s}).Put(KindData, b); err != nil || h != Sum(b) {
-		t.Fatal(h, err)
-	}
-}
-
 func wantObject(t testing.TB, s *Store, b []byte) {
 	t.Helper()
 	got, err := s.Get(Sum(b), nil)

@@ -4,21 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"slices"
 )
 
 // A Stored is an object as it lies in a pack: compressed, if that paid. It can be
 // copied to another place that knows how to Expand it.
 type Stored struct {
 	Kind  Kind
-	Flags uint8 // how the bytes are compressed, bits 0 and 1: FORMAT.md, "Record"
+	Flags uint8 // how the bytes are compressed, bit 0: FORMAT.md, "Record"
 	Plain int   // bytes when expanded
 	Bytes []byte
 }
 
 // Stored returns an object without expanding it. What the disk returns is compared
-// with the record's checksum. An object that was compressed in a hurry (Quick) is
-// compressed well. Errors are those of Get.
+// with the record's checksum. Errors are those of Get.
 func (s *Store) Stored(h Hash) (Stored, error) {
 	if err := s.begin(false); err != nil {
 		return Stored{}, err
@@ -34,7 +32,7 @@ func (s *Store) Stored(h Hash) (Stored, error) {
 		}
 		rec, err := s.readStored(h, l)
 		if err == nil {
-			return s.wellCompressed(h, rec)
+			return rec, nil
 		}
 		if tries > 0 { // gc may have moved the object the first time
 			return Stored{}, s.damaged(h, l, err)
@@ -63,20 +61,7 @@ func (s *Store) readStored(h Hash, l loc) (Stored, error) {
 	if hdr.hash != h || hdr.size() != l.size() || crc32.Checksum(raw[headerSize:], crcTable) != hdr.crc {
 		return Stored{}, errors.New("the record's checksum does not match")
 	}
-	return Stored{hdr.kind, hdr.flags & compressed, int(hdr.plain), raw[headerSize:][:hdr.stored:hdr.stored]}, nil
-}
-
-func (s *Store) wellCompressed(h Hash, rec Stored) (Stored, error) {
-	if rec.Flags&flagS2 == 0 {
-		return rec, nil
-	}
-	plain, err := s.codec.expand(rec.Flags, uint32(rec.Plain), rec.Bytes, nil)
-	if err != nil {
-		return Stored{}, fmt.Errorf("get object %s: %w", h, err)
-	}
-	hdr, bp := s.codec.build(rec.Kind, h, plain, small)
-	defer s.codec.release(bp)
-	return Stored{rec.Kind, hdr.flags, rec.Plain, slices.Clone((*bp)[headerSize:][:hdr.stored])}, nil
+	return Stored{hdr.kind, hdr.flags, int(hdr.plain), raw[headerSize:][:hdr.stored:hdr.stored]}, nil
 }
 
 // An Expander expands objects that were copied from a store. It is safe for
@@ -115,7 +100,7 @@ func (e *Expander) Hash(rec Stored) (Hash, error) {
 }
 
 func (e *Expander) plain(rec Stored, dst []byte) ([]byte, error) {
-	if rec.Plain > MaxObject || rec.Flags&^compressed != 0 || rec.Flags&compressed == compressed {
+	if rec.Plain > MaxObject || rec.Flags&^flagZstd != 0 {
 		return nil, errors.New("impossible length or compression")
 	}
 	return e.codec.expand(rec.Flags, uint32(rec.Plain), rec.Bytes, dst)

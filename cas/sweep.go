@@ -27,7 +27,6 @@ func (s *Store) sweepPack(ctx context.Context, c *collector, p *pack, limit int6
 	w := &sweepPlan{p: p, f: f, limit: limit}
 	s.index.mu.Lock()
 	p.garbage, p.sweeping = false, true
-	w.loose = p.info.isLoose()
 	s.index.mu.Unlock()
 	if err := s.survey(ctx, w); err != nil {
 		return err
@@ -193,18 +192,12 @@ func (s *Store) retire(w *sweepPlan) bool {
 	return true
 }
 
-// move copies the living records to the newest pack, as small as they can be, and
-// tells the index.
+// move copies the living records to the newest pack and tells the index.
 func (s *Store) move(ctx context.Context, w *sweepPlan) error {
 	if err := s.space.forIndex(w.live); err != nil {
 		return err
 	}
-	tight, err := newTightCodec()
-	if err != nil {
-		return err
-	}
-	defer tight.close()
-	var buf, plain []byte
+	var buf []byte
 	for _, r := range w.records {
 		if r.dead || r.free {
 			continue
@@ -223,22 +216,11 @@ func (s *Store) move(ctx context.Context, w *sweepPlan) error {
 		if err != nil || crc32.Checksum(buf[headerSize:], crcTable) != h.crc {
 			return fmt.Errorf("object %s: %w", r.hash, ErrDamaged)
 		}
-		from, hdr, rec := h.loc(w.p.id, r.off), &h, &buf
-		if loose(h.kind, h.flags) {
-			plain, err = tight.expand(h.flags, h.plain, buf[headerSize:headerSize+int64(h.stored)], plain)
-			if err != nil || Sum(plain) != h.hash {
-				return fmt.Errorf("object %s: %w", r.hash, ErrDamaged)
-			}
-			hdr, rec = tight.build(h.kind, h.hash, plain, small)
-		}
-		_, err = s.appendObject(hdr, *rec, &from)
-		if rec != &buf {
-			tight.release(rec)
-		}
-		if err != nil {
+		from := h.loc(w.p.id, r.off)
+		if _, err = s.appendObject(&h, buf, &from); err != nil {
 			return err
 		}
-		w.moved += hdr.size()
+		w.moved += h.size()
 	}
 	return s.flush()
 }

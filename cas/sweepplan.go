@@ -21,7 +21,6 @@ type sweepPlan struct {
 	moved   int64 // bytes that they take elsewhere
 	dead    int64 // number of records that go
 	waste   int64 // bytes between the living that no hole can give back
-	loose   bool  // much of it could be smaller
 	damaged bool  // holds bytes that no one understands: they stay as they are
 }
 
@@ -56,8 +55,7 @@ func (w *sweepPlan) runs() (list []run) {
 }
 
 // worthMoving reports whether the living should move to another pack: there are
-// few of them, or what lies between is in pieces too small for holes, or they
-// become smaller on the way.
+// few of them, or what lies between is in pieces too small for holes.
 func (w *sweepPlan) worthMoving(packSize int64) bool {
-	return w.loose || w.live <= w.limit/4 || w.waste >= packSize/128 && w.waste >= w.live/12
+	return w.live <= w.limit/4 || w.waste >= packSize/128 && w.waste >= w.live/12
 }

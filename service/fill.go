@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/service/internal/importer"
 	"github.com/amberfs/amberfs/snapshot"
@@ -50,7 +49,7 @@ func FillLater(ctx context.Context, s *snapshot.Store, dir string, exclude []str
 	if err != nil {
 		return err
 	}
-	b := importer.New(ctx, s.Source(), cas.Quick{Store: s.CAS()}, gitbridge.Meta{Mode: unix.S_IFDIR | 0o755})
+	b := importer.New(ctx, s.Source(), s.CAS(), gitbridge.Meta{Mode: unix.S_IFDIR | 0o755})
 	defer b.Close()
 	b.Later()
 	if err := gitbridge.ReadDir(ctx, dir, importer.Root{Sink: b}, gitbridge.DirOptions{

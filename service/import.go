@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service/internal/importer"
@@ -94,7 +93,7 @@ type importAt struct {
 // build makes a sealed tree of what read brings, and returns when it is on disk.
 // The caller keeps gc away from it.
 func build(ctx context.Context, s *snapshot.Store, at importAt, read func(gitbridge.Sink) error) (*tree.State, error) {
-	b := importer.New(ctx, s.Source(), cas.Quick{Store: s.CAS()}, at.made)
+	b := importer.New(ctx, s.Source(), s.CAS(), at.made)
 	defer b.Close()
 	sink, err := importer.Under(b, at.dir, at.made)
 	if err != nil {

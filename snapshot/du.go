@@ -11,7 +11,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// DiskUsage is what would be given back, in bytes of packs.
+// DiskUsage is what would be given back, in bytes of packs: the records of objects. What a
+// gc frees is whole blocks.
 type DiskUsage struct {
 	Snapshots []UsedBy `json:"snapshots"`
 	Forks     []UsedBy `json:"forks"`
@@ -54,14 +55,22 @@ func (w *Workspace) DiskUsage(ctx context.Context, names []string) (*DiskUsage, 
 	if err != nil {
 		return nil, err
 	}
-	placed, err := s.cas.Placed(func(h cas.Hash) (int32, bool) { o, ok := has[h]; return o, ok })
-	if err != nil {
+	out := &DiskUsage{Snapshots: []UsedBy{}, Forks: []UsedBy{}, Stored: s.cas.Stats().Stored}
+	if err := s.cas.Sizes(func(id cas.Hash, bytes int64) {
+		o, ok := has[id]
+		if !ok {
+			return
+		}
+		if o >= 0 {
+			h.owners[o].Bytes += bytes
+		}
+		if o == several || h.isSnapshot(o) {
+			out.Together += bytes
+		}
+	}); err != nil {
 		return nil, err
 	}
-	out := &DiskUsage{Snapshots: []UsedBy{}, Forks: []UsedBy{}, Stored: s.cas.Stats().Stored}
-	for o, bytes := range placed.Reclaimable(len(h.owners), alone) {
-		by := h.owners[o]
-		by.Bytes = bytes
+	for _, by := range h.owners {
 		if by.fork {
 			out.Forks = append(out.Forks, by.UsedBy)
 		} else {
@@ -70,22 +79,20 @@ func (w *Workspace) DiskUsage(ctx context.Context, names []string) (*DiskUsage, 
 	}
 	slices.SortFunc(out.Snapshots, func(a, b UsedBy) int { return cmp.Compare(b.seq, a.seq) })
 	slices.SortFunc(out.Forks, func(a, b UsedBy) int { return strings.Compare(a.Name, b.Name) })
-	out.Together = placed.Reclaimable(1, h.together)[0]
 	return out, nil
 }
 
 // An owner keeps objects: a snapshot that may be deleted, or a fork with all that it
-// has. It is known by its number in holdings. The rest of the store is cas.Stays.
+// has. It is known by its number in holdings.
 type owner struct {
 	UsedBy
 	fork bool
 }
 
-// several owns what more than one snapshot has, and nobody else.
-const several = cas.Stays - 1
-
-// alone is the owner of what one has to itself.
-func alone(o int32) int32 { return max(o, cas.Stays) }
+const (
+	stays   = -1 // the owner of what the rest of the store has
+	several = -2 // the owner of what more than one snapshot has, and nobody else
+)
 
 // holdings are who keeps what.
 type holdings struct {
@@ -101,14 +108,6 @@ func (h *holdings) own(o owner) int32 {
 
 func (h *holdings) isSnapshot(o int32) bool { return o >= 0 && !h.owners[o].fork }
 
-// together is the owner of what only snapshots have, all as one.
-func (h *holdings) together(o int32) int32 {
-	if o == several || h.isSnapshot(o) {
-		return 0
-	}
-	return cas.Stays
-}
-
 // both is the owner of what two have.
 func (h *holdings) both(a, b int32) int32 {
 	switch {
@@ -117,7 +116,7 @@ func (h *holdings) both(a, b int32) int32 {
 	case (a == several || h.isSnapshot(a)) && h.isSnapshot(b):
 		return several
 	}
-	return cas.Stays
+	return stays
 }
 
 // A holding is a state that is there because of an owner.
@@ -153,7 +152,7 @@ func (w *Workspace) holdings(tx *live.Tx, names []string) (h holdings, err error
 				break
 			}
 		}
-		return cas.Stays
+		return stays
 	}
 	snaps := make(map[uint32]int32, len(s.cat.snaps))
 	for view, sn := range s.cat.snaps {

@@ -233,10 +233,7 @@ func (s *Store) sealInTurn(ctx context.Context, ws uint32, st *tree.State) (cas.
 func (s *Store) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, int64, error) {
 	start := time.Now()
 	var added atomic.Int64
-	var objects content.ObjectStore = cas.Counting{Store: s.cas, Bytes: &added}
-	if ws != live.MainView {
-		objects = cas.Apart{Store: s.cas, Bytes: &added}
-	}
+	objects := cas.Counting{Store: s.cas, Bytes: &added, Apart: ws != live.MainView}
 	id, err := s.sealTo(ctx, yielding{objects, s}, st)
 	if err != nil {
 		return id, 0, err

@@ -19,7 +19,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
 )
 
@@ -157,7 +156,7 @@ func TestABombTakesBoundedMemory(t *testing.T) {
 			}()
 			var err error
 			most := heap(func() {
-				b := New(context.Background(), s.Source(), cas.Quick{Store: s.CAS()}, gitbridge.Meta{Mode: 0o755})
+				b := New(context.Background(), s.Source(), s.CAS(), gitbridge.Meta{Mode: 0o755})
 				defer b.Close()
 				if err = gitbridge.ReadTar(context.Background(), r, b, gitbridge.ImportOptions{}); err == nil {
 					_, err = b.Finish()

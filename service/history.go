@@ -42,6 +42,9 @@ func (h *historian) walk(ctx context.Context, r *Request) error {
 	h.entries = []HistoryEntry{}
 	infos := r.Workspace.List()
 	for i, info := range slices.Backward(infos) {
+		if !info.Past() {
+			continue
+		}
 		if err := told(ctx, r.charge(h.s.Lists), info); err != nil {
 			return err
 		}

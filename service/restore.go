@@ -53,6 +53,9 @@ func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, pat
 		return "", err
 	}
 	for info := range ws.Newest() {
+		if !info.Past() {
+			continue
+		}
 		then, err := ws.StateOf(info.Name)
 		if err != nil {
 			return "", err

@@ -150,6 +150,10 @@ func (r *storedSnapshot) load() (*snap, error) {
 	return s, err
 }
 
+// Past reports whether the workspace was in the state of the snapshot: it never was in
+// what a fork left or what came from a remote.
+func (i *Info) Past() bool { return i.Origin != OriginFork && i.Origin != OriginPull }
+
 // maxGitCommits is how many exports of a snapshot are remembered.
 const maxGitCommits = 32
 

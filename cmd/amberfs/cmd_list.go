@@ -91,7 +91,11 @@ func terminalRows(infos []snapshot.Info) [][]string {
 
 // countsText is what happened since the snapshot before.
 func countsText(c snapshot.Counts) string {
-	return fmt.Sprintf("+%d ~%d -%d", c.Created, c.Modified, c.Deleted)
+	text := fmt.Sprintf("+%d ~%d -%d", c.Created, c.Modified, c.Deleted)
+	if c.Restored > 0 {
+		text += fmt.Sprintf(" (%d restored)", c.Restored)
+	}
+	return text
 }
 
 // listRows is the listing, a row a snapshot.

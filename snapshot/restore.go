@@ -238,12 +238,14 @@ func (s *Store) restoreSteps(ctx context.Context, now *tree.State, to *target, l
 func (s *Store) checkRestorePath(now, then *tree.State, name, p string) error {
 	_, errNow := now.Resolve(s.src, p)
 	_, errThen := then.Resolve(s.src, p)
-	for _, err := range []error{errNow, errThen} {
-		if errors.Is(err, tree.ErrSymlink) {
-			return errs.New(errs.Invalid, "malformed request: %s leads through a symlink; name the path that it stands for", p)
-		}
-	}
-	if errNow != nil && errThen != nil {
+	switch {
+	case errThen == nil:
+		return nil // what is in the place of its directories makes room
+	case errors.Is(errNow, tree.ErrSymlink):
+		return errs.New(errs.Invalid, "malformed request: %s leads through a symlink; name the path that it stands for", p)
+	case errors.Is(errThen, tree.ErrSymlink):
+		return errs.New(errs.Invalid, "malformed request: %s leads through a symlink in snapshot %s; restore the symlink itself", p, name)
+	case errNow != nil:
 		return fmt.Errorf("%w: %s is neither in the workspace nor in snapshot %s", ErrNoPath, p, name)
 	}
 	return nil

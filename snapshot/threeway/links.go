@@ -2,9 +2,9 @@ package threeway
 
 import (
 	"errors"
-	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -39,14 +39,15 @@ type linkMerge struct {
 	done    nameSet         // names of groups that were merged
 	claimed map[uint64]bool // inodes of the workspace that a group goes on with
 	groups  uint64
-	known   map[[3]uint64]nameSet // groups by the inode numbers of a name
+	known   map[[3]uint64]nameSet // see linkedWith, by the inode numbers of a name
 }
 
 // groupLink is where the numbers of groups begin as values of Step.Link, above all inode
 // numbers.
 const groupLink = live.MaxIno + 1
 
-// maxGroup bounds the names of a group. A file with more is a conflict.
+// maxGroup bounds the names of a group. A file with more that both sides changed, or
+// linked, is a conflict.
 const maxGroup = 1000
 
 func (m *Merge) mergeLinks(skip map[string]bool) error {
@@ -64,36 +65,15 @@ func (l *linkMerge) mergeName(p string) error {
 	if l.done[p] {
 		return nil
 	}
-	group, err := l.groupOf(p)
+	members, agree, err := l.group(p)
 	if err != nil {
 		return err
 	}
-	agree := true
-	for q := range group {
-		if q == p {
-			continue
-		}
-		other, err := l.groupOf(q)
-		if err != nil {
-			return err
-		}
-		agree = agree && maps.Equal(group, other)
+	for _, x := range members {
+		l.done[x.path] = true
 	}
-	agree = agree && group != nil
-	if !agree { // the sides link it with names that shall not be one file
-		group = nameSet{p: true}
-	}
-	var members []member
-	for _, q := range slices.Sorted(maps.Keys(group)) {
-		x, err := l.member(q)
-		if err != nil {
-			return err
-		}
-		members = append(members, x)
-		l.done[q] = true
-	}
-	if members[0].theirs != nil && members[0].ours == nil && members[0].base != nil && len(members) == 1 {
-		if same, err := l.same(members[0].base, members[0].theirs); err != nil || same {
+	if x := members[0]; x.ours == nil && x.base != nil {
+		if same, err := l.same(x.base, x.theirs); err != nil || same {
 			return err // removed here, and the fork changed nothing but its links
 		}
 	}
@@ -104,14 +84,48 @@ func (l *linkMerge) mergeName(p string) error {
 	return l.put(members, to)
 }
 
-// groupOf returns the names that are to be linked with p, nil if they are too many. Names
-// that are linked on each side have the same group.
-func (l *linkMerge) groupOf(p string) (nameSet, error) {
-	x, err := l.member(p)
-	if err != nil {
-		return nil, err
+// group returns the names that are one file in the end, p among them, in order. If the
+// sides do not agree on them, it returns p alone.
+func (l *linkMerge) group(p string) (members []member, agree bool, err error) {
+	seen := nameSet{p: true}
+	agree = true
+	for todo := []string{p}; len(todo) > 0 && agree; todo = todo[1:] {
+		x, err := l.member(todo[0])
+		if err != nil {
+			return nil, false, err
+		}
+		members = append(members, x)
+		linked, err := l.linkedWith(x)
+		if err != nil {
+			return nil, false, err
+		}
+		for q := range linked {
+			if !seen[q] {
+				seen[q] = true
+				todo = append(todo, q)
+			}
+		}
+		agree = linked != nil && len(seen) <= maxGroup
 	}
-	if group, ok := l.known[x.inodes()]; ok && group[p] {
+	split := make(map[uint64][3]uint64) // what became of an inode of the base
+	for _, x := range members {
+		id := x.inodes()
+		if first, ok := split[id[0]]; ok && first != id && id[0] != 0 {
+			agree = false // a side has separated them, and others link them again
+		}
+		split[id[0]] = id
+	}
+	if !agree {
+		members = members[:1]
+	}
+	slices.SortFunc(members, func(a, b member) int { return strings.Compare(a.path, b.path) })
+	return members, agree, nil
+}
+
+// linkedWith returns the names that are linked with one, on one side newly or on all, or
+// nil if they are too many. Those that a side has removed are left out.
+func (l *linkMerge) linkedWith(x member) (nameSet, error) {
+	if group, ok := l.known[x.inodes()]; ok {
 		return group, nil
 	}
 	base, err := l.names(l.Base, x.base)
@@ -129,7 +143,7 @@ func (l *linkMerge) groupOf(p string) (nameSet, error) {
 	if max(len(base), len(ours), len(theirs)) > maxGroup {
 		return nil, nil
 	}
-	group := nameSet{p: true}
+	group := make(nameSet)
 	for _, side := range []nameSet{base, ours, theirs} {
 		for q := range side {
 			if group[q] || base[q] && !(ours[q] && theirs[q]) || Under(q, l.skip) {
@@ -244,7 +258,7 @@ func (l *linkMerge) pick(members []member, agree bool) (to picked, err error) {
 		byUs := joins(members, x, func(m member) *tree.Inode { return m.ours })
 		byThem := joins(members, x, func(m member) *tree.Inode { return m.theirs })
 		switch {
-		case x.theirs != nil && l.lostAbove(x.path),
+		case x.theirs != nil && l.lostAbove(x.path), x.ours == nil && x.base != nil,
 			// One side wrote to it, and the other put another file in its place.
 			byThem && !byUs && x.base != nil && !oursSame, byUs && !byThem && x.base != nil && !theirsSame:
 			refused = true

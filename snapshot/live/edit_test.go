@@ -1,0 +1,142 @@
+package live
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot/journal"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// names returns what the root directory of main has: name, inode number, links, mode and
+// target of each.
+func names(t *testing.T, f *Forest) (all []string) {
+	t.Helper()
+	err := f.ReadDirPlus(Node(MainView, RootIno), 0, func(e tree.Dirent, a *Attr, _ uint64) bool {
+		all = append(all, fmt.Sprintln(e.Name, a.ID.Ino(), a.Nlink, a.Mode, a.Size))
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestRedoTakesNumbersOfTheRecord: recovery gives each inode the number that the steps
+// have, in whatever order they were made, and finds contents that are not sealed.
+func TestRedoTakesNumbersOfTheRecord(t *testing.T) {
+	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 0, 3, 1}} {
+		dir := t.TempDir()
+		f := testForestIn(t, vfs.OS, dir)
+		root := Node(MainView, RootIno)
+		for i := range 3 {
+			a, err := f.Create(root, fmt.Sprint("file", i), Create{Mode: unix.S_IFREG | 0o644})
+			if err == nil {
+				_, err = f.Write(a.ID, fmt.Appendf(nil, "content %d", i), 0, false)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := f.Create(root, "link", Create{Mode: unix.S_IFLNK | 0o777, Target: "file0"}); err != nil {
+			t.Fatal(err)
+		}
+		var then *tree.State
+		if err := f.Update(true, func(tx *Tx) (err error) {
+			then, err = tx.Capture(MainView)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 { // their contents stay in the view, where recovery finds them
+			if _, err := f.Link(Node(MainView, uint64(i)+2), root, fmt.Sprint("other", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		e, err := f.Edit(t.Context(), MainView)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var steps []Step
+		if err := tree.Diff(t.Context(), f.src, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
+			if c.B != nil && !c.B.IsDir() {
+				s := StepOf(c)
+				s.What = tree.Data // so that a new inode comes
+				steps = append(steps, s)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		link, err := then.Resolve(f.src, "link")
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, StepOf(tree.Change{Path: (*tree.Path)(nil).Entry("link"), A: link, B: link, What: tree.Target}))
+		if len(steps) != len(order) {
+			t.Fatalf("%d steps", len(steps))
+		}
+		var turned []Step
+		for _, i := range order {
+			turned = append(turned, steps[i])
+		}
+		if err := e.Graft(t.Context(), turned, Graft{Source: then, View: MainView, Record: true, Now: 5}); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Update(false, func(tx *Tx) error {
+			b, err := json.Marshal(e.Steps())
+			if err == nil {
+				err = tx.Append(FirstForeign, b)
+			}
+			tx.Apply(e)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		e.End()
+		if err := create(f, "after"); err != nil {
+			t.Fatal(err)
+		}
+		want := names(t, f)
+		if err := f.log.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		again := testForestIn(t, vfs.OS, dir)
+		if _, err := again.Replay(0, false, func(tx *Tx, _ journal.Type, payload []byte) error {
+			e, err := tx.Edit(MainView)
+			if err != nil {
+				return err
+			}
+			var spans []Span
+			if err := json.Unmarshal(payload, &spans); err != nil {
+				return err
+			}
+			err = e.Redo(spans, 5, 0)
+			tx.Apply(e)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got := names(t, again); !slices.Equal(got, want) {
+			t.Errorf("in order %v there is, after a recovery, %v, and was %v", order, got, want)
+		}
+		for i := range 3 {
+			a, err := again.Lookup(root, fmt.Sprint("file", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := make([]byte, 100)
+			if n, err := again.ReadAt(a.ID, b, 0); err != nil || string(b[:n]) != fmt.Sprintf("content %d", i) {
+				t.Errorf("file%d has %q, %v", i, b[:n], err)
+			}
+		}
+	}
+}

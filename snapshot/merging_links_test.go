@@ -1,0 +1,244 @@
+package snapshot_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// linkSide changes files of a workspace by name.
+type linkSide struct {
+	t *testing.T
+	s *snapshot.Store
+	w *snapshot.Workspace
+}
+
+func (l linkSide) do(what ...string) {
+	l.t.Helper()
+	f, root := l.s.Forest(), l.w.Root()
+	for _, line := range what {
+		var err error
+		switch x := strings.Fields(line); x[0] {
+		case "write":
+			write(l.t, l.s, root, x[1], strings.Join(x[2:], "\n")+"\n")
+		case "rm":
+			_, err = f.Unlink(root, x[1])
+		case "link": // ln -f
+			_, _ = f.Unlink(root, x[2])
+			var a live.Attr
+			if a, err = f.Lookup(root, x[1]); err == nil {
+				_, err = f.Link(a.ID, root, x[2])
+			}
+		case "split": // cp, rm, mv
+			text := read(l.t, l.s, root, x[1])
+			if _, err = f.Unlink(root, x[1]); err == nil {
+				write(l.t, l.s, root, x[1], text)
+			}
+		}
+		if err != nil {
+			l.t.Fatalf("%s: %v", line, err)
+		}
+	}
+}
+
+// files are the files of a workspace: those that are one file together, and the content.
+func (l linkSide) files() string {
+	l.t.Helper()
+	st, err := l.w.State()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	names := map[uint64][]string{}
+	if err := st.Walk(l.t.Context(), l.s.Source(), "", func(at *tree.Path, n *tree.Inode) error {
+		if n.IsDir() {
+			return nil
+		}
+		names[n.Ino] = append(names[n.Ino], at.String())
+		if int(n.Nlink) != len(n.Links) {
+			l.t.Errorf("%s has %d links and %d names", at, n.Nlink, len(n.Links))
+		}
+		return nil
+	}); err != nil {
+		l.t.Fatal(err)
+	}
+	var all []string
+	for _, group := range names {
+		all = append(all, strings.Join(group, "=")+":"+strings.Join(strings.Fields(read(l.t, l.s, l.w.Root(), group[0])), ","))
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+// mergeLines merges files of as many lines each.
+func mergeLines(_ context.Context, files []threeway.Input, clean func(i int, size int64, r io.Reader) error) error {
+	for i, f := range files {
+		var sides [3][]string
+		for k, r := range []io.Reader{f.Base, f.Ours, f.Theirs} {
+			b, err := io.ReadAll(r)
+			if err != nil {
+				return err
+			}
+			sides[k] = strings.Fields(string(b))
+		}
+		merged, ok := "", len(sides[0]) == len(sides[1]) && len(sides[1]) == len(sides[2])
+		for k := range sides[0] {
+			if !ok {
+				break
+			}
+			base, ours, theirs := sides[0][k], sides[1][k], sides[2][k]
+			switch {
+			case theirs == base || theirs == ours:
+				merged += ours + "\n"
+			case ours == base:
+				merged += theirs + "\n"
+			default:
+				ok = false
+			}
+		}
+		if ok {
+			if err := clean(i, int64(len(merged)), strings.NewReader(merged)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func TestMergeOfLinks(t *testing.T) {
+	for _, c := range []struct {
+		what             string
+		base, main, fork []string
+		files            string // afterwards
+		changed          string
+		conflicts        string // refused
+		theirs, ours     string // with --theirs and --ours
+	}{{
+		what: "the fork separates, main writes",
+		base: []string{"write a 1 2", "link a b"}, main: []string{"write a X 2"}, fork: []string{"split b"},
+		files: "a:X,2 b:X,2", changed: "[{b modified}]",
+	}, {
+		what: "main separates, the fork writes",
+		base: []string{"write a 1 2", "link a b"}, main: []string{"split b"}, fork: []string{"write a X 2"},
+		files: "a:X,2 b:X,2", changed: "[{a modified} {b modified}]",
+	}, {
+		what: "both write to other lines",
+		base: []string{"write a 1 2", "link a b"}, main: []string{"write a X 2"}, fork: []string{"write b 1 Y"},
+		files: "a=b:X,Y", changed: "[{a modified} {b modified}]",
+	}, {
+		what: "both write the same",
+		base: []string{"write a 1 2", "link a b"}, main: []string{"write a X 2"}, fork: []string{"write b X 2"},
+		files: "a=b:X,2", changed: "[]",
+	}, {
+		what: "both write to one line",
+		base: []string{"write a 1 2", "link a b"}, main: []string{"write a X 2"}, fork: []string{"write a Y 2"},
+		conflicts: "[a b]", theirs: "a=b:Y,2", ours: "a=b:X,2",
+	}, {
+		what: "the fork links one more name, main writes",
+		base: []string{"write a 1 2"}, main: []string{"write a X 2"}, fork: []string{"link a b"},
+		files: "a=b:X,2", changed: "[{b created}]",
+	}, {
+		what: "both link more names",
+		base: []string{"write a 1 2"}, main: []string{"link a b"}, fork: []string{"link a c", "write a X 2"},
+		files: "a=b=c:X,2", changed: "[{a modified} {b modified} {c created}]",
+	}, {
+		what: "the fork links two files, main writes to the one that stays",
+		base: []string{"write a 1 2", "write b 3 4"}, main: []string{"write a X 2"}, fork: []string{"link a b"},
+		files: "a=b:X,2", changed: "[{b modified}]",
+	}, {
+		what: "the fork links two files, main writes to the one that goes",
+		base: []string{"write a 1 2", "write b 3 4"}, main: []string{"write b X 4"}, fork: []string{"link a b"},
+		conflicts: "[a b]", theirs: "a=b:1,2", ours: "a:1,2 b:X,4",
+	}, {
+		what: "main links two files, the fork writes to the one that goes",
+		base: []string{"write a 1 2", "write b 3 4"}, main: []string{"link a b"}, fork: []string{"write b X 4"},
+		conflicts: "[a b]", theirs: "a=b:1,2", ours: "a=b:1,2",
+	}, {
+		what: "both separate",
+		base: []string{"write a 1 2", "link a b"}, main: []string{"split b", "write b X 2"}, fork: []string{"split b", "write a 1 Y"},
+		files: "a:1,Y b:X,2", changed: "[{a modified}]",
+	}, {
+		what: "one name is removed, the other written",
+		base: []string{"write a 1 2", "link a b"}, main: []string{"write x x", "rm b"}, fork: []string{"write a X 2"},
+		conflicts: "[b]", theirs: "a:X,2 b:X,2 x:x", ours: "a:X,2 x:x",
+	}} {
+		t.Run(c.what, func(t *testing.T) {
+			for _, rule := range []snapshot.ConflictRule{snapshot.RefuseConflicts, snapshot.TakeTheirs, snapshot.KeepOurs} {
+				dir := t.TempDir()
+				s := open(t, dir)
+				main := linkSide{t, s, s.Main()}
+				main.do(c.base...)
+				f, err := s.Main().Fork(snapshot.ForkOptions{Name: "f"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				main.do(c.main...)
+				linkSide{t, s, f}.do(c.fork...)
+				before := main.files()
+				res, err := s.Main().Promote(t.Context(), "f", snapshot.PromoteOptions{Merge: mergeLines, Conflicts: rule})
+				if c.conflicts != "" {
+					want(t, "conflicts", fmt.Sprint(res.Conflicts), c.conflicts)
+					if rule == snapshot.RefuseConflicts {
+						if !errors.Is(err, snapshot.ErrConflict) {
+							t.Errorf("a conflict is answered with %v", err)
+						}
+						want(t, "after that", main.files(), before)
+						continue
+					}
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				expected := map[snapshot.ConflictRule]string{snapshot.TakeTheirs: c.theirs, snapshot.KeepOurs: c.ours}[rule]
+				if c.conflicts == "" {
+					expected = c.files
+					want(t, "changed", fmt.Sprint(res.Paths), c.changed)
+				}
+				want(t, fmt.Sprint("merged by rule ", rule), main.files(), expected)
+				want(t, "whether there is an undo point", fmt.Sprint(res.Undo != ""), fmt.Sprint(res.Changed > 0))
+				again := afterKill(t, s, dir)
+				want(t, "after a kill", linkSide{t, again, again.Main()}.files(), expected)
+			}
+		})
+	}
+}
+
+// TestMergeThatBringsNothing leaves the undo point of the merge before.
+func TestMergeThatBringsNothing(t *testing.T) {
+	for _, split := range []bool{false, true} {
+		s := open(t, t.TempDir())
+		main := linkSide{t, s, s.Main()}
+		main.do("write u 1 2 3", "link u ul")
+		for _, name := range []string{"p", "q"} {
+			f, err := s.Main().Fork(snapshot.ForkOptions{Name: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if split {
+				linkSide{t, s, f}.do("split u")
+			}
+			linkSide{t, s, f}.do("write u 1 X 3")
+		}
+		for i, name := range []string{"p", "q"} {
+			res, err := s.Main().Promote(t.Context(), name, snapshot.PromoteOptions{Merge: mergeLines})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (res.Changed > 0) != (i == 0) {
+				t.Errorf("merging %s changed %v", name, res.Paths)
+			}
+		}
+		if _, err := s.Main().Restore(t.Context(), snapshot.RestoreOptions{Name: "undo"}); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "undone", main.files(), "u=ul:1,2,3")
+	}
+}

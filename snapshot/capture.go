@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
@@ -223,14 +222,16 @@ func (w *Workspace) DeleteAll(names []string, c live.Caller) ([]string, error) {
 	var gone []string
 	err := s.forest.Update(true, func(tx *live.Tx) error {
 		var r deleteRecord
+		twice := make(map[uint32]bool)
 		for _, name := range names {
 			sn, err := s.find(w, name)
 			if err != nil {
 				return err
 			}
-			if slices.Contains(r.Views, sn.View) {
+			if twice[sn.View] {
 				continue
 			}
+			twice[sn.View] = true
 			if err := w.mayDelete(sn, c); err != nil {
 				return err
 			}
@@ -252,11 +253,15 @@ func (w *Workspace) DeleteAll(names []string, c live.Caller) ([]string, error) {
 }
 
 func (s *Store) applyDelete(r deleteRecord) {
+	var gone []*snap
 	for _, view := range r.Views {
 		if sn, ok := s.cat.snaps[view]; ok {
-			s.cat.remove(sn)
-			s.gc.remove()
+			gone = append(gone, sn)
 		}
+	}
+	if len(gone) > 0 {
+		s.cat.remove(gone...)
+		s.gc.remove()
 	}
 }
 

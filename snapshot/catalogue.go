@@ -41,20 +41,29 @@ type journalRoot struct {
 	id    cas.Hash
 }
 
-// dirty are the views of workspaces and snapshots whose records changed.
-type dirty struct{ workspaces, snaps map[uint32]bool }
+// dirty are the views of workspaces and snapshots whose records changed, and of snapshots
+// that were removed.
+type dirty struct{ workspaces, snaps, removed map[uint32]bool }
 
-func newDirty() dirty { return dirty{make(map[uint32]bool), make(map[uint32]bool)} }
+func newDirty() dirty {
+	return dirty{make(map[uint32]bool), make(map[uint32]bool), make(map[uint32]bool)}
+}
 
 func (d dirty) add(o dirty) {
 	maps.Copy(d.workspaces, o.workspaces)
 	maps.Copy(d.snaps, o.snaps)
+	maps.Copy(d.removed, o.removed)
 }
 
 func (d dirty) keys() []string {
 	var keys []string
 	for view := range d.snaps {
 		keys = append(keys, snapKey(view))
+	}
+	for view := range d.removed {
+		if !d.snaps[view] {
+			keys = append(keys, snapKey(view))
+		}
 	}
 	for view := range d.workspaces {
 		keys = append(keys, wsKey(view))
@@ -89,8 +98,8 @@ func wsKey(view uint32) string   { return fmt.Sprintf("ws/%08x", view) }
 const storeKey = "store"
 
 func (c *catalogue) touchSnap(view uint32) {
-	c.dirty.snaps[view] = true
 	if sn, ok := c.snaps[view]; ok {
+		c.dirty.snaps[view] = true
 		c.changed(sn.ws)
 	}
 }
@@ -129,24 +138,47 @@ func (c *catalogue) add(s *snap) {
 	w.byName[s.Name] = s
 }
 
-func (c *catalogue) remove(s *snap) {
-	if c.snaps[s.View] == s {
-		c.bytes -= s.Bytes
+// remove takes snapshots out of their workspaces' lists, each of which is gone through
+// once however many they are.
+func (c *catalogue) remove(gone ...*snap) {
+	listed := make(map[*Workspace][]*snap)
+	for _, s := range gone {
+		if c.snaps[s.View] == s {
+			c.bytes -= s.Bytes
+		}
+		delete(c.snaps, s.View)
+		delete(c.dirty.snaps, s.View)
+		c.dirty.removed[s.View] = true
+		w, ok := c.workspaces[s.ws]
+		if !ok {
+			continue
+		}
+		if w.byName[s.Name] == s {
+			delete(w.byName, s.Name)
+		}
+		listed[w] = append(listed[w], s)
+		c.touchWS(s.ws)
 	}
-	delete(c.snaps, s.View)
-	c.touchSnap(s.View)
-	w, ok := c.workspaces[s.ws]
-	if !ok {
-		return
+	for w, gone := range listed {
+		slices.SortFunc(gone, bySeq)
+		first, _ := slices.BinarySearchFunc(w.snaps, gone[0], bySeq)
+		kept := w.snaps[:first]
+		for _, s := range w.snaps[first:] {
+			for len(gone) > 0 && gone[0].Seq < s.Seq {
+				gone = gone[1:] // it was not in the list
+			}
+			if len(gone) > 0 && gone[0] == s {
+				gone = gone[1:]
+				continue
+			}
+			kept = append(kept, s)
+		}
+		clear(w.snaps[len(kept):])
+		w.snaps = kept
 	}
-	if i := slices.Index(w.snaps, s); i >= 0 {
-		w.snaps = slices.Delete(w.snaps, i, i+1)
-	}
-	if w.byName[s.Name] == s {
-		delete(w.byName, s.Name)
-	}
-	c.touchWS(s.ws)
 }
+
+func bySeq(a, b *snap) int { return cmp.Compare(a.Seq, b.Seq) }
 
 // link brings what was read of the catalogue into order.
 func (c *catalogue) link() {
@@ -154,7 +186,7 @@ func (c *catalogue) link() {
 		if p := c.parent(w); p != nil {
 			p.forks[w.name] = w
 		}
-		slices.SortFunc(w.snaps, func(a, b *snap) int { return cmp.Compare(a.Seq, b.Seq) })
+		slices.SortFunc(w.snaps, bySeq)
 	}
 }
 

@@ -179,14 +179,13 @@ func (s *Store) applyEndFork(tx *live.Tx, r endForkRecord) error {
 	if err := s.keepOfFork(tx, f, r); err != nil {
 		return err
 	}
-	for _, old := range slices.Clone(f.snaps) {
-		s.cat.remove(old)
-	}
+	gone := slices.Clone(f.snaps)
 	for _, view := range []uint32{f.origin, f.before} {
 		if sn, ok := s.cat.snaps[view]; ok {
-			s.cat.remove(sn)
+			gone = append(gone, sn)
 		}
 	}
+	s.cat.remove(gone...)
 	tx.DropView(f.view)
 	delete(s.cat.workspaces, f.view)
 	if parent := s.cat.parent(f); parent != nil {

@@ -1,6 +1,9 @@
 package snapshot
 
 import (
+	"cmp"
+	"math"
+	"reflect"
 	"slices"
 	"time"
 
@@ -137,19 +140,45 @@ func (s *Store) captureDue(w *Workspace, k *pace, now time.Time) (due time.Time,
 	return due, quiet
 }
 
+// cullBatch is how many snapshots are removed in one step, and walkBatch how many are
+// looked at. Other operations go between the steps.
+const (
+	cullBatch = 1000
+	walkBatch = 10_000
+)
+
 // cull removes the snapshots that expired or that no rule keeps.
 func (s *Store) cull(w *Workspace, now time.Time) error {
-	var any bool
-	w.read(func() { any = len(w.expired(now))+len(w.unwanted(now)) > 0 })
-	if !any {
-		return nil
+	rules, views := w.culled(now)
+	for views := range slices.Chunk(views, cullBatch) {
+		names, err := s.cullSome(w, now, rules, views)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			s.event(Event{Workspace: w.view, Action: "expired", From: name})
+		}
 	}
-	var names []string
-	err := s.forest.Update(true, func(tx *live.Tx) error {
+	return nil
+}
+
+// cullSome removes those of some snapshots for which what culled found still holds.
+func (s *Store) cullSome(w *Workspace, now time.Time, rules policy.Policy, views []uint32) (names []string, err error) {
+	err = s.forest.Update(true, func(tx *live.Tx) error {
+		if !reflect.DeepEqual(rules, w.policy) {
+			return nil // the next round asks the new policy
+		}
 		var r deleteRecord
-		for _, sn := range append(w.expired(now), w.unwanted(now)...) {
-			r.Views = append(r.Views, sn.View)
+		for _, view := range views {
+			sn, ok := s.cat.snaps[view]
+			if !ok || w.stays(sn) || sn == w.snaps[len(w.snaps)-1] && !sn.expired(now) {
+				continue
+			}
+			r.Views = append(r.Views, view)
 			names = append(names, sn.Name)
+		}
+		if len(r.Views) == 0 {
+			return nil
 		}
 		if err := s.journal(tx, recDelete, r); err != nil {
 			return err
@@ -157,13 +186,7 @@ func (s *Store) cull(w *Workspace, now time.Time) error {
 		s.applyDelete(r)
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		s.event(Event{Workspace: w.view, Action: "expired", From: name})
-	}
-	return nil
+	return names, err
 }
 
 // stays reports whether a snapshot is never removed by itself. The lock is held.
@@ -171,37 +194,46 @@ func (w *Workspace) stays(sn *snap) bool {
 	return sn.Pinned || sn.View == w.undo
 }
 
-// expired are the snapshots whose own time is over. The lock is held.
-func (w *Workspace) expired(now time.Time) (out []*snap) {
-	for _, sn := range w.snaps {
-		if !w.stays(sn) && sn.Expires != nil && now.After(*sn.Expires) {
-			out = append(out, sn)
-		}
+// expired reports whether the snapshot's own time is over. The lock is held.
+func (sn *snap) expired(now time.Time) bool { return sn.Expires != nil && now.After(*sn.Expires) }
+
+// culled returns the views, oldest first, of the snapshots whose own time is over, or that the rule of
+// their origin does not keep by the policy that it returns, too.
+func (w *Workspace) culled(now time.Time) (rules policy.Policy, views []uint32) {
+	w.read(func() { rules = w.policy })
+	selections := make(map[string]*policy.Selection)
+	for origin, rule := range rules.Keep.Rules() {
+		selections[origin] = rule.Select(now)
 	}
-	return out
+	minAge := time.Duration(rules.MinAgeSeconds) * time.Second
+	newest := true
+	w.eachBack(func(sn *snap) {
+		k := selections[sn.Origin]
+		kept := k == nil || k.Keeps(sn.Created) || newest
+		newest = false
+		// Restoring again and again must not push out what was there before.
+		if !w.stays(sn) && (sn.expired(now) || !kept && now.Sub(sn.Created) >= minAge) {
+			views = append(views, sn.View)
+		}
+	})
+	slices.Reverse(views)
+	return rules, views
 }
 
-// unwanted are the snapshots that the rule of their origin does not keep. The lock is
-// held.
-func (w *Workspace) unwanted(now time.Time) (out []*snap) {
-	keepings := make(map[string]*policy.Selection)
-	for origin, rule := range w.policy.Keep.Rules() {
-		keepings[origin] = rule.Select(now)
+// eachBack calls fn for the snapshots, newest first. It holds the lock for reading while
+// fn is called, and gives it back now and then.
+func (w *Workspace) eachBack(fn func(sn *snap)) {
+	for below, more := uint64(math.MaxUint64), true; more; {
+		w.read(func() {
+			end, _ := slices.BinarySearchFunc(w.snaps, below, func(sn *snap, seq uint64) int { return cmp.Compare(sn.Seq, seq) })
+			begin := max(end-walkBatch, 0)
+			for _, sn := range slices.Backward(w.snaps[begin:end]) {
+				fn(sn)
+				below = sn.Seq
+			}
+			more = begin > 0
+		})
 	}
-	for i, sn := range slices.Backward(w.snaps) {
-		k := keepings[sn.Origin]
-		if k == nil || k.Keeps(sn.Created) || i == len(w.snaps)-1 || w.stays(sn) {
-			continue
-		}
-		if sn.Expires != nil && now.After(*sn.Expires) {
-			continue // expired has it
-		}
-		// Whoever restores again and again must not push out what was there before.
-		if now.Sub(sn.Created) >= time.Duration(w.policy.MinAgeSeconds)*time.Second {
-			out = append(out, sn)
-		}
-	}
-	return out
 }
 
 // cullDue returns when the next snapshot or fork may have to go: far in the future if
@@ -213,22 +245,24 @@ func (w *Workspace) cullDue(now time.Time) time.Time {
 			due = earlier(due, at)
 		}
 	}
+	var rules map[string]*policy.Rule
+	var minAge time.Duration
 	w.read(func() {
-		rules := w.policy.Keep.Rules()
-		minAge := time.Duration(w.policy.MinAgeSeconds) * time.Second
-		for _, sn := range w.snaps {
-			if sn.Expires != nil {
-				next(*sn.Expires)
-			}
-			next(sn.Created.Add(minAge))
-			if rule, ok := rules[sn.Origin]; ok {
-				next(sn.Created.Add(time.Duration(rule.Within)))
-			}
-		}
+		rules = w.policy.Keep.Rules()
+		minAge = time.Duration(w.policy.MinAgeSeconds) * time.Second
 		for _, f := range w.forks {
 			if f.expires != nil {
 				next(*f.expires)
 			}
+		}
+	})
+	w.eachBack(func(sn *snap) {
+		if sn.Expires != nil {
+			next(*sn.Expires)
+		}
+		next(sn.Created.Add(minAge))
+		if rule, ok := rules[sn.Origin]; ok {
+			next(sn.Created.Add(time.Duration(rule.Within)))
 		}
 	})
 	return due

@@ -9,15 +9,16 @@
 // # Two copies
 //
 // The log is kept twice, as the files manifest and manifest.copy. A commit writes
-// to both, then syncs both, so each has all that was ever acknowledged. Each copy
-// can be read alone. Records have sequence numbers: Open puts together what the
-// two have, and makes a copy anew that is missing, damaged or behind.
+// to both, then syncs both, so each has all that was ever acknowledged. Open reads each
+// copy up to the first record that is damaged, takes the copy that has more commits, and
+// makes the other one anew if it is missing, damaged or behind. [Manifest.Mended] returns
+// what was damaged there.
 //
 // What a kill or a power cut leaves of the last record, a torn end, is cut off:
-// its commit was never acknowledged. Anything else that is no record is damage.
-// As long as the other copy has the record, nothing is lost, and [Manifest.Mended]
-// tells. If neither has it, Open goes on with what there is, sets the two files
-// aside in the folder quarantine, and [Manifest.Lost] tells until Forgive.
+// its commit was never acknowledged. Anything else that is no record is damage. If the
+// copy that has more is damaged, too, what was committed behind the damage is lost: Open
+// sets the two files aside in the folder quarantine, and [Manifest.Lost] returns it until
+// Forgive.
 //
 // # What is on disk
 //
@@ -38,7 +39,7 @@
 //	    48         the body, then zeros up to a multiple of 8
 //
 // Generation and offset keep a value that holds the bytes of a manifest from being
-// taken for records, also when damage makes a reader search for the next one.
+// taken for records when a reader looks whether any follow a damage.
 //
 // A body is a number of entries, then the entries: one byte, 0 = set or 1 = delete;
 // the length of the key and the key; the length of the value and the value. These

@@ -87,13 +87,13 @@ func (m *Manifest) open() error {
 		}
 		return m.rewrite()
 	}
-	m.state = m.codec.combine(found)
-	if lost := m.state.lost; len(lost) > 0 {
+	m.state = m.codec.choose(found)
+	if lost := m.state.lost; lost != "" {
 		if err := cmp.Or(found[0].err, found[1].err); err != nil && !m.o.Salvage {
 			return err
 		}
 		m.o.Logger.Error("metadata is lost; verify tells more", "what", lost)
-		m.state.entries[keyLost] = []byte(strings.Join(append(m.loss(), lost...), "\n"))
+		m.state.entries[keyLost] = []byte(lost)
 		if m.o.ReadOnly {
 			return nil
 		}
@@ -106,14 +106,6 @@ func (m *Manifest) open() error {
 		return nil
 	}
 	return m.resume(found)
-}
-
-// loss is what keyLost tells.
-func (m *Manifest) loss() []string {
-	if v := m.state.entries[keyLost]; len(v) > 0 {
-		return strings.Split(string(v), "\n")
-	}
-	return nil
 }
 
 // setAside copies what is damaged to the quarantine, before it is made anew.
@@ -166,8 +158,8 @@ func (m *Manifest) resume(found []*reading) error {
 	return nil
 }
 
-// Commit makes ops durable, all of them or, if it fails or the power does, none.
-// Get and Scan see them when it returns. The values are copied.
+// Commit makes ops durable, all of them or, if it fails or the power does, none. No key
+// is among them twice. Get and Scan see them when it returns. The values are copied.
 //
 // Errors: that of Options.Room, or of the disk, and nothing has happened; errs.Failed
 // if nobody knows what is on the disk, and the manifest has to be opened anew.
@@ -186,7 +178,7 @@ func (m *Manifest) Commit(ops ...Op) error {
 	}
 	m.data.Lock()
 	for _, op := range ops {
-		_ = m.state.set(op) // admit has looked
+		m.state.set(op)
 	}
 	m.state.seq++
 	m.data.Unlock()
@@ -203,11 +195,19 @@ func (m *Manifest) Commit(ops ...Op) error {
 
 // admit looks whether there is room for a commit, in the manifest and on the disk.
 func (m *Manifest) admit(r *record, ops []Op) error {
-	plain := int64(0)
+	entries, plain := 0, int64(0)
 	for _, op := range ops {
-		plain += int64(len(op.Key) + len(op.Value))
+		old, had := m.state.entries[op.Key]
+		if had {
+			plain -= int64(len(op.Key) + len(old))
+			entries--
+		}
+		if !op.Delete {
+			plain += int64(len(op.Key) + len(op.Value))
+			entries++
+		}
 	}
-	if m.state.bytes+plain > maxBytes || len(m.state.entries)+len(ops) > maxEntries {
+	if !m.state.fits(entries, plain) {
 		return errTooMuch
 	}
 	return m.room(2 * r.size())
@@ -253,15 +253,15 @@ func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) 
 	return nil
 }
 
-// Lost tells what was lost, for neither copy has it.
+// Lost returns what was lost, because neither copy has it.
 func (m *Manifest) Lost() []Damage {
 	m.data.RLock()
 	defer m.data.RUnlock()
-	var list []Damage
-	for _, what := range m.loss() {
-		list = append(list, Damage{File: names[0], Reason: what})
+	what, ok := m.state.entries[keyLost]
+	if !ok {
+		return nil
 	}
-	return list
+	return []Damage{{File: names[0], Reason: string(what)}}
 }
 
 // Forgive ends the telling of what was lost: it has been told, and taken note of.

@@ -2,12 +2,9 @@ package manifest
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"slices"
 	"syscall"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -22,16 +19,15 @@ type Damage struct {
 	Reason string
 }
 
-// A reading is what was found in one copy.
+// A reading is what was found in one copy: the records up to the first that is damaged.
 type reading struct {
 	file    string // its base name
 	missing bool
 	size    int64
-	records []record // those that are whole, in their order
+	records []record // in their order
 	end     int64    // offset behind the last of them
-	damage  []Damage
-	atEnd   bool  // the damage goes on up to the end: records may be missing there
-	err     error // the disk does not give the file
+	damage  []Damage // at end: at most one
+	err     error    // the disk does not give the file
 }
 
 // last is the sequence number of the last commit.
@@ -40,6 +36,16 @@ func (c *reading) last() uint64 {
 		return c.records[n-1].seq
 	}
 	return 0
+}
+
+// whole reports whether the log begins with the whole of its base.
+func (c *reading) whole() bool {
+	for _, r := range c.records {
+		if r.kind == kindBase && r.left == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // read reads a copy. The errors are errs.Format, and those of a disk that says nothing
@@ -53,7 +59,7 @@ func read(fsys vfs.FS, path, name string) (*reading, error) {
 		c.damage = []Damage{{File: name, Reason: "the file is missing"}}
 		return c, nil
 	case vfs.IsDamage(err) || errors.Is(err, syscall.EFBIG):
-		c.damage, c.atEnd, c.err = []Damage{{File: name, Reason: err.Error()}}, true, err
+		c.damage, c.err = []Damage{{File: name, Reason: err.Error()}}, err
 		return c, nil
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", name, err)
@@ -63,42 +69,49 @@ func read(fsys vfs.FS, path, name string) (*reading, error) {
 }
 
 func (c *reading) scan(b []byte) error {
-	for off := int64(0); off < c.size; {
-		r, err := decodeRecord(b, off)
+	for c.end < c.size {
+		r, err := decodeRecord(b, c.end)
 		if errors.Is(err, errs.Format) {
 			return err
 		}
-		if err == nil {
-			c.records = append(c.records, r)
-			off += r.size()
-			c.end = off
-			continue
+		if err == nil && !c.follows(r) {
+			err = errOrder
 		}
-		next := nextRecord(b, off)
-		if next == c.size && torn(b, off, err) {
+		if err != nil {
+			next := nextRecord(b, c.end)
+			if next < c.size || !torn(b, c.end, err) {
+				c.damaged(err)
+			}
 			break
 		}
-		c.damage = append(c.damage, Damage{File: c.file, Offset: off, Length: next - off, Reason: err.Error()})
-		c.atEnd = next == c.size
-		off = next
+		c.records = append(c.records, r)
+		c.end += r.size()
 	}
-	c.checkBase()
+	if !c.whole() && len(c.damage) == 0 {
+		c.damaged(errBeginning)
+	}
 	return nil
 }
 
-// checkBase looks whether the log begins with the whole of its base.
-func (c *reading) checkBase() {
-	for i, r := range c.records {
-		if r.kind != kindBase || i > 0 && r.left+1 != c.records[i-1].left {
-			break
-		}
-		if r.left == 0 {
-			return
-		}
+var (
+	errOrder     = errors.New("the record is not the next one")
+	errBeginning = errors.New("its beginning is not whole")
+)
+
+func (c *reading) damaged(reason error) {
+	c.damage = []Damage{{File: c.file, Offset: c.end, Length: c.size - c.end, Reason: reason.Error()}}
+}
+
+// follows reports whether a record is the next one of its log.
+func (c *reading) follows(r record) bool {
+	if len(c.records) == 0 {
+		return r.kind == kindBase
 	}
-	if len(c.damage) == 0 {
-		c.damage = []Damage{{File: c.file, Offset: c.end, Reason: "its beginning is not whole"}}
+	last := c.records[len(c.records)-1]
+	if last.kind == kindBase && last.left > 0 {
+		return r.kind == kindBase && r.gen == last.gen && r.left == last.left-1
 	}
+	return r.kind == kindCommit && r.gen == last.gen && r.seq == last.seq+1
 }
 
 // nextRecord is the offset of the next record behind off, or the end.
@@ -130,118 +143,70 @@ func torn(b []byte, off int64, reason error) bool {
 	return false
 }
 
-// A state is what the copies say together.
+// A state is what is in force.
 type state struct {
 	entries map[string][]byte
 	bytes   int64  // of keys and values
 	seq     uint64 // of the last commit
-	lost    []string
+	lost    string // what no copy has; empty for nothing
 }
 
-func (s *state) lose(format string, args ...any) {
-	s.lost = append(s.lost, fmt.Sprintf(format, args...))
-}
-
-// combine replays the records of all copies. A record that only one of them has
-// counts.
-func (z codec) combine(copies []*reading) *state {
-	s := &state{entries: map[string][]byte{}}
-	bases, commits := map[uint64]*base{}, map[uint64]*record{}
+// choose replays the copy that has more. A damage in that one is a loss: what was
+// committed behind it is in neither.
+func (z codec) choose(copies []*reading) *state {
+	var best *reading
+	var chosen *state
 	for _, c := range copies {
-		for i := range c.records {
-			if r := &c.records[i]; r.kind == kindCommit {
-				commits[r.seq] = r
-			} else {
-				addBase(bases, r)
-			}
-		}
-	}
-	s.begin(z, bases)
-	for _, seq := range slices.Sorted(maps.Keys(commits)) {
-		if seq <= s.seq {
+		if !c.whole() {
 			continue
 		}
-		if seq != s.seq+1 {
-			s.lose("the commits %d to %d are damaged", s.seq+1, seq-1)
+		s := z.replay(c)
+		if chosen == nil || s.seq > chosen.seq || s.seq == chosen.seq && len(best.damage) > len(c.damage) {
+			best, chosen = c, s
 		}
-		s.apply(z, commits[seq])
-		s.seq = seq
 	}
-	whole := func(c *reading) bool { ok, _ := c.current(s.seq); return ok }
-	cut := func(c *reading) bool { return c.atEnd && c.last() == s.seq }
-	if !slices.ContainsFunc(copies, whole) && slices.ContainsFunc(copies, cut) {
-		s.lose("what was committed after %d may be damaged", s.seq)
+	if chosen == nil {
+		return &state{entries: map[string][]byte{}, lost: "no copy has a beginning that is whole"}
+	}
+	if len(best.damage) > 0 {
+		chosen.lost = fmt.Sprintf("what was committed after %d: %s", chosen.seq, best.damage[0].Reason)
+	}
+	return chosen
+}
+
+// replay puts the records of a copy in force, up to one that cannot be used.
+func (z codec) replay(c *reading) *state {
+	s := &state{entries: map[string][]byte{}}
+	for i, r := range c.records {
+		err := z.unpack(&r, s.set)
+		if err == nil && !s.fits(0, 0) {
+			err = errTooMuch
+		}
+		if err != nil {
+			c.records, c.end = c.records[:i], r.off
+			c.damaged(err)
+			break
+		}
+		s.seq = r.seq
 	}
 	return s
 }
 
-// A base is the beginning of a log, by how many records follow each.
-type base struct {
-	seq   uint64
-	parts map[uint32]*record
-	count uint32 // 0 if its first record is damaged
-}
-
-func addBase(bases map[uint64]*base, r *record) {
-	b := bases[r.gen]
-	if b == nil {
-		b = &base{seq: r.seq, parts: map[uint32]*record{}}
-		bases[r.gen] = b
-	}
-	b.parts[r.left] = r
-	if r.off == 0 {
-		b.count = r.left + 1
-	}
-}
-
-func (b *base) whole() bool { return b.count > 0 && len(b.parts) == int(b.count) }
-
-// begin starts with the newest base that is whole, or else with what is left of any.
-func (s *state) begin(z codec, bases map[uint64]*base) {
-	list := slices.SortedFunc(maps.Values(bases), func(a, b *base) int { return cmp.Compare(a.seq, b.seq) })
-	for i, b := range slices.Backward(list) {
-		if b.whole() {
-			list = list[i : i+1]
-			break
-		}
-	}
-	if len(list) == 0 {
-		s.lose("no beginning is left")
-	} else if !list[len(list)-1].whole() {
-		s.lose("of what was in force at commit %d some is damaged", list[len(list)-1].seq)
-	}
-	for _, b := range list {
-		for _, left := range slices.Backward(slices.Sorted(maps.Keys(b.parts))) {
-			s.apply(z, b.parts[left])
-		}
-		s.seq = b.seq
-	}
-}
-
-func (s *state) apply(z codec, r *record) {
-	err := z.unpack(r, func(op Op) error { return s.set(op) })
-	if err != nil {
-		s.lose("the record at %d cannot be used: %v", r.off, err)
-	}
-}
-
 // set puts an entry in force. The value is copied.
-func (s *state) set(op Op) error {
-	old, had := s.entries[op.Key]
-	if had {
+func (s *state) set(op Op) {
+	if old, had := s.entries[op.Key]; had {
 		s.bytes -= int64(len(op.Key) + len(old))
-	}
-	if op.Delete {
 		delete(s.entries, op.Key)
-		return nil
 	}
-	size := int64(len(op.Key) + len(op.Value))
-	if s.bytes+size > maxBytes || !had && len(s.entries) >= maxEntries {
-		return errTooMuch
+	if !op.Delete {
+		s.bytes += int64(len(op.Key) + len(op.Value))
+		s.entries[op.Key] = bytes.Clone(op.Value)
 	}
-	s.bytes += size
-	s.entries[op.Key] = bytes.Clone(op.Value)
-	return nil
+}
+
+// fits reports whether there is room for more entries with so many bytes.
+func (s *state) fits(entries int, bytes int64) bool {
+	return len(s.entries)+entries <= maxEntries && s.bytes+bytes <= maxBytes
 }
 
 // current reports whether a copy has everything, and the reason if it is damage that

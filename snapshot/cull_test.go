@@ -1,0 +1,101 @@
+package snapshot
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// TestCullMany: a policy that lets hundreds of thousands of snapshots go at once holds
+// other operations for no longer than one of its steps takes, and is committed.
+func TestCullMany(t *testing.T) {
+	all, gone := 60_000, 50_000
+	if os.Getenv("AMBERFS_TEST_LONG") != "" {
+		all, gone = 600_000, 500_000
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := openAt(t, &now)
+	w := s.Main()
+	first := capture(t, w, CaptureOptions{Name: "first", Origin: OriginTurn})
+	if err := s.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.alter(func(tx *live.Tx) {
+		sn, err := s.find(w, "first")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range all {
+			view, err := tx.NewView()
+			if err != nil {
+				t.Fatal(err)
+			}
+			more := &snap{Info: sn.Info, ws: sn.ws, id: sn.id, done: sn.done}
+			more.state.Store(sn.state.Load())
+			more.View, more.Seq, more.Name = view, first.Seq+1+uint64(i), fmt.Sprint("turn-", i)
+			s.cat.add(more)
+		}
+	})
+	if err := s.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	policy := fmt.Sprintf(`{"keep":{"turn":{"last":%d}}}`, all-gone)
+	if _, err := w.PatchPolicy([]byte(policy), live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(365 * 24 * time.Hour)
+
+	done, longest := make(chan error, 1), time.Duration(0)
+	go func() { done <- s.cull(w, now) }()
+	began := time.Now()
+	for culling := true; culling; {
+		start := time.Now()
+		s.alter(func(*live.Tx) {})
+		longest = max(longest, time.Since(start))
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			culling = false
+		case <-time.After(time.Millisecond):
+		}
+	}
+	t.Logf("%d of %d snapshots went in %v; an operation beside waited %v at most", gone, all, time.Since(began), longest)
+	// The steps take a few milliseconds; the machine may have other work.
+	if longest > 500*time.Millisecond {
+		t.Errorf("an operation waited %v", longest)
+	}
+	if n := len(w.List()); n < all-gone || n > all-gone+2 {
+		t.Errorf("%d snapshots are left, want %d", n, all-gone)
+	}
+	capture(t, w, CaptureOptions{Name: "after"})
+	start := time.Now()
+	if err := s.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the checkpoint took %v", time.Since(start))
+	capture(t, w, CaptureOptions{Name: "again"})
+	if err := s.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dir := s.dir
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(dir, Options{Quiet: true, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if n := len(s.Main().List()); n < all-gone+2 || n > all-gone+4 {
+		t.Errorf("%d snapshots are left after opening again, want %d", n, all-gone+2)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "quarantine")); err == nil {
+		t.Error("something was set aside")
+	}
+}

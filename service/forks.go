@@ -124,15 +124,13 @@ func (s *Service) promote(ctx context.Context, r *Request, a Promote) (Promoted,
 		choices[path] = choice
 	}
 	done, err := r.Workspace.Promote(ctx, a.Fork, snapshot.PromoteOptions{
-		Conflicts: rule, Choices: choices, Merge: gitbridge.Merge, Caller: r.Caller,
+		Conflicts: rule, Choices: choices, Merge: gitbridge.Merge, DryRun: a.DryRun, Caller: r.Caller,
 		List: r.charge(s.Lists),
 	})
-	result := Promoted{
-		Fork: a.Fork, Changed: done.Changed, Paths: pathsOf(done.Paths), More: done.More, Conflicts: done.Conflicts, Undo: done.Undo,
-		Open: s.openIn(r, done.Gone),
-	}
+	done.Paths = listed(done.Paths)
+	result := Promoted{PromoteResult: done, DryRun: a.DryRun, Open: s.openIn(r, done.Gone)}
 	if err != nil && len(done.Conflicts) > 0 {
-		e := fail.New(fail.Failed, "%d path(s) changed in the fork and in the workspace; nothing is touched", len(done.Conflicts)).
+		e := fail.New(fail.Conflict, "%d path(s) changed in the fork and in the workspace; nothing is touched", len(done.Conflicts)).
 			WithHint("decide with --ours or --theirs")
 		e.Result = result
 		return result, e

@@ -17,18 +17,16 @@ func (s *Service) restore(ctx context.Context, r *Request, a Restore) (Restored,
 	if err != nil {
 		return Restored{}, err
 	}
-	return Restored{
-		Snapshot: done.Snapshot, Changed: done.Changed, Paths: pathsOf(done.Paths), More: done.More, Undo: done.Undo, DryRun: a.DryRun,
-		Open: s.openIn(r, done.Gone),
-	}, nil
+	done.Paths = listed(done.Paths)
+	return Restored{RestoreResult: done, DryRun: a.DryRun, Open: s.openIn(r, done.Gone)}, nil
 }
 
-// pathsOf is a list that is one in JSON, too.
-func pathsOf(paths []snapshot.PathChange) []snapshot.PathChange {
-	if paths == nil {
-		return []snapshot.PathChange{}
+// listed is a list that is one in JSON, too.
+func listed[T any](list []T) []T {
+	if list == nil {
+		return []T{}
 	}
-	return paths
+	return list
 }
 
 // revert restores one path; without a name, from the newest snapshot in which

@@ -121,8 +121,37 @@ func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 	if a.Follow {
 		return None{}, s.Events.Follow(ctx, r.Workspace.View(), a.After, send)
 	}
-	return None{}, s.Events.Read(r.Workspace.View(), a.After, send)
+	if a.Limit == 0 {
+		return None{}, s.Events.Read(r.Workspace.View(), a.After, send)
+	}
+	if a.Limit < 0 || a.Limit > maxLast {
+		return None{}, fail.New(fail.Usage, "the limit of events is 1 to %d, not %d", maxLast, a.Limit)
+	}
+	if list := r.charge(s.Lists); list.Try(eventCost*int64(a.Limit)) != nil {
+		if err := list.All(ctx); err != nil {
+			return None{}, err
+		}
+	}
+	var last []any
+	item := r.Item
+	r.Item = func(e any) error {
+		last = append(last, e)
+		last = last[max(0, len(last)-a.Limit):]
+		return nil
+	}
+	err = s.Events.Read(r.Workspace.View(), a.After, send)
+	for _, e := range last {
+		if err == nil {
+			err = item(e)
+		}
+	}
+	return None{}, err
 }
+
+const (
+	maxLast   = 10_000 // events
+	eventCost = 2000   // bytes of one in memory
+)
 
 // fits reports whether an event has the action and the command asked for.
 func (a Log) fits(e events.Event) bool {

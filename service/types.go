@@ -101,13 +101,9 @@ type Restore struct {
 
 // Restored is what a restore changed, or would change.
 type Restored struct {
-	Snapshot string                `json:"snapshot"`
-	Changed  int                   `json:"changed"`
-	Paths    []snapshot.PathChange `json:"paths"`
-	More     bool                  `json:"more,omitempty" jsonschema:"more changed than paths names"`
-	Undo     string                `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
-	DryRun   bool                  `json:"dry_run,omitempty"`
-	Open     []Program             `json:"open,omitempty" jsonschema:"programs that still have a changed file open, and see what it was before"`
+	snapshot.RestoreResult
+	DryRun bool      `json:"dry_run,omitempty"`
+	Open   []Program `json:"open,omitempty" jsonschema:"programs that still have a changed file open, and see what it was before"`
 }
 
 // Program is one that has a file open, as far as the daemon may see it.
@@ -188,6 +184,7 @@ type Log struct {
 	Action string            `json:"action,omitempty" jsonschema:"only events of this action"`
 	// Command is the name of the program, or its beginning.
 	Command string `json:"command,omitempty" jsonschema:"only what programs did whose command line begins so"`
+	Limit   int    `json:"limit,omitempty" jsonschema:"only the newest so many"`
 	Follow  bool   `json:"follow,omitempty" jsonschema:"go on as things happen"`
 	New     bool   `json:"new,omitempty" jsonschema:"only what happens from now on"`
 }
@@ -253,17 +250,14 @@ type Promote struct {
 	Theirs bool   `json:"theirs,omitempty" jsonschema:"of what both sides changed, take the fork's"`
 	// Resolve decides single paths, before Ours and Theirs.
 	Resolve map[string]string `json:"resolve,omitempty" jsonschema:"ours or theirs by path, for single ones of what both sides changed"`
+	DryRun  bool              `json:"dry_run,omitempty" jsonschema:"only say what would change"`
 }
 
-// Promoted is what a merge changed, or the paths that stood against it.
+// Promoted is what a merge changed, or would change, or the paths that stood against it.
 type Promoted struct {
-	Fork      string                `json:"fork"`
-	Changed   int                   `json:"changed"`
-	Paths     []snapshot.PathChange `json:"paths"`
-	More      bool                  `json:"more,omitempty" jsonschema:"more changed than paths names"`
-	Conflicts []string              `json:"conflicts,omitempty"`
-	Undo      string                `json:"undo,omitempty"`
-	Open      []Program             `json:"open,omitempty" jsonschema:"programs that still have a changed file open, and see what it was before"`
+	snapshot.PromoteResult
+	DryRun bool      `json:"dry_run,omitempty"`
+	Open   []Program `json:"open,omitempty" jsonschema:"programs that still have a changed file open, and see what it was before"`
 }
 
 // Policy asks for the policy of a workspace.

@@ -28,6 +28,7 @@ type PromoteOptions struct {
 	Merge     threeway.Merger // merges files that changed on both sides; nil for none
 	// Choices are the rules of single paths, before Conflicts.
 	Choices map[string]ConflictRule
+	DryRun  bool
 	Caller  live.Caller
 	List    *budget.Charge // see RestoreOptions
 }
@@ -70,7 +71,7 @@ func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) 
 		return res, err
 	}
 	s.tell(out.inv)
-	if res.Changed == 0 {
+	if res.Changed == 0 || o.DryRun {
 		return res, nil
 	}
 	res.Gone = out.inv.Gone(maxGone)
@@ -97,7 +98,7 @@ func (w *Workspace) promote(ctx context.Context, f *Workspace, fork string, o Pr
 	if err != nil {
 		return out, err
 	}
-	if res.Changed, res.Paths, res.More = listChanges(m.Steps); len(m.Steps) == 0 {
+	if res.Changed, res.Paths, res.More = listChanges(m.Steps); len(m.Steps) == 0 || o.DryRun {
 		return out, nil
 	}
 	r := editRecord{WS: w.view, Now: m.Now}

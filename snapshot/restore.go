@@ -30,8 +30,8 @@ type RestoreResult struct {
 	Snapshot string       `json:"snapshot"`
 	Changed  int          `json:"changed"`
 	Paths    []PathChange `json:"paths"`
-	More     bool         `json:"more,omitempty"` // Paths are not all of them
-	Undo     string       `json:"undo,omitempty"` // the snapshot of the state before
+	More     bool         `json:"more,omitempty" jsonschema:"more changed than paths names"`
+	Undo     string       `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
 	// Gone are files that were replaced or removed and that the kernel knew, the first
 	// of them.
 	Gone []live.NodeID `json:"-"`

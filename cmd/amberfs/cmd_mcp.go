@@ -56,17 +56,21 @@ func newMCPServer(a *app, set string) (*mcp.Server, error) {
 	})
 	m := &mcpServer{a: a, s: s}
 	workspace, isWorkspace := strings.CutPrefix(set, "workspace:")
-	switch {
-	case set == "all":
-		m.snapshotTools()
-		m.forkTools()
-		m.workspaceTools()
-	case set == "snapshots":
-		m.snapshotsSet()
-	case isWorkspace && workspace != "":
-		m.workspaceSet(workspace)
-	default:
+	chosen := map[string]int{"all": setAll, "snapshots": setSnapshots}
+	in, known := chosen[set]
+	if isWorkspace = isWorkspace && workspace != ""; isWorkspace {
+		in = setWorkspace
+	} else if !known {
 		return nil, fail.New(fail.Usage, "there is no set of tools %q", set).WithHint("--tools takes all, workspace:NAME or snapshots")
+	}
+	for i := range tools {
+		switch t := &tools[i]; {
+		case t.names[in] == "":
+		case isWorkspace:
+			m.offerRef(workspace, t)
+		default:
+			m.offer(in, t)
+		}
 	}
 	m.prompts()
 	m.resources()

@@ -12,7 +12,7 @@ import (
 func mergeCommand(a *app) *cobra.Command {
 	var req service.Promote
 	cmd := &cobra.Command{
-		Use:     "merge FORK [--ours|--theirs]",
+		Use:     "merge FORK [--ours|--theirs] [--dry-run]",
 		Aliases: []string{"promote"},
 		Short:   "Bring a fork's changes into the workspace",
 		Long: `Merges what the fork changed since its base into the workspace that it was forked
@@ -63,10 +63,14 @@ A snapshot is taken first, so "amberfs undo" takes the merge back. The fork stay
 	}
 	cmd.Flags().BoolVar(&req.Ours, "ours", false, "keep the workspace's version of conflicting paths")
 	cmd.Flags().BoolVar(&req.Theirs, "theirs", false, "take the fork's version of conflicting paths")
+	cmd.Flags().BoolVarP(&req.DryRun, "dry-run", "n", false, "only list what would change")
 	return cmd
 }
 
 // promotedLines is what a merge changed, a path a line.
 func promotedLines(done service.Promoted) string {
+	if done.DryRun {
+		return "would merge fork " + done.Fork + changedLines(done.Changed, "(no files would change)", "would change", done.Paths, 0)
+	}
 	return "merged fork " + done.Fork + changedLines(done.Changed, "(no files changed)", "changed", done.Paths, 0)
 }

@@ -12,13 +12,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
-
-// isTaken reports whether an error says that a name is in use.
-func isTaken(err error) bool { return fail.KindOf(err) == fail.Exists }
 
 // prompts are commands that a person can give to an agent.
 func (m *mcpServer) prompts() {
@@ -62,8 +58,8 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 	if err != nil {
 		return nil, toolError(err)
 	}
-	info, err := ask[snapshot.Info](ctx, m, p, service.Show{Name: name})
-	if err != nil {
+	var info snapshot.Info
+	if err := m.a.ask(ctx, p, service.Show{Name: name}, &info); err != nil {
 		return nil, toolError(err)
 	}
 	root, ok := p.Root()

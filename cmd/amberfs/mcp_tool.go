@@ -1,19 +1,24 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
+	"maps"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/strictjson"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 // mcpServer is a server that tools are added to.
@@ -39,43 +44,295 @@ func (e effect) annotations(title string) *mcp.ToolAnnotations {
 	}
 }
 
-// tool describes one.
-type tool struct {
-	name, title, about string
-	effect             effect
+// arguments of a call, by their names in the tool.
+type arguments = map[string]json.RawMessage
+
+// common are the arguments that do not belong to the operation.
+type common struct {
+	Workspace string `json:"workspace,omitempty" jsonschema:"a fork, by its name in fork_list; a fork of a fork as FORK/FORK; the workspace of the server if empty"`
+	Format    string `json:"format,omitempty" jsonschema:"text or json"`
+	paging
 }
 
-// add adds a tool. do gives a text for the model, and the same as structured
-// content.
-func add[In, Out any](m *mcpServer, t tool, do func(context.Context, locate.Place, In) (string, Out, error)) {
-	spec := &mcp.Tool{
-		Name: t.name, Title: t.title, Description: t.about, Annotations: t.effect.annotations(t.title),
-		InputSchema: mustSchema[In](true), OutputSchema: mustSchema[Out](false),
+// fields are the arguments of the tool by their names, with those of the operation that
+// they stand for.
+func (t *tool) fields() (names []string, field map[string]string) {
+	field = map[string]string{}
+	for _, arg := range strings.Fields(t.args) {
+		name, of, renamed := strings.Cut(arg, "=")
+		if !renamed {
+			of = name
+		}
+		names, field[name] = append(names, name), of
 	}
-	mcp.AddTool(m.s, spec, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
-		var none Out
-		p, err := m.a.place()
-		if err != nil {
-			return nil, none, toolError(err)
-		}
-		text, out, err := do(ctx, p, in)
-		if err != nil {
-			return nil, none, toolError(err)
-		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, out, nil
-	})
+	return names, field
 }
+
+// common lists the arguments that the tool takes besides.
+func (t *tool) common(set int) []string {
+	switch {
+	case set == setSnapshots && t.pages:
+		return []string{"workspace", "format", "start_index", "max_length"}
+	case t.pages:
+		return []string{"workspace", "start_index", "max_length"}
+	}
+	return []string{"workspace"}
+}
+
+// schema describes the arguments.
+func (t *tool) schema(set int) *jsonschema.Schema {
+	of, others := mustSchema(reflect.TypeOf(t.op)), mustSchema(reflect.TypeFor[common]())
+	out := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
+	names, field := t.fields()
+	for _, name := range names {
+		p := of.Properties[field[name]]
+		if one(p, name, field[name]) {
+			p = &jsonschema.Schema{Type: "string", Description: p.Description}
+		}
+		out.Properties[name] = p
+		if slices.Contains(of.Required, field[name]) {
+			out.Required = append(out.Required, name)
+		}
+	}
+	for _, name := range t.common(set) {
+		out.Properties[name] = others.Properties[name]
+	}
+	return out
+}
+
+// one reports whether an argument is the one element of a list.
+func one(field *jsonschema.Schema, name, of string) bool { return field.Type == "array" && name != of }
 
 // mustSchema describes a type that is known when the program is built.
-func mustSchema[T any](strict bool) *jsonschema.Schema {
-	s, err := service.Schema(reflect.TypeFor[T]())
+func mustSchema(t reflect.Type) *jsonschema.Schema {
+	s, err := service.Schema(t)
 	if err != nil {
 		panic(err)
 	}
-	if strict {
-		s.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}}
-	}
 	return s
+}
+
+// add adds a tool under its name in a set.
+func (m *mcpServer) add(set int, t *tool, name string, in *jsonschema.Schema, out reflect.Type, do func(context.Context, arguments) (string, any, error)) {
+	spec := &mcp.Tool{
+		Name: name, Title: t.title, Description: t.about, Annotations: t.effect.annotations(t.title),
+		InputSchema: in, OutputSchema: mustSchema(out),
+	}
+	m.s.AddTool(spec, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		args := arguments{}
+		err := strictjson.Decode(orEmpty(r.Params.Arguments), &args)
+		if err == nil {
+			err = checkArguments(args, in)
+		}
+		var text string
+		var result any
+		if err == nil {
+			text, result, err = do(ctx, args)
+		}
+		if err != nil {
+			failed := &mcp.CallToolResult{}
+			failed.SetError(toolError(err))
+			return failed, nil
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, StructuredContent: result}, nil
+	})
+}
+
+func orEmpty(b json.RawMessage) json.RawMessage {
+	if len(b) == 0 {
+		return json.RawMessage("{}")
+	}
+	return b
+}
+
+// checkArguments refuses arguments that the tool does not take, and names those that it
+// does.
+func checkArguments(args arguments, in *jsonschema.Schema) error {
+	known := slices.Sorted(maps.Keys(in.Properties))
+	for name := range args {
+		if in.Properties[name] == nil {
+			e := fail.New(fail.Usage, "unknown argument %q: the arguments are %s", name, strings.Join(known, ", "))
+			if like := service.Nearest(name, known); like != "" {
+				return e.WithHint("did you mean %q?", like)
+			}
+			return e
+		}
+	}
+	for _, name := range in.Required {
+		if _, ok := args[name]; !ok {
+			return fail.New(fail.Usage, "the argument %s is missing: %s", name, in.Properties[name].Description)
+		}
+	}
+	return nil
+}
+
+// offer adds a tool that calls its operation.
+func (m *mcpServer) offer(set int, t *tool) {
+	out := service.OpOf(t.op).Result
+	if t.pages {
+		out = reflect.TypeFor[page]()
+	}
+	m.add(set, t, t.names[set], t.schema(set), out, func(ctx context.Context, args arguments) (string, any, error) {
+		var c common
+		if err := takeCommon(args, &c); err != nil {
+			return "", nil, err
+		}
+		result, err := m.call(ctx, t, c.Workspace, args)
+		if err != nil {
+			return "", nil, err
+		}
+		shown := t.show(result)
+		switch {
+		case !t.pages:
+			return strings.TrimSuffix(shown, "\n"), result, nil
+		case c.Format == "json":
+			if shown, err = inJSON(result); err != nil {
+				return "", nil, err
+			}
+		case c.Format != "" && c.Format != "text":
+			return "", nil, fail.New(fail.Usage, "the argument format is text or json, not %q", c.Format)
+		}
+		return c.of(shown)
+	})
+}
+
+// takeCommon moves the arguments that do not belong to the operation to c.
+func takeCommon(args arguments, c *common) error {
+	for _, name := range strictjson.Fields(reflect.TypeFor[common]()) {
+		if raw, ok := args[name]; ok {
+			b, err := json.Marshal(arguments{name: raw})
+			if err == nil {
+				err = strictjson.Decode(b, c)
+			}
+			if err != nil {
+				return err
+			}
+			delete(args, name)
+		}
+	}
+	return nil
+}
+
+// call asks for the operation of a tool in a fork of the server's workspace, or in that
+// itself. The result is a pointer to the operation's type of results, to a text, or to a
+// list of events.
+func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, args arguments) (any, error) {
+	p, err := m.place(workspace)
+	if err != nil {
+		return nil, err
+	}
+	req, err := t.request(p, args)
+	if err != nil {
+		return nil, err
+	}
+	switch service.OpOf(t.op).Output {
+	case service.Text:
+		var out bytes.Buffer
+		err := m.a.exchange(ctx, p, req, client.Exchange{Out: &out}, nil)
+		text := out.String()
+		return &text, err
+	case service.Events:
+		var list []event
+		err := m.a.exchange(ctx, p, req, client.Exchange{Item: func(line json.RawMessage) error {
+			var e event
+			err := json.Unmarshal(line, &e)
+			list = append(list, e)
+			return err
+		}}, nil)
+		return &list, err
+	}
+	result := newResult(t)
+	if err := m.a.ask(ctx, p, req, result); err != nil {
+		if done, ok := result.(*service.Promoted); ok && len(done.Conflicts) > 0 {
+			return nil, fail.New(fail.KindOf(err), "%s; decide with ours, theirs or resolve:\n%s", fail.Of(err).Msg, strings.Join(shorten(done.Conflicts), "\n"))
+		}
+		return nil, err
+	}
+	switch made := result.(type) {
+	case *service.Forked:
+		made.Path = inside(p, made.Path)
+	case *service.Claimed:
+		made.Path = inside(p, made.Path)
+	}
+	return result, nil
+}
+
+func newResult(t *tool) any {
+	of := service.OpOf(t.op).Result
+	for of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	return reflect.New(of).Interface()
+}
+
+// place is where a fork of the server's workspace is, or that itself.
+func (m *mcpServer) place(workspace string) (locate.Place, error) {
+	p, err := m.a.place()
+	if err != nil || workspace == "" {
+		return p, err
+	}
+	root, ok := p.Root()
+	if !ok {
+		return p, fail.New(fail.NotFound, "the forks of this workspace cannot be reached from here")
+	}
+	for name := range strings.SplitSeq(workspace, "/") {
+		if err := snapshot.CheckName(name); err != nil {
+			return p, err
+		}
+		root = filepath.Join(root, snapshot.ForksDir, name)
+	}
+	return m.a.placeOf(root)
+}
+
+// request makes the arguments of the operation.
+func (t *tool) request(p locate.Place, args arguments) (any, error) {
+	req := reflect.New(reflect.TypeOf(t.op))
+	req.Elem().Set(reflect.ValueOf(t.op))
+	schema := mustSchema(reflect.TypeOf(t.op))
+	_, field := t.fields()
+	for name, raw := range args {
+		of := field[name]
+		if one(schema.Properties[of], name, of) {
+			raw = slices.Concat([]byte("["), raw, []byte("]"))
+		}
+		b, err := json.Marshal(arguments{of: raw})
+		if err == nil {
+			err = strictjson.Decode(b, req.Interface())
+		}
+		if err != nil {
+			return nil, fail.New(fail.Usage, "the argument %s: %w", name, err)
+		}
+	}
+	return req.Elem().Interface(), relative(p, req.Interface())
+}
+
+// relative makes the paths of a request relative to the workspace's root.
+func relative(p locate.Place, req any) (err error) {
+	one := func(path *snapshot.BytePath) {
+		if *path != "" && err == nil {
+			var rel string
+			rel, err = relPath(p, string(*path))
+			*path = snapshot.BytePath(rel)
+		}
+	}
+	many := func(paths []snapshot.BytePath) {
+		for i := range paths {
+			one(&paths[i])
+		}
+	}
+	switch r := req.(type) {
+	case *service.Restore:
+		many(r.Paths)
+	case *service.Diff:
+		many(r.Paths)
+	case *service.Revert:
+		one(&r.Path)
+	case *service.PathHistory:
+		one(&r.Path)
+	case *service.Log:
+		one(&r.Path)
+	}
+	return err
 }
 
 // toolError is an error in the words of tools: what to do next with a command is
@@ -88,77 +345,3 @@ func toolError(err error) error {
 	}
 	return &e
 }
-
-// ask asks for the operation that args belongs to.
-func ask[R any](ctx context.Context, m *mcpServer, p locate.Place, args any) (R, error) {
-	var out R
-	err := m.a.ask(ctx, p, args, &out)
-	return out, err
-}
-
-// maxPage bounds in bytes what a tool answers at once: a model can take only so
-// much.
-const maxPage = 40 << 10
-
-// paging is what tools with long texts take.
-type paging struct {
-	StartIndex int `json:"start_index,omitempty" jsonschema:"where to go on in a long text, in bytes; see next_index of the answer"`
-	MaxLength  int `json:"max_length,omitempty" jsonschema:"at most so many bytes at once, up to 40960"`
-}
-
-// page is a part of a text.
-type page struct {
-	Text        string `json:"text"`
-	TotalLength int    `json:"total_length" jsonschema:"of the whole text, in bytes"`
-	NextIndex   int    `json:"next_index,omitempty" jsonschema:"start_index of what follows"`
-}
-
-// of cuts a page out of a text, at ends of lines if there are any.
-func (p paging) of(text string) (string, page, error) {
-	if p.StartIndex < 0 || p.StartIndex > len(text) || p.MaxLength < 0 {
-		return "", page{}, fmt.Errorf("start_index is %d and max_length %d, of a text of %d bytes", p.StartIndex, p.MaxLength, len(text))
-	}
-	limit := maxPage
-	if p.MaxLength > 0 {
-		limit = min(p.MaxLength, maxPage)
-	}
-	out := page{Text: text[p.StartIndex:], TotalLength: len(text)}
-	if len(out.Text) > limit {
-		out.Text = cut(out.Text, limit)
-		out.NextIndex = p.StartIndex + len(out.Text)
-	}
-	shown := out.Text
-	if out.NextIndex > 0 {
-		shown += fmt.Sprintf("\n[%d of %d bytes; go on with start_index %d]", out.NextIndex, out.TotalLength, out.NextIndex)
-	}
-	return shown, out, nil
-}
-
-// cut is the beginning of a text, of at most limit bytes.
-func cut(text string, limit int) string {
-	if i := strings.LastIndexByte(text[:limit], '\n'); i >= 0 {
-		return text[:i+1]
-	}
-	for limit > 1 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
-}
-
-// inFormat is a text, or v as JSON.
-func inFormat(format, text string, v any) (string, error) {
-	switch format {
-	case "", "text":
-		return text, nil
-	case "json":
-		b, err := json.Marshal(v)
-		return string(b), err
-	}
-	return "", fmt.Errorf("format is text or json, not %q", format)
-}
-
-// maxListed is how many paths an answer names.
-const maxListed = 100
-
-// shorten bounds a list; the count beside it tells how many there are.
-func shorten[T any](list []T) []T { return list[:min(len(list), maxListed)] }

@@ -24,6 +24,7 @@ const (
 	NoSpace  Kind = "no-space"
 	Damage   Kind = "damage"
 	Denied   Kind = "denied"
+	Conflict Kind = "conflict"
 )
 
 // meanings is the one table of what each kind is elsewhere: the exit status of a
@@ -37,6 +38,7 @@ var meanings = map[Kind]struct {
 	"":       {0, http.StatusOK, ""},
 	Failed:   {1, http.StatusInternalServerError, ""},
 	Denied:   {1, http.StatusForbidden, errs.Perm},
+	Conflict: {1, http.StatusConflict, errs.Busy},
 	Usage:    {2, http.StatusBadRequest, errs.Invalid},
 	NotFound: {3, http.StatusNotFound, errs.NotExist},
 	Exists:   {4, http.StatusConflict, errs.Exist},

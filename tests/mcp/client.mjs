@@ -43,7 +43,7 @@ async function all() {
   assert.match((await c.do("snapshot_create", { name: "s1", description: "the first" })).text, /^snapshot s1 created: [0-9a-f]{64}$/);
   await c.fails("snapshot_create", { name: "s1" }, /there is a snapshot "s1" already/);
   await c.fails("snapshot_create", { name: "a/b" }, /refused name|name/);
-  await c.fails("snapshot_create", { nme: "x" }, /nme|additional/i);
+  await c.fails("snapshot_create", { nme: "x" }, /unknown argument "nme": the arguments are description, .*did you mean "name"/);
   put("f", "two\n");
   put("g", "new\n");
   await c.do("snapshot_create", { name: "s2" });
@@ -68,13 +68,35 @@ async function all() {
   await c.fails("fork_create", { name: "left" }, /already/);
   put(".forks/left/f", "theirs\n");
   put("f", "ours\n");
-  await c.fails("fork_promote", { fork: "left" }, /decide with ours or theirs:\nf|conflict/);
-  assert.equal((await c.do("fork_promote", { fork: "left", theirs: true })).changed, 1);
+  await c.fails("fork_merge", { fork: "left" }, /decide with ours, theirs or resolve:\nf/);
+  assert.match((await c.do("fork_merge", { fork: "left", theirs: true, dry_run: true })).text, /^would merge fork left \(1 file\(s\) would change\):\nf$/);
+  assert.equal(readFileSync(`${dir}/f`, "utf8"), "ours\n");
+  assert.equal((await c.do("fork_merge", { fork: "left", theirs: true })).changed, 1);
   assert.match((await c.do("fork_list")).text, /^left\ts1\t/);
-  assert.equal((await c.do("fork_end", { name: "left" })).snapshot, "left");
-  await c.fails("fork_end", { name: "left" }, /no such fork/);
+  assert.equal((await c.do("fork_delete", { name: "left" })).snapshot, "left");
+  await c.fails("fork_delete", { name: "left" }, /no such fork/);
+
+  // What a fork has can be looked at, captured and merged with the same tools.
+  await c.do("fork_create", { name: "right", ttl: "1h" });
+  put(".forks/right/f", "right\n");
+  await c.do("snapshot_create", { name: "inside", workspace: "right" });
+  put(".forks/right/f", "right again\n");
+  assert.match((await c.do("snapshot_diff", { name: "inside", workspace: "right", paths: ["f"] })).text, /-right\n\+right again\n/);
+  await c.fails("snapshot_show", { name: "inside" }, /no such snapshot/);
+  assert.match((await c.do("snapshot_restore", { name: "inside", workspace: "right", paths: ["f"], dry_run: true })).text, /1 file/);
+  assert.match((await c.do("fork_create", { name: "deep", workspace: "right" })).path, /\/\.forks\/right\/\.forks\/deep$/);
+  assert.equal((await c.do("workspace_status", { workspace: "right/deep" })).workspace, "deep");
+  await c.fails("workspace_status", { workspace: "none" }, /no fork none/);
+  await c.fails("workspace_status", { workspace: "../x" }, /name/);
+  assert.match((await c.do("fork_delete", { name: "right", discard: true })).text, /nothing of it is kept/);
+  await c.fails("fork_create", { name: "x", from: "s1" }, /unknown argument "from": the arguments are name, snapshot, ttl, workspace/);
+  await c.fails("fork_create", { name: 1 }, /the argument name: .*must be a string, not the number|the argument name: .*must be a string, not a number/);
+  await c.fails("fork_create", {}, /the argument name is missing/);
+  await c.fails("snapshot_create", { description: 5 }, /the argument description: /);
   assert.equal((await c.do("workspace_status")).workspace, "main");
   assert.match((await c.do("workspace_log", { path: "f" })).text, /restored/);
+  assert.equal((await c.do("workspace_log", { path: "f", limit: 1 })).text.trim().split("\n").length, 1);
+  assert.equal((await c.do("snapshot_list", { limit: 1 })).text.trim().split("\n").length, 1);
   await c.do("snapshot_delete", { name: "s2" });
   await c.fails("no_such_tool", {}, /no_such_tool|unknown/i);
 
@@ -122,6 +144,20 @@ async function sets() {
   assert.notEqual(readFileSync(`${one.path}/f`, "utf8"), "after\n");
   assert.equal(readFileSync(`${dir}/f`, "utf8"), "after\n");
   await w.fails("workspace__mine__restore", { ref: "none" }, /no such snapshot/);
+  // Every ref is taken by every tool: a branch of a branch, of its snapshot, and so on.
+  writeFileSync(`${two.path}/f`, "two\n");
+  const three = await w.do("workspace__mine__branch", { ref: two.ref });
+  assert.equal(readFileSync(`${three.path}/f`, "utf8"), "two\n");
+  const state = await w.do("workspace__mine__snapshot", { ref: three.ref });
+  writeFileSync(`${three.path}/f`, "three\n");
+  const four = await w.do("workspace__mine__restore", { ref: state.ref });
+  assert.equal(readFileSync(`${four.path}/f`, "utf8"), "two\n");
+  const five = await w.do("workspace__mine__branch", { ref: four.ref });
+  assert.equal(readFileSync(`${five.path}/f`, "utf8"), "two\n");
+  for (const r of [ref, one.ref, two.ref, three.ref, state.ref, four.ref, five.ref]) {
+    for (const tool of ["snapshot", "restore", "branch"]) assert((await w.do(`workspace__mine__${tool}`, { ref: r })).ref);
+  }
+  await w.fails("workspace__mine__branch", { reff: ref }, /unknown argument "reff": the arguments are ref/);
   await w.close();
 }
 

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+// The sets of tools. A tool has a name in each set that it is in.
+const (
+	setAll = iota
+	setSnapshots
+	setWorkspace // below workspace__NAME__
+)
+
+// A tool is an operation of the service under the names that models know, with those of
+// its arguments that a model needs.
+type tool struct {
+	names        [3]string // by set
+	title, about string
+	effect       effect
+	op           any // the operation's arguments, with those that every call has
+	// args are the arguments that the tool takes. AS=FIELD is one by another name; a
+	// list that is called by a name in the singular takes one element.
+	args string
+	// pages cuts the text up; else the structured content is the operation's result.
+	pages bool
+	show  func(result any) string
+}
+
+// text makes a tool's show of a function for a type of results.
+func text[R any](show func(*R) string) func(any) string {
+	return func(result any) string { return show(result.(*R)) }
+}
+
+// tools is the table of all tools.
+var tools = []tool{
+	{names: [3]string{"snapshot_create", "snapshots_create", "snapshot"}, title: "Create a snapshot", effect: adds,
+		about: "Capture the workspace as it is now. Takes the same time whatever its size.",
+		op:    service.Snapshot{Wait: true}, args: "name description=message labels expires pinned if_changed",
+		show: text(func(i *snapshot.Info) string { return fmt.Sprintf("snapshot %s created: %s", i.Name, i.ID) })},
+	{names: [3]string{"snapshot_list", "snapshots_list"}, title: "List snapshots", effect: reads,
+		about: "List the snapshots, newest first: name, id, time and description, with tabs between.",
+		op:    service.List{}, args: "limit since origin labels", pages: true,
+		show: text(func(l *service.Snapshots) string { return joinRows(listRows(l.Snapshots)) })},
+	{names: [3]string{"snapshot_show"}, title: "Show a snapshot", effect: reads,
+		about: "Show everything about one snapshot.", op: service.Show{}, args: "name",
+		show: text(func(i *snapshot.Info) string { return rowsText(infoFields(*i, time.Now())) })},
+	{names: [3]string{"snapshot_delete", "snapshots_delete"}, title: "Delete a snapshot", effect: destroys,
+		about: "Delete a snapshot. Contents that only it has are lost.", op: service.Remove{}, args: "name=names",
+		show: text(func(d *service.Removed) string { return "snapshot " + strings.Join(d.Names, " ") + " deleted" })},
+	{names: [3]string{"snapshot_compact", "snapshots_compact"}, title: "Compact snapshots", effect: destroys,
+		about: "Make one snapshot of all files that some have, of each path the newest. The others are deleted unless they are pinned.",
+		op:    service.Compact{}, args: "names name description=message",
+		show: text(func(c *service.Compacted) string { return compactedLines(*c) })},
+	{names: [3]string{"snapshot_push"}, title: "Push a snapshot", effect: adds,
+		about: "Send a snapshot to a remote that the owner of the store has set up.",
+		op:    service.Push{}, args: "name=snapshots remote as",
+		show: text(func(l *service.PushedList) string {
+			var b strings.Builder
+			for _, p := range l.Pushed {
+				b.WriteString(pushedLine(p.Remote, p))
+			}
+			return b.String()
+		})},
+	{names: [3]string{"snapshot_restore"}, title: "Restore a snapshot", effect: replaces,
+		about: "Make the workspace, or some paths of it, equal to a snapshot. The state before is captured first; snapshot_undo restores it.",
+		op:    service.Restore{}, args: "name paths dry_run", show: text(restoredText)},
+	{names: [3]string{"snapshot_undo"}, title: "Undo the last restore", effect: replaces,
+		about: "Undo the last restore, revert or merge.",
+		op:    service.Restore{Name: "undo"}, args: "dry_run", show: text(restoredText)},
+	{names: [3]string{"snapshot_revert", "snapshots_revert"}, title: "Revert a file", effect: replaces,
+		about: "Restore one file or directory. It is deleted if the snapshot does not have it.",
+		op:    service.Revert{}, args: "path name", show: text(restoredText)},
+	{names: [3]string{"snapshot_diff"}, title: "Show differences", effect: reads,
+		about: "Show what changed from one snapshot to another, or to now, as a patch.",
+		op:    service.Diff{Format: "patch"}, args: "name=a other=b paths", pages: true, show: text(differences)},
+	{names: [3]string{"snapshot_changes", "snapshots_changes"}, title: "List changed files", effect: reads,
+		about: "List the files that changed from one snapshot to another, or to now: A, M, D, T or R and the path.",
+		op:    service.Diff{Format: "name-status"}, args: "name=a other=b paths", pages: true, show: text(differences)},
+	{names: [3]string{"snapshot_history", "snapshots_history"}, title: "Show the history of a file", effect: reads,
+		about: "List the snapshots in which a path was created, modified or deleted, newest first.",
+		op:    service.PathHistory{}, args: "path all", pages: true,
+		show: text(func(h *service.History) string { return joinRows(historyRows(*h)) })},
+	{names: [3]string{"fork_create", "", "branch"}, title: "Create a fork", effect: adds,
+		about: "Make an isolated writable copy of a snapshot or of the present state. The answer has its path.",
+		op:    service.Fork{}, args: "name snapshot ttl",
+		show: text(func(f *service.Forked) string { return fmt.Sprintf("fork %s created: %s", f.Name, f.Path) })},
+	{names: [3]string{"", "", "restore"}, title: "Restore", effect: adds,
+		about: "Make a new workspace that is equal to a state. The present one stays as it is.",
+		op:    service.Fork{}, args: "name snapshot",
+		show: text(func(f *service.Forked) string { return f.Name })},
+	{names: [3]string{"fork_list"}, title: "List forks", effect: reads,
+		about: "List the forks: name, snapshot that each began from, time, snapshots, with tabs between.",
+		op:    service.Forks{}, pages: true,
+		show: text(func(l *service.ForkList) string { return joinRows(forkRows(l.Forks)) })},
+	{names: [3]string{"fork_merge"}, title: "Merge a fork", effect: replaces,
+		about: "Merge what a fork changed into the workspace. If both changed a path, nothing is changed and the paths are listed.",
+		op:    service.Promote{}, args: "fork ours theirs resolve dry_run",
+		show: text(func(p *service.Promoted) string {
+			p.Paths = shorten(p.Paths)
+			return promotedLines(*p)
+		})},
+	{names: [3]string{"fork_delete"}, title: "Delete a fork", effect: replaces,
+		about: "End a fork. Its last state becomes a snapshot of the workspace, unless it is discarded.",
+		op:    service.EndFork{}, args: "name discard",
+		show: text(func(e *service.Ended) string {
+			if e.Snapshot == "" {
+				return fmt.Sprintf("fork %s is deleted; nothing of it is kept", e.Name)
+			}
+			return fmt.Sprintf("fork %s is deleted; its last state is the snapshot %s", e.Name, e.Snapshot)
+		})},
+	{names: [3]string{"workspace_claim"}, title: "Claim a workspace", effect: adds,
+		about: "Get the path of the one fork with a label: the running one, else its last state, else a fresh one.",
+		op:    service.Claim{}, args: "label from ttl",
+		show: text(func(c *service.Claimed) string { return c.Tier + ": " + c.Path })},
+	{names: [3]string{"workspace_status"}, title: "Show the status", effect: reads,
+		about: "Show the status of the workspace and its store.", op: service.GetStatus{},
+		show: text(func(s *service.Status) string { return rowsText(statusFields(*s, time.Now())) })},
+	{names: [3]string{"workspace_log"}, title: "Show the events", effect: reads,
+		about: "Show what happened in the workspace, newest first: time, action, path, and the program.",
+		op:    service.Log{}, args: "path since action command limit", pages: true, show: text(eventLines)},
+}
+
+// restoredText lists what a restore changed.
+func restoredText(r *service.Restored) string {
+	r.Paths = shorten(r.Paths)
+	lines := restoredLines(*r)
+	if open := openText(r.Open); open != "" {
+		lines += open + "\n"
+	}
+	return lines
+}
+
+func differences(text *string) string {
+	if *text == "" {
+		return "no differences"
+	}
+	return strings.ToValidUTF8(*text, "\uFFFD")
+}
+
+// eventLines lists events, the newest first.
+func eventLines(events *[]event) string {
+	var b strings.Builder
+	for i := len(*events) - 1; i >= 0; i-- {
+		b.WriteString((*events)[i].text(false) + "\n")
+	}
+	return b.String()
+}
+
+// inJSON is a result as the format json has it: a list is one, and lines are one.
+func inJSON(result any) (string, error) {
+	switch r := result.(type) {
+	case *service.Snapshots:
+		result = r.Snapshots
+	case *string:
+		result = strings.Split(*r, "\n")
+	}
+	b, err := json.Marshal(result)
+	return string(b), err
+}
+
+// maxListed is how many paths an answer names.
+const maxListed = 100
+
+// shorten bounds a list; the count beside it says how many there are.
+func shorten[T any](list []T) []T { return list[:min(len(list), maxListed)] }

@@ -24,21 +24,21 @@ func (s *Store) appendObject(h *header, rec []byte, only *loc) (loc, error) {
 	a := &s.packs.tail
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := s.failure(); err != nil {
+	if err := s.failed.err(); err != nil {
 		return loc{}, err
 	}
 	if only == nil {
-		if err := s.room(int64(len(rec))); err != nil {
+		if err := s.packs.room(int64(len(rec))); err != nil {
 			return loc{}, err
 		}
 	}
-	if err := s.rotate(int64(len(rec))); err != nil {
+	if err := s.packs.rotate(int64(len(rec))); err != nil {
 		return loc{}, err
 	}
 	p := a.pack
 	off := p.end
 	h.encode(rec, p.id, off)
-	if err := s.writeRecord(p, rec, off); err != nil {
+	if err := s.packs.write(p, rec, off); err != nil {
 		return loc{}, err
 	}
 	l := h.loc(p.id, off)
@@ -51,20 +51,20 @@ func (s *Store) appendObject(h *header, rec []byte, only *loc) (loc, error) {
 			p.garbage = true // the record stays behind unused
 			return l, err
 		}
-		s.uncount(now)
+		s.index.uncount(now)
 	}
-	s.enter(h.hash, l)
+	s.index.enter(h.hash, l)
 	return l, nil
 }
 
 // room looks at the free space now and then. The appender is locked.
-func (s *Store) room(n int64) error {
-	a := &s.packs.tail
+func (ps *packSet) room(n int64) error {
+	a := &ps.tail
 	a.since += n
 	if a.since < appendInterval && a.pack != nil && !a.tight {
 		return nil
 	}
-	if err := s.space.forObjects(n); err != nil {
+	if err := ps.space.forObjects(n); err != nil {
 		a.tight = true
 		return err
 	}
@@ -74,12 +74,12 @@ func (s *Store) room(n int64) error {
 
 // rotate sees to it that the pack has room for n bytes more. The appender is
 // locked.
-func (s *Store) rotate(n int64) error {
-	a := &s.packs.tail
-	if a.pack != nil && a.pack.end+n <= max(s.o.PackSize, packHeaderSize+n) {
+func (ps *packSet) rotate(n int64) error {
+	a := &ps.tail
+	if a.pack != nil && a.pack.end+n <= max(ps.packSize, packHeaderSize+n) {
 		return nil
 	}
-	p, err := s.packs.create()
+	p, err := ps.create()
 	if err != nil {
 		return noSpace(err)
 	}
@@ -87,19 +87,19 @@ func (s *Store) rotate(n int64) error {
 	return nil
 }
 
-// writeRecord writes a record at the end of a pack. If that fails, the pack is
+// write writes a record at the end of a pack. If that fails, the pack is
 // as it was.
-func (s *Store) writeRecord(p *pack, rec []byte, off int64) error {
-	f, err := s.packs.use(p)
+func (ps *packSet) write(p *pack, rec []byte, off int64) error {
+	f, err := ps.use(p)
 	if err != nil {
 		return err
 	}
-	defer s.packs.done(p)
+	defer ps.done(p)
 	if _, err := f.WriteAt(rec, off); err != nil {
 		err = fmt.Errorf("append to pack %s: %w", p.name(), noSpace(err))
 		if terr := f.Truncate(off); terr != nil {
 			// Half a record would stay in the middle of the pack.
-			return s.fail(errors.Join(err, terr))
+			return ps.failed.set(errors.Join(err, terr))
 		}
 		return err
 	}
@@ -114,43 +114,43 @@ func noSpace(err error) error {
 	return err
 }
 
-// syncObjects makes every object durable that was put before the call. It needs
+// sync makes every object durable that was put before the call. It needs
 // no lock.
-func (s *Store) syncObjects() error {
-	if err := s.failure(); err != nil {
+func (ps *packSet) sync() error {
+	if err := ps.failed.err(); err != nil {
 		return err
 	}
 	ends := map[*pack]int64{}
-	packs := s.packs.all()
-	s.index.mu.Lock()
+	packs := ps.all()
+	ps.figures.Lock()
 	for _, p := range packs {
 		if p.synced < p.end {
 			ends[p] = p.end
 		}
 	}
-	s.index.mu.Unlock()
+	ps.figures.Unlock()
 	for p, end := range ends {
-		if err := s.syncPack(p, end); err != nil {
+		if err := ps.syncPack(p, end); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) syncPack(p *pack, end int64) error {
-	f, err := s.packs.use(p)
-	if err != nil && s.packs.get(p.id) == nil {
+func (ps *packSet) syncPack(p *pack, end int64) error {
+	f, err := ps.use(p)
+	if err != nil && ps.get(p.id) == nil {
 		return nil // gc has removed it since, after what lived in it was durable elsewhere
 	}
 	if err != nil {
 		return err
 	}
-	defer s.packs.done(p)
+	defer ps.done(p)
 	if err := f.Sync(); err != nil {
-		return s.fail(fmt.Errorf("sync pack %s: %w", p.name(), noSpace(err)))
+		return ps.failed.set(fmt.Errorf("sync pack %s: %w", p.name(), noSpace(err)))
 	}
-	s.index.mu.Lock()
-	defer s.index.mu.Unlock()
+	ps.figures.Lock()
+	defer ps.figures.Unlock()
 	p.synced = max(p.synced, end)
 	return nil
 }

@@ -37,7 +37,7 @@ func BenchmarkPutAgain(b *testing.B) {
 	s := openTest(b, b.TempDir(), Options{})
 	buf := blob(0, 64<<10)
 	put(b, s, buf)
-	if err := s.flush(); err != nil {
+	if err := s.index.flush(); err != nil {
 		b.Fatal(err)
 	}
 	b.SetBytes(int64(len(buf)))
@@ -53,7 +53,7 @@ func BenchmarkGet(b *testing.B) {
 	for i := range 500 {
 		list = append(list, put(b, s, blob(uint64(2*i), 64<<10)))
 	}
-	if err := s.flush(); err != nil {
+	if err := s.index.flush(); err != nil {
 		b.Fatal(err)
 	}
 	var buf []byte

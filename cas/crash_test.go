@@ -184,7 +184,7 @@ func (h *history) run(s *Store, rnd *rand.Rand, steps int) error {
 			h.pending = map[Hash][]byte{}
 		default:
 			if rnd.IntN(3) == 0 {
-				if err := s.flush(); err != nil {
+				if err := s.index.flush(); err != nil {
 					return err
 				}
 			}
@@ -321,16 +321,16 @@ func TestFailedFlushForgetsNothing(t *testing.T) {
 	a, b := blob(1, 1000), blob(2, 1000)
 	put(t, s, a)
 	commit(t, s, MetaOp{Key: "a", Value: []byte("1")}, MetaOp{Key: "b", Value: []byte("1")})
-	over, _, dirty := s.beginFlush()
+	over, _, dirty := s.index.beginFlush()
 	put(t, s, b)
 	commit(t, s, MetaOp{Key: "a", Value: []byte("2")})
-	s.endFlush(over, dirty)
+	s.index.endFlush(over, dirty)
 	for range 2 {
 		wantObject(t, s, a)
 		wantObject(t, s, b)
 		wantMeta(t, s, "a", "2")
 		wantMeta(t, s, "b", "1")
-		if err := s.flush(); err != nil {
+		if err := s.index.flush(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -141,23 +141,29 @@ func (r *Recording) stop() {
 // error of the disk.
 func (r *Recording) Collect(ctx context.Context, incomplete bool, mark func(keep func(Hash) (first bool)) error,
 	progress func(done, total int64)) (GCResult, error) {
-	res, err := r.s.collect(ctx, r.c, incomplete, mark, progress)
-	if err != nil {
-		return res, fmt.Errorf("gc: %w", err)
+	s := &sweeper{Store: r.s, c: r.c}
+	if err := s.collect(ctx, incomplete, mark, progress); err != nil {
+		return s.res, fmt.Errorf("gc: %w", err)
 	}
-	return res, nil
+	return s.res, nil
 }
 
-func (s *Store) collect(ctx context.Context, c *collector, incomplete bool, mark func(keep func(Hash) (first bool)) error,
-	progress func(done, total int64)) (GCResult, error) {
-	var res GCResult
+// A sweeper takes away what a collector did not keep.
+type sweeper struct {
+	*Store
+	c   *collector
+	res GCResult
+}
+
+func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(keep func(Hash) (first bool)) error,
+	progress func(done, total int64)) error {
 	defer s.space.drain()()
-	if err := s.failure(); err != nil {
-		return res, err
+	if err := s.failed.err(); err != nil {
+		return err
 	}
 	if incomplete { // what a damaged index does not know would be taken for garbage
 		if err := s.index.db.check(); err != nil {
-			return res, err
+			return err
 		}
 	}
 	var kerr error
@@ -169,7 +175,7 @@ func (s *Store) collect(ctx context.Context, c *collector, incomplete bool, mark
 		if err != nil && kerr == nil {
 			kerr = fmt.Errorf("look for object %s: %w", h, err)
 		}
-		return err == nil && (!ok || c.keep(l))
+		return err == nil && (!ok || s.c.keep(l))
 	})
 	if err == nil {
 		err = kerr
@@ -178,23 +184,23 @@ func (s *Store) collect(ctx context.Context, c *collector, incomplete bool, mark
 		err = ctx.Err()
 	}
 	if err != nil {
-		return res, err
+		return err
 	}
 	// From here on, what the index does not hold yet is new.
-	if err := s.flush(); err != nil {
-		return res, err
+	if err := s.index.flush(); err != nil {
+		return err
 	}
-	if err := s.sweep(ctx, c, &res, progress); err != nil {
-		return res, err
+	if err := s.sweep(ctx, progress); err != nil {
+		return err
 	}
-	for id := range c.limits {
-		res.Kept += c.count(id)
+	for id := range s.c.limits {
+		s.res.Kept += s.c.count(id)
 	}
-	if err := s.flush(); err != nil {
-		return res, err
+	if err := s.index.flush(); err != nil {
+		return err
 	}
-	s.flatten(1)
-	return res, nil
+	s.index.flatten(1)
+	return nil
 }
 
 // startRecording notes where the packs end. It waits for Puts that are under
@@ -214,23 +220,23 @@ func (s *Store) startRecording() *collector {
 	return c
 }
 
-func (s *Store) sweep(ctx context.Context, c *collector, res *GCResult, progress func(done, total int64)) error {
+func (s *sweeper) sweep(ctx context.Context, progress func(done, total int64)) error {
 	// The newest first: if it is to be emptied, that must happen before the
 	// living records of others are moved into it.
 	packs := s.packs.all()
 	slices.Reverse(packs)
 	var done, total int64
 	for _, p := range packs {
-		total += c.limits[p.id]
+		total += s.c.limits[p.id]
 	}
 	announced := false
 	for _, p := range packs {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		limit, old := c.limits[p.id]
+		limit, old := s.c.limits[p.id]
 		s.index.mu.Lock()
-		clean := !p.garbage && !p.sweeping && c.count(p.id) == c.objects[p.id]
+		clean := !p.garbage && !p.sweeping && s.c.count(p.id) == s.c.objects[p.id]
 		s.index.mu.Unlock()
 		if old && !clean {
 			if !announced {
@@ -239,7 +245,7 @@ func (s *Store) sweep(ctx context.Context, c *collector, res *GCResult, progress
 				}
 				announced = true
 			}
-			if err := s.sweepPack(ctx, c, p, limit, res); err != nil {
+			if err := s.sweepPack(ctx, p, limit); err != nil {
 				return fmt.Errorf("sweep pack %s: %w", p.name(), err)
 			}
 		}
@@ -254,7 +260,7 @@ func (s *Store) sweep(ctx context.Context, c *collector, res *GCResult, progress
 // announce counts this collection in the manifest, then in the index. An index that
 // missed it, like one put back from a copy, has places that are no more; Open sees
 // that by the count.
-func (s *Store) announce() error {
+func (s *sweeper) announce() error {
 	n := s.collections() + 1
 	if err := s.commit([]MetaOp{{Key: keyCollections, Value: binary.LittleEndian.AppendUint64(nil, n)}}); err != nil {
 		return err

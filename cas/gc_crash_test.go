@@ -58,7 +58,7 @@ func TestInterruptedGC(t *testing.T) {
 				wantObjectRetry(t, s, b, faulty)
 			}
 		}
-		if err != nil && s != nil && s.failure() == nil && again {
+		if err != nil && s != nil && s.failed.err() == nil && again {
 			// Another one in the same life of the store ends the work.
 			collectAllBut(t, s, keep)
 			for _, p := range s.packs.all() {

@@ -378,7 +378,7 @@ func TestCommitWhileAPackGoes(t *testing.T) {
 	if s.packs.get(p.id) != nil {
 		t.Fatal("the pack is still there")
 	}
-	if err := s.syncPack(p, end); err != nil {
+	if err := s.packs.syncPack(p, end); err != nil {
 		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package cas
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"sync"
 
@@ -20,6 +21,12 @@ const (
 // An index knows where each object lies: what was put lately from memory, the rest
 // from the database.
 type index struct {
+	packs       *packSet
+	space       *space
+	log         *slog.Logger
+	readOnly    bool
+	collections func() uint64 // by the manifest
+
 	db *database
 
 	suspected sync.Once // see Store.CheckIndex
@@ -108,23 +115,34 @@ func (x *index) unwritten() map[Hash]loc {
 	return all
 }
 
-// enter makes an object known. index.mu is held.
-func (s *Store) enter(hash Hash, l loc) {
-	s.index.fresh.objects[hash] = l
-	s.index.fresh.bytes += l.size()
-	if p := s.packs.get(l.pack); p != nil {
+// enter makes an object known. mu is held.
+func (x *index) enter(hash Hash, l loc) {
+	x.fresh.objects[hash] = l
+	x.fresh.bytes += l.size()
+	if p := x.packs.get(l.pack); p != nil {
 		p.info.add(l)
 		p.dirty = true
 	}
 }
 
 // uncount takes an object that moves or vanishes out of its pack's figures.
-// index.mu is held.
-func (s *Store) uncount(l loc) {
-	if p := s.packs.get(l.pack); p != nil {
+// mu is held.
+func (x *index) uncount(l loc) {
+	if p := x.packs.get(l.pack); p != nil {
 		p.info.remove(l)
 		p.dirty, p.garbage = true, true
 	}
+}
+
+// objects is how many there are.
+func (x *index) objects() (n int64) {
+	packs := x.packs.all()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, p := range packs {
+		n += p.info.objects
+	}
+	return n
 }
 
 // overfull reports whether what is in memory should go to the database.
@@ -136,17 +154,17 @@ func (x *index) overfull() bool {
 
 // flushFull flushes if that is due. A disk too full for the database is no error as
 // long as memory holds what it cannot.
-func (s *Store) flushFull() error {
-	if !s.index.overfull() {
+func (x *index) flushFull() error {
+	if !x.overfull() {
 		return nil
 	}
-	s.index.writing.Lock()
-	defer s.index.writing.Unlock()
-	if !s.index.overfull() {
+	x.writing.Lock()
+	defer x.writing.Unlock()
+	if !x.overfull() {
 		return nil // somebody else has done it
 	}
-	err := s.flushLocked()
-	if errors.Is(err, ErrNoSpace) && len(s.index.unwritten()) < maxUnflushed {
+	err := x.flushLocked()
+	if errors.Is(err, ErrNoSpace) && len(x.unwritten()) < maxUnflushed {
 		return nil
 	}
 	return err
@@ -154,36 +172,36 @@ func (s *Store) flushFull() error {
 
 // flush writes what the database does not hold yet, after making the packs that it
 // refers to durable.
-func (s *Store) flush() error {
-	s.index.writing.Lock()
-	defer s.index.writing.Unlock()
-	return s.flushLocked()
+func (x *index) flush() error {
+	x.writing.Lock()
+	defer x.writing.Unlock()
+	return x.flushLocked()
 }
 
-func (s *Store) flushLocked() error {
-	if s.o.ReadOnly {
+func (x *index) flushLocked() error {
+	if x.readOnly {
 		return nil
 	}
-	over, infos, dirty := s.beginFlush()
+	over, infos, dirty := x.beginFlush()
 	if len(over.objects) == 0 && len(infos) == 0 {
-		s.endFlush(overlay{}, nil)
+		x.endFlush(overlay{}, nil)
 		return nil
 	}
-	s.space.hold(s.Stats().Objects)
+	x.space.hold(x.objects())
 	err := guard.Do(func() error { // what the database has not taken must not be forgotten
-		if err := s.syncObjects(); err != nil {
+		if err := x.packs.sync(); err != nil {
 			return err
 		}
-		return s.writeIndex(over, infos)
+		return x.write(over, infos)
 	})
 	if err != nil {
-		s.endFlush(over, dirty)
+		x.endFlush(over, dirty)
 		return fmt.Errorf("write index: %w", noSpace(err))
 	}
-	s.endFlush(overlay{}, nil)
-	s.index.db.stopPool()
-	if n, fresh, rest := s.index.db.levels(); n >= freshTables && fresh >= rest/2 {
-		s.flattenLocked()
+	x.endFlush(overlay{}, nil)
+	x.db.stopPool()
+	if n, fresh, rest := x.db.levels(); n >= freshTables && fresh >= rest/2 {
+		x.flattenLocked()
 	}
 	return nil
 }
@@ -194,33 +212,33 @@ func (s *Store) flushLocked() error {
 const freshTables = 8
 
 // flatten merges the tables of the index if there are more fresh ones than most.
-func (s *Store) flatten(most int) {
-	s.index.writing.Lock()
-	defer s.index.writing.Unlock()
-	if n, _, _ := s.index.db.levels(); n > most {
-		s.flattenLocked()
+func (x *index) flatten(most int) {
+	x.writing.Lock()
+	defer x.writing.Unlock()
+	if n, _, _ := x.db.levels(); n > most {
+		x.flattenLocked()
 	}
 }
 
 // flattenLocked needs room for the index once more. Without it, lookups take longer.
-func (s *Store) flattenLocked() {
-	err := s.space.check(s.index.db.bytes(), headroom)
+func (x *index) flattenLocked() {
+	err := x.space.check(x.db.bytes(), headroom)
 	if err == nil {
-		err = s.index.db.flatten()
+		err = x.db.flatten()
 	}
 	if err != nil {
-		s.log.Warn("cannot merge the tables of the index", "err", err)
+		x.log.Warn("cannot merge the tables of the index", "err", err)
 	}
 }
 
 // beginFlush takes the fresh overlay, and the pack figures as of that instant:
 // every record before a pack's end is in the overlay or in the database.
-func (s *Store) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
-	packs := s.packs.all()
-	s.index.mu.Lock()
-	defer s.index.mu.Unlock()
-	over := s.index.fresh
-	s.index.flushing, s.index.fresh = over, newOverlay()
+func (x *index) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
+	packs := x.packs.all()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	over := x.fresh
+	x.flushing, x.fresh = over, newOverlay()
 	infos := map[uint64]packInfo{}
 	var dirty []*pack
 	for _, p := range packs {
@@ -241,24 +259,24 @@ func (s *Store) beginFlush() (overlay, map[uint64]packInfo, []*pack) {
 
 // endFlush forgets the overlay that the database now holds, or takes back one that
 // it does not.
-func (s *Store) endFlush(back overlay, dirty []*pack) {
-	s.index.mu.Lock()
-	defer s.index.mu.Unlock()
-	s.index.flushing = overlay{}
+func (x *index) endFlush(back overlay, dirty []*pack) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.flushing = overlay{}
 	for _, p := range dirty {
 		p.dirty = true
 	}
 	if back.objects == nil {
 		return
 	}
-	maps.Copy(back.objects, s.index.fresh.objects)
-	back.bytes += s.index.fresh.bytes
-	s.index.fresh = back
+	maps.Copy(back.objects, x.fresh.objects)
+	back.bytes += x.fresh.bytes
+	x.fresh = back
 }
 
-func (s *Store) writeIndex(over overlay, infos map[uint64]packInfo) error {
-	b := s.index.db.batch(s.space.forIndex)
-	b.set([]byte{keyHead}, indexHead(s.collections()))
+func (x *index) write(over overlay, infos map[uint64]packInfo) error {
+	b := x.db.batch(x.space.forIndex)
+	b.set([]byte{keyHead}, indexHead(x.collections()))
 	for h, l := range over.objects {
 		b.set(objectKey(h), encodeLoc(l))
 	}

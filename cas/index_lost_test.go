@@ -19,7 +19,7 @@ func TestCloseOnADeadDisk(t *testing.T) {
 	b := blob(1, 1000)
 	put(t, s, b)
 	commit(t, s, MetaOp{Key: "k", Value: []byte("x")})
-	if err := s.flush(); err != nil {
+	if err := s.index.flush(); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(o.indexDir); err != nil {

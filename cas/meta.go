@@ -36,7 +36,7 @@ func (s *Store) Commit(ops ...MetaOp) error {
 		return fmt.Errorf("commit: %w", err)
 	}
 	// The commit is done; that the index lags behind is for the next flush to tell.
-	if err := s.flushFull(); err != nil {
+	if err := s.index.flushFull(); err != nil {
 		s.log.Warn("cannot write the index", "err", err)
 	}
 	return nil
@@ -55,22 +55,22 @@ func checkMeta(op MetaOp) error {
 func (s *Store) commit(ops []MetaOp) error {
 	s.commits.Lock()
 	defer s.commits.Unlock()
-	if err := s.syncObjects(); err != nil || len(ops) == 0 {
+	if err := s.packs.sync(); err != nil || len(ops) == 0 {
 		return err
 	}
-	ops = append(ops[:len(ops):len(ops)], MetaOp{Key: keyDurable, Value: s.synced().encode()})
+	ops = append(ops[:len(ops):len(ops)], MetaOp{Key: keyDurable, Value: s.packs.synced().encode()})
 	err := s.manifest.Commit(ops...)
 	if errors.Is(err, errs.Failed) {
-		return s.fail(err)
+		return s.failed.set(err)
 	}
 	return noSpace(err)
 }
 
 // synced is the place up to which all objects are on disk.
-func (s *Store) synced() (at place) {
-	packs := s.packs.all()
-	s.index.mu.Lock()
-	defer s.index.mu.Unlock()
+func (ps *packSet) synced() (at place) {
+	packs := ps.all()
+	ps.figures.Lock()
+	defer ps.figures.Unlock()
 	for _, p := range packs {
 		at = place{p.id, p.synced}
 		if p.synced < p.end {

@@ -99,6 +99,10 @@ type packSet struct {
 	fs       vfs.FS
 	dir      string
 	readOnly bool
+	packSize int64
+	space    *space
+	failed   *failure
+	figures  *sync.Mutex // index.mu
 
 	mu   sync.Mutex
 	m    map[uint64]*pack

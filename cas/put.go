@@ -85,7 +85,7 @@ func (s *Store) enlist(k Kind, h Hash, b []byte, write func() error) (err error)
 		})
 	})
 	if err == nil {
-		err = s.flushFull()
+		err = s.index.flushFull()
 	}
 	if err != nil {
 		return fmt.Errorf("put object %s: %w", h, err)
@@ -111,7 +111,7 @@ func (s *Store) present(h Hash) bool {
 		s.touch(l)
 		return true
 	}
-	s.uncount(l)
+	s.index.uncount(l)
 	delete(s.index.bad, h)
 	return false
 }

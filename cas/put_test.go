@@ -71,7 +71,7 @@ func TestConcurrentPutsStoreOnce(t *testing.T) {
 	}
 	once()
 	// The same again after a flush, when the index answers.
-	if err := s.flush(); err != nil {
+	if err := s.index.flush(); err != nil {
 		t.Fatal(err)
 	}
 	for i := range objects {

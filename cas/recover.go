@@ -9,11 +9,17 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
+// A recovery brings the index of a store that is being opened up to its packs.
+type recovery struct {
+	*Store
+	durable place // up to which the packs were durable at the last commit
+}
+
 // recover brings the index up to the packs: after a clean end there is nothing
 // to do, after a kill the records since the last flush are read, and with an
 // empty index all of them. It returns errIndexBroken for an index that cannot
 // belong to these packs.
-func (s *Store) recover() error {
+func (s *recovery) recover() error {
 	infos, err := s.index.db.packs()
 	if err != nil {
 		return fmt.Errorf("%w: %v", errIndexBroken, err)
@@ -28,16 +34,16 @@ func (s *Store) recover() error {
 	if err := s.placePacks(infos); err != nil {
 		return err
 	}
-	durable := s.durable()
+	s.durable = s.Store.durable()
 	for _, p := range s.packs.all() {
-		if err := s.recoverPack(p, durable); err != nil {
+		if err := s.recoverPack(p); err != nil {
 			return err
 		}
 	}
 	if s.o.ReadOnly {
 		return nil
 	}
-	if err := s.flush(); err != nil && !errors.Is(err, ErrNoSpace) {
+	if err := s.index.flush(); err != nil && !errors.Is(err, ErrNoSpace) {
 		return err
 	}
 	s.continuePacks()
@@ -45,7 +51,7 @@ func (s *Store) recover() error {
 }
 
 // placePacks compares what the index knows of the packs with what is there.
-func (s *Store) placePacks(infos map[uint64]packInfo) error {
+func (s *recovery) placePacks(infos map[uint64]packInfo) error {
 	for _, p := range s.packs.all() {
 		i, known := infos[p.id]
 		begun := !known && p.size <= packHeaderSize && p.sealed // and interrupted before its header was on disk
@@ -84,7 +90,7 @@ func (s *Store) placePacks(infos map[uint64]packInfo) error {
 }
 
 // short takes note of a pack that has lost its end: nothing is appended to it.
-func (s *Store) short(p *pack, want int64) {
+func (s *recovery) short(p *pack, want int64) {
 	s.log.Error("pack is shorter than it was; verify tells what is missing", "pack", p.name(), "bytes", p.size, "expected", want)
 	p.sealed = true
 }
@@ -92,7 +98,7 @@ func (s *Store) short(p *pack, want int64) {
 // recoverPack reads the records that the index does not hold. What was durable when
 // the last commit was made is believed; after that comes what a power cut may have
 // torn, which is checked and, if torn, made free.
-func (s *Store) recoverPack(p *pack, last place) error {
+func (s *recovery) recoverPack(p *pack) error {
 	f, err := s.packs.use(p)
 	if err != nil {
 		return err
@@ -100,10 +106,10 @@ func (s *Store) recoverPack(p *pack, last place) error {
 	defer s.packs.done(p)
 	durable := p.end
 	switch {
-	case p.id < last.pack:
+	case p.id < s.durable.pack:
 		durable = p.size
-	case p.id == last.pack:
-		durable = last.off
+	case p.id == s.durable.pack:
+		durable = s.durable.off
 	}
 	if durable > p.size {
 		s.short(p, durable)
@@ -129,7 +135,7 @@ func (s *Store) recoverPack(p *pack, last place) error {
 // recoverTail adopts the good records after an offset. They are written once
 // more: if they are there because a failed sync left them in memory only, they
 // reach the disk now.
-func (s *Store) recoverTail(p *pack, f vfs.File, from int64) error {
+func (s *recovery) recoverTail(p *pack, f vfs.File, from int64) error {
 	torn := int64(-1) // where torn bytes begin
 	sc := &scan{r: f, id: p.id, from: from, to: p.size, bodies: true}
 	err := sc.run(context.Background(), func(it *item) error {
@@ -160,7 +166,7 @@ func (s *Store) recoverTail(p *pack, f vfs.File, from int64) error {
 }
 
 // rewriteTail writes a record of the tail again, and makes torn bytes before it free.
-func (s *Store) rewriteTail(p *pack, f vfs.File, it *item, torn int64) error {
+func (s *recovery) rewriteTail(p *pack, f vfs.File, it *item, torn int64) error {
 	if s.o.ReadOnly {
 		return nil
 	}
@@ -192,14 +198,14 @@ func writeFree(f vfs.File, id uint64, off, n int64) error {
 
 // adopt enters a record that a scan found; of two records of one object the
 // later one. It flushes now and then, so that recovering needs little memory.
-func (s *Store) adopt(p *pack, it *item) error {
+func (s *recovery) adopt(p *pack, it *item) error {
 	if err := s.adoptRecord(p, it); err != nil || s.o.ReadOnly {
 		return err
 	}
-	return s.flushFull()
+	return s.index.flushFull()
 }
 
-func (s *Store) adoptRecord(p *pack, it *item) error {
+func (s *recovery) adoptRecord(p *pack, it *item) error {
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
 	p.end = it.off + it.length
@@ -217,15 +223,15 @@ func (s *Store) adoptRecord(p *pack, it *item) error {
 		// include.
 		q := s.packs.get(old.pack)
 		if counted || q != nil && old.off < q.info.covered {
-			s.uncount(old)
+			s.index.uncount(old)
 		}
 	}
-	s.enter(it.hash, it.loc(p.id, it.off))
+	s.index.enter(it.hash, it.loc(p.id, it.off))
 	return nil
 }
 
 // endRecovery syncs a pack: what it holds is durable from here on.
-func (s *Store) endRecovery(p *pack, f vfs.File) error {
+func (s *recovery) endRecovery(p *pack, f vfs.File) error {
 	s.index.mu.Lock()
 	end, sync := p.end, p.end > p.synced
 	s.index.mu.Unlock()
@@ -242,7 +248,7 @@ func (s *Store) endRecovery(p *pack, f vfs.File) error {
 }
 
 // continuePacks chooses the pack that is appended to.
-func (s *Store) continuePacks() {
+func (s *recovery) continuePacks() {
 	packs := s.packs.all()
 	if len(packs) == 0 {
 		return
@@ -253,7 +259,7 @@ func (s *Store) continuePacks() {
 }
 
 // rebuild makes a new index from the packs.
-func (s *Store) rebuild() error {
+func (s *recovery) rebuild() error {
 	if s.index.db != nil {
 		if err := s.index.db.close(); err != nil {
 			s.log.Warn("close index", "err", err)

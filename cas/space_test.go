@@ -108,7 +108,7 @@ func TestReserveFollowsTheObjects(t *testing.T) {
 	for i := range 1000 {
 		put(t, s, blob(uint64(i), 100))
 	}
-	if err := s.flush(); err != nil {
+	if err := s.index.flush(); err != nil {
 		t.Fatal(err)
 	}
 	grown := reserve()

@@ -32,7 +32,7 @@ type Store struct {
 	fs     vfs.FS
 	root   *vfs.Beneath // closed with the store; nil if the disk came with the options
 	life   lifetime
-	failed atomic.Pointer[error] // after a failed sync nothing more is written
+	failed failure // shared with packs
 	space  *space
 	codec  *codec
 
@@ -110,8 +110,13 @@ func newStore(dir string, o Options) (*Store, error) {
 		}
 	}
 	packDir := filepath.Join(dir, "packs")
-	s.packs = &packSet{fs: s.fs, dir: packDir, readOnly: o.ReadOnly, m: map[uint64]*pack{}, tail: appender{tight: true}}
 	s.space = newSpace(s.fs, packDir, o.Logger)
+	s.packs = &packSet{
+		fs: s.fs, dir: packDir, readOnly: o.ReadOnly, packSize: o.PackSize, space: s.space, failed: &s.failed,
+		figures: &s.index.mu, m: map[uint64]*pack{}, tail: appender{tight: true},
+	}
+	s.index.packs, s.index.space, s.index.log, s.index.readOnly = s.packs, s.space, o.Logger, o.ReadOnly
+	s.index.collections = s.collections
 	return s, nil
 }
 
@@ -220,7 +225,7 @@ func (s *Store) openIndex() (err error) {
 		dir = ""
 	}
 	if s.index.db, err = openDatabase(dir, s.log); err == nil {
-		err = s.recover()
+		err = (&recovery{Store: s}).recover()
 	}
 	if errors.Is(err, errIndexRead) {
 		err = fmt.Errorf("%w: %w", errIndexBroken, err)
@@ -229,7 +234,7 @@ func (s *Store) openIndex() (err error) {
 		return err
 	}
 	s.log.Warn("rebuilding the index from the packs", "reason", err)
-	return s.rebuild()
+	return (&recovery{Store: s}).rebuild()
 }
 
 // abandon lets go of everything without writing.
@@ -264,11 +269,11 @@ func (s *Store) Close() error {
 		return ErrClosed
 	}
 	var err error
-	if !s.o.ReadOnly && s.failure() == nil {
-		err = s.flush()
+	if !s.o.ReadOnly && s.failed.err() == nil {
+		err = s.index.flush()
 		if errors.Is(err, ErrNoSpace) {
 			// Nothing is lost: the packs hold it, and the next Open reads it there.
-			err = s.syncObjects()
+			err = s.packs.sync()
 		}
 	}
 	if err = errors.Join(err, s.release()); err != nil {
@@ -277,16 +282,19 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// fail makes every later write fail: after an error of Sync nobody knows what
+// A failure is why nothing more is written: after an error of Sync nobody knows what
 // is on disk, and the kernel will not say it a second time.
-func (s *Store) fail(err error) error {
+type failure struct{ first atomic.Pointer[error] }
+
+// set makes every later write fail.
+func (f *failure) set(err error) error {
 	err = fmt.Errorf("the disk failed, the store takes no more writes until it is opened again: %w", err)
-	s.failed.CompareAndSwap(nil, &err)
+	f.first.CompareAndSwap(nil, &err)
 	return err
 }
 
-func (s *Store) failure() error {
-	if p := s.failed.Load(); p != nil {
+func (f *failure) err() error {
+	if p := f.first.Load(); p != nil {
 		return *p
 	}
 	return nil

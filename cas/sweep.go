@@ -14,7 +14,7 @@ const punchBlock = 4096 // bytes; holes are made of whole blocks
 // sweepPack removes the dead records below limit. The order makes it safe to be
 // interrupted anywhere: first the dead are hidden from Put, then they leave the
 // index, then they become free records, then their space goes.
-func (s *Store) sweepPack(ctx context.Context, c *collector, p *pack, limit int64, res *GCResult) error {
+func (s *sweeper) sweepPack(ctx context.Context, p *pack, limit int64) error {
 	f, err := s.packs.use(p)
 	if err != nil {
 		return err
@@ -31,23 +31,23 @@ func (s *Store) sweepPack(ctx context.Context, c *collector, p *pack, limit int6
 	if err := s.survey(ctx, w); err != nil {
 		return err
 	}
-	s.decide(c, w)
+	s.decide(w)
 	defer s.undrop(w)
 	w.runs()
 	if err := s.unindex(w); err != nil {
 		return err
 	}
-	res.Removed += w.dead
+	s.res.Removed += w.dead
 	removed, err := s.empty(ctx, w)
 	if err != nil {
 		return err
 	}
 	if removed {
-		res.Packs++
+		s.res.Packs++
 		if w.live > 0 {
-			res.Rewritten++
+			s.res.Rewritten++
 		}
-		res.FreedBytes += max(before.Allocated-w.moved, 0)
+		s.res.FreedBytes += max(before.Allocated-w.moved, 0)
 		return nil
 	}
 	if err := s.free(w); err != nil {
@@ -60,12 +60,12 @@ func (s *Store) sweepPack(ctx context.Context, c *collector, p *pack, limit int6
 	if err != nil {
 		return err
 	}
-	res.FreedBytes += max(before.Allocated-after.Allocated, 0)
+	s.res.FreedBytes += max(before.Allocated-after.Allocated, 0)
 	return nil
 }
 
 // survey lists the records.
-func (s *Store) survey(ctx context.Context, w *sweepPlan) error {
+func (s *sweeper) survey(ctx context.Context, w *sweepPlan) error {
 	sc := &scan{r: w.f, id: w.p.id, from: packHeaderSize, to: w.limit}
 	return sc.run(ctx, func(it *item) error {
 		r := swept{hash: it.hash, off: it.off, length: it.length, free: it.kind == kindFree}
@@ -82,7 +82,7 @@ func (s *Store) survey(ctx context.Context, w *sweepPlan) error {
 
 // decide separates the dead from the living. No Put runs meanwhile; those that
 // come later do not find the dead any more.
-func (s *Store) decide(c *collector, w *sweepPlan) {
+func (s *sweeper) decide(w *sweepPlan) {
 	s.gc.gate.Lock()
 	defer s.gc.gate.Unlock()
 	s.index.mu.Lock()
@@ -92,7 +92,7 @@ func (s *Store) decide(c *collector, w *sweepPlan) {
 		at := place{w.p.id, r.off}
 		switch {
 		case r.free:
-		case c.kept(at):
+		case s.c.kept(at):
 			w.live += r.length
 		default:
 			r.dead = true
@@ -102,7 +102,7 @@ func (s *Store) decide(c *collector, w *sweepPlan) {
 	}
 }
 
-func (s *Store) undrop(w *sweepPlan) {
+func (s *sweeper) undrop(w *sweepPlan) {
 	// Who looked into the index before the dead were taken out of it may not have
 	// asked yet whether what it found is dropped.
 	s.gc.gate.Lock()
@@ -117,7 +117,7 @@ func (s *Store) undrop(w *sweepPlan) {
 }
 
 // unindex takes the dead out of the index, durably.
-func (s *Store) unindex(w *sweepPlan) error {
+func (s *sweeper) unindex(w *sweepPlan) error {
 	if w.dead == 0 {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (s *Store) unindex(w *sweepPlan) error {
 
 // empty removes the pack if that is worth it, after moving what lives in it to
 // the newest pack.
-func (s *Store) empty(ctx context.Context, w *sweepPlan) (removed bool, err error) {
+func (s *sweeper) empty(ctx context.Context, w *sweepPlan) (removed bool, err error) {
 	if w.damaged || !w.worthMoving(s.o.PackSize) || !s.retire(w) {
 		return false, nil
 	}
@@ -177,7 +177,7 @@ func (s *Store) empty(ctx context.Context, w *sweepPlan) (removed bool, err erro
 
 // retire makes sure that nothing is appended to the pack any more. It refuses a
 // pack that has got new records meanwhile: the next gc can have it.
-func (s *Store) retire(w *sweepPlan) bool {
+func (s *sweeper) retire(w *sweepPlan) bool {
 	s.packs.tail.mu.Lock()
 	defer s.packs.tail.mu.Unlock()
 	if s.packs.tail.pack == w.p {
@@ -193,7 +193,7 @@ func (s *Store) retire(w *sweepPlan) bool {
 }
 
 // move copies the living records to the newest pack and tells the index.
-func (s *Store) move(ctx context.Context, w *sweepPlan) error {
+func (s *sweeper) move(ctx context.Context, w *sweepPlan) error {
 	if err := s.space.forIndex(w.live); err != nil {
 		return err
 	}
@@ -222,11 +222,11 @@ func (s *Store) move(ctx context.Context, w *sweepPlan) error {
 		}
 		w.moved += h.size()
 	}
-	return s.flush()
+	return s.index.flush()
 }
 
 // free turns runs of dead records into free ones and gives their blocks back.
-func (s *Store) free(w *sweepPlan) error {
+func (s *sweeper) free(w *sweepPlan) error {
 	runs := w.runs()
 	for _, r := range runs {
 		if err := writeFree(w.f, w.p.id, r.from, r.to-r.from); err != nil {
@@ -238,7 +238,7 @@ func (s *Store) free(w *sweepPlan) error {
 	}
 	// A hole with an old header before it would look like damage.
 	if err := w.f.Sync(); err != nil {
-		return s.fail(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
+		return s.failed.set(fmt.Errorf("sync pack %s: %w", w.p.name(), err))
 	}
 	for _, r := range runs {
 		if r.holeTo == r.holeFrom {
@@ -257,7 +257,7 @@ func (s *Store) free(w *sweepPlan) error {
 
 // removePack deletes a pack in which nothing is wanted. The index says so first,
 // so that an interruption does not bring the pack's records back.
-func (s *Store) removePack(p *pack) error {
+func (s *sweeper) removePack(p *pack) error {
 	s.index.writing.Lock()
 	defer s.index.writing.Unlock()
 	b := s.index.db.batch(s.space.forIndex)

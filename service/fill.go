@@ -12,21 +12,33 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
+// FillOptions say what of a directory a new store is filled with.
+type FillOptions struct {
+	Exclude []string // directories
+	Show    func(Progress)
+	// Skip is called for each path that cannot be read. It is left out.
+	Skip func(path string, reason error)
+}
+
+func (o FillOptions) dir(later *gitbridge.Later) gitbridge.DirOptions {
+	return gitbridge.DirOptions{
+		ImportOptions: gitbridge.ImportOptions{Skip: o.Skip, Progress: func(p gitbridge.Progress) {
+			o.Show(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
+		}},
+		Exclude: o.Exclude, Later: later,
+	}
+}
+
 // Fill makes the workspace of a new store equal to a directory, but for the
 // directories excluded.
-func Fill(ctx context.Context, s *snapshot.Store, dir string, exclude []string, show func(Progress)) error {
+func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) error {
 	finished := s.Importing()
 	defer finished()
 	root := &rootMeta{}
 	at := importAt{made: gitbridge.Meta{Mode: unix.S_IFDIR | 0o755}}
 	st, err := build(ctx, s, at, func(sink gitbridge.Sink) error {
 		root.Sink = sink
-		return gitbridge.ReadDir(ctx, dir, root, gitbridge.DirOptions{
-			ImportOptions: gitbridge.ImportOptions{Progress: func(p gitbridge.Progress) {
-				show(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
-			}},
-			Exclude: exclude,
-		})
+		return gitbridge.ReadDir(ctx, dir, root, o.dir(nil))
 	})
 	if err != nil {
 		return err
@@ -43,7 +55,7 @@ func Fill(ctx context.Context, s *snapshot.Store, dir string, exclude []string, 
 
 // FillLater does so without the contents of files, which are read when they are needed,
 // at the latest by the first checkpoint.
-func FillLater(ctx context.Context, s *snapshot.Store, dir string, exclude []string, show func(Progress)) error {
+func FillLater(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) error {
 	defer s.Importing()()
 	later, err := gitbridge.NewLater(dir)
 	if err != nil {
@@ -52,12 +64,7 @@ func FillLater(ctx context.Context, s *snapshot.Store, dir string, exclude []str
 	b := importer.New(ctx, s.Source(), s.CAS(), gitbridge.Meta{Mode: unix.S_IFDIR | 0o755})
 	defer b.Close()
 	b.Later()
-	if err := gitbridge.ReadDir(ctx, dir, importer.Root{Sink: b}, gitbridge.DirOptions{
-		ImportOptions: gitbridge.ImportOptions{Progress: func(p gitbridge.Progress) {
-			show(Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
-		}},
-		Exclude: exclude, Later: later,
-	}); err != nil {
+	if err := gitbridge.ReadDir(ctx, dir, importer.Root{Sink: b}, o.dir(later)); err != nil {
 		return err
 	}
 	st, next, epoch, err := b.Unsealed()

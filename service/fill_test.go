@@ -32,7 +32,7 @@ func TestFillLater(t *testing.T) {
 	must(t, os.Truncate(sparse, 1<<30))
 	s, err := snapshot.Open(at, snapshot.Options{Quiet: true})
 	must(t, err)
-	must(t, FillLater(context.Background(), s, dir, nil, func(Progress) {}))
+	must(t, FillLater(context.Background(), s, dir, FillOptions{Show: func(Progress) {}}))
 	must(t, os.WriteFile(filepath.Join(dir, "changed"), []byte("behind"), 0o644))
 	must(t, os.Remove(filepath.Join(dir, "goes")))
 	lost := map[string]bool{"changed": true, "goes": true}

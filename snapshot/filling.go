@@ -9,6 +9,9 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
+// fromName is a file with the path of the directory that the store was filled from.
+const fromName = "from"
+
 // fillingName is a file that is in a store from before it is made until all that it is
 // filled from is in. Who was killed meanwhile leaves it: what there is must not be taken
 // for an empty workspace.
@@ -43,5 +46,25 @@ func (s *Store) checkFilled() error {
 // Filled says that all of Options.Filling is in the store and on disk. It may be called
 // of any store, also of one that is closed.
 func Filled(dir string) error {
-	return inside(dir, func(disk *vfs.Beneath) error { return markFilling(disk, dir, "") })
+	return inside(dir, func(disk *vfs.Beneath) error {
+		err := disk.Rename(filepath.Join(dir, fillingName), filepath.Join(dir, fromName))
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return errors.Join(err, disk.SyncDir(dir))
+	})
+}
+
+// FilledFrom returns the directory that the store in dir was filled from; "" if it was
+// not.
+func FilledFrom(dir string) (from string, err error) {
+	err = inside(dir, func(disk *vfs.Beneath) error {
+		b, err := readSmall(disk, filepath.Join(dir, fromName))
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		from = string(b)
+		return err
+	})
+	return from, err
 }

@@ -32,4 +32,7 @@ func TestFilling(t *testing.T) {
 	if err := open(Options{}); err != nil {
 		t.Error(err)
 	}
+	if from, err := FilledFrom(dir); from != "/src" || err != nil {
+		t.Errorf("it was filled from %q, %v", from, err)
+	}
 }

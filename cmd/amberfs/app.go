@@ -18,6 +18,7 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	data           io.Writer // what stdout is, also with -q
+	out            *output   // what both write to
 
 	dir     string // -C
 	json    bool   // --json
@@ -30,7 +31,8 @@ type app struct {
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	return &app{stdin: stdin, stdout: stdout, data: stdout, stderr: stderr}
+	out := &output{Writer: stdout}
+	return &app{stdin: stdin, stdout: out, data: out, out: out, stderr: stderr}
 }
 
 // cwd is the directory that says which workspace is meant, absolute.

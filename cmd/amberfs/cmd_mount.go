@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
@@ -93,7 +94,7 @@ func splitFrom(from string) (dir, remote string, err error) {
 }
 
 // mount is the command, and in the process that it starts, the daemon.
-func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) error {
+func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (err error) {
 	inherited := daemon.InheritedStarter()
 	bar := a.newProgress()
 	if inherited == nil {
@@ -102,6 +103,13 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) err
 	var s daemon.Starter = &starter{a: a, bar: bar}
 	if inherited != nil {
 		s = inherited
+	}
+	if os.Mkdir(cfg.Mountpoint, 0o755) == nil {
+		defer func() {
+			if err != nil {
+				_ = unix.Rmdir(cfg.Mountpoint)
+			}
+		}()
 	}
 	if err := daemon.Check(&cfg, s.Note); err != nil {
 		if inherited != nil {

@@ -149,18 +149,17 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote string, app
 	} else {
 		bar := a.newProgress()
 		bar.expect(from)
-		err = daemon.Make(cmd.Context(), daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, From: from, Remote: remote, Version: versionText()}, bar.show)
+		err = daemon.Make(cmd.Context(), daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, From: from, Remote: remote, Version: versionText()}, &starter{a: a, bar: bar})
 		bar.done()
 		if err != nil {
 			return err
 		}
 	}
-	if apply != "" {
-		c.Hold, back.dir, back.unfinished = true, from, true
-	}
-	status, err := sandbox.Outer(c, temp, func() { back.run(c) })
+	c.Hold, back.dir = apply != "", from
+	a.noteRepository(from)
+	status, err := sandbox.Outer(c, temp, func() { back.unfinished = true }, func() { back.run(c) })
 	if back.unfinished {
-		a.note("what %s did is kept in %s: see `amberfs help apply`", c.Command[0], c.Store)
+		back.noteKept(c)
 	}
 	if err == nil && status == 0 {
 		err = back.err

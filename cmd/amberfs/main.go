@@ -52,6 +52,9 @@ func wantsJSON(args []string) bool {
 // finish prints what went wrong and gives the exit status.
 func (a *app) finish(ctx context.Context, err error) int {
 	a.closeOutput()
+	if err == nil && a.out.err != nil {
+		err = fail.New(fail.KindOf(a.out.err), "cannot write to the standard output: %w", a.out.err)
+	}
 	if err == nil {
 		return 0
 	}

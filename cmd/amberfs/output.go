@@ -12,6 +12,21 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
+// output is the standard output. It remembers the first error, such as a full disk.
+type output struct {
+	io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if err != nil && o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
 // printf prints to the standard output.
 func (a *app) printf(format string, args ...any) {
 	fmt.Fprintf(a.stdout, format, args...)
@@ -42,6 +57,9 @@ func (a *app) print(v any, text func()) error {
 
 // isTerminal says whether f is a terminal.
 func isTerminal(f any) bool {
+	if o, ok := f.(*output); ok {
+		f = o.Writer
+	}
 	file, ok := f.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
@@ -56,7 +74,7 @@ func (a *app) color() bool {
 
 // width is the terminal's, or 80.
 func (a *app) width() int {
-	if f, ok := a.stdout.(*os.File); ok {
+	if f, ok := a.out.Writer.(*os.File); ok {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 20 {
 			return w
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -79,6 +80,9 @@ func (b *carryBack) carry(ctx context.Context, c sandbox.Config) (done bool, err
 		}
 		fmt.Fprint(a.stderr, b.planned(plan))
 		if plan.Changed == 0 {
+			if a.json {
+				return true, a.printJSON(plan)
+			}
 			return true, nil
 		}
 		if yes, err := b.ask(ctx, conn, plan.Changed); err != nil || !yes {
@@ -92,8 +96,57 @@ func (b *carryBack) carry(ctx context.Context, c sandbox.Config) (done bool, err
 	for _, s := range applied.Skipped {
 		a.note("%s: %s", quote(s.Path), s.Reason)
 	}
-	a.note("%s", strings.TrimSuffix(a.appliedLines(applied), "\n"))
-	return true, nil
+	return true, b.print(applied)
+}
+
+// print shows what was applied.
+func (b *carryBack) print(applied *gitbridge.Applied) error {
+	if b.a.json {
+		return b.a.printJSON(applied)
+	}
+	b.a.note("%s", strings.TrimSuffix(b.a.appliedLines(applied), "\n"))
+	return nil
+}
+
+// noteKept says how to go on with a store that was not applied.
+func (b *carryBack) noteKept(c sandbox.Config) {
+	again := "amberfs run "
+	if c.Fork != "" {
+		again += "--fork " + c.Fork + " "
+	}
+	text := fmt.Sprintf("what %s did is kept in %s\n\tapply it with:  %s%s -- amberfs apply %s", c.Command[0], c.Store, again, word(c.Store), word(b.dir))
+	if c.Temp != "" {
+		text += "\n\tremove it with: rm -r " + word(c.Temp)
+	}
+	b.a.note("%s", text)
+}
+
+// word quotes a path for a shell.
+func word(s string) string {
+	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+:,@%") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// noteRepository warns about a directory that shares a repository with others, or is
+// only a part of one.
+func (a *app) noteRepository(dir string) {
+	if dir == "" {
+		return
+	}
+	st, err := os.Lstat(filepath.Join(dir, ".git"))
+	switch {
+	case err == nil && !st.IsDir():
+		a.note("%s is a linked worktree or a submodule: commits made in it go to the repository that its .git names, at once and without --apply", quote(dir))
+	case err != nil:
+		for above := filepath.Dir(dir); above != "/" && above != "."; above = filepath.Dir(above) {
+			if _, err := os.Lstat(filepath.Join(above, ".git")); err == nil {
+				a.note("%s is a part of the repository %s, and git does not work in it; for that use --from %s", quote(dir), quote(above), word(above))
+				return
+			}
+		}
+	}
 }
 
 // planned lists what would be carried, with its kind.

@@ -63,6 +63,9 @@ func checkStorePath(cfg *Config, mounts []locate.Mount) error {
 		return fail.New(fail.Usage, "the store %s lies inside the amberfs mount at %s", cfg.Store, m.Point).
 			WithHint("put the store on an ordinary file system")
 	}
+	if in, ok := insideStore(filepath.Dir(cfg.Store)); ok {
+		return fail.New(fail.Usage, "the store %s lies inside the store %s", cfg.Store, in).WithHint("put it beside that store")
+	}
 	st, err := os.Stat(cfg.Store)
 	if errors.Is(err, os.ErrNotExist) {
 		parent := filepath.Dir(cfg.Store)
@@ -87,6 +90,18 @@ func checkStorePath(cfg *Config, mounts []locate.Mount) error {
 			WithHint("name an empty directory, or a path where none is yet; to fill a new store from a directory use --from")
 	}
 	return nil
+}
+
+// insideStore finds the store that a directory is, or lies in.
+func insideStore(dir string) (store string, ok bool) {
+	for ; ; dir = filepath.Dir(dir) {
+		if snapshot.IsStore(dir) == nil {
+			return dir, true
+		}
+		if dir == "/" || dir == "." {
+			return "", false
+		}
+	}
 }
 
 // ours says whether a directory without a format file holds nothing but what a
@@ -192,17 +207,38 @@ func checkMountpoint(cfg *Config) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return fail.New(fail.Usage, "the mount point %s is not a directory", cfg.Mountpoint)
 	}
-	if mounts, err := locate.Mounts(); err == nil {
+	// A program that runs in a copy of a directory has the copy in its place.
+	inPlace := cfg.Options.NonEmpty || cfg.From == cfg.Mountpoint
+	if mounts, err := locate.Mounts(); err == nil && !inPlace {
 		if m, ok := locate.On(mounts, cfg.Mountpoint); ok {
 			return fail.New(fail.Busy, "the store %s is mounted at %s already", m.Source, cfg.Mountpoint).
 				WithHint("unmount it first with `amberfs umount %s`", cfg.Mountpoint)
 		}
+	}
+	if err := checkCovered(cfg, inPlace); err != nil {
+		return err
 	}
 	if !mounts.Privileged() && unix.Access(cfg.Mountpoint, unix.W_OK) != nil {
 		return fail.New(fail.Failed, "you may not mount on %s, which you cannot write to", cfg.Mountpoint).
 			WithHint("choose a directory of your own")
 	}
 	return nil
+}
+
+// checkCovered refuses to hide files that are in the mount point.
+func checkCovered(cfg *Config, inPlace bool) error {
+	if in, ok := insideStore(cfg.Mountpoint); ok && cfg.Mountpoint != filepath.Join(cfg.Store, "mnt") { // that of `run STORE`
+		return fail.New(fail.Usage, "the mount point %s lies inside the store %s", cfg.Mountpoint, in).WithHint("choose a directory outside of it")
+	}
+	if inPlace {
+		return nil
+	}
+	entries, err := os.ReadDir(cfg.Mountpoint)
+	if err != nil || len(entries) == 0 { // what may not be listed may still be mounted on
+		return nil
+	}
+	return fail.New(fail.Usage, "the mount point %s is not empty, and the mount would hide %s", cfg.Mountpoint, entries[0].Name()).
+		WithHint("choose an empty directory, or use -o nonempty")
 }
 
 // checkFrom wants a directory that can be read and does not hold the store.
@@ -219,6 +255,9 @@ func checkFrom(cfg *Config) error {
 	}
 	if _, err := os.ReadDir(cfg.From); err != nil {
 		return fail.New(fail.KindOf(err), "cannot read %s: %w", cfg.From, errors.Unwrap(err))
+	}
+	if in, ok := insideStore(cfg.From); ok {
+		return fail.New(fail.Usage, "%s lies inside the store %s", cfg.From, in).WithHint("mount that store, and name the directory in the mount")
 	}
 	if within(cfg.Store, cfg.From) {
 		return fail.New(fail.Usage, "the store %s lies inside %s, which it is to be filled from", cfg.Store, cfg.From).

@@ -99,7 +99,10 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 	_, serr := os.Lstat(filepath.Join(cfg.Store, "format"))
 	created = errors.Is(serr, os.ErrNotExist)
 	if !created && cfg.From != "" {
-		return nil, false, filledAlready(cfg)
+		if err := usedAgain(cfg, s.Note); err != nil {
+			return nil, false, err
+		}
+		cfg.From, d.cfg.From = "", ""
 	}
 	var undo []func()
 	defer func() {
@@ -118,7 +121,10 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 	// Another daemon may have made it, and ended, since it was looked for.
 	created = d.store.Created()
 	if !created && cfg.From != "" {
-		return nil, false, filledAlready(cfg)
+		if err = usedAgain(cfg, s.Note); err != nil {
+			return nil, false, err
+		}
+		cfg.From = ""
 	}
 	if err = d.file.open(cfg.Store); err != nil {
 		return nil, false, err
@@ -126,7 +132,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 	undo = append(undo, d.file.close)
 	d.log.Info("start", "version", cfg.Version, "pid", os.Getpid(), "store", cfg.Store, "mountpoint", cfg.Mountpoint)
 	if cfg.From != "" {
-		if err = fill(ctx, d.store, cfg, s.Progress); err != nil {
+		if err = fill(ctx, d.store, cfg, s); err != nil {
 			return nil, false, service.Explain(err)
 		}
 	}
@@ -158,7 +164,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 		return nil, false, err
 	}
 	d.keepConnected()
-	if cfg.Later {
+	if cfg.Later && cfg.From != "" {
 		d.bringIn()
 	}
 	close(d.up)

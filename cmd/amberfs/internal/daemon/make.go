@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,7 +16,7 @@ import (
 
 // Make makes the store of cfg, if there is none yet, and fills it. It is what
 // `run` does outside of its namespaces, where every user has a name.
-func Make(ctx context.Context, cfg Config, show func(service.Progress)) error {
+func Make(ctx context.Context, cfg Config, s Starter) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err
@@ -28,48 +29,73 @@ func Make(ctx context.Context, cfg Config, show func(service.Progress)) error {
 	}
 	_, err = os.Lstat(filepath.Join(cfg.Store, "format"))
 	if err == nil && cfg.From != "" {
-		return filledAlready(cfg)
+		return usedAgain(cfg, s.Note)
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	c := &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
-	s, err := openStore(cfg.Store, snapshot.Options{
+	store, err := openStore(cfg.Store, snapshot.Options{
 		UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Quiet: true, Filling: cfg.From, Connect: c.Connect(ctx),
 	})
 	if err != nil {
 		return openError(cfg.Store, err)
 	}
-	if cfg.From != "" {
-		// Another process may have made it since.
-		if err = filledAlready(cfg); s.Created() {
-			err = fill(ctx, s, cfg, show)
-		}
+	switch {
+	case cfg.From == "":
+	case store.Created():
+		err = fill(ctx, store, cfg, s)
+	default: // another process has made it since
+		err = usedAgain(cfg, s.Note)
 	}
 	if err != nil {
-		return errors.Join(service.Explain(err), s.Discard())
+		return errors.Join(service.Explain(err), store.Discard())
 	}
-	return service.Explain(s.Close())
+	return service.Explain(store.Close())
 }
 
-// filledAlready is the error for --from with a store that exists.
-func filledAlready(cfg Config) error {
-	return fail.New(fail.Exists, "the store %s exists already, so it cannot be filled by --from", cfg.Store).
+// usedAgain is for --from with a store that exists. One that was filled from the same
+// directory is used as it is.
+func usedAgain(cfg Config, note func(string)) error {
+	from, err := snapshot.FilledFrom(cfg.Store)
+	if err != nil {
+		return err
+	}
+	if from == cfg.From {
+		note("the store " + cfg.Store + " exists and is used as it is: " + from + " is not read again")
+		return nil
+	}
+	of := "is not one that --from made"
+	if from != "" {
+		of = "was filled from " + from
+	}
+	return fail.New(fail.Exists, "the store %s exists and %s", cfg.Store, of).
 		WithHint("leave --from out, and bring %s in with `amberfs import`", cfg.From)
 }
 
 // fill makes the workspace of a new store equal to cfg.From. A mount point inside
 // of the directory is not read, but one that is the directory itself is.
-func fill(ctx context.Context, s *snapshot.Store, cfg Config, show func(service.Progress)) error {
+func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error {
 	exclude := []string{cfg.Store}
 	if cfg.Mountpoint != cfg.From {
 		exclude = append(exclude, cfg.Mountpoint)
 	}
+	n, first := 0, ""
+	o := service.FillOptions{Exclude: exclude, Show: st.Progress, Skip: func(path string, reason error) {
+		if n++; n == 1 {
+			first = reason.Error()
+		}
+	}}
+	defer func() {
+		if n > 0 {
+			st.Note(fmt.Sprintf("%d path(s) of %s cannot be read and are left out: %s", n, cfg.From, first))
+		}
+	}()
 	if cfg.Later { // see Daemon.bringIn
-		return service.FillLater(ctx, s, cfg.From, exclude, show)
+		return service.FillLater(ctx, s, cfg.From, o)
 	}
-	if err := service.Fill(ctx, s, cfg.From, exclude, show); err != nil {
+	if err := service.Fill(ctx, s, cfg.From, o); err != nil {
 		return err
 	}
 	if err := s.Sync(); err != nil {

@@ -23,6 +23,7 @@ type Options struct {
 	NoExec         bool
 	Metrics        string // HOST:PORT; "": none
 	Debug          bool
+	NonEmpty       bool // the mount point may have entries
 	Remount        bool
 	Prefetch       string // none, tree or all; "": tree
 	Timeout        time.Duration
@@ -85,6 +86,7 @@ var all = []option{
 		},
 		get: func(o Options) string { return o.Metrics }},
 	{on: "debug", help: "log every request in STORE/amberfs.log", flag: func(o *Options) *bool { return &o.Debug }},
+	{on: "nonempty", help: "mount over a directory that is not empty, and hide what is in it", flag: func(o *Options) *bool { return &o.NonEmpty }},
 	{on: "remount", help: "change ro, rw, exec, noexec of a mount (root)", flag: func(o *Options) *bool { return &o.Remount }},
 }
 

@@ -115,6 +115,7 @@ func startDaemon(c Config, s daemon.Starter) (*inside, error) {
 	if c.Options != "" {
 		args = append(args, "-o", c.Options)
 	}
+	args = append(args, "-o", "nonempty") // the workspace is in the place of a directory
 	if c.ReadOnly {
 		args = append(args, "-o", "ro")
 	}
@@ -223,6 +224,9 @@ func runProgram(c Config, dir string, signals *passer, gone <-chan struct{}) (in
 		return commandError(c.Command[0], err)
 	}
 	signals.pass(cmd.Process)
+	if c.Hold {
+		_, _ = unix.Write(holdFD, []byte{0}) // outer may be gone
+	}
 	var ended error
 	done := make(chan struct{})
 	go func() {

@@ -15,9 +15,10 @@ import (
 )
 
 // Outer runs the command in new namespaces and gives its exit status. keep is
-// passed on, locked, for as long as the inner process lives. With Config.Hold, atEnd
-// is called when the program has ended, while the daemon still serves the store.
-func Outer(c Config, keep *TempDir, atEnd func()) (int, error) {
+// passed on, locked, for as long as the inner process lives. With Config.Hold, started
+// is called when the program has been started, and ended when it has ended, while the
+// daemon still serves the store.
+func Outer(c Config, keep *TempDir, started, ended func()) (int, error) {
 	// The parent-death signal is that of the thread which forked.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -61,8 +62,10 @@ func Outer(c Config, keep *TempDir, atEnd func()) (int, error) {
 	signals.pass(cmd.Process)
 	if c.Hold {
 		cmd.ExtraFiles[1].Close()
-		if n, _ := held.Read(make([]byte, 1)); n == 1 { // else inner has ended without
-			atEnd()
+		for _, fn := range []func(){started, ended} {
+			if n, _ := held.Read(make([]byte, 1)); n == 1 { // else inner has ended without
+				fn()
+			}
 		}
 		held.Close()
 	}

@@ -104,7 +104,7 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 	if inherited != nil {
 		s = inherited
 	}
-	if os.Mkdir(cfg.Mountpoint, 0o755) == nil {
+	if cfg.From != cfg.Mountpoint && os.Mkdir(cfg.Mountpoint, 0o755) == nil {
 		defer func() {
 			if err != nil {
 				_ = unix.Rmdir(cfg.Mountpoint)

@@ -144,12 +144,16 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote string, app
 	default:
 		c.Mountpoint = filepath.Join(c.Store, "mnt")
 	}
+	cfg := daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, From: from, Remote: remote, Version: versionText()}
+	if err := daemon.CheckPaths(&cfg); err != nil {
+		return err
+	}
 	if c.Temp != "" && remote == "" {
 		c.From = from // the daemon makes the store
 	} else {
 		bar := a.newProgress()
 		bar.expect(from)
-		err = daemon.Make(cmd.Context(), daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, From: from, Remote: remote, Version: versionText()}, &starter{a: a, bar: bar})
+		err = daemon.Make(cmd.Context(), cfg, &starter{a: a, bar: bar})
 		bar.done()
 		if err != nil {
 			return err

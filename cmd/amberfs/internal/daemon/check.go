@@ -53,6 +53,19 @@ func Check(cfg *Config, note func(string)) error {
 	return checkFUSE(cfg)
 }
 
+// CheckPaths finds what is wrong with the store and the directory that it is filled
+// from. It is the part of Check that needs no mount point.
+func CheckPaths(cfg *Config) error {
+	mounts, err := locate.Mounts()
+	if err != nil {
+		return err
+	}
+	if err := checkStorePath(cfg, mounts); err != nil {
+		return err
+	}
+	return checkFrom(cfg)
+}
+
 // checkStorePath refuses places where a store cannot be.
 func checkStorePath(cfg *Config, mounts []locate.Mount) error {
 	if within(cfg.Store, cfg.Mountpoint) {
@@ -262,6 +275,11 @@ func checkFrom(cfg *Config) error {
 	if within(cfg.Store, cfg.From) {
 		return fail.New(fail.Usage, "the store %s lies inside %s, which it is to be filled from", cfg.Store, cfg.From).
 			WithHint("put the store elsewhere")
+	}
+	if mounts, err := locate.Mounts(); err != nil {
+		return err
+	} else if _, ok := locate.On(mounts, cfg.From); ok {
+		return nil // a workspace has these names, and they are passed over
 	}
 	for _, name := range []string{snapshot.SnapshotsDir, snapshot.ForksDir} {
 		if _, err := os.Lstat(filepath.Join(cfg.From, name)); err == nil {

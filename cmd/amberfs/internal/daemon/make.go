@@ -17,17 +17,7 @@ import (
 // Make makes the store of cfg, if there is none yet, and fills it. It is what
 // `run` does outside of its namespaces, where every user has a name.
 func Make(ctx context.Context, cfg Config, s Starter) error {
-	mounts, err := locate.Mounts()
-	if err != nil {
-		return err
-	}
-	if err := checkStorePath(&cfg, mounts); err != nil {
-		return err
-	}
-	if err := checkFrom(&cfg); err != nil {
-		return err
-	}
-	_, err = os.Lstat(filepath.Join(cfg.Store, "format"))
+	_, err := os.Lstat(filepath.Join(cfg.Store, "format"))
 	if err == nil && cfg.From != "" {
 		return usedAgain(cfg, s.Note)
 	}
@@ -80,6 +70,11 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	exclude := []string{cfg.Store}
 	if cfg.Mountpoint != cfg.From {
 		exclude = append(exclude, cfg.Mountpoint)
+	}
+	if mounts, err := locate.Mounts(); err != nil {
+		return err
+	} else if _, ok := locate.On(mounts, cfg.From); ok {
+		exclude = append(exclude, filepath.Join(cfg.From, snapshot.SnapshotsDir), filepath.Join(cfg.From, snapshot.ForksDir))
 	}
 	n, first := 0, ""
 	o := service.FillOptions{Exclude: exclude, Show: st.Progress, Skip: func(path string, reason error) {

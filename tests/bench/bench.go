@@ -19,8 +19,6 @@ type row struct {
 	reach      string // what is to be reached
 	// run does the work in a directory of a place and returns the figure.
 	run func(w *work) (float64, error)
-	// alone does it without places and returns a figure by name.
-	alone func(b *bench) ([]result, error)
 	// where limits a row to the places that can do it; nil is everywhere but
 	// in git's.
 	where func(p place) bool
@@ -30,9 +28,6 @@ type row struct {
 	once bool
 	// warm is work that no request of may reach the daemon.
 	warm bool
-	// series names the curve that this is a point of, at x.
-	series string
-	x      float64
 }
 
 // work is what a row gets.
@@ -106,8 +101,6 @@ type result struct {
 	All    []float64 `json:"all"`
 	Ratio  float64   `json:"ratio,omitempty"` // to the reference; above 1 is slower or more
 	Reach  string    `json:"reach,omitempty"`
-	Series string    `json:"series,omitempty"`
-	X      float64   `json:"x,omitempty"`
 	Warm   bool      `json:"warm,omitempty"`
 	Load   string    `json:"load"` // average when it was measured
 	Cost   *cost     `json:"cost,omitempty"`
@@ -117,14 +110,12 @@ type result struct {
 type bench struct {
 	ctx       context.Context
 	base, bin string
-	repo      string
 	scale     float64
 	repeat    int
 	places    []place
 	serial    int
 	inputs    map[string]string
 	trees     trees
-	remote    map[string][]result // of remoteRows, once they were measured
 }
 
 func (b *bench) open(only string) {
@@ -167,21 +158,13 @@ func (b *bench) close() {
 // measure runs a row in all its places, interleaved.
 func (b *bench) measure(r row) ([]result, error) {
 	load := loadAverage()
-	var out []result
-	if r.alone != nil {
-		var err error
-		if out, err = r.alone(b); err != nil {
-			return nil, err
-		}
-	} else {
-		var err error
-		if out, err = b.measurePlaces(r); err != nil {
-			return nil, err
-		}
+	out, err := b.measurePlaces(r)
+	if err != nil {
+		return nil, err
 	}
 	for i := range out {
 		o := &out[i]
-		o.Row, o.What, o.Unit, o.Reach, o.Series, o.X, o.Warm, o.Load = r.name, r.what, r.unit, r.reach, r.series, r.x, r.warm, load
+		o.Row, o.What, o.Unit, o.Reach, o.Warm, o.Load = r.name, r.what, r.unit, r.reach, r.warm, load
 	}
 	ref := r.ref
 	if ref == "" {

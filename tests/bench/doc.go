@@ -5,8 +5,8 @@
 //	make bench                            all rows
 //	make bench ROWS=untar,capture-10k     some; ROWS=capture is all that begin so
 //	go run ./tests/bench -list            what there is, and what is to be reached
-//	go run ./tests/bench -plots docs/speed -markdown FILE...
-//	                                      tables and plots of rows kept before
+//	go run ./tests/bench -markdown FILE...
+//	                                      a table of rows kept before
 //
 // # How it measures
 //
@@ -33,8 +33,7 @@
 // # Inputs
 //
 // The tree is the source of Go's standard library, which every machine with Go
-// has, and the repository this one, unless -repo names a larger one. Packages
-// for npm are fetched once; the rows then work offline from that cache.
+// has.
 //
 // -o FILE appends the rows as JSON lines with the commit, the kernel and the
 // machine; results/ keeps those worth keeping.

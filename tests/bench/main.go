@@ -28,12 +28,10 @@ func run() error {
 	places := flag.String("places", "", "comma-separated names of the places to run in; all when empty")
 	flag.IntVar(&b.repeat, "repeat", 3, "repetitions")
 	flag.Float64Var(&b.scale, "scale", 1, "multiplies the size of the work")
-	flag.StringVar(&b.repo, "repo", "", "path or URL of a git repository to use as input")
 	dir := flag.String("dir", "", "where to work; a new directory of the temporary one when empty")
 	out := flag.String("o", "", "append the results to this file as JSON lines")
 	list := flag.Bool("list", false, "list the rows")
 	markdown := flag.Bool("markdown", false, "print the rows in the files named as arguments as Markdown")
-	plots := flag.String("plots", "", "draw the rows in the files named as arguments into this directory")
 	flag.Parse()
 
 	if *list {
@@ -42,8 +40,8 @@ func run() error {
 		}
 		return nil
 	}
-	if *markdown || *plots != "" {
-		return show(flag.Args(), *markdown, *plots)
+	if *markdown {
+		return show(flag.Args())
 	}
 	chosen, err := choose(*only)
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -106,14 +104,6 @@ func unlink(w *work) (float64, error) {
 	return w.each(n, func(i int) error { return unix.Unlink(name(w.dir, i)) })
 }
 
-func sequentialWrite(w *work) (float64, error) { return w.writeFile(w.n(1024), true) }
-
-// writeLarge is for what is written as one file and often removed soon, with and
-// without an fsync at its end.
-func writeLarge(sync bool) func(w *work) (float64, error) {
-	return func(w *work) (float64, error) { return w.writeFile(w.n(512), sync) }
-}
-
 // writeFile writes a file of n MiB, and returns MB/s.
 func (w *work) writeFile(n int, sync bool) (float64, error) {
 	const step = 1 << 20
@@ -135,72 +125,6 @@ func (w *work) writeFile(n int, sync bool) (float64, error) {
 		return err
 	})
 	return float64(n) * step / 1e6 / took.Seconds(), err
-}
-
-// temporary returns how many MiB the daemon chunks of a file that is removed when it
-// is written, until the journal has let go of it.
-func temporary(w *work) (float64, error) {
-	before, err := w.place.counters()
-	if err != nil {
-		return 0, err
-	}
-	if _, err := w.writeFile(w.n(512), false); err != nil {
-		return 0, err
-	}
-	if err := os.Remove(name(w.dir, 0)); err != nil {
-		return 0, err
-	}
-	for range 60 {
-		time.Sleep(time.Second)
-		after, err := w.place.counters()
-		if err != nil {
-			return 0, err
-		}
-		if after["amberfs_journal_bytes"] < before["amberfs_journal_bytes"]+float64(w.n(512)<<19) {
-			return (after["amberfs_chunk_bytes"] - before["amberfs_chunk_bytes"]) / (1 << 20), nil
-		}
-	}
-	return 0, errors.New("the journal does not shrink")
-}
-
-// temporaries returns how many MiB the daemon chunks of files each of which is removed
-// when the next is written: together they are three times what makes a checkpoint due.
-func temporaries(w *work) (float64, error) {
-	before, err := w.place.counters()
-	if err != nil {
-		return 0, err
-	}
-	const files, step = 6, 1 << 20
-	buf := noise(step)
-	if _, err := w.timed(files*w.n(512), func() error {
-		for i := range files {
-			f, err := os.Create(name(w.dir, i))
-			if err != nil {
-				return err
-			}
-			err = w.b.loop(w.n(512), func(k int) error {
-				for at := 0; at < step; at += 4096 { // no two chunks are the same
-					buf[at], buf[at+1], buf[at+2] = byte(i), byte(k), byte(k>>8)
-				}
-				_, err := f.Write(buf)
-				return err
-			})
-			if err = errors.Join(err, f.Close()); err != nil {
-				return err
-			}
-			if i == 0 {
-				continue
-			}
-			if err := os.Remove(name(w.dir, i-1)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		return 0, err
-	}
-	after, err := w.place.counters()
-	return (after["amberfs_chunk_bytes"] - before["amberfs_chunk_bytes"]) / step, err
 }
 
 func sequentialRead(w *work) (float64, error) {
@@ -270,25 +194,4 @@ func noise(n int) []byte {
 		p[i] = byte(x)
 	}
 	return p
-}
-
-// createByEight is create with eight writers, each in a directory of its own.
-func createByEight(w *work) (float64, error) {
-	const writers = 8
-	n := w.n(1000)
-	for i := range writers {
-		if err := os.Mkdir(name(w.dir, i), 0o755); err != nil {
-			return 0, err
-		}
-	}
-	took, err := w.timed(writers*n, func() error {
-		var g errgroup.Group
-		for i := range writers {
-			g.Go(func() error {
-				return w.b.loop(n, func(j int) error { return createOne(name(name(w.dir, i), j)) })
-			})
-		}
-		return g.Wait()
-	})
-	return float64(took.Microseconds()) / float64(writers*n), err
 }

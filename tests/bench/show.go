@@ -16,8 +16,8 @@ type line struct {
 	result
 }
 
-// show prints rows kept in files as tables, and draws those of series.
-func show(files []string, markdown bool, plots string) error {
+// show prints rows kept in files as a table.
+func show(files []string) error {
 	var lines []line
 	for _, name := range files {
 		f, err := os.Open(name)
@@ -36,13 +36,7 @@ func show(files []string, markdown bool, plots string) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	lines = newest(lines)
-	if markdown {
-		printMarkdown(os.Stdout, lines)
-	}
-	if plots != "" {
-		return drawSeries(plots, lines)
-	}
+	printMarkdown(os.Stdout, newest(lines))
 	return nil
 }
 
@@ -58,7 +52,6 @@ func newest(lines []line) []line {
 	for _, r := range rows {
 		for _, l := range lines {
 			if l.Row == r.name && l.Time == last[[2]string{l.Row, l.Place}] {
-				l.Series, l.X = r.series, r.x
 				kept = append(kept, l)
 			}
 		}

@@ -42,21 +42,11 @@
 // # Files
 //
 //	STORE/events/<workspace>/<first>.jsonl
-//	STORE/events/<workspace>/<first>-<last>-<bytes>.jsonl.zst
 //
-// Numbers are hexadecimal: of the first and the last event in the file, 16 digits each,
-// and the bytes of lines, 8. A file is finished at Options.SegmentSize. Finished ones
-// are compressed in the background, some at a time, as one zstd frame each with its
-// checksum; the rest, and a last one that is a quarter full, when the log is closed.
-// Lines take a tenth then; each costs about 1 µs of CPU, 0.3 of it compression. The
-// compressed file is on the disk before it has its name and the other one is removed;
-// where a kill leaves both, opening removes the other one. What the name says need not
-// be read: so a damaged file costs its own events, which then read as one padding line
-// of the same length, and nothing else.
-//
-// When the lines of all files of the store exceed Options.Limit, the oldest files of
-// whoever has most are removed (Options.Share). Opening removes a line that a crash
-// left unfinished.
+// The number of the first event in a file is hexadecimal, with 16 digits. A file is
+// finished at Options.SegmentSize. The log is a ring: when all files of the store exceed
+// Options.Limit, the oldest files of the tenant that has most are removed
+// (Options.Share). Opening removes a line that a crash left unfinished.
 //
 // # Serving the log as a file
 //
@@ -69,7 +59,6 @@
 //
 //	Log.writer     writing, removing files
 //	  Log.mu       what is open, and the lists of files
-//	    expander.mu  the compressed file that was read last
 //	commands.mu    which process a thread belongs to; alone
 //
 // Options.Resolve and Share are called with Log.writer held and Log.mu free. They may take

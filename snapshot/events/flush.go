@@ -62,7 +62,6 @@ func (l *Log) flush(all bool) error {
 	if first == nil {
 		l.mu.failed = false
 	}
-	l.packLaterLocked()
 	l.tellLocked()
 	return first
 }
@@ -100,7 +99,7 @@ func (l *Log) writeLines(v *view, lines []byte, seq uint64, at time.Time) error 
 	for len(lines) > 0 {
 		s := &segment{first: seq, begun: at}
 		n := len(v.segments)
-		if n > 0 && !v.segments[n-1].packed && v.segments[n-1].size < l.opts.SegmentSize {
+		if n > 0 && v.segments[n-1].size < l.opts.SegmentSize {
 			s = v.segments[n-1]
 		}
 		fit := len(lines)
@@ -114,9 +113,6 @@ func (l *Log) writeLines(v *view, lines []byte, seq uint64, at time.Time) error 
 		s.size += int64(fit)
 		if n == 0 || v.segments[n-1] != s {
 			v.segments = append(v.segments[:n:n], s)
-		}
-		if s.size >= l.opts.SegmentSize {
-			l.mu.finished = append(l.mu.finished, finished{v, s})
 		}
 		l.mu.Unlock()
 		if lines = lines[fit:]; len(lines) > 0 {
@@ -246,15 +242,11 @@ func (v *view) begun(s *segment) time.Time {
 func (l *Log) drop(v *view, s *segment) error {
 	var next *segment
 	if len(v.segments) == 1 {
-		last := s.last
-		if !s.packed {
-			b, err := v.load(s)
-			if err != nil {
-				return err
-			}
-			last = max(s.first, lastSeq(b))
+		b, err := v.load(s)
+		if err != nil {
+			return err
 		}
-		next = &segment{first: last + 1}
+		next = &segment{first: max(s.first, lastSeq(b)) + 1}
 		if err := v.write(next, nil); err != nil {
 			return err
 		}

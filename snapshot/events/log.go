@@ -2,9 +2,7 @@ package events
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -18,7 +16,7 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultLimit       = 64 << 20 // less on a small disk
+	DefaultLimit       = 16 << 20 // less on a small disk
 	DefaultSegmentSize = 256 << 10
 	DefaultQuiet       = 200 * time.Millisecond
 )
@@ -32,8 +30,7 @@ const (
 type Options struct {
 	FS     vfs.FS // vfs.OS if nil
 	Logger *slog.Logger
-	// Limit is the size in bytes of all lines of the log together. On the disk
-	// they take a tenth of it, compressed.
+	// Limit is the size in bytes of the log of all workspaces together.
 	Limit int64
 	// SegmentSize is how many bytes of lines a file has when a new one is begun.
 	SegmentSize int64
@@ -59,8 +56,6 @@ type Log struct {
 	now  func() time.Time
 
 	commands commands
-	expander *expander
-	packers  sync.WaitGroup // compress in the background
 
 	writer sync.Mutex // held while files are written or removed
 
@@ -72,9 +67,6 @@ type Log struct {
 		written chan struct{}
 		closed  bool
 		failed  bool // the last write failed, and that was logged
-
-		finished []finished // to be compressed
-		packing  bool       // a goroutine does so
 	}
 }
 
@@ -105,14 +97,8 @@ func Open(dir string, o Options) (*Log, error) {
 	l.mu.pending = newPending(o.Quiet)
 	l.mu.views = map[uint32]*view{}
 	l.mu.written = make(chan struct{})
-	l.expander = &expander{fs: o.FS, bad: func(path string, err error) {
-		l.log.Error("a part of the event log is damaged", "file", path, "err", err)
-	}}
 	if err := o.FS.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open the event log: %w", err)
-	}
-	if err := o.FS.Remove(filepath.Join(dir, packingName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open the event log: %w", err) // a kill has left it
 	}
 	infos, err := o.FS.ReadDir(dir)
 	if err != nil {
@@ -123,16 +109,11 @@ func Open(dir string, o Options) (*Log, error) {
 		if !ok || !i.Dir {
 			continue
 		}
-		v, err := openView(l.expander, filepath.Join(dir, i.Name), id)
+		v, err := openView(o.FS, filepath.Join(dir, i.Name), id)
 		if err != nil {
 			return nil, fmt.Errorf("open the event log of workspace %d: %w", id, err)
 		}
 		l.mu.views[id] = v
-		for n, s := range v.segments {
-			if !s.packed && (n < len(v.segments)-1 || s.size >= o.SegmentSize) {
-				l.mu.finished = append(l.mu.finished, finished{v, s})
-			}
-		}
 	}
 	return l, nil
 }
@@ -234,7 +215,7 @@ func (l *Log) Views() []uint32 {
 func (l *Log) viewLocked(id uint32) *view {
 	v := l.mu.views[id]
 	if v == nil {
-		v = newView(l.expander, filepath.Join(l.dir, viewName(id)), id)
+		v = newView(l.fs, filepath.Join(l.dir, viewName(id)), id)
 		l.mu.views[id] = v
 	}
 	return v
@@ -281,9 +262,6 @@ func (l *Log) Close() error {
 	}
 	l.mu.Unlock()
 	err := l.flush(true)
-	l.packers.Wait()
-	l.finishLarge()
-	l.packAll(time.Now().Add(packClose))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tellLocked()

@@ -16,13 +16,18 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-const segmentSuffix = ".jsonl"
+const (
+	segmentSuffix = ".jsonl"
+	// maxSegment bounds the lines of a file, in bytes, whatever its size is: they are
+	// read into memory.
+	maxSegment = 4 << 20
+	maxSeq     = 1 << 62
+)
 
 // A view is the log of one workspace. Log.mu guards what changes; only the
 // holder of Log.writer changes the segments.
 type view struct {
 	fs   vfs.FS
-	x    *expander
 	id   uint32
 	dir  string
 	made bool // the directory exists
@@ -40,11 +45,9 @@ type view struct {
 
 // A segment is one file of a log.
 type segment struct {
-	first  uint64    // number of the first event
-	last   uint64    // number of the last event, if it is compressed
-	packed bool      // it is compressed
-	size   int64     // bytes of whole lines
-	begun  time.Time // time of the first event, zero if it was not looked up
+	first uint64    // number of the first event
+	size  int64     // bytes of whole lines
+	begun time.Time // time of the first event, zero if it was not looked up
 }
 
 func viewName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
@@ -56,57 +59,32 @@ func parseView(name string) (uint32, bool) {
 
 func segmentName(first uint64) string { return fmt.Sprintf("%016x%s", first, segmentSuffix) }
 
-// parseSegment returns the number of the first event in a file that is not compressed.
+// parseSegment returns the number of the first event in a file.
 func parseSegment(name string) (first uint64, ok bool) {
 	hex, ok := strings.CutSuffix(name, segmentSuffix)
 	first, err := strconv.ParseUint(hex, 16, 64)
 	return first, ok && err == nil && segmentName(first) == name && 0 < first && first < maxSeq
 }
 
-func (v *view) path(s *segment) string {
-	if s.packed {
-		return filepath.Join(v.dir, packedName(s))
-	}
-	return filepath.Join(v.dir, segmentName(s.first))
-}
+func (v *view) path(s *segment) string { return filepath.Join(v.dir, segmentName(s.first)) }
 
-func newView(x *expander, dir string, id uint32) *view {
-	return &view{fs: x.fs, x: x, id: id, dir: dir}
-}
+func newView(fsys vfs.FS, dir string, id uint32) *view { return &view{fs: fsys, id: id, dir: dir} }
 
 // openView reads what is there of a workspace's log.
-func openView(x *expander, dir string, id uint32) (*view, error) {
-	v := newView(x, dir, id)
+func openView(fsys vfs.FS, dir string, id uint32) (*view, error) {
+	v := newView(fsys, dir, id)
 	v.made = true
 	infos, err := v.fs.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	for _, i := range infos {
-		if s, ok := parsePacked(i.Name); ok {
-			v.segments = append(v.segments, s)
-			continue
+		if first, ok := parseSegment(i.Name); ok {
+			v.segments = append(v.segments, &segment{first: first, size: min(i.Size, maxSegment)})
 		}
-		first, ok := parseSegment(i.Name)
-		if !ok {
-			continue
-		}
-		s := &segment{first: first, size: min(i.Size, maxSegment)}
-		if n := len(v.segments); n > 0 && v.segments[n-1].first == first {
-			// A kill came between compressing it and removing it.
-			if err := v.fs.Remove(v.path(s)); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		v.segments = append(v.segments, s)
 	}
-	if len(v.segments) == 0 {
-		return v, nil
-	}
-	last := v.segments[len(v.segments)-1]
-	if v.lastSeq = last.last; !last.packed {
-		if v.lastSeq, err = v.mend(last); err != nil {
+	if n := len(v.segments); n > 0 {
+		if v.lastSeq, err = v.mend(v.segments[n-1]); err != nil {
 			return nil, err
 		}
 	}
@@ -163,35 +141,18 @@ func (v *view) truncate(s *segment, size int64) error {
 	return err
 }
 
-// load returns the content of a segment, nothing if it was removed meanwhile. It is not
-// to be changed.
+// load returns the content of a segment, nothing if it was removed meanwhile.
 func (v *view) load(s *segment) ([]byte, error) {
-	if s.packed {
-		b, err := v.x.read(v.path(s), s.size)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
-		}
-		return b, err
-	}
 	b := make([]byte, s.size)
 	n, err := v.readAt(s, b, 0)
 	return b[:n], err
 }
 
-// readAt reads the lines of a segment, nothing if it was removed meanwhile. It may have
-// been compressed meanwhile.
+// readAt reads the lines of a segment, nothing if it was removed meanwhile.
 func (v *view) readAt(s *segment, p []byte, off int64) (int, error) {
-	if s.packed {
-		b, err := v.load(s)
-		return copy(p, b[min(off, int64(len(b))):]), err
-	}
 	f, err := vfs.Open(v.fs, v.path(s))
 	if errors.Is(err, fs.ErrNotExist) {
-		packed, err := v.find(s.first)
-		if packed == nil {
-			return 0, err
-		}
-		return v.readAt(packed, p, off)
+		return 0, nil
 	}
 	if err != nil {
 		return 0, err

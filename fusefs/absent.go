@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -19,10 +20,15 @@ import (
 // The error of such a request is a status that no system call has, made of a number
 // under which the error is kept.
 type aside struct {
-	mu      sync.Mutex
-	next    int32
-	absent  map[int32]*live.Absent
-	waiting map[uint64]chan struct{} // requests, by number; closed by an INTERRUPT
+	mu     sync.Mutex
+	next   int32
+	absent map[int32]*live.Absent
+	// Of requests, by number: those that are being fetched for, with a channel that an
+	// INTERRUPT closes, and those that an INTERRUPT came for. The kernel sends one for
+	// the first signal that a client gets, so it counts until the request is answered.
+	waiting     map[uint64]chan struct{}
+	interrupted map[uint64]bool
+	anyone      atomic.Int32 // how many are interrupted
 }
 
 // asideStatus is the first status of a request that is put aside.
@@ -35,7 +41,7 @@ func (a *aside) put(err *live.Absent) fuse.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.absent == nil {
-		a.absent, a.waiting = make(map[int32]*live.Absent), make(map[uint64]chan struct{})
+		a.absent = make(map[int32]*live.Absent)
 	}
 	a.next = (a.next + 1) & (asideStatus - 1)
 	a.absent[a.next] = err
@@ -58,37 +64,86 @@ func (a *aside) take(answer []byte) *live.Absent {
 	return err
 }
 
-// interrupt reports whether a message is the INTERRUPT of a request that was put aside,
-// which then knows.
-func (a *aside) interrupt(message []byte) bool {
+// requestOf returns the number of a message's request.
+func requestOf(message []byte) uint64 { return binary.NativeEndian.Uint64(message[8:]) }
+
+// interruptOf returns the number of the request that an INTERRUPT is for.
+func interruptOf(message []byte) (id uint64, ok bool) {
 	if len(message) < inHeader+8 || binary.NativeEndian.Uint32(message[4:]) != opcodeInterrupt {
-		return false
+		return 0, false
+	}
+	return binary.NativeEndian.Uint64(message[inHeader:]), true
+}
+
+// interrupt notes that an INTERRUPT came for a request. It reports whether something is
+// being fetched for that.
+func (a *aside) interrupt(id uint64) (fetching bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.interrupted == nil {
+		a.interrupted = make(map[uint64]bool)
+	}
+	if !a.interrupted[id] {
+		a.interrupted[id] = true
+		a.anyone.Add(1)
+		if ch := a.waiting[id]; ch != nil {
+			close(ch)
+		}
+	}
+	return a.waiting[id] != nil
+}
+
+// answered forgets a request.
+func (a *aside) answered(id uint64) {
+	if a.anyone.Load() == 0 {
+		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	id := binary.NativeEndian.Uint64(message[inHeader:])
-	ch := a.waiting[id]
-	if ch == nil {
-		return false
+	if a.interrupted[id] {
+		delete(a.interrupted, id)
+		a.anyone.Add(-1)
 	}
-	close(ch)
-	delete(a.waiting, id) // it comes once
-	return true
+}
+
+// wait returns a channel that is closed when there was an INTERRUPT for a request, until
+// done is called.
+func (a *aside) wait(id uint64) (interrupted <-chan struct{}, done func()) {
+	ch := make(chan struct{})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting == nil {
+		a.waiting = make(map[uint64]chan struct{})
+	}
+	a.waiting[id] = ch
+	if a.interrupted[id] {
+		close(ch)
+	}
+	return ch, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.waiting, id)
+	}
+}
+
+// interrupt handles an INTERRUPT for a request. Its answer is an error, for which the
+// kernel sends it again, only while that request is neither handled nor fetched for.
+func (r *readers) interrupt(b buffers, n int, id uint64) (size int, status fuse.Status) {
+	if r.aside.interrupt(id) {
+		return 0, fuse.OK
+	}
+	size, status = r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
+	if size > 0 {
+		r.aside.answered(id)
+	}
+	return size, status
 }
 
 // fetch brings an object here that a request needs. It ends when the client is killed,
 // or the workspace unmounted.
 func (r *readers) fetch(request []byte, absent *live.Absent) (err error) {
-	id := binary.NativeEndian.Uint64(request[8:])
-	interrupted := make(chan struct{})
-	r.aside.mu.Lock()
-	r.aside.waiting[id] = interrupted
-	r.aside.mu.Unlock()
-	defer func() {
-		r.aside.mu.Lock()
-		defer r.aside.mu.Unlock()
-		delete(r.aside.waiting, id)
-	}()
+	interrupted, fetched := r.aside.wait(requestOf(request))
+	defer fetched()
 	caller := live.Caller{PID: binary.NativeEndian.Uint32(request[inPid:])}
 	ctx, stop := control.Request{Caller: caller, Cancel: interrupted}.Context()
 	defer stop()

@@ -194,20 +194,11 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 }
 
 // Ioctl has none to offer. ENOTTY, unlike ENOSYS, is what programs expect of a file
-// that knows no such request; of the flags of chattr(1) they expect EOPNOTSUPP.
-func (fs *filesystem) Ioctl(_ <-chan struct{}, in *fuse.IoctlIn, _ []byte, _ *fuse.IoctlOut, _ []byte) fuse.Status {
-	switch in.Cmd {
-	case unix.FS_IOC_GETFLAGS, unix.FS_IOC_SETFLAGS, fsIocGetXattr, fsIocSetXattr:
-		return fuse.Status(unix.EOPNOTSUPP)
-	}
+// that knows no such request. It is also the only answer to FS_IOC_GETFLAGS with which
+// overlayfs copies a file up from here.
+func (fs *filesystem) Ioctl(_ <-chan struct{}, _ *fuse.IoctlIn, _ []byte, _ *fuse.IoctlOut, _ []byte) fuse.Status {
 	return fuse.Status(unix.ENOTTY)
 }
-
-// FS_IOC_FSGETXATTR and FS_IOC_FSSETXATTR of linux/fs.h.
-const (
-	fsIocGetXattr = 0x801c581f
-	fsIocSetXattr = 0x401c5820
-)
 
 // StatFs tells the space of the store's disk, less what the store keeps back
 // for recovery and gc, so that df agrees with when writes begin to fail.

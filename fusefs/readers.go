@@ -269,10 +269,12 @@ func (r *readers) answer(b buffers, n int) error {
 
 // handle returns how many bytes it answered with.
 func (r *readers) handle(b buffers, n int) (size int, err error) {
-	if r.aside.interrupt(b.in[:n]) {
-		return 0, nil
+	var status fuse.Status
+	if id, ok := interruptOf(b.in[:n]); ok {
+		size, status = r.interrupt(b, n, id)
+	} else {
+		size, status = r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
 	}
-	size, status := r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
 	for status == fuse.OK {
 		absent := r.aside.take(b.out[:size])
 		if absent == nil {
@@ -284,6 +286,7 @@ func (r *readers) handle(b buffers, n int) (size int, err error) {
 		}
 		size, status = r.ps.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
 	}
+	r.aside.answered(requestOf(b.in))
 	if status != fuse.OK {
 		return 0, syscall.Errno(status)
 	}

@@ -1,0 +1,64 @@
+package fusefs
+
+import (
+	"encoding/binary"
+	"testing"
+)
+
+// interruptFor is the INTERRUPT of a request, as the kernel sends it.
+func interruptFor(id uint64) []byte {
+	b := make([]byte, inHeader+8)
+	binary.NativeEndian.PutUint32(b[4:], opcodeInterrupt)
+	binary.NativeEndian.PutUint64(b[8:], 1000)
+	binary.NativeEndian.PutUint64(b[inHeader:], id)
+	return b
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// TestInterruptLasts: the kernel sends one INTERRUPT for a request. It counts for each
+// fetch of the request, also when it came before the first, until there is an answer.
+func TestInterruptLasts(t *testing.T) {
+	id, ok := interruptOf(interruptFor(7))
+	if !ok || id != 7 {
+		t.Fatal(id, ok)
+	}
+	for _, early := range []bool{true, false} {
+		var a aside
+		if early && a.interrupt(id) {
+			t.Error("nothing is being fetched yet")
+		}
+		first, done := a.wait(id)
+		if closed(first) != early {
+			t.Errorf("the first fetch knows: %v", !early)
+		}
+		if !early && !a.interrupt(id) {
+			t.Error("something is being fetched")
+		}
+		if !closed(first) {
+			t.Error("the first fetch does not know")
+		}
+		done()
+		second, done := a.wait(id)
+		if !closed(second) {
+			t.Error("the second fetch does not know")
+		}
+		if other, done := a.wait(8); closed(other) {
+			t.Error("another request was interrupted")
+		} else {
+			done()
+		}
+		done()
+		a.answered(id)
+		if len(a.interrupted) != 0 || len(a.waiting) != 0 || a.anyone.Load() != 0 {
+			t.Errorf("%d and %d requests are kept", len(a.interrupted), len(a.waiting))
+		}
+	}
+}

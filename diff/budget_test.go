@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -52,6 +53,41 @@ func TestBudget(t *testing.T) {
 		t.Error("a file that was deleted is still there")
 	}
 	check(t, Stat(context.Background(), &out, m.src, sa, sb, Options{Memory: budget.New(20_000)}))
+}
+
+// TestEffort: when comparing has taken as much work as a diff may take, the other files
+// are shown as replaced, and the diff says so and still applies.
+func TestEffort(t *testing.T) {
+	a, b, rnd := spec{}, spec{}, rand.New(rand.NewPCG(1, 2))
+	few := func() (text string) {
+		for range 500 {
+			text += fmt.Sprintln(rnd.IntN(20))
+		}
+		return text
+	}
+	for i := range 10 {
+		a[fmt.Sprint(i)], b[fmt.Sprint(i)] = file(few()), file(few())
+	}
+	m := newMemory()
+	sa, sb := m.state(t, a), m.state(t, b)
+	var out bytes.Buffer
+	check(t, Write(context.Background(), &out, m.src, sa, sb, Options{effort: &effort{context.Background(), 500_000}}))
+	if n := strings.Count(out.String(), "@@ too different to compare by lines\n"); n == 0 || n == 10 {
+		t.Errorf("%d files are too different", n)
+	}
+	dir := filepath.Join(t.TempDir(), "tree")
+	a.write(t, dir)
+	git(t, dir, out.String(), "apply", "-")
+	after := load(t, dir)
+	for name, n := range b {
+		if after[name] != n {
+			t.Errorf("%s is another one after git apply", name)
+		}
+	}
+	text, err := TextOf(context.Background(), m.src, sa, sb, "1", "", Options{effort: &effort{context.Background(), 100}})
+	if err != nil || !text.TooLarge || len(text.Hunks) != 0 {
+		t.Errorf("%d hunks, too large: %v, %v", len(text.Hunks), text.TooLarge, err)
+	}
 }
 
 // TestWaitingForMemory: who waits for memory can be stopped.

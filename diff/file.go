@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -97,6 +98,9 @@ const listedCost = 200
 // list finds the changed files but those whose paths git would refuse.
 func list(ctx context.Context, src *tree.Source, a, b *tree.State, o Options) (files []File, err error) {
 	err = tree.Diff(ctx, src, a, b, tree.DiffOptions{Paths: o.Paths}, func(c tree.Change) error {
+		if err := turns.Yield(ctx); err != nil {
+			return err
+		}
 		if err := o.List.Add(ctx, listedCost+2*int64(c.Path.Len())); err != nil {
 			return err
 		}

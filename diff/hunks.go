@@ -3,6 +3,7 @@ package diff
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -39,6 +40,7 @@ type Text struct {
 // gone, is path; from is its old path if it was renamed. A file that does not
 // differ has no hunks.
 func TextOf(ctx context.Context, src *tree.Source, a, b *tree.State, path, from string, o Options) (Text, error) {
+	o = o.withEffort(ctx)
 	o.Paths, o.gitDirs = []string{path}, true
 	if from != "" {
 		o.Paths = append(o.Paths, from)
@@ -73,6 +75,9 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 			t.Hunks = append(t.Hunks, h.kept())
 		}
 	})
+	if errors.Is(err, errTooDifferent) {
+		t.TooLarge, err = true, nil
+	}
 	return t, err
 }
 

@@ -20,7 +20,7 @@ func splitLines(data []byte) [][]byte {
 }
 
 // compareText returns the lines of both sides and the changes between them.
-func compareText(a, b []byte) (la, lb [][]byte, edits []edit) {
+func (e *effort) compareText(a, b []byte) (la, lb [][]byte, edits []edit, err error) {
 	la, lb = splitLines(a), splitLines(b)
 	numbers := make(map[string]int32)
 	number := func(lines [][]byte) []int32 {
@@ -37,8 +37,10 @@ func compareText(a, b []byte) (la, lb [][]byte, edits []edit) {
 		return ids
 	}
 	na, nb := number(la), number(lb)
-	edits = compareLines(na, nb)
-	return la, lb, slide(edits, la, lb, na, nb)
+	if edits, err = e.compareLines(na, nb); err != nil {
+		return nil, nil, nil, err
+	}
+	return la, lb, slide(edits, la, lb, na, nb), nil
 }
 
 // slide moves each pure insertion and deletion to the best of the places where

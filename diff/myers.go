@@ -1,8 +1,12 @@
 package diff
 
 import (
+	"context"
+	"errors"
 	"math"
 	"slices"
+
+	"github.com/amberfs/amberfs/internal/turns"
 )
 
 // edit replaces lines [a0,a1) of the old file by lines [b0,b1) of the new one.
@@ -14,14 +18,27 @@ const (
 	// its diagonals or minRegionCost, whichever is more; then the furthest
 	// point reached is taken as the split.
 	minRegionCost = 256
-	// The whole file is searched for this many steps; then what is left is
-	// shown as replaced. About half a second.
+	// A file is searched for this many steps, about half a second, and all files of a
+	// diff for diffCost. A file that would take more is too different: it is shown as
+	// replaced.
 	fileCost = 150_000_000
+	diffCost = 10 * fileCost
+	// yieldCost is the number of steps after which other tenants may have a turn.
+	yieldCost = 1_000_000
 )
+
+// errTooDifferent ends the comparison of two texts that takes too much work.
+var errTooDifferent = errors.New("the texts are too different")
+
+// effort is the number of steps that the comparisons of a diff may still take.
+type effort struct {
+	ctx  context.Context
+	left int
+}
 
 // compareLines returns the changes between two files given as lists of line
 // numbers (equal lines have equal numbers), in order and not touching.
-func compareLines(a, b []int32) []edit {
+func (e *effort) compareLines(a, b []int32) ([]edit, error) {
 	prefix := 0
 	for prefix < len(a) && prefix < len(b) && a[prefix] == b[prefix] {
 		prefix++
@@ -30,9 +47,18 @@ func compareLines(a, b []int32) []edit {
 	for suffix < len(a)-prefix && suffix < len(b)-prefix && a[len(a)-1-suffix] == b[len(b)-1-suffix] {
 		suffix++
 	}
-	m := newMyers(a[:len(a)-suffix], b[:len(b)-suffix], prefix)
+	m := newMyers(e.ctx, a[:len(a)-suffix], b[:len(b)-suffix], prefix)
+	limit := min(fileCost, e.left)
+	m.stepsLeft = limit
 	m.compare(0, len(m.a), 0, len(m.b))
-	return m.edits(len(a), len(b))
+	e.left -= limit - m.stepsLeft
+	if err := e.ctx.Err(); err != nil {
+		return nil, err
+	}
+	if m.stepsLeft <= 0 {
+		return nil, errTooDifferent
+	}
+	return m.edits(len(a), len(b)), nil
 }
 
 // myers is one comparison: "An O(ND) Difference Algorithm and Its Variations"
@@ -46,13 +72,15 @@ type myers struct {
 	changedB  []bool
 	fwd, bwd  []int // furthest x of each diagonal, shifted by off
 	off       int
+	ctx       context.Context
 	stepsLeft int
+	unyielded int // steps since other tenants could have a turn
 }
 
 // newMyers drops the common first lines and every line that occurs on one side
 // only: those are changed whatever the rest looks like.
-func newMyers(a, b []int32, prefix int) *myers {
-	m := &myers{changedA: make([]bool, len(a)), changedB: make([]bool, len(b)), stepsLeft: fileCost}
+func newMyers(ctx context.Context, a, b []int32, prefix int) *myers {
+	m := &myers{ctx: ctx, changedA: make([]bool, len(a)), changedB: make([]bool, len(b))}
 	inA, inB := members(a[prefix:]), members(b[prefix:])
 	for i := prefix; i < len(a); i++ {
 		if inB.has(a[i]) {
@@ -187,9 +215,20 @@ func (m *myers) split(a0, a1, b0, b1 int) (x, y int) {
 				return x, y
 			}
 		}
-		m.stepsLeft -= fmax - fmin + bmax - bmin
+		m.take(fmax - fmin + bmax - bmin)
 		if cost >= limit || m.stepsLeft <= 0 {
 			return m.furthest(a0, a1, b0, b1, fmin, fmax, bmin, bmax)
+		}
+	}
+}
+
+// take counts steps, and none are left when the comparison is cancelled.
+func (m *myers) take(steps int) {
+	m.stepsLeft -= steps
+	if m.unyielded += steps; m.unyielded >= yieldCost {
+		m.unyielded = 0
+		if turns.Yield(m.ctx) != nil {
+			m.stepsLeft = 0
 		}
 	}
 }

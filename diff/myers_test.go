@@ -2,6 +2,8 @@ package diff
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -47,7 +49,10 @@ func TestCompareTextIsShortestAndRight(t *testing.T) {
 		text := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "\tx", "", "}"}), 0, 40)
 		a := []byte(strings.Join(text.Draw(t, "a"), "\n"))
 		b := []byte(strings.Join(text.Draw(t, "b"), "\n"))
-		la, lb, edits := compareText(a, b)
+		la, lb, edits, err := (&effort{context.Background(), diffCost}).compareText(a, b)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got := apply(la, lb, edits); !bytes.Equal(got, b) {
 			t.Fatalf("edits %v turn %q into %q, want %q", edits, a, got, b)
 		}
@@ -92,12 +97,12 @@ func TestHopelessFilesAreCheap(t *testing.T) {
 		"few values":     {few(), few()},
 	} {
 		start := time.Now()
-		la, lb, edits := compareText(pair[0], pair[1])
+		la, lb, edits, err := (&effort{context.Background(), diffCost}).compareText(pair[0], pair[1])
 		took := time.Since(start)
-		if got := apply(la, lb, edits); !bytes.Equal(got, pair[1]) {
-			t.Errorf("%s: the edits do not lead to the new file", name)
+		if got := apply(la, lb, edits); err == nil && !bytes.Equal(got, pair[1]) || err != nil && !errors.Is(err, errTooDifferent) {
+			t.Errorf("%s: the edits do not lead to the new file, %v", name, err)
 		}
-		t.Logf("%s: %v, %d edits", name, took, len(edits))
+		t.Logf("%s: %v, %d edits, %v", name, took, len(edits), err)
 		// What is quadratic takes minutes here, whatever else the machine does.
 		if took > time.Minute {
 			t.Errorf("%s: took %v", name, took)
@@ -108,7 +113,8 @@ func TestHopelessFilesAreCheap(t *testing.T) {
 func TestSlideShowsWholeFunctions(t *testing.T) {
 	const before = "func a() {\n\tx()\n}\n\nfunc c() {\n\tx()\n}\n"
 	const after = "func a() {\n\tx()\n}\n\nfunc b() {\n\tx()\n}\n\nfunc c() {\n\tx()\n}\n"
-	_, lb, edits := compareText([]byte(before), []byte(after))
+	_, lb, edits, err := (&effort{context.Background(), diffCost}).compareText([]byte(before), []byte(after))
+	check(t, err)
 	if len(edits) != 1 {
 		t.Fatalf("edits %v, want one", edits)
 	}

@@ -1,6 +1,10 @@
 package diff
 
-import "github.com/amberfs/amberfs/internal/budget"
+import (
+	"context"
+
+	"github.com/amberfs/amberfs/internal/budget"
+)
 
 // Options say what is compared and how it is shown. The zero value is the
 // default of `git diff`.
@@ -17,8 +21,17 @@ type Options struct {
 	Memory *budget.Budget
 	// List is charged with what the list of changed files takes.
 	List *budget.Charge
+	// effort is what comparing texts may still take; nil for diffCost.
+	effort *effort
 	// Width is the number of columns for Stat; 0 means 80.
 	Width int
+}
+
+func (o Options) withEffort(ctx context.Context) Options {
+	if o.effort == nil {
+		o.effort = &effort{ctx, diffCost}
+	}
+	return o
 }
 
 const (

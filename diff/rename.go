@@ -5,6 +5,7 @@ import (
 	"path"
 	"sort"
 
+	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -94,7 +95,7 @@ func (r *renamer) exact() error {
 	common := make(map[int64]bool)
 	for _, i := range r.from {
 		f := r.files[i]
-		if err := r.ctx.Err(); err != nil {
+		if err := turns.Yield(r.ctx); err != nil {
 			return err
 		}
 		n := size(f.Old)
@@ -110,7 +111,7 @@ func (r *renamer) exact() error {
 	}
 	for _, i := range r.to {
 		f := r.files[i]
-		if err := r.ctx.Err(); err != nil {
+		if err := turns.Yield(r.ctx); err != nil {
 			return err
 		}
 		if !common[size(f.New)] {

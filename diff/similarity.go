@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/amberfs/amberfs/internal/turns"
 )
 
 // span counts the bytes of a file that lie in pieces with one hash.
@@ -85,7 +87,7 @@ func (s spanSet) common(d spanSet) int64 {
 // similarity scores how much of the larger of a deletion and an addition is in
 // the other, in 1/60000. Scores below minimum may come back as 0.
 func (r *renamer) similarity(from, to, minimum int) (int, error) {
-	if err := r.ctx.Err(); err != nil {
+	if err := turns.Yield(r.ctx); err != nil {
 		return 0, err
 	}
 	a, b := r.files[from], r.files[to]

@@ -3,24 +3,27 @@ package diff
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // Stat writes the histogram of `git diff --stat`: changed lines a file and a
 // summary. Nothing is written when the trees are equal.
 func Stat(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, o Options) error {
+	o = o.withEffort(ctx)
 	files, err := list(ctx, src, a, b, o)
 	if err != nil {
 		return err
 	}
 	rows := make([]row, 0, len(files))
 	for _, f := range files {
-		if err := ctx.Err(); err != nil {
+		if err := turns.Yield(ctx); err != nil {
 			return err
 		}
 		r, err := count(ctx, src, f, o)
@@ -91,6 +94,9 @@ func count(ctx context.Context, src *tree.Source, f File, o Options) (row, error
 				r.added += int64(e.b1 - e.b0)
 			}
 		})
+		if errors.Is(err, errTooDifferent) {
+			r.added, r.deleted, err = int64(b.lines), int64(a.lines), nil
+		}
 	}
 	return r, err
 }

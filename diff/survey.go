@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -36,7 +37,7 @@ func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string)
 	r, buf := reader(src, n), make([]byte, min(s.size, surveyPiece))
 	for at := int64(0); at < s.size; {
 		got, err := io.ReadFull(r, buf[:min(s.size-at, surveyPiece)])
-		if err = errors.Join(err, ctx.Err()); err != nil {
+		if err = errors.Join(err, turns.Yield(ctx)); err != nil {
 			return s, fmt.Errorf("reading %q: %w", path, err)
 		}
 		s.add(buf[:got], at == 0)
@@ -70,7 +71,8 @@ func surveys(ctx context.Context, src *tree.Source, f File) (a, b survey, err er
 }
 
 // compare calls fn with the lines of both sides of a change and how they differ, for
-// which it takes the given share of the memory that they cost.
+// which it takes the given share of the memory that they cost. The error is
+// errTooDifferent when that takes too much work.
 func (o Options) compare(ctx context.Context, src *tree.Source, f File, a, b survey, share int64, fn func(la, lb [][]byte, edits []edit)) error {
 	release, err := o.Memory.Take(ctx, share*cost(a, b))
 	if err != nil {
@@ -82,8 +84,12 @@ func (o Options) compare(ctx context.Context, src *tree.Source, f File, a, b sur
 		return err
 	}
 	after, err := b.data(src, f.New, f.Path)
+	if err != nil {
+		return err
+	}
+	la, lb, edits, err := o.effort.compareText(before, after)
 	if err == nil {
-		fn(compareText(before, after))
+		fn(la, lb, edits)
 	}
 	return err
 }
@@ -105,13 +111,13 @@ const lineCost = 110
 func cost(a, b survey) int64 { return a.size + b.size + lineCost*int64(a.lines+b.lines) }
 
 // replaced writes a change as one hunk that takes all of the old lines away and adds
-// all of the new ones, reading one after the other.
-func (w *writer) replaced(f File, a, b survey) error {
+// all of the new ones, reading one after the other. The hunk's heading says why.
+func (w *writer) replaced(f File, a, b survey, why string) error {
 	if a.lines == 0 && b.lines == 0 {
 		return nil
 	}
 	w.heads(f)
-	fmt.Fprintf(w, "@@ -%s +%s @@\n", hunkRange(0, a.lines), hunkRange(0, b.lines))
+	fmt.Fprintf(w, "@@ -%s +%s @@%s\n", hunkRange(0, a.lines), hunkRange(0, b.lines), why)
 	if err := w.all('-', f.Old, f.OldPath, a); err != nil {
 		return err
 	}
@@ -140,7 +146,7 @@ type marked struct {
 }
 
 func (m *marked) Write(p []byte) (int, error) {
-	if err := m.w.ctx.Err(); err != nil {
+	if err := turns.Yield(m.w.ctx); err != nil {
 		return 0, err
 	}
 	for line := range bytes.Lines(p) {

@@ -3,23 +3,26 @@ package diff
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // Write writes a unified diff from a to b that `git apply` takes in the
 // directory that holds the tree. Nothing is written when the trees are equal.
 func Write(ctx context.Context, w io.Writer, src *tree.Source, a, b *tree.State, o Options) error {
+	o = o.withEffort(ctx)
 	files, err := list(ctx, src, a, b, o)
 	if err != nil {
 		return err
 	}
 	out := &writer{ctx: ctx, Writer: bufio.NewWriterSize(w, 64<<10), src: src, o: o}
 	for _, f := range files {
-		if err := ctx.Err(); err != nil {
+		if err := turns.Yield(ctx); err != nil {
 			return err
 		}
 		if err := out.file(f); err != nil {
@@ -96,9 +99,13 @@ func (w *writer) contents(f File) error {
 	}
 	w.index(f, a.id[:7], b.id[:7])
 	if f.Old == nil || f.New == nil || !w.o.Memory.Holds(cost(a, b)) {
-		return w.replaced(f, a, b)
+		return w.replaced(f, a, b, "")
 	}
-	return w.o.compare(w.ctx, w.src, f, a, b, 1, func(la, lb [][]byte, edits []edit) { w.text(f, la, lb, edits) })
+	err = w.o.compare(w.ctx, w.src, f, a, b, 1, func(la, lb [][]byte, edits []edit) { w.text(f, la, lb, edits) })
+	if errors.Is(err, errTooDifferent) {
+		return w.replaced(f, a, b, " too different to compare by lines")
+	}
+	return err
 }
 
 // sameData reports whether both sides, which exist, hold the same bytes.

@@ -10,10 +10,11 @@ import (
 )
 
 func (s *Service) diff(ctx context.Context, r *Request, a Diff) (None, error) {
-	list := s.Lists.Charge()
+	tenant := r.tenant()
+	list := s.Lists.Of(tenant).Charge()
 	defer list.Release()
 	return None{}, s.compare(r, a.A, a.B, func(from, to *tree.State) error {
-		o := diff.Options{Binary: a.Binary, Width: a.Width, Memory: s.Memory, List: list, Paths: limitTo(a.Paths...)}
+		o := diff.Options{Binary: a.Binary, Width: a.Width, Memory: s.Memory.Of(tenant), List: list, Paths: limitTo(a.Paths...)}
 		switch a.Format {
 		case "", "patch":
 			return diff.Write(ctx, r.Out, s.Store.Source(), from, to, o)

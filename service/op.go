@@ -31,9 +31,18 @@ type Request struct {
 // charge is what lists that belong to the answer are charged to, until Done.
 func (r *Request) charge(of *budget.Budget) *budget.Charge {
 	if r.list == nil {
-		r.list = of.Charge()
+		r.list = of.Of(r.tenant()).Charge()
 	}
 	return r.list
+}
+
+// tenant is what shares limits: a fork of main with the forks in it, or main.
+func (r *Request) tenant() *snapshot.Workspace {
+	ws := r.Workspace
+	for up := ws.Parent(); up != nil && up.IsFork(); up = ws.Parent() {
+		ws = up
+	}
+	return ws
 }
 
 // Done gives back the memory that the answer took, when nobody needs it any more.

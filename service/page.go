@@ -45,7 +45,7 @@ type HunkList struct {
 func (s *Service) hunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
 	var t diff.Text
 	err := s.compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
-		t, err = diff.TextOf(ctx, s.Store.Source(), from, to, string(a.Path), string(a.From), diff.Options{Memory: s.Memory})
+		t, err = diff.TextOf(ctx, s.Store.Source(), from, to, string(a.Path), string(a.From), diff.Options{Memory: s.Memory.Of(r.tenant())})
 		return err
 	})
 	out := HunkList{Binary: t.Binary, TooLarge: t.TooLarge, OldSize: t.OldSize, NewSize: t.NewSize, Hunks: []diff.Hunk{}}

@@ -47,7 +47,7 @@ func TestListsOfChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	b := budget.New(3 << 20)
+	b := budget.New(4 << 20)
 	other := b.Charge()
 	for name, do := range map[string]func(ctx context.Context, list *budget.Charge) (n int, more bool, err error){
 		"dry run": func(ctx context.Context, list *budget.Charge) (int, bool, error) {
@@ -69,7 +69,7 @@ func TestListsOfChanges(t *testing.T) {
 			return r.Changed, r.More, err
 		},
 	} {
-		if err := other.Add(context.Background(), 2<<20); err != nil {
+		if err := other.Add(context.Background(), 3<<20); err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithTimeout(context.Background(), 200*time.Millisecond)
@@ -98,7 +98,7 @@ func TestListsOfChanges(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := b.Charge().Add(context.Background(), 4<<20); !errors.Is(err, errs.Quota) {
+	if err := b.Charge().Add(context.Background(), 5<<20); !errors.Is(err, errs.Quota) {
 		t.Errorf("the budget is not what it was: %v", err)
 	}
 }

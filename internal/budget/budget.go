@@ -1,51 +1,58 @@
-// Package budget bounds the memory that many together take.
+// Package budget bounds the memory that many requests take together, and shares it fairly
+// between tenants.
 package budget
 
 import (
 	"context"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// A Budget is an amount of memory of which each takes what it needs, and waits when
-// others have it. The nil Budget has no bounds.
+// A Budget is an amount of memory from which each request takes what it needs. Requests
+// wait while others have it. The nil Budget has no bounds.
 type Budget struct {
-	size  int64
-	taken *semaphore.Weighted
+	pool   *pool
+	tenant any
 }
 
 // New returns a budget of so many bytes.
-func New(size int64) *Budget { return &Budget{size, semaphore.NewWeighted(size)} }
+func New(size int64) *Budget { return &Budget{pool: &pool{size: size, of: make(map[any]int64)}} }
+
+// Of returns the same budget for the requests of a tenant. Whatever one tenant takes, it
+// leaves a part to the others.
+func (b *Budget) Of(tenant any) *Budget {
+	if b == nil {
+		return nil
+	}
+	return &Budget{b.pool, tenant}
+}
 
 // Holds reports whether so many bytes could ever be taken.
-func (b *Budget) Holds(bytes int64) bool { return b == nil || bytes <= b.size }
+func (b *Budget) Holds(bytes int64) bool { return b == nil || bytes <= b.pool.most() }
 
-// Take waits until so many bytes can be taken; of more than Holds has found possible,
-// all there are. release gives them back. The error is that of ctx.
+// Take waits until so many bytes can be taken; if Holds is false for them, as many as one
+// tenant can have. release gives them back. The error is that of ctx.
 func (b *Budget) Take(ctx context.Context, bytes int64) (release func(), err error) {
 	if b == nil {
 		return func() {}, nil
 	}
-	bytes = min(bytes, b.size)
-	if err := b.taken.Acquire(ctx, bytes); err != nil {
+	bytes = min(bytes, b.pool.most())
+	if err := b.pool.take(ctx, b.tenant, bytes, false); err != nil {
 		return nil, err
 	}
-	return func() { b.taken.Release(bytes) }, nil
+	return func() { b.pool.give(b.tenant, bytes, false) }, nil
 }
 
 // step is what a Charge takes at a time, in bytes.
 const step = 1 << 20
 
-// A Charge is what one request takes of a budget, of which it does not know beforehand
-// how much that will be. It is not safe for concurrent use. The nil Charge is without
-// bounds.
+// A Charge is what one request takes of a budget, when it is not known beforehand how much
+// that will be. It is not safe for concurrent use. The nil Charge is without bounds.
 type Charge struct {
 	of         *Budget
 	used, held int64
 	full       bool // Try found too little
-	all        bool // it has the whole budget
+	all        bool // it is without bounds
 }
 
 // Charge begins with nothing.
@@ -56,38 +63,40 @@ func (b *Budget) Charge() *Charge {
 	return &Charge{of: b}
 }
 
-// Add takes so many bytes more. The first ones are waited for; beyond, an errs.Quota
-// tells that there are no more, because two that wait while they have some could wait
-// for each other.
+// Add takes so many bytes more. It waits for the first ones. Beyond, it fails with an
+// errs.Quota if there are no more, because two requests that wait while they have some
+// could wait for each other.
 func (c *Charge) Add(ctx context.Context, bytes int64) error {
 	if c == nil {
 		return nil
 	}
+	p := c.of.pool
 	for c.used += bytes; c.used > c.held && !c.all; {
-		n := min(step, c.of.size)
+		n := min(step, p.most())
 		if c.held == 0 {
-			if err := c.of.taken.Acquire(ctx, n); err != nil {
+			if err := p.take(ctx, c.of.tenant, n, false); err != nil {
 				return err
 			}
-		} else if !c.of.taken.TryAcquire(n) {
-			return errs.New(errs.Quota, "limit reached: this takes more than the %d MiB that are for it; name paths, to have it in parts", c.of.size>>20)
+		} else if !p.try(c.of.tenant, n) {
+			return errs.New(errs.Quota, "limit reached: this takes more than is left of %d MiB; name paths, to have it in parts", p.size>>20)
 		}
 		c.held += n
 	}
 	return nil
 }
 
-// Try takes so many bytes more without waiting; the first step is free, so that what is
-// small waits for nobody. Once it has failed, as an errs.Quota, it can be tried again
-// after All.
+// Try takes so many bytes more without waiting; the first step is free, so that small
+// requests never wait. Once it has failed, as an errs.Quota, it can be tried again after
+// All.
 func (c *Charge) Try(bytes int64) error {
 	if c == nil {
 		return nil
 	}
+	p := c.of.pool
 	for c.used += bytes; c.used > c.held+step && !c.all; c.held += step {
-		if !c.of.taken.TryAcquire(step) {
+		if !p.try(c.of.tenant, step) {
 			c.full = true
-			return errs.New(errs.Quota, "limit reached: others take what is left of %d MiB", c.of.size>>20)
+			return errs.New(errs.Quota, "limit reached: others take what is left of %d MiB", p.size>>20)
 		}
 	}
 	return nil
@@ -96,21 +105,21 @@ func (c *Charge) Try(bytes int64) error {
 // Full reports whether a Try has failed, since All if that was called.
 func (c *Charge) Full() bool { return c != nil && c.full }
 
-// All gives everything back and waits for the whole budget. From then on there is no
-// bound: nobody else has any of it.
+// All gives everything back and waits until it is the only Charge of its tenant, and the
+// only one of all tenants that is without bounds. From then on this one is.
 func (c *Charge) All(ctx context.Context) error {
 	c.Release()
-	if err := c.of.taken.Acquire(ctx, c.of.size); err != nil {
+	if err := c.of.pool.take(ctx, c.of.tenant, 0, true); err != nil {
 		return err
 	}
-	c.held, c.all = c.of.size, true
+	c.all = true
 	return nil
 }
 
 // Release gives everything back.
 func (c *Charge) Release() {
 	if c != nil {
-		c.of.taken.Release(c.held)
+		c.of.pool.give(c.of.tenant, c.held, c.all)
 		*c = Charge{of: c.of}
 	}
 }

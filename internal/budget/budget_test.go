@@ -9,105 +9,141 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-func TestBudget(t *testing.T) {
-	b := New(100)
-	if !b.Holds(100) || b.Holds(101) {
-		t.Error("it does not hold what it should")
-	}
-	release, err := b.Take(context.Background(), 60)
+func must(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// soon is a context that ends before anybody gives something back.
+func soon(t *testing.T) context.Context {
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer stop()
-	if _, err := b.Take(ctx, 50); !errors.Is(err, context.DeadlineExceeded) {
+	t.Cleanup(stop)
+	return ctx
+}
+
+func TestBudget(t *testing.T) {
+	b := New(100)
+	if !b.Holds(75) || b.Holds(76) {
+		t.Error("it does not hold what it should")
+	}
+	release, err := b.Take(context.Background(), 60)
+	must(t, err)
+	if _, err := b.Take(soon(t), 50); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("more than there is: %v", err)
 	}
 	release()
-	if release, err = b.Take(context.Background(), 100); err != nil {
-		t.Error(err)
-	}
-	release()
 	if release, err = b.Take(context.Background(), 1000); err != nil {
-		t.Errorf("more than there is becomes all there is: %v", err)
+		t.Fatalf("more than there is becomes all that a tenant can have: %v", err)
 	}
 	release()
 	var none *Budget
-	if release, err := none.Take(context.Background(), 1<<40); err != nil || !none.Holds(1<<40) {
+	if release, err := none.Of(1).Take(context.Background(), 1<<40); err != nil || !none.Holds(1<<40) {
 		t.Error(err)
 	} else {
 		release()
 	}
 }
 
-// TestCharge: what grows ends where the budget does, and waits only before it has any.
-func TestCharge(t *testing.T) {
-	b := New(3 * step)
-	one, two := b.Charge(), b.Charge()
-	for range 20 {
-		if err := one.Add(context.Background(), step/10); err != nil {
-			t.Fatal(err)
+// TestTenants: whatever one tenant takes and asks for, another one gets its part at once,
+// and the next of those that wait is the one with the least.
+func TestTenants(t *testing.T) {
+	b := New(64)
+	greedy, other := b.Of("greedy"), b.Of("other")
+	release, err := greedy.Take(context.Background(), 48)
+	must(t, err)
+	granted := make(chan string, 2)
+	wait := func(b *Budget, bytes int64, waiting int) {
+		go func() {
+			r, err := b.Take(context.Background(), bytes)
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- b.tenant.(string)
+			r()
+		}()
+		for b.pool.queued() < waiting {
+			time.Sleep(time.Millisecond)
 		}
 	}
-	if err := two.Add(context.Background(), 1); err != nil {
-		t.Fatal(err)
+	if r, err := other.Take(soon(t), 12); err != nil {
+		t.Errorf("the other's part: %v", err)
+	} else {
+		r()
 	}
+	wait(greedy, 48, 1)
+	wait(other, 48, 2)
+	release()
+	if first := <-granted; first != "other" {
+		t.Errorf("%s was first", first)
+	}
+	<-granted
+	if b.pool.taken != 0 || len(b.pool.of) != 0 {
+		t.Errorf("%d bytes are taken by %d", b.pool.taken, len(b.pool.of))
+	}
+}
+
+func (p *pool) queued() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.waiting)
+}
+
+// TestCharge: what grows ends where the tenant's part does, and waits only before it has
+// any.
+func TestCharge(t *testing.T) {
+	b := New(8 * step)
+	one, two := b.Charge(), b.Charge()
+	for range 50 {
+		must(t, one.Add(context.Background(), step/10))
+	}
+	must(t, two.Add(context.Background(), 1))
 	if err := one.Add(context.Background(), step); !errors.Is(err, errs.Quota) {
-		t.Errorf("beyond the budget: %v", err)
+		t.Errorf("beyond the tenant's part: %v", err)
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer stop()
-	if err := b.Charge().Add(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("one who has nothing waits: %v", err)
+	if err := b.Charge().Add(soon(t), 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one that has nothing waits: %v", err)
+	}
+	if err := b.Of("other").Charge().Add(soon(t), 1); err != nil {
+		t.Errorf("another tenant: %v", err)
 	}
 	one.Release()
 	two.Release()
-	if err := b.Charge().Add(context.Background(), 3*step); err != nil {
-		t.Error(err)
-	}
+	must(t, b.Charge().Add(context.Background(), 5*step))
 	var none *Budget
-	if err := none.Charge().Add(context.Background(), 1<<40); err != nil {
-		t.Error(err)
-	}
+	must(t, none.Charge().Add(context.Background(), 1<<40))
 	none.Charge().Release()
 }
 
-// TestTry: what is small waits for nobody, Try never waits, and who has found too little
-// can have all when the others are done.
+// TestTry: small requests never wait, Try never waits, and a request that has found too
+// little can be without bounds when those of its tenant are done, whatever others have.
 func TestTry(t *testing.T) {
-	b := New(3 * step)
-	other := b.Charge()
-	if err := other.Add(context.Background(), 2*step); err != nil {
-		t.Fatal(err)
-	}
-	c := b.Charge()
-	if err := c.Try(2 * step); err != nil || c.Full() {
-		t.Fatalf("what fits: %v", err)
-	}
-	if err := c.Try(step); !errors.Is(err, errs.Quota) || !c.Full() {
+	b := New(8 * step)
+	mine, others := b.Of("mine"), b.Of("others").Charge()
+	must(t, others.Add(context.Background(), 4*step))
+	second := mine.Charge()
+	must(t, second.Add(context.Background(), step))
+	c := mine.Charge()
+	must(t, c.Try(2*step))
+	if err := c.Try(3 * step); !errors.Is(err, errs.Quota) || !c.Full() {
 		t.Fatalf("beyond what others leave: %v", err)
 	}
-	if err := b.Charge().Try(step); err != nil {
-		t.Errorf("a small one: %v", err)
+	must(t, mine.Charge().Try(step))
+	if err := c.All(soon(t)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("all, while another of the tenant has some: %v", err)
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer stop()
-	if err := c.All(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("all, while another has some: %v", err)
-	}
-	other.Release()
-	if err := c.All(context.Background()); err != nil || c.Full() {
+	second.Release()
+	if err := c.All(soon(t)); err != nil || c.Full() {
 		t.Fatal(err)
 	}
-	if err := c.Try(100 * step); err != nil {
-		t.Errorf("beyond all: %v", err)
+	must(t, c.Try(100*step))
+	if err := others.All(soon(t)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("two without bounds: %v", err)
 	}
 	c.Release()
-	if release, err := b.Take(context.Background(), 3*step); err != nil {
-		t.Error(err)
-	} else {
-		release()
-	}
+	must(t, others.All(soon(t)))
+	others.Release()
 	var none *Charge
 	if err := none.Try(1 << 40); err != nil || none.Full() {
 		t.Error(err)

@@ -11,7 +11,7 @@ import (
 
 func (s *Service) restore(ctx context.Context, r *Request, a Restore) (Restored, error) {
 	done, err := r.Workspace.Restore(ctx, snapshot.RestoreOptions{
-		Name: a.Name, Paths: snapshot.PathStrings(a.Paths), DryRun: a.DryRun, Caller: r.Caller,
+		Name: a.Name, Paths: snapshot.PathStrings(a.Paths), Keep: snapshot.PathStrings(a.Keep), DryRun: a.DryRun, Caller: r.Caller,
 		List: r.charge(s.Lists),
 	})
 	if err != nil {

@@ -96,6 +96,7 @@ type Pinned struct {
 type Restore struct {
 	Name   string              `json:"name" jsonschema:"the snapshot to go back to"`
 	Paths  []snapshot.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories, relative to the workspace"`
+	Keep   []snapshot.BytePath `json:"keep,omitempty" jsonschema:"paths that a restore of everything leaves as they are, beside restore_keeps of the policy"`
 	DryRun bool                `json:"dry_run,omitempty" jsonschema:"only say what would change"`
 }
 

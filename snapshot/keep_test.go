@@ -3,6 +3,7 @@ package snapshot
 import (
 	"errors"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -144,7 +145,7 @@ func TestRefusedPatchChangesNothing(t *testing.T) {
 	if _, err := w.PatchPolicy([]byte(`{"protect":false,"delete":"me"}`), live.Caller{Direct: true}); err == nil {
 		t.Error("it is taken")
 	}
-	if w.Policy() != before || !before.Protect {
+	if !reflect.DeepEqual(w.Policy(), before) || !before.Protect {
 		t.Errorf("the policy is %+v", w.Policy())
 	}
 }

@@ -16,8 +16,11 @@ import (
 
 // RestoreOptions says what to bring back.
 type RestoreOptions struct {
-	Name   string   // of the snapshot
-	Paths  []string // relative to the root; everything when empty
+	Name  string   // of the snapshot
+	Paths []string // relative to the root; everything when empty
+	// Keep are paths that a restore of everything leaves as they are, with the
+	// restore_keeps of the policy.
+	Keep   []string
 	DryRun bool
 	Caller live.Caller
 	// List is charged with what the list of changes takes. If others leave too little,
@@ -32,6 +35,7 @@ type RestoreResult struct {
 	Paths    []PathChange `json:"paths"`
 	More     bool         `json:"more,omitempty" jsonschema:"more changed than paths names"`
 	Undo     string       `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
+	Kept     []string     `json:"kept,omitempty" jsonschema:"paths that differ and were left as they are"`
 	// Gone are files that were replaced or removed and that the kernel knew, the first
 	// of them.
 	Gone []live.NodeID `json:"-"`
@@ -49,8 +53,19 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	if err != nil {
 		return RestoreResult{}, err
 	}
+	keep, err := cleanPaths(o.Keep)
+	if err != nil {
+		return RestoreResult{}, err
+	}
+	if len(o.Keep) > 0 && (len(keep) == 0 || len(paths) > 0) {
+		return RestoreResult{}, errs.New(errs.Invalid, "malformed request: paths below the root can be kept, in a restore of everything")
+	}
 	var to *target
-	w.read(func() { to, err = w.target(o.Name, paths) })
+	w.read(func() {
+		if to, err = w.target(o.Name, paths); err == nil && len(paths) == 0 {
+			to.keep = append(keep, w.policy.RestoreKeeps...)
+		}
+	})
 	if err != nil {
 		return RestoreResult{}, err
 	}
@@ -98,6 +113,8 @@ type target struct {
 	state *tree.State
 	like  *tree.State // see restored; may be nil
 	paths []string    // everything when empty
+	keep  []string    // left as they are
+	kept  []string    // those of keep that differ
 }
 
 // target finds the snapshot of a name. The lock is held.
@@ -118,7 +135,7 @@ func (w *Workspace) targetOf(sn *snap, paths []string) (*target, error) {
 }
 
 func newRestoreResult(to *target, steps []live.Step) RestoreResult {
-	r := RestoreResult{Snapshot: to.snap.Name}
+	r := RestoreResult{Snapshot: to.snap.Name, Kept: to.kept}
 	r.Changed, r.Paths, r.More = listChanges(steps)
 	return r
 }
@@ -140,8 +157,10 @@ func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (
 		return out, nil
 	}
 	r := editRecord{WS: w.view, Now: time.Now().UnixNano()}
-	g := live.Graft{Source: to.state, View: to.snap.View, Touch: len(to.paths) > 0, Exact: len(to.paths) == 0}
-	if g.Exact {
+	g := live.Graft{
+		Source: to.state, View: to.snap.View, Touch: len(to.paths) > 0, Exact: len(to.paths) == 0, KeepFull: len(to.kept) > 0,
+	}
+	if g.Exact && len(to.kept) == 0 {
 		r.Restored = to.snap.View
 	}
 	if err := s.graft(ctx, e, &r, out.steps, g); err != nil {
@@ -228,6 +247,9 @@ func (s *Store) restoreSteps(ctx context.Context, now *tree.State, to *target, l
 		// Whatever is wrong with it, it can be done without.
 		s.logger.Warn("comparing by the state after a former restore", "snapshot", to.snap.Name, "err", err)
 		all, err = steps.Between(ctx, s.src, now, to.state, tree.DiffOptions{Paths: to.paths}, list)
+	}
+	if err == nil && len(to.keep) > 0 {
+		all, to.kept = steps.Without(all, to.keep)
 	}
 	if err != nil || len(above) == 0 {
 		return all, err

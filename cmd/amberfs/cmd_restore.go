@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -15,9 +16,12 @@ import (
 )
 
 func restoreCommand(a *app) *cobra.Command {
-	var dryRun bool
+	var (
+		dryRun bool
+		keep   []string
+	)
 	cmd := &cobra.Command{
-		Use:   "restore NAME [PATH]... [--dry-run]",
+		Use:   "restore NAME [PATH]... [--keep PATH]... [--dry-run]",
 		Short: "Make the workspace equal to a snapshot",
 		Long: `Makes the workspace, or the given PATHs, equal to the snapshot NAME. Changed files
 get their old contents, deleted files return, and newer files are removed.
@@ -26,10 +30,16 @@ A snapshot of the present state is taken first, so "amberfs undo" takes the rest
 back. Open files and shells stay usable. Unchanged files are not touched. Files
 restored by PATH get the present time as mtime, so that build tools rebuild them.
 
-A restore of the whole workspace includes .git: later commits leave their branch.`,
+A restore of the whole workspace includes .git: later commits leave their branch.
+--keep PATH leaves PATH as it is. restore_keeps in the policy does so for every
+restore of the whole workspace.
+
+With a single PATH instead of a NAME, that path is restored from the newest snapshot
+in which it differs.`,
 		Example: `  amberfs restore v1
   amberfs restore v1 go.mod internal/
-  amberfs restore v1 --dry-run`,
+  amberfs restore v1 --keep .git
+  amberfs restore src/parse.go`,
 		Args:              args(1, -1, "a NAME and perhaps PATHs"),
 		ValidArgsFunction: a.completeSnapshots(1),
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -41,19 +51,37 @@ A restore of the whole workspace includes .git: later commits leave their branch
 			if err != nil {
 				return err
 			}
-			req := service.Restore{Name: argv[0], Paths: snapshot.BytePaths(paths), DryRun: dryRun}
+			kept, err := relPaths(p, keep)
+			if err != nil {
+				return err
+			}
+			req := service.Restore{Name: argv[0], Paths: snapshot.BytePaths(paths), Keep: snapshot.BytePaths(kept), DryRun: dryRun}
 			var done service.Restored
-			if err := a.ask(cmd.Context(), p, req, &done); err != nil {
+			err = a.ask(cmd.Context(), p, req, &done)
+			if err != nil && len(argv) == 1 && len(keep) == 0 && !dryRun && isPath(argv[0]) {
+				var path string
+				if path, err = relPath(p, argv[0]); err == nil {
+					err = a.ask(cmd.Context(), p, service.Revert{Path: snapshot.BytePath(path)}, &done)
+				}
+			}
+			if err != nil {
 				return err
 			}
 			return a.printRestored(done)
 		},
 	}
+	cmd.Flags().StringArrayVar(&keep, "keep", nil, "leave `PATH` as it is; repeatable")
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would change")
 	return cmd
 }
 
-// printRestored tells what a restore changed.
+// isPath reports whether an argument that names no snapshot is meant as a path.
+func isPath(arg string) bool {
+	_, err := os.Lstat(arg)
+	return err == nil || strings.Contains(arg, "/")
+}
+
+// printRestored prints what a restore changed.
 func (a *app) printRestored(r service.Restored) error {
 	if err := a.print(r, func() {
 		r.Paths = a.listed(r.Paths)
@@ -99,7 +127,11 @@ func restoredLines(r service.Restored) string {
 	if r.DryRun {
 		head, none, change = "would restore snapshot "+r.Snapshot, "(no files would change)", "would change"
 	}
-	return head + changedLines(r.Changed, none, change, r.Paths, 0)
+	text := head + changedLines(r.Changed, none, change, r.Paths, 0)
+	for _, path := range r.Kept {
+		text += "kept as it is: " + quote(path) + "\n"
+	}
+	return text
 }
 
 // changedLines ends a line that says what was done with what it changed.

@@ -320,7 +320,7 @@ func (j *graft) finish() error {
 		j.e.inv.Inodes = append(j.e.inv.Inodes, id)
 	}
 	slices.Sort(j.e.inv.Inodes)
-	if j.g.Exact {
+	if j.g.Exact && !j.g.KeepFull {
 		j.v.state.Depth = j.g.Source.Depth
 	}
 	if j.enc.Len() > 0 {
@@ -342,6 +342,9 @@ func (j *graft) setAttrs() error {
 			from, err := uint64(tree.RootIno), error(nil)
 			if p != nil {
 				from, err = j.from.find(p)
+			}
+			if j.g.KeepFull && (errors.Is(err, ErrNotExist) || errors.Is(err, ErrNotDir)) {
+				continue // a directory that stays because it is not empty
 			}
 			if err != nil {
 				return err

@@ -5,6 +5,7 @@ package policy
 import (
 	"bytes"
 	"encoding/json"
+	"path"
 	"strings"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -38,6 +39,9 @@ type Policy struct {
 	Protect bool `json:"protect"`
 	// Forks bounds each fork. Only the policy of main counts.
 	Forks ForkLimits `json:"forks"`
+	// RestoreKeeps are paths below the root, such as .git, that restores of the whole
+	// workspace leave as they are.
+	RestoreKeeps []string `json:"restore_keeps"`
 	// Push sends snapshots of main to a remote. Only the policy of main counts.
 	Push Push `json:"push"`
 }
@@ -73,8 +77,9 @@ type ForkLimits struct {
 func Default() Policy {
 	return Policy{
 		IntervalSeconds: 300, Keep: defaultKeep(), Delete: "anyone",
-		Forks: ForkLimits{Snapshots: 10_000, TextBytes: 1 << 20, Renderings: 4},
-		Push:  Push{IntervalSeconds: 300, Only: PushAll},
+		RestoreKeeps: []string{},
+		Forks:        ForkLimits{Snapshots: 10_000, TextBytes: 1 << 20, Renderings: 4},
+		Push:         Push{IntervalSeconds: 300, Only: PushAll},
 	}
 }
 
@@ -175,6 +180,11 @@ func (p *Policy) Check() error {
 		}
 		if strings.HasSuffix(name, "_seconds") && v > maxSeconds {
 			return refuse("%s is over %d", name, maxSeconds)
+		}
+	}
+	for _, k := range p.RestoreKeeps {
+		if k == "" || path.IsAbs(k) || path.Clean(k) != k || k == "." || k == ".." || strings.HasPrefix(k, "../") {
+			return refuse("restore_keeps has %q, which is not a path below the root", k)
 		}
 	}
 	return p.Keep.check()

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -25,7 +26,7 @@ func TestPatch(t *testing.T) {
 	} {
 		want := p
 		tc.want(&want)
-		if got, err := p.Patch([]byte(tc.patch)); err != nil || got != want {
+		if got, err := p.Patch([]byte(tc.patch)); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s gives %+v, %v", tc.patch, got, err)
 		}
 	}
@@ -49,6 +50,18 @@ func TestRefusalsArePlain(t *testing.T) {
 	} {
 		if _, err := Default().Patch([]byte(patch)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "Go") {
 			t.Errorf("%s is refused with %v", patch, err)
+		}
+	}
+}
+
+func TestRestoreKeeps(t *testing.T) {
+	p, err := Default().Patch([]byte(`{"restore_keeps":[".git","data/db"]}`))
+	if err != nil || !reflect.DeepEqual(p.RestoreKeeps, []string{".git", "data/db"}) {
+		t.Errorf("%v, %v", p.RestoreKeeps, err)
+	}
+	for _, bad := range []string{`[""]`, `["/etc"]`, `["../x"]`, `["."]`, `["a/"]`, `".git"`} {
+		if _, err := p.Patch([]byte(`{"restore_keeps":` + bad + `}`)); !errors.Is(err, errs.Invalid) {
+			t.Errorf("%s: %v", bad, err)
 		}
 	}
 }

@@ -4,7 +4,9 @@ package steps
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -45,6 +47,27 @@ func MissingParents(src *tree.Source, now, then *tree.State, p *tree.Path, seen 
 	}
 	slices.Reverse(missing) // from the top down
 	return missing, nil
+}
+
+// Without are the steps that leave the kept paths, and everything below them, as they
+// are. kept are those paths of keep to which a step was dropped. A directory above a kept
+// path stays a directory; the caller makes the steps so that full directories stay.
+func Without(all []live.Step, keep []string) (left []live.Step, kept []string) {
+	dropped := make(map[string]bool)
+	left = slices.DeleteFunc(all, func(s live.Step) bool {
+		p := s.Path.String()
+		for _, k := range keep {
+			if p == k || strings.HasPrefix(p, k+"/") {
+				dropped[k] = true
+				return true
+			}
+			if s.ADir && s.B != 0 && !s.BDir && strings.HasPrefix(k, p+"/") {
+				return true // a file in place of the directory
+			}
+		}
+		return false
+	})
+	return left, slices.Sorted(maps.Keys(dropped))
 }
 
 // Trivial reports whether a step follows from others: the mtime of a directory whose

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -186,10 +187,10 @@ func TestPolicyIsPatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	before.IntervalSeconds = 7
-	if got := ws.Policy(); got != before {
+	if got := ws.Policy(); !reflect.DeepEqual(got, before) {
 		t.Errorf("policy %+v, want %+v", got, before)
 	}
-	if _, err := call(t, s, me, ws, `{"op":"set-policy","patch":{"manual_limit":6,"ringg":1}}`); err == nil || ws.Policy() != before {
+	if _, err := call(t, s, me, ws, `{"op":"set-policy","patch":{"manual_limit":6,"ringg":1}}`); err == nil || !reflect.DeepEqual(ws.Policy(), before) {
 		t.Errorf("half a patch took effect: %+v, %v", ws.Policy(), err)
 	}
 }

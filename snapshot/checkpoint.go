@@ -29,8 +29,6 @@ const (
 	// import counts as a record.
 	checkpointMost    = 1 << 30
 	checkpointRecords = 150_000
-	// A checkpoint beside writers postpones files that have less journal than this.
-	postponeMost = checkpointMost
 
 	// shortSearch is how long a search for what is needed of the journal may
 	// have taken for what came about meanwhile to be looked at with the lock
@@ -72,7 +70,7 @@ func (s *Store) checkpointLoop() {
 		if !crowded && !s.checkpointDue(calm >= calmSeconds, time.Since(last)) {
 			continue
 		}
-		if err := s.checkpointLocked(s.loops.ctx, !crowded && calm < calmSeconds); err != nil && s.loops.ctx.Err() == nil {
+		if err := s.Checkpoint(s.loops.ctx); err != nil && s.loops.ctx.Err() == nil {
 			s.logger.Warn("checkpoint", "err", err, guard.Stack(err))
 			s.loops.pause(5 * time.Second)
 		} else if crowded {
@@ -142,20 +140,16 @@ type checkpoint struct {
 
 // Checkpoint seals everything as it is now, commits it with the catalogue,
 // and drops the journal that is not needed any more.
-func (s *Store) Checkpoint(ctx context.Context) error { return s.checkpointLocked(ctx, false) }
-
-func (s *Store) checkpointLocked(ctx context.Context, postpone bool) error {
+func (s *Store) Checkpoint(ctx context.Context) error {
 	s.ckpt.mu.Lock()
 	defer s.ckpt.mu.Unlock()
-	return s.checkpoint(ctx, postpone)
+	return s.checkpoint(ctx)
 }
 
-// checkpoint seals everything but, if it is to postpone, the large files that were written
-// since the checkpoint before: beside writers these may be gone before the next, and what
-// is there then is sealed. ckpt.mu is held.
-func (s *Store) checkpoint(ctx context.Context, postpone bool) error {
+// checkpoint is Checkpoint with ckpt.mu held.
+func (s *Store) checkpoint(ctx context.Context) error {
 	start := time.Now()
-	c, err := s.beginCheckpoint(postpone)
+	c, err := s.beginCheckpoint()
 	if err != nil {
 		return err
 	}
@@ -173,13 +167,13 @@ func (s *Store) checkpoint(ctx context.Context, postpone bool) error {
 }
 
 // beginCheckpoint takes note of all that a checkpoint has to commit.
-func (s *Store) beginCheckpoint(postpone bool) (*checkpoint, error) {
+func (s *Store) beginCheckpoint() (*checkpoint, error) {
 	var c *checkpoint
 	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
 		if err := tx.Failed(); err != nil {
 			return err // the journal makes it right, from the last checkpoint on
 		}
-		if c, err = s.freezeAll(tx, postpone); err == nil {
+		if c, err = s.freezeAll(tx); err == nil {
 			s.takeDirty(c)
 		}
 		return err
@@ -188,7 +182,7 @@ func (s *Store) beginCheckpoint(postpone bool) (*checkpoint, error) {
 }
 
 // freezeAll freezes the present states. The lock is held.
-func (s *Store) freezeAll(tx *live.Tx, postpone bool) (*checkpoint, error) {
+func (s *Store) freezeAll(tx *live.Tx) (*checkpoint, error) {
 	ino, view := tx.Counters()
 	c := &checkpoint{
 		at: storedStore{
@@ -202,12 +196,8 @@ func (s *Store) freezeAll(tx *live.Tx, postpone bool) (*checkpoint, error) {
 		changes:    s.ckpt.changes.Load(),
 		floor:      tx.Unjournaled(),
 	}
-	var young map[uint32][]live.Young
-	if postpone {
-		young = s.young(tx, c, postponeMost)
-	}
 	for id, w := range s.cat.workspaces {
-		st, err := tx.CapturePostponing(id, young[id])
+		st, err := tx.Capture(id)
 		if err != nil {
 			return nil, err
 		}
@@ -215,24 +205,6 @@ func (s *Store) freezeAll(tx *live.Tx, postpone bool) (*checkpoint, error) {
 		c.workspaces[id] = w.stored(st)
 	}
 	return c, nil
-}
-
-// young returns the files that a checkpoint postpones, by view, or none if they have so
-// many bytes of journal or more. The lock is held.
-func (s *Store) young(tx *live.Tx, c *checkpoint, most int64) map[uint32][]live.Young {
-	young, bytes, floor := make(map[uint32][]live.Young), int64(0), c.floor
-	for id := range s.cat.workspaces {
-		young[id] = tx.Young(id, s.ckpt.at.Load())
-		for _, y := range young[id] {
-			bytes += y.Bytes
-			floor = min(floor, y.Low)
-		}
-	}
-	if bytes >= most {
-		return nil
-	}
-	c.floor = floor
-	return young
 }
 
 // takeDirty moves to a checkpoint what the catalogue has to write. The lock is

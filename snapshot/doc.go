@@ -39,12 +39,6 @@
 // from its position on. The journal before it is dropped as far as nothing
 // refers to its bytes.
 //
-// One that is due because much was written, by writers that go on, postpones the
-// large files written since the one before: it has them empty, and the journal has
-// right behind its position a record of where their bytes are. So what is removed
-// within a GiB or so of writing is never sealed, and its journal is dropped all the
-// same. Files that are there at the next checkpoint are sealed by that.
-//
 // A damaged store does not open. A salvage (Repair, or Check to look at what a
 // repair would do) takes of the journal what lies before the first damage, and
 // for a workspace whose state cannot be read the newest of its snapshots that

@@ -52,7 +52,7 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	}
 	// What a checkpoint does, with all the writes and a sealed capture between
 	// its beginning and its end.
-	c, err := s.beginCheckpoint(false)
+	c, err := s.beginCheckpoint()
 	if err != nil {
 		t.Fatal(err)
 	}

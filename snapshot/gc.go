@@ -50,7 +50,7 @@ func (s *Store) collect(ctx context.Context, sum *cas.GCResult, progress func(do
 	defer gc.Close()
 	s.ckpt.mu.Lock()
 	defer s.ckpt.mu.Unlock()
-	full := s.checkpoint(ctx, false)
+	full := s.checkpoint(ctx)
 	if full != nil {
 		// Space can be given back on a full disk too: what the last checkpoint
 		// refers to is marked as well.

@@ -18,9 +18,9 @@ const (
 	// largeRequest is more than one write(2) can bring: only fallocate(2) asks
 	// for it, and wants to hear at once that there is no room.
 	largeRequest = 16 << 20
-	// journalSoft is the size of the journal from which on writers wait: what a checkpoint
-	// postpones, what makes the next one due, and as much again while it is under way.
-	journalSoft = postponeMost + 2*checkpointMost
+	// journalSoft is the size of the journal from which on writers wait: what makes a
+	// checkpoint due, and as much again while it is under way.
+	journalSoft = 2 * checkpointMost
 	// throttle is how long a write waits when the journal is twice that.
 	throttle = 20 * time.Millisecond
 	// roomStep is how many bytes are written between two looks at the disk, and
@@ -134,7 +134,7 @@ func (s *Store) makeRoom(n int64) error {
 	err := func() error {
 		defer s.ckpt.mu.Unlock()
 		defer s.seal.urgent()()
-		return s.checkpoint(s.loops.ctx, false)
+		return s.checkpoint(s.loops.ctx)
 	}()
 	if err != nil {
 		s.logger.Warn("the disk is nearly full, and the journal cannot be sealed", "err", err)

@@ -159,24 +159,6 @@ func (c *Content) InLog(is func(pos, n int64) bool) (found bool) {
 	return found
 }
 
-// InLogOnly returns how many bytes of c are in the journal, and whether it needs nothing
-// that is sealed.
-func (c *Content) InLogOnly() (bytes int64, only bool) {
-	if c == nil {
-		return 0, false
-	}
-	l := c.layout.Load()
-	only = l.base == nil
-	l.ext.from(0, func(_ int64, e extent) bool {
-		if e.inJournal() {
-			bytes += e.n
-		}
-		only = only && !e.inBase()
-		return only
-	})
-	return bytes, only
-}
-
 // MinPos returns the lowest journal position that c refers to, MaxInt64 if it
 // needs nothing of the journal.
 func (c *Content) MinPos() int64 {

@@ -167,8 +167,6 @@ func (f *Forest) apply(v *view, r *record) error {
 		return f.applyData(v, r)
 	case recSetXattr, recRemoveXattr:
 		return f.applyXattr(v, r)
-	case recContent:
-		return f.applyContent(v, r)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ const (
 	recSetXattr
 	recRemoveXattr
 	recRelink
-	recContent // the whole content of a file that a checkpoint has left out
+	_ // 14 is free
 
 	// Steps of an edit; they are in blobs, with recUnlink and recLink. See Edit.Redo.
 	recPut
@@ -153,9 +153,6 @@ func (r *record) encodeBody(e *wire.Encoder) {
 		r.encodeNode(e)
 	case recSetAll:
 		r.encodeNode(e)
-	case recContent:
-		e.Uvarint(r.ino)
-		r.content.Encode(e)
 	}
 }
 
@@ -249,9 +246,6 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 		r.decodeNode(d, epoch)
 	case recSetAll:
 		r.decodeNode(d, epoch)
-	case recContent:
-		r.ino = ino()
-		r.content = decodeContent(d, epoch)
 	default:
 		d.Fail("record type %d is unknown", r.kind)
 	}

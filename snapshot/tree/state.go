@@ -235,27 +235,3 @@ func (u *Unsealed) each(p *page, frozen bool, fn func(c *content.Content)) {
 		}
 	}
 }
-
-// EachChanged calls fn for the content of every file that epoch has changed, with the
-// number of the inode. It needs the lock of the state's owner.
-func (s *State) EachChanged(epoch uint64, fn func(ino uint64, c *content.Content)) {
-	eachChanged(s.root, epoch, fn)
-}
-
-func eachChanged(p *page, epoch uint64, fn func(ino uint64, c *content.Content)) {
-	if p == nil || p.epoch != epoch {
-		return // frozen, and so is all beneath
-	}
-	b := p.mem.Load()
-	for _, k := range b.kids {
-		eachChanged(k, epoch, fn)
-	}
-	if b.leaf == nil {
-		return
-	}
-	for i := range tableFan {
-		if c := b.leaf.content(i); !c.Frozen(epoch) {
-			fn(b.leaf.number*tableFan+uint64(i), c)
-		}
-	}
-}

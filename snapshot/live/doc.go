@@ -31,16 +31,15 @@
 // costs 21 µs and 7.7 KB instead of 2.6 µs and 0.5 KB (BenchmarkCreate of package
 // tree, with and without a new epoch each time).
 //
-// What changes a whole view (a restore, an import, a promotion) is made on a copy: an
+// What changes a whole view (a restore, an import, a merge) is made on a copy: an
 // Edit. It works in an epoch of its own, without the lock, while changes of this one
-// view wait. Tx.Apply puts the copy in place in one step with its record.
+// view wait. Its steps are written to the journal as they are made, or the result is
+// sealed. Tx.Apply puts the copy in place in one step with the record of that.
 //
 // An inode that lost its last name while the kernel still holds it is an
-// orphan: it lives outside of the state, is part of no capture, and goes when
+// orphan: it is moved to a state of its own, is part of no capture, and goes when
 // the kernel forgets it, for which the lock is held for reading only. Its changes are not
-// journaled, only its bytes are. Those that a restore has made at once stay in the state
-// that it replaced until somebody asks for one: the kernel holds every inode of a tree
-// that was walked.
+// journaled, only its bytes are.
 //
 // # Records
 //

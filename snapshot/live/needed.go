@@ -27,23 +27,22 @@ type Needed struct {
 // Needed returns one that has seen nothing yet.
 func (f *Forest) Needed() *Needed { return &Needed{src: f.src, low: NoPos} }
 
-// breath is after how many files the search gives way to requests.
-const breath = 256
+// yieldEvery is after how many files the search lets other goroutines run.
+const yieldEvery = 256
 
 // Frozen looks at a frozen state. It needs no lock.
 func (d *Needed) Frozen(s *tree.State) {
 	n := 0
 	d.seen.Each(s, true, func(c *content.Content) {
 		d.look(c)
-		if n++; n%breath == 0 {
+		if n++; n%yieldEvery == 0 {
 			runtime.Gosched()
 		}
 	})
 }
 
-// Lowest looks at the states given, which are frozen, and at the present ones,
-// as far as they differ from what was seen before, and returns the lowest
-// position that any of them refers to.
+// Lowest returns the lowest journal position referenced by frozen, by the present views
+// and by orphans. Pages seen earlier are skipped.
 func (d *Needed) Lowest(tx *Tx, frozen []*tree.State) int64 {
 	d.low = min(d.low, tx.f.blobs.minPos())
 	for _, s := range frozen {

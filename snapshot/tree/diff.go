@@ -12,9 +12,8 @@ import (
 type DiffOptions struct {
 	Paths []string // only these files, and what is below these directories; empty is everything
 
-	// Renumbered is nil or a state in which every path has what it has in b, though
-	// maybe as another inode, and that has more in common with a than b has: where
-	// a and Renumbered are the same nothing is looked at. Its contents are not read.
+	// Renumbered is optional: a state with the same contents as b that shares more
+	// pages with a. It is used to skip equal subtrees, and its contents are not read.
 	Renumbered *State
 }
 

@@ -45,8 +45,6 @@ var onlyHere = map[string][]string{
 	"github.com/minio/minio-go":   {"remote"},
 	"oras.land/oras-go":           {"remote"},
 	"filippo.io/age":              {"remote"},
-	// Nobody: it takes 8 ms and 2.7 MB at the start of every command.
-	"github.com/alecthomas/chroma/v2/lexers": {},
 }
 
 // source is a Go file: its package, by import path, and its imports.

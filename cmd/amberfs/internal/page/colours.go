@@ -2,33 +2,11 @@ package page
 
 import (
 	"crypto/sha256"
-	"embed"
-	"io/fs"
 	"strings"
 	"sync"
-
-	"github.com/alecthomas/chroma/v2"
 )
 
-// languages has a file for each language that is coloured. Chroma's own package of them
-// reads 279 when the program starts, which takes each command 8 ms and 2.7 MB, whether
-// it shows a file or not.
-//
-//go:generate sh -c "cd lexers && go run generate.go"
-//go:embed lexers/*.xml
-var languages embed.FS
-
-var lexers = sync.OnceValue(func() *chroma.LexerRegistry {
-	all := chroma.NewLexerRegistry()
-	files, _ := fs.Glob(languages, "lexers/*.xml") // the pattern is right
-	for _, name := range files {
-		all.Register(chroma.MustNewXMLLexer(languages, name))
-	}
-	return all
-})
-
-// maxColoured bounds in bytes the text that is coloured: a lexer is some hundred
-// times slower than a look.
+// maxColoured bounds in bytes the text that is coloured.
 const maxColoured = 1 << 20
 
 // colours keeps the lines of the file that was shown last, for the next part of
@@ -54,32 +32,28 @@ func (c *colours) lines(path string, b []byte) [][]token {
 }
 
 func colour(path, text string) [][]token {
-	lexer := lexers().Match(path[strings.LastIndexByte(path, '/')+1:])
-	if lexer == nil || len(text) > maxColoured {
+	l := languageOf(path)
+	if l == nil || len(text) > maxColoured {
 		return plain(text)
 	}
-	found, err := chroma.Coalesce(lexer).Tokenise(nil, text)
-	if err != nil {
-		return plain(text)
+	lines := [][]token{}
+	if text == "" {
+		return lines
 	}
-	var lines [][]token
-	for _, line := range chroma.SplitTokensIntoLines(found.Tokens()) {
-		out, left := []token{}, maxLine
-		for _, t := range line {
-			s := strings.TrimSuffix(t.Value, "\n")
-			if s == "" {
+	line, room := []token{}, maxLine
+	l.tokens(strings.TrimSuffix(text, "\n"), func(class, text string) {
+		for i, part := range strings.Split(text, "\n") {
+			if i > 0 {
+				lines, line, room = append(lines, line), []token{}, maxLine
+			}
+			if part == "" || room <= 0 {
 				continue
 			}
-			if len(s) > left {
-				out = append(out, token{"", cut(s, left)})
-				break
-			}
-			left -= len(s)
-			out = append(out, token{class(t.Type), s})
+			line = append(line, token{class, cut(part, room)})
+			room -= len(part)
 		}
-		lines = append(lines, out)
-	}
-	return lines
+	})
+	return append(lines, line)
 }
 
 func plain(text string) [][]token {
@@ -100,21 +74,4 @@ func cut(s string, n int) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:n], "") + " …"
-}
-
-// class is the few that the page has colours for.
-func class(t chroma.TokenType) string {
-	switch {
-	case t.InCategory(chroma.Keyword):
-		return "k"
-	case t.InCategory(chroma.Comment):
-		return "c"
-	case t.InSubCategory(chroma.LiteralString):
-		return "s"
-	case t.InSubCategory(chroma.LiteralNumber):
-		return "n"
-	case t.InSubCategory(chroma.NameFunction), t == chroma.NameClass, t == chroma.NameTag:
-		return "f"
-	}
-	return ""
 }

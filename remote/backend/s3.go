@@ -97,7 +97,7 @@ func (b *bucket) sorted(ctx context.Context, what, key string, err error) error 
 	switch {
 	case answer.Code == "NoSuchBucket":
 		return fmt.Errorf("%w: %s at %s", ErrNoBucket, b.name, b.host)
-	case strings.HasSuffix(answer.Code, "UserNotFound"): // some say so with status 404
+	case ofCredentials(answer.Code): // also with status 400 or 404
 		kind = ErrDenied
 	case kind == nil:
 		kind = ErrAway
@@ -109,6 +109,15 @@ func (b *bucket) sorted(ctx context.Context, what, key string, err error) error 
 		return fmt.Errorf("%s %s: %s: %w (%s): %s", what, key, b.host, kind, answer.Code, b.denied(answer.Code))
 	}
 	return fmt.Errorf("%s %s: %s: %w (%s)", what, key, b.host, kind, answer.Code)
+}
+
+// ofCredentials reports whether an answer is about the credentials themselves.
+func ofCredentials(code string) bool {
+	switch code {
+	case "ExpiredToken", "TokenRefreshRequired", "InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch":
+		return true
+	}
+	return strings.HasSuffix(code, "UserNotFound")
 }
 
 // denied says what is wrong with the credentials, and what to do.
@@ -124,9 +133,9 @@ func (b *bucket) denied(code string) string {
 	switch {
 	case err != nil || v.AccessKeyID == "":
 		return "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY " + again
-	case strings.Contains(code, "Expired") || code == "TokenRefreshRequired":
+	case code == "ExpiredToken" || code == "TokenRefreshRequired":
 		return "the session token of the credentials from " + from + " has expired; set new ones " + again
-	case code == "InvalidAccessKeyId" || code == "InvalidToken" || code == "SignatureDoesNotMatch" || strings.HasSuffix(code, "UserNotFound"):
+	case ofCredentials(code):
 		return "the service does not accept the credentials from " + from + "; set the right ones " + again
 	}
 	return "the credentials from " + from + " do not allow it; set others " + again + ", or have this allowed"

@@ -30,12 +30,9 @@ func (s *segment) descriptor() (fd int, real bool) {
 	return d.fd, d.real
 }
 
-// writeAt writes buffers with one pwritev(2), which the file must stay open for.
-//
-// The system call is a raw one: Go's scheduler is not told of it. It would give
-// the processor to someone else meanwhile, a sealer for instance, who may keep it
-// for 10 ms, and with us everybody would wait who needs the journal's lock or the
-// forest's.
+// writeAt writes buffers with one pwritev(2), which the file must stay open for. Go's
+// scheduler knows of the system call: a disk that blocks for long keeps no other
+// goroutine, and no collection of garbage, waiting.
 func writeAt(fd int, off int64, bufs ...[]byte) error {
 	for {
 		var vec [4]unix.Iovec
@@ -50,7 +47,7 @@ func writeAt(fd int, off int64, bufs ...[]byte) error {
 		if n == 0 {
 			return nil
 		}
-		done, _, errno := syscall.RawSyscall6(unix.SYS_PWRITEV, uintptr(fd), uintptr(unsafe.Pointer(&vec)), uintptr(n), uintptr(off), uintptr(uint64(off)>>32), 0)
+		done, _, errno := syscall.Syscall6(unix.SYS_PWRITEV, uintptr(fd), uintptr(unsafe.Pointer(&vec)), uintptr(n), uintptr(off), uintptr(uint64(off)>>32), 0)
 		switch {
 		case errors.Is(errno, unix.EINTR):
 			continue

@@ -49,6 +49,7 @@ var onlyHere = map[string][]string{
 
 // source is a Go file: its package, by import path, and its imports.
 type source struct {
+	file    string // below the root of the module
 	pkg     string
 	test    bool
 	imports []string
@@ -81,7 +82,7 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		s := source{pkg: path.Join(module, filepath.ToSlash(rel)), test: strings.HasSuffix(file, "_test.go")}
+		s := source{file: path.Join(filepath.ToSlash(rel), d.Name()), pkg: path.Join(module, filepath.ToSlash(rel)), test: strings.HasSuffix(file, "_test.go")}
 		for _, i := range parsed.Imports {
 			imported, err := strconv.Unquote(i.Path.Value)
 			if err != nil {

@@ -1,0 +1,92 @@
+package arch_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What somebody else may have made (a store, a remote, a repository, a quarantine) is
+// opened by internal/vfs.Beneath: nothing outside of it, no links, no FIFOs and devices,
+// and for writing only files with one name. These calls have none of that.
+var opening = map[string][]string{
+	"os":      {"Open", "OpenFile", "Create", "ReadFile", "WriteFile", "OpenRoot", "OpenInRoot"},
+	"unix":    {"Open", "Openat", "Openat2", "Creat"},
+	"syscall": {"Open", "Openat", "Creat"},
+}
+
+// opensOther says which files may call them all the same, and why.
+var opensOther = map[string]string{
+	"cas/badger_dir.go":    "the folder of the index, by O_NOFOLLOW, and a mark in it once all of it was checked",
+	"fusefs/awake.go":      "a device of the kernel",
+	"fusefs/mount.go":      "a device of the kernel",
+	"fusefs/server.go":     "/sys",
+	"snapshot/lock.go":     "/proc",
+	"service/socket.go":    "the directory that the user names, for its socket",
+	"remote/identities.go": "the user's own keys",
+
+	"internal/process/process.go": "/proc",
+	"remote/backend/http.go":      "a file that the user's environment names",
+	"remote/known/trust.go":       "the user's own state directory",
+	"service/client/import.go":    "the mount, as a client",
+	"service/client/mount.go":     "the mount, as a client",
+
+	// A working tree is walked by descriptors, each opened beneath the one above with
+	// O_NOFOLLOW, and files with O_NONBLOCK; of a user's tree many have hard links.
+	"gitbridge/apply_attrs.go": "a working tree",
+	"gitbridge/apply_both.go":  "a working tree",
+	"gitbridge/apply_host.go":  "a working tree",
+	"gitbridge/apply_write.go": "a working tree",
+	"gitbridge/dir_later.go":   "a working tree",
+	"gitbridge/dir_read.go":    "a working tree",
+	"gitbridge/quarantine.go":  "a folder that this process has made, and the objects of the repository, by os.Root",
+	"gitbridge/repo.go":        "the store's own repository, by os.Root, once all of it was checked",
+	"gitbridge/settings.go":    "rules of the user and of a repository, with O_NONBLOCK and up to a size",
+	"gitbridge/skeleton.go":    "a temporary directory that this process has made",
+}
+
+// TestOpeningOfOthersFiles: a call in another file has to be one of vfs.Beneath, or be
+// added above with its reason.
+func TestOpeningOfOthersFiles(t *testing.T) {
+	used := map[string]bool{}
+	folders := []string{"cas", "control", "diff", "fusefs", "gitbridge", "internal", "remote", "service", "snapshot"}
+	for _, s := range sources(t) {
+		if s.test || !slices.Contains(folders, folder(s.pkg)) || strings.HasPrefix(s.file, "internal/vfs/") {
+			continue
+		}
+		for _, call := range openings(t, s.file) {
+			if used[s.file] = true; opensOther[s.file] == "" {
+				t.Errorf("%s calls %s: use vfs.Beneath, or give the reason here", s.file, call)
+			}
+		}
+	}
+	for file := range opensOther {
+		if !used[file] {
+			t.Errorf("%s opens nothing by itself: has its reason outlived it?", file)
+		}
+	}
+}
+
+// openings returns the calls of a file that open something.
+func openings(t *testing.T, file string) (calls []string) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", file), nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if pkg, ok := sel.X.(*ast.Ident); ok && slices.Contains(opening[pkg.Name], sel.Sel.Name) {
+			calls = append(calls, pkg.Name+"."+sel.Sel.Name)
+		}
+		return true
+	})
+	return calls
+}

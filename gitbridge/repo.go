@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // Errors that callers tell apart with errors.Is.
@@ -193,8 +194,14 @@ func plain(root *os.Root) error {
 			}
 		case !e.IsDir() && !e.Type().IsRegular(), path.Base(name) == "alternates":
 			return fmt.Errorf("%w: %s", ErrForeign, name)
+		case e.IsDir(), strings.HasPrefix(name, "objects/"): // git replaces those, and writes to none
+			return nil
 		}
-		return nil
+		info, err := e.Info()
+		if err == nil && !vfs.Own(info) {
+			err = fmt.Errorf("%w: %s has other hard links", ErrForeign, name)
+		}
+		return err
 	})
 }
 

@@ -103,6 +103,17 @@ func TestTheStoresOwnRepositoryIsItsOwn(t *testing.T) {
 	if ran() {
 		t.Error("a filter of the user was run")
 	}
+	theirs := filepath.Join(t.TempDir(), "theirs")
+	check(t, os.WriteFile(theirs, []byte("theirs"), 0o600))
+	check(t, os.MkdirAll(filepath.Join(repo, "logs"), 0o700))
+	for _, name := range []string{"logs/HEAD", "config.new"} {
+		check(t, os.Link(theirs, filepath.Join(repo, name)))
+		_, err := Export(context.Background(), ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: repo, Create: true})
+		if text, rerr := os.ReadFile(theirs); !errors.Is(err, ErrForeign) || rerr != nil || string(text) != "theirs" {
+			t.Errorf("a hard link %s: error %v, the file has %q", name, err, text)
+		}
+		check(t, os.Remove(filepath.Join(repo, name)))
+	}
 	check(t, os.RemoveAll(repo))
 	check(t, os.Symlink(t.TempDir(), repo))
 	_, err := Export(context.Background(), ExportOptions{Source: m.src, State: m.state(t, attributed), Info: testInfo, Repo: repo, Create: true})

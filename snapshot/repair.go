@@ -32,7 +32,6 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 	if o.UID, o.GID, err = ownerOf(dir); err != nil {
 		return nil, err
 	}
-	writeRepairNote(dir, o)
 	s, err := Open(dir, o)
 	if err != nil {
 		return nil, err
@@ -46,12 +45,7 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 		return nil, err
 	}
 	r.Repaired = &res
-	return r, inside(dir, func(disk *vfs.Beneath) error {
-		if err := disk.Remove(repairNotePath(dir)); !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		return nil
-	})
+	return r, nil
 }
 
 func repairPacks(dir string, o Options) (res cas.RepairResult, err error) {

@@ -2,12 +2,9 @@ package snapshot
 
 import (
 	"cmp"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -77,17 +74,6 @@ func (s *Store) addLoss(r *Report) {
 			}
 		}
 	})
-	for t := range s.salvage.left.Touched {
-		w, ok := s.Workspace(t.View)
-		if !ok {
-			continue
-		}
-		path, err := s.forest.Path(live.Node(t.View, t.Ino), unix.PathMax-1)
-		if err != nil {
-			continue // made by one of the changes that are lost
-		}
-		r.Affected = append(r.Affected, Affected{Workspace: w.Name(), Path: filepath.Join(path, t.Name)})
-	}
 	r.sortAffected()
 }
 
@@ -97,7 +83,7 @@ func snapshotsIn(f live.Foreign) []storedSnapshot {
 	add := func(r storedSnapshot) error { all = append(all, r); return nil }
 	switch f.Type {
 	case recCapture:
-		_ = replayAs(f.Payload, add) // of a damaged record nothing is known
+		_ = replayAs(f.Payload, add)
 	case recEdit, recPull, recEndFork:
 		_ = replayAs(f.Payload, func(r struct{ Pre, Snapshot, Last, Full storedSnapshot }) error {
 			all = append(all, r.Pre, r.Snapshot, r.Last, r.Full)

@@ -51,14 +51,6 @@ func (r *Report) OK() bool { return len(r.Damage) == 0 && len(r.Affected) == 0 }
 // Verify reads everything in the packs, checks that all that the workspaces
 // and snapshots refer to is there, and names what is not, by path.
 func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*Report, error) {
-	r, err := s.verify(ctx, progress)
-	if err == nil {
-		s.addRepairNote(r)
-	}
-	return r, err
-}
-
-func (s *Store) verify(ctx context.Context, progress func(done, total int64)) (*Report, error) {
 	r := &Report{Damage: []Damaged{}, Affected: []Affected{}}
 	bad := make(map[cas.Hash]bool)
 	res, err := s.cas.Verify(ctx, cas.VerifyOptions{Progress: progress}, func(d cas.Damage) {

@@ -42,8 +42,7 @@
 // position the log was durable when the record was written. A gap before such a
 // position is damage. Open or Replay report it as *DamageError instead of cutting.
 // With Options.Salvage they skip what cannot be read and go on with the next good
-// record. A DamageError has what can be read of the payload all the same, as verify
-// promises to name the files that a damaged record tells of.
+// record.
 //
 // Checksums of headers include a random number of the segment, its position and
 // the sequence number of the record. File data that looks like a record is therefore

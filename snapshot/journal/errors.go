@@ -36,11 +36,6 @@ type DamageError struct {
 	Pos     int64  // the same as a journal position
 	Reason  string
 	Err     error // the disk's error, if that was the reason
-
-	// Of a record whose header alone is good: what the header says, and what is
-	// there of the payload, 8 KiB at most. Neither is to be relied on.
-	Type    Type
-	Payload []byte
 }
 
 func (e *DamageError) Error() string {

@@ -19,9 +19,6 @@ type hole struct {
 	next   int64 // where to look on: behind a record whose payload alone is bad
 	reason string
 	err    error
-
-	typ     Type   // of a record whose payload alone is bad
-	payload []byte // the first bytes of it
 }
 
 const (
@@ -29,11 +26,8 @@ const (
 	noHeader        = "there is no record header"
 )
 
-// payloadKept is how many bytes of a bad payload are kept.
-const payloadKept = 8 << 10
-
 func (h *hole) damage() *DamageError {
-	return &DamageError{Segment: h.seg.name, Offset: h.pos - h.seg.base, Pos: h.pos, Reason: h.reason, Err: h.err, Type: h.typ, Payload: h.payload}
+	return &DamageError{Segment: h.seg.name, Offset: h.pos - h.seg.base, Pos: h.pos, Reason: h.reason, Err: h.err}
 }
 
 // A scanner reads the records of consecutive segments in their order. The last
@@ -118,10 +112,7 @@ func (s *scanner) read(pos int64) (*record, *hole) {
 		return bad("the disk cannot read it", err)
 	}
 	if len(b) < int(head.length) || crc(b) != head.payload {
-		return nil, &hole{
-			seg: seg, pos: pos, next: r.end(), reason: "the record's checksum does not match",
-			typ: head.typ, payload: bytes.Clone(b[:min(len(b), payloadKept)]),
-		}
+		return nil, &hole{seg: seg, pos: pos, next: r.end(), reason: "the record's checksum does not match"}
 	}
 	r.payload = b
 	return r, nil

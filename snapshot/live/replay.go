@@ -10,9 +10,8 @@ import (
 // Skipped tells of the changes that a salvage had to leave out.
 type Skipped struct {
 	Changes int64
-	Views   map[uint32]int64     // changes by view
-	Touched map[Touched]struct{} // 10,000 at most
-	Foreign []Foreign            // records of the caller's own types; 10,000 at most
+	Views   map[uint32]int64 // changes by view
+	Foreign []Foreign        // records of the caller's own types; 10,000 at most
 }
 
 // A Foreign is a record of the caller's own types.
@@ -21,15 +20,7 @@ type Foreign struct {
 	Payload []byte
 }
 
-// Touched is an inode that a change was about, or, with a name, an entry of that
-// directory.
-type Touched struct {
-	View uint32
-	Ino  uint64
-	Name string
-}
-
-const maxTouched = 10_000
+const maxForeign = 10_000
 
 // Replay applies the journal from a position on, or, with none, only counts
 // what it holds. Records of the caller's own types are handed to foreign, with
@@ -40,13 +31,8 @@ const maxTouched = 10_000
 func (f *Forest) Replay(from int64, none bool, foreign func(tx *Tx, t journal.Type, payload []byte) error) (Skipped, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := &replay{f: f, foreign: foreign, from: from, over: none, skipped: Skipped{Views: make(map[uint32]int64), Touched: make(map[Touched]struct{})}}
+	p := &replay{f: f, foreign: foreign, from: from, over: none, skipped: Skipped{Views: make(map[uint32]int64)}}
 	err := f.log.Replay(from, p.next)
-	for _, d := range f.log.Damage() {
-		if d.Payload != nil && d.Pos >= from {
-			p.skipped.note(d.Type, d.Payload)
-		}
-	}
 	return p.skipped, err
 }
 
@@ -115,28 +101,12 @@ func (f *Forest) damagedBetween(from, to int64) bool {
 func (l *Skipped) note(t journal.Type, payload []byte) {
 	l.Changes++
 	if t >= FirstForeign {
-		if len(l.Foreign) < maxTouched {
+		if len(l.Foreign) < maxForeign {
 			l.Foreign = append(l.Foreign, Foreign{t, bytes.Clone(payload)})
 		}
 		return
 	}
 	if r, _, err := decodeRecord(t, payload, 0); err == nil {
 		l.Views[r.view]++
-		l.touch(r)
-	}
-}
-
-func (l *Skipped) touch(r *record) {
-	if len(l.Touched) >= maxTouched {
-		return
-	}
-	if r.name != "" && r.parent != 0 {
-		l.Touched[Touched{r.view, r.parent, r.name}] = struct{}{}
-	}
-	if r.name2 != "" && r.parent2 != 0 {
-		l.Touched[Touched{r.view, r.parent2, r.name2}] = struct{}{}
-	}
-	if r.ino != 0 {
-		l.Touched[Touched{r.view, r.ino, ""}] = struct{}{}
 	}
 }

@@ -67,12 +67,13 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 	done := sync.OnceFunc(s.Importing())
 	defer done()
 	s.room.stored.Store(1 << 40)
+	s.gc.remove() // else nobody looks whether a gc is due
 	time.Sleep(2500 * time.Millisecond)
 	eventually(t, "a gc waits for an import, and checkpoints for the gc", s.ckpt.mu.TryLock)
 	unlock := sync.OnceFunc(s.ckpt.mu.Unlock)
 	defer unlock()
 	done()
-	time.Sleep(1500 * time.Millisecond) // now the gc waits for us
+	Blocked(t, "(*Store).collect")
 	before := len(w.List())
 	if _, err := s.Forest().Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
 		t.Fatal(err)

@@ -89,7 +89,7 @@ func TestListsOfChanges(t *testing.T) {
 			}
 			result <- err
 		}()
-		time.Sleep(50 * time.Millisecond)
+		snapshot.Blocked(t, "budget.(*Charge).All")
 		if _, err := forest.SetAttr(f.Root(), live.SetAttr{}); err != nil {
 			t.Errorf("%s: a change meanwhile: %v", name, err)
 		}

@@ -116,7 +116,7 @@ func TestWriterDoesNotWaitForGC(t *testing.T) {
 		_, err := s.GC(context.Background(), nil)
 		gc <- err
 	}()
-	time.Sleep(time.Second)
+	snapshot.Blocked(t, "(*barrier).wait")
 	disk.free.Store(cas.Headroom + 32<<20)
 	wrote := make(chan error, 1)
 	go func() {
@@ -149,7 +149,7 @@ func TestSealDoesNotWaitForGC(t *testing.T) {
 		_, err := s.GC(context.Background(), nil)
 		gc <- err
 	}()
-	time.Sleep(time.Second) // gc waits for the import now
+	snapshot.Blocked(t, "(*barrier).wait")
 	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
 		t.Fatal(err)
 	}

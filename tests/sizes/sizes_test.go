@@ -45,9 +45,7 @@ func TestSizes(t *testing.T) {
 			}
 			w.want = read(t, w.after)
 			w.took("the sample")
-			if w.name != "hard links" {
-				w.run()
-			}
+			w.run()
 			w.mounted()
 			w.onlyTheMount()
 		})
@@ -94,10 +92,8 @@ func (w *work) mounted() {
 	m.Amberfs("snapshot", "old")
 	sh(t, m.Dir, w.change)
 	w.same("the workspace", m.Dir)
-	if w.name != "hard links" {
-		w.amberfs(m.Dir, "apply", dir)
-		w.same("apply", dir)
-	}
+	w.amberfs(m.Dir, "apply", dir)
+	w.same("apply", dir)
 
 	m.Amberfs("snapshot", "new")
 	w.changes("diff --name-status", m.Amberfs("diff", "old", "new", "--name-status"))

@@ -126,8 +126,12 @@ func (w *world) fork() {
 		from = pick(w, snaps)
 		base = w.snaps[""][from].tree
 	}
+	w.forkOf(name, from, base)
+}
+
+func (w *world) forkOf(name, from string, base *node) {
 	w.must(w.y.fork(name, from))
-	w.trees[name], w.bases[name], w.snaps[name] = base.clone(), base.clone(), map[string]*captured{}
+	w.trees[name], w.snaps[name] = base.clone(), map[string]*captured{}
 	root, err := w.y.root(name)
 	w.must(err)
 	move := func(n *node) { n.id = live.Node(root.View(), n.id.Ino()) }
@@ -146,24 +150,25 @@ func (w *world) pickFork() string {
 	return pick(w, slices.DeleteFunc(slices.Sorted(maps.Keys(w.trees)), func(name string) bool { return name == "" }))
 }
 
-// merge brings a fork into main, when nothing has changed there since it began:
-// then main becomes what the fork is. Merging changes of both is tested elsewhere.
+// merge brings a new fork into main after some changes: main becomes what the fork
+// is. Merging changes of both is tested elsewhere.
 func (w *world) merge() {
-	name := w.pickFork()
-	if !maps.Equal(versions(w.bases[name]), versions(w.trees[""])) {
+	w.rarely(2)
+	if len(w.trees) > 3 {
 		w.skip()
 	}
+	name := w.newName("f")
+	w.forkOf(name, "", w.trees[""])
+	w.only = name
+	for range 1 + w.intn(8) {
+		w.try(pick(w, []func(){func() { w.create(unix.S_IFREG) }, w.write, w.link, w.unlink, w.chmod, w.clone,
+			func() { w.rename(0) }, func() { w.rename(unix.RENAME_EXCHANGE) }, func() { w.create(unix.S_IFDIR) }, w.rmdir}))
+	}
+	w.only = ""
 	w.must(w.y.merge(name))
 	w.touched = ""
 	w.become("", w.trees[name].clone())
 	w.end(name)
-}
-
-// versions tells whether a tree has changed.
-func versions(root *node) map[string]int {
-	out := map[string]int{"": root.version}
-	root.walk("", func(path string, n *node) { out[path] = n.version })
-	return out
 }
 
 func (w *world) discard() {
@@ -174,7 +179,6 @@ func (w *world) discard() {
 func (w *world) end(fork string) {
 	w.must(w.y.discard(fork))
 	delete(w.trees, fork)
-	delete(w.bases, fork)
 	delete(w.snaps, fork)
 	w.handles = slices.DeleteFunc(w.handles, func(h *handle) bool {
 		if h.workspace == fork {

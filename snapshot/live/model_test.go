@@ -50,8 +50,7 @@ func TestForestAgainstModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &world{y: y, tb: t, t: rt, trees: map[string]*node{"": newDir(0o755)}, snaps: map[string]map[string]*captured{"": {}},
-			bases: map[string]*node{}}
+		w := &world{y: y, tb: t, t: rt, trees: map[string]*node{"": newDir(0o755)}, snaps: map[string]map[string]*captured{"": {}}}
 		defer func() {
 			if err := w.y.close(); err != nil {
 				t.Error(err)
@@ -82,11 +81,11 @@ type world struct {
 	t       *rapid.T
 	trees   map[string]*node                // of main, "", and of the forks
 	snaps   map[string]map[string]*captured // by workspace and name
-	bases   map[string]*node                // what the forks began with
 	handles []*handle
 	names   int // given so far
 	version int
 	touched string
+	only    string // the workspace of all steps, if it is set
 }
 
 // captured is a state that was captured: the model's, and what the forest showed.
@@ -198,7 +197,10 @@ func pick[T any](w *world, from []T) T {
 
 // tree picks a workspace.
 func (w *world) tree() (string, *node) {
-	name := pick(w, slices.Sorted(maps.Keys(w.trees)))
+	name := w.only
+	if name == "" {
+		name = pick(w, slices.Sorted(maps.Keys(w.trees)))
+	}
 	w.touched = name
 	return name, w.trees[name]
 }

@@ -148,8 +148,10 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote string, app
 	if err := daemon.CheckPaths(&cfg); err != nil {
 		return err
 	}
-	if c.Temp != "" && remote == "" {
-		c.From = from // the daemon makes the store
+	if c.Temp != "" && remote == "" && apply == "" {
+		// The daemon fills the store while the program runs. If the daemon is killed, such
+		// a store is lost; it would be removed in any case.
+		c.From = from
 	} else {
 		bar := a.newProgress()
 		bar.expect(from)

@@ -93,6 +93,11 @@ func (s *Service) claimFrom(ctx context.Context, r *Request, a Claim) (string, e
 }
 
 func (s *Service) endFork(_ context.Context, r *Request, a EndFork) (Ended, error) {
+	if !a.Force {
+		if err := s.checkInside(r, a.Name); err != nil {
+			return Ended{}, err
+		}
+	}
 	if a.Discard {
 		return Ended{Name: a.Name}, r.Workspace.DiscardFork(a.Name, r.Caller)
 	}

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -31,11 +34,56 @@ func (s *Service) openIn(r *Request, gone []live.NodeID) []Program {
 			break
 		}
 	}
-	programs := s.Opened(gone)
+	return shown(r, s.Opened(gone))
+}
+
+// checkInside refuses to end a fork that is the root or the working directory of
+// programs, or has a fork in it that is.
+func (s *Service) checkInside(r *Request, name string) error {
+	f, err := r.Workspace.ForkNamed(name)
+	if err != nil || s.Inside == nil {
+		return nil // it is told where the fork is ended
+	}
+	var views []uint32
+	for all := []*snapshot.Workspace{f}; len(all) > 0; {
+		f, all = all[0], all[1:]
+		views = append(views, f.View())
+		for _, in := range f.Forks() {
+			if sub, err := f.ForkNamed(in.Name); err == nil {
+				all = append(all, sub)
+			}
+		}
+	}
+	inside := s.Inside(views)
+	if len(inside) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%d process(es) have the fork %s as root or working directory", len(inside), name)
+	if known := shown(r, inside); len(known) > 0 {
+		text += ": " + ProgramsText(known)
+	}
+	return fail.New(fail.Busy, "%s", text).WithHint("end them first, or use --force")
+}
+
+// ProgramsText names programs on one line.
+func ProgramsText(programs []Program) string {
+	var names []string
+	for i, p := range programs {
+		if i == 5 {
+			names = append(names, fmt.Sprintf("%d more", len(programs)-i))
+			break
+		}
+		names = append(names, fmt.Sprintf("%s (process %d)", p.Command, p.PID))
+	}
+	return strings.Join(names, ", ")
+}
+
+// shown is what a caller may know of programs. A caller that reaches only a fork learns
+// of programs of its own user, without paths.
+func shown(r *Request, programs []Program) []Program {
 	if r.Caller.Direct || !r.Workspace.IsFork() {
 		return programs
 	}
-	// Who has only the fork is told of programs of its own user, and of no path.
 	var out []Program
 	for _, p := range programs {
 		var st unix.Stat_t

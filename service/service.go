@@ -32,6 +32,9 @@ type Config struct {
 	Ready func(ctx context.Context) error
 	// Opened lists the programs that have one of the nodes open; nil: nobody knows.
 	Opened func(nodes []live.NodeID) []Program
+	// Inside lists the programs whose root or working directory is in one of the views;
+	// nil: nobody knows.
+	Inside func(views []uint32) []Program
 	// ReadOnly reports whether the mount is, by now.
 	ReadOnly func() bool
 	// Requests counts what the kernel asked, by FUSE operation.

@@ -214,6 +214,7 @@ type RenameFork struct {
 type EndFork struct {
 	Name    string `json:"name" jsonschema:"the fork"`
 	Discard bool   `json:"discard,omitempty" jsonschema:"keep nothing of it"`
+	Force   bool   `json:"force,omitempty" jsonschema:"also if it is the root or working directory of programs"`
 }
 
 // Claim asks for the one fork that belongs to a label.

@@ -98,7 +98,7 @@ func (w *Workspace) endFork(name string, c live.Caller, may func(f *Workspace) e
 		last = r.Last.info()
 		s.event(Event{Workspace: w.view, Action: "captured", From: last.Name, Caller: c})
 	}
-	s.event(Event{Workspace: w.view, Action: "fork-ended", From: name, Detail: last.Name, Caller: c})
+	s.event(Event{Workspace: w.view, Action: "fork-ended", From: name, Detail: last.Name, Ended: append(r.Inside, r.View), Caller: c})
 	for _, view := range append(r.Inside, r.View) {
 		s.event(Event{Workspace: view, Action: "ended", Caller: c})
 	}

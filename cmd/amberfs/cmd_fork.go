@@ -8,7 +8,7 @@ import (
 )
 
 func forkCommand(a *app) *cobra.Command {
-	var end, discard bool
+	var end, discard, force bool
 	var ttl string
 	cmd := &cobra.Command{
 		Use:   "fork [SNAPSHOT|label:KEY=VALUE|REMOTE@SNAPSHOT] NAME [--ttl 1h]",
@@ -39,7 +39,7 @@ remote"). File contents are fetched when they are read.
 				return fail.New(fail.Usage, "--delete, --discard and --ttl exclude each other")
 			}
 			if end || discard {
-				return a.endFork(cmd, argv, discard)
+				return a.endFork(cmd, argv, discard, force)
 			}
 			req := service.Fork{Name: argv[len(argv)-1], TTL: ttl}
 			if len(argv) == 2 {
@@ -59,16 +59,17 @@ remote"). File contents are fetched when they are read.
 	}
 	cmd.Flags().BoolVarP(&end, "delete", "d", false, "delete the fork NAME; its last state becomes a snapshot")
 	cmd.Flags().BoolVar(&discard, "discard", false, "delete the fork NAME and keep nothing")
+	cmd.Flags().BoolVar(&force, "force", false, "with --delete or --discard, also if programs run in it")
 	cmd.Flags().StringVar(&ttl, "ttl", "", "delete the fork after this `TIME`: 30m, 1h, 7d")
 	return cmd
 }
 
-func (a *app) endFork(cmd *cobra.Command, argv []string, discard bool) error {
+func (a *app) endFork(cmd *cobra.Command, argv []string, discard, force bool) error {
 	if len(argv) != 1 {
 		return fail.New(fail.Usage, "amberfs fork --delete and --discard take one NAME").WithHint("see `amberfs help fork`")
 	}
 	var done service.Ended
-	if err := a.askHere(cmd.Context(), service.EndFork{Name: argv[0], Discard: discard}, &done); err != nil {
+	if err := a.askHere(cmd.Context(), service.EndFork{Name: argv[0], Discard: discard, Force: force}, &done); err != nil {
 		return err
 	}
 	if discard {

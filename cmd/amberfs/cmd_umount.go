@@ -102,7 +102,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	defer ended.Close()
 	err = c.Do(ctx, service.Umount{Lazy: lazy}, client.Exchange{}, nil)
 	if fail.KindOf(err) == fail.Busy {
-		return inUse(m.Point, err)
+		return inUse(m.Source, m.Point, err)
 	}
 	if err != nil {
 		return err
@@ -136,9 +136,9 @@ func copied(path string) (locate.Mount, bool) {
 }
 
 // inUse names who keeps a mount busy, as far as this user may know.
-func inUse(point string, cause error) error {
+func inUse(store, point string, cause error) error {
 	var who []string
-	users := locate.Users(point)
+	users := locate.Users(store, locate.Everything, nil)
 	for i, u := range users {
 		if i == 5 {
 			who = append(who, fmt.Sprintf("%d more", len(users)-i))

@@ -107,7 +107,7 @@ var tools = []tool{
 		})},
 	{names: [3]string{"fork_delete"}, title: "Delete a fork", effect: replaces,
 		about: "End a fork. Its last state becomes a snapshot of the workspace, unless it is discarded.",
-		op:    service.EndFork{}, args: "name discard",
+		op:    service.EndFork{}, args: "name discard force",
 		show: text(func(e *service.Ended) string {
 			if e.Snapshot == "" {
 				return fmt.Sprintf("fork %s is deleted; nothing of it is kept", e.Name)

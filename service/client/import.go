@@ -42,7 +42,7 @@ func (c *Client) Import(ctx context.Context, req service.Import, in io.Reader, s
 	}
 	defer func() {
 		ctx := context.WithoutCancel(ctx) // also when it was interrupted
-		if derr := c.Do(ctx, service.EndFork{Name: fork, Discard: true}, ws, nil); err == nil {
+		if derr := c.Do(ctx, service.EndFork{Name: fork, Discard: true, Force: true}, ws, nil); err == nil {
 			err = derr
 		}
 	}()

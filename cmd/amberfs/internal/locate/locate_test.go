@@ -143,7 +143,7 @@ func TestUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u := Users(dir); len(u) != 0 {
-		t.Errorf("Users of an unused directory = %v", u)
+	if u := Users(dir, Everything, nil); len(u) != 0 {
+		t.Errorf("Users of a store that is not mounted = %v", u)
 	}
 }

@@ -1,25 +1,41 @@
 package locate
 
 import (
+	"bufio"
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 )
 
-// User is a process that keeps a mount busy.
+// User is a process that uses a mount.
 type User struct {
 	PID     int    `json:"pid"`
 	Command string `json:"command"`
-	// What it holds: "cwd", "root", "exe" or "fd".
+	// What it uses: "cwd", "root", "exe" or "fd".
 	What string `json:"what"`
-	Path string `json:"path"`
+	Path string `json:"path"` // as the process sees it
 }
 
-// Users lists the processes, as far as this one may look at them, that stand
-// in the mount at point or have something open there. It reads links in /proc,
-// which the kernel answers without asking the file system.
-func Users(point string) []User {
+// maxUsers bounds what Users returns.
+const maxUsers = 20
+
+// What a process can use of a mount. Files are not part of Places.
+var (
+	Everything = []string{"cwd", "root", "exe", "fd"}
+	Places     = []string{"cwd", "root"}
+	Files      = []string{"fd"}
+)
+
+// Users finds the processes that use a node of a store's mount, in whatever mount
+// namespace they are. match decides by the inode number; nil is any. Nothing is asked
+// of the mount. Processes that this user may not look into, and this one, are left out.
+func Users(store string, what []string, match func(ino uint64) bool) []User {
 	procs, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
@@ -30,30 +46,98 @@ func Users(point string) []User {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		if u, ok := uses(filepath.Join("/proc", d.Name()), point); ok {
+		p := process{dir: filepath.Join("/proc", d.Name()), store: store, match: match}
+		if u, ok := p.uses(what); ok {
 			u.PID = pid
-			comm, _ := os.ReadFile(filepath.Join("/proc", d.Name(), "comm"))
+			comm, _ := os.ReadFile(filepath.Join(p.dir, "comm"))
 			u.Command = strings.TrimSpace(string(comm))
-			out = append(out, u)
+			if out = append(out, u); len(out) == maxUsers {
+				break
+			}
 		}
 	}
 	return out
 }
 
-func uses(proc, point string) (User, bool) {
-	for _, what := range []string{"cwd", "root", "exe"} {
-		if t, err := os.Readlink(filepath.Join(proc, what)); err == nil && t != "/" && under(t, point) {
-			return User{What: what, Path: t}, true
+// process is one that is looked at.
+type process struct {
+	dir    string // below /proc
+	store  string
+	match  func(ino uint64) bool
+	mounts map[int]bool // ids of the store's mounts in its namespace, once read
+}
+
+func (p *process) uses(what []string) (User, bool) {
+	for _, what := range what {
+		if what == "fd" {
+			fds, _ := os.ReadDir(filepath.Join(p.dir, "fd"))
+			for _, fd := range fds {
+				info, err := os.ReadFile(filepath.Join(p.dir, "fdinfo", fd.Name()))
+				if err == nil && p.is(info) {
+					return User{What: what, Path: p.path("fd/" + fd.Name())}, true
+				}
+			}
+			continue
 		}
-	}
-	fds, err := os.ReadDir(filepath.Join(proc, "fd"))
-	if err != nil {
-		return User{}, false
-	}
-	for _, fd := range fds {
-		if t, err := os.Readlink(filepath.Join(proc, "fd", fd.Name())); err == nil && under(t, point) {
-			return User{What: "fd", Path: t}, true
+		// A path alone: the file system is not asked.
+		fd, err := unix.Open(filepath.Join(p.dir, what), unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+		_ = unix.Close(fd)
+		if err == nil && p.is(info) {
+			return User{What: what, Path: p.path(what)}, true
 		}
 	}
 	return User{}, false
+}
+
+func (p *process) path(link string) string {
+	path, _ := os.Readlink(filepath.Join(p.dir, link))
+	return strings.TrimSuffix(path, " (deleted)")
+}
+
+// is reports whether a file that fdinfo describes is one of those looked for.
+func (p *process) is(fdinfo []byte) bool {
+	if p.match != nil {
+		ino, err := strconv.ParseUint(infoField(fdinfo, "ino:"), 10, 64)
+		if err != nil || !p.match(ino) {
+			return false
+		}
+	}
+	id, err := strconv.Atoi(infoField(fdinfo, "mnt_id:"))
+	return err == nil && p.ofStore()[id]
+}
+
+// ofStore are the ids of the store's mounts, as the process sees them.
+func (p *process) ofStore() map[int]bool {
+	if p.mounts != nil {
+		return p.mounts
+	}
+	p.mounts = map[int]bool{}
+	f, err := os.Open(filepath.Join(p.dir, "mountinfo"))
+	if err != nil {
+		return p.mounts
+	}
+	defer f.Close()
+	rows, err := mountinfo.GetMountsFromReader(f, func(m *mountinfo.Info) (skip, stop bool) {
+		return m.FSType != FSType || m.Source != p.store, false
+	})
+	for _, m := range rows {
+		if err == nil {
+			p.mounts[m.ID] = true
+		}
+	}
+	return p.mounts
+}
+
+// infoField is a field of a file under /proc/PID/fdinfo.
+func infoField(info []byte, name string) string {
+	for s := bufio.NewScanner(bytes.NewReader(info)); s.Scan(); {
+		if v, ok := strings.CutPrefix(s.Text(), name); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
 }

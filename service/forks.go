@@ -128,7 +128,12 @@ func (s *Service) promote(ctx context.Context, r *Request, a Promote) (Promoted,
 		}
 		choices[path] = choice
 	}
+	may, err := s.reach(ctx, r)
+	if err != nil {
+		return Promoted{}, err
+	}
 	done, err := r.Workspace.Promote(ctx, a.Fork, snapshot.PromoteOptions{
+		May:       may,
 		Conflicts: rule, Choices: choices, Merge: gitbridge.Merge, DryRun: a.DryRun, Caller: r.Caller,
 		List: r.charge(s.Lists),
 	})

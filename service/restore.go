@@ -10,9 +10,13 @@ import (
 )
 
 func (s *Service) restore(ctx context.Context, r *Request, a Restore) (Restored, error) {
+	may, err := s.reach(ctx, r, a.Paths...)
+	if err != nil {
+		return Restored{}, err
+	}
 	done, err := r.Workspace.Restore(ctx, snapshot.RestoreOptions{
 		Name: a.Name, Paths: snapshot.PathStrings(a.Paths), Keep: snapshot.PathStrings(a.Keep), DryRun: a.DryRun, Caller: r.Caller,
-		List: r.charge(s.Lists),
+		List: r.charge(s.Lists), May: may,
 	})
 	if err != nil {
 		return Restored{}, err
@@ -32,6 +36,9 @@ func listed[T any](list []T) []T {
 // revert restores one path; without a name, from the newest snapshot in which
 // it is not what it is now.
 func (s *Service) revert(ctx context.Context, r *Request, a Revert) (Restored, error) {
+	if _, err := s.reach(ctx, r, a.Path); err != nil {
+		return Restored{}, err
+	}
 	name := a.Name
 	if name == "" {
 		var err error

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // A ConflictRule says what becomes of a path that changed on both sides.
@@ -31,6 +32,7 @@ type PromoteOptions struct {
 	DryRun  bool
 	Caller  live.Caller
 	List    *budget.Charge // see RestoreOptions
+	May     func(path *tree.Path, in ...*tree.State) error
 }
 
 // rule says what becomes of a path that changed on both sides.
@@ -93,6 +95,9 @@ func (w *Workspace) promote(ctx context.Context, f *Workspace, fork string, o Pr
 	defer s.Importing()() // merged files
 	m, err := s.mergeFor(ctx, e, f, o)
 	if m != nil {
+		if refused := permittedMerge(o.May, m); refused != nil {
+			return out, refused
+		}
 		res.Conflicts, out.steps = m.Conflicts, m.Steps
 	}
 	if err != nil {
@@ -111,6 +116,23 @@ func (w *Workspace) promote(ctx context.Context, f *Workspace, fork string, o Pr
 	out.inv, err = s.commitEdit(w, e, &r, res.Changed > 0, before, f.alive)
 	res.Undo = r.Pre.Name
 	return out, err
+}
+
+// permittedMerge asks may for what a merge changes, and for its conflicts.
+func permittedMerge(may func(path *tree.Path, in ...*tree.State) error, m *threeway.Merge) error {
+	if may == nil {
+		return nil
+	}
+	for _, c := range m.Conflicts {
+		p, err := tree.ParsePath(c)
+		if err == nil {
+			err = may(p, m.Ours, m.Theirs)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return permitted(may, m.Steps, m.Ours, m.Theirs)
 }
 
 // mergeFor finds the steps of a merge.

@@ -26,6 +26,24 @@ type RestoreOptions struct {
 	// List is charged with what the list of changes takes. If others leave too little,
 	// everything begins anew when all of it is free.
 	List *budget.Charge
+	// May, if set, refuses the change of a path that is in one of the states, or in both.
+	May func(path *tree.Path, in ...*tree.State) error
+}
+
+// permitted asks may for each step that users see.
+func permitted(may func(path *tree.Path, in ...*tree.State) error, all []live.Step, a, b *tree.State) error {
+	if may == nil {
+		return nil
+	}
+	for i := range all {
+		if !shown(&all[i]) {
+			continue
+		}
+		if err := may(all[i].Path, a, b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // RestoreResult tells what a restore did, or would do.
@@ -76,7 +94,13 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 			return RestoreResult{}, err
 		}
 		steps, err := retryWithWholeBudget(ctx, o.List, func() ([]live.Step, error) { return s.restoreSteps(ctx, now, to, o.List) })
-		return newRestoreResult(to, steps), err
+		if err == nil {
+			err = permitted(o.May, steps, now, to.state)
+		}
+		if err != nil {
+			return RestoreResult{}, err
+		}
+		return newRestoreResult(to, steps), nil
 	}
 	defer s.gc.puts.enter()()
 	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome[RestoreResult], error) { return w.restore(ctx, to, o) })
@@ -150,6 +174,9 @@ func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (
 	defer s.Hold(e.Base())()
 	defer e.End()
 	if out.steps, err = s.restoreSteps(ctx, e.Base(), to, o.List); err != nil {
+		return out, err
+	}
+	if err = permitted(o.May, out.steps, e.Base(), to.state); err != nil {
 		return out, err
 	}
 	out.res = newRestoreResult(to, out.steps)

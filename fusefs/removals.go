@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -34,8 +35,9 @@ func (r *removals) changed(view uint32) {
 	}
 }
 
-// due reports whether a view is to be bookmarked before a removal.
-func (r *removals) due(view uint32, now time.Time) bool {
+// due reports whether a view is to be bookmarked before a removal. exists reports whether
+// a view is still there; what is known of others goes when there is a new one.
+func (r *removals) due(view uint32, now time.Time, exists func(view uint32) bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := r.forks[view]
@@ -45,6 +47,9 @@ func (r *removals) due(view uint32, now time.Time) bool {
 	if r.forks == nil {
 		r.forks = make(map[uint32]*removal)
 	}
+	if k == nil {
+		maps.DeleteFunc(r.forks, func(view uint32, _ *removal) bool { return !exists(view) })
+	}
 	r.forks[view] = &removal{marked: now}
 	return true
 }
@@ -52,7 +57,14 @@ func (r *removals) due(view uint32, now time.Time) bool {
 // beforeRemoval is called before a name is removed.
 func (fs *filesystem) beforeRemoval(parent live.NodeID) {
 	view := parent.View()
-	if view == live.MainView || !fs.removals.due(view, time.Now()) {
+	if view == live.MainView {
+		return
+	}
+	exists := func(view uint32) bool {
+		_, ok := fs.store.Workspace(view)
+		return ok
+	}
+	if !fs.removals.due(view, time.Now(), exists) {
 		return
 	}
 	ws, ok := fs.store.Workspace(view)

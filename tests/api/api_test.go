@@ -115,7 +115,7 @@ func requests(remote, archive string) []request {
 		{"policy", `{}`}, {"set-policy", `{"patch":{"keep":{"turn":{"last":3,"within":"7d"}}}}`}, {"export", `{"name":"v1"}`},
 		{"exported", `{"name":"v1","repo":"r","ref":"refs/x","commit":"0123456789012345678901234567890123456789"}`},
 		{"freeze", `{"for":"1m"}`}, {"thaw", `{}`}, {"objects", `{"hashes":[]}`},
-		{"add-remote", `{"name":"there","url":"` + remote + `"}`}, {"remotes", `{}`}, {"push", `{"remote":"there","snapshots":["v1"]}`},
+		{"add-remote", `{"name":"there","url":"` + remote + `"}`}, {"trust-remote", `{"remote":"there"}`}, {"remotes", `{}`}, {"push", `{"remote":"there","snapshots":["v1"]}`},
 		{"remote-snapshots", `{"remote":"there"}`}, {"pull", `{"remote":"there","snapshots":["v1"],"as":"back"}`},
 		{"verify-remote", `{"remote":"there","deep":true}`}, {"gc-remote", `{"remote":"there"}`},
 		{"remove-pushed", `{"remote":"there","names":["v1"]}`}, {"remove-remote", `{"name":"there"}`},

@@ -28,6 +28,30 @@ func (d *daemon) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
+// A body counts how often it is closed.
+type body struct {
+	io.Reader
+	closed *int
+}
+
+func (b body) Close() error { *b.closed++; return nil }
+
+type refusing struct{ closed int }
+
+func (d *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: 404, Body: body{strings.NewReader(`{"error":"no"}`), &d.closed}, Request: r, Header: http.Header{}}, nil
+}
+
+// The connection of an answer that the daemon refuses is given back.
+func TestRefusedAnswersAreClosed(t *testing.T) {
+	for _, path := range []string{"/file?path=a", "/image?path=a", "/events?path=a"} {
+		d := &refusing{}
+		if w := enter(t, Options{Daemon: d}).do("GET", path, ""); w.Code == 200 || d.closed != 1 {
+			t.Errorf("%s: status %d, closed %d times", path, w.Code, d.closed)
+		}
+	}
+}
+
 type visitor struct {
 	t   *testing.T
 	h   http.Handler

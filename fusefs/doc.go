@@ -14,8 +14,7 @@
 // to 1 MiB. The goroutine that reads from /dev/fuse gets it and answers it
 // itself, because waking another one costs more than the work; as long as it
 // keeps up it is the only one (readers.go), and it asks for the next request for
-// a moment before it sleeps (poller.go), or first expands a file that will probably be
-// read next (live.Forest.Ahead). It calls Forest.Write, which appends a
+// a moment before it sleeps (poller.go). It calls Forest.Write, which appends a
 // record with the bytes to the journal, applies it to the tree in memory and
 // returns. The answer goes back, and write(2) returns in the program. What it wrote
 // survives the death of the daemon; after fsync(2), which becomes FSYNC and

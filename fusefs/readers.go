@@ -56,8 +56,7 @@ type readers struct {
 	fd       int
 	ps       *fuse.ProtocolServer
 	log      *slog.Logger
-	onAnswer func(Answered)         // may be nil
-	ahead    func(busy func() bool) // does a little that will be asked for soon, unless there is a request
+	onAnswer func(Answered) // may be nil
 	requests requests
 	spare    spareBuffers
 	aside    *aside
@@ -77,7 +76,7 @@ type readers struct {
 }
 
 func newReaders(fd int, ps *fuse.ProtocolServer, log *slog.Logger) *readers {
-	return &readers{fd: fd, ps: ps, log: log, wake: make(chan struct{}, 1), ended: make(chan struct{}), aside: &aside{}, ahead: func(func() bool) {}}
+	return &readers{fd: fd, ps: ps, log: log, wake: make(chan struct{}, 1), ended: make(chan struct{}), aside: &aside{}}
 }
 
 // needed are the terms of INIT without which the way in which we answer would
@@ -172,7 +171,6 @@ type reader struct {
 
 // loop reads and answers until there are readers enough without this one.
 func (r *reader) loop() {
-	busy := func() bool { return r.poller.waiting(r.fd) }
 	for {
 		n, atOnce, err := r.next()
 		if errors.Is(err, unix.ENOENT) { // the request was interrupted before we got it
@@ -196,7 +194,6 @@ func (r *reader) loop() {
 			r.log.Warn("the kernel refused an answer", "err", err)
 		}
 		r.progress.Add(1)
-		r.ahead(busy)
 		if r.idle.Load() > 0 && !recently(&r.crowded) {
 			return // whoever waits in read(2) is enough
 		}

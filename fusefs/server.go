@@ -67,7 +67,7 @@ func serve(o Options, fd int) (*Server, error) {
 	k := &kernel{notifier: n}
 	fs := newFilesystem(o, k)
 	r := newReaders(fd, fuse.NewProtocolServer(fs, fs.mountOptions()), o.Logger)
-	r.onAnswer, r.aside, r.ahead, k.readers = o.OnAnswer, fs.aside, fs.forest.Ahead, r
+	r.onAnswer, r.aside, k.readers = o.OnAnswer, fs.aside, r
 	if o.LowLatency {
 		if r.awake, err = openAwake(); err != nil {
 			unix.Close(dup)

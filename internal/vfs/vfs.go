@@ -46,14 +46,6 @@ type Info struct {
 	Modified  time.Time
 }
 
-// Ahead tells the disk that [off, off+n) of a file will be read soon, if that is a file
-// on a real disk. It does not wait.
-func Ahead(f File, off, n int64) {
-	if o, ok := f.(*osFile); ok {
-		_ = o.control("fadvise", func(fd int) error { return unix.Fadvise(fd, off, n, unix.FADV_WILLNEED) })
-	}
-}
-
 // WriteOut has the disk begin to write [off, off+n) of a file, if that is a file on a real
 // disk. It says nothing of when that is done, nor of errors: the next Sync does. It may
 // wait for room in the disk's queue.

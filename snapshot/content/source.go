@@ -32,7 +32,6 @@ type Source struct {
 	objects ObjectStore
 	log     Log
 	cache   *lru.Cache[cached]
-	ahead   *expanded
 	loading singleflight.Group // chunks, by hash
 }
 
@@ -46,13 +45,13 @@ type cached struct {
 
 // NewSource returns a source whose cache holds about cacheBytes bytes.
 func NewSource(o ObjectStore, l Log, cacheBytes int64) *Source {
-	return &Source{objects: o, log: l, cache: lru.New[cached](cacheBytes, 4<<20), ahead: &expanded{}}
+	return &Source{objects: o, log: l, cache: lru.New[cached](cacheBytes, 4<<20)}
 }
 
 // With returns a source with the same cache that reads what is not there from other
 // objects.
 func (s *Source) With(o ObjectStore) *Source {
-	return &Source{objects: o, log: s.log, cache: s.cache, ahead: s.ahead}
+	return &Source{objects: o, log: s.log, cache: s.cache}
 }
 
 // CacheBytes returns how many bytes the cache holds at present.
@@ -101,9 +100,6 @@ func (s *Source) list(it *item, level uint8, once bool) ([]byte, error) {
 func (s *Source) chunk(it *item, p []byte, at int64) error {
 	if v, ok := s.cache.Get(it.hash); ok && int64(len(v.raw)) == it.n {
 		copy(p, v.raw[at:])
-		return nil
-	}
-	if s.ahead.take(it, p, at) {
 		return nil
 	}
 	if int64(len(p)) < it.n {

@@ -25,9 +25,6 @@ func (f *Forest) ReadAt(id NodeID, p []byte, off int64) (int, error) {
 	if c == nil {
 		return got, err
 	}
-	if off == 0 && c.Sealed() != nil {
-		f.ahead.read(id)
-	}
 	got, err = c.ReadAt(f.src.Files, p, off)
 	if err != nil && errs.Of(err) != errs.Away {
 		// It may have been sealed, and its journal dropped, on the way.

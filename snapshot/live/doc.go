@@ -50,7 +50,6 @@
 //
 // # Locks
 //
-//	readAhead.mu         which files come next; nobody waits for it
 //	Forest.mu            every view, the epoch, the counters; the catalogue of package snapshot
 //	  journal            inside, for an append
 //	  tree.Source        inside, for cached objects

@@ -40,7 +40,6 @@ type Forest struct {
 	admit    func(view uint32, n int64) error
 	held     atomic.Pointer[func(NodeID) bool]
 	blobs    blobs
-	ahead    readAhead
 	salvage  bool
 	logger   *slog.Logger
 

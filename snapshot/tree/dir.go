@@ -101,19 +101,6 @@ func (d *Dir) Lookup(src *Source, name string) (Dirent, bool, error) {
 	return Dirent{Name: name, Ino: e.ino(), Type: e.typ()}, true, nil
 }
 
-// Cookie returns the place of an entry in the listing; ErrNotExist if there is none of
-// that name.
-func (d *Dir) Cookie(src *Source, name string) (uint64, error) {
-	e, ok, err := d.find(src, name)
-	switch {
-	case err != nil:
-		return 0, err
-	case !ok:
-		return 0, ErrNotExist
-	}
-	return e.cookie(), nil
-}
-
 // find reports false if there is no entry of that name.
 func (d *Dir) find(src *Source, name string) (dirent, bool, error) {
 	hash := hashName(name)

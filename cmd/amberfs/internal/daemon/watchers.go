@@ -36,6 +36,9 @@ import (
 type watchers struct {
 	d    *Daemon
 	time int64 // see fusefs.Options.Nudge
+	// scanned is how long the last look for watches took, which grows with the number of
+	// descriptors on the machine. Only run uses it.
+	scanned time.Duration
 
 	mu struct {
 		sync.Mutex
@@ -52,6 +55,9 @@ const (
 	// many in a row they do once; nudgeRest is how often at most.
 	nudgeSoon = 20 * time.Millisecond
 	nudgeRest = 200 * time.Millisecond
+	// scanRest is how much longer than a look for watches the rest after it is: restores
+	// without end take a twentieth of a processor for it.
+	scanRest = 20
 	// maxNudged bounds the paths of one turn. Of what is beyond, as many directories
 	// are touched, so that who watches looks for himself.
 	maxNudged = 10_000
@@ -111,7 +117,7 @@ func (w *watchers) close() {
 }
 
 func (w *watchers) run(ctx context.Context) {
-	for wait := nudgeSoon; ; wait = nudgeRest {
+	for wait := nudgeSoon; ; wait = max(nudgeRest, scanRest*w.scanned) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
@@ -151,7 +157,9 @@ func (w *watchers) nudge(ctx context.Context, entries []live.Entry) (below []liv
 	if !ok || m.Source != w.d.cfg.Store {
 		return nil, nil // on its way out
 	}
+	began := time.Now()
 	watched := watchedInodes(m.Device)
+	w.scanned = time.Since(began)
 	if len(watched) == 0 {
 		return nil, nil
 	}

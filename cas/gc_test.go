@@ -159,11 +159,16 @@ func TestGCWaitsForWhoLooks(t *testing.T) {
 		s.gc.gate.RLock() // like Put, which read the index a little earlier
 		looked.Go(func() {
 			defer s.gc.gate.RUnlock()
-			time.Sleep(100 * time.Millisecond)
-			s.index.mu.Lock()
-			defer s.index.mu.Unlock()
-			if len(s.index.dropped) == 0 {
-				t.Error("what gc took away is forgotten while somebody may still ask")
+			for s.gc.gate.TryRLock() { // until gc waits for it
+				s.gc.gate.RUnlock()
+				s.index.mu.Lock()
+				forgotten := len(s.index.dropped) == 0
+				s.index.mu.Unlock()
+				if forgotten {
+					t.Error("what gc took away is forgotten while a Put may still ask")
+					return
+				}
+				time.Sleep(time.Millisecond)
 			}
 		})
 	}

@@ -29,7 +29,7 @@ func (j *Journal) dropFirst(pos int64) error {
 		return err
 	}
 	for len(first) > 0 {
-		if rerr := j.fs.Remove(j.path(first[0].name)); rerr != nil {
+		if rerr := j.disk.fs.Remove(j.disk.path(first[0].name)); rerr != nil {
 			// A later one that goes would leave a gap, which is damage.
 			err = fmt.Errorf("drop journal segment %s: %w", first[0].name, rerr)
 			break
@@ -40,7 +40,7 @@ func (j *Journal) dropFirst(pos int64) error {
 		}
 		first = first[1:]
 	}
-	if serr := j.fs.SyncDir(j.dir); serr != nil && err == nil {
+	if serr := j.disk.fs.SyncDir(j.disk.dir); serr != nil && err == nil {
 		err = fmt.Errorf("sync the journal directory: %w", serr)
 	}
 	if len(first) > 0 {

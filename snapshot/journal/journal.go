@@ -32,11 +32,8 @@ type Options struct {
 
 // A Journal is an open log. All methods are safe for concurrent use.
 type Journal struct {
-	dir     string
-	fs      vfs.FS
+	disk    disk
 	log     *slog.Logger
-	segSize int64
-	reserve func() int64
 	salvage bool
 	reads   bool // and nothing else
 	begin   int64

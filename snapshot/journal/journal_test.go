@@ -161,7 +161,7 @@ func TestUnknownVersion(t *testing.T) {
 	if _, err := j.Append(1, nil, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	name := j.path(j.cur.name)
+	name := j.disk.path(j.cur.name)
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}

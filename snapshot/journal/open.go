@@ -17,21 +17,27 @@ import (
 //
 // Damage among that is a *DamageError, unless Options.Salvage is set.
 func Open(dir string, o Options) (*Journal, error) {
-	j := &Journal{dir: dir, fs: o.FS, log: o.Logger, segSize: o.SegmentSize, reserve: o.Reserve, salvage: o.Salvage, reads: o.ReadOnly, begin: o.Begin, seq: 1}
-	if j.fs == nil {
-		j.fs = vfs.OS
+	j := &Journal{
+		disk: disk{dir: dir, fs: o.FS, segSize: o.SegmentSize, reserve: o.Reserve},
+		log:  o.Logger, salvage: o.Salvage, reads: o.ReadOnly, begin: o.Begin, seq: 1,
+	}
+	if j.disk.fs == nil {
+		j.disk.fs = vfs.OS
 	}
 	if j.log == nil {
 		j.log = slog.New(slog.DiscardHandler)
 	}
-	if j.segSize <= 0 {
-		j.segSize = DefaultSegmentSize
+	if j.disk.reserve == nil {
+		j.disk.reserve = func() int64 { return 0 }
 	}
-	j.segSize = (j.segSize + blockSize - 1) &^ (blockSize - 1)
+	if j.disk.segSize <= 0 {
+		j.disk.segSize = DefaultSegmentSize
+	}
+	j.disk.segSize = (j.disk.segSize + blockSize - 1) &^ (blockSize - 1)
 	j.sync.done.L = &j.sync.mu
 	j.behind.most = syncBehind
 	j.list.Store(&[]*segment{})
-	if err := j.open(); err != nil {
+	if err := (opening{j}).open(); err != nil {
 		for _, s := range j.segments() {
 			_ = s.release() // nothing was written through it that matters
 		}
@@ -40,14 +46,18 @@ func Open(dir string, o Options) (*Journal, error) {
 	return j, nil
 }
 
-func (j *Journal) open() error {
-	if !j.reads {
-		if err := j.fs.MkdirAll(j.dir, 0o700); err != nil {
+// An opening is what Open does with a journal that nobody else has yet: it finds the end
+// of the log, and makes the journal ready to append there.
+type opening struct{ *Journal }
+
+func (o opening) open() error {
+	if !o.reads {
+		if err := o.disk.fs.MkdirAll(o.disk.dir, 0o700); err != nil {
 			return err
 		}
 	}
-	infos, err := j.fs.ReadDir(j.dir)
-	if err != nil && (!j.reads || !errors.Is(err, fs.ErrNotExist)) {
+	infos, err := o.disk.fs.ReadDir(o.disk.dir)
+	if err != nil && (!o.reads || !errors.Is(err, fs.ErrNotExist)) {
 		return err
 	}
 	for _, i := range infos {
@@ -55,27 +65,27 @@ func (j *Journal) open() error {
 		if !ok || i.Dir {
 			continue
 		}
-		if err := j.openSegment(base, i.Name); err != nil {
+		if err := o.openSegment(base, i.Name); err != nil {
 			return fmt.Errorf("segment %s: %w", i.Name, err)
 		}
 	}
-	j.names.Store(1) // names that the last run did not sync, for all we know
-	if _, err := rand.Read(j.id[:]); err != nil {
+	o.names.Store(1) // names that the last run did not sync, for all we know
+	if _, err := rand.Read(o.id[:]); err != nil {
 		return err
 	}
-	if err := j.recover(); err != nil {
+	if err := o.recover(); err != nil {
 		return err
 	}
-	if err := j.atLeast(j.begin); err != nil {
+	if err := o.atLeast(o.begin); err != nil {
 		return err
 	}
-	if j.reads {
-		j.failure.Store(&errReadOnly)
+	if o.reads {
+		o.failure.Store(&errReadOnly)
 		return nil
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.syncFarBehind()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.syncFarBehind()
 	return nil
 }
 
@@ -83,50 +93,50 @@ var errReadOnly error = ErrReadOnly
 
 // atLeast sees to it that the log does not end before a position that its owner
 // knows of.
-func (j *Journal) atLeast(pos int64) error {
-	if end := j.end.Load(); end >= pos {
-		if !j.reads && end > 0 && len(j.segments()) == 0 {
-			return j.restart() // or the position would be forgotten
+func (o opening) atLeast(pos int64) error {
+	if end := o.end.Load(); end >= pos {
+		if !o.reads && end > 0 && len(o.segments()) == 0 {
+			return o.restart() // or the position would be forgotten
 		}
 		return nil
 	}
-	d := &DamageError{Pos: j.end.Load(), Reason: fmt.Sprintf("the log ends at %d, and went on to %d at least", j.end.Load(), pos)}
-	segs := j.segments()
+	d := &DamageError{Pos: o.end.Load(), Reason: fmt.Sprintf("the log ends at %d, and went on to %d at least", o.end.Load(), pos)}
+	segs := o.segments()
 	if len(segs) > 0 {
 		last := segs[len(segs)-1]
 		d.Segment, d.Offset = last.name, d.Pos-last.base
 	}
-	if !j.salvage {
+	if !o.salvage {
 		return d
 	}
-	j.skipped(d)
-	if err := j.discardAll(segs, nil); err != nil {
+	o.skipped(d)
+	if err := o.discardAll(segs, nil); err != nil {
 		return err
 	}
-	j.cur = nil
-	j.end.Store(pos)
-	j.durable.Store(pos)
-	if j.reads {
+	o.cur = nil
+	o.end.Store(pos)
+	o.durable.Store(pos)
+	if o.reads {
 		return nil
 	}
-	return j.restart()
+	return o.restart()
 }
 
 // openSegment adds a segment to the list. One whose header is no good is added
 // too: recover decides what that means.
-func (j *Journal) openSegment(base int64, name string) error {
-	f, err := j.fs.OpenFile(j.path(name), os.O_RDWR, 0)
+func (o opening) openSegment(base int64, name string) error {
+	f, err := o.disk.fs.OpenFile(o.disk.path(name), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	s := &segment{base: base, name: name, f: f}
 	s.refs.Store(1)
-	list := append(append([]*segment(nil), j.segments()...), s)
-	j.list.Store(&list)
+	list := append(append([]*segment(nil), o.segments()...), s)
+	o.list.Store(&list)
 	if s.size, err = f.Size(); err != nil {
 		return err
 	}
-	win := window{r: f, lenient: j.salvage}
+	win := window{r: f, lenient: o.salvage}
 	b, err := win.at(0, segmentHeader)
 	if err != nil {
 		return err

@@ -1,14 +1,10 @@
 package journal
 
-import (
-	"errors"
-	"fmt"
-	"syscall"
-)
+import "fmt"
 
 // recover finds the end of the log and makes the journal ready to append there.
-func (j *Journal) recover() error {
-	segs := j.segments()
+func (o opening) recover() error {
+	segs := o.segments()
 	for i, s := range segs { // of all but the last the end is known
 		if i+1 < len(segs) {
 			s.end.Store(segs[i+1].base)
@@ -19,31 +15,31 @@ func (j *Journal) recover() error {
 		last--
 	}
 	if last < 0 {
-		return j.recoverEmpty(segs)
+		return o.recoverEmpty(segs)
 	}
-	j.id = segs[last].hdr.id
+	o.id = segs[last].hdr.id
 	start := max(locate(segs, segs[last].hdr.durable), 0)
 	for start > 0 && !segs[start].good {
 		start--
 	}
-	t, err := j.scanTail(segs[start : last+1])
+	t, err := o.scanTail(segs[start : last+1])
 	if err != nil {
 		return err
 	}
-	j.seq = t.seq
+	o.seq = t.seq
 	// Segments without a header behind the end were being opened when the
 	// machine stopped, unless what follows the header says otherwise.
 	for _, s := range segs[last+1:] {
-		if err := j.checkUnused(s); err != nil {
+		if err := o.checkUnused(s); err != nil {
 			return err
 		}
 	}
 	// A segment that begins at the end holds nothing and is made anew.
 	keep := locate(segs, t.end-1) + 1
-	if err := j.discardAll(segs[keep:], segs[:keep]); err != nil {
+	if err := o.discardAll(segs[keep:], segs[:keep]); err != nil {
 		return err
 	}
-	return j.resume(t)
+	return o.resume(t)
 }
 
 // A tail is what scanTail found out.
@@ -55,9 +51,9 @@ type tail struct {
 }
 
 // scanTail reads the part of the log that may have a gap.
-func (j *Journal) scanTail(segs []*segment) (tail, error) {
+func (o opening) scanTail(segs []*segment) (tail, error) {
 	final := segs[len(segs)-1]
-	sc := newScanner(segs, segs[0].base, final.base+final.size, j.salvage)
+	sc := newScanner(segs, segs[0].base, final.base+final.size, o.salvage)
 	t := tail{end: segs[0].base, seq: segs[0].hdr.firstSeq, durable: final.hdr.durable}
 	if !segs[0].good {
 		t.seq = final.hdr.firstSeq // numbers need only grow
@@ -71,20 +67,20 @@ func (j *Journal) scanTail(segs []*segment) (tail, error) {
 		if h == nil {
 			return t, nil
 		}
-		if h.err != nil && !j.salvage && h.pos >= j.begin {
+		if h.err != nil && !o.salvage && h.pos >= o.begin {
 			// A disk that cannot be read is no reason to cut.
 			return t, h.damage()
 		}
 		// A gap. It is the end, unless a record behind it or the owner knows that
 		// what is missing was durable: then nothing but damage can have taken it.
-		if max(t.durable, claimBehind(sc, h), j.begin) <= h.pos {
+		if max(t.durable, claimBehind(sc, h), o.begin) <= h.pos {
 			return t, nil
 		}
-		if !j.salvage && h.pos >= j.begin {
+		if !o.salvage && h.pos >= o.begin {
 			return t, h.damage()
 		}
 		// Before begin nothing is replayed; reading there tells.
-		j.skipped(h.damage())
+		o.skipped(h.damage())
 		sc.resync(h)
 	}
 }
@@ -111,32 +107,32 @@ func claimBehind(sc *scanner, h *hole) (claim int64) {
 // recoverEmpty begins a log of which no segment has a header: a new one, or one
 // whose first segment did not reach the disk. That cannot be once its owner knows
 // of a position: a segment goes only when the next one is on disk.
-func (j *Journal) recoverEmpty(segs []*segment) error {
+func (o opening) recoverEmpty(segs []*segment) error {
 	known := false
 	for _, s := range segs {
-		n := len(j.Damage())
-		if err := j.checkUnused(s); err != nil {
+		n := len(o.Damage())
+		if err := o.checkUnused(s); err != nil {
 			return err
 		}
-		known = known || len(j.Damage()) > n
+		known = known || len(o.Damage()) > n
 	}
-	if len(segs) > 0 && j.begin > 0 && !known {
+	if len(segs) > 0 && o.begin > 0 && !known {
 		d := (&hole{seg: segs[0], pos: segs[0].base, reason: noSegmentHeader}).damage()
-		if !j.salvage {
+		if !o.salvage {
 			return d
 		}
-		j.skipped(d)
+		o.skipped(d)
 	}
 	if len(segs) > 0 {
-		j.end.Store(segs[0].base)
-		j.durable.Store(segs[0].base)
+		o.end.Store(segs[0].base)
+		o.durable.Store(segs[0].base)
 	}
-	return j.discardAll(segs, nil)
+	return o.discardAll(segs, nil)
 }
 
 // checkUnused is a DamageError if a segment without a readable header was in use.
-func (j *Journal) checkUnused(s *segment) error {
-	win := window{r: s.f, lenient: j.salvage}
+func (o opening) checkUnused(s *segment) error {
+	win := window{r: s.f, lenient: o.salvage}
 	b, err := win.at(segmentHeader, recordHeader)
 	if err != nil {
 		return fmt.Errorf("segment %s: %w", s.name, err)
@@ -145,59 +141,58 @@ func (j *Journal) checkUnused(s *segment) error {
 		return nil
 	}
 	d := (&hole{seg: s, pos: s.base, reason: noSegmentHeader}).damage()
-	if !j.salvage {
+	if !o.salvage {
 		return d
 	}
-	j.skipped(d)
+	o.skipped(d)
 	return nil
 }
 
 // discardAll removes segments behind the end, for good. A salvage only sets them
 // aside: someone may want to look at them.
-func (j *Journal) discardAll(gone, kept []*segment) error {
+func (o opening) discardAll(gone, kept []*segment) error {
 	list := append([]*segment(nil), kept...)
-	j.list.Store(&list)
+	o.list.Store(&list)
 	var first error
 	for _, s := range gone {
 		err := s.release()
-		if j.reads {
+		if o.reads {
 			continue
 		}
-		if rerr := j.discard(s.name); err == nil {
+		rerr := error(nil)
+		if o.salvage {
+			rerr = o.disk.fs.Rename(o.disk.path(s.name), o.disk.path(s.name+damagedSuffix))
+		} else {
+			rerr = o.disk.fs.Remove(o.disk.path(s.name))
+		}
+		if err == nil {
 			err = rerr
 		}
 		if err != nil && first == nil {
 			first = fmt.Errorf("remove segment %s: %w", s.name, err)
 		}
 	}
-	if first == nil && len(gone) > 0 && !j.reads {
+	if first == nil && len(gone) > 0 && !o.reads {
 		// Before something is appended: otherwise they could come back in the
 		// middle of the log.
-		first = j.fs.SyncDir(j.dir)
+		first = o.disk.fs.SyncDir(o.disk.dir)
 	}
 	return first
-}
-
-func (j *Journal) discard(name string) error {
-	if j.salvage {
-		return j.fs.Rename(j.path(name), j.path(name+damagedSuffix))
-	}
-	return j.fs.Remove(j.path(name))
 }
 
 // resume makes the last segment the current one and erases what follows the end:
 // records there, valid but behind a gap, must not be met again once the gap is
 // filled.
-func (j *Journal) resume(t tail) error {
-	j.end.Store(t.end)
-	j.durable.Store(min(t.durable, t.end))
-	segs := j.segments()
+func (o opening) resume(t tail) error {
+	o.end.Store(t.end)
+	o.durable.Store(min(t.durable, t.end))
+	segs := o.segments()
 	if len(segs) == 0 || !segs[len(segs)-1].good {
 		return nil // the first Append opens a segment
 	}
 	s := segs[len(segs)-1]
 	s.end.Store(t.end)
-	if j.reads {
+	if o.reads {
 		return nil
 	}
 	off := t.end - s.base
@@ -208,29 +203,12 @@ func (j *Journal) resume(t tail) error {
 		}
 	}
 	s.size = off
-	j.cur, j.off, j.marked = s, off, t.marked
-	if err := j.extend(s); err != nil {
+	o.cur, o.off, o.marked = s, off, t.marked
+	if err := o.disk.extend(s); err != nil {
 		return err
 	}
 	if erase {
-		return j.syncAll()
+		return o.syncAll()
 	}
 	return nil
-}
-
-// extend preallocates the rest of a segment. On a full disk it stays as it is, and
-// the next Append opens another.
-func (j *Journal) extend(s *segment) error {
-	n := j.segSize - s.size
-	if n <= 0 || j.room(n, j.heldBack()) != nil {
-		return nil
-	}
-	err := allocate(s.f, s.size, n)
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return s.f.Truncate(s.size)
-	}
-	if err == nil {
-		s.size += n
-	}
-	return err
 }

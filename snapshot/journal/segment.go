@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -78,8 +77,6 @@ func (s *segment) release() error {
 // segments returns the list of open segments in the order of their bases.
 func (j *Journal) segments() []*segment { return *j.list.Load() }
 
-func (j *Journal) path(name string) string { return filepath.Join(j.dir, name) }
-
 // newSegment opens a segment at the end of the log that can hold need bytes of
 // records, and makes it the current one. j.mu is held.
 func (j *Journal) newSegment(need int64, urgent bool) error {
@@ -107,85 +104,13 @@ func (j *Journal) makeSegment(need int64, urgent bool) (*segment, error) {
 	s := &segment{base: base, name: segmentName(base), hdr: h, seed: h.seed()}
 	s.refs.Store(1)
 	s.end.Store(base)
-	f, size, err := j.takeFile(s.name, need, urgent)
+	f, size, err := j.disk.takeFile(s.name, need, urgent)
 	if err != nil {
 		return nil, err
 	}
 	j.zeroed = 0
 	s.f, s.size = f, size
 	return s, nil
-}
-
-// takeFile returns a new open file of the given name with at least need bytes of
-// disk space.
-func (j *Journal) takeFile(name string, need int64, urgent bool) (f vfs.File, size int64, err error) {
-	for size = max(j.segSize, need); ; size /= 4 {
-		size = max((size+blockSize-1)&^(blockSize-1), need)
-		if f, err = j.create(name, size); err == nil {
-			return f, size, nil
-		}
-		if !errors.Is(err, syscall.ENOSPC) || size <= max(minSegment, need) {
-			break
-		}
-	}
-	if urgent && errors.Is(err, syscall.ENOSPC) {
-		size = max(urgentSegment, need)
-		if f, err = j.createFrom(name, size, 0); err == nil {
-			return f, size, nil
-		}
-	}
-	return nil, 0, err
-}
-
-func (j *Journal) create(name string, size int64) (vfs.File, error) {
-	return j.createFrom(name, size, j.heldBack())
-}
-
-// heldBack is what writers have to leave of the disk, in bytes.
-func (j *Journal) heldBack() int64 {
-	if j.reserve == nil {
-		return 0
-	}
-	return j.reserve()
-}
-
-func (j *Journal) createFrom(name string, size, reserve int64) (vfs.File, error) {
-	if err := j.room(size, reserve); err != nil {
-		return nil, err
-	}
-	f, err := vfs.Create(j.fs, j.path(name))
-	if err != nil {
-		return nil, err
-	}
-	if err := allocate(f, 0, size); err != nil {
-		_ = f.Close()
-		_ = j.fs.Remove(j.path(name)) // Open removes a segment without a header
-		return nil, err
-	}
-	return f, nil
-}
-
-// room is ENOSPC when the disk has no n bytes beyond what must stay free.
-func (j *Journal) room(n, reserve int64) error {
-	free, err := j.fs.Free(j.dir)
-	if err != nil {
-		return err
-	}
-	free -= reserve
-	if free < n {
-		return fmt.Errorf("%d bytes needed, %d free: %w", n, max(free, 0), syscall.ENOSPC)
-	}
-	return nil
-}
-
-// allocate reserves disk space. Where the filesystem cannot, the file only
-// grows, and a full disk shows up at a later write.
-func allocate(f vfs.File, off, n int64) error {
-	err := f.Allocate(off, n)
-	if errors.Is(err, vfs.ErrNotSupported) {
-		return f.Truncate(off + n)
-	}
-	return err
 }
 
 func randomNonce() uint64 {

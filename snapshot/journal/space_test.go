@@ -277,7 +277,7 @@ func TestSegmentThatStays(t *testing.T) {
 			items = append(items, it)
 		}
 		segs := j.segments()
-		fs.name = j.path(segs[stays].name)
+		fs.name = j.disk.path(segs[stays].name)
 		if err := j.DropBefore(j.End()); !errors.Is(err, errStubborn) {
 			t.Fatalf("segment %d: %v", stays, err)
 		}

@@ -72,7 +72,7 @@ func (j *Journal) syncAll() error {
 		}
 	}
 	if names != j.sync.names {
-		if err := j.fs.SyncDir(j.dir); err != nil {
+		if err := j.disk.fs.SyncDir(j.disk.dir); err != nil {
 			return j.fail("syncing the directory", err)
 		}
 		j.sync.names = names
@@ -98,7 +98,7 @@ type behindSync struct {
 // held.
 func (j *Journal) syncFarBehind() {
 	if j.end.Load()-j.durable.Load() >= j.behind.most {
-		j.syncSoon()
+		j.behind.start(j.Sync)
 	}
 }
 
@@ -108,20 +108,20 @@ func (j *Journal) SyncSoon() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.closed {
-		j.syncSoon()
+		j.behind.start(j.Sync)
 	}
 }
 
-func (j *Journal) syncSoon() {
-	b := &j.behind
+// start begins a sync. The one that runs looks again.
+func (b *behindSync) start(sync func() error) {
 	b.asked.Store(true)
 	if !b.running.CompareAndSwap(false, true) {
-		return // the one that runs looks again
+		return
 	}
 	b.group.Go(func() {
 		for b.asked.Load() {
 			for b.asked.Swap(false) {
-				_ = j.Sync()
+				_ = sync()
 			}
 			b.running.Store(false)
 			if !b.asked.Load() || !b.running.CompareAndSwap(false, true) {

@@ -42,7 +42,7 @@ func (j *Journal) Verify(fn func(d *DamageError, end int64)) error {
 // lost reports whether the file of a segment is gone, though the segment was not
 // dropped.
 func (j *Journal) lost(s *segment) bool {
-	_, err := j.fs.Stat(j.path(s.name))
+	_, err := j.disk.fs.Stat(j.disk.path(s.name))
 	return errors.Is(err, fs.ErrNotExist) && slices.Contains(j.segments(), s)
 }
 

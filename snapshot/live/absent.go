@@ -29,16 +29,16 @@ func Await(ctx context.Context, fn func() error) error {
 
 // SetSource makes all that is looked up with the lock held come from a source that
 // gives Absent errors. It is called before anybody else has the forest.
-func (f *Forest) SetSource(src *tree.Source) { f.src = src }
+func (t *trees) SetSource(src *tree.Source) { t.src = src }
 
 // source is what a view is read through. An edit is made without the lock, and what
 // is journaled must be carried out: there it is waited for.
-func (f *Forest) source(v *view) *tree.Source {
+func (v *view) source() *tree.Source {
 	if v.src != nil {
 		return v.src
 	}
-	if v.epoch != 0 || f.mu.applying {
-		return f.waiting
+	if v.epoch != 0 || v.trees.mu.applying {
+		return v.trees.waiting
 	}
-	return f.src
+	return v.trees.src
 }

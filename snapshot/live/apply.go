@@ -10,101 +10,101 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// commit makes a change and journals it. f.mu is held for writing.
-func (f *Forest) commit(v *view, r *record, data []byte) error {
-	if f.mu.failed != nil {
-		return f.mu.failed
+// commit makes a change and journals it. The lock is held for writing.
+func (v *view) commit(r *record, data []byte) error {
+	if v.trees.mu.failed != nil {
+		return v.trees.mu.failed
 	}
-	if err := f.prepare(v, r); err != nil {
+	if err := v.prepare(r); err != nil {
 		return err
 	}
-	r.encode(f.mu.enc)
-	write := f.log.Append
+	r.encode(v.trees.mu.enc)
+	write := v.trees.log.Append
 	if r.frees() {
-		write = f.log.AppendUrgent
+		write = v.trees.log.AppendUrgent
 	}
-	pos, err := write(r.kind, f.mu.enc.Out(), data)
+	pos, err := write(r.kind, v.trees.mu.enc.Out(), data)
 	if err != nil {
 		return err
 	}
 	if r.kind == recWrite {
-		r.pos, r.payload = pos, pos-int64(f.mu.enc.Len())
+		r.pos, r.payload = pos, pos-int64(v.trees.mu.enc.Len())
 	}
-	f.mu.failed = ErrFailed // unless it is carried out, whatever happens
-	if err := f.apply(v, r); err != nil {
-		return f.fail(err)
+	v.trees.mu.failed = ErrFailed // unless it is carried out, whatever happens
+	if err := v.apply(r); err != nil {
+		return v.trees.fail(err)
 	}
-	f.mu.failed = nil
+	v.trees.mu.failed = nil
 	return nil
 }
 
 // prepare makes all that a change is about the epoch's own, and reads what it will
 // read: so damage is an error before anything is journaled, and apply does not
 // fail. It changes nothing that anybody sees.
-func (f *Forest) prepare(v *view, r *record) error {
+func (v *view) prepare(r *record) error {
 	switch r.kind {
 	case recCreate, recLink:
-		return errors.Join(f.ownEntry(v, r.parent, r.name), f.ownSlot(v, r.ino))
+		return errors.Join(v.ownEntry(r.parent, r.name), v.ownSlot(r.ino))
 	case recRelink:
-		return errors.Join(f.ownEntry(v, r.parent, r.name), f.ownSlot(v, r.node.Ino))
+		return errors.Join(v.ownEntry(r.parent, r.name), v.ownSlot(r.node.Ino))
 	case recUnlink:
-		return f.ownEntry(v, r.parent, r.name)
+		return v.ownEntry(r.parent, r.name)
 	case recRename:
-		return errors.Join(f.ownEntry(v, r.parent, r.name), f.ownEntry(v, r.parent2, r.name2))
+		return errors.Join(v.ownEntry(r.parent, r.name), v.ownEntry(r.parent2, r.name2))
 	}
-	n, err := f.own(v, r.ino)
+	n, err := v.own(r.ino)
 	switch {
 	case err != nil:
 		return err
 	case r.kind == recSetAttr && r.set.Size != nil:
-		return loadError(n.Content.Preload(f.source(v).Files, *r.set.Size, math.MaxInt64-*r.set.Size))
+		return loadError(n.Content.Preload(v.source().Files, *r.set.Size, math.MaxInt64-*r.set.Size))
 	case r.kind == recSetAttr || r.kind == recSetXattr || r.kind == recRemoveXattr:
 		return nil
 	}
-	if err := n.Content.Preload(f.source(v).Files, r.off, r.n); err != nil || r.kind != recClone {
+	if err := n.Content.Preload(v.source().Files, r.off, r.n); err != nil || r.kind != recClone {
 		return loadError(err)
 	}
-	from, _, err := f.inode(Node(r.view2, r.ino2))
+	from, _, err := v.trees.inode(Node(r.view2, r.ino2))
 	if err != nil {
 		return err
 	}
-	return loadError(from.Content.Preload(f.source(v).Files, r.off2, r.n))
+	return loadError(from.Content.Preload(v.source().Files, r.off2, r.n))
 }
 
-func (f *Forest) ownSlot(v *view, ino uint64) error {
-	return loadError(v.state.OwnSlot(f.source(v), f.epochOf(v), ino))
+func (v *view) ownSlot(ino uint64) error {
+	return loadError(v.state.OwnSlot(v.source(), v.currentEpoch(), ino))
 }
 
 // ownEntry is for a name that is to come, to go, or to lead elsewhere.
-func (f *Forest) ownEntry(v *view, parent uint64, name string) error {
-	dir, err := f.own(v, parent)
+func (v *view) ownEntry(parent uint64, name string) error {
+	dir, err := v.own(parent)
 	if err != nil {
 		return err
 	}
-	if err := dir.Dir.OwnEntry(f.source(v), f.mu.epoch, name); err != nil {
+	if err := dir.Dir.OwnEntry(v.source(), v.trees.mu.epoch, name); err != nil {
 		return loadError(err)
 	}
-	e, found, err := dir.Dir.Lookup(f.source(v), name)
+	e, found, err := dir.Dir.Lookup(v.source(), name)
 	if found {
-		_, err = f.own(v, e.Ino)
+		_, err = v.own(e.Ino)
 	}
 	return loadError(err)
 }
 
 // fail notes that a change was journaled and not carried out, which takes a fault
 // in the program: the state may be changed by half. Nothing can be changed any more
-// until the store is opened again, and recovery makes the change. f.mu is held.
-func (f *Forest) fail(err error) error {
-	f.mu.failed = fmt.Errorf("%w: %w", ErrFailed, err)
-	f.logger.Error("no more changes until the store is opened again", "error", f.mu.failed)
+// until the store is opened again, and recovery makes the change. The lock is held.
+func (t *trees) fail(err error) error {
+	t.mu.failed = fmt.Errorf("%w: %w", ErrFailed, err)
+	t.logger.Error("no more changes until the store is opened again", "error", t.mu.failed)
 	return err
 }
 
 // Failed returns why nothing can be changed any more, nil when it can.
-func (f *Forest) Failed() error {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.mu.failed
+func (t *trees) Failed() error {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.mu.failed
 }
 
 // frees reports whether a change can give space back, so that it must be
@@ -121,8 +121,8 @@ func (r *record) frees() bool {
 	return false
 }
 
-func (f *Forest) attr(v *view, ino uint64) (Attr, error) {
-	n, err := f.inodeOf(v, ino)
+func (v *view) attr(ino uint64) (Attr, error) {
+	n, err := v.inode(ino)
 	if err != nil {
 		return Attr{}, err
 	}
@@ -130,57 +130,57 @@ func (f *Forest) attr(v *view, ino uint64) (Attr, error) {
 }
 
 // apply makes the change that a record tells of. It is the only way in which
-// a view changes, but for edits (see Forest.applyStep) and orphans.
-func (f *Forest) apply(v *view, r *record) error {
-	f.mu.changes++
-	v.changed = f.mu.changes
-	v.state.Pack(f.epochOf(v)) // no inode of the change is in use yet
-	f.mu.applying = true
+// a view changes, but for edits (see view.applyStep) and orphans.
+func (v *view) apply(r *record) error {
+	v.trees.mu.changes++
+	v.changed = v.trees.mu.changes
+	v.state.Pack(v.currentEpoch()) // no inode of the change is in use yet
+	v.trees.mu.applying = true
 	v.state.Depth = max(v.state.Depth, r.depth)
-	defer func() { f.mu.applying = false }()
+	defer func() { v.trees.mu.applying = false }()
 	switch r.kind {
 	case recCreate:
-		f.sawIno(r.ino)
+		v.trees.sawIno(r.ino)
 		n := newInode(r.ino, &r.create, r.time)
-		return f.addNode(v, r.parent, r.name, n, r.time)
+		return v.addNode(r.parent, r.name, n, r.time)
 	case recLink:
-		n, err := f.own(v, r.ino)
+		n, err := v.own(r.ino)
 		if err != nil {
 			return err
 		}
 		n.Ctime = r.time
-		return f.addName(v, r.parent, r.name, n, r.time)
+		return v.addName(r.parent, r.name, n, r.time)
 	case recRelink:
-		f.sawIno(r.node.Ino)
+		v.trees.sawIno(r.node.Ino)
 		n := *r.node
-		v.orphans.remove(f.src, f.mu.epoch, n.Ino)
+		v.orphans.remove(v.trees.src, v.trees.mu.epoch, n.Ino)
 		n.Nlink, n.Links, n.Ctime = 1, nil, r.time
-		return f.addNode(v, r.parent, r.name, &n, r.time)
+		return v.addNode(r.parent, r.name, &n, r.time)
 	case recUnlink:
-		_, _, err := f.dropName(v, r.parent, r.name, r.time)
+		_, _, err := v.dropName(r.parent, r.name, r.time)
 		return err
 	case recRename:
-		return f.applyRename(v, r)
+		return v.applyRename(r)
 	case recSetAttr:
-		return f.applySetAttr(v, r)
+		return v.applySetAttr(r)
 	case recWrite, recWriteAt, recFallocate, recClone:
-		return f.applyData(v, r)
+		return v.applyData(r)
 	case recSetXattr, recRemoveXattr:
-		return f.applyXattr(v, r)
+		return v.applyXattr(r)
 	}
 	return nil
 }
 
 // addNode puts a new inode into the state, under a name.
-func (f *Forest) addNode(v *view, parent uint64, name string, n *tree.Inode, t int64) error {
-	dir, err := f.own(v, parent)
+func (v *view) addNode(parent uint64, name string, n *tree.Inode, t int64) error {
+	dir, err := v.own(parent)
 	if err != nil {
 		return err
 	}
-	if err := dir.Dir.Insert(f.source(v), f.epochOf(v), tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
+	if err := dir.Dir.Insert(v.source(), v.currentEpoch(), tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
 		return loadError(err)
 	}
-	if err := f.putNode(v, parent, name, n); err != nil {
+	if err := v.putNode(parent, name, n); err != nil {
 		return err
 	}
 	if n.IsDir() {
@@ -191,9 +191,9 @@ func (f *Forest) addNode(v *view, parent uint64, name string, n *tree.Inode, t i
 }
 
 // putNode is addNode but for the directory.
-func (f *Forest) putNode(v *view, parent uint64, name string, n *tree.Inode) error {
+func (v *view) putNode(parent uint64, name string, n *tree.Inode) error {
 	n.Links = []tree.Link{{Parent: parent, Name: name}}
-	if err := v.state.Put(f.source(v), f.epochOf(v), n); err != nil {
+	if err := v.state.Put(v.source(), v.currentEpoch(), n); err != nil {
 		return loadError(err)
 	}
 	v.state.Bytes += fileSize(n)
@@ -201,12 +201,12 @@ func (f *Forest) putNode(v *view, parent uint64, name string, n *tree.Inode) err
 }
 
 // addName gives an inode of the state one more name.
-func (f *Forest) addName(v *view, parent uint64, name string, n *tree.Inode, t int64) error {
-	dir, err := f.own(v, parent)
+func (v *view) addName(parent uint64, name string, n *tree.Inode, t int64) error {
+	dir, err := v.own(parent)
 	if err != nil {
 		return err
 	}
-	if err := dir.Dir.Insert(f.source(v), f.epochOf(v), tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
+	if err := dir.Dir.Insert(v.source(), v.currentEpoch(), tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
 		return loadError(err)
 	}
 	giveName(n, parent, name)
@@ -221,22 +221,22 @@ func giveName(n *tree.Inode, parent uint64, name string) {
 }
 
 // dropName removes a name, and the inode with its last one: it is returned as it was then.
-func (f *Forest) dropName(v *view, parent uint64, name string, t int64) (n *tree.Inode, last bool, err error) {
-	dir, err := f.own(v, parent)
+func (v *view) dropName(parent uint64, name string, t int64) (n *tree.Inode, last bool, err error) {
+	dir, err := v.own(parent)
 	if err != nil {
 		return nil, false, err
 	}
-	e, found, err := dir.Dir.Lookup(f.source(v), name)
+	e, found, err := dir.Dir.Lookup(v.source(), name)
 	if err != nil {
 		return nil, false, loadError(err)
 	}
 	if !found {
 		return nil, false, ErrNotExist
 	}
-	if n, last, err = f.dropLink(v, e.Ino, tree.Link{Parent: parent, Name: name}, t); err != nil {
+	if n, last, err = v.dropLink(e.Ino, tree.Link{Parent: parent, Name: name}, t); err != nil {
 		return nil, false, err
 	}
-	if err := dir.Dir.Remove(f.source(v), f.epochOf(v), name); err != nil {
+	if err := dir.Dir.Remove(v.source(), v.currentEpoch(), name); err != nil {
 		return nil, false, loadError(err)
 	}
 	dir.Mtime, dir.Ctime = t, t
@@ -247,12 +247,12 @@ func (f *Forest) dropName(v *view, parent uint64, name string, t int64) (n *tree
 }
 
 // dropLink is dropName but for the directory.
-func (f *Forest) dropLink(v *view, ino uint64, l tree.Link, t int64) (n *tree.Inode, last bool, err error) {
-	if n, err = v.state.Get(f.source(v), ino); err != nil {
+func (v *view) dropLink(ino uint64, l tree.Link, t int64) (n *tree.Inode, last bool, err error) {
+	if n, err = v.state.Get(v.source(), ino); err != nil {
 		return nil, false, loadError(err)
 	}
 	if !n.IsDir() && n.Nlink > 1 {
-		if n, err = f.own(v, ino); err != nil {
+		if n, err = v.own(ino); err != nil {
 			return nil, false, err
 		}
 		n.Ctime = t
@@ -261,47 +261,47 @@ func (f *Forest) dropLink(v *view, ino uint64, l tree.Link, t int64) (n *tree.In
 		return n, false, nil
 	}
 	v.state.Bytes -= fileSize(n)
-	if err := v.state.Delete(f.source(v), f.epochOf(v), ino); err != nil {
+	if err := v.state.Delete(v.source(), v.currentEpoch(), ino); err != nil {
 		return nil, false, loadError(err)
 	}
-	if v.epoch == 0 && f.isHeld(Node(v.id, ino)) { // an edit sees to it at its end
+	if v.epoch == 0 && v.trees.Held(Node(v.id, ino)) { // an edit sees to it at its end
 		orphan := *n
 		orphan.Ctime = t
-		v.orphans.put(f.src, f.mu.epoch, &orphan)
+		v.orphans.put(v.trees.src, v.trees.mu.epoch, &orphan)
 	}
 	return n, true, nil
 }
 
-func (f *Forest) applyRename(v *view, r *record) error {
-	dir, err := f.own(v, r.parent)
+func (v *view) applyRename(r *record) error {
+	dir, err := v.own(r.parent)
 	if err != nil {
 		return err
 	}
-	e, found, err := dir.Dir.Lookup(f.source(v), r.name)
+	e, found, err := dir.Dir.Lookup(v.source(), r.name)
 	if err != nil || !found {
 		return loadError(orMissing(err))
 	}
-	n, err := f.own(v, e.Ino)
+	n, err := v.own(e.Ino)
 	if err != nil {
 		return err
 	}
-	newDir, err := f.own(v, r.parent2)
+	newDir, err := v.own(r.parent2)
 	if err != nil {
 		return err
 	}
-	e2, occupied, err := newDir.Dir.Lookup(f.source(v), r.name2)
+	e2, occupied, err := newDir.Dir.Lookup(v.source(), r.name2)
 	if err != nil {
 		return loadError(err)
 	}
 	if r.flags&unix.RENAME_EXCHANGE != 0 {
-		other, err := f.own(v, e2.Ino)
+		other, err := v.own(e2.Ino)
 		if err != nil {
 			return err
 		}
-		if err := f.point(v, newDir, n, r.parent, r.name, r.name2, r.time); err != nil {
+		if err := v.point(newDir, n, r.parent, r.name, r.name2, r.time); err != nil {
 			return err
 		}
-		if err := f.point(v, dir, other, r.parent2, r.name2, r.name, r.time); err != nil {
+		if err := v.point(dir, other, r.parent2, r.name2, r.name, r.time); err != nil {
 			return err
 		}
 		if n.IsDir() && !other.IsDir() {
@@ -314,14 +314,14 @@ func (f *Forest) applyRename(v *view, r *record) error {
 		return nil
 	}
 	if occupied {
-		if _, _, err := f.dropName(v, r.parent2, r.name2, r.time); err != nil {
+		if _, _, err := v.dropName(r.parent2, r.name2, r.time); err != nil {
 			return err
 		}
 	}
-	if err := dir.Dir.Remove(f.source(v), f.epochOf(v), r.name); err != nil {
+	if err := dir.Dir.Remove(v.source(), v.currentEpoch(), r.name); err != nil {
 		return loadError(err)
 	}
-	if err := f.point(v, newDir, n, r.parent, r.name, r.name2, r.time); err != nil {
+	if err := v.point(newDir, n, r.parent, r.name, r.name2, r.time); err != nil {
 		return err
 	}
 	if n.IsDir() {
@@ -333,8 +333,8 @@ func (f *Forest) applyRename(v *view, r *record) error {
 }
 
 // point makes name in dir lead to n, which had another name until now.
-func (f *Forest) point(v *view, dir, n *tree.Inode, oldParent uint64, oldName, name string, t int64) error {
-	if err := dir.Dir.Insert(f.source(v), f.epochOf(v), tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
+func (v *view) point(dir, n *tree.Inode, oldParent uint64, oldName, name string, t int64) error {
+	if err := dir.Dir.Insert(v.source(), v.currentEpoch(), tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
 		return loadError(err)
 	}
 	n.RemoveLink(tree.Link{Parent: oldParent, Name: oldName})

@@ -10,21 +10,21 @@ import (
 
 // applyStep makes a change of an edit, for a request and for recovery. wentAway is called
 // for each name that it removes, those in a directory before its own.
-func (f *Forest) applyStep(v *view, r *record, wentAway func(parent uint64, name string, n *tree.Inode, last bool)) error {
+func (v *view) applyStep(r *record, wentAway func(parent uint64, name string, n *tree.Inode, last bool)) error {
 	switch r.kind {
 	case recUnlink:
-		return f.dropTree(v, r.parent, r.name, r.time, wentAway)
+		return v.dropTree(r.parent, r.name, r.time, wentAway)
 	case recLink:
-		n, err := f.own(v, r.ino)
+		n, err := v.own(r.ino)
 		if err != nil {
 			return err
 		}
 		n.Ctime = r.time
-		return f.addName(v, r.parent, r.name, n, r.time)
+		return v.addName(r.parent, r.name, n, r.time)
 	case recPut:
-		return f.addNode(v, r.parent, r.name, r.node, r.time)
+		return v.addNode(r.parent, r.name, r.node, r.time)
 	case recSetAll:
-		n, err := f.own(v, r.node.Ino)
+		n, err := v.own(r.node.Ino)
 		if err != nil {
 			return err
 		}
@@ -35,21 +35,21 @@ func (f *Forest) applyStep(v *view, r *record, wentAway func(parent uint64, name
 }
 
 // dropTree removes a name and, if it is a directory's, all that is in that.
-func (f *Forest) dropTree(v *view, parent uint64, name string, t int64, wentAway func(uint64, string, *tree.Inode, bool)) error {
-	dir, err := v.state.Get(f.source(v), parent)
+func (v *view) dropTree(parent uint64, name string, t int64, wentAway func(uint64, string, *tree.Inode, bool)) error {
+	dir, err := v.state.Get(v.source(), parent)
 	if err != nil {
 		return loadError(err)
 	}
-	n, err := v.state.Lookup(f.source(v), dir, name)
+	n, err := v.state.Lookup(v.source(), dir, name)
 	if err != nil {
 		return loadError(err)
 	}
 	if n.IsDir() {
-		if err := f.dropBelow(v, n, t, wentAway); err != nil {
+		if err := v.dropBelow(n, t, wentAway); err != nil {
 			return err
 		}
 	}
-	n, last, err := f.dropName(v, parent, name, t)
+	n, last, err := v.dropName(parent, name, t)
 	if err == nil {
 		wentAway(parent, name, n, last)
 	}
@@ -57,25 +57,25 @@ func (f *Forest) dropTree(v *view, parent uint64, name string, t int64, wentAway
 }
 
 // dropBelow removes what is in a directory, whose own entries stay: it goes itself.
-func (f *Forest) dropBelow(v *view, dir *tree.Inode, t int64, wentAway func(uint64, string, *tree.Inode, bool)) error {
+func (v *view) dropBelow(dir *tree.Inode, t int64, wentAway func(uint64, string, *tree.Inode, bool)) error {
 	var names []string
-	if err := dir.Dir.List(f.source(v), 0, func(e tree.Dirent, _ uint64) bool {
+	if err := dir.Dir.List(v.source(), 0, func(e tree.Dirent, _ uint64) bool {
 		names = append(names, e.Name)
 		return true
 	}); err != nil {
 		return loadError(err)
 	}
 	for _, name := range names {
-		n, err := v.state.Lookup(f.source(v), dir, name)
+		n, err := v.state.Lookup(v.source(), dir, name)
 		if err != nil {
 			return loadError(err)
 		}
 		if n.IsDir() {
-			if err := f.dropBelow(v, n, t, wentAway); err != nil {
+			if err := v.dropBelow(n, t, wentAway); err != nil {
 				return err
 			}
 		}
-		n, last, err := f.dropLink(v, n.Ino, tree.Link{Parent: dir.Ino, Name: name}, t)
+		n, last, err := v.dropLink(n.Ino, tree.Link{Parent: dir.Ino, Name: name}, t)
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func (f *Forest) SetAttr(id NodeID, s SetAttr) (Attr, error) {
 	if err != nil {
 		return Attr{}, err
 	}
-	n, err := f.inodeOf(v, id.Ino())
+	n, err := v.inode(id.Ino())
 	if err != nil {
 		return Attr{}, err
 	}
@@ -53,14 +53,14 @@ func (f *Forest) SetAttr(id NodeID, s SetAttr) (Attr, error) {
 		return Attr{}, ErrInvalid
 	}
 	r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, set: s}
-	if err := f.change(v, n, &r, nil); err != nil {
+	if err := v.change(n, &r, nil); err != nil {
 		return Attr{}, err
 	}
-	return f.attr(v, id.Ino())
+	return v.attr(id.Ino())
 }
 
-func (f *Forest) applySetAttr(v *view, r *record) error {
-	n, err := f.own(v, r.ino)
+func (v *view) applySetAttr(r *record) error {
+	n, err := v.own(r.ino)
 	if errors.Is(err, ErrStale) {
 		return nil // an orphan, met in recovery
 	}
@@ -70,8 +70,8 @@ func (f *Forest) applySetAttr(v *view, r *record) error {
 	s := &r.set
 	if s.Size != nil {
 		before := n.Size()
-		c := n.Content.Own(f.mu.epoch)
-		if err := c.Truncate(f.source(v).Files, *s.Size); err != nil {
+		c := n.Content.Own(v.trees.mu.epoch)
+		if err := c.Truncate(v.source().Files, *s.Size); err != nil {
 			return loadError(err)
 		}
 		n.Content = c
@@ -206,7 +206,7 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 	if err != nil {
 		return err
 	}
-	n, err := f.inodeOf(v, id.Ino())
+	n, err := v.inode(id.Ino())
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 		return ErrNoSpace
 	}
 	r := record{kind: recSetXattr, view: v.id, time: now(), ino: n.Ino, name: name, value: slices.Clone(value), kill: killSgid}
-	return f.change(v, n, &r, nil)
+	return v.change(n, &r, nil)
 }
 
 // RemoveXattr removes an extended attribute.
@@ -236,7 +236,7 @@ func (f *Forest) RemoveXattr(id NodeID, name string) error {
 	if err != nil {
 		return err
 	}
-	n, err := f.inodeOf(v, id.Ino())
+	n, err := v.inode(id.Ino())
 	if err != nil {
 		return err
 	}
@@ -244,11 +244,11 @@ func (f *Forest) RemoveXattr(id NodeID, name string) error {
 		return ErrNoAttr
 	}
 	r := record{kind: recRemoveXattr, view: v.id, time: now(), ino: n.Ino, name: name}
-	return f.change(v, n, &r, nil)
+	return v.change(n, &r, nil)
 }
 
-func (f *Forest) applyXattr(v *view, r *record) error {
-	n, err := f.own(v, r.ino)
+func (v *view) applyXattr(r *record) error {
+	n, err := v.own(r.ino)
 	if errors.Is(err, ErrStale) {
 		return nil // an orphan, met in recovery
 	}

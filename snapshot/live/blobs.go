@@ -10,25 +10,16 @@ import (
 // blobs are the journal positions of bytes that were written before the
 // record that refers to them, so that the journal is not dropped in between.
 type blobs struct {
+	log  *journal.Journal
 	mu   sync.Mutex
 	open map[int64]int
 }
 
-// blob journals bytes alone. done is called when a record refers to them, or
-// none ever will.
-func (f *Forest) blob(p []byte) (pos int64, done func(), err error) {
-	return f.blobBy(f.log.Append, p)
-}
-
-// urgentBlob is blob for what may use the space that is held back on a full disk.
-func (f *Forest) urgentBlob(p []byte) (pos int64, done func(), err error) {
-	return f.blobBy(f.log.AppendUrgent, p)
-}
-
-func (f *Forest) blobBy(write func(t journal.Type, head, data []byte) (int64, error), p []byte) (pos int64, done func(), err error) {
-	b := &f.blobs
+// write journals bytes alone. done is called when a record refers to them, or none ever
+// will. Urgent bytes may use the space that is held back on a full disk.
+func (b *blobs) write(p []byte, urgent bool) (pos int64, done func(), err error) {
 	b.mu.Lock()
-	floor := f.log.End() // the bytes will lie at or after it
+	floor := b.log.End() // the bytes will lie at or after it
 	b.open[floor]++
 	b.mu.Unlock()
 	done = func() {
@@ -38,8 +29,11 @@ func (f *Forest) blobBy(write func(t journal.Type, head, data []byte) (int64, er
 		}
 		b.mu.Unlock()
 	}
-	pos, err = write(recBlob, nil, p)
-	if err != nil {
+	write := b.log.Append
+	if urgent {
+		write = b.log.AppendUrgent
+	}
+	if pos, err = write(recBlob, nil, p); err != nil {
 		done()
 		return 0, nil, err
 	}

@@ -52,13 +52,13 @@ func (f *Forest) readShared(id NodeID, p []byte, off int64) (frozen *content.Con
 	return nil, got, loadError(err)
 }
 
-// file returns a regular file for a change of its bytes. f.mu is held.
-func (f *Forest) file(id NodeID) (*view, *tree.Inode, error) {
-	v, err := f.writable(id)
+// file returns a regular file for a change of its bytes. The lock is held.
+func (t *trees) file(id NodeID) (*view, *tree.Inode, error) {
+	v, err := t.writable(id)
 	if err != nil {
 		return nil, nil, err
 	}
-	n, err := f.inodeOf(v, id.Ino())
+	n, err := v.inode(id.Ino())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -84,7 +84,7 @@ func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, erro
 	r := record{kind: recWrite, view: id.View(), ino: id.Ino(), off: off, n: int64(len(p)), kill: killPriv}
 	data := p
 	if len(p) >= blobSize {
-		pos, done, err := f.blob(p)
+		pos, done, err := f.blobs.write(p, false)
 		if err != nil {
 			return 0, err
 		}
@@ -98,7 +98,7 @@ func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, erro
 		return 0, err
 	}
 	r.time = now()
-	if err := f.change(v, n, &r, data); err != nil {
+	if err := v.change(n, &r, data); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -106,21 +106,21 @@ func (f *Forest) Write(id NodeID, p []byte, off int64, killPriv bool) (int, erro
 
 // change commits a record about one inode. An orphan's changes are not
 // journaled but for the bytes.
-func (f *Forest) change(v *view, n *tree.Inode, r *record, data []byte) error {
-	if _, orphan := f.orphan(v, n.Ino); !orphan {
-		return f.commit(v, r, data)
+func (v *view) change(n *tree.Inode, r *record, data []byte) error {
+	if _, orphan := v.orphan(n.Ino); !orphan {
+		return v.commit(r, data)
 	}
 	if r.kind == recWrite {
-		pos, err := f.log.Append(recBlob, nil, data)
+		pos, err := v.trees.log.Append(recBlob, nil, data)
 		if err != nil {
 			return err
 		}
 		r.pos, r.payload = pos, pos
 	}
-	if f.mu.failed != nil {
-		return f.mu.failed
+	if v.trees.mu.failed != nil {
+		return v.trees.mu.failed
 	}
-	return f.apply(v, r)
+	return v.apply(r)
 }
 
 // Fallocate is fallocate(2) with the modes 0, KEEP_SIZE, PUNCH_HOLE and
@@ -150,7 +150,7 @@ func (f *Forest) Fallocate(id NodeID, off, n int64, mode uint32) error {
 		return err
 	}
 	r := record{kind: recFallocate, view: v.id, time: now(), ino: id.Ino(), off: off, n: n, flags: mode}
-	return f.change(v, node, &r, nil)
+	return v.change(node, &r, nil)
 }
 
 // Seek finds the next data or hole at or after off; whence is SEEK_DATA or
@@ -214,20 +214,20 @@ func (f *Forest) CopyRange(src NodeID, soff int64, dst NodeID, doff int64, n int
 	}
 	r := record{kind: recClone, view: v.id, time: now(), ino: dst.Ino(), off: doff, view2: src.View(), ino2: src.Ino(), off2: soff, n: n}
 	if fromView != nil {
-		if _, orphan := f.orphan(fromView, from.Ino); orphan {
+		if _, orphan := fromView.orphan(from.Ino); orphan {
 			// Recovery will not know the orphan, so its bytes are copied.
-			return f.copyBytes(v, to, from, &r)
+			return v.copyBytes(to, from, &r)
 		}
 	}
-	return n, f.change(v, to, &r, nil)
+	return n, v.change(to, &r, nil)
 }
 
 // copyBytes is CopyRange for a source that recovery could not share from.
-func (f *Forest) copyBytes(v *view, to, from *tree.Inode, r *record) (int64, error) {
+func (v *view) copyBytes(to, from *tree.Inode, r *record) (int64, error) {
 	buf := make([]byte, min(r.n, 1<<20))
 	var done int64
 	for done < r.n {
-		got, err := from.Content.ReadAt(f.src.Files, buf[:min(int64(len(buf)), r.n-done)], r.off2+done)
+		got, err := from.Content.ReadAt(v.trees.src.Files, buf[:min(int64(len(buf)), r.n-done)], r.off2+done)
 		if err != nil {
 			return done, loadError(err)
 		}
@@ -235,7 +235,7 @@ func (f *Forest) copyBytes(v *view, to, from *tree.Inode, r *record) (int64, err
 			break
 		}
 		w := record{kind: recWrite, view: v.id, time: r.time, ino: r.ino, off: r.off + done, n: int64(got)}
-		if err := f.change(v, to, &w, buf[:got]); err != nil {
+		if err := v.change(to, &w, buf[:got]); err != nil {
 			return done, err
 		}
 		done += int64(got)
@@ -244,8 +244,8 @@ func (f *Forest) copyBytes(v *view, to, from *tree.Inode, r *record) (int64, err
 }
 
 // applyData applies the records that change the bytes of a file.
-func (f *Forest) applyData(v *view, r *record) error {
-	n, err := f.own(v, r.ino)
+func (v *view) applyData(r *record) error {
+	n, err := v.own(r.ino)
 	if errors.Is(err, ErrStale) {
 		return nil // an orphan, met in recovery
 	}
@@ -253,16 +253,16 @@ func (f *Forest) applyData(v *view, r *record) error {
 		return err
 	}
 	before := n.Size()
-	c := n.Content.Own(f.mu.epoch)
+	c := n.Content.Own(v.trees.mu.epoch)
 	switch r.kind {
 	case recWrite, recWriteAt:
-		err = c.Write(f.source(v).Files, r.off, r.n, r.pos, r.payload)
+		err = c.Write(v.source().Files, r.off, r.n, r.pos, r.payload)
 	case recFallocate:
-		err = fallocate(f.source(v).Files, c, r)
+		err = fallocate(v.source().Files, c, r)
 	case recClone:
 		var from *tree.Inode
-		if from, _, err = f.inode(Node(r.view2, r.ino2)); err == nil {
-			err = c.CloneRange(f.source(v).Files, r.off, from.Content, r.off2, r.n)
+		if from, _, err = v.trees.inode(Node(r.view2, r.ino2)); err == nil {
+			err = c.CloneRange(v.source().Files, r.off, from.Content, r.off2, r.n)
 		}
 	}
 	if err != nil {

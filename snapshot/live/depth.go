@@ -12,12 +12,12 @@ import (
 // that could mean to read the whole tree.
 
 // notBelow refuses a directory that is, or lies below, another.
-func (f *Forest) notBelow(v *view, dir, top uint64) error {
+func (v *view) notBelow(dir, top uint64) error {
 	for range tree.MaxDepth {
 		if dir == top {
 			return ErrInvalid
 		}
-		n, err := v.state.Get(f.src, dir)
+		n, err := v.state.Get(v.trees.src, dir)
 		if err != nil {
 			return loadError(err)
 		}
@@ -30,12 +30,12 @@ func (f *Forest) notBelow(v *view, dir, top uint64) error {
 }
 
 // depthOf returns how many names the path of a directory has.
-func (f *Forest) depthOf(v *view, dir uint64) (int, error) {
+func (v *view) depthOf(dir uint64) (int, error) {
 	for depth := range tree.MaxDepth {
 		if dir == RootIno {
 			return depth, nil
 		}
-		n, err := v.state.Get(f.src, dir)
+		n, err := v.state.Get(v.trees.src, dir)
 		if err != nil {
 			return 0, loadError(err)
 		}
@@ -49,8 +49,8 @@ func (f *Forest) depthOf(v *view, dir uint64) (int, error) {
 
 // depthWith returns the depth of a view in which dir has a new directory with others
 // below it, nested height deep.
-func (f *Forest) depthWith(v *view, dir uint64, height int) (int, error) {
-	above, err := f.depthOf(v, dir)
+func (v *view) depthWith(dir uint64, height int) (int, error) {
+	above, err := v.depthOf(dir)
 	if err != nil {
 		return 0, err
 	}
@@ -62,19 +62,19 @@ func (f *Forest) depthWith(v *view, dir uint64, height int) (int, error) {
 }
 
 // depthAfter returns the depth of a view in which n was moved to dir.
-func (f *Forest) depthAfter(v *view, n *tree.Inode, dir uint64) (int, error) {
+func (v *view) depthAfter(n *tree.Inode, dir uint64) (int, error) {
 	if !n.IsDir() || len(n.Links) == 1 && n.Links[0].Parent == dir {
 		return v.state.Depth, nil
 	}
-	height, known := f.heightOf(v, n)
+	height, known := v.heightOf(n)
 	if !known {
-		depth, err := f.depthOf(v, n.Ino)
+		depth, err := v.depthOf(n.Ino)
 		if err != nil {
 			return 0, err
 		}
 		height = v.state.Depth - depth
 	}
-	return f.depthWith(v, dir, height)
+	return v.depthWith(dir, height)
 }
 
 // heightMost is how many entries heightOf looks at.
@@ -82,7 +82,7 @@ const heightMost = tree.MaxDepth
 
 // heightOf returns how deep the directories below n are nested, if there is little to
 // look at and all of it can be read.
-func (f *Forest) heightOf(v *view, n *tree.Inode) (height int, known bool) {
+func (v *view) heightOf(n *tree.Inode) (height int, known bool) {
 	seen := 0
 	for level := []*tree.Inode{n}; ; height++ {
 		var next []*tree.Inode
@@ -91,10 +91,10 @@ func (f *Forest) heightOf(v *view, n *tree.Inode) (height int, known bool) {
 				continue // no directory in it
 			}
 			var failed error
-			err := n.Dir.List(f.src, 0, func(e tree.Dirent, _ uint64) bool {
+			err := n.Dir.List(v.trees.src, 0, func(e tree.Dirent, _ uint64) bool {
 				if e.Type == unix.S_IFDIR {
 					var sub *tree.Inode
-					if sub, failed = v.state.Get(f.src, e.Ino); failed == nil {
+					if sub, failed = v.state.Get(v.trees.src, e.Ino); failed == nil {
 						next = append(next, sub)
 					}
 				}

@@ -66,7 +66,7 @@ func (f *Forest) edit(id uint32, hold []uint32) (*Edit, error) {
 	// An epoch for what the edit makes, and another one for everybody else.
 	f.mu.epoch += 2
 	e := &Edit{f: f, base: v, nextIno: f.mu.nextIno, done: make(chan struct{})}
-	e.copy = &view{id: id, state: v.state.Clone(), epoch: f.mu.epoch - 1}
+	e.copy = &view{trees: v.trees, id: id, state: v.state.Clone(), epoch: f.mu.epoch - 1}
 	for _, id := range hold {
 		if h, ok := f.mu.views[id]; ok {
 			h.edited = e.done
@@ -153,7 +153,7 @@ func (e *Edit) redo(r *record) error {
 	if r.kind == recPut {
 		e.nextIno = max(e.nextIno, r.node.Ino+1)
 	}
-	return e.f.applyStep(e.copy, r, func(uint64, string, *tree.Inode, bool) {})
+	return e.copy.applyStep(r, func(uint64, string, *tree.Inode, bool) {})
 }
 
 // Apply puts an edit in place, and returns what that replaced; all of it after End.
@@ -192,11 +192,11 @@ func (e *Edit) keepHeldInodes() {
 func (e *Edit) keepHeld(id NodeID) bool {
 	e.f.mu.RLock()
 	defer e.f.mu.RUnlock()
-	if !e.f.isHeld(id) {
+	if !e.f.Held(id) {
 		return false
 	}
-	_, ok := e.f.orphan(e.base, id.Ino())
-	if ok && !e.f.isHeld(id) { // forgotten meanwhile
+	_, ok := e.base.orphan(id.Ino())
+	if ok && !e.f.Held(id) { // forgotten meanwhile
 		e.base.orphans.remove(e.f.src, e.f.mu.epoch, id.Ino())
 		return false
 	}

@@ -30,17 +30,23 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// A Forest is all the file trees of a store. Its methods may be called from
-// many goroutines.
+// A Forest is all the file trees of a store, with the operations that a filesystem
+// has. Its methods may be called from many goroutines.
 type Forest struct {
-	src      *tree.Source // see source
+	trees
+	admit   func(view uint32, n int64) error
+	blobs   blobs
+	salvage bool
+}
+
+// trees are the views with the lock that guards them, the journal that their changes are
+// written to, and what their pages are read through.
+type trees struct {
+	src      *tree.Source // gives Absent errors; see view.source
 	waiting  *tree.Source
 	log      *journal.Journal
 	readView func(view uint32) (*tree.State, error)
-	admit    func(view uint32, n int64) error
 	held     atomic.Pointer[func(NodeID) bool]
-	blobs    blobs
-	salvage  bool
 	logger   *slog.Logger
 
 	mu struct {
@@ -61,10 +67,11 @@ type Forest struct {
 
 // A view is one writable tree.
 type view struct {
+	trees   *trees
 	id      uint32
 	state   *tree.State
 	orphans orphans
-	changed uint64        // value of Forest.mu.changes at the last change
+	changed uint64        // value of trees.mu.changes at the last change
 	edited  chan struct{} // closed by the end of an edit; nil when changes go on
 	epoch   uint64        // of an edit's copy; 0: that of the forest
 	before  []*tree.State // that edits have just replaced, see Edit.keepHeldInodes
@@ -73,7 +80,8 @@ type view struct {
 
 // New returns a forest without views.
 func New(o Options) *Forest {
-	f := &Forest{src: o.Source, waiting: o.Source, log: o.Log, readView: o.ReadView, admit: o.Admit, salvage: o.Salvage, logger: o.Logger}
+	f := &Forest{admit: o.Admit, salvage: o.Salvage, blobs: blobs{log: o.Log, open: make(map[int64]int)}}
+	f.src, f.waiting, f.log, f.readView, f.logger = o.Source, o.Source, o.Log, o.ReadView, o.Logger
 	if f.admit == nil {
 		f.admit = func(uint32, int64) error { return nil }
 	}
@@ -82,45 +90,42 @@ func New(o Options) *Forest {
 	f.mu.nextIno = RootIno + 1
 	f.mu.nextView = MainView + 1
 	f.mu.enc = wire.NewEncoder(nil)
-	f.blobs.open = make(map[int64]int)
 	return f
 }
 
 // SetHeld gives the forest the way to ask whether the kernel still holds a
 // node, so that unlinked files that are open live on. fn must not call back.
-func (f *Forest) SetHeld(fn func(NodeID) bool) { f.held.Store(&fn) }
+func (t *trees) SetHeld(fn func(NodeID) bool) { t.held.Store(&fn) }
 
 // Held reports whether the kernel still knows a node: it is open, in use otherwise, or
 // only cached.
-func (f *Forest) Held(id NodeID) bool { return f.isHeld(id) }
-
-func (f *Forest) isHeld(id NodeID) bool {
-	fn := f.held.Load()
+func (t *trees) Held(id NodeID) bool {
+	fn := t.held.Load()
 	return fn != nil && (*fn)(id)
 }
 
 // lock takes the lock for a change of the views given, and waits while changes
 // are held back.
-func (f *Forest) lock(views ...uint32) {
+func (t *trees) lock(views ...uint32) {
 	for {
-		f.mu.Lock()
-		wait := f.heldBack(views)
+		t.mu.Lock()
+		wait := t.heldBack(views)
 		if wait == nil {
 			return
 		}
-		f.mu.Unlock()
+		t.mu.Unlock()
 		<-wait
 	}
 }
 
 // heldBack returns what is closed when changes of the views may go on, nil if
-// they may already. f.mu is held.
-func (f *Forest) heldBack(views []uint32) chan struct{} {
-	if f.mu.frozen != nil {
-		return f.mu.frozen
+// they may already. The lock is held.
+func (t *trees) heldBack(views []uint32) chan struct{} {
+	if t.mu.frozen != nil {
+		return t.mu.frozen
 	}
 	for _, id := range views {
-		if v, ok := f.mu.views[id]; ok && v.edited != nil {
+		if v, ok := t.mu.views[id]; ok && v.edited != nil {
 			return v.edited
 		}
 	}
@@ -129,19 +134,19 @@ func (f *Forest) heldBack(views []uint32) chan struct{} {
 
 // Freeze holds back every change until Thaw is called, for at most d. It
 // reports false when changes are held back already.
-func (f *Forest) Freeze(d time.Duration) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.mu.frozen != nil {
+func (t *trees) Freeze(d time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.frozen != nil {
 		return false
 	}
 	ch := make(chan struct{})
-	f.mu.frozen = ch
+	t.mu.frozen = ch
 	time.AfterFunc(d, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.mu.frozen == ch {
-			f.mu.frozen = nil
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.mu.frozen == ch {
+			t.mu.frozen = nil
 			close(ch)
 		}
 	})
@@ -149,93 +154,93 @@ func (f *Forest) Freeze(d time.Duration) bool {
 }
 
 // Thaw lets changes go on. It reports false when none were held back.
-func (f *Forest) Thaw() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.mu.frozen == nil {
+func (t *trees) Thaw() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.frozen == nil {
 		return false
 	}
-	close(f.mu.frozen)
-	f.mu.frozen = nil
+	close(t.mu.frozen)
+	t.mu.frozen = nil
 	return true
 }
 
 // Frozen reports whether changes are held back.
-func (f *Forest) Frozen() bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.mu.frozen != nil
+func (t *trees) Frozen() bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.mu.frozen != nil
 }
 
 // Sync returns when everything acknowledged before the call would survive a
 // power cut.
-func (f *Forest) Sync() error { return f.log.Sync() }
+func (t *trees) Sync() error { return t.log.Sync() }
 
-// writable returns the view for a change. f.mu is held.
-func (f *Forest) writable(id NodeID) (*view, error) {
-	if v, ok := f.mu.views[id.View()]; ok {
+// writable returns the view for a change. The lock is held.
+func (t *trees) writable(id NodeID) (*view, error) {
+	if v, ok := t.mu.views[id.View()]; ok {
 		return v, nil
 	}
-	if _, err := f.readView(id.View()); err != nil {
+	if _, err := t.readView(id.View()); err != nil {
 		return nil, err
 	}
 	return nil, ErrReadOnly
 }
 
 // inode returns the inode of a node, for reading, and whether its view is
-// writable. f.mu is held at least for reading.
-func (f *Forest) inode(id NodeID) (*tree.Inode, *view, error) {
-	v, ok := f.mu.views[id.View()]
+// writable. The lock is held at least for reading.
+func (t *trees) inode(id NodeID) (*tree.Inode, *view, error) {
+	v, ok := t.mu.views[id.View()]
 	if !ok {
-		s, err := f.readView(id.View())
+		s, err := t.readView(id.View())
 		if err != nil {
 			return nil, nil, err
 		}
-		src := f.src
-		if f.mu.applying {
-			src = f.waiting // what is journaled must be carried out
+		src := t.src
+		if t.mu.applying {
+			src = t.waiting // what is journaled must be carried out
 		}
 		n, err := s.Get(src, id.Ino())
 		return n, nil, loadError(err)
 	}
-	n, err := f.inodeOf(v, id.Ino())
+	n, err := v.inode(id.Ino())
 	return n, v, err
 }
 
-func (f *Forest) inodeOf(v *view, ino uint64) (*tree.Inode, error) {
-	n, err := v.state.Get(f.source(v), ino)
+func (v *view) inode(ino uint64) (*tree.Inode, error) {
+	n, err := v.state.Get(v.source(), ino)
 	if err == nil {
 		return n, nil
 	}
-	if o, ok := f.orphan(v, ino); ok {
+	if o, ok := v.orphan(ino); ok {
 		return o, nil
 	}
 	return nil, loadError(err)
 }
 
-// stateOf returns the state that a node is looked up in. f.mu is held.
-func (f *Forest) stateOf(id NodeID) (*tree.State, error) {
-	if v, ok := f.mu.views[id.View()]; ok {
+// stateOf returns the state that a node is looked up in. The lock is held.
+func (t *trees) stateOf(id NodeID) (*tree.State, error) {
+	if v, ok := t.mu.views[id.View()]; ok {
 		return v.state, nil
 	}
-	return f.readView(id.View())
+	return t.readView(id.View())
 }
 
 // epochOf returns the epoch that changes of a view belong to.
-func (f *Forest) epochOf(v *view) uint64 {
+func (v *view) currentEpoch() uint64 {
 	if v.epoch != 0 {
 		return v.epoch
 	}
-	return f.mu.epoch
+	return v.trees.mu.epoch
 }
 
 // own returns the inode for changing it; its page is of this epoch then.
-func (f *Forest) own(v *view, ino uint64) (*tree.Inode, error) {
-	n, err := v.state.Own(f.source(v), f.epochOf(v), ino)
+func (v *view) own(ino uint64) (*tree.Inode, error) {
+	n, err := v.state.Own(v.source(), v.currentEpoch(), ino)
 	if err == nil {
 		return n, nil
 	}
-	if o, ok := f.ownOrphan(v, ino); ok {
+	if o, ok := v.ownOrphan(ino); ok {
 		return o, nil
 	}
 	return nil, loadError(err)
@@ -243,28 +248,28 @@ func (f *Forest) own(v *view, ino uint64) (*tree.Inode, error) {
 
 // newInos returns the first of n numbers for new inodes of a view. Where the page
 // of the table that it belongs on is damaged, the next page is begun.
-func (f *Forest) newInos(v *view, n uint64) (first uint64, err error) {
-	err = f.ownSlot(v, f.mu.nextIno)
+func (v *view) newInos(n uint64) (first uint64, err error) {
+	err = v.ownSlot(v.trees.mu.nextIno)
 	if errs.Of(err) == errs.Away {
 		return 0, err
 	}
 	if err != nil {
-		f.mu.nextIno = (f.mu.nextIno/tree.PageInodes + 1) * tree.PageInodes
-		if err := f.ownSlot(v, f.mu.nextIno); err != nil {
+		v.trees.mu.nextIno = (v.trees.mu.nextIno/tree.PageInodes + 1) * tree.PageInodes
+		if err := v.ownSlot(v.trees.mu.nextIno); err != nil {
 			return 0, err
 		}
 	}
-	if f.mu.nextIno+n > MaxIno {
+	if v.trees.mu.nextIno+n > MaxIno {
 		return 0, fmt.Errorf("%w: the store has used up its inode numbers", ErrNoSpace)
 	}
-	first = f.mu.nextIno
-	f.mu.nextIno += n
+	first = v.trees.mu.nextIno
+	v.trees.mu.nextIno += n
 	return first, nil
 }
 
-func (f *Forest) sawIno(ino uint64) {
-	if ino >= f.mu.nextIno {
-		f.mu.nextIno = ino + 1
+func (t *trees) sawIno(ino uint64) {
+	if ino >= t.mu.nextIno {
+		t.mu.nextIno = ino + 1
 	}
 }
 

@@ -126,7 +126,7 @@ func (e *Edit) newGraft(ctx context.Context, g Graft, made int) (*graft, error) 
 		return nil, err
 	}
 	e.f.mu.Lock()
-	e.firstIno, err = e.f.newInos(e.copy, uint64(made))
+	e.firstIno, err = e.copy.newInos(uint64(made))
 	e.f.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -279,7 +279,7 @@ func (j *graft) do(r *record) error {
 		r.encodeBody(j.enc)
 		j.e.Changes++
 	}
-	if err := j.f.applyStep(j.v, r, j.wentAway); err != nil {
+	if err := j.v.applyStep(r, j.wentAway); err != nil {
 		return err
 	}
 	if j.enc.Len() >= stepsBlob {
@@ -298,7 +298,7 @@ func (j *graft) do(r *record) error {
 
 // write writes steps to the journal.
 func (j *graft) write() error {
-	pos, unpin, err := j.f.urgentBlob(j.enc.Out())
+	pos, unpin, err := j.f.blobs.write(j.enc.Out(), true)
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func (f *Forest) Path(id NodeID, most int) (string, error) {
 func (f *Forest) Forget(id NodeID) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	if v, ok := f.mu.views[id.View()]; ok && !f.isHeld(id) {
+	if v, ok := f.mu.views[id.View()]; ok && !f.Held(id) {
 		v.orphans.remove(f.src, f.mu.epoch, id.Ino())
 	}
 }

@@ -46,15 +46,15 @@ func (f *Forest) Lookup(parent NodeID, name string) (Attr, error) {
 	return attrOf(parent.View(), n), nil
 }
 
-// directory returns a directory that may get entries. f.mu is held.
-func (f *Forest) directory(id NodeID) (*view, *tree.Inode, error) {
-	v, err := f.writable(id)
+// directory returns a directory that may get entries. The lock is held.
+func (t *trees) directory(id NodeID) (*view, *tree.Inode, error) {
+	v, err := t.writable(id)
 	if err != nil {
 		return nil, nil, err
 	}
-	n, err := v.state.Get(f.src, id.Ino())
+	n, err := v.state.Get(t.src, id.Ino())
 	if err != nil {
-		if _, ok := f.orphan(v, id.Ino()); ok {
+		if _, ok := v.orphan(id.Ino()); ok {
 			return nil, nil, ErrNotExist // a removed directory that somebody stands in
 		}
 		return nil, nil, loadError(err)
@@ -66,15 +66,15 @@ func (f *Forest) directory(id NodeID) (*view, *tree.Inode, error) {
 }
 
 // vacant is directory for a name that must not exist.
-func (f *Forest) vacant(parent NodeID, name string) (*view, *tree.Inode, error) {
+func (t *trees) vacant(parent NodeID, name string) (*view, *tree.Inode, error) {
 	if err := tree.CheckName(name); err != nil {
 		return nil, nil, err
 	}
-	v, dir, err := f.directory(parent)
+	v, dir, err := t.directory(parent)
 	if err != nil {
 		return nil, nil, err
 	}
-	_, found, err := dir.Dir.Lookup(f.src, name)
+	_, found, err := dir.Dir.Lookup(t.src, name)
 	if err != nil {
 		return nil, nil, loadError(err)
 	}
@@ -85,15 +85,15 @@ func (f *Forest) vacant(parent NodeID, name string) (*view, *tree.Inode, error) 
 }
 
 // occupied is directory for a name that must exist.
-func (f *Forest) occupied(parent NodeID, name string) (*view, *tree.Inode, *tree.Inode, error) {
+func (t *trees) occupied(parent NodeID, name string) (*view, *tree.Inode, *tree.Inode, error) {
 	if err := tree.CheckName(name); err != nil {
 		return nil, nil, nil, err
 	}
-	v, dir, err := f.directory(parent)
+	v, dir, err := t.directory(parent)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	n, err := v.state.Lookup(f.src, dir, name)
+	n, err := v.state.Lookup(t.src, dir, name)
 	if err != nil {
 		return nil, nil, nil, loadError(err)
 	}
@@ -133,20 +133,20 @@ func (f *Forest) Create(parent NodeID, name string, c Create) (Attr, error) {
 		if dir.Nlink >= maxLinks {
 			return Attr{}, ErrTooManyLinks
 		}
-		if depth, err = f.depthWith(v, parent.Ino(), 0); err != nil {
+		if depth, err = v.depthWith(parent.Ino(), 0); err != nil {
 			return Attr{}, err
 		}
 	}
 	inherit(dir, &c)
-	ino, err := f.newInos(v, 1)
+	ino, err := v.newInos(1)
 	if err != nil {
 		return Attr{}, err
 	}
 	r := record{kind: recCreate, view: v.id, time: now(), parent: parent.Ino(), name: name, ino: ino, create: c, depth: depth}
-	if err := f.commit(v, &r, nil); err != nil {
+	if err := v.commit(&r, nil); err != nil {
 		return Attr{}, err
 	}
-	return f.attr(v, ino)
+	return v.attr(ino)
 }
 
 // Tmpfile makes a file without a name, which Link may give one.
@@ -161,7 +161,7 @@ func (f *Forest) Tmpfile(parent NodeID, c Create) (Attr, error) {
 		return Attr{}, err
 	}
 	inherit(dir, &c)
-	ino, err := f.newInos(v, 1)
+	ino, err := v.newInos(1)
 	if err != nil {
 		return Attr{}, err
 	}
@@ -197,7 +197,7 @@ func (f *Forest) Link(id, newParent NodeID, name string) (Attr, error) {
 	if err != nil {
 		return Attr{}, err
 	}
-	n, err := f.inodeOf(v, id.Ino())
+	n, err := v.inode(id.Ino())
 	if err != nil {
 		return Attr{}, err
 	}
@@ -208,13 +208,13 @@ func (f *Forest) Link(id, newParent NodeID, name string) (Attr, error) {
 		return Attr{}, ErrTooManyLinks
 	}
 	r := record{kind: recLink, view: v.id, time: now(), ino: n.Ino, parent: newParent.Ino(), name: name}
-	if _, orphan := f.orphan(v, n.Ino); orphan {
+	if _, orphan := v.orphan(n.Ino); orphan {
 		r.kind, r.node, r.content = recRelink, n, n.Content
 	}
-	if err := f.commit(v, &r, nil); err != nil {
+	if err := v.commit(&r, nil); err != nil {
 		return Attr{}, err
 	}
-	return f.attr(v, id.Ino())
+	return v.attr(id.Ino())
 }
 
 // Unlink removes a name that is no directory's, and returns the node it led to.
@@ -251,7 +251,7 @@ func (f *Forest) remove(parent NodeID, name string, check func(*tree.Inode) erro
 		return 0, err
 	}
 	r := record{kind: recUnlink, view: v.id, time: now(), parent: parent.Ino(), name: name}
-	return Node(v.id, n.Ino), f.commit(v, &r, nil)
+	return Node(v.id, n.Ino), v.commit(&r, nil)
 }
 
 // Rename moves a name. flags are those of renameat2(2): RENAME_NOREPLACE and
@@ -282,20 +282,20 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 	} else if err != nil {
 		return 0, err
 	}
-	if same, err := f.checkRename(v, n, old, op, np, flags); err != nil || same {
+	if same, err := v.checkRename(n, old, op, np, flags); err != nil || same {
 		return 0, err
 	}
-	depth, err := f.depthAfter(v, n, newDir.Ino)
+	depth, err := v.depthAfter(n, newDir.Ino)
 	if err == nil && old != nil && flags&unix.RENAME_EXCHANGE != 0 {
 		var other int
-		other, err = f.depthAfter(v, old, op.Ino())
+		other, err = v.depthAfter(old, op.Ino())
 		depth = max(depth, other)
 	}
 	if err != nil {
 		return 0, err
 	}
 	r := record{kind: recRename, view: v.id, time: now(), parent: op.Ino(), name: on, parent2: np.Ino(), name2: nn, flags: flags, depth: depth}
-	if err := f.commit(v, &r, nil); err != nil {
+	if err := v.commit(&r, nil); err != nil {
 		return 0, err
 	}
 	if old == nil || flags&unix.RENAME_EXCHANGE != 0 {
@@ -306,7 +306,7 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 
 // checkRename tells whether n may take the place of old (nil: nothing there).
 // same: both are one file, and nothing is to be done.
-func (f *Forest) checkRename(v *view, n, old *tree.Inode, op, np NodeID, flags uint32) (same bool, err error) {
+func (v *view) checkRename(n, old *tree.Inode, op, np NodeID, flags uint32) (same bool, err error) {
 	switch {
 	case old == nil && flags&unix.RENAME_EXCHANGE != 0:
 		return false, ErrNotExist
@@ -326,12 +326,12 @@ func (f *Forest) checkRename(v *view, n, old *tree.Inode, op, np NodeID, flags u
 		}
 	}
 	if n.IsDir() {
-		if err := f.notBelow(v, np.Ino(), n.Ino); err != nil {
+		if err := v.notBelow(np.Ino(), n.Ino); err != nil {
 			return false, err
 		}
 	}
 	if old != nil && old.IsDir() && flags&unix.RENAME_EXCHANGE != 0 {
-		if err := f.notBelow(v, op.Ino(), old.Ino); err != nil {
+		if err := v.notBelow(op.Ino(), old.Ino); err != nil {
 			return false, err
 		}
 	}

@@ -53,38 +53,38 @@ func (o *orphans) each(fn func(*content.Content)) {
 	new(tree.Unsealed).Each(&o.state, false, fn)
 }
 
-// orphan returns an unlinked inode of a view. f.mu is held at least for reading.
-func (f *Forest) orphan(v *view, ino uint64) (*tree.Inode, bool) {
-	if n, ok := v.orphans.get(f.src, ino); ok {
+// orphan returns an unlinked inode of a view. The lock is held at least for reading.
+func (v *view) orphan(ino uint64) (*tree.Inode, bool) {
+	if n, ok := v.orphans.get(v.trees.src, ino); ok {
 		return n, true
 	}
-	if !f.keepReplaced(v, ino) {
+	if !v.keepReplaced(ino) {
 		return nil, false
 	}
-	return v.orphans.get(f.src, ino)
+	return v.orphans.get(v.trees.src, ino)
 }
 
-// ownOrphan is orphan for changing the inode. f.mu is held.
-func (f *Forest) ownOrphan(v *view, ino uint64) (*tree.Inode, bool) {
-	if _, ok := f.orphan(v, ino); !ok {
+// ownOrphan is orphan for changing the inode. The lock is held.
+func (v *view) ownOrphan(ino uint64) (*tree.Inode, bool) {
+	if _, ok := v.orphan(ino); !ok {
 		return nil, false
 	}
-	return v.orphans.own(f.src, f.mu.epoch, ino)
+	return v.orphans.own(v.trees.src, v.trees.mu.epoch, ino)
 }
 
 // keepReplaced makes an inode of a state that an edit has just replaced an orphan, unless
-// the view still has it. It reports whether there was one. f.mu is held at least for
+// the view still has it. It reports whether there was one. The lock is held at least for
 // reading.
-func (f *Forest) keepReplaced(v *view, ino uint64) bool {
+func (v *view) keepReplaced(ino uint64) bool {
 	if len(v.before) == 0 {
 		return false
 	}
-	if _, err := v.state.Get(f.src, ino); err == nil {
+	if _, err := v.state.Get(v.trees.src, ino); err == nil {
 		return false
 	}
 	for _, st := range v.before {
-		if n, err := st.Get(f.src, ino); err == nil {
-			v.orphans.put(f.src, f.mu.epoch, n)
+		if n, err := st.Get(v.trees.src, ino); err == nil {
+			v.orphans.put(v.trees.src, v.trees.mu.epoch, n)
 			return true
 		}
 	}

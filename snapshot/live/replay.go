@@ -49,7 +49,7 @@ func (p *replay) next(t journal.Type, pos int64, payload []byte, payloadPos int6
 	switch {
 	case t == recBlob:
 		return nil
-	case p.over || p.f.salvage && p.f.damagedBetween(p.from, pos):
+	case p.over || p.f.salvage && damagedBetween(p.f.log, p.from, pos):
 		p.over = true
 		p.skipped.note(t, payload)
 		return nil
@@ -74,7 +74,7 @@ func (p *replay) apply(t journal.Type, payload []byte, payloadPos int64) error {
 		r.pos, r.payload = payloadPos+int64(data), payloadPos
 	}
 	if v, ok := p.f.mu.views[r.view]; ok {
-		return p.f.apply(v, r)
+		return v.apply(r)
 	}
 	return nil
 }
@@ -89,8 +89,8 @@ func (p *replay) failed(pos int64, t journal.Type, payload []byte, err error) er
 	return nil
 }
 
-func (f *Forest) damagedBetween(from, to int64) bool {
-	for _, d := range f.log.Damage() {
+func damagedBetween(log *journal.Journal, from, to int64) bool {
+	for _, d := range log.Damage() {
 		if d.Pos >= from && d.Pos < to {
 			return true
 		}

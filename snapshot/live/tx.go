@@ -65,7 +65,7 @@ func (tx *Tx) Append(t journal.Type, payload []byte) error {
 func (tx *Tx) Failed() error { return tx.f.mu.failed }
 
 // State returns the present state of a writable view. It may be read while
-// the lock is held and must not be kept.
+// The lock is held and must not be kept.
 func (tx *Tx) State(view uint32) (*tree.State, bool) {
 	v, ok := tx.f.mu.views[view]
 	if !ok {
@@ -95,7 +95,7 @@ func (tx *Tx) Changed(view uint32) uint64 {
 // AddView adds a writable view that starts as a frozen state.
 func (tx *Tx) AddView(id uint32, s *tree.State) {
 	tx.f.mu.epoch++
-	tx.f.mu.views[id] = &view{id: id, state: s.Clone()}
+	tx.f.mu.views[id] = &view{trees: &tx.f.trees, id: id, state: s.Clone()}
 	tx.UseView(id)
 }
 
@@ -111,19 +111,19 @@ func (tx *Tx) NewView() (uint32, error) {
 			id = MainView + 1
 		}
 		tx.f.mu.nextView = id + 1
-		if tx.f.freeView(id) {
+		if tx.freeView(id) {
 			return id, nil
 		}
 	}
 	return 0, fmt.Errorf("%w: the store has used up its view numbers", ErrNoSpace)
 }
 
-// freeView reports whether a number stands for no view. f.mu is held.
-func (f *Forest) freeView(id uint32) bool {
-	if _, ok := f.mu.views[id]; ok || f.isHeld(Node(id, RootIno)) {
+// freeView reports whether a number stands for no view.
+func (tx *Tx) freeView(id uint32) bool {
+	if _, ok := tx.f.mu.views[id]; ok || tx.f.Held(Node(id, RootIno)) {
 		return false
 	}
-	_, err := f.readView(id)
+	_, err := tx.f.readView(id)
 	return errors.Is(err, ErrStale)
 }
 

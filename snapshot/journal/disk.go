@@ -1,0 +1,97 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+
+	"github.com/amberfs/amberfs/internal/vfs"
+)
+
+// disk is the directory of the segments, and how much of its disk they may take.
+type disk struct {
+	dir     string
+	fs      vfs.FS
+	segSize int64
+	reserve func() int64 // bytes that writers leave
+}
+
+func (d *disk) path(name string) string { return filepath.Join(d.dir, name) }
+
+// takeFile returns a new open file of the given name with at least need bytes of
+// disk space.
+func (d *disk) takeFile(name string, need int64, urgent bool) (f vfs.File, size int64, err error) {
+	for size = max(d.segSize, need); ; size /= 4 {
+		size = max((size+blockSize-1)&^(blockSize-1), need)
+		if f, err = d.create(name, size, d.reserve()); err == nil {
+			return f, size, nil
+		}
+		if !errors.Is(err, syscall.ENOSPC) || size <= max(minSegment, need) {
+			break
+		}
+	}
+	if urgent && errors.Is(err, syscall.ENOSPC) {
+		size = max(urgentSegment, need)
+		if f, err = d.create(name, size, 0); err == nil {
+			return f, size, nil
+		}
+	}
+	return nil, 0, err
+}
+
+func (d *disk) create(name string, size, reserve int64) (vfs.File, error) {
+	if err := d.room(size, reserve); err != nil {
+		return nil, err
+	}
+	f, err := vfs.Create(d.fs, d.path(name))
+	if err != nil {
+		return nil, err
+	}
+	if err := allocate(f, 0, size); err != nil {
+		_ = f.Close()
+		_ = d.fs.Remove(d.path(name)) // Open removes a segment without a header
+		return nil, err
+	}
+	return f, nil
+}
+
+// room is ENOSPC when the disk has no n bytes beyond what must stay free.
+func (d *disk) room(n, reserve int64) error {
+	free, err := d.fs.Free(d.dir)
+	if err != nil {
+		return err
+	}
+	free -= reserve
+	if free < n {
+		return fmt.Errorf("%d bytes needed, %d free: %w", n, max(free, 0), syscall.ENOSPC)
+	}
+	return nil
+}
+
+// extend preallocates the rest of a segment. On a full disk it stays as it is, and
+// the next Append opens another.
+func (d *disk) extend(s *segment) error {
+	n := d.segSize - s.size
+	if n <= 0 || d.room(n, d.reserve()) != nil {
+		return nil
+	}
+	err := allocate(s.f, s.size, n)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return s.f.Truncate(s.size)
+	}
+	if err == nil {
+		s.size += n
+	}
+	return err
+}
+
+// allocate reserves disk space. Where the filesystem cannot, the file only
+// grows, and a full disk shows up at a later write.
+func allocate(f vfs.File, off, n int64) error {
+	err := f.Allocate(off, n)
+	if errors.Is(err, vfs.ErrNotSupported) {
+		return f.Truncate(off + n)
+	}
+	return err
+}

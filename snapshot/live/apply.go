@@ -134,7 +134,6 @@ func (v *view) attr(ino uint64) (Attr, error) {
 func (v *view) apply(r *record) error {
 	v.trees.mu.changes++
 	v.changed = v.trees.mu.changes
-	v.state.Pack(v.currentEpoch()) // no inode of the change is in use yet
 	v.trees.mu.applying = true
 	v.state.Depth = max(v.state.Depth, r.depth)
 	defer func() { v.trees.mu.applying = false }()

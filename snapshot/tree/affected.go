@@ -3,6 +3,7 @@ package tree
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
@@ -83,16 +84,16 @@ func (c *checker) dir(path *Path, n *Inode) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
-	ents := new(byName)
-	whole, err := c.entries(n.Dir.root, pos{}, ents)
+	var ents []Dirent
+	whole, err := c.entries(n.Dir.root, pos{}, &ents)
 	if err != nil {
 		return err
 	}
 	if !whole {
 		c.fn(path.String())
 	}
-	ents.sort()
-	for e := range ents.all() {
+	slices.SortFunc(ents, byName)
+	for _, e := range ents {
 		at, err := path.At(e.Name)
 		if err != nil { // a ring, or a tree that others made
 			c.fn(path.Short())
@@ -158,7 +159,7 @@ func (c *checker) content(n *Inode) (good bool, err error) {
 
 // entries adds the entries on those pages of a directory that can be read, and
 // reports whether that is all of them.
-func (c *checker) entries(p *page, at pos, to *byName) (whole bool, err error) {
+func (c *checker) entries(p *page, at pos, to *[]Dirent) (whole bool, err error) {
 	if p == nil {
 		return true, nil
 	}
@@ -167,7 +168,7 @@ func (c *checker) entries(p *page, at pos, to *byName) (whole bool, err error) {
 		return false, notDamage(err)
 	}
 	for i := range b.ents.list {
-		to.add(b.ents.dirent(i))
+		*to = append(*to, b.ents.dirent(i))
 	}
 	whole = true
 	for i, k := range b.kids {

@@ -20,19 +20,11 @@ const (
 	hasAll  = 1<<iota - 1
 )
 
-// sealedContent returns what the record of a file says of its content, which is sealed:
-// nil for an empty file.
-func sealedContent(c *content.Content) *content.ChunkMap {
-	if b := c.Sealed(); b.Size > 0 || b.Alloc > 0 {
-		return b
-	}
-	return nil
-}
-
-// encodeInode writes an inode whose directory is sealed, with the content given. Times
-// are written as their distance from another that is mostly near: a file that was copied
-// keeps the mtime of what it was copied from, but was changed when it was made.
-func encodeInode(e *wire.Encoder, n *Inode, base *content.ChunkMap) {
+// encodeInode writes an inode whose directory or content is sealed. Times are written
+// as their distance from another that is mostly near: a file that was copied keeps the
+// mtime of what it was copied from, but was changed when it was made.
+func encodeInode(e *wire.Encoder, n *Inode) {
+	base := n.Content.Sealed()
 	var flags byte
 	set := func(f byte, on bool) {
 		if on {
@@ -43,7 +35,7 @@ func encodeInode(e *wire.Encoder, n *Inode, base *content.ChunkMap) {
 	set(hasXattrs, len(n.Xattrs) > 0)
 	set(hasTarget, n.IsSymlink())
 	set(hasEntries, n.IsDir() && n.Dir.Len() > 0)
-	set(hasContent, base != nil)
+	set(hasContent, n.IsRegular() && base.Size > 0)
 	set(hasText, flags&hasEntries != 0 && n.Dir.root.text.Load() != nil)
 
 	e.Byte(flags)
@@ -86,13 +78,6 @@ func encodeInode(e *wire.Encoder, n *Inode, base *content.ChunkMap) {
 	if flags&hasContent != 0 {
 		base.Encode(e)
 	}
-}
-
-// withContent writes a record that says nothing of a file's content, with that.
-func withContent(e *wire.Encoder, rec []byte, base *content.ChunkMap) {
-	e.Byte(rec[0] | hasContent)
-	e.Raw(rec[1:])
-	base.Encode(e) // an inode ends with it
 }
 
 // canonicalLinks returns links in order of parent and name: the order in which

@@ -34,19 +34,14 @@ func encodeTableLeaf(e *wire.Encoder, l *tableLeaf, put func(piece []byte) (cas.
 	var rec wire.Encoder
 	for i := range tableFan {
 		rec.Reset()
-		switch n, base := l.cell(i), sealedContent(l.file(i)); {
-		case n != nil && n.IsRegular():
-			encodeInode(&rec, n, sealedContent(n.Content))
-		case n != nil:
-			encodeInode(&rec, n, nil)
-		case base != nil:
-			withContent(&rec, l.record(i), base)
-		case l.has(i):
-			encodeRecord(e, l.record(i), l.long&(1<<i) != 0)
-			continue
-		default:
+		n := l.cell(i)
+		if n == nil {
+			if l.has(i) {
+				encodeRecord(e, l.record(i), l.long&(1<<i) != 0)
+			}
 			continue
 		}
+		encodeInode(&rec, n)
 		if rec.Len() <= maxRecord {
 			encodeRecord(e, rec.Out(), false)
 			continue

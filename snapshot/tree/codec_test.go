@@ -85,7 +85,7 @@ func FuzzInode(f *testing.F) {
 			return
 		}
 		var e wire.Encoder
-		encodeInode(&e, n, sealedContent(n.Content))
+		encodeInode(&e, n)
 		if !bytes.Equal(e.Out(), raw) {
 			t.Fatalf("% x\nencodes to\n% x", raw, e.Out())
 		}

@@ -312,7 +312,7 @@ func (d *differ) below(s *State, path *Path, n *Inode, w What, only *filter) err
 	if err != nil {
 		return fmt.Errorf("list %q: %w", path.String(), err)
 	}
-	for e := range ents.all() {
+	for _, e := range ents {
 		sub, ok := only.at(e.Name)
 		if !ok {
 			continue

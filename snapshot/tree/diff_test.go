@@ -161,7 +161,7 @@ func randomOp(f *testFS, r *rand.Rand) {
 		if n.IsDir() && n.Ino != RootIno {
 			dirs = append(dirs, n.Ino)
 		}
-		for e := range must(n.Dir.sorted(f.src)).all() {
+		for _, e := range must(n.Dir.sorted(f.src)) {
 			all = append(all, place{n.Ino, e.Name, must(f.s.Get(f.src, e.Ino))})
 		}
 		return nil
@@ -213,7 +213,7 @@ func randomOp(f *testFS, r *rand.Rand) {
 		f.rename(p.dir, p.name, p.dir, "old")
 		d := f.create(p.dir, p.name, p.n.Mode)
 		f.own(d).Mtime = p.n.Mtime
-		for e := range must(p.n.Dir.sorted(f.src)).all() {
+		for _, e := range must(p.n.Dir.sorted(f.src)) {
 			f.rename(p.n.Ino, e.Name, d, e.Name)
 		}
 		f.remove(p.dir, "old")

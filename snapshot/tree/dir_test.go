@@ -63,8 +63,8 @@ func TestDirAgainstMap(t *testing.T) {
 				}
 			}
 			got := must(v.d.sorted(src))
-			if len(got.at) != len(v.m) {
-				rt.Fatalf("version %d: %d entries, want %d", i, len(got.at), len(v.m))
+			if len(got) != len(v.m) {
+				rt.Fatalf("version %d: %d entries, want %d", i, len(got), len(v.m))
 			}
 		}
 	})

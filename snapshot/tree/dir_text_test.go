@@ -39,7 +39,7 @@ func TestSmallDirectoryHasNoPage(t *testing.T) {
 	for id, want := range map[cas.Hash]int{id: n, f.seal(t, large): n + 1} {
 		src := f.source()
 		dir := must(f.load(t, src, id).Get(src, d)).Dir
-		if got := len(must(dir.sorted(src)).at); got != want {
+		if got := len(must(dir.sorted(src))); got != want {
 			t.Errorf("%d entries, want %d", got, want)
 		}
 		if _, ok, err := dir.Lookup(src, "name0000"); !ok || err != nil {
@@ -65,7 +65,7 @@ func TestDirectoryHasOneEncoding(t *testing.T) {
 		n.Dir.root = &page{n: 1}
 		n.Dir.root.sealText(strings.Repeat("x", size))
 		e.Reset()
-		encodeInode(&e, n, nil)
+		encodeInode(&e, n)
 		got, err := decodeInode(RootIno, e.Out())
 		if fits != (err == nil) {
 			t.Errorf("%d bytes in a record: %v", size, err)

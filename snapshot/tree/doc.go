@@ -25,13 +25,6 @@
 // inode and the pages on the way to it; Dir.Insert and Dir.Remove follow it for
 // the pages of an owned directory, content.Own for the bytes of a file.
 //
-// # Packing
-//
-// An inode that is being changed is a struct in a cell of its page. When it has not
-// been changed for some time (State.Pack), it becomes a record as in a sealed page,
-// beside the pointer to its content if that is not sealed, which is a third of the memory:
-// most files are written once. Who asks for it gets it decoded, and Own puts it into a cell again.
-//
 // # Sealing
 //
 // Seal writes a frozen state to an object store, bottom-up: chunks of files, then

@@ -16,7 +16,6 @@ type Source struct {
 	objects content.ObjectStore
 	pages   *lru.Cache[*body]  // decoded pages of tables and directories
 	inodes  *lru.Cache[*Inode] // decoded long records
-	recent  *recentInodes      // decoded other ones
 	copied  *atomic.Int64      // see Counting
 }
 
@@ -31,7 +30,6 @@ func NewSource(o content.ObjectStore, l content.Log, cacheBytes int64) *Source {
 		objects: o,
 		pages:   lru.New[*body](cacheBytes/2, 4<<20),
 		inodes:  lru.New[*Inode](longBytes, longBytes),
-		recent:  new(recentInodes),
 	}
 }
 

@@ -24,7 +24,6 @@ type State struct {
 	root   *page
 	height int
 	id     atomic.Pointer[cas.Hash]
-	packer *packer // nil until there is something to pack
 }
 
 // New returns a state that holds only the root directory. Epochs count from 1.
@@ -102,7 +101,7 @@ func (s *State) Own(src *Source, epoch, ino uint64) (*Inode, error) {
 		return nil, fmt.Errorf("inode %d: %w", ino, err)
 	}
 	n = n.owned(epoch)
-	s.fill(leaf, slot(ino, 1), n)
+	leaf.set(slot(ino, 1), n)
 	return n, nil
 }
 
@@ -125,7 +124,7 @@ func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
 	if !leaf.has(i) {
 		s.Inodes++
 	}
-	s.fill(leaf, i, n.owned(epoch))
+	leaf.set(i, n.owned(epoch))
 	return nil
 }
 
@@ -230,8 +229,8 @@ func (u *Unsealed) each(p *page, frozen bool, fn func(c *content.Content)) {
 		return
 	}
 	for i := range tableFan {
-		if c := b.leaf.content(i); c != nil {
-			fn(c)
+		if n := b.leaf.cell(i); n != nil && n.Content != nil {
+			fn(n.Content)
 		}
 	}
 }

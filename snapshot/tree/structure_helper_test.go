@@ -105,28 +105,8 @@ func check(err error) {
 	}
 }
 
-// pack makes records of all inodes that the epoch has changed, and may.
-func (f *testFS) pack() { f.packBelow(f.s.root) }
-
-func (f *testFS) packBelow(p *page) {
-	b := p.unsealed()
-	if b == nil || p.epoch != f.epoch {
-		return
-	}
-	if b.leaf != nil {
-		new(packer).pack(b.leaf)
-	}
-	for _, k := range b.kids {
-		f.packBelow(k)
-	}
-}
-
-// freeze returns the present state and goes on in a new epoch. Every other time all
-// inodes are packed before.
+// freeze returns the present state and goes on in a new epoch.
 func (f *testFS) freeze() *State {
-	if f.epoch%2 == 0 {
-		f.pack()
-	}
 	c := f.s.Clone()
 	f.epoch++
 	return c
@@ -222,7 +202,7 @@ func (f *testFS) unlink(dir uint64, name string) {
 func (f *testFS) remove(dir uint64, name string) {
 	e, _ := f.lookup(dir, name)
 	if n := must(f.s.Get(f.src, e.Ino)); n.IsDir() {
-		for c := range must(n.Dir.sorted(f.src)).all() {
+		for _, c := range must(n.Dir.sorted(f.src)) {
 			f.remove(e.Ino, c.Name)
 		}
 	}

@@ -64,7 +64,8 @@ func FillLater(ctx context.Context, s *snapshot.Store, dir string, o FillOptions
 	b := importer.New(ctx, s.Source(), s.CAS(), gitbridge.Meta{Mode: unix.S_IFDIR | 0o755})
 	defer b.Close()
 	b.Later()
-	if err := gitbridge.ReadDir(ctx, dir, importer.Root{Sink: b}, o.dir(later)); err != nil {
+	b.AtRoot()
+	if err := gitbridge.ReadDir(ctx, dir, b, o.dir(later)); err != nil {
 		return err
 	}
 	st, next, epoch, err := b.Unsealed()

@@ -95,14 +95,13 @@ type importAt struct {
 func build(ctx context.Context, s *snapshot.Store, at importAt, read func(gitbridge.Sink) error) (*tree.State, error) {
 	b := importer.New(ctx, s.Source(), s.CAS(), at.made)
 	defer b.Close()
-	sink, err := importer.Under(b, at.dir, at.made)
-	if err != nil {
+	if err := b.Below(at.dir); err != nil {
 		return nil, err
 	}
 	if at.top {
-		sink = importer.Root{Sink: sink}
+		b.AtRoot()
 	}
-	if err := read(sink); err != nil {
+	if err := read(b); err != nil {
 		return nil, err
 	}
 	st, err := b.Finish()

@@ -83,6 +83,8 @@ type Op struct {
 	Mutates bool
 	// Input and Output are the types of the streams, "" for none.
 	Input, Output string
+	// Instead is what does the same in a mount, for an operation that needs the socket.
+	Instead string
 	// Hasty: each event goes out at once.
 	Hasty        bool
 	Args, Result reflect.Type
@@ -152,13 +154,13 @@ var ops = []*Op{
 		About: "Shows how the workspace and its store are."}, (*Service).status),
 	op(Op{Name: "export", Access: Makes,
 		About: "Writes a snapshot as a commit into the store's own git repository."}, (*Service).export),
-	op(Op{Name: "tar", Access: Direct, Output: Tar,
+	op(Op{Name: "tar", Access: Direct, Output: Tar, Instead: "`tar` in .snapshots/NAME",
 		About: "Gives a snapshot as a tar archive."}, (*Service).exportTar),
-	op(Op{Name: "import", Access: Direct, Mutates: true, Input: Tar,
+	op(Op{Name: "import", Access: Direct, Mutates: true, Input: Tar, Instead: "`tar`, `git` or `cp` in the workspace",
 		About: "Brings the tree of a tar archive in, all at once."}, (*Service).importTree),
-	op(Op{Name: "open", Access: Direct, Output: Events, Hasty: true,
+	op(Op{Name: "open", Access: Direct, Output: Events, Hasty: true, Instead: "`git` on .snapshots/NAME",
 		About: "Keeps the objects of a snapshot at hand for as long as the answer is read."}, (*Service).open),
-	op(Op{Name: "open-changes", Access: Direct, Output: Events, Hasty: true,
+	op(Op{Name: "open-changes", Access: Direct, Output: Events, Hasty: true, Instead: "`cp` or `git diff` on the files",
 		About: "Keeps the objects of what the workspace began from, and of a snapshot or of now, at hand for as long as the answer is read."}, (*Service).openChanges),
 	op(Op{Name: "objects", Access: Direct, Output: Bytes,
 		About: "Gives objects of an open snapshot, by their hashes."}, (*Service).objects),

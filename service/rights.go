@@ -49,8 +49,11 @@ func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error 
 	case err != nil:
 		return err
 	case o.Access == Direct:
-		return fail.New(fail.Denied, "%s takes the store's socket, which cannot be reached from here", o.Name).
-			WithHint("run it as the user who mounted it, and outside of the sandbox")
+		hint := "run it as the user who mounted it, and outside of the sandbox"
+		if o.Instead != "" {
+			hint += ", or use " + o.Instead
+		}
+		return fail.New(fail.Denied, "this needs the store's socket, which cannot be reached from here").WithHint("%s", hint)
 	case o.Access == Owns && !r.Caller.OwnsStore():
 		return fail.New(fail.Denied, "only the owner of the store may ask for %s", o.Name)
 	case o.Access == Governs && !governs:

@@ -16,7 +16,6 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot"
 )
 
 func exportCommand(a *app) *cobra.Command {
@@ -79,10 +78,7 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 	}
 	defer s.Close()
 	e.Source, e.State, e.Prefetch = s.Source, s.Tree, s.Prefetch
-	e.Info, e.Bases, e.CacheDir = service.GitInfo(s.Info, s.Parents), s.GitBases(), ""
-	if c.Direct() {
-		e.CacheDir = filepath.Join(p.Store, service.GitCache)
-	}
+	e.Info, e.Bases, e.CacheDir = service.GitInfo(s.Info, s.Parents), s.GitBases(), filepath.Join(p.Store, service.GitCache)
 	e.Progress = func(p gitbridge.Progress) {
 		bar.show(service.Progress{What: "exporting", Done: p.Files, Total: s.Info.Files, Unit: "files", Bytes: p.Bytes})
 	}
@@ -91,11 +87,9 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 	if err != nil {
 		return service.Explain(err)
 	}
-	if c.Direct() { // who has the mount alone is not trusted to say so
-		note := service.Exported{Name: s.Info.Name, Repo: e.Repo, Ref: done.Ref, Commit: done.Commit}
-		if err := c.Do(ctx, note, client.Exchange{}, nil); err != nil {
-			a.note("the snapshot is exported, but the store does not know it: %v", err)
-		}
+	note := service.Exported{Name: s.Info.Name, Repo: e.Repo, Ref: done.Ref, Commit: done.Commit}
+	if err := c.Do(ctx, note, client.Exchange{}, nil); err != nil {
+		a.note("the snapshot is exported, but the store does not know it: %v", err)
 	}
 	if n := len(done.Skipped) + len(done.Reduced); n > 0 && !a.json {
 		a.note("git cannot hold %s as they are: see --json for the list", plural(n, "path", "paths"))
@@ -118,7 +112,7 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 			return err
 		}
 		defer c.Close()
-		if done, err = writeTar(cmd.Context(), c, name, buf); err != nil {
+		if err = c.Do(cmd.Context(), service.ExportTar{Name: name}, client.Exchange{Out: buf}, &done); err != nil {
 			return err
 		}
 		if n := len(done.Skipped); n > 0 {
@@ -155,29 +149,6 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 		return fail.New(fail.KindOf(err), "cannot write %s: %w", file, err)
 	}
 	return a.print(done, func() {})
-}
-
-// writeTar has the daemon write an archive. Where only the mount is reached the
-// snapshot is a directory.
-func writeTar(ctx context.Context, c *client.Client, name string, w io.Writer) (done gitbridge.TarResult, err error) {
-	if c.Direct() {
-		err = c.Do(ctx, service.ExportTar{Name: name}, client.Exchange{Out: w}, &done)
-		return done, err
-	}
-	var info snapshot.Info
-	if err := c.Do(ctx, service.Show{Name: name}, client.Exchange{}, &info); err != nil {
-		return done, err
-	}
-	sink := gitbridge.NewTarSink(w, func(path, reason string) {
-		done.Skipped = append(done.Skipped, gitbridge.Omission{Path: path, Reason: reason})
-	})
-	o := gitbridge.DirOptions{ImportOptions: gitbridge.ImportOptions{Progress: func(p gitbridge.Progress) {
-		done.Files, done.Bytes = p.Files, p.Bytes
-	}}}
-	if err := gitbridge.ReadDir(ctx, filepath.Join(c.Root(), snapshot.SnapshotsDir, info.Name), sink, o); err != nil {
-		return done, err
-	}
-	return done, sink.Close()
 }
 
 // exportInto writes to what is no regular file: a pipe, a device.

@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -144,7 +145,8 @@ func (i *importer) receive(ctx context.Context, in io.Reader) (done service.Impo
 		return done, err
 	}
 	defer c.Close()
-	return c.Import(ctx, i.req, in, i.skip)
+	err = c.Do(ctx, i.req, client.Exchange{In: in}, &done)
+	return done, err
 }
 
 func (i *importer) fromGit(from gitbridge.GitSource) (err error) {

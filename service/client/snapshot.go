@@ -18,13 +18,11 @@ type Snapshot struct {
 	*reading
 }
 
-// reading is states that this process reads, while the daemon or the process itself
-// keeps their objects.
+// reading is states that this process reads, while the daemon keeps their objects.
 type reading struct {
-	Source *tree.Source
-
-	prefetch func([]cas.Hash) error
-	end      func()
+	Source  *tree.Source
+	objects *objects
+	end     func()
 }
 
 // sourceCache is the memory for what is read of a snapshot, in bytes.
@@ -32,9 +30,6 @@ const sourceCache = 64 << 20
 
 // Snapshot waits until a snapshot is sealed, and opens it. The caller closes it.
 func (c *Client) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
-	if !c.Direct() {
-		return c.snapshotFiles(ctx, name)
-	}
 	s := &Snapshot{}
 	var err error
 	if s.reading, err = c.read(ctx, service.Open{Name: name}, &s.Opened); err != nil {
@@ -54,12 +49,8 @@ type Changes struct {
 }
 
 // Changes opens what main began from and a snapshot, or the present state if name
-// is empty. The caller closes it. Through the mount the present state is read file by
-// file: only with a name it is a point in time.
+// is empty. The caller closes it.
 func (c *Client) Changes(ctx context.Context, name string) (*Changes, error) {
-	if !c.Direct() {
-		return c.changesInFiles(ctx, name)
-	}
 	var opened service.OpenedChanges
 	r, err := c.read(ctx, service.OpenChanges{Name: name}, &opened)
 	if err != nil {
@@ -81,7 +72,7 @@ func (c *Client) Changes(ctx context.Context, name string) (*Changes, error) {
 func (c *Client) read(ctx context.Context, args, opened any) (*reading, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	o, ended := &objects{ctx: ctx, c: c}, make(chan struct{})
-	s := &reading{prefetch: o.Prefetch, end: func() { cancel(); <-ended }}
+	s := &reading{objects: o, end: func() { cancel(); <-ended }}
 	got := make(chan error, 2) // what opening it came to, and at the end the end
 	go func() {
 		defer close(ended)
@@ -113,7 +104,7 @@ func (s *reading) load(id string) (*tree.State, error) {
 }
 
 // Prefetch reads objects ahead; see gitbridge.ExportOptions.
-func (s *reading) Prefetch(hashes []cas.Hash) error { return s.prefetch(hashes) }
+func (s *reading) Prefetch(hashes []cas.Hash) error { return s.objects.Prefetch(hashes) }
 
 // GitBases are the exports to build upon.
 func (s *Snapshot) GitBases() []gitbridge.Base {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -49,6 +50,8 @@ type Builder struct {
 	sealer *content.Sealer
 	made   gitbridge.Meta // of directories that the source left out
 	batch  *batch         // of small files, being filled
+	top    string         // the directory that everything goes to
+	atRoot bool           // its root is that of a workspace, where some names are taken
 	// workers chunk batches. Their first error is that of all that follows.
 	workers errgroup.Group
 
@@ -61,7 +64,6 @@ type Builder struct {
 	mu    sync.Mutex // of state, which workers change too
 	epoch uint64
 	state *tree.State
-	files int64
 	bytes int64
 }
 
@@ -73,6 +75,7 @@ func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, roo
 	b := &Builder{
 		sealer: &content.Sealer{Src: src.Files, Objects: objects, Workers: maxWorkers},
 		next:   tree.RootIno,
+		top:    ".",
 		limit:  maxUnsealed,
 		dirs:   make(map[string]uint64),
 		epoch:  1,
@@ -103,6 +106,26 @@ func setMeta(n *tree.Inode, m gitbridge.Meta) {
 	n.Xattrs = m.Xattrs
 }
 
+// Below makes a directory, to which everything goes that comes.
+func (b *Builder) Below(dir string) error {
+	b.top = path.Clean(dir)
+	_, err := b.dir(b.top)
+	return err
+}
+
+// AtRoot refuses the names that amberfs keeps for itself at the root of a workspace.
+func (b *Builder) AtRoot() { b.atRoot = true }
+
+// accept returns the path in the tree of what comes as p. n is about the memory that it
+// takes, beside its inode.
+func (b *Builder) accept(p string, n int) (string, error) {
+	if first, _, _ := strings.Cut(p, "/"); b.atRoot && snapshot.IsControlDir(first) {
+		return "", fmt.Errorf("%w: it has %s at its top, a name that amberfs keeps for itself at the root of a workspace; "+
+			"bring it in below a directory, or without that", gitbridge.ErrHostile, first)
+	}
+	return path.Join(b.top, p), b.room(2*len(p) + n)
+}
+
 // room seals the tree if it takes too much memory. n is what will come.
 func (b *Builder) room(n int) error {
 	if b.ctx.Err() != nil {
@@ -125,8 +148,7 @@ func (b *Builder) room(n int) error {
 }
 
 // metaSize is the memory that attributes take.
-func metaSize(p string, m gitbridge.Meta) int {
-	n := 2 * len(p)
+func metaSize(m gitbridge.Meta) (n int) {
 	for _, x := range m.Xattrs {
 		n += len(x.Name) + len(x.Value)
 	}
@@ -188,7 +210,8 @@ func (b *Builder) mkdir(parent uint64, p string, m gitbridge.Meta) (uint64, erro
 
 // Dir implements gitbridge.Sink.
 func (b *Builder) Dir(p string, m gitbridge.Meta) error {
-	if err := b.room(metaSize(p, m)); err != nil {
+	p, err := b.accept(p, metaSize(m))
+	if err != nil {
 		return err
 	}
 	m.Mode = unix.S_IFDIR | m.Mode&0o7777
@@ -283,7 +306,6 @@ func (b *Builder) unlink(e tree.Dirent, parent uint64, name string) error {
 	if n.Nlink--; n.Nlink > 0 {
 		return nil
 	}
-	b.files--
 	b.bytes -= n.Size()
 	return b.state.Delete(b.src, b.epoch, n.Ino)
 }
@@ -293,7 +315,6 @@ func (b *Builder) put(nodes ...*tree.Inode) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, n := range nodes {
-		b.files++
 		b.bytes += contentSize(n)
 		if err := b.state.Put(b.src, b.epoch, n); err != nil {
 			return err
@@ -308,10 +329,6 @@ func contentSize(n *tree.Inode) int64 {
 	}
 	return 0
 }
-
-// Number gives the inodes that come numbers from first on, for a tree that is compared
-// with another.
-func (b *Builder) Number(first uint64) { b.next = first }
 
 // Close lets go of everything when the tree is finished, or given up.
 func (b *Builder) Close() {
@@ -343,11 +360,4 @@ func (b *Builder) Finish() (*tree.State, error) {
 		return nil, err
 	}
 	return b.state, nil
-}
-
-// Totals are how many files, directories included, and bytes came.
-func (b *Builder) Totals() (files, bytes int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.files, b.bytes
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 
 	"golang.org/x/sys/unix"
 
@@ -14,7 +15,8 @@ import (
 
 // File implements gitbridge.Sink.
 func (b *Builder) File(p string, m gitbridge.Meta, size int64, r io.Reader) error {
-	if err := b.room(metaSize(p, m)); err != nil {
+	p, err := b.accept(p, metaSize(m))
+	if err != nil {
 		return err
 	}
 	n := b.node(m)
@@ -110,7 +112,8 @@ func (p *partReader) Read(b []byte) (int, error) {
 
 // Symlink implements gitbridge.Sink.
 func (b *Builder) Symlink(p, target string, m gitbridge.Meta) error {
-	if err := b.room(metaSize(p, m) + len(target)); err != nil {
+	p, err := b.accept(p, metaSize(m)+len(target))
+	if err != nil {
 		return err
 	}
 	m.Mode = unix.S_IFLNK | 0o777
@@ -124,9 +127,11 @@ func (b *Builder) Symlink(p, target string, m gitbridge.Meta) error {
 
 // Hardlink implements gitbridge.Sink.
 func (b *Builder) Hardlink(p, oldpath string) error {
-	if err := b.room(2 * len(p)); err != nil {
+	p, err := b.accept(p, 0)
+	if err != nil {
 		return err
 	}
+	oldpath = path.Join(b.top, oldpath)
 	if err := b.wait(); err != nil { // a worker may still have the inode
 		return err
 	}
@@ -154,7 +159,8 @@ func (b *Builder) file(p string) (*tree.Inode, error) {
 
 // Special implements gitbridge.Sink.
 func (b *Builder) Special(p string, m gitbridge.Meta, rdev uint32) error {
-	if err := b.room(metaSize(p, m)); err != nil {
+	p, err := b.accept(p, metaSize(m))
+	if err != nil {
 		return err
 	}
 	n := b.node(m)

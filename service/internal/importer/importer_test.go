@@ -271,18 +271,17 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-func TestUnder(t *testing.T) {
+func TestBelow(t *testing.T) {
 	s := store(t)
 	b := builder(t, s)
-	sink, err := Under(b, "a/b", meta(0o700))
-	if err != nil {
+	if err := b.Below("a/b"); err != nil {
 		t.Fatal(err)
 	}
-	if err := sink.Dir(".", meta(0o705)); err != nil {
+	if err := b.Dir(".", meta(0o705)); err != nil {
 		t.Fatal(err)
 	}
-	addFile(t, sink, "f", []byte("x"))
-	if err := sink.Hardlink("g", "f"); err != nil {
+	addFile(t, b, "f", []byte("x"))
+	if err := b.Hardlink("g", "f"); err != nil {
 		t.Fatal(err)
 	}
 	st := finish(t, s, b)

@@ -8,7 +8,7 @@ import (
 )
 
 // Blocked returns when a goroutine waits for something inside a function, such as
-// "(*barrier).wait", in which gc waits for whatever puts objects.
+// "(*Barrier).Wait", in which gc waits for whatever puts objects.
 func Blocked(t *testing.T, function string) {
 	t.Helper()
 	buf := make([]byte, 4<<20)

@@ -202,7 +202,7 @@ func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release fu
 		return nil, nil, err
 	}
 	release = s.Hold(st)
-	defer s.gc.puts.enter()()
+	defer s.gc.puts.Enter()()
 	if _, err = s.sealInTurn(ctx, w.view, st); err != nil {
 		release()
 		return nil, nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/loops"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -40,20 +41,20 @@ const (
 // checkpointer is what is known of checkpoints.
 type checkpointer struct {
 	mu      sync.Mutex    // one checkpoint or gc at a time
-	signal  wake          // asks for one soon
+	signal  loops.Wake    // asks for one soon
 	at      atomic.Int64  // journal position of the last
 	records atomic.Uint64 // that the journal had by then
 	changes atomic.Int64  // by restores and promotions since
 	needed  atomic.Int64  // from there on something of the journal is needed
 }
 
-func (c *checkpointer) init() { c.signal = newWake() }
+func (c *checkpointer) init() { c.signal = loops.NewWake() }
 
 func (s *Store) checkpointLoop() {
 	last, seen, calm := time.Now(), s.log.End(), 0
 	for {
 		asked := s.awaitChange()
-		if s.loops.ctx.Err() != nil {
+		if s.loops.Context.Err() != nil {
 			return
 		}
 		end := s.log.End()
@@ -70,9 +71,9 @@ func (s *Store) checkpointLoop() {
 		if !crowded && !s.checkpointDue(calm >= calmSeconds, time.Since(last)) {
 			continue
 		}
-		if err := s.Checkpoint(s.loops.ctx); err != nil && s.loops.ctx.Err() == nil {
+		if err := s.Checkpoint(s.loops.Context); err != nil && s.loops.Context.Err() == nil {
 			s.logger.Warn("checkpoint", "err", err, guard.Stack(err))
-			s.loops.pause(5 * time.Second)
+			s.loops.Pause(5 * time.Second)
 		} else if crowded {
 			s.shrinkJournal()
 		}
@@ -90,7 +91,7 @@ func (s *Store) awaitChange() (asked bool) {
 	if s.log.End() == s.ckpt.at.Load() {
 		select {
 		case <-appended:
-		case <-s.loops.ctx.Done():
+		case <-s.loops.Context.Done():
 			return false
 		case <-s.ckpt.signal:
 			return true
@@ -99,7 +100,7 @@ func (s *Store) awaitChange() (asked bool) {
 	}
 	select {
 	case <-second.C:
-	case <-s.loops.ctx.Done():
+	case <-s.loops.Context.Done():
 	case <-s.ckpt.signal:
 		return true
 	}
@@ -161,7 +162,7 @@ func (s *Store) checkpoint(ctx context.Context) error {
 		return err
 	}
 	s.room.stored.Store(s.cas.Stats().Stored)
-	s.gc.signal.up()
+	s.gc.signal.Up()
 	s.figures.checkpointed(time.Since(start))
 	return nil
 }
@@ -253,7 +254,7 @@ func (s *Store) commit(ctx context.Context, c *checkpoint) error {
 			return err
 		}
 	}
-	defer s.gc.puts.enter()()
+	defer s.gc.puts.Enter()()
 	if err := s.sealPresent(ctx, c); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	s.loops.stop()
+	s.loops.Stop()
 	if s.removed() {
 		return s.syncRemoved()
 	}
@@ -30,13 +30,13 @@ func (s *Store) Close() error {
 	if errors.Is(err, cas.ErrStuck) {
 		return err // the index is still in use
 	}
-	return errors.Join(err, s.closeDisk())
+	return errors.Join(err, s.at.Close())
 }
 
 // removed reports whether the directory of the index is gone, and with it, as a rule,
 // the store.
 func (s *Store) removed() bool {
-	_, err := s.disk.Stat(filepath.Join(s.dir, "index"))
+	_, err := s.at.Disk.Stat(filepath.Join(s.dir, "index"))
 	return errors.Is(err, os.ErrNotExist)
 }
 
@@ -50,7 +50,7 @@ func (s *Store) syncRemoved() error {
 }
 
 func (s *Store) close() error {
-	s.loops.wait()
+	s.loops.Wait()
 	if s.opt.ReadOnly {
 		return s.closeParts()
 	}
@@ -79,7 +79,7 @@ func (s *Store) lastSeal() {
 
 // closeParts closes what was opened of the store.
 func (s *Store) closeParts() error {
-	s.loops.stop()
+	s.loops.Stop()
 	var err error
 	if s.log != nil {
 		err = s.log.Close()
@@ -90,5 +90,16 @@ func (s *Store) closeParts() error {
 	return err
 }
 
-// closeDisk is for when nobody reaches for a file of the store any more.
-func (s *Store) closeDisk() error { return errors.Join(s.disk.Close(), s.lock.release()) }
+// Discard closes the store without the work that Close does at the end, and removes it
+// if this opening made it.
+func (s *Store) Discard() error {
+	if !s.at.Made() {
+		return s.Close()
+	}
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.loops.Stop()
+	s.loops.Wait()
+	return errors.Join(s.closeParts(), s.at.Discard())
+}

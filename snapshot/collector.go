@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot/loops"
 )
 
 const (
@@ -21,10 +22,10 @@ const (
 
 // collector knows when a gc pays, and what it has to leave alone.
 type collector struct {
-	signal  wake // something was removed, or more is stored
+	signal  loops.Wake // something was removed, or more is stored
 	held    heldStates
-	puts    barrier      // who puts objects that nothing refers to yet
-	imports atomic.Int32 // under way
+	puts    loops.Barrier // who puts objects that nothing refers to yet
+	imports atomic.Int32  // under way
 
 	removed atomic.Int64 // snapshots and forks, ever; see remove
 	base    atomic.Int64 // bytes of packs after the last gc
@@ -36,12 +37,12 @@ type collector struct {
 	last      time.Time
 }
 
-func (g *collector) init() { g.signal = newWake() }
+func (g *collector) init() { g.signal = loops.NewWake() }
 
 // remove notes that a snapshot or a fork was removed.
 func (g *collector) remove() {
 	g.removed.Add(1)
-	g.signal.up()
+	g.signal.Up()
 }
 
 // done notes that a gc took away what was removed until then, and how many
@@ -84,20 +85,20 @@ func (g *collector) due(stored int64, now time.Time) bool {
 // gcLoop gives space back when it is time. It does not begin while an import is
 // under way: what is put while a gc waits for it is kept by that gc.
 func (s *Store) gcLoop() {
-	for s.loops.ctx.Err() == nil {
+	for s.loops.Context.Err() == nil {
 		if !s.gc.any() {
 			select {
-			case <-s.loops.ctx.Done():
+			case <-s.loops.Context.Done():
 			case <-s.gc.signal:
 			}
 		}
-		s.loops.pause(keepTick)
-		if s.loops.ctx.Err() != nil || s.gc.imports.Load() > 0 || !s.gc.due(s.room.stored.Load(), time.Now()) {
+		s.loops.Pause(keepTick)
+		if s.loops.Context.Err() != nil || s.gc.imports.Load() > 0 || !s.gc.due(s.room.stored.Load(), time.Now()) {
 			continue
 		}
-		if _, err := s.GC(s.loops.ctx, nil); err != nil && s.loops.ctx.Err() == nil {
+		if _, err := s.GC(s.loops.Context, nil); err != nil && s.loops.Context.Err() == nil {
 			s.logger.Warn("gc", "err", err, guard.Stack(err))
-			s.loops.pause(time.Minute)
+			s.loops.Pause(time.Minute)
 		}
 	}
 }

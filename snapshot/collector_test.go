@@ -166,28 +166,3 @@ func TestNobodyWaitsForAGCThatWaits(t *testing.T) {
 		t.Error("what nothing refers to is not removed", err)
 	}
 }
-
-// TestBackgroundPanics: what runs by itself goes on after a panic.
-func TestBackgroundPanics(t *testing.T) {
-	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	s.loops.rest = time.Millisecond
-	again := make(chan struct{})
-	first := true
-	s.loops.start("a test", func() {
-		if first {
-			first = false
-			panic("a fault")
-		}
-		close(again)
-		<-s.loops.ctx.Done()
-	})
-	select {
-	case <-again:
-	case <-time.After(time.Minute):
-		t.Error("it did not go on")
-	}
-}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 var errNoRemote = errors.New("there is no such remote")
@@ -71,7 +73,7 @@ func TestFailedOpeningRemovesWhatItMade(t *testing.T) {
 		mustDo(t, err)
 		defer lock.Close()
 		mustDo(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
-		var locked *LockedError
+		var locked *storedir.LockedError
 		if _, err := Open(dir, fails); !errors.As(err, &locked) {
 			t.Errorf("it is %v, want a LockedError", err)
 		}

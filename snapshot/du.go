@@ -44,7 +44,7 @@ func (w *Workspace) DiskUsage(ctx context.Context, names []string) (*DiskUsage, 
 	if err := s.Checkpoint(ctx); err != nil {
 		return nil, err
 	}
-	defer s.gc.puts.enter()() // no gc takes away what is counted
+	defer s.gc.puts.Enter()() // no gc takes away what is counted
 	var h holdings
 	var err error
 	s.alter(func(tx *live.Tx) { h, err = w.holdings(tx, names) })

@@ -141,7 +141,7 @@ func (s *Store) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editRecor
 		w.undo = pre.View
 	}
 	if s.ckpt.changes.Add(int64(e.Changes)) >= checkpointRecords {
-		s.ckpt.signal.up()
+		s.ckpt.signal.Up()
 	}
 	inv := tx.Apply(e)
 	st, err := tx.Capture(w.view)

@@ -3,6 +3,8 @@ package snapshot
 import (
 	"strings"
 	"testing"
+
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 // A store that was not filled to the end is no empty workspace.
@@ -25,14 +27,14 @@ func TestFilling(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := Filled(dir); err != nil {
+		if err := storedir.Filled(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := open(Options{}); err != nil {
 		t.Error(err)
 	}
-	if from, err := FilledFrom(dir); from != "/src" || err != nil {
+	if from, err := storedir.FilledFrom(dir); from != "/src" || err != nil {
 		t.Errorf("it was filled from %q, %v", from, err)
 	}
 }

@@ -43,7 +43,7 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 func (s *Store) collect(ctx context.Context, sum *cas.GCResult, progress func(done, total int64)) (again bool, err error) {
 	// Who put objects before they were recorded is waited for: what they made is
 	// referred to when they are done. An import may take as long as it likes.
-	gc, err := s.cas.Record(ctx, s.gc.puts.wait)
+	gc, err := s.cas.Record(ctx, s.gc.puts.Wait)
 	if err != nil {
 		return false, err
 	}

@@ -45,7 +45,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 			prefix = paths[0]
 		}
 	}
-	defer s.gc.puts.enter()()
+	defer s.gc.puts.Enter()()
 	// Most of what is there is sealed while changes go on.
 	_, release, err := w.SealPresent(ctx)
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Store) imported(w *Workspace, over *live.Overlay, c live.Caller) {
 // before Graft.
 func (s *Store) Importing() (done func()) {
 	s.gc.imports.Add(1)
-	leave := s.gc.puts.enter()
+	leave := s.gc.puts.Enter()
 	return func() {
 		leave()
 		s.gc.imports.Add(-1)

@@ -8,23 +8,24 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/loops"
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
 // keeper wakes what captures and culls by itself.
-type keeper struct{ signal wake }
+type keeper struct{ signal loops.Wake }
 
-func (k *keeper) init() { k.signal = newWake() }
+func (k *keeper) init() { k.signal = loops.NewWake() }
 
 // keepLoop captures at intervals and removes what expired. It sleeps until a time
 // comes that counts, or something changes.
 func (s *Store) keepLoop() {
 	k := &keepTimes{paces: make(map[uint32]*pace)}
-	for s.loops.ctx.Err() == nil {
+	for s.loops.Context.Err() == nil {
 		changed := s.log.Appended()
 		due := s.keepRound(k)
 		select {
-		case <-s.loops.ctx.Done():
+		case <-s.loops.Context.Done():
 			return
 		case <-s.keep.signal:
 			continue
@@ -33,7 +34,7 @@ func (s *Store) keepLoop() {
 		case <-changed:
 		}
 		select {
-		case <-s.loops.ctx.Done():
+		case <-s.loops.Context.Done():
 		case <-s.keep.signal:
 		case <-time.After(k.tick):
 		}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 // TestFilesThatAreNone: what should be a file of the store and is a link, or a pipe,
@@ -41,7 +42,7 @@ func TestFilesThatAreNone(t *testing.T) {
 				if err == nil {
 					s.Close()
 				}
-				_, _ = snapshot.ReadHolder(dir) // must come back
+				_, _ = storedir.ReadHolder(dir) // must come back
 				done <- err
 			}()
 			select {

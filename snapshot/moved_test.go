@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 // churn makes a store write to all of its files: journal segments, packs, index.
@@ -122,7 +123,7 @@ func TestLockRemoved(t *testing.T) {
 		if err := os.Remove(filepath.Join(dir, "lock")); err != nil {
 			t.Fatal(err)
 		}
-		var locked *snapshot.LockedError
+		var locked *storedir.LockedError
 		if err := fn(); !errors.As(err, &locked) || !errors.Is(err, errs.Busy) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -58,7 +58,7 @@ func (s *Store) applyPolicy(r policyRecord) {
 	}
 	w.policy = r.Policy
 	s.cat.touchWS(r.WS)
-	s.keep.signal.up()
+	s.keep.signal.Up()
 	s.refreshLimit()
 }
 

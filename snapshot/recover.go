@@ -86,7 +86,7 @@ func (s *Store) firstCheckpoint() error {
 	if err := s.log.Begin(); err != nil {
 		return err
 	}
-	return s.Checkpoint(s.loops.ctx)
+	return s.Checkpoint(s.loops.Context)
 }
 
 // makeMain makes the first workspace of a new store.

@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 // Repair rebuilds the index of a store that nobody has open from its packs and
@@ -21,7 +22,7 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 	if err != nil {
 		return nil, err
 	}
-	if err := IsStore(dir); err != nil {
+	if err := storedir.Check(dir); err != nil {
 		return nil, err
 	}
 	res, err := repairPacks(dir, o)
@@ -49,19 +50,14 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 }
 
 func repairPacks(dir string, o Options) (res cas.RepairResult, err error) {
-	err = inside(dir, func(disk *vfs.Beneath) error {
-		lock, err := lockStore(disk, dir)
-		if err != nil {
-			return err
-		}
+	err = storedir.Locked(dir, func(disk *vfs.Beneath) error {
 		if o.FS == nil {
 			o.FS = disk
 		}
-		res, err = cas.Repair(dir, cas.Options{FS: o.FS, Logger: o.Logger})
-		if err != nil {
-			err = fmt.Errorf("repairing %s: %w", dir, inUse(dir, err))
+		if res, err = cas.Repair(dir, cas.Options{FS: o.FS, Logger: o.Logger}); err != nil {
+			return fmt.Errorf("repairing %s: %w", dir, inUse(dir, err))
 		}
-		return errors.Join(err, lock.release())
+		return nil
 	})
 	return res, err
 }
@@ -82,7 +78,7 @@ func ownerOf(name string) (uid, gid uint32, err error) {
 func Check(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*Report, error) {
 	o.Quiet, o.ReadOnly = true, true
 	s, err := Open(dir, o)
-	var locked *LockedError
+	var locked *storedir.LockedError
 	if err != nil && !errors.As(err, &locked) && !errors.Is(err, errs.Format) {
 		o.Salvage = true
 		if again, serr := Open(dir, o); serr == nil {

@@ -102,7 +102,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		}
 		return newRestoreResult(to, steps), nil
 	}
-	defer s.gc.puts.enter()()
+	defer s.gc.puts.Enter()()
 	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome[RestoreResult], error) { return w.restore(ctx, to, o) })
 	res := out.res
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/loops"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -54,7 +55,7 @@ type sealer struct {
 	forks  *semaphore.Weighted
 	mu     sync.Mutex // guards queue and snap.retry
 	queue  []*snap
-	signal wake
+	signal loops.Wake
 
 	waiting atomic.Int32 // who waits for a seal
 	looked  atomic.Int64 // ns, when a seal last looked
@@ -64,7 +65,7 @@ type sealer struct {
 }
 
 func (q *sealer) init() {
-	q.signal = newWake()
+	q.signal = loops.NewWake()
 	q.main, q.forks = semaphore.NewWeighted(1), semaphore.NewWeighted(sealForks)
 }
 
@@ -100,7 +101,7 @@ func (q *sealer) push(sn *snap) {
 	q.mu.Lock()
 	q.queue = append(q.queue, sn)
 	q.mu.Unlock()
-	q.signal.up()
+	q.signal.Up()
 }
 
 // next returns the oldest snapshot whose seal did not fail just now; with upTo, the
@@ -143,8 +144,8 @@ func (q *sealer) len() int {
 // sealLoop seals snapshots in the background.
 func (s *Store) sealLoop() {
 	for {
-		for sn := s.seal.next(nil); sn != nil && s.loops.ctx.Err() == nil; sn = s.seal.next(nil) {
-			if err := s.sealSnapshot(s.loops.ctx, sn); err != nil && s.loops.ctx.Err() == nil {
+		for sn := s.seal.next(nil); sn != nil && s.loops.Context.Err() == nil; sn = s.seal.next(nil) {
+			if err := s.sealSnapshot(s.loops.Context, sn); err != nil && s.loops.Context.Err() == nil {
 				s.logger.Warn("sealing", "err", err, guard.Stack(err))
 			}
 		}
@@ -153,12 +154,12 @@ func (s *Store) sealLoop() {
 			again = time.After(retrySeal)
 		}
 		select {
-		case <-s.loops.ctx.Done():
+		case <-s.loops.Context.Done():
 			return
 		case <-s.seal.signal:
 		case <-again:
 		}
-		s.loops.pause(sealDelay)
+		s.loops.Pause(sealDelay)
 		s.awaitRest()
 	}
 }
@@ -167,9 +168,9 @@ func (s *Store) sealLoop() {
 // sealed, if no snapshot has it. It does not wait for long, and not at all when the
 // journal had better shrink.
 func (s *Store) awaitRest() {
-	for began := time.Now(); time.Since(began) < sealWait && !s.outgrown() && s.loops.ctx.Err() == nil; {
+	for began := time.Now(); time.Since(began) < sealWait && !s.outgrown() && s.loops.Context.Err() == nil; {
 		end := s.log.End()
-		s.loops.pause(restTick)
+		s.loops.Pause(restTick)
 		if s.log.End()-end < restBytes {
 			return
 		}
@@ -190,7 +191,7 @@ func (s *Store) sealSnapshot(ctx context.Context, sn *snap) error {
 	}
 	// Held from before the look on: gc must not mark in between, without a
 	// snapshot that is removed just then, what its seal takes over.
-	defer s.gc.puts.enter()()
+	defer s.gc.puts.Enter()()
 	var gone bool
 	var name string
 	s.look(func(*live.Tx) {

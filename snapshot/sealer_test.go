@@ -5,13 +5,15 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/amberfs/amberfs/snapshot/loops"
 )
 
 // TestSealQueue: what is sealed leaves a queue at the same cost however long that is,
 // after a mount with very many forks, for one.
 func TestSealQueue(t *testing.T) {
 	const runs = 1000
-	q := sealer{signal: newWake()}
+	q := sealer{signal: loops.NewWake()}
 	all := make([]*snap, 2*runs+2)
 	for i := range all {
 		all[i] = &snap{}

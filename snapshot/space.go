@@ -89,7 +89,7 @@ func (s *Store) admit(view uint32, n int64) error {
 		}
 	}
 	if s.outgrown() {
-		s.ckpt.signal.up()
+		s.ckpt.signal.Up()
 	}
 	if over := size - journalSoft; over > 0 && !s.opt.Quiet {
 		time.Sleep(time.Duration(min(over, journalSoft)) * throttle / journalSoft)
@@ -134,7 +134,7 @@ func (s *Store) makeRoom(n int64) error {
 	err := func() error {
 		defer s.ckpt.mu.Unlock()
 		defer s.seal.urgent()()
-		return s.checkpoint(s.loops.ctx)
+		return s.checkpoint(s.loops.Context)
 	}()
 	if err != nil {
 		s.logger.Warn("the disk is nearly full, and the journal cannot be sealed", "err", err)

@@ -116,7 +116,7 @@ func TestWriterDoesNotWaitForGC(t *testing.T) {
 		_, err := s.GC(context.Background(), nil)
 		gc <- err
 	}()
-	snapshot.Blocked(t, "(*barrier).wait")
+	snapshot.Blocked(t, "(*Barrier).Wait")
 	disk.free.Store(cas.Headroom + 32<<20)
 	wrote := make(chan error, 1)
 	go func() {
@@ -149,7 +149,7 @@ func TestSealDoesNotWaitForGC(t *testing.T) {
 		_, err := s.GC(context.Background(), nil)
 		gc <- err
 	}()
-	snapshot.Blocked(t, "(*barrier).wait")
+	snapshot.Blocked(t, "(*Barrier).Wait")
 	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -14,6 +13,8 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/loops"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -57,8 +58,7 @@ type Options struct {
 type Store struct {
 	dir    string
 	opt    Options
-	disk   *vfs.Beneath // the store's directory
-	lock   *lockFile
+	at     *storedir.Dir
 	logger *slog.Logger
 
 	cas     *cas.Store
@@ -81,10 +81,9 @@ type Store struct {
 	hooks     hooks
 	figures   figures
 
-	loops    background
-	created  bool // by this opening
-	creation *creation
-	closed   atomic.Bool
+	loops   loops.Group
+	created bool // by this opening
+	closed  atomic.Bool
 }
 
 // Open opens the store in dir, and makes it when there is none.
@@ -104,54 +103,27 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.Mode == 0 {
 		o.Mode = 0o755
 	}
-	dir, err := filepath.Abs(dir)
+	at, err := storedir.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	made, err := newCreation(dir)
-	if err != nil {
-		return nil, err
-	}
-	disk, err := vfs.OpenBeneath(dir)
-	if err != nil {
-		return nil, fmt.Errorf("opening store %s: %w", dir, err)
-	}
-	lock, err := lockStoreOf(disk, made)
-	if err != nil {
-		return nil, errors.Join(err, made.remove(disk), disk.Close())
-	}
-	s := &Store{dir: dir, opt: o, logger: o.Logger, disk: disk, lock: lock, creation: made, cat: newCatalogue()}
+	s := &Store{dir: at.Path, at: at, opt: o, logger: o.Logger, cat: newCatalogue()}
 	if o.FS == vfs.OS {
-		s.opt.FS = disk
+		s.opt.FS = at.Disk
 	}
 	err = s.open()
-	if err == nil {
-		err = s.checkFilled()
+	if err == nil && (o.Filling == "" || !s.created) {
+		err = at.CheckFilled()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening store %s: %w", dir, err), s.closeParts(), made.remove(disk), s.closeDisk())
+		return nil, errors.Join(fmt.Errorf("opening store %s: %w", s.dir, err), s.closeParts(), at.Discard())
 	}
 	return s, nil
 }
 
-// lockStoreOf locks a store, or a directory that can become one. Nothing is written
-// into any other.
-func lockStoreOf(disk *vfs.Beneath, made *creation) (*lockFile, error) {
-	if _, err := checkFormat(disk, made.dir); err != nil {
-		return nil, err
-	}
-	if err := made.look(disk); err != nil {
-		return nil, err
-	}
-	return lockStore(disk, made.dir)
-}
-
 func (s *Store) open() error {
 	s.init()
-	isStore, err := checkFormat(s.disk, s.dir)
-	if err == nil && !isStore {
-		err = s.creation.writeFormat(s.disk, s.opt.Filling)
-	}
+	err := s.at.Format(s.opt.Filling)
 	if err != nil {
 		return err
 	}
@@ -190,7 +162,7 @@ func (s *Store) open() error {
 
 // init makes the parts that need no file.
 func (s *Store) init() {
-	s.loops = newBackground(s.logger)
+	s.loops = loops.New(s.logger)
 	s.seal.init()
 	s.ckpt.init()
 	s.keep.init()
@@ -220,10 +192,10 @@ func (s *Store) firstOpening() bool {
 }
 
 func (s *Store) startLoops() {
-	s.loops.start("sealing", s.sealLoop)
-	s.loops.start("checkpoints", s.checkpointLoop)
-	s.loops.start("policies", s.keepLoop)
-	s.loops.start("gc", s.gcLoop)
+	s.loops.Start("sealing", s.sealLoop)
+	s.loops.Start("checkpoints", s.checkpointLoop)
+	s.loops.Start("policies", s.keepLoop)
+	s.loops.Start("gc", s.gcLoop)
 }
 
 // FS returns the disk for what others keep in the store's directory.
@@ -247,7 +219,7 @@ func (s *Store) CAS() *cas.Store { return s.cas }
 // SetMountpoint writes down where the store is mounted, for whoever finds it
 // in use.
 func (s *Store) SetMountpoint(dir string) error {
-	return s.lock.write(Holder{PID: os.Getpid(), Mountpoint: dir})
+	return s.at.SetMountpoint(dir)
 }
 
 // Main returns the workspace main.

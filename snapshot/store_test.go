@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 // afterKill opens a copy of what a store would leave on the disk if it were killed now.
@@ -297,7 +298,7 @@ func TestSecondOpenIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := snapshot.Open(dir, snapshot.Options{})
-	var locked *snapshot.LockedError
+	var locked *storedir.LockedError
 	if !errors.As(err, &locked) || locked.Mountpoint != "/somewhere" || locked.PID == 0 {
 		t.Fatalf("got %v", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 func umountCommand(a *app) *cobra.Command {
@@ -123,7 +123,7 @@ func copied(path string) (locate.Mount, bool) {
 	if m, ok := locate.InOtherNamespaces(path); ok {
 		store = m.Source
 	}
-	h, err := snapshot.ReadHolder(store)
+	h, err := storedir.ReadHolder(store)
 	if err != nil || !locate.SameNamespace(h.PID) { // another namespace's own mount
 		return locate.Mount{}, false
 	}

@@ -25,10 +25,10 @@ var opensOther = map[string]string{
 	"fusefs/awake.go":      "a device of the kernel",
 	"fusefs/mount.go":      "a device of the kernel",
 	"fusefs/server.go":     "/sys",
-	"snapshot/lock.go":     "/proc",
 	"service/socket.go":    "the directory that the user names, for its socket",
 	"remote/identities.go": "the user's own keys",
 
+	"snapshot/storedir/lock.go":   "/proc",
 	"internal/process/process.go": "/proc",
 	"remote/backend/http.go":      "a file that the user's environment names",
 	"remote/known/trust.go":       "the user's own state directory",

@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 // answerTime is how long a mount point may take to answer.
@@ -108,7 +109,7 @@ func checkStorePath(cfg *Config, mounts []locate.Mount) error {
 // insideStore finds the store that a directory is, or lies in.
 func insideStore(dir string) (store string, ok bool) {
 	for ; ; dir = filepath.Dir(dir) {
-		if snapshot.IsStore(dir) == nil {
+		if storedir.Check(dir) == nil {
 			return dir, true
 		}
 		if dir == "/" || dir == "." {
@@ -194,7 +195,7 @@ func checkBusy(cfg *Config) error {
 		return nil // nobody answers; the lock decides
 	}
 	defer c.Close()
-	if h, err := snapshot.ReadHolder(cfg.Store); err == nil && ending(cfg.Store, h.PID, h.Mountpoint) {
+	if h, err := storedir.ReadHolder(cfg.Store); err == nil && ending(cfg.Store, h.PID, h.Mountpoint) {
 		return nil // openStore waits for it
 	}
 	return busyStore(cfg.Store, c.DaemonPID(), "")

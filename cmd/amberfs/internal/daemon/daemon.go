@@ -25,6 +25,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 // Daemon owns one store and its mount.
@@ -184,7 +185,7 @@ func (d *Daemon) bringIn() {
 		defer d.background.Done()
 		err := service.BringIn(ctx, d.store)
 		if err == nil {
-			err = snapshot.Filled(d.cfg.Store)
+			err = storedir.Filled(d.cfg.Store)
 		}
 		if err != nil && ctx.Err() == nil {
 			d.log.Error("bringing in what the workspace was filled from", "err", err)
@@ -272,7 +273,7 @@ func (d *Daemon) close() error {
 	if cerr := d.store.Close(); cerr != nil {
 		d.log.Error("closing the store", "err", cerr, guard.Stack(cerr))
 		err = errors.Join(err, cerr)
-	} else if ferr := snapshot.Filled(d.cfg.Store); ferr != nil {
+	} else if ferr := storedir.Filled(d.cfg.Store); ferr != nil {
 		err = errors.Join(err, ferr)
 	}
 	d.disconnect()

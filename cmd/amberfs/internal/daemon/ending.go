@@ -8,6 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 // endTime bounds the wait for a daemon whose mount is gone and that still
@@ -30,7 +31,7 @@ func openStore(dir string, o snapshot.Options) (*snapshot.Store, error) {
 func afterEnd(f func() error) error {
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		err := f()
-		var locked *snapshot.LockedError
+		var locked *storedir.LockedError
 		if !errors.As(err, &locked) || !ending(locked.Dir, locked.PID, locked.Mountpoint) || time.Since(began) > endTime {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 // Make makes the store of cfg, if there is none yet, and fills it. It is what
@@ -48,7 +49,7 @@ func Make(ctx context.Context, cfg Config, s Starter) error {
 // usedAgain is for --from with a store that exists. One that was filled from the same
 // directory is used as it is.
 func usedAgain(cfg Config, note func(string)) error {
-	from, err := snapshot.FilledFrom(cfg.Store)
+	from, err := storedir.FilledFrom(cfg.Store)
 	if err != nil {
 		return err
 	}
@@ -96,5 +97,5 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	if err := s.Sync(); err != nil {
 		return err
 	}
-	return snapshot.Filled(cfg.Store)
+	return storedir.Filled(cfg.Store)
 }

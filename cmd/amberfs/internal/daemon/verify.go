@@ -9,12 +9,13 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 // VerifyStore checks, and repairs if asked to, a store that is not mounted. The
 // error is of kind Damage when damage was found, and then comes with a report.
 func VerifyStore(ctx context.Context, dir string, repair bool, show func(service.Progress)) (*snapshot.Report, error) {
-	if err := snapshot.IsStore(dir); err != nil {
+	if err := storedir.Check(dir); err != nil {
 		if _, serr := os.Lstat(filepath.Join(dir, "format")); errors.Is(serr, os.ErrNotExist) {
 			return nil, fail.New(fail.NotFound, "there is no store at %s", dir)
 		}
@@ -48,7 +49,7 @@ func verifyStore(ctx context.Context, dir string, repair bool, show func(service
 // openError explains why a store does not open.
 func openError(dir string, err error) error {
 	var known *fail.Error
-	var locked *snapshot.LockedError
+	var locked *storedir.LockedError
 	switch {
 	case errors.As(err, &known):
 		return err

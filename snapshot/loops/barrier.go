@@ -1,4 +1,4 @@
-package snapshot
+package loops
 
 import (
 	"context"
@@ -7,15 +7,15 @@ import (
 	"sync"
 )
 
-// A barrier lets somebody wait for all who are inside, and keeps nobody out
+// A Barrier lets somebody wait for all who are inside, and keeps nobody out
 // meanwhile. Its zero value is ready.
-type barrier struct {
+type Barrier struct {
 	mu     sync.Mutex
 	inside map[chan struct{}]struct{} // closed by who leaves
 }
 
-// enter counts the caller in until leave is called.
-func (b *barrier) enter() (leave func()) {
+// Enter counts the caller in until leave is called.
+func (b *Barrier) Enter() (leave func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.inside == nil {
@@ -31,9 +31,9 @@ func (b *barrier) enter() (leave func()) {
 	}
 }
 
-// wait returns when those who are inside now have left, or with the context's
+// Wait returns when those who are inside now have left, or with the context's
 // error.
-func (b *barrier) wait(ctx context.Context) error {
+func (b *Barrier) Wait(ctx context.Context) error {
 	b.mu.Lock()
 	inside := slices.Collect(maps.Keys(b.inside))
 	b.mu.Unlock()

@@ -1,4 +1,4 @@
-package snapshot
+package storedir
 
 import (
 	"encoding/json"
@@ -10,17 +10,40 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
-
-type lockFile struct{ f *os.File }
 
 // A Holder tells who has, or last had, a store.
 type Holder struct {
 	PID        int    `json:"pid"`
 	Mountpoint string `json:"mountpoint,omitempty"`
 }
+
+// A LockedError says which process has the store open.
+type LockedError struct {
+	Dir        string
+	PID        int // 0 if it is not known
+	Mountpoint string
+}
+
+func (e *LockedError) Error() string {
+	at := ""
+	if e.Mountpoint != "" {
+		at = " and mounted at " + e.Mountpoint
+	}
+	by := "another process"
+	if e.PID != 0 {
+		by = fmt.Sprintf("process %d", e.PID)
+	}
+	return fmt.Sprintf("store %s is in use by %s%s; unmount it first (amberfs umount) or use that mount", e.Dir, by, at)
+}
+
+// Unwrap makes a LockedError an errs.Busy.
+func (e *LockedError) Unwrap() error { return errs.Busy }
+
+type lockFile struct{ f *os.File }
 
 // lockStore takes the store for this process. A *LockedError when another
 // has it.

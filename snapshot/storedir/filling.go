@@ -1,4 +1,4 @@
-package snapshot
+package storedir
 
 import (
 	"errors"
@@ -31,19 +31,16 @@ func markFilling(disk *vfs.Beneath, dir, from string) error {
 	return err
 }
 
-// checkFilled refuses a store that was not filled to the end.
-func (s *Store) checkFilled() error {
-	if s.opt.Filling != "" && s.Created() {
-		return nil
-	}
-	if _, err := s.disk.Stat(filepath.Join(s.dir, fillingName)); err != nil {
+// CheckFilled refuses a store that was not filled to the end.
+func (d *Dir) CheckFilled() error {
+	if _, err := d.Disk.Stat(filepath.Join(d.Path, fillingName)); err != nil {
 		return nil
 	}
 	return errs.New(errs.Format, "it was still being filled when its daemon was killed, and is not whole; "+
 		"what it was filled from is as it was: remove the store and begin again")
 }
 
-// Filled says that all of Options.Filling is in the store and on disk. It may be called
+// Filled says that all of what it was to be filled from is in the store and on disk. It may be called
 // of any store, also of one that is closed.
 func Filled(dir string) error {
 	return inside(dir, func(disk *vfs.Beneath) error {

@@ -1,4 +1,4 @@
-package snapshot
+package storedir
 
 import (
 	"errors"
@@ -17,8 +17,8 @@ const formatLine = "amberfs store 3\n"
 // smallFile is how many bytes are read at most of the files `format` and `lock`.
 const smallFile = 4 << 10
 
-// IsStore refuses a directory that is no store of a known format.
-func IsStore(dir string) error {
+// Check refuses a directory that is no store of a known format.
+func Check(dir string) error {
 	return inside(dir, func(disk *vfs.Beneath) error {
 		_, err := disk.Stat(filepath.Join(dir, "format"))
 		if errors.Is(err, os.ErrNotExist) {
@@ -58,17 +58,22 @@ func checkFormat(disk *vfs.Beneath, dir string) (isStore bool, err error) {
 	return false, checkEmpty(disk, dir)
 }
 
-// writeFormat makes the directory a store. It is called with the lock held.
-func (c *creation) writeFormat(disk *vfs.Beneath, filling string) error {
-	c.format = true
-	if err := markFilling(disk, c.dir, filling); err != nil {
+// Format makes the directory a store, unless it is one. What a new store is about to be
+// filled from is written down before.
+func (d *Dir) Format(filling string) error {
+	isStore, err := checkFormat(d.Disk, d.Path)
+	if err != nil || isStore {
 		return err
 	}
-	if err := vfs.WriteFile(disk, filepath.Join(c.dir, "format"), []byte(formatLine)); err != nil {
+	d.formatted = true
+	if err := markFilling(d.Disk, d.Path, filling); err != nil {
+		return err
+	}
+	if err := vfs.WriteFile(d.Disk, filepath.Join(d.Path, "format"), []byte(formatLine)); err != nil {
 		return err
 	}
 	// The directory's own name has to last too.
-	return vfs.OS.SyncDir(filepath.Dir(c.dir))
+	return vfs.OS.SyncDir(filepath.Dir(d.Path))
 }
 
 func checkEmpty(disk *vfs.Beneath, dir string) error {

@@ -167,8 +167,8 @@ func (c *checker) entries(p *page, at pos, to *[]Dirent) (whole bool, err error)
 	if err != nil {
 		return false, notDamage(err)
 	}
-	for i := range b.ents.list {
-		*to = append(*to, b.ents.dirent(i))
+	for _, e := range b.ents {
+		*to = append(*to, e.Dirent)
 	}
 	whole = true
 	for i, k := range b.kids {

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
-	"unsafe"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
@@ -66,18 +65,19 @@ func encodeBody(e *wire.Encoder, b *body) {
 			}
 		}
 	case wire.KindDirLeaf:
-		e.Uvarint(uint64(len(b.ents.list)))
-		encodeEntries(e, &b.ents)
+		e.Uvarint(uint64(len(b.ents)))
+		encodeEntries(e, b.ents)
 	}
 }
 
-func encodeEntries(e *wire.Encoder, ents *entries) {
+func encodeEntries(e *wire.Encoder, ents entries) {
 	var ino uint64
-	for i, d := range ents.list {
-		e.Uvarint(uint64(d.slot())<<typeBits | uint64(d.typ()>>12))
-		e.Varint(int64(d.ino() - ino))
-		e.String(ents.name(i))
-		ino = d.ino()
+	for i := range ents {
+		d := &ents[i]
+		e.Uvarint(uint64(d.slot())<<typeBits | uint64(d.Type>>12))
+		e.Varint(int64(d.Ino - ino))
+		e.String(d.Name)
+		ino = d.Ino
 	}
 }
 
@@ -108,7 +108,7 @@ func decodeBody(raw []byte) (*body, error) {
 	case wire.KindDirLeaf:
 		n := d.Count(3)
 		b.tiny = d.Remaining() <= maxText
-		b.ents = decodeEntries(d, raw, n)
+		b.ents = decodeEntries(d, n)
 	default:
 		d.Fail("kind %d is no page", b.kind)
 	}
@@ -153,39 +153,33 @@ func decodeKids(d *wire.Decoder, m uint64, fan int, counts bool) []*page {
 
 // decodeText reads the n entries of a directory that an inode's record has.
 func decodeText(text string, n int) (*body, error) {
-	raw := unsafe.Slice(unsafe.StringData(text), len(text))
-	d := wire.NewDecoder(raw)
-	b := &body{kind: wire.KindDirLeaf, ents: decodeEntries(d, raw, n)}
+	d := wire.NewDecoder([]byte(text))
+	b := &body{kind: wire.KindDirLeaf, ents: decodeEntries(d, n)}
 	return b, d.Finish()
 }
 
-// decodeEntries reads n entries. raw is all that d reads from: the names are parts of
-// it, so that they need no memory of their own.
-func decodeEntries(d *wire.Decoder, raw []byte, n int) (ents entries) {
+func decodeEntries(d *wire.Decoder, n int) entries {
 	if n == 0 || n > maxDirLeaf {
 		d.Fail("directory leaf of %d entries", n)
-		return ents
+		return nil
 	}
-	ents = entries{list: make([]dirent, n), names: raw[:len(raw):len(raw)]}
+	ents := make(entries, n)
 	var ino uint64
-	for i := range ents.list {
+	for i := range ents {
 		tag := d.Uint(maxCollisions<<typeBits - 1)
 		ino += uint64(d.Varint())
-		size := len(d.Blob())
-		off := d.Offset() - size
+		name := d.String()
 		if d.Err() != nil {
-			return entries{}
+			return nil
 		}
 		if ino == 0 || ino > MaxIno {
 			d.Fail("entry of inode %d", ino)
 		}
-		name := unsafe.String(unsafe.SliceData(raw[off:]), size)
 		if CheckName(name) != nil {
 			d.Fail("entry of name %q", name)
-			return entries{}
 		}
-		ents.list[i] = dirent{hashName(name)<<slotBits | tag>>typeBits, newRef(ino, uint32(tag%(1<<typeBits))<<12, size, off)}
-		if i > 0 && ents.list[i-1].key >= ents.list[i].key {
+		ents[i] = dirent{Dirent{name, ino, uint32(tag%(1<<typeBits)) << 12}, hashName(name)<<slotBits | tag>>typeBits}
+		if i > 0 && ents[i-1].key >= ents[i].key {
 			d.Fail("entries not in order")
 		}
 	}

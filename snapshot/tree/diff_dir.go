@@ -7,7 +7,7 @@ type trie struct {
 	ents entries
 }
 
-func (t trie) none() bool { return t.page == nil && len(t.ents.list) == 0 }
+func (t trie) none() bool { return t.page == nil && len(t.ents) == 0 }
 
 // open returns the entries of a leaf, or the kids of an inner page.
 func (t trie) open(src *Source, at pos) (ents entries, kids []*page, err error) {
@@ -16,7 +16,7 @@ func (t trie) open(src *Source, at pos) (ents entries, kids []*page, err error) 
 	}
 	b, err := t.page.loadDir(src, at, true)
 	if err != nil {
-		return entries{}, nil, err
+		return nil, nil, err
 	}
 	return b.ents, b.kids, nil
 }
@@ -58,25 +58,25 @@ func compareDirs(src *Source, a, b trie, at pos, fn func(name string)) error {
 // compareEntries merges two lists of entries by hash. Within one hash the slots
 // tell nothing: they follow from the order in which the names came.
 func compareEntries(x, y entries, fn func(name string)) {
-	for i, j := 0, 0; i < len(x.list) || j < len(y.list); {
+	for i, j := 0, 0; i < len(x) || j < len(y); {
 		var hash uint64
-		if j == len(y.list) || i < len(x.list) && x.list[i].hash() <= y.list[j].hash() {
-			hash = x.list[i].hash()
+		if j == len(y) || i < len(x) && x[i].hash() <= y[j].hash() {
+			hash = x[i].hash()
 		} else {
-			hash = y.list[j].hash()
+			hash = y[j].hash()
 		}
-		nx, ny := x.part(i, i+x.run(i, hash)), y.part(j, j+y.run(j, hash))
-		for k := range nx.list {
-			l, ok := ny.search(hash, nx.name(k))
-			if !ok || ny.list[l].ino() != nx.list[k].ino() {
-				fn(nx.name(k))
+		nx, ny := x[i:i+x.run(i, hash)], y[j:j+y.run(j, hash)]
+		for _, e := range nx {
+			k, ok := ny.search(hash, e.Name)
+			if !ok || ny[k].Ino != e.Ino {
+				fn(e.Name)
 			}
 		}
-		for k := range ny.list {
-			if _, ok := nx.search(hash, ny.name(k)); !ok {
-				fn(ny.name(k))
+		for _, e := range ny {
+			if _, ok := nx.search(hash, e.Name); !ok {
+				fn(e.Name)
 			}
 		}
-		i, j = i+len(nx.list), j+len(ny.list)
+		i, j = i+len(nx), j+len(ny)
 	}
 }

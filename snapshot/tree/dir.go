@@ -2,6 +2,7 @@ package tree
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -69,9 +70,9 @@ func (p *page) loadDir(src *Source, at pos, keep bool) (*body, error) {
 		return b, err
 	}
 	if b.tiny && at.depth == 0 && p.text.Load() == nil {
-		return nil, fmt.Errorf("%w: directory page of %d entries, which its inode has room for", ErrMalformed, len(b.ents.list))
+		return nil, fmt.Errorf("%w: directory page of %d entries, which its inode has room for", ErrMalformed, len(b.ents))
 	}
-	ents := b.ents.list
+	ents := b.ents
 	n, fits := len(ents), len(ents) == 0 || at.holds(ents[0].hash()) && at.holds(ents[len(ents)-1].hash())
 	for _, k := range b.kids {
 		if k != nil {
@@ -94,31 +95,22 @@ func (d *Dir) Len() int {
 
 // Lookup finds an entry by name.
 func (d *Dir) Lookup(src *Source, name string) (Dirent, bool, error) {
-	e, ok, err := d.find(src, name)
-	if !ok {
-		return Dirent{}, false, err
-	}
-	return Dirent{Name: name, Ino: e.ino(), Type: e.typ()}, true, nil
-}
-
-// find reports false if there is no entry of that name.
-func (d *Dir) find(src *Source, name string) (dirent, bool, error) {
 	hash := hashName(name)
 	p := d.root
 	for at := (pos{}); p != nil; at = at.towards(hash) {
 		b, err := p.loadDir(src, at, true)
 		if err != nil {
-			return dirent{}, false, err
+			return Dirent{}, false, err
 		}
 		if b.kind == wire.KindDirLeaf {
 			if i, ok := b.ents.search(hash, name); ok {
-				return b.ents.list[i], true, nil
+				return b.ents[i].Dirent, true, nil
 			}
 			break
 		}
 		p = b.kids[nibble(hash, at.depth)]
 	}
-	return dirent{}, false, nil
+	return Dirent{}, false, nil
 }
 
 // Insert adds an entry, or points the entry of that name elsewhere. The
@@ -199,7 +191,7 @@ func ownDir(src *Source, epoch uint64, pp **page, at pos) (*page, *body, error) 
 	}
 	c := &body{kind: b.kind}
 	if b.kind == wire.KindDirLeaf {
-		c.ents = b.ents.clone(1, 16)
+		c.ents = append(make(entries, 0, len(b.ents)+1), b.ents...)
 	} else {
 		c.kids = append(make([]*page, 0, dirFan), b.kids...)
 	}
@@ -214,20 +206,20 @@ func ownDir(src *Source, epoch uint64, pp **page, at pos) (*page, *body, error) 
 // order. It keeps ents.
 func buildDir(epoch uint64, ents entries, depth int) *page {
 	var p *page
-	if len(ents.list) <= maxDirLeaf || depth >= maxDirDepth {
+	if len(ents) <= maxDirLeaf || depth >= maxDirDepth {
 		p = newPage(epoch, &body{kind: wire.KindDirLeaf, ents: ents})
 	} else {
 		p = newPage(epoch, innerDir(epoch, ents, depth))
 	}
-	p.n = len(ents.list)
+	p.n = len(ents)
 	return p
 }
 
 func innerDir(epoch uint64, ents entries, depth int) *body {
 	b := &body{kind: wire.KindDirInner, kids: make([]*page, dirFan)}
 	for i, part := range splitDir(ents, depth) {
-		if len(part.list) > 0 {
-			b.kids[i] = buildDir(epoch, part.clone(0, 0), depth+1)
+		if len(part) > 0 {
+			b.kids[i] = buildDir(epoch, slices.Clone(part), depth+1)
 		}
 	}
 	return b
@@ -235,13 +227,13 @@ func innerDir(epoch uint64, ents entries, depth int) *body {
 
 // splitDir cuts entries in order into those of each kid. The parts alias ents.
 func splitDir(ents entries, depth int) (parts [dirFan]entries) {
-	for first := 0; first < len(ents.list); {
-		i := nibble(ents.list[first].hash(), depth)
+	for first := 0; first < len(ents); {
+		i := nibble(ents[first].hash(), depth)
 		end := first + 1
-		for end < len(ents.list) && nibble(ents.list[end].hash(), depth) == i {
+		for end < len(ents) && nibble(ents[end].hash(), depth) == i {
 			end++
 		}
-		parts[i] = ents.part(first, end)
+		parts[i] = ents[first:end]
 		first = end
 	}
 	return parts
@@ -249,9 +241,7 @@ func splitDir(ents entries, depth int) (parts [dirFan]entries) {
 
 func insertBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, e Dirent) (added bool, err error) {
 	if *pp == nil {
-		var one entries
-		one.insert(0, hash<<slotBits, e)
-		*pp = buildDir(epoch, one, at.depth)
+		*pp = buildDir(epoch, entries{{e, hash << slotBits}}, at.depth)
 		return true, nil
 	}
 	p, b, err := ownDir(src, epoch, pp, at)
@@ -265,25 +255,23 @@ func insertBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, e Di
 		}
 		return added, err
 	}
-	l := &b.ents
-	i, found := l.search(hash, e.Name)
+	i, found := b.ents.search(hash, e.Name)
 	if found {
-		l.list[i].ref = newRef(e.Ino, e.Type, l.list[i].size(), l.list[i].off())
+		b.ents[i].Dirent = e
 		return false, nil
 	}
 	free := 0
-	for i < len(l.list) && l.list[i].hash() == hash && l.list[i].slot() == free {
+	for i < len(b.ents) && b.ents[i].hash() == hash && b.ents[i].slot() == free {
 		i++
 		free++
 	}
 	if free == maxCollisions {
 		return false, ErrDirFull
 	}
-	l.withRoom(e.Name)
-	l.insert(i, hash<<slotBits|uint64(free), e)
+	b.ents = slices.Insert(b.ents, i, dirent{e, hash<<slotBits | uint64(free)})
 	p.n++
-	if len(l.list) > maxDirLeaf {
-		p.mem.Store(innerDir(epoch, *l, at.depth))
+	if len(b.ents) > maxDirLeaf {
+		p.mem.Store(innerDir(epoch, b.ents, at.depth))
 	}
 	return true, nil
 }
@@ -306,7 +294,7 @@ func removeBelow(src *Source, epoch uint64, pp **page, at pos, hash uint64, name
 			return err
 		}
 	} else if i, ok := b.ents.search(hash, name); ok {
-		b.ents.remove(i)
+		b.ents = slices.Delete(b.ents, i, i+1)
 	} else {
 		return ErrNotExist
 	}
@@ -322,9 +310,7 @@ func collect(src *Source, p *page, at pos, to *entries) error {
 	if err != nil {
 		return err
 	}
-	for i, e := range b.ents.list {
-		to.insert(len(to.list), e.key, b.ents.dirent(i))
-	}
+	*to = append(*to, b.ents...)
 	for i, k := range b.kids {
 		if k != nil {
 			if err := collect(src, k, at.down(i), to); err != nil {
@@ -360,8 +346,8 @@ func listBelow(src *Source, p *page, at pos, hash uint64, slot int, fn func(Dire
 		return false, err
 	}
 	if b.kind == wire.KindDirLeaf {
-		for i, e := range b.ents.list {
-			if !e.before(hash, slot) && !fn(b.ents.dirent(i), e.cookie()) {
+		for i := range b.ents {
+			if e := &b.ents[i]; !e.before(hash, slot) && !fn(e.Dirent, e.cookie()) {
 				return false, nil
 			}
 		}

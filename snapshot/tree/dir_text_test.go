@@ -52,8 +52,7 @@ func TestSmallDirectoryHasNoPage(t *testing.T) {
 // than there is room for, are refused.
 func TestDirectoryHasOneEncoding(t *testing.T) {
 	f := newTestFS()
-	leaf := &body{kind: wire.KindDirLeaf}
-	leaf.ents.insert(0, hashName("x")<<slotBits, Dirent{"x", 2, unix.S_IFREG})
+	leaf := &body{kind: wire.KindDirLeaf, ents: entries{{Dirent{"x", 2, unix.S_IFREG}, hashName("x") << slotBits}}}
 	var e wire.Encoder
 	encodeBody(&e, leaf)
 	small := Dir{root: sealedPage(must(f.store.Put(0, e.Out())), 1)}

@@ -67,15 +67,15 @@ func (f *forger) change(raw []byte) []byte {
 			f.changeLeaf(b.leaf)
 			check(encodeTableLeaf(&e, b.leaf, func(p []byte) (cas.Hash, error) { return f.store.Put(cas.KindTree, p) }))
 			return e.Out()
-		case b.ents.list != nil:
-			d := &b.ents.list[f.r.IntN(len(b.ents.list))]
+		case b.ents != nil:
+			d := &b.ents[f.r.IntN(len(b.ents))]
 			switch f.r.IntN(3) {
 			case 0:
-				d.ref = newRef(1+f.r.Uint64N(700), d.typ(), d.size(), d.off())
+				d.Ino = 1 + f.r.Uint64N(700)
 			case 1:
-				d.ref ^= 1 << (offBits + lenBits + f.r.IntN(typeBits))
+				d.Type ^= 1 << (12 + f.r.IntN(typeBits))
 			default:
-				b.ents.remove(0)
+				b.ents = b.ents[1:]
 			}
 		default:
 			i, j := f.r.IntN(len(b.kids)), f.r.IntN(len(b.kids))

@@ -110,6 +110,7 @@ func samePage(a, b *page) bool {
 func (b *body) weight() int64 {
 	w := int64(128)
 	const pageBytes = 8 + 24 + 32 + 16 // pointer, page, hash, rounding
+	const entryBytes = 40 + 16         // entry, name
 	for _, k := range b.kids {
 		if k != nil {
 			w += pageBytes
@@ -118,5 +119,5 @@ func (b *body) weight() int64 {
 	if b.leaf != nil {
 		w += 600 + int64(len(b.leaf.raw))
 	}
-	return w + 16*int64(cap(b.ents.list)) + int64(cap(b.ents.names))
+	return w + entryBytes*int64(cap(b.ents))
 }

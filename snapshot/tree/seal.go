@@ -194,7 +194,7 @@ func (r *sealRun) dir(ctx context.Context, p *page) error {
 	if b.kind == wire.KindDirLeaf {
 		e := r.encoder()
 		defer r.buffers.Put(e)
-		if encodeEntries(e, &b.ents); e.Len() <= maxText {
+		if encodeEntries(e, b.ents); e.Len() <= maxText {
 			p.sealText(string(e.Out()))
 			return nil
 		}

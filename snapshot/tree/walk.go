@@ -57,7 +57,7 @@ func (s *State) walk(ctx context.Context, src *Source, path *Path, n *Inode, fn 
 
 // sorted returns all entries in order of their names.
 func (d *Dir) sorted(src *Source) ([]Dirent, error) {
-	list := make([]Dirent, 0, d.Len())
+	var list []Dirent // Len is what the inode says: nobody has checked it yet
 	err := d.List(src, 0, func(e Dirent, _ uint64) bool {
 		list = append(list, e)
 		return true

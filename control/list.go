@@ -56,7 +56,7 @@ func listFiles(ws *snapshot.Workspace, emit emitter) (more bool) {
 // present reports whether a control name leads somewhere just now.
 func present(ws *snapshot.Workspace, name string) bool {
 	switch name {
-	case latestName, undoName, originName:
+	case latestName, undoName, baseName:
 		_, err := ws.Find(name)
 		return err == nil
 	}

@@ -82,7 +82,7 @@ func (t *Tree) lookupSnapshots(ws *snapshot.Workspace, name string, r Request) (
 
 func (t *Tree) lookupFile(ws *snapshot.Workspace, f file, r Request) (Entry, error) {
 	switch f.name {
-	case originName:
+	case baseName:
 		return t.lookupSnapshot(ws, f.name)
 	case latestName, undoName:
 		info, err := ws.Find(f.name)
@@ -124,7 +124,7 @@ func (t *Tree) lookupSnapshot(ws *snapshot.Workspace, name string) (Entry, error
 	if err != nil {
 		return Entry{}, err
 	}
-	if info.Name != name && name != originName {
+	if info.Name != name && name != baseName {
 		return t.link(ws, name, info.Name)
 	}
 	return t.snapshotEntry(info)

@@ -20,7 +20,7 @@ const (
 	readmeName  = "README"
 	latestName  = "latest"
 	undoName    = "undo"
-	originName  = "origin"
+	baseName    = "base"
 )
 
 // A file is a name of .snapshots with a meaning of its own.
@@ -50,7 +50,7 @@ var files = []file{
 	{readmeName, typeFile, 0o444},
 	{latestName, typeLink, 0o777},
 	{undoName, typeLink, 0o777},
-	{originName, typeDir, 0o777},
+	{baseName, typeDir, 0o777},
 }
 
 func findFile(name string) (file, bool) {

@@ -85,7 +85,7 @@ const readme = `This directory holds the snapshots of the workspace it is in.
   cat stat@A, stat@A..B            the same, one line a path
   cat info@A                       everything known about A
   cat log, status, policy          events, health, and what is kept for how long
-  latest, undo, origin             the newest one, the one before the last restore, the first
+  latest, undo, base               the newest one, the one before the last restore, the first
 
 A command that fails returns the error to whoever wrote it, and says why in the
 file it was written to: cat create. NAME may also be cp-NUMBER, or eight or more

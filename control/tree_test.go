@@ -603,7 +603,7 @@ func TestAnswerAfterUnlink(t *testing.T) {
 		e, err := u.tree.Create(u.dir, "call.x", 0o644, u.who)
 		u.must(err)
 		u.must(u.tree.Unlink(u.dir, "call.x"))
-		if _, err := u.tree.Write(e.Attr.ID, []byte(`{"op":"diff","a":"origin"}`), 0, Request{Caller: u.who}); err != nil {
+		if _, err := u.tree.Write(e.Attr.ID, []byte(`{"op":"diff","a":"base"}`), 0, Request{Caller: u.who}); err != nil {
 			t.Fatal(err)
 		}
 		a, err := u.tree.GetAttr(e.Attr.ID)

@@ -127,7 +127,7 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 	var damaged error
 	sent := s.Remotes.Sent(to)
 	for _, i := range slices.Backward(main.List()) {
-		if i.Seq <= sent || i.Origin == snapshot.OriginPull || p.Only != policy.PushAll && i.Origin != p.Only {
+		if i.Seq <= sent || i.Kind == snapshot.KindPull || p.Only != policy.PushAll && i.Kind != p.Only {
 			continue
 		}
 		switch err := s.backUpOne(ctx, p, to, i); {

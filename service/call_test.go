@@ -157,7 +157,7 @@ func TestCallInAFork(t *testing.T) {
 			t.Errorf("%s: %+v", op, a)
 		}
 	}
-	if a, err := call(t, s, me, fork, `{"op":"export","name":"origin","ref":"refs/snapshots/v1"}`); err == nil || a.Kind != fail.Denied {
+	if a, err := call(t, s, me, fork, `{"op":"export","name":"base","ref":"refs/snapshots/v1"}`); err == nil || a.Kind != fail.Denied {
 		t.Errorf("export to a ref of others: %+v", a)
 	}
 }
@@ -166,7 +166,7 @@ func TestCallInAFork(t *testing.T) {
 func TestCallOfStranger(t *testing.T) {
 	s, _ := newService(t)
 	who := live.Caller{UID: 4321}
-	for _, request := range []string{`{"op":"diff","a":"origin"}`, `{"op":"events"}`, `{"op":"history","path":"f"}`} {
+	for _, request := range []string{`{"op":"diff","a":"base"}`, `{"op":"events"}`, `{"op":"history","path":"f"}`} {
 		if a, err := call(t, s, who, s.Store.Main(), request); err == nil || a.Kind != fail.Denied {
 			t.Errorf("%s: %+v", request, a)
 		}

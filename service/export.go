@@ -140,7 +140,7 @@ func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (N
 	for first.Parent() != nil {
 		first = first.Parent()
 	}
-	base, err := waitSealed(ctx, first, snapshotOrigin)
+	base, err := waitSealed(ctx, first, snapshotBase)
 	if err != nil {
 		return None{}, err
 	}

@@ -81,16 +81,16 @@ func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, snapshot.Info) {
 	if up == nil {
 		return nil, snapshot.Info{}
 	}
-	origin, err := ws.Find(snapshotOrigin)
+	base, err := ws.Find(snapshotBase)
 	if err != nil {
-		return nil, origin
+		return nil, base
 	}
 	for i := range up.Newest() {
-		if i.Name == origin.Parent || origin.Parent == "" && !i.Created.After(origin.Created) {
+		if i.Name == base.Parent || base.Parent == "" && !i.Created.After(base.Created) {
 			return up, snapshot.Info{Seq: i.Seq + 1, Parent: i.Name}
 		}
 	}
-	return nil, origin
+	return nil, base
 }
 
 // ancestors lists the snapshots before one: as long as it is known the one that

@@ -13,11 +13,11 @@ import (
 // history compares the path in each snapshot with the one before it, from the
 // state that the workspace began with up to now.
 func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (History, error) {
-	origin, err := r.Workspace.StateOf(snapshotOrigin)
+	base, err := r.Workspace.StateOf(snapshotBase)
 	if err != nil {
 		return History{}, err
 	}
-	h := &historian{s: s, path: string(a.Path), all: a.All, before: origin, found: s.exists(origin, string(a.Path))}
+	h := &historian{s: s, path: string(a.Path), all: a.All, before: base, found: s.exists(base, string(a.Path))}
 	if err := h.walk(ctx, r); err != nil {
 		return History{}, err
 	}

@@ -67,7 +67,7 @@ func TestHTTP(t *testing.T) {
 		{"POST", "/v1/list", "", 200, `{"snapshots":[{"name":"v1"`},
 		{"POST", "/v1/list", `{"op":"list"}`, 200, `{"snapshots":[{"name":"v1"`},
 		{"POST", "/v1/list", `{"op":"show"}`, 400, `in a request for list`},
-		{"POST", "/v1/show", `{"name":"v1"}`, 200, `"sealed":true`},
+		{"POST", "/v1/show", `{"name":"v1"}`, 200, `"stored":true`},
 		{"POST", "/v1/show", `{"name":"v2"}`, 404, `"kind":"not-found"`},
 		{"POST", "/v1/fork", `{"name":"try"}`, 200, `"path":"/mnt/.forks/try"`},
 		{"POST", "/v1/snapshot?workspace=try", `{"name":"inside"}`, 200, `"name":"inside"`},

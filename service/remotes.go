@@ -181,7 +181,7 @@ func checkPushedName(name string) error {
 // pushedRef describes a snapshot for a remote.
 func pushedRef(i snapshot.Info, as string) remote.Ref {
 	ref := remote.Ref{
-		Name: as, ID: i.ID, Message: i.Message, Labels: i.Labels, Created: i.Created, Origin: i.Origin, Files: i.Files, Bytes: i.Bytes,
+		Name: as, ID: i.ID, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: i.Kind, Files: i.Files, Bytes: i.Bytes,
 	}
 	if i.Expires != nil {
 		ref.Expires = *i.Expires
@@ -366,7 +366,7 @@ func (p pulling) Put(cas.Kind, []byte) (cas.Hash, error) { return cas.Hash{}, er
 // InfoOf is what a ref says of its snapshot.
 func InfoOf(ref *remote.Ref) snapshot.Info {
 	return snapshot.Info{
-		Name: ref.Name, ID: ref.ID, Message: ref.Message, Labels: ref.Labels, Created: ref.Created, Origin: ref.Origin,
+		Name: ref.Name, ID: ref.ID, Message: ref.Message, Labels: ref.Labels, Created: ref.Created, Kind: ref.Kind,
 		Files: ref.Files, Bytes: ref.Bytes, Sealed: true,
 	}
 }

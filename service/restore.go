@@ -69,13 +69,13 @@ func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, pat
 			return info.Name, err
 		}
 	}
-	then, err := ws.StateOf(snapshotOrigin)
+	then, err := ws.StateOf(snapshotBase)
 	if err != nil {
 		return "", err
 	}
 	if n, err := then.Resolve(s.Store.Source(), path); err == nil && n.Ino != tree.RootIno {
 		if differs, err := s.differs(ctx, then, now, path); err != nil || differs {
-			return snapshotOrigin, err
+			return snapshotBase, err
 		}
 	}
 	if !s.exists(now, path) {
@@ -85,8 +85,8 @@ func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, pat
 		WithHint("see `amberfs history %s`", path)
 }
 
-// snapshotOrigin names the state that a workspace began from.
-const snapshotOrigin = "origin"
+// snapshotBase names the state that a workspace began from.
+const snapshotBase = "base"
 
 func nowhere(path string) error {
 	return fail.New(fail.NotFound, "there is no %s, now or in any snapshot", path)

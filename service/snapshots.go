@@ -15,11 +15,11 @@ import (
 
 func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapshot.Info, error) {
 	o := snapshot.CaptureOptions{
-		Name: a.Name, Message: a.Message, Labels: a.Labels, Pinned: a.Pinned, Origin: a.Origin, IfChanged: a.IfChanged,
+		Name: a.Name, Message: a.Message, Labels: a.Labels, Pinned: a.Pinned, Kind: a.Kind, IfChanged: a.IfChanged,
 		Caller: r.Caller,
 	}
-	if a.Origin != "" && a.Origin != snapshot.OriginManual && a.Origin != snapshot.OriginTurn {
-		return snapshot.Info{}, fail.New(fail.Usage, "the origin of a snapshot that somebody makes is manual or turn, not %q", a.Origin)
+	if a.Kind != "" && a.Kind != snapshot.KindManual && a.Kind != snapshot.KindTurn {
+		return snapshot.Info{}, fail.New(fail.Usage, "the kind of a snapshot can be manual or turn, not %q", a.Kind)
 	}
 	if a.Expires != "" {
 		t, err := ParseExpiry(a.Expires, time.Now())
@@ -45,7 +45,7 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapsho
 
 func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, error) {
 	since, err := ParseSince(a.Since)
-	if err = errors.Join(err, oneOf("origin", a.Origin, snapshot.Origins)); err != nil {
+	if err = errors.Join(err, oneOf("kind", a.Kind, snapshot.Kinds)); err != nil {
 		return Snapshots{}, err
 	}
 	out := Snapshots{Snapshots: []snapshot.Info{}}
@@ -78,14 +78,14 @@ func told(ctx context.Context, list *budget.Charge, i snapshot.Info) error {
 	return nil
 }
 
-// fits reports whether a snapshot has the origin and the labels asked for.
+// fits reports whether a snapshot has the kind and the labels asked for.
 func (a List) fits(i snapshot.Info) bool {
 	for k, v := range a.Labels {
 		if have, ok := i.Labels[k]; !ok || have != v {
 			return false
 		}
 	}
-	return a.Origin == "" || i.Origin == a.Origin
+	return a.Kind == "" || i.Kind == a.Kind
 }
 
 // ParseSince reads a span before now or a date, in the local time zone if it names

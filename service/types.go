@@ -19,7 +19,7 @@ type Snapshot struct {
 	Message string            `json:"message,omitempty" jsonschema:"what this state is"`
 	Labels  map[string]string `json:"labels,omitempty" jsonschema:"keys and values to find it by"`
 	Expires string            `json:"expires,omitempty" jsonschema:"delete it after this time: 30m, 24h, 7d, 2w, or a date in RFC 3339"`
-	Origin  string            `json:"origin,omitempty" jsonschema:"manual or turn"`
+	Kind    string            `json:"kind,omitempty" jsonschema:"manual or turn"`
 	Wait    bool              `json:"wait,omitempty" jsonschema:"answer only when it is sealed and has its id"`
 	Pinned  bool              `json:"pinned,omitempty" jsonschema:"protect it from retention and deletion"`
 	// IfChanged is for hooks: a turn in which nothing happened leaves no snapshot.
@@ -30,7 +30,7 @@ type Snapshot struct {
 type List struct {
 	Limit  int               `json:"limit,omitempty" jsonschema:"at most so many; any number if 0"`
 	Since  string            `json:"since,omitempty" jsonschema:"only those made since: a span such as 2h or 7d, or a date in RFC 3339"`
-	Origin string            `json:"origin,omitempty" jsonschema:"only those of this origin"`
+	Kind   string            `json:"kind,omitempty" jsonschema:"only those of this kind"`
 	Labels map[string]string `json:"labels,omitempty" jsonschema:"only those with these labels"`
 }
 
@@ -41,7 +41,7 @@ type Snapshots struct {
 
 // Show asks for everything about one snapshot.
 type Show struct {
-	Name string `json:"name" jsonschema:"a name, cp-NUMBER, eight or more digits of an id, latest, undo or origin"`
+	Name string `json:"name" jsonschema:"a name, cp-NUMBER, eight or more digits of an id, latest, undo or base"`
 }
 
 // Rename asks for another name of a snapshot.

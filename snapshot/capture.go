@@ -21,7 +21,7 @@ type CaptureOptions struct {
 	Labels  map[string]string
 	Expires *time.Time
 	Pinned  bool
-	Origin  string // OriginManual when empty
+	Kind    string // KindManual when empty
 	// IfChanged makes no snapshot when nothing differs from the newest one:
 	// that is returned, with ErrUnchanged.
 	IfChanged bool
@@ -40,8 +40,8 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 		return Info{}, err
 	}
 	start := time.Now()
-	if o.Origin == "" {
-		o.Origin = OriginManual
+	if o.Kind == "" {
+		o.Kind = KindManual
 	}
 	s := w.store
 	if o.IfChanged {
@@ -61,7 +61,7 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 		if _, used := w.byName[o.Name]; used {
 			return errs.New(errs.Exist, "name in use: there is a snapshot %q already; choose another name or remove it first", o.Name)
 		}
-		if err := w.admitCapture(o.Origin); err != nil {
+		if err := w.admitCapture(o.Kind); err != nil {
 			return err
 		}
 		r, err := w.newSnapshot(tx, o)
@@ -143,14 +143,14 @@ func (w *Workspace) describe(tx *live.Tx, o CaptureOptions) (storedSnapshot, err
 		return storedSnapshot{}, errs.Stale
 	}
 	r := storedSnapshot{View: view, WS: w.view,
-		Name: o.Name, Seq: w.nextSeq, Parent: w.head, Origin: o.Origin, Message: o.Message, Labels: o.Labels,
+		Name: o.Name, Seq: w.nextSeq, Parent: w.head, Kind: o.Kind, Message: o.Message, Labels: o.Labels,
 		Created: w.store.opt.Now(), Expires: o.Expires, UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command,
 		Files: st.Inodes - 1, Bytes: st.Bytes, Pinned: o.Pinned,
 	}
 	if r.Name == "" {
 		r.Name = fmt.Sprintf("cp-%d", r.Seq)
 	}
-	if w.policy.ExpireSeconds > 0 && r.Expires == nil && o.Origin == OriginManual {
+	if w.policy.ExpireSeconds > 0 && r.Expires == nil && o.Kind == KindManual {
 		t := r.Created.Add(time.Duration(w.policy.ExpireSeconds) * time.Second)
 		r.Expires = &t
 	}
@@ -278,8 +278,8 @@ func (w *Workspace) Rename(a, b string, c live.Caller) error {
 			return err
 		}
 		old = sn.Name
-		if sn.View == w.origin {
-			return errs.New(errs.Protected, "protected: the origin cannot be renamed")
+		if sn.View == w.base {
+			return errs.New(errs.Protected, "protected: base cannot be renamed")
 		}
 		if _, used := w.byName[b]; used {
 			return errs.New(errs.Exist, "name in use: there is a snapshot %q already", b)

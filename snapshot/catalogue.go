@@ -79,7 +79,7 @@ type storedWorkspace struct {
 	Fork    bool          `json:"fork"`
 	Name    string        `json:"name"`
 	NextSeq uint64        `json:"next_seq"`
-	Origin  uint32        `json:"origin"`
+	Base    uint32        `json:"base"`
 	Undo    uint32        `json:"undo,omitempty"`
 	Before  uint32        `json:"before,omitempty"`
 	Head    string        `json:"head,omitempty"`
@@ -131,7 +131,7 @@ func (c *catalogue) add(s *snap) {
 		w.nextSeq = s.Seq + 1
 	}
 	c.touchWS(s.ws)
-	if s.View == w.origin {
+	if s.View == w.base {
 		return
 	}
 	w.snaps = append(w.snaps, s)
@@ -201,7 +201,7 @@ func (c *catalogue) parent(w *Workspace) *Workspace {
 // withOrigin returns the snapshots of a workspace, oldest first.
 func (c *catalogue) withOrigin(w *Workspace) []*snap {
 	all := slices.Clone(w.snaps)
-	if o, ok := c.snaps[w.origin]; ok {
+	if o, ok := c.snaps[w.base]; ok {
 		all = slices.Insert(all, 0, o)
 	}
 	return all
@@ -230,7 +230,7 @@ func (s *Store) stateOf(sn *snap) (*tree.State, error) {
 }
 
 // find resolves what a user calls a snapshot: a name, cp-<seq>, a prefix of
-// its id, latest, undo, origin, or label:KEY=VALUE for the newest with that label.
+// its id, latest, undo, base, or label:KEY=VALUE for the newest with that label.
 func (s *Store) find(w *Workspace, name string) (*snap, error) {
 	switch name {
 	case "latest":
@@ -243,11 +243,11 @@ func (s *Store) find(w *Workspace, name string) (*snap, error) {
 			return sn, nil
 		}
 		return nil, fmt.Errorf("%w: there is no restore to undo", ErrNotFound)
-	case "origin":
-		if sn, ok := s.cat.snaps[w.origin]; ok {
+	case "base":
+		if sn, ok := s.cat.snaps[w.base]; ok {
 			return sn, nil
 		}
-		return nil, fmt.Errorf("%w: this workspace has no origin", ErrNotFound)
+		return nil, fmt.Errorf("%w: this workspace has no base", ErrNotFound)
 	}
 	if sn, ok := w.byName[name]; ok {
 		return sn, nil

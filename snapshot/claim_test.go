@@ -72,15 +72,15 @@ func TestClaimTiers(t *testing.T) {
 	}
 	claim := func(tier, from string) Claimed {
 		t.Helper()
-		c, err := w.Claim(ClaimOptions{Label: "me", From: "base"})
+		c, err := w.Claim(ClaimOptions{Label: "me", From: "start"})
 		if err != nil || c.Tier != tier || c.From != from {
 			t.Fatalf("%+v, %v; want %s from %q", c, err, tier, from)
 		}
 		return c
 	}
 	reopen()
-	capture(t, w, CaptureOptions{Name: "base"})
-	f := claim(FreshlyMade, "base").Fork
+	capture(t, w, CaptureOptions{Name: "start"})
+	f := claim(FreshlyMade, "start").Fork
 	if _, err := s.Forest().Create(f.Root(), "work", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestClaimTiers(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := len(w.List())
-	f = claim(FreshlyMade, "base").Fork
+	f = claim(FreshlyMade, "start").Fork
 	if _, err := s.Forest().Lookup(f.Root(), "work"); err == nil {
 		t.Error("a fresh one has what another left")
 	}
@@ -139,7 +139,7 @@ func TestForkTTL(t *testing.T) {
 	if len(forks) != 1 || forks[0].Name != "b" || !forks[0].Expires.Equal(now.Add(10*time.Minute)) {
 		t.Errorf("the forks are %+v", forks)
 	}
-	if i, err := w.Find("a"); err != nil || i.Origin != OriginFork {
+	if i, err := w.Find("a"); err != nil || i.Kind != KindFork {
 		t.Errorf("it left %+v, %v", i, err)
 	}
 	if !slices.Contains(said, "forked a") || !slices.Contains(said, "fork-ended aa") || !slices.Contains(said, "captured a") {

@@ -64,7 +64,7 @@ func (w *Workspace) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		if err := w.mayCompact(o, snaps); err != nil {
 			return err
 		}
-		r, err := w.newSnapshot(tx, CaptureOptions{Name: o.Name, Origin: OriginManual, Message: o.Message, Caller: o.Caller})
+		r, err := w.newSnapshot(tx, CaptureOptions{Name: o.Name, Kind: KindManual, Message: o.Message, Caller: o.Caller})
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ func TestCullMany(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := openAt(t, &now)
 	w := s.Main()
-	first := capture(t, w, CaptureOptions{Name: "first", Origin: OriginTurn})
+	first := capture(t, w, CaptureOptions{Name: "first", Kind: KindTurn})
 	if err := s.Checkpoint(t.Context()); err != nil {
 		t.Fatal(err)
 	}

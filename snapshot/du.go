@@ -158,7 +158,7 @@ func (w *Workspace) holdings(tx *live.Tx, names []string) (h holdings, err error
 	for view, sn := range s.cat.snaps {
 		x := s.cat.workspaces[sn.ws]
 		o := by(x)
-		if x == w && view != w.origin && view != w.before && (len(names) == 0 || asked[sn]) {
+		if x == w && view != w.base && view != w.before && (len(names) == 0 || asked[sn]) {
 			o = h.own(owner{UsedBy: UsedBy{Name: sn.Name, Files: sn.Files, Size: sn.Bytes, seq: sn.Seq}})
 		}
 		snaps[view] = o

@@ -80,7 +80,7 @@ func (s *Store) commitEdit(w *Workspace, e *live.Edit, r *editRecord, undo bool,
 			return err
 		}
 		if undo {
-			before.Origin = OriginPreRestore
+			before.Kind = KindPreRestore
 			if r.Pre, err = w.newSnapshot(tx, before); err != nil {
 				return err
 			}

@@ -154,7 +154,7 @@ func (c copied) Get(h cas.Hash, dst []byte) ([]byte, error) {
 // pulled is the record of a snapshot that was made elsewhere.
 func pulled(i Info, id cas.Hash, st *tree.State) storedSnapshot {
 	return storedSnapshot{
-		Name: i.Name, Message: i.Message, Labels: i.Labels, Created: i.Created, Origin: OriginPull,
+		Name: i.Name, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: KindPull,
 		ID: id.String(), Files: st.Inodes - 1, Bytes: st.Bytes,
 	}
 }
@@ -258,7 +258,7 @@ func (w *Workspace) CaptureChanged() (bool, error) {
 	if !changed {
 		return false, nil
 	}
-	_, err := w.Capture(CaptureOptions{Origin: OriginAuto})
+	_, err := w.Capture(CaptureOptions{Kind: KindAuto})
 	return err == nil, err
 }
 

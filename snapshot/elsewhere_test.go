@@ -154,7 +154,7 @@ func TestStartElsewhere(t *testing.T) {
 	}
 	check := func() {
 		t.Helper()
-		for _, name := range []string{"v1", "origin"} {
+		for _, name := range []string{"v1", "base"} {
 			if got := stateDump(t, s.Main(), name); got != all {
 				t.Errorf("%s is another tree", name)
 			}
@@ -163,7 +163,7 @@ func TestStartElsewhere(t *testing.T) {
 	}
 	check()
 	i := mustFind(t, s.Main(), "v1")
-	want(t, "info", fmt.Sprintf("%v %s %s %d", i.ID == info.ID, i.Message, i.Origin, i.Files), "true hello pull 300")
+	want(t, "info", fmt.Sprintf("%v %s %s %d", i.ID == info.ID, i.Message, i.Kind, i.Files), "true hello pull 300")
 	write(t, s, s.Main().Root(), "f3", "mine")
 	write(t, s, s.Main().Root(), "new", "also mine")
 	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v2"}); err != nil {
@@ -295,7 +295,7 @@ func TestPulledStays(t *testing.T) {
 	}
 	got, err := s.Main().Pulled(info, startOf(t, info).ID, live.Caller{UID: 7})
 	done()
-	if err != nil || got.ID != info.ID || got.Origin != snapshot.OriginPull || got.UID != 7 {
+	if err != nil || got.ID != info.ID || got.Kind != snapshot.KindPull || got.UID != 7 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if _, err := s.Main().Pulled(info, startOf(t, info).ID, live.Caller{}); !errors.Is(err, errs.Exist) {
@@ -340,10 +340,10 @@ func diverged(t *testing.T, seed uint64) {
 		}
 	}
 	work(x, 100)
-	if _, err := base.Main().Capture(snapshot.CaptureOptions{Name: "base"}); err != nil {
+	if _, err := base.Main().Capture(snapshot.CaptureOptions{Name: "start"}); err != nil {
 		t.Fatal(err)
 	}
-	info := p.push(t, base.Main(), "base")
+	info := p.push(t, base.Main(), "start")
 	var stores [2]*walker
 	for i := range stores {
 		s := openWith(t, t.TempDir(), p, startOf(t, info))

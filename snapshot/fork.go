@@ -13,7 +13,7 @@ import (
 // ForkInfo describes a fork.
 type ForkInfo struct {
 	Name      string    `json:"name"`
-	Origin    string    `json:"origin"` // the snapshot that it began from, "" for a present state
+	Base      string    `json:"base"` // the snapshot that it began from, "" for a present state
 	Created   time.Time `json:"created"`
 	Snapshots int       `json:"snapshots"`
 	Files     int64     `json:"files"`
@@ -82,17 +82,17 @@ func (w *Workspace) makeFork(tx *live.Tx, o ForkOptions) (*Workspace, error) {
 		if _, err := s.stateOf(sn); err != nil {
 			return nil, err
 		}
-		r.From, r.Origin.Parent = sn.View, sn.Name
+		r.From, r.Base.Parent = sn.View, sn.Name
 	}
 	var err error
 	if r.View, err = tx.NewView(); err != nil {
 		return nil, err
 	}
-	if r.Origin.View, err = tx.NewView(); err != nil {
+	if r.Base.View, err = tx.NewView(); err != nil {
 		return nil, err
 	}
-	r.Origin.WS, r.Origin.Name, r.Origin.Origin = r.View, "origin", OriginFork
-	r.Origin.Created, r.Origin.UID, r.Origin.PID = s.opt.Now(), o.Caller.UID, o.Caller.PID
+	r.Base.WS, r.Base.Name, r.Base.Kind = r.View, "base", KindFork
+	r.Base.Created, r.Base.UID, r.Base.PID = s.opt.Now(), o.Caller.UID, o.Caller.PID
 	if err := s.journal(tx, recFork, r); err != nil {
 		return nil, err
 	}
@@ -136,14 +136,14 @@ func (s *Store) applyFork(tx *live.Tx, r forkRecord) (*Workspace, error) {
 	parent.forks[r.Name] = w
 	tx.AddView(r.View, st)
 	w.at = tx.Changed(w.view)
-	return w, s.setOrigin(tx, w, st, r.Origin)
+	return w, s.setOrigin(tx, w, st, r.Base)
 }
 
 // BeganFrom is the name that the snapshot had which a fork began from; "" if it was a
 // present state.
 func (w *Workspace) BeganFrom() (name string) {
 	w.read(func() {
-		if o, ok := w.store.cat.snaps[w.origin]; ok {
+		if o, ok := w.store.cat.snaps[w.base]; ok {
 			name = o.Parent
 		}
 	})
@@ -157,8 +157,8 @@ func (w *Workspace) Forks() []ForkInfo {
 	s.look(func(tx *live.Tx) {
 		for _, f := range w.forks {
 			i := ForkInfo{Name: f.name, Snapshots: len(f.snaps), Expires: f.expires, View: f.view}
-			if o, ok := s.cat.snaps[f.origin]; ok {
-				i.Origin, i.Created = o.Parent, o.Created
+			if o, ok := s.cat.snaps[f.base]; ok {
+				i.Base, i.Created = o.Parent, o.Created
 			}
 			if st, ok := tx.State(f.view); ok {
 				i.Files, i.Bytes = st.Inodes-1, st.Bytes

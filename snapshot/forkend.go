@@ -118,7 +118,7 @@ func (w *Workspace) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endF
 	}
 	if full != nil {
 		before, err := w.describe(tx, CaptureOptions{
-			Name: w.freeName(f.name + "-before"), Origin: OriginFork, Message: "fork " + f.name + " before it was emptied", Caller: c,
+			Name: w.freeName(f.name + "-before"), Kind: KindFork, Message: "fork " + f.name + " before it was emptied", Caller: c,
 		})
 		if err != nil {
 			return err
@@ -127,7 +127,7 @@ func (w *Workspace) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endF
 		r.Full = &before
 	}
 	last, err := w.describe(tx, CaptureOptions{
-		Name: w.freeName(f.name), Origin: OriginFork, Message: "last state of fork " + f.name, Caller: c,
+		Name: w.freeName(f.name), Kind: KindFork, Message: "last state of fork " + f.name, Caller: c,
 	})
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (s *Store) applyEndFork(tx *live.Tx, r endForkRecord) error {
 		return err
 	}
 	gone := slices.Clone(f.snaps)
-	for _, view := range []uint32{f.origin, f.before} {
+	for _, view := range []uint32{f.base, f.before} {
 		if sn, ok := s.cat.snaps[view]; ok {
 			gone = append(gone, sn)
 		}

@@ -111,7 +111,7 @@ func (s *Store) Importing() (done func()) {
 // soon.
 func (s *Store) Abandon() { s.gc.remove() }
 
-// Begin makes the present state the workspace's origin, and forgets what was
+// Begin makes the present state the workspace's base, and forgets what was
 // before: for a store that was filled when it was made.
 func (w *Workspace) Begin(c live.Caller) error {
 	s := w.store
@@ -123,7 +123,7 @@ func (w *Workspace) Begin(c live.Caller) error {
 		if err != nil {
 			return err
 		}
-		r := storedSnapshot{View: view, WS: w.view, Name: "origin", Origin: OriginImport, Created: s.opt.Now(), UID: c.UID, PID: c.PID}
+		r := storedSnapshot{View: view, WS: w.view, Name: "base", Kind: KindImport, Created: s.opt.Now(), UID: c.UID, PID: c.PID}
 		if err := s.journal(tx, recBegin, r); err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (s *Store) applyBegin(tx *live.Tx, r storedSnapshot) error {
 	for _, sn := range slices.Clone(w.snaps) {
 		s.cat.remove(sn)
 	}
-	if o, ok := s.cat.snaps[w.origin]; ok {
+	if o, ok := s.cat.snaps[w.base]; ok {
 		s.cat.remove(o)
 	}
 	w.nextSeq, w.undo, w.head = 1, 0, ""

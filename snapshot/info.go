@@ -11,17 +11,17 @@ import (
 
 // The ways in which a snapshot comes about.
 const (
-	OriginManual     = "manual"
-	OriginTurn       = "turn" // of an agent
-	OriginAuto       = "auto"
-	OriginPreRestore = "pre-restore"
-	OriginFork       = "fork"
-	OriginImport     = "import"
-	OriginPull       = "pull"
+	KindManual     = "manual"
+	KindTurn       = "turn" // of an agent
+	KindAuto       = "auto"
+	KindPreRestore = "pre-restore"
+	KindFork       = "fork"
+	KindImport     = "import"
+	KindPull       = "pull"
 )
 
-// Origins are all of them.
-var Origins = []string{OriginManual, OriginTurn, OriginAuto, OriginPreRestore, OriginFork, OriginImport, OriginPull}
+// Kinds are all of them.
+var Kinds = []string{KindManual, KindTurn, KindAuto, KindPreRestore, KindFork, KindImport, KindPull}
 
 // Counts are the events between a snapshot and the one before.
 type Counts struct {
@@ -38,7 +38,7 @@ type Info struct {
 	Seq     uint64            `json:"seq"`
 	ID      string            `json:"id"`     // 64 hex digits, empty until sealed
 	Parent  string            `json:"parent"` // the snapshot before, or that was restored
-	Origin  string            `json:"origin"`
+	Kind    string            `json:"kind"`
 	Message string            `json:"message"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Created time.Time         `json:"created"`
@@ -57,7 +57,7 @@ type Info struct {
 	// GitCommits are those of the last exports, of which each repository has its
 	// own; the newest is last.
 	GitCommits []string `json:"git_commits,omitempty"`
-	Sealed     bool     `json:"sealed"`
+	Sealed     bool     `json:"stored"`
 	Pinned     bool     `json:"pinned"`
 	// Claim is the label of the claimed fork that left it when it ended. No user and
 	// no remote can set it: the next claim of the label begins with the snapshot.
@@ -93,7 +93,7 @@ type storedSnapshot struct {
 	Seq         uint64            `json:"seq,omitempty"`
 	ID          string            `json:"id,omitempty"` // of the sealed state
 	Parent      string            `json:"parent,omitempty"`
-	Origin      string            `json:"origin"`
+	Kind        string            `json:"kind"`
 	Message     string            `json:"message,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Created     time.Time         `json:"created"`
@@ -116,7 +116,7 @@ func (s *snap) stored() storedSnapshot { return s.Info.stored(s.ws) }
 
 func (i *Info) stored(ws uint32) storedSnapshot {
 	return storedSnapshot{
-		View: i.View, WS: ws, Name: i.Name, Seq: i.Seq, ID: i.ID, Parent: i.Parent, Origin: i.Origin,
+		View: i.View, WS: ws, Name: i.Name, Seq: i.Seq, ID: i.ID, Parent: i.Parent, Kind: i.Kind,
 		Message: i.Message, Labels: i.Labels, Created: i.Created, Expires: i.Expires,
 		UID: i.UID, PID: i.PID, Command: i.Command, Files: i.Files, Bytes: i.Bytes, UniqueBytes: i.UniqueBytes,
 		Counts: i.Counts, FirstEvent: i.FirstEvent, LastEvent: i.LastEvent, GitCommits: i.GitCommits, Pinned: i.Pinned, Claim: i.Claim,
@@ -126,7 +126,7 @@ func (i *Info) stored(ws uint32) storedSnapshot {
 // info is what users see of a record.
 func (r *storedSnapshot) info() Info {
 	i := Info{
-		View: r.View, Name: r.Name, Seq: r.Seq, ID: r.ID, Parent: r.Parent, Origin: r.Origin,
+		View: r.View, Name: r.Name, Seq: r.Seq, ID: r.ID, Parent: r.Parent, Kind: r.Kind,
 		Message: r.Message, Labels: r.Labels, Created: r.Created, Expires: r.Expires,
 		UID: r.UID, PID: r.PID, Files: r.Files, Bytes: r.Bytes, UniqueBytes: r.UniqueBytes,
 		Counts: r.Counts, FirstEvent: r.FirstEvent, LastEvent: r.LastEvent, GitCommits: r.GitCommits, Pinned: r.Pinned, Claim: r.Claim,
@@ -152,7 +152,7 @@ func (r *storedSnapshot) load() (*snap, error) {
 
 // Past reports whether the workspace was in the state of the snapshot: it never was in
 // what a fork left or what came from a remote.
-func (i *Info) Past() bool { return i.Origin != OriginFork && i.Origin != OriginPull }
+func (i *Info) Past() bool { return i.Kind != KindFork && i.Kind != KindPull }
 
 // maxGitCommits is how many exports of a snapshot are remembered.
 const maxGitCommits = 32

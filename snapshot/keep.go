@@ -87,7 +87,7 @@ func (s *Store) keepRound(k *keepTimes) time.Time {
 			k.tick = quietTick
 		}
 		if !at.After(now) {
-			if _, err := w.Capture(CaptureOptions{Origin: OriginAuto}); err != nil {
+			if _, err := w.Capture(CaptureOptions{Kind: KindAuto}); err != nil {
 				s.logger.Warn("automatic capture", "workspace", w.Name(), "err", err)
 			}
 			p.captured = now
@@ -199,17 +199,17 @@ func (w *Workspace) stays(sn *snap) bool {
 func (sn *snap) expired(now time.Time) bool { return sn.Expires != nil && now.After(*sn.Expires) }
 
 // culled returns the views, oldest first, of the snapshots whose own time is over, or that the rule of
-// their origin does not keep by the policy that it returns, too.
+// their kind does not keep by the policy that it returns, too.
 func (w *Workspace) culled(now time.Time) (rules policy.Policy, views []uint32) {
 	w.read(func() { rules = w.policy })
 	selections := make(map[string]*policy.Selection)
-	for origin, rule := range rules.Keep.Rules() {
-		selections[origin] = rule.Select(now)
+	for kind, rule := range rules.Keep.Rules() {
+		selections[kind] = rule.Select(now)
 	}
 	minAge := time.Duration(rules.MinAgeSeconds) * time.Second
 	newest := true
 	w.eachBack(func(sn *snap) {
-		k := selections[sn.Origin]
+		k := selections[sn.Kind]
 		kept := k == nil || k.Keeps(sn.Created) || newest
 		newest = false
 		// Restoring again and again must not push out what was there before.
@@ -262,7 +262,7 @@ func (w *Workspace) cullDue(now time.Time) time.Time {
 			next(*sn.Expires)
 		}
 		next(sn.Created.Add(minAge))
-		if rule, ok := rules[sn.Origin]; ok {
+		if rule, ok := rules[sn.Kind]; ok {
 			next(sn.Created.Add(time.Duration(rule.Within)))
 		}
 	})

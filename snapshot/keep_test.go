@@ -43,14 +43,14 @@ func TestAYearOfSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	capture(t, w, CaptureOptions{Name: "mine"})
-	capture(t, w, CaptureOptions{Name: "pinned", Origin: OriginAuto, Pinned: true})
+	capture(t, w, CaptureOptions{Name: "pinned", Kind: KindAuto, Pinned: true})
 	for hour := range 365 * 24 {
 		now = now.Add(time.Hour)
 		if hour%2 == 0 {
-			capture(t, w, CaptureOptions{Origin: OriginAuto})
+			capture(t, w, CaptureOptions{Kind: KindAuto})
 		}
 		if hour%24 < 5 {
-			capture(t, w, CaptureOptions{Origin: OriginTurn})
+			capture(t, w, CaptureOptions{Kind: KindTurn})
 		}
 		if hour%12 == 0 {
 			if err := s.cull(w, now); err != nil {
@@ -63,15 +63,15 @@ func TestAYearOfSnapshots(t *testing.T) {
 	}
 	kept := map[string][]Info{}
 	for _, i := range w.List() {
-		kept[i.Origin] = append(kept[i.Origin], i)
+		kept[i.Kind] = append(kept[i.Kind], i)
 	}
-	if len(kept[OriginManual]) != 1 {
-		t.Errorf("%d manual snapshots", len(kept[OriginManual]))
+	if len(kept[KindManual]) != 1 {
+		t.Errorf("%d manual snapshots", len(kept[KindManual]))
 	}
-	if n := len(kept[OriginTurn]); n != 100 {
+	if n := len(kept[KindTurn]); n != 100 {
 		t.Errorf("%d of the turns are kept, want the last 100, which last more than 7 days", n)
 	}
-	auto := kept[OriginAuto]
+	auto := kept[KindAuto]
 	// The newest six lie two hours apart; then one for each of the other six days, for
 	// each of up to four weeks, and for each other month, some of which are the same.
 	if n := len(auto); n < 6+6+9 || n > 6+6+4+11+1 {
@@ -255,7 +255,7 @@ func TestKeepSleeps(t *testing.T) {
 	sleeps("a change, with an interval", time.Second)
 	now = now.Add(time.Second)
 	sleeps("an interval that has passed", keepTick)
-	if i, err := w.Find("latest"); err != nil || i.Origin != OriginAuto {
+	if i, err := w.Find("latest"); err != nil || i.Kind != KindAuto {
 		t.Errorf("the newest is %+v, %v", i, err)
 	}
 	now = now.Add(time.Second)

@@ -42,7 +42,7 @@ func TestRestoreOfALargeDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	pages := s.CAS().Stats().Objects
-	for _, name := range []string{"origin", "v"} {
+	for _, name := range []string{"base", "v"} {
 		before := s.CAS().Stats().Objects
 		if _, err := s.Main().Restore(ctx, snapshot.RestoreOptions{Name: name}); err != nil {
 			t.Fatal(err)

@@ -51,11 +51,11 @@ func TestListsOfChanges(t *testing.T) {
 	other := b.Charge()
 	for name, do := range map[string]func(ctx context.Context, list *budget.Charge) (n int, more bool, err error){
 		"dry run": func(ctx context.Context, list *budget.Charge) (int, bool, error) {
-			r, err := f.Restore(ctx, snapshot.RestoreOptions{Name: "origin", DryRun: true, List: list})
+			r, err := f.Restore(ctx, snapshot.RestoreOptions{Name: "base", DryRun: true, List: list})
 			return r.Changed, r.More, err
 		},
 		"restore": func(ctx context.Context, list *budget.Charge) (int, bool, error) {
-			r, err := f.Restore(ctx, snapshot.RestoreOptions{Name: "origin", List: list})
+			r, err := f.Restore(ctx, snapshot.RestoreOptions{Name: "base", List: list})
 			if err == nil {
 				_, err = f.Restore(ctx, snapshot.RestoreOptions{Name: "full"})
 			}

@@ -19,7 +19,7 @@ var (
 // controlNames are the names in .snapshots that mean something else.
 var controlNames = map[string]bool{
 	"create": true, "restore": true, "fork": true, "export": true, "call": true, "push": true, "list": true, "log": true,
-	"status": true, "policy": true, "latest": true, "undo": true, "origin": true, "README": true,
+	"status": true, "policy": true, "latest": true, "undo": true, "base": true, "README": true,
 }
 
 // MaxDescription is how many bytes the message and the labels of a snapshot may have

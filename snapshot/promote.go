@@ -58,7 +58,7 @@ type PromoteResult struct {
 // ErrConflict is wrapped by the error of a promotion that was refused.
 var ErrConflict = errors.New("changed on both sides")
 
-// Promote brings what changed in a fork since its origin into the workspace.
+// Promote brings what changed in a fork since its base into the workspace.
 // A path that changed on both sides in different ways, which do not merge, is a
 // conflict: nothing is touched then, unless the options decide.
 func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) (PromoteResult, error) {
@@ -139,9 +139,9 @@ func permittedMerge(may func(path *tree.Path, in ...*tree.State) error, m *three
 func (s *Store) mergeFor(ctx context.Context, e *live.Edit, f *Workspace, o PromoteOptions) (*threeway.Merge, error) {
 	m := &threeway.Merge{Source: s.src, Objects: s.cas, Ours: e.Base(), OursView: f.parent, TheirsView: f.view, List: o.List, Now: time.Now().UnixNano()}
 	if err := s.forest.Update(true, func(tx *live.Tx) (err error) {
-		base, ok := s.cat.snaps[f.origin]
+		base, ok := s.cat.snaps[f.base]
 		if !ok {
-			return fmt.Errorf("%w: fork %q has no origin", ErrNotFound, f.name)
+			return fmt.Errorf("%w: fork %q has no base", ErrNotFound, f.name)
 		}
 		if m.Base, err = s.stateOf(base); err != nil {
 			return err

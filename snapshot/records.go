@@ -29,10 +29,10 @@ const (
 )
 
 type forkRecord struct {
-	WS     uint32         `json:"ws"`   // the parent
-	View   uint32         `json:"view"` // of the fork
-	Name   string         `json:"name"`
-	Origin storedSnapshot `json:"origin"`
+	WS   uint32         `json:"ws"`   // the parent
+	View uint32         `json:"view"` // of the fork
+	Name string         `json:"name"`
+	Base storedSnapshot `json:"base"`
 	// From is the view of the snapshot that it starts from; the present state
 	// when Now is set.
 	From uint32 `json:"from"`

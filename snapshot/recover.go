@@ -95,17 +95,17 @@ func (s *Store) makeMain(tx *live.Tx) error {
 	st := s.emptyTree(tx, now)
 	w := newWorkspace(s, live.MainView, "main")
 	s.cat.workspaces[w.view] = w
-	origin := storedSnapshot{Name: "origin", Origin: OriginImport, Created: now, UID: s.opt.UID}
+	base := storedSnapshot{Name: "base", Kind: KindImport, Created: now, UID: s.opt.UID}
 	if start := s.start; start != nil {
 		var err error
 		if st, err = s.beginWith(tx, start, w); err != nil {
 			return err
 		}
-		origin.Origin, origin.Parent = OriginPull, start.Info.Name
-		w.head = origin.Parent
+		base.Kind, base.Parent = KindPull, start.Info.Name
+		w.head = base.Parent
 	}
 	tx.AddView(w.view, st)
-	return s.setOrigin(tx, w, st, origin)
+	return s.setOrigin(tx, w, st, base)
 }
 
 func (s *Store) emptyTree(tx *live.Tx, now time.Time) *tree.State {
@@ -124,7 +124,7 @@ func (s *Store) setOrigin(tx *live.Tx, w *Workspace, st *tree.State, r storedSna
 	tx.UseView(r.View)
 	r.WS = w.view
 	r.Files, r.Bytes = st.Inodes-1, st.Bytes
-	w.origin = r.View
+	w.base = r.View
 	_, err := s.keepState(r, st)
 	return err
 }

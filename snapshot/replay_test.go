@@ -73,7 +73,7 @@ func portrait(t *testing.T, s *snapshot.Store) map[string]string {
 			t.Fatal(err)
 		}
 		out[w.Name()] = dump(t, s, st)
-		for _, i := range append(w.List(), mustFind(t, w, "origin")) {
+		for _, i := range append(w.List(), mustFind(t, w, "base")) {
 			st, err := w.StateOf(i.Name)
 			if err != nil {
 				t.Fatal(err)

@@ -60,7 +60,7 @@ func TestToRedo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Main().Restore(t.Context(), RestoreOptions{Name: "origin"}); err != nil {
+	if _, err := s.Main().Restore(t.Context(), RestoreOptions{Name: "base"}); err != nil {
 		t.Fatal(err)
 	}
 	check := func(when string, least, most int64) {

@@ -11,8 +11,8 @@ import (
 
 // mayDelete refuses what the policy protects. The lock is held.
 func (w *Workspace) mayDelete(sn *snap, c live.Caller) error {
-	if sn.View == w.origin {
-		return errs.New(errs.Protected, "protected: the origin cannot be deleted")
+	if sn.View == w.base {
+		return errs.New(errs.Protected, "protected: base cannot be deleted")
 	}
 	if sn.Pinned {
 		return errs.New(errs.Busy, "busy: snapshot %q is pinned; let it go with `amberfs unpin %s` first", sn.Name, sn.Name)
@@ -44,7 +44,7 @@ func (w *Workspace) mayEnd(f *Workspace, c live.Caller) error {
 	if err := w.mayRename(c); err != nil {
 		return fmt.Errorf("fork %s cannot end: %w", f.name, err)
 	}
-	if began, ok := w.store.cat.snaps[f.origin]; ok && !w.oldEnough(began, c) {
+	if began, ok := w.store.cat.snaps[f.base]; ok && !w.oldEnough(began, c) {
 		return errs.New(errs.Protected, "protected: fork %s has snapshots and is younger than the %s that the policy asks for", f.name, w.minAge())
 	}
 	return nil
@@ -66,13 +66,13 @@ func (w *Workspace) mayRename(c live.Caller) error {
 }
 
 // admitCapture refuses a manual snapshot over the limit. The lock is held.
-func (w *Workspace) admitCapture(origin string) error {
-	if origin != OriginManual || w.policy.ManualLimit == 0 {
+func (w *Workspace) admitCapture(kind string) error {
+	if kind != KindManual || w.policy.ManualLimit == 0 {
 		return nil
 	}
 	n := 0
 	for _, sn := range w.snaps {
-		if sn.Origin == OriginManual {
+		if sn.Kind == KindManual {
 			n++
 		}
 	}

@@ -378,7 +378,7 @@ func TestCloseTime(t *testing.T) {
 func TestNamesAreChecked(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"v1": true, "_": true, "a.b-c": true, "": false, "-a": false, ".a": false, "a/b": false, "a..b": false,
-		"a.": false, "a.lock": false, "cp-1": false, "cp-x": true, "create": false, "origin": false, "README": false, "ä": false,
+		"a.": false, "a.lock": false, "cp-1": false, "cp-x": true, "create": false, "base": false, "README": false, "ä": false,
 	} {
 		if err := snapshot.CheckName(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)

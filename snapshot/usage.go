@@ -188,7 +188,7 @@ func (s *Store) count(u *usage) error {
 	return nil
 }
 
-// chains are the states of a fork and of each fork in it, from the origin to the
+// chains are the states of a fork and of each fork in it, from the base to the
 // present, and what was written before they were taken.
 func (s *Store) chains(u *usage) (chains [][]func() (*tree.State, error), since int64, err error) {
 	err = s.forest.Update(true, func(tx *live.Tx) (err error) {

@@ -27,7 +27,7 @@ type Workspace struct {
 	byName   map[string]*snap
 	forks    map[string]*Workspace
 	nextSeq  uint64
-	origin   uint32 // views of snapshots
+	base     uint32 // views of snapshots
 	undo     uint32
 	before   uint32 // the bookmark, see Bookmark
 	head     string // name of the snapshot that the present state follows
@@ -57,7 +57,7 @@ func newWorkspace(s *Store, view uint32, name string) *Workspace {
 func (w *Workspace) stored(st *tree.State) storedWorkspace {
 	return storedWorkspace{
 		View: w.view, Parent: w.parent, Fork: w.fork, Name: w.name, NextSeq: w.nextSeq,
-		Origin: w.origin, Undo: w.undo, Before: w.before, Head: w.head, Policy: w.policy, Claim: w.claim, Expires: w.expires,
+		Base: w.base, Undo: w.undo, Before: w.before, Head: w.head, Policy: w.policy, Claim: w.claim, Expires: w.expires,
 		Inodes: st.Inodes, Bytes: st.Bytes, Exports: w.usage.exports.Load(),
 	}
 }
@@ -66,7 +66,7 @@ func (w *Workspace) stored(st *tree.State) storedWorkspace {
 func (s *Store) loadWorkspace(r storedWorkspace) (*Workspace, error) {
 	w := newWorkspace(s, r.View, r.Name)
 	w.parent, w.fork, w.nextSeq = r.Parent, r.Fork, r.NextSeq
-	w.origin, w.undo, w.before, w.head, w.policy = r.Origin, r.Undo, r.Before, r.Head, r.Policy
+	w.base, w.undo, w.before, w.head, w.policy = r.Base, r.Undo, r.Before, r.Head, r.Policy
 	w.claim, w.expires = r.Claim, r.Expires
 	w.usage.exports.Store(r.Exports)
 	var err error
@@ -109,7 +109,7 @@ func (w *Workspace) read(fn func()) {
 }
 
 // Find returns the snapshot that a name, cp-<seq>, a prefix of an id, latest,
-// undo or origin means. ErrNotFound when there is none.
+// undo or base means. ErrNotFound when there is none.
 func (w *Workspace) Find(name string) (info Info, err error) {
 	w.read(func() {
 		var sn *snap
@@ -120,7 +120,7 @@ func (w *Workspace) Find(name string) (info Info, err error) {
 	return info, err
 }
 
-// List returns the snapshots, newest first, without the origin.
+// List returns the snapshots, newest first, without the base.
 func (w *Workspace) List() []Info {
 	var out []Info
 	w.read(func() {

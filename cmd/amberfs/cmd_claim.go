@@ -19,7 +19,7 @@ func claimCommand(a *app) *cobra.Command {
 
 Concurrent claims of a label get the same fork. With REMOTE@SNAPSHOT, contents are
 fetched when they are read, and the name is resolved at most once a minute.`,
-		Example: `  cd "$(amberfs claim box-17 --from base --ttl 1h --json | jq -r .path)"`,
+		Example: `  cd "$(amberfs claim box-17 --from start --ttl 1h --json | jq -r .path)"`,
 		Args:    args(1, 1, "a LABEL"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			p, err := a.place()

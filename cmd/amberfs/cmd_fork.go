@@ -25,7 +25,7 @@ remote"). File contents are fetched when they are read.
 		Example: `  amberfs fork v1 try-left
   amberfs fork try-right
   amberfs fork label:task=17 again --ttl 1h
-  amberfs fork origin@base box-18
+  amberfs fork team@start box-18
   amberfs fork --delete try-right`,
 		Args: args(1, 2, "perhaps a SNAPSHOT, and a NAME"),
 		ValidArgsFunction: func(cmd *cobra.Command, argv []string, prefix string) ([]string, cobra.ShellCompDirective) {

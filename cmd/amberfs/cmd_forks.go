@@ -36,7 +36,7 @@ func forkRows(forks []snapshot.ForkInfo) [][]string {
 	}
 	var rows [][]string
 	for _, f := range forks {
-		from := f.Origin
+		from := f.Base
 		if from == "" {
 			from = "-"
 		}

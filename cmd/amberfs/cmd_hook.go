@@ -44,7 +44,7 @@ The exit status is always 0, so that a hook cannot stop the agent.`,
 			}
 			message := []rune(strings.Join(strings.Fields(in.Prompt), " "))
 			req := service.Snapshot{Message: string(message[:min(len(message), 200)]), Labels: labels,
-				Origin: snapshot.OriginTurn, IfChanged: true}
+				Kind: snapshot.KindTurn, IfChanged: true}
 			_ = a.askHere(cmd.Context(), req, nil)
 			return nil
 		},

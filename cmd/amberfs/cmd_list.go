@@ -18,7 +18,7 @@ func listCommand(a *app) *cobra.Command {
 	var labels []string
 	var long bool
 	cmd := &cobra.Command{
-		Use:     "list [-n N] [--since T] [--origin O] [--label KEY=VALUE]... [--long]",
+		Use:     "list [-n N] [--since T] [--kind K] [--label KEY=VALUE]... [--long]",
 		Aliases: []string{"ls"},
 		Short:   "List snapshots, newest first",
 		Long: `Lists the snapshots of the workspace, newest first: name, the first 12 digits of the
@@ -56,7 +56,7 @@ id ("-" until it is stored), time and message, separated by tabs.`,
 	f := cmd.Flags()
 	f.IntVarP(&req.Limit, "limit", "n", 0, "only the newest `N`")
 	f.StringVar(&req.Since, "since", "", "only since this `TIME`: 2h, 7d, or a date such as 2026-01-31")
-	f.StringVar(&req.Origin, "origin", "", "only this `KIND`: manual, turn, auto, pre-restore, fork, import, pull")
+	f.StringVar(&req.Kind, "kind", "", "only this `KIND`: manual, turn, auto, pre-restore, fork, import, pull")
 	f.StringArrayVar(&labels, "label", nil, "only with the label `KEY=VALUE`; repeatable")
 	f.BoolVar(&long, "long", false, "also show kind, counts of changes (+/~/-) and labels")
 	return cmd
@@ -75,7 +75,7 @@ func sinceText(text string) (string, error) {
 func longRows(infos []snapshot.Info) [][]string {
 	rows := listRows(infos)
 	for n, i := range infos {
-		rows[n] = append(rows[n], i.Origin, countsText(i.Counts), labelText(i.Labels))
+		rows[n] = append(rows[n], i.Kind, countsText(i.Counts), labelText(i.Labels))
 	}
 	return rows
 }

@@ -18,8 +18,8 @@ not there yet is sent. A snapshot becomes visible when all of it is there. An
 interrupted push continues when it is run again.
 
 If the name is in use there for another snapshot, push exits with status 4.`,
-		Example: `  amberfs push origin v1
-  amberfs push origin latest --as nightly --force`,
+		Example: `  amberfs push team v1
+  amberfs push team latest --as nightly --force`,
 		Args: args(2, -1, "a REMOTE and at least one SNAPSHOT"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			req.Remote, req.Snapshots = argv[0], argv[1:]
@@ -60,7 +60,7 @@ func pullCommand(a *app) *cobra.Command {
 		Long: `Copies snapshots of REMOTE, a name or a URL, into the store with everything they
 need. An interrupted pull continues when it is run again. The workspace does not
 change.`,
-		Example: `  amberfs pull origin v1
+		Example: `  amberfs pull team v1
   amberfs pull s3://bucket/team v1 --as theirs`,
 		Args: args(2, -1, "a REMOTE and at least one SNAPSHOT"),
 		RunE: func(cmd *cobra.Command, argv []string) error {

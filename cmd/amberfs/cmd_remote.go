@@ -49,7 +49,7 @@ that it does not provide are reported.
 
 --recipient encrypts everything on a new remote to an age key. The service then sees
 sizes, times and names only. AMBERFS_AGE_IDENTITY names the file that decrypts it.`,
-		Example: `  amberfs remote add origin s3://bucket/team
+		Example: `  amberfs remote add team s3://bucket/team
   amberfs remote add nas file:///mnt/nas/amberfs
   amberfs remote add hub oci://ghcr.io/me/workspaces --recipient age1...`,
 		Args: args(2, 2, "a NAME and a URL"),

@@ -44,7 +44,7 @@ func infoFields(i snapshot.Info, now time.Time) [][]string {
 		{"number", fmt.Sprintf("cp-%d", i.Seq)},
 		{"id", id},
 		{"created", i.Created.Format(time.RFC3339) + " (" + humanize.RelTime(i.Created, now, "ago", "from now") + ")"},
-		{"origin", i.Origin},
+		{"kind", i.Kind},
 	}
 	add := func(name, value string) {
 		if value != "" {

@@ -32,7 +32,7 @@ prints its id. With --no-wait it returns at once and prints cp-N.`,
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			req := service.Snapshot{Name: strings.Join(argv, ""), Message: message, Wait: !noWait, Pinned: pin, Expires: expires, IfChanged: ifChanged}
 			if turn {
-				req.Origin = snapshot.OriginTurn
+				req.Kind = snapshot.KindTurn
 			}
 			var err error
 			if req.Labels, err = parseLabels(labels); err != nil {

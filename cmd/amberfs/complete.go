@@ -31,7 +31,7 @@ func (a *app) completeSnapshots(n int) completion {
 		for _, i := range l.Snapshots {
 			out = append(out, i.Name+"\t"+service.OneLine(i.Message))
 		}
-		return append(out, "latest", "undo", "origin"), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		return append(out, "latest", "undo", "base"), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 }
 

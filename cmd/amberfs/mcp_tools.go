@@ -45,7 +45,7 @@ var tools = []tool{
 		show: text(func(i *snapshot.Info) string { return fmt.Sprintf("snapshot %s created: %s", i.Name, i.ID) })},
 	{names: [3]string{"snapshot_list", "snapshots_list"}, title: "List snapshots", effect: reads,
 		about: "List the snapshots, newest first: name, id, time and description, with tabs between.",
-		op:    service.List{}, args: "limit since origin labels", pages: true,
+		op:    service.List{}, args: "limit since kind labels", pages: true,
 		show: text(func(l *service.Snapshots) string { return joinRows(listRows(l.Snapshots)) })},
 	{names: [3]string{"snapshot_show"}, title: "Show a snapshot", effect: reads,
 		about: "Show everything about one snapshot.", op: service.Show{}, args: "name",

@@ -198,7 +198,7 @@ func (b *carryBack) ask(ctx context.Context, conn *client.Client, n int) (bool, 
 		case "n", "no":
 			return false, nil
 		case "d", "diff":
-			err := conn.Do(ctx, service.Diff{A: "origin"}, client.Exchange{Out: a.stderr}, nil)
+			err := conn.Do(ctx, service.Diff{A: "base"}, client.Exchange{Out: a.stderr}, nil)
 			if err != nil {
 				return false, err
 			}

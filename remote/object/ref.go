@@ -37,7 +37,7 @@ type Ref struct {
 	Message string            `json:"message,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Created time.Time         `json:"created"`
-	Origin  string            `json:"origin,omitempty"`
+	Kind    string            `json:"kind,omitempty"`
 	Files   int64             `json:"files"`
 	Bytes   int64             `json:"bytes"`
 

@@ -105,7 +105,7 @@ func makeOriginal(t *testing.T, killed bool) *original {
 			at = filepath.Join(".forks", ws)
 			o.views[at] = view{workspace: ws}
 		}
-		names := []string{"origin"}
+		names := []string{"base"}
 		list, err := os.ReadFile(m.Path(at, ".snapshots", "list"))
 		must(t, err)
 		for line := range bytes.Lines(list) {

@@ -108,7 +108,7 @@ func TestHooks(t *testing.T) {
 				callHook(t, m, event, groups[0].Hooks[0].Command)
 			}
 			write(t, m.Path("f"), "a bad turn\n")
-			list := m.Amberfs("list", "--origin", "turn")
+			list := m.Amberfs("list", "--kind", "turn")
 			name, rest, _ := strings.Cut(list, "\t")
 			if !strings.HasSuffix(rest, "\tmake it \"good\" now\n") || strings.Count(list, "\n") != 1 {
 				t.Fatalf("the list is %q", list)

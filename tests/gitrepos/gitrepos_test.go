@@ -93,7 +93,7 @@ func TestRoundTrips(t *testing.T) {
 		for i, rev := range revisions(t, repo, harness.Count(t, "GIT_REVS", 3, 12)) {
 			name := fmt.Sprintf("r%d", i)
 			start := time.Now()
-			amberfs(t, m.Dir, "fork", "origin", name)
+			amberfs(t, m.Dir, "fork", "base", name)
 			ws := m.Path(".forks", name)
 			// The sources may lie in a worktree, or in a clone that shares its objects.
 			amberfs(t, ws, "import", "--trust-config", "--git", repo, rev)
@@ -139,7 +139,7 @@ func TestWorktrees(t *testing.T) {
 				}
 				git(t, work, "-c", "advice.detachedHead=false", "checkout", "-q", "-f", rev)
 				litter(t, work)
-				amberfs(t, m.Dir, "fork", "origin", name)
+				amberfs(t, m.Dir, "fork", "base", name)
 				ws := m.Path(".forks", name)
 				amberfs(t, ws, "import", work)
 				amberfs(t, ws, "snapshot", name)

@@ -219,7 +219,7 @@ func TestRestoreOfManyChanges(t *testing.T) {
 	harness.Same(t, "restored", before, harness.ReadTree(t, m.Dir))
 	restore(t, m, "undo")
 	harness.Same(t, "undone", after, harness.ReadTree(t, m.Dir))
-	restore(t, m, "origin")
+	restore(t, m, "base")
 	entries, err := os.ReadDir(m.Dir)
 	must(t, err)
 	if len(entries) != 0 {

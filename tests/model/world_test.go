@@ -198,7 +198,7 @@ func (w *world) fork(t *rapid.T) {
 	}
 	w.workspaces[at] = &workspace{fs: start.fs.Clone(), snaps: map[string]*captured{}}
 	same(t, "a new fork", start.tree, walk(t, w.dir(at)))
-	same(t, "origin of a fork", start.tree, walk(t, w.control(at, "origin")))
+	same(t, "origin of a fork", start.tree, walk(t, w.control(at, "base")))
 }
 
 // endFork removes a fork; its last state becomes a snapshot of main.

@@ -9,7 +9,7 @@ import { Detail } from "./detail.js";
 
 let writes = false;
 let stopFollowing = () => {};
-let pair = ["origin", ""]; // what the middle compares
+let pair = ["base", ""]; // what the middle compares
 let loading = null;
 
 const detail = new Detail();

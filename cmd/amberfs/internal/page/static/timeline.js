@@ -38,7 +38,7 @@ export class Timeline {
   show() {
     const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
     const matches = (s) => {
-      const text = [s.name, s.message, s.origin, s.command, ...Object.entries(s.labels || {}).map(([k, v]) => `${k}=${v}`)].join(" ").toLowerCase();
+      const text = [s.name, s.message, s.kind, s.command, ...Object.entries(s.labels || {}).map(([k, v]) => `${k}=${v}`)].join(" ").toLowerCase();
       return words.every((w) => text.includes(w));
     };
     const groupOf = $("grouping").value === "day"
@@ -68,7 +68,7 @@ export class Timeline {
     row.setAttribute("role", "option");
     row.setAttribute("aria-selected", String(this.chosen.includes(item.name)));
     if (item.now) { this.drawNow(row); return; }
-    const [icon, about] = icons[item.origin] || icons.manual;
+    const [icon, about] = icons[item.kind] || icons.manual;
     const c = item.counts || {};
     row.append(
       el("div", { class: "top" },
@@ -93,9 +93,9 @@ export class Timeline {
 
   // before is the snapshot that the one of this name is compared with.
   before(name) {
-    if (name === "") return this.snapshots[0]?.name || "origin";
+    if (name === "") return this.snapshots[0]?.name || "base";
     const i = this.snapshots.findIndex((s) => s.name === name);
-    return this.snapshots[i + 1]?.name || "origin";
+    return this.snapshots[i + 1]?.name || "base";
   }
 
   named(name) { return this.snapshots.find((s) => s.name === name); }

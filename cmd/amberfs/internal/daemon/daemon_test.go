@@ -139,7 +139,7 @@ func TestCheckRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := func(name string) string { return filepath.Join(dir, name) }
-	for _, d := range []string{"mnt", "full", "mnt/inside", "reserved/.snapshots", "tree"} {
+	for _, d := range []string{"mnt", "full", "around/inside", "reserved/.snapshots", "tree"} {
 		if err := os.MkdirAll(path(d), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func TestCheckRefuses(t *testing.T) {
 		kind              fail.Kind
 		mentions, mention string
 	}{
-		{"store inside mount point", "mnt/inside/s", "mnt", "", fail.Usage, "inside the mount point", "beside"},
+		{"store inside mount point", "around/inside/s", "around", "", fail.Usage, "inside the mount point", "beside"},
 		{"store is a file", "file", "mnt", "", fail.Usage, "file", "directory"},
 		{"store has other things", "full", "mnt", "", fail.Usage, "full", "--from"},
 		{"no parent of the store", "no/such/store", "mnt", "", fail.NotFound, "no/such", "mkdir -p"},

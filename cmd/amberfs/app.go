@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service/client"
@@ -126,6 +128,16 @@ func (a *app) askHere(ctx context.Context, args, result any) error {
 		return err
 	}
 	return a.ask(ctx, p, args, result)
+}
+
+// show asks for the operation that args belongs to, and prints its result, which text
+// does for a person.
+func show[R any](a *app, cmd *cobra.Command, args any, text func(R)) error {
+	var done R
+	if err := a.askHere(cmd.Context(), args, &done); err != nil {
+		return err
+	}
+	return a.print(done, func() { text(done) })
 }
 
 // deadMount explains a mount whose daemon does not answer.

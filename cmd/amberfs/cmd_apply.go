@@ -99,16 +99,14 @@ func (a *app) printConflicts(done *gitbridge.Applied, err error) error {
 	if done == nil || len(done.Conflicts) == 0 && !done.Partial {
 		return err
 	}
-	if a.json {
-		if perr := a.printJSON(done); perr != nil {
-			return perr
-		}
-		return fail.Quiet(fail.KindOf(err))
-	}
-	for _, p := range done.Conflicts { // none if it was partial
+	return a.printFailed(done, err, func() { a.printPaths(done.Conflicts) }) // none if it was partial
+}
+
+// printPaths prints a path a line.
+func (a *app) printPaths(paths []string) {
+	for _, p := range paths {
 		a.printf("%s\n", quote(p))
 	}
-	return err
 }
 
 func (a *app) printApplied(done *gitbridge.Applied) error {

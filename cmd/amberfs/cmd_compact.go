@@ -25,11 +25,7 @@ deleted, except pinned ones. If the policy protects one of them, nothing changes
 				return fail.New(fail.Usage, "the new snapshot needs a name").WithHint("give it with --name")
 			}
 			req.Names = argv
-			var done service.Compacted
-			if err := a.askHere(cmd.Context(), req, &done); err != nil {
-				return err
-			}
-			return a.print(done, func() { a.printf("%s", compactedLines(done)) })
+			return show(a, cmd, req, func(done service.Compacted) { a.printf("%s", compactedLines(done)) })
 		},
 	}
 	cmd.Flags().StringVar(&req.Name, "name", "", "`NAME` of the new snapshot")

@@ -19,11 +19,7 @@ only they share. With SNAPSHOTs, only those are shown.`,
 		Args:              args(0, -1, "any SNAPSHOTs"),
 		ValidArgsFunction: a.completeSnapshots(-1),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			var u snapshot.DiskUsage
-			if err := a.askHere(cmd.Context(), service.DU{Names: argv}, &u); err != nil {
-				return err
-			}
-			return a.print(u, func() {
+			return show(a, cmd, service.DU{Names: argv}, func(u snapshot.DiskUsage) {
 				rows := [][]string{}
 				for _, s := range u.Snapshots {
 					rows = append(rows, []string{bytesText(s.Bytes), s.Name})

@@ -18,11 +18,7 @@ tree. Writers wait, readers continue. It ends with "amberfs thaw", or after --fo
 		Example: `  amberfs freeze --for 10s`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var done service.Frozen
-			if err := a.askHere(cmd.Context(), req, &done); err != nil {
-				return err
-			}
-			return a.print(done, func() { a.printf("frozen until %s\n", done.Until.Format(time.RFC3339)) })
+			return show(a, cmd, req, func(done service.Frozen) { a.printf("frozen until %s\n", done.Until.Format(time.RFC3339)) })
 		},
 	}
 	cmd.Flags().StringVar(&req.For, "for", "30s", "end the freeze after this `TIME`")
@@ -36,11 +32,7 @@ func thawCommand(a *app) *cobra.Command {
 		Example: `  amberfs thaw`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var done service.Thawed
-			if err := a.askHere(cmd.Context(), service.Thaw{}, &done); err != nil {
-				return err
-			}
-			return a.print(done, func() {
+			return show(a, cmd, service.Thaw{}, func(done service.Thawed) {
 				if done.Thawed {
 					a.printf("thawed\n")
 				} else {

@@ -15,11 +15,7 @@ runs in the background. It works on a full disk.`,
 		Example: `  amberfs gc`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var done service.Collected
-			if err := a.askHere(cmd.Context(), service.GC{}, &done); err != nil {
-				return err
-			}
-			return a.print(done, func() {
+			return show(a, cmd, service.GC{}, func(done service.Collected) {
 				if done.Bytes == 0 && done.Objects == 0 {
 					a.printf("nothing to free\n")
 					return

@@ -1,17 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
@@ -21,14 +17,12 @@ import (
 
 func logCommand(a *app) *cobra.Command {
 	var req service.Log
-	var last int
-	var reverse bool
 	cmd := &cobra.Command{
-		Use:   "log [-f] [-n N] [--since T] [--action A] [--command C] [--reverse] [PATH]",
+		Use:   "log [-f] [-n N] [--since T] [--action A] [--command C] [PATH]",
 		Short: "Show events",
 		Long: `Shows the events of the workspace, oldest first: time, action, path, and the command
 and process that caused it. With PATH, only events at or below it.`,
-		Example: `  amberfs log -n 20 --reverse
+		Example: `  amberfs log -n 20
   amberfs log --since 2h --action deleted src/`,
 		Args: args(0, 1, "at most one PATH"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -36,11 +30,8 @@ and process that caused it. With PATH, only events at or below it.`,
 			if err != nil {
 				return err
 			}
-			if req.Follow && reverse {
-				return fail.New(fail.Usage, "-f and --reverse exclude each other")
-			}
-			if cmd.Flags().Changed("lines") && last < 1 {
-				return fail.New(fail.Usage, "-n takes a number from 1 on, not %d", last)
+			if cmd.Flags().Changed("lines") && req.Limit < 1 {
+				return fail.New(fail.Usage, "-n must be at least 1, not %d", req.Limit)
 			}
 			if req.Since, err = sinceText(req.Since); err != nil {
 				return err
@@ -55,76 +46,32 @@ and process that caused it. With PATH, only events at or below it.`,
 			if !req.Follow {
 				a.usePager()
 			}
-			out := &eventPrinter{a: a, last: last, reverse: reverse}
-			if req.Follow && last > 0 {
-				if req.After, err = a.lastEvents(cmd.Context(), p, req, out); err != nil {
+			if req.Follow && req.Limit > 0 {
+				past := req
+				past.Follow, req.Limit = false, 0
+				if err := a.exchange(cmd.Context(), p, past, client.Exchange{Item: func(line json.RawMessage) error {
+					var e event
+					err := json.Unmarshal(line, &e)
+					req.After = e.Seq
+					return errors.Join(err, a.printEvent(line))
+				}}, nil); err != nil {
 					return err
 				}
-				out = &eventPrinter{a: a}
 			}
-			err = a.exchange(cmd.Context(), p, req, client.Exchange{Item: out.add}, nil)
+			err = a.exchange(cmd.Context(), p, req, client.Exchange{Item: a.printEvent}, nil)
 			if req.Follow && cmd.Context().Err() != nil {
 				return nil
 			}
-			return errors.Join(err, out.end())
+			return err
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&req.Follow, "follow", "f", false, "continue as events happen")
-	f.IntVarP(&last, "lines", "n", 0, "only the last `N`")
+	f.IntVarP(&req.Limit, "lines", "n", 0, "only the last `N`")
 	f.StringVar(&req.Since, "since", "", "only since this `TIME`: 2h, 7d, or a date")
 	f.StringVar(&req.Action, "action", "", "only this `ACTION`: created, modified, deleted, renamed, restored, captured, ...")
 	f.StringVar(&req.Command, "command", "", "only commands that begin with `COMMAND`")
-	f.BoolVar(&reverse, "reverse", false, "newest first")
 	return cmd
-}
-
-// lastEvents prints what out keeps of the events so far, and returns the number of the
-// last one.
-func (a *app) lastEvents(ctx context.Context, p locate.Place, req service.Log, out *eventPrinter) (uint64, error) {
-	req.Follow = false
-	if err := a.exchange(ctx, p, req, client.Exchange{Item: out.add}, nil); err != nil {
-		return 0, err
-	}
-	var e event
-	if n := len(out.held); n > 0 {
-		if err := json.Unmarshal(out.held[n-1], &e); err != nil {
-			return 0, fmt.Errorf("reading an event: %w", err)
-		}
-	}
-	return e.Seq, out.end()
-}
-
-// eventPrinter prints events as they come or, when only the last are wanted or
-// the newest first, at the end.
-type eventPrinter struct {
-	a       *app
-	last    int
-	reverse bool
-	held    []json.RawMessage
-}
-
-func (p *eventPrinter) add(line json.RawMessage) error {
-	if p.last == 0 && !p.reverse {
-		return p.a.printEvent(line)
-	}
-	p.held = append(p.held, bytes.Clone(line))
-	if p.last > 0 && len(p.held) > p.last {
-		p.held = p.held[1:]
-	}
-	return nil
-}
-
-func (p *eventPrinter) end() error {
-	if p.reverse {
-		slices.Reverse(p.held)
-	}
-	for _, line := range p.held {
-		if err := p.a.printEvent(line); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // event is what is printed of an event; --json prints all of it.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/internal/fail"
@@ -37,20 +35,7 @@ A snapshot is taken first, so "amberfs undo" takes the merge back. The fork stay
 				return err
 			}
 			if err != nil {
-				var e *fail.Error
-				if errors.As(err, &e) && e.Hint == "" {
-					e.Hint = "decide with --ours or --theirs"
-				}
-				if a.json {
-					if perr := a.printJSON(done); perr != nil {
-						return perr
-					}
-					return fail.Quiet(fail.KindOf(err))
-				}
-				for _, c := range done.Conflicts {
-					a.printf("%s\n", quote(c))
-				}
-				return err
+				return a.printFailed(done, err, func() { a.printPaths(done.Conflicts) })
 			}
 			if text := openText(done.Open); text != "" && !a.json {
 				defer a.note("%s", text)

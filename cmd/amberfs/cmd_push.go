@@ -23,11 +23,7 @@ If the name is in use there for another snapshot, push exits with status 4.`,
 		Args: args(2, -1, "a REMOTE and at least one SNAPSHOT"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			req.Remote, req.Snapshots = argv[0], argv[1:]
-			var done service.PushedList
-			if err := a.askHere(cmd.Context(), req, &done); err != nil {
-				return err
-			}
-			return a.print(done, func() {
+			return show(a, cmd, req, func(done service.PushedList) {
 				for _, p := range done.Pushed {
 					a.printf("%s", pushedLine(req.Remote, p))
 				}
@@ -65,11 +61,7 @@ change.`,
 		Args: args(2, -1, "a REMOTE and at least one SNAPSHOT"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			req.Remote, req.Snapshots = argv[0], argv[1:]
-			var done service.PulledList
-			if err := a.askHere(cmd.Context(), req, &done); err != nil {
-				return err
-			}
-			return a.print(done, func() {
+			return show(a, cmd, req, func(done service.PulledList) {
 				for _, i := range done.Pulled {
 					a.printf("snapshot %s pulled from %s: %s, %s\n", i.Name, req.Remote, plural(int(i.Files), "file", "files"), bytesText(i.Bytes))
 				}

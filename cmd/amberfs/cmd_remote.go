@@ -79,11 +79,7 @@ func remoteListCommand(a *app) *cobra.Command {
 }
 
 func (a *app) listRemotes(cmd *cobra.Command) error {
-	var done service.RemoteList
-	if err := a.askHere(cmd.Context(), service.Remotes{}, &done); err != nil {
-		return err
-	}
-	return a.print(done, func() {
+	return show(a, cmd, service.Remotes{}, func(done service.RemoteList) {
 		for _, r := range done.Remotes {
 			a.printf("%s\t%s\n", r.Name, r.URL)
 		}
@@ -102,11 +98,7 @@ contacted, because the requests would be signed with your credentials. "amberfs
 status" lists them. This command agrees to one, by its name or its URL.`,
 		Args: args(1, 1, "a REMOTE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			var done service.Remote
-			if err := a.askHere(cmd.Context(), service.TrustRemote{Remote: argv[0]}, &done); err != nil {
-				return err
-			}
-			return a.print(done, func() { a.printf("remote %s is trusted: %s\n", done.Name, done.URL) })
+			return show(a, cmd, service.TrustRemote{Remote: argv[0]}, func(done service.Remote) { a.printf("remote %s is trusted: %s\n", done.Name, done.URL) })
 		},
 	}
 }
@@ -117,11 +109,7 @@ func remoteRemoveCommand(a *app) *cobra.Command {
 		Short: "Forget a remote",
 		Args:  args(1, 1, "a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			var done service.None
-			if err := a.askHere(cmd.Context(), service.RemoveRemote{Name: argv[0]}, &done); err != nil {
-				return err
-			}
-			return a.print(done, func() { a.printf("remote %s removed\n", argv[0]) })
+			return show(a, cmd, service.RemoveRemote{Name: argv[0]}, func(done service.None) { a.printf("remote %s removed\n", argv[0]) })
 		},
 	}
 }
@@ -132,11 +120,7 @@ func remoteSnapshotsCommand(a *app) *cobra.Command {
 		Short: "List the snapshots on a remote, newest first",
 		Args:  args(1, 1, "a REMOTE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			var done service.RemoteSnapshotList
-			if err := a.askHere(cmd.Context(), service.RemoteSnapshots{Remote: argv[0]}, &done); err != nil {
-				return err
-			}
-			return a.print(done, func() { a.printRemoteSnapshots(done) })
+			return show(a, cmd, service.RemoteSnapshots{Remote: argv[0]}, func(done service.RemoteSnapshotList) { a.printRemoteSnapshots(done) })
 		},
 	}
 }
@@ -164,11 +148,7 @@ func remoteRmCommand(a *app) *cobra.Command {
 		Long:  `Deletes snapshots from a remote. "amberfs remote gc" frees what only they needed.`,
 		Args:  args(2, -1, "a REMOTE and at least one SNAPSHOT"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			var done service.Removed
-			if err := a.askHere(cmd.Context(), service.RemovePushed{Remote: argv[0], Names: argv[1:]}, &done); err != nil {
-				return err
-			}
-			return a.print(done, func() {
+			return show(a, cmd, service.RemovePushed{Remote: argv[0], Names: argv[1:]}, func(done service.Removed) {
 				for _, name := range done.Names {
 					a.printf("snapshot %s removed from %s\n", name, argv[0])
 				}
@@ -192,10 +172,7 @@ snapshots and exits with status 7.`,
 			if err != nil && fail.KindOf(err) != fail.Damage {
 				return err
 			}
-			if perr := a.print(done, func() { a.printVerifiedRemote(done) }); perr != nil {
-				return perr
-			}
-			return err
+			return a.printFailed(done, err, func() { a.printVerifiedRemote(done) })
 		},
 	}
 	cmd.Flags().BoolVar(&deep, "deep", false, "read every byte")
@@ -219,11 +196,7 @@ later, and deleted at least a day after that. Expired snapshots are deleted too.
 registry frees untagged data itself.`,
 		Args: args(1, 1, "a REMOTE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			var done remote.Collected
-			if err := a.askHere(cmd.Context(), service.GCRemote{Remote: argv[0]}, &done); err != nil {
-				return err
-			}
-			return a.print(done, func() {
+			return show(a, cmd, service.GCRemote{Remote: argv[0]}, func(done remote.Collected) {
 				a.printf("freed %s (%d objects); %d more wait for later runs\n", bytesText(done.Bytes), done.Removed, done.Waiting)
 			})
 		},

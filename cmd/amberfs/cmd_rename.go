@@ -17,11 +17,7 @@ func renameCommand(a *app) *cobra.Command {
 		ValidArgsFunction: a.completeSnapshots(1),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			req := service.Rename{From: argv[0], To: argv[1]}
-			var info snapshot.Info
-			if err := a.askHere(cmd.Context(), req, &info); err != nil {
-				return err
-			}
-			return a.print(info, func() { a.printf("snapshot %s renamed to %s\n", req.From, req.To) })
+			return show(a, cmd, req, func(info snapshot.Info) { a.printf("snapshot %s renamed to %s\n", req.From, req.To) })
 		},
 	}
 }

@@ -17,11 +17,7 @@ it is freed in the background.`,
 		Args:              args(1, -1, "at least one NAME"),
 		ValidArgsFunction: a.completeSnapshots(-1),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			var done service.Removed
-			if err := a.askHere(cmd.Context(), service.Remove{Names: argv}, &done); err != nil {
-				return err
-			}
-			return a.print(done, func() {
+			return show(a, cmd, service.Remove{Names: argv}, func(done service.Removed) {
 				for _, name := range done.Names {
 					a.printf("snapshot %s deleted\n", name)
 				}

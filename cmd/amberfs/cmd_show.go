@@ -24,11 +24,7 @@ id, latest, undo or base.`,
 		Args:              args(1, 1, "one NAME"),
 		ValidArgsFunction: a.completeSnapshots(1),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			var info snapshot.Info
-			if err := a.askHere(cmd.Context(), service.Show{Name: argv[0]}, &info); err != nil {
-				return err
-			}
-			return a.print(info, func() { printFields(a, infoFields(info, time.Now())) })
+			return show(a, cmd, service.Show{Name: argv[0]}, func(info snapshot.Info) { printFields(a, infoFields(info, time.Now())) })
 		},
 	}
 }

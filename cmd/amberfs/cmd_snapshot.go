@@ -43,11 +43,7 @@ prints its id. With --no-wait it returns at once and prints cp-N.`,
 					return err
 				}
 			}
-			var info snapshot.Info
-			if err := a.askHere(cmd.Context(), req, &info); err != nil {
-				return err
-			}
-			return a.print(info, func() {
+			return show(a, cmd, req, func(info snapshot.Info) {
 				if noWait {
 					a.printf("cp-%d\n", info.Seq)
 				} else {

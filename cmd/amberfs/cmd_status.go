@@ -17,11 +17,7 @@ func statusCommand(a *app) *cobra.Command {
 		Example: `  amberfs status --json`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var st service.Status
-			if err := a.askHere(cmd.Context(), service.GetStatus{}, &st); err != nil {
-				return err
-			}
-			return a.print(st, func() { printFields(a, statusFields(st, time.Now())) })
+			return show(a, cmd, service.GetStatus{}, func(st service.Status) { printFields(a, statusFields(st, time.Now())) })
 		},
 	}
 }

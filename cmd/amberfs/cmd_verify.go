@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
@@ -32,17 +30,7 @@ quarantine. The STORE must not be mounted.`,
 			if r == nil {
 				return err
 			}
-			if !a.json {
-				a.printReport(r)
-				return err
-			}
-			if perr := a.printJSON(r); perr != nil {
-				return perr
-			}
-			if err != nil {
-				return fail.Quiet(fail.KindOf(err))
-			}
-			return nil
+			return a.printFailed(r, err, func() { a.printReport(r) })
 		},
 	}
 	cmd.Flags().BoolVar(&repair, "repair", false, "rebuild the index and move damaged records aside")
@@ -66,32 +54,22 @@ func (a *app) verify(cmd *cobra.Command, argv []string, repair bool) (*snapshot.
 		return nil, err
 	}
 	store = locate.Resolve(mounts, store)
-	if _, err := locate.Find(mounts, store); err == nil || len(argv) == 0 { // a mount point does as well
-		return a.verifyMounted(ctx, store, repair)
-	}
-	if c, err := client.Open(ctx, client.Target{Store: store, Command: a.command}); err == nil {
-		defer c.Close()
-		return a.askVerify(ctx, c, repair, store)
-	}
-	bar := a.newProgress()
-	defer bar.done()
-	return daemon.VerifyStore(ctx, store, repair, bar.show)
-}
-
-func (a *app) verifyMounted(ctx context.Context, dir string, repair bool) (*snapshot.Report, error) {
-	p, err := a.placeOf(dir)
-	if err != nil {
-		return nil, err
-	}
-	c, err := a.open(ctx, p)
-	if err != nil {
-		return nil, err
+	var c *client.Client
+	if _, ferr := locate.Find(mounts, store); ferr == nil || len(argv) == 0 { // a mount point does as well
+		p, err := a.placeOf(store)
+		if err != nil {
+			return nil, err
+		}
+		store = p.Store
+		if c, err = a.open(ctx, p); err != nil {
+			return nil, err
+		}
+	} else if c, err = client.Open(ctx, client.Target{Store: store, Command: a.command}); err != nil {
+		bar := a.newProgress()
+		defer bar.done()
+		return daemon.VerifyStore(ctx, store, repair, bar.show)
 	}
 	defer c.Close()
-	return a.askVerify(ctx, c, repair, p.Store)
-}
-
-func (a *app) askVerify(ctx context.Context, c *client.Client, repair bool, store string) (*snapshot.Report, error) {
 	if repair {
 		return nil, fail.New(fail.Busy, "a mounted store cannot be repaired").
 			WithHint("unmount it, then run `amberfs verify --repair %s`", store)
@@ -99,7 +77,7 @@ func (a *app) askVerify(ctx context.Context, c *client.Client, repair bool, stor
 	bar := a.newProgress()
 	defer bar.done()
 	var report snapshot.Report
-	err := c.Do(ctx, service.Verify{}, client.Exchange{Progress: bar.show}, &report)
+	err = c.Do(ctx, service.Verify{}, client.Exchange{Progress: bar.show}, &report)
 	if err != nil && report.OK() {
 		return nil, err
 	}

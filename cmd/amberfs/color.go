@@ -13,7 +13,6 @@ const (
 	colorRed   = "\x1b[31m"
 	colorGreen = "\x1b[32m"
 	colorCyan  = "\x1b[36m"
-	colorDim   = "\x1b[2m"
 	colorReset = "\x1b[m"
 )
 
@@ -25,6 +24,7 @@ type diffWriter struct {
 	w       io.Writer
 	person  bool // reads it, on a terminal; colours are for persons, too
 	color   bool
+	inPatch bool
 	inHunk  bool
 	partial []byte
 	n       int64
@@ -79,66 +79,27 @@ func (d *diffWriter) line(l []byte) error {
 	return err
 }
 
-// paint colours one line. Inside a hunk only the first byte counts: a removed
+// paint colours one line of a patch. Inside a hunk only the first byte counts: a removed
 // line "-- x" must not look like a header.
 func (d *diffWriter) paint(l []byte) []byte {
 	c := ""
 	switch {
 	case bytes.HasPrefix(l, []byte("diff --git ")):
-		d.inHunk = false
+		d.inPatch, d.inHunk = true, false
 		c = colorBold
+	case !d.inPatch: // a list of files
+		return l
 	case bytes.HasPrefix(l, []byte("@@ ")):
 		d.inHunk = true
 		c = colorCyan
-	case !d.inHunk && len(l) > 0 && l[0] != ' ':
-		c = d.header(l)
+	case !d.inHunk:
+		c = colorBold
 	case bytes.HasPrefix(l, []byte("+")):
 		c = colorGreen
 	case bytes.HasPrefix(l, []byte("-")):
 		c = colorRed
-	case !d.inHunk:
-		return histogram(l)
+	default:
+		return l
 	}
-	if c == "" {
-		return append([]byte(nil), l...)
-	}
-	return append(append([]byte(c), l...), colorReset...)
-}
-
-// header colours a line outside hunks: of a patch's head, or a name with its
-// status.
-func (d *diffWriter) header(l []byte) string {
-	for _, h := range []string{"--- ", "+++ ", "old mode", "new mode", "new file", "deleted file", "similarity", "rename", "index", "copy"} {
-		if bytes.HasPrefix(l, []byte(h)) {
-			return colorBold
-		}
-	}
-	if i := bytes.IndexByte(l, '\t'); i > 0 {
-		switch l[0] {
-		case 'A':
-			return colorGreen
-		case 'D':
-			return colorRed
-		case 'M', 'T', 'R':
-			return colorCyan
-		}
-	}
-	return ""
-}
-
-// histogram colours the signs at the end of a line of --stat.
-func histogram(l []byte) []byte {
-	bar := bytes.LastIndexByte(l, ' ')
-	signs := l[bar+1:]
-	if bar < 0 || !bytes.Contains(l, []byte(" | ")) || len(signs) == 0 || len(bytes.Trim(signs, "+-")) > 0 {
-		return append([]byte(nil), l...)
-	}
-	plus := bytes.Count(signs, []byte("+"))
-	out := append([]byte(nil), l[:bar+1]...)
-	out = append(out, colorGreen...)
-	out = append(out, signs[:plus]...)
-	out = append(out, colorReset...)
-	out = append(out, colorRed...)
-	out = append(out, signs[plus:]...)
-	return append(out, colorReset...)
+	return []byte(c + string(l) + colorReset)
 }

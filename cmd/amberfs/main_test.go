@@ -162,16 +162,3 @@ func TestDiffColors(t *testing.T) {
 		t.Errorf("the text changed: %q", plain)
 	}
 }
-
-func TestHistogramColors(t *testing.T) {
-	got := string(histogram([]byte(" a/file | 5 +++--")))
-	want := " a/file | 5 " + colorGreen + "+++" + colorReset + colorRed + "--" + colorReset
-	if got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	for _, line := range []string{" 3 files changed", " a | Bin 0 -> 5 bytes", " x--"} {
-		if got := string(histogram([]byte(line))); got != line {
-			t.Errorf("histogram(%q) = %q", line, got)
-		}
-	}
-}

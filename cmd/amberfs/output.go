@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
@@ -53,6 +54,17 @@ func (a *app) print(v any, text func()) error {
 	}
 	text()
 	return nil
+}
+
+// printFailed prints v, which explains err if there is one, and gives the error that the command ends with.
+func (a *app) printFailed(v any, err error, text func()) error {
+	if perr := a.print(v, text); perr != nil {
+		return perr
+	}
+	if a.json && err != nil {
+		return fail.Quiet(fail.KindOf(err))
+	}
+	return err
 }
 
 // isTerminal says whether f is a terminal.

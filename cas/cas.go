@@ -31,6 +31,8 @@ var (
 	// ErrDamaged: the bytes on disk are not the ones that were stored. The
 	// error is a *DamageError.
 	ErrDamaged = errs.Damaged
+	// ErrLost: neither copy of the manifest can be used.
+	ErrLost = manifest.ErrLost
 	// ErrNoSpace: going on would eat into the space that the index and gc need.
 	ErrNoSpace = errs.NoSpace
 	// ErrFormat: written by another version of the program. Nothing was touched.
@@ -67,7 +69,6 @@ type Damage struct {
 	Offset int64  // bytes from the start of the file
 	Length int64  // bytes of the file that are affected
 	Reason string
-	Mended bool // put right when the store was opened: nothing is lost
 }
 
 // String returns the damage as one line.
@@ -77,7 +78,7 @@ func (d Damage) String() string {
 		what = "object " + d.Hash.String()
 	}
 	switch {
-	case d.Mended:
+	case d.Hash.IsZero() && d.Length == 0: // a copy of the manifest
 		return d.Pack + ": " + d.Reason
 	case strings.HasSuffix(d.Pack, packExt):
 		return fmt.Sprintf("%s in pack %s at %d: %s", what, d.Pack, d.Offset, d.Reason)
@@ -133,9 +134,9 @@ type RepairResult struct {
 	Packs       int
 	Objects     int64    // objects in the new index
 	Metas       int64    // metadata keys
-	Mended      int64    // pack headers and copies of the manifest that were made good again
+	Mended      int64    // pack headers that were written again
 	Quarantined int64    // damaged records taken out of the packs
-	Damage      []Damage // everything found, mended or not
+	Damage      []Damage // everything found
 }
 
 // Stats are the store's figures.

@@ -25,21 +25,6 @@ func verifyClean(t testing.TB, s *Store) {
 	}
 }
 
-// verifyMended fails the test if Verify finds anything but what Open put right, and
-// returns how much that was.
-func verifyMended(t testing.TB, s *Store) (n int) {
-	t.Helper()
-	_, err := s.Verify(context.Background(), VerifyOptions{}, func(d Damage) {
-		if n++; !d.Mended {
-			t.Errorf("damage: %s", d)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 // copyDir copies the files of a directory, as a power cut would leave an index
 // whose every write is synced.
 func copyDir(t testing.TB, from string) string {

@@ -98,5 +98,5 @@
 //	              space.file       the reserve
 //	                space.mu
 //
-// lifetime.mu and findings.mu are taken alone.
+// lifetime.mu is taken alone.
 package cas

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/amberfs/amberfs/internal/errs"
 )
@@ -86,12 +85,9 @@ func (p place) encode() []byte {
 }
 
 // durable is the place up to which all objects are on disk, by what was committed
-// last. If some of that is lost, nobody knows, and nothing may be taken for torn.
+// last.
 func (s *Store) durable() place {
 	b, _ := s.manifest.Get(keyDurable)
-	if len(s.manifest.Lost()) > 0 {
-		return place{pack: math.MaxUint64}
-	}
 	if len(b) != 16 {
 		return place{}
 	}

@@ -12,8 +12,7 @@ import (
 // Repair makes a store whole again as far as packs and manifest allow. It must not be
 // open. Every record is read; the bytes of a damaged one are moved to the folder
 // quarantine, and its object is missing from then on, until it is put again. Then the
-// index is built anew from the packs alone. Metadata that neither copy of the manifest
-// has is told for the last time.
+// index is built anew from the packs alone.
 func Repair(dir string, o Options) (RepairResult, error) {
 	o.ReadOnly = false
 	r := &repairer{}
@@ -45,10 +44,9 @@ func (r *repairer) packs(dir string, o Options) (err error) {
 	if err := r.s.space.forOpening(); err != nil {
 		return err
 	}
-	if err := r.s.openManifest(true); err != nil {
+	if err := r.s.openManifest(); err != nil {
 		return err
 	}
-	r.took(r.s.findings.take())
 	if err := r.removeIndex(); err != nil {
 		return err
 	}
@@ -65,12 +63,6 @@ func (r *repairer) packs(dir string, o Options) (err error) {
 	return nil
 }
 
-// took takes note of what was put right.
-func (r *repairer) took(mended []Damage) {
-	r.res.Damage = append(r.res.Damage, mended...)
-	r.res.Mended += int64(len(mended))
-}
-
 func (r *repairer) removeIndex() error {
 	dir := r.s.indexDir()
 	lock, err := lockIndex(dir)
@@ -84,19 +76,13 @@ func (r *repairer) removeIndex() error {
 	return r.s.named(removeIndex(dir))
 }
 
-// open builds the index, and tells what is lost.
+// open builds the index.
 func (r *repairer) open(dir string, o Options) error {
 	s, err := Open(dir, o)
 	if err != nil {
 		return err
 	}
-	for _, d := range s.manifest.Lost() {
-		r.res.Damage = append(r.res.Damage, damageOfManifest(d))
-	}
-	err = s.manifest.Forgive()
-	if err == nil {
-		err = s.ScanMeta("", func(string, []byte) error { r.res.Metas++; return nil })
-	}
+	err = s.ScanMeta("", func(string, []byte) error { r.res.Metas++; return nil })
 	st := s.Stats()
 	r.res.Packs, r.res.Objects = st.Packs, st.Objects
 	if cerr := s.Close(); err == nil {
@@ -116,7 +102,8 @@ func (r *repairer) writePackHeader(p *pack) error {
 		return fmt.Errorf("write header of pack %s: %w", p.name(), err)
 	}
 	p.size = max(p.size, packHeaderSize)
-	r.took([]Damage{{Pack: p.name(), Length: packHeaderSize, Reason: errPackHeader.Error()}})
+	r.res.Damage = append(r.res.Damage, Damage{Pack: p.name(), Length: packHeaderSize, Reason: errPackHeader.Error()})
+	r.res.Mended++
 	return f.Sync()
 }
 

@@ -42,30 +42,6 @@ type Store struct {
 	commits  sync.Mutex // one Commit at a time
 	manifest *manifest.Manifest
 	gc       collection
-	findings findings
-}
-
-// findings are what Open found damaged and put right, for Verify to tell.
-type findings struct {
-	mu     sync.Mutex
-	mended []Damage
-}
-
-// add notes that something was found damaged, and is about to be put right from what
-// else there is.
-func (f *findings) add(where string, reason error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.mended = append(f.mended, Damage{Pack: where, Reason: reason.Error(), Mended: true})
-}
-
-// take returns them, once.
-func (f *findings) take() []Damage {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	found := f.mended
-	f.mended = nil
-	return found
 }
 
 // Open opens the store in dir, making what is missing. An index that is missing, that
@@ -171,7 +147,7 @@ func (s *Store) open() error {
 			return err
 		}
 	}
-	if err := s.openManifest(false); err != nil {
+	if err := s.openManifest(); err != nil {
 		return err
 	}
 	if err := s.named(s.openIndex()); err != nil {
@@ -204,18 +180,11 @@ func (s *Store) loadPacks() error {
 	return nil
 }
 
-func (s *Store) openManifest(salvage bool) error {
-	m, err := manifest.Open(s.fs, s.dir, manifest.Options{
-		Logger: s.log, New: !s.packs.used(), ReadOnly: s.o.ReadOnly, Salvage: salvage, Room: s.space.forMeta,
+func (s *Store) openManifest() (err error) {
+	s.manifest, err = manifest.Open(s.fs, s.dir, manifest.Options{
+		Logger: s.log, New: !s.packs.used(), ReadOnly: s.o.ReadOnly, Room: s.space.forMeta,
 	})
-	if err != nil {
-		return noSpace(err)
-	}
-	s.manifest = m
-	for _, d := range m.Mended() {
-		s.findings.add(d.File, errors.New(d.Reason))
-	}
-	return nil
+	return noSpace(err)
 }
 
 // openIndex opens the index and brings it up to the packs, or builds it anew.

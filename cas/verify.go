@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/amberfs/amberfs/cas/manifest"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
@@ -14,7 +13,7 @@ import (
 // compares the packs with the index in both directions. It calls bad, from the
 // calling goroutine, for everything that is not as it should be. Puts and
 // Commits go on meanwhile; collections wait. bad may read from the store, but
-// not change it. What Open found damaged and put right is told too, once.
+// not change it.
 //
 // The error is that of the context or of a disk that cannot be read at all;
 // damage is no error.
@@ -46,9 +45,6 @@ type verifier struct {
 }
 
 func (v *verifier) run(ctx context.Context) error {
-	for _, d := range v.s.findings.take() {
-		v.report(d)
-	}
 	if err := v.manifest(); err != nil {
 		return err
 	}
@@ -72,13 +68,9 @@ func (v *verifier) manifest() error {
 	found, size, err := v.s.manifest.Verify()
 	v.res.Bytes += size
 	for _, d := range found {
-		v.report(damageOfManifest(d))
+		v.report(Damage{Pack: d.File, Reason: d.Reason})
 	}
 	return err
-}
-
-func damageOfManifest(d manifest.Damage) Damage {
-	return Damage{Pack: d.File, Offset: d.Offset, Length: d.Length, Reason: d.Reason}
 }
 
 func (v *verifier) report(d Damage) {

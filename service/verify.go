@@ -43,7 +43,7 @@ func RepairStore(ctx context.Context, dir string, show func(Progress)) (*snapsho
 	if err != nil || r.OK() || len(r.Affected) == 0 {
 		return r, err
 	}
-	return r, DamageFound(r, "what could not be mended is set aside in the store's folder quarantine")
+	return r, DamageFound(r, "what could not be repaired is set aside in the store's folder quarantine")
 }
 
 // ofSystem reports whether an error is one of the system, not of what is stored.
@@ -63,9 +63,6 @@ func DamageFound(r *snapshot.Report, hint string) error {
 		e = fail.New(fail.Damage, "found %s of which a part is lost", count(len(r.Affected), "path")).
 			WithHint("nothing that is stored is damaged, and no repair finds the rest: bring them back from elsewhere, or delete them")
 	} else {
-		if len(r.Affected) == 0 && !slices.ContainsFunc(r.Damage, func(d snapshot.Damaged) bool { return !d.Mended }) {
-			hint = "it was put right when the store was opened; nothing is lost"
-		}
 		e = fail.New(fail.Damage, "found %s", count(len(r.Damage), "damaged record")).WithHint("%s", hint)
 	}
 	e.Result = r

@@ -17,8 +17,9 @@ var (
 	ErrBadName  = errs.New(errs.Invalid, "refused name")
 	// ErrUnchanged comes with the newest snapshot, which is as the workspace is now.
 	ErrUnchanged = errors.New("nothing changed since the newest snapshot")
-	ErrLost      = errors.New("the catalogue is missing")
-	ErrRemoved   = errors.New("the store, or its index, was removed while it was in use")
+	// ErrLost: the catalogue is missing.
+	ErrLost    = cas.ErrLost
+	ErrRemoved = errors.New("the store, or its index, was removed while it was in use")
 )
 
 // inUse is err, or a storedir.LockedError if another process has the chunk store open: one

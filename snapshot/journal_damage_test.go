@@ -208,45 +208,6 @@ func TestJournalCutInUse(t *testing.T) {
 	}
 }
 
-// TestCheckpointLost: as long as the journal goes back to the beginning of a
-// store, nothing is lost with the catalogue.
-func TestCheckpointLost(t *testing.T) {
-	ctx := context.Background()
-	dir := filepath.Join(t.TempDir(), "store")
-	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 40 {
-		write(t, s, s.Main().Root(), fmt.Sprint("file", i), fmt.Sprint("content ", i))
-	}
-	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {
-		t.Fatal(err)
-	}
-	info, err := s.Main().WaitSealed(ctx, "v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, s, s.Main().Root(), "later", "than that")
-	killed := filepath.Join(t.TempDir(), "killed")
-	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	loseCatalogue(t, killed)
-	s = open(t, killed)
-	if now, err := s.Main().Find("v1"); err != nil || now.Seq != info.Seq || now.Files != 40 {
-		t.Errorf("the snapshot came back as %+v, %v", now, err)
-	}
-	for name, want := range map[string]string{"file7": "content 7", "later": "than that"} {
-		if got := read(t, s, s.Main().Root(), name); got != want {
-			t.Errorf("%s holds %q", name, got)
-		}
-	}
-}
-
 // TestRestingJournalLost: the journal of a store at rest holds nothing but its
 // position. One whose only header is damaged must not forget it, either; but nobody
 // can tell any more that it was at rest, so that it is damage.

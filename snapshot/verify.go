@@ -18,8 +18,6 @@ type Damaged struct {
 	Pack    string `json:"pack,omitempty"`
 	Segment string `json:"segment,omitempty"`
 	Offset  int64  `json:"offset"`
-	// Mended: it was put right when the store was opened, and nothing is lost.
-	Mended bool `json:"mended,omitempty"`
 }
 
 // An Affected names what a damage touches.
@@ -54,7 +52,7 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 	r := &Report{Damage: []Damaged{}, Affected: []Affected{}}
 	bad := make(map[cas.Hash]bool)
 	res, err := s.cas.Verify(ctx, cas.VerifyOptions{Progress: progress}, func(d cas.Damage) {
-		r.Damage = append(r.Damage, Damaged{What: d.String(), Pack: d.Pack, Offset: d.Offset, Mended: d.Mended})
+		r.Damage = append(r.Damage, Damaged{What: d.String(), Pack: d.Pack, Offset: d.Offset})
 		if !d.Hash.IsZero() {
 			bad[d.Hash] = true
 		}

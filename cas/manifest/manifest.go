@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,24 +17,26 @@ import (
 // names are the two copies.
 var names = [2]string{"manifest", "manifest.copy"}
 
-const (
-	quarantine = "quarantine"
-	basePart   = 64 << 10  // bytes of entries in a record of a base
-	slack      = 128 << 10 // bytes of commits that are not worth writing anew
+// slack is how many bytes of commits are not worth a new log.
+const slack = 128 << 10
 
-	// keyLost is the entry that tells what was lost. Keys of callers do not begin so.
-	keyLost = "\x00lost"
-)
+// ErrLost: neither copy can be used.
+var ErrLost = errs.New(errs.Damaged, "both copies of the catalogue are damaged or missing")
 
 // Options are the ways to open a manifest.
 type Options struct {
 	Logger   *slog.Logger // not nil
 	New      bool         // the store is empty: it is no loss that there is no manifest
 	ReadOnly bool         // change nothing on disk
-	Salvage  bool         // go on without a copy that the disk does not give, and that the other does not replace
 	// Room returns an error if n bytes must not be written, for the disk is full.
 	// nil is without limit.
 	Room func(n int64) error
+}
+
+// A Damage describes a copy that is not as it was written.
+type Damage struct {
+	File   string // its base name
+	Reason string
 }
 
 // A Manifest is open metadata. It is safe for concurrent use.
@@ -49,14 +50,13 @@ type Manifest struct {
 	writing sync.Mutex
 	copies  [2]file // guarded by writing
 	codec   codec
-	mended  []Damage // guarded by writing
 
 	data  sync.RWMutex
-	state *state // guarded by data, changed with writing held too
+	state state // guarded by data, changed with writing held too
 }
 
 // Open opens the manifest of the store in dir and makes one if there is none. A copy
-// that is missing, damaged or behind is made anew from the other.
+// that is missing, damaged or behind is replaced. Errors: ErrLost.
 func Open(fsys vfs.FS, dir string, o Options) (*Manifest, error) {
 	m := &Manifest{fs: fsys, dir: dir, o: o}
 	var err error
@@ -72,81 +72,39 @@ func Open(fsys vfs.FS, dir string, o Options) (*Manifest, error) {
 func (m *Manifest) path(name string) string { return filepath.Join(m.dir, name) }
 
 func (m *Manifest) open() error {
-	var found []*reading
-	for _, name := range names {
-		c, err := read(m.fs, m.path(name), name)
+	var found [2]*reading
+	m.state.entries = map[string][]byte{}
+	usable := false
+	for i, name := range names {
+		c, err := m.read(name)
 		if err != nil {
 			return err
 		}
-		found = append(found, c)
+		found[i] = c
+		if c.base > 0 && (!usable || c.seq > m.state.seq) {
+			usable, m.state = true, c.state
+		}
 	}
-	if m.o.New && found[0].missing && found[1].missing {
-		m.state = &state{entries: map[string][]byte{}}
-		if m.o.ReadOnly {
-			return nil
-		}
-		return m.rewrite()
-	}
-	m.state = m.codec.choose(found)
-	if lost := m.state.lost; lost != "" {
-		if err := cmp.Or(found[0].err, found[1].err); err != nil && !m.o.Salvage {
-			return err
-		}
-		m.o.Logger.Error("metadata is lost; verify tells more", "what", lost)
-		m.state.entries[keyLost] = []byte(lost)
-		if m.o.ReadOnly {
-			return nil
-		}
-		if err := m.setAside(found); err != nil {
-			return err
-		}
-		return m.rewrite()
+	if !usable && !(m.o.New && found[0].missing && found[1].missing) {
+		return fmt.Errorf("%w (%w; %w)", ErrLost, found[0].damage, found[1].damage)
 	}
 	if m.o.ReadOnly {
 		return nil
 	}
-	return m.resume(found)
-}
-
-// setAside copies what is damaged to the quarantine, before it is made anew.
-func (m *Manifest) setAside(found []*reading) error {
-	if err := m.fs.MkdirAll(m.path(quarantine), 0o700); err != nil {
-		return fmt.Errorf("quarantine: %w", err)
-	}
-	for _, c := range found {
-		b, err := vfs.ReadFile(m.fs, m.path(c.file))
-		if err != nil {
-			continue // what the disk does not give cannot be kept
-		}
-		to := filepath.Join(m.path(quarantine), fmt.Sprintf("%s-%d", c.file, m.state.seq))
-		if err := vfs.WriteFile(m.fs, to, b); err != nil {
-			return fmt.Errorf("quarantine: %w", err)
-		}
-	}
-	return nil
-}
-
-// resume goes on with the copies that have everything, and makes the others anew.
-func (m *Manifest) resume(found []*reading) error {
-	var stale []int
 	for i, c := range found {
-		ok, damage := c.current(m.state.seq)
-		if c.missing && m.state.seq == 0 {
-			damage = nil // a kill came between the making of the two
-		}
-		for _, d := range damage {
-			m.o.Logger.Error("a copy of the manifest is damaged and made anew", "file", d.File, "offset", d.Offset, "reason", d.Reason)
-		}
-		m.mended = append(m.mended, damage...)
-		if ok {
-			if err := m.copies[i].resume(m.fs, m.path(c.file), c); err != nil {
+		if c.base > 0 && c.seq == m.state.seq {
+			if err := m.resume(i, c); err != nil {
 				return err
 			}
-		} else {
-			stale = append(stale, i)
 		}
 	}
-	for _, i := range stale {
+	for i, c := range found {
+		if damage := c.damaged(m.state.seq); damage != nil && usable {
+			m.o.Logger.Error("a copy of the manifest is damaged", "file", names[i], "reason", damage)
+		}
+		if m.copies[i].File != nil {
+			continue
+		}
 		err := m.rewriteCopy(i)
 		if errors.Is(err, errs.Failed) || err != nil && len(m.inUse()) == 0 {
 			return err
@@ -166,11 +124,11 @@ func (m *Manifest) resume(found []*reading) error {
 func (m *Manifest) Commit(ops ...Op) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	r := &record{kind: kindCommit, seq: m.state.seq + 1}
-	if n := m.codec.pack(r, ops); n > maxBody {
-		return errTooMuch
+	r, err := m.codec.encode(m.state.seq+1, ops)
+	if err == nil {
+		err = m.admit(int64(len(r)), ops)
 	}
-	if err := m.admit(r, ops); err != nil {
+	if err != nil {
 		return err
 	}
 	if err := m.append(r); err != nil {
@@ -188,13 +146,13 @@ func (m *Manifest) Commit(ops ...Op) error {
 	if err := m.rewrite(); errors.Is(err, errs.Failed) {
 		return err
 	} else if err != nil {
-		m.o.Logger.Warn("the manifest is not written anew", "err", err)
+		m.o.Logger.Warn("the log of the manifest is not replaced", "err", err)
 	}
 	return nil
 }
 
 // admit looks whether there is room for a commit, in the manifest and on the disk.
-func (m *Manifest) admit(r *record, ops []Op) error {
+func (m *Manifest) admit(size int64, ops []Op) error {
 	entries, plain := 0, int64(0)
 	for _, op := range ops {
 		old, had := m.state.entries[op.Key]
@@ -210,7 +168,7 @@ func (m *Manifest) admit(r *record, ops []Op) error {
 	if !m.state.fits(entries, plain) {
 		return errTooMuch
 	}
-	return m.room(2 * r.size())
+	return m.room(2 * size)
 }
 
 func (m *Manifest) room(n int64) error {
@@ -253,51 +211,24 @@ func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) 
 	return nil
 }
 
-// Lost returns what was lost, because neither copy has it.
-func (m *Manifest) Lost() []Damage {
-	m.data.RLock()
-	defer m.data.RUnlock()
-	what, ok := m.state.entries[keyLost]
-	if !ok {
-		return nil
-	}
-	return []Damage{{File: names[0], Reason: string(what)}}
-}
-
-// Forgive ends the telling of what was lost: it has been told, and taken note of.
-func (m *Manifest) Forgive() error {
-	if len(m.Lost()) == 0 {
-		return nil
-	}
-	return m.Commit(Op{Key: keyLost, Delete: true})
-}
-
-// Mended tells, once, what Open found damaged and put right.
-func (m *Manifest) Mended() []Damage {
-	m.writing.Lock()
-	defer m.writing.Unlock()
-	found := m.mended
-	m.mended = nil
-	return found
-}
-
 // Verify reads both copies and returns what is damaged in them, and how many bytes
 // they have.
 func (m *Manifest) Verify() (found []Damage, size int64, err error) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	found = m.Lost()
 	for _, name := range names {
-		c, err := read(m.fs, m.path(name), name)
+		c, err := m.read(name)
 		if err != nil {
 			return nil, 0, err
 		}
 		size += c.size
-		ok, damage := c.current(m.state.seq)
-		if !ok && !m.o.ReadOnly && len(damage) == 0 {
+		damage := c.damaged(m.state.seq)
+		if damage == nil && !m.o.ReadOnly && c.seq != m.state.seq {
 			damage = c.behind(m.state.seq)
 		}
-		found = append(found, damage...)
+		if damage != nil {
+			found = append(found, Damage{name, damage.Error()})
+		}
 	}
 	return found, size, nil
 }
@@ -306,7 +237,7 @@ func (m *Manifest) Verify() (found []Damage, size int64, err error) {
 func (m *Manifest) Close() error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	m.codec.close()
+	m.codec.dec.Close()
 	var err error
 	for _, f := range m.inUse() {
 		err = errors.Join(err, f.Close())

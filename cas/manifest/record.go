@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,20 +13,16 @@ import (
 )
 
 const (
-	magic      = 0x464d6d61 // "amMF"
-	version    = 2
-	headerSize = 48
-	align      = 8
-
-	kindBase   = 1
-	kindCommit = 2
+	magic      = "amMF"
+	version    = 3
+	headerSize = 28
 
 	// MaxKey and MaxValue are the longest key and value in bytes.
 	MaxKey   = 1024
 	MaxValue = 4 << 20
 
-	maxBody  = 96 << 20  // bytes of a commit, before it is compressed
 	maxBytes = 192 << 20 // of all keys and values
+	maxBody  = 256 << 20 // of a record, expanded
 )
 
 // maxEntries is how many keys there can be. Tests set it lower.
@@ -40,78 +37,85 @@ type Op struct {
 	Delete bool
 }
 
-// A record is one record of a log; see the package comment.
-type record struct {
-	kind uint8
-	zstd bool
-	gen  uint64
-	seq  uint64
-	off  int64
-	left uint32
-	body []byte
-}
-
-func padded(n int) int { return (n + align - 1) &^ (align - 1) }
-
-// size is the length in the file in bytes.
-func (r *record) size() int64 { return headerSize + int64(padded(len(r.body))) }
-
-func (r *record) encode() []byte {
-	b := make([]byte, r.size())
-	copy(b[headerSize:], r.body)
-	binary.LittleEndian.PutUint32(b[0:], magic)
-	binary.LittleEndian.PutUint16(b[4:], version)
-	b[6] = r.kind
-	if r.zstd {
-		b[7] = 1
-	}
-	binary.LittleEndian.PutUint64(b[8:], r.gen)
-	binary.LittleEndian.PutUint64(b[16:], r.seq)
-	binary.LittleEndian.PutUint64(b[24:], uint64(r.off))
-	binary.LittleEndian.PutUint32(b[32:], uint32(len(r.body)))
-	binary.LittleEndian.PutUint32(b[36:], r.left)
-	binary.LittleEndian.PutUint32(b[40:], crc32.Checksum(b[headerSize:], crcTable))
-	binary.LittleEndian.PutUint32(b[44:], crc32.Checksum(b[:44], crcTable))
-	return b
-}
-
 var (
 	errTooMuch  = errors.New("more metadata than a manifest holds")
 	errNoRecord = errors.New("no record of a manifest")
-	errShort    = errors.New("the file ends within the record")
-	errChecksum = errors.New("the checksum does not match")
+	errBody     = errors.New("malformed entries")
 )
 
-// decodeRecord reads the record at off of file. Its body is part of file. The error
-// is errs.Format for a sound header of another version, and errShort for a sound
-// header of a record that the file does not hold wholly.
-func decodeRecord(file []byte, off int64) (record, error) {
-	b := file[off:]
-	if len(b) < headerSize || binary.LittleEndian.Uint32(b) != magic {
-		return record{}, errNoRecord
+// A codec encodes records.
+type codec struct {
+	enc *zstd.Encoder
+	dec *zstd.Decoder
+}
+
+func newCodec() (codec, error) {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
+	if err != nil {
+		return codec{}, fmt.Errorf("set up compression: %w", err)
 	}
-	if crc32.Checksum(b[:44], crcTable) != binary.LittleEndian.Uint32(b[44:]) {
-		return record{}, errChecksum
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBody))
+	if err != nil {
+		return codec{}, fmt.Errorf("set up decompression: %w", err)
+	}
+	return codec{enc, dec}, nil
+}
+
+func (c codec) encode(seq uint64, ops []Op) ([]byte, error) {
+	plain := appendOps(nil, ops)
+	if len(plain) > maxBody {
+		return nil, errTooMuch
+	}
+	b := c.enc.EncodeAll(plain, make([]byte, headerSize))
+	copy(b, magic)
+	binary.LittleEndian.PutUint16(b[4:], version)
+	binary.LittleEndian.PutUint64(b[8:], seq)
+	binary.LittleEndian.PutUint32(b[16:], uint32(len(b)-headerSize))
+	binary.LittleEndian.PutUint32(b[20:], crc32.Checksum(b[headerSize:], crcTable))
+	binary.LittleEndian.PutUint32(b[24:], crc32.Checksum(b[:24], crcTable))
+	return b, nil
+}
+
+// decode returns the entries of a record whose checksums hold.
+func (c codec) decode(body []byte) ([]Op, error) {
+	plain, err := c.dec.DecodeAll(body, nil)
+	if err != nil {
+		return nil, err
+	}
+	return decodeOps(plain)
+}
+
+// cutRecord returns the sequence number and the body of the record that b begins with.
+// The error is errs.Format for a sound header of another version.
+func cutRecord(b []byte) (seq uint64, body []byte, err error) {
+	if len(b) < headerSize || string(b[:4]) != magic || crc32.Checksum(b[:24], crcTable) != binary.LittleEndian.Uint32(b[24:]) {
+		return 0, nil, errNoRecord
 	}
 	if v := binary.LittleEndian.Uint16(b[4:]); v != version {
-		return record{}, errs.New(errs.Format, "manifest version %d, this program knows version %d", v, version)
+		return 0, nil, errs.New(errs.Format, "manifest version %d, this program knows version %d", v, version)
 	}
-	r := record{
-		kind: b[6], zstd: b[7] == 1,
-		gen: binary.LittleEndian.Uint64(b[8:]), seq: binary.LittleEndian.Uint64(b[16:]),
-		off: int64(binary.LittleEndian.Uint64(b[24:])), left: binary.LittleEndian.Uint32(b[36:]),
+	n := binary.LittleEndian.Uint32(b[16:])
+	body = b[headerSize:]
+	if uint64(n) > uint64(len(body)) || crc32.Checksum(body[:n], crcTable) != binary.LittleEndian.Uint32(b[20:]) {
+		return 0, nil, errNoRecord
 	}
-	n := int64(binary.LittleEndian.Uint32(b[32:]))
-	if r.off != off || r.seq > 1<<62 || r.kind != kindBase && r.kind != kindCommit || b[7] > 1 {
-		return record{}, errNoRecord
+	return binary.LittleEndian.Uint64(b[8:]), body[:n:n], nil
+}
+
+// recordBehind reports whether there is a record behind the first byte of b. Then what b
+// begins with was damaged; otherwise a kill or a power cut may have torn it.
+func recordBehind(b []byte) bool {
+	for len(b) > 0 {
+		i := bytes.Index(b[1:], []byte(magic))
+		if i < 0 {
+			return false
+		}
+		b = b[1+i:]
+		if _, _, err := cutRecord(b); err == nil {
+			return true
+		}
 	}
-	if end := headerSize + int64(padded(int(n))); end > int64(len(b)) {
-		return record{}, errShort
-	} else if crc32.Checksum(b[headerSize:end], crcTable) != binary.LittleEndian.Uint32(b[40:]) {
-		return record{}, errChecksum
-	}
-	r.body = b[headerSize : headerSize+n]
-	return r, nil
+	return false
 }
 
 func appendOps(b []byte, ops []Op) []byte {
@@ -131,15 +135,13 @@ func appendOps(b []byte, ops []Op) []byte {
 	return b
 }
 
-var errBody = errors.New("malformed entries")
-
-// decodeOps calls fn with the entries that appendOps wrote, and refuses everything else.
-// The values are parts of b.
-func decodeOps(b []byte, fn func(Op)) error {
+// decodeOps returns the entries that appendOps wrote, and refuses everything else. The
+// values are parts of b.
+func decodeOps(b []byte) (ops []Op, err error) {
 	count, b, err := number(b, uint64(len(b)))
 	for ; err == nil && count > 0; count-- {
 		if len(b) == 0 || b[0] > 1 {
-			return errBody
+			return nil, errBody
 		}
 		op := Op{Delete: b[0] == 1}
 		var key []byte
@@ -147,15 +149,15 @@ func decodeOps(b []byte, fn func(Op)) error {
 			op.Value, b, err = field(b, MaxValue)
 		}
 		if err != nil || len(key) == 0 || op.Delete && len(op.Value) > 0 {
-			return errBody
+			return nil, errBody
 		}
 		op.Key = string(key)
-		fn(op)
+		ops = append(ops, op)
 	}
 	if err == nil && len(b) > 0 {
-		return errBody
+		return nil, errBody
 	}
-	return err
+	return ops, err
 }
 
 // number reads one of at most limit, and returns what follows.
@@ -175,46 +177,3 @@ func field(b []byte, limit uint64) (v, rest []byte, err error) {
 	}
 	return b[:n:n], b[n:], nil
 }
-
-// A codec compresses bodies.
-type codec struct {
-	enc *zstd.Encoder
-	dec *zstd.Decoder
-}
-
-func newCodec() (codec, error) {
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
-	if err != nil {
-		return codec{}, fmt.Errorf("set up compression: %w", err)
-	}
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBody))
-	if err != nil {
-		return codec{}, fmt.Errorf("set up decompression: %w", err)
-	}
-	return codec{enc, dec}, nil
-}
-
-// pack gives a record its body, compressed if that is smaller at all: a body that is
-// not has no sector of zeros, see torn. It returns how long it is when expanded.
-func (c codec) pack(r *record, ops []Op) (plainSize int) {
-	plain := appendOps(nil, ops)
-	r.body, r.zstd = plain, false
-	if b := c.enc.EncodeAll(plain, nil); len(b) < len(plain) {
-		r.body, r.zstd = b, true
-	}
-	return len(plain)
-}
-
-// unpack calls fn with the entries of a record.
-func (c codec) unpack(r *record, fn func(Op)) error {
-	b := r.body
-	if r.zstd {
-		var err error
-		if b, err = c.dec.DecodeAll(b, nil); err != nil {
-			return err
-		}
-	}
-	return decodeOps(b, fn)
-}
-
-func (c codec) close() { c.dec.Close() }

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // ErrNotSupported is returned by File.Punch and File.Allocate on a filesystem
@@ -44,15 +42,6 @@ type Info struct {
 	Dir       bool
 	Special   bool // neither a directory nor a regular file: a link, a FIFO, a device
 	Modified  time.Time
-}
-
-// WriteOut has the disk begin to write [off, off+n) of a file, if that is a file on a real
-// disk. It says nothing of when that is done, nor of errors: the next Sync does. It may
-// wait for room in the disk's queue.
-func WriteOut(f File, off, n int64) {
-	if o, ok := f.(*osFile); ok {
-		_ = o.control("sync_file_range", func(fd int) error { return unix.SyncFileRange(fd, off, n, unix.SYNC_FILE_RANGE_WRITE) })
-	}
 }
 
 // An FS is a disk. Names are paths as the os package takes them. Errors satisfy

@@ -59,7 +59,7 @@ func BenchmarkSeal(b *testing.B) {
 								b.Fatal(err)
 							}
 						}
-						z := &Sealer{Src: src, Objects: objects, Workers: 2}
+						z := &Sealer{Src: src, Objects: objects}
 						b.StartTimer()
 						if _, err := z.Seal(context.Background(), c); err != nil {
 							b.Fatal(err)
@@ -82,7 +82,7 @@ func BenchmarkSealSmallFile(b *testing.B) {
 	objects := hashingStore{tb.store}
 	src := NewSource(objects, tb.log, 0)
 	pos := tb.log.add(tb.text(4096), 0)
-	z := &Sealer{Src: src, Objects: objects, Workers: 2}
+	z := &Sealer{Src: src, Objects: objects}
 	b.SetBytes(4096)
 	b.ReportAllocs()
 	for b.Loop() {

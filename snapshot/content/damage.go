@@ -106,14 +106,14 @@ func (s *fileSealer) damagedIn(p, n int64) (part damagedPart, ok bool) {
 func (s *fileSealer) addDamaged(d damagedPart) error {
 	if d.off == s.p && d.hash != damagedHash {
 		s.p = d.end
-		return s.add(item{n: d.end - d.off, hash: d.hash})
+		return s.list.add(item{n: d.end - d.off, hash: d.hash})
 	}
 	if s.z.OnDamage != nil {
 		s.z.OnDamage(d.end - s.p)
 	}
 	for s.p < d.end {
 		n := min(maxChunk, d.end-s.p)
-		if err := s.add(item{n: n, hash: damagedHash}); err != nil {
+		if err := s.list.add(item{n: n, hash: damagedHash}); err != nil {
 			return err
 		}
 		s.p += n

@@ -41,7 +41,7 @@ func TestSealDamaged(t *testing.T) {
 			log := &rotten{b.log, pos, pos + 1, rot{false}}
 			b.src = NewSource(b.store, log, 8<<20)
 			var lost int64
-			b.z = &Sealer{Src: b.src, Objects: b.store, Workers: 2, OnDamage: func(n int64) { lost += n }}
+			b.z = &Sealer{Src: b.src, Objects: b.store, OnDamage: func(n int64) { lost += n }}
 			if _, err := b.z.Seal(context.Background(), c); !errors.Is(err, log.err) {
 				t.Fatalf("the disk cannot be read, and sealing says: %v", err)
 			}
@@ -117,7 +117,7 @@ func TestSealBesideDamage(t *testing.T) {
 			store := rottenStore{b.store, map[cas.Hash]bool{bad: true}}
 			b.src = NewSource(store, b.log, 8<<20)
 			var lost int64
-			b.z = &Sealer{Src: b.src, Objects: store, Workers: 2, OnDamage: func(n int64) { lost += n }}
+			b.z = &Sealer{Src: b.src, Objects: store, OnDamage: func(n int64) { lost += n }}
 			f := Of(old).Own(1)
 			b.write(t, f, from+test.write, []byte("new"))
 			copy(data[from+test.write:], "new")

@@ -52,7 +52,7 @@
 // caller's. A frozen Content is read, sealed and rebased without it: its layout
 // is an immutable value behind an atomic pointer, and is only ever replaced by
 // one that says the same. sealWork.mu keeps two sealers off one Content; under
-// it are the locks of the chunk store and the caches. expanded.mu is taken alone.
+// it are the locks of the chunk store and the caches.
 //
 // # Dangers
 //

@@ -2,7 +2,6 @@ package content
 
 import (
 	"math"
-	"sync/atomic"
 
 	"github.com/tidwall/btree"
 )
@@ -57,23 +56,9 @@ func (e extent) follows(prev extent) bool {
 // are in a B-tree that copies in O(1). Reading is safe while other goroutines read or
 // clone, as long as nobody changes.
 type extents struct {
-	tree   *extentTree
+	tree   *btree.Map[int64, extent]
 	n, pos int64  // the only extent, at 0 and in no ChunkMap, when tree is nil; none if n is 0
 	lead   uint32 // its pos - payload
-}
-
-type extentTree struct {
-	*btree.Map[int64, extent]
-	low int64 // lowest journal position, MaxInt64 if none; posUnknown: not counted yet. Atomic
-}
-
-const posUnknown = -1
-
-// note takes an extent into account that is added.
-func (t *extentTree) note(e extent) {
-	if low := atomic.LoadInt64(&t.low); e.inJournal() && low != posUnknown && e.pos < low {
-		atomic.StoreInt64(&t.low, e.pos)
-	}
 }
 
 // one returns the only extent when there is no tree.
@@ -101,7 +86,7 @@ func (x *extents) setOne(off int64, e extent) bool {
 func (x *extents) clone() extents {
 	c := *x
 	if x.tree != nil {
-		c.tree = &extentTree{x.tree.Copy(), atomic.LoadInt64(&x.tree.low)}
+		c.tree = x.tree.Copy()
 	}
 	return c
 }
@@ -119,24 +104,13 @@ func (x *extents) count() int {
 // lowest returns the lowest journal position that an extent begins at, MaxInt64 if none
 // is in the journal.
 func (x *extents) lowest() int64 {
-	if x.tree == nil {
-		if x.n > 0 && x.pos >= 0 {
-			return x.pos
-		}
-		return math.MaxInt64
-	}
-	low := atomic.LoadInt64(&x.tree.low)
-	if low != posUnknown {
-		return low
-	}
-	low = math.MaxInt64
+	low := int64(math.MaxInt64)
 	x.from(0, func(_ int64, e extent) bool {
 		if e.inJournal() {
 			low = min(low, e.pos)
 		}
 		return true
 	})
-	atomic.StoreInt64(&x.tree.low, low)
 	return low
 }
 
@@ -200,7 +174,6 @@ func (x *extents) cut(off, end int64) {
 			return
 		}
 	}
-	low := int64(math.MaxInt64) // of what is cut
 	var room [8]int64
 	gone := room[:0]
 	var headAt, tailAt int64
@@ -208,9 +181,6 @@ func (x *extents) cut(off, end int64) {
 	x.from(off, func(at int64, e extent) bool {
 		if at >= end {
 			return false
-		}
-		if e.inJournal() {
-			low = min(low, e.pos)
 		}
 		if at < off {
 			headAt, head = at, e.sub(0, off-at)
@@ -231,9 +201,6 @@ func (x *extents) cut(off, end int64) {
 	if tail.n > 0 {
 		x.tree.Set(tailAt, tail)
 	}
-	if low == atomic.LoadInt64(&x.tree.low) {
-		atomic.StoreInt64(&x.tree.low, posUnknown)
-	}
 	if x.tree.Len() <= 1 {
 		if at, e, ok := x.tree.Max(); !ok {
 			*x = extents{}
@@ -249,15 +216,13 @@ func (x *extents) add(off int64, e extent) {
 		if x.n == 0 && x.setOne(off, e) {
 			return
 		}
-		t := &extentTree{btree.NewMap[int64, extent](16), math.MaxInt64}
+		t := btree.NewMap[int64, extent](16)
 		if x.n > 0 {
 			t.Set(0, x.one())
-			t.note(x.one())
 		}
 		*x = extents{tree: t}
 	}
 	x.tree.Load(off, e) // fast where off is the last
-	x.tree.note(e)
 }
 
 // put puts e at off, where nothing is, as part of its neighbours if possible.

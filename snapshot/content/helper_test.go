@@ -98,7 +98,7 @@ type bench struct {
 func newBench() *bench {
 	b := &bench{store: newByteStore(), log: &byteLog{}, rnd: rand.New(rand.NewPCG(1, 2))}
 	b.src = NewSource(b.store, b.log, 8<<20)
-	b.z = &Sealer{Src: b.src, Objects: b.store, Workers: 2}
+	b.z = &Sealer{Src: b.src, Objects: b.store}
 	return b
 }
 

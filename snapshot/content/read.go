@@ -57,22 +57,20 @@ func (l *layout) readAt(src *Source, p []byte, off int64) (int, error) {
 	}
 	p = p[:min(int64(len(p)), l.size-off)]
 	var err error
-	var g gather
 	l.runs(off, off+int64(len(p)), func(at int64, e extent) bool {
 		dst := p[at-off : at-off+e.n]
 		switch {
 		case e.inBase():
 			err = e.base.readAt(src, dst, e.pos)
 		case e.inJournal():
-			err = g.add(src.log, gatherPart{dst, e.pos, e.payload})
+			if err = src.log.ReadAt(dst, e.pos, e.payload); err != nil {
+				err = fmt.Errorf("read %d bytes at journal position %d: %w", len(dst), e.pos, err)
+			}
 		default:
 			clear(dst)
 		}
 		return err == nil
 	})
-	if ferr := g.flush(src.log); err == nil {
-		err = ferr
-	}
 	if err != nil {
 		return 0, err
 	}

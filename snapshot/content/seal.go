@@ -12,8 +12,8 @@ import (
 type Sealer struct {
 	Src        *Source
 	Objects    ObjectStore
-	Workers    int                 // chunks of a file stored at a time; 0 is 1
-	Pace       func() (alone bool) // called before each chunk of a file; may wait. Who is alone stores it without others' help; may be nil
+	Workers    int                 // files and directories that tree.Seal seals at a time; 0 is 1
+	Pace       func() (alone bool) // called before each chunk of a file; may wait. alone: tree.Seal is to use one worker; may be nil
 	OnProgress func(bytes int64)   // called with the bytes stored since the last call; may be nil
 	OnDamage   func(bytes int64)   // called for bytes that are damaged and cannot be sealed; may be nil
 }
@@ -40,13 +40,13 @@ func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 	defer w.layout.Store(nil)
 	b := l.plain()
 	if b == nil {
-		s := &fileSealer{c: c, l: l, chunkWriter: newChunkWriter(ctx, z, l.size)}
+		s := &fileSealer{c: c, l: l, chunkWriter: newChunkWriter(ctx, z)}
 		defer s.close()
 		if err := s.run(); err != nil {
 			return nil, fmt.Errorf("cut file into chunks: %w", err)
 		}
 		var err error
-		if b, err = s.finish(); err != nil {
+		if b, err = s.list.finish(); err != nil {
 			return nil, fmt.Errorf("cut file into chunks: %w", err)
 		}
 	}
@@ -90,7 +90,7 @@ func (s *fileSealer) run() error {
 				return err
 			}
 			if !kind.data() {
-				if err := s.add(kind); err != nil {
+				if err := s.list.add(kind); err != nil {
 					return err
 				}
 				s.p += kind.n
@@ -99,7 +99,7 @@ func (s *fileSealer) run() error {
 			s.dataEnd += kind.n
 		}
 		if s.z.Pace != nil {
-			s.alone = s.z.Pace()
+			s.z.Pace()
 		}
 		if err := s.cutOne(); err != nil {
 			return err
@@ -135,16 +135,13 @@ func (s *fileSealer) takeOver(e extent) (taken bool, err error) {
 		default:
 			ok := s.p+c.cur.n < clean
 			if c.level > 0 && ok {
-				if err = s.drain(); err != nil {
-					return taken, err
-				}
 				ok = s.list.aligned(c.level)
 			}
 			switch {
 			case ok && c.level > 0:
 				err = s.list.addList(c.level, c.cur)
 			case ok:
-				err = s.add(c.cur)
+				err = s.list.add(c.cur)
 			case c.level > 0:
 				if err = c.enter(); err == nil {
 					continue
@@ -225,7 +222,7 @@ func (s *fileSealer) cutOne() error {
 		ahead := n
 		if !s.l.at(s.p + n - 1).inBase() {
 			// As long as there is nothing to take over, read more at a time.
-			for s.dataEnd < s.p+slabSize && !s.ended && !s.l.at(s.dataEnd-1).inBase() {
+			for s.dataEnd < s.p+bufferSize && !s.ended && !s.l.at(s.dataEnd-1).inBase() {
 				if err := s.extend(s.dataEnd + 1); err != nil {
 					return err
 				}

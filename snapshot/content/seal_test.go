@@ -46,9 +46,9 @@ func TestChunkBoundaries(t *testing.T) {
 // same way from the journal and from a reader.
 func TestSealSizes(t *testing.T) {
 	b := newBench()
-	all := b.noise(3 * slabSize)
+	all := b.noise(3 * bufferSize)
 	for _, n := range []int{0, 1, 100, minChunk - 1, minChunk, minChunk + 1, avgChunk, firstLook, firstLook + 1,
-		maxChunk - 1, maxChunk, maxChunk + 1, slabSize - 1, slabSize, slabSize + 1, 3 * slabSize} {
+		maxChunk - 1, maxChunk, maxChunk + 1, bufferSize - 1, bufferSize, bufferSize + 1, 3 * bufferSize} {
 		data := all[:n]
 		c := New(1)
 		for off := 0; off < n; off += 300_000 {
@@ -269,7 +269,7 @@ func TestSealFails(t *testing.T) {
 	c := New(1)
 	b.write(t, c, 0, data)
 	for i := range 30 {
-		z := &Sealer{Src: b.src, Objects: &failingStore{byteStore: b.store, left: i}, Workers: 1 + i%3}
+		z := &Sealer{Src: b.src, Objects: &failingStore{byteStore: b.store, left: i}}
 		if _, err := z.Seal(context.Background(), c); !errors.Is(err, errFull) {
 			t.Fatalf("put %d fails: %v", i, err)
 		}

@@ -56,9 +56,6 @@ func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) 
 		return 0, err
 	}
 	j.marked = false
-	if need >= writeOutRecord {
-		j.writeOut()
-	}
 	if j.appended != nil {
 		close(j.appended)
 		j.appended = nil

@@ -55,14 +55,12 @@ type Journal struct {
 	closed   bool
 	zeroed   int64 // cur has been written before up to this offset
 	lastSync int64 // end when the last sync was noticed
-	begun    int64 // the disk was asked to write what lies before, unless it lies in an earlier segment
 	buf      []byte
 
 	appended chan struct{} // closed by the next record; nil if nobody waits for it
 
 	sync   syncState
-	behind behindSync
-	out    atomic.Bool // the disk is being asked to write
+	behind int64 // syncBehind
 	recent recentReads
 
 	damage struct {

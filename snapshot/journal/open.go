@@ -35,7 +35,7 @@ func Open(dir string, o Options) (*Journal, error) {
 	}
 	j.disk.segSize = (j.disk.segSize + blockSize - 1) &^ (blockSize - 1)
 	j.sync.done.L = &j.sync.mu
-	j.behind.most = syncBehind
+	j.behind = syncBehind
 	j.list.Store(&[]*segment{})
 	if err := (opening{j}).open(); err != nil {
 		for _, s := range j.segments() {

@@ -3,9 +3,6 @@ package journal
 import (
 	"fmt"
 	"sync"
-	"sync/atomic"
-
-	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // syncState is the meeting point of those who want the log durable.
@@ -86,19 +83,11 @@ func (j *Journal) syncAll() error {
 // Sync waits for it.
 const syncBehind = 128 << 20
 
-// behindSync is a Sync in the background.
-type behindSync struct {
-	most    int64 // syncBehind
-	asked   atomic.Bool
-	running atomic.Bool
-	group   sync.WaitGroup
-}
-
 // syncFarBehind syncs the log in the background if much of it is not durable. j.mu is
 // held.
 func (j *Journal) syncFarBehind() {
-	if j.end.Load()-j.durable.Load() >= j.behind.most {
-		j.behind.start(j.Sync)
+	if j.end.Load()-j.durable.Load() >= j.behind {
+		j.syncSoon()
 	}
 }
 
@@ -108,54 +97,11 @@ func (j *Journal) SyncSoon() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.closed {
-		j.behind.start(j.Sync)
+		j.syncSoon()
 	}
 }
 
-// start begins a sync. The one that runs looks again.
-func (b *behindSync) start(sync func() error) {
-	b.asked.Store(true)
-	if !b.running.CompareAndSwap(false, true) {
-		return
-	}
-	b.group.Go(func() {
-		for b.asked.Load() {
-			for b.asked.Swap(false) {
-				_ = sync()
-			}
-			b.running.Store(false)
-			if !b.asked.Load() || !b.running.CompareAndSwap(false, true) {
-				return
-			}
-		}
-	})
-}
+func (j *Journal) syncSoon() { go func() { _ = j.Sync() }() }
 
 // Durable is the position up to which the log survives a power cut.
 func (j *Journal) Durable() int64 { return j.durable.Load() }
-
-const (
-	// writeOutEvery is how much of the log, in bytes, the disk is asked to write at a time
-	// while large records are appended: who then asks for a Sync finds most of it done.
-	writeOutEvery = 16 << 20
-	// writeOutRecord is how large a record is for that. Of small ones little comes together,
-	// and much of that may be dropped again before anybody needs it on the disk.
-	writeOutRecord = 256 << 10
-)
-
-// writeOut has the disk begin with what was appended to the current segment, if that is
-// much. j.mu is held.
-func (j *Journal) writeOut() {
-	s, end := j.cur, j.end.Load()
-	from := max(j.begun, j.durable.Load(), s.base)
-	if end-from < writeOutEvery || !j.out.CompareAndSwap(false, true) {
-		return
-	}
-	j.begun = end
-	s.acquire() // it is in the list
-	j.behind.group.Go(func() {
-		defer j.out.Store(false)
-		vfs.WriteOut(s.f, from-s.base, end-from)
-		_ = s.release() // nothing is left to be said of it
-	})
-}

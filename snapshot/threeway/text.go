@@ -67,7 +67,7 @@ func (m *Merge) Texts(ctx context.Context, merge Merger) error {
 	if len(files) == 0 {
 		return nil
 	}
-	sealer := &content.Sealer{Src: m.Source.Files, Objects: m.Objects, Workers: 1}
+	sealer := &content.Sealer{Src: m.Source.Files, Objects: m.Objects}
 	m.texts = make(map[string]*content.Content)
 	return merge(ctx, files, func(i int, size int64, in io.Reader) error {
 		sealed, err := content.FromReader(ctx, sealer, io.LimitReader(in, size))

@@ -3,7 +3,6 @@ package events
 import (
 	"bytes"
 	"encoding/json"
-	"strconv"
 	"strings"
 	"time"
 
@@ -104,47 +103,13 @@ func (c *Counts) plus(o Counts) {
 	c.Restored += o.Restored
 }
 
-// appendLine adds the event's line to b: what encoding/json makes of it, in a tenth of
-// its time, as a restore tells of each path.
+// appendLine adds the event's line to b.
 func appendLine(b []byte, e *Event) ([]byte, error) {
-	b = strconv.AppendUint(append(b, `{"seq":`...), e.Seq, 10)
-	b, err := e.Time.AppendText(append(b, `,"time":"`...))
-	b = appendString(append(b, `","action":`...), e.Action)
-	b = appendString(append(b, `,"path":`...), e.Path)
-	if e.From != "" {
-		b = appendString(append(b, `,"from":`...), e.From)
-	}
-	b = strconv.AppendInt(append(b, `,"size":`...), e.Size, 10)
-	b = strconv.AppendUint(append(b, `,"uid":`...), uint64(e.UID), 10)
-	b = strconv.AppendUint(append(b, `,"pid":`...), uint64(e.PID), 10)
-	b = appendString(append(b, `,"command":`...), e.Command)
-	if e.Detail != "" {
-		b = appendString(append(b, `,"detail":`...), e.Detail)
-	}
-	return append(b, "}\n"...), err
-}
-
-// appendString adds a string of JSON.
-func appendString(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return appendQuoted(b, s)
-		}
-	}
-	b = append(b, '"')
-	b = append(b, s...)
-	return append(b, '"')
-}
-
-// appendQuoted is appendString for one with something to escape.
-func appendQuoted(b []byte, s string) []byte {
 	var w bytes.Buffer
 	enc := json.NewEncoder(&w)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		panic(err) // strings can be encoded, and a buffer takes all
-	}
-	return append(b, bytes.TrimSuffix(gitquote.JSON(w.Bytes()), []byte("\n"))...)
+	err := enc.Encode(e)
+	return append(b, gitquote.JSON(w.Bytes())...), err
 }
 
 // head reads number and action from a line as appendLine writes it, without

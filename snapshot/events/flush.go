@@ -4,12 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"runtime"
 	"time"
 )
-
-// yieldEvery is after how many events the writer gives way to requests.
-const yieldEvery = 64
 
 // lineSize is about how many bytes a line has.
 const lineSize = 192
@@ -30,9 +26,6 @@ func (l *Log) flush(all bool) error {
 	var batches []*batch
 	of := map[*view]*batch{}
 	for i, e := range due {
-		if i%yieldEvery == yieldEvery-1 {
-			runtime.Gosched()
-		}
 		if !l.complete(&e.Event) {
 			continue
 		}

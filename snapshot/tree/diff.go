@@ -57,7 +57,16 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 	if o.Renumbered != nil {
 		like = o.Renumbered
 	}
-	if err := d.tables(a.root, a.height, like.root, like.height, 0); err != nil {
+	// Inodes that only one of them has need no mark: the entry that names such an inode
+	// is different or missing in the other tree, so its directory differs, or has no
+	// match either.
+	w := pairWalk{ctx: ctx, src: src, fn: func(x, y *Inode) error {
+		if surelySame(x, y) {
+			return nil
+		}
+		return d.mark(x, 0)
+	}}
+	if err := w.tables(a.root, a.height, like.root, like.height, 0); err != nil {
 		return fmt.Errorf("compare inodes: %w", err)
 	}
 	x, err := a.Get(src, RootIno)
@@ -89,68 +98,6 @@ type differ struct {
 	groups map[[2]uint64]bool             // pair of inodes → whether their hard links differ
 
 	aToB, bToA *Pairing
-}
-
-// tables marks the inodes that both tables have and that differ. Numbers which
-// only one has need no mark: the entry that names such an inode is different or
-// missing in the other tree, so its directory differs, or has no match either.
-func (d *differ) tables(a *page, ha int, b *page, hb int, base uint64) error {
-	if a == nil || b == nil || ha == hb && samePage(a, b) {
-		return nil
-	}
-	if err := d.ctx.Err(); err != nil {
-		return err
-	}
-	if ha < hb {
-		body, err := b.loadTable(d.src, hb, base, true)
-		if err != nil {
-			return err
-		}
-		return d.tables(a, ha, body.kids[0], hb-1, base)
-	}
-	x, err := a.loadTable(d.src, ha, base, true)
-	if err != nil {
-		return err
-	}
-	if ha > hb {
-		return d.tables(x.kids[0], ha-1, b, hb, base)
-	}
-	y, err := b.loadTable(d.src, hb, base, true)
-	if err != nil {
-		return err
-	}
-	if ha == 1 {
-		return d.leaves(x.leaf, y.leaf, base)
-	}
-	for i := range x.kids {
-		if err := d.tables(x.kids[i], ha-1, y.kids[i], hb-1, base+uint64(i)<<(tableBits*(ha-1))); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (d *differ) leaves(x, y *tableLeaf, base uint64) error {
-	for i := range tableFan {
-		if !x.has(i) || !y.has(i) || x.sameRecord(y, i) {
-			continue
-		}
-		n, err := x.get(d.src, i, base+uint64(i))
-		if err != nil {
-			return err
-		}
-		m, err := y.get(d.src, i, base+uint64(i))
-		if err != nil {
-			return err
-		}
-		if surelySame(n, m) {
-			continue
-		}
-		if err := d.mark(n, 0); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // mark notes every name that n has in a, and those of the directories above.

@@ -40,7 +40,7 @@ func text[R any](show func(*R) string) func(any) string {
 // tools is the table of all tools.
 var tools = []tool{
 	{names: [3]string{"snapshot_create", "snapshots_create", "snapshot"}, title: "Create a snapshot", effect: adds,
-		about: "Capture the workspace as it is now. Takes the same time whatever its size.",
+		about: "Take a snapshot of the workspace. It takes the same time whatever the size.",
 		op:    service.Snapshot{Wait: true}, args: "name description=message labels expires pinned if_changed",
 		show: text(func(i *snapshot.Info) string { return fmt.Sprintf("snapshot %s created: %s", i.Name, i.ID) })},
 	{names: [3]string{"snapshot_list", "snapshots_list"}, title: "List snapshots", effect: reads,
@@ -51,14 +51,14 @@ var tools = []tool{
 		about: "Show everything about one snapshot.", op: service.Show{}, args: "name",
 		show: text(func(i *snapshot.Info) string { return rowsText(infoFields(*i, time.Now())) })},
 	{names: [3]string{"snapshot_delete", "snapshots_delete"}, title: "Delete a snapshot", effect: destroys,
-		about: "Delete a snapshot. Contents that only it has are lost.", op: service.Remove{}, args: "name=names",
+		about: "Delete a snapshot. Contents that only this snapshot has are lost.", op: service.Remove{}, args: "name=names",
 		show: text(func(d *service.Removed) string { return "snapshot " + strings.Join(d.Names, " ") + " deleted" })},
 	{names: [3]string{"snapshot_compact", "snapshots_compact"}, title: "Compact snapshots", effect: destroys,
-		about: "Make one snapshot of all files that some have, of each path the newest. The others are deleted unless they are pinned.",
+		about: "Make one snapshot of all files of several snapshots, of each path the newest version. The others are deleted unless they are pinned.",
 		op:    service.Compact{}, args: "names name description=message",
 		show: text(func(c *service.Compacted) string { return compactedLines(*c) })},
 	{names: [3]string{"snapshot_push"}, title: "Push a snapshot", effect: adds,
-		about: "Send a snapshot to a remote that the owner of the store has set up.",
+		about: "Send a snapshot to a remote that the owner of the store added.",
 		op:    service.Push{}, args: "name=snapshots remote as",
 		show: text(func(l *service.PushedList) string {
 			var b strings.Builder
@@ -68,13 +68,13 @@ var tools = []tool{
 			return b.String()
 		})},
 	{names: [3]string{"snapshot_restore"}, title: "Restore a snapshot", effect: replaces,
-		about: "Make the workspace, or some paths of it, equal to a snapshot. The state before is captured first; snapshot_undo restores it.",
-		op:    service.Restore{}, args: "name paths dry_run", show: text(restoredText)},
+		about: "Make the workspace, or some paths of it, equal to a snapshot. A snapshot of the present state is taken first; snapshot_undo restores it.",
+		op:    service.Restore{}, args: "name paths keep dry_run", show: text(restoredText)},
 	{names: [3]string{"snapshot_undo"}, title: "Undo the last restore", effect: replaces,
 		about: "Undo the last restore, revert or merge.",
-		op:    service.Restore{Name: "undo"}, args: "dry_run", show: text(restoredText)},
+		op:    service.Restore{Name: "undo"}, args: "keep dry_run", show: text(restoredText)},
 	{names: [3]string{"snapshot_revert", "snapshots_revert"}, title: "Revert a file", effect: replaces,
-		about: "Restore one file or directory. It is deleted if the snapshot does not have it.",
+		about: "Restore one file or directory from a snapshot, or from the newest one in which it differs. It is deleted if the snapshot does not have it.",
 		op:    service.Revert{}, args: "path name", show: text(restoredText)},
 	{names: [3]string{"snapshot_diff"}, title: "Show differences", effect: reads,
 		about: "Show what changed from one snapshot to another, or to now, as a patch.",
@@ -87,11 +87,11 @@ var tools = []tool{
 		op:    service.PathHistory{}, args: "path all", pages: true,
 		show: text(func(h *service.History) string { return joinRows(historyRows(*h)) })},
 	{names: [3]string{"fork_create", "", "branch"}, title: "Create a fork", effect: adds,
-		about: "Make an isolated writable copy of a snapshot or of the present state. The answer has its path.",
+		about: "Create a fork: an isolated writable copy of a snapshot or of the present state. The answer has its path.",
 		op:    service.Fork{}, args: "name snapshot ttl",
 		show: text(func(f *service.Forked) string { return fmt.Sprintf("fork %s created: %s", f.Name, f.Path) })},
 	{names: [3]string{"", "", "restore"}, title: "Restore", effect: adds,
-		about: "Make a new workspace that is equal to a state. The present one stays as it is.",
+		about: "Create a new workspace from a ref. The present one stays as it is.",
 		op:    service.Fork{}, args: "name snapshot",
 		show: text(func(f *service.Forked) string { return f.Name })},
 	{names: [3]string{"fork_list"}, title: "List forks", effect: reads,
@@ -105,8 +105,8 @@ var tools = []tool{
 			p.Paths = shorten(p.Paths)
 			return promotedLines(*p)
 		})},
-	{names: [3]string{"fork_delete"}, title: "Delete a fork", effect: replaces,
-		about: "End a fork. Its last state becomes a snapshot of the workspace, unless it is discarded.",
+	{names: [3]string{"fork_delete"}, title: "Delete a fork", effect: destroys,
+		about: "Delete a fork. Its last state becomes a snapshot of the workspace, unless discard is set.",
 		op:    service.EndFork{}, args: "name discard force",
 		show: text(func(e *service.Ended) string {
 			if e.Snapshot == "" {
@@ -115,14 +115,14 @@ var tools = []tool{
 			return fmt.Sprintf("fork %s is deleted; its last state is the snapshot %s", e.Name, e.Snapshot)
 		})},
 	{names: [3]string{"workspace_claim"}, title: "Claim a workspace", effect: adds,
-		about: "Get the path of the one fork with a label: the running one, else its last state, else a fresh one.",
+		about: "Get the path of the fork with a label, or create it.",
 		op:    service.Claim{}, args: "label from ttl",
 		show: text(func(c *service.Claimed) string { return c.Tier + ": " + c.Path })},
 	{names: [3]string{"workspace_status"}, title: "Show the status", effect: reads,
 		about: "Show the status of the workspace and its store.", op: service.GetStatus{},
 		show: text(func(s *service.Status) string { return rowsText(statusFields(*s, time.Now())) })},
 	{names: [3]string{"workspace_log"}, title: "Show the events", effect: reads,
-		about: "Show what happened in the workspace, newest first: time, action, path, and the program.",
+		about: "List events, newest first: time, action, path, and the program.",
 		op:    service.Log{}, args: "path since action command limit", pages: true, show: text(eventLines)},
 }
 

@@ -22,6 +22,7 @@ func TestReference(t *testing.T) {
 	for name, want := range map[string]string{
 		"commands.md":      commandsPage(),
 		"mount-options.md": mountOptionsPage(),
+		"mcp.md":           mcpPage(),
 	} {
 		file := "../../docs/reference/" + name
 		if *update {
@@ -43,8 +44,8 @@ Generated from the help texts. ` + "`amberfs help COMMAND`" + ` prints the same.
 
 Commands work from any directory inside a mount, or with ` + "`-C DIR`" + `. Paths are relative to the current directory. Commands use the socket of the store. If it is unreachable (in a sandbox, in a fork that was bind-mounted, as another user), they use ` + "`.snapshots/call`" + `.
 
-| flag of every command | |
-|---|---|
+Every command has these flags:
+
 `)
 	root := newRoot(&app{}).Command
 	flagRows(&b, root.PersistentFlags())
@@ -80,7 +81,7 @@ func commandSection(b *strings.Builder, c *cobra.Command) {
 	var rows strings.Builder
 	flagRows(&rows, c.NonInheritedFlags())
 	if rows.Len() > 0 {
-		b.WriteString("\n| flag | |\n|---|---|\n" + rows.String())
+		b.WriteString("\n" + rows.String())
 	}
 	for _, sub := range c.Commands() {
 		if !sub.Hidden {
@@ -143,7 +144,7 @@ func flagRows(b *strings.Builder, flags *pflag.FlagSet) {
 		if f.Shorthand != "" {
 			name = "-" + f.Shorthand + ", " + name
 		}
-		fmt.Fprintf(b, "| `%s` | %s |\n", name, strings.ReplaceAll(usage, "|", `\|`))
+		fmt.Fprintf(b, "- `%s`: %s\n", name, usage)
 	})
 }
 
@@ -153,4 +154,41 @@ func mountOptionsPage() string {
 Generated from the code. Options follow ` + "`-o`" + ` of ` + "`amberfs mount`" + ` and ` + "`amberfs run`" + `, separated by commas, or stand in the fourth column of fstab(5). Of two that contradict each other the later one counts. An unknown option is refused.
 
 ` + mountopt.Markdown()
+}
+
+func mcpPage() string {
+	var b, other strings.Builder
+	b.WriteString(`# MCP tools
+
+Generated from the code. ` + "`amberfs mcp`" + ` serves a workspace over the Model Context Protocol, on standard input and output. It starts without a mount, and its tools then say what is missing.
+
+- Resources: ` + "`amberfs://snapshot/NAME/PATH`" + `, the files of snapshots. Prompts: ` + "`snapshot`, `rewind`, `review`" + `.
+- Every tool takes ` + "`workspace`" + `, the name of a fork. Tools with long texts (marked …) return pages of 40 KiB and take ` + "`start_index` and `max_length`" + `.
+- An unknown argument is refused, with the names of the accepted ones.
+
+| tool | arguments | changes | |
+|---|---|---|---|
+`)
+	effects := map[effect]string{reads: "nothing", adds: "adds", replaces: "replaces; can be undone", destroys: "**destroys**"}
+	for i := range tools {
+		t := &tools[i]
+		names, _ := t.fields()
+		args := ""
+		if len(names) > 0 {
+			args = "`" + strings.Join(names, "`, `") + "`"
+		}
+		if t.pages {
+			args += " …"
+		}
+		if t.names[setAll] != "" {
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", t.names[setAll], args, effects[t.effect], t.about)
+		}
+		if t.names[setSnapshots] != "" {
+			fmt.Fprintf(&other, "`%s`, ", t.names[setSnapshots])
+		}
+	}
+	fmt.Fprintf(&b, `
+`+"`--tools snapshots`"+` offers %[1]s with `+"`format`"+` too. `+"`--tools workspace:NAME`"+` offers `+"`workspace__NAME__snapshot`, `__restore` and `__branch`"+`. Each returns a `+"`ref`"+`, and each accepts every such `+"`ref`: `SNAPSHOT`, `FORK`, `FORK/FORK` or `FORK@SNAPSHOT`"+`. `+"`__restore` and `__branch`"+` create a new workspace.
+`, strings.TrimSuffix(other.String(), ", "))
+	return b.String()
 }

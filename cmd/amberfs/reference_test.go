@@ -57,12 +57,6 @@ Every command has these flags:
 			}
 		}
 	}
-	b.WriteString("\n## The program\n")
-	for _, c := range root.Commands() {
-		if c.GroupID == "" && !c.Hidden && c.Runnable() {
-			commandSection(&b, c)
-		}
-	}
 	return b.String()
 }
 

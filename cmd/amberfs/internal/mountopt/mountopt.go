@@ -187,7 +187,7 @@ func Markdown() string {
 		}
 		fmt.Fprintf(&b, "| %s | %s |\n", first, a.help)
 	}
-	fmt.Fprintf(&b, "\nWords of mount(8) and fstab(5) that are accepted and ignored: `%s`, `x-…`.\n", strings.Join(generic, "`, `"))
+	b.WriteString("\nThe generic options of mount(8) and fstab(5), such as `defaults`, `noauto`, `user`, `nofail`, `noatime` and `x-…`, are accepted.\n")
 	return b.String()
 }
 

@@ -45,7 +45,7 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapsho
 
 func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, error) {
 	since, err := ParseSince(a.Since)
-	if err = errors.Join(err, oneOf("kind", a.Kind, snapshot.Kinds)); err != nil {
+	if err = errors.Join(err, oneOf("kind", a.Kind, snapshot.Kinds), oneOf("without", a.Without, snapshot.Kinds)); err != nil {
 		return Snapshots{}, err
 	}
 	out := Snapshots{Snapshots: []snapshot.Info{}}
@@ -85,7 +85,7 @@ func (a List) fits(i snapshot.Info) bool {
 			return false
 		}
 	}
-	return a.Kind == "" || i.Kind == a.Kind
+	return (a.Kind == "" || i.Kind == a.Kind) && (a.Without == "" || i.Kind != a.Without)
 }
 
 // ParseSince reads a span before now or a date, in the local time zone if it names

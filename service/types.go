@@ -28,10 +28,11 @@ type Snapshot struct {
 
 // List asks for the snapshots: all or, of those that fit, the newest.
 type List struct {
-	Limit  int               `json:"limit,omitempty" jsonschema:"at most so many; any number if 0"`
-	Since  string            `json:"since,omitempty" jsonschema:"only those made since: a span such as 2h or 7d, or a date in RFC 3339"`
-	Kind   string            `json:"kind,omitempty" jsonschema:"only those of this kind"`
-	Labels map[string]string `json:"labels,omitempty" jsonschema:"only those with these labels"`
+	Limit   int               `json:"limit,omitempty" jsonschema:"at most so many; any number if 0"`
+	Since   string            `json:"since,omitempty" jsonschema:"only those made since: a span such as 2h or 7d, or a date in RFC 3339"`
+	Kind    string            `json:"kind,omitempty" jsonschema:"only those of this kind"`
+	Without string            `json:"without,omitempty" jsonschema:"leave out those of this kind"`
+	Labels  map[string]string `json:"labels,omitempty" jsonschema:"only those with these labels"`
 }
 
 // Snapshots is the result of List, newest first.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
@@ -12,12 +14,14 @@ import (
 
 func diffCommand(a *app) *cobra.Command {
 	var stat, nameStatus, binary bool
+	var fork string
 	cmd := &cobra.Command{
-		Use:   "diff [A [B]] [-- PATH...] [--stat|--name-status]",
+		Use:   "diff [A [B]] [--fork NAME] [--stat|--name-status] [-- PATH...]",
 		Short: "Show what changed between snapshots, or since one",
 		Long: `Shows the changes from snapshot A to snapshot B, or from A to now, as a unified diff
-that "git apply" accepts. Without A, from the latest snapshot. PATHs after "--" limit
-the diff. Without changes it prints "no differences".`,
+that "git apply" accepts. Without A, from the latest snapshot. With --fork, in that
+fork, and without A from its base. PATHs after "--" limit the diff. Without changes
+it prints "no differences".`,
 		Example: `  amberfs diff v1
   amberfs diff v1 v2 --stat
   amberfs diff v1 -- internal/ go.mod`,
@@ -36,7 +40,11 @@ the diff. Without changes it prints "no differences".`,
 			if err != nil {
 				return err
 			}
-			req := service.Diff{A: "latest", Paths: snapshot.BytePaths(paths), Binary: binary, Width: a.width()}
+			from := "latest"
+			if fork != "" {
+				p.Workspace, from = append(slices.Clone(p.Workspace), fork), "base"
+			}
+			req := service.Diff{A: from, Paths: snapshot.BytePaths(paths), Binary: binary, Width: a.width()}
 			if len(names) > 0 {
 				req.A = names[0]
 			}
@@ -45,7 +53,7 @@ the diff. Without changes it prints "no differences".`,
 			}
 			switch {
 			case stat && nameStatus:
-				return fail.New(fail.Usage, "--stat and --name-status exclude each other")
+				return fail.New(fail.Usage, "--stat and --name-status cannot be combined")
 			case a.json:
 				return a.listChanges(cmd, p, service.Changes{A: req.A, B: req.B, Paths: req.Paths})
 			case stat:
@@ -56,6 +64,8 @@ the diff. Without changes it prints "no differences".`,
 			return a.showDiff(cmd, p, req)
 		},
 	}
+	cmd.Flags().StringVar(&fork, "fork", "", "show what the fork `NAME` changed")
+	_ = cmd.RegisterFlagCompletionFunc("fork", a.completeForks) // there is such a flag
 	cmd.Flags().BoolVar(&stat, "stat", false, "show changed lines for each file")
 	cmd.Flags().BoolVar(&nameStatus, "name-status", false, "show only the status and path of each file")
 	cmd.Flags().BoolVar(&binary, "binary", false, "show binary files as a patch that git apply accepts")

@@ -16,13 +16,14 @@ import (
 func listCommand(a *app) *cobra.Command {
 	var req service.List
 	var labels []string
-	var long bool
+	var long, all bool
 	cmd := &cobra.Command{
-		Use:     "list [-n N] [--since T] [--kind K] [--label KEY=VALUE]... [--long]",
+		Use:     "list [-n N] [--all] [--since T] [--kind K] [--label KEY=VALUE]... [--long]",
 		Aliases: []string{"ls"},
 		Short:   "List snapshots, newest first",
 		Long: `Lists the snapshots of the workspace, newest first: name, the first 12 digits of the
-id ("-" until it is stored), time and message, separated by tabs.`,
+id ("-" until it is stored), time and message, separated by tabs. Snapshots that
+restores took first (kind pre-restore) are left out unless --all.`,
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -34,6 +35,9 @@ id ("-" until it is stored), time and message, separated by tabs.`,
 			}
 			if cmd.Flags().Changed("limit") && req.Limit < 1 {
 				return fail.New(fail.Usage, "-n takes a number from 1 on, not %d", req.Limit)
+			}
+			if !all && req.Kind == "" {
+				req.Without = snapshot.KindPreRestore
 			}
 			var l service.Snapshots
 			if err := a.askHere(cmd.Context(), req, &l); err != nil {
@@ -55,6 +59,7 @@ id ("-" until it is stored), time and message, separated by tabs.`,
 	}
 	f := cmd.Flags()
 	f.IntVarP(&req.Limit, "limit", "n", 0, "only the newest `N`")
+	f.BoolVar(&all, "all", false, "also snapshots that restores took first")
 	f.StringVar(&req.Since, "since", "", "only since this `TIME`: 2h, 7d, or a date such as 2026-01-31")
 	f.StringVar(&req.Kind, "kind", "", "only this `KIND`: manual, turn, auto, pre-restore, fork, import, pull")
 	f.StringArrayVar(&labels, "label", nil, "only with the label `KEY=VALUE`; repeatable")

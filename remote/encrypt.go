@@ -131,18 +131,6 @@ func (r *Remote) fetch(ctx context.Context, o backend.Object, off, n int64) (dat
 	return data, err
 }
 
-// readPart reads a part of an object without what is around it. What is encrypted is
-// read in blocks in any case.
-func (r *Remote) readPart(ctx context.Context, o backend.Object, encrypted bool, off, n int64) ([]byte, error) {
-	if b, ok := r.near(o, encrypted, off, n); ok {
-		return b, nil
-	}
-	if encrypted {
-		return r.read(ctx, o, encrypted, off, n, 0)
-	}
-	return r.fetch(ctx, o, off, n)
-}
-
 // near reads what is in the cache, if all of it is.
 func (r *Remote) near(o backend.Object, encrypted bool, off, n int64) ([]byte, bool) {
 	if !encrypted {

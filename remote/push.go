@@ -42,8 +42,6 @@ type Push struct {
 	Mark func(ctx context.Context, keep func(cas.Hash) bool) error
 	// Stored returns an object.
 	Stored func(ctx context.Context, h cas.Hash) (cas.Stored, error)
-	// Hot returns the tree pages that a first look at the snapshot needs. May be nil.
-	Hot func(ctx context.Context) ([]cas.Hash, error)
 	// Base is the name of a snapshot that the remote may have, and that this one is
 	// compared with. If it is empty, that is what has the name of this one there.
 	Base string
@@ -94,7 +92,7 @@ func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
 
 // attempt looks what is condemned, and sends what has to be sent.
 func (u *pushing) attempt(ctx context.Context) error {
-	u.objects, u.indexes, u.all, u.entries, u.carried, u.missing = nil, nil, nil, nil, nil, nil
+	u.objects, u.indexes, u.entries, u.carried, u.missing = nil, nil, nil, nil, nil
 	u.looked, u.parts = time.Now(), 0
 	if u.base != nil && !u.free(u.base.Ref.Objects) {
 		u.base = nil
@@ -135,7 +133,6 @@ type pushing struct {
 
 	entries []object.Entry // for the index
 	indexes []object.Section
-	all     *object.Index // of the snapshot
 
 	mu      sync.Mutex
 	objects []backend.Object // of the ref; those that are under way have no name yet
@@ -174,33 +171,9 @@ func (u *pushing) confirmBase(ctx context.Context) (*Pushed, error) {
 	if u.p.Full {
 		return nil, nil
 	}
-	if u.base, err = u.r.lately(ctx, ref); err == nil {
-		u.there, err = u.base.Load(ctx)
-	}
+	u.base = u.r.Snapshot(ref)
+	u.there, err = u.base.Load(ctx)
 	return nil, err
-}
-
-// lately returns the snapshot of a ref, the one that the last push made or used if it
-// is that: then its indexes need not be read and checked again.
-func (r *Remote) lately(ctx context.Context, ref *object.Ref) (*Snapshot, error) {
-	r.mu.Lock()
-	last := r.last
-	r.mu.Unlock()
-	if last != nil && last.Ref.Nonce == ref.Nonce {
-		return last, nil
-	}
-	s := r.Snapshot(ref)
-	if _, err := s.Load(ctx); err != nil {
-		return nil, err
-	}
-	r.remember(s)
-	return s, nil
-}
-
-func (r *Remote) remember(s *Snapshot) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last = s
 }
 
 func inUse(there *object.Ref) error {
@@ -231,9 +204,6 @@ func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
 	ref := u.p.Ref
 	ref.Version, ref.Nonce, ref.Pushed = object.Version, uuid.NewString(), time.Now().UTC()
 	ref.Objects, ref.Indexes, ref.Encrypted = u.objects, u.indexes, len(u.format.Recipients) > 0
-	if err := u.hot(ctx, &ref); err != nil {
-		return nil, err
-	}
 	raw, err := ref.Encode()
 	if err != nil {
 		return nil, err
@@ -253,45 +223,12 @@ func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
 	_, err = u.r.b.Put(ctx, "ref/"+ref.Name, raw, o)
 	done := &Pushed{Ref: &ref, Objects: u.sent, Bytes: u.bytes}
 	if err == nil && u.format.Conditional {
-		u.keep(done.Ref)
 		return done, nil
 	}
 	if err != nil && !errors.Is(err, backend.ErrChanged) && !errors.Is(err, backend.ErrAway) {
 		return nil, err
 	}
 	return u.settle(ctx, done, err)
-}
-
-// keep remembers what was pushed for the push that is compared with it.
-func (u *pushing) keep(ref *object.Ref) {
-	s := u.r.Snapshot(ref)
-	s.index.Store(u.all)
-	u.r.remember(s)
-}
-
-// hot notes where the pages lie that a first look needs.
-func (u *pushing) hot(ctx context.Context, ref *object.Ref) error {
-	if u.p.Hot == nil {
-		return nil
-	}
-	hashes, err := u.p.Hot(ctx)
-	if err != nil {
-		return fmt.Errorf("looking for the pages of a first look: %w", err)
-	}
-	var entries []object.Entry
-	for _, h := range hashes {
-		e, ok := u.all.Find(h)
-		if !ok || e.Kind != cas.KindTree {
-			continue
-		}
-		more := append(entries, e)
-		if parts, total := hotRuns(more); len(parts) > hotParts || total > hotMost {
-			break // what is needed first comes first
-		}
-		entries = more
-	}
-	ref.SetHot(entries)
-	return nil
 }
 
 // present returns the condition under which a ref is replaced.
@@ -314,7 +251,6 @@ func (u *pushing) settle(ctx context.Context, done *Pushed, cause error) (*Pushe
 	case err != nil:
 		return nil, errors.Join(cause, err)
 	case there.Nonce == done.Ref.Nonce:
-		u.keep(done.Ref)
 		return done, nil
 	case there.ID == done.Ref.ID:
 		return &Pushed{Ref: there, Unchanged: true}, nil

@@ -137,7 +137,7 @@ func (u *pushing) head(ctx context.Context, data, pages *object.Pack) error {
 	base := u.base
 	merged := base == nil || len(base.Ref.Indexes) >= maxIndexes
 	if !merged {
-		u.indexes, u.all = base.Ref.Indexes, u.there
+		u.indexes = base.Ref.Indexes
 		if len(u.missing) == 0 {
 			return nil
 		}
@@ -145,9 +145,9 @@ func (u *pushing) head(ctx context.Context, data, pages *object.Pack) error {
 	data.Append(pages)
 	place := u.place()
 	u.index(data.Entries, place)
-	section, own := data.EncodeIndex(append(u.entries, u.carried...))
+	section := data.EncodeIndex(append(u.entries, u.carried...))
 	section.Object = place
-	u.indexes, u.all = append([]object.Section{section}, u.indexes...), own.Over(u.all)
+	u.indexes = append([]object.Section{section}, u.indexes...)
 	return u.upload(ctx, data, place, true)
 }
 

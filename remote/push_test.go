@@ -110,42 +110,6 @@ func TestPushRequests(t *testing.T) {
 	w.check(t, openRemote(t, url, Options{}), "v3", v3)
 }
 
-// The pages of a first look are there without the indexes: as many as a few requests at
-// once read, those first that are needed first.
-func TestFirstLook(t *testing.T) {
-	ctx, r, w := t.Context(), newRemote(t), newWorld()
-	var hot, all []cas.Hash
-	for i := range uint64(20) {
-		h := w.put(cas.KindTree, remotetest.Bytes(i, 1000))
-		hot = append([]cas.Hash{h}, hot...)
-		all = append(all, h, w.put(cas.KindTree, remotetest.Bytes(100+i, hotGap)))
-	}
-	p := w.push("v1", all[0], nil)
-	p.Mark = func(_ context.Context, keep func(cas.Hash) bool) error {
-		for _, h := range all {
-			keep(h)
-		}
-		return nil
-	}
-	p.Hot = func(context.Context) ([]cas.Hash, error) { return hot, nil }
-	done, err := r.Push(ctx, p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := openRemote(t, r.URL(), Options{}).Snapshot(done.Ref)
-	if err := s.Begin(ctx); err != nil {
-		t.Fatal(err)
-	}
-	for i, h := range hot {
-		if _, err := s.Near(h, nil); (err == nil) != (i < hotParts) {
-			t.Errorf("page %d: %v", i, err)
-		}
-	}
-	if s.Loaded() {
-		t.Error("the indexes were read")
-	}
-}
-
 // Pushes on top of each other stay bounded, and everything remains readable.
 func TestManyPushes(t *testing.T) {
 	r := newRemote(t)

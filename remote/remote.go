@@ -63,7 +63,6 @@ type Remote struct {
 	mu      sync.Mutex
 	format  *Format
 	readers map[reader]io.ReaderAt // of encrypted objects
-	last    *Snapshot              // that a push made, or was compared with
 }
 
 // Open returns the remote at a URL without asking it anything. Close it.

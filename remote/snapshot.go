@@ -24,48 +24,19 @@ const (
 	aheadMost = 4 << 20
 )
 
-// A Snapshot is a snapshot on a remote of which the objects can be read. The first read
-// fetches the pages that listing the root needs; where the rest lies is read from its
-// indexes when it is needed, or by Load. It is safe for concurrent use.
+// A Snapshot is a snapshot on a remote of which the objects can be read. Where they lie
+// is read from its indexes by the first read, or by Load. It is safe for concurrent use.
 type Snapshot struct {
 	Ref   *object.Ref
 	r     *Remote
-	hot   atomic.Pointer[hotPages] // nil until they were read
 	index atomic.Pointer[object.Index]
-	turn  chan struct{} // taken by the goroutine that reads hot pages or indexes
+	turn  chan struct{} // taken by the goroutine that reads the indexes
 	ahead ahead
 }
-
-// hotPages are the pages that the ref calls hot, by the first half of their hashes.
-type hotPages map[cas.Hash]cas.Stored
 
 // Snapshot returns the snapshot of a ref. Nothing of it was read yet.
 func (r *Remote) Snapshot(ref *object.Ref) *Snapshot {
 	return &Snapshot{Ref: ref, r: r, turn: make(chan struct{}, 1)}
-}
-
-// Begin reads what a first look at the snapshot needs: its hot pages or, if it has none,
-// its indexes.
-func (s *Snapshot) Begin(ctx context.Context) error {
-	err := s.readHot(ctx)
-	if err == nil && len(*s.hot.Load()) == 0 {
-		_, err = s.Load(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("snapshot %s: %w", s.Ref.Name, err)
-	}
-	return nil
-}
-
-// inTurn calls fn while no other goroutine reads hot pages or indexes.
-func (s *Snapshot) inTurn(ctx context.Context, fn func() error) error {
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-		return fn()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Load reads the indexes, once. An error is not kept.
@@ -73,21 +44,24 @@ func (s *Snapshot) Load(ctx context.Context) (*object.Index, error) {
 	if x := s.index.Load(); x != nil {
 		return x, nil
 	}
-	err := s.inTurn(ctx, func() error {
-		if s.index.Load() != nil {
-			return nil
-		}
-		x, err := s.readIndexes(ctx)
-		if errors.Is(err, errs.Damaged) { // what was cached is dropped now
-			x, err = s.readIndexes(ctx)
-		}
-		if err != nil {
-			return fmt.Errorf("index of snapshot %s: %w", s.Ref.Name, err)
-		}
-		s.index.Store(x)
-		return nil
-	})
-	return s.index.Load(), err
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if x := s.index.Load(); x != nil {
+		return x, nil
+	}
+	x, err := s.readIndexes(ctx)
+	if errors.Is(err, errs.Damaged) { // what was cached is dropped now
+		x, err = s.readIndexes(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("index of snapshot %s: %w", s.Ref.Name, err)
+	}
+	s.index.Store(x)
+	return x, nil
 }
 
 // Loaded reports whether the indexes were read.
@@ -122,78 +96,6 @@ func (s *Snapshot) readIndexes(ctx context.Context) (*object.Index, error) {
 	return &x, nil
 }
 
-// readHot reads the hot pages, once: those parts of objects and nothing around them.
-func (s *Snapshot) readHot(ctx context.Context) error {
-	if s.hot.Load() != nil {
-		return nil
-	}
-	return s.inTurn(ctx, func() error {
-		if s.hot.Load() != nil {
-			return nil
-		}
-		pages, err := s.fetchHot(ctx)
-		if err == nil {
-			s.hot.Store(&pages)
-		}
-		return err
-	})
-}
-
-// fetchHot returns the hot pages. They are kept in the cache as an object of their own.
-func (s *Snapshot) fetchHot(ctx context.Context) (hotPages, error) {
-	r, ref, pages := s.r, s.Ref, hotPages{}
-	entries := ref.HotTable().Entries()
-	slices.SortFunc(entries, object.ByPlace)
-	parts, total := hotRuns(entries)
-	if total == 0 || total > hotMost {
-		return pages, nil
-	}
-	o := cache.Object{Name: backend.Named(fmt.Append(nil, ref.Objects, entries)).Name, Size: total}
-	all, ok := r.o.Cache.Near(o, 0, total)
-	if !ok {
-		var err error
-		if all, err = r.readParts(ctx, ref, parts, total); err != nil {
-			return nil, err
-		}
-		r.o.Cache.Put(o, all)
-	}
-	for _, p := range parts {
-		for len(entries) > 0 && entries[0].Object == p.object && entries[0].End() <= p.end {
-			e := entries[0]
-			entries = entries[1:]
-			b := all[int64(e.Offset)-p.off:][:e.Stored]
-			pages[half(e.Prefix[:])] = cas.Stored{Kind: e.Kind, Flags: e.Flags, Plain: int(e.Plain), Bytes: b}
-		}
-		all = all[p.end-p.off:]
-	}
-	return pages, nil
-}
-
-// readParts reads parts of objects, one after the other in what it returns.
-func (r *Remote) readParts(ctx context.Context, ref *object.Ref, parts []run, total int64) ([]byte, error) {
-	all := make([]byte, total)
-	g, ctx := errgroup.WithContext(ctx)
-	at := int64(0)
-	for _, p := range parts {
-		into := all[at : at+p.end-p.off]
-		at += p.end - p.off
-		g.Go(func() error {
-			b, err := r.readPart(ctx, ref.Objects[p.object], ref.Encrypted, p.off, p.end-p.off)
-			if copy(into, b) < len(into) && err == nil {
-				err = fmt.Errorf("%w: an object ends early", cas.ErrDamaged)
-			}
-			return missing(err)
-		})
-	}
-	return all, g.Wait()
-}
-
-// half is a hash of which only the first half is known, as an index has it.
-func half(prefix []byte) (h cas.Hash) {
-	copy(h[:len(object.Entry{}.Prefix)], prefix)
-	return h
-}
-
 // ID is the hash of the snapshot's state.
 func (s *Snapshot) ID() cas.Hash {
 	return s.Ref.State()
@@ -201,9 +103,6 @@ func (s *Snapshot) ID() cas.Hash {
 
 // Has reports whether the remote has the object h, and all that is below it.
 func (s *Snapshot) Has(ctx context.Context, h cas.Hash) (bool, error) {
-	if _, ok := s.ofHot(h); ok {
-		return true, nil
-	}
 	x, err := s.Load(ctx)
 	if err != nil {
 		return false, err
@@ -215,14 +114,6 @@ func (s *Snapshot) Has(ctx context.Context, h cas.Hash) (bool, error) {
 // Get appends the bytes of an object to dst[:0]. Errors: cas.ErrNotFound if no
 // index names it; cas.ErrDamaged if the remote has other bytes; backend.ErrAway.
 func (s *Snapshot) Get(ctx context.Context, h cas.Hash, dst []byte) ([]byte, error) {
-	if !s.Loaded() {
-		if err := s.readHot(ctx); err != nil {
-			return dst[:0], err
-		}
-	}
-	if b, ok := s.expandHot(h, dst); ok {
-		return b, nil
-	}
 	rec, e, err := s.stored(ctx, h)
 	if err != nil {
 		return dst[:0], err
@@ -239,32 +130,14 @@ func (s *Snapshot) Get(ctx context.Context, h cas.Hash, dst []byte) ([]byte, err
 	return s.r.expand.Expand(h, rec, dst)
 }
 
-// ofHot returns an object that is among the hot pages, if they were read.
-func (s *Snapshot) ofHot(h cas.Hash) (rec cas.Stored, ok bool) {
-	if pages := s.hot.Load(); pages != nil {
-		rec, ok = (*pages)[half(h[:16])]
-	}
-	return rec, ok
-}
-
-// expandHot is Get for the hot pages. A damaged one is read from its object instead.
-func (s *Snapshot) expandHot(h cas.Hash, dst []byte) ([]byte, bool) {
-	rec, ok := s.ofHot(h)
-	if !ok {
-		return dst[:0], false
-	}
-	b, err := s.r.expand.Expand(h, rec, dst)
-	return b, err == nil
-}
-
 // Near is Get without a request: a cas.Absent error if that would take one.
 func (s *Snapshot) Near(h cas.Hash, dst []byte) ([]byte, error) {
-	if b, ok := s.expandHot(h, dst); ok {
-		return b, nil
-	}
 	x := s.index.Load()
 	if x == nil {
-		return dst[:0], &cas.Absent{Hash: h, Fetch: s.readMore}
+		return dst[:0], &cas.Absent{Hash: h, Fetch: func(ctx context.Context) error {
+			_, err := s.Load(ctx)
+			return err
+		}}
 	}
 	e, ok := x.Find(h)
 	if !ok {
@@ -284,24 +157,11 @@ func (s *Snapshot) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	}}
 }
 
-// readMore reads the hot pages, or the indexes if it has those.
-func (s *Snapshot) readMore(ctx context.Context) error {
-	if s.hot.Load() == nil {
-		return s.Begin(ctx)
-	}
-	_, err := s.Load(ctx)
-	return err
-}
-
 // Stored returns an object as it lies on the remote. What the remote says is not
 // believed: the object is compared with its hash.
 func (s *Snapshot) Stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
 	if _, err := s.Get(ctx, h, nil); err != nil {
 		return cas.Stored{}, err
-	}
-	if _, ok := s.expandHot(h, nil); ok {
-		rec, _ := s.ofHot(h)
-		return rec, nil
 	}
 	rec, _, err := s.stored(ctx, h)
 	return rec, err
@@ -362,25 +222,6 @@ func (s *Snapshot) Fetch(ctx context.Context, kind cas.Kind) error {
 type run struct {
 	object   uint32
 	off, end int64
-}
-
-const (
-	// hotGap is how far apart hot pages may lie that one request reads, in bytes.
-	hotGap = 128 << 10
-	// hotMost bounds what is read of them, in bytes, and hotParts in how many requests
-	// at once.
-	hotMost  = 1 << 20
-	hotParts = 6
-)
-
-// hotRuns returns the parts of objects that reading hot pages takes, and how much that
-// is in bytes.
-func hotRuns(entries []object.Entry) (parts []run, total int64) {
-	parts = runs(slices.SortedFunc(slices.Values(entries), object.ByPlace), hotGap)
-	for _, p := range parts {
-		total += p.end - p.off
-	}
-	return parts, total
 }
 
 // runs joins records that lie less than gap bytes apart. entries are in order of

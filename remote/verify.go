@@ -109,9 +109,6 @@ func (v *verification) snapshot(ctx context.Context, ref *object.Ref) error {
 // read reads the indexes of a snapshot and, if deep, every record.
 func (v *verification) read(ctx context.Context, ref *object.Ref) error {
 	s := v.r.Snapshot(ref)
-	if err := s.Begin(ctx); err != nil {
-		return err
-	}
 	if _, err := s.Load(ctx); err != nil || !v.deep {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -142,7 +141,7 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 	}
 	p := remote.Push{
 		Ref: pushedRef(x.Info, as), Force: a.Force, Full: a.Full,
-		Base: s.Remotes.Base(to, pusher), Mark: s.marker(x.State), Stored: s.stored, Hot: s.hotPages(x.State),
+		Base: s.Remotes.Base(to, pusher), Mark: s.marker(x.State), Stored: s.stored,
 		Progress: func(parts, of int, sent int64) {
 			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(of), Unit: "parts", Bytes: sent})
 		},
@@ -193,78 +192,6 @@ func (s *Service) marker(st *tree.State) func(context.Context, func(cas.Hash) bo
 	return func(ctx context.Context, keep func(cas.Hash) bool) error {
 		return st.Mark(ctx, s.Store.Source(), false, keep)
 	}
-}
-
-// Bounds of what a first look at a snapshot reads.
-const (
-	hotPages = 64
-	hotBytes = 256 << 10 // plain
-)
-
-// hotPages returns the tree pages of a sealed state that mounting it and listing its
-// root reads, then those with the attributes of what is listed, as far as they are few.
-func (s *Service) hotPages(st *tree.State) func(context.Context) ([]cas.Hash, error) {
-	return func(ctx context.Context) ([]cas.Hash, error) {
-		id, ok := st.ID()
-		if !ok {
-			return nil, nil
-		}
-		seen := &recorder{store: s.Store}
-		src := tree.NewSource(seen, nil, 4<<20)
-		look := func() error {
-			st, err := tree.Load(src, id)
-			if err != nil {
-				return err
-			}
-			if _, err := st.Highest(src); err != nil {
-				return err
-			}
-			root, err := st.Get(src, live.RootIno)
-			if err != nil {
-				return err
-			}
-			var listed []tree.Dirent
-			err = root.Dir.List(src, 0, func(e tree.Dirent, _ uint64) bool {
-				listed = append(listed, e)
-				return ctx.Err() == nil
-			})
-			for _, e := range listed {
-				if err == nil {
-					_, err = st.Get(src, e.Ino)
-				}
-			}
-			return err
-		}
-		if err := look(); err != nil && !errors.Is(err, errEnough) {
-			return nil, err
-		}
-		return seen.pages, ctx.Err()
-	}
-}
-
-// errEnough ends a look that reads too much.
-var errEnough = errors.New("more than a first look reads")
-
-// A recorder notes what is read, up to the bounds of a first look.
-type recorder struct {
-	store *snapshot.Store
-	pages []cas.Hash
-	bytes int
-}
-
-func (r *recorder) Get(h cas.Hash, dst []byte) ([]byte, error) {
-	if len(r.pages) == hotPages || r.bytes > hotBytes {
-		return dst[:0], errEnough
-	}
-	b, err := r.store.Object(h, dst)
-	if err == nil {
-		r.pages, r.bytes = append(r.pages, h), r.bytes+len(b)
-	}
-	return b, err
-}
-
-func (r *recorder) Put(cas.Kind, []byte) (cas.Hash, error) {
-	return cas.Hash{}, errors.ErrUnsupported
 }
 
 // stored returns an object from the store or, if it was mounted from a remote and

@@ -252,7 +252,7 @@ func TestDenied(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "testsecret")
 	b = open(t, "s3://nobodys/x?endpoint="+endpoint)
 	err = b.List(t.Context(), "ref/", func(backend.Info) error { return nil })
-	if !errors.Is(err, backend.ErrNotFound) || !strings.Contains(err.Error(), "nobodys") {
+	if !errors.Is(err, backend.ErrNoBucket) || !strings.Contains(err.Error(), "nobodys") {
 		t.Errorf("list of a bucket that is not there: %v", err)
 	}
 }

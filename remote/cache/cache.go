@@ -2,8 +2,6 @@
 // one user share.
 //
 //	DIR/ab/OBJECT.BLOCK   1 MiB of an object, shorter at its end
-//	DIR/lock              held by whoever evicts
-//	DIR/locks/000 … fff    held by whoever fetches one of the blocks behind it
 //
 // Objects are immutable and named by their hash, so a block never changes and
 // belongs to every remote that has the object. Blocks are ciphertext if the remote
@@ -247,14 +245,6 @@ func (c *Cache) release(o Object, block, run int64) {
 }
 
 func (c *Cache) fetchRun(ctx context.Context, o Object, block, run int64, fetch Fetch) ([]byte, error) {
-	unlock, err := c.lockBlock(ctx, o, block)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if b := make([]byte, o.blockLen(block)); c.load(o, block, 0, b) {
-		return b, nil // another process was faster
-	}
 	off := block * BlockSize
 	want := min(run*BlockSize, o.Size-off)
 	data, err := fetch(ctx, off, want)

@@ -1,17 +1,14 @@
 package cache
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"hash/fnv"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/vfs"
 )
@@ -69,50 +66,58 @@ func (c *Cache) Drop(o Object, off, n int64) {
 	}
 }
 
-// lockTick is how often a lock is tried that another process has.
-const lockTick = 20 * time.Millisecond
+// staleTemporary is when a temporary file belongs to nobody any more.
+const staleTemporary = time.Hour
 
-// lockBlock keeps other processes from fetching the same block meanwhile. One that
-// waits for a remote may have it for long, so the wait ends when ctx does. Where there
-// can be no lock, the block is fetched without it.
-func (c *Cache) lockBlock(ctx context.Context, o Object, block int64) (unlock func(), err error) {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(o.file(block)))
-	name := fmt.Sprintf("locks/%03x", h.Sum32()&0xfff)
-	for {
-		unlock, err = c.lock(name)
-		if err == nil {
-			return unlock, nil
+type cached struct {
+	name string
+	size int64
+	used time.Time
+}
+
+// evict removes what was used least recently until a tenth of the cache is free.
+func (c *Cache) evict() {
+	blocks, total := c.blocks()
+	if total <= c.max {
+		return
+	}
+	slices.SortFunc(blocks, func(a, b cached) int { return a.used.Compare(b.used) })
+	for _, b := range blocks {
+		if total <= c.max-c.max/10 {
+			return
 		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return func() {}, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(lockTick):
+		if c.in(func(d *vfs.Beneath) error { return d.Remove(b.name) }) == nil {
+			total -= b.size
 		}
 	}
 }
 
-// lock takes a lock if nobody has it.
-func (c *Cache) lock(name string) (unlock func(), err error) {
-	if err := os.MkdirAll(c.dir, 0o700); err != nil {
-		return nil, err
-	}
-	err = c.in(func(b *vfs.Beneath) error {
-		if err := b.MkdirAll(filepath.Dir(c.path(name)), 0o700); err != nil {
-			return err
-		}
-		f, err := b.File(c.path(name), os.O_RDWR|os.O_CREATE, 0o600)
+// blocks lists the cache, and removes temporary files that were left behind.
+func (c *Cache) blocks() (out []cached, total int64) {
+	_ = c.in(func(b *vfs.Beneath) error {
+		dirs, err := b.ReadDir(c.dir)
 		if err != nil {
 			return err
 		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			return errors.Join(err, f.Close())
+		for _, d := range dirs {
+			if !d.Dir {
+				continue
+			}
+			files, err := b.ReadDir(c.path(d.Name))
+			if err != nil {
+				continue // removed meanwhile
+			}
+			for _, f := range files {
+				name := filepath.Join(c.dir, d.Name, f.Name)
+				if !strings.HasPrefix(f.Name, ".tmp-") {
+					out = append(out, cached{name, f.Size, f.Modified})
+					total += f.Size
+				} else if time.Since(f.Modified) > staleTemporary {
+					_ = b.Remove(name)
+				}
+			}
 		}
-		unlock = func() { _ = f.Close() }
 		return nil
 	})
-	return unlock, err
+	return out, total
 }

@@ -131,7 +131,7 @@ func (k *Registry) source(r *remote.Remote, id string) *object.Ref {
 
 func (k *Registry) addSource(ctx context.Context, r *remote.Remote, ref *object.Ref) error {
 	s := r.Snapshot(ref)
-	if err := s.Begin(ctx); err != nil {
+	if _, err := s.Load(ctx); err != nil {
 		return err
 	}
 	k.mu.Lock()

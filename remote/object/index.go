@@ -70,38 +70,27 @@ func (e *Entry) check(kind cas.Kind, objects []backend.Object) error {
 	return nil
 }
 
-// A Table is the entries of one kind, encoded, in order of their hashes.
-type Table struct{ raw []byte }
+// A table is the entries of one kind, encoded, in order of their hashes.
+type table struct{ raw []byte }
 
-// Len is the number of entries.
-func (t Table) Len() int { return len(t.raw) / EntrySize }
+func (t table) len() int { return len(t.raw) / EntrySize }
 
-// At returns an entry.
-func (t Table) At(i int) Entry { return decodeEntry(t.raw[i*EntrySize:]) }
+func (t table) at(i int) Entry { return decodeEntry(t.raw[i*EntrySize:]) }
 
-// Entries returns all entries, in order of their hashes.
-func (t Table) Entries() []Entry {
-	out := make([]Entry, t.Len())
-	for i := range out {
-		out[i] = t.At(i)
-	}
-	return out
-}
-
-// Find looks a hash up. The entry may still be of another object of the same first
+// find looks a hash up. The entry may still be of another object of the same first
 // 16 bytes: the bytes there tell.
-func (t Table) Find(h cas.Hash) (Entry, bool) {
-	i := sort.Search(t.Len(), func(i int) bool {
+func (t table) find(h cas.Hash) (Entry, bool) {
+	i := sort.Search(t.len(), func(i int) bool {
 		return bytes.Compare(t.raw[i*EntrySize:][:prefixSize], h[:prefixSize]) >= 0
 	})
-	if i == t.Len() || !bytes.Equal(t.raw[i*EntrySize:][:prefixSize], h[:prefixSize]) {
+	if i == t.len() || !bytes.Equal(t.raw[i*EntrySize:][:prefixSize], h[:prefixSize]) {
 		return Entry{}, false
 	}
-	return t.At(i), true
+	return t.at(i), true
 }
 
-// NewTable sorts entries into a table. Of two for one hash the first one counts.
-func NewTable(entries []Entry) Table {
+// newTable sorts entries into a table. Of two for one hash the first one counts.
+func newTable(entries []Entry) table {
 	sorted := slices.Clone(entries)
 	slices.SortStableFunc(sorted, func(a, b Entry) int { return bytes.Compare(a.Prefix[:], b.Prefix[:]) })
 	sorted = slices.CompactFunc(sorted, func(a, b Entry) bool { return a.Prefix == b.Prefix })
@@ -109,22 +98,22 @@ func NewTable(entries []Entry) Table {
 	for i := range sorted {
 		sorted[i].encode(raw[i*EntrySize:])
 	}
-	return Table{raw}
+	return table{raw}
 }
 
 // decodeTable checks all entries of a table.
-func decodeTable(raw []byte, kind cas.Kind, objects []backend.Object) (Table, error) {
+func decodeTable(raw []byte, kind cas.Kind, objects []backend.Object) (table, error) {
 	if len(raw)%EntrySize != 0 {
-		return Table{}, fmt.Errorf("%w: index of %d bytes", ErrMalformed, len(raw))
+		return table{}, fmt.Errorf("%w: index of %d bytes", ErrMalformed, len(raw))
 	}
-	t := Table{raw}
-	for i := range t.Len() {
-		e := t.At(i)
+	t := table{raw}
+	for i := range t.len() {
+		e := t.at(i)
 		if err := e.check(kind, objects); err != nil {
-			return Table{}, err
+			return table{}, err
 		}
 		if i > 0 && bytes.Compare(raw[(i-1)*EntrySize:][:prefixSize], e.Prefix[:]) >= 0 {
-			return Table{}, fmt.Errorf("%w: index out of order", ErrMalformed)
+			return table{}, fmt.Errorf("%w: index out of order", ErrMalformed)
 		}
 	}
 	return t, nil
@@ -132,7 +121,7 @@ func decodeTable(raw []byte, kind cas.Kind, objects []backend.Object) (Table, er
 
 // An Index says where the records of one or several pushes lie.
 type Index struct {
-	tree, data []Table // newest first
+	tree, data []table // newest first
 }
 
 // Add puts the index of an older push behind those that are there.
@@ -153,33 +142,17 @@ func (x *Index) Add(raw []byte, s Section, objects []backend.Object) error {
 	return nil
 }
 
-// Over returns an index with that of an older push, which may be nil, behind this one.
-func (x *Index) Over(old *Index) *Index {
-	if old == nil {
-		return x
-	}
-	return &Index{tree: slices.Concat(x.tree, old.tree), data: slices.Concat(x.data, old.data)}
-}
-
 // Find looks a hash up in all pushes, the newest first.
 func (x *Index) Find(h cas.Hash) (Entry, bool) {
 	for i := range x.tree {
-		if e, ok := x.tree[i].Find(h); ok {
+		if e, ok := x.tree[i].find(h); ok {
 			return e, true
 		}
-		if e, ok := x.data[i].Find(h); ok {
+		if e, ok := x.data[i].find(h); ok {
 			return e, true
 		}
 	}
 	return Entry{}, false
-}
-
-// Len is the number of entries of all pushes.
-func (x *Index) Len() (n int) {
-	for i := range x.tree {
-		n += x.tree[i].Len() + x.data[i].Len()
-	}
-	return n
 }
 
 // Entries returns all entries of one kind, in the order in which they lie on the
@@ -191,7 +164,9 @@ func (x *Index) Entries(kind cas.Kind) []Entry {
 	}
 	var out []Entry
 	for _, t := range tables {
-		out = append(out, t.Entries()...)
+		for i := range t.len() {
+			out = append(out, t.at(i))
+		}
 	}
 	slices.SortFunc(out, ByPlace)
 	return out
@@ -200,4 +175,43 @@ func (x *Index) Entries(kind cas.Kind) []Entry {
 // ByPlace compares two entries by where they lie.
 func ByPlace(a, b Entry) int {
 	return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Offset, b.Offset))
+}
+
+// A Pack is an object that is being put together.
+type Pack struct {
+	Bytes   []byte
+	Entries []Entry // Object is not set
+}
+
+// Add appends a record.
+func (p *Pack) Add(h cas.Hash, s cas.Stored) {
+	e := Entry{Offset: uint32(len(p.Bytes)), Stored: uint32(len(s.Bytes)), Plain: uint32(s.Plain), Kind: s.Kind, Flags: s.Flags}
+	copy(e.Prefix[:], h[:])
+	p.Entries = append(p.Entries, e)
+	p.Bytes = append(p.Bytes, s.Bytes...)
+}
+
+// Append puts the records of another pack behind those that are there.
+func (p *Pack) Append(q *Pack) {
+	for _, e := range q.Entries {
+		e.Offset += uint32(len(p.Bytes))
+		p.Entries = append(p.Entries, e)
+	}
+	p.Bytes = append(p.Bytes, q.Bytes...)
+}
+
+// EncodeIndex appends an index of entries to the pack and returns where it lies.
+func (p *Pack) EncodeIndex(entries []Entry) Section {
+	var tree, data []Entry
+	for _, e := range entries {
+		if e.Kind == cas.KindTree {
+			tree = append(tree, e)
+		} else {
+			data = append(data, e)
+		}
+	}
+	t, d := newTable(tree), newTable(data)
+	s := Section{Offset: int64(len(p.Bytes)), Tree: int64(t.len()), Data: int64(d.len())}
+	p.Bytes = append(append(p.Bytes, t.raw...), d.raw...)
+	return s
 }

@@ -19,7 +19,6 @@ const (
 	maxObjects = 1 << 20
 	maxIndexes = 64
 	maxEntries = 1 << 28
-	maxHot     = 4096 // entries
 )
 
 // ErrNewer: the remote was written by a newer version of the program.
@@ -43,9 +42,6 @@ type Ref struct {
 
 	Objects []backend.Object `json:"objects"`
 	Indexes []Section        `json:"indexes"` // newest first
-	// Hot has the index entries of the tree pages that a first look needs, so that it
-	// need not wait for the indexes: a table as in those.
-	Hot []byte `json:"hot,omitempty"`
 
 	Encrypted bool `json:"-"` // the ref and its objects are
 }
@@ -67,12 +63,6 @@ func (r *Ref) State() cas.Hash {
 	h, _ := cas.ParseHash(r.ID) // checked when it was decoded
 	return h
 }
-
-// HotTable says where the hot pages lie.
-func (r *Ref) HotTable() Table { return Table{r.Hot} } // checked when it was decoded
-
-// SetHot sets which pages are hot.
-func (r *Ref) SetHot(entries []Entry) { r.Hot = NewTable(entries).raw }
 
 // Encode returns the value of a ref's key.
 func (r *Ref) Encode() ([]byte, error) {
@@ -115,12 +105,6 @@ func (r *Ref) Check() error {
 		if !objectName.MatchString(o.Name) || o.Size < 0 || o.Size >= 1<<32 {
 			return fmt.Errorf("object %q of %d bytes", o.Name, o.Size)
 		}
-	}
-	if len(r.Hot) > maxHot*EntrySize {
-		return fmt.Errorf("%d bytes of hot pages", len(r.Hot))
-	}
-	if _, err := decodeTable(r.Hot, cas.KindTree, r.Objects); err != nil {
-		return fmt.Errorf("hot pages: %w", err)
 	}
 	for _, s := range r.Indexes {
 		if s.Object < 0 || s.Object >= len(r.Objects) || s.Tree < 0 || s.Data < 0 || s.Tree > maxEntries || s.Data > maxEntries ||

@@ -103,9 +103,9 @@ func TestClaims(t *testing.T) {
 	for i := range harness.Count(t, "FILES", 2000, 100_000) {
 		write(t, a.Path(fmt.Sprintf("d%d/d%d/f%d", i/1000, i/10%100, i)), fmt.Sprint("content ", i))
 	}
-	a.Amberfs("snapshot", "base")
+	a.Amberfs("snapshot", "start")
 	a.Amberfs("remote", "add", "origin", url)
-	a.Amberfs("push", "origin", "base")
+	a.Amberfs("push", "origin", "start")
 	a.Stop()
 	ownCache(t)
 	b := harness.New(t)
@@ -114,7 +114,7 @@ func TestClaims(t *testing.T) {
 	claim := func(n int) {
 		t.Helper()
 		call := b.Path(".snapshots", "call.test")
-		must(t, os.WriteFile(call, fmt.Appendf(nil, `{"op":"claim","label":"box-%d","from":"origin@base"}`, n), 0o600))
+		must(t, os.WriteFile(call, fmt.Appendf(nil, `{"op":"claim","label":"box-%d","from":"origin@start"}`, n), 0o600))
 		fork := b.Path(".forks", fmt.Sprint("box-", n))
 		text, err := os.ReadFile(filepath.Join(fork, "d0/d0/f7"))
 		if err != nil || string(text) != "content 7" {

@@ -73,14 +73,13 @@
 // Linux 5.11, for the terms in readers.go (needed). 6.16 adds INC_EPOCH, with
 // which a restore of very many files drops all names at once.
 //
-// A restore is no system call on the files it changes, of which inotify(7) would
-// tell. NOTIFY_DELETE makes the kernel tell who watches a file that is gone or
-// replaced; for who watches a directory see Replay and Options.Nudge.
+// A restore is no system call on the files it changes, which inotify(7) would report.
+// NOTIFY_DELETE makes it report that a file is gone or was replaced; for those who
+// watch a directory see Options.Nudge.
 //
 // # Locks
 //
 //	Tree.mu               of control
-//	replay.mu
 //	  Forest.mu
 //	    lookupShard.mu    the forest asks which nodes are held (SetHeld)
 //	  queue.mu            notices are put into a queue

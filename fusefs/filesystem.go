@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -29,7 +28,6 @@ type filesystem struct {
 	control *control.Tree
 	notify  *notifier
 	aside   *aside
-	replay  atomic.Pointer[replay]
 	// removals are those in forks.
 	removals removals
 }
@@ -71,13 +69,6 @@ func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name stri
 	}
 	if fs.control.Reserves(parent, name) {
 		return fs.lookupControl(parent, name, out)
-	}
-	if r := fs.replaying(h); r != nil {
-		if status, ok := r.lookup(fs, h, name, out); ok {
-			return status
-		}
-	} else if fs.greeted(h, name) {
-		return fuse.Status(Accepted)
 	}
 	a, err := fs.forest.Lookup(parent, name)
 	if errors.Is(err, live.ErrNotExist) {

@@ -96,3 +96,13 @@ func (l *lookups) count() int {
 	}
 	return total
 }
+
+// watchable are the names in directories that the kernel holds. No others can be watched.
+func (fs *filesystem) watchable(entries []live.Entry) (in []live.Entry) {
+	for _, e := range entries {
+		if e.Parent.Ino() == live.RootIno || fs.lookups.held(e.Parent) {
+			in = append(in, e)
+		}
+	}
+	return in
+}

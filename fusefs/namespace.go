@@ -19,9 +19,6 @@ func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.C
 	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
-	if r := fs.replaying(h); r != nil {
-		return r.made(fs, h, name, out)
-	}
 	c.Caller = caller(h)
 	if fs.opts.ACL {
 		if err := fs.inheritACL(parent, &c, umask); err != nil {
@@ -116,9 +113,6 @@ func (fs *filesystem) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) f
 	if control.IsNode(parent) {
 		return fs.status("unlink", parent, fs.control.Unlink(parent, name))
 	}
-	if r := fs.replaying(h); r != nil {
-		return r.removed(fs, h, name)
-	}
 	fs.beforeRemoval(parent)
 	id, err := fs.forest.Unlink(parent, name)
 	if err != nil {
@@ -135,9 +129,6 @@ func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name strin
 	}
 	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
-	}
-	if r := fs.replaying(h); r != nil {
-		return r.removed(fs, h, name)
 	}
 	fs.beforeRemoval(parent)
 	id, err := fs.forest.Rmdir(parent, name)

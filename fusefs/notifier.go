@@ -161,7 +161,7 @@ func (n *notifier) drop(inv live.Invalidation) {
 		n.send(incEpoch())
 	} else {
 		for _, e := range inv.Entries {
-			// Who watches a directory that went is told by a replay.
+			// A directory is not reported as removed: @parcel/watcher would crash.
 			if e.Gone != 0 && !e.WasDir {
 				n.send(deleted(e.Parent, e.Name, e.Gone))
 			} else {

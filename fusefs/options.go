@@ -42,14 +42,13 @@ type Options struct {
 
 	// Control is the control tree's, but for what the mount knows of itself.
 	Control control.Options
-	// Nudge is a time (ns since 1970) that stands for none: who sets a file's
-	// mtime, and nothing else, to it changes nothing, but the kernel tells those
-	// who watch the file (inotify) that it was modified. Only positive ones
-	// count.
+	// Nudge is a time (ns since 1970) that stands for none: setting a file's mtime, and
+	// nothing else, to it changes nothing, but inotify reports a modification. Only
+	// positive ones count.
 	Nudge int64
-	// Invalidated, if set, is told of a change from inside when the kernel
-	// knows of it.
-	Invalidated func(live.Invalidation)
+	// Changed, if set, is called with the names that a change from inside led elsewhere,
+	// when the kernel knows of it: those in directories that may be watched.
+	Changed func([]live.Entry)
 	// OnEvent, if set, is called after every change made through the mount,
 	// on the goroutine that answers the request, so it must be cheap.
 	OnEvent func(Event)

@@ -94,8 +94,8 @@ func serve(o Options, fd int) (*Server, error) {
 		if len(inv.Entries) > 0 { // they are of one view
 			fs.removals.changed(inv.Entries[0].Parent.View())
 		}
-		if o.Invalidated != nil {
-			o.Invalidated(inv)
+		if o.Changed != nil {
+			o.Changed(fs.watchable(inv.Entries))
 		}
 	})
 	raiseReadahead(o.Mountpoint)

@@ -6,7 +6,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 )
 
-// nudgeCommand is what the daemon starts to have watchers told of a restore.
+// nudgeCommand is what the daemon starts to have inotify report a restore.
 func nudgeCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:    daemon.NudgeCommand,

@@ -100,9 +100,8 @@ func TestWatchersHearOfARestore(t *testing.T) {
 
 	restore(t, m, "v1")
 	harness.Eventually(t, "watchers hear of the restore", func() bool {
-		return w.has("./changed:modify", "./deleted:create", "./olddir:create-dir", "./link:create", "sub/f:modify",
-			"./new:delete", "newdir/below/f:delete", "newdir/below:delete-dir", "./newdir:delete-dir",
-			"new:delete-self", "newdir:delete-self", "newdir/below:delete-self", "changed:delete-self")
+		return w.has(".:modify-dir", "./changed:modify", "./deleted:modify", "./olddir:modify-dir", "./link:modify", "sub/f:modify",
+			"new:delete-self", "changed:delete-self")
 	})
 	harness.Same(t, "restored", before, harness.ReadTree(t, m.Dir))
 	if slices.Contains(w.heard, "sub/same:modify") {

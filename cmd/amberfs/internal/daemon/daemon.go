@@ -43,7 +43,7 @@ type Daemon struct {
 	connection *service.Connection
 	hangUp     context.CancelFunc
 	life       context.Context // ended by hangUp
-	// watchers are told of what a restore changed.
+	// watchers reports to inotify what a restore changed.
 	watchers *watchers
 	// written is the node that was written to last.
 	written atomic.Uint64

@@ -57,7 +57,7 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		OnAnswer:       onAnswer,
 		OnEvent:        d.mountEvent,
 		Nudge:          d.watchers.time,
-		Invalidated:    d.watchers.changed,
+		Changed:        d.watchers.changed,
 	}
 }
 

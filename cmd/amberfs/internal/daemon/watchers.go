@@ -6,10 +6,9 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"os"
+	"io"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,27 +17,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// watchers has those who watch directories of the workspace (inotify) told of
-// what a restore changed in them.
+// watchers makes inotify(7) report what a restore changed.
 //
-// The kernel sends such events for what processes do, not for what a FUSE daemon
-// tells it. So when somebody watches, another process, Nudge, does something to
-// each path that makes the kernel send one and changes nothing: it makes what came
-// and removes what went once more (fusefs.Replay), and sets the mtime of what changed
-// to a time that stands for none (fusefs.Options.Nudge). The daemon itself never
-// touches its own mount.
+// The kernel reports what processes do, not what a FUSE daemon changes. So after a
+// restore another process, Nudge, sets the mtime of what changed, and of the directories
+// in which names came or went, to a time that stands for none (fusefs.Options.Nudge). The
+// kernel reports a modification, and nothing changes. The daemon itself never touches its
+// own mount.
 type watchers struct {
 	d    *Daemon
 	time int64 // see fusefs.Options.Nudge
-	// scanned is how long the last look for watches took, which grows with the number of
-	// descriptors on the machine. Only run uses it.
-	scanned time.Duration
+	// took is how much processor time the last process used. Only run uses it.
+	took time.Duration
 
 	mu struct {
 		sync.Mutex
@@ -51,19 +46,19 @@ type watchers struct {
 }
 
 const (
-	// nudgeSoon is how long after a restore watchers hear of it, so that of
-	// many in a row they do once; nudgeRest is how often at most.
+	// nudgeSoon is how long after a restore a process is started, so that there is one
+	// for many restores in a row; nudgeRest is the shortest time between two.
 	nudgeSoon = 20 * time.Millisecond
 	nudgeRest = 200 * time.Millisecond
-	// scanRest is how much longer than a look for watches the rest after it is: restores
+	// nudgeShare is how much longer than a process worked the rest after it is: restores
 	// without end take a twentieth of a processor for it.
-	scanRest = 20
-	// maxNudged bounds the paths of one turn. Of what is beyond, as many directories
-	// are touched, so that who watches looks for himself.
+	nudgeShare = 20
+	// maxNudged bounds the paths that are touched at a time. Of what is beyond, only the
+	// directories are.
 	maxNudged = 10_000
 	// maxPending is how many names wait. Beyond, one of each directory stands for all.
 	maxPending = 4 * maxNudged
-	// nudgeTime bounds how long a turn may take.
+	// nudgeTime bounds how long a process may take.
 	nudgeTime = 10 * time.Second
 )
 
@@ -77,13 +72,13 @@ func newWatchers(d *Daemon) *watchers {
 }
 
 // changed notes names that now lead elsewhere. It returns at once.
-func (w *watchers) changed(inv live.Invalidation) {
+func (w *watchers) changed(entries []live.Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.mu.closed || len(inv.Entries) == 0 {
+	if w.mu.closed || len(entries) == 0 {
 		return
 	}
-	for _, e := range inv.Entries {
+	for _, e := range entries {
 		if n := len(w.mu.entries); n < maxPending || w.mu.entries[n-1].Parent != e.Parent {
 			w.mu.entries = append(w.mu.entries, e)
 		}
@@ -117,7 +112,7 @@ func (w *watchers) close() {
 }
 
 func (w *watchers) run(ctx context.Context) {
-	for wait := nudgeSoon; ; wait = max(nudgeRest, scanRest*w.scanned) {
+	for wait := nudgeSoon; ; wait = max(nudgeRest, nudgeShare*w.took) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
@@ -131,222 +126,139 @@ func (w *watchers) run(ctx context.Context) {
 			return
 		}
 		w.mu.Unlock()
-		var below []live.Entry
-		err := guard.Do(func() (err error) {
-			below, err = w.nudge(ctx, entries)
-			return err
-		})
-		w.mu.Lock()
-		w.mu.entries = append(below, w.mu.entries...)
-		w.mu.Unlock()
+		err := guard.Do(func() error { return w.nudge(ctx, w.paths(entries)) })
 		if err != nil && ctx.Err() == nil {
-			w.d.log.Debug("telling watchers of a restore", "err", err, guard.Stack(err))
+			w.d.log.Debug("reporting a restore to watchers", "err", err, guard.Stack(err))
 		}
 	}
 }
 
-// nudge finds what of the entries is watched, and starts the process that has the
-// kernel tell of it. It returns the entries of directories that nobody has watched
-// yet, as they came only now.
-func (w *watchers) nudge(ctx context.Context, entries []live.Entry) (below []live.Entry, err error) {
-	mounts, err := locate.Mounts()
+// paths are what is touched, relative to the mount point.
+func (w *watchers) paths(entries []live.Entry) (paths []string) {
+	forest := w.d.store.Forest()
+	dirs, seen := make(map[live.NodeID]string), make(map[string]bool)
+	touch := func(p string) {
+		if !seen[p] {
+			seen[p] = true
+			paths = append(paths, p)
+		}
+	}
+	for _, e := range entries {
+		dir, known := dirs[e.Parent]
+		if !known {
+			dir = w.path(e.Parent)
+			dirs[e.Parent] = dir
+		}
+		if dir == "" {
+			continue
+		}
+		_, err := forest.Lookup(e.Parent, e.Name)
+		if err != nil || e.Was == 0 || len(paths) >= maxNudged {
+			touch(dir)
+		}
+		if err == nil && len(paths) < maxNudged {
+			touch(path.Join(dir, e.Name))
+		}
+	}
+	return paths
+}
+
+// path is where a directory is below the mount point, "" if it has no name any more.
+func (w *watchers) path(dir live.NodeID) string {
+	p, err := w.d.store.Forest().Path(dir, unix.PathMax-1)
 	if err != nil {
-		return nil, err
+		return ""
+	}
+	ws, ok := w.d.store.Workspace(dir.View())
+	for ; ok && ws.IsFork(); ws = ws.Parent() {
+		if ws.Parent() == nil {
+			return ""
+		}
+		p = path.Join(snapshot.ForksDir, ws.Name(), p)
+	}
+	if !ok {
+		return ""
+	}
+	return path.Join(".", p)
+}
+
+// nudge runs the process that touches the paths.
+func (w *watchers) nudge(ctx context.Context, paths []string) error {
+	mounts, err := locate.Mounts()
+	if err != nil || len(paths) == 0 {
+		return err
 	}
 	m, ok := locate.On(mounts, w.d.cfg.Mountpoint)
 	if !ok || m.Source != w.d.cfg.Store {
-		return nil, nil // on its way out
-	}
-	began := time.Now()
-	watched := watchedInodes(m.Device)
-	w.scanned = time.Since(began)
-	if len(watched) == 0 {
-		return nil, nil
-	}
-	steps, replay, below := w.steps(entries, watched)
-	if len(steps) == 0 {
-		return nil, nil
+		return nil // on its way out
 	}
 	ctx, cancel := context.WithTimeout(ctx, nudgeTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", NudgeCommand)
 	cmd.Dir = "/"
-	head := []string{w.d.cfg.Mountpoint, m.Device, strconv.FormatInt(w.time, 10), replay.Token}
-	cmd.Stdin = strings.NewReader(strings.Join(append(head, steps...), "\x00") + "\x00")
-	w.d.mount.Replay(replay)
-	defer w.d.mount.Replay(nil) // the process has ended
-	return below, cmd.Run()
+	in := append([]string{w.d.cfg.Mountpoint, m.Device, strconv.FormatInt(w.time, 10)}, paths...)
+	cmd.Stdin = strings.NewReader(strings.Join(in, "\x00") + "\x00")
+	err = cmd.Run()
+	if s := cmd.ProcessState; s != nil {
+		w.took = s.UserTime() + s.SystemTime()
+	}
+	return err
 }
 
-// What the process that nudges does with a path, in front of which it stands.
-const (
-	stepTouch   = "t"
-	stepFile    = "f" // make
-	stepDir     = "d"
-	stepSymlink = "l"
-	stepUnlink  = "u"
-	stepRmdir   = "r"
-)
+// NudgeCommand is the hidden command that must call Nudge.
+const NudgeCommand = "nudge"
 
-// steps are what the process does: to names that are watched, or whose directory is,
-// that came or went, the same once more, and else a touch.
-func (w *watchers) steps(entries []live.Entry, watched map[uint64]bool) ([]string, *fusefs.Replay, []live.Entry) {
-	p := planner{
-		w: w, watched: watched, seen: make(map[live.Entry]live.Entry), above: make(map[live.NodeID]live.Entry),
-		done: make(map[string]bool), replay: &fusefs.Replay{Token: ".amberfs-" + rand.Text()},
+// Nudge touches what a restore changed. It reads, with a NUL after each: the mount point,
+// its device, the time, and the paths.
+func Nudge(in io.Reader) error {
+	r := bufio.NewReader(in)
+	next := func() (string, error) {
+		s, err := r.ReadString(0)
+		return strings.TrimSuffix(s, "\x00"), err
 	}
-	for _, e := range entries {
-		key := live.Entry{Parent: e.Parent, Name: e.Name}
-		old, twice := p.seen[key]
-		if twice && e.Was == 0 {
-			e.Was, e.WasDir = old.Was, old.WasDir
-		}
-		e.Gone = 0
-		if twice {
-			e.Gone = e.Parent // replaced: any number but 0
-		}
-		p.seen[key] = e
-		if e.WasDir {
-			p.above[e.Was] = e
+	var head [3]string
+	for i := range head {
+		var err error
+		if head[i], err = next(); err != nil {
+			return err
 		}
 	}
-	for _, e := range entries { // what is below something comes before it
-		key := live.Entry{Parent: e.Parent, Name: e.Name}
-		if e, ok := p.seen[key]; ok {
-			delete(p.seen, key)
-			p.add(e)
-		}
-	}
-	if !p.newDir {
-		p.below = nil
-	}
-	return append(p.removals, p.rest...), p.replay, p.below
-}
-
-// planner makes the steps.
-type planner struct {
-	w              *watchers
-	watched        map[uint64]bool
-	seen           map[live.Entry]live.Entry // by parent and name
-	above          map[live.NodeID]live.Entry
-	done           map[string]bool
-	removals, rest []string
-	replay         *fusefs.Replay
-	below          []live.Entry // of directories that nobody watches
-	newDir         bool         // a directory came that somebody may watch from now on
-}
-
-func (p *planner) add(e live.Entry) {
-	forest := p.w.d.store.Forest()
-	a, err := forest.Lookup(e.Parent, e.Name)
-	there, went := err == nil, err != nil && e.Was != 0
-	if went {
-		p.replay.Went = append(p.replay.Went, e)
-	}
-	if there && !p.watched[uint64(e.Parent)] {
-		p.below = append(p.below, live.Entry{Parent: e.Parent, Name: e.Name})
-	}
-	if !p.watched[uint64(e.Parent)] && !(went && p.watched[uint64(e.Was)]) {
-		return
-	}
-	dir, ok := p.path(e.Parent, 0)
-	if !ok || len(p.done) >= 2*maxNudged {
-		return
-	}
-	if len(p.done) >= maxNudged {
-		p.step(&p.rest, stepTouch, dir)
-		return
-	}
-	at := path.Join(dir, e.Name)
-	switch {
-	case went && e.WasDir:
-		p.step(&p.removals, stepRmdir, at)
-	case went:
-		p.step(&p.removals, stepUnlink, at)
-	case there && e.Gone == 0 && e.Was == 0 && makers[a.Mode&unix.S_IFMT] != "":
-		p.replay.Came = append(p.replay.Came, e)
-		p.newDir = p.newDir || a.Mode&unix.S_IFMT == unix.S_IFDIR
-		p.step(&p.rest, makers[a.Mode&unix.S_IFMT], at)
-	case there:
-		p.step(&p.rest, stepTouch, at)
-	default: // another name of what is still there
-		p.step(&p.rest, stepTouch, dir)
-	}
-}
-
-// makers are the steps that make a file of some type.
-var makers = map[uint32]string{unix.S_IFREG: stepFile, unix.S_IFDIR: stepDir, unix.S_IFLNK: stepSymlink}
-
-func (p *planner) step(to *[]string, what, at string) {
-	if !p.done[at] {
-		p.done[at] = true
-		*to = append(*to, what+at)
-	}
-}
-
-// path is where a directory is below the mount point, or was.
-func (p *planner) path(id live.NodeID, depth int) (string, bool) {
-	if e, ok := p.above[id]; ok && depth < unix.PathMax/2 {
-		dir, ok := p.path(e.Parent, depth+1)
-		return path.Join(dir, e.Name), ok
-	}
-	dir, err := p.w.d.store.Forest().Path(id, unix.PathMax-1)
+	ns, err := strconv.ParseInt(head[2], 10, 64)
 	if err != nil {
-		return "", false
+		return err
 	}
-	prefix, ok := p.w.d.viewPath(id.View())
-	return path.Join(prefix, dir), ok
-}
-
-// viewPath is where a workspace lies below the mount point.
-func (d *Daemon) viewPath(view uint32) (string, bool) {
-	ws, ok := d.store.Workspace(view)
-	if !ok {
-		return "", false
-	}
-	p := "."
-	for ; ws.IsFork(); ws = ws.Parent() {
-		if ws.Parent() == nil {
-			return "", false
-		}
-		p = path.Join(snapshot.ForksDir, ws.Name(), p)
-	}
-	return p, true
-}
-
-// watchedInodes are the inodes of a device that inotify watches of other
-// processes are on, as far as we may see (proc_pid_fdinfo(5)).
-func watchedInodes(device string) map[uint64]bool {
-	var major, minor uint64
-	if _, err := fmt.Sscanf(device, "%d:%d", &major, &minor); err != nil {
-		return nil
-	}
-	sdev := fmt.Sprintf(" sdev:%x ", major<<20|minor)
-	out := make(map[uint64]bool)
-	fds, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	root, err := unix.Open(head[0], unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil
+		return err
 	}
-	for _, fd := range fds {
-		if to, err := os.Readlink(fd); err != nil || to != "anon_inode:inotify" {
-			continue
-		}
-		f, err := os.Open(strings.Replace(fd, "/fd/", "/fdinfo/", 1))
+	defer unix.Close(root)
+	var st unix.Stat_t
+	if err := unix.Fstat(root, &st); err != nil {
+		return err
+	}
+	if dev := fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)); dev != head[1] {
+		return fmt.Errorf("%s is another file system now", head[0])
+	}
+	for {
+		p, err := next()
 		if err != nil {
-			continue
+			return nil
 		}
-		for sc := bufio.NewScanner(f); sc.Scan(); {
-			// inotify wd:1 ino:9e7e sdev:800013 mask:800afce …
-			line := sc.Text()
-			var wd, ino uint64
-			if !strings.Contains(line, sdev) {
-				continue
-			}
-			if _, err := fmt.Sscanf(line, "inotify wd:%x ino:%x ", &wd, &ino); err == nil {
-				out[ino] = true
-			}
-		}
-		f.Close()
+		touch(root, p, ns)
 	}
-	return out
+}
+
+// touch sets a file's mtime. It never leads into another file system, where the time
+// would be set. It may fail: the file may have changed again.
+func touch(root int, p string, ns int64) {
+	fd, err := unix.Openat2(root, p, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(ns)}
+	_ = unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH)
 }

@@ -44,8 +44,8 @@ const (
 // A Server answers on the socket of a store.
 type Server struct {
 	http    *http.Server
-	clients *connections
 	release func()
+	closing context.Context
 	cancel  context.CancelFunc
 	calls   sync.WaitGroup
 	served  chan error
@@ -61,30 +61,40 @@ func (s *Service) Listen(dir string) (*Server, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	srv := &Server{clients: newConnections(l), release: release, cancel: cancel, served: make(chan error, 1)}
+	srv := &Server{release: release, closing: ctx, cancel: cancel, served: make(chan error, 1)}
 	srv.http = &http.Server{
 		Handler:           srv.counted(s.handler()),
 		ReadHeaderTimeout: time.Minute,
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			peer, err := Peer(c.(*connection).UnixConn)
+			peer, err := Peer(c.(*net.UnixConn))
 			if err != nil {
 				s.Log.Warn("socket", "err", err)
 			}
 			return context.WithValue(ctx, peerKey{}, peer)
 		},
 	}
-	go func() { srv.served <- srv.http.Serve(srv.clients) }()
+	go func() { srv.served <- srv.http.Serve(l) }()
 	return srv, nil
 }
 
-// counted has Close wait for requests.
+// counted has Close wait for requests. When the server closes, nothing more is read from
+// a client, and one that does not take its answer within the grace holds nobody up.
 func (srv *Server) counted(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		srv.calls.Add(1)
 		defer srv.calls.Done()
+		c := http.NewResponseController(w)
+		hurry := func() {
+			_ = c.SetReadDeadline(time.Unix(1, 0))
+			_ = c.SetWriteDeadline(time.Now().Add(grace))
+		}
+		defer context.AfterFunc(srv.closing, hurry)()
 		h.ServeHTTP(w, r)
+		if srv.closing.Err() != nil { // an answer that is ready late has the grace, too
+			hurry()
+		}
 	})
 }
 
@@ -92,7 +102,6 @@ func (srv *Server) counted(h http.Handler) http.Handler {
 // reads that, and nothing works on the store any more.
 func (srv *Server) Close() error {
 	srv.cancel()
-	srv.clients.end()
 	err := srv.http.Shutdown(context.Background())
 	srv.calls.Wait()
 	srv.release()

@@ -25,9 +25,8 @@ type Options struct {
 
 // A Page answers a browser.
 type Page struct {
-	o       Options
-	guard   guard
-	colours colours
+	o     Options
+	guard guard
 }
 
 // New makes a page with a session of its own.
@@ -49,7 +48,6 @@ func (p *Page) Handler() http.Handler {
 	mux.HandleFunc("GET /session", p.guard.member(p.session))
 	mux.HandleFunc("GET /file", p.guard.member(p.file))
 	mux.HandleFunc("GET /image", p.guard.member(p.image))
-	mux.HandleFunc("GET /events", p.guard.member(p.events))
 	mux.HandleFunc("/api/", p.guard.member(p.api().ServeHTTP))
 	return p.guard.protect(mux)
 }

@@ -44,7 +44,7 @@ func (d *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // The connection of an answer that the daemon refuses is given back.
 func TestRefusedAnswersAreClosed(t *testing.T) {
-	for _, path := range []string{"/file?path=a", "/image?path=a", "/events?path=a"} {
+	for _, path := range []string{"/file?path=a", "/image?path=a"} {
 		d := &refusing{}
 		if w := enter(t, Options{Daemon: d}).do("GET", path, ""); w.Code == 200 || d.closed != 1 {
 			t.Errorf("%s: status %d, closed %d times", path, w.Code, d.closed)
@@ -92,7 +92,7 @@ func enter(t *testing.T, o Options) *visitor {
 func TestWithoutSession(t *testing.T) {
 	v := &visitor{t: t, h: New(Options{Daemon: &daemon{}}).Handler()}
 	for path, method := range map[string]string{
-		"/session": "GET", "/api/v1/list": "POST", "/file?path=a": "GET", "/image?path=a": "GET", "/events?path=a": "GET",
+		"/session": "GET", "/api/v1/list": "POST", "/file?path=a": "GET", "/image?path=a": "GET",
 	} {
 		for _, key := range []string{"", "0"} {
 			v.key = key

@@ -64,6 +64,16 @@ export async function session() {
   return get("/session", {}, { workspace: "" });
 }
 
+// eventsOf returns the newest events of a path, the newest first.
+export async function eventsOf(path, signal) {
+  const response = await fetch(address("/api/v1/events"), {
+    method: "POST", headers: headers(json), body: JSON.stringify({ path, limit: 500 }), signal,
+  });
+  if (!response.ok) throw new Failure(await response.json().catch(() => ({})), response.status);
+  const lines = (await response.text()).split("\n\n").filter((e) => e.startsWith("data: "));
+  return lines.map((e) => JSON.parse(e.slice(6))).reverse();
+}
+
 // follow calls fn for each event of a workspace that happens from now on, until the
 // function that it returns is called; lost is called with each failure.
 export function follow(fn, lost, ws) {

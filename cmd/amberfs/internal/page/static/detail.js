@@ -1,6 +1,6 @@
 // One file: how it differs, what it is, what happened to it.
 
-import { call, get, image } from "./api.js";
+import { call, eventsOf, get, image } from "./api.js";
 import { $, bytes, el, timeOf, dayOf, visible, failed } from "./dom.js";
 
 const tabs = ["Diff", "File", "History", "Events"];
@@ -142,7 +142,7 @@ export class Detail {
   }
 
   async drawEvents(signal) {
-    const { events = [] } = await get("/events", { path: this.file.path }, { signal });
+    const events = await eventsOf(this.file.path, signal);
     return el("table", { class: "events" },
       el("thead", {}, el("tr", {}, ...["When", "What", "Path", "Program", "Process"].map((h) => el("th", { scope: "col" }, h)))),
       el("tbody", {}, ...events.map((e) => el("tr", {},

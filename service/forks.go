@@ -8,10 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 func (s *Service) fork(ctx context.Context, r *Request, a Fork) (Forked, error) {
@@ -105,8 +107,31 @@ func (s *Service) endFork(_ context.Context, r *Request, a EndFork) (Ended, erro
 	return Ended{Name: a.Name, Snapshot: last.Name}, err
 }
 
-func (s *Service) forks(_ context.Context, r *Request, _ Forks) (ForkList, error) {
-	return ForkList{Forks: append([]snapshot.ForkInfo{}, r.Workspace.Forks()...)}, nil
+// forks lists the forks. All comparisons together take at most countTime: a base may be
+// on a remote that does not answer.
+func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, error) {
+	const maxCounted, countTime = 1000, time.Second
+	counting, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	out := ForkList{Forks: []ForkState{}}
+	for _, i := range r.Workspace.Forks() {
+		f := ForkState{ForkInfo: i}
+		if i.Expires != nil {
+			f.TTL = max(0, time.Until(*i.Expires)).Round(time.Second).String()
+		}
+		ws, err := r.Workspace.ForkNamed(i.Name)
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		err = s.compare(&Request{Workspace: ws}, snapshotBase, "", func(from, to *tree.State) error {
+			files, more, err := diff.First(counting, s.Store.Source(), from, to, diff.Options{}, maxCounted)
+			f.Changed, f.More = len(files), more
+			return err
+		})
+		f.More = f.More || err != nil
+		out.Forks = append(out.Forks, f)
+	}
+	return out, ctx.Err()
 }
 
 func (s *Service) promote(ctx context.Context, r *Request, a Promote) (Promoted, error) {

@@ -243,7 +243,15 @@ type Forks struct{}
 
 // ForkList is the result of Forks.
 type ForkList struct {
-	Forks []snapshot.ForkInfo `json:"forks"`
+	Forks []ForkState `json:"forks"`
+}
+
+// ForkState is a fork with what changed in it.
+type ForkState struct {
+	snapshot.ForkInfo
+	TTL     string `json:"ttl,omitempty" jsonschema:"the time until it is deleted, as 59m30s"`
+	Changed int    `json:"changed" jsonschema:"files that differ from its base; counted up to 1000 and for a second at most"`
+	More    bool   `json:"more,omitempty" jsonschema:"not all changed files were counted"`
 }
 
 // Promote asks to merge a fork's changes into its parent.

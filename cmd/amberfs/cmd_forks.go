@@ -6,13 +6,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
 )
 
 func forksCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:     "forks",
-		Short:   "List forks",
+		Use:   "forks",
+		Short: "List forks",
+		Long: `Lists the forks of the workspace: name, base, time, snapshots, changed files and the
+remaining time to live, separated by tabs.`,
 		Example: `  amberfs forks`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -30,7 +31,7 @@ func forksCommand(a *app) *cobra.Command {
 }
 
 // forkRows is a listing of forks, a row a fork.
-func forkRows(forks []snapshot.ForkInfo) [][]string {
+func forkRows(forks []service.ForkState) [][]string {
 	if len(forks) == 0 {
 		return [][]string{{"no forks"}}
 	}
@@ -40,7 +41,15 @@ func forkRows(forks []snapshot.ForkInfo) [][]string {
 		if from == "" {
 			from = "-"
 		}
-		rows = append(rows, []string{f.Name, from, f.Created.Format(time.RFC3339), plural(f.Snapshots, "snapshot", "snapshots")})
+		changed := plural(f.Changed, "file", "files") + " changed"
+		if f.More {
+			changed = "at least " + changed
+		}
+		ttl := "-"
+		if f.TTL != "" {
+			ttl = "ttl " + f.TTL
+		}
+		rows = append(rows, []string{f.Name, from, f.Created.Format(time.RFC3339), plural(f.Snapshots, "snapshot", "snapshots"), changed, ttl})
 	}
 	return rows
 }

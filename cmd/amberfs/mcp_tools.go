@@ -95,7 +95,7 @@ var tools = []tool{
 		op:    service.Fork{}, args: "name snapshot",
 		show: text(func(f *service.Forked) string { return f.Name })},
 	{names: [3]string{"fork_list"}, title: "List forks", effect: reads,
-		about: "List the forks: name, snapshot that each began from, time, snapshots, with tabs between.",
+		about: "List the forks: name, base, time, snapshots, changed files and time to live, with tabs between.",
 		op:    service.Forks{}, pages: true,
 		show: text(func(l *service.ForkList) string { return joinRows(forkRows(l.Forks)) })},
 	{names: [3]string{"fork_merge"}, title: "Merge a fork", effect: replaces,

@@ -8,7 +8,7 @@ import (
 )
 
 // bufferMax is the largest record in bytes that is copied together before it is
-// written. Larger ones go out from where they lie.
+// written. Of larger ones the data is written apart.
 const bufferMax = 32 << 10
 
 // Append adds one record, whose payload is head followed by data, and returns
@@ -76,27 +76,22 @@ func (j *Journal) write(t Type, head, data []byte) error {
 	var prefix [recordHeader]byte
 	putRecordHead(prefix[:], h, j.cur.seed)
 	size := recordSize(int64(length))
-	pad := int(size) - recordHeader - length
 
 	b, at := j.buf[:0], j.off
 	if !j.cur.good {
 		b, at = append(b, j.cur.hdr.encode()...), 0
 	}
 	b = append(append(b, prefix[:]...), head...)
-	var err error
-	fd, real := j.cur.descriptor()
-	switch {
-	case real && size > bufferMax:
-		err = writeAt(fd, at, b, data, zeros[:pad])
-	case real:
-		b = append(append(b, data...), zeros[:pad]...)
-		err = writeAt(fd, at, b)
-	default:
-		b = append(append(b, data...), zeros[:pad]...)
-		_, err = j.cur.f.WriteAt(b, at)
+	apart := size > bufferMax // a kill in between leaves a record whose checksum does not match
+	if !apart {
+		b = append(b, data...)
 	}
 	if cap(b) <= 2*bufferMax {
 		j.buf = b
+	}
+	_, err := j.cur.f.WriteAt(b, at)
+	if err == nil && apart {
+		_, err = j.cur.f.WriteAt(data, at+int64(len(b)))
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		// Only where space cannot be reserved. What is there of the record is
@@ -116,5 +111,3 @@ func (j *Journal) write(t Type, head, data []byte) error {
 	j.end.Store(end)
 	return nil
 }
-
-var zeros [recordAlign]byte

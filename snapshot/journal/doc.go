@@ -22,8 +22,8 @@
 //
 // # The life of a record
 //
-// Append takes the journal's lock, writes header and payload with one call at
-// the end of the current segment, and returns. The record then survives the
+// Append takes the journal's lock, writes header and payload at the end of the
+// current segment, and returns. The record then survives the
 // death of the process. Sync makes it survive a power cut: the first caller
 // runs fdatasync for everything appended so far, on each segment that needs
 // it and on the directory, and callers that arrive meanwhile share the next
@@ -54,7 +54,6 @@
 //	  Journal.mu       appends, opening of segments, the list of them
 //	    Journal.sync.mu  who runs fdatasync, who waits
 //	Journal.damage     alone
-//	checkedRun.mu      a large record that was read; alone, and nobody waits for it
 //
 // Readers take no lock: the list of segments is replaced and never changed, and
 // a segment is open for as long as someone holds a reference.

@@ -60,7 +60,8 @@ func (s *segment) readAt(p []byte, pos, start int64, recent *recentReads) error 
 	}
 	copy(p, r.b[off-from:])
 	if len(r.b) >= 2*len(p) && len(r.b) >= recentMin {
-		*buf = recent.keep(s.base+from, r.b)
+		recent.keep(s.base+from, r.b)
+		*buf = nil
 	}
 	return nil
 }
@@ -123,49 +124,30 @@ const (
 // recentReads keeps the last large records that were read, whose parts are
 // usually asked for one after the other.
 type recentReads struct {
-	kept [recentCount]checkedRun
+	kept [recentCount]atomic.Pointer[checkedRun]
 	turn atomic.Uint32
 }
 
 // A checkedRun is a part of the log whose checksums were right.
 type checkedRun struct {
-	mu  sync.RWMutex
 	pos int64
 	b   []byte
 }
 
-// keep keeps b and returns the buffer that made room for it. If the place is being
-// read, b itself is returned.
-func (r *recentReads) keep(pos int64, b []byte) (other []byte) {
-	c := &r.kept[r.turn.Add(1)%recentCount]
-	if !c.mu.TryLock() {
-		return b
-	}
-	defer c.mu.Unlock()
-	other, c.pos, c.b = c.b, pos, b
-	return other
+func (r *recentReads) keep(pos int64, b []byte) {
+	r.kept[r.turn.Add(1)%recentCount].Store(&checkedRun{pos, b})
 }
 
 // read fills p, if a run that is kept has all of it.
 func (r *recentReads) read(p []byte, pos int64) bool {
 	for i := range r.kept {
-		if r.kept[i].read(p, pos) {
+		c := r.kept[i].Load()
+		if c != nil && pos >= c.pos && pos+int64(len(p)) <= c.pos+int64(len(c.b)) {
+			copy(p, c.b[pos-c.pos:])
 			return true
 		}
 	}
 	return false
-}
-
-func (c *checkedRun) read(p []byte, pos int64) bool {
-	if !c.mu.TryRLock() {
-		return false
-	}
-	defer c.mu.RUnlock()
-	if pos < c.pos || pos+int64(len(p)) > c.pos+int64(len(c.b)) {
-		return false
-	}
-	copy(p, c.b[pos-c.pos:])
-	return true
 }
 
 func (s *segment) damaged(at int64, reason string) *DamageError {

@@ -27,7 +27,6 @@ type segment struct {
 	base int64
 	name string // base name of the file
 	f    vfs.File
-	desc descriptor // guarded by Journal.mu
 	hdr  header
 	seed uint32
 	good bool         // there is a readable header

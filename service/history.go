@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -46,6 +47,9 @@ func (h *historian) walk(ctx context.Context, r *Request) error {
 			continue
 		}
 		if err := told(ctx, r.charge(h.s.Lists), info); err != nil {
+			return err
+		}
+		if err := turns.Yield(ctx); err != nil {
 			return err
 		}
 		state, err := r.Workspace.StateOf(info.Name)

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -100,7 +101,7 @@ func (s *Service) differs(ctx context.Context, a, b *tree.State, path string) (b
 	o := tree.DiffOptions{Paths: limitTo(snapshot.BytePath(path))}
 	err := tree.Diff(ctx, s.Store.Source(), a, b, o, func(c tree.Change) error {
 		if c.What&^tree.Mtime == 0 {
-			return nil // touched, no more
+			return turns.Yield(ctx) // touched, no more
 		}
 		return errDiffers
 	})

@@ -29,7 +29,6 @@ type usage struct {
 	ready   atomic.Bool // it was counted since there is a limit
 	counted atomic.Int64
 	since   atomic.Int64
-	streams atomic.Int64 // of call files
 	exports atomic.Int64 // into the store's repository, until the fork ends
 
 	mu   sync.Mutex // one counts at a time
@@ -38,7 +37,7 @@ type usage struct {
 
 // used is what there is at the most, in bytes.
 func (u *usage) used() int64 {
-	return u.counted.Load() + u.since.Load() + u.streams.Load() + u.exports.Load()
+	return u.counted.Load() + u.since.Load() + u.exports.Load()
 }
 
 // take takes n bytes, if that is not beyond the limit.
@@ -108,27 +107,6 @@ func (s *Store) admitFork(view uint32, n int64) error {
 // ChargeExport counts n bytes that an export wrote into the store's repository against
 // the limit of a fork, until the fork ends. It does nothing in main.
 func (w *Workspace) ChargeExport(n int64) error {
-	return w.charge(n, func(u *usage) *atomic.Int64 { return &u.exports })
-}
-
-// ChargeStream counts n bytes of the stream of a call file against the limit of a fork
-// until release is called. It does nothing in main.
-func (w *Workspace) ChargeStream(n int64) (release func(), err error) {
-	streams := func(u *usage) *atomic.Int64 { return &u.streams }
-	if err := w.charge(n, streams); err != nil {
-		return nil, err
-	}
-	u := w.store.usageOf(w.view)
-	return func() {
-		if u != nil {
-			u.streams.Add(-n)
-		}
-	}, nil
-}
-
-// charge moves bytes that the limit has room for to a counter of their own, which
-// counting what is in files leaves alone.
-func (w *Workspace) charge(n int64, to func(*usage) *atomic.Int64) error {
 	u := w.store.usageOf(w.view)
 	if u == nil || n <= 0 {
 		return nil
@@ -137,9 +115,9 @@ func (w *Workspace) charge(n int64, to func(*usage) *atomic.Int64) error {
 		if err := w.store.admitFork(w.view, n); err != nil {
 			return err
 		}
-		u.since.Add(-n)
+		u.since.Add(-n) // counting what is in files leaves exports alone
 	}
-	to(u).Add(n)
+	u.exports.Add(n)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/internal/budget"
+	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -21,6 +22,9 @@ const cost = 300
 func Between(ctx context.Context, src *tree.Source, a, b *tree.State, o tree.DiffOptions, list *budget.Charge) (all []live.Step, err error) {
 	err = tree.Diff(ctx, src, a, b, o, func(c tree.Change) error {
 		all = append(all, live.StepOf(c))
+		if err := turns.Yield(ctx); err != nil {
+			return err
+		}
 		return list.Try(cost)
 	})
 	return all, err

@@ -95,3 +95,30 @@ func TestIndex(t *testing.T) {
 		}
 	}
 }
+
+var testName = regexp.MustCompile(`\bTest[A-Z][A-Za-z0-9]+`)
+
+// TestTestsExist: every test that a page names is there.
+func TestTestsExist(t *testing.T) {
+	there := map[string]bool{}
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		for _, name := range regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)`).FindAllStringSubmatch(string(b), -1) {
+			there[name[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, page := range pages(t) {
+		for _, test := range testName.FindAllString(page, -1) {
+			if !there[test] {
+				t.Errorf("%s names %s, which does not exist", name, test)
+			}
+		}
+	}
+}

@@ -24,10 +24,8 @@
 //
 // A Snapshot finds a record by its hash in the indexes, reads the blocks around it
 // through the cache, expands it and compares it with the hash. What does not fit is
-// dropped from the cache and read once more, then it is an error. The indexes grow with
-// the tree, so nobody waits for them at first: the ref says where the pages lie that
-// listing the root needs. What a remote that does not answer means for who reads is in
-// health.go.
+// dropped from the cache and read once more, then it is an error. health.go has what a
+// read does while the remote does not answer.
 //
 // # Collection
 //

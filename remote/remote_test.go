@@ -213,32 +213,6 @@ func TestFlippedBytes(t *testing.T) {
 	w.check(t, openRemote(t, url, Options{}), "v1", id)
 }
 
-// A block of the cache that a power cut left full of zeros is fetched again.
-func TestTornCache(t *testing.T) {
-	_, url, w, id := pushed(t)
-	dir := t.TempDir()
-	r := openRemote(t, url, Options{Cache: cache.New(dir, 1<<30)})
-	s := w.check(t, r, "v1", id)
-	blocks, _ := filepath.Glob(dir + "/??/*")
-	if len(blocks) == 0 {
-		t.Fatal("nothing is in the cache")
-	}
-	for _, b := range blocks {
-		fi, err := os.Stat(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(b, make([]byte, fi.Size()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for h, want := range w.objects {
-		if got, err := s.Get(t.Context(), h, nil); err != nil || string(got) != string(want.body) {
-			t.Fatalf("%s: %v", h, err)
-		}
-	}
-}
-
 // Whatever becomes of the cache, while it is used or before, costs requests and nothing
 // else. No snapshot is called damaged for it.
 func TestLostCache(t *testing.T) {

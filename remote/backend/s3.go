@@ -2,6 +2,7 @@ package backend
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ func openS3(u *url.URL) (Backend, error) {
 	if u.Host == "" {
 		return nil, errors.New("a bucket is named as s3://BUCKET/PREFIX")
 	}
-	endpoint, err := url.Parse(first(p["endpoint"], os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), "https://s3.amazonaws.com"))
+	endpoint, err := url.Parse(cmp.Or(p["endpoint"], os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), "https://s3.amazonaws.com"))
 	if err != nil || endpoint.Host == "" || endpoint.User != nil || strings.Trim(endpoint.Path, "/") != "" {
 		return nil, errors.New("the endpoint of an S3 service is given as https://HOST or http://HOST:PORT")
 	}
@@ -53,7 +54,7 @@ func openS3(u *url.URL) (Backend, error) {
 		Creds:      creds,
 		Secure:     endpoint.Scheme == "https",
 		Transport:  transport,
-		Region:     first(p["region"], os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), "us-east-1"),
+		Region:     cmp.Or(p["region"], os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), "us-east-1"),
 		MaxRetries: 3,
 	})
 	if err != nil {
@@ -64,16 +65,6 @@ func openS3(u *url.URL) (Backend, error) {
 		b.prefix = prefix + "/"
 	}
 	return b, nil
-}
-
-// first returns the first of its arguments that is not empty.
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 func (b *bucket) URL() string       { return b.url.String() }

@@ -29,11 +29,11 @@ type Line struct {
 // Text is how the lines of one file differ. Binary files, and those over
 // 64 MiB, have no hunks.
 type Text struct {
-	Binary   bool
-	TooLarge bool
-	OldSize  int64 // bytes
-	NewSize  int64
-	Hunks    []Hunk
+	Binary   bool   `json:"binary,omitempty"`
+	TooLarge bool   `json:"too_large,omitempty" jsonschema:"to be compared by lines"`
+	OldSize  int64  `json:"old_size" jsonschema:"bytes"`
+	NewSize  int64  `json:"new_size" jsonschema:"bytes"`
+	Hunks    []Hunk `json:"hunks"`
 }
 
 // TextOf compares the lines of the one file whose new path, or old path if it is

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/service/internal/importer"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // FillOptions say what of a directory a new store is filled with.
@@ -34,11 +35,9 @@ func (o FillOptions) dir(later *gitbridge.Later) gitbridge.DirOptions {
 func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) error {
 	finished := s.Importing()
 	defer finished()
-	root := &rootMeta{}
 	at := importAt{made: gitbridge.Meta{Mode: unix.S_IFDIR | 0o755}}
 	st, err := build(ctx, s, at, func(sink gitbridge.Sink) error {
-		root.Sink = sink
-		return gitbridge.ReadDir(ctx, dir, root, o.dir(nil))
+		return gitbridge.ReadDir(ctx, dir, sink, o.dir(nil))
 	})
 	if err != nil {
 		return err
@@ -47,7 +46,11 @@ func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) err
 	if _, err := ws.Graft(ctx, snapshot.GraftOptions{Tree: st}); err != nil {
 		return err
 	}
-	if err := root.apply(s.Forest(), ws.Root()); err != nil {
+	root, err := st.Get(s.Source(), tree.RootIno)
+	if err != nil {
+		return err
+	}
+	if err := setRoot(s.Forest(), ws.Root(), root); err != nil {
 		return err
 	}
 	return ws.Begin(live.Caller{UID: uint32(os.Getuid()), PID: uint32(os.Getpid())})
@@ -83,30 +86,15 @@ func BringIn(ctx context.Context, s *snapshot.Store) error {
 	return s.Checkpoint(ctx)
 }
 
-// rootMeta remembers the attributes of the root, which a graft leaves as they
-// are.
-type rootMeta struct {
-	gitbridge.Sink
-	meta gitbridge.Meta
-}
-
-// Dir implements gitbridge.Sink.
-func (r *rootMeta) Dir(p string, m gitbridge.Meta) error {
-	if p == "." {
-		r.meta = m
-	}
-	return r.Sink.Dir(p, m)
-}
-
-func (r *rootMeta) apply(f *live.Forest, root live.NodeID) error {
-	mode := r.meta.Mode & 0o7777
-	for _, x := range r.meta.Xattrs {
+// setRoot gives the root of a workspace the attributes of a tree's root, which a graft
+// leaves as they are.
+func setRoot(f *live.Forest, root live.NodeID, n *tree.Inode) error {
+	mode := n.Mode & 0o7777
+	for _, x := range n.Xattrs {
 		if err := f.SetXattr(root, x.Name, x.Value, 0, false); err != nil {
 			return err
 		}
 	}
-	_, err := f.SetAttr(root, live.SetAttr{
-		Mode: &mode, UID: &r.meta.UID, GID: &r.meta.GID, Atime: &r.meta.Atime, Mtime: &r.meta.Mtime,
-	})
+	_, err := f.SetAttr(root, live.SetAttr{Mode: &mode, UID: &n.UID, GID: &n.GID, Atime: &n.Atime, Mtime: &n.Mtime})
 	return err
 }

@@ -34,26 +34,18 @@ type Hunks struct {
 
 // HunkList is a part of how a file differs.
 type HunkList struct {
-	Binary   bool        `json:"binary,omitempty"`
-	TooLarge bool        `json:"too_large,omitempty" jsonschema:"to be compared by lines"`
-	OldSize  int64       `json:"old_size" jsonschema:"bytes"`
-	NewSize  int64       `json:"new_size" jsonschema:"bytes"`
-	Hunks    []diff.Hunk `json:"hunks"`
-	Next     int         `json:"next,omitempty" jsonschema:"the cursor of the next part, if there is one"`
+	diff.Text
+	Next int `json:"next,omitempty" jsonschema:"the cursor of the next part, if there is one"`
 }
 
 func (s *Service) hunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
-	var t diff.Text
+	var out HunkList
 	err := s.compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
-		t, err = diff.TextOf(ctx, s.Store.Source(), from, to, string(a.Path), string(a.From), diff.Options{Memory: s.Memory.Of(r.tenant())})
+		out.Text, err = diff.TextOf(ctx, s.Store.Source(), from, to, string(a.Path), string(a.From), diff.Options{Memory: s.Memory.Of(r.tenant())})
 		return err
 	})
-	out := HunkList{Binary: t.Binary, TooLarge: t.TooLarge, OldSize: t.OldSize, NewSize: t.NewSize, Hunks: []diff.Hunk{}}
-	if err != nil || a.Cursor < 0 {
-		return out, err
-	}
-	out.Hunks, out.Next = partOf(t.Hunks, a.Cursor)
-	return out, nil
+	out.Hunks, out.Next = partOf(out.Hunks, max(0, a.Cursor))
+	return out, err
 }
 
 // partOf is the lines of the hunks from the line of the cursor on, as many as one

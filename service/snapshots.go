@@ -156,10 +156,8 @@ func (s *Service) remove(_ context.Context, r *Request, a Remove) (Removed, erro
 }
 
 func (s *Service) compact(ctx context.Context, r *Request, a Compact) (Compacted, error) {
-	done, err := r.Workspace.Compact(ctx, snapshot.CompactOptions{
-		Names: a.Names, Name: a.Name, Message: a.Message, Caller: r.Caller,
-	})
-	return Compacted{done.Snapshot, done.Removed, done.Kept}, err
+	a.Caller = r.Caller
+	return r.Workspace.Compact(ctx, a)
 }
 
 func (s *Service) du(ctx context.Context, r *Request, a DU) (*snapshot.DiskUsage, error) {

@@ -62,19 +62,11 @@ type Removed struct {
 }
 
 // Compact asks for one snapshot of all files that some have, of each path the newest;
-// the others go unless they are pinned.
-type Compact struct {
-	Names   []string `json:"names" jsonschema:"the snapshots, two or more"`
-	Name    string   `json:"name" jsonschema:"what to call the new one"`
-	Message string   `json:"message,omitempty" jsonschema:"what this state is"`
-}
-
-// Compacted is the new snapshot.
-type Compacted struct {
-	snapshot.Info
-	Removed []string `json:"removed" jsonschema:"the snapshots that went"`
-	Kept    []string `json:"kept" jsonschema:"those that are pinned"`
-}
+// the others go unless they are pinned. Compacted is the new snapshot.
+type (
+	Compact   = snapshot.CompactOptions
+	Compacted = snapshot.Compacted
+)
 
 // DU asks what deleting snapshots would give back.
 type DU struct {

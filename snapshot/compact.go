@@ -14,17 +14,17 @@ import (
 
 // CompactOptions says which snapshots become one.
 type CompactOptions struct {
-	Names   []string
-	Name    string // of the new one
-	Message string
-	Caller  live.Caller
+	Names   []string    `json:"names" jsonschema:"the snapshots, two or more"`
+	Name    string      `json:"name" jsonschema:"what to call the new one"`
+	Message string      `json:"message,omitempty" jsonschema:"what this state is"`
+	Caller  live.Caller `json:"-"`
 }
 
 // Compacted is the new snapshot, and what became of the others.
 type Compacted struct {
-	Snapshot Info
-	Removed  []string
-	Kept     []string // they are pinned
+	Info
+	Removed []string `json:"removed" jsonschema:"the snapshots that went"`
+	Kept    []string `json:"kept" jsonschema:"those that are pinned"`
 }
 
 // Compact makes one snapshot of all files that some snapshots have, of each path the
@@ -90,7 +90,7 @@ func (w *Workspace) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 			return err
 		}
 		s.applyDelete(gone)
-		out.Snapshot = made.Info
+		out.Info = made.Info
 		return nil
 	})
 	if err != nil {

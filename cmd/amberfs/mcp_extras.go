@@ -1,18 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -58,17 +57,14 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 	if err != nil {
 		return nil, toolError(err)
 	}
-	var info snapshot.Info
-	if err := m.a.ask(ctx, p, service.Show{Name: name}, &info); err != nil {
+	var out bytes.Buffer
+	req := service.File{Path: snapshot.BytePath(path), Snapshot: name, Limit: maxResource + 1}
+	if err := m.a.exchange(ctx, p, req, client.Exchange{Out: &out}, nil); err != nil {
 		return nil, toolError(err)
 	}
-	root, ok := p.Root()
-	if !ok || !filepath.IsLocal(path) {
-		return nil, mcp.ResourceNotFoundError(r.Params.URI)
-	}
-	data, err := readBeneath(filepath.Join(root, snapshot.SnapshotsDir, info.Name), path)
-	if err != nil {
-		return nil, err
+	data := out.Bytes()
+	if len(data) > maxResource {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxResource)
 	}
 	c := &mcp.ResourceContents{URI: r.Params.URI, MIMEType: http.DetectContentType(data)}
 	if strings.HasPrefix(c.MIMEType, "text/") {
@@ -77,28 +73,4 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 		c.Blob = data
 	}
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
-}
-
-// readBeneath reads a file below a directory; no symbolic link leads out of it.
-func readBeneath(dir, name string) ([]byte, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	st, err := root.Stat(name)
-	switch {
-	case err != nil:
-		return nil, err
-	case !st.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no file", name)
-	case st.Size() > maxResource:
-		return nil, fmt.Errorf("%s has %d bytes; a resource has at most %d", name, st.Size(), maxResource)
-	}
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxResource))
 }

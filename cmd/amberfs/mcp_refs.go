@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -108,7 +107,7 @@ func (m *mcpServer) branch(ctx context.Context, t *tool, workspace, at, state st
 			args["snapshot"] = quotedJSON(state)
 		}
 		got, err := m.call(ctx, t, at, args)
-		if isTaken(err) {
+		if fail.KindOf(err) == fail.Exists { // the name is in use
 			continue
 		}
 		if err != nil {
@@ -122,10 +121,4 @@ func (m *mcpServer) branch(ctx context.Context, t *tool, workspace, at, state st
 func quotedJSON(s string) json.RawMessage {
 	b, _ := json.Marshal(s) // a string always has a JSON form
 	return b
-}
-
-// isTaken reports whether an error says that a name is in use.
-func isTaken(err error) bool {
-	var e *fail.Error
-	return errors.As(err, &e) && e.Kind == fail.Exists
 }

@@ -14,8 +14,7 @@ import (
 )
 
 // progress shows how far long work has come, on a terminal only, and only once
-// the work has taken half a second. Of work that does not tell how far it is, it
-// shows that it goes on.
+// the work has taken half a second.
 type progress struct {
 	on    bool
 	start time.Time
@@ -23,7 +22,6 @@ type progress struct {
 
 	mu    sync.Mutex
 	over  bool
-	told  bool // how far it is
 	bar   *progressbar.ProgressBar
 	what  string
 	total int64
@@ -34,29 +32,7 @@ type progress struct {
 const progressAfter = 500 * time.Millisecond
 
 func (a *app) newProgress() *progress {
-	p := &progress{on: !a.json && !a.quiet && a.pager == nil && isTerminal(a.stderr), start: time.Now(), ended: make(chan struct{})}
-	if p.on {
-		go p.spin()
-	}
-	return p
-}
-
-// spin turns something round as long as nothing better is known.
-func (p *progress) spin() {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for n := int64(1); ; n++ {
-		select {
-		case <-p.ended:
-			return
-		case <-tick.C:
-		}
-		p.mu.Lock()
-		if !p.over && !p.told && time.Since(p.start) >= progressAfter {
-			p.draw(service.Progress{What: "working", Done: n})
-		}
-		p.mu.Unlock()
-	}
+	return &progress{on: !a.json && !a.quiet && a.pager == nil && isTerminal(a.stderr), start: time.Now(), ended: make(chan struct{})}
 }
 
 // expect counts the files of a directory beside the work on them, so that the time
@@ -90,7 +66,6 @@ func (p *progress) show(m service.Progress) {
 	if !p.on || p.over {
 		return
 	}
-	p.told = p.told || m.Total > 0 || m.Done > 0
 	if time.Since(p.start) >= progressAfter {
 		p.draw(m)
 	}

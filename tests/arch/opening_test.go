@@ -22,7 +22,6 @@ var opening = map[string][]string{
 // opensOther says which files may call them all the same, and why.
 var opensOther = map[string]string{
 	"cas/badger_dir.go":    "the folder of the index, by O_NOFOLLOW, and a mark in it once all of it was checked",
-	"fusefs/awake.go":      "a device of the kernel",
 	"fusefs/mount.go":      "a device of the kernel",
 	"fusefs/server.go":     "/sys",
 	"service/socket.go":    "the directory that the user names, for its socket",
@@ -32,7 +31,6 @@ var opensOther = map[string]string{
 	"internal/process/process.go": "/proc",
 	"remote/backend/http.go":      "a file that the user's environment names",
 	"remote/known/trust.go":       "the user's own state directory",
-	"service/client/import.go":    "the mount, as a client",
 	"service/client/mount.go":     "the mount, as a client",
 
 	// A working tree is walked by descriptors, each opened beneath the one above with

@@ -66,7 +66,7 @@ type Daemon struct {
 // start.
 func Run(ctx context.Context, cfg Config, s Starter) error {
 	private()
-	new(garbage).bound()
+	boundGarbage(0)
 	// Before anybody can know of the daemon: a signal to end it must not be lost.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)

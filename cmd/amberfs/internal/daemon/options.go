@@ -51,7 +51,6 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		ACL:            o.ACL,
 		NoXattr:        o.NoXattr,
 		NoHandles:      o.NoHandles,
-		LowLatency:     o.LowLatency,
 		Debug:          o.Debug,
 		Logger:         d.log,
 		OnAnswer:       onAnswer,

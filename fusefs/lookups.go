@@ -1,18 +1,12 @@
 package fusefs
 
 import (
-	"math"
 	"sync"
 
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-const (
-	lookupShards = 64
-	// lookupRun is how many nodes in a row are counted together: a tree that was made
-	// or walked whole takes a few bytes for each.
-	lookupRun = 8
-)
+const lookupShards = 64
 
 // lookups counts how often each node was handed to the kernel and not given
 // back by FORGET. A node that the kernel holds keeps its bytes though its last
@@ -23,75 +17,52 @@ type lookups struct {
 
 type lookupShard struct {
 	mu sync.Mutex
-	n  map[live.NodeID][lookupRun]uint32 // by the first node's number; no run is all zeros
-	_  [40]byte                          // a cache line each
+	n  map[live.NodeID]uint64
+	_  [48]byte // a cache line each
 }
 
-// at returns where a node is counted.
-func (l *lookups) at(id live.NodeID) (s *lookupShard, run live.NodeID, i int) {
-	run = id / lookupRun
-	return &l.shards[uint64(run)*0x9e3779b97f4a7c15>>58], run, int(id % lookupRun)
+func (l *lookups) at(id live.NodeID) *lookupShard {
+	return &l.shards[uint64(id)*0x9e3779b97f4a7c15>>58]
 }
 
-// add counts one more. What has been handed over four billion times is held for good.
+// add counts one more.
 func (l *lookups) add(id live.NodeID) {
-	s, run, i := l.at(id)
+	s := l.at(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.n == nil {
-		s.n = make(map[live.NodeID][lookupRun]uint32)
+		s.n = make(map[live.NodeID]uint64)
 	}
-	n := s.n[run]
-	if n[i] < math.MaxUint32 {
-		n[i]++
-		s.n[run] = n
-	}
+	s.n[id]++
 }
 
 // forget takes k away and reports whether none is left.
 func (l *lookups) forget(id live.NodeID, k uint64) (gone bool) {
-	s, run, i := l.at(id)
+	s := l.at(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.n[run]
-	switch {
-	case n[i] == math.MaxUint32:
-		return false
-	case uint64(n[i]) > k:
-		n[i] -= uint32(k)
-		s.n[run] = n
+	if s.n[id] > k {
+		s.n[id] -= k
 		return false
 	}
-	n[i] = 0
-	if n == [lookupRun]uint32{} {
-		delete(s.n, run)
-	} else {
-		s.n[run] = n
-	}
+	delete(s.n, id)
 	return true
 }
 
 // held reports whether the kernel holds the node.
 func (l *lookups) held(id live.NodeID) bool {
-	s, run, i := l.at(id)
+	s := l.at(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.n[run][i] > 0
+	return s.n[id] > 0
 }
 
 // count returns the number of nodes that the kernel holds.
-func (l *lookups) count() int {
-	total := 0
+func (l *lookups) count() (total int) {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		for _, run := range s.n {
-			for _, n := range run {
-				if n > 0 {
-					total++
-				}
-			}
-		}
+		total += len(s.n)
 		s.mu.Unlock()
 	}
 	return total

@@ -7,14 +7,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/fail"
-	"github.com/amberfs/amberfs/snapshot"
 )
 
 // Spawn starts this program again with args, which must end up in Run, and
@@ -53,7 +51,6 @@ func Spawn(ctx context.Context, args []string, s Starter, attr *syscall.SysProcA
 	defer stop()
 	ready, err := await(r, s)
 	if err == nil {
-		warm(ready.Mountpoint)
 		return ready, cmd, nil
 	}
 	werr := cmd.Wait()
@@ -69,20 +66,6 @@ func Spawn(ctx context.Context, args []string, s Starter, attr *syscall.SysProcA
 
 // maxSaid bounds what is read of a daemon's last words, in bytes.
 const maxSaid = 1 << 16
-
-// warm opens a file and a directory of a new mount, which fusefs answers with
-// ENOSYS. Until the kernel has heard that, it sends a RELEASE for every file
-// that a program creates.
-func warm(mountpoint string) {
-	for _, name := range []string{snapshot.SnapshotsDir + "/README", "."} {
-		f, err := os.Open(filepath.Join(mountpoint, name))
-		if err != nil {
-			return // whoever uses the mount will hear of it
-		}
-		_, _ = f.Readdirnames(1)
-		f.Close()
-	}
-}
 
 // firstLines is the beginning of what a process said last.
 func firstLines(b []byte, n int) string {

@@ -60,11 +60,11 @@ func thereAndBack(fork string) error {
 		return err
 	}
 	// What is too long for a file is refused, and has been worked out as well.
-	if _, err := os.ReadFile(control("stat@origin")); err != nil && !errors.Is(err, unix.EFBIG) {
+	if _, err := os.ReadFile(control("stat@base")); err != nil && !errors.Is(err, unix.EFBIG) {
 		return err
 	}
 	return errors.Join(
-		unix.Rename(control("restore"), control("restore@origin")),
+		unix.Rename(control("restore"), control("restore@base")),
 		unix.Rename(control("restore"), control("restore@undo")))
 }
 

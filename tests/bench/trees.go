@@ -17,7 +17,7 @@ type grown struct {
 }
 
 // base is the snapshot of the tree as it was made.
-const base = "base"
+const base = "start"
 
 // trees are those of the present size, by place: only one size is kept.
 type trees struct {

@@ -35,9 +35,9 @@ func (t *Tree) List(dir live.NodeID, after uint64, fn func(name string, id live.
 		return nil
 	}
 	if forks {
-		listNamed(after, ws.ForksFrom, emit)
+		listNamed(after, ws.Forks().From, emit)
 	} else if listFiles(ws, emit) {
-		listNamed(after, ws.SnapshotsFrom, emit)
+		listNamed(after, ws.Snapshots().From, emit)
 	}
 	return nil
 }

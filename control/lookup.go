@@ -149,7 +149,7 @@ func (t *Tree) snapshotEntry(info snapshot.Info) (Entry, error) {
 }
 
 func (t *Tree) lookupFork(ws *snapshot.Workspace, name string) (Entry, error) {
-	fork, err := ws.ForkNamed(name)
+	fork, err := ws.Forks().Named(name)
 	if err != nil {
 		return Entry{}, live.ErrNotExist
 	}

@@ -51,7 +51,7 @@ func (t *Tree) lookupList(ws *snapshot.Workspace, r Request) (Entry, error) {
 // renderList writes one line a snapshot.
 func renderList(ctx context.Context, w io.Writer, ws *snapshot.Workspace) error {
 	b, empty := bufio.NewWriter(w), true
-	for i := range ws.Newest() {
+	for i := range ws.Snapshots().Newest() {
 		empty = false
 		if _, err := b.WriteString(strings.Join(service.Row(i), "\t") + "\n"); err != nil {
 			return err

@@ -352,7 +352,7 @@ func TestAllTenants(t *testing.T) {
 	}
 	_, err := u.tree.Mkdir(forksID(live.MainView), "f", Request{Caller: u.who})
 	u.must(err)
-	fork, err := u.tree.store.Main().ForkNamed("f")
+	fork, err := u.tree.store.Main().Forks().Named("f")
 	u.must(err)
 	inMain := u.dir
 	u.dir = snapshotsID(fork.View())
@@ -372,7 +372,7 @@ func TestAllTenants(t *testing.T) {
 	u.dir = inMain
 	_, err = u.tree.Mkdir(forksID(live.MainView), "g", Request{Caller: u.who})
 	u.must(err)
-	g, err := u.tree.store.Main().ForkNamed("g")
+	g, err := u.tree.store.Main().Forks().Named("g")
 	u.must(err)
 	u.tree.tenant(g)
 	for _, n := range u.tree.mu.nodes {

@@ -144,7 +144,7 @@ func TestCallRefuses(t *testing.T) {
 // A fork is told nothing of the store, and governs nothing.
 func TestCallInAFork(t *testing.T) {
 	s, dir := newService(t)
-	fork, err := s.Store.Main().Fork(snapshot.ForkOptions{Name: "try", Caller: me})
+	fork, err := s.Store.Main().Forks().New(snapshot.ForkOptions{Name: "try", Caller: me})
 	if err != nil {
 		t.Fatal(err)
 	}

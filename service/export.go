@@ -93,7 +93,7 @@ func GitInfo(i snapshot.Info, parents []string) gitbridge.Info {
 // exported writes down what a snapshot was exported as.
 func (s *Service) exported(_ context.Context, r *Request, a Exported) (None, error) {
 	s.Log.Info("export", "snapshot", a.Name, "repository", a.Repo, "ref", a.Ref, "commit", a.Commit)
-	return None{}, r.Workspace.Amend(a.Name, func(i *snapshot.Info) { i.Exported(a.Commit) })
+	return None{}, r.Workspace.Snapshots().Amend(a.Name, func(i *snapshot.Info) { i.Exported(a.Commit) })
 }
 
 // maxSkipped bounds the list of what an archive has no place for.

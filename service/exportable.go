@@ -85,7 +85,7 @@ func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, snapshot.Info) {
 	if err != nil {
 		return nil, base
 	}
-	for i := range up.Newest() {
+	for i := range up.Snapshots().Newest() {
 		if i.Name == base.Parent || base.Parent == "" && !i.Created.After(base.Created) {
 			return up, snapshot.Info{Seq: i.Seq + 1, Parent: i.Name}
 		}

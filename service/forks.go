@@ -25,7 +25,7 @@ func (s *Service) fork(ctx context.Context, r *Request, a Fork) (Forked, error) 
 		return Forked{}, err
 	}
 	o := snapshot.ForkOptions{Snapshot: a.Snapshot, Name: a.Name, TTL: ttl, Caller: r.Caller}
-	f, err := r.Workspace.Fork(o)
+	f, err := r.Workspace.Forks().New(o)
 	if err != nil {
 		return Forked{}, err
 	}
@@ -71,7 +71,7 @@ func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, erro
 	if a.From, err = s.claimFrom(ctx, r, a); err != nil {
 		return Claimed{}, err
 	}
-	got, err := r.Workspace.Claim(snapshot.ClaimOptions{Label: a.Label, From: a.From, TTL: ttl, Caller: r.Caller})
+	got, err := r.Workspace.Forks().Claim(snapshot.ClaimOptions{Label: a.Label, From: a.From, TTL: ttl, Caller: r.Caller})
 	if err != nil {
 		return Claimed{}, err
 	}
@@ -79,7 +79,7 @@ func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, erro
 }
 
 func (s *Service) renameFork(_ context.Context, r *Request, a RenameFork) (Forked, error) {
-	if err := r.Workspace.RenameFork(a.From, a.To, r.Caller); err != nil {
+	if err := r.Workspace.Forks().Rename(a.From, a.To, r.Caller); err != nil {
 		return Forked{}, err
 	}
 	return Forked{Name: a.To, Path: s.forkPath(r, a.To)}, nil
@@ -88,7 +88,7 @@ func (s *Service) renameFork(_ context.Context, r *Request, a RenameFork) (Forke
 // claimFrom returns the local name of what a fresh fork starts from. If the fork is there,
 // or was, no remote is asked.
 func (s *Service) claimFrom(ctx context.Context, r *Request, a Claim) (string, error) {
-	if isRemote(a.From) && r.Workspace.Claimed(a.Label) {
+	if isRemote(a.From) && r.Workspace.Forks().Claimed(a.Label) {
 		return "", nil
 	}
 	return s.localName(ctx, r, a.From)
@@ -101,9 +101,9 @@ func (s *Service) endFork(_ context.Context, r *Request, a EndFork) (Ended, erro
 		}
 	}
 	if a.Discard {
-		return Ended{Name: a.Name}, r.Workspace.DiscardFork(a.Name, r.Caller)
+		return Ended{Name: a.Name}, r.Workspace.Forks().Discard(a.Name, r.Caller)
 	}
-	last, err := r.Workspace.EndFork(a.Name, r.Caller)
+	last, err := r.Workspace.Forks().End(a.Name, r.Caller)
 	return Ended{Name: a.Name, Snapshot: last.Name}, err
 }
 
@@ -114,12 +114,12 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 	counting, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
 	out := ForkList{Forks: []ForkState{}}
-	for _, i := range r.Workspace.Forks() {
+	for _, i := range r.Workspace.Forks().List() {
 		f := ForkState{ForkInfo: i}
 		if i.Expires != nil {
 			f.TTL = max(0, time.Until(*i.Expires)).Round(time.Second).String()
 		}
-		ws, err := r.Workspace.ForkNamed(i.Name)
+		ws, err := r.Workspace.Forks().Named(i.Name)
 		if err != nil {
 			continue // it ended meanwhile
 		}
@@ -157,7 +157,7 @@ func (s *Service) promote(ctx context.Context, r *Request, a Promote) (Promoted,
 	if err != nil {
 		return Promoted{}, err
 	}
-	done, err := r.Workspace.Promote(ctx, a.Fork, snapshot.PromoteOptions{
+	done, err := r.Workspace.Forks().Merge(ctx, a.Fork, snapshot.PromoteOptions{
 		May:       may,
 		Conflicts: rule, Choices: choices, Merge: gitbridge.Merge, DryRun: a.DryRun, Caller: r.Caller,
 		List: r.charge(s.Lists),
@@ -217,7 +217,7 @@ func (s *Service) workspace(names string) (*snapshot.Workspace, error) {
 			continue
 		}
 		at = path.Join(at, name)
-		next, err := ws.ForkNamed(name)
+		next, err := ws.Forks().Named(name)
 		if err != nil {
 			return nil, fail.New(fail.NotFound, "there is no fork %s", at).WithHint("see `amberfs forks`")
 		}

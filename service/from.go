@@ -49,11 +49,11 @@ func (s *Service) known(r *Request, ref *remote.Ref) (string, error) {
 	defer s.Store.Importing()()
 	info := InfoOf(ref)
 	info.Name = snapshot.LocalName(info.Name)
-	if err := r.Workspace.MayPull(info); errors.Is(err, errs.Exist) {
+	if err := r.Workspace.Remotes().MayPull(info); errors.Is(err, errs.Exist) {
 		info.Name = fmt.Sprintf("%.100s-%.8s", info.Name, info.ID)
 	} else if err != nil {
 		return "", err
 	}
-	info, err := r.Workspace.Pulled(info, ref.State(), r.Caller)
+	info, err := r.Workspace.Remotes().Pulled(info, ref.State(), r.Caller)
 	return info.Name, err
 }

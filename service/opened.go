@@ -40,7 +40,7 @@ func (s *Service) openIn(r *Request, gone []live.NodeID) []Program {
 // checkInside refuses to end a fork that is the root or the working directory of
 // programs, or has a fork in it that is.
 func (s *Service) checkInside(r *Request, name string) error {
-	f, err := r.Workspace.ForkNamed(name)
+	f, err := r.Workspace.Forks().Named(name)
 	if err != nil || s.Inside == nil {
 		return nil // it is told where the fork is ended
 	}
@@ -48,8 +48,8 @@ func (s *Service) checkInside(r *Request, name string) error {
 	for all := []*snapshot.Workspace{f}; len(all) > 0; {
 		f, all = all[0], all[1:]
 		views = append(views, f.View())
-		for _, in := range f.Forks() {
-			if sub, err := f.ForkNamed(in.Name); err == nil {
+		for _, in := range f.Forks().List() {
+			if sub, err := f.Forks().Named(in.Name); err == nil {
 				all = append(all, sub)
 			}
 		}

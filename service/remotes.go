@@ -126,7 +126,7 @@ func (s *Service) remote(r *Request, name string) (*remote.Remote, error) {
 }
 
 func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Remote, name string) (Pushed, error) {
-	x, err := r.Workspace.Push(ctx, name)
+	x, err := r.Workspace.Remotes().Push(ctx, name)
 	if err != nil {
 		return Pushed{}, err
 	}
@@ -153,7 +153,7 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 	}
 	s.Log.Info("push", "remote", a.Remote, "snapshot", x.Info.Name, "as", done.Ref.Name, "bytes", done.Bytes, "took", time.Since(start))
 	if !done.Unchanged {
-		r.Workspace.Pushed(x.Info.Name, a.Remote, r.Caller)
+		r.Workspace.Remotes().Pushed(x.Info.Name, a.Remote, r.Caller)
 	}
 	out := Pushed{
 		Remote: a.Remote, Snapshot: x.Info.Name, As: done.Ref.Name, ID: done.Ref.ID,
@@ -236,7 +236,7 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 	if there, err := r.Workspace.Find(info.Name); err == nil && there.ID == ref.ID {
 		return there, nil
 	}
-	if err := r.Workspace.MayPull(info); err != nil {
+	if err := r.Workspace.Remotes().MayPull(info); err != nil {
 		return info, err
 	}
 	there := from.Snapshot(ref)
@@ -246,7 +246,7 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 		s.Store.Abandon()
 		return info, err
 	}
-	info, err = r.Workspace.Pulled(info, there.ID(), r.Caller)
+	info, err = r.Workspace.Remotes().Pulled(info, there.ID(), r.Caller)
 	if err != nil {
 		return info, err
 	}

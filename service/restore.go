@@ -58,7 +58,7 @@ func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, pat
 	if err != nil {
 		return "", err
 	}
-	for info := range ws.Newest() {
+	for info := range ws.Snapshots().Newest() {
 		if !info.Past() {
 			continue
 		}

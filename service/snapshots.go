@@ -50,7 +50,7 @@ func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, erro
 	}
 	out := Snapshots{Snapshots: []snapshot.Info{}}
 	list := r.charge(s.Lists)
-	for i := range r.Workspace.Newest() {
+	for i := range r.Workspace.Snapshots().Newest() {
 		if a.Limit > 0 && len(out.Snapshots) == a.Limit {
 			break
 		}
@@ -115,7 +115,7 @@ func (s *Service) rename(_ context.Context, r *Request, a Rename) (snapshot.Info
 	if err != nil {
 		return old, err
 	}
-	if err := r.Workspace.Rename(old.Name, a.To, r.Caller); err != nil {
+	if err := r.Workspace.Snapshots().Rename(old.Name, a.To, r.Caller); err != nil {
 		return old, err
 	}
 	return r.Workspace.Find(a.To)
@@ -143,7 +143,7 @@ func (s *Service) pin(_ context.Context, r *Request, a Pin) (Pinned, error) {
 		return Pinned{}, err
 	}
 	for _, n := range names {
-		if err := r.Workspace.Amend(n, func(i *snapshot.Info) { i.Pinned = a.Pin }); err != nil {
+		if err := r.Workspace.Snapshots().Amend(n, func(i *snapshot.Info) { i.Pinned = a.Pin }); err != nil {
 			return Pinned{}, err
 		}
 	}
@@ -151,13 +151,13 @@ func (s *Service) pin(_ context.Context, r *Request, a Pin) (Pinned, error) {
 }
 
 func (s *Service) remove(_ context.Context, r *Request, a Remove) (Removed, error) {
-	names, err := r.Workspace.DeleteAll(a.Names, r.Caller)
+	names, err := r.Workspace.Snapshots().DeleteAll(a.Names, r.Caller)
 	return Removed{Names: names}, err
 }
 
 func (s *Service) compact(ctx context.Context, r *Request, a Compact) (Compacted, error) {
 	a.Caller = r.Caller
-	return r.Workspace.Compact(ctx, a)
+	return r.Workspace.Snapshots().Compact(ctx, a)
 }
 
 func (s *Service) du(ctx context.Context, r *Request, a DU) (*snapshot.DiskUsage, error) {

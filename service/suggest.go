@@ -22,10 +22,10 @@ func suggest(ws *snapshot.Workspace, args any, err error) error {
 		}
 		missing = func(name string) error { _, err := ws.Find(name); return err }
 	case errors.Is(err, snapshot.ErrNoFork):
-		for _, f := range ws.Forks() {
+		for _, f := range ws.Forks().List() {
 			known = append(known, f.Name)
 		}
-		missing = func(name string) error { _, err := ws.ForkNamed(name); return err }
+		missing = func(name string) error { _, err := ws.Forks().Named(name); return err }
 	default:
 		return err
 	}

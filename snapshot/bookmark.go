@@ -26,13 +26,13 @@ func (w *Workspace) Bookmark() error {
 		if err := s.journal(tx, recBookmark, r); err != nil {
 			return err
 		}
-		return s.applyBookmark(tx, r)
+		return s.cat.applyBookmark(tx, r)
 	})
 }
 
-func (s *Store) applyBookmark(tx *live.Tx, r storedSnapshot) error {
+func (c *catalogue) applyBookmark(tx *live.Tx, r storedSnapshot) error {
 	tx.UseView(r.View)
-	w, ok := s.cat.workspaces[r.WS]
+	w, ok := c.workspaces[r.WS]
 	if !ok {
 		return nil
 	}
@@ -44,12 +44,12 @@ func (s *Store) applyBookmark(tx *live.Tx, r storedSnapshot) error {
 	if err != nil {
 		return err
 	}
-	if old, ok := s.cat.snaps[w.before]; ok {
-		s.cat.remove(old)
+	if old, ok := c.snaps[w.before]; ok {
+		c.remove(old)
 	}
 	sn.state.Store(st)
 	sn.lazy = true
 	w.before = sn.View
-	s.cat.add(sn)
+	c.add(sn)
 	return nil
 }

@@ -71,7 +71,7 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 		if err := s.journal(tx, recCapture, r); err != nil {
 			return err
 		}
-		sn, err := s.applyCapture(tx, r)
+		sn, err := s.cat.applyCapture(tx, r)
 		if err == nil {
 			info = sn.Info
 		}
@@ -158,9 +158,9 @@ func (w *Workspace) describe(tx *live.Tx, o CaptureOptions) (storedSnapshot, err
 }
 
 // applyCapture freezes the present state under the name of the record.
-func (s *Store) applyCapture(tx *live.Tx, r storedSnapshot) (*snap, error) {
+func (c *catalogue) applyCapture(tx *live.Tx, r storedSnapshot) (*snap, error) {
 	tx.UseView(r.View)
-	w, ok := s.cat.workspaces[r.WS]
+	w, ok := c.workspaces[r.WS]
 	if !ok {
 		return nil, fmt.Errorf("%w: %s", ErrNoFork, r.Name)
 	}
@@ -170,7 +170,7 @@ func (s *Store) applyCapture(tx *live.Tx, r storedSnapshot) (*snap, error) {
 	}
 	w.head = r.Name
 	w.at = tx.Changed(w.view)
-	return s.keepState(r, st)
+	return c.keepState(r, st)
 }
 
 // WaitSealed waits until a snapshot has its id. Everything acknowledged before
@@ -178,12 +178,12 @@ func (s *Store) applyCapture(tx *live.Tx, r storedSnapshot) (*snap, error) {
 func (w *Workspace) WaitSealed(ctx context.Context, name string) (Info, error) {
 	var sn *snap
 	var err error
-	w.read(func() { sn, err = w.store.find(w, name) })
+	w.read(func() { sn, err = w.store.cat.find(w, name) })
 	if err != nil {
 		return Info{}, err
 	}
 	defer w.store.seal.urgent()()
-	if err := w.store.waitSeal(ctx, sn); err != nil {
+	if err := w.store.seal.waitSeal(ctx, sn); err != nil {
 		return Info{}, err
 	}
 	if err := w.store.Sync(); err != nil {
@@ -203,7 +203,7 @@ func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release fu
 	}
 	release = s.Hold(st)
 	defer s.gc.puts.Enter()()
-	if _, err = s.sealInTurn(ctx, w.view, st); err != nil {
+	if _, err = s.seal.sealInTurn(ctx, w.view, st); err != nil {
 		release()
 		return nil, nil, err
 	}
@@ -211,20 +211,20 @@ func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release fu
 }
 
 // Delete removes a snapshot. Others, and forks made from it, stay as they are.
-func (w *Workspace) Delete(name string, c live.Caller) error {
-	_, err := w.DeleteAll([]string{name}, c)
+func (ss Snapshots) Delete(name string, c live.Caller) error {
+	_, err := ss.DeleteAll([]string{name}, c)
 	return err
 }
 
 // DeleteAll removes snapshots, all of them or none, and returns their names.
-func (w *Workspace) DeleteAll(names []string, c live.Caller) ([]string, error) {
-	s := w.store
+func (ss Snapshots) DeleteAll(names []string, c live.Caller) ([]string, error) {
+	s := ss.w.store
 	var gone []string
 	err := s.forest.Update(true, func(tx *live.Tx) error {
 		var r deleteRecord
 		twice := make(map[uint32]bool)
 		for _, name := range names {
-			sn, err := s.find(w, name)
+			sn, err := s.cat.find(ss.w, name)
 			if err != nil {
 				return err
 			}
@@ -232,7 +232,7 @@ func (w *Workspace) DeleteAll(names []string, c live.Caller) ([]string, error) {
 				continue
 			}
 			twice[sn.View] = true
-			if err := w.mayDelete(sn, c); err != nil {
+			if err := ss.mayDelete(sn, c); err != nil {
 				return err
 			}
 			r.Views, gone = append(r.Views, sn.View), append(gone, sn.Name)
@@ -240,89 +240,89 @@ func (w *Workspace) DeleteAll(names []string, c live.Caller) ([]string, error) {
 		if err := s.journal(tx, recDelete, r); err != nil {
 			return err
 		}
-		s.applyDelete(r)
+		s.cat.applyDelete(r)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range gone {
-		s.event(Event{Workspace: w.view, Action: "removed", From: name, Caller: c})
+		s.event(Event{Workspace: ss.w.view, Action: "removed", From: name, Caller: c})
 	}
 	return gone, nil
 }
 
-func (s *Store) applyDelete(r deleteRecord) {
+func (c *catalogue) applyDelete(r deleteRecord) {
 	var gone []*snap
 	for _, view := range r.Views {
-		if sn, ok := s.cat.snaps[view]; ok {
+		if sn, ok := c.snaps[view]; ok {
 			gone = append(gone, sn)
 		}
 	}
 	if len(gone) > 0 {
-		s.cat.remove(gone...)
-		s.gc.remove()
+		c.remove(gone...)
+		c.gc.remove()
 	}
 }
 
 // Rename gives a snapshot another name.
-func (w *Workspace) Rename(a, b string, c live.Caller) error {
+func (ss Snapshots) Rename(a, b string, c live.Caller) error {
 	if err := CheckName(b); err != nil {
 		return err
 	}
-	s := w.store
+	s := ss.w.store
 	var old string
 	err := s.forest.Update(true, func(tx *live.Tx) error {
-		sn, err := s.find(w, a)
+		sn, err := s.cat.find(ss.w, a)
 		if err != nil {
 			return err
 		}
 		old = sn.Name
-		if sn.View == w.base {
+		if sn.View == ss.w.base {
 			return errs.New(errs.Protected, "protected: base cannot be renamed")
 		}
-		if _, used := w.byName[b]; used {
+		if _, used := ss.w.byName[b]; used {
 			return errs.New(errs.Exist, "name in use: there is a snapshot %q already", b)
 		}
-		if err := w.mayRename(c); err != nil {
+		if err := ss.w.mayRename(c); err != nil {
 			return err
 		}
 		r := renameRecord{View: sn.View, Name: b}
 		if err := s.journal(tx, recRename, r); err != nil {
 			return err
 		}
-		s.applyRename(r)
+		s.cat.applyRename(r)
 		return nil
 	})
 	if err == nil {
-		s.event(Event{Workspace: w.view, Action: "renamed-snapshot", From: old, Detail: b, Caller: c})
+		s.event(Event{Workspace: ss.w.view, Action: "renamed-snapshot", From: old, Detail: b, Caller: c})
 	}
 	return err
 }
 
-func (s *Store) applyRename(r renameRecord) {
-	sn, ok := s.cat.snaps[r.View]
+func (c *catalogue) applyRename(r renameRecord) {
+	sn, ok := c.snaps[r.View]
 	if !ok {
 		return
 	}
-	if w, ok := s.cat.workspaces[sn.ws]; ok {
+	if w, ok := c.workspaces[sn.ws]; ok {
 		delete(w.byName, sn.Name)
 		w.byName[r.Name] = sn
 		if w.head == sn.Name {
 			w.head = r.Name
 		}
-		s.cat.touchWS(w.view)
+		c.touchWS(w.view)
 	}
 	sn.Name = r.Name
-	s.cat.touchSnap(sn.View)
+	c.touchSnap(sn.View)
 }
 
 // Amend changes what is written down about a snapshot: pin, labels, expiry,
 // git commit, counts. fn gets a copy to change.
-func (w *Workspace) Amend(name string, fn func(*Info)) error {
-	s := w.store
+func (ss Snapshots) Amend(name string, fn func(*Info)) error {
+	s := ss.w.store
 	return s.forest.Update(true, func(tx *live.Tx) error {
-		sn, err := s.find(w, name)
+		sn, err := s.cat.find(ss.w, name)
 		if err != nil {
 			return err
 		}
@@ -333,13 +333,13 @@ func (w *Workspace) Amend(name string, fn func(*Info)) error {
 		if err := s.journal(tx, recAmend, r); err != nil {
 			return err
 		}
-		s.applyAmend(r)
+		s.cat.applyAmend(r)
 		return nil
 	})
 }
 
-func (s *Store) applyAmend(r storedSnapshot) {
-	sn, ok := s.cat.snaps[r.View]
+func (c *catalogue) applyAmend(r storedSnapshot) {
+	sn, ok := c.snaps[r.View]
 	if !ok {
 		return
 	}
@@ -347,5 +347,5 @@ func (s *Store) applyAmend(r storedSnapshot) {
 	sn.Info = r.info()
 	sn.Name, sn.ID, sn.Sealed = was.Name, was.ID, was.Sealed
 	sn.UniqueBytes = max(was.UniqueBytes, r.UniqueBytes)
-	s.cat.touchSnap(sn.View)
+	c.touchSnap(sn.View)
 }

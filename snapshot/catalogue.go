@@ -19,6 +19,16 @@ import (
 // the lock of the forest, so that a capture and its name come about in one
 // step.
 type catalogue struct {
+	*core
+	seal  *sealer
+	ckpt  *checkpointer
+	gc    *collector
+	room  *room
+	meter *meter
+	keep  *keeper
+	// newWorkspace makes a workspace of the store that is not in the catalogue yet.
+	newWorkspace func(view uint32, name string) *Workspace
+
 	workspaces map[uint32]*Workspace // by view
 	snaps      map[uint32]*snap      // by view
 	dirty      dirty                 // since the last checkpoint
@@ -27,8 +37,11 @@ type catalogue struct {
 	journalRoots []journalRoot
 }
 
-func newCatalogue() catalogue {
-	return catalogue{
+func newCatalogue(s *Store) *catalogue {
+	return &catalogue{
+		core: s.core, seal: &s.seal, ckpt: &s.ckpt, gc: &s.gc, room: &s.room, meter: &s.meter, keep: &s.keep,
+		newWorkspace: func(view uint32, name string) *Workspace { return newWorkspace(s, view, name) },
+
 		workspaces: make(map[uint32]*Workspace),
 		snaps:      make(map[uint32]*snap),
 		dirty:      newDirty(),
@@ -209,19 +222,19 @@ func (c *catalogue) withOrigin(w *Workspace) []*snap {
 
 // readView finds the state of a snapshot's view. The lock of the forest is
 // held at least for reading.
-func (s *Store) readView(view uint32) (*tree.State, error) {
-	sn, ok := s.cat.snaps[view]
+func (c *catalogue) readView(view uint32) (*tree.State, error) {
+	sn, ok := c.snaps[view]
 	if !ok {
 		return nil, errs.Stale
 	}
-	return s.stateOf(sn)
+	return c.stateOf(sn)
 }
 
-func (s *Store) stateOf(sn *snap) (*tree.State, error) {
+func (c *catalogue) stateOf(sn *snap) (*tree.State, error) {
 	if st := sn.state.Load(); st != nil {
 		return st, nil
 	}
-	st, err := tree.Load(s.src, sn.id)
+	st, err := tree.Load(c.src, sn.id)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", sn.Name, err)
 	}
@@ -231,7 +244,7 @@ func (s *Store) stateOf(sn *snap) (*tree.State, error) {
 
 // find resolves what a user calls a snapshot: a name, cp-<seq>, a prefix of
 // its id, latest, undo, base, or label:KEY=VALUE for the newest with that label.
-func (s *Store) find(w *Workspace, name string) (*snap, error) {
+func (c *catalogue) find(w *Workspace, name string) (*snap, error) {
 	switch name {
 	case "latest":
 		if n := len(w.snaps); n > 0 {
@@ -239,12 +252,12 @@ func (s *Store) find(w *Workspace, name string) (*snap, error) {
 		}
 		return nil, fmt.Errorf("%w: nothing was captured yet", ErrNotFound)
 	case "undo":
-		if sn, ok := s.cat.snaps[w.undo]; ok && w.undo != 0 {
+		if sn, ok := c.snaps[w.undo]; ok && w.undo != 0 {
 			return sn, nil
 		}
 		return nil, fmt.Errorf("%w: there is no restore to undo", ErrNotFound)
 	case "base":
-		if sn, ok := s.cat.snaps[w.base]; ok {
+		if sn, ok := c.snaps[w.base]; ok {
 			return sn, nil
 		}
 		return nil, fmt.Errorf("%w: this workspace has no base", ErrNotFound)

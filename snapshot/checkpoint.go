@@ -40,6 +40,11 @@ const (
 
 // checkpointer is what is known of checkpoints.
 type checkpointer struct {
+	*core
+	seal *sealer
+	gc   *collector
+	room *room
+
 	mu      sync.Mutex    // one checkpoint or gc at a time
 	signal  loops.Wake    // asks for one soon
 	at      atomic.Int64  // journal position of the last
@@ -48,16 +53,14 @@ type checkpointer struct {
 	needed  atomic.Int64  // from there on something of the journal is needed
 }
 
-func (c *checkpointer) init() { c.signal = loops.NewWake() }
-
-func (s *Store) checkpointLoop() {
-	last, seen, calm := time.Now(), s.log.End(), 0
+func (p *checkpointer) checkpointLoop() {
+	last, seen, calm := time.Now(), p.log.End(), 0
 	for {
-		asked := s.awaitChange()
-		if s.loops.Context.Err() != nil {
+		asked := p.awaitChange()
+		if p.loops.Context.Err() != nil {
 			return
 		}
-		end := s.log.End()
+		end := p.log.End()
 		switch {
 		case end-seen >= restfulBytes:
 			calm = 0
@@ -67,15 +70,15 @@ func (s *Store) checkpointLoop() {
 		if !asked {
 			seen = end
 		}
-		crowded := s.crowded()
-		if !crowded && !s.checkpointDue(calm >= calmSeconds, time.Since(last)) {
+		crowded := p.room.crowded()
+		if !crowded && !p.checkpointDue(calm >= calmSeconds, time.Since(last)) {
 			continue
 		}
-		if err := s.Checkpoint(s.loops.Context); err != nil && s.loops.Context.Err() == nil {
-			s.logger.Warn("checkpoint", "err", err, guard.Stack(err))
-			s.loops.Pause(5 * time.Second)
+		if err := p.make(p.loops.Context); err != nil && p.loops.Context.Err() == nil {
+			p.logger.Warn("checkpoint", "err", err, guard.Stack(err))
+			p.loops.Pause(5 * time.Second)
 		} else if crowded {
-			s.shrinkJournal()
+			p.shrinkJournal()
 		}
 		last = time.Now()
 	}
@@ -84,47 +87,47 @@ func (s *Store) checkpointLoop() {
 // awaitChange returns after a second, or at once when a checkpoint is asked for, which
 // it reports. If there is nothing that a checkpoint would have to write down, it waits
 // until there is.
-func (s *Store) awaitChange() (asked bool) {
-	appended := s.log.Appended()
+func (p *checkpointer) awaitChange() (asked bool) {
+	appended := p.log.Appended()
 	second := time.NewTimer(time.Second)
 	defer second.Stop()
-	if s.log.End() == s.ckpt.at.Load() {
+	if p.log.End() == p.at.Load() {
 		select {
 		case <-appended:
-		case <-s.loops.Context.Done():
+		case <-p.loops.Context.Done():
 			return false
-		case <-s.ckpt.signal:
+		case <-p.signal:
 			return true
 		}
 		second.Reset(time.Second)
 	}
 	select {
 	case <-second.C:
-	case <-s.loops.Context.Done():
-	case <-s.ckpt.signal:
+	case <-p.loops.Context.Done():
+	case <-p.signal:
 		return true
 	}
 	return false
 }
 
 // checkpointDue reports whether it is time for a checkpoint, so long after the last.
-func (s *Store) checkpointDue(calm bool, since time.Duration) bool {
+func (p *checkpointer) checkpointDue(calm bool, since time.Duration) bool {
 	if calm {
-		grown := s.grown()
+		grown := p.grown()
 		return grown >= checkpointBytes || grown > 0 && since >= checkpointTime
 	}
-	return s.outgrown() || s.toRedo() >= checkpointRecords
+	return p.outgrown() || p.toRedo() >= checkpointRecords
 }
 
 // grown is how many bytes were journaled since the last checkpoint.
-func (s *Store) grown() int64 { return s.log.End() - s.ckpt.at.Load() }
+func (p *checkpointer) grown() int64 { return p.log.End() - p.at.Load() }
 
 // outgrown reports whether that is so much that it takes a checkpoint also beside writers.
-func (s *Store) outgrown() bool { return s.grown() >= checkpointMost }
+func (p *checkpointer) outgrown() bool { return p.grown() >= checkpointMost }
 
 // toRedo is how many records a recovery would replay, and what takes as long.
-func (s *Store) toRedo() int64 {
-	return int64(s.log.Records()-s.ckpt.records.Load()) + s.ckpt.changes.Load()
+func (p *checkpointer) toRedo() int64 {
+	return int64(p.log.Records()-p.records.Load()) + p.changes.Load()
 }
 
 // A checkpoint is the store as it is at one position of the journal.
@@ -141,41 +144,43 @@ type checkpoint struct {
 
 // Checkpoint seals everything as it is now, commits it with the catalogue,
 // and drops the journal that is not needed any more.
-func (s *Store) Checkpoint(ctx context.Context) error {
-	s.ckpt.mu.Lock()
-	defer s.ckpt.mu.Unlock()
-	return s.checkpoint(ctx)
+func (s *Store) Checkpoint(ctx context.Context) error { return s.ckpt.make(ctx) }
+
+func (p *checkpointer) make(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.checkpoint(ctx)
 }
 
-// checkpoint is Checkpoint with ckpt.mu held.
-func (s *Store) checkpoint(ctx context.Context) error {
+// checkpoint is make with mu held.
+func (p *checkpointer) checkpoint(ctx context.Context) error {
 	start := time.Now()
-	c, err := s.beginCheckpoint()
+	c, err := p.beginCheckpoint()
 	if err != nil {
 		return err
 	}
-	if err := s.commit(ctx, c); err != nil {
-		s.giveUp(c)
+	if err := p.commit(ctx, c); err != nil {
+		p.giveUp(c)
 		return err
 	}
-	if err := s.finish(c); err != nil {
+	if err := p.finish(c); err != nil {
 		return err
 	}
-	s.room.stored.Store(s.cas.Stats().Stored)
-	s.gc.signal.Up()
-	s.figures.checkpointed(time.Since(start))
+	p.room.stored.Store(p.cas.Stats().Stored)
+	p.gc.signal.Up()
+	p.figures.checkpointed(time.Since(start))
 	return nil
 }
 
 // beginCheckpoint takes note of all that a checkpoint has to commit.
-func (s *Store) beginCheckpoint() (*checkpoint, error) {
+func (p *checkpointer) beginCheckpoint() (*checkpoint, error) {
 	var c *checkpoint
-	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
+	err := p.forest.Update(true, func(tx *live.Tx) (err error) {
 		if err := tx.Failed(); err != nil {
 			return err // the journal makes it right, from the last checkpoint on
 		}
-		if c, err = s.freezeAll(tx); err == nil {
-			s.takeDirty(c)
+		if c, err = p.freezeAll(tx); err == nil {
+			p.takeDirty(c)
 		}
 		return err
 	})
@@ -183,21 +188,21 @@ func (s *Store) beginCheckpoint() (*checkpoint, error) {
 }
 
 // freezeAll freezes the present states. The lock is held.
-func (s *Store) freezeAll(tx *live.Tx) (*checkpoint, error) {
+func (p *checkpointer) freezeAll(tx *live.Tx) (*checkpoint, error) {
 	ino, view := tx.Counters()
 	c := &checkpoint{
 		at: storedStore{
-			Position: tx.End(), Records: s.log.Records(), NextIno: ino, NextView: view,
-			Collected: s.gc.base.Load(), Garbage: s.gc.any(),
+			Position: tx.End(), Records: p.log.Records(), NextIno: ino, NextView: view,
+			Collected: p.gc.base.Load(), Garbage: p.gc.any(),
 		},
 		states:     make(map[uint32]*tree.State),
 		workspaces: make(map[uint32]storedWorkspace),
 		snaps:      make(map[uint32]*snap),
-		roots:      len(s.cat.journalRoots),
-		changes:    s.ckpt.changes.Load(),
+		roots:      len(p.cat.journalRoots),
+		changes:    p.changes.Load(),
 		floor:      tx.Unjournaled(),
 	}
-	for id, w := range s.cat.workspaces {
+	for id, w := range p.cat.workspaces {
 		st, err := tx.Capture(id)
 		if err != nil {
 			return nil, err
@@ -210,10 +215,10 @@ func (s *Store) freezeAll(tx *live.Tx) (*checkpoint, error) {
 
 // takeDirty moves to a checkpoint what the catalogue has to write. The lock is
 // held.
-func (s *Store) takeDirty(c *checkpoint) {
-	c.dirty, s.cat.dirty = s.cat.dirty, newDirty()
+func (p *checkpointer) takeDirty(c *checkpoint) {
+	c.dirty, p.cat.dirty = p.cat.dirty, newDirty()
 	for view := range c.dirty.snaps {
-		sn, ok := s.cat.snaps[view]
+		sn, ok := p.cat.snaps[view]
 		if !ok {
 			continue
 		}
@@ -221,15 +226,15 @@ func (s *Store) takeDirty(c *checkpoint) {
 		sn.wanted = true
 		if sn.lazy {
 			sn.lazy = false
-			s.seal.push(sn)
+			p.seal.push(sn)
 		}
 	}
 }
 
 // giveUp gives back what a checkpoint that failed took from the catalogue.
-func (s *Store) giveUp(c *checkpoint) {
-	s.alter(func(*live.Tx) {
-		s.cat.dirty.add(c.dirty)
+func (p *checkpointer) giveUp(c *checkpoint) {
+	p.alter(func(*live.Tx) {
+		p.cat.dirty.add(c.dirty)
 		for _, sn := range c.snaps {
 			sn.wanted = false
 		}
@@ -237,47 +242,47 @@ func (s *Store) giveUp(c *checkpoint) {
 }
 
 // finish lets go of what a checkpoint has made needless.
-func (s *Store) finish(c *checkpoint) error {
-	s.ckpt.at.Store(c.at.Position)
-	s.ckpt.records.Store(c.at.Records)
-	s.ckpt.changes.Add(-c.changes)
-	s.alter(func(*live.Tx) {
-		s.cat.journalRoots = slices.Delete(s.cat.journalRoots, 0, c.roots)
+func (p *checkpointer) finish(c *checkpoint) error {
+	p.at.Store(c.at.Position)
+	p.records.Store(c.at.Records)
+	p.changes.Add(-c.changes)
+	p.alter(func(*live.Tx) {
+		p.cat.journalRoots = slices.Delete(p.cat.journalRoots, 0, c.roots)
 	})
-	return s.dropJournal(min(c.at.Position, c.floor))
+	return p.dropJournal(min(c.at.Position, c.floor))
 }
 
 // commit seals what a checkpoint has and makes it durable.
-func (s *Store) commit(ctx context.Context, c *checkpoint) error {
+func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
 	for _, sn := range sortedSnaps(c.snaps) {
-		if err := s.waitSeal(ctx, sn); err != nil {
+		if err := p.seal.waitSeal(ctx, sn); err != nil {
 			return err
 		}
 	}
-	defer s.gc.puts.Enter()()
-	if err := s.sealPresent(ctx, c); err != nil {
+	defer p.gc.puts.Enter()()
+	if err := p.sealPresent(ctx, c); err != nil {
 		return err
 	}
-	c.at.Incomplete = s.salvage.incomplete.Load() // a seal may have found out
-	ops, err := s.records(c)
+	c.at.Incomplete = p.salvage.incomplete.Load() // a seal may have found out
+	ops, err := p.metaOps(c)
 	if err != nil {
 		return err
 	}
 	// A position of the journal is only of use when the journal up to it is
 	// on disk.
-	if err := s.log.Sync(); err != nil {
+	if err := p.log.Sync(); err != nil {
 		return err
 	}
-	return s.cas.Commit(ops...)
+	return p.cas.Commit(ops...)
 }
 
-// records are the records of the catalogue that a checkpoint writes and deletes.
-func (s *Store) records(c *checkpoint) ([]cas.MetaOp, error) {
+// metaOps are the records of the catalogue that a checkpoint writes and deletes.
+func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
 	values := map[string]any{storeKey: c.at}
 	for view, r := range c.workspaces {
 		values[wsKey(view)] = r
 	}
-	s.look(func(*live.Tx) {
+	p.look(func(*live.Tx) {
 		for view, sn := range c.snaps {
 			values[snapKey(view)] = sn.stored()
 		}
@@ -299,10 +304,10 @@ func (s *Store) records(c *checkpoint) ([]cas.MetaOp, error) {
 }
 
 // sealPresent seals the workspaces of a checkpoint.
-func (s *Store) sealPresent(ctx context.Context, c *checkpoint) error {
+func (p *checkpointer) sealPresent(ctx context.Context, c *checkpoint) error {
 	for id, st := range c.states {
 		r := c.workspaces[id]
-		h, err := s.sealInTurn(ctx, id, st)
+		h, err := p.seal.sealInTurn(ctx, id, st)
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w", r.Name, err)
 		}
@@ -320,11 +325,11 @@ func sortedSnaps(m map[uint32]*snap) []*snap {
 
 // dropJournal drops the journal before a checkpoint, as far as nothing that
 // is not sealed lies there.
-func (s *Store) dropJournal(position int64) error {
-	needed := s.forest.Needed()
+func (p *checkpointer) dropJournal(position int64) error {
+	needed := p.forest.Needed()
 	for range searches {
 		start := time.Now()
-		states, err := s.freeze()
+		states, err := p.freeze()
 		if err != nil {
 			return err
 		}
@@ -335,16 +340,16 @@ func (s *Store) dropJournal(position int64) error {
 			break
 		}
 	}
-	s.alter(func(tx *live.Tx) { position = min(position, needed.Lowest(tx, s.unsealed())) })
-	s.ckpt.needed.Store(position)
-	return s.log.DropBefore(position)
+	p.alter(func(tx *live.Tx) { position = min(position, needed.Lowest(tx, p.unsealed())) })
+	p.needed.Store(position)
+	return p.log.DropBefore(position)
 }
 
 // unsealed returns the states of snapshots that have no id yet, and those that
 // somebody reads. The lock is held.
-func (s *Store) unsealed() []*tree.State {
-	states := s.gc.held.all()
-	for _, sn := range s.cat.snaps {
+func (p *checkpointer) unsealed() []*tree.State {
+	states := p.pins.all()
+	for _, sn := range p.cat.snaps {
 		if !sn.Sealed {
 			states = append(states, sn.state.Load())
 		}
@@ -353,10 +358,10 @@ func (s *Store) unsealed() []*tree.State {
 }
 
 // freeze returns these, and the present states of all workspaces.
-func (s *Store) freeze() (states []*tree.State, err error) {
-	err = s.forest.Update(true, func(tx *live.Tx) error {
-		states = s.unsealed()
-		for id := range s.cat.workspaces {
+func (p *checkpointer) freeze() (states []*tree.State, err error) {
+	err = p.forest.Update(true, func(tx *live.Tx) error {
+		states = p.unsealed()
+		for id := range p.cat.workspaces {
 			st, err := tx.Capture(id)
 			if err != nil {
 				return err
@@ -369,8 +374,8 @@ func (s *Store) freeze() (states []*tree.State, err error) {
 }
 
 // shrinkJournal gives back what the journal occupies without need.
-func (s *Store) shrinkJournal() {
-	if err := s.log.Shrink(s.ckpt.needed.Load()); err != nil {
-		s.logger.Warn("the journal keeps its size", "err", err)
+func (p *checkpointer) shrinkJournal() {
+	if err := p.log.Shrink(p.needed.Load()); err != nil {
+		p.logger.Warn("the journal keeps its size", "err", err)
 	}
 }

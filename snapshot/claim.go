@@ -32,35 +32,35 @@ type Claimed struct {
 // Claim returns the one fork that belongs to a label: the one that is there, or one
 // that goes on from what the fork left when it ended, or a fresh one. All who claim a label get the same. A TTL begins anew with
 // each claim.
-func (w *Workspace) Claim(o ClaimOptions) (Claimed, error) {
+func (fs Forks) Claim(o ClaimOptions) (Claimed, error) {
 	if err := CheckName(o.Label); err != nil {
 		return Claimed{}, err
 	}
 	fork := ForkOptions{Snapshot: o.From, Name: o.Label, TTL: o.TTL, Caller: o.Caller, claim: o.Label}
 	var got Claimed
 	start := time.Now()
-	err := w.store.forest.Update(true, func(tx *live.Tx) (err error) {
-		if f, ok := w.forks[o.Label]; ok {
+	err := fs.w.store.forest.Update(true, func(tx *live.Tx) (err error) {
+		if f, ok := fs.w.forks[o.Label]; ok {
 			got = Claimed{Fork: f, Tier: Resumed}
 			return f.lease(tx, o.TTL)
 		}
 		got.Tier = FreshlyMade
-		if last := w.left(o.Label); last != nil {
+		if last := fs.left(o.Label); last != nil {
 			got.Tier, fork.Snapshot = FromLast, last.Name
 		}
 		got.From = fork.Snapshot
-		got.Fork, err = w.makeFork(tx, fork)
+		got.Fork, err = fs.make(tx, fork)
 		return err
 	})
 	if err == nil && got.Tier != Resumed {
-		w.forked(got.Fork, fork, start)
+		fs.forked(got.Fork, fork, start)
 	}
 	return got, err
 }
 
 // Claimed reports whether a label has a fork, or one that has left its last state.
-func (w *Workspace) Claimed(label string) (yes bool) {
-	w.read(func() { yes = w.forks[label] != nil || w.left(label) != nil })
+func (fs Forks) Claimed(label string) (yes bool) {
+	fs.w.read(func() { yes = fs.w.forks[label] != nil || fs.left(label) != nil })
 	return yes
 }
 
@@ -73,21 +73,21 @@ func (w *Workspace) lease(tx *live.Tx, ttl time.Duration) error {
 	if err := w.store.journal(tx, recLease, r); err != nil {
 		return err
 	}
-	w.store.applyLease(r)
+	w.store.cat.applyLease(r)
 	return nil
 }
 
-func (s *Store) applyLease(r leaseRecord) {
-	if w, ok := s.cat.workspaces[r.View]; ok {
+func (c *catalogue) applyLease(r leaseRecord) {
+	if w, ok := c.workspaces[r.View]; ok {
 		w.expires = r.Expires
-		s.cat.touchWS(r.View)
+		c.touchWS(r.View)
 	}
 }
 
 // left returns the newest snapshot that the fork of a label left, nil if there is none.
 // The lock is held.
-func (w *Workspace) left(label string) *snap {
-	for _, sn := range slices.Backward(w.snaps) {
+func (fs Forks) left(label string) *snap {
+	for _, sn := range slices.Backward(fs.w.snaps) {
 		if sn.Claim == label {
 			return sn
 		}

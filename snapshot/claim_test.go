@@ -25,7 +25,7 @@ func TestManyClaims(t *testing.T) {
 	for i := range 100 {
 		g.Go(func() error {
 			label := fmt.Sprint("agent", i%20)
-			c, err := w.Claim(ClaimOptions{Label: label})
+			c, err := w.Forks().Claim(ClaimOptions{Label: label})
 			if err != nil {
 				return err
 			}
@@ -46,7 +46,7 @@ func TestManyClaims(t *testing.T) {
 			t.Errorf("%s is %d forks", label, len(v))
 		}
 	}
-	if n := len(w.Forks()); n != 20 || tiers[FreshlyMade] != 20 || tiers[Resumed] != 80 {
+	if n := len(w.Forks().List()); n != 20 || tiers[FreshlyMade] != 20 || tiers[Resumed] != 80 {
 		t.Errorf("%d forks, %v", n, tiers)
 	}
 }
@@ -72,7 +72,7 @@ func TestClaimTiers(t *testing.T) {
 	}
 	claim := func(tier, from string) Claimed {
 		t.Helper()
-		c, err := w.Claim(ClaimOptions{Label: "me", From: "start"})
+		c, err := w.Forks().Claim(ClaimOptions{Label: "me", From: "start"})
 		if err != nil || c.Tier != tier || c.From != from {
 			t.Fatalf("%+v, %v; want %s from %q", c, err, tier, from)
 		}
@@ -86,7 +86,7 @@ func TestClaimTiers(t *testing.T) {
 	}
 	reopen()
 	claim(Resumed, "")
-	last, err := w.EndFork("me", live.Caller{})
+	last, err := w.Forks().End("me", live.Caller{})
 	if err != nil || last.Claim != "me" {
 		t.Fatal(last, err)
 	}
@@ -95,10 +95,10 @@ func TestClaimTiers(t *testing.T) {
 	if _, err := s.Forest().Lookup(f.Root(), "work"); err != nil {
 		t.Error("what was worked on is not there:", err)
 	}
-	if err := w.DiscardFork("me", live.Caller{}); err != nil {
+	if err := w.Forks().Discard("me", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Delete(last.Name, live.Caller{}); err != nil {
+	if err := w.Snapshots().Delete(last.Name, live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	before := len(w.List())
@@ -106,7 +106,7 @@ func TestClaimTiers(t *testing.T) {
 	if _, err := s.Forest().Lookup(f.Root(), "work"); err == nil {
 		t.Error("a fresh one has what another left")
 	}
-	if err := w.DiscardFork("me", live.Caller{}); err != nil || len(w.List()) != before || len(w.Forks()) != 0 {
+	if err := w.Forks().Discard("me", live.Caller{}); err != nil || len(w.List()) != before || len(w.Forks().List()) != 0 {
 		t.Error("a fork that is discarded leaves something", err)
 	}
 	if err := s.Close(); err != nil {
@@ -123,19 +123,19 @@ func TestForkTTL(t *testing.T) {
 	var said []string
 	s.OnEvent(func(e Event) { said = append(said, e.Action+" "+e.From+e.Detail) })
 	for _, label := range []string{"a", "b"} {
-		if _, err := w.Claim(ClaimOptions{Label: label, TTL: time.Hour}); err != nil {
+		if _, err := w.Forks().Claim(ClaimOptions{Label: label, TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	now = now.Add(50 * time.Minute)
-	if _, err := w.Claim(ClaimOptions{Label: "b", TTL: time.Hour}); err != nil {
+	if _, err := w.Forks().Claim(ClaimOptions{Label: "b", TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(50 * time.Minute)
-	if err := w.expireForks(now); err != nil {
+	if err := w.Forks().expire(now); err != nil {
 		t.Fatal(err)
 	}
-	forks := w.Forks()
+	forks := w.Forks().List()
 	if len(forks) != 1 || forks[0].Name != "b" || !forks[0].Expires.Equal(now.Add(10*time.Minute)) {
 		t.Errorf("the forks are %+v", forks)
 	}
@@ -156,7 +156,7 @@ func TestClaimNotPlanted(t *testing.T) {
 	}
 	defer s.Close()
 	w := s.Main()
-	f, err := w.Fork(ForkOptions{Name: "attacker"})
+	f, err := w.Forks().New(ForkOptions{Name: "attacker"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,14 +172,14 @@ func TestClaimNotPlanted(t *testing.T) {
 	}
 	id, _ := st.ID()
 	info.Name, info.Claim = "pulled", "victim"
-	if _, err := w.Pulled(info, id, live.Caller{}); err != nil {
+	if _, err := w.Remotes().Pulled(info, id, live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	capture(t, w, CaptureOptions{Name: "labelled", Labels: planted})
-	if _, err := w.EndFork("attacker", live.Caller{}); err != nil {
+	if _, err := w.Forks().End("attacker", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := w.Claim(ClaimOptions{Label: "victim"}); err != nil || c.Tier != FreshlyMade {
+	if c, err := w.Forks().Claim(ClaimOptions{Label: "victim"}); err != nil || c.Tier != FreshlyMade {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -22,8 +22,11 @@ const (
 
 // collector knows when a gc pays, and what it has to leave alone.
 type collector struct {
-	signal  loops.Wake // something was removed, or more is stored
-	held    heldStates
+	*core
+	ckpt *checkpointer
+	room *room
+
+	signal  loops.Wake    // something was removed, or more is stored
 	puts    loops.Barrier // who puts objects that nothing refers to yet
 	imports atomic.Int32  // under way
 
@@ -36,8 +39,6 @@ type collector struct {
 	first     time.Time // of the removals since
 	last      time.Time
 }
-
-func (g *collector) init() { g.signal = loops.NewWake() }
 
 // remove notes that a snapshot or a fork was removed.
 func (g *collector) remove() {
@@ -84,21 +85,21 @@ func (g *collector) due(stored int64, now time.Time) bool {
 
 // gcLoop gives space back when it is time. It does not begin while an import is
 // under way: what is put while a gc waits for it is kept by that gc.
-func (s *Store) gcLoop() {
-	for s.loops.Context.Err() == nil {
-		if !s.gc.any() {
+func (g *collector) gcLoop() {
+	for g.loops.Context.Err() == nil {
+		if !g.any() {
 			select {
-			case <-s.loops.Context.Done():
-			case <-s.gc.signal:
+			case <-g.loops.Context.Done():
+			case <-g.signal:
 			}
 		}
-		s.loops.Pause(keepTick)
-		if s.loops.Context.Err() != nil || s.gc.imports.Load() > 0 || !s.gc.due(s.room.stored.Load(), time.Now()) {
+		g.loops.Pause(keepTick)
+		if g.loops.Context.Err() != nil || g.imports.Load() > 0 || !g.due(g.room.stored.Load(), time.Now()) {
 			continue
 		}
-		if _, err := s.GC(s.loops.Context, nil); err != nil && s.loops.Context.Err() == nil {
-			s.logger.Warn("gc", "err", err, guard.Stack(err))
-			s.loops.Pause(time.Minute)
+		if _, err := g.run(g.loops.Context, nil); err != nil && g.loops.Context.Err() == nil {
+			g.logger.Warn("gc", "err", err, guard.Stack(err))
+			g.loops.Pause(time.Minute)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 	unlock := sync.OnceFunc(s.ckpt.mu.Unlock)
 	defer unlock()
 	done()
-	Blocked(t, "(*Store).collect")
+	Blocked(t, "(*collector).collect")
 	before := len(w.List())
 	if _, err := s.Forest().Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
 		t.Fatal(err)

@@ -30,8 +30,8 @@ type Compacted struct {
 // Compact makes one snapshot of all files that some snapshots have, of each path the
 // version of the newest that has it, and deletes the others, but for those that are
 // pinned. If one of them may not be deleted, nothing happens.
-func (w *Workspace) Compact(ctx context.Context, o CompactOptions) (Compacted, error) {
-	s := w.store
+func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, error) {
+	s := ss.w.store
 	defer s.Importing()()
 	if err := CheckName(o.Name); err != nil {
 		return Compacted{}, err
@@ -39,7 +39,7 @@ func (w *Workspace) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err := checkDescription(o.Message, nil); err != nil {
 		return Compacted{}, err
 	}
-	snaps, err := w.toCompact(o)
+	snaps, err := ss.toCompact(o)
 	if err != nil {
 		return Compacted{}, err
 	}
@@ -47,7 +47,7 @@ func (w *Workspace) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err != nil {
 		return Compacted{}, err
 	}
-	id, err := s.sealInTurn(ctx, w.view, st)
+	id, err := s.seal.sealInTurn(ctx, ss.w.view, st)
 	if err != nil {
 		return Compacted{}, err
 	}
@@ -61,10 +61,10 @@ func (w *Workspace) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	out := Compacted{Removed: []string{}, Kept: []string{}}
 	var made *snap
 	err = s.forest.Update(true, func(tx *live.Tx) error {
-		if err := w.mayCompact(o, snaps); err != nil {
+		if err := ss.mayCompact(o, snaps); err != nil {
 			return err
 		}
-		r, err := w.newSnapshot(tx, CaptureOptions{Name: o.Name, Kind: KindManual, Message: o.Message, Caller: o.Caller})
+		r, err := ss.w.newSnapshot(tx, CaptureOptions{Name: o.Name, Kind: KindManual, Message: o.Message, Caller: o.Caller})
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (w *Workspace) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		if err := s.journal(tx, recPull, p); err != nil {
 			return err
 		}
-		if err := s.applyPull(tx, p); err != nil {
+		if err := s.cat.applyPull(tx, p); err != nil {
 			return err
 		}
 		made = s.cat.snaps[r.View]
@@ -89,33 +89,33 @@ func (w *Workspace) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		if err := s.journal(tx, recDelete, gone); err != nil {
 			return err
 		}
-		s.applyDelete(gone)
+		s.cat.applyDelete(gone)
 		out.Info = made.Info
 		return nil
 	})
 	if err != nil {
 		return Compacted{}, err
 	}
-	s.event(Event{Workspace: w.view, Action: "captured", From: o.Name, Caller: o.Caller})
+	s.event(Event{Workspace: ss.w.view, Action: "captured", From: o.Name, Caller: o.Caller})
 	for _, name := range out.Removed {
-		s.event(Event{Workspace: w.view, Action: "removed", From: name, Caller: o.Caller})
+		s.event(Event{Workspace: ss.w.view, Action: "removed", From: name, Caller: o.Caller})
 	}
 	return out, s.Sync()
 }
 
 // toCompact finds the snapshots, newest first.
-func (w *Workspace) toCompact(o CompactOptions) (snaps []*snap, err error) {
-	w.read(func() {
+func (ss Snapshots) toCompact(o CompactOptions) (snaps []*snap, err error) {
+	ss.w.read(func() {
 		for _, name := range o.Names {
 			var sn *snap
-			if sn, err = w.store.find(w, name); err != nil {
+			if sn, err = ss.w.store.cat.find(ss.w, name); err != nil {
 				return
 			}
 			if !slices.Contains(snaps, sn) {
 				snaps = append(snaps, sn)
 			}
 		}
-		err = w.mayCompact(o, snaps)
+		err = ss.mayCompact(o, snaps)
 	})
 	slices.SortFunc(snaps, func(a, b *snap) int { return int(b.Seq) - int(a.Seq) })
 	if err == nil && len(snaps) < 2 {
@@ -125,18 +125,18 @@ func (w *Workspace) toCompact(o CompactOptions) (snaps []*snap, err error) {
 }
 
 // mayCompact refuses a name in use, and what may not be deleted. The lock is held.
-func (w *Workspace) mayCompact(o CompactOptions, snaps []*snap) error {
-	if err := w.alive(); err != nil {
+func (ss Snapshots) mayCompact(o CompactOptions, snaps []*snap) error {
+	if err := ss.w.alive(); err != nil {
 		return err
 	}
-	if _, used := w.byName[o.Name]; used {
+	if _, used := ss.w.byName[o.Name]; used {
 		return errs.New(errs.Exist, "there is a snapshot %q already", o.Name)
 	}
 	for _, sn := range snaps {
-		if w.store.cat.snaps[sn.View] != sn {
+		if ss.w.store.cat.snaps[sn.View] != sn {
 			return fmt.Errorf("%w: snapshot %s was removed meanwhile", ErrNotFound, sn.Name)
 		}
-		if err := w.mayDelete(sn, o.Caller); err != nil && !sn.Pinned {
+		if err := ss.mayDelete(sn, o.Caller); err != nil && !sn.Pinned {
 			return err
 		}
 	}
@@ -150,7 +150,7 @@ func (s *Store) merged(ctx context.Context, snaps []*snap) (*tree.State, error) 
 	var states []*tree.State
 	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
 		for _, sn := range snaps {
-			st, err := s.stateOf(sn)
+			st, err := s.cat.stateOf(sn)
 			if err != nil {
 				return err
 			}

@@ -25,7 +25,7 @@ func TestCullMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.alter(func(tx *live.Tx) {
-		sn, err := s.find(w, "first")
+		sn, err := s.cat.find(w, "first")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestCullMany(t *testing.T) {
 	now = now.Add(365 * 24 * time.Hour)
 
 	done, longest := make(chan error, 1), time.Duration(0)
-	go func() { done <- s.cull(w, now) }()
+	go func() { done <- s.keep.cull(w, now) }()
 	began := time.Now()
 	for culling := true; culling; {
 		start := time.Now()

@@ -135,7 +135,7 @@ func TestDamagedChunk(t *testing.T) {
 	if len(bad) < 2 {
 		t.Fatal("no damage found")
 	}
-	fork, err := s.Main().Fork(snapshot.ForkOptions{Name: "side"})
+	fork, err := s.Main().Forks().New(snapshot.ForkOptions{Name: "side"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestDamagedChunk(t *testing.T) {
 			if err != nil {
 				t.Fatalf("a snapshot after a write at %d: %v", off, err)
 			}
-			p, err := w.Push(t.Context(), info.Name)
+			p, err := w.Remotes().Push(t.Context(), info.Name)
 			if err != nil {
 				t.Fatal(err)
 			}

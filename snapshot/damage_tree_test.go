@@ -98,7 +98,7 @@ func TestDamagedTreeObjects(t *testing.T) {
 			return err
 		}},
 		{"fork", func(_ *live.Forest, w *snapshot.Workspace) error {
-			_, err := w.Fork(snapshot.ForkOptions{Snapshot: "v1", Name: fmt.Sprint("fork", len(w.Forks()))})
+			_, err := w.Forks().New(snapshot.ForkOptions{Snapshot: "v1", Name: fmt.Sprint("fork", len(w.Forks().List()))})
 			return err
 		}},
 		{"capture", func(_ *live.Forest, w *snapshot.Workspace) error {

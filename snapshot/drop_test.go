@@ -52,11 +52,11 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	}
 	// What a checkpoint does, with all the writes and a sealed capture between
 	// its beginning and its end.
-	c, err := s.beginCheckpoint()
+	c, err := s.ckpt.beginCheckpoint()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.commit(ctx, c); err != nil {
+	if err := s.ckpt.commit(ctx, c); err != nil {
 		t.Fatal(err)
 	}
 	f.Thaw()
@@ -67,7 +67,7 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	if _, err := w.WaitSealed(ctx, "v"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.finish(c); err != nil {
+	if err := s.ckpt.finish(c); err != nil {
 		t.Fatal(err)
 	}
 
@@ -117,7 +117,7 @@ func TestJournalOfAHeldState(t *testing.T) {
 		t.Fatal(err)
 	}
 	release := s.Hold(st)
-	if err := w.Delete("v", live.Caller{}); err != nil {
+	if err := w.Snapshots().Delete("v", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.Unlink(w.Root(), "file"); err != nil {

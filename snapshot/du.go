@@ -131,7 +131,7 @@ func (w *Workspace) holdings(tx *live.Tx, names []string) (h holdings, err error
 	s := w.store
 	asked := make(map[*snap]bool)
 	for _, name := range names {
-		sn, err := s.find(w, name)
+		sn, err := s.cat.find(w, name)
 		if err != nil {
 			return h, err
 		}
@@ -204,7 +204,7 @@ func (s *Store) owned(ctx context.Context, h holdings) (map[cas.Hash]int32, erro
 	slices.SortStableFunc(h.kept, func(a, b holding) int { return cmp.Compare(h.order(a.by), h.order(b.by)) })
 	has := make(map[cas.Hash]int32)
 	var by int32
-	mark := s.markHere(func(id cas.Hash) (more bool) {
+	mark := s.gc.markHere(func(id cas.Hash) (more bool) {
 		before, known := has[id]
 		now := by
 		if known {

@@ -88,7 +88,7 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 			}
 		}
 	}
-	fork, err := w.Fork(snapshot.ForkOptions{Name: "idea", Snapshot: "s5"})
+	fork, err := w.Forks().New(snapshot.ForkOptions{Name: "idea", Snapshot: "s5"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 	}
 	remove := func(names ...string) {
 		for _, name := range names {
-			if err := w.Delete(name, live.Caller{}); err != nil {
+			if err := w.Snapshots().Delete(name, live.Caller{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -143,7 +143,7 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 	remove("s5", "s6", "s7", "s8", "s9")
 	close("five snapshots", several.Together, gc())
 	told := usage().Forks[0].Bytes
-	if err := w.DiscardFork("idea", live.Caller{}); err != nil {
+	if err := w.Forks().Discard("idea", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	close("a fork", told, gc())

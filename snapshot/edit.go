@@ -66,7 +66,7 @@ func (s *Store) grafted(e *live.Edit, r *editRecord) error {
 // the last one. The caller is in gc.puts.
 func (s *Store) sealsEdit(ctx context.Context, r *editRecord) func(*tree.State) error {
 	return func(st *tree.State) error {
-		id, err := s.sealTo(ctx, s.cas, st)
+		id, err := s.seal.sealTo(ctx, s.cas, st)
 		r.State = id.String()
 		return err
 	}
@@ -88,7 +88,7 @@ func (s *Store) commitEdit(w *Workspace, e *live.Edit, r *editRecord, undo bool,
 		if err := s.journal(tx, recEdit, r); err != nil {
 			return err
 		}
-		inv, err = s.finishEdit(tx, w, e, r)
+		inv, err = s.cat.finishEdit(tx, w, e, r)
 		return err
 	})
 	if err != nil && r.State != "" {
@@ -98,8 +98,8 @@ func (s *Store) commitEdit(w *Workspace, e *live.Edit, r *editRecord, undo bool,
 }
 
 // applyEdit is for recovery.
-func (s *Store) applyEdit(tx *live.Tx, r editRecord) error {
-	w, ok := s.cat.workspaces[r.WS]
+func (c *catalogue) applyEdit(tx *live.Tx, r editRecord) error {
+	w, ok := c.workspaces[r.WS]
 	if !ok {
 		return fmt.Errorf("%w: a change of a fork that has ended", ErrNoFork)
 	}
@@ -110,21 +110,21 @@ func (s *Store) applyEdit(tx *live.Tx, r editRecord) error {
 	if r.State == "" {
 		err = e.Redo(r.Steps, r.Now, r.Depth)
 	} else {
-		err = s.loadEdit(e, r)
+		err = c.loadEdit(e, r)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = s.finishEdit(tx, w, e, &r)
+	_, err = c.finishEdit(tx, w, e, &r)
 	return err
 }
 
-func (s *Store) loadEdit(e *live.Edit, r editRecord) error {
+func (c *catalogue) loadEdit(e *live.Edit, r editRecord) error {
 	h, err := cas.ParseHash(r.State)
 	if err != nil {
 		return err
 	}
-	st, err := tree.Load(s.src, h)
+	st, err := tree.Load(c.src, h)
 	if err == nil {
 		e.Sealed(st, r.NextIno)
 	}
@@ -132,24 +132,24 @@ func (s *Store) loadEdit(e *live.Edit, r editRecord) error {
 }
 
 // finishEdit captures the state before, and puts the edited one in place.
-func (s *Store) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editRecord) (live.Invalidation, error) {
+func (c *catalogue) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editRecord) (live.Invalidation, error) {
 	if r.Pre.Name != "" {
-		pre, err := s.applyCapture(tx, r.Pre)
+		pre, err := c.applyCapture(tx, r.Pre)
 		if err != nil {
 			return live.Invalidation{}, err
 		}
 		w.undo = pre.View
 	}
-	if s.ckpt.changes.Add(int64(e.Changes)) >= checkpointRecords {
-		s.ckpt.signal.Up()
+	if c.ckpt.changes.Add(int64(e.Changes)) >= checkpointRecords {
+		c.ckpt.signal.Up()
 	}
 	inv := tx.Apply(e)
 	st, err := tx.Capture(w.view)
 	if err != nil {
 		return inv, err
 	}
-	s.cat.journalRoots = append(s.cat.journalRoots, journalRoot{state: st})
-	if sn, ok := s.cat.snaps[r.Restored]; ok && r.Restored != 0 {
+	c.journalRoots = append(c.journalRoots, journalRoot{state: st})
+	if sn, ok := c.snaps[r.Restored]; ok && r.Restored != 0 {
 		w.head = sn.Name
 		w.keepRestored(sn.View, st)
 	}

@@ -35,7 +35,7 @@ type Connecting struct {
 	Start func(*Start)
 }
 
-func (s *Store) connect(first bool) (Elsewhere, error) {
+func (s opening) connect(first bool) (Elsewhere, error) {
 	if s.opt.Connect == nil {
 		return nil, nil
 	}
@@ -100,7 +100,7 @@ type Start struct {
 }
 
 // beginWith makes a pushed snapshot the first state of main.
-func (s *Store) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State, error) {
+func (s opening) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State, error) {
 	info := start.Info
 	info.Name = LocalName(info.Name)
 	if err := checkPulled(info); err != nil {
@@ -117,12 +117,12 @@ func (s *Store) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State,
 	}
 	r := pulled(info, start.ID, st)
 	r.View, r.WS, r.Seq = view, w.view, w.nextSeq
-	return st, s.applyPull(tx, pullRecord{Snapshot: r, NextIno: highest + 1})
+	return st, s.cat.applyPull(tx, pullRecord{Snapshot: r, NextIno: highest + 1})
 }
 
 // pushedState loads a state that was made elsewhere, and finds the highest number of
 // its inodes: what is made here gets others.
-func (s *Store) pushedState(id cas.Hash) (st *tree.State, highest uint64, err error) {
+func (s *core) pushedState(id cas.Hash) (st *tree.State, highest uint64, err error) {
 	if st, err = tree.Load(s.src, id); err == nil {
 		highest, err = st.Highest(s.src)
 	}
@@ -167,8 +167,8 @@ type pullRecord struct {
 // Pulled makes a snapshot of which all objects are in the store, on disk, or
 // elsewhere one of the workspace. Whoever put them holds Importing until it
 // returns.
-func (w *Workspace) Pulled(i Info, id cas.Hash, c live.Caller) (Info, error) {
-	s := w.store
+func (rs Remotes) Pulled(i Info, id cas.Hash, c live.Caller) (Info, error) {
+	s := rs.w.store
 	st, highest, err := s.pushedState(id)
 	if err != nil {
 		return Info{}, err
@@ -176,31 +176,31 @@ func (w *Workspace) Pulled(i Info, id cas.Hash, c live.Caller) (Info, error) {
 	r := pulled(i, id, st)
 	r.UID, r.PID = c.UID, c.PID
 	err = s.forest.Update(true, func(tx *live.Tx) error {
-		if err := w.mayPull(i); err != nil {
+		if err := rs.mayPull(i); err != nil {
 			return err
 		}
 		var err error
 		if r.View, err = tx.NewView(); err != nil {
 			return err
 		}
-		r.WS, r.Seq = w.view, w.nextSeq
+		r.WS, r.Seq = rs.w.view, rs.w.nextSeq
 		p := pullRecord{r, highest + 1}
 		if err := s.journal(tx, recPull, p); err != nil {
 			return err
 		}
-		return s.applyPull(tx, p)
+		return s.cat.applyPull(tx, p)
 	})
 	if err != nil {
 		return Info{}, err
 	}
-	s.event(Event{Workspace: w.view, Action: "pulled", From: i.Name, Caller: c})
+	s.event(Event{Workspace: rs.w.view, Action: "pulled", From: i.Name, Caller: c})
 	return r.info(), s.Sync()
 }
 
 // MayPull returns the error that Pulled would end with for what a snapshot is
 // called, before anything of it is brought here.
-func (w *Workspace) MayPull(i Info) (err error) {
-	w.read(func() { err = w.mayPull(i) })
+func (rs Remotes) MayPull(i Info) (err error) {
+	rs.w.read(func() { err = rs.mayPull(i) })
 	return err
 }
 
@@ -212,28 +212,28 @@ func checkPulled(i Info) error {
 	return checkDescription(i.Message, i.Labels)
 }
 
-func (w *Workspace) mayPull(i Info) error {
-	if err := w.alive(); err != nil {
+func (rs Remotes) mayPull(i Info) error {
+	if err := rs.w.alive(); err != nil {
 		return err
 	}
 	if err := checkPulled(i); err != nil {
 		return err
 	}
-	if _, used := w.byName[i.Name]; used {
+	if _, used := rs.w.byName[i.Name]; used {
 		return errs.New(errs.Exist, "there is a snapshot %q already; give it another name with --as", i.Name)
 	}
 	return nil
 }
 
-func (s *Store) applyPull(tx *live.Tx, r pullRecord) error {
+func (c *catalogue) applyPull(tx *live.Tx, r pullRecord) error {
 	tx.UseView(r.Snapshot.View)
 	tx.SetCounters(r.NextIno, 0)
 	sn, err := r.Snapshot.load()
 	if err != nil {
 		return err
 	}
-	s.cat.journalRoots = append(s.cat.journalRoots, journalRoot{id: sn.id})
-	s.cat.add(sn)
+	c.journalRoots = append(c.journalRoots, journalRoot{id: sn.id})
+	c.add(sn)
 	return nil
 }
 
@@ -246,8 +246,8 @@ type Pushing struct {
 }
 
 // Pushed notes that a snapshot was sent to a remote.
-func (w *Workspace) Pushed(name, remote string, c live.Caller) {
-	w.store.event(Event{Workspace: w.view, Action: "pushed", From: name, Detail: remote, Caller: c})
+func (rs Remotes) Pushed(name, remote string, c live.Caller) {
+	rs.w.store.event(Event{Workspace: rs.w.view, Action: "pushed", From: name, Detail: remote, Caller: c})
 }
 
 // CaptureChanged makes a snapshot by itself if something was changed since the last
@@ -263,14 +263,14 @@ func (w *Workspace) CaptureChanged() (bool, error) {
 }
 
 // Push waits until a snapshot has its id, and keeps it.
-func (w *Workspace) Push(ctx context.Context, name string) (*Pushing, error) {
-	info, err := w.WaitSealed(ctx, name)
+func (rs Remotes) Push(ctx context.Context, name string) (*Pushing, error) {
+	info, err := rs.w.WaitSealed(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	st, err := w.StateOf(info.Name)
+	st, err := rs.w.StateOf(info.Name)
 	if err != nil {
 		return nil, err
 	}
-	return &Pushing{info, st, w.store.Hold(st)}, nil
+	return &Pushing{info, st, rs.w.store.Hold(st)}, nil
 }

@@ -74,7 +74,7 @@ func (p *place) Near(h cas.Hash, dst []byte) ([]byte, error) {
 func (p *place) push(t *testing.T, w *snapshot.Workspace, name string) snapshot.Info {
 	t.Helper()
 	ctx, s := context.Background(), w.Store()
-	x, err := w.Push(ctx, name)
+	x, err := w.Remotes().Push(ctx, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,12 +293,12 @@ func TestPulledStays(t *testing.T) {
 	if err := s.CAS().Commit(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.Main().Pulled(info, startOf(t, info).ID, live.Caller{UID: 7})
+	got, err := s.Main().Remotes().Pulled(info, startOf(t, info).ID, live.Caller{UID: 7})
 	done()
 	if err != nil || got.ID != info.ID || got.Kind != snapshot.KindPull || got.UID != 7 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if _, err := s.Main().Pulled(info, startOf(t, info).ID, live.Caller{}); !errors.Is(err, errs.Exist) {
+	if _, err := s.Main().Remotes().Pulled(info, startOf(t, info).ID, live.Caller{}); !errors.Is(err, errs.Exist) {
 		t.Errorf("pulled twice under one name: %v", err)
 	}
 	p.away = true
@@ -359,7 +359,7 @@ func diverged(t *testing.T, seed uint64) {
 			}
 			info := p.push(t, x.s.Main(), name)
 			other := stores[1-i].s
-			if _, err := other.Main().Pulled(info, startOf(t, info).ID, live.Caller{}); err != nil {
+			if _, err := other.Main().Remotes().Pulled(info, startOf(t, info).ID, live.Caller{}); err != nil {
 				t.Fatal(err)
 			}
 			if stateDump(t, other.Main(), name) != stateDump(t, x.s.Main(), name) {
@@ -391,10 +391,10 @@ func cross(t *testing.T, s *snapshot.Store, name string) {
 	t.Helper()
 	ctx, w := context.Background(), s.Main()
 	there := lasting(stateDump(t, w, name))
-	if _, err := w.Fork(snapshot.ForkOptions{Snapshot: name, Name: "of-" + name}); err != nil {
+	if _, err := w.Forks().New(snapshot.ForkOptions{Snapshot: name, Name: "of-" + name}); err != nil {
 		t.Fatal(err)
 	}
-	f, err := w.ForkNamed("of-" + name)
+	f, err := w.Forks().Named("of-" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,13 +406,13 @@ func cross(t *testing.T, s *snapshot.Store, name string) {
 	if got := lasting(presentDump(t, w)); got != there {
 		t.Fatalf("restored %s:\n%.2000s\nnot\n%.2000s", name, got, there)
 	}
-	if _, err := w.Promote(ctx, "of-"+name, snapshot.PromoteOptions{Conflicts: snapshot.TakeTheirs}); err != nil {
+	if _, err := w.Forks().Merge(ctx, "of-"+name, snapshot.PromoteOptions{Conflicts: snapshot.TakeTheirs}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := names(presentDump(t, w)), names(presentDump(t, f)); got != want {
 		t.Fatalf("promoted %s:\n%s\nnot\n%s", name, got, want)
 	}
-	if _, err := w.EndFork("of-"+name, live.Caller{}); err != nil {
+	if _, err := w.Forks().End("of-"+name, live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	if res.Undo != "" {

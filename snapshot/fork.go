@@ -40,46 +40,46 @@ type ForkOptions struct {
 
 // Fork makes a workspace that starts equal to a snapshot, or to the present
 // state. It takes the same time whatever the size.
-func (w *Workspace) Fork(o ForkOptions) (*Workspace, error) {
+func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 	if err := CheckName(o.Name); err != nil {
 		return nil, err
 	}
 	var fork *Workspace
 	start := time.Now()
-	err := w.store.forest.Update(true, func(tx *live.Tx) (err error) {
-		fork, err = w.makeFork(tx, o)
+	err := fs.w.store.forest.Update(true, func(tx *live.Tx) (err error) {
+		fork, err = fs.make(tx, o)
 		return err
 	})
 	if err == nil {
-		w.forked(fork, o, start)
+		fs.forked(fork, o, start)
 	}
 	return fork, err
 }
 
-func (w *Workspace) forked(fork *Workspace, o ForkOptions, start time.Time) {
-	w.store.figures.forked(time.Since(start))
-	w.store.event(Event{Workspace: w.view, Action: "forked", From: fork.BeganFrom(), Detail: o.Name, Caller: o.Caller})
+func (fs Forks) forked(fork *Workspace, o ForkOptions, start time.Time) {
+	fs.w.store.figures.forked(time.Since(start))
+	fs.w.store.event(Event{Workspace: fs.w.view, Action: "forked", From: fork.BeganFrom(), Detail: o.Name, Caller: o.Caller})
 }
 
 // makeFork journals and makes a fork. The lock is held.
-func (w *Workspace) makeFork(tx *live.Tx, o ForkOptions) (*Workspace, error) {
-	s := w.store
-	if err := w.alive(); err != nil {
+func (fs Forks) make(tx *live.Tx, o ForkOptions) (*Workspace, error) {
+	s := fs.w.store
+	if err := fs.w.alive(); err != nil {
 		return nil, err
 	}
-	if _, used := w.forks[o.Name]; used {
+	if _, used := fs.w.forks[o.Name]; used {
 		return nil, errs.New(errs.Exist, "name in use: there is a fork %q already; choose another name", o.Name)
 	}
-	if err := w.hasRoom(CaptureOptions{}); err != nil {
+	if err := fs.w.hasRoom(CaptureOptions{}); err != nil {
 		return nil, err
 	}
-	r := forkRecord{WS: w.view, Name: o.Name, Now: o.Snapshot == "", Claim: o.claim, Expires: w.store.after(o.TTL)}
+	r := forkRecord{WS: fs.w.view, Name: o.Name, Now: o.Snapshot == "", Claim: o.claim, Expires: fs.w.store.after(o.TTL)}
 	if !r.Now {
-		sn, err := s.find(w, o.Snapshot)
+		sn, err := s.cat.find(fs.w, o.Snapshot)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := s.stateOf(sn); err != nil {
+		if _, err := s.cat.stateOf(sn); err != nil {
 			return nil, err
 		}
 		r.From, r.Base.Parent = sn.View, sn.Name
@@ -96,11 +96,11 @@ func (w *Workspace) makeFork(tx *live.Tx, o ForkOptions) (*Workspace, error) {
 	if err := s.journal(tx, recFork, r); err != nil {
 		return nil, err
 	}
-	return s.applyFork(tx, r)
+	return s.cat.applyFork(tx, r)
 }
 
 // after is the time when a ttl that begins now is over, nil for none.
-func (s *Store) after(ttl time.Duration) *time.Time {
+func (s *core) after(ttl time.Duration) *time.Time {
 	if ttl <= 0 {
 		return nil
 	}
@@ -108,8 +108,8 @@ func (s *Store) after(ttl time.Duration) *time.Time {
 	return &t
 }
 
-func (s *Store) applyFork(tx *live.Tx, r forkRecord) (*Workspace, error) {
-	parent, ok := s.cat.workspaces[r.WS]
+func (c *catalogue) applyFork(tx *live.Tx, r forkRecord) (*Workspace, error) {
+	parent, ok := c.workspaces[r.WS]
 	if !ok {
 		return nil, fmt.Errorf("%w: the parent of %s", ErrNoFork, r.Name)
 	}
@@ -118,25 +118,25 @@ func (s *Store) applyFork(tx *live.Tx, r forkRecord) (*Workspace, error) {
 		return nil, err
 	}
 	if !r.Now {
-		sn, ok := s.cat.snaps[r.From]
+		sn, ok := c.snaps[r.From]
 		if !ok {
 			return nil, fmt.Errorf("%w: fork %s from a snapshot that is gone", ErrNotFound, r.Name)
 		}
-		if st, err = s.stateOf(sn); err != nil {
+		if st, err = c.stateOf(sn); err != nil {
 			return nil, err
 		}
 	}
 	tx.UseView(r.View)
-	w := newWorkspace(s, r.View, r.Name)
+	w := c.newWorkspace(r.View, r.Name)
 	w.fork, w.parent = true, r.WS
 	w.claim, w.expires = r.Claim, r.Expires
 	w.policy = parent.policy
-	s.cat.workspaces[r.View] = w
-	s.cat.touchWS(r.View)
+	c.workspaces[r.View] = w
+	c.touchWS(r.View)
 	parent.forks[r.Name] = w
 	tx.AddView(r.View, st)
 	w.at = tx.Changed(w.view)
-	return w, s.setOrigin(tx, w, st, r.Base)
+	return w, c.setOrigin(tx, w, st, r.Base)
 }
 
 // BeganFrom is the name that the snapshot had which a fork began from; "" if it was a
@@ -151,11 +151,11 @@ func (w *Workspace) BeganFrom() (name string) {
 }
 
 // Forks returns the forks of the workspace, by name.
-func (w *Workspace) Forks() []ForkInfo {
+func (fs Forks) List() []ForkInfo {
 	var out []ForkInfo
-	s := w.store
+	s := fs.w.store
 	s.look(func(tx *live.Tx) {
-		for _, f := range w.forks {
+		for _, f := range fs.w.forks {
 			i := ForkInfo{Name: f.name, Snapshots: len(f.snaps), Expires: f.expires, View: f.view}
 			if o, ok := s.cat.snaps[f.base]; ok {
 				i.Base, i.Created = o.Parent, o.Created
@@ -171,13 +171,13 @@ func (w *Workspace) Forks() []ForkInfo {
 }
 
 // ForkNamed returns a fork of the workspace. ErrNoFork when there is none.
-func (w *Workspace) ForkNamed(name string) (f *Workspace, err error) {
-	w.read(func() { f, err = w.forkNamed(name) })
+func (fs Forks) Named(name string) (f *Workspace, err error) {
+	fs.w.read(func() { f, err = fs.named(name) })
 	return f, err
 }
 
-func (w *Workspace) forkNamed(name string) (*Workspace, error) {
-	f, ok := w.forks[name]
+func (fs Forks) named(name string) (*Workspace, error) {
+	f, ok := fs.w.forks[name]
 	if !ok {
 		return nil, fmt.Errorf("%w: %q; see `ls .forks` or `amberfs forks`", ErrNoFork, name)
 	}
@@ -185,41 +185,41 @@ func (w *Workspace) forkNamed(name string) (*Workspace, error) {
 }
 
 // RenameFork gives a fork another name.
-func (w *Workspace) RenameFork(a, b string, c live.Caller) error {
+func (fs Forks) Rename(a, b string, c live.Caller) error {
 	if err := CheckName(b); err != nil {
 		return err
 	}
-	s := w.store
+	s := fs.w.store
 	err := s.forest.Update(true, func(tx *live.Tx) error {
-		f, err := w.forkNamed(a)
+		f, err := fs.named(a)
 		if err != nil {
 			return err
 		}
-		if _, used := w.forks[b]; used {
+		if _, used := fs.w.forks[b]; used {
 			return errs.New(errs.Exist, "name in use: there is a fork %q already", b)
 		}
 		r := renameForkRecord{View: f.view, Name: b}
 		if err := s.journal(tx, recRenameFork, r); err != nil {
 			return err
 		}
-		s.applyRenameFork(r)
+		s.cat.applyRenameFork(r)
 		return nil
 	})
 	if err == nil {
-		s.event(Event{Workspace: w.view, Action: "renamed-fork", From: a, Detail: b, Caller: c})
+		s.event(Event{Workspace: fs.w.view, Action: "renamed-fork", From: a, Detail: b, Caller: c})
 	}
 	return err
 }
 
-func (s *Store) applyRenameFork(r renameForkRecord) {
-	f, ok := s.cat.workspaces[r.View]
+func (c *catalogue) applyRenameFork(r renameForkRecord) {
+	f, ok := c.workspaces[r.View]
 	if !ok {
 		return
 	}
-	if p, ok := s.cat.workspaces[f.parent]; ok {
+	if p, ok := c.workspaces[f.parent]; ok {
 		delete(p.forks, f.name)
 		p.forks[r.Name] = f
 	}
 	f.name = r.Name
-	s.cat.touchWS(f.view)
+	c.touchWS(f.view)
 }

@@ -11,22 +11,22 @@ import (
 
 // EndFork removes a fork. Its last state becomes a snapshot of this
 // workspace, whose Info is returned.
-func (w *Workspace) EndFork(name string, c live.Caller) (Info, error) {
-	return w.endFork(name, c, func(f *Workspace) error {
+func (fs Forks) End(name string, c live.Caller) (Info, error) {
+	return fs.end(name, c, func(f *Workspace) error {
 		if len(f.forks) > 0 {
 			return errs.New(errs.Busy, "busy: fork %q has forks of its own; end those first", name)
 		}
-		return w.mayEnd(f, c)
-	}, w.lastStates)
+		return fs.mayEnd(f, c)
+	}, fs.lastStates)
 }
 
 // DiscardFork removes a fork, with the forks in it, and keeps nothing of them. So whoever
 // has the fork cannot keep it: what may end is up to the policy of this workspace alone.
-func (w *Workspace) DiscardFork(name string, c live.Caller) error {
-	_, err := w.endFork(name, c, func(f *Workspace) (err error) {
+func (fs Forks) Discard(name string, c live.Caller) error {
+	_, err := fs.end(name, c, func(f *Workspace) (err error) {
 		f.family(func(in *Workspace) {
 			if err == nil {
-				err = w.mayEnd(in, c)
+				err = fs.mayEnd(in, c)
 			}
 		})
 		return err
@@ -44,10 +44,10 @@ func (w *Workspace) DiscardFork(name string, c live.Caller) error {
 
 // expireForks ends the forks whose time is over. One with forks of its own goes on
 // until they have ended.
-func (w *Workspace) expireForks(now time.Time) error {
+func (fs Forks) expire(now time.Time) error {
 	var over []string
-	w.read(func() {
-		for name, f := range w.forks {
+	fs.w.read(func() {
+		for name, f := range fs.w.forks {
 			if f.expires != nil && now.After(*f.expires) && len(f.forks) == 0 {
 				over = append(over, name)
 			}
@@ -60,7 +60,7 @@ func (w *Workspace) expireForks(now time.Time) error {
 			}
 			return nil
 		}
-		if _, err := w.endFork(name, live.Caller{}, still, w.lastStates); err != nil {
+		if _, err := fs.end(name, live.Caller{}, still, fs.lastStates); err != nil {
 			return fmt.Errorf("ending fork %s, whose time is over: %w", name, err)
 		}
 	}
@@ -68,13 +68,13 @@ func (w *Workspace) expireForks(now time.Time) error {
 }
 
 // endFork ends a fork if may does not refuse it. keep fills in what is left of it.
-func (w *Workspace) endFork(name string, c live.Caller, may func(f *Workspace) error,
+func (fs Forks) end(name string, c live.Caller, may func(f *Workspace) error,
 	keep func(*live.Tx, *Workspace, live.Caller, *endForkRecord) error,
 ) (Info, error) {
-	s := w.store
+	s := fs.w.store
 	var r endForkRecord
 	err := s.forest.Update(true, func(tx *live.Tx) error {
-		f, err := w.forkNamed(name)
+		f, err := fs.named(name)
 		if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (w *Workspace) endFork(name string, c live.Caller, may func(f *Workspace) e
 		if err := s.journal(tx, recEndFork, r); err != nil {
 			return err
 		}
-		return s.applyEndFork(tx, r)
+		return s.cat.applyEndFork(tx, r)
 	})
 	if err != nil {
 		return Info{}, err
@@ -96,9 +96,9 @@ func (w *Workspace) endFork(name string, c live.Caller, may func(f *Workspace) e
 	var last Info
 	if r.Last != nil {
 		last = r.Last.info()
-		s.event(Event{Workspace: w.view, Action: "captured", From: last.Name, Caller: c})
+		s.event(Event{Workspace: fs.w.view, Action: "captured", From: last.Name, Caller: c})
 	}
-	s.event(Event{Workspace: w.view, Action: "fork-ended", From: name, Detail: last.Name, Ended: append(r.Inside, r.View), Caller: c})
+	s.event(Event{Workspace: fs.w.view, Action: "fork-ended", From: name, Detail: last.Name, Ended: append(r.Inside, r.View), Caller: c})
 	for _, view := range append(r.Inside, r.View) {
 		s.event(Event{Workspace: view, Action: "ended", Caller: c})
 	}
@@ -107,18 +107,18 @@ func (w *Workspace) endFork(name string, c live.Caller, may func(f *Workspace) e
 
 // lastStates keeps the last state of a fork, and what it was before it was emptied,
 // as `rm -rf` does. No limit keeps a fork from ending. The lock is held.
-func (w *Workspace) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkRecord) error {
+func (fs Forks) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkRecord) error {
 	st, ok := tx.State(f.view)
 	if !ok {
 		return errs.Stale
 	}
-	full := w.fullState(f)
+	full := fs.fullState(f)
 	if st.Inodes > 1 {
 		full = nil
 	}
 	if full != nil {
-		before, err := w.describe(tx, CaptureOptions{
-			Name: w.freeName(f.name + "-before"), Kind: KindFork, Message: "fork " + f.name + " before it was emptied", Caller: c,
+		before, err := fs.w.describe(tx, CaptureOptions{
+			Name: fs.freeName(f.name + "-before"), Kind: KindFork, Message: "fork " + f.name + " before it was emptied", Caller: c,
 		})
 		if err != nil {
 			return err
@@ -126,8 +126,8 @@ func (w *Workspace) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endF
 		before.Files, before.Bytes, before.Claim = full.Files, full.Bytes, f.claim
 		r.Full = &before
 	}
-	last, err := w.describe(tx, CaptureOptions{
-		Name: w.freeName(f.name), Kind: KindFork, Message: "last state of fork " + f.name, Caller: c,
+	last, err := fs.w.describe(tx, CaptureOptions{
+		Name: fs.freeName(f.name), Kind: KindFork, Message: "last state of fork " + f.name, Caller: c,
 	})
 	if err != nil {
 		return err
@@ -143,68 +143,68 @@ func (w *Workspace) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endF
 }
 
 // fullState is the bookmark of a fork, nil if there is none with files in it.
-func (w *Workspace) fullState(f *Workspace) *snap {
-	sn, ok := w.store.cat.snaps[f.before]
+func (fs Forks) fullState(f *Workspace) *snap {
+	sn, ok := fs.w.store.cat.snaps[f.before]
 	if !ok || sn.Files == 0 {
 		return nil
 	}
-	if _, err := w.store.stateOf(sn); err != nil {
-		w.store.logger.Warn("what a fork was before it was emptied cannot be kept", "fork", f.name, "err", err)
+	if _, err := fs.w.store.cat.stateOf(sn); err != nil {
+		fs.w.store.logger.Warn("what a fork was before it was emptied cannot be kept", "fork", f.name, "err", err)
 		return nil
 	}
 	return sn
 }
 
 // freeName is the fork's name if no snapshot has it, or one made from it.
-func (w *Workspace) freeName(name string) string {
+func (fs Forks) freeName(name string) string {
 	free := name
 	for i := 2; ; i++ {
-		if _, used := w.byName[free]; !used && CheckName(free) == nil {
+		if _, used := fs.w.byName[free]; !used && CheckName(free) == nil {
 			return free
 		}
 		free = fmt.Sprintf("%.100s-%d", name, i)
 	}
 }
 
-func (s *Store) applyEndFork(tx *live.Tx, r endForkRecord) error {
+func (c *catalogue) applyEndFork(tx *live.Tx, r endForkRecord) error {
 	for _, view := range r.Inside {
-		if err := s.applyEndFork(tx, endForkRecord{View: view}); err != nil {
+		if err := c.applyEndFork(tx, endForkRecord{View: view}); err != nil {
 			return err
 		}
 	}
-	f, ok := s.cat.workspaces[r.View]
+	f, ok := c.workspaces[r.View]
 	if !ok {
 		return nil
 	}
-	if err := s.keepOfFork(tx, f, r); err != nil {
+	if err := c.keepOfFork(tx, f, r); err != nil {
 		return err
 	}
 	gone := slices.Clone(f.snaps)
 	for _, view := range []uint32{f.base, f.before} {
-		if sn, ok := s.cat.snaps[view]; ok {
+		if sn, ok := c.snaps[view]; ok {
 			gone = append(gone, sn)
 		}
 	}
-	s.cat.remove(gone...)
+	c.remove(gone...)
 	tx.DropView(f.view)
-	delete(s.cat.workspaces, f.view)
-	if parent := s.cat.parent(f); parent != nil {
+	delete(c.workspaces, f.view)
+	if parent := c.parent(f); parent != nil {
 		delete(parent.forks, f.name)
 	}
-	s.cat.touchWS(f.view)
-	s.gc.remove()
+	c.touchWS(f.view)
+	c.gc.remove()
 	return nil
 }
 
 // keepOfFork makes snapshots of the parent of what is left of a fork.
-func (s *Store) keepOfFork(tx *live.Tx, f *Workspace, r endForkRecord) error {
-	if full, ok := s.cat.snaps[f.before]; ok && r.Full != nil {
-		was, err := s.stateOf(full)
+func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r endForkRecord) error {
+	if full, ok := c.snaps[f.before]; ok && r.Full != nil {
+		was, err := c.stateOf(full)
 		if err != nil {
 			return err
 		}
 		tx.UseView(r.Full.View)
-		if _, err := s.keepState(*r.Full, was); err != nil {
+		if _, err := c.keepState(*r.Full, was); err != nil {
 			return err
 		}
 	}
@@ -216,6 +216,6 @@ func (s *Store) keepOfFork(tx *live.Tx, f *Workspace, r endForkRecord) error {
 		return err
 	}
 	tx.UseView(r.Last.View)
-	_, err = s.keepState(*r.Last, st)
+	_, err = c.keepState(*r.Last, st)
 	return err
 }

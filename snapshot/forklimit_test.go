@@ -24,7 +24,7 @@ func TestForkLimits(t *testing.T) {
 	if _, err := w.PatchPolicy([]byte(`{"forks":{"snapshots":3,"text_bytes":100}}`), live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
-	f, err := w.Fork(snapshot.ForkOptions{Name: "f"})
+	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestForkLimits(t *testing.T) {
 	if err := capture(f, "s3", ""); !errors.Is(err, errs.Quota) {
 		t.Errorf("a snapshot beyond the limit: %v", err)
 	}
-	if err := f.Delete("s0", live.Caller{}); err != nil {
+	if err := f.Snapshots().Delete("s0", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := capture(f, "s4", strings.Repeat("x", 40)); !errors.Is(err, errs.Quota) {
@@ -107,7 +107,7 @@ func TestUnsharedLimit(t *testing.T) {
 		t.Errorf("%s: %v", what, err)
 	}
 	must(write(w, "before", 3<<20))
-	f, err := w.Fork(snapshot.ForkOptions{Name: "f"})
+	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
 	must(err)
 	_, err = w.PatchPolicy([]byte(`{"forks":{"unshared_bytes":1000000}}`), live.Caller{})
 	must(err)
@@ -127,10 +127,10 @@ func TestUnsharedLimit(t *testing.T) {
 	_, err = forest.Unlink(f.Root(), "a")
 	must(err)
 	refused("a snapshot has what was removed", write(f, "c", 400_000))
-	g, err := f.Fork(snapshot.ForkOptions{Name: "g"})
+	g, err := f.Forks().New(snapshot.ForkOptions{Name: "g"})
 	must(err)
 	refused("a fork in it", write(g, "c", 400_000))
-	must(f.Delete("v", live.Caller{}))
+	must(f.Snapshots().Delete("v", live.Caller{}))
 	soon("there is room again", func() error { return write(g, "c", 400_000) })
 	refused("the fork in it has that", write(f, "d", 400_000))
 	if used, limit := f.Usage(); limit != 1_000_000 || used < 800_000 || used > limit {
@@ -140,7 +140,7 @@ func TestUnsharedLimit(t *testing.T) {
 	must(s.Close())
 	s = open(t, dir)
 	forest = s.Forest()
-	f, err = s.Main().ForkNamed("f")
+	f, err = s.Main().Forks().Named("f")
 	must(err)
 	refused("after it was opened again", write(f, "e", 400_000))
 	must(write(f, "e", 100_000))
@@ -185,7 +185,7 @@ func TestUnsharedRewritten(t *testing.T) {
 		n, _ := f.Usage()
 		return n
 	}
-	f, err := w.Fork(snapshot.ForkOptions{Name: "rewritten"})
+	f, err := w.Forks().New(snapshot.ForkOptions{Name: "rewritten"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestUnsharedRewritten(t *testing.T) {
 	if n := used(f); n < size || n > size+size/10 {
 		t.Errorf("a file of %d bytes that is written again counts %d", size, n)
 	}
-	if f, err = w.Fork(snapshot.ForkOptions{Name: "crafted"}); err != nil {
+	if f, err = w.Forks().New(snapshot.ForkOptions{Name: "crafted"}); err != nil {
 		t.Fatal(err)
 	}
 	// A small part of each chunk, in a file that is counted first.
@@ -211,7 +211,7 @@ func TestUnsharedRewritten(t *testing.T) {
 	if n := used(f); n < size {
 		t.Errorf("%d bytes, a part of them in two files, count %d", size, n)
 	}
-	if f, err = w.Fork(snapshot.ForkOptions{Name: "outside"}); err != nil {
+	if f, err = w.Forks().New(snapshot.ForkOptions{Name: "outside"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.ChargeExport(60_000_000); err != nil {
@@ -257,7 +257,7 @@ func TestWhatOthersHave(t *testing.T) {
 	}
 	var told []int64
 	for i := range 3 { // the second and third put what the first has put
-		f, err := w.Fork(snapshot.ForkOptions{Name: fmt.Sprint("f", i)})
+		f, err := w.Forks().New(snapshot.ForkOptions{Name: fmt.Sprint("f", i)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +287,7 @@ func TestForksInAForkDoNotKeepIt(t *testing.T) {
 	w := s.Main()
 	at := w
 	for _, name := range []string{"f", "g", "h"} {
-		f, err := at.Fork(snapshot.ForkOptions{Name: name})
+		f, err := at.Forks().New(snapshot.ForkOptions{Name: name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -299,15 +299,15 @@ func TestForksInAForkDoNotKeepIt(t *testing.T) {
 		}
 		at = f
 	}
-	if _, err := w.EndFork("f", live.Caller{}); !errors.Is(err, errs.Busy) {
+	if _, err := w.Forks().End("f", live.Caller{}); !errors.Is(err, errs.Busy) {
 		t.Errorf("a fork that has forks ends, and the last states of these are lost: %v", err)
 	}
-	if err := w.DiscardFork("f", live.Caller{}); err != nil {
+	if err := w.Forks().Discard("f", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	again := afterKill(t, s, dir)
 	for _, s := range []*snapshot.Store{s, again} {
-		if n := len(s.Main().Forks()) + len(s.Main().List()); n != 0 {
+		if n := len(s.Main().Forks().List()) + len(s.Main().List()); n != 0 {
 			t.Errorf("%d forks and snapshots are left", n)
 		}
 		for view := uint32(1); view < 20; view++ {

@@ -22,9 +22,13 @@ const gcRounds = 3
 // captures and seals go on meanwhile, and while it waits for an import, so do
 // checkpoints and verifications.
 func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
+	return s.gc.run(ctx, progress)
+}
+
+func (g *collector) run(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
 	var sum cas.GCResult
 	for range gcRounds {
-		again, err := s.collect(ctx, &sum, progress)
+		again, err := g.collect(ctx, &sum, progress)
 		if err != nil {
 			return sum, needsRepair(err)
 		}
@@ -34,30 +38,30 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 		// What it gave back may be enough for the checkpoint. Then the journal
 		// goes, and what was removed but is still in the last checkpoint.
 	}
-	s.shrinkJournal()
+	g.ckpt.shrinkJournal()
 	return sum, nil
 }
 
 // collect is one round of a gc. It reports whether there was no room for the
 // checkpoint.
-func (s *Store) collect(ctx context.Context, sum *cas.GCResult, progress func(done, total int64)) (again bool, err error) {
+func (g *collector) collect(ctx context.Context, sum *cas.GCResult, progress func(done, total int64)) (again bool, err error) {
 	// Who put objects before they were recorded is waited for: what they made is
 	// referred to when they are done. An import may take as long as it likes.
-	gc, err := s.cas.Record(ctx, s.gc.puts.Wait)
+	gc, err := g.cas.Record(ctx, g.puts.Wait)
 	if err != nil {
 		return false, err
 	}
 	defer gc.Close()
-	s.ckpt.mu.Lock()
-	defer s.ckpt.mu.Unlock()
-	full := s.checkpoint(ctx)
+	g.ckpt.mu.Lock()
+	defer g.ckpt.mu.Unlock()
+	full := g.ckpt.checkpoint(ctx)
 	if full != nil {
 		// Space can be given back on a full disk too: what the last checkpoint
 		// refers to is marked as well.
-		s.logger.Warn("no checkpoint before gc", "err", full, guard.Stack(full))
+		g.logger.Warn("no checkpoint before gc", "err", full, guard.Stack(full))
 	}
-	removed := s.gc.removed.Load()
-	res, err := gc.Collect(ctx, s.salvage.incomplete.Load(), func(keep func(cas.Hash) bool) error { return s.mark(ctx, keep) }, progress)
+	removed := g.removed.Load()
+	res, err := gc.Collect(ctx, g.salvage.incomplete.Load(), func(keep func(cas.Hash) bool) error { return g.mark(ctx, keep) }, progress)
 	sum.Kept = res.Kept
 	sum.Removed += res.Removed
 	sum.FreedBytes += res.FreedBytes
@@ -66,21 +70,21 @@ func (s *Store) collect(ctx context.Context, sum *cas.GCResult, progress func(do
 	if err != nil {
 		return false, err
 	}
-	s.room.stored.Store(s.cas.Stats().Stored)
-	s.gc.done(removed, s.room.stored.Load())
-	s.figures.collected()
+	g.room.stored.Store(g.cas.Stats().Stored)
+	g.done(removed, g.room.stored.Load())
+	g.figures.collected()
 	return full != nil, nil
 }
 
 // mark marks everything that the store still needs.
-func (s *Store) mark(ctx context.Context, keep func(cas.Hash) bool) error {
-	states, err := s.roots()
+func (g *collector) mark(ctx context.Context, keep func(cas.Hash) bool) error {
+	states, err := g.roots()
 	if err != nil {
 		return err
 	}
-	keep = s.markHere(keep)
+	keep = g.markHere(keep)
 	for _, st := range states {
-		if err := st.Mark(ctx, s.src, s.salvage.incomplete.Load(), keep); err != nil {
+		if err := st.Mark(ctx, g.src, g.salvage.incomplete.Load(), keep); err != nil {
 			return needsRepair(err)
 		}
 	}
@@ -89,12 +93,12 @@ func (s *Store) mark(ctx context.Context, keep func(cas.Hash) bool) error {
 
 // markHere passes over what is only elsewhere. An error is found again by keep. The
 // states to be marked are known already: what they read from elsewhere is there.
-func (s *Store) markHere(keep func(cas.Hash) bool) func(cas.Hash) bool {
-	if s.objects.elsewhere == nil || !s.objects.elsewhere.Any() {
+func (g *collector) markHere(keep func(cas.Hash) bool) func(cas.Hash) bool {
+	if g.objects.elsewhere == nil || !g.objects.elsewhere.Any() {
 		return keep
 	}
 	return func(h cas.Hash) bool {
-		if only, err := s.objects.onlyElsewhere(h); only && err == nil {
+		if only, err := g.objects.onlyElsewhere(h); only && err == nil {
 			return false
 		}
 		return keep(h)
@@ -105,30 +109,30 @@ func (s *Store) markHere(keep func(cas.Hash) bool) func(cas.Hash) bool {
 // the last checkpoint, from which recovery would start, the present ones, and
 // what unlinked files hold. Those of snapshots come as they were made, and so as they
 // lie in the packs.
-func (s *Store) roots() ([]*tree.State, error) {
+func (g *collector) roots() ([]*tree.State, error) {
 	var out []*tree.State
 	var snaps []*snap
 	var ids []cas.Hash // of states that are not loaded
-	err := s.forest.Update(true, func(tx *live.Tx) error {
-		for id, w := range s.cat.workspaces {
+	err := g.forest.Update(true, func(tx *live.Tx) error {
+		for id, w := range g.cat.workspaces {
 			st, err := tx.Capture(id)
 			if err != nil {
 				return err
 			}
 			out = append(out, st)
-			w.restored = slices.DeleteFunc(w.restored, func(r restored) bool { return s.cat.snaps[r.view] == nil })
+			w.restored = slices.DeleteFunc(w.restored, func(r restored) bool { return g.cat.snaps[r.view] == nil })
 			for _, r := range w.restored {
 				out = append(out, r.state)
 			}
 		}
-		for _, sn := range s.cat.snaps {
+		for _, sn := range g.cat.snaps {
 			if !sn.Sealed {
 				out = append(out, sn.state.Load())
 			} else {
 				snaps = append(snaps, sn)
 			}
 		}
-		for _, r := range s.cat.journalRoots {
+		for _, r := range g.cat.journalRoots {
 			if r.state != nil {
 				out = append(out, r.state)
 			} else {
@@ -146,7 +150,7 @@ func (s *Store) roots() ([]*tree.State, error) {
 		ids = append(ids, sn.id)
 	}
 	for _, prefix := range []string{"snap/", "ws/"} {
-		if err := s.cas.ScanMeta(prefix, func(_ string, value []byte) error {
+		if err := g.cas.ScanMeta(prefix, func(_ string, value []byte) error {
 			var r struct {
 				ID    string `json:"id"`
 				State string `json:"state"`
@@ -164,15 +168,15 @@ func (s *Store) roots() ([]*tree.State, error) {
 			return nil, err
 		}
 	}
-	out = append(out, s.gc.held.all()...)
+	out = append(out, g.pins.all()...)
 	known := make(map[cas.Hash]bool, len(ids))
 	for _, h := range ids {
 		if known[h] {
 			continue
 		}
 		known[h] = true
-		st, err := tree.Load(s.src, h)
-		if isNotFound(err) && s.salvage.incomplete.Load() {
+		st, err := tree.Load(g.src, h)
+		if isNotFound(err) && g.salvage.incomplete.Load() {
 			continue // nothing of it can be found any more
 		}
 		if err != nil {

@@ -127,12 +127,12 @@ func (w *Workspace) Begin(c live.Caller) error {
 		if err := s.journal(tx, recBegin, r); err != nil {
 			return err
 		}
-		return s.applyBegin(tx, r)
+		return s.cat.applyBegin(tx, r)
 	})
 }
 
-func (s *Store) applyBegin(tx *live.Tx, r storedSnapshot) error {
-	w, ok := s.cat.workspaces[r.WS]
+func (c *catalogue) applyBegin(tx *live.Tx, r storedSnapshot) error {
+	w, ok := c.workspaces[r.WS]
 	if !ok {
 		return nil
 	}
@@ -141,12 +141,12 @@ func (s *Store) applyBegin(tx *live.Tx, r storedSnapshot) error {
 		return err
 	}
 	for _, sn := range slices.Clone(w.snaps) {
-		s.cat.remove(sn)
+		c.remove(sn)
 	}
-	if o, ok := s.cat.snaps[w.base]; ok {
-		s.cat.remove(o)
+	if o, ok := c.snaps[w.base]; ok {
+		c.remove(o)
 	}
 	w.nextSeq, w.undo, w.head = 1, 0, ""
 	w.at = tx.Changed(w.view)
-	return s.setOrigin(tx, w, st, r)
+	return c.setOrigin(tx, w, st, r)
 }

@@ -26,7 +26,7 @@ func TestHalfDoneChangeIsNotCommitted(t *testing.T) {
 	}
 	failed := errors.New("half-way")
 	err = s.forest.Update(true, func(tx *live.Tx) error {
-		sn, err := s.find(s.cat.workspaces[live.MainView], "v1")
+		sn, err := s.cat.find(s.cat.workspaces[live.MainView], "v1")
 		if err != nil {
 			return err
 		}
@@ -34,7 +34,7 @@ func TestHalfDoneChangeIsNotCommitted(t *testing.T) {
 		if err := s.journal(tx, recDelete, r); err != nil {
 			return err
 		}
-		s.applyDelete(r)
+		s.cat.applyDelete(r)
 		return failed
 	})
 	if !errors.Is(err, failed) {
@@ -74,7 +74,7 @@ func TestPanicWhileMakingRoom(t *testing.T) {
 		tx.AddView(nowhere, tx.NewRoot(unix.S_IFDIR|0o755, 0, 0, 1))
 	})
 	var p *guard.Panic
-	if err := guard.Do(func() error { return s.makeRoom(1 << 60) }); !errors.As(err, &p) {
+	if err := guard.Do(func() error { return s.room.makeRoom(1 << 60) }); !errors.As(err, &p) {
 		t.Errorf("no panic but %v", err)
 	}
 	s.alter(func(tx *live.Tx) {

@@ -8,21 +8,21 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// heldStates are states that somebody reads, and by how many.
-type heldStates struct {
+// pins are states that are read, and by how many readers.
+type pins struct {
 	mu      sync.Mutex
 	readers map[*tree.State]int
 }
 
 // Hold keeps what a state refers to, in packs and journal, until release is called:
 // somebody reads it, and its snapshot may be deleted meanwhile.
-func (s *Store) Hold(st *tree.State) (release func()) {
-	h := &s.gc.held
+func (s *core) Hold(st *tree.State) (release func()) {
+	h := &s.pins
 	h.add(st, 1)
 	return func() { h.add(st, -1) }
 }
 
-func (h *heldStates) add(st *tree.State, n int) {
+func (h *pins) add(st *tree.State, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.readers == nil {
@@ -33,7 +33,7 @@ func (h *heldStates) add(st *tree.State, n int) {
 	}
 }
 
-func (h *heldStates) all() []*tree.State {
+func (h *pins) all() []*tree.State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Collect(maps.Keys(h.readers))

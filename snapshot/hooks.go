@@ -39,13 +39,13 @@ func (s *Store) OnInvalidate(fn func(live.Invalidation)) { s.hooks.invalidate.St
 // lock held.
 func (s *Store) OnEvent(fn func(Event)) { s.hooks.event.Store(&fn) }
 
-func (s *Store) tell(inv live.Invalidation) {
+func (s *core) tell(inv live.Invalidation) {
 	if fn := s.hooks.invalidate.Load(); fn != nil && !inv.Empty() {
 		(*fn)(inv)
 	}
 }
 
-func (s *Store) event(e Event) {
+func (s *core) event(e Event) {
 	if fn := s.hooks.event.Load(); fn != nil {
 		(*fn)(e)
 	}

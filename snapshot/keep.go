@@ -13,30 +13,31 @@ import (
 )
 
 // keeper wakes what captures and culls by itself.
-type keeper struct{ signal loops.Wake }
-
-func (k *keeper) init() { k.signal = loops.NewWake() }
+type keeper struct {
+	*core
+	signal loops.Wake
+}
 
 // keepLoop captures at intervals and removes what expired. It sleeps until a time
 // comes that counts, or something changes.
-func (s *Store) keepLoop() {
-	k := &keepTimes{paces: make(map[uint32]*pace)}
-	for s.loops.Context.Err() == nil {
-		changed := s.log.Appended()
-		due := s.keepRound(k)
+func (k *keeper) keepLoop() {
+	times := &keepTimes{paces: make(map[uint32]*pace)}
+	for k.loops.Context.Err() == nil {
+		changed := k.log.Appended()
+		due := k.keepRound(times)
 		select {
-		case <-s.loops.Context.Done():
+		case <-k.loops.Context.Done():
 			return
-		case <-s.keep.signal:
+		case <-k.signal:
 			continue
-		case <-time.After(min(max(due.Sub(s.opt.Now()), k.tick), longestSleep)):
+		case <-time.After(min(max(due.Sub(k.opt.Now()), times.tick), longestSleep)):
 			continue
 		case <-changed:
 		}
 		select {
-		case <-s.loops.Context.Done():
-		case <-s.keep.signal:
-		case <-time.After(k.tick):
+		case <-k.loops.Context.Done():
+		case <-k.signal:
+		case <-time.After(times.tick):
 		}
 	}
 }
@@ -66,29 +67,29 @@ type pace struct {
 }
 
 // keepRound does what is due, and returns when something will be if nothing changes.
-func (s *Store) keepRound(k *keepTimes) time.Time {
-	now := s.opt.Now()
+func (k *keeper) keepRound(times *keepTimes) time.Time {
+	now := k.opt.Now()
 	due := now.Add(longestSleep)
-	cull := now.Sub(k.culled) >= keepTick
+	cull := now.Sub(times.culled) >= keepTick
 	if cull {
-		k.culled = now
+		times.culled = now
 	} else {
-		due = k.culled.Add(keepTick)
+		due = times.culled.Add(keepTick)
 	}
-	k.tick = keepTick
-	for _, w := range s.Workspaces() {
-		p := k.paces[w.view]
+	times.tick = keepTick
+	for _, w := range k.Workspaces() {
+		p := times.paces[w.view]
 		if p == nil {
 			p = &pace{captured: now}
-			k.paces[w.view] = p
+			times.paces[w.view] = p
 		}
-		at, quiet := s.captureDue(w, p, now)
+		at, quiet := k.captureDue(w, p, now)
 		if quiet {
-			k.tick = quietTick
+			times.tick = quietTick
 		}
 		if !at.After(now) {
 			if _, err := w.Capture(CaptureOptions{Kind: KindAuto}); err != nil {
-				s.logger.Warn("automatic capture", "workspace", w.Name(), "err", err)
+				k.logger.Warn("automatic capture", "workspace", w.Name(), "err", err)
 			}
 			p.captured = now
 			at = now.Add(keepTick)
@@ -97,13 +98,13 @@ func (s *Store) keepRound(k *keepTimes) time.Time {
 		if !cull {
 			continue
 		}
-		if err := s.cull(w, now); err != nil {
-			s.logger.Warn("removing old snapshots", "workspace", w.Name(), "err", err)
+		if err := k.cull(w, now); err != nil {
+			k.logger.Warn("removing old snapshots", "workspace", w.Name(), "err", err)
 		}
-		if err := w.expireForks(now); err != nil {
-			s.logger.Warn("forks whose time is over", "workspace", w.Name(), "err", err)
+		if err := w.Forks().expire(now); err != nil {
+			k.logger.Warn("forks whose time is over", "workspace", w.Name(), "err", err)
 		}
-		due = earlier(due, w.cullDue(now))
+		due = earlier(due, w.Snapshots().cullDue(now))
 	}
 	return due
 }
@@ -119,12 +120,12 @@ func earlier(a, b time.Time) time.Time {
 // future if nothing changed. quiet tells that the policy asks for captures after a
 // quiet time: after it the state is captured, so that the next change is preceded by
 // it.
-func (s *Store) captureDue(w *Workspace, k *pace, now time.Time) (due time.Time, quiet bool) {
+func (k *keeper) captureDue(w *Workspace, last *pace, now time.Time) (due time.Time, quiet bool) {
 	due = now.Add(longestSleep)
-	s.look(func(tx *live.Tx) {
+	k.look(func(tx *live.Tx) {
 		n := tx.Changed(w.view)
-		if n != k.changes {
-			k.changes, k.changed = n, now
+		if n != last.changes {
+			last.changes, last.changed = n, now
 		}
 		p := w.policy
 		quiet = p.QuietSeconds > 0
@@ -132,10 +133,10 @@ func (s *Store) captureDue(w *Workspace, k *pace, now time.Time) (due time.Time,
 			return
 		}
 		if p.IntervalSeconds > 0 {
-			due = earlier(due, k.captured.Add(time.Duration(p.IntervalSeconds)*time.Second))
+			due = earlier(due, last.captured.Add(time.Duration(p.IntervalSeconds)*time.Second))
 		}
 		if quiet {
-			due = earlier(due, k.changed.Add(time.Duration(p.QuietSeconds)*time.Second))
+			due = earlier(due, last.changed.Add(time.Duration(p.QuietSeconds)*time.Second))
 		}
 	})
 	return due, quiet
@@ -149,30 +150,30 @@ const (
 )
 
 // cull removes the snapshots that expired or that no rule keeps.
-func (s *Store) cull(w *Workspace, now time.Time) error {
-	rules, views := w.culled(now)
+func (k *keeper) cull(w *Workspace, now time.Time) error {
+	rules, views := w.Snapshots().culled(now)
 	for views := range slices.Chunk(views, cullBatch) {
-		names, err := s.cullSome(w, now, rules, views)
+		names, err := k.cullSome(w, now, rules, views)
 		if err != nil {
 			return err
 		}
 		for _, name := range names {
-			s.event(Event{Workspace: w.view, Action: "expired", From: name})
+			k.event(Event{Workspace: w.view, Action: "expired", From: name})
 		}
 	}
 	return nil
 }
 
 // cullSome removes those of some snapshots for which what culled found still holds.
-func (s *Store) cullSome(w *Workspace, now time.Time, rules policy.Policy, views []uint32) (names []string, err error) {
-	err = s.forest.Update(true, func(tx *live.Tx) error {
+func (k *keeper) cullSome(w *Workspace, now time.Time, rules policy.Policy, views []uint32) (names []string, err error) {
+	err = k.forest.Update(true, func(tx *live.Tx) error {
 		if !reflect.DeepEqual(rules, w.policy) {
 			return nil // the next round asks the new policy
 		}
 		var r deleteRecord
 		for _, view := range views {
-			sn, ok := s.cat.snaps[view]
-			if !ok || w.stays(sn) || sn == w.snaps[len(w.snaps)-1] && !sn.expired(now) {
+			sn, ok := k.cat.snaps[view]
+			if !ok || w.Snapshots().stays(sn) || sn == w.snaps[len(w.snaps)-1] && !sn.expired(now) {
 				continue
 			}
 			r.Views = append(r.Views, view)
@@ -181,18 +182,18 @@ func (s *Store) cullSome(w *Workspace, now time.Time, rules policy.Policy, views
 		if len(r.Views) == 0 {
 			return nil
 		}
-		if err := s.journal(tx, recDelete, r); err != nil {
+		if err := k.journal(tx, recDelete, r); err != nil {
 			return err
 		}
-		s.applyDelete(r)
+		k.cat.applyDelete(r)
 		return nil
 	})
 	return names, err
 }
 
 // stays reports whether a snapshot is never removed by itself. The lock is held.
-func (w *Workspace) stays(sn *snap) bool {
-	return sn.Pinned || sn.View == w.undo
+func (ss Snapshots) stays(sn *snap) bool {
+	return sn.Pinned || sn.View == ss.w.undo
 }
 
 // expired reports whether the snapshot's own time is over. The lock is held.
@@ -200,20 +201,20 @@ func (sn *snap) expired(now time.Time) bool { return sn.Expires != nil && now.Af
 
 // culled returns the views, oldest first, of the snapshots whose own time is over, or that the rule of
 // their kind does not keep by the policy that it returns, too.
-func (w *Workspace) culled(now time.Time) (rules policy.Policy, views []uint32) {
-	w.read(func() { rules = w.policy })
+func (ss Snapshots) culled(now time.Time) (rules policy.Policy, views []uint32) {
+	ss.w.read(func() { rules = ss.w.policy })
 	selections := make(map[string]*policy.Selection)
 	for kind, rule := range rules.Keep.Rules() {
 		selections[kind] = rule.Select(now)
 	}
 	minAge := time.Duration(rules.MinAgeSeconds) * time.Second
 	newest := true
-	w.eachBack(func(sn *snap) {
-		k := selections[sn.Kind]
-		kept := k == nil || k.Keeps(sn.Created) || newest
+	ss.eachBack(func(sn *snap) {
+		sel := selections[sn.Kind]
+		kept := sel == nil || sel.Keeps(sn.Created) || newest
 		newest = false
 		// Restoring again and again must not push out what was there before.
-		if !w.stays(sn) && (sn.expired(now) || !kept && now.Sub(sn.Created) >= minAge) {
+		if !ss.stays(sn) && (sn.expired(now) || !kept && now.Sub(sn.Created) >= minAge) {
 			views = append(views, sn.View)
 		}
 	})
@@ -223,12 +224,12 @@ func (w *Workspace) culled(now time.Time) (rules policy.Policy, views []uint32) 
 
 // eachBack calls fn for the snapshots, newest first. It holds the lock for reading while
 // fn is called, and gives it back now and then.
-func (w *Workspace) eachBack(fn func(sn *snap)) {
+func (ss Snapshots) eachBack(fn func(sn *snap)) {
 	for below, more := uint64(math.MaxUint64), true; more; {
-		w.read(func() {
-			end, _ := slices.BinarySearchFunc(w.snaps, below, func(sn *snap, seq uint64) int { return cmp.Compare(sn.Seq, seq) })
+		ss.w.read(func() {
+			end, _ := slices.BinarySearchFunc(ss.w.snaps, below, func(sn *snap, seq uint64) int { return cmp.Compare(sn.Seq, seq) })
 			begin := max(end-walkBatch, 0)
-			for _, sn := range slices.Backward(w.snaps[begin:end]) {
+			for _, sn := range slices.Backward(ss.w.snaps[begin:end]) {
 				fn(sn)
 				below = sn.Seq
 			}
@@ -239,7 +240,7 @@ func (w *Workspace) eachBack(fn func(sn *snap)) {
 
 // cullDue returns when the next snapshot or fork may have to go: far in the future if
 // none has a time.
-func (w *Workspace) cullDue(now time.Time) time.Time {
+func (ss Snapshots) cullDue(now time.Time) time.Time {
 	due := now.Add(longestSleep)
 	next := func(at time.Time) {
 		if at.After(now) {
@@ -248,16 +249,16 @@ func (w *Workspace) cullDue(now time.Time) time.Time {
 	}
 	var rules map[string]*policy.Rule
 	var minAge time.Duration
-	w.read(func() {
-		rules = w.policy.Keep.Rules()
-		minAge = time.Duration(w.policy.MinAgeSeconds) * time.Second
-		for _, f := range w.forks {
+	ss.w.read(func() {
+		rules = ss.w.policy.Keep.Rules()
+		minAge = time.Duration(ss.w.policy.MinAgeSeconds) * time.Second
+		for _, f := range ss.w.forks {
 			if f.expires != nil {
 				next(*f.expires)
 			}
 		}
 	})
-	w.eachBack(func(sn *snap) {
+	ss.eachBack(func(sn *snap) {
 		if sn.Expires != nil {
 			next(*sn.Expires)
 		}

@@ -53,12 +53,12 @@ func TestAYearOfSnapshots(t *testing.T) {
 			capture(t, w, CaptureOptions{Kind: KindTurn})
 		}
 		if hour%12 == 0 {
-			if err := s.cull(w, now); err != nil {
+			if err := s.keep.cull(w, now); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := s.cull(w, now); err != nil {
+	if err := s.keep.cull(w, now); err != nil {
 		t.Fatal(err)
 	}
 	kept := map[string][]Info{}
@@ -98,16 +98,16 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 	s := openAt(t, &now)
 	w := s.Main()
 	for _, name := range []string{"early", "late"} {
-		if _, err := w.Fork(ForkOptions{Name: name}); err != nil {
+		if _, err := w.Forks().New(ForkOptions{Name: name}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	capture(t, w, CaptureOptions{Name: "expires", Expires: ptr(now.Add(time.Hour))})
-	if _, err := w.EndFork("early", live.Caller{}); err != nil {
+	if _, err := w.Forks().End("early", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(20 * 24 * time.Hour)
-	if _, err := w.EndFork("late", live.Caller{}); err != nil {
+	if _, err := w.Forks().End("late", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	var gone []string
@@ -117,14 +117,14 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 		}
 	})
 	now = now.Add(20 * 24 * time.Hour)
-	if err := s.cull(w, now); err != nil {
+	if err := s.keep.cull(w, now); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(gone, " "); got != "expires early" {
 		t.Errorf("removed were %q", got)
 	}
 	now = now.Add(365 * 24 * time.Hour)
-	if err := s.cull(w, now); err != nil {
+	if err := s.keep.cull(w, now); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Find("late"); err != nil {
@@ -168,7 +168,7 @@ func TestNothingToRestore(t *testing.T) {
 		t.Fatal(r, err)
 	}
 	undo, n := r.Undo, len(w.List())
-	f, err := w.Fork(ForkOptions{Name: "f"})
+	f, err := w.Forks().New(ForkOptions{Name: "f"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,11 +181,11 @@ func TestNothingToRestore(t *testing.T) {
 		}
 	}
 	touch(f, "brought")
-	if r, err := w.Promote(ctx, "f", PromoteOptions{}); err != nil || r.Changed != 1 {
+	if r, err := w.Forks().Merge(ctx, "f", PromoteOptions{}); err != nil || r.Changed != 1 {
 		t.Fatal(r, err)
 	}
 	promoted := len(w.List())
-	if r, err := w.Promote(ctx, "f", PromoteOptions{}); err != nil || r.Changed != 0 || len(w.List()) != promoted {
+	if r, err := w.Forks().Merge(ctx, "f", PromoteOptions{}); err != nil || r.Changed != 0 || len(w.List()) != promoted {
 		t.Errorf("the second promotion: %+v, %v", r, err)
 	}
 	if promoted != n+1 {
@@ -233,7 +233,7 @@ func TestKeepSleeps(t *testing.T) {
 	k := &keepTimes{paces: make(map[uint32]*pace)}
 	sleeps := func(what string, want time.Duration) {
 		t.Helper()
-		if d := s.keepRound(k).Sub(now); d != want {
+		if d := s.keep.keepRound(k).Sub(now); d != want {
 			t.Errorf("%s: the next round is in %v, not in %v", what, d, want)
 		}
 	}

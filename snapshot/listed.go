@@ -17,10 +17,10 @@ type Listed struct {
 
 // SnapshotsFrom returns the first n snapshots, or those that there are, from a sequence
 // number on.
-func (w *Workspace) SnapshotsFrom(from uint64, n int) (out []Listed) {
-	w.read(func() {
-		i, _ := slices.BinarySearchFunc(w.snaps, from, func(sn *snap, from uint64) int { return cmp.Compare(sn.Seq, from) })
-		for _, sn := range w.snaps[i:min(i+n, len(w.snaps))] {
+func (ss Snapshots) From(from uint64, n int) (out []Listed) {
+	ss.w.read(func() {
+		i, _ := slices.BinarySearchFunc(ss.w.snaps, from, func(sn *snap, from uint64) int { return cmp.Compare(sn.Seq, from) })
+		for _, sn := range ss.w.snaps[i:min(i+n, len(ss.w.snaps))] {
 			out = append(out, Listed{sn.Name, sn.Node(), sn.Seq})
 		}
 	})
@@ -28,9 +28,9 @@ func (w *Workspace) SnapshotsFrom(from uint64, n int) (out []Listed) {
 }
 
 // ForksFrom is SnapshotsFrom for forks, which it looks at all of.
-func (w *Workspace) ForksFrom(from uint64, n int) (out []Listed) {
-	w.read(func() {
-		for _, f := range w.forks {
+func (fs Forks) From(from uint64, n int) (out []Listed) {
+	fs.w.read(func() {
+		for _, f := range fs.w.forks {
 			if uint64(f.view) >= from {
 				out = append(out, Listed{f.name, f.Root(), uint64(f.view)})
 			}

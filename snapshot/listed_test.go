@@ -23,20 +23,20 @@ func TestListedFrom(t *testing.T) {
 	for _, i := range slices.Backward(w.List()) {
 		names = append(names, i.Name)
 	}
-	inParts(t, names, w.SnapshotsFrom)
-	if n := testing.AllocsPerRun(10, func() { w.SnapshotsFrom(2, 1) }); n > 5 {
+	inParts(t, names, w.Snapshots().From)
+	if n := testing.AllocsPerRun(10, func() { w.Snapshots().From(2, 1) }); n > 5 {
 		t.Errorf("%v allocations for one name", n)
 	}
 	slices.Reverse(names)
 	var newest []string
-	for i := range w.Newest() {
+	for i := range w.Snapshots().Newest() {
 		newest = append(newest, i.Name)
 	}
 	if !slices.Equal(newest, names) {
 		t.Errorf("newest first: %q, want %q", newest, names)
 	}
 	if n := testing.AllocsPerRun(10, func() {
-		for range w.Newest() {
+		for range w.Snapshots().Newest() {
 			break
 		}
 	}); n > 10 {
@@ -45,11 +45,11 @@ func TestListedFrom(t *testing.T) {
 	names = nil
 	for i := range forks {
 		names = append(names, fmt.Sprint("f", forks-i))
-		if _, err := w.Fork(snapshot.ForkOptions{Name: names[i]}); err != nil {
+		if _, err := w.Forks().New(snapshot.ForkOptions{Name: names[i]}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	inParts(t, names, w.ForksFrom)
+	inParts(t, names, w.Forks().From)
 }
 
 func inParts(t *testing.T, want []string, next func(from uint64, n int) []snapshot.Listed) {

@@ -25,7 +25,7 @@ func TestListsOfChanges(t *testing.T) {
 	if _, err := w.Capture(snapshot.CaptureOptions{Name: "empty"}); err != nil {
 		t.Fatal(err)
 	}
-	f, err := w.Fork(snapshot.ForkOptions{Name: "f"})
+	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestListsOfChanges(t *testing.T) {
 			return r.Changed, r.More, err
 		},
 		"promotion": func(ctx context.Context, list *budget.Charge) (int, bool, error) {
-			r, err := w.Promote(ctx, "f", snapshot.PromoteOptions{List: list})
+			r, err := w.Forks().Merge(ctx, "f", snapshot.PromoteOptions{List: list})
 			if err == nil {
 				_, err = w.Restore(ctx, snapshot.RestoreOptions{Name: "empty"})
 			}

@@ -176,14 +176,14 @@ func TestMergeOfLinks(t *testing.T) {
 				s := open(t, dir)
 				main := linkSide{t, s, s.Main()}
 				main.do(c.base...)
-				f, err := s.Main().Fork(snapshot.ForkOptions{Name: "f"})
+				f, err := s.Main().Forks().New(snapshot.ForkOptions{Name: "f"})
 				if err != nil {
 					t.Fatal(err)
 				}
 				main.do(c.main...)
 				linkSide{t, s, f}.do(c.fork...)
 				before := main.files()
-				res, err := s.Main().Promote(t.Context(), "f", snapshot.PromoteOptions{Merge: mergeLines, Conflicts: rule})
+				res, err := s.Main().Forks().Merge(t.Context(), "f", snapshot.PromoteOptions{Merge: mergeLines, Conflicts: rule})
 				if c.conflicts != "" {
 					want(t, "conflicts", fmt.Sprint(res.Conflicts), c.conflicts)
 					if rule == snapshot.RefuseConflicts {
@@ -218,7 +218,7 @@ func TestMergeThatBringsNothing(t *testing.T) {
 		main := linkSide{t, s, s.Main()}
 		main.do("write u 1 2 3", "link u ul")
 		for _, name := range []string{"p", "q"} {
-			f, err := s.Main().Fork(snapshot.ForkOptions{Name: name})
+			f, err := s.Main().Forks().New(snapshot.ForkOptions{Name: name})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -228,7 +228,7 @@ func TestMergeThatBringsNothing(t *testing.T) {
 			linkSide{t, s, f}.do("write u 1 X 3")
 		}
 		for i, name := range []string{"p", "q"} {
-			res, err := s.Main().Promote(t.Context(), name, snapshot.PromoteOptions{Merge: mergeLines})
+			res, err := s.Main().Forks().Merge(t.Context(), name, snapshot.PromoteOptions{Merge: mergeLines})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -31,7 +31,7 @@ func churn(t *testing.T, s *snapshot.Store) {
 	if err := s.Checkpoint(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Main().Delete("churned", live.Caller{}); err != nil {
+	if err := s.Main().Snapshots().Delete("churned", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.GC(ctx, nil); err != nil {

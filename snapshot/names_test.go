@@ -42,7 +42,7 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 					t.Fatal(r, err)
 				}
 			case "promote":
-				f, err := w.Fork(snapshot.ForkOptions{Snapshot: "v1", Name: "side"})
+				f, err := w.Forks().New(snapshot.ForkOptions{Snapshot: "v1", Name: "side"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -52,7 +52,7 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 				}
 				write(t, s, there.ID, odd, "theirs")
 				write(t, s, d.ID, odd, "ours")
-				if _, err := w.Promote(ctx, "side", snapshot.PromoteOptions{Conflicts: snapshot.KeepOurs}); err != nil {
+				if _, err := w.Forks().Merge(ctx, "side", snapshot.PromoteOptions{Conflicts: snapshot.KeepOurs}); err != nil {
 					t.Fatal(err)
 				}
 				want = "ours"

@@ -42,7 +42,7 @@ func (w *Workspace) changePolicy(change func(policy.Policy) (policy.Policy, erro
 		if err := s.journal(tx, recPolicy, r); err != nil {
 			return err
 		}
-		s.applyPolicy(r)
+		s.cat.applyPolicy(r)
 		return nil
 	})
 	if err == nil {
@@ -51,28 +51,28 @@ func (w *Workspace) changePolicy(change func(policy.Policy) (policy.Policy, erro
 	return p, err
 }
 
-func (s *Store) applyPolicy(r policyRecord) {
-	w, ok := s.cat.workspaces[r.WS]
+func (c *catalogue) applyPolicy(r policyRecord) {
+	w, ok := c.workspaces[r.WS]
 	if !ok {
 		return
 	}
 	w.policy = r.Policy
-	s.cat.touchWS(r.WS)
-	s.keep.signal.Up()
-	s.refreshLimit()
+	c.touchWS(r.WS)
+	c.keep.signal.Up()
+	c.refreshLimit()
 }
 
 // refreshLimit takes the limits of bytes from the policy of main.
-func (s *Store) refreshLimit() {
-	main, ok := s.cat.workspaces[live.MainView]
+func (c *catalogue) refreshLimit() {
+	main, ok := c.workspaces[live.MainView]
 	if !ok {
 		return
 	}
-	s.room.limit.Store(main.policy.ByteLimit)
-	if s.forkLimit.Swap(main.policy.Forks.UnsharedBytes) != 0 {
+	c.room.limit.Store(main.policy.ByteLimit)
+	if c.meter.limit.Swap(main.policy.Forks.UnsharedBytes) != 0 {
 		return
 	}
-	for _, w := range s.cat.workspaces {
+	for _, w := range c.workspaces {
 		w.usage.ready.Store(false) // nobody kept count until now
 	}
 }

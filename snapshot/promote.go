@@ -61,13 +61,13 @@ var ErrConflict = errors.New("changed on both sides")
 // Promote brings what changed in a fork since its base into the workspace.
 // A path that changed on both sides in different ways, which do not merge, is a
 // conflict: nothing is touched then, unless the options decide.
-func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) (PromoteResult, error) {
-	s := w.store
-	f, err := w.ForkNamed(fork)
+func (fs Forks) Merge(ctx context.Context, fork string, o PromoteOptions) (PromoteResult, error) {
+	s := fs.w.store
+	f, err := fs.Named(fork)
 	if err != nil {
 		return PromoteResult{Fork: fork}, err
 	}
-	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome[PromoteResult], error) { return w.promote(ctx, f, fork, o) })
+	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome[PromoteResult], error) { return fs.merge(ctx, f, fork, o) })
 	res := out.res
 	if err != nil {
 		return res, err
@@ -77,16 +77,16 @@ func (w *Workspace) Promote(ctx context.Context, fork string, o PromoteOptions) 
 		return res, nil
 	}
 	res.Gone = out.inv.Gone(maxGone)
-	s.eventsOf(w, out.steps, fork, res.Undo, RestoreOptions{Caller: o.Caller})
-	s.event(Event{Workspace: w.view, Action: "promoted", From: fork, Caller: o.Caller})
+	s.eventsOf(fs.w, out.steps, fork, res.Undo, RestoreOptions{Caller: o.Caller})
+	s.event(Event{Workspace: fs.w.view, Action: "promoted", From: fork, Caller: o.Caller})
 	return res, nil
 }
 
 // promote prepares the steps, and then journals and makes them in one step.
-func (w *Workspace) promote(ctx context.Context, f *Workspace, fork string, o PromoteOptions) (out outcome[PromoteResult], err error) {
-	s, res := w.store, &out.res
+func (fs Forks) merge(ctx context.Context, f *Workspace, fork string, o PromoteOptions) (out outcome[PromoteResult], err error) {
+	s, res := fs.w.store, &out.res
 	res.Fork = fork
-	e, err := s.forest.Edit(ctx, w.view, f.view)
+	e, err := s.forest.Edit(ctx, fs.w.view, f.view)
 	if err != nil {
 		return out, err
 	}
@@ -106,14 +106,14 @@ func (w *Workspace) promote(ctx context.Context, f *Workspace, fork string, o Pr
 	if res.Changed, res.Paths, res.More = listChanges(m.Steps); len(m.Steps) == 0 || o.DryRun {
 		return out, nil
 	}
-	r := editRecord{WS: w.view, Now: m.Now}
+	r := editRecord{WS: fs.w.view, Now: m.Now}
 	g := live.Graft{Source: m.Theirs, View: f.view, Exact: m.Clean, KeepFull: !m.Clean}
 	if err := s.graft(ctx, e, &r, m.Steps, g); err != nil {
 		return out, err
 	}
 	// The undo point stays as it is when only times of directories differ.
 	before := CaptureOptions{Message: "before promotion of " + fork, Caller: o.Caller}
-	out.inv, err = s.commitEdit(w, e, &r, res.Changed > 0, before, f.alive)
+	out.inv, err = s.commitEdit(fs.w, e, &r, res.Changed > 0, before, f.alive)
 	res.Undo = r.Pre.Name
 	return out, err
 }
@@ -143,7 +143,7 @@ func (s *Store) mergeFor(ctx context.Context, e *live.Edit, f *Workspace, o Prom
 		if !ok {
 			return fmt.Errorf("%w: fork %q has no base", ErrNotFound, f.name)
 		}
-		if m.Base, err = s.stateOf(base); err != nil {
+		if m.Base, err = s.cat.stateOf(base); err != nil {
 			return err
 		}
 		m.Theirs, err = tx.Capture(f.view)

@@ -77,7 +77,7 @@ type policyRecord struct {
 }
 
 // journal appends a record. The lock of the forest is held.
-func (s *Store) journal(tx *live.Tx, t journal.Type, record any) error {
+func (s *core) journal(tx *live.Tx, t journal.Type, record any) error {
 	b, err := json.Marshal(record)
 	if err != nil {
 		return err
@@ -91,35 +91,35 @@ func (s *Store) journal(tx *live.Tx, t journal.Type, record any) error {
 }
 
 // replay applies a record of the journal after a crash or a remount.
-func (s *Store) replay(tx *live.Tx, t journal.Type, payload []byte) error {
+func (c *catalogue) replay(tx *live.Tx, t journal.Type, payload []byte) error {
 	var err error
 	switch t {
 	case recCapture:
-		err = replayAs(payload, func(r storedSnapshot) error { _, err := s.applyCapture(tx, r); return err })
+		err = replayAs(payload, func(r storedSnapshot) error { _, err := c.applyCapture(tx, r); return err })
 	case recEdit:
-		err = replayAs(payload, func(r editRecord) error { return s.applyEdit(tx, r) })
+		err = replayAs(payload, func(r editRecord) error { return c.applyEdit(tx, r) })
 	case recFork:
-		err = replayAs(payload, func(r forkRecord) error { _, err := s.applyFork(tx, r); return err })
+		err = replayAs(payload, func(r forkRecord) error { _, err := c.applyFork(tx, r); return err })
 	case recEndFork:
-		err = replayAs(payload, func(r endForkRecord) error { return s.applyEndFork(tx, r) })
+		err = replayAs(payload, func(r endForkRecord) error { return c.applyEndFork(tx, r) })
 	case recRenameFork:
-		err = replayAs(payload, func(r renameForkRecord) error { s.applyRenameFork(r); return nil })
+		err = replayAs(payload, func(r renameForkRecord) error { c.applyRenameFork(r); return nil })
 	case recDelete:
-		err = replayAs(payload, func(r deleteRecord) error { s.applyDelete(r); return nil })
+		err = replayAs(payload, func(r deleteRecord) error { c.applyDelete(r); return nil })
 	case recRename:
-		err = replayAs(payload, func(r renameRecord) error { s.applyRename(r); return nil })
+		err = replayAs(payload, func(r renameRecord) error { c.applyRename(r); return nil })
 	case recAmend:
-		err = replayAs(payload, func(r storedSnapshot) error { s.applyAmend(r); return nil })
+		err = replayAs(payload, func(r storedSnapshot) error { c.applyAmend(r); return nil })
 	case recPolicy:
-		err = replayAs(payload, func(r policyRecord) error { s.applyPolicy(r); return nil })
+		err = replayAs(payload, func(r policyRecord) error { c.applyPolicy(r); return nil })
 	case recBegin:
-		err = replayAs(payload, func(r storedSnapshot) error { return s.applyBegin(tx, r) })
+		err = replayAs(payload, func(r storedSnapshot) error { return c.applyBegin(tx, r) })
 	case recLease:
-		err = replayAs(payload, func(r leaseRecord) error { s.applyLease(r); return nil })
+		err = replayAs(payload, func(r leaseRecord) error { c.applyLease(r); return nil })
 	case recBookmark:
-		err = replayAs(payload, func(r storedSnapshot) error { return s.applyBookmark(tx, r) })
+		err = replayAs(payload, func(r storedSnapshot) error { return c.applyBookmark(tx, r) })
 	case recPull:
-		err = replayAs(payload, func(r pullRecord) error { return s.applyPull(tx, r) })
+		err = replayAs(payload, func(r pullRecord) error { return c.applyPull(tx, r) })
 	default:
 		err = fmt.Errorf("record type %d is unknown to this version", t)
 	}

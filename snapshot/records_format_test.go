@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 // TestFormatTellsOfEveryRecord: FORMAT.md has a row for each type that replay knows.
@@ -15,9 +16,9 @@ func TestFormatTellsOfEveryRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Store{cat: newCatalogue()}
+	s := newStore(&storedir.Dir{}, Options{})
 	for typ := live.FirstForeign; ; typ++ {
-		err := s.replay(nil, typ, nil)
+		err := s.cat.replay(nil, typ, nil)
 		if err != nil && strings.Contains(err.Error(), "is unknown") {
 			if typ == live.FirstForeign {
 				t.Fatal("no record is known")

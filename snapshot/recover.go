@@ -31,9 +31,13 @@ type storedStore struct {
 // firstObjects is more than the first checkpoint of a store puts.
 const firstObjects = 16
 
+// An opening is what Open does with a store that nobody else has yet: it loads the last
+// checkpoint, and replays the journal.
+type opening struct{ *Store }
+
 // lastCheckpoint reads the checkpoint; there is none in a store that was just
 // made.
-func (s *Store) lastCheckpoint() (at storedStore, err error) {
+func (s opening) lastCheckpoint() (at storedStore, err error) {
 	b, err := s.cas.GetMeta(storeKey)
 	if isNotFound(err) {
 		return storedStore{first: true}, nil
@@ -48,7 +52,7 @@ func (s *Store) lastCheckpoint() (at storedStore, err error) {
 }
 
 // recover loads what the last checkpoint tells of and replays the journal.
-func (s *Store) recover(at storedStore) error {
+func (s opening) recover(at storedStore) error {
 	s.gc.base.Store(at.Collected)
 	if at.Garbage {
 		s.gc.remove()
@@ -61,7 +65,7 @@ func (s *Store) recover(at storedStore) error {
 		if at.first {
 			return s.makeMain(tx)
 		}
-		if err := s.loadCatalogue(); err != nil {
+		if err := s.cat.loadCatalogue(); err != nil {
 			return err
 		}
 		return s.loadWorkspaces(tx)
@@ -69,10 +73,10 @@ func (s *Store) recover(at storedStore) error {
 		return err
 	}
 	var err error
-	if s.salvage.left, err = s.forest.Replay(at.Position, len(s.salvage.replaced) > 0, s.replay); err != nil {
+	if s.salvage.left, err = s.forest.Replay(at.Position, len(s.salvage.replaced) > 0, s.cat.replay); err != nil {
 		return err
 	}
-	s.refreshLimit()
+	s.cat.refreshLimit()
 	if at.first && s.log.End() == 0 && !s.opt.ReadOnly {
 		return s.firstCheckpoint()
 	}
@@ -81,7 +85,7 @@ func (s *Store) recover(at storedStore) error {
 
 // firstCheckpoint makes a new store one that can be missed when parts of it get
 // lost.
-func (s *Store) firstCheckpoint() error {
+func (s opening) firstCheckpoint() error {
 	s.created = true
 	if err := s.log.Begin(); err != nil {
 		return err
@@ -90,10 +94,10 @@ func (s *Store) firstCheckpoint() error {
 }
 
 // makeMain makes the first workspace of a new store.
-func (s *Store) makeMain(tx *live.Tx) error {
+func (s opening) makeMain(tx *live.Tx) error {
 	now := s.opt.Now()
 	st := s.emptyTree(tx, now)
-	w := newWorkspace(s, live.MainView, "main")
+	w := s.cat.newWorkspace(live.MainView, "main")
 	s.cat.workspaces[w.view] = w
 	base := storedSnapshot{Name: "base", Kind: KindImport, Created: now, UID: s.opt.UID}
 	if start := s.start; start != nil {
@@ -105,15 +109,15 @@ func (s *Store) makeMain(tx *live.Tx) error {
 		w.head = base.Parent
 	}
 	tx.AddView(w.view, st)
-	return s.setOrigin(tx, w, st, base)
+	return s.cat.setOrigin(tx, w, st, base)
 }
 
-func (s *Store) emptyTree(tx *live.Tx, now time.Time) *tree.State {
+func (s opening) emptyTree(tx *live.Tx, now time.Time) *tree.State {
 	return tx.NewRoot(unix.S_IFDIR|s.opt.Mode&0o7777, s.opt.UID, s.opt.GID, now.UnixNano())
 }
 
 // setOrigin keeps the state that a workspace began from.
-func (s *Store) setOrigin(tx *live.Tx, w *Workspace, st *tree.State, r storedSnapshot) error {
+func (c *catalogue) setOrigin(tx *live.Tx, w *Workspace, st *tree.State, r storedSnapshot) error {
 	if r.View == 0 {
 		view, err := tx.NewView()
 		if err != nil {
@@ -125,44 +129,44 @@ func (s *Store) setOrigin(tx *live.Tx, w *Workspace, st *tree.State, r storedSna
 	r.WS = w.view
 	r.Files, r.Bytes = st.Inodes-1, st.Bytes
 	w.base = r.View
-	_, err := s.keepState(r, st)
+	_, err := c.keepState(r, st)
 	return err
 }
 
 // keepState makes a frozen state a snapshot of the catalogue, which the sealer
 // takes up.
-func (s *Store) keepState(r storedSnapshot, st *tree.State) (*snap, error) {
+func (c *catalogue) keepState(r storedSnapshot, st *tree.State) (*snap, error) {
 	sn, err := r.load()
 	if err != nil {
 		return nil, err
 	}
 	sn.state.Store(st)
-	s.cat.add(sn)
-	s.seal.push(sn)
+	c.add(sn)
+	c.seal.push(sn)
 	return sn, nil
 }
 
 // loadCatalogue reads the workspaces and snapshots of the checkpoint.
-func (s *Store) loadCatalogue() error {
-	if err := scan(s.cas, "ws/", func(r storedWorkspace) error {
-		w, err := s.loadWorkspace(r)
-		s.cat.workspaces[r.View] = w
+func (c *catalogue) loadCatalogue() error {
+	if err := scan(c.cas, "ws/", func(r storedWorkspace) error {
+		w, err := c.loadWorkspace(r)
+		c.workspaces[r.View] = w
 		return err
 	}); err != nil {
 		return err
 	}
-	if err := s.needMain(); err != nil {
+	if err := c.needMain(); err != nil {
 		return err
 	}
-	err := scan(s.cas, "snap/", func(r storedSnapshot) error {
+	err := scan(c.cas, "snap/", func(r storedSnapshot) error {
 		sn, err := r.load()
 		if err == nil {
-			s.cat.add(sn)
+			c.add(sn)
 		}
 		return err
 	})
-	s.cat.link()
-	s.cat.dirty = newDirty()
+	c.link()
+	c.dirty = newDirty()
 	return err
 }
 
@@ -182,18 +186,18 @@ func scan[R any](c *cas.Store, prefix string, fn func(R) error) error {
 }
 
 // needMain is damage without the workspace main; a salvage makes another.
-func (s *Store) needMain() error {
-	if s.cat.workspaces[live.MainView] != nil {
+func (c *catalogue) needMain() error {
+	if c.workspaces[live.MainView] != nil {
 		return nil
 	}
-	if !s.opt.Salvage {
+	if !c.opt.Salvage {
 		return errs.New(errs.Damaged, "the catalogue has no workspace main")
 	}
-	s.cat.workspaces[live.MainView] = newWorkspace(s, live.MainView, "main") // see readableState
+	c.workspaces[live.MainView] = c.newWorkspace(live.MainView, "main") // see readableState
 	return nil
 }
 
-func (s *Store) loadWorkspaces(tx *live.Tx) error {
+func (s opening) loadWorkspaces(tx *live.Tx) error {
 	for _, w := range s.cat.workspaces {
 		st, err := s.loadState(w)
 		if err != nil && s.opt.Salvage {
@@ -210,7 +214,7 @@ func (s *Store) loadWorkspaces(tx *live.Tx) error {
 // loadState loads the state of a workspace at the checkpoint. Without the root of
 // main there is nothing to mount; a salvage looks at all. A root that is on a remote is
 // not waited for.
-func (s *Store) loadState(w *Workspace) (*tree.State, error) {
+func (s opening) loadState(w *Workspace) (*tree.State, error) {
 	st, err := tree.Load(s.src, w.sealed)
 	if err == nil && (s.opt.Salvage || w.view == live.MainView) {
 		_, err = st.Get(s.src.With(near{s.objects}), live.RootIno)

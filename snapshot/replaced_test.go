@@ -62,7 +62,7 @@ func TestHeldTree(t *testing.T) {
 	}
 	for _, sn := range w.List() {
 		if sn.Name != "empty" {
-			if err := w.Delete(sn.Name, live.Caller{}); err != nil {
+			if err := w.Snapshots().Delete(sn.Name, live.Caller{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -257,15 +257,15 @@ func (x *walker) history() error {
 		_, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name, Paths: []string{p}})
 		return err
 	case k == 8:
-		return w.Delete(name, live.Caller{})
+		return w.Snapshots().Delete(name, live.Caller{})
 	case k == 9 && len(ws) < 4:
-		_, err := w.Fork(snapshot.ForkOptions{Snapshot: name, Name: fmt.Sprintf("f%d", x.n)})
+		_, err := w.Forks().New(snapshot.ForkOptions{Snapshot: name, Name: fmt.Sprintf("f%d", x.n)})
 		return err
 	case k == 10 && w.IsFork():
-		_, err := w.Parent().EndFork(w.Name(), live.Caller{})
+		_, err := w.Parent().Forks().End(w.Name(), live.Caller{})
 		return err
 	case k == 11 && w.IsFork():
-		_, err := w.Parent().Promote(ctx, w.Name(), snapshot.PromoteOptions{Conflicts: snapshot.ConflictRule(2 * r.IntN(2))})
+		_, err := w.Parent().Forks().Merge(ctx, w.Name(), snapshot.PromoteOptions{Conflicts: snapshot.ConflictRule(2 * r.IntN(2))})
 		return err
 	case k == 12:
 		return x.s.Checkpoint(ctx)

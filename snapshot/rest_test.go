@@ -35,7 +35,7 @@ func TestCheckpointAwaitsRest(t *testing.T) {
 		s.ckpt.at.Store(s.log.End() - c.grown)
 		s.ckpt.records.Store(s.log.Records() - c.records)
 		s.ckpt.changes.Store(c.changes)
-		if due := s.checkpointDue(c.calm, c.since); due != c.due {
+		if due := s.ckpt.checkpointDue(c.calm, c.since); due != c.due {
 			t.Errorf("%s: due is %v", c.what, due)
 		}
 	}
@@ -65,7 +65,7 @@ func TestToRedo(t *testing.T) {
 	}
 	check := func(when string, least, most int64) {
 		t.Helper()
-		if n := s.toRedo(); n < least || n > most {
+		if n := s.ckpt.toRedo(); n < least || n > most {
 			t.Errorf("%s there is work of %d records to be done again", when, n)
 		}
 	}
@@ -97,13 +97,13 @@ func TestSealLeavesAProcessor(t *testing.T) {
 	}
 	look := func() bool {
 		s.seal.looked.Store(0)
-		return s.pace()
+		return s.seal.pace()
 	}
 	if !look() {
 		t.Error("it takes both beside a writer")
 	}
 	s.seal.looked.Store(time.Now().Add(time.Hour).UnixNano()) // no tick is over
-	if !s.pace() {
+	if !s.seal.pace() {
 		t.Error("it takes both right after a writer")
 	}
 	if look() {
@@ -131,7 +131,7 @@ func TestCheckpointsSleep(t *testing.T) {
 	s := quietStore(t)
 	s.ckpt.at.Store(s.log.End())
 	woken := make(chan bool)
-	go func() { woken <- s.awaitChange() }()
+	go func() { woken <- s.ckpt.awaitChange() }()
 	select {
 	case <-woken:
 		t.Fatal("it does not sleep")
@@ -144,7 +144,7 @@ func TestCheckpointsSleep(t *testing.T) {
 	if _, err := s.forest.Create(live.Node(live.MainView, live.RootIno), "a", live.Create{Mode: 0o100644}); err != nil {
 		t.Fatal(err)
 	}
-	if asked := s.awaitChange(); asked {
+	if asked := s.ckpt.awaitChange(); asked {
 		t.Error("nobody asked")
 	}
 }

@@ -146,7 +146,7 @@ func (w *Workspace) target(name string, paths []string) (*target, error) {
 	if err := w.alive(); err != nil {
 		return nil, err
 	}
-	sn, err := w.store.find(w, name)
+	sn, err := w.store.cat.find(w, name)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (w *Workspace) target(name string, paths []string) (*target, error) {
 }
 
 func (w *Workspace) targetOf(sn *snap, paths []string) (*target, error) {
-	st, err := w.store.stateOf(sn)
+	st, err := w.store.cat.stateOf(sn)
 	return &target{snap: sn, state: st, like: w.restoredState(sn.View), paths: paths}, err
 }
 

@@ -33,7 +33,7 @@ func TestRecoveryWithoutTheRemote(t *testing.T) {
 	p.fresh = true
 	s := openWith(t, dir, p, nil)
 	write(t, s, s.Main().Root(), "mine", "mine")
-	if _, err := s.Main().Pulled(info, startOf(t, info).ID, live.Caller{}); err != nil {
+	if _, err := s.Main().Remotes().Pulled(info, startOf(t, info).ID, live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	if res, err := s.Main().Restore(ctx, snapshot.RestoreOptions{Name: "v1"}); err != nil || res.Changed != 302 {

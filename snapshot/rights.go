@@ -10,18 +10,18 @@ import (
 )
 
 // mayDelete refuses what the policy protects. The lock is held.
-func (w *Workspace) mayDelete(sn *snap, c live.Caller) error {
-	if sn.View == w.base {
+func (ss Snapshots) mayDelete(sn *snap, c live.Caller) error {
+	if sn.View == ss.w.base {
 		return errs.New(errs.Protected, "protected: base cannot be deleted")
 	}
 	if sn.Pinned {
 		return errs.New(errs.Busy, "busy: snapshot %q is pinned; let it go with `amberfs unpin %s` first", sn.Name, sn.Name)
 	}
-	if err := w.mayRename(c); err != nil {
+	if err := ss.w.mayRename(c); err != nil {
 		return err
 	}
-	if !w.oldEnough(sn, c) {
-		return errs.New(errs.Protected, "protected: snapshot %q is younger than the %s that the policy asks for", sn.Name, w.minAge())
+	if !ss.w.oldEnough(sn, c) {
+		return errs.New(errs.Protected, "protected: snapshot %q is younger than the %s that the policy asks for", sn.Name, ss.w.minAge())
 	}
 	return nil
 }
@@ -37,15 +37,15 @@ func (w *Workspace) oldEnough(sn *snap, c live.Caller) bool {
 // mayEnd refuses the end of a fork with snapshots while the policy of this workspace,
 // the parent, protects them. Pins in the fork, the fork's policy and new snapshots do
 // not count: otherwise a process in the fork could keep it for ever. The lock is held.
-func (w *Workspace) mayEnd(f *Workspace, c live.Caller) error {
+func (fs Forks) mayEnd(f *Workspace, c live.Caller) error {
 	if len(f.snaps) == 0 {
 		return nil
 	}
-	if err := w.mayRename(c); err != nil {
+	if err := fs.w.mayRename(c); err != nil {
 		return fmt.Errorf("fork %s cannot end: %w", f.name, err)
 	}
-	if began, ok := w.store.cat.snaps[f.base]; ok && !w.oldEnough(began, c) {
-		return errs.New(errs.Protected, "protected: fork %s has snapshots and is younger than the %s that the policy asks for", f.name, w.minAge())
+	if began, ok := fs.w.store.cat.snaps[f.base]; ok && !fs.w.oldEnough(began, c) {
+		return errs.New(errs.Protected, "protected: fork %s has snapshots and is younger than the %s that the policy asks for", f.name, fs.w.minAge())
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func TestEndOfFork(t *testing.T) {
 	user := live.Caller{UID: 1000, Direct: true}
 	begin := func(name string) {
 		t.Helper()
-		f, err := w.Fork(ForkOptions{Name: name})
+		f, err := w.Forks().New(ForkOptions{Name: name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,8 +29,8 @@ func TestEndOfFork(t *testing.T) {
 		capture(t, f, CaptureOptions{Name: "v1", Pinned: true})
 	}
 	end := map[string]func(string, live.Caller) error{
-		"end":     func(name string, c live.Caller) error { _, err := w.EndFork(name, c); return err },
-		"discard": w.DiscardFork,
+		"end":     func(name string, c live.Caller) error { _, err := w.Forks().End(name, c); return err },
+		"discard": w.Forks().Discard,
 	}
 	for how, end := range end {
 		begin(how)
@@ -49,7 +49,7 @@ func TestEndOfFork(t *testing.T) {
 			t.Errorf("%s of a young fork: %v", how, err)
 		}
 		now = now.Add(time.Minute)
-		f, _ := w.ForkNamed(how)
+		f, _ := w.Forks().Named(how)
 		capture(t, f, CaptureOptions{Name: "v2", Pinned: true})
 		if err := end(how, user); err != nil {
 			t.Errorf("%s of an old fork with a new snapshot: %v", how, err)
@@ -61,7 +61,7 @@ func TestEndOfFork(t *testing.T) {
 	}
 	begin("kept")
 	now = now.Add(time.Hour)
-	if _, err := w.EndFork("kept", user); !errors.Is(err, errs.Protected) {
+	if _, err := w.Forks().End("kept", user); !errors.Is(err, errs.Protected) {
 		t.Errorf("against the policy of the parent: %v", err)
 	}
 }

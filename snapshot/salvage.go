@@ -20,12 +20,12 @@ type salvage struct {
 // readableState is the newest state of a workspace that can still be read, when
 // its last one cannot; a fork falls back on what it came from, and at last
 // there is an empty tree.
-func (s *Store) readableState(tx *live.Tx, w *Workspace, cause error) *tree.State {
+func (s opening) readableState(tx *live.Tx, w *Workspace, cause error) *tree.State {
 	s.salvage.replaced = append(s.salvage.replaced, w.name)
 	s.cat.touchWS(w.view)
 	for at := w; at != nil; at = s.cat.parent(at) {
 		for _, sn := range slices.Backward(s.cat.withOrigin(at)) {
-			st, err := s.stateOf(sn)
+			st, err := s.cat.stateOf(sn)
 			if err == nil {
 				_, err = st.Get(s.src, live.RootIno)
 			}

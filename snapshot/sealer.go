@@ -51,6 +51,11 @@ const retrySeal = 5 * time.Second
 // on in main, and one in each fork of main with the forks in it: there each builds on
 // the one before, and none waits for other tenants.
 type sealer struct {
+	*core
+	gc    *collector
+	ckpt  *checkpointer
+	meter *meter
+
 	main   *semaphore.Weighted
 	forks  *semaphore.Weighted
 	mu     sync.Mutex // guards queue and snap.retry
@@ -64,32 +69,34 @@ type sealer struct {
 	rested  atomic.Int64 // ns, when one last rested
 }
 
-func (q *sealer) init() {
-	q.signal = loops.NewWake()
-	q.main, q.forks = semaphore.NewWeighted(1), semaphore.NewWeighted(sealForks)
+func newSealer(c *core, gc *collector, ckpt *checkpointer, m *meter) sealer {
+	return sealer{
+		core: c, gc: gc, ckpt: ckpt, meter: m, signal: loops.NewWake(),
+		main: semaphore.NewWeighted(1), forks: semaphore.NewWeighted(sealForks),
+	}
 }
 
 // sealTurn waits until a state of a workspace may be sealed.
-func (s *Store) sealTurn(ctx context.Context, ws uint32) (end func(), err error) {
+func (q *sealer) sealTurn(ctx context.Context, ws uint32) (end func(), err error) {
 	if ws == live.MainView {
-		if err := s.seal.main.Acquire(ctx, 1); err != nil {
+		if err := q.main.Acquire(ctx, 1); err != nil {
 			return nil, err
 		}
-		return func() { s.seal.main.Release(1) }, nil
+		return func() { q.main.Release(1) }, nil
 	}
 	tenant := semaphore.NewWeighted(1) // of a fork that has ended
-	if u := s.usageOf(ws); u != nil {
+	if u := q.meter.usageOf(ws); u != nil {
 		tenant = u.fork.sealing
 	}
 	if err := tenant.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	if err := s.seal.forks.Acquire(ctx, 1); err != nil {
+	if err := q.forks.Acquire(ctx, 1); err != nil {
 		tenant.Release(1)
 		return nil, err
 	}
 	return func() {
-		s.seal.forks.Release(1)
+		q.forks.Release(1)
 		tenant.Release(1)
 	}, nil
 }
@@ -142,44 +149,44 @@ func (q *sealer) len() int {
 }
 
 // sealLoop seals snapshots in the background.
-func (s *Store) sealLoop() {
+func (q *sealer) sealLoop() {
 	for {
-		for sn := s.seal.next(nil); sn != nil && s.loops.Context.Err() == nil; sn = s.seal.next(nil) {
-			if err := s.sealSnapshot(s.loops.Context, sn); err != nil && s.loops.Context.Err() == nil {
-				s.logger.Warn("sealing", "err", err, guard.Stack(err))
+		for sn := q.next(nil); sn != nil && q.loops.Context.Err() == nil; sn = q.next(nil) {
+			if err := q.sealSnapshot(q.loops.Context, sn); err != nil && q.loops.Context.Err() == nil {
+				q.logger.Warn("sealing", "err", err, guard.Stack(err))
 			}
 		}
 		var again <-chan time.Time
-		if s.seal.len() > 0 { // what failed, also because of a panic
+		if q.len() > 0 { // what failed, also because of a panic
 			again = time.After(retrySeal)
 		}
 		select {
-		case <-s.loops.Context.Done():
+		case <-q.loops.Context.Done():
 			return
-		case <-s.seal.signal:
+		case <-q.signal:
 		case <-again:
 		}
-		s.loops.Pause(sealDelay)
-		s.awaitRest()
+		q.loops.Pause(sealDelay)
+		q.awaitRest()
 	}
 }
 
 // awaitRest returns when the writers rest: what they remove until then need not be
 // sealed, if no snapshot has it. It does not wait for long, and not at all when the
 // journal had better shrink.
-func (s *Store) awaitRest() {
-	for began := time.Now(); time.Since(began) < sealWait && !s.outgrown() && s.loops.Context.Err() == nil; {
-		end := s.log.End()
-		s.loops.Pause(restTick)
-		if s.log.End()-end < restBytes {
+func (q *sealer) awaitRest() {
+	for began := time.Now(); time.Since(began) < sealWait && !q.ckpt.outgrown() && q.loops.Context.Err() == nil; {
+		end := q.log.End()
+		q.loops.Pause(restTick)
+		if q.log.End()-end < restBytes {
 			return
 		}
 	}
 }
 
 // sealSnapshot seals a snapshot, unless that was done meanwhile.
-func (s *Store) sealSnapshot(ctx context.Context, sn *snap) error {
-	end, err := s.sealTurn(ctx, sn.ws)
+func (q *sealer) sealSnapshot(ctx context.Context, sn *snap) error {
+	end, err := q.sealTurn(ctx, sn.ws)
 	if err != nil {
 		return err
 	}
@@ -191,66 +198,66 @@ func (s *Store) sealSnapshot(ctx context.Context, sn *snap) error {
 	}
 	// Held from before the look on: gc must not mark in between, without a
 	// snapshot that is removed just then, what its seal takes over.
-	defer s.gc.puts.Enter()()
+	defer q.gc.puts.Enter()()
 	var gone bool
 	var name string
-	s.look(func(*live.Tx) {
-		gone, name = s.cat.snaps[sn.View] != sn && !sn.wanted, sn.Name
+	q.look(func(*live.Tx) {
+		gone, name = q.cat.snaps[sn.View] != sn && !sn.wanted, sn.Name
 	})
 	if gone {
 		// Removed before it was sealed: nobody needs its chunks.
-		s.seal.done(sn)
+		q.done(sn)
 		close(sn.done)
 		return nil
 	}
-	s.seal.failed(sn) // until it is done
-	id, added, err := s.sealState(ctx, sn.ws, sn.state.Load())
+	q.failed(sn) // until it is done
+	id, added, err := q.sealState(ctx, sn.ws, sn.state.Load())
 	if err != nil {
 		return fmt.Errorf("snapshot %s: %w", name, err)
 	}
-	s.alter(func(*live.Tx) {
+	q.alter(func(*live.Tx) {
 		sn.id, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added
-		s.cat.touchSnap(sn.View)
+		q.cat.touchSnap(sn.View)
 	})
-	s.seal.done(sn)
+	q.done(sn)
 	close(sn.done)
 	return nil
 }
 
 // sealInTurn is sealState of what is no snapshot, when its workspace has its turn.
-func (s *Store) sealInTurn(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, error) {
-	end, err := s.sealTurn(ctx, ws)
+func (q *sealer) sealInTurn(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, error) {
+	end, err := q.sealTurn(ctx, ws)
 	if err != nil {
 		return cas.Hash{}, err
 	}
 	defer end()
-	id, _, err := s.sealState(ctx, ws, st)
+	id, _, err := q.sealState(ctx, ws, st)
 	return id, err
 }
 
 // sealState seals a frozen state of a workspace and returns its id and how many bytes
 // that added to the store. For a fork these are the bytes that it put itself, and the
 // work is the same, whether others have them or not. The caller holds puts.
-func (s *Store) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, int64, error) {
+func (q *sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, int64, error) {
 	start := time.Now()
 	var added atomic.Int64
-	objects := cas.Counting{Store: s.cas, Bytes: &added, Apart: ws != live.MainView}
-	id, err := s.sealTo(ctx, yielding{objects, s}, st)
+	objects := cas.Counting{Store: q.cas, Bytes: &added, Apart: ws != live.MainView}
+	id, err := q.sealTo(ctx, yielding{objects, q}, st)
 	if err != nil {
 		return id, 0, err
 	}
-	s.figures.sealed(time.Since(start), added.Load())
+	q.figures.sealed(time.Since(start), added.Load())
 	return id, added.Load(), nil
 }
 
 // sealTo seals a frozen state into objects of the store. The caller holds puts.
-func (s *Store) sealTo(ctx context.Context, objects content.ObjectStore, st *tree.State) (id cas.Hash, err error) {
-	z := &content.Sealer{Src: s.src.Files, Objects: objects, Workers: sealWorkers, Pace: s.pace, OnDamage: func(n int64) {
-		s.salvage.incomplete.Store(true)
-		s.logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
+func (q *sealer) sealTo(ctx context.Context, objects content.ObjectStore, st *tree.State) (id cas.Hash, err error) {
+	z := &content.Sealer{Src: q.src.Files, Objects: objects, Workers: sealWorkers, Pace: q.pace, OnDamage: func(n int64) {
+		q.salvage.incomplete.Store(true)
+		q.logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
 	}}
 	err = guard.Do(func() error {
-		id, err = tree.Seal(ctx, s.src, z, st)
+		id, err = tree.Seal(ctx, q.src, z, st)
 		return err
 	})
 	return id, err
@@ -259,33 +266,33 @@ func (s *Store) sealTo(ctx context.Context, objects content.ObjectStore, st *tre
 // yielding gives way to writers after each object.
 type yielding struct {
 	content.ObjectStore
-	store *Store
+	sealer *sealer
 }
 
 func (y yielding) Put(k cas.Kind, b []byte) (cas.Hash, error) {
 	h, err := y.ObjectStore.Put(k, b)
-	y.store.giveWay()
+	y.sealer.giveWay()
 	return h, err
 }
 
 // pace reports whether a seal had better leave a processor to writers: while they write.
 // If they write much it does not when somebody waits for the seal or the journal had
 // better shrink.
-func (s *Store) pace() (alone bool) {
-	q, now, end := &s.seal, time.Now().UnixNano(), s.log.End()
+func (q *sealer) pace() (alone bool) {
+	now, end := time.Now().UnixNano(), q.log.End()
 	if since := now - q.looked.Load(); since > int64(restTick) {
 		q.looked.Store(now)
 		q.busy.Store(end - q.seen.Swap(end))
 	}
 	busy := max(q.busy.Load(), end-q.seen.Load())
-	return busy > 0 && (busy < restBytes || q.waiting.Load() == 0 && !s.outgrown())
+	return busy > 0 && (busy < restBytes || q.waiting.Load() == 0 && !q.ckpt.outgrown())
 }
 
 // giveWay goes through Go's scheduler: who does not keeps a processor for 10 ms, and a
 // request that was read waits for it as long. A seal that is alone has a thread of its
 // own, which lets those go first that wait for its processor, and rests now and then.
-func (s *Store) giveWay() {
-	if !s.pace() {
+func (q *sealer) giveWay() {
+	if !q.pace() {
 		runtime.Gosched()
 		return
 	}
@@ -293,7 +300,7 @@ func (s *Store) giveWay() {
 	if runtime.GOMAXPROCS(0) == 1 {
 		rest = sealTurn
 	}
-	q, now := &s.seal, time.Now()
+	now := time.Now()
 	if now.UnixNano()-q.rested.Load() < int64(sealTurn) {
 		syscall.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // cannot fail
 		return
@@ -310,7 +317,7 @@ func (q *sealer) urgent() (done func()) {
 
 // waitSeal returns when a snapshot is sealed, and helps with it: those before it in its
 // workspace come first. One of these that fails is left out.
-func (s *Store) waitSeal(ctx context.Context, sn *snap) error {
+func (q *sealer) waitSeal(ctx context.Context, sn *snap) error {
 	for {
 		select {
 		case <-sn.done:
@@ -319,8 +326,8 @@ func (s *Store) waitSeal(ctx context.Context, sn *snap) error {
 			return ctx.Err()
 		default:
 		}
-		next := s.seal.next(sn)
-		if err := s.sealSnapshot(ctx, next); err != nil && next == sn {
+		next := q.next(sn)
+		if err := q.sealSnapshot(ctx, next); err != nil && next == sn {
 			return err
 		}
 	}

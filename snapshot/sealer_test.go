@@ -64,19 +64,19 @@ func TestSealTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	busy, err := s.Main().Fork(ForkOptions{Name: "busy"})
+	busy, err := s.Main().Forks().New(ForkOptions{Name: "busy"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside, err := busy.Fork(ForkOptions{Name: "inside"})
+	inside, err := busy.Forks().New(ForkOptions{Name: "inside"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := s.Main().Fork(ForkOptions{Name: "other"})
+	other, err := s.Main().Forks().New(ForkOptions{Name: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	end, err := s.sealTurn(t.Context(), busy.view)
+	end, err := s.seal.sealTurn(t.Context(), busy.view)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,6 +36,11 @@ const (
 
 // room is what admit knows of the disk.
 type room struct {
+	*core
+	seal  *sealer
+	ckpt  *checkpointer
+	meter *meter
+
 	reserve int64        // bytes that writers leave for seals and gc
 	limit   atomic.Int64 // bytes the store may take; 0: no limit
 	stored  atomic.Int64 // bytes it took lately
@@ -51,19 +56,21 @@ type room struct {
 
 // Free returns how many bytes can still be written. What the journal holds needs
 // as much again, to be sealed before the journal can go.
-func (s *Store) Free() (int64, error) {
-	free, err := s.opt.FS.Free(s.dir)
+func (s *Store) Free() (int64, error) { return s.room.free() }
+
+func (r *room) free() (int64, error) {
+	free, err := r.opt.FS.Free(r.dir)
 	if err != nil {
 		return 0, err
 	}
-	return max(0, free-s.heldBack()), nil
+	return max(0, free-r.heldBack()), nil
 }
 
 // heldBack is what writers have to leave of the disk, in bytes.
-func (s *Store) heldBack() int64 {
-	n := cas.Headroom + s.room.reserve
-	if s.log != nil { // the journal asks while it opens, too
-		n += s.log.Size()
+func (r *room) heldBack() int64 {
+	n := cas.Headroom + r.reserve
+	if r.log != nil { // the journal asks while it opens, too
+		n += r.log.Size()
 	}
 	return n
 }
@@ -71,27 +78,27 @@ func (s *Store) heldBack() int64 {
 // admit is asked before bytes are written. It refuses what goes beyond the
 // byte limits or the disk, and slows writers down when the journal grows faster
 // than it is sealed.
-func (s *Store) admit(view uint32, n int64) error {
-	if err := s.admitFork(view, n); err != nil {
+func (r *room) admit(view uint32, n int64) error {
+	if err := r.meter.admitFork(view, n); err != nil {
 		return err
 	}
-	size := s.log.Size()
-	if limit := s.room.limit.Load(); limit > 0 && n > 0 && s.room.stored.Load()+size+n > limit {
+	size := r.log.Size()
+	if limit := r.limit.Load(); limit > 0 && n > 0 && r.stored.Load()+size+n > limit {
 		return errs.Quota
 	}
 	if n > largeRequest {
-		if free, err := s.Free(); err == nil && n > free {
+		if free, err := r.free(); err == nil && n > free {
 			return errs.NoSpace
 		}
-	} else if s.log.End()+n > s.room.checked.Load() {
-		if err := s.makeRoom(n); err != nil {
+	} else if r.log.End()+n > r.checked.Load() {
+		if err := r.makeRoom(n); err != nil {
 			return err
 		}
 	}
-	if s.outgrown() {
-		s.ckpt.signal.Up()
+	if r.ckpt.outgrown() {
+		r.ckpt.signal.Up()
 	}
-	if over := size - journalSoft; over > 0 && !s.opt.Quiet {
+	if over := size - journalSoft; over > 0 && !r.opt.Quiet {
 		time.Sleep(time.Duration(min(over, journalSoft)) * throttle / journalSoft)
 	}
 	return nil
@@ -99,12 +106,12 @@ func (s *Store) admit(view uint32, n int64) error {
 
 // makeRoom returns when n bytes can be written, or is ErrNoSpace. On a disk that
 // is nearly full it has the journal sealed and dropped first.
-func (s *Store) makeRoom(n int64) error {
+func (r *room) makeRoom(n int64) error {
 	enough := func() bool {
-		free, err := s.Free()
+		free, err := r.free()
 		if err != nil || free >= n+roomStep { // a disk that cannot tell says so at the write
 			// Where there is plenty, less often.
-			s.room.checked.Store(s.log.End() + n + min(max(roomStep/4, (free-n)/64), roomStep))
+			r.checked.Store(r.log.End() + n + min(max(roomStep/4, (free-n)/64), roomStep))
 			return true
 		}
 		return false
@@ -112,52 +119,52 @@ func (s *Store) makeRoom(n int64) error {
 	if enough() {
 		return nil
 	}
-	s.room.one.Lock()
-	defer s.room.one.Unlock()
+	r.one.Lock()
+	defer r.one.Unlock()
 	if enough() {
 		return nil
 	}
-	if s.log.Size() <= roomStep || s.opt.Quiet {
+	if r.log.Size() <= roomStep || r.opt.Quiet {
 		return errs.NoSpace
 	}
-	if s.room.end == s.log.End() && time.Since(s.room.none) < roomRetry {
+	if r.end == r.log.End() && time.Since(r.none) < roomRetry {
 		return errs.NoSpace
 	}
-	for until := time.Now().Add(roomWait); !s.ckpt.mu.TryLock(); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(roomWait); !r.ckpt.mu.TryLock(); time.Sleep(time.Millisecond) {
 		if enough() {
 			return nil
 		}
 		if time.Now().After(until) {
-			return s.noRoom()
+			return r.noRoom()
 		}
 	}
 	err := func() error {
-		defer s.ckpt.mu.Unlock()
-		defer s.seal.urgent()()
-		return s.checkpoint(s.loops.Context)
+		defer r.ckpt.mu.Unlock()
+		defer r.seal.urgent()()
+		return r.ckpt.checkpoint(r.loops.Context)
 	}()
 	if err != nil {
-		s.logger.Warn("the disk is nearly full, and the journal cannot be sealed", "err", err)
+		r.logger.Warn("the disk is nearly full, and the journal cannot be sealed", "err", err)
 	}
-	s.shrinkJournal()
+	r.ckpt.shrinkJournal()
 	if enough() {
 		return nil
 	}
-	return s.noRoom()
+	return r.noRoom()
 }
 
 // noRoom notes that there is none. room.one is held.
-func (s *Store) noRoom() error {
-	s.room.none, s.room.end = time.Now(), s.log.End()
+func (r *room) noRoom() error {
+	r.none, r.end = time.Now(), r.log.End()
 	return errs.NoSpace
 }
 
 // crowded reports whether what was journaled since the last checkpoint takes so
 // much of a nearly full disk that it had better be sealed.
-func (s *Store) crowded() bool {
-	if s.grown() <= roomStep {
+func (r *room) crowded() bool {
+	if r.ckpt.grown() <= roomStep {
 		return false
 	}
-	free, err := s.Free()
-	return err == nil && free < s.log.Size()
+	free, err := r.free()
+	return err == nil && free < r.log.Size()
 }

@@ -56,34 +56,52 @@ type Options struct {
 
 // A Store is an open store. Its methods may be called from many goroutines.
 type Store struct {
-	dir    string
-	opt    Options
-	at     *storedir.Dir
-	logger *slog.Logger
-
-	cas     *cas.Store
-	objects objects // of cas and elsewhere
+	*core
+	at      *storedir.Dir
 	start   *Start  // of a new store
-	log     *journal.Journal
 	outside outside // behind the positions of log
-	src     *tree.Source
-	forest  *live.Forest
-	cat     catalogue // guarded by the lock of forest
 
-	seal sealer
-	ckpt checkpointer
-	gc   collector
-	room room
-	// forkLimit is how many bytes of its own a fork may have; 0: any number.
-	forkLimit atomic.Int64
-	keep      keeper
-	salvage   salvage
-	hooks     hooks
-	figures   figures
+	seal  sealer
+	ckpt  checkpointer
+	gc    collector
+	room  room
+	meter meter
+	keep  keeper
 
-	loops   loops.Group
 	created bool // by this opening
 	closed  atomic.Bool
+}
+
+// core is what the parts of a store share.
+type core struct {
+	dir     string
+	opt     Options
+	logger  *slog.Logger
+	cas     *cas.Store
+	objects objects // of cas and elsewhere
+	log     *journal.Journal
+	src     *tree.Source
+	forest  *live.Forest
+	cat     *catalogue // guarded by the lock of forest
+	pins    pins
+	salvage salvage
+	hooks   hooks
+	figures figures
+	loops   loops.Group
+}
+
+// newStore connects the parts of a store, none of which has a file yet.
+func newStore(at *storedir.Dir, o Options) *Store {
+	c := &core{dir: at.Path, opt: o, logger: o.Logger, loops: loops.New(o.Logger)}
+	s := &Store{core: c, at: at}
+	s.seal = newSealer(c, &s.gc, &s.ckpt, &s.meter)
+	s.ckpt = checkpointer{core: c, seal: &s.seal, gc: &s.gc, room: &s.room, signal: loops.NewWake()}
+	s.gc = collector{core: c, ckpt: &s.ckpt, room: &s.room, signal: loops.NewWake()}
+	s.room = room{core: c, seal: &s.seal, ckpt: &s.ckpt, meter: &s.meter}
+	s.meter = meter{core: c}
+	s.keep = keeper{core: c, signal: loops.NewWake()}
+	c.cat = newCatalogue(s)
+	return s
 }
 
 // Open opens the store in dir, and makes it when there is none.
@@ -107,11 +125,11 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: at.Path, at: at, opt: o, logger: o.Logger, cat: newCatalogue()}
+	s := newStore(at, o)
 	if o.FS == vfs.OS {
 		s.opt.FS = at.Disk
 	}
-	err = s.open()
+	err = opening{s}.open()
 	if err == nil && (o.Filling == "" || !s.created) {
 		err = at.CheckFilled()
 	}
@@ -121,8 +139,7 @@ func Open(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-func (s *Store) open() error {
-	s.init()
+func (s opening) open() error {
 	err := s.at.Format(s.opt.Filling)
 	if err != nil {
 		return err
@@ -146,7 +163,7 @@ func (s *Store) open() error {
 	}
 	s.outside.log = s.log
 	s.src = tree.NewSource(s.objects, &s.outside, cacheBytes)
-	s.forest = live.New(live.Options{Source: s.src, Log: s.log, ReadView: s.readView, Admit: s.admit, Salvage: s.opt.Salvage, Logger: s.logger})
+	s.forest = live.New(live.Options{Source: s.src, Log: s.log, ReadView: s.cat.readView, Admit: s.room.admit, Salvage: s.opt.Salvage, Logger: s.logger})
 	if err := s.recover(at); err != nil {
 		return fmt.Errorf("recovering: %w", err)
 	}
@@ -160,16 +177,7 @@ func (s *Store) open() error {
 	return nil
 }
 
-// init makes the parts that need no file.
-func (s *Store) init() {
-	s.loops = loops.New(s.logger)
-	s.seal.init()
-	s.ckpt.init()
-	s.keep.init()
-	s.gc.init()
-}
-
-func (s *Store) openJournal(begin int64) error {
+func (s opening) openJournal(begin int64) error {
 	total, err := s.opt.FS.Total(s.dir)
 	if err != nil {
 		return err
@@ -177,14 +185,14 @@ func (s *Store) openJournal(begin int64) error {
 	s.room.reserve = min(maxReserve, total/16)
 	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
 		FS: s.opt.FS, Logger: s.logger, Begin: begin, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly,
-		SegmentSize: min(journal.DefaultSegmentSize, max(minSegment, total/32)), Reserve: s.heldBack,
+		SegmentSize: min(journal.DefaultSegmentSize, max(minSegment, total/32)), Reserve: s.room.heldBack,
 	})
 	return err
 }
 
 // firstOpening reports whether a store without a checkpoint can be one that was
 // just made: its journal has all that ever happened.
-func (s *Store) firstOpening() bool {
+func (s opening) firstOpening() bool {
 	if s.log.End() == 0 {
 		return s.cas.Stats().Objects <= firstObjects
 	}
@@ -192,10 +200,10 @@ func (s *Store) firstOpening() bool {
 }
 
 func (s *Store) startLoops() {
-	s.loops.Start("sealing", s.sealLoop)
-	s.loops.Start("checkpoints", s.checkpointLoop)
-	s.loops.Start("policies", s.keepLoop)
-	s.loops.Start("gc", s.gcLoop)
+	s.loops.Start("sealing", s.seal.sealLoop)
+	s.loops.Start("checkpoints", s.ckpt.checkpointLoop)
+	s.loops.Start("policies", s.keep.keepLoop)
+	s.loops.Start("gc", s.gc.gcLoop)
 }
 
 // FS returns the disk for what others keep in the store's directory.
@@ -260,7 +268,7 @@ func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
 }
 
 // Workspaces returns all workspaces.
-func (s *Store) Workspaces() []*Workspace {
+func (s *core) Workspaces() []*Workspace {
 	var out []*Workspace
 	s.look(func(*live.Tx) {
 		for _, w := range s.cat.workspaces {
@@ -277,7 +285,7 @@ func (s *Store) Sync() error { return s.forest.Sync() }
 func (s *Store) Changed() <-chan struct{} { return s.log.Appended() }
 
 // look runs fn with the lock of the forest held for reading.
-func (s *Store) look(fn func(tx *live.Tx)) {
+func (s *core) look(fn func(tx *live.Tx)) {
 	_ = s.forest.View(func(tx *live.Tx) error { // it has no error of its own
 		fn(tx)
 		return nil
@@ -286,7 +294,7 @@ func (s *Store) look(fn func(tx *live.Tx)) {
 
 // alter runs fn with the lock of the forest held, also while changes are held
 // back.
-func (s *Store) alter(fn func(tx *live.Tx)) {
+func (s *core) alter(fn func(tx *live.Tx)) {
 	_ = s.forest.Update(true, func(tx *live.Tx) error { // it has no error of its own
 		fn(tx)
 		return nil

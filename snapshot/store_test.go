@@ -182,7 +182,7 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 	write(t, s, w.Root(), "both", "base")
 	write(t, s, w.Root(), "ours", "base")
 	write(t, s, w.Root(), "theirs", "base")
-	f, err := w.Fork(snapshot.ForkOptions{Name: "f1"})
+	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 	write(t, s, w.Root(), "ours", "main")
 	want(t, "main sees the fork", read(t, s, w.Root(), "theirs"), "base")
 	want(t, "the fork sees main", read(t, s, f.Root(), "ours"), "base")
-	res, err := w.Promote(ctx, "f1", snapshot.PromoteOptions{})
+	res, err := w.Forks().Merge(ctx, "f1", snapshot.PromoteOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,23 +198,23 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 	want(t, "ours", read(t, s, w.Root(), "ours"), "main")
 	want(t, "theirs", read(t, s, w.Root(), "theirs"), "fork")
 	write(t, s, w.Root(), "theirs2", "base")
-	g, err := w.Fork(snapshot.ForkOptions{Name: "f2"})
+	g, err := w.Forks().New(snapshot.ForkOptions{Name: "f2"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, s, w.Root(), "theirs2", "base") // touched, not changed
 	write(t, s, g.Root(), "theirs2", "fork")
-	if _, err := w.Promote(ctx, "f2", snapshot.PromoteOptions{}); err != nil {
+	if _, err := w.Forks().Merge(ctx, "f2", snapshot.PromoteOptions{}); err != nil {
 		t.Error("a file that was only touched is a conflict:", err)
 	}
 	want(t, "theirs2", read(t, s, w.Root(), "theirs2"), "fork")
 	write(t, s, w.Root(), "both", "main")
 	write(t, s, f.Root(), "both", "fork")
-	if res, err := w.Promote(ctx, "f1", snapshot.PromoteOptions{}); !errors.Is(err, snapshot.ErrConflict) || fmt.Sprint(res.Conflicts) != "[both]" {
+	if res, err := w.Forks().Merge(ctx, "f1", snapshot.PromoteOptions{}); !errors.Is(err, snapshot.ErrConflict) || fmt.Sprint(res.Conflicts) != "[both]" {
 		t.Fatalf("a conflict was not refused: %+v, %v", res, err)
 	}
 	want(t, "after refusal", read(t, s, w.Root(), "both"), "main")
-	if _, err := w.Promote(ctx, "f1", snapshot.PromoteOptions{Conflicts: snapshot.TakeTheirs}); err != nil {
+	if _, err := w.Forks().Merge(ctx, "f1", snapshot.PromoteOptions{Conflicts: snapshot.TakeTheirs}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "after --theirs", read(t, s, w.Root(), "both"), "fork")
@@ -223,16 +223,16 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 	write(t, s, f.Root(), "both", "fork again")
 	write(t, s, f.Root(), "theirs2", "fork again")
 	one := snapshot.PromoteOptions{Choices: map[string]snapshot.ConflictRule{"both": snapshot.KeepOurs}}
-	if _, err := w.Promote(ctx, "f1", one); !errors.Is(err, snapshot.ErrConflict) {
+	if _, err := w.Forks().Merge(ctx, "f1", one); !errors.Is(err, snapshot.ErrConflict) {
 		t.Fatalf("a conflict that nobody decided was not refused: %v", err)
 	}
 	one.Choices["theirs2"] = snapshot.TakeTheirs
-	if _, err := w.Promote(ctx, "f1", one); err != nil {
+	if _, err := w.Forks().Merge(ctx, "f1", one); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "decided for ours", read(t, s, w.Root(), "both"), "main again")
 	want(t, "decided for theirs", read(t, s, w.Root(), "theirs2"), "fork again")
-	if _, err := w.EndFork("f1", live.Caller{}); err != nil {
+	if _, err := w.Forks().End("f1", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Find("f1"); err != nil {
@@ -255,7 +255,7 @@ func TestGCKeepsWhatIsNeeded(t *testing.T) {
 	}
 	for i := range 40 {
 		if i%2 == 0 {
-			if err := w.Delete(fmt.Sprintf("s%d", i), live.Caller{}); err != nil {
+			if err := w.Snapshots().Delete(fmt.Sprintf("s%d", i), live.Caller{}); err != nil {
 				t.Fatal(err)
 			}
 		}

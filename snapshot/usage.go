@@ -50,6 +50,12 @@ func (u *usage) take(n, limit int64) bool {
 	return false
 }
 
+// meter counts what forks have of their own, and holds them to a limit.
+type meter struct {
+	*core
+	limit atomic.Int64 // bytes of its own that a fork may have; 0: any number
+}
+
 // uppermost is the fork of main in which a fork is, itself perhaps. The lock is held.
 func (w *Workspace) uppermost() *Workspace {
 	for {
@@ -70,9 +76,9 @@ func (w *Workspace) family(fn func(*Workspace)) {
 }
 
 // usageOf returns that of the fork in which a view is, nil for a view that is none's.
-func (s *Store) usageOf(view uint32) (u *usage) {
-	s.look(func(*live.Tx) {
-		if w, ok := s.cat.workspaces[view]; ok && w.fork {
+func (m *meter) usageOf(view uint32) (u *usage) {
+	m.look(func(*live.Tx) {
+		if w, ok := m.cat.workspaces[view]; ok && w.fork {
 			u = w.uppermost().usage
 		}
 	})
@@ -81,12 +87,12 @@ func (s *Store) usageOf(view uint32) (u *usage) {
 
 // admitFork refuses a fork n bytes more than the policy of main allows it. n is 0 for
 // a new name.
-func (s *Store) admitFork(view uint32, n int64) error {
-	limit := s.forkLimit.Load()
+func (m *meter) admitFork(view uint32, n int64) error {
+	limit := m.limit.Load()
 	if limit == 0 || view == live.MainView {
 		return nil
 	}
-	u := s.usageOf(view)
+	u := m.usageOf(view)
 	if n == 0 {
 		n = createBytes
 	}
@@ -95,7 +101,7 @@ func (s *Store) admitFork(view uint32, n int64) error {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if err := s.count(u); err != nil {
+	if err := m.count(u); err != nil {
 		return err
 	}
 	if u.take(n, limit) {
@@ -107,12 +113,12 @@ func (s *Store) admitFork(view uint32, n int64) error {
 // ChargeExport counts n bytes that an export wrote into the store's repository against
 // the limit of a fork, until the fork ends. It does nothing in main.
 func (w *Workspace) ChargeExport(n int64) error {
-	u := w.store.usageOf(w.view)
+	u := w.store.meter.usageOf(w.view)
 	if u == nil || n <= 0 {
 		return nil
 	}
-	if w.store.forkLimit.Load() > 0 {
-		if err := w.store.admitFork(w.view, n); err != nil {
+	if w.store.meter.limit.Load() > 0 {
+		if err := w.store.meter.admitFork(w.view, n); err != nil {
 			return err
 		}
 		u.since.Add(-n) // counting what is in files leaves exports alone
@@ -125,35 +131,35 @@ func (w *Workspace) ChargeExport(n int64) error {
 // what was written since, and how many it may have; 0 when there is no limit.
 func (w *Workspace) Usage() (used, limit int64) {
 	s := w.store
-	if limit = s.forkLimit.Load(); limit == 0 {
+	if limit = s.meter.limit.Load(); limit == 0 {
 		return 0, 0
 	}
-	u := s.usageOf(w.view)
+	u := s.meter.usageOf(w.view)
 	if u == nil {
 		return 0, 0
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if err := s.count(u); err != nil {
+	if err := s.meter.count(u); err != nil {
 		s.logger.Warn("counting what a fork has", "fork", w.Name(), "err", err)
 	}
 	return u.used(), limit
 }
 
 // count counts what a fork has, unless that was done just now. u.mu is held.
-func (s *Store) count(u *usage) error {
+func (m *meter) count(u *usage) error {
 	start := time.Now()
 	if u.ready.Load() && start.Before(u.next) {
 		return nil
 	}
-	chains, since, err := s.chains(u)
+	chains, since, err := m.chains(u)
 	if err != nil {
 		return err
 	}
 	total := int64(0)
 	seen := make(map[cas.Hash]int64)
 	for _, chain := range chains {
-		n, err := s.written(chain, seen)
+		n, err := m.written(chain, seen)
 		if err != nil {
 			return err
 		}
@@ -168,13 +174,13 @@ func (s *Store) count(u *usage) error {
 
 // chains are the states of a fork and of each fork in it, from the base to the
 // present, and what was written before they were taken.
-func (s *Store) chains(u *usage) (chains [][]func() (*tree.State, error), since int64, err error) {
-	err = s.forest.Update(true, func(tx *live.Tx) (err error) {
+func (m *meter) chains(u *usage) (chains [][]func() (*tree.State, error), since int64, err error) {
+	err = m.forest.Update(true, func(tx *live.Tx) (err error) {
 		since = u.since.Load()
 		u.fork.family(func(w *Workspace) {
 			var chain []func() (*tree.State, error)
-			for _, sn := range s.cat.withOrigin(w) {
-				chain = append(chain, s.glance(sn))
+			for _, sn := range m.cat.withOrigin(w) {
+				chain = append(chain, m.glance(sn))
 			}
 			st, e := tx.Capture(w.view)
 			if e != nil {
@@ -189,19 +195,19 @@ func (s *Store) chains(u *usage) (chains [][]func() (*tree.State, error), since 
 
 // glance returns the way to the state of a snapshot for one look, for which it does
 // not stay in memory. The lock is held.
-func (s *Store) glance(sn *snap) func() (*tree.State, error) {
+func (m *meter) glance(sn *snap) func() (*tree.State, error) {
 	st, id := sn.state.Load(), sn.id
 	return func() (*tree.State, error) {
 		if st != nil {
 			return st, nil
 		}
-		return tree.Load(s.src, id)
+		return tree.Load(m.src, id)
 	}
 }
 
 // written counts the bytes that each of a chain of states has and the one before has
 // not, those in seen only once. A snapshot may be removed meanwhile.
-func (s *Store) written(chain []func() (*tree.State, error), seen map[cas.Hash]int64) (total int64, err error) {
+func (m *meter) written(chain []func() (*tree.State, error), seen map[cas.Hash]int64) (total int64, err error) {
 	var before *tree.State
 	for _, get := range chain {
 		st, err := get()
@@ -213,9 +219,9 @@ func (s *Store) written(chain []func() (*tree.State, error), seen map[cas.Hash]i
 		}
 		if before != nil {
 			err = func() error {
-				defer s.Hold(before)()
-				defer s.Hold(st)()
-				return tree.Written(context.Background(), s.src, before, st, func(p content.Piece) {
+				defer m.Hold(before)()
+				defer m.Hold(st)()
+				return tree.Written(context.Background(), m.src, before, st, func(p content.Piece) {
 					if p.Key.IsZero() { // an inode
 						total += p.Bytes
 					} else if more := p.Bytes - seen[p.Key]; more > 0 {

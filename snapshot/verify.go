@@ -158,7 +158,7 @@ func (s *Store) trees() ([]namedTree, error) {
 			if !ok {
 				continue
 			}
-			st, _ := s.stateOf(sn)
+			st, _ := s.cat.stateOf(sn)
 			out = append(out, namedTree{Affected{Workspace: w.name, Snapshot: sn.Name}, st, sn.View == w.before})
 		}
 		return nil

@@ -20,7 +20,7 @@ func TestNumbersOfViewsAreGivenBack(t *testing.T) {
 	gone := capture(t, w, CaptureOptions{Name: "gone"})
 	held := capture(t, w, CaptureOptions{Name: "held"})
 	for _, name := range []string{"gone", "held"} {
-		if err := w.Delete(name, live.Caller{}); err != nil {
+		if err := w.Snapshots().Delete(name, live.Caller{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -31,7 +31,7 @@ func TestNumbersOfViewsAreGivenBack(t *testing.T) {
 	for i := range 20 {
 		var views []uint32
 		if i%4 == 3 {
-			f, err := w.Fork(ForkOptions{Name: fmt.Sprint("f", i)})
+			f, err := w.Forks().New(ForkOptions{Name: fmt.Sprint("f", i)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +57,7 @@ func TestNumbersOfViewsAreGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if n, f := len(s.Main().List()), len(s.Main().Forks()); n != 16 || f != 5 {
+	if n, f := len(s.Main().List()), len(s.Main().Forks().List()); n != 16 || f != 5 {
 		t.Errorf("%d snapshots and %d forks", n, f)
 	}
 	capture(t, s.Main(), CaptureOptions{})

@@ -49,7 +49,7 @@ func TestForkHoldsUpNobody(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := open(t, filepath.Join(t.TempDir(), "store"))
-			fork, err := s.Main().Fork(snapshot.ForkOptions{Name: "side"})
+			fork, err := s.Main().Forks().New(snapshot.ForkOptions{Name: "side"})
 			if err != nil {
 				t.Fatal(err)
 			}

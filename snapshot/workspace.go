@@ -63,8 +63,8 @@ func (w *Workspace) stored(st *tree.State) storedWorkspace {
 }
 
 // loadWorkspace is the reverse.
-func (s *Store) loadWorkspace(r storedWorkspace) (*Workspace, error) {
-	w := newWorkspace(s, r.View, r.Name)
+func (c *catalogue) loadWorkspace(r storedWorkspace) (*Workspace, error) {
+	w := c.newWorkspace(r.View, r.Name)
 	w.parent, w.fork, w.nextSeq = r.Parent, r.Fork, r.NextSeq
 	w.base, w.undo, w.before, w.head, w.policy = r.Base, r.Undo, r.Before, r.Head, r.Policy
 	w.claim, w.expires = r.Claim, r.Expires
@@ -73,6 +73,24 @@ func (s *Store) loadWorkspace(r storedWorkspace) (*Workspace, error) {
 	w.sealed, err = cas.ParseHash(r.State)
 	return w, err
 }
+
+// Forks are the forks of a workspace.
+type Forks struct{ w *Workspace }
+
+// Forks returns the forks of the workspace.
+func (w *Workspace) Forks() Forks { return Forks{w} }
+
+// Snapshots are the snapshots of a workspace.
+type Snapshots struct{ w *Workspace }
+
+// Snapshots returns the snapshots of the workspace.
+func (w *Workspace) Snapshots() Snapshots { return Snapshots{w} }
+
+// Remotes are what leads from a workspace's snapshots to those of other stores, and back.
+type Remotes struct{ w *Workspace }
+
+// Remotes returns what sends and takes snapshots of the workspace.
+func (w *Workspace) Remotes() Remotes { return Remotes{w} }
 
 // Name returns `main`, or the fork's name.
 func (w *Workspace) Name() string {
@@ -113,7 +131,7 @@ func (w *Workspace) read(fn func()) {
 func (w *Workspace) Find(name string) (info Info, err error) {
 	w.read(func() {
 		var sn *snap
-		if sn, err = w.store.find(w, name); err == nil {
+		if sn, err = w.store.cat.find(w, name); err == nil {
 			info = sn.Info
 		}
 	})
@@ -141,15 +159,15 @@ func (w *Workspace) Changes() (n uint64) {
 
 // Newest yields the snapshots, newest first, with the lock held for some at a time
 // only. Those that are made meanwhile are left out.
-func (w *Workspace) Newest() iter.Seq[Info] {
+func (ss Snapshots) Newest() iter.Seq[Info] {
 	const atOnce = 64
 	return func(yield func(Info) bool) {
 		some := make([]Info, 0, atOnce)
 		for before := uint64(math.MaxUint64); ; {
 			some = some[:0]
-			w.read(func() {
-				end, _ := slices.BinarySearchFunc(w.snaps, before, func(sn *snap, before uint64) int { return cmp.Compare(sn.Seq, before) })
-				for _, sn := range slices.Backward(w.snaps[max(0, end-atOnce):end]) {
+			ss.w.read(func() {
+				end, _ := slices.BinarySearchFunc(ss.w.snaps, before, func(sn *snap, before uint64) int { return cmp.Compare(sn.Seq, before) })
+				for _, sn := range slices.Backward(ss.w.snaps[max(0, end-atOnce):end]) {
 					some = append(some, sn.Info)
 				}
 			})
@@ -173,8 +191,8 @@ func (i Info) Node() live.NodeID { return live.Node(i.View, live.RootIno) }
 func (w *Workspace) StateOf(name string) (st *tree.State, err error) {
 	w.read(func() {
 		var sn *snap
-		if sn, err = w.store.find(w, name); err == nil {
-			st, err = w.store.stateOf(sn)
+		if sn, err = w.store.cat.find(w, name); err == nil {
+			st, err = w.store.cat.stateOf(sn)
 		}
 	})
 	return st, err

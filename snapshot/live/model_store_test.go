@@ -84,7 +84,7 @@ func (y *system) workspace(name string) (*snapshot.Workspace, error) {
 	if name == "" {
 		return y.s.Main(), nil
 	}
-	return y.s.Main().ForkNamed(name)
+	return y.s.Main().Forks().Named(name)
 }
 
 func (y *system) root(workspace string) (live.NodeID, error) {
@@ -116,7 +116,7 @@ func (y *system) capture(workspace, name string) error {
 func (y *system) drop(workspace, name string) error {
 	w, err := y.workspace(workspace)
 	if err == nil {
-		err = w.Delete(name, live.Caller{})
+		err = w.Snapshots().Delete(name, live.Caller{})
 	}
 	return err
 }
@@ -147,16 +147,16 @@ func (y *system) graft(workspace, name, dir string) error {
 
 // fork begins one at a snapshot of main, or at the present state.
 func (y *system) fork(name, from string) error {
-	_, err := y.s.Main().Fork(snapshot.ForkOptions{Name: name, Snapshot: from})
+	_, err := y.s.Main().Forks().New(snapshot.ForkOptions{Name: name, Snapshot: from})
 	return err
 }
 
 func (y *system) merge(fork string) error {
-	_, err := y.s.Main().Promote(context.Background(), fork, snapshot.PromoteOptions{})
+	_, err := y.s.Main().Forks().Merge(context.Background(), fork, snapshot.PromoteOptions{})
 	return err
 }
 
-func (y *system) discard(fork string) error { return y.s.Main().DiscardFork(fork, live.Caller{}) }
+func (y *system) discard(fork string) error { return y.s.Main().Forks().Discard(fork, live.Caller{}) }
 
 func (y *system) seal(workspace, name string) error {
 	w, err := y.workspace(workspace)

@@ -66,7 +66,7 @@ func makeStore(t *testing.T, dir string) {
 	_, err = w.Capture(snapshot.CaptureOptions{Name: "first", Message: "of all"})
 	must(t, err)
 	write(small, []byte("larger now\n"), 0)
-	_, err = w.Fork(snapshot.ForkOptions{Snapshot: "first", Name: "side"})
+	_, err = w.Forks().New(snapshot.ForkOptions{Snapshot: "first", Name: "side"})
 	must(t, err)
 	must(t, s.Checkpoint(ctx))
 	write(small, []byte("journal"), 0)
@@ -117,7 +117,7 @@ func TestOldStoresOpen(t *testing.T) {
 func check(t *testing.T, s *snapshot.Store) {
 	t.Helper()
 	w := s.Main()
-	side, err := w.ForkNamed("side")
+	side, err := w.Forks().Named("side")
 	must(t, err)
 	now, err := w.State()
 	must(t, err)

@@ -203,7 +203,7 @@ func (d *Daemon) countEvents(view uint32, name string, span events.Span) {
 	if !ok {
 		return
 	}
-	err := ws.Amend(name, func(i *snapshot.Info) {
+	err := ws.Snapshots().Amend(name, func(i *snapshot.Info) {
 		i.FirstEvent, i.LastEvent = span.First, span.Last
 		i.Counts = snapshot.Counts{
 			Created: span.Counts.Created, Modified: span.Counts.Modified, Deleted: span.Counts.Deleted, Restored: span.Counts.Restored,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +19,7 @@ func runCommand(a *app) *cobra.Command {
 	var (
 		c       sandbox.Config
 		from    string
-		apply   applyHow
+		apply   string
 		options []string
 	)
 	cmd := &cobra.Command{
@@ -91,6 +92,9 @@ running are killed. All other commands work inside.`,
 					return err
 				}
 			}
+			if !slices.Contains([]string{"", applyAsk, applyYes}, apply) {
+				return fail.New(fail.Usage, "it is --apply or --apply=yes, not --apply=%s", apply)
+			}
 			if apply != "" && from == "" {
 				return fail.New(fail.Usage, "--apply needs --from DIR: there is nothing to carry the changes to")
 			}
@@ -102,15 +106,15 @@ running are killed. All other commands work inside.`,
 	}
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
 	cmd.Flags().StringVar(&c.Fork, "fork", "", "run in the fork `NAME`, created if needed")
-	cmd.Flags().Var(&apply, "apply", "when COMMAND ends, ask whether to apply its changes to DIR; --apply=yes does not ask")
-	cmd.Flags().Lookup("apply").NoOptDefVal = string(applyAsk)
+	cmd.Flags().StringVar(&apply, "apply", "", "when COMMAND ends, ask whether to apply its changes to DIR; --apply=`yes` does not ask")
+	cmd.Flags().Lookup("apply").NoOptDefVal = applyAsk
 	cmd.Flags().StringVar(&c.After, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
 	cmd.Flags().BoolVar(&c.ReadOnly, "read-only", false, "nothing can be changed")
 	addOptions(cmd, &options)
 	return cmd
 }
 
-func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote string, apply applyHow) error {
+func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply string) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err

@@ -16,14 +16,10 @@ var version, commit, date string
 // build says what a program was made of.
 type build struct {
 	Version string `json:"version"`
-	// Commit and Date are those of the source; "" where a module's version is a
-	// tag, for which the build has only Sum.
-	Commit string `json:"commit,omitempty"`
-	Date   string `json:"date,omitempty"` // RFC 3339
-	// Sum is the hash of the module's files, as in go.sum.
-	Sum    string `json:"sum,omitempty"`
-	Go     string `json:"go"`
-	System string `json:"system"`
+	Commit  string `json:"commit,omitempty"`
+	Date    string `json:"date,omitempty"` // of the commit, RFC 3339
+	Go      string `json:"go"`
+	System  string `json:"system"`
 }
 
 // versionText is the release, or what the build knows of its source.
@@ -50,8 +46,7 @@ var pseudo = regexp.MustCompile(`[-.](\d{14})-([0-9a-f]{12})(\+\w+)?$`)
 
 func buildOf(info *debug.BuildInfo) build {
 	b := build{
-		Version: info.Main.Version, Sum: info.Main.Sum,
-		Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
+		Version: info.Main.Version, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
 	}
 	if b.Version == "" || b.Version == "(devel)" {
 		b.Version = "devel"
@@ -74,13 +69,10 @@ func buildOf(info *debug.BuildInfo) build {
 
 // source is the commit and its date, for people.
 func (b build) source() string {
-	switch {
-	case b.Commit != "":
-		return "commit " + b.Commit[:min(12, len(b.Commit))] + " of " + b.Date
-	case b.Sum != "":
-		return "the commit of that tag, " + b.Sum
+	if b.Commit == "" {
+		return "" // the version is a tag
 	}
-	return "commit unknown"
+	return "commit " + b.Commit[:min(12, len(b.Commit))] + " of " + b.Date + ", "
 }
 
 func versionCommand(a *app) *cobra.Command {
@@ -91,7 +83,7 @@ func versionCommand(a *app) *cobra.Command {
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			b := thisBuild()
-			return a.print(b, func() { a.printf("amberfs %s (%s, %s, %s)\n", b.Version, b.source(), b.Go, b.System) })
+			return a.print(b, func() { a.printf("amberfs %s (%s%s, %s)\n", b.Version, b.source(), b.Go, b.System) })
 		},
 	}
 }

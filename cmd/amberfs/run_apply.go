@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -19,34 +18,16 @@ import (
 	"github.com/amberfs/amberfs/service/client"
 )
 
-// applyHow is the value of --apply.
-type applyHow string
-
+// The values of --apply.
 const (
-	applyAsk applyHow = "ask"
-	applyYes applyHow = "yes"
+	applyAsk = "ask"
+	applyYes = "yes"
 )
-
-// String implements pflag.Value.
-func (h *applyHow) String() string { return string(*h) }
-
-// Type implements pflag.Value.
-func (h *applyHow) Type() string { return "yes" }
-
-// Set implements pflag.Value.
-func (h *applyHow) Set(s string) error {
-	switch v := applyHow(s); v {
-	case applyAsk, applyYes:
-		*h = v
-		return nil
-	}
-	return errors.New("it is --apply or --apply=yes")
-}
 
 // carryBack is the end of `run --apply`.
 type carryBack struct {
 	a   *app
-	how applyHow
+	how string // a value of --apply
 	dir string
 	// unfinished: neither were the changes carried, nor did the user decline.
 	unfinished bool

@@ -19,7 +19,7 @@ import (
 //
 //   - a sealer cuts it into chunks and records the ChunkMap. From then on it reads
 //     from there and needs the journal no more;
-//   - Rebase puts a version on top of the sealed version before it.
+//   - Rebase lets a version follow the version before it, when that was sealed.
 //
 // Owning and changing contents that are related (versions of one another, or
 // source and target of CloneRange) needs one lock over all of them. A frozen
@@ -31,7 +31,6 @@ type Content struct {
 	sealed atomic.Pointer[ChunkMap] // set once, by a sealer
 	link   atomic.Pointer[ancestry]
 	work   atomic.Pointer[sealWork] // set once, by a sealer
-	heirs  atomic.Bool              // a newer version links to this one
 }
 
 // sealWork is what a sealer has begun to cut up.
@@ -61,9 +60,8 @@ func (c *Content) sealing() *layout {
 
 // ancestry tells what a Content that is not sealed was made from.
 type ancestry struct {
-	prev *Content  // the version before
-	from *layout   // how prev looked then; c started as a copy of it
-	on   *ChunkMap // what Rebase has put c on, or has made it borrow from
+	prev *Content // the version before
+	from *layout  // a layout of prev; c was a copy of it but for what was changed since
 }
 
 // noEpoch owns contents that were sealed from the start.
@@ -105,7 +103,6 @@ func (c *Content) Own(epoch uint64) *Content {
 	from := c.layout.Load()
 	n.layout.Store(from.clone())
 	n.link.Store(&ancestry{prev: c, from: from})
-	c.heirs.Store(true)
 	return n
 }
 
@@ -169,14 +166,11 @@ func (c *Content) MinPos() int64 {
 }
 
 // eachBase calls fn for every ChunkMap whose chunks c reads or may come to share:
-// the one beneath, those that parts were cloned from, that of the older version
-// which a Rebase would put beneath, and those that a sealer at work takes
+// the one beneath, those that parts were cloned from, those of the older versions
+// that a Rebase would follow, and those that a sealer at work takes
 // chunks from. A collection that marks all of them keeps what c needs, whatever
 // Rebase and the sealer do meanwhile.
 func (c *Content) eachBase(fn func(b *ChunkMap) error) error {
-	if c == nil {
-		return nil
-	}
 	var seen [4]*ChunkMap
 	last := 0
 	visit := func(b *ChunkMap) error {
@@ -189,23 +183,25 @@ func (c *Content) eachBase(fn func(b *ChunkMap) error) error {
 		last++
 		return fn(b)
 	}
-	// A sealer sets sealing while that is the layout, and unsets it when the
-	// result has become the layout. So if the layout is the same before and after
-	// sealing was looked at, no ChunkMap slips through in between.
-	for {
-		l := c.layout.Load()
+	for c != nil {
+		// Rebase replaces the layout before the link. A sealer sets sealing while that is
+		// the layout, and unsets it when the result has become the layout. So if the
+		// layout is the same before and after all was looked at, no ChunkMap slips
+		// through in between.
+		link, l := c.link.Load(), c.layout.Load()
 		if err := l.eachBase(visit); err != nil {
 			return err
 		}
 		if err := c.sealing().eachBase(visit); err != nil {
 			return err
 		}
-		if c.layout.Load() == l {
-			break
+		if c.layout.Load() != l {
+			continue
 		}
-	}
-	if _, b := c.link.Load().sealed(); b != nil {
-		return visit(b)
+		if link == nil {
+			return nil
+		}
+		c = link.prev
 	}
 	return nil
 }

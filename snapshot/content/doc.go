@@ -39,8 +39,8 @@
 //
 // From then on the Content reads from its ChunkMap, and the journal may drop the
 // bytes. A newer version still points into the journal, for all that it has in
-// common with this one too. Rebase puts it on top of the ChunkMap: where both
-// layouts name the same place, the bytes are the same, and the extent goes.
+// common with this one too. Rebase lets it follow: where its layout names the same
+// place as the former layout of this one, it takes what the present one has there.
 //
 //	a sealed              layout: ChunkMap A
 //	b rebased             layout: ChunkMap A, but 100-200 from journal 5000 on

@@ -113,25 +113,12 @@ func (b *ChunkMap) Encode(e *wire.Encoder) {
 	}
 }
 
-// decodedMap bundles what most files need, to save allocations.
-type decodedMap struct {
-	ChunkMap
-	one [1]Chunk
-}
-
 // DecodeChunkMap reads what Encode wrote; errors are d's.
 func DecodeChunkMap(d *wire.Decoder) *ChunkMap {
-	m := &decodedMap{}
-	m.decode(d)
-	return &m.ChunkMap
-}
-
-func (m *decodedMap) decode(d *wire.Decoder) {
-	b := &m.ChunkMap
-	b.Depth = d.Byte()
+	b := &ChunkMap{Depth: d.Byte()}
 	if b.Depth > maxDepth {
 		d.Fail("chunk lists %d deep", b.Depth)
-		return
+		return b
 	}
 	var sum itemSum
 	if b.Depth > 0 {
@@ -142,11 +129,9 @@ func (m *decodedMap) decode(d *wire.Decoder) {
 		n := d.Count(2)
 		if n > maxInline {
 			d.Fail("%d chunks inline", n)
-			return
+			return b
 		}
-		if b.Chunks = m.one[:0]; n > len(m.one) {
-			b.Chunks = make([]Chunk, 0, n)
-		}
+		b.Chunks = make([]Chunk, 0, n)
 		for range n {
 			it := decodeItem(d, 0)
 			sum.add(d, it)
@@ -154,6 +139,7 @@ func (m *decodedMap) decode(d *wire.Decoder) {
 		}
 	}
 	b.Size, b.Alloc, b.unwritten = sum.n, sum.n-sum.holes, sum.unwritten
+	return b
 }
 
 // item returns c as an item of a list.

@@ -72,18 +72,11 @@ func (c *Content) Encode(e *wire.Encoder) {
 // DecodeSealed is Of for what ChunkMap.Encode wrote; errors are d's. An empty file is
 // one.
 func DecodeSealed(d *wire.Decoder) *Content {
-	m := &struct { // in one, to save allocations
-		Content
-		layout layout
-		decodedMap
-	}{}
-	if m.decode(d); d.Err() == nil && m.ChunkMap.Size == 0 {
+	b := DecodeChunkMap(d)
+	if d.Err() == nil && b.Size == 0 {
 		d.Fail("content without bytes")
 	}
-	m.Content.epoch, m.layout = noEpoch, overBase(&m.ChunkMap)
-	m.Content.layout.Store(&m.layout)
-	m.Content.sealed.Store(&m.ChunkMap)
-	return &m.Content
+	return Of(b)
 }
 
 // Decode reads what Encode wrote, as a content that epoch may change

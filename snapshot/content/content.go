@@ -76,12 +76,8 @@ func New(epoch uint64) *Content {
 
 // Of returns the content of a sealed file. No epoch may change it.
 func Of(b *ChunkMap) *Content {
-	m := &struct { // in one, to save an allocation
-		Content
-		layout layout
-	}{Content: Content{epoch: noEpoch}, layout: overBase(b)}
-	c := &m.Content
-	c.layout.Store(&m.layout)
+	c := &Content{epoch: noEpoch}
+	c.layout.Store(baseLayout(b))
 	c.sealed.Store(b)
 	return c
 }

@@ -14,12 +14,7 @@ type layout struct {
 }
 
 func baseLayout(b *ChunkMap) *layout {
-	l := overBase(b)
-	return &l
-}
-
-func overBase(b *ChunkMap) layout {
-	l := layout{size: b.Size, alloc: b.Alloc}
+	l := &layout{size: b.Size, alloc: b.Alloc}
 	if b.Size > 0 {
 		l.base, l.baseLen = b, b.Size
 	}

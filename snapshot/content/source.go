@@ -45,7 +45,7 @@ type cached struct {
 
 // NewSource returns a source whose cache holds about cacheBytes bytes.
 func NewSource(o ObjectStore, l Log, cacheBytes int64) *Source {
-	return &Source{objects: o, log: l, cache: lru.New[cached](cacheBytes, 4<<20)}
+	return &Source{objects: o, log: l, cache: lru.New[cached](cacheBytes)}
 }
 
 // With returns a source with the same cache that reads what is not there from other

@@ -131,22 +131,17 @@ func decodeKids(d *wire.Decoder, m uint64, fan int, counts bool) []*page {
 		return nil
 	}
 	kids := make([]*page, fan)
-	pages := make([]page, n)
-	hashes := make([]cas.Hash, n)
 	for i := range kids {
 		if m&(1<<i) == 0 {
 			continue
 		}
-		p, h := &pages[0], &hashes[0]
-		pages, hashes = pages[1:], hashes[1:]
+		entries := 0
 		if counts {
-			if p.n = int(d.Uint(math.MaxInt32)); p.n == 0 {
+			if entries = int(d.Uint(math.MaxInt32)); entries == 0 {
 				d.Fail("page with no entries")
 			}
 		}
-		*h = decodeHash(d)
-		p.hash.Store(h)
-		kids[i] = p
+		kids[i] = sealedPage(decodeHash(d), entries)
 	}
 	return kids
 }

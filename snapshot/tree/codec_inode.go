@@ -4,7 +4,6 @@ import (
 	"math"
 	"sort"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
@@ -99,30 +98,9 @@ func linkBefore(a, b *Link) bool {
 	return a.Name < b.Name
 }
 
-// decodedInode, decodedDir and decodedText bundle what most inodes need, to save
-// allocations.
-type decodedInode struct {
-	inode Inode
-	link  [1]Link
-}
-
-type decodedDir struct {
-	page page
-	hash cas.Hash
-}
-
-type decodedText struct {
-	page page
-	text string
-}
-
 func decodeInode(ino uint64, raw []byte) (*Inode, error) {
-	var dec = wire.NewDecoder(raw)
-	d := dec
-	mem := &decodedInode{}
-	n := &mem.inode
-	n.epoch = sealedEpoch
-	n.Ino = ino
+	d := wire.NewDecoder(raw)
+	n := &Inode{Ino: ino, epoch: sealedEpoch}
 	flags := d.Byte()
 	if flags > hasAll {
 		d.Fail("inode flags %#x", flags)
@@ -141,11 +119,7 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 		flags&hasContent != 0 && !n.IsRegular() {
 		d.Fail("inode of mode %o with flags %#x", n.Mode, flags)
 	}
-	switch count := d.Count(2); count {
-	case 0:
-	case 1:
-		n.Links = mem.link[:]
-	default:
+	if count := d.Count(2); count > 0 {
 		n.Links = make([]Link, count)
 	}
 	for i := range n.Links {
@@ -207,14 +181,13 @@ func decodeDir(d *wire.Decoder, inRecord bool) *page {
 		d.Fail("empty directory with a page")
 	}
 	if !inRecord {
-		dir := &decodedDir{page: page{n: n}, hash: decodeHash(d)}
-		dir.page.hash.Store(&dir.hash)
-		return &dir.page
+		return sealedPage(decodeHash(d), n)
 	}
-	dir := &decodedText{page: page{n: n}, text: d.String()}
-	if len(dir.text) > maxText {
-		d.Fail("directory of %d bytes in the record of its inode", len(dir.text))
+	text := d.String()
+	if len(text) > maxText {
+		d.Fail("directory of %d bytes in the record of its inode", len(text))
 	}
-	dir.page.text.Store(&dir.text)
-	return &dir.page
+	p := &page{n: n}
+	p.text.Store(&text)
+	return p
 }

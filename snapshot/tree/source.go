@@ -28,8 +28,8 @@ func NewSource(o content.ObjectStore, l content.Log, cacheBytes int64) *Source {
 	return &Source{
 		Files:   content.NewSource(o, l, cacheBytes/2),
 		objects: o,
-		pages:   lru.New[*body](cacheBytes/2, 4<<20),
-		inodes:  lru.New[*Inode](longBytes, longBytes),
+		pages:   lru.New[*body](cacheBytes / 2),
+		inodes:  lru.New[*Inode](longBytes),
 	}
 }
 

@@ -2,105 +2,65 @@
 package lru
 
 import (
+	"container/list"
 	"sync"
 
 	"github.com/amberfs/amberfs/cas"
 )
 
-const maxShards = 16
-
 // A Cache keeps values by hash, up to a total weight in bytes; the values used
-// longest ago go first. It is split into shards by the hash's first byte, so
-// that readers on different processors seldom meet on one lock.
+// longest ago go first.
 type Cache[V any] struct {
-	shards []shard[V]
-}
-
-type shard[V any] struct {
 	mu    sync.Mutex
-	items map[cas.Hash]*item[V]
-	ring  item[V] // sentinel: ring.next is the newest, ring.prev the oldest
+	items map[cas.Hash]*list.Element
+	order *list.List // of *item[V], the newest first
 	bytes int64
 	limit int64
 }
 
 type item[V any] struct {
-	next, prev *item[V]
-	hash       cas.Hash
-	bytes      int64
-	value      V
+	hash  cas.Hash
+	bytes int64
+	value V
 }
 
-// New returns an empty cache for values that weigh up to limit bytes together. A
-// value of more than largest bytes may not be kept.
-func New[V any](limit, largest int64) *Cache[V] {
-	n := min(max(limit/largest, 1), maxShards)
-	c := &Cache[V]{shards: make([]shard[V], n)}
-	for i := range c.shards {
-		s := &c.shards[i]
-		s.items = make(map[cas.Hash]*item[V])
-		s.ring.next, s.ring.prev = &s.ring, &s.ring
-		s.limit = limit / n
-	}
-	return c
+// New returns an empty cache for values that weigh up to limit bytes together.
+func New[V any](limit int64) *Cache[V] {
+	return &Cache[V]{items: make(map[cas.Hash]*list.Element), order: list.New(), limit: limit}
 }
-
-func (c *Cache[V]) shardOf(h cas.Hash) *shard[V] { return &c.shards[int(h[0])%len(c.shards)] }
 
 // Get returns the value of h and makes it the newest.
-func (c *Cache[V]) Get(h cas.Hash) (V, bool) {
-	s := c.shardOf(h)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	it := s.items[h]
-	if it == nil {
-		var zero V
-		return zero, false
+func (c *Cache[V]) Get(h cas.Hash) (v V, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.items[h]
+	if e == nil {
+		return v, false
 	}
-	it.unlink()
-	s.push(it)
-	return it.value, true
+	c.order.MoveToFront(e)
+	return e.Value.(*item[V]).value, true
 }
 
-// Put keeps v, which weighs the given number of bytes, unless it is heavier
-// than a whole shard may be. A value that is there already stays.
+// Put keeps v, which weighs the given number of bytes, unless that is more than all
+// may. A value that is there already stays.
 func (c *Cache[V]) Put(h cas.Hash, v V, bytes int64) {
-	s := c.shardOf(h)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.items[h] != nil || bytes > s.limit {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.items[h] != nil || bytes > c.limit {
 		return
 	}
-	it := &item[V]{hash: h, bytes: bytes, value: v}
-	s.items[h] = it
-	s.push(it)
-	s.bytes += bytes
-	for s.bytes > s.limit {
-		old := s.ring.prev
-		old.unlink()
-		delete(s.items, old.hash)
-		s.bytes -= old.bytes
+	c.items[h] = c.order.PushFront(&item[V]{h, bytes, v})
+	c.bytes += bytes
+	for c.bytes > c.limit {
+		old := c.order.Remove(c.order.Back()).(*item[V])
+		delete(c.items, old.hash)
+		c.bytes -= old.bytes
 	}
 }
 
 // Weight returns the bytes that all values weigh together.
 func (c *Cache[V]) Weight() int64 {
-	var n int64
-	for i := range c.shards {
-		s := &c.shards[i]
-		s.mu.Lock()
-		n += s.bytes
-		s.mu.Unlock()
-	}
-	return n
-}
-
-func (it *item[V]) unlink() {
-	it.prev.next, it.next.prev = it.next, it.prev
-}
-
-func (s *shard[V]) push(it *item[V]) {
-	it.prev, it.next = &s.ring, s.ring.next
-	s.ring.next.prev = it
-	s.ring.next = it
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bytes
 }

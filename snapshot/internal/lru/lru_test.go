@@ -8,7 +8,7 @@ import (
 )
 
 func TestLRU(t *testing.T) {
-	c := New[int](100, 4<<20)
+	c := New[int](100)
 	key := func(i int) cas.Hash { return cas.Hash{byte(i)} }
 	for i := range 20 {
 		c.Put(key(i), i, 10)

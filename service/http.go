@@ -125,6 +125,7 @@ func (s *Service) handler() http.Handler {
 			mux.HandleFunc("GET /v1/"+o.Name, serve)
 		}
 	}
+	mux.HandleFunc("POST "+joinPath, s.join)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		name, _ := strings.CutPrefix(r.URL.Path, "/v1/")
 		_, err := findOp(name)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/budget"
@@ -44,6 +46,8 @@ type Config struct {
 	Memory, Lists *budget.Budget
 	// Umount unmounts, and returns before the process ends.
 	Umount func(lazy bool) error
+	// Joining is for programs that share the daemon.
+	Joining Joining
 }
 
 // A Service carries out operations on a mounted store. Its methods may be called
@@ -55,6 +59,9 @@ type Service struct {
 	beginning sync.Mutex
 	// exporting is held for reading by exports to the store's own repository.
 	exporting sync.RWMutex
+	// last is the connection of the last joined program. It is closed by the end of the
+	// process.
+	last atomic.Pointer[net.UnixConn]
 }
 
 // New returns a service.

@@ -20,6 +20,7 @@ func mountCommand(a *app) *cobra.Command {
 		from       string
 		orEmpty    bool
 		later      bool
+		shared     bool
 		foreground bool
 		options    []string
 	)
@@ -55,7 +56,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 				}
 				return daemon.Remount(point, o)
 			}
-			cfg := daemon.Config{Options: o, Version: versionText(), OrEmpty: orEmpty, Later: later}
+			cfg := daemon.Config{Options: o, Version: versionText(), OrEmpty: orEmpty, Later: later, Shared: shared}
 			if from, cfg.Remote, err = splitFrom(from); err != nil {
 				return err
 			}
@@ -74,7 +75,10 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 	}
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
 	cmd.Flags().BoolVar(&later, "later", false, "with --from DIR, read contents when they are needed; for stores that are thrown away")
-	_ = cmd.Flags().MarkHidden("later") // there is one
+	cmd.Flags().BoolVar(&shared, "shared", false, "end with the last `amberfs run` that uses the mount")
+	for _, name := range []string{"later", "shared"} {
+		_ = cmd.Flags().MarkHidden(name) // there is one
+	}
 	cmd.Flags().BoolVar(&orEmpty, "or-empty", false, "begin empty if REMOTE has no such snapshot")
 	cmd.Flags().BoolVarP(&foreground, "foreground", "f", false, "stay in the foreground")
 	addOptions(cmd, &options)
@@ -104,7 +108,7 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 	if inherited != nil {
 		s = inherited
 	}
-	if cfg.From != cfg.Mountpoint && os.Mkdir(cfg.Mountpoint, 0o755) == nil {
+	if !cfg.Shared && cfg.From != cfg.Mountpoint && os.Mkdir(cfg.Mountpoint, 0o755) == nil {
 		defer func() {
 			if err != nil {
 				_ = unix.Rmdir(cfg.Mountpoint)

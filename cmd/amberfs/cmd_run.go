@@ -27,7 +27,8 @@ func runCommand(a *app) *cobra.Command {
 		Short: "Run a program in a private copy or workspace",
 		Long: `Runs COMMAND in a private mount namespace, with the workspace as its working
 directory. It needs neither root nor fusermount3. Without STORE, a temporary store
-is used and removed at the end.
+is used and removed at the end. Several run on one STORE share its mount, which ends
+with the last of them, or with amberfs umount if amberfs mount made it.
 
 With --from DIR, a new store is filled from DIR, and the workspace appears at DIR's
 path, for COMMAND only. DIR itself does not change. With REMOTE@SNAPSHOT, a new
@@ -146,7 +147,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	case c.Temp != "":
 		c.Mountpoint = filepath.Join(locate.Resolve(mounts, c.Temp), "workspace")
 	default:
-		c.Mountpoint = filepath.Join(c.Store, "mnt")
+		c.Mountpoint = daemon.RunMountpoint(c.Store)
 	}
 	cfg := daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, From: from, Remote: remote, Version: versionText()}
 	if err := daemon.CheckPaths(&cfg); err != nil {
@@ -167,7 +168,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	}
 	c.Hold, back.dir = apply != "", from
 	a.noteRepository(from)
-	status, err := sandbox.Outer(c, temp, func() { back.unfinished = true }, func() { back.run(c) })
+	status, err := sandbox.Outer(cmd.Context(), c, temp, func(s string) { a.note("%s", s) }, func() { back.unfinished = true }, func() { back.run(c) })
 	if back.unfinished {
 		back.noteKept(c)
 	}

@@ -52,11 +52,14 @@ func Filled(dir string) error {
 	})
 }
 
-// FilledFrom returns the directory that the store in dir was filled from; "" if it was
-// not.
+// FilledFrom returns the directory that the store in dir was filled from, or is being
+// filled from; "" if there is none.
 func FilledFrom(dir string) (from string, err error) {
 	err = inside(dir, func(disk *vfs.Beneath) error {
 		b, err := readSmall(disk, filepath.Join(dir, fromName))
+		if errors.Is(err, os.ErrNotExist) {
+			b, err = readSmall(disk, filepath.Join(dir, fillingName))
+		}
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}

@@ -45,8 +45,10 @@ func Check(cfg *Config, note func(string)) error {
 	if err := checkBusy(cfg); err != nil {
 		return err
 	}
-	if err := checkMountpoint(cfg); err != nil {
-		return err
+	if _, err := os.Lstat(cfg.Mountpoint); !cfg.Shared || err == nil { // else start makes it
+		if err := checkMountpoint(cfg); err != nil {
+			return err
+		}
 	}
 	if err := checkFrom(cfg); err != nil {
 		return err

@@ -17,6 +17,9 @@ type Config struct {
 	// Later brings the contents of From in while the mount is in use. A store whose
 	// daemon is killed before that is done is lost.
 	Later bool
+	// Shared is a daemon of `run` in a mount namespace of its own. It ends with its last
+	// user.
+	Shared bool
 	// Remote is the URL@SNAPSHOT that a new store begins with; empty for none. A
 	// store that is there is mounted as it is.
 	Remote string

@@ -50,6 +50,7 @@ type Daemon struct {
 	// background counts goroutines that work on the store.
 	background sync.WaitGroup
 	started    time.Time
+	shared     shared
 	// up is closed when the mount answers.
 	up chan struct{}
 	// gone is closed when the mount has left the directory tree, but something
@@ -67,6 +68,12 @@ type Daemon struct {
 func Run(ctx context.Context, cfg Config, s Starter) error {
 	private()
 	boundGarbage(0)
+	if cfg.Shared {
+		if err := privateMounts(); err != nil {
+			s.Failed(err)
+			return err
+		}
+	}
 	// Before anybody can know of the daemon: a signal to end it must not be lost.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
@@ -76,6 +83,7 @@ func Run(ctx context.Context, cfg Config, s Starter) error {
 		s.Failed(err)
 		return err
 	}
+	d.awaitFirst()
 	s.Ready(Ready{Store: cfg.Store, Mountpoint: cfg.Mountpoint, PID: os.Getpid(), Created: created})
 	d.notify(systemd.SdNotifyReady)
 	return d.live(signals)
@@ -119,7 +127,10 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 	if err != nil {
 		return nil, false, openError(cfg.Store, err)
 	}
-	undo = append(undo, func() { d.store.Discard(); d.disconnect() })
+	undo = append(undo, func() { d.removeMade(); d.store.Discard(); d.disconnect() })
+	if cfg.Shared {
+		d.makePoint(cfg.Mountpoint)
+	}
 	// Another daemon may have made it, and ended, since it was looked for.
 	created = d.store.Created()
 	if !created && cfg.From != "" {
@@ -270,6 +281,7 @@ func (d *Daemon) close() error {
 	d.hangUp()
 	d.background.Wait()
 	defer time.AfterFunc(graceTime, d.connection.HangUp).Stop()
+	d.removeMade()
 	if cerr := d.store.Close(); cerr != nil {
 		d.log.Error("closing the store", "err", cerr, guard.Stack(cerr))
 		err = errors.Join(err, cerr)
@@ -332,7 +344,7 @@ func (d *Daemon) unmount(lazy bool) error {
 func (d *Daemon) serviceConfig() service.Config {
 	return service.Config{
 		Store: d.store, Events: d.events, Remotes: d.connection.Remotes, Log: d.log, Mountpoint: d.cfg.Mountpoint, Options: d.cfg.Options.String(),
-		Version: d.cfg.Version, Started: d.started, Ready: d.ready, ReadOnly: d.readOnly, Umount: d.unmount, Opened: d.opened, Inside: d.inside,
+		Version: d.cfg.Version, Started: d.started, Ready: d.ready, ReadOnly: d.readOnly, Umount: d.umount, Joining: d.joining(), Opened: d.opened, Inside: d.inside,
 		Requests: func() map[string]uint64 { return d.mount.Counters() },
 		Memory:   budget.New(memoryShare() / 2),
 		Lists:    budget.New(memoryShare() / 2),

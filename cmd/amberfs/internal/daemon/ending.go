@@ -1,12 +1,14 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
@@ -33,6 +35,23 @@ func afterEnd(f func() error) error {
 		err := f()
 		var locked *storedir.LockedError
 		if !errors.As(err, &locked) || !ending(locked.Dir, locked.PID, locked.Mountpoint) || time.Since(began) > endTime {
+			return err
+		}
+	}
+}
+
+// WhenFree calls f again while another process fills the store, or its daemon starts or
+// ends. f fails with an error of kind Busy then.
+func WhenFree(ctx context.Context, store string, f func() error) error {
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := f()
+		if fail.KindOf(err) != fail.Busy || ctx.Err() != nil {
+			return err
+		}
+		if h, herr := storedir.ReadHolder(store); herr == nil && h.Mountpoint == "" {
+			began = time.Now() // filling may take as long as it likes
+		}
+		if time.Since(began) > endTime {
 			return err
 		}
 	}

@@ -18,6 +18,10 @@ import (
 // Make makes the store of cfg, if there is none yet, and fills it. It is what
 // `run` does outside of its namespaces, where every user has a name.
 func Make(ctx context.Context, cfg Config, s Starter) error {
+	return WhenFree(ctx, cfg.Store, func() error { return makeStore(ctx, cfg, s) })
+}
+
+func makeStore(ctx context.Context, cfg Config, s Starter) error {
 	_, err := os.Lstat(filepath.Join(cfg.Store, "format"))
 	if err == nil && cfg.From != "" {
 		return usedAgain(cfg, s.Note)

@@ -25,6 +25,11 @@ type Config struct {
 	Text string `json:"text"`
 	// UserNS is set by Outer when the namespaces include one for users.
 	UserNS bool `json:"user_ns"`
+	// Shared is the mount point of the daemon that serves Store, set by Outer. Without
+	// a Temp, all that run on the store share a daemon.
+	Shared string `json:"shared"`
+	// Tree: the daemon has sent a copy of the mount.
+	Tree bool `json:"tree"`
 }
 
 // configEnv carries the configuration from outer to inner.
@@ -34,6 +39,8 @@ const configEnv = "_AMBERFS_RUN"
 const (
 	lockFD = 3 // keeps the lock of the temporary directory, or nothing
 	holdFD = 4 // of Config.Hold
+	treeFD = 5 // of Config.Shared: a copy of the mount, if Config.Tree
+	joinFD = 6 // of Config.Shared: the connection to the daemon
 )
 
 // Command is the hidden command that must call Inner.

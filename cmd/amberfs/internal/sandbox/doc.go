@@ -6,12 +6,16 @@
 //	outer   the command itself. Fills the store, makes the temporary directory,
 //	        passes signals on, and takes away what is left at the end
 //	inner   this program again, in new user and mount namespaces. Starts the
-//	        daemon, then the program, and waits
+//	        daemon of a temporary store, then the program, and waits
 //	daemon  mounts the workspace and serves it (package daemon)
 //
 // Inner and daemon are two, because a process that serves a file system must
 // not start programs in it: between fork and exec the new process stands in the
 // mount while the old one waits for it, and nobody would answer its requests.
+//
+// With a STORE, outer starts the daemon, in namespaces of its own, or joins the one that
+// serves the store. Each run gets a copy of the daemon's mount over the store's socket
+// (package service, join.go), and inner attaches it. The daemon ends with the last run.
 //
 // # Rights
 //

@@ -30,8 +30,9 @@ func Inner(note func(string), show func() (func(service.Progress), func())) (int
 	if err != nil {
 		return 0, err
 	}
-	unix.CloseOnExec(lockFD)
-	unix.CloseOnExec(holdFD)
+	for _, fd := range []int{lockFD, holdFD, treeFD, joinFD} {
+		unix.CloseOnExec(fd)
+	}
 	if c.Temp != "" && !c.Hold {
 		temp, err := inherit(c.Temp, os.NewFile(lockFD, "lock"))
 		if err != nil {
@@ -49,12 +50,18 @@ func Inner(note func(string), show func() (func(service.Progress), func())) (int
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return 0, fmt.Errorf("adopting what is left behind: %w", err)
 	}
-	if os.Mkdir(c.Mountpoint, 0o700) == nil {
-		defer unix.Rmdir(c.Mountpoint)
+	var d *inside
+	if c.Shared != "" {
+		d = joinedDaemon()
+		err = attach(c)
+	} else {
+		if os.Mkdir(c.Mountpoint, 0o700) == nil {
+			defer unix.Rmdir(c.Mountpoint)
+		}
+		progress, shown := show()
+		d, err = startDaemon(c, quietStarter{note, progress})
+		shown()
 	}
-	progress, shown := show()
-	d, err := startDaemon(c, quietStarter{note, progress})
-	shown()
 	if err != nil {
 		return 0, err
 	}
@@ -73,7 +80,7 @@ func Inner(note func(string), show func() (func(service.Progress), func())) (int
 		err = snapshotAfter(c, note)
 	}
 	if err == nil && c.Hold {
-		reapRest(d.cmd.Process.Pid)
+		reapRest(d.pid)
 		hold()
 	}
 	return status, err
@@ -91,7 +98,8 @@ func hold() {
 
 // inside is the daemon of this sandbox.
 type inside struct {
-	cmd  *exec.Cmd
+	cmd  *exec.Cmd     // nil: it is shared
+	pid  int           // of cmd
 	gone chan struct{} // closed when it has ended
 }
 
@@ -111,23 +119,15 @@ func startDaemon(c Config, s daemon.Starter) (*inside, error) {
 	if c.UserNS {
 		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
 	}
-	args := []string{"mount", "-f"}
-	if c.Options != "" {
-		args = append(args, "-o", c.Options)
-	}
-	args = append(args, "-o", "nonempty") // the workspace is in the place of a directory
-	if c.ReadOnly {
-		args = append(args, "-o", "ro")
-	}
+	var more []string
 	if c.From != "" {
-		args = append(args, "--from", c.From, "--later")
+		more = []string{"--from", c.From, "--later"}
 	}
-	args = append(args, "--", c.Store, c.Mountpoint)
-	_, cmd, err := daemon.Spawn(context.Background(), args, s, attr)
+	_, cmd, err := daemon.Spawn(context.Background(), mountArgs(c, more...), s, attr)
 	if err != nil {
 		return nil, err
 	}
-	d := &inside{cmd: cmd, gone: make(chan struct{})}
+	d := &inside{cmd: cmd, pid: cmd.Process.Pid, gone: make(chan struct{})}
 	go func() {
 		_ = cmd.Wait() // what matters is that it has ended
 		close(d.gone)
@@ -135,16 +135,32 @@ func startDaemon(c Config, s daemon.Starter) (*inside, error) {
 	return d, nil
 }
 
+// mountArgs are those of the daemon.
+func mountArgs(c Config, more ...string) []string {
+	args := append([]string{"mount", "-f"}, more...)
+	if c.Options != "" {
+		args = append(args, "-o", c.Options)
+	}
+	args = append(args, "-o", "nonempty") // the workspace is in the place of a directory
+	if c.ReadOnly {
+		args = append(args, "-o", "ro")
+	}
+	return append(args, "--", c.Store, c.Mountpoint)
+}
+
 // end unmounts and waits until everything is in the store.
 func (d *inside) end(c Config, note func(string)) {
-	reapRest(d.cmd.Process.Pid)
+	reapRest(d.pid)
+	if d.cmd == nil {
+		return // the mount goes with this namespace
+	}
 	select {
 	case <-d.gone:
 		_ = daemon.Detach(c.Mountpoint) // nobody answers there
 		return
 	default:
 	}
-	if c.Temp != "" && !c.Hold {
+	if !c.Hold {
 		// Nobody will miss what is not in the store yet.
 		_ = daemon.Detach(c.Mountpoint)
 		_ = d.cmd.Process.Kill()

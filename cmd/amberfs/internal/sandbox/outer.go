@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,13 +13,14 @@ import (
 
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/mounts"
+	"github.com/amberfs/amberfs/service"
 )
 
 // Outer runs the command in new namespaces and gives its exit status. keep is
 // passed on, locked, for as long as the inner process lives. With Config.Hold, started
 // is called when the program has been started, and ended when it has ended, while the
 // daemon still serves the store.
-func Outer(c Config, keep *TempDir, started, ended func()) (int, error) {
+func Outer(ctx context.Context, c Config, keep *TempDir, note func(string), started, ended func()) (int, error) {
 	// The parent-death signal is that of the thread which forked.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -26,6 +28,16 @@ func Outer(c Config, keep *TempDir, started, ended func()) (int, error) {
 		return 0, fmt.Errorf("adopting what is left behind: %w", err)
 	}
 	c.UserNS = !mounts.Privileged()
+	var shared *service.Joined
+	daemonPID := 0
+	if c.Temp == "" {
+		var err error
+		shared, daemonPID, err = joinStore(ctx, &c, quietStarter{note, func(service.Progress) {}})
+		if err != nil {
+			return 0, err
+		}
+		defer shared.Close()
+	}
 	env, err := c.env()
 	if err != nil {
 		return 0, err
@@ -35,9 +47,12 @@ func Outer(c Config, keep *TempDir, started, ended func()) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), env)
 	cmd.Dir = "/"
-	cmd.ExtraFiles = []*os.File{nil, nil}
+	cmd.ExtraFiles = []*os.File{nil, nil, nil, nil}
 	if keep != nil {
 		cmd.ExtraFiles[0] = keep.lock
+	}
+	if shared != nil {
+		cmd.ExtraFiles[2], cmd.ExtraFiles[3] = shared.Tree, shared.Conn
 	}
 	var held *os.File
 	if c.Hold {
@@ -53,11 +68,10 @@ func Outer(c Config, keep *TempDir, started, ended func()) (int, error) {
 	signals := catch()
 	defer signals.stop()
 	if err := cmd.Start(); err != nil {
-		if c.UserNS && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES)) {
-			return 0, fail.New(fail.Failed, "this system does not let ordinary users make namespaces: %w", err).
-				WithHint("have root allow it (sysctl kernel.unprivileged_userns_clone=1 or user.max_user_namespaces=10000), or use `amberfs mount`")
-		}
-		return 0, fail.New(fail.Failed, "cannot make the namespaces: %w", err)
+		return 0, namespaceError(c.UserNS, fmt.Errorf("cannot make the namespaces: %w", err))
+	}
+	if shared != nil && shared.Tree != nil {
+		shared.Tree.Close() // a mount stays in use as long as it is open
 	}
 	signals.pass(cmd.Process)
 	if c.Hold {
@@ -70,8 +84,20 @@ func Outer(c Config, keep *TempDir, started, ended func()) (int, error) {
 		held.Close()
 	}
 	err = cmd.Wait()
-	reapRest(0)
+	reapRest(daemonPID)
+	if shared != nil && !shared.Leave(int(leaveTime.Milliseconds())) {
+		note("the daemon has not ended yet; nothing acknowledged is lost")
+	}
 	return status(cmd.ProcessState, err)
+}
+
+// namespaceError explains why a process in new namespaces did not start.
+func namespaceError(user bool, err error) error {
+	if user && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES)) {
+		return fail.New(fail.Failed, "this system does not let ordinary users make namespaces: %w", err).
+			WithHint("have root allow it (sysctl kernel.unprivileged_userns_clone=1 or user.max_user_namespaces=10000), or use `amberfs mount`")
+	}
+	return err
 }
 
 // namespaces is how the inner process comes to its own mounts.

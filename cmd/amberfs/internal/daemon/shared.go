@@ -1,0 +1,138 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+)
+
+// shared counts the `run` commands that use a daemon's mount.
+type shared struct {
+	mu     sync.Mutex
+	users  int
+	ending bool
+	made   []string // empty directories that are removed at the end
+}
+
+// joinTime is how long a daemon that `run` started waits for its first user.
+const joinTime = 10 * time.Second
+
+// privateMounts lets mounts of this namespace follow those outside, but not the other
+// way round: a mount that is unmounted outside must not stay in use here.
+func privateMounts() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fail.New(fail.Failed, "cannot make the mounts private: %w", err)
+	}
+	return nil
+}
+
+// RunMountpoint is where `run STORE` mounts the workspace.
+func RunMountpoint(store string) string { return filepath.Join(store, "mnt") }
+
+func (d *Daemon) joining() service.Joining {
+	return service.Joining{Join: d.join, Leave: d.leave}
+}
+
+// join counts a user and copies the mount for it. An ordinary user's daemon outside of
+// `run` may not copy mounts; its mount is visible to the user.
+func (d *Daemon) join(want service.JoinRequest) (*os.File, error) {
+	d.shared.mu.Lock()
+	defer d.shared.mu.Unlock()
+	if d.shared.ending || d.ending.Load() {
+		return nil, fail.New(fail.NotFound, "the daemon of the store %s is ending", d.cfg.Store)
+	}
+	has := d.cfg.Options
+	has.NonEmpty = false // of no meaning here
+	if want.Options != "" && want.Options != has.String() {
+		return nil, fail.New(fail.Exists, "the store %s is in use with other options: %q", d.cfg.Store, has.String()).
+			WithHint("use the same options, or none")
+	}
+	// For a user that has no other place for it.
+	d.makePoint(RunMountpoint(d.cfg.Store))
+	var tree *os.File
+	fd, err := unix.OpenTree(unix.AT_FDCWD, d.cfg.Mountpoint, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	switch {
+	case err == nil:
+		tree = os.NewFile(uintptr(fd), "mount")
+	case !errors.Is(err, unix.EPERM):
+		return nil, fail.New(fail.Failed, "cannot copy the mount at %s: %w", d.cfg.Mountpoint, err)
+	}
+	d.shared.users++
+	return tree, nil
+}
+
+// leave ends a join. A daemon that `run` started ends with its last user.
+func (d *Daemon) leave() (ends bool) {
+	d.shared.mu.Lock()
+	d.shared.users--
+	ends = d.endsUnused()
+	d.shared.mu.Unlock()
+	if ends {
+		d.unmountUnused()
+	}
+	return ends
+}
+
+// endsUnused reports whether the daemon has to end now. The caller has locked shared.
+func (d *Daemon) endsUnused() bool {
+	if d.cfg.Shared && d.shared.users == 0 && !d.shared.ending {
+		d.shared.ending = true
+		return true
+	}
+	return false
+}
+
+func (d *Daemon) unmountUnused() {
+	if err := d.unmount(true); err != nil {
+		d.log.Error("unmounting at the end of the last run", "err", err)
+		d.end()
+	}
+}
+
+// awaitFirst ends a daemon whose starter was killed before it joined.
+func (d *Daemon) awaitFirst() {
+	if !d.cfg.Shared {
+		return
+	}
+	time.AfterFunc(joinTime, func() {
+		d.shared.mu.Lock()
+		ends := d.endsUnused()
+		d.shared.mu.Unlock()
+		if ends {
+			d.unmountUnused()
+		}
+	})
+}
+
+// umount is what a user asks for.
+func (d *Daemon) umount(lazy bool) error {
+	d.shared.mu.Lock()
+	n := d.shared.users
+	d.shared.mu.Unlock()
+	if n > 0 && !lazy {
+		return fail.New(fail.Busy, "the mount at %s is in use by amberfs run (%d)", d.cfg.Mountpoint, n)
+	}
+	return d.unmount(lazy)
+}
+
+// makePoint makes a mount point that is removed at the end. Both are done while the store
+// is locked, because removing a directory ends the mounts on it in other namespaces.
+func (d *Daemon) makePoint(dir string) {
+	if os.Mkdir(dir, 0o700) == nil {
+		d.shared.made = append(d.shared.made, dir)
+	}
+}
+
+// removeMade removes the mount points that makePoint made.
+func (d *Daemon) removeMade() {
+	for _, dir := range d.shared.made {
+		_ = unix.Rmdir(dir)
+	}
+}

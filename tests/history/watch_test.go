@@ -125,7 +125,7 @@ func TestWatchersHearOfARestore(t *testing.T) {
 	must(t, os.Mkdir(m.Path(".forks", "idea"), 0o755))
 	write(t, m.Path(".forks", "idea", "sub", "f"), "three")
 	w = newWatch(t, m, ".forks/idea/sub", "sub")
-	must(t, os.WriteFile(m.Path(".forks", "idea", ".snapshots", "restore"), []byte("origin sub/f\n"), 0o644))
+	must(t, os.WriteFile(m.Path(".forks", "idea", ".snapshots", "restore"), []byte("base sub/f\n"), 0o644))
 	harness.Eventually(t, "watchers in a fork hear of it", func() bool { return w.has(".forks/idea/sub/f:modify") })
 	if slices.Contains(w.heard, "sub/f:modify") {
 		t.Error("watchers of the parent heard of a restore of the fork")

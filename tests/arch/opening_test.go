@@ -21,11 +21,11 @@ var opening = map[string][]string{
 
 // opensOther says which files may call them all the same, and why.
 var opensOther = map[string]string{
-	"cas/badger_dir.go":    "the folder of the index, by O_NOFOLLOW, and a mark in it once all of it was checked",
-	"fusefs/mount.go":      "a device of the kernel",
-	"fusefs/server.go":     "/sys",
-	"service/socket.go":    "the directory that the user names, for its socket",
-	"remote/identities.go": "the user's own keys",
+	"cas/badger_dir.go": "the folder of the index, by O_NOFOLLOW, and a mark in it once all of it was checked",
+	"fusefs/mount.go":   "a device of the kernel",
+	"fusefs/server.go":  "/sys",
+	"service/socket.go": "the directory that the user names, for its socket",
+	"remote/encrypt.go": "the user's own keys",
 
 	"snapshot/storedir/lock.go":   "/proc",
 	"internal/process/process.go": "/proc",

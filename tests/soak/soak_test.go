@@ -222,7 +222,7 @@ func forked(m *harness.Mount, snapshot string) error {
 	if err := os.WriteFile(filepath.Join(fork, "new"), []byte("new"), 0o644); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(fork, ".snapshots", "restore"), []byte("origin\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(fork, ".snapshots", "restore"), []byte("base\n"), 0o644); err != nil {
 		return err
 	}
 	for _, dir := range []string{"sqlite", "tree"} {

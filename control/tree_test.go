@@ -388,7 +388,7 @@ func TestSpellingsOfDiffs(t *testing.T) {
 	u := newUser(t)
 	u.must(u.write(createName, "v1\n"))
 	u.must(u.write(createName, "v2\n"))
-	info, err := u.tree.store.Main().WaitSealed(context.Background(), "v2")
+	info, err := u.tree.store.Main().Snapshots().WaitSealed(context.Background(), "v2")
 	u.must(err)
 	a, err := u.lookup("diff@v1..v2")
 	u.must(err)

@@ -170,7 +170,7 @@ func (s *Service) openChanges(ctx context.Context, r *Request, a OpenChanges) (N
 }
 
 func waitSealed(ctx context.Context, ws *snapshot.Workspace, name string) (sealed, error) {
-	info, err := ws.WaitSealed(ctx, name)
+	info, err := ws.Snapshots().WaitSealed(ctx, name)
 	if err != nil {
 		return sealed{}, err
 	}

@@ -80,7 +80,7 @@ func FillLater(ctx context.Context, s *snapshot.Store, dir string, o FillOptions
 
 // BringIn returns when all that FillLater left outside is in the store.
 func BringIn(ctx context.Context, s *snapshot.Store) error {
-	if _, err := s.Main().WaitSealed(ctx, snapshotBase); err != nil {
+	if _, err := s.Main().Snapshots().WaitSealed(ctx, snapshotBase); err != nil {
 		return err
 	}
 	return s.Checkpoint(ctx)

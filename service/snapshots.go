@@ -36,7 +36,7 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapsho
 		return info, err
 	}
 	r.progress(Progress{What: "sealing " + info.Name})
-	sealed, err := r.Workspace.WaitSealed(ctx, info.Name)
+	sealed, err := r.Workspace.Snapshots().WaitSealed(ctx, info.Name)
 	if err != nil {
 		return info, fail.New(fail.KindOf(Explain(err)), "snapshot %s is captured, but not sealed: %w", info.Name, err)
 	}
@@ -161,7 +161,7 @@ func (s *Service) compact(ctx context.Context, r *Request, a Compact) (Compacted
 }
 
 func (s *Service) du(ctx context.Context, r *Request, a DU) (*snapshot.DiskUsage, error) {
-	return r.Workspace.DiskUsage(ctx, a.Names)
+	return r.Workspace.Snapshots().DiskUsage(ctx, a.Names)
 }
 
 // ParseExpiry reads a span from now (with d and w besides Go's units) or a date.

@@ -45,7 +45,7 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 	}
 	s := w.store
 	if o.IfChanged {
-		newest, err := w.unchanged()
+		newest, err := w.Snapshots().unchanged()
 		if err != nil {
 			return Info{}, err
 		}
@@ -61,10 +61,10 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 		if _, used := w.byName[o.Name]; used {
 			return errs.New(errs.Exist, "name in use: there is a snapshot %q already; choose another name or remove it first", o.Name)
 		}
-		if err := w.admitCapture(o.Kind); err != nil {
+		if err := w.Snapshots().admitCapture(o.Kind); err != nil {
 			return err
 		}
-		r, err := w.newSnapshot(tx, o)
+		r, err := w.Snapshots().newSnapshot(tx, o)
 		if err != nil {
 			return err
 		}
@@ -86,21 +86,21 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 }
 
 // unchanged returns the newest snapshot if the workspace does not differ from it.
-func (w *Workspace) unchanged() (Info, error) {
-	s := w.store
-	newest, err := w.Find("latest")
+func (ss Snapshots) unchanged() (Info, error) {
+	s := ss.w.store
+	newest, err := ss.w.Find("latest")
 	if errors.Is(err, ErrNotFound) {
 		return Info{}, nil
 	}
 	if err != nil {
 		return Info{}, err
 	}
-	then, err := w.StateOf(newest.Name)
+	then, err := ss.w.StateOf(newest.Name)
 	if err != nil {
 		return Info{}, err
 	}
 	defer s.Hold(then)()
-	now, err := w.State()
+	now, err := ss.w.State()
 	if err != nil {
 		return Info{}, err
 	}
@@ -125,33 +125,33 @@ func (w *Workspace) alive() error {
 
 // newSnapshot prepares the record of a capture, if there may be one more snapshot. The
 // lock is held.
-func (w *Workspace) newSnapshot(tx *live.Tx, o CaptureOptions) (storedSnapshot, error) {
-	if err := w.hasRoom(o); err != nil {
+func (ss Snapshots) newSnapshot(tx *live.Tx, o CaptureOptions) (storedSnapshot, error) {
+	if err := ss.hasRoom(o); err != nil {
 		return storedSnapshot{}, err
 	}
-	return w.describe(tx, o)
+	return ss.describe(tx, o)
 }
 
 // describe is the record of a capture. The lock is held.
-func (w *Workspace) describe(tx *live.Tx, o CaptureOptions) (storedSnapshot, error) {
+func (ss Snapshots) describe(tx *live.Tx, o CaptureOptions) (storedSnapshot, error) {
 	view, err := tx.NewView()
 	if err != nil {
 		return storedSnapshot{}, err
 	}
-	st, ok := tx.State(w.view)
+	st, ok := tx.State(ss.w.view)
 	if !ok {
 		return storedSnapshot{}, errs.Stale
 	}
-	r := storedSnapshot{View: view, WS: w.view,
-		Name: o.Name, Seq: w.nextSeq, Parent: w.head, Kind: o.Kind, Message: o.Message, Labels: o.Labels,
-		Created: w.store.opt.Now(), Expires: o.Expires, UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command,
+	r := storedSnapshot{View: view, WS: ss.w.view,
+		Name: o.Name, Seq: ss.w.nextSeq, Parent: ss.w.head, Kind: o.Kind, Message: o.Message, Labels: o.Labels,
+		Created: ss.w.store.opt.Now(), Expires: o.Expires, UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command,
 		Files: st.Inodes - 1, Bytes: st.Bytes, Pinned: o.Pinned,
 	}
 	if r.Name == "" {
 		r.Name = fmt.Sprintf("cp-%d", r.Seq)
 	}
-	if w.policy.ExpireSeconds > 0 && r.Expires == nil && o.Kind == KindManual {
-		t := r.Created.Add(time.Duration(w.policy.ExpireSeconds) * time.Second)
+	if ss.w.policy.ExpireSeconds > 0 && r.Expires == nil && o.Kind == KindManual {
+		t := r.Created.Add(time.Duration(ss.w.policy.ExpireSeconds) * time.Second)
 		r.Expires = &t
 	}
 	return r, nil
@@ -175,22 +175,22 @@ func (c *catalogue) applyCapture(tx *live.Tx, r storedSnapshot) (*snap, error) {
 
 // WaitSealed waits until a snapshot has its id. Everything acknowledged before
 // is on disk when it returns.
-func (w *Workspace) WaitSealed(ctx context.Context, name string) (Info, error) {
+func (ss Snapshots) WaitSealed(ctx context.Context, name string) (Info, error) {
 	var sn *snap
 	var err error
-	w.read(func() { sn, err = w.store.cat.find(w, name) })
+	ss.w.read(func() { sn, err = ss.w.store.cat.find(ss.w, name) })
 	if err != nil {
 		return Info{}, err
 	}
-	defer w.store.seal.urgent()()
-	if err := w.store.seal.waitSeal(ctx, sn); err != nil {
+	defer ss.w.store.seal.urgent()()
+	if err := ss.w.store.seal.waitSeal(ctx, sn); err != nil {
 		return Info{}, err
 	}
-	if err := w.store.Sync(); err != nil {
+	if err := ss.w.store.Sync(); err != nil {
 		return Info{}, err
 	}
 	var info Info
-	w.read(func() { info = sn.Info })
+	ss.w.read(func() { info = sn.Info })
 	return info, nil
 }
 
@@ -284,7 +284,7 @@ func (ss Snapshots) Rename(a, b string, c live.Caller) error {
 		if _, used := ss.w.byName[b]; used {
 			return errs.New(errs.Exist, "name in use: there is a snapshot %q already", b)
 		}
-		if err := ss.w.mayRename(c); err != nil {
+		if err := ss.mayRename(c); err != nil {
 			return err
 		}
 		r := renameRecord{View: sn.View, Name: b}

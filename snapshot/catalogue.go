@@ -275,7 +275,7 @@ func (c *catalogue) find(w *Workspace, name string) (*snap, error) {
 	}
 	if label, ok := strings.CutPrefix(name, "label:"); ok {
 		key, value, _ := strings.Cut(label, "=")
-		if sn := w.labelled(key, value); sn != nil {
+		if sn := w.Snapshots().labelled(key, value); sn != nil {
 			return sn, nil
 		}
 	}

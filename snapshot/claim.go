@@ -97,10 +97,10 @@ func (fs Forks) left(label string) *snap {
 
 // labelled returns the newest snapshot with a label, nil if there is none. The lock
 // is held.
-func (w *Workspace) labelled(key, value string) *snap {
-	for i := len(w.snaps) - 1; i >= 0; i-- {
-		if v, ok := w.snaps[i].Labels[key]; ok && v == value {
-			return w.snaps[i]
+func (ss Snapshots) labelled(key, value string) *snap {
+	for i := len(ss.w.snaps) - 1; i >= 0; i-- {
+		if v, ok := ss.w.snaps[i].Labels[key]; ok && v == value {
+			return ss.w.snaps[i]
 		}
 	}
 	return nil

@@ -162,7 +162,7 @@ func TestClaimNotPlanted(t *testing.T) {
 	}
 	planted := map[string]string{"claim": "victim"}
 	capture(t, f, CaptureOptions{Name: "state", Labels: planted})
-	info, err := f.WaitSealed(t.Context(), "state")
+	info, err := f.Snapshots().WaitSealed(t.Context(), "state")
 	if err != nil {
 		t.Fatal(err)
 	}

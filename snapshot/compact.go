@@ -64,7 +64,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		if err := ss.mayCompact(o, snaps); err != nil {
 			return err
 		}
-		r, err := ss.w.newSnapshot(tx, CaptureOptions{Name: o.Name, Kind: KindManual, Message: o.Message, Caller: o.Caller})
+		r, err := ss.newSnapshot(tx, CaptureOptions{Name: o.Name, Kind: KindManual, Message: o.Message, Caller: o.Caller})
 		if err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func (ss Snapshots) mayCompact(o CompactOptions, snaps []*snap) error {
 
 // merged is a tree of all that snapshots have, newest first. It is made in a view that
 // nobody sees and the journal does not know.
-func (s *Store) merged(ctx context.Context, snaps []*snap) (*tree.State, error) {
+func (s *core) merged(ctx context.Context, snaps []*snap) (*tree.State, error) {
 	var view uint32
 	var states []*tree.State
 	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
@@ -182,7 +182,7 @@ func (s *Store) merged(ctx context.Context, snaps []*snap) (*tree.State, error) 
 }
 
 // mergeInto brings into a view what it has not of a state.
-func (s *Store) mergeInto(ctx context.Context, view uint32, st *tree.State) error {
+func (s *core) mergeInto(ctx context.Context, view uint32, st *tree.State) error {
 	e, err := s.forest.Edit(ctx, view)
 	if err != nil {
 		return err

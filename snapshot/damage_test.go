@@ -147,7 +147,7 @@ func TestDamagedChunk(t *testing.T) {
 			write(t, s, w.Root(), "other", fmt.Sprint(i))
 			info, err := w.Capture(snapshot.CaptureOptions{})
 			if err == nil {
-				_, err = w.WaitSealed(t.Context(), info.Name)
+				_, err = w.Snapshots().WaitSealed(t.Context(), info.Name)
 			}
 			if err != nil {
 				t.Fatalf("a snapshot after a write at %d: %v", off, err)

@@ -54,7 +54,7 @@ func TestDepth(t *testing.T) {
 	if _, err := w.Capture(snapshot.CaptureOptions{Name: "deep"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.WaitSealed(t.Context(), "deep"); err != nil {
+	if _, err := w.Snapshots().WaitSealed(t.Context(), "deep"); err != nil {
 		t.Fatal(err)
 	}
 	st, err := w.StateOf("deep")

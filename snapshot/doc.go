@@ -1,12 +1,57 @@
 // Package snapshot is the versioned workspace: a store of file trees whose
 // every state can be captured, kept and brought back.
 //
-// # Concepts
+// # Types and operations
 //
-// A Store is a directory that one process owns at a time. It holds
-// workspaces: `main`, and one more for each fork. A workspace is a writable
-// view of the forest (package live); a snapshot is a frozen tree.State with a
-// name, which is a read-only view.
+// A [Store] is a directory that one process owns at a time. [Open] makes or opens it,
+// [Store.Close] closes it, [Repair] and [Check] are for damaged ones. It has workspaces:
+// `main`, and one more for each fork. [Store.GC] gives back the space of what nothing
+// refers to, [Store.Verify] reads everything and names what is damaged,
+// [Store.Checkpoint] shortens the journal, [Store.Hold] keeps a state that is being read,
+// and [Store.Importing] guards objects that nothing refers to yet.
+//
+// A [Workspace] is a writable file tree. Files are read and changed through the
+// [live.Forest] of the store; a workspace is about the whole tree:
+//
+//   - [Workspace.Capture] makes a snapshot of the present state, in the same time
+//     whatever its size. [Workspace.Find] and [Workspace.List] find snapshots.
+//   - [Workspace.Restore] makes the workspace, or some paths, equal to a snapshot. The
+//     state before is captured, which makes it an undo.
+//   - [Workspace.Graft] merges a tree from outside into the workspace.
+//   - [Workspace.State] and [Workspace.StateOf] return the present tree and that of a
+//     snapshot, to be read and compared (package tree).
+//   - [Workspace.Policy] and [Workspace.SetPolicy] say what is captured, kept and allowed.
+//   - [Workspace.Status] says how the workspace and the store are, [Workspace.Usage] what
+//     a fork has of its own.
+//
+// A snapshot is a frozen tree.State with a name, which is a read-only view. [Info]
+// describes it. [Snapshots] are those of a workspace:
+//
+//   - [Snapshots.Delete], [Snapshots.Rename] and [Snapshots.Amend] change what is in the
+//     list, never a tree.
+//   - [Snapshots.Compact] makes one snapshot of several.
+//   - [Snapshots.WaitSealed] waits until a snapshot has its id, and is on disk.
+//   - [Snapshots.DiskUsage] counts what deleting snapshots would give back.
+//
+// A fork is a workspace that began as a snapshot or as the present state of another one.
+// [Forks] are those of a workspace:
+//
+//   - [Forks.New] makes one, [Forks.Claim] finds or makes the one of a label.
+//   - [Forks.Merge] brings what changed in a fork into the workspace.
+//   - [Forks.End] removes one and keeps its last state as a snapshot, [Forks.Discard]
+//     keeps nothing.
+//
+// [Remotes] sends snapshots to other stores and takes theirs: [Remotes.Push] keeps one
+// while it is sent, [Remotes.Pulled] makes one of objects that came.
+//
+// # The parts
+//
+// sealer stores snapshots in the background, checkpointer commits the catalogue and
+// drops the journal, collector is gc (its roots are in gc.go), room makes space on a nearly
+// full disk, meter counts what forks have of their own, keeper captures and removes by the
+// policies, catalogue is the list of workspaces and snapshots with the changes that records
+// make in it. Each owns its state, and they share core. The store's directory is package
+// storedir, the loops in the background are package loops.
 //
 // # The life of a capture
 //
@@ -55,7 +100,7 @@
 //	          seal.mu         the queue of the sealer
 //	usage.mu                  one counts what a fork has of its own
 //	  live.Forest.mu
-//	gc.held.mu, gc.mu, gc.puts.mu, figures.mu
+//	pins.mu, gc.mu, gc.puts.mu, figures.mu
 //	                          never held while another is taken
 //
 // Each is taken only under those above it, and Forest.mu under usage.mu or under the

@@ -64,7 +64,7 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	if _, err := w.Capture(CaptureOptions{Name: "v"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.WaitSealed(ctx, "v"); err != nil {
+	if _, err := w.Snapshots().WaitSealed(ctx, "v"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.ckpt.finish(c); err != nil {

@@ -39,15 +39,15 @@ type UsedBy struct {
 // them together; without names that of all snapshots and forks of the workspace. It
 // seals what is not sealed yet, and takes about 100 bytes of memory for each object of
 // the store.
-func (w *Workspace) DiskUsage(ctx context.Context, names []string) (*DiskUsage, error) {
-	s := w.store
+func (ss Snapshots) DiskUsage(ctx context.Context, names []string) (*DiskUsage, error) {
+	s := ss.w.store
 	if err := s.Checkpoint(ctx); err != nil {
 		return nil, err
 	}
 	defer s.gc.puts.Enter()() // no gc takes away what is counted
 	var h holdings
 	var err error
-	s.alter(func(tx *live.Tx) { h, err = w.holdings(tx, names) })
+	s.alter(func(tx *live.Tx) { h, err = ss.holdings(tx, names) })
 	if err != nil {
 		return nil, err
 	}
@@ -127,11 +127,11 @@ type holding struct {
 }
 
 // holdings lists who keeps what. The lock is held.
-func (w *Workspace) holdings(tx *live.Tx, names []string) (h holdings, err error) {
-	s := w.store
+func (ss Snapshots) holdings(tx *live.Tx, names []string) (h holdings, err error) {
+	s := ss.w.store
 	asked := make(map[*snap]bool)
 	for _, name := range names {
-		sn, err := s.cat.find(w, name)
+		sn, err := s.cat.find(ss.w, name)
 		if err != nil {
 			return h, err
 		}
@@ -139,12 +139,12 @@ func (w *Workspace) holdings(tx *live.Tx, names []string) (h holdings, err error
 	}
 	forks := make(map[*Workspace]int32)
 	if len(names) == 0 {
-		for _, f := range w.forks {
+		for _, f := range ss.w.forks {
 			forks[f] = h.own(owner{UsedBy: UsedBy{Name: f.name}, fork: true})
 		}
 	}
-	by := func(x *Workspace) int32 { // the fork of w that a workspace is, or lies in
-		for ; x != nil && x != w; x = s.cat.workspaces[x.parent] {
+	by := func(x *Workspace) int32 { // the fork of the workspace that a workspace is, or lies in
+		for ; x != nil && x != ss.w; x = s.cat.workspaces[x.parent] {
 			if o, ok := forks[x]; ok {
 				return o
 			}
@@ -158,7 +158,7 @@ func (w *Workspace) holdings(tx *live.Tx, names []string) (h holdings, err error
 	for view, sn := range s.cat.snaps {
 		x := s.cat.workspaces[sn.ws]
 		o := by(x)
-		if x == w && view != w.base && view != w.before && (len(names) == 0 || asked[sn]) {
+		if x == ss.w && view != ss.w.base && view != ss.w.before && (len(names) == 0 || asked[sn]) {
 			o = h.own(owner{UsedBy: UsedBy{Name: sn.Name, Files: sn.Files, Size: sn.Bytes, seq: sn.Seq}})
 		}
 		snaps[view] = o

@@ -62,7 +62,7 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 		if _, err := w.Capture(snapshot.CaptureOptions{Name: name}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.WaitSealed(ctx, name); err != nil {
+		if _, err := w.Snapshots().WaitSealed(ctx, name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,7 +112,7 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 	}
 	usage := func(names ...string) *snapshot.DiskUsage {
 		t.Helper()
-		u, err := w.DiskUsage(ctx, names)
+		u, err := w.Snapshots().DiskUsage(ctx, names)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,7 +81,7 @@ func (s *Store) commitEdit(w *Workspace, e *live.Edit, r *editRecord, undo bool,
 		}
 		if undo {
 			before.Kind = KindPreRestore
-			if r.Pre, err = w.newSnapshot(tx, before); err != nil {
+			if r.Pre, err = w.Snapshots().newSnapshot(tx, before); err != nil {
 				return err
 			}
 		}
@@ -151,7 +151,7 @@ func (c *catalogue) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editR
 	c.journalRoots = append(c.journalRoots, journalRoot{state: st})
 	if sn, ok := c.snaps[r.Restored]; ok && r.Restored != 0 {
 		w.head = sn.Name
-		w.keepRestored(sn.View, st)
+		w.Snapshots().keepRestored(sn.View, st)
 	}
 	return inv, nil
 }

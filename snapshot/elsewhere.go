@@ -264,7 +264,7 @@ func (w *Workspace) CaptureChanged() (bool, error) {
 
 // Push waits until a snapshot has its id, and keeps it.
 func (rs Remotes) Push(ctx context.Context, name string) (*Pushing, error) {
-	info, err := rs.w.WaitSealed(ctx, name)
+	info, err := rs.w.Snapshots().WaitSealed(ctx, name)
 	if err != nil {
 		return nil, err
 	}

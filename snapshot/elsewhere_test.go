@@ -169,7 +169,7 @@ func TestStartElsewhere(t *testing.T) {
 	if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: "v2"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Main().WaitSealed(ctx, "v2"); err != nil {
+	if _, err := s.Main().Snapshots().WaitSealed(ctx, "v2"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

@@ -70,7 +70,7 @@ func (fs Forks) make(tx *live.Tx, o ForkOptions) (*Workspace, error) {
 	if _, used := fs.w.forks[o.Name]; used {
 		return nil, errs.New(errs.Exist, "name in use: there is a fork %q already; choose another name", o.Name)
 	}
-	if err := fs.w.hasRoom(CaptureOptions{}); err != nil {
+	if err := fs.w.Snapshots().hasRoom(CaptureOptions{}); err != nil {
 		return nil, err
 	}
 	r := forkRecord{WS: fs.w.view, Name: o.Name, Now: o.Snapshot == "", Claim: o.claim, Expires: fs.w.store.after(o.TTL)}

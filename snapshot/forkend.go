@@ -117,7 +117,7 @@ func (fs Forks) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkR
 		full = nil
 	}
 	if full != nil {
-		before, err := fs.w.describe(tx, CaptureOptions{
+		before, err := fs.w.Snapshots().describe(tx, CaptureOptions{
 			Name: fs.freeName(f.name + "-before"), Kind: KindFork, Message: "fork " + f.name + " before it was emptied", Caller: c,
 		})
 		if err != nil {
@@ -126,7 +126,7 @@ func (fs Forks) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkR
 		before.Files, before.Bytes, before.Claim = full.Files, full.Bytes, f.claim
 		r.Full = &before
 	}
-	last, err := fs.w.describe(tx, CaptureOptions{
+	last, err := fs.w.Snapshots().describe(tx, CaptureOptions{
 		Name: fs.freeName(f.name), Kind: KindFork, Message: "last state of fork " + f.name, Caller: c,
 	})
 	if err != nil {

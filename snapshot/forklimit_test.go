@@ -122,7 +122,7 @@ func TestUnsharedLimit(t *testing.T) {
 	}
 	_, err = f.Capture(snapshot.CaptureOptions{Name: "v"})
 	must(err)
-	_, err = f.WaitSealed(t.Context(), "v")
+	_, err = f.Snapshots().WaitSealed(t.Context(), "v")
 	must(err)
 	_, err = forest.Unlink(f.Root(), "a")
 	must(err)
@@ -168,7 +168,7 @@ func TestUnsharedRewritten(t *testing.T) {
 	if _, err := w.Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.WaitSealed(t.Context(), "v"); err != nil {
+	if _, err := w.Snapshots().WaitSealed(t.Context(), "v"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.PatchPolicy([]byte(`{"forks":{"unshared_bytes":100000000}}`), live.Caller{}); err != nil {
@@ -179,7 +179,7 @@ func TestUnsharedRewritten(t *testing.T) {
 		if _, err := f.Capture(snapshot.CaptureOptions{Name: "now"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.WaitSealed(t.Context(), "now"); err != nil {
+		if _, err := f.Snapshots().WaitSealed(t.Context(), "now"); err != nil {
 			t.Fatal(err)
 		}
 		n, _ := f.Usage()
@@ -249,7 +249,7 @@ func TestWhatOthersHave(t *testing.T) {
 		if _, err := w.Capture(snapshot.CaptureOptions{Name: "v"}); err != nil {
 			t.Fatal(err)
 		}
-		info, err := w.WaitSealed(t.Context(), "v")
+		info, err := w.Snapshots().WaitSealed(t.Context(), "v")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -105,10 +105,20 @@ func (g *collector) markHere(keep func(cas.Hash) bool) func(cas.Hash) bool {
 	}
 }
 
-// roots are all states that can be reached: those of the catalogue, those of
-// the last checkpoint, from which recovery would start, the present ones, and
-// what unlinked files hold. Those of snapshots come as they were made, and so as they
-// lie in the packs.
+// roots are all states that gc keeps, with what is below them. This is the only list:
+//
+//  1. the present state of each workspace
+//  2. the states after the last restores of a workspace (Workspace.restored)
+//  3. the state of each snapshot in the catalogue, the base of each workspace among them
+//  4. the states that records of the journal since the last checkpoint name
+//     (catalogue.journalRoots)
+//  5. unlinked files that the kernel still holds
+//  6. what the last checkpoint names, from which recovery would start
+//  7. states that are being read (core.pins, see Store.Hold)
+//
+// Objects that nothing refers to yet are no roots: gc waits until they are referred to
+// (collector.puts). The states of snapshots come in the order in which they were made, and
+// so as they lie in the packs.
 func (g *collector) roots() ([]*tree.State, error) {
 	var out []*tree.State
 	var snaps []*snap

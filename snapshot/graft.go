@@ -82,7 +82,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 }
 
 // imported writes to the log what came with a graft.
-func (s *Store) imported(w *Workspace, over *live.Overlay, c live.Caller) {
+func (s *core) imported(w *Workspace, over *live.Overlay, c live.Caller) {
 	err := over.Walk(context.Background(), s.src, func(step *live.Step) error {
 		p := pathChange(step)
 		s.event(Event{

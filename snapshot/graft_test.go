@@ -25,7 +25,7 @@ func TestGraftOverOpenFiles(t *testing.T) {
 	if _, err := w.Capture(snapshot.CaptureOptions{Name: "brought"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.WaitSealed(context.Background(), "brought"); err != nil {
+	if _, err := w.Snapshots().WaitSealed(context.Background(), "brought"); err != nil {
 		t.Fatal(err)
 	}
 	st, err := w.StateOf("brought")
@@ -117,7 +117,7 @@ func TestNumberThatIsNotUsed(t *testing.T) {
 	if _, err := w.Capture(snapshot.CaptureOptions{Name: "after"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.WaitSealed(context.Background(), "after"); err != nil {
+	if _, err := w.Snapshots().WaitSealed(context.Background(), "after"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -57,7 +57,7 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 				}
 				want = "ours"
 			case "import":
-				if _, err := w.WaitSealed(ctx, "v1"); err != nil {
+				if _, err := w.Snapshots().WaitSealed(ctx, "v1"); err != nil {
 					t.Fatal(err)
 				}
 				st, err := w.StateOf("v1")

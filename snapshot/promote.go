@@ -136,7 +136,7 @@ func permittedMerge(may func(path *tree.Path, in ...*tree.State) error, m *three
 }
 
 // mergeFor finds the steps of a merge.
-func (s *Store) mergeFor(ctx context.Context, e *live.Edit, f *Workspace, o PromoteOptions) (*threeway.Merge, error) {
+func (s *core) mergeFor(ctx context.Context, e *live.Edit, f *Workspace, o PromoteOptions) (*threeway.Merge, error) {
 	m := &threeway.Merge{Source: s.src, Objects: s.cas, Ours: e.Base(), OursView: f.parent, TheirsView: f.view, List: o.List, Now: time.Now().UnixNano()}
 	if err := s.forest.Update(true, func(tx *live.Tx) (err error) {
 		base, ok := s.cat.snaps[f.base]

@@ -270,7 +270,7 @@ func (x *walker) history() error {
 	case k == 12:
 		return x.s.Checkpoint(ctx)
 	case k == 13:
-		_, err := w.WaitSealed(ctx, name)
+		_, err := w.Snapshots().WaitSealed(ctx, name)
 		return err
 	case k == 14:
 		_, err := x.s.GC(ctx, nil)

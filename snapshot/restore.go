@@ -155,7 +155,7 @@ func (w *Workspace) target(name string, paths []string) (*target, error) {
 
 func (w *Workspace) targetOf(sn *snap, paths []string) (*target, error) {
 	st, err := w.store.cat.stateOf(sn)
-	return &target{snap: sn, state: st, like: w.restoredState(sn.View), paths: paths}, err
+	return &target{snap: sn, state: st, like: w.Snapshots().restoredState(sn.View), paths: paths}, err
 }
 
 func newRestoreResult(to *target, steps []live.Step) RestoreResult {
@@ -207,7 +207,7 @@ func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (
 
 // eventsOf tells of the capture before a restore, and of each path that it
 // changed.
-func (s *Store) eventsOf(w *Workspace, steps []live.Step, from, undo string, o RestoreOptions) {
+func (s *core) eventsOf(w *Workspace, steps []live.Step, from, undo string, o RestoreOptions) {
 	s.event(Event{Workspace: w.view, Action: "captured", From: undo, Caller: o.Caller})
 	for i := range steps {
 		c := &steps[i]
@@ -236,14 +236,14 @@ type restored struct {
 // the cost of what differs.
 const maxRestored = 4
 
-func (w *Workspace) keepRestored(view uint32, st *tree.State) {
-	kept := slices.DeleteFunc(w.restored, func(r restored) bool { return r.view == view })
-	w.restored = append(kept[max(0, len(kept)-maxRestored+1):], restored{view, st})
+func (ss Snapshots) keepRestored(view uint32, st *tree.State) {
+	kept := slices.DeleteFunc(ss.w.restored, func(r restored) bool { return r.view == view })
+	ss.w.restored = append(kept[max(0, len(kept)-maxRestored+1):], restored{view, st})
 }
 
 // restoredState returns nil when there is none for a snapshot.
-func (w *Workspace) restoredState(view uint32) *tree.State {
-	for _, r := range w.restored {
+func (ss Snapshots) restoredState(view uint32) *tree.State {
+	for _, r := range ss.w.restored {
 		if r.view == view {
 			return r.state
 		}
@@ -252,7 +252,7 @@ func (w *Workspace) restoredState(view uint32) *tree.State {
 }
 
 // restoreSteps finds what a restore has to change in a state of the workspace.
-func (s *Store) restoreSteps(ctx context.Context, now *tree.State, to *target, list *budget.Charge) ([]live.Step, error) {
+func (s *core) restoreSteps(ctx context.Context, now *tree.State, to *target, list *budget.Charge) ([]live.Step, error) {
 	var above []live.Step
 	seen := make(map[string]bool)
 	for _, p := range to.paths {
@@ -284,7 +284,7 @@ func (s *Store) restoreSteps(ctx context.Context, now *tree.State, to *target, l
 	return append(above, slices.DeleteFunc(all, func(c live.Step) bool { return seen[c.Path.String()] })...), nil
 }
 
-func (s *Store) checkRestorePath(now, then *tree.State, name, p string) error {
+func (s *core) checkRestorePath(now, then *tree.State, name, p string) error {
 	_, errNow := now.Resolve(s.src, p)
 	_, errThen := then.Resolve(s.src, p)
 	switch {

@@ -17,21 +17,21 @@ func (ss Snapshots) mayDelete(sn *snap, c live.Caller) error {
 	if sn.Pinned {
 		return errs.New(errs.Busy, "busy: snapshot %q is pinned; let it go with `amberfs unpin %s` first", sn.Name, sn.Name)
 	}
-	if err := ss.w.mayRename(c); err != nil {
+	if err := ss.mayRename(c); err != nil {
 		return err
 	}
-	if !ss.w.oldEnough(sn, c) {
-		return errs.New(errs.Protected, "protected: snapshot %q is younger than the %s that the policy asks for", sn.Name, ss.w.minAge())
+	if !ss.oldEnough(sn, c) {
+		return errs.New(errs.Protected, "protected: snapshot %q is younger than the %s that the policy asks for", sn.Name, ss.minAge())
 	}
 	return nil
 }
 
-func (w *Workspace) minAge() time.Duration {
-	return time.Duration(w.policy.MinAgeSeconds) * time.Second
+func (ss Snapshots) minAge() time.Duration {
+	return time.Duration(ss.w.policy.MinAgeSeconds) * time.Second
 }
 
-func (w *Workspace) oldEnough(sn *snap, c live.Caller) bool {
-	return c.UID == 0 || w.store.opt.Now().Sub(sn.Created) >= w.minAge()
+func (ss Snapshots) oldEnough(sn *snap, c live.Caller) bool {
+	return c.UID == 0 || ss.w.store.opt.Now().Sub(sn.Created) >= ss.minAge()
 }
 
 // mayEnd refuses the end of a fork with snapshots while the policy of this workspace,
@@ -41,20 +41,20 @@ func (fs Forks) mayEnd(f *Workspace, c live.Caller) error {
 	if len(f.snaps) == 0 {
 		return nil
 	}
-	if err := fs.w.mayRename(c); err != nil {
+	if err := fs.w.Snapshots().mayRename(c); err != nil {
 		return fmt.Errorf("fork %s cannot end: %w", f.name, err)
 	}
-	if began, ok := fs.w.store.cat.snaps[f.base]; ok && !fs.w.oldEnough(began, c) {
-		return errs.New(errs.Protected, "protected: fork %s has snapshots and is younger than the %s that the policy asks for", f.name, fs.w.minAge())
+	if began, ok := fs.w.store.cat.snaps[f.base]; ok && !fs.w.Snapshots().oldEnough(began, c) {
+		return errs.New(errs.Protected, "protected: fork %s has snapshots and is younger than the %s that the policy asks for", f.name, fs.w.Snapshots().minAge())
 	}
 	return nil
 }
 
-func (w *Workspace) mayRename(c live.Caller) error {
-	if w.policy.Protect && !c.Direct {
+func (ss Snapshots) mayRename(c live.Caller) error {
+	if ss.w.policy.Protect && !c.Direct {
 		return errs.New(errs.Protected, "protected: the policy lets nobody remove or rename snapshots through the mount; use the command line")
 	}
-	switch w.policy.Delete {
+	switch ss.w.policy.Delete {
 	case "nobody":
 		return errs.New(errs.Protected, "protected: the policy lets nobody remove or rename snapshots; the owner can change it in .snapshots/policy")
 	case "owner":
@@ -66,32 +66,32 @@ func (w *Workspace) mayRename(c live.Caller) error {
 }
 
 // admitCapture refuses a manual snapshot over the limit. The lock is held.
-func (w *Workspace) admitCapture(kind string) error {
-	if kind != KindManual || w.policy.ManualLimit == 0 {
+func (ss Snapshots) admitCapture(kind string) error {
+	if kind != KindManual || ss.w.policy.ManualLimit == 0 {
 		return nil
 	}
 	n := 0
-	for _, sn := range w.snaps {
+	for _, sn := range ss.w.snaps {
 		if sn.Kind == KindManual {
 			n++
 		}
 	}
-	if n >= w.policy.ManualLimit {
-		return errs.New(errs.Quota, "limit reached: the policy allows %d manual snapshots; remove one first", w.policy.ManualLimit)
+	if n >= ss.w.policy.ManualLimit {
+		return errs.New(errs.Quota, "limit reached: the policy allows %d manual snapshots; remove one first", ss.w.policy.ManualLimit)
 	}
 	return nil
 }
 
 // hasRoom reports whether a fork of main, with the forks in it, may have one more
 // snapshot or fork by what the policy of main allows each. The lock is held.
-func (w *Workspace) hasRoom(o CaptureOptions) error {
-	if !w.fork {
+func (ss Snapshots) hasRoom(o CaptureOptions) error {
+	if !ss.w.fork {
 		return nil
 	}
-	limits := w.store.cat.workspaces[live.MainView].policy.Forks
+	limits := ss.w.store.cat.workspaces[live.MainView].policy.Forks
 	text, n := textOf(o.Message, o.Labels), -1
 	count := limits.TextBytes > 0 && text > 0
-	w.uppermost().family(func(f *Workspace) {
+	ss.w.uppermost().family(func(f *Workspace) {
 		n += 1 + len(f.snaps)
 		if !count {
 			return

@@ -45,14 +45,14 @@ func TestSealFails(t *testing.T) {
 	}
 	sn := s.seal.next(nil)
 	st := sn.state.Swap(nil)
-	if _, err := s.Main().WaitSealed(t.Context(), "whole"); err != nil {
+	if _, err := s.Main().Snapshots().WaitSealed(t.Context(), "whole"); err != nil {
 		t.Errorf("the whole one: %v", err)
 	}
-	if _, err := s.Main().WaitSealed(t.Context(), "broken"); err == nil {
+	if _, err := s.Main().Snapshots().WaitSealed(t.Context(), "broken"); err == nil {
 		t.Error("the broken one is sealed")
 	}
 	sn.state.Store(st)
-	if _, err := s.Main().WaitSealed(t.Context(), "broken"); err != nil {
+	if _, err := s.Main().Snapshots().WaitSealed(t.Context(), "broken"); err != nil {
 		t.Errorf("what is broken no more: %v", err)
 	}
 }
@@ -93,12 +93,12 @@ func TestSealTurns(t *testing.T) {
 			c, cancel = context.WithTimeout(c, 20*time.Millisecond)
 			defer cancel()
 		}
-		if _, err := test.w.WaitSealed(c, "v1"); test.waits != errors.Is(err, context.DeadlineExceeded) || !test.waits && err != nil {
+		if _, err := test.w.Snapshots().WaitSealed(c, "v1"); test.waits != errors.Is(err, context.DeadlineExceeded) || !test.waits && err != nil {
 			t.Errorf("%s: %v", test.w.Name(), err)
 		}
 	}
 	end()
-	if _, err := inside.WaitSealed(t.Context(), "v1"); err != nil {
+	if _, err := inside.Snapshots().WaitSealed(t.Context(), "v1"); err != nil {
 		t.Error(err)
 	}
 }

@@ -155,7 +155,7 @@ func TestSealDoesNotWaitForGC(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if _, err := s.Main().WaitSealed(ctx, "v"); err != nil {
+	if _, err := s.Main().Snapshots().WaitSealed(ctx, "v"); err != nil {
 		t.Errorf("a seal while gc waits for an import: %v", err)
 	}
 	select {

@@ -199,7 +199,7 @@ func (s opening) firstOpening() bool {
 	return s.log.Size() == s.log.End()
 }
 
-func (s *Store) startLoops() {
+func (s opening) startLoops() {
 	s.loops.Start("sealing", s.seal.sealLoop)
 	s.loops.Start("checkpoints", s.ckpt.checkpointLoop)
 	s.loops.Start("policies", s.keep.keepLoop)

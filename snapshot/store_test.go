@@ -160,7 +160,7 @@ func TestCaptureRestoreRemount(t *testing.T) {
 	if err != nil || again.Changed != 0 {
 		t.Errorf("restoring the same again: %+v, %v", again, err)
 	}
-	if _, err := w.WaitSealed(ctx, "v1"); err != nil {
+	if _, err := w.Snapshots().WaitSealed(ctx, "v1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -250,7 +250,7 @@ func TestGCKeepsWhatIsNeeded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := w.WaitSealed(ctx, "latest"); err != nil {
+	if _, err := w.Snapshots().WaitSealed(ctx, "latest"); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 40 {

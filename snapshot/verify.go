@@ -114,7 +114,7 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 }
 
 // verifyJournal reads the journal and adds what is damaged of it to the report.
-func (s *Store) verifyJournal(r *Report) (ranges, error) {
+func (s *core) verifyJournal(r *Report) (ranges, error) {
 	var holes ranges
 	err := s.log.Verify(func(d *journal.DamageError, end int64) {
 		r.Damage = append(r.Damage, damagedRecord(d))
@@ -143,7 +143,7 @@ type namedTree struct {
 }
 
 // trees are all states with what users call them.
-func (s *Store) trees() ([]namedTree, error) {
+func (s *core) trees() ([]namedTree, error) {
 	var out []namedTree
 	err := s.forest.Update(true, func(tx *live.Tx) error {
 		for id, w := range s.cat.workspaces {
@@ -172,7 +172,7 @@ func (s *Store) trees() ([]namedTree, error) {
 
 // sound looks at every object that is referred to once, whatever the number
 // of snapshots that share it.
-func (s *Store) sound(ctx context.Context, trees []namedTree, missing func(cas.Hash) bool) (bool, error) {
+func (s *core) sound(ctx context.Context, trees []namedTree, missing func(cas.Hash) bool) (bool, error) {
 	seen := make(map[cas.Hash]struct{})
 	found := false
 	for _, t := range trees {

@@ -135,7 +135,7 @@ func (y *system) graft(workspace, name, dir string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := w.WaitSealed(context.Background(), name); err != nil {
+	if _, err := w.Snapshots().WaitSealed(context.Background(), name); err != nil {
 		return err
 	}
 	st, err := w.StateOf(name)
@@ -161,7 +161,7 @@ func (y *system) discard(fork string) error { return y.s.Main().Forks().Discard(
 func (y *system) seal(workspace, name string) error {
 	w, err := y.workspace(workspace)
 	if err == nil {
-		_, err = w.WaitSealed(context.Background(), name)
+		_, err = w.Snapshots().WaitSealed(context.Background(), name)
 	}
 	return err
 }

@@ -96,7 +96,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 
 // inGitOrder puts what is below .git after the work itself.
 func inGitOrder(p string) int {
-	if _, _, ok := inGit(p); ok {
+	if _, _, ok := threeway.InGit(p); ok {
 		return 1
 	}
 	return 0

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,56 +23,22 @@ const (
 	maxMerges = 128 << 20
 )
 
-// inGit splits a path below a .git directory into that directory and the rest.
-func inGit(p string) (repo, rel string, ok bool) {
-	if rel, ok = strings.CutPrefix(p, ".git/"); ok {
-		return ".git", rel, true
-	}
-	before, rel, ok := strings.Cut(p, "/.git/")
-	return before + "/.git", rel, ok
-}
-
-// gitFile is what a file of a repository means to an apply.
-type gitFile int
-
-const (
-	anyFile  gitFile = iota
-	indexOf          // the index: git finds out itself what changed
-	reflog           // a log: lines are added to it
-	ownNotes         // what each side has of its own: messages, objects by their hash
-	refOf            // a branch, a tag, or HEAD
-)
-
-func kindInGit(rel string) gitFile {
-	switch {
-	case rel == "index":
-		return indexOf
-	case strings.HasPrefix(rel, "logs/"):
-		return reflog
-	case rel == "HEAD", strings.HasPrefix(rel, "refs/"):
-		return refOf
-	case strings.HasPrefix(rel, "objects/"), rel == "COMMIT_EDITMSG", rel == "ORIG_HEAD", rel == "FETCH_HEAD", rel == "gc.log":
-		return ownNotes
-	}
-	return anyFile
-}
-
 // bothChanged is a file that changed on both sides. It decides, as far as it can, what
 // becomes of it without a conflict, and reports whether it did.
 func (a *applying) bothChanged(s *applyStep) (decided bool, err error) {
 	p := s.change.Path.String()
-	if _, rel, ok := inGit(p); ok {
-		switch kindInGit(rel) {
-		case indexOf:
+	if _, rel, ok := threeway.InGit(p); ok {
+		switch threeway.KindInGit(rel) {
+		case threeway.IndexOf:
 			a.indexes = append(a.indexes, s)
 			a.steps = append(a.steps, s)
 			return true, nil
-		case ownNotes:
+		case threeway.OwnNotes:
 			a.kept[p] = true
 			return true, nil
-		case refOf:
+		case threeway.RefOf:
 			return false, nil
-		case reflog:
+		case threeway.Reflog:
 			return a.appendLog(s)
 		}
 	}
@@ -113,8 +78,8 @@ func (a *applying) threeSides(s *applyStep) (in threeway.Input, ok bool, err err
 	if c.B == nil || !c.B.IsRegular() || !s.seen.exists || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return in, false, nil
 	}
-	_, rel, _ := inGit(c.Path.String())
-	isLog := kindInGit(rel) == reflog
+	_, rel, _ := threeway.InGit(c.Path.String())
+	isLog := threeway.KindInGit(rel) == threeway.Reflog
 	if c.A == nil && !isLog || c.A != nil && !c.A.IsRegular() {
 		return in, false, nil
 	}
@@ -212,12 +177,12 @@ func (a *applying) conflict(s *applyStep) {
 func (a *applying) settleIndexes() {
 	moved := map[string]bool{}
 	for _, s := range a.steps {
-		if repo, rel, ok := inGit(s.change.Path.String()); ok && s.todo && (kindInGit(rel) == refOf || rel == "packed-refs") {
+		if repo, rel, ok := threeway.InGit(s.change.Path.String()); ok && s.todo && (threeway.KindInGit(rel) == threeway.RefOf || rel == "packed-refs") {
 			moved[repo] = true
 		}
 	}
 	for _, s := range a.indexes {
-		repo, _, _ := inGit(s.change.Path.String())
+		repo, _, _ := threeway.InGit(s.change.Path.String())
 		s.todo, s.forced, s.drop = moved[repo], true, !moved[repo]
 	}
 }

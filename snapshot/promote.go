@@ -154,6 +154,11 @@ func (s *core) mergeFor(ctx context.Context, e *live.Edit, f *Workspace, o Promo
 	if err := m.Run(ctx, nil); err != nil {
 		return nil, err
 	}
+	if m.Stored {
+		if err := s.cas.Commit(); err != nil {
+			return nil, err
+		}
+	}
 	if len(m.Conflicts) > 0 && o.Merge != nil {
 		if err := errors.Join(m.Texts(ctx, o.Merge), s.cas.Commit()); err != nil {
 			return nil, err

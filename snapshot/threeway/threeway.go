@@ -29,6 +29,7 @@ type Merge struct {
 	Steps     []live.Step // what has to be done to Ours
 	Conflicts []string    // paths
 	Clean     bool        // Ours did not change since Base
+	Stored    bool        // merged logs were stored in Objects, which the caller makes durable
 
 	mine   map[string]tree.Change // significant changes of ours
 	above  map[string]bool        // directories in which something changed in ours
@@ -67,11 +68,15 @@ func (m *Merge) Run(ctx context.Context, skip map[string]bool) error {
 		if err := m.List.Try(cost + int64(len(p))); err != nil {
 			return err
 		}
-		return m.take(p, c)
+		return m.take(ctx, p, c)
 	}); err != nil {
 		return err
 	}
-	return m.mergeLinks(skip)
+	if err := m.mergeLinks(skip); err != nil {
+		return err
+	}
+	m.settleGit()
+	return nil
 }
 
 // compareOurs finds what the workspace changed.
@@ -91,7 +96,7 @@ func (m *Merge) compareOurs(ctx context.Context) error {
 }
 
 // take takes a change of the fork over, or finds that it is a conflict.
-func (m *Merge) take(p string, c tree.Change) error {
+func (m *Merge) take(ctx context.Context, p string, c tree.Change) error {
 	a, err := m.Ours.Resolve(m.Source, p)
 	if err != nil {
 		a = nil
@@ -113,9 +118,14 @@ func (m *Merge) take(p string, c tree.Change) error {
 	step = live.StepOf(tree.Change{Path: c.Path, A: a, B: c.B, What: c.What})
 	if m.conflict(p, c, a) {
 		both := collision{p, c.A, a, c.B, mine.What, c.What}
+		decided, drop, with, err := m.gitChange(ctx, both)
+		if err != nil || drop {
+			return err
+		}
 		if text := m.texts[p]; text != nil {
-			step.With = both.merged(text, m.Now)
-		} else {
+			with = both.merged(text, m.Now)
+		}
+		if step.With = with; with == nil && !decided {
 			m.Conflicts, m.collisions = append(m.Conflicts, p), append(m.collisions, both)
 		}
 	}

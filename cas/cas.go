@@ -133,7 +133,6 @@ type VerifyResult struct {
 type RepairResult struct {
 	Packs       int
 	Objects     int64    // objects in the new index
-	Metas       int64    // metadata keys
 	Mended      int64    // pack headers that were written again
 	Quarantined int64    // damaged records taken out of the packs
 	Damage      []Damage // everything found

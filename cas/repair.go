@@ -82,13 +82,9 @@ func (r *repairer) open(dir string, o Options) error {
 	if err != nil {
 		return err
 	}
-	err = s.ScanMeta("", func(string, []byte) error { r.res.Metas++; return nil })
 	st := s.Stats()
 	r.res.Packs, r.res.Objects = st.Packs, st.Objects
-	if cerr := s.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return s.Close()
 }
 
 // writePackHeader writes a header anew: everything in it is in the name too.

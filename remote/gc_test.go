@@ -112,10 +112,9 @@ func (c *clocked) Delete(_ context.Context, key string) error {
 	return nil
 }
 
-func (c *clocked) Conditional() bool { return true }
-func (c *clocked) Collects() bool    { return false }
-func (c *clocked) URL() string       { return "memory" }
-func (c *clocked) Close() error      { return nil }
+func (c *clocked) Collects() bool { return false }
+func (c *clocked) URL() string    { return "memory" }
+func (c *clocked) Close() error   { return nil }
 
 // on returns a remote on a backend of the test.
 func on(t testing.TB, b backend.Backend, o Options) *Remote {
@@ -181,39 +180,6 @@ func TestGC(t *testing.T) {
 	b.now = b.now.Add(holdGone)
 	if c := collect(t, r); c.Objects != 1 || c.Waiting != 0 || len(b.list("hold/")) != 0 {
 		t.Errorf("at the end: %+v, %q", c, b.list("hold/"))
-	}
-}
-
-// An object that a collection has condemned is absent for a push: equal bytes get
-// another name.
-func TestPushOfCondemned(t *testing.T) {
-	b := newClocked()
-	r := on(t, b, Options{})
-	initRemote(t, r)
-	w := newWorld()
-	id := w.tree(files(1, 100))
-	push := func() {
-		t.Helper()
-		if _, err := r.Push(t.Context(), w.push("v1", id, nil)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	push()
-	if err := r.Remove(t.Context(), "v1"); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		collect(t, r)
-		b.now = b.now.Add(25 * time.Hour)
-	}
-	push()
-	for range 3 {
-		b.now = b.now.Add(25 * time.Hour)
-		collect(t, r)
-	}
-	w.check(t, r, "v1", id)
-	if c := collect(t, r); c.Objects != 1 {
-		t.Errorf("%+v", c)
 	}
 }
 

@@ -302,14 +302,14 @@ func (r *Remote) setUp(ctx context.Context, recipients []string, warn func(strin
 	if err := r.checkEmpty(ctx); err != nil {
 		return nil, err
 	}
-	p, err := backend.Probe(ctx, r.b)
+	problem, err := backend.Probe(ctx, r.b)
 	if err != nil {
 		return nil, fmt.Errorf("trying out %s: %w", r.URL(), err)
 	}
-	for _, problem := range p.Problems {
+	if problem != "" {
 		warn(problem)
 	}
-	f := &Format{Version: object.Version, Conditional: p.Conditional, Recipients: recipients}
+	f := &Format{Version: object.Version, Conditional: problem == "", Recipients: recipients}
 	raw, err := json.Marshal(f)
 	if err != nil {
 		return nil, fmt.Errorf("encode format: %w", err)

@@ -49,10 +49,9 @@ type Backend interface {
 	// Delete removes a key. That it is absent is no error.
 	Delete(ctx context.Context, key string) error
 
-	// Conditional reports whether conditions hold when many write at once.
-	Conditional() bool
-	// Collects reports whether the service itself removes objects to which no
-	// ref leads; then objects cannot be listed.
+	// Collects reports whether this is a registry, which itself removes objects to which
+	// no ref leads. There objects cannot be listed, and the condition of a Put need not
+	// hold when many write at once.
 	Collects() bool
 	// URL is how Open finds it again.
 	URL() string

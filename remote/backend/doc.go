@@ -25,7 +25,7 @@
 // has had conditional writes since 2024; not every compatible store has them, and
 // some ignore them silently, so Probe tries. In a directory a lock file serves.
 // A registry cannot do it at all: there the backend looks first and writes then,
-// and Conditional reports false.
+// see Collects.
 //
 // # Errors and secrets
 //

@@ -96,11 +96,6 @@ func (l *later) Delete(ctx context.Context, key string) error {
 	return b.Delete(ctx, key)
 }
 
-func (l *later) Conditional() bool {
-	b, err := l.backend()
-	return err == nil && b.Conditional()
-}
-
 func (l *later) Collects() bool {
 	b, err := l.backend()
 	return err == nil && b.Collects()

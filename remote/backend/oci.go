@@ -80,10 +80,9 @@ func isLoopback(host string) bool {
 	return name == "localhost" || net.ParseIP(name).IsLoopback()
 }
 
-func (r *registry) URL() string       { return r.url.String() }
-func (r *registry) Conditional() bool { return false }
-func (r *registry) Collects() bool    { return true }
-func (r *registry) Close() error      { r.CloseIdleConnections(); return nil }
+func (r *registry) URL() string    { return r.url.String() }
+func (r *registry) Collects() bool { return true }
+func (r *registry) Close() error   { r.CloseIdleConnections(); return nil }
 
 func (r *registry) CloseIdleConnections() { r.transport.CloseIdleConnections() }
 
@@ -154,7 +153,7 @@ func (r *registry) Put(ctx context.Context, key string, data []byte, o PutOption
 }
 
 // holds looks whether the condition of a Put holds. Somebody else may still come
-// between: see Conditional.
+// between.
 func (r *registry) holds(ctx context.Context, key, tag string, o PutOptions) error {
 	if !o.conditional() {
 		return nil

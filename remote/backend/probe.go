@@ -11,31 +11,22 @@ import (
 	"github.com/google/uuid"
 )
 
-// A Report says what a service keeps of its word.
-type Report struct {
-	Conditional bool     // of several Puts under one condition one succeeds
-	Problems    []string // sentences for people; what is left is usable
-}
-
 // ErrUnfit: the service does not give back the bytes that were put.
 var ErrUnfit = errors.New("the service cannot hold snapshots")
 
 const probeSize = 1<<20 + 17
 
 // Probe tries a service out, with keys of its own that it removes at the end. An
-// error is a service that cannot be used at all.
-func Probe(ctx context.Context, b Backend) (Report, error) {
+// error is a service that cannot be used at all, problem a sentence about conditions that
+// do not hold.
+func Probe(ctx context.Context, b Backend) (problem string, err error) {
 	if err := probeBytes(ctx, b); err != nil {
-		return Report{}, err
+		return "", err
 	}
-	if !b.Conditional() {
-		return Report{Problems: []string{"a registry has no conditional writes: of two who push one name at once, the later one wins unnoticed"}}, nil
+	if b.Collects() {
+		return "a registry has no conditional writes: of two who push one name at once, the later one wins unnoticed", nil
 	}
-	problem, err := probeConditions(ctx, b)
-	if err != nil || problem == "" {
-		return Report{Conditional: err == nil}, err
-	}
-	return Report{Problems: []string{problem}}, nil
+	return probeConditions(ctx, b)
 }
 
 // probeBytes looks whether bytes and ranges come back as they were put.

@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
@@ -234,7 +235,7 @@ func (t *Tree) runLine(ctx context.Context, ws *snapshot.Workspace, name, line s
 	}
 	switch {
 	case name == restoreName && len(fields) > 0:
-		return t.restore(ctx, ws, r, service.Restore{Name: fields[0], Paths: snapshot.BytePaths(fields[1:])})
+		return t.restore(ctx, ws, r, service.Restore{Name: fields[0], Paths: naming.BytePaths(fields[1:])})
 	case name == forkName && len(fields) == 2:
 		return do[service.Forked](ctx, t, ws, r, service.Fork{Snapshot: fields[0], Name: fields[1]})
 	case name == exportName && (len(fields) == 1 || len(fields) == 2):

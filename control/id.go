@@ -3,6 +3,7 @@ package control
 import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // The nodes of this tree are in a view of their own, the one that the forest leaves
@@ -26,7 +27,7 @@ func IsDir(id live.NodeID) bool { return id.Ino() < kindListed }
 // Reserves reports whether a name in a directory is that of a control directory. The
 // roots of workspaces have them, those of snapshots do not.
 func (t *Tree) Reserves(dir live.NodeID, name string) bool {
-	return dir.Ino() == live.RootIno && snapshot.IsControlDir(name) && t.isWorkspace(dir.View())
+	return dir.Ino() == live.RootIno && naming.IsControlDir(name) && t.isWorkspace(dir.View())
 }
 
 func (t *Tree) isWorkspace(view uint32) bool {

@@ -8,11 +8,12 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // Root finds a control directory in the root of a workspace.
 func (t *Tree) Root(root live.NodeID, name string) (live.Attr, error) {
-	if name == snapshot.ForksDir {
+	if name == naming.ForksDir {
 		return t.dirAttr(forksID(root.View()))
 	}
 	return t.dirAttr(snapshotsID(root.View()))
@@ -58,7 +59,7 @@ func (t *Tree) Lookup(dir live.NodeID, name string, r Request) (Entry, error) {
 		return t.lookupFork(ws, name)
 	}
 	e, err := t.lookupSnapshots(ws, name, r)
-	if errors.Is(err, snapshot.ErrBadName) || errors.Is(err, errs.NameTooLong) {
+	if errors.Is(err, naming.ErrBad) || errors.Is(err, errs.NameTooLong) {
 		return e, live.ErrNotExist // what cannot be the name of a snapshot
 	}
 	return e, err

@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 func TestErrno(t *testing.T) {
@@ -28,7 +29,7 @@ func TestErrno(t *testing.T) {
 		{fmt.Errorf("%w: %w", live.ErrDamaged, errors.New("chunk")), syscall.EIO},
 		{fmt.Errorf("snapshot x: %w", snapshot.ErrNotFound), syscall.ENOENT},
 		{fmt.Errorf("snapshot x: %w", errs.Exist), syscall.EEXIST},
-		{fmt.Errorf("snapshot x: %w", snapshot.ErrBadName), syscall.EINVAL},
+		{fmt.Errorf("snapshot x: %w", naming.ErrBad), syscall.EINVAL},
 		{fmt.Errorf("snapshot x: %w", errs.Busy), syscall.EBUSY},
 		{fmt.Errorf("restore: %w", context.Canceled), syscall.EINTR},
 		{fmt.Errorf("open: %w", syscall.EMFILE), syscall.EMFILE},

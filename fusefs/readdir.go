@@ -6,8 +6,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/amberfs/amberfs/control"
-	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -106,10 +106,10 @@ func (fs *filesystem) listDots(id live.NodeID, off uint64, l *lister) (more bool
 	if !ok {
 		return true, nil
 	}
-	if off < offSnapshots && !l.name(snapshot.SnapshotsDir, snapshots, syscall.S_IFDIR, offSnapshots) {
+	if off < offSnapshots && !l.name(naming.SnapshotsDir, snapshots, syscall.S_IFDIR, offSnapshots) {
 		return false, nil
 	}
-	return off >= offForks || l.name(snapshot.ForksDir, forks, syscall.S_IFDIR, offForks), nil
+	return off >= offForks || l.name(naming.ForksDir, forks, syscall.S_IFDIR, offForks), nil
 }
 
 // parent is the directory that `..` leads to. That of the root of a fork or a

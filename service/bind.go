@@ -12,7 +12,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/strictjson"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // A request is one JSON object with the arguments of its operation, in the body of a
@@ -62,9 +62,9 @@ func (o *Op) fromQuery(query url.Values) ([]byte, error) {
 		}
 		switch {
 		case isList:
-			object[name] = snapshot.BytePaths(texts)
+			object[name] = naming.BytePaths(texts)
 		case !f.IsValid() || f.Kind() == reflect.String:
-			object[name] = snapshot.BytePath(texts[0])
+			object[name] = naming.BytePath(texts[0])
 		default: // a number or a bool
 			object[name] = json.RawMessage(texts[0])
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -35,7 +36,7 @@ func (s *Service) fork(ctx context.Context, r *Request, a Fork) (Forked, error) 
 // forkPath is where a fork of the workspace is. A caller in the mount sees it
 // below its own workspace, wherever that is mounted, and is told no other path.
 func (s *Service) forkPath(r *Request, name string) string {
-	path := filepath.Join(snapshot.ForksDir, name)
+	path := filepath.Join(naming.ForksDir, name)
 	if !r.Caller.Direct {
 		return path
 	}
@@ -46,7 +47,7 @@ func (s *Service) forkPath(r *Request, name string) string {
 func Below(ws *snapshot.Workspace) string {
 	p := "."
 	for _, name := range forkNames(ws) {
-		p = filepath.Join(p, snapshot.ForksDir, name)
+		p = filepath.Join(p, naming.ForksDir, name)
 	}
 	return p
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/remote"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // isRemote reports whether what a fork is to begin from is REMOTE@SNAPSHOT: no name of a
@@ -48,7 +48,7 @@ func (s *Service) localName(ctx context.Context, r *Request, from string) (strin
 func (s *Service) known(r *Request, ref *remote.Ref) (string, error) {
 	defer s.Store.Importing()()
 	info := InfoOf(ref)
-	info.Name = snapshot.LocalName(info.Name)
+	info.Name = naming.Local(info.Name)
 	if err := r.Workspace.Remotes().MayPull(info); errors.Is(err, errs.Exist) {
 		info.Name = fmt.Sprintf("%.100s-%.8s", info.Name, info.ID)
 	} else if err != nil {

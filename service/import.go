@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/service/internal/importer"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -115,7 +116,7 @@ func build(ctx context.Context, s *snapshot.Store, at importAt, read func(gitbri
 // and the rest, which is to be made.
 func (s *Service) graftPoint(ws *snapshot.Workspace, p string) (base, rest string, err error) {
 	p = strings.Trim(path.Clean("/"+p), "/")
-	if top, _, _ := strings.Cut(p, "/"); snapshot.IsControlDir(top) {
+	if top, _, _ := strings.Cut(p, "/"); naming.IsControlDir(top) {
 		return "", "", fail.New(fail.Usage, "%s is a name that amberfs keeps for itself", top)
 	}
 	st, err := ws.State()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/internal/fail"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -25,11 +25,11 @@ const (
 
 // Hunks asks how the lines of one file differ from A to B.
 type Hunks struct {
-	A      string            `json:"a" jsonschema:"the snapshot to compare from"`
-	B      string            `json:"b,omitempty" jsonschema:"the snapshot to compare with; the present state if empty"`
-	Path   snapshot.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
-	From   snapshot.BytePath `json:"from,omitempty" jsonschema:"its old path, if it was renamed"`
-	Cursor int               `json:"cursor,omitempty" jsonschema:"next of the part before"`
+	A      string          `json:"a" jsonschema:"the snapshot to compare from"`
+	B      string          `json:"b,omitempty" jsonschema:"the snapshot to compare with; the present state if empty"`
+	Path   naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
+	From   naming.BytePath `json:"from,omitempty" jsonschema:"its old path, if it was renamed"`
+	Cursor int             `json:"cursor,omitempty" jsonschema:"next of the part before"`
 }
 
 // HunkList is a part of how a file differs.
@@ -100,10 +100,10 @@ func slice(h diff.Hunk, from, to int) diff.Hunk {
 
 // File asks for the bytes of a regular file.
 type File struct {
-	Path     snapshot.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
-	Snapshot string            `json:"snapshot,omitempty" jsonschema:"as it is in this snapshot; now if empty"`
-	Offset   int64             `json:"offset,omitempty" jsonschema:"bytes to pass over"`
-	Limit    int64             `json:"limit,omitempty" jsonschema:"bytes to give at the most; 64 MiB if 0"`
+	Path     naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
+	Snapshot string          `json:"snapshot,omitempty" jsonschema:"as it is in this snapshot; now if empty"`
+	Offset   int64           `json:"offset,omitempty" jsonschema:"bytes to pass over"`
+	Limit    int64           `json:"limit,omitempty" jsonschema:"bytes to give at the most; 64 MiB if 0"`
 }
 
 func (s *Service) file(ctx context.Context, r *Request, a File) (None, error) {

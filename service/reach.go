@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/fail"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -32,7 +32,7 @@ var errOutOfReach = fail.New(fail.Denied, "this has changes in directories that 
 
 // reach returns what decides for a caller in the mount; nil if it may change all. Paths
 // that it names itself are refused before anything is looked up.
-func (s *Service) reach(ctx context.Context, r *Request, paths ...snapshot.BytePath) (func(path *tree.Path, in ...*tree.State) error, error) {
+func (s *Service) reach(ctx context.Context, r *Request, paths ...naming.BytePath) (func(path *tree.Path, in ...*tree.State) error, error) {
 	if r.Caller.Direct {
 		return nil, nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/remote"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -171,10 +172,10 @@ func boundary(r *Request) bool { return !r.Caller.Direct && r.Workspace.IsFork()
 
 // checkPushedName refuses what no snapshot can be called on a remote.
 func checkPushedName(name string) error {
-	if snapshot.IsAutoName(name) {
+	if naming.IsAuto(name) {
 		return nil
 	}
-	return snapshot.CheckName(name)
+	return naming.Check(name)
 }
 
 // pushedRef describes a snapshot for a remote.
@@ -229,7 +230,7 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 		return snapshot.Info{}, err
 	}
 	info := InfoOf(ref)
-	info.Name = snapshot.LocalName(ref.Name)
+	info.Name = naming.Local(ref.Name)
 	if a.As != "" {
 		info.Name = a.As
 	}

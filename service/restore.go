@@ -7,6 +7,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -16,7 +17,7 @@ func (s *Service) restore(ctx context.Context, r *Request, a Restore) (Restored,
 		return Restored{}, err
 	}
 	done, err := r.Workspace.Restore(ctx, snapshot.RestoreOptions{
-		Name: a.Name, Paths: snapshot.PathStrings(a.Paths), Keep: snapshot.PathStrings(a.Keep), DryRun: a.DryRun, Caller: r.Caller,
+		Name: a.Name, Paths: naming.PathStrings(a.Paths), Keep: naming.PathStrings(a.Keep), DryRun: a.DryRun, Caller: r.Caller,
 		List: r.charge(s.Lists), May: may,
 	})
 	if err != nil {
@@ -47,7 +48,7 @@ func (s *Service) revert(ctx context.Context, r *Request, a Revert) (Restored, e
 			return Restored{}, err
 		}
 	}
-	return s.restore(ctx, r, Restore{Name: name, Paths: []snapshot.BytePath{a.Path}})
+	return s.restore(ctx, r, Restore{Name: name, Paths: []naming.BytePath{a.Path}})
 }
 
 // lastDifferent finds the newest snapshot in which path differs from now. The
@@ -98,7 +99,7 @@ var errDiffers = errors.New("it differs")
 
 // differs reports whether anything at or below path differs between two states.
 func (s *Service) differs(ctx context.Context, a, b *tree.State, path string) (bool, error) {
-	o := tree.DiffOptions{Paths: limitTo(snapshot.BytePath(path))}
+	o := tree.DiffOptions{Paths: limitTo(naming.BytePath(path))}
 	err := tree.Diff(ctx, s.Store.Source(), a, b, o, func(c tree.Change) error {
 		if c.What&^tree.Mtime == 0 {
 			return turns.Yield(ctx) // touched, no more
@@ -113,7 +114,7 @@ func (s *Service) differs(ctx context.Context, a, b *tree.State, path string) (b
 
 // limitTo limits a comparison to paths; none, or the root among them, is
 // everything.
-func limitTo(paths ...snapshot.BytePath) []string {
+func limitTo(paths ...naming.BytePath) []string {
 	var out []string
 	for _, p := range paths {
 		if p == "" || p == "." {

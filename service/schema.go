@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
@@ -19,7 +19,7 @@ func Schema(t reflect.Type) (*jsonschema.Schema, error) { return schemaFor(t, ty
 // typeSchemas describes the types that write themselves in JSON.
 func typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	return map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[snapshot.BytePath](): {Type: "string"},
+		reflect.TypeFor[naming.BytePath]():   {Type: "string"},
 		reflect.TypeFor[policy.Span]():       {Type: "string"},
 		reflect.TypeFor[time.Time]():         {Type: "string", Format: "date-time"},
 		reflect.TypeFor[json.RawMessage]():   {Type: "object"},

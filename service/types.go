@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // The arguments and results of operations are promises to scripts: JSON fields
@@ -87,10 +88,10 @@ type Pinned struct {
 
 // Restore asks to go back: everything, or only some paths.
 type Restore struct {
-	Name   string              `json:"name" jsonschema:"the snapshot to go back to"`
-	Paths  []snapshot.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories, relative to the workspace"`
-	Keep   []snapshot.BytePath `json:"keep,omitempty" jsonschema:"paths that a restore of everything leaves as they are, beside restore_keeps of the policy"`
-	DryRun bool                `json:"dry_run,omitempty" jsonschema:"only say what would change"`
+	Name   string            `json:"name" jsonschema:"the snapshot to go back to"`
+	Paths  []naming.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories, relative to the workspace"`
+	Keep   []naming.BytePath `json:"keep,omitempty" jsonschema:"paths that a restore of everything leaves as they are, beside restore_keeps of the policy"`
+	DryRun bool              `json:"dry_run,omitempty" jsonschema:"only say what would change"`
 }
 
 // Restored is what a restore changed, or would change.
@@ -109,27 +110,27 @@ type Program struct {
 
 // Revert asks for one path back.
 type Revert struct {
-	Path snapshot.BytePath `json:"path" jsonschema:"the file or directory, relative to the workspace"`
-	Name string            `json:"name,omitempty" jsonschema:"the snapshot; the newest in which it differs from now if empty"`
+	Path naming.BytePath `json:"path" jsonschema:"the file or directory, relative to the workspace"`
+	Name string          `json:"name,omitempty" jsonschema:"the snapshot; the newest in which it differs from now if empty"`
 }
 
 // Diff asks for the difference from A to B.
 type Diff struct {
-	A      string              `json:"a" jsonschema:"the snapshot to compare from"`
-	B      string              `json:"b,omitempty" jsonschema:"the snapshot to compare with; the present state if empty"`
-	Paths  []snapshot.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories"`
-	Format string              `json:"format,omitempty" jsonschema:"patch, stat or name-status"`
-	Binary bool                `json:"binary,omitempty" jsonschema:"binary files as patches that git apply takes"`
-	Width  int                 `json:"width,omitempty" jsonschema:"columns of stat"`
+	A      string            `json:"a" jsonschema:"the snapshot to compare from"`
+	B      string            `json:"b,omitempty" jsonschema:"the snapshot to compare with; the present state if empty"`
+	Paths  []naming.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories"`
+	Format string            `json:"format,omitempty" jsonschema:"patch, stat or name-status"`
+	Binary bool              `json:"binary,omitempty" jsonschema:"binary files as patches that git apply takes"`
+	Width  int               `json:"width,omitempty" jsonschema:"columns of stat"`
 }
 
 // Changes asks for the list of files that differ from A to B.
 type Changes struct {
-	A     string              `json:"a" jsonschema:"the snapshot to compare from"`
-	B     string              `json:"b,omitempty" jsonschema:"the snapshot to compare with; the present state if empty"`
-	Paths []snapshot.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories"`
-	Limit int                 `json:"limit,omitempty" jsonschema:"how many to name at the most; all are counted"`
-	Quick bool                `json:"quick,omitempty" jsonschema:"answer as soon as there are limit files, without renames"`
+	A     string            `json:"a" jsonschema:"the snapshot to compare from"`
+	B     string            `json:"b,omitempty" jsonschema:"the snapshot to compare with; the present state if empty"`
+	Paths []naming.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories"`
+	Limit int               `json:"limit,omitempty" jsonschema:"how many to name at the most; all are counted"`
+	Quick bool              `json:"quick,omitempty" jsonschema:"answer as soon as there are limit files, without renames"`
 }
 
 // Diffed is the result of Changes.
@@ -149,8 +150,8 @@ type DiffedFile struct {
 
 // PathHistory asks what the snapshots did to a path.
 type PathHistory struct {
-	Path snapshot.BytePath `json:"path" jsonschema:"the file or directory, relative to the workspace"`
-	All  bool              `json:"all,omitempty" jsonschema:"also the snapshots that left it as it was"`
+	Path naming.BytePath `json:"path" jsonschema:"the file or directory, relative to the workspace"`
+	All  bool            `json:"all,omitempty" jsonschema:"also the snapshots that left it as it was"`
 }
 
 // History is what each snapshot did to one path, newest first.
@@ -172,10 +173,10 @@ type HistoryEntry struct {
 
 // Log asks for events.
 type Log struct {
-	Path   snapshot.BytePath `json:"path,omitempty" jsonschema:"only what happened at or below it"`
-	After  uint64            `json:"after,omitempty" jsonschema:"only events with a greater number"`
-	Since  string            `json:"since,omitempty" jsonschema:"only events since: a span such as 2h or 7d, or a date in RFC 3339"`
-	Action string            `json:"action,omitempty" jsonschema:"only events of this action"`
+	Path   naming.BytePath `json:"path,omitempty" jsonschema:"only what happened at or below it"`
+	After  uint64          `json:"after,omitempty" jsonschema:"only events with a greater number"`
+	Since  string          `json:"since,omitempty" jsonschema:"only events since: a span such as 2h or 7d, or a date in RFC 3339"`
+	Action string          `json:"action,omitempty" jsonschema:"only events of this action"`
 	// Command is the name of the program, or its beginning.
 	Command string `json:"command,omitempty" jsonschema:"only what programs did whose command line begins so"`
 	Limit   int    `json:"limit,omitempty" jsonschema:"only the newest so many"`

@@ -3,6 +3,7 @@ package service
 import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // Export asks for a commit in the store's own repository.
@@ -80,9 +81,9 @@ const (
 
 // Import asks for a tree, which follows as a tar archive, to be brought in.
 type Import struct {
-	From  string            `json:"from" jsonschema:"dir, tar or git: what the client made the archive of"`
-	Path  snapshot.BytePath `json:"path,omitempty" jsonschema:"the directory that it goes to; the root if empty"`
-	Umask uint32            `json:"umask,omitempty" jsonschema:"taken from the permissions of directories made on the way"`
+	From  string          `json:"from" jsonschema:"dir, tar or git: what the client made the archive of"`
+	Path  naming.BytePath `json:"path,omitempty" jsonschema:"the directory that it goes to; the root if empty"`
+	Umask uint32          `json:"umask,omitempty" jsonschema:"taken from the permissions of directories made on the way"`
 	// What may come at most; 0 is gitbridge's default.
 	MaxFiles int64 `json:"max_files,omitempty" jsonschema:"files that may come at most; 0 is 20 million"`
 	MaxBytes int64 `json:"max_bytes,omitempty" jsonschema:"bytes of files that may come at most; 0 is 1 TiB"`

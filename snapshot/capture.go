@@ -9,6 +9,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -32,11 +33,11 @@ type CaptureOptions struct {
 // whatever the size of the tree.
 func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 	if o.Name != "" {
-		if err := CheckName(o.Name); err != nil {
+		if err := naming.Check(o.Name); err != nil {
 			return Info{}, err
 		}
 	}
-	if err := checkDescription(o.Message, o.Labels); err != nil {
+	if err := naming.CheckDescription(o.Message, o.Labels); err != nil {
 		return Info{}, err
 	}
 	start := time.Now()
@@ -267,7 +268,7 @@ func (c *catalogue) applyDelete(r deleteRecord) {
 
 // Rename gives a snapshot another name.
 func (ss Snapshots) Rename(a, b string, c live.Caller) error {
-	if err := CheckName(b); err != nil {
+	if err := naming.Check(b); err != nil {
 		return err
 	}
 	s := ss.w.store

@@ -8,6 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -32,7 +33,7 @@ func cleanPaths(in []string) ([]string, error) {
 		if clean == "." {
 			return nil, nil
 		}
-		if top, _, _ := strings.Cut(clean, "/"); IsControlDir(top) {
+		if top, _, _ := strings.Cut(clean, "/"); naming.IsControlDir(top) {
 			return nil, errs.New(errs.Invalid, "malformed request: path %q is not part of the workspace", p)
 		}
 		out = append(out, clean)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // How a claim was met.
@@ -33,7 +34,7 @@ type Claimed struct {
 // that goes on from what the fork left when it ended, or a fresh one. All who claim a label get the same. A TTL begins anew with
 // each claim.
 func (fs Forks) Claim(o ClaimOptions) (Claimed, error) {
-	if err := CheckName(o.Label); err != nil {
+	if err := naming.Check(o.Label); err != nil {
 		return Claimed{}, err
 	}
 	fork := ForkOptions{Snapshot: o.From, Name: o.Label, TTL: o.TTL, Caller: o.Caller, claim: o.Label}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -33,10 +34,10 @@ type Compacted struct {
 func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, error) {
 	s := ss.w.store
 	defer s.Importing()()
-	if err := CheckName(o.Name); err != nil {
+	if err := naming.Check(o.Name); err != nil {
 		return Compacted{}, err
 	}
-	if err := checkDescription(o.Message, nil); err != nil {
+	if err := naming.CheckDescription(o.Message, nil); err != nil {
 		return Compacted{}, err
 	}
 	snaps, err := ss.toCompact(o)

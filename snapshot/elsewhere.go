@@ -8,6 +8,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -102,7 +103,7 @@ type Start struct {
 // beginWith makes a pushed snapshot the first state of main.
 func (s opening) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State, error) {
 	info := start.Info
-	info.Name = LocalName(info.Name)
+	info.Name = naming.Local(info.Name)
 	if err := checkPulled(info); err != nil {
 		return nil, err
 	}
@@ -206,10 +207,10 @@ func (rs Remotes) MayPull(i Info) (err error) {
 
 // checkPulled refuses what somebody else wrote and no snapshot here can be called.
 func checkPulled(i Info) error {
-	if err := CheckName(i.Name); err != nil {
+	if err := naming.Check(i.Name); err != nil {
 		return err
 	}
-	return checkDescription(i.Message, i.Labels)
+	return naming.CheckDescription(i.Message, i.Labels)
 }
 
 func (rs Remotes) mayPull(i Info) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -208,7 +209,7 @@ func TestStartRefused(t *testing.T) {
 		"path":     func(i *snapshot.Info) { i.Name = "../../x" },
 		"control":  func(i *snapshot.Info) { i.Name = "create" },
 		"no name":  func(i *snapshot.Info) { i.Name = "" },
-		"message":  func(i *snapshot.Info) { i.Message = strings.Repeat("m", snapshot.MaxDescription+1) },
+		"message":  func(i *snapshot.Info) { i.Message = strings.Repeat("m", naming.MaxDescription+1) },
 		"too long": func(i *snapshot.Info) { i.Name = strings.Repeat("n", 200) },
 	} {
 		bad := info

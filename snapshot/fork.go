@@ -8,6 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // ForkInfo describes a fork.
@@ -41,7 +42,7 @@ type ForkOptions struct {
 // Fork makes a workspace that starts equal to a snapshot, or to the present
 // state. It takes the same time whatever the size.
 func (fs Forks) New(o ForkOptions) (*Workspace, error) {
-	if err := CheckName(o.Name); err != nil {
+	if err := naming.Check(o.Name); err != nil {
 		return nil, err
 	}
 	var fork *Workspace
@@ -186,7 +187,7 @@ func (fs Forks) named(name string) (*Workspace, error) {
 
 // RenameFork gives a fork another name.
 func (fs Forks) Rename(a, b string, c live.Caller) error {
-	if err := CheckName(b); err != nil {
+	if err := naming.Check(b); err != nil {
 		return err
 	}
 	s := fs.w.store

@@ -7,6 +7,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // EndFork removes a fork. Its last state becomes a snapshot of this
@@ -159,7 +160,7 @@ func (fs Forks) fullState(f *Workspace) *snap {
 func (fs Forks) freeName(name string) string {
 	free := name
 	for i := 2; ; i++ {
-		if _, used := fs.w.byName[free]; !used && CheckName(free) == nil {
+		if _, used := fs.w.byName[free]; !used && naming.Check(free) == nil {
 			return free
 		}
 		free = fmt.Sprintf("%.100s-%d", name, i)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // TestMuchToWriteDown: a checkpoint may have any number of snapshots to write down,
@@ -20,7 +21,7 @@ func TestMuchToWriteDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	long := strings.Repeat("x", snapshot.MaxDescription)
+	long := strings.Repeat("x", naming.MaxDescription)
 	const many = 300
 	for i := range many {
 		if _, err := s.Main().Capture(snapshot.CaptureOptions{Name: fmt.Sprint("s", i), Message: long}); err != nil {

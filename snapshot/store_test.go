@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
@@ -380,11 +381,11 @@ func TestNamesAreChecked(t *testing.T) {
 		"v1": true, "_": true, "a.b-c": true, "": false, "-a": false, ".a": false, "a/b": false, "a..b": false,
 		"a.": false, "a.lock": false, "cp-1": false, "cp-x": true, "create": false, "base": false, "README": false, "ä": false,
 	} {
-		if err := snapshot.CheckName(name); (err == nil) != ok {
+		if err := naming.Check(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if err := snapshot.CheckName(string(bytes.Repeat([]byte{'a'}, 129))); !errors.Is(err, errs.NameTooLong) {
+	if err := naming.Check(string(bytes.Repeat([]byte{'a'}, 129))); !errors.Is(err, errs.NameTooLong) {
 		t.Error(err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 func diffCommand(a *app) *cobra.Command {
@@ -44,7 +44,7 @@ it prints "no differences".`,
 			if fork != "" {
 				p.Workspace, from = append(slices.Clone(p.Workspace), fork), "base"
 			}
-			req := service.Diff{A: from, Paths: snapshot.BytePaths(paths), Binary: binary, Width: a.width()}
+			req := service.Diff{A: from, Paths: naming.BytePaths(paths), Binary: binary, Width: a.width()}
 			if len(names) > 0 {
 				req.A = names[0]
 			}

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 func historyCommand(a *app) *cobra.Command {
@@ -30,7 +30,7 @@ says that PATH changed since the newest snapshot. Contents are compared, not tim
 				return err
 			}
 			var h service.History
-			if err := a.ask(cmd.Context(), p, service.PathHistory{Path: snapshot.BytePath(rel), All: all}, &h); err != nil {
+			if err := a.ask(cmd.Context(), p, service.PathHistory{Path: naming.BytePath(rel), All: all}, &h); err != nil {
 				return err
 			}
 			return a.print(h, func() {

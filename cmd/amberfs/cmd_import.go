@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 func importCommand(a *app) *cobra.Command {
@@ -89,7 +89,7 @@ func (i *importer) run(ctx context.Context, argv []string) error {
 	if err != nil {
 		return err
 	}
-	i.req.Path = snapshot.BytePath(to)
+	i.req.Path = naming.BytePath(to)
 	i.bar = i.a.newProgress()
 	i.bar.expect(i.count)
 	defer i.bar.done()

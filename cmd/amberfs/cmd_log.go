@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 func logCommand(a *app) *cobra.Command {
@@ -41,7 +41,7 @@ and process that caused it. With PATH, only events at or below it.`,
 				if err != nil {
 					return err
 				}
-				req.Path = snapshot.BytePath(rel)
+				req.Path = naming.BytePath(rel)
 			}
 			if !req.Follow {
 				a.usePager()

@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 func restoreCommand(a *app) *cobra.Command {
@@ -55,13 +56,13 @@ in which it differs.`,
 			if err != nil {
 				return err
 			}
-			req := service.Restore{Name: argv[0], Paths: snapshot.BytePaths(paths), Keep: snapshot.BytePaths(kept), DryRun: dryRun}
+			req := service.Restore{Name: argv[0], Paths: naming.BytePaths(paths), Keep: naming.BytePaths(kept), DryRun: dryRun}
 			var done service.Restored
 			err = a.ask(cmd.Context(), p, req, &done)
 			if err != nil && len(argv) == 1 && len(keep) == 0 && !dryRun && isPath(argv[0]) {
 				var path string
 				if path, err = relPath(p, argv[0]); err == nil {
-					err = a.ask(cmd.Context(), p, service.Revert{Path: snapshot.BytePath(path)}, &done)
+					err = a.ask(cmd.Context(), p, service.Revert{Path: naming.BytePath(path)}, &done)
 				}
 			}
 			if err != nil {

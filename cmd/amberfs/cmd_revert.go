@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 func revertCommand(a *app) *cobra.Command {
@@ -31,7 +31,7 @@ this back.`,
 			if err != nil {
 				return err
 			}
-			req := service.Revert{Path: snapshot.BytePath(rel)}
+			req := service.Revert{Path: naming.BytePath(rel)}
 			if len(argv) == 2 {
 				req.Name = argv[1]
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 func runCommand(a *app) *cobra.Command {
@@ -75,7 +75,7 @@ running are killed. All other commands work inside.`,
 				if name == "" {
 					continue
 				}
-				if err := snapshot.CheckName(name); err != nil {
+				if err := naming.Check(name); err != nil {
 					return fail.New(fail.Usage, "%w", err)
 				}
 			}

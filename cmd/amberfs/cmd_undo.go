@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 func undoCommand(a *app) *cobra.Command {
@@ -29,7 +29,7 @@ undo takes the first one back.`,
 				return err
 			}
 			var done service.Restored
-			req := service.Restore{Name: "undo", Keep: snapshot.BytePaths(kept), DryRun: dryRun}
+			req := service.Restore{Name: "undo", Keep: naming.BytePaths(kept), DryRun: dryRun}
 			if err := a.ask(cmd.Context(), p, req, &done); err != nil {
 				return err
 			}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // prompts are commands that a person can give to an agent.
@@ -58,7 +58,7 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 		return nil, toolError(err)
 	}
 	var out bytes.Buffer
-	req := service.File{Path: snapshot.BytePath(path), Snapshot: name, Limit: maxResource + 1}
+	req := service.File{Path: naming.BytePath(path), Snapshot: name, Limit: maxResource + 1}
 	if err := m.a.exchange(ctx, p, req, client.Exchange{Out: &out}, nil); err != nil {
 		return nil, toolError(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/amberfs/amberfs/internal/strictjson"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // mcpServer is a server that tools are added to.
@@ -276,10 +276,10 @@ func (m *mcpServer) place(workspace string) (locate.Place, error) {
 		return p, fail.New(fail.NotFound, "the forks of this workspace cannot be reached from here")
 	}
 	for name := range strings.SplitSeq(workspace, "/") {
-		if err := snapshot.CheckName(name); err != nil {
+		if err := naming.Check(name); err != nil {
 			return p, err
 		}
-		root = filepath.Join(root, snapshot.ForksDir, name)
+		root = filepath.Join(root, naming.ForksDir, name)
 	}
 	return m.a.placeOf(root)
 }
@@ -308,14 +308,14 @@ func (t *tool) request(p locate.Place, args arguments) (any, error) {
 
 // relative makes the paths of a request relative to the workspace's root.
 func relative(p locate.Place, req any) (err error) {
-	one := func(path *snapshot.BytePath) {
+	one := func(path *naming.BytePath) {
 		if *path != "" && err == nil {
 			var rel string
 			rel, err = relPath(p, string(*path))
-			*path = snapshot.BytePath(rel)
+			*path = naming.BytePath(rel)
 		}
 	}
-	many := func(paths []snapshot.BytePath) {
+	many := func(paths []naming.BytePath) {
 		for i := range paths {
 			one(&paths[i])
 		}

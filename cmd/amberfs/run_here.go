@@ -11,7 +11,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // runHere runs a program in a fork of the workspace that the command stands in.
@@ -24,7 +24,7 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 	if err != nil && fail.KindOf(err) != fail.Exists {
 		return err
 	}
-	dir := filepath.Join(root, snapshot.ForksDir, c.Fork)
+	dir := filepath.Join(root, naming.ForksDir, c.Fork)
 	status, err := runIn(dir, c.Command)
 	if err == nil && c.After != "" {
 		// A signal that ended the program does not cancel what comes after it.

@@ -16,13 +16,13 @@ import (
 
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // callName is the control file that takes requests; a file callName.ANYTHING is
 // the caller's own.
-const callName = snapshot.SnapshotsDir + "/call"
+const callName = naming.SnapshotsDir + "/call"
 
 // answers reports whether the workspace mounted at root takes requests.
 func answers(root string) bool {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -119,7 +119,7 @@ func (b *Builder) AtRoot() { b.atRoot = true }
 // accept returns the path in the tree of what comes as p. n is about the memory that it
 // takes, beside its inode.
 func (b *Builder) accept(p string, n int) (string, error) {
-	if first, _, _ := strings.Cut(p, "/"); b.atRoot && snapshot.IsControlDir(first) {
+	if first, _, _ := strings.Cut(p, "/"); b.atRoot && naming.IsControlDir(first) {
 		return "", fmt.Errorf("%w: it has %s at its top, a name that amberfs keeps for itself at the root of a workspace; "+
 			"bring it in below a directory, or without that", gitbridge.ErrHostile, first)
 	}

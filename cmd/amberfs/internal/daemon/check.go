@@ -16,7 +16,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
@@ -284,7 +284,7 @@ func checkFrom(cfg *Config) error {
 	} else if _, ok := locate.On(mounts, cfg.From); ok {
 		return nil // a workspace has these names, and they are passed over
 	}
-	for _, name := range []string{snapshot.SnapshotsDir, snapshot.ForksDir} {
+	for _, name := range []string{naming.SnapshotsDir, naming.ForksDir} {
 		if _, err := os.Lstat(filepath.Join(cfg.From, name)); err == nil {
 			return fail.New(fail.Usage, "%s has an entry %s of its own, a name that amberfs keeps for itself", cfg.From, name).
 				WithHint("rename it first")

@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
@@ -79,7 +80,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error 
 	if mounts, err := locate.Mounts(); err != nil {
 		return err
 	} else if _, ok := locate.On(mounts, cfg.From); ok {
-		exclude = append(exclude, filepath.Join(cfg.From, snapshot.SnapshotsDir), filepath.Join(cfg.From, snapshot.ForksDir))
+		exclude = append(exclude, filepath.Join(cfg.From, naming.SnapshotsDir), filepath.Join(cfg.From, naming.ForksDir))
 	}
 	n, first := 0, ""
 	o := service.FillOptions{Exclude: exclude, Show: st.Progress, Skip: func(path string, reason error) {

@@ -18,8 +18,8 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/guard"
-	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // watchers makes inotify(7) report what a restore changed.
@@ -174,7 +174,7 @@ func (w *watchers) path(dir live.NodeID) string {
 		if ws.Parent() == nil {
 			return ""
 		}
-		p = path.Join(snapshot.ForksDir, ws.Name(), p)
+		p = path.Join(naming.ForksDir, ws.Name(), p)
 	}
 	if !ok {
 		return ""

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // Place is a directory inside an amberfs file system.
@@ -70,7 +70,7 @@ func Find(mounts []Mount, dir string) (Place, error) {
 func (p Place) Root() (root string, ok bool) {
 	inside := "/"
 	for _, fork := range p.Workspace {
-		inside = path.Join(inside, snapshot.ForksDir, fork)
+		inside = path.Join(inside, naming.ForksDir, fork)
 	}
 	if !under(inside, path.Clean(p.Mount.Root)) {
 		return "", false
@@ -81,11 +81,11 @@ func (p Place) Root() (root string, ok bool) {
 // split reads a path inside the file system.
 func split(inside string) (forks []string, name, rest string) {
 	parts := strings.Split(strings.Trim(inside, "/"), "/")
-	for len(parts) >= 2 && parts[0] == snapshot.ForksDir {
+	for len(parts) >= 2 && parts[0] == naming.ForksDir {
 		forks = append(forks, parts[1])
 		parts = parts[2:]
 	}
-	if len(parts) >= 2 && parts[0] == snapshot.SnapshotsDir {
+	if len(parts) >= 2 && parts[0] == naming.SnapshotsDir {
 		return forks, parts[1], strings.Join(parts[2:], "/")
 	}
 	return forks, "", strings.Join(parts, "/")
@@ -104,7 +104,7 @@ func (p Place) Rel(name string) (string, error) {
 		strings.Join(q.Workspace, "/") != strings.Join(p.Workspace, "/") {
 		return "", fmt.Errorf("%s %w", name, ErrOutside)
 	}
-	if top, _, _ := strings.Cut(q.Path, "/"); snapshot.IsControlDir(top) || q.Snapshot != p.Snapshot {
+	if top, _, _ := strings.Cut(q.Path, "/"); naming.IsControlDir(top) || q.Snapshot != p.Snapshot {
 		return "", fmt.Errorf("%s %w", name, ErrOutside)
 	}
 	return q.Path, nil

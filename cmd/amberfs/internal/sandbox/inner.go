@@ -17,7 +17,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // Inner is the process in the namespaces. It gives the program's exit status;
@@ -199,7 +199,7 @@ func workspaceDir(c Config) (string, error) {
 	if err != nil && fail.KindOf(err) != fail.Exists {
 		return "", err
 	}
-	return filepath.Join(c.Mountpoint, snapshot.ForksDir, c.Fork), nil
+	return filepath.Join(c.Mountpoint, naming.ForksDir, c.Fork), nil
 }
 
 func snapshotAfter(c Config, note func(string)) error {

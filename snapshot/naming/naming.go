@@ -1,4 +1,6 @@
-package snapshot
+// Package naming has the names that snapshots and forks can have, and how paths are written
+// in JSON.
+package naming
 
 import (
 	"fmt"
@@ -22,12 +24,15 @@ var controlNames = map[string]bool{
 	"status": true, "policy": true, "latest": true, "undo": true, "base": true, "README": true,
 }
 
+// ErrBad is wrapped by the error of a refused name.
+var ErrBad = errs.New(errs.Invalid, "refused name")
+
 // MaxDescription is how many bytes the message and the labels of a snapshot may have
 // together.
 const MaxDescription = 64 << 10
 
-// checkDescription refuses what is too much to be said about a snapshot.
-func checkDescription(message string, labels map[string]string) error {
+// CheckDescription refuses what is too much to be said about a snapshot.
+func CheckDescription(message string, labels map[string]string) error {
 	n := len(message)
 	for k, v := range labels {
 		n += len(k) + len(v)
@@ -38,33 +43,33 @@ func checkDescription(message string, labels map[string]string) error {
 	return nil
 }
 
-// CheckName refuses names that no snapshot or fork can have. The error is
-// ErrBadName or an errs.NameTooLong, with the reason.
-func CheckName(name string) error {
+// Check refuses names that no snapshot or fork can have. The error is
+// ErrBad or an errs.NameTooLong, with the reason.
+func Check(name string) error {
 	switch {
 	case len(name) > maxName:
 		return errs.New(errs.NameTooLong, "name too long: %d bytes, at most %d are possible", len(name), maxName)
 	case name == "":
-		return fmt.Errorf("%w: it is empty", ErrBadName)
+		return fmt.Errorf("%w: it is empty", ErrBad)
 	case !nameForm.MatchString(name):
-		return fmt.Errorf("%w: %q; use letters, digits, '_', '.' and '-', and begin with none of the last two", ErrBadName, name)
+		return fmt.Errorf("%w: %q; use letters, digits, '_', '.' and '-', and begin with none of the last two", ErrBad, name)
 	case controlNames[name], strings.HasPrefix(name, "call."):
-		return fmt.Errorf("%w: %q is a control file of .snapshots", ErrBadName, name)
+		return fmt.Errorf("%w: %q is a control file of .snapshots", ErrBad, name)
 	case strings.Contains(name, ".."), strings.HasSuffix(name, "."), strings.HasSuffix(name, ".lock"):
-		return fmt.Errorf("%w: %q could not be a git ref (no '..', no '.' or '.lock' at the end)", ErrBadName, name)
+		return fmt.Errorf("%w: %q could not be a git ref (no '..', no '.' or '.lock' at the end)", ErrBad, name)
 	case autoForm.MatchString(name):
-		return fmt.Errorf("%w: %q is kept for snapshots without a name", ErrBadName, name)
+		return fmt.Errorf("%w: %q is kept for snapshots without a name", ErrBad, name)
 	}
 	return nil
 }
 
-// IsAutoName reports whether a name is one that a snapshot without a name gets.
-func IsAutoName(name string) bool { return autoForm.MatchString(name) }
+// IsAuto reports whether a name is one that a snapshot without a name gets.
+func IsAuto(name string) bool { return autoForm.MatchString(name) }
 
-// LocalName is what a snapshot that was made elsewhere is called here: as there, unless
+// Local is what a snapshot that was made elsewhere is called here: as there, unless
 // that is the name of another one here, or will be.
-func LocalName(name string) string {
-	if IsAutoName(name) {
+func Local(name string) string {
+	if IsAuto(name) {
 		return "pulled-" + name
 	}
 	return name

@@ -1,4 +1,4 @@
-package snapshot
+package naming
 
 import (
 	"encoding/json"

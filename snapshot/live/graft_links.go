@@ -11,16 +11,7 @@ func (j *graft) chooseLinks(steps []Step) error {
 	var several []*Step
 	for i := range steps {
 		s := &steps[i]
-		if s.B == 0 || s.BDir {
-			continue
-		}
-		if s.A != 0 && s.What&^tree.Links == 0 && !taken[s.A] {
-			if _, done := j.links[s.Link]; !done {
-				j.links[s.Link] = s.A
-				taken[s.A] = true
-			}
-		}
-		if !s.Linked || s.With != nil {
+		if s.B == 0 || s.BDir || !s.Linked || s.With != nil {
 			continue
 		}
 		dir, err := j.from.find(s.Path.Dir)
@@ -43,6 +34,17 @@ func (j *graft) chooseLinks(steps []Step) error {
 		}
 		if err := j.chooseUnchanged(b, view, changing, taken); err != nil {
 			return err
+		}
+	}
+	// A name that does not change keeps its inode, so that one comes first.
+	for i := range steps {
+		s := &steps[i]
+		if _, done := j.links[s.Link]; done || s.B == 0 || s.BDir {
+			continue
+		}
+		if s.A != 0 && s.What&^tree.Links == 0 && !taken[s.A] {
+			j.links[s.Link] = s.A
+			taken[s.A] = true
 		}
 	}
 	return nil

@@ -1,0 +1,67 @@
+package live
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// TestGraftJoinsTheUnchangedName: of two names of one file in the source, one is
+// unchanged in the view. The other becomes a name of that inode again, though what is
+// there differs in nothing but its links.
+func TestGraftJoinsTheUnchangedName(t *testing.T) {
+	f := testForestIn(t, vfs.OS, t.TempDir())
+	root := Node(MainView, RootIno)
+	time := int64(7)
+	try := func(a Attr, err error) Attr {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	make := func(name string) Attr {
+		a := try(f.Create(root, name, Create{Mode: unix.S_IFLNK | 0o777, Target: "x"}))
+		return try(f.SetAttr(a.ID, SetAttr{Mtime: &time}))
+	}
+	a := make("a")
+	try(f.Link(a.ID, root, "b"))
+	var then *tree.State
+	if err := f.Update(true, func(tx *Tx) (err error) {
+		then, err = tx.Capture(MainView)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Unlink(root, "b"); err != nil {
+		t.Fatal(err)
+	}
+	make("b")
+	try(f.Link(a.ID, root, "c"))
+
+	e, err := f.Edit(t.Context(), MainView)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.End()
+	var steps []Step
+	if err := tree.Diff(t.Context(), f.src, e.Base(), then, tree.DiffOptions{}, func(c tree.Change) error {
+		steps = append(steps, StepOf(c))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Graft(t.Context(), steps, Graft{Source: then, View: MainView, Now: 9}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Update(false, func(tx *Tx) error { tx.Apply(e); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		if n := try(f.Lookup(root, name)); n.ID != a.ID || n.Nlink != 2 {
+			t.Errorf("%s is inode %d with %d links, not %d with 2", name, n.ID.Ino(), n.Nlink, a.ID.Ino())
+		}
+	}
+}

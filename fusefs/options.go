@@ -31,6 +31,9 @@ type Options struct {
 	// reaches what is not below the directory that a program was given. Kernels before
 	// Linux 6.9 still open so what they have in their cache.
 	NoHandles bool
+	// LowLatency keeps all processors from being halted while requests follow each
+	// other. Only root may ask for it.
+	LowLatency bool
 	// OnAnswer, if set, is told of each request, so it must be cheap.
 	OnAnswer func(Answered)
 	// Debug logs every request.

@@ -60,6 +60,7 @@ type readers struct {
 	requests requests
 	spare    spareBuffers
 	aside    *aside
+	awake    awake // the watcher's
 
 	wg       sync.WaitGroup
 	total    atomic.Int32  // readers
@@ -296,11 +297,13 @@ func (r *readers) handle(b buffers, n int) (size int, err error) {
 	return size, err
 }
 
-// watch starts one more reader whenever all of them are stuck in answering, until done is
-// closed. It sleeps while there are no requests.
+// watch starts one more reader whenever all of them are stuck in answering, and keeps
+// the processors awake if that is wanted, until done is closed. It sleeps while there are
+// no requests.
 func (r *readers) watch(done <-chan struct{}) {
 	tick := time.NewTicker(stuckTime)
 	defer tick.Stop()
+	defer r.awake.release()
 	var last uint64
 	quiet := 0
 	for {
@@ -311,8 +314,14 @@ func (r *readers) watch(done <-chan struct{}) {
 		}
 		now := r.progress.Load()
 		if now != last {
+			if now-last >= 2*awakeFrom {
+				_ = r.awake.hold() // it could be done at the mount
+			}
 			last, quiet = now, 0
 			continue
+		}
+		if quiet == int(awakeTime/stuckTime) {
+			r.awake.release()
 		}
 		if r.idle.Load() == 0 && !r.gone.Load() {
 			r.start()

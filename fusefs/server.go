@@ -68,6 +68,13 @@ func serve(o Options, fd int) (*Server, error) {
 	fs := newFilesystem(o, k)
 	r := newReaders(fd, fuse.NewProtocolServer(fs, fs.mountOptions()), o.Logger)
 	r.onAnswer, r.aside, k.readers = o.OnAnswer, fs.aside, r
+	if o.LowLatency {
+		if r.awake, err = openAwake(); err != nil {
+			unix.Close(dup)
+			unix.Close(fd)
+			return nil, err
+		}
+	}
 	minor, err := r.handshake()
 	if err != nil {
 		unix.Close(dup)

@@ -121,7 +121,7 @@ type bench struct {
 func (b *bench) open(only string) {
 	b.inputs = map[string]string{}
 	for _, o := range openers {
-		if only != "" && !slices.Contains(strings.Split(only, ","), o.name) {
+		if only == "" && o.name == awake || only != "" && !slices.Contains(strings.Split(only, ","), o.name) {
 			continue
 		}
 		if b.ctx.Err() != nil {

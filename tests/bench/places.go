@@ -34,6 +34,9 @@ const (
 	archive             // a backup that can be mounted
 )
 
+// awake is the mount with -o lowlatency. It takes part only if it is named.
+const awake = "amberfs lowlatency"
+
 // openers make the places; one that the machine cannot have is left out.
 var openers = []struct {
 	name string
@@ -41,6 +44,7 @@ var openers = []struct {
 	open func(*bench, *place) error
 }{
 	{"amberfs", amber, openAmber},
+	{awake, amber, openAmber},
 	{"plain", plain, openPlain},
 	{"go-fuse loopback", peer, openLoopback},
 	{"fuse-overlayfs", peer, openFuseOverlay},
@@ -72,7 +76,11 @@ func (b *bench) mount(p *place, store string) error {
 		return err
 	}
 	p.metrics = address
-	if err := command(b.bin, "mount", "-o", "metrics="+address, store, p.dir); err != nil {
+	options := "metrics=" + address
+	if p.name == awake {
+		options += ",lowlatency"
+	}
+	if err := command(b.bin, "mount", "-o", options, store, p.dir); err != nil {
 		return err
 	}
 	dir := p.dir

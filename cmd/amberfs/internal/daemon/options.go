@@ -51,6 +51,7 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		ACL:            o.ACL,
 		NoXattr:        o.NoXattr,
 		NoHandles:      o.NoHandles,
+		LowLatency:     o.LowLatency,
 		Debug:          o.Debug,
 		Logger:         d.log,
 		OnAnswer:       onAnswer,

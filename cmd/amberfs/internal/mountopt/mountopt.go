@@ -17,6 +17,7 @@ type Options struct {
 	ACL            bool
 	NoXattr        bool
 	NoHandles      bool
+	LowLatency     bool
 	Dev            bool
 	Suid           bool
 	NoExec         bool
@@ -55,6 +56,7 @@ var all = []option{
 	{on: "dev", off: "nodev", help: "device nodes work (root)", flag: func(o *Options) *bool { return &o.Dev }},
 	{on: "suid", off: "nosuid", help: "set-user-ID bits work (root)", flag: func(o *Options) *bool { return &o.Suid }},
 	{on: "noexec", off: "exec", help: "programs in the mount cannot be executed", flag: func(o *Options) *bool { return &o.NoExec }},
+	{on: "lowlatency", help: "keep processors out of idle states during bursts of requests (root). Faster, uses more power", flag: func(o *Options) *bool { return &o.LowLatency }},
 	{on: "prefetch", value: "none|tree|all", help: "what is fetched from a remote before it is read. Default: tree (names and attributes)",
 		set: func(o *Options, v string) error { o.Prefetch = v; return oneOf(v, "none", "tree", "all") },
 		get: func(o Options) string { return o.Prefetch }},

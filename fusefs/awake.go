@@ -1,0 +1,60 @@
+package fusefs
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+const (
+	// awakeFrom is how many requests within stuckTime follow each other.
+	awakeFrom = 2
+	// awakeTime is how long the processors stay awake after the last such requests.
+	awakeTime = 100 * time.Millisecond
+)
+
+// awake keeps processors from being halted while requests follow each other, by asking
+// for no latency (Documentation/admin-guide/pm/cpuidle.rst, "Power Management Quality of
+// Service"). Who waits for an answer, or for a request, is then woken in a fraction of the
+// time. Meanwhile idle processors take as much power as busy ones, all of them, so it is
+// asked for by an option. The zero value never does.
+type awake struct {
+	path string
+	held *os.File // open while they are kept awake
+}
+
+// latencyFile is where latencies are asked for, in µs. Only root may.
+const latencyFile = "/dev/cpu_dma_latency"
+
+// openAwake looks whether it can be asked for.
+func openAwake() (awake, error) {
+	a := awake{path: latencyFile}
+	if err := a.hold(); err != nil {
+		return awake{}, fmt.Errorf("the option lowlatency is for root: %w", err)
+	}
+	a.release()
+	return a, nil
+}
+
+func (a *awake) hold() error {
+	if a.path == "" || a.held != nil {
+		return nil
+	}
+	f, err := os.OpenFile(a.path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(make([]byte, 4)); err != nil {
+		_ = f.Close()
+		return err
+	}
+	a.held = f
+	return nil
+}
+
+func (a *awake) release() {
+	if a.held != nil {
+		_ = a.held.Close()
+		a.held = nil
+	}
+}

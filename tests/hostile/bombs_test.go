@@ -3,7 +3,6 @@ package hostile_test
 import (
 	"archive/tar"
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -209,38 +208,31 @@ func nothingLeft(t *testing.T, m *harness.Mount) {
 	}
 }
 
-// TestInterruptedImport ends imports in the middle, of who has the socket and of who has
-// the mount alone: they end soon, and nothing of them is left.
+// TestInterruptedImport ends imports in the middle: they end soon, and nothing of them is
+// left.
 func TestInterruptedImport(t *testing.T) {
 	n := harness.Count(t, "ENTRIES", 100_000, 1_200_000)
 	name := archive(t, named(tar.TypeDir, n, func(i int) string { return fmt.Sprintf("%d/%d/%d/", i%100, i/100%100, i) }))
-	for _, alone := range []bool{false, true} {
-		t.Run(fmt.Sprint("the mount alone: ", alone), func(t *testing.T) {
-			m := harness.New(t)
-			for i := range 3 {
-				cmd, part := exec.Command(harness.Binary(t), "-C", m.Dir, "import", "--tar", "-", "in"), float64(i+1)/4
-				if alone { // each directory is a call
-					cmd, part = onlyMount(t, m, "import", "--tar", "-", "in"), float64(i+1)/50
-				}
-				var out bytes.Buffer
-				cmd.Stdout, cmd.Stderr = &out, &out
-				fed := startWithPart(t, cmd, name, part)
-				command, daemon := most(cmd.Process.Pid), most(m.Pid())
-				<-fed
-				began := time.Now()
-				must(t, unix.Kill(inner(t, cmd.Process.Pid), unix.SIGINT))
-				err := cmd.Wait()
-				took := time.Since(began)
-				t.Logf("after %v: %v, %s", took, err, out.Bytes())
-				if c, d := command(), daemon(); c > mostMemory || d > mostMemory {
-					t.Errorf("the command took %d MiB, the daemon %d MiB", c, d)
-				}
-				if err == nil || took > harness.Timeout {
-					t.Errorf("it ended after %v: %v", took, err)
-				}
-				nothingLeft(t, m)
-			}
-		})
+	m := harness.New(t)
+	for i := range 3 {
+		cmd := exec.Command(harness.Binary(t), "-C", m.Dir, "import", "--tar", "-", "in")
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		fed := startWithPart(t, cmd, name, float64(i+1)/4)
+		command, daemon := most(cmd.Process.Pid), most(m.Pid())
+		<-fed
+		began := time.Now()
+		must(t, unix.Kill(cmd.Process.Pid, unix.SIGINT))
+		err := cmd.Wait()
+		took := time.Since(began)
+		t.Logf("after %v: %v, %s", took, err, out.Bytes())
+		if c, d := command(), daemon(); c > mostMemory || d > mostMemory {
+			t.Errorf("the command took %d MiB, the daemon %d MiB", c, d)
+		}
+		if err == nil || took > harness.Timeout {
+			t.Errorf("it ended after %v: %v", took, err)
+		}
+		nothingLeft(t, m)
 	}
 }
 
@@ -265,50 +257,4 @@ func startWithPart(t *testing.T, cmd *exec.Cmd, name string, part float64) (fed 
 		_, _ = w.Write(all[:int(part*float64(len(all)))]) // it may end before it has read that
 	}()
 	return done
-}
-
-// inner is the process of amberfs, which may have been started by a sandbox.
-func inner(t *testing.T, pid int) int {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	must(t, err)
-	if child, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
-		return inner(t, child)
-	}
-	return pid
-}
-
-// TestKilledImport kills an import of who has the mount alone, with the sandbox that it
-// is in: the fork that it left ends by itself.
-func TestKilledImport(t *testing.T) {
-	name := archive(t, named(tar.TypeDir, harness.Count(t, "ENTRIES", 100_000, 1_200_000), func(i int) string { return fmt.Sprintf("%d/%d/", i%100, i) }))
-	m := harness.New(t)
-	cmd := onlyMount(t, m, "import", "--tar", "-", "in")
-	startWithPart(t, cmd, name, 0.5)
-	harness.Eventually(t, "it has a fork", func() bool {
-		left, _ := os.ReadDir(m.Path(".forks"))
-		return len(left) > 0
-	})
-	must(t, cmd.Process.Kill())
-	_ = cmd.Wait() // it was killed
-	out, err := exec.Command(harness.Binary(t), "-C", m.Dir, "forks", "--json").CombinedOutput()
-	must(t, err)
-	var forks []struct{ Expires *time.Time }
-	must(t, json.Unmarshal(out, &forks))
-	if len(forks) != 1 || forks[0].Expires == nil || time.Until(*forks[0].Expires) > 25*time.Hour {
-		t.Errorf("the forks are %s", out)
-	}
-}
-
-// onlyMount is the command line where the mount is and not the store.
-func onlyMount(t *testing.T, m *harness.Mount, args ...string) *exec.Cmd {
-	t.Helper()
-	if err := exec.Command("bwrap", "--ro-bind", "/", "/", "true").Run(); err != nil {
-		t.Skip("needs bwrap: ", err)
-	}
-	return exec.Command("bwrap", append([]string{
-		"--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", m.Dir, "/mnt",
-		"--ro-bind", filepath.Dir(harness.Binary(t)), "/srv", "--tmpfs", m.Store, "--chdir", "/mnt", "--die-with-parent",
-		"/srv/amberfs",
-	}, args...)...)
 }

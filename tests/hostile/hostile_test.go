@@ -106,7 +106,7 @@ func TestAnotherUserWhoMayRead(t *testing.T) {
 		"echo v > %s/.snapshots/restore", "mkdir %s/.forks/mine", "echo 'v mine' > %s/.snapshots/fork",
 		"echo '{}' > %s/.snapshots/policy", "echo v > %s/.snapshots/export", "cat %s/.snapshots/diff@v..v/..",
 		// They tell of files that the stranger may not read.
-		"cat %s/.snapshots/diff@origin", "cat %s/.snapshots/stat@origin", "cat %s/.snapshots/diff@origin..v",
+		"cat %s/.snapshots/diff@base", "cat %s/.snapshots/stat@base", "cat %s/.snapshots/diff@base..v",
 		"cat %s/.snapshots/log",
 	} {
 		script = fmt.Sprintf(script, m.Dir)
@@ -118,7 +118,7 @@ func TestAnotherUserWhoMayRead(t *testing.T) {
 			t.Errorf("%s shows a file of 0600", script)
 		}
 	}
-	if b, err := os.ReadFile(m.Path(".snapshots", "diff@origin")); err != nil || !strings.Contains(string(b), "+closed") {
+	if b, err := os.ReadFile(m.Path(".snapshots", "diff@base")); err != nil || !strings.Contains(string(b), "+closed") {
 		t.Errorf("the owner reads %q, %v", b, err)
 	}
 	if list, err := os.ReadFile(m.Path(".snapshots", "list")); err != nil || strings.Count(string(list), "\n") != 1 {

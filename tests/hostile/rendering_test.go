@@ -49,7 +49,7 @@ func TestLargeDiffsInAFork(t *testing.T) {
 	fork := func(elem ...string) string { return m.Path(append([]string{".forks", "f"}, elem...)...) }
 	must(t, os.WriteFile(fork("big"), text(50<<20, "one"), 0o644))
 	must(t, os.Mkdir(fork(".snapshots", "z"), 0o755))
-	if _, err := os.ReadFile(fork(".snapshots", "diff@origin..z")); !errors.Is(err, unix.EFBIG) {
+	if _, err := os.ReadFile(fork(".snapshots", "diff@base..z")); !errors.Is(err, unix.EFBIG) {
 		t.Errorf("50 MiB: %v", err)
 	}
 	must(t, os.WriteFile(fork("big"), text(5<<20, "two"), 0o644))
@@ -64,7 +64,7 @@ func TestLargeDiffsInAFork(t *testing.T) {
 		return id != ""
 	})
 	for n := 8; n < 64; n++ {
-		f, err := os.Open(fork(".snapshots", "diff@origin.."+id[:n]))
+		f, err := os.Open(fork(".snapshots", "diff@base.."+id[:n]))
 		must(t, err)
 		defer f.Close()
 		if _, err := f.Read(make([]byte, 4096)); err != nil {
@@ -72,7 +72,7 @@ func TestLargeDiffsInAFork(t *testing.T) {
 		}
 	}
 	must(t, os.WriteFile(fork("big"), text(2<<20, "three"), 0o644))
-	if b, err := os.ReadFile(fork(".snapshots", "diff@origin")); err != nil || len(b) < 2<<20 {
+	if b, err := os.ReadFile(fork(".snapshots", "diff@base")); err != nil || len(b) < 2<<20 {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
 	if got := peak(t, m); got > 230 {

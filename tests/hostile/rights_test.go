@@ -64,7 +64,7 @@ var rights = []right{
 	{"cat .snapshots/log", onlyOwner},
 	{"cat .snapshots/diff@v", onlyOwner},
 	{"stat .snapshots/diff@v", onlyOwner},
-	{"cat .snapshots/stat@origin..v", onlyOwner},
+	{"cat .snapshots/stat@base..v", onlyOwner},
 	{asked(`{"op":"diff","a":"v"}`), onlyOwner},
 	{asked(`{"op":"changes","a":"v"}`), onlyOwner},
 	{asked(`{"op":"hunks","a":"v","path":"open"}`), onlyOwner},

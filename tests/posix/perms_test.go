@@ -51,7 +51,7 @@ func TestPermissionsOfOthers(t *testing.T) {
 		{"touch -d 2020-01-01 public", "Permission denied|Operation not permitted"},
 		{"mkdir .snapshots/v1", "Permission denied|Operation not permitted"},
 		{"echo v1 > .snapshots/create", "Permission denied|Operation not permitted"},
-		{"mv .snapshots/restore .snapshots/restore@origin", "Permission denied|Operation not permitted"},
+		{"mv .snapshots/restore .snapshots/restore@base", "Permission denied|Operation not permitted"},
 	} {
 		out, err := as(t, 4242, m.Dir, c.line)
 		if c.want == "" {

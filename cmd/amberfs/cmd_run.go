@@ -97,7 +97,7 @@ running are killed. All other commands work inside.`,
 				return fail.New(fail.Usage, "it is --apply or --apply=yes, not --apply=%s", apply)
 			}
 			if apply != "" && from == "" {
-				return fail.New(fail.Usage, "--apply needs --from DIR: there is nothing to carry the changes to")
+				return fail.New(fail.Usage, "--apply needs --from DIR: there is no directory to apply the changes to")
 			}
 			if p, err := a.place(); err == nil && c.Fork != "" && c.Store == "" && from == "" {
 				return a.runHere(cmd.Context(), p, c, remote)

@@ -130,7 +130,7 @@ func (a *app) noteRepository(dir string) {
 	}
 }
 
-// planned lists what would be carried, with its kind.
+// planned lists what would be applied, with its kind.
 func (b *carryBack) planned(plan *gitbridge.Applied) string {
 	if plan.Changed == 0 {
 		return "amberfs: nothing changed in " + quote(b.dir) + "\n"
@@ -148,14 +148,38 @@ func (b *carryBack) planned(plan *gitbridge.Applied) string {
 	if inGit > 0 {
 		fmt.Fprintf(&text, "and %d below .git\n", inGit)
 	}
+	for _, p := range plan.Paths {
+		if p.Action != "deleted" && executes(p.Path) {
+			fmt.Fprintf(&text, "careful, other programs execute this: %s\n", quote(p.Path))
+		}
+	}
 	return text.String()
+}
+
+// executes reports whether git, a shell or an editor executes a file because of its path.
+func executes(path string) bool {
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		last := i == len(parts)-1
+		switch part {
+		case ".git":
+			if !last && (parts[i+1] == "hooks" || parts[i+1] == "config" || parts[i+1] == "config.worktree") {
+				return true
+			}
+		case ".vscode", ".idea", ".husky", ".devcontainer":
+			return true
+		case ".envrc", ".gitattributes":
+			return last
+		}
+	}
+	return false
 }
 
 // ask asks the user, who may look at the differences before.
 func (b *carryBack) ask(ctx context.Context, conn *client.Client, n int) (bool, error) {
 	a := b.a
 	if !isTerminal(a.stdin) || !isTerminal(a.stderr) {
-		return false, fail.New(fail.Failed, "there is no terminal to ask at whether to carry this back").
+		return false, fail.New(fail.Failed, "not a terminal: cannot ask").
 			WithHint("use --apply=yes")
 	}
 	lines := make(chan string)
@@ -166,7 +190,7 @@ func (b *carryBack) ask(ctx context.Context, conn *client.Client, n int) (bool, 
 		}
 	}()
 	for {
-		fmt.Fprintf(a.stderr, "carry %s to %s? [y]es, [n]o and forget them, [d]iff: ", plural(n, "change", "changes"), quote(b.dir))
+		fmt.Fprintf(a.stderr, "apply %s to %s? [y]es  [n]o, discard  [d]iff: ", plural(n, "change", "changes"), quote(b.dir))
 		var line string
 		select {
 		case line = <-lines:
@@ -185,7 +209,7 @@ func (b *carryBack) ask(ctx context.Context, conn *client.Client, n int) (bool, 
 			}
 		case "":
 			fmt.Fprintln(a.stderr)
-			return false, fail.New(fail.Failed, "nothing was carried")
+			return false, fail.New(fail.Failed, "nothing was applied")
 		}
 	}
 }

@@ -1,0 +1,15 @@
+package main
+
+import "testing"
+
+func TestExecutes(t *testing.T) {
+	for path, want := range map[string]bool{
+		".git/hooks/pre-commit": true, ".git/config": true, "sub/.git/hooks/x": true, ".envrc": true, "a/.envrc": true,
+		".vscode/tasks.json": true, ".idea/workspace.xml": true, ".husky/pre-push": true, ".gitattributes": true,
+		".git/index": false, ".git/objects/11/22": false, "src/main.go": false, ".envrc/x": false, "hooks/x": false,
+	} {
+		if got := executes(path); got != want {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+}

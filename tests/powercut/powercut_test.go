@@ -58,12 +58,19 @@ func newDisk(t *testing.T) *disk {
 }
 
 func (d *disk) mount() error {
-	out, err := exec.Command("mount", "-o", "loop", d.image, d.dir).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+	// A mount namespace that another test made meanwhile can keep the filesystem that
+	// was cut: then the same one is mounted again.
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		out, err := exec.Command("mount", "-o", "loop", d.image, d.dir).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		d.mounted = true
+		if _, err = os.ReadDir(d.dir); !errors.Is(err, unix.EIO) || time.Since(began) > harness.Timeout {
+			return err
+		}
+		d.unmount()
 	}
-	d.mounted = true
-	return nil
 }
 
 func (d *disk) unmount() {

@@ -45,7 +45,7 @@ session:
 
 # The licences of what is linked in.
 licences:
-	@$(GO) run ./packaging/licences
+	@packaging/licences
 
 # Mounts a workspace at ./ws, filled with this repository's own tree.
 run:

@@ -34,7 +34,6 @@ var mayImport = map[string][]string{
 	"snapshot":  {"cas", "internal"},
 	"cas":       {"internal"},
 	"internal":  {},
-	"packaging": {},
 	"tests":     {"cmd", "fusefs", "control", "service", "gitbridge", "diff", "remote", "snapshot", "cas", "internal"},
 }
 

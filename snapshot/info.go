@@ -62,7 +62,9 @@ type Info struct {
 	// Claim is the label of the claimed fork that left it when it ended. No user and
 	// no remote can set it: the next claim of the label begins with the snapshot.
 	Claim string `json:"claim,omitempty"`
-	View  uint32 `json:"-"`
+	// Actors are those that changed anything since the snapshot before, in order.
+	Actors []string `json:"actors,omitempty"`
+	View   uint32   `json:"-"`
 }
 
 // snap is a snapshot in the catalogue, guarded by the lock of the forest but
@@ -82,6 +84,8 @@ type snap struct {
 	retry time.Time
 	// text is how many bytes its message and labels have, 0 if not counted yet.
 	text int64
+	// changes are those since the snapshot before.
+	changes changes
 }
 
 // storedSnapshot is the catalogue's record of a snapshot, in the metadata of the
@@ -110,6 +114,7 @@ type storedSnapshot struct {
 	GitCommits  []string          `json:"git_commits,omitempty"`
 	Pinned      bool              `json:"pinned,omitempty"`
 	Claim       string            `json:"claim,omitempty"`
+	Actors      []string          `json:"actors,omitempty"`
 }
 
 func (s *snap) stored() storedSnapshot { return s.Info.stored(s.ws) }
@@ -119,7 +124,7 @@ func (i *Info) stored(ws uint32) storedSnapshot {
 		View: i.View, WS: ws, Name: i.Name, Seq: i.Seq, ID: i.ID, Parent: i.Parent, Kind: i.Kind,
 		Message: i.Message, Labels: i.Labels, Created: i.Created, Expires: i.Expires,
 		UID: i.UID, PID: i.PID, Command: i.Command, Files: i.Files, Bytes: i.Bytes, UniqueBytes: i.UniqueBytes,
-		Counts: i.Counts, FirstEvent: i.FirstEvent, LastEvent: i.LastEvent, GitCommits: i.GitCommits, Pinned: i.Pinned, Claim: i.Claim,
+		Counts: i.Counts, FirstEvent: i.FirstEvent, LastEvent: i.LastEvent, GitCommits: i.GitCommits, Pinned: i.Pinned, Claim: i.Claim, Actors: i.Actors,
 	}
 }
 
@@ -129,7 +134,7 @@ func (r *storedSnapshot) info() Info {
 		View: r.View, Name: r.Name, Seq: r.Seq, ID: r.ID, Parent: r.Parent, Kind: r.Kind,
 		Message: r.Message, Labels: r.Labels, Created: r.Created, Expires: r.Expires,
 		UID: r.UID, PID: r.PID, Files: r.Files, Bytes: r.Bytes, UniqueBytes: r.UniqueBytes,
-		Counts: r.Counts, FirstEvent: r.FirstEvent, LastEvent: r.LastEvent, GitCommits: r.GitCommits, Pinned: r.Pinned, Claim: r.Claim,
+		Counts: r.Counts, FirstEvent: r.FirstEvent, LastEvent: r.LastEvent, GitCommits: r.GitCommits, Pinned: r.Pinned, Claim: r.Claim, Actors: r.Actors,
 		Sealed: r.ID != "",
 	}
 	if n := len(r.GitCommits); n > 0 {

@@ -40,6 +40,8 @@ type Caller struct {
 	Direct bool
 	// Command is what the caller ran, as far as that is known, for the event log.
 	Command string
+	// Actor is on whose behalf it acts, "" if nobody found out.
+	Actor string
 }
 
 // OwnsStore reports whether the caller is the user that the daemon runs as, or root.

@@ -10,6 +10,7 @@ const (
 	KindDirLeaf    = 5
 	KindList       = 6 // of the chunks of a file
 	KindRecord     = 7 // a piece of a long inode record
+	KindActors     = 8 // which actors changed which inodes
 
 	formatVersion = 2
 )

@@ -45,15 +45,15 @@
 //
 // The number of the first event in a file is hexadecimal, with 16 digits. A file is
 // finished at Options.SegmentSize. The log is a ring: when all files of the store exceed
-// Options.Limit, the oldest files of the tenant that has most are removed
+// Options.Limit, the tenant that has most loses the first file of its largest log
 // (Options.Share). Opening removes a line that a crash left unfinished.
 //
 // # Serving the log as a file
 //
 // A Reader is the log as one file of growing size. What lies at an offset of a
-// Reader never changes, so `tail -f` goes on also when old files are removed
-// meanwhile: their bytes then read as one padding line, and Reader.Stale tells
-// whoever serves it that a new Reader would begin later.
+// Reader never changes, so `tail -f` continues when old files are removed: their
+// bytes then read as empty lines, and Reader.Stale reports that a new Reader would
+// begin later.
 //
 // # Locking
 //

@@ -40,20 +40,15 @@ type Options struct {
 	// recorded without a path. It is called some time after the event.
 	Resolve func(view uint32, node uint64) (path string, size int64, ok bool)
 	// Share says which workspaces share their part of Limit, by a number. Who has
-	// most loses the oldest files, so nobody loses any by what others do. Nil: each
-	// workspace has a part of its own.
+	// most loses files, so nobody loses any by what others do. Nil: each workspace
+	// has a part of its own.
 	Share func(view uint32) uint32
-
-	now func() time.Time // of tests
 }
 
 // A Log is the event log of a store. All methods are safe for concurrent use.
 type Log struct {
 	dir  string
-	fs   vfs.FS
-	log  *slog.Logger
 	opts Options
-	now  func() time.Time
 
 	commands commands
 
@@ -87,13 +82,13 @@ func Open(dir string, o Options) (*Log, error) {
 	if o.SegmentSize <= 0 {
 		o.SegmentSize = min(DefaultSegmentSize, max(o.Limit/8, 1))
 	}
+	if o.Share == nil {
+		o.Share = func(view uint32) uint32 { return view }
+	}
 	if o.Quiet <= 0 {
 		o.Quiet = DefaultQuiet
 	}
-	l := &Log{dir: dir, fs: o.FS, log: o.Logger, opts: o, now: o.now}
-	if l.now == nil {
-		l.now = time.Now
-	}
+	l := &Log{dir: dir, opts: o}
 	l.mu.pending = newPending(o.Quiet)
 	l.mu.views = map[uint32]*view{}
 	l.mu.written = make(chan struct{})
@@ -109,11 +104,10 @@ func Open(dir string, o Options) (*Log, error) {
 		if !ok || !i.Dir {
 			continue
 		}
-		v, err := openView(o.FS, filepath.Join(dir, i.Name), id)
-		if err != nil {
+		v := l.view(id)
+		if err := v.open(); err != nil {
 			return nil, fmt.Errorf("open the event log of workspace %d: %w", id, err)
 		}
-		l.mu.views[id] = v
 	}
 	return l, nil
 }
@@ -131,8 +125,8 @@ func (l *Log) record(e Event) int {
 	if l.mu.closed {
 		return 0
 	}
-	l.mu.add(l.viewLocked(e.Workspace), n)
-	l.armLocked()
+	l.mu.add(l.view(e.Workspace), n)
+	l.arm()
 	return len(l.mu.queue)
 }
 
@@ -144,7 +138,7 @@ const maxBulk = 10_000
 // returns when that is done.
 func (l *Log) RecordBulk(e Event) {
 	if l.record(e) >= maxBulk {
-		l.write(true)
+		l.writeOut(true)
 	}
 }
 
@@ -163,11 +157,8 @@ func (l *Log) Captured(e Event) Span {
 	}
 	l.fill(&e)
 	l.mu.Lock()
-	v := l.viewLocked(e.Workspace)
-	l.mu.Unlock()
-	l.countBefore(v)
-	l.mu.Lock()
 	defer l.mu.Unlock()
+	v := l.view(e.Workspace)
 	if l.mu.closed {
 		return Span{First: v.lastSeq + 1, Last: v.lastSeq}
 	}
@@ -175,14 +166,14 @@ func (l *Log) Captured(e Event) Span {
 	l.mu.add(v, &entry{Event: e})
 	s := Span{First: v.captured + 1, Last: v.lastSeq, Counts: v.since}
 	v.captured, v.since = v.lastSeq, Counts{}
-	l.armLocked()
+	l.arm()
 	return s
 }
 
 func (l *Log) fill(e *Event) {
 	e.Path, e.From = shorten(e.Path), shorten(e.From)
 	if e.Time.IsZero() {
-		e.Time = l.now()
+		e.Time = time.Now()
 	}
 	if e.Command == "" {
 		p := l.commands.of(e.PID, e.Time)
@@ -211,42 +202,42 @@ func (l *Log) Views() []uint32 {
 	return slices.Sorted(maps.Keys(l.mu.views))
 }
 
-// viewLocked returns the log of a workspace, a new one if there is none.
-func (l *Log) viewLocked(id uint32) *view {
+// view returns the log of a workspace, a new one if there is none. mu is held.
+func (l *Log) view(id uint32) *view {
 	v := l.mu.views[id]
 	if v == nil {
-		v = newView(l.fs, filepath.Join(l.dir, viewName(id)), id)
+		v = &view{fs: l.opts.FS, id: id, dir: filepath.Join(l.dir, viewName(id))}
 		l.mu.views[id] = v
 	}
 	return v
 }
 
-// armLocked makes sure that what is open will be written.
-func (l *Log) armLocked() {
+// arm makes sure that what is open will be written. mu is held.
+func (l *Log) arm() {
 	if l.mu.timer == nil && !l.mu.closed && !l.mu.empty() {
 		l.mu.timer = time.AfterFunc(l.opts.Quiet, l.tick)
 	}
 }
 
-// write is flush for whoever has nobody to tell of an error.
-func (l *Log) write(all bool) {
+// writeOut is flush for callers that cannot return an error.
+func (l *Log) writeOut(all bool) {
 	if err := guard.Do(func() error { return l.flush(all) }); err != nil {
 		l.mu.Lock()
 		first := !l.mu.failed
 		l.mu.failed = true
 		l.mu.Unlock()
 		if first {
-			l.log.Error("events are being lost", "err", err, guard.Stack(err))
+			l.opts.Logger.Error("events are being lost", "err", err, guard.Stack(err))
 		}
 	}
 }
 
 func (l *Log) tick() {
-	l.write(false)
+	l.writeOut(false)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.timer = nil
-	l.armLocked()
+	l.arm()
 }
 
 // Flush writes all events that were recorded before the call.
@@ -264,12 +255,12 @@ func (l *Log) Close() error {
 	err := l.flush(true)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tellLocked()
+	l.wakeFollowers()
 	return err
 }
 
-// tellLocked wakes those who wait for more events.
-func (l *Log) tellLocked() {
+// wakeFollowers has every Follow look for more events. mu is held.
+func (l *Log) wakeFollowers() {
 	close(l.mu.written)
 	l.mu.written = make(chan struct{})
 }
@@ -284,20 +275,11 @@ func (l *Log) Remove(view uint32) error {
 	l.mu.Lock()
 	v := l.mu.views[view]
 	delete(l.mu.views, view)
-	var gone []*segment
-	if v != nil {
-		gone, v.segments = v.segments, nil
-	}
 	l.mu.Unlock()
-	for _, s := range gone {
-		if err := l.fs.Remove(v.path(s)); err != nil {
-			return fmt.Errorf("remove the event log of workspace %d: %w", view, err)
-		}
-	}
-	if v == nil || !v.made {
+	if v == nil {
 		return nil
 	}
-	if err := l.fs.Remove(v.dir); err != nil {
+	if err := v.remove(); err != nil {
 		return fmt.Errorf("remove the event log of workspace %d: %w", view, err)
 	}
 	return nil

@@ -227,9 +227,7 @@ func TestLimit(t *testing.T) {
 	}
 	size := func() (n int64) {
 		for _, v := range l.mu.views {
-			for _, s := range v.segments {
-				n += s.size
-			}
+			n += v.size()
 		}
 		return n
 	}
@@ -324,15 +322,11 @@ func TestReaderOffsetsAreStable(t *testing.T) {
 		}
 		whole = whole[:n]
 		for line := range bytes.Lines(whole) {
-			var e map[string]any
-			if err := json.Unmarshal(line, &e); err != nil {
-				t.Fatalf("%q: %v", line, err)
+			if line[0] != '\n' && !json.Valid(line) {
+				t.Fatalf("%q", line)
 			}
 		}
-		kept := whole
-		if l.mu.views[1].dropped > 0 {
-			_, kept, _ = bytes.Cut(whole, []byte("\n"))
-		}
+		kept := bytes.TrimLeft(whole, "\n")
 		if !bytes.HasSuffix(seen, kept) {
 			t.Fatalf("event %d: other bytes than before", i)
 		}

@@ -1,6 +1,8 @@
 package events
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 )
@@ -17,16 +19,22 @@ type Reader struct {
 func (l *Log) Reader(view uint32) *Reader {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v := l.viewLocked(view)
+	v := l.view(view)
 	return &Reader{l: l, v: v, base: v.dropped}
+}
+
+// now returns the files that there are, and how many bytes before them were removed
+// since the Reader was made.
+func (r *Reader) now() (segments []segment, removed int64) {
+	r.l.mu.Lock()
+	defer r.l.mu.Unlock()
+	return r.v.segments, r.v.dropped - r.base
 }
 
 // Size returns the length in bytes. It never gets less.
 func (r *Reader) Size() int64 {
-	r.l.mu.Lock()
-	defer r.l.mu.Unlock()
-	size := r.v.dropped - r.base
-	for _, s := range r.v.segments {
+	segments, size := r.now()
+	for _, s := range segments {
 		size += s.size
 	}
 	return size
@@ -35,71 +43,75 @@ func (r *Reader) Size() int64 {
 // Stale reports whether the beginning of the file was removed: a new Reader would
 // begin later.
 func (r *Reader) Stale() bool {
-	r.l.mu.Lock()
-	defer r.l.mu.Unlock()
-	return r.v.dropped != r.base
+	_, removed := r.now()
+	return removed != 0
 }
 
-// ReadAt implements io.ReaderAt. Of what was removed since the Reader was made,
-// a line of the same length is left, a JSON object with the action "dropped".
+// ReadAt implements io.ReaderAt. What was removed since the Reader was made reads as
+// empty lines.
 func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
-	r.l.mu.Lock()
-	removed := r.v.dropped - r.base
-	segments := make([]segment, len(r.v.segments))
-	for i, s := range r.v.segments {
-		segments[i] = *s
+	segments, start := r.now()
+	n := int64(0)
+	for ; n < int64(len(p)) && off+n < start; n++ {
+		p[n] = '\n'
 	}
-	r.l.mu.Unlock()
-
-	n := 0
-	if off < removed {
-		n = padding(p, off, removed)
-	}
-	start := removed
 	for _, s := range segments {
-		for n < len(p) && off+int64(n) >= start && off+int64(n) < start+s.size {
-			at := off + int64(n) - start
-			want := min(int64(len(p)-n), s.size-at)
-			k, err := r.v.readAt(&s, p[n:n+int(want)], at)
+		if at := off + n - start; at >= 0 && at < s.size {
+			part := p[n:min(int64(len(p)), n+s.size-at)]
+			k, err := r.v.readAt(s, part, at)
 			if err != nil {
-				return n, fmt.Errorf("read the event log of workspace %d: %w", r.v.id, err)
+				return int(n), fmt.Errorf("read the event log of workspace %d: %w", r.v.id, err)
 			}
-			if k == 0 {
-				// Removed in this moment; the next read sees it so.
-				for i := range want {
-					p[n+int(i)] = ' '
-				}
-				k = int(want)
+			for i := range part[k:] { // removed at this moment
+				part[k+i] = '\n'
 			}
-			n += k
+			n += int64(len(part))
 		}
 		start += s.size
 	}
-	if n < len(p) {
-		return n, io.EOF
+	if n < int64(len(p)) {
+		return int(n), io.EOF
 	}
-	return n, nil
+	return int(n), nil
 }
 
-const (
-	padStart = `{"seq":0,"action":"dropped","pad":"`
-	padEnd   = "\"}\n"
-)
-
-// padding fills p with the bytes from off of a line of the given length, as far
-// as the line goes, and returns their number.
-func padding(p []byte, off, length int64) int {
-	n := int(min(int64(len(p)), length-off))
-	for i := range n {
-		at := off + int64(i)
-		switch {
-		case at >= length-int64(len(padEnd)):
-			p[i] = padEnd[at-(length-int64(len(padEnd)))]
-		case at < int64(len(padStart)):
-			p[i] = padStart[at]
-		default:
-			p[i] = ' '
+// Read calls fn for every event of a workspace after the number given, oldest
+// first. What was recorded before the call is written first. An error of fn ends
+// it and is returned as it is.
+func (l *Log) Read(view uint32, after uint64, fn func(Event) error) error {
+	if err := l.Flush(); err != nil {
+		// What is there can be read.
+		l.opts.Logger.Error("events are being lost", "err", err)
+	}
+	l.mu.Lock()
+	v := l.mu.views[view]
+	var segments []segment
+	if v != nil {
+		segments = v.segments
+	}
+	l.mu.Unlock()
+	for i, s := range segments {
+		if i+1 < len(segments) && segments[i+1].first <= after+1 {
+			continue
+		}
+		b, err := v.load(s)
+		if err != nil {
+			return fmt.Errorf("read the event log of workspace %d: %w", view, err)
+		}
+		for line := range bytes.Lines(b) {
+			seq, _, ok := head(line)
+			if !ok || seq <= after {
+				continue
+			}
+			e := Event{Workspace: view}
+			if err := json.Unmarshal(line, &e); err != nil {
+				l.opts.Logger.Warn("a line of the event log is damaged", "workspace", view, "seq", seq, "err", err)
+				continue
+			}
+			if err := fn(e); err != nil {
+				return err
+			}
 		}
 	}
-	return n
+	return nil
 }

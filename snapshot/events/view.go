@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/amberfs/amberfs/internal/vfs"
 )
@@ -27,27 +25,24 @@ const (
 // A view is the log of one workspace. Log.mu guards what changes; only the
 // holder of Log.writer changes the segments.
 type view struct {
-	fs   vfs.FS
-	id   uint32
-	dir  string
-	made bool // the directory exists
+	fs  vfs.FS
+	id  uint32
+	dir string
 
-	segments []*segment // oldest first; the last one is written to
-	dropped  int64      // bytes of segments removed since it was opened
-	lastSeq  uint64     // of the last event recorded
-	epoch    int        // grows with every capture
+	segments []segment // oldest first, the last one is written to; replaced and never changed
+	dropped  int64     // bytes of segments removed since it was opened
+	written  uint64    // number of the last event in a file; guarded by Log.writer
+	lastSeq  uint64    // of the last event recorded
+	epoch    int       // grows with every capture
 
-	counted  sync.Once // finds out what happened before it was opened
-	opened   uint64    // lastSeq then
-	captured uint64    // number of the last capture
-	since    Counts    // what happened since, as far as it is known
+	captured uint64 // number of the last capture
+	since    Counts // what happened since
 }
 
 // A segment is one file of a log.
 type segment struct {
-	first uint64    // number of the first event
-	size  int64     // bytes of whole lines
-	begun time.Time // time of the first event, zero if it was not looked up
+	first uint64 // number of the first event
+	size  int64  // bytes of whole lines
 }
 
 func viewName(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
@@ -66,90 +61,83 @@ func parseSegment(name string) (first uint64, ok bool) {
 	return first, ok && err == nil && segmentName(first) == name && 0 < first && first < maxSeq
 }
 
-func (v *view) path(s *segment) string { return filepath.Join(v.dir, segmentName(s.first)) }
+func (v *view) path(s segment) string { return filepath.Join(v.dir, segmentName(s.first)) }
 
-func newView(fsys vfs.FS, dir string, id uint32) *view { return &view{fs: fsys, id: id, dir: dir} }
-
-// openView reads what is there of a workspace's log.
-func openView(fsys vfs.FS, dir string, id uint32) (*view, error) {
-	v := newView(fsys, dir, id)
-	v.made = true
-	infos, err := v.fs.ReadDir(dir)
-	if err != nil {
-		return nil, err
+func (v *view) size() (n int64) {
+	for _, s := range v.segments {
+		n += s.size
 	}
-	for _, i := range infos {
-		if first, ok := parseSegment(i.Name); ok {
-			v.segments = append(v.segments, &segment{first: first, size: min(i.Size, maxSegment)})
-		}
-	}
-	if n := len(v.segments); n > 0 {
-		if v.lastSeq, err = v.mend(v.segments[n-1]); err != nil {
-			return nil, err
-		}
-	}
-	v.opened = v.lastSeq
-	return v, nil
+	return n
 }
 
-// mend cuts an unfinished line off a segment, and returns the number of its last
-// event.
-func (v *view) mend(s *segment) (uint64, error) {
-	b, err := v.load(s)
-	if err != nil {
-		return 0, err
-	}
-	last, end := s.first-1, len(b)
-	for end > 0 {
-		// A crash of the machine may leave blocks of zeros, so a line must
-		// also be one.
-		start := bytes.LastIndexByte(b[:end-1], '\n') + 1
-		if seq, _, ok := head(b[start:end]); ok && b[end-1] == '\n' && b[end-2] == '}' {
-			last = seq
-			break
-		}
-		end = start
-	}
-	if int64(end) < s.size || s.size == maxSegment {
-		return last, v.truncate(s, int64(end))
-	}
-	return last, nil
-}
-
-// lastSeq returns the number of the last of some lines, 0 if none has one.
-func lastSeq(lines []byte) uint64 {
-	for end := len(lines); end > 0; {
-		start := bytes.LastIndexByte(lines[:end-1], '\n') + 1
-		if seq, _, ok := head(lines[start:end]); ok {
-			return seq
-		}
-		end = start
-	}
-	return 0
-}
-
-func (v *view) truncate(s *segment, size int64) error {
-	f, err := v.fs.OpenFile(v.path(s), os.O_RDWR, 0)
+// open finds the files of a log, where its numbers go on, and what happened since the
+// last capture.
+func (v *view) open() error {
+	infos, err := v.fs.ReadDir(v.dir)
 	if err != nil {
 		return err
 	}
-	err = f.Truncate(size)
-	if cerr := f.Close(); err == nil {
-		err = cerr
+	for _, i := range infos {
+		if first, ok := parseSegment(i.Name); ok {
+			v.segments = append(v.segments, segment{first, min(i.Size, maxSegment)})
+		}
 	}
-	s.size = size
-	return err
+	last := len(v.segments) - 1
+	for i := last; i >= 0 && v.captured == 0; i-- {
+		if err := v.count(&v.segments[i], i == last); err != nil {
+			return err
+		}
+	}
+	v.lastSeq = v.written
+	return nil
+}
+
+// count adds the events of a segment that come after its last capture, and cuts off
+// what follows the last whole line of the last segment.
+func (v *view) count(s *segment, last bool) error {
+	b, err := v.load(*s)
+	if err != nil {
+		return err
+	}
+	var since Counts
+	seq, end := s.first-1, int64(0)
+	at := int64(0)
+	for line := range bytes.Lines(b) {
+		at += int64(len(line))
+		n, action, ok := head(line)
+		if !ok || !bytes.HasSuffix(line, []byte("}\n")) {
+			continue // a crash of the machine may leave blocks of zeros
+		}
+		seq, end = n, at
+		if since.add(action); action == Captured {
+			v.captured, since = n, Counts{}
+		}
+	}
+	v.since.plus(since)
+	if !last {
+		return nil
+	}
+	v.written = seq
+	if end == s.size && s.size < maxSegment {
+		return nil
+	}
+	s.size = end
+	f, err := vfs.OpenWrite(v.fs, v.path(*s))
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(end), f.Close())
 }
 
 // load returns the content of a segment, nothing if it was removed meanwhile.
-func (v *view) load(s *segment) ([]byte, error) {
+func (v *view) load(s segment) ([]byte, error) {
 	b := make([]byte, s.size)
 	n, err := v.readAt(s, b, 0)
 	return b[:n], err
 }
 
 // readAt reads the lines of a segment, nothing if it was removed meanwhile.
-func (v *view) readAt(s *segment, p []byte, off int64) (int, error) {
+func (v *view) readAt(s segment, p []byte, off int64) (int, error) {
 	f, err := vfs.Open(v.fs, v.path(s))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -161,20 +149,13 @@ func (v *view) readAt(s *segment, p []byte, off int64) (int, error) {
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	return n, err
+	return n, errors.Join(err, f.Close())
 }
 
-// write adds lines to a segment, whose file it makes if need be. The size that is
-// known of it does not change.
-func (v *view) write(s *segment, lines []byte) error {
-	if !v.made {
-		if err := v.fs.MkdirAll(v.dir, 0o700); err != nil {
-			return err
-		}
-		v.made = true
+// append adds lines to a segment, whose file it makes if need be.
+func (v *view) append(s segment, lines []byte) error {
+	if err := v.fs.MkdirAll(v.dir, 0o700); err != nil {
+		return err
 	}
 	f, err := v.fs.OpenFile(v.path(s), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -183,36 +164,18 @@ func (v *view) write(s *segment, lines []byte) error {
 	if _, err = f.WriteAt(lines, s.size); err != nil {
 		_ = f.Truncate(s.size) // else the next lines are written over it
 	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return errors.Join(err, f.Close())
 }
 
-// history returns the number of the last capture before the view was opened and
-// the counts of the events since. It reads backwards until it finds the capture.
-func (v *view) history(segments []*segment) (captured uint64, since Counts, err error) {
-	for i := len(segments) - 1; i >= 0; i-- {
-		b, err := v.load(segments[i])
-		if err != nil {
-			return 0, Counts{}, err
-		}
-		var here Counts
-		for line := range bytes.Lines(b) {
-			seq, action, ok := head(line)
-			if !ok || seq > v.opened {
-				continue
-			}
-			if action == Captured {
-				captured, here = seq, Counts{}
-				continue
-			}
-			here.add(action)
-		}
-		since.plus(here)
-		if captured != 0 {
-			break
+// remove deletes the files.
+func (v *view) remove() error {
+	for _, s := range v.segments {
+		if err := v.fs.Remove(v.path(s)); err != nil {
+			return err
 		}
 	}
-	return captured, since, nil
+	if err := v.fs.Remove(v.dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }

@@ -60,7 +60,8 @@ type Journal struct {
 	appended chan struct{} // closed by the next record; nil if nobody waits for it
 
 	sync   syncState
-	behind int64 // syncBehind
+	behind int64       // syncBehind
+	soon   atomic.Bool // a Sync will begin, see SyncSoon
 	recent recentReads
 
 	damage struct {

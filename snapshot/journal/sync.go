@@ -3,6 +3,7 @@ package journal
 import (
 	"fmt"
 	"sync"
+	"time"
 )
 
 // syncState is the meeting point of those who want the log durable.
@@ -87,21 +88,24 @@ const syncBehind = 128 << 20
 // held.
 func (j *Journal) syncFarBehind() {
 	if j.end.Load()-j.durable.Load() >= j.behind {
-		j.syncSoon()
+		j.SyncSoon()
 	}
 }
 
-// SyncSoon starts a Sync in the background of everything appended before the call. A
-// failure is logged, and every later call returns it.
+// syncDelay keeps the disk free for the caller of SyncSoon and for the changes that
+// follow at once, and lets later calls share one Sync.
+const syncDelay = 10 * time.Millisecond
+
+// SyncSoon starts a Sync in the background, syncDelay later. A failure is logged, and
+// every later call returns it.
 func (j *Journal) SyncSoon() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if !j.closed {
-		j.syncSoon()
+	if j.soon.CompareAndSwap(false, true) {
+		time.AfterFunc(syncDelay, func() {
+			j.soon.Store(false)
+			_ = j.Sync()
+		})
 	}
 }
-
-func (j *Journal) syncSoon() { go func() { _ = j.Sync() }() }
 
 // Durable is the position up to which the log survives a power cut.
 func (j *Journal) Durable() int64 { return j.durable.Load() }

@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // Spawn starts this program again with args, which must end up in Run, and
@@ -51,6 +53,11 @@ func Spawn(ctx context.Context, args []string, s Starter, attr *syscall.SysProcA
 	defer stop()
 	ready, err := await(r, s)
 	if err == nil {
+		// Until fusefs has answered an OPEN with ENOSYS, the kernel sends a RELEASE for
+		// every file that a program creates.
+		if f, err := os.Open(filepath.Join(ready.Mountpoint, naming.SnapshotsDir, "README")); err == nil {
+			f.Close()
+		}
 		return ready, cmd, nil
 	}
 	werr := cmd.Wait()

@@ -183,10 +183,7 @@ func (d *dirReader) open(at string, parent *os.File, name string, st *unix.Stat_
 	if err != nil {
 		return d.o.skip(at, fmt.Errorf("%q: %w", at, err))
 	}
-	r, err := newHostFile(d.ctx, f, &now)
-	if err != nil {
-		return d.o.skip(at, fmt.Errorf("%q: %w", at, err))
-	}
+	r := &wholeReader{r: &contextReader{d.ctx, f}, left: now.Size}
 	if err := d.g.file(at, m, now.Size, r); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			return fmt.Errorf("%q became shorter while it was read: %w", at, err)

@@ -33,8 +33,7 @@ type Sink interface {
 	// Dir makes a directory. The path "." is the root of the import itself,
 	// which exists: it gets the attributes.
 	Dir(path string, m Meta) error
-	// File makes a regular file of the size bytes of r, or one with holes, if r
-	// is a SparseReader.
+	// File makes a regular file of the size bytes of r.
 	File(path string, m Meta, size int64, r io.Reader) error
 	// Symlink makes a symbolic link to target, whatever that is.
 	Symlink(path, target string, m Meta) error
@@ -43,25 +42,6 @@ type Sink interface {
 	// Special makes a FIFO, socket or device, as m.Mode says.
 	Special(path string, m Meta, rdev uint32) error
 }
-
-// SparseReader is a file that has holes. Read yields the bytes of one part that
-// is none, and io.EOF at its end.
-type SparseReader interface {
-	io.Reader
-	// Next goes to the next part and returns where it begins; io.EOF after the
-	// last one. What was not read of the part before is passed over.
-	Next() (offset int64, err error)
-}
-
-// PartsReader is a SparseReader that knows its parts beforehand.
-type PartsReader interface {
-	SparseReader
-	// Parts lists the parts. It is called before Next, or never.
-	Parts() ([]Extent, error)
-}
-
-// Extent is a part of a file, in bytes.
-type Extent struct{ Offset, Length int64 }
 
 // Errors of sources that are not what they should be.
 var (
@@ -75,7 +55,7 @@ var (
 // Limits bound what a source may bring. 0 means the default.
 type Limits struct {
 	Entries int64 // default 20 million
-	Bytes   int64 // sum of file sizes; of a directory's files without holes; default 1 TiB
+	Bytes   int64 // sum of file sizes; default 1 TiB
 }
 
 func (l Limits) entries() int64 {
@@ -165,32 +145,11 @@ func (g *checkedSink) file(p string, m Meta, size int64, r io.Reader) error {
 		return err
 	}
 	m.Mode = unix.S_IFREG | m.Mode&0o7777
-	if host, ok := r.(*hostParts); ok { // its holes cost nothing
-		return g.counted(g.sink.File(p, m, size, &countedParts{host, g}))
-	}
 	if size < 0 || size > g.limits.bytes()-g.done.Bytes {
-		return g.tooBig()
+		return fmt.Errorf("%w: files of over %d bytes in total", ErrTooBig, g.limits.bytes())
 	}
 	g.done.Bytes += size
 	return g.counted(g.sink.File(p, m, size, r))
-}
-
-func (g *checkedSink) tooBig() error {
-	return fmt.Errorf("%w: files of over %d bytes in total", ErrTooBig, g.limits.bytes())
-}
-
-// countedParts counts what is read of a file of the host with holes.
-type countedParts struct {
-	*hostParts
-	g *checkedSink
-}
-
-func (r *countedParts) Read(p []byte) (int, error) {
-	n, err := r.hostParts.Read(p)
-	if r.g.done.Bytes += int64(n); r.g.done.Bytes > r.g.limits.bytes() {
-		return n, r.g.tooBig()
-	}
-	return n, err
 }
 
 func (g *checkedSink) symlink(p, target string, m Meta) error {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,8 +50,7 @@ func TestHolesOfEveryFormat(t *testing.T) {
 			data, err := cmd.Output()
 			check(t, err)
 			root := t.TempDir()
-			sink := &holeSink{diskSink: diskSink{root}, data: map[string]int64{}}
-			check(t, ReadTar(context.Background(), bytes.NewReader(data), sink, ImportOptions{}))
+			check(t, ReadTar(context.Background(), bytes.NewReader(data), diskSink{root}, ImportOptions{}))
 			for _, f := range []string{"few", "many", long, "plain"} {
 				want, err := os.ReadFile(filepath.Join(dir, f))
 				check(t, err)
@@ -60,11 +58,6 @@ func TestHolesOfEveryFormat(t *testing.T) {
 				check(t, err)
 				if !bytes.Equal(got, want) {
 					t.Errorf("%s changed", f)
-				}
-			}
-			for f, n := range map[string]int64{"few": 3 * 4096, "many": 500 * 4096, long: 30 * 4096, "none": 0} {
-				if d, ok := sink.data[f]; !ok || d > n+4096 {
-					t.Errorf("%s has %d bytes of data, want %d", f, d, n)
 				}
 			}
 			var st unix.Stat_t
@@ -78,53 +71,9 @@ func TestHolesOfEveryFormat(t *testing.T) {
 
 // TestHugeHole: a hole is bounded as data is.
 func TestHugeHole(t *testing.T) {
-	sink := &holeSink{diskSink: diskSink{t.TempDir()}, data: map[string]int64{}}
-	read := func(size string) error {
-		return ReadTar(context.Background(), bytes.NewReader(sparseTar(size, size+"\n0\n", 0)), sink, ImportOptions{Limits: Limits{Bytes: 1 << 32}})
-	}
-	if err := read("1152921504606846976"); !errors.Is(err, ErrTooBig) {
+	const exabyte = "1152921504606846976"
+	data := sparseTar(exabyte, exabyte+"\n0\n", 0)
+	if err := ReadTar(context.Background(), bytes.NewReader(data), discard{}, ImportOptions{}); !errors.Is(err, ErrTooBig) {
 		t.Errorf("an exabyte: error %v", err)
 	}
-	check(t, read("4000000000"))
-	if d, ok := sink.data["sparse"]; !ok || d != 0 || sink.sizes != 4_000_000_000 {
-		t.Errorf("%d bytes of data, size %d", d, sink.sizes)
-	}
 }
-
-// holeSink writes sparse files with their holes, and counts what is none.
-type holeSink struct {
-	diskSink
-	data  map[string]int64
-	sizes int64
-}
-
-func (s *holeSink) File(p string, m Meta, size int64, r io.Reader) error {
-	sparse, ok := r.(SparseReader)
-	if !ok {
-		return s.diskSink.File(p, m, size, r)
-	}
-	s.data[p] = 0
-	s.sizes += size
-	const onDisk = 1 << 40
-	f, err := os.Create(s.at(p))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for {
-		at, err := sparse.Next()
-		if err == io.EOF {
-			return f.Truncate(min(size, onDisk))
-		}
-		if err != nil {
-			return err
-		}
-		n, err := io.Copy(io.NewOffsetWriter(f, at), onlyReader{sparse})
-		if err != nil {
-			return err
-		}
-		s.data[p] += n
-	}
-}
-
-type onlyReader struct{ io.Reader }

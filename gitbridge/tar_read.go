@@ -55,6 +55,8 @@ func ReadTar(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error
 	}
 }
 
+const block = 512 // bytes; an archive consists of such blocks
+
 // endMark looks for the block of zeros that POSIX wants at the end of an
 // archive. Without it archive/tar takes an archive that was cut between two
 // files for a whole one.
@@ -121,9 +123,6 @@ func tarEntry(g *checkedSink, r io.Reader, h *tar.Header, o ImportOptions) error
 	m = o.own(m)
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
-		if isSparse(h) {
-			return g.file(name, m, h.Size, newZeroHoles(r, h.Size))
-		}
 		return g.file(name, m, h.Size, &wholeReader{r: r, left: h.Size})
 	case tar.TypeDir:
 		return g.dir(name, m)

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A TarSink writes what it is given as a PAX archive: with modes, numeric
-// owners, times to the nanosecond, extended attributes (SCHILY.xattr.*), hard
-// links, FIFOs, devices, and sparse files as GNU tar writes them (format 1.0).
+// A TarSink writes a PAX archive: with modes, numeric owners, times to the nanosecond,
+// extended attributes (SCHILY.xattr.*), hard links, FIFOs and devices. Holes are written
+// as zeros.
 type TarSink struct {
 	w    *bufio.Writer // below tar
 	tar  *tar.Writer
@@ -67,14 +67,10 @@ const paxXattr = "SCHILY.xattr."
 // put writes a header. Without the hint, libarchive refuses names that are no
 // UTF-8.
 func (t *TarSink) put(h *tar.Header) error {
-	markBinary(h)
-	return t.tar.WriteHeader(h)
-}
-
-func markBinary(h *tar.Header) {
 	if !utf8.ValidString(h.Name) || !utf8.ValidString(h.Linkname) {
 		h.PAXRecords["hdrcharset"] = "BINARY"
 	}
+	return t.tar.WriteHeader(h)
 }
 
 // Dir implements Sink.
@@ -115,31 +111,14 @@ func (t *TarSink) Special(path string, m Meta, rdev uint32) error {
 	return t.put(h)
 }
 
-// worthIt is how many bytes of holes a file needs to be written as sparse.
-const worthIt = 4096
-
 // File implements Sink.
 func (t *TarSink) File(path string, m Meta, size int64, r io.Reader) error {
 	h := t.header(tar.TypeReg, path, m)
 	h.Size = size
-	switch r := r.(type) {
-	case PartsReader:
-		parts, err := r.Parts()
-		if err != nil {
-			return fmt.Errorf("reading %q: %w", path, err)
-		}
-		return t.sparse(h, parts, r)
-	case SparseReader:
-		return fmt.Errorf("%q has holes that are not known yet: an archive is passed on as it is", path)
-	}
 	if err := t.put(h); err != nil {
 		return err
 	}
-	return t.copy(path, t.tar, r, size)
-}
-
-func (t *TarSink) copy(path string, w io.Writer, r io.Reader, size int64) error {
-	n, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(r, size), t.buf)
+	n, err := io.CopyBuffer(struct{ io.Writer }{t.tar}, io.LimitReader(r, size), t.buf)
 	if err == nil && n != size {
 		err = io.ErrUnexpectedEOF
 	}

@@ -104,9 +104,6 @@ func sameSpec(t *testing.T, got, want spec) {
 
 func TestTarRoundTrip(t *testing.T) {
 	data, res := archive(t, newMemory(), tarTree())
-	if len(data) > mega {
-		t.Errorf("the archive has %d bytes: holes are not holes", len(data))
-	}
 	if len(res.Skipped) != 0 {
 		t.Errorf("skipped %v", res.Skipped)
 	}
@@ -170,9 +167,6 @@ func TestTarProgramsTakeIt(t *testing.T) {
 	sink := newMapSink(t)
 	check(t, ReadDir(context.Background(), dir, sink, DirOptions{}))
 	sameSpec(t, sink.files, want(tarTree()))
-	if sink.holes["sparse"] < 2*mega || sink.holes["hole"] != mega {
-		t.Errorf("tar made %v of the holes", sink.holes)
-	}
 }
 
 func TestTarSkipsSockets(t *testing.T) {
@@ -259,16 +253,19 @@ func TestHostileTars(t *testing.T) {
 func sparseTar(realsize, list string, stored int) []byte {
 	pax := paxRecords(map[string]string{"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "sparse", "GNU.sparse.realsize": realsize})
 	list = fmt.Sprintf("%d\n%s", strings.Count(list, "\n")/2, list)
-	list += strings.Repeat("\x00", pad(int64(len(list))))
+	list += strings.Repeat("\x00", pad(len(list)))
 	data := list + strings.Repeat("x", stored)
 	var b bytes.Buffer
 	b.WriteString(ustar{name: "x", typeflag: tar.TypeXHeader, size: int64(len(pax))}.block())
-	b.WriteString(pax + strings.Repeat("\x00", pad(int64(len(pax)))))
+	b.WriteString(pax + strings.Repeat("\x00", pad(len(pax))))
 	b.WriteString(ustar{name: "y", typeflag: tar.TypeReg, size: int64(len(data))}.block())
-	b.WriteString(data + strings.Repeat("\x00", pad(int64(len(data)))))
+	b.WriteString(data + strings.Repeat("\x00", pad(len(data))))
 	b.Write(make([]byte, 2*block))
 	return b.Bytes()
 }
+
+// pad is the number of bytes that fill up the last block of n bytes.
+func pad(n int) int { return -n & (block - 1) }
 
 func TestOddTarsAreTaken(t *testing.T) {
 	data := headers(t,

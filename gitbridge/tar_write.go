@@ -2,6 +2,7 @@ package gitbridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -68,77 +69,31 @@ func (t *tarWriter) entry(p *tree.Path, n *tree.Inode) error {
 	case unix.S_IFLNK:
 		return t.sink.Symlink(path, n.Target, m)
 	case unix.S_IFREG:
-		return t.file(path, n, m)
+		t.res.Bytes += n.Size()
+		return t.sink.File(path, m, n.Size(), &contextReader{t.ctx, n.Content.Reader(t.src.Files)})
 	}
 	return t.sink.Special(path, m, n.Rdev)
 }
 
-// file writes a regular file, sparse if that leaves something out.
-func (t *tarWriter) file(path string, n *tree.Inode, m Meta) error {
-	data, err := dataOf(t.src, n.Content)
-	if err != nil {
-		return fmt.Errorf("reading %q: %w", path, err)
-	}
-	var stored int64
-	for _, e := range data {
-		stored += e.Length
-	}
-	t.res.Bytes += stored
-	r := &contextReader{t.ctx, n.Content.Reader(t.src.Files)}
-	if n.Size()-stored < worthIt {
-		return t.sink.File(path, m, n.Size(), r)
-	}
-	return t.sink.File(path, m, n.Size(), &snapshotParts{contextReader: r, file: n.Content.Reader(t.src.Files), parts: data})
-}
-
-// snapshotParts is a file of a snapshot that has holes.
-type snapshotParts struct {
-	*contextReader
-	file  io.ReaderAt
-	parts []Extent
-	next  int
-}
-
-// Parts implements PartsReader.
-func (p *snapshotParts) Parts() ([]Extent, error) { return p.parts, nil }
-
-// Next implements SparseReader.
-func (p *snapshotParts) Next() (int64, error) {
-	if p.next == len(p.parts) {
-		return 0, io.EOF
-	}
-	e := p.parts[p.next]
-	p.next++
-	p.r = io.NewSectionReader(p.file, e.Offset, e.Length)
-	return e.Offset, nil
-}
+// extent is a part of a file, in bytes.
+type extent struct{ Offset, Length int64 }
 
 // dataOf returns the parts of a file that are not holes.
-func dataOf(src *tree.Source, c *content.Content) ([]Extent, error) {
-	var out []Extent
-	size := c.Size()
-	if c.Allocated() >= size {
-		if size > 0 {
-			out = []Extent{{0, size}}
-		}
-		return out, nil
-	}
-	for off := int64(0); off < size; {
+func dataOf(src *tree.Source, c *content.Content) (parts []extent, err error) {
+	for off := int64(0); off < c.Size(); {
 		from, err := c.SeekData(src.Files, off)
+		if errors.Is(err, content.ErrNoData) {
+			break
+		}
+		if err == nil {
+			off, err = c.SeekHole(src.Files, from)
+		}
 		if err != nil {
-			if isNoData(err) {
-				break
-			}
 			return nil, err
 		}
-		to, err := c.SeekHole(src.Files, from)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, Extent{from, to - from})
-		off = to
+		parts = append(parts, extent{from, off - from})
 	}
-	return out, nil
+	return parts, nil
 }
 
 // contextReader ends with the context.

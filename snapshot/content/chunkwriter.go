@@ -1,6 +1,7 @@
 package content
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -88,9 +89,37 @@ func (w *chunkWriter) store(data []byte) error {
 	return w.list.add(item{n: int64(len(data)), hash: h})
 }
 
-// FromReader stores what r holds as the content of a file, without holding more
-// than a few chunks of it in memory. Zeros become data, not holes. Any number of
-// calls may go on at a time.
+const (
+	zeroBlock = 4 << 10
+	minHole   = 16 * zeroBlock
+)
+
+var zeros [zeroBlock]byte
+
+// untilHole returns how many bytes of data, which begins at p in its file, come before
+// the first hole: minHole bytes of zeros or more, at a multiple of zeroBlock. n is the
+// length of the hole, 0 if there is none.
+func untilHole(data []byte, p int64) (before, n int) {
+	for at := int(-p & (zeroBlock - 1)); at < len(data); {
+		block := data[at:min(len(data), at+zeroBlock)]
+		at += len(block)
+		switch {
+		case bytes.Equal(block, zeros[:len(block)]):
+			n += len(block)
+			continue
+		case n >= minHole:
+			return at - len(block) - n, n
+		}
+		n = 0
+	}
+	if n >= minHole {
+		return len(data) - n, n
+	}
+	return len(data), 0
+}
+
+// FromReader stores what r returns as the content of a file, and has no more than a few
+// chunks of it in memory. Any number of calls may run at a time.
 func FromReader(ctx context.Context, z *Sealer, r io.Reader) (*ChunkMap, error) {
 	w := newChunkWriter(ctx, z)
 	defer w.close()
@@ -118,13 +147,26 @@ func FromReader(ctx context.Context, z *Sealer, r io.Reader) (*ChunkMap, error) 
 				return w.list.finish()
 			}
 		}
-		cut := w.cut(data[:min(len(data), firstLook)])
-		if cut == firstLook {
-			cut = w.cut(data[:min(len(data), maxChunk)])
+		data = data[:min(len(data), maxChunk)]
+		before, hole := len(data), 0
+		if z.FindHoles {
+			before, hole = untilHole(data, p)
 		}
-		p += int64(cut)
-		if err := w.store(data[:cut]); err != nil {
-			return nil, err
+		if before == 0 && hole > 0 {
+			p += int64(hole)
+			if err := w.list.add(item{n: int64(hole), holes: int64(hole)}); err != nil {
+				return nil, err
+			}
+		} else {
+			data = data[:before]
+			cut := w.cut(data[:min(len(data), firstLook)])
+			if cut == firstLook {
+				cut = w.cut(data)
+			}
+			p += int64(cut)
+			if err := w.store(data[:cut]); err != nil {
+				return nil, err
+			}
 		}
 		if ended {
 			n = end - p

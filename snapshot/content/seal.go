@@ -12,6 +12,7 @@ import (
 type Sealer struct {
 	Src        *Source
 	Objects    ObjectStore
+	FindHoles  bool                // FromReader makes holes of long runs of zeros
 	Workers    int                 // files and directories that tree.Seal seals at a time; 0 is 1
 	Pace       func() (alone bool) // called before each chunk of a file; may wait. alone: tree.Seal is to use one worker; may be nil
 	OnProgress func(bytes int64)   // called with the bytes stored since the last call; may be nil

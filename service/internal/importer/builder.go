@@ -73,7 +73,7 @@ var _ gitbridge.Sink = (*Builder)(nil)
 // out, get root's attributes until the source tells others.
 func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, root gitbridge.Meta) *Builder {
 	b := &Builder{
-		sealer: &content.Sealer{Src: src.Files, Objects: objects, Workers: maxWorkers},
+		sealer: &content.Sealer{Src: src.Files, Objects: objects, Workers: maxWorkers, FindHoles: true},
 		next:   tree.RootIno,
 		top:    ".",
 		limit:  maxUnsealed,

@@ -30,9 +30,6 @@ func (b *Builder) File(p string, m gitbridge.Meta, size int64, r io.Reader) erro
 		}
 		return b.put(n)
 	}
-	if sparse, ok := r.(gitbridge.SparseReader); ok {
-		return b.sparse(p, n, size, sparse)
-	}
 	if size > small {
 		return b.chunk(p, n, size, r)
 	}
@@ -60,54 +57,6 @@ func (b *Builder) chunk(p string, n *tree.Inode, size int64, r io.Reader) error 
 		n.Content = content.Of(base)
 	}
 	return b.put(n)
-}
-
-// sparse stores only the parts of a file that are not holes.
-func (b *Builder) sparse(p string, n *tree.Inode, size int64, r gitbridge.SparseReader) error {
-	c := content.New(b.epoch)
-	if err := c.Truncate(b.src.Files, size); err != nil {
-		return fmt.Errorf("storing %s: %w", p, err)
-	}
-	for {
-		at, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", p, shorter(err))
-		}
-		part := &partReader{r: r}
-		base, err := content.FromReader(b.ctx, b.sealer, part)
-		if err == nil {
-			err = part.err
-		}
-		if err != nil {
-			return fmt.Errorf("storing %s: %w", p, shorter(err))
-		}
-		if at < 0 || base.Size > size-at {
-			return fmt.Errorf("%w: %s is longer than its size", gitbridge.ErrHostile, p)
-		}
-		if err := c.CloneRange(b.src.Files, at, content.Of(base), 0, base.Size); err != nil {
-			return fmt.Errorf("storing %s: %w", p, err)
-		}
-	}
-	n.Content = c
-	return b.put(n)
-}
-
-// partReader remembers an end that came too early, which FromReader takes for
-// the end.
-type partReader struct {
-	r   io.Reader
-	err error
-}
-
-func (p *partReader) Read(b []byte) (int, error) {
-	n, err := p.r.Read(b)
-	if err != nil && err != io.EOF {
-		p.err = err
-	}
-	return n, err
 }
 
 // Symlink implements gitbridge.Sink.

@@ -189,44 +189,34 @@ func TestLaterEntriesReplaceEarlier(t *testing.T) {
 	}
 }
 
-type sparseFile struct {
-	data    []byte
-	extents []gitbridge.Extent
-	part    *bytes.Reader
+type zeroReader struct{}
+
+func (zeroReader) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
-func (s *sparseFile) Parts() ([]gitbridge.Extent, error) { return s.extents, nil }
-
-func (s *sparseFile) Next() (int64, error) {
-	if len(s.extents) == 0 {
-		return 0, io.EOF
-	}
-	e := s.extents[0]
-	s.extents = s.extents[1:]
-	s.part = bytes.NewReader(s.data[e.Offset : e.Offset+e.Length])
-	return e.Offset, nil
-}
-
-func (s *sparseFile) Read(p []byte) (int, error) { return s.part.Read(p) }
-
+// TestHolesStay: long runs of zeros become holes.
 func TestHolesStay(t *testing.T) {
 	s := store(t)
 	b := builder(t, s)
 	data := make([]byte, 5<<20)
 	copy(data[1<<20:], "an island")
 	copy(data[3<<20:], strings.Repeat("another ", 1000))
-	extents := []gitbridge.Extent{{Offset: 1 << 20, Length: 4096}, {Offset: 3 << 20, Length: 8192}}
-	if err := b.File("sparse", meta(unix.S_IFREG|0o600), int64(len(data)), &sparseFile{data: data, extents: extents}); err != nil {
+	if err := b.File("sparse", meta(unix.S_IFREG|0o600), int64(len(data)), bytes.NewReader(data)); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.File("hole", meta(unix.S_IFREG|0o600), 1<<30, &sparseFile{}); err != nil {
+	if err := b.File("hole", meta(unix.S_IFREG|0o600), 1<<30, zeroReader{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.File("small", meta(unix.S_IFREG|0o600), 100_000, zeroReader{}); err != nil {
 		t.Fatal(err)
 	}
 	st := finish(t, s, b)
 	if got := contents(t, s, st, "sparse"); !bytes.Equal(got, data) {
 		t.Error("the contents changed")
 	}
-	for p, limit := range map[string]int64{"sparse": 64 << 10, "hole": 0} {
+	for p, limit := range map[string]int64{"sparse": 64 << 10, "hole": 0, "small": 0} {
 		n, err := st.Resolve(s.Source(), p)
 		if err != nil {
 			t.Fatal(err)

@@ -111,10 +111,8 @@ func (t *Tree) limited(l *limiter, r Request, fn func(ctx context.Context) error
 	return err
 }
 
-// compute runs what keeps a processor busy: within the limit of its tenant, and when it
-// is the tenant's turn.
+// compute runs what keeps a processor busy: within the limit of its tenant, and in turn
+// with that of others.
 func (t *Tree) compute(ws *snapshot.Workspace, r Request, fn func(ctx context.Context) error) error {
-	return t.limited(t.renderings(ws), r, func(ctx context.Context) error {
-		return t.turns.Do(ctx, t.tenant(ws), fn)
-	})
+	return t.limited(t.renderings(ws), r, func(ctx context.Context) error { return t.turns.Do(ctx, fn) })
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/elsewhere"
 )
 
 // A Connection is that of a store to the remotes that it knows, and reads from.
@@ -27,8 +28,8 @@ type Connection struct {
 }
 
 // Connect is snapshot.Options.Connect, for as long as the store is opened.
-func (c *Connection) Connect(ctx context.Context) func(snapshot.Connecting) (snapshot.Elsewhere, error) {
-	return func(to snapshot.Connecting) (snapshot.Elsewhere, error) {
+func (c *Connection) Connect(ctx context.Context) func(snapshot.Connecting) (elsewhere.Place, error) {
+	return func(to snapshot.Connecting) (elsewhere.Place, error) {
 		k, err := known.Open(to.Dir, known.Options{FS: to.Disk, Logger: c.Log, Timeout: c.Timeout})
 		if err != nil {
 			return nil, err

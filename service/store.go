@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/verify"
 )
 
 // status is that of the workspace and the store, and what only the daemon
@@ -79,7 +80,7 @@ func bytesDone(what string, show func(Progress)) func(done, total int64) {
 	return func(done, total int64) { show(Progress{What: what, Done: done, Total: total, Unit: "bytes"}) }
 }
 
-func (s *Service) verify(ctx context.Context, r *Request, _ Verify) (*snapshot.Report, error) {
+func (s *Service) verify(ctx context.Context, r *Request, _ Verify) (*verify.Report, error) {
 	report, err := s.Store.Verify(ctx, bytesDone("verifying", r.progress))
 	if err != nil {
 		return nil, err

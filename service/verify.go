@@ -16,11 +16,12 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/verify"
 )
 
 // CheckStore verifies a store that nobody has open. When damage was found the
 // error is of kind Damage and has the report as its result.
-func CheckStore(ctx context.Context, dir string, show func(Progress)) (*snapshot.Report, error) {
+func CheckStore(ctx context.Context, dir string, show func(Progress)) (*verify.Report, error) {
 	hint := "run `amberfs verify --repair " + dir + "`"
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
@@ -36,7 +37,7 @@ func CheckStore(ctx context.Context, dir string, show func(Progress)) (*snapshot
 }
 
 // RepairStore repairs a store that nobody has open.
-func RepairStore(ctx context.Context, dir string, show func(Progress)) (*snapshot.Report, error) {
+func RepairStore(ctx context.Context, dir string, show func(Progress)) (*verify.Report, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
 	r, err := snapshot.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx)}, bytesDone("repairing", show))
@@ -54,7 +55,7 @@ func ofSystem(err error) bool {
 
 // DamageFound is the error for a report that tells of damage, nil for one that
 // does not.
-func DamageFound(r *snapshot.Report, hint string) error {
+func DamageFound(r *verify.Report, hint string) error {
 	if r.OK() {
 		return nil
 	}

@@ -19,18 +19,17 @@ func (w *Workspace) Bookmark() error {
 		if err != nil {
 			return err
 		}
-		r := storedSnapshot{View: view, WS: w.view, Name: "before", Kind: KindAuto, Created: s.opt.Now()}
+		r := storedSnapshot{view, w.view, Info{Name: "before", Kind: KindAuto, Created: s.opt.Now()}}
 		if st, ok := tx.State(w.view); ok {
 			r.Files, r.Bytes = st.Inodes-1, st.Bytes
 		}
-		if err := s.journal(tx, recBookmark, r); err != nil {
-			return err
-		}
-		return s.cat.applyBookmark(tx, r)
+		return s.commit(tx, recBookmark, &bookmarkRecord{r})
 	})
 }
 
-func (c *catalogue) applyBookmark(tx *live.Tx, r storedSnapshot) error {
+type bookmarkRecord struct{ storedSnapshot }
+
+func (r *bookmarkRecord) apply(c *catalogue, tx *live.Tx) error {
 	tx.UseView(r.View)
 	w, ok := c.workspaces[r.WS]
 	if !ok {

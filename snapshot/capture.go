@@ -69,19 +69,13 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 		if err != nil {
 			return err
 		}
-		if err := s.journal(tx, recCapture, r); err != nil {
-			return err
-		}
-		sn, err := s.cat.applyCapture(tx, r)
-		if err == nil {
-			info = sn.Info
-		}
-		return err
+		info = r.info()
+		return s.commit(tx, recCapture, &captureRecord{r})
 	})
 	if err != nil {
 		return Info{}, err
 	}
-	s.figures.captured(time.Since(start))
+	s.figures.note(func(f *Figures) { f.Captures++; f.LastCaptureMs = msSince(start) })
 	s.event(Event{Workspace: w.view, Action: "captured", From: info.Name, Caller: o.Caller})
 	return info, nil
 }
@@ -143,11 +137,11 @@ func (ss Snapshots) describe(tx *live.Tx, o CaptureOptions) (storedSnapshot, err
 	if !ok {
 		return storedSnapshot{}, errs.Stale
 	}
-	r := storedSnapshot{View: view, WS: ss.w.view,
+	r := storedSnapshot{view, ss.w.view, Info{
 		Name: o.Name, Seq: ss.w.nextSeq, Parent: ss.w.head, Kind: o.Kind, Message: o.Message, Labels: o.Labels,
 		Created: ss.w.store.opt.Now(), Expires: o.Expires, UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command,
 		Files: st.Inodes - 1, Bytes: st.Bytes, Pinned: o.Pinned,
-	}
+	}}
 	if r.Name == "" {
 		r.Name = fmt.Sprintf("cp-%d", r.Seq)
 	}
@@ -158,20 +152,22 @@ func (ss Snapshots) describe(tx *live.Tx, o CaptureOptions) (storedSnapshot, err
 	return r, nil
 }
 
-// applyCapture freezes the present state under the name of the record.
-func (c *catalogue) applyCapture(tx *live.Tx, r storedSnapshot) (*snap, error) {
+// captureRecord freezes the present state under a name.
+type captureRecord struct{ storedSnapshot }
+
+func (r *captureRecord) apply(c *catalogue, tx *live.Tx) error {
 	tx.UseView(r.View)
 	w, ok := c.workspaces[r.WS]
 	if !ok {
-		return nil, fmt.Errorf("%w: %s", ErrNoFork, r.Name)
+		return fmt.Errorf("%w: %s", ErrNoFork, r.Name)
 	}
 	st, err := tx.Capture(r.WS)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	w.head = r.Name
 	w.at = tx.Changed(w.view)
-	return c.keepState(r, st)
+	return c.keepState(r.storedSnapshot, st)
 }
 
 // WaitSealed waits until a snapshot has its id. Everything acknowledged before
@@ -238,11 +234,7 @@ func (ss Snapshots) DeleteAll(names []string, c live.Caller) ([]string, error) {
 			}
 			r.Views, gone = append(r.Views, sn.View), append(gone, sn.Name)
 		}
-		if err := s.journal(tx, recDelete, r); err != nil {
-			return err
-		}
-		s.cat.applyDelete(r)
-		return nil
+		return s.commit(tx, recDelete, &r)
 	})
 	if err != nil {
 		return nil, err
@@ -253,7 +245,11 @@ func (ss Snapshots) DeleteAll(names []string, c live.Caller) ([]string, error) {
 	return gone, nil
 }
 
-func (c *catalogue) applyDelete(r deleteRecord) {
+type deleteRecord struct {
+	Views []uint32 `json:"views"`
+}
+
+func (r *deleteRecord) apply(c *catalogue, _ *live.Tx) error {
 	var gone []*snap
 	for _, view := range r.Views {
 		if sn, ok := c.snaps[view]; ok {
@@ -264,6 +260,7 @@ func (c *catalogue) applyDelete(r deleteRecord) {
 		c.remove(gone...)
 		c.gc.remove()
 	}
+	return nil
 }
 
 // Rename gives a snapshot another name.
@@ -288,12 +285,7 @@ func (ss Snapshots) Rename(a, b string, c live.Caller) error {
 		if err := ss.mayRename(c); err != nil {
 			return err
 		}
-		r := renameRecord{View: sn.View, Name: b}
-		if err := s.journal(tx, recRename, r); err != nil {
-			return err
-		}
-		s.cat.applyRename(r)
-		return nil
+		return s.commit(tx, recRename, &renameRecord{View: sn.View, Name: b})
 	})
 	if err == nil {
 		s.event(Event{Workspace: ss.w.view, Action: "renamed-snapshot", From: old, Detail: b, Caller: c})
@@ -301,10 +293,15 @@ func (ss Snapshots) Rename(a, b string, c live.Caller) error {
 	return err
 }
 
-func (c *catalogue) applyRename(r renameRecord) {
+type renameRecord struct {
+	View uint32 `json:"view"`
+	Name string `json:"name"`
+}
+
+func (r *renameRecord) apply(c *catalogue, _ *live.Tx) error {
 	sn, ok := c.snaps[r.View]
 	if !ok {
-		return
+		return nil
 	}
 	if w, ok := c.workspaces[sn.ws]; ok {
 		delete(w.byName, sn.Name)
@@ -312,10 +309,11 @@ func (c *catalogue) applyRename(r renameRecord) {
 		if w.head == sn.Name {
 			w.head = r.Name
 		}
-		c.touchWS(w.view)
+		c.changed(w.view)
 	}
 	sn.Name = r.Name
 	c.touchSnap(sn.View)
+	return nil
 }
 
 // Amend changes what is written down about a snapshot: pin, labels, expiry,
@@ -330,23 +328,21 @@ func (ss Snapshots) Amend(name string, fn func(*Info)) error {
 		i := sn.Info
 		fn(&i)
 		i.Name, i.Seq, i.ID, i.View = sn.Name, sn.Seq, sn.ID, sn.View
-		r := i.stored(sn.ws)
-		if err := s.journal(tx, recAmend, r); err != nil {
-			return err
-		}
-		s.cat.applyAmend(r)
-		return nil
+		return s.commit(tx, recAmend, &amendRecord{i.stored(sn.ws)})
 	})
 }
 
-func (c *catalogue) applyAmend(r storedSnapshot) {
+type amendRecord struct{ storedSnapshot }
+
+func (r *amendRecord) apply(c *catalogue, _ *live.Tx) error {
 	sn, ok := c.snaps[r.View]
 	if !ok {
-		return
+		return nil
 	}
 	was := sn.Info
 	sn.Info = r.info()
 	sn.Name, sn.ID, sn.Sealed = was.Name, was.ID, was.Sealed
 	sn.UniqueBytes = max(was.UniqueBytes, r.UniqueBytes)
 	c.touchSnap(sn.View)
+	return nil
 }

@@ -54,35 +54,15 @@ type journalRoot struct {
 	id    cas.Hash
 }
 
-// dirty are the views of workspaces and snapshots whose records changed, and of snapshots
-// that were removed.
-type dirty struct{ workspaces, snaps, removed map[uint32]bool }
+// dirty are the views of snapshots that changed or were removed, and of workspaces that
+// ended. A checkpoint writes all workspaces that there are.
+type dirty struct{ snaps, ended map[uint32]bool }
 
-func newDirty() dirty {
-	return dirty{make(map[uint32]bool), make(map[uint32]bool), make(map[uint32]bool)}
-}
+func newDirty() dirty { return dirty{make(map[uint32]bool), make(map[uint32]bool)} }
 
 func (d dirty) add(o dirty) {
-	maps.Copy(d.workspaces, o.workspaces)
 	maps.Copy(d.snaps, o.snaps)
-	maps.Copy(d.removed, o.removed)
-}
-
-func (d dirty) keys() []string {
-	var keys []string
-	for view := range d.snaps {
-		keys = append(keys, snapKey(view))
-	}
-	for view := range d.removed {
-		if !d.snaps[view] {
-			keys = append(keys, snapKey(view))
-		}
-	}
-	for view := range d.workspaces {
-		keys = append(keys, wsKey(view))
-	}
-	slices.Sort(keys)
-	return keys
+	maps.Copy(d.ended, o.ended)
 }
 
 // storedWorkspace is the catalogue's record of a workspace.
@@ -117,11 +97,7 @@ func (c *catalogue) touchSnap(view uint32) {
 	}
 }
 
-func (c *catalogue) touchWS(view uint32) {
-	c.dirty.workspaces[view] = true
-	c.changed(view)
-}
-
+// changed counts a change of a workspace, see Workspace.Changes.
 func (c *catalogue) changed(workspace uint32) {
 	if w, ok := c.workspaces[workspace]; ok {
 		w.changes++
@@ -143,7 +119,7 @@ func (c *catalogue) add(s *snap) {
 	if s.Seq >= w.nextSeq {
 		w.nextSeq = s.Seq + 1
 	}
-	c.touchWS(s.ws)
+	c.changed(s.ws)
 	if s.View == w.base {
 		return
 	}
@@ -160,8 +136,7 @@ func (c *catalogue) remove(gone ...*snap) {
 			c.bytes -= s.Bytes
 		}
 		delete(c.snaps, s.View)
-		delete(c.dirty.snaps, s.View)
-		c.dirty.removed[s.View] = true
+		c.dirty.snaps[s.View] = true
 		w, ok := c.workspaces[s.ws]
 		if !ok {
 			continue
@@ -170,7 +145,7 @@ func (c *catalogue) remove(gone ...*snap) {
 			delete(w.byName, s.Name)
 		}
 		listed[w] = append(listed[w], s)
-		c.touchWS(s.ws)
+		c.changed(s.ws)
 	}
 	for w, gone := range listed {
 		slices.SortFunc(gone, bySeq)

@@ -168,7 +168,7 @@ func (p *checkpointer) checkpoint(ctx context.Context) error {
 	}
 	p.room.stored.Store(p.cas.Stats().Stored)
 	p.gc.signal.Up()
-	p.figures.checkpointed(time.Since(start))
+	p.figures.note(func(f *Figures) { f.Checkpoints++; f.LastCheckpoint = msSince(start) })
 	return nil
 }
 
@@ -284,21 +284,24 @@ func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
 	}
 	p.look(func(*live.Tx) {
 		for view, sn := range c.snaps {
-			values[snapKey(view)] = sn.stored()
+			values[snapKey(view)] = sn.stored(sn.ws)
 		}
 	})
 	var ops []cas.MetaOp
+	for view := range c.dirty.snaps {
+		if c.snaps[view] == nil {
+			ops = append(ops, cas.MetaOp{Key: snapKey(view), Delete: true})
+		}
+	}
+	for view := range c.dirty.ended {
+		ops = append(ops, cas.MetaOp{Key: wsKey(view), Delete: true})
+	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		b, err := json.Marshal(values[key])
 		if err != nil {
 			return nil, err
 		}
 		ops = append(ops, cas.MetaOp{Key: key, Value: b})
-	}
-	for _, key := range c.dirty.keys() {
-		if values[key] == nil {
-			ops = append(ops, cas.MetaOp{Key: key, Delete: true})
-		}
 	}
 	return ops, nil
 }

@@ -70,19 +70,21 @@ func (w *Workspace) lease(tx *live.Tx, ttl time.Duration) error {
 	if ttl <= 0 {
 		return nil
 	}
-	r := leaseRecord{View: w.view, Expires: w.store.after(ttl)}
-	if err := w.store.journal(tx, recLease, r); err != nil {
-		return err
-	}
-	w.store.cat.applyLease(r)
-	return nil
+	return w.store.commit(tx, recLease, &leaseRecord{View: w.view, Expires: w.store.after(ttl)})
 }
 
-func (c *catalogue) applyLease(r leaseRecord) {
+// leaseRecord sets when a fork ends by itself.
+type leaseRecord struct {
+	View    uint32     `json:"view"`
+	Expires *time.Time `json:"expires,omitempty"`
+}
+
+func (r *leaseRecord) apply(c *catalogue, _ *live.Tx) error {
 	if w, ok := c.workspaces[r.View]; ok {
 		w.expires = r.Expires
-		c.touchWS(r.View)
+		c.changed(r.View)
 	}
+	return nil
 }
 
 // left returns the newest snapshot that the fork of a label left, nil if there is none.

@@ -60,7 +60,6 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 		return Compacted{}, err
 	}
 	out := Compacted{Removed: []string{}, Kept: []string{}}
-	var made *snap
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		if err := ss.mayCompact(o, snaps); err != nil {
 			return err
@@ -70,15 +69,11 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 			return err
 		}
 		r.ID, r.Files, r.Bytes, r.Parent = id.String(), st.Inodes-1, st.Bytes, ""
-		p := pullRecord{r, highest + 1}
-		if err := s.journal(tx, recPull, p); err != nil {
+		if err := s.commit(tx, recPull, &pullRecord{r, highest + 1}); err != nil {
 			return err
 		}
-		if err := s.cat.applyPull(tx, p); err != nil {
-			return err
-		}
-		made = s.cat.snaps[r.View]
-		gone := deleteRecord{}
+		out.Info = s.cat.snaps[r.View].Info
+		var gone deleteRecord
 		for _, sn := range snaps {
 			if sn.Pinned {
 				out.Kept = append(out.Kept, sn.Name)
@@ -87,12 +82,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 			gone.Views = append(gone.Views, sn.View)
 			out.Removed = append(out.Removed, sn.Name)
 		}
-		if err := s.journal(tx, recDelete, gone); err != nil {
-			return err
-		}
-		s.cat.applyDelete(gone)
-		out.Info = made.Info
-		return nil
+		return s.commit(tx, recDelete, &gone)
 	})
 	if err != nil {
 		return Compacted{}, err

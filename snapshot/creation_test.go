@@ -8,13 +8,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 var errNoRemote = errors.New("there is no such remote")
 
 // fails is how a store is opened that cannot begin with its remote.
-var fails = Options{Quiet: true, Connect: func(Connecting) (Elsewhere, error) { return nil, errNoRemote }}
+var fails = Options{Quiet: true, Connect: func(Connecting) (elsewhere.Place, error) { return nil, errNoRemote }}
 
 // An opening that fails removes what it made, and nothing else.
 func TestFailedOpeningRemovesWhatItMade(t *testing.T) {

@@ -204,7 +204,7 @@ func (s *Store) owned(ctx context.Context, h holdings) (map[cas.Hash]int32, erro
 	slices.SortStableFunc(h.kept, func(a, b holding) int { return cmp.Compare(h.order(a.by), h.order(b.by)) })
 	has := make(map[cas.Hash]int32)
 	var by int32
-	mark := s.gc.markHere(func(id cas.Hash) (more bool) {
+	mark := s.objects.Here(func(id cas.Hash) (more bool) {
 		before, known := has[id]
 		now := by
 		if known {

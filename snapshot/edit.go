@@ -97,8 +97,8 @@ func (s *Store) commitEdit(w *Workspace, e *live.Edit, r *editRecord, undo bool,
 	return inv, err
 }
 
-// applyEdit is for recovery.
-func (c *catalogue) applyEdit(tx *live.Tx, r editRecord) error {
+// apply is for recovery.
+func (r *editRecord) apply(c *catalogue, tx *live.Tx) error {
 	w, ok := c.workspaces[r.WS]
 	if !ok {
 		return fmt.Errorf("%w: a change of a fork that has ended", ErrNoFork)
@@ -115,11 +115,11 @@ func (c *catalogue) applyEdit(tx *live.Tx, r editRecord) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.finishEdit(tx, w, e, &r)
+	_, err = c.finishEdit(tx, w, e, r)
 	return err
 }
 
-func (c *catalogue) loadEdit(e *live.Edit, r editRecord) error {
+func (c *catalogue) loadEdit(e *live.Edit, r *editRecord) error {
 	h, err := cas.ParseHash(r.State)
 	if err != nil {
 		return err
@@ -134,11 +134,10 @@ func (c *catalogue) loadEdit(e *live.Edit, r editRecord) error {
 // finishEdit captures the state before, and puts the edited one in place.
 func (c *catalogue) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editRecord) (live.Invalidation, error) {
 	if r.Pre.Name != "" {
-		pre, err := c.applyCapture(tx, r.Pre)
-		if err != nil {
+		if err := (&captureRecord{r.Pre}).apply(c, tx); err != nil {
 			return live.Invalidation{}, err
 		}
-		w.undo = pre.View
+		w.undo = r.Pre.View
 	}
 	if c.ckpt.changes.Add(int64(e.Changes)) >= checkpointRecords {
 		c.ckpt.signal.Up()

@@ -2,30 +2,15 @@ package snapshot
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
-
-// Elsewhere has objects that the store need not have: those of snapshots that are
-// on a remote.
-type Elsewhere interface {
-	// Any reports whether there is anything elsewhere.
-	Any() bool
-	// Has reports whether it has an object, and with it all that is below. It may
-	// wait for a network.
-	Has(h cas.Hash) (bool, error)
-	// Get is cas.Store.Get. It may wait, too.
-	Get(h cas.Hash, dst []byte) ([]byte, error)
-	// Near is Get without waiting: for what is not on this machine it gives a
-	// live.Absent error.
-	Near(h cas.Hash, dst []byte) ([]byte, error)
-}
 
 // Connecting is what Options.Connect is told.
 type Connecting struct {
@@ -36,62 +21,16 @@ type Connecting struct {
 	Start func(*Start)
 }
 
-func (s opening) connect(first bool) (Elsewhere, error) {
+func (s opening) connect(first bool) (elsewhere.Place, error) {
 	if s.opt.Connect == nil {
 		return nil, nil
 	}
 	return s.opt.Connect(Connecting{Disk: s.opt.FS, Dir: s.dir, First: first, Start: func(start *Start) { s.start = start }})
 }
 
-// objects reads from elsewhere what the store has not. Nothing that is read so is
-// put into the store: a cache is not the store's business, and what is sealed here
-// on top of it is complete without.
-type objects struct {
-	*cas.Store
-	elsewhere Elsewhere
-}
-
-func (o objects) Get(h cas.Hash, dst []byte) ([]byte, error) {
-	b, err := o.Store.Get(h, dst)
-	if o.elsewhere != nil && isNotFound(err) {
-		b, err = o.elsewhere.Get(h, dst)
-	}
-	if isNotFound(err) {
-		o.CheckIndex()
-	}
-	return b, err
-}
-
-// near is objects for whoever holds a lock.
-type near struct{ objects }
-
-func (o near) Get(h cas.Hash, dst []byte) ([]byte, error) {
-	b, err := o.Store.Get(h, dst)
-	if o.elsewhere != nil && isNotFound(err) {
-		b, err = o.elsewhere.Near(h, dst)
-	}
-	if isNotFound(err) {
-		o.CheckIndex()
-	}
-	return b, err
-}
-
 // Object appends the bytes of an object to dst[:0], wherever it is. Errors are
 // those of cas.Store.Get.
 func (s *Store) Object(h cas.Hash, dst []byte) ([]byte, error) { return s.objects.Get(h, dst) }
-
-// onlyElsewhere reports whether nothing of an object, nor of what is below it, is in
-// the store. What is sealed here goes into the store with all its parents, so below
-// a page that the store has not there is nothing of it.
-func (o objects) onlyElsewhere(h cas.Hash) (bool, error) {
-	if o.elsewhere == nil {
-		return false, nil
-	}
-	if here, err := o.Has(h); here || err != nil {
-		return false, err
-	}
-	return o.elsewhere.Has(h)
-}
 
 // A Start is the snapshot that a new store begins with, instead of an empty tree.
 // Its objects are elsewhere.
@@ -107,7 +46,7 @@ func (s opening) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State
 	if err := checkPulled(info); err != nil {
 		return nil, err
 	}
-	st, highest, err := s.pushedState(start.ID)
+	st, highest, err := s.objects.Pushed(s.src, start.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -118,46 +57,15 @@ func (s opening) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State
 	}
 	r := pulled(info, start.ID, st)
 	r.View, r.WS, r.Seq = view, w.view, w.nextSeq
-	return st, s.cat.applyPull(tx, pullRecord{Snapshot: r, NextIno: highest + 1})
-}
-
-// pushedState loads a state that was made elsewhere, and finds the highest number of
-// its inodes: what is made here gets others.
-func (s *core) pushedState(id cas.Hash) (st *tree.State, highest uint64, err error) {
-	if st, err = tree.Load(s.src, id); err == nil {
-		highest, err = st.Highest(s.src)
-	}
-	if err == nil {
-		// The pages with the root are stored here, so that mounting needs no network.
-		src := tree.NewSource(copied{s.objects}, nil, 1<<20)
-		var again *tree.State
-		if again, err = tree.Load(src, id); err == nil {
-			_, err = again.Get(src, live.RootIno)
-		}
-	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("snapshot %s: %w", id, err)
-	}
-	return st, highest, nil
-}
-
-// copied stores the tree pages that are read.
-type copied struct{ objects }
-
-func (c copied) Get(h cas.Hash, dst []byte) ([]byte, error) {
-	b, err := c.objects.Get(h, dst)
-	if err == nil {
-		_, err = c.Put(cas.KindTree, b)
-	}
-	return b, err
+	return st, (&pullRecord{r, highest + 1}).apply(s.cat, tx)
 }
 
 // pulled is the record of a snapshot that was made elsewhere.
 func pulled(i Info, id cas.Hash, st *tree.State) storedSnapshot {
-	return storedSnapshot{
+	return storedSnapshot{Info: Info{
 		Name: i.Name, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: KindPull,
 		ID: id.String(), Files: st.Inodes - 1, Bytes: st.Bytes,
-	}
+	}}
 }
 
 type pullRecord struct {
@@ -170,7 +78,7 @@ type pullRecord struct {
 // returns.
 func (rs Remotes) Pulled(i Info, id cas.Hash, c live.Caller) (Info, error) {
 	s := rs.w.store
-	st, highest, err := s.pushedState(id)
+	st, highest, err := s.objects.Pushed(s.src, id)
 	if err != nil {
 		return Info{}, err
 	}
@@ -185,11 +93,7 @@ func (rs Remotes) Pulled(i Info, id cas.Hash, c live.Caller) (Info, error) {
 			return err
 		}
 		r.WS, r.Seq = rs.w.view, rs.w.nextSeq
-		p := pullRecord{r, highest + 1}
-		if err := s.journal(tx, recPull, p); err != nil {
-			return err
-		}
-		return s.cat.applyPull(tx, p)
+		return s.commit(tx, recPull, &pullRecord{r, highest + 1})
 	})
 	if err != nil {
 		return Info{}, err
@@ -226,7 +130,7 @@ func (rs Remotes) mayPull(i Info) error {
 	return nil
 }
 
-func (c *catalogue) applyPull(tx *live.Tx, r pullRecord) error {
+func (r *pullRecord) apply(c *catalogue, tx *live.Tx) error {
 	tx.UseView(r.Snapshot.View)
 	tx.SetCounters(r.NextIno, 0)
 	sn, err := r.Snapshot.load()

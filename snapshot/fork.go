@@ -58,7 +58,7 @@ func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 }
 
 func (fs Forks) forked(fork *Workspace, o ForkOptions, start time.Time) {
-	fs.w.store.figures.forked(time.Since(start))
+	fs.w.store.figures.note(func(f *Figures) { f.Forks++; f.LastForkMs = msSince(start) })
 	fs.w.store.event(Event{Workspace: fs.w.view, Action: "forked", From: fork.BeganFrom(), Detail: o.Name, Caller: o.Caller})
 }
 
@@ -94,10 +94,8 @@ func (fs Forks) make(tx *live.Tx, o ForkOptions) (*Workspace, error) {
 	}
 	r.Base.WS, r.Base.Name, r.Base.Kind = r.View, "base", KindFork
 	r.Base.Created, r.Base.UID, r.Base.PID = s.opt.Now(), o.Caller.UID, o.Caller.PID
-	if err := s.journal(tx, recFork, r); err != nil {
-		return nil, err
-	}
-	return s.cat.applyFork(tx, r)
+	err = s.commit(tx, recFork, &r)
+	return s.cat.workspaces[r.View], err
 }
 
 // after is the time when a ttl that begins now is over, nil for none.
@@ -109,22 +107,36 @@ func (s *core) after(ttl time.Duration) *time.Time {
 	return &t
 }
 
-func (c *catalogue) applyFork(tx *live.Tx, r forkRecord) (*Workspace, error) {
+type forkRecord struct {
+	WS   uint32         `json:"ws"`   // the parent
+	View uint32         `json:"view"` // of the fork
+	Name string         `json:"name"`
+	Base storedSnapshot `json:"base"`
+	// From is the view of the snapshot that it starts from; the present state
+	// when Now is set.
+	From uint32 `json:"from"`
+	Now  bool   `json:"now"`
+	// Claim is the label that it was claimed by.
+	Claim   string     `json:"claim,omitempty"`
+	Expires *time.Time `json:"expires,omitempty"`
+}
+
+func (r *forkRecord) apply(c *catalogue, tx *live.Tx) error {
 	parent, ok := c.workspaces[r.WS]
 	if !ok {
-		return nil, fmt.Errorf("%w: the parent of %s", ErrNoFork, r.Name)
+		return fmt.Errorf("%w: the parent of %s", ErrNoFork, r.Name)
 	}
 	st, err := tx.Capture(r.WS)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if !r.Now {
 		sn, ok := c.snaps[r.From]
 		if !ok {
-			return nil, fmt.Errorf("%w: fork %s from a snapshot that is gone", ErrNotFound, r.Name)
+			return fmt.Errorf("%w: fork %s from a snapshot that is gone", ErrNotFound, r.Name)
 		}
 		if st, err = c.stateOf(sn); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	tx.UseView(r.View)
@@ -133,11 +145,11 @@ func (c *catalogue) applyFork(tx *live.Tx, r forkRecord) (*Workspace, error) {
 	w.claim, w.expires = r.Claim, r.Expires
 	w.policy = parent.policy
 	c.workspaces[r.View] = w
-	c.touchWS(r.View)
+	c.changed(r.View)
 	parent.forks[r.Name] = w
 	tx.AddView(r.View, st)
 	w.at = tx.Changed(w.view)
-	return w, c.setOrigin(tx, w, st, r.Base)
+	return c.setOrigin(tx, w, st, r.Base)
 }
 
 // BeganFrom is the name that the snapshot had which a fork began from; "" if it was a
@@ -199,12 +211,7 @@ func (fs Forks) Rename(a, b string, c live.Caller) error {
 		if _, used := fs.w.forks[b]; used {
 			return errs.New(errs.Exist, "name in use: there is a fork %q already", b)
 		}
-		r := renameForkRecord{View: f.view, Name: b}
-		if err := s.journal(tx, recRenameFork, r); err != nil {
-			return err
-		}
-		s.cat.applyRenameFork(r)
-		return nil
+		return s.commit(tx, recRenameFork, &renameForkRecord{View: f.view, Name: b})
 	})
 	if err == nil {
 		s.event(Event{Workspace: fs.w.view, Action: "renamed-fork", From: a, Detail: b, Caller: c})
@@ -212,15 +219,21 @@ func (fs Forks) Rename(a, b string, c live.Caller) error {
 	return err
 }
 
-func (c *catalogue) applyRenameFork(r renameForkRecord) {
+type renameForkRecord struct {
+	View uint32 `json:"view"`
+	Name string `json:"name"`
+}
+
+func (r *renameForkRecord) apply(c *catalogue, _ *live.Tx) error {
 	f, ok := c.workspaces[r.View]
 	if !ok {
-		return
+		return nil
 	}
 	if p, ok := c.workspaces[f.parent]; ok {
 		delete(p.forks, f.name)
 		p.forks[r.Name] = f
 	}
 	f.name = r.Name
-	c.touchWS(f.view)
+	c.changed(f.view)
+	return nil
 }

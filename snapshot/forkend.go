@@ -86,10 +86,7 @@ func (fs Forks) end(name string, c live.Caller, may func(f *Workspace) error,
 		if err := keep(tx, f, c, &r); err != nil {
 			return err
 		}
-		if err := s.journal(tx, recEndFork, r); err != nil {
-			return err
-		}
-		return s.cat.applyEndFork(tx, r)
+		return s.commit(tx, recEndFork, &r)
 	})
 	if err != nil {
 		return Info{}, err
@@ -167,9 +164,18 @@ func (fs Forks) freeName(name string) string {
 	}
 }
 
-func (c *catalogue) applyEndFork(tx *live.Tx, r endForkRecord) error {
+type endForkRecord struct {
+	View uint32          `json:"view"`
+	Last *storedSnapshot `json:"last"`
+	// Full is the bookmark of a fork that was emptied before it was ended.
+	Full *storedSnapshot `json:"full,omitempty"`
+	// Inside are the forks in it, which end before it; each after those in it.
+	Inside []uint32 `json:"inside,omitempty"`
+}
+
+func (r *endForkRecord) apply(c *catalogue, tx *live.Tx) error {
 	for _, view := range r.Inside {
-		if err := c.applyEndFork(tx, endForkRecord{View: view}); err != nil {
+		if err := (&endForkRecord{View: view}).apply(c, tx); err != nil {
 			return err
 		}
 	}
@@ -192,20 +198,20 @@ func (c *catalogue) applyEndFork(tx *live.Tx, r endForkRecord) error {
 	if parent := c.parent(f); parent != nil {
 		delete(parent.forks, f.name)
 	}
-	c.touchWS(f.view)
+	c.dirty.ended[f.view] = true
 	c.gc.remove()
 	return nil
 }
 
 // keepOfFork makes snapshots of the parent of what is left of a fork.
-func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r endForkRecord) error {
+func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r *endForkRecord) error {
 	if full, ok := c.snaps[f.before]; ok && r.Full != nil {
 		was, err := c.stateOf(full)
 		if err != nil {
 			return err
 		}
 		tx.UseView(r.Full.View)
-		if _, err := c.keepState(*r.Full, was); err != nil {
+		if err := c.keepState(*r.Full, was); err != nil {
 			return err
 		}
 	}
@@ -217,6 +223,5 @@ func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r endForkRecord) error
 		return err
 	}
 	tx.UseView(r.Last.View)
-	_, err = c.keepState(*r.Last, st)
-	return err
+	return c.keepState(*r.Last, st)
 }

@@ -72,7 +72,7 @@ func (g *collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 	}
 	g.room.stored.Store(g.cas.Stats().Stored)
 	g.done(removed, g.room.stored.Load())
-	g.figures.collected()
+	g.figures.note(func(f *Figures) { f.GarbageCollects++ })
 	return full != nil, nil
 }
 
@@ -82,27 +82,13 @@ func (g *collector) mark(ctx context.Context, keep func(cas.Hash) bool) error {
 	if err != nil {
 		return err
 	}
-	keep = g.markHere(keep)
+	keep = g.objects.Here(keep)
 	for _, st := range states {
 		if err := st.Mark(ctx, g.src, g.salvage.incomplete.Load(), keep); err != nil {
 			return needsRepair(err)
 		}
 	}
 	return nil
-}
-
-// markHere passes over what is only elsewhere. An error is found again by keep. The
-// states to be marked are known already: what they read from elsewhere is there.
-func (g *collector) markHere(keep func(cas.Hash) bool) func(cas.Hash) bool {
-	if g.objects.elsewhere == nil || !g.objects.elsewhere.Any() {
-		return keep
-	}
-	return func(h cas.Hash) bool {
-		if only, err := g.objects.onlyElsewhere(h); only && err == nil {
-			return false
-		}
-		return keep(h)
-	}
 }
 
 // roots are all states that gc keeps, with what is below them. This is the only list:

@@ -123,15 +123,14 @@ func (w *Workspace) Begin(c live.Caller) error {
 		if err != nil {
 			return err
 		}
-		r := storedSnapshot{View: view, WS: w.view, Name: "base", Kind: KindImport, Created: s.opt.Now(), UID: c.UID, PID: c.PID}
-		if err := s.journal(tx, recBegin, r); err != nil {
-			return err
-		}
-		return s.cat.applyBegin(tx, r)
+		r := storedSnapshot{view, w.view, Info{Name: "base", Kind: KindImport, Created: s.opt.Now(), UID: c.UID, PID: c.PID}}
+		return s.commit(tx, recBegin, &beginRecord{r})
 	})
 }
 
-func (c *catalogue) applyBegin(tx *live.Tx, r storedSnapshot) error {
+type beginRecord struct{ storedSnapshot }
+
+func (r *beginRecord) apply(c *catalogue, tx *live.Tx) error {
 	w, ok := c.workspaces[r.WS]
 	if !ok {
 		return nil
@@ -148,5 +147,5 @@ func (c *catalogue) applyBegin(tx *live.Tx, r storedSnapshot) error {
 	}
 	w.nextSeq, w.undo, w.head = 1, 0, ""
 	w.at = tx.Changed(w.view)
-	return c.setOrigin(tx, w, st, r)
+	return c.setOrigin(tx, w, st, r.storedSnapshot)
 }

@@ -31,10 +31,12 @@ func TestHalfDoneChangeIsNotCommitted(t *testing.T) {
 			return err
 		}
 		r := deleteRecord{Views: []uint32{sn.View}}
-		if err := s.journal(tx, recDelete, r); err != nil {
+		if err := s.journal(tx, recDelete, &r); err != nil {
 			return err
 		}
-		s.cat.applyDelete(r)
+		if err := r.apply(s.cat, tx); err != nil {
+			return err
+		}
 		return failed
 	})
 	if !errors.Is(err, failed) {

@@ -89,57 +89,19 @@ type snap struct {
 }
 
 // storedSnapshot is the catalogue's record of a snapshot, in the metadata of the
-// chunk store and in the journal. FORMAT.md has it; Info is what users see.
+// chunk store and in the journal.
 type storedSnapshot struct {
-	View        uint32            `json:"view"`
-	WS          uint32            `json:"ws"` // view of its workspace
-	Name        string            `json:"name"`
-	Seq         uint64            `json:"seq,omitempty"`
-	ID          string            `json:"id,omitempty"` // of the sealed state
-	Parent      string            `json:"parent,omitempty"`
-	Kind        string            `json:"kind"`
-	Message     string            `json:"message,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Created     time.Time         `json:"created"`
-	Expires     *time.Time        `json:"expires,omitempty"`
-	UID         uint32            `json:"uid"`
-	PID         uint32            `json:"pid,omitempty"`
-	Command     string            `json:"command,omitempty"`
-	Files       int64             `json:"files"`
-	Bytes       int64             `json:"bytes"`
-	UniqueBytes int64             `json:"unique_bytes,omitempty"`
-	Counts      Counts            `json:"counts"`
-	FirstEvent  uint64            `json:"first_event,omitempty"`
-	LastEvent   uint64            `json:"last_event,omitempty"`
-	GitCommits  []string          `json:"git_commits,omitempty"`
-	Pinned      bool              `json:"pinned,omitempty"`
-	Claim       string            `json:"claim,omitempty"`
-	Actors      []string          `json:"actors,omitempty"`
+	View uint32 `json:"view"`
+	WS   uint32 `json:"ws"` // view of its workspace
+	Info
 }
 
-func (s *snap) stored() storedSnapshot { return s.Info.stored(s.ws) }
-
-func (i *Info) stored(ws uint32) storedSnapshot {
-	return storedSnapshot{
-		View: i.View, WS: ws, Name: i.Name, Seq: i.Seq, ID: i.ID, Parent: i.Parent, Kind: i.Kind,
-		Message: i.Message, Labels: i.Labels, Created: i.Created, Expires: i.Expires,
-		UID: i.UID, PID: i.PID, Command: i.Command, Files: i.Files, Bytes: i.Bytes, UniqueBytes: i.UniqueBytes,
-		Counts: i.Counts, FirstEvent: i.FirstEvent, LastEvent: i.LastEvent, GitCommits: i.GitCommits, Pinned: i.Pinned, Claim: i.Claim, Actors: i.Actors,
-	}
-}
+func (i *Info) stored(ws uint32) storedSnapshot { return storedSnapshot{i.View, ws, *i} }
 
 // info is what users see of a record.
 func (r *storedSnapshot) info() Info {
-	i := Info{
-		View: r.View, Name: r.Name, Seq: r.Seq, ID: r.ID, Parent: r.Parent, Kind: r.Kind,
-		Message: r.Message, Labels: r.Labels, Created: r.Created, Expires: r.Expires,
-		UID: r.UID, PID: r.PID, Files: r.Files, Bytes: r.Bytes, UniqueBytes: r.UniqueBytes,
-		Counts: r.Counts, FirstEvent: r.FirstEvent, LastEvent: r.LastEvent, GitCommits: r.GitCommits, Pinned: r.Pinned, Claim: r.Claim, Actors: r.Actors,
-		Sealed: r.ID != "",
-	}
-	if n := len(r.GitCommits); n > 0 {
-		i.GitCommit = r.GitCommits[n-1]
-	}
+	i := r.Info
+	i.View, i.Sealed = r.View, r.ID != ""
 	return i
 }
 

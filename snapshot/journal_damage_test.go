@@ -17,6 +17,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/snapshot/verify"
 )
 
 // flipIn changes a bit of the first place in a folder's files that holds what.
@@ -84,7 +85,7 @@ func TestJournalDamagedInUse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []snapshot.Affected{{Workspace: "main", Path: "bad"}, {Workspace: "main", Snapshot: "v1", Path: "bad"}}
+		want := []verify.Affected{{Workspace: "main", Path: "bad"}, {Workspace: "main", Snapshot: "v1", Path: "bad"}}
 		if !slices.Equal(r.Affected, want) {
 			t.Errorf("%s: verify names %v, want %v", when, r.Affected, want)
 		}

@@ -182,11 +182,7 @@ func (k *keeper) cullSome(w *Workspace, now time.Time, rules policy.Policy, view
 		if len(r.Views) == 0 {
 			return nil
 		}
-		if err := k.journal(tx, recDelete, r); err != nil {
-			return err
-		}
-		k.cat.applyDelete(r)
-		return nil
+		return k.commit(tx, recDelete, &r)
 	})
 	return names, err
 }

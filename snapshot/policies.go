@@ -38,12 +38,7 @@ func (w *Workspace) changePolicy(change func(policy.Policy) (policy.Policy, erro
 		if w.fork && p.Push != w.policy.Push {
 			return errs.New(errs.Invalid, "malformed request: policy: what is pushed is a matter of the policy of main")
 		}
-		r := policyRecord{WS: w.view, Policy: p}
-		if err := s.journal(tx, recPolicy, r); err != nil {
-			return err
-		}
-		s.cat.applyPolicy(r)
-		return nil
+		return s.commit(tx, recPolicy, &policyRecord{WS: w.view, Policy: p})
 	})
 	if err == nil {
 		s.event(Event{Workspace: w.view, Action: "policy", Caller: c})
@@ -51,15 +46,19 @@ func (w *Workspace) changePolicy(change func(policy.Policy) (policy.Policy, erro
 	return p, err
 }
 
-func (c *catalogue) applyPolicy(r policyRecord) {
-	w, ok := c.workspaces[r.WS]
-	if !ok {
-		return
+type policyRecord struct {
+	WS     uint32        `json:"ws"`
+	Policy policy.Policy `json:"policy"`
+}
+
+func (r *policyRecord) apply(c *catalogue, _ *live.Tx) error {
+	if w, ok := c.workspaces[r.WS]; ok {
+		w.policy = r.Policy
+		c.changed(r.WS)
+		c.keep.signal.Up()
+		c.refreshLimit()
 	}
-	w.policy = r.Policy
-	c.touchWS(r.WS)
-	c.keep.signal.Up()
-	c.refreshLimit()
+	return nil
 }
 
 // refreshLimit takes the limits of bytes from the policy of main.

@@ -99,7 +99,7 @@ func (s opening) makeMain(tx *live.Tx) error {
 	st := s.emptyTree(tx, now)
 	w := s.cat.newWorkspace(live.MainView, "main")
 	s.cat.workspaces[w.view] = w
-	base := storedSnapshot{Name: "base", Kind: KindImport, Created: now, UID: s.opt.UID}
+	base := storedSnapshot{Info: Info{Name: "base", Kind: KindImport, Created: now, UID: s.opt.UID}}
 	if start := s.start; start != nil {
 		var err error
 		if st, err = s.beginWith(tx, start, w); err != nil {
@@ -129,21 +129,20 @@ func (c *catalogue) setOrigin(tx *live.Tx, w *Workspace, st *tree.State, r store
 	r.WS = w.view
 	r.Files, r.Bytes = st.Inodes-1, st.Bytes
 	w.base = r.View
-	_, err := c.keepState(r, st)
-	return err
+	return c.keepState(r, st)
 }
 
 // keepState makes a frozen state a snapshot of the catalogue, which the sealer
 // takes up.
-func (c *catalogue) keepState(r storedSnapshot, st *tree.State) (*snap, error) {
+func (c *catalogue) keepState(r storedSnapshot, st *tree.State) error {
 	sn, err := r.load()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	sn.state.Store(st)
 	c.add(sn)
 	c.seal.push(sn)
-	return sn, nil
+	return nil
 }
 
 // loadCatalogue reads the workspaces and snapshots of the checkpoint.
@@ -217,7 +216,7 @@ func (s opening) loadWorkspaces(tx *live.Tx) error {
 func (s opening) loadState(w *Workspace) (*tree.State, error) {
 	st, err := tree.Load(s.src, w.sealed)
 	if err == nil && (s.opt.Salvage || w.view == live.MainView) {
-		_, err = st.Get(s.src.With(near{s.objects}), live.RootIno)
+		_, err = st.Get(s.src.With(s.objects.Near()), live.RootIno)
 	}
 	if st != nil && errs.Of(err) == errs.Away {
 		err = nil

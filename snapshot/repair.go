@@ -13,11 +13,12 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/storedir"
+	"github.com/amberfs/amberfs/snapshot/verify"
 )
 
 // Repair rebuilds the index of a store that nobody has open from its packs and
 // its journal, sets damaged records aside, and verifies the result.
-func Repair(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*Report, error) {
+func Repair(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*verify.Report, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 	r, err := s.Verify(ctx, progress)
 	if err == nil {
 		s.addLoss(r)
-		s.salvage.incomplete.Store(len(r.Affected) > 0 || r.hidden)
+		s.salvage.incomplete.Store(len(r.Affected) > 0 || r.Hidden)
 	}
 	if err = errors.Join(err, s.Close()); err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func ownerOf(name string) (uid, gid uint32, err error) {
 // its journal or the state of a workspace is damaged, is read as Repair would
 // leave it, and the report tells what that would lose. Nothing is changed but the
 // index, and what a kill or a power cut has torn is cut off.
-func Check(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*Report, error) {
+func Check(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*verify.Report, error) {
 	o.Quiet, o.ReadOnly = true, true
 	s, err := Open(dir, o)
 	var locked *storedir.LockedError

@@ -108,7 +108,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	if err != nil {
 		return res, err
 	}
-	s.figures.restored(time.Since(start))
+	s.figures.note(func(f *Figures) { f.Restores++; f.LastRestoreMs = msSince(start) })
 	s.tell(out.inv)
 	if res.Changed > 0 {
 		res.Gone = out.inv.Gone(maxGone)

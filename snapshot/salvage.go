@@ -1,13 +1,14 @@
 package snapshot
 
 import (
-	"cmp"
+	"encoding/json"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/snapshot/verify"
 )
 
 // salvage is what opening a damaged store had to leave out.
@@ -22,7 +23,7 @@ type salvage struct {
 // there is an empty tree.
 func (s opening) readableState(tx *live.Tx, w *Workspace, cause error) *tree.State {
 	s.salvage.replaced = append(s.salvage.replaced, w.name)
-	s.cat.touchWS(w.view)
+	s.cat.changed(w.view)
 	for at := w; at != nil; at = s.cat.parent(at) {
 		for _, sn := range slices.Backward(s.cat.withOrigin(at)) {
 			st, err := s.cat.stateOf(sn)
@@ -42,60 +43,49 @@ func (s opening) readableState(tx *live.Tx, w *Workspace, cause error) *tree.Sta
 }
 
 // addLoss adds to a report what a salvage could not read.
-func (s *Store) addLoss(r *Report) {
+func (s *Store) addLoss(r *verify.Report) {
 	behind := false // there were changes, and nobody knows which
 	for _, d := range s.log.Damage() {
-		if rec := damagedRecord(d); !slices.Contains(r.Damage, rec) {
+		if rec := verify.InJournal(d); !slices.Contains(r.Damage, rec) {
 			r.Damage = append(r.Damage, rec)
 		}
 		behind = behind || d.Pos >= s.ckpt.at.Load() || d.Segment == ""
 	}
 	r.LostChanges = max(r.LostChanges, s.salvage.left.Changes)
 	s.look(func(*live.Tx) {
-		add := func(a Affected) { r.Affected = append(r.Affected, a) }
 		for _, name := range s.salvage.replaced {
-			add(Affected{Workspace: name})
+			r.Affect(verify.Affected{Workspace: name})
 		}
 		for _, w := range s.cat.workspaces {
 			if behind {
-				add(Affected{Workspace: w.name})
+				r.Affect(verify.Affected{Workspace: w.name})
 			}
 		}
 		for view := range s.salvage.left.Views {
 			if w, ok := s.cat.workspaces[view]; ok {
-				add(Affected{Workspace: w.name})
+				r.Affect(verify.Affected{Workspace: w.name})
 			}
 		}
 		for _, f := range s.salvage.left.Foreign {
 			for _, sn := range snapshotsIn(f) {
 				if w, ok := s.cat.workspaces[sn.WS]; ok && w.byName[sn.Name] == nil {
-					add(Affected{Workspace: w.name, Snapshot: sn.Name})
+					r.Affect(verify.Affected{Workspace: w.name, Snapshot: sn.Name})
 				}
 			}
 		}
 	})
-	r.sortAffected()
 }
 
 // snapshotsIn are those that a record which was left out would have made.
 func snapshotsIn(f live.Foreign) []storedSnapshot {
-	var all []storedSnapshot
-	add := func(r storedSnapshot) error { all = append(all, r); return nil }
-	switch f.Type {
-	case recCapture:
-		_ = replayAs(f.Payload, add)
-	case recEdit, recPull, recEndFork:
-		_ = replayAs(f.Payload, func(r struct{ Pre, Snapshot, Last, Full storedSnapshot }) error {
-			all = append(all, r.Pre, r.Snapshot, r.Last, r.Full)
-			return nil
-		})
+	var r struct {
+		captureRecord
+		Pre, Snapshot, Last, Full storedSnapshot
 	}
+	switch f.Type {
+	case recCapture, recEdit, recPull, recEndFork:
+		_ = json.Unmarshal(f.Payload, &r)
+	}
+	all := []storedSnapshot{r.storedSnapshot, r.Pre, r.Snapshot, r.Last, r.Full}
 	return slices.DeleteFunc(all, func(r storedSnapshot) bool { return r.Name == "" })
-}
-
-func (r *Report) sortAffected() {
-	slices.SortFunc(r.Affected, func(a, b Affected) int {
-		return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Snapshot, b.Snapshot), cmp.Compare(a.Path, b.Path))
-	})
-	r.Affected = slices.Compact(r.Affected)
 }

@@ -32,35 +32,14 @@ type Figures struct {
 	GarbageCollects int64   `json:"gcs"`
 }
 
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+// msSince is in milliseconds.
+func msSince(start time.Time) float64 { return float64(time.Since(start).Microseconds()) / 1000 }
 
 func (f *figures) note(fn func(s *Figures)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fn(&f.s)
 }
-
-func (f *figures) captured(d time.Duration) {
-	f.note(func(s *Figures) { s.Captures++; s.LastCaptureMs = ms(d) })
-}
-
-func (f *figures) restored(d time.Duration) {
-	f.note(func(s *Figures) { s.Restores++; s.LastRestoreMs = ms(d) })
-}
-
-func (f *figures) forked(d time.Duration) {
-	f.note(func(s *Figures) { s.Forks++; s.LastForkMs = ms(d) })
-}
-
-func (f *figures) sealed(d time.Duration, added int64) {
-	f.note(func(s *Figures) { s.Seals++; s.LastSealMs = ms(d); s.SealedBytes += added })
-}
-
-func (f *figures) checkpointed(d time.Duration) {
-	f.note(func(s *Figures) { s.Checkpoints++; s.LastCheckpoint = ms(d) })
-}
-
-func (f *figures) collected() { f.note(func(s *Figures) { s.GarbageCollects++ }) }
 
 // Status tells how a workspace and its store are.
 type Status struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/loops"
@@ -51,7 +52,7 @@ type Options struct {
 	ReadOnly bool
 	// Connect, if there is one, is called once the store is locked, before anything
 	// is loaded, and says what it reads from elsewhere.
-	Connect func(Connecting) (Elsewhere, error)
+	Connect func(Connecting) (elsewhere.Place, error)
 }
 
 // A Store is an open store. Its methods may be called from many goroutines.
@@ -78,7 +79,7 @@ type core struct {
 	opt     Options
 	logger  *slog.Logger
 	cas     *cas.Store
-	objects objects // of cas and elsewhere
+	objects elsewhere.Objects
 	log     *journal.Journal
 	src     *tree.Source
 	forest  *live.Forest
@@ -158,7 +159,7 @@ func (s opening) open() error {
 		return errs.New(errs.Damaged, "the packs hold %d objects, but %w", s.cas.Stats().Objects, ErrLost)
 	}
 	s.objects.Store = s.cas
-	if s.objects.elsewhere, err = s.connect(at.first); err != nil {
+	if s.objects.Place, err = s.connect(at.first); err != nil {
 		return err
 	}
 	s.outside.log = s.log
@@ -167,8 +168,8 @@ func (s opening) open() error {
 	if err := s.recover(at); err != nil {
 		return fmt.Errorf("recovering: %w", err)
 	}
-	if s.objects.elsewhere != nil {
-		s.forest.SetSource(s.src.With(near{s.objects}))
+	if s.objects.Place != nil {
+		s.forest.SetSource(s.src.With(s.objects.Near()))
 	}
 	s.room.stored.Store(s.cas.Stats().Stored)
 	if !s.opt.Quiet {

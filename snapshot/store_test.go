@@ -3,6 +3,7 @@ package snapshot_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -374,6 +375,46 @@ func TestCloseTime(t *testing.T) {
 	if journal > size/2 {
 		t.Errorf("the journal keeps %d bytes of what is sealed", journal)
 	}
+}
+
+// What is known of a snapshot is the same after a kill and after a checkpoint.
+func TestInfoIsKept(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	expires := time.Date(2300, 1, 2, 3, 4, 5, 6, time.UTC)
+	made, err := s.Main().Capture(snapshot.CaptureOptions{
+		Name: "v1", Message: "a message", Labels: map[string]string{"k": "v"}, Expires: &expires, Pinned: true,
+		Caller: live.Caller{UID: 7, PID: 8, Command: "make all"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made.Command != "make all" {
+		t.Errorf("the command is %q", made.Command)
+	}
+	same := func(when string, s *snapshot.Store) {
+		t.Helper()
+		i, err := s.Main().Find("v1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		i.ID, i.Sealed, i.UniqueBytes = "", false, 0
+		got, err := json.Marshal(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := json.Marshal(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, when, string(got), string(before))
+	}
+	same("after a kill", afterKill(t, s, dir))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	same("after a checkpoint", s)
 }
 
 func TestNamesAreChecked(t *testing.T) {

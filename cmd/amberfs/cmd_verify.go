@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/verify"
 )
 
 func verifyCommand(a *app) *cobra.Command {
@@ -38,7 +38,7 @@ quarantine. The STORE must not be mounted.`,
 }
 
 // verify asks the daemon, when the store has one, or does it here.
-func (a *app) verify(cmd *cobra.Command, argv []string, repair bool) (*snapshot.Report, error) {
+func (a *app) verify(cmd *cobra.Command, argv []string, repair bool) (*verify.Report, error) {
 	ctx := cmd.Context()
 	var store string
 	var err error
@@ -76,7 +76,7 @@ func (a *app) verify(cmd *cobra.Command, argv []string, repair bool) (*snapshot.
 	}
 	bar := a.newProgress()
 	defer bar.done()
-	var report snapshot.Report
+	var report verify.Report
 	err = c.Do(ctx, service.Verify{}, client.Exchange{Progress: bar.show}, &report)
 	if err != nil && report.OK() {
 		return nil, err
@@ -84,7 +84,7 @@ func (a *app) verify(cmd *cobra.Command, argv []string, repair bool) (*snapshot.
 	return &report, err
 }
 
-func (a *app) printReport(r *snapshot.Report) {
+func (a *app) printReport(r *verify.Report) {
 	for _, d := range r.Damage {
 		a.printf("damaged: %s\n", d.What)
 	}

@@ -10,11 +10,12 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/storedir"
+	"github.com/amberfs/amberfs/snapshot/verify"
 )
 
 // VerifyStore checks, and repairs if asked to, a store that is not mounted. The
 // error is of kind Damage when damage was found, and then comes with a report.
-func VerifyStore(ctx context.Context, dir string, repair bool, show func(service.Progress)) (*snapshot.Report, error) {
+func VerifyStore(ctx context.Context, dir string, repair bool, show func(service.Progress)) (*verify.Report, error) {
 	if err := storedir.Check(dir); err != nil {
 		if _, serr := os.Lstat(filepath.Join(dir, "format")); errors.Is(serr, os.ErrNotExist) {
 			return nil, fail.New(fail.NotFound, "there is no store at %s", dir)
@@ -31,7 +32,7 @@ func VerifyStore(ctx context.Context, dir string, repair bool, show func(service
 	return r, err
 }
 
-func verifyStore(ctx context.Context, dir string, repair bool, show func(service.Progress)) (r *snapshot.Report, err error) {
+func verifyStore(ctx context.Context, dir string, repair bool, show func(service.Progress)) (r *verify.Report, err error) {
 	work := service.CheckStore
 	if repair {
 		work = service.RepairStore

@@ -93,6 +93,11 @@ func (s *Set) Others(ino uint64, actor string) bool {
 	return false
 }
 
+// OnlyBy reports whether no actor other than the given one changed anything.
+func (s *Set) OnlyBy(actor string) bool {
+	return len(s.names) == 0 || len(s.names) == 1 && s.names[0] == actor
+}
+
 // Rest returns the actors that changed inodes which are not named.
 func (s *Set) Rest() []string {
 	var out []string

@@ -12,8 +12,8 @@ import (
 
 // commit makes a change and journals it. The lock is held for writing.
 func (v *view) commit(r *record, data []byte) error {
-	if v.trees.mu.failed != nil {
-		return v.trees.mu.failed
+	if err := v.attribute(r); err != nil {
+		return err
 	}
 	if err := v.prepare(r); err != nil {
 		return err
@@ -191,6 +191,7 @@ func (v *view) addNode(parent uint64, name string, n *tree.Inode, t int64) error
 
 // putNode is addNode but for the directory.
 func (v *view) putNode(parent uint64, name string, n *tree.Inode) error {
+	v.mark(n.Ino)
 	n.Links = []tree.Link{{Parent: parent, Name: name}}
 	if err := v.state.Put(v.source(), v.currentEpoch(), n); err != nil {
 		return loadError(err)
@@ -208,6 +209,7 @@ func (v *view) addName(parent uint64, name string, n *tree.Inode, t int64) error
 	if err := dir.Dir.Insert(v.source(), v.currentEpoch(), tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
 		return loadError(err)
 	}
+	v.mark(n.Ino)
 	giveName(n, parent, name)
 	dir.Mtime, dir.Ctime = t, t
 	return nil
@@ -232,6 +234,7 @@ func (v *view) dropName(parent uint64, name string, t int64) (n *tree.Inode, las
 	if !found {
 		return nil, false, ErrNotExist
 	}
+	v.vacate(parent, name)
 	if n, last, err = v.dropLink(e.Ino, tree.Link{Parent: parent, Name: name}, t); err != nil {
 		return nil, false, err
 	}
@@ -250,6 +253,7 @@ func (v *view) dropLink(ino uint64, l tree.Link, t int64) (n *tree.Inode, last b
 	if n, err = v.state.Get(v.source(), ino); err != nil {
 		return nil, false, loadError(err)
 	}
+	v.mark(ino)
 	if !n.IsDir() && n.Nlink > 1 {
 		if n, err = v.own(ino); err != nil {
 			return nil, false, err
@@ -292,7 +296,9 @@ func (v *view) applyRename(r *record) error {
 	if err != nil {
 		return loadError(err)
 	}
+	v.mark(e.Ino)
 	if r.flags&unix.RENAME_EXCHANGE != 0 {
+		v.mark(e2.Ino)
 		other, err := v.own(e2.Ino)
 		if err != nil {
 			return err
@@ -317,6 +323,7 @@ func (v *view) applyRename(r *record) error {
 			return err
 		}
 	}
+	v.vacate(r.parent, r.name)
 	if err := dir.Dir.Remove(v.source(), v.currentEpoch(), r.name); err != nil {
 		return loadError(err)
 	}

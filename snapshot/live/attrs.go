@@ -68,6 +68,9 @@ func (v *view) applySetAttr(r *record) error {
 		return err
 	}
 	s := &r.set
+	if s.marks() {
+		v.mark(r.ino)
+	}
 	if s.Size != nil {
 		before := n.Size()
 		c := n.Content.Own(v.trees.mu.epoch)
@@ -255,6 +258,7 @@ func (v *view) applyXattr(r *record) error {
 	if err != nil {
 		return err
 	}
+	v.mark(r.ino)
 	if r.kind == recSetXattr {
 		n.Xattrs = withXattr(n.Xattrs, r.name, r.value)
 		if r.kill {

@@ -268,6 +268,7 @@ func (v *view) applyData(r *record) error {
 	if err != nil {
 		return loadError(err)
 	}
+	v.mark(r.ino)
 	n.Content = c
 	n.Mtime, n.Ctime = r.time, r.time
 	if r.kill {

@@ -10,7 +10,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An Edit is a change of a whole view: a restore, an import, a merge. It is
+// An Edit is a change of a whole view: a restore, an import, a merge. It is by the actor of
+// the forest that it was begun with (see As), unless Graft.By has others. It is
 // made on a copy of the state, without the lock. Nobody sees it before Tx.Apply
 // puts it in place, and an error drops it.
 type Edit struct {
@@ -66,7 +67,7 @@ func (f *Forest) edit(id uint32, hold []uint32) (*Edit, error) {
 	// An epoch for what the edit makes, and another one for everybody else.
 	f.mu.epoch += 2
 	e := &Edit{f: f, base: v, nextIno: f.mu.nextIno, done: make(chan struct{})}
-	e.copy = &view{trees: v.trees, id: id, state: v.state.Clone(), epoch: f.mu.epoch - 1}
+	e.copy = &view{trees: v.trees, id: id, state: v.state.Clone(), epoch: f.mu.epoch - 1, by: f.actorsOf()}
 	for _, id := range hold {
 		if h, ok := f.mu.views[id]; ok {
 			h.edited = e.done
@@ -168,6 +169,7 @@ func (tx *Tx) Apply(e *Edit) Invalidation {
 		v.before = append(v.before, e.replaced)
 	}
 	v.state = e.copy.state
+	v.attribution.sets, v.attribution.frozen = append(slices.Clip(v.attribution.sets), e.copy.attribution.sets...), true
 	f.sawIno(e.nextIno - 1)
 	return e.inv
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -25,6 +26,9 @@ type Options struct {
 	// with 0 before a name is created: it may wait, or refuse with ErrQuota or
 	// ErrNoSpace.
 	Admit func(view uint32, n int64) error
+	// Overlap, if set, is called with the lock held before an actor changes what another
+	// one changed since the newest snapshot of a view, at most once a second for a view.
+	Overlap func(tx *Tx, view uint32, by string) error
 	// Salvage makes Replay pass over records that do not fit.
 	Salvage bool
 	Logger  *slog.Logger
@@ -33,6 +37,11 @@ type Options struct {
 // A Forest is all the file trees of a store, with the operations that a filesystem
 // has. Its methods may be called from many goroutines.
 type Forest struct {
+	*forest
+	by string // see As
+}
+
+type forest struct {
 	trees
 	admit   func(view uint32, n int64) error
 	blobs   blobs
@@ -47,6 +56,7 @@ type trees struct {
 	log      *journal.Journal
 	readView func(view uint32) (*tree.State, error)
 	held     atomic.Pointer[func(NodeID) bool]
+	overlap  func(view uint32, by string) // takes a snapshot between two actors
 	logger   *slog.Logger
 
 	mu struct {
@@ -59,6 +69,9 @@ type trees struct {
 		frozen   chan struct{} // closed by Thaw; nil when changes go on
 
 		applying bool // what was journaled is carried out
+
+		by        string // the actor that changes are by while the lock is held
+		journaled string // that of the last record
 
 		failed error // why nothing can be changed any more, see fail
 		enc    *wire.Encoder
@@ -76,11 +89,14 @@ type view struct {
 	epoch   uint64        // of an edit's copy; 0: that of the forest
 	before  []*tree.State // that edits have just replaced, see Edit.keepHeldInodes
 	src     *tree.Source  // of an edit's copy; nil: that of the forest
+	by      []string      // the actors of an edit's changes
+
+	attribution attribution
 }
 
 // New returns a forest without views.
 func New(o Options) *Forest {
-	f := &Forest{admit: o.Admit, salvage: o.Salvage, blobs: blobs{log: o.Log, open: make(map[int64]int)}}
+	f := &Forest{forest: &forest{admit: o.Admit, salvage: o.Salvage, blobs: blobs{log: o.Log, open: make(map[int64]int)}}}
 	f.src, f.waiting, f.log, f.readView, f.logger = o.Source, o.Source, o.Log, o.ReadView, o.Logger
 	if f.admit == nil {
 		f.admit = func(uint32, int64) error { return nil }
@@ -90,6 +106,10 @@ func New(o Options) *Forest {
 	f.mu.nextIno = RootIno + 1
 	f.mu.nextView = MainView + 1
 	f.mu.enc = wire.NewEncoder(nil)
+	f.mu.journaled = actors.Unknown
+	if o.Overlap != nil {
+		f.overlap = f.onOverlap(o.Overlap)
+	}
 	return f
 }
 
@@ -104,8 +124,13 @@ func (t *trees) Held(id NodeID) bool {
 	return fn != nil && (*fn)(id)
 }
 
-// lock takes the lock for a change of the views given, and waits while changes
-// are held back.
+// lock takes the lock for a change of the views given by the actor, and waits while
+// changes are held back.
+func (f *Forest) lock(views ...uint32) {
+	f.trees.lock(views...)
+	f.mu.by = f.by
+}
+
 func (t *trees) lock(views ...uint32) {
 	for {
 		t.mu.Lock()

@@ -27,6 +27,8 @@ type Graft struct {
 	// KeepFull leaves directories that are removed in the source but are not empty in
 	// the view.
 	KeepFull bool
+	// By, if set, returns the actors that a step is by, none for those of the edit.
+	By func(*Step) ([]string, error)
 	// Now is the time of the change in nanoseconds since 1970.
 	Now int64
 	// Record writes the steps to the journal, see Edit.Steps.
@@ -106,6 +108,7 @@ type graft struct {
 	edited  map[uint64]*tree.Path // directories of the view whose entries changed
 	stale   map[NodeID]bool
 
+	by       []string      // of the edit
 	enc      *wire.Encoder // steps that are not in the journal yet
 	unsealed int           // bytes of memory, about
 	copied   atomic.Int64
@@ -136,7 +139,7 @@ func (e *Edit) newGraft(ctx context.Context, g Graft, made int) (*graft, error) 
 		ctx: ctx, f: e.f, e: e, v: e.copy, g: g, root: prefix.Ino,
 		dirs: newDirectories(e.f.waiting, e.copy.state, prefix.Ino), from: newDirectories(e.f.waiting, g.Source, tree.RootIno),
 		links: make(map[uint64]uint64), gone: make(map[*tree.Path]bool), edited: make(map[uint64]*tree.Path), stale: make(map[NodeID]bool),
-		enc: wire.NewEncoder(nil),
+		enc: wire.NewEncoder(nil), by: e.copy.by,
 	}
 	e.copy.src = e.f.waiting.Counting(&j.copied)
 	return j, nil
@@ -147,6 +150,15 @@ func (j *graft) step(s *Step) error {
 	if err := errors.Join(j.ctx.Err(), j.removeEmptied(s.Path)); err != nil {
 		return err
 	}
+	if j.g.By != nil {
+		by, err := j.g.By(s)
+		if err != nil {
+			return err
+		}
+		if j.v.by = by; len(by) == 0 {
+			j.v.by = j.by
+		}
+	}
 	switch {
 	case s.B == 0 && s.Path != nil && j.gone[s.Path.Dir]:
 		if s.ADir {
@@ -156,6 +168,7 @@ func (j *graft) step(s *Step) error {
 	case s.ADir && s.BDir:
 		ino, err := j.dirs.find(s.Path)
 		j.attrs = append(j.attrs, attrsOf{ino, s.B})
+		j.v.mark(ino)
 		return err
 	case s.ADir && s.B == 0 && j.g.KeepFull:
 		j.emptied = append(j.emptied, s.Path)

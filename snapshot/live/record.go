@@ -25,7 +25,7 @@ const (
 	recSetXattr
 	recRemoveXattr
 	recRelink
-	_ // 14 is free
+	recActor // of the records that follow
 
 	// Steps of an edit; they are in blobs, with recUnlink and recLink. See Edit.Redo.
 	recPut

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/journal"
 )
 
@@ -31,6 +32,7 @@ const maxForeign = 10_000
 func (f *Forest) Replay(from int64, none bool, foreign func(tx *Tx, t journal.Type, payload []byte) error) (Skipped, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.mu.by = actors.Unknown
 	p := &replay{f: f, foreign: foreign, from: from, over: none, skipped: Skipped{Views: make(map[uint32]int64)}}
 	err := f.log.Replay(from, p.next)
 	return p.skipped, err
@@ -48,6 +50,9 @@ type replay struct {
 func (p *replay) next(t journal.Type, pos int64, payload []byte, payloadPos int64) error {
 	switch {
 	case t == recBlob:
+		return nil
+	case t == recActor:
+		p.f.mu.by, p.f.mu.journaled = string(payload), string(payload)
 		return nil
 	case p.over || p.f.salvage && damagedBetween(p.f.log, p.from, pos):
 		p.over = true

@@ -29,7 +29,11 @@ func (f *Forest) Update(urgent bool, fn func(tx *Tx) error) error {
 	}
 	defer f.mu.Unlock()
 	tx := &Tx{f: f}
-	err := fn(tx)
+	return f.ended(tx, fn(tx))
+}
+
+// ended is for the end of what was done with the lock held, and its error.
+func (f *Forest) ended(tx *Tx, err error) error {
 	switch {
 	case !tx.appended:
 	case err != nil:

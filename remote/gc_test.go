@@ -112,15 +112,15 @@ func (c *clocked) Delete(_ context.Context, key string) error {
 	return nil
 }
 
-func (c *clocked) Collects() bool { return false }
-func (c *clocked) URL() string    { return "memory" }
-func (c *clocked) Close() error   { return nil }
+func (c *clocked) Collects() bool        { return false }
+func (c *clocked) URL() string           { return "memory" }
+func (c *clocked) CloseIdleConnections() {}
 
 // on returns a remote on a backend of the test.
 func on(t testing.TB, b backend.Backend, o Options) *Remote {
 	t.Helper()
 	r := openRemote(t, "file://"+t.TempDir(), o)
-	r.b.Close()
+	r.b.CloseIdleConnections()
 	r.b = b
 	return r
 }

@@ -73,7 +73,7 @@ func Open(url string, o Options) (*Remote, error) {
 	b := backend.Later(url, o.Allowed)
 	expand, err := cas.NewExpander()
 	if err != nil {
-		return nil, errors.Join(err, b.Close())
+		return nil, err
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Second
@@ -89,18 +89,16 @@ func Open(url string, o Options) (*Remote, error) {
 
 // ask makes a small request on a new connection: the old ones may lead nowhere.
 func (r *Remote) ask(ctx context.Context) error {
-	if c, ok := r.b.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
+	r.b.CloseIdleConnections()
 	_, err := r.b.Stat(ctx, "format")
 	return err
 }
 
 // Close lets go of its connections.
-func (r *Remote) Close() error {
+func (r *Remote) Close() {
 	r.health.close()
 	r.expand.Close()
-	return r.b.Close()
+	r.b.CloseIdleConnections()
 }
 
 // Ask finds out in the background whether the remote answers, for Away.

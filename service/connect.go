@@ -36,11 +36,13 @@ func (c *Connection) Connect(ctx context.Context) func(snapshot.Connecting) (els
 		}
 		c.Remotes = k
 		c.mounted = !to.First
-		if err := c.begin(ctx, to); err != nil {
-			return nil, errors.Join(err, c.Close())
+		err = c.begin(ctx, to)
+		if err == nil {
+			err = k.Load()
 		}
-		if err := k.Load(); err != nil {
-			return nil, errors.Join(err, c.Close())
+		if err != nil {
+			c.Close()
+			return nil, err
 		}
 		return k, nil
 	}
@@ -85,11 +87,10 @@ func (c *Connection) HangUp() {
 }
 
 // Close ends it, after the store was closed.
-func (c *Connection) Close() error {
-	if c.Remotes == nil {
-		return nil
+func (c *Connection) Close() {
+	if c.Remotes != nil {
+		c.Remotes.Close()
 	}
-	return c.Remotes.Close()
 }
 
 // again is the pause after which what Run does is tried again, when a remote was away.

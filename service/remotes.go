@@ -136,13 +136,9 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 	if err := checkPushedName(as); err != nil {
 		return Pushed{}, err
 	}
-	pusher := uint32(0)
-	if boundary(r) {
-		pusher = r.Workspace.View()
-	}
 	p := remote.Push{
 		Ref: pushedRef(x.Info, as), Force: a.Force, Full: a.Full,
-		Base: s.Remotes.Base(to, pusher), Mark: s.marker(x.State), Stored: s.stored,
+		Base: s.Remotes.Base(to), Mark: s.marker(x.State), Stored: s.stored,
 		Progress: func(parts, of int, sent int64) {
 			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(of), Unit: "parts", Bytes: sent})
 		},
@@ -162,8 +158,9 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 	}
 	if boundary(r) {
 		out.Objects, out.Bytes = 0, 0 // they would tell what others have
+		return out, nil               // the owner's next push is not compared with a fork's
 	}
-	return out, s.Remotes.SetBase(to, pusher, done.Ref.Name)
+	return out, s.Remotes.SetBase(to, done.Ref.Name)
 }
 
 // boundary reports whether a fork speaks for itself: who has only that learns nothing
@@ -251,7 +248,7 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 	if err != nil {
 		return info, err
 	}
-	return info, s.Remotes.SetBase(from, 0, ref.Name)
+	return info, s.Remotes.SetBase(from, ref.Name)
 }
 
 // bring copies all that a snapshot needs into the store, on disk.

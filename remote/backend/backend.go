@@ -4,9 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -55,8 +58,8 @@ type Backend interface {
 	Collects() bool
 	// URL is how Open finds it again.
 	URL() string
-	// Close lets idle connections go.
-	Close() error
+	// CloseIdleConnections ends connections that no call uses.
+	CloseIdleConnections()
 }
 
 // PutOptions say when a Put may succeed. The zero value is always.
@@ -113,3 +116,145 @@ func checkPrefix(prefix string) error {
 
 // version names a value that is read whole, where the service has no name for it.
 func version(data []byte) string { return Named(data).Name }
+
+// Open returns the backend that a URL names, without asking it anything:
+//
+//	s3://BUCKET/PREFIX?endpoint=URL&region=NAME
+//	oci://HOST/REPOSITORY
+//	file:///DIR
+//
+// Credentials are looked for where the clients of these services look; a URL with
+// a user, a password or an unknown parameter is refused.
+func Open(raw string) (Backend, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		// The error of url.Parse quotes its argument, which may hold a secret.
+		return nil, errors.New("this is no URL of a remote: s3://BUCKET/PREFIX, oci://HOST/REPOSITORY or file:///DIR")
+	}
+	if u.User != nil {
+		return nil, fmt.Errorf("the URL of a remote holds no credentials; %s", whereCredentials(u.Scheme))
+	}
+	if u.Fragment != "" {
+		return nil, fmt.Errorf("a remote's URL has no fragment: #%s", u.Fragment)
+	}
+	switch u.Scheme {
+	case "s3":
+		return openS3(u)
+	case "oci":
+		return openOCI(u)
+	case "file":
+		return openDir(u)
+	}
+	return nil, fmt.Errorf("%s:// is no kind of remote; there are s3://BUCKET/PREFIX, oci://HOST/REPOSITORY and file:///DIR", u.Scheme)
+}
+
+func whereCredentials(scheme string) string {
+	if scheme == "oci" {
+		return "they are taken from ~/.docker/config.json (docker login)"
+	}
+	return "they are taken from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws, or the machine's role"
+}
+
+var schemePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+
+// IsURL reports whether s names a remote by a URL, also by one of an unknown kind.
+func IsURL(s string) bool { return schemePattern.MatchString(s) }
+
+// parameters returns the query of a remote's URL, of which only some are known.
+// Unknown ones are named without their values.
+func parameters(u *url.URL, known ...string) (map[string]string, error) {
+	values, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, errors.New("the parameters of the remote's URL cannot be read")
+	}
+	p := map[string]string{}
+	for _, k := range known {
+		p[k] = values.Get(k)
+		values.Del(k)
+	}
+	for k := range values {
+		return nil, fmt.Errorf("unknown parameter %q in the remote's URL", k)
+	}
+	return p, nil
+}
+
+// ErrUntrusted: the user has not agreed that this remote is contacted. To a reader that
+// is a remote that does not answer.
+var ErrUntrusted = errs.New(errs.Away, "you have not agreed to contact this remote")
+
+// Later returns the backend that a URL names. Each call asks allowed first, unless that is
+// nil, so that nothing is contacted before. What cannot be opened now, for example because
+// a file with credentials is not there, is tried again with each call.
+func Later(raw string, allowed func(url string) error) Backend {
+	l := &later{url: raw, allowed: allowed}
+	if b, err := Open(raw); err == nil {
+		l.opened, l.url = b, b.URL()
+	}
+	return l
+}
+
+type later struct {
+	url     string
+	allowed func(url string) error
+
+	mu     sync.Mutex
+	opened Backend
+}
+
+func (l *later) backend() Backend {
+	if l.allowed != nil {
+		if err := l.allowed(l.url); err != nil {
+			return failing{err}
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.opened == nil {
+		b, err := Open(l.url)
+		if err != nil {
+			return failing{errs.New(errs.Invalid, "%w", err)}
+		}
+		l.opened = b
+	}
+	return l.opened
+}
+
+func (l *later) Put(ctx context.Context, key string, data []byte, o PutOptions) (string, error) {
+	return l.backend().Put(ctx, key, data, o)
+}
+func (l *later) Get(ctx context.Context, key string) ([]byte, string, error) {
+	return l.backend().Get(ctx, key)
+}
+func (l *later) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
+	return l.backend().GetRange(ctx, key, off, n)
+}
+func (l *later) List(ctx context.Context, prefix string, fn func(Info) error) error {
+	return l.backend().List(ctx, prefix, fn)
+}
+func (l *later) Stat(ctx context.Context, key string) (Info, error) {
+	return l.backend().Stat(ctx, key)
+}
+func (l *later) Delete(ctx context.Context, key string) error { return l.backend().Delete(ctx, key) }
+func (l *later) Collects() bool                               { return l.backend().Collects() }
+func (l *later) URL() string                                  { return l.url }
+
+func (l *later) CloseIdleConnections() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.opened != nil {
+		l.opened.CloseIdleConnections()
+	}
+}
+
+// failing is a backend that cannot be opened, or must not be asked.
+type failing struct{ err error }
+
+func (f failing) Put(context.Context, string, []byte, PutOptions) (string, error) { return "", f.err }
+func (f failing) Get(context.Context, string) ([]byte, string, error)             { return nil, "", f.err }
+func (f failing) GetRange(context.Context, string, int64, int64) ([]byte, error)  { return nil, f.err }
+func (f failing) Stat(context.Context, string) (Info, error)                      { return Info{}, f.err }
+func (f failing) List(context.Context, string, func(Info) error) error            { return f.err }
+func (f failing) Delete(context.Context, string) error                            { return f.err }
+func (f failing) Collects() bool                                                  { return false }
+func (f failing) URL() string                                                     { return "" }
+func (f failing) CloseIdleConnections()                                           {}

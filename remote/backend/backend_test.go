@@ -20,7 +20,7 @@ func open(t *testing.T, url string) backend.Backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.Close() })
+	t.Cleanup(func() { b.CloseIdleConnections() })
 	return b
 }
 

@@ -59,9 +59,9 @@ func MakeDir(raw string) error {
 	return nil
 }
 
-func (d *dir) URL() string    { return (&url.URL{Scheme: "file", Path: d.path}).String() }
-func (d *dir) Collects() bool { return false }
-func (d *dir) Close() error   { return nil }
+func (d *dir) URL() string           { return (&url.URL{Scheme: "file", Path: d.path}).String() }
+func (d *dir) Collects() bool        { return false }
+func (d *dir) CloseIdleConnections() {}
 
 // use calls fn with the directory open, and sorts its error among those of this package.
 func (d *dir) use(ctx context.Context, what, key string, fn func(b *vfs.Beneath) error) error {

@@ -82,7 +82,6 @@ func isLoopback(host string) bool {
 
 func (r *registry) URL() string    { return r.url.String() }
 func (r *registry) Collects() bool { return true }
-func (r *registry) Close() error   { r.CloseIdleConnections(); return nil }
 
 func (r *registry) CloseIdleConnections() { r.transport.CloseIdleConnections() }
 

@@ -43,7 +43,7 @@ func TestRangeWithToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
+	defer b.CloseIdleConnections()
 	for range 5 {
 		if got, err := b.GetRange(t.Context(), blob.Key(), 2, 4); err != nil || string(got) != "2345" {
 			t.Fatalf("%q, %v", got, err)

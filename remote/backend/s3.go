@@ -69,7 +69,6 @@ func openS3(u *url.URL) (Backend, error) {
 
 func (b *bucket) URL() string    { return b.url.String() }
 func (b *bucket) Collects() bool { return false }
-func (b *bucket) Close() error   { b.CloseIdleConnections(); return nil }
 
 func (b *bucket) CloseIdleConnections() { b.transport.CloseIdleConnections() }
 

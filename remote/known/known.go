@@ -42,22 +42,11 @@ type Registry struct {
 	closed context.Context
 	hangUp context.CancelFunc // ends closed
 
-	mu    sync.Mutex
-	file  file
-	open  map[string]*remote.Remote // by URL
-	forks map[forkBase]string       // the last snapshot that a fork pushed itself
+	mu   sync.Mutex
+	file file
+	open map[string]*remote.Remote // by URL
 
 	sources
-}
-
-// maxForkBases bounds how many forks' pushes are remembered. One that is forgotten is
-// compared with the owner's.
-const maxForkBases = 1024
-
-// forkBase is a remote, by its URL, and the view of a fork.
-type forkBase struct {
-	url  string
-	fork uint32
 }
 
 // file is the content of remotes.json.
@@ -87,7 +76,7 @@ const fileVersion = 1
 func Open(dir string, o Options) (*Registry, error) {
 	k := &Registry{
 		o: o, path: filepath.Join(dir, "remotes.json"), trust: newTrust(), cache: cache.New(cacheDir(dir), cache.DefaultSize),
-		open: map[string]*remote.Remote{}, forks: map[forkBase]string{}, sources: newSources(),
+		open: map[string]*remote.Remote{}, sources: newSources(),
 	}
 	k.closed, k.hangUp = context.WithCancel(context.Background())
 	k.file = file{Version: fileVersion, Remotes: map[string]string{}, Pushed: map[string]string{}}
@@ -134,15 +123,13 @@ func (f *file) check() error {
 func (k *Registry) HangUp() { k.hangUp() }
 
 // Close lets go of all connections.
-func (k *Registry) Close() error {
+func (k *Registry) Close() {
 	k.hangUp()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var err error
 	for _, r := range k.open {
-		err = errors.Join(err, r.Close())
+		r.Close()
 	}
-	return err
 }
 
 // save writes the file. mu is held.
@@ -235,9 +222,6 @@ func (k *Registry) atAgreed(url string) (*remote.Remote, error) {
 		return nil, errs.New(errs.Invalid, "%w", err)
 	}
 	k.agree(b.URL())
-	if err := b.Close(); err != nil {
-		return nil, err
-	}
 	return k.at(url)
 }
 
@@ -339,32 +323,17 @@ func cacheDir(store string) string {
 }
 
 // Base names the snapshot on a remote that a push of this store is compared with;
-// empty if none is known. What a fork pushes itself (its view is not 0) is compared
-// with what it pushed before, and at first with what the owner did.
-func (k *Registry) Base(r *remote.Remote, fork uint32) string {
+// empty if none is known.
+func (k *Registry) Base(r *remote.Remote) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if name, ok := k.forks[forkBase{r.URL(), fork}]; ok {
-		return name
-	}
 	return k.file.Pushed[r.URL()]
 }
 
-// SetBase notes what the next push to a remote is compared with. Of forks that is
-// not kept in the file.
-func (k *Registry) SetBase(r *remote.Remote, fork uint32, name string) error {
+// SetBase sets what the next push to a remote is compared with.
+func (k *Registry) SetBase(r *remote.Remote, name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if fork != 0 {
-		for old := range k.forks {
-			if len(k.forks) < maxForkBases {
-				break
-			}
-			delete(k.forks, old)
-		}
-		k.forks[forkBase{r.URL(), fork}] = name
-		return nil
-	}
 	if k.file.Pushed[r.URL()] == name {
 		return nil
 	}

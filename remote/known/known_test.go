@@ -45,11 +45,11 @@ func TestRemotesAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.SetBase(r, 0, "v1"); err != nil {
+	if err := k.SetBase(r, "v1"); err != nil {
 		t.Fatal(err)
 	}
 	k = open(t, dir)
-	if r, err = k.Remote("origin"); err != nil || r.URL() != url || k.Base(r, 0) != "v1" {
+	if r, err = k.Remote("origin"); err != nil || r.URL() != url || k.Base(r) != "v1" {
 		t.Fatalf("after opening again: %v, %v", r, err)
 	}
 	if err := k.Remove("origin"); err != nil {
@@ -131,29 +131,5 @@ func TestTrust(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	if k := open(t, theirs); len(k.Untrusted()) != 1 {
 		t.Error("another user is not asked")
-	}
-}
-
-// What forks pushed is remembered up to a bound, and the owner's always.
-func TestForkBases(t *testing.T) {
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	k := open(t, t.TempDir())
-	r, err := k.Remote("file://" + t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := k.SetBase(r, 0, "mine"); err != nil {
-		t.Fatal(err)
-	}
-	for fork := range uint32(3 * maxForkBases) {
-		if err := k.SetBase(r, fork+1, "theirs"); err != nil {
-			t.Fatal(err)
-		}
-		if k.Base(r, fork+1) != "theirs" {
-			t.Fatal("the last one is not remembered")
-		}
-	}
-	if len(k.forks) > maxForkBases || k.Base(r, 0) != "mine" {
-		t.Errorf("%d forks are remembered, the owner pushed %q", len(k.forks), k.Base(r, 0))
 	}
 }

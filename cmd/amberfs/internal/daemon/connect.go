@@ -30,7 +30,5 @@ func (d *Daemon) keepConnected() {
 
 func (d *Daemon) disconnect() {
 	d.hangUp()
-	if err := d.connection.Close(); err != nil {
-		d.log.Warn("closing the connection to remotes", "err", err)
-	}
+	d.connection.Close()
 }

@@ -9,7 +9,7 @@
 //   - the routes of the HTTP server on the socket STORE/socket (http.go), and
 //     docs/api/openapi.yaml, which a test holds against them;
 //   - the control file `.snapshots/call`, which carries one request as a JSON
-//     object, {"op":"history","path":"src/a.py"}, and its answer (call.go);
+//     object, {"op":"history","path":"src/a.py"}, and its answer (request.go);
 //   - the other control files, which call Do with the arguments' type.
 //
 // Package client asks either way and is what the command line and the MCP server

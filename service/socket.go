@@ -1,18 +1,25 @@
 package service
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot/live"
 )
 
 // SocketName is the socket's name in the store.
@@ -95,4 +102,187 @@ func Peer(c *net.UnixConn) (*unix.Ucred, error) {
 		return nil, fmt.Errorf("asking who is connected: %w", err)
 	}
 	return cred, nil
+}
+
+// Several `run` on one store share its daemon. Each has a connection to the socket, on
+// which the daemon sends a copy of the mount for the mount namespace of that `run`. The
+// connection counts as a user of the mount for as long as it is open. A descriptor cannot
+// be sent with HTTP, so the connection is taken from the server after the request.
+
+const joinPath = "/join"
+
+// JoinRequest asks for a copy of the mount.
+type JoinRequest struct {
+	// Options are those that the caller wants, as after -o; empty for any.
+	Options string `json:"options"`
+}
+
+// Joining is what a daemon does for joined programs.
+type Joining struct {
+	// Join counts a user. tree is a detached copy of the mount; nil if the daemon may not
+	// make one.
+	Join func(JoinRequest) (tree *os.File, err error)
+	// Leave ends what Join began, and reports whether the daemon ends with that.
+	Leave func() (ends bool)
+}
+
+// Joined is a connection that keeps a shared daemon in use.
+type Joined struct {
+	Conn *os.File // EOF: the daemon has ended, or has noticed that the other side is shut down
+	Tree *os.File // a detached copy of the mount; nil: the caller copies what is at Mountpoint
+	// Mountpoint is that of the daemon.
+	Mountpoint string
+}
+
+// join answers a JoinRequest.
+func (s *Service) join(w http.ResponseWriter, r *http.Request) {
+	peer, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
+	if peer == nil || !(live.Caller{UID: peer.Uid}).OwnsStore() {
+		writeError(w, fail.New(fail.Denied, "only the user who mounted this file system, or root, may use it for run"))
+		return
+	}
+	var want JoinRequest
+	err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody)).Decode(&want)
+	if err == nil {
+		if err = s.Ready(r.Context()); err != nil {
+			err = fail.New(fail.NotFound, "%w", err) // it is ending
+		}
+	}
+	var tree *os.File
+	if err == nil {
+		tree, err = s.Joining.Join(want)
+	}
+	if err != nil {
+		writeError(w, Explain(err))
+		return
+	}
+	hijacked, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		s.Joining.Leave()
+		s.Log.Warn("join", "err", err)
+		return
+	}
+	c := hijacked.(*net.UnixConn)
+	if err := s.sendTree(c, tree); err != nil {
+		s.Log.Warn("join", "err", err)
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, c) // until the client shuts its side down, or the server ends
+		if s.Joining.Leave() {
+			// The client waits until the daemon has ended: its end closes the connection.
+			s.last.Store(c)
+			return
+		}
+		c.Close()
+	}()
+}
+
+func (s *Service) sendTree(c *net.UnixConn, tree *os.File) error {
+	var rights []byte
+	if tree != nil {
+		defer tree.Close()
+		rights = unix.UnixRights(int(tree.Fd()))
+	}
+	text := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: amberfs-join\r\nMountpoint: " + escaped(s.Mountpoint) + "\r\n\r\n"
+	_, _, err := c.WriteMsgUnix([]byte(text), rights, nil)
+	return err
+}
+
+// escaped is a path as the value of a header.
+func escaped(path string) string {
+	b, _ := json.Marshal([]byte(path)) // in base64
+	return strings.Trim(string(b), `"`)
+}
+
+// Join joins the daemon of the store dir. The error is of kind NotFound if none answers.
+func Join(ctx context.Context, dir string, want JoinRequest) (*Joined, error) {
+	conn, err := Dial(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	body, err := json.Marshal(want)
+	if err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: amberfs\r\nContent-Length: %d\r\n\r\n%s", joinPath, len(body), body)
+	if err != nil {
+		return nil, ended(dir, err)
+	}
+	head, rights := make([]byte, 1<<16), make([]byte, unix.CmsgSpace(4))
+	n, got, _, _, err := conn.ReadMsgUnix(head, rights)
+	if err != nil || n == 0 {
+		return nil, ended(dir, err)
+	}
+	j := &Joined{Tree: received(rights[:got])}
+	if err := j.read(head[:n], conn); err != nil {
+		j.Close()
+		return nil, err
+	}
+	if j.Conn, err = conn.File(); err != nil {
+		j.Close()
+		return nil, err
+	}
+	return j, nil
+}
+
+// read reads the daemon's answer.
+func (j *Joined) read(head []byte, conn net.Conn) error {
+	resp, err := http.ReadResponse(bufio.NewReader(io.MultiReader(bytes.NewReader(head), conn)), nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		refused := &fail.Error{}
+		if err := json.NewDecoder(resp.Body).Decode(refused); err != nil {
+			return fail.New(fail.Failed, "reading the daemon's answer: %w", err)
+		}
+		return refused
+	}
+	var point []byte
+	if err := json.Unmarshal([]byte(`"`+resp.Header.Get("Mountpoint")+`"`), &point); err != nil {
+		return err
+	}
+	j.Mountpoint = string(point)
+	return nil
+}
+
+// ended is the error for a daemon that ended before it answered.
+func ended(dir string, err error) error {
+	return fail.New(fail.NotFound, "the daemon of the store %s ended before it answered: %w", dir, err)
+}
+
+// received is the descriptor that came with a message; nil if there was none.
+func received(rights []byte) *os.File {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil || len(messages) == 0 {
+		return nil
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) == 0 {
+		return nil
+	}
+	unix.CloseOnExec(fds[0])
+	return os.NewFile(uintptr(fds[0]), "mount")
+}
+
+// Close closes the descriptors of this process.
+func (j *Joined) Close() {
+	for _, f := range []*os.File{j.Conn, j.Tree} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// Leave tells the daemon that its mount is not used any more, and waits until it has
+// ended, if this was the last user, at most wait milliseconds. It reports whether the
+// daemon answered in time.
+func (j *Joined) Leave(wait int) bool {
+	fd := int(j.Conn.Fd())
+	_ = unix.Shutdown(fd, unix.SHUT_WR)
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, wait)
+	return err == nil && n > 0
 }

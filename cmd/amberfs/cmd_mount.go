@@ -191,3 +191,13 @@ func addOptions(cmd *cobra.Command, options *[]string) {
 		return out, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}) // fails only if there is no such flag
 }
+
+// nudgeCommand is what the daemon starts to have inotify report a restore.
+func nudgeCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:    daemon.NudgeCommand,
+		Hidden: true,
+		Args:   args(0, 0, "no arguments"),
+		RunE:   func(*cobra.Command, []string) error { return daemon.Nudge(a.stdin) },
+	}
+}

@@ -195,3 +195,74 @@ func relPath(p locate.Place, arg string) (string, error) {
 	}
 	return rel, nil
 }
+
+func undoCommand(a *app) *cobra.Command {
+	var (
+		dryRun bool
+		keep   []string
+	)
+	cmd := &cobra.Command{
+		Use:   "undo [--keep PATH]... [--dry-run]",
+		Short: "Undo the last restore",
+		Long: `Restores the state before the last restore. An undo is a restore too, so a second
+undo takes the first one back.`,
+		Example: `  amberfs undo --dry-run`,
+		Args:    args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := a.place()
+			if err != nil {
+				return err
+			}
+			kept, err := relPaths(p, keep)
+			if err != nil {
+				return err
+			}
+			var done service.Restored
+			req := service.Restore{Name: "undo", Keep: naming.BytePaths(kept), DryRun: dryRun}
+			if err := a.ask(cmd.Context(), p, req, &done); err != nil {
+				return err
+			}
+			return a.printRestored(done)
+		},
+	}
+	cmd.Flags().StringArrayVar(&keep, "keep", nil, "leave `PATH` as it is; repeatable")
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would change")
+	return cmd
+}
+
+func revertCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revert PATH [NAME]",
+		Short: "Restore one path from the newest snapshot in which it differs",
+		Long: `Restores PATH from the snapshot NAME, or from the newest snapshot in which it
+differs from now. If PATH did not exist then, it is removed. "amberfs undo" takes
+this back.`,
+		Example: `  amberfs revert src/parse.go`,
+		Args:    args(1, 2, "a PATH and perhaps a NAME"),
+		ValidArgsFunction: func(cmd *cobra.Command, argv []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			if len(argv) == 0 {
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			return a.completeSnapshots(2)(cmd, argv, prefix)
+		},
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			p, err := a.place()
+			if err != nil {
+				return err
+			}
+			rel, err := relPath(p, argv[0])
+			if err != nil {
+				return err
+			}
+			req := service.Revert{Path: naming.BytePath(rel)}
+			if len(argv) == 2 {
+				req.Name = argv[1]
+			}
+			var done service.Restored
+			if err := a.ask(cmd.Context(), p, req, &done); err != nil {
+				return err
+			}
+			return a.printRestored(done)
+		},
+	}
+}

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/internal/fail"
@@ -76,4 +79,204 @@ func parseLabels(texts []string) (map[string]string, error) {
 		out[k] = v
 	}
 	return out, nil
+}
+
+func showCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show a snapshot",
+		Long: `Shows name, id, time, message, labels, size, what changed since the snapshot before,
+and which program took it. NAME can also be cp-N, the first 8 or more digits of an
+id, latest, undo or base.`,
+		Example:           `  amberfs show latest`,
+		Args:              args(1, 1, "one NAME"),
+		ValidArgsFunction: a.completeSnapshots(1),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			return show(a, cmd, service.Show{Name: argv[0]}, func(info snapshot.Info) { printFields(a, infoFields(info, time.Now())) })
+		},
+	}
+}
+
+// infoFields is a snapshot for a person, as rows of name and value.
+func infoFields(i snapshot.Info, now time.Time) [][]string {
+	id := i.ID
+	if id == "" {
+		id = "- (not sealed yet)"
+	}
+	rows := [][]string{
+		{"name", i.Name},
+		{"number", fmt.Sprintf("cp-%d", i.Seq)},
+		{"id", id},
+		{"created", i.Created.Format(time.RFC3339) + " (" + humanize.RelTime(i.Created, now, "ago", "from now") + ")"},
+		{"kind", i.Kind},
+	}
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []string{name, value})
+		}
+	}
+	add("parent", i.Parent)
+	add("message", service.OneLine(i.Message))
+	add("labels", labelText(i.Labels))
+	if i.Expires != nil {
+		add("expires", i.Expires.Format(time.RFC3339)+" ("+humanize.RelTime(*i.Expires, now, "ago", "from now")+")")
+	}
+	if i.Pinned {
+		add("pinned", "yes")
+	}
+	add("files", humanize.Comma(i.Files))
+	size := bytesText(i.Bytes)
+	if i.Sealed {
+		size += ", of which " + bytesText(i.UniqueBytes) + " were new"
+	}
+	add("size", size)
+	add("changes", fmt.Sprintf("%d created, %d modified, %d deleted, %d restored",
+		i.Counts.Created, i.Counts.Modified, i.Counts.Deleted, i.Counts.Restored))
+	by := fmt.Sprintf("user %d, process %d", i.UID, i.PID)
+	if i.Command != "" {
+		by += ", " + service.OneLine(i.Command)
+	}
+	add("made by", by)
+	add("git commit", i.GitCommit)
+	return rows
+}
+
+func labelText(labels map[string]string) string {
+	var out []string
+	for k, v := range labels {
+		out = append(out, service.OneLine(k+"="+v))
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// bytesText is a number of bytes for a person.
+func bytesText(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+
+// rowsText is rows of name and value, a line each.
+func rowsText(rows [][]string) string {
+	var b strings.Builder
+	for _, r := range rows {
+		b.WriteString(r[0] + ": " + r[1] + "\n")
+	}
+	return b.String()
+}
+
+// printFields prints rows of name and value.
+func printFields(a *app, rows [][]string) {
+	for i := range rows {
+		rows[i] = []string{rows[i][0] + ":", rows[i][1]}
+	}
+	printTable(a.stdout, rows)
+}
+
+func renameCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:               "rename A B",
+		Aliases:           []string{"mv"},
+		Short:             "Rename snapshot A to B",
+		Example:           `  amberfs rename cp-7 v1`,
+		Args:              args(2, 2, "the present name A and the new name B"),
+		ValidArgsFunction: a.completeSnapshots(1),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			req := service.Rename{From: argv[0], To: argv[1]}
+			return show(a, cmd, req, func(info snapshot.Info) { a.printf("snapshot %s renamed to %s\n", req.From, req.To) })
+		},
+	}
+}
+
+func rmCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm NAME...",
+		Short: "Delete snapshots",
+		Long: `Deletes snapshots. If one name is unknown or protected, none is deleted. Other
+snapshots and forks do not change. "amberfs gc" frees the space at once; otherwise
+it is freed in the background.`,
+		Example:           `  amberfs rm v1 v2`,
+		Args:              args(1, -1, "at least one NAME"),
+		ValidArgsFunction: a.completeSnapshots(-1),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			return show(a, cmd, service.Remove{Names: argv}, func(done service.Removed) {
+				for _, name := range done.Names {
+					a.printf("snapshot %s deleted\n", name)
+				}
+			})
+		},
+	}
+}
+
+func pinCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "pin NAME...",
+		Short: "Protect snapshots from deletion",
+		Long: `Protects snapshots from deletion by users, expiry and policy, until "amberfs unpin".
+If one name is unknown, nothing changes.`,
+		Example:           `  amberfs pin v1`,
+		Args:              args(1, -1, "at least one NAME"),
+		ValidArgsFunction: a.completeSnapshots(-1),
+		RunE:              func(cmd *cobra.Command, argv []string) error { return a.pin(cmd, argv, true) },
+	}
+}
+
+func unpinCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:               "unpin NAME...",
+		Short:             "Allow deletion of pinned snapshots",
+		Example:           `  amberfs unpin v1`,
+		Args:              args(1, -1, "at least one NAME"),
+		ValidArgsFunction: a.completeSnapshots(-1),
+		RunE:              func(cmd *cobra.Command, argv []string) error { return a.pin(cmd, argv, false) },
+	}
+}
+
+func (a *app) pin(cmd *cobra.Command, names []string, on bool) error {
+	var done service.Pinned
+	if err := a.askHere(cmd.Context(), service.Pin{Names: names, Pin: on}, &done); err != nil {
+		return err
+	}
+	word := "pinned"
+	if !on {
+		word = "unpinned"
+	}
+	return a.print(done, func() {
+		for _, name := range done.Names {
+			a.printf("snapshot %s %s\n", name, word)
+		}
+	})
+}
+
+func compactCommand(a *app) *cobra.Command {
+	var req service.Compact
+	cmd := &cobra.Command{
+		Use:   "compact NAME NAME... --name NAME [-m MESSAGE]",
+		Short: "Make one snapshot of several",
+		Long: `Makes one snapshot that contains all files of the named snapshots. Of each path it
+has the version of the newest snapshot that contains it. The named snapshots are
+deleted, except pinned ones. If the policy protects one of them, nothing changes.`,
+		Example:           `  amberfs compact mon tue wed --name first-half`,
+		Args:              args(2, -1, "two NAMEs or more"),
+		ValidArgsFunction: a.completeSnapshots(-1),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			if req.Name == "" {
+				return fail.New(fail.Usage, "the new snapshot needs a name").WithHint("give it with --name")
+			}
+			req.Names = argv
+			return show(a, cmd, req, func(done service.Compacted) { a.printf("%s", compactedLines(done)) })
+		},
+	}
+	cmd.Flags().StringVar(&req.Name, "name", "", "`NAME` of the new snapshot")
+	cmd.Flags().StringVarP(&req.Message, "message", "m", "", "`MESSAGE` of the new snapshot")
+	return cmd
+}
+
+// compactedLines tells what became of the snapshots.
+func compactedLines(done service.Compacted) string {
+	text := "snapshot " + done.Name + " created: " + done.ID + "\n"
+	if len(done.Removed) > 0 {
+		text += "deleted " + strings.Join(done.Removed, " ") + "\n"
+	}
+	if len(done.Kept) > 0 {
+		text += "pinned, so kept: " + strings.Join(done.Kept, " ") + "\n"
+	}
+	return text
 }

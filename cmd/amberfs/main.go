@@ -3,22 +3,36 @@
 //
 //go:debug updatemaxprocs=0
 
+// Package main is the command amberfs, which mounts a file system with snapshots
+// and works with them.
+//
+// A command (cmd_*.go) is thin: it reads its arguments, asks for one operation of package
+// service, and prints the answer. It finds its mount from the directory that it runs in
+// (internal/locate) without asking the file system, so a mount that hangs does not block
+// it. It asks the daemon over the socket in the store or, where that cannot be reached,
+// through the mount (service/client).
+//
+// The daemon is this same program (internal/daemon), and so is the MCP server
+// (mcp_*.go), which asks as a command does.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/service"
 )
 
 func main() {
@@ -131,4 +145,165 @@ func asMountHelper(root rootCommand, argv []string) []string {
 		}
 	}
 	return out
+}
+
+// rootCommand is the command tree, with what asMountHelper needs to know of it.
+type rootCommand struct{ *cobra.Command }
+
+// isCommand says whether name is one of the commands.
+func (r rootCommand) isCommand(name string) bool {
+	for _, c := range r.Commands() {
+		if c.Name() == name || c.HasAlias(name) {
+			return true
+		}
+	}
+	return name == "help" || name == "completion" || strings.HasPrefix(name, "__complete")
+}
+
+// The groups of `amberfs help`.
+const (
+	groupMount   = "mount"
+	groupHistory = "history"
+	groupForks   = "forks"
+	groupTrees   = "trees"
+	groupStore   = "store"
+	groupRemotes = "remotes"
+)
+
+func newRoot(a *app) rootCommand {
+	root := &cobra.Command{
+		Use:   "amberfs",
+		Short: "A filesystem with instant snapshots and undo",
+		Long: `amberfs mounts a workspace with instant snapshots, restores and forks.
+
+"mkdir .snapshots/NAME" or "amberfs snapshot NAME" takes a snapshot, whatever the
+size of the tree. "amberfs restore NAME" restores it. Commands other than mount and
+run work from inside a mount, or with -C DIR.`,
+		Version:       versionText(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			e := fail.New(fail.Usage, "there is no command %q", args[0])
+			if like := likeCommand(cmd, args[0]); like != "" {
+				return e.WithHint("did you mean %q?", like)
+			}
+			return e.WithHint("see `amberfs help`")
+		},
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			a.started = true
+			a.command = commandText(cmd)
+			if a.quiet && !a.json {
+				a.stdout = io.Discard
+			}
+		},
+	}
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fail.New(fail.Usage, "%v", err).WithHint("see `amberfs help %s`", cmd.Name())
+	})
+	root.PersistentFlags().StringVarP(&a.dir, "directory", "C", "", "use the workspace that contains `DIR`, and resolve paths there")
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
+	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "print errors only")
+	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "list every path")
+	root.AddGroup(
+		&cobra.Group{ID: groupMount, Title: "Mounting:"},
+		&cobra.Group{ID: groupHistory, Title: "Snapshots:"},
+		&cobra.Group{ID: groupForks, Title: "Forks:"},
+		&cobra.Group{ID: groupTrees, Title: "Import and export:"},
+		&cobra.Group{ID: groupRemotes, Title: "Remotes:"},
+		&cobra.Group{ID: groupStore, Title: "The store:"},
+	)
+	add := func(group string, cmds ...*cobra.Command) {
+		for _, c := range cmds {
+			c.GroupID = group
+			c.DisableFlagsInUseLine = true // Use says it better
+			root.AddCommand(c)
+		}
+	}
+	add(groupMount, mountCommand(a), umountCommand(a), runCommand(a))
+	add(groupHistory, snapshotCommand(a), listCommand(a), showCommand(a), renameCommand(a), rmCommand(a), compactCommand(a),
+		pinCommand(a), unpinCommand(a),
+		restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), logCommand(a), uiCommand(a))
+	add(groupForks, forkCommand(a), claimCommand(a), forksCommand(a), mergeCommand(a))
+	add(groupMount, mcpCommand(a), hookCommand(a))
+	add(groupTrees, exportCommand(a), importCommand(a), applyCommand(a))
+	add(groupRemotes, pushCommand(a), pullCommand(a), remoteCommand(a))
+	add(groupStore, statusCommand(a), policyCommand(a), freezeCommand(a), thawCommand(a), gcCommand(a), duCommand(a), verifyCommand(a))
+	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(), insideCommand(a), nudgeCommand(a))
+	root.CompletionOptions.HiddenDefaultCmd = true
+	return rootCommand{root}
+}
+
+// otherWords are what users of other programs call a command.
+var otherWords = map[string]string{
+	"snapshot": "checkpoint commit create save take", "restore": "checkout reset rollback rewind", "rm": "delete destroy remove",
+	"umount": "unmount", "history": "versions", "status": "info", "fork": "branch clone", "list": "snapshots",
+}
+
+// likeCommand is the command that a mistyped one most likely is, "" if none.
+func likeCommand(root *cobra.Command, typed string) string {
+	var names, begin []string
+	for _, c := range root.Commands() {
+		if c.Hidden {
+			continue
+		}
+		if slices.Contains(strings.Fields(otherWords[c.Name()]), typed) {
+			return c.Name()
+		}
+		if strings.HasPrefix(c.Name(), typed) {
+			begin = append(begin, c.Name())
+		}
+		names = append(names, c.Name())
+	}
+	if like := service.Nearest(typed, names); like != "" || len(begin) == 0 {
+		return like
+	}
+	return begin[0]
+}
+
+// exitStatusHelp is a help page without a command.
+func exitStatusHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "exit-status",
+		Short: "Exit statuses",
+		Long: `The exit status of every command:
+
+  0  done
+  1  failed
+  2  wrong usage, or a refused name
+  3  not found: snapshot, path, fork, store or mount
+  4  exists already
+  5  busy
+  6  no space: the disk is full, or a limit of the policy is reached
+  7  damage found
+
+"amberfs run" ends with the status of its program: 128+N if signal N killed it, 126
+if it could not be executed, 127 if it was not found.`,
+	}
+}
+
+// args checks the number of arguments; max < 0 is any number. usage names them.
+func args(min, max int, usage string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, got []string) error {
+		if len(got) >= min && (max < 0 || len(got) <= max) {
+			return nil
+		}
+		e := fail.New(fail.Usage, "%s takes %s", cmd.CommandPath(), usage)
+		return e.WithHint("see `amberfs help %s`", cmd.Name())
+	}
+}
+
+// commandText is what the user ran, for the event log.
+func commandText(cmd *cobra.Command) string {
+	parts := append([]string{cmd.CommandPath()}, cmd.Flags().Args()...)
+	s := strings.Join(parts, " ")
+	if len(s) > 200 {
+		s = strings.ToValidUTF8(s[:200], "")
+	}
+	return s
 }

@@ -1,13 +1,19 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	"unicode/utf8"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/amberfs/amberfs/service"
@@ -73,4 +79,105 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 		c.Blob = data
 	}
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
+}
+
+// maxPage bounds in bytes what a tool answers at once: a model can take only so
+// much.
+const maxPage = 40 << 10
+
+// paging is what tools with long texts take.
+type paging struct {
+	StartIndex int `json:"start_index,omitempty" jsonschema:"where to go on in a long text, in bytes; see next_index of the answer"`
+	MaxLength  int `json:"max_length,omitempty" jsonschema:"at most so many bytes at once, up to 40960"`
+}
+
+// page is a part of a text.
+type page struct {
+	Text        string `json:"text"`
+	TotalLength int    `json:"total_length" jsonschema:"of the whole text, in bytes"`
+	NextIndex   int    `json:"next_index,omitempty" jsonschema:"start_index of what follows"`
+}
+
+// of cuts a page out of a text, at ends of lines if there are any.
+func (p paging) of(text string) (string, page, error) {
+	if p.StartIndex < 0 || p.StartIndex > len(text) || p.MaxLength < 0 {
+		return "", page{}, fmt.Errorf("start_index is %d and max_length %d, of a text of %d bytes", p.StartIndex, p.MaxLength, len(text))
+	}
+	limit := maxPage
+	if p.MaxLength > 0 {
+		limit = min(p.MaxLength, maxPage)
+	}
+	out := page{Text: text[p.StartIndex:], TotalLength: len(text)}
+	if len(out.Text) > limit {
+		out.Text = cut(out.Text, limit)
+		out.NextIndex = p.StartIndex + len(out.Text)
+	}
+	shown := out.Text
+	if out.NextIndex > 0 {
+		shown += fmt.Sprintf("\n[%d of %d bytes; go on with start_index %d]", out.NextIndex, out.TotalLength, out.NextIndex)
+	}
+	return shown, out, nil
+}
+
+// cut is the beginning of a text, of at most limit bytes.
+func cut(text string, limit int) string {
+	if i := strings.LastIndexByte(text[:limit], '\n'); i >= 0 {
+		return text[:i+1]
+	}
+	for limit > 1 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}
+
+// lockedWriter is for writers of whole messages.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}
+
+// Close leaves the output as it is: it is the process's.
+func (l *lockedWriter) Close() error { return nil }
+
+// wellFormed passes on the lines of in that are messages, and answers the others:
+// the SDK would end the session.
+func wellFormed(in io.Reader, out io.Writer) io.ReadCloser {
+	r, w := io.Pipe()
+	go func() {
+		lines := bufio.NewReader(in)
+		for {
+			line, err := lines.ReadBytes('\n')
+			if len(line) > 1 && !isMessage(line, out) {
+				line = nil
+			}
+			if _, werr := w.Write(line); werr != nil {
+				return
+			}
+			if err != nil {
+				w.CloseWithError(err)
+				return
+			}
+		}
+	}()
+	return r
+}
+
+// isMessage reports whether a line is a JSON-RPC message, and says to out what is
+// wrong with one that is none.
+func isMessage(line []byte, out io.Writer) bool {
+	code, text := -32700, "this is not JSON"
+	if json.Valid(line) {
+		if _, err := jsonrpc.DecodeMessage(line); err == nil {
+			return true
+		}
+		code, text = -32600, "this is no JSON-RPC 2.0 message"
+	}
+	fmt.Fprintf(out, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`+"\n", code, text)
+	return false
 }

@@ -4,6 +4,9 @@
 package gitquote
 
 import (
+	"bytes"
+	"fmt"
+	"io"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -53,4 +56,76 @@ func escape(b *strings.Builder, bytes string) {
 		}
 		b.Write([]byte{'0' + c>>6, '0' + c>>3&7, '0' + c&7})
 	}
+}
+
+// acts reports whether a terminal does something else with a character than show it:
+// control characters (C0 and C1), those that change the direction of writing, and the
+// separators of lines and paragraphs.
+func acts(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
+}
+
+// Shown is a text that somebody else wrote, for a terminal: what a terminal acts upon,
+// but for the characters of keep, and what is no UTF-8 become escapes.
+func Shown(text, keep string) string {
+	plain := func(r rune) bool { return !acts(r) || strings.ContainsRune(keep, r) }
+	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for rest := text; rest != ""; {
+		r, n := utf8.DecodeRuneInString(rest)
+		if (r != utf8.RuneError || n > 1) && plain(r) {
+			b.WriteString(rest[:n])
+		} else {
+			escape(&b, rest[:n])
+		}
+		rest = rest[n:]
+	}
+	return b.String()
+}
+
+// JSON is a document of JSON in which strings have escapes for what a terminal acts
+// upon; those that JSON does not ask for, too. It says the same.
+func JSON(doc []byte) []byte {
+	special := func(r rune) bool { return r >= 0x7f && acts(r) }
+	if bytes.IndexFunc(doc, special) < 0 {
+		return doc
+	}
+	var b bytes.Buffer
+	for _, r := range string(doc) { // an encoder writes nothing but UTF-8
+		if special(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
+}
+
+// JSONLen returns how many bytes a text has as a string of such a document, without its
+// quotes.
+func JSONLen(text string) (n int) {
+	for i, r := range text {
+		switch {
+		case r == '"' || r == '\\' || r < ' ' && strings.ContainsRune("\b\f\n\r\t", r):
+			n += 2
+		case r == utf8.RuneError && !strings.HasPrefix(text[i:], "\ufffd"), acts(r):
+			n += len(`\u0000`)
+		default:
+			n += utf8.RuneLen(r)
+		}
+	}
+	return n
+}
+
+// A JSONWriter passes documents on as JSON makes them, each in one Write.
+type JSONWriter struct{ To io.Writer }
+
+// Write implements io.Writer.
+func (w JSONWriter) Write(doc []byte) (int, error) {
+	if _, err := w.To.Write(JSON(doc)); err != nil {
+		return 0, err
+	}
+	return len(doc), nil
 }

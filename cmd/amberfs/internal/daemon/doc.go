@@ -4,17 +4,17 @@
 // # Starting
 //
 // `amberfs mount` checks what can be checked (check.go), then starts its own
-// program again as a session leader (spawn.go) with a pipe on which the new
-// process tells how far it is, that it is ready, or in one sentence why not
-// (ready.go). The first process prints that and ends; with -f there is only one,
-// which tells a service manager that waits for it (systemd.go).
+// program again as a session leader with a pipe (start.go). On the pipe the new
+// process reports its progress, that it is ready, or in one sentence why not. The
+// first process prints that and ends. With -f there is one process, which notifies
+// a service manager that waits for it.
 //
 // # Living
 //
 // The process has three parts: the snapshot.Store, the fusefs.Server that
 // translates the kernel's requests for it, and the service.Service, which carries
-// out what commands and control files ask for. The log goes to STORE/amberfs.log, which is moved aside when it grows
-// (log.go).
+// out what commands and control files ask for. The log is STORE/amberfs.log, which
+// is renamed when it grows (log.go).
 //
 // The daemon never opens, reads or stands in its own mount: a request to
 // itself can only be answered by threads that may all be waiting for it. So

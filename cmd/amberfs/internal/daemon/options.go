@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"time"
 
@@ -13,8 +14,35 @@ import (
 	"github.com/amberfs/amberfs/control"
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
+
+// Config says what to mount, where and how. Paths are absolute once Check has
+// seen them.
+type Config struct {
+	Store      string
+	Mountpoint string
+	Options    mountopt.Options
+	// From fills a new store; empty for none.
+	From string
+	// Later brings the contents of From in while the mount is in use. A store whose
+	// daemon is killed before that is done is lost.
+	Later bool
+	// Shared is a daemon of `run` in a mount namespace of its own. It ends with its last
+	// user.
+	Shared bool
+	// Remote is the URL@SNAPSHOT that a new store begins with; empty for none. A
+	// store that is there is mounted as it is.
+	Remote string
+	// OrEmpty lets it begin empty if there is no such snapshot yet.
+	OrEmpty bool
+	// Version is the program's, for the log and for hello.
+	Version string
+	// LogTo gets the log besides the file; nil for none.
+	LogTo io.Writer
+}
 
 // closeTime bounds the work that an umount does and the next mount could as well:
 // somebody waits for it.
@@ -107,4 +135,30 @@ func Remount(mountpoint string, o mountopt.Options) error {
 		return fail.New(fail.KindOf(err), "cannot remount %s: %w", point, err)
 	}
 	return nil
+}
+
+// connect prepares the connection to remotes; the store opens it.
+func (d *Daemon) connect() {
+	d.hangUp = func() {}
+	timeout := d.cfg.Options.Timeout
+	if d.cfg.Options.Hard {
+		timeout = -1
+	}
+	d.connection = &service.Connection{From: d.cfg.Remote, OrEmpty: d.cfg.OrEmpty, Timeout: timeout, Log: d.log}
+}
+
+// keepConnected begins what a store that reads from elsewhere does by itself.
+func (d *Daemon) keepConnected() {
+	ctx, cancel := context.WithCancel(context.Background())
+	d.hangUp, d.life = cancel, ctx
+	d.later("removing exports", d.dropExports) // the last daemon may have been killed before
+	d.background.Go(func() {
+		guard.Call(d.log, "remotes", func() { d.connection.Run(ctx, d.cfg.Options.Prefetch) })
+	})
+	d.background.Go(func() { guard.Call(d.log, "pushes of the policy", func() { d.service.Backup(ctx) }) })
+}
+
+func (d *Daemon) disconnect() {
+	d.hangUp()
+	d.connection.Close()
 }

@@ -2,10 +2,15 @@ package page
 
 import (
 	"crypto/rand"
+	"crypto/subtle"
 	"embed"
 	"encoding/hex"
 	"encoding/json"
+	"net"
 	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
 )
 
 //go:embed static
@@ -73,3 +78,84 @@ func answer(w http.ResponseWriter, status int, v any) {
 func refuse(w http.ResponseWriter, status int, sentence string) {
 	answer(w, status, map[string]string{"error": sentence})
 }
+
+// A guard decides who may use the page.
+type guard struct {
+	token string // in the address; good once
+	used  atomic.Bool
+	key   string // what the token is exchanged for
+}
+
+// sessionHeader has the key in every request. A cookie would go to every port of the
+// host, also to a server of another user.
+const sessionHeader = "Amberfs-Session"
+
+// policy lets nothing into the page that is not of this server.
+const policy = "default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
+
+// protect refuses what comes by another name or from another site.
+func (g *guard) protect(next http.Handler) http.Handler {
+	next = http.NewCrossOriginProtection().Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		switch {
+		case !loopback(r.Host):
+			refuse(w, http.StatusForbidden, "this page is not served under that name")
+		case foreign(r):
+			refuse(w, http.StatusForbidden, "another site may not use this page")
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// loopback reports whether a Host header names the loopback interface, on any
+// port: ssh may have forwarded another.
+func loopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	return slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host)
+}
+
+// foreign reports whether another site made the browser ask. Following a link to
+// the page itself is no harm.
+func foreign(r *http.Request) bool {
+	if r.Header.Get("Sec-Fetch-Site") != "cross-site" {
+		return false
+	}
+	return r.Method != http.MethodGet || r.URL.Path != "/" || r.Header.Get("Sec-Fetch-Mode") != "navigate"
+}
+
+// enter exchanges the token for the key.
+func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Token string `json:"token"`
+	}
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&in)
+	if err != nil || !same(in.Token, g.token) || !g.used.CompareAndSwap(false, true) {
+		refuse(w, http.StatusUnauthorized, "this address was used already, or is not the one that was printed; run `amberfs ui` again")
+		return
+	}
+	answer(w, http.StatusOK, map[string]string{"key": g.key})
+}
+
+// member admits requests that have the key.
+func (g *guard) member(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !same(r.Header.Get(sessionHeader), g.key) {
+			refuse(w, http.StatusUnauthorized, "open the address that `amberfs ui` printed")
+			return
+		}
+		next(w, r)
+	}
+}
+
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

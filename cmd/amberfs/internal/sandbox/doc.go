@@ -15,7 +15,7 @@
 //
 // With a STORE, outer starts the daemon, in namespaces of its own, or joins the one that
 // serves the store. Each run gets a copy of the daemon's mount over the store's socket
-// (package service, join.go), and inner attaches it. The daemon ends with the last run.
+// (package service, socket.go), and inner attaches it. The daemon ends with the last run.
 //
 // # Rights
 //

@@ -2,18 +2,83 @@ package sandbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/service"
+)
+
+// Config says what to run, and where.
+type Config struct {
+	Store      string   `json:"store"`      // absolute
+	Mountpoint string   `json:"mountpoint"` // absolute
+	Temp       string   `json:"temp"`       // taken away at the end; "" for none
+	From       string   `json:"from"`       // what the daemon fills a new temporary store from; "" for nothing
+	Fork       string   `json:"fork"`       // run in this fork, made when missing
+	After      string   `json:"after"`      // capture under this name at the end
+	ReadOnly   bool     `json:"read_only"`
+	Options    string   `json:"options"` // as after -o
+	Command    []string `json:"command"`
+	// Hold has the daemon go on when the program has ended, until outer is done
+	// with the workspace. The temporary directory then is outer's to take away.
+	Hold bool `json:"hold"`
+	// Text is the command for the event log.
+	Text string `json:"text"`
+	// UserNS is set by Outer when the namespaces include one for users.
+	UserNS bool `json:"user_ns"`
+	// Shared is the mount point of the daemon that serves Store, set by Outer. Without
+	// a Temp, all that run on the store share a daemon.
+	Shared string `json:"shared"`
+	// Tree: the daemon has sent a copy of the mount.
+	Tree bool `json:"tree"`
+}
+
+// configEnv carries the configuration from outer to inner.
+const configEnv = "_AMBERFS_RUN"
+
+// The descriptors that inner gets beside the standard ones.
+const (
+	lockFD = 3 // keeps the lock of the temporary directory, or nothing
+	holdFD = 4 // of Config.Hold
+	treeFD = 5 // of Config.Shared: a copy of the mount, if Config.Tree
+	joinFD = 6 // of Config.Shared: the connection to the daemon
+)
+
+// Command is the hidden command that must call Inner.
+const Command = "run-inside"
+
+func (c Config) env() (string, error) {
+	b, err := json.Marshal(c)
+	return configEnv + "=" + string(b), err
+}
+
+// inherited reads the configuration, and hides it from the program.
+func inherited() (Config, error) {
+	var c Config
+	err := json.Unmarshal([]byte(os.Getenv(configEnv)), &c)
+	if err != nil || len(c.Command) == 0 {
+		return c, fail.New(fail.Usage, "%s is for `amberfs run` only", Command)
+	}
+	return c, os.Unsetenv(configEnv)
+}
+
+// The statuses that env(1) and nohup(1) give, too.
+const (
+	statusCannotExecute = 126
+	statusNoCommand     = 127
+	statusSignal        = 128
 )
 
 // Outer runs the command in new namespaces and gives its exit status. keep is
@@ -126,4 +191,85 @@ func status(st *os.ProcessState, err error) (int, error) {
 		return statusSignal + int(ws.Signal()), nil
 	}
 	return ws.ExitStatus(), nil
+}
+
+// leaveTime is how long the last `run` on a store waits for the end of the daemon.
+const leaveTime = 30 * time.Second
+
+// joinStore joins the daemon that serves the store, and starts one if there is none. It
+// returns the process that it started, or 0.
+func joinStore(ctx context.Context, c *Config, s daemon.Starter) (_ *service.Joined, pid int, err error) {
+	want, err := mountOptions(*c)
+	if err != nil {
+		return nil, 0, err
+	}
+	var j *service.Joined
+	err = daemon.WhenFree(ctx, c.Store, func() (err error) {
+		for {
+			j, err = service.Join(ctx, c.Store, service.JoinRequest{Options: want})
+			if fail.KindOf(err) != fail.NotFound || ctx.Err() != nil {
+				return err
+			}
+			if pid, err = startShared(ctx, *c, s); err != nil {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	c.Shared, c.Tree = j.Mountpoint, j.Tree != nil
+	return j, pid, nil
+}
+
+// mountOptions are the options that the caller has named.
+func mountOptions(c Config) (string, error) {
+	words := []string{}
+	if c.Options != "" {
+		words = append(words, c.Options)
+	}
+	if c.ReadOnly {
+		words = append(words, "ro")
+	}
+	o, err := mountopt.Parse(words...)
+	return o.String(), err
+}
+
+// startShared starts a daemon in namespaces of its own, so that it can go on when this
+// process ends.
+func startShared(ctx context.Context, c Config, s daemon.Starter) (pid int, err error) {
+	attr := namespaces(c.UserNS)
+	attr.Setsid, attr.Pdeathsig = true, 0
+	_, cmd, err := daemon.Spawn(ctx, mountArgs(c, "--shared"), s, attr)
+	if err != nil {
+		return 0, namespaceError(c.UserNS, err)
+	}
+	return cmd.Process.Pid, nil
+}
+
+// attach puts a copy of the daemon's mount in the place where this run wants it.
+func attach(c Config) error {
+	tree := treeFD
+	if !c.Tree { // the daemon may not copy it
+		var err error
+		if tree, err = unix.OpenTree(unix.AT_FDCWD, c.Shared, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
+			return fail.New(fail.Busy, "the store %s is mounted at %s, and the mount cannot be used here: %w", c.Store, c.Shared, err).
+				WithHint("unmount it first with `amberfs umount %s`", c.Shared)
+		}
+	}
+	defer unix.Close(tree)
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, c.Mountpoint, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fail.New(fail.Failed, "cannot mount on %s: %w", c.Mountpoint, err)
+	}
+	return nil
+}
+
+// joinedDaemon is the shared daemon, as the inner process sees it.
+func joinedDaemon() *inside {
+	d := &inside{gone: make(chan struct{})}
+	go func() {
+		_, _ = os.NewFile(joinFD, "daemon").Read(make([]byte, 1)) // it sends nothing
+		close(d.gone)
+	}()
+	return d
 }

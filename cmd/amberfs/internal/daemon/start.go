@@ -1,0 +1,221 @@
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	systemd "github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/naming"
+)
+
+// Spawn starts this program again with args, which must end up in Run, and
+// waits until the mount is ready. What happens meanwhile goes to s. When ctx
+// ends first, the daemon is told to end.
+func Spawn(ctx context.Context, args []string, s Starter, attr *syscall.SysProcAttr) (Ready, *exec.Cmd, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return Ready{}, nil, fmt.Errorf("making the readiness pipe: %w", err)
+	}
+	defer r.Close()
+	// In memory: a container may have no directory for temporary files.
+	fd, err := unix.MemfdCreate("stderr", unix.MFD_CLOEXEC)
+	if err != nil {
+		w.Close()
+		return Ready{}, nil, fmt.Errorf("starting the daemon: %w", err)
+	}
+	errs := os.NewFile(uintptr(fd), "stderr")
+	defer errs.Close()
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Args[0] = "amberfs" // by its other names it is a helper of mount(8)
+	cmd.Dir = "/"
+	cmd.Env = append(unmanaged(os.Environ()), readyEnv+"=3")
+	cmd.ExtraFiles = []*os.File{w} // descriptor 3
+	cmd.Stderr = errs
+	if attr == nil {
+		attr = &syscall.SysProcAttr{Setsid: true}
+	}
+	cmd.SysProcAttr = attr
+	err = cmd.Start()
+	w.Close()
+	if err != nil {
+		return Ready{}, nil, fmt.Errorf("starting the daemon: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { cmd.Process.Signal(syscall.SIGTERM) })
+	defer stop()
+	ready, err := await(r, s)
+	if err == nil {
+		// Until fusefs has answered an OPEN with ENOSYS, the kernel sends a RELEASE for
+		// every file that a program creates.
+		if f, err := os.Open(filepath.Join(ready.Mountpoint, naming.SnapshotsDir, "README")); err == nil {
+			f.Close()
+		}
+		return ready, cmd, nil
+	}
+	werr := cmd.Wait()
+	if ctx.Err() != nil {
+		return Ready{}, nil, ctx.Err()
+	}
+	if errors.Is(err, errSilent) {
+		said, _ := io.ReadAll(io.NewSectionReader(errs, 0, maxSaid))
+		return Ready{}, nil, fail.New(fail.Failed, "the daemon ended before the mount was ready (%v)%s", werr, firstLines(said, 5))
+	}
+	return Ready{}, nil, err
+}
+
+// maxSaid bounds what is read of a daemon's last words, in bytes.
+const maxSaid = 1 << 16
+
+// firstLines is the beginning of what a process said last.
+func firstLines(b []byte, n int) string {
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	if lines[0] == "" {
+		return ""
+	}
+	return ": " + strings.Join(lines[:min(n, len(lines))], "\n  ")
+}
+
+// readyEnv names the descriptor of the readiness pipe in the environment of a
+// daemon that was started in the background.
+const readyEnv = "_AMBERFS_READY_FD"
+
+// message is a line on the readiness pipe.
+type message struct {
+	Progress *service.Progress `json:"progress,omitempty"`
+	Note     string            `json:"note,omitempty"`
+	Ready    *Ready            `json:"ready,omitempty"`
+	Error    *fail.Error       `json:"error,omitempty"`
+}
+
+// Ready is what `mount` knows once the mount can be used.
+type Ready struct {
+	Store      string `json:"store"`
+	Mountpoint string `json:"mountpoint"`
+	PID        int    `json:"pid"`
+	// Created is set when the mount made the store.
+	Created bool `json:"created"`
+}
+
+// Starter hears how the start goes.
+type Starter interface {
+	Progress(service.Progress)
+	Note(string) // something that a person should know
+	Ready(Ready)
+	Failed(error)
+}
+
+// pipeStarter tells the process that waits at the other end of the pipe. That
+// process may be gone: the daemon does not care.
+type pipeStarter struct {
+	mu   sync.Mutex
+	w    *os.File
+	last time.Time
+}
+
+// InheritedStarter gives the Starter of a daemon that Spawn started, or nil.
+func InheritedStarter() Starter {
+	fd, err := strconv.Atoi(os.Getenv(readyEnv))
+	if err != nil {
+		return nil
+	}
+	os.Unsetenv(readyEnv)
+	unix.CloseOnExec(fd)
+	return &pipeStarter{w: os.NewFile(uintptr(fd), "readiness pipe")}
+}
+
+func (p *pipeStarter) send(m message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b, err := json.Marshal(m); err == nil {
+		_, _ = p.w.Write(append(b, '\n'))
+	}
+}
+
+func (p *pipeStarter) Progress(m service.Progress) {
+	p.mu.Lock()
+	now := time.Now()
+	skip := now.Sub(p.last) < 100*time.Millisecond
+	if !skip {
+		p.last = now
+	}
+	p.mu.Unlock()
+	if !skip {
+		p.send(message{Progress: &m})
+	}
+}
+
+func (p *pipeStarter) Note(s string) { p.send(message{Note: s}) }
+
+func (p *pipeStarter) Ready(r Ready) {
+	p.send(message{Ready: &r})
+	p.w.Close()
+}
+
+func (p *pipeStarter) Failed(err error) {
+	p.send(message{Error: fail.Of(err)})
+	p.w.Close()
+}
+
+// await reads the pipe until the daemon is ready or has failed.
+func await(r io.Reader, s Starter) (Ready, error) {
+	br := bufio.NewReader(r)
+	for {
+		line, err := br.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return Ready{}, errSilent
+		}
+		if err != nil {
+			return Ready{}, err
+		}
+		var m message
+		if err := json.Unmarshal(line, &m); err != nil {
+			return Ready{}, err
+		}
+		switch {
+		case m.Progress != nil:
+			s.Progress(*m.Progress)
+		case m.Note != "":
+			s.Note(m.Note)
+		case m.Error != nil:
+			return Ready{}, m.Error
+		case m.Ready != nil:
+			return *m.Ready, nil
+		}
+	}
+}
+
+// errSilent is a daemon that ended without a word.
+var errSilent = errors.New("the daemon ended before the mount was ready")
+
+// notifyEnv names the socket of the service manager: sd_notify(3).
+const notifyEnv = "NOTIFY_SOCKET"
+
+// notify tells the service manager, if one started this process, how it is:
+// units of Type=notify. That nobody listens is no error.
+func (d *Daemon) notify(state string) {
+	if _, err := systemd.SdNotify(false, state); err != nil {
+		d.log.Warn("telling the service manager", "state", state, "err", err)
+	}
+}
+
+// unmanaged is the environment without the service manager: a daemon in the
+// background is no service, and must not speak for the one that started it.
+func unmanaged(environ []string) []string {
+	return slices.DeleteFunc(environ, func(e string) bool { return strings.HasPrefix(e, notifyEnv+"=") })
+}

@@ -1,0 +1,258 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/storedir"
+	"github.com/amberfs/amberfs/snapshot/verify"
+)
+
+// Make makes the store of cfg, if there is none yet, and fills it. It is what
+// `run` does outside of its namespaces, where every user has a name.
+func Make(ctx context.Context, cfg Config, s Starter) error {
+	return WhenFree(ctx, cfg.Store, func() error { return makeStore(ctx, cfg, s) })
+}
+
+func makeStore(ctx context.Context, cfg Config, s Starter) error {
+	_, err := os.Lstat(filepath.Join(cfg.Store, "format"))
+	if err == nil && cfg.From != "" {
+		return usedAgain(cfg, s.Note)
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	c := &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Log: slog.New(slog.DiscardHandler)}
+	defer c.Close()
+	store, err := openStore(cfg.Store, snapshot.Options{
+		UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Quiet: true, Filling: cfg.From, Connect: c.Connect(ctx),
+	})
+	if err != nil {
+		return openError(cfg.Store, err)
+	}
+	switch {
+	case cfg.From == "":
+	case store.Created():
+		err = fill(ctx, store, cfg, s)
+	default: // another process has made it since
+		err = usedAgain(cfg, s.Note)
+	}
+	if err != nil {
+		return errors.Join(service.Explain(err), store.Discard())
+	}
+	return service.Explain(store.Close())
+}
+
+// usedAgain is for --from with a store that exists. One that was filled from the same
+// directory is used as it is.
+func usedAgain(cfg Config, note func(string)) error {
+	from, err := storedir.FilledFrom(cfg.Store)
+	if err != nil {
+		return err
+	}
+	if from == cfg.From {
+		note("the store " + cfg.Store + " exists and is used as it is: " + from + " is not read again")
+		return nil
+	}
+	of := "is not one that --from made"
+	if from != "" {
+		of = "was filled from " + from
+	}
+	return fail.New(fail.Exists, "the store %s exists and %s", cfg.Store, of).
+		WithHint("leave --from out, and bring %s in with `amberfs import`", cfg.From)
+}
+
+// fill makes the workspace of a new store equal to cfg.From. A mount point inside
+// of the directory is not read, but one that is the directory itself is.
+func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error {
+	exclude := []string{cfg.Store}
+	if cfg.Mountpoint != cfg.From {
+		exclude = append(exclude, cfg.Mountpoint)
+	}
+	if mounts, err := locate.Mounts(); err != nil {
+		return err
+	} else if _, ok := locate.On(mounts, cfg.From); ok {
+		exclude = append(exclude, filepath.Join(cfg.From, naming.SnapshotsDir), filepath.Join(cfg.From, naming.ForksDir))
+	}
+	n, first := 0, ""
+	o := service.FillOptions{Exclude: exclude, Show: st.Progress, Skip: func(path string, reason error) {
+		if n++; n == 1 {
+			first = reason.Error()
+		}
+	}}
+	defer func() {
+		if n > 0 {
+			st.Note(fmt.Sprintf("%d path(s) of %s cannot be read and are left out: %s", n, cfg.From, first))
+		}
+	}()
+	if cfg.Later { // see Daemon.bringIn
+		return service.FillLater(ctx, s, cfg.From, o)
+	}
+	if err := service.Fill(ctx, s, cfg.From, o); err != nil {
+		return err
+	}
+	if err := s.Sync(); err != nil {
+		return err
+	}
+	return storedir.Filled(cfg.Store)
+}
+
+// endTime bounds the wait for a daemon whose mount is gone and that still
+// writes to its store.
+const endTime = 30 * time.Second
+
+// openStore opens a store. umount(8) returns when the kernel is done, which is
+// before the daemon is; a store that is still being closed is waited for, so
+// that one can unmount and mount again as with any file system.
+func openStore(dir string, o snapshot.Options) (*snapshot.Store, error) {
+	var s *snapshot.Store
+	err := afterEnd(func() (err error) {
+		s, err = snapshot.Open(dir, o)
+		return err
+	})
+	return s, err
+}
+
+// afterEnd calls f again while the daemon that keeps f from the store is ending.
+func afterEnd(f func() error) error {
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		err := f()
+		var locked *storedir.LockedError
+		if !errors.As(err, &locked) || !ending(locked.Dir, locked.PID, locked.Mountpoint) || time.Since(began) > endTime {
+			return err
+		}
+	}
+}
+
+// WhenFree calls f again while another process fills the store, or its daemon starts or
+// ends. f fails with an error of kind Busy then.
+func WhenFree(ctx context.Context, store string, f func() error) error {
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := f()
+		if fail.KindOf(err) != fail.Busy || ctx.Err() != nil {
+			return err
+		}
+		if h, herr := storedir.ReadHolder(store); herr == nil && h.Mountpoint == "" {
+			began = time.Now() // filling may take as long as it likes
+		}
+		if time.Since(began) > endTime {
+			return err
+		}
+	}
+}
+
+// ending reports whether the process that has a store was its daemon and has
+// no mount of it any more, as its own mount table tells: a daemon may have a
+// mount namespace of its own. One that starts is taken for ending until it has
+// mounted.
+func ending(store string, pid int, point string) bool {
+	if pid <= 0 || point == "" {
+		return false
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		// A process has no mount table from the middle of its exit on, when it
+		// has no command line any more either.
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return err != nil || len(line) == 0
+	}
+	defer f.Close()
+	mounts, err := locate.Parse(f)
+	return err == nil && len(locate.OfStore(mounts, store)) == 0
+}
+
+// VerifyStore checks, and repairs if asked to, a store that is not mounted. The
+// error is of kind Damage when damage was found, and then comes with a report.
+func VerifyStore(ctx context.Context, dir string, repair bool, show func(service.Progress)) (*verify.Report, error) {
+	if err := storedir.Check(dir); err != nil {
+		if _, serr := os.Lstat(filepath.Join(dir, "format")); errors.Is(serr, os.ErrNotExist) {
+			return nil, fail.New(fail.NotFound, "there is no store at %s", dir)
+		}
+		return nil, service.Explain(err)
+	}
+	private()
+	back := asOwner(dir)
+	r, err := verifyStore(ctx, dir, repair, show)
+	back()
+	if errors.Is(err, os.ErrPermission) { // something in it became root's
+		r, err = verifyStore(ctx, dir, repair, show)
+	}
+	return r, err
+}
+
+func verifyStore(ctx context.Context, dir string, repair bool, show func(service.Progress)) (r *verify.Report, err error) {
+	work := service.CheckStore
+	if repair {
+		work = service.RepairStore
+	}
+	err = afterEnd(func() (err error) {
+		r, err = work(ctx, dir, show)
+		return err
+	})
+	if err != nil && r == nil {
+		err = openError(dir, err)
+	}
+	return r, err
+}
+
+// openError explains why a store does not open.
+func openError(dir string, err error) error {
+	var known *fail.Error
+	var locked *storedir.LockedError
+	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.As(err, &locked):
+		return busyStore(dir, locked.PID, locked.Mountpoint)
+	case errors.Is(err, snapshot.ErrLost):
+		return fail.New(fail.Damage, "%w", err).
+			WithHint("no repair can tell what is what: put a copy of the store in its place; the contents of its files are still in the packs, so keep them")
+	}
+	if err = service.Explain(err); fail.KindOf(err) == fail.Damage {
+		return fail.New(fail.Damage, "%w", err).
+			WithHint("`amberfs verify %s` names what is touched, `amberfs verify --repair %s` keeps what can be read", dir, dir)
+	}
+	return err
+}
+
+// asOwner lets root work on a store that is not mounted as the one whose it is,
+// until the returned function is called: what is written there stays the owner's,
+// and nothing that lies in the store leads to what the owner may not touch. Where
+// the owner cannot get at the store, root goes on as root.
+func asOwner(store string) (back func()) {
+	back = func() {}
+	var st unix.Stat_t
+	if os.Geteuid() != 0 || unix.Lstat(store, &st) != nil || st.Uid == 0 {
+		return back
+	}
+	gid := os.Getegid()
+	if syscall.Setresgid(-1, int(st.Gid), -1) != nil {
+		return back
+	}
+	if syscall.Setresuid(-1, int(st.Uid), -1) != nil {
+		_ = syscall.Setresgid(-1, gid, -1)
+		return back
+	}
+	back = func() {
+		_ = syscall.Setresuid(-1, 0, -1)
+		_ = syscall.Setresgid(-1, gid, -1)
+	}
+	if _, err := os.Stat(filepath.Join(store, "format")); err != nil {
+		back()
+		return func() {}
+	}
+	return back
+}

@@ -45,7 +45,7 @@ func (t *Tree) Rmdir(dir live.NodeID, name string, r Request) error {
 	}
 	if forks {
 		return t.perform(ws, forkName, nil, r, atOnce, func(ctx context.Context) (any, error) {
-			return do[service.Ended](ctx, t, ws, r, service.EndFork{Name: name, Force: true})
+			return do[service.DeletedFork](ctx, t, ws, r, service.DeleteFork{Name: name, Force: true})
 		})
 	}
 	return t.perform(ws, createName, nil, r, atOnce, func(ctx context.Context) (any, error) {

@@ -22,7 +22,7 @@ type Hunk struct {
 
 // A Line is one line of a hunk, without its newline.
 type Line struct {
-	Op   string `json:"op" jsonschema:"- removed, + added, or a space"`
+	Op   string `json:"op" jsonschema:"- removed, + added, space unchanged"`
 	Text string `json:"text"`
 }
 
@@ -30,7 +30,7 @@ type Line struct {
 // 64 MiB, have no hunks.
 type Text struct {
 	Binary   bool   `json:"binary,omitempty"`
-	TooLarge bool   `json:"too_large,omitempty" jsonschema:"to be compared by lines"`
+	TooLarge bool   `json:"too_large,omitempty" jsonschema:"too large to be compared by lines"`
 	OldSize  int64  `json:"old_size" jsonschema:"bytes"`
 	NewSize  int64  `json:"new_size" jsonschema:"bytes"`
 	Hunks    []Hunk `json:"hunks"`

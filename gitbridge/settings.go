@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/env"
 )
 
 // settings are what a repository's configuration makes git add do.
@@ -39,10 +41,10 @@ func (r *repository) settings(ctx context.Context) (*settings, error) {
 	s.noExec = !s.flag("core.filemode", true)
 	s.autoCRLF = s.values["core.autocrlf"] == "input" || s.flag("core.autocrlf", false)
 	s.names = nameRules{ntfs: s.flag("core.protectntfs", true), hfs: s.flag("core.protecthfs", false)}
-	s.author = identity(firstOf(os.Getenv("GIT_AUTHOR_NAME"), s.values["author.name"], s.values["user.name"]),
-		firstOf(os.Getenv("GIT_AUTHOR_EMAIL"), s.values["author.email"], s.values["user.email"]))
-	s.committer = identity(firstOf(os.Getenv("GIT_COMMITTER_NAME"), s.values["committer.name"], s.values["user.name"]),
-		firstOf(os.Getenv("GIT_COMMITTER_EMAIL"), s.values["committer.email"], s.values["user.email"]))
+	s.author = identity(firstOf(env.Get("GIT_AUTHOR_NAME"), s.values["author.name"], s.values["user.name"]),
+		firstOf(env.Get("GIT_AUTHOR_EMAIL"), s.values["author.email"], s.values["user.email"]))
+	s.committer = identity(firstOf(env.Get("GIT_COMMITTER_NAME"), s.values["committer.name"], s.values["user.name"]),
+		firstOf(env.Get("GIT_COMMITTER_EMAIL"), s.values["committer.email"], s.values["user.email"]))
 	return s, nil
 }
 
@@ -104,7 +106,7 @@ func (s *settings) userFile(key, name string) string {
 	if _, ok := s.values[key]; ok {
 		return s.path(key)
 	}
-	dir := os.Getenv("XDG_CONFIG_HOME")
+	dir := env.Get("XDG_CONFIG_HOME")
 	if dir == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/cache"
@@ -228,7 +229,7 @@ const (
 
 // identities reads the keys that decrypt remotes.
 func identities() ([]age.Identity, error) {
-	name, given := os.LookupEnv(identityVariable)
+	name, given := env.Lookup(identityVariable)
 	if !given {
 		dir, err := os.UserConfigDir()
 		if err != nil {

@@ -27,9 +27,9 @@ const (
 // A BackupState tells of the pushes that the policy asks for.
 type BackupState struct {
 	Remote   string    `json:"remote"`
-	Snapshot string    `json:"snapshot,omitempty" jsonschema:"the last one that was pushed by itself since the mount"`
-	Pushed   time.Time `json:"pushed,omitzero" jsonschema:"when"`
-	Error    string    `json:"error,omitempty" jsonschema:"why the last try failed"`
+	Snapshot string    `json:"snapshot,omitempty" jsonschema:"the last snapshot that was pushed automatically since the mount"`
+	Pushed   time.Time `json:"pushed,omitzero" jsonschema:"when it was pushed"`
+	Error    string    `json:"error,omitempty" jsonschema:"why the last attempt failed"`
 }
 
 // backup is what the service knows of the pushes that the policy asks for.

@@ -95,17 +95,17 @@ func (s *Service) claimFrom(ctx context.Context, r *Request, a Claim) (string, e
 	return s.localName(ctx, r, a.From)
 }
 
-func (s *Service) endFork(_ context.Context, r *Request, a EndFork) (Ended, error) {
+func (s *Service) deleteFork(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
 	if !a.Force {
 		if err := s.checkInside(r, a.Name); err != nil {
-			return Ended{}, err
+			return DeletedFork{}, err
 		}
 	}
 	if a.Discard {
-		return Ended{Name: a.Name}, r.Workspace.Forks().Discard(a.Name, r.Caller)
+		return DeletedFork{Name: a.Name}, r.Workspace.Forks().Discard(a.Name, r.Caller)
 	}
 	last, err := r.Workspace.Forks().End(a.Name, r.Caller)
-	return Ended{Name: a.Name, Snapshot: last.Name}, err
+	return DeletedFork{Name: a.Name, Snapshot: last.Name}, err
 }
 
 // forks lists the forks. All comparisons together take at most countTime: a base may be
@@ -135,11 +135,11 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 	return out, ctx.Err()
 }
 
-func (s *Service) promote(ctx context.Context, r *Request, a Promote) (Promoted, error) {
+func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error) {
 	rule := snapshot.RefuseConflicts
 	switch {
 	case a.Ours && a.Theirs:
-		return Promoted{}, fail.New(fail.Usage, "either ours or theirs")
+		return Merged{}, fail.New(fail.Usage, "either ours or theirs")
 	case a.Ours:
 		rule = snapshot.KeepOurs
 	case a.Theirs:
@@ -150,13 +150,13 @@ func (s *Service) promote(ctx context.Context, r *Request, a Promote) (Promoted,
 		known := map[string]snapshot.ConflictRule{"ours": snapshot.KeepOurs, "theirs": snapshot.TakeTheirs}
 		choice, ok := known[side]
 		if !ok {
-			return Promoted{}, fail.New(fail.Usage, "resolve takes ours or theirs for %s, not %q", path, side)
+			return Merged{}, fail.New(fail.Usage, "resolve takes ours or theirs for %s, not %q", path, side)
 		}
 		choices[path] = choice
 	}
 	may, err := s.reach(ctx, r)
 	if err != nil {
-		return Promoted{}, err
+		return Merged{}, err
 	}
 	done, err := r.Workspace.Forks().Merge(ctx, a.Fork, snapshot.PromoteOptions{
 		May:       may,
@@ -164,7 +164,7 @@ func (s *Service) promote(ctx context.Context, r *Request, a Promote) (Promoted,
 		List: r.charge(s.Lists),
 	})
 	done.Paths = listed(done.Paths)
-	result := Promoted{PromoteResult: done, DryRun: a.DryRun, Open: s.openIn(r, done.Gone)}
+	result := Merged{PromoteResult: done, DryRun: a.DryRun, Open: s.openIn(r, done.Gone)}
 	if err != nil && len(done.Conflicts) > 0 {
 		e := fail.New(fail.Conflict, "%d path(s) changed in the fork and in the workspace; nothing is touched", len(done.Conflicts)).
 			WithHint("decide with --ours or --theirs")

@@ -11,24 +11,24 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// A Request says who asks, about what, and where streams go.
+// A Request is the caller, the workspace and the streams of one call.
 type Request struct {
 	Caller live.Caller
-	// Workspace is the one that the request is about; main if nil.
+	// Workspace is nil for main.
 	Workspace *snapshot.Workspace
-	// In is the stream that the operation takes.
+	// In is the stream that the operation reads.
 	In io.Reader
-	// Out gets the stream of text or bytes that the operation gives.
+	// Out receives the text or bytes that the operation writes.
 	Out io.Writer
-	// Item gets each event.
+	// Item receives each event.
 	Item func(any) error
-	// Progress is told how far long work has come; it may be nil.
+	// Progress is called during long work. It may be nil.
 	Progress func(Progress)
 
 	list *budget.Charge // see Request.charge
 }
 
-// charge is what lists that belong to the answer are charged to, until Done.
+// charge is the account for lists in the answer, until Done.
 func (r *Request) charge(of *budget.Budget) *budget.Charge {
 	if r.list == nil {
 		r.list = of.Of(r.tenant()).Charge()
@@ -36,7 +36,8 @@ func (r *Request) charge(of *budget.Budget) *budget.Charge {
 	return r.list
 }
 
-// tenant is what shares limits: a fork of main with the forks in it, or main.
+// tenant is the workspace whose limits count: a fork of main, for itself and the
+// forks in it, or main.
 func (r *Request) tenant() *snapshot.Workspace {
 	ws := r.Workspace
 	for up := ws.Parent(); up != nil && up.IsFork(); up = ws.Parent() {
@@ -45,17 +46,17 @@ func (r *Request) tenant() *snapshot.Workspace {
 	return ws
 }
 
-// Done gives back the memory that the answer took, when nobody needs it any more.
+// Done returns the memory that the answer was charged for.
 func (r *Request) Done() { r.list.Release() }
 
-// Progress is how far long work has come. A Total of 0 is not known yet.
+// Progress is how much of a long work is done. A Total of 0 is not known yet.
 type Progress struct {
 	What  string `json:"what"`
 	Done  int64  `json:"done"`
 	Total int64  `json:"total,omitempty"`
-	// Unit is "bytes", "files" or, of what is sent to a remote, "parts".
+	// Unit is "bytes", "files" or, in a push, "parts".
 	Unit string `json:"unit,omitempty"`
-	// Bytes is how many bytes were done, where something else is counted.
+	// Bytes is the number of bytes done, if Unit is not bytes.
 	Bytes int64 `json:"bytes,omitempty"`
 }
 
@@ -65,7 +66,7 @@ func (r *Request) progress(p Progress) {
 	}
 }
 
-// The kinds of streams that an operation gives.
+// The types of streams that an operation writes.
 const (
 	Text   = "text/plain; charset=utf-8"
 	Bytes  = "application/octet-stream"
@@ -78,14 +79,14 @@ type Op struct {
 	Name   string
 	About  string // one sentence
 	Access Access
-	// Mutates: refused when the mount is read-only, as the kernel refuses what
-	// the control files would do. A capture changes nothing that is there.
+	// Mutates: refused when the mount is read-only, as the kernel refuses writes to
+	// control files. Taking a snapshot changes nothing that exists.
 	Mutates bool
 	// Input and Output are the types of the streams, "" for none.
 	Input, Output string
-	// Instead is what does the same in a mount, for an operation that needs the socket.
+	// Instead does the same in a mount, for an operation that needs the socket.
 	Instead string
-	// Hasty: each event goes out at once.
+	// Hasty: each event is sent at once.
 	Hasty        bool
 	Args, Result reflect.Type
 
@@ -102,100 +103,100 @@ func op[A, R any](o Op, run func(*Service, context.Context, *Request, A) (R, err
 
 // ops are all operations.
 var ops = []*Op{
-	op(Op{Name: "snapshot", Access: Makes,
-		About: "Captures the workspace as it is now."}, (*Service).snapshot),
+	op(Op{Name: "snapshot", Access: Add,
+		About: "Takes a snapshot of the workspace."}, (*Service).snapshot),
 	op(Op{Name: "list",
 		About: "Lists the snapshots, newest first."}, (*Service).list),
 	op(Op{Name: "show",
-		About: "Shows everything about one snapshot."}, (*Service).show),
-	op(Op{Name: "rename", Access: Alters, Mutates: true,
+		About: "Returns everything about one snapshot."}, (*Service).show),
+	op(Op{Name: "rename", Access: Change, Mutates: true,
 		About: "Renames a snapshot."}, (*Service).rename),
-	op(Op{Name: "remove", Access: Alters, Mutates: true,
+	op(Op{Name: "remove", Access: Change, Mutates: true,
 		About: "Deletes snapshots: all that are named or, if one is unknown, none."}, (*Service).remove),
-	op(Op{Name: "compact", Access: Alters, Mutates: true,
-		About: "Makes one snapshot of all files that some have, of each path the newest; the others go unless they are pinned."}, (*Service).compact),
-	op(Op{Name: "du", Access: Governs,
-		About: "Tells what each snapshot and fork alone keeps, and what deleting several would give back, in bytes of disk."}, (*Service).du),
-	op(Op{Name: "pin", Access: Alters,
-		About: "Protects snapshots from deletion, or ends that."}, (*Service).pin),
-	op(Op{Name: "restore", Access: Alters, Mutates: true,
+	op(Op{Name: "compact", Access: Change, Mutates: true,
+		About: "Replaces several snapshots by one that contains all of their files, each in its newest version. Pinned snapshots stay."}, (*Service).compact),
+	op(Op{Name: "du", Access: Govern,
+		About: "Returns the bytes on disk that deleting each snapshot and fork would free, and deleting all of them."}, (*Service).du),
+	op(Op{Name: "pin", Access: Change,
+		About: "Protects snapshots from deletion, or ends the protection."}, (*Service).pin),
+	op(Op{Name: "restore", Access: Change, Mutates: true,
 		About: "Makes the workspace, or some paths of it, equal to a snapshot."}, (*Service).restore),
-	op(Op{Name: "revert", Access: Alters, Mutates: true,
-		About: "Brings one file or directory back."}, (*Service).revert),
-	op(Op{Name: "diff", Access: Tells, Output: Text,
-		About: "Shows what changed from one snapshot to another, or to now."}, (*Service).diff),
-	op(Op{Name: "changes", Access: Tells,
+	op(Op{Name: "revert", Access: Change, Mutates: true,
+		About: "Restores one file or directory."}, (*Service).revert),
+	op(Op{Name: "diff", Access: Read, Output: Text,
+		About: "Returns the changes from one snapshot to another, or to now."}, (*Service).diff),
+	op(Op{Name: "changes", Access: Read,
 		About: "Lists the files that differ from one snapshot to another, or to now."}, (*Service).changes),
-	op(Op{Name: "hunks", Access: Tells,
-		About: "Shows how the lines of one file differ, a part at a time."}, (*Service).hunks),
-	op(Op{Name: "file", Access: Tells, Output: Bytes,
-		About: "Gives the bytes of a file as it is now, or in a snapshot."}, (*Service).file),
-	op(Op{Name: "history", Access: Tells,
-		About: "Lists the snapshots in which a path was new, modified or deleted."}, (*Service).history),
-	op(Op{Name: "events", Access: Tells, Output: Events,
-		About: "Gives the events of the workspace, oldest first."}, (*Service).events),
-	op(Op{Name: "fork", Access: Makes, Mutates: true,
-		About: "Makes a writable workspace that starts equal to a snapshot or to now."}, (*Service).fork),
+	op(Op{Name: "hunks", Access: Read,
+		About: "Returns the changed lines of one file, a part at a time."}, (*Service).hunks),
+	op(Op{Name: "file", Access: Read, Output: Bytes,
+		About: "Returns the bytes of a file, now or in a snapshot."}, (*Service).file),
+	op(Op{Name: "history", Access: Read,
+		About: "Lists the snapshots in which a path was created, modified or deleted."}, (*Service).history),
+	op(Op{Name: "events", Access: Read, Output: Events,
+		About: "Returns the events of the workspace, oldest first."}, (*Service).events),
+	op(Op{Name: "fork", Access: Add, Mutates: true,
+		About: "Creates a fork of a snapshot or of the present state."}, (*Service).fork),
 	op(Op{Name: "forks",
 		About: "Lists the forks of the workspace."}, (*Service).forks),
-	op(Op{Name: "claim", Access: Makes, Mutates: true,
-		About: "Gets the one fork that belongs to a label: the running one, else its last state, else a fresh one."}, (*Service).claim),
-	op(Op{Name: "rename-fork", Access: Alters, Mutates: true,
+	op(Op{Name: "claim", Access: Add, Mutates: true,
+		About: "Returns the fork with a label. If there is none, creates it."}, (*Service).claim),
+	op(Op{Name: "rename-fork", Access: Change, Mutates: true,
 		About: "Renames a fork."}, (*Service).renameFork),
-	op(Op{Name: "end-fork", Access: Alters, Mutates: true,
-		About: "Ends a fork, after a capture of its last state."}, (*Service).endFork),
-	op(Op{Name: "promote", Access: Alters, Mutates: true,
-		About: "Merges a fork's changes into the workspace."}, (*Service).promote),
+	op(Op{Name: "delete-fork", Access: Change, Mutates: true,
+		About: "Deletes a fork, after a snapshot of its last state."}, (*Service).deleteFork),
+	op(Op{Name: "merge", Access: Change, Mutates: true,
+		About: "Merges a fork's changes into the workspace."}, (*Service).merge),
 	op(Op{Name: "policy",
-		About: "Shows the policy of the workspace."}, (*Service).policy),
-	op(Op{Name: "set-policy", Access: Owns,
+		About: "Returns the policy of the workspace."}, (*Service).policy),
+	op(Op{Name: "set-policy", Access: Own,
 		About: "Changes the policy by a JSON merge patch."}, (*Service).setPolicy),
 	op(Op{Name: "status",
-		About: "Shows how the workspace and its store are."}, (*Service).status),
-	op(Op{Name: "export", Access: Makes,
+		About: "Returns the state of the workspace and its store."}, (*Service).status),
+	op(Op{Name: "export", Access: Add,
 		About: "Writes a snapshot as a commit into the store's own git repository."}, (*Service).export),
-	op(Op{Name: "tar", Access: Direct, Output: Tar, Instead: "`tar` in .snapshots/NAME",
-		About: "Gives a snapshot as a tar archive."}, (*Service).exportTar),
-	op(Op{Name: "import", Access: Direct, Mutates: true, Input: Tar, Instead: "`tar`, `git` or `cp` in the workspace",
-		About: "Brings the tree of a tar archive in, all at once."}, (*Service).importTree),
-	op(Op{Name: "open", Access: Direct, Output: Events, Hasty: true, Instead: "`git` on .snapshots/NAME",
-		About: "Keeps the objects of a snapshot at hand for as long as the answer is read."}, (*Service).open),
-	op(Op{Name: "open-changes", Access: Direct, Output: Events, Hasty: true, Instead: "`cp` or `git diff` on the files",
-		About: "Keeps the objects of what the workspace began from, and of a snapshot or of now, at hand for as long as the answer is read."}, (*Service).openChanges),
-	op(Op{Name: "objects", Access: Direct, Output: Bytes,
-		About: "Gives objects of an open snapshot, by their hashes."}, (*Service).objects),
-	op(Op{Name: "exported", Access: Direct,
-		About: "Notes the commit that a client exported a snapshot as."}, (*Service).exported),
-	op(Op{Name: "freeze", Access: Governs,
-		About: "Holds back every change for a bounded moment."}, (*Service).freeze),
-	op(Op{Name: "thaw", Access: Governs,
-		About: "Lets changes go on after a freeze."}, (*Service).thaw),
-	op(Op{Name: "gc", Access: Governs,
-		About: "Frees what no snapshot and no workspace needs any more."}, (*Service).gc),
-	op(Op{Name: "verify", Access: Governs,
-		About: "Checks everything stored, byte for byte."}, (*Service).verify),
-	op(Op{Name: "push", Access: Makes,
+	op(Op{Name: "tar", Access: Socket, Output: Tar, Instead: "`tar` in .snapshots/NAME",
+		About: "Returns a snapshot as a tar archive."}, (*Service).exportTar),
+	op(Op{Name: "import", Access: Socket, Mutates: true, Input: Tar, Instead: "`tar`, `git` or `cp` in the workspace",
+		About: "Imports the tree of a tar archive, all at once."}, (*Service).importTree),
+	op(Op{Name: "open", Access: Socket, Output: Events, Hasty: true, Instead: "`git` on .snapshots/NAME",
+		About: "Keeps the objects of a snapshot readable while the answer is read."}, (*Service).open),
+	op(Op{Name: "open-changes", Access: Socket, Output: Events, Hasty: true, Instead: "`cp` or `git diff` on the files",
+		About: "Keeps the objects of the workspace's base and of a snapshot, or of now, readable while the answer is read."}, (*Service).openChanges),
+	op(Op{Name: "objects", Access: Socket, Output: Bytes,
+		About: "Returns objects of an open snapshot, by their hashes."}, (*Service).objects),
+	op(Op{Name: "exported", Access: Socket,
+		About: "Records the commit that a client exported a snapshot as."}, (*Service).exported),
+	op(Op{Name: "freeze", Access: Govern,
+		About: "Stops all changes for a limited time."}, (*Service).freeze),
+	op(Op{Name: "thaw", Access: Govern,
+		About: "Ends a freeze."}, (*Service).thaw),
+	op(Op{Name: "gc", Access: Govern,
+		About: "Frees the space that no snapshot and no workspace needs."}, (*Service).gc),
+	op(Op{Name: "verify", Access: Govern,
+		About: "Reads and checks everything in the store."}, (*Service).verify),
+	op(Op{Name: "push", Access: Add,
 		About: "Sends snapshots to a remote."}, (*Service).push),
-	op(Op{Name: "pull", Access: Governs, Mutates: true,
-		About: "Brings snapshots of a remote into the store."}, (*Service).pull),
-	op(Op{Name: "remotes", Access: Governs,
-		About: "Lists the remotes that the store knows."}, (*Service).remotes),
-	op(Op{Name: "add-remote", Access: Direct,
-		About: "Sets a remote up, or gets to know one."}, (*Service).addRemote),
-	op(Op{Name: "trust-remote", Access: Direct,
-		About: "Agrees to contact a remote that came with the store."}, (*Service).trustRemote),
-	op(Op{Name: "remove-remote", Access: Direct,
-		About: "Forgets a remote; nothing on it changes."}, (*Service).removeRemote),
-	op(Op{Name: "remote-snapshots", Access: Direct,
+	op(Op{Name: "pull", Access: Govern, Mutates: true,
+		About: "Copies snapshots of a remote into the store."}, (*Service).pull),
+	op(Op{Name: "remotes", Access: Govern,
+		About: "Lists the registered remotes."}, (*Service).remotes),
+	op(Op{Name: "add-remote", Access: Socket,
+		About: "Registers a remote, and sets it up if it is new."}, (*Service).addRemote),
+	op(Op{Name: "trust-remote", Access: Socket,
+		About: "Agrees to contact a remote that the store names."}, (*Service).trustRemote),
+	op(Op{Name: "remove-remote", Access: Socket,
+		About: "Forgets a remote. Nothing on the remote changes."}, (*Service).removeRemote),
+	op(Op{Name: "remote-snapshots", Access: Socket,
 		About: "Lists the snapshots on a remote, newest first."}, (*Service).remoteSnapshots),
-	op(Op{Name: "remove-pushed", Access: Direct,
-		About: "Removes snapshots from a remote."}, (*Service).removePushed),
-	op(Op{Name: "verify-remote", Access: Direct,
-		About: "Checks that a remote has all that its snapshots need."}, (*Service).verifyRemote),
-	op(Op{Name: "gc-remote", Access: Direct,
-		About: "Gives back what no snapshot on a remote needs, in several runs days apart."}, (*Service).gcRemote),
-	op(Op{Name: "umount", Access: Direct,
-		About: "Unmounts; the daemon ends when all is on disk."}, (*Service).umount),
+	op(Op{Name: "remove-pushed", Access: Socket,
+		About: "Deletes snapshots from a remote."}, (*Service).removePushed),
+	op(Op{Name: "verify-remote", Access: Socket,
+		About: "Checks that a remote has everything its snapshots need."}, (*Service).verifyRemote),
+	op(Op{Name: "gc-remote", Access: Socket,
+		About: "Frees what no snapshot on a remote needs, in several runs on different days."}, (*Service).gcRemote),
+	op(Op{Name: "umount", Access: Socket,
+		About: "Unmounts. The daemon ends when everything is on disk."}, (*Service).umount),
 }
 
 // Ops returns all operations.
@@ -210,7 +211,7 @@ func findOp(name string) (*Op, error) {
 		}
 		known = append(known, o.Name)
 	}
-	e := fail.New(fail.Usage, "there is no operation %q", name)
+	e := fail.New(fail.Usage, "no such operation: %q", name)
 	if like := Nearest(name, known); like != "" {
 		return nil, e.WithHint("did you mean %q?", like)
 	}

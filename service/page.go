@@ -26,16 +26,16 @@ const (
 // Hunks asks how the lines of one file differ from A to B.
 type Hunks struct {
 	A      string          `json:"a" jsonschema:"the snapshot to compare from"`
-	B      string          `json:"b,omitempty" jsonschema:"the snapshot to compare with; the present state if empty"`
+	B      string          `json:"b,omitempty" jsonschema:"the snapshot to compare with; if empty, the present state"`
 	Path   naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
 	From   naming.BytePath `json:"from,omitempty" jsonschema:"its old path, if it was renamed"`
-	Cursor int             `json:"cursor,omitempty" jsonschema:"next of the part before"`
+	Cursor int             `json:"cursor,omitempty" jsonschema:"next of the answer before"`
 }
 
 // HunkList is a part of how a file differs.
 type HunkList struct {
 	diff.Text
-	Next int `json:"next,omitempty" jsonschema:"the cursor of the next part, if there is one"`
+	Next int `json:"next,omitempty" jsonschema:"the cursor of the next part, if any"`
 }
 
 func (s *Service) hunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
@@ -101,9 +101,9 @@ func slice(h diff.Hunk, from, to int) diff.Hunk {
 // File asks for the bytes of a regular file.
 type File struct {
 	Path     naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
-	Snapshot string          `json:"snapshot,omitempty" jsonschema:"as it is in this snapshot; now if empty"`
-	Offset   int64           `json:"offset,omitempty" jsonschema:"bytes to pass over"`
-	Limit    int64           `json:"limit,omitempty" jsonschema:"bytes to give at the most; 64 MiB if 0"`
+	Snapshot string          `json:"snapshot,omitempty" jsonschema:"the snapshot; if empty, the present state"`
+	Offset   int64           `json:"offset,omitempty" jsonschema:"bytes to skip"`
+	Limit    int64           `json:"limit,omitempty" jsonschema:"at most this many bytes; 0: 64 MiB"`
 }
 
 func (s *Service) file(ctx context.Context, r *Request, a File) (None, error) {

@@ -7,59 +7,59 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Access says who may ask for an operation through a control file: the table "Who may
-// what" of docs/reference/control-files.md, from the top down.
+// Access is the right that an operation needs when it is called through a control file.
+// docs/reference/control-files.md has the same as a table.
 type Access int
 
 const (
-	// Looks: whoever may look into .snapshots.
-	Looks Access = iota
-	// Tells names or contents of files whoever may read those: the owner of the
-	// workspace.
-	Tells
-	// Makes something new beside what is there: who may write the root directory.
-	Makes
-	// Alters files of others, perhaps: the same, but in a root directory with
-	// the sticky bit only its owner.
-	Alters
-	// Owns: the owner of the store.
-	Owns
-	// Governs all workspaces: the owner of the store, in main.
-	Governs
-	// Direct: nobody but through the socket.
-	Direct
+	// Look: a user that can look into the workspace's root directory.
+	Look Access = iota
+	// Read returns names or contents of files: the owner of the workspace.
+	Read
+	// Add creates something and changes nothing that exists: a user that can write to
+	// the root directory.
+	Add
+	// Change can change files of others: as Add, but only the owner if the root directory
+	// has the sticky bit.
+	Change
+	// Own: the owner of the store.
+	Own
+	// Govern affects all workspaces: the owner of the store, in main.
+	Govern
+	// Socket: a caller of the store's socket only.
+	Socket
 )
 
-// Admit refuses what the caller may not ask for, without doing it.
+// Admit returns an error if the caller has no right to an operation.
 func (s *Service) Admit(ctx context.Context, r *Request, args any) error {
 	return s.admit(ctx, r, OpOf(args), args)
 }
 
-// admit refuses what the caller may not do here. It is the one place that knows who may
-// what; what a policy protects from those who may is up to package snapshot.
+// admit is the one place that checks rights. Package snapshot checks what the policy
+// protects.
 func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error {
 	if o.Mutates && r.Caller.Direct && s.ReadOnly() { // in the mount the kernel refuses
 		return fail.New(fail.Denied, "the mount at %s is read-only", s.Mountpoint).WithHint("mount it without ro")
 	}
-	if r.Caller.Direct || o.Access == Looks {
+	if r.Caller.Direct || o.Access == Look {
 		return nil
 	}
 	owner, sticky, err := s.owner(ctx, r)
 	switch governs := r.Caller.OwnsStore() && !r.Workspace.IsFork(); {
 	case err != nil:
 		return err
-	case o.Access == Direct:
-		hint := "run it as the user who mounted it, and outside of the sandbox"
+	case o.Access == Socket:
+		hint := "run it as the user that mounted, outside of the sandbox"
 		if o.Instead != "" {
 			hint += ", or use " + o.Instead
 		}
-		return fail.New(fail.Denied, "this needs the store's socket, which cannot be reached from here").WithHint("%s", hint)
-	case o.Access == Owns && !r.Caller.OwnsStore():
-		return fail.New(fail.Denied, "only the owner of the store may ask for %s", o.Name)
-	case o.Access == Governs && !governs:
-		return fail.New(fail.Denied, "only the owner of the store, in main, may ask for %s", o.Name)
-	case o.Access == Tells && !owner, o.Access == Alters && sticky && !owner:
-		return fail.New(fail.Denied, "only the owner of the workspace may ask for %s", o.Name)
+		return fail.New(fail.Denied, "%s needs the store's socket, which cannot be reached from here", o.Name).WithHint("%s", hint)
+	case o.Access == Own && !r.Caller.OwnsStore():
+		return fail.New(fail.Denied, "only the owner of the store can call %s", o.Name)
+	case o.Access == Govern && !governs:
+		return fail.New(fail.Denied, "only the owner of the store, in main, can call %s", o.Name)
+	case o.Access == Read && !owner, o.Access == Change && sticky && !owner:
+		return fail.New(fail.Denied, "only the owner of the workspace can call %s", o.Name)
 	case governs:
 		return nil
 	}
@@ -74,27 +74,26 @@ func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error 
 	return nil
 }
 
-// beginsHere refuses a fork that is to begin from a remote.
+// beginsHere refuses a fork that begins from a remote.
 func beginsHere(from string) error {
 	if isRemote(from) {
-		return fail.New(fail.Denied, "only the owner of the store, in main, may begin a fork from a remote")
+		return fail.New(fail.Denied, "only the owner of the store, in main, can begin a fork from a remote")
 	}
 	return nil
 }
 
-// mayPush refuses what may not be pushed by who is not the owner of the store, in main:
-// the daemon's credentials are for the remote that the policy of main names, and nothing
-// is replaced there.
+// mayPush limits pushes of callers other than the owner of the store. The daemon lends
+// them its credentials for the remote that main's policy names, and only to add to it.
 func (s *Service) mayPush(a Push) error {
 	allowed := s.Store.Main().Policy().Push.Remote
 	switch {
 	case allowed == "":
-		return fail.New(fail.Denied, "the policy of the store's owner lets nobody else push").
+		return fail.New(fail.Denied, "the policy of the store allows only its owner to push").
 			WithHint(`the owner can allow it with: echo '{"push":{"remote":"NAME"}}' | amberfs policy -`)
 	case a.Remote != "" && a.Remote != allowed:
-		return fail.New(fail.Denied, "the policy of the store's owner allows pushes to %s only", allowed)
+		return fail.New(fail.Denied, "the policy of the store allows pushes to %s only", allowed)
 	case a.Force, a.Full:
-		return fail.New(fail.Denied, "only the owner of the store, in main, may replace what is on a remote")
+		return fail.New(fail.Denied, "only the owner of the store, in main, can replace snapshots on a remote")
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, er
 		st.Status = snapshot.Status{
 			Workspace: own.Workspace, Snapshots: own.Snapshots, Forks: own.Forks, Files: own.Files, LogicalBytes: own.LogicalBytes,
 			UnsharedBytes: own.UnsharedBytes, UnsharedLimit: own.UnsharedLimit,
-			Frozen: own.Frozen, LastSnapshot: own.LastSnapshot, LastCaptured: own.LastCaptured, Health: own.Health,
+			Frozen: own.Frozen, LastSnapshot: own.LastSnapshot, LastSnapshotAt: own.LastSnapshotAt, Health: own.Health,
 		}
 		return st, nil
 	}
@@ -101,7 +101,7 @@ func (s *Service) umount(_ context.Context, r *Request, a Umount) (Unmounted, er
 // events gives the events of the workspace.
 func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 	since, err := ParseSince(a.Since)
-	if err = errors.Join(err, oneOf("action", a.Action, events.Actions)); err != nil {
+	if err = errors.Join(err, oneOf("action", a.Action, events.ActionNames())); err != nil {
 		return None{}, err
 	}
 	send := func(e events.Event) error {

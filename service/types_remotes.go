@@ -7,35 +7,36 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// AddRemote asks to set a remote up, or to know one that is.
+// AddRemote registers a remote, and sets it up if it is new.
 type AddRemote struct {
-	Name       string   `json:"name" jsonschema:"what to call it here"`
+	Name       string   `json:"name" jsonschema:"its name in this store"`
 	URL        string   `json:"url" jsonschema:"s3://BUCKET/PREFIX, oci://HOST/REPOSITORY or file:///DIR"`
-	Recipients []string `json:"recipients,omitempty" jsonschema:"age recipients that everything is encrypted to"`
+	Recipients []string `json:"recipients,omitempty" jsonschema:"age recipients that a new remote is encrypted to"`
 }
 
-// Remote is one that the store knows.
+// Remote is a registered remote.
 type Remote struct {
 	Name      string `json:"name"`
 	URL       string `json:"url"`
 	Encrypted bool   `json:"encrypted,omitempty"`
 }
 
-// RemoteState is a remote from which nothing can be read.
+// RemoteState is a remote that cannot be read.
 type RemoteState struct {
-	Name  string    `json:"name,omitempty" jsonschema:"of one that is untrusted, or its URL"`
+	Name  string    `json:"name,omitempty" jsonschema:"its name, if it is untrusted"`
 	URL   string    `json:"url"`
-	State string    `json:"state" jsonschema:"away: it does not answer; untrusted: it came with the store, and is not contacted before amberfs remote trust"`
-	Since time.Time `json:"since,omitzero" jsonschema:"when it went away"`
+	State string    `json:"state" jsonschema:"away: it does not answer; untrusted: the store names it, and you have not agreed to contact it"`
+	Since time.Time `json:"since,omitzero" jsonschema:"since when it does not answer"`
 }
 
-// AddedRemote also tells what the service does not keep of its word.
+// AddedRemote is the result of AddRemote. Warnings are guarantees that the service
+// does not provide.
 type AddedRemote struct {
 	Remote
 	Warnings []string `json:"warnings"`
 }
 
-// Remotes asks for the remotes.
+// Remotes lists the registered remotes.
 type Remotes struct{}
 
 // RemoteList is the result of Remotes, by name.
@@ -43,23 +44,23 @@ type RemoteList struct {
 	Remotes []Remote `json:"remotes"`
 }
 
-// TrustRemote agrees to contact a remote that came with the store.
+// TrustRemote agrees to contact a remote that the store names.
 type TrustRemote struct {
-	Remote string `json:"remote" jsonschema:"the remote's name, or its URL"`
+	Remote string `json:"remote" jsonschema:"the remote's name or URL"`
 }
 
-// RemoveRemote asks to forget a remote; nothing on it changes.
+// RemoveRemote forgets a remote. Nothing on it changes.
 type RemoveRemote struct {
 	Name string `json:"name" jsonschema:"the remote"`
 }
 
-// Push asks to send snapshots to a remote.
+// Push sends snapshots to a remote.
 type Push struct {
-	Remote    string   `json:"remote,omitempty" jsonschema:"the remote's name, or its URL; the one of the policy, or the only one, if empty"`
+	Remote    string   `json:"remote,omitempty" jsonschema:"the remote's name or URL; if empty, that of the policy, or the only one"`
 	Snapshots []string `json:"snapshots" jsonschema:"the snapshots"`
-	As        string   `json:"as,omitempty" jsonschema:"the name there, for one snapshot"`
-	Force     bool     `json:"force,omitempty" jsonschema:"replace a snapshot of that name"`
-	Full      bool     `json:"full,omitempty" jsonschema:"send everything anew, building on nothing that is there"`
+	As        string   `json:"as,omitempty" jsonschema:"the name on the remote, for one snapshot"`
+	Force     bool     `json:"force,omitempty" jsonschema:"replace a snapshot that has the name"`
+	Full      bool     `json:"full,omitempty" jsonschema:"send everything again"`
 }
 
 // PushedList is the result of Push.
@@ -69,20 +70,20 @@ type PushedList struct {
 
 // Pushed is a snapshot that is on the remote.
 type Pushed struct {
-	Remote    string `json:"remote" jsonschema:"where it is"`
+	Remote    string `json:"remote" jsonschema:"the remote's name or URL"`
 	Snapshot  string `json:"snapshot"`
-	As        string `json:"as" jsonschema:"its name there"`
+	As        string `json:"as" jsonschema:"its name on the remote"`
 	ID        string `json:"id"`
-	Unchanged bool   `json:"unchanged" jsonschema:"it was there already"`
-	Objects   int    `json:"objects" jsonschema:"that were sent"`
-	Bytes     int64  `json:"bytes" jsonschema:"that were sent"`
+	Unchanged bool   `json:"unchanged" jsonschema:"the remote had it already"`
+	Objects   int    `json:"objects" jsonschema:"number of objects sent"`
+	Bytes     int64  `json:"bytes" jsonschema:"bytes sent"`
 }
 
-// Pull asks to bring snapshots of a remote into the store.
+// Pull copies snapshots of a remote into the store.
 type Pull struct {
-	Remote    string   `json:"remote" jsonschema:"the remote's name, or its URL"`
-	Snapshots []string `json:"snapshots" jsonschema:"their names there, or whole ids"`
-	As        string   `json:"as,omitempty" jsonschema:"the name here, for one snapshot"`
+	Remote    string   `json:"remote" jsonschema:"the remote's name or URL"`
+	Snapshots []string `json:"snapshots" jsonschema:"names on the remote, or whole ids"`
+	As        string   `json:"as,omitempty" jsonschema:"the name in this store, for one snapshot"`
 }
 
 // PulledList is the result of Pull.
@@ -90,9 +91,9 @@ type PulledList struct {
 	Pulled []snapshot.Info `json:"pulled"`
 }
 
-// RemoteSnapshots asks what is on a remote.
+// RemoteSnapshots lists the snapshots on a remote.
 type RemoteSnapshots struct {
-	Remote string `json:"remote" jsonschema:"the remote's name, or its URL"`
+	Remote string `json:"remote" jsonschema:"the remote's name or URL"`
 }
 
 // RemoteSnapshotList is the result of RemoteSnapshots, newest first.
@@ -107,20 +108,20 @@ type RemoteSnapshot struct {
 	Problem string    `json:"problem,omitempty" jsonschema:"why it cannot be read"`
 }
 
-// RemovePushed asks to remove snapshots from a remote.
+// RemovePushed deletes snapshots from a remote.
 type RemovePushed struct {
-	Remote string   `json:"remote" jsonschema:"the remote's name, or its URL"`
-	Names  []string `json:"names" jsonschema:"the snapshots there"`
+	Remote string   `json:"remote" jsonschema:"the remote's name or URL"`
+	Names  []string `json:"names" jsonschema:"the snapshots"`
 }
 
-// GCRemote asks for one run of a collection on a remote.
+// GCRemote does one run of gc on a remote.
 type GCRemote struct {
-	Remote string `json:"remote" jsonschema:"the remote's name, or its URL"`
+	Remote string `json:"remote" jsonschema:"the remote's name or URL"`
 }
 
-// VerifyRemote asks whether all that the snapshots on a remote need is there.
+// VerifyRemote checks that a remote has everything its snapshots need.
 type VerifyRemote struct {
-	Remote string `json:"remote" jsonschema:"the remote's name, or its URL"`
+	Remote string `json:"remote" jsonschema:"the remote's name or URL"`
 	Deep   bool   `json:"deep,omitempty" jsonschema:"read every byte"`
 }
 

@@ -6,10 +6,10 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// Export asks for a commit in the store's own repository.
+// Export writes a commit into the store's own repository.
 type Export struct {
 	Name string `json:"name" jsonschema:"the snapshot"`
-	Ref  string `json:"ref,omitempty" jsonschema:"refs/snapshots/NAME if empty"`
+	Ref  string `json:"ref,omitempty" jsonschema:"the ref; refs/snapshots/NAME if empty"`
 }
 
 // ExportDone is the commit that an Export wrote.
@@ -17,25 +17,25 @@ type ExportDone struct {
 	Name    string `json:"name"`
 	Commit  string `json:"commit"`
 	Ref     string `json:"ref"`
-	Skipped int    `json:"skipped" jsonschema:"paths that git cannot hold"`
+	Skipped int    `json:"skipped" jsonschema:"number of paths that git cannot represent"`
 }
 
-// ExportTar asks for a snapshot as a tar archive.
+// ExportTar returns a snapshot as a tar archive.
 type ExportTar struct {
 	Name string `json:"name" jsonschema:"the snapshot"`
 }
 
-// Open asks for the objects of a snapshot, as long as the answer is read.
+// Open keeps the objects of a snapshot readable while the answer is read.
 type Open struct {
 	Name string `json:"name" jsonschema:"the snapshot"`
 }
 
-// Opened is a snapshot whose objects are handed out.
+// Opened is a snapshot whose objects can be read.
 type Opened struct {
 	Info  snapshot.Info `json:"info"`
 	State string        `json:"state" jsonschema:"hash of the state object"`
-	// Parents are the commits of the snapshots before, the nearest first; Bases
-	// are exported snapshots, by how much they are likely to have in common.
+	// Parents are the commits of the snapshots before, the nearest first. Bases are
+	// exported snapshots, the likely most similar first.
 	Parents []string `json:"parents"`
 	Bases   []Base   `json:"bases"`
 }
@@ -46,25 +46,25 @@ type Base struct {
 	Commits []string `json:"commits"`
 }
 
-// OpenChanges asks for the objects of the state that the store's workspace began
-// from and of a snapshot, as long as the answer is read.
+// OpenChanges keeps the objects of the workspace's base and of a snapshot readable
+// while the answer is read.
 type OpenChanges struct {
-	Name string `json:"name,omitempty" jsonschema:"the snapshot; the present state if empty"`
+	Name string `json:"name,omitempty" jsonschema:"the snapshot; if empty, the present state"`
 }
 
-// OpenedChanges are two states whose objects are handed out.
+// OpenedChanges are two states whose objects can be read.
 type OpenedChanges struct {
 	Base string `json:"base" jsonschema:"hash of the state object of the import"`
 	Now  string `json:"now" jsonschema:"hash of the state object of the snapshot"`
 }
 
-// Objects asks for objects. The answer is, in the same order, the length of each
+// Objects returns objects: for each, in the same order, the length of each
 // (32 bits, little endian) and its bytes.
 type Objects struct {
 	Hashes []string `json:"hashes" jsonschema:"of the objects, 64 hex digits each; at most 1024"`
 }
 
-// Exported tells of an export that the client made.
+// Exported records an export that the client made.
 type Exported struct {
 	Name   string `json:"name" jsonschema:"the snapshot"`
 	Repo   string `json:"repo"`
@@ -72,24 +72,23 @@ type Exported struct {
 	Commit string `json:"commit"`
 }
 
-// The kinds of trees that are brought in.
+// The kinds of trees that are imported.
 const (
 	FromDir = "dir"
 	FromTar = "tar"
 	FromGit = "git"
 )
 
-// Import asks for a tree, which follows as a tar archive, to be brought in.
+// Import imports a tree, which follows as a tar archive.
 type Import struct {
-	From  string          `json:"from" jsonschema:"dir, tar or git: what the client made the archive of"`
-	Path  naming.BytePath `json:"path,omitempty" jsonschema:"the directory that it goes to; the root if empty"`
-	Umask uint32          `json:"umask,omitempty" jsonschema:"taken from the permissions of directories made on the way"`
-	// What may come at most; 0 is gitbridge's default.
-	MaxFiles int64 `json:"max_files,omitempty" jsonschema:"files that may come at most; 0 is 20 million"`
-	MaxBytes int64 `json:"max_bytes,omitempty" jsonschema:"bytes of files that may come at most; 0 is 1 TiB"`
+	From     string          `json:"from" jsonschema:"dir, tar or git: the source of the archive"`
+	Path     naming.BytePath `json:"path,omitempty" jsonschema:"the directory to import into; the root if empty"`
+	Umask    uint32          `json:"umask,omitempty" jsonschema:"removed from the permissions of directories that the import creates for path"`
+	MaxFiles int64           `json:"max_files,omitempty" jsonschema:"the largest number of files; 0: 20 million"`
+	MaxBytes int64           `json:"max_bytes,omitempty" jsonschema:"the largest sum of file sizes; 0: 1 TiB"`
 }
 
-// Imported is what was brought in.
+// Imported is the result of Import.
 type Imported struct {
 	Path    string               `json:"path"`
 	Files   int64                `json:"files"`

@@ -75,7 +75,7 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	s.figures.note(func(f *Figures) { f.Captures++; f.LastCaptureMs = msSince(start) })
+	s.metrics.note(func(m *Metrics) { m.Snapshots++; m.LastSnapshotMs = msSince(start) })
 	s.event(Event{Workspace: w.view, Action: "captured", From: info.Name, Caller: o.Caller})
 	return info, nil
 }

@@ -168,7 +168,7 @@ func (p *checkpointer) checkpoint(ctx context.Context) error {
 	}
 	p.room.stored.Store(p.cas.Stats().Stored)
 	p.gc.signal.Up()
-	p.figures.note(func(f *Figures) { f.Checkpoints++; f.LastCheckpoint = msSince(start) })
+	p.metrics.note(func(m *Metrics) { m.Checkpoints++; m.LastCheckpoint = msSince(start) })
 	return nil
 }
 

@@ -142,7 +142,7 @@ func TestForkTTL(t *testing.T) {
 	if i, err := w.Find("a"); err != nil || i.Kind != KindFork {
 		t.Errorf("it left %+v, %v", i, err)
 	}
-	if !slices.Contains(said, "forked a") || !slices.Contains(said, "fork-ended aa") || !slices.Contains(said, "captured a") {
+	if !slices.Contains(said, "forked a") || !slices.Contains(said, "fork-deleted aa") || !slices.Contains(said, "captured a") {
 		t.Errorf("the events are %q", said)
 	}
 }

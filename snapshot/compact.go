@@ -16,16 +16,16 @@ import (
 // CompactOptions says which snapshots become one.
 type CompactOptions struct {
 	Names   []string    `json:"names" jsonschema:"the snapshots, two or more"`
-	Name    string      `json:"name" jsonschema:"what to call the new one"`
-	Message string      `json:"message,omitempty" jsonschema:"what this state is"`
+	Name    string      `json:"name" jsonschema:"the name of the new snapshot"`
+	Message string      `json:"message,omitempty" jsonschema:"its message"`
 	Caller  live.Caller `json:"-"`
 }
 
 // Compacted is the new snapshot, and what became of the others.
 type Compacted struct {
 	Info
-	Removed []string `json:"removed" jsonschema:"the snapshots that went"`
-	Kept    []string `json:"kept" jsonschema:"those that are pinned"`
+	Removed []string `json:"removed" jsonschema:"the deleted snapshots"`
+	Kept    []string `json:"kept" jsonschema:"snapshots that were kept because they are pinned"`
 }
 
 // Compact makes one snapshot of all files that some snapshots have, of each path the

@@ -100,7 +100,7 @@
 //	          seal.mu         the queue of the sealer
 //	usage.mu                  one counts what a fork has of its own
 //	  live.Forest.mu
-//	pins.mu, gc.mu, gc.puts.mu, figures.mu
+//	pins.mu, gc.mu, gc.puts.mu, metrics.mu
 //	                          never held while another is taken
 //
 // Each is taken only under those above it, and Forest.mu under usage.mu or under the

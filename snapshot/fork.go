@@ -58,7 +58,7 @@ func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 }
 
 func (fs Forks) forked(fork *Workspace, o ForkOptions, start time.Time) {
-	fs.w.store.figures.note(func(f *Figures) { f.Forks++; f.LastForkMs = msSince(start) })
+	fs.w.store.metrics.note(func(m *Metrics) { m.Forks++; m.LastForkMs = msSince(start) })
 	fs.w.store.event(Event{Workspace: fs.w.view, Action: "forked", From: fork.BeganFrom(), Detail: o.Name, Caller: o.Caller})
 }
 

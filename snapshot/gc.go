@@ -72,7 +72,7 @@ func (g *collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 	}
 	g.room.stored.Store(g.cas.Stats().Stored)
 	g.done(removed, g.room.stored.Load())
-	g.figures.note(func(f *Figures) { f.GarbageCollects++ })
+	g.metrics.note(func(m *Metrics) { m.GarbageCollects++ })
 	return full != nil, nil
 }
 

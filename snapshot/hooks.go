@@ -17,7 +17,7 @@ type Event struct {
 	Workspace uint32
 	// Action is restored, created, modified or deleted, of a path; captured,
 	// removed, renamed-snapshot, expired, pulled or pushed, of the snapshot From; forked,
-	// renamed-fork, fork-ended or promoted, of a fork; policy; or ended, of a workspace
+	// renamed-fork, fork-deleted or merged, of a fork; policy; or ended, of a workspace
 	// that is no more.
 	Action string
 	Path   string

@@ -34,36 +34,32 @@ type Counts struct {
 // Info describes a snapshot. Its JSON form is what `info@NAME` and
 // `amberfs show --json` print.
 type Info struct {
-	Name    string            `json:"name"`
-	Seq     uint64            `json:"seq"`
-	ID      string            `json:"id"`     // 64 hex digits, empty until sealed
-	Parent  string            `json:"parent"` // the snapshot before, or that was restored
-	Kind    string            `json:"kind"`
-	Message string            `json:"message"`
-	Labels  map[string]string `json:"labels,omitempty"`
-	Created time.Time         `json:"created"`
-	Expires *time.Time        `json:"expires,omitempty"`
-	UID     uint32            `json:"uid"`
-	PID     uint32            `json:"pid"`
-	Command string            `json:"command"`
-	Files   int64             `json:"files"` // without the root directory
-	Bytes   int64             `json:"bytes"` // sum of the file sizes
-	// UniqueBytes are the bytes that sealing it added to the store.
-	UniqueBytes int64  `json:"unique_bytes"`
-	Counts      Counts `json:"counts"`
-	FirstEvent  uint64 `json:"first_event,omitempty"`
-	LastEvent   uint64 `json:"last_event,omitempty"`
-	GitCommit   string `json:"git_commit,omitempty"` // of the last export
-	// GitCommits are those of the last exports, of which each repository has its
-	// own; the newest is last.
-	GitCommits []string `json:"git_commits,omitempty"`
-	Sealed     bool     `json:"stored"`
-	Pinned     bool     `json:"pinned"`
-	// Claim is the label of the claimed fork that left it when it ended. No user and
-	// no remote can set it: the next claim of the label begins with the snapshot.
-	Claim string `json:"claim,omitempty"`
-	// Actors are those that changed anything since the snapshot before, in order.
-	Actors []string `json:"actors,omitempty"`
+	Name        string            `json:"name"`
+	Seq         uint64            `json:"seq" jsonschema:"its number, which is never used again: cp-N"`
+	ID          string            `json:"id" jsonschema:"BLAKE3 of the root, 64 hex digits; empty until stored"`
+	Parent      string            `json:"parent" jsonschema:"the snapshot before, or the one that was restored since"`
+	Kind        string            `json:"kind" jsonschema:"why it was taken"`
+	Message     string            `json:"message"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Created     time.Time         `json:"created"`
+	Expires     *time.Time        `json:"expires,omitempty"`
+	UID         uint32            `json:"uid" jsonschema:"the user that took it"`
+	PID         uint32            `json:"pid" jsonschema:"the process that took it"`
+	Command     string            `json:"command" jsonschema:"the command of that process"`
+	Files       int64             `json:"files" jsonschema:"number of files, without the root directory"`
+	Bytes       int64             `json:"bytes" jsonschema:"sum of the file sizes"`
+	UniqueBytes int64             `json:"unique_bytes" jsonschema:"bytes that storing it added to the store"`
+	Counts      Counts            `json:"counts" jsonschema:"events since the snapshot before: created, modified, deleted, restored"`
+	FirstEvent  uint64            `json:"first_event,omitempty" jsonschema:"the first of these events in the log"`
+	LastEvent   uint64            `json:"last_event,omitempty" jsonschema:"the last one"`
+	GitCommit   string            `json:"git_commit,omitempty" jsonschema:"the commit of the last export"`
+	GitCommits  []string          `json:"git_commits,omitempty" jsonschema:"commits of the last exports to different repositories, the newest last"`
+	Sealed      bool              `json:"stored" jsonschema:"whether it has its id"`
+	Pinned      bool              `json:"pinned" jsonschema:"whether it is protected from deletion"`
+	// No user and no remote can set Claim: the next claim of the label begins with the
+	// snapshot.
+	Claim  string   `json:"claim,omitempty" jsonschema:"the label of the claimed fork whose last state it is"`
+	Actors []string `json:"actors,omitempty" jsonschema:"the actors that changed anything since the snapshot before, in order"`
 	View   uint32   `json:"-"`
 }
 

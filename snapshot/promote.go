@@ -78,7 +78,7 @@ func (fs Forks) Merge(ctx context.Context, fork string, o PromoteOptions) (Promo
 	}
 	res.Gone = out.inv.Gone(maxGone)
 	s.eventsOf(fs.w, out.steps, fork, res.Undo, RestoreOptions{Caller: o.Caller})
-	s.event(Event{Workspace: fs.w.view, Action: "promoted", From: fork, Caller: o.Caller})
+	s.event(Event{Workspace: fs.w.view, Action: "merged", From: fork, Caller: o.Caller})
 	return res, nil
 }
 

@@ -51,7 +51,7 @@ type RestoreResult struct {
 	Snapshot string       `json:"snapshot"`
 	Changed  int          `json:"changed"`
 	Paths    []PathChange `json:"paths"`
-	More     bool         `json:"more,omitempty" jsonschema:"more changed than paths names"`
+	More     bool         `json:"more,omitempty" jsonschema:"paths is not complete"`
 	Undo     string       `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
 	Kept     []string     `json:"kept,omitempty" jsonschema:"paths that differ and were left as they are"`
 	// Gone are files that were replaced or removed and that the kernel knew, the first
@@ -108,7 +108,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	if err != nil {
 		return res, err
 	}
-	s.figures.note(func(f *Figures) { f.Restores++; f.LastRestoreMs = msSince(start) })
+	s.metrics.note(func(m *Metrics) { m.Restores++; m.LastRestoreMs = msSince(start) })
 	s.tell(out.inv)
 	if res.Changed > 0 {
 		res.Gone = out.inv.Gone(maxGone)

@@ -246,7 +246,7 @@ func (q *sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.
 	if err != nil {
 		return id, 0, err
 	}
-	q.figures.note(func(f *Figures) { f.Seals++; f.LastSealMs = msSince(start); f.SealedBytes += added.Load() })
+	q.metrics.note(func(m *Metrics) { m.Stored++; m.LastStoreMs = msSince(start); m.PackedBytes += added.Load() })
 	return id, added.Load(), nil
 }
 

@@ -60,7 +60,7 @@ func TestCrowdedAndIdle(t *testing.T) {
 		}
 	}
 	time.Sleep(2500 * time.Millisecond)                    // it is looked at every second
-	if n := s.Main().Status().Figures.Checkpoints; n > 2 { // the first made the store
+	if n := s.Main().Status().Metrics.Checkpoints; n > 2 { // the first made the store
 		t.Errorf("%d checkpoints", n)
 	}
 }

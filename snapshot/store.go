@@ -87,7 +87,7 @@ type core struct {
 	pins    pins
 	salvage salvage
 	hooks   hooks
-	figures figures
+	metrics metrics
 	loops   loops.Group
 }
 

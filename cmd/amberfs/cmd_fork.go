@@ -68,8 +68,8 @@ func (a *app) endFork(cmd *cobra.Command, argv []string, discard, force bool) er
 	if len(argv) != 1 {
 		return fail.New(fail.Usage, "amberfs fork --delete and --discard take one NAME").WithHint("see `amberfs help fork`")
 	}
-	var done service.Ended
-	if err := a.askHere(cmd.Context(), service.EndFork{Name: argv[0], Discard: discard, Force: force}, &done); err != nil {
+	var done service.DeletedFork
+	if err := a.askHere(cmd.Context(), service.DeleteFork{Name: argv[0], Discard: discard, Force: force}, &done); err != nil {
 		return err
 	}
 	if discard {

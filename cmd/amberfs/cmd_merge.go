@@ -8,7 +8,7 @@ import (
 )
 
 func mergeCommand(a *app) *cobra.Command {
-	var req service.Promote
+	var req service.Merge
 	cmd := &cobra.Command{
 		Use:     "merge FORK [--ours|--theirs] [--dry-run]",
 		Aliases: []string{"promote"},
@@ -29,7 +29,7 @@ A snapshot is taken first, so "amberfs undo" takes the merge back. The fork stay
 			if req.Ours && req.Theirs {
 				return fail.New(fail.Usage, "--ours and --theirs cannot be combined")
 			}
-			var done service.Promoted
+			var done service.Merged
 			err := a.askHere(cmd.Context(), req, &done)
 			if err != nil && len(done.Conflicts) == 0 {
 				return err
@@ -53,7 +53,7 @@ A snapshot is taken first, so "amberfs undo" takes the merge back. The fork stay
 }
 
 // promotedLines is what a merge changed, a path a line.
-func promotedLines(done service.Promoted) string {
+func promotedLines(done service.Merged) string {
 	if done.DryRun {
 		return "would merge fork " + done.Fork + changedLines(done.Changed, "(no files would change)", "would change", done.Paths, 0)
 	}

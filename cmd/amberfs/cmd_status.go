@@ -34,14 +34,14 @@ func statusFields(st service.Status, now time.Time) [][]string {
 		rows = append(rows, []string{name, fmt.Sprintf(format, args...)})
 	}
 	if st.Frozen {
-		add("frozen", "changes are held back until `amberfs thaw`, or until the time is over")
+		add("frozen", "changes wait until `amberfs thaw`, or until the freeze ends")
 	}
 	snapshots := plural(st.Snapshots, "snapshot", "snapshots")
 	if st.LastSnapshot != "" {
-		snapshots += fmt.Sprintf(", the last %s, %s", st.LastSnapshot, humanize.RelTime(st.LastCaptured, now, "ago", "from now"))
+		snapshots += fmt.Sprintf(", the last %s, %s", st.LastSnapshot, humanize.RelTime(st.LastSnapshotAt, now, "ago", "from now"))
 	}
-	if st.Unsealed > 0 {
-		snapshots += fmt.Sprintf(", %d waiting to be sealed", st.Unsealed)
+	if st.NotStored > 0 {
+		snapshots += fmt.Sprintf(", %d not stored yet", st.NotStored)
 	}
 	add("history", "%s", snapshots)
 	if st.Forks > 0 {
@@ -49,7 +49,7 @@ func statusFields(st service.Status, now time.Time) [][]string {
 	}
 	for _, r := range st.Remotes {
 		if r.State == "untrusted" {
-			add("remote", "%s came with the store and is not contacted; `amberfs remote trust %s` agrees to it", r.URL, r.Name)
+			add("remote", "%s is named by the store and not contacted; `amberfs remote trust %s` agrees to it", r.URL, r.Name)
 		} else {
 			add("remote", "%s has not answered for %s", r.URL, spanText(now.Sub(r.Since)))
 		}
@@ -57,18 +57,18 @@ func statusFields(st service.Status, now time.Time) [][]string {
 	if p := st.Push; p != nil {
 		add("pushed to "+p.Remote, "%s", pushText(p, now))
 	}
-	f := st.Figures
-	if f.Captures > 0 {
-		add("last capture", "%s (%s since the mount)", msText(f.LastCaptureMs), plural(int(f.Captures), "capture", "captures"))
+	m := st.Metrics
+	if m.Snapshots > 0 {
+		add("last snapshot", "%s (%d since the mount)", msText(m.LastSnapshotMs), m.Snapshots)
 	}
-	if f.Restores > 0 {
-		add("last restore", "%s (%d since the mount)", msText(f.LastRestoreMs), f.Restores)
+	if m.Restores > 0 {
+		add("last restore", "%s (%d since the mount)", msText(m.LastRestoreMs), m.Restores)
 	}
-	if f.Seals > 0 {
-		add("last seal", "%s (%s stored since the mount)", msText(f.LastSealMs), bytesText(f.SealedBytes))
+	if m.Stored > 0 {
+		add("last stored", "%s (%s since the mount)", msText(m.LastStoreMs), bytesText(m.PackedBytes))
 	}
 	if st.FromRemote {
-		add("shared", "%s in all snapshots and workspaces; what was not changed here is read from a remote", bytesText(st.ReferencedBytes))
+		add("shared", "%s in all snapshots and workspaces; unchanged contents are read from a remote", bytesText(st.ReferencedBytes))
 	} else if st.ChunkBytes > 0 {
 		add("shared", "%s in all snapshots and workspaces, stored in %s (%.1f×)",
 			bytesText(st.ReferencedBytes), bytesText(st.ChunkBytes), float64(st.ReferencedBytes)/float64(st.ChunkBytes))
@@ -86,19 +86,19 @@ func statusFields(st service.Status, now time.Time) [][]string {
 	return rows
 }
 
-// pushText tells how the pushes that the policy asks for go.
+// pushText is the state of automatic pushes.
 func pushText(p *service.BackupState, now time.Time) string {
-	text := "nothing since the mount"
+	text := "none since the mount"
 	if p.Snapshot != "" {
 		text = fmt.Sprintf("%s, %s", p.Snapshot, humanize.RelTime(p.Pushed, now, "ago", "from now"))
 	}
 	if p.Error != "" {
-		text += "; the last try failed: " + p.Error
+		text += "; the last attempt failed: " + p.Error
 	}
 	return text
 }
 
-// ratioText says how far the packs are compressed.
+// ratioText is how much the packs are compressed.
 func ratioText(plain, stored int64) string {
 	if stored <= 0 || plain <= 0 {
 		return "empty"

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/fail"
 )
 
@@ -175,7 +176,6 @@ the cache of remotes
 .I ~/.config/amberfs/age-identity.txt
 the key for encrypted remotes
 .SH ENVIRONMENT
-AMBERFS_PAGER, PAGER, NO_COLOR, AMBERFS_AGE_IDENTITY, AWS_*, DOCKER_CONFIG, XDG_CACHE_HOME, TMPDIR.
 `
 
 // writeManPages writes one page for c and one for each command below it.
@@ -205,6 +205,9 @@ func writeManPages(c *cobra.Command, head *doc.GenManHeader, dir string) error {
 		}
 	}
 	page += strings.TrimPrefix(manSections, "\n")
+	for _, v := range env.Vars {
+		page += ".TP\n.B " + strings.Join(v.Names, ", ") + "\n" + strings.ReplaceAll(v.About, "`", "") + "\n"
+	}
 	if found {
 		page += ".SH SEE ALSO" + also
 	}

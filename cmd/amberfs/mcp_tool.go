@@ -243,7 +243,7 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, args ar
 	}
 	result := newResult(t)
 	if err := m.a.ask(ctx, p, req, result); err != nil {
-		if done, ok := result.(*service.Promoted); ok && len(done.Conflicts) > 0 {
+		if done, ok := result.(*service.Merged); ok && len(done.Conflicts) > 0 {
 			return nil, fail.New(fail.KindOf(err), "%s; decide with ours, theirs or resolve:\n%s", fail.Of(err).Msg, strings.Join(shorten(done.Conflicts), "\n"))
 		}
 		return nil, err

@@ -100,15 +100,15 @@ var tools = []tool{
 		show: text(func(l *service.ForkList) string { return joinRows(forkRows(l.Forks)) })},
 	{names: [3]string{"fork_merge"}, title: "Merge a fork", effect: replaces,
 		about: "Merge what a fork changed into the workspace. If both changed a path, nothing is changed and the paths are listed.",
-		op:    service.Promote{}, args: "fork ours theirs resolve dry_run",
-		show: text(func(p *service.Promoted) string {
+		op:    service.Merge{}, args: "fork ours theirs resolve dry_run",
+		show: text(func(p *service.Merged) string {
 			p.Paths = shorten(p.Paths)
 			return promotedLines(*p)
 		})},
 	{names: [3]string{"fork_delete"}, title: "Delete a fork", effect: destroys,
 		about: "Delete a fork. Its last state becomes a snapshot of the workspace, unless discard is set.",
-		op:    service.EndFork{}, args: "name discard force",
-		show: text(func(e *service.Ended) string {
+		op:    service.DeleteFork{}, args: "name discard force",
+		show: text(func(e *service.DeletedFork) string {
 			if e.Snapshot == "" {
 				return fmt.Sprintf("fork %s is deleted; nothing of it is kept", e.Name)
 			}

@@ -7,9 +7,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 
 	"golang.org/x/term"
 
+	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
@@ -79,7 +82,7 @@ func isTerminal(f any) bool {
 
 // color says whether to colour the standard output (https://no-color.org).
 func (a *app) color() bool {
-	if os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+	if env.Get("NO_COLOR") != "" || env.Get("TERM") == "dumb" {
 		return false
 	}
 	return a.pager != nil || isTerminal(a.stdout)
@@ -114,7 +117,7 @@ func (a *app) usePager() {
 	}
 	name := "less"
 	for _, v := range []string{"AMBERFS_PAGER", "PAGER"} {
-		if s, ok := os.LookupEnv(v); ok {
+		if s, ok := env.Lookup(v); ok {
 			name = s
 			break
 		}
@@ -126,7 +129,7 @@ func (a *app) usePager() {
 	cmd.Dir = "/" // the pager must not keep the mount busy
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = os.Environ()
-	if _, ok := os.LookupEnv("LESS"); !ok {
+	if !slices.ContainsFunc(cmd.Env, func(kv string) bool { return strings.HasPrefix(kv, "LESS=") }) {
 		cmd.Env = append(cmd.Env, "LESS=FRX")
 	}
 	pipe, err := cmd.StdinPipe()

@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"os"
 	"time"
+
+	"github.com/amberfs/amberfs/internal/env"
 )
 
 // newTransport returns a transport for many requests at once to one host. A
@@ -29,7 +31,7 @@ func newTransport() (*http.Transport, error) {
 		DisableCompression:    true, // the bytes must come as they were stored
 		ForceAttemptHTTP2:     true,
 	}
-	file := os.Getenv("AWS_CA_BUNDLE")
+	file := env.Get("AWS_CA_BUNDLE")
 	if file == "" {
 		return t, nil
 	}

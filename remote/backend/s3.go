@@ -9,12 +9,13 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"path"
 	"strings"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/amberfs/amberfs/internal/env"
 )
 
 // bucket is a prefix of keys in an S3 bucket.
@@ -38,7 +39,7 @@ func openS3(u *url.URL) (Backend, error) {
 	if u.Host == "" {
 		return nil, errors.New("a bucket is named as s3://BUCKET/PREFIX")
 	}
-	endpoint, err := url.Parse(cmp.Or(p["endpoint"], os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), "https://s3.amazonaws.com"))
+	endpoint, err := url.Parse(cmp.Or(p["endpoint"], env.Get("AWS_ENDPOINT_URL_S3"), env.Get("AWS_ENDPOINT_URL"), "https://s3.amazonaws.com"))
 	if err != nil || endpoint.Host == "" || endpoint.User != nil || strings.Trim(endpoint.Path, "/") != "" {
 		return nil, errors.New("the endpoint of an S3 service is given as https://HOST or http://HOST:PORT")
 	}
@@ -54,7 +55,7 @@ func openS3(u *url.URL) (Backend, error) {
 		Creds:      creds,
 		Secure:     endpoint.Scheme == "https",
 		Transport:  transport,
-		Region:     cmp.Or(p["region"], os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), "us-east-1"),
+		Region:     cmp.Or(p["region"], env.Get("AWS_REGION"), env.Get("AWS_DEFAULT_REGION"), "us-east-1"),
 		MaxRetries: 3,
 	})
 	if err != nil {
@@ -112,7 +113,7 @@ func ofCredentials(code string) bool {
 // denied says what is wrong with the credentials, and what to do.
 func (b *bucket) denied(code string) string {
 	from := "the machine's role"
-	if os.Getenv("AWS_ACCESS_KEY_ID") != "" || os.Getenv("AWS_ACCESS_KEY") != "" {
+	if env.Get("AWS_ACCESS_KEY_ID") != "" || env.Get("AWS_ACCESS_KEY") != "" {
 		from = "AWS_ACCESS_KEY_ID"
 	} else if v, err := (&credentials.FileAWSCredentials{}).Retrieve(); err == nil && v.AccessKeyID != "" {
 		from = "~/.aws/credentials"

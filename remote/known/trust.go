@@ -8,6 +8,8 @@ import (
 	"os/user"
 	"path/filepath"
 	"sync"
+
+	"github.com/amberfs/amberfs/internal/env"
 )
 
 // trust is the remotes that this user has agreed to contact. They are kept in the user's
@@ -22,7 +24,7 @@ type trust struct {
 
 func newTrust() *trust {
 	t := &trust{agreed: map[string]bool{}}
-	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
+	if state := env.Get("XDG_STATE_HOME"); filepath.IsAbs(state) {
 		t.dir = filepath.Join(state, "amberfs", "remotes")
 	} else if home := homeDir(); home != "" {
 		t.dir = filepath.Join(home, ".local", "state", "amberfs", "remotes")

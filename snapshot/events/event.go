@@ -19,17 +19,44 @@ const (
 	Captured = "captured"
 )
 
-// Actions are all that an event can have.
-var Actions = []string{
-	Created, Modified, Deleted, Renamed, Restored, Captured, "removed", "renamed-snapshot", "expired",
-	"forked", "fork-ended", "promoted", "policy", "pushed", "pulled",
+// An Action is what an event reports. From and Detail are the meaning of these fields
+// in such an event.
+type Action struct{ Name, About, From, Detail string }
+
+// Actions are all actions.
+var Actions = []Action{
+	{Created, "a path was created", "", ""},
+	{Modified, "a path was modified", "", ""},
+	{Deleted, "a path was deleted", "", ""},
+	{Renamed, "a path was renamed", "the old path", ""},
+	{Restored, "a restore or merge changed a path", "the snapshot or fork", "created, modified or deleted"},
+	{Captured, "a snapshot was taken", "the snapshot", ""},
+	{"removed", "a snapshot was deleted", "the snapshot", ""},
+	{"expired", "a snapshot was deleted by the policy", "the snapshot", ""},
+	{"renamed-snapshot", "a snapshot was renamed", "the old name", "the new name"},
+	{"forked", "a fork was created", "the snapshot", "the fork"},
+	{"renamed-fork", "a fork was renamed", "the old name", "the new name"},
+	{"fork-deleted", "a fork was deleted", "the fork", "the snapshot of its last state"},
+	{"merged", "a fork was merged", "the fork", ""},
+	{"policy", "the policy changed", "", ""},
+	{"pushed", "a snapshot was pushed", "the snapshot", "the remote"},
+	{"pulled", "a snapshot was pulled", "the snapshot", "the remote"},
 }
 
-// MaxPath is how many bytes of a path an event has: else those of a chain of
-// directories would cost the square of its length.
+// ActionNames returns the names of all actions.
+func ActionNames() []string {
+	names := make([]string, len(Actions))
+	for i, a := range Actions {
+		names[i] = a.Name
+	}
+	return names
+}
+
+// MaxPath limits the bytes of a path in an event. Without it, the paths of a chain of
+// directories would take space quadratic in its length.
 const MaxPath = 1024
 
-// shorten is a path, or its end.
+// shorten returns a path, or its end if it is too long.
 func shorten(path string) string {
 	if len(path) <= MaxPath {
 		return path
@@ -41,33 +68,26 @@ func shorten(path string) string {
 	return "…/" + path
 }
 
-// An Event is something that happened to a path. The JSON form is a promise to
-// scripts: fields may be added, none changes its meaning.
+// An Event is a change of a path, a snapshot or a fork. Its JSON form is a promise to
+// scripts: fields are added, and none changes its meaning.
 type Event struct {
-	// Seq counts the events of a workspace, from 1. Record gives it.
-	Seq uint64 `json:"seq"`
-	// Time is when it began; Record sets it if it is zero.
-	Time   time.Time `json:"time"`
+	// Record sets Seq, and Time if it is zero.
+	Seq    uint64    `json:"seq" jsonschema:"its number in the workspace; it only grows, with gaps"`
+	Time   time.Time `json:"time" jsonschema:"when it began"`
 	Action string    `json:"action"`
-	// Path is relative to the workspace, "." for all of it. Bytes that are no
-	// UTF-8 become U+FFFD. Of one of more than MaxPath bytes it is the end, after
-	// "…/".
-	Path string `json:"path"`
-	// From is where it was renamed from, or the snapshot that was restored or
-	// captured.
-	From string `json:"from,omitempty"`
-	Size int64  `json:"size"` // bytes, after the event
-	UID  uint32 `json:"uid"`
-	// PID is the process that did it, Command its name (proc(5), comm).
-	PID     uint32 `json:"pid"`
-	Command string `json:"command"`
-	// Detail says more: what a restore did to the path.
-	Detail string `json:"detail,omitempty"`
+	// Bytes of Path that are not UTF-8 become U+FFFD.
+	Path    string `json:"path" jsonschema:"relative to the workspace; the end of a path above 1024 bytes, after …/"`
+	From    string `json:"from,omitempty" jsonschema:"depends on the action"`
+	Size    int64  `json:"size" jsonschema:"bytes after the event"`
+	UID     uint32 `json:"uid" jsonschema:"the user"`
+	PID     uint32 `json:"pid" jsonschema:"the process"`
+	Command string `json:"command" jsonschema:"the command of the process"`
+	Detail  string `json:"detail,omitempty" jsonschema:"depends on the action"`
 
 	// Workspace is the view number of the workspace.
 	Workspace uint32 `json:"-"`
-	// Node identifies what it happened to, whatever its path; in a rename, what
-	// was moved. Events with the same node are coalesced; 0 is never coalesced.
+	// Node identifies the changed or moved file, whatever its path. Events of one node are
+	// coalesced, but those of node 0 never are.
 	Node uint64 `json:"-"`
 }
 

@@ -88,7 +88,7 @@ var rights = []right{
 	{"echo v open > .snapshots/restore", whoChanges},
 	{asked(`{"op":"restore","name":"v","dry_run":true}`), whoChanges},
 	{asked(`{"op":"revert","path":"open","name":"v"}`), whoChanges},
-	{asked(`{"op":"promote","fork":"f"}`), whoChanges},
+	{asked(`{"op":"merge","fork":"f"}`), whoChanges},
 	{asked(`{"op":"pin","names":["v"],"pinned":true}`), whoChanges},
 	{asked(`{"op":"pin","names":["v"],"pinned":false}`), whoChanges},
 	{asked(`{"op":"set-policy","patch":{}}`), onlyRoot},
@@ -101,7 +101,7 @@ var rights = []right{
 	{"mv .forks/renamed%d .forks/r%d", whoChanges},
 	{asked(`{"op":"rename-fork","from":"asked%d","to":"s%d"}`), whoChanges},
 	{"rmdir .forks/ended%d", whoChanges},
-	{asked(`{"op":"end-fork","name":"going%d"}`), whoChanges},
+	{asked(`{"op":"delete-fork","name":"going%d"}`), whoChanges},
 	// Owns the store, in main.
 	{asked(`{"op":"freeze","for":"1ms"}`) + " && " + asked(`{"op":"thaw"}`), onlyRoot},
 	{asked(`{"op":"gc"}`), onlyRoot},
@@ -200,7 +200,7 @@ func TestClosedDirectories(t *testing.T) {
 		asked(`{"op":"restore","name":"v","dry_run":true}`),
 		asked(`{"op":"revert","path":"private/deep/secret"}`),
 		asked(`{"op":"revert","path":"private/deep/nothing"}`),
-		asked(`{"op":"promote","fork":"f"}`),
+		asked(`{"op":"merge","fork":"f"}`),
 	} {
 		if out, err := run(other, script); err == nil {
 			t.Errorf("another user: %s: %s", script, out)

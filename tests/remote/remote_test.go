@@ -303,7 +303,7 @@ func TestBackup(t *testing.T) {
 			var s struct{ Push struct{ Snapshot string } }
 			must(t, json.Unmarshal([]byte(a.Amberfs("status", "--json")), &s))
 			newest, _, _ := strings.Cut(a.Amberfs("list"), "\t")
-			return s.Push.Snapshot == newest && !strings.Contains(a.Amberfs("status"), "the last try failed")
+			return s.Push.Snapshot == newest && !strings.Contains(a.Amberfs("status"), "the last attempt failed")
 		})
 	}
 	there(1)
@@ -317,7 +317,7 @@ func TestBackup(t *testing.T) {
 	p.SetAway(true)
 	must(t, os.Mkdir(a.Path("three"), 0o755))
 	harness.Eventually(t, "status tells that it fails", func() bool {
-		return strings.Contains(a.Amberfs("status"), "the last try failed")
+		return strings.Contains(a.Amberfs("status"), "the last attempt failed")
 	})
 	p.SetAway(false)
 	there(3)

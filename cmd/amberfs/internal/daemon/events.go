@@ -146,7 +146,7 @@ func (d *Daemon) storeEvent(e snapshot.Event) {
 		return
 	}
 	out.Path = "."
-	if e.Action == "fork-ended" {
+	if e.Action == "fork-deleted" {
 		d.later("looking for programs", func() { d.noteInside(e, out) })
 	}
 	if e.Action != events.Captured {
@@ -185,7 +185,7 @@ func (d *Daemon) forgetName(e snapshot.Event) {
 		return // nobody has looked yet
 	}
 	switch e.Action {
-	case "fork-ended", "renamed-fork":
+	case "fork-deleted", "renamed-fork":
 		d.mount.Gone(e.Workspace, true, e.From, e.Caller.Direct)
 	case "removed", "expired", "renamed-snapshot":
 		d.mount.Gone(e.Workspace, false, e.From, e.Caller.Direct)

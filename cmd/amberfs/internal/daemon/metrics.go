@@ -16,10 +16,10 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// metricsServer shows figures to Prometheus; nil when none were asked for.
+// metricsServer serves metrics to Prometheus. It is nil without the mount option.
 type metricsServer struct {
 	http    *http.Server
-	answers *answerFigures
+	answers *answerMetrics
 	done    chan struct{}
 }
 
@@ -36,8 +36,8 @@ func (d *Daemon) serveMetrics() (*metricsServer, error) {
 	reg.MustRegister(collector{d}, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(
 			collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/(sync/mutex/wait/total|gc/heap/live):`)})))
-	answers := newAnswerFigures()
-	reg.MustRegister(answers.took, answers.read, answers.written)
+	answers := newAnswerMetrics()
+	reg.MustRegister(answers.collectors()...)
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	m := &metricsServer{
@@ -55,28 +55,32 @@ func (d *Daemon) serveMetrics() (*metricsServer, error) {
 	return m, nil
 }
 
-// answerFigures are those of the kernel's requests.
-type answerFigures struct {
+// answerMetrics are those of the kernel's requests.
+type answerMetrics struct {
 	took          *prometheus.HistogramVec
 	read, written prometheus.Counter
 }
 
-func newAnswerFigures() *answerFigures {
+func newAnswerMetrics() *answerMetrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "amberfs", Name: name, Help: help})
 	}
-	return &answerFigures{
+	return &answerMetrics{
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "amberfs", Name: "request_duration_seconds",
-			Help:    "How long requests took, from when they were read until they were answered, by FUSE operation.",
+			Help:    "Histogram of the time from reading a request to answering it, by FUSE operation.",
 			Buckets: prometheus.ExponentialBuckets(1e-6, 2, 21), // up to 1 s
 		}, []string{"op"}),
-		read:    counter("read_bytes_total", "Bytes that the kernel read; what programs read again comes from its cache."),
+		read:    counter("read_bytes_total", "Bytes that the kernel read. Repeated reads are served by its cache."),
 		written: counter("written_bytes_total", "Bytes that the kernel wrote."),
 	}
 }
 
-func (f *answerFigures) add(a fusefs.Answered) {
+func (f *answerMetrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{f.took, f.read, f.written}
+}
+
+func (f *answerMetrics) add(a fusefs.Answered) {
 	if a.Op != "" {
 		f.took.WithLabelValues(a.Op).Observe(a.Took.Seconds())
 	}
@@ -92,36 +96,36 @@ func (m *metricsServer) close() {
 	<-m.done
 }
 
-// collector reads the figures when they are asked for, so that they cost
-// nothing otherwise.
+// collector reads the store's metrics when they are requested, so that they cost nothing
+// otherwise.
 type collector struct{ d *Daemon }
 
-// desc describes a figure.
+// desc describes a metric.
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("amberfs_"+name, help, labels, nil)
 }
 
 var (
-	descRequests   = desc("requests_total", "Requests of the kernel answered, by FUSE operation.", "op")
-	descNodes      = desc("nodes", "Inodes that the kernel holds.")
-	descSnapshots  = desc("snapshots", "Snapshots, by workspace.", "workspace")
-	descFiles      = desc("files", "Inodes of the workspace.", "workspace")
-	descLogical    = desc("logical_bytes", "Sum of the file sizes of the workspace.", "workspace")
-	descStored     = desc("stored_bytes", "Bytes that the packs take on disk.")
-	descChunks     = desc("chunk_bytes", "Bytes stored in the packs, before compression.")
+	descRequests   = desc("requests_total", "Requests from the kernel, by FUSE operation.", "op")
+	descDone       = desc("operations_total", "Operations done: snapshot, restore, fork, store (a snapshot), checkpoint, gc.", "operation")
+	descLast       = desc("last_operation_seconds", "Duration of the last operation.", "operation")
+	descSnapshots  = desc("snapshots", "Snapshots of main.", "workspace")
+	descFiles      = desc("files", "Files of main.", "workspace")
+	descLogical    = desc("logical_bytes", "Sum of the file sizes of main.", "workspace")
+	descNotStored  = desc("snapshots_not_stored", "Snapshots that are not stored yet.")
+	descPacked     = desc("packed_bytes_total", "Bytes that storing snapshots added to packs.")
+	descStored     = desc("stored_bytes", "Size of the packs on disk.")
+	descChunks     = desc("chunk_bytes", "Contents of the packs before compression.")
 	descObjects    = desc("objects", "Objects in the packs.")
-	descJournal    = desc("journal_bytes", "Bytes of journal kept.")
-	descRecords    = desc("journal_records_total", "Records written to the journal since the store was made.")
-	descUnsealed   = desc("unsealed_snapshots", "Snapshots that wait to be sealed.")
-	descCache      = desc("cache_bytes", "Bytes of decoded pages and chunks in memory.")
+	descJournal    = desc("journal_bytes", "Size of the journal.")
+	descRecords    = desc("journal_records_total", "Records written to the journal since the store was created.")
+	descCache      = desc("cache_bytes", "Decoded pages and chunks in memory.")
 	descFree       = desc("disk_free_bytes", "Bytes that can still be written.")
-	descFrozen     = desc("frozen", "1 while changes are held back.")
-	descDone       = desc("operations_total", "Captures, restores, forks, seals, checkpoints and collections done.", "operation")
-	descLast       = desc("last_operation_seconds", "How long the last one took.", "operation")
-	descSealed     = desc("sealed_bytes_total", "Bytes that seals added to the store.")
+	descNodes      = desc("nodes", "Inodes that the kernel knows.")
+	descFrozen     = desc("frozen", "1 during a freeze, else 0.")
 	allDescriptors = []*prometheus.Desc{
-		descRequests, descNodes, descSnapshots, descFiles, descLogical, descStored, descChunks, descObjects, descJournal, descRecords,
-		descUnsealed, descCache, descFree, descFrozen, descDone, descLast, descSealed,
+		descRequests, descDone, descLast, descSnapshots, descFiles, descLogical, descNotStored, descPacked, descStored,
+		descChunks, descObjects, descJournal, descRecords, descCache, descFree, descNodes, descFrozen,
 	}
 )
 
@@ -167,7 +171,7 @@ func (c collector) collect(ch chan<- prometheus.Metric) {
 	gauge(descObjects, float64(st.Objects))
 	gauge(descJournal, float64(st.JournalBytes))
 	count(descRecords, float64(st.Records))
-	gauge(descUnsealed, float64(st.Unsealed))
+	gauge(descNotStored, float64(st.NotStored))
 	gauge(descCache, float64(st.CacheBytes))
 	gauge(descFree, float64(st.DiskFreeBytes))
 	frozen := 0.0
@@ -175,18 +179,18 @@ func (c collector) collect(ch chan<- prometheus.Metric) {
 		frozen = 1
 	}
 	gauge(descFrozen, frozen)
-	f := st.Figures
+	m := st.Metrics
 	for _, o := range []struct {
 		name string
 		n    int64
 		ms   float64
 	}{
-		{"capture", f.Captures, f.LastCaptureMs}, {"restore", f.Restores, f.LastRestoreMs}, {"fork", f.Forks, f.LastForkMs},
-		{"seal", f.Seals, f.LastSealMs}, {"checkpoint", f.Checkpoints, f.LastCheckpoint},
+		{"snapshot", m.Snapshots, m.LastSnapshotMs}, {"restore", m.Restores, m.LastRestoreMs}, {"fork", m.Forks, m.LastForkMs},
+		{"store", m.Stored, m.LastStoreMs}, {"checkpoint", m.Checkpoints, m.LastCheckpoint},
 	} {
 		count(descDone, float64(o.n), o.name)
 		gauge(descLast, o.ms/1000, o.name)
 	}
-	count(descDone, float64(f.GarbageCollects), "gc")
-	count(descSealed, float64(f.SealedBytes))
+	count(descDone, float64(m.GarbageCollects), "gc")
+	count(descPacked, float64(m.PackedBytes))
 }

@@ -8,7 +8,7 @@ import (
 // The operations that the page uses: looking, and with Options.Write changing.
 var (
 	looks   = []string{"list", "show", "changes", "hunks", "history", "events", "forks", "status"}
-	changes = []string{"snapshot", "remove", "rename", "pin", "restore", "revert", "promote", "end-fork"}
+	changes = []string{"snapshot", "remove", "rename", "pin", "restore", "revert", "merge", "delete-fork"}
 )
 
 // api passes requests on to the daemon. The browser's headers stay here: the

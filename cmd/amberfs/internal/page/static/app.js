@@ -106,7 +106,7 @@ function order([a, b]) {
   return seq(a) <= seq(b) ? [a, b] : [b, a];
 }
 
-const history = new Set(["captured", "removed", "renamed-snapshot", "expired", "restored", "promoted", "forked", "renamed-fork", "fork-ended", "pushed", "pulled"]);
+const history = new Set(["captured", "removed", "renamed-snapshot", "expired", "restored", "merged", "forked", "renamed-fork", "fork-deleted", "pushed", "pulled"]);
 let due = null;
 
 // happened takes an event from the daemon. Many at once are one look.
@@ -128,7 +128,7 @@ function happened(event) {
 }
 
 function happenedInMain(event) {
-  if (["forked", "renamed-fork", "fork-ended"].includes(event.action)) loadForks().catch(failed);
+  if (["forked", "renamed-fork", "fork-deleted"].includes(event.action)) loadForks().catch(failed);
 }
 
 // countNow counts what changed since the newest snapshot, while something else is shown.
@@ -249,7 +249,7 @@ async function promote(fork) {
   const at = { workspace: "" };
   let done;
   try {
-    done = await call("promote", { fork }, at);
+    done = await call("merge", { fork }, at);
   } catch (e) {
     const conflicts = e.result?.conflicts || [];
     if (!conflicts.length) throw e;
@@ -261,7 +261,7 @@ async function promote(fork) {
     if (answer !== "yes") return;
     const resolve = {};
     conflicts.forEach((p, i) => { resolve[p] = $("dialog").querySelector(`[name=c${i}]:checked`).value; });
-    done = await call("promote", { fork, resolve }, at);
+    done = await call("merge", { fork, resolve }, at);
   }
   await show("");
   message(`Promoted ${fork}: ${count(done.changed, "path")} changed.`, { action: done.undo ? undo(done.undo) : undefined });
@@ -273,7 +273,7 @@ async function endFork(fork, discard) {
     [{ label: discard ? "Discard" : "End", value: "yes", class: discard ? "danger" : "primary" }]);
   if (answer !== "yes") return;
   stopFollowing();
-  await call("end-fork", { name: fork, discard }, { workspace: "" });
+  await call("delete-fork", { name: fork, discard }, { workspace: "" });
   await show("");
   message(discard ? `${fork} is discarded.` : `${fork} has ended.`);
 }

@@ -1,0 +1,48 @@
+package daemon
+
+//go:generate go test -run TestMetricsPage -count=1 . -update
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var update = flag.Bool("update", false, "write docs/reference/metrics.md")
+
+// TestMetricsPage compares docs/reference/metrics.md with the metrics that are registered.
+func TestMetricsPage(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# Metrics\n\nGenerated from the code. `-o metrics=HOST:PORT` serves these for Prometheus at `/metrics`, beside the metrics of the process and the Go runtime. They contain sizes and counts, no names of files and no contents. Anybody who can reach the address can read them.\n\n| metric | meaning |\n|---|---|\n")
+	parts := regexp.MustCompile(`fqName: "([^"]*)", help: "([^"]*)".*constLabels: {}, variableLabels: {([^}]*)}`)
+	ch := make(chan *prometheus.Desc, 100)
+	for _, c := range append([]prometheus.Collector{collector{}}, newAnswerMetrics().collectors()...) {
+		c.Describe(ch)
+	}
+	close(ch)
+	for d := range ch {
+		p := parts.FindStringSubmatch(d.String())
+		if p == nil {
+			t.Fatal(d)
+		}
+		labels := ""
+		if p[3] != "" {
+			labels = "{" + p[3] + "}"
+		}
+		fmt.Fprintf(&b, "| `%s%s` | %s |\n", p[1], labels, p[2])
+	}
+	const file = "../../../../docs/reference/metrics.md"
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != b.String() {
+		t.Errorf("%s differs from the code (%v): run go generate ./cmd/amberfs/internal/daemon", file, err)
+	}
+}

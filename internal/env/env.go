@@ -1,0 +1,46 @@
+// Package env has the environment variables that amberfs reads. The reference page is
+// generated from its table, so a variable that is not in the table cannot be read.
+package env
+
+import (
+	"os"
+	"slices"
+)
+
+// A Var is one or more variables that serve one purpose.
+type Var struct {
+	Names []string
+	About string
+}
+
+// Vars are all variables, also those that only the libraries for S3, registries and
+// temporary files read.
+var Vars = []Var{
+	{[]string{"AMBERFS_PAGER", "PAGER"}, "the pager of `amberfs diff` on a terminal. Default: `less`"},
+	{[]string{"NO_COLOR", "TERM"}, "no colours if `NO_COLOR` is set or `TERM` is `dumb`"},
+	{[]string{"XDG_CACHE_HOME"}, "the cache of remotes: `$XDG_CACHE_HOME/amberfs`. Default: `~/.cache`"},
+	{[]string{"XDG_STATE_HOME"}, "the remotes that you agreed to contact: `$XDG_STATE_HOME/amberfs/remotes`. Default: `~/.local/state`"},
+	{[]string{"XDG_CONFIG_HOME"}, "`amberfs/age-identity.txt` and git's configuration. Default: `~/.config`"},
+	{[]string{"AMBERFS_AGE_IDENTITY"}, "the file with the key for an encrypted remote"},
+	{[]string{"AWS_ACCESS_KEY_ID", "AWS_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"}, "credentials for S3"},
+	{[]string{"AWS_REGION", "AWS_DEFAULT_REGION"}, "the region, if the URL has none"},
+	{[]string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}, "the endpoint, if the URL has none"},
+	{[]string{"AWS_CA_BUNDLE"}, "certificates of a private authority"},
+	{[]string{"DOCKER_CONFIG"}, "the directory of `config.json` with the credentials for registries. Default: `~/.docker`"},
+	{[]string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"}, "author and committer of exported commits"},
+	{[]string{"TMPDIR"}, "the directory for temporary stores of `amberfs run`"},
+}
+
+// Get returns the value of a variable in Vars, or "".
+func Get(name string) string {
+	value, _ := Lookup(name)
+	return value
+}
+
+// Lookup returns the value of a variable in Vars, and whether it is set.
+func Lookup(name string) (string, bool) {
+	if !slices.ContainsFunc(Vars, func(v Var) bool { return slices.Contains(v.Names, name) }) {
+		panic("env: " + name + " is not in Vars")
+	}
+	return os.LookupEnv(name)
+}

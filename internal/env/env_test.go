@@ -1,0 +1,61 @@
+package env
+
+//go:generate go test -run TestReference -count=1 . -update
+
+import (
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/reference/environment.md")
+
+func TestReference(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# Environment variables\n\nGenerated from the code. The daemon reads those for remotes when it starts, so set them for `amberfs mount` and `amberfs run`.\n\n| variable | used for |\n|---|---|\n")
+	for _, v := range Vars {
+		b.WriteString("| `" + strings.Join(v.Names, "`, `") + "` | " + v.About + " |\n")
+	}
+	const file = "../../docs/reference/environment.md"
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != b.String() {
+		t.Errorf("%s differs from the code (%v): run go generate ./internal/env", file, err)
+	}
+}
+
+// TestOneSource: no other package reads the environment, except for variables with which
+// amberfs starts its own processes.
+func TestOneSource(t *testing.T) {
+	private := []string{"cmd/amberfs/internal/sandbox/config.go", "cmd/amberfs/internal/daemon/ready.go"}
+	reads := regexp.MustCompile(`os\.(Getenv|LookupEnv)\(`)
+	const root = "../.."
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if d.IsDir() && (rel == "tests" || rel == "internal/env" || strings.HasPrefix(d.Name(), ".") && rel != ".") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go") || slices.Contains(private, rel) {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if reads.Match(b) {
+			t.Errorf("%s reads the environment: use package env", rel)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

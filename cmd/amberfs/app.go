@@ -135,8 +135,17 @@ func (a *app) askHere(ctx context.Context, args, result any) error {
 // show asks for the operation that args belongs to, and prints its result, which text
 // does for a person.
 func show[R any](a *app, cmd *cobra.Command, args any, text func(R)) error {
+	p, err := a.place()
+	if err != nil {
+		return err
+	}
+	return showAt(cmd.Context(), a, p, args, text)
+}
+
+// showAt is show for a place.
+func showAt[R any](ctx context.Context, a *app, p locate.Place, args any, text func(R)) error {
 	var done R
-	if err := a.askHere(cmd.Context(), args, &done); err != nil {
+	if err := a.ask(ctx, p, args, &done); err != nil {
 		return err
 	}
 	return a.print(done, func() { text(done) })

@@ -9,7 +9,6 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 func diffCommand(a *app) *cobra.Command {
@@ -32,11 +31,7 @@ it prints "no differences".`,
 		ValidArgsFunction: a.completeSnapshots(2),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			names, rest := splitDash(cmd, argv)
-			p, err := a.place()
-			if err != nil {
-				return err
-			}
-			paths, err := relPaths(p, rest)
+			p, paths, err := a.paths(rest...)
 			if err != nil {
 				return err
 			}
@@ -44,7 +39,7 @@ it prints "no differences".`,
 			if fork != "" {
 				p.Workspace, from = append(slices.Clone(p.Workspace), fork), "base"
 			}
-			req := service.Diff{A: from, Paths: naming.BytePaths(paths), Binary: binary, Width: a.width()}
+			req := service.Diff{A: from, Paths: paths, Binary: binary, Width: a.width()}
 			if len(names) > 0 {
 				req.A = names[0]
 			}
@@ -55,7 +50,7 @@ it prints "no differences".`,
 			case stat && nameStatus:
 				return fail.New(fail.Usage, "--stat and --name-status cannot be combined")
 			case a.json:
-				return a.listChanges(cmd, p, service.Changes{A: req.A, B: req.B, Paths: req.Paths})
+				return showAt(cmd.Context(), a, p, service.Changes{A: req.A, B: req.B, Paths: req.Paths}, func(service.Diffed) {})
 			case stat:
 				req.Format = "stat"
 			case nameStatus:
@@ -78,14 +73,6 @@ func splitDash(cmd *cobra.Command, argv []string) (before, after []string) {
 		return argv[:n:n], argv[n:]
 	}
 	return argv, nil
-}
-
-func (a *app) listChanges(cmd *cobra.Command, p locate.Place, req service.Changes) error {
-	var done service.Diffed
-	if err := a.ask(cmd.Context(), p, req, &done); err != nil {
-		return err
-	}
-	return a.printJSON(done)
 }
 
 func (a *app) showDiff(cmd *cobra.Command, p locate.Place, req service.Diff) error {

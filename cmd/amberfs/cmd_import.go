@@ -89,7 +89,7 @@ func (i *importer) run(ctx context.Context, argv []string) error {
 	if err != nil {
 		return err
 	}
-	i.req.Path = naming.BytePath(to)
+	i.req.Path = to
 	i.bar = i.a.newProgress()
 	i.bar.expect(i.count)
 	defer i.bar.done()
@@ -245,7 +245,7 @@ func sizeOf(r any) int64 {
 
 // destination is the path in the workspace that a tree goes to: what argv names,
 // or the root.
-func destination(p locate.Place, argv []string) (string, error) {
+func destination(p locate.Place, argv []string) (naming.BytePath, error) {
 	if p.Snapshot != "" {
 		return "", fail.New(fail.Failed, "the snapshot %s cannot be changed", p.Snapshot).WithHint("go to the workspace")
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,7 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/events"
 )
 
 func listCommand(a *app) *cobra.Command {
@@ -141,25 +142,9 @@ func joinRows(rows [][]string) string {
 
 // printTable prints rows in columns as wide as they need to be.
 func printTable(w io.Writer, rows [][]string) {
-	var width []int
-	for _, r := range rows {
-		for i, c := range r {
-			if i == len(width) {
-				width = append(width, 0)
-			}
-			width[i] = max(width[i], len([]rune(c)))
-		}
-	}
-	for _, r := range rows {
-		var b strings.Builder
-		for i, c := range r {
-			b.WriteString(c)
-			if i < len(r)-1 {
-				b.WriteString(strings.Repeat(" ", width[i]-len([]rune(c))+2))
-			}
-		}
-		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
-	}
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprint(columns, joinRows(rows))
+	columns.Flush()
 }
 
 func logCommand(a *app) *cobra.Command {
@@ -184,11 +169,9 @@ and process that caused it. With PATH, only events at or below it.`,
 				return err
 			}
 			if len(argv) == 1 {
-				rel, err := relPath(p, argv[0])
-				if err != nil {
+				if req.Path, err = relPath(p, argv[0]); err != nil {
 					return err
 				}
-				req.Path = naming.BytePath(rel)
 			}
 			if !req.Follow {
 				a.usePager()
@@ -197,7 +180,7 @@ and process that caused it. With PATH, only events at or below it.`,
 				past := req
 				past.Follow, req.Limit = false, 0
 				if err := a.exchange(cmd.Context(), p, past, client.Exchange{Item: func(line json.RawMessage) error {
-					var e event
+					var e events.Event
 					err := json.Unmarshal(line, &e)
 					req.After = e.Seq
 					return errors.Join(err, a.printEvent(line))
@@ -221,33 +204,21 @@ and process that caused it. With PATH, only events at or below it.`,
 	return cmd
 }
 
-// event is what is printed of an event; --json prints all of it.
-type event struct {
-	Seq     uint64    `json:"seq"`
-	Time    time.Time `json:"time"`
-	Action  string    `json:"action"`
-	Path    string    `json:"path"`
-	From    string    `json:"from"` // of a rename; of a restore the snapshot
-	Detail  string    `json:"detail"`
-	PID     uint32    `json:"pid"`
-	Command string    `json:"command"`
-}
-
 func (a *app) printEvent(line json.RawMessage) error {
 	if a.json {
 		_, err := fmt.Fprintf(a.stdout, "%s\n", gitquote.JSON(line))
 		return err
 	}
-	var e event
+	var e events.Event
 	if err := json.Unmarshal(line, &e); err != nil {
 		return fmt.Errorf("reading an event: %w", err)
 	}
-	_, err := fmt.Fprintln(a.stdout, e.text(a.color()))
+	_, err := fmt.Fprintln(a.stdout, eventText(e, a.color()))
 	return err
 }
 
-// text is an event in one line.
-func (e event) text(color bool) string {
+// eventText is an event in one line.
+func eventText(e events.Event, color bool) string {
 	path := quote(e.Path)
 	switch {
 	case e.Action == "captured":
@@ -292,19 +263,11 @@ says that PATH changed since the newest snapshot. Contents are compared, not tim
 		Example: `  amberfs history src/parse.go`,
 		Args:    args(1, 1, "one PATH"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			p, err := a.place()
+			p, paths, err := a.paths(argv[0])
 			if err != nil {
 				return err
 			}
-			rel, err := relPath(p, argv[0])
-			if err != nil {
-				return err
-			}
-			var h service.History
-			if err := a.ask(cmd.Context(), p, service.PathHistory{Path: naming.BytePath(rel), All: all}, &h); err != nil {
-				return err
-			}
-			return a.print(h, func() {
+			return showAt(cmd.Context(), a, p, service.PathHistory{Path: paths[0], All: all}, func(h service.History) {
 				a.usePager()
 				a.printf("%s", joinRows(historyRows(h)))
 			})

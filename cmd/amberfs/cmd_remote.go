@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -130,15 +128,13 @@ func (a *app) printRemoteSnapshots(done service.RemoteSnapshotList) {
 		a.printf("no snapshots\n")
 		return
 	}
-	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
-	for _, s := range done.Snapshots {
-		if s.Problem != "" {
-			fmt.Fprintf(w, "%s\t-\t-\t%s\n", s.Name, service.OneLine(s.Problem))
-			continue
+	rows := make([][]string, len(done.Snapshots))
+	for i, s := range done.Snapshots {
+		if rows[i] = service.Row(s.Info); s.Problem != "" {
+			rows[i] = []string{s.Name, "-", "-", service.OneLine(s.Problem)}
 		}
-		fmt.Fprintf(w, "%s\t%.12s\t%s\t%s\n", s.Name, s.ID, s.Created.Format(time.RFC3339), service.OneLine(s.Message))
 	}
-	w.Flush()
+	printTable(a.stdout, rows)
 }
 
 func remoteRmCommand(a *app) *cobra.Command {

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,25 +47,18 @@ in which it differs.`,
 		Args:              args(1, -1, "a NAME and perhaps PATHs"),
 		ValidArgsFunction: a.completeSnapshots(1),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			p, err := a.place()
+			p, paths, err := a.paths(slices.Concat(argv[1:], keep)...)
 			if err != nil {
 				return err
 			}
-			paths, err := relPaths(p, argv[1:])
-			if err != nil {
-				return err
-			}
-			kept, err := relPaths(p, keep)
-			if err != nil {
-				return err
-			}
-			req := service.Restore{Name: argv[0], Paths: naming.BytePaths(paths), Keep: naming.BytePaths(kept), DryRun: dryRun}
+			n := len(argv) - 1
+			req := service.Restore{Name: argv[0], Paths: paths[:n], Keep: paths[n:], DryRun: dryRun}
 			var done service.Restored
 			err = a.ask(cmd.Context(), p, req, &done)
 			if err != nil && len(argv) == 1 && len(keep) == 0 && !dryRun && isPath(argv[0]) {
-				var path string
+				var path naming.BytePath
 				if path, err = relPath(p, argv[0]); err == nil {
-					err = a.ask(cmd.Context(), p, service.Revert{Path: naming.BytePath(path)}, &done)
+					err = a.ask(cmd.Context(), p, service.Revert{Path: path}, &done)
 				}
 			}
 			if err != nil {
@@ -80,6 +76,15 @@ in which it differs.`,
 func isPath(arg string) bool {
 	_, err := os.Lstat(arg)
 	return err == nil || strings.Contains(arg, "/")
+}
+
+// restore asks for a restore and prints what it changed.
+func (a *app) restore(ctx context.Context, p locate.Place, req any) error {
+	var done service.Restored
+	if err := a.ask(ctx, p, req, &done); err != nil {
+		return err
+	}
+	return a.printRestored(done)
 }
 
 // printRestored prints what a restore changed.
@@ -165,21 +170,20 @@ func inside(p locate.Place, path string) string {
 	return filepath.Join(root, path)
 }
 
-// relPaths makes paths that the user gave relative to the workspace's root.
-func relPaths(p locate.Place, argv []string) ([]string, error) {
-	var out []string
-	for _, arg := range argv {
-		rel, err := relPath(p, arg)
-		if err != nil {
-			return nil, err
-		}
+// paths finds the place that the command is about, and makes the user's paths relative to
+// the root of the workspace.
+func (a *app) paths(argv ...string) (p locate.Place, out []naming.BytePath, err error) {
+	p, err = a.place()
+	for i := 0; err == nil && i < len(argv); i++ {
+		var rel naming.BytePath
+		rel, err = relPath(p, argv[i])
 		out = append(out, rel)
 	}
-	return out, nil
+	return p, out, err
 }
 
-// relPath does it for one; the root itself is ".".
-func relPath(p locate.Place, arg string) (string, error) {
+// relPath makes a path relative to the root of the workspace, which itself is ".".
+func relPath(p locate.Place, arg string) (naming.BytePath, error) {
 	if arg == "" {
 		return "", fail.New(fail.Usage, "a PATH is empty")
 	}
@@ -190,10 +194,7 @@ func relPath(p locate.Place, arg string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if rel == "" {
-		rel = "."
-	}
-	return rel, nil
+	return naming.BytePath(cmp.Or(rel, ".")), nil
 }
 
 func undoCommand(a *app) *cobra.Command {
@@ -209,20 +210,11 @@ undo takes the first one back.`,
 		Example: `  amberfs undo --dry-run`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := a.place()
+			p, kept, err := a.paths(keep...)
 			if err != nil {
 				return err
 			}
-			kept, err := relPaths(p, keep)
-			if err != nil {
-				return err
-			}
-			var done service.Restored
-			req := service.Restore{Name: "undo", Keep: naming.BytePaths(kept), DryRun: dryRun}
-			if err := a.ask(cmd.Context(), p, req, &done); err != nil {
-				return err
-			}
-			return a.printRestored(done)
+			return a.restore(cmd.Context(), p, service.Restore{Name: "undo", Keep: kept, DryRun: dryRun})
 		},
 	}
 	cmd.Flags().StringArrayVar(&keep, "keep", nil, "leave `PATH` as it is; repeatable")
@@ -246,23 +238,11 @@ this back.`,
 			return a.completeSnapshots(2)(cmd, argv, prefix)
 		},
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			p, err := a.place()
+			p, paths, err := a.paths(argv[0])
 			if err != nil {
 				return err
 			}
-			rel, err := relPath(p, argv[0])
-			if err != nil {
-				return err
-			}
-			req := service.Revert{Path: naming.BytePath(rel)}
-			if len(argv) == 2 {
-				req.Name = argv[1]
-			}
-			var done service.Restored
-			if err := a.ask(cmd.Context(), p, req, &done); err != nil {
-				return err
-			}
-			return a.printRestored(done)
+			return a.restore(cmd.Context(), p, service.Revert{Path: paths[0], Name: strings.Join(argv[1:], "")})
 		},
 	}
 }

@@ -206,43 +206,32 @@ it is freed in the background.`,
 }
 
 func pinCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	return pinning(a, true, &cobra.Command{
 		Use:   "pin NAME...",
 		Short: "Protect snapshots from deletion",
 		Long: `Protects snapshots from deletion by users, expiry and policy, until "amberfs unpin".
 If one name is unknown, nothing changes.`,
-		Example:           `  amberfs pin v1`,
-		Args:              args(1, -1, "at least one NAME"),
-		ValidArgsFunction: a.completeSnapshots(-1),
-		RunE:              func(cmd *cobra.Command, argv []string) error { return a.pin(cmd, argv, true) },
-	}
+		Example: `  amberfs pin v1`,
+	})
 }
 
 func unpinCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:               "unpin NAME...",
-		Short:             "Allow deletion of pinned snapshots",
-		Example:           `  amberfs unpin v1`,
-		Args:              args(1, -1, "at least one NAME"),
-		ValidArgsFunction: a.completeSnapshots(-1),
-		RunE:              func(cmd *cobra.Command, argv []string) error { return a.pin(cmd, argv, false) },
-	}
+	return pinning(a, false, &cobra.Command{
+		Use: "unpin NAME...", Short: "Allow deletion of pinned snapshots", Example: `  amberfs unpin v1`,
+	})
 }
 
-func (a *app) pin(cmd *cobra.Command, names []string, on bool) error {
-	var done service.Pinned
-	if err := a.askHere(cmd.Context(), service.Pin{Names: names, Pin: on}, &done); err != nil {
-		return err
+func pinning(a *app, on bool, cmd *cobra.Command) *cobra.Command {
+	cmd.Args = args(1, -1, "at least one NAME")
+	cmd.ValidArgsFunction = a.completeSnapshots(-1)
+	cmd.RunE = func(cmd *cobra.Command, argv []string) error {
+		return show(a, cmd, service.Pin{Names: argv, Pin: on}, func(done service.Pinned) {
+			for _, name := range done.Names {
+				a.printf("snapshot %s %sned\n", name, cmd.Name())
+			}
+		})
 	}
-	word := "pinned"
-	if !on {
-		word = "unpinned"
-	}
-	return a.print(done, func() {
-		for _, name := range done.Names {
-			a.printf("snapshot %s %s\n", name, word)
-		}
-	})
+	return cmd
 }
 
 func compactCommand(a *app) *cobra.Command {

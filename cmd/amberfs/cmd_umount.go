@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -95,11 +94,10 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 		return err
 	}
 	defer c.Close()
-	ended, err := watch(c.DaemonPID())
+	wait, err := endOf(c.DaemonPID())
 	if err != nil {
 		return err
 	}
-	defer ended.Close()
 	err = c.Do(ctx, service.Umount{Lazy: lazy}, client.Exchange{}, nil)
 	if fail.KindOf(err) == fail.Busy {
 		return inUse(m.Source, m.Point, err)
@@ -108,7 +106,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 		return err
 	}
 	bar := a.newProgress() // what is left is sealed
-	err = ended.wait(ctx)
+	err = wait(ctx)
 	bar.done()
 	if err != nil {
 		return err
@@ -154,42 +152,27 @@ func inUse(store, point string, cause error) error {
 	return e.WithHint("end what uses it, or detach it with --lazy")
 }
 
-// process waits for the end of one that is not our child.
-type process struct{ fd int }
-
-// watch takes hold of a process, so that its number cannot become another's.
-func watch(pid int) (*process, error) {
+// endOf returns a function that waits until a process has ended. The process is chosen now,
+// so that its number cannot become another's.
+func endOf(pid int) (wait func(context.Context) error, err error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) || pid == 0 {
-		return &process{fd: -1}, nil
+		return func(context.Context) error { return nil }, nil
 	}
 	if err != nil {
 		return nil, fail.New(fail.Failed, "cannot watch the daemon, process %d: %w", pid, err)
 	}
-	return &process{fd: fd}, nil
-}
-
-// wait returns when the process has ended.
-func (p *process) wait(ctx context.Context) error {
-	for p.fd >= 0 {
-		fds := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(fds, int((200 * time.Millisecond).Milliseconds()))
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return fail.New(fail.Failed, "waiting for the daemon: %w", err)
+	return func(ctx context.Context) error {
+		defer unix.Close(fd)
+		for ctx.Err() == nil {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 200)
+			if err != nil && !errors.Is(err, unix.EINTR) {
+				return fail.New(fail.Failed, "waiting for the daemon: %w", err)
+			}
+			if n > 0 {
+				return nil
+			}
 		}
-		if n > 0 {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// Close lets go of the process.
-func (p *process) Close() {
-	if p.fd >= 0 {
-		unix.Close(p.fd)
-	}
+		return ctx.Err()
+	}, nil
 }

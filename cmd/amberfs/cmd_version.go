@@ -17,7 +17,7 @@ import (
 )
 
 // What builds from a checkout set with -ldflags "-X main.version=… -X main.commit=…
-// -X main.date=…". A build by `go install` knows it from its module's version.
+// -X main.date=…". The version of a build by `go install` names its commit.
 var version, commit, date string
 
 // build says what a program was made of.
@@ -47,21 +47,12 @@ func thisBuild() build {
 	return b
 }
 
-// pseudo is the end of the version of a module at a commit without a tag:
-// https://go.dev/ref/mod#pseudo-versions.
-var pseudo = regexp.MustCompile(`[-.](\d{14})-([0-9a-f]{12})(\+\w+)?$`)
-
 func buildOf(info *debug.BuildInfo) build {
 	b := build{
 		Version: info.Main.Version, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
 	}
 	if b.Version == "" || b.Version == "(devel)" {
 		b.Version = "devel"
-	}
-	if m := pseudo.FindStringSubmatch(b.Version); m != nil {
-		if t, err := time.Parse("20060102150405", m[1]); err == nil {
-			b.Commit, b.Date = m[2], t.Format(time.RFC3339)
-		}
 	}
 	for _, s := range info.Settings {
 		switch s.Key {

@@ -120,13 +120,13 @@ func (c exitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) 
 // asMountHelper turns the ways in which mount(8) calls a file system's helper
 // into the command `mount`: as /sbin/mount.fuse.amberfs, or through
 // /sbin/mount.fuse as `amberfs STORE MOUNTPOINT -o …`.
-func asMountHelper(root rootCommand, argv []string) []string {
+func asMountHelper(root *cobra.Command, argv []string) []string {
 	args := argv[1:]
 	helper := strings.HasPrefix(filepath.Base(argv[0]), "mount.")
 	if !helper {
 		// Only with -o, as mount.fuse always has it: a misspelt command must
 		// stay an error.
-		helper = len(args) >= 4 && !strings.HasPrefix(args[0], "-") && !root.isCommand(args[0]) &&
+		helper = len(args) >= 4 && !strings.HasPrefix(args[0], "-") && !isCommand(root, args[0]) &&
 			!strings.HasPrefix(args[1], "-") && args[2] == "-o"
 	}
 	if !helper {
@@ -147,12 +147,9 @@ func asMountHelper(root rootCommand, argv []string) []string {
 	return out
 }
 
-// rootCommand is the command tree, with what asMountHelper needs to know of it.
-type rootCommand struct{ *cobra.Command }
-
-// isCommand says whether name is one of the commands.
-func (r rootCommand) isCommand(name string) bool {
-	for _, c := range r.Commands() {
+// isCommand reports whether name is one of the commands.
+func isCommand(root *cobra.Command, name string) bool {
+	for _, c := range root.Commands() {
 		if c.Name() == name || c.HasAlias(name) {
 			return true
 		}
@@ -170,7 +167,7 @@ const (
 	groupRemotes = "remotes"
 )
 
-func newRoot(a *app) rootCommand {
+func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "amberfs",
 		Short: "A filesystem with instant snapshots and undo",
@@ -236,7 +233,7 @@ run work from inside a mount, or with -C DIR.`,
 	add(groupStore, statusCommand(a), policyCommand(a), freezeCommand(a), thawCommand(a), gcCommand(a), duCommand(a), verifyCommand(a))
 	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(), insideCommand(a), nudgeCommand(a))
 	root.CompletionOptions.HiddenDefaultCmd = true
-	return rootCommand{root}
+	return root
 }
 
 // otherWords are what users of other programs call a command.

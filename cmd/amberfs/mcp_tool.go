@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/internal/strictjson"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
@@ -232,9 +233,9 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, args ar
 		text := out.String()
 		return &text, err
 	case service.Events:
-		var list []event
+		var list []events.Event
 		err := m.a.exchange(ctx, p, req, client.Exchange{Item: func(line json.RawMessage) error {
-			var e event
+			var e events.Event
 			err := json.Unmarshal(line, &e)
 			list = append(list, e)
 			return err
@@ -310,9 +311,7 @@ func (t *tool) request(p locate.Place, args arguments) (any, error) {
 func relative(p locate.Place, req any) (err error) {
 	one := func(path *naming.BytePath) {
 		if *path != "" && err == nil {
-			var rel string
-			rel, err = relPath(p, string(*path))
-			*path = naming.BytePath(rel)
+			*path, err = relPath(p, string(*path))
 		}
 	}
 	many := func(paths []naming.BytePath) {

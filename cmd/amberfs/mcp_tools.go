@@ -3,11 +3,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/events"
 )
 
 // The sets of tools. A tool has a name in each set that it is in.
@@ -144,10 +146,10 @@ func differences(text *string) string {
 }
 
 // eventLines lists events, the newest first.
-func eventLines(events *[]event) string {
+func eventLines(list *[]events.Event) string {
 	var b strings.Builder
-	for i := len(*events) - 1; i >= 0; i-- {
-		b.WriteString((*events)[i].text(false) + "\n")
+	for _, e := range slices.Backward(*list) {
+		b.WriteString(eventText(e, false) + "\n")
 	}
 	return b.String()
 }

@@ -47,7 +47,7 @@ Commands work from any directory inside a mount, or with ` + "`-C DIR`" + `. Pat
 Every command has these flags:
 
 `)
-	root := newRoot(&app{}).Command
+	root := newRoot(&app{})
 	flagRows(&b, root.PersistentFlags())
 	for _, group := range root.Groups() {
 		fmt.Fprintf(&b, "\n## %s\n", strings.TrimSuffix(group.Title, ":"))

@@ -29,10 +29,6 @@ const (
 	// ResultTrailer and ErrorTrailer end an answer that is a stream.
 	ResultTrailer = "Amberfs-Result"
 	ErrorTrailer  = "Amberfs-Error"
-	// Lines is the type of an answer that tells how far it is: lines of JSON, each
-	// {"progress":{…}}, and at last {"result":{…}} or {"error":{…}}. A client gets
-	// it that accepts it.
-	Lines = "application/x-ndjson"
 
 	// maxBody bounds arguments, which may name many paths.
 	maxBody = 16 << 20
@@ -150,7 +146,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 	}
 	a := &answer{
 		ctx: r.Context(), w: w, out: http.NewResponseController(w), op: o,
-		lines: o.Output == "" && r.Header.Get("Accept") == Lines,
+		told:  o.Output == "" && r.Header.Get("Accept") == Events,
 		hasty: o.Hasty,
 	}
 	if l, ok := args.(Log); ok && l.Follow {
@@ -208,19 +204,12 @@ type answer struct {
 	w     http.ResponseWriter
 	out   *http.ResponseController
 	op    *Op
-	lines bool // the client wants to know how far it is
+	told  bool // the client accepts events: progress, and at last the result
 	hasty bool // events go out at once
 
 	mu    sync.Mutex
 	began bool
 	last  time.Time // when progress was told
-}
-
-// A line is one of an answer of the type Lines.
-type line struct {
-	Progress *Progress   `json:"progress,omitempty"`
-	Result   any         `json:"result,omitempty"`
-	Error    *fail.Error `json:"error,omitempty"`
 }
 
 // begin sends the head of a stream. Called with mu held.
@@ -252,73 +241,58 @@ func (a *answer) Write(p []byte) (int, error) {
 func (a *answer) item(v any) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.begin(Events)
 	if err := a.ctx.Err(); err != nil {
 		return err
 	}
-	return a.event("message", v)
+	return a.event("", v)
 }
 
-// event is called with mu held.
+// event sends an event, of the type message if it has no name. Called with mu held.
 func (a *answer) event(name string, v any) error {
+	a.begin(Events)
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encoding an event: %w", err)
 	}
-	if name != "message" {
+	if name != "" {
 		name = "event: " + name + "\n"
-	} else {
-		name = ""
 	}
-	if _, err := fmt.Fprintf(a.w, "%sdata: %s\n\n", name, gitquote.JSON(b)); err != nil || !a.hasty {
+	if _, err := fmt.Fprintf(a.w, "%sdata: %s\n\n", name, gitquote.JSON(b)); err != nil || !a.hasty && !a.told {
 		return err
 	}
 	return a.out.Flush()
 }
 
-// progress tells how far the work has come. Most calls are dropped: a person
-// needs ten a second.
+// progress reports how far the work has come, ten times a second at the most.
 func (a *answer) progress(p Progress) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	if !a.lines || now.Sub(a.last) < 100*time.Millisecond && (p.Total == 0 || p.Done < p.Total) {
+	if !a.told || now.Sub(a.last) < 100*time.Millisecond && (p.Total == 0 || p.Done < p.Total) {
 		return
 	}
 	a.last = now
-	a.line(line{Progress: &p})
-}
-
-// line is called with mu held. Whether the client is still there tells the
-// context of the request.
-func (a *answer) line(l line) {
-	a.begin(Lines)
-	e := json.NewEncoder(gitquote.JSONWriter{To: a.w})
-	e.SetEscapeHTML(false)
-	_ = e.Encode(l)
-	_ = a.out.Flush()
+	_ = a.event("progress", p) // the context of the request ends with the client
 }
 
 // finish ends the answer.
 func (a *answer) finish(result any, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch {
-	case a.began && a.lines && err != nil:
-		a.line(line{Error: fail.Of(err)})
-	case a.began && a.lines:
-		a.line(line{Result: result})
+	switch events := a.op.Output == "" || a.op.Output == Events; {
 	case err != nil && !a.began:
 		writeError(a.w, err)
-	case a.op.Output == "":
+	case a.op.Output == "" && !a.began:
 		writeJSON(a.w, http.StatusOK, result)
-	case a.op.Output == Events && err != nil:
+	case events && err != nil:
 		_ = a.event("error", fail.Of(err))
-	case a.op.Output == Events:
-		a.begin(Events)
+	case a.op.Output == "":
+		_ = a.event("result", result)
 	default:
 		a.begin(a.op.Output)
-		a.trailer(result, err)
+		if !events {
+			a.trailer(result, err)
+		}
 	}
 }
 

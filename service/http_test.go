@@ -3,13 +3,13 @@ package service
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -269,17 +269,13 @@ func TestProgress(t *testing.T) {
 	}
 	defer conn.Close()
 	body := `{"name":"v1","wait":true}`
-	fmt.Fprintf(conn, "POST /v1/snapshot HTTP/1.1\r\nHost: amberfs\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n%s", Lines, len(body), body)
+	fmt.Fprintf(conn, "POST /v1/snapshot HTTP/1.1\r\nHost: amberfs\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n%s", Events, len(body), body)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := json.NewDecoder(resp.Body)
-	var first, last map[string]any
-	if err := d.Decode(&first); err != nil || first["progress"] == nil {
-		t.Errorf("first %v, %v", first, err)
-	}
-	if err := d.Decode(&last); err != nil || last["result"] == nil {
-		t.Errorf("last %v, %v", last, err)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || !regexp.MustCompile(`(?s)^event: progress\ndata: {"what":.*event: result\ndata: {"name":"v1".*}\n\n$`).Match(text) {
+		t.Errorf("%s, %v", text, err)
 	}
 }

@@ -105,8 +105,8 @@ func openapi(t *testing.T) object {
 			"title": "amberfs", "version": "1",
 			"description": "The operations of a mounted store, over HTTP on the Unix socket STORE/socket: " +
 				"curl --unix-socket STORE/socket http://amberfs/v1/list -d '{}'. Only the owner of the store and root can connect. " +
-				"A client that accepts application/x-ndjson receives the progress of long requests: " +
-				"lines {\"progress\":…}, then {\"result\":…} or {\"error\":…}. " +
+				"A client that accepts text/event-stream receives the progress of long requests: " +
+				"the events progress, then result or error. " +
 				"The control file .snapshots/call accepts the same requests, with the operation's name in op: " +
 				"{\"op\":\"history\",\"path\":\"src/a.py\"}. It answers {\"ok\":true,\"result\":…}, with a stream as text or items.",
 		},

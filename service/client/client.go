@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -189,10 +190,8 @@ func (c *Client) overHTTP(ctx context.Context, o *service.Op, args any, x Exchan
 	switch resp.Header.Get("Content-Type") {
 	case "application/json":
 		return c.json(resp.Body, result)
-	case service.Lines:
-		return c.lines(resp.Body, x, result)
 	case service.Events:
-		return c.events(resp.Body, x)
+		return c.events(resp.Body, x, result)
 	}
 	return c.stream(resp, x, result)
 }
@@ -217,7 +216,7 @@ func (c *Client) request(ctx context.Context, o *service.Op, args any, x Exchang
 	}
 	req.Header.Set(service.CommandHeader, url.QueryEscape(c.target.Command))
 	if x.Progress != nil && o.Output == "" && o.Input == "" {
-		req.Header.Set("Accept", service.Lines)
+		req.Header.Set("Accept", service.Events)
 	}
 	return req, nil
 }
@@ -238,32 +237,10 @@ func (c *Client) json(r io.Reader, result any) error {
 	return read(raw, result)
 }
 
-// lines reads an answer that tells how far it is.
-func (c *Client) lines(r io.Reader, x Exchange, result any) error {
-	d := json.NewDecoder(r)
-	for {
-		var l struct {
-			Progress *service.Progress
-			Error    *refusal
-			Result   json.RawMessage
-		}
-		switch err := d.Decode(&l); {
-		case err != nil:
-			return c.broken(err)
-		case l.Progress != nil:
-			x.Progress(*l.Progress)
-		case l.Error != nil:
-			return l.Error.err(result)
-		default:
-			return read(l.Result, result)
-		}
-	}
-}
-
-// events reads server-sent events. The answer ends when there are no more.
-func (c *Client) events(r io.Reader, x Exchange) error {
-	in := bufio.NewReaderSize(r, bufferSize)
-	failed := false
+// events reads server-sent events. The answer ends with the result, or when there are no
+// more.
+func (c *Client) events(r io.Reader, x Exchange, result any) error {
+	in, name := bufio.NewReaderSize(r, bufferSize), ""
 	for {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) && len(line) == 0 {
@@ -272,14 +249,26 @@ func (c *Client) events(r io.Reader, x Exchange) error {
 		if err != nil {
 			return c.broken(err)
 		}
-		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok && failed {
-			return c.refused(bytes.NewReader(data), nil)
-		} else if ok {
-			if err := x.Item(bytes.TrimSpace(data)); err != nil {
-				return err
+		data, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("data: "))
+		switch {
+		case !ok:
+			name = strings.TrimPrefix(strings.TrimSpace(string(line)), "event: ")
+			continue
+		case name == "error":
+			return c.refused(bytes.NewReader(data), result)
+		case name == "result":
+			return read(data, result)
+		case name == "progress":
+			var p service.Progress
+			if err = json.Unmarshal(data, &p); err == nil {
+				x.Progress(p)
 			}
+		default:
+			err = x.Item(data)
 		}
-		failed = bytes.HasPrefix(line, []byte("event: error"))
+		if err != nil {
+			return err
+		}
 	}
 }
 

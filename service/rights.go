@@ -2,9 +2,20 @@ package service
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // Access is the right that an operation needs when it is called through a control file.
@@ -110,4 +121,195 @@ func (s *Service) owner(ctx context.Context, r *Request) (owner, sticky bool, er
 		return false, false, Explain(err)
 	}
 	return a.UID == r.Caller.UID || r.Caller.OwnsStore(), a.Mode&0o1000 != 0, nil
+}
+
+// A reacher decides which paths a caller may change that owns neither the workspace nor
+// the store, as the kernel would: it must be allowed to search every directory of the
+// path, and to write to the last one.
+type reacher struct {
+	s        *Service
+	uid, gid uint32
+	dirs     map[dirIn]error
+}
+
+// A dirIn is a directory of a state. Paths of one comparison share those of their
+// directories.
+type dirIn struct {
+	state *tree.State
+	path  *tree.Path
+}
+
+var errOutOfReach = fail.New(fail.Denied, "this has changes in directories that only their owner may change").
+	WithHint("name paths")
+
+// reach returns what decides for a caller in the mount; nil if it may change all. Paths
+// that it names itself are refused before anything is looked up.
+func (s *Service) reach(ctx context.Context, r *Request, paths ...naming.BytePath) (func(path *tree.Path, in ...*tree.State) error, error) {
+	if r.Caller.Direct {
+		return nil, nil
+	}
+	owner, _, err := s.owner(ctx, r)
+	if owner || err != nil {
+		return nil, err
+	}
+	c := &reacher{s: s, uid: r.Caller.UID, gid: r.Caller.GID, dirs: make(map[dirIn]error)}
+	now, err := r.Workspace.State()
+	for i := 0; err == nil && i < len(paths); i++ {
+		var p *tree.Path
+		if p, err = tree.ParsePath(string(paths[i])); err == nil && p != nil {
+			err = c.mayChange(p, now)
+		}
+	}
+	return c.mayChange, err
+}
+
+func (c *reacher) mayChange(path *tree.Path, in ...*tree.State) error {
+	for _, st := range in {
+		if path == nil { // the root
+			return errOutOfReach
+		}
+		if err := c.search(st, path.Dir); err != nil {
+			return err
+		}
+		dir, ok, err := c.inode(st, path.Dir)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue // it is not in this state, so something above it changes as well
+		}
+		if !c.allows(dir, unix.W_OK) {
+			return errOutOfReach
+		}
+		if dir.Mode&unix.S_ISVTX != 0 && dir.UID != c.uid {
+			if n, ok, err := c.inode(st, path); err != nil || ok && n.UID != c.uid {
+				return errOutOfReach
+			}
+		}
+	}
+	return nil
+}
+
+// search checks that the caller may search a directory and those above it.
+func (c *reacher) search(st *tree.State, dir *tree.Path) error {
+	key := dirIn{st, dir}
+	if err, ok := c.dirs[key]; ok {
+		return err
+	}
+	var err error
+	if dir != nil {
+		err = c.search(st, dir.Dir)
+	}
+	if err == nil {
+		n, ok, failed := c.inode(st, dir)
+		if err = failed; failed == nil && ok && !c.allows(n, unix.X_OK) {
+			err = errOutOfReach
+		}
+	}
+	c.dirs[key] = err
+	return err
+}
+
+// inode returns what a path leads to; ok is false if nothing is there.
+func (c *reacher) inode(st *tree.State, p *tree.Path) (n *tree.Inode, ok bool, err error) {
+	path := ""
+	if p != nil {
+		path = p.String()
+	}
+	n, err = st.Resolve(c.s.Store.Source(), path)
+	if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
+		return nil, false, nil
+	}
+	return n, err == nil, err
+}
+
+func (c *reacher) allows(n *tree.Inode, want uint32) bool {
+	mode := n.Mode
+	switch {
+	case n.UID == c.uid:
+		mode >>= 6
+	case n.GID == c.gid:
+		mode >>= 3
+	}
+	return mode&want == want
+}
+
+// forgetTime is how long the kernel gets to forget what it only had cached.
+const forgetTime = 10 * time.Millisecond
+
+// openIn names the programs that have a file open which has no name any more: they go
+// on with what it was. The processes of the machine are looked at only if the kernel
+// still knows such a file a moment after it was told that the file went.
+func (s *Service) openIn(r *Request, gone []live.NodeID) []Program {
+	if s.Opened == nil {
+		return nil
+	}
+	forest := s.Store.Forest()
+	for end := time.Now().Add(forgetTime); ; time.Sleep(time.Millisecond / 4) {
+		gone = slices.DeleteFunc(gone, func(id live.NodeID) bool { return !forest.Held(id) })
+		if len(gone) == 0 {
+			return nil
+		}
+		if time.Now().After(end) {
+			break
+		}
+	}
+	return shown(r, s.Opened(gone))
+}
+
+// checkInside refuses to end a fork that is the root or the working directory of
+// programs, or has a fork in it that is.
+func (s *Service) checkInside(r *Request, name string) error {
+	f, err := r.Workspace.Forks().Named(name)
+	if err != nil || s.Inside == nil {
+		return nil // it is told where the fork is ended
+	}
+	var views []uint32
+	for all := []*snapshot.Workspace{f}; len(all) > 0; {
+		f, all = all[0], all[1:]
+		views = append(views, f.View())
+		for _, in := range f.Forks().List() {
+			if sub, err := f.Forks().Named(in.Name); err == nil {
+				all = append(all, sub)
+			}
+		}
+	}
+	inside := s.Inside(views)
+	if len(inside) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%d process(es) have the fork %s as root or working directory", len(inside), name)
+	if known := shown(r, inside); len(known) > 0 {
+		text += ": " + ProgramsText(known)
+	}
+	return fail.New(fail.Busy, "%s", text).WithHint("end them first, or use --force")
+}
+
+// ProgramsText names programs on one line.
+func ProgramsText(programs []Program) string {
+	var names []string
+	for i, p := range programs {
+		if i == 5 {
+			names = append(names, fmt.Sprintf("%d more", len(programs)-i))
+			break
+		}
+		names = append(names, fmt.Sprintf("%s (process %d)", p.Command, p.PID))
+	}
+	return strings.Join(names, ", ")
+}
+
+// shown is what a caller may know of programs. A caller that reaches only a fork learns
+// of programs of its own user, without paths.
+func shown(r *Request, programs []Program) []Program {
+	if r.Caller.Direct || !r.Workspace.IsFork() {
+		return programs
+	}
+	var out []Program
+	for _, p := range programs {
+		var st unix.Stat_t
+		if unix.Stat(fmt.Sprintf("/proc/%d", p.PID), &st) == nil && st.Uid == r.Caller.UID && int(st.Uid) != os.Geteuid() {
+			out = append(out, Program{PID: p.PID, Command: p.Command})
+		}
+	}
+	return out
 }

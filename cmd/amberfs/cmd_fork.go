@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/internal/fail"
@@ -76,4 +78,136 @@ func (a *app) endFork(cmd *cobra.Command, argv []string, discard, force bool) er
 		return a.print(done, func() { a.printf("fork %s is gone; nothing of it is kept\n", done.Name) })
 	}
 	return a.print(done, func() { a.printf("fork %s ended; its last state is the snapshot %s\n", done.Name, done.Snapshot) })
+}
+
+func claimCommand(a *app) *cobra.Command {
+	var from, ttl string
+	cmd := &cobra.Command{
+		Use:   "claim LABEL [--from SNAPSHOT|REMOTE@SNAPSHOT] [--ttl 1h]",
+		Short: "Get the fork with a label, or create it",
+		Long: `Prints the path of the fork LABEL, and how it was found:
+
+  resumed    the fork existed
+  snapshot   a new fork, from the last state of an earlier fork with this label
+  fresh      a new fork, from --from or from the present state
+
+Concurrent claims of a label get the same fork. With REMOTE@SNAPSHOT, contents are
+fetched when they are read, and the name is resolved at most once a minute.`,
+		Example: `  cd "$(amberfs claim box-17 --from start --ttl 1h --json | jq -r .path)"`,
+		Args:    args(1, 1, "a LABEL"),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			p, err := a.place()
+			if err != nil {
+				return err
+			}
+			var got service.Claimed
+			if err := a.ask(cmd.Context(), p, service.Claim{Label: argv[0], From: from, TTL: ttl}, &got); err != nil {
+				return err
+			}
+			got.Path = inside(p, got.Path)
+			return a.print(got, func() { a.printf("%s\t%s\n", quote(got.Path), got.Tier) })
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "`SNAPSHOT` or REMOTE@SNAPSHOT that a new fork begins with. Default: the present state")
+	cmd.Flags().StringVar(&ttl, "ttl", "", "delete the fork after this `TIME` without a claim: 30m, 1h, 7d")
+	return cmd
+}
+
+func forksCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "forks",
+		Short: "List forks",
+		Long: `Lists the forks of the workspace: name, base, time, snapshots, changed files and the
+remaining time to live, separated by tabs.`,
+		Example: `  amberfs forks`,
+		Args:    args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var l service.ForkList
+			if err := a.askHere(cmd.Context(), service.Forks{}, &l); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(l.Forks)
+			}
+			a.printRows(forkRows(l.Forks))
+			return nil
+		},
+	}
+}
+
+// forkRows is a listing of forks, a row a fork.
+func forkRows(forks []service.ForkState) [][]string {
+	if len(forks) == 0 {
+		return [][]string{{"no forks"}}
+	}
+	var rows [][]string
+	for _, f := range forks {
+		from := f.Base
+		if from == "" {
+			from = "-"
+		}
+		changed := plural(f.Changed, "file", "files") + " changed"
+		if f.More {
+			changed = "at least " + changed
+		}
+		ttl := "-"
+		if f.TTL != "" {
+			ttl = "ttl " + f.TTL
+		}
+		rows = append(rows, []string{f.Name, from, f.Created.Format(time.RFC3339), plural(f.Snapshots, "snapshot", "snapshots"), changed, ttl})
+	}
+	return rows
+}
+
+func mergeCommand(a *app) *cobra.Command {
+	var req service.Merge
+	cmd := &cobra.Command{
+		Use:     "merge FORK [--ours|--theirs] [--dry-run]",
+		Aliases: []string{"promote"},
+		Short:   "Bring a fork's changes into the workspace",
+		Long: `Merges what the fork changed since its base into the workspace that it was forked
+from. Text that both sides changed is merged by lines, as git merge does. If changes
+conflict, the paths are listed and nothing is changed. --ours keeps the workspace's
+version of conflicting paths, --theirs takes the fork's.
+
+A snapshot is taken first, so "amberfs undo" takes the merge back. The fork stays;
+"amberfs fork --delete FORK" deletes it.`,
+		Example: `  amberfs merge idea
+  amberfs merge idea --theirs`,
+		Args:              args(1, 1, "one FORK"),
+		ValidArgsFunction: a.completeForks,
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			req.Fork = argv[0]
+			if req.Ours && req.Theirs {
+				return fail.New(fail.Usage, "--ours and --theirs cannot be combined")
+			}
+			var done service.Merged
+			err := a.askHere(cmd.Context(), req, &done)
+			if err != nil && len(done.Conflicts) == 0 {
+				return err
+			}
+			if err != nil {
+				return a.printFailed(done, err, func() { a.printPaths(done.Conflicts) })
+			}
+			if text := openText(done.Open); text != "" && !a.json {
+				defer a.note("%s", text)
+			}
+			return a.print(done, func() {
+				done.Paths = a.listed(done.Paths)
+				a.printf("%s", promotedLines(done))
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&req.Ours, "ours", false, "keep the workspace's version of conflicting paths")
+	cmd.Flags().BoolVar(&req.Theirs, "theirs", false, "take the fork's version of conflicting paths")
+	cmd.Flags().BoolVarP(&req.DryRun, "dry-run", "n", false, "only list what would change")
+	return cmd
+}
+
+// promotedLines is what a merge changed, a path a line.
+func promotedLines(done service.Merged) string {
+	if done.DryRun {
+		return "would merge fork " + done.Fork + changedLines(done.Changed, "(no files would change)", "would change", done.Paths, 0)
+	}
+	return "merged fork " + done.Fork + changedLines(done.Changed, "(no files changed)", "changed", done.Paths, 0)
 }

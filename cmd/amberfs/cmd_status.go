@@ -1,12 +1,18 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/strictjson"
 	"github.com/amberfs/amberfs/service"
 )
 
@@ -131,4 +137,110 @@ func spanText(d time.Duration) string {
 		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
 	}
 	return fmt.Sprintf("%d s", d/time.Second)
+}
+
+func freezeCommand(a *app) *cobra.Command {
+	var req service.Freeze
+	cmd := &cobra.Command{
+		Use:   "freeze [--for 30s]",
+		Short: "Stop all changes for a while",
+		Long: `Stops all changes to the store's workspaces, so that another program can copy a quiet
+tree. Writers wait, readers continue. It ends with "amberfs thaw", or after --for.`,
+		Example: `  amberfs freeze --for 10s`,
+		Args:    args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return show(a, cmd, req, func(done service.Frozen) { a.printf("frozen until %s\n", done.Until.Format(time.RFC3339)) })
+		},
+	}
+	cmd.Flags().StringVar(&req.For, "for", "30s", "end the freeze after this `TIME`")
+	return cmd
+}
+
+func thawCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "thaw",
+		Short:   "End a freeze",
+		Example: `  amberfs thaw`,
+		Args:    args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return show(a, cmd, service.Thaw{}, func(done service.Thawed) {
+				if done.Thawed {
+					a.printf("thawed\n")
+				} else {
+					a.printf("not frozen\n")
+				}
+			})
+		},
+	}
+}
+
+func policyCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "policy [FILE]",
+		Short: "Show or change what is kept, and limits",
+		Long: `Shows the policy of the workspace as JSON. With FILE ("-" is standard input), changes
+it: the file is a JSON merge patch, and fields that it leaves out stay. All fields
+are checked before any takes effect.`,
+		Example: `  amberfs policy > policy.json
+  amberfs policy policy.json`,
+		Args: args(0, 1, "at most one FILE"),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			var doc json.RawMessage
+			var req any = service.Policy{}
+			if len(argv) == 1 {
+				patch, err := a.readFile(argv[0])
+				if err != nil {
+					return err
+				}
+				name := argv[0]
+				if name == "-" {
+					name = "the standard input"
+				}
+				if err := strictjson.Decode(patch, new(json.RawMessage)); err != nil {
+					return fail.New(fail.Usage, "cannot read a policy from %s: %w", name, err)
+				}
+				req = service.SetPolicy{Patch: patch}
+			}
+			if err := a.askHere(cmd.Context(), req, &doc); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(doc)
+			}
+			var b bytes.Buffer
+			if err := json.Indent(&b, doc, "", "  "); err != nil {
+				return err
+			}
+			a.printf("%s\n", b.Bytes())
+			return nil
+		},
+	}
+}
+
+// maxDocument bounds a small file that is read whole.
+const maxDocument = 1 << 20
+
+// readFile reads a small file, or the standard input for "-".
+func (a *app) readFile(name string) ([]byte, error) {
+	r := a.stdin
+	if name != "-" {
+		path, err := a.abs(name)
+		if err != nil {
+			return nil, err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fail.New(fail.KindOf(err), "cannot read %s: %w", name, err)
+		}
+		defer f.Close()
+		r = f
+	}
+	b, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
+	if err != nil {
+		return nil, fail.New(fail.Failed, "cannot read %s: %w", name, err)
+	}
+	if len(b) > maxDocument {
+		return nil, fail.New(fail.Usage, "%s is too long", name)
+	}
+	return b, nil
 }

@@ -3,7 +3,6 @@ package gitbridge
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"sort"
@@ -51,28 +50,21 @@ func NewLater(dir string) (*Later, error) {
 	return &Later{root: root, next: content.Outside}, nil
 }
 
-// LaterReader is the reader of a file whose bytes are still outside.
-type LaterReader struct {
-	io.Reader
-	// Position of the first byte, for content.Content.Write, as also that of a record.
-	Position int64
-}
-
 // gap is so many positions between two files that nobody reads both at once.
 const gap = 64 << 10
 
 // takes reports whether a file can wait: one that has holes, or that may not be
-// read, cannot.
-func (l *Later) takes(parent int, name string, st *unix.Stat_t) bool {
+// read, cannot. proc is a path to it.
+func (l *Later) takes(proc string, st *unix.Stat_t) bool {
 	if l == nil || st.Size == 0 || st.Blocks*512 < st.Size || st.Size > 1<<40 {
 		return false
 	}
 	mine := st.Uid == uint32(os.Geteuid()) && st.Mode&unix.S_IRUSR != 0
-	return mine || unix.Faccessat(parent, name, unix.R_OK, unix.AT_EACCESS) == nil
+	return mine || unix.Faccessat(unix.AT_FDCWD, proc, unix.R_OK, unix.AT_EACCESS) == nil
 }
 
-// add gives a file positions.
-func (l *Later) add(p string, st *unix.Stat_t) *LaterReader {
+// add gives a file positions, and returns that of its first byte.
+func (l *Later) add(p string, st *unix.Stat_t) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := l.next
@@ -82,7 +74,7 @@ func (l *Later) add(p string, st *unix.Stat_t) *LaterReader {
 		dir = l.files[n-1].dir // one string for all of a directory
 	}
 	l.files = append(l.files, laterFile{at, dir, name, st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim})
-	return &LaterReader{Position: at}
+	return at
 }
 
 // ReadAt implements content.Log: it fills p with the bytes at a position in the file

@@ -53,7 +53,7 @@ func ReadGit(ctx context.Context, from GitSource, sink Sink, o ImportOptions) (i
 		}
 		return "", fmt.Errorf("%s: %w: %q is a %s, not a tree", from.Repo, ErrNoRevision, from.Rev, kind)
 	}
-	f := &treeFeeder{repo: repo, mtime: mtime, g: newCheckedSink(sink, o), o: o}
+	f := &treeFeeder{repo: repo, mtime: mtime, checker: newChecker(sink, o)}
 	if err := f.feed(ctx, treeish); err != nil {
 		return "", fmt.Errorf("reading %s of %s: %w", from.Rev, from.Repo, err)
 	}
@@ -62,11 +62,13 @@ func ReadGit(ctx context.Context, from GitSource, sink Sink, o ImportOptions) (i
 
 // gitMeta is what a file of a given type and execute bit has.
 func (o ImportOptions) gitMeta(mode uint32, mtime int64) Meta {
-	m := Meta{Mode: mode, Atime: mtime, Mtime: mtime, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
-	switch mode {
-	case unix.S_IFDIR, unix.S_IFREG | 0o100:
-		m.Mode = mode&unix.S_IFMT | 0o777&^o.Umask
-	case unix.S_IFREG:
+	m := Meta{Mode: mode & unix.S_IFMT, Atime: mtime, Mtime: mtime, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	switch {
+	case m.Mode == unix.S_IFLNK:
+		m.Mode |= 0o777
+	case m.Mode == unix.S_IFDIR, mode&0o100 != 0:
+		m.Mode |= 0o777 &^ o.Umask
+	default:
 		m.Mode |= 0o666 &^ o.Umask
 	}
 	return o.own(m)
@@ -143,10 +145,9 @@ func (e treeEntry) isBlob() bool {
 
 // treeFeeder hands the files of a tree to the sink.
 type treeFeeder struct {
+	*checker
 	repo  *repository
 	mtime int64
-	g     *checkedSink
-	o     ImportOptions
 }
 
 // feed hands over a tree as git ls-tree lists it. The contents come from one git
@@ -225,7 +226,7 @@ func (f *treeFeeder) entry(blobs *bufio.Reader, e treeEntry) error {
 	}
 	switch e.mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		return f.g.dir(name, f.o.gitMeta(unix.S_IFDIR, f.mtime))
+		return f.add(Entry{Path: name, Meta: f.gitMeta(unix.S_IFDIR, f.mtime)})
 	case modeGitlink:
 		return f.submodule(name, e.id)
 	case unix.S_IFREG, unix.S_IFLNK:
@@ -261,11 +262,11 @@ func (o *treeOrder) next(e treeEntry) error {
 // submodule makes the directory of a submodule, with as much of a repository as
 // names the commit.
 func (f *treeFeeder) submodule(name, commit string) error {
-	if f.o.Skip != nil {
-		f.o.Skip(name, fmt.Errorf("submodule at commit %s: its files are not in the repository", commit))
+	if f.Skip != nil {
+		f.Skip(name, fmt.Errorf("submodule at commit %s: its files are not in the repository", commit))
 	}
 	for _, d := range []string{name, name + "/.git", name + "/.git/objects", name + "/.git/refs"} {
-		if err := f.g.dir(d, f.o.gitMeta(unix.S_IFDIR, f.mtime)); err != nil {
+		if err := f.add(Entry{Path: d, Meta: f.gitMeta(unix.S_IFDIR, f.mtime)}); err != nil {
 			return err
 		}
 	}
@@ -273,8 +274,8 @@ func (f *treeFeeder) submodule(name, commit string) error {
 		"HEAD":        commit + "\n",
 		"description": "Only the commit of this submodule is known. For its files, put a clone in place of this directory.\n",
 	} {
-		m := f.o.gitMeta(unix.S_IFREG, f.mtime)
-		if err := f.g.file(name+"/.git/"+file, m, int64(len(text)), strings.NewReader(text)); err != nil {
+		e := Entry{Path: name + "/.git/" + file, Meta: f.gitMeta(unix.S_IFREG, f.mtime), Size: int64(len(text)), Data: strings.NewReader(text)}
+		if err := f.add(e); err != nil {
 			return err
 		}
 	}
@@ -298,26 +299,20 @@ func (f *treeFeeder) blob(blobs *bufio.Reader, e treeEntry, name string) error {
 		return fmt.Errorf("%q: %w", name, err)
 	}
 	body := &wholeReader{r: blobs, left: size}
-	if e.mode&unix.S_IFMT == unix.S_IFLNK {
-		err = f.symlink(name, size, body)
+	file := Entry{Path: name, Meta: f.gitMeta(e.mode, f.mtime)}
+	if e.mode&unix.S_IFMT == unix.S_IFREG {
+		file.Size, file.Data = size, body
 	} else {
-		err = f.g.file(name, f.o.gitMeta(unix.S_IFREG|e.mode&0o100, f.mtime), size, body)
+		target, err := io.ReadAll(io.LimitReader(body, maxPath+1)) // a longer one is refused
+		if err != nil {
+			return err
+		}
+		file.Target = string(target)
 	}
-	if err != nil {
+	if err := f.add(file); err != nil {
 		return err
 	}
 	return blobEnd(blobs, body)
-}
-
-func (f *treeFeeder) symlink(name string, size int64, body io.Reader) error {
-	if size > maxPath {
-		return fmt.Errorf("%w: the symbolic link %q is %d bytes long", ErrHostile, name, size)
-	}
-	target, err := io.ReadAll(body)
-	if err != nil {
-		return err
-	}
-	return f.g.symlink(name, string(target), f.o.gitMeta(unix.S_IFLNK, f.mtime))
 }
 
 // blobHeader reads what git cat-file writes before a blob, and returns its size.

@@ -45,7 +45,7 @@ func TestReadDirCarriesEverything(t *testing.T) {
 	}
 	s["x"] = node{mode: unix.S_IFREG | 0o644, data: "attr", xattrs: []tree.Xattr{{Name: "user.a", Value: []byte("1\x00")}, {Name: "user.big", Value: make([]byte, 2000)}}}
 	sink := newMapSink(t)
-	check(t, ReadDir(context.Background(), root, sink, DirOptions{}))
+	check(t, ReadDir(context.Background(), root, sink.add, DirOptions{}))
 	expect := want(s)
 	for p, n := range sink.files {
 		w := expect[p]
@@ -87,7 +87,7 @@ func TestReadDirExcludesAndSkips(t *testing.T) {
 	read := func(o DirOptions) (string, error) {
 		sink := newMapSink(t)
 		o.Exclude = []string{filepath.Join(root, "store"), filepath.Join(root, "d/mount"), filepath.Join(root, "nowhere")}
-		err := ReadDir(context.Background(), root, sink, o)
+		err := ReadDir(context.Background(), root, sink.add, o)
 		return strings.Join(sorted(sink.plain()), " "), err
 	}
 	if os.Getuid() == 0 {
@@ -131,12 +131,12 @@ func TestReadDirAsAnOrdinaryUser(t *testing.T) {
 }
 
 func TestReadDirFailures(t *testing.T) {
-	if err := ReadDir(context.Background(), filepath.Join(t.TempDir(), "none"), discard{}, DirOptions{}); !errors.Is(err, os.ErrNotExist) {
+	if err := ReadDir(context.Background(), filepath.Join(t.TempDir(), "none"), discard, DirOptions{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := ReadDir(ctx, t.TempDir(), discard{}, DirOptions{}); !errors.Is(err, context.Canceled) {
+	if err := ReadDir(ctx, t.TempDir(), discard, DirOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -151,7 +151,7 @@ func TestGitRoundTrip(t *testing.T) {
 		first := export(t, m, m.state(t, s), repo, nil)
 		for _, rev := range []string{"refs/sandbox/snapshots/v1", first.Commit, first.Tree, "refs/sandbox/snapshots/v1^{tree}", first.Commit[:12]} {
 			sink := newMapSink(t)
-			_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: rev}, sink, ImportOptions{})
+			_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: rev}, sink.add, ImportOptions{})
 			check(t, err)
 			if got := sink.plain(); !reflect.DeepEqual(got, s) {
 				t.Errorf("%s came back as %v", rev, sorted(got))
@@ -162,7 +162,7 @@ func TestGitRoundTrip(t *testing.T) {
 			}
 		}
 		sink := newMapSink(t)
-		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: first.Commit + ":b"}, sink, ImportOptions{Umask: 0o027, Owner: &Owner{5, 6}})
+		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: first.Commit + ":b"}, sink.add, ImportOptions{Umask: 0o027, Owner: &Owner{5, 6}})
 		check(t, err)
 		if got := fmt.Sprint(sorted(sink.plain())); got != "[c l]" {
 			t.Errorf("the directory has %s", got)
@@ -194,7 +194,7 @@ func TestSubmodulesComeBack(t *testing.T) {
 	source := sourceRepo(t)
 	sink := newMapSink(t)
 	var told []string
-	_, err := ReadGit(context.Background(), GitSource{Repo: source, Rev: "HEAD"}, sink, ImportOptions{
+	_, err := ReadGit(context.Background(), GitSource{Repo: source, Rev: "HEAD"}, sink.add, ImportOptions{
 		Umask: 0o022, Skip: func(p string, _ error) { told = append(told, p) }})
 	check(t, err)
 	if fmt.Sprint(told) != "[sub]" {
@@ -248,7 +248,7 @@ func TestReadGitRefusals(t *testing.T) {
 	forged["NUL in a link"] = treeOf(entry("120000", "a"))
 	for name, id := range forged {
 		sink := newMapSink(t)
-		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: id}, sink, ImportOptions{})
+		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: id}, sink.add, ImportOptions{})
 		if !errors.Is(err, ErrHostile) {
 			t.Errorf("%s: error %v", name, err)
 		}
@@ -265,7 +265,7 @@ func TestReadGitRefusals(t *testing.T) {
 		"no repository":  {GitSource{Repo: t.TempDir(), Rev: "HEAD"}, ErrNotRepository},
 		"missing object": {GitSource{Repo: repo, Rev: missing}, nil},
 	} {
-		_, err := ReadGit(context.Background(), c.from, discard{}, ImportOptions{})
+		_, err := ReadGit(context.Background(), c.from, discard, ImportOptions{})
 		if err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("%s: error %v, want %v", name, err, c.want)
 		}

@@ -7,9 +7,10 @@ import (
 	"path"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/tree"
-	"golang.org/x/sys/unix"
 )
 
 // Meta is what a file of any type has.
@@ -21,55 +22,46 @@ type Meta struct {
 	Xattrs   []tree.Xattr // sorted by name
 }
 
-// Sink takes a tree, in whatever order the source has it. Paths are relative to
-// the place of the import, with "/" between names and no ".", ".." or empty ones.
+// An Entry is one path of an import, and what is there.
+type Entry struct {
+	Path string // relative to the place of the import; "." is its root, a directory
+	Meta
+
+	Hardlink string // if set, the path of the file that this is another name of; nothing else counts then
+	Target   string // of a symbolic link
+	Rdev     uint32 // of a device
+
+	// Of a regular file: its size and a reader of so many bytes. Instead of a reader, a
+	// source with DirOptions.Later gives the position of its first byte, for
+	// content.Content.Write.
+	Size    int64
+	Data    io.Reader
+	Outside int64
+}
+
+// A Sink takes a tree, in the order of the source. Paths are relative, with "/" between
+// names and no ".", ".." or empty ones.
 //
 // A path may come twice: a directory then only gets new attributes, anything
-// else is replaced. A directory that an archive left out is made; what makes no
-// sense is refused with ErrHostile: a path below something that is no directory,
-// a directory that was something else, or the other way round, a hard link to
-// what did not come before. An error ends the import.
-type Sink interface {
-	// Dir makes a directory. The path "." is the root of the import itself,
-	// which exists: it gets the attributes.
-	Dir(path string, m Meta) error
-	// File makes a regular file of the size bytes of r.
-	File(path string, m Meta, size int64, r io.Reader) error
-	// Symlink makes a symbolic link to target, whatever that is.
-	Symlink(path, target string, m Meta) error
-	// Hardlink gives the file at oldpath, which came before, another name.
-	Hardlink(path, oldpath string) error
-	// Special makes a FIFO, socket or device, as m.Mode says.
-	Special(path string, m Meta, rdev uint32) error
-}
+// else is replaced. A directory that an archive left out is made. A Sink refuses with
+// ErrHostile a path below something that is no directory, a directory that was something
+// else, or the other way round, and a hard link to what did not come before. An error
+// ends the import.
+type Sink func(Entry) error
 
 // Errors of sources that are not what they should be.
 var (
 	// ErrHostile: a name that leads out of the import, or a structure that
 	// makes no sense. Nothing has been imported.
 	ErrHostile = errors.New("refused")
-	// ErrTooBig: the source is larger than the limits say.
+	// ErrTooBig: the source is larger than the limits.
 	ErrTooBig = errs.New(errs.TooBig, "too big")
 )
 
-// Limits bound what a source may bring. 0 means the default.
+// Limits bound an import. 0 means the default.
 type Limits struct {
 	Entries int64 // default 20 million
 	Bytes   int64 // sum of file sizes; default 1 TiB
-}
-
-func (l Limits) entries() int64 {
-	if l.Entries > 0 {
-		return l.Entries
-	}
-	return 20_000_000
-}
-
-func (l Limits) bytes() int64 {
-	if l.Bytes > 0 {
-		return l.Bytes
-	}
-	return 1 << 40
 }
 
 // Limits of Linux, which the tree has too.
@@ -77,20 +69,6 @@ const (
 	maxName = 255
 	maxPath = 4095
 )
-
-// checkedSink stands between a source and the sink. It checks paths and counts.
-type checkedSink struct {
-	sink     Sink
-	limits   Limits
-	progress func(Progress)
-
-	done    Progress
-	entries int64
-}
-
-func newCheckedSink(sink Sink, o ImportOptions) *checkedSink {
-	return &checkedSink{sink: sink, limits: o.Limits, progress: o.Progress}
-}
 
 // clean returns name in the form that a Sink takes, or refuses it. "./" before
 // it, double slashes and a slash at the end mean nothing.
@@ -101,7 +79,7 @@ func clean(name string) (string, error) {
 	if strings.IndexByte(name, 0) >= 0 {
 		return "", fmt.Errorf("%w: %q has a NUL", ErrHostile, name)
 	}
-	for _, c := range strings.Split(name, "/") {
+	for c := range strings.SplitSeq(name, "/") {
 		if c == ".." {
 			return "", fmt.Errorf("%w: %q leads upwards", ErrHostile, name)
 		}
@@ -116,74 +94,53 @@ func clean(name string) (string, error) {
 	return p, nil
 }
 
-// enter counts what is about to come.
-func (g *checkedSink) enter() error {
-	if g.entries++; g.entries > g.limits.entries() {
-		return fmt.Errorf("%w: over %d files", ErrTooBig, g.limits.entries())
+// A checker stands between a source and its sink. It refuses what makes no sense, and
+// counts.
+type checker struct {
+	ImportOptions
+	sink Sink
+	done Progress
+}
+
+func newChecker(sink Sink, o ImportOptions) *checker {
+	if o.Limits.Entries <= 0 {
+		o.Limits.Entries = 20_000_000
+	}
+	if o.Limits.Bytes <= 0 {
+		o.Limits.Bytes = 1 << 40
+	}
+	return &checker{ImportOptions: o, sink: sink}
+}
+
+// count counts one more entry.
+func (c *checker) count() error {
+	if c.done.Files++; c.done.Files > c.Limits.Entries {
+		return fmt.Errorf("%w: over %d files", ErrTooBig, c.Limits.Entries)
 	}
 	return nil
 }
 
-// enterFile does so for what is no directory.
-func (g *checkedSink) enterFile(p string) error {
-	if p == "." {
+func (c *checker) add(e Entry) error {
+	if err := c.count(); err != nil {
+		return err
+	}
+	kind := e.Mode & unix.S_IFMT
+	switch {
+	case e.Path == "." && (kind != unix.S_IFDIR || e.Hardlink != ""):
 		return fmt.Errorf("%w: the root is no directory", ErrHostile)
+	case e.Path == e.Hardlink:
+		return fmt.Errorf("%w: %q is a hard link to itself", ErrHostile, e.Path)
+	case kind == unix.S_IFLNK && (e.Target == "" || len(e.Target) > maxPath || strings.IndexByte(e.Target, 0) >= 0):
+		return fmt.Errorf("%w: %q is a symbolic link to %.40q", ErrHostile, e.Path, e.Target)
+	case e.Size < 0 || e.Size > c.Limits.Bytes-c.done.Bytes:
+		return fmt.Errorf("%w: files of over %d bytes in total", ErrTooBig, c.Limits.Bytes)
 	}
-	return g.enter()
-}
-
-func (g *checkedSink) dir(p string, m Meta) error {
-	if err := g.enter(); err != nil {
+	c.done.Bytes += e.Size
+	if err := c.sink(e); err != nil {
 		return err
 	}
-	m.Mode = unix.S_IFDIR | m.Mode&0o7777
-	return g.counted(g.sink.Dir(p, m))
-}
-
-func (g *checkedSink) file(p string, m Meta, size int64, r io.Reader) error {
-	if err := g.enterFile(p); err != nil {
-		return err
+	if c.Progress != nil && c.done.Files%64 == 0 {
+		c.Progress(c.done)
 	}
-	m.Mode = unix.S_IFREG | m.Mode&0o7777
-	if size < 0 || size > g.limits.bytes()-g.done.Bytes {
-		return fmt.Errorf("%w: files of over %d bytes in total", ErrTooBig, g.limits.bytes())
-	}
-	g.done.Bytes += size
-	return g.counted(g.sink.File(p, m, size, r))
-}
-
-func (g *checkedSink) symlink(p, target string, m Meta) error {
-	if err := g.enterFile(p); err != nil {
-		return err
-	}
-	if target == "" || len(target) > maxPath || strings.IndexByte(target, 0) >= 0 {
-		return fmt.Errorf("%w: %q is a symbolic link to %.40q", ErrHostile, p, target)
-	}
-	m.Mode = unix.S_IFLNK | 0o777
-	return g.counted(g.sink.Symlink(p, target, m))
-}
-
-func (g *checkedSink) hardlink(p, old string) error {
-	if p == old {
-		return fmt.Errorf("%w: %q is a hard link to itself", ErrHostile, p)
-	}
-	if err := g.enterFile(p); err != nil {
-		return err
-	}
-	return g.counted(g.sink.Hardlink(p, old))
-}
-
-func (g *checkedSink) special(p string, m Meta, rdev uint32) error {
-	if err := g.enterFile(p); err != nil {
-		return err
-	}
-	return g.counted(g.sink.Special(p, m, rdev))
-}
-
-func (g *checkedSink) counted(err error) error {
-	g.done.Files++
-	if err == nil && g.progress != nil && g.done.Files%64 == 0 {
-		g.progress(g.done)
-	}
-	return err
+	return nil
 }

@@ -1,7 +1,6 @@
 package gitbridge
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -22,7 +21,21 @@ func newMapSink(t testing.TB) *mapSink {
 	return &mapSink{t: t, files: spec{}, meta: map[string]Meta{".": {Mode: unix.S_IFDIR}}}
 }
 
-func (s *mapSink) put(p string, m Meta, n node) error {
+func (s *mapSink) add(e Entry) error {
+	p, m, n := e.Path, e.Meta, node{rdev: e.Rdev, hard: e.Hardlink, data: e.Target}
+	switch {
+	case e.Hardlink != "":
+		m, n.data = s.meta[e.Hardlink], s.files[e.Hardlink].data
+	case m.Mode&unix.S_IFMT == unix.S_IFREG:
+		data, err := io.ReadAll(e.Data)
+		if err != nil {
+			return err
+		}
+		if int64(len(data)) != e.Size {
+			return fmt.Errorf("%d bytes instead of %d", len(data), e.Size)
+		}
+		n.data = string(data)
+	}
 	if p != "." {
 		if parent := s.meta[parentOr(p, ".")]; parent.Mode&unix.S_IFMT != unix.S_IFDIR {
 			s.t.Errorf("%q came without its directory", p)
@@ -38,29 +51,6 @@ func parentOr(p, root string) string {
 		return d
 	}
 	return root
-}
-
-func (s *mapSink) Dir(p string, m Meta) error { return s.put(p, m, node{}) }
-
-func (s *mapSink) File(p string, m Meta, size int64, r io.Reader) error {
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return err
-	}
-	if int64(len(data)) != size {
-		return fmt.Errorf("%d bytes instead of %d", len(data), size)
-	}
-	return s.put(p, m, node{data: string(data)})
-}
-
-func (s *mapSink) Symlink(p, target string, m Meta) error { return s.put(p, m, node{data: target}) }
-
-func (s *mapSink) Hardlink(p, old string) error {
-	return s.put(p, s.meta[old], node{data: s.files[old].data, hard: old})
-}
-
-func (s *mapSink) Special(p string, m Meta, rdev uint32) error {
-	return s.put(p, m, node{rdev: rdev})
 }
 
 // plain is what the sink got, reduced to what git knows.
@@ -85,33 +75,26 @@ type diskSink struct{ root string }
 
 func (s diskSink) at(p string) string { return filepath.Join(s.root, p) }
 
-func (s diskSink) finish(p string, m Meta) error {
-	times := []unix.Timespec{unix.NsecToTimespec(m.Atime), unix.NsecToTimespec(m.Mtime)}
-	return unix.UtimesNanoAt(unix.AT_FDCWD, s.at(p), times, unix.AT_SYMLINK_NOFOLLOW)
-}
-
-func (s diskSink) Dir(p string, m Meta) error { return os.MkdirAll(s.at(p), 0o755) }
-
-func (s diskSink) File(p string, m Meta, size int64, r io.Reader) error {
-	var data bytes.Buffer
-	if _, err := data.ReadFrom(r); err != nil {
+func (s diskSink) add(e Entry) error {
+	var err error
+	switch kind := e.Mode & unix.S_IFMT; {
+	case e.Hardlink != "":
+		return os.Link(s.at(e.Hardlink), s.at(e.Path))
+	case kind == unix.S_IFDIR:
+		return os.MkdirAll(s.at(e.Path), 0o755)
+	case kind == unix.S_IFLNK:
+		err = os.Symlink(e.Target, s.at(e.Path))
+	case kind == unix.S_IFREG:
+		var data []byte
+		if data, err = io.ReadAll(e.Data); err == nil {
+			err = os.WriteFile(s.at(e.Path), data, os.FileMode(e.Mode&0o777))
+		}
+	default:
+		return unix.Mknod(s.at(e.Path), e.Mode, int(e.Rdev))
+	}
+	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.at(p), data.Bytes(), os.FileMode(m.Mode&0o777)); err != nil {
-		return err
-	}
-	return s.finish(p, m)
-}
-
-func (s diskSink) Symlink(p, target string, m Meta) error {
-	if err := os.Symlink(target, s.at(p)); err != nil {
-		return err
-	}
-	return s.finish(p, m)
-}
-
-func (s diskSink) Hardlink(p, old string) error { return os.Link(s.at(old), s.at(p)) }
-
-func (s diskSink) Special(p string, m Meta, rdev uint32) error {
-	return unix.Mknod(s.at(p), m.Mode, int(rdev))
+	times := []unix.Timespec{unix.NsecToTimespec(e.Atime), unix.NsecToTimespec(e.Mtime)}
+	return unix.UtimesNanoAt(unix.AT_FDCWD, s.at(e.Path), times, unix.AT_SYMLINK_NOFOLLOW)
 }

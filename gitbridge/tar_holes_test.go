@@ -50,7 +50,7 @@ func TestHolesOfEveryFormat(t *testing.T) {
 			data, err := cmd.Output()
 			check(t, err)
 			root := t.TempDir()
-			check(t, ReadTar(context.Background(), bytes.NewReader(data), diskSink{root}, ImportOptions{}))
+			check(t, ReadTar(context.Background(), bytes.NewReader(data), diskSink{root}.add, ImportOptions{}))
 			for _, f := range []string{"few", "many", long, "plain"} {
 				want, err := os.ReadFile(filepath.Join(dir, f))
 				check(t, err)
@@ -73,7 +73,7 @@ func TestHolesOfEveryFormat(t *testing.T) {
 func TestHugeHole(t *testing.T) {
 	const exabyte = "1152921504606846976"
 	data := sparseTar(exabyte, exabyte+"\n0\n", 0)
-	if err := ReadTar(context.Background(), bytes.NewReader(data), discard{}, ImportOptions{}); !errors.Is(err, ErrTooBig) {
+	if err := ReadTar(context.Background(), bytes.NewReader(data), discard, ImportOptions{}); !errors.Is(err, ErrTooBig) {
 		t.Errorf("an exabyte: error %v", err)
 	}
 }

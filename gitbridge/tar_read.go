@@ -27,7 +27,7 @@ func ReadTar(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error
 		return fmt.Errorf("reading the archive: %w", err)
 	}
 	defer done()
-	g := newCheckedSink(sink, o)
+	c := newChecker(sink, o)
 	marked := &endMark{r: plain}
 	in := tar.NewReader(marked)
 	for {
@@ -42,10 +42,10 @@ func ReadTar(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			return fmt.Errorf("reading the archive: %w", notTar(err, g.entries == 0))
+			return fmt.Errorf("reading the archive: %w", notTar(err, c.done.Files == 0))
 		}
 		body := &contextReader{ctx, in}
-		if err := tarEntry(g, body, h, o); err != nil {
+		if err := tarEntry(c, body, h); err != nil {
 			return fmt.Errorf("reading the archive: %w", err)
 		}
 		if _, err := io.Copy(io.Discard, body); err != nil {
@@ -107,10 +107,9 @@ func notTar(err error, first bool) error {
 	return err
 }
 
-func tarEntry(g *checkedSink, r io.Reader, h *tar.Header, o ImportOptions) error {
+func tarEntry(c *checker, r io.Reader, h *tar.Header) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
-		g.entries++
-		return nil // comments, such as git archive's commit
+		return c.count() // comments, such as git archive's commit
 	}
 	name, err := clean(h.Name)
 	if err != nil {
@@ -120,36 +119,32 @@ func tarEntry(g *checkedSink, r io.Reader, h *tar.Header, o ImportOptions) error
 	if err != nil {
 		return err
 	}
-	m = o.own(m)
+	e := Entry{Path: name, Meta: c.own(m)}
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
-		return g.file(name, m, h.Size, &wholeReader{r: r, left: h.Size})
+		e.Mode |= unix.S_IFREG
+		e.Size, e.Data = h.Size, &wholeReader{r: r, left: h.Size}
 	case tar.TypeDir:
-		return g.dir(name, m)
+		e.Mode |= unix.S_IFDIR
 	case tar.TypeSymlink:
-		return g.symlink(name, h.Linkname, m)
+		e.Mode, e.Target = unix.S_IFLNK|0o777, h.Linkname
 	case tar.TypeLink:
-		old, err := clean(h.Linkname)
-		if err != nil {
+		if e.Hardlink, err = clean(h.Linkname); err != nil {
 			return fmt.Errorf("hard link %q: %w", name, err)
 		}
-		return g.hardlink(name, old)
 	case tar.TypeFifo:
-		m.Mode |= unix.S_IFIFO
-		return g.special(name, m, 0)
+		e.Mode |= unix.S_IFIFO
 	case tar.TypeChar, tar.TypeBlock:
-		kind := uint32(unix.S_IFCHR)
-		if h.Typeflag == tar.TypeBlock {
-			kind = unix.S_IFBLK
-		}
-		m.Mode |= kind
+		e.Mode |= map[byte]uint32{tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK}[h.Typeflag]
 		const maxMajor, maxMinor = 1<<12 - 1, 1<<20 - 1
 		if h.Devmajor < 0 || h.Devmajor > maxMajor || h.Devminor < 0 || h.Devminor > maxMinor {
 			return fmt.Errorf("%w: %q is device %d:%d", ErrHostile, name, h.Devmajor, h.Devminor)
 		}
-		return g.special(name, m, uint32(unix.Mkdev(uint32(h.Devmajor), uint32(h.Devminor))))
+		e.Rdev = uint32(unix.Mkdev(uint32(h.Devmajor), uint32(h.Devminor)))
+	default:
+		return c.skip(name, fmt.Errorf("%q is of the unknown type %q", name, h.Typeflag))
 	}
-	return o.skip(name, fmt.Errorf("%q is of the unknown type %q", name, h.Typeflag))
+	return c.add(e)
 }
 
 func tarMeta(name string, h *tar.Header) (Meta, error) {

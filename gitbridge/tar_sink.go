@@ -22,8 +22,6 @@ type TarSink struct {
 	skip func(path, reason string)
 }
 
-var _ Sink = (*TarSink)(nil)
-
 // NewTarSink returns a sink to w. skip is told of what tar has no place for.
 func NewTarSink(w io.Writer, skip func(path, reason string)) *TarSink {
 	b := bufio.NewWriterSize(w, 256<<10)
@@ -64,66 +62,45 @@ func (t *TarSink) xattrs(path string, m Meta) map[string]string {
 
 const paxXattr = "SCHILY.xattr."
 
-// put writes a header. Without the hint, libarchive refuses names that are no
-// UTF-8.
-func (t *TarSink) put(h *tar.Header) error {
-	if !utf8.ValidString(h.Name) || !utf8.ValidString(h.Linkname) {
-		h.PAXRecords["hdrcharset"] = "BINARY"
+// kinds are the types of entries that tar has.
+var kinds = map[uint32]byte{
+	unix.S_IFDIR: tar.TypeDir, unix.S_IFREG: tar.TypeReg, unix.S_IFLNK: tar.TypeSymlink,
+	unix.S_IFIFO: tar.TypeFifo, unix.S_IFCHR: tar.TypeChar, unix.S_IFBLK: tar.TypeBlock,
+}
+
+// Add is a Sink.
+func (t *TarSink) Add(e Entry) error {
+	kind, ok := kinds[e.Mode&unix.S_IFMT]
+	if e.Hardlink != "" {
+		kind, ok = tar.TypeLink, true
+		e.Target, e.Meta = e.Hardlink, Meta{}
 	}
-	return t.tar.WriteHeader(h)
-}
-
-// Dir implements Sink.
-func (t *TarSink) Dir(path string, m Meta) error {
-	name := "./"
-	if path != "." && path != "" {
-		name = path + "/"
-	}
-	return t.put(t.header(tar.TypeDir, name, m))
-}
-
-// Symlink implements Sink.
-func (t *TarSink) Symlink(path, target string, m Meta) error {
-	h := t.header(tar.TypeSymlink, path, m)
-	h.Linkname = target
-	return t.put(h)
-}
-
-// Hardlink implements Sink.
-func (t *TarSink) Hardlink(path, old string) error {
-	h := t.header(tar.TypeLink, path, Meta{})
-	h.Linkname = old
-	return t.put(h)
-}
-
-// Special implements Sink. Tar has no sockets.
-func (t *TarSink) Special(path string, m Meta, rdev uint32) error {
-	kinds := map[uint32]byte{unix.S_IFIFO: tar.TypeFifo, unix.S_IFCHR: tar.TypeChar, unix.S_IFBLK: tar.TypeBlock}
-	kind, ok := kinds[m.Mode&unix.S_IFMT]
 	if !ok {
-		t.skip(path, "tar has no sockets")
+		t.skip(e.Path, "tar has no sockets")
 		return nil
 	}
-	h := t.header(kind, path, m)
-	if kind != tar.TypeFifo {
-		h.Devmajor, h.Devminor = int64(unix.Major(uint64(rdev))), int64(unix.Minor(uint64(rdev)))
+	h := t.header(kind, e.Path, e.Meta)
+	h.Linkname = e.Target
+	switch kind {
+	case tar.TypeDir:
+		h.Name += "/"
+	case tar.TypeReg:
+		h.Size = e.Size
+	case tar.TypeChar, tar.TypeBlock:
+		h.Devmajor, h.Devminor = int64(unix.Major(uint64(e.Rdev))), int64(unix.Minor(uint64(e.Rdev)))
 	}
-	return t.put(h)
-}
-
-// File implements Sink.
-func (t *TarSink) File(path string, m Meta, size int64, r io.Reader) error {
-	h := t.header(tar.TypeReg, path, m)
-	h.Size = size
-	if err := t.put(h); err != nil {
+	if !utf8.ValidString(h.Name) || !utf8.ValidString(h.Linkname) {
+		h.PAXRecords["hdrcharset"] = "BINARY" // libarchive refuses such names without it
+	}
+	if err := t.tar.WriteHeader(h); err != nil || kind != tar.TypeReg {
 		return err
 	}
-	n, err := io.CopyBuffer(struct{ io.Writer }{t.tar}, io.LimitReader(r, size), t.buf)
-	if err == nil && n != size {
+	n, err := io.CopyBuffer(struct{ io.Writer }{t.tar}, io.LimitReader(e.Data, e.Size), t.buf)
+	if err == nil && n != e.Size {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return fmt.Errorf("copying %q: %w", path, err)
+		return fmt.Errorf("copying %q: %w", e.Path, err)
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func TestTarRoundTrip(t *testing.T) {
 	for name, data := range compressed {
 		t.Run(name, func(t *testing.T) {
 			sink := newMapSink(t)
-			check(t, ReadTar(context.Background(), bytes.NewReader(data), sink, ImportOptions{}))
+			check(t, ReadTar(context.Background(), bytes.NewReader(data), sink.add, ImportOptions{}))
 			sameSpec(t, sink.files, want(tarTree()))
 		})
 	}
@@ -165,7 +165,7 @@ func TestTarProgramsTakeIt(t *testing.T) {
 		}
 	}
 	sink := newMapSink(t)
-	check(t, ReadDir(context.Background(), dir, sink, DirOptions{}))
+	check(t, ReadDir(context.Background(), dir, sink.add, DirOptions{}))
 	sameSpec(t, sink.files, want(tarTree()))
 }
 
@@ -234,7 +234,7 @@ func TestHostileTars(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sink := newMapSink(t)
-			err := ReadTar(context.Background(), bytes.NewReader(c.data), sink, ImportOptions{Limits: Limits{Entries: 5, Bytes: 8}})
+			err := ReadTar(context.Background(), bytes.NewReader(c.data), sink.add, ImportOptions{Limits: Limits{Entries: 5, Bytes: 8}})
 			if err == nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Fatalf("error %v, want %v", err, c.want)
 			}
@@ -274,7 +274,7 @@ func TestOddTarsAreTaken(t *testing.T) {
 		tar.Header{Typeflag: tar.TypeDir, Name: "d/", Mode: 0o700}, reg("d/f"), tar.Header{Typeflag: tar.TypeDir, Name: "d/", Mode: 0o711},
 		tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "/etc/passwd"}, tar.Header{Typeflag: tar.TypeLink, Name: "k", Linkname: "./l"})
 	sink := newMapSink(t)
-	check(t, ReadTar(context.Background(), bytes.NewReader(data), sink, ImportOptions{Owner: &Owner{7, 8}}))
+	check(t, ReadTar(context.Background(), bytes.NewReader(data), sink.add, ImportOptions{Owner: &Owner{7, 8}}))
 	if sink.files["f"].data != "xxxxx" || sink.meta["d"].Mode != unix.S_IFDIR|0o711 || sink.files["g"].data != "xxx" || sink.files["k"].hard != "l" {
 		t.Errorf("got %+v", sink.files)
 	}
@@ -284,19 +284,16 @@ func FuzzReadTar(f *testing.F) {
 	f.Add(headers(f, reg("a"), tar.Header{Typeflag: tar.TypeLink, Name: "b", Linkname: "a"}))
 	f.Add(sparseTar("9", "1\n2\n", 2))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_ = ReadTar(context.Background(), bytes.NewReader(data), discard{}, ImportOptions{Limits: Limits{Bytes: mega}})
+		_ = ReadTar(context.Background(), bytes.NewReader(data), discard, ImportOptions{Limits: Limits{Bytes: mega}})
 	})
 }
 
 // discard is a sink that only reads.
-type discard struct{}
-
-func (discard) Dir(string, Meta) error             { return nil }
-func (discard) Symlink(string, string, Meta) error { return nil }
-func (discard) Hardlink(string, string) error      { return nil }
-func (discard) Special(string, Meta, uint32) error { return nil }
-func (discard) File(_ string, _ Meta, _ int64, r io.Reader) error {
-	_, err := io.Copy(io.Discard, r)
+func discard(e Entry) error {
+	if e.Data == nil {
+		return nil
+	}
+	_, err := io.Copy(io.Discard, e.Data)
 	return err
 }
 
@@ -327,7 +324,7 @@ func TestTarReadsToTheEnd(t *testing.T) {
 		"gzip, cut": {gz.Bytes()[:gz.Len()-6], false}, "zstd, cut": {zs.Bytes()[:zs.Len()-2], false},
 	} {
 		in := bytes.NewReader(c.data)
-		err := ReadTar(context.Background(), in, discard{}, ImportOptions{})
+		err := ReadTar(context.Background(), in, discard, ImportOptions{})
 		if c.ok != (err == nil) {
 			t.Errorf("%s: error %v", name, err)
 		}

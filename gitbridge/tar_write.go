@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ type tarWriter struct {
 }
 
 func (t *tarWriter) entry(p *tree.Path, n *tree.Inode) error {
-	path := p.String()
+	path := cmp.Or(p.String(), ".")
 	m := Meta{Mode: n.Mode, UID: n.UID, GID: n.GID, Mtime: n.Mtime, Xattrs: n.Xattrs}
 	if n.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		t.res.Files++
@@ -57,22 +58,17 @@ func (t *tarWriter) entry(p *tree.Path, n *tree.Inode) error {
 	if t.o.Progress != nil && t.res.Files%256 == 0 {
 		t.o.Progress(Progress{t.res.Files, t.res.Bytes})
 	}
+	e := Entry{Path: path, Meta: m, Target: n.Target, Rdev: n.Rdev}
 	if n.Nlink > 1 && !n.IsDir() {
-		if first, ok := t.first[n.Ino]; ok {
-			return t.sink.Hardlink(path, first)
+		if e.Hardlink = t.first[n.Ino]; e.Hardlink == "" {
+			t.first[n.Ino] = path
 		}
-		t.first[n.Ino] = path
 	}
-	switch n.Mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		return t.sink.Dir(path, m)
-	case unix.S_IFLNK:
-		return t.sink.Symlink(path, n.Target, m)
-	case unix.S_IFREG:
+	if n.IsRegular() && e.Hardlink == "" {
 		t.res.Bytes += n.Size()
-		return t.sink.File(path, m, n.Size(), &contextReader{t.ctx, n.Content.Reader(t.src.Files)})
+		e.Size, e.Data = n.Size(), &contextReader{t.ctx, n.Content.Reader(t.src.Files)}
 	}
-	return t.sink.Special(path, m, n.Rdev)
+	return t.sink.Add(e)
 }
 
 // extent is a part of a file, in bytes.

@@ -68,11 +68,11 @@ func TestARepositorysProgramsAreNotRun(t *testing.T) {
 		if got := git(t, repo, "cat-file", "-p", res.Tree+":a"); got != "a" {
 			t.Errorf("own %v: a is %q", own, got)
 		}
-		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: res.Commit}, discard{}, ImportOptions{})
+		_, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: res.Commit}, discard, ImportOptions{})
 		check(t, err)
 		blob := git(t, repo, "rev-parse", res.Tree+":a") // what is missing, a promisor has
 		check(t, os.Remove(filepath.Join(repo, "objects", blob[:2], blob[2:])))
-		if _, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: res.Commit}, discard{}, ImportOptions{}); err == nil {
+		if _, err := ReadGit(context.Background(), GitSource{Repo: repo, Rev: res.Commit}, discard, ImportOptions{}); err == nil {
 			t.Error("read without objects")
 		}
 		if ran() {

@@ -103,7 +103,7 @@ func build(ctx context.Context, s *snapshot.Store, at importAt, read func(gitbri
 	if at.top {
 		b.AtRoot()
 	}
-	if err := read(b); err != nil {
+	if err := read(b.Add); err != nil {
 		return nil, err
 	}
 	st, err := b.Finish()
@@ -200,7 +200,7 @@ func FillLater(ctx context.Context, s *snapshot.Store, dir string, o FillOptions
 	defer b.Close()
 	b.Later()
 	b.AtRoot()
-	if err := gitbridge.ReadDir(ctx, dir, b, o.dir(later)); err != nil {
+	if err := gitbridge.ReadDir(ctx, dir, b.Add, o.dir(later)); err != nil {
 		return err
 	}
 	st, next, epoch, err := b.Unsealed()

@@ -194,7 +194,7 @@ func (i *importer) fromTar(name string) error {
 func (i *importer) archive(read func(context.Context, gitbridge.Sink) error) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, w io.Writer) error {
 		sink := gitbridge.NewTarSink(w, i.skip)
-		if err := read(ctx, sink); err != nil {
+		if err := read(ctx, sink.Add); err != nil {
 			return err
 		}
 		return sink.Close()

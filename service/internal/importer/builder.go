@@ -67,8 +67,6 @@ type Builder struct {
 	bytes int64
 }
 
-var _ gitbridge.Sink = (*Builder)(nil)
-
 // New begins an empty tree. Its root directory, and those that the source leaves
 // out, get root's attributes until the source tells others.
 func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, root gitbridge.Meta) *Builder {
@@ -116,14 +114,40 @@ func (b *Builder) Below(dir string) error {
 // AtRoot refuses the names that amberfs keeps for itself at the root of a workspace.
 func (b *Builder) AtRoot() { b.atRoot = true }
 
-// accept returns the path in the tree of what comes as p. n is about the memory that it
-// takes, beside its inode.
-func (b *Builder) accept(p string, n int) (string, error) {
-	if first, _, _ := strings.Cut(p, "/"); b.atRoot && naming.IsControlDir(first) {
-		return "", fmt.Errorf("%w: it has %s at its top, a name that amberfs keeps for itself at the root of a workspace; "+
+// Add is a gitbridge.Sink.
+func (b *Builder) Add(e gitbridge.Entry) error {
+	if first, _, _ := strings.Cut(e.Path, "/"); b.atRoot && naming.IsControlDir(first) {
+		return fmt.Errorf("%w: it has %s at its top, a name that amberfs keeps for itself at the root of a workspace; "+
 			"bring it in below a directory, or without that", gitbridge.ErrHostile, first)
 	}
-	return path.Join(b.top, p), b.room(2*len(p) + n)
+	p := path.Join(b.top, e.Path)
+	if err := b.room(2*len(e.Path) + len(e.Target) + metaSize(e.Meta)); err != nil {
+		return err
+	}
+	switch {
+	case e.Hardlink != "":
+		return b.hardlink(p, path.Join(b.top, e.Hardlink))
+	case e.Mode&unix.S_IFMT == unix.S_IFDIR:
+		return b.addDir(p, e.Meta)
+	}
+	n := b.node(e.Meta)
+	n.Target, n.Rdev = e.Target, e.Rdev
+	if err := b.enter(p, n); err != nil {
+		return err
+	}
+	switch {
+	case !n.IsRegular():
+		return b.put(n)
+	case e.Outside != 0:
+		n.Content = content.New(b.epoch)
+		if err := n.Content.Write(b.src.Files, 0, e.Size, e.Outside, e.Outside); err != nil {
+			return err
+		}
+		return b.put(n)
+	case e.Size > small:
+		return b.chunk(p, n, e.Size, e.Data)
+	}
+	return b.later(p, n, int(e.Size), e.Data)
 }
 
 // room seals the tree if it takes too much memory. n is what will come.
@@ -208,13 +232,7 @@ func (b *Builder) mkdir(parent uint64, p string, m gitbridge.Meta) (uint64, erro
 	return n.Ino, b.put(n)
 }
 
-// Dir implements gitbridge.Sink.
-func (b *Builder) Dir(p string, m gitbridge.Meta) error {
-	p, err := b.accept(p, metaSize(m))
-	if err != nil {
-		return err
-	}
-	m.Mode = unix.S_IFDIR | m.Mode&0o7777
+func (b *Builder) addDir(p string, m gitbridge.Meta) error {
 	if p == "." {
 		return b.setDir(tree.RootIno, m)
 	}

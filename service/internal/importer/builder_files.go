@@ -4,37 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
-
-// File implements gitbridge.Sink.
-func (b *Builder) File(p string, m gitbridge.Meta, size int64, r io.Reader) error {
-	p, err := b.accept(p, metaSize(m))
-	if err != nil {
-		return err
-	}
-	n := b.node(m)
-	if err := b.enter(p, n); err != nil {
-		return err
-	}
-	if later, ok := r.(*gitbridge.LaterReader); ok {
-		n.Content = content.New(b.epoch)
-		if err := n.Content.Write(b.src.Files, 0, size, later.Position, later.Position); err != nil {
-			return err
-		}
-		return b.put(n)
-	}
-	if size > small {
-		return b.chunk(p, n, size, r)
-	}
-	return b.later(p, n, int(size), r)
-}
 
 // shorter says in words that a file ended too early.
 func shorter(err error) error {
@@ -59,33 +33,13 @@ func (b *Builder) chunk(p string, n *tree.Inode, size int64, r io.Reader) error 
 	return b.put(n)
 }
 
-// Symlink implements gitbridge.Sink.
-func (b *Builder) Symlink(p, target string, m gitbridge.Meta) error {
-	p, err := b.accept(p, metaSize(m)+len(target))
-	if err != nil {
-		return err
-	}
-	m.Mode = unix.S_IFLNK | 0o777
-	n := b.node(m)
-	n.Target = target
-	if err := b.enter(p, n); err != nil {
-		return err
-	}
-	return b.put(n)
-}
-
-// Hardlink implements gitbridge.Sink.
-func (b *Builder) Hardlink(p, oldpath string) error {
-	p, err := b.accept(p, 0)
-	if err != nil {
-		return err
-	}
-	oldpath = path.Join(b.top, oldpath)
+// hardlink gives a file that came before another name.
+func (b *Builder) hardlink(p, old string) error {
 	if err := b.wait(); err != nil { // a worker may still have the inode
 		return err
 	}
-	n, err := b.file(oldpath)
-	if err != nil || p == oldpath {
+	n, err := b.file(old)
+	if err != nil || p == old {
 		return err
 	}
 	if err := b.enter(p, n); err != nil {
@@ -104,18 +58,4 @@ func (b *Builder) file(p string) (*tree.Inode, error) {
 		return nil, fmt.Errorf("%w: a hard link to %q, which is no file that came before", gitbridge.ErrHostile, p)
 	}
 	return b.state.Own(b.src, b.epoch, n.Ino)
-}
-
-// Special implements gitbridge.Sink.
-func (b *Builder) Special(p string, m gitbridge.Meta, rdev uint32) error {
-	p, err := b.accept(p, metaSize(m))
-	if err != nil {
-		return err
-	}
-	n := b.node(m)
-	n.Rdev = rdev
-	if err := b.enter(p, n); err != nil {
-		return err
-	}
-	return b.put(n)
 }

@@ -58,7 +58,7 @@ func TestStructureThatMakesNoSense(t *testing.T) {
 				add(e[0][0], e[1], e[2], "")
 			}
 		})
-		if err := gitbridge.ReadTar(context.Background(), &data, builder(t, s), gitbridge.ImportOptions{}); !errors.Is(err, gitbridge.ErrHostile) {
+		if err := gitbridge.ReadTar(context.Background(), &data, builder(t, s).Add, gitbridge.ImportOptions{}); !errors.Is(err, gitbridge.ErrHostile) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
@@ -87,12 +87,12 @@ func TestSealedOnTheWay(t *testing.T) {
 			p := fmt.Sprintf("d%d/e%d/f%d", rnd.IntN(5), rnd.IntN(7), rnd.IntN(50))
 			switch {
 			case i > 100 && rnd.IntN(5) == 0:
-				err := b.Hardlink(fmt.Sprintf("h%d", rnd.IntN(100)), p)
+				err := linkTo(b, fmt.Sprintf("h%d", rnd.IntN(100)), p)
 				if err != nil && !errors.Is(err, gitbridge.ErrHostile) {
 					t.Fatal(err)
 				}
 			case rnd.IntN(10) == 0:
-				if err := b.Dir(fmt.Sprintf("d%d", rnd.IntN(5)), meta(unix.S_IFDIR|0o700)); err != nil {
+				if err := b.Add(gitbridge.Entry{Path: fmt.Sprintf("d%d", rnd.IntN(5)), Meta: meta(unix.S_IFDIR | unix.S_IFDIR | 0o700)}); err != nil {
 					t.Fatal(err)
 				}
 			default:
@@ -158,7 +158,7 @@ func TestABombTakesBoundedMemory(t *testing.T) {
 			most := heap(func() {
 				b := New(context.Background(), s.Source(), s.CAS(), gitbridge.Meta{Mode: 0o755})
 				defer b.Close()
-				if err = gitbridge.ReadTar(context.Background(), r, b, gitbridge.ImportOptions{}); err == nil {
+				if err = gitbridge.ReadTar(context.Background(), r, b.Add, gitbridge.ImportOptions{}); err == nil {
 					_, err = b.Finish()
 				}
 			})

@@ -46,12 +46,19 @@ func meta(mode uint32) gitbridge.Meta {
 		Xattrs: []tree.Xattr{{Name: "user.k", Value: []byte("v")}}}
 }
 
-func addFile(t *testing.T, b gitbridge.Sink, p string, data []byte) {
+func addFile(t *testing.T, b *Builder, p string, data []byte) {
 	t.Helper()
-	if err := b.File(p, meta(unix.S_IFREG|0o640), int64(len(data)), bytes.NewReader(data)); err != nil {
+	if err := addTo(b, p, meta(unix.S_IFREG|0o640), int64(len(data)), bytes.NewReader(data)); err != nil {
 		t.Fatal(err)
 	}
 }
+
+// addTo adds a file.
+func addTo(b *Builder, p string, m gitbridge.Meta, size int64, r io.Reader) error {
+	return b.Add(gitbridge.Entry{Path: p, Meta: m, Size: size, Data: r})
+}
+
+func linkTo(b *Builder, p, old string) error { return b.Add(gitbridge.Entry{Path: p, Hardlink: old}) }
 
 // finish seals the tree and loads it anew, as a reader finds it.
 func finish(t *testing.T, s *snapshot.Store, b *Builder) *tree.State {
@@ -91,7 +98,7 @@ func TestBuildsWhatItIsTold(t *testing.T) {
 	for i := range big {
 		big[i] = byte(rand.Uint32())
 	}
-	if err := b.Dir("d", meta(0o750)); err != nil {
+	if err := b.Add(gitbridge.Entry{Path: "d", Meta: meta(unix.S_IFDIR | 0o750)}); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string][]byte{"big": big, "empty": {}}
@@ -101,14 +108,14 @@ func TestBuildsWhatItIsTold(t *testing.T) {
 	for p, data := range want {
 		addFile(t, b, p, data)
 	}
-	if err := b.Symlink("link", "d/f1", meta(0)); err != nil {
+	if err := b.Add(gitbridge.Entry{Path: "link", Target: "d/f1", Meta: meta(unix.S_IFLNK | 0o777)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Hardlink("hard", "d/f5"); err != nil {
+	if err := linkTo(b, "hard", "d/f5"); err != nil {
 		t.Fatal(err)
 	}
 	want["hard"] = want["d/f5"]
-	if err := b.Special("pipe", meta(unix.S_IFIFO|0o600), 0); err != nil {
+	if err := b.Add(gitbridge.Entry{Path: "pipe", Meta: meta(unix.S_IFIFO | 0o600)}); err != nil {
 		t.Fatal(err)
 	}
 	st := finish(t, s, b)
@@ -157,17 +164,17 @@ func TestLaterEntriesReplaceEarlier(t *testing.T) {
 	b := builder(t, s)
 	addFile(t, b, "f", []byte("first"))
 	addFile(t, b, "f", []byte("second, longer"))
-	if err := b.Dir("d", meta(0o700)); err != nil {
+	if err := b.Add(gitbridge.Entry{Path: "d", Meta: meta(unix.S_IFDIR | 0o700)}); err != nil {
 		t.Fatal(err)
 	}
 	addFile(t, b, "d/g", []byte("kept"))
-	if err := b.Dir("d", meta(0o711)); err != nil {
+	if err := b.Add(gitbridge.Entry{Path: "d", Meta: meta(unix.S_IFDIR | 0o711)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Hardlink("h", "d/g"); err != nil {
+	if err := linkTo(b, "h", "d/g"); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Symlink("h", "elsewhere", meta(0)); err != nil {
+	if err := b.Add(gitbridge.Entry{Path: "h", Target: "elsewhere", Meta: meta(unix.S_IFLNK | 0o777)}); err != nil {
 		t.Fatal(err)
 	}
 	st := finish(t, s, b)
@@ -203,13 +210,13 @@ func TestHolesStay(t *testing.T) {
 	data := make([]byte, 5<<20)
 	copy(data[1<<20:], "an island")
 	copy(data[3<<20:], strings.Repeat("another ", 1000))
-	if err := b.File("sparse", meta(unix.S_IFREG|0o600), int64(len(data)), bytes.NewReader(data)); err != nil {
+	if err := addTo(b, "sparse", meta(unix.S_IFREG|0o600), int64(len(data)), bytes.NewReader(data)); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.File("hole", meta(unix.S_IFREG|0o600), 1<<30, zeroReader{}); err != nil {
+	if err := addTo(b, "hole", meta(unix.S_IFREG|0o600), 1<<30, zeroReader{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.File("small", meta(unix.S_IFREG|0o600), 100_000, zeroReader{}); err != nil {
+	if err := addTo(b, "small", meta(unix.S_IFREG|0o600), 100_000, zeroReader{}); err != nil {
 		t.Fatal(err)
 	}
 	st := finish(t, s, b)
@@ -231,17 +238,17 @@ func TestReadErrors(t *testing.T) {
 	s := store(t)
 	for _, size := range []int64{10, small + 10} {
 		b := builder(t, s)
-		err := b.File("short", meta(unix.S_IFREG), size, strings.NewReader("short"))
+		err := addTo(b, "short", meta(unix.S_IFREG), size, strings.NewReader("short"))
 		if err == nil || !strings.Contains(err.Error(), "short") {
 			t.Errorf("a file of %d bytes that has 5: %v", size, err)
 		}
 	}
 	b := builder(t, s)
 	addFile(t, b, "f", nil)
-	if err := b.File("f/below", meta(unix.S_IFREG), 0, strings.NewReader("")); !errors.Is(err, gitbridge.ErrHostile) {
+	if err := addTo(b, "f/below", meta(unix.S_IFREG), 0, strings.NewReader("")); !errors.Is(err, gitbridge.ErrHostile) {
 		t.Errorf("a file below a file: %v", err)
 	}
-	if err := b.Hardlink("x", "nothing"); !errors.Is(err, gitbridge.ErrHostile) {
+	if err := linkTo(b, "x", "nothing"); !errors.Is(err, gitbridge.ErrHostile) {
 		t.Errorf("a hard link to nothing: %v", err)
 	}
 }
@@ -252,7 +259,7 @@ func TestCancel(t *testing.T) {
 	b := New(ctx, s.Source(), s.CAS(), gitbridge.Meta{Mode: 0o755})
 	defer b.Close()
 	cancel()
-	err := b.File("f", meta(unix.S_IFREG), 3, strings.NewReader("abc"))
+	err := addTo(b, "f", meta(unix.S_IFREG), 3, strings.NewReader("abc"))
 	if err == nil {
 		_, err = b.Finish()
 	}
@@ -267,11 +274,11 @@ func TestBelow(t *testing.T) {
 	if err := b.Below("a/b"); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Dir(".", meta(0o705)); err != nil {
+	if err := b.Add(gitbridge.Entry{Path: ".", Meta: meta(unix.S_IFDIR | 0o705)}); err != nil {
 		t.Fatal(err)
 	}
 	addFile(t, b, "f", []byte("x"))
-	if err := b.Hardlink("g", "f"); err != nil {
+	if err := linkTo(b, "g", "f"); err != nil {
 		t.Fatal(err)
 	}
 	st := finish(t, s, b)
@@ -297,7 +304,7 @@ func TestWorkerError(t *testing.T) {
 	defer b.Close()
 	var err error
 	for i := 0; i < 10_000 && err == nil; i++ {
-		err = b.File(fmt.Sprint("f", i), meta(unix.S_IFREG), 3, io.LimitReader(strings.NewReader(fmt.Sprintf("%03d", i%1000)), 3))
+		err = addTo(b, fmt.Sprint("f", i), meta(unix.S_IFREG), 3, io.LimitReader(strings.NewReader(fmt.Sprintf("%03d", i%1000)), 3))
 	}
 	if err == nil {
 		_, err = b.Finish()

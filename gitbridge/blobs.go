@@ -23,35 +23,32 @@ type filtered struct {
 const smallFile = 1 << 20
 
 // files puts regular files and symbolic links of one directory into the commit.
-func (s *selection) files(items []item) error {
-	convs, err := s.conversions(items)
+func (x *exporter) files(items []item) error {
+	convs, err := x.conversions(items)
 	if err != nil {
 		return err
 	}
 	ahead := 0
 	for i, it := range items {
-		if err := s.ctx.Err(); err != nil {
+		if err := x.ctx.Err(); err != nil {
 			return err
 		}
 		if i == ahead {
-			if ahead, err = s.prefetch(items, i); err != nil {
+			if ahead, err = x.prefetch(items, i); err != nil {
 				return err
 			}
 		}
-		s.res.Files++
-		if s.w == nil {
-			continue
-		}
-		s.reduced(it)
+		x.res.Files++
+		x.reduced(it)
 		var conv conversion
 		if convs != nil {
 			conv = convs[i]
 		}
-		if err := s.file(it, conv); err != nil {
+		if err := x.file(it, conv); err != nil {
 			return err
 		}
-		if s.o.Progress != nil && s.res.Files%256 == 0 {
-			s.o.Progress(Progress{int64(s.res.Files), s.w.bytes})
+		if x.o.Progress != nil && x.res.Files%256 == 0 {
+			x.o.Progress(Progress{int64(x.res.Files), x.w.bytes})
 		}
 	}
 	return nil
@@ -59,8 +56,8 @@ func (s *selection) files(items []item) error {
 
 // prefetch announces the small contents that will be read next, from item i on,
 // and returns up to where it did.
-func (s *selection) prefetch(items []item, i int) (int, error) {
-	if s.o.Prefetch == nil || s.w == nil {
+func (x *exporter) prefetch(items []item, i int) (int, error) {
+	if x.o.Prefetch == nil {
 		return len(items), nil
 	}
 	const batch = 4 << 20
@@ -84,18 +81,18 @@ func (s *selection) prefetch(items []item, i int) (int, error) {
 	if len(hashes) == 0 {
 		return i, nil
 	}
-	return i, s.o.Prefetch(hashes)
+	return i, x.o.Prefetch(hashes)
 }
 
-func (s *selection) conversions(items []item) ([]conversion, error) {
-	if s.attrs == nil || len(items) == 0 {
+func (x *exporter) conversions(items []item) ([]conversion, error) {
+	if x.attrs == nil || len(items) == 0 {
 		return nil, nil
 	}
 	paths := make([]string, len(items))
 	for i, it := range items {
 		paths[i] = it.path
 	}
-	convs, err := s.attrs.conversions(paths)
+	convs, err := x.attrs.conversions(paths, x.set.autoCRLF)
 	if err != nil {
 		return nil, fmt.Errorf("asking git for attributes: %w", err)
 	}
@@ -103,8 +100,8 @@ func (s *selection) conversions(items []item) ([]conversion, error) {
 }
 
 // mode is the one that git records for a regular file.
-func (s *selection) mode(n *tree.Inode) uint32 {
-	if n.Mode&0o100 != 0 && !s.set.noExec {
+func (x *exporter) mode(n *tree.Inode) uint32 {
+	if n.Mode&0o100 != 0 && !x.set.noExec {
 		return modeExec
 	}
 	return modeFile
@@ -112,78 +109,78 @@ func (s *selection) mode(n *tree.Inode) uint32 {
 
 // file puts one file into the commit. Small contents are sent unless git would
 // really change them; of large ones git finds out itself.
-func (s *selection) file(it item, conv conversion) error {
+func (x *exporter) file(it item, conv conversion) error {
 	if it.node.IsSymlink() {
-		return s.send(it, modeSymlink, []byte(it.node.Target))
+		return x.send(it, modeSymlink, []byte(it.node.Target))
 	}
-	mode, size := s.mode(it.node), it.node.Content.Size()
+	mode, size := x.mode(it.node), it.node.Content.Size()
 	if conv.always || size > smallFile && conv.any() {
-		return s.filter(it, mode)
+		return x.filter(it, mode)
 	}
 	if size > smallFile {
-		mark, err := s.w.stream(it.node.Content.Reader(s.o.Source.Files), size)
+		mark, err := x.w.stream(it.node.Content.Reader(x.o.Source.Files), size)
 		if err != nil {
 			return fmt.Errorf("sending %q to git: %w", it.path, err)
 		}
-		s.w.set(mode, mark, it.path)
+		x.w.set(mode, mark, it.path)
 		return nil
 	}
 	data := make([]byte, size)
-	if _, err := io.ReadFull(it.node.Content.Reader(s.o.Source.Files), data); err != nil && size > 0 {
+	if _, err := io.ReadFull(it.node.Content.Reader(x.o.Source.Files), data); err != nil && size > 0 {
 		return fmt.Errorf("reading %q: %w", it.path, err)
 	}
 	if conv.crlf && bytes.Contains(data, []byte("\r\n")) || conv.ident && bytes.Contains(data, []byte("$Id")) {
-		return s.filter(it, mode)
+		return x.filter(it, mode)
 	}
-	return s.send(it, mode, data)
+	return x.send(it, mode, data)
 }
 
-func (s *selection) send(it item, mode uint32, data []byte) error {
-	mark, err := s.w.blob(data)
+func (x *exporter) send(it item, mode uint32, data []byte) error {
+	mark, err := x.w.blob(data)
 	if err != nil {
 		return err
 	}
-	s.w.set(mode, mark, it.path)
+	x.w.set(mode, mark, it.path)
 	return nil
 }
 
 // filter leaves a file to git, which converts it at the end with all the others.
-func (s *selection) filter(it item, mode uint32) error {
-	if err := s.skeleton.write(it.path, it.node.Content.Reader(s.o.Source.Files)); err != nil {
+func (x *exporter) filter(it item, mode uint32) error {
+	if err := x.skeleton.write(it.path, it.node.Content.Reader(x.o.Source.Files)); err != nil {
 		return err
 	}
-	s.filtered = append(s.filtered, filtered{it.path, mode})
+	x.filtered = append(x.filtered, filtered{it.path, mode})
 	return nil
 }
 
 // convert lets git store the files that were left to it, by the attributes that
 // are in the skeleton.
-func (s *selection) convert() error {
-	if len(s.filtered) == 0 {
+func (x *exporter) convert() error {
+	if len(x.filtered) == 0 {
 		return nil
 	}
-	ids, err := s.hashFiles(s.filtered)
-	if err != nil && exitCode(err) > 0 && s.ctx.Err() == nil {
-		ids, err = s.convertEach()
+	ids, err := x.hashFiles(x.filtered)
+	if err != nil && exitCode(err) > 0 && x.ctx.Err() == nil {
+		ids, err = x.convertEach()
 	}
 	if err != nil {
 		return fmt.Errorf("converting files as .gitattributes say: %w", err)
 	}
-	for i, f := range s.filtered {
-		s.w.set(f.mode, ids[i], f.path)
+	for i, f := range x.filtered {
+		x.w.set(f.mode, ids[i], f.path)
 	}
-	s.w.written += len(ids)
+	x.w.written += len(ids)
 	return nil
 }
 
 // hashFiles stores files of the skeleton and returns their ids.
-func (s *selection) hashFiles(files []filtered, options ...string) ([]string, error) {
+func (x *exporter) hashFiles(files []filtered, options ...string) ([]string, error) {
 	var names strings.Builder
 	for _, f := range files {
 		names.WriteString(gitquote.Name(f.path))
 		names.WriteByte('\n')
 	}
-	out, err := run(s.ctx, s.skeleton.workTree(), slices.Concat(s.w.env, s.skeleton.env, userLocale()), strings.NewReader(names.String()),
+	out, err := run(x.ctx, x.skeleton.workTree(), slices.Concat(x.w.env, x.skeleton.env, userLocale()), strings.NewReader(names.String()),
 		append([]string{"hash-object", "-w", "--stdin-paths"}, options...)...)
 	if err != nil {
 		return nil, err
@@ -198,13 +195,13 @@ func (s *selection) hashFiles(files []filtered, options ...string) ([]string, er
 // convertEach finds the files that git cannot convert, such as one that is not
 // in the encoding that its attributes name. Git add would stop there; they are
 // stored as they are, and reported.
-func (s *selection) convertEach() ([]string, error) {
-	ids := make([]string, len(s.filtered))
-	for i, f := range s.filtered {
-		id, err := s.hashFiles([]filtered{f})
-		if err != nil && exitCode(err) > 0 && s.ctx.Err() == nil {
-			s.res.Reduced = append(s.res.Reduced, Omission{f.path, "stored without conversion: " + err.Error()})
-			id, err = s.hashFiles([]filtered{f}, "--no-filters")
+func (x *exporter) convertEach() ([]string, error) {
+	ids := make([]string, len(x.filtered))
+	for i, f := range x.filtered {
+		id, err := x.hashFiles([]filtered{f})
+		if err != nil && exitCode(err) > 0 && x.ctx.Err() == nil {
+			x.res.Reduced = append(x.res.Reduced, Omission{f.path, "stored without conversion: " + err.Error()})
+			id, err = x.hashFiles([]filtered{f}, "--no-filters")
 		}
 		if err != nil {
 			return nil, err
@@ -215,7 +212,7 @@ func (s *selection) convertEach() ([]string, error) {
 }
 
 // reduced reports what git cannot hold of a file that it takes.
-func (s *selection) reduced(it item) {
+func (x *exporter) reduced(it item) {
 	var missing []string
 	if it.node.IsRegular() {
 		switch perm := it.node.Mode & 0o7777; {
@@ -232,7 +229,7 @@ func (s *selection) reduced(it item) {
 		missing = append(missing, "attribute "+x.Name)
 	}
 	if len(missing) > 0 {
-		s.res.Reduced = append(s.res.Reduced, Omission{it.path, strings.Join(missing, ", ")})
+		x.res.Reduced = append(x.res.Reduced, Omission{it.path, strings.Join(missing, ", ")})
 	}
 }
 

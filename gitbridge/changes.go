@@ -17,10 +17,8 @@ var errFull = errors.New("not incremental")
 // update is what has to be looked at again between an earlier export and this
 // one.
 type update struct {
-	base    *exported
-	before  *tree.State
 	links   map[string]bool // of the base
-	gone    []item          // in the state before: files, and links
+	gone    []string        // files and links of the state before
 	come    []item          // in the snapshot: files, links, and directories to report
 	changed map[string]bool // paths of which the base's reports are void
 	dirs    map[string]bool // directories in come
@@ -28,13 +26,14 @@ type update struct {
 
 // changes selects what differs between an earlier export and the snapshot. It
 // returns false if that is not enough; nothing has been recorded then.
-func (s *selection) changes(before *tree.State, base *exported) (bool, error) {
-	u := &update{base: base, before: before, links: make(map[string]bool), changed: make(map[string]bool), dirs: make(map[string]bool)}
+func (x *exporter) changes() (bool, error) {
+	base := x.base
+	u := &update{links: make(map[string]bool), changed: make(map[string]bool), dirs: make(map[string]bool)}
 	for _, l := range base.Links {
 		u.links[l] = true
 	}
-	err := tree.Diff(s.ctx, s.o.Source, before, s.state, tree.DiffOptions{}, func(c tree.Change) error {
-		return s.collect(u, c)
+	err := tree.Diff(x.ctx, x.o.Source, x.before, x.o.State, tree.DiffOptions{}, func(c tree.Change) error {
+		return x.collect(u, c)
 	})
 	switch {
 	case errors.Is(err, errFull):
@@ -42,34 +41,29 @@ func (s *selection) changes(before *tree.State, base *exported) (bool, error) {
 	case err != nil:
 		return false, fmt.Errorf("comparing with the export before: %w", err)
 	}
-	if err := s.lookAgain(u); err != nil {
+	if err := x.lookAgain(u); err != nil {
 		return false, err
 	}
-	files, err := s.countBefore(u)
-	if err != nil {
-		return false, err
-	}
-	s.res.Files = base.Files - files
 	for _, l := range base.Skipped {
 		if !u.changed[l.Path] {
-			s.res.Skipped = append(s.res.Skipped, l)
+			x.res.Skipped = append(x.res.Skipped, l)
 		}
 	}
 	for _, l := range base.Reduced {
 		if !u.changed[l.Path] {
-			s.res.Reduced = append(s.res.Reduced, l)
+			x.res.Reduced = append(x.res.Reduced, l)
 		}
 	}
-	for _, it := range u.gone {
-		s.w.remove(it.path)
+	for _, p := range u.gone {
+		x.w.remove(p)
 	}
-	return true, s.some(u.come)
+	return true, x.some(u.come)
 }
 
 // collect files one difference.
-func (s *selection) collect(u *update, c tree.Change) error {
+func (x *exporter) collect(u *update, c tree.Change) error {
 	p := c.Path.String()
-	if s.reachesFar(u, p) {
+	if x.reachesFar(u, p) {
 		return errFull
 	}
 	if p == ".git" || strings.HasPrefix(p, ".git/") || u.inLink(p) {
@@ -77,16 +71,16 @@ func (s *selection) collect(u *update, c tree.Change) error {
 	}
 	if c.A != nil && !c.A.IsDir() {
 		u.changed[p] = true
-		u.gone = append(u.gone, item{p, c.A})
+		u.gone = append(u.gone, p)
 	}
 	switch {
 	case c.B == nil:
 		u.changed[p] = true
-		return s.nowEmpty(u, parentOf(p))
+		return x.nowEmpty(u, parentOf(p))
 	case !c.B.IsDir():
 		u.changed[p] = true
 		u.come = append(u.come, item{p, c.B})
-	case (c.A == nil || !c.A.IsDir()) && (c.B.Dir.Len() == 0 || s.set.names.refuses(path.Base(p), false)):
+	case (c.A == nil || !c.A.IsDir()) && (c.B.Dir.Len() == 0 || x.set.names.refuses(path.Base(p), false)):
 		u.report(item{p, c.B})
 	}
 	return nil
@@ -102,11 +96,11 @@ func (u *update) report(it item) {
 }
 
 // nowEmpty has a directory reported that lost an entry, if it was the last one.
-func (s *selection) nowEmpty(u *update, dir string) error {
+func (x *exporter) nowEmpty(u *update, dir string) error {
 	if dir == "" {
 		return nil
 	}
-	n, err := s.state.Resolve(s.o.Source, dir)
+	n, err := x.o.State.Resolve(x.o.Source, dir)
 	if absent(err) {
 		return nil
 	}
@@ -125,12 +119,12 @@ func absent(err error) bool {
 
 // reachesFar says that a change may alter what is exported of other paths: rules
 // for what is ignored or converted, and where nested repositories are.
-func (s *selection) reachesFar(u *update, p string) bool {
+func (x *exporter) reachesFar(u *update, p string) bool {
 	switch path.Base(p) {
 	case ".gitattributes":
 		return true
 	case ".gitignore":
-		return s.o.Gitignore
+		return x.o.Gitignore
 	}
 	for dir := p; dir != ""; dir = parentOf(dir) {
 		if path.Base(dir) != ".git" {
@@ -140,8 +134,8 @@ func (s *selection) reachesFar(u *update, p string) bool {
 			return true
 		}
 		// A ".git" file or link somewhere may name a repository that is one now.
-		if dir == ".git" && slices.ContainsFunc(u.base.Skipped, func(l Omission) bool {
-			n, err := u.before.Resolve(s.o.Source, l.Path)
+		if dir == ".git" && slices.ContainsFunc(x.base.Skipped, func(l Omission) bool {
+			n, err := x.before.Resolve(x.o.Source, l.Path)
 			return l.Reason == dotGit && (err != nil || !n.IsDir())
 		}) {
 			return true
@@ -165,15 +159,11 @@ func (u *update) inLink(p string) bool {
 
 // lookAgain adds what may have changed without a difference at its path: the
 // commits of nested repositories and directories that were empty.
-func (s *selection) lookAgain(u *update) error {
-	for _, link := range u.base.Links {
+func (x *exporter) lookAgain(u *update) error {
+	for _, link := range x.base.Links {
 		u.changed[link] = true
-		before, err := u.before.Resolve(s.o.Source, link)
-		if err != nil {
-			return fmt.Errorf("reading %q: %w", link, err)
-		}
-		u.gone = append(u.gone, item{link, before})
-		after, err := s.state.Resolve(s.o.Source, link)
+		u.gone = append(u.gone, link)
+		after, err := x.o.State.Resolve(x.o.Source, link)
 		if absent(err) {
 			continue
 		}
@@ -184,11 +174,11 @@ func (s *selection) lookAgain(u *update) error {
 			u.come = append(u.come, item{link, after})
 		}
 	}
-	for _, l := range u.base.Skipped {
+	for _, l := range x.base.Skipped {
 		if l.Reason != emptyDir || u.changed[l.Path] {
 			continue
 		}
-		if err := s.nowEmpty(u, l.Path); err != nil {
+		if err := x.nowEmpty(u, l.Path); err != nil {
 			return err
 		}
 		u.changed[l.Path] = true
@@ -196,21 +186,25 @@ func (s *selection) lookAgain(u *update) error {
 	return nil
 }
 
-// countBefore counts the files of the earlier export that are gone or replaced.
-func (s *selection) countBefore(u *update) (int, error) {
-	old, err := newSelection(s.exporter, u.before, nil)
+// countFiles returns how many files a tree has that was made from the base's.
+func (x *exporter) countFiles(tree string) (int, error) {
+	out, err := x.repo.git(x.ctx, x.w.env, "diff-tree", "-r", "--no-renames", "--diff-filter=AD", "--name-status", x.base.Tree, tree)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("counting the files of the commit: %w", err)
 	}
-	defer old.close()
-	if err := old.some(u.gone); err != nil {
-		return 0, err
+	n := x.base.Files
+	for line := range strings.Lines(out) {
+		if line[0] == 'A' {
+			n++
+		} else {
+			n--
+		}
 	}
-	return old.res.Files, nil
+	return n, nil
 }
 
 // some selects single paths.
-func (s *selection) some(items []item) error {
+func (x *exporter) some(items []item) error {
 	byDir := make(map[string][]item)
 	var dirs []string
 	for _, it := range items {
@@ -221,14 +215,14 @@ func (s *selection) some(items []item) error {
 		byDir[dir] = append(byDir[dir], it)
 	}
 	for _, dir := range dirs {
-		n, err := s.reach(dir)
+		n, err := x.reach(dir)
 		if err != nil {
 			return err
 		}
 		if n == nil {
 			continue
 		}
-		if err := s.items(dir, n, byDir[dir]); err != nil {
+		if err := x.items(dir, n, byDir[dir]); err != nil {
 			return err
 		}
 	}
@@ -237,24 +231,24 @@ func (s *selection) some(items []item) error {
 
 // reach goes down to a directory and returns its inode, nil if git refuses a
 // name on the way. What is ignored on the way, git finds out itself.
-func (s *selection) reach(dir string) (*tree.Inode, error) {
+func (x *exporter) reach(dir string) (*tree.Inode, error) {
 	if dir == "" {
-		return s.state.Resolve(s.o.Source, "")
+		return x.o.State.Resolve(x.o.Source, "")
 	}
 	parent := parentOf(dir)
-	n, err := s.reach(parent)
-	if err != nil || n == nil || s.set.names.refuses(path.Base(dir), false) {
+	n, err := x.reach(parent)
+	if err != nil || n == nil || x.set.names.refuses(path.Base(dir), false) {
 		return nil, err
 	}
-	if err := s.stage(parent, n); err != nil {
+	if err := x.stage(parent, n); err != nil {
 		return nil, err
 	}
-	if s.ignorer != nil {
-		if err := s.skeleton.mkdir(dir); err != nil {
+	if x.ignorer != nil {
+		if err := x.skeleton.mkdir(dir); err != nil {
 			return nil, err
 		}
 	}
-	child, err := s.state.Lookup(s.o.Source, n, path.Base(dir))
+	child, err := x.o.State.Lookup(x.o.Source, n, path.Base(dir))
 	if err != nil {
 		return nil, fmt.Errorf("reading %q: %w", dir, err)
 	}

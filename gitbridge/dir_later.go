@@ -21,7 +21,7 @@ import (
 //
 // Its methods are safe for concurrent use.
 type Later struct {
-	root *os.File
+	root *os.Root
 
 	mu    sync.RWMutex
 	files []laterFile // by position
@@ -43,7 +43,7 @@ type laterFile struct {
 // NewLater opens a directory, which stays the same one if it is moved, or something
 // is mounted over it.
 func NewLater(dir string) (*Later, error) {
-	root, err := os.Open(dir)
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -104,47 +104,27 @@ func (l *Later) ReadAt(p []byte, pos, begin int64) error {
 var errOther = errors.New("it changed before it was read")
 
 func (l *Later) read(f laterFile, p []byte, off int64) error {
-	fd, err := openBeneath(int(l.root.Fd()), f.dir+f.name)
+	file, err := l.root.OpenFile(f.dir+f.name, unix.O_NONBLOCK, 0)
 	if err != nil {
-		return err
+		return reason(err)
 	}
-	file := os.NewFile(uintptr(fd), f.name)
 	defer file.Close()
-	if !f.is(fd) {
+	if !f.is(file) {
 		return errOther
 	}
 	if _, err := file.ReadAt(p, off); err != nil {
 		return reason(err)
 	}
-	if !f.is(fd) { // it may have changed while it was read
+	if !f.is(file) { // it may have changed while it was read
 		return errOther
 	}
 	return nil
 }
 
 // is reports whether an open file is that file, as it was.
-func (f *laterFile) is(fd int) bool {
+func (f *laterFile) is(file *os.File) bool {
 	var st unix.Stat_t
-	return unix.Fstat(fd, &st) == nil && st.Dev == f.dev && st.Ino == f.ino && st.Size == f.size && st.Mtim == f.mt && st.Ctim == f.ct
-}
-
-// openBeneath opens a file for reading, following no link.
-func openBeneath(root int, p string) (int, error) {
-	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-	fd, err := unix.Openat2(root, p, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
-	if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
-		return fd, err
-	}
-	// An older kernel, or a filter of system calls that does not know the call.
-	dir, name := path.Split(p)
-	above := root
-	if dir != "" {
-		if above, err = openBeneath(root, path.Clean(dir)); err != nil {
-			return -1, err
-		}
-		defer unix.Close(above)
-	}
-	return unix.Openat(above, name, flags, 0)
+	return unix.Fstat(int(file.Fd()), &st) == nil && st.Dev == f.dev && st.Ino == f.ino && st.Size == f.size && st.Mtim == f.mt && st.Ctim == f.ct
 }
 
 // lostFile tells of a file that cannot be read any more.

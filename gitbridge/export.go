@@ -124,7 +124,10 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &exporter{ctx: ctx, o: o, repo: repo, set: set, records: records{o.CacheDir}}
+	x := &exporter{
+		ctx: ctx, o: o, repo: repo, set: set, records: records{o.CacheDir},
+		nested: nested{o.Source, o.State}, staged: make(map[string]bool), res: Result{Skipped: []Omission{}, Reduced: []Omission{}},
+	}
 	if err := x.lookUpCommits(); err != nil {
 		return nil, err
 	}
@@ -159,6 +162,29 @@ type exporter struct {
 	parent string      // commit, "" for none
 	base   *exported   // an earlier export, nil if none is of use
 	before *tree.State // that base was made of
+
+	w        *writer
+	nested   nested
+	res      Result
+	links    []string   // paths of nested repositories
+	filtered []filtered // files that git has to convert
+
+	skeleton *skeleton // nil while git need not be asked
+	ignorer  *oracle
+	attrs    *oracle
+	staged   map[string]bool // directories whose special files are in the skeleton
+}
+
+// close ends the processes that are asked, and removes what they were asked about.
+func (x *exporter) close() {
+	for _, o := range []*oracle{x.ignorer, x.attrs} {
+		if o != nil {
+			_ = o.p.fail(nil)
+		}
+	}
+	if x.skeleton != nil {
+		x.skeleton.close()
+	}
 }
 
 // lookUpCommits finds out which of the commits named are in the repository.
@@ -221,65 +247,74 @@ func (x *exporter) export() (*Result, error) {
 		return nil, err
 	}
 	defer w.close()
-	res, err := x.write(w)
-	if err != nil {
+	defer x.close()
+	x.w = w
+	if err := x.write(); err != nil {
 		return nil, noSpace(err)
 	}
 	if err := q.release(x.o.Admit); err != nil {
 		return nil, noSpace(err)
 	}
-	return res, nil
+	return &x.res, nil
 }
 
 // write walks the snapshot, or what differs from the base, and makes the commit.
-func (x *exporter) write(w *writer) (*Result, error) {
-	s, err := newSelection(x, x.o.State, w)
-	if err != nil {
-		return nil, err
+func (x *exporter) write() (err error) {
+	if x.o.Gitignore {
+		if err := x.askIgnore(); err != nil {
+			return err
+		}
 	}
-	defer s.close()
-	incremental := false
+	if x.set.autoCRLF || exist(x.repo.attributeFiles(x.set)) {
+		if err := x.askAttributes(); err != nil {
+			return err
+		}
+	}
+	res := &x.res
 	if x.base != nil {
-		if incremental, err = s.changes(x.before, x.base); err != nil {
-			return nil, err
+		if res.Incremental, err = x.changes(); err != nil {
+			return err
 		}
 	}
-	if !incremental {
-		if err := s.everything(); err != nil {
-			return nil, err
+	if !res.Incremental {
+		if err := x.everything(); err != nil {
+			return err
 		}
 	}
-	if err := s.convert(); err != nil {
-		return nil, err
+	if err := x.convert(); err != nil {
+		return err
 	}
-	res := &s.res
 	byPath := func(a, b Omission) int { return strings.Compare(a.Path, b.Path) }
 	slices.SortStableFunc(res.Skipped, byPath)
 	slices.SortStableFunc(res.Reduced, byPath)
-	res.Incremental = incremental
 	res.Parent = x.parent
 	c := commit{
 		author: x.set.author, committer: x.set.committer,
 		time:    x.o.Info.Time,
-		message: x.message(res),
+		message: x.message(),
 		parent:  x.parent,
 	}
-	if incremental {
+	if res.Incremental {
 		c.tree = x.base.Tree
 	}
-	if res.Commit, res.Tree, err = w.commit(c); err != nil {
-		return nil, err
+	if res.Commit, res.Tree, err = x.w.commit(c); err != nil {
+		return err
 	}
-	res.Written = w.written
+	res.Written = x.w.written
+	if res.Incremental {
+		if res.Files, err = x.countFiles(res.Tree); err != nil {
+			return err
+		}
+	}
 	// Without the record the next export is slower, nothing else.
 	_ = x.records.save(res.Commit, exported{
 		Fingerprint: x.repo.fingerprint(x.set, x.o.Gitignore), Tree: res.Tree,
-		Files: res.Files, Links: s.links, Skipped: res.Skipped, Reduced: res.Reduced})
-	return res, nil
+		Files: res.Files, Links: x.links, Skipped: res.Skipped, Reduced: res.Reduced})
+	return nil
 }
 
 // message is the commit's: what the user said of the snapshot, then trailers.
-func (x *exporter) message(res *Result) string {
+func (x *exporter) message() string {
 	text := x.o.Message
 	if text == "" {
 		text = x.o.Info.Message
@@ -294,10 +329,10 @@ func (x *exporter) message(res *Result) string {
 		fmt.Fprintf(&b, "Snapshot-Id: %s\n", x.o.Info.ID)
 	}
 	fmt.Fprintf(&b, "Snapshot-Time: %s\n", x.o.Info.Time.UTC().Format(time.RFC3339Nano))
-	if n := len(res.Skipped); n > 0 {
+	if n := len(x.res.Skipped); n > 0 {
 		fmt.Fprintf(&b, "Snapshot-Skipped: %d\n", n)
 	}
-	if n := len(res.Reduced); n > 0 {
+	if n := len(x.res.Reduced); n > 0 {
 		fmt.Fprintf(&b, "Snapshot-Reduced: %d\n", n)
 	}
 	return b.String()

@@ -120,32 +120,23 @@ func (q *quarantine) release(admit func(bytes int64) error) error {
 // permissions of the object directory, which a shared repository has set.
 func (q *quarantine) move(rel string) error {
 	dir := path.Dir(rel)
-	st, err := q.objects.Lstat(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if err := q.makeDir(dir); err != nil {
-			return err
-		}
-	case err != nil:
+	top, err := q.objects.Stat(".")
+	if err != nil {
 		return err
-	case !st.IsDir():
+	}
+	if err = q.objects.Mkdir(dir, top.Mode().Perm()); err == nil {
+		err = q.objects.Chmod(dir, top.Mode())
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if st, err := q.objects.Lstat(dir); err != nil || !st.IsDir() {
 		return fmt.Errorf("%w: %s is no directory", ErrForeign, filepath.Join(q.repo.objects, dir))
 	}
 	if _, err := q.objects.Lstat(rel); err == nil {
 		return nil // the same object: its name is its hash
 	}
 	return q.objects.Rename(q.name+"/"+rel, rel)
-}
-
-func (q *quarantine) makeDir(name string) error {
-	st, err := q.objects.Stat(".")
-	if err != nil {
-		return err
-	}
-	if err := q.objects.Mkdir(name, st.Mode().Perm()); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return q.objects.Chmod(name, st.Mode())
 }
 
 // noSpace makes errors.Is(err, syscall.ENOSPC) true for what git says about a

@@ -2,15 +2,11 @@ package gitbridge
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/gob"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"time"
 
 	"github.com/amberfs/amberfs/internal/vfs"
 )
@@ -29,7 +25,7 @@ type exported struct {
 // can be deleted at any time: the next export then looks at everything.
 type records struct{ dir string }
 
-// maxRecords is how many are kept. An export builds on a recent one.
+// maxRecords is how many are kept.
 const maxRecords = 64
 
 // maxRecord is the size of the largest, in bytes.
@@ -72,47 +68,25 @@ func (r records) save(commit string, e exported) error {
 	if r.dir == "" {
 		return nil
 	}
-	var data bytes.Buffer
-	if err := gob.NewEncoder(&data).Encode(e); err != nil {
-		return fmt.Errorf("remembering the export: %w", err)
-	}
 	above, err := r.open()
 	if err != nil {
-		return fmt.Errorf("remembering the export: %w", err)
+		return err
 	}
 	defer above.Close()
+	// An export builds on the one before it as a rule, so all others go at once.
+	if old, err := above.ReadDir(r.dir); err == nil && len(old) >= maxRecords {
+		for _, e := range old {
+			_ = above.Remove(filepath.Join(r.dir, e.Name))
+		}
+	}
 	name := filepath.Join(r.dir, commit)
 	f, err := above.File(name+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return fmt.Errorf("remembering the export: %w", err)
-	}
-	_, err = f.Write(data.Bytes())
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("remembering the export: %w", err)
-	}
-	return errors.Join(above.Rename(name+".new", name), r.prune(above))
-}
-
-// prune removes the oldest records.
-func (r records) prune(above *vfs.Beneath) error {
-	entries, err := above.ReadDir(r.dir)
-	if err != nil || len(entries) <= maxRecords {
 		return err
 	}
-	written := make(map[string]time.Time)
-	for _, e := range entries {
-		f, err := above.File(filepath.Join(r.dir, e.Name), os.O_RDONLY, 0)
-		if err != nil {
-			continue // it went away, or is none
-		}
-		if info, err := f.Stat(); err == nil {
-			written[e.Name] = info.ModTime()
-		}
-		_ = f.Close()
+	w := bufio.NewWriter(f)
+	if err := errors.Join(gob.NewEncoder(w).Encode(e), w.Flush(), f.Close()); err != nil {
+		return err
 	}
-	slices.SortFunc(entries, func(a, b vfs.Info) int { return written[a.Name].Compare(written[b.Name]) })
-	for _, e := range entries[:len(entries)-maxRecords] {
-		_ = above.Remove(filepath.Join(r.dir, e.Name))
-	}
-	return nil
+	return above.Rename(name+".new", name)
 }

@@ -142,19 +142,15 @@ func (o *oracle) ask(paths []string, perPath int, answer func(path, field int, t
 	return nil
 }
 
-// ignorer asks git check-ignore.
-type ignorer struct{ *oracle }
-
-func newIgnorer(ctx context.Context, s *skeleton) (*ignorer, error) {
-	o, err := newOracle(ctx, s, "check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
-	return &ignorer{o}, err
+func newIgnorer(ctx context.Context, s *skeleton) (*oracle, error) {
+	return newOracle(ctx, s, "check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
 }
 
 // ignored says for each path whether git add leaves it out.
-func (i *ignorer) ignored(paths []string) ([]bool, error) {
+func (o *oracle) ignored(paths []string) ([]bool, error) {
 	const source, line, pattern, name = 0, 1, 2, 3
 	out := make([]bool, len(paths))
-	err := i.ask(paths, name+1, func(path, field int, text string) {
+	err := o.ask(paths, name+1, func(path, field int, text string) {
 		if field == pattern {
 			out[path] = text != "" && !strings.HasPrefix(text, "!")
 		}
@@ -162,17 +158,10 @@ func (i *ignorer) ignored(paths []string) ([]bool, error) {
 	return out, err
 }
 
-// attributes asks git check-attr.
-type attributes struct {
-	*oracle
-	auto bool // core.autocrlf is on
-}
-
 var attributeNames = []string{"text", "crlf", "eol", "ident", "filter", "working-tree-encoding"}
 
-func newAttributes(ctx context.Context, s *skeleton, auto bool) (*attributes, error) {
-	o, err := newOracle(ctx, s, append([]string{"check-attr", "-z", "--stdin"}, attributeNames...)...)
-	return &attributes{o, auto}, err
+func newAttributes(ctx context.Context, s *skeleton) (*oracle, error) {
+	return newOracle(ctx, s, append([]string{"check-attr", "-z", "--stdin"}, attributeNames...)...)
 }
 
 // conversion is what git may do to a file's bytes before it stores them.
@@ -184,24 +173,25 @@ type conversion struct {
 
 func (c conversion) any() bool { return c.always || c.crlf || c.ident }
 
-func (a *attributes) conversions(paths []string) ([]conversion, error) {
+// conversions returns what git may do to files. auto: core.autocrlf is on.
+func (o *oracle) conversions(paths []string, auto bool) ([]conversion, error) {
 	out := make([]conversion, len(paths))
 	values := make([]string, len(attributeNames))
-	err := a.ask(paths, 3*len(attributeNames), func(path, field int, text string) {
+	err := o.ask(paths, 3*len(attributeNames), func(path, field int, text string) {
 		if field%3 != 2 {
 			return
 		}
 		values[field/3] = text
 		if field == 3*len(attributeNames)-1 {
-			out[path] = a.conversion(values)
+			out[path] = conversionOf(values, auto)
 		}
 	})
 	return out, err
 }
 
-// conversion judges a path by the values of attributeNames. Where in doubt it
+// conversionOf judges a path by the values of attributeNames. Where in doubt it
 // says that there is one: git then decides.
-func (a *attributes) conversion(values []string) conversion {
+func conversionOf(values []string, auto bool) conversion {
 	given := func(v string) bool { return v != "unspecified" && v != "unset" }
 	text, crlf, eol := values[0], values[1], values[2]
 	c := conversion{
@@ -213,7 +203,7 @@ func (a *attributes) conversion(values []string) conversion {
 	case text != "unspecified":
 		c.crlf = true
 	default:
-		c.crlf = given(crlf) || given(eol) || crlf == "unspecified" && a.auto
+		c.crlf = given(crlf) || given(eol) || crlf == "unspecified" && auto
 	}
 	return c
 }

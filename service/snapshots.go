@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
 func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapshot.Info, error) {
@@ -163,7 +164,7 @@ func (s *Service) compact(ctx context.Context, r *Request, a Compact) (Compacted
 	return r.Workspace.Snapshots().Compact(ctx, a)
 }
 
-func (s *Service) du(ctx context.Context, r *Request, a DU) (*snapshot.DiskUsage, error) {
+func (s *Service) du(ctx context.Context, r *Request, a DU) (*usage.Disk, error) {
 	return r.Workspace.Snapshots().DiskUsage(ctx, a.Names)
 }
 

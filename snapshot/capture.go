@@ -179,7 +179,7 @@ func (ss Snapshots) WaitSealed(ctx context.Context, name string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	defer ss.w.store.seal.urgent()()
+	defer ss.w.store.seal.pacer.Urgent()()
 	if err := ss.w.store.seal.waitSeal(ctx, sn); err != nil {
 		return Info{}, err
 	}

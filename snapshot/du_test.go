@@ -15,6 +15,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
 // sources are real files to work on.
@@ -110,7 +111,7 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 			t.Errorf("%s: du tells of %d bytes, gc gives back %d", what, told, freed)
 		}
 	}
-	usage := func(names ...string) *snapshot.DiskUsage {
+	used := func(names ...string) *usage.Disk {
 		t.Helper()
 		u, err := w.Snapshots().DiskUsage(ctx, names)
 		if err != nil {
@@ -119,8 +120,8 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 		return u
 	}
 	gc() // of what is garbage already
-	one := usage("s4")
-	if all := usage(); len(all.Forks) != 1 || len(all.Snapshots) < count || all.Together <= one.Together || all.Stored < all.Together {
+	one := used("s4")
+	if all := used(); len(all.Forks) != 1 || len(all.Snapshots) < count || all.Together <= one.Together || all.Stored < all.Together {
 		t.Errorf("%+v", all)
 	}
 	remove := func(names ...string) {
@@ -132,7 +133,7 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 	}
 	remove("s4")
 	close("one snapshot", one.Snapshots[0].Bytes, gc())
-	several := usage("s5", "s6", "s7", "s8", "s9")
+	several := used("s5", "s6", "s7", "s8", "s9")
 	sum := int64(0)
 	for _, u := range several.Snapshots {
 		sum += u.Bytes
@@ -142,7 +143,7 @@ func TestDiskUsageIsWhatGCFrees(t *testing.T) {
 	}
 	remove("s5", "s6", "s7", "s8", "s9")
 	close("five snapshots", several.Together, gc())
-	told := usage().Forks[0].Bytes
+	told := used().Forks[0].Bytes
 	if err := w.Forks().Discard("idea", live.Caller{}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ type keeper struct {
 // keepLoop captures at intervals and removes what expired. It sleeps until a time
 // comes that counts, or something changes.
 func (k *keeper) keepLoop() {
-	times := &keepTimes{paces: make(map[uint32]*pace)}
+	times := &keepTimes{seen: make(map[uint32]*lastSeen)}
 	for k.loops.Context.Err() == nil {
 		changed := k.log.Appended()
 		due := k.keepRound(times)
@@ -54,13 +54,13 @@ const (
 
 // keepTimes is what keepLoop knows.
 type keepTimes struct {
-	paces  map[uint32]*pace // by view
+	seen   map[uint32]*lastSeen // by view
 	culled time.Time
 	tick   time.Duration // between two rounds while something changes
 }
 
-// pace is what keepLoop knows of a workspace.
-type pace struct {
+// lastSeen is what keepLoop knows of a workspace.
+type lastSeen struct {
 	captured time.Time // by itself
 	changes  uint64    // live.Tx.Changed
 	changed  time.Time // when that was seen to grow
@@ -78,10 +78,10 @@ func (k *keeper) keepRound(times *keepTimes) time.Time {
 	}
 	times.tick = keepTick
 	for _, w := range k.Workspaces() {
-		p := times.paces[w.view]
+		p := times.seen[w.view]
 		if p == nil {
-			p = &pace{captured: now}
-			times.paces[w.view] = p
+			p = &lastSeen{captured: now}
+			times.seen[w.view] = p
 		}
 		at, quiet := k.captureDue(w, p, now)
 		if quiet {
@@ -120,7 +120,7 @@ func earlier(a, b time.Time) time.Time {
 // future if nothing changed. quiet tells that the policy asks for captures after a
 // quiet time: after it the state is captured, so that the next change is preceded by
 // it.
-func (k *keeper) captureDue(w *Workspace, last *pace, now time.Time) (due time.Time, quiet bool) {
+func (k *keeper) captureDue(w *Workspace, last *lastSeen, now time.Time) (due time.Time, quiet bool) {
 	due = now.Add(longestSleep)
 	k.look(func(tx *live.Tx) {
 		n := tx.Changed(w.view)

@@ -230,7 +230,7 @@ func TestKeepSleeps(t *testing.T) {
 	now := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := openAt(t, &now)
 	w := s.Main()
-	k := &keepTimes{paces: make(map[uint32]*pace)}
+	k := &keepTimes{seen: make(map[uint32]*lastSeen)}
 	sleeps := func(what string, want time.Duration) {
 		t.Helper()
 		if d := s.keep.keepRound(k).Sub(now); d != want {

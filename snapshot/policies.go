@@ -72,7 +72,7 @@ func (c *catalogue) refreshLimit() {
 		return
 	}
 	for _, w := range c.workspaces {
-		w.usage.ready.Store(false) // nobody kept count until now
+		w.usage.Reset()
 	}
 }
 

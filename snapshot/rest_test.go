@@ -82,50 +82,6 @@ func TestToRedo(t *testing.T) {
 	check("after a checkpoint", 0, 10)
 }
 
-// TestSealLeavesAProcessor to writers, but not when somebody waits for it and they write much.
-func TestSealLeavesAProcessor(t *testing.T) {
-	s := quietStore(t)
-	node, err := s.forest.Create(live.Node(live.MainView, live.RootIno), "f", live.Create{Mode: 0o100644})
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := func(n int) {
-		t.Helper()
-		if _, err := s.forest.Write(node.ID, make([]byte, n), 0, false); err != nil {
-			t.Fatal(err)
-		}
-	}
-	look := func() bool {
-		s.seal.looked.Store(0)
-		return s.seal.pace()
-	}
-	if !look() {
-		t.Error("it takes both beside a writer")
-	}
-	s.seal.looked.Store(time.Now().Add(time.Hour).UnixNano()) // no tick is over
-	if !s.seal.pace() {
-		t.Error("it takes both right after a writer")
-	}
-	if look() {
-		t.Error("it leaves one, and there is no writer")
-	}
-	write(2 * restBytes)
-	if !look() {
-		t.Error("it takes both beside much writing that nobody waits behind")
-	}
-	look()
-	done := s.seal.urgent()
-	write(4096)
-	if !look() {
-		t.Error("it takes both beside a little writing while somebody waits")
-	}
-	write(2 * restBytes)
-	if look() {
-		t.Error("it leaves one beside much writing while somebody waits")
-	}
-	done()
-}
-
 // TestCheckpointsSleep while there is nothing to write down.
 func TestCheckpointsSleep(t *testing.T) {
 	s := quietStore(t)

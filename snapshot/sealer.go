@@ -3,21 +3,19 @@ package snapshot
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/semaphore"
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/loops"
+	"github.com/amberfs/amberfs/snapshot/pace"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -29,16 +27,6 @@ const (
 	// processors that the answer and the program need. Who waits for the seal
 	// does not wait for this.
 	sealDelay = 10 * time.Millisecond
-	// sealWait is how long it then waits, at most, for the writers to rest. They
-	// do while they write less than restBytes in restTick.
-	sealWait  = 5 * time.Second
-	restTick  = 20 * time.Millisecond
-	restBytes = 256 << 10
-	// Beside writers a seal rests after each sealTurn: for as long if there is one
-	// processor, or else for turnRest, in which Go's scheduler gives its turn (P) to
-	// requests that wait for one.
-	sealTurn = 2 * time.Millisecond
-	turnRest = 50 * time.Microsecond
 )
 
 // sealForks is how many seals of forks go on at a time.
@@ -52,9 +40,7 @@ const retrySeal = 5 * time.Second
 // the one before, and none waits for other tenants.
 type sealer struct {
 	*core
-	gc    *collector
-	ckpt  *checkpointer
-	meter *meter
+	gc *collector
 
 	main   *semaphore.Weighted
 	forks  *semaphore.Weighted
@@ -62,17 +48,13 @@ type sealer struct {
 	queue  []*snap
 	signal loops.Wake
 
-	waiting atomic.Int32 // who waits for a seal
-	looked  atomic.Int64 // ns, when a seal last looked
-	seen    atomic.Int64 // end of the journal then
-	busy    atomic.Int64 // bytes by which it had grown since the look before
-	rested  atomic.Int64 // ns, when one last rested
+	pacer pace.Pacer
 }
 
-func newSealer(c *core, gc *collector, ckpt *checkpointer, m *meter) sealer {
+func newSealer(c *core, gc *collector, outgrown func() bool) sealer {
 	return sealer{
-		core: c, gc: gc, ckpt: ckpt, meter: m, signal: loops.NewWake(),
-		main: semaphore.NewWeighted(1), forks: semaphore.NewWeighted(sealForks),
+		core: c, gc: gc, signal: loops.NewWake(), main: semaphore.NewWeighted(1), forks: semaphore.NewWeighted(sealForks),
+		pacer: pace.Pacer{End: func() int64 { return c.log.End() }, Outgrown: outgrown},
 	}
 }
 
@@ -85,8 +67,8 @@ func (q *sealer) sealTurn(ctx context.Context, ws uint32) (end func(), err error
 		return func() { q.main.Release(1) }, nil
 	}
 	tenant := semaphore.NewWeighted(1) // of a fork that has ended
-	if u := q.meter.usageOf(ws); u != nil {
-		tenant = u.fork.sealing
+	if f := q.tenant(ws); f != nil {
+		tenant = f.sealing
 	}
 	if err := tenant.Acquire(ctx, 1); err != nil {
 		return nil, err
@@ -167,20 +149,7 @@ func (q *sealer) sealLoop() {
 		case <-again:
 		}
 		q.loops.Pause(sealDelay)
-		q.awaitRest()
-	}
-}
-
-// awaitRest returns when the writers rest: what they remove until then need not be
-// sealed, if no snapshot has it. It does not wait for long, and not at all when the
-// journal had better shrink.
-func (q *sealer) awaitRest() {
-	for began := time.Now(); time.Since(began) < sealWait && !q.ckpt.outgrown() && q.loops.Context.Err() == nil; {
-		end := q.log.End()
-		q.loops.Pause(restTick)
-		if q.log.End()-end < restBytes {
-			return
-		}
+		q.pacer.AwaitRest(&q.loops)
 	}
 }
 
@@ -242,7 +211,7 @@ func (q *sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.
 	start := time.Now()
 	var added atomic.Int64
 	objects := cas.Counting{Store: q.cas, Bytes: &added, Apart: ws != live.MainView}
-	id, err := q.sealTo(ctx, yielding{objects, q}, st)
+	id, err := q.sealTo(ctx, q.pacer.Objects(objects), st)
 	if err != nil {
 		return id, 0, err
 	}
@@ -252,7 +221,7 @@ func (q *sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.
 
 // sealTo seals a frozen state into objects of the store. The caller holds puts.
 func (q *sealer) sealTo(ctx context.Context, objects content.ObjectStore, st *tree.State) (id cas.Hash, err error) {
-	z := &content.Sealer{Src: q.src.Files, Objects: objects, Workers: sealWorkers, Pace: q.pace, OnDamage: func(n int64) {
+	z := &content.Sealer{Src: q.src.Files, Objects: objects, Workers: sealWorkers, Pace: q.pacer.Alone, OnDamage: func(n int64) {
 		q.salvage.incomplete.Store(true)
 		q.logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
 	}}
@@ -261,58 +230,6 @@ func (q *sealer) sealTo(ctx context.Context, objects content.ObjectStore, st *tr
 		return err
 	})
 	return id, err
-}
-
-// yielding gives way to writers after each object.
-type yielding struct {
-	content.ObjectStore
-	sealer *sealer
-}
-
-func (y yielding) Put(k cas.Kind, b []byte) (cas.Hash, error) {
-	h, err := y.ObjectStore.Put(k, b)
-	y.sealer.giveWay()
-	return h, err
-}
-
-// pace reports whether a seal had better leave a processor to writers: while they write.
-// If they write much it does not when somebody waits for the seal or the journal had
-// better shrink.
-func (q *sealer) pace() (alone bool) {
-	now, end := time.Now().UnixNano(), q.log.End()
-	if since := now - q.looked.Load(); since > int64(restTick) {
-		q.looked.Store(now)
-		q.busy.Store(end - q.seen.Swap(end))
-	}
-	busy := max(q.busy.Load(), end-q.seen.Load())
-	return busy > 0 && (busy < restBytes || q.waiting.Load() == 0 && !q.ckpt.outgrown())
-}
-
-// giveWay goes through Go's scheduler: who does not keeps a processor for 10 ms, and a
-// request that was read waits for it as long. A seal that is alone has a thread of its
-// own, which lets those go first that wait for its processor, and rests now and then.
-func (q *sealer) giveWay() {
-	if !q.pace() {
-		runtime.Gosched()
-		return
-	}
-	rest := turnRest
-	if runtime.GOMAXPROCS(0) == 1 {
-		rest = sealTurn
-	}
-	now := time.Now()
-	if now.UnixNano()-q.rested.Load() < int64(sealTurn) {
-		syscall.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // cannot fail
-		return
-	}
-	q.rested.Store(now.Add(rest).UnixNano())
-	time.Sleep(rest)
-}
-
-// urgent has seals go on without a rest until the function it returns is called.
-func (q *sealer) urgent() (done func()) {
-	q.waiting.Add(1)
-	return func() { q.waiting.Add(-1) }
 }
 
 // waitSeal returns when a snapshot is sealed, and helps with it: those before it in its

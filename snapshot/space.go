@@ -140,7 +140,7 @@ func (r *room) makeRoom(n int64) error {
 	}
 	err := func() error {
 		defer r.ckpt.mu.Unlock()
-		defer r.seal.urgent()()
+		defer r.seal.pacer.Urgent()()
 		return r.ckpt.checkpoint(r.loops.Context)
 	}()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
 // metrics are the counts and times of Status.
@@ -101,7 +102,7 @@ func (w *Workspace) Status() Status {
 			st.Health = "the store's disk is full; delete snapshots and run `amberfs gc`"
 		}
 	}
-	if st.Health == "ok" && st.UnsharedLimit > 0 && st.UnsharedBytes >= st.UnsharedLimit-createBytes {
+	if st.Health == "ok" && st.UnsharedLimit > 0 && st.UnsharedBytes >= st.UnsharedLimit-usage.CreateBytes {
 		st.Health = fmt.Sprintf("the fork has reached its limit of %d bytes; delete files, and snapshots that contain them", st.UnsharedLimit)
 	}
 	return st

@@ -95,7 +95,7 @@ type core struct {
 func newStore(at *storedir.Dir, o Options) *Store {
 	c := &core{dir: at.Path, opt: o, logger: o.Logger, loops: loops.New(o.Logger)}
 	s := &Store{core: c, at: at}
-	s.seal = newSealer(c, &s.gc, &s.ckpt, &s.meter)
+	s.seal = newSealer(c, &s.gc, s.ckpt.outgrown)
 	s.ckpt = checkpointer{core: c, seal: &s.seal, gc: &s.gc, room: &s.room, signal: loops.NewWake()}
 	s.gc = collector{core: c, ckpt: &s.ckpt, room: &s.room, signal: loops.NewWake()}
 	s.room = room{core: c, seal: &s.seal, ckpt: &s.ckpt, meter: &s.meter}

@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
+	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
 // A Workspace is a mutable file tree of a store with its snapshots. Its
@@ -37,19 +38,17 @@ type Workspace struct {
 	sealed   cas.Hash            // state at the last checkpoint
 	at       uint64              // live.Tx.Changed at the last capture
 	changes  uint64              // see Changes
-	usage    *usage              // of a fork of main
+	usage    usage.Fork          // of a fork of main
 	sealing  *semaphore.Weighted // the same; one seal at a time
 	restored []restored          // of the snapshots that were restored last, oldest first
 }
 
 func newWorkspace(s *Store, view uint32, name string) *Workspace {
-	w := &Workspace{
+	return &Workspace{
 		store: s, view: view, name: name, nextSeq: 1, policy: policy.Default(),
 		byName: make(map[string]*snap), forks: make(map[string]*Workspace),
 		sealing: semaphore.NewWeighted(1),
 	}
-	w.usage = &usage{fork: w}
-	return w
 }
 
 // stored is the catalogue's record of the workspace, but for the id of its state.
@@ -58,7 +57,7 @@ func (w *Workspace) stored(st *tree.State) storedWorkspace {
 	return storedWorkspace{
 		View: w.view, Parent: w.parent, Fork: w.fork, Name: w.name, NextSeq: w.nextSeq,
 		Base: w.base, Undo: w.undo, Before: w.before, Head: w.head, Policy: w.policy, Claim: w.claim, Expires: w.expires,
-		Inodes: st.Inodes, Bytes: st.Bytes, Exports: w.usage.exports.Load(),
+		Inodes: st.Inodes, Bytes: st.Bytes, Exports: w.usage.Exports.Load(),
 	}
 }
 
@@ -68,7 +67,7 @@ func (c *catalogue) loadWorkspace(r storedWorkspace) (*Workspace, error) {
 	w.parent, w.fork, w.nextSeq = r.Parent, r.Fork, r.NextSeq
 	w.base, w.undo, w.before, w.head, w.policy = r.Base, r.Undo, r.Before, r.Head, r.Policy
 	w.claim, w.expires = r.Claim, r.Expires
-	w.usage.exports.Store(r.Exports)
+	w.usage.Exports.Store(r.Exports)
 	var err error
 	w.sealed, err = cas.ParseHash(r.State)
 	return w, err

@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
 func duCommand(a *app) *cobra.Command {
@@ -19,7 +19,7 @@ only they share. With SNAPSHOTs, only those are shown.`,
 		Args:              args(0, -1, "any SNAPSHOTs"),
 		ValidArgsFunction: a.completeSnapshots(-1),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			return show(a, cmd, service.DU{Names: argv}, func(u snapshot.DiskUsage) {
+			return show(a, cmd, service.DU{Names: argv}, func(u usage.Disk) {
 				rows := [][]string{}
 				for _, s := range u.Snapshots {
 					rows = append(rows, []string{bytesText(s.Bytes), s.Name})

@@ -11,7 +11,8 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/fail"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -22,7 +23,7 @@ type ApplyOptions struct {
 	// Base is the state that the directory had, Now the one whose changes since
 	// then it is to get.
 	Base, Now *tree.State
-	Conflicts snapshot.ConflictRule // of paths that changed in the directory, too
+	Conflicts threeway.Rule // of paths that changed in the directory, too
 	DryRun    bool
 	// Prefetch, if there is one, is told what is read next.
 	Prefetch func([]cas.Hash) error
@@ -31,12 +32,12 @@ type ApplyOptions struct {
 
 // Applied is what was carried, or stood against it.
 type Applied struct {
-	Dir       string                `json:"dir"`
-	Changed   int                   `json:"changed"`
-	Paths     []snapshot.PathChange `json:"paths"`
-	Conflicts []string              `json:"conflicts,omitempty"`
-	Skipped   []Omission            `json:"skipped,omitempty"`
-	DryRun    bool                  `json:"dry_run,omitempty"`
+	Dir       string             `json:"dir"`
+	Changed   int                `json:"changed"`
+	Paths     []steps.PathChange `json:"paths"`
+	Conflicts []string           `json:"conflicts,omitempty"`
+	Skipped   []Omission         `json:"skipped,omitempty"`
+	DryRun    bool               `json:"dry_run,omitempty"`
 	// Partial: it could not be finished. Changed and Paths are what was applied.
 	Partial bool `json:"partial,omitempty"`
 }
@@ -60,7 +61,7 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	}
 	defer host.close()
 	a := &applying{
-		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []snapshot.PathChange{}, DryRun: o.DryRun},
+		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []steps.PathChange{}, DryRun: o.DryRun},
 		made: make(map[string]bool), kept: make(map[string]bool), gone: make(map[string]bool), linked: make(map[uint64]*tree.Path),
 		touched: make(map[uint64]bool), linkedText: make(map[uint64][]byte),
 	}
@@ -78,15 +79,15 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	case len(a.blocked) > 0:
 		a.res.Conflicts = a.blocked
 		return &a.res, fmt.Errorf("%w: %w", ErrApplyConflict, errBlocked)
-	case len(a.res.Conflicts) > 0 && o.Conflicts == snapshot.RefuseConflicts:
+	case len(a.res.Conflicts) > 0 && o.Conflicts == threeway.RefuseConflicts:
 		return &a.res, ErrApplyConflict
 	}
 	for _, s := range a.steps {
 		if s.todo {
-			a.res.Paths = append(a.res.Paths, snapshot.PathChangeOf(s.change))
+			a.res.Paths = append(a.res.Paths, steps.PathChangeOf(live.StepOf(s.change)))
 		}
 	}
-	slices.SortStableFunc(a.res.Paths, func(x, y snapshot.PathChange) int { return inGitOrder(x.Path) - inGitOrder(y.Path) })
+	slices.SortStableFunc(a.res.Paths, func(x, y steps.PathChange) int { return inGitOrder(x.Path) - inGitOrder(y.Path) })
 	a.res.Changed = len(a.res.Paths)
 	if o.DryRun {
 		return &a.res, nil
@@ -171,7 +172,7 @@ func (a *applying) plan(c tree.Change) error {
 			return err
 		}
 		a.res.Conflicts = append(a.res.Conflicts, c.Path.Short())
-		if a.o.Conflicts != snapshot.TakeTheirs {
+		if a.o.Conflicts != threeway.TakeTheirs {
 			a.kept[p] = true
 			return nil
 		}
@@ -253,7 +254,7 @@ func (a *applying) planReplaced() error {
 			if err != nil {
 				return err
 			}
-			if more && a.o.Conflicts != snapshot.TakeTheirs {
+			if more && a.o.Conflicts != threeway.TakeTheirs {
 				a.res.Conflicts = append(a.res.Conflicts, c.Path.Short())
 				a.kept[c.Path.String()] = true
 				continue

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/fail"
-	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -164,7 +163,7 @@ func (a *applying) mergeTexts() error {
 // conflict lists a path that changed on both sides, and applies the rule to it.
 func (a *applying) conflict(s *applyStep) {
 	a.res.Conflicts = append(a.res.Conflicts, s.change.Path.Short())
-	if a.o.Conflicts != snapshot.TakeTheirs {
+	if a.o.Conflicts != threeway.TakeTheirs {
 		s.drop = true
 		return
 	}

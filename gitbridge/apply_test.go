@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -194,7 +194,7 @@ func TestApplyConflicts(t *testing.T) {
 	t.Run("ours", func(t *testing.T) {
 		a, base, now := prepare(t)
 		want := has(t, a.dir)
-		if _, err := a.apply(base, now, ApplyOptions{Conflicts: snapshot.KeepOurs}); err != nil {
+		if _, err := a.apply(base, now, ApplyOptions{Conflicts: threeway.KeepOurs}); err != nil {
 			t.Fatal(err)
 		}
 		got := has(t, a.dir)
@@ -209,14 +209,14 @@ func TestApplyConflicts(t *testing.T) {
 		before := has(t, a.dir)
 		// A file that only the directory has, and a link in the way, are not for
 		// any rule to take away.
-		res, err := a.apply(base, now, ApplyOptions{Conflicts: snapshot.TakeTheirs})
+		res, err := a.apply(base, now, ApplyOptions{Conflicts: threeway.TakeTheirs})
 		if !errors.Is(err, ErrApplyConflict) || !slices.Contains(res.Conflicts, "dir") || !slices.Contains(res.Conflicts, "dir2/new") {
 			t.Errorf("%v, %v", res.Conflicts, err)
 		}
 		wantSame(t, "theirs refused", has(t, a.dir), before)
 		check(t, os.Remove(filepath.Join(a.dir, "dir", "mine")))
 		check(t, os.Remove(filepath.Join(a.dir, "dir2")))
-		if _, err := a.apply(base, now, ApplyOptions{Conflicts: snapshot.TakeTheirs}); err != nil {
+		if _, err := a.apply(base, now, ApplyOptions{Conflicts: threeway.TakeTheirs}); err != nil {
 			t.Fatal(err)
 		}
 		got := has(t, a.dir)
@@ -232,7 +232,7 @@ func TestApplyConflicts(t *testing.T) {
 func TestApplyFollowsNoLink(t *testing.T) {
 	outside := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(outside, "f"), []byte("1"), 0o644))
-	for _, rule := range []snapshot.ConflictRule{snapshot.RefuseConflicts, snapshot.KeepOurs, snapshot.TakeTheirs} {
+	for _, rule := range []threeway.Rule{threeway.RefuseConflicts, threeway.KeepOurs, threeway.TakeTheirs} {
 		a := newApplied(t)
 		base := a.start(spec{"d/f": file("1"), "f": file("1")})
 		check(t, os.RemoveAll(filepath.Join(a.dir, "d")))
@@ -241,7 +241,7 @@ func TestApplyFollowsNoLink(t *testing.T) {
 		check(t, os.Symlink(filepath.Join(outside, "f"), filepath.Join(a.dir, "f")))
 		now := a.m.state(t, spec{"d/f": file("evil"), "d/new": file("evil"), "f": exe("evil")})
 		_, err := a.apply(base, now, ApplyOptions{Conflicts: rule})
-		if (err == nil) != (rule == snapshot.KeepOurs) {
+		if (err == nil) != (rule == threeway.KeepOurs) {
 			t.Errorf("rule %d: %v", rule, err)
 		}
 		if b, err := os.ReadFile(filepath.Join(outside, "f")); err != nil || string(b) != "1" {

@@ -13,7 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/steps"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -41,7 +43,7 @@ func (a *applying) run() error {
 		}
 	}
 	all := a.res.Paths
-	a.res.Paths = []snapshot.PathChange{}
+	a.res.Paths = []steps.PathChange{}
 	err := a.commit()
 	if serr := unix.Syncfs(a.host.root); err == nil && serr != nil {
 		err = fmt.Errorf("writing %s to disk: %w", a.res.Dir, serr)
@@ -116,7 +118,7 @@ func (a *applying) commit() error {
 func (a *applying) applied(s *applyStep) {
 	if s != nil && s.todo && !s.done {
 		s.done = true
-		a.res.Paths = append(a.res.Paths, snapshot.PathChangeOf(s.change))
+		a.res.Paths = append(a.res.Paths, steps.PathChangeOf(live.StepOf(s.change)))
 	}
 }
 
@@ -219,7 +221,7 @@ func (a *applying) stage(s *applyStep) error {
 	case c.B == nil:
 		return a.mayChange(c.Path)
 	}
-	if a.o.Conflicts == snapshot.TakeTheirs {
+	if a.o.Conflicts == threeway.TakeTheirs {
 		if err := a.stageParents(c.Path.Dir); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -136,18 +137,18 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 }
 
 func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error) {
-	rule := snapshot.RefuseConflicts
+	rule := threeway.RefuseConflicts
 	switch {
 	case a.Ours && a.Theirs:
 		return Merged{}, fail.New(fail.Usage, "either ours or theirs")
 	case a.Ours:
-		rule = snapshot.KeepOurs
+		rule = threeway.KeepOurs
 	case a.Theirs:
-		rule = snapshot.TakeTheirs
+		rule = threeway.TakeTheirs
 	}
-	choices := make(map[string]snapshot.ConflictRule, len(a.Resolve))
+	choices := make(map[string]threeway.Rule, len(a.Resolve))
 	for path, side := range a.Resolve {
-		known := map[string]snapshot.ConflictRule{"ours": snapshot.KeepOurs, "theirs": snapshot.TakeTheirs}
+		known := map[string]threeway.Rule{"ours": threeway.KeepOurs, "theirs": threeway.TakeTheirs}
 		choice, ok := known[side]
 		if !ok {
 			return Merged{}, fail.New(fail.Usage, "resolve takes ours or theirs for %s, not %q", path, side)

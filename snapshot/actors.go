@@ -7,6 +7,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -107,7 +108,7 @@ func (o *OpenInterval) Changes(ctx context.Context, d tree.DiffOptions, fn func(
 		o.moved[i], o.resolved[i] = make(map[uint64][]string), make(map[*tree.Path][]string)
 	}
 	return tree.Diff(ctx, o.store.src, o.Before, o.After, d, func(c tree.Change) error {
-		if step := live.StepOf(c); !shown(&step) {
+		if step := live.StepOf(c); steps.Trivial(&step) {
 			return nil
 		}
 		var by []string

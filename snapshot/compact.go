@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -44,7 +43,23 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err != nil {
 		return Compacted{}, err
 	}
-	st, err := s.merged(ctx, snaps)
+	var states []*tree.State
+	ss.w.read(func() {
+		for _, sn := range snaps {
+			var st *tree.State
+			if st, err = s.cat.stateOf(sn); err != nil {
+				return
+			}
+			states = append(states, st)
+		}
+	})
+	if err != nil {
+		return Compacted{}, err
+	}
+	for _, st := range states {
+		defer s.Hold(st)()
+	}
+	st, err := steps.Union(ctx, s.forest, s.src, states)
 	if err != nil {
 		return Compacted{}, err
 	}
@@ -131,71 +146,5 @@ func (ss Snapshots) mayCompact(o CompactOptions, snaps []*snap) error {
 			return err
 		}
 	}
-	return nil
-}
-
-// merged is a tree of all that snapshots have, newest first. It is made in a view that
-// nobody sees and the journal does not know.
-func (s *core) merged(ctx context.Context, snaps []*snap) (*tree.State, error) {
-	var view uint32
-	var states []*tree.State
-	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
-		for _, sn := range snaps {
-			st, err := s.cat.stateOf(sn)
-			if err != nil {
-				return err
-			}
-			states = append(states, st)
-		}
-		if view, err = tx.NewView(); err == nil {
-			tx.AddView(view, states[0])
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, st := range states {
-		defer s.Hold(st)()
-	}
-	defer s.alter(func(tx *live.Tx) { tx.DropView(view) })
-	for _, st := range states[1:] {
-		if err := s.mergeInto(ctx, view, st); err != nil {
-			return nil, err
-		}
-	}
-	var out *tree.State
-	err = s.forest.Update(true, func(tx *live.Tx) (err error) {
-		out, err = tx.Capture(view)
-		return err
-	})
-	return out, err
-}
-
-// mergeInto brings into a view what it has not of a state.
-func (s *core) mergeInto(ctx context.Context, view uint32, st *tree.State) error {
-	e, err := s.forest.Edit(ctx, view)
-	if err != nil {
-		return err
-	}
-	defer s.Hold(e.Base())()
-	defer e.End()
-	var steps []live.Step
-	taken := make(map[string]bool) // paths that are directories in the state only
-	if err := tree.Diff(ctx, s.src, e.Base(), st, tree.DiffOptions{}, func(c tree.Change) error {
-		switch {
-		case c.A != nil && c.B != nil && !c.A.IsDir() && c.B.IsDir():
-			taken[c.Path.String()] = true
-		case c.A == nil && (len(taken) == 0 || !threeway.Under(c.Path.String(), taken)):
-			steps = append(steps, live.StepOf(c))
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	if err := e.Graft(ctx, steps, live.Graft{Source: st, Now: time.Now().UnixNano()}); err != nil {
-		return err
-	}
-	s.alter(func(tx *live.Tx) { tx.Apply(e) })
 	return nil
 }

@@ -112,9 +112,9 @@ func openOn(dir string, disk vfs.FS) (*snapshot.Store, error) {
 	return snapshot.Open(dir, snapshot.Options{Quiet: true, FS: disk})
 }
 
-// steps makes random changes, with history and syncs in between, and writes the
+// randomSteps makes random changes, with history and syncs in between, and writes the
 // diary. It ends at the first error that the disk is to blame for.
-func steps(t *testing.T, x *walker, d *diary, n int) error {
+func randomSteps(t *testing.T, x *walker, d *diary, n int) error {
 	x.halfway = func() { d.note(d.look(x.s)) }
 	for range n {
 		ws := x.s.Workspaces()
@@ -186,7 +186,7 @@ func TestPowerCutsOfTheWholeStore(t *testing.T) {
 			at = ops.Load() + 1 + rnd.Int64N(250)
 			before = func() { sure = d.sure }
 			for left == nil {
-				if err := steps(t, x, d, 1); err != nil {
+				if err := randomSteps(t, x, d, 1); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -270,7 +270,7 @@ func failOnce(t *testing.T, i int64, errno syscall.Errno) bool {
 	if s, err := openOn(dir, disk); err == nil {
 		d.note(look(s))
 		x := &walker{t: t, r: rand.New(rand.NewPCG(5, 5)), s: s}
-		broken = steps(t, x, d, 30)
+		broken = randomSteps(t, x, d, 30)
 		if broken != nil {
 			// Reading goes on, and nothing has changed by half: it is as before
 			// the step or as after it.

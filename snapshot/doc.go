@@ -98,12 +98,12 @@
 //	      seal.main, .forks   how many of main and of all forks
 //	        live.Forest.mu    the catalogue and every view
 //	          seal.mu         the queue of the sealer
-//	usage.mu                  one counts what a fork has of its own
+//	usage.Fork                one counts what a fork has of its own
 //	  live.Forest.mu
 //	pins.mu, gc.mu, gc.puts.mu, metrics.mu
 //	                          never held while another is taken
 //
-// Each is taken only under those above it, and Forest.mu under usage.mu or under the
+// Each is taken only under those above it, and Forest.mu under usage.Fork or under the
 // others. Below all of them are those of live, content, events and cas.
 //
 // A gc takes cas.Record before ckpt.mu. Before that it waits for those who put

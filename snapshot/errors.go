@@ -13,7 +13,6 @@ import (
 var (
 	ErrNotFound = errs.New(errs.NotExist, "no such snapshot")
 	ErrNoFork   = errs.New(errs.NotExist, "no such fork")
-	ErrNoPath   = errs.New(errs.NotExist, "no such path")
 	// ErrUnchanged comes with the newest snapshot, which is as the workspace is now.
 	ErrUnchanged = errors.New("nothing changed since the newest snapshot")
 	// ErrLost: the catalogue is missing.

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -37,7 +40,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	}
 	prefix := ""
 	if o.Path != "" && o.Path != "." {
-		paths, err := cleanPaths([]string{o.Path})
+		paths, err := naming.CleanPaths([]string{o.Path})
 		if err != nil {
 			return GraftResult{}, err
 		}
@@ -84,7 +87,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 // imported writes to the log what came with a graft.
 func (s *core) imported(w *Workspace, over *live.Overlay, c live.Caller) {
 	err := over.Walk(context.Background(), s.src, func(step *live.Step) error {
-		p := pathChange(step)
+		p := steps.PathChangeOf(*step)
 		s.event(Event{
 			Workspace: w.view, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: step.Size, Caller: c,
 		})
@@ -148,4 +151,19 @@ func (r *beginRecord) apply(c *catalogue, tx *live.Tx) error {
 	w.nextSeq, w.undo, w.head = 1, 0, ""
 	w.at = tx.Changed(w.view)
 	return c.setOrigin(tx, w, st, r.storedSnapshot)
+}
+
+// BeginOutside makes a tree whose contents are still outside the first state of main,
+// in a store that was just made: contents at positions from content.Outside on are
+// read from there as long as the store is open. The first checkpoint brings all of
+// them in; a store that is not closed before cannot be opened again. next is the
+// number of the next inode, epoch one that the tree has no part of.
+func (s *Store) BeginOutside(st *tree.State, next, epoch uint64, from content.Log, c live.Caller) error {
+	s.outside.Outside.Store(&from)
+	s.alter(func(tx *live.Tx) {
+		tx.SetCounters(next, 0)
+		tx.SetEpoch(epoch)
+		tx.AddView(live.MainView, st)
+	})
+	return s.Main().Begin(c)
 }

@@ -171,7 +171,7 @@ func TestMergeOfLinks(t *testing.T) {
 		conflicts: "[b]", theirs: "a:X,2 b:X,2 x:x", ours: "a:X,2 x:x",
 	}} {
 		t.Run(c.what, func(t *testing.T) {
-			for _, rule := range []snapshot.ConflictRule{snapshot.RefuseConflicts, snapshot.TakeTheirs, snapshot.KeepOurs} {
+			for _, rule := range []threeway.Rule{threeway.RefuseConflicts, threeway.TakeTheirs, threeway.KeepOurs} {
 				dir := t.TempDir()
 				s := open(t, dir)
 				main := linkSide{t, s, s.Main()}
@@ -186,8 +186,8 @@ func TestMergeOfLinks(t *testing.T) {
 				res, err := s.Main().Forks().Merge(t.Context(), "f", snapshot.PromoteOptions{Merge: mergeLines, Conflicts: rule})
 				if c.conflicts != "" {
 					want(t, "conflicts", fmt.Sprint(res.Conflicts), c.conflicts)
-					if rule == snapshot.RefuseConflicts {
-						if !errors.Is(err, snapshot.ErrConflict) {
+					if rule == threeway.RefuseConflicts {
+						if !errors.Is(err, threeway.ErrConflict) {
 							t.Errorf("a conflict is answered with %v", err)
 						}
 						want(t, "after that", main.files(), before)
@@ -197,7 +197,7 @@ func TestMergeOfLinks(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				expected := map[snapshot.ConflictRule]string{snapshot.TakeTheirs: c.theirs, snapshot.KeepOurs: c.ours}[rule]
+				expected := map[threeway.Rule]string{threeway.TakeTheirs: c.theirs, threeway.KeepOurs: c.ours}[rule]
 				if c.conflicts == "" {
 					expected = c.files
 					want(t, "changed", fmt.Sprint(res.Paths), c.changed)

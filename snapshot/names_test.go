@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 // TestPathsOfAnyBytesInTheJournal: paths are bytes, of which the records of restores,
@@ -52,7 +53,7 @@ func TestPathsOfAnyBytesInTheJournal(t *testing.T) {
 				}
 				write(t, s, there.ID, odd, "theirs")
 				write(t, s, d.ID, odd, "ours")
-				if _, err := w.Forks().Merge(ctx, "side", snapshot.PromoteOptions{Conflicts: snapshot.KeepOurs}); err != nil {
+				if _, err := w.Forks().Merge(ctx, "side", snapshot.PromoteOptions{Conflicts: threeway.KeepOurs}); err != nil {
 					t.Fatal(err)
 				}
 				want = "ours"

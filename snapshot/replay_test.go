@@ -20,6 +20,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/steps"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -265,7 +267,7 @@ func (x *walker) history() error {
 		_, err := w.Parent().Forks().End(w.Name(), live.Caller{})
 		return err
 	case k == 11 && w.IsFork():
-		_, err := w.Parent().Forks().Merge(ctx, w.Name(), snapshot.PromoteOptions{Conflicts: snapshot.ConflictRule(2 * r.IntN(2))})
+		_, err := w.Parent().Forks().Merge(ctx, w.Name(), snapshot.PromoteOptions{Conflicts: threeway.Rule(2 * r.IntN(2))})
 		return err
 	case k == 12:
 		return x.s.Checkpoint(ctx)
@@ -285,7 +287,7 @@ func expected(err error) bool {
 		return a.Fetch(context.Background()) == nil
 	}
 	for _, e := range []error{nil, live.ErrExist, live.ErrNotExist, live.ErrIsDir, live.ErrNotDir, live.ErrNotEmpty, live.ErrInvalid,
-		live.ErrPerm, live.ErrTooBig, live.ErrNotSupported, snapshot.ErrConflict, snapshot.ErrNoPath, errs.Busy, snapshot.ErrNotFound, errs.Invalid} {
+		live.ErrPerm, live.ErrTooBig, live.ErrNotSupported, threeway.ErrConflict, steps.ErrNoPath, errs.Busy, snapshot.ErrNotFound, errs.Invalid} {
 		if errors.Is(err, e) {
 			return true
 		}

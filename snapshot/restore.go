@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -26,34 +26,17 @@ type RestoreOptions struct {
 	// List is charged with what the list of changes takes. If others leave too little,
 	// everything begins anew when all of it is free.
 	List *budget.Charge
-	// May, if set, refuses the change of a path that is in one of the states, or in both.
-	May func(path *tree.Path, in ...*tree.State) error
-}
-
-// permitted asks may for each step that users see.
-func permitted(may func(path *tree.Path, in ...*tree.State) error, all []live.Step, a, b *tree.State) error {
-	if may == nil {
-		return nil
-	}
-	for i := range all {
-		if !shown(&all[i]) {
-			continue
-		}
-		if err := may(all[i].Path, a, b); err != nil {
-			return err
-		}
-	}
-	return nil
+	May  steps.May
 }
 
 // RestoreResult tells what a restore did, or would do.
 type RestoreResult struct {
-	Snapshot string       `json:"snapshot"`
-	Changed  int          `json:"changed"`
-	Paths    []PathChange `json:"paths"`
-	More     bool         `json:"more,omitempty" jsonschema:"paths is not complete"`
-	Undo     string       `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
-	Kept     []string     `json:"kept,omitempty" jsonschema:"paths that differ and were left as they are"`
+	Snapshot string             `json:"snapshot"`
+	Changed  int                `json:"changed"`
+	Paths    []steps.PathChange `json:"paths"`
+	More     bool               `json:"more,omitempty" jsonschema:"paths is not complete"`
+	Undo     string             `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
+	Kept     []string           `json:"kept,omitempty" jsonschema:"paths that differ and were left as they are"`
 	// Gone are files that were replaced or removed and that the kernel knew, the first
 	// of them.
 	Gone []live.NodeID `json:"-"`
@@ -67,11 +50,11 @@ const maxGone = 10_000
 func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResult, error) {
 	s := w.store
 	start := time.Now()
-	paths, err := cleanPaths(o.Paths)
+	paths, err := naming.CleanPaths(o.Paths)
 	if err != nil {
 		return RestoreResult{}, err
 	}
-	keep, err := cleanPaths(o.Keep)
+	keep, err := naming.CleanPaths(o.Keep)
 	if err != nil {
 		return RestoreResult{}, err
 	}
@@ -81,26 +64,26 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	var to *target
 	w.read(func() {
 		if to, err = w.target(o.Name, paths); err == nil && len(paths) == 0 {
-			to.keep = append(keep, w.policy.RestoreKeeps...)
+			to.Keep = append(keep, w.policy.RestoreKeeps...)
 		}
 	})
 	if err != nil {
 		return RestoreResult{}, err
 	}
-	defer s.Hold(to.state)()
+	defer s.Hold(to.State)()
 	if o.DryRun {
 		now, err := w.State()
 		if err != nil {
 			return RestoreResult{}, err
 		}
-		steps, err := retryWithWholeBudget(ctx, o.List, func() ([]live.Step, error) { return s.restoreSteps(ctx, now, to, o.List) })
+		all, err := retryWithWholeBudget(ctx, o.List, func() ([]live.Step, error) { return to.Steps(ctx, s.src, now, o.List) })
 		if err == nil {
-			err = permitted(o.May, steps, now, to.state)
+			err = o.May.Allow(all, now, to.State)
 		}
 		if err != nil {
 			return RestoreResult{}, err
 		}
-		return newRestoreResult(to, steps), nil
+		return to.result(all), nil
 	}
 	defer s.gc.puts.Enter()()
 	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome[RestoreResult], error) { return w.restore(ctx, to, o) })
@@ -112,7 +95,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	s.tell(out.inv)
 	if res.Changed > 0 {
 		res.Gone = out.inv.Gone(maxGone)
-		s.eventsOf(w, out.steps, res.Snapshot, res.Undo, o)
+		s.eventsOf(w, out.steps, res.Snapshot, res.Undo, o.Caller)
 	}
 	return res, nil
 }
@@ -133,12 +116,8 @@ func retryWithWholeBudget[T any](ctx context.Context, list *budget.Charge, do fu
 
 // A target is what a restore goes back to.
 type target struct {
-	snap  *snap
-	state *tree.State
-	like  *tree.State // see restored; may be nil
-	paths []string    // everything when empty
-	keep  []string    // left as they are
-	kept  []string    // those of keep that differ
+	steps.Restore
+	snap *snap
 }
 
 // target finds the snapshot of a name. The lock is held.
@@ -150,17 +129,14 @@ func (w *Workspace) target(name string, paths []string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.targetOf(sn, paths)
-}
-
-func (w *Workspace) targetOf(sn *snap, paths []string) (*target, error) {
 	st, err := w.store.cat.stateOf(sn)
-	return &target{snap: sn, state: st, like: w.Snapshots().restoredState(sn.View), paths: paths}, err
+	like := w.Snapshots().restoredState(sn.View)
+	return &target{steps.Restore{Snapshot: sn.Name, State: st, Like: like, Paths: paths}, sn}, err
 }
 
-func newRestoreResult(to *target, steps []live.Step) RestoreResult {
-	r := RestoreResult{Snapshot: to.snap.Name, Kept: to.kept}
-	r.Changed, r.Paths, r.More = listChanges(steps)
+func (t *target) result(all []live.Step) RestoreResult {
+	r := RestoreResult{Snapshot: t.Snapshot, Kept: t.Kept}
+	r.Changed, r.Paths, r.More = steps.Listed(all)
 	return r
 }
 
@@ -173,21 +149,21 @@ func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (
 	}
 	defer s.Hold(e.Base())()
 	defer e.End()
-	if out.steps, err = s.restoreSteps(ctx, e.Base(), to, o.List); err != nil {
+	if out.steps, err = to.Steps(ctx, s.src, e.Base(), o.List); err != nil {
 		return out, err
 	}
-	if err = permitted(o.May, out.steps, e.Base(), to.state); err != nil {
+	if err = o.May.Allow(out.steps, e.Base(), to.State); err != nil {
 		return out, err
 	}
-	out.res = newRestoreResult(to, out.steps)
+	out.res = to.result(out.steps)
 	if len(out.steps) == 0 {
 		return out, nil
 	}
 	r := editRecord{WS: w.view, Now: time.Now().UnixNano()}
 	g := live.Graft{
-		Source: to.state, View: to.snap.View, Touch: len(to.paths) > 0, Exact: len(to.paths) == 0, KeepFull: len(to.kept) > 0,
+		Source: to.State, View: to.snap.View, Touch: len(to.Paths) > 0, Exact: len(to.Paths) == 0, KeepFull: len(to.Kept) > 0,
 	}
-	if g.Exact && len(to.kept) == 0 {
+	if g.Exact && len(to.Kept) == 0 {
 		r.Restored = to.snap.View
 	}
 	if err := s.graft(ctx, e, &r, out.steps, g); err != nil {
@@ -205,20 +181,15 @@ func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (
 	return out, err
 }
 
-// eventsOf tells of the capture before a restore, and of each path that it
+// eventsOf tells of the capture before a restore or a merge, and of each path that it
 // changed.
-func (s *core) eventsOf(w *Workspace, steps []live.Step, from, undo string, o RestoreOptions) {
-	s.event(Event{Workspace: w.view, Action: "captured", From: undo, Caller: o.Caller})
-	for i := range steps {
-		c := &steps[i]
-		if !shown(c) {
-			continue
+func (s *core) eventsOf(w *Workspace, all []live.Step, from, undo string, c live.Caller) {
+	s.event(Event{Workspace: w.view, Action: "captured", From: undo, Caller: c})
+	for i := range all {
+		if step := &all[i]; !steps.Trivial(step) {
+			p := steps.PathChangeOf(*step)
+			s.event(Event{Workspace: w.view, Action: "restored", Path: p.Path, From: from, Size: step.Size, Detail: p.Action, Caller: c})
 		}
-		p := pathChange(c)
-		s.event(Event{
-			Workspace: w.view, Action: "restored", Path: p.Path, From: from, Size: c.Size, Detail: p.Action,
-			Caller: o.Caller,
-		})
 	}
 }
 
@@ -247,55 +218,6 @@ func (ss Snapshots) restoredState(view uint32) *tree.State {
 		if r.view == view {
 			return r.state
 		}
-	}
-	return nil
-}
-
-// restoreSteps finds what a restore has to change in a state of the workspace.
-func (s *core) restoreSteps(ctx context.Context, now *tree.State, to *target, list *budget.Charge) ([]live.Step, error) {
-	var above []live.Step
-	seen := make(map[string]bool)
-	for _, p := range to.paths {
-		if err := s.checkRestorePath(now, to.state, to.snap.Name, p); err != nil {
-			return nil, err
-		}
-		at, err := tree.ParsePath(p)
-		if err != nil {
-			return nil, err
-		}
-		more, err := steps.MissingParents(s.src, now, to.state, at, seen)
-		if err != nil {
-			return nil, err
-		}
-		above = append(above, more...)
-	}
-	all, err := steps.Between(ctx, s.src, now, to.state, tree.DiffOptions{Paths: to.paths, Renumbered: to.like}, list)
-	if err != nil && to.like != nil && ctx.Err() == nil && !list.Full() {
-		// Whatever is wrong with it, it can be done without.
-		s.logger.Warn("comparing by the state after a former restore", "snapshot", to.snap.Name, "err", err)
-		all, err = steps.Between(ctx, s.src, now, to.state, tree.DiffOptions{Paths: to.paths}, list)
-	}
-	if err == nil && len(to.keep) > 0 {
-		all, to.kept = steps.Without(all, to.keep)
-	}
-	if err != nil || len(above) == 0 {
-		return all, err
-	}
-	return append(above, slices.DeleteFunc(all, func(c live.Step) bool { return seen[c.Path.String()] })...), nil
-}
-
-func (s *core) checkRestorePath(now, then *tree.State, name, p string) error {
-	_, errNow := now.Resolve(s.src, p)
-	_, errThen := then.Resolve(s.src, p)
-	switch {
-	case errThen == nil:
-		return nil // what is in the place of its directories makes room
-	case errors.Is(errNow, tree.ErrSymlink):
-		return errs.New(errs.Invalid, "malformed request: %s leads through a symlink; name the path that it stands for", p)
-	case errors.Is(errThen, tree.ErrSymlink):
-		return errs.New(errs.Invalid, "malformed request: %s leads through a symlink in snapshot %s; restore the symlink itself", p, name)
-	case errNow != nil:
-		return fmt.Errorf("%w: %s is neither in the workspace nor in snapshot %s", ErrNoPath, p, name)
 	}
 	return nil
 }

@@ -59,8 +59,8 @@ type Options struct {
 type Store struct {
 	*core
 	at      *storedir.Dir
-	start   *Start  // of a new store
-	outside outside // behind the positions of log
+	start   *Start        // of a new store
+	outside elsewhere.Log // behind the positions of log
 
 	seal  sealer
 	ckpt  checkpointer
@@ -162,7 +162,7 @@ func (s opening) open() error {
 	if s.objects.Place, err = s.connect(at.first); err != nil {
 		return err
 	}
-	s.outside.log = s.log
+	s.outside.Journal = s.log
 	s.src = tree.NewSource(s.objects, &s.outside, cacheBytes)
 	s.forest = live.New(live.Options{Source: s.src, Log: s.log, ReadView: s.cat.readView, Admit: s.room.admit, Salvage: s.opt.Salvage, Logger: s.logger})
 	if err := s.recover(at); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/storedir"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 // afterKill opens a copy of what a store would leave on the disk if it were killed now.
@@ -212,11 +213,11 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 	want(t, "theirs2", read(t, s, w.Root(), "theirs2"), "fork")
 	write(t, s, w.Root(), "both", "main")
 	write(t, s, f.Root(), "both", "fork")
-	if res, err := w.Forks().Merge(ctx, "f1", snapshot.PromoteOptions{}); !errors.Is(err, snapshot.ErrConflict) || fmt.Sprint(res.Conflicts) != "[both]" {
+	if res, err := w.Forks().Merge(ctx, "f1", snapshot.PromoteOptions{}); !errors.Is(err, threeway.ErrConflict) || fmt.Sprint(res.Conflicts) != "[both]" {
 		t.Fatalf("a conflict was not refused: %+v, %v", res, err)
 	}
 	want(t, "after refusal", read(t, s, w.Root(), "both"), "main")
-	if _, err := w.Forks().Merge(ctx, "f1", snapshot.PromoteOptions{Conflicts: snapshot.TakeTheirs}); err != nil {
+	if _, err := w.Forks().Merge(ctx, "f1", snapshot.PromoteOptions{Conflicts: threeway.TakeTheirs}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "after --theirs", read(t, s, w.Root(), "both"), "fork")
@@ -224,11 +225,11 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 	write(t, s, w.Root(), "theirs2", "main again")
 	write(t, s, f.Root(), "both", "fork again")
 	write(t, s, f.Root(), "theirs2", "fork again")
-	one := snapshot.PromoteOptions{Choices: map[string]snapshot.ConflictRule{"both": snapshot.KeepOurs}}
-	if _, err := w.Forks().Merge(ctx, "f1", one); !errors.Is(err, snapshot.ErrConflict) {
+	one := snapshot.PromoteOptions{Choices: map[string]threeway.Rule{"both": threeway.KeepOurs}}
+	if _, err := w.Forks().Merge(ctx, "f1", one); !errors.Is(err, threeway.ErrConflict) {
 		t.Fatalf("a conflict that nobody decided was not refused: %v", err)
 	}
-	one.Choices["theirs2"] = snapshot.TakeTheirs
+	one.Choices["theirs2"] = threeway.TakeTheirs
 	if _, err := w.Forks().Merge(ctx, "f1", one); err != nil {
 		t.Fatal(err)
 	}

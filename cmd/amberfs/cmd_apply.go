@@ -11,7 +11,8 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/steps"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 func applyCommand(a *app) *cobra.Command {
@@ -39,9 +40,9 @@ interrupted apply is completed when it is run again.`,
 			case ours && theirs:
 				return fail.New(fail.Usage, "--ours and --theirs exclude each other")
 			case ours:
-				o.Conflicts = snapshot.KeepOurs
+				o.Conflicts = threeway.KeepOurs
 			case theirs:
-				o.Conflicts = snapshot.TakeTheirs
+				o.Conflicts = threeway.TakeTheirs
 			}
 			name := ""
 			if len(argv) == 2 {
@@ -122,9 +123,9 @@ func (a *app) appliedLines(done *gitbridge.Applied) string {
 	if done.DryRun {
 		head, none, change = "would apply to "+quote(done.Dir), "(no files would change)", "would change"
 	}
-	var paths []snapshot.PathChange
+	var paths []steps.PathChange
 	for _, p := range done.Paths {
-		paths = append(paths, snapshot.PathChange{Path: p.Path, Action: p.Action})
+		paths = append(paths, steps.PathChange{Path: p.Path, Action: p.Action})
 	}
 	paths, inGit := a.withoutGit(paths)
 	text := head + changedLines(done.Changed, none, change, a.listed(paths), inGit)
@@ -136,7 +137,7 @@ func (a *app) appliedLines(done *gitbridge.Applied) string {
 
 // withoutGit leaves out what is below a .git directory, and counts it, unless all is
 // to be printed.
-func (a *app) withoutGit(paths []snapshot.PathChange) (work []snapshot.PathChange, inGit int) {
+func (a *app) withoutGit(paths []steps.PathChange) (work []steps.PathChange, inGit int) {
 	if a.verbose {
 		return paths, 0
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/steps"
 )
 
 func restoreCommand(a *app) *cobra.Command {
@@ -120,7 +120,7 @@ func openText(open []service.Program) string {
 // maxPrinted is how many paths are listed without -v; more are counted.
 const maxPrinted = 20
 
-func (a *app) listed(paths []snapshot.PathChange) []snapshot.PathChange {
+func (a *app) listed(paths []steps.PathChange) []steps.PathChange {
 	if a.verbose || len(paths) <= maxPrinted {
 		return paths
 	}
@@ -142,7 +142,7 @@ func restoredLines(r service.Restored) string {
 
 // changedLines ends a line that says what was done with what it changed.
 // inGit of them are below .git and not listed.
-func changedLines(n int, none, change string, paths []snapshot.PathChange, inGit int) string {
+func changedLines(n int, none, change string, paths []steps.PathChange, inGit int) string {
 	if n == 0 {
 		return " " + none + "\n"
 	}

@@ -52,8 +52,7 @@ func (c collision) merged(text *content.Content, now int64) *tree.Inode {
 	return &n
 }
 
-// Texts merges the files in conflict by lines. A later Run uses the merged contents. The
-// caller makes the objects durable.
+// Texts merges the files in conflict by lines. A later Run uses the merged contents.
 func (m *Merge) Texts(ctx context.Context, merge Merger) error {
 	var files []Input
 	var tried []collision
@@ -72,7 +71,7 @@ func (m *Merge) Texts(ctx context.Context, merge Merger) error {
 	return merge(ctx, files, func(i int, size int64, in io.Reader) error {
 		sealed, err := content.FromReader(ctx, sealer, io.LimitReader(in, size))
 		if err == nil {
-			m.texts[tried[i].path] = content.Of(sealed)
+			m.texts[tried[i].path], m.Stored = content.Of(sealed), true
 		}
 		return err
 	})

@@ -29,7 +29,7 @@ type Merge struct {
 	Steps     []live.Step // what has to be done to Ours
 	Conflicts []string    // paths
 	Clean     bool        // Ours did not change since Base
-	Stored    bool        // merged logs were stored in Objects, which the caller makes durable
+	Stored    bool        // merged files were stored in Objects, which the caller makes durable
 
 	mine   map[string]tree.Change // significant changes of ours
 	above  map[string]bool        // directories in which something changed in ours

@@ -54,7 +54,7 @@ run:
 stop:
 	@scripts/stop
 
-# Samples of everything, in six minutes.
+# Samples of everything, in five minutes.
 test:
 	@scripts/test
 

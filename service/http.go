@@ -70,9 +70,23 @@ func (s *Service) Listen(dir string) (*Server, error) {
 			}
 			return context.WithValue(ctx, peerKey{}, peer)
 		},
+		ConnState: closeUnused(ctx),
 	}
 	go func() { srv.served <- srv.http.Serve(l) }()
 	return srv, nil
+}
+
+// closeUnused closes a connection on which nothing was sent when the server closes:
+// Shutdown would wait five seconds for it.
+func closeUnused(closing context.Context) func(net.Conn, http.ConnState) {
+	var unused sync.Map // of net.Conn to func() bool
+	return func(c net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			unused.Store(c, context.AfterFunc(closing, func() { c.Close() }))
+		} else if stop, ok := unused.LoadAndDelete(c); ok {
+			stop.(func() bool)()
+		}
+	}
 }
 
 // counted has Close wait for requests. When the server closes, nothing more is read from

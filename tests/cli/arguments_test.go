@@ -158,8 +158,8 @@ func TestArgumentsSurvive(t *testing.T) {
 					continue
 				}
 				limit := harness.Timeout
-				if kind == "a store that is being made" && (strings.Contains(line, "remote add") || strings.HasPrefix(line, "run ")) {
-					limit = 2 * time.Second // they may wait for the process that has the lock
+				if strings.HasPrefix(kind, "a store ") && (strings.Contains(line, "remote add") || strings.HasPrefix(line, "run ")) {
+					limit = time.Second // they may wait for the process that has the lock
 				}
 				dir := t.TempDir()
 				x, cwd := prepare(t, dir, store)

@@ -23,10 +23,7 @@ func TestOthersFillTheDiskAgainAndAgain(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to mount a small disk")
 	}
-	rounds := 10
-	if harness.Long() {
-		rounds = 200
-	}
+	rounds := harness.Count(t, "ROUNDS", 5, 200)
 	dir := filepath.Join(t.TempDir(), "disk")
 	must(t, os.Mkdir(dir, 0o755))
 	ext4(t, dir, 192<<20)

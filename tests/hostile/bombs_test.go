@@ -96,7 +96,7 @@ func named(kind byte, n int, name func(i int) string) func(w *tar.Writer) error 
 // TestArchivesThatBecomeLarge: whatever an archive of a few KB becomes, the daemon and
 // the command stay small, also when it comes once more over what it has brought.
 func TestArchivesThatBecomeLarge(t *testing.T) {
-	n := harness.Count(t, "ENTRIES", 20_000, 1_200_000)
+	n := harness.Count(t, "ENTRIES", 10_000, 1_200_000)
 	const dir, file = tar.TypeDir, tar.TypeReg
 	large := strings.Repeat("x", 1<<20)
 	for what, add := range map[string]func(w *tar.Writer) error{
@@ -178,7 +178,7 @@ func bomb(t *testing.T, levels int) (repo, tree string) {
 // TestRepositoriesThatBecomeLarge: trees that are in each other, of which as much is read
 // as the limit lets come, and a blob of zeros.
 func TestRepositoriesThatBecomeLarge(t *testing.T) {
-	n := harness.Count(t, "ENTRIES", 20_000, 1_200_000)
+	n := harness.Count(t, "ENTRIES", 10_000, 1_200_000)
 	m := harness.New(t)
 	repo, tree := bomb(t, 12)
 	out, err := measured(t, m, "more than may come", exec.Command(harness.Binary(t), "-C", m.Dir, "import", "--max-files", fmt.Sprint(n), "--git", repo, tree, "in"))
@@ -211,7 +211,7 @@ func nothingLeft(t *testing.T, m *harness.Mount) {
 // TestInterruptedImport ends imports in the middle: they end soon, and nothing of them is
 // left.
 func TestInterruptedImport(t *testing.T) {
-	n := harness.Count(t, "ENTRIES", 100_000, 1_200_000)
+	n := harness.Count(t, "ENTRIES", 50_000, 1_200_000)
 	name := archive(t, named(tar.TypeDir, n, func(i int) string { return fmt.Sprintf("%d/%d/%d/", i%100, i/100%100, i) }))
 	m := harness.New(t)
 	for i := range 3 {

@@ -138,7 +138,7 @@ func TestManyListsInAFork(t *testing.T) {
 	must(t, os.Mkdir(fork(".snapshots", "empty"), 0o755))
 	dir := fork(strings.Repeat(strings.Repeat("d", 200)+"/", 10))
 	must(t, os.MkdirAll(dir, 0o755))
-	for i := range harness.Count(t, "FILES", 20_000, 100_000) {
+	for i := range harness.Count(t, "FILES", 10_000, 100_000) {
 		must(t, os.WriteFile(fmt.Sprintf("%s/%d", dir, i), nil, 0o644))
 	}
 	before := peak(t, m)

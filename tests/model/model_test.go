@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	// A check is a fresh store and some forty steps on it.
-	checks := "25"
+	checks := "15"
 	if harness.Long() {
 		checks = "500"
 	}

@@ -17,7 +17,18 @@ import (
 	"github.com/amberfs/amberfs/tests/harness"
 )
 
-func TestMain(m *testing.M) { os.Exit(harness.Run(m)) }
+func TestMain(m *testing.M) {
+	cache, err := os.MkdirTemp("", "")
+	if err == nil {
+		err = os.Setenv("XDG_CACHE_HOME", cache)
+	}
+	if err != nil {
+		panic(err)
+	}
+	status := harness.Run(m)
+	_ = os.RemoveAll(cache)
+	os.Exit(status)
+}
 
 // A work is a sample with its trees on an ordinary filesystem.
 type work struct {
@@ -31,12 +42,14 @@ type work struct {
 func TestSizes(t *testing.T) {
 	for _, s := range samples {
 		t.Run(s.name, func(t *testing.T) {
-			w := &work{sample: s, t: t, before: filepath.Join(t.TempDir(), "before"), began: time.Now()}
+			t.Parallel()
+			w := &work{sample: s, t: t, began: time.Now()}
+			w.before = filepath.Join(w.memory(), "before")
 			must(t, os.Mkdir(w.before, 0o755))
 			s.make(t, w.before)
-			w.after = copied(t, w.before)
+			w.after = w.copied(w.before)
 			sh(t, w.after, s.change)
-			t.Setenv("AFTER", w.after)
+			w.again = strings.ReplaceAll(w.again, "$AFTER", w.after)
 			if w.again == "" {
 				w.again = w.change
 			}
@@ -79,7 +92,7 @@ func (w *work) amberfs(dir string, args ...string) string {
 
 // run is `run --apply`.
 func (w *work) run() {
-	dir := copied(w.t, w.before)
+	dir := w.copied(w.before)
 	w.amberfs(dir, "run", "--from", ".", "--apply=yes", "--", "sh", "-ec", w.change)
 	w.same("run --apply", dir)
 }
@@ -87,7 +100,7 @@ func (w *work) run() {
 // mounted are the commands that go through the socket.
 func (w *work) mounted() {
 	t := w.t
-	dir := copied(t, w.before)
+	dir := w.copied(w.before)
 	m := harness.New(t, "--from", dir)
 	m.Amberfs("snapshot", "old")
 	sh(t, m.Dir, w.change)
@@ -98,7 +111,7 @@ func (w *work) mounted() {
 	m.Amberfs("snapshot", "new")
 	w.changes("diff --name-status", m.Amberfs("diff", "old", "new", "--name-status"))
 	m.Amberfs("diff", "old", "new")
-	if patched := copied(t, w.before); !w.noText {
+	if patched := w.copied(w.before); !w.noText {
 		sh(t, patched, harness.Binary(t)+" -C "+m.Dir+" diff --binary old new | git apply --whitespace=nowarn -")
 		w.compare("diff | git apply", contents(w.want), contents(read(t, patched)))
 	}
@@ -165,9 +178,9 @@ func (w *work) changes(what, list string) {
 
 // archives are export and import.
 func (w *work) archives(m *harness.Mount) {
-	t, tar := w.t, filepath.Join(w.t.TempDir(), "tar")
+	t, tar := w.t, filepath.Join(w.memory(), "tar")
 	m.Amberfs("export", "new", "--tar", tar)
-	out := t.TempDir()
+	out := w.memory()
 	sh(t, out, "tar xpf "+tar)
 	w.same("export --tar", out)
 
@@ -177,7 +190,7 @@ func (w *work) archives(m *harness.Mount) {
 	into.Amberfs("import", w.after, "dir")
 	w.same("import of a directory", into.Path("dir"))
 
-	repo := filepath.Join(t.TempDir(), "repo")
+	repo := filepath.Join(w.memory(), "repo")
 	if w.repository() {
 		into.Amberfs("import", "--git", w.after, "HEAD", "git")
 		sh(t, out, "rm -rf ..?* .[!.]* *; git -C "+w.after+" archive HEAD | tar xf -")
@@ -185,7 +198,7 @@ func (w *work) archives(m *harness.Mount) {
 		w.took("import --git")
 		return
 	}
-	sh(t, "/", "git init -q -b trunk "+repo)
+	sh(t, "/", "git init -q -b trunk "+repo+"; git -C "+repo+" config core.compression 0")
 	m.Amberfs("export", "new", "--git", repo, "--ref", "refs/snapshots/new")
 	sh(t, repo, "git checkout -q -f refs/snapshots/new")
 	must(t, os.RemoveAll(filepath.Join(repo, ".git/index")))
@@ -199,8 +212,7 @@ func (w *work) archives(m *harness.Mount) {
 
 // remotes are push, pull and mount --from.
 func (w *work) remotes(m *harness.Mount) {
-	t, url := w.t, "file://"+filepath.Join(w.t.TempDir(), "remote")
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t, url := w.t, "file://"+filepath.Join(w.memory(), "remote")
 	m.Amberfs("remote", "add", "origin", url)
 	m.Amberfs("push", "origin", "new")
 	w.took("push")
@@ -213,11 +225,10 @@ func (w *work) remotes(m *harness.Mount) {
 
 func (w *work) restic(m *harness.Mount) {
 	harness.Needs(w.t, "restic")
-	w.t.Setenv("RESTIC_PASSWORD", "a")
-	w.t.Setenv("RESTIC_REPOSITORY", w.t.TempDir())
-	sh(w.t, m.Path(".snapshots/new"), "restic -q init; restic -q --no-cache backup .")
-	out := w.t.TempDir()
-	sh(w.t, out, "restic -q --no-cache restore latest --target .")
+	restic := "RESTIC_PASSWORD=a restic -q --no-cache --repo " + w.memory() + " "
+	sh(w.t, m.Path(".snapshots/new"), restic+"init; "+restic+"backup .")
+	out := w.memory()
+	sh(w.t, out, restic+"restore latest --target .")
 	w.same("backup", out)
 }
 
@@ -229,7 +240,7 @@ func (w *work) onlyTheMount() {
 		t.Log("bubblewrap does not work here: ", err)
 		return
 	}
-	m, out := harness.New(t, "--from", w.before), t.TempDir()
+	m, out := harness.New(t, "--from", w.before), w.memory()
 	inside := exec.Command("bwrap", "--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc",
 		"--bind", m.Dir, m.Dir, "--tmpfs", m.Store, "--bind", out, out, "--bind", os.TempDir(), os.TempDir(),
 		"--chdir", m.Dir, "--die-with-parent", "sh", "-ec", `

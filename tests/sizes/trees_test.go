@@ -33,7 +33,7 @@ var samples = []sample{
 	{name: "100 MB in three files", make: largeFiles, noText: true, change: `
 		dd if=/dev/zero of=0 bs=1000 seek=5000 count=10 conv=notrunc status=none
 		head -c 20000000 1 >copied; rm 2; cat copied >>1`},
-	{name: "hard links", make: hardLinks, backup: true, change: `
+	{name: "hard links", make: hardLinks, change: `
 		for i in $(seq 0 49); do echo changed >>d/$i; ln d/$i d/third-$i; done
 		for i in $(seq 50 99); do rm d/$i; done
 		for i in $(seq 100 149); do echo alone >e/new; mv e/new e/$i; done
@@ -126,12 +126,27 @@ func output(t *testing.T, cmd *exec.Cmd, dir string) string {
 	return string(out)
 }
 
+// memory is a directory for ordinary trees, which need no disk: below
+// AMBERFS_TEST_MEMORY, where scripts/test mounts a tmpfs. Repositories stay on the disk,
+// because what git repack writes depends on the order in which a directory is listed.
+func (w *work) memory() string {
+	w.t.Helper()
+	below := os.Getenv("AMBERFS_TEST_MEMORY")
+	if below == "" || w.repository() {
+		return w.t.TempDir()
+	}
+	dir, err := os.MkdirTemp(below, "")
+	must(w.t, err)
+	w.t.Cleanup(func() { must(w.t, os.RemoveAll(dir)) })
+	return dir
+}
+
 // copied is a directory with a copy of a tree, its times included: what git knows of
 // its files still holds.
-func copied(t *testing.T, tree string) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "work")
-	sh(t, "/", "cp -a --no-target-directory "+tree+" "+dir)
+func (w *work) copied(tree string) string {
+	w.t.Helper()
+	dir := filepath.Join(w.memory(), "work")
+	sh(w.t, "/", "cp -a --no-target-directory "+tree+" "+dir)
 	return dir
 }
 

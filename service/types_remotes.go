@@ -9,13 +9,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// Export writes a commit into the store's own repository.
 type Export struct {
 	Name string `json:"name" jsonschema:"the snapshot"`
 	Ref  string `json:"ref,omitempty" jsonschema:"the ref; refs/snapshots/NAME if empty"`
 }
 
-// ExportDone is the commit that an Export wrote.
 type ExportDone struct {
 	Name    string `json:"name"`
 	Commit  string `json:"commit"`
@@ -23,17 +21,11 @@ type ExportDone struct {
 	Skipped int    `json:"skipped" jsonschema:"number of paths that git cannot represent"`
 }
 
-// ExportTar returns a snapshot as a tar archive.
-type ExportTar struct {
-	Name string `json:"name" jsonschema:"the snapshot"`
-}
+type ExportTar Show
 
 // Open keeps the objects of a snapshot readable while the answer is read.
-type Open struct {
-	Name string `json:"name" jsonschema:"the snapshot"`
-}
+type Open Show
 
-// Opened is a snapshot whose objects can be read.
 type Opened struct {
 	Info  snapshot.Info `json:"info"`
 	State string        `json:"state" jsonschema:"hash of the state object"`
@@ -43,7 +35,6 @@ type Opened struct {
 	Bases   []Base   `json:"bases"`
 }
 
-// Base is a snapshot that was exported before.
 type Base struct {
 	State   string   `json:"state"`
 	Commits []string `json:"commits"`
@@ -55,7 +46,6 @@ type OpenChanges struct {
 	Name string `json:"name,omitempty" jsonschema:"the snapshot; if empty, the present state"`
 }
 
-// OpenedChanges are two states whose objects can be read.
 type OpenedChanges struct {
 	Base string `json:"base" jsonschema:"hash of the state object of the import"`
 	Now  string `json:"now" jsonschema:"hash of the state object of the snapshot"`
@@ -82,7 +72,6 @@ const (
 	FromGit = "git"
 )
 
-// Import imports a tree, which follows as a tar archive.
 type Import struct {
 	From     string          `json:"from" jsonschema:"dir, tar or git: the source of the archive"`
 	Path     naming.BytePath `json:"path,omitempty" jsonschema:"the directory to import into; the root if empty"`
@@ -91,7 +80,6 @@ type Import struct {
 	MaxBytes int64           `json:"max_bytes,omitempty" jsonschema:"the largest sum of file sizes; 0: 1 TiB"`
 }
 
-// Imported is the result of Import.
 type Imported struct {
 	Path    string               `json:"path"`
 	Files   int64                `json:"files"`
@@ -100,21 +88,18 @@ type Imported struct {
 	Undo    string               `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
 }
 
-// AddRemote registers a remote, and sets it up if it is new.
 type AddRemote struct {
 	Name       string   `json:"name" jsonschema:"its name in this store"`
 	URL        string   `json:"url" jsonschema:"s3://BUCKET/PREFIX, oci://HOST/REPOSITORY or file:///DIR"`
 	Recipients []string `json:"recipients,omitempty" jsonschema:"age recipients that a new remote is encrypted to"`
 }
 
-// Remote is a registered remote.
 type Remote struct {
 	Name      string `json:"name"`
 	URL       string `json:"url"`
 	Encrypted bool   `json:"encrypted,omitempty"`
 }
 
-// RemoteState is a remote that cannot be read.
 type RemoteState struct {
 	Name  string    `json:"name,omitempty" jsonschema:"its name, if it is untrusted"`
 	URL   string    `json:"url"`
@@ -129,25 +114,20 @@ type AddedRemote struct {
 	Warnings []string `json:"warnings"`
 }
 
-// Remotes lists the registered remotes.
 type Remotes struct{}
 
-// RemoteList is the result of Remotes, by name.
 type RemoteList struct {
 	Remotes []Remote `json:"remotes"`
 }
 
-// TrustRemote agrees to contact a remote that the store names.
 type TrustRemote struct {
 	Remote string `json:"remote" jsonschema:"the remote's name or URL"`
 }
 
-// RemoveRemote forgets a remote. Nothing on it changes.
 type RemoveRemote struct {
 	Name string `json:"name" jsonschema:"the remote"`
 }
 
-// Push sends snapshots to a remote.
 type Push struct {
 	Remote    string   `json:"remote,omitempty" jsonschema:"the remote's name or URL; if empty, that of the policy, or the only one"`
 	Snapshots []string `json:"snapshots" jsonschema:"the snapshots"`
@@ -156,12 +136,10 @@ type Push struct {
 	Full      bool     `json:"full,omitempty" jsonschema:"send everything again"`
 }
 
-// PushedList is the result of Push.
 type PushedList struct {
 	Pushed []Pushed `json:"pushed"`
 }
 
-// Pushed is a snapshot that is on the remote.
 type Pushed struct {
 	Remote    string `json:"remote" jsonschema:"the remote's name or URL"`
 	Snapshot  string `json:"snapshot"`
@@ -172,59 +150,45 @@ type Pushed struct {
 	Bytes     int64  `json:"bytes" jsonschema:"bytes sent"`
 }
 
-// Pull copies snapshots of a remote into the store.
 type Pull struct {
 	Remote    string   `json:"remote" jsonschema:"the remote's name or URL"`
 	Snapshots []string `json:"snapshots" jsonschema:"names on the remote, or whole ids"`
 	As        string   `json:"as,omitempty" jsonschema:"the name in this store, for one snapshot"`
 }
 
-// PulledList is the result of Pull.
 type PulledList struct {
 	Pulled []snapshot.Info `json:"pulled"`
 }
 
-// RemoteSnapshots lists the snapshots on a remote.
-type RemoteSnapshots struct {
-	Remote string `json:"remote" jsonschema:"the remote's name or URL"`
-}
+type RemoteSnapshots TrustRemote
 
-// RemoteSnapshotList is the result of RemoteSnapshots, newest first.
 type RemoteSnapshotList struct {
 	Snapshots []RemoteSnapshot `json:"snapshots"`
 }
 
-// RemoteSnapshot is a snapshot on a remote.
 type RemoteSnapshot struct {
 	snapshot.Info
 	Pushed  time.Time `json:"pushed"`
 	Problem string    `json:"problem,omitempty" jsonschema:"why it cannot be read"`
 }
 
-// RemovePushed deletes snapshots from a remote.
 type RemovePushed struct {
 	Remote string   `json:"remote" jsonschema:"the remote's name or URL"`
 	Names  []string `json:"names" jsonschema:"the snapshots"`
 }
 
-// GCRemote does one run of gc on a remote.
-type GCRemote struct {
-	Remote string `json:"remote" jsonschema:"the remote's name or URL"`
-}
+type GCRemote TrustRemote
 
-// VerifyRemote checks that a remote has everything its snapshots need.
 type VerifyRemote struct {
 	Remote string `json:"remote" jsonschema:"the remote's name or URL"`
 	Deep   bool   `json:"deep,omitempty" jsonschema:"read every byte"`
 }
 
-// VerifiedRemote is the result of VerifyRemote.
 type VerifiedRemote struct {
 	remote.Verified
 	Damage []RemoteDamage `json:"damage"`
 }
 
-// RemoteDamage is what is wrong with a snapshot on a remote.
 type RemoteDamage struct {
 	Snapshot string `json:"snapshot"`
 	Problem  string `json:"problem"`

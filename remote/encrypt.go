@@ -65,7 +65,6 @@ func (r *Remote) decryptAll(raw []byte) ([]byte, error) {
 
 var errNoIdentity = errs.New(errs.Perm, "it is encrypted, and no key here decrypts it (%s names a file of keys)", identityVariable)
 
-// identities returns the keys that decrypt.
 func (r *Remote) identities() ([]age.Identity, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -51,7 +51,6 @@ const expiryMargin = 24 * time.Hour
 //
 // Times are differences between marks, by the clock of the service that holds them.
 
-// A Collected is the result of a collection.
 type Collected struct {
 	Snapshots int   `json:"snapshots"` // live ones
 	Expired   int   `json:"expired"`   // snapshots removed because their time was over

@@ -51,7 +51,6 @@ func (h *health) init() {
 	h.here, h.gone = context.WithCancel(h.closed)
 }
 
-// Away reports since when the remote has not answered; zero if it does.
 func (r *Remote) Away() time.Time {
 	r.health.mu.Lock()
 	defer r.health.mu.Unlock()

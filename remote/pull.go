@@ -18,10 +18,8 @@ type Pull struct {
 	// Mark is Push.Mark, with a source that reads what is not in the store from
 	// the snapshot.
 	Mark func(ctx context.Context, keep func(cas.Hash) bool) error
-	// Has reports whether the store has an object itself.
-	Has func(cas.Hash) (bool, error)
-	// Put stores an object.
-	Put func(kind cas.Kind, b []byte) (cas.Hash, error)
+	Has  func(cas.Hash) (bool, error)
+	Put  func(kind cas.Kind, b []byte) (cas.Hash, error)
 	// Progress is told of stored bytes, read and in all. May be nil.
 	Progress func(done, total int64)
 }
@@ -57,7 +55,6 @@ func (s *Snapshot) Pull(ctx context.Context, p Pull) error {
 	return nil
 }
 
-// A want is an object that the store lacks.
 type want struct {
 	hash  cas.Hash
 	entry object.Entry

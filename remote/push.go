@@ -33,19 +33,16 @@ const (
 	settleTime = time.Second
 )
 
-// A Push is what is to be pushed.
 type Push struct {
 	// Ref has the name and what describes the snapshot. The rest is filled in.
 	Ref object.Ref
 	// Mark calls keep for every object that the snapshot needs, and goes on below
 	// one only when keep says so.
-	Mark func(ctx context.Context, keep func(cas.Hash) bool) error
-	// Stored returns an object.
+	Mark   func(ctx context.Context, keep func(cas.Hash) bool) error
 	Stored func(ctx context.Context, h cas.Hash) (cas.Stored, error)
 	// Base is the name of a snapshot that the remote may have, and that this one is
 	// compared with. If it is empty, that is what has the name of this one there.
-	Base string
-	// Force replaces a snapshot of that name.
+	Base  string
 	Force bool
 	// Full sends everything anew: nothing of the new snapshot is in objects that
 	// were there before.
@@ -55,7 +52,6 @@ type Push struct {
 	Progress func(parts, of int, sent int64)
 }
 
-// A Pushed is the result of a push.
 type Pushed struct {
 	Ref       *object.Ref
 	Unchanged bool  // it was there
@@ -116,7 +112,6 @@ func (u *pushing) attempt(ctx context.Context) error {
 	return err
 }
 
-// pushing is a push under way.
 type pushing struct {
 	r       *Remote
 	p       *Push
@@ -199,7 +194,6 @@ func (u *pushing) free(objects []backend.Object) bool {
 	return true
 }
 
-// publish writes the ref.
 func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
 	ref := u.p.Ref
 	ref.Version, ref.Nonce, ref.Pushed = object.Version, uuid.NewString(), time.Now().UTC()

@@ -13,7 +13,6 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// plan finds out what has to be sent.
 func (u *pushing) plan(ctx context.Context) error {
 	seen := make(map[cas.Hash]struct{})
 	merge := u.base != nil && len(u.base.Ref.Indexes) >= maxIndexes

@@ -65,7 +65,6 @@ type Remote struct {
 	readers map[reader]io.ReaderAt // of encrypted objects
 }
 
-// A Ref is what a remote says of a snapshot.
 type Ref = object.Ref
 
 // Open returns the remote at a URL without asking it anything. Close it.
@@ -94,7 +93,6 @@ func (r *Remote) ask(ctx context.Context) error {
 	return err
 }
 
-// Close lets go of its connections.
 func (r *Remote) Close() {
 	r.health.close()
 	r.expand.Close()

@@ -66,7 +66,6 @@ func (s *Snapshot) Load(ctx context.Context) (*object.Index, error) {
 	return x, nil
 }
 
-// Loaded reports whether the indexes were read.
 func (s *Snapshot) Loaded() bool { return s.index.Load() != nil }
 
 func (s *Snapshot) readIndexes(ctx context.Context) (*object.Index, error) {
@@ -98,7 +97,6 @@ func (s *Snapshot) readIndexes(ctx context.Context) (*object.Index, error) {
 	return &x, nil
 }
 
-// ID is the hash of the snapshot's state.
 func (s *Snapshot) ID() cas.Hash {
 	return s.Ref.State()
 }
@@ -220,7 +218,6 @@ func (s *Snapshot) Fetch(ctx context.Context, kind cas.Kind) error {
 	return g.Wait()
 }
 
-// A run is a part of an object that one request reads.
 type run struct {
 	object   uint32
 	off, end int64

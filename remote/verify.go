@@ -16,7 +16,6 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// A Verified is the result of a verification.
 type Verified struct {
 	Snapshots int   `json:"snapshots"`
 	Objects   int   `json:"objects"`
@@ -156,7 +155,6 @@ func (v *verification) look(ctx context.Context, o backend.Object) error {
 	return err
 }
 
-// check expands every record that the indexes name.
 func (s *Snapshot) check(ctx context.Context) error {
 	x, err := s.Load(ctx)
 	if err != nil {

@@ -32,7 +32,6 @@ type BackupState struct {
 	Error    string    `json:"error,omitempty" jsonschema:"why the last attempt failed"`
 }
 
-// backup is what the service knows of the pushes that the policy asks for.
 type backup struct {
 	mu    sync.Mutex
 	state BackupState
@@ -112,7 +111,6 @@ func (s *Service) backupFailed(p policy.Push, err error) {
 	})
 }
 
-// backUp pushes what is new, the oldest first.
 func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 	to, err := s.Remotes.Remote(p.Remote)
 	if err != nil {

@@ -84,7 +84,6 @@ func (c *Connection) begin(ctx context.Context, to snapshot.Connecting) error {
 	return nil
 }
 
-// HangUp ends what waits for a remote.
 func (c *Connection) HangUp() {
 	if c.Remotes != nil {
 		c.Remotes.HangUp()

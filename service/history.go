@@ -31,7 +31,6 @@ func (s *Service) diff(ctx context.Context, r *Request, a Diff) (None, error) {
 	})
 }
 
-// compare calls fn with both sides.
 func (s *Service) compare(r *Request, a, b string, fn func(from, to *tree.State) error) error {
 	from, to, err := states(r.Workspace, a, b)
 	if err != nil {
@@ -42,7 +41,6 @@ func (s *Service) compare(r *Request, a, b string, fn func(from, to *tree.State)
 	return fn(from, to)
 }
 
-// states finds the two sides of a comparison; b == "" is now.
 func states(ws *snapshot.Workspace, a, b string) (sa, sb *tree.State, err error) {
 	if sa, err = ws.StateOf(a); err != nil {
 		return nil, nil, err

@@ -37,7 +37,6 @@ const (
 	grace = 300 * time.Millisecond
 )
 
-// A Server answers on the socket of a store.
 type Server struct {
 	http    *http.Server
 	release func()
@@ -151,7 +150,6 @@ func (s *Service) handler() http.Handler {
 	return mux
 }
 
-// serve answers one request.
 func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 	req, args, err := s.read(r, o)
 	if err != nil {
@@ -172,7 +170,6 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 	a.finish(result, err)
 }
 
-// read takes a request apart.
 func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 	peer, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
 	if peer == nil || !(live.Caller{UID: peer.Uid}).OwnsStore() {
@@ -240,7 +237,6 @@ func (a *answer) begin(contentType string) {
 	a.w.WriteHeader(http.StatusOK)
 }
 
-// Write sends a part of a stream of text or bytes.
 func (a *answer) Write(p []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -251,7 +247,6 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.w.Write(p)
 }
 
-// item sends an event.
 func (a *answer) item(v any) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -289,7 +284,6 @@ func (a *answer) progress(p Progress) {
 	_ = a.event("progress", p) // the context of the request ends with the client
 }
 
-// finish ends the answer.
 func (a *answer) finish(result any, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -145,7 +145,6 @@ func (s *Service) graftPoint(ws *snapshot.Workspace, p string) (base, rest strin
 	return "", rest, nil
 }
 
-// FillOptions say what of a directory a new store is filled with.
 type FillOptions struct {
 	Exclude []string // directories
 	Show    func(Progress)

@@ -101,7 +101,6 @@ func op[A, R any](o Op, run func(*Service, context.Context, *Request, A) (R, err
 	return &o
 }
 
-// ops are all operations.
 var ops = []*Op{
 	op(Op{Name: "snapshot", Access: Add,
 		About: "Takes a snapshot of the workspace."}, (*Service).snapshot),
@@ -202,7 +201,6 @@ var ops = []*Op{
 // Ops returns all operations.
 func Ops() []*Op { return ops }
 
-// findOp finds an operation by its name.
 func findOp(name string) (*Op, error) {
 	var known []string
 	for _, o := range ops {

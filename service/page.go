@@ -23,7 +23,6 @@ const (
 	maxRead = 64 << 20
 )
 
-// Hunks asks how the lines of one file differ from A to B.
 type Hunks struct {
 	A      string          `json:"a" jsonschema:"the snapshot to compare from"`
 	B      string          `json:"b,omitempty" jsonschema:"the snapshot to compare with; if empty, the present state"`
@@ -32,7 +31,6 @@ type Hunks struct {
 	Cursor int             `json:"cursor,omitempty" jsonschema:"next of the answer before"`
 }
 
-// HunkList is a part of how a file differs.
 type HunkList struct {
 	diff.Text
 	Next int `json:"next,omitempty" jsonschema:"the cursor of the next part, if any"`
@@ -98,7 +96,6 @@ func slice(h diff.Hunk, from, to int) diff.Hunk {
 	return part
 }
 
-// File asks for the bytes of a regular file.
 type File struct {
 	Path     naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
 	Snapshot string          `json:"snapshot,omitempty" jsonschema:"the snapshot; if empty, the present state"`

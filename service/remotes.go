@@ -175,7 +175,6 @@ func checkPushedName(name string) error {
 	return naming.Check(name)
 }
 
-// pushedRef describes a snapshot for a remote.
 func pushedRef(i snapshot.Info, as string) remote.Ref {
 	ref := remote.Ref{
 		Name: as, ID: i.ID, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: i.Kind, Files: i.Files, Bytes: i.Bytes,

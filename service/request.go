@@ -109,7 +109,6 @@ func parse(request []byte) (op string, args []byte, err error) {
 	return op, args, err
 }
 
-// decode reads arguments in JSON.
 func (o *Op) decode(object []byte) (any, error) {
 	args := reflect.New(o.Args)
 	if err := strictjson.Decode(object, args.Interface()); err != nil {
@@ -123,7 +122,6 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
-// fieldNamed finds a field by its JSON name; the zero Value if there is none.
 func fieldNamed(args reflect.Value, name string) reflect.Value {
 	for i := range args.NumField() {
 		if jsonName(args.Type().Field(i)) == name {
@@ -185,7 +183,6 @@ func (a *Answer) Inline(stream []byte) bool {
 	return true
 }
 
-// Failed is the answer to a request that failed.
 func Failed(err error) Answer {
 	e := *fail.Of(err)
 	a := Answer{Error: &e, Result: e.Result}
@@ -193,7 +190,6 @@ func Failed(err error) Answer {
 	return a
 }
 
-// parseCall reads a request. Unknown operations and arguments are refused.
 func parseCall(request []byte) (*Op, any, error) {
 	name, object, err := parse(request)
 	if err != nil {

@@ -41,7 +41,6 @@ const (
 	Socket
 )
 
-// Admit returns an error if the caller has no right to an operation.
 func (s *Service) Admit(ctx context.Context, r *Request, args any) error {
 	return s.admit(ctx, r, OpOf(args), args)
 }
@@ -285,7 +284,6 @@ func (s *Service) checkInside(r *Request, name string) error {
 	return fail.New(fail.Busy, "%s", text).WithHint("end them first, or use --force")
 }
 
-// ProgramsText names programs on one line.
 func ProgramsText(programs []Program) string {
 	var names []string
 	for i, p := range programs {

@@ -39,8 +39,7 @@ type Config struct {
 	Opened func(nodes []live.NodeID) []Program
 	// Inside lists the programs whose root or working directory is in one of the views;
 	// nil: nobody knows.
-	Inside func(views []uint32) []Program
-	// ReadOnly reports whether the mount is, by now.
+	Inside   func(views []uint32) []Program
 	ReadOnly func() bool
 	// Requests counts what the kernel asked, by FUSE operation.
 	Requests func() map[string]uint64
@@ -67,10 +66,8 @@ type Service struct {
 	last atomic.Pointer[net.UnixConn]
 }
 
-// New returns a service.
 func New(c Config) *Service { return &Service{Config: c} }
 
-// do carries out an operation.
 func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, error) {
 	if r.Workspace == nil {
 		r.Workspace = s.Store.Main()
@@ -93,7 +90,6 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 	return result, nil
 }
 
-// note writes a request into the log.
 func (s *Service) note(ctx context.Context, r *Request, o *Op, err error, took time.Duration) {
 	level, attrs := slog.LevelDebug, []any{"op", o.Name, "uid", r.Caller.UID, "pid", r.Caller.PID, "took", took}
 	if err != nil && ctx.Err() == nil {
@@ -152,7 +148,6 @@ func suggest(ws *snapshot.Workspace, args any, err error) error {
 	return err
 }
 
-// oneOf refuses a value that is none of those known, "" being any.
 func oneOf(what, value string, known []string) error {
 	if value == "" || slices.Contains(known, value) {
 		return nil

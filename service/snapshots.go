@@ -285,7 +285,6 @@ func nowhere(path string) error {
 // errDiffers ends a walk that has found what it looked for.
 var errDiffers = errors.New("it differs")
 
-// differs reports whether anything at or below path differs between two states.
 func (s *Service) differs(ctx context.Context, a, b *tree.State, path string) (bool, error) {
 	o := tree.DiffOptions{Paths: limitTo(naming.BytePath(path))}
 	err := tree.Diff(ctx, s.Store.Source(), a, b, o, func(c tree.Change) error {

@@ -87,7 +87,6 @@ func Dial(ctx context.Context, dir string) (*net.UnixConn, error) {
 	return nil, fail.New(fail.Failed, "cannot reach the daemon of the store %s: %w", dir, err)
 }
 
-// Peer asks the kernel who is at the other end of a connection.
 func Peer(c *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

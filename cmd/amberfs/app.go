@@ -64,7 +64,6 @@ func (a *app) abs(p string) (string, error) {
 	return filepath.Join(wd, p), nil
 }
 
-// place finds the mount that the command is about.
 func (a *app) place() (locate.Place, error) {
 	wd, err := a.cwd()
 	if err != nil {
@@ -73,7 +72,6 @@ func (a *app) place() (locate.Place, error) {
 	return a.placeOf(wd)
 }
 
-// placeOf finds the mount that a directory is in.
 func (a *app) placeOf(wd string) (locate.Place, error) {
 	mounts, err := locate.Mounts()
 	if err != nil {
@@ -90,13 +88,11 @@ func (a *app) placeOf(wd string) (locate.Place, error) {
 	return p, err
 }
 
-// target is the workspace of a place, as a client names it.
 func (a *app) target(p locate.Place) client.Target {
 	root, _ := p.Root()
 	return client.Target{Store: p.Store, Workspace: strings.Join(p.Workspace, "/"), Root: root, Command: a.command}
 }
 
-// open finds a way to ask about the workspace of place.
 func (a *app) open(ctx context.Context, p locate.Place) (*client.Client, error) {
 	c, err := client.Open(ctx, a.target(p))
 	if fail.KindOf(err) == fail.NotFound {
@@ -123,7 +119,6 @@ func (a *app) exchange(ctx context.Context, p locate.Place, args any, x client.E
 	return c.Do(ctx, args, x, result)
 }
 
-// askHere is ask for the place that the command runs in.
 func (a *app) askHere(ctx context.Context, args, result any) error {
 	p, err := a.place()
 	if err != nil {
@@ -142,7 +137,6 @@ func show[R any](a *app, cmd *cobra.Command, args any, text func(R)) error {
 	return showAt(cmd.Context(), a, p, args, text)
 }
 
-// showAt is show for a place.
 func showAt[R any](ctx context.Context, a *app, p locate.Place, args any, text func(R)) error {
 	var done R
 	if err := a.ask(ctx, p, args, &done); err != nil {
@@ -165,7 +159,6 @@ func deadMount(p locate.Place, cause error) error {
 
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
-// completionTime bounds how long a shell waits for names.
 const completionTime = 2 * time.Second
 
 // completeSnapshots completes the first n arguments (all when n < 0) with the
@@ -189,7 +182,6 @@ func (a *app) completeSnapshots(n int) completion {
 	}
 }
 
-// completeForks completes one argument with the names of forks.
 func (a *app) completeForks(_ *cobra.Command, argv []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(argv) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

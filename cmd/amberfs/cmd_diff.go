@@ -67,7 +67,6 @@ it prints "no differences".`,
 	return cmd
 }
 
-// splitDash parts arguments at --.
 func splitDash(cmd *cobra.Command, argv []string) (before, after []string) {
 	if n := cmd.ArgsLenAtDash(); n >= 0 {
 		return argv[:n:n], argv[n:]

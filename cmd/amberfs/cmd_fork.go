@@ -135,7 +135,6 @@ remaining time to live, separated by tabs.`,
 	}
 }
 
-// forkRows is a listing of forks, a row a fork.
 func forkRows(forks []service.ForkState) [][]string {
 	if len(forks) == 0 {
 		return [][]string{{"no forks"}}
@@ -204,7 +203,6 @@ A snapshot is taken first, so "amberfs undo" takes the merge back. The fork stay
 	return cmd
 }
 
-// promotedLines is what a merge changed, a path a line.
 func promotedLines(done service.Merged) string {
 	if done.DryRun {
 		return "would merge fork " + done.Fork + changedLines(done.Changed, "(no files would change)", "would change", done.Paths, 0)

@@ -79,8 +79,7 @@ type importer struct {
 	bar     *progress
 	skipped []gitbridge.Omission
 	count   string // a directory whose files are counted, "" for none
-	// send writes the archive.
-	send func(ctx context.Context, w io.Writer) error
+	send    func(ctx context.Context, w io.Writer) error
 }
 
 // run brings the tree to the path that argv names, or to the root.
@@ -138,7 +137,6 @@ func (i *importer) bringIn(ctx context.Context) (done service.Imported, err erro
 	return done, service.Explain(serr)
 }
 
-// receive has the daemon take the archive.
 func (i *importer) receive(ctx context.Context, in io.Reader) (done service.Imported, err error) {
 	c, err := i.a.open(ctx, i.place)
 	if err != nil {
@@ -190,7 +188,6 @@ func (i *importer) fromTar(name string) error {
 	return err
 }
 
-// archive makes one of what read finds.
 func (i *importer) archive(read func(context.Context, gitbridge.Sink) error) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, w io.Writer) error {
 		sink := gitbridge.NewTarSink(w, i.skip)
@@ -216,7 +213,6 @@ func (i *importer) options() gitbridge.ImportOptions {
 	}
 }
 
-// countingReader tells how much was read.
 type countingReader struct {
 	io.Reader
 	n    int64
@@ -274,7 +270,6 @@ func (a *app) printImported(done service.Imported) error {
 	})
 }
 
-// openInput opens an archive.
 func (a *app) openInput(name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(a.stdin), nil
@@ -290,7 +285,6 @@ func (a *app) openInput(name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// outsideMounts refuses a directory that is in an amberfs mount.
 func outsideMounts(dir string) error {
 	mounts, err := locate.Mounts()
 	if err != nil {

@@ -110,7 +110,6 @@ func countsText(c snapshot.Counts) string {
 	return text
 }
 
-// listRows is the listing, a row a snapshot.
 func listRows(infos []snapshot.Info) [][]string {
 	if len(infos) == 0 {
 		return [][]string{{"no snapshots"}}
@@ -131,7 +130,6 @@ func (a *app) printRows(rows [][]string) {
 	a.printf("%s", joinRows(rows))
 }
 
-// joinRows is a line a row, with tabs between the columns.
 func joinRows(rows [][]string) string {
 	var b strings.Builder
 	for _, r := range rows {
@@ -217,7 +215,6 @@ func (a *app) printEvent(line json.RawMessage) error {
 	return err
 }
 
-// eventText is an event in one line.
 func eventText(e events.Event, color bool) string {
 	path := quote(e.Path)
 	switch {
@@ -277,7 +274,6 @@ says that PATH changed since the newest snapshot. Contents are compared, not tim
 	return cmd
 }
 
-// historyRows is a history, a row a snapshot.
 func historyRows(h service.History) [][]string {
 	var rows [][]string
 	for _, e := range h.Entries {

@@ -50,7 +50,6 @@ current directory or of -C DIR. It can be mounted later.
 	return cmd
 }
 
-// newMCPServer makes the server with a set of tools.
 func newMCPServer(a *app, set string) (*mcp.Server, error) {
 	s := mcp.NewServer(&mcp.Implementation{Name: "amberfs", Title: "amberfs snapshots", Version: versionText()}, &mcp.ServerOptions{
 		Instructions: "Every state of this workspace can be captured at no cost and brought back exactly. " +
@@ -80,7 +79,6 @@ func newMCPServer(a *app, set string) (*mcp.Server, error) {
 	return s, nil
 }
 
-// maxHookInput bounds what an agent sends to a hook, in bytes.
 const maxHookInput = 16 << 20
 
 func hookCommand(a *app) *cobra.Command {

@@ -227,7 +227,6 @@ If the name is in use there for another snapshot, push exits with status 4.`,
 	return cmd
 }
 
-// pushedLine tells that a snapshot is on a remote.
 func pushedLine(remote string, p service.Pushed) string {
 	as := ""
 	if p.As != p.Snapshot {

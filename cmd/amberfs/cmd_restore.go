@@ -78,7 +78,6 @@ func isPath(arg string) bool {
 	return err == nil || strings.Contains(arg, "/")
 }
 
-// restore asks for a restore and prints what it changed.
 func (a *app) restore(ctx context.Context, p locate.Place, req any) error {
 	var done service.Restored
 	if err := a.ask(ctx, p, req, &done); err != nil {
@@ -87,7 +86,6 @@ func (a *app) restore(ctx context.Context, p locate.Place, req any) error {
 	return a.printRestored(done)
 }
 
-// printRestored prints what a restore changed.
 func (a *app) printRestored(r service.Restored) error {
 	if err := a.print(r, func() {
 		r.Paths = a.listed(r.Paths)
@@ -127,7 +125,6 @@ func (a *app) listed(paths []steps.PathChange) []steps.PathChange {
 	return paths[:maxPrinted]
 }
 
-// restoredLines is what a restore changed, a path a line.
 func restoredLines(r service.Restored) string {
 	head, none, change := "restored snapshot "+r.Snapshot, "(no files changed)", "changed"
 	if r.DryRun {

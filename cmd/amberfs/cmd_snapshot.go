@@ -65,7 +65,6 @@ prints its id. With --no-wait it returns at once and prints cp-N.`,
 	return cmd
 }
 
-// parseLabels reads KEY=VALUEs.
 func parseLabels(texts []string) (map[string]string, error) {
 	var out map[string]string
 	for _, l := range texts {
@@ -153,7 +152,6 @@ func labelText(labels map[string]string) string {
 // bytesText is a number of bytes for a person.
 func bytesText(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
-// rowsText is rows of name and value, a line each.
 func rowsText(rows [][]string) string {
 	var b strings.Builder
 	for _, r := range rows {
@@ -162,7 +160,6 @@ func rowsText(rows [][]string) string {
 	return b.String()
 }
 
-// printFields prints rows of name and value.
 func printFields(a *app, rows [][]string) {
 	for i := range rows {
 		rows[i] = []string{rows[i][0] + ":", rows[i][1]}
@@ -258,7 +255,6 @@ deleted, except pinned ones. If the policy protects one of them, nothing changes
 	return cmd
 }
 
-// compactedLines tells what became of the snapshots.
 func compactedLines(done service.Compacted) string {
 	text := "snapshot " + done.Name + " created: " + done.ID + "\n"
 	if len(done.Removed) > 0 {

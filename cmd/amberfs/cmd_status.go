@@ -28,7 +28,6 @@ func statusCommand(a *app) *cobra.Command {
 	}
 }
 
-// statusFields is a status for a person, as rows of name and value.
 func statusFields(st service.Status, now time.Time) [][]string {
 	rows := [][]string{
 		{"workspace", fmt.Sprintf("%s, %s in %s", st.Workspace, bytesText(st.LogicalBytes), plural(int(st.Files), "file", "files"))},
@@ -92,7 +91,6 @@ func statusFields(st service.Status, now time.Time) [][]string {
 	return rows
 }
 
-// pushText is the state of automatic pushes.
 func pushText(p *service.BackupState, now time.Time) string {
 	text := "none since the mount"
 	if p.Snapshot != "" {

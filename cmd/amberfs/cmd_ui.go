@@ -62,7 +62,6 @@ From another machine, over ssh:
 	return c
 }
 
-// serveUI answers browsers until ctx ends.
 func (a *app) serveUI(ctx context.Context, p locate.Place, listen string, write, open bool) error {
 	l, err := uiListener(listen)
 	if err != nil {

@@ -45,12 +45,10 @@ container, has a copy of the mount. Then umount ends the daemon, and that copy.`
 	return cmd
 }
 
-// unmounted is the result in JSON.
 type unmounted struct {
 	Store      string `json:"store"`
 	Mountpoint string `json:"mountpoint"`
-	// Dead is set when the daemon had gone before.
-	Dead bool `json:"dead,omitempty"`
+	Dead       bool   `json:"dead,omitempty"`
 }
 
 func (a *app) umount(ctx context.Context, point string, lazy bool) error {

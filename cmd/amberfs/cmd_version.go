@@ -20,7 +20,6 @@ import (
 // -X main.date=…". The version of a build by `go install` names its commit.
 var version, commit, date string
 
-// build says what a program was made of.
 type build struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
@@ -169,7 +168,6 @@ the key for encrypted remotes
 .SH ENVIRONMENT
 `
 
-// writeManPages writes one page for c and one for each command below it.
 func writeManPages(c *cobra.Command, head *doc.GenManHeader, dir string) error {
 	for _, sub := range c.Commands() {
 		if !sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() {

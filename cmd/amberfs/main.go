@@ -39,7 +39,6 @@ func main() {
 	os.Exit(runApp(newApp(os.Stdin, os.Stdout, os.Stderr), os.Args))
 }
 
-// runApp does what the command line says and gives the exit status.
 func runApp(a *app, argv []string) int {
 	root := newRoot(a)
 	root.SetArgs(asMountHelper(root, argv))
@@ -63,7 +62,6 @@ func wantsJSON(args []string) bool {
 	return slices.Contains(args, "--json")
 }
 
-// finish prints what went wrong and gives the exit status.
 func (a *app) finish(ctx context.Context, err error) int {
 	a.closeOutput()
 	if err == nil && a.out.err != nil {
@@ -95,7 +93,6 @@ func (a *app) finish(ctx context.Context, err error) int {
 	return kind.Exit()
 }
 
-// failure is what --json prints for an error.
 type failure struct {
 	OK    bool      `json:"ok"`
 	Error string    `json:"error"`
@@ -147,7 +144,6 @@ func asMountHelper(root *cobra.Command, argv []string) []string {
 	return out
 }
 
-// isCommand reports whether name is one of the commands.
 func isCommand(root *cobra.Command, name string) bool {
 	for _, c := range root.Commands() {
 		if c.Name() == name || c.HasAlias(name) {

@@ -42,7 +42,6 @@ func (m *mcpServer) prompts() {
 	}
 }
 
-// maxResource bounds a file that is given as a resource, in bytes.
 const maxResource = 1 << 20
 
 // resources are the files of snapshots.
@@ -85,7 +84,6 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 // much.
 const maxPage = 40 << 10
 
-// paging is what tools with long texts take.
 type paging struct {
 	StartIndex int `json:"start_index,omitempty" jsonschema:"where to go on in a long text, in bytes; see next_index of the answer"`
 	MaxLength  int `json:"max_length,omitempty" jsonschema:"at most so many bytes at once, up to 40960"`
@@ -119,7 +117,6 @@ func (p paging) of(text string) (string, page, error) {
 	return shown, out, nil
 }
 
-// cut is the beginning of a text, of at most limit bytes.
 func cut(text string, limit int) string {
 	if i := strings.LastIndexByte(text[:limit], '\n'); i >= 0 {
 		return text[:i+1]

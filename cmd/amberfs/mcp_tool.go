@@ -22,7 +22,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// mcpServer is a server that tools are added to.
 type mcpServer struct {
 	a *app
 	s *mcp.Server
@@ -80,7 +79,6 @@ func (t *tool) common(set int) []string {
 	return []string{"workspace"}
 }
 
-// schema describes the arguments.
 func (t *tool) schema(set int) *jsonschema.Schema {
 	of, others := mustSchema(reflect.TypeOf(t.op)), mustSchema(reflect.TypeFor[common]())
 	out := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
@@ -167,7 +165,6 @@ func checkArguments(args arguments, in *jsonschema.Schema) error {
 	return nil
 }
 
-// offer adds a tool that calls its operation.
 func (m *mcpServer) offer(set int, t *tool) {
 	out := service.OpOf(t.op).Result
 	if t.pages {
@@ -307,7 +304,6 @@ func (t *tool) request(p locate.Place, args arguments) (any, error) {
 	return req.Elem().Interface(), relative(p, req.Interface())
 }
 
-// relative makes the paths of a request relative to the workspace's root.
 func relative(p locate.Place, req any) (err error) {
 	one := func(path *naming.BytePath) {
 		if *path != "" && err == nil {

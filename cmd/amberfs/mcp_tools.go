@@ -44,7 +44,6 @@ func text[R any](show func(*R) string) func(any) string {
 	return func(result any) string { return show(result.(*R)) }
 }
 
-// tools is the table of all tools.
 var tools = []tool{
 	{names: [3]string{"snapshot_create", "snapshots_create", "snapshot"}, title: "Create a snapshot", effect: adds,
 		about: "Take a snapshot of the workspace. It takes the same time whatever the size.",
@@ -133,7 +132,6 @@ var tools = []tool{
 		op:    service.Log{}, args: "path since action command limit", pages: true, show: text(eventLines)},
 }
 
-// restoredText lists what a restore changed.
 func restoredText(r *service.Restored) string {
 	r.Paths = shorten(r.Paths)
 	lines := restoredLines(*r)
@@ -150,7 +148,6 @@ func differences(text *string) string {
 	return strings.ToValidUTF8(*text, "\uFFFD")
 }
 
-// eventLines lists events, the newest first.
 func eventLines(list *[]events.Event) string {
 	var b strings.Builder
 	for _, e := range slices.Backward(*list) {
@@ -171,7 +168,6 @@ func inJSON(result any) (string, error) {
 	return string(b), err
 }
 
-// maxListed is how many paths an answer names.
 const maxListed = 100
 
 // shorten bounds a list; the count beside it says how many there are.
@@ -216,7 +212,6 @@ func (m *mcpServer) resolve(ctx context.Context, ref string) (workspace, name st
 	return "", ref, nil
 }
 
-// offerRef adds a tool of the set "workspace:NAME".
 func (m *mcpServer) offerRef(workspace string, t *tool) {
 	in := mustSchema(reflect.TypeFor[ref]())
 	in.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}}

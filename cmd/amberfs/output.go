@@ -23,7 +23,6 @@ type output struct {
 	err error
 }
 
-// Write implements io.Writer.
 func (o *output) Write(p []byte) (int, error) {
 	n, err := o.Writer.Write(p)
 	if err != nil && o.err == nil {
@@ -32,7 +31,6 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// printf prints to the standard output.
 func (a *app) printf(format string, args ...any) {
 	fmt.Fprintf(a.stdout, format, args...)
 }
@@ -44,14 +42,12 @@ func (a *app) note(format string, args ...any) {
 	}
 }
 
-// printJSON prints v as one line of JSON.
 func (a *app) printJSON(v any) error {
 	enc := json.NewEncoder(gitquote.JSONWriter{To: a.stdout})
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
 
-// print prints v as JSON if that was asked for, and else calls text.
 func (a *app) print(v any, text func()) error {
 	if a.json {
 		return a.printJSON(v)
@@ -71,7 +67,6 @@ func (a *app) printFailed(v any, err error, text func()) error {
 	return err
 }
 
-// isTerminal says whether f is a terminal.
 func isTerminal(f any) bool {
 	if o, ok := f.(*output); ok {
 		f = o.Writer
@@ -88,7 +83,6 @@ func (a *app) color() bool {
 	return a.pager != nil || isTerminal(a.stdout)
 }
 
-// width is the terminal's, or 80.
 func (a *app) width() int {
 	if f, ok := a.out.Writer.(*os.File); ok {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 20 {
@@ -152,7 +146,6 @@ func (a *app) closeOutput() {
 	a.pager = nil
 }
 
-// plural is a number with the right form of a word.
 func plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -160,7 +153,6 @@ func plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// The colours of git's own diff.
 const (
 	colorBold  = "\x1b[1m"
 	colorRed   = "\x1b[31m"
@@ -186,7 +178,6 @@ type diffWriter struct {
 
 func newDiffWriter(a *app) *diffWriter { return &diffWriter{a: a} }
 
-// Write implements io.Writer.
 func (d *diffWriter) Write(p []byte) (int, error) {
 	if d.w == nil {
 		d.a.usePager()

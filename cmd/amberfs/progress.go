@@ -28,7 +28,6 @@ type progress struct {
 	files int64 // that are expected, 0 if nobody knows
 }
 
-// progressAfter is how long work takes before it is shown.
 const progressAfter = 500 * time.Millisecond
 
 func (a *app) newProgress() *progress {

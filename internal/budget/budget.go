@@ -17,7 +17,6 @@ type Budget struct {
 	tenant any
 }
 
-// New returns a budget of so many bytes.
 func New(size int64) *Budget { return &Budget{pool: &pool{size: size, of: make(map[any]int64)}} }
 
 // Of returns the same budget for the requests of a tenant. Whatever one tenant takes, it
@@ -57,7 +56,6 @@ type Charge struct {
 	all        bool // it is without bounds
 }
 
-// Charge begins with nothing.
 func (b *Budget) Charge() *Charge {
 	if b == nil {
 		return nil
@@ -118,7 +116,6 @@ func (c *Charge) All(ctx context.Context) error {
 	return nil
 }
 
-// Release gives everything back.
 func (c *Charge) Release() {
 	if c != nil {
 		c.of.pool.give(c.of.tenant, c.held, c.all)
@@ -206,7 +203,6 @@ func (p *pool) take(ctx context.Context, tenant any, bytes int64, all bool) erro
 	return ctx.Err()
 }
 
-// give returns what was taken.
 func (p *pool) give(tenant any, bytes int64, all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

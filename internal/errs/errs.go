@@ -20,7 +20,6 @@ import (
 // A Kind says what went wrong. Its text serves where no sentence says more.
 type Kind string
 
-// Error gives the text of the kind.
 func (k Kind) Error() string { return string(k) }
 
 // Of names and arguments.

@@ -21,7 +21,6 @@ import (
 // what travels in answers and stands in JSON output.
 type Kind string
 
-// The kinds.
 const (
 	Failed   Kind = "failed"
 	Usage    Kind = "usage"
@@ -57,7 +56,6 @@ var meanings = map[Kind]struct {
 // Exit is the exit status of a command that failed so, 0 for "".
 func (k Kind) Exit() int { return meanings[k].exit }
 
-// HTTP is the status of an answer over HTTP.
 func (k Kind) HTTP() int { return meanings[k].http }
 
 // Error is a failure as the user is told about it. Its JSON form is that of
@@ -77,7 +75,6 @@ type Error struct {
 	Silent bool `json:"-"`
 }
 
-// Error gives the sentence, and the hint after a semicolon.
 func (e *Error) Error() string {
 	if e.Hint == "" {
 		return e.Msg
@@ -85,7 +82,6 @@ func (e *Error) Error() string {
 	return e.Msg + "; " + e.Hint
 }
 
-// Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // As makes an Error that no error of the packages below caused one of their
@@ -105,7 +101,6 @@ func New(k Kind, format string, args ...any) *Error {
 	return &Error{Kind: k, Msg: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// WithHint returns e with what to do next.
 func (e *Error) WithHint(format string, args ...any) *Error {
 	e.Hint = fmt.Sprintf(format, args...)
 	return e

@@ -18,7 +18,6 @@ func Name(name string) string {
 	return quote(name, func(r rune) bool { return ' ' <= r && r < 0x7f })
 }
 
-// Needed reports whether Name changes a name.
 func Needed(name string) bool { return Name(name) != name }
 
 // Readable is Name for people: letters of all languages stay as they are.
@@ -122,7 +121,6 @@ func JSONLen(text string) (n int) {
 // A JSONWriter passes documents on as JSON makes them, each in one Write.
 type JSONWriter struct{ To io.Writer }
 
-// Write implements io.Writer.
 func (w JSONWriter) Write(doc []byte) (int, error) {
 	if _, err := w.To.Write(JSON(doc)); err != nil {
 		return 0, err

@@ -28,7 +28,6 @@ func Decode(b []byte, v any) error {
 	return nil
 }
 
-// explain rewrites an error of package json.
 func explain(err error, into reflect.Type) error {
 	var syntax *json.SyntaxError
 	var wrong *json.UnmarshalTypeError
@@ -50,7 +49,6 @@ func explain(err error, into reflect.Type) error {
 	return err
 }
 
-// known lists the fields that are accepted.
 func known(fields []string) string {
 	if len(fields) == 0 {
 		return ": no fields are accepted"

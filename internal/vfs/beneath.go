@@ -32,7 +32,6 @@ var (
 	ErrLinked = errors.New("it has other hard links: replace it by a copy of its own")
 )
 
-// OpenBeneath opens a directory for Beneath.
 func OpenBeneath(dir string) (*Beneath, error) {
 	dir = filepath.Clean(dir)
 	root, err := os.OpenFile(dir, unix.O_DIRECTORY|unix.O_PATH, 0)
@@ -146,7 +145,6 @@ func Own(fi fs.FileInfo) bool {
 	return fi.Mode().IsRegular() && ok && st.Nlink == 1
 }
 
-// OpenFile is that of FS.
 func (b *Beneath) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 	f, err := b.File(name, flag, perm)
 	if err != nil {
@@ -155,7 +153,6 @@ func (b *Beneath) OpenFile(name string, flag int, perm fs.FileMode) (File, error
 	return &osFile{f}, nil
 }
 
-// Rename is that of FS.
 func (b *Beneath) Rename(from, to string) error {
 	return b.at("rename", from, func(fromDir int, fromBase string) error {
 		return b.at("rename", to, func(toDir int, toBase string) error {
@@ -164,7 +161,6 @@ func (b *Beneath) Rename(from, to string) error {
 	})
 }
 
-// Remove is that of FS.
 func (b *Beneath) Remove(name string) error {
 	return b.at("remove", name, func(dir int, base string) error {
 		err := unix.Unlinkat(dir, base, 0)
@@ -175,7 +171,6 @@ func (b *Beneath) Remove(name string) error {
 	})
 }
 
-// ReadDir is that of FS.
 func (b *Beneath) ReadDir(name string) (infos []Info, err error) {
 	fd, err := b.open("readdir", name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -214,7 +209,6 @@ func infoAt(dir int, base string) (Info, error) {
 	}, nil
 }
 
-// MkdirAll is that of FS.
 func (b *Beneath) MkdirAll(name string, perm fs.FileMode) error {
 	if filepath.Clean(name) == b.dir {
 		return nil
@@ -234,7 +228,6 @@ func (b *Beneath) MkdirAll(name string, perm fs.FileMode) error {
 	})
 }
 
-// SyncDir is that of FS.
 func (b *Beneath) SyncDir(name string) error {
 	d, err := b.open("sync", name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -247,7 +240,6 @@ func (b *Beneath) SyncDir(name string) error {
 	return nil
 }
 
-// Stat is that of FS.
 func (b *Beneath) Stat(name string) (i Info, err error) {
 	if filepath.Clean(name) == b.dir {
 		i, err = infoAt(int(b.root.Fd()), ".")
@@ -261,13 +253,11 @@ func (b *Beneath) Stat(name string) (i Info, err error) {
 	return i, err
 }
 
-// Free is that of FS.
 func (b *Beneath) Free(dir string) (int64, error) {
 	st, err := b.statfs(dir)
 	return int64(st.Bavail) * st.Bsize, err
 }
 
-// Total is that of FS.
 func (b *Beneath) Total(dir string) (int64, error) {
 	st, err := b.statfs(dir)
 	return int64(st.Blocks) * st.Bsize, err

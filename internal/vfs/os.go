@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OS is the real disk.
 var OS FS = osFS{}
 
 type osFS struct{}

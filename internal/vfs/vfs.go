@@ -34,7 +34,6 @@ type File interface {
 	Size() (int64, error)
 }
 
-// Info describes a file or directory.
 type Info struct {
 	Name      string // base name
 	Size      int64  // bytes
@@ -79,12 +78,10 @@ func Create(fsys FS, name string) (File, error) {
 	return fsys.OpenFile(name, flag, 0o600)
 }
 
-// Open opens a file for reading.
 func Open(fsys FS, name string) (File, error) {
 	return fsys.OpenFile(name, os.O_RDONLY, 0)
 }
 
-// OpenWrite opens a file for reading and writing.
 func OpenWrite(fsys FS, name string) (File, error) {
 	return fsys.OpenFile(name, os.O_RDWR, 0)
 }

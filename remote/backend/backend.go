@@ -15,7 +15,6 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// Errors that callers tell apart with errors.Is.
 var (
 	// ErrNotFound: there is no such key.
 	ErrNotFound = errs.New(errs.NotExist, "not found on the remote")
@@ -79,7 +78,6 @@ type Object struct {
 	Size int64  `json:"size"`
 }
 
-// Key returns the key of an object.
 func (o Object) Key() string { return "obj/" + o.Name }
 
 // Named returns what data is called as an object.

@@ -127,7 +127,6 @@ func (d *dir) Put(ctx context.Context, key string, data []byte, o PutOptions) (s
 	return version(data), nil
 }
 
-// write leaves data, synced, in a temporary file beside the key's.
 func (d *dir) write(b *vfs.Beneath, key string, data []byte) (tmp string, err error) {
 	parent := filepath.Dir(d.file(key))
 	if err := b.MkdirAll(parent, 0o777); err != nil {

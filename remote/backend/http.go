@@ -47,7 +47,6 @@ func newTransport() (*http.Transport, error) {
 	return t, nil
 }
 
-// ofStatus returns the sentinel error for the status of an answer, nil for a success.
 func ofStatus(status int) error {
 	switch {
 	case status >= 200 && status < 300:

@@ -226,7 +226,6 @@ func (r *registry) Get(ctx context.Context, key string) ([]byte, string, error) 
 	return data, d.Digest.String(), nil
 }
 
-// refOf returns the value that a manifest carries.
 func refOf(raw []byte) ([]byte, error) {
 	var m ocispec.Manifest
 	if err := json.Unmarshal(raw, &m); err != nil || m.ArtifactType != artifactType {

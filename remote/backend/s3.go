@@ -18,7 +18,6 @@ import (
 	"github.com/amberfs/amberfs/internal/env"
 )
 
-// bucket is a prefix of keys in an S3 bucket.
 type bucket struct {
 	core      *minio.Core
 	creds     *credentials.Credentials
@@ -101,7 +100,6 @@ func (b *bucket) sorted(ctx context.Context, what, key string, err error) error 
 	return fmt.Errorf("%s %s: %s: %w (%s)", what, key, b.host, kind, answer.Code)
 }
 
-// ofCredentials reports whether an answer is about the credentials themselves.
 func ofCredentials(code string) bool {
 	switch code {
 	case "ExpiredToken", "TokenRefreshRequired", "InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch":

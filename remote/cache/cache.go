@@ -66,7 +66,6 @@ type unstored struct {
 // maxUnstored is how many of them are kept.
 const maxUnstored = 16
 
-// A Fetch reads n bytes at offset off of an object.
 type Fetch func(ctx context.Context, off, n int64) ([]byte, error)
 
 // New returns the cache in dir, for this user alone. It takes up to about size bytes.
@@ -87,7 +86,6 @@ func (c *Cache) in(fn func(b *vfs.Beneath) error) error {
 
 func (c *Cache) path(name string) string { return filepath.Join(c.dir, name) }
 
-// An Object is what blocks are of.
 type Object struct {
 	Name string // 64 hex digits
 	Size int64
@@ -97,7 +95,6 @@ func (o Object) file(block int64) string {
 	return o.Name[:2] + "/" + o.Name + "." + strconv.FormatInt(block, 10)
 }
 
-// blockLen is the length of a block; the last one is shorter.
 func (o Object) blockLen(block int64) int64 {
 	return max(min(BlockSize, o.Size-block*BlockSize), 0)
 }
@@ -132,7 +129,6 @@ func (c *Cache) ReadAt(ctx context.Context, o Object, off, n, ahead int64, fetch
 	return out, nil
 }
 
-// Has reports whether all blocks of n bytes at offset off are there.
 func (c *Cache) Has(o Object, off, n int64) bool {
 	for block := off / BlockSize; block*BlockSize < min(off+n, o.Size); block++ {
 		err := c.in(func(b *vfs.Beneath) error {
@@ -348,7 +344,6 @@ func (c *Cache) evict() {
 	}
 }
 
-// blocks lists the cache, and removes temporary files that were left behind.
 func (c *Cache) blocks() (out []cached, total int64) {
 	_ = c.in(func(b *vfs.Beneath) error {
 		dirs, err := b.ReadDir(c.dir)

@@ -49,7 +49,6 @@ type Registry struct {
 	sources
 }
 
-// file is the content of remotes.json.
 type file struct {
 	Version int               `json:"version"`
 	Remotes map[string]string `json:"remotes"` // names and URLs
@@ -72,7 +71,6 @@ type from struct {
 
 const fileVersion = 1
 
-// Open reads what the store in dir knows, which may be nothing.
 func Open(dir string, o Options) (*Registry, error) {
 	k := &Registry{
 		o: o, path: filepath.Join(dir, "remotes.json"), trust: newTrust(), cache: cache.New(cacheDir(dir), cache.DefaultSize),
@@ -163,7 +161,6 @@ func (k *Registry) mayAdd(name, url string) error {
 	return nil
 }
 
-// Add gives a remote that was set up a name.
 func (k *Registry) Add(name, url string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -185,7 +182,6 @@ func (k *Registry) Remove(name string) error {
 	return k.save()
 }
 
-// List returns the names of the remotes and their URLs.
 func (k *Registry) List() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -330,7 +326,6 @@ func (k *Registry) Base(r *remote.Remote) string {
 	return k.file.Pushed[r.URL()]
 }
 
-// SetBase sets what the next push to a remote is compared with.
 func (k *Registry) SetBase(r *remote.Remote, name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -360,7 +355,6 @@ func (k *Registry) SetSent(r *remote.Remote, seq uint64) error {
 	return k.save()
 }
 
-// Away returns the URLs of remotes that do not answer, and since when.
 func (k *Registry) Away() map[string]time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -117,7 +117,6 @@ func (k *Registry) Source(ctx context.Context, r *remote.Remote, name string) (*
 	return ref, nil
 }
 
-// source returns the source with an id, nil if there is none.
 func (k *Registry) source(r *remote.Remote, id string) *object.Ref {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -153,7 +152,6 @@ func (k *Registry) addSource(ctx context.Context, r *remote.Remote, ref *object.
 // Added is sent to when a source was added.
 func (k *Registry) Added() <-chan struct{} { return k.added }
 
-// From returns the snapshot that the store began with, nil if there is none.
 func (k *Registry) From() *object.Ref {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -192,7 +190,6 @@ func (k *Registry) Ask() {
 	}
 }
 
-// Any reports whether the store reads from any snapshot.
 func (k *Registry) Any() bool { return len(k.all()) > 0 }
 
 // Has reports whether one of the snapshots that the store was mounted from has an

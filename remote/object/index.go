@@ -21,7 +21,6 @@ const prefixSize = 16
 // ErrMalformed: what the remote gave is not what a push writes.
 var ErrMalformed = errs.New(errs.Damaged, "malformed on the remote")
 
-// An Entry says where a record lies.
 type Entry struct {
 	Prefix [prefixSize]byte // of the object's hash
 	Object uint32           // position in the ref's list of objects
@@ -32,7 +31,6 @@ type Entry struct {
 	Flags  uint8 // as of cas.Stored
 }
 
-// End is the offset behind the record.
 func (e *Entry) End() int64 { return int64(e.Offset) + int64(e.Stored) }
 
 const (
@@ -101,7 +99,6 @@ func newTable(entries []Entry) table {
 	return table{raw}
 }
 
-// decodeTable checks all entries of a table.
 func decodeTable(raw []byte, kind cas.Kind, objects []backend.Object) (table, error) {
 	if len(raw)%EntrySize != 0 {
 		return table{}, fmt.Errorf("%w: index of %d bytes", ErrMalformed, len(raw))
@@ -119,7 +116,6 @@ func decodeTable(raw []byte, kind cas.Kind, objects []backend.Object) (table, er
 	return t, nil
 }
 
-// An Index says where the records of one or several pushes lie.
 type Index struct {
 	tree, data []table // newest first
 }
@@ -142,7 +138,6 @@ func (x *Index) Add(raw []byte, s Section, objects []backend.Object) error {
 	return nil
 }
 
-// Find looks a hash up in all pushes, the newest first.
 func (x *Index) Find(h cas.Hash) (Entry, bool) {
 	for i := range x.tree {
 		if e, ok := x.tree[i].find(h); ok {
@@ -172,7 +167,6 @@ func (x *Index) Entries(kind cas.Kind) []Entry {
 	return out
 }
 
-// ByPlace compares two entries by where they lie.
 func ByPlace(a, b Entry) int {
 	return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Offset, b.Offset))
 }
@@ -183,7 +177,6 @@ type Pack struct {
 	Entries []Entry // Object is not set
 }
 
-// Add appends a record.
 func (p *Pack) Add(h cas.Hash, s cas.Stored) {
 	e := Entry{Offset: uint32(len(p.Bytes)), Stored: uint32(len(s.Bytes)), Plain: uint32(s.Plain), Kind: s.Kind, Flags: s.Flags}
 	copy(e.Prefix[:], h[:])

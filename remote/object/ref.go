@@ -24,7 +24,6 @@ const (
 // ErrNewer: the remote was written by a newer version of the program.
 var ErrNewer = errs.New(errs.Format, "the remote was written by a newer amberfs")
 
-// A Ref is a pushed snapshot.
 type Ref struct {
 	Version int       `json:"version"`
 	Name    string    `json:"name"`
@@ -55,16 +54,13 @@ type Section struct {
 	Data   int64 `json:"data"`
 }
 
-// Size is the length of the index in bytes.
 func (s Section) Size() int64 { return (s.Tree + s.Data) * EntrySize }
 
-// State is the id of the snapshot.
 func (r *Ref) State() cas.Hash {
 	h, _ := cas.ParseHash(r.ID) // checked when it was decoded
 	return h
 }
 
-// Encode returns the value of a ref's key.
 func (r *Ref) Encode() ([]byte, error) {
 	b, err := json.Marshal(r)
 	if err != nil {

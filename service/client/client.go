@@ -24,7 +24,6 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// Target says which workspace a Client asks about.
 type Target struct {
 	Store string // the directory of the store
 	// Workspace names the forks that lead to the workspace, with / between them;
@@ -36,7 +35,6 @@ type Target struct {
 	Command string
 }
 
-// A Client asks about one workspace.
 type Client struct {
 	target Target
 	http   *http.Client // nil: through the mount
@@ -91,7 +89,6 @@ func overSocket(t Target, conn *net.UnixConn) (*Client, error) {
 // bufferSize of a connection, in bytes. A trailer fits into it.
 const bufferSize = 256 << 10
 
-// Direct reports whether the client uses the socket.
 func (c *Client) Direct() bool { return c.http != nil }
 
 // Root is where the workspace is mounted, as far as that is known.
@@ -101,7 +98,6 @@ func (c *Client) Root() string { return c.target.Root }
 // numbers it; 0 when it has no number there, or only the mount is reached.
 func (c *Client) DaemonPID() int { return c.pid }
 
-// Close lets go of connections.
 func (c *Client) Close() {
 	if c.http != nil {
 		c.http.CloseIdleConnections()

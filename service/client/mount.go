@@ -24,13 +24,11 @@ import (
 // the caller's own.
 const callName = naming.SnapshotsDir + "/call"
 
-// answers reports whether the workspace mounted at root takes requests.
 func answers(root string) bool {
 	_, err := os.Lstat(filepath.Join(root, callName))
 	return err == nil
 }
 
-// throughMount asks through the control file.
 func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Exchange, result any) error {
 	if l, ok := args.(service.Log); ok && l.Follow {
 		return c.followMount(ctx, l, x)
@@ -65,7 +63,6 @@ func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Ex
 	})
 }
 
-// take passes on a stream of text and events.
 func (x Exchange) take(text io.Reader, items iter.Seq[json.RawMessage]) error {
 	for item := range items {
 		if err := x.Item(item); err != nil {
@@ -102,7 +99,6 @@ func (x Exchange) takeFile(name string, o *service.Op) error {
 	}
 }
 
-// requestLine is a request as one line of JSON.
 func requestLine(o *service.Op, args any) ([]byte, error) {
 	b, err := json.Marshal(args)
 	if err != nil {

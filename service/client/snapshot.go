@@ -100,7 +100,6 @@ func (c *Client) read(ctx context.Context, args, opened any) (*reading, error) {
 	return s, nil
 }
 
-// load returns a state that the daemon keeps for this process.
 func (s *reading) load(id string) (*tree.State, error) {
 	h, err := cas.ParseHash(id)
 	if err != nil {
@@ -112,7 +111,6 @@ func (s *reading) load(id string) (*tree.State, error) {
 // Prefetch reads objects ahead; see gitbridge.ExportOptions.
 func (s *reading) Prefetch(hashes []cas.Hash) error { return s.objects.Prefetch(hashes) }
 
-// GitBases are the exports to build upon.
 func (s *Snapshot) GitBases() []gitbridge.Base {
 	var out []gitbridge.Base
 	for _, b := range s.Bases {
@@ -123,7 +121,6 @@ func (s *Snapshot) GitBases() []gitbridge.Base {
 	return out
 }
 
-// Close lets go of what was opened.
 func (s *reading) Close() { s.end() }
 
 // objects reads those of an open snapshot. It is a tree.ObjectStore that cannot
@@ -136,12 +133,10 @@ type objects struct {
 	ahead map[cas.Hash][]byte
 }
 
-// Put implements tree.ObjectStore.
 func (o *objects) Put(cas.Kind, []byte) (cas.Hash, error) {
 	return cas.Hash{}, errors.New("the store of another process is read only")
 }
 
-// Get implements tree.ObjectStore.
 func (o *objects) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	o.mu.Lock()
 	b, ok := o.ahead[h]

@@ -20,7 +20,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// answerTime is how long a mount point may take to answer.
 const answerTime = 5 * time.Second
 
 // Check finds everything that would make a mount of cfg fail and that can be
@@ -69,7 +68,6 @@ func CheckPaths(cfg *Config) error {
 	return checkFrom(cfg)
 }
 
-// checkStorePath refuses places where a store cannot be.
 func checkStorePath(cfg *Config, mounts []locate.Mount) error {
 	if within(cfg.Store, cfg.Mountpoint) {
 		return fail.New(fail.Usage, "the store %s lies inside the mount point %s, where the mount would hide it", cfg.Store, cfg.Mountpoint).
@@ -190,7 +188,6 @@ func Detach(point string) error {
 	return nil
 }
 
-// checkBusy refuses a store that is mounted already.
 func checkBusy(cfg *Config) error {
 	c, err := client.Open(context.Background(), client.Target{Store: cfg.Store})
 	if err != nil {
@@ -293,7 +290,6 @@ func checkFrom(cfg *Config) error {
 	return nil
 }
 
-// checkFUSE finds out whether anything can be mounted at all.
 func checkFUSE(cfg *Config) error {
 	var st unix.Stat_t
 	if err := unix.Stat("/dev/fuse", &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
@@ -354,7 +350,6 @@ func busyStore(store string, pid int, point string) error {
 	return e
 }
 
-// within says whether path is dir or lies below it.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

@@ -28,7 +28,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// Daemon owns one store and its mount.
 type Daemon struct {
 	cfg     Config
 	log     *slog.Logger
@@ -43,11 +42,9 @@ type Daemon struct {
 	connection *service.Connection
 	hangUp     context.CancelFunc
 	life       context.Context // ended by hangUp
-	// watchers reports to inotify what a restore changed.
-	watchers *watchers
+	watchers   *watchers
 	// written is the node that was written to last.
-	written atomic.Uint64
-	// background counts goroutines that work on the store.
+	written    atomic.Uint64
 	background sync.WaitGroup
 	started    time.Time
 	shared     shared
@@ -57,8 +54,7 @@ type Daemon struct {
 	// keeps it alive that cannot be waited for.
 	gone     chan struct{}
 	goneOnce sync.Once
-	// ending is set once the mount is on its way out.
-	ending atomic.Bool
+	ending   atomic.Bool
 }
 
 // Run is the whole life of a daemon: it returns when the mount has ended and
@@ -268,7 +264,6 @@ func (d *Daemon) endSoon(unmounted <-chan struct{}) {
 	}
 }
 
-// close takes the parts down; it returns when all is on disk.
 func (d *Daemon) close() error {
 	d.ending.Store(true)
 	d.watchers.close()
@@ -340,7 +335,6 @@ func (d *Daemon) unmount(lazy bool) error {
 	return nil
 }
 
-// serviceConfig is what the service needs from this process.
 func (d *Daemon) serviceConfig() service.Config {
 	return service.Config{
 		Store: d.store, Events: d.events, Remotes: d.connection.Remotes, Log: d.log, Mountpoint: d.cfg.Mountpoint, Options: d.cfg.Options.String(),
@@ -351,7 +345,6 @@ func (d *Daemon) serviceConfig() service.Config {
 	}
 }
 
-// opened lists the programs that have nodes of the mount open.
 func (d *Daemon) opened(nodes []live.NodeID) []service.Program {
 	inos := make(map[uint64]bool, len(nodes))
 	for _, id := range nodes {
@@ -360,7 +353,6 @@ func (d *Daemon) opened(nodes []live.NodeID) []service.Program {
 	return programs(locate.Users(d.cfg.Store, locate.Files, func(ino uint64) bool { return inos[ino] }))
 }
 
-// inside lists the programs whose root or working directory is in one of the views.
 func (d *Daemon) inside(views []uint32) []service.Program {
 	return programs(locate.Users(d.cfg.Store, locate.Places, func(ino uint64) bool {
 		return slices.Contains(views, live.NodeID(ino).View())
@@ -374,7 +366,6 @@ func programs(users []locate.User) (out []service.Program) {
 	return out
 }
 
-// ready waits until the mount is up.
 func (d *Daemon) ready(ctx context.Context) error {
 	select {
 	case <-d.up:

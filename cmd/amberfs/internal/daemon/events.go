@@ -19,13 +19,11 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// eventsDir is the event log's folder in the store.
 const eventsDir = "events"
 
 // eventPath is how long a path is made for an event, which has no longer one.
 const eventPath = events.MaxPath + 1
 
-// openEvents begins to record what happens.
 func (d *Daemon) openEvents() error {
 	l, err := openLog(filepath.Join(d.cfg.Store, eventsDir), events.Options{FS: d.store.FS(), Logger: d.log, Resolve: d.resolveNode, Share: d.tenant})
 	if err != nil {
@@ -66,14 +64,12 @@ func openLog(dir string, o events.Options) (*events.Log, error) {
 	return events.Open(dir, o)
 }
 
-// removeEvents deletes the log of a fork that has ended.
 func (d *Daemon) removeEvents(view uint32) {
 	if err := d.events.Remove(view); err != nil {
 		d.log.Warn("removing the events of a fork that has ended", "err", err)
 	}
 }
 
-// dropExports deletes what forks that have ended exported.
 func (d *Daemon) dropExports() {
 	if err := d.service.DropExports(d.life); err != nil && d.life.Err() == nil {
 		d.log.Warn("removing what forks that have ended exported", "err", err)

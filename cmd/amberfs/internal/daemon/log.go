@@ -14,7 +14,6 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// LogName is the log's name in the store.
 const LogName = "amberfs.log"
 
 // maxLog is the size in bytes at which the log is moved aside, so that log and
@@ -37,7 +36,6 @@ type logFile struct {
 
 func newLog(also io.Writer) *logFile { return &logFile{also: also, max: maxLog} }
 
-// open starts writing to the store's log.
 func (l *logFile) open(store string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

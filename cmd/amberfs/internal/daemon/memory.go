@@ -31,7 +31,6 @@ func memoryShare() int64 {
 	return most
 }
 
-// memoryLimit returns what a control group grants, in bytes.
 func memoryLimit(group, file string) int64 {
 	b, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", group, file))
 	if err != nil {
@@ -73,7 +72,6 @@ func boundGarbage(limit int64) {
 	runtime.AddCleanup(new([16]byte), boundGarbage, next) // after the next collection
 }
 
-// sample returns one of the runtime's figures.
 func sample(name string) uint64 {
 	s := []metrics.Sample{{Name: name}}
 	metrics.Read(s)

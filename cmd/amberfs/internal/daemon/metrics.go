@@ -23,7 +23,6 @@ type metricsServer struct {
 	done    chan struct{}
 }
 
-// serveMetrics starts it.
 func (d *Daemon) serveMetrics() (*metricsServer, error) {
 	if d.cfg.Options.Metrics == "" {
 		return nil, nil
@@ -100,7 +99,6 @@ func (m *metricsServer) close() {
 // otherwise.
 type collector struct{ d *Daemon }
 
-// desc describes a metric.
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("amberfs_"+name, help, labels, nil)
 }
@@ -129,14 +127,12 @@ var (
 	}
 )
 
-// Describe implements prometheus.Collector.
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range allDescriptors {
 		ch <- d
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	select {
 	case <-c.d.up:

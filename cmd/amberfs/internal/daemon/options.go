@@ -48,7 +48,6 @@ type Config struct {
 // somebody waits for it.
 const closeTime = 300 * time.Millisecond
 
-// storeOptions is how the store is opened.
 func (d *Daemon) storeOptions(ctx context.Context) snapshot.Options {
 	wait := closeTime
 	if d.cfg.Later {

@@ -21,7 +21,6 @@ type shared struct {
 	made   []string // empty directories that are removed at the end
 }
 
-// joinTime is how long a daemon that `run` started waits for its first user.
 const joinTime = 10 * time.Second
 
 // privateMounts lets mounts of this namespace follow those outside, but not the other
@@ -130,7 +129,6 @@ func (d *Daemon) makePoint(dir string) {
 	}
 }
 
-// removeMade removes the mount points that makePoint made.
 func (d *Daemon) removeMade() {
 	for _, dir := range d.shared.made {
 		_ = unix.Rmdir(dir)

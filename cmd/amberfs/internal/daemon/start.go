@@ -79,10 +79,8 @@ func Spawn(ctx context.Context, args []string, s Starter, attr *syscall.SysProcA
 	return Ready{}, nil, err
 }
 
-// maxSaid bounds what is read of a daemon's last words, in bytes.
 const maxSaid = 1 << 16
 
-// firstLines is the beginning of what a process said last.
 func firstLines(b []byte, n int) string {
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	if lines[0] == "" {
@@ -108,11 +106,9 @@ type Ready struct {
 	Store      string `json:"store"`
 	Mountpoint string `json:"mountpoint"`
 	PID        int    `json:"pid"`
-	// Created is set when the mount made the store.
-	Created bool `json:"created"`
+	Created    bool   `json:"created"`
 }
 
-// Starter hears how the start goes.
 type Starter interface {
 	Progress(service.Progress)
 	Note(string) // something that a person should know
@@ -203,7 +199,6 @@ func await(r io.Reader, s Starter) (Ready, error) {
 // errSilent is a daemon that ended without a word.
 var errSilent = errors.New("the daemon ended before the mount was ready")
 
-// notifyEnv names the socket of the service manager: sd_notify(3).
 const notifyEnv = "NOTIFY_SOCKET"
 
 // notify tells the service manager, if one started this process, how it is:

@@ -208,7 +208,6 @@ func verifyStore(ctx context.Context, dir string, repair bool, show func(service
 	return r, err
 }
 
-// openError explains why a store does not open.
 func openError(dir string, err error) error {
 	var known *fail.Error
 	var locked *storedir.LockedError

@@ -182,7 +182,6 @@ func (w *watchers) path(dir live.NodeID) string {
 	return path.Join(".", p)
 }
 
-// nudge runs the process that touches the paths.
 func (w *watchers) nudge(ctx context.Context, paths []string) error {
 	mounts, err := locate.Mounts()
 	if err != nil || len(paths) == 0 {

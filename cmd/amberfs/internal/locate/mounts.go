@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FSType is the type that amberfs mounts carry in the mount table.
 const FSType = "fuse.amberfs"
 
 // Mount is one row of the mount table (proc(5), /proc/PID/mountinfo).
@@ -40,7 +39,6 @@ func Mounts() ([]Mount, error) {
 	return Parse(f)
 }
 
-// Parse reads a mount table.
 func Parse(r io.Reader) ([]Mount, error) {
 	rows, err := mountinfo.GetMountsFromReader(r, nil)
 	if err != nil {
@@ -126,7 +124,6 @@ func SameNamespace(pid int) bool {
 	return err == nil && other == mine
 }
 
-// under says whether path is dir or lies below it; both absolute and clean.
 func under(path, dir string) bool {
 	return dir == "/" || path == dir || strings.HasPrefix(path, dir+"/")
 }
@@ -140,7 +137,6 @@ type User struct {
 	Path string `json:"path"` // as the process sees it
 }
 
-// maxUsers bounds what Users returns.
 const maxUsers = 20
 
 // What a process can use of a mount. Files are not part of Places.
@@ -177,7 +173,6 @@ func Users(store string, what []string, match func(ino uint64) bool) []User {
 	return out
 }
 
-// process is one that is looked at.
 type process struct {
 	dir    string // below /proc
 	store  string

@@ -16,7 +16,6 @@ import (
 // Place is a directory inside an amberfs file system.
 type Place struct {
 	Mount Mount
-	// Store is the store's directory.
 	Store string
 	// Workspace names the forks that lead to the workspace: none for main,
 	// ["x"] for the fork x of main, ["x" "y"] for the fork y of x.
@@ -24,10 +23,8 @@ type Place struct {
 	// Snapshot is set when the place is inside .snapshots/NAME/.
 	Snapshot string
 	// Path is the place's path in the workspace's tree, "" for its root.
-	Path string
-	// dir is the absolute path that the place was found by.
-	dir string
-	// mounts is the table that it was found in.
+	Path   string
+	dir    string
 	mounts []Mount
 }
 
@@ -52,7 +49,6 @@ func Getwd() (string, error) {
 	return s, nil
 }
 
-// Find gives the place of dir, an absolute path.
 func Find(mounts []Mount, dir string) (Place, error) {
 	dir = Resolve(mounts, dir)
 	m, ok := At(mounts, dir)
@@ -78,7 +74,6 @@ func (p Place) Root() (root string, ok bool) {
 	return path.Join(p.Mount.Point, strings.TrimPrefix(inside, path.Clean(p.Mount.Root))), true
 }
 
-// split reads a path inside the file system.
 func split(inside string) (forks []string, name, rest string) {
 	parts := strings.Split(strings.Trim(inside, "/"), "/")
 	for len(parts) >= 2 && parts[0] == naming.ForksDir {

@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// Options are the settings of one mount.
 type Options struct {
 	ReadOnly       bool
 	AllowOther     bool
@@ -43,7 +42,6 @@ type option struct {
 	get     func(Options) string         // the value, "" for the default
 }
 
-// all is every option, in the order of the documentation.
 var all = []option{
 	{on: "ro", off: "rw", help: "nothing can be changed", flag: func(o *Options) *bool { return &o.ReadOnly }},
 	{on: "allow_other", help: "other users can access the mount. Ordinary users need user_allow_other in /etc/fuse.conf", flag: func(o *Options) *bool { return &o.AllowOther }},

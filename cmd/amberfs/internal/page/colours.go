@@ -8,10 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxColoured bounds in bytes the text that is coloured.
 const maxColoured = 1 << 20
 
-// colour cuts a text into lines of coloured pieces.
 func colour(path, text string) [][]token {
 	lines := [][]token{}
 	if text == "" {
@@ -110,7 +108,6 @@ func init() {
 	}
 }
 
-// languageOf finds the language of a file by its name, nil if there is none.
 func languageOf(file string) *language {
 	name := path.Base(file)
 	return byName[name[strings.LastIndexByte(name, '.')+1:]]
@@ -194,7 +191,6 @@ func lineEnd(text string) int {
 
 func isWord(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// endsInWord reports whether the last character of a text is one of a word.
 func endsInWord(text string) bool {
 	r, _ := utf8.DecodeLastRuneInString(text)
 	return isWord(r)

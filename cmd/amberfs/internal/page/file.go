@@ -18,7 +18,6 @@ const (
 	maxLine   = 4 << 10
 )
 
-// A listing is a part of a file, as the page shows it.
 type listing struct {
 	Kind  string    `json:"kind"` // text, binary or very large
 	Size  int64     `json:"size"`

@@ -17,7 +17,6 @@ import (
 //go:embed static
 var static embed.FS
 
-// Options say what the page shows.
 type Options struct {
 	// Daemon reaches the HTTP API on the store's socket, whatever the host in a
 	// URL says.
@@ -29,13 +28,11 @@ type Options struct {
 	Write bool
 }
 
-// A Page answers a browser.
 type Page struct {
 	o     Options
 	guard guard
 }
 
-// New makes a page with a session of its own.
 func New(o Options) *Page {
 	return &Page{o: o, guard: guard{token: secret(), key: secret()}}
 }
@@ -43,7 +40,6 @@ func New(o Options) *Page {
 // Token is what the address of the page carries behind #token=.
 func (p *Page) Token() string { return p.guard.token }
 
-// Handler answers all requests.
 func (p *Page) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
@@ -62,7 +58,6 @@ func (p *Page) session(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, map[string]any{"mountpoint": p.o.Mountpoint, "workspace": p.o.Workspace, "write": p.o.Write})
 }
 
-// secret is 256 random bits.
 func secret() string {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // it never fails
@@ -135,7 +130,6 @@ func foreign(r *http.Request) bool {
 	return r.Method != http.MethodGet || r.URL.Path != "/" || r.Header.Get("Sec-Fetch-Mode") != "navigate"
 }
 
-// enter exchanges the token for the key.
 func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Token string `json:"token"`

@@ -180,7 +180,6 @@ func (d *inside) end(c Config, note func(string)) {
 	}
 }
 
-// ask asks the daemon about a workspace.
 func ask(c Config, workspace string, args, result any) error {
 	conn, err := client.Open(context.Background(), client.Target{Store: c.Store, Workspace: workspace, Command: c.Text})
 	if err != nil {

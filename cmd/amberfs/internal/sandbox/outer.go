@@ -20,7 +20,6 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// Config says what to run, and where.
 type Config struct {
 	Store      string   `json:"store"`      // absolute
 	Mountpoint string   `json:"mountpoint"` // absolute
@@ -156,7 +155,6 @@ func Outer(ctx context.Context, c Config, keep *TempDir, note func(string), star
 	return status(cmd.ProcessState, err)
 }
 
-// namespaceError explains why a process in new namespaces did not start.
 func namespaceError(user bool, err error) error {
 	if user && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES)) {
 		return fail.New(fail.Failed, "this system does not let ordinary users make namespaces: %w", err).
@@ -178,7 +176,6 @@ func namespaces(user bool) *syscall.SysProcAttr {
 	return a
 }
 
-// status is the exit status for how a process ended.
 func status(st *os.ProcessState, err error) (int, error) {
 	if st == nil {
 		return 0, err

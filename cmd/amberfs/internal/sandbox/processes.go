@@ -75,7 +75,6 @@ func fromTerminal(s os.Signal) bool {
 	return false
 }
 
-// reapTime is how long descendants get to end by themselves.
 const reapTime = 3 * time.Second
 
 // reapRest ends all children but spare: with SIGTERM those of our daemon, which
@@ -107,7 +106,6 @@ func reapRest(spare int) {
 	}
 }
 
-// children lists this process's children.
 func children() []int {
 	var out []int
 	tasks, err := os.ReadDir("/proc/self/task")

@@ -113,7 +113,6 @@ func (t *TempDir) Remove() {
 	t.lock.Close()
 }
 
-// sweep removes temporary directories whose processes are gone.
 func sweep(in string) {
 	dirs, err := filepath.Glob(filepath.Join(in, tempPrefix+"*"))
 	if err != nil {

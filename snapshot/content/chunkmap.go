@@ -42,37 +42,29 @@ func (b *ChunkMap) Equal(o *ChunkMap) bool {
 		slices.Equal(b.Chunks, o.Chunks)
 }
 
-// allocated counts the bytes of [off, off+n) that are data or reserved.
-func (b *ChunkMap) allocated(src *Source, off, n int64) (int64, error) {
-	switch {
-	case b.Alloc == b.Size:
-		return n, nil
-	case b.Alloc == 0:
-		return 0, nil
-	case n == b.Size:
-		return b.Alloc, nil
-	}
-	end, total := off+n, int64(0)
+// kinds is layout.kinds for [off, end) of a sealed file.
+func (b *ChunkMap) kinds(src *Source, off, end int64, lists bool, fn func(off int64, it item) bool) error {
 	c := b.cursor(src)
 	for !c.done() && c.off < end {
-		part := min(c.end(), end) - max(c.off, off)
-		switch {
-		case part <= 0 || c.cur.holes == c.cur.n:
-		case part == c.cur.n:
-			total += part - c.cur.holes
-		case c.cur.holes == 0:
-			total += part
-		default:
-			if err := c.enter(); err != nil {
-				return 0, err
+		step := c.next
+		if from, to := max(c.off, off), min(c.end(), end); from < to {
+			it := c.cur
+			it.hash = cas.Hash{}
+			mixed := it.data() && it.holes+it.unwritten > 0
+			if it.n = to - from; !mixed {
+				it.holes, it.unwritten = min(it.holes, it.n), min(it.unwritten, it.n)
 			}
-			continue
+			if mixed && !(lists && it.n == c.cur.n) {
+				step = c.enter
+			} else if !fn(from, it) {
+				return nil
+			}
 		}
-		if err := c.next(); err != nil {
-			return 0, err
+		if err := step(); err != nil {
+			return err
 		}
 	}
-	return total, nil
+	return nil
 }
 
 // eachHash calls fn for every object that b refers to, directly or through list

@@ -30,6 +30,18 @@ func (e extent) inJournal() bool { return e.base == nil && e.pos >= 0 }
 func (e extent) inBase() bool    { return e.base != nil }
 func (e extent) zeros() bool     { return e.pos < 0 }
 
+// kind returns what e is, if it is not in a ChunkMap.
+func (e extent) kind() item {
+	it := item{n: e.n}
+	switch e.pos {
+	case posHole:
+		it.holes = e.n
+	case posUnwritten:
+		it.unwritten = e.n
+	}
+	return it
+}
+
 // sub returns n bytes of e from its byte at on.
 func (e extent) sub(at, n int64) extent {
 	e.n = n

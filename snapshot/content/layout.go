@@ -1,5 +1,7 @@
 package content
 
+import "iter"
+
 // layout is how a Content finds its bytes. An offset below size is looked up in
 // the overlay of extents first; where that has nothing, it is that offset of
 // base if below baseLen, else a hole.
@@ -96,22 +98,52 @@ func (l *layout) runs(off, end int64, fn func(off int64, e extent) bool) {
 	}
 }
 
+// sideBySide calls fn for the pieces of two layouts that are in one run of each,
+// up to the end of the shorter one, until it answers false.
+func sideBySide(a, b *layout, fn func(off int64, x, y extent) bool) {
+	next, stop := iter.Pull2(func(yield func(int64, extent) bool) { b.runs(0, b.size, yield) })
+	defer stop()
+	at, y, _ := next()
+	a.runs(0, b.size, func(off int64, x extent) bool {
+		for x.n > 0 {
+			if off == at+y.n {
+				at, y, _ = next()
+			}
+			n := min(x.n, at+y.n-off)
+			if !fn(off, x.sub(0, n), y.sub(off-at, n)) {
+				return false
+			}
+			x, off = x.sub(n, x.n-n), off+n
+		}
+		return true
+	})
+}
+
+// kinds calls fn for the data, holes and reservations of [off, end), in order, until it
+// answers false. An item is of one kind, or, with lists, may be a list of chunks that
+// lies within. It has no hash. Other lists of one kind are not loaded.
+func (l *layout) kinds(src *Source, off, end int64, lists bool, fn func(off int64, it item) bool) (err error) {
+	l.runs(off, end, func(off int64, e extent) (more bool) {
+		if !e.inBase() {
+			return fn(off, e.kind())
+		}
+		more = true
+		err = e.base.kinds(src, e.pos, e.pos+e.n, lists, func(at int64, it item) bool {
+			more = fn(off+at-e.pos, it)
+			return more
+		})
+		return more && err == nil
+	})
+	return err
+}
+
 // allocated counts the bytes of [off, end) that are data or unwritten.
 func (l *layout) allocated(src *Source, off, end int64) (n int64, err error) {
 	if off <= 0 && end >= l.size {
 		return l.alloc, nil
 	}
-	l.runs(off, end, func(_ int64, e extent) bool {
-		switch {
-		case e.inBase():
-			var k int64
-			if k, err = e.base.allocated(src, e.pos, e.n); err != nil {
-				return false
-			}
-			n += k
-		case e.pos != posHole:
-			n += e.n
-		}
+	err = l.kinds(src, off, end, true, func(_ int64, it item) bool {
+		n += it.n - it.holes
 		return true
 	})
 	return n, err

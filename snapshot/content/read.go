@@ -180,48 +180,13 @@ func (c *Content) find(src *Source, off int64, data bool) (int64, error) {
 	}
 	l := c.layout.Load()
 	found := l.size
-	var err error
-	l.runs(max(off, 0), l.size, func(at int64, e extent) bool {
-		if e.inBase() {
-			var in int64
-			if in, err = e.base.find(src, e.pos, e.pos+e.n, data); err != nil {
-				return false
-			}
-			if in >= 0 {
-				found = at + in - e.pos
-				return false
-			}
-			return true
-		}
-		if e.inJournal() == data {
+	err := l.kinds(src, max(off, 0), l.size, false, func(at int64, it item) bool {
+		if it.data() == data {
 			found = at
-			return false
 		}
-		return true
+		return it.data() != data
 	})
 	return found, err
-}
-
-// find returns the first offset of [off, end) that is data, or is not; -1 if
-// there is none.
-func (b *ChunkMap) find(src *Source, off, end int64, data bool) (int64, error) {
-	c := b.cursor(src)
-	for !c.done() && c.off < end {
-		it := &c.cur
-		step := c.next
-		switch {
-		case c.end() <= off:
-		case data && !it.data(), !data && it.holes+it.unwritten == 0:
-		case data && it.holes+it.unwritten == 0, !data && !it.data():
-			return max(off, c.off), nil
-		default:
-			step = c.enter
-		}
-		if err := step(); err != nil {
-			return 0, err
-		}
-	}
-	return -1, nil
 }
 
 // span is the part [off, end) of a file.
@@ -229,33 +194,11 @@ type span struct{ off, end int64 }
 
 // holes returns the parts of [off, end) that have no blocks.
 func (l *layout) holes(src *Source, off, end int64) (holes []span, err error) {
-	add := func(off, end int64) {
-		if k := len(holes); k > 0 && holes[k-1].end == off {
-			holes[k-1].end = end
-		} else {
-			holes = append(holes, span{off, end})
+	err = l.kinds(src, off, end, false, func(at int64, it item) bool {
+		if it.holes > 0 {
+			holes = append(holes, span{at, at + it.n})
 		}
-	}
-	l.runs(off, end, func(at int64, e extent) bool {
-		switch {
-		case e.pos == posHole:
-			add(at, at+e.n)
-		case e.inBase() && e.base.Alloc < e.base.Size:
-			c := e.base.cursor(src)
-			for err == nil && !c.done() && c.off < e.pos+e.n {
-				switch {
-				case c.end() <= e.pos || c.cur.holes == 0:
-					err = c.next()
-				case c.cur.holes < c.cur.n:
-					err = c.enter()
-				default:
-					from, to := max(c.off, e.pos), min(c.end(), e.pos+e.n)
-					add(at+from-e.pos, at+to-e.pos)
-					err = c.next()
-				}
-			}
-		}
-		return err == nil
+		return true
 	})
 	return holes, err
 }

@@ -3,8 +3,6 @@ package content
 import (
 	"context"
 	"fmt"
-
-	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
 // Sealer cuts files into chunks and stores them. One Sealer may seal several
@@ -66,10 +64,8 @@ type fileSealer struct {
 	dataEnd int64 // [p, dataEnd) is known to be data
 	ended   bool  // and at dataEnd there is none
 
-	old    cursor // in oldOf, for chunks to take over
-	oldOf  *ChunkMap
-	look   cursor // in lookOf, for where its data ends
-	lookOf *ChunkMap
+	old   cursor // in oldOf, for chunks to take over
+	oldOf *ChunkMap
 
 	damaged []damagedPart
 }
@@ -164,33 +160,19 @@ func (s *fileSealer) takeOver(e extent) (taken bool, err error) {
 	return taken, nil
 }
 
-// kind returns what is at p, without a hash, up to where that may end.
+// kind returns what is at p, without a hash, up to where that may end. If it cannot be
+// read, it counts as data: readAround finds out what is damaged.
 func (s *fileSealer) kind(p int64) (item, error) {
 	e := s.l.at(p)
-	it := item{n: e.n}
-	switch {
-	case e.pos == posHole:
-		it.holes = e.n
-	case e.pos == posUnwritten:
-		it.unwritten = e.n
-	case e.inBase():
-		if s.lookOf != e.base || s.look.off > e.pos {
-			s.lookOf, s.look = e.base, e.base.cursor(s.z.Src)
-		}
-		if err := s.look.seek(e.pos); err != nil {
-			it.n = min(it.n, s.look.end()-e.pos)
-			return it, unlessGone(err) // readAround finds out what is damaged
-		}
-		if s.look.done() {
-			return it, fmt.Errorf("%w: chunks end at %d, not at %d", wire.ErrMalformed, s.look.off, e.base.Size)
-		}
-		it = s.look.cur
-		it.hash = [32]byte{}
-		it.n = min(it.n-(e.pos-s.look.off), e.n)
-		it.holes = min(it.holes, it.n)
-		it.unwritten = min(it.unwritten, it.n)
+	it := e.kind()
+	if !e.inBase() {
+		return it, nil
 	}
-	return it, nil
+	err := e.base.kinds(s.z.Src, e.pos, e.pos+e.n, false, func(_ int64, first item) bool {
+		it = first
+		return false
+	})
+	return it, unlessGone(err)
 }
 
 // extend moves dataEnd on, until it is past upto or the data ends.

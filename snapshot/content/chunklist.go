@@ -26,12 +26,10 @@ type item struct {
 }
 
 // data reports whether the item is a chunk or has chunks below it.
-func (it *item) data() bool { return it.holes+it.unwritten < it.n }
+func (it item) data() bool { return it.holes+it.unwritten < it.n }
 
-// differs reports whether two chunks of the same length surely have other bytes.
-func (it *item) differs(o *item) bool {
-	return it.data() && o.data() && it.hash != o.hash && it.hash != damagedHash && o.hash != damagedHash
-}
+// full reports whether the item is data alone.
+func (it item) full() bool { return it.holes+it.unwritten == 0 }
 
 // An item is written as its length and, on level 0, its kind in the two lowest
 // bits; above that what it has of holes and reservations; then the hash of what

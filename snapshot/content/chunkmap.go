@@ -50,7 +50,7 @@ func (b *ChunkMap) kinds(src *Source, off, end int64, lists bool, fn func(off in
 		if from, to := max(c.off, off), min(c.end(), end); from < to {
 			it := c.cur
 			it.hash = cas.Hash{}
-			mixed := it.data() && it.holes+it.unwritten > 0
+			mixed := it.data() && !it.full()
 			if it.n = to - from; !mixed {
 				it.holes, it.unwritten = min(it.holes, it.n), min(it.unwritten, it.n)
 			}

@@ -34,12 +34,9 @@ func (c *Content) Written(src *Source, before *Content, fn func(Piece)) error {
 		switch {
 		case x == y:
 		case x.inBase() && y.inBase() && x.pos == y.pos:
-			if e := diffBases(src, x.base, y.base, x.pos, x.pos+x.n, func(at, n int64, _ bool) bool {
-				err = y.base.pieces(src, at, n, fn)
-				return err == nil
-			}); e != nil {
-				err = e
-			}
+			err = diffBases(src, x.base, y.base, x.pos, x.pos+x.n, func(at, n int64) error {
+				return y.base.pieces(src, at, n, fn)
+			})
 		default:
 			err = y.pieces(src, fn)
 		}
@@ -53,6 +50,43 @@ func (c *Content) Written(src *Source, before *Content, fn func(Piece)) error {
 		return err == nil
 	})
 	return err
+}
+
+// diffBases calls fn for the parts of [off, end) that two sealed files may have
+// different. Lists with the same hash are not loaded.
+func diffBases(src *Source, a, b *ChunkMap, off, end int64, fn func(off, n int64) error) error {
+	ca, cb := a.cursor(src), b.cursor(src)
+	ca.once, cb.once = true, true
+	at := off
+	for at < end && !ca.done() && !cb.done() {
+		// The cursor that is behind, or on the bigger item, goes on first.
+		var err error
+		switch {
+		case ca.end() <= at:
+			err = ca.next()
+		case cb.end() <= at:
+			err = cb.next()
+		case ca.off == cb.off && ca.cur == cb.cur && ca.level == cb.level:
+			at = ca.end()
+		case ca.level > 0 && ca.level >= cb.level:
+			err = ca.enter()
+		case cb.level > 0:
+			err = cb.enter()
+		default:
+			to := min(ca.end(), cb.end(), end)
+			if ca.cur.data() || cb.cur.data() {
+				err = fn(at, to-at)
+			}
+			at = to
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if at < end {
+		return fn(at, end-at)
+	}
+	return nil
 }
 
 func (e extent) pieces(src *Source, fn func(Piece)) error {

@@ -62,7 +62,7 @@ type Journal struct {
 	sync   syncState
 	behind int64       // syncBehind
 	soon   atomic.Bool // a Sync will begin, see SyncSoon
-	recent recentReads
+	recent atomic.Pointer[checkedPayload]
 
 	damage struct {
 		sync.Mutex
@@ -108,7 +108,16 @@ func (j *Journal) Damage() []*DamageError {
 	return append([]*DamageError(nil), j.damage.list...)
 }
 
-func (j *Journal) skipped(e *DamageError) {
+// skip notes damage in a salvage, and returns it otherwise.
+func (j *Journal) skip(e *DamageError) error {
+	if !j.salvage {
+		return e
+	}
+	j.note(e)
+	return nil
+}
+
+func (j *Journal) note(e *DamageError) {
 	j.log.Error("journal: skipped what cannot be read", "err", e)
 	j.damage.Lock()
 	defer j.damage.Unlock()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -78,42 +77,6 @@ func mustReadOnly(t *testing.T, o Options) *Journal {
 	t.Helper()
 	o.ReadOnly, o.Salvage = true, true
 	return mustOpen(t, o)
-}
-
-// TestReadSpans: several records are read with one call, the headers between
-// them included, as content does with what lies close together.
-func TestReadSpans(t *testing.T) {
-	o := memOptions(vfstest.NewMem())
-	o.SegmentSize = 1 << 20
-	j := mustOpen(t, o)
-	rnd := rand.New(rand.NewPCG(5, 6))
-	var items []item
-	for i := range 400 {
-		it, err := appendItem(j, rnd, uint64(i), 900)
-		if err != nil {
-			t.Fatal(err)
-		}
-		items = append(items, it)
-	}
-	all := make([]byte, j.End())
-	f, err := o.FS.OpenFile(testDir+"/"+j.segments()[0].name, os.O_RDONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.ReadAt(all, 0); err != nil {
-		t.Fatal(err)
-	}
-	for range 2000 {
-		first := items[rnd.IntN(len(items))]
-		a, b := first.dataPos, items[rnd.IntN(len(items))].end
-		if a >= b {
-			continue
-		}
-		p := make([]byte, b-a)
-		if err := j.ReadAt(p, a, first.payloadPos()); err != nil || !bytes.Equal(p, all[a:b]) {
-			t.Fatalf("reading from %d to %d: %v", a, b, err)
-		}
-	}
 }
 
 func TestReadOnlyChangesNothing(t *testing.T) {

@@ -1,8 +1,11 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
+	"slices"
 )
 
 func crc(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
@@ -19,7 +22,7 @@ func crc(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byte, payloadPos int64) error) error {
 	end := j.end.Load()
 	if segs := j.segments(); j.salvage && len(segs) > 0 && from < segs[0].base {
-		j.skipped(&DamageError{Pos: from, Reason: fmt.Sprintf("the log begins at %d, and %d is needed", segs[0].base, from)})
+		_ = j.skip(&DamageError{Pos: from, Reason: fmt.Sprintf("the log begins at %d, and %d is needed", segs[0].base, from)})
 		from = segs[0].base
 	}
 	segs, err := j.hold(from, end)
@@ -34,10 +37,9 @@ func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byt
 	for {
 		r, h := sc.next()
 		if h != nil {
-			if !j.salvage {
-				return h.damage()
+			if err := j.skip(h.damage()); err != nil {
+				return err
 			}
-			j.skipped(h.damage())
 			sc.resync(h)
 			continue
 		}
@@ -61,7 +63,7 @@ func (j *Journal) hold(from, end int64) ([]*segment, error) {
 		if from == end && len(all) == 0 {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("%w: replay from %d, it holds %d to %d", ErrPosition, from, firstBase(all, end), end)
+		return nil, fmt.Errorf("%w: replay from %d, it holds %d bytes up to %d", ErrPosition, from, j.Size(), end)
 	}
 	held := make([]*segment, 0, len(all)-first)
 	for _, s := range all[first:] {
@@ -69,9 +71,7 @@ func (j *Journal) hold(from, end int64) ([]*segment, error) {
 			break
 		}
 		if !s.acquire() {
-			for _, h := range held {
-				_ = h.release() // only read from
-			}
+			drop(held)
 			return nil, fmt.Errorf("%w: replay from %d, which was dropped meanwhile", ErrPosition, from)
 		}
 		held = append(held, s)
@@ -79,9 +79,71 @@ func (j *Journal) hold(from, end int64) ([]*segment, error) {
 	return held, nil
 }
 
-func firstBase(segs []*segment, end int64) int64 {
+// Verify reads all of the log and calls fn for every place that cannot be read:
+// the error, whose Pos is where it begins, and the position at which the next
+// good record does.
+func (j *Journal) Verify(fn func(d *DamageError, end int64)) error {
+	segs, end := j.holdAll()
 	if len(segs) == 0 {
-		return end
+		return nil
 	}
-	return segs[0].base
+	defer drop(segs)
+	for i, s := range segs {
+		if !j.lost(s) {
+			continue
+		}
+		// It can be read as long as it is open, and is gone then.
+		stop := end
+		if i+1 < len(segs) {
+			stop = segs[i+1].base
+		}
+		fn((&hole{seg: s, pos: s.base, reason: "the segment's file is missing"}).damage(), stop)
+	}
+	sc := newScanner(segs, segs[0].base, end, false)
+	for {
+		r, h := sc.next()
+		if h == nil && r == nil {
+			return nil
+		}
+		if h != nil {
+			sc.resync(h)
+			fn(h.damage(), sc.pos)
+		}
+	}
+}
+
+// lost reports whether the file of a segment is gone, though the segment was not
+// dropped.
+func (j *Journal) lost(s *segment) bool {
+	_, err := j.disk.fs.Stat(j.disk.path(s.name))
+	return errors.Is(err, fs.ErrNotExist) && slices.Contains(j.segments(), s)
+}
+
+// holdAll returns all segments that have records, each with a reference for the
+// caller, and the end of the last.
+func (j *Journal) holdAll() (segs []*segment, end int64) {
+	for {
+		end = j.end.Load()
+		segs = j.segments()
+		if len(segs) == 0 || segs[0].base >= end {
+			return nil, end
+		}
+		if held, err := j.hold(segs[0].base, end); err == nil {
+			return held, end
+		}
+		// The first one was dropped meanwhile.
+	}
+}
+
+// sound reports that Verify finds nothing, and nothing was skipped.
+func (j *Journal) sound() bool {
+	sound := len(j.Damage()) == 0
+	err := j.Verify(func(*DamageError, int64) { sound = false })
+	return sound && err == nil
+}
+
+func drop(segs []*segment) {
+	for _, s := range segs {
+		_ = s.release() // only read from: closing it loses nothing
+	}
 }

@@ -1,6 +1,10 @@
 package journal
 
-import "bytes"
+import (
+	"bytes"
+	"errors"
+	"io"
+)
 
 // A record as it was read. The payload is good until the next one is read.
 type record struct {
@@ -172,4 +176,39 @@ func zeroBlocks(b []byte) int64 {
 		n += blockSize
 	}
 	return int64(n)
+}
+
+const windowSize = 256 << 10
+
+// A window reads a file forward through one buffer.
+type window struct {
+	r       io.ReaderAt
+	lenient bool // what the disk cannot read is taken for zeros
+	buf     []byte
+	start   int64 // offset of buf[0] in the file
+}
+
+// at returns the n bytes at off, fewer where the file ends. They are good until
+// the next call.
+func (w *window) at(off int64, n int) ([]byte, error) {
+	if off >= w.start && off+int64(n) <= w.start+int64(len(w.buf)) {
+		return w.buf[off-w.start:][:n], nil
+	}
+	size := max(n, windowSize)
+	if cap(w.buf) < size {
+		w.buf = make([]byte, size)
+	}
+	b := w.buf[:size]
+	k, err := w.r.ReadAt(b, off)
+	if err != nil && !errors.Is(err, io.EOF) && k < n {
+		if !w.lenient {
+			w.buf = w.buf[:0]
+			return nil, err
+		}
+		bad := b[k:max(n, min(k/blockSize*blockSize+blockSize, size))]
+		clear(bad)
+		k += len(bad)
+	}
+	w.buf, w.start = b[:k], off
+	return w.buf[:min(n, k)], nil
 }

@@ -15,9 +15,8 @@ import (
 
 const (
 	segmentSuffix = ".seg"
-	damagedSuffix = ".damaged" // set aside by a salvage
-	minSegment    = 1 << 20    // what is tried before a disk counts as full
-	urgentSegment = 64 << 10   // what is then taken for what gives space back
+	minSegment    = 1 << 20  // what is tried before a disk counts as full
+	urgentSegment = 64 << 10 // what is then taken for what gives space back
 	blockSize     = 4096
 )
 

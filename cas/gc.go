@@ -23,16 +23,15 @@ type collector struct {
 	limits  map[uint64]int64 // ends of the packs at the beginning; what lies behind is new
 	objects map[uint64]int64 // objects in them then
 
-	mu      sync.Mutex
-	marked  *locSet // named by mark
-	touched *locSet // found by a Put or Has; apart, for mark must still descend there
+	mu   sync.Mutex
+	keep locSet // named by mark, or found by a Put or Has
 }
 
-// keep adds an object that mark names and reports whether it is the first time.
-func (c *collector) keep(l loc) bool {
+// mark adds an object that mark names and reports whether it is the first time.
+func (c *collector) mark(l loc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.marked.add(l.place())
+	return c.keep.add(l.place())
 }
 
 func (c *collector) touch(l loc) {
@@ -41,28 +40,50 @@ func (c *collector) touch(l loc) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.touched.add(l.place())
+	c.keep.touch(l.place())
 }
 
 func (c *collector) kept(p place) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.marked.has(p) || c.touched.has(p)
+	return c.keep.has(p)
 }
 
 // count is the number of objects kept in a pack.
 func (c *collector) count(id uint64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	marked := c.marked.packs[id]
-	n := int64(len(marked))
-	for v := range c.touched.packs[id] {
-		if _, ok := marked[v]; !ok {
-			n++
-		}
-	}
-	return n
+	return int64(len(c.keep[id]))
 }
+
+// A locSet is an exact set of places of records. Records begin at multiples of
+// 64 bytes, so a place within a pack is a 32-bit number, and the set needs some ten
+// bytes for each. A Bloom filter would be smaller, but "seen before" must not be
+// wrong even once: what hangs below an object would stay unmarked.
+type locSet map[uint64]map[uint32]bool // false: touched only, so that mark still descends there
+
+// add reports whether the place was not added before.
+func (s locSet) add(p place) bool {
+	s.touch(p)
+	at := s[p.pack]
+	seen := at[p.number()]
+	at[p.number()] = true
+	return !seen
+}
+
+func (s locSet) touch(p place) {
+	if s[p.pack] == nil {
+		s[p.pack] = map[uint32]bool{}
+	}
+	s[p.pack][p.number()] = s[p.pack][p.number()]
+}
+
+func (s locSet) has(p place) bool {
+	_, ok := s[p.pack][p.number()]
+	return ok
+}
+
+func (p place) number() uint32 { return uint32(p.off / recordAlign) }
 
 // A Recording is a collection that is being prepared: what Put and Has
 // find or add stays from the moment that Record begins until Close. There is one at
@@ -175,7 +196,7 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(keep f
 		if err != nil && kerr == nil {
 			kerr = fmt.Errorf("look for object %s: %w", h, err)
 		}
-		return err == nil && (!ok || s.c.keep(l))
+		return err == nil && (!ok || s.c.mark(l))
 	})
 	if err == nil {
 		err = kerr
@@ -206,7 +227,7 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(keep f
 // startRecording notes where the packs end. It waits for Puts that are under
 // way: one that found its object before could otherwise return afterwards.
 func (s *Store) startRecording() *collector {
-	c := &collector{limits: map[uint64]int64{}, objects: map[uint64]int64{}, marked: newLocSet(), touched: newLocSet()}
+	c := &collector{limits: map[uint64]int64{}, objects: map[uint64]int64{}, keep: locSet{}}
 	s.gc.gate.Lock()
 	defer s.gc.gate.Unlock()
 	packs := s.packs.all()

@@ -163,8 +163,9 @@ func TestMovedObjectsAreDurableFirst(t *testing.T) {
 				wantObject(t, s, b)
 			}
 			verifyClean(t, s)
+			collectAllBut(t, s, keep)
 			if s.packs.get(packID(t, name)) != nil {
-				t.Error("a pack that was to be removed came back")
+				t.Error("a pack that was to be removed stays")
 			}
 			closeTest(t, s)
 		}

@@ -1,10 +1,12 @@
 package cas
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
@@ -14,31 +16,42 @@ import (
 // Errors: ErrNotFound; a *DamageError (errors.Is ErrDamaged) if what is on disk
 // is not the object; ErrClosed; an error of the disk.
 func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
-	if err := s.begin(false); err != nil {
+	err := s.locate(h, func(l loc) (err error) {
+		dst, err = s.read(h, l, dst)
+		return err
+	})
+	if err != nil {
 		return dst[:0], err
+	}
+	return dst, nil
+}
+
+// locate calls read with the place of an object, twice if need be: gc may move the
+// object meanwhile.
+func (s *Store) locate(h Hash, read func(l loc) error) error {
+	if err := s.begin(false); err != nil {
+		return err
 	}
 	defer s.life.done()
 	var last loc
 	for {
 		l, ok, err := s.index.find(h)
-		if err != nil {
-			return dst[:0], fmt.Errorf("get object %s: %w", h, err)
+		if err == nil && !ok {
+			err = ErrNotFound
 		}
-		if !ok {
-			return dst[:0], fmt.Errorf("get object %s: %w", h, ErrNotFound)
-		}
-		b, err := s.read(h, l, dst)
 		if err == nil {
-			return b, nil
-		}
-		// gc may have moved the object meanwhile.
-		if l.same(last) {
-			if !vfs.IsDamage(err) {
-				return dst[:0], fmt.Errorf("get object %s: %w", h, err)
+			if err = read(l); err == nil {
+				return nil
 			}
-			return dst[:0], s.damaged(h, l, err)
+			if !l.same(last) {
+				last = l
+				continue
+			}
+			if vfs.IsDamage(err) {
+				return s.damaged(h, l, err)
+			}
 		}
-		last = l
+		return fmt.Errorf("get object %s: %w", h, err)
 	}
 }
 
@@ -117,3 +130,15 @@ func (s *Store) damaged(h Hash, l loc, cause error) error {
 	}
 	return e
 }
+
+// An Absent error says of an object that it is not on this machine, but elsewhere.
+type Absent struct {
+	Hash Hash
+	// Fetch brings it here. It ends when ctx does.
+	Fetch func(ctx context.Context) error
+}
+
+func (a *Absent) Error() string { return "object " + a.Hash.String() + " is elsewhere" }
+
+// Unwrap gives it the kind of what is not damaged.
+func (a *Absent) Unwrap() error { return errs.Away }

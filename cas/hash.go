@@ -3,6 +3,7 @@ package cas
 import (
 	"encoding/hex"
 	"fmt"
+	"math/bits"
 	"sync"
 
 	"lukechampine.com/blake3/guts"
@@ -17,34 +18,27 @@ const groupSize = guts.MaxSIMD * guts.ChunkSize
 var groups = sync.Pool{New: func() any { return new([groupSize]byte) }}
 
 // Sum returns the hash of b. It stays on one processor: blake3.Sum256 starts a
-// goroutine for every 16 KiB, which costs more than hashing them, and those who hash
-// much do so on all processors anyway.
-func Sum(b []byte) Hash {
-	if len(b) <= groupSize {
-		return rootOf(lastGroup(b, 0))
-	}
-	var stack [48][8]uint32 // roots of whole subtrees, ever smaller ones
-	top := 0
-	n := uint64(0) // groups so far; its bits tell which subtrees are on the stack
-	for ; len(b) > groupSize; b = b[groupSize:] {
-		cv := guts.ChainingValue(guts.CompressBuffer((*[groupSize]byte)(b), groupSize, &guts.IV, n*guts.MaxSIMD, 0))
-		for i := n; i&1 == 1; i >>= 1 {
-			top--
-			cv = parent(stack[top], cv)
-		}
-		stack[top] = cv
-		top++
-		n++
-	}
-	node := lastGroup(b, n*guts.MaxSIMD)
-	for top--; top >= 0; top-- {
-		node = guts.ParentNode(stack[top], guts.ChainingValue(node), &guts.IV, 0)
-	}
-	return rootOf(node)
+// goroutine for every 16 KiB, which costs more than hashing them, and callers that hash
+// much do so on all processors.
+func Sum(b []byte) (h Hash) {
+	n := subtree(b, 0)
+	n.Flags |= guts.FlagRoot
+	out := guts.WordsToBytes(guts.CompressNode(n))
+	copy(h[:], out[:])
+	return h
 }
 
-func parent(left, right [8]uint32) [8]uint32 {
-	return guts.ChainingValue(guts.ParentNode(left, right, &guts.IV, 0))
+// subtree returns the root of the tree over b, before which there are so many chunks.
+// The left half of a tree is as many whole groups as the largest power of two that
+// leaves something for the right one.
+func subtree(b []byte, chunks uint64) guts.Node {
+	if len(b) <= groupSize {
+		return lastGroup(b, chunks)
+	}
+	half := groupSize << (bits.Len(uint(len(b)-1)/groupSize) - 1)
+	left := guts.ChainingValue(subtree(b[:half], chunks))
+	right := guts.ChainingValue(subtree(b[half:], chunks+uint64(half/guts.ChunkSize)))
+	return guts.ParentNode(left, right, &guts.IV, 0)
 }
 
 // lastGroup hashes at most groupSize bytes, before which there are so many chunks.
@@ -58,13 +52,6 @@ func lastGroup(b []byte, chunks uint64) guts.Node {
 	buf := groups.Get().(*[groupSize]byte)
 	defer groups.Put(buf)
 	return guts.CompressBuffer(buf, copy(buf[:], b), &guts.IV, chunks, 0)
-}
-
-func rootOf(n guts.Node) (h Hash) {
-	n.Flags |= guts.FlagRoot
-	out := guts.WordsToBytes(guts.CompressNode(n))
-	copy(h[:], out[:])
-	return h
 }
 
 // ParseHash reads the 64 hexadecimal digits that String writes.

@@ -36,8 +36,18 @@ func (s Counting) Put(k Kind, b []byte) (Hash, error) {
 }
 
 // put returns how many bytes the record has, too: 0 if none was made. With apart one is
-// made in any case.
+// made in any case. Of several Puts of one object one writes, and the others wait for it.
 func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
+	if k != KindData && k != KindTree {
+		return h, 0, fmt.Errorf("put object: unknown kind %d", k)
+	}
+	if len(b) > MaxObject {
+		return h, 0, fmt.Errorf("put object: %d bytes are more than the %d allowed", len(b), MaxObject)
+	}
+	if err := s.begin(true); err != nil {
+		return h, 0, err
+	}
+	defer s.life.done()
 	h = Sum(b)
 	var hdr *header
 	var rec *[]byte
@@ -48,72 +58,62 @@ func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 	if apart {
 		build()
 	}
-	err = s.enlist(k, h, b, func() error {
-		if rec == nil {
-			build()
-		}
-		_, err := s.appendObject(hdr, *rec, nil)
-		return err
+	s.gc.gate.RLock()
+	defer s.gc.gate.RUnlock()
+	_, err, _ = s.puts.Do(string(h[:]), func() (any, error) {
+		return nil, guard.Do(func() error {
+			if s.present(h) {
+				return nil
+			}
+			if rec == nil {
+				build()
+			}
+			_, err := s.appendObject(hdr, *rec, nil)
+			return err
+		})
 	})
 	if rec != nil {
 		s.codec.release(rec)
 	}
-	return h, n, err
-}
-
-// enlist has an object written unless it is there. Of several that would write the
-// same object one does, and the others wait for it.
-func (s *Store) enlist(k Kind, h Hash, b []byte, write func() error) (err error) {
-	if k != KindData && k != KindTree {
-		return fmt.Errorf("put object: unknown kind %d", k)
-	}
-	if len(b) > MaxObject {
-		return fmt.Errorf("put object: %d bytes are more than the %d allowed", len(b), MaxObject)
-	}
-	if err := s.begin(true); err != nil {
-		return err
-	}
-	defer s.life.done()
-	s.gc.gate.RLock()
-	defer s.gc.gate.RUnlock()
-	_, err, _ = s.puts.Do(string(h[:]), func() (any, error) {
-		return nil, guard.Do(func() (err error) { // others wait for this call
-			if !s.present(h) {
-				err = write()
-			}
-			return err
-		})
-	})
 	if err == nil {
 		err = s.index.flushFull()
 	}
 	if err != nil {
-		return fmt.Errorf("put object %s: %w", h, err)
+		return h, n, fmt.Errorf("put object %s: %w", h, err)
 	}
-	return nil
+	return h, n, nil
 }
 
-// present reports whether an object need not be stored, and keeps it from a
-// collection. The gate is held.
+// present reports whether an object need not be stored.
 func (s *Store) present(h Hash) bool {
-	l, ok, err := s.index.find(h)
+	here, err := s.has(h, true)
 	if err != nil {
 		// It is in doubt, not in the way: storing it again costs some space.
 		s.log.Error("index lookup failed, object is stored again", "object", h, "err", err, guard.Stack(err))
-		return false
+	}
+	return here
+}
+
+// has reports whether Get would find an object, and keeps it from a collection. With
+// forget, one that cannot be used is taken out of the figures. The gate is held.
+func (s *Store) has(h Hash, forget bool) (bool, error) {
+	l, ok, err := s.index.find(h)
+	if err != nil || !ok {
+		return false, err
 	}
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
-	if !ok {
-		return false
-	}
 	if s.usable(h, l) {
-		s.touch(l)
-		return true
+		if s.gc.current != nil {
+			s.gc.current.touch(l)
+		}
+		return true, nil
 	}
-	s.index.uncount(l)
-	delete(s.index.bad, h)
-	return false
+	if forget {
+		s.index.uncount(l)
+		delete(s.index.bad, h)
+	}
+	return false, nil
 }
 
 // usable reports whether an object that is there need not be stored again: it was
@@ -126,13 +126,6 @@ func (s *Store) usable(h Hash, l loc) bool {
 	return p != nil && l.off+l.size() <= p.end
 }
 
-// touch keeps an object from a collection that is under way. The gate is held.
-func (s *Store) touch(l loc) {
-	if s.gc.current != nil {
-		s.gc.current.touch(l)
-	}
-}
-
 // Has reports whether Get would find the object. An object known to be damaged is
 // not there, so that it gets stored again.
 func (s *Store) Has(h Hash) (bool, error) {
@@ -142,18 +135,9 @@ func (s *Store) Has(h Hash) (bool, error) {
 	defer s.life.done()
 	s.gc.gate.RLock()
 	defer s.gc.gate.RUnlock()
-	l, ok, err := s.index.find(h)
+	here, err := s.has(h, false)
 	if err != nil {
 		return false, fmt.Errorf("look for object %s: %w", h, err)
 	}
-	if !ok {
-		return false, nil
-	}
-	s.index.mu.Lock()
-	defer s.index.mu.Unlock()
-	if !s.usable(h, l) {
-		return false, nil
-	}
-	s.touch(l)
-	return true, nil
+	return here, nil
 }

@@ -82,7 +82,7 @@ func TestRecordsOfAnotherPlaceAreNoRecords(t *testing.T) {
 }
 
 func TestLocSet(t *testing.T) {
-	s := newLocSet()
+	s := locSet{}
 	for i := int64(1); i < 20_000; i++ {
 		p := place{uint64(i % 3), i * i % 100_003 * recordAlign}
 		if s.has(p) == s.add(p) {

@@ -55,7 +55,7 @@ func (s *recovery) placePacks(infos map[uint64]packInfo) error {
 	for _, p := range s.packs.all() {
 		i, known := infos[p.id]
 		begun := !known && p.size <= packHeaderSize && p.sealed // and interrupted before its header was on disk
-		if (begun || i.state == packDoomed) && !s.o.ReadOnly {
+		if begun && !s.o.ReadOnly {
 			if err := s.packs.remove(p); err != nil {
 				return err
 			}
@@ -77,7 +77,7 @@ func (s *recovery) placePacks(infos map[uint64]packInfo) error {
 	for id, i := range infos {
 		switch {
 		case s.packs.get(id) != nil:
-		case i.state == packDoomed:
+		case i.objects == 0: // gc was interrupted
 			b.delete(packKey(id))
 		default:
 			s.log.Error("pack is missing; verify tells what was in it", "pack", packName(id))

@@ -17,27 +17,12 @@ type Stored struct {
 
 // Stored returns an object without expanding it. What the disk returns is compared
 // with the record's checksum. Errors are those of Get.
-func (s *Store) Stored(h Hash) (Stored, error) {
-	if err := s.begin(false); err != nil {
-		return Stored{}, err
-	}
-	defer s.life.done()
-	for tries := 0; ; tries++ {
-		l, ok, err := s.index.find(h)
-		if err != nil || !ok {
-			if !ok && err == nil {
-				err = ErrNotFound
-			}
-			return Stored{}, fmt.Errorf("get object %s: %w", h, err)
-		}
-		rec, err := s.readStored(h, l)
-		if err == nil {
-			return rec, nil
-		}
-		if tries > 0 { // gc may have moved the object the first time
-			return Stored{}, s.damaged(h, l, err)
-		}
-	}
+func (s *Store) Stored(h Hash) (rec Stored, err error) {
+	err = s.locate(h, func(l loc) (err error) {
+		rec, err = s.readStored(h, l)
+		return err
+	})
+	return rec, err
 }
 
 func (s *Store) readStored(h Hash, l loc) (Stored, error) {

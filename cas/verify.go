@@ -26,7 +26,7 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, bad func(Damage)) (
 		return VerifyResult{}, fmt.Errorf("verify: %w", err)
 	}
 	defer s.gc.running.Release(1)
-	v := &verifier{s: s, o: o, bad: bad, good: newLocSet(), reported: map[Hash]struct{}{}, limits: map[uint64]int64{}}
+	v := &verifier{s: s, o: o, bad: bad, good: locSet{}, reported: map[Hash]struct{}{}, limits: map[uint64]int64{}}
 	if err := v.run(ctx); err != nil {
 		return v.res, fmt.Errorf("verify: %w", err)
 	}
@@ -38,7 +38,7 @@ type verifier struct {
 	o        VerifyOptions
 	bad      func(Damage)
 	res      VerifyResult
-	good     *locSet           // records that are as they should be
+	good     locSet            // records that are as they should be
 	reported map[Hash]struct{} // objects already named as damaged
 	limits   map[uint64]int64  // how far each pack was read
 	total    int64

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/actors"
@@ -53,12 +54,13 @@ type OpenInterval struct {
 // Open returns an interval with its states. Close it.
 func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 	s := ss.w.store
-	o := &OpenInterval{Interval: i, store: s.core}
+	o := newOpenInterval(s.core)
+	o.Interval = i
 	var sets changes
 	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
 		from, ok := s.cat.snaps[i.From.View]
 		if !ok {
-			return gone(i.From)
+			return removedMeanwhile(i.From)
 		}
 		if o.Before, err = s.cat.stateOf(from); err != nil {
 			return err
@@ -70,7 +72,7 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 		}
 		to, ok := s.cat.snaps[i.To.View]
 		if !ok {
-			return gone(i.To)
+			return removedMeanwhile(i.To)
 		}
 		sets = to.changes
 		o.After, err = s.cat.stateOf(to)
@@ -80,11 +82,23 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 		return nil, err
 	}
 	o.close = []func(){s.Hold(o.Before), s.Hold(o.After)}
-	if o.Set, err = s.union(sets); err != nil {
-		o.Close()
-		return nil, err
+	o.Set = s.union(sets)
+	if i.Now() { // so that who asks often makes no long list
+		s.alter(func(tx *live.Tx) { tx.JoinActors(ss.w.view, sets.sets, actors.Union(sets.sets...)) })
 	}
 	return o, nil
+}
+
+func newOpenInterval(s *core) *OpenInterval {
+	o := &OpenInterval{store: s}
+	for side := range o.moved {
+		o.moved[side], o.resolved[side] = make(map[uint64][]string), make(map[*tree.Path][]string)
+	}
+	return o
+}
+
+func removedMeanwhile(i Info) error {
+	return fmt.Errorf("%w: snapshot %s was removed meanwhile", ErrNotFound, i.Name)
 }
 
 // Close lets the states go.
@@ -104,37 +118,43 @@ type ChangedBy struct {
 // Changes calls fn for each path that differs, as tree.Diff does. Directories of which only
 // the times differ are left out.
 func (o *OpenInterval) Changes(ctx context.Context, d tree.DiffOptions, fn func(ChangedBy) error) error {
-	for i := range o.moved {
-		o.moved[i], o.resolved[i] = make(map[uint64][]string), make(map[*tree.Path][]string)
-	}
 	return tree.Diff(ctx, o.store.src, o.Before, o.After, d, func(c tree.Change) error {
 		if step := live.StepOf(c); steps.Trivial(&step) {
 			return nil
 		}
-		var by []string
-		for side, n := range [2]*tree.Inode{c.A, c.B} {
-			if n == nil {
-				continue
-			}
-			by = append(by, o.Set.Of(n.Ino)...)
-			if c.Path == nil {
-				continue
-			}
-			moved, err := o.movedWith(side, c.Path.Dir)
-			if err != nil {
-				return err
-			}
-			by = append(by, moved...)
-		}
-		if len(by) == 0 {
-			by = o.Set.Rest()
+		s := live.StepOf(c)
+		by, err := o.actorsOf(&s)
+		if err != nil {
+			return err
 		}
 		if len(by) == 0 {
 			by = []string{actors.Unknown}
 		}
-		slices.Sort(by)
-		return fn(ChangedBy{c, slices.Compact(by)})
+		return fn(ChangedBy{c, by})
 	})
+}
+
+// actorsOf returns the actors of a step, in order; none if nothing is known.
+func (o *OpenInterval) actorsOf(s *live.Step) (by []string, err error) {
+	for side, ino := range [2]uint64{s.A, s.B} {
+		if ino == 0 {
+			continue
+		}
+		by = append(by, o.Set.Of(ino)...)
+		if s.Path == nil {
+			continue
+		}
+		moved, err := o.movedWith(side, s.Path.Dir)
+		if err != nil {
+			return nil, err
+		}
+		by = append(by, moved...)
+	}
+	if len(by) == 0 {
+		by = o.Set.Rest()
+	}
+	slices.Sort(by)
+	return slices.Compact(by), nil
 }
 
 // movedWith returns the actors that moved the directory at a path, or one above it: they
@@ -146,11 +166,13 @@ func (o *OpenInterval) movedWith(side int, dir *tree.Path) ([]string, error) {
 	if by, ok := o.resolved[side][dir]; ok {
 		return by, nil
 	}
+	var by []string
 	n, err := [2]*tree.State{o.Before, o.After}[side].Resolve(o.store.src, dir.String())
-	if err != nil {
-		return nil, err
+	if err == nil {
+		by, err = o.movesOf(side, n, 0)
+	} else if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
+		err = nil // of a merge into another tree
 	}
-	by, err := o.movesOf(side, n, 0)
 	o.resolved[side][dir] = by
 	return by, err
 }

@@ -1,44 +1,310 @@
 package snapshot
 
 import (
-	"fmt"
+	"slices"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// changes are which inodes which actors changed in an interval: the objects of sets, and
-// sets that are not stored yet.
+const (
+	// maxStored is how many objects the changes of an interval have after a checkpoint.
+	maxStored = 16
+	// maxKept is how many bytes the sets of a workspace take in memory after a checkpoint.
+	// Of what is only on disk an actor changes more without a snapshot before.
+	maxKept = 1 << 20
+)
+
+// changes are which inodes which actors changed in an interval: objects of sets, and sets
+// that are not stored yet.
 type changes struct {
+	names  []string // of the actors, in order
 	stored []cas.Hash
 	sets   []*actors.Set
 }
 
-func gone(i Info) error {
-	return fmt.Errorf("%w: snapshot %s was removed meanwhile", ErrNotFound, i.Name)
+// take adds the changes of another interval.
+func (c *changes) take(o changes) {
+	c.names = joinNames(c.names, o.names)
+	for _, h := range o.stored {
+		if !slices.Contains(c.stored, h) {
+			c.stored = append(slices.Clip(c.stored), h)
+		}
+	}
+	c.sets = append(slices.Clip(c.sets), o.sets...)
+}
+
+func joinNames(a, b []string) []string {
+	if len(b) == 0 {
+		return a
+	}
+	out := slices.Concat(a, b)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// storedChanges are those of a record of the catalogue.
+func storedChanges(names, stored []string) (changes, error) {
+	c := changes{names: names}
+	for _, s := range stored {
+		h, err := cas.ParseHash(s)
+		if err != nil {
+			return c, err
+		}
+		c.stored = append(c.stored, h)
+	}
+	return c, nil
+}
+
+func hashStrings(hashes []cas.Hash) []string {
+	var out []string
+	for _, h := range hashes {
+		out = append(out, h.String())
+	}
+	return out
+}
+
+// changesOf returns changes that are in memory.
+func changesOf(sets []*actors.Set) changes {
+	c := changes{sets: sets}
+	for _, s := range sets {
+		c.names = joinNames(c.names, s.Actors())
+	}
+	return c
 }
 
 // presentChanges are those since the newest snapshot. The lock is held.
-func (w *Workspace) presentChanges(tx *live.Tx) changes { return changes{} }
+func (w *Workspace) presentChanges(tx *live.Tx) changes {
+	c := w.early
+	c.take(changesOf(tx.Actors(w.view)))
+	return c
+}
 
 // presentActors are those that changed anything since the newest snapshot. The lock is
 // held at least for reading.
-func (w *Workspace) presentActors(tx *live.Tx) []string { return nil }
+func (w *Workspace) presentActors(tx *live.Tx) []string {
+	return joinNames(w.early.names, tx.ActorNames(w.view))
+}
 
-// union loads sets and joins them.
-func (s *core) union(c changes) (*actors.Set, error) {
+// endInterval returns the changes since the newest snapshot, for the next one. The lock is
+// held.
+func (w *Workspace) endInterval(tx *live.Tx) changes {
+	c := w.early
+	c.take(changesOf(tx.NextInterval(w.view)))
+	w.early, w.joined, w.joinedID = changes{}, nil, cas.Hash{}
+	return c
+}
+
+// allChanges are those since the workspace began. The lock is held.
+func (w *Workspace) allChanges(tx *live.Tx) changes {
+	c := w.presentChanges(tx)
+	for _, sn := range w.snaps {
+		if sn.Past() {
+			c.take(sn.changes)
+		}
+	}
+	return c
+}
+
+// everChanged is allChanges without the lock.
+func (w *Workspace) everChanged() (c changes) {
+	w.store.alter(func(tx *live.Tx) { c = w.allChanges(tx) })
+	return c
+}
+
+// union loads sets and joins them. What cannot be read any more is by actors.Unknown: no
+// tree is lost with it.
+func (s *core) union(c changes) *actors.Set {
 	all := actors.Union(c.sets...)
 	for _, h := range c.stored {
-		b, err := s.objects.Get(h, nil)
+		set, err := s.loadSet(h)
 		if err != nil {
-			return nil, fmt.Errorf("the actors of an interval: %w", err)
-		}
-		set, err := actors.Decode(b)
-		if err != nil {
-			return nil, fmt.Errorf("the actors of an interval: object %s: %w", h, err)
+			s.logger.Warn("the actors of an interval cannot be read", "object", h, "err", err)
+			all.AddRest(actors.Unknown)
+			continue
 		}
 		all.Merge(set)
 	}
-	return all, nil
+	return all
+}
+
+func (s *core) loadSet(h cas.Hash) (*actors.Set, error) {
+	b, err := s.objects.Get(h, nil)
+	if err != nil {
+		return nil, err
+	}
+	return actors.Decode(b)
+}
+
+// passOn gives the changes of snapshots that are to be removed to the next newer one of
+// their workspace, or to the present. The lock is held.
+func (c *catalogue) passOn(gone []*snap) {
+	going, first := make(map[*snap]bool), make(map[uint32]uint64)
+	for _, sn := range gone {
+		if !sn.Past() {
+			continue
+		}
+		going[sn] = true
+		if seq, ok := first[sn.ws]; !ok || sn.Seq < seq {
+			first[sn.ws] = sn.Seq
+		}
+	}
+	for view, seq := range first {
+		w, ok := c.workspaces[view]
+		if !ok {
+			continue
+		}
+		var heir *snap
+		for _, sn := range slices.Backward(w.snaps) {
+			switch {
+			case sn.Seq < seq:
+			case !sn.Past(), going[sn] && len(sn.changes.names) == 0:
+			case going[sn] && heir == nil:
+				w.early.take(sn.changes)
+			case going[sn]:
+				heir.changes.take(sn.changes)
+				heir.Actors = heir.changes.names
+				c.touchSnap(heir.View)
+			default:
+				heir = sn
+			}
+			if sn.Seq <= seq {
+				break
+			}
+		}
+	}
+}
+
+// storeChanges writes the sets of a snapshot as one object, and joins objects if there are
+// many. The caller is in gc.puts.
+func (s *core) storeChanges(sn *snap) error {
+	var was changes
+	s.look(func(*live.Tx) { was = sn.changes })
+	if len(was.sets) == 0 && len(was.stored) <= maxStored {
+		return nil
+	}
+	if len(was.stored) <= maxStored {
+		was.stored = nil
+	}
+	h, err := s.putSet(s.union(was))
+	if err != nil {
+		return err
+	}
+	s.alter(func(*live.Tx) {
+		c := &sn.changes
+		n, m := len(was.stored), len(was.sets)
+		if len(c.stored) < n || len(c.sets) < m || !slices.Equal(c.stored[:n], was.stored) || !slices.Equal(c.sets[:m], was.sets) {
+			return // stored meanwhile
+		}
+		stored := slices.Clone(c.stored[n:])
+		if !h.IsZero() && !slices.Contains(stored, h) {
+			stored = append(stored, h)
+		}
+		c.stored, c.sets = stored, slices.Clone(c.sets[m:])
+	})
+	return nil
+}
+
+// actorSets are the objects of the sets of a snapshot.
+func (s *Store) actorSets(view uint32) (stored []cas.Hash, err error) {
+	defer s.gc.puts.Enter()()
+	var sn *snap
+	s.look(func(*live.Tx) { sn = s.cat.snaps[view] })
+	if sn == nil {
+		return nil, nil
+	}
+	if err := s.storeChanges(sn); err != nil {
+		return nil, err
+	}
+	s.look(func(*live.Tx) { stored = sn.changes.stored })
+	return stored, nil
+}
+
+// putSet writes the object of a set, none of an empty one.
+func (s *core) putSet(set *actors.Set) (cas.Hash, error) {
+	if set.Empty() {
+		return cas.Hash{}, nil
+	}
+	return s.cas.Put(cas.KindTree, set.Encode())
+}
+
+// storeActors writes the sets of all snapshots and workspaces of a checkpoint. The caller
+// is in gc.puts.
+func (p *checkpointer) storeActors(c *checkpoint) error {
+	for _, sn := range sortedSnaps(c.snaps) {
+		if err := p.storeChanges(sn); err != nil {
+			return err
+		}
+	}
+	for view, was := range c.actors {
+		if len(was.sets) == 0 {
+			continue
+		}
+		w := was.workspace
+		set, h := was.sets[0], was.joinedID
+		if len(was.sets) > 1 || set != was.joined {
+			var err error
+			set = actors.Union(was.sets...)
+			if h, err = p.putSet(set); err != nil {
+				return err
+			}
+		}
+		if h.IsZero() {
+			continue
+		}
+		r := c.workspaces[view]
+		if !slices.Contains(r.ActorSets, h.String()) {
+			r.ActorSets = append(slices.Clip(r.ActorSets), h.String())
+		}
+		r.Actors = joinNames(r.Actors, set.Actors())
+		c.workspaces[view] = r
+		p.alter(func(tx *live.Tx) {
+			kept := set
+			if set.Size() > maxKept {
+				kept = nil
+			}
+			if !tx.JoinActors(view, was.sets, kept) {
+				return // there is a snapshot meanwhile
+			}
+			if w.joined, w.joinedID = kept, h; kept == nil {
+				w.early.take(changes{names: set.Actors(), stored: []cas.Hash{h}})
+			}
+		})
+	}
+	return nil
+}
+
+// storedSets are the objects of sets that snapshots and workspaces in memory refer to. The
+// lock is held.
+func (c *catalogue) storedSets() (out []cas.Hash) {
+	for _, sn := range c.snaps {
+		out = append(out, sn.changes.stored...)
+	}
+	for _, w := range c.workspaces {
+		out = append(append(out, w.early.stored...), w.joinedID)
+	}
+	return slices.DeleteFunc(out, cas.Hash.IsZero)
+}
+
+// between takes a snapshot before an actor changes what another one changed.
+func (c *catalogue) between(tx *live.Tx, view uint32, by string) error {
+	w, ok := c.workspaces[view]
+	if !ok {
+		return nil
+	}
+	limit := c.workspaces[live.MainView].policy.Forks.Snapshots
+	if w.fork && limit > 0 && len(w.snaps) >= limit/2 {
+		return nil // the rest is for those that somebody asks for
+	}
+	r, err := w.Snapshots().newSnapshot(tx, CaptureOptions{Kind: KindActor, Message: "before a change by " + by})
+	if err != nil {
+		return err
+	}
+	if err := c.commit(tx, recCapture, &captureRecord{r}); err != nil {
+		return err
+	}
+	c.keep.captured = append(c.keep.captured, Event{Workspace: view, Action: "captured", From: r.Name})
+	c.keep.signal.Up()
+	return nil
 }

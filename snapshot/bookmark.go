@@ -19,7 +19,7 @@ func (w *Workspace) Bookmark() error {
 		if err != nil {
 			return err
 		}
-		r := storedSnapshot{view, w.view, Info{Name: "before", Kind: KindAuto, Created: s.opt.Now()}}
+		r := storedSnapshot{View: view, WS: w.view, Info: Info{Name: "before", Kind: KindAuto, Created: s.opt.Now()}}
 		if st, ok := tx.State(w.view); ok {
 			r.Files, r.Bytes = st.Inodes-1, st.Bytes
 		}

@@ -137,10 +137,10 @@ func (ss Snapshots) describe(tx *live.Tx, o CaptureOptions) (storedSnapshot, err
 	if !ok {
 		return storedSnapshot{}, errs.Stale
 	}
-	r := storedSnapshot{view, ss.w.view, Info{
+	r := storedSnapshot{View: view, WS: ss.w.view, Info: Info{
 		Name: o.Name, Seq: ss.w.nextSeq, Parent: ss.w.head, Kind: o.Kind, Message: o.Message, Labels: o.Labels,
 		Created: ss.w.store.opt.Now(), Expires: o.Expires, UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command,
-		Files: st.Inodes - 1, Bytes: st.Bytes, Pinned: o.Pinned,
+		Files: st.Inodes - 1, Bytes: st.Bytes, Pinned: o.Pinned, Actors: ss.w.presentActors(tx),
 	}}
 	if r.Name == "" {
 		r.Name = fmt.Sprintf("cp-%d", r.Seq)
@@ -167,7 +167,12 @@ func (r *captureRecord) apply(c *catalogue, tx *live.Tx) error {
 	}
 	w.head = r.Name
 	w.at = tx.Changed(w.view)
-	return c.keepState(r.storedSnapshot, st)
+	changed := w.endInterval(tx)
+	if err := c.keepState(r.storedSnapshot, st); err != nil {
+		return err
+	}
+	c.snaps[r.View].changes = changed
+	return nil
 }
 
 // WaitSealed waits until a snapshot has its id. Everything acknowledged before
@@ -257,6 +262,7 @@ func (r *deleteRecord) apply(c *catalogue, _ *live.Tx) error {
 		}
 	}
 	if len(gone) > 0 {
+		c.passOn(gone)
 		c.remove(gone...)
 		c.gc.remove()
 	}
@@ -328,7 +334,7 @@ func (ss Snapshots) Amend(name string, fn func(*Info)) error {
 		i := sn.Info
 		fn(&i)
 		i.Name, i.Seq, i.ID, i.View = sn.Name, sn.Seq, sn.ID, sn.View
-		return s.commit(tx, recAmend, &amendRecord{i.stored(sn.ws)})
+		return s.commit(tx, recAmend, &amendRecord{storedSnapshot{View: sn.View, WS: sn.ws, Info: i}})
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/loops"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -136,10 +137,19 @@ type checkpoint struct {
 	states     map[uint32]*tree.State
 	workspaces map[uint32]storedWorkspace
 	snaps      map[uint32]*snap
+	actors     map[uint32]frozenActors
 	dirty      dirty
 	roots      int   // of journalRoots
 	changes    int64 // by restores and promotions before it
 	floor      int64 // lowest position of bytes that records after it may refer to
+}
+
+// frozenActors are the sets of a workspace's present interval.
+type frozenActors struct {
+	workspace *Workspace
+	sets      []*actors.Set
+	joined    *actors.Set // Workspace.joined
+	joinedID  cas.Hash
 }
 
 // Checkpoint seals everything as it is now, commits it with the catalogue,
@@ -198,6 +208,7 @@ func (p *checkpointer) freezeAll(tx *live.Tx) (*checkpoint, error) {
 		states:     make(map[uint32]*tree.State),
 		workspaces: make(map[uint32]storedWorkspace),
 		snaps:      make(map[uint32]*snap),
+		actors:     make(map[uint32]frozenActors),
 		roots:      len(p.cat.journalRoots),
 		changes:    p.changes.Load(),
 		floor:      tx.Unjournaled(),
@@ -209,7 +220,9 @@ func (p *checkpointer) freezeAll(tx *live.Tx) (*checkpoint, error) {
 		}
 		c.states[id] = st
 		c.workspaces[id] = w.stored(st)
+		c.actors[id] = frozenActors{w, tx.Actors(id), w.joined, w.joinedID}
 	}
+	tx.ForgetActor()
 	return c, nil
 }
 
@@ -263,6 +276,9 @@ func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
 	if err := p.sealPresent(ctx, c); err != nil {
 		return err
 	}
+	if err := p.storeActors(c); err != nil {
+		return err
+	}
 	c.at.Incomplete = p.salvage.incomplete.Load() // a seal may have found out
 	ops, err := p.metaOps(c)
 	if err != nil {
@@ -284,7 +300,7 @@ func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
 	}
 	p.look(func(*live.Tx) {
 		for view, sn := range c.snaps {
-			values[snapKey(view)] = sn.stored(sn.ws)
+			values[snapKey(view)] = sn.stored()
 		}
 	})
 	var ops []cas.MetaOp

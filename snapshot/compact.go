@@ -84,7 +84,12 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 			return err
 		}
 		r.ID, r.Files, r.Bytes, r.Parent = id.String(), st.Inodes-1, st.Bytes, ""
-		if err := s.commit(tx, recPull, &pullRecord{r, highest + 1}); err != nil {
+		r.Actors = nil
+		made := pullRecord{Snapshot: r, NextIno: highest + 1}
+		for _, sn := range snaps {
+			made.Of = append(made.Of, sn.View)
+		}
+		if err := s.commit(tx, recPull, &made); err != nil {
 			return err
 		}
 		out.Info = s.cat.snaps[r.View].Info

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -23,9 +24,16 @@ type editRecord struct {
 	State   string `json:"state,omitempty"` // the id of the workspace's state from then on
 	NextIno uint64 `json:"next_ino,omitempty"`
 
+	// Actors is the set of the actors that changed what the edit changed.
+	Actors []byte `json:"actors,omitempty"`
+
 	// Restored is the view of the snapshot that the whole workspace was restored to.
 	Restored uint32 `json:"restored,omitempty"`
 }
+
+// maxActors is how many bytes the set of a record has. Beyond it each actor of the edit
+// changed everything.
+const maxActors = 4 << 20
 
 // outcome is what a restore or a merge has done.
 type outcome[R any] struct {
@@ -54,7 +62,14 @@ func (s *Store) graft(ctx context.Context, e *live.Edit, r *editRecord, steps []
 // grafted fills the record of an edit in, and returns when all that it refers to but for
 // the journal is on disk.
 func (s *Store) grafted(e *live.Edit, r *editRecord) error {
-	r.Steps, r.Depth = e.Steps(), e.Depth()
+	r.Steps, r.Depth, r.Actors = e.Steps(), e.Depth(), e.Actors().Encode()
+	if len(r.Actors) > maxActors {
+		var rest actors.Set
+		for _, by := range e.Actors().Actors() {
+			rest.AddRest(by)
+		}
+		r.Actors = rest.Encode()
+	}
 	if r.State == "" {
 		return nil
 	}
@@ -114,6 +129,13 @@ func (r *editRecord) apply(c *catalogue, tx *live.Tx) error {
 	}
 	if err != nil {
 		return err
+	}
+	if len(r.Actors) > 0 {
+		set, err := actors.Decode(r.Actors)
+		if err != nil {
+			return err
+		}
+		e.SetActors(set)
 	}
 	_, err = c.finishEdit(tx, w, e, r)
 	return err

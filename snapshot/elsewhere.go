@@ -57,7 +57,7 @@ func (s opening) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State
 	}
 	r := pulled(info, start.ID, st)
 	r.View, r.WS, r.Seq = view, w.view, w.nextSeq
-	return st, (&pullRecord{r, highest + 1}).apply(s.cat, tx)
+	return st, (&pullRecord{Snapshot: r, NextIno: highest + 1}).apply(s.cat, tx)
 }
 
 // pulled is the record of a snapshot that was made elsewhere.
@@ -71,6 +71,8 @@ func pulled(i Info, id cas.Hash, st *tree.State) storedSnapshot {
 type pullRecord struct {
 	Snapshot storedSnapshot `json:"snapshot"`
 	NextIno  uint64         `json:"next_ino"`
+	// Of are the views of the snapshots that it was made of.
+	Of []uint32 `json:"of,omitempty"`
 }
 
 // Pulled makes a snapshot of which all objects are in the store, on disk, or
@@ -83,7 +85,7 @@ func (rs Remotes) Pulled(i Info, id cas.Hash, c live.Caller) (Info, error) {
 		return Info{}, err
 	}
 	r := pulled(i, id, st)
-	r.UID, r.PID = c.UID, c.PID
+	r.UID, r.PID, r.Actors, r.ActorSets = c.UID, c.PID, i.Actors, i.ActorSets
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		if err := rs.mayPull(i); err != nil {
 			return err
@@ -93,7 +95,7 @@ func (rs Remotes) Pulled(i Info, id cas.Hash, c live.Caller) (Info, error) {
 			return err
 		}
 		r.WS, r.Seq = rs.w.view, rs.w.nextSeq
-		return s.commit(tx, recPull, &pullRecord{r, highest + 1})
+		return s.commit(tx, recPull, &pullRecord{Snapshot: r, NextIno: highest + 1})
 	})
 	if err != nil {
 		return Info{}, err
@@ -137,6 +139,12 @@ func (r *pullRecord) apply(c *catalogue, tx *live.Tx) error {
 	if err != nil {
 		return err
 	}
+	for _, view := range r.Of {
+		if of, ok := c.snaps[view]; ok {
+			sn.changes.take(of.changes)
+		}
+	}
+	sn.Actors, sn.Compacted = sn.changes.names, len(r.Of) > 0
 	c.journalRoots = append(c.journalRoots, journalRoot{id: sn.id})
 	c.add(sn)
 	return nil
@@ -145,9 +153,10 @@ func (r *pullRecord) apply(c *catalogue, tx *live.Tx) error {
 // Pushing is a snapshot that is being sent somewhere: sealed, and kept until it is
 // released.
 type Pushing struct {
-	Info    Info
-	State   *tree.State
-	Release func()
+	Info      Info
+	State     *tree.State
+	ActorSets []cas.Hash // objects to be sent beside the tree
+	Release   func()
 }
 
 // Pushed notes that a snapshot was sent to a remote.
@@ -177,5 +186,10 @@ func (rs Remotes) Push(ctx context.Context, name string) (*Pushing, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Pushing{info, st, rs.w.store.Hold(st)}, nil
+	p := &Pushing{Info: info, State: st, Release: rs.w.store.Hold(st)}
+	if p.ActorSets, err = rs.w.store.actorSets(info.View); err != nil {
+		p.Release()
+		return nil, err
+	}
+	return p, nil
 }

@@ -121,7 +121,7 @@ func (fs Forks) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkR
 		if err != nil {
 			return err
 		}
-		before.Files, before.Bytes, before.Claim = full.Files, full.Bytes, f.claim
+		before.Files, before.Bytes, before.Claim, before.Actors = full.Files, full.Bytes, f.claim, f.allChanges(tx).names
 		r.Full = &before
 	}
 	last, err := fs.w.Snapshots().describe(tx, CaptureOptions{
@@ -130,7 +130,7 @@ func (fs Forks) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkR
 	if err != nil {
 		return err
 	}
-	last.Files, last.Bytes = st.Inodes-1, st.Bytes
+	last.Files, last.Bytes, last.Actors = st.Inodes-1, st.Bytes, f.allChanges(tx).names
 	if full != nil {
 		last.Seq++
 	} else {
@@ -214,6 +214,7 @@ func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r *endForkRecord) erro
 		if err := c.keepState(*r.Full, was); err != nil {
 			return err
 		}
+		c.snaps[r.Full.View].changes = f.allChanges(tx)
 	}
 	if r.Last == nil {
 		return nil
@@ -223,5 +224,9 @@ func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r *endForkRecord) erro
 		return err
 	}
 	tx.UseView(r.Last.View)
-	return c.keepState(*r.Last, st)
+	if err := c.keepState(*r.Last, st); err != nil {
+		return err
+	}
+	c.snaps[r.Last.View].changes = f.allChanges(tx)
+	return nil
 }

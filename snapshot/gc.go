@@ -78,11 +78,16 @@ func (g *collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 
 // mark marks everything that the store still needs.
 func (g *collector) mark(ctx context.Context, keep func(cas.Hash) bool) error {
-	states, err := g.roots()
+	states, sets, err := g.roots()
 	if err != nil {
 		return err
 	}
 	keep = g.objects.Here(keep)
+	for _, h := range sets {
+		if here, err := g.cas.Has(h); here || err != nil { // nothing is lost with one that is damaged
+			keep(h)
+		}
+	}
 	for _, st := range states {
 		if err := st.Mark(ctx, g.src, g.salvage.incomplete.Load(), keep); err != nil {
 			return needsRepair(err)
@@ -101,15 +106,16 @@ func (g *collector) mark(ctx context.Context, keep func(cas.Hash) bool) error {
 //  5. unlinked files that the kernel still holds
 //  6. what the last checkpoint names, from which recovery would start
 //  7. states that are being read (core.pins, see Store.Hold)
+//  8. the sets of actors of snapshots and workspaces, as they are and as the last
+//     checkpoint names them
 //
 // Objects that nothing refers to yet are no roots: gc waits until they are referred to
 // (collector.puts). The states of snapshots come in the order in which they were made, and
 // so as they lie in the packs.
-func (g *collector) roots() ([]*tree.State, error) {
-	var out []*tree.State
+func (g *collector) roots() (out []*tree.State, sets []cas.Hash, err error) {
 	var snaps []*snap
 	var ids []cas.Hash // of states that are not loaded
-	err := g.forest.Update(true, func(tx *live.Tx) error {
+	err = g.forest.Update(true, func(tx *live.Tx) error {
 		for id, w := range g.cat.workspaces {
 			st, err := tx.Capture(id)
 			if err != nil {
@@ -136,10 +142,11 @@ func (g *collector) roots() ([]*tree.State, error) {
 			}
 		}
 		out = append(out, tx.Orphans()...)
+		sets = g.cat.storedSets()
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	slices.SortFunc(snaps, func(a, b *snap) int { return cmp.Compare(a.View, b.View) })
 	for _, sn := range snaps {
@@ -150,6 +157,8 @@ func (g *collector) roots() ([]*tree.State, error) {
 			var r struct {
 				ID    string `json:"id"`
 				State string `json:"state"`
+
+				ActorSets []string `json:"actor_sets"`
 			}
 			if err := json.Unmarshal(value, &r); err != nil {
 				return err
@@ -159,9 +168,11 @@ func (g *collector) roots() ([]*tree.State, error) {
 				return err
 			}
 			ids = append(ids, h)
-			return nil
+			c, err := storedChanges(nil, r.ActorSets)
+			sets = append(sets, c.stored...)
+			return err
 		}); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	out = append(out, g.pins.all()...)
@@ -176,11 +187,11 @@ func (g *collector) roots() ([]*tree.State, error) {
 			continue // nothing of it can be found any more
 		}
 		if err != nil {
-			return nil, needsRepair(err)
+			return nil, nil, needsRepair(err)
 		}
 		out = append(out, st)
 	}
-	return out, nil
+	return out, sets, nil
 }
 
 // needsRepair explains why gc does nothing in a damaged store: what hangs below

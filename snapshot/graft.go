@@ -55,7 +55,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		return GraftResult{}, err
 	}
 	release()
-	e, err := s.forest.Edit(ctx, w.view)
+	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, w.view)
 	if err != nil {
 		return GraftResult{}, err
 	}
@@ -126,7 +126,7 @@ func (w *Workspace) Begin(c live.Caller) error {
 		if err != nil {
 			return err
 		}
-		r := storedSnapshot{view, w.view, Info{Name: "base", Kind: KindImport, Created: s.opt.Now(), UID: c.UID, PID: c.PID}}
+		r := storedSnapshot{View: view, WS: w.view, Info: Info{Name: "base", Kind: KindImport, Created: s.opt.Now(), UID: c.UID, PID: c.PID}}
 		return s.commit(tx, recBegin, &beginRecord{r})
 	})
 }
@@ -149,6 +149,7 @@ func (r *beginRecord) apply(c *catalogue, tx *live.Tx) error {
 		c.remove(o)
 	}
 	w.nextSeq, w.undo, w.head = 1, 0, ""
+	w.endInterval(tx)
 	w.at = tx.Changed(w.view)
 	return c.setOrigin(tx, w, st, r.storedSnapshot)
 }

@@ -12,7 +12,8 @@ import (
 // The ways in which a snapshot comes about.
 const (
 	KindManual     = "manual"
-	KindTurn       = "turn" // of an agent
+	KindTurn       = "turn"  // of an agent
+	KindActor      = "actor" // before an actor changed what another one had changed
 	KindAuto       = "auto"
 	KindPreRestore = "pre-restore"
 	KindFork       = "fork"
@@ -21,7 +22,7 @@ const (
 )
 
 // Kinds are all of them.
-var Kinds = []string{KindManual, KindTurn, KindAuto, KindPreRestore, KindFork, KindImport, KindPull}
+var Kinds = []string{KindManual, KindTurn, KindActor, KindAuto, KindPreRestore, KindFork, KindImport, KindPull}
 
 // Counts are the events between a snapshot and the one before.
 type Counts struct {
@@ -58,9 +59,13 @@ type Info struct {
 	Pinned      bool              `json:"pinned" jsonschema:"whether it is protected from deletion"`
 	// No user and no remote can set Claim: the next claim of the label begins with the
 	// snapshot.
-	Claim  string   `json:"claim,omitempty" jsonschema:"the label of the claimed fork whose last state it is"`
-	Actors []string `json:"actors,omitempty" jsonschema:"the actors that changed anything since the snapshot before, in order"`
-	View   uint32   `json:"-"`
+	Claim     string   `json:"claim,omitempty" jsonschema:"the label of the claimed fork whose last state it is"`
+	Actors    []string `json:"actors,omitempty" jsonschema:"the actors that changed anything since the snapshot before, in order"`
+	Compacted bool     `json:"compacted,omitempty" jsonschema:"whether it was made of several snapshots"`
+	View      uint32   `json:"-"`
+
+	// ActorSets are the objects that came from a remote with it, see storedSnapshot.
+	ActorSets []string `json:"-"`
 }
 
 // snap is a snapshot in the catalogue, guarded by the lock of the forest but
@@ -90,9 +95,13 @@ type storedSnapshot struct {
 	View uint32 `json:"view"`
 	WS   uint32 `json:"ws"` // view of its workspace
 	Info
+	// ActorSets are the objects that have the actors of the changes since the snapshot before.
+	ActorSets []string `json:"actor_sets,omitempty"`
 }
 
-func (i *Info) stored(ws uint32) storedSnapshot { return storedSnapshot{i.View, ws, *i} }
+func (s *snap) stored() storedSnapshot {
+	return storedSnapshot{View: s.View, WS: s.ws, Info: s.Info, ActorSets: hashStrings(s.changes.stored)}
+}
 
 // info is what users see of a record.
 func (r *storedSnapshot) info() Info {
@@ -103,19 +112,21 @@ func (r *storedSnapshot) info() Info {
 
 // load makes the snapshot that a record tells of, without its state.
 func (r *storedSnapshot) load() (*snap, error) {
-	s := &snap{Info: r.info(), ws: r.WS, done: make(chan struct{})}
+	c, err := storedChanges(r.Actors, r.ActorSets)
+	s := &snap{Info: r.info(), ws: r.WS, done: make(chan struct{}), changes: c}
 	if !s.Sealed {
-		return s, nil
+		return s, err
 	}
 	close(s.done)
-	var err error
-	s.id, err = cas.ParseHash(r.ID)
+	if err == nil {
+		s.id, err = cas.ParseHash(r.ID)
+	}
 	return s, err
 }
 
 // Past reports whether the workspace was in the state of the snapshot: it never was in
-// what a fork left or what came from a remote.
-func (i *Info) Past() bool { return i.Kind != KindFork && i.Kind != KindPull }
+// what a fork left, what came from a remote or what was made of several snapshots.
+func (i *Info) Past() bool { return i.Kind != KindFork && i.Kind != KindPull && !i.Compacted }
 
 // maxGitCommits is how many exports of a snapshot are remembered.
 const maxGitCommits = 32

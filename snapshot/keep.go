@@ -15,7 +15,8 @@ import (
 // keeper wakes what captures and culls by itself.
 type keeper struct {
 	*core
-	signal loops.Wake
+	signal   loops.Wake
+	captured []Event // of snapshots between two actors; guarded by the lock of the forest
 }
 
 // keepLoop captures at intervals and removes what expired. It sleeps until a time
@@ -68,6 +69,11 @@ type lastSeen struct {
 
 // keepRound does what is due, and returns when something will be if nothing changes.
 func (k *keeper) keepRound(times *keepTimes) time.Time {
+	var captured []Event
+	k.alter(func(*live.Tx) { captured, k.captured = k.captured, nil })
+	for _, e := range captured {
+		k.event(e)
+	}
 	now := k.opt.Now()
 	due := now.Add(longestSleep)
 	cull := now.Sub(times.culled) >= keepTick

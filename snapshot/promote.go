@@ -65,7 +65,7 @@ func (fs Forks) Merge(ctx context.Context, fork string, o PromoteOptions) (Promo
 func (fs Forks) merge(ctx context.Context, f *Workspace, fork string, o PromoteOptions) (out outcome[PromoteResult], err error) {
 	s, res := fs.w.store, &out.res
 	res.Fork = fork
-	e, err := s.forest.Edit(ctx, fs.w.view, f.view)
+	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, fs.w.view, f.view)
 	if err != nil {
 		return out, err
 	}
@@ -110,7 +110,9 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, fork string, o PromoteO
 		return out, nil
 	}
 	r := editRecord{WS: fs.w.view, Now: m.Now}
-	g := live.Graft{Source: m.Theirs, View: f.view, Exact: m.Clean, KeepFull: !m.Clean}
+	inFork := newOpenInterval(s.core)
+	inFork.Before, inFork.After, inFork.Set = m.Base, m.Theirs, s.union(f.everChanged())
+	g := live.Graft{Source: m.Theirs, View: f.view, Exact: m.Clean, KeepFull: !m.Clean, By: inFork.actorsOf}
 	if err := s.graft(ctx, e, &r, m.Steps, g); err != nil {
 		return out, err
 	}

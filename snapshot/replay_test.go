@@ -75,6 +75,7 @@ func portrait(t *testing.T, s *snapshot.Store) map[string]string {
 			t.Fatal(err)
 		}
 		out[w.Name()] = dump(t, s, st)
+		out["changes of "+w.Name()] = whose(t, w)
 		for _, i := range append(w.List(), mustFind(t, w, "base")) {
 			st, err := w.StateOf(i.Name)
 			if err != nil {
@@ -156,7 +157,8 @@ func (x *walker) node(w *snapshot.Workspace, dir bool) (live.NodeID, live.NodeID
 }
 
 func (x *walker) step(w *snapshot.Workspace) error {
-	f, r := x.s.Forest(), x.r
+	r := x.r
+	f := x.s.Forest().As([]string{"a", "b", "c/1", ""}[r.IntN(4)])
 	x.n++
 	name := fmt.Sprintf("n%d", r.IntN(12))
 	_, dir, _, _ := x.node(w, true)
@@ -242,7 +244,7 @@ func (x *walker) history() error {
 		if err != nil {
 			return err
 		}
-		if _, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name}); err != nil {
+		if _, err := w.Restore(ctx, snapshot.RestoreOptions{Name: name, Caller: live.Caller{Actor: "r"}}); err != nil {
 			return err
 		}
 		now, err := w.State()
@@ -267,7 +269,7 @@ func (x *walker) history() error {
 		_, err := w.Parent().Forks().End(w.Name(), live.Caller{})
 		return err
 	case k == 11 && w.IsFork():
-		_, err := w.Parent().Forks().Merge(ctx, w.Name(), snapshot.PromoteOptions{Conflicts: threeway.Rule(2 * r.IntN(2))})
+		_, err := w.Parent().Forks().Merge(ctx, w.Name(), snapshot.PromoteOptions{Conflicts: threeway.Rule(2 * r.IntN(2)), Caller: live.Caller{Actor: "m"}})
 		return err
 	case k == 12:
 		return x.s.Checkpoint(ctx)

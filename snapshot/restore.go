@@ -143,7 +143,7 @@ func (t *target) result(all []live.Step) RestoreResult {
 // restore prepares the steps, and then journals and makes them in one step.
 func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (out outcome[RestoreResult], err error) {
 	s := w.store
-	e, err := s.forest.Edit(ctx, w.view)
+	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, w.view)
 	if err != nil {
 		return out, err
 	}

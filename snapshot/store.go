@@ -164,7 +164,11 @@ func (s opening) open() error {
 	}
 	s.outside.Journal = s.log
 	s.src = tree.NewSource(s.objects, &s.outside, cacheBytes)
-	s.forest = live.New(live.Options{Source: s.src, Log: s.log, ReadView: s.cat.readView, Admit: s.room.admit, Salvage: s.opt.Salvage, Logger: s.logger})
+	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.cat.readView, Admit: s.room.admit, Salvage: s.opt.Salvage, Logger: s.logger}
+	if !s.opt.Quiet {
+		lo.Overlap = s.cat.between
+	}
+	s.forest = live.New(lo)
 	if err := s.recover(at); err != nil {
 		return fmt.Errorf("recovering: %w", err)
 	}

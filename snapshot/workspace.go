@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -40,7 +41,10 @@ type Workspace struct {
 	changes  uint64              // see Changes
 	usage    usage.Fork          // of a fork of main
 	sealing  *semaphore.Weighted // the same; one seal at a time
-	restored []restored          // of the snapshots that were restored last, oldest first
+	early    changes             // of the present interval, from before the last checkpoint
+	joined   *actors.Set         // the others of the interval at the last checkpoint, as they were stored
+	joinedID cas.Hash
+	restored []restored // of the snapshots that were restored last, oldest first
 }
 
 func newWorkspace(s *Store, view uint32, name string) *Workspace {
@@ -58,6 +62,7 @@ func (w *Workspace) stored(st *tree.State) storedWorkspace {
 		View: w.view, Parent: w.parent, Fork: w.fork, Name: w.name, NextSeq: w.nextSeq,
 		Base: w.base, Undo: w.undo, Before: w.before, Head: w.head, Policy: w.policy, Claim: w.claim, Expires: w.expires,
 		Inodes: st.Inodes, Bytes: st.Bytes, Exports: w.usage.Exports.Load(),
+		Actors: w.early.names, ActorSets: hashStrings(w.early.stored),
 	}
 }
 
@@ -69,7 +74,9 @@ func (c *catalogue) loadWorkspace(r storedWorkspace) (*Workspace, error) {
 	w.claim, w.expires = r.Claim, r.Expires
 	w.usage.Exports.Store(r.Exports)
 	var err error
-	w.sealed, err = cas.ParseHash(r.State)
+	if w.early, err = storedChanges(r.Actors, r.ActorSets); err == nil {
+		w.sealed, err = cas.ParseHash(r.State)
+	}
 	return w, err
 }
 

@@ -170,6 +170,20 @@ func (tx *Tx) Actors(view uint32) []*actors.Set {
 	return v.attribution.freeze()
 }
 
+// ActorNames are the actors in the sets of a view, in order.
+func (tx *Tx) ActorNames(view uint32) []string {
+	v, ok := tx.f.mu.views[view]
+	if !ok {
+		return nil
+	}
+	var out []string
+	for _, s := range v.attribution.sets {
+		out = append(out, s.Actors()...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // NextInterval is Actors for a snapshot: what is changed from now on is in other sets.
 func (tx *Tx) NextInterval(view uint32) []*actors.Set {
 	v, ok := tx.f.mu.views[view]

@@ -16,6 +16,7 @@ import (
 type Keep struct {
 	Auto       Rule `json:"auto"`
 	Turn       Rule `json:"turn"`
+	Actor      Rule `json:"actor"`
 	PreRestore Rule `json:"pre-restore"`
 	Fork       Rule `json:"fork"`
 	Import     Rule `json:"import"`
@@ -48,6 +49,7 @@ func defaultKeep() Keep {
 	return Keep{
 		Auto:       Rule{Last: 10},
 		Turn:       Rule{Last: 100, Within: Span(week)},
+		Actor:      Rule{Last: 1000, Within: Span(week)},
 		PreRestore: Rule{Last: 10, Within: Span(30 * day)},
 		Fork:       Rule{Within: Span(30 * day)},
 	}
@@ -56,7 +58,7 @@ func defaultKeep() Keep {
 // Rules are the rules by kind.
 func (k *Keep) Rules() map[string]*Rule {
 	return map[string]*Rule{
-		"auto": &k.Auto, "turn": &k.Turn, "pre-restore": &k.PreRestore,
+		"auto": &k.Auto, "turn": &k.Turn, "actor": &k.Actor, "pre-restore": &k.PreRestore,
 		"fork": &k.Fork, "import": &k.Import, "pull": &k.Pull,
 	}
 }

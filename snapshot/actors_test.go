@@ -1,0 +1,320 @@
+package snapshot_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// whose tells of each interval, newest first, which paths changed and by which actors.
+func whose(t *testing.T, w *snapshot.Workspace) string {
+	t.Helper()
+	var b strings.Builder
+	for _, i := range w.Snapshots().Intervals() {
+		fmt.Fprintf(&b, "%s %v:", i.To.Name, i.Actors)
+		o, err := w.Snapshots().Open(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Changes(context.Background(), tree.DiffOptions{}, func(c snapshot.ChangedBy) error {
+			fmt.Fprintf(&b, " %s=%s", c.Path, strings.Join(c.By, "+"))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		o.Close()
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// An actor changes files through the forest.
+type actor struct {
+	t    *testing.T
+	f    *live.Forest
+	root live.NodeID
+}
+
+func as(t *testing.T, w *snapshot.Workspace, name string) actor {
+	return actor{t, w.Store().Forest().As(name), w.Root()}
+}
+
+func (a actor) at(path string) (dir live.NodeID, name string) {
+	a.t.Helper()
+	dir = a.root
+	parts := strings.Split(path, "/")
+	for _, p := range parts[:len(parts)-1] {
+		n, err := a.f.Lookup(dir, p)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		dir = n.ID
+	}
+	return dir, parts[len(parts)-1]
+}
+
+func (a actor) must(err error) {
+	a.t.Helper()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a actor) write(path, content string) live.NodeID {
+	a.t.Helper()
+	dir, name := a.at(path)
+	n, err := a.f.Lookup(dir, name)
+	if errors.Is(err, live.ErrNotExist) {
+		n, err = a.f.Create(dir, name, live.Create{Mode: unix.S_IFREG | 0o644})
+	}
+	a.must(err)
+	_, err = a.f.Write(n.ID, []byte(content), 0, false)
+	a.must(err)
+	return n.ID
+}
+
+func (a actor) mkdir(path string) {
+	a.t.Helper()
+	dir, name := a.at(path)
+	_, err := a.f.Create(dir, name, live.Create{Mode: unix.S_IFDIR | 0o755})
+	a.must(err)
+}
+
+func (a actor) rename(from, to string) {
+	a.t.Helper()
+	d1, n1 := a.at(from)
+	d2, n2 := a.at(to)
+	_, err := a.f.Rename(d1, n1, d2, n2, 0)
+	a.must(err)
+}
+
+func (a actor) remove(path string) {
+	a.t.Helper()
+	dir, name := a.at(path)
+	_, err := a.f.Unlink(dir, name)
+	a.must(err)
+}
+
+func (a actor) chmod(path string, mode uint32) {
+	a.t.Helper()
+	dir, name := a.at(path)
+	n, err := a.f.Lookup(dir, name)
+	a.must(err)
+	_, err = a.f.SetAttr(n.ID, live.SetAttr{Mode: &mode})
+	a.must(err)
+}
+
+func quiet(t *testing.T) (*snapshot.Store, string) {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s, dir
+}
+
+func capture(t *testing.T, w *snapshot.Workspace, name string) {
+	t.Helper()
+	if _, err := w.Capture(snapshot.CaptureOptions{Name: name}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lasts checks what is known of the actors now, after a kill, and after a checkpoint and a kill.
+func lasts(t *testing.T, s *snapshot.Store, dir, expected string) {
+	t.Helper()
+	want(t, "now", whose(t, s.Main()), expected)
+	want(t, "after a kill", whose(t, afterKill(t, s, dir).Main()), expected)
+	if err := s.Checkpoint(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "after a checkpoint", whose(t, s.Main()), expected)
+	want(t, "after a checkpoint and a kill", whose(t, afterKill(t, s, dir).Main()), expected)
+	if _, err := s.GC(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "after a gc", whose(t, s.Main()), expected)
+}
+
+func TestActors(t *testing.T) {
+	s, dir := quiet(t)
+	w := s.Main()
+	a, b, c := as(t, w, "a"), as(t, w, "b/1"), as(t, w, "c")
+	a.mkdir("d")
+	a.mkdir("d/e")
+	a.write("d/e/x", "1")
+	a.write("f", "1")
+	b.write("g", "1")
+	b.write("d/y", "1")
+	capture(t, w, "v1")
+	a.write("f", "2")
+	b.rename("d", "moved")
+	c.write("moved/e/x", "2")
+	c.chmod("g", 0o600)
+	capture(t, w, "v2")
+	b.write("tmp", "3")
+	b.rename("tmp", "f") // as an editor saves
+	a.remove("moved/y")
+	c.write("h", "1")
+	c.remove("h")
+	v1 := "v1 [a b/1]: d=a d/e=a d/e/x=a d/y=b/1 f=a g=b/1\n"
+	v2 := "v2 [a b/1 c]: d=b/1 d/e=b/1 d/e/x=b/1+c d/y=b/1 f=a g=c moved=b/1 moved/e=b/1 moved/e/x=b/1+c moved/y=b/1\n"
+	lasts(t, s, dir, " [a b/1 c]: f=b/1 moved/y=a\n"+v2+v1)
+	a.write("k", "1") // after the checkpoint, in the same interval
+	lasts(t, s, dir, " [a b/1 c]: f=b/1 k=a moved/y=a\n"+v2+v1)
+	capture(t, w, "v3")
+	lasts(t, s, dir, " []:\nv3 [a b/1 c]: f=b/1 k=a moved/y=a\n"+v2+v1)
+}
+
+// TestActorsOfMappings: what the kernel writes back on nobody's behalf is by whoever wrote
+// the file last.
+func TestActorsOfMappings(t *testing.T) {
+	s, dir := quiet(t)
+	w := s.Main()
+	as(t, w, "a").write("f", "1")
+	capture(t, w, "v1")
+	as(t, w, "").write("f", "2")
+	as(t, w, "").write("g", "2")
+	lasts(t, s, dir, " [a unknown]: f=a g=unknown\nv1 [a]: f=a\n")
+}
+
+// TestActorsOfRestores: a restore is by the actor that asked for it, and what it did not
+// touch stays with those that changed it.
+func TestActorsOfRestores(t *testing.T) {
+	s, dir := quiet(t)
+	w := s.Main()
+	a, b := as(t, w, "a"), as(t, w, "b")
+	a.mkdir("d")
+	a.write("d/x", "1")
+	a.write("f", "1")
+	capture(t, w, "v1")
+	b.write("f", "2")
+	b.remove("d/x")
+	b.write("g", "1")
+	res, err := w.Restore(context.Background(), snapshot.RestoreOptions{Name: "v1", Caller: live.Caller{Actor: "r"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.write("n", "1")
+	pre := res.Undo + " [b]: d/x=b f=b g=b\nv1 [a]: d=a d/x=a f=a\n"
+	lasts(t, s, dir, " [a r]: d/x=r f=r g=r n=a\n"+pre)
+	// A file that was restored has another inode; changes are by those who make them.
+	b.write("f", "3")
+	lasts(t, s, dir, " [a b r]: d/x=r f=b+r g=r n=a\n"+pre)
+}
+
+// TestActorsOfForks: a merge brings the actors along, and the last state of a fork keeps them.
+func TestActorsOfForks(t *testing.T) {
+	s, dir := quiet(t)
+	w := s.Main()
+	as(t, w, "a").mkdir("d")
+	as(t, w, "a").write("d/x", "1")
+	as(t, w, "a").write("f", "1")
+	as(t, w, "a").write("z", "1")
+	capture(t, w, "v1")
+	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "a new fork", whose(t, f), " []:\n")
+	as(t, f, "b").write("f", "2")
+	as(t, f, "c").write("n", "2")
+	capture(t, f, "in")
+	as(t, f, "c").rename("d", "e")
+	as(t, f, "b").remove("z")
+	as(t, w, "a").write("own", "1")
+	want(t, "the fork", whose(t, f), " [b c]: d=c d/x=c e=c e/x=c z=b\nin [b c]: f=b n=c\n")
+	res, err := w.Forks().Merge(context.Background(), "f", snapshot.PromoteOptions{Caller: live.Caller{Actor: "m"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expected := " [b c]: d=c d/x=c e=c e/x=c f=b n=c z=b\n" + res.Undo + " [a]: own=a\nv1 [a]: d=a d/x=a f=a z=a\n"
+	lasts(t, s, dir, expected)
+	last, err := w.Forks().End("f", live.Caller{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(last.Actors, []string{"b", "c"}) {
+		t.Errorf("what the fork left is by %v", last.Actors)
+	}
+	lasts(t, s, dir, expected)
+}
+
+// TestActorsHandedOn: what a removed snapshot knew passes to the next newer one.
+func TestActorsHandedOn(t *testing.T) {
+	s, dir := quiet(t)
+	w := s.Main()
+	for i := range 40 {
+		who := fmt.Sprintf("a/%d", i%3)
+		as(t, w, who).write(fmt.Sprintf("f%02d", i), "1")
+		capture(t, w, fmt.Sprintf("v%d", i))
+		if i%5 == 0 {
+			if err := s.Checkpoint(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var gone []string
+	for i := range 39 {
+		gone = append(gone, fmt.Sprintf("v%d", i))
+	}
+	for _, names := range [][]string{gone[3:4], gone[:3], gone[4:20], gone[20:30], gone[30:]} {
+		if _, err := w.Snapshots().DeleteAll(names, live.Caller{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := ""
+	for i := range 40 {
+		all += fmt.Sprintf(" f%02d=a/%d", i, i%3)
+	}
+	lasts(t, s, dir, " []:\nv39 [a/0 a/1 a/2]:"+all+"\n")
+	if _, err := w.Snapshots().DeleteAll([]string{"v39"}, live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	lasts(t, s, dir, " [a/0 a/1 a/2]:"+all+"\n")
+	as(t, w, "b").write("f00", "2")
+	capture(t, w, "last")
+	lasts(t, s, dir, " []:\nlast [a/0 a/1 a/2 b]:"+strings.Replace(all, "f00=a/0", "f00=a/0+b", 1)+"\n")
+}
+
+// TestActorsOfCompaction: one snapshot that was made of several has the actors of all, and
+// is no interval of its own.
+func TestActorsOfCompaction(t *testing.T) {
+	s, dir := quiet(t)
+	w := s.Main()
+	for _, who := range []string{"a", "b", "c"} {
+		as(t, w, who).write(who, "1")
+		capture(t, w, "of-"+who)
+	}
+	made, err := w.Snapshots().Compact(context.Background(), snapshot.CompactOptions{Names: []string{"of-a", "of-b"}, Name: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(made.Actors, []string{"a", "b"}) {
+		t.Errorf("made of what %v did", made.Actors)
+	}
+	lasts(t, s, dir, " []:\nof-c [a b c]: a=a b=b c=c\n")
+	if i := mustFind(t, afterKill(t, s, dir).Main(), "one"); !slices.Equal(i.Actors, []string{"a", "b"}) {
+		t.Errorf("after a kill by %v", i.Actors)
+	}
+}
+
+// TestOldStores: of what a store has from before there were actors nothing is known.
+func TestUnknownActors(t *testing.T) {
+	s, dir := quiet(t)
+	write(t, s, s.Main().Root(), "f", "1")
+	capture(t, s.Main(), "v1")
+	lasts(t, s, dir, " []:\nv1 ["+actors.Unknown+"]: f="+actors.Unknown+"\n")
+}

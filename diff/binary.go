@@ -10,15 +10,7 @@ import (
 )
 
 // binary writes the change of a file that is not text, reading it as it goes.
-func (w *writer) binary(f File) error {
-	before, err := blobID(w.src, f.Old, f.OldPath)
-	if err != nil {
-		return err
-	}
-	after, err := blobID(w.src, f.New, f.Path)
-	if err != nil {
-		return err
-	}
+func (w *writer) binary(f File, before, after string) error {
 	if !w.o.Binary {
 		w.index(f, before[:7], after[:7])
 		nameA, nameB := names(f)

@@ -38,4 +38,5 @@ const (
 	contextLines = 3        // unchanged lines around a change
 	maxText      = 64 << 20 // bytes; a larger file counts as binary
 	defaultWidth = 80
+	minWidth     = 20
 )

@@ -1,9 +1,10 @@
 package diff
 
 import (
+	"cmp"
 	"context"
 	"path"
-	"sort"
+	"slices"
 
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -15,9 +16,11 @@ const (
 	minScore         = maxScore / 2                     // 50 %
 	minBasenameScore = minScore + (maxScore-minScore)/2 // 75 %
 	renameLimit      = 1000                             // diff.renameLimit
-	candidates       = 4                                // kept for each new file
 	tooManyIdentical = 100                              // then any of them does
 )
+
+// joined is the status of a deletion that became a part of a rename.
+const joined Status = 0
 
 // renamer joins deletions to additions as git's diffcore_rename_extended does
 // without copy detection and without rewrites: the steps, their order and the
@@ -27,23 +30,15 @@ type renamer struct {
 	ctx   context.Context
 	src   *tree.Source
 	files []File
-	from  []int         // indexes into files of the deletions not yet used
-	to    []int         // of the additions
-	match map[int]match // addition → its source
-	used  map[int]bool  // deletions that became a rename
+	from  []int // indexes into files of the deletions left
+	to    []int // of the additions left
 	spans map[int]spanSet
 	kept  int // spans in all
 }
 
-type match struct {
-	from  int
-	score int
-}
-
 // findRenames returns files with the pairs that are renames joined.
 func findRenames(ctx context.Context, src *tree.Source, files []File) ([]File, error) {
-	r := &renamer{ctx: ctx, src: src, files: files,
-		match: make(map[int]match), used: make(map[int]bool), spans: make(map[int]spanSet)}
+	r := &renamer{ctx: ctx, src: src, files: files, spans: make(map[int]spanSet)}
 	for i, f := range files {
 		switch f.Status {
 		case Deleted:
@@ -52,37 +47,27 @@ func findRenames(ctx context.Context, src *tree.Source, files []File) ([]File, e
 			r.to = append(r.to, i)
 		}
 	}
-	if len(r.from) == 0 || len(r.to) == 0 {
-		return files, nil
-	}
-	if err := r.exact(); err != nil {
-		return nil, err
-	}
-	r.dropUsed()
-	if err := r.basenames(); err != nil {
-		return nil, err
-	}
-	r.dropUsed()
-	if err := r.best(); err != nil {
-		return nil, err
-	}
-	return r.result(), nil
-}
-
-func (r *renamer) dropUsed() {
-	kept := r.from[:0]
-	for _, i := range r.from {
-		if !r.used[i] {
-			kept = append(kept, i)
+	for _, step := range []func() error{r.exact, r.basenames, r.best} {
+		if len(r.from) == 0 || len(r.to) == 0 {
+			break
 		}
+		if err := step(); err != nil {
+			return nil, err
+		}
+		r.from = slices.DeleteFunc(r.from, func(i int) bool { return files[i].Status == joined })
+		r.to = slices.DeleteFunc(r.to, func(i int) bool { return files[i].Status == Renamed })
 	}
-	r.from = kept
+	return slices.DeleteFunc(files, func(f File) bool { return f.Status == joined }), nil
 }
 
+// join makes an addition a rename of a deletion.
 func (r *renamer) join(from, to, score int) {
-	r.match[to] = match{from, score}
-	r.used[from] = true
+	f, of := &r.files[to], &r.files[from]
+	f.Status, f.Similarity, f.OldPath, f.Old = Renamed, score*100/maxScore, of.Path, of.Old
+	of.Status = joined
 }
+
+func (r *renamer) base(i int) string { return path.Base(r.files[i].Path) }
 
 // exact finds equal contents. Only files whose size occurs on both sides are
 // hashed at all.
@@ -94,63 +79,54 @@ func (r *renamer) exact() error {
 	byID := make(map[string][]int)
 	common := make(map[int64]bool)
 	for _, i := range r.from {
-		f := r.files[i]
-		if err := turns.Yield(r.ctx); err != nil {
-			return err
+		if n := size(r.files[i].Old); sizes[n] {
+			common[n] = true
+			id, err := r.id(r.files[i].Old, i)
+			if err != nil {
+				return err
+			}
+			byID[id] = append(byID[id], i)
 		}
-		n := size(f.Old)
-		if !sizes[n] {
-			continue
-		}
-		common[n] = true
-		id, err := blobID(r.src, f.Old, f.Path)
-		if err != nil {
-			return err
-		}
-		byID[id] = append(byID[id], i)
 	}
 	for _, i := range r.to {
-		f := r.files[i]
-		if err := turns.Yield(r.ctx); err != nil {
-			return err
-		}
-		if !common[size(f.New)] {
-			continue
-		}
-		id, err := blobID(r.src, f.New, f.Path)
-		if err != nil {
-			return err
-		}
-		if from, ok := r.pickIdentical(byID[id], i); ok {
-			r.join(from, i, maxScore)
+		if common[size(r.files[i].New)] {
+			id, err := r.id(r.files[i].New, i)
+			if err != nil {
+				return err
+			}
+			if from, ok := r.pickIdentical(byID[id], i); ok {
+				r.join(from, i, maxScore)
+			}
 		}
 	}
 	return nil
 }
 
+func (r *renamer) id(n *tree.Inode, i int) (string, error) {
+	if err := turns.Yield(r.ctx); err != nil {
+		return "", err
+	}
+	return blobID(r.src, n, r.files[i].Path)
+}
+
 // pickIdentical chooses among sources of equal content: an equal base name
 // wins, otherwise the first one left.
-func (r *renamer) pickIdentical(sources []int, to int) (int, bool) {
-	best, bestScore, seen := 0, 0, 0
-	for _, from := range sources {
-		if !sameKind(r.files[from].Old, r.files[to].New) || r.used[from] {
+func (r *renamer) pickIdentical(sources []int, to int) (from int, ok bool) {
+	seen := 0
+	for _, i := range sources {
+		if r.files[i].Status == joined || !sameKind(r.files[i].Old, r.files[to].New) {
 			continue
 		}
-		score := 1
-		if path.Base(r.files[from].Path) == path.Base(r.files[to].Path) {
-			score = 2
+		if r.base(i) == r.base(to) {
+			return i, true
 		}
-		if score > bestScore {
-			best, bestScore = from, score
-			if score == 2 {
-				break
-			}
-		}
-		if seen++; seen > tooManyIdentical {
+		if seen++; seen == 1 {
+			from = i
+		} else if seen > tooManyIdentical {
 			break
 		}
 	}
-	return best, bestScore > 0
+	return from, seen > 0
 }
 
 // sameKind reports whether a rename may lead from one to the other: between
@@ -164,27 +140,22 @@ func sameKind(a, b *tree.Inode) bool {
 // every pair compared.
 func (r *renamer) basenames() error {
 	const many = -1
-	unique := func(list []int, skip func(int) bool) map[string]int {
+	unique := func(list []int) map[string]int {
 		m := make(map[string]int)
 		for _, i := range list {
-			if skip(i) {
-				continue
-			}
-			base := path.Base(r.files[i].Path)
+			base := r.base(i)
 			if _, ok := m[base]; ok {
-				m[base] = many
-			} else {
-				m[base] = i
+				i = many
 			}
+			m[base] = i
 		}
 		return m
 	}
-	from := unique(r.from, func(int) bool { return false })
-	to := unique(r.to, r.matched)
+	from, to := unique(r.from), unique(r.to)
 	for _, i := range r.from {
-		base := path.Base(r.files[i].Path)
+		base := r.base(i)
 		j, ok := to[base]
-		if !ok || j == many || from[base] == many || r.matched(j) {
+		if !ok || j == many || from[base] == many {
 			continue
 		}
 		score, err := r.similarity(i, j, minBasenameScore)
@@ -198,94 +169,37 @@ func (r *renamer) basenames() error {
 	return nil
 }
 
-func (r *renamer) matched(to int) bool {
-	_, ok := r.match[to]
-	return ok
-}
-
-// candidate is a pair of the matrix. to < 0 marks an empty place.
-type candidate struct {
-	from, to, score int
-	sameBase        bool
-}
-
-// worse orders candidates as git sorts its matrix: empty places last, then by
-// score, then by equal base names.
-func (a candidate) worse(b candidate) bool {
-	switch {
-	case a.to < 0:
-		return b.to >= 0
-	case b.to < 0:
-		return false
-	case a.score != b.score:
-		return a.score < b.score
-	}
-	return !a.sameBase && b.sameBase
-}
-
-// best compares every source left with every addition left, keeps the best few
-// sources of each addition, and joins from the most alike pair downwards.
+// best compares every source left with every addition left, and joins from the most
+// alike pair downwards, of those that are equally alike first those with equal base names.
 func (r *renamer) best() error {
-	var to []int
-	for _, j := range r.to {
-		if !r.matched(j) {
-			to = append(to, j)
-		}
-	}
-	if len(to) == 0 || len(r.from) == 0 || len(to)*len(r.from) > renameLimit*renameLimit {
+	if len(r.to)*len(r.from) > renameLimit*renameLimit {
 		return nil
 	}
-	var matrix []candidate
-	for _, j := range to {
-		var row [candidates]candidate
-		for k := range row {
-			row[k].to = -1
-		}
+	type pair struct{ from, to, score, base int }
+	var pairs []pair
+	for _, j := range r.to {
 		for _, i := range r.from {
-			score, err := r.similarity(i, j, minScore)
-			if err != nil {
+			p := pair{from: i, to: j}
+			var err error
+			if p.score, err = r.similarity(i, j, minScore); err != nil {
 				return err
 			}
-			c := candidate{i, j, score, path.Base(r.files[i].Path) == path.Base(r.files[j].Path)}
-			worst := 0
-			for k := 1; k < len(row); k++ {
-				if row[k].worse(row[worst]) {
-					worst = k
-				}
+			if r.base(i) == r.base(j) {
+				p.base = 1
 			}
-			if row[worst].worse(c) {
-				row[worst] = c
+			if p.score >= minScore {
+				pairs = append(pairs, p)
 			}
 		}
 		delete(r.spans, j)
-		matrix = append(matrix, row[:]...)
 	}
-	sort.SliceStable(matrix, func(i, j int) bool { return matrix[j].worse(matrix[i]) })
-	for _, c := range matrix {
-		if c.to < 0 || c.score < minScore {
-			break
-		}
-		if !r.matched(c.to) && !r.used[c.from] {
-			r.join(c.from, c.to, c.score)
+	slices.SortStableFunc(pairs, func(a, b pair) int {
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.base, a.base))
+	})
+	for _, p := range pairs {
+		if r.files[p.from].Status != joined && r.files[p.to].Status != Renamed {
+			r.join(p.from, p.to, p.score)
 		}
 	}
 	return nil
-}
-
-// result puts each rename where its new path stands and drops its deletion.
-func (r *renamer) result() []File {
-	out := r.files[:0:0]
-	for i, f := range r.files {
-		if r.used[i] {
-			continue
-		}
-		if m, ok := r.match[i]; ok {
-			f.Status = Renamed
-			f.Similarity = m.score * 100 / maxScore
-			f.OldPath = r.files[m.from].Path
-			f.Old = r.files[m.from].Old
-		}
-		out = append(out, f)
-	}
-	return out
 }

@@ -56,7 +56,7 @@ func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string)
 
 func (s *survey) add(p []byte, first bool) {
 	if first {
-		s.binary = isBinary(p)
+		s.binary = isBinary(p) || s.size > maxText
 	}
 	s.lines += bytes.Count(p, []byte{'\n'})
 	s.ended = p[len(p)-1] == '\n'

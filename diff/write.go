@@ -82,20 +82,12 @@ func (w *writer) pair(f File) error {
 			return err
 		}
 	}
-	if size(f.Old) > maxText || size(f.New) > maxText {
-		return w.binary(f)
-	}
-	return w.contents(f)
-}
-
-// contents writes the change of what is in a file.
-func (w *writer) contents(f File) error {
 	a, b, err := surveys(w.ctx, w.src, f)
 	if err != nil {
 		return err
 	}
 	if a.binary || b.binary {
-		return w.binary(f)
+		return w.binary(f, a.id, b.id)
 	}
 	w.index(f, a.id[:7], b.id[:7])
 	if f.Old == nil || f.New == nil || !w.o.Memory.Holds(cost(a, b)) {

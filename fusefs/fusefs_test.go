@@ -90,8 +90,6 @@ func TestNotices(t *testing.T) {
 	defer unix.Close(pipe[0])
 	n := newNotifier(pipe[1], slog.New(slog.DiscardHandler))
 	n.mayEpoch = func() bool { return true }
-	done := make(chan struct{})
-	go func() { n.run(); close(done) }()
 	read := func() []byte {
 		b := make([]byte, 4096)
 		got, err := unix.Read(pipe[0], b)
@@ -117,5 +115,4 @@ func TestNotices(t *testing.T) {
 		t.Errorf("epoch notice % x", got)
 	}
 	n.close()
-	<-done
 }

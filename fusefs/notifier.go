@@ -27,15 +27,15 @@ const (
 
 // A notifier tells the kernel what changed from inside.
 //
-// To drop a name the kernel locks its directory, which a process may hold
-// while its request waits for an answer. Hence the notices are written by one
-// goroutine that holds no lock and answers no request. Whoever made the change
-// may wait for it, because a restore holds no directory of the workspace: as a
-// rename in .snapshots the VFS has locked only that.
+// To drop a name the kernel locks its directory, which a process may hold while its
+// request waits for an answer. Hence notices are written by goroutines that hold no lock
+// and answer no request. The caller that made a change may wait for them, because a
+// restore holds no directory of the workspace: as a rename in .snapshots the VFS has
+// locked only that.
 //
-// Names of control directories are dropped by a second goroutine: there the kernel may
-// wait for the very rename that runs a restore. Pages of control files are by a third:
-// it may wait for a page that the very write which runs a restore has locked.
+// There are three queues, which do not wait for each other. A name in a control directory
+// may wait for the very rename that runs a restore, a page of a control file for the write
+// that does.
 type notifier struct {
 	log *slog.Logger
 	fd  int // a duplicate of the FUSE device
@@ -45,55 +45,44 @@ type notifier struct {
 	// on it, nothing may be mounted inside of the workspace.
 	mayEpoch func() bool
 
-	trees queue[treeNotice]
-	names queue[treeNotice]
-	pages queue[pageNotice]
-}
-
-type treeNotice struct {
-	inv  live.Invalidation
-	done chan struct{}
-}
-
-type pageNotice struct {
-	id   live.NodeID
-	done chan struct{}
+	trees, names, pages queue
+	running             sync.WaitGroup // the goroutines of the queues
 }
 
 // newNotifier returns a notifier that writes to fd, which is closed with it.
 func newNotifier(fd int, log *slog.Logger) *notifier {
-	n := &notifier{log: log, fd: fd, mayEpoch: func() bool { return false }}
-	n.trees.init()
-	n.names.init()
-	n.pages.init()
-	return n
+	return &notifier{log: log, fd: fd, mayEpoch: func() bool { return false }}
 }
 
-// run writes notices until close is called, and then closes the descriptor.
-func (n *notifier) run() {
-	var wg sync.WaitGroup
-	for _, q := range []*queue[treeNotice]{&n.trees, &n.names} {
-		wg.Go(func() {
-			for t, ok := q.get(); ok; t, ok = q.get() {
-				guard.Call(n.log, "telling the kernel of changes", func() { n.drop(t.inv) })
-				close(t.done)
-			}
-		})
+// close waits until everything that was put has been written, and closes the descriptor.
+func (n *notifier) close() {
+	for _, q := range []*queue{&n.trees, &n.names, &n.pages} {
+		q.mu.Lock()
+		q.closed = true
+		q.mu.Unlock()
 	}
-	wg.Go(func() {
-		for p, ok := n.pages.get(); ok; p, ok = n.pages.get() {
-			guard.Call(n.log, "telling the kernel of changes", func() { n.send(invalInode(p.id)) })
-			close(p.done)
-		}
-	})
-	wg.Wait()
+	n.running.Wait()
 	unix.Close(n.fd)
 }
 
-func (n *notifier) close() {
-	n.trees.close()
-	n.names.close()
-	n.pages.close()
+// put has a notice written after those that are in a queue. The channel is closed when
+// that is done; it is nil if the notifier is closed.
+func (n *notifier) put(q *queue, write func()) <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil
+	}
+	done := make(chan struct{})
+	q.jobs = append(q.jobs, func() {
+		defer close(done)
+		guard.Call(n.log, "telling the kernel of changes", write)
+	})
+	if !q.busy {
+		q.busy = true
+		n.running.Go(q.run)
+	}
+	return done
 }
 
 // invalidate has everything in inv dropped. It returns when the kernel did so,
@@ -104,30 +93,19 @@ func (n *notifier) invalidate(inv live.Invalidation) {
 
 // await waits for a notice of so many names, for noticeWait at most.
 func (n *notifier) await(done <-chan struct{}, names int) {
-	if done == nil {
-		return
-	}
-	timer := time.NewTimer(noticeWait)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
+	if !waitFor(done, noticeWait) {
 		n.log.Warn("the kernel is slow to drop names; they may look stale for a moment",
 			"names", names, "waited", noticeWait)
 	}
 }
 
-// later is invalidate for who does not wait. The channel is closed when the kernel
-// knows; it is nil when there is nothing to tell, or nobody.
-func (n *notifier) later(q *queue[treeNotice], inv live.Invalidation) (done <-chan struct{}) {
+// later is invalidate without waiting. The channel is closed when the kernel has dropped
+// everything; it is nil if there is nothing to drop.
+func (n *notifier) later(q *queue, inv live.Invalidation) (done <-chan struct{}) {
 	if inv.Empty() {
 		return nil
 	}
-	t := treeNotice{inv: inv, done: make(chan struct{})}
-	if !q.put(t) {
-		return nil
-	}
-	return t.done
+	return n.put(q, func() { n.drop(inv) })
 }
 
 // DropPages has the cached pages of a control file dropped, for a request that
@@ -135,16 +113,7 @@ func (n *notifier) later(q *queue[treeNotice], inv live.Invalidation) (done <-ch
 // before it sent the write, so as a rule this is done at once. A page that it
 // has locked it can serve nothing from; then there is nothing to wait for.
 func (n *notifier) DropPages(id live.NodeID) {
-	p := pageNotice{id: id, done: make(chan struct{})}
-	if !n.pages.put(p) {
-		return
-	}
-	timer := time.NewTimer(pageWait)
-	defer timer.Stop()
-	select {
-	case <-p.done:
-	case <-timer.C:
-	}
+	waitFor(n.put(&n.pages, func() { n.send(invalInode(id)) }), pageWait)
 }
 
 // DropTail drops the cached pages of a control node from a byte on, before it
@@ -180,46 +149,36 @@ func (n *notifier) send(b []byte) {
 	}
 }
 
-// A queue is a channel without a limit.
-type queue[T any] struct {
-	mu     sync.Mutex
-	filled sync.Cond
-	items  []T
-	closed bool
-}
-
-func (q *queue[T]) init() { q.filled.L = &q.mu }
-
-// put adds an item; it reports false when the queue is closed.
-func (q *queue[T]) put(item T) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
+// waitFor waits for a channel to be closed, and reports false when that takes too long.
+func waitFor(done <-chan struct{}, most time.Duration) bool {
+	if done == nil {
+		return true
+	}
+	select {
+	case <-done:
+		return true
+	case <-time.After(most):
 		return false
 	}
-	q.items = append(q.items, item)
-	q.filled.Signal()
-	return true
 }
 
-// get waits for an item; it reports false when the queue is closed and empty.
-func (q *queue[T]) get() (item T, ok bool) {
+// A queue has notices that are written one after the other, by a goroutine that ends with
+// the last of them.
+type queue struct {
+	mu           sync.Mutex
+	jobs         []func()
+	busy, closed bool
+}
+
+func (q *queue) run() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.items) == 0 {
-		if q.closed {
-			return item, false
-		}
-		q.filled.Wait()
+	for len(q.jobs) > 0 {
+		job := q.jobs[0]
+		q.jobs = slices.Delete(q.jobs, 0, 1) // which keeps none: one may have millions of names
+		q.mu.Unlock()
+		job()
+		q.mu.Lock()
 	}
-	item = q.items[0]
-	q.items = slices.Delete(q.items, 0, 1) // which keeps none: one may be of millions of names
-	return item, true
-}
-
-func (q *queue[T]) close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.closed = true
-	q.filled.Broadcast()
+	q.busy = false
 }

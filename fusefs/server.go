@@ -69,13 +69,12 @@ func serve(o Options, fd int) (*Server, error) {
 	r := newReaders(fd, fuse.NewProtocolServer(fs, fs.mountOptions()), o.Logger)
 	r.onAnswer, r.aside, k.readers = o.OnAnswer, fs.aside, r
 	if o.LowLatency {
-		if r.awake, err = openAwake(); err != nil {
-			unix.Close(dup)
-			unix.Close(fd)
-			return nil, err
-		}
+		r.awake, err = openAwake()
 	}
-	minor, err := r.handshake()
+	var minor uint32
+	if err == nil {
+		minor, err = r.handshake()
+	}
 	if err != nil {
 		unix.Close(dup)
 		unix.Close(fd)
@@ -140,17 +139,11 @@ func (fs *filesystem) mountOptions() *fuse.MountOptions {
 
 // Serve answers requests until the workspace is unmounted.
 func (s *Server) Serve() {
-	notified := make(chan struct{})
-	go func() {
-		s.notify.run()
-		close(notified)
-	}()
 	s.readers.run()
 	unix.Close(s.readers.fd)
 	s.fs.store.OnInvalidate(func(live.Invalidation) {})
 	s.fs.forest.SetHeld(func(live.NodeID) bool { return false })
 	s.notify.close()
-	<-notified
 	close(s.served)
 }
 

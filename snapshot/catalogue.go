@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/room"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -23,7 +24,7 @@ type catalogue struct {
 	seal  *sealer
 	ckpt  *checkpointer
 	gc    *collector
-	room  *room
+	room  *room.Room
 	meter *meter
 	keep  *keeper
 	// newWorkspace makes a workspace of the store that is not in the catalogue yet.
@@ -152,7 +153,7 @@ func (c *catalogue) remove(gone ...*snap) {
 	}
 	for w, gone := range listed {
 		slices.SortFunc(gone, bySeq)
-		first, _ := slices.BinarySearchFunc(w.snaps, gone[0], bySeq)
+		first, _ := w.index(gone[0].Seq)
 		kept := w.snaps[:first]
 		for _, s := range w.snaps[first:] {
 			for len(gone) > 0 && gone[0].Seq < s.Seq {
@@ -245,8 +246,7 @@ func (c *catalogue) find(w *Workspace, name string) (*snap, error) {
 	}
 	if digits, ok := strings.CutPrefix(name, "cp-"); ok {
 		if seq, err := strconv.ParseUint(digits, 10, 64); err == nil {
-			i, found := slices.BinarySearchFunc(w.snaps, seq, func(sn *snap, seq uint64) int { return cmp.Compare(sn.Seq, seq) })
-			if found {
+			if i, found := w.index(seq); found {
 				return w.snaps[i], nil
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/loops"
+	"github.com/amberfs/amberfs/snapshot/room"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -29,7 +30,7 @@ const (
 	// So much journal, or so many records of it, are sealed while they go on: the
 	// one takes space, the other time to replay. Each step of a restore, a merge or an
 	// import counts as a record.
-	checkpointMost    = 1 << 30
+	checkpointMost    = room.JournalMost
 	checkpointRecords = 150_000
 
 	// shortSearch is how long a search for what is needed of the journal may
@@ -44,7 +45,7 @@ type checkpointer struct {
 	*core
 	seal *sealer
 	gc   *collector
-	room *room
+	room *room.Room
 
 	mu      sync.Mutex    // one checkpoint or gc at a time
 	signal  loops.Wake    // asks for one soon
@@ -71,7 +72,7 @@ func (p *checkpointer) checkpointLoop() {
 		if !asked {
 			seen = end
 		}
-		crowded := p.room.crowded()
+		crowded := p.room.Crowded()
 		if !crowded && !p.checkpointDue(calm >= calmSeconds, time.Since(last)) {
 			continue
 		}
@@ -79,7 +80,7 @@ func (p *checkpointer) checkpointLoop() {
 			p.logger.Warn("checkpoint", "err", err, guard.Stack(err))
 			p.loops.Pause(5 * time.Second)
 		} else if crowded {
-			p.shrinkJournal()
+			p.ShrinkJournal()
 		}
 		last = time.Now()
 	}
@@ -114,17 +115,33 @@ func (p *checkpointer) awaitChange() (asked bool) {
 // checkpointDue reports whether it is time for a checkpoint, so long after the last.
 func (p *checkpointer) checkpointDue(calm bool, since time.Duration) bool {
 	if calm {
-		grown := p.grown()
+		grown := p.Grown()
 		return grown >= checkpointBytes || grown > 0 && since >= checkpointTime
 	}
-	return p.outgrown() || p.toRedo() >= checkpointRecords
+	return p.Outgrown() || p.toRedo() >= checkpointRecords
 }
 
-// grown is how many bytes were journaled since the last checkpoint.
-func (p *checkpointer) grown() int64 { return p.log.End() - p.at.Load() }
+// Grown is how many bytes were journaled since the last checkpoint.
+func (p *checkpointer) Grown() int64 { return p.log.End() - p.at.Load() }
 
-// outgrown reports whether that is so much that it takes a checkpoint also beside writers.
-func (p *checkpointer) outgrown() bool { return p.grown() >= checkpointMost }
+// Outgrown reports whether that is so much that it takes a checkpoint also beside writers.
+func (p *checkpointer) Outgrown() bool { return p.Grown() >= checkpointMost }
+
+// Ask asks for a checkpoint soon.
+func (p *checkpointer) Ask() { p.signal.Up() }
+
+// Try makes a checkpoint at once, unless one or a gc is under way.
+func (p *checkpointer) Try() (tried bool) {
+	if !p.mu.TryLock() {
+		return false
+	}
+	defer p.mu.Unlock()
+	defer p.seal.pacer.Urgent()()
+	if err := p.checkpoint(p.loops.Context); err != nil {
+		p.logger.Warn("the disk is nearly full, and the journal cannot be sealed", "err", err)
+	}
+	return true
+}
 
 // toRedo is how many records a recovery would replay, and what takes as long.
 func (p *checkpointer) toRedo() int64 {
@@ -176,7 +193,7 @@ func (p *checkpointer) checkpoint(ctx context.Context) error {
 	if err := p.finish(c); err != nil {
 		return err
 	}
-	p.room.stored.Store(p.cas.Stats().Stored)
+	p.room.Stored.Store(p.cas.Stats().Stored)
 	p.gc.signal.Up()
 	p.metrics.note(func(m *Metrics) { m.Checkpoints++; m.LastCheckpoint = msSince(start) })
 	return nil
@@ -392,8 +409,8 @@ func (p *checkpointer) freeze() (states []*tree.State, err error) {
 	return states, err
 }
 
-// shrinkJournal gives back what the journal occupies without need.
-func (p *checkpointer) shrinkJournal() {
+// ShrinkJournal gives back what the journal occupies without need.
+func (p *checkpointer) ShrinkJournal() {
 	if err := p.log.Shrink(p.needed.Load()); err != nil {
 		p.logger.Warn("the journal keeps its size", "err", err)
 	}

@@ -69,7 +69,7 @@ func (s *Store) lastSeal() {
 	defer cancel()
 	switch err := s.Checkpoint(ctx); {
 	case err == nil:
-		s.ckpt.shrinkJournal()
+		s.ckpt.ShrinkJournal()
 	case ctx.Err() != nil:
 		s.logger.Info("the rest is sealed after the next mount", "bytes", s.log.End()-s.ckpt.at.Load())
 	default:

@@ -92,7 +92,7 @@
 // # Locks
 //
 //	cas.Record                one gc at a time; who holds it neither collects nor verifies
-//	room.one                  one writer at a time makes room on a nearly full disk
+//	room.Room                 one writer at a time makes room on a nearly full disk
 //	  ckpt.mu                 one checkpoint, or gc that marks, at a time
 //	    Workspace.sealing     one seal at a time of a fork of main
 //	      seal.main, .forks   how many of main and of all forks

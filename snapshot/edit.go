@@ -162,7 +162,7 @@ func (c *catalogue) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editR
 		w.undo = r.Pre.View
 	}
 	if c.ckpt.changes.Add(int64(e.Changes)) >= checkpointRecords {
-		c.ckpt.signal.Up()
+		c.ckpt.Ask()
 	}
 	inv := tx.Apply(e)
 	st, err := tx.Capture(w.view)

@@ -38,7 +38,7 @@ func (g *collector) run(ctx context.Context, progress func(done, total int64)) (
 		// What it gave back may be enough for the checkpoint. Then the journal
 		// goes, and what was removed but is still in the last checkpoint.
 	}
-	g.ckpt.shrinkJournal()
+	g.ckpt.ShrinkJournal()
 	return sum, nil
 }
 
@@ -60,7 +60,7 @@ func (g *collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 		// refers to is marked as well.
 		g.logger.Warn("no checkpoint before gc", "err", full, guard.Stack(full))
 	}
-	removed := g.removed.Load()
+	removed := g.removed.Swap(0)
 	res, err := gc.Collect(ctx, g.salvage.incomplete.Load(), func(keep func(cas.Hash) bool) error { return g.mark(ctx, keep) }, progress)
 	sum.Kept = res.Kept
 	sum.Removed += res.Removed
@@ -68,10 +68,11 @@ func (g *collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 	sum.Packs += res.Packs
 	sum.Rewritten += res.Rewritten
 	if err != nil {
+		g.removed.CompareAndSwap(0, removed)
 		return false, err
 	}
-	g.room.stored.Store(g.cas.Stats().Stored)
-	g.done(removed, g.room.stored.Load())
+	g.room.Stored.Store(g.cas.Stats().Stored)
+	g.base.Store(g.room.Stored.Load())
 	g.metrics.note(func(m *Metrics) { m.GarbageCollects++ })
 	return full != nil, nil
 }

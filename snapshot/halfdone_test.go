@@ -67,7 +67,7 @@ func TestPanicWhileMakingRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.forest.Write(n.ID, make([]byte, 2*roomStep), 0, false); err != nil {
+	if _, err := s.forest.Write(n.ID, make([]byte, 4<<20), 0, false); err != nil {
 		t.Fatal(err)
 	}
 	const nowhere = 99
@@ -76,7 +76,7 @@ func TestPanicWhileMakingRoom(t *testing.T) {
 		tx.AddView(nowhere, tx.NewRoot(unix.S_IFDIR|0o755, 0, 0, 1))
 	})
 	var p *guard.Panic
-	if err := guard.Do(func() error { return s.room.makeRoom(1 << 60) }); !errors.As(err, &p) {
+	if err := guard.Do(func() error { return s.room.Make(1 << 60) }); !errors.As(err, &p) {
 		t.Errorf("no panic but %v", err)
 	}
 	s.alter(func(tx *live.Tx) {

@@ -1,8 +1,6 @@
 package snapshot
 
 import (
-	"cmp"
-	"math"
 	"reflect"
 	"slices"
 	"time"
@@ -148,12 +146,9 @@ func (k *keeper) captureDue(w *Workspace, last *lastSeen, now time.Time) (due ti
 	return due, quiet
 }
 
-// cullBatch is how many snapshots are removed in one step, and walkBatch how many are
-// looked at. Other operations go between the steps.
-const (
-	cullBatch = 1000
-	walkBatch = 10_000
-)
+// cullBatch is how many snapshots are removed in one step. Other operations go between the
+// steps.
+const cullBatch = 1000
 
 // cull removes the snapshots that expired or that no rule keeps.
 func (k *keeper) cull(w *Workspace, now time.Time) error {
@@ -179,7 +174,7 @@ func (k *keeper) cullSome(w *Workspace, now time.Time, rules policy.Policy, view
 		var r deleteRecord
 		for _, view := range views {
 			sn, ok := k.cat.snaps[view]
-			if !ok || w.Snapshots().stays(sn) || sn == w.snaps[len(w.snaps)-1] && !sn.expired(now) {
+			if !ok || sn.Pinned || view == w.undo || sn == w.snaps[len(w.snaps)-1] && !sn.expired(now) {
 				continue
 			}
 			r.Views = append(r.Views, view)
@@ -193,51 +188,30 @@ func (k *keeper) cullSome(w *Workspace, now time.Time, rules policy.Policy, view
 	return names, err
 }
 
-// stays reports whether a snapshot is never removed by itself. The lock is held.
-func (ss Snapshots) stays(sn *snap) bool {
-	return sn.Pinned || sn.View == ss.w.undo
-}
+// expired reports whether the snapshot's own time is over.
+func (i *Info) expired(now time.Time) bool { return i.Expires != nil && now.After(*i.Expires) }
 
-// expired reports whether the snapshot's own time is over. The lock is held.
-func (sn *snap) expired(now time.Time) bool { return sn.Expires != nil && now.After(*sn.Expires) }
-
-// culled returns the views, oldest first, of the snapshots whose own time is over, or that the rule of
-// their kind does not keep by the policy that it returns, too.
+// culled returns the views, oldest first, of the snapshots that expired, or that the rule of
+// their kind does not keep. cullSome asks again with the lock held.
 func (ss Snapshots) culled(now time.Time) (rules policy.Policy, views []uint32) {
-	ss.w.read(func() { rules = ss.w.policy })
+	var undo uint32
+	ss.w.read(func() { rules, undo = ss.w.policy, ss.w.undo })
 	selections := make(map[string]*policy.Selection)
 	for kind, rule := range rules.Keep.Rules() {
 		selections[kind] = rule.Select(now)
 	}
 	minAge := time.Duration(rules.MinAgeSeconds) * time.Second
 	newest := true
-	ss.eachBack(func(sn *snap) {
-		sel := selections[sn.Kind]
-		kept := sel == nil || sel.Keeps(sn.Created) || newest
+	for i := range ss.Newest() {
+		sel := selections[i.Kind]
+		kept := sel == nil || sel.Keeps(i.Created) || newest
 		newest = false
-		// Restoring again and again must not push out what was there before.
-		if !ss.stays(sn) && (sn.expired(now) || !kept && now.Sub(sn.Created) >= minAge) {
-			views = append(views, sn.View)
+		if !i.Pinned && i.View != undo && (i.expired(now) || !kept && now.Sub(i.Created) >= minAge) {
+			views = append(views, i.View)
 		}
-	})
+	}
 	slices.Reverse(views)
 	return rules, views
-}
-
-// eachBack calls fn for the snapshots, newest first. It holds the lock for reading while
-// fn is called, and gives it back now and then.
-func (ss Snapshots) eachBack(fn func(sn *snap)) {
-	for below, more := uint64(math.MaxUint64), true; more; {
-		ss.w.read(func() {
-			end, _ := slices.BinarySearchFunc(ss.w.snaps, below, func(sn *snap, seq uint64) int { return cmp.Compare(sn.Seq, seq) })
-			begin := max(end-walkBatch, 0)
-			for _, sn := range slices.Backward(ss.w.snaps[begin:end]) {
-				fn(sn)
-				below = sn.Seq
-			}
-			more = begin > 0
-		})
-	}
 }
 
 // cullDue returns when the next snapshot or fork may have to go: far in the future if
@@ -260,14 +234,14 @@ func (ss Snapshots) cullDue(now time.Time) time.Time {
 			}
 		}
 	})
-	ss.eachBack(func(sn *snap) {
-		if sn.Expires != nil {
-			next(*sn.Expires)
+	for i := range ss.Newest() {
+		if i.Expires != nil {
+			next(*i.Expires)
 		}
-		next(sn.Created.Add(minAge))
-		if rule, ok := rules[sn.Kind]; ok {
-			next(sn.Created.Add(time.Duration(rule.Within)))
+		next(i.Created.Add(minAge))
+		if rule, ok := rules[i.Kind]; ok {
+			next(i.Created.Add(time.Duration(rule.Within)))
 		}
-	})
+	}
 	return due
 }

@@ -67,7 +67,7 @@ func (c *catalogue) refreshLimit() {
 	if !ok {
 		return
 	}
-	c.room.limit.Store(main.policy.ByteLimit)
+	c.room.Limit.Store(main.policy.ByteLimit)
 	if c.meter.limit.Swap(main.policy.Forks.UnsharedBytes) != 0 {
 		return
 	}

@@ -93,7 +93,7 @@ func TestCheckpointsSleep(t *testing.T) {
 		t.Fatal("it does not sleep")
 	case <-time.After(1500 * time.Millisecond):
 	}
-	s.ckpt.signal.Up()
+	s.ckpt.Ask()
 	if asked := <-woken; !asked {
 		t.Error("it does not say that it was asked")
 	}

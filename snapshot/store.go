@@ -15,12 +15,17 @@ import (
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/loops"
+	"github.com/amberfs/amberfs/snapshot/room"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// cacheBytes bounds the decoded pages and chunks kept in memory.
-const cacheBytes = 64 << 20
+const (
+	// cacheBytes bounds the decoded pages and chunks kept in memory.
+	cacheBytes = 64 << 20
+	// minSegment is the size of the journal's segments on a small disk.
+	minSegment = 2 << 20
+)
 
 // Options says how a store is opened.
 type Options struct {
@@ -65,7 +70,7 @@ type Store struct {
 	seal  sealer
 	ckpt  checkpointer
 	gc    collector
-	room  room
+	room  room.Room
 	meter meter
 	keep  keeper
 
@@ -95,10 +100,10 @@ type core struct {
 func newStore(at *storedir.Dir, o Options) *Store {
 	c := &core{dir: at.Path, opt: o, logger: o.Logger, loops: loops.New(o.Logger)}
 	s := &Store{core: c, at: at}
-	s.seal = newSealer(c, &s.gc, s.ckpt.outgrown)
+	s.seal = newSealer(c, &s.gc, s.ckpt.Outgrown)
 	s.ckpt = checkpointer{core: c, seal: &s.seal, gc: &s.gc, room: &s.room, signal: loops.NewWake()}
 	s.gc = collector{core: c, ckpt: &s.ckpt, room: &s.room, signal: loops.NewWake()}
-	s.room = room{core: c, seal: &s.seal, ckpt: &s.ckpt, meter: &s.meter}
+	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, &s.ckpt, o.Quiet
 	s.meter = meter{core: c}
 	s.keep = keeper{core: c, signal: loops.NewWake()}
 	c.cat = newCatalogue(s)
@@ -164,7 +169,7 @@ func (s opening) open() error {
 	}
 	s.outside.Journal = s.log
 	s.src = tree.NewSource(s.objects, &s.outside, cacheBytes)
-	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.cat.readView, Admit: s.room.admit, Salvage: s.opt.Salvage, Logger: s.logger}
+	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.cat.readView, Admit: s.admit, Salvage: s.opt.Salvage, Logger: s.logger}
 	if !s.opt.Quiet {
 		lo.Overlap = s.cat.between
 	}
@@ -175,7 +180,7 @@ func (s opening) open() error {
 	if s.objects.Place != nil {
 		s.forest.SetSource(s.src.With(s.objects.Near()))
 	}
-	s.room.stored.Store(s.cas.Stats().Stored)
+	s.room.Stored.Store(s.cas.Stats().Stored)
 	if !s.opt.Quiet {
 		s.startLoops()
 	}
@@ -187,12 +192,21 @@ func (s opening) openJournal(begin int64) error {
 	if err != nil {
 		return err
 	}
-	s.room.reserve = min(maxReserve, total/16)
+	s.room.FS = s.opt.FS
+	s.room.SetTotal(total)
 	s.log, err = journal.Open(filepath.Join(s.dir, "journal"), journal.Options{
 		FS: s.opt.FS, Logger: s.logger, Begin: begin, Salvage: s.opt.Salvage, ReadOnly: s.opt.ReadOnly,
-		SegmentSize: min(journal.DefaultSegmentSize, max(minSegment, total/32)), Reserve: s.room.heldBack,
+		SegmentSize: min(journal.DefaultSegmentSize, max(minSegment, total/32)), Reserve: s.room.HeldBack,
 	})
+	s.room.Log = s.log
 	return err
+}
+
+func (s opening) admit(view uint32, n int64) error {
+	if err := s.meter.admitFork(view, n); err != nil {
+		return err
+	}
+	return s.room.Admit(n)
 }
 
 // firstOpening reports whether a store without a checkpoint can be one that was
@@ -282,6 +296,9 @@ func (s *core) Workspaces() []*Workspace {
 	})
 	return out
 }
+
+// Free returns how many bytes can still be written.
+func (s *Store) Free() (int64, error) { return s.room.Free() }
 
 // Sync returns when everything acknowledged would survive a power cut.
 func (s *Store) Sync() error { return s.forest.Sync() }

@@ -163,16 +163,21 @@ func (w *Workspace) Changes() (n uint64) {
 	return n
 }
 
+// index returns where the snapshot of a sequence number is, or would be. The lock is held.
+func (w *Workspace) index(seq uint64) (int, bool) {
+	return slices.BinarySearchFunc(w.snaps, seq, func(sn *snap, seq uint64) int { return cmp.Compare(sn.Seq, seq) })
+}
+
 // Newest yields the snapshots, newest first, with the lock held for some at a time
 // only. Those that are made meanwhile are left out.
 func (ss Snapshots) Newest() iter.Seq[Info] {
-	const atOnce = 64
+	const atOnce = 256
 	return func(yield func(Info) bool) {
 		some := make([]Info, 0, atOnce)
-		for before := uint64(math.MaxUint64); ; {
+		for before := uint64(math.MaxUint64); ; before = some[len(some)-1].Seq {
 			some = some[:0]
 			ss.w.read(func() {
-				end, _ := slices.BinarySearchFunc(ss.w.snaps, before, func(sn *snap, before uint64) int { return cmp.Compare(sn.Seq, before) })
+				end, _ := ss.w.index(before)
 				for _, sn := range slices.Backward(ss.w.snaps[max(0, end-atOnce):end]) {
 					some = append(some, sn.Info)
 				}
@@ -181,13 +186,45 @@ func (ss Snapshots) Newest() iter.Seq[Info] {
 				if !yield(i) {
 					return
 				}
-				before = i.Seq
 			}
 			if len(some) == 0 {
 				return
 			}
 		}
 	}
+}
+
+// A Listed is an entry of .snapshots or .forks. At grows from one to the next, and
+// stays what it is.
+type Listed struct {
+	Name string
+	Root live.NodeID
+	At   uint64 // sequence number of a snapshot, view of a fork
+}
+
+// From returns the first n snapshots, or those that there are, from a sequence
+// number on.
+func (ss Snapshots) From(from uint64, n int) (out []Listed) {
+	ss.w.read(func() {
+		i, _ := ss.w.index(from)
+		for _, sn := range ss.w.snaps[i:min(i+n, len(ss.w.snaps))] {
+			out = append(out, Listed{sn.Name, sn.Node(), sn.Seq})
+		}
+	})
+	return out
+}
+
+// From is Snapshots.From for forks, all of which it looks at.
+func (fs Forks) From(from uint64, n int) (out []Listed) {
+	fs.w.read(func() {
+		for _, f := range fs.w.forks {
+			if uint64(f.view) >= from {
+				out = append(out, Listed{f.name, f.Root(), uint64(f.view)})
+			}
+		}
+	})
+	slices.SortFunc(out, func(a, b Listed) int { return cmp.Compare(a.At, b.At) })
+	return out[:min(n, len(out))]
 }
 
 // Node returns the root node of a snapshot's view.

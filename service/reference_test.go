@@ -33,21 +33,26 @@ func fields[T any](t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := strings.Builder{}
-	b.WriteString("| field | meaning |\n|---|---|\n")
+	b, plain := strings.Builder{}, []string{}
+	b.WriteString("|field|meaning|\n|---|---|\n")
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
 		name := jsonName(f)
-		if p := s.Properties[name]; p != nil && !f.Anonymous {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", name, p.Description)
+		switch p := s.Properties[name]; {
+		case p == nil || f.Anonymous:
+		case p.Description == "":
+			plain = append(plain, "`"+name+"`")
+		default:
+			fmt.Fprintf(&b, "|`%s`|%s|\n", name, p.Description)
 		}
 	}
+	fmt.Fprintf(&b, "|%s|as their names say|\n", strings.Join(plain, ", "))
 	return b.String()
 }
 
 func jsonPage(t *testing.T) string {
 	actions := strings.Builder{}
 	for _, a := range events.Actions {
-		fmt.Fprintf(&actions, "| `%s` | %s | %s | %s |\n", a.Name, a.About, a.From, a.Detail)
+		fmt.Fprintf(&actions, "|`%s`|%s|%s|%s|\n", a.Name, a.About, a.From, a.Detail)
 	}
 	return fmt.Sprintf(`# JSON
 
@@ -66,7 +71,7 @@ Generated from the code. Fields are added, never renamed or removed, so ignore f
 A line of %[1]s.snapshots/log%[1]s and of %[1]samberfs log --json%[1]s. Many writes of one program to one file are one event.
 
 %[4]s
-| action | meaning | %[1]sfrom%[1]s | %[1]sdetail%[1]s |
+|action|meaning|%[1]sfrom%[1]s|%[1]sdetail%[1]s|
 |---|---|---|---|
 %[5]s
 ## Status
@@ -86,7 +91,7 @@ func httpPage() string {
 			}
 		}
 		stream := map[string]string{"": "", Text: "text", Bytes: "bytes", Tar: "archive", Events: "events"}[o.Output]
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", o.Name, strings.Join(args, " "), stream, accessNames[o.Access])
+		fmt.Fprintf(&table, "|`%s`|%s|%s|%s|\n", o.Name, strings.Join(args, " "), stream, accessNames[o.Access])
 	}
 	return fmt.Sprintf(`# HTTP
 
@@ -104,7 +109,7 @@ A failure has a status and the body %[1]s{"error":…,"hint":…,"kind":…}%[1]
 
 [%[1]s.snapshots/call%[1]s](control-files.md#call) accepts the same objects, with the operation's name in %[1]sop%[1]s, from callers with the [right](control-files.md#who-may-do-what) in the last column.
 
-| operation | arguments | stream | right |
+|operation|arguments|stream|right|
 |---|---|---|---|
 %[3]s`, "`", ErrorTrailer, table.String())
 }

@@ -11,9 +11,9 @@ func duCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "du [SNAPSHOT]...",
 		Short: "Show the space that snapshots and forks use alone",
-		Long: `Shows for each snapshot and fork the bytes on disk that its deletion would free. The
-last line shows what deleting all listed snapshots would free, including data that
-only they share. With SNAPSHOTs, only those are shown.`,
+		Long: `Shows for each snapshot and fork, or for the given SNAPSHOTs, the bytes on disk that its
+deletion would free. The last line shows what deleting all of these snapshots would free,
+including data that only they share.`,
 		Example: `  amberfs du
   amberfs du v1 v2`,
 		Args:              args(0, -1, "any SNAPSHOTs"),

@@ -10,8 +10,8 @@ func gcCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "gc",
 		Short: "Free space that nothing needs",
-		Long: `Frees the disk space of everything that no snapshot, workspace or fork needs. It also
-runs in the background. It works on a full disk.`,
+		Long: `Frees the disk space of everything that no snapshot and no workspace needs. It also runs
+in the background. It works on a full disk.`,
 		Example: `  amberfs gc`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

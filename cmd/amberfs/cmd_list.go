@@ -254,9 +254,9 @@ func historyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history PATH",
 		Short: "List the snapshots in which a path changed",
-		Long: `Lists every snapshot in which PATH was created, modified or deleted, newest first:
-action, snapshot, time, size and message, separated by tabs. A first line "now"
-says that PATH changed since the newest snapshot. Contents are compared, not times.`,
+		Long: `Lists the snapshots in which PATH was created, modified or deleted, newest first:
+action, snapshot, time, size and message, separated by tabs. A first line "now" means
+that PATH changed since the newest snapshot. Contents are compared, not times.`,
 		Example: `  amberfs history src/parse.go`,
 		Args:    args(1, 1, "one PATH"),
 		RunE: func(cmd *cobra.Command, argv []string) error {

@@ -31,13 +31,12 @@ func mountCommand(a *app) *cobra.Command {
 If STORE does not exist, it is created, and filled from DIR if --from names one.
 
 With REMOTE@SNAPSHOT (see "amberfs help remote"), a new store begins with that
-snapshot. File contents are fetched when they are read. A full id instead of a name
-pins the content. An existing store is mounted as it is, so the same command works
-after a reboot.
+snapshot, and contents are fetched when they are read. A full id pins the content.
+An existing store is mounted as it is, so the same command works after a reboot.
 
 Options, after -o and separated by commas:
-` + mountopt.Help() + `The generic options of mount(8) are accepted, for lines of type fuse.amberfs in
-/etc/fstab. mount(8) asks for dev and suid unless nodev and nosuid are given.
+` + mountopt.Help() + `In /etc/fstab the type is
+fuse.amberfs. mount(8) asks for dev and suid unless nodev and nosuid are given.
 
 An ordinary user needs fusermount3 from the package fuse3.`,
 		Example: `  amberfs mount --from ~/project ~/project.store ~/work

@@ -91,9 +91,9 @@ func remoteTrustCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "trust REMOTE",
 		Short: "Agree to contact a remote that came with the store",
-		Long: `A store that somebody else made names remotes that you did not add. They are not
-contacted, because the requests would be signed with your credentials. "amberfs
-status" lists them. This command agrees to one, by its name or its URL.`,
+		Long: `A store that somebody else made can name remotes that you did not add. amberfs does not
+contact them, because the requests would be signed with your credentials. This command
+agrees to one of them. "amberfs status" lists them.`,
 		Args: args(1, 1, "a REMOTE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			return show(a, cmd, service.TrustRemote{Remote: argv[0]}, func(done service.Remote) { a.printf("remote %s is trusted: %s\n", done.Name, done.URL) })
@@ -186,9 +186,9 @@ func remoteGCCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "gc REMOTE",
 		Short: "Free space on a remote",
-		Long: `Frees what no snapshot on REMOTE needs. Run it once a day, for example from cron. It
-takes no lock: an object is marked by one run, scheduled for deletion at least a day
-later, and deleted at least a day after that. Expired snapshots are deleted too. A
+		Long: `Frees what no snapshot on REMOTE needs. Run it once a day, for example from cron. One run
+marks an object, one at least a day later schedules it for deletion, and one at least a
+day after that deletes it. So it needs no lock. Expired snapshots are deleted too. A
 registry frees untagged data itself.`,
 		Args: args(1, 1, "a REMOTE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -204,9 +204,9 @@ func pushCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "push REMOTE SNAPSHOT... [--as NAME] [--force] [--full]",
 		Short: "Send snapshots to a remote",
-		Long: `Sends snapshots to REMOTE, a name from "amberfs remote add" or a URL. Only what is
-not there yet is sent. A snapshot becomes visible when all of it is there. An
-interrupted push continues when it is run again.
+		Long: `Sends snapshots to REMOTE, a name from "amberfs remote add" or a URL. Only missing data
+is sent. A snapshot becomes visible when it is complete. An interrupted push continues
+when it is run again.
 
 If the name is in use there for another snapshot, push exits with status 4.`,
 		Example: `  amberfs push team v1
@@ -243,9 +243,8 @@ func pullCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pull REMOTE SNAPSHOT... [--as NAME]",
 		Short: "Bring snapshots from a remote into the store",
-		Long: `Copies snapshots of REMOTE, a name or a URL, into the store with everything they
-need. An interrupted pull continues when it is run again. The workspace does not
-change.`,
+		Long: `Copies snapshots of REMOTE, a name or a URL, into the store. An interrupted pull continues
+when it is run again. The workspace does not change.`,
 		Example: `  amberfs pull team v1
   amberfs pull s3://bucket/team v1 --as theirs`,
 		Args: args(2, -1, "a REMOTE and at least one SNAPSHOT"),

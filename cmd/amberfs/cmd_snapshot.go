@@ -186,9 +186,8 @@ func rmCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm NAME...",
 		Short: "Delete snapshots",
-		Long: `Deletes snapshots. If one name is unknown or protected, none is deleted. Other
-snapshots and forks do not change. "amberfs gc" frees the space at once; otherwise
-it is freed in the background.`,
+		Long: `Deletes snapshots. If one name is unknown or protected, none is deleted. Their space is
+freed in the background, or at once by "amberfs gc".`,
 		Example:           `  amberfs rm v1 v2`,
 		Args:              args(1, -1, "at least one NAME"),
 		ValidArgsFunction: a.completeSnapshots(-1),
@@ -236,9 +235,9 @@ func compactCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compact NAME NAME... --name NAME [-m MESSAGE]",
 		Short: "Make one snapshot of several",
-		Long: `Makes one snapshot that contains all files of the named snapshots. Of each path it
-has the version of the newest snapshot that contains it. The named snapshots are
-deleted, except pinned ones. If the policy protects one of them, nothing changes.`,
+		Long: `Makes one snapshot that contains all files of the named snapshots, each in its newest
+version. The named snapshots are deleted, except pinned ones. If the policy protects one
+of them, nothing changes.`,
 		Example:           `  amberfs compact mon tue wed --name first-half`,
 		Args:              args(2, -1, "two NAMEs or more"),
 		ValidArgsFunction: a.completeSnapshots(-1),

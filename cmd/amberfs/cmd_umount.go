@@ -29,8 +29,8 @@ acknowledged is in the store, and the store can be mounted or copied.
 If programs use the mount, umount names them and exits with status 5. With --lazy
 the mount disappears at once, and the command waits until those programs have left.
 
-After umount(8) the daemon lives on while another mount namespace, such as that of a
-container, has a copy of the mount. Then umount ends the daemon, and that copy.`,
+While another mount namespace, such as that of a container, has a copy of the mount,
+the daemon survives umount(8). This command ends it, and the copy fails with ENOTCONN.`,
 		Example: `  amberfs umount ~/work`,
 		Args:    args(1, 1, "one MOUNTPOINT or STORE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {

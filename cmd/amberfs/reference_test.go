@@ -48,7 +48,9 @@ Every command has these flags:
 
 `)
 	root := newRoot(&app{})
+	b.WriteString("```\n")
 	flagRows(&b, root.PersistentFlags())
+	b.WriteString("```\n")
 	for _, group := range root.Groups() {
 		fmt.Fprintf(&b, "\n## %s\n", strings.TrimSuffix(group.Title, ":"))
 		for _, c := range root.Commands() {
@@ -75,7 +77,7 @@ func commandSection(b *strings.Builder, c *cobra.Command) {
 	var rows strings.Builder
 	flagRows(&rows, c.NonInheritedFlags())
 	if rows.Len() > 0 {
-		b.WriteString("\n" + rows.String())
+		b.WriteString("\n```\n" + rows.String() + "```\n")
 	}
 	for _, sub := range c.Commands() {
 		if !sub.Hidden {
@@ -138,7 +140,7 @@ func flagRows(b *strings.Builder, flags *pflag.FlagSet) {
 		if f.Shorthand != "" {
 			name = "-" + f.Shorthand + ", " + name
 		}
-		fmt.Fprintf(b, "- `%s`: %s\n", name, usage)
+		fmt.Fprintf(b, "%s\n    %s\n", name, usage)
 	})
 }
 
@@ -160,7 +162,7 @@ Generated from the code. ` + "`amberfs mcp`" + ` serves a workspace over the Mod
 - Every tool takes ` + "`workspace`" + `, the name of a fork. Tools with long texts (marked …) return pages of 40 KiB and take ` + "`start_index` and `max_length`" + `.
 - An unknown argument is refused, with the names of the accepted ones.
 
-| tool | arguments | changes | |
+|tool|arguments|changes| |
 |---|---|---|---|
 `)
 	effects := map[effect]string{reads: "nothing", adds: "adds", replaces: "replaces; can be undone", destroys: "**destroys**"}
@@ -175,7 +177,7 @@ Generated from the code. ` + "`amberfs mcp`" + ` serves a workspace over the Mod
 			args += " …"
 		}
 		if t.names[setAll] != "" {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", t.names[setAll], args, effects[t.effect], t.about)
+			fmt.Fprintf(&b, "|`%s`|%s|%s|%s|\n", t.names[setAll], args, effects[t.effect], t.about)
 		}
 		if t.names[setSnapshots] != "" {
 			fmt.Fprintf(&other, "`%s`, ", t.names[setSnapshots])

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -17,9 +16,9 @@ var update = flag.Bool("update", false, "write docs/reference/environment.md")
 
 func TestReference(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("# Environment variables\n\nGenerated from the code. The daemon reads those for remotes when it starts, so set them for `amberfs mount` and `amberfs run`.\n\n| variable | used for |\n|---|---|\n")
+	b.WriteString("# Environment variables\n\nGenerated from the code. The daemon reads those for remotes when it starts, so set them for `amberfs mount` and `amberfs run`.\n\n|variable|used for|\n|---|---|\n")
 	for _, v := range Vars {
-		b.WriteString("| `" + strings.Join(v.Names, "`, `") + "` | " + v.About + " |\n")
+		b.WriteString("|`" + strings.Join(v.Names, "`, `") + "`|" + v.About + "|\n")
 	}
 	const file = "../../docs/reference/environment.md"
 	if *update {
@@ -35,7 +34,7 @@ func TestReference(t *testing.T) {
 // TestOneSource: no other package reads the environment, except for variables with which
 // amberfs starts its own processes.
 func TestOneSource(t *testing.T) {
-	private := []string{"cmd/amberfs/internal/sandbox/config.go", "cmd/amberfs/internal/daemon/ready.go"}
+	private := regexp.MustCompile(`os\.Getenv\((configEnv|readyEnv)\)`)
 	reads := regexp.MustCompile(`os\.(Getenv|LookupEnv)\(`)
 	const root = "../.."
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -46,11 +45,11 @@ func TestOneSource(t *testing.T) {
 		if d.IsDir() && (rel == "tests" || rel == "internal/env" || strings.HasPrefix(d.Name(), ".") && rel != ".") {
 			return filepath.SkipDir
 		}
-		if !strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go") || slices.Contains(private, rel) {
+		if !strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go") {
 			return err
 		}
 		b, err := os.ReadFile(path)
-		if reads.Match(b) {
+		if reads.Match(private.ReplaceAll(b, nil)) {
 			t.Errorf("%s reads the environment: use package env", rel)
 		}
 		return err

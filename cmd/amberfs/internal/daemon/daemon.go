@@ -306,14 +306,16 @@ func (d *Daemon) unmount(lazy bool) error {
 	done := make(chan error, 1)
 	go func() { done <- d.mount.Unmount() }()
 	var err error
-	for waiting, before := true, d.kernelWork(); waiting; {
+	ending, used := d.work()
+	for waiting := true; waiting; {
 		select {
 		case err = <-done:
 			waiting = false
 		case <-time.After(copyTime):
-			// A kernel that still writes pages back or forgets nodes is ending it.
-			if now := d.kernelWork(); now != before {
-				before = now
+			// A kernel that still writes pages back or forgets nodes is ending the mount.
+			// Other requests come from a program in another mount namespace.
+			if e, u := d.work(); e != ending && u == used {
+				ending = e
 				continue
 			}
 			d.copied()
@@ -388,10 +390,18 @@ func (d *Daemon) readOnly() bool {
 	return ok && m.ReadOnly
 }
 
-// kernelWork grows with what the kernel does of itself when a mount ends.
-func (d *Daemon) kernelWork() uint64 {
-	n := d.mount.Counters()
-	return n["FORGET"] + n["WRITE"]
+// work counts the kernel's requests: those with which it ends a mount, and those that a
+// program causes.
+func (d *Daemon) work() (ending, used uint64) {
+	for op, n := range d.mount.Counters() {
+		switch op {
+		case "FORGET", "BATCH_FORGET", "WRITE":
+			ending += n
+		case "LOOKUP", "GETATTR", "OPEN", "CREATE", "OPENDIR", "MKDIR", "UNLINK", "RENAME":
+			used += n
+		}
+	}
+	return ending, used
 }
 
 // copyTime is how long the kernel gets to end a mount that it has unmounted.

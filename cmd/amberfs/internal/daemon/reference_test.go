@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write docs/reference/metrics.md")
 // TestMetricsPage compares docs/reference/metrics.md with the metrics that are registered.
 func TestMetricsPage(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nGenerated from the code. `-o metrics=HOST:PORT` serves these for Prometheus at `/metrics`, beside the metrics of the process and the Go runtime. They contain sizes and counts, no names of files and no contents. Anybody who can reach the address can read them.\n\n| metric | meaning |\n|---|---|\n")
+	b.WriteString("# Metrics\n\nGenerated from the code. `-o metrics=HOST:PORT` serves these for Prometheus at `/metrics`, beside the metrics of the process and the Go runtime. They contain sizes and counts, no names of files and no contents. Anybody who can reach the address can read them.\n\n|metric|meaning|\n|---|---|\n")
 	parts := regexp.MustCompile(`fqName: "([^"]*)", help: "([^"]*)".*constLabels: {}, variableLabels: {([^}]*)}`)
 	ch := make(chan *prometheus.Desc, 100)
 	for _, c := range append([]prometheus.Collector{collector{}}, newAnswerMetrics().collectors()...) {
@@ -34,7 +34,7 @@ func TestMetricsPage(t *testing.T) {
 		if p[3] != "" {
 			labels = "{" + p[3] + "}"
 		}
-		fmt.Fprintf(&b, "| `%s%s` | %s |\n", p[1], labels, p[2])
+		fmt.Fprintf(&b, "|`%s%s`|%s|\n", p[1], labels, p[2])
 	}
 	const file = "../../../../docs/reference/metrics.md"
 	if *update {

@@ -180,13 +180,13 @@ func Help() string {
 // Markdown is the list as a table for the documentation, with the generic words.
 func Markdown() string {
 	var b strings.Builder
-	b.WriteString("| option | meaning |\n|---|---|\n")
+	b.WriteString("|option|meaning|\n|---|---|\n")
 	for _, a := range all {
 		first := "`" + strings.ReplaceAll(a.usage(), "|", `\|`) + "`"
 		if a.off != "" {
 			first += ", `" + a.off + "`"
 		}
-		fmt.Fprintf(&b, "| %s | %s |\n", first, a.help)
+		fmt.Fprintf(&b, "|%s|%s|\n", first, a.help)
 	}
 	b.WriteString("\nThe generic options of mount(8) and fstab(5), such as `defaults`, `noauto`, `user`, `nofail`, `noatime` and `x-…`, are accepted.\n")
 	return b.String()

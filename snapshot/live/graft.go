@@ -114,9 +114,11 @@ type graft struct {
 	copied   atomic.Int64
 }
 
-// attrsOf gives a directory the attributes of another one.
+// attrsOf gives a directory the attributes of another one: of with or, if that is nil, of an
+// inode of the source.
 type attrsOf struct {
-	ino, from uint64 // in the view and in the source
+	ino, from uint64
+	with      *tree.Inode
 }
 
 // newGraft takes inode numbers for all that steps make.
@@ -167,7 +169,7 @@ func (j *graft) step(s *Step) error {
 		return nil
 	case s.ADir && s.BDir:
 		ino, err := j.dirs.find(s.Path)
-		j.attrs = append(j.attrs, attrsOf{ino, s.B})
+		j.attrs = append(j.attrs, attrsOf{ino, s.B, s.With})
 		j.v.mark(ino)
 		return err
 	case s.ADir && s.B == 0 && j.g.KeepFull:
@@ -277,7 +279,7 @@ func (j *graft) put(s *Step) error {
 	}
 	if n.IsDir() {
 		j.dirs.known[s.Path] = n.Ino
-		j.attrs = append(j.attrs, attrsOf{n.Ino, from.Ino})
+		j.attrs = append(j.attrs, attrsOf{n.Ino, from.Ino, s.With})
 	} else if s.Linked {
 		j.links[s.Link] = n.Ino
 	}
@@ -359,13 +361,16 @@ func (j *graft) setAttrs() error {
 			if err != nil {
 				return err
 			}
-			j.attrs = append(j.attrs, attrsOf{ino, from})
+			j.attrs = append(j.attrs, attrsOf{ino: ino, from: from})
 		}
 	}
 	for _, a := range j.attrs {
-		from, err := j.g.Source.Get(j.f.waiting, a.from)
-		if err != nil {
-			return loadError(err)
+		from := a.with
+		if from == nil {
+			var err error
+			if from, err = j.g.Source.Get(j.f.waiting, a.from); err != nil {
+				return loadError(err)
+			}
 		}
 		n := &tree.Inode{Ino: a.ino}
 		setAttrsOf(n, from, j.g.Now)

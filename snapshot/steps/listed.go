@@ -50,16 +50,16 @@ func Listed(all []live.Step) (n int, out []PathChange, more bool) {
 	return n, out, more
 }
 
-// May, if set, refuses the change of a path that is in one of the states, or in both.
+// May, if set, refuses the change of a path that is in some of the states.
 type May func(path *tree.Path, in ...*tree.State) error
 
 // Allow asks may for each step that users see.
-func (may May) Allow(all []live.Step, a, b *tree.State) error {
+func (may May) Allow(all []live.Step, in ...*tree.State) error {
 	for i := range all {
 		if may == nil || Trivial(&all[i]) {
 			continue
 		}
-		if err := may(all[i].Path, a, b); err != nil {
+		if err := may(all[i].Path, in...); err != nil {
 			return err
 		}
 	}

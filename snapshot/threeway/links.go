@@ -2,7 +2,6 @@ package threeway
 
 import (
 	"errors"
-	"path"
 	"slices"
 	"strings"
 
@@ -205,25 +204,11 @@ func (m *Merge) names(st *tree.State, n *tree.Inode) (nameSet, error) {
 	if n == nil {
 		return set, nil
 	}
-	for _, link := range n.Links {
-		p := link.Name
-		for ino, depth := link.Parent, 0; ino != live.RootIno; depth++ {
-			dir, err := st.Get(m.Source, ino)
-			if err != nil {
-				return nil, err
-			}
-			up, err := dir.Parent()
-			if err != nil {
-				return nil, err
-			}
-			if depth == tree.MaxDepth {
-				return nil, tree.ErrTooDeep
-			}
-			p, ino = path.Join(up.Name, p), up.Parent
-		}
+	paths, err := st.Paths(m.Source, n)
+	for _, p := range paths {
 		set[p] = true
 	}
-	return set, nil
+	return set, err
 }
 
 func (m *Merge) same(a, b *tree.Inode) (bool, error) {
@@ -321,7 +306,7 @@ func theirsWhat(x member) (w tree.What) {
 	if x.base.UID != x.theirs.UID || x.base.GID != x.theirs.GID {
 		w |= tree.Owner
 	}
-	if !slices.EqualFunc(x.base.Xattrs, x.theirs.Xattrs, func(a, b tree.Xattr) bool { return a.Name == b.Name && string(a.Value) == string(b.Value) }) {
+	if !tree.SameXattrs(x.base, x.theirs) {
 		w |= tree.Xattrs
 	}
 	return w

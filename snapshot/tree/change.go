@@ -43,7 +43,7 @@ func compare(src *Source, a, b *Inode) (What, error) {
 	set(Mode, a.Mode&^unix.S_IFMT != b.Mode&^unix.S_IFMT)
 	set(Owner, a.UID != b.UID || a.GID != b.GID)
 	set(Mtime, a.Mtime != b.Mtime)
-	set(Xattrs, !slices.EqualFunc(a.Xattrs, b.Xattrs, equalXattr))
+	set(Xattrs, !SameXattrs(a, b))
 	if a.Type() != b.Type() {
 		return w | Type, nil
 	}
@@ -66,6 +66,20 @@ func SameFile(src *Source, a, b *Inode) (bool, error) {
 	return w&^(Mtime|Links) == 0, err
 }
 
+// SameXattrs reports whether two inodes have the same extended attributes.
+func SameXattrs(a, b *Inode) bool { return slices.EqualFunc(a.Xattrs, b.Xattrs, equalXattr) }
+
+// SameData reports whether two inodes are alike in type and contents.
+func SameData(src *Source, a, b *Inode) (bool, error) {
+	if a.Type() != b.Type() || a.Target != b.Target || a.Rdev != b.Rdev {
+		return false, nil
+	}
+	if !a.IsRegular() || a.Content == b.Content {
+		return true, nil
+	}
+	return a.Content.Equal(src.Files, b.Content)
+}
+
 func equalXattr(a, b Xattr) bool { return a.Name == b.Name && string(a.Value) == string(b.Value) }
 
 // surelySame reports whether two versions of one inode are known to be equal in all
@@ -76,6 +90,6 @@ func surelySame(a, b *Inode) bool {
 	}
 	return a.Mode == b.Mode && a.UID == b.UID && a.GID == b.GID && a.Rdev == b.Rdev &&
 		a.Nlink == b.Nlink && a.Mtime == b.Mtime && a.Target == b.Target &&
-		slices.EqualFunc(a.Xattrs, b.Xattrs, equalXattr) &&
+		SameXattrs(a, b) &&
 		samePage(a.Dir.root, b.Dir.root) && a.Content.SurelyEqual(b.Content)
 }

@@ -48,6 +48,30 @@ func (s *State) Resolve(src *Source, path string) (*Inode, error) {
 	return n, nil
 }
 
+// Paths returns the paths of an inode other than the root, in no order.
+func (s *State) Paths(src *Source, n *Inode) ([]string, error) {
+	all := make([]string, 0, len(n.Links))
+	for _, link := range n.Links {
+		p := link.Name
+		for ino, depth := link.Parent, 0; ino != RootIno; depth++ {
+			dir, err := s.Get(src, ino)
+			if err != nil {
+				return nil, err
+			}
+			up, err := dir.Parent()
+			if err != nil {
+				return nil, err
+			}
+			if depth == MaxDepth {
+				return nil, ErrTooDeep
+			}
+			p, ino = up.Name+"/"+p, up.Parent
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
 // A Path is the way from the root to a file. It shares memory with the paths of
 // the directories above, so that those of a deep tree take no more than the tree
 // does. The root's is nil.

@@ -1,0 +1,141 @@
+package revert
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// firstLink is where the numbers of files with several names begin as values of Step.Link,
+// above all inode numbers.
+const firstLink = live.MaxIno + 1
+
+// Steps returns what has to be done to the present tree: in order, a directory before what
+// is in it.
+func (p *Plan) Steps() ([]live.Step, error) {
+	s := stepper{Plan: p, paths: make(map[string]*tree.Path), links: make(map[*file]links)}
+	touched := slices.Collect(maps.Keys(p.at))
+	for _, f := range p.here {
+		if f.changed && !f.node.IsDir() {
+			names, err := p.namesOf(f)
+			if err != nil {
+				return nil, err
+			}
+			touched = append(touched, names...)
+		}
+	}
+	slices.SortFunc(touched, func(a, b string) int { return strings.Compare(inOrder.Replace(a), inOrder.Replace(b)) })
+	var all []live.Step
+	for _, at := range slices.Compact(touched) {
+		step, ok, err := s.step(at)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			all = append(all, step)
+		}
+	}
+	return all, nil
+}
+
+// inOrder makes the order of strings that of their components.
+var inOrder = strings.NewReplacer("/", "\x00")
+
+type stepper struct {
+	*Plan
+	paths map[string]*tree.Path
+	links map[*file]links
+}
+
+// links is how the names of a file are made one.
+type links struct {
+	to     uint64 // an inode that stays, with a name of its own
+	number uint64
+	linked bool
+}
+
+func (s *stepper) step(at string) (step live.Step, ok bool, err error) {
+	f, err := s.get(at)
+	if err != nil {
+		return step, false, err
+	}
+	n, err := s.Now.Resolve(s.Source, at)
+	if err != nil {
+		n = nil
+	}
+	c := tree.Change{Path: s.path(at), A: n}
+	switch {
+	case f == nil && n == nil, f != nil && n != nil && !f.changed && f.is(n):
+		return step, false, nil
+	case f == nil:
+		c.What = tree.Removed
+		return live.StepOf(c), true, nil
+	case n == nil:
+		c.What = tree.Added
+	default:
+		c.What = tree.Data
+		if f.node.IsDir() && n.IsDir() {
+			c.What = tree.Mode
+		}
+	}
+	c.B = f.node
+	if n != nil && (f.node.IsDir() || f.is(n)) {
+		if same, err := s.same(f, n); err != nil || same {
+			return step, false, err
+		}
+	}
+	step = live.StepOf(c)
+	step.With, step.WithView, step.Link, step.Linked = f.node, f.view, 0, false
+	if f.node.IsDir() {
+		return step, true, nil
+	}
+	l, err := s.linksOf(f)
+	step.To, step.Link, step.Linked = l.to, l.number, l.linked
+	return step, true, err
+}
+
+// is reports whether the plan has a present inode as this file.
+func (f *file) is(n *tree.Inode) bool { return f.present != nil && f.present.Ino == n.Ino }
+
+// linksOf decides how the names of a file are made one.
+func (s *stepper) linksOf(f *file) (links, error) {
+	l, ok := s.links[f]
+	if ok || f.present == nil && len(f.names) < 2 {
+		return l, nil
+	}
+	names, err := s.namesOf(f)
+	if err != nil {
+		return l, err
+	}
+	same := false
+	if f.present != nil {
+		if same, err = s.same(f, f.present); err != nil {
+			return l, err
+		}
+	}
+	for _, at := range names {
+		if n, err := s.Now.Resolve(s.Source, at); same && err == nil && f.is(n) {
+			l.to = n.Ino // this name stays
+		}
+	}
+	l.linked, l.number = len(names) > 1, firstLink+uint64(len(s.links))
+	s.links[f] = l
+	return l, nil
+}
+
+// path returns the path of a step. Steps share the paths of their directories.
+func (s *stepper) path(at string) *tree.Path {
+	if at == "." || at == "" {
+		return nil
+	}
+	p, ok := s.paths[at]
+	if !ok {
+		p = s.path(path.Dir(at)).Entry(path.Base(at))
+		s.paths[at] = p
+	}
+	return p
+}

@@ -1,0 +1,465 @@
+// Package actors compares what amberfs does with the changes of actors with models of it, and
+// with git.
+package actors
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// An edit is what an actor does with one call of a program.
+type edit struct {
+	actor, what, path, other string
+	n                        int
+}
+
+// editor makes edits in a workspace of a store.
+type editor struct {
+	s *snapshot.Store
+	w *snapshot.Workspace
+
+	actor string
+}
+
+func (e editor) forest() *live.Forest { return e.s.Forest().As(e.actor) }
+
+// dir returns the directory of a path and the name in it.
+func (e editor) dir(p string) (live.NodeID, string, error) {
+	at := e.w.Root()
+	names := strings.Split(p, "/")
+	for _, name := range names[:len(names)-1] {
+		a, err := e.s.Forest().Lookup(at, name)
+		if err != nil {
+			return 0, "", err
+		}
+		at = a.ID
+	}
+	return at, names[len(names)-1], nil
+}
+
+func (e editor) make(p, content string) error {
+	dir, name, err := e.dir(p)
+	if err != nil {
+		return err
+	}
+	a, err := e.forest().Create(dir, name, live.Create{Mode: unix.S_IFREG | 0o644})
+	if err != nil {
+		return err
+	}
+	_, err = e.forest().Write(a.ID, []byte(content), 0, false)
+	return err
+}
+
+func (e editor) remove(dir live.NodeID, name string) error {
+	f := e.forest()
+	a, err := f.Lookup(dir, name)
+	if err != nil {
+		return err
+	}
+	if a.Mode&unix.S_IFMT != unix.S_IFDIR {
+		_, err = f.Unlink(dir, name)
+		return err
+	}
+	var names []string
+	if err := f.ReadDir(a.ID, 0, func(d tree.Dirent, _ uint64) bool { names = append(names, d.Name); return true }); err != nil {
+		return err
+	}
+	for _, n := range names {
+		if n != "." && n != ".." {
+			if err := e.remove(a.ID, n); err != nil {
+				return err
+			}
+		}
+	}
+	_, err = f.Rmdir(dir, name)
+	return err
+}
+
+func (e editor) do(x edit) error {
+	e.actor = x.actor
+	f := e.forest()
+	dir, name, err := e.dir(x.path)
+	if err != nil {
+		return err
+	}
+	a, missing := f.Lookup(dir, name)
+	other, otherName, otherErr := e.dir(x.other)
+	switch x.what {
+	case "create":
+		return e.make(x.path, fmt.Sprintf("%d\n", x.n))
+	case "binary":
+		if missing == nil {
+			_, err = f.Write(a.ID, fmt.Appendf(nil, "\x00%d", x.n), 0, false)
+			return err
+		}
+		return e.make(x.path, fmt.Sprintf("\x00%d", x.n))
+	case "text":
+		return e.make(x.path, "0\n1\n2\n3\n4\n5\n6\n7\n")
+	case "line":
+		if missing != nil {
+			return missing
+		}
+		b := make([]byte, a.Size)
+		if _, err := f.ReadAt(a.ID, b, 0); err != nil {
+			return err
+		}
+		lines := strings.SplitAfter(string(b), "\n")
+		lines[x.n%len(lines)] = fmt.Sprintf("%s %d\n", x.actor, x.n)
+		none := int64(0)
+		if _, err := f.SetAttr(a.ID, live.SetAttr{Size: &none}); err != nil {
+			return err
+		}
+		_, err = f.Write(a.ID, []byte(strings.Join(lines, "")), 0, false)
+		return err
+	case "write": // in place
+		if missing != nil {
+			return missing
+		}
+		_, err = f.Write(a.ID, fmt.Appendf(nil, "%d\n", x.n%10), int64(x.n%3*2), false)
+		return err
+	case "save": // as an editor does
+		if missing != nil {
+			return missing
+		}
+		_, _ = f.Unlink(dir, ".tmp")
+		t, err := f.Create(dir, ".tmp", live.Create{Mode: a.Mode})
+		if err != nil {
+			return err
+		}
+		if _, err = f.Write(t.ID, fmt.Appendf(nil, "saved %d\n", x.n), 0, false); err == nil {
+			_, err = f.Rename(dir, ".tmp", dir, name, 0)
+		}
+		return err
+	case "mkdir":
+		_, err = f.Create(dir, name, live.Create{Mode: unix.S_IFDIR | 0o755})
+	case "rm":
+		return e.remove(dir, name)
+	case "mv":
+		if otherErr != nil {
+			return otherErr
+		}
+		_, err = f.Rename(dir, name, other, otherName, 0)
+	case "ln":
+		if missing != nil || otherErr != nil {
+			return errors.Join(missing, otherErr)
+		}
+		_, err = f.Link(a.ID, other, otherName)
+	case "symlink":
+		_, err = f.Create(dir, name, live.Create{Mode: unix.S_IFLNK | 0o777, Target: fmt.Sprint(x.n)})
+	case "chmod":
+		if missing != nil {
+			return missing
+		}
+		mode := a.Mode&unix.S_IFMT | 0o700 | uint32(x.n%64)
+		_, err = f.SetAttr(a.ID, live.SetAttr{Mode: &mode})
+	case "xattr":
+		if missing != nil {
+			return missing
+		}
+		err = f.SetXattr(a.ID, "user.x", fmt.Append(nil, x.n), 0, false)
+	case "restore":
+		infos := e.w.List()
+		if len(infos) > 0 {
+			_, err = e.w.Restore(context.Background(), snapshot.RestoreOptions{Name: fmt.Sprintf("s%d", x.n%len(infos)), Caller: live.Caller{Actor: x.actor}})
+		}
+	}
+	return err
+}
+
+// lines describes a tree: a line a path, with the names of the same file.
+func (e editor) lines(t rapid.TB, st *tree.State) map[string]string {
+	out, groups := map[string]string{}, map[uint64][]string{}
+	err := st.Walk(context.Background(), e.s.Source(), "", func(at *tree.Path, n *tree.Inode) error {
+		if at == nil {
+			return nil
+		}
+		line := fmt.Sprintf("%o %s", n.Mode, n.Target)
+		for _, x := range n.Xattrs {
+			line += fmt.Sprintf(" %s=%s", x.Name, x.Value)
+		}
+		if n.IsRegular() {
+			b := make([]byte, n.Size())
+			if _, err := n.Content.ReadAt(e.s.Source().Files, b, 0); err != nil {
+				return err
+			}
+			line += fmt.Sprintf(" %q", b)
+			groups[n.Ino] = append(groups[n.Ino], at.String())
+		}
+		out[at.String()] = line
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range groups {
+		for _, p := range g {
+			out[p] += fmt.Sprint(" ", g)
+		}
+	}
+	return out
+}
+
+func (e editor) state(t rapid.TB) *tree.State {
+	st, err := e.w.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// differing are the paths that two states differ in, and those above them.
+func (e editor) differing(t rapid.TB, a, b *tree.State, into map[string]bool) {
+	if err := tree.Diff(context.Background(), e.s.Source(), a, b, tree.DiffOptions{}, func(c tree.Change) error {
+		for p := c.Path.String(); p != "" && p != "."; p = path.Dir(p) {
+			if p == c.Path.String() && c.What&^tree.Mtime == 0 {
+				return nil
+			}
+			into[p] = true
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fork goes on in a fork.
+func (e *editor) fork(t rapid.TB, name, from string) {
+	w, err := e.w.Forks().New(snapshot.ForkOptions{Name: name, Snapshot: from})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.w = w
+}
+
+func (e editor) capture(t rapid.TB, name string) {
+	if _, err := e.w.Capture(snapshot.CaptureOptions{Name: name}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestUndoByAgainstModel compares an undo of one actor with the same history without it.
+func TestUndoByAgainstModel(t *testing.T) {
+	// Most edits are to the first of the names, which some histories begin with.
+	names := []string{"a", "b", "c", "d", "d/a", "d/b", "d/e", "d/e/a", "f", "f/a"}
+	for i := range 40 {
+		names = append(names, fmt.Sprintf("%s%d", []string{"", "d/", "d/e/", "g/"}[i%4], i))
+	}
+	whats := []string{
+		"create", "create", "binary", "write", "line", "line", "line", "save", "save", "mkdir", "mkdir", "rm", "mv", "mv", "ln", "ln",
+		"symlink", "chmod", "xattr", "restore",
+	}
+	name := rapid.OneOf(rapid.SampledFrom(names[:10]), rapid.SampledFrom(names))
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		if err := flag.Set("rapid.checks", "2000"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	total := map[string]int{}
+	s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	main := editor{s: s, w: s.Main()}
+	for _, dir := range []string{"d", "d/e", "g"} {
+		if err := main.do(edit{what: "mkdir", path: dir}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, p := range names {
+		if p != "d" && p != "d/e" && p != "f" && p != "f/a" {
+			if err := main.do(edit{what: []string{"text", "text", "binary", "symlink"}[i%4], path: p}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	main.capture(t, "full")
+	rapid.Check(t, func(rt *rapid.T) {
+		from := "base"
+		if rapid.Bool().Draw(rt, "files") {
+			from = "full"
+		}
+		eds := [2]editor{main, main} // each in a fork of its own
+		for i, name := range []string{"full", "without"} {
+			eds[i].fork(rt, name, from)
+			defer func() {
+				if err := s.Main().Forks().Discard(name, live.Caller{}); err != nil {
+					rt.Fatal(err)
+				}
+			}()
+		}
+		full := &eds[0]
+		began := 0
+		if rapid.Bool().Draw(rt, "fork") {
+			began = 5
+		}
+		var byA, byOthers map[string]bool
+		var moves []map[string]bool // what a moved: if others changed one name, that is about the other, too
+		edits := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) edit {
+			return edit{
+				rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "actor"), rapid.SampledFrom(whats).Draw(rt, "what"),
+				name.Draw(rt, "path"), name.Draw(rt, "other"), rapid.IntRange(0, 99).Draw(rt, "n"),
+			}
+		}), 3, 40).Draw(rt, "edits")
+		for n, x := range edits {
+			if n == began {
+				byA, byOthers = map[string]bool{}, map[string]bool{}
+				for i := range eds {
+					if began > 0 {
+						eds[i].fork(rt, "f", "")
+					}
+				}
+			}
+			for i, e := range eds {
+				if x.n%4 > 0 {
+					e.capture(rt, fmt.Sprintf("s%d", n))
+				}
+				if i == 1 && x.actor == "a" && n >= began {
+					continue
+				}
+				before := e.state(rt)
+				err := e.do(x)
+				touched := byOthers
+				if x.actor == "a" {
+					touched = byA
+				}
+				if n >= began {
+					e.differing(rt, before, e.state(rt), touched)
+					if x.what == "mv" && x.actor == "a" {
+						for _, p := range names { // all that was in a directory went with it
+							if strings.HasPrefix(p, x.path+"/") || strings.HasPrefix(p, x.other+"/") {
+								byA[p] = true
+							}
+						}
+						moved := map[string]bool{}
+						e.differing(rt, before, e.state(rt), moved)
+						maps.DeleteFunc(moved, func(p string, _ bool) bool {
+							return strings.HasPrefix(x.path, p+"/") || strings.HasPrefix(x.other, p+"/")
+						})
+						moves = append(moves, moved)
+					}
+					if x.what == "mv" || x.what == "ln" { // what a did to a file follows it
+						e.differing(rt, before, e.state(rt), byA)
+					}
+					if x.actor != "a" || err == nil {
+						for _, p := range []string{x.path, x.other} {
+							if x.what != "restore" {
+								touched[p] = true
+							}
+						}
+					}
+				}
+				if i == 0 && err == nil {
+					total[x.what]++
+				}
+				rt.Logf("%d %d: %+v: %v", i, n, x, err)
+			}
+		}
+		if byA == nil {
+			return
+		}
+		for range moves {
+			for _, names := range moves {
+				for p := range names {
+					if byOthers[p] {
+						maps.Copy(byOthers, names)
+					}
+				}
+			}
+		}
+		present := full.state(rt)
+		was := full.lines(rt, present)
+		rule := rapid.SampledFrom([]threeway.Rule{threeway.RefuseConflicts, threeway.KeepOurs, threeway.TakeTheirs}).Draw(rt, "rule")
+		o := snapshot.UndoByOptions{By: "a", Conflicts: rule, Merge: gitbridge.Merge}
+		done, err := full.w.Snapshots().UndoBy(context.Background(), o)
+		if errors.Is(err, threeway.ErrConflict) {
+			total["conflicts"]++
+			for _, p := range done.Conflicts {
+				if !byOthers[p] && !blocked(p, was) {
+					rt.Errorf("%s is a conflict, and only a changed it", p)
+				}
+			}
+			if got := full.lines(rt, full.state(rt)); !maps.Equal(got, was) {
+				rt.Errorf("a conflict changed something: %v", got)
+			}
+			o.Conflicts = threeway.KeepOurs
+			done, err = full.w.Snapshots().UndoBy(context.Background(), o)
+		}
+		if err != nil {
+			rt.Fatal(err)
+		}
+		got, without := full.lines(rt, full.state(rt)), eds[1].lines(rt, eds[1].state(rt))
+		for p := range union(got, was, without) {
+			shared := func(line string) bool { // a name of the file is
+				_, group, _ := strings.Cut(line, " [")
+				return slices.ContainsFunc(strings.Fields(strings.TrimSuffix(group, "]")), func(q string) bool { return byA[q] && byOthers[q] })
+			}
+			switch {
+			case byA[p] && byOthers[p] || blocked(p, was, without) || shared(got[p]) || shared(was[p]) || shared(without[p]):
+			case byA[p] && got[p] != without[p]:
+				rt.Errorf("%s, that only a changed, is %s and not %s; it was %s", p, got[p], without[p], was[p])
+			case !byA[p] && got[p] != was[p]:
+				rt.Errorf("%s, that a did not change, is %s; it was %s", p, got[p], was[p])
+			}
+		}
+		total["undone"] += done.Changed
+		if done.Changed == 0 {
+			return
+		}
+		if len(done.Conflicts) == 0 {
+			if again, err := full.w.Snapshots().UndoBy(context.Background(), o); err == nil && again.Changed > 0 && !maps.Equal(full.lines(rt, full.state(rt)), got) {
+				rt.Logf("a second undo changed %v", again.Paths)
+				total["second"]++
+			}
+			if _, err := full.w.Restore(context.Background(), snapshot.RestoreOptions{Name: done.Undo}); err != nil {
+				rt.Fatal(err)
+			}
+		} else if _, err := full.w.Restore(context.Background(), snapshot.RestoreOptions{Name: "undo"}); err != nil {
+			rt.Fatal(err)
+		}
+		if got := full.lines(rt, full.state(rt)); !maps.Equal(got, was) {
+			rt.Errorf("the undo of the undo is no identity:\n%v\n%v", got, was)
+		}
+	})
+	t.Log(total)
+}
+
+func union(all ...map[string]string) map[string]bool {
+	out := map[string]bool{}
+	for _, m := range all {
+		for p := range m {
+			out[p] = true
+		}
+	}
+	return out
+}
+
+// blocked reports whether something that is no directory is above a path.
+func blocked(p string, trees ...map[string]string) bool {
+	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+		for _, lines := range trees {
+			if _, ok := lines[dir]; ok && !isDir(dir, lines) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func isDir(p string, lines map[string]string) bool { return strings.HasPrefix(lines[p], "40") }

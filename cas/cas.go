@@ -29,7 +29,7 @@ var (
 	// ErrNotFound: no object of that hash, or no metadata of that key.
 	ErrNotFound = errors.New("not found in the store")
 	// ErrDamaged: the bytes on disk are not the ones that were stored. The
-	// error is a *DamageError.
+	// error is a *Damage.
 	ErrDamaged = errs.Damaged
 	// ErrLost: neither copy of the manifest can be used.
 	ErrLost = manifest.ErrLost
@@ -48,20 +48,8 @@ var (
 	ErrReadOnly = errs.ReadOnly
 )
 
-// A DamageError says which bytes on disk are not what was stored. It satisfies
+// Damage describes one damaged or missing thing. As an error, *Damage satisfies
 // errors.Is(err, ErrDamaged).
-type DamageError struct {
-	Damage
-}
-
-func (e *DamageError) Error() string {
-	return e.Damage.String()
-}
-
-// Unwrap makes it an errs.Damaged.
-func (e *DamageError) Unwrap() error { return errs.Damaged }
-
-// Damage describes one damaged or missing thing.
 type Damage struct {
 	Hash   Hash   // the object, zero if it cannot be told any more
 	Kind   Kind   // its kind, 0 if it cannot be told
@@ -71,20 +59,23 @@ type Damage struct {
 	Reason string
 }
 
-// String returns the damage as one line.
-func (d Damage) String() string {
+func (d *Damage) Error() string {
 	what := "bytes"
-	if !d.Hash.IsZero() {
-		what = "object " + d.Hash.String()
-	}
 	switch {
-	case d.Hash.IsZero() && d.Length == 0: // a copy of the manifest
+	case !d.Hash.IsZero():
+		what = "object " + d.Hash.String()
+	case d.Length == 0: // a copy of the manifest
 		return d.Pack + ": " + d.Reason
-	case strings.HasSuffix(d.Pack, packExt):
-		return fmt.Sprintf("%s in pack %s at %d: %s", what, d.Pack, d.Offset, d.Reason)
 	}
-	return fmt.Sprintf("%s in %s at %d: %s", what, d.Pack, d.Offset, d.Reason)
+	in := d.Pack
+	if strings.HasSuffix(in, packExt) {
+		in = "pack " + in
+	}
+	return fmt.Sprintf("%s in %s at %d: %s", what, in, d.Offset, d.Reason)
 }
+
+// Unwrap makes it an errs.Damaged.
+func (d *Damage) Unwrap() error { return errs.Damaged }
 
 // Options are the ways to open a store. The zero value is fine.
 type Options struct {

@@ -18,7 +18,7 @@ import (
 func verifyClean(t testing.TB, s *Store) {
 	t.Helper()
 	_, err := s.Verify(context.Background(), VerifyOptions{}, func(d Damage) {
-		t.Errorf("damage: %s", d)
+		t.Errorf("damage: %s", d.Error())
 	})
 	if err != nil {
 		t.Fatal(err)

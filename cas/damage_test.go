@@ -158,7 +158,7 @@ func TestEveryBitFlipIsFoundAndHarmsOneObject(t *testing.T) {
 				lost := 0
 				for _, b := range blobs {
 					got, err := s.Get(Sum(b), nil)
-					var de *DamageError
+					var de *Damage
 					switch {
 					case err == nil && string(got) != string(b):
 						t.Fatalf("a wrong bit in byte %d of %s was served", off, path)

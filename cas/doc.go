@@ -98,5 +98,5 @@
 //	              space.file       the reserve
 //	                space.mu
 //
-// lifetime.mu is taken alone.
+// Store.life is taken first, shared, and never waited for but by Close.
 package cas

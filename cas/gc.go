@@ -105,7 +105,7 @@ func (s *Store) Record(ctx context.Context, before func(ctx context.Context) err
 	r := &Recording{s: s}
 	err := s.gc.recording.Acquire(ctx, 1)
 	if err != nil {
-		s.life.done()
+		s.life.RUnlock()
 		return nil, fmt.Errorf("gc: %w", err)
 	}
 	r.c = s.startRecording()
@@ -139,7 +139,7 @@ func (r *Recording) stop() {
 	r.s.gc.current = nil
 	r.s.gc.gate.Unlock()
 	r.s.gc.recording.Release(1)
-	r.s.life.done()
+	r.s.life.RUnlock()
 }
 
 // Collect removes every object that is neither kept nor new. It is called once.

@@ -13,7 +13,7 @@ import (
 // Get appends the object's bytes to dst[:0] and returns the result. The bytes
 // are checked against the hash every time.
 //
-// Errors: ErrNotFound; a *DamageError (errors.Is ErrDamaged) if what is on disk
+// Errors: ErrNotFound; a *Damage (errors.Is ErrDamaged) if what is on disk
 // is not the object; ErrClosed; an error of the disk.
 func (s *Store) Get(h Hash, dst []byte) ([]byte, error) {
 	err := s.locate(h, func(l loc) (err error) {
@@ -32,7 +32,7 @@ func (s *Store) locate(h Hash, read func(l loc) error) error {
 	if err := s.begin(false); err != nil {
 		return err
 	}
-	defer s.life.done()
+	defer s.life.RUnlock()
 	var last loc
 	for {
 		l, ok, err := s.index.find(h)
@@ -64,7 +64,7 @@ func (s *Store) CheckIndex() {
 			return
 		}
 		go func() {
-			defer s.life.done()
+			defer s.life.RUnlock()
 			if err := s.index.db.check(); err != nil {
 				s.log.Error("the index is damaged; the next mount rebuilds it", "err", err)
 			}
@@ -120,7 +120,7 @@ func (s *Store) healed(h Hash, l loc) {
 // damaged remembers that an object is not what it should be, logs it the first
 // time, and returns the error for the reader.
 func (s *Store) damaged(h Hash, l loc, cause error) error {
-	e := &DamageError{Damage{Hash: h, Kind: l.kind, Pack: packName(l.pack), Offset: l.off, Length: l.size(), Reason: cause.Error()}}
+	e := &Damage{Hash: h, Kind: l.kind, Pack: packName(l.pack), Offset: l.off, Length: l.size(), Reason: cause.Error()}
 	s.index.mu.Lock()
 	old, known := s.index.bad[h]
 	s.index.bad[h] = l

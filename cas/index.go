@@ -134,17 +134,6 @@ func (x *index) uncount(l loc) {
 	}
 }
 
-// objects is how many there are.
-func (x *index) objects() (n int64) {
-	packs := x.packs.all()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, p := range packs {
-		n += p.info.objects
-	}
-	return n
-}
-
 // overfull reports whether what is in memory should go to the database.
 func (x *index) overfull() bool {
 	x.mu.Lock()
@@ -187,7 +176,7 @@ func (x *index) flushLocked() error {
 		x.endFlush(overlay{}, nil)
 		return nil
 	}
-	x.space.hold(x.objects())
+	x.space.refill()
 	err := guard.Do(func() error { // what the database has not taken must not be forgotten
 		if err := x.packs.sync(); err != nil {
 			return err
@@ -313,7 +302,7 @@ func (s *Store) Sizes(fn func(h Hash, bytes int64)) error {
 	if err := s.begin(false); err != nil {
 		return err
 	}
-	defer s.life.done()
+	defer s.life.RUnlock()
 	fresh := s.index.unwritten()
 	for h, l := range fresh {
 		fn(h, l.size())

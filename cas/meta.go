@@ -30,7 +30,7 @@ func (s *Store) Commit(ops ...MetaOp) error {
 	if err := s.begin(true); err != nil {
 		return err
 	}
-	defer s.life.done()
+	defer s.life.RUnlock()
 	if err := s.commit(ops); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
@@ -109,7 +109,7 @@ func (s *Store) GetMeta(key string) ([]byte, error) {
 	if err := s.begin(false); err != nil {
 		return nil, err
 	}
-	defer s.life.done()
+	defer s.life.RUnlock()
 	v, ok := s.manifest.Get(key)
 	if !ok {
 		return nil, fmt.Errorf("get metadata %q: %w", key, ErrNotFound)
@@ -124,7 +124,7 @@ func (s *Store) ScanMeta(prefix string, fn func(key string, value []byte) error)
 	if err := s.begin(false); err != nil {
 		return err
 	}
-	defer s.life.done()
+	defer s.life.RUnlock()
 	return s.manifest.Scan(prefix, func(key string, value []byte) error {
 		if key[0] == 0 {
 			return nil

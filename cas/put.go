@@ -47,7 +47,7 @@ func (s *Store) put(k Kind, b []byte, apart bool) (h Hash, n int64, err error) {
 	if err := s.begin(true); err != nil {
 		return h, 0, err
 	}
-	defer s.life.done()
+	defer s.life.RUnlock()
 	h = Sum(b)
 	var hdr *header
 	var rec *[]byte
@@ -132,7 +132,7 @@ func (s *Store) Has(h Hash) (bool, error) {
 	if err := s.begin(false); err != nil {
 		return false, err
 	}
-	defer s.life.done()
+	defer s.life.RUnlock()
 	s.gc.gate.RLock()
 	defer s.gc.gate.RUnlock()
 	here, err := s.has(h, false)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 
@@ -25,10 +24,7 @@ const (
 	leastRoom      = 64 << 10     // bytes with which commits and opening go on without the reserve
 	appendInterval = 1 << 20      // bytes appended to packs between two looks at the disk
 
-	reserveMin  = 192 << 10 // bytes, of a store without objects
-	reserveEach = 160       // bytes for an object
-	reserveMax  = 4 << 20
-	reserveStep = 64 << 10
+	reserveSize = 4 << 20
 )
 
 // A space watches the free bytes of the store's disk.
@@ -41,8 +37,6 @@ type space struct {
 	file sync.Mutex // held while the reserve changes
 
 	mu       sync.Mutex
-	objects  int64 // in the store
-	kept     int64 // size of the reserve, 0 if there is none
 	draining bool  // gc may use up everything
 	borrowed int64 // bytes that gc changed of the index since there was room for it
 }
@@ -125,67 +119,32 @@ func (s *space) drain() (stop func()) {
 func (s *space) release() {
 	s.file.Lock()
 	defer s.file.Unlock()
-	err := s.fs.Remove(s.reserve)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.fs.Remove(s.reserve); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.log.Warn("cannot release the reserve", "err", err)
-		return
 	}
-	s.mu.Lock()
-	s.kept = 0
-	s.mu.Unlock()
 }
 
-// hold makes the reserve as large as so many objects need it.
-func (s *space) hold(objects int64) {
-	s.mu.Lock()
-	s.objects = objects
-	s.mu.Unlock()
-	s.refill()
-}
-
-// refill makes the reserve as large as it should be, if there is room for it. Without
-// one the store works until the disk is full to the last byte, so failing is only a
-// warning.
+// refill allocates the reserve, if there is room for it. Without one the store works
+// until the disk is full to the last byte, so failing is only a warning.
 func (s *space) refill() {
 	s.file.Lock()
 	defer s.file.Unlock()
 	s.mu.Lock()
-	want := min(reserveMin+s.objects*reserveEach, reserveMax)
-	want = (want + reserveStep - 1) / reserveStep * reserveStep
-	have, draining := s.kept, s.draining
+	draining := s.draining
 	s.mu.Unlock()
-	if have == want || draining {
+	i, err := s.fs.Stat(s.reserve)
+	if draining || err == nil && i.Size == reserveSize && i.Allocated >= reserveSize || s.check(reserveSize, headroom) != nil {
 		return
 	}
-	if i, err := s.fs.Stat(s.reserve); err == nil {
-		have = min(i.Size, i.Allocated)
-	}
-	if s.check(want-have, headroom) != nil {
-		return
-	}
-	if err := s.allocate(want); err != nil {
+	if err := s.allocate(); err != nil {
 		s.log.Warn("cannot keep a reserve for a full disk", "err", err)
 	}
-	s.mu.Lock()
-	s.kept = want // or it is not tried again until it should have another size
-	s.mu.Unlock()
 }
 
-// allocate gives the reserve n bytes of disk.
-func (s *space) allocate(n int64) error {
-	f, err := s.fs.OpenFile(s.reserve, os.O_RDWR|os.O_CREATE, 0o600)
+func (s *space) allocate() error {
+	f, err := vfs.Create(s.fs, s.reserve)
 	if err != nil {
 		return err
 	}
-	size, err := f.Size()
-	if err == nil && size > n {
-		err = f.Truncate(n)
-	}
-	if err == nil {
-		err = f.Allocate(0, n)
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return errors.Join(f.Allocate(0, reserveSize), f.Close())
 }

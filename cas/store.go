@@ -31,7 +31,8 @@ type Store struct {
 	dir    string
 	fs     vfs.FS
 	root   *vfs.Beneath // closed with the store; nil if the disk came with the options
-	life   lifetime
+	life   sync.RWMutex // held shared by each call, alone from Close on
+	closed atomic.Bool
 	failed failure // shared with packs
 	space  *space
 	codec  *codec
@@ -153,10 +154,9 @@ func (s *Store) open() error {
 	if err := s.named(s.openIndex()); err != nil {
 		return err
 	}
-	if s.o.ReadOnly {
-		return nil
+	if !s.o.ReadOnly {
+		s.space.refill()
 	}
-	s.space.hold(s.Stats().Objects)
 	return nil
 }
 
@@ -234,9 +234,10 @@ func (s *Store) release() error {
 // calls that are under way; calls that begin later fail with ErrClosed. ErrStuck
 // means that the index was left open.
 func (s *Store) Close() error {
-	if !s.life.end() {
+	if s.closed.Swap(true) {
 		return ErrClosed
 	}
+	s.life.Lock()
 	var err error
 	if !s.o.ReadOnly && s.failed.err() == nil {
 		err = s.index.flush()
@@ -269,42 +270,13 @@ func (f *failure) err() error {
 	return nil
 }
 
-// begin counts a call in; end it with s.life.done.
+// begin counts a call in; end it with s.life.RUnlock.
 func (s *Store) begin(write bool) error {
 	if write && s.o.ReadOnly {
 		return ErrReadOnly
 	}
-	if !s.life.start() {
+	if !s.life.TryRLock() {
 		return ErrClosed
 	}
 	return nil
-}
-
-// A lifetime lets Close wait for the calls under way. Unlike a read-write lock
-// it lets a call make another one while Close waits: that one fails.
-type lifetime struct {
-	mu    sync.Mutex
-	over  bool
-	calls sync.WaitGroup
-}
-
-func (l *lifetime) start() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.over {
-		l.calls.Add(1)
-	}
-	return !l.over
-}
-
-func (l *lifetime) done() { l.calls.Done() }
-
-// end waits for all calls; false if someone else ended it.
-func (l *lifetime) end() bool {
-	l.mu.Lock()
-	first := !l.over
-	l.over = true
-	l.mu.Unlock()
-	l.calls.Wait()
-	return first
 }

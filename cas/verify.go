@@ -21,7 +21,7 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, bad func(Damage)) (
 	if err := s.begin(false); err != nil {
 		return VerifyResult{}, err
 	}
-	defer s.life.done()
+	defer s.life.RUnlock()
 	if err := s.gc.running.Acquire(ctx, 1); err != nil {
 		return VerifyResult{}, fmt.Errorf("verify: %w", err)
 	}

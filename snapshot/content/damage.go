@@ -31,7 +31,7 @@ func isGone(err error) bool {
 	if errors.As(err, &l) {
 		return l.Lost()
 	}
-	var d *cas.DamageError
+	var d *cas.Damage
 	return errors.As(err, &d) || errors.Is(err, cas.ErrNotFound) || errors.Is(err, wire.ErrMalformed)
 }
 

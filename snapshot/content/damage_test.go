@@ -71,7 +71,7 @@ type rottenStore struct {
 
 func (s rottenStore) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	if s.bad[h] {
-		return nil, &cas.DamageError{Damage: cas.Damage{Hash: h}}
+		return nil, &cas.Damage{Hash: h}
 	}
 	return s.byteStore.Get(h, dst)
 }

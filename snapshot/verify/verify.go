@@ -91,7 +91,7 @@ func (s Store) Run(ctx context.Context, progress func(done, total int64), trees 
 	r := &Report{Damage: []Damaged{}, Affected: []Affected{}}
 	c := &check{Store: s, bad: make(map[cas.Hash]bool)}
 	res, err := s.Objects.Verify(ctx, cas.VerifyOptions{Progress: progress}, func(d cas.Damage) {
-		r.Damage = append(r.Damage, Damaged{What: d.String(), Pack: d.Pack, Offset: d.Offset})
+		r.Damage = append(r.Damage, Damaged{What: d.Error(), Pack: d.Pack, Offset: d.Offset})
 		if !d.Hash.IsZero() {
 			c.bad[d.Hash] = true
 		}

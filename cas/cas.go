@@ -100,16 +100,10 @@ const (
 
 // GCResult says what a collection did.
 type GCResult struct {
-	Kept       int64 // objects marked
 	Removed    int64 // objects gone
 	FreedBytes int64 // bytes of packs given back to the disk
 	Packs      int   // packs removed
 	Rewritten  int   // packs whose living objects moved
-}
-
-// VerifyOptions are the ways to verify.
-type VerifyOptions struct {
-	Progress func(done, total int64) // bytes of packs read; may be nil
 }
 
 // VerifyResult sums up a verification.
@@ -117,7 +111,6 @@ type VerifyResult struct {
 	Packs   int
 	Objects int64 // records read and found good
 	Bytes   int64 // of packs read
-	Damaged int64 // number of times bad was called
 }
 
 // RepairResult sums up a repair.
@@ -131,9 +124,8 @@ type RepairResult struct {
 
 // Stats are the store's figures.
 type Stats struct {
-	Objects    int64 // in the index
-	Bytes      int64 // plain bytes of these objects
-	Stored     int64 // bytes of packs that they occupy, headers included
-	Packs      int   // pack files
-	IndexBytes int64 // disk that the index occupies, when last measured
+	Objects int64 // in the index
+	Bytes   int64 // plain bytes of these objects
+	Stored  int64 // bytes of packs that they occupy, headers included
+	Packs   int   // pack files
 }

@@ -17,7 +17,7 @@ import (
 // verifyClean fails the test if Verify finds anything.
 func verifyClean(t testing.TB, s *Store) {
 	t.Helper()
-	_, err := s.Verify(context.Background(), VerifyOptions{}, func(d Damage) {
+	_, err := s.Verify(context.Background(), nil, func(d Damage) {
 		t.Errorf("damage: %s", d.Error())
 	})
 	if err != nil {

@@ -73,12 +73,9 @@ func flip(t testing.TB, fsys vfs.FS, name string, off int64, bit int) {
 func damages(t testing.TB, s *Store) []Damage {
 	t.Helper()
 	var list []Damage
-	res, err := s.Verify(context.Background(), VerifyOptions{}, func(d Damage) { list = append(list, d) })
+	_, err := s.Verify(context.Background(), nil, func(d Damage) { list = append(list, d) })
 	if err != nil {
 		t.Fatal(err)
-	}
-	if res.Damaged != int64(len(list)) {
-		t.Errorf("result says %d, %d reported", res.Damaged, len(list))
 	}
 	return list
 }

@@ -1,91 +1,76 @@
 // Package cas is the chunk store: it keeps objects under the hash of their
 // content, and a little metadata under names, in one directory.
 //
-//	STORE/packs/NNNN.pack   objects, one record after another
+//	STORE/packs/NNNN.pack   objects, one record after another (FORMAT.md)
 //	STORE/packs/reserve     space kept for a full disk
 //	STORE/manifest          metadata, see package manifest
 //	STORE/manifest.copy     the same again
 //	STORE/index/            Badger: hash → place
 //	STORE/quarantine/       damaged bytes that a repair took away
 //
-// # Packs and manifest are the truth
-//
-// A pack is an append-only file of self-describing records (FORMAT.md has the
-// bytes). The index holds nothing that the packs do not; lose it and Open rebuilds it. It exists because looking up a hash in the packs would mean reading
-// them all.
-//
 // # The life of an object
 //
-// Put hashes the bytes (BLAKE3) and looks whether the object is there: in memory,
-// which has what Badger does not hold yet, then in Badger. Of several Puts of one
-// object at once, one works and the others wait for it. A new object is compressed
-// (zstd at its fastest, kept if it saves 5 %), written with one pwrite to
-// the end of the newest pack and entered into memory. From then on Get finds it.
+// Put hashes the bytes (BLAKE3) and looks for the object in memory, then in Badger. A
+// new object is compressed (zstd at its fastest, kept if it saves 5 %), appended to the
+// newest pack with one pwrite, and entered into memory. From then on Get finds it.
 // Nothing has been synced.
 //
-// Commit syncs the packs, then appends one record to the manifest and syncs that.
-// So metadata is never durable before the objects it speaks of. The record also
-// tells up to where the packs are durable. The index is not involved: what it lacks
-// after a kill stands in the packs behind the offset up to which it covers each of
-// them, and Open reads it there.
+// Commit syncs the packs, then appends one record to the manifest and syncs that. So
+// metadata is never durable before the objects that it refers to. The record also has
+// the place up to which the packs are durable.
 //
-// Once memory has some thousand places they are flushed: first the packs are
-// synced, then one Badger transaction (synced too) adds the places and moves the
-// covered offsets. Thus the index never names a place that a power cut could
-// empty.
+// When memory has some thousand places, the packs are synced, then a Badger transaction
+// adds the places and moves the offsets up to which the index covers each pack. So the
+// index never has a place that a power cut could empty. After a kill, Open reads the
+// packs from these offsets on.
 //
-// Get asks memory and Badger for the place, reads, expands, and compares with the
-// hash, always. If that fails, only this object is damaged. A Put of the same bytes
-// stores it again, which heals it.
+// Get asks memory and Badger for the place, reads, expands, and always compares with the
+// hash. If that fails, only this object is damaged. A Put of the same bytes stores it
+// again.
 //
 // # Collection
 //
-// GC needs no stop of the world. When it starts recording, it notes the end of
-// every pack: records behind are new and not its business. Of those before, it
-// keeps the ones that mark names and the ones that a Put or Has found meanwhile.
-// The set of kept places is exact and small (see locSet). Then, pack by pack:
-// hide the dead from Put; take them out of the index; turn runs of dead records
-// into free records, and sync; punch holes under the free records. A pack with
-// little that lives, or with too much dead between the living for holes, is emptied
-// instead, by appending its living records to the newest pack, and removed.
-// Each step is safe to be the last one.
+// When GC begins to record, it notes the end of every pack: later records are new and
+// stay. Of the others it keeps those that mark names and those that a Put or Has found
+// meanwhile. Then, pack by pack, it hides the dead from Put, takes them out of the
+// index, turns runs of dead records into free records, syncs, and punches holes under
+// the free records. A pack with little that lives, or with too much dead between the
+// living for holes, is emptied by appending its living records to the newest pack, and
+// removed. Each step is safe to be the last one.
 //
-// Before the first of these, GC counts itself in the manifest, then in the index.
-// That is how Open notices an index that was put back from an older copy: the two
-// counts differ.
-//
-// # What comes from elsewhere
-//
-// All files are opened beneath the store's directory, without following links, and
-// only regular ones (vfs.Beneath). Badger takes paths: that its directory is none
-// but a directory of regular files is checked before it opens. Lengths are bounded
-// before anything is read, and what was read is compared with its hash.
+// Before the first of these, GC counts itself in the manifest, then in the index. An
+// index that was put back from an older copy has another count, and is rebuilt.
 //
 // # Badger is a cache
 //
-// It is opened once and closed once. Should opening end the process, it leaves the file
-// OPENING behind, and the next start rebuilds the index, as it does if Badger does not
-// open. No value is large enough for the value log. No compaction runs by itself:
-// a flush merges the tables when there are many, and so does gc.
+// Packs and manifest have all that the index has. Badger is opened once and closed once.
+// If opening ends the process, the file OPENING stays, and the next start rebuilds the
+// index, as it does if Badger does not open. No compaction runs in the background: a
+// flush merges the tables when there are many, and so does gc.
 //
-// Badger writes through mappings, where a full disk is a fault: mapBacked has the blocks
-// allocated first. Objects are refused while Headroom bytes are still free. The reserve
-// file is given up for opening, for commits and for gc.
+// Badger writes through mappings, where a full disk is a fault, so mapBacked allocates
+// the blocks first. Objects are refused while Headroom bytes are still free. The reserve
+// is given up for opening, for commits and for gc.
+//
+// # What others wrote
+//
+// All files are opened beneath the store's directory, without following links, and
+// only regular ones (vfs.Beneath). Badger takes paths: its directory is checked before
+// it opens. Lengths are bounded before anything is read.
 //
 // # Failure of the disk
 //
-// A write that fails leaves the pack as it was. A sync that fails leaves nobody
-// knowing what is on the disk, and the kernel will report it only once: from then
-// on every write fails until the store is opened again, which writes the records
-// in doubt a second time. Reading goes on.
+// A write that fails leaves the pack as it was. After a sync that fails, every write
+// fails until the store is opened again, which writes the records in doubt a second
+// time: the kernel reports such an error only once. Reading works.
 //
 // # Locks
 //
-// Outermost first; a lock is only taken while holding ones further out.
+// Outermost first. Store.life is taken before all of them, shared.
 //
 //	collection.recording           one collection at a time, from when it begins to record
 //	  collection.running           one collection or verification at a time
-//	    collection.gate            held shared by each Put and Has, alone by gc when it decides
+//	    collection.gate            shared by each Put and Has, alone by gc when it decides
 //	      Store.puts               one Put of an object at a time
 //	      Store.commits            one Commit at a time
 //	        manifest.writing       the files of the manifest
@@ -97,6 +82,4 @@
 //	              collector.mu     places kept
 //	              space.file       the reserve
 //	                space.mu
-//
-// Store.life is taken first, shared, and never waited for but by Close.
 package cas

@@ -214,9 +214,6 @@ func (s *sweeper) collect(ctx context.Context, incomplete bool, mark func(keep f
 	if err := s.sweep(ctx, progress); err != nil {
 		return err
 	}
-	for id := range s.c.limits {
-		s.res.Kept += s.c.count(id)
-	}
 	if err := s.index.flush(); err != nil {
 		return err
 	}

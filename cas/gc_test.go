@@ -212,7 +212,7 @@ func TestGCGivesSpaceBack(t *testing.T) {
 		t.Errorf("packs take %d bytes for %d living", after, live)
 	}
 	// Again with nothing to do.
-	if res := collectAllBut(t, s, keep); res.Removed != 0 || res.FreedBytes != 0 || res.Kept != int64(len(keep)) {
+	if res := collectAllBut(t, s, keep); res.Removed != 0 || res.FreedBytes != 0 {
 		t.Errorf("second collection: %+v", res)
 	}
 	// And everything, also from the pack that is appended to.

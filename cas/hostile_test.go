@@ -81,7 +81,7 @@ func useHostile(t *testing.T, dir string) {
 		if err == nil {
 			_, _ = s.Put(KindData, blob(3, 3000))
 			_ = s.Commit(MetaOp{Key: "later", Value: []byte("x")})
-			_, _ = s.Verify(t.Context(), VerifyOptions{}, nil)
+			_, _ = s.Verify(t.Context(), nil, func(Damage) {})
 			_ = s.Close()
 		}
 		_, _ = Repair(dir, Options{})

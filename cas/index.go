@@ -285,7 +285,7 @@ const Headroom = headroom
 // nothing. After Close they are those of the end.
 func (s *Store) Stats() Stats {
 	packs := s.packs.all()
-	st := Stats{Packs: len(packs), IndexBytes: s.index.db.bytes()}
+	st := Stats{Packs: len(packs)}
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
 	for _, p := range packs {

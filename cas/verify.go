@@ -11,13 +11,13 @@ import (
 
 // Verify reads every record of every pack, checks it against its hash, and
 // compares the packs with the index in both directions. It calls bad, from the
-// calling goroutine, for everything that is not as it should be. Puts and
-// Commits go on meanwhile; collections wait. bad may read from the store, but
-// not change it.
+// calling goroutine, for everything that is not as it should be, and progress, which may
+// be nil, with bytes of packs. Puts and Commits go on meanwhile; collections wait. bad
+// may read from the store, but not change it.
 //
 // The error is that of the context or of a disk that cannot be read at all;
 // damage is no error.
-func (s *Store) Verify(ctx context.Context, o VerifyOptions, bad func(Damage)) (VerifyResult, error) {
+func (s *Store) Verify(ctx context.Context, progress func(done, total int64), bad func(Damage)) (VerifyResult, error) {
 	if err := s.begin(false); err != nil {
 		return VerifyResult{}, err
 	}
@@ -26,7 +26,7 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, bad func(Damage)) (
 		return VerifyResult{}, fmt.Errorf("verify: %w", err)
 	}
 	defer s.gc.running.Release(1)
-	v := &verifier{s: s, o: o, bad: bad, good: locSet{}, reported: map[Hash]struct{}{}, limits: map[uint64]int64{}}
+	v := &verifier{s: s, progress: progress, bad: bad, good: locSet{}, reported: map[Hash]struct{}{}, limits: map[uint64]int64{}}
 	if err := v.run(ctx); err != nil {
 		return v.res, fmt.Errorf("verify: %w", err)
 	}
@@ -35,7 +35,7 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, bad func(Damage)) (
 
 type verifier struct {
 	s        *Store
-	o        VerifyOptions
+	progress func(done, total int64)
 	bad      func(Damage)
 	res      VerifyResult
 	good     locSet            // records that are as they should be
@@ -77,10 +77,7 @@ func (v *verifier) report(d Damage) {
 	if !d.Hash.IsZero() {
 		v.reported[d.Hash] = struct{}{}
 	}
-	v.res.Damaged++
-	if v.bad != nil {
-		v.bad(d)
-	}
+	v.bad(d)
 }
 
 // pack reads one pack up to limit.
@@ -103,8 +100,8 @@ func (v *verifier) pack(ctx context.Context, p *pack, limit int64) error {
 	sc := &scan{r: f, id: p.id, from: packHeaderSize, to: limit, bodies: true}
 	return sc.run(ctx, func(it *item) error {
 		v.res.Bytes += it.length
-		if v.o.Progress != nil {
-			v.o.Progress(v.res.Bytes, max(v.total, v.res.Bytes))
+		if v.progress != nil {
+			v.progress(v.res.Bytes, max(v.total, v.res.Bytes))
 		}
 		if it.bad != "" {
 			v.report(damageOf(p, it))

@@ -62,7 +62,6 @@ func (g *collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 	}
 	removed := g.removed.Swap(0)
 	res, err := gc.Collect(ctx, g.salvage.incomplete.Load(), func(keep func(cas.Hash) bool) error { return g.mark(ctx, keep) }, progress)
-	sum.Kept = res.Kept
 	sum.Removed += res.Removed
 	sum.FreedBytes += res.FreedBytes
 	sum.Packs += res.Packs

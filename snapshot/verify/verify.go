@@ -90,7 +90,7 @@ type check struct {
 func (s Store) Run(ctx context.Context, progress func(done, total int64), trees func() ([]Tree, error)) (*Report, error) {
 	r := &Report{Damage: []Damaged{}, Affected: []Affected{}}
 	c := &check{Store: s, bad: make(map[cas.Hash]bool)}
-	res, err := s.Objects.Verify(ctx, cas.VerifyOptions{Progress: progress}, func(d cas.Damage) {
+	res, err := s.Objects.Verify(ctx, progress, func(d cas.Damage) {
 		r.Damage = append(r.Damage, Damaged{What: d.Error(), Pack: d.Pack, Offset: d.Offset})
 		if !d.Hash.IsZero() {
 			c.bad[d.Hash] = true

@@ -57,6 +57,7 @@ type Entry struct {
 func (r Request) ask(ws *snapshot.Workspace) *service.Request {
 	caller := r.Caller
 	caller.Command = process.Command(int(r.PID))
+	caller.Actor = ws.Store().Actors().Of(r.PID, r.UID, ws.View())
 	return &service.Request{Caller: caller, Workspace: ws}
 }
 

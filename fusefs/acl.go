@@ -141,13 +141,13 @@ func (fs *filesystem) inheritACL(parent live.NodeID, c *live.Create, umask uint3
 
 // setACL stores a list. An access list also sets the mode, and is not stored
 // when it says no more than that.
-func (fs *filesystem) setACL(id live.NodeID, name string, value []byte, flags int, killSgid bool) error {
+func (fs *filesystem) setACL(forest *live.Forest, id live.NodeID, name string, value []byte, flags int, killSgid bool) error {
 	acl, err := parseACL(value)
 	if err != nil {
 		return err
 	}
 	if name == aclDefault {
-		return fs.forest.SetXattr(id, name, value, flags, false)
+		return forest.SetXattr(id, name, value, flags, false)
 	}
 	a, err := fs.forest.GetAttr(id)
 	if err != nil {
@@ -158,20 +158,20 @@ func (fs *filesystem) setACL(id live.NodeID, name string, value []byte, flags in
 		mode &^= syscall.S_ISGID
 	}
 	if named, _ := beyondMode(acl); named {
-		err = fs.forest.SetXattr(id, name, value, flags, killSgid)
-	} else if err = fs.forest.RemoveXattr(id, name); errors.Is(err, live.ErrNoAttr) {
+		err = forest.SetXattr(id, name, value, flags, killSgid)
+	} else if err = forest.RemoveXattr(id, name); errors.Is(err, live.ErrNoAttr) {
 		err = nil
 	}
 	if err != nil {
 		return err
 	}
-	_, err = fs.forest.SetAttr(id, live.SetAttr{Mode: &mode})
+	_, err = forest.SetAttr(id, live.SetAttr{Mode: &mode})
 	return err
 }
 
 // chmodACL brings the access list of a node, if it has one, in line with its
 // new mode.
-func (fs *filesystem) chmodACL(id live.NodeID, mode uint32) error {
+func (fs *filesystem) chmodACL(forest *live.Forest, id live.NodeID, mode uint32) error {
 	value, err := fs.forest.GetXattr(id, aclAccess)
 	if errors.Is(err, live.ErrNoAttr) {
 		return nil
@@ -189,7 +189,7 @@ func (fs *filesystem) chmodACL(id live.NodeID, mode uint32) error {
 			acl[i].perm = uint16(mode >> shift & 7)
 		}
 	}
-	return fs.forest.SetXattr(id, aclAccess, encodeACL(acl), 0, false)
+	return forest.SetXattr(id, aclAccess, encodeACL(acl), 0, false)
 }
 
 // killSgid reports whether setting an access list must clear the set-group-ID

@@ -93,3 +93,10 @@ func absent(out *fuse.EntryOut, d time.Duration) fuse.Status {
 func caller(h *fuse.InHeader) live.Caller {
 	return live.Caller{UID: h.Uid, GID: h.Gid, PID: h.Pid}
 }
+
+// changer returns the caller of a change with its actor, and the forest for its changes.
+func (fs *filesystem) changer(h *fuse.InHeader) (live.Caller, *live.Forest) {
+	c := caller(h)
+	c.Actor = fs.store.Actors().Of(c.PID, c.UID, live.NodeID(h.NodeId).View())
+	return c, fs.forest.As(c.Actor)
+}

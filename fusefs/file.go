@@ -83,9 +83,13 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 		n, err := fs.control.Write(id, data, int64(in.Offset), request(cancel, &in.InHeader))
 		return uint32(n), fs.status("write", id, err)
 	}
+	who, forest := fs.changer(&in.InHeader)
+	if who.PID == 0 && in.WriteFlags&fuse.WRITE_CACHE != 0 {
+		forest = fs.forest // the kernel writes pages of a mapping back
+	}
 	kill := in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0
 	a, special := fs.special(id, kill)
-	n, err := fs.forest.Write(id, data, int64(in.Offset), kill)
+	n, err := forest.Write(id, data, int64(in.Offset), kill)
 	if err == nil && special {
 		err = fs.dropSgid(a, &in.InHeader)
 	}
@@ -97,7 +101,7 @@ func (fs *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byt
 		// run the file with the rights that it lost.
 		fs.notify.dropAttr(id)
 	}
-	fs.event(Event{Caller: caller(&in.InHeader), Action: events.Modified, Node: id})
+	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
 	return uint32(n), fuse.OK
 }
 
@@ -119,7 +123,8 @@ func (fs *filesystem) dropSgid(a live.Attr, who *fuse.InHeader) error {
 		return nil
 	}
 	mode := a.Mode &^ (unix.S_ISGID | unix.S_ISUID)
-	_, err := fs.forest.SetAttr(a.ID, live.SetAttr{Mode: &mode})
+	_, forest := fs.changer(who)
+	_, err := forest.SetAttr(a.ID, live.SetAttr{Mode: &mode})
 	return err
 }
 
@@ -130,7 +135,8 @@ func (fs *filesystem) killPriv(id live.NodeID, who *fuse.InHeader) error {
 	if !special {
 		return nil
 	}
-	_, err := fs.forest.SetAttr(id, live.SetAttr{KillPriv: true})
+	_, forest := fs.changer(who)
+	_, err := forest.SetAttr(id, live.SetAttr{KillPriv: true})
 	if err == nil {
 		err = fs.dropSgid(a, who)
 	}
@@ -154,10 +160,11 @@ func (fs *filesystem) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.St
 	if control.IsNode(id) {
 		return fuse.Status(unix.EOPNOTSUPP)
 	}
-	if err := fs.forest.Fallocate(id, int64(in.Offset), int64(in.Length), in.Mode); err != nil {
+	who, forest := fs.changer(&in.InHeader)
+	if err := forest.Fallocate(id, int64(in.Offset), int64(in.Length), in.Mode); err != nil {
 		return fs.status("fallocate", id, err)
 	}
-	fs.event(Event{Caller: caller(&in.InHeader), Action: events.Modified, Node: id})
+	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
 	return fs.status("fallocate", id, fs.killPriv(id, &in.InHeader))
 }
 
@@ -185,11 +192,14 @@ func (fs *filesystem) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn)
 	if control.IsNode(from) || control.IsNode(to) {
 		return 0, fuse.EXDEV // makes the kernel read and write instead
 	}
-	n, err := fs.forest.CopyRange(from, int64(in.OffIn), to, int64(in.OffOut), int64(min(in.Len, maxCopy)))
+	h := in.InHeader
+	h.NodeId = in.NodeIdOut
+	who, forest := fs.changer(&h)
+	n, err := forest.CopyRange(from, int64(in.OffIn), to, int64(in.OffOut), int64(min(in.Len, maxCopy)))
 	if err != nil {
 		return 0, fs.status("copy_file_range", to, err)
 	}
-	fs.event(Event{Caller: caller(&in.InHeader), Action: events.Modified, Node: to})
+	fs.event(Event{Caller: who, Action: events.Modified, Node: to})
 	return uint32(n), fs.status("copy_file_range", to, fs.killPriv(to, &in.InHeader))
 }
 

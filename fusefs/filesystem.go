@@ -155,7 +155,8 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if fs.isNudge(in) {
 		return fs.nudged(id, out)
 	}
-	a, err := fs.forest.SetAttr(id, s)
+	who, forest := fs.changer(&in.InHeader)
+	a, err := forest.SetAttr(id, s)
 	if err != nil {
 		return fs.status("setattr", id, err)
 	}
@@ -169,13 +170,13 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 		}
 	}
 	if s.Mode != nil && fs.opts.ACL {
-		if err := fs.chmodACL(id, *s.Mode); err != nil {
+		if err := fs.chmodACL(forest, id, *s.Mode); err != nil {
 			return fs.status("setattr", id, err)
 		}
 	}
 	fillAttr(&out.Attr, &a)
 	out.SetTimeout(cached)
-	fs.event(Event{Caller: caller(&in.InHeader), Action: events.Modified, Node: id})
+	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
 	return fuse.OK
 }
 

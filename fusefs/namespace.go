@@ -19,13 +19,14 @@ func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.C
 	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
-	c.Caller = caller(h)
+	who, forest := fs.changer(h)
+	c.Caller = who
 	if fs.opts.ACL {
 		if err := fs.inheritACL(parent, &c, umask); err != nil {
 			return fs.status(op, parent, err)
 		}
 	}
-	a, err := fs.forest.Create(parent, name, c)
+	a, err := forest.Create(parent, name, c)
 	if err != nil {
 		return fs.status(op, parent, err)
 	}
@@ -76,13 +77,14 @@ func (fs *filesystem) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.Cr
 	if control.IsNode(parent) {
 		return fuse.EPERM
 	}
-	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFREG, Caller: caller(&in.InHeader)}
+	who, forest := fs.changer(&in.InHeader)
+	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFREG, Caller: who}
 	if fs.opts.ACL {
 		if err := fs.inheritACL(parent, &c, in.Umask); err != nil {
 			return fs.status("tmpfile", parent, err)
 		}
 	}
-	a, err := fs.forest.Tmpfile(parent, c)
+	a, err := forest.Tmpfile(parent, c)
 	if err != nil {
 		return fs.status("tmpfile", parent, err)
 	}
@@ -99,12 +101,13 @@ func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out 
 	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
-	a, err := fs.forest.Link(id, parent, name)
+	who, forest := fs.changer(&in.InHeader)
+	a, err := forest.Link(id, parent, name)
 	if err != nil {
 		return fs.status("link", id, err)
 	}
 	fs.entry(out, &a)
-	fs.event(Event{Caller: caller(&in.InHeader), Action: events.Created, Node: a.ID, Parent: parent, Name: name})
+	fs.event(Event{Caller: who, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
 	return fuse.OK
 }
 
@@ -114,11 +117,12 @@ func (fs *filesystem) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) f
 		return fs.status("unlink", parent, fs.control.Unlink(parent, name))
 	}
 	fs.beforeRemoval(parent)
-	id, err := fs.forest.Unlink(parent, name)
+	who, forest := fs.changer(h)
+	id, err := forest.Unlink(parent, name)
 	if err != nil {
 		return fs.status("unlink", parent, err)
 	}
-	fs.event(Event{Caller: caller(h), Action: events.Deleted, Node: id, Parent: parent, Name: name})
+	fs.event(Event{Caller: who, Action: events.Deleted, Node: id, Parent: parent, Name: name})
 	return fuse.OK
 }
 
@@ -131,11 +135,12 @@ func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name strin
 		return fuse.EPERM
 	}
 	fs.beforeRemoval(parent)
-	id, err := fs.forest.Rmdir(parent, name)
+	who, forest := fs.changer(h)
+	id, err := forest.Rmdir(parent, name)
 	if err != nil {
 		return fs.status("rmdir", parent, err)
 	}
-	fs.event(Event{Caller: caller(h), Action: events.Deleted, Node: id, Parent: parent, Name: name})
+	fs.event(Event{Caller: who, Action: events.Deleted, Node: id, Parent: parent, Name: name})
 	return fuse.OK
 }
 
@@ -154,12 +159,13 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 	if in.Flags&unix.RENAME_WHITEOUT != 0 {
 		return fuse.EINVAL
 	}
-	replaced, err := fs.forest.Rename(op, from, np, to, in.Flags)
+	who, forest := fs.changer(&in.InHeader)
+	replaced, err := forest.Rename(op, from, np, to, in.Flags)
 	if err != nil {
 		return fs.status("rename", op, err)
 	}
 	fs.event(Event{
-		Caller: caller(&in.InHeader), Action: events.Renamed, Node: replaced,
+		Caller: who, Action: events.Renamed, Node: replaced,
 		Parent: op, Name: from, NewParent: np, NewName: to,
 	})
 	return fuse.OK

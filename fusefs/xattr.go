@@ -104,16 +104,17 @@ func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name stri
 	if control.IsNode(id) {
 		return fuse.EPERM
 	}
+	who, forest := fs.changer(&in.InHeader)
 	var err error
 	if name == aclAccess || name == aclDefault {
-		err = fs.setACL(id, name, data, int(in.Flags), killSgid(in))
+		err = fs.setACL(forest, id, name, data, int(in.Flags), killSgid(in))
 	} else {
-		err = fs.forest.SetXattr(id, name, data, int(in.Flags), false)
+		err = forest.SetXattr(id, name, data, int(in.Flags), false)
 	}
 	if err != nil {
 		return fs.status("setxattr", id, err)
 	}
-	fs.event(Event{Caller: caller(&in.InHeader), Action: events.Modified, Node: id})
+	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
 	return fuse.OK
 }
 
@@ -125,9 +126,10 @@ func (fs *filesystem) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name stri
 	if control.IsNode(id) {
 		return fuse.EPERM
 	}
-	if err := fs.forest.RemoveXattr(id, name); err != nil {
+	who, forest := fs.changer(h)
+	if err := forest.RemoveXattr(id, name); err != nil {
 		return fs.status("removexattr", id, err)
 	}
-	fs.event(Event{Caller: caller(h), Action: events.Modified, Node: id})
+	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
 	return fuse.OK
 }

@@ -191,6 +191,7 @@ func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 		return nil, nil, fail.New(fail.Usage, "the header %s is malformed: %w", CommandHeader, err)
 	}
 	caller := live.Caller{UID: peer.Uid, GID: peer.Gid, PID: uint32(peer.Pid), Direct: true, Command: command}
+	caller.Actor = s.Store.Actors().Of(caller.PID, caller.UID, ws.View())
 	return &Request{Caller: caller, Workspace: ws, In: r.Body}, args, nil
 }
 

@@ -146,6 +146,8 @@ var ops = []*Op{
 		About: "Deletes a fork, after a snapshot of its last state."}, (*Service).deleteFork),
 	op(Op{Name: "merge", Access: Change, Mutates: true,
 		About: "Merges a fork's changes into the workspace."}, (*Service).merge),
+	op(Op{Name: "actor", Access: Add,
+		About: "Registers the name of an actor for a process and its descendants."}, (*Service).actor),
 	op(Op{Name: "policy",
 		About: "Returns the policy of the workspace."}, (*Service).policy),
 	op(Op{Name: "set-policy", Access: Own,

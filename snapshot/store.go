@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -94,6 +95,7 @@ type core struct {
 	hooks   hooks
 	metrics metrics
 	loops   loops.Group
+	actors  *actors.Registry
 }
 
 // newStore connects the parts of a store, none of which has a file yet.
@@ -107,6 +109,7 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	s.meter = meter{core: c}
 	s.keep = keeper{core: c, signal: loops.NewWake()}
 	c.cat = newCatalogue(s)
+	c.actors = actors.NewRegistry(c.within)
 	return s
 }
 
@@ -236,6 +239,22 @@ func (s *Store) Created() bool { return s.created }
 
 // Forest returns the file trees.
 func (s *Store) Forest() *live.Forest { return s.forest }
+
+// Actors returns what finds the actors of processes.
+func (s *Store) Actors() *actors.Registry { return s.actors }
+
+// within returns the views of a workspace and of those that it is in, main last.
+func (s *core) within(view uint32) (views []uint32) {
+	s.look(func(*live.Tx) {
+		for w := s.cat.workspaces[view]; w != nil; w = s.cat.parent(w) {
+			views = append(views, w.view)
+		}
+	})
+	if n := len(views); n == 0 || views[n-1] != live.MainView {
+		views = append(views, live.MainView)
+	}
+	return views
+}
 
 // Source returns what trees are read through.
 func (s *Store) Source() *tree.Source { return s.src }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
@@ -16,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
@@ -27,7 +30,7 @@ func runCommand(a *app) *cobra.Command {
 		options []string
 	)
 	cmd := &cobra.Command{
-		Use:   "run [--from DIR|REMOTE@SNAPSHOT] [--fork NAME] [--apply[=yes]] [STORE] -- COMMAND [ARGUMENT]...",
+		Use:   "run [--from DIR|REMOTE@SNAPSHOT] [--fork NAME] [--as ACTOR] [--apply[=yes]] [STORE] -- COMMAND [ARGUMENT]...",
 		Short: "Run a program in a private copy or workspace",
 		Long: `Runs COMMAND in a private mount namespace, with the workspace as its working
 directory. It needs neither root nor fusermount3. Without STORE, a temporary store
@@ -53,6 +56,8 @@ workspace, as /work, and the system's programs:
     --ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/lib /lib \
     --symlink usr/lib64 /lib64 --proc /proc --dev /dev --tmpfs /tmp \
     --bind . /work --chdir /work -- COMMAND
+
+With --as ACTOR, the changes that COMMAND and its descendants make are by ACTOR.
 
 Signals are passed on. The exit status is that of COMMAND. Processes that it leaves
 running are killed. All other commands work inside.`,
@@ -80,6 +85,11 @@ running are killed. All other commands work inside.`,
 					continue
 				}
 				if err := naming.Check(name); err != nil {
+					return fail.New(fail.Usage, "%w", err)
+				}
+			}
+			if c.Actor != "" {
+				if err := actors.Check(c.Actor); err != nil {
 					return fail.New(fail.Usage, "%w", err)
 				}
 			}
@@ -111,6 +121,7 @@ running are killed. All other commands work inside.`,
 	}
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
 	cmd.Flags().StringVar(&c.Fork, "fork", "", "run in the fork `NAME`, created if needed")
+	cmd.Flags().StringVar(&c.Actor, "as", "", "the `ACTOR` of what COMMAND changes")
 	cmd.Flags().StringVar(&apply, "apply", "", "when COMMAND ends, ask whether to apply its changes to DIR; --apply=`yes` does not ask")
 	cmd.Flags().Lookup("apply").NoOptDefVal = applyAsk
 	cmd.Flags().StringVar(&c.After, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
@@ -227,6 +238,14 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 		return err
 	}
 	dir := filepath.Join(root, naming.ForksDir, c.Fork)
+	if c.Actor != "" {
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("adopting what COMMAND leaves behind: %w", err)
+		}
+		if err := a.ask(ctx, p, service.Actor{Name: c.Actor}, nil); err != nil {
+			return err
+		}
+	}
 	status, err := runIn(dir, c.Command)
 	if err == nil && c.After != "" {
 		// A signal that ended the program does not cancel what comes after it.

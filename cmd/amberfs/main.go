@@ -223,7 +223,7 @@ run work from inside a mount, or with -C DIR.`,
 		pinCommand(a), unpinCommand(a),
 		restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), logCommand(a), uiCommand(a))
 	add(groupForks, forkCommand(a), claimCommand(a), forksCommand(a), mergeCommand(a))
-	add(groupMount, mcpCommand(a), hookCommand(a))
+	add(groupMount, mcpCommand(a), hookCommand(a), actorCommand(a))
 	add(groupTrees, exportCommand(a), importCommand(a), applyCommand(a))
 	add(groupRemotes, pushCommand(a), pullCommand(a), remoteCommand(a))
 	add(groupStore, statusCommand(a), policyCommand(a), freezeCommand(a), thawCommand(a), gcCommand(a), duCommand(a), verifyCommand(a))

@@ -2,6 +2,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -86,4 +87,49 @@ func Command(id int) string {
 		return ""
 	}
 	return strings.TrimSpace(string(b))
+}
+
+// A Stat is what tells a process, or a thread, from others, and where it comes from.
+type Stat struct {
+	ID, Parent, Session int
+	Start               uint64 // in ticks since the machine started
+	Command             string
+}
+
+// StatOf returns the stat of a process or thread.
+func StatOf(id int) (Stat, error) {
+	b, err := read(id, "stat")
+	if err != nil {
+		return Stat{}, err
+	}
+	return parseStat(id, string(b))
+}
+
+// parseStat reads the format of /proc/PID/stat (proc_pid_stat(5)).
+func parseStat(id int, stat string) (Stat, error) {
+	open, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
+	if open < 0 || end < open {
+		return Stat{}, fmt.Errorf("stat of process %d is malformed", id)
+	}
+	s := Stat{ID: id, Command: stat[open+1 : end]}
+	fields := strings.Fields(stat[end+1:]) // from the third on
+	if len(fields) < 20 {
+		return Stat{}, fmt.Errorf("stat of process %d is malformed", id)
+	}
+	var errs [3]error
+	s.Parent, errs[0] = strconv.Atoi(fields[1])
+	s.Session, errs[1] = strconv.Atoi(fields[3])
+	s.Start, errs[2] = strconv.ParseUint(fields[19], 10, 64)
+	return s, errors.Join(errs[:]...)
+}
+
+// Leader is Of at less cost for what is a process itself, as most are: only of these
+// there is a pidfd.
+func Leader(thread int) int {
+	fd, err := unix.PidfdOpen(thread, 0)
+	if err != nil {
+		return Of(thread)
+	}
+	_ = unix.Close(fd) // it was never read
+	return thread
 }

@@ -112,7 +112,7 @@ func requests(remote, archive string) []request {
 		{"events", `{}`}, {"tar", `{"name":"v1"}`}, {"compact", `{"names":["v3","v4"],"name":"both"}`}, {"remove", `{"names":["second"]}`},
 		{"fork", `{"name":"one","ttl":"1h"}`}, {"rename-fork", `{"from":"one","to":"two"}`}, {"claim", `{"label":"mine"}`}, {"forks", `{}`},
 		{"merge", `{"fork":"two"}`}, {"delete-fork", `{"name":"two"}`}, {"delete-fork", `{"name":"mine","discard":true}`},
-		{"policy", `{}`}, {"set-policy", `{"patch":{"keep":{"turn":{"last":3,"within":"7d"}}}}`}, {"export", `{"name":"v1"}`},
+		{"actor", `{"name":"tests/api"}`}, {"policy", `{}`}, {"set-policy", `{"patch":{"keep":{"turn":{"last":3,"within":"7d"}}}}`}, {"export", `{"name":"v1"}`},
 		{"exported", `{"name":"v1","repo":"r","ref":"refs/x","commit":"0123456789012345678901234567890123456789"}`},
 		{"freeze", `{"for":"1m"}`}, {"thaw", `{}`}, {"objects", `{"hashes":[]}`},
 		{"add-remote", `{"name":"there","url":"` + remote + `"}`}, {"trust-remote", `{"remote":"there"}`}, {"remotes", `{}`}, {"push", `{"remote":"there","snapshots":["v1"]}`},

@@ -75,6 +75,11 @@ func Inner(note func(string), show func() (func(service.Progress), func())) (int
 			return 0, fail.New(fail.Exists, "there is a snapshot %q already", c.After).WithHint("choose another name after --snapshot-after")
 		}
 	}
+	if c.Actor != "" {
+		if err := ask(c, "", service.Actor{Name: c.Actor}, nil); err != nil {
+			return 0, err
+		}
+	}
 	status, err := runProgram(c, dir, signals, d.gone)
 	if err == nil && c.After != "" {
 		err = snapshotAfter(c, note)

@@ -30,6 +30,8 @@ type Config struct {
 	ReadOnly   bool     `json:"read_only"`
 	Options    string   `json:"options"` // as after -o
 	Command    []string `json:"command"`
+	// Actor is the name that the changes of the program have; "" for none.
+	Actor string `json:"actor"`
 	// Hold has the daemon go on when the program has ended, until outer is done
 	// with the workspace. The temporary directory then is outer's to take away.
 	Hold bool `json:"hold"`

@@ -1,0 +1,188 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/process"
+)
+
+// forks is a registry in which 1 is a fork of main and 2 a fork in it.
+func forks() *Registry {
+	return NewRegistry(func(view uint32) (views []uint32) {
+		for ; view > 0; view-- {
+			views = append(views, view)
+		}
+		return append(views, 0)
+	})
+}
+
+// shell starts a shell that tells the id of a child of it, and waits.
+func shell(t *testing.T, session bool) (parent, child uint32) {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", "sleep 100 & echo $!; wait")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: session, Setpgid: !session}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+	})
+	if _, err := fmt.Fscan(out, &child); err != nil {
+		t.Fatal(err)
+	}
+	return uint32(cmd.Process.Pid), child
+}
+
+func TestRegistry(t *testing.T) {
+	r := forks()
+	of := func(what string, id, view uint32, want string) {
+		t.Helper()
+		if got := r.Of(id, 7, view); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p1, c1 := shell(t, true)
+	p2, c2 := shell(t, true)
+	of("a session", p1, 0, fmt.Sprintf("sh/%d", p1))
+	of("a child in it", c1, 0, fmt.Sprintf("sh/%d", p1))
+	of("another session of the same ancestor", c2, 0, fmt.Sprintf("sh/%d", p2))
+	of("a process that cannot be seen", 0, 0, "uid:7")
+	of("a process that is gone", 1<<22+1, 0, "uid:7")
+
+	must(r.Register(p1, 7, 0, "a"))
+	of("a named process", p1, 0, "a")
+	of("its child", c1, 0, "a")
+	of("its child in a fork", c1, 2, "a")
+	of("another process", c2, 1, fmt.Sprintf("sh/%d", p2))
+	must(r.Register(c1, 7, 0, "a/1"))
+	of("a child with a name", c1, 0, "a/1")
+	of("the parent of one", p1, 0, "a")
+
+	must(r.Register(p2, 7, 1, "b"))
+	of("in the fork", c2, 1, "b")
+	of("in a fork of it", c2, 2, "b")
+	of("outside of it", c2, 0, fmt.Sprintf("sh/%d", p2))
+	for _, name := range []string{"a", "a/2", "a/1"} {
+		if err := r.Register(p2, 7, 1, name); !errors.Is(err, errs.Protected) {
+			t.Errorf("a fork takes the name %s: %v", name, err)
+		}
+	}
+	must(r.Register(c1, 7, 1, "a/1/x")) // it is below its own
+	of("below its own name", c1, 1, "a/1/x")
+	of("the same outside", c1, 0, "a/1")
+
+	must(r.Register(0, 7, 1, "sandbox"))
+	of("what cannot be seen in the fork", 0, 1, "sandbox")
+	of("outside", 0, 0, "uid:7")
+	if err := r.Register(p1, 7, 0, "no good"); !errors.Is(err, errs.Invalid) {
+		t.Errorf("a bad name: %v", err)
+	}
+	if err := r.Register(1<<22+1, 7, 0, "x"); !errors.Is(err, errs.NotExist) {
+		t.Errorf("a process that is gone: %v", err)
+	}
+}
+
+// TestThreads: a request has the id of a thread, whose process may have the name.
+func TestThreads(t *testing.T) {
+	r := forks()
+	if err := r.Register(uint32(os.Getpid()), 7, 0, "me"); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	for range 4 {
+		go func() {
+			if got := r.Of(uint32(syscall.Gettid()), 7, 0); got != "me" {
+				t.Errorf("a thread is %s", got)
+			}
+			done <- struct{}{}
+		}()
+	}
+	for range 4 {
+		<-done
+	}
+}
+
+// TestReuse: an id that another process has now is not taken for the one before.
+func TestReuse(t *testing.T) {
+	r := forks()
+	p, c := shell(t, true)
+	if err := r.Register(p, 7, 0, "a"); err != nil {
+		t.Fatal(err)
+	}
+	r.Of(c, 7, 0)
+	for _, id := range []uint32{p, c} { // as if they had been others
+		key := inView{int(id), 0}
+		if k := r.known[key]; k != nil {
+			k.start--
+			k.checked.Store(k.checked.Load() - int64(time.Second))
+		}
+		if n, ok := r.named[key]; ok {
+			n.start--
+			r.named[key] = n
+		}
+	}
+	if got := r.Of(c, 7, 0); got != fmt.Sprintf("sh/%d", p) {
+		t.Errorf("the actor of another process: %s", got)
+	}
+}
+
+// TestOrphans: what was seen while its ancestor was there keeps the name.
+func TestOrphans(t *testing.T) {
+	r := forks()
+	p, c := shell(t, true)
+	if err := r.Register(p, 7, 0, "a"); err != nil {
+		t.Fatal(err)
+	}
+	r.Of(c, 7, 0)
+	if err := syscall.Kill(int(p), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for range 500 {
+		if st, err := process.StatOf(int(c)); err == nil && st.Parent != int(p) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(trusted)
+	if got := r.Of(c, 7, 0); got != "a" {
+		t.Errorf("an orphan is %s", got)
+	}
+}
+
+func TestCommandName(t *testing.T) {
+	for in, want := range map[string]string{"bash": "bash", "-zsh": "zsh", "a b/c": "a_b_c", "": "_", "..": "_", "(sd-pam)": "_sd-pam_", "a..b": "a__b"} {
+		if got := commandName(in); got != want || Check(got+"/1") != nil {
+			t.Errorf("%q gives %q, want %q", in, got, want)
+		}
+	}
+}
+
+func BenchmarkOf(b *testing.B) {
+	r := forks()
+	me := uint32(os.Getpid())
+	if !strings.Contains(r.Of(me, 7, 0), "/") {
+		b.Skip("no session")
+	}
+	for b.Loop() {
+		r.Of(me, 7, 0)
+	}
+}

@@ -198,7 +198,7 @@ func (p *process) fail(err error) error {
 	_, _ = io.Copy(io.Discard, p.out)
 	waitErr := p.cmd.Wait()
 	p.out.Close()
-	broken := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrClosed)
+	broken := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errTorn)
 	if broken && waitErr != nil {
 		return gitError(p.ctx, p.args, p.errs.String(), waitErr)
 	}

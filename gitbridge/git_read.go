@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -53,8 +52,7 @@ func ReadGit(ctx context.Context, from GitSource, sink Sink, o ImportOptions) (i
 		}
 		return "", fmt.Errorf("%s: %w: %q is a %s, not a tree", from.Repo, ErrNoRevision, from.Rev, kind)
 	}
-	f := &treeFeeder{repo: repo, mtime: mtime, checker: newChecker(sink, o)}
-	if err := f.feed(ctx, treeish); err != nil {
+	if err := repo.read(ctx, treeish, mtime, sink, o); err != nil {
 		return "", fmt.Errorf("reading %s of %s: %w", from.Rev, from.Repo, err)
 	}
 	return treeish, nil
@@ -119,154 +117,81 @@ func committed(commit string) int64 {
 	return 0
 }
 
-// treeEntry is a line of git ls-tree.
-type treeEntry struct {
-	mode uint32
-	id   string
-	path string
-}
-
-func parseEntry(line string) (treeEntry, error) {
-	head, name, ok := strings.Cut(line, "\t")
-	fields := strings.Fields(head)
-	if !ok || len(fields) != 3 {
-		return treeEntry{}, fmt.Errorf("git ls-tree answered %q", line)
-	}
-	mode, err := strconv.ParseUint(fields[0], 8, 32)
-	if err != nil {
-		return treeEntry{}, fmt.Errorf("git ls-tree answered %q", line)
-	}
-	return treeEntry{uint32(mode), fields[2], name}, nil
-}
-
-func (e treeEntry) isBlob() bool {
-	return e.mode&unix.S_IFMT == unix.S_IFREG || e.mode&unix.S_IFMT == unix.S_IFLNK
-}
-
-// treeFeeder hands the files of a tree to the sink.
-type treeFeeder struct {
-	*checker
-	repo  *repository
-	mtime int64
-}
-
-// feed hands over a tree as git ls-tree lists it. The contents come from one git
-// cat-file, in that order.
-func (f *treeFeeder) feed(ctx context.Context, treeish string) error {
-	g, ctx := errgroup.WithContext(ctx)
-	list, err := f.repo.start(ctx, nil, "ls-tree", "-r", "-t", "-z", "--full-tree", treeish)
+// read hands the files of a tree to sink. git archive writes them, with the repository's
+// objects in a git directory of its own: the repository's settings and rules would have it
+// convert files or leave some out. With --worktree-attributes, and no working tree, it
+// does not collect the .gitattributes of the tree either, which could be any number.
+func (r *repository) read(ctx context.Context, treeish string, mtime int64, sink Sink, o ImportOptions) error {
+	commits, err := r.submodules(ctx, treeish, newChecker(sink, o))
 	if err != nil {
 		return err
 	}
-	blobs, err := f.repo.start(ctx, nil, "cat-file", "--batch")
+	dir, err := os.MkdirTemp("", "amberfs-import-")
 	if err != nil {
-		return list.fail(err)
+		return fmt.Errorf("making a temporary directory: %w", err)
 	}
-	entries := make(chan treeEntry, 256)
-	g.Go(func() error {
-		defer close(entries)
-		return f.list(ctx, list, blobs, entries)
-	})
-	g.Go(func() error {
-		if err := f.all(bufio.NewReaderSize(blobs.out, 256<<10), entries); err != nil {
-			return blobs.fail(err)
+	defer os.RemoveAll(dir)
+	format := "sha1"
+	if r.sha256 {
+		format = "sha256"
+	}
+	env := append(nothing.env(), "GIT_OBJECT_DIRECTORY="+r.objects, "GIT_ATTR_NOSYSTEM=1")
+	if _, err := run(ctx, dir, nothing.env(), nil, "init", "--quiet", "--bare", "--template=", "--object-format="+format, "."); err != nil {
+		return err
+	}
+	p, err := start(ctx, dir, env, "-c", "core.attributesFile=/dev/null", "archive", "--format=tar", "--worktree-attributes", treeish)
+	if err != nil {
+		return err
+	}
+	err = ReadTar(ctx, p.out, func(e Entry) error {
+		if strings.EqualFold(path.Base(e.Path), ".git") { // only a forged tree has it
+			return fmt.Errorf("%w: the tree has the path %q", ErrHostile, e.Path)
 		}
-		return blobs.wait()
-	})
-	return g.Wait()
+		e.Meta = o.gitMeta(e.Mode, mtime)
+		if commit, ok := commits[e.Path]; ok {
+			return o.submodule(e, commit, sink)
+		}
+		return sink(e)
+	}, o)
+	if err != nil {
+		return p.fail(err)
+	}
+	return p.wait()
 }
 
-// list passes on what git ls-tree says, and asks for the contents.
-func (f *treeFeeder) list(ctx context.Context, list, blobs *process, entries chan<- treeEntry) error {
-	in := bufio.NewReaderSize(list.out, 64<<10)
-	for {
+// submodules returns the paths of a tree that are commits of other repositories. Like the
+// files, they are counted: a small tree can have more paths than anything can hold.
+func (r *repository) submodules(ctx context.Context, treeish string, c *checker) (map[string]string, error) {
+	p, err := r.start(ctx, nil, "ls-tree", "-r", "-z", "--full-tree", treeish)
+	if err != nil {
+		return nil, err
+	}
+	commits := make(map[string]string)
+	for in := bufio.NewReader(p.out); ; {
 		line, err := in.ReadString(0)
 		if err == io.EOF && line == "" {
-			return list.wait()
+			return commits, p.wait()
 		}
-		if err != nil {
-			return list.fail(err)
+		if err = errors.Join(err, c.count()); err != nil {
+			return nil, p.fail(err)
 		}
-		e, err := parseEntry(strings.TrimSuffix(line, "\x00"))
-		if err != nil {
-			return list.fail(err)
-		}
-		if e.isBlob() {
-			// If git dies, reading from it says so.
-			_, _ = io.WriteString(blobs.in, e.id+"\n")
-		}
-		select {
-		case entries <- e:
-		case <-ctx.Done():
-			return list.fail(ctx.Err())
+		head, name, _ := strings.Cut(strings.TrimSuffix(line, "\x00"), "\t")
+		if commit, ok := strings.CutPrefix(head, "160000 commit "); ok {
+			commits[name] = commit
 		}
 	}
 }
 
-func (f *treeFeeder) all(blobs *bufio.Reader, entries <-chan treeEntry) error {
-	order := treeOrder{{}}
-	for e := range entries {
-		if err := checkTreePath(e.path); err != nil {
-			return err
-		}
-		if err := order.next(e); err != nil {
-			return err
-		}
-		if err := f.entry(blobs, e); err != nil {
-			return err
-		}
+// submodule hands over the directory of a submodule, with as much of a repository as names
+// the commit.
+func (o ImportOptions) submodule(dir Entry, commit string, sink Sink) error {
+	if o.Skip != nil {
+		o.Skip(dir.Path, fmt.Errorf("submodule at commit %s: its files are not in the repository", commit))
 	}
-	return nil
-}
-
-func (f *treeFeeder) entry(blobs *bufio.Reader, e treeEntry) error {
-	name, err := clean(e.path)
-	if err != nil {
-		return err
-	}
-	switch e.mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		return f.add(Entry{Path: name, Meta: f.gitMeta(unix.S_IFDIR, f.mtime)})
-	case modeGitlink:
-		return f.submodule(name, e.id)
-	case unix.S_IFREG, unix.S_IFLNK:
-		return f.blob(blobs, e, name)
-	}
-	return fmt.Errorf("%w: %q has the mode %o", ErrHostile, e.path, e.mode)
-}
-
-// treeOrder checks that a tree comes in git's order: each name once, and below
-// directories only. It holds the directories that lead to the present entry, and
-// the name that came last in each.
-type treeOrder []struct{ dir, last string }
-
-func (o *treeOrder) next(e treeEntry) error {
-	dir, key := parentOf(e.path), path.Base(e.path)
-	for len(*o) > 0 && (*o)[len(*o)-1].dir != dir {
-		*o = (*o)[:len(*o)-1]
-	}
-	isTree := e.mode&unix.S_IFMT == unix.S_IFDIR
-	if isTree {
-		key += "/"
-	}
-	if len(*o) == 0 || key <= (*o)[len(*o)-1].last {
-		return fmt.Errorf("%w: the tree has %q twice, or not in order", ErrHostile, e.path)
-	}
-	(*o)[len(*o)-1].last = key
-	if isTree {
-		*o = append(*o, struct{ dir, last string }{dir: e.path})
-	}
-	return nil
-}
-
-// submodule makes the directory of a submodule, with as much of a repository as
-// names the commit.
-func (f *treeFeeder) submodule(name, commit string) error {
-	if f.Skip != nil {
-		f.Skip(name, fmt.Errorf("submodule at commit %s: its files are not in the repository", commit))
-	}
-	for _, d := range []string{name, name + "/.git", name + "/.git/objects", name + "/.git/refs"} {
-		if err := f.add(Entry{Path: d, Meta: f.gitMeta(unix.S_IFDIR, f.mtime)}); err != nil {
+	top := dir.Path
+	for _, d := range []string{"", "/.git", "/.git/objects", "/.git/refs"} {
+		dir.Path = top + d
+		if err := sink(dir); err != nil {
 			return err
 		}
 	}
@@ -274,72 +199,10 @@ func (f *treeFeeder) submodule(name, commit string) error {
 		"HEAD":        commit + "\n",
 		"description": "Only the commit of this submodule is known. For its files, put a clone in place of this directory.\n",
 	} {
-		e := Entry{Path: name + "/.git/" + file, Meta: f.gitMeta(unix.S_IFREG, f.mtime), Size: int64(len(text)), Data: strings.NewReader(text)}
-		if err := f.add(e); err != nil {
+		m := o.gitMeta(unix.S_IFREG, dir.Mtime)
+		if err := sink(Entry{Path: top + "/.git/" + file, Meta: m, Size: int64(len(text)), Data: strings.NewReader(text)}); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// checkTreePath refuses what only a forged tree has: git makes no such names.
-func checkTreePath(p string) error {
-	for _, c := range strings.Split(p, "/") {
-		if c == "" || c == "." || c == ".." || strings.EqualFold(c, ".git") {
-			return fmt.Errorf("%w: the tree has the path %q", ErrHostile, p)
-		}
-	}
-	return nil
-}
-
-// blob reads the next object of git cat-file.
-func (f *treeFeeder) blob(blobs *bufio.Reader, e treeEntry, name string) error {
-	size, err := blobHeader(blobs)
-	if err != nil {
-		return fmt.Errorf("%q: %w", name, err)
-	}
-	body := &wholeReader{r: blobs, left: size}
-	file := Entry{Path: name, Meta: f.gitMeta(e.mode, f.mtime)}
-	if e.mode&unix.S_IFMT == unix.S_IFREG {
-		file.Size, file.Data = size, body
-	} else {
-		target, err := io.ReadAll(io.LimitReader(body, maxPath+1)) // a longer one is refused
-		if err != nil {
-			return err
-		}
-		file.Target = string(target)
-	}
-	if err := f.add(file); err != nil {
-		return err
-	}
-	return blobEnd(blobs, body)
-}
-
-// blobHeader reads what git cat-file writes before a blob, and returns its size.
-func blobHeader(r *bufio.Reader) (size int64, err error) {
-	head, err := r.ReadString('\n')
-	if err != nil {
-		return 0, err
-	}
-	fields := strings.Fields(head)
-	if len(fields) != 3 || fields[1] != "blob" {
-		return 0, fmt.Errorf("git has no such blob: %s", strings.TrimSpace(head))
-	}
-	if size, err = strconv.ParseInt(fields[2], 10, 64); err != nil {
-		return 0, fmt.Errorf("git cat-file answered %q", head)
-	}
-	return size, nil
-}
-
-// blobEnd passes over what is left of a blob and the line end after it.
-func blobEnd(r *bufio.Reader, body io.Reader) error {
-	if _, err := io.Copy(io.Discard, body); err != nil {
-		return err
-	}
-	if c, err := r.ReadByte(); err != nil {
-		return err
-	} else if c != '\n' {
-		return errors.New("git cat-file lost its place")
 	}
 	return nil
 }

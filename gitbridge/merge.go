@@ -3,6 +3,7 @@ package gitbridge
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -125,4 +126,33 @@ func (r *repository) handOut(ctx context.Context, tree string, conflicts map[str
 		}
 	}
 	return p.wait()
+}
+
+// blobHeader reads what git cat-file writes before a blob, and returns its size.
+func blobHeader(r *bufio.Reader) (size int64, err error) {
+	head, err := r.ReadString('\n')
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(head)
+	if len(fields) != 3 || fields[1] != "blob" {
+		return 0, fmt.Errorf("git has no such blob: %s", strings.TrimSpace(head))
+	}
+	if size, err = strconv.ParseInt(fields[2], 10, 64); err != nil {
+		return 0, fmt.Errorf("git cat-file answered %q", head)
+	}
+	return size, nil
+}
+
+// blobEnd passes over what is left of a blob and the line end after it.
+func blobEnd(r *bufio.Reader, body io.Reader) error {
+	if _, err := io.Copy(io.Discard, body); err != nil {
+		return err
+	}
+	if c, err := r.ReadByte(); err != nil {
+		return err
+	} else if c != '\n' {
+		return errors.New("git cat-file lost its place")
+	}
+	return nil
 }

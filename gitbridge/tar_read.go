@@ -96,13 +96,15 @@ func drain(r io.Reader) error {
 	return err
 }
 
+var errTorn = errors.New("the archive ends in the middle")
+
 // notTar explains an error of the first header.
 func notTar(err error, first bool) error {
 	if first && (errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF)) {
 		return errors.New("this is no tar archive")
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("the archive ends in the middle")
+		return errTorn
 	}
 	return err
 }

@@ -141,36 +141,13 @@ func (n *nested) isGitDir(dir string) (bool, error) {
 	return true, nil
 }
 
-// head returns what HEAD holds, if that is a ref or an object id, else "".
+// head returns what HEAD has, if that is a ref or an object id, else "".
 func (n *nested) head(dir string) (string, error) {
-	node, err := n.lookup(dir)
-	if err != nil || node == nil {
-		return "", err
-	}
-	entry, err := n.state.Lookup(n.src, node, "HEAD")
-	if errors.Is(err, tree.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	if entry.IsSymlink() { // the way of git before 2005
-		if strings.HasPrefix(entry.Target, "refs/") {
-			return "ref: " + entry.Target, nil
-		}
-		return "", nil
-	}
 	text, err := n.read(dir+"/HEAD", 256)
-	if err != nil {
-		return "", err
+	if target, ok := symref(text); !ok && objectID(text) == "" || ok && !strings.HasPrefix(target, "refs/") {
+		text = ""
 	}
-	if target, ok := symref(text); ok && strings.HasPrefix(target, "refs/") {
-		return text, nil
-	}
-	if objectID(text) != "" {
-		return text, nil
-	}
-	return "", nil
+	return text, err
 }
 
 // commonDir is where the refs and objects of a linked worktree are.
@@ -209,33 +186,24 @@ func (n *nested) commit(dir string) (string, error) {
 		if !ok {
 			return "", nil
 		}
-		text, err = n.ref(dir, common, ref)
+		text, err = n.ref(common, ref)
 	}
 	return "", nil
 }
 
 // ref reads a loose or packed ref.
-func (n *nested) ref(dir, common, ref string) (string, error) {
-	at := common
-	for _, own := range []string{"refs/bisect/", "refs/worktree/", "refs/rewritten/"} {
-		if strings.HasPrefix(ref, own) || !strings.HasPrefix(ref, "refs/") {
-			at = dir
-		}
-	}
-	text, err := n.read(at+"/"+ref, 4096)
+func (n *nested) ref(common, ref string) (string, error) {
+	text, err := n.read(common+"/"+ref, 4096)
 	if err != nil || text != "" {
 		return text, err
 	}
 	packed, err := n.read(common+"/packed-refs", 64<<20)
-	if err != nil {
-		return "", err
-	}
-	for _, line := range strings.Split(packed, "\n") {
+	for line := range strings.SplitSeq(packed, "\n") {
 		if id, name, ok := strings.Cut(line, " "); ok && name == ref {
 			return id, nil
 		}
 	}
-	return "", nil
+	return "", err
 }
 
 // symref returns the target of a symbolic ref's text.

@@ -41,38 +41,17 @@ func (r *repository) settings(ctx context.Context) (*settings, error) {
 	s.noExec = !s.flag("core.filemode", true)
 	s.autoCRLF = s.values["core.autocrlf"] == "input" || s.flag("core.autocrlf", false)
 	s.names = nameRules{ntfs: s.flag("core.protectntfs", true), hfs: s.flag("core.protecthfs", false)}
-	s.author = identity(firstOf(env.Get("GIT_AUTHOR_NAME"), s.values["author.name"], s.values["user.name"]),
-		firstOf(env.Get("GIT_AUTHOR_EMAIL"), s.values["author.email"], s.values["user.email"]))
-	s.committer = identity(firstOf(env.Get("GIT_COMMITTER_NAME"), s.values["committer.name"], s.values["user.name"]),
-		firstOf(env.Get("GIT_COMMITTER_EMAIL"), s.values["committer.email"], s.values["user.email"]))
+	s.author, s.committer = r.identity(ctx, "GIT_AUTHOR_IDENT"), r.identity(ctx, "GIT_COMMITTER_IDENT")
 	return s, nil
 }
 
-// firstOf is the first of some texts that is not empty.
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
-}
-
-// identity is the author of exports: the user as git knows them, or the program.
-func identity(name, email string) string {
-	clean := func(s string) string {
-		return strings.TrimSpace(strings.Map(func(r rune) rune {
-			if r == '<' || r == '>' || r < ' ' {
-				return -1
-			}
-			return r
-		}, s))
-	}
-	name, email = clean(name), clean(email)
-	if name == "" || email == "" {
+// identity is the user as the settings of git have it, or the program.
+func (r *repository) identity(ctx context.Context, which string) string {
+	out, err := r.git(ctx, nil, "-c", "user.useConfigOnly=true", "var", which)
+	if err != nil {
 		return "amberfs <amberfs@localhost>"
 	}
-	return name + " <" + email + ">"
+	return out[:strings.LastIndexByte(out, '>')+1]
 }
 
 // flag reads a boolean as git does.

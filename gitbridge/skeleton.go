@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -23,7 +22,6 @@ type skeleton struct {
 	dir  string // has "tree", "git", and the index that does not exist
 	root *os.Root
 	env  []string
-	made map[string]bool
 }
 
 func newSkeleton(r *repository, set *settings) (*skeleton, error) {
@@ -31,7 +29,7 @@ func newSkeleton(r *repository, set *settings) (*skeleton, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
-	s := &skeleton{dir: dir, made: map[string]bool{"": true}}
+	s := &skeleton{dir: dir}
 	if err := s.prepare(r, set); err != nil {
 		return nil, errors.Join(fmt.Errorf("preparing a temporary directory: %w", err), os.RemoveAll(dir))
 	}
@@ -63,16 +61,9 @@ func (s *skeleton) workTree() string { return filepath.Join(s.dir, "tree") }
 
 // mkdir makes a directory and those above it.
 func (s *skeleton) mkdir(dir string) error {
-	if dir == "." || s.made[dir] {
-		return nil
-	}
-	if err := s.mkdir(path.Dir(dir)); err != nil {
-		return err
-	}
-	if err := s.root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.root.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("copying what git must see: %w", err)
 	}
-	s.made[dir] = true
 	return nil
 }
 
@@ -81,14 +72,12 @@ func (s *skeleton) write(name string, r io.Reader) error {
 	if err := s.mkdir(path.Dir(name)); err != nil {
 		return err
 	}
-	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := s.root.Create(name)
+	if err == nil {
+		_, err = io.Copy(f, r)
+		err = errors.Join(err, f.Close())
+	}
 	if err != nil {
-		return fmt.Errorf("copying what git must see: %w", err)
-	}
-	if _, err := io.Copy(f, r); err != nil {
-		return errors.Join(fmt.Errorf("copying what git must see: %w", err), f.Close())
-	}
-	if err := f.Close(); err != nil {
 		return fmt.Errorf("copying what git must see: %w", err)
 	}
 	return nil

@@ -37,11 +37,6 @@
 // longer one. Changes that could stand in several places, as a repeated line
 // can, are moved to the place that reads best.
 //
-// The library for this, znkr.io/diff 1.0, has no limit of effort and cannot be
-// interrupted: two texts of 100,000 lines with 50 different ones take it 15 s,
-// where this package takes 0.5 s. Of 1,288 changed files of this project's
-// history it shows 97.4 % with git's hunks, this package 98.8 %.
-//
 // Files with a NUL byte in the first 8000 bytes, or over 64 MiB,
 // are binary: one line says that they differ, or, with Options.Binary, the
 // whole contents of both sides travel as a `GIT binary patch`.

@@ -56,6 +56,15 @@ func TextOf(ctx context.Context, src *tree.Source, a, b *tree.State, path, from 
 	return textOf(ctx, src, files[i], o)
 }
 
+// TextOfChange is TextOf for a difference that is known.
+func TextOfChange(ctx context.Context, src *tree.Source, c tree.Change) (Text, error) {
+	f, ok := fileOf(c)
+	if !ok {
+		return Text{}, nil
+	}
+	return textOf(ctx, src, f, Options{}.withEffort(ctx))
+}
+
 func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, error) {
 	t := Text{OldSize: size(f.Old), NewSize: size(f.New)}
 	if t.TooLarge = max(t.OldSize, t.NewSize) > maxText; t.TooLarge {

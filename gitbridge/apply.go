@@ -24,7 +24,9 @@ type ApplyOptions struct {
 	// then it is to get.
 	Base, Now *tree.State
 	Conflicts threeway.Rule // of paths that changed in the directory, too
-	DryRun    bool
+	// Choose returns what becomes of single paths, nil for all of them.
+	Choose func(path string) Choice
+	DryRun bool
 	// Prefetch, if there is one, is told what is read next.
 	Prefetch func([]cas.Hash) error
 	Progress func(Progress) // called now and then, nil for never
@@ -40,6 +42,8 @@ type Applied struct {
 	DryRun    bool               `json:"dry_run,omitempty"`
 	// Partial: it could not be finished. Changed and Paths are what was applied.
 	Partial bool `json:"partial,omitempty"`
+	// Plan is Paths and Conflicts, with what changed.
+	Plan []Planned `json:"-"`
 }
 
 // ErrApplyConflict is wrapped by the error of an ApplyDir that was refused.
@@ -75,11 +79,19 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	if err := a.planReplaced(); err != nil {
 		return nil, err
 	}
+	for _, s := range a.steps {
+		if s.merged == nil {
+			s.merged = s.text
+		}
+		if s.todo && !s.forced {
+			a.res.Plan = append(a.res.Plan, Planned{Change: s.change})
+		}
+	}
 	switch {
 	case len(a.blocked) > 0:
 		a.res.Conflicts = a.blocked
 		return &a.res, fmt.Errorf("%w: %w", ErrApplyConflict, errBlocked)
-	case len(a.res.Conflicts) > 0 && o.Conflicts == threeway.RefuseConflicts:
+	case a.refused:
 		return &a.res, ErrApplyConflict
 	}
 	for _, s := range a.steps {
@@ -119,6 +131,7 @@ type applying struct {
 	kept       map[string]bool // paths that stay as they are, with all below them
 	gone       map[string]bool // paths that are to go
 	blocked    []string
+	refused    bool                  // a conflict is not decided
 	linked     map[uint64]*tree.Path // a name in the directory for an inode with several
 	linkedText map[uint64][]byte     // what it has if that is merged
 	touched    map[uint64]bool       // inodes of the directory that this run has changed
@@ -139,8 +152,10 @@ type applyStep struct {
 	forced bool // over what the directory has
 	// merged is the content that both sides' changes make, nil if only one changed it.
 	merged  []byte
-	drop    bool // it stays as the directory has it
-	removed bool // what was there made room
+	marked  []byte // the same with conflict markers
+	text    []byte // in place of what the workspace has, see Choice
+	drop    bool   // it stays as the directory has it
+	removed bool   // what was there made room
 	done    bool
 }
 
@@ -151,17 +166,20 @@ func (a *applying) plan(c tree.Change) error {
 	if c.Path == nil {
 		return nil // the directory itself stays as it is
 	}
+	if inSet(c.Path, a.kept) {
+		return nil
+	}
 	at, err := a.host.look(c.Path)
 	if err != nil {
 		return err
 	}
 	s := &applyStep{change: c, seen: at}
 	p := c.Path.String()
-	if inSet(c.Path, a.kept) {
-		return nil
-	}
 	if c.A != nil && c.B != nil && c.What&^minorChanges == 0 {
 		return a.planMinor(s)
+	}
+	if leave := a.choose(s); leave {
+		return nil
 	}
 	conflict, err := a.judge(s)
 	if err != nil {
@@ -171,15 +189,10 @@ func (a *applying) plan(c tree.Change) error {
 		if decided, err := a.bothChanged(s); decided || err != nil {
 			return err
 		}
-		a.res.Conflicts = append(a.res.Conflicts, c.Path.Short())
-		if a.o.Conflicts != threeway.TakeTheirs {
+		if !a.conflict(s, at.way != nil && !errors.Is(at.way, unix.ENOENT)) {
 			a.kept[p] = true
 			return nil
 		}
-		if at.way != nil && !errors.Is(at.way, unix.ENOENT) {
-			a.blocked = append(a.blocked, c.Path.Short())
-		}
-		s.todo, s.forced = c.B != nil || at.exists, true
 	}
 	switch {
 	case c.B == nil:
@@ -227,8 +240,8 @@ func (a *applying) judge(s *applyStep) (conflict bool, err error) {
 		s.todo = has != c.B.Mode&0o7777
 		return s.todo && has != c.A.Mode&0o7777, nil
 	}
-	if is, err := a.host.same(a.o.Source, c.Path, at, c.B); err != nil || is {
-		return false, err // it is so already
+	if is, err := a.isSo(s); err != nil || is {
+		return false, err
 	}
 	if c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir() && !at.exists {
 		s.todo = true // a run that was stopped took away what was there
@@ -254,13 +267,9 @@ func (a *applying) planReplaced() error {
 			if err != nil {
 				return err
 			}
-			if more && a.o.Conflicts != threeway.TakeTheirs {
-				a.res.Conflicts = append(a.res.Conflicts, c.Path.Short())
+			if more && !a.conflict(s, true) {
 				a.kept[c.Path.String()] = true
 				continue
-			}
-			if more {
-				a.blocked = append(a.blocked, c.Path.Short())
 			}
 		}
 		a.steps = append(a.steps, s)

@@ -77,9 +77,7 @@ func (a *applying) threeSides(s *applyStep) (in threeway.Input, ok bool, err err
 	if c.B == nil || !c.B.IsRegular() || !s.seen.exists || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return in, false, nil
 	}
-	_, rel, _ := threeway.InGit(c.Path.String())
-	isLog := threeway.KindInGit(rel) == threeway.Reflog
-	if c.A == nil && !isLog || c.A != nil && !c.A.IsRegular() {
+	if c.A != nil && !c.A.IsRegular() {
 		return in, false, nil
 	}
 	size := st.Size + c.B.Size()
@@ -97,6 +95,8 @@ func (a *applying) threeSides(s *applyStep) (in threeway.Input, ok bool, err err
 	for i, n := range []*tree.Inode{c.A, nil, c.B} {
 		if i == 1 {
 			sides[i], err = a.host.read(c.Path)
+		} else if i == 2 && s.text != nil {
+			sides[i] = s.text
 		} else if n != nil {
 			sides[i], err = io.ReadAll(io.LimitReader(n.Content.Reader(a.o.Source.Files), n.Size()))
 		}
@@ -142,32 +142,28 @@ func (a *applying) mergeTexts() error {
 	if len(a.texts) == 0 {
 		return nil
 	}
-	err := Merge(a.ctx, a.texts, func(i int, size int64, r io.Reader) error {
+	err := mergeMarked(a.ctx, a.texts, func(i int, conflict bool, size int64, r io.Reader) error {
 		text, err := io.ReadAll(io.LimitReader(r, size))
-		if err == nil {
-			a.merge(a.textSteps[i], text)
+		s := a.textSteps[i]
+		switch {
+		case err != nil:
+			return err
+		case !conflict:
+			a.merge(s, text)
+		case bytes.Contains(text, []byte("<<<<<<< ours\n")): // else it is binary
+			s.marked = text
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return err
 	}
 	for _, s := range a.textSteps {
 		if s.merged == nil {
-			a.conflict(s)
+			s.drop = !a.conflict(s, false)
 		}
 	}
 	return nil
-}
-
-// conflict lists a path that changed on both sides, and applies the rule to it.
-func (a *applying) conflict(s *applyStep) {
-	a.res.Conflicts = append(a.res.Conflicts, s.change.Path.Short())
-	if a.o.Conflicts != threeway.TakeTheirs {
-		s.drop = true
-		return
-	}
-	s.todo, s.forced = s.change.B != nil || s.seen.exists, true
 }
 
 // settleIndexes decides about indexes that changed on both sides. Git compares an index

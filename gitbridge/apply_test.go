@@ -332,3 +332,65 @@ func TestApplyWithoutRights(t *testing.T) {
 	wantSame(t, "refused", has(t, a.dir), before)
 	check(t, os.Chmod(filepath.Join(a.dir, "d"), 0o755))
 }
+
+// What is chosen is applied; another run applies the rest.
+func TestApplyChoices(t *testing.T) {
+	isolate(t)
+	lines := func(first, last string) string { return first + strings.Repeat("x\n", 9) + last }
+	from := spec{"f": file(lines("1\n", "1\n")), "gone/a": file("a"), "gone/b": file("b"), "was": node{mode: unix.S_IFDIR | 0o755}, "was/x": file("x"),
+		"text": file("1\n"), "bin": file("\x00"), "theirs": file("1\n"), "ours": file("1\n")}
+	to := spec{"f": exe(lines("2\n", "2\n")), "gone/b": file("b"), "was": file("a file"), "new/a": file("a"), "new/b": file("b"),
+		"text": file("workspace\n"), "bin": file("\x00w"), "theirs": file("2\n"), "ours": file("2\n"), "both": file("w\n")}
+	a := newApplied(t)
+	base := a.start(from)
+	now := a.m.state(t, to)
+	for _, p := range []string{"text", "bin", "theirs", "ours", "both"} {
+		a.write(p, map[string]string{"bin": "\x00d"}[p]+"directory\n")
+	}
+	res, err := a.apply(base, now, ApplyOptions{DryRun: true})
+	var lined []string
+	for _, c := range res.Plan {
+		if c.Conflict && c.Lines {
+			lined = append(lined, c.Path.String())
+		}
+	}
+	slices.Sort(lined)
+	if !errors.Is(err, ErrApplyConflict) || !slices.Equal(lined, []string{"both", "ours", "text", "theirs"}) || len(res.Plan)-len(res.Conflicts) != 7 {
+		t.Errorf("planned %d paths, conflicts %v, with lines %v: %v", len(res.Plan), res.Conflicts, lined, err)
+	}
+	choices := map[string]Choice{
+		"f": {Text: []byte(lines("2\n", "1\n"))}, "gone/a": {Leave: true}, "was": {Leave: true}, "new/b": {Leave: true},
+		"text": {Markers: true}, "both": {Markers: true}, "bin": {Leave: true}, "theirs": {Conflicts: threeway.TakeTheirs}, "ours": {Conflicts: threeway.KeepOurs},
+	}
+	if _, err := a.apply(base, now, ApplyOptions{Choose: func(p string) Choice { return choices[p] }}); err != nil {
+		t.Fatal(err)
+	}
+	got := has(t, a.dir)
+	const marked = "<<<<<<< ours\ndirectory\n=======\n%s>>>>>>> theirs\n"
+	for p, want := range map[string]string{"f": lines("2\n", "1\n"), "gone/a": "a", "was/x": "x", "new/a": "a", "text": fmt.Sprintf(marked, "workspace\n"),
+		"both": fmt.Sprintf(marked, "w\n"), "bin": "\x00ddirectory\n", "theirs": "2\n", "ours": "directory\n"} {
+		if !strings.HasSuffix(got[p], " "+want) {
+			t.Errorf("%s is %q, want %q", p, got[p], want)
+		}
+	}
+	if _, ok := got["new/b"]; ok || !strings.HasPrefix(got["f"], "100755 ") {
+		t.Errorf("new/b is %q, f %q", got["new/b"], got["f"])
+	}
+	if _, err := a.apply(base, now, ApplyOptions{Conflicts: threeway.TakeTheirs}); err != nil {
+		t.Fatal(err)
+	}
+	want := newApplied(t)
+	want.start(to)
+	now2, then := has(t, a.dir), has(t, want.dir)
+	for p := range then {
+		if p == "f" || p == "was" { // f was merged
+			continue
+		}
+		if now2[p] != then[p] {
+			t.Errorf("after the rest %s is %q, want %q", p, now2[p], then[p])
+		}
+	}
+	if !strings.HasSuffix(now2["f"], lines("2\n", "2\n")) || !strings.HasSuffix(now2["was"], "a file") || len(now2) != len(then) {
+		t.Errorf("after the rest: %v", now2)
+	}
+}

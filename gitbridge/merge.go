@@ -15,11 +15,21 @@ import (
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
-// Merge merges files by lines. It is a threeway.Merger, and what merges clean,
-// and to what, is git's own answer: the three sides become three commits of a
-// temporary repository, in which files have numbers for names. Without git, or
-// with one before 2.38, nothing merges.
+// Merge merges files by lines. It is a threeway.Merger.
 func Merge(ctx context.Context, files []threeway.Input, clean func(i int, size int64, r io.Reader) error) error {
+	return mergeMarked(ctx, files, func(i int, conflict bool, size int64, r io.Reader) error {
+		if conflict {
+			return nil
+		}
+		return clean(i, size, r)
+	})
+}
+
+// mergeMarked merges files by lines, with conflict markers where the sides differ. What
+// merges clean, and to what, is git's own answer: the three sides become three commits of
+// a temporary repository, in which files have numbers for names. Without git, or with one
+// before 2.38, nothing merges.
+func mergeMarked(ctx context.Context, files []threeway.Input, each func(i int, conflict bool, size int64, r io.Reader) error) error {
 	if _, err := exec.LookPath("git"); err != nil {
 		return nil
 	}
@@ -43,7 +53,7 @@ func Merge(ctx context.Context, files []threeway.Input, clean func(i int, size i
 	if err != nil {
 		return fmt.Errorf("merging files: %w", noSpace(err))
 	}
-	return r.handOut(ctx, tree, conflicts, len(files), clean)
+	return r.handOut(ctx, tree, conflicts, len(files), each)
 }
 
 // commitSides makes the branches base, and ours and theirs on top of it.
@@ -78,7 +88,7 @@ func (r *repository) commitSides(ctx context.Context, files []threeway.Input) er
 // in conflict.
 func (r *repository) mergeTree(ctx context.Context) (tree string, conflicts map[string]bool, err error) {
 	p, err := r.start(ctx, []string{"GIT_ATTR_NOSYSTEM=1"}, "-c", "core.attributesFile=/dev/null", "-c", "merge.renames=false",
-		"merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "refs/heads/ours", "refs/heads/theirs")
+		"merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "ours", "theirs") // the names stand in the markers
 	if err != nil {
 		return "", nil, err
 	}
@@ -98,17 +108,14 @@ func (r *repository) mergeTree(ctx context.Context) (tree string, conflicts map[
 	return names[0], conflicts, nil
 }
 
-// handOut reads the files that merged.
-func (r *repository) handOut(ctx context.Context, tree string, conflicts map[string]bool, files int, clean func(i int, size int64, r io.Reader) error) error {
+// handOut reads the merged files.
+func (r *repository) handOut(ctx context.Context, tree string, conflicts map[string]bool, files int, each func(i int, conflict bool, size int64, r io.Reader) error) error {
 	p, err := r.start(ctx, nil, "cat-file", "--batch")
 	if err != nil {
 		return err
 	}
 	blobs := bufio.NewReaderSize(p.out, 64<<10)
 	for i := range files {
-		if conflicts[strconv.Itoa(i)] {
-			continue
-		}
 		if _, err := fmt.Fprintf(p.in, "%s:%d\n", tree, i); err != nil {
 			return p.fail(err)
 		}
@@ -117,7 +124,7 @@ func (r *repository) handOut(ctx context.Context, tree string, conflicts map[str
 			return p.fail(err)
 		}
 		body := &wholeReader{r: blobs, left: size}
-		if err := clean(i, size, body); err != nil {
+		if err := each(i, conflicts[strconv.Itoa(i)], size, body); err != nil {
 			_ = p.fail(nil)
 			return err
 		}

@@ -16,9 +16,9 @@ import (
 )
 
 func applyCommand(a *app) *cobra.Command {
-	var dryRun, ours, theirs bool
+	var dryRun, ours, theirs, yes bool
 	cmd := &cobra.Command{
-		Use:   "apply DIR [SNAPSHOT] [--dry-run] [--theirs|--ours]",
+		Use:   "apply DIR [SNAPSHOT] [--dry-run] [--theirs|--ours] [--yes]",
 		Short: "Write the workspace's changes to a directory",
 		Long: `Writes to DIR what changed in the workspace since it was filled ("mount --from",
 "run --from"), up to SNAPSHOT or up to now: contents, permissions, modification
@@ -27,6 +27,8 @@ times, links and deletions. In a fork, this includes what its parents changed.
 Text that also changed in DIR is merged by lines. If changes conflict, the paths are
 listed and nothing is changed. --ours keeps DIR's version of conflicting paths,
 --theirs takes the workspace's.
+
+At a terminal, apply shows the changes and asks which to apply. --yes does not ask.
 
 Symbolic links in DIR are not followed. Files are replaced by renames at the end. An
 interrupted apply is completed when it is run again.`,
@@ -61,28 +63,68 @@ interrupted apply is completed when it is run again.`,
 				return err
 			}
 			defer c.Close()
-			done, err := a.apply(cmd.Context(), c, dir, name, o)
+			ch, err := c.Changes(cmd.Context(), name)
+			if err != nil {
+				return err
+			}
+			defer ch.Close()
+			left, asked := false, a.asks() && !yes && !dryRun && !a.json
+			if asked {
+				if yes, left, err = a.askApply(cmd.Context(), ch, dir, "", &o); err != nil || !yes {
+					return err
+				}
+			}
+			done, err := a.apply(cmd.Context(), ch, dir, o)
 			if err != nil {
 				return a.printConflicts(done, err)
+			}
+			if left && len(p.Workspace) < 2 {
+				defer a.note("the rest stays in the workspace\n\tapply it with: %s", applyLine(p.Store, strings.Join(p.Workspace, ""), dir, name))
+			}
+			if asked {
+				done.Paths = nil // they were listed
 			}
 			return a.printApplied(done)
 		},
 	}
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would change")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&ours, "ours", false, "keep DIR's version of conflicting paths")
 	cmd.Flags().BoolVar(&theirs, "theirs", false, "take the workspace's version of conflicting paths")
 	return cmd
 }
 
-// apply carries to a directory what changed in the workspace that c is about.
-func (a *app) apply(ctx context.Context, c *client.Client, dir, name string, o gitbridge.ApplyOptions) (*gitbridge.Applied, error) {
+// askApply shows what an apply would change and asks for it. It reports whether anything
+// is to be applied, sets what in o, and reports whether something is left.
+func (a *app) askApply(ctx context.Context, ch *client.Changes, dir, no string, o *gitbridge.ApplyOptions) (yes, left bool, err error) {
+	dry := *o
+	dry.DryRun = true
+	plan, err := a.apply(ctx, ch, dir, dry)
+	if err != nil && (!a.asks() || plan == nil || len(plan.Plan) == 0 || o.Conflicts != threeway.RefuseConflicts) {
+		return false, false, a.printConflicts(plan, err)
+	}
+	q := newQuestion(a, ch, dir, no, o.Conflicts, plan)
+	switch err := q.print(ctx); {
+	case err != nil:
+		return false, false, err
+	case len(q.groups) == 0:
+		fmt.Fprintln(a.stderr, "amberfs: nothing changed in "+quote(dir))
+		if a.json {
+			return false, false, a.printJSON(plan)
+		}
+		return false, false, nil
+	case !a.asks():
+		return false, false, fail.New(fail.Failed, "not a terminal: cannot ask").WithHint("use --apply=yes")
+	}
+	yes, err = q.ask(ctx)
+	o.Choose = q.choose
+	return yes, q.left, err
+}
+
+// apply writes to a directory what changed in a workspace.
+func (a *app) apply(ctx context.Context, ch *client.Changes, dir string, o gitbridge.ApplyOptions) (*gitbridge.Applied, error) {
 	bar := a.newProgress()
 	defer bar.done()
-	ch, err := c.Changes(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer ch.Close()
 	o.Source, o.Base, o.Now, o.Prefetch = ch.Source, ch.Base, ch.Now, ch.Prefetch
 	o.Progress = func(p gitbridge.Progress) { bar.show(service.Progress{What: "applying", Done: p.Files, Unit: "files"}) }
 	done, err := gitbridge.ApplyDir(ctx, dir, o)
@@ -128,6 +170,9 @@ func (a *app) appliedLines(done *gitbridge.Applied) string {
 		paths = append(paths, steps.PathChange{Path: p.Path, Action: p.Action})
 	}
 	paths, inGit := a.withoutGit(paths)
+	if len(done.Paths) == 0 && done.Changed > 0 {
+		return head + " (" + plural(done.Changed, "path", "paths") + " changed)\n"
+	}
 	text := head + changedLines(done.Changed, none, change, a.listed(paths), inGit)
 	if n := len(done.Conflicts); n > 0 {
 		text += fmt.Sprintf("%s changed on both sides\n", plural(n, "path", "paths"))

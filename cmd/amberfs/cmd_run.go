@@ -41,9 +41,9 @@ With --from DIR, a new store is filled from DIR, and the workspace appears at DI
 path, for COMMAND only. DIR itself does not change. With REMOTE@SNAPSHOT, a new
 store begins with that snapshot.
 
-With --apply, amberfs shows the changes when COMMAND ends, and asks whether to apply
-them to DIR or to discard them. If changes conflict, or there is no terminal, the
-store is kept, and amberfs prints how to apply it later and how to remove it.
+With --apply, amberfs shows the changes when COMMAND ends, and asks which to apply to
+DIR. If some are left, or there is no terminal, the store is kept, and amberfs prints
+how to apply it later and how to remove it.
 
 Inside a mount, --fork NAME without STORE runs COMMAND in that fork. The fork is
 created if needed, from REMOTE@SNAPSHOT if --from names one.

@@ -67,12 +67,17 @@ func (a *app) printFailed(v any, err error, text func()) error {
 	return err
 }
 
-func isTerminal(f any) bool {
+func isTerminal(f any) bool { return terminal(f) != nil }
+
+// terminal is f if that is a terminal.
+func terminal(f any) *os.File {
 	if o, ok := f.(*output); ok {
 		f = o.Writer
 	}
-	file, ok := f.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
+	if file, ok := f.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return file
+	}
+	return nil
 }
 
 // color says whether to colour the standard output (https://no-color.org).
@@ -121,7 +126,7 @@ func (a *app) usePager() {
 	}
 	cmd := exec.Command("/bin/sh", "-c", name)
 	cmd.Dir = "/" // the pager must not keep the mount busy
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Stdout, cmd.Stderr = terminal(a.stdout), os.Stderr
 	cmd.Env = os.Environ()
 	if !slices.ContainsFunc(cmd.Env, func(kv string) bool { return strings.HasPrefix(kv, "LESS=") }) {
 		cmd.Env = append(cmd.Env, "LESS=FRX")

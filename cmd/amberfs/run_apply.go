@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -14,7 +12,6 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
-	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 )
 
@@ -29,15 +26,16 @@ type carryBack struct {
 	a   *app
 	how string // a value of --apply
 	dir string
-	// unfinished: neither were the changes carried, nor did the user decline.
+	// unfinished: neither were all changes applied, nor did the user decline.
 	unfinished bool
+	left       bool // the user left some of them
 	err        error
 }
 
 // run shows what changed and, if that is wanted, carries it back. It is called
 // while the daemon of c serves.
 func (b *carryBack) run(c sandbox.Config) {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
 	var done bool
 	if done, b.err = b.carry(ctx, c); ctx.Err() != nil && b.err != nil {
@@ -54,30 +52,35 @@ func (b *carryBack) carry(ctx context.Context, c sandbox.Config) (done bool, err
 		return false, err
 	}
 	defer conn.Close()
+	ch, err := conn.Changes(ctx, "")
+	if err != nil {
+		return false, err
+	}
+	defer ch.Close()
+	var o gitbridge.ApplyOptions
 	if b.how == applyAsk {
-		plan, err := a.apply(ctx, conn, b.dir, "", gitbridge.ApplyOptions{DryRun: true})
-		if err != nil {
-			return false, a.printConflicts(plan, err)
+		no := ""
+		if c.Temp != "" {
+			no = "discard"
 		}
-		fmt.Fprint(a.stderr, b.planned(plan))
-		if plan.Changed == 0 {
-			if a.json {
-				return true, a.printJSON(plan)
-			}
-			return true, nil
-		}
-		if yes, err := b.ask(ctx, conn, plan.Changed); err != nil || !yes {
+		var yes bool
+		if yes, b.left, err = a.askApply(ctx, ch, b.dir, no, &o); err != nil || !yes {
 			return err == nil, err
 		}
 	}
-	applied, err := a.apply(ctx, conn, b.dir, "", gitbridge.ApplyOptions{})
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT)
+	defer stop()
+	applied, err := a.apply(ctx, ch, b.dir, o)
 	if err != nil {
 		return false, a.printConflicts(applied, err)
 	}
 	for _, s := range applied.Skipped {
 		a.note("%s: %s", quote(s.Path), s.Reason)
 	}
-	return true, b.print(applied)
+	if b.how == applyAsk && !a.json {
+		applied.Paths = nil // they were listed
+	}
+	return !b.left, b.print(applied)
 }
 
 // print shows what was applied.
@@ -91,15 +94,28 @@ func (b *carryBack) print(applied *gitbridge.Applied) error {
 
 // noteKept says how to go on with a store that was not applied.
 func (b *carryBack) noteKept(c sandbox.Config) {
-	again := "amberfs run "
-	if c.Fork != "" {
-		again += "--fork " + c.Fork + " "
+	what := "what " + c.Command[0] + " did"
+	if b.left {
+		what = "the rest of " + what
 	}
-	text := fmt.Sprintf("what %s did is kept in %s\n\tapply it with:  %s%s -- amberfs apply %s", c.Command[0], c.Store, again, word(c.Store), word(b.dir))
-	if c.Temp != "" {
+	text := what + " is kept in " + c.Store + "\n\tapply it with:  " + applyLine(c.Store, c.Fork, b.dir, "")
+	switch {
+	case c.Temp != "":
 		text += "\n\tremove it with: rm -r " + word(c.Temp)
+	case c.Fork != "":
+		text += "\n\tremove it with: amberfs run " + word(c.Store) + " -- amberfs fork --discard " + c.Fork
 	}
 	b.a.note("%s", text)
+}
+
+// applyLine is the command that applies a workspace of a store to a directory.
+func applyLine(store, fork, dir, snapshot string) string {
+	line := "amberfs run "
+	if fork != "" {
+		line += "--fork " + fork + " "
+	}
+	line += word(store) + " -- amberfs apply " + word(dir)
+	return strings.TrimRight(line+" "+snapshot, " ")
 }
 
 // word quotes a path for a shell.
@@ -130,32 +146,6 @@ func (a *app) noteRepository(dir string) {
 	}
 }
 
-// planned lists what would be applied, with its kind.
-func (b *carryBack) planned(plan *gitbridge.Applied) string {
-	if plan.Changed == 0 {
-		return "amberfs: nothing changed in " + quote(b.dir) + "\n"
-	}
-	var text strings.Builder
-	kinds := map[string]string{"created": "A", "modified": "M", "deleted": "D"}
-	paths, inGit := b.a.withoutGit(plan.Paths)
-	for i, p := range paths {
-		if i == maxPrinted && !b.a.verbose {
-			fmt.Fprintf(&text, "and %d more\n", len(paths)-i)
-			break
-		}
-		fmt.Fprintf(&text, "%s\t%s\n", kinds[p.Action], quote(p.Path))
-	}
-	if inGit > 0 {
-		fmt.Fprintf(&text, "and %d below .git\n", inGit)
-	}
-	for _, p := range plan.Paths {
-		if p.Action != "deleted" && executes(p.Path) {
-			fmt.Fprintf(&text, "careful, other programs execute this: %s\n", quote(p.Path))
-		}
-	}
-	return text.String()
-}
-
 // executes reports whether git, a shell or an editor executes a file because of its path.
 func executes(path string) bool {
 	parts := strings.Split(path, "/")
@@ -173,43 +163,4 @@ func executes(path string) bool {
 		}
 	}
 	return false
-}
-
-// ask asks the user, who may look at the differences before.
-func (b *carryBack) ask(ctx context.Context, conn *client.Client, n int) (bool, error) {
-	a := b.a
-	if !isTerminal(a.stdin) || !isTerminal(a.stderr) {
-		return false, fail.New(fail.Failed, "not a terminal: cannot ask").
-			WithHint("use --apply=yes")
-	}
-	lines := make(chan string)
-	go func() {
-		defer close(lines)
-		for s := bufio.NewScanner(os.Stdin); s.Scan(); {
-			lines <- s.Text()
-		}
-	}()
-	for {
-		fmt.Fprintf(a.stderr, "apply %s to %s? [y]es  [n]o, discard  [d]iff: ", plural(n, "change", "changes"), quote(b.dir))
-		var line string
-		select {
-		case line = <-lines:
-		case <-ctx.Done():
-			return false, ctx.Err()
-		}
-		switch strings.ToLower(strings.TrimSpace(line)) {
-		case "y", "yes":
-			return true, nil
-		case "n", "no":
-			return false, nil
-		case "d", "diff":
-			err := conn.Do(ctx, service.Diff{A: "base"}, client.Exchange{Out: a.stderr}, nil)
-			if err != nil {
-				return false, err
-			}
-		case "":
-			fmt.Fprintln(a.stderr)
-			return false, fail.New(fail.Failed, "nothing was applied")
-		}
-	}
 }

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"cmp"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A group is what the question has in one line: a path, or a directory with many.
+type group struct {
+	dir     string // of many
+	whole   bool   // it is not divided: a repository, or a path whose type changes
+	git     bool   // dir is the .git of a repository
+	changes []gitbridge.Planned
+}
+
+// grouped returns the conflicts, the other changes in the order of paths, the
+// repositories, and apart from these the directories that come or go with what is in them.
+func grouped(plan []gitbridge.Planned) (groups []group, dirs []gitbridge.Planned) {
+	var repos []group
+	var rest []gitbridge.Planned
+	order := func(c gitbridge.Planned) string { return strings.ReplaceAll(c.Path.String(), "/", "\x00") }
+	slices.SortFunc(plan, func(a, b gitbridge.Planned) int { return strings.Compare(order(a), order(b)) })
+	for i, c := range plan {
+		if c.Conflict {
+			groups = append(groups, group{changes: plan[i : i+1]})
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	for n := 1; len(rest) > 0; rest = rest[n:] {
+		c := rest[0]
+		g := group{dir: c.Path.String(), whole: c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir()}
+		if repo, _, ok := threeway.InGit(g.dir + "/"); ok {
+			g = group{dir: repo, whole: true, git: true}
+		}
+		for n = 1; n < len(rest) && strings.HasPrefix(rest[n].Path.String(), g.dir+"/"); {
+			n++
+		}
+		if !g.whole && n > 1 && (c.A == nil || c.B == nil) {
+			dirs, n = append(dirs, c), 1
+			continue
+		}
+		if !g.whole {
+			g.dir, n = "", 1
+		}
+		g.changes = rest[:n]
+		if g.git {
+			repos = append(repos, g)
+		} else {
+			groups = append(groups, g)
+		}
+	}
+	return append(groups, repos...), dirs
+}
+
+// folded joins the groups of the directories that have most below one, until at most n
+// are left or nothing can be joined. Repositories and conflicts stay alone.
+func folded(groups []group, n int, below string) []group {
+	for len(groups) > n {
+		count, most, best := map[string]int{}, 1, ""
+		for _, g := range groups {
+			for dir := path.Dir(g.foldable()); dir != below && dir != "."; dir = path.Dir(dir) {
+				count[dir]++
+				most = max(most, count[dir])
+			}
+		}
+		for dir, k := range count { // the lowest that has nearly all of the largest
+			if k > 1 && 5*k >= 4*most && (len(dir) > len(best) || len(dir) == len(best) && dir > best) {
+				best = dir
+			}
+		}
+		if best == "" {
+			break
+		}
+		joined, out := -1, []group(nil)
+		for _, g := range groups {
+			switch in := strings.HasPrefix(g.foldable(), best+"/"); {
+			case in && joined >= 0:
+				out[joined].changes = append(out[joined].changes, g.changes...)
+			case in:
+				joined = len(out)
+				out = append(out, group{dir: best, changes: slices.Clone(g.changes)})
+			default:
+				out = append(out, g)
+			}
+		}
+		groups = out
+	}
+	return groups
+}
+
+// foldable is the path of a group that may be joined with others, else "".
+func (g group) foldable() string {
+	if g.git || g.changes[0].Conflict {
+		return ""
+	}
+	return cmp.Or(g.dir, g.changes[0].Path.String())
+}
+
+func (g group) name() string {
+	if c := g.changes[0]; g.dir == "" && !isDir(c) {
+		return quote(c.Path.Short())
+	}
+	return quote(cmp.Or(g.dir, g.changes[0].Path.Short()) + "/")
+}
+
+func isDir(c gitbridge.Planned) bool { return c.B == nil && c.A.IsDir() || c.B != nil && c.B.IsDir() }
+
+// letter is that of git, or C for a conflict.
+func (g group) letter() string {
+	letter := ""
+	for _, c := range g.changes {
+		l := "M"
+		switch {
+		case c.Conflict:
+			l = "C"
+		case c.A == nil:
+			l = "A"
+		case c.B == nil:
+			l = "D"
+		}
+		if letter = cmp.Or(letter, l); letter != l {
+			return "M"
+		}
+	}
+	return letter
+}
+
+// counts is how many files came, changed and went.
+func (g group) counts() string {
+	n := map[string]int64{}
+	for i := range g.changes {
+		n[group{changes: g.changes[i : i+1]}.letter()]++
+	}
+	var parts []string
+	for i, l := range []string{"A", "M", "D"} {
+		if n[l] > 0 {
+			unit := ""
+			if len(parts) == 0 {
+				unit = english.PluralWord(int(n[l]), "file", "") + " "
+			}
+			parts = append(parts, humanize.Comma(n[l])+" "+unit+[]string{"added", "changed", "deleted"}[i])
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// gitText says in one line what happened to a repository.
+func gitText(src *tree.Source, g group) string {
+	var parts []string
+	objects, counted := 0, map[string]bool{}
+	for _, c := range g.changes { // logs, objects, refs
+		rel := strings.TrimPrefix(c.Path.String(), g.dir+"/")
+		log, isLog := strings.CutPrefix(rel, "logs/refs/heads/")
+		branch, isBranch := strings.CutPrefix(rel, "refs/heads/")
+		switch {
+		case isDir(c):
+		case isLog:
+			if n := commitsIn(src, c); n > 0 {
+				counted[log] = true
+				parts = append(parts, plural(n, "commit", "commits")+" on "+log)
+			}
+		case isBranch && !counted[branch]:
+			parts = append(parts, branch+" moved")
+		case strings.HasPrefix(rel, "objects/") && c.A == nil:
+			objects++
+		}
+	}
+	if objects > 0 {
+		parts = append(parts, plural(objects, "object", "objects"))
+	}
+	text := "git: "
+	if dir := path.Dir(g.dir); dir != "." {
+		text = "git in " + dir + ": "
+	}
+	return quote(text + cmp.Or(strings.Join(parts, ", "), g.counts()))
+}
+
+// commitsIn counts the commits that were added to a log of git's.
+func commitsIn(src *tree.Source, c gitbridge.Planned) int {
+	from := int64(0)
+	if c.B == nil || !c.B.IsRegular() {
+		return 0
+	}
+	if c.A != nil && c.A.IsRegular() {
+		from = min(c.A.Size(), c.B.Size())
+	}
+	const most = 1 << 20
+	text, _ := io.ReadAll(io.NewSectionReader(c.B.Content.Reader(src.Files), from, min(most, c.B.Size()-from))) // only counted
+	return strings.Count(string(text), "\tcommit")
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/diff"
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// planned is a plan of "A path", "D path/", "M path" and "T path", a file that was a directory.
+func planned(t *testing.T, lines ...string) (plan []gitbridge.Planned) {
+	t.Helper()
+	for _, l := range lines {
+		letter, name, _ := strings.Cut(l, " ")
+		p, err := tree.ParsePath(strings.TrimSuffix(name, "/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := &tree.Inode{Mode: unix.S_IFREG | 0o644}
+		if strings.HasSuffix(name, "/") {
+			n = &tree.Inode{Mode: unix.S_IFDIR | 0o755}
+		}
+		c := gitbridge.Planned{Change: tree.Change{Path: p, A: n, B: n}, Conflict: letter == "C"}
+		switch letter {
+		case "A":
+			c.A = nil
+		case "D":
+			c.B = nil
+		case "T":
+			c.A = &tree.Inode{Mode: unix.S_IFDIR | 0o755}
+		}
+		plan = append(plan, c)
+	}
+	return plan
+}
+
+func names(groups []group) (out []string) {
+	for _, g := range groups {
+		text := g.letter() + " " + g.name()
+		if len(g.changes) > 1 {
+			text += " " + g.counts()
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+func TestGrouped(t *testing.T) {
+	groups, dirs := grouped(planned(t, "A .git/objects/1", "A new/", "A new/x", "A empty/", "M a-b", "A a/c", "M .git/HEAD", "C both",
+		"D gone/y", "D gone/", "T was", "D was/z", "M rights/", "M rights/f", "A sub/.git/", "A sub/.git/x"))
+	want := []string{"C both", "A a/c", "M a-b", "A empty/", "D gone/y", "A new/x", "M rights/", "M rights/f",
+		"M was/ 1 file changed, 1 deleted", "M .git/ 1 file added, 1 changed", "A sub/.git/ 2 files added"}
+	if got := names(groups); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := len(dirs); got != 2 {
+		t.Errorf("%d directories come and go with others", got)
+	}
+}
+
+func TestFolded(t *testing.T) {
+	lines := []string{"M main.go", "M src/a.go", "M src/b.go", "M .git/index", "C node_modules/p/c"}
+	for _, p := range []string{"p", "q", "r"} {
+		for _, f := range []string{"1", "2", "3"} {
+			lines = append(lines, "A node_modules/"+p+"/"+f)
+		}
+	}
+	groups, _ := grouped(planned(t, append(lines, "D node_modules/q/4")...))
+	for n, want := range map[int][]string{
+		20: names(groups),
+		6:  {"C node_modules/p/c", "M main.go", "M node_modules/ 9 files added, 1 deleted", "M src/a.go", "M src/b.go", "M .git/"},
+		1:  {"C node_modules/p/c", "M main.go", "M node_modules/ 9 files added, 1 deleted", "M src/ 2 files changed", "M .git/"},
+	} {
+		if got := names(folded(groups, n, ".")); !slices.Equal(got, want) {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+	if got, want := names(folded(groups[2:12], 3, "node_modules")), 3; len(got) != want {
+		t.Errorf("below node_modules: %q", got)
+	}
+}
+
+func TestWithHunks(t *testing.T) {
+	before, after := "a\nb\nc\nd", "A\nb\nc\nD\ne\n"
+	hunks := []diff.Hunk{{OldStart: 1, OldLines: 1, NewStart: 1, NewLines: 1}, {OldStart: 4, OldLines: 1, NewStart: 4, NewLines: 2}}
+	for text, some := range map[string][]diff.Hunk{before: nil, after: hunks, "A\nb\nc\nd": hunks[:1], "a\nb\nc\nD\ne\n": hunks[1:]} {
+		if got := string(withHunks(before, after, some)); got != text {
+			t.Errorf("%q, want %q", got, text)
+		}
+	}
+}

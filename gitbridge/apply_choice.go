@@ -1,0 +1,92 @@
+package gitbridge
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A Choice is what becomes of one path. The zero value applies its change.
+type Choice struct {
+	Leave     bool          // the directory keeps what it has
+	Text      []byte        // if not nil, a file gets these bytes: a part of its change
+	Conflicts threeway.Rule // in place of that of ApplyOptions, if it is one that decides
+	Markers   bool          // lines that changed on both sides get conflict markers
+}
+
+// Planned is a path that is to change.
+type Planned struct {
+	tree.Change
+	Conflict bool // the directory changed it, too
+	Blocked  bool // the directory's version cannot be replaced
+	Lines    bool // its lines can get conflict markers
+}
+
+// choose applies the choice for a path to its step, and reports whether the directory
+// keeps what it has.
+func (a *applying) choose(s *applyStep) (leave bool) {
+	c := &s.change
+	ch := a.choice(s)
+	if ch.Leave {
+		if c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir() {
+			a.kept[c.Path.String()] = true // with all below
+		}
+		return true
+	}
+	if ch.Text != nil && c.B != nil {
+		n := *c.B
+		n.Mtime = time.Now().UnixNano()
+		c.B, s.text = &n, ch.Text
+	}
+	return false
+}
+
+func (a *applying) choice(s *applyStep) Choice {
+	if a.o.Choose == nil {
+		return Choice{}
+	}
+	return a.o.Choose(s.change.Path.String())
+}
+
+// isSo reports whether the directory has already what a step would give it.
+func (a *applying) isSo(s *applyStep) (bool, error) {
+	c, at := s.change, s.seen
+	if s.text == nil {
+		return a.host.same(a.o.Source, c.Path, at, c.B)
+	}
+	if !at.exists || at.st.Mode != c.B.Mode || at.st.Size != int64(len(s.text)) {
+		return false, nil
+	}
+	has, err := a.host.read(c.Path)
+	return bytes.Equal(has, s.text), err
+}
+
+// conflict lists a path that changed on both sides. It reports whether the path is
+// written all the same. Blocked is one that no rule replaces.
+func (a *applying) conflict(s *applyStep, blocked bool) (written bool) {
+	p := s.change.Path.Short()
+	a.res.Conflicts = append(a.res.Conflicts, p)
+	a.res.Plan = append(a.res.Plan, Planned{s.change, true, blocked, s.marked != nil})
+	ch := a.choice(s)
+	if ch.Markers && s.marked != nil {
+		a.merge(s, s.marked)
+		return true
+	}
+	rule := ch.Conflicts
+	if rule == threeway.RefuseConflicts {
+		rule = a.o.Conflicts
+	}
+	switch rule {
+	case threeway.RefuseConflicts:
+		a.refused = true
+	case threeway.TakeTheirs:
+		if blocked {
+			a.blocked = append(a.blocked, p)
+		}
+		s.todo, s.forced = s.change.B != nil || s.seen.exists, true
+		return true
+	}
+	return false
+}

@@ -20,9 +20,12 @@ import (
 // has a second name, which could be anybody's file. The directory stays the same one
 // when it is moved. Names and errors have the path that it had when it was opened.
 type Beneath struct {
-	root *os.File
-	dir  string // its path when it was opened
+	root *os.File // nil: that of OS
+	dir  string   // its path when it was opened
 }
+
+// OS is the whole disk. Links are followed.
+var OS FS = &Beneath{}
 
 // Causes in a *fs.PathError.
 var (
@@ -65,16 +68,18 @@ func (b *Beneath) Path(name string) string {
 
 // open opens what lies beneath the directory. The kernel refuses links and "..".
 func (b *Beneath) open(op, name string, flag int, perm fs.FileMode) (fd int, err error) {
-	rel, err := filepath.Rel(b.dir, name)
-	if err != nil || !filepath.IsLocal(rel) {
-		return -1, &fs.PathError{Op: op, Path: name, Err: unix.EXDEV}
+	dir, rel, how := unix.AT_FDCWD, name, unix.OpenHow{Flags: uint64(flag | unix.O_CLOEXEC)}
+	if b.root != nil {
+		dir, how.Resolve = int(b.root.Fd()), unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS
+		if rel, err = filepath.Rel(b.dir, name); err != nil || !filepath.IsLocal(rel) {
+			return -1, &fs.PathError{Op: op, Path: name, Err: unix.EXDEV}
+		}
 	}
-	how := unix.OpenHow{Flags: uint64(flag | unix.O_CLOEXEC), Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
 	if flag&os.O_CREATE != 0 {
 		how.Mode = uint64(perm.Perm())
 	}
 	for {
-		fd, err := unix.Openat2(int(b.root.Fd()), rel, &how)
+		fd, err := unix.Openat2(dir, rel, &how)
 		switch err {
 		case nil:
 			return fd, nil
@@ -111,7 +116,7 @@ func (b *Beneath) File(name string, flag int, perm fs.FileMode) (*os.File, error
 	if err != nil {
 		return nil, err
 	}
-	if err := check(fd, flag); err != nil {
+	if err := b.check(fd, flag); err != nil {
 		_ = unix.Close(fd)
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -119,7 +124,7 @@ func (b *Beneath) File(name string, flag int, perm fs.FileMode) (*os.File, error
 }
 
 // check refuses a file that is not to be opened, and makes its descriptor block again.
-func check(fd, flag int) error {
+func (b *Beneath) check(fd, flag int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
@@ -127,7 +132,7 @@ func check(fd, flag int) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return ErrNotRegular
 	}
-	if st.Nlink > 1 && flag&(os.O_WRONLY|os.O_RDWR) != 0 {
+	if b.root != nil && st.Nlink > 1 && flag&(os.O_WRONLY|os.O_RDWR) != 0 {
 		return ErrLinked
 	}
 	if flag&os.O_TRUNC != 0 && st.Size > 0 {
@@ -210,7 +215,7 @@ func infoAt(dir int, base string) (Info, error) {
 }
 
 func (b *Beneath) MkdirAll(name string, perm fs.FileMode) error {
-	if filepath.Clean(name) == b.dir {
+	if name = filepath.Clean(name); name == b.dir || name == filepath.Dir(name) {
 		return nil
 	}
 	if err := b.MkdirAll(filepath.Dir(name), perm); err != nil {
@@ -271,4 +276,58 @@ func (b *Beneath) statfs(dir string) (st unix.Statfs_t, err error) {
 	defer unix.Close(d)
 	err = unix.Fstatfs(d, &st)
 	return st, err
+}
+
+type osFile struct{ *os.File }
+
+func (f *osFile) Sync() error {
+	return f.control("fdatasync", unix.Fdatasync)
+}
+
+func (f *osFile) Allocate(off, n int64) error {
+	return f.control("fallocate", func(fd int) error { return unix.Fallocate(fd, 0, off, n) })
+}
+
+func (f *osFile) Punch(off, n int64) error {
+	if n <= 0 {
+		return nil
+	}
+	return f.control("punch", func(fd int) error {
+		return unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
+	})
+}
+
+func (f *osFile) Size() (int64, error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return fi.Size(), nil
+}
+
+// control runs fn on the descriptor, which stays open meanwhile.
+func (f *osFile) control(op string, fn func(fd int) error) error {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var serr error
+	err = c.Control(func(fd uintptr) {
+		for {
+			serr = fn(int(fd))
+			if serr != unix.EINTR {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if serr == unix.EOPNOTSUPP || serr == unix.ENOSYS {
+		return fmt.Errorf("%s %s: %w", op, f.Name(), ErrNotSupported)
+	}
+	if serr != nil {
+		return &fs.PathError{Op: op, Path: f.Name(), Err: serr}
+	}
+	return nil
 }

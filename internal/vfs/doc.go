@@ -1,8 +1,8 @@
 // Package vfs is the disk as the store sees it: a small interface, so that
 // tests can take the disk away.
 //
-// OS is the real disk. Beneath is the real disk below one directory that somebody else
-// may have made. tests/vfstest has disks that fail and lose power.
+// Beneath is the real disk below one directory that somebody else may have made, OS all of
+// it. tests/vfstest has disks that fail and lose power.
 //
 // # What is promised, and by whom
 //

@@ -306,25 +306,7 @@ func checkFUSE(cfg *Config) error {
 		return fail.New(fail.Failed, "an ordinary user needs fusermount3 to mount").
 			WithHint("install the package fuse3, or use `amberfs run`, which needs no mount of its own")
 	}
-	if cfg.Options.AllowOther && !userAllowOther() {
-		return fail.New(fail.Failed, "an ordinary user may not use allow_other").
-			WithHint("have root add the line user_allow_other to /etc/fuse.conf")
-	}
 	return nil
-}
-
-// userAllowOther reads fusermount3's configuration.
-func userAllowOther() bool {
-	b, err := os.ReadFile("/etc/fuse.conf")
-	if err != nil {
-		return false
-	}
-	for _, l := range strings.Split(string(b), "\n") {
-		if strings.TrimSpace(l) == "user_allow_other" {
-			return true
-		}
-	}
-	return false
 }
 
 // busyStore is the error for a store that a daemon has.

@@ -100,13 +100,10 @@ func (g *guard) protect(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		switch {
-		case !loopback(r.Host):
-			refuse(w, http.StatusForbidden, "this page is not served under that name")
-		case foreign(r):
-			refuse(w, http.StatusForbidden, "another site may not use this page")
-		default:
+		if loopback(r.Host) {
 			next.ServeHTTP(w, r)
+		} else {
+			refuse(w, http.StatusForbidden, "this page is not served under that name")
 		}
 	})
 }
@@ -119,15 +116,6 @@ func loopback(host string) bool {
 	}
 	host = strings.Trim(host, "[]")
 	return slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host)
-}
-
-// foreign reports whether another site made the browser ask. Following a link to
-// the page itself is no harm.
-func foreign(r *http.Request) bool {
-	if r.Header.Get("Sec-Fetch-Site") != "cross-site" {
-		return false
-	}
-	return r.Method != http.MethodGet || r.URL.Path != "/" || r.Header.Get("Sec-Fetch-Mode") != "navigate"
 }
 
 func (g *guard) enter(w http.ResponseWriter, r *http.Request) {

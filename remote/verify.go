@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -23,45 +25,90 @@ type Verified struct {
 	Damaged   int   `json:"damaged"` // snapshots
 }
 
-// Verify looks whether all objects that snapshots name are there and as long as
-// they should be; deep reads every byte. bad is told, one call at a time, what is
-// wrong with which snapshot, and progress of the bytes of objects that were looked at.
-func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string, err error), progress func(done, total int64)) (Verified, error) {
-	v := &verification{r: r, deep: deep, known: map[string]error{}, meter: meter{report: progress}}
-	all := map[backend.Object]bool{}
-	var refs []*object.Ref
-	err := r.Refs(ctx, func(name string, ref *object.Ref, err error) error {
-		v.sum.Snapshots++
-		if err != nil {
-			if !isDamage(err) {
-				return err
-			}
-			v.sum.Damaged++
+// Verify checks that all objects that snapshots name are there and as long as they should
+// be; deep reads every byte. bad is called for each damaged snapshot, one call at a time,
+// and progress with the bytes of the objects that were checked.
+func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string, err error), progress func(done, total int64)) (sum Verified, err error) {
+	report := func(name string, err error) error {
+		if isDamage(err) {
+			sum.Damaged++
 			bad(name, err)
 			return nil
+		}
+		return err
+	}
+	objects := map[backend.Object]error{}
+	var refs []*object.Ref
+	err = r.Refs(ctx, func(name string, ref *object.Ref, err error) error {
+		sum.Snapshots++
+		if err != nil {
+			return report(name, err)
 		}
 		ref.Name = name
 		refs = append(refs, ref)
 		for _, o := range ref.Objects {
-			if !all[o] {
-				all[o] = true
-				v.meter.total += o.Size
-			}
+			objects[o] = nil
 		}
 		return nil
 	})
 	if err != nil {
-		return v.sum, err
+		return sum, err
+	}
+	if err := r.verifyObjects(ctx, objects, deep, progress); err != nil {
+		return sum, err
+	}
+	for o := range objects {
+		sum.Objects++
+		sum.Bytes += o.Size
 	}
 	for _, ref := range refs {
-		if err := v.snapshot(ctx, ref); isDamage(err) {
-			v.sum.Damaged++
-			bad(ref.Name, err)
-		} else if err != nil {
-			return v.sum, fmt.Errorf("snapshot %s: %w", ref.Name, err)
+		if err := report(ref.Name, r.verifySnapshot(ctx, ref, objects, deep)); err != nil {
+			return sum, fmt.Errorf("snapshot %s: %w", ref.Name, err)
 		}
 	}
-	return v.sum, nil
+	return sum, nil
+}
+
+// verifyObjects sets the damage of each object.
+func (r *Remote) verifyObjects(ctx context.Context, objects map[backend.Object]error, deep bool, progress func(done, total int64)) error {
+	m := meter{report: progress}
+	all := slices.Collect(maps.Keys(objects))
+	for _, o := range all {
+		m.total += o.Size
+	}
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for _, o := range all {
+		g.Go(func() error {
+			err := r.verifyObject(ctx, o, deep)
+			if err != nil && !isDamage(err) {
+				return err
+			}
+			m.add(o.Size)
+			mu.Lock()
+			defer mu.Unlock()
+			objects[o] = err
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (r *Remote) verifySnapshot(ctx context.Context, ref *object.Ref, objects map[backend.Object]error, deep bool) error {
+	for _, o := range ref.Objects {
+		if err := objects[o]; err != nil {
+			return err
+		}
+	}
+	err := r.verifyRecords(ctx, ref, deep)
+	if isDamage(err) { // perhaps only in the cache
+		for _, o := range ref.Objects {
+			r.drop(o, ref.Encrypted, 0, o.Size)
+		}
+		err = r.verifyRecords(ctx, ref, deep)
+	}
+	return err
 }
 
 // isDamage reports whether an error proves that the remote does not have what it should.
@@ -76,88 +123,29 @@ func IsUnsound(err error) bool {
 	return errors.Is(err, object.ErrMalformed) || errors.Is(err, ErrIncomplete) || errors.Is(err, vfs.ErrNotRegular)
 }
 
-type verification struct {
-	r     *Remote
-	deep  bool
-	meter meter
-
-	mu    sync.Mutex
-	known map[string]error // objects that were looked at
-	sum   Verified
-}
-
-func (v *verification) snapshot(ctx context.Context, ref *object.Ref) error {
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for _, o := range ref.Objects {
-		g.Go(func() error { return v.object(gctx, o) })
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	err := v.read(ctx, ref)
-	if isDamage(err) { // what is cached of it may be
-		for _, o := range ref.Objects {
-			v.r.drop(o, ref.Encrypted, 0, o.Size)
-		}
-		err = v.read(ctx, ref)
-	}
-	return err
-}
-
-// read reads the indexes of a snapshot and, if deep, every record.
-func (v *verification) read(ctx context.Context, ref *object.Ref) error {
-	s := v.r.Snapshot(ref)
-	if _, err := s.Load(ctx); err != nil || !v.deep {
-		return err
-	}
-	return s.check(ctx)
-}
-
-// object looks at an object once, whatever names it.
-func (v *verification) object(ctx context.Context, o backend.Object) error {
-	v.mu.Lock()
-	err, ok := v.known[o.Name]
-	v.mu.Unlock()
-	if ok {
-		return err
-	}
-	err = v.look(ctx, o)
-	if err != nil && !isDamage(err) {
-		return err
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if _, ok := v.known[o.Name]; !ok {
-		v.known[o.Name] = err
-		v.sum.Objects++
-		v.sum.Bytes += o.Size
-		v.meter.add(o.Size)
-	}
-	return err
-}
-
-func (v *verification) look(ctx context.Context, o backend.Object) error {
-	info, err := v.r.b.Stat(ctx, o.Key())
+func (r *Remote) verifyObject(ctx context.Context, o backend.Object, deep bool) error {
+	info, err := r.b.Stat(ctx, o.Key())
 	if err != nil {
 		return missing(err)
 	}
 	if info.Size != o.Size {
 		return fmt.Errorf("object %s has %d bytes, not %d: %w", o.Name, info.Size, o.Size, cas.ErrDamaged)
 	}
-	if !v.deep {
+	if !deep {
 		return nil
 	}
-	data, err := v.r.b.GetRange(ctx, o.Key(), 0, o.Size)
+	data, err := r.b.GetRange(ctx, o.Key(), 0, o.Size)
 	if err == nil && backend.Named(data) != o {
 		err = fmt.Errorf("object %s does not have the bytes of its name: %w", o.Name, cas.ErrDamaged)
 	}
 	return err
 }
 
-func (s *Snapshot) check(ctx context.Context) error {
+// verifyRecords reads the indexes of a snapshot and, if deep, expands every record.
+func (r *Remote) verifyRecords(ctx context.Context, ref *object.Ref, deep bool) error {
+	s := r.Snapshot(ref)
 	x, err := s.Load(ctx)
-	if err != nil {
+	if err != nil || !deep {
 		return err
 	}
 	for _, kind := range []cas.Kind{cas.KindTree, cas.KindData} {

@@ -40,16 +40,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 }
 
 // cwd is the directory that says which workspace is meant, absolute.
-func (a *app) cwd() (string, error) {
-	if filepath.IsAbs(a.dir) {
-		return filepath.Clean(a.dir), nil
-	}
-	wd, err := locate.Getwd()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(wd, a.dir), nil
-}
+func (a *app) cwd() (string, error) { return a.abs(a.dir) }
 
 // abs makes a path outside of the workspace absolute. -C does not matter here:
 // it says which workspace is meant, and where the paths inside of it begin.

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
+
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -220,19 +220,11 @@ const maxDocument = 1 << 20
 
 // readFile reads a small file, or the standard input for "-".
 func (a *app) readFile(name string) ([]byte, error) {
-	r := a.stdin
-	if name != "-" {
-		path, err := a.abs(name)
-		if err != nil {
-			return nil, err
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, fail.New(fail.KindOf(err), "cannot read %s: %w", name, err)
-		}
-		defer f.Close()
-		r = f
+	r, err := a.openInput(name)
+	if err != nil {
+		return nil, err
 	}
+	defer r.Close()
 	b, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
 	if err != nil {
 		return nil, fail.New(fail.Failed, "cannot read %s: %w", name, err)

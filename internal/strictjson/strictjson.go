@@ -76,23 +76,12 @@ func Fields(t reflect.Type) []string {
 
 // words describes a JSON value as package json names it: "number 1.5", "string".
 func words(value string) string {
-	switch kind, rest, _ := strings.Cut(value, " "); kind {
-	case "string":
-		return "a string"
-	case "bool":
-		return "true or false"
-	case "array":
-		return "a list"
-	case "object":
-		return "an object"
-	case "number":
-		if rest != "" {
-			return "the number " + rest
-		}
-		return "a number"
-	default:
-		return value
+	if strings.Contains(value, " ") {
+		return "the " + value
 	}
+	return map[string]string{
+		"string": "a string", "bool": "true or false", "array": "a list", "object": "an object", "number": "a number",
+	}[value]
 }
 
 // expected describes the JSON value that a Go type takes.

@@ -130,11 +130,9 @@ func under(path, dir string) bool {
 
 // User is a process that uses a mount.
 type User struct {
-	PID     int    `json:"pid"`
-	Command string `json:"command"`
-	// What it uses: "cwd", "root", "exe" or "fd".
-	What string `json:"what"`
-	Path string `json:"path"` // as the process sees it
+	PID     int
+	Command string
+	Path    string // as the process sees it
 }
 
 const maxUsers = 20
@@ -187,7 +185,7 @@ func (p *process) uses(what []string) (User, bool) {
 			for _, fd := range fds {
 				info, err := os.ReadFile(filepath.Join(p.dir, "fdinfo", fd.Name()))
 				if err == nil && p.is(info) {
-					return User{What: what, Path: p.path("fd/" + fd.Name())}, true
+					return User{Path: p.path("fd/" + fd.Name())}, true
 				}
 			}
 			continue
@@ -200,7 +198,7 @@ func (p *process) uses(what []string) (User, bool) {
 		info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 		_ = unix.Close(fd)
 		if err == nil && p.is(info) {
-			return User{What: what, Path: p.path(what)}, true
+			return User{Path: p.path(what)}, true
 		}
 	}
 	return User{}, false

@@ -6,14 +6,17 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 const eventsDir = "events"
@@ -139,6 +142,9 @@ func (d *Daemon) storeEvent(e snapshot.Event) {
 		return
 	}
 	out.Path = "."
+	if e.Action == "fork-deleted" {
+		d.later("looking for programs", func() { d.noteInside(e, out) })
+	}
 	if e.Action != events.Captured {
 		d.events.Record(out)
 		return
@@ -146,6 +152,25 @@ func (d *Daemon) storeEvent(e snapshot.Event) {
 	span := d.events.Captured(out)
 	// Not on the time of whoever made the snapshot.
 	d.later("counting events", func() { d.countEvents(e.Workspace, e.From, span) })
+}
+
+// forgetTime is how long the kernel gets to forget a fork that ended.
+const forgetTime = 50 * time.Millisecond
+
+// noteInside adds an event for a fork that ended although programs run in it. Processes
+// are looked at only if the kernel still knows the fork's root.
+func (d *Daemon) noteInside(e snapshot.Event, out events.Event) {
+	held := func(view uint32) bool { return d.store.Forest().Held(live.Node(view, tree.RootIno)) }
+	for end := time.Now().Add(forgetTime); slices.ContainsFunc(e.Ended, held); time.Sleep(time.Millisecond) {
+		if time.Now().Before(end) {
+			continue
+		}
+		if inside := d.inside(e.Ended); len(inside) > 0 {
+			out.Detail = "it is still in use by " + service.ProgramsText(inside)
+			d.events.Record(out)
+		}
+		return
+	}
 }
 
 // forgetName has the kernel forget the name of what is no more.
@@ -176,8 +201,9 @@ func (d *Daemon) countEvents(view uint32, name string, span events.Span) {
 	}
 	err := ws.Snapshots().Amend(name, func(i *snapshot.Info) {
 		i.FirstEvent, i.LastEvent = span.First, span.Last
-		c := span.Counts
-		i.Counts = snapshot.Counts{Created: c.Created, Modified: c.Modified, Deleted: c.Deleted, Restored: c.Restored}
+		i.Counts = snapshot.Counts{
+			Created: span.Counts.Created, Modified: span.Counts.Modified, Deleted: span.Counts.Deleted, Restored: span.Counts.Restored,
+		}
 	})
 	if err != nil {
 		d.log.Debug("counting the events of a snapshot", "snapshot", name, "err", err) // deleted meanwhile

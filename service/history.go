@@ -14,6 +14,13 @@ import (
 )
 
 func (s *Service) diff(ctx context.Context, r *Request, a Diff) (None, error) {
+	if a.By != "" {
+		changed, err := s.changedBy(ctx, r, a.By, a.A, a.B, a.Paths)
+		if err != nil || len(changed) == 0 {
+			return None{}, err
+		}
+		a.Paths = changed
+	}
 	tenant := r.tenant()
 	list := s.Lists.Of(tenant).Charge()
 	defer list.Release()
@@ -56,6 +63,13 @@ func states(ws *snapshot.Workspace, a, b string) (sa, sb *tree.State, err error)
 func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, error) {
 	d := Diffed{Paths: []DiffedFile{}}
 	list := r.charge(s.Lists)
+	if a.By != "" {
+		changed, err := s.changedBy(ctx, r, a.By, a.A, a.B, a.Paths)
+		if err != nil || len(changed) == 0 {
+			return d, err
+		}
+		a.Paths = changed
+	}
 	err := s.compare(r, a.A, a.B, func(from, to *tree.State) error {
 		if a.Quick && a.Limit > 0 {
 			first, more, err := diff.First(ctx, s.Store.Source(), from, to, diff.Options{Paths: limitTo(a.Paths...)}, a.Limit)

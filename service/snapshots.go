@@ -89,6 +89,9 @@ func (a List) fits(i snapshot.Info) bool {
 			return false
 		}
 	}
+	if a.By != "" && !snapshot.ActorIn(i.Actors, a.By) {
+		return false
+	}
 	return (a.Kind == "" || i.Kind == a.Kind) && (a.Without == "" || i.Kind != a.Without)
 }
 

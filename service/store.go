@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/verify"
@@ -164,7 +165,7 @@ const (
 
 // fits reports whether an event has the action and the command asked for.
 func (a Log) fits(e events.Event) bool {
-	return (a.Action == "" || e.Action == a.Action) && strings.HasPrefix(e.Command, a.Command)
+	return (a.Action == "" || e.Action == a.Action) && strings.HasPrefix(e.Command, a.Command) && (a.By == "" || actors.Below(e.Actor, a.By))
 }
 
 // concerns reports whether an event happened at or below a path, or moved

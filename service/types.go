@@ -31,6 +31,7 @@ type List struct {
 	Since   string            `json:"since,omitempty" jsonschema:"only those taken since: a duration such as 2h or 7d, or a date in RFC 3339"`
 	Kind    string            `json:"kind,omitempty" jsonschema:"only those of this kind"`
 	Without string            `json:"without,omitempty" jsonschema:"leave out those of this kind"`
+	By      string            `json:"by,omitempty" jsonschema:"only those with changes of this actor"`
 	Labels  map[string]string `json:"labels,omitempty" jsonschema:"only those with these labels"`
 }
 
@@ -103,6 +104,7 @@ type Diff struct {
 	A      string            `json:"a" jsonschema:"the snapshot to compare from"`
 	B      string            `json:"b,omitempty" jsonschema:"the snapshot to compare with; if empty, the present state"`
 	Paths  []naming.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories"`
+	By     string            `json:"by,omitempty" jsonschema:"only files that this actor changed"`
 	Format string            `json:"format,omitempty" jsonschema:"patch, stat or name-status"`
 	Binary bool              `json:"binary,omitempty" jsonschema:"print binary files as patches that git apply accepts"`
 	Width  int               `json:"width,omitempty" jsonschema:"columns for the format stat"`
@@ -112,6 +114,7 @@ type Changes struct {
 	A     string            `json:"a" jsonschema:"the snapshot to compare from"`
 	B     string            `json:"b,omitempty" jsonschema:"the snapshot to compare with; if empty, the present state"`
 	Paths []naming.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories"`
+	By    string            `json:"by,omitempty" jsonschema:"only files that this actor changed"`
 	Limit int               `json:"limit,omitempty" jsonschema:"at most this many paths; all are counted"`
 	Quick bool              `json:"quick,omitempty" jsonschema:"answer when limit files are found, without renames"`
 }
@@ -127,6 +130,59 @@ type DiffedFile struct {
 	Path   string `json:"path"`
 	From   string `json:"from,omitempty" jsonschema:"the old path, of a rename"`
 	Score  int    `json:"score,omitempty" jsonschema:"similarity in percent, of a rename"`
+}
+
+// UndoBy asks to undo what one actor changed.
+type UndoBy struct {
+	By     string            `json:"by" jsonschema:"the actor; names below it are included"`
+	Since  string            `json:"since,omitempty" jsonschema:"only changes since: a snapshot, a duration such as 2h or 7d, or a date"`
+	Paths  []naming.BytePath `json:"paths,omitempty" jsonschema:"only these files and directories"`
+	Keep   []naming.BytePath `json:"keep,omitempty" jsonschema:"leave these paths as they are"`
+	Ours   bool              `json:"ours,omitempty" jsonschema:"leave paths in conflict as they are"`
+	Theirs bool              `json:"theirs,omitempty" jsonschema:"make paths in conflict what they were before the actor"`
+	DryRun bool              `json:"dry_run,omitempty" jsonschema:"return what would change, and change nothing"`
+}
+
+// UndoneBy is what an UndoBy changed, or would change, or the paths in conflict.
+type UndoneBy struct {
+	snapshot.UndoByResult
+	DryRun bool      `json:"dry_run,omitempty"`
+	Later  bool      `json:"later,omitempty" jsonschema:"the actor has changed more since; these changes stay"`
+	Open   []Program `json:"open,omitempty" jsonschema:"programs that have a changed file open and still see its old contents"`
+}
+
+type Actors struct{}
+
+// ActorList is the result of Actors, the last one to change something first.
+type ActorList struct {
+	Actors []ActorState `json:"actors"`
+}
+
+type ActorState struct {
+	Name      string    `json:"name"`
+	Snapshots int       `json:"snapshots" jsonschema:"how many have changes of the actor"`
+	First     time.Time `json:"first" jsonschema:"no change is older"`
+	Last      time.Time `json:"last" jsonschema:"no change is newer"`
+	Now       bool      `json:"now,omitempty" jsonschema:"it changed something since the newest snapshot"`
+}
+
+// Blame asks which change each line of a file came with.
+type Blame struct {
+	Path naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
+}
+
+type Blamed struct {
+	Path  string       `json:"path"`
+	Lines []BlamedLine `json:"lines"`
+}
+
+type BlamedLine struct {
+	Line     int       `json:"line" jsonschema:"from 1"`
+	Text     string    `json:"text"`
+	Snapshot string    `json:"snapshot" jsonschema:"the first with the line; empty for the present state"`
+	Actors   []string  `json:"actors" jsonschema:"those that changed the file between two snapshots"`
+	Command  string    `json:"command,omitempty" jsonschema:"the last that changed the file then, if the log has it"`
+	Time     time.Time `json:"time"`
 }
 
 type PathHistory struct {
@@ -156,6 +212,7 @@ type Log struct {
 	Since   string          `json:"since,omitempty" jsonschema:"only events since: a duration such as 2h or 7d, or a date in RFC 3339"`
 	Action  string          `json:"action,omitempty" jsonschema:"only events of this action"`
 	Command string          `json:"command,omitempty" jsonschema:"only events of programs whose command begins with this"`
+	By      string          `json:"by,omitempty" jsonschema:"only events of this actor"`
 	Limit   int             `json:"limit,omitempty" jsonschema:"only the newest this many"`
 	Follow  bool            `json:"follow,omitempty" jsonschema:"continue as events happen"`
 	New     bool            `json:"new,omitempty" jsonschema:"only events from now on"`

@@ -13,14 +13,14 @@ import (
 
 func diffCommand(a *app) *cobra.Command {
 	var stat, nameStatus, binary bool
-	var fork string
+	var fork, by string
 	cmd := &cobra.Command{
-		Use:   "diff [A [B]] [--fork NAME] [--stat|--name-status] [-- PATH...]",
+		Use:   "diff [A [B]] [--fork NAME] [--by ACTOR] [--stat|--name-status] [-- PATH...]",
 		Short: "Show what changed between snapshots, or since one",
 		Long: `Shows the changes from snapshot A to snapshot B, or from A to now, as a unified diff
 that "git apply" accepts. Without A, from the latest snapshot. With --fork, in that
-fork, and without A from its base. PATHs after "--" limit the diff. Without changes
-it prints "no differences".`,
+fork, and without A from its base. PATHs after "--" limit the diff, and
+--by to files that ACTOR changed. Without changes it prints "no differences".`,
 		Example: `  amberfs diff v1
   amberfs diff v1 v2 --stat
   amberfs diff v1 -- internal/ go.mod`,
@@ -39,7 +39,7 @@ it prints "no differences".`,
 			if fork != "" {
 				p.Workspace, from = append(slices.Clone(p.Workspace), fork), "base"
 			}
-			req := service.Diff{A: from, Paths: paths, Binary: binary, Width: a.width()}
+			req := service.Diff{A: from, By: by, Paths: paths, Binary: binary, Width: a.width()}
 			if len(names) > 0 {
 				req.A = names[0]
 			}
@@ -50,7 +50,7 @@ it prints "no differences".`,
 			case stat && nameStatus:
 				return fail.New(fail.Usage, "--stat and --name-status cannot be combined")
 			case a.json:
-				return showAt(cmd.Context(), a, p, service.Changes{A: req.A, B: req.B, Paths: req.Paths}, func(service.Diffed) {})
+				return showAt(cmd.Context(), a, p, service.Changes{A: req.A, B: req.B, By: by, Paths: req.Paths}, func(service.Diffed) {})
 			case stat:
 				req.Format = "stat"
 			case nameStatus:
@@ -61,6 +61,7 @@ it prints "no differences".`,
 	}
 	cmd.Flags().StringVar(&fork, "fork", "", "show what the fork `NAME` changed")
 	_ = cmd.RegisterFlagCompletionFunc("fork", a.completeForks) // there is such a flag
+	a.addBy(cmd, &by, "show only files that `ACTOR` changed")
 	cmd.Flags().BoolVar(&stat, "stat", false, "show changed lines for each file")
 	cmd.Flags().BoolVar(&nameStatus, "name-status", false, "show only the status and path of each file")
 	cmd.Flags().BoolVar(&binary, "binary", false, "show binary files as a patch that git apply accepts")

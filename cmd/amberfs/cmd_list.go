@@ -25,7 +25,7 @@ func listCommand(a *app) *cobra.Command {
 	var labels []string
 	var long, all bool
 	cmd := &cobra.Command{
-		Use:     "list [-n N] [--all] [--since T] [--kind K] [--label KEY=VALUE]... [--long]",
+		Use:     "list [-n N] [--all] [--since T] [--kind K] [--by ACTOR] [--label KEY=VALUE]... [--long]",
 		Aliases: []string{"ls"},
 		Short:   "List snapshots, newest first",
 		Long: `Lists the snapshots of the workspace, newest first: name, the first 12 digits of the
@@ -69,6 +69,7 @@ restores took first (kind pre-restore) are left out unless --all.`,
 	f.BoolVar(&all, "all", false, "also snapshots that restores took first")
 	f.StringVar(&req.Since, "since", "", "only since this `TIME`: 2h, 7d, or a date such as 2026-01-31")
 	f.StringVar(&req.Kind, "kind", "", "only this `KIND`: manual, turn, auto, pre-restore, fork, import, pull")
+	a.addBy(cmd, &req.By, "only with changes of `ACTOR`")
 	f.StringArrayVar(&labels, "label", nil, "only with the label `KEY=VALUE`; repeatable")
 	f.BoolVar(&long, "long", false, "also show kind, counts of changes (+/~/-) and labels")
 	return cmd
@@ -148,7 +149,7 @@ func printTable(w io.Writer, rows [][]string) {
 func logCommand(a *app) *cobra.Command {
 	var req service.Log
 	cmd := &cobra.Command{
-		Use:   "log [-f] [-n N] [--since T] [--action A] [--command C] [PATH]",
+		Use:   "log [-f] [-n N] [--since T] [--action A] [--by ACTOR] [--command C] [PATH]",
 		Short: "Show events",
 		Long: `Shows the events of the workspace, oldest first: time, action, path, and the command
 and process that caused it. With PATH, only events at or below it.`,
@@ -198,6 +199,7 @@ and process that caused it. With PATH, only events at or below it.`,
 	f.IntVarP(&req.Limit, "lines", "n", 0, "only the last `N`")
 	f.StringVar(&req.Since, "since", "", "only since this `TIME`: 2h, 7d, or a date")
 	f.StringVar(&req.Action, "action", "", "only this `ACTION`: created, modified, deleted, renamed, restored, captured, ...")
+	a.addBy(cmd, &req.By, "only events of `ACTOR`")
 	f.StringVar(&req.Command, "command", "", "only commands that begin with `COMMAND`")
 	return cmd
 }

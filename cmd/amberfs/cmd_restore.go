@@ -195,27 +195,54 @@ func relPath(p locate.Place, arg string) (naming.BytePath, error) {
 }
 
 func undoCommand(a *app) *cobra.Command {
-	var (
-		dryRun bool
-		keep   []string
-	)
+	var req service.UndoBy
+	var keep []string
 	cmd := &cobra.Command{
-		Use:   "undo [--keep PATH]... [--dry-run]",
-		Short: "Undo the last restore",
+		Use:   "undo [--keep PATH]... [--dry-run] [--by ACTOR [--since T] [--ours|--theirs] [PATH]...]",
+		Short: "Undo the last restore, or what one actor changed",
 		Long: `Restores the state before the last restore. An undo is a restore too, so a second
-undo takes the first one back.`,
-		Example: `  amberfs undo --dry-run`,
-		Args:    args(0, 0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, kept, err := a.paths(keep...)
+undo takes the first one back.
+
+--by ACTOR undoes what ACTOR changed, and keeps what all others changed: each change of
+ACTOR is reverted, the newest first, as git revert does. Text that others changed later
+is merged by lines. If changes conflict, the paths are listed and nothing is changed.
+--ours leaves these paths as they are, --theirs makes them what they were before ACTOR.
+--since limits the undo to changes after a snapshot or a time, PATHs to some files.`,
+		Example: `  amberfs undo --dry-run
+  amberfs undo --by claude/4f2a --since 2h`,
+		Args: func(cmd *cobra.Command, argv []string) error {
+			if req.By == "" {
+				for _, flag := range []string{"since", "ours", "theirs"} {
+					if cmd.Flags().Changed(flag) {
+						return fail.New(fail.Usage, "--%s needs --by", flag)
+					}
+				}
+				return args(0, 0, "no arguments")(cmd, argv)
+			}
+			if req.Ours && req.Theirs {
+				return fail.New(fail.Usage, "--ours and --theirs cannot be combined")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			p, paths, err := a.paths(slices.Concat(argv, keep)...)
 			if err != nil {
 				return err
 			}
-			return a.restore(cmd.Context(), p, service.Restore{Name: "undo", Keep: kept, DryRun: dryRun})
+			req.Paths, req.Keep = paths[:len(argv)], paths[len(argv):]
+			if !cmd.Flags().Changed("by") {
+				return a.restore(cmd.Context(), p, service.Restore{Name: "undo", Keep: req.Keep, DryRun: req.DryRun})
+			}
+			return a.undoBy(cmd.Context(), p, req)
 		},
 	}
-	cmd.Flags().StringArrayVar(&keep, "keep", nil, "leave `PATH` as it is; repeatable")
-	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would change")
+	f := cmd.Flags()
+	f.StringArrayVar(&keep, "keep", nil, "leave `PATH` as it is; repeatable")
+	f.BoolVarP(&req.DryRun, "dry-run", "n", false, "only print what would change")
+	a.addBy(cmd, &req.By, "undo what `ACTOR` changed")
+	f.StringVar(&req.Since, "since", "", "only changes since `T`: a snapshot, 2h, 7d, or a date")
+	f.BoolVar(&req.Ours, "ours", false, "leave paths in conflict as they are")
+	f.BoolVar(&req.Theirs, "theirs", false, "make paths in conflict what they were before ACTOR")
 	return cmd
 }
 

@@ -221,7 +221,7 @@ run work from inside a mount, or with -C DIR.`,
 	add(groupMount, mountCommand(a), umountCommand(a), runCommand(a))
 	add(groupHistory, snapshotCommand(a), listCommand(a), showCommand(a), renameCommand(a), rmCommand(a), compactCommand(a),
 		pinCommand(a), unpinCommand(a),
-		restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), logCommand(a), uiCommand(a))
+		restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), blameCommand(a), actorsCommand(a), logCommand(a), uiCommand(a))
 	add(groupForks, forkCommand(a), claimCommand(a), forksCommand(a), mergeCommand(a))
 	add(groupMount, mcpCommand(a), hookCommand(a), actorCommand(a))
 	add(groupTrees, exportCommand(a), importCommand(a), applyCommand(a))

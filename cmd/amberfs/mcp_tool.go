@@ -244,6 +244,9 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, args ar
 		if done, ok := result.(*service.Merged); ok && len(done.Conflicts) > 0 {
 			return nil, fail.New(fail.KindOf(err), "%s; decide with ours, theirs or resolve:\n%s", fail.Of(err).Msg, strings.Join(shorten(done.Conflicts), "\n"))
 		}
+		if done, ok := result.(*service.UndoneBy); ok && len(done.Conflicts) > 0 {
+			return nil, fail.New(fail.KindOf(err), "%s; decide with ours or theirs:\n%s", fail.Of(err).Msg, strings.Join(shorten(done.Conflicts), "\n"))
+		}
 		return nil, err
 	}
 	switch made := result.(type) {

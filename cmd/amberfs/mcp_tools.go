@@ -92,6 +92,10 @@ var tools = []tool{
 		about: "List the snapshots in which a path was created, modified or deleted, newest first.",
 		op:    service.PathHistory{}, args: "path all", pages: true,
 		show: text(func(h *service.History) string { return joinRows(historyRows(*h)) })},
+	{names: [3]string{"snapshot_blame"}, title: "Blame a file", effect: reads,
+		about: "Show for each line of a file its snapshot, actors, command, time and number.",
+		op:    service.Blame{}, args: "path", pages: true,
+		show: text(func(b *service.Blamed) string { return joinRows(blameRows(*b)) })},
 	{names: [3]string{"fork_create", "", "branch"}, title: "Create a fork", effect: adds,
 		about: "Create a fork: an isolated writable copy of a snapshot or of the present state. The answer has its path.",
 		op:    service.Fork{}, args: "name snapshot ttl",
@@ -124,6 +128,13 @@ var tools = []tool{
 		about: "Get the path of the fork with a label, or create it.",
 		op:    service.Claim{}, args: "label from ttl",
 		show: text(func(c *service.Claimed) string { return c.Tier + ": " + c.Path })},
+	{names: [3]string{"workspace_undo"}, title: "Undo one actor's work", effect: replaces,
+		about: "Undo what one actor changed and keep what all others changed. If others changed the same lines later, nothing is changed and the paths are listed.",
+		op:    service.UndoBy{}, args: "by since paths keep ours theirs dry_run",
+		show: text(func(u *service.UndoneBy) string {
+			u.Paths = shorten(u.Paths)
+			return undoneLines(*u)
+		})},
 	{names: [3]string{"workspace_status"}, title: "Show the status", effect: reads,
 		about: "Show the status of the workspace and its store.", op: service.GetStatus{},
 		show: text(func(s *service.Status) string { return rowsText(statusFields(*s, time.Now())) })},

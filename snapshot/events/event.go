@@ -82,6 +82,7 @@ type Event struct {
 	UID     uint32 `json:"uid" jsonschema:"the user"`
 	PID     uint32 `json:"pid" jsonschema:"the process"`
 	Command string `json:"command" jsonschema:"the command of the process"`
+	Actor   string `json:"actor,omitempty" jsonschema:"the actor of the change"`
 	Detail  string `json:"detail,omitempty" jsonschema:"depends on the action"`
 
 	// Workspace is the view number of the workspace.

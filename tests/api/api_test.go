@@ -108,6 +108,7 @@ func requests(remote, archive string) []request {
 		{"list", `{}`}, {"show", `{"name":"v1"}`}, {"rename", `{"from":"v2","to":"second"}`},
 		{"pin", `{"names":["v1"],"pinned":true}`}, {"du", `{}`}, {"changes", `{"a":"v1"}`},
 		{"diff", `{"a":"v1"}`}, {"hunks", `{"a":"v1","path":"f"}`}, {"file", `{"path":"f"}`}, {"history", `{"path":"f"}`},
+		{"blame", `{"path":"f"}`}, {"actors", `{}`}, {"undo-by", `{"by":"unknown","dry_run":true}`},
 		{"restore", `{"name":"v1","dry_run":true}`}, {"restore", `{"name":"v1"}`}, {"revert", `{"path":"f","name":"undo"}`},
 		{"events", `{}`}, {"tar", `{"name":"v1"}`}, {"compact", `{"names":["v3","v4"],"name":"both"}`}, {"remove", `{"names":["second"]}`},
 		{"fork", `{"name":"one","ttl":"1h"}`}, {"rename-fork", `{"from":"one","to":"two"}`}, {"claim", `{"label":"mine"}`}, {"forks", `{}`},

@@ -95,7 +95,7 @@ func (d *Daemon) resolveNode(view uint32, node uint64) (p string, size int64, ok
 // not looked up again for each write.
 func (d *Daemon) mountEvent(e fusefs.Event) {
 	out := events.Event{
-		Action: e.Action, Workspace: e.Node.View(), Node: e.Node.Ino(), UID: e.Caller.UID, PID: e.Caller.PID,
+		Action: e.Action, Workspace: e.Node.View(), Node: e.Node.Ino(), UID: e.Caller.UID, PID: e.Caller.PID, Actor: e.Caller.Actor,
 	}
 	switch e.Action {
 	case events.Modified:
@@ -135,7 +135,7 @@ func (d *Daemon) storeEvent(e snapshot.Event) {
 	d.forgetName(e)
 	out := events.Event{
 		Action: e.Action, Path: e.Path, From: e.From, Size: e.Size, Detail: e.Detail,
-		Workspace: e.Workspace, UID: e.Caller.UID, PID: e.Caller.PID, Command: e.Caller.Command,
+		Workspace: e.Workspace, UID: e.Caller.UID, PID: e.Caller.PID, Command: e.Caller.Command, Actor: e.Caller.Actor,
 	}
 	if out.Path != "" {
 		d.events.RecordBulk(out)

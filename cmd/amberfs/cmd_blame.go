@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/service"
+)
+
+func blameCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "blame PATH",
+		Short: "Show which change each line of a file came with",
+		Long: `Prints for each line of PATH the first snapshot with it, the actors that changed the
+file then, their last command, its time, the line's number and its text, separated by
+tabs. A snapshot "now" is the present state, "base" what the workspace began with.`,
+		Example: `  amberfs blame src/parse.go`,
+		Args:    args(1, 1, "one PATH"),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			p, paths, err := a.paths(argv[0])
+			if err != nil {
+				return err
+			}
+			return showAt(cmd.Context(), a, p, service.Blame{Path: paths[0]}, func(b service.Blamed) {
+				a.usePager()
+				a.printRows(blameRows(b))
+			})
+		},
+	}
+}
+
+func blameRows(b service.Blamed) [][]string {
+	rows := make([][]string, 0, len(b.Lines))
+	for _, l := range b.Lines {
+		rows = append(rows, []string{
+			orNow(l.Snapshot), strings.Join(l.Actors, ","), service.OneLine(l.Command), l.Time.Format(time.RFC3339), strconv.Itoa(l.Line),
+			strings.ToValidUTF8(l.Text, "\uFFFD"),
+		})
+	}
+	return rows
+}
+
+// orNow is a snapshot's name, or what there is to read in its place.
+func orNow(snapshot string) string {
+	if snapshot == "" {
+		return "now"
+	}
+	return snapshot
+}
+
+func actorsCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "actors",
+		Short: "List the actors that changed the workspace",
+		Long: `Lists who changed the workspace, the last one first: actor, how many snapshots have
+changes of it, and between which times they were made, separated by tabs.`,
+		Args: args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := a.place()
+			if err != nil {
+				return err
+			}
+			return showAt(cmd.Context(), a, p, service.Actors{}, func(l service.ActorList) {
+				var rows [][]string
+				for _, s := range l.Actors {
+					rows = append(rows, []string{s.Name, plural(s.Snapshots, "snapshot", "snapshots"), s.First.Format(time.RFC3339), s.Last.Format(time.RFC3339)})
+				}
+				a.printRows(rows)
+			})
+		},
+	}
+}
+
+// addBy adds the flag --by.
+func (a *app) addBy(cmd *cobra.Command, by *string, help string) {
+	cmd.Flags().StringVar(by, "by", "", help)
+	_ = cmd.RegisterFlagCompletionFunc("by", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(context.Background(), completionTime)
+		defer cancel()
+		var l service.ActorList
+		if err := a.askHere(ctx, service.Actors{}, &l); err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var out []string
+		for _, s := range l.Actors {
+			out = append(out, s.Name)
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// undoBy undoes what an actor changed.
+func (a *app) undoBy(ctx context.Context, p locate.Place, req service.UndoBy) error {
+	var done service.UndoneBy
+	err := a.ask(ctx, p, req, &done)
+	if err != nil && len(done.Conflicts) > 0 {
+		return a.printFailed(done, err, func() { a.printPaths(done.Conflicts) })
+	}
+	if err != nil {
+		return err
+	}
+	if text := openText(done.Open); text != "" && !a.json {
+		defer a.note("%s", text)
+	}
+	return a.print(done, func() {
+		done.Paths = a.listed(done.Paths)
+		a.printf("%s", undoneLines(done))
+	})
+}
+
+func undoneLines(done service.UndoneBy) string {
+	head, none, change := "undid the changes by "+done.Actor, "(no files changed)", "changed"
+	if done.DryRun {
+		head, none, change = "would undo the changes by "+done.Actor, "(no files would change)", "would change"
+	}
+	text := head + changedLines(done.Changed, none, change, done.Paths, 0)
+	for _, p := range done.Kept {
+		text += "kept as it is: " + quote(p) + "\n"
+	}
+	for _, p := range done.Conflicts {
+		text += "in conflict: " + quote(p) + "\n"
+	}
+	for _, p := range done.Shared {
+		text += "others changed it in the same moment: " + quote(p) + "\n"
+	}
+	if done.Later {
+		text += done.Actor + " has changed more since; these changes stay\n"
+	}
+	return text
+}

@@ -1,0 +1,319 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/amberfs/amberfs/diff"
+	"github.com/amberfs/amberfs/gitbridge"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/turns"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+func (s *Service) actors(_ context.Context, r *Request, _ Actors) (ActorList, error) {
+	known := make(map[string]*ActorState)
+	for _, i := range r.Workspace.Snapshots().Intervals() {
+		for _, name := range i.Actors {
+			a := known[name]
+			if a == nil {
+				a = &ActorState{Name: name, Last: i.To.Created, Now: i.Now()}
+				known[name] = a
+			}
+			if a.First = i.From.Created; !i.Now() {
+				a.Snapshots++
+			}
+		}
+	}
+	out := ActorList{Actors: []ActorState{}}
+	for _, a := range known {
+		if a.Now {
+			a.Last = time.Now()
+		}
+		out.Actors = append(out.Actors, *a)
+	}
+	slices.SortFunc(out.Actors, func(a, b ActorState) int {
+		return cmp.Or(b.Last.Compare(a.Last), strings.Compare(a.Name, b.Name))
+	})
+	return out, nil
+}
+
+// knownActor refuses an actor that nothing is known of.
+func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
+	if err := actors.Check(by); err != nil {
+		return err
+	}
+	list, err := s.actors(ctx, r, Actors{})
+	if err != nil {
+		return err
+	}
+	names := []string{actors.Unknown, r.Caller.Actor}
+	for _, a := range list.Actors {
+		names = append(names, a.Name)
+	}
+	if snapshot.ActorIn(names, by) {
+		return nil
+	}
+	e := fail.New(fail.NotFound, "there is no actor %s", by)
+	if like := Nearest(by, names); like != "" {
+		return e.WithHint("did you mean %s?", like)
+	}
+	return e.WithHint("see `amberfs actors`")
+}
+
+func (s *Service) undoBy(ctx context.Context, r *Request, a UndoBy) (UndoneBy, error) {
+	o := snapshot.UndoByOptions{
+		By: a.By, Paths: naming.PathStrings(a.Paths), Keep: naming.PathStrings(a.Keep), Merge: gitbridge.Merge, DryRun: a.DryRun,
+		Caller: r.Caller, List: r.charge(s.Lists),
+	}
+	switch {
+	case a.Ours && a.Theirs:
+		return UndoneBy{}, fail.New(fail.Usage, "either ours or theirs")
+	case a.Ours:
+		o.Conflicts = threeway.KeepOurs
+	case a.Theirs:
+		o.Conflicts = threeway.TakeTheirs
+	}
+	if err := s.knownActor(ctx, r, a.By); err != nil {
+		return UndoneBy{}, err
+	}
+	if _, err := r.Workspace.Find(a.Since); err == nil {
+		o.Since = a.Since
+	} else if o.After, err = ParseSince(a.Since); err != nil {
+		return UndoneBy{}, fail.New(fail.Usage, "since is a snapshot, a duration such as 2h or 7d, or a date, not %q", a.Since)
+	} else if o.After.After(time.Now()) {
+		return UndoneBy{}, fail.New(fail.Usage, "since is after now: %s", a.Since)
+	}
+	var err error
+	if o.May, err = s.reach(ctx, r, a.Paths...); err != nil {
+		return UndoneBy{}, err
+	}
+	done, err := r.Workspace.Snapshots().UndoBy(ctx, o)
+	done.Paths = listed(done.Paths)
+	result := UndoneBy{UndoByResult: done, DryRun: a.DryRun, Open: s.openIn(r, done.Gone)}
+	if err != nil && len(done.Conflicts) > 0 {
+		e := fail.New(fail.Conflict, "others changed %d path(s) of %s later; nothing is touched", len(done.Conflicts), a.By).
+			WithHint("decide with --ours (keep them as they are) or --theirs (as before %s)", a.By)
+		e.Result = result
+		return result, e
+	}
+	if err == nil && done.Undo != "" && !actors.Below(r.Caller.Actor, a.By) {
+		result.Later = r.Workspace.Snapshots().Intervals()[0].By(a.By)
+	}
+	return result, err
+}
+
+// changedBy returns the files that an actor changed between two snapshots, or up to now.
+func (s *Service) changedBy(ctx context.Context, r *Request, by, a, b string, paths []naming.BytePath) ([]naming.BytePath, error) {
+	if err := s.knownActor(ctx, r, by); err != nil {
+		return nil, err
+	}
+	var from, to snapshot.Info
+	var err error
+	if from, err = r.Workspace.Find(a); err == nil && b != "" {
+		to, err = r.Workspace.Find(b)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if b != "" && to.Seq < from.Seq {
+		from, to = to, from
+	}
+	var out []naming.BytePath
+	within, ended := b == "", false
+	for _, i := range r.Workspace.Snapshots().Intervals() {
+		within = within || i.To.View == to.View && !i.Now()
+		if within && !ended && i.By(by) {
+			if err := s.pathsBy(ctx, r, i, by, limitTo(paths...), &out); err != nil {
+				return nil, err
+			}
+		}
+		ended = ended || within && i.From.View == from.View
+	}
+	if !ended {
+		return nil, fail.New(fail.Usage, "%s and %s are no earlier states of this workspace", a, cmp.Or(b, "now"))
+	}
+	return out, nil
+}
+
+func (s *Service) pathsBy(ctx context.Context, r *Request, i snapshot.Interval, by string, within []string, out *[]naming.BytePath) error {
+	open, err := r.Workspace.Snapshots().Open(i)
+	if err != nil {
+		return err
+	}
+	defer open.Close()
+	list := r.charge(s.Lists)
+	return open.Changes(ctx, tree.DiffOptions{Paths: within}, func(c snapshot.ChangedBy) error {
+		if !snapshot.ActorIn(c.By, by) || c.A != nil && c.A.IsDir() || c.B != nil && c.B.IsDir() {
+			return turns.Yield(ctx)
+		}
+		*out = append(*out, naming.BytePath(c.Path.String()))
+		return list.Add(ctx, 100+int64(c.Path.Len()))
+	})
+}
+
+// A version is an interval after which a file was another one.
+type version struct {
+	snapshot.Interval
+	before, node *tree.Inode
+}
+
+// blame follows a file back to its beginning, and its lines from there.
+func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error) {
+	out := Blamed{Path: string(a.Path), Lines: []BlamedLine{}}
+	now, err := r.Workspace.State()
+	if err != nil {
+		return out, err
+	}
+	defer s.Store.Hold(now)()
+	node, err := s.resolve(now, string(a.Path))
+	switch {
+	case err != nil:
+		return out, err
+	case node == nil:
+		return out, fail.New(fail.NotFound, "there is no %s", a.Path).WithHint("see `amberfs history %s`", a.Path)
+	case !node.IsRegular():
+		return out, fail.New(fail.Usage, "%s is no regular file", a.Path)
+	}
+	versions, paths, err := s.versions(ctx, r, string(a.Path), node)
+	if err != nil {
+		return out, err
+	}
+	b := diff.Blame{Source: s.Store.Source(), Cache: &s.blames}
+	for n, v := range slices.Backward(versions) {
+		if err := b.Next(ctx, v.node, n); err != nil {
+			if errors.Is(err, diff.ErrNoText) {
+				err = fail.New(fail.Usage, "%s has no lines: %w", a.Path, err)
+			}
+			return out, err
+		}
+		r.progress(Progress{What: "comparing versions", Done: int64(len(versions) - n), Total: int64(len(versions))})
+	}
+	lines, from, err := b.Lines()
+	if err != nil {
+		return out, err
+	}
+	if err := r.charge(s.Lists).Add(ctx, int64(len(lines))*200); err != nil {
+		return out, err
+	}
+	changes := s.changesOf(r, paths)
+	known := make(map[int]BlamedLine)
+	for n, line := range lines {
+		l, ok := known[from[n]]
+		if !ok {
+			if l, err = s.broughtBy(r, versions[from[n]], changes); err != nil {
+				return out, err
+			}
+			known[from[n]] = l
+		}
+		l.Line, l.Text = n+1, strings.TrimSuffix(string(line), "\n")
+		out.Lines = append(out.Lines, l)
+	}
+	return out, nil
+}
+
+// versions returns the versions of a file, the newest first, and the paths that it had.
+func (s *Service) versions(ctx context.Context, r *Request, path string, node *tree.Inode) (all []version, paths []string, err error) {
+	src := s.Store.Source()
+	paths = []string{path}
+	intervals := r.Workspace.Snapshots().Intervals()
+	for n, i := range intervals {
+		if err := turns.Yield(ctx); err != nil {
+			return nil, nil, err
+		}
+		older, err := r.Workspace.StateOf(cmp.Or(i.From.Name, snapshotBase))
+		if err != nil {
+			return nil, nil, err
+		}
+		before, err := s.resolve(older, path)
+		if err != nil {
+			return nil, nil, err
+		}
+		if before == nil && node != nil { // it had another name
+			if was, err := older.Get(src, node.Ino); err == nil && was.IsRegular() {
+				names, err := older.Paths(src, was)
+				if err != nil {
+					return nil, nil, err
+				}
+				path, before = names[0], was
+				paths = append(paths, path)
+			}
+		}
+		if node != nil {
+			same := before != nil && before.IsRegular()
+			if same {
+				if same, err = tree.SameData(src, before, node); err != nil {
+					return nil, nil, err
+				}
+			}
+			if !same {
+				all = append(all, version{i, before, node})
+			}
+			if before == nil {
+				return all, paths, nil
+			}
+		}
+		node = before
+		if n == len(intervals)-1 && node != nil {
+			all = append(all, version{snapshot.Interval{To: i.From}, nil, node})
+		}
+	}
+	return all, paths, nil
+}
+
+// changesOf returns the events that changed a file.
+func (s *Service) changesOf(r *Request, paths []string) []events.Event {
+	var all []events.Event
+	if err := errors.Join(s.Events.Flush(), s.Events.Read(r.Workspace.View(), 0, func(e events.Event) error {
+		if slices.Contains(paths, e.Path) && e.Action != events.Deleted {
+			all = append(all, e)
+		}
+		return nil
+	})); err != nil {
+		s.Log.Warn("reading the events of a file", "err", err)
+	}
+	return all
+}
+
+// broughtBy describes a version: its actors, and the last command that made it, if the log
+// still has that.
+func (s *Service) broughtBy(r *Request, v version, changes []events.Event) (BlamedLine, error) {
+	l := BlamedLine{Snapshot: v.To.Name, Time: v.To.Created, Actors: []string{actors.Unknown}}
+	if v.Now() {
+		l.Time = time.Now()
+	}
+	if v.From.View == 0 {
+		return l, nil // what the workspace began with
+	}
+	open, err := r.Workspace.Snapshots().Open(v.Interval)
+	if err != nil {
+		return l, err
+	}
+	defer open.Close()
+	by := open.Set.Of(v.node.Ino)
+	if v.before != nil {
+		by = append(by, open.Set.Of(v.before.Ino)...)
+	}
+	if len(by) == 0 {
+		by = open.Set.Rest()
+	}
+	if slices.Sort(by); len(by) > 0 {
+		l.Actors = slices.Compact(by)
+	}
+	for _, e := range slices.Backward(changes) {
+		if !e.Time.After(l.Time) && e.Time.After(v.From.Created) {
+			l.Command, l.Time = e.Command, e.Time
+			break
+		}
+	}
+	return l, nil
+}

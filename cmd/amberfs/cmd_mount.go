@@ -12,7 +12,6 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/mountopt"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/remote/known"
-	"github.com/amberfs/amberfs/service"
 )
 
 func mountCommand(a *app) *cobra.Command {
@@ -103,7 +102,7 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 	if inherited == nil {
 		bar.expect(cfg.From)
 	}
-	var s daemon.Starter = &starter{a: a, bar: bar}
+	s := a.starter(bar)
 	if inherited != nil {
 		s = inherited
 	}
@@ -152,27 +151,23 @@ func mountArgs(cfg daemon.Config) []string {
 	return append(out, "--", cfg.Store, cfg.Mountpoint)
 }
 
-// starter tells a person how the start goes.
-type starter struct {
-	a   *app
-	bar *progress
-}
-
-func (s *starter) Progress(p service.Progress) { s.bar.show(p) }
-
-func (s *starter) Note(text string) { s.a.note("%s", text) }
-
-func (s *starter) Ready(r daemon.Ready) {
-	s.bar.done()
-	if s.a.json {
-		_ = s.a.printJSON(r)
-	} else if isTerminal(s.a.stdout) {
-		s.a.printf("mounted %s at %s\n", quote(r.Store), quote(r.Mountpoint))
+// starter prints how the start of a daemon goes. An error is returned as well, and printed
+// once.
+func (a *app) starter(bar *progress) *daemon.Starter {
+	return &daemon.Starter{
+		Progress: bar.show,
+		Note:     func(text string) { a.note("%s", text) },
+		Ready: func(r daemon.Ready) {
+			bar.done()
+			if a.json {
+				_ = a.printJSON(r)
+			} else if isTerminal(a.stdout) {
+				a.printf("mounted %s at %s\n", quote(r.Store), quote(r.Mountpoint))
+			}
+		},
+		Failed: func(error) { bar.done() },
 	}
 }
-
-// Failed has nothing to say: the error is also returned, and printed once.
-func (s *starter) Failed(error) { s.bar.done() }
 
 // addOptions gives cmd the flag -o, with completion of the last word of its list.
 func addOptions(cmd *cobra.Command, options *[]string) {

@@ -175,7 +175,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	} else {
 		bar := a.newProgress()
 		bar.expect(from)
-		err = daemon.Make(cmd.Context(), cfg, &starter{a: a, bar: bar})
+		err = daemon.Make(cmd.Context(), cfg, a.starter(bar))
 		bar.done()
 		if err != nil {
 			return err

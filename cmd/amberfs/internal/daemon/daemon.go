@@ -61,7 +61,7 @@ type Daemon struct {
 // the store is closed. s hears how the start goes; a start that failed is
 // told to s and returned. When ctx ends before the mount is ready, so does the
 // start.
-func Run(ctx context.Context, cfg Config, s Starter) error {
+func Run(ctx context.Context, cfg Config, s *Starter) error {
 	private()
 	boundGarbage(0)
 	if cfg.Shared {
@@ -91,7 +91,7 @@ func private() { unix.Umask(0o077) }
 
 // start brings the parts up in order. When one fails, those before it are taken
 // down again, and a store that was made for this mount goes away.
-func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool, err error) {
+func start(ctx context.Context, cfg Config, s *Starter) (_ *Daemon, created bool, err error) {
 	d := &Daemon{cfg: cfg, started: time.Now(), file: newLog(cfg.LogTo), up: make(chan struct{}), gone: make(chan struct{})}
 	level := slog.LevelInfo
 	if cfg.Options.Debug {

@@ -87,28 +87,17 @@ func TestLogIsNoLink(t *testing.T) {
 	}
 }
 
-// told is a Starter that remembers.
-type told struct {
-	progress int
-	notes    []string
-}
-
-func (s *told) Progress(service.Progress) { s.progress++ }
-func (s *told) Note(text string)          { s.notes = append(s.notes, text) }
-func (s *told) Ready(Ready)               {}
-func (s *told) Failed(error)              {}
-
 func TestReadinessPipe(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		end  func(Starter)
+		end  func(*Starter, *os.File)
 		want func(Ready, error) bool
 	}{
-		{"ready", func(s Starter) { s.Ready(Ready{Store: "/s", PID: 7}) }, func(r Ready, err error) bool { return err == nil && r.PID == 7 }},
-		{"failed", func(s Starter) { s.Failed(fail.New(fail.Busy, "in use").WithHint("wait")) }, func(_ Ready, err error) bool {
+		{"ready", func(s *Starter, w *os.File) { s.Ready(Ready{Store: "/s", PID: 7}) }, func(r Ready, err error) bool { return err == nil && r.PID == 7 }},
+		{"failed", func(s *Starter, w *os.File) { s.Failed(fail.New(fail.Busy, "in use").WithHint("wait")) }, func(_ Ready, err error) bool {
 			return fail.KindOf(err) == fail.Busy && err.Error() == "in use; wait"
 		}},
-		{"died", func(s Starter) { s.(*pipeStarter).w.Close() }, func(_ Ready, err error) bool { return errors.Is(err, errSilent) }},
+		{"died", func(s *Starter, w *os.File) { w.Close() }, func(_ Ready, err error) bool { return errors.Is(err, errSilent) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, w, err := os.Pipe()
@@ -116,18 +105,18 @@ func TestReadinessPipe(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			p := &pipeStarter{w: w}
+			p := pipeStarter(w)
 			p.Note("cleaned up")
 			p.Progress(service.Progress{What: "importing"})
 			p.Progress(service.Progress{What: "importing"}) // too soon after the first
-			c.end(p)
-			var s told
-			ready, err := await(r, &s)
+			c.end(p, w)
+			progress, notes := 0, 0
+			ready, err := await(r, &Starter{Progress: func(service.Progress) { progress++ }, Note: func(string) { notes++ }})
 			if !c.want(ready, err) {
 				t.Errorf("await = %+v, %v", ready, err)
 			}
-			if s.progress != 1 || len(s.notes) != 1 {
-				t.Errorf("heard %d progress, notes %q", s.progress, s.notes)
+			if progress != 1 || notes != 1 {
+				t.Errorf("heard %d progress, %d notes", progress, notes)
 			}
 		})
 	}

@@ -28,7 +28,7 @@ import (
 // Spawn starts this program again with args, which must end up in Run, and
 // waits until the mount is ready. What happens meanwhile goes to s. When ctx
 // ends first, the daemon is told to end.
-func Spawn(ctx context.Context, args []string, s Starter, attr *syscall.SysProcAttr) (Ready, *exec.Cmd, error) {
+func Spawn(ctx context.Context, args []string, s *Starter, attr *syscall.SysProcAttr) (Ready, *exec.Cmd, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return Ready{}, nil, fmt.Errorf("making the readiness pipe: %w", err)
@@ -109,67 +109,54 @@ type Ready struct {
 	Created    bool   `json:"created"`
 }
 
-type Starter interface {
-	Progress(service.Progress)
-	Note(string) // something that a person should know
-	Ready(Ready)
-	Failed(error)
-}
-
-// pipeStarter tells the process that waits at the other end of the pipe. That
-// process may be gone: the daemon does not care.
-type pipeStarter struct {
-	mu   sync.Mutex
-	w    *os.File
-	last time.Time
+// A Starter receives how the start of a daemon goes.
+type Starter struct {
+	Progress func(service.Progress)
+	Note     func(string) // something that a person should know
+	Ready    func(Ready)  // only of Run
+	Failed   func(error)  // only of Run
 }
 
 // InheritedStarter gives the Starter of a daemon that Spawn started, or nil.
-func InheritedStarter() Starter {
+func InheritedStarter() *Starter {
 	fd, err := strconv.Atoi(os.Getenv(readyEnv))
 	if err != nil {
 		return nil
 	}
 	os.Unsetenv(readyEnv)
 	unix.CloseOnExec(fd)
-	return &pipeStarter{w: os.NewFile(uintptr(fd), "readiness pipe")}
+	return pipeStarter(os.NewFile(uintptr(fd), "readiness pipe"))
 }
 
-func (p *pipeStarter) send(m message) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if b, err := json.Marshal(m); err == nil {
-		_, _ = p.w.Write(append(b, '\n'))
+// pipeStarter writes to the process at the other end of the pipe, which may be gone.
+func pipeStarter(w *os.File) *Starter {
+	var mu sync.Mutex
+	var last time.Time // of progress
+	send := func(m message) {
+		mu.Lock()
+		defer mu.Unlock()
+		if m.Progress != nil && time.Since(last) < 100*time.Millisecond {
+			return
+		} else if m.Progress != nil {
+			last = time.Now()
+		}
+		if b, err := json.Marshal(m); err == nil {
+			_, _ = w.Write(append(b, '\n'))
+		}
+		if m.Ready != nil || m.Error != nil {
+			w.Close()
+		}
 	}
-}
-
-func (p *pipeStarter) Progress(m service.Progress) {
-	p.mu.Lock()
-	now := time.Now()
-	skip := now.Sub(p.last) < 100*time.Millisecond
-	if !skip {
-		p.last = now
+	return &Starter{
+		Progress: func(p service.Progress) { send(message{Progress: &p}) },
+		Note:     func(text string) { send(message{Note: text}) },
+		Ready:    func(r Ready) { send(message{Ready: &r}) },
+		Failed:   func(err error) { send(message{Error: fail.Of(err)}) },
 	}
-	p.mu.Unlock()
-	if !skip {
-		p.send(message{Progress: &m})
-	}
-}
-
-func (p *pipeStarter) Note(s string) { p.send(message{Note: s}) }
-
-func (p *pipeStarter) Ready(r Ready) {
-	p.send(message{Ready: &r})
-	p.w.Close()
-}
-
-func (p *pipeStarter) Failed(err error) {
-	p.send(message{Error: fail.Of(err)})
-	p.w.Close()
 }
 
 // await reads the pipe until the daemon is ready or has failed.
-func await(r io.Reader, s Starter) (Ready, error) {
+func await(r io.Reader, s *Starter) (Ready, error) {
 	br := bufio.NewReader(r)
 	for {
 		line, err := br.ReadBytes('\n')

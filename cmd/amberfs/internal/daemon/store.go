@@ -23,11 +23,11 @@ import (
 
 // Make makes the store of cfg, if there is none yet, and fills it. It is what
 // `run` does outside of its namespaces, where every user has a name.
-func Make(ctx context.Context, cfg Config, s Starter) error {
+func Make(ctx context.Context, cfg Config, s *Starter) error {
 	return WhenFree(ctx, cfg.Store, func() error { return makeStore(ctx, cfg, s) })
 }
 
-func makeStore(ctx context.Context, cfg Config, s Starter) error {
+func makeStore(ctx context.Context, cfg Config, s *Starter) error {
 	_, err := os.Lstat(filepath.Join(cfg.Store, "format"))
 	if err == nil && cfg.From != "" {
 		return usedAgain(cfg, s.Note)
@@ -77,7 +77,7 @@ func usedAgain(cfg Config, note func(string)) error {
 
 // fill makes the workspace of a new store equal to cfg.From. A mount point inside
 // of the directory is not read, but one that is the directory itself is.
-func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error {
+func fill(ctx context.Context, s *snapshot.Store, cfg Config, st *Starter) error {
 	exclude := []string{cfg.Store}
 	if cfg.Mountpoint != cfg.From {
 		exclude = append(exclude, cfg.Mountpoint)

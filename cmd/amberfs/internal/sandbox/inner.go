@@ -59,7 +59,7 @@ func Inner(note func(string), show func() (func(service.Progress), func())) (int
 			defer unix.Rmdir(c.Mountpoint)
 		}
 		progress, shown := show()
-		d, err = startDaemon(c, quietStarter{note, progress})
+		d, err = startDaemon(c, &daemon.Starter{Note: note, Progress: progress})
 		shown()
 	}
 	if err != nil {
@@ -108,18 +108,7 @@ type inside struct {
 	gone chan struct{} // closed when it has ended
 }
 
-// quietStarter hears of the daemon's start: that it is ready needs no telling.
-type quietStarter struct {
-	note     func(string)
-	progress func(service.Progress)
-}
-
-func (s quietStarter) Progress(p service.Progress) { s.progress(p) }
-func (s quietStarter) Note(text string)            { s.note(text) }
-func (quietStarter) Ready(daemon.Ready)            {}
-func (quietStarter) Failed(error)                  {}
-
-func startDaemon(c Config, s daemon.Starter) (*inside, error) {
+func startDaemon(c Config, s *daemon.Starter) (*inside, error) {
 	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGTERM}
 	if c.UserNS {
 		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}

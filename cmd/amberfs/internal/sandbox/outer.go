@@ -98,7 +98,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, note func(string), star
 	daemonPID := 0
 	if c.Temp == "" {
 		var err error
-		shared, daemonPID, err = joinStore(ctx, &c, quietStarter{note, func(service.Progress) {}})
+		shared, daemonPID, err = joinStore(ctx, &c, &daemon.Starter{Note: note, Progress: func(service.Progress) {}})
 		if err != nil {
 			return 0, err
 		}
@@ -197,7 +197,7 @@ const leaveTime = 30 * time.Second
 
 // joinStore joins the daemon that serves the store, and starts one if there is none. It
 // returns the process that it started, or 0.
-func joinStore(ctx context.Context, c *Config, s daemon.Starter) (_ *service.Joined, pid int, err error) {
+func joinStore(ctx context.Context, c *Config, s *daemon.Starter) (_ *service.Joined, pid int, err error) {
 	want, err := mountOptions(*c)
 	if err != nil {
 		return nil, 0, err
@@ -236,7 +236,7 @@ func mountOptions(c Config) (string, error) {
 
 // startShared starts a daemon in namespaces of its own, so that it can go on when this
 // process ends.
-func startShared(ctx context.Context, c Config, s daemon.Starter) (pid int, err error) {
+func startShared(ctx context.Context, c Config, s *daemon.Starter) (pid int, err error) {
 	attr := namespaces(c.UserNS)
 	attr.Setsid, attr.Pdeathsig = true, 0
 	_, cmd, err := daemon.Spawn(ctx, mountArgs(c, "--shared"), s, attr)

@@ -59,7 +59,7 @@ func (t *Tree) reserve(k *tenant, has, more int64) error {
 	case has+more > k.limit-maxCommand: // the command that asked for it has room as well
 		return errTooLarge(k.limit - maxCommand)
 	case k.reserved+more > k.limit:
-		return errs.New(errs.Quota, "limit reached: the contents that are being made for this workspace take %d MiB already; try again", k.limit>>20)
+		return errs.New(errs.Quota, "limit reached: texts being generated for this workspace take %d MiB already; try again", k.limit>>20)
 	}
 	k.reserved += more
 	t.chargeLocked(k, more)
@@ -67,7 +67,7 @@ func (t *Tree) reserve(k *tenant, has, more int64) error {
 	if t.mu.bytes > t.limits.all {
 		k.reserved -= more
 		t.chargeLocked(k, -more)
-		return errs.New(errs.Quota, "limit reached: the contents that are being made for all workspaces take %d MiB already; try again", t.limits.all>>20)
+		return errs.New(errs.Quota, "limit reached: texts being generated for all workspaces take %d MiB already; try again", t.limits.all>>20)
 	}
 	return nil
 }

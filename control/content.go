@@ -131,5 +131,5 @@ func (c *content) all() []byte {
 
 // errTooLarge is the error of a content that is larger than its tenant's part.
 func errTooLarge(limit int64) error {
-	return errs.New(errs.TooBig, "the content has more than the %d MiB that the control files of this workspace may take; name paths, or use the command line, which has no limit", limit>>20)
+	return errs.New(errs.TooBig, "the text is larger than %d MiB, the limit for control files of this workspace; name paths, or use the command line", limit>>20)
 }

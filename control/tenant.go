@@ -57,7 +57,7 @@ func (l *limiter) done() { l.slots.Release(1) }
 func enter(waiting *atomic.Int64) error {
 	if waiting.Add(1) > maxWaiting {
 		waiting.Add(-1)
-		return errs.New(errs.Quota, "limit reached: %d requests of this kind wait already", maxWaiting)
+		return errs.New(errs.Quota, "limit reached: %d requests of this kind are waiting already", maxWaiting)
 	}
 	return nil
 }

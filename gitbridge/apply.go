@@ -117,7 +117,7 @@ func inGitOrder(p string) int {
 
 // errBlocked is for what no rule decides: something of the directory's own would
 // have to go that the snapshot does not know of.
-var errBlocked = errors.New("these would take away what is only there; move it first")
+var errBlocked = errors.New("these changes would delete files that exist only there; move those first")
 
 // applying is one ApplyDir under way.
 type applying struct {
@@ -298,8 +298,8 @@ func ApplyError(err error, res *Applied) error {
 		}
 		return err
 	}
-	e := fail.New(fail.Failed, "%d path(s) changed in %s and in the workspace; nothing is touched", len(res.Conflicts), res.Dir).
-		WithHint("decide with --ours (what is there) or --theirs (what the workspace has)")
+	e := fail.New(fail.Failed, "%d path(s) changed in %s and in the workspace; nothing was changed", len(res.Conflicts), res.Dir).
+		WithHint("decide with --ours (the directory's version) or --theirs (the workspace's)")
 	if errors.Is(err, errBlocked) {
 		e.Hint = errBlocked.Error()
 	}

@@ -47,7 +47,7 @@ func (a *applying) stage(s *applyStep) error {
 		err = a.write(dir, name, s)
 	}
 	if errors.Is(err, errNoPlace) {
-		a.skip(c.Path, "sockets are not carried")
+		a.skip(c.Path, "sockets are not applied")
 		s.todo = false
 		a.unstage(c.Path)
 		return nil

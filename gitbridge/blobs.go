@@ -164,7 +164,7 @@ func (x *exporter) convert() error {
 		ids, err = x.convertEach()
 	}
 	if err != nil {
-		return fmt.Errorf("converting files as .gitattributes say: %w", err)
+		return fmt.Errorf("converting files as .gitattributes defines: %w", err)
 	}
 	for i, f := range x.filtered {
 		x.w.set(f.mode, ids[i], f.path)

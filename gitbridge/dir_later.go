@@ -135,7 +135,7 @@ type lostFile struct {
 
 // Error implements error.
 func (e *lostFile) Error() string {
-	return fmt.Sprintf("%q cannot be brought in: %v", e.path, e.cause)
+	return fmt.Sprintf("%q cannot be imported: %v", e.path, e.cause)
 }
 
 // Lost tells a sealer that no other attempt helps.

@@ -101,7 +101,7 @@ func (d *dirReader) dir(at string, f *os.File) error {
 func (d *dirReader) entry(at string, parent *os.File, name string) error {
 	fd, err := unix.Openat(int(parent.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it was removed meanwhile
+		return nil // it was deleted meanwhile
 	}
 	if err != nil {
 		return d.skip(at, fmt.Errorf("%q: %w", at, err))

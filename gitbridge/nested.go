@@ -16,8 +16,8 @@ type nested struct {
 	state *tree.State
 }
 
-// errOutside means that a path leads out of the snapshot.
-var errOutside = errors.New("leads out of the snapshot")
+// errOutside means that a path points outside the snapshot.
+var errOutside = errors.New("points outside the snapshot")
 
 // lookup resolves a path and follows symbolic links, also the last one. Nil
 // means that there is nothing.

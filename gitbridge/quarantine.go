@@ -131,7 +131,7 @@ func (q *quarantine) move(rel string) error {
 		return err
 	}
 	if st, err := q.objects.Lstat(dir); err != nil || !st.IsDir() {
-		return fmt.Errorf("%w: %s is no directory", ErrForeign, filepath.Join(q.repo.objects, dir))
+		return fmt.Errorf("%w: %s is not a directory", ErrForeign, filepath.Join(q.repo.objects, dir))
 	}
 	if _, err := q.objects.Lstat(rel); err == nil {
 		return nil // the same object: its name is its hash

@@ -36,11 +36,11 @@ func (r *repository) checkRef(ctx context.Context, ref string) error {
 		if exitCode(err) != 1 {
 			return err
 		}
-		return fmt.Errorf("%w: %q is no name that git allows", ErrBadRef, ref)
+		return fmt.Errorf("%w: %q is not a name that git allows", ErrBadRef, ref)
 	}
 	for _, t := range taken {
 		if ref == strings.TrimSuffix(t, "/") || strings.HasPrefix(ref, t) {
-			return fmt.Errorf("%w: %q: branches, tags and the like are left alone; take one such as %sNAME", ErrBadRef, ref, userRefs)
+			return fmt.Errorf("%w: %q: branches, tags and remotes are not written; use a ref such as %sNAME", ErrBadRef, ref, userRefs)
 		}
 	}
 	return r.refInPlace(ref)

@@ -23,11 +23,11 @@ var (
 	// ErrUnsafe: the repository belongs to another user and git does not trust it.
 	ErrUnsafe = errs.New(errs.Perm, "the repository belongs to another user")
 	// ErrForeign: it is a part of another repository, or leads out of itself.
-	ErrForeign = errs.New(errs.Perm, "the repository is not all in its place")
+	ErrForeign = errs.New(errs.Perm, "the repository is incomplete or linked")
 	// ErrBadRef: git has no such ref names, or the ref is not one of ours to move.
 	ErrBadRef = errs.New(errs.Invalid, "bad ref name")
 	// ErrRefMoved: somebody else changed the ref meanwhile. Nothing was changed.
-	ErrRefMoved = errs.New(errs.Busy, "the ref was changed by somebody else meanwhile")
+	ErrRefMoved = errs.New(errs.Busy, "the ref was changed meanwhile")
 	// ErrNoRevision: the repository has no such revision.
 	ErrNoRevision = errs.New(errs.NotExist, "no such revision")
 )
@@ -165,7 +165,7 @@ func initOwn(ctx context.Context, dir string) error {
 	}
 	defer root.Close()
 	if err := plain(root); err != nil {
-		return fmt.Errorf("the store's git repository: %w; move %s away, and another is made", err, dir)
+		return fmt.Errorf("the store's git repository: %w; move %s away, and a new one is created", err, dir)
 	}
 	if _, err := root.Lstat("HEAD"); err != nil {
 		_, err := run(ctx, dir, nothing.env(), nil, "init", "--quiet", "--bare", "--template=", "--object-format=sha1", "--initial-branch=main", ".")

@@ -113,7 +113,7 @@ func (x *exporter) items(dir string, n *tree.Inode, items []item) error {
 		name := path.Base(it.path)
 		switch {
 		case x.set.names.refuses(name, it.node.IsSymlink()):
-			x.leaveOut(it.path, "git refuses this name: some systems take it for git's own")
+			x.leaveOut(it.path, "git refuses this name, because some systems read it as .git")
 		case it.node.IsDir():
 			if err := x.subdir(it); err != nil {
 				return err
@@ -151,7 +151,7 @@ func (x *exporter) subdir(it item) error {
 	}
 	x.links = append(x.links, it.path)
 	if len(commit) != x.repo.idLength() {
-		x.leaveOut(it.path, "nested repository without a commit that this one can name")
+		x.leaveOut(it.path, "nested repository without a commit")
 		return nil
 	}
 	x.w.set(modeGitlink, commit, it.path)

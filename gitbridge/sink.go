@@ -81,7 +81,7 @@ func clean(name string) (string, error) {
 	}
 	for c := range strings.SplitSeq(name, "/") {
 		if c == ".." {
-			return "", fmt.Errorf("%w: %q leads upwards", ErrHostile, name)
+			return "", fmt.Errorf("%w: %q contains ..", ErrHostile, name)
 		}
 		if len(c) > maxName {
 			return "", fmt.Errorf("%w: %.40q… has a name of over %d bytes", ErrHostile, name, maxName)
@@ -127,7 +127,7 @@ func (c *checker) add(e Entry) error {
 	kind := e.Mode & unix.S_IFMT
 	switch {
 	case e.Path == "." && (kind != unix.S_IFDIR || e.Hardlink != ""):
-		return fmt.Errorf("%w: the root is no directory", ErrHostile)
+		return fmt.Errorf("%w: the root is not a directory", ErrHostile)
 	case e.Path == e.Hardlink:
 		return fmt.Errorf("%w: %q is a hard link to itself", ErrHostile, e.Path)
 	case kind == unix.S_IFLNK && (e.Target == "" || len(e.Target) > maxPath || strings.IndexByte(e.Target, 0) >= 0):

@@ -101,7 +101,7 @@ var errTorn = errors.New("the archive ends in the middle")
 // notTar explains an error of the first header.
 func notTar(err error, first bool) error {
 	if first && (errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF)) {
-		return errors.New("this is no tar archive")
+		return errors.New("this is not a tar archive")
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return errTorn

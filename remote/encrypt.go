@@ -63,7 +63,7 @@ func (r *Remote) decryptAll(raw []byte) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(plain, backend.MaxValue))
 }
 
-var errNoIdentity = errs.New(errs.Perm, "it is encrypted, and no key here decrypts it (%s names a file of keys)", identityVariable)
+var errNoIdentity = errs.New(errs.Perm, "it is encrypted, and no available key decrypts it (%s names a file of keys)", identityVariable)
 
 func (r *Remote) identities() ([]age.Identity, error) {
 	r.mu.Lock()
@@ -246,7 +246,7 @@ func identities() ([]age.Identity, error) {
 	defer f.Close()
 	ids, err := age.ParseIdentities(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: it holds no key of age", name) // the error may quote the key
+		return nil, fmt.Errorf("%s: it contains no age key", name) // the error may quote the key
 	}
 	return ids, nil
 }

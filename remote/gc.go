@@ -117,7 +117,7 @@ func (r *Remote) listMarks(ctx context.Context, stages ...string) ([]mark, error
 	}
 }
 
-var errMarkGone = errors.New("a mark went while it was read")
+var errMarkGone = errors.New("a mark was deleted while it was read")
 
 func (r *Remote) tryListMarks(ctx context.Context, stages []string) (out []mark, err error) {
 	err = r.b.List(ctx, "gc/", func(i backend.Info) error {

@@ -105,7 +105,7 @@ func (s *Service) backupFailed(p policy.Push, err error) {
 			*b = BackupState{Remote: p.Remote}
 		}
 		if b.Error != text {
-			s.Log.Warn("the push that the policy asks for", "remote", p.Remote, "error", text)
+			s.Log.Warn("automatic push", "remote", p.Remote, "error", text)
 		}
 		b.Error = text
 	})

@@ -72,7 +72,7 @@ func (c *Connection) begin(ctx context.Context, to snapshot.Connecting) error {
 			if c.OrEmpty {
 				return nil
 			}
-			return fail.New(fail.NotFound, "%s: %w", url, err).WithHint("--or-empty begins with an empty workspace where there is none yet")
+			return fail.New(fail.NotFound, "%s: %w", url, err).WithHint("--or-empty needs a new STORE: one that exists has a workspace")
 		}
 		if err != nil {
 			return remoteFailed(url, err)

@@ -58,7 +58,7 @@ const forkRefs = "refs/forks/"
 func refOf(ws *snapshot.Workspace, a Export) (string, error) {
 	if !ws.IsFork() {
 		if strings.HasPrefix(a.Ref, forkRefs) {
-			return "", fail.New(fail.Denied, "the refs below %s are those of forks, and are deleted with them; take another than %s", forkRefs, a.Ref)
+			return "", fail.New(fail.Denied, "refs below %s belong to forks and are deleted with them; choose a ref other than %s", forkRefs, a.Ref)
 		}
 		return a.Ref, nil
 	}
@@ -194,7 +194,7 @@ func sealedOf(ws *snapshot.Workspace, info snapshot.Info) (s sealed, err error) 
 	}
 	id, ok := s.state.ID()
 	if !ok {
-		return s, fail.New(fail.Failed, "snapshot %s is not sealed", info.Name)
+		return s, fail.New(fail.Failed, "snapshot %s is not stored", info.Name)
 	}
 	s.id = id.String()
 	return s, nil

@@ -60,7 +60,7 @@ func spanOf(text string) (time.Duration, error) {
 	}
 	d, err := policy.ParseSpan(text)
 	if err != nil || d <= 0 {
-		return 0, fail.New(fail.Usage, "a ttl is a span such as 30m, 1h or 7d, not %q", text)
+		return 0, fail.New(fail.Usage, "a ttl is a duration such as 30m, 1h or 7d, not %q", text)
 	}
 	return d, nil
 }
@@ -140,7 +140,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error
 	rule := threeway.RefuseConflicts
 	switch {
 	case a.Ours && a.Theirs:
-		return Merged{}, fail.New(fail.Usage, "either ours or theirs")
+		return Merged{}, fail.New(fail.Usage, "ours and theirs cannot be combined")
 	case a.Ours:
 		rule = threeway.KeepOurs
 	case a.Theirs:
@@ -167,7 +167,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error
 	done.Paths = listed(done.Paths)
 	result := Merged{PromoteResult: done, DryRun: a.DryRun, Open: s.openIn(r, done.Gone)}
 	if err != nil && len(done.Conflicts) > 0 {
-		e := fail.New(fail.Conflict, "%d path(s) changed in the fork and in the workspace; nothing is touched", len(done.Conflicts)).
+		e := fail.New(fail.Conflict, "%d path(s) changed in the fork and in the workspace; nothing was changed", len(done.Conflicts)).
 			WithHint("decide with --ours or --theirs")
 		e.Result = result
 		return result, e
@@ -188,7 +188,7 @@ func (s *Service) freeze(_ context.Context, r *Request, a Freeze) (Frozen, error
 	}
 	until := time.Now().Add(d)
 	if !s.Store.Forest().Freeze(d) {
-		return Frozen{}, fail.New(fail.Busy, "changes are held back already").WithHint("let them go on with `amberfs thaw`")
+		return Frozen{}, fail.New(fail.Busy, "the store is frozen already").WithHint("end the freeze with `amberfs thaw`")
 	}
 	s.Log.Info("freeze", "for", d, "uid", r.Caller.UID, "pid", r.Caller.PID)
 	return Frozen{Until: until}, nil
@@ -221,7 +221,7 @@ func (s *Service) workspace(names string) (*snapshot.Workspace, error) {
 		at = path.Join(at, name)
 		next, err := ws.Forks().Named(name)
 		if err != nil {
-			return nil, fail.New(fail.NotFound, "there is no fork %s", at).WithHint("see `amberfs forks`")
+			return nil, fail.New(fail.NotFound, "no such fork: %s", at).WithHint("see `amberfs forks`")
 		}
 		ws = next
 	}

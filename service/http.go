@@ -173,7 +173,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
 	peer, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
 	if peer == nil || !(live.Caller{UID: peer.Uid}).OwnsStore() {
-		return nil, nil, fail.New(fail.Denied, "only the user who mounted this file system, or root, may control it")
+		return nil, nil, fail.New(fail.Denied, "only the user that mounted this file system, or root, can control it")
 	}
 	args, err := o.bind(r)
 	if err != nil {

@@ -72,7 +72,7 @@ func TestHTTP(t *testing.T) {
 		{"POST", "/v1/fork", `{"name":"try"}`, 200, `"path":"/mnt/.forks/try"`},
 		{"POST", "/v1/snapshot?workspace=try", `{"name":"inside"}`, 200, `"name":"inside"`},
 		{"POST", "/v1/list?workspace=try", "{}", 200, `"name":"inside"`},
-		{"POST", "/v1/list?workspace=no", "{}", 404, `there is no fork no`},
+		{"POST", "/v1/list?workspace=no", "{}", 404, `no such fork: no`},
 		{"POST", "/v1/rename-fork", `{"from":"try","to":"other"}`, 200, `"path":"/mnt/.forks/other"`},
 		{"POST", "/v1/rename-fork", `{"from":"try","to":"more"}`, 404, `"kind":"not-found"`},
 		{"POST", "/v1/delete-fork", `{"name":"other"}`, 200, `"snapshot":"other"`},
@@ -90,7 +90,7 @@ func TestHTTP(t *testing.T) {
 		{"POST", "/v1/resotre", "", 404, `did you mean \"restore\"?`},
 		{"GET", "/v1/restore", "", 405, `restore takes POST`},
 		{"GET", "/v1/events?follow=maybe", "", 400, `the query parameter follow is`},
-		{"GET", "/v1/diff?a=v1&a=v1", "", 400, `may be given once`},
+		{"GET", "/v1/diff?a=v1&a=v1", "", 400, `can be given only once`},
 	} {
 		status, answer := ask(c.method, c.path, c.body)
 		if status != c.status || !strings.Contains(answer, c.answer) {

@@ -118,7 +118,7 @@ func build(ctx context.Context, s *snapshot.Store, at importAt, read func(gitbri
 func (s *Service) graftPoint(ws *snapshot.Workspace, p string) (base, rest string, err error) {
 	p = strings.Trim(path.Clean("/"+p), "/")
 	if top, _, _ := strings.Cut(p, "/"); naming.IsControlDir(top) {
-		return "", "", fail.New(fail.Usage, "%s is a name that amberfs keeps for itself", top)
+		return "", "", fail.New(fail.Usage, "%s is a name that amberfs reserves", top)
 	}
 	st, err := ws.State()
 	if err != nil {
@@ -130,10 +130,10 @@ func (s *Service) graftPoint(ws *snapshot.Workspace, p string) (base, rest strin
 		case err == nil && n.IsDir():
 			return base, rest, nil
 		case err == nil:
-			return "", "", fail.New(fail.Exists, "%s is there already, and no directory", base)
+			return "", "", fail.New(fail.Exists, "%s exists and is not a directory", base)
 		case errors.Is(err, tree.ErrNotExist):
 		case errors.Is(err, tree.ErrNotDir), errors.Is(err, tree.ErrSymlink):
-			return "", "", fail.New(fail.Usage, "%s leads through something that is no directory", p)
+			return "", "", fail.New(fail.Usage, "%s goes through something that is not a directory", p)
 		default:
 			return "", "", err
 		}

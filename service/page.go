@@ -122,7 +122,7 @@ func (s *Service) file(ctx context.Context, r *Request, a File) (None, error) {
 		return None{}, err
 	}
 	if n.Content == nil {
-		return None{}, fail.New(fail.Usage, "%s is no file", a.Path)
+		return None{}, fail.New(fail.Usage, "%s is not a file", a.Path)
 	}
 	if a.Offset < 0 || a.Limit < 0 {
 		return None{}, fail.New(fail.Usage, "offset and limit count bytes")

@@ -105,7 +105,7 @@ curl --unix-socket STORE/socket 'http://amberfs/v1/events?follow=true' -N
 
 An operation is %[1]sPOST /v1/OP%[1]s with its arguments as a JSON object. Operations with a stream are also %[1]sGET /v1/OP?…%[1]s: events are server-sent events. The query parameter %[1]sworkspace=NAME%[1]s selects a fork. %[1]simport%[1]s reads a tar archive as its body and its arguments as query parameters. Unknown operations, fields and parameters are refused.
 
-A failure has a status and the body %[1]s{"error":…,"hint":…,"kind":…}%[1]s. An error after a stream began is in the trailer %[1]s%[2]s%[1]s. The daemon stops a request when its client disconnects.
+A failure has a status and the body %[1]s{"error":…,"hint":…,"kind":…}%[1]s. An error after a stream began is in the trailer %[1]s%[2]s%[1]s.
 
 [%[1]s.snapshots/call%[1]s](control-files.md#call) accepts the same objects, with the operation's name in %[1]sop%[1]s, from callers with the [right](control-files.md#who-may-do-what) in the last column.
 

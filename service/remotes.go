@@ -66,7 +66,7 @@ func (s *Service) push(ctx context.Context, r *Request, a Push) (PushedList, err
 		return done, fail.New(fail.Usage, "name a snapshot")
 	}
 	if a.As != "" && len(a.Snapshots) != 1 {
-		return done, fail.New(fail.Usage, "another name can be given to one snapshot at a time")
+		return done, fail.New(fail.Usage, "--as needs exactly one snapshot")
 	}
 	if a.Remote == "" {
 		var err error
@@ -97,7 +97,7 @@ func (s *Service) usualRemote() (string, error) {
 	all := slices.Sorted(maps.Keys(s.Remotes.List()))
 	switch len(all) {
 	case 0:
-		return "", fail.New(fail.NotFound, "there is no remote").WithHint("`amberfs remote add NAME URL` sets one up")
+		return "", fail.New(fail.NotFound, "the store has no remote").WithHint("`amberfs remote add NAME URL` adds one")
 	case 1:
 		return all[0], nil
 	}
@@ -120,7 +120,7 @@ func pushedName(r *Request, name, as string) string {
 // credentials serve nobody in the mount for a place that the owner did not add.
 func (s *Service) remote(r *Request, name string) (*remote.Remote, error) {
 	if !r.Caller.Direct && backend.IsURL(name) {
-		return nil, fail.New(fail.Denied, "through the mount only a remote that was added can be used").
+		return nil, fail.New(fail.Denied, "through the mount, only registered remotes can be used").
 			WithHint("`amberfs remote add` gives it a name")
 	}
 	return s.Remotes.Remote(name)
@@ -204,7 +204,7 @@ func (s *Service) stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
 func (s *Service) pull(ctx context.Context, r *Request, a Pull) (PulledList, error) {
 	done := PulledList{Pulled: []snapshot.Info{}}
 	if a.As != "" && len(a.Snapshots) != 1 {
-		return done, fail.New(fail.Usage, "another name can be given to one snapshot at a time")
+		return done, fail.New(fail.Usage, "--as needs exactly one snapshot")
 	}
 	from, err := s.remote(r, a.Remote)
 	if err != nil {
@@ -376,7 +376,7 @@ func remoteFailed(name string, err error) error {
 	case errors.Is(err, backend.ErrAway):
 		return fail.New(fail.Failed, "remote %s: %w", name, err).WithHint("check its address and the network, and try again")
 	case errors.Is(err, backend.ErrNoBucket):
-		return fail.New(fail.NotFound, "remote %s: %w", name, err).WithHint("make the bucket, or correct the URL")
+		return fail.New(fail.NotFound, "remote %s: %w", name, err).WithHint("create the bucket, or correct the URL")
 	case errors.Is(err, backend.ErrNotFound):
 		return fail.New(fail.NotFound, "remote %s: %w", name, err).WithHint("see `amberfs remote snapshots %s`", name)
 	}
@@ -386,7 +386,7 @@ func remoteFailed(name string, err error) error {
 // resumable is remoteFailed for what goes on from where it was.
 func resumable(name string, err error) error {
 	if errors.Is(err, backend.ErrAway) && !errors.Is(err, backend.ErrUntrusted) {
-		return fail.New(fail.Failed, "remote %s: %w", name, err).WithHint("what was sent stays there: the same command goes on from where it was")
+		return fail.New(fail.Failed, "remote %s: %w", name, err).WithHint("what was sent is kept: run the same command again to continue")
 	}
 	return remoteFailed(name, err)
 }

@@ -38,7 +38,7 @@ func (o *Op) bind(r *http.Request) (any, error) {
 	}
 	for name := range query {
 		return nil, fail.New(fail.Usage, "%s: unknown query parameter %q", o.Name, name).
-			WithHint("arguments are the JSON object of the body; the query takes workspace alone")
+			WithHint("arguments are the JSON object of the body; workspace is the only query parameter")
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
 	if err != nil {
@@ -64,7 +64,7 @@ func (o *Op) fromQuery(query url.Values) ([]byte, error) {
 		f := fieldNamed(reflect.New(o.Args).Elem(), name)
 		isList := f.IsValid() && f.Kind() == reflect.Slice
 		if len(texts) > 1 && !isList {
-			return nil, fail.New(fail.Usage, "%s: the query parameter %s may be given once", o.Name, name)
+			return nil, fail.New(fail.Usage, "%s: the query parameter %s can be given only once", o.Name, name)
 		}
 		switch {
 		case isList:

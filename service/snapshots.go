@@ -23,7 +23,7 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapsho
 		Caller: r.Caller,
 	}
 	if a.Kind != "" && a.Kind != snapshot.KindManual && a.Kind != snapshot.KindTurn {
-		return snapshot.Info{}, fail.New(fail.Usage, "the kind of a snapshot can be manual or turn, not %q", a.Kind)
+		return snapshot.Info{}, fail.New(fail.Usage, "the kind must be manual or turn, not %q", a.Kind)
 	}
 	if a.Expires != "" {
 		t, err := ParseExpiry(a.Expires, time.Now())
@@ -42,7 +42,7 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapsho
 	r.progress(Progress{What: "sealing " + info.Name})
 	sealed, err := r.Workspace.Snapshots().WaitSealed(ctx, info.Name)
 	if err != nil {
-		return info, fail.New(fail.KindOf(Explain(err)), "snapshot %s is captured, but not sealed: %w", info.Name, err)
+		return info, fail.New(fail.KindOf(Explain(err)), "snapshot %s was taken, but is not stored: %w", info.Name, err)
 	}
 	return sealed, nil
 }
@@ -108,7 +108,7 @@ func ParseSince(text string) (time.Time, error) {
 	}
 	d, err := policy.ParseSpan(text)
 	if err != nil || d < 0 {
-		return time.Time{}, fail.New(fail.Usage, "since is a span such as 30m, 24h, 7d or 2w, or a date such as 2026-01-31 or in RFC 3339, not %q", text)
+		return time.Time{}, fail.New(fail.Usage, "since is a duration such as 30m, 24h, 7d or 2w, or a date such as 2026-01-31 or in RFC 3339, not %q", text)
 	}
 	return time.Now().Add(-d), nil
 }
@@ -181,7 +181,7 @@ func ParseExpiry(text string, now time.Time) (time.Time, error) {
 	}
 	d, err := policy.ParseSpan(text)
 	if err != nil || d <= 0 {
-		return now, fail.New(fail.Usage, "an expiry is a span such as 30m, 24h, 7d or 2w, or a date in RFC 3339, not %q", text)
+		return now, fail.New(fail.Usage, "an expiry is a duration such as 30m, 24h, 7d or 2w, or a date in RFC 3339, not %q", text)
 	}
 	return now.Add(d), nil
 }
@@ -274,7 +274,7 @@ func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, pat
 	if !s.exists(now, path) {
 		return "", nowhere(path)
 	}
-	return "", fail.New(fail.NotFound, "%s is as it is now in every snapshot", path).
+	return "", fail.New(fail.NotFound, "%s is the same in every snapshot", path).
 		WithHint("see `amberfs history %s`", path)
 }
 
@@ -282,7 +282,7 @@ func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, pat
 const snapshotBase = "base"
 
 func nowhere(path string) error {
-	return fail.New(fail.NotFound, "there is no %s, now or in any snapshot", path)
+	return fail.New(fail.NotFound, "no such path, now or in any snapshot: %s", path)
 }
 
 // errDiffers ends a walk that has found what it looked for.

@@ -75,7 +75,7 @@ func Dial(ctx context.Context, dir string) (*net.UnixConn, error) {
 	case err == nil:
 		return c.(*net.UnixConn), nil
 	case errors.Is(err, os.ErrPermission):
-		e := fail.New(fail.Denied, "only the user who mounted the store %s, or root, may control it", dir)
+		e := fail.New(fail.Denied, "only the user that mounted the store %s, or root, can control it", dir)
 		e.Err = err
 		return nil, e
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
@@ -137,7 +137,7 @@ type Joined struct {
 func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 	peer, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
 	if peer == nil || !(live.Caller{UID: peer.Uid}).OwnsStore() {
-		writeError(w, fail.New(fail.Denied, "only the user who mounted this file system, or root, may use it for run"))
+		writeError(w, fail.New(fail.Denied, "only the user that mounted this file system, or root, can use it for run"))
 		return
 	}
 	var want JoinRequest

@@ -63,7 +63,7 @@ func (s *Service) policy(_ context.Context, r *Request, _ Policy) (policy.Policy
 func (s *Service) setPolicy(_ context.Context, r *Request, a SetPolicy) (policy.Policy, error) {
 	if wanted, err := r.Workspace.Policy().Patch(a.Patch); err == nil && wanted.Push.Remote != "" && wanted.Push.Remote != r.Workspace.Policy().Push.Remote {
 		if _, ok := s.Remotes.List()[wanted.Push.Remote]; !ok {
-			return wanted, fail.New(fail.NotFound, "the policy names the remote %q, which was not added", wanted.Push.Remote).
+			return wanted, fail.New(fail.NotFound, "the policy names the remote %q, which is not registered", wanted.Push.Remote).
 				WithHint("add it first with `amberfs remote add %s URL`", wanted.Push.Remote)
 		}
 	}
@@ -96,7 +96,7 @@ func (s *Service) verify(ctx context.Context, r *Request, _ Verify) (*verify.Rep
 	}
 	hint := "nothing else is touched; `amberfs verify --repair " + s.Store.Dir() + "` repairs it when it is not mounted"
 	if err := DamageFound(report, hint); err != nil {
-		s.Log.Error("verify found damage", "records", len(report.Damage), "paths", len(report.Affected))
+		s.Log.Error("the store is damaged", "records", len(report.Damage), "paths", len(report.Affected))
 		return nil, err
 	}
 	return report, nil
@@ -120,7 +120,7 @@ func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 		return r.Item(e)
 	}
 	if a.Follow && !r.Caller.Direct {
-		return None{}, fail.New(fail.Usage, "only the socket follows events").WithHint("use `tail -f .snapshots/log`")
+		return None{}, fail.New(fail.Usage, "events can be followed only through the socket").WithHint("use `tail -f .snapshots/log`")
 	}
 	if err := s.Events.Flush(); err != nil {
 		s.Log.Warn("writing events", "err", err)
@@ -193,7 +193,7 @@ func CheckStore(ctx context.Context, dir string, show func(Progress)) (*verify.R
 	if kind == fail.Busy || errors.Is(err, errs.Format) || errors.Is(err, snapshot.ErrLost) || errors.Is(err, backend.ErrAway) || errors.Is(err, vfs.ErrLinked) || ofSystem(err) {
 		return nil, err
 	}
-	return nil, fail.New(fail.Damage, "the store %s does not open: %w", dir, err).WithHint("%s", hint)
+	return nil, fail.New(fail.Damage, "cannot open the store %s: %w", dir, err).WithHint("%s", hint)
 }
 
 // RepairStore repairs a store that nobody has open.
@@ -204,7 +204,7 @@ func RepairStore(ctx context.Context, dir string, show func(Progress)) (*verify.
 	if err != nil || r.OK() || len(r.Affected) == 0 {
 		return r, err
 	}
-	return r, DamageFound(r, "what could not be repaired is set aside in the store's folder quarantine")
+	return r, DamageFound(r, "what could not be repaired is in the store's folder quarantine")
 }
 
 // ofSystem reports whether an error is one of the system, not of what is stored.
@@ -221,8 +221,8 @@ func DamageFound(r *verify.Report, hint string) error {
 	}
 	var e *fail.Error
 	if len(r.Damage) == 0 {
-		e = fail.New(fail.Damage, "found %s of which a part is lost", count(len(r.Affected), "path")).
-			WithHint("nothing that is stored is damaged, and no repair finds the rest: bring them back from elsewhere, or delete them")
+		e = fail.New(fail.Damage, "%s are incomplete", count(len(r.Affected), "path")).
+			WithHint("the stored data is sound, but these paths are incomplete: restore them from elsewhere, or delete them")
 	} else {
 		e = fail.New(fail.Damage, "found %s", count(len(r.Damage), "damaged record")).WithHint("%s", hint)
 	}

@@ -98,7 +98,7 @@ func newOpenInterval(s *core) *OpenInterval {
 }
 
 func removedMeanwhile(i Info) error {
-	return fmt.Errorf("%w: snapshot %s was removed meanwhile", ErrNotFound, i.Name)
+	return fmt.Errorf("%w: snapshot %s was deleted meanwhile", ErrNotFound, i.Name)
 }
 
 // Close lets the states go.

@@ -60,7 +60,7 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 			return err
 		}
 		if _, used := w.byName[o.Name]; used {
-			return errs.New(errs.Exist, "name in use: there is a snapshot %q already; choose another name or remove it first", o.Name)
+			return errs.New(errs.Exist, "name in use: snapshot %q exists; choose another name, or delete it first", o.Name)
 		}
 		if err := w.Snapshots().admitCapture(o.Kind); err != nil {
 			return err
@@ -113,7 +113,7 @@ func (ss Snapshots) unchanged() (Info, error) {
 // alive refuses what is asked of a fork that has ended.
 func (w *Workspace) alive() error {
 	if w.store.cat.workspaces[w.view] != w {
-		return fmt.Errorf("%w: %q has ended", ErrNoFork, w.name)
+		return fmt.Errorf("%w: %q was deleted", ErrNoFork, w.name)
 	}
 	return nil
 }
@@ -286,7 +286,7 @@ func (ss Snapshots) Rename(a, b string, c live.Caller) error {
 			return errs.New(errs.Protected, "protected: base cannot be renamed")
 		}
 		if _, used := ss.w.byName[b]; used {
-			return errs.New(errs.Exist, "name in use: there is a snapshot %q already", b)
+			return errs.New(errs.Exist, "name in use: snapshot %q exists", b)
 		}
 		if err := ss.mayRename(c); err != nil {
 			return err

@@ -229,7 +229,7 @@ func (c *catalogue) find(w *Workspace, name string) (*snap, error) {
 		if n := len(w.snaps); n > 0 {
 			return w.snaps[n-1], nil
 		}
-		return nil, fmt.Errorf("%w: nothing was captured yet", ErrNotFound)
+		return nil, fmt.Errorf("%w: there is no snapshot yet", ErrNotFound)
 	case "undo":
 		if sn, ok := c.snaps[w.undo]; ok && w.undo != 0 {
 			return sn, nil

@@ -130,7 +130,7 @@ func (ss Snapshots) toCompact(o CompactOptions) (snaps []*snap, err error) {
 	})
 	slices.SortFunc(snaps, func(a, b *snap) int { return int(b.Seq) - int(a.Seq) })
 	if err == nil && len(snaps) < 2 {
-		err = errs.New(errs.Invalid, "malformed request: it takes two snapshots or more to make one of them")
+		err = errs.New(errs.Invalid, "malformed request: compact needs two or more snapshots")
 	}
 	return snaps, err
 }
@@ -141,11 +141,11 @@ func (ss Snapshots) mayCompact(o CompactOptions, snaps []*snap) error {
 		return err
 	}
 	if _, used := ss.w.byName[o.Name]; used {
-		return errs.New(errs.Exist, "there is a snapshot %q already", o.Name)
+		return errs.New(errs.Exist, "snapshot %q exists", o.Name)
 	}
 	for _, sn := range snaps {
 		if ss.w.store.cat.snaps[sn.View] != sn {
-			return fmt.Errorf("%w: snapshot %s was removed meanwhile", ErrNotFound, sn.Name)
+			return fmt.Errorf("%w: snapshot %s was deleted meanwhile", ErrNotFound, sn.Name)
 		}
 		if err := ss.mayDelete(sn, o.Caller); err != nil && !sn.Pinned {
 			return err

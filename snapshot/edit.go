@@ -116,7 +116,7 @@ func (s *Store) commitEdit(w *Workspace, e *live.Edit, r *editRecord, undo bool,
 func (r *editRecord) apply(c *catalogue, tx *live.Tx) error {
 	w, ok := c.workspaces[r.WS]
 	if !ok {
-		return fmt.Errorf("%w: a change of a fork that has ended", ErrNoFork)
+		return fmt.Errorf("%w: a change of a deleted fork", ErrNoFork)
 	}
 	e, err := tx.Edit(r.WS)
 	if err != nil {

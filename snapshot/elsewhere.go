@@ -127,7 +127,7 @@ func (rs Remotes) mayPull(i Info) error {
 		return err
 	}
 	if _, used := rs.w.byName[i.Name]; used {
-		return errs.New(errs.Exist, "there is a snapshot %q already; give it another name with --as", i.Name)
+		return errs.New(errs.Exist, "snapshot %q exists; give another name with --as", i.Name)
 	}
 	return nil
 }

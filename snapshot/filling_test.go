@@ -22,7 +22,7 @@ func TestFilling(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range []Options{{}, {Filling: "/src"}} {
-		if err := open(o); err == nil || !strings.Contains(err.Error(), "still being filled") {
+		if err := open(o); err == nil || !strings.Contains(err.Error(), "was being filled") {
 			t.Errorf("it opens: %v", err)
 		}
 	}

@@ -69,7 +69,7 @@ func (fs Forks) make(tx *live.Tx, o ForkOptions) (*Workspace, error) {
 		return nil, err
 	}
 	if _, used := fs.w.forks[o.Name]; used {
-		return nil, errs.New(errs.Exist, "name in use: there is a fork %q already; choose another name", o.Name)
+		return nil, errs.New(errs.Exist, "name in use: fork %q exists; choose another name", o.Name)
 	}
 	if err := fs.w.Snapshots().hasRoom(CaptureOptions{}); err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (r *forkRecord) apply(c *catalogue, tx *live.Tx) error {
 	if !r.Now {
 		sn, ok := c.snaps[r.From]
 		if !ok {
-			return fmt.Errorf("%w: fork %s from a snapshot that is gone", ErrNotFound, r.Name)
+			return fmt.Errorf("%w: fork %s from a deleted snapshot", ErrNotFound, r.Name)
 		}
 		if st, err = c.stateOf(sn); err != nil {
 			return err
@@ -209,7 +209,7 @@ func (fs Forks) Rename(a, b string, c live.Caller) error {
 			return err
 		}
 		if _, used := fs.w.forks[b]; used {
-			return errs.New(errs.Exist, "name in use: there is a fork %q already", b)
+			return errs.New(errs.Exist, "name in use: fork %q exists", b)
 		}
 		return s.commit(tx, recRenameFork, &renameForkRecord{View: f.view, Name: b})
 	})

@@ -15,7 +15,7 @@ import (
 func (fs Forks) End(name string, c live.Caller) (Info, error) {
 	return fs.end(name, c, func(f *Workspace) error {
 		if len(f.forks) > 0 {
-			return errs.New(errs.Busy, "busy: fork %q has forks of its own; end those first", name)
+			return errs.New(errs.Busy, "busy: fork %q has forks of its own; delete those first", name)
 		}
 		return fs.mayEnd(f, c)
 	}, fs.lastStates)
@@ -62,7 +62,7 @@ func (fs Forks) expire(now time.Time) error {
 			return nil
 		}
 		if _, err := fs.end(name, live.Caller{}, still, fs.lastStates); err != nil {
-			return fmt.Errorf("ending fork %s, whose time is over: %w", name, err)
+			return fmt.Errorf("deleting the expired fork %s: %w", name, err)
 		}
 	}
 	return nil

@@ -198,7 +198,7 @@ func (g *collector) roots() (out []*tree.State, sets []cas.Hash, err error) {
 // a damaged object would be taken for garbage, and the object may be mended yet.
 func needsRepair(err error) error {
 	if errors.Is(err, errs.Damaged) || isNotFound(err) {
-		return fmt.Errorf("the store is damaged; nothing is freed before `amberfs verify --repair`: %w", err)
+		return fmt.Errorf("the store is damaged; run `amberfs verify --repair` before gc: %w", err)
 	}
 	return err
 }

@@ -36,7 +36,7 @@ func (w *Workspace) changePolicy(change func(policy.Policy) (policy.Policy, erro
 			return err
 		}
 		if w.fork && p.Push != w.policy.Push {
-			return errs.New(errs.Invalid, "malformed request: policy: what is pushed is a matter of the policy of main")
+			return errs.New(errs.Invalid, "malformed request: policy: push can be set for main only")
 		}
 		return s.commit(tx, recPolicy, &policyRecord{WS: w.view, Policy: p})
 	})

@@ -59,7 +59,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		return RestoreResult{}, err
 	}
 	if len(o.Keep) > 0 && (len(keep) == 0 || len(paths) > 0) {
-		return RestoreResult{}, errs.New(errs.Invalid, "malformed request: paths below the root can be kept, in a restore of everything")
+		return RestoreResult{}, errs.New(errs.Invalid, "malformed request: keep takes paths below the root, in a restore of the whole workspace")
 	}
 	var to *target
 	w.read(func() {
@@ -173,7 +173,7 @@ func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (
 	before := CaptureOptions{Message: "before restore of " + to.snap.Name, Caller: o.Caller}
 	out.inv, err = s.commitEdit(w, e, &r, out.res.Changed > 0, before, func() error {
 		if s.cat.snaps[to.snap.View] != to.snap {
-			return fmt.Errorf("%w: snapshot %s was removed meanwhile", ErrNotFound, to.snap.Name)
+			return fmt.Errorf("%w: snapshot %s was deleted meanwhile", ErrNotFound, to.snap.Name)
 		}
 		return nil
 	})

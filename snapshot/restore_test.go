@@ -114,7 +114,7 @@ func TestRestoreBelowASymlink(t *testing.T) {
 	if _, err := f.Create(w.Root(), "to", link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "v1", Paths: []string{"to/f"}}); err == nil || !strings.Contains(err.Error(), "name the path that it stands for") {
+	if _, err := w.Restore(ctx, snapshot.RestoreOptions{Name: "v1", Paths: []string{"to/f"}}); err == nil || !strings.Contains(err.Error(), "name its target") {
 		t.Errorf("a path through a symlink that the snapshot does not have: %v", err)
 	}
 }

@@ -15,13 +15,13 @@ func (ss Snapshots) mayDelete(sn *snap, c live.Caller) error {
 		return errs.New(errs.Protected, "protected: base cannot be deleted")
 	}
 	if sn.Pinned {
-		return errs.New(errs.Busy, "busy: snapshot %q is pinned; let it go with `amberfs unpin %s` first", sn.Name, sn.Name)
+		return errs.New(errs.Busy, "busy: snapshot %q is pinned; unpin it first: `amberfs unpin %s`", sn.Name, sn.Name)
 	}
 	if err := ss.mayRename(c); err != nil {
 		return err
 	}
 	if !ss.oldEnough(sn, c) {
-		return errs.New(errs.Protected, "protected: snapshot %q is younger than the %s that the policy asks for", sn.Name, ss.minAge())
+		return errs.New(errs.Protected, "protected: snapshot %q is younger than the %s that the policy requires", sn.Name, ss.minAge())
 	}
 	return nil
 }
@@ -42,24 +42,24 @@ func (fs Forks) mayEnd(f *Workspace, c live.Caller) error {
 		return nil
 	}
 	if err := fs.w.Snapshots().mayRename(c); err != nil {
-		return fmt.Errorf("fork %s cannot end: %w", f.name, err)
+		return fmt.Errorf("fork %s cannot be deleted: %w", f.name, err)
 	}
 	if began, ok := fs.w.store.cat.snaps[f.base]; ok && !fs.w.Snapshots().oldEnough(began, c) {
-		return errs.New(errs.Protected, "protected: fork %s has snapshots and is younger than the %s that the policy asks for", f.name, fs.w.Snapshots().minAge())
+		return errs.New(errs.Protected, "protected: fork %s has snapshots and is younger than the %s that the policy requires", f.name, fs.w.Snapshots().minAge())
 	}
 	return nil
 }
 
 func (ss Snapshots) mayRename(c live.Caller) error {
 	if ss.w.policy.Protect && !c.Direct {
-		return errs.New(errs.Protected, "protected: the policy lets nobody remove or rename snapshots through the mount; use the command line")
+		return errs.New(errs.Protected, "protected: the policy forbids deleting and renaming snapshots through the mount; use the command line")
 	}
 	switch ss.w.policy.Delete {
 	case "nobody":
-		return errs.New(errs.Protected, "protected: the policy lets nobody remove or rename snapshots; the owner can change it in .snapshots/policy")
+		return errs.New(errs.Protected, "protected: the policy forbids deleting and renaming snapshots; the owner can change it in .snapshots/policy")
 	case "owner":
 		if !c.OwnsStore() {
-			return errs.New(errs.Protected, "protected: the policy lets only the owner remove or rename snapshots")
+			return errs.New(errs.Protected, "protected: the policy allows only the owner to delete and rename snapshots")
 		}
 	}
 	return nil
@@ -77,7 +77,7 @@ func (ss Snapshots) admitCapture(kind string) error {
 		}
 	}
 	if n >= ss.w.policy.ManualLimit {
-		return errs.New(errs.Quota, "limit reached: the policy allows %d manual snapshots; remove one first", ss.w.policy.ManualLimit)
+		return errs.New(errs.Quota, "limit reached: the policy allows %d manual snapshots; delete one first", ss.w.policy.ManualLimit)
 	}
 	return nil
 }
@@ -104,10 +104,10 @@ func (ss Snapshots) hasRoom(o CaptureOptions) error {
 		}
 	})
 	if limits.Snapshots > 0 && n >= limits.Snapshots {
-		return errs.New(errs.Quota, "limit reached: a fork may have %d snapshots and forks; remove one first", limits.Snapshots)
+		return errs.New(errs.Quota, "limit reached: a fork can have %d snapshots and forks; delete one first", limits.Snapshots)
 	}
 	if count && text > limits.TextBytes {
-		return errs.New(errs.Quota, "limit reached: messages and labels of a fork may have %d bytes; remove a snapshot first", limits.TextBytes)
+		return errs.New(errs.Quota, "limit reached: messages and labels of a fork can have %d bytes; delete a snapshot first", limits.TextBytes)
 	}
 	return nil
 }

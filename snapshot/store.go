@@ -164,7 +164,7 @@ func (s opening) open() error {
 		return err
 	}
 	if at.first && !s.firstOpening() {
-		return errs.New(errs.Damaged, "the packs hold %d objects, but %w", s.cas.Stats().Objects, ErrLost)
+		return errs.New(errs.Damaged, "the packs contain %d objects, but %w", s.cas.Stats().Objects, ErrLost)
 	}
 	s.objects.Store = s.cas
 	if s.objects.Place, err = s.connect(at.first); err != nil {

@@ -61,7 +61,7 @@ func (m *meter) admitFork(view uint32, n int64) error {
 	if ok, err := f.usage.Take(n, limit, func() error { return m.count(f) }); ok || err != nil {
 		return err
 	}
-	return errs.New(errs.Quota, "limit reached: a fork may have %d bytes that others do not have, and %s has %d; remove files, and snapshots that have them", limit, f.Name(), f.usage.Used())
+	return errs.New(errs.Quota, "limit reached: at most %d unshared bytes, and fork %s has %d; delete files, and snapshots that contain them", limit, f.Name(), f.usage.Used())
 }
 
 // ChargeExport counts n bytes that an export wrote into the store's repository against

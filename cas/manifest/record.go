@@ -92,7 +92,7 @@ func cutRecord(b []byte) (seq uint64, body []byte, err error) {
 		return 0, nil, errNoRecord
 	}
 	if v := binary.LittleEndian.Uint16(b[4:]); v != version {
-		return 0, nil, errs.New(errs.Format, "manifest version %d, this program knows version %d", v, version)
+		return 0, nil, errs.New(errs.Format, "manifest version %d, this version of amberfs reads version %d", v, version)
 	}
 	n := binary.LittleEndian.Uint32(b[16:])
 	body = b[headerSize:]

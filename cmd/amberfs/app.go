@@ -71,7 +71,7 @@ func (a *app) placeOf(wd string) (locate.Place, error) {
 	p, err := locate.Find(mounts, wd)
 	if errors.Is(err, locate.ErrNotMounted) {
 		if _, serr := os.Lstat(wd); serr != nil && errors.Is(serr, os.ErrNotExist) {
-			return p, fail.New(fail.NotFound, "there is no directory %s", wd)
+			return p, fail.New(fail.NotFound, "no such directory: %s", wd)
 		}
 		return p, fail.New(fail.NotFound, "%s is not inside an amberfs mount", wd).
 			WithHint("go into one, or name it with -C DIR")
@@ -142,7 +142,7 @@ func deadMount(p locate.Place, cause error) error {
 		return fail.New(fail.NotFound, "the store %s of this mount cannot be reached from here: %w", p.Store, errors.Unwrap(err)).
 			WithHint("use the files of .snapshots instead")
 	}
-	e := fail.New(fail.NotFound, "the daemon of the mount at %s has ended", p.Mount.Point).
+	e := fail.New(fail.NotFound, "the daemon of the mount at %s is not running", p.Mount.Point).
 		WithHint("nothing acknowledged is lost: mount it again with `amberfs mount %s %s`", quote(p.Store), quote(p.Mount.Point))
 	e.Err = cause
 	return e

@@ -25,13 +25,11 @@ func applyCommand(a *app) *cobra.Command {
 times, links and deletions. In a fork, this includes what its parents changed.
 
 Text that also changed in DIR is merged by lines. If changes conflict, the paths are
-listed and nothing is changed. --ours keeps DIR's version of conflicting paths,
---theirs takes the workspace's.
+listed and nothing is changed.
 
 At a terminal, apply shows the changes and asks which to apply. --yes does not ask.
 
-Symbolic links in DIR are not followed. Files are replaced by renames at the end. An
-interrupted apply is completed when it is run again.`,
+Symbolic links in DIR are not followed. Run an interrupted apply again to complete it.`,
 		Example: `  amberfs apply ~/project --dry-run
   amberfs apply ~/project
   amberfs apply ~/project before-lunch --theirs`,

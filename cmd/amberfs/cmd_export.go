@@ -89,10 +89,10 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 	}
 	note := service.Exported{Name: s.Info.Name, Repo: e.Repo, Ref: done.Ref, Commit: done.Commit}
 	if err := c.Do(ctx, note, client.Exchange{}, nil); err != nil {
-		a.note("the snapshot is exported, but the store does not know it: %v", err)
+		a.note("the snapshot was exported, but the store could not record it: %v", err)
 	}
 	if n := len(done.Skipped) + len(done.Reduced); n > 0 && !a.json {
-		a.note("git cannot hold %s as they are: see --json for the list", plural(n, "path", "paths"))
+		a.note("git cannot represent %s exactly: see --json for the list", plural(n, "path", "paths"))
 	}
 	return a.print(done, func() { a.printf("%s\n", done.Commit) })
 }
@@ -116,13 +116,13 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 			return err
 		}
 		if n := len(done.Skipped); n > 0 {
-			a.note("tar has no place for %s", plural(n, "path", "paths"))
+			a.note("tar cannot represent %s", plural(n, "path", "paths"))
 		}
 		return buf.Flush()
 	}
 	if file == "-" {
 		if isTerminal(a.data) {
-			return fail.New(fail.Usage, "an archive is not for a terminal").WithHint("send it to a file or a pipe")
+			return fail.New(fail.Usage, "an archive is not written to a terminal").WithHint("send it to a file or a pipe")
 		}
 		return ask(a.data)
 	}

@@ -16,14 +16,11 @@ func forkCommand(a *app) *cobra.Command {
 		Use:   "fork [SNAPSHOT|label:KEY=VALUE|REMOTE@SNAPSHOT] NAME [--ttl 1h]",
 		Short: "Create or delete a fork",
 		Long: `Creates the fork NAME: a writable copy of SNAPSHOT, or of the present state, at
-.forks/NAME. Forks share everything they do not change. Neither side sees the
-other's writes.
+.forks/NAME. Neither side sees the other's writes.
 
-REMOTE@SNAPSHOT is a pushed snapshot; REMOTE is a name or a URL ("amberfs help
-remote"). File contents are fetched when they are read.
+REMOTE@SNAPSHOT is a pushed snapshot ("amberfs help remote").
 
---delete deletes the fork NAME, as rmdir does. Its last state becomes a snapshot.
---discard deletes the fork and all forks in it, and keeps nothing.`,
+--discard also deletes the forks in it. --delete is refused if there are any.`,
 		Example: `  amberfs fork v1 try-left
   amberfs fork try-right
   amberfs fork label:task=17 again --ttl 1h
@@ -75,9 +72,9 @@ func (a *app) endFork(cmd *cobra.Command, argv []string, discard, force bool) er
 		return err
 	}
 	if discard {
-		return a.print(done, func() { a.printf("fork %s is gone; nothing of it is kept\n", done.Name) })
+		return a.print(done, func() { a.printf("fork %s deleted; nothing was kept\n", done.Name) })
 	}
-	return a.print(done, func() { a.printf("fork %s ended; its last state is the snapshot %s\n", done.Name, done.Snapshot) })
+	return a.print(done, func() { a.printf("fork %s deleted; its last state is the snapshot %s\n", done.Name, done.Snapshot) })
 }
 
 func claimCommand(a *app) *cobra.Command {
@@ -165,12 +162,9 @@ func mergeCommand(a *app) *cobra.Command {
 		Aliases: []string{"promote"},
 		Short:   "Bring a fork's changes into the workspace",
 		Long: `Merges what the fork changed since its base into the workspace that it was forked
-from. Text that both sides changed is merged by lines, as git merge does. If changes
-conflict, the paths are listed and nothing is changed. --ours keeps the workspace's
-version of conflicting paths, --theirs takes the fork's.
+from. Text that both sides changed is merged by lines, as git merge does. If changes conflict, the paths are listed and nothing is changed.
 
-A snapshot is taken first, so "amberfs undo" takes the merge back. The fork stays;
-"amberfs fork --delete FORK" deletes it.`,
+"amberfs undo" undoes the merge. The fork stays.`,
 		Example: `  amberfs merge idea
   amberfs merge idea --theirs`,
 		Args:              args(1, 1, "one FORK"),

@@ -101,8 +101,8 @@ func (i *importer) run(ctx context.Context, argv []string) error {
 	return i.a.printImported(done)
 }
 
-// errStopped is what the writer of an archive gets when the daemon takes no more.
-var errStopped = errors.New("the daemon takes no more")
+// errStopped is what the writer of an archive gets when the daemon accepts no more.
+var errStopped = errors.New("the daemon accepts no more")
 
 func (i *importer) bringIn(ctx context.Context) (done service.Imported, err error) {
 	pr, pw := io.Pipe()
@@ -291,7 +291,7 @@ func outsideMounts(dir string) error {
 		return err
 	}
 	if p, err := locate.Find(mounts, dir); err == nil {
-		return fail.New(fail.Usage, "%s lies inside the amberfs mount at %s", dir, p.Mount.Point).
+		return fail.New(fail.Usage, "%s is inside the amberfs mount at %s", dir, p.Mount.Point).
 			WithHint("copy it with `cp -a`, which shares its data")
 	}
 	return nil

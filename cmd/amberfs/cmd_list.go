@@ -41,7 +41,7 @@ restores took first (kind pre-restore) are left out unless --all.`,
 				return err
 			}
 			if cmd.Flags().Changed("limit") && req.Limit < 1 {
-				return fail.New(fail.Usage, "-n takes a number from 1 on, not %d", req.Limit)
+				return fail.New(fail.Usage, "-n must be at least 1, not %d", req.Limit)
 			}
 			if !all && req.Kind == "" {
 				req.Without = snapshot.KindPreRestore

@@ -63,7 +63,7 @@ func newMCPServer(a *app, set string) (*mcp.Server, error) {
 	if isWorkspace = isWorkspace && workspace != ""; isWorkspace {
 		in = setWorkspace
 	} else if !known {
-		return nil, fail.New(fail.Usage, "there is no set of tools %q", set).WithHint("--tools takes all, workspace:NAME or snapshots")
+		return nil, fail.New(fail.Usage, "no such set of tools: %q", set).WithHint("--tools takes all, workspace:NAME or snapshots")
 	}
 	for i := range tools {
 		switch t := &tools[i]; {

@@ -72,7 +72,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
-	cmd.Flags().BoolVar(&later, "later", false, "with --from DIR, read contents when they are needed; for stores that are thrown away")
+	cmd.Flags().BoolVar(&later, "later", false, "with --from DIR, read contents when they are needed; for temporary stores")
 	cmd.Flags().BoolVar(&shared, "shared", false, "end with the last `amberfs run` that uses the mount")
 	for _, name := range []string{"later", "shared"} {
 		_ = cmd.Flags().MarkHidden(name) // there is one

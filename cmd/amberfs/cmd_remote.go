@@ -20,9 +20,8 @@ func remoteCommand(a *app) *cobra.Command {
   oci://HOST/REPOSITORY             an OCI registry
   file:///DIR                       a directory
 
-Credentials come from where the services' own clients look: AWS_*, ~/.aws and
-~/.docker/config.json. They are not stored. The daemon connects to the remote, so
-the environment of "amberfs mount" counts.`,
+Credentials come from AWS_*, ~/.aws and ~/.docker/config.json, in the environment of
+"amberfs mount". They are not stored.`,
 		Example: `  amberfs remote add team 's3://snapshots/web?endpoint=https://s3.example.org'`,
 		Args:    args(0, 0, "one of its commands: add, list, trust, remove, snapshots, rm, verify, gc"),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listRemotes(cmd) },
@@ -45,8 +44,8 @@ func remoteAddCommand(a *app) *cobra.Command {
 		Long: `Registers the remote at URL as NAME. A new remote is probed first, and guarantees
 that it does not provide are reported.
 
---recipient encrypts everything on a new remote to an age key. The service then sees
-sizes, times and names only. AMBERFS_AGE_IDENTITY names the file that decrypts it.`,
+--recipient encrypts everything on a new remote. The service then sees sizes, times and
+names only. AMBERFS_AGE_IDENTITY names the file that decrypts it.`,
 		Example: `  amberfs remote add team s3://bucket/team
   amberfs remote add nas file:///mnt/nas/amberfs
   amberfs remote add hub oci://ghcr.io/me/workspaces --recipient age1...`,
@@ -221,7 +220,7 @@ If the name is in use there for another snapshot, push exits with status 4.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&req.As, "as", "", "use `NAME` there")
+	cmd.Flags().StringVar(&req.As, "as", "", "use `NAME` as its name there")
 	cmd.Flags().BoolVar(&req.Force, "force", false, "replace a snapshot with that name")
 	cmd.Flags().BoolVar(&req.Full, "full", false, "send everything again")
 	return cmd
@@ -257,6 +256,6 @@ when it is run again. The workspace does not change.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&req.As, "as", "", "use `NAME` there")
+	cmd.Flags().StringVar(&req.As, "as", "", "use `NAME` as its name there")
 	return cmd
 }

@@ -30,13 +30,12 @@ func restoreCommand(a *app) *cobra.Command {
 		Long: `Makes the workspace, or the given PATHs, equal to the snapshot NAME. Changed files
 get their old contents, deleted files return, and newer files are removed.
 
-A snapshot of the present state is taken first, so "amberfs undo" takes the restore
-back. Open files and shells stay usable. Unchanged files are not touched. Files
-restored by PATH get the present time as mtime, so that build tools rebuild them.
+"amberfs undo" undoes it. Open files and shells stay usable, and unchanged files are not
+touched. Files restored by PATH get the present time as mtime, so that build tools
+rebuild them.
 
 A restore of the whole workspace includes .git: later commits leave their branch.
---keep PATH leaves PATH as it is. restore_keeps in the policy does so for every
-restore of the whole workspace.
+restore_keeps in the policy is a --keep for every such restore.
 
 With a single PATH instead of a NAME, that path is restored from the newest snapshot
 in which it differs.`,
@@ -200,8 +199,7 @@ func undoCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "undo [--keep PATH]... [--dry-run] [--by ACTOR [--since T] [--ours|--theirs] [PATH]...]",
 		Short: "Undo the last restore, or what one actor changed",
-		Long: `Restores the state before the last restore. An undo is a restore too, so a second
-undo takes the first one back.
+		Long: `Restores the state before the last restore. A second undo undoes the first.
 
 --by ACTOR undoes what ACTOR changed, and keeps what all others changed: each change of
 ACTOR is reverted, the newest first, as git revert does. Text that others changed later
@@ -250,9 +248,8 @@ func revertCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revert PATH [NAME]",
 		Short: "Restore one path from the newest snapshot in which it differs",
-		Long: `Restores PATH from the snapshot NAME, or from the newest snapshot in which it
-differs from now. If PATH did not exist then, it is removed. "amberfs undo" takes
-this back.`,
+		Long: `Restores PATH from the snapshot NAME, or from the newest snapshot in which it differs. If
+PATH did not exist then, it is removed.`,
 		Example: `  amberfs revert src/parse.go`,
 		Args:    args(1, 2, "a PATH and perhaps a NAME"),
 		ValidArgsFunction: func(cmd *cobra.Command, argv []string, prefix string) ([]string, cobra.ShellCompDirective) {

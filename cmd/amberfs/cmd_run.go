@@ -108,7 +108,7 @@ running are killed. All other commands work inside.`,
 				}
 			}
 			if !slices.Contains([]string{"", applyAsk, applyYes}, apply) {
-				return fail.New(fail.Usage, "it is --apply or --apply=yes, not --apply=%s", apply)
+				return fail.New(fail.Usage, "use --apply or --apply=yes, not --apply=%s", apply)
 			}
 			if apply != "" && from == "" {
 				return fail.New(fail.Usage, "--apply needs --from DIR: there is no directory to apply the changes to")

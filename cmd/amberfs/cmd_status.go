@@ -143,7 +143,7 @@ func freezeCommand(a *app) *cobra.Command {
 		Use:   "freeze [--for 30s]",
 		Short: "Stop all changes for a while",
 		Long: `Stops all changes to the store's workspaces, so that another program can copy a quiet
-tree. Writers wait, readers continue. It ends with "amberfs thaw", or after --for.`,
+tree. Writers wait, readers continue.`,
 		Example: `  amberfs freeze --for 10s`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -176,9 +176,8 @@ func policyCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "policy [FILE]",
 		Short: "Show or change what is kept, and limits",
-		Long: `Shows the policy of the workspace as JSON. With FILE ("-" is standard input), changes
-it: the file is a JSON merge patch, and fields that it leaves out stay. All fields
-are checked before any takes effect.`,
+		Long: `Shows the policy of the workspace as JSON, or changes it by the JSON merge patch in FILE
+("-" is standard input): fields that it leaves out stay.`,
 		Example: `  amberfs policy > policy.json
   amberfs policy policy.json`,
 		Args: args(0, 1, "at most one FILE"),

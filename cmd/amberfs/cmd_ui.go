@@ -131,14 +131,14 @@ func uiListener(where string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(where, "unix:"); ok {
 		l, err := net.Listen("unix", path)
 		if err != nil {
-			return nil, fail.New(fail.Failed, "listening on %s: %w", path, err).WithHint("if nobody uses the socket any more, remove it")
+			return nil, fail.New(fail.Failed, "listening on %s: %w", path, err).WithHint("if no program uses the socket, remove it")
 		}
 		return l, os.Chmod(path, 0o600)
 	}
 	host, _, err := net.SplitHostPort(where)
 	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return nil, fail.New(fail.Usage, "--listen takes a loopback address such as 127.0.0.1:8080, or unix:PATH, not %q", where).
-			WithHint("the page is for its user alone; from another machine use ssh, see `amberfs ui --help`")
+			WithHint("the page is for one user; from another machine use ssh, see `amberfs ui --help`")
 	}
 	return net.Listen("tcp", where)
 }

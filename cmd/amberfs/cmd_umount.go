@@ -71,7 +71,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 		return fail.New(fail.NotFound, "%s is not a mount of amberfs", point)
 	}
 	if m.Root != "/" {
-		return fail.New(fail.Usage, "%s is a bind mount of a part of a workspace", m.Point).
+		return fail.New(fail.Usage, "%s is a bind mount of part of a workspace", m.Point).
 			WithHint("unmount it with `umount %s`", m.Point)
 	}
 	done := unmounted{Store: m.Source, Mountpoint: m.Point}
@@ -85,7 +85,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 			return fail.New(fail.Failed, "cannot unmount the dead mount at %s: %w", m.Point, err)
 		}
 		done.Dead = true
-		a.note("the daemon of %s had ended before; nothing acknowledged is lost", m.Point)
+		a.note("the daemon of %s was not running; nothing acknowledged is lost", m.Point)
 		return a.print(done, func() {})
 	}
 	if err != nil {
@@ -147,7 +147,7 @@ func inUse(store, point string, cause error) error {
 		e.Msg += " by " + strings.Join(who, ", ")
 	}
 	e.Err = cause
-	return e.WithHint("end what uses it, or detach it with --lazy")
+	return e.WithHint("end these programs, or detach the mount with --lazy")
 }
 
 // endOf returns a function that waits until a process has ended. The process is chosen now,

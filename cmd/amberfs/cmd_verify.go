@@ -20,8 +20,7 @@ func verifyCommand(a *app) *cobra.Command {
 is not mounted; without it, the store of the mount. If there is damage, it lists the
 affected paths and snapshots, and exits with status 7.
 
---repair rebuilds the index from the packs and moves damaged records to the folder
-quarantine. The STORE must not be mounted.`,
+--repair moves damaged records to the folder quarantine. The STORE must not be mounted.`,
 		Example: `  amberfs verify
   amberfs verify --repair ~/project.store`,
 		Args: args(0, 1, "at most one STORE"),

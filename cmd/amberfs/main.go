@@ -180,7 +180,7 @@ run work from inside a mount, or with -C DIR.`,
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			e := fail.New(fail.Usage, "there is no command %q", args[0])
+			e := fail.New(fail.Usage, "no such command: %q", args[0])
 			if like := likeCommand(cmd, args[0]); like != "" {
 				return e.WithHint("did you mean %q?", like)
 			}

@@ -112,7 +112,7 @@ func (p paging) of(text string) (string, page, error) {
 	}
 	shown := out.Text
 	if out.NextIndex > 0 {
-		shown += fmt.Sprintf("\n[%d of %d bytes; go on with start_index %d]", out.NextIndex, out.TotalLength, out.NextIndex)
+		shown += fmt.Sprintf("\n[%d of %d bytes; continue with start_index %d]", out.NextIndex, out.TotalLength, out.NextIndex)
 	}
 	return shown, out, nil
 }

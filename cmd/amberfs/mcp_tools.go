@@ -120,9 +120,9 @@ var tools = []tool{
 		op:    service.DeleteFork{}, args: "name discard force",
 		show: text(func(e *service.DeletedFork) string {
 			if e.Snapshot == "" {
-				return fmt.Sprintf("fork %s is deleted; nothing of it is kept", e.Name)
+				return fmt.Sprintf("fork %s deleted; nothing was kept", e.Name)
 			}
-			return fmt.Sprintf("fork %s is deleted; its last state is the snapshot %s", e.Name, e.Snapshot)
+			return fmt.Sprintf("fork %s deleted; its last state is the snapshot %s", e.Name, e.Snapshot)
 		})},
 	{names: [3]string{"workspace_claim"}, title: "Claim a workspace", effect: adds,
 		about: "Get the path of the fork with a label, or create it.",

@@ -67,7 +67,7 @@ func commandSection(b *strings.Builder, c *cobra.Command) {
 	path, _, _ := strings.Cut(c.CommandPath(), " [")
 	fmt.Fprintf(b, "\n### %s\n\n", strings.TrimPrefix(path, "amberfs "))
 	use := strings.TrimPrefix(c.UseLine(), c.Root().Name()+" ")
-	fmt.Fprintf(b, "```\namberfs %s\n```\n\n", use)
+	fmt.Fprintf(b, "`amberfs %s`\n\n", use)
 	long := c.Long
 	if long == "" {
 		long = c.Short + "."
@@ -160,7 +160,6 @@ Generated from the code. ` + "`amberfs mcp`" + ` serves a workspace over the Mod
 
 - Resources: ` + "`amberfs://snapshot/NAME/PATH`" + `, the files of snapshots. Prompts: ` + "`snapshot`, `rewind`, `review`" + `.
 - Every tool takes ` + "`workspace`" + `, the name of a fork. Tools with long texts (marked …) return pages of 40 KiB and take ` + "`start_index` and `max_length`" + `.
-- An unknown argument is refused, with the names of the accepted ones.
 
 |tool|arguments|changes| |
 |---|---|---|---|

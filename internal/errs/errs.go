@@ -3,7 +3,7 @@
 //
 // An error gets its kind where it is found, together with a sentence:
 //
-//	return errs.New(errs.Exist, "there is a snapshot %q already", name)
+//	return errs.New(errs.Exist, "snapshot %q exists", name)
 //
 // Who passes it on adds what was being done, with %w, and leaves the kind as it
 // is. Callers ask errors.Is(err, errs.Exist), or Of where they handle many kinds.

@@ -19,15 +19,15 @@ var (
 	// ErrNotFound: there is no such key.
 	ErrNotFound = errs.New(errs.NotExist, "not found on the remote")
 	// ErrNoBucket: there is no such bucket.
-	ErrNoBucket = errs.New(errs.NotExist, "there is no such bucket")
+	ErrNoBucket = errs.New(errs.NotExist, "no such bucket")
 	// ErrChanged: the condition of a Put does not hold.
-	ErrChanged = errs.New(errs.Exist, "somebody else wrote it")
+	ErrChanged = errs.New(errs.Exist, "it was changed meanwhile")
 	// ErrDenied: the credentials are missing, wrong, or do not allow this.
-	ErrDenied = errs.New(errs.Perm, "the remote refuses it")
+	ErrDenied = errs.New(errs.Perm, "the remote refused the request")
 	// ErrAway: no answer, or one that says to try again later.
 	ErrAway = errs.Away
-	// ErrUnsupported: this kind of remote cannot do that.
-	ErrUnsupported = errs.New(errs.NotSupported, "this kind of remote cannot do that")
+	// ErrUnsupported: this kind of remote does not support that.
+	ErrUnsupported = errs.New(errs.NotSupported, "this kind of remote does not support that")
 )
 
 // MaxValue is the longest value of a key that is read whole, in bytes.
@@ -100,14 +100,14 @@ var (
 
 func checkKey(key string) error {
 	if !keyPattern.MatchString(key) || strings.Contains(key, "..") {
-		return fmt.Errorf("%q is no key of a remote", key)
+		return fmt.Errorf("%q is not a key of a remote", key)
 	}
 	return nil
 }
 
 func checkPrefix(prefix string) error {
 	if !prefixPattern.MatchString(prefix) {
-		return fmt.Errorf("%q is no prefix of keys", prefix)
+		return fmt.Errorf("%q is not a prefix of keys", prefix)
 	}
 	return nil
 }
@@ -127,10 +127,10 @@ func Open(raw string) (Backend, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		// The error of url.Parse quotes its argument, which may hold a secret.
-		return nil, errors.New("this is no URL of a remote: s3://BUCKET/PREFIX, oci://HOST/REPOSITORY or file:///DIR")
+		return nil, errors.New("this is not the URL of a remote: s3://BUCKET/PREFIX, oci://HOST/REPOSITORY or file:///DIR")
 	}
 	if u.User != nil {
-		return nil, fmt.Errorf("the URL of a remote holds no credentials; %s", whereCredentials(u.Scheme))
+		return nil, fmt.Errorf("the URL of a remote must not contain credentials; %s", whereCredentials(u.Scheme))
 	}
 	if u.Fragment != "" {
 		return nil, fmt.Errorf("a remote's URL has no fragment: #%s", u.Fragment)
@@ -143,7 +143,7 @@ func Open(raw string) (Backend, error) {
 	case "file":
 		return openDir(u)
 	}
-	return nil, fmt.Errorf("%s:// is no kind of remote; there are s3://BUCKET/PREFIX, oci://HOST/REPOSITORY and file:///DIR", u.Scheme)
+	return nil, fmt.Errorf("%s:// is not a kind of remote; the kinds are s3://BUCKET/PREFIX, oci://HOST/REPOSITORY and file:///DIR", u.Scheme)
 }
 
 func whereCredentials(scheme string) string {

@@ -107,14 +107,14 @@ func whole(ctx context.Context, get func() (body io.ReadCloser, size int64, err 
 func readAnswer(body io.ReadCloser, size, most int64) ([]byte, error) {
 	defer body.Close()
 	if size > most {
-		return nil, fmt.Errorf("an answer of %d bytes, %d were asked for", size, most)
+		return nil, fmt.Errorf("an answer of %d bytes, %d were requested", size, most)
 	}
 	data, err := io.ReadAll(io.LimitReader(body, most+1))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errShort, err)
 	}
 	if int64(len(data)) > most {
-		return nil, fmt.Errorf("an answer of more than the %d bytes that were asked for", most)
+		return nil, fmt.Errorf("an answer of more than the requested %d bytes", most)
 	}
 	if size >= 0 && int64(len(data)) != size {
 		return nil, errShort

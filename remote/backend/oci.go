@@ -229,11 +229,11 @@ func (r *registry) Get(ctx context.Context, key string) ([]byte, string, error) 
 func refOf(raw []byte) ([]byte, error) {
 	var m ocispec.Manifest
 	if err := json.Unmarshal(raw, &m); err != nil || m.ArtifactType != artifactType {
-		return nil, fmt.Errorf("%w: the tag is of something else than a snapshot", ErrNotFound)
+		return nil, fmt.Errorf("%w: the tag does not name a snapshot", ErrNotFound)
 	}
 	var n note
 	if err := json.Unmarshal([]byte(m.Annotations[refNote]), &n); err != nil {
-		return nil, fmt.Errorf("the manifest carries no snapshot: %w", err)
+		return nil, fmt.Errorf("the manifest has no snapshot: %w", err)
 	}
 	return n.Value, nil
 }
@@ -343,7 +343,7 @@ func (r *registry) Delete(ctx context.Context, key string) error {
 		return err
 	}
 	if tag == "" {
-		return fmt.Errorf("delete %s: a registry collects its blobs itself: %w", key, ErrUnsupported)
+		return fmt.Errorf("delete %s: a registry frees its blobs itself: %w", key, ErrUnsupported)
 	}
 	d, err := r.repo.Resolve(ctx, tag)
 	if err == nil {

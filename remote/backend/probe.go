@@ -12,7 +12,7 @@ import (
 )
 
 // ErrUnfit: the service does not give back the bytes that were put.
-var ErrUnfit = errors.New("the service cannot hold snapshots")
+var ErrUnfit = errors.New("the service cannot store snapshots")
 
 const probeSize = 1<<20 + 17
 
@@ -48,7 +48,7 @@ func probeBytes(ctx context.Context, b Backend) error {
 			return fmt.Errorf("%w: reading bytes %d to %d of what was written: %w", ErrUnfit, r[0], r[0]+r[1], err)
 		}
 		if !bytes.Equal(got, data[r[0]:r[0]+r[1]]) {
-			return fmt.Errorf("%w: bytes %d to %d do not come back as they were written", ErrUnfit, r[0], r[0]+r[1])
+			return fmt.Errorf("%w: bytes %d to %d differ from what was written", ErrUnfit, r[0], r[0]+r[1])
 		}
 	}
 	return nil
@@ -63,13 +63,13 @@ func probeConditions(ctx context.Context, b Backend) (problem string, err error)
 		return "", err
 	}
 	if won != 1 {
-		return fmt.Sprintf("the service takes %d of 8 writes that ask for a free name: of two who push one name at once, the later one wins unnoticed", won), nil
+		return fmt.Sprintf("the service accepted %d of 8 writes on condition that the name is free: if two push one name at once, the later one wins unnoticed", won), nil
 	}
 	if won, _, err = contest(ctx, b, key, PutOptions{IfMatch: version}); err != nil {
 		return "", err
 	}
 	if won != 1 {
-		return fmt.Sprintf("the service takes %d of 8 writes that ask for an unchanged value: a push with --force may overwrite another one unnoticed", won), nil
+		return fmt.Sprintf("the service accepted %d of 8 writes on condition that the value is unchanged: a push with --force can overwrite another one unnoticed", won), nil
 	}
 	return "", nil
 }

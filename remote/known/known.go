@@ -107,10 +107,10 @@ func (f *file) check() error {
 	}
 	for _, from := range f.From {
 		if from.Ref == nil {
-			return errs.New(errs.Damaged, "it lacks what the store was mounted from")
+			return errs.New(errs.Damaged, "it does not name the remote that the store was mounted from")
 		}
 		if err := from.Ref.Check(); err != nil {
-			return errs.New(errs.Damaged, "what the store was mounted from: %w", err)
+			return errs.New(errs.Damaged, "the remote that the store was mounted from: %w", err)
 		}
 		from.Ref.Encrypted = from.Encrypted
 	}
@@ -153,10 +153,10 @@ func (k *Registry) MayAdd(name, url string) error {
 
 func (k *Registry) mayAdd(name, url string) error {
 	if !remoteName.MatchString(name) {
-		return errs.New(errs.Invalid, "%q is no name for a remote; use up to 64 letters, digits, '_' and '-'", name)
+		return errs.New(errs.Invalid, "%q is not a name for a remote; use up to 64 letters, digits, '_' and '-'", name)
 	}
 	if old, ok := k.file.Remotes[name]; ok && old != url {
-		return errs.New(errs.Exist, "there is a remote %s already: %s", name, old)
+		return errs.New(errs.Exist, "remote %s exists: %s", name, old)
 	}
 	return nil
 }
@@ -190,9 +190,9 @@ func (k *Registry) List() map[string]string {
 
 func (k *Registry) unknown(name string) error {
 	if len(k.file.Remotes) == 0 {
-		return errs.New(errs.NotExist, "there is no remote %q; `amberfs remote add NAME URL` sets one up", name)
+		return errs.New(errs.NotExist, "no such remote: %q; `amberfs remote add NAME URL` adds one", name)
 	}
-	return errs.New(errs.NotExist, "there is no remote %q; `amberfs remote list` shows those that there are (%s)", name,
+	return errs.New(errs.NotExist, "no such remote: %q; `amberfs remote list` lists them (%s)", name,
 		strings.Join(slices.Sorted(maps.Keys(k.file.Remotes)), ", "))
 }
 
@@ -294,14 +294,14 @@ func (k *Registry) allowed(url string) error {
 	if k.trust.has(url) {
 		return nil
 	}
-	return fmt.Errorf("%s: %w: it came with the store; `amberfs remote trust %s` agrees", url, backend.ErrUntrusted, url)
+	return fmt.Errorf("%s: %w: the store names it; `amberfs remote trust %s` agrees", url, backend.ErrUntrusted, url)
 }
 
 // note tells in the log, once for each, that a remote went away and that it is back.
 func (k *Registry) note(url string) func(bool, time.Time) {
 	return func(away bool, since time.Time) {
 		if away {
-			k.o.Logger.Warn("the remote does not answer; what is here goes on", "url", url)
+			k.o.Logger.Warn("the remote does not answer; local data still works", "url", url)
 		} else {
 			k.o.Logger.Info("the remote answers again", "url", url, "after", time.Since(since).Round(time.Second))
 		}

@@ -350,7 +350,7 @@ func (k *Registry) Hold(ctx context.Context, done map[string]time.Time) (away er
 		}
 		done[f.Hold] = time.Now()
 		if err != nil && ctx.Err() == nil {
-			k.o.Logger.Warn("the remote may collect what this store was mounted from once its snapshot is removed there",
+			k.o.Logger.Warn("gc on the remote can free what this store was mounted from when the snapshot is deleted there",
 				"url", f.URL, "err", err)
 		}
 	}

@@ -129,14 +129,14 @@ func (v *view) count(s *segment, last bool) error {
 	return errors.Join(f.Truncate(end), f.Close())
 }
 
-// load returns the content of a segment, nothing if it was removed meanwhile.
+// load returns the content of a segment, nothing if it was deleted meanwhile.
 func (v *view) load(s segment) ([]byte, error) {
 	b := make([]byte, s.size)
 	n, err := v.readAt(s, b, 0)
 	return b[:n], err
 }
 
-// readAt reads the lines of a segment, nothing if it was removed meanwhile.
+// readAt reads the lines of a segment, nothing if it was deleted meanwhile.
 func (v *view) readAt(s segment, p []byte, off int64) (int, error) {
 	f, err := vfs.Open(v.fs, v.path(s))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -34,7 +34,7 @@ func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) 
 		return 0, fmt.Errorf("%w: %d bytes, %d allowed", ErrTooLarge, n, MaxPayload)
 	}
 	if t == typeMark {
-		return 0, fmt.Errorf("record type %d is the journal's own", t)
+		return 0, fmt.Errorf("record type %d is reserved", t)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 )
 
-// Type says what a record means to the one who wrote it. 0 is the journal's own.
+// Type says what a record means to the one who wrote it. 0 is reserved.
 type Type uint8
 
 // typeMark is the type of the empty record that Close appends, so that the last
@@ -111,7 +111,7 @@ func decodeHeader(b []byte) (header, bool, error) {
 		return header{}, false, nil
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v != formatVersion {
-		return header{}, false, fmt.Errorf("%w: version %d, this program knows %d", ErrFormat, v, formatVersion)
+		return header{}, false, fmt.Errorf("%w: version %d, this version of amberfs reads %d", ErrFormat, v, formatVersion)
 	}
 	h := header{
 		base:     int64(binary.LittleEndian.Uint64(b[16:])),

@@ -158,7 +158,7 @@ func (t *trees) heldBack(views []uint32) chan struct{} {
 }
 
 // Freeze holds back every change until Thaw is called, for at most d. It
-// reports false when changes are held back already.
+// reports false when the store is frozen already.
 func (t *trees) Freeze(d time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -52,13 +52,13 @@ func Check(name string) error {
 	case name == "":
 		return fmt.Errorf("%w: it is empty", ErrBad)
 	case !nameForm.MatchString(name):
-		return fmt.Errorf("%w: %q; use letters, digits, '_', '.' and '-', and begin with none of the last two", ErrBad, name)
+		return fmt.Errorf("%w: %q; use letters, digits, '_', '.' and '-', and begin with a letter, digit or '_'", ErrBad, name)
 	case controlNames[name], strings.HasPrefix(name, "call."):
 		return fmt.Errorf("%w: %q is a control file of .snapshots", ErrBad, name)
 	case strings.Contains(name, ".."), strings.HasSuffix(name, "."), strings.HasSuffix(name, ".lock"):
 		return fmt.Errorf("%w: %q could not be a git ref (no '..', no '.' or '.lock' at the end)", ErrBad, name)
 	case autoForm.MatchString(name):
-		return fmt.Errorf("%w: %q is kept for snapshots without a name", ErrBad, name)
+		return fmt.Errorf("%w: %q is reserved for snapshots without a name", ErrBad, name)
 	}
 	return nil
 }

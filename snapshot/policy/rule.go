@@ -159,7 +159,7 @@ func (s *Span) UnmarshalJSON(b []byte) error {
 	}
 	d, err := ParseSpan(text)
 	if err != nil {
-		return fmt.Errorf("a span is such as 30m, 24h, 7d or 2w, not %q", text)
+		return fmt.Errorf("a duration is 30m, 24h, 7d or 2w, for example, not %q", text)
 	}
 	*s = Span(d)
 	return nil

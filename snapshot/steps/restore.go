@@ -63,9 +63,9 @@ func (r *Restore) check(src *tree.Source, now *tree.State, p string) error {
 	case errThen == nil:
 		return nil // what is in the place of its directories makes room
 	case errors.Is(errNow, tree.ErrSymlink):
-		return errs.New(errs.Invalid, "malformed request: %s leads through a symlink; name the path that it stands for", p)
+		return errs.New(errs.Invalid, "malformed request: %s goes through a symbolic link; name its target instead", p)
 	case errors.Is(errThen, tree.ErrSymlink):
-		return errs.New(errs.Invalid, "malformed request: %s leads through a symlink in snapshot %s; restore the symlink itself", p, r.Snapshot)
+		return errs.New(errs.Invalid, "malformed request: %s goes through a symbolic link in snapshot %s; restore the link itself", p, r.Snapshot)
 	case errNow != nil:
 		return fmt.Errorf("%w: %s is neither in the workspace nor in snapshot %s", ErrNoPath, p, r.Snapshot)
 	}

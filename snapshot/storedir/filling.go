@@ -36,7 +36,7 @@ func (d *Dir) CheckFilled() error {
 	if _, err := d.Disk.Stat(filepath.Join(d.Path, fillingName)); err != nil {
 		return nil
 	}
-	return errs.New(errs.Format, "it was still being filled when its daemon was killed, and is not whole; "+
+	return errs.New(errs.Format, "its daemon was killed while the store was being filled, so it is incomplete; "+
 		"what it was filled from is as it was: remove the store and begin again")
 }
 

@@ -22,7 +22,7 @@ func Check(dir string) error {
 	return inside(dir, func(disk *vfs.Beneath) error {
 		_, err := disk.Stat(filepath.Join(dir, "format"))
 		if errors.Is(err, os.ErrNotExist) {
-			return errs.New(errs.Format, "unknown store format: %s is no amberfs store", dir)
+			return errs.New(errs.Format, "unknown store format: %s is not an amberfs store", dir)
 		}
 		if err != nil {
 			return err
@@ -50,7 +50,7 @@ func checkFormat(disk *vfs.Beneath, dir string) (isStore bool, err error) {
 		return true, nil
 	case err == nil:
 		line, _, _ := strings.Cut(string(b), "\n")
-		return false, errs.New(errs.Format, "unknown store format: %s says %.40q, this version knows %q; use the amberfs that made it",
+		return false, errs.New(errs.Format, "unknown store format: %s says %.40q, this version reads %q; use the version of amberfs that created it",
 			filepath.Join(dir, "format"), line, strings.TrimSpace(formatLine))
 	case !errors.Is(err, os.ErrNotExist):
 		return false, err
@@ -85,7 +85,7 @@ func checkEmpty(disk *vfs.Beneath, dir string) error {
 		switch e.Name {
 		case "lock", "amberfs.log", "lost+found", "format.tmp", fillingName, fillingName + ".tmp":
 		default:
-			return errs.New(errs.Format, "unknown store format: %s holds %s but no file `format`, so it is no store; name an empty or new directory", dir, e.Name)
+			return errs.New(errs.Format, "unknown store format: %s contains %s but no file `format`, so it is not a store; name an empty or new directory", dir, e.Name)
 		}
 	}
 	return nil

@@ -15,8 +15,8 @@ var (
 	ErrNotExist = errs.NotExist
 	// ErrNotDir means that something other than a directory was taken for one.
 	ErrNotDir = errs.NotDir
-	// ErrSymlink means that a path leads through a symbolic link.
-	ErrSymlink = errors.New("path leads through a symbolic link")
+	// ErrSymlink means that a path goes through a symbolic link.
+	ErrSymlink = errors.New("path goes through a symbolic link")
 	// ErrBadPath means that a path is absolute, or not in its shortest form.
 	ErrBadPath = errors.New("path is not a relative path in its shortest form")
 	// ErrDirFull means that a directory has MaxCollisions names of the very same

@@ -234,10 +234,10 @@ func TestPromoteWithConflict(t *testing.T) {
 	put("other", "ours\n")
 	b := open(t, m, "--write")
 	b.click("#workspaces [role=tab]", "try")
-	b.click("#actions button", "Promote")
+	b.click("#actions button", "Merge")
 	b.wait(`document.querySelector('#dialog').open && document.querySelector('#dialog').innerText.includes('same')`)
 	b.eval(`[...document.querySelectorAll('#dialog fieldset')].find((f) => f.innerText.includes('same')).querySelector('[value=theirs]').click()`, nil)
-	b.click("#dialog .actions button", "Promote")
+	b.click("#dialog .actions button", "Merge")
 	b.has("same", "theirs\n")
 	b.has("other", "ours\n")
 }

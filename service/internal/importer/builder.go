@@ -117,7 +117,7 @@ func (b *Builder) AtRoot() { b.atRoot = true }
 // Add is a gitbridge.Sink.
 func (b *Builder) Add(e gitbridge.Entry) error {
 	if first, _, _ := strings.Cut(e.Path, "/"); b.atRoot && naming.IsControlDir(first) {
-		return fmt.Errorf("%w: it has %s at its top, a name that amberfs keeps for itself at the root of a workspace; "+
+		return fmt.Errorf("%w: it has %s at its top, a name that amberfs reserves at the root of a workspace; "+
 			"bring it in below a directory, or without that", gitbridge.ErrHostile, first)
 	}
 	p := path.Join(b.top, e.Path)
@@ -209,7 +209,7 @@ func (b *Builder) dir(p string) (uint64, error) {
 	case !ok:
 		e.Ino, err = b.mkdir(parent, p, b.made)
 	case e.Type != unix.S_IFDIR:
-		err = fmt.Errorf("%w: %q is no directory, but something lies below it", gitbridge.ErrHostile, p)
+		err = fmt.Errorf("%w: %q is not a directory, but has entries", gitbridge.ErrHostile, p)
 	}
 	if err == nil {
 		b.dirs[p] = e.Ino

@@ -55,7 +55,7 @@ func (b *Builder) file(p string) (*tree.Inode, error) {
 	defer b.mu.Unlock()
 	n, err := b.state.Resolve(b.src, p)
 	if err != nil || n.IsDir() {
-		return nil, fmt.Errorf("%w: a hard link to %q, which is no file that came before", gitbridge.ErrHostile, p)
+		return nil, fmt.Errorf("%w: a hard link to %q, which is not an earlier file of the archive", gitbridge.ErrHostile, p)
 	}
 	return b.state.Own(b.src, b.epoch, n.Ino)
 }

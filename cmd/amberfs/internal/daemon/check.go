@@ -74,11 +74,11 @@ func checkStorePath(cfg *Config, mounts []locate.Mount) error {
 			WithHint("put the store beside the mount point")
 	}
 	if m, ok := locate.At(mounts, cfg.Store); ok && m.FSType == locate.FSType {
-		return fail.New(fail.Usage, "the store %s lies inside the amberfs mount at %s", cfg.Store, m.Point).
+		return fail.New(fail.Usage, "the store %s is inside the amberfs mount at %s", cfg.Store, m.Point).
 			WithHint("put the store on an ordinary file system")
 	}
 	if in, ok := insideStore(filepath.Dir(cfg.Store)); ok {
-		return fail.New(fail.Usage, "the store %s lies inside the store %s", cfg.Store, in).WithHint("put it beside that store")
+		return fail.New(fail.Usage, "the store %s is inside the store %s", cfg.Store, in).WithHint("put it beside that store")
 	}
 	st, err := os.Stat(cfg.Store)
 	if errors.Is(err, os.ErrNotExist) {
@@ -232,7 +232,7 @@ func checkMountpoint(cfg *Config) error {
 		return err
 	}
 	if !mounts.Privileged() && unix.Access(cfg.Mountpoint, unix.W_OK) != nil {
-		return fail.New(fail.Failed, "you may not mount on %s, which you cannot write to", cfg.Mountpoint).
+		return fail.New(fail.Failed, "you cannot mount on %s, which you cannot write to", cfg.Mountpoint).
 			WithHint("choose a directory of your own")
 	}
 	return nil
@@ -241,7 +241,7 @@ func checkMountpoint(cfg *Config) error {
 // checkCovered refuses to hide files that are in the mount point.
 func checkCovered(cfg *Config, inPlace bool) error {
 	if in, ok := insideStore(cfg.Mountpoint); ok && cfg.Mountpoint != filepath.Join(cfg.Store, "mnt") { // that of `run STORE`
-		return fail.New(fail.Usage, "the mount point %s lies inside the store %s", cfg.Mountpoint, in).WithHint("choose a directory outside of it")
+		return fail.New(fail.Usage, "the mount point %s is inside the store %s", cfg.Mountpoint, in).WithHint("choose a directory outside of it")
 	}
 	if inPlace {
 		return nil
@@ -270,10 +270,10 @@ func checkFrom(cfg *Config) error {
 		return fail.New(fail.KindOf(err), "cannot read %s: %w", cfg.From, errors.Unwrap(err))
 	}
 	if in, ok := insideStore(cfg.From); ok {
-		return fail.New(fail.Usage, "%s lies inside the store %s", cfg.From, in).WithHint("mount that store, and name the directory in the mount")
+		return fail.New(fail.Usage, "%s is inside the store %s", cfg.From, in).WithHint("mount that store, and name the directory in the mount")
 	}
 	if within(cfg.Store, cfg.From) {
-		return fail.New(fail.Usage, "the store %s lies inside %s, which it is to be filled from", cfg.Store, cfg.From).
+		return fail.New(fail.Usage, "the store %s is inside %s, from which it would be filled", cfg.Store, cfg.From).
 			WithHint("put the store elsewhere")
 	}
 	if mounts, err := locate.Mounts(); err != nil {
@@ -283,7 +283,7 @@ func checkFrom(cfg *Config) error {
 	}
 	for _, name := range []string{naming.SnapshotsDir, naming.ForksDir} {
 		if _, err := os.Lstat(filepath.Join(cfg.From, name)); err == nil {
-			return fail.New(fail.Usage, "%s has an entry %s of its own, a name that amberfs keeps for itself", cfg.From, name).
+			return fail.New(fail.Usage, "%s has an entry %s of its own, a name that amberfs reserves", cfg.From, name).
 				WithHint("rename it first")
 		}
 	}
@@ -300,7 +300,7 @@ func checkFUSE(cfg *Config) error {
 		return nil
 	}
 	if cfg.Options.NoExec {
-		return fail.New(fail.Failed, "an ordinary user may not mount with noexec").WithHint("leave it out, or mount as root")
+		return fail.New(fail.Failed, "only root can mount with noexec").WithHint("leave it out, or mount as root")
 	}
 	if _, err := mounts.Helper(); err != nil {
 		return fail.New(fail.Failed, "an ordinary user needs fusermount3 to mount").

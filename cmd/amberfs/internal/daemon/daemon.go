@@ -195,7 +195,7 @@ func (d *Daemon) bringIn() {
 			err = storedir.Filled(d.cfg.Store)
 		}
 		if err != nil && ctx.Err() == nil {
-			d.log.Error("bringing in what the workspace was filled from", "err", err)
+			d.log.Error("importing the rest of --from", "err", err)
 		}
 	}()
 }

@@ -60,19 +60,19 @@ func openLog(dir string, o events.Options) (*events.Log, error) {
 	if rerr := o.FS.Rename(dir, aside); rerr != nil {
 		return nil, errors.Join(err, rerr)
 	}
-	o.Logger.Error("the event log cannot be read; another is begun", "err", err, "old", aside)
+	o.Logger.Error("the event log cannot be read; a new one begins", "err", err, "old", aside)
 	return events.Open(dir, o)
 }
 
 func (d *Daemon) removeEvents(view uint32) {
 	if err := d.events.Remove(view); err != nil {
-		d.log.Warn("removing the events of a fork that has ended", "err", err)
+		d.log.Warn("removing the events of a deleted fork", "err", err)
 	}
 }
 
 func (d *Daemon) dropExports() {
 	if err := d.service.DropExports(d.life); err != nil && d.life.Err() == nil {
-		d.log.Warn("removing what forks that have ended exported", "err", err)
+		d.log.Warn("removing the exports of deleted forks", "err", err)
 	}
 }
 

@@ -125,7 +125,7 @@ func Remount(mountpoint string, o mountopt.Options) error {
 	}
 	point := locate.Resolve(mounts, mountpoint)
 	if _, ok := locate.On(mounts, point); !ok {
-		return fail.New(fail.NotFound, "nothing of amberfs is mounted at %s", point)
+		return fail.New(fail.NotFound, "amberfs is not mounted at %s", point)
 	}
 	if err := unix.Mount("", point, "", unix.MS_REMOUNT|mountFlags(o), ""); err != nil {
 		if errors.Is(err, unix.EPERM) {

@@ -72,7 +72,7 @@ func usedAgain(cfg Config, note func(string)) error {
 		of = "was filled from " + from
 	}
 	return fail.New(fail.Exists, "the store %s exists and %s", cfg.Store, of).
-		WithHint("leave --from out, and bring %s in with `amberfs import`", cfg.From)
+		WithHint("leave out --from, and import %s with `amberfs import`", cfg.From)
 }
 
 // fill makes the workspace of a new store equal to cfg.From. A mount point inside
@@ -179,7 +179,7 @@ func ending(store string, pid int, point string) bool {
 func VerifyStore(ctx context.Context, dir string, repair bool, show func(service.Progress)) (*verify.Report, error) {
 	if err := storedir.Check(dir); err != nil {
 		if _, serr := os.Lstat(filepath.Join(dir, "format")); errors.Is(serr, os.ErrNotExist) {
-			return nil, fail.New(fail.NotFound, "there is no store at %s", dir)
+			return nil, fail.New(fail.NotFound, "no store at %s", dir)
 		}
 		return nil, service.Explain(err)
 	}
@@ -218,11 +218,11 @@ func openError(dir string, err error) error {
 		return busyStore(dir, locked.PID, locked.Mountpoint)
 	case errors.Is(err, snapshot.ErrLost):
 		return fail.New(fail.Damage, "%w", err).
-			WithHint("no repair can tell what is what: put a copy of the store in its place; the contents of its files are still in the packs, so keep them")
+			WithHint("the catalogue cannot be repaired: restore the store from a backup, and keep the packs, which have the contents of its files")
 	}
 	if err = service.Explain(err); fail.KindOf(err) == fail.Damage {
 		return fail.New(fail.Damage, "%w", err).
-			WithHint("`amberfs verify %s` names what is touched, `amberfs verify --repair %s` keeps what can be read", dir, dir)
+			WithHint("`amberfs verify %s` lists the affected files, `amberfs verify --repair %s` keeps what can be read", dir, dir)
 	}
 	return err
 }

@@ -32,7 +32,7 @@ type Place struct {
 var ErrNotMounted = errors.New("not inside an amberfs mount")
 
 // ErrOutside is what Rel gives for a path that is not in the workspace.
-var ErrOutside = errors.New("lies outside the workspace")
+var ErrOutside = errors.New("is outside the workspace")
 
 // Getwd is the working directory as the kernel knows it. os.Getwd asks the
 // file system whether $PWD is the same directory; this asks nothing of it.

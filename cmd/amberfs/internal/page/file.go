@@ -94,7 +94,7 @@ func (p *Page) image(w http.ResponseWriter, r *http.Request) {
 	}
 	kind := http.DetectContentType(b)
 	if len(b) > maxImage || !strings.HasPrefix(kind, "image/") || strings.Contains(kind, "svg") {
-		refuse(w, http.StatusUnsupportedMediaType, "this is no image that can be shown")
+		refuse(w, http.StatusUnsupportedMediaType, "this image cannot be shown")
 		return
 	}
 	w.Header().Set("Content-Type", kind)

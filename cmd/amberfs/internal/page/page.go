@@ -172,7 +172,7 @@ func (p *Page) api() http.Handler {
 			continue
 		}
 		mux.HandleFunc("POST /v1/"+op, func(w http.ResponseWriter, _ *http.Request) {
-			refuse(w, http.StatusForbidden, "this page only looks; `amberfs ui --write` gives it buttons")
+			refuse(w, http.StatusForbidden, "this page cannot change anything; start it with `amberfs ui --write`")
 		})
 	}
 	return http.StripPrefix("/api", mux)

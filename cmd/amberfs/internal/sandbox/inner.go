@@ -48,7 +48,7 @@ func Inner(note func(string), show func() (func(service.Progress), func())) (int
 		return 0, fail.New(fail.Failed, "cannot make the mounts private: %w", err)
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return 0, fmt.Errorf("adopting what is left behind: %w", err)
+		return 0, fmt.Errorf("adopting processes left behind: %w", err)
 	}
 	var d *inside
 	if c.Shared != "" {
@@ -72,7 +72,7 @@ func Inner(note func(string), show func() (func(service.Progress), func())) (int
 	}
 	if c.After != "" {
 		if err := ask(c, c.Fork, service.Show{Name: c.After}, nil); err == nil {
-			return 0, fail.New(fail.Exists, "there is a snapshot %q already", c.After).WithHint("choose another name after --snapshot-after")
+			return 0, fail.New(fail.Exists, "snapshot %q exists", c.After).WithHint("choose another name after --snapshot-after")
 		}
 	}
 	if c.Actor != "" {
@@ -251,7 +251,7 @@ func runProgram(c Config, dir string, signals *passer, gone <-chan struct{}) (in
 	<-done
 	e := fail.New(fail.Failed, "the daemon of the workspace ended before %s did", c.Command[0])
 	if c.Temp == "" {
-		return 0, e.WithHint("nothing acknowledged is lost; %s/amberfs.log may tell why", c.Store)
+		return 0, e.WithHint("nothing acknowledged is lost; %s/amberfs.log can have the reason", c.Store)
 	}
 	return 0, e
 }
@@ -290,7 +290,7 @@ func lookPath(name, dir string) (string, error) {
 // commandError is the end of a program that could not be started.
 func commandError(name string, err error) (int, error) {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		return statusNoCommand, fail.New(fail.Failed, "there is no command %s", name)
+		return statusNoCommand, fail.New(fail.Failed, "no such command: %s", name)
 	}
 	return statusCannotExecute, fail.New(fail.Failed, "cannot run %s: %w", name, err)
 }

@@ -91,7 +91,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, note func(string), star
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return 0, fmt.Errorf("adopting what is left behind: %w", err)
+		return 0, fmt.Errorf("adopting processes left behind: %w", err)
 	}
 	c.UserNS = !mounts.Privileged()
 	var shared *service.Joined
@@ -134,7 +134,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, note func(string), star
 	signals := catch()
 	defer signals.stop()
 	if err := cmd.Start(); err != nil {
-		return 0, namespaceError(c.UserNS, fmt.Errorf("cannot make the namespaces: %w", err))
+		return 0, namespaceError(c.UserNS, fmt.Errorf("cannot create the namespaces: %w", err))
 	}
 	if shared != nil && shared.Tree != nil {
 		shared.Tree.Close() // a mount stays in use as long as it is open
@@ -159,7 +159,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, note func(string), star
 
 func namespaceError(user bool, err error) error {
 	if user && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES)) {
-		return fail.New(fail.Failed, "this system does not let ordinary users make namespaces: %w", err).
+		return fail.New(fail.Failed, "this system forbids ordinary users to create namespaces: %w", err).
 			WithHint("have root allow it (sysctl kernel.unprivileged_userns_clone=1 or user.max_user_namespaces=10000), or use `amberfs mount`")
 	}
 	return err

@@ -37,12 +37,12 @@ func Temp(kept bool) (*TempDir, error) {
 	}
 	dir, err := os.MkdirTemp("", prefix)
 	if err != nil {
-		return nil, fail.New(fail.KindOf(err), "cannot make a temporary store: %w", err)
+		return nil, fail.New(fail.KindOf(err), "cannot create a temporary store: %w", err)
 	}
 	t := &TempDir{Path: dir}
 	if err := t.makeLock(); err != nil {
 		_ = unix.Rmdir(dir)
-		return nil, fail.New(fail.KindOf(err), "cannot make a temporary store: %w", err)
+		return nil, fail.New(fail.KindOf(err), "cannot create a temporary store: %w", err)
 	}
 	return t, nil
 }
@@ -93,7 +93,7 @@ func inherit(dir string, lock *os.File) (*TempDir, error) {
 	}
 	got := make([]byte, len(want)+1)
 	if n, err := lock.ReadAt(got, 0); string(got[:n]) != want {
-		return nil, errors.Join(fmt.Errorf("%s is no temporary directory of amberfs", dir), err)
+		return nil, errors.Join(fmt.Errorf("%s is not a temporary directory of amberfs", dir), err)
 	}
 	return t, nil
 }

@@ -92,7 +92,7 @@ async function select(chosen) {
       files.set(found.paths || [], found.files);
     }
     if (pair[1] === "") { timeline.present.counts = found.files; timeline.rows.redraw(); }
-    if (!found.files) detail.clear("Nothing differs.");
+    if (!found.files) detail.clear("No differences.");
   } catch (e) {
     if (signal.aborted) return;
     files.set([]);
@@ -170,7 +170,7 @@ function workspaceActions() {
       button("Delete", () => remove(chosen.name), "danger"));
   }
   if (currentWorkspace() !== "") {
-    row.append(button("Promote", () => promote(currentWorkspace())),
+    row.append(button("Merge", () => promote(currentWorkspace())),
       button("End", () => endFork(currentWorkspace(), false)),
       button("Discard", () => endFork(currentWorkspace(), true), "danger"));
   }
@@ -188,7 +188,7 @@ const undo = (name) => ({ label: "Undo", run: () => restoreNow(name).catch(faile
 
 async function restoreNow(name, paths) {
   const done = await call("restore", { name, paths });
-  message(done.changed ? `Restored ${name}: ${count(done.changed, "path")} changed.` : "Nothing differed.",
+  message(done.changed ? `Restored ${name}: ${count(done.changed, "path")} changed.` : "No file changed.",
     { action: done.undo ? undo(done.undo) : undefined });
   await loadSnapshots();
   await Promise.all([select(timeline.chosen), countNow()]);
@@ -198,7 +198,7 @@ async function restoreNow(name, paths) {
 async function restore(name, path) {
   const paths = path ? [path] : undefined;
   const plan = await call("restore", { name, paths, dry_run: true });
-  if (!plan.changed) { message("Nothing differs."); return; }
+  if (!plan.changed) { message("No differences."); return; }
   const shown = plan.paths.slice(0, 200);
   const answer = await ask(`Restore ${visible(path || "everything")} from ${visible(name)}?`, [
     el("p", {}, `${count(plan.changed, "path")} will change. The present state is kept first.`),
@@ -213,10 +213,10 @@ async function snapshotNow() {
   const text = el("input", { id: "new-message" });
   let made;
   await ask("Snapshot now", [el("label", {}, "Name (none: a number) ", name), el("label", {}, "Message ", text)],
-    [{ label: "Make it", value: "yes", class: "primary" }],
+    [{ label: "Take it", value: "yes", class: "primary" }],
     async () => { made = await call("snapshot", { name: name.value, message: text.value }); });
   if (!made) return;
-  message(`Snapshot ${made.name} made.`);
+  message(`Snapshot ${made.name} taken.`);
   await loadSnapshots();
   await countNow();
 }
@@ -235,7 +235,7 @@ async function rename(from) {
 
 async function remove(name) {
   const s = timeline.named(name);
-  const answer = await ask(`Delete ${visible(name)}?`, [el("p", {}, `${count(s?.files || 0, "file")} as they were then cannot be brought back from it. This cannot be undone.`)],
+  const answer = await ask(`Delete ${visible(name)}?`, [el("p", {}, `${count(s?.files || 0, "file")} as they were then cannot be restored from it. This cannot be undone.`)],
     [{ label: "Delete", value: "yes", class: "danger" }]);
   if (answer !== "yes") return;
   await call("remove", { names: [name] });
@@ -257,19 +257,19 @@ async function promote(fork) {
       el("legend", { class: "path" }, visible(p)),
       el("label", {}, el("input", { type: "radio", name: `c${i}`, value: "ours", checked: true }), " keep the workspace's"),
       el("label", {}, el("input", { type: "radio", name: `c${i}`, value: "theirs" }), ` take ${visible(fork)}'s`))),
-    [{ label: "Promote", value: "yes", class: "primary" }]);
+    [{ label: "Merge", value: "yes", class: "primary" }]);
     if (answer !== "yes") return;
     const resolve = {};
     conflicts.forEach((p, i) => { resolve[p] = $("dialog").querySelector(`[name=c${i}]:checked`).value; });
     done = await call("merge", { fork, resolve }, at);
   }
   await show("");
-  message(`Promoted ${fork}: ${count(done.changed, "path")} changed.`, { action: done.undo ? undo(done.undo) : undefined });
+  message(`Merged ${fork}: ${count(done.changed, "path")} changed.`, { action: done.undo ? undo(done.undo) : undefined });
 }
 
 async function endFork(fork, discard) {
   const answer = await ask(`${discard ? "Discard" : "End"} ${visible(fork)}?`,
-    [el("p", {}, discard ? "Nothing of it is kept." : "Its last state is kept as a snapshot.")],
+    [el("p", {}, discard ? "Nothing is kept." : "Its last state is kept as a snapshot.")],
     [{ label: discard ? "Discard" : "End", value: "yes", class: discard ? "danger" : "primary" }]);
   if (answer !== "yes") return;
   stopFollowing();

@@ -137,29 +137,23 @@ func (v *view) apply(r *record) error {
 	v.trees.mu.applying = true
 	v.state.Depth = max(v.state.Depth, r.depth)
 	defer func() { v.trees.mu.applying = false }()
+	c := &applying{v: v, t: r.time}
 	switch r.kind {
 	case recCreate:
 		v.trees.sawIno(r.ino)
-		n := newInode(r.ino, &r.create, r.time)
-		return v.addNode(r.parent, r.name, n, r.time)
+		c.addNode(r.parent, r.name, newInode(r.ino, &r.create, r.time))
 	case recLink:
-		n, err := v.own(r.ino)
-		if err != nil {
-			return err
-		}
-		n.Ctime = r.time
-		return v.addName(r.parent, r.name, n, r.time)
+		c.addName(r.parent, r.name, r.ino)
 	case recRelink:
 		v.trees.sawIno(r.node.Ino)
 		n := *r.node
 		v.orphans.remove(v.trees.src, v.trees.mu.epoch, n.Ino)
 		n.Nlink, n.Links, n.Ctime = 1, nil, r.time
-		return v.addNode(r.parent, r.name, &n, r.time)
+		c.addNode(r.parent, r.name, &n)
 	case recUnlink:
-		_, _, err := v.dropName(r.parent, r.name, r.time)
-		return err
+		c.dropName(r.parent, r.name)
 	case recRename:
-		return v.applyRename(r)
+		c.rename(r)
 	case recSetAttr:
 		return v.applySetAttr(r)
 	case recWrite, recWriteAt, recFallocate, recClone:
@@ -167,194 +161,179 @@ func (v *view) apply(r *record) error {
 	case recSetXattr, recRemoveXattr:
 		return v.applyXattr(r)
 	}
-	return nil
+	return c.err
+}
+
+// applying is a change of a view under way, at a time. After an error its methods do
+// nothing more, and err has it.
+type applying struct {
+	v   *view
+	t   int64
+	err error
+}
+
+// ok notes an error, and reports whether there was none yet.
+func (c *applying) ok(err error) bool {
+	if c.err == nil {
+		c.err = loadError(err)
+	}
+	return c.err == nil
+}
+
+// own returns an inode for changing it.
+func (c *applying) own(ino uint64) *tree.Inode {
+	if c.err == nil {
+		n, err := c.v.own(ino)
+		if c.ok(err) {
+			return n
+		}
+	}
+	return &tree.Inode{}
+}
+
+func (c *applying) lookup(dir *tree.Inode, name string) (e tree.Dirent, found bool) {
+	if c.err == nil {
+		var err error
+		e, found, err = dir.Dir.Lookup(c.v.source(), name)
+		c.ok(err)
+	}
+	return e, found
+}
+
+// enter makes a name in a directory lead to n.
+func (c *applying) enter(dir *tree.Inode, name string, n *tree.Inode) {
+	if c.err == nil {
+		c.ok(dir.Dir.Insert(c.v.source(), c.v.currentEpoch(), tree.Dirent{Name: name, Ino: n.Ino, Type: n.Type()}))
+		dir.Mtime, dir.Ctime = c.t, c.t
+	}
+}
+
+func (c *applying) leave(dir *tree.Inode, name string) {
+	if c.err == nil {
+		c.ok(dir.Dir.Remove(c.v.source(), c.v.currentEpoch(), name))
+		dir.Mtime, dir.Ctime = c.t, c.t
+	}
 }
 
 // addNode puts a new inode into the state, under a name.
-func (v *view) addNode(parent uint64, name string, n *tree.Inode, t int64) error {
-	dir, err := v.own(parent)
-	if err != nil {
-		return err
+func (c *applying) addNode(parent uint64, name string, n *tree.Inode) {
+	dir := c.own(parent)
+	c.enter(dir, name, n)
+	n.Links = []tree.Link{{Parent: parent, Name: name}}
+	if c.err != nil || !c.ok(c.v.state.Put(c.v.source(), c.v.currentEpoch(), n)) {
+		return
 	}
-	if err := dir.Dir.Insert(v.source(), v.currentEpoch(), tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
-		return loadError(err)
-	}
-	if err := v.putNode(parent, name, n); err != nil {
-		return err
-	}
+	c.v.mark(n.Ino)
+	c.v.state.Bytes += fileSize(n)
 	if n.IsDir() {
 		dir.Nlink++
 	}
-	dir.Mtime, dir.Ctime = t, t
-	return nil
-}
-
-// putNode is addNode but for the directory.
-func (v *view) putNode(parent uint64, name string, n *tree.Inode) error {
-	v.mark(n.Ino)
-	n.Links = []tree.Link{{Parent: parent, Name: name}}
-	if err := v.state.Put(v.source(), v.currentEpoch(), n); err != nil {
-		return loadError(err)
-	}
-	v.state.Bytes += fileSize(n)
-	return nil
 }
 
 // addName gives an inode of the state one more name.
-func (v *view) addName(parent uint64, name string, n *tree.Inode, t int64) error {
-	dir, err := v.own(parent)
-	if err != nil {
-		return err
+func (c *applying) addName(parent uint64, name string, ino uint64) {
+	n, dir := c.own(ino), c.own(parent)
+	if c.enter(dir, name, n); c.err != nil {
+		return
 	}
-	if err := dir.Dir.Insert(v.source(), v.currentEpoch(), tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
-		return loadError(err)
-	}
-	v.mark(n.Ino)
-	giveName(n, parent, name)
-	dir.Mtime, dir.Ctime = t, t
-	return nil
-}
-
-// giveName is addName but for the directory.
-func giveName(n *tree.Inode, parent uint64, name string) {
+	c.v.mark(n.Ino)
 	n.AddLink(tree.Link{Parent: parent, Name: name})
 	n.Nlink++
+	n.Ctime = c.t
 }
 
 // dropName removes a name, and the inode with its last one: it is returned as it was then.
-func (v *view) dropName(parent uint64, name string, t int64) (n *tree.Inode, last bool, err error) {
-	dir, err := v.own(parent)
-	if err != nil {
-		return nil, false, err
-	}
-	e, found, err := dir.Dir.Lookup(v.source(), name)
-	if err != nil {
-		return nil, false, loadError(err)
-	}
+func (c *applying) dropName(parent uint64, name string) (n *tree.Inode, last bool) {
+	dir := c.own(parent)
+	e, found := c.lookup(dir, name)
 	if !found {
-		return nil, false, ErrNotExist
+		c.ok(ErrNotExist)
 	}
-	v.vacate(parent, name)
-	if n, last, err = v.dropLink(e.Ino, tree.Link{Parent: parent, Name: name}, t); err != nil {
-		return nil, false, err
+	n, last = c.dropLink(e.Ino, tree.Link{Parent: parent, Name: name})
+	if c.leave(dir, name); c.err != nil {
+		return n, last
 	}
-	if err := dir.Dir.Remove(v.source(), v.currentEpoch(), name); err != nil {
-		return nil, false, loadError(err)
-	}
-	dir.Mtime, dir.Ctime = t, t
+	c.v.vacate(parent, name)
 	if n.IsDir() {
 		dir.Nlink--
 	}
-	return n, last, nil
+	return n, last
 }
 
 // dropLink is dropName but for the directory.
-func (v *view) dropLink(ino uint64, l tree.Link, t int64) (n *tree.Inode, last bool, err error) {
-	if n, err = v.state.Get(v.source(), ino); err != nil {
-		return nil, false, loadError(err)
+func (c *applying) dropLink(ino uint64, l tree.Link) (n *tree.Inode, last bool) {
+	if c.err != nil {
+		return &tree.Inode{}, false
+	}
+	v := c.v
+	n, err := v.state.Get(v.source(), ino)
+	if !c.ok(err) {
+		return &tree.Inode{}, false
 	}
 	v.mark(ino)
 	if !n.IsDir() && n.Nlink > 1 {
-		if n, err = v.own(ino); err != nil {
-			return nil, false, err
-		}
-		n.Ctime = t
+		n = c.own(ino)
+		n.Ctime = c.t
 		n.RemoveLink(l)
 		n.Nlink--
-		return n, false, nil
+		return n, false
 	}
 	v.state.Bytes -= fileSize(n)
-	if err := v.state.Delete(v.source(), v.currentEpoch(), ino); err != nil {
-		return nil, false, loadError(err)
-	}
-	if v.epoch == 0 && v.trees.Held(Node(v.id, ino)) { // an edit sees to it at its end
+	if c.ok(v.state.Delete(v.source(), v.currentEpoch(), ino)) && v.epoch == 0 && v.trees.Held(Node(v.id, ino)) { // an edit sees to it at its end
 		orphan := *n
-		orphan.Ctime = t
+		orphan.Ctime = c.t
 		v.orphans.put(v.trees.src, v.trees.mu.epoch, &orphan)
 	}
-	return n, true, nil
+	return n, true
 }
 
-func (v *view) applyRename(r *record) error {
-	dir, err := v.own(r.parent)
-	if err != nil {
-		return err
+func (c *applying) rename(r *record) {
+	dir, newDir := c.own(r.parent), c.own(r.parent2)
+	e, found := c.lookup(dir, r.name)
+	if !found {
+		c.ok(ErrNotExist)
 	}
-	e, found, err := dir.Dir.Lookup(v.source(), r.name)
-	if err != nil || !found {
-		return loadError(orMissing(err))
+	n := c.own(e.Ino)
+	e2, occupied := c.lookup(newDir, r.name2)
+	exchange := r.flags&unix.RENAME_EXCHANGE != 0
+	var other *tree.Inode
+	switch {
+	case exchange:
+		other = c.own(e2.Ino)
+	case occupied:
+		c.dropName(r.parent2, r.name2)
 	}
-	n, err := v.own(e.Ino)
-	if err != nil {
-		return err
+	if c.err != nil {
+		return
 	}
-	newDir, err := v.own(r.parent2)
-	if err != nil {
-		return err
-	}
-	e2, occupied, err := newDir.Dir.Lookup(v.source(), r.name2)
-	if err != nil {
-		return loadError(err)
-	}
-	v.mark(e.Ino)
-	if r.flags&unix.RENAME_EXCHANGE != 0 {
-		v.mark(e2.Ino)
-		other, err := v.own(e2.Ino)
-		if err != nil {
-			return err
-		}
-		if err := v.point(newDir, n, r.parent, r.name, r.name2, r.time); err != nil {
-			return err
-		}
-		if err := v.point(dir, other, r.parent2, r.name2, r.name, r.time); err != nil {
-			return err
-		}
-		if n.IsDir() && !other.IsDir() {
-			dir.Nlink--
-			newDir.Nlink++
-		} else if !n.IsDir() && other.IsDir() {
-			newDir.Nlink--
-			dir.Nlink++
-		}
-		return nil
-	}
-	if occupied {
-		if _, _, err := v.dropName(r.parent2, r.name2, r.time); err != nil {
-			return err
-		}
-	}
-	v.vacate(r.parent, r.name)
-	if err := dir.Dir.Remove(v.source(), v.currentEpoch(), r.name); err != nil {
-		return loadError(err)
-	}
-	if err := v.point(newDir, n, r.parent, r.name, r.name2, r.time); err != nil {
-		return err
+	c.v.mark(n.Ino)
+	if exchange {
+		c.v.mark(other.Ino)
+		c.move(newDir, n, r.parent, r.name, r.name2)
+		c.move(dir, other, r.parent2, r.name2, r.name)
+	} else {
+		c.v.vacate(r.parent, r.name)
+		c.leave(dir, r.name)
+		c.move(newDir, n, r.parent, r.name, r.name2)
 	}
 	if n.IsDir() {
 		dir.Nlink--
 		newDir.Nlink++
 	}
-	dir.Mtime, dir.Ctime = r.time, r.time
-	return nil
+	if exchange && other.IsDir() {
+		newDir.Nlink--
+		dir.Nlink++
+	}
 }
 
-// point makes name in dir lead to n, which had another name until now.
-func (v *view) point(dir, n *tree.Inode, oldParent uint64, oldName, name string, t int64) error {
-	if err := dir.Dir.Insert(v.source(), v.currentEpoch(), tree.Dirent{Name: name, Ino: n.Ino, Type: n.Mode & unix.S_IFMT}); err != nil {
-		return loadError(err)
+// move makes name in dir lead to n, which had another name until now.
+func (c *applying) move(dir, n *tree.Inode, oldParent uint64, oldName, name string) {
+	if c.enter(dir, name, n); c.err != nil {
+		return
 	}
 	n.RemoveLink(tree.Link{Parent: oldParent, Name: oldName})
 	n.AddLink(tree.Link{Parent: dir.Ino, Name: name})
-	n.Ctime = t
-	dir.Mtime, dir.Ctime = t, t
-	return nil
-}
-
-func orMissing(err error) error {
-	if err == nil {
-		return tree.ErrNotExist
-	}
-	return err
+	n.Ctime = c.t
 }
 
 func fileSize(n *tree.Inode) int64 {

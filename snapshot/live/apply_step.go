@@ -10,78 +10,66 @@ import (
 
 // applyStep makes a change of an edit, for a request and for recovery. wentAway is called
 // for each name that it removes, those in a directory before its own.
-func (v *view) applyStep(r *record, wentAway func(parent uint64, name string, n *tree.Inode, last bool)) error {
+func (v *view) applyStep(r *record, wentAway goneFunc) error {
+	c := &applying{v: v, t: r.time}
 	switch r.kind {
 	case recUnlink:
-		return v.dropTree(r.parent, r.name, r.time, wentAway)
+		c.dropTree(r.parent, r.name, wentAway)
 	case recLink:
-		n, err := v.own(r.ino)
-		if err != nil {
-			return err
-		}
-		n.Ctime = r.time
-		return v.addName(r.parent, r.name, n, r.time)
+		c.addName(r.parent, r.name, r.ino)
 	case recPut:
-		return v.addNode(r.parent, r.name, r.node, r.time)
+		c.addNode(r.parent, r.name, r.node)
 	case recSetAll:
-		n, err := v.own(r.node.Ino)
-		if err != nil {
-			return err
-		}
-		setAttrsOf(n, r.node, r.time)
-		return nil
+		setAttrsOf(c.own(r.node.Ino), r.node, r.time)
+	default:
+		return fmt.Errorf("%w: a step of type %d", tree.ErrMalformed, r.kind)
 	}
-	return fmt.Errorf("%w: a step of type %d", tree.ErrMalformed, r.kind)
+	return c.err
+}
+
+type goneFunc func(parent uint64, name string, n *tree.Inode, last bool)
+
+// child returns what a name in a directory leads to.
+func (c *applying) child(dir *tree.Inode, name string) *tree.Inode {
+	if c.err == nil {
+		n, err := c.v.state.Lookup(c.v.source(), dir, name)
+		if c.ok(err) {
+			return n
+		}
+	}
+	return &tree.Inode{}
 }
 
 // dropTree removes a name and, if it is a directory's, all that is in that.
-func (v *view) dropTree(parent uint64, name string, t int64, wentAway func(uint64, string, *tree.Inode, bool)) error {
-	dir, err := v.state.Get(v.source(), parent)
-	if err != nil {
-		return loadError(err)
+func (c *applying) dropTree(parent uint64, name string, wentAway goneFunc) {
+	if n := c.child(c.own(parent), name); n.IsDir() {
+		c.dropBelow(n, wentAway)
 	}
-	n, err := v.state.Lookup(v.source(), dir, name)
-	if err != nil {
-		return loadError(err)
-	}
-	if n.IsDir() {
-		if err := v.dropBelow(n, t, wentAway); err != nil {
-			return err
-		}
-	}
-	n, last, err := v.dropName(parent, name, t)
-	if err == nil {
+	if n, last := c.dropName(parent, name); c.err == nil {
 		wentAway(parent, name, n, last)
 	}
-	return err
 }
 
 // dropBelow removes what is in a directory, whose own entries stay: it goes itself.
-func (v *view) dropBelow(dir *tree.Inode, t int64, wentAway func(uint64, string, *tree.Inode, bool)) error {
+func (c *applying) dropBelow(dir *tree.Inode, wentAway goneFunc) {
 	var names []string
-	if err := dir.Dir.List(v.source(), 0, func(e tree.Dirent, _ uint64) bool {
-		names = append(names, e.Name)
-		return true
-	}); err != nil {
-		return loadError(err)
+	if c.err == nil {
+		c.ok(dir.Dir.List(c.v.source(), 0, func(e tree.Dirent, _ uint64) bool {
+			names = append(names, e.Name)
+			return true
+		}))
 	}
 	for _, name := range names {
-		n, err := v.state.Lookup(v.source(), dir, name)
-		if err != nil {
-			return loadError(err)
-		}
+		n := c.child(dir, name)
 		if n.IsDir() {
-			if err := v.dropBelow(n, t, wentAway); err != nil {
-				return err
-			}
+			c.dropBelow(n, wentAway)
 		}
-		n, last, err := v.dropLink(n.Ino, tree.Link{Parent: dir.Ino, Name: name}, t)
-		if err != nil {
-			return err
+		n, last := c.dropLink(n.Ino, tree.Link{Parent: dir.Ino, Name: name})
+		if c.err != nil {
+			return
 		}
 		wentAway(dir.Ino, name, n, last)
 	}
-	return nil
 }
 
 // newLike makes an inode without a name that is like another.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 // TestReference compares the pages of docs/reference that are generated from the types
@@ -78,7 +79,7 @@ A line of %[1]s.snapshots/log%[1]s and of %[1]samberfs log --json%[1]s. Many wri
 
 %[1]s.snapshots/status%[1]s and %[1]samberfs status --json%[1]s. In a fork, %[1]sstatus%[1]s is about the fork alone and leaves fields empty.
 
-%[6]s`, "`", "`"+strings.Join(snapshot.Kinds, "`, `")+"`", fields[snapshot.Info](t), fields[events.Event](t), actions.String(), fields[Status](t))
+%[6]s`, "`", "`"+strings.Join(info.Kinds, "`, `")+"`", fields[snapshot.Info](t), fields[events.Event](t), actions.String(), fields[Status](t))
 }
 
 func httpPage() string {

@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -49,7 +50,7 @@ func (s *Service) snapshot(ctx context.Context, r *Request, a Snapshot) (snapsho
 
 func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, error) {
 	since, err := ParseSince(a.Since)
-	if err = errors.Join(err, oneOf("kind", a.Kind, snapshot.Kinds), oneOf("without", a.Without, snapshot.Kinds)); err != nil {
+	if err = errors.Join(err, oneOf("kind", a.Kind, info.Kinds), oneOf("without", a.Without, info.Kinds)); err != nil {
 		return Snapshots{}, err
 	}
 	out := Snapshots{Snapshots: []snapshot.Info{}}

@@ -20,6 +20,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/verify"
 )
@@ -30,7 +31,7 @@ func (s *Service) status(_ context.Context, r *Request, _ GetStatus) (Status, er
 	st := Status{Status: r.Workspace.Status()}
 	if !r.Caller.Direct && r.Workspace.IsFork() {
 		own := st.Status
-		st.Status = snapshot.Status{
+		st.Status = info.Status{
 			Workspace: own.Workspace, Snapshots: own.Snapshots, Forks: own.Forks, Files: own.Files, LogicalBytes: own.LogicalBytes,
 			UnsharedBytes: own.UnsharedBytes, UnsharedLimit: own.UnsharedLimit,
 			Frozen: own.Frozen, LastSnapshot: own.LastSnapshot, LastSnapshotAt: own.LastSnapshotAt, Health: own.Health,

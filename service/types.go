@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
@@ -292,7 +293,7 @@ type SetPolicy struct {
 type GetStatus struct{}
 
 type Status struct {
-	snapshot.Status
+	info.Status
 	Mountpoint string            `json:"mountpoint"`
 	Options    string            `json:"options,omitempty" jsonschema:"the mount options"`
 	PID        int               `json:"pid"`

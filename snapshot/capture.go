@@ -8,6 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -54,7 +55,7 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 			return newest, ErrUnchanged
 		}
 	}
-	var info Info
+	var made Info
 	err := s.forest.Update(true, func(tx *live.Tx) error {
 		if err := w.alive(); err != nil {
 			return err
@@ -69,15 +70,15 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 		if err != nil {
 			return err
 		}
-		info = r.info()
+		made = r.info()
 		return s.commit(tx, recCapture, &captureRecord{r})
 	})
 	if err != nil {
 		return Info{}, err
 	}
-	s.metrics.note(func(m *Metrics) { m.Snapshots++; m.LastSnapshotMs = msSince(start) })
-	s.event(Event{Workspace: w.view, Action: "captured", From: info.Name, Caller: o.Caller})
-	return info, nil
+	s.metrics.Note(func(m *info.Metrics) { m.Snapshots++; m.LastSnapshotMs = info.MsSince(start) })
+	s.event(Event{Workspace: w.view, Action: "captured", From: made.Name, Caller: o.Caller})
+	return made, nil
 }
 
 // unchanged returns the newest snapshot if the workspace does not differ from it.

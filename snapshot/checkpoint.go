@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/loops"
 	"github.com/amberfs/amberfs/snapshot/room"
@@ -195,7 +196,7 @@ func (p *checkpointer) checkpoint(ctx context.Context) error {
 	}
 	p.room.Stored.Store(p.cas.Stats().Stored)
 	p.gc.signal.Up()
-	p.metrics.note(func(m *Metrics) { m.Checkpoints++; m.LastCheckpoint = msSince(start) })
+	p.metrics.Note(func(m *info.Metrics) { m.Checkpoints++; m.LastCheckpoint = info.MsSince(start) })
 	return nil
 }
 

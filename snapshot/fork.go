@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -58,7 +59,7 @@ func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 }
 
 func (fs Forks) forked(fork *Workspace, o ForkOptions, start time.Time) {
-	fs.w.store.metrics.note(func(m *Metrics) { m.Forks++; m.LastForkMs = msSince(start) })
+	fs.w.store.metrics.Note(func(m *info.Metrics) { m.Forks++; m.LastForkMs = info.MsSince(start) })
 	fs.w.store.event(Event{Workspace: fs.w.view, Action: "forked", From: fork.BeganFrom(), Detail: o.Name, Caller: o.Caller})
 }
 

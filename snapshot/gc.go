@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -72,7 +73,7 @@ func (g *collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 	}
 	g.room.Stored.Store(g.cas.Stats().Stored)
 	g.base.Store(g.room.Stored.Load())
-	g.metrics.note(func(m *Metrics) { m.GarbageCollects++ })
+	g.metrics.Note(func(m *info.Metrics) { m.GarbageCollects++ })
 	return full != nil, nil
 }
 

@@ -174,7 +174,7 @@ func (k *keeper) cullSome(w *Workspace, now time.Time, rules policy.Policy, view
 		var r deleteRecord
 		for _, view := range views {
 			sn, ok := k.cat.snaps[view]
-			if !ok || sn.Pinned || view == w.undo || sn == w.snaps[len(w.snaps)-1] && !sn.expired(now) {
+			if !ok || sn.Pinned || view == w.undo || sn == w.snaps[len(w.snaps)-1] && !sn.Expired(now) {
 				continue
 			}
 			r.Views = append(r.Views, view)
@@ -187,9 +187,6 @@ func (k *keeper) cullSome(w *Workspace, now time.Time, rules policy.Policy, view
 	})
 	return names, err
 }
-
-// expired reports whether the snapshot's own time is over.
-func (i *Info) expired(now time.Time) bool { return i.Expires != nil && now.After(*i.Expires) }
 
 // culled returns the views, oldest first, of the snapshots that expired, or that the rule of
 // their kind does not keep. cullSome asks again with the lock held.
@@ -206,7 +203,7 @@ func (ss Snapshots) culled(now time.Time) (rules policy.Policy, views []uint32) 
 		sel := selections[i.Kind]
 		kept := sel == nil || sel.Keeps(i.Created) || newest
 		newest = false
-		if !i.Pinned && i.View != undo && (i.expired(now) || !kept && now.Sub(i.Created) >= minAge) {
+		if !i.Pinned && i.View != undo && (i.Expired(now) || !kept && now.Sub(i.Created) >= minAge) {
 			views = append(views, i.View)
 		}
 	}

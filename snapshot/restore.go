@@ -8,6 +8,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/steps"
@@ -91,7 +92,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	if err != nil {
 		return res, err
 	}
-	s.metrics.note(func(m *Metrics) { m.Restores++; m.LastRestoreMs = msSince(start) })
+	s.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
 	s.tell(out.inv)
 	if res.Changed > 0 {
 		res.Gone = out.inv.Gone(maxGone)

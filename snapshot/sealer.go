@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/loops"
 	"github.com/amberfs/amberfs/snapshot/pace"
@@ -215,7 +216,7 @@ func (q *sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.
 	if err != nil {
 		return id, 0, err
 	}
-	q.metrics.note(func(m *Metrics) { m.Stored++; m.LastStoreMs = msSince(start); m.PackedBytes += added.Load() })
+	q.metrics.Note(func(m *info.Metrics) { m.Stored++; m.LastStoreMs = info.MsSince(start); m.PackedBytes += added.Load() })
 	return id, added.Load(), nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/elsewhere"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/loops"
@@ -93,7 +94,7 @@ type core struct {
 	pins    pins
 	salvage salvage
 	hooks   hooks
-	metrics metrics
+	metrics info.Recorder
 	loops   loops.Group
 	actors  *actors.Registry
 }

@@ -227,9 +227,6 @@ func (fs Forks) From(from uint64, n int) (out []Listed) {
 	return out[:min(n, len(out))]
 }
 
-// Node returns the root node of a snapshot's view.
-func (i Info) Node() live.NodeID { return live.Node(i.View, live.RootIno) }
-
 // StateOf returns the tree of a snapshot.
 func (w *Workspace) StateOf(name string) (st *tree.State, err error) {
 	w.read(func() {

@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 func listCommand(a *app) *cobra.Command {
@@ -103,7 +104,7 @@ func terminalRows(infos []snapshot.Info) [][]string {
 }
 
 // countsText is what happened since the snapshot before.
-func countsText(c snapshot.Counts) string {
+func countsText(c info.Counts) string {
 	text := fmt.Sprintf("+%d ~%d -%d", c.Created, c.Modified, c.Deleted)
 	if c.Restored > 0 {
 		text += fmt.Sprintf(" (%d restored)", c.Restored)

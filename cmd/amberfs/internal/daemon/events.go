@@ -15,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -201,7 +202,7 @@ func (d *Daemon) countEvents(view uint32, name string, span events.Span) {
 	}
 	err := ws.Snapshots().Amend(name, func(i *snapshot.Info) {
 		i.FirstEvent, i.LastEvent = span.First, span.Last
-		i.Counts = snapshot.Counts{
+		i.Counts = info.Counts{
 			Created: span.Counts.Created, Modified: span.Counts.Modified, Deleted: span.Counts.Deleted, Restored: span.Counts.Restored,
 		}
 	})

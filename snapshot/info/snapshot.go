@@ -1,0 +1,89 @@
+// Package info has what users see of snapshots and stores.
+package info
+
+import (
+	"slices"
+	"time"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+)
+
+// The ways in which a snapshot comes about.
+const (
+	KindManual     = "manual"
+	KindTurn       = "turn"  // of an agent
+	KindActor      = "actor" // before an actor changed what another one had changed
+	KindAuto       = "auto"
+	KindPreRestore = "pre-restore"
+	KindFork       = "fork"
+	KindImport     = "import"
+	KindPull       = "pull"
+)
+
+// Kinds are all of them.
+var Kinds = []string{KindManual, KindTurn, KindActor, KindAuto, KindPreRestore, KindFork, KindImport, KindPull}
+
+// Counts are the events between a snapshot and the one before.
+type Counts struct {
+	Created  int64 `json:"created"`
+	Modified int64 `json:"modified"`
+	Deleted  int64 `json:"deleted"`
+	Restored int64 `json:"restored"`
+}
+
+// Info describes a snapshot. Its JSON form is what `info@NAME` and
+// `amberfs show --json` print.
+type Info struct {
+	Name        string            `json:"name"`
+	Seq         uint64            `json:"seq" jsonschema:"its number, which is never used again: cp-N"`
+	ID          string            `json:"id" jsonschema:"BLAKE3 of the root, 64 hex digits; empty until stored"`
+	Parent      string            `json:"parent" jsonschema:"the snapshot before, or the one that was restored since"`
+	Kind        string            `json:"kind" jsonschema:"why it was taken"`
+	Message     string            `json:"message"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Created     time.Time         `json:"created"`
+	Expires     *time.Time        `json:"expires,omitempty"`
+	UID         uint32            `json:"uid" jsonschema:"the user that took it"`
+	PID         uint32            `json:"pid" jsonschema:"the process that took it"`
+	Command     string            `json:"command" jsonschema:"the command of that process"`
+	Files       int64             `json:"files" jsonschema:"number of files, without the root directory"`
+	Bytes       int64             `json:"bytes" jsonschema:"sum of the file sizes"`
+	UniqueBytes int64             `json:"unique_bytes" jsonschema:"bytes that storing it added to the store"`
+	Counts      Counts            `json:"counts" jsonschema:"events since the snapshot before: created, modified, deleted, restored"`
+	FirstEvent  uint64            `json:"first_event,omitempty" jsonschema:"the first of these events in the log"`
+	LastEvent   uint64            `json:"last_event,omitempty" jsonschema:"the last one"`
+	GitCommit   string            `json:"git_commit,omitempty" jsonschema:"the commit of the last export"`
+	GitCommits  []string          `json:"git_commits,omitempty" jsonschema:"commits of the last exports to different repositories, the newest last"`
+	Sealed      bool              `json:"stored" jsonschema:"whether it has its id"`
+	Pinned      bool              `json:"pinned" jsonschema:"whether it is protected from deletion"`
+	// No user and no remote can set Claim: the next claim of the label begins with the
+	// snapshot.
+	Claim     string   `json:"claim,omitempty" jsonschema:"the label of the claimed fork whose last state it is"`
+	Actors    []string `json:"actors,omitempty" jsonschema:"the actors that changed anything since the snapshot before, in order"`
+	Compacted bool     `json:"compacted,omitempty" jsonschema:"whether it was made of several snapshots"`
+	View      uint32   `json:"-"`
+
+	// ActorSets are the objects that came from a remote with it, see storedSnapshot.
+	ActorSets []string `json:"-"`
+}
+
+// Node returns the root node of a snapshot's view.
+func (i Info) Node() live.NodeID { return live.Node(i.View, live.RootIno) }
+
+// Expired reports whether the snapshot's own time is over.
+func (i *Info) Expired(now time.Time) bool { return i.Expires != nil && now.After(*i.Expires) }
+
+// Past reports whether the workspace was in the state of the snapshot: it never was in
+// what a fork left, what came from a remote or what was made of several snapshots.
+func (i *Info) Past() bool { return i.Kind != KindFork && i.Kind != KindPull && !i.Compacted }
+
+// maxGitCommits is how many exports of a snapshot are remembered.
+const maxGitCommits = 32
+
+// Exported remembers a commit that the snapshot was exported as.
+func (i *Info) Exported(commit string) {
+	i.GitCommit = commit
+	list := slices.DeleteFunc(slices.Clone(i.GitCommits), func(c string) bool { return c == commit })
+	list = append(list, commit)
+	i.GitCommits = list[max(0, len(list)-maxGitCommits):]
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/revert"
@@ -61,7 +62,7 @@ func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, 
 	if err != nil || out.res.Changed == 0 || o.DryRun {
 		return out.res, err
 	}
-	s.metrics.note(func(m *Metrics) { m.Restores++; m.LastRestoreMs = msSince(start) })
+	s.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
 	s.tell(out.inv)
 	out.res.Gone = out.inv.Gone(maxGone)
 	s.eventsOf(w, out.steps, o.By, out.res.Undo, o.Caller)

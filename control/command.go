@@ -128,12 +128,11 @@ func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, 
 			t.log.Info("control command refused", "workspace", ws.Name(), "file", name, "err", err)
 		}
 	}
-	if name == policyName {
-		t.showPolicy(n)
+	if name == policyName { // the file shows the policy itself
 		if err == nil {
 			return nil
 		}
-		name, n = createName, nil // the file itself goes on showing the policy
+		name, n = createName, nil
 	}
 	w := t.newContent(ws)
 	if writing := writeAnswer(w, result, err, time.Since(began)); writing != nil {
@@ -192,21 +191,6 @@ func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who live
 		if c.Size() > maxBlock { // it has room once only
 			n.content, n.same = nil, m
 		}
-		t.resizeLocked(n)
-	}
-}
-
-// showPolicy makes the node of the policy show what it is now. The name gets a new node.
-func (t *Tree) showPolicy(n *node) {
-	if n == nil {
-		return
-	}
-	w, err := t.render(n.dir.ws, policyName)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n.unnameLocked()
-	if err == nil {
-		n.content, n.mtime = w.releaseLocked(), now()
 		t.resizeLocked(n)
 	}
 }

@@ -126,11 +126,16 @@ func (t *Tree) renamePrivate(n *node, to string, r Request) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.dropLocked(n.dir, slot{to, anybody})
-	n.unnameLocked()
-	n.slot.name = to
-	n.dir.current[n.slot] = n
+	n.moveLocked(t, slot{to, anybody})
 	return nil
+}
+
+// moveLocked gives a node another name.
+func (n *node) moveLocked(t *Tree, to slot) {
+	t.dropLocked(n.dir, to)
+	n.unnameLocked()
+	n.slot = to
+	n.dir.current[to] = n
 }
 
 // renameCall makes the last answer of a call file that of another one, or of `call`.
@@ -149,16 +154,14 @@ func (t *Tree) renameCall(n *node, to string, r Request) error {
 		return errs.New(errs.Invalid, "%s has no complete request", n.slot.name)
 	}
 	stream := d.current[n.slot.stream()]
-	t.dropLocked(d, moved.stream())
-	as := node{kind: answer, mode: typeFile | 0o600, content: n.content}
-	if to != callName {
-		as.kind, as.owner = callFile, n.owner
+	n.moveLocked(t, moved)
+	if to == callName {
+		n.kind, n.owner = answer, nil
 	}
-	t.dropLocked(d, n.slot)
-	t.addLocked(d, moved, &as)
+	t.dropLocked(d, moved.stream())
 	if stream != nil {
-		t.dropLocked(d, stream.slot)
-		t.addLocked(d, moved.stream(), &node{kind: answer, mode: stream.mode, owner: as.owner, content: stream.content})
+		stream.moveLocked(t, moved.stream())
+		stream.owner = n.owner
 	}
 	return nil
 }

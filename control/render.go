@@ -3,6 +3,7 @@ package control
 import (
 	"bufio"
 	"context"
+	_ "embed"
 	"io"
 	"strings"
 
@@ -66,28 +67,7 @@ func renderList(ctx context.Context, w io.Writer, ws *snapshot.Workspace) error 
 	return b.Flush()
 }
 
-const readme = `This directory holds the snapshots of the workspace it is in.
-
-  mkdir NAME                       make a snapshot
-  echo "NAME message" > create     the same, with a message; an empty line picks a name
-  ls NAME, diff -r NAME ..         look at one: it is an ordinary, read-only directory
-  mv restore restore@NAME          make the workspace equal to it
-  mv restore restore@undo          take the last restore back
-  echo "NAME path..." > restore    bring only some files or directories back
-  mv NAME OTHER, rmdir NAME        rename or delete a snapshot
-  echo "NAME FORK" > fork          a writable copy in ../.forks/FORK
-  echo "NAME" > export             write it as a commit to the store's git repository
-  echo "NAME" > push               send it to the remote that the policy names
-  echo '{"op":"list"}' > call      anything that amberfs can do; the answer: cat call
-
-  cat list                         all snapshots, newest first
-  cat diff@A, diff@A..B            what changed since A, or from A to B, as a patch
-  cat stat@A, stat@A..B            the same, one line a path
-  cat info@A                       everything known about A
-  cat log, status, policy          events, health, and what is kept for how long
-  latest, undo, base               the newest one, the one before the last restore, the first
-
-A command that fails returns the error to whoever wrote it, and says why in the
-file it was written to: cat create. NAME may also be cp-NUMBER, or eight or more
-digits of an id.
-`
+// readme is what the file README shows.
+//
+//go:embed readme.txt
+var readme string

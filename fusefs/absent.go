@@ -128,7 +128,7 @@ func (a *aside) wait(id uint64) (interrupted <-chan struct{}, done func()) {
 
 // interrupt handles an INTERRUPT for a request. Its answer is an error, for which the
 // kernel sends it again, only while that request is neither handled nor fetched for.
-func (r *readers) interrupt(b buffers, n int, id uint64) (size int, status fuse.Status) {
+func (r *readers) interrupt(b *buffers, n int, id uint64) (size int, status fuse.Status) {
 	if r.aside.interrupt(id) {
 		return 0, fuse.OK
 	}

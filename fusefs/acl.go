@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -29,71 +31,55 @@ const (
 	aclVersion = 2
 )
 
+// An aclEntry is struct posix_acl_xattr_entry.
 type aclEntry struct {
-	tag, perm uint16
-	id        uint32
+	Tag, Perm uint16
+	ID        uint32
 }
 
 // parseACL decodes the value of a system.posix_acl_* attribute: a version of
-// four bytes, then eight an entry, little-endian.
+// four bytes, then the entries, little-endian.
 func parseACL(b []byte) ([]aclEntry, error) {
 	if len(b) < 4 || (len(b)-4)%8 != 0 || binary.LittleEndian.Uint32(b) != aclVersion {
 		return nil, fmt.Errorf("access control list: %w", live.ErrInvalid)
 	}
-	var acl []aclEntry
-	for b = b[4:]; len(b) > 0; b = b[8:] {
-		acl = append(acl, aclEntry{
-			tag: binary.LittleEndian.Uint16(b), perm: binary.LittleEndian.Uint16(b[2:]) & 7,
-			id: binary.LittleEndian.Uint32(b[4:]),
-		})
-	}
-	return acl, nil
+	acl := make([]aclEntry, (len(b)-4)/8)
+	_, err := binary.Decode(b[4:], binary.LittleEndian, acl)
+	return acl, err
 }
 
 func encodeACL(acl []aclEntry) []byte {
-	b := binary.LittleEndian.AppendUint32(nil, aclVersion)
-	for _, e := range acl {
-		b = binary.LittleEndian.AppendUint16(b, e.tag)
-		b = binary.LittleEndian.AppendUint16(b, e.perm)
-		b = binary.LittleEndian.AppendUint32(b, e.id)
-	}
+	b, _ := binary.Append(binary.LittleEndian.AppendUint32(nil, aclVersion), binary.LittleEndian, acl) // of a fixed size
 	return b
 }
 
-// classShift returns where the permissions of an entry are in the mode, and
-// whether they are there at all: those of the group are the mask's, if there
-// is a mask.
-func classShift(tag uint16, hasMask bool) (uint, bool) {
-	switch tag {
-	case aclUserObj:
-		return 6, true
-	case aclGroupObj:
-		return 3, !hasMask
-	case aclMask:
-		return 3, true
-	case aclOther:
-		return 0, true
-	}
-	return 0, false
+func hasTag(acl []aclEntry, tags ...uint16) bool {
+	return slices.ContainsFunc(acl, func(e aclEntry) bool { return slices.Contains(tags, e.Tag) })
 }
 
 // beyondMode reports whether a list says more than a mode can.
-func beyondMode(acl []aclEntry) (named, mask bool) {
-	for _, e := range acl {
-		named = named || e.tag == aclUser || e.tag == aclGroup || e.tag == aclMask
-		mask = mask || e.tag == aclMask
+func beyondMode(acl []aclEntry) bool { return hasTag(acl, aclUser, aclGroup, aclMask) }
+
+// inMode yields the entries whose permissions are in the mode, and where they are there.
+// Those of the group are the mask's, if there is a mask.
+func inMode(acl []aclEntry) iter.Seq2[int, *aclEntry] {
+	shifts := map[uint16]int{aclUserObj: 6, aclGroupObj: 3, aclOther: 0}
+	if hasTag(acl, aclMask) {
+		shifts = map[uint16]int{aclUserObj: 6, aclMask: 3, aclOther: 0}
 	}
-	return named, mask
+	return func(yield func(int, *aclEntry) bool) {
+		for i := range acl {
+			if shift, ok := shifts[acl[i].Tag]; ok && !yield(shift, &acl[i]) {
+				return
+			}
+		}
+	}
 }
 
 // modeOf returns the permission bits that a list stands for.
-func modeOf(acl []aclEntry) uint32 {
-	_, mask := beyondMode(acl)
-	var mode uint32
-	for _, e := range acl {
-		if shift, ok := classShift(e.tag, mask); ok {
-			mode |= uint32(e.perm) << shift
-		}
+func modeOf(acl []aclEntry) (mode uint32) {
+	for shift, e := range inMode(acl) {
+		mode |= uint32(e.Perm&7) << shift
 	}
 	return mode
 }
@@ -101,12 +87,9 @@ func modeOf(acl []aclEntry) uint32 {
 // restrict takes from a list what the mode does not grant, and from the mode
 // what the list does not (posix_acl_create_masq in the kernel).
 func restrict(acl []aclEntry, mode uint32) uint32 {
-	_, mask := beyondMode(acl)
-	for i := range acl {
-		if shift, ok := classShift(acl[i].tag, mask); ok {
-			acl[i].perm &= uint16(mode >> shift & 7)
-			mode &^= 7 << shift &^ (uint32(acl[i].perm) << shift)
-		}
+	for shift, e := range inMode(acl) {
+		e.Perm &= uint16(mode >> shift & 7)
+		mode &^= 7 << shift &^ (uint32(e.Perm) << shift)
 	}
 	return mode
 }
@@ -130,7 +113,7 @@ func (fs *filesystem) inheritACL(parent live.NodeID, c *live.Create, umask uint3
 		return err
 	}
 	c.Mode = c.Mode&^0o777 | restrict(acl, c.Mode&0o777)
-	if named, _ := beyondMode(acl); named {
+	if beyondMode(acl) {
 		c.Xattrs = sortedXattrs(c.Xattrs, tree.Xattr{Name: aclAccess, Value: encodeACL(acl)})
 	}
 	if c.Mode&syscall.S_IFMT == syscall.S_IFDIR {
@@ -157,7 +140,7 @@ func (fs *filesystem) setACL(forest *live.Forest, id live.NodeID, name string, v
 	if killSgid {
 		mode &^= syscall.S_ISGID
 	}
-	if named, _ := beyondMode(acl); named {
+	if beyondMode(acl) {
 		err = forest.SetXattr(id, name, value, flags, killSgid)
 	} else if err = forest.RemoveXattr(id, name); errors.Is(err, live.ErrNoAttr) {
 		err = nil
@@ -183,11 +166,8 @@ func (fs *filesystem) chmodACL(forest *live.Forest, id live.NodeID, mode uint32)
 	if err != nil {
 		return err
 	}
-	_, mask := beyondMode(acl)
-	for i := range acl {
-		if shift, ok := classShift(acl[i].tag, mask); ok {
-			acl[i].perm = uint16(mode >> shift & 7)
-		}
+	for shift, e := range inMode(acl) {
+		e.Perm = uint16(mode >> shift & 7)
 	}
 	return forest.SetXattr(id, aclAccess, encodeACL(acl), 0, false)
 }

@@ -83,6 +83,6 @@
 //	  Forest.mu
 //	    lookupShard.mu    the forest asks which nodes are held (SetHeld)
 //	  queue.mu            notices are put into a queue
-//	removals.mu, aside.mu, spareBuffers.mu
+//	removals.mu, aside.mu
 //	                      each alone
 package fusefs

@@ -58,7 +58,6 @@ type readers struct {
 	log      *slog.Logger
 	onAnswer func(Answered) // may be nil
 	requests requests
-	spare    spareBuffers
 	aside    *aside
 	awake    awake // the watcher's
 
@@ -94,11 +93,8 @@ func (r *readers) Blocking(fn func()) {
 // handshake answers the first request, INIT, and returns the minor version of the
 // protocol that the kernel speaks.
 func (r *readers) handshake() (minor uint32, err error) {
-	b, err := r.spare.take()
-	if err != nil {
-		return 0, err
-	}
-	defer r.spare.give(b)
+	b := spareBuffers.Get().(*buffers)
+	defer spareBuffers.Put(b)
 	n, err := read(r.fd, b.in)
 	if err != nil {
 		return 0, fmt.Errorf("read the kernel's INIT: %w", err)
@@ -120,28 +116,18 @@ func (r *readers) handshake() (minor uint32, err error) {
 // run answers requests until the workspace is unmounted.
 func (r *readers) run() {
 	done := make(chan struct{})
-	watched := make(chan struct{})
-	go func() {
-		r.watch(done)
-		close(watched)
-	}()
+	var watcher sync.WaitGroup
+	watcher.Go(func() { r.watch(done) })
 	r.start()
 	r.wg.Wait()
 	close(done)
-	<-watched
-	r.spare.free()
+	watcher.Wait()
 }
 
 // start adds a reader, if there may be one more.
 func (r *readers) start() {
 	if r.total.Add(1) > maxReaders {
 		r.total.Add(-1)
-		return
-	}
-	b, err := r.spare.take()
-	if err != nil {
-		r.total.Add(-1)
-		r.log.Error("one reader less", "err", err)
 		return
 	}
 	// Counted as idle from now on, so that nobody starts another for the
@@ -152,7 +138,8 @@ func (r *readers) start() {
 	go func() {
 		defer r.wg.Done()
 		defer r.total.Add(-1)
-		defer r.spare.give(b)
+		b := spareBuffers.Get().(*buffers)
+		defer spareBuffers.Put(b)
 		(&reader{readers: r, buffers: b, yielded: time.Now()}).loop()
 	}()
 }
@@ -160,7 +147,7 @@ func (r *readers) start() {
 // A reader reads requests and answers them. Its fields are its own.
 type reader struct {
 	*readers
-	buffers
+	*buffers
 	poller  poller
 	yielded time.Time
 	waiting struct { // what it found waiting, in a row
@@ -252,7 +239,7 @@ func recently(t *atomic.Int64) bool { return timeNow()-t.Load() <= int64(calmTim
 
 // answer handles the request in b.in[:n]. What the kernel no longer waits for
 // (ENOENT) needs no answer.
-func (r *readers) answer(b buffers, n int) error {
+func (r *readers) answer(b *buffers, n int) error {
 	r.requests.count(b.in[:n])
 	if r.onAnswer == nil {
 		_, err := r.handle(b, n)
@@ -265,7 +252,7 @@ func (r *readers) answer(b buffers, n int) error {
 }
 
 // handle returns how many bytes it answered with.
-func (r *readers) handle(b buffers, n int) (size int, err error) {
+func (r *readers) handle(b *buffers, n int) (size int, err error) {
 	var status fuse.Status
 	if id, ok := interruptOf(b.in[:n]); ok {
 		size, status = r.interrupt(b, n, id)
@@ -332,7 +319,6 @@ func (r *readers) watch(done <-chan struct{}) {
 		}
 		quiet = 0
 		tick.Stop()
-		r.spare.free()
 		r.parked.Store(true)
 		if r.progress.Load() != last && r.parked.CompareAndSwap(true, false) {
 			// A request came in between, and its reader saw nobody to wake.

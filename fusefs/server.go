@@ -3,7 +3,6 @@ package fusefs
 import (
 	"errors"
 	"fmt"
-	"log"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -110,7 +109,7 @@ func (fs *filesystem) mountOptions() *fuse.MountOptions {
 		MaxBackground: 512,
 		PanicHandler:  fs.panicked,
 		Debug:         fs.opts.Debug,
-		Logger:        log.New(logWriter{fs.log}, "", 0),
+		Logger:        slog.NewLogLogger(fs.log.Handler(), slog.LevelInfo),
 
 		// A symlink never changes; what replaces it has another node id.
 		EnableSymlinkCaching: true,
@@ -188,14 +187,6 @@ func (s *Server) Unmount() error {
 
 // Mountpoint returns the absolute path of the mount.
 func (s *Server) Mountpoint() string { return s.mountpoint }
-
-// logWriter hands go-fuse's log lines on.
-type logWriter struct{ log *slog.Logger }
-
-func (w logWriter) Write(p []byte) (int, error) {
-	w.log.Info("fuse", "msg", string(p))
-	return len(p), nil
-}
 
 // raiseReadahead lets the kernel read ahead more than its 128 KiB, which is
 // one round trip each. Only root may; it is a matter of speed alone.

@@ -118,7 +118,7 @@ func (x *exporter) file(it item, conv conversion) error {
 		return x.filter(it, mode)
 	}
 	if size > smallFile {
-		mark, err := x.w.stream(it.node.Content.Reader(x.o.Source.Files), size)
+		mark, err := x.w.blob(it.node.Content.Reader(x.o.Source.Files), size)
 		if err != nil {
 			return fmt.Errorf("sending %q to git: %w", it.path, err)
 		}
@@ -136,7 +136,7 @@ func (x *exporter) file(it item, conv conversion) error {
 }
 
 func (x *exporter) send(it item, mode uint32, data []byte) error {
-	mark, err := x.w.blob(data)
+	mark, err := x.w.blob(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return err
 	}

@@ -47,8 +47,10 @@ func newWriter(ctx context.Context, r *repository, q *quarantine) (*writer, erro
 	if err != nil {
 		return nil, errors.Join(err, spool.Close())
 	}
+	// Without ReadFrom of p.in, an error of the bufio.Writer is always one of git.
+	in := bufio.NewWriterSize(struct{ io.Writer }{p.in}, 256<<10)
 	return &writer{repo: r, env: q.env(), p: p, spool: spool,
-		in: bufio.NewWriterSize(p.in, 256<<10), out: bufio.NewReader(p.out), lines: bufio.NewWriterSize(spool, 64<<10)}, nil
+		in: in, out: bufio.NewReader(p.out), lines: bufio.NewWriterSize(spool, 64<<10)}, nil
 }
 
 // close ends what is left of a failed export.
@@ -71,56 +73,21 @@ func (w *writer) fail(err error) error {
 // commitMark is what fast-import calls the commit; contents come after it.
 const commitMark = 1
 
-// begin announces a content of size bytes and returns what fast-import calls it.
-func (w *writer) begin(size int64) string {
+// blob sends size bytes of r and returns what fast-import calls them.
+func (w *writer) blob(r io.Reader, size int64) (mark string, err error) {
 	w.written++
 	w.bytes += size
-	mark := ":" + strconv.Itoa(commitMark+w.written)
+	mark = ":" + strconv.Itoa(commitMark+w.written)
 	fmt.Fprintf(w.in, "blob\nmark %s\ndata %d\n", mark, size)
-	return mark
-}
-
-// blob sends data and returns its mark.
-func (w *writer) blob(data []byte) (string, error) {
-	mark := w.begin(int64(len(data)))
-	w.in.Write(data)
-	if err := w.in.WriteByte('\n'); err != nil {
-		return "", w.fail(err)
+	n, err := io.Copy(w.in, r)
+	w.in.WriteByte('\n')
+	if _, broken := w.in.Write(nil); broken != nil {
+		return "", w.fail(broken)
 	}
-	return mark, nil
-}
-
-// stream sends size bytes of r and returns their mark.
-func (w *writer) stream(r io.Reader, size int64) (string, error) {
-	mark := w.begin(size)
-	source := &sourceReader{r: r}
-	n, err := io.Copy(w.in, source)
-	switch {
-	case source.err != nil:
-		return "", source.err
-	case err == nil && n != size:
-		return "", fmt.Errorf("%d bytes instead of %d", n, size)
-	case err == nil:
-		err = w.in.WriteByte('\n')
+	if err == nil && n != size {
+		err = fmt.Errorf("%d bytes instead of %d", n, size)
 	}
-	if err != nil {
-		return "", w.fail(err)
-	}
-	return mark, nil
-}
-
-// sourceReader remembers the error of reading, as opposed to that of writing.
-type sourceReader struct {
-	r   io.Reader
-	err error
-}
-
-func (s *sourceReader) Read(p []byte) (int, error) {
-	n, err := s.r.Read(p)
-	if err != nil && err != io.EOF {
-		s.err = err
-	}
-	return n, err
+	return mark, err
 }
 
 // set puts a path into the commit: an object, by its mark or id.

@@ -31,13 +31,13 @@
 //
 // `echo v1 > .snapshots/create` is LOOKUP, SETATTR (the truncation, which changes
 // nothing) and WRITE. As nobody tells of close(2), a write is taken for a whole command
-// unless it can be seen to be the beginning of one (partial.go); beginnings are kept
+// unless it can be seen to be the beginning of one (line.go); beginnings are kept
 // by process. The command runs before the write is answered, so its error is that of
 // write(2). What came of it is one line of JSON: the content of the file from then on.
 //
 // A private file (private.go) is an alternative: a program writes to a scratch file
 // (create.tmp.1) and renames it onto the control file, as editors do, or writes to a call
-// file of its own (call.x). `call` takes any request of the service in JSON (call.go).
+// file of its own (call.x). `call` takes any request of the service in JSON (command.go).
 //
 // # Limits
 //

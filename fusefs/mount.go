@@ -1,13 +1,17 @@
 package fusefs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/mounts"
 )
 
 // mount attaches a FUSE device to the mountpoint and returns its descriptor.
@@ -67,4 +71,85 @@ func unmount(mountpoint string) error {
 		return unmountHelper(mountpoint)
 	}
 	return err
+}
+
+// mountHelper has fusermount3 mount. It sends the descriptor of the device it
+// opened over a socket, whose number is in _FUSE_COMMFD.
+func mountHelper(o *Options) (int, error) {
+	bin, err := mounts.Helper()
+	if err != nil {
+		return -1, err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("make a socket pair: %w", err)
+	}
+	ours, theirs := pair[0], os.NewFile(uintptr(pair[1]), "fusermount")
+	defer unix.Close(ours)
+	defer theirs.Close()
+
+	var stderr bytes.Buffer
+	cmd := exec.Command(bin, "-o", helperOptions(o), "--", o.Mountpoint)
+	cmd.Env = append(os.Environ(), "_FUSE_COMMFD=3")
+	cmd.ExtraFiles = []*os.File{theirs} // becomes descriptor 3
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		return -1, fmt.Errorf("%s: %w: %s", bin, err, strings.TrimSpace(stderr.String()))
+	}
+	theirs.Close() // so that a helper that sent nothing is an end of file
+	return receiveFD(ours)
+}
+
+// helperOptions is the argument of -o, in which commas and backslashes of
+// values are escaped.
+func helperOptions(o *Options) string {
+	escape := strings.NewReplacer(`\`, `\\`, `,`, `\,`)
+	opts := []string{
+		"fsname=" + escape.Replace(o.Store.Dir()), "subtype=amberfs",
+		"default_permissions", "max_read=" + strconv.Itoa(maxIO),
+	}
+	for _, f := range []struct {
+		on   bool
+		name string
+	}{{o.AllowOther, "allow_other"}, {o.ReadOnly, "ro"}, {o.Dev, "dev"}, {o.Suid, "suid"}} {
+		if f.on {
+			opts = append(opts, f.name)
+		}
+	}
+	return strings.Join(opts, ",")
+}
+
+// receiveFD takes one descriptor from a socket (SCM_RIGHTS, unix(7)).
+func receiveFD(socket int) (int, error) {
+	var data [1]byte
+	oob := make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := unix.Recvmsg(socket, data[:], oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("receive the FUSE device: %w", err)
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob[:n])
+	if err != nil || len(msgs) != 1 {
+		return -1, errors.New("fusermount3 sent no FUSE device")
+	}
+	fds, err := unix.ParseUnixRights(&msgs[0])
+	if err != nil || len(fds) != 1 {
+		return -1, errors.New("fusermount3 sent no FUSE device")
+	}
+	return fds[0], nil
+}
+
+func unmountHelper(mountpoint string) error {
+	bin, err := mounts.Helper()
+	if err != nil {
+		return err
+	}
+	out, err := exec.Command(bin, "-u", "--", mountpoint).CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	msg := strings.TrimSpace(string(out))
+	if strings.Contains(msg, "busy") {
+		return fmt.Errorf("%w: %s", unix.EBUSY, msg)
+	}
+	return fmt.Errorf("%s: %w: %s", bin, err, msg)
 }

@@ -94,7 +94,6 @@ func (ps *packSet) write(p *pack, rec []byte, off int64) error {
 	if err != nil {
 		return err
 	}
-	defer ps.done(p)
 	if _, err := f.WriteAt(rec, off); err != nil {
 		err = fmt.Errorf("append to pack %s: %w", p.name(), noSpace(err))
 		if terr := f.Truncate(off); terr != nil {
@@ -139,15 +138,18 @@ func (ps *packSet) sync() error {
 
 func (ps *packSet) syncPack(p *pack, end int64) error {
 	f, err := ps.use(p)
-	if err != nil && ps.get(p.id) == nil {
+	if err == nil {
+		if err = f.Sync(); err != nil {
+			err = fmt.Errorf("sync pack %s: %w", p.name(), noSpace(err))
+		}
+	}
+	switch {
+	case err != nil && ps.get(p.id) == nil:
 		return nil // gc has removed it since, after what lived in it was durable elsewhere
-	}
-	if err != nil {
+	case err != nil && f != nil:
+		return ps.failed.set(err)
+	case err != nil:
 		return err
-	}
-	defer ps.done(p)
-	if err := f.Sync(); err != nil {
-		return ps.failed.set(fmt.Errorf("sync pack %s: %w", p.name(), noSpace(err)))
 	}
 	ps.figures.Lock()
 	defer ps.figures.Unlock()

@@ -83,7 +83,6 @@ func (s *Store) read(h Hash, l loc, dst []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.packs.done(p)
 	if l.flags&flagZstd == 0 {
 		dst = slices.Grow(dst[:0], int(l.plain))[:l.plain]
 		err = readExactly(f, dst, l.off+headerSize)

@@ -24,13 +24,12 @@ const (
 	packMagic      = "amberpak"
 	packVersion    = 4
 	packExt        = ".pack"
-	packHeaderSize = 64 // the first record follows
-	maxOpenPacks   = 256
+	packHeaderSize = 64      // the first record follows
 	maxPackSize    = 1 << 30 // bytes; a larger file is no pack of ours
 )
 
 // A pack is one file of records. The mutable figures are guarded by index.mu, except
-// the file and its users, which the packSet guards.
+// the file, which the packSet guards.
 type pack struct {
 	id   uint64
 	path string
@@ -45,9 +44,7 @@ type pack struct {
 	garbage  bool // records became useless since the last sweep
 	sweeping bool // keys are gone from the index, the records not yet
 
-	file vfs.File
-	uses int
-	gone bool // removed; closes with its last user
+	file vfs.File // nil until it is used
 }
 
 // name is the file's base name.
@@ -106,7 +103,6 @@ type packSet struct {
 
 	mu   sync.Mutex
 	m    map[uint64]*pack
-	open int    // files open
 	last uint64 // highest id so far
 
 	tail appender
@@ -187,14 +183,12 @@ func (ps *packSet) used() bool {
 	return false
 }
 
-// use opens the pack's file if need be and keeps it open until done.
+// use returns the pack's file, which is opened if need be. It is closed when the pack
+// is removed: then what was read from it lies elsewhere.
 func (ps *packSet) use(p *pack) (vfs.File, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if p.file == nil {
-		if p.gone {
-			return nil, fmt.Errorf("open pack %s: %w", p.name(), fs.ErrNotExist)
-		}
 		flag := os.O_RDWR
 		if ps.readOnly {
 			flag = os.O_RDONLY
@@ -204,41 +198,15 @@ func (ps *packSet) use(p *pack) (vfs.File, error) {
 			return nil, fmt.Errorf("open pack: %w", err)
 		}
 		p.file = f
-		ps.open++
-		ps.evict(p)
 	}
-	p.uses++
 	return p.file, nil
 }
 
-func (ps *packSet) done(p *pack) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	p.uses--
-	if p.uses == 0 && p.gone {
-		ps.closeFile(p)
-	}
-}
-
-func (ps *packSet) closeFile(p *pack) {
+func (p *pack) closeFile() {
 	if p.file != nil {
 		// Everything that matters was synced, so an error here means nothing.
 		_ = p.file.Close()
 		p.file = nil
-		ps.open--
-	}
-}
-
-// evict closes idle files beyond the limit. Map order makes the choice random,
-// which is near enough to the least recently used.
-func (ps *packSet) evict(except *pack) {
-	for _, p := range ps.m {
-		if ps.open <= maxOpenPacks {
-			return
-		}
-		if p != except && p.uses == 0 {
-			ps.closeFile(p)
-		}
 	}
 }
 
@@ -272,12 +240,10 @@ func (ps *packSet) create() (*pack, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	ps.m[id] = p
-	ps.open++
-	ps.evict(p)
 	return p, nil
 }
 
-// remove deletes the pack's file. Readers that have it open go on.
+// remove deletes the pack's file.
 func (ps *packSet) remove(p *pack) error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -285,10 +251,7 @@ func (ps *packSet) remove(p *pack) error {
 		return fmt.Errorf("remove pack: %w", err)
 	}
 	delete(ps.m, p.id)
-	p.gone = true
-	if p.uses == 0 {
-		ps.closeFile(p)
-	}
+	p.closeFile()
 	return nil
 }
 
@@ -296,6 +259,6 @@ func (ps *packSet) close() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for _, p := range ps.m {
-		ps.closeFile(p)
+		p.closeFile()
 	}
 }

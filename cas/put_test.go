@@ -30,7 +30,6 @@ func records(t *testing.T, s *Store) map[Hash]int {
 			}
 			return nil
 		})
-		s.packs.done(p)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -103,7 +103,6 @@ func (s *recovery) recoverPack(p *pack) error {
 	if err != nil {
 		return err
 	}
-	defer s.packs.done(p)
 	durable := p.end
 	switch {
 	case p.id < s.durable.pack:

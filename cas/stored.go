@@ -34,7 +34,6 @@ func (s *Store) readStored(h Hash, l loc) (Stored, error) {
 	if err != nil {
 		return Stored{}, err
 	}
-	defer s.packs.done(p)
 	raw := make([]byte, l.size())
 	if err := readExactly(f, raw, l.off); err != nil {
 		return Stored{}, err

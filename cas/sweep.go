@@ -19,7 +19,6 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, limit int64) error {
 	if err != nil {
 		return err
 	}
-	defer s.packs.done(p)
 	before, err := s.fs.Stat(p.path)
 	if err != nil {
 		return err

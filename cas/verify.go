@@ -95,7 +95,6 @@ func (v *verifier) pack(ctx context.Context, p *pack, limit int64) error {
 		}
 		return err
 	}
-	defer v.s.packs.done(p)
 	v.header(p, f)
 	sc := &scan{r: f, id: p.id, from: packHeaderSize, to: limit, bodies: true}
 	return sc.run(ctx, func(it *item) error {

@@ -100,7 +100,7 @@ func (j *Journal) restartAt(pos int64) error {
 	if len(j.segments()) == 0 || j.end.Load() > pos || j.durable.Load() < pos {
 		return nil
 	}
-	if j.cur != nil && j.off < blockSize && j.sound() {
+	if j.cur != nil && j.off < blockSize && len(j.Damage()) == 0 {
 		return nil // not worth it, unless damage would be met again
 	}
 	if err := j.Failed(); err != nil {

@@ -135,13 +135,6 @@ func (j *Journal) holdAll() (segs []*segment, end int64) {
 	}
 }
 
-// sound reports that Verify finds nothing, and nothing was skipped.
-func (j *Journal) sound() bool {
-	sound := len(j.Damage()) == 0
-	err := j.Verify(func(*DamageError, int64) { sound = false })
-	return sound && err == nil
-}
-
 func drop(segs []*segment) {
 	for _, s := range segs {
 		_ = s.release() // only read from: closing it loses nothing

@@ -1,29 +1,26 @@
-// Package content is the bytes of regular files: how a file that is being
-// written refers to the journal, how it is cut into chunks, and how both are
-// read as one.
+// Package content is the bytes of regular files: how a file that is being written
+// refers to the journal, how it is cut into chunks, and how both are read as one.
 //
 // # Where bytes are
 //
-// A byte of a file is in one of four places: in the journal, at the position
-// where a write put it; in a chunk, an object of the chunk store; in a hole; or
-// in reserved blocks that were never written (fallocate). The last two read as
-// zeros.
+// A byte of a file is in the journal, at the position where a write put it; in a chunk,
+// an object of the chunk store; in a hole; or in reserved blocks that were never written
+// (fallocate). The last two read as zeros.
 //
-// A ChunkMap says it for a file that is sealed: a list of chunks and holes, by
-// itself when it is short, else as the root of a tree of list objects. It never
-// changes.
+// A ChunkMap is the map of a sealed file: a list of chunks and holes, inline when it is
+// short, else a tree of list objects. It never changes.
 //
-// A layout says it for a file that was written to: a ChunkMap at the bottom, its
-// base, and above it extents for what is different. An extent is a run of bytes
-// in the journal, in a ChunkMap, or nowhere. So a write copies nothing, and
-// neither does a clone of a range of another file.
+// A layout is the map of a file that was written to: a ChunkMap as its base, and above
+// it extents for what is different. An extent is a run of bytes in the journal, in a
+// ChunkMap, or nowhere. So a write copies nothing, and neither does a clone of a range of
+// another file.
 //
 // # Versions
 //
 // A Content is one version of a file. It belongs to the epoch that made it and is
-// changed in place while that is the current one. Later it is frozen, because
-// captures may share it, and the first change makes the next version (Own), which
-// begins with the same layout: the B-tree of extents is copied in O(1).
+// changed in place while that is the current one. Later it is frozen, because captures
+// may share it, and the first change makes the next version (Own), which begins with the
+// same layout: the B-tree of extents is copied in O(1).
 //
 //	epoch 1   Content a   layout: journal 0-900
 //	epoch 2   Content b   layout: journal 0-900, but 100-200 from journal 5000 on
@@ -31,28 +28,26 @@
 //
 // # Sealing
 //
-// Sealer.Seal cuts a frozen version into chunks and stores them. Where a chunk
-// ends depends on the bytes alone (FastCDC), so what was sealed before serves
-// again: above a base only the bytes from the last boundary before a change to
-// the first common boundary behind it are read. What comes out is the same as if
-// all of the file had been cut.
+// Sealer.Seal cuts a frozen version into chunks and stores them. Where a chunk ends
+// depends on the bytes alone (FastCDC), so above a base only the bytes from the last
+// boundary before a change to the first common boundary behind it are read. The result
+// is the same as if all of the file had been cut.
 //
-// From then on the Content reads from its ChunkMap, and the journal may drop the
-// bytes. A newer version still points into the journal, for all that it has in
-// common with this one too. Rebase lets it follow: where its layout names the same
-// place as the former layout of this one, it takes what the present one has there.
+// From then on the Content reads from its ChunkMap, and the journal may drop the bytes.
+// A newer version still points into the journal for all that it has in common with this
+// one. Rebase replaces these parts: where its layout has the same place as the former
+// layout of this one, it takes what the present one has there.
 //
 //	a sealed              layout: ChunkMap A
 //	b rebased             layout: ChunkMap A, but 100-200 from journal 5000 on
 //
 // # Locking
 //
-// Owning and changing contents that are related (versions of one another, or
-// source and target of CloneRange) needs one lock over all of them, which is the
-// caller's. A frozen Content is read, sealed and rebased without it: its layout
-// is an immutable value behind an atomic pointer, and is only ever replaced by
-// one that says the same. sealWork.mu keeps two sealers off one Content; under
-// it are the locks of the chunk store and the caches.
+// Owning and changing related contents (versions of one another, or source and target
+// of CloneRange) needs one lock over all of them, which is the caller's. A frozen Content
+// is read, sealed and rebased without it: its layout is an immutable value behind an
+// atomic pointer. sealWork.mu keeps two sealers off one Content; under it are the locks
+// of the chunk store and the caches.
 //
 // # Dangers
 //
@@ -60,7 +55,6 @@
 //     the layout is still the same when it is done, and reads again if not.
 //   - A collection of objects must see every ChunkMap that a Content may come to
 //     share: see EachObject.
-//   - The numbers in chunk.go and the rule in listBuilder are part of the format.
-//
-// The formats are in ../tree/FORMAT.md.
+//   - The numbers in chunk.go and the rule in listBuilder are part of the format
+//     (../tree/FORMAT.md).
 package content

@@ -4,40 +4,34 @@
 //
 // # What is an event
 //
-// One line of JSON (see Event): created, modified, deleted, renamed, restored,
-// captured. Every workspace has its own log and its own sequence numbers, from 1,
-// never used twice. The log is not part of the state of the workspace: a restore
-// adds to it and takes nothing back.
+// One line of JSON (see Event). Every workspace has its own log and its own sequence
+// numbers, from 1, never used twice. The log is not part of the state of the workspace:
+// a restore adds to it and removes nothing.
 //
 // # Coalescing
 //
-// Record puts an event into a map and returns; it reads no file but, once in a
-// while, the name of the process. What one process goes on doing to one node is
-// one event: writes after the creation belong to the creation, and a thousand
-// writes are one modification. An event stays open for that until the node was
-// left alone for Options.Quiet (200 ms), for five times that at most. Then a
-// background goroutine writes it, with all others that are due, in the order in
-// which they began. A process that keeps writing to the same node (a log file, a
-// long copy) makes another event only now and then, at growing intervals of up
-// to a minute, and one when it stops.
+// Record puts an event into a map and returns. What one process continues to do to one
+// node is one event: writes after the creation belong to the creation, and a thousand
+// writes are one modification. An event stays open until the node was left alone for
+// Options.Quiet (200 ms), for five times that at most. Then a background goroutine writes
+// it, with all others that are due, in the order in which they began. A process that
+// keeps writing to the same node makes another event at growing intervals of up to a
+// minute, and one when it stops.
 //
-// A capture ends all open events of its workspace, so that what happened before
-// and after it are never one, and returns the numbers and counts of the events
-// since the capture before.
+// A capture ends all open events of its workspace and returns the numbers and counts of
+// the events since the capture before.
 //
 // # What it costs
 //
-// Whoever changes a file waits for Record alone: half a microsecond and one
-// allocation when the change belongs to an open event, about two when it is a
-// new one, and once in 20 ms for each process the reading of its name from
-// /proc. Encoding and writing are done in the background (BenchmarkRecord).
+// A change waits for Record alone: half a microsecond and one allocation when it belongs
+// to an open event, about two when it is a new one, and once in 20 ms for each process
+// the reading of its name from /proc (BenchmarkRecord).
 //
 // # What can be lost
 //
-// Events are written without fsync. When the daemon is killed, those that were
-// still open are lost: the last 200 ms, or the last second of a node that was
-// being written to all the time. The changes themselves are not, they are in
-// the journal. Close and Flush write everything.
+// Events are written without fsync. When the daemon is killed, those that were still
+// open are lost: the last 200 ms, or the last second of a node that was being written to
+// all the time. Close and Flush write everything.
 //
 // # Files
 //

@@ -70,22 +70,19 @@ func (s *space) forIndex(n int64) error {
 
 // forMeta is the same for metadata, which must go on when the disk is full: that
 // a snapshot is deleted is metadata too.
-func (s *space) forMeta(n int64) error {
-	if err := s.check(n, metaRoom); !errors.Is(err, ErrNoSpace) {
-		return err
-	}
-	s.release()
-	return s.check(n, leastRoom)
-}
+func (s *space) forMeta(n int64) error { return s.orReserve(n, metaRoom) }
 
-// forOpening gives up the reserve if the index could not be opened otherwise.
-func (s *space) forOpening() error {
-	err := s.check(0, openingRoom)
-	if !errors.Is(err, ErrNoSpace) {
-		return err
+// forOpening is the same for opening the index.
+func (s *space) forOpening() error { return s.orReserve(0, openingRoom) }
+
+// orReserve gives the reserve up if there is no room otherwise.
+func (s *space) orReserve(n, keep int64) error {
+	err := s.check(n, keep)
+	if errors.Is(err, ErrNoSpace) {
+		s.release()
+		err = s.check(n, leastRoom)
 	}
-	s.release()
-	return s.check(0, leastRoom)
+	return err
 }
 
 func (s *space) check(n, keep int64) error {

@@ -95,7 +95,9 @@ func (v *verifier) pack(ctx context.Context, p *pack, limit int64) error {
 		}
 		return err
 	}
-	v.header(p, f)
+	if err := v.s.packs.checkHeader(p); err != nil {
+		v.report(Damage{Pack: p.name(), Length: packHeaderSize, Reason: err.Error()})
+	}
 	sc := &scan{r: f, id: p.id, from: packHeaderSize, to: limit, bodies: true}
 	return sc.run(ctx, func(it *item) error {
 		v.res.Bytes += it.length
@@ -122,17 +124,6 @@ func damageOf(p *pack, it *item) Damage {
 	return d
 }
 
-func (v *verifier) header(p *pack, f vfs.File) {
-	b := make([]byte, packHeaderSize)
-	n, err := readFull(f, b, 0)
-	if err == nil {
-		err = checkPackHeader(b[:n], p.id)
-	}
-	if err != nil {
-		v.report(Damage{Pack: p.name(), Length: packHeaderSize, Reason: err.Error()})
-	}
-}
-
 // object checks an intact record of an object against its hash and the index.
 func (v *verifier) object(p *pack, it *item) {
 	if err := v.s.checkBody(it); err != nil {
@@ -145,10 +136,13 @@ func (v *verifier) object(p *pack, it *item) {
 	v.res.Objects++
 	v.s.healed(it.hash, here)
 	l, ok, err := v.s.index.find(it.hash)
+	v.s.index.mu.Lock()
+	unswept := p.garbage || p.sweeping
+	v.s.index.mu.Unlock()
 	switch {
 	case err != nil:
 		it.bad = err.Error()
-	case !ok && v.unswept(p):
+	case !ok && unswept:
 		return // an interrupted gc took it out of the index already
 	case !ok:
 		it.bad = "the index does not know the object"
@@ -158,12 +152,6 @@ func (v *verifier) object(p *pack, it *item) {
 		return
 	}
 	v.report(damageOf(p, it))
-}
-
-func (v *verifier) unswept(p *pack) bool {
-	v.s.index.mu.Lock()
-	defer v.s.index.mu.Unlock()
-	return p.garbage || p.sweeping
 }
 
 // checkBody expands an intact record and compares it with its hash.
@@ -186,20 +174,10 @@ func (v *verifier) index(ctx context.Context) error {
 	for h, l := range v.s.index.unwritten() {
 		v.place(h, l)
 	}
-	err := v.s.index.db.each([]byte{keyObject}, func(k, val []byte) error {
-		l, ok := decodeLoc(val)
-		if !ok || len(k) != 1+len(Hash{}) {
-			v.report(Damage{Pack: "index", Reason: errIndexValue.Error()})
-			return nil
-		}
-		v.place(Hash(k[1:]), l)
-		return ctx.Err()
-	})
-	if err != nil && ctx.Err() == nil {
+	if err := v.s.index.db.objects(v.place); err != nil {
 		v.report(Damage{Pack: "index", Reason: err.Error()})
-		return nil
 	}
-	return err
+	return ctx.Err()
 }
 
 // place checks a place that the index has.

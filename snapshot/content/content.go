@@ -30,32 +30,11 @@ type Content struct {
 	layout atomic.Pointer[layout]   // never nil; replaced by Rebase and by sealing
 	sealed atomic.Pointer[ChunkMap] // set once, by a sealer
 	link   atomic.Pointer[ancestry]
-	work   atomic.Pointer[sealWork] // set once, by a sealer
-}
 
-// sealWork is what a sealer has begun to cut up.
-type sealWork struct {
-	mu sync.Mutex // held by the one sealer at work
-	// Its ChunkMap keeps lending chunks until the sealer is done, even if the layout of
-	// the Content has moved on, so a collection marks it. nil when nobody is at work.
-	layout atomic.Pointer[layout]
-}
-
-// sealWork returns where a sealer notes what it is at.
-func (c *Content) sealWork() *sealWork {
-	if w := c.work.Load(); w != nil {
-		return w
-	}
-	c.work.CompareAndSwap(nil, new(sealWork))
-	return c.work.Load()
-}
-
-// sealing returns what a sealer is cutting up, nil if none is at work.
-func (c *Content) sealing() *layout {
-	if w := c.work.Load(); w != nil {
-		return w.layout.Load()
-	}
-	return nil
+	sealing sync.Mutex // held by the sealer at work
+	// cutting is what it cuts up, nil if none is at work. Its ChunkMap keeps lending
+	// chunks, even if the layout of the Content has moved on, so a collection marks it.
+	cutting atomic.Pointer[layout]
 }
 
 // ancestry tells what a Content that is not sealed was made from.
@@ -188,7 +167,7 @@ func (c *Content) eachBase(fn func(b *ChunkMap) error) error {
 		if err := l.eachBase(visit); err != nil {
 			return err
 		}
-		if err := c.sealing().eachBase(visit); err != nil {
+		if err := c.cutting.Load().eachBase(visit); err != nil {
 			return err
 		}
 		if c.layout.Load() != l {
@@ -261,17 +240,15 @@ func (c *Content) Truncate(src *Source, size int64) error {
 }
 
 // Punch makes a hole of [off, off+n). The size stays.
-func (c *Content) Punch(src *Source, off, n int64) error {
-	l := c.layout.Load()
-	if n = min(n, l.size-off); n <= 0 {
-		return nil
-	}
-	return l.place(src, off, extent{n: n, pos: posHole})
-}
+func (c *Content) Punch(src *Source, off, n int64) error { return c.fill(src, off, n, posHole, true) }
 
 // Zero makes [off, off+n) read as zeros and reserves its blocks. With keepSize
 // what lies behind the end of the file is left out.
 func (c *Content) Zero(src *Source, off, n int64, keepSize bool) error {
+	return c.fill(src, off, n, posUnwritten, keepSize)
+}
+
+func (c *Content) fill(src *Source, off, n, pos int64, keepSize bool) error {
 	l := c.layout.Load()
 	if keepSize {
 		n = min(n, l.size-off)
@@ -279,7 +256,7 @@ func (c *Content) Zero(src *Source, off, n int64, keepSize bool) error {
 	if n <= 0 {
 		return nil
 	}
-	return l.place(src, off, extent{n: n, pos: posUnwritten})
+	return l.place(src, off, extent{n: n, pos: pos})
 }
 
 // Allocate reserves blocks for the holes of [off, off+n); data stays. With

@@ -46,7 +46,7 @@
 // Owning and changing related contents (versions of one another, or source and target
 // of CloneRange) needs one lock over all of them, which is the caller's. A frozen Content
 // is read, sealed and rebased without it: its layout is an immutable value behind an
-// atomic pointer. sealWork.mu keeps two sealers off one Content; under it are the locks
+// atomic pointer. Content.sealing keeps two sealers off one Content; under it are the locks
 // of the chunk store and the caches.
 //
 // # Dangers

@@ -25,18 +25,17 @@ func (z *Sealer) Seal(ctx context.Context, c *Content) (*ChunkMap, error) {
 	if b := c.Sealed(); b != nil {
 		return b, nil
 	}
-	w := c.sealWork()
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	c.sealing.Lock()
+	defer c.sealing.Unlock()
 	if b := c.Sealed(); b != nil {
 		return b, nil // another sealer was at it
 	}
 	c.Rebase() // what an older version has stored need not be cut again
 	l := c.layout.Load()
-	for w.layout.Store(l); c.layout.Load() != l; w.layout.Store(l) {
+	for c.cutting.Store(l); c.layout.Load() != l; c.cutting.Store(l) {
 		l = c.layout.Load()
 	}
-	defer w.layout.Store(nil)
+	defer c.cutting.Store(nil)
 	b := l.plain()
 	if b == nil {
 		s := &fileSealer{c: c, l: l, chunkWriter: newChunkWriter(ctx, z)}

@@ -25,6 +25,13 @@ type item struct {
 	hash      cas.Hash
 }
 
+// add counts the bytes of another item in.
+func (it *item) add(o item) {
+	it.n += o.n
+	it.holes += o.holes
+	it.unwritten += o.unwritten
+}
+
 // data reports whether the item is a chunk or has chunks below it.
 func (it item) data() bool { return it.holes+it.unwritten < it.n }
 
@@ -78,16 +85,13 @@ func decodeItem(d *wire.Decoder, level uint8) (it item) {
 			if it.hash.IsZero() {
 				d.Fail("chunk without a hash")
 			}
-		case itemHole:
-			it.n = d.Length()
-			it.holes = it.n
-			if v != itemHole {
-				d.Fail("hole of kind %d", v)
+		case itemHole, itemUnwritten:
+			if it.n = d.Length(); v == itemHole {
+				it.holes = it.n
+			} else {
+				it.unwritten = it.n
 			}
-		case itemUnwritten:
-			it.n = d.Length()
-			it.unwritten = it.n
-			if v != itemUnwritten {
+			if v > itemUnwritten {
 				d.Fail("hole of kind %d", v)
 			}
 		default:

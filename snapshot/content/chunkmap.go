@@ -169,9 +169,7 @@ func (s *itemSum) add(d *wire.Decoder, it item) {
 		d.Fail("file over 2^63 bytes")
 		return
 	}
-	s.n += it.n
-	s.holes += it.holes
-	s.unwritten += it.unwritten
+	s.item.add(it)
 	s.prev = it
 	s.count++
 }

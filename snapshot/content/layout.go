@@ -27,13 +27,9 @@ func baseLayout(b *ChunkMap) *layout {
 
 // clone returns a layout of its own that says the same.
 func (l *layout) clone() *layout {
-	return &layout{
-		size:    l.size,
-		alloc:   l.alloc,
-		base:    l.base,
-		baseLen: l.baseLen,
-		ext:     l.ext.clone(),
-	}
+	c := *l
+	c.ext = l.ext.clone()
+	return &c
 }
 
 // plain returns the ChunkMap that says all, nil if there is more to l.

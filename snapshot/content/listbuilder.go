@@ -33,9 +33,7 @@ func (b *listBuilder) add(it item) error {
 				return err
 			}
 		}
-		b.zeros.n += it.n
-		b.zeros.holes += it.holes
-		b.zeros.unwritten += it.unwritten
+		b.zeros.add(it)
 		return nil
 	}
 	if err := b.endZeros(); err != nil {
@@ -74,9 +72,7 @@ func (b *listBuilder) addList(level uint8, it item) error {
 }
 
 func (b *listBuilder) push(level uint8, it item) error {
-	b.total.n += it.n
-	b.total.holes += it.holes
-	b.total.unwritten += it.unwritten
+	b.total.add(it)
 	return b.insert(level, it)
 }
 
@@ -99,9 +95,7 @@ func (b *listBuilder) end(level uint8) error {
 	}
 	var it item
 	for _, i := range b.levels[level] {
-		it.n += i.n
-		it.holes += i.holes
-		it.unwritten += i.unwritten
+		it.add(i)
 	}
 	b.enc.Reset()
 	encodeList(&b.enc, level+1, b.levels[level])

@@ -170,7 +170,9 @@ func (j *graft) step(s *Step) error {
 	case s.ADir && s.BDir:
 		ino, err := j.dirs.find(s.Path)
 		j.attrs = append(j.attrs, attrsOf{ino, s.B, s.With})
-		j.v.mark(ino)
+		if err == nil && s.What&^tree.Mtime != 0 {
+			j.v.mark(ino)
+		}
 		return err
 	case s.ADir && s.B == 0 && j.g.KeepFull:
 		j.emptied = append(j.emptied, s.Path)

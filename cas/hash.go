@@ -69,5 +69,14 @@ func ParseHash(s string) (Hash, error) {
 // String returns the hash in lower-case hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
+// MarshalText implements encoding.TextMarshaler.
+func (h Hash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (h *Hash) UnmarshalText(b []byte) (err error) {
+	*h, err = ParseHash(string(b))
+	return err
+}
+
 // IsZero reports whether h is the zero value, which names no object.
 func (h Hash) IsZero() bool { return h == Hash{} }

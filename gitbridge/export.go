@@ -21,6 +21,8 @@ type Info struct {
 	// Parents are commits that earlier snapshots were exported as, the nearest
 	// one first. The first that the repository has becomes the parent.
 	Parents []string
+	// Authors are the actors that made the changes. One alone is the commit's author.
+	Authors []string
 }
 
 // Base is an export of a related snapshot. With it, only what differs between
@@ -294,6 +296,9 @@ func (x *exporter) write() (err error) {
 		message: x.message(),
 		parent:  x.parent,
 	}
+	if by := x.o.Info.Authors; len(by) == 1 {
+		c.author = identityOf(by[0])
+	}
 	if res.Incremental {
 		c.tree = x.base.Tree
 	}
@@ -312,6 +317,9 @@ func (x *exporter) write() (err error) {
 		Files: res.Files, Links: x.links, Skipped: res.Skipped, Reduced: res.Reduced})
 	return nil
 }
+
+// identityOf is an actor as git writes one.
+func identityOf(actor string) string { return fmt.Sprintf("%s <%s@localhost>", actor, actor) }
 
 // message is the commit's: what the user said of the snapshot, then trailers.
 func (x *exporter) message() string {
@@ -334,6 +342,11 @@ func (x *exporter) message() string {
 	}
 	if n := len(x.res.Reduced); n > 0 {
 		fmt.Fprintf(&b, "Snapshot-Reduced: %d\n", n)
+	}
+	if by := x.o.Info.Authors; len(by) > 1 {
+		for _, name := range by {
+			fmt.Fprintf(&b, "Co-authored-by: %s\n", identityOf(name))
+		}
 	}
 	return b.String()
 }

@@ -274,6 +274,19 @@ func TestExportMakesAHistory(t *testing.T) {
 	if got := git(t, repo, "log", "-1", "--format=%an <%ae> %at|%B", first.Commit); !strings.HasPrefix(got, "A U Thor <author@example.com> 1700000000|first\n\nbody\n\nSnapshot: v1\nSnapshot-Id: abab") {
 		t.Errorf("commit %q", got)
 	}
+	for by, want := range map[string]string{
+		"claude/4f2a": "claude/4f2a <claude/4f2a@localhost>|",
+		"a b":         "A U Thor <author@example.com>|a <a@localhost>b <b@localhost>",
+	} {
+		by := export(t, m, st, repo, func(o *ExportOptions) {
+			o.Info.Name, o.Info.Authors = "by", strings.Fields(by)
+			o.Ref = fmt.Sprintf("refs/by/%d", len(by))
+		})
+		got := git(t, repo, "log", "-1", "--format=%an <%ae>|%(trailers:key=Co-authored-by,valueonly,separator=)", by.Commit)
+		if got != want {
+			t.Errorf("author %q, want %q", got, want)
+		}
+	}
 	// A parent that this repository does not have is none.
 	other := export(t, m, st, bareRepo(t), func(o *ExportOptions) { o.Info.Parents = []string{second.Commit} })
 	if other.Parent != "" {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,6 +35,7 @@ func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone,
 	if err != nil {
 		return ExportDone{}, err
 	}
+	e.info.Actors = s.authors(e.info.Actors)
 	defer e.hold(s.Store)()
 	s.exporting.RLock()
 	defer s.exporting.RUnlock()
@@ -90,7 +92,13 @@ func (s *Service) DropExports(ctx context.Context) error {
 
 // GitInfo is what a commit says of a snapshot.
 func GitInfo(i snapshot.Info, parents []string) gitbridge.Info {
-	return gitbridge.Info{Name: i.Name, ID: i.ID, Message: i.Message, Time: i.Created, Parents: parents}
+	return gitbridge.Info{Name: i.Name, ID: i.ID, Message: i.Message, Time: i.Created, Parents: parents, Authors: i.Actors}
+}
+
+// authors are the actors that a commit names: git knows the user of a login session by a
+// better name.
+func (s *Service) authors(by []string) []string {
+	return slices.DeleteFunc(slices.Clone(by), s.Store.Actors().IsUser)
 }
 
 // exported writes down what a snapshot was exported as.
@@ -125,6 +133,7 @@ func (s *Service) open(ctx context.Context, r *Request, a Open) (None, error) {
 		return None{}, err
 	}
 	defer e.hold(s.Store)()
+	e.info.Actors = s.authors(e.info.Actors)
 	out := Opened{Info: e.info, State: e.id, Parents: e.parents, Bases: []Base{}}
 	for _, b := range e.bases {
 		out.Bases = append(out.Bases, Base{State: b.id, Commits: b.info.GitCommits})

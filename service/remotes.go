@@ -138,11 +138,12 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 	}
 	p := remote.Push{
 		Ref: pushedRef(x.Info, as), Force: a.Force, Full: a.Full,
-		Base: s.Remotes.Base(to), Mark: s.marker(x.State), Stored: s.stored,
+		Base: s.Remotes.Base(to), Mark: s.marker(x.State, x.ActorSets), Stored: s.stored,
 		Progress: func(parts, of int, sent int64) {
 			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(of), Unit: "parts", Bytes: sent})
 		},
 	}
+	p.Ref.ActorSets = x.ActorSets
 	start := time.Now()
 	done, err := to.Push(ctx, p)
 	if err != nil {
@@ -177,7 +178,7 @@ func checkPushedName(name string) error {
 
 func pushedRef(i snapshot.Info, as string) remote.Ref {
 	ref := remote.Ref{
-		Name: as, ID: i.ID, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: i.Kind, Files: i.Files, Bytes: i.Bytes,
+		Name: as, ID: i.ID, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: i.Kind, Files: i.Files, Bytes: i.Bytes, Actors: i.Actors,
 	}
 	if i.Expires != nil {
 		ref.Expires = *i.Expires
@@ -185,8 +186,12 @@ func pushedRef(i snapshot.Info, as string) remote.Ref {
 	return ref
 }
 
-func (s *Service) marker(st *tree.State) func(context.Context, func(cas.Hash) bool) error {
+// marker names a tree's objects, and others beside it.
+func (s *Service) marker(st *tree.State, beside []cas.Hash) func(context.Context, func(cas.Hash) bool) error {
 	return func(ctx context.Context, keep func(cas.Hash) bool) error {
+		for _, h := range beside {
+			keep(h)
+		}
 		return st.Mark(ctx, s.Store.Source(), false, keep)
 	}
 }
@@ -259,8 +264,13 @@ func (s *Service) bring(ctx context.Context, r *Request, there *remote.Snapshot)
 		return err
 	}
 	err = there.Pull(ctx, remote.Pull{
-		Mark: func(ctx context.Context, keep func(cas.Hash) bool) error { return st.Mark(ctx, src, false, keep) },
-		Has:  store.Has, Put: store.Put,
+		Mark: func(ctx context.Context, keep func(cas.Hash) bool) error {
+			for _, h := range there.Ref.ActorSets {
+				keep(h)
+			}
+			return st.Mark(ctx, src, false, keep)
+		},
+		Has: store.Has, Put: store.Put,
 		Progress: func(done, total int64) {
 			r.progress(Progress{What: "pulling " + there.Ref.Name, Done: done, Total: total, Unit: "bytes"})
 		},
@@ -291,7 +301,7 @@ func (p pulling) Put(cas.Kind, []byte) (cas.Hash, error) { return cas.Hash{}, er
 func InfoOf(ref *remote.Ref) snapshot.Info {
 	return snapshot.Info{
 		Name: ref.Name, ID: ref.ID, Message: ref.Message, Labels: ref.Labels, Created: ref.Created, Kind: ref.Kind,
-		Files: ref.Files, Bytes: ref.Bytes, Sealed: true,
+		Files: ref.Files, Bytes: ref.Bytes, Sealed: true, Actors: ref.Actors, ActorSets: ref.ActorSets,
 	}
 }
 

@@ -44,27 +44,6 @@ func joinNames(a, b []string) []string {
 	return slices.Compact(out)
 }
 
-// storedChanges are those of a record of the catalogue.
-func storedChanges(names, stored []string) (changes, error) {
-	c := changes{names: names}
-	for _, s := range stored {
-		h, err := cas.ParseHash(s)
-		if err != nil {
-			return c, err
-		}
-		c.stored = append(c.stored, h)
-	}
-	return c, nil
-}
-
-func hashStrings(hashes []cas.Hash) []string {
-	var out []string
-	for _, h := range hashes {
-		out = append(out, h.String())
-	}
-	return out
-}
-
 // changesOf returns changes that are in memory.
 func changesOf(sets []*actors.Set) changes {
 	c := changes{sets: sets}
@@ -254,8 +233,8 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 			continue
 		}
 		r := c.workspaces[view]
-		if !slices.Contains(r.ActorSets, h.String()) {
-			r.ActorSets = append(slices.Clip(r.ActorSets), h.String())
+		if !slices.Contains(r.ActorSets, h) {
+			r.ActorSets = append(slices.Clip(r.ActorSets), h)
 		}
 		r.Actors = joinNames(r.Actors, set.Actors())
 		c.workspaces[view] = r

@@ -85,8 +85,8 @@ type storedWorkspace struct {
 	Bytes   int64         `json:"bytes"`
 	Exports int64         `json:"exports,omitempty"` // bytes in the store's repository
 	// Actors changed something since the newest snapshot, ActorSets are the objects that say what.
-	Actors    []string `json:"actors,omitempty"`
-	ActorSets []string `json:"actor_sets,omitempty"`
+	Actors    []string   `json:"actors,omitempty"`
+	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
 }
 
 func snapKey(view uint32) string { return fmt.Sprintf("snap/%08x", view) }

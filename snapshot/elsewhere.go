@@ -6,6 +6,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -115,6 +116,11 @@ func (rs Remotes) MayPull(i Info) (err error) {
 func checkPulled(i Info) error {
 	if err := naming.Check(i.Name); err != nil {
 		return err
+	}
+	for _, name := range i.Actors {
+		if err := actors.Check(name); err != nil {
+			return err
+		}
 	}
 	return naming.CheckDescription(i.Message, i.Labels)
 }

@@ -159,7 +159,7 @@ func (g *collector) roots() (out []*tree.State, sets []cas.Hash, err error) {
 				ID    string `json:"id"`
 				State string `json:"state"`
 
-				ActorSets []string `json:"actor_sets"`
+				ActorSets []cas.Hash `json:"actor_sets"`
 			}
 			if err := json.Unmarshal(value, &r); err != nil {
 				return err
@@ -169,9 +169,8 @@ func (g *collector) roots() (out []*tree.State, sets []cas.Hash, err error) {
 				return err
 			}
 			ids = append(ids, h)
-			c, err := storedChanges(nil, r.ActorSets)
-			sets = append(sets, c.stored...)
-			return err
+			sets = append(sets, r.ActorSets...)
+			return nil
 		}); err != nil {
 			return nil, nil, err
 		}

@@ -52,11 +52,11 @@ type storedSnapshot struct {
 	WS   uint32 `json:"ws"` // view of its workspace
 	Info
 	// ActorSets are the objects that have the actors of the changes since the snapshot before.
-	ActorSets []string `json:"actor_sets,omitempty"`
+	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
 }
 
 func (s *snap) stored() storedSnapshot {
-	return storedSnapshot{View: s.View, WS: s.ws, Info: s.Info, ActorSets: hashStrings(s.changes.stored)}
+	return storedSnapshot{View: s.View, WS: s.ws, Info: s.Info, ActorSets: s.changes.stored}
 }
 
 // info is what users see of a record.
@@ -68,14 +68,12 @@ func (r *storedSnapshot) info() Info {
 
 // load makes the snapshot that a record tells of, without its state.
 func (r *storedSnapshot) load() (*snap, error) {
-	c, err := storedChanges(r.Actors, r.ActorSets)
-	s := &snap{Info: r.info(), ws: r.WS, done: make(chan struct{}), changes: c}
+	s := &snap{Info: r.info(), ws: r.WS, done: make(chan struct{}), changes: changes{names: r.Actors, stored: r.ActorSets}}
 	if !s.Sealed {
-		return s, err
+		return s, nil
 	}
 	close(s.done)
-	if err == nil {
-		s.id, err = cas.ParseHash(r.ID)
-	}
+	var err error
+	s.id, err = cas.ParseHash(r.ID)
 	return s, err
 }

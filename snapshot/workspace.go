@@ -62,7 +62,7 @@ func (w *Workspace) stored(st *tree.State) storedWorkspace {
 		View: w.view, Parent: w.parent, Fork: w.fork, Name: w.name, NextSeq: w.nextSeq,
 		Base: w.base, Undo: w.undo, Before: w.before, Head: w.head, Policy: w.policy, Claim: w.claim, Expires: w.expires,
 		Inodes: st.Inodes, Bytes: st.Bytes, Exports: w.usage.Exports.Load(),
-		Actors: w.early.names, ActorSets: hashStrings(w.early.stored),
+		Actors: w.early.names, ActorSets: w.early.stored,
 	}
 }
 
@@ -71,12 +71,10 @@ func (c *catalogue) loadWorkspace(r storedWorkspace) (*Workspace, error) {
 	w := c.newWorkspace(r.View, r.Name)
 	w.parent, w.fork, w.nextSeq = r.Parent, r.Fork, r.NextSeq
 	w.base, w.undo, w.before, w.head, w.policy = r.Base, r.Undo, r.Before, r.Head, r.Policy
-	w.claim, w.expires = r.Claim, r.Expires
+	w.claim, w.expires, w.early = r.Claim, r.Expires, changes{names: r.Actors, stored: r.ActorSets}
 	w.usage.Exports.Store(r.Exports)
 	var err error
-	if w.early, err = storedChanges(r.Actors, r.ActorSets); err == nil {
-		w.sealed, err = cas.ParseHash(r.State)
-	}
+	w.sealed, err = cas.ParseHash(r.State)
 	return w, err
 }
 

@@ -19,6 +19,7 @@ const (
 	maxObjects = 1 << 20
 	maxIndexes = 64
 	maxEntries = 1 << 28
+	maxActors  = 1 << 12
 )
 
 // ErrNewer: the remote was written by a newer version of the program.
@@ -38,6 +39,9 @@ type Ref struct {
 	Kind    string            `json:"kind,omitempty"`
 	Files   int64             `json:"files"`
 	Bytes   int64             `json:"bytes"`
+	// Actors changed something since the snapshot before, ActorSets are the objects that say what.
+	Actors    []string   `json:"actors,omitempty"`
+	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
 
 	Objects []backend.Object `json:"objects"`
 	Indexes []Section        `json:"indexes"` // newest first
@@ -90,6 +94,9 @@ var objectName = regexp.MustCompile(`^[0-9a-f]{64}$`)
 func (r *Ref) Check() error {
 	if r.Version != Version || len(r.Objects) > maxObjects || len(r.Indexes) > maxIndexes {
 		return fmt.Errorf("version %d, %d objects, %d indexes", r.Version, len(r.Objects), len(r.Indexes))
+	}
+	if len(r.Actors) > maxActors || len(r.ActorSets) > maxActors {
+		return fmt.Errorf("%d actors in %d sets", len(r.Actors), len(r.ActorSets))
 	}
 	if r.Files < 0 || r.Bytes < 0 {
 		return fmt.Errorf("%d files of %d bytes", r.Files, r.Bytes)

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +37,7 @@ type Registry struct {
 	named   map[inView]named
 	whole   map[uint32]string // of processes that cannot be seen
 	leaders map[int]named     // of sessions
+	given   map[string]bool   // names that were registered
 }
 
 // inView is a process, or a thread, that changes a workspace.
@@ -62,7 +64,7 @@ type known struct {
 func NewRegistry(within func(view uint32) []uint32) *Registry {
 	return &Registry{
 		within: within, known: make(map[inView]*known), named: make(map[inView]named),
-		whole: make(map[uint32]string), leaders: make(map[int]named),
+		whole: make(map[uint32]string), leaders: make(map[int]named), given: make(map[string]bool),
 	}
 }
 
@@ -236,6 +238,10 @@ func (r *Registry) Register(id, uid, view uint32, name string) error {
 	if taken := r.takenOutside(scopes[1:], name); taken != "" && !Below(present, taken) {
 		return errs.New(errs.Protected, "protected: actor %q is registered outside of the fork; choose another name", taken)
 	}
+	if len(r.given) >= maxKnown {
+		clear(r.given)
+	}
+	r.given[name] = true
 	if id == 0 {
 		r.whole[view] = name
 		return nil
@@ -258,6 +264,16 @@ func (r *Registry) Register(id, uid, view uint32, name string) error {
 		}
 	}
 	return nil
+}
+
+var userForm = regexp.MustCompile(`^(uid:[0-9]+|[^/]+/[0-9]+|unknown)$`)
+
+// IsUser reports whether a name is that of a login session or a user, and was not
+// registered.
+func (r *Registry) IsUser(name string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return userForm.MatchString(name) && !r.given[name]
 }
 
 // takenOutside returns the name that a name is equal to or below, of those registered in

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -64,7 +65,7 @@ type Info struct {
 	View      uint32   `json:"-"`
 
 	// ActorSets are the objects that came from a remote with it, see storedSnapshot.
-	ActorSets []string `json:"-"`
+	ActorSets []cas.Hash `json:"-"`
 }
 
 // Node returns the root node of a snapshot's view.

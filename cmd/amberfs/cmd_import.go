@@ -180,9 +180,12 @@ func (i *importer) fromTar(name string) error {
 	in, err := i.a.openInput(name)
 	i.send = func(_ context.Context, w io.Writer) error {
 		defer in.Close()
-		_, err := io.Copy(w, &countingReader{Reader: bufio.NewReaderSize(in, 256<<10), show: func(n int64) {
-			i.bar.show(service.Progress{What: "importing", Done: n, Total: sizeOf(in), Unit: "bytes"})
-		}})
+		p := service.Progress{What: "importing", Total: sizeOf(in), Unit: "bytes"}
+		_, err := io.Copy(w, io.TeeReader(bufio.NewReaderSize(in, 256<<10), writerFunc(func(b []byte) (int, error) {
+			p.Done += int64(len(b))
+			i.bar.show(p)
+			return len(b), nil
+		})))
 		return err
 	}
 	return err
@@ -211,19 +214,6 @@ func (i *importer) options() gitbridge.ImportOptions {
 		},
 		Skip: func(path string, reason error) { i.skip(path, reason.Error()) },
 	}
-}
-
-type countingReader struct {
-	io.Reader
-	n    int64
-	show func(n int64)
-}
-
-func (c *countingReader) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.n += int64(n)
-	c.show(c.n)
-	return n, err
 }
 
 // sizeOf is the size in bytes of a regular file, 0 of anything else.

@@ -112,7 +112,7 @@ func mustSchema(t reflect.Type) *jsonschema.Schema {
 }
 
 // add adds a tool under its name in a set.
-func (m *mcpServer) add(set int, t *tool, name string, in *jsonschema.Schema, out reflect.Type, do func(context.Context, arguments) (string, any, error)) {
+func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect.Type, do func(context.Context, arguments) (string, any, error)) {
 	spec := &mcp.Tool{
 		Name: name, Title: t.title, Description: t.about, Annotations: t.effect.annotations(t.title),
 		InputSchema: in, OutputSchema: mustSchema(out),
@@ -170,7 +170,7 @@ func (m *mcpServer) offer(set int, t *tool) {
 	if t.pages {
 		out = reflect.TypeFor[page]()
 	}
-	m.add(set, t, t.names[set], t.schema(set), out, func(ctx context.Context, args arguments) (string, any, error) {
+	m.add(t, t.names[set], t.schema(set), out, func(ctx context.Context, args arguments) (string, any, error) {
 		var c common
 		if err := takeCommon(args, &c); err != nil {
 			return "", nil, err

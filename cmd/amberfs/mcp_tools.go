@@ -231,7 +231,7 @@ func (m *mcpServer) offerRef(workspace string, t *tool) {
 		in.Required = nil // the server's workspace
 	}
 	name := "workspace__" + workspace + "__" + t.names[setWorkspace]
-	m.add(setWorkspace, t, name, in, reflect.TypeFor[newRef](), func(ctx context.Context, args arguments) (string, any, error) {
+	m.add(t, name, in, reflect.TypeFor[newRef](), func(ctx context.Context, args arguments) (string, any, error) {
 		var r ref
 		if raw, ok := args["ref"]; ok {
 			if err := json.Unmarshal(raw, &r.Ref); err != nil || r.Ref == "" {

@@ -41,18 +41,12 @@ func Check(cfg *Config, note func(string)) error {
 	if err := clearDead(cfg, mounts, note); err != nil {
 		return err
 	}
-	if err := checkBusy(cfg); err != nil {
-		return err
-	}
-	if _, err := os.Lstat(cfg.Mountpoint); !cfg.Shared || err == nil { // else start makes it
-		if err := checkMountpoint(cfg); err != nil {
+	for _, check := range []func(*Config) error{checkBusy, checkMountpoint, checkFrom, checkFUSE} {
+		if err := check(cfg); err != nil {
 			return err
 		}
 	}
-	if err := checkFrom(cfg); err != nil {
-		return err
-	}
-	return checkFUSE(cfg)
+	return nil
 }
 
 // CheckPaths finds what is wrong with the store and the directory that it is filled
@@ -134,22 +128,16 @@ func ours(entries []os.DirEntry) bool {
 // clearDead takes away what a daemon that was killed left mounted: on our mount
 // point, and of our store anywhere.
 func clearDead(cfg *Config, mounts []locate.Mount, note func(string)) error {
-	points := map[string]bool{}
-	if m, ok := locate.On(mounts, cfg.Mountpoint); ok {
-		points[m.Point] = true
-	}
-	for _, m := range locate.OfStore(mounts, cfg.Store) {
-		points[m.Point] = true
-	}
-	for point := range points {
-		if !errors.Is(Answers(point), unix.ENOTCONN) {
+	for _, m := range mounts {
+		ours := m.FSType == locate.FSType && (m.Point == cfg.Mountpoint || m.Source == cfg.Store && m.Root == "/")
+		if !ours || !errors.Is(Answers(m.Point), unix.ENOTCONN) {
 			continue
 		}
-		if err := Detach(point); err != nil {
-			return fail.New(fail.Failed, "cannot unmount the dead mount at %s: %w", point, err).
-				WithHint("unmount it with `umount -l %s`", point)
+		if err := Detach(m.Point); err != nil {
+			return fail.New(fail.Failed, "cannot unmount the dead mount at %s: %w", m.Point, err).
+				WithHint("unmount it with `umount -l %s`", m.Point)
 		}
-		note("unmounted the dead mount that was left at " + point)
+		note("unmounted the dead mount that was left at " + m.Point)
 	}
 	return nil
 }
@@ -204,6 +192,8 @@ func checkBusy(cfg *Config) error {
 func checkMountpoint(cfg *Config) error {
 	err := Answers(cfg.Mountpoint)
 	switch {
+	case errors.Is(err, unix.ENOENT) && cfg.Shared: // start makes it
+		return nil
 	case errors.Is(err, unix.ENOENT):
 		return fail.New(fail.NotFound, "there is no mount point %s", cfg.Mountpoint).
 			WithHint("make it with `mkdir -p %s`", cfg.Mountpoint)

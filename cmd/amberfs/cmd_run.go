@@ -195,10 +195,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	if err != nil {
 		return err
 	}
-	if status != 0 {
-		return exitCode(status)
-	}
-	return nil
+	return a.statusOf(status, nil)
 }
 
 // insideCommand is the second half of run, in the new namespaces.
@@ -208,23 +205,23 @@ func insideCommand(a *app) *cobra.Command {
 		Hidden: true,
 		Args:   args(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
-			status, err := sandbox.Inner(func(s string) { a.note("%s", s) }, func() (func(service.Progress), func()) {
+			return a.statusOf(sandbox.Inner(func(s string) { a.note("%s", s) }, func() (func(service.Progress), func()) {
 				bar := a.newProgress()
 				return bar.show, bar.done
-			})
-			if err != nil && status != 0 {
-				a.note("%v", err)
-				return exitCode(status)
-			}
-			if err != nil {
-				return err
-			}
-			if status != 0 {
-				return exitCode(status)
-			}
-			return nil
+			}))
 		},
 	}
+}
+
+// statusOf ends the command as a program ended, or with the error that kept it from that.
+func (a *app) statusOf(status int, err error) error {
+	if status == 0 {
+		return err
+	}
+	if err != nil {
+		a.note("%v", err)
+	}
+	return exitCode(status)
 }
 
 // runHere runs a program in a fork of the workspace that the command stands in.
@@ -251,13 +248,7 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 		// A signal that ended the program does not cancel what comes after it.
 		err = a.snapshotAfter(context.WithoutCancel(ctx), dir, c.After)
 	}
-	if status != 0 {
-		if err != nil {
-			a.note("%v", err)
-		}
-		return exitCode(status)
-	}
-	return err
+	return a.statusOf(status, err)
 }
 
 // runIn runs a program in a directory and returns its exit status as a shell does.

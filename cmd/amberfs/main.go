@@ -221,13 +221,14 @@ run work from inside a mount, or with -C DIR.`,
 	add(groupMount, mountCommand(a), umountCommand(a), runCommand(a))
 	add(groupHistory, snapshotCommand(a), listCommand(a), showCommand(a), renameCommand(a), rmCommand(a), compactCommand(a),
 		pinCommand(a), unpinCommand(a),
-		restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), blameCommand(a), actorsCommand(a), logCommand(a), uiCommand(a))
-	add(groupForks, forkCommand(a), claimCommand(a), forksCommand(a), mergeCommand(a))
+		restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), blameCommand(a), bisectCommand(a), actorsCommand(a),
+		logCommand(a), uiCommand(a))
+	add(groupForks, forkCommand(a), claimCommand(a), forksCommand(a), mergeCommand(a), exploreCommand(a))
 	add(groupMount, mcpCommand(a), hookCommand(a), actorCommand(a))
 	add(groupTrees, exportCommand(a), importCommand(a), applyCommand(a))
 	add(groupRemotes, pushCommand(a), pullCommand(a), remoteCommand(a))
 	add(groupStore, statusCommand(a), policyCommand(a), freezeCommand(a), thawCommand(a), gcCommand(a), duCommand(a), verifyCommand(a))
-	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(), insideCommand(a), nudgeCommand(a))
+	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(), insideCommand(a), inForkCommand(a), janitorCommand(a), nudgeCommand(a))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return root
 }

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/search"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/actors"
+)
+
+// bisectArgs are the arguments of bisect, for the command line and for MCP.
+type bisectArgs struct {
+	Good      string            `json:"good" jsonschema:"a snapshot for which the command succeeds"`
+	Bad       string            `json:"bad,omitempty" jsonschema:"a newer snapshot for which it fails; the present state if empty"`
+	Command   []string          `json:"command" jsonschema:"the program and its arguments; exit status 0 is good, 125 skips, 1 to 127 is bad, 128 and above ends the search"`
+	Jobs      int               `json:"jobs,omitempty" jsonschema:"how many run at once; 1 if not given"`
+	Repeat    int               `json:"repeat,omitempty" jsonschema:"run the command so often for each snapshot; most runs decide"`
+	Timeout   string            `json:"timeout,omitempty" jsonschema:"a run that takes longer is bad: 30s, 5m"`
+	TrustEnds bool              `json:"trust_ends,omitempty" jsonschema:"do not test good and bad first"`
+	Kind      string            `json:"kind,omitempty" jsonschema:"only snapshots of this kind"`
+	Labels    map[string]string `json:"labels,omitempty" jsonschema:"only snapshots with these labels"`
+	By        string            `json:"by,omitempty" jsonschema:"only snapshots in which this actor changed something"`
+}
+
+// bisectRound is what one round found.
+type bisectRound struct {
+	Round  int            `json:"round" jsonschema:"0 tests good and bad"`
+	Tested []bisectTested `json:"tested"`
+	Left   int            `json:"left" jsonschema:"number of snapshots that can still be the first bad one"`
+}
+
+type bisectTested struct {
+	Name    string `json:"name"`
+	Verdict string `json:"verdict" jsonschema:"good, bad or skipped"`
+}
+
+// bisected is the result.
+type bisected struct {
+	FirstBad *snapshot.Info       `json:"first_bad,omitempty" jsonschema:"missing if the present state is the first that is bad"`
+	Now      bool                 `json:"now,omitempty" jsonschema:"the present state is the first that is bad"`
+	LastGood string               `json:"last_good"`
+	Skipped  []string             `json:"skipped,omitempty" jsonschema:"snapshots between them that were skipped; one of them may be the first bad one"`
+	Files    int                  `json:"files" jsonschema:"number of files that changed from the last good to the first bad one"`
+	Paths    []service.DiffedFile `json:"paths" jsonschema:"some of these files"`
+	Rounds   int                  `json:"rounds"`
+	Runs     int                  `json:"runs" jsonschema:"how often the command ran"`
+}
+
+func (b *bisected) name() string {
+	if b.Now {
+		return "now"
+	}
+	return b.FirstBad.Name
+}
+
+func bisectCommand(a *app) *cobra.Command {
+	var req bisectArgs
+	var labels []string
+	cmd := &cobra.Command{
+		Use:   "bisect GOOD [BAD] [-j N] -- COMMAND [ARGUMENT]...",
+		Short: "Find the snapshot in which something broke",
+		Long: `Finds the first snapshot after GOOD for which COMMAND fails, by running it in forks of
+the snapshots between GOOD and BAD. Without BAD, the present state is bad. Each fork
+is mounted in the place of the workspace, for COMMAND only, and discarded afterwards.
+
+The exit status of COMMAND decides: 0 is good, 125 skips the snapshot, any other
+status up to 127 is bad, and 128 and above ends the search. A run that takes longer
+than --timeout is bad. With -j N, N snapshots are tested at once, which needs fewer
+rounds. With --repeat N, most of N runs decide, and the two snapshots that are found
+are tested again.
+
+-v shows the output of COMMAND on the standard error. With --json, each round is a
+line.`,
+		Example: `  amberfs bisect v1 -- make test
+  amberfs bisect turn-12 turn-96 -j 3 --timeout 5m -- go test ./...
+  amberfs bisect v1 --kind turn --json -- ./check.sh`,
+		Args: func(cmd *cobra.Command, argv []string) error {
+			names, command := splitDash(cmd, argv)
+			if len(command) == 0 {
+				return fail.New(fail.Usage, "bisect needs -- and a COMMAND after it").WithHint("such as: amberfs bisect v1 -- make test")
+			}
+			return args(1, 2, "GOOD and perhaps BAD before --")(cmd, names)
+		},
+		ValidArgsFunction: a.completeSnapshots(2),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			var names []string
+			names, req.Command = splitDash(cmd, argv)
+			req.Good = names[0]
+			if len(names) > 1 {
+				req.Bad = names[1]
+			}
+			var err error
+			if req.Labels, err = parseLabels(labels); err != nil {
+				return err
+			}
+			done, err := a.bisect(cmd.Context(), req, func(r bisectRound) {
+				if a.json {
+					_ = a.printJSON(r) // an error of the output is found at the end
+					return
+				}
+				var b strings.Builder
+				for _, t := range r.Tested {
+					fmt.Fprintf(&b, " %s %s,", t.Name, t.Verdict)
+				}
+				a.printf("round %d:%s %s left\n", r.Round, b.String(), plural(r.Left, "snapshot", "snapshots"))
+			})
+			if err != nil {
+				return err
+			}
+			if err := a.print(done, func() { a.printf("%s", bisectedText(done)) }); err != nil {
+				return err
+			}
+			if len(done.Skipped) > 0 {
+				return exitCode(fail.Failed.Exit())
+			}
+			return nil
+		},
+	}
+	cmd.Flags().IntVarP(&req.Jobs, "jobs", "j", 1, "test `N` snapshots at once")
+	cmd.Flags().IntVar(&req.Repeat, "repeat", 1, "run COMMAND `N` times for each snapshot; most runs decide")
+	cmd.Flags().StringVar(&req.Timeout, "timeout", "", "a run that takes longer than `TIME` is bad: 30s, 5m")
+	cmd.Flags().BoolVar(&req.TrustEnds, "trust-ends", false, "do not test GOOD and BAD first")
+	cmd.Flags().StringVar(&req.Kind, "kind", "", "test only snapshots of this `KIND`")
+	cmd.Flags().StringArrayVar(&labels, "label", nil, "test only snapshots with the label `KEY=VALUE`; repeatable")
+	cmd.Flags().StringVar(&req.By, "by", "", "test only snapshots in which `ACTOR` changed something")
+	return cmd
+}
+
+// bisectStates are good, the snapshots between, and bad, by time. The name of the present
+// state is "".
+func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]snapshot.Info, error) {
+	var good, bad snapshot.Info
+	bad.Seq = ^uint64(0)
+	if err := f.ask(ctx, service.Show{Name: r.Good}, &good); err != nil {
+		return nil, err
+	}
+	if r.Bad != "" {
+		if err := f.ask(ctx, service.Show{Name: r.Bad}, &bad); err != nil {
+			return nil, err
+		}
+	}
+	if good.Seq >= bad.Seq {
+		return nil, fail.New(fail.Usage, "%s is not older than %s", r.Good, r.Bad).WithHint("name the older snapshot first")
+	}
+	var l service.Snapshots
+	if err := f.ask(ctx, service.List{Kind: r.Kind, Labels: r.Labels}, &l); err != nil {
+		return nil, err
+	}
+	states := slices.DeleteFunc(l.Snapshots, func(i snapshot.Info) bool {
+		// Those of forks and remotes are of other time lines.
+		return i.Seq <= good.Seq || i.Seq >= bad.Seq || i.Kind == snapshot.KindFork || i.Kind == snapshot.KindPull ||
+			r.By != "" && !slices.ContainsFunc(i.Actors, func(actor string) bool { return actors.Below(actor, r.By) })
+	})
+	slices.SortFunc(states, func(x, y snapshot.Info) int { return cmp.Compare(x.Seq, y.Seq) })
+	return slices.Concat([]snapshot.Info{good}, states, []snapshot.Info{bad}), nil
+}
+
+// bisect searches; each is called after each round.
+func (a *app) bisect(ctx context.Context, r bisectArgs, each func(bisectRound)) (_ *bisected, err error) {
+	limit, err := timeoutOf(r.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	if r.Jobs < 0 || r.Repeat < 0 {
+		return nil, fail.New(fail.Usage, "jobs and repeat must be at least 1")
+	}
+	f, err := newSearchForks(a, "bisect")
+	if err != nil {
+		return nil, err
+	}
+	defer f.end(false)
+	states, err := f.bisectStates(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	name := func(i int) string { return cmp.Or(states[i].Name, "now") }
+	var runs atomic.Int64
+	var statuses sync.Map
+	var out *os.File
+	if a.verbose {
+		out = os.Stderr
+	}
+	test := func(ctx context.Context, i int) (search.Verdict, error) {
+		fork, err := f.new(ctx, strconv.FormatInt(runs.Add(1), 10), states[i].Name)
+		if err != nil {
+			return 0, err
+		}
+		limited, cancel := ctx, context.CancelFunc(func() {})
+		if limit > 0 {
+			limited, cancel = context.WithTimeout(ctx, limit)
+		}
+		defer cancel()
+		status, err := f.run(limited, fork, out, []string{"AMBERFS_SNAPSHOT=" + name(i)}, r.Command...)
+		if errors.Is(err, context.DeadlineExceeded) {
+			status, err = 1, nil // it took too long
+		}
+		if err := errors.Join(err, f.discard(ctx, fork)); err != nil {
+			return 0, err
+		}
+		statuses.Store(i, status)
+		switch {
+		case status == 0:
+			return search.Good, nil
+		case status == 125:
+			return search.Skip, nil
+		case status > 127:
+			return 0, fail.New(fail.Failed, "the search ends, because %s ended with status %d for %s", r.Command[0], status, name(i))
+		}
+		return search.Bad, nil
+	}
+	o := search.Options{Jobs: max(1, r.Jobs), Repeat: max(1, r.Repeat), TrustEnds: r.TrustEnds}
+	o.Round = func(round int, tested []int, verdicts []search.Verdict, left int) {
+		line := bisectRound{Round: round, Tested: []bisectTested{}, Left: left}
+		for j, i := range tested {
+			line.Tested = append(line.Tested, bisectTested{name(i), verdicts[j].String()})
+		}
+		each(line)
+	}
+	found, err := search.Bisect(ctx, len(states), o, test)
+	if errors.Is(err, search.ErrEnds) {
+		first, _ := statuses.Load(0)
+		last, _ := statuses.Load(len(states) - 1)
+		return nil, fail.New(fail.Failed, "%s ended with status %v for %s, which should be good, and with status %v for %s, which should be bad",
+			strings.Join(r.Command, " "), first, name(0), last, name(len(states)-1)).WithHint("name other snapshots")
+	}
+	if err != nil {
+		return nil, err
+	}
+	done := &bisected{LastGood: states[found.Good].Name, Rounds: found.Rounds, Runs: int(runs.Load())}
+	if first := &states[found.First]; first.Name == "" {
+		done.Now = true
+	} else {
+		done.FirstBad = first
+	}
+	for i := found.Good + 1; i < found.First; i++ {
+		done.Skipped = append(done.Skipped, name(i))
+	}
+	var changed service.Diffed
+	if err := f.ask(ctx, service.Changes{A: done.LastGood, B: states[found.First].Name, Limit: 20}, &changed); err != nil {
+		return nil, err
+	}
+	done.Files, done.Paths = changed.Files, changed.Paths
+	return done, nil
+}
+
+// bisectedText is the result for a person.
+func bisectedText(b *bisected) string {
+	var t strings.Builder
+	if len(b.Skipped) > 0 {
+		fmt.Fprintf(&t, "the first bad snapshot is %s, or one of those that were skipped before it: %s\n", b.name(), strings.Join(b.Skipped, " "))
+	} else {
+		fmt.Fprintf(&t, "the first bad snapshot is %s\n", b.name())
+	}
+	line := func(what, text string) {
+		if text != "" {
+			fmt.Fprintf(&t, "  %-9s%s\n", what, text)
+		}
+	}
+	if i := b.FirstBad; i != nil {
+		line("kind", i.Kind)
+		line("time", i.Created.Local().Format(time.DateTime))
+		line("message", service.OneLine(i.Message))
+		line("labels", labelText(i.Labels))
+		line("actors", strings.Join(i.Actors, ", "))
+	}
+	fmt.Fprintf(&t, "%s changed since %s:\n", plural(b.Files, "file", "files"), b.LastGood)
+	for _, p := range b.Paths {
+		fmt.Fprintf(&t, "  %s %s\n", p.Status, quote(p.Path))
+	}
+	if more := b.Files - len(b.Paths); more > 0 {
+		fmt.Fprintf(&t, "  and %d more\n", more)
+	}
+	to := ".." + b.name()
+	if b.Now {
+		to = ""
+	}
+	fmt.Fprintf(&t, "look at the changes:  amberfs diff %s%s\nrestore the last good: amberfs restore %s\n", b.LastGood, to, b.LastGood)
+	return t.String()
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/search"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
@@ -46,6 +47,14 @@ type bisectRound struct {
 type bisectTested struct {
 	Name    string `json:"name"`
 	Verdict string `json:"verdict" jsonschema:"good, bad or skipped"`
+}
+
+func (r bisectRound) text() string {
+	var tested []string
+	for _, t := range r.Tested {
+		tested = append(tested, t.Name+" "+t.Verdict)
+	}
+	return fmt.Sprintf("round %d: %s, %s left", r.Round, strings.Join(tested, ", "), plural(r.Left, "snapshot", "snapshots"))
 }
 
 // bisected is the result.
@@ -103,20 +112,19 @@ line.`,
 			if len(names) > 1 {
 				req.Bad = names[1]
 			}
-			var err error
+			p, err := a.place()
+			if err != nil {
+				return err
+			}
 			if req.Labels, err = parseLabels(labels); err != nil {
 				return err
 			}
-			done, err := a.bisect(cmd.Context(), req, func(r bisectRound) {
+			done, err := a.bisect(cmd.Context(), p, req, func(r bisectRound) {
 				if a.json {
 					_ = a.printJSON(r) // an error of the output is found at the end
-					return
+				} else {
+					a.printf("%s\n", r.text())
 				}
-				var b strings.Builder
-				for _, t := range r.Tested {
-					fmt.Fprintf(&b, " %s %s,", t.Name, t.Verdict)
-				}
-				a.printf("round %d:%s %s left\n", r.Round, b.String(), plural(r.Left, "snapshot", "snapshots"))
 			})
 			if err != nil {
 				return err
@@ -170,7 +178,7 @@ func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]snapsho
 }
 
 // bisect searches; each is called after each round.
-func (a *app) bisect(ctx context.Context, r bisectArgs, each func(bisectRound)) (_ *bisected, err error) {
+func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each func(bisectRound)) (_ *bisected, err error) {
 	limit, err := timeoutOf(r.Timeout)
 	if err != nil {
 		return nil, err
@@ -178,7 +186,7 @@ func (a *app) bisect(ctx context.Context, r bisectArgs, each func(bisectRound)) 
 	if r.Jobs < 0 || r.Repeat < 0 {
 		return nil, fail.New(fail.Usage, "jobs and repeat must be at least 1")
 	}
-	f, err := newSearchForks(a, "bisect")
+	f, err := newSearchForks(a, p, "bisect")
 	if err != nil {
 		return nil, err
 	}
@@ -199,10 +207,7 @@ func (a *app) bisect(ctx context.Context, r bisectArgs, each func(bisectRound)) 
 		if err != nil {
 			return 0, err
 		}
-		limited, cancel := ctx, context.CancelFunc(func() {})
-		if limit > 0 {
-			limited, cancel = context.WithTimeout(ctx, limit)
-		}
+		limited, cancel := withLimit(ctx, limit)
 		defer cancel()
 		status, err := f.run(limited, fork, out, []string{"AMBERFS_SNAPSHOT=" + name(i)}, r.Command...)
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -225,8 +230,8 @@ func (a *app) bisect(ctx context.Context, r bisectArgs, each func(bisectRound)) 
 	o := search.Options{Jobs: max(1, r.Jobs), Repeat: max(1, r.Repeat), TrustEnds: r.TrustEnds}
 	o.Round = func(round int, tested []int, verdicts []search.Verdict, left int) {
 		line := bisectRound{Round: round, Tested: []bisectTested{}, Left: left}
-		for j, i := range tested {
-			line.Tested = append(line.Tested, bisectTested{name(i), verdicts[j].String()})
+		for _, i := range tested {
+			line.Tested = append(line.Tested, bisectTested{name(i), verdicts[i].String()})
 		}
 		each(line)
 	}
@@ -260,34 +265,21 @@ func (a *app) bisect(ctx context.Context, r bisectArgs, each func(bisectRound)) 
 // bisectedText is the result for a person.
 func bisectedText(b *bisected) string {
 	var t strings.Builder
-	if len(b.Skipped) > 0 {
-		fmt.Fprintf(&t, "the first bad snapshot is %s, or one of those that were skipped before it: %s\n", b.name(), strings.Join(b.Skipped, " "))
-	} else {
-		fmt.Fprintf(&t, "the first bad snapshot is %s\n", b.name())
+	to := ""
+	if fmt.Fprintf(&t, "the first bad snapshot is %s", b.name()); len(b.Skipped) > 0 {
+		fmt.Fprintf(&t, ", or one of those skipped before it: %s", strings.Join(b.Skipped, " "))
 	}
-	line := func(what, text string) {
-		if text != "" {
-			fmt.Fprintf(&t, "  %-9s%s\n", what, text)
-		}
-	}
-	if i := b.FirstBad; i != nil {
-		line("kind", i.Kind)
-		line("time", i.Created.Local().Format(time.DateTime))
-		line("message", service.OneLine(i.Message))
-		line("labels", labelText(i.Labels))
-		line("actors", strings.Join(i.Actors, ", "))
+	if t.WriteString("\n"); !b.Now {
+		to = ".." + b.name()
+		t.WriteString(rowsText(infoFields(*b.FirstBad, time.Now())))
 	}
 	fmt.Fprintf(&t, "%s changed since %s:\n", plural(b.Files, "file", "files"), b.LastGood)
 	for _, p := range b.Paths {
-		fmt.Fprintf(&t, "  %s %s\n", p.Status, quote(p.Path))
+		fmt.Fprintf(&t, "%s\t%s\n", p.Status, quote(p.Path))
 	}
 	if more := b.Files - len(b.Paths); more > 0 {
-		fmt.Fprintf(&t, "  and %d more\n", more)
+		fmt.Fprintf(&t, "and %d more\n", more)
 	}
-	to := ".." + b.name()
-	if b.Now {
-		to = ""
-	}
-	fmt.Fprintf(&t, "look at the changes:  amberfs diff %s%s\nrestore the last good: amberfs restore %s\n", b.LastGood, to, b.LastGood)
+	fmt.Fprintf(&t, "look at the changes:  amberfs diff %[1]s%[2]s\nrestore the last good: amberfs restore %[1]s\n", b.LastGood, to)
 	return t.String()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,7 @@ func diffCommand(a *app) *cobra.Command {
 	var stat, nameStatus, binary bool
 	var fork, by string
 	cmd := &cobra.Command{
-		Use:   "diff [A [B]] [--fork NAME] [--by ACTOR] [--stat|--name-status] [-- PATH...]",
+		Use:   "diff [A [B]|A..B] [--fork NAME] [--by ACTOR] [--stat|--name-status] [-- PATH...]",
 		Short: "Show what changed between snapshots, or since one",
 		Long: `Shows the changes from snapshot A to snapshot B, or from A to now, as a unified diff
 that "git apply" accepts. Without A, from the latest snapshot. With --fork, in that
@@ -40,6 +41,9 @@ fork, and without A from its base. PATHs after "--" limit the diff, and
 				p.Workspace, from = append(slices.Clone(p.Workspace), fork), "base"
 			}
 			req := service.Diff{A: from, By: by, Paths: paths, Binary: binary, Width: a.width()}
+			if len(names) == 1 {
+				names = strings.SplitN(names[0], "..", 2) // no name has two dots
+			}
 			if len(names) > 0 {
 				req.A = names[0]
 			}

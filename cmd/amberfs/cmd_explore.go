@@ -9,14 +9,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 )
@@ -48,7 +51,6 @@ type attempt struct {
 	Seconds float64  `json:"seconds"`
 	Log     string   `json:"log" jsonschema:"file with its output"`
 
-	fork  string
 	began time.Time
 }
 
@@ -85,8 +87,11 @@ merged, and that fork stays. Without --merge all forks stay.`,
 			return args(1, 1, "the number of attempts before --")(cmd, n)
 		},
 		RunE: func(cmd *cobra.Command, argv []string) error {
+			p, err := a.place()
+			if err != nil {
+				return err
+			}
 			var n []string
-			var err error
 			n, req.Command = splitDash(cmd, argv)
 			if req.Attempts, err = strconv.Atoi(n[0]); err != nil {
 				return fail.New(fail.Usage, "%q is not a number of attempts", n[0])
@@ -96,14 +101,12 @@ merged, and that fork stays. Without --merge all forks stay.`,
 					return err
 				}
 			}
-			live := !a.json && !a.quiet && isTerminal(a.stderr)
-			drawn := 0
-			done, err := a.explore(cmd.Context(), req, func(all []*attempt, ended *attempt) {
+			live, drawn := !a.json && !a.quiet && isTerminal(a.stderr), 0
+			done, err := a.explore(cmd.Context(), p, req, func(all []*attempt, ended *attempt) {
 				if a.json && ended != nil {
 					_ = a.printJSON(ended) // an error of the output is found at the end
 				} else if live {
-					a.drawAttempts(all, drawn)
-					drawn = len(all)
+					drawn = a.drawAttempts(all, drawn)
 				}
 			})
 			if done == nil {
@@ -121,18 +124,18 @@ merged, and that fork stays. Without --merge all forks stay.`,
 	return cmd
 }
 
-func (r exploreArgs) check() (limit time.Duration, err error) {
+func (r exploreArgs) check() error {
 	switch {
 	case r.Attempts < 1 || r.Attempts > maxAttempts:
-		return 0, fail.New(fail.Usage, "the number of attempts is 1 to %d, not %d", maxAttempts, r.Attempts)
+		return fail.New(fail.Usage, "the number of attempts is 1 to %d, not %d", maxAttempts, r.Attempts)
 	case r.Merge != "" && r.Merge != "first" && r.Merge != "best":
-		return 0, fail.New(fail.Usage, "merge is first or best, not %q", r.Merge)
-	case (r.Merge == "best") != (r.Score != "") && r.Merge != "":
-		return 0, fail.New(fail.Usage, "merge best and score belong together")
+		return fail.New(fail.Usage, "merge is first or best, not %q", r.Merge)
+	case r.Merge == "best" && r.Score == "" || r.Merge == "first" && r.Score != "":
+		return fail.New(fail.Usage, "merge best and score belong together")
 	case r.Jobs < 0:
-		return 0, fail.New(fail.Usage, "jobs must be at least 1")
+		return fail.New(fail.Usage, "jobs must be at least 1")
 	}
-	return timeoutOf(r.Timeout)
+	return nil
 }
 
 // errPassed ends the other attempts.
@@ -140,9 +143,9 @@ var errPassed = errors.New("another attempt passed")
 
 // explore runs the attempts. each is called five times a second, and with each attempt
 // that has ended.
-func (a *app) explore(ctx context.Context, r exploreArgs, each func(all []*attempt, ended *attempt)) (_ *explored, err error) {
-	limit, err := r.check()
-	if err != nil {
+func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each func(all []*attempt, ended *attempt)) (_ *explored, err error) {
+	limit, err := timeoutOf(r.Timeout)
+	if err = errors.Join(err, r.check()); err != nil {
 		return nil, err
 	}
 	if r.Log == "" {
@@ -153,7 +156,7 @@ func (a *app) explore(ctx context.Context, r exploreArgs, each func(all []*attem
 	if err != nil {
 		return nil, err
 	}
-	f, err := newSearchForks(a, "explore")
+	f, err := newSearchForks(a, p, "explore")
 	if err != nil {
 		return nil, err
 	}
@@ -163,17 +166,24 @@ func (a *app) explore(ctx context.Context, r exploreArgs, each func(all []*attem
 	for n := range r.Attempts {
 		number := strconv.Itoa(n + 1)
 		t := &attempt{Attempt: n + 1, State: "waiting", Status: -1, Log: filepath.Join(r.Log, "attempt-"+number+".log")}
-		if t.fork, err = f.new(ctx, number, ""); err != nil {
+		if t.Fork, err = f.new(ctx, number, ""); err != nil {
 			return nil, err
 		}
-		t.Fork = t.fork
 		done.Attempts = append(done.Attempts, t)
 	}
-	best, err := f.attempts(ctx, r, done.Attempts, limit, each)
+	best, err := f.attempts(ctx, r, limit, done.Attempts, each)
 	if err != nil {
 		return nil, err
 	}
-	f.countFiles(ctx, done.Attempts)
+	var l service.ForkList
+	if err := f.ask(ctx, service.Forks{}, &l); err != nil {
+		return nil, err
+	}
+	for _, t := range done.Attempts {
+		if i := slices.IndexFunc(l.Forks, func(s service.ForkState) bool { return s.Name == t.Fork }); i >= 0 {
+			t.Files = l.Forks[i].Changed
+		}
+	}
 	keep = true
 	if r.Merge == "" {
 		return done, nil
@@ -182,170 +192,141 @@ func (a *app) explore(ctx context.Context, r exploreArgs, each func(all []*attem
 		return done, fail.New(fail.Failed, "no attempt passed; nothing was merged, and the forks stay")
 	}
 	var merged service.Merged
-	failed := f.ask(ctx, service.Merge{Fork: best.fork}, &merged)
+	failed := f.ask(ctx, service.Merge{Fork: best.Fork}, &merged)
+	if done.Conflicts = merged.Conflicts; len(done.Conflicts) > 0 {
+		failed = fail.New(fail.KindOf(failed), "attempt %d passed, but the workspace changed the same files meanwhile; nothing was merged", best.Attempt).
+			WithHint("see `amberfs diff --fork %s`, and merge it with `amberfs merge %s --ours` or --theirs", best.Fork, best.Fork)
+	}
+	if failed == nil {
+		done.Merged, done.Changed = best.Attempt, merged.Changed
+	}
 	for _, t := range done.Attempts {
-		if failed != nil && t == best {
-			continue
+		if t == best && failed != nil {
+			continue // a person decides
 		}
-		if derr := f.discard(ctx, t.fork); derr != nil {
-			err = errors.Join(err, derr)
-			continue
+		if err := f.discard(ctx, t.Fork); err != nil {
+			return done, err
 		}
 		t.Fork = ""
 	}
-	if done.Conflicts = merged.Conflicts; len(merged.Conflicts) > 0 {
-		failed = fail.New(fail.KindOf(failed), "attempt %d passed, but the workspace changed the same files meanwhile; nothing was merged", best.Attempt).
-			WithHint("see `amberfs diff --fork %s`, and merge it with `amberfs merge %s --ours` or --theirs", best.fork, best.fork)
-	} else if failed == nil {
-		done.Merged, done.Changed = best.Attempt, merged.Changed
-	}
-	return done, errors.Join(failed, err)
+	return done, failed
 }
 
 // attempts runs all of them and returns the one to merge, nil if none passed.
-func (f *searchForks) attempts(ctx context.Context, r exploreArgs, all []*attempt, limit time.Duration, each func(all []*attempt, ended *attempt)) (best *attempt, err error) {
-	running, stop := context.WithCancelCause(ctx)
+func (f *searchForks) attempts(ctx context.Context, r exploreArgs, limit time.Duration, all []*attempt, each func(all []*attempt, ended *attempt)) (best *attempt, _ error) {
+	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var mu sync.Mutex
-	show := func(t *attempt, state string) {
-		mu.Lock()
-		defer mu.Unlock()
-		if t.State = state; t.began.IsZero() {
-			t.began = time.Now()
-		}
-	}
-	var group errgroup.Group
-	group.SetLimit(cmp.Or(r.Jobs, r.Attempts))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for _, t := range all {
-			group.Go(func() error {
-				show(t, "running")
-				state, err := f.attempt(running, r, t, limit, show)
-				mu.Lock()
-				defer mu.Unlock()
-				t.State, t.Seconds = state, time.Since(t.began).Seconds()
-				switch {
-				case err != nil && running.Err() == nil:
-					stop(err)
-				case state == "passed" && (best == nil || r.Merge == "best" && *t.Score > *best.Score):
-					if best = t; r.Merge == "first" {
-						stop(errPassed)
-					}
-				}
-				each(all, t)
-				return nil
-			})
-		}
-		_ = group.Wait() // the context has the error
-	}()
 	tick := time.NewTicker(time.Second / 5)
 	defer tick.Stop()
-	for {
-		select {
-		case <-ended:
-			each(all, nil)
-			if err := context.Cause(running); err != nil && !errors.Is(err, errPassed) {
-				return nil, err
+	go func() {
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+				mu.Lock()
+				each(all, nil)
+				mu.Unlock()
 			}
-			return best, nil
-		case <-tick.C:
-			mu.Lock()
-			each(all, nil)
-			mu.Unlock()
 		}
+	}()
+	var group errgroup.Group
+	group.SetLimit(cmp.Or(r.Jobs, r.Attempts))
+	for _, t := range all {
+		group.Go(func() error {
+			state, err := f.attempt(ctx, r, t, limit, func(state string) {
+				mu.Lock()
+				defer mu.Unlock()
+				if t.State = state; t.began.IsZero() {
+					t.began = time.Now()
+				}
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			t.State, t.Seconds = state, time.Since(t.began).Seconds()
+			if err != nil {
+				stop(err)
+			} else if state == "passed" && (best == nil || r.Merge == "best" && *t.Score > *best.Score) {
+				if best = t; r.Merge == "first" {
+					stop(errPassed)
+				}
+			}
+			each(all, t)
+			return nil
+		})
 	}
+	_ = group.Wait() // the context has the error
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, errPassed) {
+		return nil, err
+	}
+	return best, nil
 }
 
 // attempt runs the command, the check and the score, and returns the state that the
 // attempt ends in.
-func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, limit time.Duration, show func(*attempt, string)) (string, error) {
+func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, limit time.Duration, show func(string)) (string, error) {
 	log, err := os.OpenFile(t.Log, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
 		return "failed", err
 	}
 	defer log.Close()
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
-	}
+	ctx, cancel := withLimit(ctx, limit)
+	defer cancel()
 	number := strconv.Itoa(t.Attempt)
 	run := func(argv ...string) (int, error) {
-		return f.run(ctx, t.fork, log, []string{"AMBERFS_ATTEMPT=" + number}, argv...)
+		return f.run(ctx, t.Fork, log, []string{"AMBERFS_ATTEMPT=" + number}, argv...)
 	}
 	var argv []string
 	for _, arg := range r.Command {
 		argv = append(argv, strings.ReplaceAll(arg, "{}", number))
 	}
+	show("running")
 	t.Status, err = run(argv...)
 	passed := t.Status == 0
 	if err == nil && r.Check != "" {
-		show(t, "checking")
+		show("checking")
 		var check int
 		check, err = run("sh", "-c", r.Check)
 		t.Check, passed = &check, check == 0
 	}
 	if err == nil && passed && r.Score != "" {
-		err = t.score(log, func() (int, error) { return run("sh", "-c", r.Score) })
+		var status int
+		var score float64
+		if status, err = run("sh", "-c", r.Score); err == nil {
+			score, err = strconv.ParseFloat(lastLine(log), 64)
+			if err != nil || status != 0 {
+				return "failed", fail.New(fail.Failed, "the score of attempt %d is not a number: %q, exit status %d", t.Attempt, lastLine(log), status)
+			}
+			t.Score = &score
+		}
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "timeout", nil
-	case err != nil:
-		return "stopped", err
+	case err != nil && ctx.Err() != nil:
+		return "stopped", nil
 	case passed:
-		return "passed", nil
+		return "passed", err
 	}
-	return "failed", nil
+	return "failed", err
 }
 
-// score runs a command, whose last line is a number.
-func (t *attempt) score(log *os.File, run func() (int, error)) error {
-	from, err := log.Seek(0, io.SeekEnd)
+// lastLine is the last line of an output; "" if it cannot be read.
+func lastLine(log *os.File) string {
+	st, err := log.Stat()
 	if err != nil {
-		return err
+		return ""
 	}
-	status, err := run()
-	if err != nil {
-		return err
-	}
-	text, err := io.ReadAll(io.NewSectionReader(log, from, 1<<20))
-	if err != nil {
-		return err
-	}
-	score, err := strconv.ParseFloat(lastLine(text), 64)
-	if status != 0 || err != nil {
-		return fail.New(fail.Failed, "the score of attempt %d is not a number: %q, exit status %d", t.Attempt, lastLine(text), status)
-	}
-	t.Score = &score
-	return nil
-}
-
-// countFiles asks what the attempts changed. It is left at 0 where that is not known.
-func (f *searchForks) countFiles(ctx context.Context, attempts []*attempt) {
-	var l service.ForkList
-	if f.ask(ctx, service.Forks{}, &l) != nil {
-		return
-	}
-	for _, i := range l.Forks {
-		for _, t := range attempts {
-			if t.fork == i.Name {
-				t.Files = i.Changed
-			}
-		}
-	}
-}
-
-func lastLine(text []byte) string {
+	text, _ := io.ReadAll(io.NewSectionReader(log, max(0, st.Size()-500), 500))
 	text = bytes.TrimRight(text, "\n")
 	return string(bytes.TrimSpace(text[bytes.LastIndexByte(text, '\n')+1:]))
 }
 
 // exploredText is the result for a person.
 func exploredText(e *explored) string {
-	rows := [][]string{{"attempt", "fork", "state", "exit", "check", "score", "changed", "time"}}
+	var b strings.Builder
+	rows := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(rows, "attempt\tfork\tstate\texit\tcheck\tscore\tchanged\ttime")
 	kept := ""
 	for _, t := range e.Attempts {
 		exit, check, score := "-", "-", "-"
@@ -358,45 +339,41 @@ func exploredText(e *explored) string {
 		if t.Score != nil {
 			score = strconv.FormatFloat(*t.Score, 'g', -1, 64)
 		}
-		if kept == "" {
-			kept = t.Fork
-		}
-		rows = append(rows, []string{strconv.Itoa(t.Attempt), cmp.Or(t.Fork, "-"), t.State, exit, check, score,
-			plural(t.Files, "file", "files"), fmt.Sprintf("%.1fs", t.Seconds)})
+		kept = cmp.Or(kept, t.Fork)
+		fmt.Fprintf(rows, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%.1fs\n", t.Attempt, cmp.Or(t.Fork, "-"), t.State, exit, check, score,
+			plural(t.Files, "file", "files"), t.Seconds)
 	}
-	text := joinRows(rows) + "output: " + quote(filepath.Dir(e.Attempts[0].Log)) + "\n"
-	for _, c := range e.Conflicts {
-		text += "conflict: " + quote(c) + "\n"
+	rows.Flush()
+	fmt.Fprintf(&b, "output: %s\n", quote(filepath.Dir(e.Attempts[0].Log)))
+	for _, path := range e.Conflicts {
+		fmt.Fprintf(&b, "conflict: %s\n", quote(path))
 	}
-	switch {
-	case e.Merged > 0:
-		text += fmt.Sprintf("merged attempt %d (%d file(s) changed)\n", e.Merged, e.Changed)
-	case kept != "" && len(e.Conflicts) == 0:
-		text += fmt.Sprintf("compare:  amberfs diff --fork %s\nmerge:    amberfs merge %s\ndiscard:  amberfs fork --discard %s\n", kept, kept, kept)
+	if e.Merged > 0 {
+		fmt.Fprintf(&b, "merged attempt %d (%d file(s) changed)\n", e.Merged, e.Changed)
+	} else if len(e.Conflicts) == 0 {
+		fmt.Fprintf(&b, "compare: amberfs diff --fork %[1]s\nmerge:   amberfs merge %[1]s\ndiscard: amberfs fork --discard %[1]s\n", kept)
 	}
-	return text
+	return b.String()
 }
 
-// drawAttempts writes a line for each attempt over those that it wrote before.
-func (a *app) drawAttempts(all []*attempt, drawn int) {
+// drawAttempts writes a line for each attempt over those that were drawn before.
+func (a *app) drawAttempts(all []*attempt, drawn int) int {
 	var b strings.Builder
 	if drawn > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", drawn)
 	}
 	for _, t := range all {
-		last := ""
-		if log, err := os.Open(t.Log); err == nil {
-			size, _ := log.Seek(0, io.SeekEnd) // 0 if it fails
-			text, _ := io.ReadAll(io.NewSectionReader(log, max(0, size-500), 500))
-			last = lastLine(text)
-			log.Close()
-		}
-		took := t.Seconds
+		took, last := t.Seconds, ""
 		if took == 0 && !t.began.IsZero() {
 			took = time.Since(t.began).Seconds()
+		}
+		if log, err := os.Open(t.Log); err == nil {
+			last = lastLine(log)
+			log.Close()
 		}
 		line := fmt.Sprintf("%3d  %-8s %6.1fs  %s", t.Attempt, t.State, took, quote(last))
 		fmt.Fprintf(&b, "\x1b[K%s\n", line[:min(len(line), a.width()-1)])
 	}
 	fmt.Fprint(a.stderr, b.String())
+	return len(all)
 }

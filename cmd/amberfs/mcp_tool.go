@@ -126,7 +126,7 @@ func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect
 		var text string
 		var result any
 		if err == nil {
-			text, result, err = do(ctx, args)
+			text, result, err = do(context.WithValue(ctx, toolCall{}, r), args)
 		}
 		if err != nil {
 			failed := &mcp.CallToolResult{}
@@ -135,6 +135,18 @@ func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, StructuredContent: result}, nil
 	})
+}
+
+// toolCall finds the request in the context of a call.
+type toolCall struct{}
+
+// notify sends a progress notification, if the client asked for them.
+func notify(ctx context.Context, message string, done, total int) {
+	r := ctx.Value(toolCall{}).(*mcp.CallToolRequest)
+	if token := r.Params.GetProgressToken(); token != nil {
+		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ // the client may be gone
+			ProgressToken: token, Message: message, Progress: float64(done), Total: float64(total)})
+	}
 }
 
 func orEmpty(b json.RawMessage) json.RawMessage {
@@ -166,7 +178,10 @@ func checkArguments(args arguments, in *jsonschema.Schema) error {
 }
 
 func (m *mcpServer) offer(set int, t *tool) {
-	out := service.OpOf(t.op).Result
+	out := t.result
+	if t.own == nil {
+		out = service.OpOf(t.op).Result
+	}
 	if t.pages {
 		out = reflect.TypeFor[page]()
 	}
@@ -222,6 +237,9 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, args ar
 	req, err := t.request(p, args)
 	if err != nil {
 		return nil, err
+	}
+	if t.own != nil {
+		return t.own(ctx, m.a, p, req)
 	}
 	switch service.OpOf(t.op).Output {
 	case service.Text:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
@@ -37,6 +38,10 @@ type tool struct {
 	// pages cuts the text up; else the structured content is the operation's result.
 	pages bool
 	show  func(result any) string
+	// own does the work of a tool that is no operation of the service, with a result of
+	// that type.
+	own    func(ctx context.Context, a *app, p locate.Place, args any) (any, error)
+	result reflect.Type
 }
 
 // text makes a tool's show of a function for a type of results.
@@ -141,6 +146,26 @@ var tools = []tool{
 	{names: [3]string{"workspace_log"}, title: "Show the events", effect: reads,
 		about: "List events, newest first: time, action, path, and the program.",
 		op:    service.Log{}, args: "path since action command limit", pages: true, show: text(eventLines)},
+	{names: [3]string{"snapshot_bisect"}, title: "Find what broke", effect: adds,
+		about: "Find the first snapshot for which a command fails, by running it in forks of snapshots. The forks are discarded.",
+		op:    bisectArgs{}, args: "good bad command jobs repeat timeout trust_ends kind labels by",
+		show: text(bisectedText), result: reflect.TypeFor[bisected](),
+		own: func(ctx context.Context, a *app, p locate.Place, args any) (any, error) {
+			return a.bisect(ctx, p, args.(bisectArgs), func(r bisectRound) { notify(ctx, r.text(), r.Round, 0) })
+		}},
+	{names: [3]string{"workspace_explore"}, title: "Try a command in several forks", effect: replaces,
+		about: "Run a command in several forks of the present state, check each, and merge the first or the best that passes.",
+		op:    exploreArgs{}, args: "attempts command jobs check score merge timeout",
+		show: text(exploredText), result: reflect.TypeFor[explored](),
+		own: func(ctx context.Context, a *app, p locate.Place, args any) (any, error) {
+			ended := 0
+			return a.explore(ctx, p, args.(exploreArgs), func(all []*attempt, t *attempt) {
+				if t != nil {
+					ended++
+					notify(ctx, fmt.Sprintf("attempt %d %s", t.Attempt, t.State), ended, len(all))
+				}
+			})
+		}},
 }
 
 func restoredText(r *service.Restored) string {

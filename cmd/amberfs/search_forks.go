@@ -38,11 +38,7 @@ type searchForks struct {
 }
 
 // newSearchForks starts the process beside the command.
-func newSearchForks(a *app, what string) (*searchForks, error) {
-	p, err := a.place()
-	if err != nil {
-		return nil, err
-	}
+func newSearchForks(a *app, p locate.Place, what string) (_ *searchForks, err error) {
 	root, ok := p.Root()
 	if !ok {
 		return nil, fail.New(fail.Usage, "the root of the workspace is not mounted here")
@@ -129,6 +125,13 @@ func timeoutOf(text string) (time.Duration, error) {
 		return 0, fail.New(fail.Usage, "the timeout is a span such as 30s or 5m, not %q", text)
 	}
 	return limit, nil
+}
+
+func withLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, limit)
 }
 
 // inForkCommand is the process between explore or bisect and a program of theirs.

@@ -10,6 +10,7 @@ import (
 
 func find(t *testing.T, n, first int, o Options, test func(i int) Verdict) (Result, error) {
 	t.Helper()
+	o.Round = func(int, []int, []Verdict, int) {}
 	return Bisect(context.Background(), n, o, func(_ context.Context, i int) (Verdict, error) { return test(i), nil })
 }
 
@@ -94,7 +95,7 @@ func TestBisectEnds(t *testing.T) {
 		}
 	}
 	stop := errors.New("stop")
-	_, err := Bisect(context.Background(), 10, Options{Jobs: 3, Repeat: 1, TrustEnds: true}, func(context.Context, int) (Verdict, error) { return 0, stop })
+	_, err := Bisect(context.Background(), 10, Options{Jobs: 3, Repeat: 1, TrustEnds: true, Round: func(int, []int, []Verdict, int) {}}, func(context.Context, int) (Verdict, error) { return 0, stop })
 	if !errors.Is(err, stop) {
 		t.Errorf("%v", err)
 	}

@@ -286,8 +286,9 @@ func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, li
 	if err == nil && r.Check != "" {
 		show("checking")
 		var check int
-		check, err = run("sh", "-c", r.Check)
-		t.Check, passed = &check, check == 0
+		if check, err = run("sh", "-c", r.Check); err == nil {
+			t.Check, passed = &check, check == 0
+		}
 	}
 	if err == nil && passed && r.Score != "" {
 		var status int

@@ -20,7 +20,6 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
-	"github.com/amberfs/amberfs/snapshot/actors"
 )
 
 // bisectArgs are the arguments of bisect, for the command line and for MCP.
@@ -165,13 +164,12 @@ func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]snapsho
 		return nil, fail.New(fail.Usage, "%s is not older than %s", r.Good, r.Bad).WithHint("name the older snapshot first")
 	}
 	var l service.Snapshots
-	if err := f.ask(ctx, service.List{Kind: r.Kind, Labels: r.Labels}, &l); err != nil {
+	if err := f.ask(ctx, service.List{Kind: r.Kind, Labels: r.Labels, By: r.By}, &l); err != nil {
 		return nil, err
 	}
 	states := slices.DeleteFunc(l.Snapshots, func(i snapshot.Info) bool {
 		// Those of forks and remotes are of other time lines.
-		return i.Seq <= good.Seq || i.Seq >= bad.Seq || i.Kind == snapshot.KindFork || i.Kind == snapshot.KindPull ||
-			r.By != "" && !slices.ContainsFunc(i.Actors, func(actor string) bool { return actors.Below(actor, r.By) })
+		return i.Seq <= good.Seq || i.Seq >= bad.Seq || i.Kind == snapshot.KindFork || i.Kind == snapshot.KindPull
 	})
 	slices.SortFunc(states, func(x, y snapshot.Info) int { return cmp.Compare(x.Seq, y.Seq) })
 	return slices.Concat([]snapshot.Info{good}, states, []snapshot.Info{bad}), nil

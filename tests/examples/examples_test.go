@@ -310,3 +310,13 @@ func TestDevcontainer(t *testing.T) {
 		t.Errorf("the list is %q", out)
 	}
 }
+
+func TestExplore(t *testing.T) {
+	harness.Needs(t, "python3")
+	m := harness.New(t)
+	run(t, m.Path(), "python3", example(t, "programs/explore.py"), m.Dir, "9", "3", "cat f", "echo $ATTEMPT > f")
+	wantFile(t, m.Path("f"), "3\n")
+	if forks, err := os.ReadDir(m.Path(".forks")); err != nil || len(forks) > 0 {
+		t.Errorf("%v, %v", forks, err)
+	}
+}

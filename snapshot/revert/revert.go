@@ -47,10 +47,11 @@ type Plan struct {
 	Conflicts []string // paths, in the order in which they were met
 	Stored    bool     // texts were stored in Objects; the caller makes them durable
 
-	at    map[string]*file    // paths that the plan decided about; nil: nothing is there
-	in    map[string][]string // names that the plan put into directories
-	here  map[uint64]*file    // present files that the plan looked at, by inode number
-	was   map[uint64]*file    // files that the plan made, by the inode that they were
+	at    map[string]*file       // paths that the plan decided about; nil: nothing is there
+	found map[string]*tree.Inode // see now
+	in    map[string][]string    // names that the plan put into directories
+	here  map[uint64]*file       // present files that the plan looked at, by inode number
+	was   map[uint64]*file       // files that the plan made, by the inode that they were
 	texts []text
 }
 
@@ -80,7 +81,7 @@ const maxMerged = 16 << 20
 // Take takes the changes of an interval back.
 func (p *Plan) Take(ctx context.Context, i Interval) error {
 	if p.at == nil {
-		p.at, p.in = make(map[string]*file), make(map[string][]string)
+		p.at, p.found, p.in = make(map[string]*file), make(map[string]*tree.Inode), make(map[string][]string)
 		p.here, p.was = make(map[uint64]*file), make(map[uint64]*file)
 	}
 	t := taking{Plan: p, Interval: i, moved: make(map[string]moved), back: make(map[string]bool)}
@@ -486,14 +487,25 @@ func (p *Plan) get(at string) (*file, error) {
 	if f, ok := p.at[at]; ok {
 		return f, nil
 	}
-	n, err := p.Now.Resolve(p.Source, at)
-	if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
-		return nil, nil
-	}
-	if err != nil {
+	n, err := p.now(at)
+	if n == nil {
 		return nil, err
 	}
 	return p.file(n), nil
+}
+
+// now returns what is at a path at present, nil for nothing.
+func (p *Plan) now(at string) (*tree.Inode, error) {
+	n, ok := p.found[at]
+	if ok {
+		return n, nil
+	}
+	n, err := p.Now.Resolve(p.Source, at)
+	if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
+		n, err = nil, nil
+	}
+	p.found[at] = n
+	return n, err
 }
 
 // file returns the file of a present inode.

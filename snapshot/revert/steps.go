@@ -28,10 +28,14 @@ func (p *Plan) Steps() ([]live.Step, error) {
 			touched = append(touched, names...)
 		}
 	}
-	slices.SortFunc(touched, func(a, b string) int { return strings.Compare(inOrder.Replace(a), inOrder.Replace(b)) })
+	// A path sorts by its components.
+	for i, at := range touched {
+		touched[i] = strings.ReplaceAll(at, "/", "\x00")
+	}
+	slices.Sort(touched)
 	var all []live.Step
 	for _, at := range slices.Compact(touched) {
-		step, ok, err := s.step(at)
+		step, ok, err := s.step(strings.ReplaceAll(at, "\x00", "/"))
 		if err != nil {
 			return nil, err
 		}
@@ -41,9 +45,6 @@ func (p *Plan) Steps() ([]live.Step, error) {
 	}
 	return all, nil
 }
-
-// inOrder makes the order of strings that of their components.
-var inOrder = strings.NewReplacer("/", "\x00")
 
 type stepper struct {
 	*Plan
@@ -63,9 +64,9 @@ func (s *stepper) step(at string) (step live.Step, ok bool, err error) {
 	if err != nil {
 		return step, false, err
 	}
-	n, err := s.Now.Resolve(s.Source, at)
+	n, err := s.now(at)
 	if err != nil {
-		n = nil
+		return step, false, err
 	}
 	c := tree.Change{Path: s.path(at), A: n}
 	switch {
@@ -118,7 +119,7 @@ func (s *stepper) linksOf(f *file) (links, error) {
 		}
 	}
 	for _, at := range names {
-		if n, err := s.Now.Resolve(s.Source, at); same && err == nil && f.is(n) {
+		if n, err := s.now(at); same && err == nil && n != nil && f.is(n) {
 			l.to = n.Ino // this name stays
 		}
 	}

@@ -224,8 +224,11 @@ func (e editor) state(t rapid.TB) *tree.State {
 }
 
 // differing are the paths that two states differ in, and those above them.
-func (e editor) differing(t rapid.TB, a, b *tree.State, into map[string]bool) {
+func (e editor) differing(t rapid.TB, a, b *tree.State, into map[string]bool, files ...map[string]bool) {
 	if err := tree.Diff(context.Background(), e.s.Source(), a, b, tree.DiffOptions{}, func(c tree.Change) error {
+		if len(files) > 0 && c.B != nil && !c.B.IsDir() {
+			files[0][c.Path.String()] = true
+		}
 		for p := c.Path.String(); p != "" && p != "."; p = path.Dir(p) {
 			if p == c.Path.String() && c.What&^tree.Mtime == 0 {
 				return nil
@@ -310,6 +313,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 			began = 5
 		}
 		var byA, byOthers map[string]bool
+		files := map[string]bool{}  // paths that led to something other than a directory at some time
 		var moves []map[string]bool // what a moved: if others changed one name, that is about the other, too
 		edits := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) edit {
 			return edit{
@@ -318,6 +322,11 @@ func TestUndoByAgainstModel(t *testing.T) {
 			}
 		}), 3, 40).Draw(rt, "edits")
 		for n, x := range edits {
+			if n == 0 {
+				for p, line := range full.lines(rt, full.state(rt)) {
+					files[p] = !strings.HasPrefix(line, "40")
+				}
+			}
 			if n == began {
 				byA, byOthers = map[string]bool{}, map[string]bool{}
 				for i := range eds {
@@ -340,7 +349,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 					touched = byA
 				}
 				if n >= began {
-					e.differing(rt, before, e.state(rt), touched)
+					e.differing(rt, before, e.state(rt), touched, files)
 					if x.what == "mv" && x.actor == "a" {
 						for _, p := range names { // all that was in a directory went with it
 							if strings.HasPrefix(p, x.path+"/") || strings.HasPrefix(p, x.other+"/") {
@@ -391,7 +400,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 		if errors.Is(err, threeway.ErrConflict) {
 			total["conflicts"]++
 			for _, p := range done.Conflicts {
-				if !byOthers[p] && !blocked(p, was) {
+				if !byOthers[p] && !blocked(p, files) {
 					rt.Errorf("%s is a conflict, and only a changed it", p)
 				}
 			}
@@ -411,7 +420,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 				return slices.ContainsFunc(strings.Fields(strings.TrimSuffix(group, "]")), func(q string) bool { return byA[q] && byOthers[q] })
 			}
 			switch {
-			case byA[p] && byOthers[p] || blocked(p, was, without) || shared(got[p]) || shared(was[p]) || shared(without[p]):
+			case byA[p] && byOthers[p] || blocked(p, files) || shared(got[p]) || shared(was[p]) || shared(without[p]):
 			case byA[p] && got[p] != without[p]:
 				rt.Errorf("%s, that only a changed, is %s and not %s; it was %s", p, got[p], without[p], was[p])
 			case !byA[p] && got[p] != was[p]:
@@ -450,16 +459,58 @@ func union(all ...map[string]string) map[string]bool {
 	return out
 }
 
-// blocked reports whether something that is no directory is above a path.
-func blocked(p string, trees ...map[string]string) bool {
+// blocked reports whether something other than a directory was above a path at some time.
+func blocked(p string, files map[string]bool) bool {
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
-		for _, lines := range trees {
-			if _, ok := lines[dir]; ok && !isDir(dir, lines) {
-				return true
-			}
+		if files[dir] {
+			return true
 		}
 	}
 	return false
 }
 
-func isDir(p string, lines map[string]string) bool { return strings.HasPrefix(lines[p], "40") }
+// BenchmarkUndoBy undoes changes of 100,000 files, which is to take no more than 2 s.
+func BenchmarkUndoBy(b *testing.B) {
+	s, err := snapshot.Open(b.TempDir(), snapshot.Options{Quiet: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	e := editor{s: s, w: s.Main(), actor: "start"}
+	var ids []live.NodeID
+	for d := range 100 {
+		dir, err := e.forest().Create(e.w.Root(), fmt.Sprint(d), live.Create{Mode: unix.S_IFDIR | 0o755})
+		for n := 0; err == nil && n < 1000; n++ {
+			var a live.Attr
+			if a, err = e.forest().Create(dir.ID, fmt.Sprint(n), live.Create{Mode: unix.S_IFREG | 0o644}); err == nil {
+				ids = append(ids, a.ID)
+				_, err = e.forest().Write(a.ID, []byte("before\n"), 0, false)
+			}
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	e.captureAs(b, "before")
+	e.actor = "a"
+	for _, id := range ids {
+		if _, err := e.forest().Write(id, []byte("after\n"), 0, false); err != nil {
+			b.Fatal(err)
+		}
+	}
+	e.captureAs(b, "after")
+	if _, err := e.w.Snapshots().WaitSealed(context.Background(), "after"); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		done, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Merge: gitbridge.Merge})
+		if err != nil || done.Changed != len(ids) {
+			b.Fatal(done.Changed, err)
+		}
+		b.StopTimer()
+		if _, err := e.w.Restore(context.Background(), snapshot.RestoreOptions{Name: done.Undo}); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}

@@ -29,7 +29,7 @@ import (
 
 // Write runs a command. There is no open file to collect it in, as neither OPEN nor
 // FLUSH reach us, so each write is a whole command unless it can be seen not to be; its
-// error is that of write(2). Where in the file it goes does not matter.
+// error is that of write(2). The offset does not matter.
 func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, error) {
 	n, err := t.get(id)
 	if err != nil {
@@ -161,7 +161,7 @@ func writeAnswer(w io.Writer, result any, err error, took time.Duration) error {
 }
 
 // keepAnswer makes what was written the answer that a file shows. The node that the
-// command was written to shows it as well, for a program that reads on with the same
+// command was written to shows it as well, for a program that reads from the same
 // descriptor; the name gets a new node.
 func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who live.Caller, w *contentWriter) {
 	own := t.slotOf(ws, name, who)
@@ -287,7 +287,7 @@ func encodeJSON(w io.Writer, v any) error {
 // maxInline is how long a stream is at most that is a part of the answer, in bytes.
 const maxInline = 64 << 10
 
-// runCall carries out a request to `call`, or to the call file n. The stream of an
+// runCall performs a request to `call`, or to the call file n. The stream of an
 // operation, such as a diff, is a part of the answer when it is short and text; else it
 // is in a file beside the answer. There is an answer whether the request fails or not.
 func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []byte, r Request, when schedule) error {

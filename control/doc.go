@@ -1,7 +1,7 @@
 // Package control is the directories .snapshots and .forks of every workspace: the
 // history of a file tree, to be looked at and changed with plain file I/O.
 //
-// The service carries out what a file or a name asks for, and checks rights; this package
+// The service performs what a file or a name requests, and checks rights; this package
 // has nodes, names, attributes, reads and writes. There is no FUSE here. Package fusefs
 // hands each request of the kernel to one method of [Tree]; a [Kernel] drops pages.
 //
@@ -19,7 +19,7 @@
 // ordinary cached file of an exact size: its content is made when its name is looked
 // up, and a content that differs is another node. The kernel may remember neither
 // the name nor the attributes of one, so each open(2) begins with a lookup and sees
-// the present, while a file that is open goes on showing what it did.
+// the present, while a file that is open shows the same as before.
 //
 // The event log is the exception: it keeps its node while it grows, for `tail -f`.
 //
@@ -30,7 +30,7 @@
 // # The life of a command
 //
 // `echo v1 > .snapshots/create` is LOOKUP, SETATTR (the truncation, which changes
-// nothing) and WRITE. As nobody tells of close(2), a write is taken for a whole command
+// nothing) and WRITE. As close(2) sends nothing, a write is taken for a whole command
 // unless it can be seen to be the beginning of one (line.go); beginnings are kept
 // by process. The command runs before the write is answered, so its error is that of
 // write(2). What came of it is one line of JSON: the content of the file from then on.

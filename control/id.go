@@ -7,7 +7,7 @@ import (
 )
 
 // The nodes of this tree are in a view of their own, the one that the forest leaves
-// free. Of the 36 bits of their inode numbers the upper four tell the kind of node.
+// free. Of the 36 bits of their inode numbers the upper four are the kind of node.
 const (
 	ownView = live.MaxView + 1
 

@@ -7,7 +7,7 @@ import (
 
 // Offsets in the listing of a control directory: the dots, the fixed names, then one
 // for each snapshot by its sequence number, or fork by its view, neither of which
-// is used twice. So a listing goes on where it stopped, whatever came and went.
+// is used twice. So a listing continues where it stopped, whatever was added and removed.
 const (
 	offDot    = 1
 	offDotDot = 2
@@ -19,7 +19,7 @@ const (
 // returns false.
 //
 // Snapshots come and go by themselves, so the kernel must not keep the listing; as
-// OPENDIR is not answered it cannot be told. But what it keeps is useless to it when
+// OPENDIR is not answered there is no flag for it. But what it keeps is useless to it when
 // a page is missing, hence the pages that the answers before this one filled are
 // dropped.
 func (t *Tree) List(dir live.NodeID, after uint64, fn func(name string, id live.NodeID, mode uint32, off uint64) bool) error {
@@ -53,7 +53,7 @@ func listFiles(ws *snapshot.Workspace, emit emitter) (more bool) {
 	return true
 }
 
-// present reports whether a control name leads somewhere just now.
+// present reports whether a control name exists just now.
 func present(ws *snapshot.Workspace, name string) bool {
 	switch name {
 	case latestName, undoName, baseName:

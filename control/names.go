@@ -67,7 +67,7 @@ func isCommand(name string) bool {
 	return ok && f.mode&0o200 != 0
 }
 
-// isShared reports whether those who may change the root directory may write to a
+// isShared reports whether users that may change the root directory may write to a
 // file: to all that run something but what speaks for the owner.
 func isShared(name string) bool {
 	return isCommand(name) && name != policyName && name != callName
@@ -100,7 +100,7 @@ func isScratch(name string) bool {
 	return ok && len(rest) == 6
 }
 
-// A query is a generated file that is named by what it tells about.
+// A query is a generated file whose name has the snapshots that it is about.
 type query struct {
 	what string // diff, stat or info
 	a, b string

@@ -13,13 +13,13 @@ import (
 // (create.tmp.1) collects a command, which runs when the file is renamed onto a control
 // file. A call file (call.ANYTHING) takes requests as `call` does, but only its user may
 // read and write it. Private files are a part of the tenant's cache, so the one that was
-// used least recently goes when there are too many.
+// used least recently is removed when there are too many.
 
 // maxScratch is how long a scratch file may be, in bytes.
 const maxScratch = 64 << 10
 
 // streamSuffix is at the end of the name of a file that has the stream of an answer: one
-// that is too long for the answer, or is no text. It goes when the call file does, or
+// that is too long for the answer, or is no text. It is removed with the call file, or when that
 // takes another request.
 const streamSuffix = ".stream"
 
@@ -71,8 +71,7 @@ func (t *Tree) Unlink(dir live.NodeID, name string) error {
 // stream is the slot of the stream that belongs to an answer.
 func (s slot) stream() slot { return slot{s.name + streamSuffix, s.user} }
 
-// dropLocked takes the name from a file. It goes when the kernel does not hold it any
-// more.
+// dropLocked takes the name from a file, and removes it if the kernel does not hold it.
 func (t *Tree) dropLocked(d *directory, s slot) {
 	n := d.current[s]
 	if n == nil {

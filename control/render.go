@@ -30,8 +30,8 @@ func (t *Tree) render(ws *snapshot.Workspace, name string) (w *contentWriter, er
 	return w, nil
 }
 
-// renderStatus leaves out what counts up by itself: a file that is another each time it
-// is looked up is no good to read.
+// renderStatus leaves out counters that grow without changes: a file that is another one
+// at each lookup cannot be read.
 func (t *Tree) renderStatus(w io.Writer, ws *snapshot.Workspace) error {
 	st, err := service.Do[service.Status](context.Background(), t.Service, Request{}.ask(ws), service.GetStatus{})
 	if err != nil {

@@ -17,18 +17,18 @@ import (
 // Brief is how long the kernel may trust the name of a snapshot or fork, and the
 // attributes of a control directory. What is done through the mount it knows at
 // once; mkdir and rename ask in any case (LOOKUP_EXCL). This bounds how long what
-// the daemon or the command line did by itself goes unnoticed.
+// the daemon or the command line did stays unnoticed.
 const Brief = time.Second
 
 // Options say what a Tree shows, and to whom.
 type Options struct {
 	Service *service.Service
 	Kernel  Kernel
-	// AllowOther reports whether users other than the one who mounted are let in.
+	// AllowOther reports whether users other than the owner of the mount are let in.
 	AllowOther bool
 }
 
-// A Kernel remembers what it was told about nodes, and can be made to forget it.
+// A Kernel caches what it was answered about nodes, and can be made to drop it.
 type Kernel interface {
 	// DropPages drops the pages of a file. A write to that file may call it: it
 	// waits only as long as nothing that the write holds is in the way.
@@ -40,7 +40,7 @@ type Kernel interface {
 	Blocking(fn func())
 }
 
-// A Request tells who asks for something, and until when.
+// A Request has the caller of an operation, and when it is cancelled.
 type Request struct {
 	live.Caller
 	// Cancel is closed at the first signal that the caller gets while it waits.
@@ -124,12 +124,12 @@ func now() int64 { return time.Now().UnixNano() }
 // killed.
 const killedTick = 50 * time.Millisecond
 
-// Context returns a context that ends when the caller is killed, who cannot die before
-// the answer, which may take long.
+// Context returns a context that ends when the caller is killed. A process cannot die
+// before the answer to its request.
 //
 // The kernel cancels a request at the first signal that the caller gets, whatever the
-// caller does about it, and does not tell of a later one. Nobody expects of open(2) and
-// stat(2) that they end then.
+// caller does about it, and does not report a later one. Programs do not expect open(2)
+// and stat(2) to end then.
 func (r Request) Context() (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {

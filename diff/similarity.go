@@ -143,7 +143,7 @@ func (r *renamer) spansAt(i int) (spanSet, error) {
 // maxSpans bounds the fingerprints of one comparison, of 8 bytes each.
 const maxSpans = 4 << 20
 
-// binaryHead is how many bytes of a file tell whether it is text.
+// binaryHead is how many bytes of a file decide whether it is text.
 const binaryHead = 8000
 
 // isBinary is git's guess: a NUL among the first bytes.

@@ -12,7 +12,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// A survey is what is learnt of one side of a change without having all of it in memory.
+// A survey is what one pass over one side of a change finds, without all of it in memory.
 type survey struct {
 	id     string // git's; zeros if the side is absent
 	size   int64

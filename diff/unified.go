@@ -70,8 +70,8 @@ func (w *writer) heads(f File) {
 	fmt.Fprintf(w, "--- %s%s\n+++ %s%s\n", before, tabAfter(before), after, tabAfter(after))
 }
 
-// tabAfter is the tab that tells programs other than git where a name with a
-// space in it ends.
+// tabAfter is the tab by which programs other than git find the end of a name with a
+// space in it.
 func tabAfter(name string) string {
 	if strings.Contains(name, " ") {
 		return "\t"

@@ -47,7 +47,7 @@ type writer struct {
 func (w *writer) file(f File) error {
 	// git apply knows no change of type, and it misses that a renamed symbolic
 	// link leaves room for a directory, because a rename names no mode: the old
-	// file goes, a new one comes.
+	// file is deleted, a new one added.
 	if f.Status == Type || f.Status == Renamed && f.New.IsSymlink() {
 		gone, come := f, f
 		gone.Status, gone.New, gone.Path = Deleted, nil, f.OldPath

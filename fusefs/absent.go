@@ -139,7 +139,7 @@ func (r *readers) interrupt(b *buffers, n int, id uint64) (size int, status fuse
 	return size, status
 }
 
-// fetch brings an object here that a request needs. It ends when the client is killed,
+// fetch reads an object from its remote that a request needs. It ends when the client is killed,
 // or the workspace unmounted.
 func (r *readers) fetch(request []byte, absent *live.Absent) (err error) {
 	interrupted, fetched := r.aside.wait(requestOf(request))

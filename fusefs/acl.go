@@ -152,8 +152,8 @@ func (fs *filesystem) setACL(forest *live.Forest, id live.NodeID, name string, v
 	return err
 }
 
-// chmodACL brings the access list of a node, if it has one, in line with its
-// new mode.
+// chmodACL changes the access list of a node, if it has one, to agree with its new
+// mode.
 func (fs *filesystem) chmodACL(forest *live.Forest, id live.NodeID, mode uint32) error {
 	value, err := fs.forest.GetXattr(id, aclAccess)
 	if errors.Is(err, live.ErrNoAttr) {

@@ -11,7 +11,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// cached is how long the kernel may trust what it was told. Nobody but this
+// cached is how long the kernel may trust an answer. Nothing but this
 // mount changes the tree, and what changes from inside is taken back by
 // notices, so it may as well be forever.
 const cached = 365 * 24 * time.Hour
@@ -49,7 +49,7 @@ func fillAttr(out *fuse.Attr, a *live.Attr) {
 	out.Blksize = 4096
 }
 
-// fillStatx is fillAttr for statx(2), which also tells the time of birth.
+// fillStatx is fillAttr for statx(2), which also has the time of birth.
 func fillStatx(out *fuse.Statx, attr *live.Attr) {
 	var a fuse.Attr
 	fillAttr(&a, attr)
@@ -80,7 +80,7 @@ func (fs *filesystem) entry(out *fuse.EntryOut, a *live.Attr) {
 	fs.lookups.add(a.ID)
 }
 
-// absent answers that a name leads nowhere and may be remembered as such.
+// absent answers that a name does not exist, which the kernel may remember.
 func absent(out *fuse.EntryOut, d time.Duration) fuse.Status {
 	if d == 0 {
 		return fuse.ENOENT

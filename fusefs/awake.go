@@ -15,7 +15,7 @@ const (
 
 // awake keeps processors from being halted while requests follow each other, by asking
 // for no latency (Documentation/admin-guide/pm/cpuidle.rst, "Power Management Quality of
-// Service"). Who waits for an answer, or for a request, is then woken in a fraction of the
+// Service"). A thread that waits for an answer, or a request, is then woken in a fraction of the
 // time. Meanwhile idle processors take as much power as busy ones, all of them, so it is
 // asked for by an option. The zero value never does.
 type awake struct {

@@ -8,7 +8,7 @@
 // # The life of a write
 //
 // A program calls write(2) on a file that it opened, of which we know nothing:
-// OPEN was answered with ENOSYS once, and the kernel has opened files by itself
+// OPEN was answered with ENOSYS once, and the kernel has opened files on its own
 // since. The kernel copies the bytes into its page cache and, as the writeback
 // cache is off, sends them at once: WRITE with the node id, the offset and up
 // to 1 MiB. The goroutine that reads from /dev/fuse gets it and answers it
@@ -42,8 +42,8 @@
 // # Caching
 //
 // The kernel may keep names, absent names, attributes, pages, symlinks and
-// listings for a year, as nobody else changes the tree. Whatever does change
-// it from inside (restore, promote, import) tells the notifier, which has the
+// listings for a year, as nothing but the mount changes the tree. A restore, merge or
+// import, which changes it from inside, calls the notifier, which has the
 // kernel drop exactly that (notifier.go). A file that a restore changed has
 // another node id afterwards, so what is still cached or written under the old
 // one cannot be seen in the tree.
@@ -54,7 +54,7 @@
 // # What the kernel asks of us
 //
 // ATOMIC_O_TRUNC stays off. With OPEN unanswered the kernel would truncate its
-// own cache and never tell: after `echo hi > f` the old tail would be back when
+// own cache and send nothing: after `echo hi > f` the old tail would be back when
 // the pages are dropped.
 //
 // HANDLE_KILLPRIV_V2 is on: without it each write is preceded by a request for
@@ -66,7 +66,7 @@
 // goroutines that answer nothing and hold no lock; see notifier.
 //
 // The daemon must never open, stat or list anything in its own mount: there
-// may be nobody left to answer.
+// may be no reader left to answer.
 //
 // # What we ask of the kernel
 //

@@ -64,7 +64,7 @@ func errno(err error) syscall.Errno {
 }
 
 // status is errno for an answer to the kernel. What went wrong with the store
-// rather than with the request is logged, because EIO alone tells nobody which
+// rather than with the request is logged, because EIO alone does not say which
 // chunk it was.
 func (fs *filesystem) status(op string, id live.NodeID, err error) fuse.Status {
 	if err == nil {
@@ -76,7 +76,7 @@ func (fs *filesystem) status(op string, id live.NodeID, err error) fuse.Status {
 	}
 	code := errno(err)
 	if errs.Of(err) == errs.Away {
-		return fuse.Status(code) // told once, by who knows of the remote
+		return fuse.Status(code) // reported once, by the remote
 	}
 	if code == syscall.EIO || code == syscall.ENOSPC {
 		fs.log.Error("request failed", "op", op, "node", uint64(id), "err", err)

@@ -16,7 +16,7 @@ import (
 )
 
 // openFlags are those of a file that CREATE opened: the pages that its writes
-// leave behind are good for whoever opens it next.
+// leave behind are good for the next open.
 const openFlags = fuse.FOPEN_KEEP_CACHE
 
 // maxCopy bounds one COPY_FILE_RANGE: its answer has 32 bits for the length.
@@ -24,7 +24,7 @@ const maxCopy = 1 << 30
 
 func timeNow() int64 { return time.Now().UnixNano() }
 
-// Open is answered with ENOSYS once; the kernel then opens files by itself.
+// Open is answered with ENOSYS once; the kernel then opens files on its own.
 // Nothing is lost: there is no state of an open file here, and what is
 // unlinked but open lives until FORGET.
 func (fs *filesystem) Open(_ <-chan struct{}, _ *fuse.OpenIn, _ *fuse.OpenOut) fuse.Status {
@@ -116,7 +116,7 @@ func (fs *filesystem) special(id live.NodeID, ask bool) (live.Attr, bool) {
 }
 
 // dropSgid takes the set-group-ID bit from a file that its group may not execute,
-// when somebody outside of the group has changed it. Of other files the forest does
+// when a user outside of the group has changed it. Of other files the forest does
 // so for everybody, see live.Forest.Write.
 func (fs *filesystem) dropSgid(a live.Attr, who *fuse.InHeader) error {
 	if a.Mode&(unix.S_ISGID|unix.S_IXGRP) != unix.S_ISGID || who.Gid == a.GID || process.InGroup(int(who.Pid), a.GID) {
@@ -210,12 +210,12 @@ func (fs *filesystem) Ioctl(_ <-chan struct{}, _ *fuse.IoctlIn, _ []byte, _ *fus
 	return fuse.Status(unix.ENOTTY)
 }
 
-// StatFs tells the space of the store's disk, less what the store keeps back
+// StatFs returns the space of the store's disk, less what the store reserves
 // for recovery and gc, so that df agrees with when writes begin to fail.
 //
-// In a fork it tells of the fork alone: what it may have of its own if there is a
+// In a fork it is that of the fork alone: what it may have of its own if there is a
 // limit, else the space of the disk rounded down to a power of two. The exact one would
-// tell what others do, and whether some content was in the store before.
+// reveal what others do, and whether some content was in the store before.
 func (fs *filesystem) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
 	var s unix.Statfs_t
 	if err := unix.Statfs(fs.store.Dir(), &s); err != nil {
@@ -242,7 +242,7 @@ func (fs *filesystem) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.Sta
 	return fuse.OK
 }
 
-// forkSpace tells the space of a fork, in units; ws is nil when it has ended.
+// forkSpace returns the space of a fork, in units; ws is nil when it has ended.
 func forkSpace(ws *snapshot.Workspace, free, unit uint64) (avail, blocks uint64) {
 	if free > 0 {
 		free = 1 << (bits.Len64(free) - 1)

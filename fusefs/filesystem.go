@@ -103,7 +103,7 @@ func (fs *filesystem) lookupHandle(id live.NodeID, name string, out *fuse.EntryO
 	return fuse.OK
 }
 
-// Forget tells that the kernel dropped n of the references it was given.
+// Forget counts that the kernel dropped n of the references it was given.
 func (fs *filesystem) Forget(nodeid, n uint64) {
 	id := live.NodeID(nodeid)
 	if control.IsNode(id) {
@@ -160,7 +160,7 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if err != nil {
 		return fs.status("setattr", id, err)
 	}
-	// With chown the kernel says so whoever it is, who is root or in the group.
+	// For chown the kernel sets the flag even for root and group members.
 	if s.KillPriv && s.Size != nil && a.Mode&unix.S_ISGID != 0 && a.Mode&unix.S_IFMT == unix.S_IFREG {
 		if err = fs.dropSgid(a, &in.InHeader); err == nil {
 			a, err = fs.forest.GetAttr(id)
@@ -180,8 +180,8 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	return fuse.OK
 }
 
-// isNudge reports whether a SETATTR is only there for the kernel to tell
-// watchers about it.
+// isNudge reports whether a SETATTR has the only purpose that the kernel notifies
+// watchers.
 func (fs *filesystem) isNudge(in *fuse.SetAttrIn) bool {
 	return fs.opts.Nudge > 0 && in.Valid&^(fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) == fuse.FATTR_MTIME &&
 		int64(in.Mtime)*1e9+int64(in.Mtimensec) == fs.opts.Nudge

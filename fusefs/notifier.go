@@ -19,7 +19,7 @@ const (
 	// manyEntries is how many names are dropped one by one; dropping all
 	// together is cheaper beyond.
 	manyEntries = 4000
-	// noticeWait bounds how long whoever changed the tree waits until the
+	// noticeWait bounds how long the caller that changed the tree waits until the
 	// kernel knows. It is only reached when a name's directory is locked by
 	// a process whose request waits for something else.
 	noticeWait = 2 * time.Second
@@ -27,7 +27,7 @@ const (
 	pageWait = 20 * time.Millisecond
 )
 
-// A notifier tells the kernel what changed from inside.
+// A notifier informs the kernel of changes from inside.
 //
 // To drop a name the kernel locks its directory, which a process may hold while its
 // request waits for an answer. Hence notices are written by goroutines that hold no lock
@@ -42,7 +42,7 @@ type notifier struct {
 	log *slog.Logger
 	fd  int // a duplicate of the FUSE device
 
-	// mayEpoch tells whether INC_EPOCH may be used now. The kernel must know
+	// mayEpoch reports whether INC_EPOCH may be used now. The kernel must know
 	// it; and as a name that is looked up again takes with it what is mounted
 	// on it, nothing may be mounted inside of the workspace.
 	mayEpoch func() bool
@@ -78,7 +78,7 @@ func (n *notifier) put(q *queue, write func()) <-chan struct{} {
 	done := make(chan struct{})
 	q.jobs = append(q.jobs, func() {
 		defer close(done)
-		guard.Call(n.log, "telling the kernel of changes", write)
+		guard.Call(n.log, "notifying the kernel", write)
 	})
 	if !q.busy {
 		q.busy = true
@@ -196,7 +196,7 @@ const noticeHeader = 16
 func notice(code int32, size int) []byte {
 	b := make([]byte, noticeHeader+size)
 	binary.NativeEndian.PutUint32(b, uint32(len(b)))
-	// An answer carries -errno, a notice its code as it is: go-fuse's
+	// An answer has -errno, a notice its code as it is: go-fuse's
 	// constants are negated codes.
 	binary.NativeEndian.PutUint32(b[4:], uint32(-code))
 	return b
@@ -234,9 +234,8 @@ func invalEntry(parent live.NodeID, name string) []byte {
 	return b
 }
 
-// deleted tells that a name was removed, together with the node that it led to:
-// what invalEntry does, and besides whoever watches the node (inotify) hears
-// that it is gone.
+// deleted drops a name as invalEntry does, and makes inotify report that the node which
+// had it was deleted.
 func deleted(parent live.NodeID, name string, node live.NodeID) []byte {
 	b := notice(fuse.NOTIFY_DELETE, 24+len(name)+1)
 	p := b[noticeHeader:]

@@ -14,7 +14,7 @@ type Options struct {
 	Store      *snapshot.Store
 	Mountpoint string
 
-	// AllowOther lets users other than the one who mounts see the workspace.
+	// AllowOther lets users other than the owner of the mount see the workspace.
 	AllowOther bool
 	// ReadOnly makes the kernel refuse every change.
 	ReadOnly bool
@@ -34,7 +34,7 @@ type Options struct {
 	// LowLatency keeps all processors from being halted while requests follow each
 	// other. Only root may ask for it.
 	LowLatency bool
-	// OnAnswer, if set, is told of each request, so it must be cheap.
+	// OnAnswer, if set, is called for each request, so it must be cheap.
 	OnAnswer func(Answered)
 	// Debug logs every request.
 	Debug  bool

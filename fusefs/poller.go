@@ -51,8 +51,8 @@ func (p *poller) await(fd int, began time.Time) (already bool) {
 		waiting := p.waiting(fd)
 		now := time.Now()
 		if turn := now.Sub(last); turn > preempted {
-			// Others want the processor. Who sleeps gets it when there is a
-			// request; who has used up its share does not.
+			// Other threads want the processor. A thread that sleeps gets it when there
+			// is a request; one that has used up its share does not.
 			p.pausedTill = now.Add(pauseFactor * turn)
 			return false
 		}

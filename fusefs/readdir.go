@@ -112,7 +112,7 @@ func (fs *filesystem) listDots(id live.NodeID, off uint64, l *lister) (more bool
 	return off >= offForks || l.name(naming.ForksDir, forks, syscall.S_IFDIR, offForks), nil
 }
 
-// parent is the directory that `..` leads to. That of the root of a fork or a
+// parent is the directory of `..`. That of the root of a fork or a
 // snapshot is the control directory it is found in.
 func (fs *filesystem) parent(id live.NodeID) (live.NodeID, error) {
 	if id.Ino() != live.RootIno || id.View() == live.MainView {

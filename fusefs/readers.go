@@ -24,16 +24,16 @@ const (
 	immediate = 3 * time.Microsecond
 	// crowdedReads is how many such reads in a row call for one more reader.
 	crowdedReads = 4
-	// calmTime is how long there must be none before a reader more than one goes.
+	// calmTime is how long there must be none before a second reader ends.
 	calmTime = 20 * time.Millisecond
-	// yieldTime is how often a reader goes through Go's scheduler. Who does not
-	// for 10 ms is taken for one that should give way: sysmon would take the
-	// processor from each read(2) and look again every 20 µs, for ever.
+	// yieldTime is how often a reader yields to Go's scheduler. sysmon preempts a
+	// goroutine that has not for 10 ms: it would take the processor from each read(2)
+	// and look again every 20 µs, forever.
 	yieldTime = 5 * time.Millisecond
 	// yieldTimeCrowded is the same while requests of several clients wait. A reader
 	// whose system call took long has lost its place there, and waits, with a
 	// request in its hands, until another one yields. With one client at a time,
-	// who yields only waits for the sealers.
+	// a reader that yields only waits for the sealers.
 	yieldTimeCrowded = 100 * time.Microsecond
 	// stuckTime is how long all readers may be answering before one more is
 	// started, whatever they wait for.
@@ -129,7 +129,7 @@ func (r *readers) start() {
 		r.total.Add(-1)
 		return
 	}
-	// Counted as idle from now on, so that nobody starts another for the
+	// Counted as idle from now on, so that no other is started for the
 	// same reason. The last reader may leave as soon as it sees that: by then
 	// run must know of this one, or it takes the workspace for unmounted.
 	r.wg.Add(1)
@@ -181,7 +181,7 @@ func (r *reader) loop() {
 		}
 		r.progress.Add(1)
 		if r.idle.Load() > 0 && !recently(&r.crowded) {
-			return // whoever waits in read(2) is enough
+			return // the reader in read(2) is enough
 		}
 		r.idle.Add(1)
 	}
@@ -210,7 +210,7 @@ func (r *reader) next() (n int, atOnce bool, err error) {
 func (r *reader) noteCrowd(client uint32, atOnce bool) {
 	w := &r.waiting
 	last := r.client
-	if client != 0 { // FORGET is nobody's
+	if client != 0 { // FORGET has no client
 		r.client = client
 	}
 	if !atOnce {
@@ -320,7 +320,7 @@ func (r *readers) watch(done <-chan struct{}) {
 		tick.Stop()
 		r.parked.Store(true)
 		if r.progress.Load() != last && r.parked.CompareAndSwap(true, false) {
-			// A request came in between, and its reader saw nobody to wake.
+			// A request came in between, and its reader saw no watcher to wake.
 			tick.Reset(stuckTime)
 			continue
 		}

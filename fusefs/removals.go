@@ -36,7 +36,7 @@ func (r *removals) changed(view uint32) {
 }
 
 // due reports whether a view is to be bookmarked before a removal. exists reports whether
-// a view is still there; what is known of others goes when there is a new one.
+// a view is still there; those of others are dropped when there is a new one.
 func (r *removals) due(view uint32, now time.Time, exists func(view uint32) bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -26,7 +26,7 @@ const (
 	writeSize = inHeader + 16 // where struct fuse_write_in has its size
 )
 
-// An Answered tells of a request that was answered.
+// An Answered describes a request that was answered.
 type Answered struct {
 	Op            string        // the operation's name, "" of one that has none here
 	Took          time.Duration // from when it was read
@@ -54,7 +54,7 @@ func opcode(request []byte) uint32 {
 // count notes a request.
 func (r *requests) count(request []byte) { r.counts[opcode(request)].Add(1) }
 
-// answered tells of a request that was answered with size bytes.
+// answered describes a request that was answered with size bytes.
 func answered(request []byte, size int, took time.Duration) Answered {
 	op := opcode(request)
 	a := Answered{Op: operations[op], Took: took}

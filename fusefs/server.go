@@ -114,12 +114,12 @@ func (fs *filesystem) mountOptions() *fuse.MountOptions {
 		// A symlink never changes; what replaces it has another node id.
 		EnableSymlinkCaching: true,
 		// Otherwise the kernel drops the pages of a file whenever a stat after
-		// a write brings another mtime.
+		// a write shows another mtime.
 		ExplicitDataCacheControl: true,
 		EnableAcl:                fs.opts.ACL,
 
 		// Without ASYNC_DIO: the kernel does not drop the pages below a write that
-		// ends when nobody waits for it (fuse_aio_complete), and those that were
+		// ends when no process waits for it (fuse_aio_complete), and those that were
 		// read meanwhile would stay.
 		ExtraCapabilities: fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_NO_OPENDIR_SUPPORT |
 			fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_EXPORT_SUPPORT,
@@ -147,8 +147,8 @@ func (s *Server) Serve() {
 }
 
 // Gone has the kernel forget the name of a snapshot, or of a fork, that a workspace has
-// no more. Who has not come through the mount, and so cannot have locked the directory,
-// may wait until it is done.
+// no more. A caller that does not come through the mount, and so cannot have locked the
+// directory, may wait until it is done.
 func (s *Server) Gone(workspace uint32, fork bool, name string, wait bool) {
 	dir, forks, ok := s.fs.control.Dirs(workspace)
 	if !ok {

@@ -146,7 +146,7 @@ func (x *exporter) send(it item, mode uint32, data []byte) error {
 
 // filter leaves a file to git, which converts it at the end with all the others.
 func (x *exporter) filter(it item, mode uint32) error {
-	if err := x.skeleton.write(it.path, it.node.Content.Reader(x.o.Source.Files)); err != nil {
+	if err := x.worktree.write(it.path, it.node.Content.Reader(x.o.Source.Files)); err != nil {
 		return err
 	}
 	x.filtered = append(x.filtered, filtered{it.path, mode})
@@ -154,7 +154,7 @@ func (x *exporter) filter(it item, mode uint32) error {
 }
 
 // convert lets git store the files that were left to it, by the attributes that
-// are in the skeleton.
+// are in the worktree.
 func (x *exporter) convert() error {
 	if len(x.filtered) == 0 {
 		return nil
@@ -173,14 +173,14 @@ func (x *exporter) convert() error {
 	return nil
 }
 
-// hashFiles stores files of the skeleton and returns their ids.
+// hashFiles stores files of the worktree and returns their ids.
 func (x *exporter) hashFiles(files []filtered, options ...string) ([]string, error) {
 	var names strings.Builder
 	for _, f := range files {
 		names.WriteString(gitquote.Name(f.path))
 		names.WriteByte('\n')
 	}
-	out, err := run(x.ctx, x.skeleton.workTree(), slices.Concat(x.w.env, x.skeleton.env, userLocale()), strings.NewReader(names.String()),
+	out, err := run(x.ctx, x.worktree.workTree(), slices.Concat(x.w.env, x.worktree.env, userLocale()), strings.NewReader(names.String()),
 		append([]string{"hash-object", "-w", "--stdin-paths"}, options...)...)
 	if err != nil {
 		return nil, err

@@ -41,7 +41,7 @@ func (x *exporter) changes() (bool, error) {
 	case err != nil:
 		return false, fmt.Errorf("comparing with the export before: %w", err)
 	}
-	if err := x.lookAgain(u); err != nil {
+	if err := x.recheckUnchanged(u); err != nil {
 		return false, err
 	}
 	for _, l := range base.Skipped {
@@ -63,7 +63,7 @@ func (x *exporter) changes() (bool, error) {
 // collect files one difference.
 func (x *exporter) collect(u *update, c tree.Change) error {
 	p := c.Path.String()
-	if x.reachesFar(u, p) {
+	if x.affectsOthers(u, p) {
 		return errFull
 	}
 	if p == ".git" || strings.HasPrefix(p, ".git/") || u.inLink(p) {
@@ -117,9 +117,9 @@ func absent(err error) bool {
 	return errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink)
 }
 
-// reachesFar says that a change may alter what is exported of other paths: rules
+// affectsOthers says that a change may alter what is exported of other paths: rules
 // for what is ignored or converted, and where nested repositories are.
-func (x *exporter) reachesFar(u *update, p string) bool {
+func (x *exporter) affectsOthers(u *update, p string) bool {
 	switch path.Base(p) {
 	case ".gitattributes":
 		return true
@@ -157,9 +157,9 @@ func (u *update) inLink(p string) bool {
 	return false
 }
 
-// lookAgain adds what may have changed without a difference at its path: the
+// recheckUnchanged adds what may have changed without a difference at its path: the
 // commits of nested repositories and directories that were empty.
-func (x *exporter) lookAgain(u *update) error {
+func (x *exporter) recheckUnchanged(u *update) error {
 	for _, link := range x.base.Links {
 		u.changed[link] = true
 		u.gone = append(u.gone, link)
@@ -229,7 +229,7 @@ func (x *exporter) some(items []item) error {
 	return nil
 }
 
-// reach goes down to a directory and returns its inode, nil if git refuses a
+// reach returns the inode of a directory, nil if git refuses a
 // name on the way. What is ignored on the way, git finds out itself.
 func (x *exporter) reach(dir string) (*tree.Inode, error) {
 	if dir == "" {
@@ -244,7 +244,7 @@ func (x *exporter) reach(dir string) (*tree.Inode, error) {
 		return nil, err
 	}
 	if x.ignorer != nil {
-		if err := x.skeleton.mkdir(dir); err != nil {
+		if err := x.worktree.mkdir(dir); err != nil {
 			return nil, err
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 // Later has the contents of files of a directory read when they are needed, instead
 // of while the directory is. Each file has a range of positions from
-// content.Outside on, and who reads there reads the file, as long as it is what it
+// content.Outside on; a read at one of them reads the file, as long as it is what it
 // was: a file that changed meanwhile is lost, never mixed with what it was.
 //
 // Its methods are safe for concurrent use.
@@ -50,7 +50,7 @@ func NewLater(dir string) (*Later, error) {
 	return &Later{root: root, next: content.Outside}, nil
 }
 
-// gap is so many positions between two files that nobody reads both at once.
+// gap is the number of positions between two files, so that no read spans both.
 const gap = 64 << 10
 
 // takes reports whether a file can wait: one that has holes, or that may not be
@@ -127,7 +127,7 @@ func (f *laterFile) is(file *os.File) bool {
 	return unix.Fstat(int(file.Fd()), &st) == nil && st.Dev == f.dev && st.Ino == f.ino && st.Size == f.size && st.Mtim == f.mt && st.Ctim == f.ct
 }
 
-// lostFile tells of a file that cannot be read any more.
+// A lostFile is the error of a file that cannot be read any more.
 type lostFile struct {
 	path  string
 	cause error
@@ -138,8 +138,8 @@ func (e *lostFile) Error() string {
 	return fmt.Sprintf("%q cannot be imported: %v", e.path, e.cause)
 }
 
-// Lost tells a sealer that no other attempt helps.
+// Lost reports to a sealer that no other attempt helps.
 func (e *lostFile) Lost() bool { return true }
 
-// Unwrap tells readers that this is no passing trouble.
+// Unwrap makes the error one of damage, which does not pass.
 func (e *lostFile) Unwrap() []error { return []error{errs.Damaged, e.cause} }

@@ -29,7 +29,7 @@ type DirOptions struct {
 // ReadDir feeds a directory of the host to sink: files with their holes,
 // symbolic links as they are, hard links between files inside, FIFOs, sockets
 // and devices, owners, modes, times and extended attributes. No symbolic link
-// is followed, also if somebody puts one in the way meanwhile. A file that
+// is followed, even if one is created meanwhile. A file that
 // grows is read up to the size that it had; one that shrinks is an error.
 func ReadDir(ctx context.Context, dir string, sink Sink, o DirOptions) error {
 	d := &dirReader{checker: newChecker(sink, o.ImportOptions), ctx: ctx, later: o.Later, links: make(map[fileID]string), exclude: make(map[fileID]bool)}
@@ -97,7 +97,7 @@ func (d *dirReader) dir(at string, f *os.File) error {
 }
 
 // entry reads one name of an open directory. It finds the file once, without following a
-// link, and reads what it found, whatever the name leads to by then.
+// link, and reads that file even if the name is replaced meanwhile.
 func (d *dirReader) entry(at string, parent *os.File, name string) error {
 	fd, err := unix.Openat(int(parent.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -168,7 +168,7 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.Fil
 	return e, f, err
 }
 
-// xattrs reads the extended attributes of a file, to which proc leads.
+// xattrs reads the extended attributes of the file at proc.
 func (d *dirReader) xattrs(proc string) (xs []tree.Xattr, err error) {
 	n, err := unix.Listxattr(proc, d.buf[:])
 	if errors.Is(err, unix.ENOTSUP) {

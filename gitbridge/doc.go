@@ -9,7 +9,7 @@
 //
 //   - what is ignored: git check-ignore, and what is converted (line ends,
 //     $Id$, filters, encodings): git check-attr, both asked a directory at a
-//     time in a skeleton, a temporary working tree that has only the
+//     time in an attrWorktree, a temporary working tree that has only the
 //     .gitignore and .gitattributes of the snapshot. A file that would really
 //     change is put there too and stored by git hash-object;
 //   - names: [Result.Skipped] lists the paths that git add would refuse (".GIT",

@@ -42,7 +42,7 @@ type ExportOptions struct {
 	Create bool   // make Repo a bare repository if there is none: the store's own
 	Ref    string // "" is DefaultRef
 	// TrustConfig runs the filters that the configuration of Repo names, and
-	// takes a Repo that leads to another repository, such as a worktree.
+	// accepts a Repo that refers to another repository, such as a worktree.
 	TrustConfig bool
 
 	Message   string // instead of Info.Message
@@ -54,10 +54,10 @@ type ExportOptions struct {
 	Bases    []Base
 	CacheDir string // where to remember what exports left out; "" is nowhere
 
-	// Admit is asked before bytes of new objects join the repository; nil for nobody.
+	// Admit, if set, may refuse that bytes of new objects join the repository.
 	Admit func(bytes int64) error
-	// Prefetch is told of objects that Source will be asked for next; nil for
-	// nobody. It may hold them in memory until they are.
+	// Prefetch, if set, is called with objects that Source will be asked for next. It may
+	// keep them in memory until then.
 	Prefetch func([]cas.Hash) error
 	Progress func(Progress) // called now and then, nil for never
 }
@@ -74,7 +74,7 @@ type Omission struct {
 	Reason string `json:"reason"`
 }
 
-// Result tells what an export made.
+// Result is what an export made.
 type Result struct {
 	Commit   string `json:"commit"`
 	Tree     string `json:"tree"`
@@ -95,18 +95,18 @@ type Result struct {
 // Export writes a snapshot as a commit. Its tree is the one that `git add --all
 // --force` into an empty index and `git write-tree` make of the same files,
 // without --force if Gitignore is set; see the package comment for what git
-// refuses. Of the repository only Ref changes, and only if nobody else changed
+// refuses. Of the repository only Ref changes, and only if no other process changed
 // it meanwhile; after an error nothing has. A full disk is syscall.ENOSPC.
 func Export(ctx context.Context, o ExportOptions) (*Result, error) {
-	trust := noPrograms
+	trust := trustData
 	switch {
 	case o.Create:
-		trust = nothing
+		trust = trustNone
 		if err := initOwn(ctx, o.Repo); err != nil {
 			return nil, err
 		}
 	case o.TrustConfig:
-		trust = all
+		trust = trustAll
 	}
 	repo, err := openRepository(ctx, o.Repo, trust)
 	if err != nil {
@@ -171,21 +171,21 @@ type exporter struct {
 	links    []string   // paths of nested repositories
 	filtered []filtered // files that git has to convert
 
-	skeleton *skeleton // nil while git need not be asked
-	ignorer  *oracle
-	attrs    *oracle
-	staged   map[string]bool // directories whose special files are in the skeleton
+	worktree *attrWorktree // nil while git need not be asked
+	ignorer  *gitQuery
+	attrs    *gitQuery
+	staged   map[string]bool // directories whose special files are in the worktree
 }
 
 // close ends the processes that are asked, and removes what they were asked about.
 func (x *exporter) close() {
-	for _, o := range []*oracle{x.ignorer, x.attrs} {
+	for _, o := range []*gitQuery{x.ignorer, x.attrs} {
 		if o != nil {
 			_ = o.p.fail(nil)
 		}
 	}
-	if x.skeleton != nil {
-		x.skeleton.close()
+	if x.worktree != nil {
+		x.worktree.close()
 	}
 }
 

@@ -346,7 +346,7 @@ func TestExportRefusals(t *testing.T) {
 			t.Errorf("%s changed", p)
 		}
 	}
-	r, err := openRepository(context.Background(), repo, noPrograms)
+	r, err := openRepository(context.Background(), repo, trustData)
 	check(t, err)
 	wrong := strings.Repeat("1", 40)
 	if err := r.updateRef(context.Background(), "refs/sandbox/snapshots/v1", wrong, first.Commit, "x"); !errors.Is(err, ErrRefMoved) {

@@ -31,10 +31,10 @@ func (e *GitError) Error() string {
 
 func (e *GitError) Unwrap() error { return e.Err }
 
-// elsewhere are the variables that lead git to another repository, index or
-// object store than the one it is told, or change what paths and answers mean.
+// repoVars are the variables that name another repository, index or object store than
+// the arguments do, or change what paths and answers mean.
 // The user's other settings (identity, SSH command, GIT_CONFIG_COUNT…) hold.
-var elsewhere = []string{
+var repoVars = []string{
 	"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES",
 	"GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_QUARANTINE_PATH",
 	"GIT_REPLACE_REF_BASE", "GIT_NO_REPLACE_OBJECTS", "GIT_IMPLICIT_WORK_TREE", "GIT_INTERNAL_SUPER_PREFIX",
@@ -42,13 +42,13 @@ var elsewhere = []string{
 	"GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS",
 }
 
-// environment is the process's without what would lead git elsewhere, and with
+// environment is the process's without repoVars, and with
 // messages in English, because some are read here.
 func environment(extra ...string) []string {
 	var env []string
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
-		if !slices.Contains(elsewhere, name) && !isLocale(name) {
+		if !slices.Contains(repoVars, name) && !isLocale(name) {
 			env = append(env, kv)
 		}
 	}
@@ -85,9 +85,9 @@ var fixed = []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=fal
 func command(ctx context.Context, dir string, env []string, args ...string) *exec.Cmd {
 	all := append([]string(nil), fixed...)
 	if dir != "" {
-		// git goes there itself. With Cmd.Dir the child would, while a thread of
+		// git changes to it. With Cmd.Dir the child would, while a thread of
 		// this process waits for it where the garbage collector cannot stop it:
-		// if dir lies in a mount that this process serves, neither goes on.
+		// if dir lies in a mount that this process serves, both wait forever.
 		all = append(all, "-C", dir)
 	}
 	cmd := exec.CommandContext(ctx, "git", append(all, args...)...)

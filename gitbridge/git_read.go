@@ -18,7 +18,7 @@ import (
 type GitSource struct {
 	Repo string // root of a working tree, or a git directory
 	Rev  string // any revision: a commit, a tag, a tree
-	// TrustConfig takes a Repo that leads to another one, such as a worktree.
+	// TrustConfig accepts a Repo that refers to another one, such as a worktree.
 	TrustConfig bool
 }
 
@@ -28,11 +28,11 @@ type GitSource struct {
 //
 // The files of a submodule are not in the repository. Its directory gets a
 // ".git" that says only which commit is checked out, so that git add, and an
-// export, record the same commit again; Skip is told of it, if it is set.
+// export, record the same commit again; Skip is called with it, if it is set.
 func ReadGit(ctx context.Context, from GitSource, sink Sink, o ImportOptions) (id string, err error) {
-	trust := noPrograms
+	trust := trustData
 	if from.TrustConfig {
-		trust = all
+		trust = trustAll
 	}
 	repo, err := openRepository(ctx, from.Repo, trust)
 	if err != nil {
@@ -135,8 +135,8 @@ func (r *repository) read(ctx context.Context, treeish string, mtime int64, sink
 	if r.sha256 {
 		format = "sha256"
 	}
-	env := append(nothing.env(), "GIT_OBJECT_DIRECTORY="+r.objects, "GIT_ATTR_NOSYSTEM=1")
-	if _, err := run(ctx, dir, nothing.env(), nil, "init", "--quiet", "--bare", "--template=", "--object-format="+format, "."); err != nil {
+	env := append(trustNone.env(), "GIT_OBJECT_DIRECTORY="+r.objects, "GIT_ATTR_NOSYSTEM=1")
+	if _, err := run(ctx, dir, trustNone.env(), nil, "init", "--quiet", "--bare", "--template=", "--object-format="+format, "."); err != nil {
 		return err
 	}
 	p, err := start(ctx, dir, env, "-c", "core.attributesFile=/dev/null", "archive", "--format=tar", "--worktree-attributes", treeish)

@@ -41,7 +41,7 @@ func mergeMarked(ctx context.Context, files []threeway.Input, each func(i int, c
 	if err := initOwn(ctx, dir); err != nil {
 		return err
 	}
-	r := &repository{trust: nothing, dir: dir, gitDir: dir, objects: filepath.Join(dir, "objects")}
+	r := &repository{trust: trustNone, dir: dir, gitDir: dir, objects: filepath.Join(dir, "objects")}
 	if err := r.commitSides(ctx, files); err != nil {
 		return fmt.Errorf("merging files: %w", noSpace(err))
 	}

@@ -134,7 +134,7 @@ func TestMergeOfRealHistory(t *testing.T) {
 		base := git(t, repo, "commit-tree", "-m", "base", sides[0]+"^{tree}")
 		ours := git(t, repo, "commit-tree", "-m", "ours", "-p", base, sides[1]+"^{tree}")
 		theirs := git(t, repo, "commit-tree", "-m", "theirs", "-p", base, sides[2]+"^{tree}")
-		r, err := openRepository(context.Background(), repo, noPrograms)
+		r, err := openRepository(context.Background(), repo, trustData)
 		check(t, err)
 		check(t, r.updateRef(context.Background(), "refs/heads/ours", r.head("ours"), ours, "test"))
 		check(t, r.updateRef(context.Background(), "refs/heads/theirs", r.head("theirs"), theirs, "test"))

@@ -45,7 +45,7 @@ func newQuarantine(r *repository) (*quarantine, error) {
 // isObjects refuses a directory that was opened through a link which was not there
 // when the repository was looked at.
 func (r *repository) isObjects(objects *os.Root) error {
-	if r.trust == all {
+	if r.trust == trustAll {
 		return nil
 	}
 	at, err := os.Lstat(r.objects)

@@ -98,7 +98,7 @@ func DropRefs(ctx context.Context, dir string, drop func(ref string) bool) error
 	if err := initOwn(ctx, dir); err != nil {
 		return err
 	}
-	repo, err := openRepository(ctx, dir, nothing)
+	repo, err := openRepository(ctx, dir, trustNone)
 	if err != nil {
 		return err
 	}

@@ -16,35 +16,35 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// Errors that callers tell apart with errors.Is.
+// Errors that callers distinguish with errors.Is.
 var (
 	// ErrNotRepository: the directory named is no git repository.
 	ErrNotRepository = errs.New(errs.NotExist, "not a git repository")
 	// ErrUnsafe: the repository belongs to another user and git does not trust it.
 	ErrUnsafe = errs.New(errs.Perm, "the repository belongs to another user")
-	// ErrForeign: it is a part of another repository, or leads out of itself.
+	// ErrForeign: it is a part of another repository, or refers to files outside itself.
 	ErrForeign = errs.New(errs.Perm, "the repository is incomplete or linked")
 	// ErrBadRef: git has no such ref names, or the ref is not one of ours to move.
 	ErrBadRef = errs.New(errs.Invalid, "bad ref name")
-	// ErrRefMoved: somebody else changed the ref meanwhile. Nothing was changed.
+	// ErrRefMoved: another process changed the ref meanwhile. Nothing was changed.
 	ErrRefMoved = errs.New(errs.Busy, "the ref was changed meanwhile")
 	// ErrNoRevision: the repository has no such revision.
 	ErrNoRevision = errs.New(errs.NotExist, "no such revision")
 )
 
 // trust says what of a repository's own configuration counts. What it names may
-// have been chosen by whoever wrote the files that are exported.
+// have been chosen by the author of the files that are exported.
 type trust int
 
 const (
-	noPrograms trust = iota // everything but programs: filters
-	all                     // as for git itself
-	nothing                 // of the store's own, nor of this user's
+	trustData trust = iota // everything but programs: filters
+	trustAll               // as for git itself
+	trustNone              // of the store's own, nor of this user's
 )
 
 // env is the environment of git calls.
 func (t trust) env() []string {
-	if t != nothing {
+	if t != trustNone {
 		return nil
 	}
 	return []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
@@ -62,7 +62,7 @@ type repository struct {
 
 // openRepository opens the repository at dir: a working tree's root or a git
 // directory, bare or not. A directory inside of a repository is refused, so
-// that a mistyped path never finds somebody else's repository further up. git
+// that a mistyped path never finds another repository further up. git
 // itself checks that the owner is trusted (safe.directory).
 func openRepository(ctx context.Context, dir string, t trust) (*repository, error) {
 	abs, err := filepath.Abs(dir)
@@ -91,10 +91,10 @@ func openRepository(ctx context.Context, dir string, t trust) (*repository, erro
 	return r, r.inPlace(abs)
 }
 
-// inPlace refuses a repository at abs that leads to another one: a .git that is
+// inPlace refuses a repository at abs that refers to another one: a .git that is
 // a file or a link, a worktree, directories that are links.
 func (r *repository) inPlace(abs string) error {
-	if r.trust == all {
+	if r.trust == trustAll {
 		return nil
 	}
 	git := filepath.Join(abs, ".git")
@@ -111,7 +111,7 @@ func (r *repository) inPlace(abs string) error {
 
 // refInPlace does so for the directories of a ref.
 func (r *repository) refInPlace(ref string) error {
-	if r.trust == all {
+	if r.trust == trustAll {
 		return nil
 	}
 	for ; ref != "."; ref = path.Dir(ref) {
@@ -151,7 +151,7 @@ func openError(dir string, err error) error {
 const ownConfig = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
 
 // initOwn makes the store's own repository at dir unless there is one, and its
-// configuration anew: a store may come from somebody else.
+// configuration again: the store may come from another user.
 func initOwn(ctx context.Context, dir string) error {
 	if isLink(dir) {
 		return fmt.Errorf("%s: %w", dir, ErrForeign)
@@ -168,7 +168,7 @@ func initOwn(ctx context.Context, dir string) error {
 		return fmt.Errorf("the store's git repository: %w; move %s away, and a new one is created", err, dir)
 	}
 	if _, err := root.Lstat("HEAD"); err != nil {
-		_, err := run(ctx, dir, nothing.env(), nil, "init", "--quiet", "--bare", "--template=", "--object-format=sha1", "--initial-branch=main", ".")
+		_, err := run(ctx, dir, trustNone.env(), nil, "init", "--quiet", "--bare", "--template=", "--object-format=sha1", "--initial-branch=main", ".")
 		if err != nil {
 			return fmt.Errorf("making the store's git repository: %w", err)
 		}

@@ -19,24 +19,24 @@ const (
 	modeGitlink = 0o160000
 )
 
-// needSkeleton makes the working tree in which git is asked.
-func (x *exporter) needSkeleton() (err error) {
-	if x.skeleton == nil {
-		x.skeleton, err = newSkeleton(x.repo, x.set)
+// needWorktree makes the working tree in which git is asked.
+func (x *exporter) needWorktree() (err error) {
+	if x.worktree == nil {
+		x.worktree, err = newAttrWorktree(x.repo, x.set)
 	}
 	return err
 }
 
 func (x *exporter) askIgnore() (err error) {
-	if err = x.needSkeleton(); err == nil {
-		x.ignorer, err = newIgnorer(x.ctx, x.skeleton)
+	if err = x.needWorktree(); err == nil {
+		x.ignorer, err = newIgnorer(x.ctx, x.worktree)
 	}
 	return err
 }
 
 func (x *exporter) askAttributes() (err error) {
-	if err = x.needSkeleton(); err == nil {
-		x.attrs, err = newAttributes(x.ctx, x.skeleton)
+	if err = x.needWorktree(); err == nil {
+		x.attrs, err = newAttributes(x.ctx, x.worktree)
 	}
 	return err
 }
@@ -190,7 +190,7 @@ func (x *exporter) notIgnored(items []item) ([]item, error) {
 		paths[i] = it.path
 		// Patterns that end in a slash match directories only.
 		if it.node.IsDir() {
-			if err := x.skeleton.mkdir(it.path); err != nil {
+			if err := x.worktree.mkdir(it.path); err != nil {
 				return nil, err
 			}
 		}
@@ -233,7 +233,7 @@ func (x *exporter) stage(dir string, n *tree.Inode) error {
 				return err
 			}
 		}
-		if err := x.skeleton.write(path.Join(dir, name), file.Content.Reader(x.o.Source.Files)); err != nil {
+		if err := x.worktree.write(path.Join(dir, name), file.Content.Reader(x.o.Source.Files)); err != nil {
 			return err
 		}
 	}

@@ -131,7 +131,7 @@ func (s *settings) writeGitDir(r *repository, dir string) error {
 	}
 	files := map[string]string{"HEAD": "ref: refs/heads/main\n", "config": config}
 	for _, name := range []string{"attributes", "exclude"} {
-		if r.trust != nothing {
+		if r.trust != trustNone {
 			files["info/"+name] = readRules(r.infoFile(name))
 		}
 	}

@@ -24,7 +24,7 @@ type Meta struct {
 	Xattrs   []tree.Xattr // sorted by name
 }
 
-// An Entry is one path of an import, and what is there.
+// An Entry is one path of an import with its file.
 type Entry struct {
 	Path string // relative to the place of the import; "." is its root, a directory
 	Meta
@@ -53,7 +53,7 @@ type Sink func(Entry) error
 
 // Errors of sources that are not what they should be.
 var (
-	// ErrHostile: a name that leads out of the import, or a structure that
+	// ErrHostile: a name outside of the import, or a structure that
 	// makes no sense. Nothing has been imported.
 	ErrHostile = errors.New("refused")
 	// ErrTooBig: the source is larger than the limits.
@@ -152,13 +152,13 @@ type ImportOptions struct {
 	// Owner replaces the owners that the source has. Git has none: without
 	// Owner its files belong to the user of this process.
 	Owner *Owner
-	// Skip is told of files that cannot be read or carried, and the import goes
-	// on without them. Nil makes that an error.
+	// Skip is called with files that cannot be read or stored, which are left out. Nil
+	// makes that an error.
 	Skip   func(path string, reason error)
 	Limits Limits
-	// Umask takes permissions away from what git brings, as for git checkout.
+	// Umask takes permissions from the files of a git repository, as for git checkout.
 	Umask    uint32
-	Progress func(Progress) // called now and then, nil for never
+	Progress func(Progress) // called now and then; may be nil
 }
 
 // Owner is a user and a group.

@@ -81,8 +81,8 @@ func (m *endMark) Read(p []byte) (int, error) {
 func (m *endMark) seen() bool { return m.zeros >= block || !m.began }
 
 // drain reads what follows the archive, within reason: the checksums of what is
-// compressed stand there, and whoever writes to a pipe wants to get rid of it
-// all. Anything else may follow, as for tar.
+// compressed stand there, and the writer of a pipe gets SIGPIPE unless all is read.
+// Anything else may follow, as for tar.
 func drain(r io.Reader) error {
 	const reason = 1 << 30
 	_, err := io.CopyN(io.Discard, r, reason)

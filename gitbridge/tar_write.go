@@ -20,14 +20,14 @@ import (
 
 // TarOptions say how an archive is written.
 type TarOptions struct {
-	Progress func(Progress) // called now and then, nil for never
+	Progress func(Progress) // called now and then; may be nil
 }
 
-// TarResult tells what an archive holds.
+// TarResult is what an archive contains.
 type TarResult struct {
 	Files   int64      `json:"files"`   // entries of any type
 	Bytes   int64      `json:"bytes"`   // of data
-	Skipped []Omission `json:"skipped"` // what tar has no place for
+	Skipped []Omission `json:"skipped"` // what tar cannot represent
 }
 
 // WriteTar writes a snapshot as a TarSink does. The bytes depend on the snapshot
@@ -120,7 +120,7 @@ type TarSink struct {
 	skip func(path, reason string)
 }
 
-// NewTarSink returns a sink to w. skip is told of what tar has no place for.
+// NewTarSink returns a sink to w. skip is called with what tar cannot represent.
 func NewTarSink(w io.Writer, skip func(path, reason string)) *TarSink {
 	b := bufio.NewWriterSize(w, 256<<10)
 	return &TarSink{w: b, tar: tar.NewWriter(b), buf: make([]byte, 256<<10), skip: skip}

@@ -13,32 +13,32 @@ import (
 	"strings"
 )
 
-// skeleton is a working tree with only the files that git itself must see: the
+// attrWorktree is a working tree with only the files that git itself must see: the
 // .gitignore and .gitattributes of the snapshot, the directories that they
 // stand in, and the files that a filter has to convert. It lies in a temporary
 // directory, and git is asked about it with the repository's settings, as far as
 // these are trusted.
-type skeleton struct {
+type attrWorktree struct {
 	dir  string // has "tree", "git", and the index that does not exist
 	root *os.Root
 	env  []string
 }
 
-func newSkeleton(r *repository, set *settings) (*skeleton, error) {
+func newAttrWorktree(r *repository, set *settings) (*attrWorktree, error) {
 	dir, err := os.MkdirTemp("", "amberfs-export-")
 	if err != nil {
 		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
-	s := &skeleton{dir: dir}
+	s := &attrWorktree{dir: dir}
 	if err := s.prepare(r, set); err != nil {
 		return nil, errors.Join(fmt.Errorf("preparing a temporary directory: %w", err), os.RemoveAll(dir))
 	}
 	return s, nil
 }
 
-func (s *skeleton) prepare(r *repository, set *settings) (err error) {
+func (s *attrWorktree) prepare(r *repository, set *settings) (err error) {
 	gitDir := r.gitDir
-	if r.trust != all {
+	if r.trust != trustAll {
 		gitDir = filepath.Join(s.dir, "git")
 		if err := set.writeGitDir(r, gitDir); err != nil {
 			return err
@@ -52,15 +52,15 @@ func (s *skeleton) prepare(r *repository, set *settings) (err error) {
 	return err
 }
 
-func (s *skeleton) close() {
+func (s *attrWorktree) close() {
 	s.root.Close()
 	os.RemoveAll(s.dir)
 }
 
-func (s *skeleton) workTree() string { return filepath.Join(s.dir, "tree") }
+func (s *attrWorktree) workTree() string { return filepath.Join(s.dir, "tree") }
 
 // mkdir makes a directory and those above it.
-func (s *skeleton) mkdir(dir string) error {
+func (s *attrWorktree) mkdir(dir string) error {
 	if err := s.root.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("copying what git must see: %w", err)
 	}
@@ -68,7 +68,7 @@ func (s *skeleton) mkdir(dir string) error {
 }
 
 // write puts a file there.
-func (s *skeleton) write(name string, r io.Reader) error {
+func (s *attrWorktree) write(name string, r io.Reader) error {
 	if err := s.mkdir(path.Dir(name)); err != nil {
 		return err
 	}
@@ -83,23 +83,23 @@ func (s *skeleton) write(name string, r io.Reader) error {
 	return nil
 }
 
-// oracle is a git command that is asked about paths, a directory at a time.
-type oracle struct {
+// gitQuery is a git command that is asked about paths, a directory at a time.
+type gitQuery struct {
 	p   *process
 	out *bufio.Reader
 }
 
-func newOracle(ctx context.Context, s *skeleton, args ...string) (*oracle, error) {
+func newGitQuery(ctx context.Context, s *attrWorktree, args ...string) (*gitQuery, error) {
 	p, err := start(ctx, s.workTree(), s.env, args...)
 	if err != nil {
 		return nil, err
 	}
-	return &oracle{p: p, out: bufio.NewReaderSize(p.out, 64<<10)}, nil
+	return &gitQuery{p: p, out: bufio.NewReaderSize(p.out, 64<<10)}, nil
 }
 
 // ask sends paths and calls answer for each field that comes back, perPath
 // fields a path.
-func (o *oracle) ask(paths []string, perPath int, answer func(path, field int, text string)) error {
+func (o *gitQuery) ask(paths []string, perPath int, answer func(path, field int, text string)) error {
 	var in bytes.Buffer
 	for _, p := range paths {
 		in.WriteString("./") // a colon in front would be magic
@@ -131,12 +131,12 @@ func (o *oracle) ask(paths []string, perPath int, answer func(path, field int, t
 	return nil
 }
 
-func newIgnorer(ctx context.Context, s *skeleton) (*oracle, error) {
-	return newOracle(ctx, s, "check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
+func newIgnorer(ctx context.Context, s *attrWorktree) (*gitQuery, error) {
+	return newGitQuery(ctx, s, "check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
 }
 
 // ignored says for each path whether git add leaves it out.
-func (o *oracle) ignored(paths []string) ([]bool, error) {
+func (o *gitQuery) ignored(paths []string) ([]bool, error) {
 	const source, line, pattern, name = 0, 1, 2, 3
 	out := make([]bool, len(paths))
 	err := o.ask(paths, name+1, func(path, field int, text string) {
@@ -149,8 +149,8 @@ func (o *oracle) ignored(paths []string) ([]bool, error) {
 
 var attributeNames = []string{"text", "crlf", "eol", "ident", "filter", "working-tree-encoding"}
 
-func newAttributes(ctx context.Context, s *skeleton) (*oracle, error) {
-	return newOracle(ctx, s, append([]string{"check-attr", "-z", "--stdin"}, attributeNames...)...)
+func newAttributes(ctx context.Context, s *attrWorktree) (*gitQuery, error) {
+	return newGitQuery(ctx, s, append([]string{"check-attr", "-z", "--stdin"}, attributeNames...)...)
 }
 
 // conversion is what git may do to a file's bytes before it stores them.
@@ -163,7 +163,7 @@ type conversion struct {
 func (c conversion) any() bool { return c.always || c.crlf || c.ident }
 
 // conversions returns what git may do to files. auto: core.autocrlf is on.
-func (o *oracle) conversions(paths []string, auto bool) ([]conversion, error) {
+func (o *gitQuery) conversions(paths []string, auto bool) ([]conversion, error) {
 	out := make([]conversion, len(paths))
 	values := make([]string, len(attributeNames))
 	err := o.ask(paths, 3*len(attributeNames), func(path, field int, text string) {

@@ -29,25 +29,27 @@ const runTime = 6 * time.Hour
 // expiryMargin is by how much this machine's clock may be ahead of the others'.
 const expiryMargin = 24 * time.Hour
 
-// How a collection and a push keep out of each other's way without a lock:
+// A collection and a push exclude each other without a lock:
 //
-//	gc     notes objects that no ref and no hold names: gc/seen-ID
-//	       a run at least Grace later, those of them that still nobody names
-//	       become condemned: gc/condemned-ID
-//	       a run at least Grace after that reads all refs anew, removes what is
-//	       still not named, and turns the mark into gc/removed-ID
-//	       a run at least Grace after that removes the mark
-//	push   reads what is condemned or removed before it writes its ref, while its objects
-//	       are sent. If that needs some of it, it begins anew and takes it for absent:
-//	       it builds on no base that needs it, and equal bytes get another name. If
-//	       it takes longer than lookAgain, it begins anew, too
+//	gc     writes the objects that no ref and no hold names to gc/seen-ID. A run at
+//	       least Grace later turns those of them that are still not named into
+//	       gc/condemned-ID. A run at least Grace after that reads all refs again,
+//	       deletes the objects that are still not named, and turns the mark into
+//	       gc/removed-ID. A run at least Grace after that deletes the mark.
+//	push   reads gc/condemned-* and gc/removed-* while its objects are sent, before it
+//	       writes its ref. If it needs an object in them, it starts again without it:
+//	       on a base that does not need it, and with another name for equal bytes.
+//	       It also starts again if it takes longer than lookAgain.
 //
-// So a ref that names X was written before the run that removes X read the refs,
-// which then sees it, or by a push that read the marks more than Grace after X
-// was condemned, which then knew: also when X was removed between, for its mark of
-// what is removed is written before that of what is condemned goes. Another run that is about to remove X, too, began
-// before the mark of what is removed was written, and removes nothing later than
-// runTime after that; until long after, no push writes X.
+// So a ref never names a deleted object X. The ref was written either
+//
+//  1. before the run that deletes X read the refs. Then that run sees the ref; or
+//  2. after that, by a push that read the marks more than Grace after X was condemned.
+//     Then the push saw X in a mark, because gc/removed-ID is written before
+//     gc/condemned-ID is deleted.
+//
+// A second run that deletes X began before gc/removed-ID was written, and deletes nothing
+// later than runTime after its beginning. Until long after, no push writes X.
 //
 // Times are differences between marks, by the clock of the service that holds them.
 
@@ -62,7 +64,7 @@ type Collected struct {
 
 // GC is one run of a collection. It needs to be able to read every snapshot: one
 // that it cannot read ends it, for what that needs is not known. A registry
-// collects by itself; there only snapshots whose time is over go.
+// collects its objects itself; there only expired snapshots are deleted.
 func (r *Remote) GC(ctx context.Context, grace time.Duration) (Collected, error) {
 	c := &collection{r: r, grace: grace, began: time.Now(), live: map[string]bool{}, objects: map[string]int64{}}
 	if r.b.Collects() {

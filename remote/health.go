@@ -26,11 +26,10 @@ const (
 
 // health knows whether a remote answers.
 //
-// A read that is not answered, or not soon, starts one goroutine that asks the remote
-// every second. Once that was in vain three times the remote is away: reads under way
-// are given up, all wait for its return, and the goroutine tells them of it. So an
-// outage costs one request a second, however many wait, and whoever waits goes on
-// within seconds of its end.
+// A read without an answer starts one goroutine that asks the remote every second. After
+// three questions without an answer the remote is away: reads under way are cancelled, and
+// all reads wait until the goroutine gets an answer. So an outage costs one request a
+// second, and waiting reads continue within seconds of its end.
 type health struct {
 	ask     func(ctx context.Context) error // a small request
 	timeout time.Duration                   // of a read; 0: none
@@ -125,7 +124,7 @@ func (h *health) await(ctx context.Context, began time.Time) error {
 	}
 	var over <-chan time.Time
 	if h.timeout > 0 {
-		// Who comes later does not wait once more for what others have waited for.
+		// A read that begins during an outage waits from the outage's beginning on.
 		if since.Before(began) {
 			began = since
 		}

@@ -29,7 +29,7 @@ const (
 	lookAgain = 6 * time.Hour
 
 	// settleTime is how long after the ref of a service without conditions it is
-	// looked who has the name.
+	// read who has the name.
 	settleTime = time.Second
 )
 
@@ -44,7 +44,7 @@ type Push struct {
 	// compared with. If it is empty, that is what has the name of this one there.
 	Base  string
 	Force bool
-	// Full sends everything anew: nothing of the new snapshot is in objects that
+	// Full sends everything again: nothing of the new snapshot is in objects that
 	// were there before.
 	Full bool
 	// Progress is told how many of the parts that have to be sent are there, and how

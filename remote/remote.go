@@ -269,10 +269,9 @@ func decodeFormat(raw []byte) (*Format, error) {
 	return &f, nil
 }
 
-// Init sets a remote up, for `amberfs remote add`: it tries what the service keeps
-// of its word and writes the format. If that is there already, it is read, and refused if
-// it encrypts to others than the recipients that were asked for. warn is told what does
-// not hold.
+// Init sets a remote up, for `amberfs remote add`: it probes the service and writes the
+// format. A format that exists is read, and refused if it has other recipients. warn is
+// called with guarantees that the service does not provide.
 func (r *Remote) Init(ctx context.Context, recipients []string, warn func(string)) (*Format, error) {
 	for _, s := range recipients {
 		if _, err := age.ParseX25519Recipient(s); err != nil {

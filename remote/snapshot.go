@@ -237,8 +237,8 @@ func runs(entries []object.Entry, gap int64) (out []run) {
 	return slices.Clip(out)
 }
 
-// ahead tells how far to read ahead: who reads one record after the other gets
-// twice as much with each, up to aheadMost.
+// ahead is how far to read ahead: with each record that follows the one before, twice as
+// far, up to aheadMost.
 type ahead struct {
 	mu     sync.Mutex
 	object uint32
@@ -262,18 +262,18 @@ func (a *ahead) of(e *object.Entry) int64 {
 const (
 	// holdTime is how long a hold counts after it was written.
 	holdTime = 7 * 24 * time.Hour
-	// holdGone is when a collection removes one. Whoever slept for so long and renews it
-	// at that moment does so again the next day.
+	// holdGone is when a collection deletes one. A reader that renews it at that moment
+	// renews it again the next day.
 	holdGone = 2 * holdTime
 )
 
-// A hold names objects that somebody reads, whatever becomes of the ref.
+// A hold names objects that are read, with or without a ref.
 type hold struct {
 	Objects []backend.Object `json:"objects"`
 }
 
-// Hold keeps what the snapshot needs from being collected for a week. Whoever reads
-// it for longer calls this once a day, with the same id.
+// Hold keeps what the snapshot needs from being collected for a week. A reader calls it
+// once a day, with the same id.
 func (s *Snapshot) Hold(ctx context.Context, id string) error {
 	r := s.r
 	if r.b.Collects() {

@@ -31,7 +31,7 @@ const (
 	backupAgain = time.Minute
 )
 
-// A BackupState tells of the pushes that the policy asks for.
+// A BackupState is the state of the pushes that the policy asks for.
 type BackupState struct {
 	Remote   string    `json:"remote"`
 	Snapshot string    `json:"snapshot,omitempty" jsonschema:"the last snapshot that was pushed automatically since the mount"`
@@ -50,7 +50,7 @@ func (b *backup) change(fn func(*BackupState)) {
 	fn(&b.state)
 }
 
-// state tells how backups go, nil if the policy asks for none.
+// backupState returns nil if the policy asks for no pushes.
 func (s *Service) backupState() *BackupState {
 	p := s.Store.Main().Policy().Push
 	if p.Remote == "" || p.IntervalSeconds == 0 {

@@ -17,18 +17,16 @@
 //
 // # The life of a request
 //
-// Whoever it comes from, a Request says who asks (the kernel knows, not the
-// client), about which workspace, and where streams go. Service.do waits until
-// the mount is up, asks admit whether the caller may do this, runs the
+// A Request has the caller, as the kernel reports it, the workspace and the streams.
+// Service.do waits until the mount is up, checks the caller's rights (admit), runs the
 // operation, and gives its error a kind, a sentence and a hint (package fail).
 //
 // # Who may ask
 //
-// Over the socket: the user who runs the daemon, and root; for them every
-// operation works in every workspace. Through a control file: whoever the kernel
-// let write it, in the workspace that it belongs to and in no other, as the
-// Access of the operation says. Package snapshot holds what the policy protects
-// against both.
+// Over the socket, the user of the daemon and root may use every operation in every
+// workspace. Through a control file, a caller that the kernel let write it may use the
+// operations that Op.Access allows, in the workspace of the file. Package snapshot
+// enforces what the policy protects against both.
 //
 // # Streams
 //

@@ -106,7 +106,7 @@ var errStopped = errors.New("the daemon accepts no more")
 
 func (i *importer) bringIn(ctx context.Context) (done service.Imported, err error) {
 	pr, pw := io.Pipe()
-	// Who reads from it may wait for input that does not come.
+	// The reader may wait for input that does not come.
 	defer context.AfterFunc(ctx, func() { pr.CloseWithError(context.Canceled) })()
 	sending, stop := context.WithCancel(ctx)
 	defer stop()
@@ -119,7 +119,7 @@ func (i *importer) bringIn(ctx context.Context) (done service.Imported, err erro
 	done, err = i.receive(ctx, pr)
 	stop()
 	pr.CloseWithError(errStopped)
-	// Whoever failed first knows why: the other one only sees that it did.
+	// The first failure has the reason.
 	var serr error
 	if err == nil {
 		serr = <-sent

@@ -41,7 +41,7 @@ current directory or of -C DIR. It can be mounted later.
 			out := &lockedWriter{w: os.Stdout}
 			err = server.Run(cmd.Context(), &mcp.IOTransport{Reader: wellFormed(os.Stdin, out), Writer: out})
 			if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
-				return nil // whoever started it has had enough
+				return nil // the client has ended
 			}
 			return err
 		},

@@ -83,7 +83,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 	return cmd
 }
 
-// splitFrom tells a directory from a snapshot on a remote.
+// splitFrom distinguishes a directory from a snapshot on a remote.
 func splitFrom(from string) (dir, remote string, err error) {
 	_, name, ok := known.SplitFrom(from)
 	switch {

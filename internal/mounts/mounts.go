@@ -1,5 +1,5 @@
-// Package mounts tells about mounts without asking the file systems, which may have
-// nobody left to answer, and who may mount.
+// Package mounts reports mounts without a request to the file systems, whose daemons may
+// have ended, and whether this process may mount.
 package mounts
 
 import (

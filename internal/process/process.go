@@ -1,4 +1,4 @@
-// Package process tells from /proc how other processes are.
+// Package process reads the state of other processes from /proc.
 package process
 
 import (

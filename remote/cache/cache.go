@@ -41,7 +41,7 @@ const (
 	maxRun = 8
 	// touchAfter is how old the mark of a block's last use may be.
 	touchAfter = time.Hour
-	// DefaultSize bounds a cache for which nobody set a size, in bytes.
+	// DefaultSize is the usual bound of a cache, in bytes.
 	DefaultSize = 10 << 30
 )
 
@@ -209,7 +209,7 @@ func (c *Cache) fetch(ctx context.Context, o Object, block, run int64, fetch Fet
 		if b := make([]byte, o.blockLen(block)); c.load(o, block, 0, b) {
 			return b, nil
 		}
-		// Whoever asked for it got no answer, or gave up.
+		// The one that asked for it got no answer, or gave up.
 	}
 }
 
@@ -318,7 +318,7 @@ func (c *Cache) Drop(o Object, off, n int64) {
 	}
 }
 
-// staleTemporary is when a temporary file belongs to nobody any more.
+// staleTemporary is the age from which on a temporary file is deleted.
 const staleTemporary = time.Hour
 
 type cached struct {

@@ -331,9 +331,9 @@ func (k *Registry) Prefetch(ctx context.Context, what string) error {
 // HoldAgain is how often a hold is renewed; it counts for a week.
 const HoldAgain = 24 * time.Hour
 
-// Hold keeps what the store reads from on the remotes, for those of which done does not
-// say that this was done less than HoldAgain ago. Who may not write there is told in the
-// log. The error is of a remote that is away, which is to be tried again.
+// Hold keeps what the store reads on the remotes. done has the time of each hold; one that
+// is younger than HoldAgain is not renewed. A remote that refuses it is in the log. The
+// error is of a remote that is away.
 func (k *Registry) Hold(ctx context.Context, done map[string]time.Time) (away error) {
 	k.mu.Lock()
 	all, sources := slices.Clone(k.file.From), k.all()

@@ -22,9 +22,8 @@ import (
 
 const answerTime = 5 * time.Second
 
-// Check finds everything that would make a mount of cfg fail and that can be
-// told in a sentence, and clears away dead mounts of its own. What it cleared
-// is told through note. cfg's paths become absolute and free of symbolic links.
+// Check finds what would make a mount of cfg fail, and unmounts dead mounts of the store,
+// which it reports by note. cfg's paths become absolute and free of symbolic links.
 func Check(cfg *Config, note func(string)) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
@@ -159,7 +158,7 @@ func Answers(path string) error {
 	}
 }
 
-// Detach unmounts a mount point lazily, as whoever may.
+// Detach unmounts a mount point lazily, with fusermount3 if this process may not.
 func Detach(point string) error {
 	err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if !errors.Is(err, unix.EPERM) {

@@ -57,9 +57,8 @@ type Daemon struct {
 	ending   atomic.Bool
 }
 
-// Run is the whole life of a daemon: it returns when the mount has ended and
-// the store is closed. s hears how the start goes; a start that failed is
-// told to s and returned. When ctx ends before the mount is ready, so does the
+// Run is the whole life of a daemon: it returns when the mount has ended and the store is
+// closed. A start that fails is reported to s, and returned. The end of ctx cancels the
 // start.
 func Run(ctx context.Context, cfg Config, s *Starter) error {
 	private()
@@ -154,8 +153,8 @@ func start(ctx context.Context, cfg Config, s *Starter) (_ *Daemon, created bool
 		return nil, false, err
 	}
 	undo = append(undo, d.metrics.close)
-	// Before the mount, so that whoever sees the mount finds the socket; what
-	// is asked there waits until the mount is up.
+	// Before the mount, so that the socket is there when the mount is. Requests wait
+	// until the mount is up.
 	if d.socket, err = d.service.Listen(cfg.Store); err != nil {
 		return nil, false, err
 	}
@@ -233,7 +232,7 @@ func (d *Daemon) live(signals <-chan os.Signal) error {
 // signal ended the daemon.
 const graceTime = 2 * time.Second
 
-// endSoon unmounts, whoever uses the mount.
+// endSoon unmounts, even if programs use the mount.
 func (d *Daemon) endSoon(unmounted <-chan struct{}) {
 	d.ending.Store(true)
 	d.watchers.close()
@@ -407,9 +406,8 @@ func (d *Daemon) work() (ending, used uint64) {
 // copyTime is how long the kernel gets to end a mount that it has unmounted.
 const copyTime = 2 * time.Second
 
-// copied ends a mount that was unmounted here, but of which another mount
-// namespace (a container, say) got a copy when it was made. There is nobody to
-// ask there; what was acknowledged is in the journal.
+// copied ends a mount that was unmounted here, but of which another mount namespace, such
+// as that of a container, has a copy. What was acknowledged is in the journal.
 func (d *Daemon) copied() {
 	if d.unmounted() { // else the kernel is only slow
 		d.end()

@@ -151,7 +151,7 @@ func (d *Daemon) storeEvent(e snapshot.Event) {
 		return
 	}
 	span := d.events.Captured(out)
-	// Not on the time of whoever made the snapshot.
+	// The caller does not wait for it.
 	d.later("counting events", func() { d.countEvents(e.Workspace, e.From, span) })
 }
 
@@ -189,7 +189,7 @@ func (d *Daemon) forgetName(e snapshot.Event) {
 	}
 }
 
-// later does something that nobody waits for but the end of the daemon.
+// later runs fn in the background. Only the end of the daemon waits for it.
 func (d *Daemon) later(what string, fn func()) {
 	d.background.Go(func() { guard.Call(d.log, what, fn) })
 }

@@ -7,8 +7,8 @@
 //
 // # Who may use it
 //
-// The process runs as the user, who could use the socket as well. Whoever else
-// reaches the address is kept out (page.go):
+// The process runs as the user, who could use the socket as well. Everybody else is kept
+// out (page.go):
 //
 //   - another user of the machine, by the session: the address that is printed
 //     has a token of 256 bits in its fragment, which the page exchanges, once,

@@ -20,9 +20,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// Inner is the process in the namespaces. It gives the program's exit status;
-// note tells a person about what went on beside it, and show how far the import is,
-// until its second result is called.
+// Inner is the process in the namespaces. It returns the program's exit status. note prints
+// what a person should know, and show the progress of the import until its second result is
+// called.
 func Inner(note func(string), show func() (func(service.Progress), func())) (int, error) {
 	runtime.LockOSThread() // capabilities and the parent-death signal are a thread's
 	defer runtime.UnlockOSThread()
@@ -155,7 +155,7 @@ func (d *inside) end(c Config, note func(string)) {
 	default:
 	}
 	if !c.Hold {
-		// Nobody will miss what is not in the store yet.
+		// The store is removed.
 		_ = daemon.Detach(c.Mountpoint)
 		_ = d.cmd.Process.Kill()
 		<-d.gone

@@ -68,10 +68,10 @@ func exploreCommand(a *app) *cobra.Command {
 		Use:   "explore N [--check COMMAND] [--merge first|best] -- COMMAND [ARGUMENT]...",
 		Short: "Run a command in several forks and keep the best",
 		Long: `Runs COMMAND in N forks of the present state at once, and --check in each of them
-afterwards. --check decides which attempt passes; without it, COMMAND does. Each fork is mounted in the place
-of the workspace, for COMMAND only. AMBERFS_FORK and AMBERFS_ATTEMPT are set, and {}
-in an ARGUMENT is the attempt's number. Output goes to attempt-N.log in the directory
---log.
+afterwards. --check decides which attempt passes; without it, COMMAND does. Each fork
+is mounted in the place of the workspace, for COMMAND only. AMBERFS_FORK and
+AMBERFS_ATTEMPT are set, and {} in an ARGUMENT is the attempt's number. Output goes to
+attempt-N.log in the directory --log.
 
 --merge first merges the first attempt that passes, stops the others, and discards all
 forks. --merge best does so with the attempt for which --score prints the highest

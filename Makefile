@@ -32,7 +32,9 @@ image:
 	$(ENGINE) build --build-arg TARGETARCH="$$($(GO) env GOARCH)" -t $(IMAGE) .
 
 # DESTDIR= PREFIX=/usr/local, and UNITDIR, SBINDIR where they differ.
-install: build
+# sudo need not find Go: then the binary that make build left is installed.
+install:
+	@if command -v $(GO) >/dev/null; then $(MAKE) --no-print-directory build; else test -x $(BIN); fi
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/install
 
 uninstall:

@@ -12,8 +12,8 @@ import (
 	"github.com/amberfs/amberfs/tests/harness/console"
 )
 
-// TestSessions does what the pages say, and compares what comes of it with what
-// they say. AMBERFS_UPDATE_DOCS=1 writes into the pages what was printed.
+// TestSessions executes the commands of the pages and compares what they print with the
+// pages. AMBERFS_UPDATE_DOCS=1 writes the output into the pages.
 func TestSessions(t *testing.T) {
 	for _, name := range []string{
 		"README.md", "docs/tutorials/first-undo.md", "docs/tutorials/agent.md", "docs/how-to/sandbox.md",
@@ -37,11 +37,16 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestPicture: what the README shows is what a terminal shows, whatever the
-// numbers are: they come with the version of Go and the machine. `make session`
-// records it anew.
+// TestPicture: the pictures of terminals in the README show what is printed, apart from
+// numbers, which depend on the machine. `make session` records them again.
 func TestPicture(t *testing.T) {
-	text, picture := filepath.Join(root, "docs/session.txt"), filepath.Join(root, "docs/session.svg")
+	for _, name := range []string{"session", "session-run"} {
+		t.Run(name, func(t *testing.T) { picture(t, name) })
+	}
+}
+
+func picture(t *testing.T, name string) {
+	text, picture := filepath.Join(root, "docs", name+".txt"), filepath.Join(root, "docs", name+".svg")
 	b, err := os.ReadFile(text)
 	if err != nil {
 		t.Fatal(err)
@@ -49,12 +54,12 @@ func TestPicture(t *testing.T) {
 	session := string(b)
 	if os.Getenv("AMBERFS_TEST_PACKAGES") != "" {
 		commands := console.Session(session)
-		printed := perform(t, "docs/session.txt", commands, console.MatchesForm)
+		printed := perform(t, text, commands, console.MatchesForm)
 		if os.Getenv("AMBERFS_UPDATE_DOCS") != "" && !t.Failed() {
 			session = console.Update(session, commands, printed, func(string, string) bool { return false })
 		}
 	}
-	svg := console.SVG(session, "A terminal session with amberfs; its text is docs/session.txt")
+	svg := console.SVG(session, "A terminal session with amberfs; its text is docs/"+name+".txt")
 	if os.Getenv("AMBERFS_UPDATE_DOCS") != "" && !t.Failed() {
 		for file, content := range map[string]string{text: session, picture: svg} {
 			if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
@@ -63,12 +68,12 @@ func TestPicture(t *testing.T) {
 		}
 	}
 	if b, err := os.ReadFile(picture); err != nil || string(b) != svg {
-		t.Errorf("docs/session.svg is not docs/session.txt: make session (%v)", err)
+		t.Errorf("%s is not %s: make session (%v)", picture, text, err)
 	}
 }
 
-// perform runs commands as somebody who has a project, this repository's
-// examples beside it, and amberfs installed.
+// perform runs commands in a home directory with a project and this repository's
+// examples, and with amberfs installed.
 func perform(t *testing.T, name string, commands []console.Command, match console.Match) []string {
 	home := t.TempDir()
 	t.Cleanup(func() { unmount(t, home) })

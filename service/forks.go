@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -131,9 +132,23 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 			return err
 		})
 		f.More = f.More || err != nil
+		if counting.Err() == nil {
+			f.Last = s.lastActor(ws)
+		}
 		out.Forks = append(out.Forks, f)
 	}
 	return out, ctx.Err()
+}
+
+// lastActor is the actor of the newest event in a workspace, or its program.
+func (s *Service) lastActor(ws *snapshot.Workspace) (name string) {
+	const newest = 100
+	view := ws.View()
+	_ = s.Events.Read(view, max(s.Events.LastSeq(view), newest)-newest, func(e events.Event) error {
+		name = cmp.Or(e.Actor, e.Command, name)
+		return nil
+	}) // else it is not known
+	return name
 }
 
 func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error) {

@@ -267,6 +267,7 @@ type ForkState struct {
 	TTL     string `json:"ttl,omitempty" jsonschema:"the time until it is deleted: 59m30s"`
 	Changed int    `json:"changed" jsonschema:"files that differ from its base; at most 1000 are counted, for at most a second"`
 	More    bool   `json:"more,omitempty" jsonschema:"not all changed files were counted"`
+	Last    string `json:"last,omitempty" jsonschema:"the actor that changed it last"`
 }
 
 type Merge struct {

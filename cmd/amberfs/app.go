@@ -7,13 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
-	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 )
 
@@ -146,46 +144,4 @@ func deadMount(p locate.Place, cause error) error {
 		WithHint("nothing acknowledged is lost: mount it again with `amberfs mount %s %s`", quote(p.Store), quote(p.Mount.Point))
 	e.Err = cause
 	return e
-}
-
-type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
-
-const completionTime = 2 * time.Second
-
-// completeSnapshots completes the first n arguments (all when n < 0) with the
-// names of snapshots. The shell gets nothing when there is nobody to ask.
-func (a *app) completeSnapshots(n int) completion {
-	return func(_ *cobra.Command, argv []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if n >= 0 && len(argv) >= n {
-			return nil, cobra.ShellCompDirectiveDefault
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), completionTime)
-		defer cancel()
-		var l service.Snapshots
-		if err := a.askHere(ctx, service.List{}, &l); err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var out []string
-		for _, i := range l.Snapshots {
-			out = append(out, i.Name+"\t"+service.OneLine(i.Message))
-		}
-		return append(out, "latest", "undo", "base"), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	}
-}
-
-func (a *app) completeForks(_ *cobra.Command, argv []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(argv) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
-	defer cancel()
-	var l service.ForkList
-	if err := a.askHere(ctx, service.Forks{}, &l); err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var out []string
-	for _, f := range l.Forks {
-		out = append(out, f.Name)
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
 }

@@ -76,24 +76,6 @@ changes of it, and between which times they were made, separated by tabs.`,
 	}
 }
 
-// addBy adds the flag --by.
-func (a *app) addBy(cmd *cobra.Command, by *string, help string) {
-	cmd.Flags().StringVar(by, "by", "", help)
-	_ = cmd.RegisterFlagCompletionFunc("by", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(context.Background(), completionTime)
-		defer cancel()
-		var l service.ActorList
-		if err := a.askHere(ctx, service.Actors{}, &l); err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var out []string
-		for _, s := range l.Actors {
-			out = append(out, s.Name)
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp
-	})
-}
-
 // undoBy undoes what an actor changed.
 func (a *app) undoBy(ctx context.Context, p locate.Place, req service.UndoBy) error {
 	var done service.UndoneBy

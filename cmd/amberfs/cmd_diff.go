@@ -29,7 +29,6 @@ fork, and without A from its base. PATHs after "--" limit the diff, and
 			names, _ := splitDash(cmd, argv)
 			return args(0, 2, "perhaps snapshots A and B, then -- before PATHs")(cmd, names)
 		},
-		ValidArgsFunction: a.completeSnapshots(2),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			names, rest := splitDash(cmd, argv)
 			p, paths, err := a.paths(rest...)
@@ -64,8 +63,7 @@ fork, and without A from its base. PATHs after "--" limit the diff, and
 		},
 	}
 	cmd.Flags().StringVar(&fork, "fork", "", "show what the fork `NAME` changed")
-	_ = cmd.RegisterFlagCompletionFunc("fork", a.completeForks) // there is such a flag
-	a.addBy(cmd, &by, "show only files that `ACTOR` changed")
+	cmd.Flags().StringVar(&by, "by", "", "show only files that `ACTOR` changed")
 	cmd.Flags().BoolVar(&stat, "stat", false, "show changed lines for each file")
 	cmd.Flags().BoolVar(&nameStatus, "name-status", false, "show only the status and path of each file")
 	cmd.Flags().BoolVar(&binary, "binary", false, "show binary files as a patch that git apply accepts")

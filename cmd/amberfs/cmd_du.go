@@ -16,8 +16,7 @@ deletion would free. The last line shows what deleting all of these snapshots wo
 including data that only they share.`,
 		Example: `  amberfs du
   amberfs du v1 v2`,
-		Args:              args(0, -1, "any SNAPSHOTs"),
-		ValidArgsFunction: a.completeSnapshots(-1),
+		Args: args(0, -1, "any SNAPSHOTs"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			return show(a, cmd, service.DU{Names: argv}, func(u usage.Disk) {
 				rows := [][]string{}

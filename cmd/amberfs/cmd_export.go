@@ -31,8 +31,7 @@ changes: refs/sandbox/snapshots/NAME, or --ref.
 With --tar, writes a tar archive. The same snapshot gives the same bytes.`,
 		Example: `  amberfs export v1 --git .
   amberfs export v1 --tar - | docker import -`,
-		Args:              args(1, 1, "one NAME"),
-		ValidArgsFunction: a.completeSnapshots(1),
+		Args: args(1, 1, "one NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			switch {
 			case e.Repo != "" && tarFile != "":

@@ -1,8 +1,9 @@
 package main
 
 import (
-	"time"
+	"cmp"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/internal/fail"
@@ -27,12 +28,6 @@ REMOTE@SNAPSHOT is a pushed snapshot ("amberfs help remote").
   amberfs fork team@start box-18
   amberfs fork --delete try-right`,
 		Args: args(1, 2, "perhaps a SNAPSHOT, and a NAME"),
-		ValidArgsFunction: func(cmd *cobra.Command, argv []string, prefix string) ([]string, cobra.ShellCompDirective) {
-			if end || discard {
-				return a.completeForks(cmd, argv, prefix)
-			}
-			return a.completeSnapshots(1)(cmd, argv, prefix)
-		},
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			if end && discard || (end || discard) && ttl != "" {
 				return fail.New(fail.Usage, "--delete, --discard and --ttl exclude each other")
@@ -114,8 +109,8 @@ func forksCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "forks",
 		Short: "List forks",
-		Long: `Lists the forks of the workspace: name, base, time, snapshots, changed files and the
-remaining time to live, separated by tabs.`,
+		Long: `Lists the forks of the workspace: name, base, age, the actor that changed it last,
+snapshots, changed files and the remaining time to live, separated by tabs.`,
 		Example: `  amberfs forks`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -138,10 +133,6 @@ func forkRows(forks []service.ForkState) [][]string {
 	}
 	var rows [][]string
 	for _, f := range forks {
-		from := f.Base
-		if from == "" {
-			from = "-"
-		}
 		changed := plural(f.Changed, "file", "files") + " changed"
 		if f.More {
 			changed = "at least " + changed
@@ -150,7 +141,7 @@ func forkRows(forks []service.ForkState) [][]string {
 		if f.TTL != "" {
 			ttl = "ttl " + f.TTL
 		}
-		rows = append(rows, []string{f.Name, from, f.Created.Format(time.RFC3339), plural(f.Snapshots, "snapshot", "snapshots"), changed, ttl})
+		rows = append(rows, []string{f.Name, cmp.Or(f.Base, "-"), humanize.Time(f.Created), cmp.Or(quote(f.Last), "-"), plural(f.Snapshots, "snapshot", "snapshots"), changed, ttl})
 	}
 	return rows
 }
@@ -167,8 +158,7 @@ from. Text that both sides changed is merged by lines, as git merge does. If cha
 "amberfs undo" undoes the merge. The fork stays.`,
 		Example: `  amberfs merge idea
   amberfs merge idea --theirs`,
-		Args:              args(1, 1, "one FORK"),
-		ValidArgsFunction: a.completeForks,
+		Args: args(1, 1, "one FORK"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			req.Fork = argv[0]
 			if req.Ours && req.Theirs {

@@ -70,7 +70,7 @@ restores took first (kind pre-restore) are left out unless --all.`,
 	f.BoolVar(&all, "all", false, "also snapshots that restores took first")
 	f.StringVar(&req.Since, "since", "", "only since this `TIME`: 2h, 7d, or a date such as 2026-01-31")
 	f.StringVar(&req.Kind, "kind", "", "only this `KIND`: manual, turn, auto, pre-restore, fork, import, pull")
-	a.addBy(cmd, &req.By, "only with changes of `ACTOR`")
+	cmd.Flags().StringVar(&req.By, "by", "", "only with changes of `ACTOR`")
 	f.StringArrayVar(&labels, "label", nil, "only with the label `KEY=VALUE`; repeatable")
 	f.BoolVar(&long, "long", false, "also show kind, counts of changes (+/~/-) and labels")
 	return cmd
@@ -200,7 +200,7 @@ and process that caused it. With PATH, only events at or below it.`,
 	f.IntVarP(&req.Limit, "lines", "n", 0, "only the last `N`")
 	f.StringVar(&req.Since, "since", "", "only since this `TIME`: 2h, 7d, or a date")
 	f.StringVar(&req.Action, "action", "", "only this `ACTION`: created, modified, deleted, renamed, restored, captured, ...")
-	a.addBy(cmd, &req.By, "only events of `ACTOR`")
+	cmd.Flags().StringVar(&req.By, "by", "", "only events of `ACTOR`")
 	f.StringVar(&req.Command, "command", "", "only commands that begin with `COMMAND`")
 	return cmd
 }

@@ -43,8 +43,7 @@ in which it differs.`,
   amberfs restore v1 go.mod internal/
   amberfs restore v1 --keep .git
   amberfs restore src/parse.go`,
-		Args:              args(1, -1, "a NAME and perhaps PATHs"),
-		ValidArgsFunction: a.completeSnapshots(1),
+		Args: args(1, -1, "a NAME and perhaps PATHs"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			p, paths, err := a.paths(slices.Concat(argv[1:], keep)...)
 			if err != nil {
@@ -237,7 +236,7 @@ is merged by lines. If changes conflict, the paths are listed and nothing is cha
 	f := cmd.Flags()
 	f.StringArrayVar(&keep, "keep", nil, "leave `PATH` as it is; repeatable")
 	f.BoolVarP(&req.DryRun, "dry-run", "n", false, "only print what would change")
-	a.addBy(cmd, &req.By, "undo what `ACTOR` changed")
+	cmd.Flags().StringVar(&req.By, "by", "", "undo what `ACTOR` changed")
 	f.StringVar(&req.Since, "since", "", "only changes since `T`: a snapshot, 2h, 7d, or a date")
 	f.BoolVar(&req.Ours, "ours", false, "leave paths in conflict as they are")
 	f.BoolVar(&req.Theirs, "theirs", false, "make paths in conflict what they were before ACTOR")
@@ -252,12 +251,6 @@ func revertCommand(a *app) *cobra.Command {
 PATH did not exist then, it is removed.`,
 		Example: `  amberfs revert src/parse.go`,
 		Args:    args(1, 2, "a PATH and perhaps a NAME"),
-		ValidArgsFunction: func(cmd *cobra.Command, argv []string, prefix string) ([]string, cobra.ShellCompDirective) {
-			if len(argv) == 0 {
-				return nil, cobra.ShellCompDirectiveDefault
-			}
-			return a.completeSnapshots(2)(cmd, argv, prefix)
-		},
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			p, paths, err := a.paths(argv[0])
 			if err != nil {

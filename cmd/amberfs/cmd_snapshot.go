@@ -87,9 +87,8 @@ func showCommand(a *app) *cobra.Command {
 		Long: `Shows name, id, time, message, labels, size, what changed since the snapshot before,
 and which program took it. NAME can also be cp-N, the first 8 or more digits of an
 id, latest, undo or base.`,
-		Example:           `  amberfs show latest`,
-		Args:              args(1, 1, "one NAME"),
-		ValidArgsFunction: a.completeSnapshots(1),
+		Example: `  amberfs show latest`,
+		Args:    args(1, 1, "one NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			return show(a, cmd, service.Show{Name: argv[0]}, func(info snapshot.Info) { printFields(a, infoFields(info, time.Now())) })
 		},
@@ -169,12 +168,11 @@ func printFields(a *app, rows [][]string) {
 
 func renameCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:               "rename A B",
-		Aliases:           []string{"mv"},
-		Short:             "Rename snapshot A to B",
-		Example:           `  amberfs rename cp-7 v1`,
-		Args:              args(2, 2, "the present name A and the new name B"),
-		ValidArgsFunction: a.completeSnapshots(1),
+		Use:     "rename A B",
+		Aliases: []string{"mv"},
+		Short:   "Rename snapshot A to B",
+		Example: `  amberfs rename cp-7 v1`,
+		Args:    args(2, 2, "the present name A and the new name B"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			req := service.Rename{From: argv[0], To: argv[1]}
 			return show(a, cmd, req, func(info snapshot.Info) { a.printf("snapshot %s renamed to %s\n", req.From, req.To) })
@@ -188,9 +186,8 @@ func rmCommand(a *app) *cobra.Command {
 		Short: "Delete snapshots",
 		Long: `Deletes snapshots. If one name is unknown or protected, none is deleted. Their space is
 freed in the background, or at once by "amberfs gc".`,
-		Example:           `  amberfs rm v1 v2`,
-		Args:              args(1, -1, "at least one NAME"),
-		ValidArgsFunction: a.completeSnapshots(-1),
+		Example: `  amberfs rm v1 v2`,
+		Args:    args(1, -1, "at least one NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			return show(a, cmd, service.Remove{Names: argv}, func(done service.Removed) {
 				for _, name := range done.Names {
@@ -219,7 +216,6 @@ func unpinCommand(a *app) *cobra.Command {
 
 func pinning(a *app, on bool, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = args(1, -1, "at least one NAME")
-	cmd.ValidArgsFunction = a.completeSnapshots(-1)
 	cmd.RunE = func(cmd *cobra.Command, argv []string) error {
 		return show(a, cmd, service.Pin{Names: argv, Pin: on}, func(done service.Pinned) {
 			for _, name := range done.Names {
@@ -238,9 +234,8 @@ func compactCommand(a *app) *cobra.Command {
 		Long: `Makes one snapshot that contains all files of the named snapshots, each in its newest
 version. The named snapshots are deleted, except pinned ones. If the policy protects one
 of them, nothing changes.`,
-		Example:           `  amberfs compact mon tue wed --name first-half`,
-		Args:              args(2, -1, "two NAMEs or more"),
-		ValidArgsFunction: a.completeSnapshots(-1),
+		Example: `  amberfs compact mon tue wed --name first-half`,
+		Args:    args(2, -1, "two NAMEs or more"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			if req.Name == "" {
 				return fail.New(fail.Usage, "the new snapshot needs a name").WithHint("give it with --name")

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/naming"
+)
+
+// completions are the kinds of the arguments of each command, the last of which repeats
+// before "...", and of its flags. Other arguments are files.
+var completions = map[string]string{
+	"--by": "actor", "actor": "actor none", "apply": "file snapshot none", "run --as": "actor", "claim": "fork none", "claim --from": "snapshot", "compact": "snapshot ...", "diff": "snapshot snapshot file ...",
+	"diff --fork": "fork", "du": "snapshot ...", "export": "snapshot none", "fork": "snapshot none", "fork --delete": "fork none", "fork --discard": "fork none",
+	"merge": "fork none", "pin": "snapshot ...", "pull": "remote none", "push": "remote snapshot ...", "remote gc": "remote none",
+	"remote remove": "remote none", "remote rm": "remote none", "remote snapshots": "remote none", "remote trust": "remote none", "remote verify": "remote none",
+	"rename": "snapshot none", "restore": "snapshot file ...", "revert": "file snapshot none", "rm": "snapshot ...", "run --fork": "fork",
+	"show": "snapshot none", "snapshot": "none", "unpin": "snapshot ...",
+}
+
+// names returns the names of a kind.
+func (a *app) names(ctx context.Context, kind string) (out []string) {
+	switch kind {
+	case "snapshot":
+		var l service.Snapshots
+		if a.askHere(ctx, service.List{}, &l) != nil {
+			return nil
+		}
+		for _, i := range l.Snapshots {
+			out = append(out, i.Name+"\t"+service.OneLine(i.Message))
+		}
+		out = append(out, "latest", "undo", "base")
+	case "fork":
+		p, err := a.place()
+		root, ok := p.Root()
+		if err != nil || !ok {
+			return nil
+		}
+		entries, _ := os.ReadDir(filepath.Join(root, naming.ForksDir)) // else there are none
+		for _, e := range entries {
+			out = append(out, e.Name())
+		}
+	case "actor":
+		var l service.ActorList
+		if a.askHere(ctx, service.Actors{}, &l) != nil {
+			return nil
+		}
+		for _, s := range l.Actors {
+			out = append(out, s.Name)
+		}
+	case "remote":
+		var l service.RemoteList
+		if a.askHere(ctx, service.Remotes{}, &l) != nil {
+			return nil
+		}
+		for _, r := range l.Remotes {
+			out = append(out, r.Name+"\t"+r.URL)
+		}
+	}
+	return out
+}
+
+// complete gives a command and those below it the completion of their arguments. The
+// shell gets nothing where there is no mount.
+func (a *app) complete(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		a.complete(c)
+	}
+	name := strings.TrimPrefix(cmd.CommandPath(), "amberfs ")
+	of := func(kinds string, n int) ([]string, cobra.ShellCompDirective) {
+		words := strings.Fields(kinds)
+		kind := words[min(n, len(words)-1)]
+		if kind == "..." {
+			kind = words[len(words)-2]
+		}
+		if kind == "file" {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		return a.names(ctx, kind), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+	if kinds := completions[name]; kinds != "" {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, argv []string, _ string) ([]string, cobra.ShellCompDirective) {
+			kinds := kinds
+			for _, flag := range []string{"delete", "discard"} {
+				if f := cmd.Flags().Lookup(flag); f != nil && f.Changed {
+					kinds = cmp.Or(completions[name+" --"+flag], kinds)
+				}
+			}
+			return of(kinds, len(argv))
+		}
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		kind := cmp.Or(completions[name+" --"+f.Name], completions["--"+f.Name])
+		if kind != "" && f.Value.Type() == "string" {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) { return of(kind, 0) })
+		}
+	})
+}

@@ -177,6 +177,21 @@ func TestLookRestoreUndo(t *testing.T) {
 	b.has("a.go", "package a\n\nfunc one() {}\n")
 	b.click("#messages button", "Undo")
 	b.has("a.go", "package a\n\nfunc two() {}\n")
+
+	b.write("log", "kept")
+	b.write("note", "one")
+	m.Amberfs("-C", m.Path(), "snapshot", "third")
+	b.write("log", "kept too")
+	must(t, os.WriteFile(m.Path(".snapshots", "policy"), []byte(`{"restore_keeps":["log","none"]}`), 0o644))
+	b.click("#snapshots [role=option]", "third")
+	b.click("#actions button", "Restore")
+	b.wait(`document.querySelector('#messages').innerText.includes('Kept as it is: log')`)
+	b.write("note", "two")
+	b.click("#actions button", "Restore")
+	b.wait(`document.querySelector('#dialog').open && document.querySelector('#dialog').innerText.includes('Kept as it is: log')`)
+	b.click("#dialog button", "Restore")
+	b.has("note", "one")
+	b.has("log", "kept too")
 }
 
 // A request that is given up while its answer comes changes nothing in the page.

@@ -198,10 +198,12 @@ async function restoreNow(name, paths) {
 async function restore(name, path) {
   const paths = path ? [path] : undefined;
   const plan = await call("restore", { name, paths, dry_run: true });
-  if (!plan.changed) { message("No differences."); return; }
+  const kept = plan.kept ? `Kept as it is: ${plan.kept.map(visible).join(", ")}` : "";
+  if (!plan.changed) { message(kept || "No differences."); return; }
   const shown = plan.paths.slice(0, 200);
   const answer = await ask(`Restore ${visible(path || "everything")} from ${visible(name)}?`, [
     el("p", {}, `${count(plan.changed, "path")} will change. The present state is kept first.`),
+    kept && el("p", {}, kept),
     el("ul", { tabindex: 0 }, ...shown.map((p) => el("li", { class: "path" }, `${p.action} ${visible(p.path)}`)),
       plan.changed > shown.length && el("li", {}, `… and ${(plan.changed - shown.length).toLocaleString()} more`)),
   ], [{ label: "Restore", value: "yes", class: "primary" }]);

@@ -103,7 +103,6 @@ line.`,
 			}
 			return args(1, 2, "GOOD and perhaps BAD before --")(cmd, names)
 		},
-		ValidArgsFunction: a.completeSnapshots(2),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			var names []string
 			names, req.Command = splitDash(cmd, argv)

@@ -18,7 +18,7 @@ import (
 // completions are the kinds of the arguments of each command, the last of which repeats
 // before "...", and of its flags. Other arguments are files.
 var completions = map[string]string{
-	"--by": "actor", "actor": "actor none", "apply": "file snapshot none", "run --as": "actor", "claim": "fork none", "claim --from": "snapshot", "compact": "snapshot ...", "diff": "snapshot snapshot file ...",
+	"--by": "actor", "actor": "actor none", "apply": "file snapshot none", "run --as": "actor", "claim": "fork none", "claim --from": "snapshot", "bisect": "snapshot snapshot none", "compact": "snapshot ...", "diff": "snapshot snapshot file ...",
 	"diff --fork": "fork", "du": "snapshot ...", "export": "snapshot none", "fork": "snapshot none", "fork --delete": "fork none", "fork --discard": "fork none",
 	"merge": "fork none", "pin": "snapshot ...", "pull": "remote none", "push": "remote snapshot ...", "remote gc": "remote none",
 	"remote remove": "remote none", "remote rm": "remote none", "remote snapshots": "remote none", "remote trust": "remote none", "remote verify": "remote none",

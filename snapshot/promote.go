@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/budget"
+	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -110,9 +111,8 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, fork string, o PromoteO
 		return out, nil
 	}
 	r := editRecord{WS: fs.w.view, Now: m.Now}
-	inFork := newOpenInterval(s.core)
-	inFork.Before, inFork.After, inFork.Set = m.Base, m.Theirs, s.union(f.everChanged())
-	g := live.Graft{Source: m.Theirs, View: f.view, Exact: m.Clean, KeepFull: !m.Clean, By: inFork.actorsOf}
+	inFork := interval.States{Source: s.src, Before: m.Base, After: m.Theirs, Set: s.union(f.everChanged())}
+	g := live.Graft{Source: m.Theirs, View: f.view, Exact: m.Clean, KeepFull: !m.Clean, By: inFork.ActorsOf}
 	if err := s.graft(ctx, e, &r, m.Steps, g); err != nil {
 		return out, err
 	}

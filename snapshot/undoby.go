@@ -11,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/revert"
@@ -229,7 +230,7 @@ func (u *undoBy) plan(ctx context.Context, now *tree.State, skip map[string]bool
 		}
 		open := u.open[n]
 		todo := revert.Interval{Older: open.Before, Newer: open.After, OlderView: i.From.View}
-		if err := open.Changes(ctx, tree.DiffOptions{Paths: u.o.Paths}, func(c ChangedBy) error {
+		if err := open.Changes(ctx, tree.DiffOptions{Paths: u.o.Paths}, func(c interval.ChangedBy) error {
 			if !ActorIn(c.By, u.o.By) {
 				return nil
 			}

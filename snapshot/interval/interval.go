@@ -1,0 +1,134 @@
+// Package interval finds which actors changed each path between two states of a workspace.
+package interval
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/steps"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// States are two successive states.
+type States struct {
+	Source        *tree.Source
+	Before, After *tree.State
+	Set           *actors.Set // which inodes which actors changed
+
+	moved    [2]map[uint64][]string // directory → actors of its moves and of those above; Before, After
+	resolved [2]map[*tree.Path][]string
+}
+
+// A ChangedBy is a path that differs at the ends of an interval.
+type ChangedBy struct {
+	tree.Change
+	By []string // who changed it, in order; actors.Unknown if nothing is known
+}
+
+// Changes calls fn for each path that differs, as tree.Diff does. Directories of which only
+// the times differ are left out.
+func (o *States) Changes(ctx context.Context, d tree.DiffOptions, fn func(ChangedBy) error) error {
+	return tree.Diff(ctx, o.Source, o.Before, o.After, d, func(c tree.Change) error {
+		s := live.StepOf(c)
+		if steps.Trivial(&s) {
+			return nil
+		}
+		by, err := o.ActorsOf(&s)
+		if err != nil {
+			return err
+		}
+		if len(by) == 0 {
+			by = []string{actors.Unknown}
+		}
+		return fn(ChangedBy{c, by})
+	})
+}
+
+// ActorsOf returns the actors of a step, in order; none if nothing is known.
+func (o *States) ActorsOf(s *live.Step) (by []string, err error) {
+	for side, ino := range [2]uint64{s.A, s.B} {
+		if ino == 0 {
+			continue
+		}
+		by = append(by, o.Set.Of(ino)...)
+		if s.Path == nil {
+			continue
+		}
+		moved, err := o.movedWith(side, s.Path.Dir)
+		if err != nil {
+			return nil, err
+		}
+		by = append(by, moved...)
+	}
+	if len(by) == 0 {
+		by = o.Set.Rest()
+	}
+	slices.Sort(by)
+	return slices.Compact(by), nil
+}
+
+// movedWith returns the actors that moved the directory at a path, or one above it: they
+// changed the path of all that is in it.
+func (o *States) movedWith(side int, dir *tree.Path) ([]string, error) {
+	if dir == nil {
+		return nil, nil
+	}
+	if by, ok := o.resolved[side][dir]; ok {
+		return by, nil
+	}
+	var by []string
+	n, err := [2]*tree.State{o.Before, o.After}[side].Resolve(o.Source, dir.String())
+	if err == nil {
+		by, err = o.movesOf(side, n, 0)
+	} else if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
+		err = nil // of a merge into another tree
+	}
+	if o.resolved[side] == nil {
+		o.resolved[side] = make(map[*tree.Path][]string)
+	}
+	o.resolved[side][dir] = by
+	return by, err
+}
+
+func (o *States) movesOf(side int, n *tree.Inode, depth int) ([]string, error) {
+	if n.Ino == tree.RootIno {
+		return nil, nil
+	}
+	if by, ok := o.moved[side][n.Ino]; ok {
+		return by, nil
+	}
+	if depth == tree.MaxDepth {
+		return nil, tree.ErrTooDeep
+	}
+	states := [2]*tree.State{o.Before, o.After}
+	other, err := states[1-side].Get(o.Source, n.Ino)
+	if errors.Is(err, tree.ErrNoInode) {
+		return nil, nil // it came or went with the interval, and so did all that is in it
+	}
+	if err != nil {
+		return nil, err
+	}
+	link, err := n.Parent()
+	if err != nil {
+		return nil, err
+	}
+	parent, err := states[side].Get(o.Source, link.Parent)
+	if err != nil {
+		return nil, err
+	}
+	by, err := o.movesOf(side, parent, depth+1)
+	if err != nil {
+		return nil, err
+	}
+	if len(other.Links) != 1 || other.Links[0] != link {
+		by = append(slices.Clone(by), o.Set.Of(n.Ino)...)
+	}
+	if o.moved[side] == nil {
+		o.moved[side] = make(map[uint64][]string)
+	}
+	o.moved[side][n.Ino] = by
+	return by, nil
+}

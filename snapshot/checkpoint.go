@@ -25,20 +25,14 @@ const (
 	// the writers rest: what they remove again until then is never sealed.
 	checkpointBytes = 256 << 20
 	checkpointTime  = 30 * time.Second
-	// They rest when they have written less than restfulBytes a second for so long.
+	// They rest when they have written less than restfulBytes a second for calmTime.
 	restfulBytes = 4 << 20
-	calmSeconds  = 3
+	calmTime     = 3 * time.Second
 	// So much journal, or so many records of it, are sealed while they go on: the
 	// one takes space, the other time to replay. Each step of a restore, a merge or an
 	// import counts as a record.
 	checkpointMost    = room.JournalMost
 	checkpointRecords = 150_000
-
-	// shortSearch is how long a search for what is needed of the journal may
-	// have taken for what came about meanwhile to be looked at with the lock
-	// held. Before that happens anyway there are so many searches.
-	shortSearch = 2 * time.Millisecond
-	searches    = 10
 )
 
 // checkpointer is what is known of checkpoints.
@@ -57,24 +51,19 @@ type checkpointer struct {
 }
 
 func (p *checkpointer) checkpointLoop() {
-	last, seen, calm := time.Now(), p.log.End(), 0
+	last, busy, seen := time.Now(), time.Now(), p.log.End()
 	for {
-		asked := p.awaitChange()
+		p.awaitChange()
 		if p.loops.Context.Err() != nil {
 			return
 		}
 		end := p.log.End()
-		switch {
-		case end-seen >= restfulBytes:
-			calm = 0
-		case !asked:
-			calm++
+		if end-seen >= restfulBytes {
+			busy = time.Now()
 		}
-		if !asked {
-			seen = end
-		}
+		seen = end
 		crowded := p.room.Crowded()
-		if !crowded && !p.checkpointDue(calm >= calmSeconds, time.Since(last)) {
+		if !crowded && !p.checkpointDue(time.Since(busy) >= calmTime, time.Since(last)) {
 			continue
 		}
 		if err := p.make(p.loops.Context); err != nil && p.loops.Context.Err() == nil {
@@ -87,30 +76,24 @@ func (p *checkpointer) checkpointLoop() {
 	}
 }
 
-// awaitChange returns after a second, or at once when a checkpoint is asked for, which
-// it reports. If there is nothing that a checkpoint would have to write down, it waits
-// until there is.
-func (p *checkpointer) awaitChange() (asked bool) {
+// awaitChange returns after a second, or at once when a checkpoint is asked for. If there is
+// nothing that a checkpoint would have to write down, it waits until there is.
+func (p *checkpointer) awaitChange() {
 	appended := p.log.Appended()
-	second := time.NewTimer(time.Second)
-	defer second.Stop()
 	if p.log.End() == p.at.Load() {
 		select {
 		case <-appended:
 		case <-p.loops.Context.Done():
-			return false
+			return
 		case <-p.signal:
-			return true
+			return
 		}
-		second.Reset(time.Second)
 	}
 	select {
-	case <-second.C:
+	case <-time.After(time.Second):
 	case <-p.loops.Context.Done():
 	case <-p.signal:
-		return true
 	}
-	return false
 }
 
 // checkpointDue reports whether it is time for a checkpoint, so long after the last.
@@ -364,17 +347,13 @@ func sortedSnaps(m map[uint32]*snap) []*snap {
 // is not sealed lies there.
 func (p *checkpointer) dropJournal(position int64) error {
 	needed := p.forest.Needed()
-	for range searches {
-		start := time.Now()
+	for range 2 { // the second looks at what came about during the first, which may take long
 		states, err := p.freeze()
 		if err != nil {
 			return err
 		}
 		for _, st := range states {
 			needed.Frozen(st)
-		}
-		if time.Since(start) < shortSearch {
-			break
 		}
 	}
 	p.alter(func(tx *live.Tx) { position = min(position, needed.Lowest(tx, p.unsealed())) })

@@ -32,31 +32,40 @@ func (f *Forest) GetAttr(id NodeID) (Attr, error) {
 }
 
 // SetAttr changes attributes and returns them all.
-func (f *Forest) SetAttr(id NodeID, s SetAttr) (Attr, error) {
+func (f *Forest) SetAttr(id NodeID, s SetAttr) (a Attr, err error) {
 	if s.Size != nil && (*s.Size < 0 || *s.Size > MaxFileSize) {
 		return Attr{}, ErrTooBig
 	}
+	err = f.changing(id, func(v *view, n *tree.Inode) error {
+		if s.Size != nil && !n.IsRegular() {
+			if n.IsDir() {
+				return ErrIsDir
+			}
+			return ErrInvalid
+		}
+		r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, set: s}
+		if err := v.change(n, &r, nil); err != nil {
+			return err
+		}
+		a, err = v.attr(id.Ino())
+		return err
+	})
+	return a, err
+}
+
+// changing calls fn for an inode that is to be changed, with the lock held.
+func (f *Forest) changing(id NodeID, fn func(v *view, n *tree.Inode) error) error {
 	f.lock(id.View())
 	defer f.mu.Unlock()
 	v, err := f.writable(id)
 	if err != nil {
-		return Attr{}, err
+		return err
 	}
 	n, err := v.inode(id.Ino())
 	if err != nil {
-		return Attr{}, err
+		return err
 	}
-	if s.Size != nil && !n.IsRegular() {
-		if n.IsDir() {
-			return Attr{}, ErrIsDir
-		}
-		return Attr{}, ErrInvalid
-	}
-	r := record{kind: recSetAttr, view: v.id, time: now(), ino: n.Ino, set: s}
-	if err := v.change(n, &r, nil); err != nil {
-		return Attr{}, err
-	}
-	return v.attr(id.Ino())
+	return fn(v, n)
 }
 
 func (v *view) applySetAttr(r *record) error {
@@ -203,51 +212,35 @@ func (f *Forest) SetXattr(id NodeID, name string, value []byte, flags int, killS
 	if err := f.admit(id.View(), int64(len(name)+len(value))); err != nil {
 		return err
 	}
-	f.lock(id.View())
-	defer f.mu.Unlock()
-	v, err := f.writable(id)
-	if err != nil {
-		return err
-	}
-	n, err := v.inode(id.Ino())
-	if err != nil {
-		return err
-	}
-	_, found := findXattr(n.Xattrs, name)
-	switch {
-	case found && flags&unix.XATTR_CREATE != 0:
-		return ErrExist
-	case !found && flags&unix.XATTR_REPLACE != 0:
-		return ErrNoAttr
-	}
-	total := len(name) + len(value)
-	for _, x := range n.Xattrs {
-		total += len(x.Name) + len(x.Value)
-	}
-	if total > maxXattrs {
-		return ErrNoSpace
-	}
-	r := record{kind: recSetXattr, view: v.id, time: now(), ino: n.Ino, name: name, value: slices.Clone(value), kill: killSgid}
-	return v.change(n, &r, nil)
+	return f.changing(id, func(v *view, n *tree.Inode) error {
+		_, found := findXattr(n.Xattrs, name)
+		switch {
+		case found && flags&unix.XATTR_CREATE != 0:
+			return ErrExist
+		case !found && flags&unix.XATTR_REPLACE != 0:
+			return ErrNoAttr
+		}
+		total := len(name) + len(value)
+		for _, x := range n.Xattrs {
+			total += len(x.Name) + len(x.Value)
+		}
+		if total > maxXattrs {
+			return ErrNoSpace
+		}
+		r := record{kind: recSetXattr, view: v.id, time: now(), ino: n.Ino, name: name, value: slices.Clone(value), kill: killSgid}
+		return v.change(n, &r, nil)
+	})
 }
 
 // RemoveXattr removes an extended attribute.
 func (f *Forest) RemoveXattr(id NodeID, name string) error {
-	f.lock(id.View())
-	defer f.mu.Unlock()
-	v, err := f.writable(id)
-	if err != nil {
-		return err
-	}
-	n, err := v.inode(id.Ino())
-	if err != nil {
-		return err
-	}
-	if _, found := findXattr(n.Xattrs, name); !found {
-		return ErrNoAttr
-	}
-	r := record{kind: recRemoveXattr, view: v.id, time: now(), ino: n.Ino, name: name}
-	return v.change(n, &r, nil)
+	return f.changing(id, func(v *view, n *tree.Inode) error {
+		if _, found := findXattr(n.Xattrs, name); !found {
+			return ErrNoAttr
+		}
+		r := record{kind: recRemoveXattr, view: v.id, time: now(), ino: n.Ino, name: name}
+		return v.change(n, &r, nil)
+	})
 }
 
 func (v *view) applyXattr(r *record) error {

@@ -12,30 +12,25 @@ import (
 // given cookie on (0: from the start), until fn returns false. Entries that
 // are there all the while are listed once, whatever comes and goes meanwhile.
 func (f *Forest) ReadDir(id NodeID, after uint64, fn func(e tree.Dirent, cookie uint64) bool) error {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	dir, _, err := f.inode(id)
-	if err != nil {
-		return err
-	}
-	if !dir.IsDir() {
-		return ErrNotDir
-	}
-	any := false
-	err = dir.Dir.List(f.src, after, func(e tree.Dirent, cookie uint64) bool {
-		any = true
-		return fn(e, cookie)
-	})
-	if any && errs.Of(err) == errs.Away {
-		return nil // what was listed is listed
-	}
-	return loadError(err)
+	return f.list(id, after, func(_ *tree.State, e tree.Dirent, cookie uint64) bool { return fn(e, cookie) })
 }
 
 // ReadDirPlus is ReadDir with the attributes of each entry, nil for an entry
-// whose inode cannot be read or is not on this machine: looking it up tells why, or
-// fetches it. So who wants the names alone waits for nothing else.
+// whose inode cannot be read or is not on this machine: looking it up returns the error, or
+// fetches it. So a program that wants the names alone waits for nothing else.
 func (f *Forest) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *Attr, cookie uint64) bool) error {
+	var a Attr
+	return f.list(id, after, func(s *tree.State, e tree.Dirent, cookie uint64) bool {
+		n, err := s.Get(f.src, e.Ino)
+		if err != nil {
+			return fn(e, nil, cookie)
+		}
+		a = attrOf(id.View(), n)
+		return fn(e, &a, cookie)
+	})
+}
+
+func (f *Forest) list(id NodeID, after uint64, fn func(s *tree.State, e tree.Dirent, cookie uint64) bool) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	dir, _, err := f.inode(id)
@@ -49,19 +44,13 @@ func (f *Forest) ReadDirPlus(id NodeID, after uint64, fn func(e tree.Dirent, a *
 	if err != nil {
 		return err
 	}
-	var a Attr
-	any := false
+	listed := false
 	err = dir.Dir.List(f.src, after, func(e tree.Dirent, cookie uint64) bool {
-		any = true
-		n, err := s.Get(f.src, e.Ino)
-		if err != nil {
-			return fn(e, nil, cookie)
-		}
-		a = attrOf(id.View(), n)
-		return fn(e, &a, cookie)
+		listed = true
+		return fn(s, e, cookie)
 	})
-	if any && errs.Of(err) == errs.Away {
-		return nil // what was listed is listed
+	if listed && errs.Of(err) == errs.Away {
+		return nil // the rest is listed by the next call
 	}
 	return loadError(err)
 }

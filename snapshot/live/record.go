@@ -350,19 +350,14 @@ func (r *record) decodeNode(d *wire.Decoder, epoch uint64) {
 	switch kind := d.Byte(); kind {
 	case noContent:
 	case wholeContent:
-		n.Content = decodeContent(d, epoch)
+		var err error
+		if n.Content, err = content.Decode(d, epoch); err != nil {
+			d.Fail("%v", err)
+		}
 	case contentOfNode:
 		r.view2, r.ino2 = uint32(d.Uint(MaxView)), d.Uint(MaxIno)
 	default:
 		d.Fail("content of kind %d is unknown", kind)
 	}
 	r.node = n
-}
-
-func decodeContent(d *wire.Decoder, epoch uint64) *content.Content {
-	c, err := content.Decode(d, epoch)
-	if err != nil {
-		d.Fail("%v", err)
-	}
-	return c
 }

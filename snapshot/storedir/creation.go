@@ -27,7 +27,7 @@ type Dir struct {
 	Path string
 	Disk *vfs.Beneath
 
-	lock      *lockFile
+	lock      *os.File
 	madeDir   bool            // by this process
 	before    map[string]bool // names in the directory that it did not make
 	formatted bool            // this process wrote the file that makes it a store, with the lock held
@@ -84,14 +84,14 @@ func (d *Dir) take() error {
 
 // SetMountpoint writes down where the store is mounted, for those who find it in use.
 func (d *Dir) SetMountpoint(dir string) error {
-	return d.lock.write(Holder{PID: os.Getpid(), Mountpoint: dir})
+	return writeHolder(d.lock, Holder{PID: os.Getpid(), Mountpoint: dir})
 }
 
 // Made reports whether this process made the store.
 func (d *Dir) Made() bool { return d.formatted }
 
 // Close gives the lock back.
-func (d *Dir) Close() error { return errors.Join(d.Disk.Close(), d.lock.release()) }
+func (d *Dir) Close() error { return errors.Join(d.Disk.Close(), d.lock.Close()) }
 
 // Discard is Close, and removes what this process made.
 func (d *Dir) Discard() error { return errors.Join(d.removeMade(), d.Close()) }
@@ -142,6 +142,6 @@ func Locked(dir string, fn func(disk *vfs.Beneath) error) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(fn(disk), lock.release())
+		return errors.Join(fn(disk), lock.Close())
 	})
 }

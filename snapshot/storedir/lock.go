@@ -43,11 +43,9 @@ func (e *LockedError) Error() string {
 // Unwrap makes a LockedError an errs.Busy.
 func (e *LockedError) Unwrap() error { return errs.Busy }
 
-type lockFile struct{ f *os.File }
-
 // lockStore takes the store for this process. A *LockedError when another
 // has it.
-func lockStore(disk *vfs.Beneath, dir string) (*lockFile, error) {
+func lockStore(disk *vfs.Beneath, dir string) (*os.File, error) {
 	f, err := disk.File(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -68,11 +66,10 @@ func lockStore(disk *vfs.Beneath, dir string) (*lockFile, error) {
 	if !leadsTo(disk, filepath.Join(dir, "lock"), f) {
 		return nil, errors.Join(fmt.Errorf("locking store %s: it was just removed; try again", dir), f.Close())
 	}
-	l := &lockFile{f}
-	if err := l.write(Holder{PID: os.Getpid()}); err != nil {
-		return nil, errors.Join(err, l.release())
+	if err := writeHolder(f, Holder{PID: os.Getpid()}); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
-	return l, nil
+	return f, nil
 }
 
 // leadsTo reports whether the file of a name is f. It is not if the process that had
@@ -107,20 +104,18 @@ func holderIsDying(dir string) bool {
 	return err != nil || len(b) == 0
 }
 
-func (l *lockFile) write(h Holder) error {
+func writeHolder(f *os.File, h Holder) error {
 	b, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
 	// On a full disk there is no other block than the one it has.
 	b = append(b, '\n')
-	if _, err = l.f.WriteAt(b, 0); err != nil {
+	if _, err = f.WriteAt(b, 0); err != nil {
 		return err
 	}
-	return l.f.Truncate(int64(len(b)))
+	return f.Truncate(int64(len(b)))
 }
-
-func (l *lockFile) release() error { return l.f.Close() }
 
 // ReadHolder reads who has, or last had, the store in dir.
 func ReadHolder(dir string) (h Holder, err error) {

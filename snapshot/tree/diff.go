@@ -125,7 +125,7 @@ func (d *differ) mark(n *Inode, depth int) error {
 
 // pair compares what a and b have at one path. z is what the renumbered b has
 // there; y if there is none.
-func (d *differ) pair(path *Path, x, y, z *Inode, only *filter) error {
+func (d *differ) pair(path *Path, x, y, z *Inode, only filter) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (d *differ) pair(path *Path, x, y, z *Inode, only *filter) error {
 }
 
 // dirs compares the entries of two directories at one path.
-func (d *differ) dirs(path *Path, x, y, z *Inode, only *filter) error {
+func (d *differ) dirs(path *Path, x, y, z *Inode, only filter) error {
 	var names []string
 	if err := compareDirs(d.src, trie{page: x.Dir.root}, trie{page: z.Dir.root}, pos{}, func(name string) {
 		names = append(names, name)
@@ -180,7 +180,7 @@ func (d *differ) dirs(path *Path, x, y, z *Inode, only *filter) error {
 	return nil
 }
 
-func (d *differ) entry(dir *Path, name string, x, y, z *Inode, only *filter) error {
+func (d *differ) entry(dir *Path, name string, x, y, z *Inode, only filter) error {
 	path, err := dir.At(name)
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func (d *differ) lookup(s *State, dir *Inode, name string) (*Inode, error) {
 }
 
 // whole reports a path that only one state has, and all below it.
-func (d *differ) whole(s *State, path *Path, n *Inode, w What, only *filter) error {
+func (d *differ) whole(s *State, path *Path, n *Inode, w What, only filter) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func (d *differ) whole(s *State, path *Path, n *Inode, w What, only *filter) err
 	return d.below(s, path, n, w, only)
 }
 
-func (d *differ) below(s *State, path *Path, n *Inode, w What, only *filter) error {
+func (d *differ) below(s *State, path *Path, n *Inode, w What, only filter) error {
 	if !n.IsDir() {
 		return nil
 	}

@@ -133,3 +133,13 @@ func Leader(thread int) int {
 	_ = unix.Close(fd) // it was never read
 	return thread
 }
+
+// RunsCommand reports whether a process is a shell that runs one command, as sh -c does.
+func RunsCommand(id int) bool {
+	b, err := read(id, "cmdline")
+	if err != nil {
+		return false
+	}
+	argv := strings.Split(string(b), "\x00")
+	return len(argv) > 2 && strings.HasSuffix(argv[0], "sh") && strings.HasPrefix(argv[1], "-") && strings.HasSuffix(argv[1], "c")
+}

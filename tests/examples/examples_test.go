@@ -113,7 +113,7 @@ func TestHooks(t *testing.T) {
 			if !strings.HasSuffix(rest, "\tmake it \"good\" now\n") || strings.Count(list, "\n") != 1 {
 				t.Fatalf("the list is %q", list)
 			}
-			if labels := m.Amberfs("list", "--label", "agent="+agent, "--label", "session=s-1"); labels != list {
+			if labels := m.Amberfs("list", "--label", "agent="+strings.TrimSuffix(strings.TrimSuffix(agent, "-code"), "-cli"), "--label", "session=s-1"); labels != list {
 				t.Errorf("with the labels of the turn: %q", labels)
 			}
 			rewind(t, agent, m, name)

@@ -1,0 +1,264 @@
+// Package hooks has the settings in which agents name the commands that they run before
+// each turn.
+package hooks
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/amberfs/amberfs/internal/fail"
+)
+
+// An agent has a file of settings, and an event for the beginning of a turn.
+type agent struct {
+	file, event, extra string
+}
+
+var agents = map[string]agent{
+	"claude": {".claude/settings.json", "UserPromptSubmit", `,"timeout":10`},
+	"codex":  {".codex/hooks.json", "UserPromptSubmit", `,"timeout":10`},
+	"gemini": {".gemini/settings.json", "BeforeAgent", `,"timeout":10000`},
+}
+
+// Name returns an agent's name for one of its spellings; generic for none.
+func Name(name string) string {
+	switch name {
+	case "":
+		return "generic"
+	case "claude-code":
+		return "claude"
+	case "gemini-cli":
+		return "gemini"
+	}
+	return name
+}
+
+// Actor is the name of the actor of an agent's session.
+func Actor(agent, session string) string {
+	clean := func(s string) string {
+		s = strings.Map(func(r rune) rune {
+			if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' {
+				return r
+			}
+			return '_'
+		}, s)
+		return strings.TrimLeft(s[:min(len(s), 60)], "-")
+	}
+	if session = clean(session); session == "" {
+		return clean(agent)
+	}
+	return clean(agent) + "/" + session
+}
+
+// Settings are those of an agent, and what they are to become.
+type Settings struct {
+	File        string
+	agent       agent
+	entry       string
+	was, become []byte
+}
+
+// Read reads the settings of an agent in a directory. A file that is missing is empty.
+func Read(dir, name string) (*Settings, error) {
+	a, ok := agents[name]
+	if !ok {
+		return nil, fail.New(fail.Usage, "there are no settings for %q", name).WithHint("they are for claude, codex and gemini; others call `amberfs hook generic`")
+	}
+	s := &Settings{File: filepath.Join(dir, a.file), agent: a}
+	s.entry = fmt.Sprintf(`{"hooks":[{"type":"command","command":"amberfs hook %s 2>/dev/null || true"%s}]}`, name, a.extra)
+	var err error
+	if s.was, err = os.ReadFile(s.File); errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return s, err
+}
+
+// Install adds the hook, and reports whether that changes anything.
+func (s *Settings) Install() (changed bool, err error) {
+	return s.edit(func(groups []json.RawMessage) []json.RawMessage {
+		return append(groups, json.RawMessage(s.entry))
+	})
+}
+
+// Remove is the reverse of Install.
+func (s *Settings) Remove() (changed bool, err error) {
+	return s.edit(func(groups []json.RawMessage) []json.RawMessage { return groups })
+}
+
+// edit changes the list of the event, from which the hook was taken before.
+func (s *Settings) edit(fn func([]json.RawMessage) []json.RawMessage) (changed bool, err error) {
+	root, err := members(s.was)
+	if err != nil {
+		return false, fail.New(fail.Failed, "%s: %w", s.File, err).WithHint("correct the file, or add the hook by hand")
+	}
+	hooks, err := members(root.get("hooks"))
+	if err != nil {
+		return false, fail.New(fail.Failed, "%s: hooks: %w", s.File, err)
+	}
+	var groups, left []json.RawMessage
+	if raw := hooks.get(s.agent.event); raw != nil {
+		if err := json.Unmarshal(raw, &groups); err != nil {
+			return false, fail.New(fail.Failed, "%s: hooks of %s: %w", s.File, s.agent.event, err)
+		}
+	}
+	for _, g := range groups {
+		if compact(g) != s.entry {
+			left = append(left, g)
+		}
+	}
+	left = fn(left)
+	hooks.setList(s.agent.event, left)
+	root.set("hooks", hooks.encode(), len(hooks) == 0)
+	if s.become = root.encode(); len(root) == 0 {
+		s.become = nil
+	} else {
+		var b bytes.Buffer
+		if err := json.Indent(&b, s.become, "", "  "); err != nil {
+			return false, err
+		}
+		if len(s.was) == 0 || bytes.HasSuffix(s.was, []byte("\n")) {
+			b.WriteByte('\n')
+		}
+		s.become = b.Bytes()
+	}
+	return compact(s.was) != compact(s.become), nil
+}
+
+// Diff returns the lines that change, with - and + before them.
+func (s *Settings) Diff() string {
+	a, b := strings.SplitAfter(string(s.was), "\n"), strings.SplitAfter(string(s.become), "\n")
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	var out strings.Builder
+	for _, l := range a {
+		out.WriteString("-" + strings.TrimSuffix(l, "\n") + "\n")
+	}
+	for _, l := range b {
+		out.WriteString("+" + strings.TrimSuffix(l, "\n") + "\n")
+	}
+	return out.String()
+}
+
+// Write writes the changed settings. A file in which nothing is left is removed.
+func (s *Settings) Write() error {
+	if s.become == nil {
+		if err := os.Remove(s.File); err != nil {
+			return err
+		}
+		_ = os.Remove(filepath.Dir(s.File)) // it stays if something else is in it
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(s.File), 0o777); err != nil {
+		return err
+	}
+	return os.WriteFile(s.File, s.become, 0o666)
+}
+
+func compact(b []byte) string {
+	var out bytes.Buffer
+	if json.Compact(&out, b) != nil {
+		return ""
+	}
+	return out.String()
+}
+
+// An object is a JSON object whose members keep their order and their spelling.
+type object []member
+
+type member struct {
+	key   string
+	value json.RawMessage
+}
+
+// members reads an object; what is empty is an empty one.
+func members(raw []byte) (object, error) {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil, nil
+	}
+	if !json.Valid(raw) {
+		return nil, errors.New("not valid JSON")
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, errors.New("not a JSON object")
+	}
+	var o object
+	for d.More() {
+		var m member
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		m.key, _ = key.(string)
+		if err := d.Decode(&m.value); err != nil {
+			return nil, err
+		}
+		o = append(o, m)
+	}
+	return o, nil
+}
+
+func (o object) get(key string) json.RawMessage {
+	for _, m := range o {
+		if m.key == key {
+			return m.value
+		}
+	}
+	return nil
+}
+
+// set gives a key a value, or removes it.
+func (o *object) set(key string, value json.RawMessage, remove bool) {
+	for i := range *o {
+		if (*o)[i].key != key {
+			continue
+		}
+		if remove {
+			*o = append((*o)[:i:i], (*o)[i+1:]...)
+		} else {
+			(*o)[i].value = value
+		}
+		return
+	}
+	if !remove {
+		*o = append(*o, member{key, value})
+	}
+}
+
+func (o *object) setList(key string, list []json.RawMessage) {
+	var b bytes.Buffer
+	b.WriteByte('[')
+	for i, v := range list {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(v)
+	}
+	b.WriteByte(']')
+	o.set(key, b.Bytes(), len(list) == 0)
+}
+
+func (o object) encode() json.RawMessage {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, m := range o {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		key, _ := json.Marshal(m.key) // of a string it does not fail
+		b.Write(key)
+		b.WriteByte(':')
+		b.Write(m.value)
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}

@@ -1,0 +1,108 @@
+package hooks
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func change(t *testing.T, dir, agent string, remove bool) (changed bool, diff string) {
+	t.Helper()
+	s, err := Read(dir, agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := s.Install
+	if remove {
+		do = s.Remove
+	}
+	if changed, err = do(); err != nil {
+		t.Fatal(err)
+	}
+	if changed {
+		diff = s.Diff()
+		if err := s.Write(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return changed, diff
+}
+
+// TestInstall: what is there stays, and removing takes exactly the hook.
+func TestInstall(t *testing.T) {
+	for name, before := range map[string]string{
+		"nothing":      "",
+		"other":        "{\n  \"z\": 1.50,\n  \"a\": [\n    \"x\"\n  ]\n}\n",
+		"other events": "{\n  \"hooks\": {\n    \"Stop\": []\n  }\n}",
+		"same event": "{\n  \"hooks\": {\n    \"UserPromptSubmit\": [\n      {\n        \"hooks\": [\n          {\n" +
+			"            \"command\": \"mine <x>\"\n          }\n        ]\n      }\n    ]\n  },\n  \"b\": true\n}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, ".claude/settings.json")
+			if before != "" {
+				if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			changed, diff := change(t, dir, "claude", false)
+			b, err := os.ReadFile(file)
+			if err != nil || !changed || strings.Count(string(b), "amberfs hook claude ") != 1 || !strings.Contains(diff, "+") {
+				t.Fatalf("installed: %s, %v, diff %s", b, err, diff)
+			}
+			if strings.Contains(before, "mine <x>") != strings.Contains(string(b), "mine <x>") {
+				t.Errorf("what was there is lost: %s", b)
+			}
+			if changed, _ := change(t, dir, "claude", false); changed {
+				t.Error("installed twice")
+			}
+			if changed, _ := change(t, dir, "claude", true); !changed {
+				t.Error("not removed")
+			}
+			b, err = os.ReadFile(file)
+			if string(b) != before || before == "" && !os.IsNotExist(err) {
+				t.Errorf("after the removal: %q, %v, want %q", b, err, before)
+			}
+			if changed, _ := change(t, dir, "claude", true); changed {
+				t.Error("removed twice")
+			}
+		})
+	}
+}
+
+func TestRefused(t *testing.T) {
+	if _, err := Read(t.TempDir(), "generic"); err == nil {
+		t.Error("settings for any agent")
+	}
+	for _, bad := range []string{"{", "[]", `{"hooks":[]}`, `{"hooks":{"BeforeAgent":{}}}`} {
+		dir := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(dir, ".gemini"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, ".gemini/settings.json")
+		if err := os.WriteFile(file, []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Read(dir, "gemini")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Install(); err == nil {
+			t.Errorf("installed into %s", bad)
+		}
+	}
+}
+
+func TestActor(t *testing.T) {
+	for _, c := range [][3]string{
+		{"claude", "4f2a-1", "claude/4f2a-1"}, {"generic", "", "generic"}, {"x y", "../z", "x_y/___z"}, {"codex", "-a", "codex/a"},
+	} {
+		if got := Actor(c[0], c[1]); got != c[2] {
+			t.Errorf("%q of %q: %s, want %s", c[1], c[0], got, c[2])
+		}
+	}
+}

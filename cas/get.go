@@ -56,23 +56,6 @@ func (s *Store) locate(h Hash, read func(l loc) error) error {
 	}
 }
 
-// CheckIndex compares the index with its checksums in the background, once. If it is
-// damaged, the next Open rebuilds it. It is for callers that did not find an object
-// anywhere: Badger takes a damaged block for one without the key.
-func (s *Store) CheckIndex() {
-	s.index.suspected.Do(func() {
-		if s.begin(false) != nil {
-			return
-		}
-		go func() {
-			defer s.life.RUnlock()
-			if err := s.index.db.check(); err != nil {
-				s.log.Error("the index is damaged; the next mount rebuilds it", "err", err)
-			}
-		}()
-	})
-}
-
 // read returns the object at a place, if it is that object. The record's header
 // is not looked at: the index says the same and the hash says more.
 func (s *Store) read(h Hash, l loc, dst []byte) ([]byte, error) {

@@ -29,8 +29,6 @@ type index struct {
 
 	db *database
 
-	suspected sync.Once // see Store.CheckIndex
-
 	writing sync.Mutex // held while the database is written
 
 	mu       sync.Mutex         // guards what follows, and the figures of all packs

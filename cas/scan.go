@@ -77,12 +77,6 @@ func (s *scan) window(off, n int64) ([]byte, error) {
 	if int64(got) >= n {
 		return s.buf[:n], nil
 	}
-	if err != nil && want > n {
-		// Something further on cannot be read; what is wanted perhaps can.
-		s.buf = s.buf[:n]
-		got, err = readFull(s.r, s.buf, off)
-		s.buf = s.buf[:got]
-	}
 	return s.buf, err
 }
 

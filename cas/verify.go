@@ -2,9 +2,7 @@ package cas
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/amberfs/amberfs/internal/vfs"
 )
@@ -82,11 +80,6 @@ func (v *verifier) report(d Damage) {
 
 // pack reads one pack up to limit.
 func (v *verifier) pack(ctx context.Context, p *pack, limit int64) error {
-	if _, err := v.s.fs.Stat(p.path); errors.Is(err, fs.ErrNotExist) {
-		// It can be read as long as it is open, and is gone then.
-		v.report(Damage{Pack: p.name(), Length: limit, Reason: "the file is missing"})
-		return nil
-	}
 	f, err := v.s.packs.use(p)
 	if err != nil {
 		if vfs.IsDamage(err) {

@@ -42,9 +42,6 @@ func (o Objects) get(h cas.Hash, dst []byte, elsewhere func() ([]byte, error)) (
 	if o.Place != nil && errors.Is(err, cas.ErrNotFound) {
 		b, err = elsewhere()
 	}
-	if errors.Is(err, cas.ErrNotFound) {
-		o.CheckIndex()
-	}
 	return b, err
 }
 

@@ -80,26 +80,3 @@ func TestOnlySegmentIsMissed(t *testing.T) {
 		}
 	}
 }
-
-// A segment that was removed from under an open journal can still be read, and
-// Verify misses it all the same.
-func TestSegmentLostInUse(t *testing.T) {
-	fs := vfstest.NewMem()
-	j := mustOpen(t, memOptions(fs))
-	for range 100 {
-		if _, err := j.Append(1, nil, make([]byte, 300)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	segs := j.segments()
-	if err := fs.Remove(testDir + "/" + segs[1].name); err != nil {
-		t.Fatal(err)
-	}
-	var got []int64
-	if err := j.Verify(func(d *DamageError, end int64) { got = append(got, d.Pos, end) }); err != nil {
-		t.Fatal(err)
-	}
-	if len(got) != 2 || got[0] != segs[1].base || got[1] != segs[2].base {
-		t.Errorf("Verify tells of %v, lost are %d to %d", got, segs[1].base, segs[2].base)
-	}
-}

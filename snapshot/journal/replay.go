@@ -1,11 +1,8 @@
 package journal
 
 import (
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"io/fs"
-	"slices"
 )
 
 func crc(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
@@ -88,17 +85,6 @@ func (j *Journal) Verify(fn func(d *DamageError, end int64)) error {
 		return nil
 	}
 	defer drop(segs)
-	for i, s := range segs {
-		if !j.lost(s) {
-			continue
-		}
-		// It can be read as long as it is open, and is gone then.
-		stop := end
-		if i+1 < len(segs) {
-			stop = segs[i+1].base
-		}
-		fn((&hole{seg: s, pos: s.base, reason: "the segment's file is missing"}).damage(), stop)
-	}
 	sc := newScanner(segs, segs[0].base, end, false)
 	for {
 		r, h := sc.next()
@@ -110,13 +96,6 @@ func (j *Journal) Verify(fn func(d *DamageError, end int64)) error {
 			fn(h.damage(), sc.pos)
 		}
 	}
-}
-
-// lost reports whether the file of a segment is gone, though the segment was not
-// dropped.
-func (j *Journal) lost(s *segment) bool {
-	_, err := j.disk.fs.Stat(j.disk.path(s.name))
-	return errors.Is(err, fs.ErrNotExist) && slices.Contains(j.segments(), s)
 }
 
 // holdAll returns all segments that have records, each with a reference for the

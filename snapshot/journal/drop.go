@@ -24,14 +24,27 @@ func (j *Journal) DropBefore(pos int64) error {
 // dropFirst drops the segments before pos. j.drop is held, and j.mu is not:
 // removing files and syncing a directory can take a tenth of a second.
 func (j *Journal) dropFirst(pos int64) error {
-	first, err := j.cutOff(pos)
-	if err != nil || len(first) == 0 {
-		return err
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return ErrClosed
 	}
+	segs := j.segments()
+	n := 0
+	for n+1 < len(segs) && segs[n+1].base <= pos && segs[n+1].base < j.durable.Load() {
+		n++
+	}
+	first, rest := segs[:n], segs[n:]
+	j.list.Store(&rest)
+	j.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	var err error
 	for len(first) > 0 {
-		if rerr := j.disk.fs.Remove(j.disk.path(first[0].name)); rerr != nil {
+		if err = j.disk.fs.Remove(j.disk.path(first[0].name)); err != nil {
 			// A later one that goes would leave a gap, which is damage.
-			err = fmt.Errorf("drop journal segment %s: %w", first[0].name, rerr)
+			err = fmt.Errorf("drop journal segment %s: %w", first[0].name, err)
 			break
 		}
 		// It lives, without a name, until its readers are done.
@@ -50,23 +63,6 @@ func (j *Journal) dropFirst(pos int64) error {
 		j.list.Store(&list)
 	}
 	return err
-}
-
-// cutOff takes the segments before pos off the list.
-func (j *Journal) cutOff(pos int64) (first []*segment, err error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.closed {
-		return nil, ErrClosed
-	}
-	segs := j.segments()
-	n := 0
-	for n+1 < len(segs) && segs[n+1].base <= pos && segs[n+1].base < j.durable.Load() {
-		n++
-	}
-	rest := append([]*segment(nil), segs[n:]...)
-	j.list.Store(&rest)
-	return segs[:n], nil
 }
 
 // Shrink gives up, besides what DropBefore does, the part of the last segment that

@@ -130,9 +130,6 @@ func (w *chunkWriter) store(data []byte) error {
 	if err != nil {
 		return fmt.Errorf("write a chunk: %w", err)
 	}
-	if w.z.OnProgress != nil {
-		w.z.OnProgress(int64(len(data)))
-	}
 	return w.list.add(item{n: int64(len(data)), hash: h})
 }
 

@@ -8,13 +8,12 @@ import (
 // Sealer cuts files into chunks and stores them. One Sealer may seal several
 // files, also at the same time.
 type Sealer struct {
-	Src        *Source
-	Objects    ObjectStore
-	FindHoles  bool                // FromReader makes holes of long runs of zeros
-	Workers    int                 // files and directories that tree.Seal seals at a time; 0 is 1
-	Pace       func() (alone bool) // called before each chunk of a file; may wait. alone: tree.Seal is to use one worker; may be nil
-	OnProgress func(bytes int64)   // called with the bytes stored since the last call; may be nil
-	OnDamage   func(bytes int64)   // called for bytes that are damaged and cannot be sealed; may be nil
+	Src       *Source
+	Objects   ObjectStore
+	FindHoles bool                // FromReader makes holes of long runs of zeros
+	Workers   int                 // files and directories that tree.Seal seals at a time; 0 is 1
+	Pace      func() (alone bool) // called before each chunk of a file; may wait. alone: tree.Seal is to use one worker; may be nil
+	OnDamage  func(bytes int64)   // called for bytes that are damaged and cannot be sealed; may be nil
 }
 
 // Seal cuts a frozen content into chunks, stores them, and records the

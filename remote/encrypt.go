@@ -81,8 +81,7 @@ func (r *Remote) identities() ([]age.Identity, error) {
 	return r.o.Identities, nil
 }
 
-// decryptFailed gives an error of decryption its kind: a key that does not fit, what could
-// not be read, or else damage.
+// decryptFailed gives an error of decryption its kind.
 func decryptFailed(err error) error {
 	var no *age.NoIdentityMatchError
 	switch {

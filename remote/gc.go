@@ -108,8 +108,7 @@ const (
 	removedPrefix   = "gc/removed-"
 )
 
-// listMarks reads the marks of some stages. One that goes meanwhile may have become one
-// of the next stage, so then all is looked at again.
+// listMarks reads the marks of some stages, again if one is replaced meanwhile.
 func (r *Remote) listMarks(ctx context.Context, stages ...string) ([]mark, error) {
 	for {
 		out, err := r.tryListMarks(ctx, stages)
@@ -244,8 +243,7 @@ func (c *collection) readHolds(ctx context.Context) error {
 	return g.Wait()
 }
 
-// remove removes what has been condemned for long enough and is still not needed,
-// and the marks of what was removed long ago.
+// remove deletes objects that were condemned long enough, and old marks of deleted ones.
 func (c *collection) remove(ctx context.Context) error {
 	for _, m := range c.old(condemnedPrefix) {
 		// Once its objects are removed, somebody may have sent them again.

@@ -56,8 +56,7 @@ func (r *Remote) Away() time.Time {
 	return r.health.since
 }
 
-// try calls fn until it has an answer, or the time is over. No error is kept. Errors:
-// backend.ErrAway; ctx's, if that ended.
+// try calls fn until it has an answer, or the time is over. Errors: backend.ErrAway; ctx's.
 func (h *health) try(ctx context.Context, fn func(context.Context) error) error {
 	began := time.Now()
 	caller := ctx

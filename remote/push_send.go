@@ -122,8 +122,7 @@ func (u *pushing) index(entries []object.Entry, place int) {
 	}
 }
 
-// place makes room in the list of objects for one whose name is not known before it
-// is encrypted.
+// place adds an object to the list whose name is known once it is encrypted.
 func (u *pushing) place() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -142,8 +142,7 @@ func (r *Remote) decodeRef(raw []byte) (*object.Ref, error) {
 	return ref, err
 }
 
-// Refs calls fn for every snapshot, in no order and one at a time. One that cannot
-// be read is given as an error.
+// Refs calls fn for every snapshot, one at a time. An unreadable one is an error.
 func (r *Remote) Refs(ctx context.Context, fn func(name string, ref *object.Ref, err error) error) error {
 	var names []string
 	if err := r.b.List(ctx, "ref/", func(i backend.Info) error {
@@ -214,8 +213,7 @@ func (r *Remote) Remove(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// A Format says what a remote is. It is the value of the key format: a line that
-// people can read, then JSON.
+// A Format is what a remote is: the key format, a line for people, then JSON.
 type Format struct {
 	Version     int      `json:"version"`
 	Conditional bool     `json:"conditional"` // puts under a condition hold when many write
@@ -224,8 +222,7 @@ type Format struct {
 
 const formatLine = "amberfs remote 1\n"
 
-// Format reads what the remote is, once. Errors: ErrNoRemote, ErrForeign,
-// object.ErrNewer.
+// Format reads the format once. Errors: ErrNoRemote, ErrForeign, object.ErrNewer.
 func (r *Remote) Format(ctx context.Context) (*Format, error) {
 	r.mu.Lock()
 	f := r.format

@@ -187,8 +187,7 @@ func (s *Snapshot) stored(ctx context.Context, h cas.Hash) (cas.Stored, object.E
 	return cas.Stored{Kind: e.Kind, Flags: e.Flags, Plain: int(e.Plain), Bytes: b}, e, nil
 }
 
-// missing says of an object that a ref names and the remote does not have what
-// that means.
+// missing is the error for an object that a ref names and the remote does not have.
 func missing(err error) error {
 	if errors.Is(err, backend.ErrNotFound) {
 		return fmt.Errorf("%w: %w", ErrIncomplete, err)
@@ -196,8 +195,7 @@ func missing(err error) error {
 	return err
 }
 
-// Fetch brings everything of one kind that the indexes name into the cache, at
-// most fetchRun bytes a request.
+// Fetch reads everything of one kind into the cache, in requests of up to fetchRun bytes.
 func (s *Snapshot) Fetch(ctx context.Context, kind cas.Kind) error {
 	x, err := s.Load(ctx)
 	if err != nil {
@@ -223,8 +221,7 @@ type run struct {
 	off, end int64
 }
 
-// runs joins records that lie less than gap bytes apart. entries are in order of
-// place.
+// runs joins sorted records that lie less than gap bytes apart.
 func runs(entries []object.Entry, gap int64) (out []run) {
 	for _, e := range entries {
 		if n := len(out) - 1; n >= 0 && out[n].object == e.Object &&

@@ -117,8 +117,7 @@ func isDamage(err error) bool {
 	return errors.Is(err, errs.Damaged) || errors.Is(err, object.ErrMalformed) || errors.Is(err, object.ErrNewer)
 }
 
-// IsUnsound reports whether an error is of something on the remote that is not as a push
-// leaves it.
+// IsUnsound reports whether something on the remote is not as a push leaves it.
 func IsUnsound(err error) bool {
 	return errors.Is(err, object.ErrMalformed) || errors.Is(err, ErrIncomplete) || errors.Is(err, vfs.ErrNotRegular)
 }

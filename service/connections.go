@@ -295,8 +295,7 @@ func (c *Connection) Run(ctx context.Context, prefetch string) {
 	}
 }
 
-// isRemote reports whether what a fork is to begin from is REMOTE@SNAPSHOT: no name of a
-// snapshot holds an @.
+// isRemote reports whether from is REMOTE@SNAPSHOT: names of snapshots have no @.
 func isRemote(from string) bool {
 	return strings.Contains(from, "@") && !strings.HasPrefix(from, "label:")
 }

@@ -51,12 +51,10 @@ func (s *Service) export(ctx context.Context, r *Request, a Export) (ExportDone,
 	return ExportDone{Name: a.Name, Commit: done.Commit, Ref: done.Ref, Skipped: len(done.Skipped)}, err
 }
 
-// forkRefs has the refs of forks, each below its fork's number. A number is never used
-// again, a name is.
+// forkRefs has the refs of forks, by their numbers, which are never used again.
 const forkRefs = "refs/forks/"
 
-// refOf is the ref that an export writes. A fork has refs of its own: it must not
-// move those of others.
+// refOf is the ref that an export writes. A fork cannot move the refs of others.
 func refOf(ws *snapshot.Workspace, a Export) (string, error) {
 	if !ws.IsFork() {
 		if strings.HasPrefix(a.Ref, forkRefs) {

@@ -88,8 +88,7 @@ func (s *Service) renameFork(_ context.Context, r *Request, a RenameFork) (Forke
 	return Forked{Name: a.To, Path: s.forkPath(r, a.To)}, nil
 }
 
-// claimFrom returns the local name of what a fresh fork starts from. If the fork is there,
-// or was, no remote is asked.
+// claimFrom returns the local name for a new fork. For an existing one it asks no remote.
 func (s *Service) claimFrom(ctx context.Context, r *Request, a Claim) (string, error) {
 	if isRemote(a.From) && r.Workspace.Forks().Claimed(a.Label) {
 		return "", nil
@@ -110,8 +109,7 @@ func (s *Service) deleteFork(_ context.Context, r *Request, a DeleteFork) (Delet
 	return DeletedFork{Name: a.Name, Snapshot: last.Name}, err
 }
 
-// forks lists the forks. All comparisons together take at most countTime: a base may be
-// on a remote that does not answer.
+// forks lists the forks. All comparisons together take at most countTime.
 func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, error) {
 	const maxCounted, countTime = 1000, time.Second
 	counting, cancel := context.WithTimeout(ctx, countTime)
@@ -224,8 +222,7 @@ func forkNames(ws *snapshot.Workspace) []string {
 	return out
 }
 
-// workspace finds a workspace by the names of the forks that lead to it, with /
-// between them.
+// workspace finds a workspace by the names of its forks, with / between them.
 func (s *Service) workspace(names string) (*snapshot.Workspace, error) {
 	ws := s.Store.Main()
 	at := ""

@@ -102,8 +102,7 @@ func diffedFile(f diff.File) DiffedFile {
 	return d
 }
 
-// history compares the path in each snapshot with the one before it, from the
-// state that the workspace began with up to now.
+// history compares the path in each snapshot with the one before, from the base to now.
 func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (History, error) {
 	base, err := r.Workspace.StateOf(snapshotBase)
 	if err != nil {

@@ -75,8 +75,7 @@ func (s *Service) Listen(dir string) (*Server, error) {
 	return srv, nil
 }
 
-// closeUnused closes a connection on which nothing was sent when the server closes:
-// Shutdown would wait five seconds for it.
+// closeUnused closes connections without a request, for which Shutdown would wait.
 func closeUnused(closing context.Context) func(net.Conn, http.ConnState) {
 	var unused sync.Map // of net.Conn to func() bool
 	return func(c net.Conn, state http.ConnState) {
@@ -209,8 +208,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_ = e.Encode(v)
 }
 
-// An answer is one to a request over HTTP. Its methods are safe for concurrent
-// use.
+// An answer is one over HTTP. Its methods are safe for concurrent use.
 type answer struct {
 	ctx   context.Context // of the request: a stream ends with it
 	w     http.ResponseWriter

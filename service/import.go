@@ -73,8 +73,7 @@ func ownerOf(c live.Caller, from string) *gitbridge.Owner {
 	return nil
 }
 
-// giveUp gives back the room that an import took before it failed: at once if it
-// was for want of room.
+// giveUp frees the space of a failed import, at once if the disk is full.
 func (s *Service) giveUp(ctx context.Context, err error) {
 	s.Store.Abandon()
 	if fail.KindOf(Explain(err)) != fail.NoSpace {
@@ -92,8 +91,7 @@ type importAt struct {
 	top  bool           // the root of a workspace, where some names are taken
 }
 
-// build makes a sealed tree of what read brings, and returns when it is on disk.
-// The caller keeps gc away from it.
+// build returns a sealed tree of what read imports, on disk. The caller protects it from gc.
 func build(ctx context.Context, s *snapshot.Store, at importAt, read func(gitbridge.Sink) error) (*tree.State, error) {
 	b := importer.New(ctx, s.Source(), s.CAS(), at.made)
 	defer b.Close()
@@ -113,8 +111,7 @@ func build(ctx context.Context, s *snapshot.Store, at importAt, read func(gitbri
 	return st, s.CAS().Commit()
 }
 
-// graftPoint splits a path into the deepest directory that the workspace has,
-// and the rest, which is to be made.
+// graftPoint splits a path into the deepest existing directory and the rest.
 func (s *Service) graftPoint(ws *snapshot.Workspace, p string) (base, rest string, err error) {
 	p = strings.Trim(path.Clean("/"+p), "/")
 	if top, _, _ := strings.Cut(p, "/"); naming.IsControlDir(top) {
@@ -161,8 +158,7 @@ func (o FillOptions) dir(later *gitbridge.Later) gitbridge.DirOptions {
 	}
 }
 
-// Fill makes the workspace of a new store equal to a directory, but for the
-// directories excluded.
+// Fill fills the workspace of a new store from a directory, without the excluded ones.
 func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) error {
 	finished := s.Importing()
 	defer finished()
@@ -217,8 +213,7 @@ func BringIn(ctx context.Context, s *snapshot.Store) error {
 	return s.Checkpoint(ctx)
 }
 
-// setRoot gives the root of a workspace the attributes of a tree's root, which a graft
-// leaves as they are.
+// setRoot sets the attributes of a workspace's root, which a graft leaves as they are.
 func setRoot(f *live.Forest, root live.NodeID, n *tree.Inode) error {
 	mode := n.Mode & 0o7777
 	for _, x := range n.Xattrs {

@@ -36,8 +36,7 @@ func (r *Request) charge(of *budget.Budget) *budget.Charge {
 	return r.list
 }
 
-// tenant is the workspace whose limits count: a fork of main, for itself and the
-// forks in it, or main.
+// tenant is the workspace whose limits count: main or a fork of main.
 func (r *Request) tenant() *snapshot.Workspace {
 	ws := r.Workspace
 	for up := ws.Parent(); up != nil && up.IsFork(); up = ws.Parent() {
@@ -224,8 +223,7 @@ func findOp(name string) (*Op, error) {
 	return nil, e.WithHint("docs/api/openapi.yaml lists the operations")
 }
 
-// OpOf finds the operation that a value of arguments belongs to. It panics if
-// there is none: the types are known when the program is built.
+// OpOf finds the operation of a type of arguments. It panics if there is none.
 func OpOf(args any) *Op {
 	t := reflect.TypeOf(args)
 	for _, o := range ops {

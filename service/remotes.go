@@ -88,8 +88,7 @@ func (s *Service) push(ctx context.Context, r *Request, a Push) (PushedList, err
 	return done, nil
 }
 
-// usualRemote is the one to use when none is named: that of the policy, or the only
-// one.
+// usualRemote is the remote of the policy, or the only one.
 func (s *Service) usualRemote() (string, error) {
 	if name := s.Store.Main().Policy().Push.Remote; name != "" {
 		return name, nil
@@ -164,8 +163,7 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 	return out, s.Remotes.SetBase(to, done.Ref.Name)
 }
 
-// boundary reports whether a fork speaks for itself: who has only that learns nothing
-// of what others have.
+// boundary reports whether the caller reaches only a fork.
 func boundary(r *Request) bool { return !r.Caller.Direct && r.Workspace.IsFork() }
 
 // checkPushedName refuses what no snapshot can be called on a remote.
@@ -196,8 +194,7 @@ func (s *Service) marker(st *tree.State, beside []cas.Hash) func(context.Context
 	}
 }
 
-// stored returns an object from the store or, if it was mounted from a remote and
-// never held the object, from there.
+// stored returns an object from the store or, if it is not there, from its remotes.
 func (s *Service) stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
 	rec, err := s.Store.CAS().Stored(h)
 	if errors.Is(err, cas.ErrNotFound) {

@@ -167,8 +167,7 @@ func (s *Service) Call(ctx context.Context, r *Request, request []byte) (a Answe
 	return Answer{OK: true, Result: result, events: o.Output == Events}, nil
 }
 
-// Inline puts a stream into the answer. It reports false if that is no text, which
-// JSON cannot hold.
+// Inline puts a stream into the answer. It reports false if that is no text.
 func (a *Answer) Inline(stream []byte) bool {
 	if !utf8.Valid(stream) {
 		return false
@@ -203,8 +202,7 @@ func parseCall(request []byte) (*Op, any, error) {
 	return o, args, err
 }
 
-// Compares reports whether a request is to compare states, which takes a processor for
-// as long as they are large.
+// Compares reports whether a request compares states, which takes processor time.
 func Compares(request []byte) bool {
 	_, args, err := parseCall(request)
 	if err != nil {

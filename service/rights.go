@@ -45,8 +45,7 @@ func (s *Service) Admit(ctx context.Context, r *Request, args any) error {
 	return s.admit(ctx, r, OpOf(args), args)
 }
 
-// admit is the one place that checks rights. Package snapshot checks what the policy
-// protects.
+// admit is the one place that checks rights, besides the policy in package snapshot.
 func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error {
 	if o.Mutates && r.Caller.Direct && s.ReadOnly() { // in the mount the kernel refuses
 		return fail.New(fail.Denied, "the mount at %s is read-only", s.Mountpoint).WithHint("mount it without ro")
@@ -108,8 +107,7 @@ func (s *Service) mayPush(a Push) error {
 	return nil
 }
 
-// owner reports whether the caller owns the workspace's root directory, or the
-// store, and whether the directory has the sticky bit.
+// owner reports whether the caller owns the workspace or the store, and whether it is sticky.
 func (s *Service) owner(ctx context.Context, r *Request) (owner, sticky bool, err error) {
 	var a live.Attr
 	err = live.Await(ctx, func() (err error) {
@@ -131,8 +129,7 @@ type reacher struct {
 	dirs     map[dirIn]error
 }
 
-// A dirIn is a directory of a state. Paths of one comparison share those of their
-// directories.
+// A dirIn is a directory of a state.
 type dirIn struct {
 	state *tree.State
 	path  *tree.Path
@@ -256,8 +253,7 @@ func (s *Service) openIn(r *Request, gone []live.NodeID) []Program {
 	return shown(r, s.Opened(gone))
 }
 
-// checkInside refuses to end a fork that is the root or the working directory of
-// programs, or has a fork in it that is.
+// checkInside refuses to delete a fork that programs have as root or working directory.
 func (s *Service) checkInside(r *Request, name string) error {
 	f, err := r.Workspace.Forks().Named(name)
 	if err != nil || s.Inside == nil {

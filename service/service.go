@@ -22,8 +22,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Config says what a Service works on, and what it needs from the process that
-// has the mount.
+// Config is what a Service works on, and what it needs from the daemon.
 type Config struct {
 	Store      *snapshot.Store
 	Events     *events.Log
@@ -53,8 +52,7 @@ type Config struct {
 	Joining Joining
 }
 
-// A Service carries out operations on a mounted store. Its methods may be called
-// from many goroutines.
+// A Service runs operations on a mounted store. It is safe for concurrent use.
 type Service struct {
 	Config
 	backup backup
@@ -100,8 +98,7 @@ func (s *Service) note(ctx context.Context, r *Request, o *Op, err error, took t
 	s.Log.Log(ctx, level, "request", attrs...)
 }
 
-// explain gives an error its kind, its sentence and its hint. A panic is an
-// error of one request, not the end of everybody's file system.
+// explain gives an error its kind and its hint. A panic is an error of one request.
 func (s *Service) explain(o *Op, err error) error {
 	var p *guard.Panic
 	if errors.As(err, &p) {
@@ -119,8 +116,7 @@ func Explain(err error) error {
 	return fail.Of(err)
 }
 
-// suggest adds to an error about a snapshot or a fork that there is not the name that
-// is most like what the caller wrote.
+// suggest adds the most similar name to an error about an unknown snapshot or fork.
 func suggest(ws *snapshot.Workspace, args any, err error) error {
 	var known []string
 	var missing func(name string) error
@@ -179,8 +175,7 @@ func namesIn(args reflect.Value) []string {
 // maxDistance is how many letters a name may differ in to be suggested.
 const maxDistance = 2
 
-// Nearest is the one of the names that are known which is most like a name, the first
-// of several; "" if none is.
+// Nearest is the known name that is most similar to a name; "" if none is.
 func Nearest(name string, known []string) string {
 	best, like := min(maxDistance, len(name)/2)+1, ""
 	for _, k := range known {
@@ -191,8 +186,7 @@ func Nearest(name string, known []string) string {
 	return like
 }
 
-// distance is how many bytes must be put in, taken out or replaced to make b of a
-// (Levenshtein).
+// distance is the Levenshtein distance in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -96,8 +96,7 @@ func (a List) fits(i snapshot.Info) bool {
 	return (a.Kind == "" || i.Kind == a.Kind) && (a.Without == "" || i.Kind != a.Without)
 }
 
-// ParseSince reads a span before now or a date, in the local time zone if it names
-// none; the zero time for "".
+// ParseSince reads a duration before now or a date; the zero time for "".
 func ParseSince(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -187,8 +186,7 @@ func ParseExpiry(text string, now time.Time) (time.Time, error) {
 	return now.Add(d), nil
 }
 
-// Row is a snapshot in a listing: its name, the first 12 digits of the id or "-", the
-// time, and the message.
+// Row is a snapshot in a listing: name, 12 digits of the id or "-", time, message.
 func Row(i snapshot.Info) []string {
 	id := "-"
 	if i.ID != "" {
@@ -197,8 +195,7 @@ func Row(i snapshot.Info) []string {
 	return []string{i.Name, id, i.Created.Format(time.RFC3339), OneLine(i.Message)}
 }
 
-// OneLine keeps a text that somebody wrote in its column, and from doing anything to a
-// terminal.
+// OneLine makes a text harmless for a terminal and a column.
 func OneLine(s string) string { return gitquote.Shown(lineBreaks.Replace(s), "") }
 
 var lineBreaks = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
@@ -227,8 +224,7 @@ func listed[T any](list []T) []T {
 	return list
 }
 
-// revert restores one path; without a name, from the newest snapshot in which
-// it is not what it is now.
+// revert restores one path, without a name from the newest snapshot in which it differs.
 func (s *Service) revert(ctx context.Context, r *Request, a Revert) (Restored, error) {
 	if _, err := s.reach(ctx, r, a.Path); err != nil {
 		return Restored{}, err
@@ -303,8 +299,7 @@ func (s *Service) differs(ctx context.Context, a, b *tree.State, path string) (b
 	return false, err
 }
 
-// limitTo limits a comparison to paths; none, or the root among them, is
-// everything.
+// limitTo limits a comparison to paths; everything if there are none.
 func limitTo(paths ...naming.BytePath) []string {
 	var out []string
 	for _, p := range paths {

@@ -61,8 +61,7 @@ func listen(dir string) (l *net.UnixListener, release func(), err error) {
 	return l, release, nil
 }
 
-// Dial connects to the daemon of the store dir. When none answers the error is
-// of kind NotFound.
+// Dial connects to the daemon of a store. The error is NotFound if none answers.
 func Dial(ctx context.Context, dir string) (*net.UnixConn, error) {
 	path, release, err := socketPath(dir)
 	if err != nil {

@@ -169,8 +169,7 @@ func (a Log) fits(e events.Event) bool {
 	return (a.Action == "" || e.Action == a.Action) && strings.HasPrefix(e.Command, a.Command) && (a.By == "" || actors.Below(e.Actor, a.By))
 }
 
-// concerns reports whether an event happened at or below a path, or moved
-// something away from there.
+// concerns reports whether an event happened at, below or away from a path.
 func concerns(e events.Event, path string) bool {
 	if path == "" || path == "." {
 		return true
@@ -180,8 +179,7 @@ func concerns(e events.Event, path string) bool {
 
 func below(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
-// CheckStore verifies a store that nobody has open. When damage was found the
-// error is of kind Damage and has the report as its result.
+// CheckStore verifies a store that is not mounted. A Damage error has the report.
 func CheckStore(ctx context.Context, dir string, show func(Progress)) (*verify.Report, error) {
 	hint := "run `amberfs verify --repair " + dir + "`"
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
@@ -214,8 +212,7 @@ func ofSystem(err error) bool {
 	return slices.ContainsFunc(system, func(e error) bool { return errors.Is(err, e) })
 }
 
-// DamageFound is the error for a report that tells of damage, nil for one that
-// does not.
+// DamageFound is the error for a report with damage, else nil.
 func DamageFound(r *verify.Report, hint string) error {
 	if r.OK() {
 		return nil

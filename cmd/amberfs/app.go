@@ -40,8 +40,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 // cwd is the directory that says which workspace is meant, absolute.
 func (a *app) cwd() (string, error) { return a.abs(a.dir) }
 
-// abs makes a path outside of the workspace absolute. -C does not matter here:
-// it says which workspace is meant, and where the paths inside of it begin.
+// abs makes a path outside of the workspace absolute. -C does not apply to it.
 func (a *app) abs(p string) (string, error) {
 	if filepath.IsAbs(p) {
 		return filepath.Clean(p), nil
@@ -90,8 +89,7 @@ func (a *app) open(ctx context.Context, p locate.Place) (*client.Client, error) 
 	return c, err
 }
 
-// ask asks about the workspace of place for the operation that args belongs to,
-// and shows on the terminal how far it is.
+// ask asks for the operation of args in the workspace of a place, and shows the progress.
 func (a *app) ask(ctx context.Context, p locate.Place, args, result any) error {
 	bar := a.newProgress()
 	defer bar.done()
@@ -116,8 +114,7 @@ func (a *app) askHere(ctx context.Context, args, result any) error {
 	return a.ask(ctx, p, args, result)
 }
 
-// show asks for the operation that args belongs to, and prints its result, which text
-// does for a person.
+// show asks for the operation of args here and prints its result, as text or as JSON.
 func show[R any](a *app, cmd *cobra.Command, args any, text func(R)) error {
 	p, err := a.place()
 	if err != nil {

@@ -54,8 +54,7 @@ With --tar, writes a tar archive. The same snapshot gives the same bytes.`,
 	return cmd
 }
 
-// exportGit runs git here, as the user and in the user's environment, on what the
-// daemon hands out of the snapshot.
+// exportGit runs git in this process, as the user, on the objects that the daemon sends.
 func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOptions) error {
 	p, err := a.place()
 	if err != nil {
@@ -96,8 +95,7 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 	return a.print(done, func() { a.printf("%s\n", done.Commit) })
 }
 
-// exportTar writes to a new file beside FILE and renames it, so that FILE is
-// never half an archive.
+// exportTar writes a new file and renames it, so that FILE is never half an archive.
 func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 	var done gitbridge.TarResult
 	ask := func(w io.Writer) error {

@@ -157,8 +157,7 @@ func (i *importer) fromGit(from gitbridge.GitSource) (err error) {
 	return err
 }
 
-// fromDir never goes into a mount of the workspace that it is brought into: that
-// would have no end.
+// fromDir leaves out the mount of the workspace that it imports into.
 func (i *importer) fromDir(name string) error {
 	i.req.From = service.FromDir
 	dir, err := i.a.abs(name)
@@ -229,8 +228,7 @@ func sizeOf(r any) int64 {
 	return st.Size()
 }
 
-// destination is the path in the workspace that a tree goes to: what argv names,
-// or the root.
+// destination is the path in the workspace to import into; the root without an argument.
 func destination(p locate.Place, argv []string) (naming.BytePath, error) {
 	if p.Snapshot != "" {
 		return "", fail.New(fail.Failed, "the snapshot %s cannot be changed", p.Snapshot).WithHint("go to the workspace")

@@ -151,8 +151,7 @@ func mountArgs(cfg daemon.Config) []string {
 	return append(out, "--", cfg.Store, cfg.Mountpoint)
 }
 
-// starter prints how the start of a daemon goes. An error is returned as well, and printed
-// once.
+// starter prints the start of a daemon. Its error is returned as well, and printed once.
 func (a *app) starter(bar *progress) *daemon.Starter {
 	return &daemon.Starter{
 		Progress: bar.show,

@@ -155,8 +155,7 @@ func changedLines(n int, none, change string, paths []steps.PathChange, inGit in
 	return b.String()
 }
 
-// inside is where a path that the daemon gave is here: a caller in the mount is
-// told paths relative to its workspace.
+// inside makes a path of the daemon absolute, which is relative for callers in the mount.
 func inside(p locate.Place, path string) string {
 	root, ok := p.Root()
 	if filepath.IsAbs(path) || !ok {
@@ -165,8 +164,7 @@ func inside(p locate.Place, path string) string {
 	return filepath.Join(root, path)
 }
 
-// paths finds the place that the command is about, and makes the user's paths relative to
-// the root of the workspace.
+// paths returns the place, and the paths relative to the root of its workspace.
 func (a *app) paths(argv ...string) (p locate.Place, out []naming.BytePath, err error) {
 	p, err = a.place()
 	for i := 0; err == nil && i < len(argv); i++ {

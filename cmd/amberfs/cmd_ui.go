@@ -125,8 +125,7 @@ func (a *app) openBrowser(url string) (remove func()) {
 	return remove
 }
 
-// uiListener listens where nobody but this machine comes, a socket where nobody
-// but its user does.
+// uiListener listens on a loopback address, or on a socket for its user alone.
 func uiListener(where string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(where, "unix:"); ok {
 		l, err := net.Listen("unix", path)

@@ -108,8 +108,7 @@ func sentence(msg, hint string) string {
 	return msg + "; " + hint
 }
 
-// exitCode is an exit status that is not one of ours: that of the program that
-// `run` ran.
+// exitCode is the exit status of the program of `run`.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) }

@@ -80,8 +80,7 @@ func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
 }
 
-// maxPage bounds in bytes what a tool answers at once: a model can take only so
-// much.
+// maxPage bounds an answer of a tool, in bytes.
 const maxPage = 40 << 10
 
 type paging struct {
@@ -142,8 +141,7 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 // Close leaves the output as it is: it is the process's.
 func (l *lockedWriter) Close() error { return nil }
 
-// wellFormed passes on the lines of in that are messages, and answers the others:
-// the SDK would end the session.
+// wellFormed passes on messages and answers other lines, for which the SDK would end.
 func wellFormed(in io.Reader, out io.Writer) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
@@ -165,8 +163,7 @@ func wellFormed(in io.Reader, out io.Writer) io.ReadCloser {
 	return r
 }
 
-// isMessage reports whether a line is a JSON-RPC message, and says to out what is
-// wrong with one that is none.
+// isMessage reports whether a line is a JSON-RPC message, and writes an error if not.
 func isMessage(line []byte, out io.Writer) bool {
 	code, text := -32700, "this is not JSON"
 	if json.Valid(line) {

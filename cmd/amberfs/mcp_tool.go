@@ -54,8 +54,7 @@ type common struct {
 	paging
 }
 
-// fields are the arguments of the tool by their names, with those of the operation that
-// they stand for.
+// fields are the arguments of the tool, with those of the operation.
 func (t *tool) fields() (names []string, field map[string]string) {
 	field = map[string]string{}
 	for _, arg := range strings.Fields(t.args) {
@@ -156,8 +155,7 @@ func orEmpty(b json.RawMessage) json.RawMessage {
 	return b
 }
 
-// checkArguments refuses arguments that the tool does not take, and names those that it
-// does.
+// checkArguments refuses unknown and missing arguments.
 func checkArguments(args arguments, in *jsonschema.Schema) error {
 	known := slices.Sorted(maps.Keys(in.Properties))
 	for name := range args {
@@ -351,8 +349,7 @@ func relative(p locate.Place, req any) (err error) {
 	return err
 }
 
-// toolError is an error in the words of tools: what to do next with a command is
-// of no use to who has none.
+// toolError is an error without hints about commands, which a tool's caller cannot run.
 func toolError(err error) error {
 	e := *fail.Of(err)
 	e.Msg, _, _ = strings.Cut(e.Msg, "; see .snapshots/list or `amberfs list`")

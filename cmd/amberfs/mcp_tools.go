@@ -25,8 +25,7 @@ const (
 	setWorkspace // below workspace__NAME__
 )
 
-// A tool is an operation of the service under the names that models know, with those of
-// its arguments that a model needs.
+// A tool is an operation of the service with the names and arguments that models know.
 type tool struct {
 	names        [3]string // by set
 	title, about string

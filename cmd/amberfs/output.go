@@ -97,8 +97,7 @@ func (a *app) width() int {
 	return 80
 }
 
-// quote writes a path so that it stays on one line and can be told from what
-// stands around it.
+// quote writes a path on one line.
 func quote(p string) string { return gitquote.Readable(p) }
 
 // pager is a program that shows long output, as git uses one.
@@ -108,8 +107,7 @@ type pager struct {
 	out  io.Writer // what stdout was before
 }
 
-// usePager sends what follows through $AMBERFS_PAGER, $PAGER or less, when the
-// output is a terminal.
+// usePager sends the output through $AMBERFS_PAGER, $PAGER or less, if it is a terminal.
 func (a *app) usePager() {
 	if a.json || a.pager != nil || !isTerminal(a.stdout) {
 		return

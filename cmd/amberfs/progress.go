@@ -13,8 +13,7 @@ import (
 	"github.com/amberfs/amberfs/service"
 )
 
-// progress shows how far long work has come, on a terminal only, and only once
-// the work has taken half a second.
+// progress shows long work on a terminal, once it has taken half a second.
 type progress struct {
 	on    bool
 	start time.Time
@@ -34,8 +33,7 @@ func (a *app) newProgress() *progress {
 	return &progress{on: !a.json && !a.quiet && a.pager == nil && isTerminal(a.stderr), start: time.Now(), ended: make(chan struct{})}
 }
 
-// expect counts the files of a directory beside the work on them, so that the time
-// left can be told. "" is none.
+// expect counts the files of a directory in the background, for the remaining time.
 func (p *progress) expect(dir string) {
 	if !p.on || dir == "" {
 		return

@@ -19,8 +19,7 @@ type Budget struct {
 
 func New(size int64) *Budget { return &Budget{pool: &pool{size: size, of: make(map[any]int64)}} }
 
-// Of returns the same budget for the requests of a tenant. Whatever one tenant takes, it
-// leaves a part to the others.
+// Of returns the budget for a tenant, which leaves a part to the others.
 func (b *Budget) Of(tenant any) *Budget {
 	if b == nil {
 		return nil

@@ -66,8 +66,7 @@ const (
 	Failed Kind = "stopped after an I/O error"
 )
 
-// New makes an error of the kind k with a sentence as its whole text. A %w in
-// the format keeps a cause.
+// New returns an error of kind k with a sentence as its text. It wraps a %w.
 func New(k Kind, format string, args ...any) error {
 	return &sentence{kind: k, text: fmt.Errorf(format, args...)}
 }

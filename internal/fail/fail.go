@@ -17,8 +17,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// Kind says what went wrong in the terms that scripts tell apart. Its text is
-// what travels in answers and stands in JSON output.
+// Kind is the kind of an error for scripts, as in answers and in JSON output.
 type Kind string
 
 const (
@@ -58,8 +57,7 @@ func (k Kind) Exit() int { return meanings[k].exit }
 
 func (k Kind) HTTP() int { return meanings[k].http }
 
-// Error is a failure as the user is told about it. Its JSON form is that of
-// answers over HTTP and of `.snapshots/call`.
+// Error is an error for users and clients, with the JSON form of answers.
 type Error struct {
 	// Msg is one sentence, without a capital or a full stop.
 	Msg  string `json:"error"`
@@ -84,8 +82,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// As makes an Error that no error of the packages below caused one of their
-// kinds.
+// As gives an Error without a cause of a kind the kind that decides the errno.
 func (e *Error) As(target any) bool {
 	k, ok := target.(*errs.Kind)
 	if !ok || errs.Of(e.Err) != "" || meanings[e.Kind].err == "" {
@@ -118,8 +115,7 @@ func Of(err error) *Error {
 	return New(KindOf(err), "%w", err)
 }
 
-// kinds says what an error of the packages below is to a user. What is missing
-// is Failed.
+// kinds are the kinds for users of errors of other packages; else Failed.
 var kinds = map[errs.Kind]Kind{
 	errs.NotExist:    NotFound,
 	errs.Exist:       Exists,

@@ -12,8 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Name writes a name as git writes and reads it (core.quotePath=true): all that
-// is not printable ASCII is escaped.
+// Name quotes a name as git does (core.quotePath=true).
 func Name(name string) string {
 	return quote(name, func(r rune) bool { return ' ' <= r && r < 0x7f })
 }
@@ -102,8 +101,7 @@ func JSON(doc []byte) []byte {
 	return b.Bytes()
 }
 
-// JSONLen returns how many bytes a text has as a string of such a document, without its
-// quotes.
+// JSONLen is the length of a text in such a document, in bytes without the quotes.
 func JSONLen(text string) (n int) {
 	for i, r := range text {
 		switch {

@@ -35,8 +35,7 @@ func Do(fn func() error) (err error) {
 	return fn()
 }
 
-// Call is Do for a function without an error of its own, for nobody who waits: a
-// panic is logged.
+// Call is Do for a function without an error. It logs a panic.
 func Call(log *slog.Logger, what string, fn func()) {
 	if err := Do(func() error { fn(); return nil }); err != nil {
 		log.Error(what, "err", err, Stack(err))

@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// At returns the topmost mount at a path, which is absolute and has no symlinks in
-// it; nil if there is none.
+// At returns the topmost mount at an absolute path without symlinks; nil if there is none.
 func At(path string) (*mountinfo.Info, error) {
 	all, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(path))
 	if err != nil {
@@ -25,8 +24,7 @@ func At(path string) (*mountinfo.Info, error) {
 	return all[len(all)-1], nil
 }
 
-// Below returns the mounts at and below a path, as far as our own mount namespace
-// shows them, in the order in which they were made.
+// Below returns the mounts at and below a path, in the order of mounting.
 func Below(path string) ([]*mountinfo.Info, error) {
 	all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(path))
 	if err != nil {
@@ -35,8 +33,7 @@ func Below(path string) ([]*mountinfo.Info, error) {
 	return all, nil
 }
 
-// Privileged reports whether this process may mount by itself: root may, and who is
-// root of a user namespace.
+// Privileged reports whether this process may mount without a helper.
 func Privileged() bool {
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -46,8 +43,7 @@ func Privileged() bool {
 	return data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
-// Helper returns the path of fusermount3, which is set-user-ID root and mounts for
-// everyone.
+// Helper returns the path of fusermount3.
 func Helper() (string, error) {
 	for _, name := range []string{"fusermount3", "/bin/fusermount3", "fusermount"} {
 		if path, err := exec.LookPath(name); err == nil {

@@ -50,8 +50,7 @@ func killPending(status string) bool {
 	return false
 }
 
-// Of returns the process that a thread belongs to; the thread itself if that cannot
-// be told.
+// Of returns the process of a thread; the thread if that is unknown.
 func Of(thread int) int {
 	b, err := read(thread, "status")
 	if err != nil {
@@ -72,15 +71,13 @@ func field(status, name string) string {
 	return ""
 }
 
-// InGroup reports whether a group is among the supplementary ones of a process. It
-// is not of one that is gone or hidden.
+// InGroup reports whether a group is among the supplementary ones of a visible process.
 func InGroup(id int, gid uint32) bool {
 	b, err := read(id, "status")
 	return err == nil && slices.Contains(strings.Fields(field(string(b), "Groups")), strconv.FormatUint(uint64(gid), 10))
 }
 
-// Command returns the name of the program that a process runs, "" when it is gone or
-// hidden.
+// Command returns the name of the program of a visible process, else "".
 func Command(id int) string {
 	b, err := read(id, "comm")
 	if err != nil {

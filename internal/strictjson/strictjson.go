@@ -14,8 +14,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
-// Decode reads the one JSON value in b into v, a pointer. Its errors are of kind
-// errs.Invalid.
+// Decode reads the one JSON value in b into v, a pointer. Errors: errs.Invalid.
 func Decode(b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()

@@ -143,8 +143,7 @@ func (b *Beneath) check(fd, flag int) error {
 	return unix.SetNonblock(fd, false)
 }
 
-// Own reports whether what a listing has is a regular file with one name, for a library
-// that opens files itself.
+// Own reports whether an entry is a regular file with one name.
 func Own(fi fs.FileInfo) bool {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	return fi.Mode().IsRegular() && ok && st.Nlink == 1

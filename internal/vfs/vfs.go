@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// ErrNotSupported is returned by File.Punch and File.Allocate on a filesystem
-// that cannot do it.
+// ErrNotSupported: the filesystem cannot Punch or Allocate.
 var ErrNotSupported = errors.New("operation not supported by the filesystem")
 
 // A File is an open file. ReadAt and WriteAt may be called concurrently.
@@ -104,8 +103,7 @@ const MaxReadFile = 128 << 20
 // ReadFile returns the whole content of a file of up to MaxReadFile bytes.
 func ReadFile(fsys FS, name string) ([]byte, error) { return ReadFileUpTo(fsys, name, MaxReadFile) }
 
-// ReadFileUpTo returns the whole content of a file of up to most bytes; EFBIG if it is
-// larger.
+// ReadFileUpTo returns the content of a file of up to most bytes; EFBIG if it is larger.
 func ReadFileUpTo(fsys FS, name string, most int64) ([]byte, error) {
 	f, err := Open(fsys, name)
 	if err != nil {
@@ -143,8 +141,7 @@ func WriteSynced(fsys FS, name string, b []byte) error {
 	return err
 }
 
-// WriteFile replaces the content of a file durably and atomically: after a
-// crash the old or the new content is there, never a mixture.
+// WriteFile replaces the content of a file durably and atomically.
 func WriteFile(fsys FS, name string, b []byte) error {
 	tmp := name + ".tmp"
 	err := WriteSynced(fsys, tmp, b)

@@ -158,8 +158,7 @@ var schemePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 // IsURL reports whether s names a remote by a URL, also by one of an unknown kind.
 func IsURL(s string) bool { return schemePattern.MatchString(s) }
 
-// parameters returns the query of a remote's URL, of which only some are known.
-// Unknown ones are named without their values.
+// parameters returns the query of a remote's URL. Unknown parameters are refused.
 func parameters(u *url.URL, known ...string) (map[string]string, error) {
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -176,8 +175,7 @@ func parameters(u *url.URL, known ...string) (map[string]string, error) {
 	return p, nil
 }
 
-// ErrUntrusted: the user has not agreed that this remote is contacted. To a reader that
-// is a remote that does not answer.
+// ErrUntrusted: the user has not agreed to contact this remote.
 var ErrUntrusted = errs.New(errs.Away, "you have not agreed to contact this remote")
 
 // Later returns the backend that a URL names. Each call asks allowed first, unless that is

@@ -70,8 +70,7 @@ func openOCI(u *url.URL) (Backend, error) {
 	return &registry{repo: repo, client: client, transport: transport, url: u}, nil
 }
 
-// isLoopback reports whether a host is this machine, where a registry speaks plain
-// HTTP: docker has the same rule.
+// isLoopback reports whether a registry is on this machine and speaks plain HTTP, as in docker.
 func isLoopback(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -151,8 +150,7 @@ func (r *registry) Put(ctx context.Context, key string, data []byte, o PutOption
 	return version, r.sorted(ctx, "write", key, err)
 }
 
-// holds looks whether the condition of a Put holds. Somebody else may still come
-// between.
+// holds checks the condition of a Put. Another writer may still come between.
 func (r *registry) holds(ctx context.Context, key, tag string, o PutOptions) error {
 	if !o.conditional() {
 		return nil
@@ -275,8 +273,7 @@ func (r *registry) GetRange(ctx context.Context, key string, off, n int64) ([]by
 	return data, r.sorted(ctx, "read", key, err)
 }
 
-// rangeOf returns the part that was asked for of an answer, which is that part or,
-// from a registry that knows no ranges, the whole.
+// rangeOf returns the requested part of an answer, which may be the whole object.
 func rangeOf(resp *http.Response, off, n int64) (body io.ReadCloser, size int64, err error) {
 	switch resp.StatusCode {
 	case http.StatusPartialContent:

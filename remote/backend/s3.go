@@ -28,8 +28,7 @@ type bucket struct {
 	prefix    string // empty or ending in a slash
 }
 
-// openS3 always sets a region: without one the first request would ask for it,
-// which is one round trip more for every mount.
+// openS3 always sets a region, because without one the first request would ask for it.
 func openS3(u *url.URL) (Backend, error) {
 	p, err := parameters(u, "endpoint", "region")
 	if err != nil {

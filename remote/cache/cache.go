@@ -56,8 +56,7 @@ type Cache struct {
 	unstored []unstored               // the last blocks that could not be stored
 }
 
-// An unstored block is one that the disk does not take: it is fetched for a reader who
-// looks for it in the cache afterwards.
+// An unstored block is one that the disk does not take, for the reader that waits for it.
 type unstored struct {
 	file string
 	data []byte

@@ -256,8 +256,7 @@ func (k *Registry) Trust(name string) (string, error) {
 	return r.URL(), k.trust.add(r.URL())
 }
 
-// Untrusted returns the URLs of the store's remotes that the user has not agreed to, by
-// their names or, without one, by themselves.
+// Untrusted returns the URLs that the user has not agreed to, by name or by URL.
 func (k *Registry) Untrusted() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -308,8 +307,7 @@ func (k *Registry) note(url string) func(bool, time.Time) {
 	}
 }
 
-// cacheDir is where the cache lies that all daemons of a user share. Where there is no
-// home, the store has its own.
+// cacheDir is the cache of all daemons of a user; without a home, the store has its own.
 func cacheDir(store string) string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -318,8 +316,7 @@ func cacheDir(store string) string {
 	return filepath.Join(dir, "amberfs")
 }
 
-// Base names the snapshot on a remote that a push of this store is compared with;
-// empty if none is known.
+// Base names the snapshot on a remote that a push is compared with; empty if unknown.
 func (k *Registry) Base(r *remote.Remote) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -336,8 +333,7 @@ func (k *Registry) SetBase(r *remote.Remote, name string) error {
 	return k.save()
 }
 
-// Sent is the number of the newest snapshot of main that was pushed to a remote by
-// itself; 0 for none.
+// Sent is the number of the newest snapshot that the policy pushed to a remote; 0 for none.
 func (k *Registry) Sent(r *remote.Remote) uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -40,8 +40,7 @@ func (k *Registry) all() []*remote.Snapshot {
 	return nil
 }
 
-// nameTime is how long what a name on a remote meant goes on counting for those who begin
-// a fork from it: a thousand claims ask once.
+// nameTime is how long the answer for a name counts: a thousand claims ask once.
 const nameTime = time.Minute
 
 type askedFor struct{ url, name string }
@@ -178,8 +177,7 @@ func (k *Registry) Load() error {
 	return nil
 }
 
-// Ask finds out in the background which of the remotes that the store reads from answer,
-// for Away.
+// Ask finds out in the background which remotes answer, for Away.
 func (k *Registry) Ask() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -192,8 +190,7 @@ func (k *Registry) Ask() {
 
 func (k *Registry) Any() bool { return len(k.all()) > 0 }
 
-// Has reports whether one of the snapshots that the store was mounted from has an
-// object.
+// Has reports whether one of the sources has an object.
 func (k *Registry) Has(h cas.Hash) (bool, error) {
 	var failed error // one that is away does not stand before the others
 	for _, s := range k.ordered() {
@@ -206,8 +203,7 @@ func (k *Registry) Has(h cas.Hash) (bool, error) {
 	return false, failed
 }
 
-// Get appends the bytes of an object to dst[:0]. Errors are those of
-// remote.Snapshot.Get.
+// Get appends the bytes of an object to dst[:0]. Errors are those of remote.Snapshot.Get.
 func (k *Registry) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	var failed error
 	for _, s := range k.ordered() {
@@ -250,8 +246,7 @@ func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	return dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 }
 
-// loadAny returns when the indexes of one of several snapshots were read: that of a
-// remote which is away does not stand before the others.
+// loadAny returns when the indexes of one of several snapshots were read.
 func loadAny(ctx context.Context, all []*remote.Snapshot) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -309,8 +304,7 @@ const (
 	PrefetchAll  = "all"
 )
 
-// Prefetch brings what is wanted (one of the above; PrefetchTree if empty) of the
-// snapshots that the store reads from into the cache.
+// Prefetch fetches what is wanted of the sources into the cache; PrefetchTree if empty.
 func (k *Registry) Prefetch(ctx context.Context, what string) error {
 	if what == PrefetchNone {
 		return nil

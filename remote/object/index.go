@@ -150,8 +150,7 @@ func (x *Index) Find(h cas.Hash) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Entries returns all entries of one kind, in the order in which they lie on the
-// remote.
+// Entries returns all entries of one kind, by their places.
 func (x *Index) Entries(kind cas.Kind) []Entry {
 	tables := x.data
 	if kind == cas.KindTree {

@@ -49,8 +49,7 @@ type Ref struct {
 	Encrypted bool `json:"-"` // the ref and its objects are
 }
 
-// A Section is where the index of a push lies: the entries of tree pages, then
-// those of chunks.
+// A Section is the place of a push's index: entries of tree pages, then of chunks.
 type Section struct {
 	Object int   `json:"object"` // position in the list of objects
 	Offset int64 `json:"offset"`

@@ -41,8 +41,7 @@ type Client struct {
 	pid    int
 }
 
-// Exchange says where the streams of a request come from and go to. What is nil
-// is not wanted.
+// Exchange is the streams of a request. They may be nil.
 type Exchange struct {
 	In       io.Reader // read until its end; an error of it fails the request
 	Out      io.Writer
@@ -50,8 +49,7 @@ type Exchange struct {
 	Progress func(service.Progress)
 }
 
-// Open finds a way to ask about a workspace. An error is of kind NotFound if no
-// daemon answers.
+// Open finds a way to a workspace. An error is NotFound if no daemon answers.
 func Open(ctx context.Context, t Target) (*Client, error) {
 	conn, err := service.Dial(ctx, t.Store)
 	if err == nil {
@@ -63,8 +61,7 @@ func Open(ctx context.Context, t Target) (*Client, error) {
 	return nil, err
 }
 
-// overSocket uses conn for the first request, and more connections for those at
-// the same time.
+// overSocket uses conn for the first request, and other connections beside it.
 func overSocket(t Target, conn *net.UnixConn) (*Client, error) {
 	peer, err := service.Peer(conn)
 	if err != nil {
@@ -233,8 +230,7 @@ func (c *Client) json(r io.Reader, result any) error {
 	return read(raw, result)
 }
 
-// events reads server-sent events. The answer ends with the result, or when there are no
-// more.
+// events reads server-sent events, up to the result or the end.
 func (c *Client) events(r io.Reader, x Exchange, result any) error {
 	in, name := bufio.NewReaderSize(r, bufferSize), ""
 	for {

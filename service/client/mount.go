@@ -20,8 +20,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// callName is the control file that takes requests; a file callName.ANYTHING is
-// the caller's own.
+// callName is the control file for requests; callName.ANYTHING is private to the caller.
 const callName = naming.SnapshotsDir + "/call"
 
 func answers(root string) bool {

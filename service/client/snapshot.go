@@ -123,8 +123,7 @@ func (s *Snapshot) GitBases() []gitbridge.Base {
 
 func (s *reading) Close() { s.end() }
 
-// objects reads those of an open snapshot. It is a tree.ObjectStore that cannot
-// be written to.
+// objects reads the objects of an open snapshot. It is a read-only tree.ObjectStore.
 type objects struct {
 	ctx context.Context
 	c   *Client

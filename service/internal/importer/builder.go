@@ -358,8 +358,7 @@ func (b *Builder) Close() {
 // that is worth more than the time: contents are outside, and sealing reads them.
 func (b *Builder) Later() { b.limit = maxLater }
 
-// Unsealed returns the tree as it is, with the number of the next inode and an epoch
-// that is none of the tree's any more.
+// Unsealed returns the tree as it is, the next inode number and an unused epoch.
 func (b *Builder) Unsealed() (st *tree.State, next, epoch uint64, err error) {
 	if err := b.wait(); err != nil {
 		return nil, 0, 0, err

@@ -48,8 +48,7 @@ func Check(cfg *Config, note func(string)) error {
 	return nil
 }
 
-// CheckPaths finds what is wrong with the store and the directory that it is filled
-// from. It is the part of Check that needs no mount point.
+// CheckPaths is the part of Check that needs no mount point.
 func CheckPaths(cfg *Config) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
@@ -111,8 +110,7 @@ func insideStore(dir string) (store string, ok bool) {
 	}
 }
 
-// ours says whether a directory without a format file holds nothing but what a
-// store's making, cut short, leaves behind.
+// ours reports whether all entries are of a store whose creation was interrupted.
 func ours(entries []os.DirEntry) bool {
 	for _, e := range entries {
 		switch e.Name() {
@@ -124,8 +122,7 @@ func ours(entries []os.DirEntry) bool {
 	return true
 }
 
-// clearDead takes away what a daemon that was killed left mounted: on our mount
-// point, and of our store anywhere.
+// clearDead unmounts dead mounts of the store, and on the mount point.
 func clearDead(cfg *Config, mounts []locate.Mount, note func(string)) error {
 	for _, m := range mounts {
 		ours := m.FSType == locate.FSType && (m.Point == cfg.Mountpoint || m.Source == cfg.Store && m.Root == "/")

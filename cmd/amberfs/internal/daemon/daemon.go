@@ -84,12 +84,10 @@ func Run(ctx context.Context, cfg Config, s *Starter) error {
 	return d.live(signals)
 }
 
-// private makes what this process creates from now on its owner's alone, what
-// libraries create in the store included.
+// private makes new files of this process and its libraries accessible to their owner alone.
 func private() { unix.Umask(0o077) }
 
-// start brings the parts up in order. When one fails, those before it are taken
-// down again, and a store that was made for this mount goes away.
+// start starts the parts in order. If one fails, it stops the others and removes a new store.
 func start(ctx context.Context, cfg Config, s *Starter) (_ *Daemon, created bool, err error) {
 	d := &Daemon{cfg: cfg, started: time.Now(), file: newLog(cfg.LogTo), up: make(chan struct{}), gone: make(chan struct{})}
 	level := slog.LevelInfo
@@ -228,8 +226,7 @@ func (d *Daemon) live(signals <-chan os.Signal) error {
 	return d.close()
 }
 
-// graceTime is how long programs that keep a mount busy may go on after a
-// signal ended the daemon.
+// graceTime is how long programs may keep a mount busy after a signal.
 const graceTime = 2 * time.Second
 
 // endSoon unmounts, even if programs use the mount.

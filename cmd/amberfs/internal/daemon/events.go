@@ -125,8 +125,7 @@ func (d *Daemon) pathOf(dir live.NodeID, name string) string {
 	return path.Join(p, name)
 }
 
-// storeEvent records what happened to a workspace as a whole: captures, and
-// each path of a restore.
+// storeEvent records an event of a workspace, and of each path of a restore.
 func (d *Daemon) storeEvent(e snapshot.Event) {
 	if e.Action == "ended" {
 		d.later("removing events", func() { d.removeEvents(e.Workspace) })

@@ -16,8 +16,7 @@ import (
 
 const LogName = "amberfs.log"
 
-// maxLog is the size in bytes at which the log is moved aside, so that log and
-// predecessor together stay below twice that.
+// maxLog is the size in bytes at which the log is renamed.
 const maxLog = 4 << 20
 
 // logFile is where the daemon's log goes: held in memory until the store

@@ -14,8 +14,7 @@ import (
 // maxShare is what all diffs and imports together may take.
 const maxShare = 256 << 20
 
-// memoryShare is how much memory all diffs and imports together may take, in bytes:
-// less where the kernel grants this process little.
+// memoryShare is the memory for all diffs and imports, less in a small control group.
 func memoryShare() int64 {
 	most := int64(maxShare)
 	b, err := os.ReadFile("/proc/self/cgroup")

@@ -95,8 +95,7 @@ func (m *metricsServer) close() {
 	<-m.done
 }
 
-// collector reads the store's metrics when they are requested, so that they cost nothing
-// otherwise.
+// collector reads the metrics of the store when they are requested.
 type collector struct{ d *Daemon }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {

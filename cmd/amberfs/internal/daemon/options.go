@@ -19,8 +19,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// Config says what to mount, where and how. Paths are absolute once Check has
-// seen them.
+// Config says what to mount, where and how. Check makes its paths absolute.
 type Config struct {
 	Store      string
 	Mountpoint string
@@ -88,8 +87,7 @@ func (d *Daemon) mountOptions() fusefs.Options {
 	}
 }
 
-// noExec takes the right to run programs from the mount, which has no word for
-// it when it is made.
+// noExec sets noexec, which is no option of a new mount.
 func (d *Daemon) noExec() error {
 	o := d.cfg.Options
 	if !o.NoExec {

@@ -89,8 +89,7 @@ func firstLines(b []byte, n int) string {
 	return ": " + strings.Join(lines[:min(n, len(lines))], "\n  ")
 }
 
-// readyEnv names the descriptor of the readiness pipe in the environment of a
-// daemon that was started in the background.
+// readyEnv names the descriptor of the readiness pipe in the environment of a daemon.
 const readyEnv = "_AMBERFS_READY_FD"
 
 // message is a line on the readiness pipe.
@@ -188,8 +187,7 @@ var errSilent = errors.New("the daemon ended before the mount was ready")
 
 const notifyEnv = "NOTIFY_SOCKET"
 
-// notify tells the service manager, if one started this process, how it is:
-// units of Type=notify. That nobody listens is no error.
+// notify reports the state to the service manager, if there is one (Type=notify).
 func (d *Daemon) notify(state string) {
 	if _, err := systemd.SdNotify(false, state); err != nil {
 		d.log.Warn("telling the service manager", "state", state, "err", err)

@@ -110,8 +110,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st *Starter) error
 	return storedir.Filled(cfg.Store)
 }
 
-// endTime bounds the wait for a daemon whose mount is gone and that still
-// writes to its store.
+// endTime bounds the wait for a daemon without a mount that still writes to its store.
 const endTime = 30 * time.Second
 
 // openStore opens a store. umount(8) returns when the kernel is done, which is

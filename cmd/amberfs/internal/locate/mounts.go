@@ -28,8 +28,7 @@ type Mount struct {
 	ReadOnly bool
 }
 
-// Mounts reads this process's mount table, in the order in which mounts were
-// made.
+// Mounts reads the mount table of this process, in the order of mounting.
 func Mounts() ([]Mount, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -72,8 +71,7 @@ func On(mounts []Mount, path string) (Mount, bool) {
 	return m, ok && m.FSType == FSType && m.Point == path
 }
 
-// OfStore gives the amberfs mounts of a store's whole file system, in the order
-// in which they were made.
+// OfStore returns the mounts of the whole file system of a store, in the order of mounting.
 func OfStore(mounts []Mount, store string) []Mount {
 	var out []Mount
 	for _, m := range mounts {

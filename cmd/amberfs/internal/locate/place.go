@@ -61,8 +61,7 @@ func Find(mounts []Mount, dir string) (Place, error) {
 	return p, nil
 }
 
-// Root is the path of the workspace's root; ok is false when the mount shows
-// only a part of the workspace, without it.
+// Root is the root of the workspace; ok is false if the mount shows only a part of it.
 func (p Place) Root() (root string, ok bool) {
 	inside := "/"
 	for _, fork := range p.Workspace {

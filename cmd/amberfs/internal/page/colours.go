@@ -81,8 +81,7 @@ var (
 	tex     = &language{[]string{"%"}, nil, "", nil}
 )
 
-// byName has the languages by the end of a file's name after its last dot, or by the
-// whole name.
+// byName has the languages by the ending of a file's name, or by its whole name.
 var byName = map[string]*language{}
 
 func init() {

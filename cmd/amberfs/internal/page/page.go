@@ -108,8 +108,7 @@ func (g *guard) protect(next http.Handler) http.Handler {
 	})
 }
 
-// loopback reports whether a Host header names the loopback interface, on any
-// port: ssh may have forwarded another.
+// loopback reports whether a Host header names the loopback interface, on any port.
 func loopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

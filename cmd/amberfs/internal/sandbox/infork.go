@@ -80,8 +80,7 @@ func (c InFork) start(ctx context.Context) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// InsideFork is the process between: it adopts what the program leaves behind, and ends
-// it.
+// InsideFork is the process between: it adopts the processes of the program and ends them.
 func InsideFork() (int, error) {
 	runtime.LockOSThread() // capabilities and the parent-death signal are a thread's
 	var c InFork

@@ -91,8 +91,7 @@ func Inner(note func(string), show func() (func(service.Progress), func())) (int
 	return status, err
 }
 
-// hold tells outer that the program has ended, and returns when outer is done with
-// the workspace, or gone.
+// hold reports the end of the program to outer, and waits until outer is done.
 func hold() {
 	f := os.NewFile(holdFD, "hold")
 	defer f.Close()
@@ -265,8 +264,7 @@ func NoNewPrivileges() error {
 	return nil
 }
 
-// dropCapabilities gives up all capabilities of this thread, from which the
-// program is forked.
+// dropCapabilities gives up all capabilities of this thread.
 func dropCapabilities() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return err

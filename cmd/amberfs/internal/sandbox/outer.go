@@ -234,8 +234,7 @@ func mountOptions(c Config) (string, error) {
 	return o.String(), err
 }
 
-// startShared starts a daemon in namespaces of its own, so that it can go on when this
-// process ends.
+// startShared starts a daemon in its own namespaces, so that it can outlive this process.
 func startShared(ctx context.Context, c Config, s *daemon.Starter) (pid int, err error) {
 	attr := namespaces(c.UserNS)
 	attr.Setsid, attr.Pdeathsig = true, 0

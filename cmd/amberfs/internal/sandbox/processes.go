@@ -59,8 +59,7 @@ func Foreground(cmd *exec.Cmd) (int, error) {
 
 func (p *passer) stop() { signal.Stop(p.ch) }
 
-// fromTerminal says whether a signal is one that the terminal sends to the
-// whole foreground process group, and we are in that.
+// fromTerminal reports whether the terminal has sent a signal to our process group.
 func fromTerminal(s os.Signal) bool {
 	if s != unix.SIGINT && s != unix.SIGQUIT && s != unix.SIGWINCH {
 		return false

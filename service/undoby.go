@@ -59,7 +59,8 @@ func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
 	}
 	names := []string{actors.Unknown, r.Caller.Actor}
 	for _, a := range list.Actors {
-		names = append(names, a.Name)
+		top, _, _ := strings.Cut(a.Name, "/")
+		names = append(names, a.Name, top)
 	}
 	if snapshot.ActorIn(names, by) {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"time"
 
@@ -234,10 +235,12 @@ func (u *undoBy) plan(ctx context.Context, now *tree.State, skip map[string]bool
 			if !ActorIn(c.By, u.o.By) {
 				return nil
 			}
-			path := c.Path.String()
-			if threeway.Under(path, keep) {
-				u.kept[c.Path.Short()] = true
-				return nil
+			at := c.Path.String()
+			for k := at; k != "."; k = path.Dir(k) {
+				if keep[k] {
+					u.kept[k] = true
+					return nil
+				}
 			}
 			if slices.ContainsFunc(c.By, func(a string) bool { return !actors.Below(a, u.o.By) }) {
 				u.shared[c.Path.Short()] = true

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"container/list"
 	"maps"
 	"slices"
 
@@ -29,22 +28,6 @@ const (
 type limits struct {
 	fork, main, all int64
 	entries         int
-}
-
-// A part of the cache is what one tenant has in it.
-type part struct {
-	limit    int64
-	bytes    int64      // of the nodes, and reserved
-	reserved int64      // for contents that are being written
-	nodes    *list.List // of *node, the one that was used last first
-}
-
-func (t *Tree) newPart(ws *snapshot.Workspace) part {
-	p := part{limit: t.limits.fork, nodes: list.New()}
-	if !ws.IsFork() {
-		p.limit = t.limits.main
-	}
-	return p
 }
 
 // chargeLocked counts bytes of a tenant.
@@ -114,7 +97,7 @@ func (t *Tree) trimLocked(k *tenant) {
 	}
 }
 
-func (p *part) oldest() *node { return p.nodes.Back().Value.(*node) }
+func (k *tenant) oldest() *node { return k.nodes.Back().Value.(*node) }
 
 // addLocked makes a node the one that a name shows from now on.
 func (t *Tree) addLocked(d *directory, s slot, n *node) *node {

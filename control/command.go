@@ -134,13 +134,19 @@ func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, 
 		}
 		name, n = createName, nil
 	}
+	took := time.Since(began)
+	return errors.Join(err, t.answer(ws, name, n, r.Caller, func(w io.Writer) error { return writeAnswer(w, result, err, took) }))
+}
+
+// answer keeps what write writes as the answer that a file shows.
+func (t *Tree) answer(ws *snapshot.Workspace, name string, n *node, who live.Caller, write func(io.Writer) error) error {
 	w := t.newContent(ws)
-	if writing := writeAnswer(w, result, err, time.Since(began)); writing != nil {
+	if err := write(w); err != nil {
 		w.discard()
-		return errors.Join(err, writing)
+		return err
 	}
-	t.keepAnswer(ws, name, n, r.Caller, w)
-	return err
+	t.keepAnswer(ws, name, n, who, w)
+	return nil
 }
 
 // writeAnswer writes one line of JSON: the fields of the result, or the error.
@@ -298,7 +304,7 @@ func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []b
 	t.mu.Lock()
 	t.dropLocked(t.dirLocked(ws), s.stream())
 	t.mu.Unlock()
-	stream, w := t.newContent(ws), t.newContent(ws)
+	stream := t.newContent(ws)
 	defer stream.discard()
 	q := r.ask(ws)
 	defer q.Done()
@@ -312,15 +318,10 @@ func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []b
 		a = service.Failed(err)
 	}
 	a.Stream = stream.size > maxInline || !a.Inline(stream.all())
-	if writing := encodeJSON(w, a); writing != nil {
-		w.discard()
-		w, a.Stream, err = t.newContent(ws), false, writing
-		if encodeJSON(w, service.Failed(writing)) != nil {
-			w.discard()
-			return err
-		}
+	if writing := t.answer(ws, name, n, r.Caller, func(w io.Writer) error { return encodeJSON(w, a) }); writing != nil {
+		_ = t.answer(ws, name, n, r.Caller, func(w io.Writer) error { return encodeJSON(w, service.Failed(writing)) })
+		return writing
 	}
-	t.keepAnswer(ws, name, n, r.Caller, w)
 	if a.Stream {
 		t.keepStream(ws, s, n, stream)
 	}

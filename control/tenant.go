@@ -1,6 +1,7 @@
 package control
 
 import (
+	"container/list"
 	"context"
 	"sync/atomic"
 
@@ -25,7 +26,11 @@ type tenant struct {
 	renderings, commands *limiter
 	waiting              atomic.Int64 // requests that wait for a rendering of another one
 
-	part // guarded by Tree.mu
+	// Its part of the cache, which Tree.mu guards.
+	limit    int64
+	bytes    int64      // of the nodes, and reserved
+	reserved int64      // for contents that are being written
+	nodes    *list.List // of *node, the one that was used last first
 }
 
 // A limiter lets a few requests run at a time.
@@ -69,7 +74,10 @@ func (t *Tree) tenantLocked(ws *snapshot.Workspace) *tenant {
 	}
 	k, ok := t.mu.tenants[ws.View()]
 	if !ok {
-		k = &tenant{renderings: newLimiter(maxRenderings), commands: newLimiter(maxCommands), part: t.newPart(ws)}
+		k = &tenant{renderings: newLimiter(maxRenderings), commands: newLimiter(maxCommands), limit: t.limits.main, nodes: list.New()}
+		if ws.IsFork() {
+			k.limit = t.limits.fork
+		}
 		t.mu.tenants[ws.View()] = k
 	}
 	return k

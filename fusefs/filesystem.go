@@ -153,7 +153,7 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 		return fuse.OK
 	}
 	if fs.isNudge(in) {
-		return fs.nudged(id, out)
+		return fs.GetAttr(nil, &fuse.GetAttrIn{InHeader: in.InHeader}, out)
 	}
 	who, forest := fs.changer(&in.InHeader)
 	a, err := forest.SetAttr(id, s)
@@ -185,16 +185,6 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 func (fs *filesystem) isNudge(in *fuse.SetAttrIn) bool {
 	return fs.opts.Nudge > 0 && in.Valid&^(fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) == fuse.FATTR_MTIME &&
 		int64(in.Mtime)*1e9+int64(in.Mtimensec) == fs.opts.Nudge
-}
-
-func (fs *filesystem) nudged(id live.NodeID, out *fuse.AttrOut) fuse.Status {
-	a, err := fs.forest.GetAttr(id)
-	if err != nil {
-		return fs.status("setattr", id, err)
-	}
-	fillAttr(&out.Attr, &a)
-	out.SetTimeout(cached)
-	return fuse.OK
 }
 
 // setAttr translates what the kernel wants changed. With HANDLE_KILLPRIV_V2

@@ -116,14 +116,7 @@ func (fs *filesystem) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) f
 	if control.IsNode(parent) {
 		return fs.status("unlink", parent, fs.control.Unlink(parent, name))
 	}
-	fs.beforeRemoval(parent)
-	who, forest := fs.changer(h)
-	id, err := forest.Unlink(parent, name)
-	if err != nil {
-		return fs.status("unlink", parent, err)
-	}
-	fs.event(Event{Caller: who, Action: events.Deleted, Node: id, Parent: parent, Name: name})
-	return fuse.OK
+	return fs.remove("unlink", h, name, (*live.Forest).Unlink)
 }
 
 func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
@@ -134,11 +127,16 @@ func (fs *filesystem) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name strin
 	if fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
+	return fs.remove("rmdir", h, name, (*live.Forest).Rmdir)
+}
+
+func (fs *filesystem) remove(op string, h *fuse.InHeader, name string, remove func(*live.Forest, live.NodeID, string) (live.NodeID, error)) fuse.Status {
+	parent := live.NodeID(h.NodeId)
 	fs.beforeRemoval(parent)
 	who, forest := fs.changer(h)
-	id, err := forest.Rmdir(parent, name)
+	id, err := remove(forest, parent, name)
 	if err != nil {
-		return fs.status("rmdir", parent, err)
+		return fs.status(op, parent, err)
 	}
 	fs.event(Event{Caller: who, Action: events.Deleted, Node: id, Parent: parent, Name: name})
 	return fuse.OK

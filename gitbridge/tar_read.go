@@ -22,11 +22,11 @@ import (
 // by gzip, zstd or bzip2. Names that are absolute or lead upwards are refused, and
 // so is what Limits do not allow; the sink has then got a part of the archive.
 func ReadTar(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error {
-	plain, done, err := decompress(&contextReader{ctx, r})
+	plain, err := decompress(&contextReader{ctx, r})
 	if err != nil {
 		return fmt.Errorf("reading the archive: %w", err)
 	}
-	defer done()
+	defer plain.Close()
 	c := newChecker(sink, o)
 	marked := &endMark{r: plain}
 	in := tar.NewReader(marked)
@@ -206,29 +206,27 @@ func (w *wholeReader) Read(p []byte) (int, error) {
 }
 
 // decompress finds out by the first bytes how a stream is compressed.
-func decompress(r io.Reader) (plain io.Reader, done func(), err error) {
+func decompress(r io.Reader) (io.ReadCloser, error) {
 	in := bufio.NewReaderSize(r, 256<<10)
 	head, err := in.Peek(6)
 	if err != nil && err != io.EOF {
-		return nil, nil, err
+		return nil, err
 	}
-	nothing := func() {}
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
-		z, err := gzip.NewReader(in)
-		return z, nothing, err
+		return gzip.NewReader(in)
 	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
 		// The window of `zstd --long`, more than which zstd itself asks for.
 		const window = 128 << 20
 		z, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(window), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		return z, z.Close, nil
+		return z.IOReadCloser(), nil
 	case bytes.HasPrefix(head, []byte("BZh")):
-		return bzip2.NewReader(in), nothing, nil
+		return io.NopCloser(bzip2.NewReader(in)), nil
 	case bytes.HasPrefix(head, []byte("\xfd7zXZ\x00")):
-		return nil, nil, errors.New("it is compressed by xz: pipe it through xz -dc")
+		return nil, errors.New("it is compressed by xz: pipe it through xz -dc")
 	}
-	return in, nothing, nil
+	return io.NopCloser(in), nil
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -41,18 +40,18 @@ func ReadGit(ctx context.Context, from GitSource, sink Sink, o ImportOptions) (i
 	if id, err = repo.resolve(ctx, from.Rev); err != nil {
 		return "", err
 	}
-	treeish, mtime, err := repo.treeOf(ctx, id)
+	treeish, err := repo.resolve(ctx, id+"^{commit}")
+	isCommit := err == nil
+	if errors.Is(err, ErrNoRevision) {
+		treeish, err = repo.resolve(ctx, id+"^{tree}")
+	}
+	if errors.Is(err, ErrNoRevision) {
+		return "", fmt.Errorf("%s: %w: %q is a file, not a tree", from.Repo, ErrNoRevision, from.Rev)
+	}
 	if err != nil {
 		return "", err
 	}
-	if treeish == "" {
-		kind, err := repo.git(ctx, nil, "cat-file", "-t", id)
-		if err != nil {
-			return "", err
-		}
-		return "", fmt.Errorf("%s: %w: %q is a %s, not a tree", from.Repo, ErrNoRevision, from.Rev, kind)
-	}
-	if err := repo.read(ctx, treeish, mtime, sink, o); err != nil {
+	if err := repo.read(ctx, treeish, isCommit, sink, o); err != nil {
 		return "", fmt.Errorf("reading %s of %s: %w", from.Rev, from.Repo, err)
 	}
 	return treeish, nil
@@ -72,56 +71,11 @@ func (o ImportOptions) gitMeta(mode uint32, mtime int64) Meta {
 	return o.own(m)
 }
 
-// treeOf returns the commit that an object is, or that a tag names, and the
-// committer's time of it in nanoseconds; of a tree the tree and 0. It returns ""
-// for anything else.
-func (r *repository) treeOf(ctx context.Context, id string) (treeish string, mtime int64, err error) {
-	ask := strings.NewReader(id + "^{commit}\n" + id + "^{tree}\n")
-	out, err := r.ask(ctx, nil, ask, "cat-file", "--batch")
-	if err != nil {
-		return "", 0, err
-	}
-	head, rest, _ := strings.Cut(string(out), "\n")
-	if fields := strings.Fields(head); len(fields) == 3 && fields[1] == "commit" {
-		return fields[0], committed(rest), nil
-	}
-	head, _, _ = strings.Cut(rest, "\n")
-	if fields := strings.Fields(head); len(fields) == 3 && fields[1] == "tree" {
-		return fields[0], 0, nil
-	}
-	return "", 0, nil
-}
-
-// committed finds the committer's time in a commit; 0 if that has none that
-// makes sense.
-func committed(commit string) int64 {
-	for line := range strings.Lines(commit) {
-		if line == "\n" {
-			break
-		}
-		who, ok := strings.CutPrefix(line, "committer ")
-		if !ok {
-			continue
-		}
-		fields := strings.Fields(who[strings.LastIndexByte(who, '>')+1:])
-		if len(fields) == 0 {
-			break
-		}
-		sec, err := strconv.ParseInt(fields[0], 10, 64)
-		if err != nil {
-			break
-		}
-		const limit = 1 << 33
-		return min(max(sec, 0), limit) * 1e9
-	}
-	return 0
-}
-
 // read hands the files of a tree to sink. git archive writes them, with the repository's
 // objects in a git directory of its own: the repository's settings and rules would have it
 // convert files or leave some out. With --worktree-attributes, and no working tree, it
 // does not collect the .gitattributes of the tree either, which could be any number.
-func (r *repository) read(ctx context.Context, treeish string, mtime int64, sink Sink, o ImportOptions) error {
+func (r *repository) read(ctx context.Context, treeish string, isCommit bool, sink Sink, o ImportOptions) error {
 	commits, err := r.submodules(ctx, treeish, newChecker(sink, o))
 	if err != nil {
 		return err
@@ -147,7 +101,10 @@ func (r *repository) read(ctx context.Context, treeish string, mtime int64, sink
 		if strings.EqualFold(path.Base(e.Path), ".git") { // only a forged tree has it
 			return fmt.Errorf("%w: the tree has the path %q", ErrHostile, e.Path)
 		}
-		e.Meta = o.gitMeta(e.Mode, mtime)
+		if !isCommit {
+			e.Mtime = 0 // it would be that of the call
+		}
+		e.Meta = o.gitMeta(e.Mode, e.Mtime)
 		if commit, ok := commits[e.Path]; ok {
 			return o.submodule(e, commit, sink)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"golang.org/x/sys/unix"
@@ -155,6 +156,9 @@ func TestGitRoundTrip(t *testing.T) {
 			check(t, err)
 			if got := sink.plain(); !reflect.DeepEqual(got, s) {
 				t.Errorf("%s came back as %v", rev, sorted(got))
+			}
+			if got := sink.meta["b/c"].Mtime; rev == first.Commit && got != testInfo.Time.Truncate(time.Second).UnixNano() {
+				t.Errorf("%s: mtime %d", rev, got)
 			}
 			again := export(t, m, m.state(t, sink.plain()), repo, func(o *ExportOptions) { o.Info.Name = "again" })
 			if again.Tree != first.Tree {

@@ -17,8 +17,6 @@ func Name(name string) string {
 	return quote(name, func(r rune) bool { return ' ' <= r && r < 0x7f })
 }
 
-func Needed(name string) bool { return Name(name) != name }
-
 // Readable is Name for people: letters of all languages stay as they are.
 // Control characters, also those that change the direction of writing, and what
 // is no UTF-8 are escaped.

@@ -47,7 +47,7 @@ type OpenInterval struct {
 func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 	s := ss.w.store
 	o := &OpenInterval{Interval: i, States: interval.States{Source: s.src}}
-	var sets changes
+	var sets interval.Changes
 	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
 		from, ok := s.cat.snaps[i.From.View]
 		if !ok {
@@ -75,7 +75,7 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 	o.close = []func(){s.Hold(o.Before), s.Hold(o.After)}
 	o.Set = s.union(sets)
 	if i.Now() { // so that who asks often makes no long list
-		s.alter(func(tx *live.Tx) { tx.JoinActors(ss.w.view, sets.sets, actors.Union(sets.sets...)) })
+		s.alter(func(tx *live.Tx) { tx.JoinActors(ss.w.view, sets.Sets, actors.Union(sets.Sets...)) })
 	}
 	return o, nil
 }

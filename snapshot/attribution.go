@@ -5,6 +5,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -16,105 +17,47 @@ const (
 	maxKept = 1 << 20
 )
 
-// changes are which inodes which actors changed in an interval: objects of sets, and sets
-// that are not stored yet.
-type changes struct {
-	names  []string // of the actors, in order
-	stored []cas.Hash
-	sets   []*actors.Set
-}
-
-// take adds the changes of another interval.
-func (c *changes) take(o changes) {
-	c.names = joinNames(c.names, o.names)
-	for _, h := range o.stored {
-		if !slices.Contains(c.stored, h) {
-			c.stored = append(slices.Clip(c.stored), h)
-		}
-	}
-	c.sets = append(slices.Clip(c.sets), o.sets...)
-}
-
-func joinNames(a, b []string) []string {
-	if len(b) == 0 {
-		return a
-	}
-	out := slices.Concat(a, b)
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-// changesOf returns changes that are in memory.
-func changesOf(sets []*actors.Set) changes {
-	c := changes{sets: sets}
-	for _, s := range sets {
-		c.names = joinNames(c.names, s.Actors())
-	}
-	return c
-}
-
 // presentChanges are those since the newest snapshot. The lock is held.
-func (w *Workspace) presentChanges(tx *live.Tx) changes {
+func (w *Workspace) presentChanges(tx *live.Tx) interval.Changes {
 	c := w.early
-	c.take(changesOf(tx.Actors(w.view)))
+	c.Take(interval.Of(tx.Actors(w.view)))
 	return c
 }
 
 // presentActors are those that changed anything since the newest snapshot. The lock is
 // held at least for reading.
 func (w *Workspace) presentActors(tx *live.Tx) []string {
-	return joinNames(w.early.names, tx.ActorNames(w.view))
+	return interval.JoinNames(w.early.Names, tx.ActorNames(w.view))
 }
 
 // endInterval returns the changes since the newest snapshot, for the next one. The lock is
 // held.
-func (w *Workspace) endInterval(tx *live.Tx) changes {
+func (w *Workspace) endInterval(tx *live.Tx) interval.Changes {
 	c := w.early
-	c.take(changesOf(tx.NextInterval(w.view)))
-	w.early, w.joined, w.joinedID = changes{}, nil, cas.Hash{}
+	c.Take(interval.Of(tx.NextInterval(w.view)))
+	w.early, w.joined, w.joinedID = interval.Changes{}, nil, cas.Hash{}
 	return c
 }
 
 // allChanges are those since the workspace began. The lock is held.
-func (w *Workspace) allChanges(tx *live.Tx) changes {
+func (w *Workspace) allChanges(tx *live.Tx) interval.Changes {
 	c := w.presentChanges(tx)
 	for _, sn := range w.snaps {
 		if sn.Past() {
-			c.take(sn.changes)
+			c.Take(sn.changes)
 		}
 	}
 	return c
 }
 
 // everChanged is allChanges without the lock.
-func (w *Workspace) everChanged() (c changes) {
+func (w *Workspace) everChanged() (c interval.Changes) {
 	w.store.alter(func(tx *live.Tx) { c = w.allChanges(tx) })
 	return c
 }
 
-// union loads sets and joins them. What cannot be read any more is by actors.Unknown: no
-// tree is lost with it.
-func (s *core) union(c changes) *actors.Set {
-	all := actors.Union(c.sets...)
-	for _, h := range c.stored {
-		set, err := s.loadSet(h)
-		if err != nil {
-			s.logger.Warn("the actors of an interval cannot be read", "object", h, "err", err)
-			all.AddRest(actors.Unknown)
-			continue
-		}
-		all.Merge(set)
-	}
-	return all
-}
-
-func (s *core) loadSet(h cas.Hash) (*actors.Set, error) {
-	b, err := s.objects.Get(h, nil)
-	if err != nil {
-		return nil, err
-	}
-	return actors.Decode(b)
-}
+// union loads sets and joins them.
+func (s *core) union(c interval.Changes) *actors.Set { return c.Union(s.objects, s.logger) }
 
 // passOn gives the changes of snapshots that are to be removed to the next newer one of
 // their workspace, or to the present. The lock is held.
@@ -138,12 +81,12 @@ func (c *catalogue) passOn(gone []*snap) {
 		for _, sn := range slices.Backward(w.snaps) {
 			switch {
 			case sn.Seq < seq:
-			case !sn.Past(), going[sn] && len(sn.changes.names) == 0:
+			case !sn.Past(), going[sn] && len(sn.changes.Names) == 0:
 			case going[sn] && heir == nil:
-				w.early.take(sn.changes)
+				w.early.Take(sn.changes)
 			case going[sn]:
-				heir.changes.take(sn.changes)
-				heir.Actors = heir.changes.names
+				heir.changes.Take(sn.changes)
+				heir.Actors = heir.changes.Names
 				c.touchSnap(heir.View)
 			default:
 				heir = sn
@@ -158,29 +101,29 @@ func (c *catalogue) passOn(gone []*snap) {
 // storeChanges writes the sets of a snapshot as one object, and joins objects if there are
 // many. The caller is in gc.puts.
 func (s *core) storeChanges(sn *snap) error {
-	var was changes
+	var was interval.Changes
 	s.look(func(*live.Tx) { was = sn.changes })
-	if len(was.sets) == 0 && len(was.stored) <= maxStored {
+	if len(was.Sets) == 0 && len(was.Stored) <= maxStored {
 		return nil
 	}
-	if len(was.stored) <= maxStored {
-		was.stored = nil
+	if len(was.Stored) <= maxStored {
+		was.Stored = nil
 	}
-	h, err := s.putSet(s.union(was))
+	h, err := interval.Put(s.cas, s.union(was))
 	if err != nil {
 		return err
 	}
 	s.alter(func(*live.Tx) {
 		c := &sn.changes
-		n, m := len(was.stored), len(was.sets)
-		if len(c.stored) < n || len(c.sets) < m || !slices.Equal(c.stored[:n], was.stored) || !slices.Equal(c.sets[:m], was.sets) {
+		n, m := len(was.Stored), len(was.Sets)
+		if len(c.Stored) < n || len(c.Sets) < m || !slices.Equal(c.Stored[:n], was.Stored) || !slices.Equal(c.Sets[:m], was.Sets) {
 			return // stored meanwhile
 		}
-		stored := slices.Clone(c.stored[n:])
+		stored := slices.Clone(c.Stored[n:])
 		if !h.IsZero() && !slices.Contains(stored, h) {
 			stored = append(stored, h)
 		}
-		c.stored, c.sets = stored, slices.Clone(c.sets[m:])
+		c.Stored, c.Sets = stored, slices.Clone(c.Sets[m:])
 	})
 	return nil
 }
@@ -196,16 +139,8 @@ func (s *Store) actorSets(view uint32) (stored []cas.Hash, err error) {
 	if err := s.storeChanges(sn); err != nil {
 		return nil, err
 	}
-	s.look(func(*live.Tx) { stored = sn.changes.stored })
+	s.look(func(*live.Tx) { stored = sn.changes.Stored })
 	return stored, nil
-}
-
-// putSet writes the object of a set, none of an empty one.
-func (s *core) putSet(set *actors.Set) (cas.Hash, error) {
-	if set.Empty() {
-		return cas.Hash{}, nil
-	}
-	return s.cas.Put(cas.KindTree, set.Encode())
 }
 
 // storeActors writes the sets of all snapshots and workspaces of a checkpoint. The caller
@@ -225,7 +160,7 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 		if len(was.sets) > 1 || set != was.joined {
 			var err error
 			set = actors.Union(was.sets...)
-			if h, err = p.putSet(set); err != nil {
+			if h, err = interval.Put(p.cas, set); err != nil {
 				return err
 			}
 		}
@@ -236,7 +171,7 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 		if !slices.Contains(r.ActorSets, h) {
 			r.ActorSets = append(slices.Clip(r.ActorSets), h)
 		}
-		r.Actors = joinNames(r.Actors, set.Actors())
+		r.Actors = interval.JoinNames(r.Actors, set.Actors())
 		c.workspaces[view] = r
 		p.alter(func(tx *live.Tx) {
 			kept := set
@@ -247,7 +182,7 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 				return // there is a snapshot meanwhile
 			}
 			if w.joined, w.joinedID = kept, h; kept == nil {
-				w.early.take(changes{names: set.Actors(), stored: []cas.Hash{h}})
+				w.early.Take(interval.Changes{Names: set.Actors(), Stored: []cas.Hash{h}})
 			}
 		})
 	}
@@ -258,10 +193,10 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 // lock is held.
 func (c *catalogue) storedSets() (out []cas.Hash) {
 	for _, sn := range c.snaps {
-		out = append(out, sn.changes.stored...)
+		out = append(out, sn.changes.Stored...)
 	}
 	for _, w := range c.workspaces {
-		out = append(append(out, w.early.stored...), w.joinedID)
+		out = append(append(out, w.early.Stored...), w.joinedID)
 	}
 	return slices.DeleteFunc(out, cas.Hash.IsZero)
 }

@@ -147,10 +147,10 @@ func (r *pullRecord) apply(c *catalogue, tx *live.Tx) error {
 	}
 	for _, view := range r.Of {
 		if of, ok := c.snaps[view]; ok {
-			sn.changes.take(of.changes)
+			sn.changes.Take(of.changes)
 		}
 	}
-	sn.Actors, sn.Compacted = sn.changes.names, len(r.Of) > 0
+	sn.Actors, sn.Compacted = sn.changes.Names, len(r.Of) > 0
 	c.journalRoots = append(c.journalRoots, journalRoot{id: sn.id})
 	c.add(sn)
 	return nil

@@ -121,7 +121,7 @@ func (fs Forks) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkR
 		if err != nil {
 			return err
 		}
-		before.Files, before.Bytes, before.Claim, before.Actors = full.Files, full.Bytes, f.claim, f.allChanges(tx).names
+		before.Files, before.Bytes, before.Claim, before.Actors = full.Files, full.Bytes, f.claim, f.allChanges(tx).Names
 		r.Full = &before
 	}
 	last, err := fs.w.Snapshots().describe(tx, CaptureOptions{
@@ -130,7 +130,7 @@ func (fs Forks) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkR
 	if err != nil {
 		return err
 	}
-	last.Files, last.Bytes, last.Actors = st.Inodes-1, st.Bytes, f.allChanges(tx).names
+	last.Files, last.Bytes, last.Actors = st.Inodes-1, st.Bytes, f.allChanges(tx).Names
 	if full != nil {
 		last.Seq++
 	} else {

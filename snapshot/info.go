@@ -6,6 +6,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -42,7 +43,7 @@ type snap struct {
 	// text is how many bytes its message and labels have, 0 if not counted yet.
 	text int64
 	// changes are those since the snapshot before.
-	changes changes
+	changes interval.Changes
 }
 
 // storedSnapshot is the catalogue's record of a snapshot, in the metadata of the
@@ -56,7 +57,7 @@ type storedSnapshot struct {
 }
 
 func (s *snap) stored() storedSnapshot {
-	return storedSnapshot{View: s.View, WS: s.ws, Info: s.Info, ActorSets: s.changes.stored}
+	return storedSnapshot{View: s.View, WS: s.ws, Info: s.Info, ActorSets: s.changes.Stored}
 }
 
 // info is what users see of a record.
@@ -68,7 +69,7 @@ func (r *storedSnapshot) info() Info {
 
 // load makes the snapshot that a record tells of, without its state.
 func (r *storedSnapshot) load() (*snap, error) {
-	s := &snap{Info: r.info(), ws: r.WS, done: make(chan struct{}), changes: changes{names: r.Actors, stored: r.ActorSets}}
+	s := &snap{Info: r.info(), ws: r.WS, done: make(chan struct{}), changes: interval.Changes{Names: r.Actors, Stored: r.ActorSets}}
 	if !s.Sealed {
 		return s, nil
 	}

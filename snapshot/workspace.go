@@ -11,6 +11,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -41,7 +42,7 @@ type Workspace struct {
 	changes  uint64              // see Changes
 	usage    usage.Fork          // of a fork of main
 	sealing  *semaphore.Weighted // the same; one seal at a time
-	early    changes             // of the present interval, from before the last checkpoint
+	early    interval.Changes    // of the present interval, from before the last checkpoint
 	joined   *actors.Set         // the others of the interval at the last checkpoint, as they were stored
 	joinedID cas.Hash
 	restored []restored // of the snapshots that were restored last, oldest first
@@ -62,7 +63,7 @@ func (w *Workspace) stored(st *tree.State) storedWorkspace {
 		View: w.view, Parent: w.parent, Fork: w.fork, Name: w.name, NextSeq: w.nextSeq,
 		Base: w.base, Undo: w.undo, Before: w.before, Head: w.head, Policy: w.policy, Claim: w.claim, Expires: w.expires,
 		Inodes: st.Inodes, Bytes: st.Bytes, Exports: w.usage.Exports.Load(),
-		Actors: w.early.names, ActorSets: w.early.stored,
+		Actors: w.early.Names, ActorSets: w.early.Stored,
 	}
 }
 
@@ -71,7 +72,7 @@ func (c *catalogue) loadWorkspace(r storedWorkspace) (*Workspace, error) {
 	w := c.newWorkspace(r.View, r.Name)
 	w.parent, w.fork, w.nextSeq = r.Parent, r.Fork, r.NextSeq
 	w.base, w.undo, w.before, w.head, w.policy = r.Base, r.Undo, r.Before, r.Head, r.Policy
-	w.claim, w.expires, w.early = r.Claim, r.Expires, changes{names: r.Actors, stored: r.ActorSets}
+	w.claim, w.expires, w.early = r.Claim, r.Expires, interval.Changes{Names: r.Actors, Stored: r.ActorSets}
 	w.usage.Exports.Store(r.Exports)
 	var err error
 	w.sealed, err = cas.ParseHash(r.State)

@@ -1,0 +1,80 @@
+package interval
+
+import (
+	"log/slog"
+	"slices"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/content"
+)
+
+// Changes are which inodes which actors changed in an interval: objects of sets, and sets
+// that are not stored yet.
+type Changes struct {
+	Names  []string // of the actors, in order
+	Stored []cas.Hash
+	Sets   []*actors.Set
+}
+
+// Of returns changes that are in memory.
+func Of(sets []*actors.Set) Changes {
+	c := Changes{Sets: sets}
+	for _, s := range sets {
+		c.Names = JoinNames(c.Names, s.Actors())
+	}
+	return c
+}
+
+// Take adds the changes of another interval.
+func (c *Changes) Take(o Changes) {
+	c.Names = JoinNames(c.Names, o.Names)
+	for _, h := range o.Stored {
+		if !slices.Contains(c.Stored, h) {
+			c.Stored = append(slices.Clip(c.Stored), h)
+		}
+	}
+	c.Sets = append(slices.Clip(c.Sets), o.Sets...)
+}
+
+// JoinNames returns all names, in order.
+func JoinNames(a, b []string) []string {
+	if len(b) == 0 {
+		return a
+	}
+	out := slices.Concat(a, b)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Union loads sets and joins them. What cannot be read any more is by actors.Unknown: no
+// tree is lost with it.
+func (c Changes) Union(objects content.ObjectStore, logger *slog.Logger) *actors.Set {
+	all := actors.Union(c.Sets...)
+	for _, h := range c.Stored {
+		set, err := load(objects, h)
+		if err != nil {
+			logger.Warn("the actors of an interval cannot be read", "object", h, "err", err)
+			all.AddRest(actors.Unknown)
+			continue
+		}
+		all.Merge(set)
+	}
+	return all
+}
+
+func load(objects content.ObjectStore, h cas.Hash) (*actors.Set, error) {
+	b, err := objects.Get(h, nil)
+	if err != nil {
+		return nil, err
+	}
+	return actors.Decode(b)
+}
+
+// Put writes the object of a set, none of an empty one.
+func Put(objects content.ObjectStore, set *actors.Set) (cas.Hash, error) {
+	if set.Empty() {
+		return cas.Hash{}, nil
+	}
+	return objects.Put(cas.KindTree, set.Encode())
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -312,7 +313,55 @@ func TestActorsOfCompaction(t *testing.T) {
 	}
 }
 
-// TestOldStores: of what a store has from before there were actors nothing is known.
+// TestBetweenActors: a change of what another actor changed is preceded by a snapshot, at
+// most once a second.
+func TestBetweenActors(t *testing.T) {
+	s := open(t, t.TempDir())
+	w := s.Main()
+	a, b := as(t, w, "a"), as(t, w, "b")
+	taken := func(what string, n int) {
+		t.Helper()
+		got := 0
+		for _, i := range w.List() {
+			if i.Kind == snapshot.KindActor {
+				got++
+			}
+		}
+		if got != n {
+			t.Errorf("%s: %d snapshots, want %d", what, got, n)
+		}
+	}
+	for _, f := range []string{"f", "g", "h", "i"} {
+		a.write(f, "1")
+	}
+	a.write("f", "2")
+	b.write("own", "1")
+	b.mkdir("d")
+	a.write("d/in", "1") // an entry of another actor's directory
+	taken("each changed its own", 0)
+	b.write("f", "3")
+	taken("another one's file", 1)
+	a.write("f", "4")
+	b.chmod("f", 0o600)
+	taken("within a second", 1)
+	want(t, "both changed it", strings.SplitN(whose(t, w), "\n", 2)[0], " [a b]: f=a+b")
+	for what, change := range map[string]func(){
+		"a removed name":   func() { a.remove("g"); b.write("g", "1") },
+		"a renamed file":   func() { a.rename("h", "moved"); b.remove("moved") },
+		"a replaced file":  func() { a.write("tmp", "1"); b.write("i", "2"); a.rename("tmp", "i") },
+		"a vacated target": func() { a.rename("own", "other"); b.write("new", "1"); b.rename("new", "own") },
+	} {
+		capture(t, w, "")
+		time.Sleep(time.Second)
+		before := len(w.List())
+		change()
+		if got := len(w.List()) - before; got != 1 {
+			t.Errorf("%s: %d snapshots", what, got)
+		}
+	}
+}
+
+// TestUnknownActors: of what a store has from before there were actors nothing is known.
 func TestUnknownActors(t *testing.T) {
 	s, dir := quiet(t)
 	write(t, s, s.Main().Root(), "f", "1")

@@ -23,9 +23,8 @@ const encryptedLine = "age-encryption.org/v1\n"
 
 func isEncrypted(raw []byte) bool { return bytes.HasPrefix(raw, []byte(encryptedLine)) }
 
-// encrypt encrypts a whole object or ref to the recipients of the remote, if it has
-// any. The remote then sees sizes only. Equal bytes are never equal again, so a
-// push that was killed sends them once more.
+// encrypt encrypts an object or ref to the recipients of the remote, if it has any. The same
+// bytes are different each time, so an interrupted push sends them again.
 func (f *Format) encrypt(plain []byte) ([]byte, error) {
 	if len(f.Recipients) == 0 {
 		return plain, nil

@@ -18,9 +18,8 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// Grace is how long an object is noted before it is condemned, and condemned
-// before it is removed. It has to be longer than lookAgain and the time from there
-// to the ref.
+// Grace is the time from seen to condemned and from condemned to deleted. It has to be longer
+// than lookAgain and the time from there to the ref.
 const Grace = 24 * time.Hour
 
 // runTime is how long after its beginning a collection may remove objects.
@@ -62,9 +61,8 @@ type Collected struct {
 	Waiting   int   `json:"waiting"`   // objects that later runs will remove
 }
 
-// GC is one run of a collection. It needs to be able to read every snapshot: one
-// that it cannot read ends it, for what that needs is not known. A registry
-// collects its objects itself; there only expired snapshots are deleted.
+// GC is one run of a collection. It fails if it cannot read a snapshot. A registry collects its
+// objects itself; there only expired snapshots are deleted.
 func (r *Remote) GC(ctx context.Context, grace time.Duration) (Collected, error) {
 	c := &collection{r: r, grace: grace, began: time.Now(), live: map[string]bool{}, objects: map[string]int64{}}
 	if r.b.Collects() {

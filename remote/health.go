@@ -11,14 +11,12 @@ import (
 )
 
 const (
-	// slowAfter is how long a read may take before it is asked whether the remote
-	// answers at all.
+	// slowAfter is how long a read takes before the remote is probed.
 	slowAfter = 3 * time.Second
 	// probeTime bounds one such question, and probeEvery is the pause to the next.
 	probeTime  = 2 * time.Second
 	probeEvery = time.Second
-	// awayAfter is how many questions in a row get no answer until the remote is
-	// away.
+	// awayAfter is the number of probes without an answer until the remote is away.
 	awayAfter = 3
 	// tryAgain is the pause after a read that got no answer.
 	tryAgain = 200 * time.Millisecond

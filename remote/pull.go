@@ -15,8 +15,7 @@ import (
 
 // A Pull is what is to be pulled.
 type Pull struct {
-	// Mark is Push.Mark, with a source that reads what is not in the store from
-	// the snapshot.
+	// Mark is Push.Mark, with a source that also reads from the snapshot.
 	Mark func(ctx context.Context, keep func(cas.Hash) bool) error
 	Has  func(cas.Hash) (bool, error)
 	Put  func(kind cas.Kind, b []byte) (cas.Hash, error)

@@ -24,31 +24,25 @@ const (
 	uploads    = 4        // under way at once
 	attempts   = 8        // of a push that meets collections
 
-	// lookAgain is how long after it looked for condemned objects a push may
-	// write its ref; see gc.go.
+	// lookAgain is how old a look at the marks may be at the ref; see gc.go.
 	lookAgain = 6 * time.Hour
 
-	// settleTime is how long after the ref of a service without conditions it is
-	// read who has the name.
+	// settleTime is the wait before a ref without conditions is checked.
 	settleTime = time.Second
 )
 
 type Push struct {
 	// Ref has the name and what describes the snapshot. The rest is filled in.
 	Ref object.Ref
-	// Mark calls keep for every object that the snapshot needs, and goes on below
-	// one only when keep says so.
+	// Mark calls keep for each object, and continues below it if keep returns true.
 	Mark   func(ctx context.Context, keep func(cas.Hash) bool) error
 	Stored func(ctx context.Context, h cas.Hash) (cas.Stored, error)
-	// Base is the name of a snapshot that the remote may have, and that this one is
-	// compared with. If it is empty, that is what has the name of this one there.
+	// Base is the snapshot on the remote to compare with; if empty, that of the same name.
 	Base  string
 	Force bool
-	// Full sends everything again: nothing of the new snapshot is in objects that
-	// were there before.
+	// Full sends everything again.
 	Full bool
-	// Progress is told how many of the parts that have to be sent are there, and how
-	// many bytes were sent. May be nil.
+	// Progress reports parts and bytes sent. May be nil.
 	Progress func(parts, of int, sent int64)
 }
 
@@ -72,8 +66,7 @@ func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
 	if u.format, err = r.Format(ctx); err != nil {
 		return nil, err
 	}
-	// What is condemned is looked up while the objects are sent, since it hardly ever
-	// matters; if it does, they are sent again under other names.
+	// The marks are read while the objects are sent, as they hardly ever matter.
 	for range attempts {
 		err := u.attempt(ctx)
 		if err != nil {

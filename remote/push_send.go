@@ -162,8 +162,7 @@ func (u *pushing) upload(ctx context.Context, p *object.Pack, place int, head bo
 		p.Bytes = append(p.Bytes, 0)
 		return u.upload(ctx, p, place, head)
 	}
-	// To ask whether it is there costs as much as to send it when it is small, and it
-	// hardly ever is: only a push that was killed leaves one.
+	// For a small object, asking costs as much as sending.
 	there := false
 	if o.Size >= smallest && !u.p.Full && len(u.format.Recipients) == 0 {
 		info, err := u.r.b.Stat(ctx, o.Key())

@@ -45,11 +45,9 @@ type Options struct {
 	Identities []age.Identity
 	// Allowed is asked before each request whether the remote may be contacted. May be nil.
 	Allowed func(url string) error
-	// Timeout bounds how long a read of a lazy source tries; 30 s by default. Negative:
-	// until the remote is back.
+	// Timeout bounds a read; 30 s by default, negative for none.
 	Timeout time.Duration
-	// Note is told when the remote goes away and when it is back, and since when it
-	// was away. May be nil.
+	// Note reports that the remote is away or back. May be nil.
 	Note func(away bool, since time.Time)
 }
 
@@ -119,8 +117,7 @@ func (r *Remote) Ref(ctx context.Context, name string) (ref *object.Ref, version
 	if err != nil {
 		return nil, "", fmt.Errorf("snapshot %s on the remote: %w", name, err)
 	}
-	// Its key is its name, whatever it says, but for a place that does not tell upper from
-	// lower case.
+	// The key is its name, except where upper and lower case are the same.
 	if !strings.EqualFold(ref.Name, name) {
 		ref.Name = name
 	}
@@ -168,9 +165,7 @@ func (r *Remote) Refs(ctx context.Context, fn func(name string, ref *object.Ref,
 	return g.Wait()
 }
 
-// Find reads the ref of a snapshot that is called by its name or by its whole id.
-// An id pins what is found, whatever becomes of the names. Errors:
-// backend.ErrNotFound.
+// Find reads the ref of a snapshot by its name or its whole id. Errors: backend.ErrNotFound.
 func (r *Remote) Find(ctx context.Context, name string) (*object.Ref, error) {
 	if _, err := cas.ParseHash(name); err != nil {
 		ref, _, err := r.Ref(ctx, name)

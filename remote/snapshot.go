@@ -259,8 +259,7 @@ func (a *ahead) of(e *object.Entry) int64 {
 const (
 	// holdTime is how long a hold counts after it was written.
 	holdTime = 7 * 24 * time.Hour
-	// holdGone is when a collection deletes one. A reader that renews it at that moment
-	// renews it again the next day.
+	// holdGone is when a collection deletes one.
 	holdGone = 2 * holdTime
 )
 
@@ -276,8 +275,7 @@ func (s *Snapshot) Hold(ctx context.Context, id string) error {
 	if r.b.Collects() {
 		return nil
 	}
-	// The URL may come from a store that somebody else has made: nothing is written
-	// where no remote was set up.
+	// Nothing is written where no remote was set up, since the URL may be a stranger's.
 	if _, err := r.Format(ctx); err != nil {
 		return err
 	}

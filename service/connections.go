@@ -212,9 +212,8 @@ func (c *Connection) Connect(ctx context.Context) func(snapshot.Connecting) (els
 	}
 }
 
-// begin makes a new store begin with a snapshot. If an earlier try was cut short,
-// it goes on with what that found. A store that is there stays as it is, but the user has
-// agreed to the remote by naming it.
+// begin makes a new store begin with a snapshot, or continues an interrupted try. For an existing
+// store, naming the remote is the agreement to contact it.
 func (c *Connection) begin(ctx context.Context, to snapshot.Connecting) error {
 	url, name, _ := known.SplitFrom(c.From)
 	if !to.First && c.From != "" {

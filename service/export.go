@@ -121,10 +121,8 @@ func (s *Service) exportTar(ctx context.Context, r *Request, a ExportTar) (*gitb
 	return done, err
 }
 
-// open seals a snapshot and keeps its objects, and those of what an export of it
-// may build upon, until nobody reads the answer any more. Git is the client's: it
-// runs as its user, in its environment, and the repository may lie in this very
-// mount.
+// open keeps the objects of a sealed snapshot, and of the bases of its export, while the answer
+// is read. Git runs in the client, as its user.
 func (s *Service) open(ctx context.Context, r *Request, a Open) (None, error) {
 	e, err := exportable(ctx, r.Workspace, a.Name)
 	if err != nil {
@@ -292,9 +290,8 @@ func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, snapshot.Info) {
 	return nil, base
 }
 
-// ancestors lists the snapshots before one: as long as it is known the one that
-// it was made on top of, which after a restore is not the one before in time,
-// then all that are older.
+// ancestors lists the snapshots before one: those that it was made on top of, then all older
+// ones.
 func ancestors(ws *snapshot.Workspace, info snapshot.Info) []snapshot.Info {
 	list := ws.List() // newest first
 	byName := make(map[string]snapshot.Info, len(list))

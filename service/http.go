@@ -21,8 +21,7 @@ import (
 )
 
 const (
-	// workspaceParam is the query parameter that names a fork, and forks of forks
-	// with / between; without it a request is about main.
+	// workspaceParam is the query parameter with the names of forks; main without it.
 	workspaceParam = "workspace"
 	// CommandHeader is what the user ran, percent-encoded, for the event log.
 	CommandHeader = "Amberfs-Command"
@@ -32,8 +31,7 @@ const (
 
 	// maxBody bounds arguments, which may name many paths.
 	maxBody = 16 << 20
-	// grace is how long the next part of an answer may take to be read when the server
-	// closes.
+	// grace is how long a client may take to read when the server closes.
 	grace = 300 * time.Millisecond
 )
 

@@ -217,9 +217,8 @@ func Compares(request []byte) bool {
 	return false
 }
 
-// Schema describes a type of arguments or results. It says plain types only: some
-// clients refuse a list of types such as ["null","array"], and no answer has null
-// where there is a list. Objects may get more fields.
+// Schema describes a type. It has one type everywhere, because some clients refuse lists of
+// types. Objects may get more fields.
 func Schema(t reflect.Type) (*jsonschema.Schema, error) { return schemaFor(t, typeSchemas()) }
 
 // typeSchemas describes the types that write themselves in JSON.

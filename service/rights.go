@@ -120,9 +120,8 @@ func (s *Service) owner(ctx context.Context, r *Request) (owner, sticky bool, er
 	return a.UID == r.Caller.UID || r.Caller.OwnsStore(), a.Mode&0o1000 != 0, nil
 }
 
-// A reacher decides which paths a caller may change that owns neither the workspace nor
-// the store, as the kernel would: it must be allowed to search every directory of the
-// path, and to write to the last one.
+// A reacher decides which paths a caller without ownership may change, as the kernel would: by
+// the rights to search the directories and to write to the last one.
 type reacher struct {
 	s        *Service
 	uid, gid uint32
@@ -233,9 +232,8 @@ func (c *reacher) allows(n *tree.Inode, want uint32) bool {
 // forgetTime is how long the kernel gets to forget what it only had cached.
 const forgetTime = 10 * time.Millisecond
 
-// openIn names the programs that have a file open which has no name any more: they go
-// on with what it was. The processes of the machine are looked at only if the kernel
-// still knows such a file a moment after it was told that the file went.
+// openIn names the programs that have a deleted file open. Processes are looked at only if the
+// kernel still knows such a file after a moment.
 func (s *Service) openIn(r *Request, gone []live.NodeID) []Program {
 	if s.Opened == nil {
 		return nil

@@ -32,19 +32,16 @@ type Config struct {
 	Options    string // of the mount, as after -o
 	Version    string // of the program
 	Started    time.Time
-	// Ready returns when the mount is up, with an error when it is ending or ctx
-	// is over.
+	// Ready returns when the mount is up, with an error if it is ending.
 	Ready func(ctx context.Context) error
 	// Opened lists the programs that have one of the nodes open; nil: nobody knows.
 	Opened func(nodes []live.NodeID) []Program
-	// Inside lists the programs whose root or working directory is in one of the views;
-	// nil: nobody knows.
+	// Inside lists the programs with root or working directory in the views. May be nil.
 	Inside   func(views []uint32) []Program
 	ReadOnly func() bool
 	// Requests counts what the kernel asked, by FUSE operation.
 	Requests func() map[string]uint64
-	// Memory bounds what comparing texts and imports take together, Lists what the
-	// lists of changed files do; nil: nothing does.
+	// Memory is for texts and imports, Lists for lists of changed files. May be nil.
 	Memory, Lists *budget.Budget
 	// Umount unmounts, and returns before the process ends.
 	Umount func(lazy bool) error
@@ -61,8 +58,7 @@ type Service struct {
 	beginning sync.Mutex
 	// exporting is held for reading by exports to the store's own repository.
 	exporting sync.RWMutex
-	// last is the connection of the last joined program. It is closed by the end of the
-	// process.
+	// last is the connection of the last joined program, closed by the end of the process.
 	last atomic.Pointer[net.UnixConn]
 }
 

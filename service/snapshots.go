@@ -239,9 +239,8 @@ func (s *Service) revert(ctx context.Context, r *Request, a Revert) (Restored, e
 	return s.restore(ctx, r, Restore{Name: name, Paths: []naming.BytePath{a.Path}})
 }
 
-// lastDifferent finds the newest snapshot in which path differs from now. The
-// state that the workspace began from counts only for paths that were in it:
-// a file that no snapshot has ever seen is not deleted by a guess.
+// lastDifferent finds the newest snapshot in which path differs from now. The base counts only
+// for paths in it, so that a file without a snapshot is not deleted.
 func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, path string) (string, error) {
 	now, err := ws.State()
 	if err != nil {

@@ -117,8 +117,7 @@ type JoinRequest struct {
 
 // Joining is what a daemon does for joined programs.
 type Joining struct {
-	// Join counts a user. tree is a detached copy of the mount; nil if the daemon may not
-	// make one.
+	// Join counts a user. tree is a detached copy of the mount, or nil.
 	Join func(JoinRequest) (tree *os.File, err error)
 	// Leave ends what Join began, and reports whether the daemon ends with that.
 	Leave func() (ends bool)
@@ -275,9 +274,8 @@ func (j *Joined) Close() {
 	}
 }
 
-// Leave tells the daemon that its mount is not used any more, and waits until it has
-// ended, if this was the last user, at most wait milliseconds. It reports whether the
-// daemon answered in time.
+// Leave gives the mount up, and waits up to wait milliseconds for the daemon's answer, which it
+// reports.
 func (j *Joined) Leave(wait int) bool {
 	fd := int(j.Conn.Fd())
 	_ = unix.Shutdown(fd, unix.SHUT_WR)

@@ -169,8 +169,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 		return err
 	}
 	if c.Temp != "" && remote == "" && apply == "" {
-		// The daemon fills the store while the program runs. If the daemon is killed, such
-		// a store is lost; it would be removed in any case.
+		// If the daemon is killed, this store is lost. It is temporary in any case.
 		c.From = from
 	} else {
 		bar := a.newProgress()

@@ -105,9 +105,8 @@ func (a *app) printServed(s served) {
 	fmt.Fprintf(a.stdout, "%s\n", s.URL)
 }
 
-// openBrowser opens a file that leads to the address: everybody can read the command
-// line of a browser, and nobody else this file. The caller removes it at the end with
-// what is returned. A browser that does not start is no failure of the command.
+// openBrowser opens a file that redirects to the address, because all users can read the
+// command line of a browser. The caller removes the file at the end.
 func (a *app) openBrowser(url string) (remove func()) {
 	remove = func() {}
 	dir, err := os.MkdirTemp("", "amberfs-ui-")

@@ -120,8 +120,7 @@ func asMountHelper(root *cobra.Command, argv []string) []string {
 	args := argv[1:]
 	helper := strings.HasPrefix(filepath.Base(argv[0]), "mount.")
 	if !helper {
-		// Only with -o, as mount.fuse always has it: a misspelt command must
-		// stay an error.
+		// Only with -o, as mount.fuse has it: a misspelt command must stay an error.
 		helper = len(args) >= 4 && !strings.HasPrefix(args[0], "-") && !isCommand(root, args[0]) &&
 			!strings.HasPrefix(args[1], "-") && args[2] == "-o"
 	}

@@ -37,8 +37,7 @@ type tool struct {
 	// pages cuts the text up; else the structured content is the operation's result.
 	pages bool
 	show  func(result any) string
-	// own does the work of a tool that is no operation of the service, with a result of
-	// that type.
+	// own does the work of a tool that is no operation, with a result of that type.
 	own    func(ctx context.Context, a *app, p locate.Place, args any) (any, error)
 	result reflect.Type
 }

@@ -164,9 +164,8 @@ const (
 	colorReset = "\x1b[m"
 )
 
-// diffWriter passes a diff on: through a pager and in colour on a terminal, as
-// it is otherwise. The pager starts with the first byte, so that an empty diff
-// or an error needs none.
+// diffWriter writes a diff, on a terminal in colour and through a pager, which starts with the
+// first byte.
 type diffWriter struct {
 	a       *app
 	w       io.Writer

@@ -84,9 +84,8 @@ func (c *Charge) Add(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// Try takes so many bytes more without waiting; the first step is free, so that small
-// requests never wait. Once it has failed, as an errs.Quota, it can be tried again after
-// All.
+// Try takes so many bytes more without waiting; the first step is free. Errors: errs.Quota,
+// until All was called.
 func (c *Charge) Try(bytes int64) error {
 	if c == nil {
 		return nil

@@ -32,9 +32,8 @@ const (
 	Conflict Kind = "conflict"
 )
 
-// meanings is the one table of what each kind is elsewhere: the exit status of a
-// command, the status over HTTP, and the kind that decides the errno of a write
-// to a control file.
+// meanings is each kind as an exit status, as an HTTP status, and as the kind that decides the
+// errno of a control file.
 var meanings = map[Kind]struct {
 	exit int
 	http int
@@ -68,8 +67,7 @@ type Error struct {
 	Result any `json:"result,omitempty"`
 	// Err is the cause, for errors.Is; its text is not printed.
 	Err error `json:"-"`
-	// Silent means that the output already said everything: only the exit
-	// status is left to give.
+	// Silent: only the exit status is left to report.
 	Silent bool `json:"-"`
 }
 

@@ -17,9 +17,8 @@ func Name(name string) string {
 	return quote(name, func(r rune) bool { return ' ' <= r && r < 0x7f })
 }
 
-// Readable is Name for people: letters of all languages stay as they are.
-// Control characters, also those that change the direction of writing, and what
-// is no UTF-8 are escaped.
+// Readable is Name for people: letters of all languages stay. Control characters and invalid
+// UTF-8 are escaped.
 func Readable(name string) string {
 	return quote(name, func(r rune) bool { return r != utf8.RuneError && unicode.IsPrint(r) })
 }

@@ -32,9 +32,8 @@ func read(id int, name string) ([]byte, error) {
 	}
 }
 
-// Killed reports whether a process or thread is to die as soon as it can: a SIGKILL
-// is pending for it, whatever the signal was that ends it. False if there is none
-// with this id (0 stands for one of another namespace), or if it is hidden.
+// Killed reports whether a SIGKILL is pending for a process or thread; false if it is not
+// visible.
 func Killed(id int) bool {
 	b, err := read(id, "status")
 	return err == nil && killPending(string(b))

@@ -56,8 +56,7 @@ type FS interface {
 	// SyncDir makes the names in a directory durable.
 	SyncDir(name string) error
 	Stat(name string) (Info, error)
-	// Free returns how many bytes can still be written on the disk that holds
-	// the directory.
+	// Free returns how many bytes can still be written on the disk of the directory.
 	Free(dir string) (int64, error)
 	// Total returns how many bytes that disk holds.
 	Total(dir string) (int64, error)

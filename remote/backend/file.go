@@ -77,8 +77,7 @@ func (d *dir) use(ctx context.Context, what, key string, fn func(b *vfs.Beneath)
 	}
 	defer b.Close()
 	err = fn(b)
-	// A disk that is not mounted leaves an empty directory: that objects are not there
-	// proves nothing then.
+	// An unmounted disk leaves an empty directory, which proves nothing.
 	if errors.Is(err, fs.ErrNotExist) && (what == "look for" || strings.HasPrefix(key, "obj/")) {
 		if _, ferr := b.Stat(d.file("format")); errors.Is(ferr, fs.ErrNotExist) {
 			return fmt.Errorf("%s %s: %w: there is no remote in %s (is its disk mounted?)", what, key, ErrAway, d.path)

@@ -16,9 +16,8 @@ import (
 	"github.com/amberfs/amberfs/internal/env"
 )
 
-// newTransport returns a transport for many requests at once to one host. A
-// service that accepts a connection and never answers must not hang its caller,
-// so there is a limit on the wait for an answer's first byte.
+// newTransport returns a transport for many requests at once to one host, with a limit on the
+// wait for an answer's first byte.
 func newTransport() (*http.Transport, error) {
 	t := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -87,9 +86,8 @@ func ofTransport(ctx context.Context, host string, err error) error {
 // errShort: an answer's body ended before the length that was announced.
 var errShort = errors.New("an answer was cut short")
 
-// whole returns the body of an answer, at most so many bytes of it. The clients
-// repeat requests that are not answered, but not those of which the body breaks
-// off; this does, twice.
+// whole returns the body of an answer of at most so many bytes. It repeats a request twice if
+// its body breaks off, which the clients do not.
 func whole(ctx context.Context, get func() (body io.ReadCloser, size int64, err error), most int64) (data []byte, err error) {
 	for range 3 {
 		body, size, err := get()

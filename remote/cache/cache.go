@@ -98,9 +98,8 @@ func (o Object) blockLen(block int64) int64 {
 	return max(min(BlockSize, o.Size-block*BlockSize), 0)
 }
 
-// ReadAt returns n bytes at offset off of an object, fewer at its end. What is not
-// there is fetched, in whole blocks: at least those that are needed and up to
-// ahead bytes more in the same request.
+// ReadAt returns n bytes at offset off of an object, fewer at its end. It fetches missing blocks
+// and up to ahead bytes more.
 func (c *Cache) ReadAt(ctx context.Context, o Object, off, n, ahead int64, fetch Fetch) ([]byte, error) {
 	end := min(off+n, o.Size)
 	if off >= end {
@@ -212,9 +211,8 @@ func (c *Cache) fetch(ctx context.Context, o Object, block, run int64, fetch Fet
 	}
 }
 
-// claim makes the caller the one who fetches a block and those behind it that are not
-// there, nor being fetched, up to run in all. If somebody else fetches the block, it
-// returns what is closed when that has ended.
+// claim reserves a block and up to run-1 missing ones behind it for the caller. If the block is
+// being fetched, done is closed at the end of that.
 func (c *Cache) claim(o Object, block, run int64) (n int64, done chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

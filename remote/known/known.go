@@ -52,11 +52,9 @@ type Registry struct {
 type file struct {
 	Version int               `json:"version"`
 	Remotes map[string]string `json:"remotes"` // names and URLs
-	// Pushed has for each URL the snapshot that was pushed there last, or pulled:
-	// what the next push is compared with.
+	// Pushed has for each URL what the next push is compared with.
 	Pushed map[string]string `json:"pushed,omitempty"`
-	// Sent has for each URL the number of the newest snapshot of main that was
-	// pushed there by itself.
+	// Sent has for each URL the number of the newest snapshot that the policy pushed.
 	Sent map[string]uint64 `json:"sent,omitempty"`
 	From []from            `json:"from,omitempty"`
 }

@@ -26,8 +26,7 @@ import (
 
 type Target struct {
 	Store string // the directory of the store
-	// Workspace names the forks that lead to the workspace, with / between them;
-	// empty for main.
+	// Workspace names the forks, with / between them; empty for main.
 	Workspace string
 	// Root is where the workspace is mounted, empty if it is not, or not known.
 	Root string
@@ -101,9 +100,8 @@ func (c *Client) Close() {
 	}
 }
 
-// Do asks for the operation that args belongs to, and reads its result into
-// result, which may be nil. An error that the daemon sent is a *fail.Error, with
-// what it had to show in result.
+// Do asks for the operation of args, and reads its result into result, which may be nil. Errors
+// of the daemon are *fail.Error, with their result in result.
 func (c *Client) Do(ctx context.Context, args any, x Exchange, result any) error {
 	o := service.OpOf(args)
 	var err error

@@ -21,14 +21,11 @@ import (
 const (
 	// maxWorkers is how many batches of small files are chunked at a time.
 	maxWorkers = 4
-	// small is the size in bytes up to which a file is held in memory, so that
-	// the source can go on while it is chunked.
+	// small is the size in bytes up to which a file is kept in memory.
 	small = 1 << 20
-	// maxUnsealed is about how many bytes of memory the tree may take before
-	// what there is of it is sealed.
+	// maxUnsealed is the memory for the tree, in bytes, before it is sealed.
 	maxUnsealed = 32 << 20
-	// maxCopied is about how many bytes pages may take beside that, which were sealed
-	// and are changed again.
+	// maxCopied is the memory for sealed pages that are changed again.
 	maxCopied = 32 << 20
 	// maxLater is the same for a tree whose contents are outside.
 	maxLater = 256 << 20

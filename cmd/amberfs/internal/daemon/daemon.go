@@ -50,16 +50,14 @@ type Daemon struct {
 	shared     shared
 	// up is closed when the mount answers.
 	up chan struct{}
-	// gone is closed when the mount has left the directory tree, but something
-	// keeps it alive that cannot be waited for.
+	// gone is closed when the mount has left the directory tree, but a copy remains.
 	gone     chan struct{}
 	goneOnce sync.Once
 	ending   atomic.Bool
 }
 
-// Run is the whole life of a daemon: it returns when the mount has ended and the store is
-// closed. A start that fails is reported to s, and returned. The end of ctx cancels the
-// start.
+// Run is the whole life of a daemon. It returns when the store is closed. A start that fails is
+// reported to s and returned.
 func Run(ctx context.Context, cfg Config, s *Starter) error {
 	private()
 	boundGarbage(0)
@@ -254,8 +252,7 @@ func (d *Daemon) endSoon(unmounted <-chan struct{}) {
 	select {
 	case <-unmounted:
 	case <-time.After(graceTime):
-		// The connection ends with this process. What was acknowledged is in
-		// the journal; the programs left get ENOTCONN.
+		// The connection ends with this process, and programs get ENOTCONN.
 		d.log.Warn("programs still use the mount; it ends now")
 	}
 }

@@ -91,9 +91,8 @@ func (d *Daemon) resolveNode(view uint32, node uint64) (p string, size int64, ok
 	return p, size, true
 }
 
-// mountEvent records a change that came through the mount. It runs on the
-// goroutine that answers the request, so a file that goes on being written is
-// not looked up again for each write.
+// mountEvent records a change through the mount, while the request waits. A file that is
+// written repeatedly is looked up once.
 func (d *Daemon) mountEvent(e fusefs.Event) {
 	out := events.Event{
 		Action: e.Action, Workspace: e.Node.View(), Node: e.Node.Ino(), UID: e.Caller.UID, PID: e.Caller.PID, Actor: e.Caller.Actor,

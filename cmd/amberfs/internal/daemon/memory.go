@@ -43,13 +43,11 @@ func memoryLimit(group, file string) int64 {
 }
 
 const (
-	// memoryGoal is how much memory the daemon should keep below, in bytes, as long as
-	// what is in use fits well.
+	// memoryGoal is the memory limit, in bytes, unless what is in use needs more.
 	memoryGoal = 150 << 20
 	// limitStep is what limits beyond that are multiples of.
 	limitStep = 4 << 20
-	// someGarbage is how much is left free beside what is in use, unless a fifth of that
-	// is more.
+	// someGarbage is the least room for garbage beside what is in use.
 	someGarbage = 32 << 20
 )
 
@@ -59,8 +57,7 @@ const (
 // the present one.
 func boundGarbage(limit int64) {
 	live := sample("/gc/heap/live:bytes")
-	// What the limit counts and no collection can free: stacks, tables, gaps between
-	// objects.
+	// What the limit counts and no collection can free, such as stacks.
 	rest := sample("/memory/classes/total:bytes") - sample("/memory/classes/heap/released:bytes") -
 		sample("/memory/classes/heap/objects:bytes") - sample("/memory/classes/heap/free:bytes")
 	room := min(live/2, max(live/5, someGarbage))

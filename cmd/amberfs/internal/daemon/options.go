@@ -26,14 +26,11 @@ type Config struct {
 	Options    mountopt.Options
 	// From fills a new store; empty for none.
 	From string
-	// Later brings the contents of From in while the mount is in use. A store whose
-	// daemon is killed before that is done is lost.
+	// Later imports the contents of From while the mount is in use.
 	Later bool
-	// Shared is a daemon of `run` in a mount namespace of its own. It ends with its last
-	// user.
+	// Shared is a daemon of `run` in its own mount namespace. It ends with its last user.
 	Shared bool
-	// Remote is the URL@SNAPSHOT that a new store begins with; empty for none. A
-	// store that is there is mounted as it is.
+	// Remote is the URL@SNAPSHOT that a new store begins with; empty for none.
 	Remote string
 	// OrEmpty lets it begin empty if there is no such snapshot yet.
 	OrEmpty bool

@@ -25,9 +25,8 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// Spawn starts this program again with args, which must end up in Run, and
-// waits until the mount is ready. What happens meanwhile goes to s. When ctx
-// ends first, the daemon is told to end.
+// Spawn starts this program again with args, which must end up in Run, and waits until the
+// mount is ready. The end of ctx ends the daemon.
 func Spawn(ctx context.Context, args []string, s *Starter, attr *syscall.SysProcAttr) (Ready, *exec.Cmd, error) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -113,9 +113,8 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st *Starter) error
 // endTime bounds the wait for a daemon without a mount that still writes to its store.
 const endTime = 30 * time.Second
 
-// openStore opens a store. umount(8) returns when the kernel is done, which is
-// before the daemon is; a store that is still being closed is waited for, so
-// that one can unmount and mount again as with any file system.
+// openStore opens a store. It waits for the daemon of the store to end, which happens after
+// umount(8) has returned.
 func openStore(dir string, o snapshot.Options) (*snapshot.Store, error) {
 	var s *snapshot.Store
 	err := afterEnd(func() (err error) {
@@ -163,8 +162,7 @@ func ending(store string, pid int, point string) bool {
 	}
 	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", pid))
 	if err != nil {
-		// A process has no mount table from the middle of its exit on, when it
-		// has no command line any more either.
+		// During its exit a process has no mount table, and then no command line.
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		return err != nil || len(line) == 0
 	}

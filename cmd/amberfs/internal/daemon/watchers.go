@@ -53,8 +53,7 @@ const (
 	// nudgeShare is how much longer than a process worked the rest after it is: restores
 	// without end take a twentieth of a processor for it.
 	nudgeShare = 20
-	// maxNudged bounds the paths that are touched at a time. Of what is beyond, only the
-	// directories are.
+	// maxNudged bounds the paths that are touched; beyond, only directories are.
 	maxNudged = 10_000
 	// maxPending is how many names wait. Beyond, one of each directory stands for all.
 	maxPending = 4 * maxNudged

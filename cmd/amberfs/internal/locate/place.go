@@ -17,8 +17,7 @@ import (
 type Place struct {
 	Mount Mount
 	Store string
-	// Workspace names the forks that lead to the workspace: none for main,
-	// ["x"] for the fork x of main, ["x" "y"] for the fork y of x.
+	// Workspace names the forks that lead to the workspace: none for main.
 	Workspace []string
 	// Snapshot is set when the place is inside .snapshots/NAME/.
 	Snapshot string
@@ -85,9 +84,8 @@ func split(inside string) (forks []string, name, rest string) {
 	return forks, "", strings.Join(parts, "/")
 }
 
-// Rel turns a path that the user gave, relative to the place or absolute, into
-// one relative to the workspace's root: "" is the root. It fails with
-// ErrOutside when the path leaves the workspace or goes into its history.
+// Rel makes a path of the user relative to the root of the workspace, which is "". Errors:
+// ErrOutside.
 func (p Place) Rel(name string) (string, error) {
 	abs := name
 	if !filepath.IsAbs(name) {
@@ -104,9 +102,8 @@ func (p Place) Rel(name string) (string, error) {
 	return q.Path, nil
 }
 
-// Resolve makes an absolute path clean and follows the symbolic links in it up
-// to the first amberfs mount point: what lies beyond is joined as it is, so the
-// mounted file system is never asked.
+// Resolve makes an absolute path clean and follows symbolic links up to the first amberfs
+// mount point. It asks nothing of an amberfs mount.
 func Resolve(mounts []Mount, p string) string {
 	points := map[string]bool{}
 	for _, m := range mounts {

@@ -43,9 +43,7 @@ func cut(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + " …"
 }
 
-// A language is what the tokenizer needs to colour one: how comments and strings begin
-// and end, and the keywords. It is no grammar: regular expressions, for example, may be
-// coloured wrongly.
+// A language has the comments, strings and keywords that are coloured. It is no grammar.
 type language struct {
 	line     []string    // beginnings of comments to the end of the line
 	block    [][2]string // comments and strings over several lines

@@ -18,8 +18,7 @@ import (
 var static embed.FS
 
 type Options struct {
-	// Daemon reaches the HTTP API on the store's socket, whatever the host in a
-	// URL says.
+	// Daemon reaches the HTTP API on the store's socket.
 	Daemon http.RoundTripper
 	// Mountpoint is shown to the user, and Workspace first: the forks that lead
 	// to it with / between them, empty for main.

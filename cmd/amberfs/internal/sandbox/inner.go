@@ -42,8 +42,7 @@ func Inner(note func(string), show func() (func(service.Progress), func())) (int
 	}
 	signals := catch()
 	defer signals.stop()
-	// What is mounted here stays here; what is unmounted outside goes here too,
-	// so that this copy of the mounts does not keep other daemons from ending.
+	// Mounts stay in here. Unmounts outside apply here, too, so that other daemons can end.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return 0, fail.New(fail.Failed, "cannot make the mounts private: %w", err)
 	}
@@ -206,9 +205,8 @@ func snapshotAfter(c Config, note func(string)) error {
 	return nil
 }
 
-// runProgram starts the program in dir, without the right to mount, and waits
-// for it and for nothing that it leaves behind. When the daemon goes, so does
-// the program.
+// runProgram runs the program in dir without the right to mount, and kills it when the daemon
+// ends.
 func runProgram(c Config, dir string, signals *passer, gone <-chan struct{}) (int, error) {
 	path, err := lookPath(c.Command[0], dir)
 	if err != nil {

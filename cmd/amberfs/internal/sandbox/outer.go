@@ -39,8 +39,7 @@ type Config struct {
 	Text string `json:"text"`
 	// UserNS is set by Outer when the namespaces include one for users.
 	UserNS bool `json:"user_ns"`
-	// Shared is the mount point of the daemon that serves Store, set by Outer. Without
-	// a Temp, all that run on the store share a daemon.
+	// Shared is the mount point of the daemon that serves Store, set by Outer.
 	Shared string `json:"shared"`
 	// Tree: the daemon has sent a copy of the mount.
 	Tree bool `json:"tree"`

@@ -76,9 +76,8 @@ func fromTerminal(s os.Signal) bool {
 
 const reapTime = 3 * time.Second
 
-// reapRest ends all children but spare: with SIGTERM those of our daemon, which
-// need a moment to write, and what the program left with SIGKILL. It returns
-// when there are none, adopted ones included.
+// reapRest ends all children but spare, also adopted ones: processes of this program with
+// SIGTERM at first, others with SIGKILL.
 func reapRest(spare int) {
 	deadline := time.Now().Add(reapTime)
 	for {

@@ -26,9 +26,8 @@ type TempDir struct {
 	lock *os.File
 }
 
-// Temp makes a directory for a temporary store, with a lock that lives as long as a
-// process has the file open, and removes those of processes that are gone. If kept is
-// set, no other run removes it.
+// Temp makes a locked directory for a temporary store, and removes those whose processes have
+// ended. If kept is set, no other run removes it.
 func Temp(kept bool) (*TempDir, error) {
 	sweep(os.TempDir())
 	prefix := tempPrefix

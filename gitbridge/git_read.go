@@ -73,8 +73,7 @@ func (o ImportOptions) gitMeta(mode uint32, mtime int64) Meta {
 
 // read hands the files of a tree to sink. git archive writes them, with the repository's
 // objects in a git directory of its own: the repository's settings and rules would have it
-// convert files or leave some out. With --worktree-attributes, and no working tree, it
-// does not collect the .gitattributes of the tree either, which could be any number.
+// convert files or leave some out.
 func (r *repository) read(ctx context.Context, treeish string, isCommit bool, sink Sink, o ImportOptions) error {
 	commits, err := r.submodules(ctx, treeish, newChecker(sink, o))
 	if err != nil {
@@ -89,15 +88,10 @@ func (r *repository) read(ctx context.Context, treeish string, isCommit bool, si
 	if r.sha256 {
 		format = "sha256"
 	}
-	env := append(trustNone.env(), "GIT_OBJECT_DIRECTORY="+r.objects, "GIT_ATTR_NOSYSTEM=1")
 	if _, err := run(ctx, dir, trustNone.env(), nil, "init", "--quiet", "--bare", "--template=", "--object-format="+format, "."); err != nil {
 		return err
 	}
-	p, err := start(ctx, dir, env, "-c", "core.attributesFile=/dev/null", "archive", "--format=tar", "--worktree-attributes", treeish)
-	if err != nil {
-		return err
-	}
-	err = ReadTar(ctx, p.out, func(e Entry) error {
+	return readArchive(ctx, dir, append(trustNone.env(), "GIT_OBJECT_DIRECTORY="+r.objects), treeish, func(e Entry) error {
 		if strings.EqualFold(path.Base(e.Path), ".git") { // only a forged tree has it
 			return fmt.Errorf("%w: the tree has the path %q", ErrHostile, e.Path)
 		}
@@ -110,7 +104,18 @@ func (r *repository) read(ctx context.Context, treeish string, isCommit bool, si
 		}
 		return sink(e)
 	}, o)
+}
+
+// readArchive hands the files of a tree to sink as the git directory at dir has them. With
+// --worktree-attributes, and no working tree, git does not collect the .gitattributes of
+// the tree, which could be any number.
+func readArchive(ctx context.Context, dir string, env []string, treeish string, sink Sink, o ImportOptions) error {
+	p, err := start(ctx, dir, append(env, "GIT_ATTR_NOSYSTEM=1"), "-c", "core.attributesFile=/dev/null",
+		"archive", "--format=tar", "--worktree-attributes", treeish)
 	if err != nil {
+		return err
+	}
+	if err := ReadTar(ctx, p.out, sink, o); err != nil {
 		return p.fail(err)
 	}
 	return p.wait()

@@ -3,7 +3,6 @@ package gitbridge
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -53,7 +52,13 @@ func mergeMarked(ctx context.Context, files []threeway.Input, each func(i int, c
 	if err != nil {
 		return fmt.Errorf("merging files: %w", noSpace(err))
 	}
-	return r.handOut(ctx, tree, conflicts, len(files), each)
+	return readArchive(ctx, dir, r.trust.env(), tree, func(e Entry) error {
+		i, err := strconv.Atoi(e.Path)
+		if err != nil {
+			return err
+		}
+		return each(i, conflicts[e.Path], e.Size, e.Data)
+	}, ImportOptions{})
 }
 
 // commitSides makes the branches base, and ours and theirs on top of it.
@@ -106,60 +111,4 @@ func (r *repository) mergeTree(ctx context.Context) (tree string, conflicts map[
 		conflicts[name] = true
 	}
 	return names[0], conflicts, nil
-}
-
-// handOut reads the merged files.
-func (r *repository) handOut(ctx context.Context, tree string, conflicts map[string]bool, files int, each func(i int, conflict bool, size int64, r io.Reader) error) error {
-	p, err := r.start(ctx, nil, "cat-file", "--batch")
-	if err != nil {
-		return err
-	}
-	blobs := bufio.NewReaderSize(p.out, 64<<10)
-	for i := range files {
-		if _, err := fmt.Fprintf(p.in, "%s:%d\n", tree, i); err != nil {
-			return p.fail(err)
-		}
-		size, err := blobHeader(blobs)
-		if err != nil {
-			return p.fail(err)
-		}
-		body := &wholeReader{r: blobs, left: size}
-		if err := each(i, conflicts[strconv.Itoa(i)], size, body); err != nil {
-			_ = p.fail(nil)
-			return err
-		}
-		if err := blobEnd(blobs, body); err != nil {
-			return p.fail(err)
-		}
-	}
-	return p.wait()
-}
-
-// blobHeader reads what git cat-file writes before a blob, and returns its size.
-func blobHeader(r *bufio.Reader) (size int64, err error) {
-	head, err := r.ReadString('\n')
-	if err != nil {
-		return 0, err
-	}
-	fields := strings.Fields(head)
-	if len(fields) != 3 || fields[1] != "blob" {
-		return 0, fmt.Errorf("git has no such blob: %s", strings.TrimSpace(head))
-	}
-	if size, err = strconv.ParseInt(fields[2], 10, 64); err != nil {
-		return 0, fmt.Errorf("git cat-file answered %q", head)
-	}
-	return size, nil
-}
-
-// blobEnd passes over what is left of a blob and the line end after it.
-func blobEnd(r *bufio.Reader, body io.Reader) error {
-	if _, err := io.Copy(io.Discard, body); err != nil {
-		return err
-	}
-	if c, err := r.ReadByte(); err != nil {
-		return err
-	} else if c != '\n' {
-		return errors.New("git cat-file lost its place")
-	}
-	return nil
 }

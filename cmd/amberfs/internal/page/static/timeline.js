@@ -6,6 +6,7 @@ import { Rows } from "./rows.js";
 const icons = {
   now: ["●", "the present state"], manual: ["◆", "manual"], turn: ["↻", "an agent's turn"], auto: ["◷", "automatic"],
   "pre-restore": ["↶", "before a restore"], fork: ["⑂", "fork"], import: ["⇣", "import"], pull: ["☁", "pulled"],
+  actor: ["⇄", "before another actor's change"],
 };
 
 export class Timeline {
@@ -38,7 +39,7 @@ export class Timeline {
   show() {
     const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
     const matches = (s) => {
-      const text = [s.name, s.message, s.kind, s.command, ...Object.entries(s.labels || {}).map(([k, v]) => `${k}=${v}`)].join(" ").toLowerCase();
+      const text = [s.name, s.message, s.kind, s.command, ...(s.actors || []), ...Object.entries(s.labels || {}).map(([k, v]) => `${k}=${v}`)].join(" ").toLowerCase();
       return words.every((w) => text.includes(w));
     };
     const groupOf = $("grouping").value === "day"
@@ -76,10 +77,18 @@ export class Timeline {
         el("span", { class: "name path" }, visible(item.name)),
         item.pinned && el("span", { role: "img", "aria-label": "pinned", title: "pinned" }, "📌"),
         ...Object.entries(item.labels || {}).map(([k, v]) => el("span", { class: "label" }, visible(`${k}=${v}`))),
+        ...(item.actors || []).map((a) => el("span", { class: "label", title: "show only this actor's", onclick: (e) => this.only(e, a) }, visible(a))),
         el("time", { class: "time", datetime: item.created, title: dayOf(item.created) }, timeOf(item.created))),
       el("div", { class: "note" },
         el("span", { class: "plus" }, `+${c.created || 0} `), el("span", { class: "tilde" }, `~${c.modified || 0} `),
         el("span", { class: "minus" }, `-${c.deleted || 0} `), `${bytes(item.bytes)} `, visible(item.message || item.command || "")));
+  }
+
+  // only shows the snapshots with changes of an actor.
+  only(e, actor) {
+    e.stopPropagation();
+    $("search").value = actor;
+    this.show();
   }
 
   drawNow(row) {

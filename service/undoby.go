@@ -62,7 +62,7 @@ func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
 		top, _, _ := strings.Cut(a.Name, "/")
 		names = append(names, a.Name, top)
 	}
-	if snapshot.ActorIn(names, by) {
+	if snapshot.ActorIn(names, by) || s.Store.Actors().Registered(by, r.Workspace.View()) {
 		return nil
 	}
 	e := fail.New(fail.NotFound, "there is no actor %s", by)

@@ -276,6 +276,19 @@ func (r *Registry) IsUser(name string) bool {
 	return userForm.MatchString(name) && !r.given[name]
 }
 
+// Registered reports whether a name, or one below it, was registered in a workspace for
+// something that may still run.
+func (r *Registry) Registered(by string, view uint32) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for k, n := range r.named {
+		if k.view == view && Below(n.name, by) {
+			return true
+		}
+	}
+	return Below(r.whole[view], by)
+}
+
 // takenOutside returns the name that a name is equal to or below, of those registered in
 // some workspaces. The lock is held.
 func (r *Registry) takenOutside(views []uint32, name string) string {

@@ -8,6 +8,8 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math/rand/v2"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -513,4 +515,58 @@ func BenchmarkUndoBy(b *testing.B) {
 		}
 		b.StartTimer()
 	}
+}
+
+// TestUndoByAfterKill: recovery makes the steps of an undo again, also of contents that were
+// not stored yet.
+func TestUndoByAfterKill(t *testing.T) {
+	names := []string{"a", "b", "d", "d/a", "d/b", "e"}
+	whats := []string{"create", "text", "text", "mkdir", "line", "line", "save", "rm", "mv", "ln", "chmod", "xattr"}
+	rnd := rand.New(rand.NewPCG(3, 4))
+	changed := 0
+	for range 10 {
+		dir := t.TempDir()
+		s, err := snapshot.Open(dir, snapshot.Options{Quiet: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		e := editor{s: s, w: s.Main()}
+		for n := range 40 {
+			_ = e.do(edit{[]string{"a", "b", "c"}[rnd.IntN(3)], whats[rnd.IntN(len(whats))], names[rnd.IntN(len(names))], names[rnd.IntN(len(names))], rnd.IntN(99)})
+			e.captureAs(t, fmt.Sprint("s", n))
+		}
+		done, err := e.w.Snapshots().UndoBy(t.Context(), snapshot.UndoByOptions{By: "a", Conflicts: threeway.TakeTheirs, Merge: gitbridge.Merge})
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed += done.Changed
+		want := fmt.Sprint(linesOf(t, e))
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		killed := path.Join(t.TempDir(), "store")
+		if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		again, err := snapshot.Open(killed, snapshot.Options{Quiet: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Close()
+		if got := fmt.Sprint(linesOf(t, editor{s: again, w: again.Main()})); got != want {
+			t.Errorf("after recovery:\n%s\nand not\n%s", got, want)
+		}
+	}
+	if changed == 0 {
+		t.Error("nothing was undone")
+	}
+}
+
+func linesOf(t *testing.T, e editor) (lines map[string]string) {
+	st, err := e.w.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e.lines(t, st)
 }

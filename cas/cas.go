@@ -91,19 +91,10 @@ type Options struct {
 // do not begin with a zero byte.
 type MetaOp = manifest.Op
 
-// MaxMetaValue is the longest metadata value, MaxMetaKey the longest key, in
-// bytes.
-const (
-	MaxMetaValue = manifest.MaxValue
-	MaxMetaKey   = manifest.MaxKey
-)
-
 // GCResult says what a collection did.
 type GCResult struct {
 	Removed    int64 // objects gone
 	FreedBytes int64 // bytes of packs given back to the disk
-	Packs      int   // packs removed
-	Rewritten  int   // packs whose living objects moved
 }
 
 // VerifyResult sums up a verification.

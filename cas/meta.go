@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/amberfs/amberfs/cas/manifest"
 	"github.com/amberfs/amberfs/internal/errs"
 )
 
@@ -42,11 +43,11 @@ func (s *Store) Commit(ops ...MetaOp) error {
 }
 
 func checkMeta(op MetaOp) error {
-	if op.Key == "" || op.Key[0] == 0 || len(op.Key) > MaxMetaKey {
-		return fmt.Errorf("metadata key %q: want 1 to %d bytes, the first not zero", op.Key, MaxMetaKey)
+	if op.Key == "" || op.Key[0] == 0 || len(op.Key) > manifest.MaxKey {
+		return fmt.Errorf("metadata key %q: want 1 to %d bytes, the first not zero", op.Key, manifest.MaxKey)
 	}
-	if len(op.Value) > MaxMetaValue {
-		return fmt.Errorf("value of %q: %d bytes are more than the %d allowed", op.Key, len(op.Value), MaxMetaValue)
+	if len(op.Value) > manifest.MaxValue {
+		return fmt.Errorf("value of %q: %d bytes are more than the %d allowed", op.Key, len(op.Value), manifest.MaxValue)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/amberfs/amberfs/cas/manifest"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
@@ -110,8 +111,8 @@ func TestLimits(t *testing.T) {
 	b := blob(0, MaxObject)
 	put(t, s, b)
 	wantObject(t, s, b)
-	for _, op := range []MetaOp{{Key: ""}, {Key: "\x00gc"}, {Key: string(make([]byte, MaxMetaKey+1))},
-		{Key: "k", Value: make([]byte, MaxMetaValue+1)}} {
+	for _, op := range []MetaOp{{Key: ""}, {Key: "\x00gc"}, {Key: string(make([]byte, manifest.MaxKey+1))},
+		{Key: "k", Value: make([]byte, manifest.MaxValue+1)}} {
 		if err := s.Commit(op); err == nil {
 			t.Errorf("commit took key %.20q with %d bytes", op.Key, len(op.Value))
 		}

@@ -42,10 +42,6 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, limit int64) error {
 		return err
 	}
 	if removed {
-		s.res.Packs++
-		if w.live > 0 {
-			s.res.Rewritten++
-		}
 		s.res.FreedBytes += max(before.Allocated-w.moved, 0)
 		return nil
 	}

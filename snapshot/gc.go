@@ -65,8 +65,6 @@ func (g *collector) collect(ctx context.Context, sum *cas.GCResult, progress fun
 	res, err := gc.Collect(ctx, g.salvage.incomplete.Load(), func(keep func(cas.Hash) bool) error { return g.mark(ctx, keep) }, progress)
 	sum.Removed += res.Removed
 	sum.FreedBytes += res.FreedBytes
-	sum.Packs += res.Packs
-	sum.Rewritten += res.Rewritten
 	if err != nil {
 		g.removed.CompareAndSwap(0, removed)
 		return false, err

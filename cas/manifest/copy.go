@@ -202,16 +202,6 @@ func (m *Manifest) due() bool {
 	})
 }
 
-// rewrite replaces both copies.
-func (m *Manifest) rewrite() error {
-	for i := range m.copies {
-		if err := m.rewriteCopy(i); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // rewriteCopy replaces a copy by one record of what is in force. Until the new file has
 // the name, the old one stays in use.
 func (m *Manifest) rewriteCopy(i int) error {

@@ -143,10 +143,13 @@ func (m *Manifest) Commit(ops ...Op) error {
 	if !m.due() {
 		return nil
 	}
-	if err := m.rewrite(); errors.Is(err, errs.Failed) {
-		return err
-	} else if err != nil {
-		m.o.Logger.Warn("the log of the manifest is not replaced", "err", err)
+	for i := range m.copies {
+		if err := m.rewriteCopy(i); errors.Is(err, errs.Failed) {
+			return err
+		} else if err != nil {
+			m.o.Logger.Warn("the log of the manifest is not replaced", "err", err)
+			break
+		}
 	}
 	return nil
 }

@@ -17,13 +17,16 @@ func Repair(dir string, o Options) (RepairResult, error) {
 	o.ReadOnly = false
 	r := &repairer{}
 	err := r.packs(dir, o)
+	var s *Store
 	if err == nil {
-		err = r.open(dir, o)
+		s, err = Open(dir, o) // builds the index
 	}
 	if err != nil {
 		return r.res, fmt.Errorf("repair store %s: %w", dir, err)
 	}
-	return r.res, nil
+	st := s.Stats()
+	r.res.Packs, r.res.Objects = st.Packs, st.Objects
+	return r.res, s.Close()
 }
 
 type repairer struct {
@@ -76,17 +79,6 @@ func (r *repairer) removeIndex() error {
 	return r.s.named(removeIndex(dir))
 }
 
-// open builds the index.
-func (r *repairer) open(dir string, o Options) error {
-	s, err := Open(dir, o)
-	if err != nil {
-		return err
-	}
-	st := s.Stats()
-	r.res.Packs, r.res.Objects = st.Packs, st.Objects
-	return s.Close()
-}
-
 // writePackHeader writes a header anew: everything in it is in the name too.
 func (r *repairer) writePackHeader(p *pack) error {
 	f, err := r.s.packs.use(p)
@@ -113,7 +105,12 @@ func (r *repairer) scrub(p *pack) error {
 	for off := sc.from; off < sc.to; {
 		it := sc.at(off)
 		off += it.length
-		if r.good(&it) {
+		if it.bad == "" && it.kind != kindFree { // the scan does not compare with the hash
+			if err := r.s.checkBody(&it); err != nil {
+				it.bad = err.Error()
+			}
+		}
+		if it.bad == "" {
 			continue
 		}
 		changed = true
@@ -128,17 +125,6 @@ func (r *repairer) scrub(p *pack) error {
 		return nil
 	}
 	return f.Sync()
-}
-
-// good reports whether a record is as it should be: the scan does not compare the
-// bytes with the hash.
-func (r *repairer) good(it *item) bool {
-	if it.bad == "" && it.kind != kindFree {
-		if err := r.s.checkBody(it); err != nil {
-			it.bad = err.Error()
-		}
-	}
-	return it.bad == ""
 }
 
 // isolate copies damaged bytes to the quarantine and makes their place free.

@@ -37,7 +37,7 @@
 // [Forks] are those of a workspace:
 //
 //   - [Forks.New] makes one, [Forks.Claim] finds or makes the one of a label.
-//   - [Forks.Merge] brings what changed in a fork into the workspace.
+//   - [Forks.Merge] merges what changed in a fork into the workspace.
 //   - [Forks.End] removes one and keeps its last state as a snapshot, [Forks.Discard]
 //     keeps nothing.
 //
@@ -47,11 +47,16 @@
 // # The parts
 //
 // sealer stores snapshots in the background, checkpointer commits the catalogue and
-// drops the journal, collector is gc (its roots are in gc.go), room makes space on a nearly
-// full disk, meter counts what forks have of their own, keeper captures and removes by the
-// policies, catalogue is the list of workspaces and snapshots with the changes that records
-// make in it. Each owns its state, and they share core. The store's directory is package
-// storedir, the loops in the background are package loops.
+// drops the journal, collector is gc (its roots are in gc.go), meter holds forks to their
+// limit, keeper captures and removes by the policies, catalogue is the list of workspaces and
+// snapshots with the changes that records make in it. Each owns its state, and they share
+// core.
+//
+// Packages of their own know no catalogue: info (what users see), storedir (the directory),
+// room (space on the disk), pace (seals beside writers), usage (what forks and snapshots
+// take), verify, elsewhere (objects of remotes), steps, threeway and revert (what a restore,
+// a merge and an undo change), interval (which actors changed a path), policy, naming and
+// loops.
 //
 // # The life of a capture
 //

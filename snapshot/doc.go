@@ -105,7 +105,7 @@
 //	          seal.mu         the queue of the sealer
 //	usage.Fork                one counts what a fork has of its own
 //	  live.Forest.mu
-//	pins.mu, gc.mu, gc.puts.mu, metrics.mu
+//	pins.mu, gc.puts.mu, metrics
 //	                          never held while another is taken
 //
 // Each is taken only under those above it, and Forest.mu under usage.Fork or under the

@@ -39,8 +39,8 @@ func connect(t *testing.T, set string) *mcp.ClientSession {
 
 func TestMCPTools(t *testing.T) {
 	for set, names := range map[string]string{
-		"all": "fork_create fork_delete fork_list fork_merge snapshot_blame snapshot_changes snapshot_compact snapshot_create snapshot_delete snapshot_diff " +
-			"snapshot_history snapshot_list snapshot_push snapshot_restore snapshot_revert snapshot_show snapshot_undo workspace_claim workspace_log workspace_status workspace_undo",
+		"all": "fork_create fork_delete fork_list fork_merge snapshot_bisect snapshot_blame snapshot_changes snapshot_compact snapshot_create snapshot_delete snapshot_diff " +
+			"snapshot_history snapshot_list snapshot_push snapshot_restore snapshot_revert snapshot_show snapshot_undo workspace_claim workspace_explore workspace_log workspace_status workspace_undo",
 		"snapshots":      "snapshots_changes snapshots_compact snapshots_create snapshots_delete snapshots_history snapshots_list snapshots_revert",
 		"workspace:mine": "workspace__mine__branch workspace__mine__restore workspace__mine__snapshot",
 	} {

@@ -30,6 +30,8 @@
 //   - [Snapshots.Delete], [Snapshots.Rename] and [Snapshots.Amend] change what is in the
 //     list, never a tree.
 //   - [Snapshots.Compact] makes one snapshot of several.
+//   - [Snapshots.Intervals] and [Snapshots.Open] say who changed what between snapshots,
+//     and [Snapshots.UndoBy] undoes what one actor changed (package revert).
 //   - [Snapshots.WaitSealed] waits until a snapshot has its id, and is on disk.
 //   - [Snapshots.DiskUsage] counts what deleting snapshots would give back.
 //

@@ -28,6 +28,9 @@ func read(id int, name string) ([]byte, error) {
 		if n <= 0 {
 			return b, err
 		}
+		if len(b)+n < cap(b) {
+			return b[:len(b)+n], nil // a file of /proc is read as a whole
+		}
 		b = slices.Grow(b[:len(b)+n], 512)
 	}
 }

@@ -77,12 +77,12 @@ func (r *Registry) Of(id, uid, view uint32) string {
 		return r.unseen(uid, view)
 	}
 	key, now := inView{int(id), view}, int64(time.Since(began))
+	if k := r.fresh(key, now); k != nil {
+		return k.actor
+	}
 	r.mu.RLock()
 	k := r.known[key]
 	r.mu.RUnlock()
-	if k != nil && now-k.checked.Load() < int64(trusted) {
-		return k.actor
-	}
 	st, err := process.StatOf(int(id))
 	switch {
 	case err != nil && k != nil:
@@ -113,6 +113,7 @@ func (r *Registry) find(st process.Stat, uid, view uint32, now int64) string {
 	scopes := r.within(view)
 	var way []process.Stat
 	var found *known
+	var via []int
 	at := st
 	if leader := process.Leader(st.ID); leader != st.ID {
 		way = append(way, st)
@@ -123,7 +124,16 @@ func (r *Registry) find(st process.Stat, uid, view uint32, now int64) string {
 	}
 	for range maxAncestors {
 		way = append(way, at)
-		if found = r.knownAs(at, scopes, view); found != nil || at.Parent <= 1 {
+		if found = r.knownAs(at, scopes, view, now); found != nil {
+			via = found.via[1:]
+			break
+		}
+		// The parent of many short processes is looked at now and then only.
+		if found = r.fresh(inView{at.Parent, view}, now); found != nil {
+			via = found.via
+			break
+		}
+		if at.Parent <= 1 {
 			break
 		}
 		parent, err := process.StatOf(at.Parent)
@@ -132,11 +142,7 @@ func (r *Registry) find(st process.Stat, uid, view uint32, now int64) string {
 		}
 		at = parent
 	}
-	var via []int
 	actor, session := "", st.Session
-	if found != nil {
-		via = found.via[1:]
-	}
 	if found != nil && (found.session == 0 || found.session == session) {
 		actor, session = found.actor, found.session
 	} else {
@@ -160,7 +166,7 @@ func (r *Registry) find(st process.Stat, uid, view uint32, now int64) string {
 }
 
 // knownAs returns what is known of a process that has a name or was met before, or nil.
-func (r *Registry) knownAs(p process.Stat, scopes []uint32, view uint32) *known {
+func (r *Registry) knownAs(p process.Stat, scopes []uint32, view uint32, now int64) *known {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, v := range scopes {
@@ -169,6 +175,17 @@ func (r *Registry) knownAs(p process.Stat, scopes []uint32, view uint32) *known 
 		}
 	}
 	if k := r.known[inView{p.ID, view}]; k != nil && k.start == p.Start {
+		k.checked.Store(now)
+		return k
+	}
+	return nil
+}
+
+// fresh returns what is known of a process that was looked at just now, or nil.
+func (r *Registry) fresh(key inView, now int64) *known {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if k := r.known[key]; k != nil && now-k.checked.Load() < int64(trusted) {
 		return k
 	}
 	return nil

@@ -90,8 +90,8 @@ func openDatabase(dir string, log *slog.Logger) (*database, error) {
 
 // stopPool releases Badger's pool of buffers, which wakes up every two seconds to look
 // whether it has some to spare, and without which Badger works as well. There is no
-// option for that. No table may be under construction: then there is one log. Nobody
-// else writes meanwhile.
+// option for that. No table may be under construction: then there is one log. No other
+// goroutine writes meanwhile.
 func (x *database) stopPool() {
 	logs, err := filepath.Glob(filepath.Join(x.dir, "*.mem"))
 	if x.quiet || x.dir == "" || err != nil || len(logs) != 1 {
@@ -265,7 +265,7 @@ func (x *database) bytes() int64 {
 // flatten merges the tables. Each lookup asks every fresh one.
 func (x *database) flatten() error { return guard.Do(func() error { return x.db.Flatten(1) }) }
 
-// close is ErrStuck if the index cannot be written: Badger tries for ever.
+// close is ErrStuck if the index cannot be written: Badger tries forever.
 func (x *database) close() error {
 	before := x.failed.Load()
 	done := make(chan error, 1)

@@ -43,7 +43,7 @@ func encodeLoc(l loc) []byte {
 	return b
 }
 
-// decodeLoc refuses a place where no object can lie: the index may be anybody's.
+// decodeLoc refuses a place where no object can lie: the index may be forged.
 func decodeLoc(b []byte) (loc, bool) {
 	if len(b) != locSize {
 		return loc{}, false

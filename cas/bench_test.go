@@ -32,7 +32,7 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// BenchmarkPutAgain stores what is there already.
+// BenchmarkPutAgain stores an object again.
 func BenchmarkPutAgain(b *testing.B) {
 	s := openTest(b, b.TempDir(), Options{})
 	buf := blob(0, 64<<10)

@@ -151,7 +151,7 @@ func (r *Recording) stop() {
 // when the recording began goes: its space is punched out of the packs; packs that
 // are mostly dead are emptied and removed.
 //
-// A hash that somebody got from Put before the recording began must be reachable
+// A hash that a caller got from Put before the recording began must be reachable
 // for mark. mark may call the store, but not Record and Verify.
 //
 // Collect works with a full disk. Interrupted at any point, also by a kill, it loses

@@ -326,7 +326,7 @@ func TestGCStops(t *testing.T) {
 	wantObject(t, s, b)
 }
 
-// TestGCDescendsFromWhatIsPutAgain: an object that somebody puts again while a
+// TestGCDescendsFromWhatIsPutAgain: an object that is put again while a
 // collection runs is kept for that, but what it refers to is only kept if mark
 // still comes by.
 func TestGCDescendsFromWhatIsPutAgain(t *testing.T) {

@@ -178,7 +178,7 @@ func NewExpander() (*Expander, error) {
 	return &Expander{c}, err
 }
 
-// Close lets go of what it holds.
+// Close releases what it holds.
 func (e *Expander) Close() { e.codec.close() }
 
 // Expand appends the plain bytes of the object h to dst[:0]. Errors: ErrDamaged if

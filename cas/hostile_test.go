@@ -26,7 +26,7 @@ func hostileStore(t *testing.T) (dir string, b []byte) {
 }
 
 // TestNothingIsDoneThroughLinks: whatever of a store is a link that leads out of it, or
-// no file at all, nothing outside is read or changed, and nobody waits.
+// no file at all, nothing outside is read or changed, and no process waits.
 func TestNothingIsDoneThroughLinks(t *testing.T) {
 	for _, what := range []string{"packs", "packs/*.pack", "packs/reserve", "manifest", "manifest.copy", "manifest.tmp",
 		"index", "index/MANIFEST", "index/OPENING", "index/*.sst", "index.old", "quarantine"} {
@@ -107,8 +107,8 @@ func contents(t *testing.T, name string) string {
 	return Sum(all).String()
 }
 
-// TestIndexEntriesAreClaims: an index that somebody else made can say nothing that
-// takes memory or serves other bytes, and is built anew.
+// TestIndexEntriesAreClaims: an index that another party made can say nothing that
+// takes memory or serves other bytes, and is rebuilt.
 func TestIndexEntriesAreClaims(t *testing.T) {
 	good := loc{pack: 1 << 32, off: packHeaderSize, plain: 5000, stored: 5000, kind: KindData}
 	for name, change := range map[string]func(l *loc){
@@ -157,7 +157,7 @@ func TestIndexEntriesAreClaims(t *testing.T) {
 	}
 }
 
-// TestLargePackIsRefused: a sparse file costs whoever sends it nothing, and whoever
+// TestLargePackIsRefused: a sparse file costs its sender nothing, and a reader that
 // reads it hours.
 func TestLargePackIsRefused(t *testing.T) {
 	dir, _ := hostileStore(t)

@@ -148,7 +148,7 @@ func (x *index) flushFull() error {
 	x.writing.Lock()
 	defer x.writing.Unlock()
 	if !x.overfull() {
-		return nil // somebody else has done it
+		return nil // another goroutine did it
 	}
 	err := x.flushLocked()
 	if errors.Is(err, ErrNoSpace) && len(x.unwritten()) < maxUnflushed {

@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
-// TestCloseOnADeadDisk: Badger tries for ever to write a table. A store whose index
+// TestCloseOnADeadDisk: Badger tries forever to write a table. A store whose index
 // takes no more writes can be closed all the same.
 func TestCloseOnADeadDisk(t *testing.T) {
 	fsys, dir := vfstest.NewMem(), t.TempDir()
@@ -78,7 +78,7 @@ func TestFilesLostInUse(t *testing.T) {
 }
 
 // TestTablesCutInUse: a table that is cut under an open store ends nothing but what
-// needs it, and the next opening makes the index anew.
+// needs it, and the next opening makes the index again.
 func TestTablesCutInUse(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, Options{})

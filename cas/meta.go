@@ -21,7 +21,7 @@ const (
 //
 // Errors: ErrNoSpace (nothing of ops happened); ErrReadOnly; ErrClosed; an error
 // of the disk. If the disk fails to sync, all later writes fail until the store
-// is opened again, for nobody knows then what is on disk.
+// is opened again, for it is unknown then what is on disk.
 func (s *Store) Commit(ops ...MetaOp) error {
 	for _, op := range ops {
 		if err := checkMeta(op); err != nil {

@@ -152,7 +152,7 @@ func (f panickyFile) WriteAt(b []byte, off int64) (int, error) {
 	return f.File.WriteAt(b, off)
 }
 
-// TestPutPanics: nobody waits for a Put that panicked, and the object can be put
+// TestPutPanics: no process waits for a Put that panicked, and the object can be put
 // later.
 func TestPutPanics(t *testing.T) {
 	broken := false

@@ -50,7 +50,7 @@ func (s *recovery) recover() error {
 	return nil
 }
 
-// placePacks compares what the index knows of the packs with what is there.
+// placePacks compares what the index knows of the packs with the packs that exist.
 func (s *recovery) placePacks(infos map[uint64]packInfo) error {
 	for _, p := range s.packs.all() {
 		i, known := infos[p.id]

@@ -12,7 +12,7 @@ import (
 // Repair makes a store whole again as far as packs and manifest allow. It must not be
 // open. Every record is read; the bytes of a damaged one are moved to the folder
 // quarantine, and its object is missing from then on, until it is put again. Then the
-// index is built anew from the packs alone.
+// index is rebuilt from the packs alone.
 func Repair(dir string, o Options) (RepairResult, error) {
 	o.ReadOnly = false
 	r := &repairer{}
@@ -79,7 +79,7 @@ func (r *repairer) removeIndex() error {
 	return r.s.named(removeIndex(dir))
 }
 
-// writePackHeader writes a header anew: everything in it is in the name too.
+// writePackHeader rewrites a header: everything in it is in the name too.
 func (r *repairer) writePackHeader(p *pack) error {
 	f, err := r.s.packs.use(p)
 	if err != nil {

@@ -46,7 +46,7 @@ type Store struct {
 }
 
 // Open opens the store in dir, making what is missing. An index that is missing, that
-// does not open or that is older than the packs is built anew from them, which takes
+// does not open or that is older than the packs is rebuilt from them, which takes
 // time but loses nothing; so is a copy of the manifest that is missing or damaged.
 //
 // Errors: ErrFormat if the packs are of another version (nothing was touched),
@@ -187,7 +187,7 @@ func (s *Store) openManifest() (err error) {
 	return noSpace(err)
 }
 
-// openIndex opens the index and brings it up to the packs, or builds it anew.
+// openIndex opens the index and brings it up to the packs, or rebuilds it.
 func (s *Store) openIndex() (err error) {
 	dir := s.indexDir()
 	if s.o.ReadOnly {
@@ -206,7 +206,7 @@ func (s *Store) openIndex() (err error) {
 	return (&recovery{Store: s}).rebuild()
 }
 
-// abandon lets go of everything without writing.
+// abandon releases everything without writing.
 func (s *Store) abandon() {
 	if err := s.release(); err != nil {
 		s.log.Warn("close store", "err", err)
@@ -230,7 +230,7 @@ func (s *Store) release() error {
 	return err
 }
 
-// Close makes everything durable and lets go of the directory. It waits for
+// Close makes everything durable and releases the directory. It waits for
 // calls that are under way; calls that begin later fail with ErrClosed. ErrStuck
 // means that the index was left open.
 func (s *Store) Close() error {
@@ -252,7 +252,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// A failure is why nothing more is written: after an error of Sync nobody knows what
+// A failure is why nothing more is written: after an error of Sync it is unknown what
 // is on disk, and the kernel will not say it a second time.
 type failure struct{ first atomic.Pointer[error] }
 

@@ -48,7 +48,7 @@ func TestStored(t *testing.T) {
 	}
 }
 
-// A flipped bit on the disk is an error, not a record that somebody else copies.
+// A flipped bit on the disk is an error, not a record that another reader copies.
 func TestStoredDamaged(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, Options{})

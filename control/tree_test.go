@@ -490,7 +490,7 @@ func TestListIsRenderedOnce(t *testing.T) {
 	for range maxRenderings {
 		u.must(limit.take(context.Background()))
 	}
-	u.read(listName) // would wait for ever
+	u.read(listName) // would wait forever
 	for range maxRenderings {
 		limit.done()
 	}
@@ -689,7 +689,7 @@ func TestStickyBit(t *testing.T) {
 	}
 }
 
-// TestScratchFiles: what somebody makes and leaves in .snapshots is bounded, and the
+// TestScratchFiles: what a program makes and leaves in .snapshots is bounded, and the
 // newest are there.
 func TestScratchFiles(t *testing.T) {
 	u := newUser(t)
@@ -743,7 +743,7 @@ func TestLogGrows(t *testing.T) {
 	}
 }
 
-// TestStatusStays: what counts up by itself would make it another file each time.
+// TestStatusStays: what counts up automatically would make it another file each time.
 func TestStatusStays(t *testing.T) {
 	u := newUser(t)
 	if got := u.read(statusName); strings.Contains(got, "requests") || !strings.Contains(got, `"workspace":"main"`) {

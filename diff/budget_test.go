@@ -90,7 +90,7 @@ func TestEffort(t *testing.T) {
 	}
 }
 
-// TestWaitingForMemory: who waits for memory can be stopped.
+// TestWaitingForMemory: a caller that waits for memory can be stopped.
 func TestWaitingForMemory(t *testing.T) {
 	m := newMemory()
 	sa, sb := m.state(t, spec{"f": file(numbered(100, 7))}), m.state(t, spec{"f": file(numbered(100, 11))})

@@ -19,7 +19,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// node is one file of a made-up tree; directories come from the paths, or, when
+// node is one file of a generated tree; directories come from the paths, or, when
 // empty, from a node of type dir.
 type node struct {
 	mode uint32 // a git mode, or S_IFDIR, S_IFIFO

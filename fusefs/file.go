@@ -117,7 +117,7 @@ func (fs *filesystem) special(id live.NodeID, ask bool) (live.Attr, bool) {
 
 // dropSgid takes the set-group-ID bit from a file that its group may not execute,
 // when a user outside of the group has changed it. Of other files the forest does
-// so for everybody, see live.Forest.Write.
+// so for all readers, see live.Forest.Write.
 func (fs *filesystem) dropSgid(a live.Attr, who *fuse.InHeader) error {
 	if a.Mode&(unix.S_ISGID|unix.S_IXGRP) != unix.S_ISGID || who.Gid == a.GID || process.InGroup(int(who.Pid), a.GID) {
 		return nil

@@ -16,7 +16,7 @@ const (
 	// preempted is how long one turn of asking takes when something else had the
 	// processor meanwhile.
 	preempted = 20 * time.Microsecond
-	// pauseFactor is how many times as long as it asked in vain a reader then does
+	// pauseFactor is how many times as long as it asked without success a reader then does
 	// not ask, so that asking costs it a twentieth of its time at most.
 	pauseFactor = 20
 )

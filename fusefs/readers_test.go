@@ -166,7 +166,7 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// TestPanicOfTheNotifier: whoever waits for a notice goes on, and so does the
+// TestPanicOfTheNotifier: a caller that waits for a notice goes on, and so does the
 // notifier.
 func TestPanicOfTheNotifier(t *testing.T) {
 	fd, err := unix.Open("/dev/null", unix.O_WRONLY, 0)

@@ -73,7 +73,7 @@ func TestInterruptedClient(t *testing.T) {
 		return ctx.Err()
 	})
 	// A process never touches its own mount: os.WriteFile would ask to poll the file,
-	// and nobody would be left to answer.
+	// and no thread would be left to answer.
 	if err := exec.Command("sh", "-c", `echo new > "$0"`, filepath.Join(m.Mountpoint(), "f")).Run(); err != nil {
 		t.Fatal(err)
 	}

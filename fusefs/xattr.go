@@ -54,7 +54,7 @@ func fit(value, dest []byte) (uint32, fuse.Status) {
 }
 
 // GetXAttr is asked for security.capability before the first write to each
-// inode, nearly always in vain.
+// inode, nearly always without success.
 func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
 	if bad := fs.refuseXattr(name); bad != fuse.OK {
 		return 0, bad

@@ -17,7 +17,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// ApplyOptions say what is carried to a directory, and how.
+// ApplyOptions are the options of ApplyDir.
 type ApplyOptions struct {
 	Source *tree.Source
 	// Base is the state that the directory had, Now the one whose changes since
@@ -32,7 +32,7 @@ type ApplyOptions struct {
 	Progress func(Progress) // called now and then, nil for never
 }
 
-// Applied is what was carried, or stood against it.
+// Applied is what was applied, or the conflicts.
 type Applied struct {
 	Dir       string             `json:"dir"`
 	Changed   int                `json:"changed"`
@@ -49,13 +49,13 @@ type Applied struct {
 // ErrApplyConflict is wrapped by the error of an ApplyDir that was refused.
 var ErrApplyConflict = errors.New("changed in the directory, too")
 
-// ApplyDir carries to a directory of the host what differs from o.Base to o.Now:
+// ApplyDir applies to a directory of the host what differs from o.Base to o.Now:
 // contents, modes, modification times, links, extended attributes and, as root,
 // owners. A path at which the directory has neither what the base has nor what
 // it is to get is a conflict: nothing is touched then, unless the rule decides.
 //
 // All happens beneath the directory: no symbolic link in it is followed, not even
-// one that somebody puts there meanwhile. Everything is written beside and renamed at
+// one that a program puts there meanwhile. Everything is written beside and renamed at
 // the end: an error before that, or an interruption, leaves the directory as it was.
 // If the end fails, Applied says what was applied, and another run does the rest.
 func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error) {
@@ -148,7 +148,7 @@ type applying struct {
 type applyStep struct {
 	change tree.Change
 	seen   place
-	todo   bool // it is carried, not only its time
+	todo   bool // it is applied, not only its time
 	forced bool // over what the directory has
 	// merged is the content that both sides' changes make, nil if only one changed it.
 	merged  []byte
@@ -207,7 +207,7 @@ func (a *applying) plan(c tree.Change) error {
 }
 
 // planMinor is for a change of time, or of the other names that a file has: it is
-// carried where the directory has the same file.
+// applied where the directory has the same file.
 func (a *applying) planMinor(s *applyStep) error {
 	c := s.change
 	same, err := a.host.same(a.o.Source, c.Path, s.seen, c.A)
@@ -221,7 +221,7 @@ func (a *applying) planMinor(s *applyStep) error {
 	return nil
 }
 
-// judge decides whether a path is to be carried, and reports a conflict.
+// judge decides whether a path is applied, and reports a conflict.
 func (a *applying) judge(s *applyStep) (conflict bool, err error) {
 	c, at := s.change, s.seen
 	if at.way != nil {

@@ -34,7 +34,7 @@ func (a *applying) setAttrs(dir int, name string, s *applyStep) error {
 	return setMtime(dir, name, c.B.Mtime)
 }
 
-// own gives a file its owner: root that of the snapshot, everybody else the group
+// own gives a file its owner: root that of the snapshot, other users the group
 // that the file had.
 func (a *applying) own(dir int, name string, s *applyStep) error {
 	n := s.change.B
@@ -81,7 +81,7 @@ func (a *applying) setTime(c tree.Change) error {
 		err = setMtime(dir, name, c.B.Mtime)
 	}
 	if errors.Is(err, unix.EPERM) {
-		return nil // somebody else's, and only its time
+		return nil // another user's, and only its time
 	}
 	if err != nil {
 		return fmt.Errorf("setting the time of %q: %w", c.Path.Short(), err)

@@ -23,7 +23,7 @@ type host struct {
 	dir     int
 	at      string
 	aliased bool
-	// alias has the present names of what is there already but has not got its own
+	// alias has the present names of files that exist already but has not got its own
 	// name yet, by path.
 	alias map[string]string
 }
@@ -38,7 +38,7 @@ func (h *host) close() {
 	_ = unix.Close(h.root) // it was only looked at
 }
 
-// forget lets go of the directory that was used last.
+// forget releases the directory that was used last.
 func (h *host) forget() {
 	if h.dir >= 0 {
 		_ = unix.Close(h.dir) // of a path alone

@@ -19,7 +19,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// applied is a directory and the states that are carried to it.
+// applied is a directory and the states that are applied to it.
 type applied struct {
 	t   *testing.T
 	m   *memory

@@ -158,7 +158,7 @@ func (a *applying) skip(p *tree.Path, why string) {
 	a.res.Skipped = append(a.res.Skipped, Omission{p.Short(), why})
 }
 
-// errNoPlace is for what is not carried.
+// errNoPlace is for a file that is not applied.
 var errNoPlace = errors.New("not carried")
 
 // write makes the file under its first name, with all that it has.

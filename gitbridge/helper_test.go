@@ -20,7 +20,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// node is one file of a made-up tree.
+// node is one file of a generated tree.
 type node struct {
 	mode   uint32 // a git mode, or S_IFMT and permissions
 	data   string // or the target

@@ -181,7 +181,7 @@ func initOwn(ctx context.Context, dir string) error {
 }
 
 // plain refuses a repository in which something is no regular file, such as a link, or
-// a FIFO, which git would wait for for ever, and one whose objects lie elsewhere. Hooks
+// a FIFO, which git would wait for forever, and one whose objects lie elsewhere. Hooks
 // are never looked at.
 func plain(root *os.Root) error {
 	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {

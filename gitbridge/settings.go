@@ -180,7 +180,7 @@ func (r *repository) fingerprint(s *settings, gitignore bool) string {
 }
 
 // readRules reads a file of rules. A missing one says nothing; neither does what
-// is no regular file, nor one that is larger than anybody writes.
+// is no regular file, nor one that is larger than a user writes.
 func readRules(name string) string {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

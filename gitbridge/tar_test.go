@@ -298,7 +298,7 @@ func discard(e Entry) error {
 }
 
 // TestTarReadsToTheEnd: the checksums behind the end of an archive count, other
-// bytes there do not, and whoever writes to a pipe gets rid of all.
+// bytes there do not, and a writer to a pipe writes all.
 func TestTarReadsToTheEnd(t *testing.T) {
 	plain, _ := archive(t, newMemory(), spec{"a": file(strings.Repeat("text\n", 10_000))})
 	var gz, zs bytes.Buffer

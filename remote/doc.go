@@ -11,7 +11,7 @@
 // has, and costs what differs. What it meets is copied as it lies in the local
 // packs into objects of 32 MiB, in the order of the walk; the last object also
 // takes the tree pages and an index of what this push brought. Then the ref is
-// written, if its name is free. Until that moment nobody sees anything of it.
+// written, if its name is free. Until that moment no program sees anything of it.
 //
 // The walk has one order and objects are named by their bytes, so a push that was
 // killed finds its own objects there when it is run again.

@@ -244,7 +244,7 @@ func (c *collection) readHolds(ctx context.Context) error {
 // remove deletes objects that were condemned long enough, and old marks of deleted ones.
 func (c *collection) remove(ctx context.Context) error {
 	for _, m := range c.old(condemnedPrefix) {
-		// Once its objects are removed, somebody may have sent them again.
+		// Once its objects are removed, a push may have sent them again.
 		if !c.has(removedPrefix, m.id) {
 			if err := c.removeAll(ctx, m.objects); err != nil {
 				return err

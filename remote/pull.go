@@ -23,8 +23,8 @@ type Pull struct {
 	Progress func(done, total int64)
 }
 
-// Pull brings everything that the snapshot needs into a store. What is there
-// already is not read again, so one that was interrupted goes on where it was.
+// Pull brings everything that the snapshot needs into a store. Data that is there
+// already is not read again, so one that was interrupted continues where it stopped.
 //
 // An object that is in the store may lack what is below it: it may be garbage that
 // a collection has begun to remove. So the walk covers all of the tree, and an

@@ -227,8 +227,8 @@ func (r *Remote) present(ctx context.Context, name string) (absent bool, version
 	return false, version, err
 }
 
-// settle finds out who has the name when the answer does not say: an answer that
-// was lost, somebody who was faster, or a service without conditions.
+// settle finds out which snapshot has the name when the answer does not say: an answer that
+// was lost, a faster writer, or a service without conditions.
 func (u *pushing) settle(ctx context.Context, done *Pushed, cause error) (*Pushed, error) {
 	if cause == nil {
 		time.Sleep(settleTime)

@@ -75,7 +75,7 @@ func TestPush(t *testing.T) {
 	})
 }
 
-// A push of what is there is one request, one of few changes four, however large what
+// A push of what the remote has is one request, one of few changes four, however large what
 // it builds on is. A daemon that begins asks what sort of remote it is, too.
 func TestPushRequests(t *testing.T) {
 	p := remotetest.NewProxy(t, remotetest.S3(t))

@@ -309,7 +309,7 @@ func (r *Remote) setUp(ctx context.Context, recipients []string, warn func(strin
 }
 
 // checkEmpty refuses a place without a format that holds keys as a remote has them: a
-// collection would remove what is somebody else's. A registry collects by itself.
+// collection would remove another user's data. A registry collects automatically.
 func (r *Remote) checkEmpty(ctx context.Context) error {
 	if r.b.Collects() {
 		return nil

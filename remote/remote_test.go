@@ -76,7 +76,7 @@ func TestForeignPlace(t *testing.T) {
 	}
 }
 
-// What somebody else keeps under a prefix is no garbage of ours.
+// What another program keeps under a prefix is no garbage of ours.
 func TestForeignPrefix(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, backend.Named([]byte("theirs")).Key())
@@ -137,7 +137,7 @@ func FuzzFormat(f *testing.F) {
 	})
 }
 
-// FuzzMarks: a collection that meets marks, holds and refs of somebody's making removes
+// FuzzMarks: a collection that meets marks, holds and refs made by an attacker removes
 // nothing that a ref names.
 func FuzzMarks(f *testing.F) {
 	f.Add([]byte(`["`+strings.Repeat("a", 64)+`"]`), []byte(`{"objects":[]}`))

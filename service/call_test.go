@@ -162,7 +162,7 @@ func TestCallInAFork(t *testing.T) {
 	}
 }
 
-// Somebody who does not own the workspace is not told what is in files.
+// A user that does not own the workspace is not told what is in files.
 func TestCallOfStranger(t *testing.T) {
 	s, _ := newService(t)
 	who := live.Caller{UID: 4321}

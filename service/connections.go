@@ -153,7 +153,7 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 	return damaged
 }
 
-// backUpOne pushes a snapshot. If somebody else has its name there, it gets one with
+// backUpOne pushes a snapshot. If another snapshot has its name there, it gets one with
 // the beginning of its id: a backup never stands still for a name.
 func (s *Service) backUpOne(ctx context.Context, p policy.Push, to *remote.Remote, i snapshot.Info) error {
 	r := &Request{

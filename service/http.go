@@ -86,7 +86,7 @@ func closeUnused(closing context.Context) func(net.Conn, http.ConnState) {
 }
 
 // counted has Close wait for requests. When the server closes, nothing more is read from
-// a client, and one that does not take its answer within the grace holds nobody up.
+// a client, and one that does not take its answer within the grace delays no other request.
 func (srv *Server) counted(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		srv.calls.Add(1)

@@ -212,7 +212,7 @@ func TestCloseWithStalledReader(t *testing.T) {
 	}
 }
 
-// TestCloseAnswers: who has asked is answered, however long that takes, also when the
+// TestCloseAnswers: a caller is answered, however long that takes, also when the
 // answer is what ends the server.
 func TestCloseAnswers(t *testing.T) {
 	s, ask, end := serve(t)

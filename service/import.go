@@ -64,8 +64,8 @@ func madeDir(c live.Caller, umask uint32) gitbridge.Meta {
 	return gitbridge.Meta{Mode: unix.S_IFDIR | 0o777&^umask, UID: c.UID, GID: c.GID, Atime: now, Mtime: now}
 }
 
-// ownerOf makes everything belong to whoever asks, but for root what tar says of
-// owners, and for everybody what a directory says.
+// ownerOf makes everything belong to the caller, but for root what tar says of
+// owners, and for all users what a directory says.
 func ownerOf(c live.Caller, from string) *gitbridge.Owner {
 	if from == FromGit || from == FromTar && c.UID != 0 {
 		return &gitbridge.Owner{UID: c.UID, GID: c.GID}

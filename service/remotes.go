@@ -115,8 +115,8 @@ func pushedName(r *Request, name, as string) string {
 	return strings.Join(append(forkNames(r.Workspace), name), ".")
 }
 
-// remote returns the remote of a name or, over the socket, at a URL: the daemon's
-// credentials serve nobody in the mount for a place that the owner did not add.
+// remote returns the remote of a name or, over the socket, at a URL: callers in
+// the mount use the daemon's credentials only for remotes that the owner added.
 func (s *Service) remote(r *Request, name string) (*remote.Remote, error) {
 	if !r.Caller.Direct && backend.IsURL(name) {
 		return nil, fail.New(fail.Denied, "through the mount, only registered remotes can be used").

@@ -34,7 +34,7 @@ type Config struct {
 	Started    time.Time
 	// Ready returns when the mount is up, with an error if it is ending.
 	Ready func(ctx context.Context) error
-	// Opened lists the programs that have one of the nodes open; nil: nobody knows.
+	// Opened lists the programs that have one of the nodes open; nil: unknown.
 	Opened func(nodes []live.NodeID) []Program
 	// Inside lists the programs with root or working directory in the views. May be nil.
 	Inside   func(views []uint32) []Program

@@ -195,7 +195,7 @@ func CheckStore(ctx context.Context, dir string, show func(Progress)) (*verify.R
 	return nil, fail.New(fail.Damage, "cannot open the store %s: %w", dir, err).WithHint("%s", hint)
 }
 
-// RepairStore repairs a store that nobody has open.
+// RepairStore repairs a store that is not open.
 func RepairStore(ctx context.Context, dir string, show func(Progress)) (*verify.Report, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()

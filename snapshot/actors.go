@@ -74,7 +74,7 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 	}
 	o.close = []func(){s.Hold(o.Before), s.Hold(o.After)}
 	o.Set = s.union(sets)
-	if i.Now() { // so that who asks often makes no long list
+	if i.Now() { // so that a caller that asks often makes no long list
 		s.alter(func(tx *live.Tx) { tx.JoinActors(ss.w.view, sets.Sets, actors.Union(sets.Sets...)) })
 	}
 	return o, nil

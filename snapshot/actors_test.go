@@ -18,7 +18,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// whose tells of each interval, newest first, which paths changed and by which actors.
+// whose returns for each interval, newest first, which paths changed and by which actors.
 func whose(t *testing.T, w *snapshot.Workspace) string {
 	t.Helper()
 	var b strings.Builder
@@ -180,7 +180,7 @@ func TestActors(t *testing.T) {
 	lasts(t, s, dir, " []:\nv3 [a b/1 c]: f=b/1 k=a moved/y=a\n"+v2+v1)
 }
 
-// TestActorsOfMappings: what the kernel writes back on nobody's behalf is by whoever wrote
+// TestActorsOfMappings: what the kernel writes back without a known process is by the process that wrote
 // the file last.
 func TestActorsOfMappings(t *testing.T) {
 	s, dir := quiet(t)

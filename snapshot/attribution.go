@@ -209,7 +209,7 @@ func (c *catalogue) between(tx *live.Tx, view uint32, by string) error {
 	}
 	limit := c.workspaces[live.MainView].policy.Forks.Snapshots
 	if w.fork && limit > 0 && len(w.snaps) >= limit/2 {
-		return nil // the rest is for those that somebody asks for
+		return nil // the rest is for those that a reader asks for
 	}
 	r, err := w.Snapshots().newSnapshot(tx, CaptureOptions{Kind: KindActor, Message: "before a change by " + by})
 	if err != nil {

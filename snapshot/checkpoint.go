@@ -255,7 +255,7 @@ func (p *checkpointer) giveUp(c *checkpoint) {
 	})
 }
 
-// finish lets go of what a checkpoint has made needless.
+// finish releases what a checkpoint has made needless.
 func (p *checkpointer) finish(c *checkpoint) error {
 	p.at.Store(c.at.Position)
 	p.records.Store(c.at.Records)
@@ -362,7 +362,7 @@ func (p *checkpointer) dropJournal(position int64) error {
 }
 
 // unsealed returns the states of snapshots that have no id yet, and those that
-// somebody reads. The lock is held.
+// a reader reads. The lock is held.
 func (p *checkpointer) unsealed() []*tree.State {
 	states := p.pins.all()
 	for _, sn := range p.cat.snaps {

@@ -31,7 +31,7 @@ type Claimed struct {
 }
 
 // Claim returns the one fork that belongs to a label: the one that is there, or one
-// that goes on from what the fork left when it ended, or a fresh one. All who claim a label get the same. A TTL begins anew with
+// that goes on from what the fork left when it ended, or a fresh one. All claims of a label get the same. A TTL begins again with
 // each claim.
 func (fs Forks) Claim(o ClaimOptions) (Claimed, error) {
 	if err := naming.Check(o.Label); err != nil {
@@ -73,7 +73,7 @@ func (w *Workspace) lease(tx *live.Tx, ttl time.Duration) error {
 	return w.store.commit(tx, recLease, &leaseRecord{View: w.view, Expires: w.store.after(ttl)})
 }
 
-// leaseRecord sets when a fork ends by itself.
+// leaseRecord sets when a fork ends automatically.
 type leaseRecord struct {
 	View    uint32     `json:"view"`
 	Expires *time.Time `json:"expires,omitempty"`

@@ -52,7 +52,7 @@ func TestManyClaims(t *testing.T) {
 }
 
 // TestClaimTiers: a claim gets the fork that is there, then what it left, also after
-// the store was opened anew, and a fresh one when it was discarded.
+// the store was opened again, and a fresh one when it was discarded.
 func TestClaimTiers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	var s *Store
@@ -115,7 +115,7 @@ func TestClaimTiers(t *testing.T) {
 }
 
 // TestForkTTL: a fork ends when its time is over, as EndFork ends it, unless it was
-// claimed again; also after the store was opened anew.
+// claimed again; also after the store was opened again.
 func TestForkTTL(t *testing.T) {
 	now := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := openAt(t, &now)

@@ -16,7 +16,7 @@ import (
 //
 // It is ErrRemoved, and nothing is closed, if the store or its index was removed,
 // and cas.ErrStuck if the disk of the index takes no more writes: Badger would try
-// for ever to write its tables. The process should end then; what is
+// forever to write its tables. The process should end then; what is
 // acknowledged is in packs and journal.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
@@ -40,7 +40,7 @@ func (s *Store) removed() bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// syncRemoved has the journal of a store that was removed on disk: somebody may
+// syncRemoved has the journal of a store that was removed on disk: a process may
 // still have a link to it.
 func (s *Store) syncRemoved() error {
 	if err := s.log.Sync(); err != nil && !errors.Is(err, errs.Closed) {

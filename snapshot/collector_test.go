@@ -59,7 +59,7 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 	done := sync.OnceFunc(s.Importing())
 	defer done()
 	s.room.Stored.Store(1 << 40)
-	s.gc.remove() // else nobody looks whether a gc is due
+	s.gc.remove() // else the check whether gc is due does not run
 	time.Sleep(2500 * time.Millisecond)
 	eventually(t, "a gc waits for an import, and checkpoints for the gc", s.ckpt.mu.TryLock)
 	unlock := sync.OnceFunc(s.ckpt.mu.Unlock)
@@ -87,7 +87,7 @@ func eventually(t *testing.T, wrong string, ok func() bool) {
 	}
 }
 
-// TestNobodyWaitsForAGCThatWaits: a gc that waits for an import keeps nobody from
+// TestNobodyWaitsForAGCThatWaits: a gc that waits for an import does not keep programs from
 // checkpoints and verifications, and ends with its context.
 func TestNobodyWaitsForAGCThatWaits(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "store"), Options{})

@@ -183,7 +183,7 @@ func sameHash(n int) (names []string) {
 }
 
 // TestNamesOfOneHash: who looks for them finds names that one directory cannot hold
-// all of. It is an error for who makes one too many, and for nobody else.
+// all of. It is an error for the caller that makes one too many, and for no other.
 func TestNamesOfOneHash(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "store"))
 	f, root := s.Forest(), s.Main().Root()

@@ -145,8 +145,8 @@ func randomSteps(t *testing.T, x *walker, d *diary, n int) error {
 }
 
 // TestPowerCutsOfTheWholeStore: the disk forgets at a random operation of any
-// sort, in the middle of a write, a seal, a checkpoint, gc. What is there
-// afterwards is the state after one of the steps: not before the last that was
+// sort, in the middle of a write, a seal, a checkpoint, gc. The state
+// afterwards is that after one of the steps: not before the last that was
 // synced, nothing in part, nothing out of order.
 func TestPowerCutsOfTheWholeStore(t *testing.T) {
 	seeds := fromEnv("SEEDS", 5)
@@ -221,7 +221,7 @@ func copyDir(t *testing.T, from, to string) {
 }
 
 // TestEveryOperationOfTheDiskFails: the i-th operation fails, for i = 0, 1, 2…,
-// below the whole store. Whoever asked gets an error, no file has other bytes
+// below the whole store. The caller gets an error, no file has other bytes
 // than before, and after the next opening all that was answered is there.
 func TestEveryOperationOfTheDiskFails(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EIO, syscall.ENOSPC} {

@@ -67,7 +67,7 @@
 // the size of the tree. The snapshot is visible, restorable and kept from then
 // on. In the background the sealer turns what changed into chunks and tree
 // objects, and the hash of the root becomes the snapshot's id. It waits for the
-// writers to rest and leaves them a processor, unless somebody waits for the id or the
+// writers to rest and leaves them a processor, unless a reader waits for the id or the
 // journal takes much of the disk: what they remove until then is not sealed.
 //
 // # The life of a restore
@@ -98,7 +98,7 @@
 //
 // # Locks
 //
-//	cas.Record                one gc at a time; who holds it neither collects nor verifies
+//	cas.Record                one gc at a time; its holder neither collects nor verifies
 //	room.Room                 one writer at a time makes room on a nearly full disk
 //	  ckpt.mu                 one checkpoint, or gc that marks, at a time
 //	    Workspace.sealing     one seal at a time of a fork of main
@@ -114,9 +114,9 @@
 // others. Below all of them are those of live, content, events and cas.
 //
 // A gc takes cas.Record before ckpt.mu. Before that it waits for those who put
-// objects that nothing refers to yet (gc.puts), so that nobody has to wait for a
-// gc that waits: an import takes as long as whoever sends it the files. A gc that
-// nobody asked for does not begin during an import. A writer waits for ckpt.mu
+// objects that nothing refers to yet (gc.puts), so that no request has to wait for a
+// gc that waits: an import takes as long as the sender of its files. A gc that
+// no process asked for does not begin during an import. A writer waits for ckpt.mu
 // for some seconds only.
 //
 // No lock is held while the kernel is told of changes.

@@ -88,7 +88,7 @@ func TestBytesBeforeACheckpointThatLaterRecordsNeed(t *testing.T) {
 	}
 }
 
-// TestJournalOfAHeldState: who reads a snapshot that is not sealed, to compare or
+// TestJournalOfAHeldState: a caller that reads a snapshot that is not sealed, to compare or
 // to pack it for instance, can go on when it is deleted and its files with it.
 func TestJournalOfAHeldState(t *testing.T) {
 	ctx := context.Background()

@@ -77,7 +77,7 @@ type pullRecord struct {
 }
 
 // Pulled makes a snapshot of which all objects are in the store, on disk, or
-// elsewhere one of the workspace. Whoever put them holds Importing until it
+// elsewhere one of the workspace. The caller that put them holds Importing until it
 // returns.
 func (rs Remotes) Pulled(i Info, id cas.Hash, c live.Caller) (Info, error) {
 	s := rs.w.store
@@ -112,7 +112,7 @@ func (rs Remotes) MayPull(i Info) (err error) {
 	return err
 }
 
-// checkPulled refuses what somebody else wrote and no snapshot here can be called.
+// checkPulled refuses what another party wrote and no snapshot here can be called.
 func checkPulled(i Info) error {
 	if err := naming.Check(i.Name); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (rs Remotes) Pushed(name, remote string, c live.Caller) {
 	rs.w.store.event(Event{Workspace: rs.w.view, Action: "pushed", From: name, Detail: remote, Caller: c})
 }
 
-// CaptureChanged makes a snapshot by itself if something was changed since the last
+// CaptureChanged makes a snapshot automatically if something was changed since the last
 // one. It reports whether it did.
 func (w *Workspace) CaptureChanged() (bool, error) {
 	changed := false

@@ -200,7 +200,7 @@ func TestStartElsewhere(t *testing.T) {
 	want(t, "new", read(t, s, s.Main().Root(), "new"), "also mine")
 }
 
-// What somebody else wrote down of a snapshot is refused where nothing here can be so.
+// What another party wrote down of a snapshot is refused where nothing here can be so.
 func TestStartRefused(t *testing.T) {
 	p, a := newPlace(), open(t, t.TempDir())
 	if _, err := a.Main().Capture(snapshot.CaptureOptions{Name: "v1"}); err != nil {

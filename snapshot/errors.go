@@ -21,7 +21,7 @@ var (
 )
 
 // inUse is err, or a storedir.LockedError if another process has the chunk store open: one
-// whose lock file somebody has removed.
+// whose lock file was removed.
 func inUse(dir string, err error) error {
 	if errors.Is(err, cas.ErrInUse) {
 		return &storedir.LockedError{Dir: dir}

@@ -20,7 +20,7 @@ type ForkInfo struct {
 	Snapshots int       `json:"snapshots"`
 	Files     int64     `json:"files"`
 	Bytes     int64     `json:"bytes"`
-	// Expires is when it ends by itself.
+	// Expires is when it ends automatically.
 	Expires *time.Time `json:"expires,omitempty"`
 	View    uint32     `json:"-"`
 }

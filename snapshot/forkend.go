@@ -21,7 +21,7 @@ func (fs Forks) End(name string, c live.Caller) (Info, error) {
 	}, fs.lastStates)
 }
 
-// DiscardFork removes a fork, with the forks in it, and keeps nothing of them. So whoever
+// DiscardFork removes a fork, with the forks in it, and keeps nothing of them. So a process that
 // has the fork cannot keep it: what may end is up to the policy of this workspace alone.
 func (fs Forks) Discard(name string, c live.Caller) error {
 	_, err := fs.end(name, c, func(f *Workspace) (err error) {

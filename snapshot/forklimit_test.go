@@ -279,7 +279,7 @@ func TestWhatOthersHave(t *testing.T) {
 	}
 }
 
-// TestForksInAForkDoNotKeepIt: whoever has a fork cannot keep it by forks in it and a
+// TestForksInAForkDoNotKeepIt: a process in a fork cannot keep it by forks in it and a
 // policy that protects these, and recovery ends all of them as well.
 func TestForksInAForkDoNotKeepIt(t *testing.T) {
 	dir := t.TempDir()

@@ -193,7 +193,7 @@ func (g *collector) roots() (out []*tree.State, sets []cas.Hash, err error) {
 }
 
 // needsRepair explains why gc does nothing in a damaged store: what hangs below
-// a damaged object would be taken for garbage, and the object may be mended yet.
+// a damaged object would be taken for garbage, and the object may be repaired yet.
 func needsRepair(err error) error {
 	if errors.Is(err, errs.Damaged) || isNotFound(err) {
 		return fmt.Errorf("the store is damaged; run `amberfs verify --repair` before gc: %w", err)

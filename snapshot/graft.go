@@ -49,7 +49,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		}
 	}
 	defer s.gc.puts.Enter()()
-	// Most of what is there is sealed while changes go on.
+	// Most of the tree is sealed while changes go on.
 	_, release, err := w.SealPresent(ctx)
 	if err != nil {
 		return GraftResult{}, err

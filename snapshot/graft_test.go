@@ -11,7 +11,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// TestGraftOverOpenFiles: who has a file open that an import replaces keeps it, the other
+// TestGraftOverOpenFiles: a program that has a file open that an import replaces keeps it, the other
 // names of a file stay, and the kernel is told; and recovery comes to the same.
 func TestGraftOverOpenFiles(t *testing.T) {
 	dir := t.TempDir()

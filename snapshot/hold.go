@@ -15,7 +15,7 @@ type pins struct {
 }
 
 // Hold keeps what a state refers to, in packs and journal, until release is called:
-// somebody reads it, and its snapshot may be deleted meanwhile.
+// a reader reads it, and its snapshot may be deleted meanwhile.
 func (s *core) Hold(st *tree.State) (release func()) {
 	h := &s.pins
 	h.add(st, 1)

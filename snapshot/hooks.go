@@ -18,7 +18,7 @@ type Event struct {
 	// Action is restored, created, modified or deleted, of a path; captured,
 	// removed, renamed-snapshot, expired, pulled or pushed, of the snapshot From; forked,
 	// renamed-fork, fork-deleted or merged, of a fork; policy; or ended, of a workspace
-	// that is no more.
+	// that no longer exists.
 	Action string
 	Path   string
 	From   string

@@ -31,7 +31,7 @@ type snap struct {
 	Info
 	ws    uint32 // view of its workspace
 	id    cas.Hash
-	state atomic.Pointer[tree.State] // nil until somebody looks into a sealed one
+	state atomic.Pointer[tree.State] // nil until a reader looks into a sealed one
 	done  chan struct{}              // closed when sealed
 	// wanted by a checkpoint: it is sealed even when it is removed meanwhile,
 	// since the journal after the checkpoint may still restore it.
@@ -67,7 +67,7 @@ func (r *storedSnapshot) info() Info {
 	return i
 }
 
-// load makes the snapshot that a record tells of, without its state.
+// load makes the snapshot that a record describes, without its state.
 func (r *storedSnapshot) load() (*snap, error) {
 	s := &snap{Info: r.info(), ws: r.WS, done: make(chan struct{}), changes: interval.Changes{Names: r.Actors, Stored: r.ActorSets}}
 	if !s.Sealed {

@@ -210,7 +210,7 @@ func TestJournalCutInUse(t *testing.T) {
 }
 
 // TestRestingJournalLost: the journal of a store at rest holds nothing but its
-// position. One whose only header is damaged must not forget it, either; but nobody
+// position. One whose only header is damaged must not forget it, either; but no process
 // can tell any more that it was at rest, so that it is damage.
 func TestRestingJournalLost(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
@@ -260,7 +260,7 @@ func loseCatalogue(t *testing.T, dir string) {
 }
 
 // TestCatalogueAndJournalLost: when neither the catalogue nor the beginning of the
-// journal is left, whoever opens, verifies or repairs the store is told so, and
+// journal is left, opening, verifying or repairing the store reports that, and
 // nothing is changed.
 func TestCatalogueAndJournalLost(t *testing.T) {
 	ctx := context.Background()

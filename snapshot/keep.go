@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// keeper wakes what captures and culls by itself.
+// keeper wakes what captures and culls automatically.
 type keeper struct {
 	*core
 	signal   loops.Wake
@@ -60,7 +60,7 @@ type keepTimes struct {
 
 // lastSeen is what keepLoop knows of a workspace.
 type lastSeen struct {
-	captured time.Time // by itself
+	captured time.Time // automatically
 	changes  uint64    // live.Tx.Changed
 	changed  time.Time // when that was seen to grow
 }
@@ -120,7 +120,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// captureDue returns when the present state is to be captured by itself: far in the
+// captureDue returns when the present state is to be captured automatically: far in the
 // future if nothing changed. quiet tells that the policy asks for captures after a
 // quiet time: after it the state is captured, so that the next change is preceded by
 // it.

@@ -197,7 +197,7 @@ func TestNothingToRestore(t *testing.T) {
 }
 
 // TestIfChanged: nothing is captured when nothing changed, also after the store was
-// opened anew.
+// opened again.
 func TestIfChanged(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	o := CaptureOptions{IfChanged: true}

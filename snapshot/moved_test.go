@@ -99,7 +99,7 @@ func TestRemovedStore(t *testing.T) {
 	intact(t, open(t, dir), "b")
 }
 
-// TestLockRemoved: a store in use stays so without its lock file, for everybody who
+// TestLockRemoved: a store in use stays so without its lock file, for all processes that
 // wants it, and is closed as ever.
 func TestLockRemoved(t *testing.T) {
 	ctx := context.Background()

@@ -23,7 +23,7 @@ type storedStore struct {
 	Collected int64 `json:"collected,omitempty"` // bytes of packs after the last gc
 	Garbage   bool  `json:"garbage,omitempty"`   // snapshots were removed since
 
-	Incomplete bool `json:"incomplete,omitempty"` // a repair could not mend everything: objects are missing
+	Incomplete bool `json:"incomplete,omitempty"` // a repair could not repair everything: objects are missing
 
 	first bool // there is none yet
 }
@@ -31,7 +31,7 @@ type storedStore struct {
 // firstObjects is more than the first checkpoint of a store puts.
 const firstObjects = 16
 
-// An opening is what Open does with a store that nobody else has yet: it loads the last
+// An opening is what Open does with a store that no other process has yet: it loads the last
 // checkpoint, and replays the journal.
 type opening struct{ *Store }
 
@@ -51,7 +51,7 @@ func (s opening) lastCheckpoint() (at storedStore, err error) {
 	return at, nil
 }
 
-// recover loads what the last checkpoint tells of and replays the journal.
+// recover loads the state of the last checkpoint and replays the journal.
 func (s opening) recover(at storedStore) error {
 	s.gc.base.Store(at.Collected)
 	if at.Garbage {

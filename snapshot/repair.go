@@ -16,7 +16,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/verify"
 )
 
-// Repair rebuilds the index of a store that nobody has open from its packs and
+// Repair rebuilds the index of a store that is not open from its packs and
 // its journal, sets damaged records aside, and verifies the result.
 func Repair(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*verify.Report, error) {
 	dir, err := filepath.Abs(dir)
@@ -72,7 +72,7 @@ func ownerOf(name string) (uid, gid uint32, err error) {
 	return st.Uid, st.Gid, nil
 }
 
-// Check verifies a store that nobody has open. One that does not open, because
+// Check verifies a store that is not open. One that does not open, because
 // its journal or the state of a workspace is damaged, is read as Repair would
 // leave it, and the report tells what that would lose. Nothing is changed but the
 // index, and what a kill or a power cut has torn is cut off.

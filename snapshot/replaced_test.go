@@ -124,7 +124,7 @@ func TestHeldTree(t *testing.T) {
 }
 
 // TestRestoreOfVeryMany goes between two snapshots that have other contents everywhere:
-// what is there afterwards equals the snapshot, also after a kill.
+// the tree afterwards equals the snapshot, also after a kill.
 func TestRestoreOfVeryMany(t *testing.T) {
 	const files = 3000
 	dir := t.TempDir()

@@ -62,7 +62,7 @@ func dump(t *testing.T, s *snapshot.Store, st *tree.State) string {
 
 var passing = regexp.MustCompile(`(?m) (ino|ctime)=[0-9]+`)
 
-// lasting is a dump without what a restore gives anew.
+// lasting is a dump without what a restore creates again.
 func lasting(dump string) string { return passing.ReplaceAllString(dump, "") }
 
 // portrait is all workspaces and snapshots of a store.

@@ -25,7 +25,7 @@ type RestoreOptions struct {
 	DryRun bool
 	Caller live.Caller
 	// List is charged with what the list of changes takes. If others leave too little,
-	// everything begins anew when all of it is free.
+	// everything begins again when all of it is free.
 	List *budget.Charge
 	May  steps.May
 }
@@ -43,7 +43,7 @@ type RestoreResult struct {
 	Gone []live.NodeID `json:"-"`
 }
 
-// maxGone bounds RestoreResult.Gone: who has them open is asked for each.
+// maxGone bounds RestoreResult.Gone: programs are searched for each.
 const maxGone = 10_000
 
 // Restore makes the workspace, or some paths of it, equal to a snapshot. The
@@ -182,7 +182,7 @@ func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (
 	return out, err
 }
 
-// eventsOf tells of the capture before a restore or a merge, and of each path that it
+// eventsOf reports the capture before a restore or a merge, and of each path that it
 // changed.
 func (s *core) eventsOf(w *Workspace, all []live.Step, from, undo string, c live.Caller) {
 	s.event(Event{Workspace: w.view, Action: "captured", From: undo, Caller: c})

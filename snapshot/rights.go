@@ -36,7 +36,7 @@ func (ss Snapshots) oldEnough(sn *snap, c live.Caller) bool {
 
 // mayEnd refuses the end of a fork with snapshots while the policy of this workspace,
 // the parent, protects them. Pins in the fork, the fork's policy and new snapshots do
-// not count: otherwise a process in the fork could keep it for ever. The lock is held.
+// not count: otherwise a process in the fork could keep it forever. The lock is held.
 func (fs Forks) mayEnd(f *Workspace, c live.Caller) error {
 	if len(f.snaps) == 0 {
 		return nil

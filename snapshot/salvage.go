@@ -44,7 +44,7 @@ func (s opening) readableState(tx *live.Tx, w *Workspace, cause error) *tree.Sta
 
 // addLoss adds to a report what a salvage could not read.
 func (s *Store) addLoss(r *verify.Report) {
-	behind := false // there were changes, and nobody knows which
+	behind := false // there were changes, and it is unknown which
 	for _, d := range s.log.Damage() {
 		if rec := verify.InJournal(d); !slices.Contains(r.Damage, rec) {
 			r.Damage = append(r.Damage, rec)

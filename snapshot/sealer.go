@@ -24,7 +24,7 @@ const (
 	// sealWorkers is how many goroutines cut and hash file contents.
 	sealWorkers = 2
 	// sealDelay is how long after a capture its seal begins in the background,
-	// so that whoever made it has its answer first: the workers would take the
+	// so that the caller that took it has its answer first: the workers would take the
 	// processors that the answer and the program need. Who waits for the seal
 	// does not wait for this.
 	sealDelay = 10 * time.Millisecond
@@ -175,7 +175,7 @@ func (q *sealer) sealSnapshot(ctx context.Context, sn *snap) error {
 		gone, name = q.cat.snaps[sn.View] != sn && !sn.wanted, sn.Name
 	})
 	if gone {
-		// Removed before it was sealed: nobody needs its chunks.
+		// Removed before it was sealed: no process needs its chunks.
 		q.done(sn)
 		close(sn.done)
 		return nil

@@ -49,7 +49,7 @@ func withJournal(t *testing.T, o snapshot.Options) (*snapshot.Store, *nearlyFull
 }
 
 // TestCrowdedAndIdle: a store on a nearly full disk writes nothing to it when
-// nobody writes to the store.
+// no process writes to the store.
 func TestCrowdedAndIdle(t *testing.T) {
 	t.Parallel()
 	s, disk, _ := withJournal(t, snapshot.Options{})
@@ -65,7 +65,7 @@ func TestCrowdedAndIdle(t *testing.T) {
 	}
 }
 
-// tries counts how often it was tried in vain to make room for a writer.
+// tries counts how often it was tried without success to make room for a writer.
 type tries struct {
 	slog.Handler
 	n atomic.Int64
@@ -80,7 +80,7 @@ func (c *tries) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestFullIsQuick: who writes to a full disk on which nothing can be sealed hears
+// TestFullIsQuick: a program that writes to a full disk on which nothing can be sealed hears
 // so at once: it is tried once a second, and not for each of them.
 func TestFullIsQuick(t *testing.T) {
 	var tried tries
@@ -106,7 +106,7 @@ func TestFullIsQuick(t *testing.T) {
 	}
 }
 
-// TestWriterDoesNotWaitForGC: gc waits for whoever puts objects, an import for
+// TestWriterDoesNotWaitForGC: gc waits for a writer of objects, an import for
 // instance, and that may wait for a program that writes to a nearly full disk.
 func TestWriterDoesNotWaitForGC(t *testing.T) {
 	s, disk, id := withJournal(t, snapshot.Options{})
@@ -139,7 +139,7 @@ func TestWriterDoesNotWaitForGC(t *testing.T) {
 	}
 }
 
-// TestSealDoesNotWaitForGC: nor does a seal, and whoever waits for that.
+// TestSealDoesNotWaitForGC: nor does a seal, or a writer that waits for one.
 func TestSealDoesNotWaitForGC(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "store"))
 	write(t, s, s.Main().Root(), "file", "content")

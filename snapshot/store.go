@@ -32,7 +32,7 @@ const (
 // Options says how a store is opened.
 type Options struct {
 	// Filling is what a new store is about to be filled from, if anything. Until Filled
-	// is called, nobody else opens it.
+	// is called, no other process opens it.
 	Filling string
 	Logger  *slog.Logger
 	FS      vfs.FS // the disk below packs and journal; the real one when nil
@@ -40,7 +40,7 @@ type Options struct {
 	// workspace.
 	UID, GID uint32
 	Mode     uint32
-	// Quiet turns off what happens by itself: seals but for those that are
+	// Quiet turns off what happens automatically: seals but for those that are
 	// waited for, checkpoints but for the one at the end, captures, gc.
 	Quiet bool
 	// Salvage opens a damaged store with what can be read: of the journal what
@@ -263,7 +263,7 @@ func (s *Store) Source() *tree.Source { return s.src }
 // CAS returns the chunk store.
 func (s *Store) CAS() *cas.Store { return s.cas }
 
-// SetMountpoint writes down where the store is mounted, for whoever finds it
+// SetMountpoint writes down where the store is mounted, for a process that finds it
 // in use.
 func (s *Store) SetMountpoint(dir string) error {
 	return s.at.SetMountpoint(dir)

@@ -36,7 +36,7 @@ type Workspace struct {
 	head     string // name of the snapshot that the present state follows
 	policy   policy.Policy
 	claim    string              // the label of a fork that was claimed
-	expires  *time.Time          // when a fork ends by itself
+	expires  *time.Time          // when a fork ends automatically
 	sealed   cas.Hash            // state at the last checkpoint
 	at       uint64              // live.Tx.Changed at the last capture
 	changes  uint64              // see Changes

@@ -120,7 +120,7 @@ func (m *Manifest) open() error {
 // is among them twice. Get and Scan see them when it returns. The values are copied.
 //
 // Errors: that of Options.Room, or of the disk, and nothing has happened; errs.Failed
-// if nobody knows what is on the disk, and the manifest has to be opened anew.
+// if it is unknown what is on the disk, and the manifest has to be opened again.
 func (m *Manifest) Commit(ops ...Op) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
@@ -236,7 +236,7 @@ func (m *Manifest) Verify() (found []Damage, size int64, err error) {
 	return found, size, nil
 }
 
-// Close lets go of the files. All that was committed is durable.
+// Close releases the files. All that was committed is durable.
 func (m *Manifest) Close() error {
 	m.writing.Lock()
 	defer m.writing.Unlock()

@@ -89,7 +89,7 @@ func clean(t testing.TB, m *Manifest) {
 	}
 }
 
-// fill makes commits until the log was written anew and has some more.
+// fill makes commits until the log was rewritten and has some more.
 func fill(t testing.TB, m *Manifest) map[string]string {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -393,8 +393,8 @@ func TestEveryDiskOperationMayFail(t *testing.T) {
 	}
 }
 
-// TestNoRoom: a full disk refuses commits and keeps what is there; a copy that cannot
-// be made anew is made when there is room.
+// TestNoRoom: a full disk refuses commits and keeps what exists; a copy that cannot
+// be created again is made when there is room.
 func TestNoRoom(t *testing.T) {
 	fsys, states := small(t)
 	last := states[len(states)-1]

@@ -55,7 +55,7 @@ func newQuestion(a *app, ch *client.Changes, dir, no string, rule threeway.Rule,
 	return q
 }
 
-// asks reports whether there is somebody to ask.
+// asks reports whether a user can be asked.
 func (a *app) asks() bool { return isTerminal(a.stdin) && isTerminal(a.stderr) }
 
 // print lists what would change: the work, the repositories, and what other programs

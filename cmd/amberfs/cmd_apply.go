@@ -157,7 +157,7 @@ func (a *app) printApplied(done *gitbridge.Applied) error {
 	return a.print(done, func() { a.printf("%s", a.appliedLines(done)) })
 }
 
-// appliedLines is what was carried to a directory, a path a line.
+// appliedLines is the result of an apply, a path a line.
 func (a *app) appliedLines(done *gitbridge.Applied) string {
 	head, none, change := "applied to "+quote(done.Dir), "(no files changed)", "changed"
 	if done.DryRun {

@@ -90,7 +90,7 @@ func remoteTrustCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "trust REMOTE",
 		Short: "Agree to contact a remote that came with the store",
-		Long: `A store that somebody else made can name remotes that you did not add. amberfs does not
+		Long: `A store that another user made can name remotes that you did not add. amberfs does not
 contact them, because the requests would be signed with your credentials. This command
 agrees to one of them. "amberfs status" lists them.`,
 		Args: args(1, 1, "a REMOTE"),

@@ -113,7 +113,7 @@ func (a *app) printReport(r *verify.Report) {
 		state = plural(n, "path", "paths") + " of which a part is lost"
 	}
 	if m := r.Repaired; m != nil {
-		a.printf("repaired: %d objects, %d mended, %d set aside\n", m.Objects, m.Mended, m.Quarantined)
+		a.printf("repaired: %d objects, %d restored, %d set aside\n", m.Objects, m.Mended, m.Quarantined)
 	}
 	a.printf("verified %d objects, %s: %s\n", r.Objects, bytesText(r.Bytes), state)
 }

@@ -33,7 +33,7 @@ type effect int
 const (
 	reads    effect = iota // nothing
 	adds                   // only new things
-	replaces               // what is there; undo takes it back
+	replaces               // what exists; undo takes it back
 	destroys
 )
 

@@ -24,7 +24,7 @@ type progress struct {
 	bar   *progressbar.ProgressBar
 	what  string
 	total int64
-	files int64 // that are expected, 0 if nobody knows
+	files int64 // that are expected, 0 if unknown
 }
 
 const progressAfter = 500 * time.Millisecond

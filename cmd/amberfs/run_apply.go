@@ -32,7 +32,7 @@ type carryBack struct {
 	err        error
 }
 
-// run shows what changed and, if that is wanted, carries it back. It is called
+// run shows what changed and, if that is wanted, applies it. It is called
 // while the daemon of c serves.
 func (b *carryBack) run(c sandbox.Config) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager

@@ -16,7 +16,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// soon is a context that ends before anybody gives something back.
+// soon is a context that ends before a holder gives something back.
 func soon(t *testing.T) context.Context {
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	t.Cleanup(stop)

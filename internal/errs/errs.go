@@ -1,5 +1,5 @@
 // Package errs has the kinds of errors that callers tell apart, once for all
-// storeys. An errno, an exit status and a hint each depend on the kind alone.
+// layers. An errno, an exit status and a hint each depend on the kind alone.
 //
 // An error gets its kind where it is found, together with a sentence:
 //

@@ -60,7 +60,7 @@ func acts(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }
 
-// Shown is a text that somebody else wrote, for a terminal: what a terminal acts upon,
+// Shown is a text that another party wrote, for a terminal: what a terminal acts upon,
 // but for the characters of keep, and what is no UTF-8 become escapes.
 func Shown(text, keep string) string {
 	plain := func(r rune) bool { return !acts(r) || strings.ContainsRune(keep, r) }

@@ -1,8 +1,8 @@
 // Package guard keeps a panic from ending the process.
 //
-// A panic ends it, and everybody's file system with it, on whatever goroutine it
+// A panic ends it, and the file system of all with it, on whatever goroutine it
 // happens. The goroutines that answer requests catch theirs. Those that work for a
-// request, or for nobody, run what they do through [Do], so that the panic is an
+// request, or in the background, run what they do through [Do], so that the panic is an
 // error of that work alone; who ends up with the error logs it with [Stack].
 // Goroutines that only copy bytes or wait do without.
 //

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Beneath is the real disk below one directory that somebody else may have made. It
+// Beneath is the real disk below one directory that another party may have made. It
 // opens nothing outside of it and follows no symbolic link. It opens regular files only,
 // so a FIFO does not block and a device is not read. It does not write to a file that
-// has a second name, which could be anybody's file. The directory stays the same one
+// has a second name, which could be any user's file. The directory stays the same one
 // when it is moved. Names and errors have the path that it had when it was opened.
 type Beneath struct {
 	root *os.File // nil: that of OS
@@ -111,7 +111,7 @@ func (b *Beneath) at(op, name string, fn func(dir int, base string) error) error
 
 // File opens a regular file as an *os.File, to lock it or to append to it.
 func (b *Beneath) File(name string, flag int, perm fs.FileMode) (*os.File, error) {
-	// It is truncated once it is known that nobody else's file is.
+	// It is truncated once it is known that no other process's file is.
 	fd, err := b.open("open", name, flag&^os.O_TRUNC|unix.O_NONBLOCK, perm)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 // Package vfs is the disk as the store sees it: a small interface, so that
 // tests can take the disk away.
 //
-// Beneath is the real disk below one directory that somebody else may have made, OS all of
+// Beneath is the real disk below one directory that another party may have made, OS all of
 // it. tests/vfstest has disks that fail and lose power.
 //
 // # What is promised, and by whom

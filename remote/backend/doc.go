@@ -9,7 +9,7 @@
 //	format        what the remote is
 //	obj/SHA256    immutable, named by the hash of its bytes
 //	ref/NAME      a pushed snapshot; the only sort of key that is replaced
-//	hold/ID       objects that somebody reads without having a ref to them
+//	hold/ID       objects that a reader reads without having a ref to them
 //	gc/ID         objects that a collection is about to remove
 //
 // Objects are named by SHA-256 because that is the name by which a registry

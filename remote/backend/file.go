@@ -47,7 +47,7 @@ func openDir(u *url.URL) (Backend, error) {
 }
 
 // MakeDir makes the directory that a file URL names; of others there is nothing to
-// make. No other call makes it: the URL may come from a store that somebody else has made.
+// make. No other call makes it: the URL may come from a store that another party has made.
 func MakeDir(raw string) error {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "file" || u.Host != "" || !path.IsAbs(u.Path) {

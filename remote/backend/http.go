@@ -65,7 +65,7 @@ func ofStatus(status int) error {
 }
 
 // ofTransport is for an error that is not an answer. Of a *url.Error only the
-// cause is kept: its URL may carry what is nobody's business. Only ctx tells whether
+// cause is kept: its URL may carry secrets. Only ctx tells whether
 // the caller gave up: the transport's own timeouts are context.DeadlineExceeded too.
 func ofTransport(ctx context.Context, host string, err error) error {
 	var u *url.Error

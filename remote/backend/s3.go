@@ -210,7 +210,7 @@ func (b *bucket) List(ctx context.Context, prefix string, fn func(Info) error) e
 		}
 		key := strings.TrimPrefix(o.Key, b.prefix)
 		if checkKey(key) != nil {
-			continue // somebody else's
+			continue // another user's
 		}
 		if err := fn(Info{key, o.Size, o.LastModified}); err != nil {
 			return err

@@ -8,7 +8,7 @@
 // is encrypted.
 //
 // Nothing here is synced, and a block is not checked: a power cut may leave one of
-// zeros, and somebody may have written to it. The reader checks every record
+// zeros, and another process may have written to it. The reader checks every record
 // against its hash, and calls Drop for what does not hold.
 //
 // The directory may be removed at any time. It is made again when a block is stored,
@@ -181,7 +181,7 @@ func (c *Cache) load(o Object, block, off int64, p []byte) bool {
 	return false
 }
 
-// Near is ReadAt for what is there; false if that is not all.
+// Near is ReadAt for what is cached; false if that is not all.
 func (c *Cache) Near(o Object, off, n int64) ([]byte, bool) {
 	b, err := c.ReadAt(context.Background(), o, off, n, 0, nil)
 	return b, err == nil

@@ -2,7 +2,7 @@
 // pushed there last, and which snapshots it was mounted from. They stand in one
 // file of the store, remotes.json; no secret is among them.
 //
-// A store may come from somebody else, so a remote that it names is contacted only once
+// A store may come from another user, so a remote that it names is contacted only once
 // the user has agreed to its URL: by naming it on a command line, or by `amberfs remote
 // trust`. See trust.go.
 //

@@ -92,7 +92,7 @@ func Open(dir string, o Options) (*Registry, error) {
 	return k, nil
 }
 
-// check refuses what this package does not write: the store may be somebody else's.
+// check refuses what this package does not write: the store may be another user's.
 func (f *file) check() error {
 	if f.Version != fileVersion {
 		return errs.New(errs.Format, "version %d is unknown", f.Version)
@@ -118,7 +118,7 @@ func (f *file) check() error {
 // HangUp ends what waits for a remote.
 func (k *Registry) HangUp() { k.hangUp() }
 
-// Close lets go of all connections.
+// Close releases all connections.
 func (k *Registry) Close() {
 	k.hangUp()
 	k.mu.Lock()
@@ -338,7 +338,7 @@ func (k *Registry) Sent(r *remote.Remote) uint64 {
 	return k.file.Sent[r.URL()]
 }
 
-// SetSent notes that all snapshots of main up to one were pushed by itself.
+// SetSent notes that all snapshots of main up to one were pushed automatically.
 func (k *Registry) SetSent(r *remote.Remote, seq uint64) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -60,7 +60,7 @@ func TestRemotesAreKept(t *testing.T) {
 	}
 }
 
-// A file that somebody else wrote is an error, not a panic and not an empty list.
+// A file that another party wrote is an error, not a panic and not an empty list.
 func TestMalformedFile(t *testing.T) {
 	for _, text := range []string{"", "x", "[]", `{"version":2}`, `{"version":1,"from":[{"url":"file:///x"}]}`, `{"version":1,"from":[{"ref":{"id":"x"}}]}`} {
 		dir := t.TempDir()

@@ -297,7 +297,7 @@ func (k *Registry) Stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
 	return cas.Stored{}, fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 }
 
-// How much of a snapshot is fetched before somebody reads it.
+// How much of a snapshot is fetched before a reader reads it.
 const (
 	PrefetchNone = "none"
 	PrefetchTree = "tree" // names and attributes

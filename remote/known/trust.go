@@ -13,7 +13,7 @@ import (
 )
 
 // trust is the remotes that this user has agreed to contact. They are kept in the user's
-// own state directory, one file a URL, because a store may come from somebody else: its
+// own state directory, one file a URL, because a store may come from another user: its
 // remotes.json names endpoints to which the user's credentials would be sent.
 type trust struct {
 	dir string // empty if the user has no home

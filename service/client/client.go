@@ -132,7 +132,7 @@ func (r refusal) err(result any) error {
 	return &fail.Error{Kind: r.Kind, Msg: r.Msg, Hint: r.Hint}
 }
 
-// read decodes what the daemon sent, if anybody wants it.
+// read decodes what the daemon sent, if the caller wants it.
 func read(raw json.RawMessage, result any) error {
 	if len(raw) == 0 || result == nil {
 		return nil

@@ -152,7 +152,7 @@ func (o *objects) Get(h cas.Hash, dst []byte) ([]byte, error) {
 }
 
 // Prefetch gets objects at once and keeps each in memory until it is asked for.
-// Those that nobody asked for since the last call are let go.
+// Those that were not requested since the last call are released.
 func (o *objects) Prefetch(hashes []cas.Hash) error {
 	ahead := make(map[cas.Hash][]byte, len(hashes))
 	for len(hashes) > 0 {

@@ -261,7 +261,7 @@ func (c *Content) fill(src *Source, off, n, pos int64, keepSize bool) error {
 
 // Allocate reserves blocks for the holes of [off, off+n); data stays. With
 // keepSize what lies behind the end of the file is left out: there are no blocks
-// to reserve ahead of a file that nobody has written yet.
+// to reserve ahead of a file that no process has written yet.
 func (c *Content) Allocate(src *Source, off, n int64, keepSize bool) error {
 	l := c.layout.Load()
 	end := off + n

@@ -154,7 +154,7 @@ func TestTruncateUnderRebase(t *testing.T) {
 }
 
 // TestRebaseBehindSealer: a file that changes in every epoch, with a sealer that
-// is always two epochs behind, still lets go of the journal.
+// is always two epochs behind, still releases the journal.
 func TestRebaseBehindSealer(t *testing.T) {
 	b := newBench()
 	want := b.noise(200 << 10)

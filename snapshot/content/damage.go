@@ -8,7 +8,7 @@ import (
 )
 
 // damagedHash stands in a sealed file for bytes that were damaged before they could
-// be sealed. No object has it, so reading them is an error for ever, the rest of
+// be sealed. No object has it, so reading them is an error forever, the rest of
 // the file can be read, and verify names the file.
 var damagedHash = func() (h cas.Hash) {
 	for i := range h {

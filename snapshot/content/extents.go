@@ -66,7 +66,7 @@ func (e extent) follows(prev extent) bool {
 // extents maps offsets of a file to extents that do not overlap. Most files have
 // one at most, at their beginning and in the journal, which is kept inline; all others
 // are in a B-tree that copies in O(1). Reading is safe while other goroutines read or
-// clone, as long as nobody changes.
+// clone, as long as neither changes.
 type extents struct {
 	tree   *btree.Map[int64, extent]
 	n, pos int64  // the only extent, at 0 and in no ChunkMap, when tree is nil; none if n is 0

@@ -102,7 +102,7 @@ func newBench() *bench {
 	return b
 }
 
-// noise returns n bytes that nobody can compress or guess.
+// noise returns n bytes that cannot be compressed or guessed.
 func (b *bench) noise(n int64) []byte {
 	p := make([]byte, n)
 	fillNoise(b.rnd, p)

@@ -127,7 +127,7 @@ func TestSealNext(t *testing.T) {
 	b.wantBytes(t, c, data)
 }
 
-// TestSealInsertion: chunks move with what they hold. A file written anew with a
+// TestSealInsertion: chunks move with what they hold. A file rewritten with a
 // few bytes more at its front is stored with few new bytes.
 func TestSealInsertion(t *testing.T) {
 	b := newBench()

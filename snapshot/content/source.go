@@ -116,7 +116,7 @@ func (s *Source) chunk(it *item, p []byte, at int64) error {
 	return err
 }
 
-// shared returns a chunk that others, too, want a part of: whoever reads on where this
+// shared returns a chunk that others, too, want a part of: a reader that continues where this
 // part ends, for one. It is expanded once for all of them, and stays in the cache.
 func (s *Source) shared(it *item) ([]byte, error) {
 	plain, err, _ := s.loading.Do(string(it.hash[:]), func() (any, error) {

@@ -37,7 +37,7 @@ func (w *world) pick() *version { return &w.files[w.draw("file", 0, int64(len(w.
 func (w *world) between(lo, hi int64) int64 { return lo + w.rnd.Int64N(hi-lo+1) }
 
 // part returns a part of a file, often on the borders of pages, or on those of
-// what is there, or right beside them.
+// what exists, or right beside them.
 func (w *world) part(m *fileModel, limit int64) (off, n int64) {
 	if m.size() > 0 && w.between(0, 2) == 0 {
 		edge := func() int64 {
@@ -269,7 +269,7 @@ func (w *world) Recode(t *rapid.T) {
 	v.c = c
 }
 
-// DropJournal makes garbage of what nobody needs by his own account.
+// DropJournal makes garbage of what is not needed by the test's own account.
 func (w *world) DropJournal(t *rapid.T) {
 	low := int64(math.MaxInt64)
 	for _, v := range w.all() {
@@ -278,7 +278,7 @@ func (w *world) DropJournal(t *rapid.T) {
 	w.log.dropBefore(low)
 }
 
-// Collect removes the objects that nobody needs by his own account.
+// Collect removes the objects that are not needed by the test's own account.
 func (w *world) Collect(t *rapid.T) {
 	kept := make(map[cas.Hash]bool)
 	for _, v := range w.all() {

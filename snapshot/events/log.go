@@ -40,7 +40,7 @@ type Options struct {
 	// recorded without a path. It is called some time after the event.
 	Resolve func(view uint32, node uint64) (path string, size int64, ok bool)
 	// Share says which workspaces share their part of Limit, by a number. Who has
-	// most loses files, so nobody loses any by what others do. Nil: each workspace
+	// most loses files, so no workspace loses any by what others do. Nil: each workspace
 	// has a part of its own.
 	Share func(view uint32) uint32
 }
@@ -265,7 +265,7 @@ func (l *Log) wakeFollowers() {
 	l.mu.written = make(chan struct{})
 }
 
-// Remove deletes the log of a workspace that is no more.
+// Remove deletes the log of a deleted workspace.
 func (l *Log) Remove(view uint32) error {
 	if err := l.Flush(); err != nil {
 		return err

@@ -82,7 +82,7 @@ func TestRecordAndRead(t *testing.T) {
 	l.Record(Event{Workspace: 1, Node: 10, Action: Modified, PID: 6, Command: "sh"}) // path from Resolve
 	l.Record(Event{Workspace: 1, Node: 11, Action: Modified, PID: 6, Command: "sh"}) // path from what follows
 	l.Record(Event{Workspace: 1, Node: 11, Action: Deleted, Path: "gone", PID: 6, Command: "rm"})
-	l.Record(Event{Workspace: 1, Node: 12, Action: Modified, PID: 6, Command: "sh"}) // nobody knows its path
+	l.Record(Event{Workspace: 1, Node: 12, Action: Modified, PID: 6, Command: "sh"}) // its path is unknown
 	l.Record(Event{Workspace: 2, Node: 10, Action: Deleted, Path: "x", PID: 6, Command: "rm"})
 	if got := l.LastSeq(1); got != 6 {
 		t.Errorf("last number is %d", got)

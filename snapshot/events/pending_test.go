@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A script of a test: at a time in ms somebody does something to a node.
+// A script of a test: at a time in ms a program does something to a node.
 type act struct {
 	ms     int
 	action string // "" is a capture

@@ -80,7 +80,7 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 // it and is returned as it is.
 func (l *Log) Read(view uint32, after uint64, fn func(Event) error) error {
 	if err := l.Flush(); err != nil {
-		// What is there can be read.
+		// Earlier events can still be read.
 		l.opts.Logger.Error("events are being lost", "err", err)
 	}
 	l.mu.Lock()

@@ -94,7 +94,7 @@ func (j *Journal) write(t Type, head, data []byte) error {
 		_, err = j.cur.f.WriteAt(data, at+int64(len(b)))
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		// Only where space cannot be reserved. What is there of the record is
+		// Only where space cannot be reserved. The part of the record that was written is
 		// written over by the next one and has no valid checksum until then.
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	}

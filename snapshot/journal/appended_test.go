@@ -6,7 +6,7 @@ import (
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
-// TestAppended tells of the next record, and of that alone.
+// TestAppended reports the next record, and of that alone.
 func TestAppended(t *testing.T) {
 	j := mustOpen(t, memOptions(vfstest.NewMem()))
 	defer j.Close()

@@ -7,7 +7,7 @@ import (
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
-// TestSyncFarBehind: a log that nobody syncs becomes durable by itself when there is
+// TestSyncFarBehind: a log that no process syncs becomes durable automatically when there is
 // much of it, so that the next opening has little to read.
 func TestSyncFarBehind(t *testing.T) {
 	j := mustOpen(t, memOptions(vfstest.NewMem()))

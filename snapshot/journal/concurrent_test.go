@@ -108,7 +108,7 @@ func (f *countingFile) Sync() error {
 	return f.File.Sync()
 }
 
-// Many who wait at once share a run: whoever comes while one is under way waits
+// Many callers that wait at once share a run: a caller that comes while one is under way waits
 // for the next, together with all others.
 func TestGroupCommit(t *testing.T) {
 	c := &countingFS{FS: vfstest.NewMem(), gate: make(chan struct{})}

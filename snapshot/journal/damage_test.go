@@ -217,7 +217,7 @@ func FuzzScan(f *testing.F) {
 }
 
 // TestDamageBeforeBegin: what lies before the position that the owner needs the
-// log from keeps nobody from opening it, also when no record says that it was
+// log from does not keep programs from opening it, also when no record says that it was
 // durable.
 func TestDamageBeforeBegin(t *testing.T) {
 	fs := vfstest.NewMem()

@@ -11,7 +11,7 @@ func putCRC(b []byte) {
 	binary.LittleEndian.PutUint32(b[124:], crc32.Checksum(b[:124], castagnoli))
 }
 
-// The bytes on disk, for ever.
+// The bytes on disk, forever.
 func TestFormatBytes(t *testing.T) {
 	h := header{base: 0x1122334455, firstSeq: 77, durable: 0x0102030405, nonce: 0xa1a2a3a4a5a6a7a8}
 	copy(h.id[:], "0123456789abcdef")

@@ -46,7 +46,7 @@ func Open(dir string, o Options) (*Journal, error) {
 	return j, nil
 }
 
-// An opening is what Open does with a journal that nobody else has yet: it finds the end
+// An opening is what Open does with a journal that no other process has yet: it finds the end
 // of the log, and makes the journal ready to append there.
 type opening struct{ *Journal }
 
@@ -182,7 +182,7 @@ func (o opening) recover() error {
 			return err
 		}
 	}
-	// A segment that begins at the end holds nothing and is made anew.
+	// A segment that begins at the end holds nothing and is created again.
 	keep := locate(segs, t.end-1) + 1
 	if err := o.discardAll(segs[keep:], segs[:keep]); err != nil {
 		return err

@@ -106,7 +106,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// A journal that nobody needs any more gives its segment back also when writers
+// A journal that no process needs any more gives its segment back also when writers
 // would have to leave what the disk has free.
 func TestShrinkOnFullDisk(t *testing.T) {
 	fs := vfstest.NewMem()
@@ -196,7 +196,7 @@ func (f *syncDirFS) SyncDir(dir string) error {
 	return f.FS.SyncDir(dir)
 }
 
-// Giving up segments takes long on a real disk, and nobody may wait for it.
+// Giving up segments takes long on a real disk, and no process may wait for it.
 func TestAppendWhileDropping(t *testing.T) {
 	fs := &syncDirFS{FS: vfstest.NewMem(), before: func() {}}
 	o := memOptions(nil)

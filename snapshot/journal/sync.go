@@ -80,7 +80,7 @@ func (j *Journal) syncAll() error {
 }
 
 // syncBehind is how much of the log, in bytes, may be there without being durable before
-// that is made up for: the next opening reads it all to find the end, and who asks for a
+// that is made up for: the next opening reads it all to find the end, and a caller that asks for a
 // Sync waits for it.
 const syncBehind = 128 << 20
 

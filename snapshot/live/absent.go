@@ -9,8 +9,8 @@ import (
 )
 
 // An Absent error says that a call needs an object that is not on this machine. The
-// call has changed nothing: whoever made it fetches the object, which may take long,
-// and makes it again. So nobody waits for a network with the lock of the forest held.
+// call has changed nothing: its caller fetches the object, which may take long,
+// and makes it again. So no process waits for a network with the lock of the forest held.
 type Absent = cas.Absent
 
 // Await calls fn, and again each time after an object that it lacked was fetched.
@@ -28,7 +28,7 @@ func Await(ctx context.Context, fn func() error) error {
 }
 
 // SetSource makes all that is looked up with the lock held come from a source that
-// gives Absent errors. It is called before anybody else has the forest.
+// gives Absent errors. It is called before another goroutine has the forest.
 func (t *trees) SetSource(src *tree.Source) { t.src = src }
 
 // source is what a view is read through. An edit is made without the lock, and what

@@ -10,7 +10,7 @@ import (
 
 // As returns the forest for changes by an actor. Changes by "" are by the actor that wrote
 // the inode last, if that is known: the kernel writes pages of a shared mapping back on
-// nobody's behalf.
+// no known process.
 func (f *Forest) As(actor string) *Forest { return &Forest{f.forest, actor} }
 
 // attribution has the actors of the changes of a view since its newest snapshot.

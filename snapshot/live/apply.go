@@ -40,7 +40,7 @@ func (v *view) commit(r *record, data []byte) error {
 
 // prepare makes all that a change is about the epoch's own, and reads what it will
 // read: so damage is an error before anything is journaled, and apply does not
-// fail. It changes nothing that anybody sees.
+// fail. It changes nothing visible.
 func (v *view) prepare(r *record) error {
 	switch r.kind {
 	case recCreate, recLink:
@@ -129,7 +129,7 @@ func (v *view) attr(ino uint64) (Attr, error) {
 	return attrOf(v.id, n), nil
 }
 
-// apply makes the change that a record tells of. It is the only way in which
+// apply makes the change that a record describes. It is the only way in which
 // a view changes, but for edits (see view.applyStep) and orphans.
 func (v *view) apply(r *record) error {
 	v.trees.mu.changes++

@@ -36,7 +36,7 @@ func BenchmarkCreateAndWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkReplay makes 50,000 small files anew from the journal, as recovery does: two
+// BenchmarkReplay makes 50,000 small files again from the journal, as recovery does: two
 // records each.
 func BenchmarkReplay(b *testing.B) {
 	const files = 50_000

@@ -18,8 +18,8 @@
 // # The life of a change
 //
 // A request checks under the lock what it needs, and makes the epoch's own what it
-// is about (Forest.prepare): that reads what is to be read, and changes nothing that
-// anybody sees, so damage is an error of this one change. It then appends one record
+// is about (Forest.prepare): this reads what is needed, and changes nothing that
+// others see, so damage is an error of this one change. It then appends one record
 // to the journal and applies it to the state, which does not fail any more. Recovery
 // applies the same records with the same functions (see replay.go), so there is one
 // way in which a change comes about. The bytes of a write lie in the record itself,
@@ -43,7 +43,7 @@
 //
 // # Records
 //
-// A record is written by the operation that it tells of, and read by one function for
+// A record is written by the operation that it describes, and read by one function for
 // each type (record.go); ../FORMAT.md has the fields. One description that serves for
 // both directions was tried: it took 323 lines in place of 300, since most fields are
 // an operation's arguments one way and an inode's fields the other.

@@ -12,7 +12,7 @@ import (
 
 // An Edit is a change of a whole view: a restore, an import, a merge. It is by the actor of
 // the forest that it was begun with (see As), unless Graft.By has others. It is
-// made on a copy of the state, without the lock. Nobody sees it before Tx.Apply
+// made on a copy of the state, without the lock. It is not visible before Tx.Apply
 // puts it in place, and an error drops it.
 type Edit struct {
 	f        *Forest
@@ -58,13 +58,13 @@ func (f *Forest) Edit(ctx context.Context, id uint32, reads ...uint32) (*Edit, e
 	}
 }
 
-// edit is Edit with f.mu held, after whoever is before it has ended.
+// edit is Edit with f.mu held, after the edit before it has ended.
 func (f *Forest) edit(id uint32, hold []uint32) (*Edit, error) {
 	v, ok := f.mu.views[id]
 	if !ok {
 		return nil, ErrStale
 	}
-	// An epoch for what the edit makes, and another one for everybody else.
+	// An epoch for what the edit makes, and another one for all others.
 	f.mu.epoch += 2
 	e := &Edit{f: f, base: v, nextIno: f.mu.nextIno, done: make(chan struct{})}
 	e.copy = &view{trees: v.trees, id: id, state: v.state.Clone(), epoch: f.mu.epoch - 1, by: f.actorsOf()}

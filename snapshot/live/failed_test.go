@@ -108,7 +108,7 @@ func TestHalfDoneChange(t *testing.T) {
 	}
 }
 
-// TestPanicWhileReading: whoever panics while it reads leaves no lock either.
+// TestPanicWhileReading: a reader that panics leaves no lock either.
 func TestPanicWhileReading(t *testing.T) {
 	f := testForest(t, vfstest.NewMem())
 	f.readView = func(uint32) (*tree.State, error) { panic("view") }

@@ -106,7 +106,7 @@ type action struct {
 	do   func()
 }
 
-// actions are what a step may be. What is there twice is done more often.
+// actions are what a step may be. An action that is listed twice is done more often.
 func (w *world) actions() []action {
 	return []action{
 		{"create", func() { w.create(unix.S_IFREG) }},

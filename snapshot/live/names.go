@@ -55,7 +55,7 @@ func (t *trees) directory(id NodeID) (*view, *tree.Inode, error) {
 	n, err := v.state.Get(t.src, id.Ino())
 	if err != nil {
 		if _, ok := v.orphan(id.Ino()); ok {
-			return nil, nil, ErrNotExist // a removed directory that somebody stands in
+			return nil, nil, ErrNotExist // a removed directory that is a working directory
 		}
 		return nil, nil, loadError(err)
 	}

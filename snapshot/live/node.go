@@ -10,7 +10,7 @@ const (
 	// MaxIno is the largest inode number.
 	MaxIno = tree.MaxIno
 	// MaxView is the largest number of a view. The one above it is left to
-	// whoever shows the forest to the kernel, for nodes of its own.
+	// the code that shows the forest to the kernel, for nodes of its own.
 	MaxView = 1<<28 - 2
 	// RootIno is the inode number of the root directory of every view.
 	RootIno = tree.RootIno
@@ -40,14 +40,14 @@ type Caller struct {
 	Direct bool
 	// Command is what the caller ran, as far as that is known, for the event log.
 	Command string
-	// Actor is on whose behalf it acts, "" if nobody found out.
+	// Actor is on whose behalf it acts, "" if it is unknown.
 	Actor string
 }
 
 // OwnsStore reports whether the caller is the user that the daemon runs as, or root.
 func (c Caller) OwnsStore() bool { return c.UID == 0 || int(c.UID) == os.Geteuid() }
 
-// Attr is what stat(2) tells of a node. Times are in nanoseconds since 1970,
+// Attr is what stat(2) returns for a node. Times are in nanoseconds since 1970,
 // Blocks in units of 512 bytes.
 type Attr struct {
 	ID                         NodeID

@@ -94,7 +94,7 @@ func (o *Overlay) change(src *tree.Source, at *openDir, name string) (c tree.Cha
 	return c, err
 }
 
-// An OverlayError tells of a path that is a directory on one side only.
+// An OverlayError reports a path that is a directory on one side only.
 type OverlayError struct {
 	Path string
 	Dir  bool // here

@@ -8,7 +8,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/journal"
 )
 
-// Skipped tells of the changes that a salvage had to leave out.
+// Skipped are the changes that a salvage had to leave out.
 type Skipped struct {
 	Changes int64
 	Views   map[uint32]int64 // changes by view

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// A Barrier lets somebody wait for all who are inside, and keeps nobody out
+// A Barrier lets a caller wait for all that are inside, and keeps no caller out
 // meanwhile. Its zero value is ready.
 type Barrier struct {
 	mu     sync.Mutex

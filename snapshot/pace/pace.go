@@ -40,7 +40,7 @@ type Pacer struct {
 }
 
 // Alone reports whether a seal should leave a processor to writers: while they write.
-// If they write much it need not when somebody waits for the seal or the journal had
+// If they write much it need not when a reader waits for the seal or the journal had
 // better shrink.
 func (p *Pacer) Alone() bool {
 	now, end := time.Now().UnixNano(), p.End()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestAlone: a seal leaves a processor to writers, but not when somebody waits for it and
+// TestAlone: a seal leaves a processor to writers, but not when a reader waits for it and
 // they write much.
 func TestAlone(t *testing.T) {
 	end := int64(0)

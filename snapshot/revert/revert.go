@@ -181,7 +181,7 @@ func (t *taking) removed(p string, c tree.Change) error {
 		}
 		return err
 	case f.node.IsDir():
-		return nil // somebody put a directory in its place
+		return nil // a program put a directory in its place
 	case renamed:
 		t.moved[to] = moved{f, c.B}
 		t.set(p, nil)

@@ -9,7 +9,7 @@ import (
 )
 
 // Union returns a tree of all that some states have, of each path what the first of them
-// has. It is made in a view that nobody sees and the journal does not know. The caller
+// has. It is made in a view that no program sees and the journal does not know. The caller
 // keeps the states, and gc waits.
 func Union(ctx context.Context, f *live.Forest, src *tree.Source, states []*tree.State) (out *tree.State, err error) {
 	var view uint32

@@ -1,4 +1,4 @@
-// Package storedir is the directory of a store: who has it locked, of which format it is,
+// Package storedir is the directory of a store: its lock, its format,
 // what this process made of it, and what it was filled from.
 package storedir
 

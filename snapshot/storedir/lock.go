@@ -15,7 +15,7 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// A Holder tells who has, or last had, a store.
+// A Holder is the daemon that has, or last had, a store.
 type Holder struct {
 	PID        int    `json:"pid"`
 	Mountpoint string `json:"mountpoint,omitempty"`
@@ -117,7 +117,7 @@ func writeHolder(f *os.File, h Holder) error {
 	return f.Truncate(int64(len(b)))
 }
 
-// ReadHolder reads who has, or last had, the store in dir.
+// ReadHolder returns the daemon that has, or last had, the store in dir.
 func ReadHolder(dir string) (h Holder, err error) {
 	err = inside(dir, func(disk *vfs.Beneath) error {
 		b, err := readSmall(disk, filepath.Join(dir, "lock"))

@@ -59,7 +59,7 @@ func (at pos) holds(hash uint64) bool { return hash>>(nameBits-dirBits*at.depth)
 
 // loadDir returns the body of a directory page. What was decoded is checked: it has
 // as many entries as is said above, and they are in their place. So nothing is met
-// twice in a directory, whatever somebody made of it.
+// twice in a directory, whatever an attacker made of it.
 func (p *page) loadDir(src *Source, at pos, keep bool) (*body, error) {
 	orKind := byte(wire.KindDirInner)
 	if at.depth >= maxDirDepth {
@@ -136,7 +136,7 @@ func (d *Dir) Remove(src *Source, epoch uint64, name string) error {
 }
 
 // OwnEntry makes every page epoch's own that Insert or Remove of a name changes, so
-// that these read nothing and do not fail. It changes nothing that anybody sees.
+// that these read nothing and do not fail. It changes nothing visible.
 // ErrDirFull if the name cannot be inserted. The directory must belong to an inode
 // that epoch owns.
 func (d *Dir) OwnEntry(src *Source, epoch uint64, name string) error {

@@ -182,7 +182,7 @@ func TestInsertRefuses(t *testing.T) {
 	}
 }
 
-// TestEqualHashes builds a leaf whose names all have one hash, as only somebody
+// TestEqualHashes builds a leaf whose names all have one hash, as only an attacker
 // who looks for it could.
 func TestEqualHashes(t *testing.T) {
 	src := NewSource(newCountingStore(), &sliceLog{}, 1<<20)

@@ -42,7 +42,7 @@
 //
 // # What is checked
 //
-// That an object has the hash it is asked for says that somebody wrote it so, not that
+// That an object has the hash it is asked for says that it was written so, not that
 // it makes sense: a store may come from anywhere, and so does what is pulled. What
 // does not fit is ErrMalformed at the place where it is met, and every walk ends:
 //
@@ -59,7 +59,7 @@
 // # Locking
 //
 // There is no lock in here but those inside the caches and one that keeps two
-// sealers off one content. A state of the current epoch belongs to whoever holds
+// sealers off one content. A state of the current epoch belongs to the one that holds
 // the owner's lock. A frozen state may be used by any number of goroutines at
 // once, among them sealers, and also while states that share pages with it change
 // in a later epoch: all that ever happens to a frozen page or content is that it

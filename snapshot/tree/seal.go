@@ -93,7 +93,7 @@ type job struct {
 }
 
 // work seals one after the other. While one worker is to be alone, the second does a
-// little now and then until the first has ended, so that nobody waits for ever for what
+// little now and then until the first has ended, so that no process waits forever for what
 // it has begun; the first keeps a thread to itself: one that has just answered a request
 // would keep the client from its processor.
 func (r *sealRun) work(ctx context.Context, jobs <-chan job, second bool) error {

@@ -67,7 +67,7 @@ func (s *Source) With(o content.ObjectStore) *Source {
 	return &c
 }
 
-// Counting returns the same source for whoever wants to know how many bytes of memory
+// Counting returns the same source for a caller that needs to know how many bytes of memory
 // the pages take, about, that were copied because an epoch changes them.
 func (s *Source) Counting(n *atomic.Int64) *Source {
 	c := *s

@@ -129,7 +129,7 @@ func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
 }
 
 // OwnSlot makes the page epoch's own that an inode of that number belongs on, if there is
-// one, so that Put reads nothing and does not fail. It changes nothing that anybody sees:
+// one, so that Put reads nothing and does not fail. It changes nothing visible:
 // a page that is not there yet is left to Put, since none may be sealed without an inode.
 func (s *State) OwnSlot(src *Source, epoch, ino uint64) error {
 	if heightFor(ino) > s.height {
@@ -184,7 +184,7 @@ func (s *State) Lookup(src *Source, dir *Inode, name string) (*Inode, error) {
 
 // child returns the inode of an entry, once it is known to fit: of the type that the
 // entry says, and a directory has this one name. So no directory is met twice on the
-// way down from the root, whatever somebody made of the tree.
+// way down from the root, whatever an attacker made of the tree.
 func (s *State) child(src *Source, dir *Inode, e Dirent) (*Inode, error) {
 	n, err := s.Get(src, e.Ino)
 	if err != nil {

@@ -99,7 +99,7 @@ func TestTableShape(t *testing.T) {
 	}
 }
 
-// TestFrozen checks that nobody's later changes show through an inode that was
+// TestFrozen checks that no later changes show through an inode that was
 // handed out.
 func TestFrozen(t *testing.T) {
 	f := newTestFS()

@@ -47,7 +47,7 @@ func (p *page) loadTable(src *Source, height int, ino uint64, keep bool) (*body,
 	return b, err
 }
 
-// ownTable makes *pp a page that epoch may change, copying what is there, and
+// ownTable makes *pp a page that epoch may change, copying its contents, and
 // returns its body.
 func ownTable(src *Source, epoch uint64, pp **page, height int, ino uint64) (*body, error) {
 	p := *pp

@@ -57,7 +57,7 @@ func (s *State) walk(ctx context.Context, src *Source, path *Path, n *Inode, fn 
 
 // sorted returns all entries in order of their names.
 func (d *Dir) sorted(src *Source) ([]Dirent, error) {
-	var list []Dirent // Len is what the inode says: nobody has checked it yet
+	var list []Dirent // Len is what the inode says: it is not checked yet
 	err := d.List(src, 0, func(e Dirent, _ uint64) bool {
 		list = append(list, e)
 		return true

@@ -43,7 +43,7 @@ type Owner struct {
 var (
 	// Rest owns what the rest of the store has.
 	Rest = &Owner{}
-	// several owns what more than one snapshot has, and nobody else.
+	// several owns what more than one snapshot has, and no other.
 	several = &Owner{Seq: 1}
 )
 
@@ -65,8 +65,8 @@ type Holding struct {
 	ID    cas.Hash
 }
 
-// order is that in which owners are looked at: first what stays, below which nobody
-// looks again, then snapshots as they were made, and so as they lie in the packs.
+// order is that in which owners are looked at: first what stays, below which there is
+// no search, then snapshots as they were made, and so as they lie in the packs.
 func (h Holding) order() uint64 {
 	if h.By == Rest {
 		return 0

@@ -37,7 +37,7 @@ type Fork struct {
 // Used is what there is at the most, in bytes.
 func (f *Fork) Used() int64 { return f.counted.Load() + f.since.Load() + f.Exports.Load() }
 
-// Reset says that nobody kept count until now.
+// Reset records that nothing was counted until now.
 func (f *Fork) Reset() { f.ready.Store(false) }
 
 // Since is what was written since it was counted last.

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What somebody else may have made (a store, a remote, a repository, a quarantine) is
+// What another party may have made (a store, a remote, a repository, a quarantine) is
 // opened by internal/vfs.Beneath: nothing outside of it, no links, no FIFOs and devices,
 // and for writing only files with one name. These calls have none of that.
 var opening = map[string][]string{

@@ -24,7 +24,7 @@ type row struct {
 	where func(p place) bool
 	// ref is the place that ratios are to; the plain directory if empty.
 	ref string
-	// once runs it once, because it grows what is there or takes long.
+	// once runs it once, because it grows the store or takes long.
 	once bool
 	// warm is work that no request of may reach the daemon.
 	warm bool

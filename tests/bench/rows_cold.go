@@ -14,7 +14,7 @@ import (
 )
 
 // coldRows are reads that neither the kernel nor the daemon has anything of:
-// sealed, mounted anew, the page cache dropped.
+// sealed, mounted again, the page cache dropped.
 var coldRows = []row{
 	{name: "cold-seq", what: "read a file of 256 MiB, cold", unit: "MB/s", higher: true, where: keepsCold, reach: "≥ 1 GB/s",
 		run: cold(largeFile, func(w *work, dir string) (float64, error) {
@@ -34,7 +34,7 @@ var coldRows = []row{
 		})},
 }
 
-// keepsCold is where something that was kept can be mounted anew and read, or
+// keepsCold is where something that was kept can be mounted again and read, or
 // is the plain directory.
 func keepsCold(p place) bool {
 	return p.kind == amber || p.kind == plain || p.kind == archive || p.name == "fuse-overlayfs"
@@ -74,7 +74,7 @@ func (w *work) keepCold(fill func(*work, string) error) (dir string, end func() 
 	return w.dir, func() error { return nil }, fill(w, w.dir)
 }
 
-// coldMount is a sealed snapshot, mounted anew.
+// coldMount is a sealed snapshot, mounted again.
 func (w *work) coldMount(fill func(*work, string) error) (dir string, end func() error, err error) {
 	h, err := amberHistoryOf(w.b, w.place, filepath.Join(w.b.base, fmt.Sprintf("cold-%d", w.b.serial)))
 	if err != nil {

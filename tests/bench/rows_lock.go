@@ -53,7 +53,7 @@ func forkLock(fill func(w *work, dir string) error) func(*work) (float64, error)
 	}
 }
 
-// thereAndBack is what a fork does to everybody's lock.
+// thereAndBack is what a fork does to the shared lock.
 func thereAndBack(fork string) error {
 	control := func(name string) string { return filepath.Join(fork, ".snapshots", name) }
 	if err := unix.Mkdir(control("v"), 0o755); err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// sealRows are what the work that goes on by itself costs, and whom it holds up.
+// sealRows are what the work that goes on automatically costs, and whom it holds up.
 var sealRows = []row{
 	{name: "create-beside", what: "99th percentile of a create, one a millisecond, beside a seal", unit: "ms", where: onlyAmber,
 		run: createPaced(true), reach: "≤ 2 × create-undisturbed"},

@@ -88,7 +88,7 @@ func (t *trees) close() {
 	t.n, t.by = 0, nil
 }
 
-// change writes ten files anew.
+// change writes ten files again.
 func (g *grown) change() error {
 	g.changes++
 	for j := range 10 {

@@ -1,5 +1,5 @@
 // Package crash_test kills the daemon at random instants, again and again, and
-// compares what is there after the next mount with what was acknowledged.
+// compares the tree after the next mount with what was acknowledged.
 //
 // A round: several writers change their own directories as fast as they can,
 // a historian captures, restores, forks, deletes and collects garbage; kill -9

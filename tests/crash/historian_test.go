@@ -105,7 +105,7 @@ func (w *world) newName(prefix string) string {
 
 func (w *world) snapshots() string { return w.m.Path(".snapshots") }
 
-// capture takes a state that is known to the byte, because nobody writes.
+// capture takes a state that is known to the byte, because no process writes.
 func (w *world) capture(rng *rand.Rand) bool {
 	if len(w.snaps) >= 5 {
 		return w.delete(rng)

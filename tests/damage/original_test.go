@@ -132,7 +132,7 @@ func makeOriginal(t *testing.T, killed bool) *original {
 	return o
 }
 
-// look reads a tree: what is there by path, and what cannot be read.
+// look reads a tree: its files by path, and what cannot be read.
 func look(dir string) (files map[string]string, bad map[string]error) {
 	files, bad = map[string]string{}, map[string]error{}
 	var walk func(rel string)

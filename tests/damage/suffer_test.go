@@ -76,7 +76,7 @@ type finding struct {
 	err      error // nil: it is not there
 }
 
-// inspect compares all views of a mount with the original. What is there must be
+// inspect compares all views of a mount with the original. A file that exists must be
 // what was there; what is not or gives an error is returned. forgetting allows
 // the workspaces to be as they were before their last changes.
 func (o *original) inspect(t *testing.T, m *harness.Mount, forgetting bool) []finding {
@@ -141,8 +141,8 @@ func (o *original) suffer(t *testing.T, d injury) {
 		d.do(t, store, rand.New(rand.NewPCG(uint64(d.off), 3)))
 		return harness.At(t, store)
 	}
-	// A record at the end of a journal that nobody closed may as well not have
-	// been written: no later one tells of it.
+	// A record at the end of a journal that no process closed may as well not have
+	// been written: no later one reports it.
 	forgetting := o.killed && d.part() == "journal"
 
 	m := hurt()

@@ -1,4 +1,4 @@
-// Package docs_test holds the documentation against what is there: links lead
+// Package docs_test holds the documentation against the program: links lead
 // somewhere, every command and every flag is described, and nothing is that
 // does not exist.
 package docs_test

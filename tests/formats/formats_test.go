@@ -1,5 +1,5 @@
 // Package formats opens a small store of every format that was released, for
-// ever. A store that this version makes anew is written with -update.
+// ever. A store that this version creates is written with -update.
 package formats
 
 import (
@@ -161,7 +161,7 @@ func content(t *testing.T, s *snapshot.Store, st *tree.State, name, path string,
 	}
 }
 
-// pack leaves out what is made anew: the index, and space that is only
+// pack leaves out what is created again: the index, and space that is only
 // reserved.
 func pack(t *testing.T, dir, archive string) {
 	t.Helper()

@@ -190,7 +190,7 @@ func resize(data []byte, size int64) []byte {
 	return append(bytes.Clone(data), make([]byte, size-int64(len(data)))...)
 }
 
-// Partly returns what may be left of an operation that nobody answered. The
+// Partly returns what may be left of an operation that no process answered. The
 // kernel cuts a write(2) at page boundaries of the file when a page of the
 // caller's memory is not at hand, and each piece is a request of its own: any
 // number of the first pieces may have been done. The operation as a whole is

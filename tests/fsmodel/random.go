@@ -34,7 +34,7 @@ func mode(s Source) uint32 {
 	return m
 }
 
-// Random draws an operation for a tree. Paths are mostly of what is there, so
+// Random draws an operation for a tree. Paths are mostly of existing files, so
 // that many operations succeed, and sometimes of what is not.
 func Random(s Source, fs *FS, lim Limits) Op {
 	op := Op{

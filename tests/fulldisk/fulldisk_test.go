@@ -29,7 +29,7 @@ func tmpfs(t *testing.T, dir string, size int64) {
 	t.Cleanup(func() { unmount(t, dir) })
 }
 
-// unmount waits for those that have the disk open for a moment: whoever is just being
+// unmount waits for those that have the disk open for a moment: a daemon that is just being
 // started has all that this process has.
 func unmount(t *testing.T, dir string) {
 	t.Helper()

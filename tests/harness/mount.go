@@ -242,7 +242,7 @@ func run(name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.WaitDelay = Timeout // on a busy machine nobody here may come to read for seconds
+	cmd.WaitDelay = Timeout // on a busy machine no test here may come to read for seconds
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // TestSameNameAgain: a fork or a snapshot that went by the command line, and came again
-// under the same name, is the new one for whoever had looked into the old one.
+// under the same name, is the new one for a program that had opened the old one.
 func TestSameNameAgain(t *testing.T) {
 	m := harness.New(t)
 	file, fork, snap := m.Path("file"), m.Path(".forks", "f", "file"), m.Path(".snapshots", "s", "file")
@@ -56,7 +56,7 @@ func TestSameNameAgain(t *testing.T) {
 }
 
 // TestForkRenamedOverTheSocket: the old name of a fork is gone for the kernel, too, when
-// the answer is there, another fork can have it, and the log tells of it.
+// the answer is there, another fork can have it, and the log reports it.
 func TestForkRenamedOverTheSocket(t *testing.T) {
 	m := harness.New(t)
 	over := func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -69,7 +69,7 @@ func one(t *testing.T, m *harness.Mount, tiers map[string]map[string]int, first 
 	}
 }
 
-// A label has one fork, whoever claims it when, and whatever happened to the daemon:
+// A label has one fork, at any time, and whatever happened to the daemon:
 // the running one, or its last state, or a fresh one.
 func TestClaimsAtOnce(t *testing.T) {
 	m := harness.New(t)

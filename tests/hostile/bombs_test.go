@@ -141,7 +141,7 @@ func TestArchivesThatBecomeLarge(t *testing.T) {
 	}
 }
 
-// zeros is as long as somebody reads it.
+// zeros is as long as a reader reads it.
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) {

@@ -16,7 +16,7 @@ import (
 )
 
 // TestExportFromAFork: an export from a fork, or from a fork in it, writes refs of its
-// own only, and nobody writes one that git gives a meaning to.
+// own only, and no process writes one that git gives a meaning to.
 func TestExportFromAFork(t *testing.T) {
 	m := harness.New(t)
 	export := func(ws, line string) error {

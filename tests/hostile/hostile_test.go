@@ -1,4 +1,4 @@
-// Package hostile_test is what somebody without rights, or without manners,
+// Package hostile_test is what a user without rights, or an attacker,
 // might try on a mount and its store.
 package hostile_test
 
@@ -105,7 +105,7 @@ func TestAnotherUserWhoMayRead(t *testing.T) {
 		"mv %[1]s/.snapshots/v %[1]s/.snapshots/other", "mv %[1]s/.snapshots/restore %[1]s/.snapshots/restore@v",
 		"echo v > %s/.snapshots/restore", "mkdir %s/.forks/mine", "echo 'v mine' > %s/.snapshots/fork",
 		"echo '{}' > %s/.snapshots/policy", "echo v > %s/.snapshots/export", "cat %s/.snapshots/diff@v..v/..",
-		// They tell of files that the stranger may not read.
+		// They describe files that the stranger may not read.
 		"cat %s/.snapshots/diff@base", "cat %s/.snapshots/stat@base", "cat %s/.snapshots/diff@base..v",
 		"cat %s/.snapshots/log",
 	} {
@@ -288,7 +288,7 @@ func TestNamesOfEveryByte(t *testing.T) {
 	m.Amberfs("diff", "v")
 	m.Amberfs("restore", "v")
 
-	// One of them at a time, also by whoever replays the journal.
+	// One of them at a time, also by the one that replays the journal.
 	for _, name := range []string{"x\xffy", "x\ny", "x\"y", "x<y", "x\\y"} {
 		must(t, os.WriteFile(m.Path(name), []byte("changed"), 0o644))
 		if out := m.Amberfs("diff", "v", "--", m.Path(name)); !strings.Contains(out, "+changed") {
@@ -304,7 +304,7 @@ func TestNamesOfEveryByte(t *testing.T) {
 	look(m.Dir)
 }
 
-// TestClientsStoppedAndKilled in the middle of a request hold nobody up.
+// TestClientsStoppedAndKilled in the middle of a request delays no other request.
 func TestClientsStoppedAndKilled(t *testing.T) {
 	m := harness.New(t)
 	var clients []*exec.Cmd
@@ -344,7 +344,7 @@ func TestClientsStoppedAndKilled(t *testing.T) {
 	}
 }
 
-// TestSnapshotDeletedUnderReaders: who has a file, a directory or the working
+// TestSnapshotDeletedUnderReaders: a program that has a file, a directory or the working
 // directory in a snapshot that is deleted reads what it was, or is told that it
 // is gone, and never reads anything else.
 func TestSnapshotDeletedUnderReaders(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/amberfs/amberfs/tests/harness"
 )
 
-// Who asks in TestRights: two users beside root, who has mounted with allow_other.
+// The callers of TestRights: two users beside root, which mounted with allow_other.
 const (
 	root  = iota
 	owner // of the workspace's root directory
@@ -22,7 +22,7 @@ const (
 )
 
 // A right is a line of the table "Who may do what" in docs/reference/control-files.md, as one thing to try:
-// a shell script in the workspace, which fails for whoever may not.
+// a shell script in the workspace, which fails for a user without the right.
 type right struct {
 	script string
 	// may are those who may, of root, owner and other, in a root directory of mode
@@ -48,7 +48,7 @@ func asked(request string) string {
 
 // rights are tried in this order; each makes what it needs, and %d is a number of its own.
 var rights = []right{
-	// Whoever may look into the root directory.
+	// A user that can look into the root directory.
 	{"ls .snapshots && ls .forks && test -d .snapshots/v && test -d .forks/f", everybody},
 	{"cat .snapshots/list .snapshots/status .snapshots/policy .snapshots/README .snapshots/info@v", everybody},
 	{asked(`{"op":"list"}`), whoWrites},
@@ -173,7 +173,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestClosedDirectories: where everybody may write to the root directory, another user
+// TestClosedDirectories: where all users may write to the root directory, another user
 // restores and lists only what is in directories that this user may search and write to,
 // and sees the answers to its own requests alone.
 func TestClosedDirectories(t *testing.T) {

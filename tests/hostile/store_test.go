@@ -26,7 +26,7 @@ var sample = map[string]string{
 	"amberfs.log.1": "a link to a file",
 }
 
-// plant is what somebody may have put in the place of a name.
+// plant is what an attacker may have put in the place of a name.
 var plant = map[string]func(t *testing.T, name, victim string){
 	"a link to a file":      func(t *testing.T, name, victim string) { must(t, os.Symlink(victim+"/file", name)) },
 	"a link to a directory": func(t *testing.T, name, victim string) { must(t, os.Symlink(victim+"/dir", name)) },

@@ -16,7 +16,7 @@ import (
 var acts = regexp.MustCompile(`[\x00-\x08\x0b-\x1f\x7f\x{80}-\x{9f}\x{202a}-\x{202e}\x{2066}-\x{2069}\x{2028}]`)
 
 // TestTextForTerminals: names, messages and labels that a program chose do nothing to
-// the terminal of whoever looks at them.
+// the terminal of their reader.
 func TestTextForTerminals(t *testing.T) {
 	m := harness.New(t)
 	evil := []string{"esc\x1b]0;title\x07", "c1\u009b31m", "bidi\u202eabc\u2066", "invalid\xff", "cr\rover", "del\x7f"}

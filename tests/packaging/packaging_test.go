@@ -1,5 +1,5 @@
 // Package packaging_test installs amberfs into a directory of its own, uses
-// what is there, and takes it away again.
+// what exists, and takes it away again.
 package packaging_test
 
 import (

@@ -245,7 +245,7 @@ func fileHandles(t *testing.T, dir string) {
 	wantErr(t, err, unix.ESTALE)
 }
 
-// dropCaches makes the kernel forget what nobody uses.
+// dropCaches makes the kernel forget what no process uses.
 func dropCaches(t *testing.T) {
 	t.Helper()
 	must(t, os.WriteFile("/proc/sys/vm/drop_caches", []byte("2"), 0))

@@ -17,7 +17,7 @@ func flock(t *testing.T, dir string) {
 	must(t, unix.Flock(int(b.Fd()), unix.LOCK_SH|unix.LOCK_NB))
 	must(t, unix.Flock(int(b.Fd()), unix.LOCK_UN))
 	must(t, unix.Flock(int(a.Fd()), unix.LOCK_EX|unix.LOCK_NB))
-	// Closing lets go.
+	// Closing releases them.
 	must(t, a.Close())
 	must(t, unix.Flock(int(b.Fd()), unix.LOCK_EX|unix.LOCK_NB))
 }

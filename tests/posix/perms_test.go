@@ -25,7 +25,7 @@ func as(t *testing.T, uid uint32, dir, line string) (string, error) {
 	return string(out), err
 }
 
-// With allow_other the kernel checks owners and modes for everybody.
+// With allow_other the kernel checks owners and modes for all users.
 func TestPermissionsOfOthers(t *testing.T) {
 	needRoot(t)
 	m := harness.New(t, "-o", "allow_other,suid,dev")
@@ -72,7 +72,7 @@ func TestPermissionsOfOthers(t *testing.T) {
 		t.Errorf("owner %d:%d", st.Uid, st.Gid)
 	}
 
-	// A write by somebody without CAP_FSETID takes suid and sgid away.
+	// A write by a process without CAP_FSETID takes suid and sgid away.
 	tool := write(t, m.Path("shared/tool"), "#!/bin/sh\n")
 	must(t, os.Chown(tool, 4242, 4242))
 	must(t, unix.Chmod(tool, 0o6755))
@@ -90,7 +90,7 @@ func TestPermissionsOfOthers(t *testing.T) {
 		t.Errorf("after truncate the mode is %o", mode)
 	}
 
-	// Of a file that its group may not execute, set-group-ID goes when somebody outside
+	// Of a file that its group may not execute, set-group-ID goes when a process outside
 	// of the group changes it, and stays when a member does, as on ext4.
 	locked := write(t, m.Path("shared/locked"), "x")
 	for _, c := range []struct {
@@ -125,7 +125,7 @@ func TestPermissionsOfOthers(t *testing.T) {
 	f.Close()
 }
 
-// Without allow_other nobody else gets in, root included unless it is root's.
+// Without allow_other no other process gets in, root included unless it is root's.
 func TestOthersStayOut(t *testing.T) {
 	needRoot(t)
 	m := harness.New(t)

@@ -216,7 +216,7 @@ func TestNetworkAway(t *testing.T) {
 }
 
 // With -o hard a read waits for the network, and for nothing else: it can be killed,
-// nobody else waits for it, and it goes on when the network is back.
+// no other process waits for it, and it goes on when the network is back.
 func TestHard(t *testing.T) {
 	t.Run("refused", func(t *testing.T) { hard(t, (*remotetest.Proxy).SetAway) })
 	t.Run("silent", func(t *testing.T) { hard(t, (*remotetest.Proxy).SetSilent) })
@@ -274,7 +274,7 @@ func hard(t *testing.T, setAway func(*remotetest.Proxy, bool)) {
 	harness.Same(t, "all of it", harness.ReadTree(t, a.Dir), harness.ReadTree(t, b.Dir))
 	log, err := os.ReadFile(filepath.Join(b.Store, "amberfs.log"))
 	must(t, err)
-	// Once for each time that it is away, whoever asks; a busy machine may take a slow
+	// Once for each time that it is away, whatever reads; a busy machine may take a slow
 	// answer for another one.
 	if n := strings.Count(string(log), "does not answer"); n < 1 || n > 2 {
 		t.Errorf("the log tells %d times that it is away:\n%s", n, log)
@@ -284,7 +284,7 @@ func hard(t *testing.T, setAway func(*remotetest.Proxy, bool)) {
 	})
 }
 
-// A backup by itself is on the remote soon, and asks nothing while nothing changes.
+// An automatic backup is on the remote soon, and asks nothing while nothing changes.
 func TestBackup(t *testing.T) {
 	p := remotetest.NewProxy(t, s3(t))
 	url := remotetest.S3Prefix(p.URL, "backup")

@@ -82,7 +82,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Start is NewProxy for who is no test. Stop it.
+// Start is NewProxy outside of tests. Stop it.
 func Start(target string) (*Proxy, error) {
 	u, err := url.Parse(target)
 	if err != nil {
@@ -164,7 +164,7 @@ func (p *Proxy) serve(rp http.Handler, w http.ResponseWriter, r *http.Request) {
 		case <-quiet:
 		case <-r.Context().Done():
 		}
-		panic(http.ErrAbortHandler) // whoever still waits has lost its connection
+		panic(http.ErrAbortHandler) // a client that still waits has lost its connection
 	}
 	time.Sleep(delay)
 	switch {

@@ -345,7 +345,7 @@ func contentSize(n *tree.Inode) int64 {
 	return 0
 }
 
-// Close lets go of everything when the tree is finished, or given up.
+// Close releases everything when the tree is finished, or given up.
 func (b *Builder) Close() {
 	b.cancel(context.Canceled)
 	_ = b.workers.Wait()

@@ -130,7 +130,7 @@ func heap(do func()) uint64 {
 
 // TestABombTakesBoundedMemory reads archives of a few KB with very many entries.
 func TestABombTakesBoundedMemory(t *testing.T) {
-	// As the daemon has it: what is in use counts, not what nobody has collected.
+	// As the daemon has it: what is in use counts, not what gc has not freed yet.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(150 << 20))
 	entries, limit := 10_000, uint64(100<<20)
 	if os.Getenv("AMBERFS_TEST_LONG") != "" {

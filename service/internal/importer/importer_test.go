@@ -60,7 +60,7 @@ func addTo(b *Builder, p string, m gitbridge.Meta, size int64, r io.Reader) erro
 
 func linkTo(b *Builder, p, old string) error { return b.Add(gitbridge.Entry{Path: p, Hardlink: old}) }
 
-// finish seals the tree and loads it anew, as a reader finds it.
+// finish seals the tree and loads it again, as a reader finds it.
 func finish(t *testing.T, s *snapshot.Store, b *Builder) *tree.State {
 	t.Helper()
 	built, err := b.Finish()

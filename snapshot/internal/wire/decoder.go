@@ -119,8 +119,8 @@ func (d *Decoder) Uint(limit uint64) uint64 {
 func (d *Decoder) Length() int64 { return int64(d.Uint(1<<63 - 1)) }
 
 // Count reads the number of items that follow, each at least itemBytes long.
-// A count that the rest of the input cannot hold is refused before anybody
-// allocates room for it.
+// A count that the rest of the input cannot hold is refused before
+// room for it is allocated.
 func (d *Decoder) Count(itemBytes int) int {
 	v := d.Uvarint()
 	if itemBytes < 1 {

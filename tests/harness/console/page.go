@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Command is a line that somebody types, and what comes of it.
+// A Command is a line that is typed, and what comes of it.
 type Command struct {
 	Text string // without the prompt; further lines after a newline
 	// Want is what it prints, and Told whether the page says so.

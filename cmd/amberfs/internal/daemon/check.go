@@ -175,7 +175,7 @@ func Detach(point string) error {
 func checkBusy(cfg *Config) error {
 	c, err := client.Open(context.Background(), client.Target{Store: cfg.Store})
 	if err != nil {
-		return nil // nobody answers; the lock decides
+		return nil // no process answers; the lock decides
 	}
 	defer c.Close()
 	if h, err := storedir.ReadHolder(cfg.Store); err == nil && ending(cfg.Store, h.PID, h.Mountpoint) {

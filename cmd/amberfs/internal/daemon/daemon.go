@@ -38,7 +38,7 @@ type Daemon struct {
 	socket  *service.Server
 	metrics *metricsServer
 	events  *events.Log
-	// connection is to the remotes; hangUp ends what it does by itself.
+	// connection is to the remotes; hangUp ends what it does automatically.
 	connection *service.Connection
 	hangUp     context.CancelFunc
 	life       context.Context // ended by hangUp
@@ -67,7 +67,7 @@ func Run(ctx context.Context, cfg Config, s *Starter) error {
 			return err
 		}
 	}
-	// Before anybody can know of the daemon: a signal to end it must not be lost.
+	// Before another process can know of the daemon: a signal to end it must not be lost.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	defer signal.Stop(signals)

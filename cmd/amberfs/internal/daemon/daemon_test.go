@@ -68,7 +68,7 @@ func TestLogKeepsWhatCameBefore(t *testing.T) {
 	}
 }
 
-// TestLogIsNoLink: text of somebody else's choosing goes to no other file.
+// TestLogIsNoLink: text of another user's choosing goes to no other file.
 func TestLogIsNoLink(t *testing.T) {
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "bashrc")
 	if err := os.WriteFile(outside, []byte("mine\n"), 0o600); err != nil {

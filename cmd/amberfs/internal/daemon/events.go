@@ -31,7 +31,7 @@ func (d *Daemon) openEvents() error {
 		return err
 	}
 	d.events = l
-	// A fork may have ended without anybody left to remove its log.
+	// A fork may have ended without a daemon left to remove its log.
 	for _, view := range l.Views() {
 		if _, ok := d.store.Workspace(view); !ok {
 			d.removeEvents(view)
@@ -51,7 +51,7 @@ func (d *Daemon) tenant(view uint32) (of uint32) {
 }
 
 // openLog opens the event log. One that cannot be read is set aside, and another
-// begun: it is no part of what is stored, and nobody should miss a mount for it.
+// begun: it is no part of the stored data, and a mount does not fail for it.
 func openLog(dir string, o events.Options) (*events.Log, error) {
 	l, err := events.Open(dir, o)
 	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, fs.ErrPermission) {
@@ -172,12 +172,12 @@ func (d *Daemon) noteInside(e snapshot.Event, out events.Event) {
 	}
 }
 
-// forgetName has the kernel forget the name of what is no more.
+// forgetName has the kernel forget the name of what no longer exists.
 func (d *Daemon) forgetName(e snapshot.Event) {
 	select {
 	case <-d.up:
 	default:
-		return // nobody has looked yet
+		return // there was no search yet
 	}
 	switch e.Action {
 	case "fork-deleted", "renamed-fork":

@@ -10,7 +10,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/events"
 )
 
-// TestUnreadableEventLog: it keeps nobody from mounting.
+// TestUnreadableEventLog: it does not keep programs from mounting.
 func TestUnreadableEventLog(t *testing.T) {
 	for _, what := range []string{"0/0000000000000001.jsonl", "."} {
 		dir := filepath.Join(t.TempDir(), "events")

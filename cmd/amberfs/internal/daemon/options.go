@@ -41,7 +41,7 @@ type Config struct {
 }
 
 // closeTime bounds the work that an umount does and the next mount could as well:
-// somebody waits for it.
+// a reader waits for it.
 const closeTime = 300 * time.Millisecond
 
 func (d *Daemon) storeOptions(ctx context.Context) snapshot.Options {
@@ -141,7 +141,7 @@ func (d *Daemon) connect() {
 	d.connection = &service.Connection{From: d.cfg.Remote, OrEmpty: d.cfg.OrEmpty, Timeout: timeout, Log: d.log}
 }
 
-// keepConnected begins what a store that reads from elsewhere does by itself.
+// keepConnected begins what a store that reads from elsewhere does automatically.
 func (d *Daemon) keepConnected() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.hangUp, d.life = cancel, ctx

@@ -29,7 +29,7 @@ func change(t *testing.T, dir, agent string, remove bool) (changed bool, diff st
 	return changed, diff
 }
 
-// TestInstall: what is there stays, and removing takes exactly the hook.
+// TestInstall: what exists stays, and removing takes exactly the hook.
 func TestInstall(t *testing.T) {
 	for name, before := range map[string]string{
 		"nothing":      "",

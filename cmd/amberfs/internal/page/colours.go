@@ -35,7 +35,7 @@ func colour(path, text string) [][]token {
 	return append(lines, line)
 }
 
-// cut shortens a line that nobody could read.
+// cut shortens a line that is too long to read.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -7,7 +7,7 @@
 //
 // # Who may use it
 //
-// The process runs as the user, who could use the socket as well. Everybody else is kept
+// The process runs as the user, who could use the socket as well. Other users are kept
 // out (page.go):
 //
 //   - another user of the machine, by the session: the address that is printed

@@ -11,7 +11,7 @@
 //
 // Inner and daemon are two, because a process that serves a file system must
 // not start programs in it: between fork and exec the new process stands in the
-// mount while the old one waits for it, and nobody would answer its requests.
+// mount while the old one waits for it, and no process would answer its requests.
 //
 // With a STORE, outer starts the daemon, in namespaces of its own, or joins the one that
 // serves the store. Each run gets a copy of the daemon's mount over the store's socket
@@ -19,12 +19,12 @@
 //
 // # Rights
 //
-// Root needs only the mount namespace. For everybody else the user namespace
+// Root needs only the mount namespace. For other users the user namespace
 // maps one user and one group, the caller's own, to themselves, so that inside
 // everything looks as it does outside. The right to mount (CAP_SYS_ADMIN in that
 // namespace) is handed to inner and daemon as an ambient capability, and taken
 // away before the program starts. The program cannot gain any by set-user-ID programs
-// either (no_new_privs), whoever runs it.
+// either (no_new_privs), whichever user runs it.
 //
 // # Nothing left
 //
@@ -33,5 +33,5 @@
 // When the program ends, what it left running is killed, the mount ends, and a
 // temporary store goes. When any of the three is killed, the others notice. A
 // temporary directory that survived even so, because all were killed at once, is
-// taken away by the next run: its lock tells that nobody has it.
+// taken away by the next run: its lock tells that no process has it.
 package sandbox

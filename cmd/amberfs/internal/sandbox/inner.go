@@ -148,7 +148,7 @@ func (d *inside) end(c Config, note func(string)) {
 	}
 	select {
 	case <-d.gone:
-		_ = daemon.Detach(c.Mountpoint) // nobody answers there
+		_ = daemon.Detach(c.Mountpoint) // no process answers there
 		return
 	default:
 	}

@@ -23,7 +23,7 @@ func (i Interval) Now() bool { return i.To.Name == "" }
 func (ss Snapshots) Intervals() []Interval {
 	var out []Interval
 	ss.w.store.look(func(tx *live.Tx) {
-		i := Interval{Actors: ss.w.presentActors(tx)}
+		i := Interval{Actors: ss.presentActors(tx)}
 		for _, sn := range slices.Backward(ss.w.store.cat.withOrigin(ss.w)) {
 			if sn.View != ss.w.base && !sn.Past() {
 				continue
@@ -57,7 +57,7 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 			return err
 		}
 		if i.Now() {
-			sets = ss.w.presentChanges(tx)
+			sets = ss.presentChanges(tx)
 			o.After, err = tx.Capture(ss.w.view)
 			return err
 		}

@@ -18,31 +18,31 @@ const (
 )
 
 // presentChanges are those since the newest snapshot. The lock is held.
-func (w *Workspace) presentChanges(tx *live.Tx) interval.Changes {
-	c := w.early
-	c.Take(interval.Of(tx.Actors(w.view)))
+func (ss Snapshots) presentChanges(tx *live.Tx) interval.Changes {
+	c := ss.w.early
+	c.Take(interval.Of(tx.Actors(ss.w.view)))
 	return c
 }
 
 // presentActors are those that changed anything since the newest snapshot. The lock is
 // held at least for reading.
-func (w *Workspace) presentActors(tx *live.Tx) []string {
-	return interval.JoinNames(w.early.Names, tx.ActorNames(w.view))
+func (ss Snapshots) presentActors(tx *live.Tx) []string {
+	return interval.JoinNames(ss.w.early.Names, tx.ActorNames(ss.w.view))
 }
 
 // endInterval returns the changes since the newest snapshot, for the next one. The lock is
 // held.
-func (w *Workspace) endInterval(tx *live.Tx) interval.Changes {
-	c := w.early
-	c.Take(interval.Of(tx.NextInterval(w.view)))
-	w.early, w.joined, w.joinedID = interval.Changes{}, nil, cas.Hash{}
+func (ss Snapshots) endInterval(tx *live.Tx) interval.Changes {
+	c := ss.w.early
+	c.Take(interval.Of(tx.NextInterval(ss.w.view)))
+	ss.w.early, ss.w.joined, ss.w.joinedID = interval.Changes{}, nil, cas.Hash{}
 	return c
 }
 
 // allChanges are those since the workspace began. The lock is held.
-func (w *Workspace) allChanges(tx *live.Tx) interval.Changes {
-	c := w.presentChanges(tx)
-	for _, sn := range w.snaps {
+func (ss Snapshots) allChanges(tx *live.Tx) interval.Changes {
+	c := ss.presentChanges(tx)
+	for _, sn := range ss.w.snaps {
 		if sn.Past() {
 			c.Take(sn.changes)
 		}
@@ -51,8 +51,8 @@ func (w *Workspace) allChanges(tx *live.Tx) interval.Changes {
 }
 
 // everChanged is allChanges without the lock.
-func (w *Workspace) everChanged() (c interval.Changes) {
-	w.store.alter(func(tx *live.Tx) { c = w.allChanges(tx) })
+func (ss Snapshots) everChanged() (c interval.Changes) {
+	ss.w.store.alter(func(tx *live.Tx) { c = ss.allChanges(tx) })
 	return c
 }
 

@@ -141,7 +141,7 @@ func (ss Snapshots) describe(tx *live.Tx, o CaptureOptions) (storedSnapshot, err
 	r := storedSnapshot{View: view, WS: ss.w.view, Info: Info{
 		Name: o.Name, Seq: ss.w.nextSeq, Parent: ss.w.head, Kind: o.Kind, Message: o.Message, Labels: o.Labels,
 		Created: ss.w.store.opt.Now(), Expires: o.Expires, UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command,
-		Files: st.Inodes - 1, Bytes: st.Bytes, Pinned: o.Pinned, Actors: ss.w.presentActors(tx),
+		Files: st.Inodes - 1, Bytes: st.Bytes, Pinned: o.Pinned, Actors: ss.presentActors(tx),
 	}}
 	if r.Name == "" {
 		r.Name = fmt.Sprintf("cp-%d", r.Seq)
@@ -168,7 +168,7 @@ func (r *captureRecord) apply(c *catalogue, tx *live.Tx) error {
 	}
 	w.head = r.Name
 	w.at = tx.Changed(w.view)
-	changed := w.endInterval(tx)
+	changed := w.Snapshots().endInterval(tx)
 	if err := c.keepState(r.storedSnapshot, st); err != nil {
 		return err
 	}

@@ -121,7 +121,7 @@ func (fs Forks) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkR
 		if err != nil {
 			return err
 		}
-		before.Files, before.Bytes, before.Claim, before.Actors = full.Files, full.Bytes, f.claim, f.allChanges(tx).Names
+		before.Files, before.Bytes, before.Claim, before.Actors = full.Files, full.Bytes, f.claim, f.Snapshots().allChanges(tx).Names
 		r.Full = &before
 	}
 	last, err := fs.w.Snapshots().describe(tx, CaptureOptions{
@@ -130,7 +130,7 @@ func (fs Forks) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkR
 	if err != nil {
 		return err
 	}
-	last.Files, last.Bytes, last.Actors = st.Inodes-1, st.Bytes, f.allChanges(tx).Names
+	last.Files, last.Bytes, last.Actors = st.Inodes-1, st.Bytes, f.Snapshots().allChanges(tx).Names
 	if full != nil {
 		last.Seq++
 	} else {
@@ -214,7 +214,7 @@ func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r *endForkRecord) erro
 		if err := c.keepState(*r.Full, was); err != nil {
 			return err
 		}
-		c.snaps[r.Full.View].changes = f.allChanges(tx)
+		c.snaps[r.Full.View].changes = f.Snapshots().allChanges(tx)
 	}
 	if r.Last == nil {
 		return nil
@@ -227,6 +227,6 @@ func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r *endForkRecord) erro
 	if err := c.keepState(*r.Last, st); err != nil {
 		return err
 	}
-	c.snaps[r.Last.View].changes = f.allChanges(tx)
+	c.snaps[r.Last.View].changes = f.Snapshots().allChanges(tx)
 	return nil
 }

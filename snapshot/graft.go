@@ -149,7 +149,7 @@ func (r *beginRecord) apply(c *catalogue, tx *live.Tx) error {
 		c.remove(o)
 	}
 	w.nextSeq, w.undo, w.head = 1, 0, ""
-	w.endInterval(tx)
+	w.Snapshots().endInterval(tx)
 	w.at = tx.Changed(w.view)
 	return c.setOrigin(tx, w, st, r.storedSnapshot)
 }

@@ -111,7 +111,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, fork string, o PromoteO
 		return out, nil
 	}
 	r := editRecord{WS: fs.w.view, Now: m.Now}
-	inFork := interval.States{Source: s.src, Before: m.Base, After: m.Theirs, Set: s.union(f.everChanged())}
+	inFork := interval.States{Source: s.src, Before: m.Base, After: m.Theirs, Set: s.union(f.Snapshots().everChanged())}
 	g := live.Graft{Source: m.Theirs, View: f.view, Exact: m.Clean, KeepFull: !m.Clean, By: inFork.ActorsOf}
 	if err := s.graft(ctx, e, &r, m.Steps, g); err != nil {
 		return out, err

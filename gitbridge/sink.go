@@ -33,7 +33,7 @@ type Entry struct {
 	Target   string // of a symbolic link
 	Rdev     uint32 // of a device
 
-	// Of a regular file: its size and a reader of so many bytes. Instead of a reader, a
+	// Of a regular file: its size and a reader of so many bytes, holes as zeros. Instead, a
 	// source with DirOptions.Later gives the position of its first byte, for
 	// content.Content.Write.
 	Size    int64

@@ -287,6 +287,11 @@ func TestActorsHandedOn(t *testing.T) {
 	}
 	lasts(t, s, dir, " [a/0 a/1 a/2]:"+all+"\n")
 	as(t, w, "b").write("f00", "2")
+	capture(t, w, "fresh") // not stored yet
+	if _, err := w.Snapshots().DeleteAll([]string{"fresh"}, live.Caller{}); err != nil {
+		t.Fatal(err)
+	}
+	lasts(t, s, dir, " [a/0 a/1 a/2 b]:"+strings.Replace(all, "f00=a/0", "f00=a/0+b", 1)+"\n")
 	capture(t, w, "last")
 	lasts(t, s, dir, " []:\nlast [a/0 a/1 a/2 b]:"+strings.Replace(all, "f00=a/0", "f00=a/0+b", 1)+"\n")
 }

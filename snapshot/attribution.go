@@ -61,7 +61,7 @@ func (s *core) union(c interval.Changes) *actors.Set { return c.Union(s.objects,
 
 // passOn gives the changes of snapshots that are to be removed to the next newer one of
 // their workspace, or to the present. The lock is held.
-func (c *catalogue) passOn(gone []*snap) {
+func (c *catalogue) passOn(tx *live.Tx, gone []*snap) {
 	going, first := make(map[*snap]bool), make(map[uint32]uint64)
 	for _, sn := range gone {
 		if !sn.Past() {
@@ -83,7 +83,8 @@ func (c *catalogue) passOn(gone []*snap) {
 			case sn.Seq < seq:
 			case !sn.Past(), going[sn] && len(sn.changes.Names) == 0:
 			case going[sn] && heir == nil:
-				w.early.Take(sn.changes)
+				w.early.Take(interval.Changes{Names: sn.changes.Names, Stored: sn.changes.Stored})
+				tx.ReturnActors(view, sn.changes.Sets)
 			case going[sn]:
 				heir.changes.Take(sn.changes)
 				heir.Actors = heir.changes.Names

@@ -255,7 +255,7 @@ type deleteRecord struct {
 	Views []uint32 `json:"views"`
 }
 
-func (r *deleteRecord) apply(c *catalogue, _ *live.Tx) error {
+func (r *deleteRecord) apply(c *catalogue, tx *live.Tx) error {
 	var gone []*snap
 	for _, view := range r.Views {
 		if sn, ok := c.snaps[view]; ok {
@@ -263,7 +263,7 @@ func (r *deleteRecord) apply(c *catalogue, _ *live.Tx) error {
 		}
 	}
 	if len(gone) > 0 {
-		c.passOn(gone)
+		c.passOn(tx, gone)
 		c.remove(gone...)
 		c.gc.remove()
 	}

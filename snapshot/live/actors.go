@@ -193,6 +193,15 @@ func (tx *Tx) NextInterval(view uint32) []*actors.Set {
 	return v.attribution.next()
 }
 
+// ReturnActors adds sets of the interval before, whose snapshot was removed.
+func (tx *Tx) ReturnActors(view uint32, sets []*actors.Set) {
+	if v, ok := tx.f.mu.views[view]; ok && len(sets) > 0 {
+		a := &v.attribution
+		a.frozen = a.frozen || len(a.sets) == 0
+		a.sets = append(slices.Clip(sets), a.sets...)
+	}
+}
+
 // JoinActors puts one set in the place of the first that Actors returned, if they are those
 // of the view still; none if with is nil.
 func (tx *Tx) JoinActors(view uint32, sets []*actors.Set, with *actors.Set) bool {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -96,13 +95,7 @@ line.`,
 		Example: `  amberfs bisect v1 -- make test
   amberfs bisect turn-12 turn-96 -j 3 --timeout 5m -- go test ./...
   amberfs bisect v1 --kind turn --json -- ./check.sh`,
-		Args: func(cmd *cobra.Command, argv []string) error {
-			names, command := splitDash(cmd, argv)
-			if len(command) == 0 {
-				return fail.New(fail.Usage, "bisect needs -- and a COMMAND after it").WithHint("such as: amberfs bisect v1 -- make test")
-			}
-			return args(1, 2, "GOOD and perhaps BAD before --")(cmd, names)
-		},
+		Args: beforeDash(1, 2, "GOOD and perhaps BAD"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			var names []string
 			names, req.Command = splitDash(cmd, argv)
@@ -176,12 +169,9 @@ func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]snapsho
 
 // bisect searches; each is called after each round.
 func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each func(bisectRound)) (_ *bisected, err error) {
-	limit, err := timeoutOf(r.Timeout)
+	limit, err := limitOf(r.Timeout, r.Jobs, r.Repeat)
 	if err != nil {
 		return nil, err
-	}
-	if r.Jobs < 0 || r.Repeat < 0 {
-		return nil, fail.New(fail.Usage, "jobs and repeat must be at least 1")
 	}
 	f, err := newSearchForks(a, p, "bisect")
 	if err != nil {
@@ -194,7 +184,7 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 	}
 	name := func(i int) string { return cmp.Or(states[i].Name, "now") }
 	var runs atomic.Int64
-	var statuses sync.Map
+	statuses := make([]int, len(states)) // of the last run
 	var out *os.File
 	if a.verbose {
 		out = os.Stderr
@@ -204,7 +194,7 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 		if err != nil {
 			return 0, err
 		}
-		limited, cancel := withLimit(ctx, limit)
+		limited, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		status, err := f.run(limited, fork, out, []string{"AMBERFS_SNAPSHOT=" + name(i)}, r.Command...)
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -213,14 +203,14 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 		if err := errors.Join(err, f.discard(ctx, fork)); err != nil {
 			return 0, err
 		}
-		statuses.Store(i, status)
+		statuses[i] = status
 		switch {
+		case status > 127:
+			return 0, fail.New(fail.Failed, "the search ends, because %s ended with status %d for %s", r.Command[0], status, name(i))
 		case status == 0:
 			return search.Good, nil
 		case status == 125:
 			return search.Skip, nil
-		case status > 127:
-			return 0, fail.New(fail.Failed, "the search ends, because %s ended with status %d for %s", r.Command[0], status, name(i))
 		}
 		return search.Bad, nil
 	}
@@ -234,10 +224,9 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 	}
 	found, err := search.Bisect(ctx, len(states), o, test)
 	if errors.Is(err, search.ErrEnds) {
-		first, _ := statuses.Load(0)
-		last, _ := statuses.Load(len(states) - 1)
-		return nil, fail.New(fail.Failed, "%s ended with status %v for %s, which should be good, and with status %v for %s, which should be bad",
-			strings.Join(r.Command, " "), first, name(0), last, name(len(states)-1)).WithHint("name other snapshots")
+		last := len(states) - 1
+		return nil, fail.New(fail.Failed, "%s ended with status %d for %s, which should be good, and with status %d for %s, which should be bad",
+			strings.Join(r.Command, " "), statuses[0], name(0), statuses[last], name(last)).WithHint("name other snapshots")
 	}
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,13 +80,7 @@ number. If the workspace changed the same paths meanwhile, they are listed, noth
 merged, and that fork stays. Without --merge all forks stay.`,
 		Example: `  amberfs explore 5 --check "make test" --merge first -- ./fix.sh {}
   amberfs explore 8 --jobs 2 --score ./score.sh --merge best -- ./agent`,
-		Args: func(cmd *cobra.Command, argv []string) error {
-			n, command := splitDash(cmd, argv)
-			if len(command) == 0 {
-				return fail.New(fail.Usage, "explore needs -- and a COMMAND after it").WithHint("such as: amberfs explore 3 -- ./fix.sh")
-			}
-			return args(1, 1, "the number of attempts before --")(cmd, n)
-		},
+		Args: beforeDash(1, 1, "the number of attempts"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			p, err := a.place()
 			if err != nil {
@@ -132,8 +127,6 @@ func (r exploreArgs) check() error {
 		return fail.New(fail.Usage, "merge is first or best, not %q", r.Merge)
 	case r.Merge == "best" && r.Score == "" || r.Merge == "first" && r.Score != "":
 		return fail.New(fail.Usage, "merge best and score belong together")
-	case r.Jobs < 0:
-		return fail.New(fail.Usage, "jobs must be at least 1")
 	}
 	return nil
 }
@@ -144,16 +137,8 @@ var errPassed = errors.New("another attempt passed")
 // explore runs the attempts. each is called five times a second, and with each attempt
 // that has ended.
 func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each func(all []*attempt, ended *attempt)) (_ *explored, err error) {
-	limit, err := timeoutOf(r.Timeout)
+	limit, err := limitOf(r.Timeout, r.Jobs)
 	if err = errors.Join(err, r.check()); err != nil {
-		return nil, err
-	}
-	if r.Log == "" {
-		r.Log, err = os.MkdirTemp("", "amberfs-explore-")
-	} else {
-		err = os.MkdirAll(r.Log, 0o777)
-	}
-	if err != nil {
 		return nil, err
 	}
 	f, err := newSearchForks(a, p, "explore")
@@ -162,6 +147,14 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 	}
 	keep := false
 	defer func() { f.end(keep) }()
+	if r.Log == "" {
+		r.Log, err = os.MkdirTemp("", "amberfs-explore-")
+	} else {
+		err = os.MkdirAll(r.Log, 0o777)
+	}
+	if err != nil {
+		return nil, err
+	}
 	done := &explored{}
 	for n := range r.Attempts {
 		number := strconv.Itoa(n + 1)
@@ -217,46 +210,46 @@ func (f *searchForks) attempts(ctx context.Context, r exploreArgs, limit time.Du
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var mu sync.Mutex
-	tick := time.NewTicker(time.Second / 5)
-	defer tick.Stop()
-	go func() {
-		for ctx.Err() == nil {
+	locked := func(do func()) {
+		mu.Lock()
+		defer mu.Unlock()
+		do()
+	}
+	var drawing, group errgroup.Group
+	drawing.Go(func() error {
+		for tick := time.Tick(time.Second / 5); ; {
 			select {
 			case <-ctx.Done():
-			case <-tick.C:
-				mu.Lock()
-				each(all, nil)
-				mu.Unlock()
+				return nil
+			case <-tick:
+				locked(func() { each(all, nil) })
 			}
 		}
-	}()
-	var group errgroup.Group
+	})
 	group.SetLimit(cmp.Or(r.Jobs, r.Attempts))
 	for _, t := range all {
 		group.Go(func() error {
-			state, err := f.attempt(ctx, r, t, limit, func(state string) {
-				mu.Lock()
-				defer mu.Unlock()
-				if t.State = state; t.began.IsZero() {
-					t.began = time.Now()
+			locked(func() { t.began = time.Now() })
+			state, err := f.attempt(ctx, r, t, limit, func(state string) { locked(func() { t.State = state }) })
+			locked(func() {
+				t.State, t.Seconds = state, time.Since(t.began).Seconds()
+				if err != nil {
+					stop(err)
+				} else if state == "passed" && (best == nil || r.Merge == "best" && *t.Score > *best.Score) {
+					if best = t; r.Merge == "first" {
+						stop(errPassed)
+					}
 				}
+				each(all, t)
 			})
-			mu.Lock()
-			defer mu.Unlock()
-			t.State, t.Seconds = state, time.Since(t.began).Seconds()
-			if err != nil {
-				stop(err)
-			} else if state == "passed" && (best == nil || r.Merge == "best" && *t.Score > *best.Score) {
-				if best = t; r.Merge == "first" {
-					stop(errPassed)
-				}
-			}
-			each(all, t)
 			return nil
 		})
 	}
 	_ = group.Wait() // the context has the error
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, errPassed) {
+	err := context.Cause(ctx)
+	stop(nil)
+	_ = drawing.Wait() // it has none
+	if err != nil && !errors.Is(err, errPassed) {
 		return nil, err
 	}
 	return best, nil
@@ -270,33 +263,34 @@ func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, li
 		return "failed", err
 	}
 	defer log.Close()
-	ctx, cancel := withLimit(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	number := strconv.Itoa(t.Attempt)
-	run := func(argv ...string) (int, error) {
-		return f.run(ctx, t.Fork, log, []string{"AMBERFS_ATTEMPT=" + number}, argv...)
+	run := func(state string, argv ...string) (status int, ran bool) {
+		if err == nil {
+			show(state)
+			status, err = f.run(ctx, t.Fork, log, []string{"AMBERFS_ATTEMPT=" + number}, argv...)
+		}
+		return status, err == nil
 	}
-	var argv []string
-	for _, arg := range r.Command {
-		argv = append(argv, strings.ReplaceAll(arg, "{}", number))
+	argv := slices.Clone(r.Command)
+	for i := range argv {
+		argv[i] = strings.ReplaceAll(argv[i], "{}", number)
 	}
-	show("running")
-	t.Status, err = run(argv...)
+	t.Status, _ = run("running", argv...)
 	passed := t.Status == 0
-	if err == nil && r.Check != "" {
-		show("checking")
-		var check int
-		if check, err = run("sh", "-c", r.Check); err == nil {
+	if r.Check != "" {
+		if check, ran := run("checking", "sh", "-c", r.Check); ran {
 			t.Check, passed = &check, check == 0
 		}
 	}
-	if err == nil && passed && r.Score != "" {
-		var status int
-		var score float64
-		if status, err = run("sh", "-c", r.Score); err == nil {
-			score, err = strconv.ParseFloat(lastLine(log), 64)
-			if err != nil || status != 0 {
-				return "failed", fail.New(fail.Failed, "the score of attempt %d is not a number: %q, exit status %d", t.Attempt, lastLine(log), status)
+	if passed && r.Score != "" {
+		from, _ := log.Seek(0, io.SeekCurrent) // a file
+		if status, ran := run("scoring", "sh", "-c", r.Score); ran {
+			text := lastLine(log, from)
+			score, notNumber := strconv.ParseFloat(text, 64)
+			if notNumber != nil || status != 0 || math.IsNaN(score) || math.IsInf(score, 0) {
+				return "failed", fail.New(fail.Failed, "the score of attempt %d is not a number: %q, exit status %d", t.Attempt, text, status)
 			}
 			t.Score = &score
 		}
@@ -306,19 +300,18 @@ func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, li
 		return "timeout", nil
 	case err != nil && ctx.Err() != nil:
 		return "stopped", nil
-	case passed:
-		return "passed", err
+	case err == nil && passed:
+		return "passed", nil
 	}
 	return "failed", err
 }
 
-// lastLine is the last line of an output; "" if it cannot be read.
-func lastLine(log *os.File) string {
-	st, err := log.Stat()
-	if err != nil {
-		return ""
+// lastLine is the last line of an output behind some position; "" if it cannot be read.
+func lastLine(log *os.File, from int64) string {
+	if st, err := log.Stat(); err == nil {
+		from = max(from, st.Size()-500)
 	}
-	text, _ := io.ReadAll(io.NewSectionReader(log, max(0, st.Size()-500), 500))
+	text, _ := io.ReadAll(io.NewSectionReader(log, from, 500))
 	text = bytes.TrimRight(text, "\n")
 	return string(bytes.TrimSpace(text[bytes.LastIndexByte(text, '\n')+1:]))
 }
@@ -330,19 +323,13 @@ func exploredText(e *explored) string {
 	fmt.Fprintln(rows, "attempt\tfork\tstate\texit\tcheck\tscore\tchanged\ttime")
 	kept := ""
 	for _, t := range e.Attempts {
-		exit, check, score := "-", "-", "-"
-		if t.Status >= 0 {
-			exit = strconv.Itoa(t.Status)
-		}
-		if t.Check != nil {
-			check = strconv.Itoa(*t.Check)
-		}
-		if t.Score != nil {
-			score = strconv.FormatFloat(*t.Score, 'g', -1, 64)
+		exit := &t.Status
+		if *exit < 0 {
+			exit = nil
 		}
 		kept = cmp.Or(kept, t.Fork)
-		fmt.Fprintf(rows, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%.1fs\n", t.Attempt, cmp.Or(t.Fork, "-"), t.State, exit, check, score,
-			plural(t.Files, "file", "files"), t.Seconds)
+		fmt.Fprintf(rows, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%.1fs\n", t.Attempt, cmp.Or(t.Fork, "-"), t.State, orDash(exit), orDash(t.Check),
+			orDash(t.Score), plural(t.Files, "file", "files"), t.Seconds)
 	}
 	rows.Flush()
 	fmt.Fprintf(&b, "output: %s\n", quote(filepath.Dir(e.Attempts[0].Log)))
@@ -357,6 +344,13 @@ func exploredText(e *explored) string {
 	return b.String()
 }
 
+func orDash[T any](number *T) string {
+	if number == nil {
+		return "-"
+	}
+	return fmt.Sprint(*number)
+}
+
 // drawAttempts writes a line for each attempt over those that were drawn before.
 func (a *app) drawAttempts(all []*attempt, drawn int) int {
 	var b strings.Builder
@@ -369,7 +363,7 @@ func (a *app) drawAttempts(all []*attempt, drawn int) int {
 			took = time.Since(t.began).Seconds()
 		}
 		if log, err := os.Open(t.Log); err == nil {
-			last = lastLine(log)
+			last = lastLine(log, 0)
 			log.Close()
 		}
 		line := fmt.Sprintf("%3d  %-8s %6.1fs  %s", t.Attempt, t.State, took, quote(last))

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -109,35 +111,40 @@ func (f *searchForks) discard(ctx context.Context, name string) error {
 
 // run runs a program in a fork and returns its exit status.
 func (f *searchForks) run(ctx context.Context, fork string, out *os.File, env []string, argv ...string) (int, error) {
-	return sandbox.InFork{
-		Root: f.root, Fork: filepath.Join(f.root, naming.ForksDir, fork), Command: argv, Output: out,
-		Env: append(env, "AMBERFS_FORK="+fork),
-	}.Run(ctx)
+	return sandbox.InFork(ctx, f.root, filepath.Join(f.root, naming.ForksDir, fork), out, append(env, "AMBERFS_FORK="+fork), argv...)
 }
 
-// timeoutOf reads an argument; 0 is none.
-func timeoutOf(text string) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
+// limitOf reads the timeout of a search, and checks its numbers.
+func limitOf(timeout string, numbers ...int) (time.Duration, error) {
+	if slices.Min(numbers) < 0 {
+		return 0, fail.New(fail.Usage, "jobs and repeat must be at least 1")
 	}
-	limit, err := policy.ParseSpan(text)
+	if timeout == "" {
+		return math.MaxInt64, nil
+	}
+	limit, err := policy.ParseSpan(timeout)
 	if err != nil || limit <= 0 {
-		return 0, fail.New(fail.Usage, "the timeout is a span such as 30s or 5m, not %q", text)
+		return 0, fail.New(fail.Usage, "the timeout is a span such as 30s or 5m, not %q", timeout)
 	}
 	return limit, nil
 }
 
-func withLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	if limit == 0 {
-		return ctx, func() {}
+// beforeDash checks the arguments before --, and that a COMMAND follows.
+func beforeDash(min, max int, usage string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, argv []string) error {
+		before, command := splitDash(cmd, argv)
+		if len(command) == 0 {
+			example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
+			return fail.New(fail.Usage, "%s needs -- and a COMMAND after it", cmd.Name()).WithHint("such as: %s", example)
+		}
+		return args(min, max, usage+" before --")(cmd, before)
 	}
-	return context.WithTimeout(ctx, limit)
 }
 
 // inForkCommand is the process between explore or bisect and a program of theirs.
 func inForkCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: sandbox.InForkCommand, Hidden: true, Args: args(0, 0, "no arguments"),
-		RunE: func(*cobra.Command, []string) error { return a.statusOf(sandbox.InsideFork()) },
+		Use: sandbox.InForkCommand, Hidden: true, DisableFlagParsing: true, Args: args(4, -1, "KIND ROOT FORK COMMAND"),
+		RunE: func(_ *cobra.Command, argv []string) error { return a.statusOf(sandbox.InsideFork(argv)) },
 	}
 }

@@ -1,14 +1,14 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"syscall"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,43 +17,53 @@ import (
 	"github.com/amberfs/amberfs/internal/mounts"
 )
 
-// InFork is a program that runs in a fork, which it sees in the place of the workspace
-// that the fork belongs to. Where namespaces cannot be made, it runs in the fork's own
-// directory.
-type InFork struct {
-	Root    string   `json:"root"` // of the workspace
-	Fork    string   `json:"fork"` // its directory
-	Command []string `json:"command"`
-	Env     []string `json:"env"`
-	Private bool     `json:"private"` // set by Run: in namespaces of its own
-	UserNS  bool     `json:"user_ns"` // set by Run
-
-	Output *os.File `json:"-"` // of the program, both standard ones
-}
-
 // InForkCommand is the hidden command that must call [InsideFork].
 const InForkCommand = "run-in-fork"
 
+// The first argument of InForkCommand: its namespaces.
 const (
-	inForkEnv = "_AMBERFS_RUN_IN_FORK"
-	// endGrace is how long a program has from SIGTERM to SIGKILL.
-	endGrace = 300 * time.Millisecond
+	forkMounts = "mounts"
+	forkUser   = "user" // and mounts
+	forkNone   = "none"
 )
 
-// Run runs the program and returns its exit status as a shell does. When the context
-// ends, or this process, so do the program and all that it started.
-func (c InFork) Run(ctx context.Context) (int, error) {
+// statusNoFork ends a bisection: the program was not started, which is no verdict.
+const statusNoFork = 255
+
+// endGrace is how long a program has from SIGTERM to SIGKILL.
+const endGrace = 300 * time.Millisecond
+
+// InFork runs a program in a fork, which it sees in the place of root, the workspace that
+// the fork belongs to. Where namespaces cannot be made, it runs in the fork's own
+// directory. It returns the exit status as a shell does. When the context ends, or this
+// process, so do the program and all that it started.
+func InFork(ctx context.Context, root, fork string, out *os.File, env []string, argv ...string) (int, error) {
 	// The parent-death signal is that of the thread which forked.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	c.Private, c.UserNS = true, !mounts.Privileged()
-	cmd, err := c.start(ctx)
+	kind := forkUser
+	if mounts.Privileged() {
+		kind = forkMounts
+	}
+	start := func() (*exec.Cmd, error) {
+		cmd := exec.CommandContext(ctx, "/proc/self/exe", slices.Concat([]string{InForkCommand, kind, root, fork}, argv)...)
+		cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+		cmd.Args[0], cmd.Dir, cmd.Env = "amberfs", "/", append(os.Environ(), env...)
+		cmd.Stdout, cmd.Stderr = out, out
+		cmd.SysProcAttr = namespaces(kind == forkUser)
+		if kind == forkNone {
+			cmd.SysProcAttr.Cloneflags = 0
+		}
+		cmd.SysProcAttr.Setpgid = true // the terminal's signals end it through this process
+		return cmd, cmd.Start()
+	}
+	cmd, err := start()
 	if err != nil && ctx.Err() == nil {
-		c.Private, c.UserNS = false, false
-		cmd, err = c.start(ctx)
+		kind = forkNone
+		cmd, err = start()
 	}
 	if err != nil {
-		return 0, fmt.Errorf("cannot start %s: %w", c.Command[0], err)
+		return -1, fmt.Errorf("cannot start %s: %w", argv[0], err)
 	}
 	err = cmd.Wait()
 	if ctx.Err() != nil {
@@ -62,68 +72,30 @@ func (c InFork) Run(ctx context.Context) (int, error) {
 	return status(cmd.ProcessState, err)
 }
 
-func (c InFork) start(ctx context.Context) (*exec.Cmd, error) {
-	b, err := json.Marshal(c)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", InForkCommand)
-	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
-	cmd.Args[0], cmd.Dir = "amberfs", "/"
-	cmd.Stdout, cmd.Stderr = c.Output, c.Output
-	cmd.Env = append(os.Environ(), inForkEnv+"="+string(b))
-	cmd.SysProcAttr = namespaces(c.UserNS)
-	if !c.Private {
-		cmd.SysProcAttr.Cloneflags = 0
-	}
-	cmd.SysProcAttr.Setpgid = true // the terminal's signals end it through this process
-	return cmd, cmd.Start()
-}
-
 // InsideFork is the process between: it adopts the processes of the program and ends them.
-func InsideFork() (int, error) {
+func InsideFork(argv []string) (int, error) {
 	runtime.LockOSThread() // capabilities and the parent-death signal are a thread's
-	var c InFork
-	if err := json.Unmarshal([]byte(os.Getenv(inForkEnv)), &c); err != nil || len(c.Command) == 0 {
-		return 0, fail.New(fail.Usage, "%s is for `amberfs bisect` and `amberfs explore` only", InForkCommand)
-	}
-	if err := os.Unsetenv(inForkEnv); err != nil {
-		return 0, err
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	defer stop()
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return 0, fmt.Errorf("adopting orphans: %w", err)
+	kind, dir, fork, argv := argv[0], argv[1], argv[2], argv[3:]
+	if err := adoptOrphans(); err != nil {
+		return statusNoFork, err
 	}
-	dir := c.Fork
-	if c.Private {
-		dir = c.Root
-		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-			return 0, fmt.Errorf("cannot make the mounts private: %w", err)
-		}
-		if err := unix.Mount(c.Fork, c.Root, "", unix.MS_BIND, ""); err != nil {
-			return 0, fmt.Errorf("cannot mount %s on %s: %w", c.Fork, c.Root, err)
-		}
+	if kind == forkNone {
+		dir = fork
+	} else if err := privateMounts(); err != nil {
+		return statusNoFork, err
+	} else if err := unix.Mount(fork, dir, "", unix.MS_BIND, ""); err != nil {
+		return statusNoFork, fail.New(fail.Failed, "cannot mount %s on %s: %w", fork, dir, err)
 	}
-	if c.UserNS {
-		if err := dropCapabilities(); err != nil {
-			return 0, fmt.Errorf("giving up capabilities: %w", err)
-		}
-	}
-	if err := NoNewPrivileges(); err != nil {
-		return 0, err
-	}
-	path, err := lookPath(c.Command[0], dir)
+	cmd, st, err := program(ctx, argv, dir, kind == forkUser)
 	if err != nil {
-		return commandError(c.Command[0], err)
+		return cmp.Or(st, statusNoFork), err
 	}
-	cmd := exec.CommandContext(ctx, path, c.Command[1:]...)
-	cmd.Args[0], cmd.Dir, cmd.Env = c.Command[0], dir, append(append(os.Environ(), "PWD="+dir), c.Env...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(unix.SIGTERM) }, endGrace
 	if err := cmd.Start(); err != nil {
-		return commandError(c.Command[0], err)
+		return commandError(argv[0], err)
 	}
 	err = cmd.Wait()
 	reapRest(0)

@@ -42,12 +42,11 @@ func Inner(note func(string), show func() (func(service.Progress), func())) (int
 	}
 	signals := catch()
 	defer signals.stop()
-	// Mounts stay in here. Unmounts outside apply here, too, so that other daemons can end.
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return 0, fail.New(fail.Failed, "cannot make the mounts private: %w", err)
+	if err := privateMounts(); err != nil {
+		return 0, err
 	}
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return 0, fmt.Errorf("adopting processes left behind: %w", err)
+	if err := adoptOrphans(); err != nil {
+		return 0, err
 	}
 	var d *inside
 	if c.Shared != "" {
@@ -208,24 +207,11 @@ func snapshotAfter(c Config, note func(string)) error {
 // runProgram runs the program in dir without the right to mount, and kills it when the daemon
 // ends.
 func runProgram(c Config, dir string, signals *passer, gone <-chan struct{}) (int, error) {
-	path, err := lookPath(c.Command[0], dir)
+	cmd, st, err := program(context.Background(), c.Command, dir, c.UserNS)
 	if err != nil {
-		return commandError(c.Command[0], err)
+		return st, err
 	}
-	if c.UserNS {
-		if err := dropCapabilities(); err != nil {
-			return 0, fmt.Errorf("giving up capabilities: %w", err)
-		}
-	}
-	cmd := &exec.Cmd{
-		Path: path, Args: c.Command, Dir: dir,
-		Env:   append(os.Environ(), "PWD="+dir),
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL},
-	}
-	if err := NoNewPrivileges(); err != nil {
-		return 0, err
-	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
 		return commandError(c.Command[0], err)
 	}
@@ -251,6 +237,42 @@ func runProgram(c Config, dir string, signals *passer, gone <-chan struct{}) (in
 		return 0, e.WithHint("nothing acknowledged is lost; %s/amberfs.log can have the reason", c.Store)
 	}
 	return 0, e
+}
+
+// program is a command that starts in dir, without rights, and ends with this thread. If it
+// cannot be started, the status is that of a shell. The caller has locked the thread.
+func program(ctx context.Context, argv []string, dir string, drop bool) (*exec.Cmd, int, error) {
+	path, err := lookPath(argv[0], dir)
+	if err != nil {
+		st, err := commandError(argv[0], err)
+		return nil, st, err
+	}
+	if drop {
+		if err := dropCapabilities(); err != nil {
+			return nil, 0, fmt.Errorf("giving up capabilities: %w", err)
+		}
+	}
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Args, cmd.Dir, cmd.Env = argv, dir, append(os.Environ(), "PWD="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	return cmd, 0, NoNewPrivileges()
+}
+
+// privateMounts keeps mounts in this namespace. Unmounts outside apply here, too, so that
+// other daemons can end.
+func privateMounts() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fail.New(fail.Failed, "cannot make the mounts private: %w", err)
+	}
+	return nil
+}
+
+// adoptOrphans makes this process the parent of those that its descendants leave behind.
+func adoptOrphans() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("adopting processes left behind: %w", err)
+	}
+	return nil
 }
 
 // NoNewPrivileges keeps what this thread starts from now on from gaining rights by

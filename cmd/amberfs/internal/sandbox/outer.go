@@ -89,8 +89,8 @@ func Outer(ctx context.Context, c Config, keep *TempDir, note func(string), star
 	// The parent-death signal is that of the thread which forked.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return 0, fmt.Errorf("adopting processes left behind: %w", err)
+	if err := adoptOrphans(); err != nil {
+		return 0, err
 	}
 	c.UserNS = !mounts.Privileged()
 	var shared *service.Joined

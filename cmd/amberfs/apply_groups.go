@@ -82,19 +82,18 @@ func folded(groups []group, n int, below string) []group {
 		if best == "" {
 			break
 		}
-		joined, out := -1, []group(nil)
+		rest, joined := groups[:0:0], -1
 		for _, g := range groups {
-			switch in := strings.HasPrefix(g.foldable(), best+"/"); {
-			case in && joined >= 0:
-				out[joined].changes = append(out[joined].changes, g.changes...)
-			case in:
-				joined = len(out)
-				out = append(out, group{dir: best, changes: slices.Clone(g.changes)})
-			default:
-				out = append(out, g)
+			if !strings.HasPrefix(g.foldable(), best+"/") {
+				rest = append(rest, g)
+				continue
 			}
+			if joined < 0 {
+				joined, rest = len(rest), append(rest, group{dir: best})
+			}
+			rest[joined].changes = append(rest[joined].changes, g.changes...)
 		}
-		groups = out
+		groups = rest
 	}
 	return groups
 }
@@ -116,40 +115,41 @@ func (g group) name() string {
 
 func isDir(c gitbridge.Planned) bool { return c.B == nil && c.A.IsDir() || c.B != nil && c.B.IsDir() }
 
-// letter is that of git, or C for a conflict.
+// letterOf is that of git, or C for a conflict.
+func letterOf(c gitbridge.Planned) string {
+	switch {
+	case c.Conflict:
+		return "C"
+	case c.A == nil:
+		return "A"
+	case c.B == nil:
+		return "D"
+	}
+	return "M"
+}
+
 func (g group) letter() string {
-	letter := ""
-	for _, c := range g.changes {
-		l := "M"
-		switch {
-		case c.Conflict:
-			l = "C"
-		case c.A == nil:
-			l = "A"
-		case c.B == nil:
-			l = "D"
-		}
-		if letter = cmp.Or(letter, l); letter != l {
-			return "M"
-		}
+	letter := letterOf(g.changes[0])
+	if slices.ContainsFunc(g.changes, func(c gitbridge.Planned) bool { return letterOf(c) != letter }) {
+		return "M"
 	}
 	return letter
 }
 
 // counts is how many files came, changed and went.
 func (g group) counts() string {
-	n := map[string]int64{}
-	for i := range g.changes {
-		n[group{changes: g.changes[i : i+1]}.letter()]++
+	n := map[string]int{}
+	for _, c := range g.changes {
+		n[letterOf(c)]++
 	}
 	var parts []string
-	for i, l := range []string{"A", "M", "D"} {
-		if n[l] > 0 {
-			unit := ""
-			if len(parts) == 0 {
-				unit = english.PluralWord(int(n[l]), "file", "") + " "
-			}
-			parts = append(parts, humanize.Comma(n[l])+" "+unit+[]string{"added", "changed", "deleted"}[i])
+	for _, text := range []string{"A added", "M changed", "D deleted"} {
+		k, text := n[text[:1]], text[1:]
+		if len(parts) == 0 {
+			text = " " + english.PluralWord(k, "file", "") + text
+		}
+		if k > 0 {
+			parts = append(parts, humanize.Comma(int64(k))+text)
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -28,8 +28,7 @@ type question struct {
 	no     string // what no does
 	groups []group
 	dirs   []gitbridge.Planned // see grouped
-	want   chan bool           // asks for a line
-	lines  chan string
+	in     *bufio.Reader
 
 	choices map[string]gitbridge.Choice // by path, for all below it too
 	some    bool                        // what has no choice is left
@@ -44,7 +43,7 @@ var errNotApplied = fail.New(fail.Failed, "nothing was applied")
 func newQuestion(a *app, ch *client.Changes, dir, no string, rule threeway.Rule, plan *gitbridge.Applied) *question {
 	to := *a
 	to.stdout, to.json = a.stderr, false
-	q := &question{a: &to, ch: ch, dir: dir, no: no, want: make(chan bool), lines: make(chan string), choices: make(map[string]gitbridge.Choice)}
+	q := &question{a: &to, ch: ch, dir: dir, no: no, in: bufio.NewReader(a.stdin), choices: make(map[string]gitbridge.Choice)}
 	if rule == threeway.KeepOurs {
 		plan.Plan = slices.DeleteFunc(plan.Plan, func(c gitbridge.Planned) bool { return c.Conflict })
 	}
@@ -100,7 +99,7 @@ func (q *question) paint(text, color string) string {
 	return color + text + colorReset
 }
 
-var letterColors = map[string]string{"A": colorGreen, "D": colorRed, "M": colorCyan, "C": colorBold + colorRed}
+var letterColors = map[string]string{"A": colorGreen, "D": colorRed, "M": colorCyan, "C": colorBold + colorRed, "+": colorGreen, "-": colorRed}
 
 // text is the line of a group, with its name in a column of some width.
 func (q *question) text(ctx context.Context, g group, width int) (string, error) {
@@ -127,11 +126,10 @@ func (q *question) text(ctx context.Context, g group, width int) (string, error)
 				lines[l.Op]++
 			}
 		}
-		if n := lines["+"]; n > 0 {
-			parts = append(parts, q.paint(fmt.Sprintf("+%d", n), colorGreen))
-		}
-		if n := lines["-"]; n > 0 {
-			parts = append(parts, q.paint(fmt.Sprintf("-%d", n), colorRed))
+		for _, op := range []string{"+", "-"} {
+			if lines[op] > 0 {
+				parts = append(parts, q.paint(fmt.Sprint(op, lines[op]), letterColors[op]))
+			}
 		}
 		if c.A != nil && c.B != nil && c.A.Type() == c.B.Type() && c.A.Mode != c.B.Mode {
 			parts = append(parts, fmt.Sprintf("mode %o to %o", c.A.Mode&0o7777, c.B.Mode&0o7777))
@@ -143,65 +141,74 @@ func (q *question) text(ctx context.Context, g group, width int) (string, error)
 
 // ask asks until the answer is yes or no.
 func (q *question) ask(ctx context.Context) (yes bool, err error) {
-	go func() {
-		defer close(q.lines)
-		// A line is read when it is wanted: until then a pager reads from the terminal.
-		for s := bufio.NewScanner(q.a.stdin); <-q.want && s.Scan(); {
-			q.lines <- s.Text()
-		}
-	}()
-	defer close(q.want)
 	no, help := "", "apply nothing; the changes stay where they are"
 	if q.no != "" {
 		no, help = ", "+q.no, "apply nothing, and "+q.no+" the changes"
 	}
 	prompt := fmt.Sprintf("apply %s to %s? [y]es  [n]o%s  [s]ome  [d]iff  [?]: ", plural(len(q.groups), "change", "changes"), quote(q.dir), no)
+	answer, err := q.pick(ctx, prompt, []string{"yes", "no", "some", "diff"}, "y - apply all\nn - "+help+
+		"\ns - choose files, and parts of files\nd - show the changes outside of .git\nCtrl-D - apply nothing, and keep the changes\n", q.groups...)
+	switch {
+	case err != nil || answer == "no":
+		return false, err
+	case answer == "some":
+		return true, q.chooseSome(ctx)
+	}
+	for _, g := range q.groups {
+		if g.changes[0].Conflict {
+			if err := q.settle(ctx, g); err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// pick asks until the answer is one of some words, or their beginning. It prints the help
+// for others, and shows what changed in groups for "diff".
+func (q *question) pick(ctx context.Context, prompt string, words []string, help string, groups ...group) (string, error) {
 	for {
 		answer, err := q.read(ctx, prompt)
 		if err != nil {
-			return false, err
+			return "", err
 		}
-		switch answer {
-		case "y", "yes":
-			for _, g := range q.groups {
-				if g.changes[0].Conflict {
-					if err := q.settle(ctx, g); err != nil {
-						return false, err
-					}
-				}
-			}
-			return true, nil
-		case "n", "no":
-			return false, nil
-		case "s", "some":
-			return true, q.chooseSome(ctx)
-		case "d", "diff":
-			if err := q.showDiff(ctx, q.groups...); err != nil {
-				return false, err
-			}
+		i := slices.IndexFunc(words, func(w string) bool { return answer != "" && strings.HasPrefix(w, answer) })
+		switch {
+		case i < 0:
+			fmt.Fprint(q.a.stderr, help)
+		case words[i] != "diff":
+			return words[i], nil
 		default:
-			fmt.Fprintf(q.a.stderr, "y - apply all\nn - %s\ns - choose files, and parts of files\nd - show the changes outside of .git\nCtrl-D - apply nothing, and keep the changes\n", help)
+			if err := q.showDiff(ctx, groups...); err != nil {
+				return "", err
+			}
 		}
 	}
 }
 
 // read asks for a line.
-func (q *question) read(ctx context.Context, prompt string) (string, error) {
+func (q *question) read(ctx context.Context, prompt string) (line string, err error) {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT)
 	defer stop()
 	fmt.Fprint(q.a.stderr, q.paint(prompt, colorBold))
-	q.want <- true
-	select {
-	case line, ok := <-q.lines:
-		if !ok {
-			fmt.Fprintln(q.a.stderr)
-			return "", errNotApplied
+	got := make(chan string)
+	go func() {
+		defer close(got)
+		if line, err := q.in.ReadString('\n'); line != "" || err == nil {
+			got <- line
 		}
-		return strings.ToLower(strings.TrimSpace(line)), nil
+	}()
+	select {
+	case line, ok := <-got:
+		if ok {
+			return strings.ToLower(strings.TrimSpace(line)), nil
+		}
+		err = errNotApplied
 	case <-ctx.Done():
-		fmt.Fprintln(q.a.stderr)
-		return "", fail.New(fail.Failed, "interrupted")
+		err = fail.New(fail.Failed, "interrupted")
 	}
+	fmt.Fprintln(q.a.stderr)
+	return "", err
 }
 
 // showDiff shows the changes of groups in a pager.
@@ -226,35 +233,22 @@ func (q *question) showDiff(ctx context.Context, groups ...group) error {
 
 // settle asks which version of a path that both sides changed is wanted.
 func (q *question) settle(ctx context.Context, g group) error {
-	c := g.changes[0]
-	choices := map[string]gitbridge.Choice{"o": {Leave: true}}
+	c, words := g.changes[0], []string{"ours", "diff", "stop"}
 	prompt := fmt.Sprintf("%s changed on both sides: [o]urs, of %s", g.name(), quote(q.dir))
 	if !c.Blocked {
-		choices["t"] = gitbridge.Choice{Conflicts: threeway.TakeTheirs}
-		prompt += "  [t]heirs, of the workspace"
+		words, prompt = append(words, "theirs"), prompt+"  [t]heirs, of the workspace"
 	}
 	if c.Lines {
-		choices["m"] = gitbridge.Choice{Markers: true}
-		prompt += "  [m]erged with markers"
+		words, prompt = append(words, "merged"), prompt+"  [m]erged with markers"
 	}
-	for {
-		answer, err := q.read(ctx, prompt+"  [d]iff  [s]top: ")
-		if err != nil {
-			return err
-		}
-		choice, known := choices[answer[:min(1, len(answer))]]
-		switch {
-		case known:
-			q.set(g, choice)
-			return nil
-		case strings.HasPrefix(answer, "d"):
-			if err := q.showDiff(ctx, g); err != nil {
-				return err
-			}
-		case strings.HasPrefix(answer, "s"):
-			return errNotApplied
-		}
+	answer, err := q.pick(ctx, prompt+"  [d]iff  [s]top: ", words, "", g)
+	if answer == "stop" {
+		return errNotApplied
 	}
+	if err == nil {
+		q.set(g, gitbridge.Choice{Leave: answer == "ours", Markers: answer == "merged", Conflicts: map[string]threeway.Rule{"theirs": threeway.TakeTheirs}[answer]})
+	}
+	return err
 }
 
 // set records what becomes of a group.
@@ -278,48 +272,35 @@ func (q *question) choose(p string) gitbridge.Choice {
 	return gitbridge.Choice{Leave: q.some}
 }
 
-// oneOf asks for one of some answers, each a letter.
+// oneOf asks for one of some answers, each a letter. After "q" nothing more is asked.
 func (q *question) oneOf(ctx context.Context, what, answers string) (string, error) {
-	for {
-		answer, err := q.read(ctx, what+" ["+strings.Join(strings.Split(answers+"?", ""), ",")+"]? ")
-		if err != nil {
-			return "", err
-		}
-		if q.quit = answer == "q"; q.quit {
-			return "n", nil
-		}
-		if len(answer) == 1 && strings.Contains(answers, answer) {
-			return answer, nil
-		}
-		for _, h := range answerHelp {
-			if strings.Contains(answers, h[:1]) {
-				fmt.Fprintln(q.a.stderr, h)
-			}
-		}
+	letters, help := strings.Split(answers, ""), ""
+	for _, l := range letters {
+		help += l + " - " + answerHelp[l] + "\n"
 	}
+	answer, err := q.pick(ctx, what+" ["+strings.Join(letters, ",")+",?]? ", letters, help)
+	if q.quit = answer == "q"; q.quit {
+		answer = "n"
+	}
+	return answer, err
 }
 
-var answerHelp = []string{
-	"y - apply this", "n - leave this", "a - apply this and the rest of the file", "d - leave this and the rest of the file",
-	"s - go through what is in it", "q - leave this and all that follows",
+var answerHelp = map[string]string{
+	"y": "apply this", "n": "leave this", "a": "apply this and the rest of the file", "d": "leave this and the rest of the file",
+	"s": "go through what is in it", "q": "leave this and all that follows",
 }
 
 // chooseSome asks for each change. It is errNotApplied if none was chosen.
 func (q *question) chooseSome(ctx context.Context) error {
 	q.some = true
-	todo := folded(q.groups, maxPrinted, ".")
-	for len(todo) > 0 {
+	for todo := folded(q.groups, maxPrinted, "."); len(todo) > 0; {
 		g := todo[0]
 		todo = todo[1:]
 		if q.quit {
 			q.set(g, gitbridge.Choice{Leave: true})
-			continue
-		}
-		split, err := q.askGroup(ctx, g)
-		if err != nil {
+		} else if split, err := q.askGroup(ctx, g); err != nil {
 			return err
-		}
-		if split {
+		} else if split {
 			parts, _ := grouped(g.changes)
 			todo = append(folded(parts, maxPrinted, g.dir), todo...)
 		}
@@ -328,12 +309,8 @@ func (q *question) chooseSome(ctx context.Context) error {
 	// nothing in them is left.
 	taken, left := map[string]bool{}, map[string]bool{}
 	for p, c := range q.choices {
-		in := taken
-		if c.Leave {
-			in = left
-		}
 		for ; p != "."; p = path.Dir(p) {
-			in[p] = true
+			map[bool]map[string]bool{false: taken, true: left}[c.Leave][p] = true
 		}
 	}
 	if len(taken) == 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -65,13 +66,6 @@ type bisected struct {
 	Paths    []service.DiffedFile `json:"paths" jsonschema:"some of these files"`
 	Rounds   int                  `json:"rounds"`
 	Runs     int                  `json:"runs" jsonschema:"how often the command ran"`
-}
-
-func (b *bisected) name() string {
-	if b.Now {
-		return "now"
-	}
-	return b.FirstBad.Name
 }
 
 func bisectCommand(a *app) *cobra.Command {
@@ -142,15 +136,14 @@ line.`,
 // bisectStates are good, the snapshots between, and bad, by time. The name of the present
 // state is "".
 func (f *searchForks) bisectStates(ctx context.Context, r bisectArgs) ([]snapshot.Info, error) {
-	var good, bad snapshot.Info
-	bad.Seq = ^uint64(0)
-	if err := f.ask(ctx, service.Show{Name: r.Good}, &good); err != nil {
-		return nil, err
+	var good snapshot.Info
+	bad := snapshot.Info{Seq: math.MaxUint64}
+	err := f.ask(ctx, service.Show{Name: r.Good}, &good)
+	if err == nil && r.Bad != "" {
+		err = f.ask(ctx, service.Show{Name: r.Bad}, &bad)
 	}
-	if r.Bad != "" {
-		if err := f.ask(ctx, service.Show{Name: r.Bad}, &bad); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
 	}
 	if good.Seq >= bad.Seq {
 		return nil, fail.New(fail.Usage, "%s is not older than %s", r.Good, r.Bad).WithHint("name the older snapshot first")
@@ -231,17 +224,16 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 	if err != nil {
 		return nil, err
 	}
-	done := &bisected{LastGood: states[found.Good].Name, Rounds: found.Rounds, Runs: int(runs.Load())}
-	if first := &states[found.First]; first.Name == "" {
-		done.Now = true
-	} else {
-		done.FirstBad = first
+	first := &states[found.First]
+	done := &bisected{FirstBad: first, Now: first.Name == "", LastGood: states[found.Good].Name, Rounds: found.Rounds, Runs: int(runs.Load())}
+	if done.Now {
+		done.FirstBad = nil
 	}
 	for i := found.Good + 1; i < found.First; i++ {
 		done.Skipped = append(done.Skipped, name(i))
 	}
 	var changed service.Diffed
-	if err := f.ask(ctx, service.Changes{A: done.LastGood, B: states[found.First].Name, Limit: 20}, &changed); err != nil {
+	if err := f.ask(ctx, service.Changes{A: done.LastGood, B: first.Name, Limit: 20}, &changed); err != nil {
 		return nil, err
 	}
 	done.Files, done.Paths = changed.Files, changed.Paths
@@ -251,14 +243,14 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 // bisectedText is the result for a person.
 func bisectedText(b *bisected) string {
 	var t strings.Builder
-	to := ""
-	if fmt.Fprintf(&t, "the first bad snapshot is %s", b.name()); len(b.Skipped) > 0 {
+	name, to, fields := "now", "", ""
+	if !b.Now {
+		name, to, fields = b.FirstBad.Name, ".."+b.FirstBad.Name, rowsText(infoFields(*b.FirstBad, time.Now()))
+	}
+	if fmt.Fprintf(&t, "the first bad snapshot is %s", name); len(b.Skipped) > 0 {
 		fmt.Fprintf(&t, ", or one of those skipped before it: %s", strings.Join(b.Skipped, " "))
 	}
-	if t.WriteString("\n"); !b.Now {
-		to = ".." + b.name()
-		t.WriteString(rowsText(infoFields(*b.FirstBad, time.Now())))
-	}
+	t.WriteString("\n" + fields)
 	fmt.Fprintf(&t, "%s changed since %s:\n", plural(b.Files, "file", "files"), b.LastGood)
 	for _, p := range b.Paths {
 		fmt.Fprintf(&t, "%s\t%s\n", p.Status, quote(p.Path))

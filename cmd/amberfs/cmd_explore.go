@@ -172,9 +172,11 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 	if err := f.ask(ctx, service.Forks{}, &l); err != nil {
 		return nil, err
 	}
-	for _, t := range done.Attempts {
-		if i := slices.IndexFunc(l.Forks, func(s service.ForkState) bool { return s.Name == t.Fork }); i >= 0 {
-			t.Files = l.Forks[i].Changed
+	for _, s := range l.Forks {
+		for _, t := range done.Attempts {
+			if t.Fork == s.Name {
+				t.Files = s.Changed
+			}
 		}
 	}
 	keep = true
@@ -354,9 +356,7 @@ func orDash[T any](number *T) string {
 // drawAttempts writes a line for each attempt over those that were drawn before.
 func (a *app) drawAttempts(all []*attempt, drawn int) int {
 	var b strings.Builder
-	if drawn > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA", drawn)
-	}
+	b.WriteString(strings.Repeat("\x1b[A", drawn))
 	for _, t := range all {
 		took, last := t.Seconds, ""
 		if took == 0 && !t.began.IsZero() {
@@ -366,8 +366,7 @@ func (a *app) drawAttempts(all []*attempt, drawn int) int {
 			last = lastLine(log, 0)
 			log.Close()
 		}
-		line := fmt.Sprintf("%3d  %-8s %6.1fs  %s", t.Attempt, t.State, took, quote(last))
-		fmt.Fprintf(&b, "\x1b[K%s\n", line[:min(len(line), a.width()-1)])
+		fmt.Fprintf(&b, "\x1b[K%.*s\n", a.width()-1, fmt.Sprintf("%3d  %-8s %6.1fs  %s", t.Attempt, t.State, took, quote(last)))
 	}
 	fmt.Fprint(a.stderr, b.String())
 	return len(all)

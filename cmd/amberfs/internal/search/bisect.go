@@ -49,7 +49,6 @@ type bisection struct {
 	Options
 	test func(context.Context, int) (Verdict, error)
 
-	mu      sync.Mutex
 	votes   [][Skip + 1]int // of each state
 	verdict []Verdict
 }
@@ -130,15 +129,21 @@ func (b *bisection) round(ctx context.Context, round int, tries []int, tests int
 		running[i], stop[i] = context.WithCancel(ctx)
 		defer stop[i]()
 	}
+	var mu sync.Mutex
 	for _, i := range tries {
 		group.Go(func() error {
-			if err := b.vote(running[i], i, tests); err != nil && (running[i].Err() == nil || ctx.Err() != nil) {
+			verdict, err := b.vote(running[i], i, tests)
+			if err != nil {
+				if running[i].Err() != nil && ctx.Err() == nil {
+					return nil // it was superfluous
+				}
 				return err
 			}
-			b.mu.Lock()
-			defer b.mu.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
+			b.verdict[i] = verdict
 			for j := range running {
-				if round > 0 && (b.verdict[i] == Bad && j > i || b.verdict[i] == Good && j < i) {
+				if round > 0 && (verdict == Bad && j > i || verdict == Good && j < i) {
 					stop[j]()
 				}
 			}
@@ -155,31 +160,20 @@ func (b *bisection) round(ctx context.Context, round int, tries []int, tests int
 }
 
 // vote tests one state until it has so many verdicts, or most of them are certain.
-func (b *bisection) vote(ctx context.Context, i, tests int) error {
-	for {
-		b.mu.Lock()
-		v := &b.votes[i]
-		done, lead := v[Good]+v[Bad], v[Good]-v[Bad]
-		decided := v[Skip] > 0 || done >= tests || max(lead, -lead) > tests-done
-		switch {
-		case !decided:
-		case v[Skip] > 0:
-			b.verdict[i] = Skip
-		case lead > 0:
-			b.verdict[i] = Good
-		default:
-			b.verdict[i] = Bad
-		}
-		b.mu.Unlock()
-		if decided {
-			return nil
-		}
+func (b *bisection) vote(ctx context.Context, i, tests int) (Verdict, error) {
+	v := &b.votes[i]
+	for v[Skip] == 0 && v[Good]+v[Bad] < tests && 2*max(v[Good], v[Bad]) <= tests {
 		got, err := b.test(ctx, i)
 		if err = cmp.Or(err, ctx.Err()); err != nil {
-			return err
+			return Unknown, err
 		}
-		b.mu.Lock()
 		v[got]++
-		b.mu.Unlock()
 	}
+	switch {
+	case v[Skip] > 0:
+		return Skip, nil
+	case v[Good] > v[Bad]:
+		return Good, nil
+	}
+	return Bad, nil
 }

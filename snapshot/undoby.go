@@ -146,14 +146,15 @@ func (u *undoBy) run(ctx context.Context) (out outcome[UndoByResult], err error)
 	if err != nil {
 		return out, err
 	}
-	if res.Conflicts = p.Conflicts; len(p.Conflicts) > 0 && u.o.Conflicts == threeway.KeepOurs {
-		keep := make(map[string]bool)
-		for _, path := range p.Conflicts {
-			keep[path] = true
+	res.Conflicts = p.Conflicts
+	for ours := make(map[string]bool); len(p.Conflicts) > 0 && u.o.Conflicts == threeway.KeepOurs; {
+		for _, at := range p.Conflicts {
+			ours[at] = true
 		}
-		if p, err = u.plan(ctx, e.Base(), keep); err != nil {
+		if p, err = u.plan(ctx, e.Base(), ours); err != nil {
 			return out, err
 		}
+		res.Conflicts = append(res.Conflicts, p.Conflicts...)
 	}
 	if out.steps, err = p.Steps(); err != nil {
 		return out, err
@@ -208,18 +209,16 @@ func (u *undoBy) run(ctx context.Context) (out outcome[UndoByResult], err error)
 	return out, err
 }
 
-// plan plans how the intervals are taken back. Paths in skip stay as they are.
-func (u *undoBy) plan(ctx context.Context, now *tree.State, skip map[string]bool) (*revert.Plan, error) {
+// plan plans how the intervals are taken back. The paths in ours stay as they are.
+func (u *undoBy) plan(ctx context.Context, now *tree.State, ours map[string]bool) (*revert.Plan, error) {
 	s := u.w.store
 	p := &revert.Plan{
 		Source: s.src, Objects: s.cas, Now: now, NowView: u.w.view, Merge: u.o.Merge, List: u.o.List, Skip: make(map[string]bool),
-		Theirs: u.o.Conflicts == threeway.TakeTheirs,
+		Ours: ours, Theirs: u.o.Conflicts == threeway.TakeTheirs,
 	}
-	keep := make(map[string]bool)
-	for _, path := range u.o.Keep {
-		p.Skip[path], keep[path] = true, true
+	for _, k := range u.o.Keep {
+		p.Skip[k] = true
 	}
-	maps.Copy(p.Skip, skip)
 	for n, i := range u.list {
 		if n == len(u.open) {
 			open, err := u.w.Snapshots().Open(i)
@@ -237,7 +236,7 @@ func (u *undoBy) plan(ctx context.Context, now *tree.State, skip map[string]bool
 			}
 			at := c.Path.String()
 			for k := at; k != "."; k = path.Dir(k) {
-				if keep[k] {
+				if p.Skip[k] {
 					u.kept[k] = true
 					return nil
 				}

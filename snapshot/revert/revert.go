@@ -41,18 +41,20 @@ type Plan struct {
 	NowView uint32          // of Now
 	Merge   threeway.Merger // nil: texts do not merge
 	List    *budget.Charge  // of all that the plan looks at
-	Skip    map[string]bool // paths that stay as they are
+	Skip    map[string]bool // paths that stay as they are, with all below them
+	Ours    map[string]bool // paths of conflicts that stay as they are
 	Theirs  bool            // a path in conflict becomes what it was before the interval
 
 	Conflicts []string // paths, in the order in which they were met
 	Stored    bool     // texts were stored in Objects; the caller makes them durable
 
-	at    map[string]*file       // paths that the plan decided about; nil: nothing is there
-	found map[string]*tree.Inode // see now
-	in    map[string][]string    // names that the plan put into directories
-	here  map[uint64]*file       // present files that the plan looked at, by inode number
-	was   map[uint64]*file       // files that the plan made, by the inode that they were
-	texts []text
+	refused map[string]bool        // those of Conflicts
+	at      map[string]*file       // paths that the plan decided about; nil: nothing is there
+	found   map[string]*tree.Inode // see now
+	in      map[string][]string    // names that the plan put into directories
+	here    map[uint64]*file       // present files that the plan looked at, by inode number
+	was     map[uint64]*file       // files that the plan made, by the inode that they were
+	texts   []text
 }
 
 // A file is a file or a directory of the planned tree.
@@ -63,6 +65,7 @@ type file struct {
 	present *tree.Inode // nil if the plan makes it
 	names   []string    // that the plan gave it
 	changed bool
+	merging bool // it is among texts
 }
 
 // A text is a file that has to be merged by lines.
@@ -82,6 +85,7 @@ const maxMerged = 16 << 20
 func (p *Plan) Take(ctx context.Context, i Interval) error {
 	if p.at == nil {
 		p.at, p.found, p.in = make(map[string]*file), make(map[string]*tree.Inode), make(map[string][]string)
+		p.refused = make(map[string]bool)
 		p.here, p.was = make(map[uint64]*file), make(map[uint64]*file)
 	}
 	t := taking{Plan: p, Interval: i, moved: make(map[string]moved), back: make(map[string]bool)}
@@ -146,7 +150,7 @@ func (t *taking) pairRenames() {
 // each does something with one change, unless its path is to stay.
 func (t *taking) each(ctx context.Context, c tree.Change, do func(string, tree.Change) error) error {
 	p := c.Path.String()
-	if threeway.Under(p, t.Skip) || threeway.Under(t.to[p], t.Skip) || threeway.Under(t.from[p].Path.String(), t.Skip) {
+	if t.stays(p) || t.stays(t.to[p]) || t.stays(t.from[p].Path.String()) {
 		return nil
 	}
 	if err := errors.Join(turns.Yield(ctx), t.List.Try(cost+int64(len(p)))); err != nil {
@@ -167,7 +171,9 @@ func (t *taking) removed(p string, c tree.Change) error {
 		}
 		empty, err := t.empty(p, f)
 		if err == nil && empty {
-			t.moved[t.to[p]] = moved{f, c.B}
+			if to, renamed := t.to[p]; renamed {
+				t.moved[to] = moved{f, c.B}
+			}
 			t.set(p, nil)
 		}
 		return err
@@ -285,7 +291,7 @@ func (t *taking) changed(p string, c tree.Change) error {
 		if f == nil || t.back[names[0]] {
 			return t.conflict(p, theirs)
 		}
-		if p = names[0]; threeway.Under(p, t.Skip) {
+		if p = names[0]; t.stays(p) {
 			return nil
 		}
 	case c.B.IsDir() && !c.A.IsDir(): // what was in it has gone
@@ -314,15 +320,7 @@ func (t *taking) changed(p string, c tree.Change) error {
 
 // change takes the difference from c.B to c.A over into a file that is at p.
 func (t *taking) change(p string, f *file, c tree.Change) error {
-	names := []string{p}
-	if len(f.node.Links) > 1 || len(f.names) > 1 {
-		var err error
-		if names, err = t.namesOf(f); err != nil {
-			return err
-		}
-	}
-	relinked := c.A.Ino != c.B.Ino && len(c.A.Links) > 1 && !c.A.IsDir()
-	if relinked {
+	if c.A.Ino != c.B.Ino && len(c.A.Links) > 1 && !c.A.IsDir() {
 		// The name led to another file that has more names.
 		other, _, err := t.known(c.A.Ino)
 		if err != nil {
@@ -351,9 +349,15 @@ func (t *taking) change(p string, f *file, c tree.Change) error {
 	if n == nil {
 		n, view = f.node, f.view
 	}
-	if c.A.Ino != c.B.Ino && len(names) > 1 { // the other names lead to that file still
-		f = &file{node: n, view: view}
-		t.set(p, f)
+	if c.A.Ino != c.B.Ino && (len(f.node.Links) > 1 || len(f.names) > 1) {
+		names, err := t.namesOf(f)
+		if err != nil {
+			return err
+		}
+		if len(names) > 1 { // the others lead to that file still
+			f = &file{node: ours, view: f.view}
+			t.set(p, f)
+		}
 	}
 	if n != ours {
 		f.node, f.view, f.changed = n, view, true
@@ -361,7 +365,8 @@ func (t *taking) change(p string, f *file, c tree.Change) error {
 	}
 	f.ino = c.A.Ino
 	t.was[f.ino] = f
-	if merge && !slices.ContainsFunc(t.texts, func(x text) bool { return x.file == f }) {
+	if merge && !f.merging {
+		f.merging = true
 		t.texts = append(t.texts, text{p, f, c.B, ours, c.A})
 	}
 	return nil
@@ -442,7 +447,7 @@ func (p *Plan) mergeTexts(ctx context.Context) error {
 		}
 	}
 	for i, x := range texts {
-		if clean[i] {
+		if x.file.merging = false; clean[i] {
 			continue
 		}
 		if err := p.conflict(x.path, func() error {
@@ -463,10 +468,11 @@ func (p *Plan) conflict(at string, theirs func() error) error {
 			return nil // git finds out, or others have theirs in it
 		}
 	}
-	if threeway.Under(at, p.Skip) {
+	if p.stays(at) {
 		return nil
 	}
-	if !slices.Contains(p.Conflicts, at) {
+	if !p.refused[at] {
+		p.refused[at] = true
 		p.Conflicts = append(p.Conflicts, at)
 	}
 	if p.Theirs {
@@ -474,6 +480,9 @@ func (p *Plan) conflict(at string, theirs func() error) error {
 	}
 	return nil
 }
+
+// stays reports whether a path is to stay as it is.
+func (p *Plan) stays(at string) bool { return p.Ours[at] || threeway.Under(at, p.Skip) }
 
 // inObjects reports whether a path is an object of a repository. Commits of others may
 // need it.

@@ -354,7 +354,7 @@ func TestDialog(t *testing.T) {
 	b := open(t, m, "--write")
 	b.click("#actions button", "Snapshot now")
 	b.do(chromedp.SendKeys("#new-name", "first"), chromedp.SendKeys("#new-message", "a text\r"))
-	b.wait(`document.querySelector('#dialog [role=alert]').textContent.includes('already')`)
+	b.wait(`document.querySelector('#dialog [role=alert]').textContent.includes('name in use')`)
 	b.wait(`document.querySelector('#dialog').open && document.querySelector('#new-message').value === 'a text'`)
 	b.do(chromedp.SendKeys("#new-name", "-2\r"))
 	b.wait(`!document.querySelector('#dialog').open && document.querySelector('#snapshots').innerText.includes('first-2')`)

@@ -28,6 +28,27 @@ func markAll(t testing.TB, src *Source, marked map[cas.Hash]bool, states ...*Sta
 	}
 }
 
+// A state whose pages were prepared for a change, or were about to lose an inode, no
+// longer stands for what is stored under its id.
+func TestMarkOfAPreparedState(t *testing.T) {
+	f := newTestFS()
+	f.create(RootIno, "file", unix.S_IFREG|0o644)
+	id := f.seal(t, f.freeze())
+	src := f.source()
+	prepared := f.load(t, src, id)
+	if err := prepared.OwnSlot(src, f.epoch+1, RootIno); err != nil {
+		t.Fatal(err)
+	}
+	alone, both := map[cas.Hash]bool{}, map[cas.Hash]bool{}
+	markAll(t, src, alone, f.load(t, src, id))
+	markAll(t, src, both, prepared, f.load(t, src, id))
+	for h := range alone {
+		if !both[h] {
+			t.Errorf("object %s is not marked behind the prepared state", h)
+		}
+	}
+}
+
 // TestMarkKeepsEnough drops every object that was not marked and reads all
 // states again; and it drops each marked one in turn, to see that it was needed.
 func TestMarkKeepsEnough(t *testing.T) {

@@ -112,11 +112,11 @@ func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
 	if n.Ino == 0 || n.Ino > MaxIno {
 		return fmt.Errorf("inode number %d is out of range", n.Ino)
 	}
+	s.id.Store(nil)
 	leaf, err := s.ownLeaf(src, epoch, n.Ino)
 	if err != nil {
 		return fmt.Errorf("inode %d: %w", n.Ino, err)
 	}
-	s.id.Store(nil)
 	if n.epoch == 0 {
 		n.epoch = epoch
 	}
@@ -135,6 +135,8 @@ func (s *State) OwnSlot(src *Source, epoch, ino uint64) error {
 	if heightFor(ino) > s.height {
 		return nil
 	}
+	// A state with an id has the root page that its object names: Mark relies on it.
+	s.id.Store(nil)
 	pp := &s.root
 	for h := s.height; h > 0 && *pp != nil; h-- {
 		b, err := ownTable(src, epoch, pp, h, ino)
@@ -157,10 +159,10 @@ func (s *State) Delete(src *Source, epoch, ino uint64) error {
 	if leaf == nil || !leaf.has(slot(ino, 1)) {
 		return ErrNoInode
 	}
+	s.id.Store(nil)
 	if err := removeFrom(src, epoch, &s.root, s.height, ino); err != nil {
 		return fmt.Errorf("inode %d: %w", ino, err)
 	}
-	s.id.Store(nil)
 	s.Inodes--
 	s.shrink(src)
 	return nil

@@ -26,41 +26,38 @@ type group struct {
 // grouped returns the conflicts, the other changes in the order of paths, the
 // repositories, and apart from these the directories that come or go with what is in them.
 func grouped(plan []gitbridge.Planned) (groups []group, dirs []gitbridge.Planned) {
-	var repos []group
-	var rest []gitbridge.Planned
+	var repos, others []group
 	order := func(c gitbridge.Planned) string { return strings.ReplaceAll(c.Path.String(), "/", "\x00") }
 	slices.SortFunc(plan, func(a, b gitbridge.Planned) int { return strings.Compare(order(a), order(b)) })
-	for i, c := range plan {
+	rest := slices.DeleteFunc(slices.Clone(plan), func(c gitbridge.Planned) bool { return c.Conflict })
+	for _, c := range plan {
 		if c.Conflict {
-			groups = append(groups, group{changes: plan[i : i+1]})
-		} else {
-			rest = append(rest, c)
+			groups = append(groups, group{changes: []gitbridge.Planned{c}})
 		}
 	}
 	for n := 1; len(rest) > 0; rest = rest[n:] {
 		c := rest[0]
-		g := group{dir: c.Path.String(), whole: c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir()}
-		if repo, _, ok := threeway.InGit(g.dir + "/"); ok {
-			g = group{dir: repo, whole: true, git: true}
+		dir := c.Path.String()
+		repo, _, git := threeway.InGit(dir + "/")
+		if git {
+			dir = repo
 		}
-		for n = 1; n < len(rest) && strings.HasPrefix(rest[n].Path.String(), g.dir+"/"); {
+		for n = 1; n < len(rest) && strings.HasPrefix(rest[n].Path.String(), dir+"/"); {
 			n++
 		}
-		if !g.whole && n > 1 && (c.A == nil || c.B == nil) {
+		switch {
+		case git:
+			repos = append(repos, group{dir, true, true, rest[:n]})
+		case c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir():
+			others = append(others, group{dir, true, false, rest[:n]})
+		case n > 1 && (c.A == nil || c.B == nil):
 			dirs, n = append(dirs, c), 1
-			continue
-		}
-		if !g.whole {
-			g.dir, n = "", 1
-		}
-		g.changes = rest[:n]
-		if g.git {
-			repos = append(repos, g)
-		} else {
-			groups = append(groups, g)
+		default:
+			n = 1
+			others = append(others, group{changes: rest[:1]})
 		}
 	}
-	return append(groups, repos...), dirs
+	return slices.Concat(groups, others, repos), dirs
 }
 
 // folded joins the groups of the directories that have most below one, until at most n

@@ -44,9 +44,7 @@ func newQuestion(a *app, ch *client.Changes, dir, no string, rule threeway.Rule,
 	to := *a
 	to.stdout, to.json = a.stderr, false
 	q := &question{a: &to, ch: ch, dir: dir, no: no, in: bufio.NewReader(a.stdin), choices: make(map[string]gitbridge.Choice)}
-	if rule == threeway.KeepOurs {
-		plan.Plan = slices.DeleteFunc(plan.Plan, func(c gitbridge.Planned) bool { return c.Conflict })
-	}
+	plan.Plan = slices.DeleteFunc(plan.Plan, func(c gitbridge.Planned) bool { return c.Conflict && rule == threeway.KeepOurs })
 	for i := range plan.Plan {
 		plan.Plan[i].Conflict = plan.Plan[i].Conflict && rule == threeway.RefuseConflicts
 	}
@@ -233,21 +231,19 @@ func (q *question) showDiff(ctx context.Context, groups ...group) error {
 
 // settle asks which version of a path that both sides changed is wanted.
 func (q *question) settle(ctx context.Context, g group) error {
-	c, words := g.changes[0], []string{"ours", "diff", "stop"}
+	words, choices := []string{"ours", "diff", "stop"}, map[string]gitbridge.Choice{"ours": {Leave: true}, "theirs": {Conflicts: threeway.TakeTheirs}, "merged": {Markers: true}}
 	prompt := fmt.Sprintf("%s changed on both sides: [o]urs, of %s", g.name(), quote(q.dir))
-	if !c.Blocked {
+	if !g.changes[0].Blocked {
 		words, prompt = append(words, "theirs"), prompt+"  [t]heirs, of the workspace"
 	}
-	if c.Lines {
+	if g.changes[0].Lines {
 		words, prompt = append(words, "merged"), prompt+"  [m]erged with markers"
 	}
 	answer, err := q.pick(ctx, prompt+"  [d]iff  [s]top: ", words, "", g)
 	if answer == "stop" {
 		return errNotApplied
 	}
-	if err == nil {
-		q.set(g, gitbridge.Choice{Leave: answer == "ours", Markers: answer == "merged", Conflicts: map[string]threeway.Rule{"theirs": threeway.TakeTheirs}[answer]})
-	}
+	q.set(g, choices[answer])
 	return err
 }
 

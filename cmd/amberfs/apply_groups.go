@@ -47,9 +47,9 @@ func grouped(plan []gitbridge.Planned) (groups []group, dirs []gitbridge.Planned
 		}
 		switch {
 		case git:
-			repos = append(repos, group{dir, true, true, rest[:n]})
+			repos = append(repos, group{dir: dir, whole: true, git: true, changes: rest[:n]})
 		case c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir():
-			others = append(others, group{dir, true, false, rest[:n]})
+			others = append(others, group{dir: dir, whole: true, changes: rest[:n]})
 		case n > 1 && (c.A == nil || c.B == nil):
 			dirs, n = append(dirs, c), 1
 		default:

@@ -92,9 +92,10 @@ merged, and that fork stays. Without --merge all forks stay.`,
 				return fail.New(fail.Usage, "%q is not a number of attempts", n[0])
 			}
 			if req.Log != "" {
-				if req.Log, err = a.abs(req.Log); err != nil {
-					return err
-				}
+				req.Log, err = a.abs(req.Log)
+			}
+			if err != nil {
+				return err
 			}
 			live, drawn := !a.json && !a.quiet && isTerminal(a.stderr), 0
 			done, err := a.explore(cmd.Context(), p, req, func(all []*attempt, ended *attempt) {
@@ -149,10 +150,8 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 	defer func() { f.end(keep) }()
 	if r.Log == "" {
 		r.Log, err = os.MkdirTemp("", "amberfs-explore-")
-	} else {
-		err = os.MkdirAll(r.Log, 0o777)
 	}
-	if err != nil {
+	if err = errors.Join(err, os.MkdirAll(r.Log, 0o777)); err != nil {
 		return nil, err
 	}
 	done := &explored{}
@@ -196,13 +195,12 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 		done.Merged, done.Changed = best.Attempt, merged.Changed
 	}
 	for _, t := range done.Attempts {
-		if t == best && failed != nil {
-			continue // a person decides
+		if t != best || failed == nil { // else a person decides
+			if err := f.discard(ctx, t.Fork); err != nil {
+				return done, err
+			}
+			t.Fork = ""
 		}
-		if err := f.discard(ctx, t.Fork); err != nil {
-			return done, err
-		}
-		t.Fork = ""
 	}
 	return done, failed
 }

@@ -27,7 +27,7 @@ times, links and deletions. In a fork, this includes what its parents changed.
 Text that also changed in DIR is merged by lines. If changes conflict, the paths are
 listed and nothing is changed.
 
-At a terminal, apply shows the changes and asks which to apply. --yes does not ask.
+At a terminal, apply shows the changes and asks which to apply.
 
 Symbolic links in DIR are not followed. Run an interrupted apply again to complete it.`,
 		Example: `  amberfs apply ~/project --dry-run

@@ -79,10 +79,8 @@ the snapshots between GOOD and BAD. Without BAD, the present state is bad. Each 
 is mounted in the place of the workspace, for COMMAND only, and discarded afterwards.
 
 The exit status of COMMAND decides: 0 is good, 125 skips the snapshot, any other
-status up to 127 is bad, and 128 and above ends the search. A run that takes longer
-than --timeout is bad. With -j N, N snapshots are tested at once, which needs fewer
-rounds. With --repeat N, most of N runs decide, and the two snapshots that are found
-are tested again.
+status up to 127 is bad, and 128 and above ends the search. With --repeat, the two
+snapshots that are found are tested again.
 
 -v shows the output of COMMAND on the standard error. With --json, each round is a
 line.`,
@@ -127,9 +125,9 @@ line.`,
 	cmd.Flags().IntVar(&req.Repeat, "repeat", 1, "run COMMAND `N` times for each snapshot; most runs decide")
 	cmd.Flags().StringVar(&req.Timeout, "timeout", "", "a run that takes longer than `TIME` is bad: 30s, 5m")
 	cmd.Flags().BoolVar(&req.TrustEnds, "trust-ends", false, "do not test GOOD and BAD first")
-	cmd.Flags().StringVar(&req.Kind, "kind", "", "test only snapshots of this `KIND`")
-	cmd.Flags().StringArrayVar(&labels, "label", nil, "test only snapshots with the label `KEY=VALUE`; repeatable")
-	cmd.Flags().StringVar(&req.By, "by", "", "test only snapshots in which `ACTOR` changed something")
+	cmd.Flags().StringVar(&req.Kind, "kind", "", "only snapshots of this `KIND`")
+	cmd.Flags().StringArrayVar(&labels, "label", nil, "only snapshots with the label `KEY=VALUE`; repeatable")
+	cmd.Flags().StringVar(&req.By, "by", "", "only snapshots in which `ACTOR` changed something")
 	return cmd
 }
 

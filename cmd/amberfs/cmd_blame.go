@@ -57,8 +57,8 @@ func actorsCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "actors",
 		Short: "List the actors that changed the workspace",
-		Long: `Lists who changed the workspace, the last one first: actor, how many snapshots have
-changes of it, and between which times they were made, separated by tabs.`,
+		Long: `Lists the actors that changed the workspace, the last one first: name, number of
+snapshots with its changes, first and last time, separated by tabs.`,
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := a.place()

@@ -16,12 +16,12 @@ func diffCommand(a *app) *cobra.Command {
 	var stat, nameStatus, binary bool
 	var fork, by string
 	cmd := &cobra.Command{
-		Use:   "diff [A [B]|A..B] [--fork NAME] [--by ACTOR] [--stat|--name-status] [-- PATH...]",
+		Use:   "diff [A [B]|A..B] [FLAG]... [-- PATH...]",
 		Short: "Show what changed between snapshots, or since one",
 		Long: `Shows the changes from snapshot A to snapshot B, or from A to now, as a unified diff
-that "git apply" accepts. Without A, from the latest snapshot. With --fork, in that
-fork, and without A from its base. PATHs after "--" limit the diff, and
---by to files that ACTOR changed. Without changes it prints "no differences".`,
+that "git apply" accepts. Without A, from the latest snapshot. With --fork and without
+A, from the fork's base. PATHs after "--" limit the diff. Without changes it prints
+"no differences".`,
 		Example: `  amberfs diff v1
   amberfs diff v1 v2 --stat
   amberfs diff v1 -- internal/ go.mod`,
@@ -62,11 +62,11 @@ fork, and without A from its base. PATHs after "--" limit the diff, and
 			return a.showDiff(cmd, p, req)
 		},
 	}
-	cmd.Flags().StringVar(&fork, "fork", "", "show what the fork `NAME` changed")
-	cmd.Flags().StringVar(&by, "by", "", "show only files that `ACTOR` changed")
-	cmd.Flags().BoolVar(&stat, "stat", false, "show changed lines for each file")
-	cmd.Flags().BoolVar(&nameStatus, "name-status", false, "show only the status and path of each file")
-	cmd.Flags().BoolVar(&binary, "binary", false, "show binary files as a patch that git apply accepts")
+	cmd.Flags().StringVar(&fork, "fork", "", "what the fork `NAME` changed")
+	cmd.Flags().StringVar(&by, "by", "", "only files that `ACTOR` changed")
+	cmd.Flags().BoolVar(&stat, "stat", false, "changed lines for each file")
+	cmd.Flags().BoolVar(&nameStatus, "name-status", false, "only the status and path of each file")
+	cmd.Flags().BoolVar(&binary, "binary", false, "binary files as a patch that git apply accepts")
 	return cmd
 }
 

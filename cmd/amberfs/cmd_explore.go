@@ -69,15 +69,13 @@ func exploreCommand(a *app) *cobra.Command {
 		Use:   "explore N [--check COMMAND] [--merge first|best] -- COMMAND [ARGUMENT]...",
 		Short: "Run a command in several forks and keep the best",
 		Long: `Runs COMMAND in N forks of the present state at once, and --check in each of them
-afterwards. --check decides which attempt passes; without it, COMMAND does. Each fork
-is mounted in the place of the workspace, for COMMAND only. AMBERFS_FORK and
-AMBERFS_ATTEMPT are set, and {} in an ARGUMENT is the attempt's number. Output goes to
-attempt-N.log in the directory --log.
+afterwards. Without --check, COMMAND decides which attempt passes. Each fork is
+mounted in the place of the workspace, for COMMAND only. AMBERFS_FORK and
+AMBERFS_ATTEMPT are set, and {} in an ARGUMENT is the attempt's number.
 
---merge first merges the first attempt that passes, stops the others, and discards all
-forks. --merge best does so with the attempt for which --score prints the highest
-number. If the workspace changed the same paths meanwhile, they are listed, nothing is
-merged, and that fork stays. Without --merge all forks stay.`,
+--merge first stops the other attempts. --merge discards all forks. If the workspace
+changed the same paths meanwhile, they are listed, nothing is merged, and that fork
+stays. Without --merge all forks stay.`,
 		Example: `  amberfs explore 5 --check "make test" --merge first -- ./fix.sh {}
   amberfs explore 8 --jobs 2 --score ./score.sh --merge best -- ./agent`,
 		Args: beforeDash(1, 1, "the number of attempts"),
@@ -116,7 +114,7 @@ merged, and that fork stays. Without --merge all forks stay.`,
 	cmd.Flags().StringVar(&req.Score, "score", "", "shell `COMMAND` that prints a number; the highest is best")
 	cmd.Flags().StringVar(&req.Merge, "merge", "", "merge the `first` attempt that passes, or the best")
 	cmd.Flags().StringVar(&req.Timeout, "timeout", "", "an attempt that takes longer than `TIME` fails: 30s, 5m")
-	cmd.Flags().StringVar(&req.Log, "log", "", "`DIR` for the output of each attempt. Default: a temporary directory")
+	cmd.Flags().StringVar(&req.Log, "log", "", "write output to attempt-N.log in `DIR`. Default: a temporary directory")
 	return cmd
 }
 

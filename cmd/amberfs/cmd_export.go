@@ -24,11 +24,11 @@ func exportCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export NAME (--git REPO [--ref REF] [--gitignore] [-m MESSAGE] [--no-parent] | --tar FILE)",
 		Short: "Write a snapshot as a git commit or a tar archive",
-		Long: `With --git, writes the snapshot as a commit into the repository REPO, and prints the
-commit's id. Its tree is what git would write for the same files. Only the ref
-changes: refs/sandbox/snapshots/NAME, or --ref.
+		Long: `Writes the snapshot as a commit or a tar archive. With --git, prints the commit's id.
+The commit's tree is what git would write for the same files. Only the ref changes:
+refs/sandbox/snapshots/NAME, or --ref.
 
-With --tar, writes a tar archive. The same snapshot gives the same bytes.`,
+The same snapshot gives the same archive.`,
 		Example: `  amberfs export v1 --git .
   amberfs export v1 --tar - | docker import -`,
 		Args: args(1, 1, "one NAME"),

@@ -100,7 +100,7 @@ fetched when they are read, and the name is resolved at most once a minute.`,
 			return a.print(got, func() { a.printf("%s\t%s\n", quote(got.Path), got.Tier) })
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "`SNAPSHOT` or REMOTE@SNAPSHOT that a new fork begins with. Default: the present state")
+	cmd.Flags().StringVar(&from, "from", "", "begin a new fork with `SNAPSHOT` or REMOTE@SNAPSHOT. Default: the present state")
 	cmd.Flags().StringVar(&ttl, "ttl", "", "delete the fork after this `TIME` without a claim: 30m, 1h, 7d")
 	return cmd
 }

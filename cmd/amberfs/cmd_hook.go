@@ -40,10 +40,7 @@ with the prompt as its message. What the agent changes from then on is by the ac
 AGENT/SESSION. The object's "cwd" selects the workspace.
 
 The exit status is always 0, within two seconds, so that a hook cannot stop the agent.
-If it did nothing, it prints why on standard error.
-
---install adds the hook to the agent's settings in the current directory, or with -C in
-DIR, and prints them. --uninstall removes it.`,
+If it did nothing, it prints why on standard error.`,
 		Example: `  amberfs hook --install claude
   amberfs hook claude < event.json
   amberfs undo --by claude/SESSION`,
@@ -74,7 +71,7 @@ DIR, and prints them. --uninstall removes it.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&install, "install", false, "add the hook to the agent's settings")
+	cmd.Flags().BoolVar(&install, "install", false, "add the hook to the agent's settings in the current directory or -C DIR, and print them")
 	cmd.Flags().BoolVar(&uninstall, "uninstall", false, "remove it from there")
 	return cmd
 }

@@ -65,8 +65,8 @@ tree appears all at once. Files are replaced, nothing is deleted.`,
 	}
 	cmd.Flags().StringVar(&repo, "git", "", "import a revision of the repository `REPO`")
 	cmd.Flags().BoolVar(&trust, "trust-config", false, "allow a linked worktree")
-	cmd.Flags().Int64Var(&maxFiles, "max-files", 0, "refuse a tree of more than `N` files. Default: 20 million")
-	cmd.Flags().Int64Var(&maxBytes, "max-bytes", 0, "refuse a tree of more than `N` bytes. Default: 1 TiB")
+	cmd.Flags().Int64Var(&maxFiles, "max-files", 0, "refuse more than `N` files. Default: 20 million")
+	cmd.Flags().Int64Var(&maxBytes, "max-bytes", 0, "refuse more than `N` bytes. Default: 1 TiB")
 	cmd.Flags().StringVar(&tarFile, "tar", "", "import the archive `FILE`; - is standard input")
 	return cmd
 }

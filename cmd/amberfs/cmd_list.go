@@ -26,12 +26,11 @@ func listCommand(a *app) *cobra.Command {
 	var labels []string
 	var long, all bool
 	cmd := &cobra.Command{
-		Use:     "list [-n N] [--all] [--since T] [--kind K] [--by ACTOR] [--label KEY=VALUE]... [--long]",
+		Use:     "list [FLAG]...",
 		Aliases: []string{"ls"},
 		Short:   "List snapshots, newest first",
 		Long: `Lists the snapshots of the workspace, newest first: name, the first 12 digits of the
-id ("-" until it is stored), time and message, separated by tabs. Snapshots that
-restores took first (kind pre-restore) are left out unless --all.`,
+id ("-" until it is stored), time and message, separated by tabs.`,
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -67,8 +66,8 @@ restores took first (kind pre-restore) are left out unless --all.`,
 	}
 	f := cmd.Flags()
 	f.IntVarP(&req.Limit, "limit", "n", 0, "only the newest `N`")
-	f.BoolVar(&all, "all", false, "also snapshots that restores took first")
-	f.StringVar(&req.Since, "since", "", "only since this `TIME`: 2h, 7d, or a date such as 2026-01-31")
+	f.BoolVar(&all, "all", false, "also snapshots that restores took first (kind pre-restore)")
+	f.StringVar(&req.Since, "since", "", "only since this `TIME`: 2h, 7d, or a date (2026-01-31)")
 	f.StringVar(&req.Kind, "kind", "", "only this `KIND`: manual, turn, auto, pre-restore, fork, import, pull")
 	cmd.Flags().StringVar(&req.By, "by", "", "only with changes of `ACTOR`")
 	f.StringArrayVar(&labels, "label", nil, "only with the label `KEY=VALUE`; repeatable")
@@ -150,7 +149,7 @@ func printTable(w io.Writer, rows [][]string) {
 func logCommand(a *app) *cobra.Command {
 	var req service.Log
 	cmd := &cobra.Command{
-		Use:   "log [-f] [-n N] [--since T] [--action A] [--by ACTOR] [--command C] [PATH]",
+		Use:   "log [FLAG]... [PATH]",
 		Short: "Show events",
 		Long: `Shows the events of the workspace, oldest first: time, action, path, and the command
 and process that caused it. With PATH, only events at or below it.`,

@@ -18,9 +18,8 @@ func mcpCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp [--tools all|workspace:NAME|snapshots]",
 		Short: "Serve a workspace to a program that speaks MCP",
-		Long: `Serves snapshots, restores, diffs, history and forks of a workspace as tools over the
-Model Context Protocol, on standard input and output. The workspace is that of the
-current directory or of -C DIR. It can be mounted later.
+		Long: `Serves a workspace as tools over the Model Context Protocol, on standard input and
+output. The workspace can be mounted later.
 
 --tools chooses the names of the tools:
 

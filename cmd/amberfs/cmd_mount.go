@@ -26,12 +26,12 @@ func mountCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mount [--from DIR|REMOTE@SNAPSHOT] [-f] [-o OPTION,...] STORE MOUNTPOINT",
 		Short: "Mount a workspace",
-		Long: `Mounts the workspace of STORE at MOUNTPOINT, and returns when the mount is ready.
-If STORE does not exist, it is created, and filled from DIR if --from names one.
+		Long: `Mounts STORE at MOUNTPOINT, and returns when the mount is ready. A STORE that does not
+exist is created.
 
-With REMOTE@SNAPSHOT (see "amberfs help remote"), a new store begins with that
-snapshot, and contents are fetched when they are read. A full id pins the content.
-An existing store is mounted as it is, so the same command works after a reboot.
+With --from REMOTE@SNAPSHOT ("amberfs help remote"), contents are fetched when they
+are read. An existing store is mounted as it is, so the same command works after a
+reboot.
 
 Options, after -o and separated by commas:
 ` + mountopt.Help() + `In /etc/fstab the type is

@@ -157,9 +157,8 @@ func remoteVerifyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify REMOTE [--deep]",
 		Short: "Check the snapshots on a remote",
-		Long: `Checks that everything the snapshots on REMOTE need is there with the right size.
---deep reads and checks every byte. If something is missing or damaged, it lists the
-snapshots and exits with status 7.`,
+		Long: `Checks that everything the snapshots on REMOTE need is there with the right size. If
+something is missing or damaged, it lists the snapshots and exits with status 7.`,
 		Args: args(1, 1, "a REMOTE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			var done service.VerifiedRemote
@@ -170,7 +169,7 @@ snapshots and exits with status 7.`,
 			return a.printFailed(done, err, func() { a.printVerifiedRemote(done) })
 		},
 	}
-	cmd.Flags().BoolVar(&deep, "deep", false, "read every byte")
+	cmd.Flags().BoolVar(&deep, "deep", false, "also read and check every byte")
 	return cmd
 }
 

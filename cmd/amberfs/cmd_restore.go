@@ -198,11 +198,10 @@ func undoCommand(a *app) *cobra.Command {
 		Short: "Undo the last restore, or what one actor changed",
 		Long: `Restores the state before the last restore. A second undo undoes the first.
 
---by ACTOR undoes what ACTOR changed, and keeps what all others changed: each change of
-ACTOR is reverted, the newest first, as git revert does. Text that others changed later
-is merged by lines. If changes conflict, the paths are listed and nothing is changed.
---ours leaves these paths as they are, --theirs makes them what they were before ACTOR.
---since limits the undo to changes after a snapshot or a time, PATHs to some files.`,
+--by ACTOR undoes what ACTOR changed, and keeps what all others changed: each change
+of ACTOR is reverted, the newest first, as git revert does. Text that others changed
+later is merged by lines. If changes conflict, the paths are listed and nothing is
+changed. PATHs limit the undo.`,
 		Example: `  amberfs undo --dry-run
   amberfs undo --by claude/4f2a --since 2h`,
 		Args: func(cmd *cobra.Command, argv []string) error {

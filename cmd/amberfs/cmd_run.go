@@ -37,16 +37,14 @@ directory. It needs neither root nor fusermount3. Without STORE, a temporary sto
 is used and removed at the end. Several run on one STORE share its mount, which ends
 with the last of them, or with amberfs umount if amberfs mount made it.
 
-With --from DIR, a new store is filled from DIR, and the workspace appears at DIR's
-path, for COMMAND only. DIR itself does not change. With REMOTE@SNAPSHOT, a new
-store begins with that snapshot.
+With --from DIR, the workspace appears at DIR's path, for COMMAND only. DIR itself
+does not change.
 
-With --apply, amberfs shows the changes when COMMAND ends, and asks which to apply to
-DIR. If some are left, or there is no terminal, the store is kept, and amberfs prints
-how to apply it later and how to remove it.
+With --apply, if some changes are not applied, or there is no terminal, the store is
+kept, and amberfs prints how to apply it later and how to remove it.
 
-Inside a mount, --fork NAME without STORE runs COMMAND in that fork. The fork is
-created if needed, from REMOTE@SNAPSHOT if --from names one.
+Inside a mount, --fork needs no STORE, and a new fork begins with REMOTE@SNAPSHOT if
+--from names one.
 
 COMMAND can access everything that you can: run is not a sandbox. Set-user-ID
 programs give it no more rights (no_new_privs). In bubblewrap, COMMAND sees only the
@@ -56,8 +54,6 @@ workspace, as /work, and the system's programs:
     --ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/lib /lib \
     --symlink usr/lib64 /lib64 --proc /proc --dev /dev --tmpfs /tmp \
     --bind . /work --chdir /work -- COMMAND
-
-With --as ACTOR, the changes that COMMAND and its descendants make are by ACTOR.
 
 Signals are passed on. The exit status is that of COMMAND. Processes that it leaves
 running are killed. All other commands work inside.`,
@@ -121,8 +117,8 @@ running are killed. All other commands work inside.`,
 	}
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
 	cmd.Flags().StringVar(&c.Fork, "fork", "", "run in the fork `NAME`, created if needed")
-	cmd.Flags().StringVar(&c.Actor, "as", "", "the `ACTOR` of what COMMAND changes")
-	cmd.Flags().StringVar(&apply, "apply", "", "when COMMAND ends, ask whether to apply its changes to DIR; --apply=`yes` does not ask")
+	cmd.Flags().StringVar(&c.Actor, "as", "", "the `ACTOR` of what COMMAND and its descendants change")
+	cmd.Flags().StringVar(&apply, "apply", "", "when COMMAND ends, ask which changes to apply to DIR; --apply=`yes` does not ask")
 	cmd.Flags().Lookup("apply").NoOptDefVal = applyAsk
 	cmd.Flags().StringVar(&c.After, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
 	cmd.Flags().BoolVar(&c.ReadOnly, "read-only", false, "nothing can be changed")

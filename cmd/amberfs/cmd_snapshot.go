@@ -22,13 +22,12 @@ func snapshotCommand(a *app) *cobra.Command {
 		turn, ifChanged  bool
 	)
 	cmd := &cobra.Command{
-		Use:   "snapshot [NAME] [-m MESSAGE] [--expires 24h] [--label KEY=VALUE]... [--turn] [--if-changed]",
+		Use:   "snapshot [NAME] [-m MESSAGE] [FLAG]...",
 		Short: "Take a snapshot",
-		Long: `Takes a snapshot named NAME, or cp-N without a NAME. The cost does not depend on the
-size of the workspace.
+		Long: `Takes a snapshot named NAME, or cp-N without a NAME.
 
 The command waits until the snapshot is stored, so that it survives a power cut, and
-prints its id. With --no-wait it returns at once and prints cp-N.`,
+prints its id.`,
 		Example: `  amberfs snapshot before-refactor -m "all tests pass"
   amberfs snapshot try-1 --expires 24h --label agent=left`,
 		Args: args(0, 1, "at most one NAME"),
@@ -58,7 +57,7 @@ prints its id. With --no-wait it returns at once and prints cp-N.`,
 	cmd.Flags().StringVarP(&message, "message", "m", "", "`MESSAGE` of the snapshot")
 	cmd.Flags().StringVar(&expires, "expires", "", "delete it after this `TIME`: 30m, 24h, 7d, 2w, or an RFC 3339 date")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "add the label `KEY=VALUE`; repeatable")
-	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until it is stored")
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return at once, and print cp-N")
 	cmd.Flags().BoolVar(&turn, "turn", false, "kind turn: an agent's turn, kept as the policy says")
 	cmd.Flags().BoolVar(&ifChanged, "if-changed", false, "take none if nothing differs from the newest one")
 	cmd.Flags().BoolVar(&pin, "pin", false, "protect it from deletion")

@@ -176,8 +176,8 @@ func policyCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "policy [FILE]",
 		Short: "Show or change what is kept, and limits",
-		Long: `Shows the policy of the workspace as JSON, or changes it by the JSON merge patch in FILE
-("-" is standard input): fields that it leaves out stay.`,
+		Long: `Shows the policy of the workspace as JSON, or changes it by the JSON merge patch in
+FILE ("-" is standard input).`,
 		Example: `  amberfs policy > policy.json
   amberfs policy policy.json`,
 		Args: args(0, 1, "at most one FILE"),

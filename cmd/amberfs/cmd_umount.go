@@ -26,8 +26,7 @@ func umountCommand(a *app) *cobra.Command {
 		Long: `Unmounts a workspace and waits until its daemon has ended. Then everything
 acknowledged is in the store, and the store can be mounted or copied.
 
-If programs use the mount, umount names them and exits with status 5. With --lazy
-the mount disappears at once, and the command waits until those programs have left.
+If programs use the mount, umount names them and exits with status 5.
 
 While another mount namespace, such as that of a container, has a copy of the mount,
 the daemon survives umount(8). This command ends it, and the copy fails with ENOTCONN.`,
@@ -41,7 +40,7 @@ the daemon survives umount(8). This command ends it, and the copy fails with ENO
 			return a.umount(cmd.Context(), point, lazy)
 		},
 	}
-	cmd.Flags().BoolVarP(&lazy, "lazy", "l", false, "detach now, end when no program uses it")
+	cmd.Flags().BoolVarP(&lazy, "lazy", "l", false, "detach now, and wait until no program uses it")
 	return cmd
 }
 

@@ -20,7 +20,7 @@ func verifyCommand(a *app) *cobra.Command {
 is not mounted; without it, the store of the mount. If there is damage, it lists the
 affected paths and snapshots, and exits with status 7.
 
---repair moves damaged records to the folder quarantine. The STORE must not be mounted.`,
+--repair needs a STORE that is not mounted.`,
 		Example: `  amberfs verify
   amberfs verify --repair ~/project.store`,
 		Args: args(0, 1, "at most one STORE"),
@@ -32,7 +32,7 @@ affected paths and snapshots, and exits with status 7.
 			return a.printFailed(r, err, func() { a.printReport(r) })
 		},
 	}
-	cmd.Flags().BoolVar(&repair, "repair", false, "rebuild the index and move damaged records aside")
+	cmd.Flags().BoolVar(&repair, "repair", false, "rebuild the index, and move damaged records to STORE/quarantine")
 	return cmd
 }
 

@@ -42,9 +42,9 @@ func commandsPage() string {
 
 Generated from the help texts. ` + "`amberfs help COMMAND`" + ` prints the same.
 
-Commands work from any directory inside a mount, or with ` + "`-C DIR`" + `. Paths are relative to the current directory. Commands use the socket of the store. If it is unreachable (in a sandbox, in a fork that was bind-mounted, as another user), they use ` + "`.snapshots/call`" + `.
+Commands work from any directory inside a mount. Paths are relative to the current directory. If the socket of the store is unreachable (in a sandbox, as another user), commands use ` + "`.snapshots/call`" + `.
 
-Every command has these flags:
+Flags of every command:
 
 `)
 	root := newRoot(&app{})
@@ -156,7 +156,7 @@ func mcpPage() string {
 	var b, other strings.Builder
 	b.WriteString(`# MCP tools
 
-Generated from the code. ` + "`amberfs mcp`" + ` serves a workspace over the Model Context Protocol, on standard input and output. It starts without a mount, and its tools then say what is missing.
+Generated from the code. These are the tools of [amberfs mcp](commands.md#mcp). Without a mount, they report what is missing.
 
 - Resources: ` + "`amberfs://snapshot/NAME/PATH`" + `, the files of snapshots. Prompts: ` + "`snapshot`, `rewind`, `review`" + `.
 - Every tool takes ` + "`workspace`" + `, the name of a fork. Tools with long texts (marked …) return pages of 40 KiB and take ` + "`start_index` and `max_length`" + `.
@@ -183,7 +183,7 @@ Generated from the code. ` + "`amberfs mcp`" + ` serves a workspace over the Mod
 		}
 	}
 	fmt.Fprintf(&b, `
-`+"`--tools snapshots`"+` offers %[1]s with `+"`format`"+` too. `+"`--tools workspace:NAME`"+` offers `+"`workspace__NAME__snapshot`, `__restore` and `__branch`"+`. Each returns a `+"`ref`"+`, and each accepts every such `+"`ref`: `SNAPSHOT`, `FORK`, `FORK/FORK` or `FORK@SNAPSHOT`"+`. `+"`__restore` and `__branch`"+` create a new workspace.
+`+"`--tools snapshots`"+` offers %[1]s with `+"`format`"+` too. `+"`--tools workspace:NAME`"+` offers `+"`workspace__NAME__snapshot`, `__restore` and `__branch`"+`. Each returns a `+"`ref`"+`, and each accepts every such `+"`ref`: `SNAPSHOT`, `FORK`, `FORK/FORK` or `FORK@SNAPSHOT`"+`.
 `, strings.TrimSuffix(other.String(), ", "))
 	return b.String()
 }

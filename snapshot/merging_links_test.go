@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -32,6 +34,10 @@ func (l linkSide) do(what ...string) {
 			write(l.t, l.s, root, x[1], strings.Join(x[2:], "\n")+"\n")
 		case "rm":
 			_, err = f.Unlink(root, x[1])
+		case "mkdir":
+			_, err = f.Create(root, x[1], live.Create{Mode: unix.S_IFDIR | 0o755})
+		case "rmdir":
+			_, err = f.Rmdir(root, x[1])
 		case "link": // ln -f
 			_, _ = f.Unlink(root, x[2])
 			var a live.Attr
@@ -57,9 +63,9 @@ func (l linkSide) files() string {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	names := map[uint64][]string{}
+	names, inodes := map[uint64][]string{}, map[uint64]bool{}
 	if err := st.Walk(l.t.Context(), l.s.Source(), "", func(at *tree.Path, n *tree.Inode) error {
-		if n.IsDir() {
+		if inodes[n.Ino] = true; n.IsDir() {
 			return nil
 		}
 		names[n.Ino] = append(names[n.Ino], at.String())
@@ -69,6 +75,9 @@ func (l linkSide) files() string {
 		return nil
 	}); err != nil {
 		l.t.Fatal(err)
+	}
+	if st.Inodes != int64(len(inodes)) {
+		l.t.Errorf("the state counts %d inodes, and %d have names", st.Inodes, len(inodes))
 	}
 	var all []string
 	for _, group := range names {
@@ -125,6 +134,10 @@ func TestMergeOfLinks(t *testing.T) {
 		what: "the fork separates, main writes",
 		base: []string{"write a 1 2", "link a b"}, main: []string{"write a X 2"}, fork: []string{"split b"},
 		files: "a:X,2 b:X,2", changed: "[{b modified}]",
+	}, {
+		what: "the fork links a name in the place of a directory",
+		base: []string{"mkdir d"}, main: []string{"write z 1"}, fork: []string{"rmdir d", "write a 1 2", "link a d"},
+		files: "a:1,2 d:1,2 z:1", changed: "[{d modified} {a created}]",
 	}, {
 		what: "main separates, the fork writes",
 		base: []string{"write a 1 2", "link a b"}, main: []string{"split b"}, fork: []string{"write a X 2"},

@@ -84,7 +84,8 @@ func (l *linkMerge) mergeName(p string) error {
 }
 
 // group returns the names that are one file in the end, p among them, in order. If the
-// sides do not agree on them, it returns p alone.
+// sides do not agree on them, it returns p alone. A name of another group, or one where a
+// directory gives way to a file or the reverse, has its step already.
 func (l *linkMerge) group(p string) (members []member, agree bool, err error) {
 	seen := nameSet{p: true}
 	agree = true
@@ -99,7 +100,7 @@ func (l *linkMerge) group(p string) (members []member, agree bool, err error) {
 			return nil, false, err
 		}
 		for q := range linked {
-			if !seen[q] {
+			if !seen[q] && !l.done[q] && !l.replaced[q] {
 				seen[q] = true
 				todo = append(todo, q)
 			}

@@ -31,10 +31,11 @@ type Merge struct {
 	Clean     bool        // Ours did not change since Base
 	Stored    bool        // merged files were stored in Objects, which the caller makes durable
 
-	mine   map[string]tree.Change // significant changes of ours
-	above  map[string]bool        // directories in which something changed in ours
-	added  map[string]bool        // directories that come with theirs
-	linked []tree.Change          // of theirs, to files with several names
+	mine     map[string]tree.Change // significant changes of ours
+	above    map[string]bool        // directories in which something changed in ours
+	added    map[string]bool        // directories that come with theirs
+	replaced map[string]bool        // where a directory gives way to a file, or the reverse
+	linked   []tree.Change          // of theirs, to files with several names
 
 	collisions []collision                 // the conflicts
 	texts      map[string]*content.Content // merged contents, by path
@@ -55,7 +56,7 @@ func (m *Merge) Run(ctx context.Context, skip map[string]bool) error {
 		m.Steps = list
 		return err
 	}
-	m.added = make(map[string]bool)
+	m.added, m.replaced = make(map[string]bool), make(map[string]bool)
 	if err := tree.Diff(ctx, m.Source, m.Base, m.Theirs, tree.DiffOptions{}, func(c tree.Change) error {
 		p := c.Path.String()
 		step := live.StepOf(c)
@@ -131,6 +132,9 @@ func (m *Merge) take(ctx context.Context, p string, c tree.Change) error {
 	}
 	if a == nil && c.B == nil {
 		return nil
+	}
+	if a != nil && c.B != nil && a.IsDir() != c.B.IsDir() {
+		m.replaced[p] = true
 	}
 	return m.add(p, step)
 }

@@ -175,7 +175,7 @@ func TestHostileControlFiles(t *testing.T) {
 		})
 	}
 	var took []time.Duration
-	for end := time.Now().Add(time.Duration(harness.Count(t, "SECONDS", 5, 600)) * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(time.Duration(harness.Count(t, "SECONDS", 3, 600)) * time.Second); time.Now().Before(end); {
 		began := time.Now()
 		must(t, os.WriteFile(m.Path("file"), []byte("x"), 0o644))
 		took = append(took, time.Since(began))

@@ -103,7 +103,7 @@ func (j job) possible() bool {
 }
 
 func TestSoak(t *testing.T) {
-	length := 6 * time.Second
+	length := 4 * time.Second
 	long := false
 	if s := os.Getenv("LENGTH"); s != "" {
 		d, err := time.ParseDuration(s)

@@ -168,7 +168,7 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 	if err != nil {
 		return nil, err
 	}
-	defer f.end(false)
+	defer f.end()
 	states, err := f.bisectStates(ctx, r)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
@@ -144,8 +145,7 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 	if err != nil {
 		return nil, err
 	}
-	keep := false
-	defer func() { f.end(keep) }()
+	defer f.end()
 	if r.Log == "" {
 		r.Log, err = os.MkdirTemp("", "amberfs-explore-")
 	}
@@ -156,6 +156,9 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 	for n := range r.Attempts {
 		number := strconv.Itoa(n + 1)
 		t := &attempt{Attempt: n + 1, State: "waiting", Status: -1, Log: filepath.Join(r.Log, "attempt-"+number+".log")}
+		if err := newLog(t.Log); err != nil {
+			return nil, err
+		}
 		if t.Fork, err = f.new(ctx, number, ""); err != nil {
 			return nil, err
 		}
@@ -176,7 +179,11 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 			}
 		}
 	}
-	keep = true
+	if r.Merge == "" || best == nil {
+		for _, t := range done.Attempts {
+			f.keep(t.Fork)
+		}
+	}
 	if r.Merge == "" {
 		return done, nil
 	}
@@ -191,6 +198,8 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 	}
 	if failed == nil {
 		done.Merged, done.Changed = best.Attempt, merged.Changed
+	} else {
+		f.keep(best.Fork)
 	}
 	for _, t := range done.Attempts {
 		if t != best || failed == nil { // else a person decides
@@ -201,6 +210,18 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 		}
 	}
 	return done, failed
+}
+
+// newLog makes a file for output, and overwrites none.
+func newLog(name string) error {
+	log, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if errors.Is(err, os.ErrExist) {
+		return fail.New(fail.Exists, "the file %s exists", name).WithHint("choose another directory after --log")
+	}
+	if err != nil {
+		return err
+	}
+	return log.Close()
 }
 
 // attempts runs all of them and returns the one to merge, nil if none passed.
@@ -256,7 +277,7 @@ func (f *searchForks) attempts(ctx context.Context, r exploreArgs, limit time.Du
 // attempt runs the command, the check and the score, and returns the state that the
 // attempt ends in.
 func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, limit time.Duration, show func(string)) (string, error) {
-	log, err := os.OpenFile(t.Log, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
+	log, err := os.OpenFile(t.Log, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return "failed", err
 	}

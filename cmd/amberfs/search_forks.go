@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -29,13 +30,13 @@ import (
 )
 
 // searchForks are the forks that bisect or explore work in. A process beside the command
-// discards them when the command ends without doing so.
+// discards those that are left when the command ends.
 type searchForks struct {
 	a      *app
 	p      locate.Place
 	root   string
-	prefix string
-	keep   io.WriteCloser // see janitorCommand
+	prefix string // of their names
+	tell   io.WriteCloser
 	ended  func() error
 }
 
@@ -45,10 +46,10 @@ func newSearchForks(a *app, p locate.Place, what string) (_ *searchForks, err er
 	if !ok {
 		return nil, fail.New(fail.Usage, "the root of the workspace is not mounted here")
 	}
-	f := &searchForks{a: a, p: p, root: root, prefix: fmt.Sprintf("%s-%04x-", what, rand.IntN(1<<16))}
-	cmd := exec.Command("/proc/self/exe", "-C", root, janitor, f.prefix)
+	f := &searchForks{a: a, p: p, root: root, prefix: fmt.Sprintf("%s-%08x-", what, rand.Uint32())}
+	cmd := exec.Command("/proc/self/exe", "-C", root, janitor)
 	cmd.Args[0], cmd.Dir, cmd.SysProcAttr = "amberfs", "/", &syscall.SysProcAttr{Setsid: true}
-	if f.keep, err = cmd.StdinPipe(); err != nil {
+	if f.tell, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
@@ -58,35 +59,39 @@ func newSearchForks(a *app, p locate.Place, what string) (_ *searchForks, err er
 	return f, nil
 }
 
-// end has the process end. With keep the forks stay; else it discards those that are left.
-func (f *searchForks) end(keep bool) {
-	if keep {
-		_, _ = f.keep.Write([]byte("keep")) // an error: it was killed
-	}
-	f.keep.Close()
+// end has the process discard the forks that are left, and end.
+func (f *searchForks) end() {
+	f.tell.Close()
 	_ = f.ended()
 }
 
+// keep has the process forget a fork.
+func (f *searchForks) keep(name string) { fmt.Fprintln(f.tell, "-"+name) }
+
 const janitor = "discard-forks"
 
-// janitorCommand discards the forks with a prefix when its standard input ends, unless
-// that has anything in it: the command at its other end kept them.
+// janitorCommand discards the forks that its standard input names, when that ends. A line
+// +NAME comes before a fork is made, and -NAME when it was not made, is discarded, or
+// stays. So a fork that is named is one of the command at the other end.
 func janitorCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: janitor, Hidden: true, Args: args(1, 1, "a PREFIX"),
-		RunE: func(cmd *cobra.Command, argv []string) error {
+		Use: janitor, Hidden: true, Args: args(0, 0, "no arguments"),
+		RunE: func(*cobra.Command, []string) error {
 			signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
-			if b, err := io.ReadAll(os.Stdin); err != nil || len(b) > 0 {
-				return err
+			left := map[string]bool{}
+			lines := bufio.NewScanner(os.Stdin)
+			for lines.Scan() {
+				if name, made := strings.CutPrefix(lines.Text(), "+"); made {
+					left[name] = true
+				} else {
+					delete(left, strings.TrimPrefix(name, "-"))
+				}
 			}
-			var l service.ForkList
-			if err := a.askHere(context.Background(), service.Forks{}, &l); err != nil {
-				return err
-			}
-			var failed error
-			for _, i := range l.Forks {
-				if strings.HasPrefix(i.Name, argv[0]) {
-					failed = errors.Join(failed, a.askHere(context.Background(), service.DeleteFork{Name: i.Name, Discard: true, Force: true}, nil))
+			failed := lines.Err()
+			for name := range left {
+				err := a.askHere(context.Background(), service.DeleteFork{Name: name, Discard: true, Force: true}, nil)
+				if fail.KindOf(err) != fail.NotFound { // else it was not made yet
+					failed = errors.Join(failed, err)
 				}
 			}
 			return failed
@@ -101,12 +106,21 @@ func (f *searchForks) ask(ctx context.Context, args, result any) error {
 // new makes a fork of a snapshot, or of the present state for "".
 func (f *searchForks) new(ctx context.Context, number, snapshot string) (string, error) {
 	name := f.prefix + number
-	return name, f.ask(ctx, service.Fork{Name: name, Snapshot: snapshot}, nil)
+	fmt.Fprintln(f.tell, "+"+name)
+	err := f.ask(ctx, service.Fork{Name: name, Snapshot: snapshot}, nil)
+	if fail.KindOf(err) == fail.Exists {
+		f.keep(name)
+	}
+	return name, err
 }
 
 // discard is done even if the command is interrupted.
 func (f *searchForks) discard(ctx context.Context, name string) error {
-	return f.ask(context.WithoutCancel(ctx), service.DeleteFork{Name: name, Discard: true, Force: true}, nil)
+	err := f.ask(context.WithoutCancel(ctx), service.DeleteFork{Name: name, Discard: true, Force: true}, nil)
+	if err == nil {
+		f.keep(name)
+	}
+	return err
 }
 
 // run runs a program in a fork and returns its exit status.

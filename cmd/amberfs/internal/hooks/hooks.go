@@ -114,17 +114,16 @@ func (s *Settings) edit(fn func([]json.RawMessage) []json.RawMessage) (changed b
 	left = fn(left)
 	hooks.setList(s.agent.event, left)
 	root.set("hooks", hooks.encode(), len(hooks) == 0)
-	if s.become = root.encode(); len(root) == 0 {
-		s.become = nil
-	} else {
-		var b bytes.Buffer
-		if err := json.Indent(&b, s.become, "", "  "); err != nil {
-			return false, err
-		}
-		if len(s.was) == 0 || bytes.HasSuffix(s.was, []byte("\n")) {
-			b.WriteByte('\n')
-		}
-		s.become = b.Bytes()
+	var b bytes.Buffer
+	if err := json.Indent(&b, root.encode(), "", "  "); err != nil {
+		return false, err
+	}
+	if len(s.was) == 0 || bytes.HasSuffix(s.was, []byte("\n")) {
+		b.WriteByte('\n')
+	}
+	s.become = b.Bytes()
+	if len(s.was) == 0 && len(root) == 0 {
+		return false, nil
 	}
 	return compact(s.was) != compact(s.become), nil
 }
@@ -148,19 +147,31 @@ func (s *Settings) Diff() string {
 	return out.String()
 }
 
-// Write writes the changed settings. A file in which nothing is left is removed.
+// Write writes the changed settings beside the file and renames them, so that a full disk
+// loses none. No file is removed: an object in which nothing is left stays.
 func (s *Settings) Write() error {
-	if s.become == nil {
-		if err := os.Remove(s.File); err != nil {
-			return err
-		}
-		_ = os.Remove(filepath.Dir(s.File)) // it stays if something else is in it
-		return nil
+	name, mode := s.File, os.FileMode(0o644)
+	if to, err := filepath.EvalSymlinks(name); err == nil {
+		name = to
 	}
-	if err := os.MkdirAll(filepath.Dir(s.File), 0o777); err != nil {
+	if st, err := os.Stat(name); err == nil {
+		mode = st.Mode().Perm()
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
 		return err
 	}
-	return os.WriteFile(s.File, s.become, 0o666)
+	f, err := os.CreateTemp(filepath.Dir(name), ".settings-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(s.become)
+	if err = errors.Join(err, f.Chmod(mode), f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // it is our own
+	}
+	return err
 }
 
 func compact(b []byte) string {

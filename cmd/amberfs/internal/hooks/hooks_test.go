@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +34,7 @@ func change(t *testing.T, dir, agent string, remove bool) (changed bool, diff st
 func TestInstall(t *testing.T) {
 	for name, before := range map[string]string{
 		"nothing":      "",
+		"empty":        "{}\n",
 		"other":        "{\n  \"z\": 1.50,\n  \"a\": [\n    \"x\"\n  ]\n}\n",
 		"other events": "{\n  \"hooks\": {\n    \"Stop\": []\n  }\n}",
 		"same event": "{\n  \"hooks\": {\n    \"UserPromptSubmit\": [\n      {\n        \"hooks\": [\n          {\n" +
@@ -64,8 +66,12 @@ func TestInstall(t *testing.T) {
 				t.Error("not removed")
 			}
 			b, err = os.ReadFile(file)
-			if string(b) != before || before == "" && !os.IsNotExist(err) {
-				t.Errorf("after the removal: %q, %v, want %q", b, err, before)
+			want := cmp.Or(before, "{}\n") // no file is removed
+			if string(b) != want {
+				t.Errorf("after the removal: %q, %v, want %q", b, err, want)
+			}
+			if all, err := os.ReadDir(filepath.Dir(file)); err != nil || len(all) != 1 {
+				t.Errorf("beside the file: %v, %v", all, err)
 			}
 			if changed, _ := change(t, dir, "claude", true); changed {
 				t.Error("removed twice")

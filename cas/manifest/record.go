@@ -21,8 +21,8 @@ const (
 	MaxKey   = 1024
 	MaxValue = 4 << 20
 
-	maxBytes = 192 << 20 // of all keys and values
-	maxBody  = 256 << 20 // of a record, expanded
+	maxBytes = 512 << 20 // of all keys and values
+	maxBody  = 640 << 20 // of a record, expanded
 )
 
 // maxEntries is how many keys there can be. Tests set it lower.

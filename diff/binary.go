@@ -29,7 +29,7 @@ func (w *writer) binary(f File, before, after string) error {
 // literal writes one whole side of a binary patch: its length, and its
 // deflated bytes in base 85, at most 52 a line.
 func (w *writer) literal(n *tree.Inode, path string) error {
-	fmt.Fprintf(w, "literal %d\n", size(n))
+	fmt.Fprintf(w, "literal %d\n", Size(n))
 	lines := &base85Lines{w: w}
 	z := zlib.NewWriter(lines)
 	if _, err := io.Copy(z, reader(w.src, n)); err != nil {

@@ -155,8 +155,8 @@ func inGitDir(path string) bool {
 	return false
 }
 
-// size is the number of bytes that git would store for n.
-func size(n *tree.Inode) int64 {
+// Size is the number of bytes that git would store for n, 0 for nil.
+func Size(n *tree.Inode) int64 {
 	switch {
 	case n == nil:
 		return 0
@@ -198,7 +198,7 @@ func blobID(src *tree.Source, n *tree.Inode, path string) (string, error) {
 	if n == nil {
 		return strings.Repeat("0", 2*sha1.Size), nil
 	}
-	h := newBlobHash(size(n))
+	h := newBlobHash(Size(n))
 	if _, err := io.Copy(h, reader(src, n)); err != nil {
 		return "", fmt.Errorf("reading %q: %w", path, err)
 	}

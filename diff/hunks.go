@@ -3,7 +3,11 @@ package diff
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"io"
 	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -17,6 +21,7 @@ type Hunk struct {
 	NewStart int    `json:"new_start"`
 	NewLines int    `json:"new_lines"`
 	Section  string `json:"section,omitempty"` // the declaration above
+	ID       string `json:"id,omitempty" jsonschema:"a digest of its place and its lines"`
 	Lines    []Line `json:"lines"`
 }
 
@@ -66,7 +71,7 @@ func TextOfChange(ctx context.Context, src *tree.Source, c tree.Change) (Text, e
 }
 
 func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, error) {
-	t := Text{OldSize: size(f.Old), NewSize: size(f.New)}
+	t := Text{OldSize: Size(f.Old), NewSize: Size(f.New)}
 	if t.TooLarge = max(t.OldSize, t.NewSize) > maxText; t.TooLarge {
 		return t, nil
 	}
@@ -81,13 +86,24 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 	}
 	err = o.compare(ctx, src, f, a, b, hunkCost, func(la, lb [][]byte, edits []edit) {
 		for h := range hunksOf(la, lb, edits) {
-			t.Hunks = append(t.Hunks, h.kept())
+			k := h.kept()
+			k.ID = k.digest()
+			t.Hunks = append(t.Hunks, k)
 		}
 	})
 	if errors.Is(err, errTooDifferent) {
 		t.TooLarge, err = true, nil
 	}
 	return t, err
+}
+
+func (h Hunk) digest() string {
+	sum := sha256.New()
+	fmt.Fprintln(sum, h.OldStart, h.OldLines, h.NewStart, h.NewLines)
+	for _, l := range h.Lines {
+		io.WriteString(sum, l.Op+l.Text+"\n")
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
 // hunkCost is how often the cost of a comparison is taken when its lines are

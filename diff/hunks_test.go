@@ -37,7 +37,7 @@ func TestTextOf(t *testing.T) {
 	if len(got.Hunks) != 1 || fmt.Sprint(got.Hunks[0].Lines) != "[{  3} {  4} {  5} {- 6} {+ six} {  7} {  8} {  9}]" {
 		t.Fatalf("%+v", got)
 	}
-	got.Hunks[0].Lines = nil
+	got.Hunks[0].Lines, got.Hunks[0].ID = nil, ""
 	if fmt.Sprint(got.Hunks[0]) != fmt.Sprint(want) {
 		t.Errorf("%+v, want %+v", got.Hunks[0], want)
 	}

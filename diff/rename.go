@@ -74,12 +74,12 @@ func (r *renamer) base(i int) string { return path.Base(r.files[i].Path) }
 func (r *renamer) exact() error {
 	sizes := make(map[int64]bool)
 	for _, i := range r.to {
-		sizes[size(r.files[i].New)] = true
+		sizes[Size(r.files[i].New)] = true
 	}
 	byID := make(map[string][]int)
 	common := make(map[int64]bool)
 	for _, i := range r.from {
-		if n := size(r.files[i].Old); sizes[n] {
+		if n := Size(r.files[i].Old); sizes[n] {
 			common[n] = true
 			id, err := r.id(r.files[i].Old, i)
 			if err != nil {
@@ -89,7 +89,7 @@ func (r *renamer) exact() error {
 		}
 	}
 	for _, i := range r.to {
-		if common[size(r.files[i].New)] {
+		if common[Size(r.files[i].New)] {
 			id, err := r.id(r.files[i].New, i)
 			if err != nil {
 				return err

@@ -94,7 +94,7 @@ func (r *renamer) similarity(from, to, minimum int) (int, error) {
 	if !a.Old.IsRegular() || !b.New.IsRegular() {
 		return 0, nil
 	}
-	sizeA, sizeB := size(a.Old), size(b.New)
+	sizeA, sizeB := Size(a.Old), Size(b.New)
 	large := max(sizeA, sizeB)
 	delta := large - min(sizeA, sizeB)
 	if float64(large)*float64(maxScore-minimum) < float64(delta)*maxScore {

@@ -57,8 +57,8 @@ func count(ctx context.Context, src *tree.Source, f File, o Options) (row, error
 	if f.Status == Renamed {
 		r.name = gitquote.Name(f.OldPath) + " => " + r.name
 	}
-	if max(size(f.Old), size(f.New)) > maxText {
-		return row{r.name, size(f.New), size(f.Old), true}, nil
+	if max(Size(f.Old), Size(f.New)) > maxText {
+		return row{r.name, Size(f.New), Size(f.Old), true}, nil
 	}
 	a, b, err := surveys(ctx, src, f)
 	if err != nil {
@@ -86,6 +86,19 @@ func count(ctx context.Context, src *tree.Source, f File, o Options) (row, error
 		r.added, r.deleted = added, deleted
 	}
 	return r, err
+}
+
+// Lines calls fn with the changed lines of each file.
+func Lines(ctx context.Context, src *tree.Source, files []File, o Options, fn func(i int, added, removed int64, binary bool)) error {
+	o = o.withEffort(ctx)
+	for i, f := range files {
+		r, err := count(ctx, src, f, o)
+		if err = errors.Join(err, turns.Yield(ctx)); err != nil {
+			return err
+		}
+		fn(i, r.added, r.deleted, r.binary)
+	}
+	return nil
 }
 
 // writeStat lays rows out in about width columns. A name that is too long loses its

@@ -29,7 +29,7 @@ const surveyPiece = 256 << 10
 
 // surveyOf reads all the bytes that git would store for n.
 func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string) (survey, error) {
-	s := survey{id: noID, size: size(n), ended: true}
+	s := survey{id: noID, size: Size(n), ended: true}
 	if n == nil {
 		return s, nil
 	}

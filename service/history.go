@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -39,7 +41,14 @@ func (s *Service) diff(ctx context.Context, r *Request, a Diff) (None, error) {
 }
 
 func (s *Service) compare(r *Request, a, b string, fn func(from, to *tree.State) error) error {
-	from, to, err := states(r.Workspace, a, b)
+	from, err := r.Workspace.StateOf(a)
+	if strings.HasPrefix(a, inForks) {
+		from, err = s.stateOf(r, a)
+	}
+	if err != nil {
+		return err
+	}
+	to, err := s.stateOf(r, b)
 	if err != nil {
 		return err
 	}
@@ -48,16 +57,33 @@ func (s *Service) compare(r *Request, a, b string, fn func(from, to *tree.State)
 	return fn(from, to)
 }
 
-func states(ws *snapshot.Workspace, a, b string) (sa, sb *tree.State, err error) {
-	if sa, err = ws.StateOf(a); err != nil {
-		return nil, nil, err
+// inForks begins the spelling of a state of a fork, see stateOf.
+const inForks = naming.ForksDir + "/"
+
+// stateOf returns the present state for "", the state of a snapshot or, for a caller of the
+// socket, the state of a fork, spelled as in the mount: .forks/F or .forks/F/.snapshots/S.
+func (s *Service) stateOf(r *Request, name string) (*tree.State, error) {
+	ws := r.Workspace
+	for {
+		rest, ok := strings.CutPrefix(name, inForks)
+		if !ok {
+			break
+		}
+		if !r.Caller.Direct {
+			return nil, fail.New(fail.Denied, "a state of another workspace needs the store's socket, which cannot be reached from here").
+				WithHint("compare the files below %s", naming.ForksDir)
+		}
+		fork, in, _ := strings.Cut(rest, "/")
+		next, err := ws.Forks().Named(fork)
+		if err != nil {
+			return nil, err
+		}
+		ws, name = next, strings.TrimPrefix(in, naming.SnapshotsDir+"/")
 	}
-	if b == "" {
-		sb, err = ws.State()
-	} else {
-		sb, err = ws.StateOf(b)
+	if name == "" {
+		return ws.State()
 	}
-	return sa, sb, err
+	return ws.StateOf(name)
 }
 
 func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, error) {
@@ -89,15 +115,35 @@ func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, e
 		for _, f := range files {
 			d.Paths = append(d.Paths, diffedFile(f))
 		}
+		if err == nil && a.Lines {
+			err = s.countLines(ctx, r, files, d.Paths)
+		}
 		return err
 	})
 	return d, err
 }
 
+// countLines fills in the changed lines of the first files, for a limited time.
+func (s *Service) countLines(ctx context.Context, r *Request, files []diff.File, out []DiffedFile) error {
+	const maxCounted, countTime = 300, time.Second / 2
+	counting, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	o := diff.Options{Memory: s.Memory.Of(r.tenant())}
+	err := diff.Lines(counting, s.Store.Source(), files[:min(len(files), maxCounted)], o, func(i int, added, removed int64, binary bool) {
+		if out[i].Binary = binary; !binary {
+			out[i].Added, out[i].Removed = &added, &removed
+		}
+	})
+	if counting.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
 func diffedFile(f diff.File) DiffedFile {
-	d := DiffedFile{Status: string(rune(f.Status)), Path: f.Path}
+	d := DiffedFile{Status: string(rune(f.Status)), Path: f.Path, Raw: naming.Raw(f.Path), OldSize: diff.Size(f.Old), NewSize: diff.Size(f.New)}
 	if f.Status == diff.Renamed {
-		d.From, d.Score = f.OldPath, f.Similarity
+		d.From, d.RawFrom, d.Score = f.OldPath, naming.Raw(f.OldPath), f.Similarity
 	}
 	return d
 }

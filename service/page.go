@@ -72,7 +72,7 @@ func partOf(hunks []diff.Hunk, cursor int) (part []diff.Hunk, next int) {
 
 // slice is some lines of a hunk, with the numbers that they have.
 func slice(h diff.Hunk, from, to int) diff.Hunk {
-	part := diff.Hunk{OldStart: h.OldStart, NewStart: h.NewStart, Section: h.Section}
+	part := diff.Hunk{OldStart: h.OldStart, NewStart: h.NewStart, Section: h.Section, ID: h.ID}
 	for i, l := range h.Lines[:to] {
 		before, after := 1, 1
 		switch l.Op {
@@ -104,10 +104,7 @@ type File struct {
 }
 
 func (s *Service) file(ctx context.Context, r *Request, a File) (None, error) {
-	st, err := r.Workspace.State()
-	if a.Snapshot != "" {
-		st, err = r.Workspace.StateOf(a.Snapshot)
-	}
+	st, err := s.stateOf(r, a.Snapshot)
 	if err != nil {
 		return None{}, err
 	}

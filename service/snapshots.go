@@ -53,13 +53,16 @@ func (s *Service) list(ctx context.Context, r *Request, a List) (Snapshots, erro
 	if err = errors.Join(err, oneOf("kind", a.Kind, info.Kinds), oneOf("without", a.Without, info.Kinds)); err != nil {
 		return Snapshots{}, err
 	}
-	out := Snapshots{Snapshots: []snapshot.Info{}}
+	out := Snapshots{Snapshots: []snapshot.Info{}, Head: r.Workspace.Snapshots().Head()}
+	if undo, err := r.Workspace.Find("undo"); err == nil {
+		out.Undo = undo.Name
+	}
 	list := r.charge(s.Lists)
 	for i := range r.Workspace.Snapshots().Newest() {
 		if a.Limit > 0 && len(out.Snapshots) == a.Limit {
 			break
 		}
-		if a.fits(i) && !i.Created.Before(since) {
+		if a.fits(i) && !i.Created.Before(since) && (a.Before == 0 || i.Seq < a.Before) {
 			if err := told(ctx, list, i); err != nil {
 				return out, err
 			}

@@ -29,6 +29,7 @@ type Snapshot struct {
 
 type List struct {
 	Limit   int               `json:"limit,omitempty" jsonschema:"at most this many; 0: all"`
+	Before  uint64            `json:"before,omitempty" jsonschema:"only those with a smaller seq"`
 	Since   string            `json:"since,omitempty" jsonschema:"only those taken since: a duration such as 2h or 7d, or a date in RFC 3339"`
 	Kind    string            `json:"kind,omitempty" jsonschema:"only those of this kind"`
 	Without string            `json:"without,omitempty" jsonschema:"leave out those of this kind"`
@@ -39,6 +40,8 @@ type List struct {
 // Snapshots is the result of List, newest first.
 type Snapshots struct {
 	Snapshots []snapshot.Info `json:"snapshots"`
+	Head      string          `json:"head,omitempty" jsonschema:"the snapshot that the present state continues: the newest, or the one that was restored since"`
+	Undo      string          `json:"undo,omitempty" jsonschema:"the snapshot of the state before the last restore, merge or undo"`
 }
 
 type Show struct {
@@ -118,6 +121,7 @@ type Changes struct {
 	By    string            `json:"by,omitempty" jsonschema:"only files that this actor changed"`
 	Limit int               `json:"limit,omitempty" jsonschema:"at most this many paths; all are counted"`
 	Quick bool              `json:"quick,omitempty" jsonschema:"answer when limit files are found, without renames"`
+	Lines bool              `json:"lines,omitempty" jsonschema:"count the changed lines of the first 300 files, for at most half a second"`
 }
 
 type Diffed struct {
@@ -131,6 +135,14 @@ type DiffedFile struct {
 	Path   string `json:"path"`
 	From   string `json:"from,omitempty" jsonschema:"the old path, of a rename"`
 	Score  int    `json:"score,omitempty" jsonschema:"similarity in percent, of a rename"`
+	// Raw is for arguments, see naming.BytePath.
+	Raw     string `json:"raw,omitempty" jsonschema:"the bytes of path in base64, if they are not UTF-8"`
+	RawFrom string `json:"raw_from,omitempty" jsonschema:"the bytes of from in base64, if they are not UTF-8"`
+	OldSize int64  `json:"old_size" jsonschema:"bytes before"`
+	NewSize int64  `json:"new_size" jsonschema:"bytes after"`
+	Added   *int64 `json:"added,omitempty" jsonschema:"added lines, if counted"`
+	Removed *int64 `json:"removed,omitempty" jsonschema:"removed lines, if counted"`
+	Binary  bool   `json:"binary,omitempty" jsonschema:"whether it has no lines, if counted"`
 }
 
 // UndoBy asks to undo what one actor changed.

@@ -117,7 +117,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, fork string, o PromoteO
 		return out, err
 	}
 	// The undo point stays as it is when only times of directories differ.
-	before := CaptureOptions{Message: "before promotion of " + fork, Caller: o.Caller}
+	before := CaptureOptions{Message: "before merge of " + fork, Caller: o.Caller}
 	out.inv, err = s.commitEdit(fs.w, e, &r, res.Changed > 0, before, f.alive)
 	res.Undo = r.Pre.Name
 	return out, err

@@ -193,6 +193,13 @@ func (ss Snapshots) Newest() iter.Seq[Info] {
 	}
 }
 
+// Head returns the snapshot that the present state continues: the newest one, or the one
+// that was restored since.
+func (ss Snapshots) Head() (name string) {
+	ss.w.read(func() { name = ss.w.head })
+	return name
+}
+
 // A Listed is an entry of .snapshots or .forks. At grows from one to the next, and
 // stays what it is.
 type Listed struct {

@@ -1,6 +1,7 @@
 package naming
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"unicode/utf8"
 )
@@ -30,6 +31,14 @@ func (p *BytePath) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	return json.Unmarshal(b, (*string)(p))
+}
+
+// Raw returns the bytes of a path in base64 if they are not UTF-8, else "".
+func Raw(path string) string {
+	if utf8.ValidString(path) {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString([]byte(path))
 }
 
 // BytePaths converts each path.

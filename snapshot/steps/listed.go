@@ -4,13 +4,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // A PathChange is a path that a restore, an import or a merge changed.
 type PathChange struct {
 	Path   string `json:"path"`
-	Action string `json:"action"` // created, modified, deleted
+	Raw    string `json:"raw,omitempty"` // of Path, see naming.Raw
+	Action string `json:"action"`        // created, modified, deleted
 }
 
 // PathChangeOf is a step as users see it.
@@ -22,7 +24,7 @@ func PathChangeOf(s live.Step) PathChange {
 	case s.B == 0:
 		p.Action = "deleted"
 	}
-	if p.Path == "" {
+	if p.Raw = naming.Raw(p.Path); p.Path == "" {
 		p.Path = "."
 	}
 	return p

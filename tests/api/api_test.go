@@ -111,7 +111,7 @@ func requests(remote, archive string) []request {
 		{"blame", `{"path":"f"}`}, {"actors", `{}`}, {"undo-by", `{"by":"unknown","dry_run":true}`},
 		{"restore", `{"name":"v1","dry_run":true}`}, {"restore", `{"name":"v1"}`}, {"revert", `{"path":"f","name":"undo"}`},
 		{"events", `{}`}, {"tar", `{"name":"v1"}`}, {"compact", `{"names":["v3","v4"],"name":"both"}`}, {"remove", `{"names":["second"]}`},
-		{"fork", `{"name":"one","ttl":"1h"}`}, {"rename-fork", `{"from":"one","to":"two"}`}, {"claim", `{"label":"mine"}`}, {"forks", `{}`},
+		{"fork", `{"name":"one","ttl":"1h"}`}, {"rename-fork", `{"from":"one","to":"two"}`}, {"claim", `{"label":"mine"}`}, {"forks", `{}`}, {"changes", `{"a":".forks/two/.snapshots/base","b":".forks/mine","lines":true}`},
 		{"merge", `{"fork":"two"}`}, {"delete-fork", `{"name":"two"}`}, {"delete-fork", `{"name":"mine","discard":true}`},
 		{"actor", `{"name":"tests/api"}`}, {"policy", `{}`}, {"set-policy", `{"patch":{"keep":{"turn":{"last":3,"within":"7d"}}}}`}, {"export", `{"name":"v1"}`},
 		{"exported", `{"name":"v1","repo":"r","ref":"refs/x","commit":"0123456789012345678901234567890123456789"}`},

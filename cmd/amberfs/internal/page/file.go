@@ -2,6 +2,8 @@ package page
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -28,17 +30,23 @@ type listing struct {
 // A token is a piece of a line: its class and its text.
 type token [2]string
 
-// content reads a file of a snapshot, up to limit bytes and one. What the daemon
-// refuses is passed on to the browser, and is nil here.
+// content reads a file of a snapshot, as ask does.
 func (p *Page) content(w http.ResponseWriter, r *http.Request, limit int64) []byte {
 	q := url.Values{"path": r.URL.Query()["path"], "limit": {strconv.FormatInt(limit+1, 10)}}
-	for _, k := range []string{"snapshot", "workspace"} {
-		if v := r.URL.Query().Get(k); v != "" {
-			q.Set(k, v)
-		}
+	if v := r.URL.Query().Get("snapshot"); v != "" {
+		q.Set("snapshot", v)
 	}
-	u := url.URL{Scheme: "http", Host: "amberfs", Path: "/v1/file", RawQuery: q.Encode()}
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, u.String(), nil)
+	return p.ask(w, r, http.MethodGet, "/v1/file", q, nil, limit)
+}
+
+// ask asks the daemon about the workspace of a request, for up to limit bytes and one.
+// What it refuses is passed on to the browser, and is nil here.
+func (p *Page) ask(w http.ResponseWriter, r *http.Request, method, path string, q url.Values, body io.Reader, limit int64) []byte {
+	if v := r.URL.Query().Get("workspace"); v != "" {
+		q.Set("workspace", v)
+	}
+	u := url.URL{Scheme: "http", Host: "amberfs", Path: path, RawQuery: q.Encode()}
+	req, err := http.NewRequestWithContext(r.Context(), method, u.String(), body)
 	var got *http.Response
 	if err == nil {
 		got, err = p.o.Daemon.RoundTrip(req)
@@ -81,8 +89,66 @@ func (p *Page) file(w http.ResponseWriter, r *http.Request) {
 		lines := colour(r.URL.Query().Get("path"), strings.ToValidUTF8(string(b), "\uFFFD"))
 		from, _ := strconv.Atoi(r.URL.Query().Get("from"))
 		from = min(max(from, 0), len(lines))
-		out.Total, out.Lines = len(lines), lines[from:min(len(lines), from+pageLines)]
+		n, err := strconv.Atoi(r.URL.Query().Get("lines"))
+		if err != nil || n < 0 || n > pageLines {
+			n = pageLines
+		}
+		out.Total, out.Lines = len(lines), lines[from:min(len(lines), from+n)]
 	}
+	answer(w, http.StatusOK, out)
+}
+
+// diff answers with hunks as the daemon does, coloured: a line has tokens in place of its
+// text.
+func (p *Page) diff(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	path := func(name string) any { return map[string][]byte{"bytes": []byte(q.Get(name))} }
+	cursor, _ := strconv.Atoi(q.Get("cursor"))
+	args, _ := json.Marshal(map[string]any{"a": q.Get("a"), "b": q.Get("b"), "path": path("path"), "from": path("from"), "cursor": cursor}) // it never fails
+	b := p.ask(w, r, http.MethodPost, "/v1/hunks", url.Values{}, bytes.NewReader(args), maxText)
+	if b == nil {
+		return
+	}
+	type line struct {
+		Op     string  `json:"op"`
+		Text   string  `json:"text,omitempty"`
+		Tokens []token `json:"tokens"`
+	}
+	var out, hunk map[string]json.RawMessage
+	var hunks []json.RawMessage
+	err := errors.Join(json.Unmarshal(b, &out), json.Unmarshal(out["hunks"], &hunks))
+	for i := 0; i < len(hunks) && err == nil; i++ {
+		var lines []line
+		hunk = nil
+		if err = errors.Join(json.Unmarshal(hunks[i], &hunk), json.Unmarshal(hunk["lines"], &lines)); err != nil {
+			break
+		}
+		for _, side := range []string{"+", "-"} { // what is on both is coloured as it was before
+			var text strings.Builder
+			for _, l := range lines {
+				if l.Op != side {
+					text.WriteString(l.Text + "\n")
+				}
+			}
+			coloured := colour(q.Get("path"), text.String())
+			for i, n := 0, 0; i < len(lines); i++ {
+				if lines[i].Op != side {
+					lines[i].Tokens = coloured[n]
+					n++
+				}
+			}
+		}
+		for i := range lines {
+			lines[i].Text = ""
+		}
+		hunk["lines"], _ = json.Marshal(lines)
+		hunks[i], _ = json.Marshal(hunk)
+	}
+	if err != nil {
+		refuse(w, http.StatusBadGateway, "the daemon's answer cannot be read")
+		return
+	}
+	out["hunks"], _ = json.Marshal(hunks)
 	answer(w, http.StatusOK, out)
 }
 

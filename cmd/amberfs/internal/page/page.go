@@ -48,6 +48,7 @@ func (p *Page) Handler() http.Handler {
 	mux.HandleFunc("POST /session", p.guard.enter)
 	mux.HandleFunc("GET /session", p.guard.member(p.session))
 	mux.HandleFunc("GET /file", p.guard.member(p.file))
+	mux.HandleFunc("GET /diff", p.guard.member(p.diff))
 	mux.HandleFunc("GET /image", p.guard.member(p.image))
 	mux.HandleFunc("/api/", p.guard.member(p.api().ServeHTTP))
 	return p.guard.protect(mux)
@@ -143,8 +144,8 @@ func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byt
 
 // The operations that the page uses: looking, and with Options.Write changing.
 var (
-	looks   = []string{"list", "show", "changes", "hunks", "history", "events", "forks", "status"}
-	changes = []string{"snapshot", "remove", "rename", "pin", "restore", "revert", "merge", "delete-fork"}
+	looks   = []string{"list", "show", "changes", "hunks", "history", "blame", "actors", "events", "forks", "status", "policy"}
+	changes = []string{"snapshot", "remove", "rename", "pin", "restore", "revert", "undo-by", "fork", "rename-fork", "merge", "delete-fork"}
 )
 
 // api passes requests on to the daemon. The browser's headers stay here: the

@@ -14,11 +14,16 @@ import (
 // daemon stands for the socket: it notes what reaches it.
 type daemon struct {
 	asked  []string
+	body   string // of the last request
 	answer string
 }
 
 func (d *daemon) RoundTrip(r *http.Request) (*http.Response, error) {
 	d.asked = append(d.asked, r.Method+" "+r.URL.RequestURI())
+	if r.Body != nil {
+		b, _ := io.ReadAll(r.Body)
+		d.body = string(b)
+	}
 	if r.Header.Get(sessionHeader) != "" {
 		return nil, fmt.Errorf("the key left the page")
 	}
@@ -189,6 +194,21 @@ func TestContentsStayText(t *testing.T) {
 	}
 	if l := show("a.txt", strings.Repeat("x\n", 3*pageLines)); l.Total != 3*pageLines || len(l.Lines) != pageLines {
 		t.Errorf("many lines: %d of %d", len(l.Lines), l.Total)
+	}
+}
+
+// Each line of a hunk is coloured as part of the text that it is in.
+func TestDiff(t *testing.T) {
+	d := &daemon{answer: `{"old_size":7,"next":500,"hunks":[{"old_start":3,"id":"x","lines":[{"op":" ","text":""},{"op":"-","text":"/* a"},{"op":"+","text":"return 1"},{"op":" ","text":"b */ return"}]}]}`}
+	v := enter(t, Options{Daemon: d})
+	w := v.do("GET", "/diff?a=v1&path=%ff.go&workspace=f", "")
+	want := `{"hunks":[{"id":"x","lines":[{"op":" ","tokens":[]},{"op":"-","tokens":[["c","/* a"]]},{"op":"+","tokens":[["k","return"],["",` +
+		`" "],["n","1"]]},{"op":" ","tokens":[["","b */ "],["k","return"]]}],"old_start":3}],"next":500,"old_size":7}`
+	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want {
+		t.Errorf("status %d: %s\nwant %s", w.Code, got, want)
+	}
+	if want := `POST /v1/hunks?workspace=f {"a":"v1","b":"","cursor":0,"from":{"bytes":""},"path":{"bytes":"/y5nbw=="}}`; d.asked[0]+" "+d.body != want {
+		t.Errorf("asked %s %s, want %s", d.asked[0], d.body, want)
 	}
 }
 

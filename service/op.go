@@ -165,6 +165,8 @@ var ops = []*Op{
 		About: "Returns a snapshot as a tar archive."}, (*Service).exportTar),
 	op(Op{Name: "import", Access: Socket, Mutates: true, Input: Tar, Instead: "`tar`, `git` or `cp` in the workspace",
 		About: "Imports the tree of a tar archive, all at once."}, (*Service).importTree),
+	op(Op{Name: "image", Access: Socket,
+		About: "Returns the container image that a snapshot, or the present state, was made on top of."}, (*Service).image),
 	op(Op{Name: "open", Access: Socket, Output: Events, Hasty: true, Instead: "`git` on .snapshots/NAME",
 		About: "Keeps the objects of a snapshot readable while the answer is read."}, (*Service).open),
 	op(Op{Name: "open-changes", Access: Socket, Output: Events, Hasty: true, Instead: "`cp` or `git diff` on the files",

@@ -88,6 +88,16 @@ type Imported struct {
 	Undo    string               `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
 }
 
+type GetImage struct {
+	Name string `json:"name,omitempty" jsonschema:"the snapshot; if empty, the present state"`
+}
+
+// FoundImage is the image that was imported last before. Both are empty if there is none.
+type FoundImage struct {
+	Snapshot string          `json:"snapshot,omitempty" jsonschema:"the snapshot of the import"`
+	Image    *snapshot.Image `json:"image,omitempty"`
+}
+
 type AddRemote struct {
 	Name       string   `json:"name" jsonschema:"its name in this store"`
 	URL        string   `json:"url" jsonschema:"s3://BUCKET/PREFIX, oci://HOST/REPOSITORY or file:///DIR"`

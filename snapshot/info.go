@@ -13,6 +13,9 @@ import (
 // Info describes a snapshot.
 type Info = info.Info
 
+// Image is a container image that was imported.
+type Image = info.Image
+
 // The ways in which a snapshot comes about.
 const (
 	KindManual     = info.KindManual

@@ -62,10 +62,33 @@ type Info struct {
 	Claim     string   `json:"claim,omitempty" jsonschema:"the label of the claimed fork whose last state it is"`
 	Actors    []string `json:"actors,omitempty" jsonschema:"the actors that changed anything since the snapshot before, in order"`
 	Compacted bool     `json:"compacted,omitempty" jsonschema:"whether it was made of several snapshots"`
+	Image     *Image   `json:"image,omitempty" jsonschema:"the image that was imported just before"`
 	View      uint32   `json:"-"`
 
 	// ActorSets are the objects that came from a remote with it, see storedSnapshot.
 	ActorSets []cas.Hash `json:"-"`
+}
+
+// Image is a container image that was imported.
+type Image struct {
+	Ref        string   `json:"ref" jsonschema:"as it was named"`
+	Digest     string   `json:"digest" jsonschema:"of its manifest"`
+	Config     string   `json:"config" jsonschema:"digest of its configuration"`
+	Layers     []string `json:"layers" jsonschema:"digests of its layers, the lowest first"`
+	Platform   string   `json:"platform" jsonschema:"as linux/arm/v7"`
+	Path       string   `json:"path,omitempty" jsonschema:"the directory that it was imported into; empty: the root"`
+	Merged     bool     `json:"merged,omitempty" jsonschema:"whether that directory had other files"`
+	Owner      *Owner   `json:"owner,omitempty" jsonschema:"the user that its files were given to, if it was not root that imported it"`
+	Entrypoint []string `json:"entrypoint,omitempty"`
+	Cmd        []string `json:"cmd,omitempty"`
+	Env        []string `json:"env,omitempty" jsonschema:"as NAME=VALUE"`
+	User       string   `json:"user,omitempty" jsonschema:"USER or USER:GROUP, names or numbers"`
+	WorkingDir string   `json:"working_dir,omitempty"`
+}
+
+type Owner struct {
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
 }
 
 // Node returns the root node of a snapshot's view.

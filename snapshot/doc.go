@@ -31,7 +31,7 @@
 //     list, never a tree.
 //   - [Snapshots.Compact] makes one snapshot of several.
 //   - [Snapshots.Intervals] and [Snapshots.Open] say who changed what between snapshots,
-//     and [Snapshots.UndoBy] undoes what one actor changed (package revert).
+//     and [Snapshots.UndoBy] undoes what one actor changed.
 //   - [Snapshots.WaitSealed] waits until a snapshot has its id, and is on disk.
 //   - [Snapshots.DiskUsage] counts what deleting snapshots would give back.
 //
@@ -56,7 +56,7 @@
 //
 // Packages of their own know no catalogue: info (what users see), storedir (the directory),
 // room (space on the disk), pace (seals beside writers), usage (what forks and snapshots
-// take), verify, elsewhere (objects of remotes), steps, threeway and revert (what a restore,
+// take), verify, elsewhere (objects of remotes), steps and threeway (what a restore,
 // a merge and an undo change), interval (which actors changed a path), policy, naming and
 // loops.
 //

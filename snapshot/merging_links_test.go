@@ -137,7 +137,7 @@ func TestMergeOfLinks(t *testing.T) {
 	}, {
 		what: "the fork links a name in the place of a directory",
 		base: []string{"mkdir d"}, main: []string{"write z 1"}, fork: []string{"rmdir d", "write a 1 2", "link a d"},
-		files: "a:1,2 d:1,2 z:1", changed: "[{d modified} {a created}]",
+		files: "a=d:1,2 z:1", changed: "[{a created} {d modified}]",
 	}, {
 		what: "main separates, the fork writes",
 		base: []string{"write a 1 2", "link a b"}, main: []string{"split b"}, fork: []string{"write a X 2"},
@@ -169,11 +169,11 @@ func TestMergeOfLinks(t *testing.T) {
 	}, {
 		what: "the fork links two files, main writes to the one that goes",
 		base: []string{"write a 1 2", "write b 3 4"}, main: []string{"write b X 4"}, fork: []string{"link a b"},
-		conflicts: "[a b]", theirs: "a=b:1,2", ours: "a:1,2 b:X,4",
+		conflicts: "[b]", theirs: "a=b:1,2", ours: "a:1,2 b:X,4",
 	}, {
 		what: "main links two files, the fork writes to the one that goes",
 		base: []string{"write a 1 2", "write b 3 4"}, main: []string{"link a b"}, fork: []string{"write b X 4"},
-		conflicts: "[a b]", theirs: "a=b:1,2", ours: "a=b:1,2",
+		conflicts: "[b]", theirs: "a:1,2 b:X,4", ours: "a=b:1,2",
 	}, {
 		what: "both separate",
 		base: []string{"write a 1 2", "link a b"}, main: []string{"split b", "write b X 2"}, fork: []string{"split b", "write a 1 Y"},

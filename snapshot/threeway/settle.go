@@ -1,11 +1,11 @@
 package threeway
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -17,59 +17,37 @@ type Rule int
 const (
 	RefuseConflicts Rule = iota // nothing is touched
 	KeepOurs                    // the workspace's version stays
-	TakeTheirs                  // the fork's version wins
+	TakeTheirs                  // the other version wins
 )
 
 // ErrConflict is wrapped by the error of a merge that was refused.
 var ErrConflict = errors.New("changed on both sides")
 
-// Settle finds the steps: it runs the merge, merges texts, and applies the rules to what is
-// in conflict then. After an ErrConflict, Conflicts has all of them.
-func (m *Merge) Settle(ctx context.Context, merge Merger, rule func(path string) Rule) error {
-	if err := m.Run(ctx, nil); err != nil {
-		return err
-	}
-	if len(m.Conflicts) > 0 && merge != nil {
-		if err := m.Texts(ctx, merge); err != nil {
-			return err
+// Refused is an ErrConflict if a path in conflict is to be refused.
+func (p *Plan) Refused() error {
+	for _, at := range p.Conflicts {
+		if p.Rule(at) == RefuseConflicts {
+			return fmt.Errorf("%w: %s; decide with --ours or --theirs, or make them equal first", ErrConflict, some(p.Conflicts))
 		}
-		if err := m.Run(ctx, nil); err != nil {
-			return err
-		}
-	}
-	conflicts, kept := m.Conflicts, make(map[string]bool)
-	for _, path := range conflicts {
-		switch rule(path) {
-		case RefuseConflicts:
-			return fmt.Errorf("%w: %s; decide with --ours or --theirs, or make them equal first", ErrConflict, some(conflicts))
-		case KeepOurs:
-			kept[path] = true
-		}
-	}
-	if len(kept) > 0 {
-		if err := m.Run(ctx, kept); err != nil {
-			return err
-		}
-		m.Conflicts = conflicts
 	}
 	return nil
 }
 
-// Allow asks may for what a merge changes, and for its conflicts.
-func (m *Merge) Allow(may steps.May) error {
+// Allow asks may for steps, and for the conflicts.
+func (p *Plan) Allow(may steps.May, all []live.Step, in ...*tree.State) error {
 	if may == nil {
 		return nil
 	}
-	for _, c := range m.Conflicts {
-		p, err := tree.ParsePath(c)
+	for _, c := range p.Conflicts {
+		at, err := tree.ParsePath(c)
 		if err == nil {
-			err = may(p, m.Ours, m.Theirs)
+			err = may(at, in...)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return may.Allow(m.Steps, m.Ours, m.Theirs)
+	return may.Allow(all, in...)
 }
 
 // some names a few of many paths.

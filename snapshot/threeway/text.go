@@ -1,6 +1,7 @@
 package threeway
 
 import (
+	"bytes"
 	"context"
 	"io"
 
@@ -15,64 +16,85 @@ type Input struct{ Base, Ours, Theirs *io.SectionReader }
 // conflict, by their index in files.
 type Merger func(ctx context.Context, files []Input, clean func(i int, size int64, r io.Reader) error) error
 
-// maxMerged is the size in bytes up to which a file is merged.
+// maxMerged is the size in bytes up to which a file is merged by lines.
 const maxMerged = 16 << 20
 
-// collision is a path that changed on both sides. Base is nil if it is new on
-// both.
-type collision struct {
+// A text is a file that has to be merged by lines.
+type text struct {
 	path               string
+	file               *file
 	base, ours, theirs *tree.Inode
-	oursChanged        tree.What
-	theirsChanged      tree.What
+	view               uint32 // of theirs
 }
 
-// attributes are differences that a merge of the bytes does not settle.
-const attributes = tree.Mode | tree.Owner | tree.Xattrs
-
-// mergeable reports whether the bytes decide alone: three regular files of which one side
-// at most changed the attributes.
-func (c collision) mergeable() bool {
-	for _, n := range []*tree.Inode{c.base, c.ours, c.theirs} {
-		if n == nil || !n.IsRegular() || n.Size() > maxMerged {
-			return false
-		}
-	}
-	return c.oursChanged&attributes == 0 || c.theirsChanged&attributes == 0
-}
-
-// merged is the file that has the bytes of text, and the attributes of the side
-// that changed them.
-func (c collision) merged(text *content.Content, now int64) *tree.Inode {
-	n := *c.theirs
-	if c.theirsChanged&attributes == 0 {
-		n = *c.ours
-	}
-	n.Content, n.Mtime, n.Atime = text, now, now
-	return &n
-}
-
-// Texts merges the files in conflict by lines. A later Run uses the merged contents.
-func (m *Merge) Texts(ctx context.Context, merge Merger) error {
-	var files []Input
-	var tried []collision
-	for _, c := range m.collisions {
-		if c.mergeable() {
-			src := m.Source.Files
-			files = append(files, Input{c.base.Content.Reader(src), c.ours.Content.Reader(src), c.theirs.Content.Reader(src)})
-			tried = append(tried, c)
-		}
-	}
-	if len(files) == 0 {
-		return nil
-	}
-	sealer := &content.Sealer{Src: m.Source.Files, Objects: m.Objects}
-	m.texts = make(map[string]*content.Content)
-	return merge(ctx, files, func(i int, size int64, in io.Reader) error {
+// mergeTexts merges the texts of an interval.
+func (p *Plan) mergeTexts(ctx context.Context) error {
+	texts := p.texts
+	clean := make([]bool, len(texts))
+	sealer := &content.Sealer{Src: p.Source.Files, Objects: p.Objects}
+	merged := func(i int, size int64, in io.Reader) error {
 		sealed, err := content.FromReader(ctx, sealer, io.LimitReader(in, size))
 		if err == nil {
-			m.texts[tried[i].path], m.Stored = content.Of(sealed), true
+			n := texts[i].file.node
+			n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
+			clean[i], p.Stored = true, true
 		}
 		return err
-	})
+	}
+	var files []Input
+	var of []int // the texts of files
+	for i, x := range texts {
+		src := p.Source.Files
+		in := Input{Base: x.base.Content.Reader(src), Ours: x.ours.Content.Reader(src), Theirs: x.theirs.Content.Reader(src)}
+		if _, rel, ok := InGit(x.path); ok && KindInGit(rel) == Reflog {
+			if err := appendLog(in, func(size int64, r io.Reader) error { return merged(i, size, r) }); err != nil {
+				return err
+			}
+			continue
+		}
+		files, of = append(files, in), append(of, i)
+	}
+	if len(files) > 0 && p.Merge != nil {
+		if err := p.Merge(ctx, files, func(i int, size int64, r io.Reader) error { return merged(of[i], size, r) }); err != nil {
+			return err
+		}
+	}
+	for i, x := range texts {
+		if x.file.merging = false; clean[i] {
+			continue
+		}
+		names, err := p.namesOf(x.file, 0)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := p.conflict(name, func() error {
+				n := x.file.node
+				n.Ino, n.Content, n.Mtime, n.Atime = x.theirs.Ino, x.theirs.Content, x.theirs.Mtime, x.theirs.Atime
+				x.file.view = x.view
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// appendLog adds the lines to a log that theirs has more than the base.
+func appendLog(in Input, merged func(size int64, r io.Reader) error) error {
+	var sides [3][]byte
+	for i, r := range []*io.SectionReader{in.Base, in.Ours, in.Theirs} {
+		b, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		sides[i] = b
+	}
+	base, ours, theirs := sides[0], sides[1], sides[2]
+	if !bytes.HasPrefix(ours, base) || !bytes.HasPrefix(theirs, base) {
+		return nil
+	}
+	all := append(ours, theirs[len(base):]...)
+	return merged(int64(len(all)), bytes.NewReader(all))
 }

@@ -1,4 +1,4 @@
-package revert
+package threeway
 
 import (
 	"maps"
@@ -21,7 +21,7 @@ func (p *Plan) Steps() ([]live.Step, error) {
 	touched := slices.Collect(maps.Keys(p.at))
 	for _, f := range p.here {
 		if f.changed && !f.node.IsDir() {
-			names, err := p.namesOf(f)
+			names, err := p.namesOf(f, 0)
 			if err != nil {
 				return nil, err
 			}
@@ -108,7 +108,7 @@ func (s *stepper) linksOf(f *file) (links, error) {
 	if ok || f.present == nil && len(f.names) < 2 {
 		return l, nil
 	}
-	names, err := s.namesOf(f)
+	names, err := s.namesOf(f, 0)
 	if err != nil {
 		return l, err
 	}

@@ -1,0 +1,158 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/budget"
+	"github.com/amberfs/amberfs/snapshot/interval"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/steps"
+	"github.com/amberfs/amberfs/snapshot/threeway"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// PromoteOptions says how a fork is merged.
+type PromoteOptions struct {
+	Conflicts threeway.Rule
+	Merge     threeway.Merger // merges files that changed on both sides; nil for none
+	// Choices are the rules of single paths, before Conflicts.
+	Choices map[string]threeway.Rule
+	DryRun  bool
+	Caller  live.Caller
+	List    *budget.Charge // see RestoreOptions
+	May     steps.May
+}
+
+// A MergeResult is what a merge or an undo of an actor changed, or why it changed nothing.
+type MergeResult struct {
+	Conflicts []string           `json:"conflicts,omitempty" jsonschema:"paths that changed on both sides in ways that do not merge"`
+	Changed   int                `json:"changed"`
+	Paths     []steps.PathChange `json:"paths"`
+	More      bool               `json:"more,omitempty" jsonschema:"more changed than paths names"`
+	Undo      string             `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
+	// Gone is that of a RestoreResult.
+	Gone []live.NodeID `json:"-"`
+}
+
+// PromoteResult is what a merge did.
+type PromoteResult struct {
+	Fork string `json:"fork"`
+	MergeResult
+}
+
+// Merge brings what changed in a fork since its base into the workspace.
+// A path that changed on both sides in different ways, which do not merge, is a
+// conflict: nothing is touched then, unless the options decide.
+func (fs Forks) Merge(ctx context.Context, fork string, o PromoteOptions) (PromoteResult, error) {
+	s := fs.w.store
+	f, err := fs.Named(fork)
+	if err != nil {
+		return PromoteResult{Fork: fork}, err
+	}
+	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome[MergeResult], error) { return fs.merge(ctx, f, o) })
+	if err == nil {
+		s.merged(fs.w, &out, fork, o.Caller)
+	}
+	if out.res.Gone != nil {
+		s.event(Event{Workspace: fs.w.view, Action: "merged", From: fork, Caller: o.Caller})
+	}
+	return PromoteResult{fork, out.res}, err
+}
+
+// merge prepares the steps, and then journals and makes them in one step.
+func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out outcome[MergeResult], err error) {
+	s := fs.w.store
+	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, fs.w.view, f.view)
+	if err != nil {
+		return out, err
+	}
+	defer s.Hold(e.Base())()
+	defer e.End()
+	defer s.Importing()() // merged files
+	var base, theirs *tree.State
+	if err := s.forest.Update(true, func(tx *live.Tx) (err error) {
+		sn, ok := s.cat.snaps[f.base]
+		if !ok {
+			return fmt.Errorf("%w: fork %q has no base", ErrNotFound, f.name)
+		}
+		if base, err = s.cat.stateOf(sn); err != nil {
+			return err
+		}
+		theirs, err = tx.Capture(f.view)
+		return err
+	}); err != nil {
+		return out, err
+	}
+	p := &threeway.Plan{
+		Source: s.src, Objects: s.cas, Ours: e.Base(), View: f.parent, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
+		Rule: func(path string) threeway.Rule {
+			if r, ok := o.Choices[path]; ok {
+				return r
+			}
+			return o.Conflicts
+		},
+	}
+	in := interval.States{Source: s.src, Before: base, After: theirs, Set: s.union(f.Snapshots().everChanged())}
+	g := live.Graft{Source: theirs, View: f.view, By: in.ActorsOf}
+	var all []live.Step
+	differs := errors.New("it differs")
+	switch err = tree.Diff(ctx, s.src, base, p.Ours, tree.DiffOptions{}, func(tree.Change) error { return differs }); {
+	case err == nil: // only the fork changed
+		g.Exact = true
+		all, err = steps.Between(ctx, s.src, p.Ours, theirs, tree.DiffOptions{}, o.List)
+	case errors.Is(err, differs):
+		of := threeway.Interval{Base: base, Theirs: theirs, View: f.view}
+		if err = tree.Diff(ctx, s.src, theirs, base, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(ctx, &of, c) }); err == nil {
+			err = p.Run(func() error { return p.Take(ctx, of) })
+		}
+		if err == nil {
+			all, err = p.Steps()
+		}
+	}
+	if err != nil {
+		return out, err
+	}
+	before := CaptureOptions{Message: "before merge of " + f.name, Caller: o.Caller}
+	return s.finishMerge(ctx, fs.w, e, p, all, g, []*tree.State{p.Ours, theirs}, o.May, o.DryRun, before, f.alive)
+}
+
+// finishMerge journals the steps of a merge and makes them, if they may be made.
+func (s *Store) finishMerge(ctx context.Context, w *Workspace, e *live.Edit, p *threeway.Plan, all []live.Step, g live.Graft,
+	in []*tree.State, may steps.May, dry bool, before CaptureOptions, check func() error,
+) (out outcome[MergeResult], err error) {
+	if err := p.Allow(may, all, in...); err != nil {
+		return out, err
+	}
+	out.steps, out.res.Conflicts = all, p.Conflicts
+	if err := p.Refused(); err != nil {
+		return out, err
+	}
+	if out.res.Changed, out.res.Paths, out.res.More = steps.Listed(all); len(all) == 0 || dry {
+		return out, nil
+	}
+	if p.Stored {
+		if err := s.cas.Commit(); err != nil {
+			return out, err
+		}
+	}
+	r := editRecord{WS: w.view, Now: p.Now}
+	if err := s.graft(ctx, e, &r, all, g); err != nil {
+		return out, err
+	}
+	// The undo point stays as it is when only times of directories differ.
+	out.inv, err = s.commitEdit(w, e, &r, out.res.Changed > 0, before, check)
+	out.res.Undo = r.Pre.Name
+	return out, err
+}
+
+// merged reports what a merge changed.
+func (s *Store) merged(w *Workspace, out *outcome[MergeResult], from string, c live.Caller) {
+	s.tell(out.inv)
+	if out.res.Undo != "" {
+		out.res.Gone = out.inv.Gone(maxGone)
+		s.eventsOf(w, out.steps, from, out.res.Undo, c)
+	}
+}

@@ -213,7 +213,7 @@ func TestMergeOfLinks(t *testing.T) {
 				expected := map[threeway.Rule]string{threeway.TakeTheirs: c.theirs, threeway.KeepOurs: c.ours}[rule]
 				if c.conflicts == "" {
 					expected = c.files
-					want(t, "changed", fmt.Sprint(res.Paths), c.changed)
+					want(t, "changed", listed(res.Paths), c.changed)
 				}
 				want(t, fmt.Sprint("merged by rule ", rule), main.files(), expected)
 				want(t, "whether there is an undo point", fmt.Sprint(res.Undo != ""), fmt.Sprint(res.Changed > 0))

@@ -105,7 +105,7 @@ func TestRestoreBelowASymlink(t *testing.T) {
 		if err != nil {
 			t.Fatalf("where d is %s: %v", what, err)
 		}
-		want(t, "what is restored", fmt.Sprint(res.Paths), "[{d modified} {d/e created} {d/e/f created}]")
+		want(t, "what is restored", listed(res.Paths), "[{d modified} {d/e created} {d/e/f created}]")
 		want(t, "the file", readPath(t, s, "d/e/f"), "one")
 		if names, err := f.Lookup(w.Root(), "d"); err != nil || names.Mode&unix.S_IFMT != unix.S_IFDIR {
 			t.Errorf("d is %+v, %v", names, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 )
@@ -146,7 +147,7 @@ func TestCaptureRestoreRemount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, "changes", fmt.Sprint(res.Paths), "[{gone created} {src/a modified} {src/new deleted}]")
+	want(t, "changes", listed(res.Paths), "[{gone created} {src/a modified} {src/new deleted}]")
 	check := func(s *snapshot.Store) {
 		t.Helper()
 		want(t, "src/a", read(t, s, src, "a"), "one")
@@ -178,6 +179,15 @@ func TestCaptureRestoreRemount(t *testing.T) {
 	want(t, "undone", read(t, s, src, "new"), "later")
 }
 
+// listed is "[{path action} …]".
+func listed(paths []steps.PathChange) string {
+	short := make([]struct{ path, action string }, len(paths))
+	for i, p := range paths {
+		short[i].path, short[i].action = p.Path, p.Action
+	}
+	return fmt.Sprint(short)
+}
+
 func TestForkIsolationAndPromotion(t *testing.T) {
 	ctx := context.Background()
 	s := open(t, t.TempDir())
@@ -197,7 +207,7 @@ func TestForkIsolationAndPromotion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, "promoted", fmt.Sprint(res.Paths), "[{theirs modified}]")
+	want(t, "promoted", listed(res.Paths), "[{theirs modified}]")
 	want(t, "ours", read(t, s, w.Root(), "ours"), "main")
 	want(t, "theirs", read(t, s, w.Root(), "theirs"), "fork")
 	write(t, s, w.Root(), "theirs2", "base")

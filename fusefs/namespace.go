@@ -3,8 +3,6 @@ package fusefs
 import (
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/amberfs/amberfs/control"
@@ -154,11 +152,8 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 		// With EXDEV mv would copy and then fail to remove what it copied.
 		return fuse.EROFS
 	}
-	if in.Flags&unix.RENAME_WHITEOUT != 0 {
-		return fuse.EINVAL
-	}
 	who, forest := fs.changer(&in.InHeader)
-	replaced, err := forest.Rename(op, from, np, to, in.Flags)
+	replaced, err := forest.Rename(op, from, np, to, in.Flags, who)
 	if err != nil {
 		return fs.status("rename", op, err)
 	}

@@ -96,7 +96,7 @@ func (a actor) rename(from, to string) {
 	a.t.Helper()
 	d1, n1 := a.at(from)
 	d2, n2 := a.at(to)
-	_, err := a.f.Rename(d1, n1, d2, n2, 0)
+	_, err := a.f.Rename(d1, n1, d2, n2, 0, live.Caller{})
 	a.must(err)
 }
 

@@ -42,14 +42,14 @@ func TestDepth(t *testing.T) {
 	write(t, s, a[most-1], "file", "at the end")
 	b := mkdir(t, s, w.Root(), "b")
 	bs := chain(b, 10)
-	_, err = f.Rename(w.Root(), "b", a[most-11], "b", 0)
+	_, err = f.Rename(w.Root(), "b", a[most-11], "b", 0, live.Caller{})
 	tooDeep("a chain at the end of another", err)
-	_, err = f.Rename(w.Root(), "b", a[most-12], "d", unix.RENAME_EXCHANGE)
+	_, err = f.Rename(w.Root(), "b", a[most-12], "d", unix.RENAME_EXCHANGE, live.Caller{})
 	if err != nil {
 		t.Errorf("an exchange that fits: %v", err)
 	}
 	// b is at the end now, and what was there at the top.
-	_, err = f.Rename(w.Root(), "b", bs[0], "b", 0)
+	_, err = f.Rename(w.Root(), "b", bs[0], "b", 0, live.Caller{})
 	tooDeep("an exchanged chain", err)
 	if _, err := w.Capture(snapshot.CaptureOptions{Name: "deep"}); err != nil {
 		t.Fatal(err)

@@ -207,11 +207,8 @@ func (x *walker) step(w *snapshot.Workspace) error {
 		}
 		return err
 	case k < 18:
-		flags := uint32(0)
-		if r.IntN(4) == 0 {
-			flags = unix.RENAME_EXCHANGE
-		}
-		_, err := f.Rename(parent, old, dir, name, flags)
+		flags := []uint32{0, 0, 0, unix.RENAME_EXCHANGE, unix.RENAME_WHITEOUT}[r.IntN(5)]
+		_, err := f.Rename(parent, old, dir, name, flags, live.Caller{})
 		return err
 	case k == 18:
 		return f.SetXattr(id, "user.x", []byte(fmt.Sprint(x.n)), 0, false)

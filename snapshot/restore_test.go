@@ -95,7 +95,7 @@ func TestRestoreBelowASymlink(t *testing.T) {
 		"a symlink": func() error { _, err := f.Create(w.Root(), "d", link); return err },
 		"a file":    func() error { _, err := f.Create(w.Root(), "d", live.Create{Mode: unix.S_IFREG | 0o644}); return err },
 	} {
-		if _, err := f.Rename(w.Root(), "d", w.Root(), "moved"+what, 0); err != nil {
+		if _, err := f.Rename(w.Root(), "d", w.Root(), "moved"+what, 0, live.Caller{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := spoil(); err != nil {

@@ -50,7 +50,11 @@ func (v *view) prepare(r *record) error {
 	case recUnlink:
 		return v.ownEntry(r.parent, r.name)
 	case recRename:
-		return errors.Join(v.ownEntry(r.parent, r.name), v.ownEntry(r.parent2, r.name2))
+		err := errors.Join(v.ownEntry(r.parent, r.name), v.ownEntry(r.parent2, r.name2))
+		if err == nil && r.flags&unix.RENAME_WHITEOUT != 0 {
+			err = v.ownSlot(r.ino)
+		}
+		return err
 	}
 	n, err := v.own(r.ino)
 	switch {
@@ -307,11 +311,16 @@ func (c *applying) rename(r *record) {
 		return
 	}
 	c.v.mark(n.Ino)
-	if exchange {
+	switch {
+	case exchange:
 		c.v.mark(other.Ino)
 		c.move(newDir, n, r.parent, r.name, r.name2)
 		c.move(dir, other, r.parent2, r.name2, r.name)
-	} else {
+	case r.flags&unix.RENAME_WHITEOUT != 0:
+		c.v.trees.sawIno(r.ino)
+		c.move(newDir, n, r.parent, r.name, r.name2)
+		c.addNode(r.parent, r.name, newInode(r.ino, &r.create, r.time))
+	default:
 		c.v.vacate(r.parent, r.name)
 		c.leave(dir, r.name)
 		c.move(newDir, n, r.parent, r.name, r.name2)

@@ -162,7 +162,8 @@ func (w *world) merge() {
 	w.only = name
 	for range 1 + w.intn(8) {
 		w.try(pick(w, []func(){func() { w.create(unix.S_IFREG) }, w.write, w.link, w.unlink, w.chmod, w.clone,
-			func() { w.rename(0) }, func() { w.rename(unix.RENAME_EXCHANGE) }, func() { w.create(unix.S_IFDIR) }, w.rmdir}))
+			func() { w.rename(0) }, func() { w.rename(unix.RENAME_EXCHANGE) }, func() { w.rename(unix.RENAME_WHITEOUT) },
+			func() { w.create(unix.S_IFDIR) }, w.rmdir}))
 	}
 	w.only = ""
 	w.must(w.y.merge(name))

@@ -117,6 +117,7 @@ func (w *world) actions() []action {
 		{"rename", func() { w.rename(0) }},
 		{"noreplace", func() { w.rename(unix.RENAME_NOREPLACE) }},
 		{"exchange", func() { w.rename(unix.RENAME_EXCHANGE) }},
+		{"whiteout", func() { w.rename(unix.RENAME_WHITEOUT) }},
 		{"unlink", w.unlink},
 		{"rmdir", w.rmdir},
 		{"open", w.open},
@@ -326,7 +327,7 @@ func (w *world) rename(flags uint32) {
 	case n.isDir() && to.below(n), exchange && there.isDir() && from.below(there):
 		want = live.ErrInvalid
 	}
-	_, err := w.y.f.Rename(from.id, name, to.id, newName, flags)
+	_, err := w.y.f.Rename(from.id, name, to.id, newName, flags, live.Caller{})
 	if !w.agree(err, want, "rename %s to %s, %d", name, newName, flags) || n == there {
 		return
 	}
@@ -336,8 +337,12 @@ func (w *world) rename(flags uint32) {
 	}
 	delete(from.entries, name)
 	to.entries[newName] = n
-	if exchange {
+	switch flags {
+	case unix.RENAME_EXCHANGE:
 		from.entries[name] = there
+	case unix.RENAME_WHITEOUT:
+		from.entries[name] = &node{mode: unix.S_IFCHR} // adopt gives it its id
+		w.changed(from.entries[name])
 	}
 }
 

@@ -254,18 +254,25 @@ func (f *Forest) remove(parent NodeID, name string, check func(*tree.Inode) erro
 	return Node(v.id, n.Ino), v.commit(&r, nil)
 }
 
-// Rename moves a name. flags are those of renameat2(2): RENAME_NOREPLACE and
-// RENAME_EXCHANGE. It returns the node that was replaced, if any.
-func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32) (NodeID, error) {
-	if flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 || flags == unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE {
+// Rename moves a name. flags are those of renameat2(2). With RENAME_WHITEOUT a
+// character device 0:0 of the caller takes the old place: overlayfs reads it as a
+// deleted name. Rename returns the node that was replaced, if any.
+func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32, c Caller) (NodeID, error) {
+	const exchange, whiteout = unix.RENAME_EXCHANGE, unix.RENAME_WHITEOUT
+	if flags&^(unix.RENAME_NOREPLACE|exchange|whiteout) != 0 || flags&exchange != 0 && flags != exchange {
 		return 0, ErrInvalid
 	}
 	if op.View() != np.View() {
 		return 0, ErrCrossDevice
 	}
+	if flags&whiteout != 0 {
+		if err := f.admit(op.View(), 0); err != nil {
+			return 0, err
+		}
+	}
 	f.lock(op.View())
 	defer f.mu.Unlock()
-	v, _, n, err := f.occupied(op, on)
+	v, oldDir, n, err := f.occupied(op, on)
 	if err != nil {
 		return 0, err
 	}
@@ -286,7 +293,7 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 		return 0, err
 	}
 	depth, err := v.depthAfter(n, newDir.Ino)
-	if err == nil && old != nil && flags&unix.RENAME_EXCHANGE != 0 {
+	if err == nil && old != nil && flags&exchange != 0 {
 		var other int
 		other, err = v.depthAfter(old, op.Ino())
 		depth = max(depth, other)
@@ -295,10 +302,17 @@ func (f *Forest) Rename(op NodeID, on string, np NodeID, nn string, flags uint32
 		return 0, err
 	}
 	r := record{kind: recRename, view: v.id, time: now(), parent: op.Ino(), name: on, parent2: np.Ino(), name2: nn, flags: flags, depth: depth}
+	if flags&whiteout != 0 {
+		r.create = Create{Mode: unix.S_IFCHR, Caller: c}
+		inherit(oldDir, &r.create)
+		if r.ino, err = v.newInos(1); err != nil {
+			return 0, err
+		}
+	}
 	if err := v.commit(&r, nil); err != nil {
 		return 0, err
 	}
-	if old == nil || flags&unix.RENAME_EXCHANGE != 0 {
+	if old == nil || flags&exchange != 0 {
 		return 0, nil
 	}
 	return Node(v.id, old.Ino), nil

@@ -46,7 +46,7 @@ type record struct {
 	name    string
 	name2   string
 	flags   uint32 // rename flags, fallocate mode, or the bits of set
-	create  Create
+	create  Create // of a rename the whiteout
 	set     SetAttr
 	off     int64
 	n       int64
@@ -114,6 +114,11 @@ func (r *record) encodeBody(e *wire.Encoder) {
 		e.String(r.name2)
 		e.Uvarint(uint64(r.flags))
 		e.Uvarint(uint64(r.depth))
+		if r.flags&unix.RENAME_WHITEOUT != 0 {
+			e.Uvarint(r.ino)
+			e.Uvarint(uint64(r.create.Caller.UID))
+			e.Uvarint(uint64(r.create.Caller.GID))
+		}
 	case recSetAttr:
 		e.Uvarint(r.ino)
 		encodeSetAttr(e, &r.set)
@@ -204,6 +209,10 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 		r.name2 = d.String()
 		r.flags = uint32(d.Uint(1<<32 - 1))
 		r.depth = int(d.Uint(tree.MaxDepth - 1))
+		if r.flags&unix.RENAME_WHITEOUT != 0 {
+			r.ino = ino()
+			r.create = Create{Mode: unix.S_IFCHR, Caller: Caller{UID: uint32(d.Uint(1<<32 - 1)), GID: uint32(d.Uint(1<<32 - 1))}}
+		}
 	case recSetAttr:
 		r.ino = ino()
 		decodeSetAttr(d, &r.set)

@@ -22,6 +22,7 @@ func samples() []*record {
 		{kind: recLink, ino: 5, parent: 9, name: "l"},
 		{kind: recUnlink, parent: 9, name: "u"},
 		{kind: recRename, parent: 9, name: "o", parent2: 10, name2: "n", flags: unix.RENAME_EXCHANGE},
+		{kind: recRename, parent: 9, name: "o", parent2: 10, name2: "n", flags: unix.RENAME_WHITEOUT, ino: 78, create: Create{Caller: Caller{UID: 7, GID: 8}}},
 		{kind: recSetAttr, ino: 5, set: SetAttr{Mode: &mode, Size: &size, Mtime: &mtime, KillPriv: true}},
 		{kind: recWriteAt, ino: 5, off: 1 << 33, n: 1 << 20, pos: 12345, kill: true},
 		{kind: recFallocate, ino: 5, off: 3, n: 4, flags: unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE},

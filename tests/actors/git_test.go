@@ -198,7 +198,7 @@ func (e editor) replay(t testing.TB, h *history, all []change) {
 		case 'R':
 			to, toName, err := e.dir(c.to)
 			must(err)
-			_, err = f.Rename(dir, name, to, toName, 0)
+			_, err = f.Rename(dir, name, to, toName, 0, live.Caller{})
 			must(err)
 		}
 		dir, name, err = e.dir(c.to)

@@ -145,7 +145,7 @@ func (e editor) do(x edit) error {
 			return err
 		}
 		if _, err = f.Write(t.ID, fmt.Appendf(nil, "saved %d\n", x.n), 0, false); err == nil {
-			_, err = f.Rename(dir, ".tmp", dir, name, 0)
+			_, err = f.Rename(dir, ".tmp", dir, name, 0, live.Caller{})
 		}
 		return err
 	case "mkdir":
@@ -156,7 +156,7 @@ func (e editor) do(x edit) error {
 		if otherErr != nil {
 			return otherErr
 		}
-		_, err = f.Rename(dir, name, other, otherName, 0)
+		_, err = f.Rename(dir, name, other, otherName, 0, live.Caller{})
 	case "ln":
 		if missing != nil || otherErr != nil {
 			return errors.Join(missing, otherErr)

@@ -70,6 +70,8 @@ func makeStore(t *testing.T, dir string) {
 	must(t, err)
 	must(t, s.Checkpoint(ctx))
 	write(small, []byte("journal"), 0)
+	_, err = f.Rename(dir1, "many7", w.Root(), "moved", unix.RENAME_WHITEOUT, live.Caller{UID: 7, GID: 8})
+	must(t, err)
 	_, err = w.Capture(snapshot.CaptureOptions{Name: "second"})
 	must(t, err)
 	_, err = w.Restore(ctx, snapshot.RestoreOptions{Name: "first"})
@@ -144,6 +146,11 @@ func check(t *testing.T, s *snapshot.Store) {
 		}
 	}
 	content(t, s, second, "second", "dir/small", []byte("journalnow\n"))
+	moved, err := second.Resolve(s.Source(), "moved")
+	must(t, err)
+	if o, err := second.Resolve(s.Source(), "dir/many7"); err != nil || o.Mode != unix.S_IFCHR || o.Rdev != 0 || o.UID != 7 || o.GID != 8 || o.Ino <= moved.Ino {
+		t.Errorf("the whiteout is %+v, %v", o, err)
+	}
 	i, err := w.Find("first")
 	must(t, err)
 	if i.Message != "of all" || i.Seq != 1 {

@@ -71,7 +71,7 @@ func (op Op) Apply(fs *FS) error {
 		return fs.add(op.To, n)
 	case Unlink, Rmdir:
 		return fs.remove(op)
-	case Rename, RenameNoReplace, RenameExchange:
+	case Rename, RenameNoReplace, RenameExchange, RenameWhiteout:
 		return fs.rename(op)
 	case Chmod, SetXattr, RemoveXattr:
 		return fs.setAttr(op)
@@ -164,6 +164,9 @@ func (fs *FS) rename(op Op) error {
 	}
 	delete(oldDir.children, oldName)
 	newDir.children[newName] = n
+	if op.Kind == RenameWhiteout {
+		oldDir.children[oldName] = &node{mode: unix.S_IFCHR}
+	}
 	return nil
 }
 

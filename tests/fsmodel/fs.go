@@ -26,6 +26,9 @@ func (n *node) isDir() bool     { return n.mode&unix.S_IFMT == unix.S_IFDIR }
 func (n *node) isRegular() bool { return n.mode&unix.S_IFMT == unix.S_IFREG }
 func (n *node) isSymlink() bool { return n.mode&unix.S_IFMT == unix.S_IFLNK }
 
+// isWhiteout reports whether a rename left the node in its place.
+func (n *node) isWhiteout() bool { return n.mode&unix.S_IFMT == unix.S_IFCHR }
+
 // New is an empty tree.
 func New() *FS {
 	return &FS{root: &node{mode: unix.S_IFDIR | 0o755, children: map[string]*node{}}}

@@ -28,6 +28,7 @@ const (
 	Rename
 	RenameNoReplace
 	RenameExchange
+	RenameWhiteout
 	Chmod
 	SetXattr
 	RemoveXattr
@@ -35,7 +36,7 @@ const (
 )
 
 var kindNames = [...]string{"create", "write", "append", "truncate", "punch", "copy", "mkdir", "symlink", "link",
-	"unlink", "rmdir", "rename", "rename-noreplace", "rename-exchange", "chmod", "setxattr", "removexattr"}
+	"unlink", "rmdir", "rename", "rename-noreplace", "rename-exchange", "rename-whiteout", "chmod", "setxattr", "removexattr"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -134,6 +135,8 @@ func (op Op) Do(dir string) error {
 		return unix.Renameat2(at, path, at, to, unix.RENAME_NOREPLACE)
 	case RenameExchange:
 		return unix.Renameat2(at, path, at, to, unix.RENAME_EXCHANGE)
+	case RenameWhiteout:
+		return unix.Renameat2(at, path, at, to, unix.RENAME_WHITEOUT)
 	case Chmod:
 		return unix.Chmod(path, op.Mode)
 	case SetXattr:

@@ -59,7 +59,7 @@ func Random(s Source, fs *FS, lim Limits) Op {
 		op.Len = offset(s, lim.Size)
 	case Symlink:
 		op.To = fmt.Sprintf("nowhere/%d", s.IntN(10))
-	case Link, Rename, RenameNoReplace, RenameExchange:
+	case Link, Rename, RenameNoReplace, RenameExchange, RenameWhiteout:
 		op.To = anyPath(s, fs)
 	case Copy:
 		op.To = pick(s, fs, Write)
@@ -70,6 +70,10 @@ func Random(s Source, fs *FS, lim Limits) Op {
 		if !fs.regular(op.Path) || !fs.regular(op.To) {
 			op.Kind, op.To, op.ToOff = Append, "", 0
 		}
+	}
+	// What a device answers depends on the options of the mount.
+	if _, _, n, _ := fs.lookup(op.Path); n != nil && n.isWhiteout() && (op.Kind > Create && op.Kind < Mkdir || op.Kind > Chmod) {
+		op.Kind, op.To = Unlink, ""
 	}
 	// A file may not outgrow the limit by appending.
 	if op.Kind == Append && fs.size(op.Path)+op.Len > lim.Size {

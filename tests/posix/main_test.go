@@ -92,6 +92,7 @@ func TestOwnCases(t *testing.T) {
 		"RenameIntoItself":   renameIntoItself,
 		"RenameNoReplace":    renameNoReplace,
 		"RenameOver":         renameOver,
+		"RenameWhiteout":     renameWhiteout,
 		"SeekDataAndHole":    seekDataAndHole,
 		"SetgidDirectory":    setgidDirectory,
 		"SpecialFiles":       specialFiles,

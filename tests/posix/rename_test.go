@@ -42,6 +42,49 @@ func renameExchange(t *testing.T, dir string) {
 	}
 }
 
+// renameWhiteout: a character device 0:0 takes the place of what is moved away.
+func renameWhiteout(t *testing.T, dir string) {
+	whiteout := func(path string) {
+		t.Helper()
+		st := stat(t, path)
+		if st.Mode != unix.S_IFCHR || st.Rdev != 0 || st.Nlink != 1 || int(st.Uid) != os.Getuid() {
+			t.Errorf("%s has mode %o, device %x, %d links, owner %d", path, st.Mode, st.Rdev, st.Nlink, st.Uid)
+		}
+	}
+	a, b, sub := write(t, dir+"/a", "a"), write(t, dir+"/b", "b"), dir+"/sub"
+	must(t, os.MkdirAll(sub+"/in", 0o755))
+	ino := stat(t, a).Ino
+	must(t, rename2(a, sub+"/a", unix.RENAME_WHITEOUT))
+	whiteout(a)
+	if wantData(t, sub+"/a", "a"); stat(t, sub+"/a").Ino != ino || stat(t, a).Ino == ino {
+		t.Error("the whiteout, not the file, has the inode")
+	}
+	must(t, rename2(sub+"/a", b, unix.RENAME_WHITEOUT)) // onto a file
+	whiteout(sub + "/a")
+	wantData(t, b, "a")
+	must(t, rename2(sub+"/in", dir+"/in", unix.RENAME_WHITEOUT|unix.RENAME_NOREPLACE))
+	whiteout(sub + "/in")
+	if n := stat(t, sub).Nlink; n != 2 {
+		t.Errorf("nlink %d after a directory went", n)
+	}
+	wantErr(t, rename2(b, a, unix.RENAME_WHITEOUT|unix.RENAME_NOREPLACE), unix.EEXIST)
+	wantErr(t, rename2(b, a, unix.RENAME_WHITEOUT|unix.RENAME_EXCHANGE), unix.EINVAL)
+	must(t, os.Link(b, dir+"/same")) // of two names of a file rename(2) does nothing
+	must(t, rename2(b, dir+"/same", unix.RENAME_WHITEOUT))
+	wantData(t, b, "a")
+	must(t, os.Remove(a)) // and a file can have the name again
+	must(t, rename2(b, a, unix.RENAME_WHITEOUT))
+	wantData(t, a, "a")
+	whiteout(b)
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	for _, e := range entries {
+		if e.Name() == "b" && e.Type() != os.ModeDevice|os.ModeCharDevice {
+			t.Errorf("the listing has b as %v", e.Type())
+		}
+	}
+}
+
 func renameOver(t *testing.T, dir string) {
 	a, b := write(t, dir+"/a", "a"), write(t, dir+"/b", "b")
 	held := open(t, b, os.O_RDONLY)

@@ -47,13 +47,18 @@ type notifier struct {
 	// on it, nothing may be mounted inside of the workspace.
 	mayEpoch func() bool
 
+	// mountPoints returns where something is mounted in a view.
+	mountPoints func(view uint32) []string
+
+	beneath beneath
+
 	trees, names, pages queue
 	running             sync.WaitGroup // the goroutines of the queues
 }
 
 // newNotifier returns a notifier that writes to fd, which is closed with it.
 func newNotifier(fd int, log *slog.Logger) *notifier {
-	return &notifier{log: log, fd: fd, mayEpoch: func() bool { return false }}
+	return &notifier{log: log, fd: fd, mayEpoch: func() bool { return false }, mountPoints: func(uint32) []string { return nil }}
 }
 
 // close waits until everything that was put has been written, and closes the descriptor.
@@ -131,7 +136,7 @@ func (n *notifier) drop(inv live.Invalidation) {
 	if len(inv.Entries) > manyEntries && n.mayEpoch() {
 		n.send(incEpoch())
 	} else {
-		for _, e := range inv.Entries {
+		for _, e := range n.notMounted(inv.Entries) {
 			// A directory is not reported as removed: @parcel/watcher would crash.
 			if e.Gone != 0 && !e.WasDir {
 				n.send(deleted(e.Parent, e.Name, e.Gone))

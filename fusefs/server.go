@@ -6,10 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -79,13 +77,9 @@ func serve(o Options, fd int) (*Server, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	n.mayEpoch = func() bool {
-		if minor < epochMinor {
-			return false
-		}
-		inside, err := mounts.Below(o.Mountpoint)
-		return err == nil && !slices.ContainsFunc(inside, func(m *mountinfo.Info) bool { return m.Mountpoint != o.Mountpoint })
-	}
+	n.mountPoints = func(view uint32) []string { return mountPoints(o.Store, o.Mountpoint, view) }
+	n.mayEpoch = func() bool { return minor >= epochMinor && len(mountPoints(o.Store, o.Mountpoint, anyView)) == 0 }
+	fs.forest.SetMountPoints(n.mountPoints)
 	fs.forest.SetHeld(fs.lookups.held)
 	fs.store.OnInvalidate(func(inv live.Invalidation) {
 		n.invalidate(inv)

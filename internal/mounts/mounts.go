@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -31,6 +33,47 @@ func Below(path string) ([]*mountinfo.Info, error) {
 		return nil, fmt.Errorf("reading the mount table: %w", err)
 	}
 	return all, nil
+}
+
+// On returns where something is mounted on a file system: paths from its root, in the mount
+// namespaces of all processes that /proc shows.
+func On(major, minor int) (paths []string) {
+	processes, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	seen := make(map[string]bool)
+	for _, p := range processes {
+		pid, err := strconv.Atoi(p.Name())
+		if err != nil {
+			continue
+		}
+		// The namespaces of other users' processes have no name here.
+		if ns, err := os.Readlink("/proc/" + p.Name() + "/ns/mnt"); err == nil {
+			if seen[ns] {
+				continue
+			}
+			seen[ns] = true
+		}
+		all, err := mountinfo.PidMountInfo(pid)
+		if err != nil {
+			continue // it has ended
+		}
+		ours := make(map[int]*mountinfo.Info)
+		for _, m := range all {
+			if m.Major == major && m.Minor == minor {
+				ours[m.ID] = m
+			}
+		}
+		for _, m := range all {
+			if on := ours[m.Parent]; on != nil && m != on {
+				if rel, err := filepath.Rel(on.Mountpoint, m.Mountpoint); err == nil && rel != "." {
+					paths = append(paths, filepath.Join(on.Root, rel))
+				}
+			}
+		}
+	}
+	return paths
 }
 
 // Privileged reports whether this process may mount without a helper.

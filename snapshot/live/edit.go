@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
@@ -180,9 +181,13 @@ func (e *Edit) keepHeldInodes() {
 	if e.replaced == nil {
 		return
 	}
+	maps.DeleteFunc(e.base.beneath, func(_ tree.Link, ino uint64) bool { return !e.f.Held(Node(e.base.id, ino)) })
 	for i := range e.inv.Entries {
 		if entry := &e.inv.Entries[i]; entry.Was != 0 && e.keepHeld(entry.Was) {
 			entry.Gone = entry.Was
+			if entry.MountPoint {
+				e.base.setBeneath(entry)
+			}
 		}
 	}
 	e.f.mu.Lock()

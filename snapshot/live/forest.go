@@ -56,8 +56,10 @@ type trees struct {
 	log      *journal.Journal
 	readView func(view uint32) (*tree.State, error)
 	held     atomic.Pointer[func(NodeID) bool]
-	overlap  func(view uint32, by string) // takes a snapshot between two actors
-	logger   *slog.Logger
+
+	mountPoints atomic.Pointer[func(view uint32) []string]
+	overlap     func(view uint32, by string) // takes a snapshot between two actors
+	logger      *slog.Logger
 
 	mu struct {
 		sync.RWMutex
@@ -92,6 +94,9 @@ type view struct {
 	by      []string      // the actors of an edit's changes
 
 	attribution attribution
+
+	// beneath are orphans that something is mounted on, by the names that they had.
+	beneath map[tree.Link]uint64
 }
 
 // New returns a forest without views.
@@ -123,6 +128,10 @@ func (t *trees) Held(id NodeID) bool {
 	fn := t.held.Load()
 	return fn != nil && (*fn)(id)
 }
+
+// SetMountPoints gives the forest the way to ask where file systems are mounted on a view,
+// as paths from its root.
+func (t *trees) SetMountPoints(fn func(view uint32) []string) { t.mountPoints.Store(&fn) }
 
 // lock takes the lock for a change of the views given by the actor, and waits while
 // changes are held back.

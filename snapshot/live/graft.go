@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -107,6 +108,9 @@ type graft struct {
 	attrs   []attrsOf             // of directories, to be set when all entries are made
 	edited  map[uint64]*tree.Path // directories of the view whose entries changed
 	stale   map[NodeID]bool
+	mounted map[tree.Link]bool // see isMountPoint; nil before the first question
+
+	rewritten uint64 // the inode that put uses, see rewrite; 0 for a new one
 
 	by       []string      // of the edit
 	enc      *wire.Encoder // steps that are not in the journal yet
@@ -180,6 +184,11 @@ func (j *graft) step(s *Step) error {
 	case s.A != 0 && s.B != 0 && j.links[s.Link] == s.A:
 		return nil // it goes on
 	}
+	if s.A != 0 && !s.ADir && s.B != 0 && !s.Linked && s.To == 0 {
+		if done, err := j.rewrite(s); done || err != nil {
+			return err
+		}
+	}
 	if s.A != 0 {
 		if s.ADir {
 			j.gone[s.Path] = true
@@ -230,7 +239,10 @@ func (j *graft) remove(p *tree.Path) error {
 
 // wentAway notes a name that was removed, which may have been the last one of n.
 func (j *graft) wentAway(parent uint64, name string, n *tree.Inode, last bool) {
-	entry := Entry{Parent: Node(j.v.id, parent), Name: name}
+	if j.rewritten != 0 {
+		return
+	}
+	entry := Entry{Parent: Node(j.v.id, parent), Name: name, MountPoint: j.isMountPoint(parent, name, n.Ino)}
 	id := Node(j.v.id, n.Ino)
 	if last {
 		entry.Was, entry.WasDir = id, n.IsDir()
@@ -270,8 +282,11 @@ func (j *graft) put(s *Step) error {
 			return loadError(err)
 		}
 	}
-	n := newLike(from, j.e.nextIno, j.g.Now)
-	j.e.nextIno++
+	n := newLike(from, cmp.Or(j.rewritten, j.beneath(parent, s.Path.Name, from)), j.g.Now)
+	if n.Ino == 0 {
+		n.Ino = j.e.nextIno
+		j.e.nextIno++
+	}
 	j.touch(n)
 	r := &record{kind: recPut, parent: parent, name: s.Path.Name, node: n}
 	if sealed := from.Content.Sealed(); sealed == nil {

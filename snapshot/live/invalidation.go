@@ -37,4 +37,6 @@ type Entry struct {
 	// or not; 0 else.
 	Was    NodeID
 	WasDir bool // it was a directory
+	// MountPoint is set if a file system is mounted on what was there, or below.
+	MountPoint bool
 }

@@ -1,0 +1,95 @@
+package fusefs
+
+import (
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/amberfs/amberfs/internal/mounts"
+	"github.com/amberfs/amberfs/snapshot"
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/naming"
+)
+
+// uncoverRest is the time between two looks at the mount tables for names in beneath.
+const uncoverRest = time.Second
+
+// anyView stands for all views.
+const anyView = math.MaxUint32
+
+// beneath are names of views that the kernel must drop, but that something is mounted on:
+// it would be unmounted, in every namespace (d_invalidate in fs/dcache.c). The kernel keeps
+// them until nothing is mounted in the view any more.
+type beneath struct {
+	mu    sync.Mutex
+	names map[uint32]map[live.Entry]bool
+}
+
+// notMounted returns the names that may be dropped, and has the others dropped later.
+func (n *notifier) notMounted(all []live.Entry) (free []live.Entry) {
+	b := &n.beneath
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range all {
+		key, view := live.Entry{Parent: e.Parent, Name: e.Name}, e.Parent.View()
+		switch {
+		case b.names[view][key]:
+		case !e.MountPoint:
+			free = append(free, e)
+		default:
+			if len(b.names) == 0 {
+				b.names = make(map[uint32]map[live.Entry]bool)
+				time.AfterFunc(uncoverRest, n.uncover)
+			}
+			if b.names[view] == nil {
+				b.names[view] = make(map[live.Entry]bool)
+			}
+			b.names[view][key] = true
+		}
+	}
+	return free
+}
+
+// uncover has names dropped on which nothing is mounted any more.
+func (n *notifier) uncover() {
+	b := &n.beneath
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for view, names := range b.names {
+		if len(n.mountPoints(view)) > 0 {
+			continue
+		}
+		delete(b.names, view)
+		n.put(&n.trees, func() {
+			for e := range names {
+				n.send(invalEntry(e.Parent, e.Name))
+			}
+		})
+	}
+	if len(b.names) > 0 {
+		time.AfterFunc(uncoverRest, n.uncover)
+	}
+}
+
+// mountPoints returns where something is mounted in a view of the file system at a path,
+// as paths from the root of the view.
+func mountPoints(s *snapshot.Store, at string, view uint32) (paths []string) {
+	m, err := mounts.At(at)
+	if err != nil || m == nil {
+		return nil
+	}
+	for _, path := range mounts.On(m.Major, m.Minor) {
+		ws, path := s.Main(), strings.TrimPrefix(path, "/")
+		for ws != nil && strings.HasPrefix(path, naming.ForksDir+"/") {
+			name, rest, _ := strings.Cut(strings.TrimPrefix(path, naming.ForksDir+"/"), "/")
+			if ws, err = ws.Forks().Named(name); err == nil {
+				path = rest
+			}
+		}
+		if ws != nil && (ws.View() == view || view == anyView) && path != "" {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}

@@ -178,7 +178,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error
 		List: r.charge(s.Lists),
 	})
 	done.Paths = listed(done.Paths)
-	result := Merged{PromoteResult: done, DryRun: a.DryRun, Open: s.openIn(r, done.Gone)}
+	result := Merged{PromoteResult: done, DryRun: a.DryRun}
 	if err != nil && len(done.Conflicts) > 0 {
 		e := fail.New(fail.Conflict, "%d path(s) changed in the fork and in the workspace; nothing was changed", len(done.Conflicts)).
 			WithHint("decide with --ours or --theirs")

@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
-	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -229,26 +225,10 @@ func (c *reacher) allows(n *tree.Inode, want uint32) bool {
 	return mode&want == want
 }
 
-// forgetTime is how long the kernel gets to forget what it only had cached.
-const forgetTime = 10 * time.Millisecond
-
-// openIn names the programs that have a deleted file open. Processes are looked at only if the
-// kernel still knows such a file after a moment.
-func (s *Service) openIn(r *Request, gone []live.NodeID) []Program {
-	if s.Opened == nil {
-		return nil
-	}
-	forest := s.Store.Forest()
-	for end := time.Now().Add(forgetTime); ; time.Sleep(time.Millisecond / 4) {
-		gone = slices.DeleteFunc(gone, func(id live.NodeID) bool { return !forest.Held(id) })
-		if len(gone) == 0 {
-			return nil
-		}
-		if time.Now().After(end) {
-			break
-		}
-	}
-	return shown(r, s.Opened(gone))
+// A Program is a process that the daemon may look into.
+type Program struct {
+	PID     int
+	Command string
 }
 
 // checkInside refuses to delete a fork that programs have as root or working directory.
@@ -272,36 +252,11 @@ func (s *Service) checkInside(r *Request, name string) error {
 		return nil
 	}
 	text := fmt.Sprintf("%d process(es) have the fork %s as root or working directory", len(inside), name)
-	if known := shown(r, inside); len(known) > 0 {
-		text += ": " + ProgramsText(known)
+	if !boundary(r) { // a caller in a fork learns nothing of other processes
+		text += ":"
+		for _, p := range inside {
+			text += fmt.Sprintf(" %s (process %d)", p.Command, p.PID)
+		}
 	}
 	return fail.New(fail.Busy, "%s", text).WithHint("end them first, or use --force")
-}
-
-func ProgramsText(programs []Program) string {
-	var names []string
-	for i, p := range programs {
-		if i == 5 {
-			names = append(names, fmt.Sprintf("%d more", len(programs)-i))
-			break
-		}
-		names = append(names, fmt.Sprintf("%s (process %d)", p.Command, p.PID))
-	}
-	return strings.Join(names, ", ")
-}
-
-// shown is what a caller may know of programs. A caller that reaches only a fork learns
-// of programs of its own user, without paths.
-func shown(r *Request, programs []Program) []Program {
-	if r.Caller.Direct || !r.Workspace.IsFork() {
-		return programs
-	}
-	var out []Program
-	for _, p := range programs {
-		var st unix.Stat_t
-		if unix.Stat(fmt.Sprintf("/proc/%d", p.PID), &st) == nil && st.Uid == r.Caller.UID && int(st.Uid) != os.Geteuid() {
-			out = append(out, Program{PID: p.PID, Command: p.Command})
-		}
-	}
-	return out
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/amberfs/amberfs/remote/known"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
-	"github.com/amberfs/amberfs/snapshot/live"
 )
 
 // Config is what a Service works on, and what it needs from the daemon.
@@ -34,8 +33,6 @@ type Config struct {
 	Started    time.Time
 	// Ready returns when the mount is up, with an error if it is ending.
 	Ready func(ctx context.Context) error
-	// Opened lists the programs that have one of the nodes open; nil: unknown.
-	Opened func(nodes []live.NodeID) []Program
 	// Inside lists the programs with root or working directory in the views. May be nil.
 	Inside   func(views []uint32) []Program
 	ReadOnly func() bool

@@ -216,7 +216,7 @@ func (s *Service) restore(ctx context.Context, r *Request, a Restore) (Restored,
 		return Restored{}, err
 	}
 	done.Paths = listed(done.Paths)
-	return Restored{RestoreResult: done, DryRun: a.DryRun, Open: s.openIn(r, done.Gone)}, nil
+	return Restored{RestoreResult: done, DryRun: a.DryRun}, nil
 }
 
 // listed is a list that is one in JSON, too.

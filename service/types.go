@@ -87,16 +87,7 @@ type Restore struct {
 // Restored is what a restore changed, or would change.
 type Restored struct {
 	snapshot.RestoreResult
-	DryRun bool      `json:"dry_run,omitempty"`
-	Open   []Program `json:"open,omitempty" jsonschema:"programs that have a replaced file open and still read its old contents"`
-}
-
-// Program is a program that has a file open. The daemon sees only programs whose
-// descriptors it may list.
-type Program struct {
-	PID     int    `json:"pid"`
-	Command string `json:"command"`
-	Path    string `json:"path,omitempty" jsonschema:"one of the files, as the program sees it"`
+	DryRun bool `json:"dry_run,omitempty"`
 }
 
 type Revert struct {
@@ -159,9 +150,8 @@ type UndoBy struct {
 // UndoneBy is what an UndoBy changed, or would change, or the paths in conflict.
 type UndoneBy struct {
 	snapshot.UndoByResult
-	DryRun bool      `json:"dry_run,omitempty"`
-	Later  bool      `json:"later,omitempty" jsonschema:"the actor has changed more since; these changes stay"`
-	Open   []Program `json:"open,omitempty" jsonschema:"programs that have a changed file open and still see its old contents"`
+	DryRun bool `json:"dry_run,omitempty"`
+	Later  bool `json:"later,omitempty" jsonschema:"the actor has changed more since; these changes stay"`
 }
 
 type Actors struct{}
@@ -293,8 +283,7 @@ type Merge struct {
 
 type Merged struct {
 	snapshot.PromoteResult
-	DryRun bool      `json:"dry_run,omitempty"`
-	Open   []Program `json:"open,omitempty" jsonschema:"programs that have a replaced file open and still read its old contents"`
+	DryRun bool `json:"dry_run,omitempty"`
 }
 
 type Policy struct{}

@@ -101,7 +101,7 @@ func (s *Service) undoBy(ctx context.Context, r *Request, a UndoBy) (UndoneBy, e
 	}
 	done, err := r.Workspace.Snapshots().UndoBy(ctx, o)
 	done.Paths = listed(done.Paths)
-	result := UndoneBy{UndoByResult: done, DryRun: a.DryRun, Open: s.openIn(r, done.Gone)}
+	result := UndoneBy{UndoByResult: done, DryRun: a.DryRun}
 	if err != nil && len(done.Conflicts) > 0 {
 		e := fail.New(fail.Conflict, "others changed %d path(s) of %s later; nothing is touched", len(done.Conflicts), a.By).
 			WithHint("decide with --ours (keep them as they are) or --theirs (as before %s)", a.By)

@@ -86,9 +86,6 @@ func (a *app) undoBy(ctx context.Context, p locate.Place, req service.UndoBy) er
 	if err != nil {
 		return err
 	}
-	if text := openText(done.Open); text != "" && !a.json {
-		defer a.note("%s", text)
-	}
 	return a.print(done, func() {
 		done.Paths = a.listed(done.Paths)
 		a.printf("%s", undoneLines(done))

@@ -172,9 +172,6 @@ from. Text that both sides changed is merged by lines, as git merge does. If cha
 			if err != nil {
 				return a.printFailed(done, err, func() { a.printPaths(done.Conflicts) })
 			}
-			if text := openText(done.Open); text != "" && !a.json {
-				defer a.note("%s", text)
-			}
 			return a.print(done, func() {
 				done.Paths = a.listed(done.Paths)
 				a.printf("%s", promotedLines(done))

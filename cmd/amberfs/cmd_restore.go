@@ -85,32 +85,10 @@ func (a *app) restore(ctx context.Context, p locate.Place, req any) error {
 }
 
 func (a *app) printRestored(r service.Restored) error {
-	if err := a.print(r, func() {
+	return a.print(r, func() {
 		r.Paths = a.listed(r.Paths)
 		a.printf("%s", restoredLines(r))
-	}); err != nil {
-		return err
-	}
-	if text := openText(r.Open); text != "" && !a.json {
-		a.note("%s", text)
-	}
-	return nil
-}
-
-// openText names the programs that have a changed file open.
-func openText(open []service.Program) string {
-	var who []string
-	for _, p := range open {
-		text := fmt.Sprintf("%s (process %d", p.Command, p.PID)
-		if p.Path != "" {
-			text += ", " + quote(p.Path)
-		}
-		who = append(who, text+")")
-	}
-	if len(who) == 0 {
-		return ""
-	}
-	return "open, as it was before, in " + strings.Join(who, ", ")
+	})
 }
 
 // maxPrinted is how many paths are listed without -v; more are counted.

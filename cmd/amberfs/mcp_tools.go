@@ -168,11 +168,7 @@ var tools = []tool{
 
 func restoredText(r *service.Restored) string {
 	r.Paths = shorten(r.Paths)
-	lines := restoredLines(*r)
-	if open := openText(r.Open); open != "" {
-		lines += open + "\n"
-	}
-	return lines
+	return restoredLines(*r)
 }
 
 func differences(text *string) string {

@@ -333,30 +333,18 @@ func (d *Daemon) unmount(lazy bool) error {
 func (d *Daemon) serviceConfig() service.Config {
 	return service.Config{
 		Store: d.store, Events: d.events, Remotes: d.connection.Remotes, Log: d.log, Mountpoint: d.cfg.Mountpoint, Options: d.cfg.Options.String(),
-		Version: d.cfg.Version, Started: d.started, Ready: d.ready, ReadOnly: d.readOnly, Umount: d.umount, Joining: d.joining(), Opened: d.opened, Inside: d.inside,
+		Version: d.cfg.Version, Started: d.started, Ready: d.ready, ReadOnly: d.readOnly, Umount: d.umount, Joining: d.joining(), Inside: d.inside,
 		Requests: func() map[string]uint64 { return d.mount.Counters() },
 		Memory:   budget.New(memoryShare() / 2),
 		Lists:    budget.New(memoryShare() / 2),
 	}
 }
 
-func (d *Daemon) opened(nodes []live.NodeID) []service.Program {
-	inos := make(map[uint64]bool, len(nodes))
-	for _, id := range nodes {
-		inos[uint64(id)] = true // as fusefs numbers them
-	}
-	return programs(locate.Users(d.cfg.Store, locate.Files, func(ino uint64) bool { return inos[ino] }))
-}
-
-func (d *Daemon) inside(views []uint32) []service.Program {
-	return programs(locate.Users(d.cfg.Store, locate.Places, func(ino uint64) bool {
+func (d *Daemon) inside(views []uint32) (out []service.Program) {
+	for _, u := range locate.Users(d.cfg.Store, locate.Places, func(ino uint64) bool {
 		return slices.Contains(views, live.NodeID(ino).View())
-	}))
-}
-
-func programs(users []locate.User) (out []service.Program) {
-	for _, u := range users {
-		out = append(out, service.Program{PID: u.PID, Command: u.Command, Path: u.Path})
+	}) {
+		out = append(out, service.Program{PID: u.PID, Command: u.Command})
 	}
 	return out
 }

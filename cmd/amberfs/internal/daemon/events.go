@@ -6,18 +6,15 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"time"
 
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/internal/guard"
-	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 const eventsDir = "events"
@@ -141,9 +138,6 @@ func (d *Daemon) storeEvent(e snapshot.Event) {
 		return
 	}
 	out.Path = "."
-	if e.Action == "fork-deleted" {
-		d.later("looking for programs", func() { d.noteInside(e, out) })
-	}
 	if e.Action != events.Captured {
 		d.events.Record(out)
 		return
@@ -151,25 +145,6 @@ func (d *Daemon) storeEvent(e snapshot.Event) {
 	span := d.events.Captured(out)
 	// The caller does not wait for it.
 	d.later("counting events", func() { d.countEvents(e.Workspace, e.From, span) })
-}
-
-// forgetTime is how long the kernel gets to forget a fork that ended.
-const forgetTime = 50 * time.Millisecond
-
-// noteInside adds an event for a fork that ended although programs run in it. Processes
-// are looked at only if the kernel still knows the fork's root.
-func (d *Daemon) noteInside(e snapshot.Event, out events.Event) {
-	held := func(view uint32) bool { return d.store.Forest().Held(live.Node(view, tree.RootIno)) }
-	for end := time.Now().Add(forgetTime); slices.ContainsFunc(e.Ended, held); time.Sleep(time.Millisecond) {
-		if time.Now().Before(end) {
-			continue
-		}
-		if inside := d.inside(e.Ended); len(inside) > 0 {
-			out.Detail = "it is still in use by " + service.ProgramsText(inside)
-			d.events.Record(out)
-		}
-		return
-	}
 }
 
 // forgetName has the kernel forget the name of what no longer exists.

@@ -135,11 +135,10 @@ type User struct {
 
 const maxUsers = 20
 
-// What a process can use of a mount. Files are not part of Places.
+// What a process can use of a mount.
 var (
 	Everything = []string{"cwd", "root", "exe", "fd"}
 	Places     = []string{"cwd", "root"}
-	Files      = []string{"fd"}
 )
 
 // Users finds the processes that use a node of a store's mount, in whatever mount

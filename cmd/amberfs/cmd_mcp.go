@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -34,8 +33,7 @@ output. The workspace can be mounted later.
 			if err != nil {
 				return err
 			}
-			out := &lockedWriter{w: os.Stdout}
-			err = server.Run(cmd.Context(), &mcp.IOTransport{Reader: wellFormed(os.Stdin, out), Writer: out})
+			err = server.Run(cmd.Context(), &mcp.StdioTransport{})
 			if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
 				return nil // the client has ended
 			}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -31,7 +30,7 @@ func statusCommand(a *app) *cobra.Command {
 func statusFields(st service.Status, now time.Time) [][]string {
 	rows := [][]string{
 		{"workspace", fmt.Sprintf("%s, %s in %s", st.Workspace, bytesText(st.LogicalBytes), plural(int(st.Files), "file", "files"))},
-		{"mounted at", fmt.Sprintf("%s by pid %d, up %s", quote(st.Mountpoint), st.PID, spanText(time.Duration(st.Uptime*float64(time.Second))))},
+		{"mounted at", fmt.Sprintf("%s by pid %d, up %s", quote(st.Mountpoint), st.PID, time.Duration(st.Uptime)*time.Second)},
 		{"store", quote(st.Store)},
 		{"health", st.Health},
 	}
@@ -56,7 +55,7 @@ func statusFields(st service.Status, now time.Time) [][]string {
 		if r.State == "untrusted" {
 			add("remote", "%s is named by the store and not contacted; `amberfs remote trust %s` agrees to it", r.URL, r.Name)
 		} else {
-			add("remote", "%s has not answered for %s", r.URL, spanText(now.Sub(r.Since)))
+			add("remote", "%s has not answered for %s", r.URL, now.Sub(r.Since).Round(time.Second))
 		}
 	}
 	if p := st.Push; p != nil {
@@ -112,29 +111,7 @@ func ratioText(plain, stored int64) string {
 
 // msText is a time in milliseconds for a person.
 func msText(ms float64) string {
-	switch {
-	case ms >= 1000:
-		return fmt.Sprintf("%.1f s", ms/1000)
-	case ms >= 10:
-		return fmt.Sprintf("%.0f ms", ms)
-	case ms >= 0.1:
-		return fmt.Sprintf("%.1f ms", ms)
-	}
-	return fmt.Sprintf("%.0f µs", ms*1000)
-}
-
-// spanText is a span of time in its two largest units.
-func spanText(d time.Duration) string {
-	d = d.Round(time.Second)
-	switch {
-	case d >= 48*time.Hour:
-		return fmt.Sprintf("%d days", d/(24*time.Hour))
-	case d >= time.Hour:
-		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
-	case d >= time.Minute:
-		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
-	}
-	return fmt.Sprintf("%d s", d/time.Second)
+	return time.Duration(ms * float64(time.Millisecond)).Round(time.Microsecond).String()
 }
 
 func freezeCommand(a *app) *cobra.Command {

@@ -17,6 +17,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,17 +171,18 @@ func newRoot(a *app) *cobra.Command {
 "mkdir .snapshots/NAME" or "amberfs snapshot NAME" takes a snapshot, whatever the
 size of the tree. "amberfs restore NAME" restores it. Commands other than mount and
 run work from inside a mount, or with -C DIR.`,
-		Version:       versionText(),
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs,
+		Version:                    versionText(),
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+		Args:                       cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
 			e := fail.New(fail.Usage, "no such command: %q", args[0])
-			if like := likeCommand(cmd, args[0]); like != "" {
-				return e.WithHint("did you mean %q?", like)
+			if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+				return e.WithHint("did you mean %q?", cmp.Or(service.Nearest(args[0], like), like[0]))
 			}
 			return e.WithHint("see `amberfs help`")
 		},
@@ -213,6 +215,7 @@ run work from inside a mount, or with -C DIR.`,
 		for _, c := range cmds {
 			c.GroupID = group
 			c.DisableFlagsInUseLine = true // Use says it better
+			c.SuggestFor = strings.Fields(otherWords[c.Name()])
 			root.AddCommand(c)
 		}
 	}
@@ -236,27 +239,6 @@ run work from inside a mount, or with -C DIR.`,
 var otherWords = map[string]string{
 	"snapshot": "checkpoint commit create save take", "restore": "checkout reset rollback rewind", "rm": "delete destroy remove",
 	"umount": "unmount", "history": "versions", "status": "info", "fork": "branch clone", "list": "snapshots",
-}
-
-// likeCommand is the command that a mistyped one most likely is, "" if none.
-func likeCommand(root *cobra.Command, typed string) string {
-	var names, begin []string
-	for _, c := range root.Commands() {
-		if c.Hidden {
-			continue
-		}
-		if slices.Contains(strings.Fields(otherWords[c.Name()]), typed) {
-			return c.Name()
-		}
-		if strings.HasPrefix(c.Name(), typed) {
-			begin = append(begin, c.Name())
-		}
-		names = append(names, c.Name())
-	}
-	if like := service.Nearest(typed, names); like != "" || len(begin) == 0 {
-		return like
-	}
-	return begin[0]
 }
 
 // exitStatusHelp is a help page without a command.

@@ -1,19 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/amberfs/amberfs/service"
@@ -124,54 +119,4 @@ func cut(text string, limit int) string {
 		limit--
 	}
 	return text[:limit]
-}
-
-// lockedWriter is for writers of whole messages.
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lockedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
-}
-
-// Close leaves the output as it is: it is the process's.
-func (l *lockedWriter) Close() error { return nil }
-
-// wellFormed passes on messages and answers other lines, for which the SDK would end.
-func wellFormed(in io.Reader, out io.Writer) io.ReadCloser {
-	r, w := io.Pipe()
-	go func() {
-		lines := bufio.NewReader(in)
-		for {
-			line, err := lines.ReadBytes('\n')
-			if len(line) > 1 && !isMessage(line, out) {
-				line = nil
-			}
-			if _, werr := w.Write(line); werr != nil {
-				return
-			}
-			if err != nil {
-				w.CloseWithError(err)
-				return
-			}
-		}
-	}()
-	return r
-}
-
-// isMessage reports whether a line is a JSON-RPC message, and writes an error if not.
-func isMessage(line []byte, out io.Writer) bool {
-	code, text := -32700, "this is not JSON"
-	if json.Valid(line) {
-		if _, err := jsonrpc.DecodeMessage(line); err == nil {
-			return true
-		}
-		code, text = -32600, "this is no JSON-RPC 2.0 message"
-	}
-	fmt.Fprintf(out, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`+"\n", code, text)
-	return false
 }

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // connect starts a server outside of a mount, and a client.
@@ -112,15 +116,24 @@ func TestPages(t *testing.T) {
 	}
 }
 
-func TestMalformedLines(t *testing.T) {
-	good := `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n"
-	var answers bytes.Buffer
-	got, err := io.ReadAll(wellFormed(strings.NewReader("{\n"+good+"5\n"+good), &answers))
-	if err != nil || string(got) != good+good {
-		t.Errorf("passed on %q, %v", got, err)
+// Paths are relative to the directory of the server, in every argument.
+func TestRelativeArguments(t *testing.T) {
+	mounts := []locate.Mount{{Point: "/", FSType: "ext4"}, {Point: "/no/ws", FSType: locate.FSType, Root: "/", Source: "/s"}}
+	p, err := locate.Find(mounts, "/no/ws/sub")
+	if err != nil {
+		t.Fatal(err)
 	}
-	lines := strings.Split(answers.String(), "\n")
-	if len(lines) != 3 || !strings.Contains(lines[0], "-32700") || !strings.Contains(lines[1], "-32600") {
-		t.Errorf("answered %q", answers.String())
+	blame := service.Blame{Path: "f"}
+	undo := service.UndoBy{Paths: []naming.BytePath{"a", "../b"}, Keep: []naming.BytePath{"c"}}
+	for _, args := range []any{&blame, &undo} {
+		if err := relative(p, reflect.ValueOf(args).Elem()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if blame.Path != "sub/f" || undo.Paths[0] != "sub/a" || undo.Paths[1] != "b" || undo.Keep[0] != "sub/c" {
+		t.Errorf("%+v, %+v", blame, undo)
+	}
+	if err := relative(p, reflect.ValueOf(&service.UndoBy{Paths: []naming.BytePath{"../../x", "a"}}).Elem()); err == nil {
+		t.Error("a path outside of the workspace is accepted")
 	}
 }

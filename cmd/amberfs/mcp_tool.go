@@ -320,31 +320,22 @@ func (t *tool) request(p locate.Place, args arguments) (any, error) {
 			return nil, fail.New(fail.Usage, "the argument %s: %w", name, err)
 		}
 	}
-	return req.Elem().Interface(), relative(p, req.Interface())
+	return req.Elem().Interface(), relative(p, req.Elem())
 }
 
-func relative(p locate.Place, req any) (err error) {
-	one := func(path *naming.BytePath) {
-		if *path != "" && err == nil {
-			*path, err = relPath(p, string(*path))
+// relative makes the paths in the arguments relative to the root of the workspace.
+func relative(p locate.Place, args reflect.Value) (err error) {
+	for i := 0; i < args.NumField() && err == nil; i++ {
+		switch f := args.Field(i).Addr().Interface().(type) {
+		case *naming.BytePath:
+			if *f != "" {
+				*f, err = relPath(p, string(*f))
+			}
+		case *[]naming.BytePath:
+			for j := 0; j < len(*f) && err == nil; j++ {
+				(*f)[j], err = relPath(p, string((*f)[j]))
+			}
 		}
-	}
-	many := func(paths []naming.BytePath) {
-		for i := range paths {
-			one(&paths[i])
-		}
-	}
-	switch r := req.(type) {
-	case *service.Restore:
-		many(r.Paths)
-	case *service.Diff:
-		many(r.Paths)
-	case *service.Revert:
-		one(&r.Path)
-	case *service.PathHistory:
-		one(&r.Path)
-	case *service.Log:
-		one(&r.Path)
 	}
 	return err
 }

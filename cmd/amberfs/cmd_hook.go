@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,7 +49,7 @@ If it did nothing, it prints why on standard error.`,
 		Args:               cobra.ArbitraryArgs,
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			agent := hooks.Name(strings.Join(argv, "-"))
+			agent := cmp.Or(strings.Join(argv, "-"), "generic")
 			if install || uninstall {
 				return a.installHook(agent, uninstall)
 			}

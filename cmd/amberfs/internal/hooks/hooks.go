@@ -25,19 +25,6 @@ var agents = map[string]agent{
 	"gemini": {".gemini/settings.json", "BeforeAgent", `,"timeout":10000`},
 }
 
-// Name returns an agent's name for one of its spellings; generic for none.
-func Name(name string) string {
-	switch name {
-	case "":
-		return "generic"
-	case "claude-code":
-		return "claude"
-	case "gemini-cli":
-		return "gemini"
-	}
-	return name
-}
-
 // Actor is the name of the actor of an agent's session.
 func Actor(agent, session string) string {
 	clean := func(s string) string {

@@ -65,14 +65,6 @@ func mountDirect(o *Options) (int, error) {
 	return fd, nil
 }
 
-func unmount(mountpoint string) error {
-	err := unix.Unmount(mountpoint, unix.UMOUNT_NOFOLLOW)
-	if errors.Is(err, unix.EPERM) {
-		return unmountHelper(mountpoint)
-	}
-	return err
-}
-
 // mountHelper has fusermount3 mount. It sends the descriptor of the device it
 // opened over a socket, whose number is in _FUSE_COMMFD.
 func mountHelper(o *Options) (int, error) {
@@ -138,18 +130,3 @@ func receiveFD(socket int) (int, error) {
 	return fds[0], nil
 }
 
-func unmountHelper(mountpoint string) error {
-	bin, err := mounts.Helper()
-	if err != nil {
-		return err
-	}
-	out, err := exec.Command(bin, "-u", "--", mountpoint).CombinedOutput()
-	if err == nil {
-		return nil
-	}
-	msg := strings.TrimSpace(string(out))
-	if strings.Contains(msg, "busy") {
-		return fmt.Errorf("%w: %s", unix.EBUSY, msg)
-	}
-	return fmt.Errorf("%s: %w: %s", bin, err, msg)
-}

@@ -53,8 +53,9 @@ func mountReady(t *testing.T, snapshots int, ready func(ctx context.Context) err
 	go m.Serve()
 	t.Cleanup(func() {
 		if err := m.Unmount(); err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
+		m.Wait()
 	})
 	return m
 }

@@ -47,7 +47,7 @@ func Mount(o Options) (*Server, error) {
 	}
 	s, err := serve(o, fd)
 	if err != nil {
-		_ = unmount(mountpoint)
+		_ = mounts.Unmount(mountpoint, false)
 		return nil, fmt.Errorf("mount %s: %w", mountpoint, err)
 	}
 	return s, nil
@@ -161,12 +161,12 @@ func (s *Server) Gone(workspace uint32, fork bool, name string, wait bool) {
 // Wait returns when Serve did.
 func (s *Server) Wait() { <-s.served }
 
-// Unmount unmounts and waits for Serve to return. EBUSY when the workspace is
-// in use.
+// Unmount unmounts; EBUSY when the workspace is in use. Serve returns soon after, unless
+// another mount namespace has a copy of the mount.
 func (s *Server) Unmount() error {
 	var err error
 	for delay := 5 * time.Millisecond; delay < 200*time.Millisecond; delay *= 2 {
-		if err = unmount(s.mountpoint); !errors.Is(err, unix.EBUSY) {
+		if err = mounts.Unmount(s.mountpoint, false); !errors.Is(err, unix.EBUSY) {
 			break
 		}
 		// The last close of a file may still be on its way.
@@ -175,7 +175,6 @@ func (s *Server) Unmount() error {
 	if err != nil {
 		return fmt.Errorf("unmount %s: %w", s.mountpoint, err)
 	}
-	s.Wait()
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -94,4 +95,30 @@ func Helper() (string, error) {
 		}
 	}
 	return "", errors.New("mounting needs root, a user namespace (amberfs run) or fusermount3 of the package fuse3")
+}
+
+// Unmount unmounts, with fusermount3 if this process may not. If lazy, the mount leaves the
+// directory tree now and ends when no program uses it; else a mount in use is EBUSY.
+func Unmount(point string, lazy bool) error {
+	flags, args := unix.UMOUNT_NOFOLLOW, []string{"-u", "--", point}
+	if lazy {
+		flags, args = flags|unix.MNT_DETACH, []string{"-u", "-z", "--", point}
+	}
+	err := unix.Unmount(point, flags)
+	if !errors.Is(err, unix.EPERM) {
+		return err
+	}
+	helper, err := Helper()
+	if err != nil {
+		return err
+	}
+	out, err := exec.Command(helper, args...).CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	msg := strings.TrimSpace(string(out))
+	if strings.Contains(msg, "busy") {
+		return fmt.Errorf("%w: %s", unix.EBUSY, msg)
+	}
+	return fmt.Errorf("%s: %w: %s", helper, err, msg)
 }

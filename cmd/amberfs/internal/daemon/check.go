@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -155,22 +154,8 @@ func Answers(path string) error {
 	}
 }
 
-// Detach unmounts a mount point lazily, with fusermount3 if this process may not.
-func Detach(point string) error {
-	err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-	if !errors.Is(err, unix.EPERM) {
-		return err
-	}
-	helper, err := mounts.Helper()
-	if err != nil {
-		return err
-	}
-	out, err := exec.Command(helper, "-u", "-z", "--", point).CombinedOutput()
-	if err != nil {
-		return errors.New(strings.TrimSpace(string(out)))
-	}
-	return nil
-}
+// Detach unmounts a mount point lazily.
+func Detach(point string) error { return mounts.Unmount(point, true) }
 
 func checkBusy(cfg *Config) error {
 	c, err := client.Open(context.Background(), client.Target{Store: cfg.Store})

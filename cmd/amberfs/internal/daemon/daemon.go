@@ -163,7 +163,11 @@ func start(ctx context.Context, cfg Config, s *Starter) (_ *Daemon, created bool
 		return nil, false, fail.New(fail.KindOf(err), "%w", err)
 	}
 	go d.mount.Serve()
-	undo = append(undo, func() { _ = d.mount.Unmount() })
+	undo = append(undo, func() {
+		if d.mount.Unmount() == nil {
+			d.mount.Wait()
+		}
+	})
 	if err = d.noExec(); err != nil {
 		return nil, false, err
 	}
@@ -235,19 +239,17 @@ func (d *Daemon) endSoon(unmounted <-chan struct{}) {
 	time.AfterFunc(graceTime, d.connection.HangUp)
 	done := make(chan error, 1)
 	go func() { done <- d.mount.Unmount() }()
+	var err error
 	select {
-	case <-unmounted:
-		return
-	case err := <-done:
-		if err == nil {
-			return
-		}
-		d.log.Warn("the mount is in use: detaching it", "err", err)
+	case err = <-done:
 	case <-time.After(graceTime):
-		d.log.Warn("unmounting takes too long: detaching")
+		err = errors.New("it takes too long")
 	}
-	if err := Detach(d.cfg.Mountpoint); err != nil {
-		d.log.Warn("detach", "err", err)
+	if err != nil {
+		d.log.Warn("cannot unmount: detaching", "err", err)
+		if err := Detach(d.cfg.Mountpoint); err != nil {
+			d.log.Warn("detach", "err", err)
+		}
 	}
 	select {
 	case <-unmounted:
@@ -291,43 +293,42 @@ func (d *Daemon) unmount(lazy bool) error {
 		}
 	}
 	d.store.Forest().Thaw()
-	if d.unmounted() { // by umount(8), and another mount namespace has a copy
-		d.end()
-		return nil
-	}
 	d.watchers.pause()
-	done := make(chan error, 1)
-	go func() { done <- d.mount.Unmount() }()
 	var err error
-	ending, used := d.work()
-	for waiting := true; waiting; {
-		select {
-		case err = <-done:
-			waiting = false
-		case <-time.After(copyTime):
-			// A kernel that still writes pages back or forgets nodes is ending the mount.
-			// Other requests come from a program in another mount namespace.
-			if e, u := d.work(); e != ending && u == used {
-				ending = e
-				continue
-			}
-			d.copied()
-			return nil
-		}
+	if !d.unmounted() { // by umount(8)
+		err = d.mount.Unmount()
 	}
-	if err == nil {
+	switch {
+	case err == nil:
+		d.endCopies()
 		return nil
-	}
-	if !errors.Is(err, unix.EBUSY) {
+	case !errors.Is(err, unix.EBUSY):
 		return fail.New(fail.KindOf(err), "%w", err)
-	}
-	if !lazy {
+	case !lazy:
 		return fail.New(fail.Busy, "the mount at %s is in use", d.cfg.Mountpoint)
 	}
 	if err := Detach(d.cfg.Mountpoint); err != nil {
 		return fail.New(fail.Failed, "cannot detach the mount at %s: %w", d.cfg.Mountpoint, err)
 	}
 	return nil
+}
+
+// copyTime is how long requests under way get to end after the mount was unmounted.
+const copyTime = 2 * time.Second
+
+// endCopies ends a mount that was unmounted here, but of which another mount namespace,
+// such as that of a container, has a copy. What was acknowledged is in the journal.
+func (d *Daemon) endCopies() {
+	ended := make(chan struct{})
+	go func() {
+		d.mount.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(copyTime):
+		d.end()
+	}
 }
 
 func (d *Daemon) serviceConfig() service.Config {
@@ -369,31 +370,6 @@ func (d *Daemon) readOnly() bool {
 	}
 	m, ok := locate.On(mounts, d.cfg.Mountpoint)
 	return ok && m.ReadOnly
-}
-
-// work counts the kernel's requests: those with which it ends a mount, and those that a
-// program causes.
-func (d *Daemon) work() (ending, used uint64) {
-	for op, n := range d.mount.Counters() {
-		switch op {
-		case "FORGET", "BATCH_FORGET", "WRITE":
-			ending += n
-		case "LOOKUP", "GETATTR", "OPEN", "CREATE", "OPENDIR", "MKDIR", "UNLINK", "RENAME":
-			used += n
-		}
-	}
-	return ending, used
-}
-
-// copyTime is how long the kernel gets to end a mount that it has unmounted.
-const copyTime = 2 * time.Second
-
-// copied ends a mount that was unmounted here, but of which another mount namespace, such
-// as that of a container, has a copy. What was acknowledged is in the journal.
-func (d *Daemon) copied() {
-	if d.unmounted() { // else the kernel is only slow
-		d.end()
-	}
 }
 
 // unmounted reports whether the mount is gone from this mount namespace.

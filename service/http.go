@@ -31,14 +31,13 @@ const (
 
 	// maxBody bounds arguments, which may name many paths.
 	maxBody = 16 << 20
-	// grace is how long a client may take to read when the server closes.
-	grace = 300 * time.Millisecond
+	// grace is how long answers may take when the server closes.
+	grace = 2 * time.Second
 )
 
 type Server struct {
 	http    *http.Server
 	release func()
-	closing context.Context
 	cancel  context.CancelFunc
 	calls   sync.WaitGroup
 	served  chan error
@@ -54,9 +53,15 @@ func (s *Service) Listen(dir string) (*Server, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	srv := &Server{release: release, closing: ctx, cancel: cancel, served: make(chan error, 1)}
+	srv := &Server{release: release, cancel: cancel, served: make(chan error, 1)}
+	mux := s.handler()
+	counted := func(w http.ResponseWriter, r *http.Request) {
+		srv.calls.Add(1)
+		defer srv.calls.Done()
+		mux.ServeHTTP(w, r)
+	}
 	srv.http = &http.Server{
-		Handler:           srv.counted(s.handler()),
+		Handler:           http.HandlerFunc(counted),
 		ReadHeaderTimeout: time.Minute,
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
@@ -67,48 +72,21 @@ func (s *Service) Listen(dir string) (*Server, error) {
 			}
 			return context.WithValue(ctx, peerKey{}, peer)
 		},
-		ConnState: closeUnused(ctx),
 	}
 	go func() { srv.served <- srv.http.Serve(l) }()
 	return srv, nil
 }
 
-// closeUnused closes connections without a request, for which Shutdown would wait.
-func closeUnused(closing context.Context) func(net.Conn, http.ConnState) {
-	var unused sync.Map // of net.Conn to func() bool
-	return func(c net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			unused.Store(c, context.AfterFunc(closing, func() { c.Close() }))
-		} else if stop, ok := unused.LoadAndDelete(c); ok {
-			stop.(func() bool)()
-		}
-	}
-}
-
-// counted has Close wait for requests. When the server closes, nothing more is read from
-// a client, and one that does not take its answer within the grace delays no other request.
-func (srv *Server) counted(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		srv.calls.Add(1)
-		defer srv.calls.Done()
-		c := http.NewResponseController(w)
-		hurry := func() {
-			_ = c.SetReadDeadline(time.Unix(1, 0))
-			_ = c.SetWriteDeadline(time.Now().Add(grace))
-		}
-		defer context.AfterFunc(srv.closing, hurry)()
-		h.ServeHTTP(w, r)
-		if srv.closing.Err() != nil { // an answer that is ready late has the grace, too
-			hurry()
-		}
-	})
-}
-
-// Close cancels what runs, and waits until every request is answered, if its client
-// reads that, and nothing works on the store any more.
+// Close cancels what runs, and returns when nothing works on the store any more. A client
+// that does not read its answer within the grace gets none.
 func (srv *Server) Close() error {
 	srv.cancel()
-	err := srv.http.Shutdown(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	err := srv.http.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = srv.http.Close()
+	}
 	srv.calls.Wait()
 	srv.release()
 	if err != nil {

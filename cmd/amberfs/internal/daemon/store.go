@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -180,22 +179,18 @@ func VerifyStore(ctx context.Context, dir string, repair bool, show func(service
 		}
 		return nil, service.Explain(err)
 	}
-	private()
-	back := asOwner(dir)
-	r, err := verifyStore(ctx, dir, repair, show)
-	back()
-	if errors.Is(err, os.ErrPermission) { // something in it became root's
-		r, err = verifyStore(ctx, dir, repair, show)
+	var st unix.Stat_t
+	if os.Geteuid() == 0 && unix.Stat(dir, &st) == nil && st.Uid != 0 {
+		return nil, fail.New(fail.Denied, "the store %s belongs to the user %d, who could not open what root writes there", dir, st.Uid).
+			WithHint("run it as that user")
 	}
-	return r, err
-}
-
-func verifyStore(ctx context.Context, dir string, repair bool, show func(service.Progress)) (r *verify.Report, err error) {
+	private()
 	work := service.CheckStore
 	if repair {
 		work = service.RepairStore
 	}
-	err = afterEnd(func() (err error) {
+	var r *verify.Report
+	err := afterEnd(func() (err error) {
 		r, err = work(ctx, dir, show)
 		return err
 	})
@@ -222,33 +217,4 @@ func openError(dir string, err error) error {
 			WithHint("`amberfs verify %s` lists the affected files, `amberfs verify --repair %s` keeps what can be read", dir, dir)
 	}
 	return err
-}
-
-// asOwner lets root work on a store that is not mounted as the one whose it is,
-// until the returned function is called: what is written there stays the owner's,
-// and nothing that lies in the store leads to what the owner may not touch. Where
-// the owner cannot get at the store, root goes on as root.
-func asOwner(store string) (back func()) {
-	back = func() {}
-	var st unix.Stat_t
-	if os.Geteuid() != 0 || unix.Lstat(store, &st) != nil || st.Uid == 0 {
-		return back
-	}
-	gid := os.Getegid()
-	if syscall.Setresgid(-1, int(st.Gid), -1) != nil {
-		return back
-	}
-	if syscall.Setresuid(-1, int(st.Uid), -1) != nil {
-		_ = syscall.Setresgid(-1, gid, -1)
-		return back
-	}
-	back = func() {
-		_ = syscall.Setresuid(-1, 0, -1)
-		_ = syscall.Setresgid(-1, gid, -1)
-	}
-	if _, err := os.Stat(filepath.Join(store, "format")); err != nil {
-		back()
-		return func() {}
-	}
-	return back
 }

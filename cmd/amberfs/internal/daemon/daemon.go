@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -60,7 +61,7 @@ type Daemon struct {
 // reported to s and returned.
 func Run(ctx context.Context, cfg Config, s *Starter) error {
 	private()
-	boundGarbage(0)
+	debug.SetGCPercent(50) // garbage takes at most half of what is in use
 	if cfg.Shared {
 		if err := privateMounts(); err != nil {
 			s.Failed(err)

@@ -4,9 +4,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
-	"runtime/metrics"
 	"strconv"
 	"strings"
 )
@@ -40,36 +37,4 @@ func memoryLimit(group, file string) int64 {
 		return math.MaxInt64 // "max"
 	}
 	return n
-}
-
-const (
-	// memoryGoal is the memory limit, in bytes, unless what is in use needs more.
-	memoryGoal = 150 << 20
-	// limitStep is what limits beyond that are multiples of.
-	limitStep = 4 << 20
-	// someGarbage is the least room for garbage beside what is in use.
-	someGarbage = 32 << 20
-)
-
-// boundGarbage keeps garbage from doubling the memory of a daemon that has a large tree.
-// From memoryGoal on the collector works harder. What is in use may be more than that;
-// then the limit leaves room beside it, or the collector would run all the time. limit is
-// the present one.
-func boundGarbage(limit int64) {
-	live := sample("/gc/heap/live:bytes")
-	// What the limit counts and no collection can free, such as stacks.
-	rest := sample("/memory/classes/total:bytes") - sample("/memory/classes/heap/released:bytes") -
-		sample("/memory/classes/heap/objects:bytes") - sample("/memory/classes/heap/free:bytes")
-	room := min(live/2, max(live/5, someGarbage))
-	next := max(memoryGoal, int64(live+rest+room)&^(limitStep-1))
-	if next != limit { // setting it stops the world
-		debug.SetMemoryLimit(next)
-	}
-	runtime.AddCleanup(new([16]byte), boundGarbage, next) // after the next collection
-}
-
-func sample(name string) uint64 {
-	s := []metrics.Sample{{Name: name}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
 }

@@ -129,4 +129,3 @@ func receiveFD(socket int) (int, error) {
 	}
 	return fds[0], nil
 }
-

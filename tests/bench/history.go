@@ -3,24 +3,31 @@ package main
 import (
 	"archive/tar"
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
-// A history captures the state of a tree and brings it back, as each kind of
-// place does it. The tree is the whole workspace, subvolume or worktree.
+// A history captures the state of a tree and restores it, as users of each kind of place
+// do: capture and restore run the command, captureCall and restoreCall make the calls of
+// the kernel without one. The tree is the whole workspace, subvolume or worktree.
 type history interface {
 	root() string
 	capture(name string) error
 	restore(name string) error
+	captureCall(name string) error
+	restoreCall(name string) error
 	close() error
 }
 
@@ -37,8 +44,7 @@ func openHistory(b *bench, p place, mount, dir string) (history, error) {
 		h := &copyHistory{dir: dir}
 		return h, os.Mkdir(h.root(), 0o755)
 	default:
-		h := &gitHistory{dir: dir}
-		return h, command("git", "init", "-q", dir)
+		return newGitHistory(dir)
 	}
 }
 
@@ -65,9 +71,15 @@ func (h *amberHistory) control(name string) string {
 	return filepath.Join(h.root(), ".snapshots", name)
 }
 
-func (h *amberHistory) capture(name string) error { return unix.Mkdir(h.control(name), 0o755) }
+func (h *amberHistory) capture(name string) error { return command("mkdir", h.control(name)) }
 
 func (h *amberHistory) restore(name string) error {
+	return command("mv", h.control("restore"), h.control("restore@"+name))
+}
+
+func (h *amberHistory) captureCall(name string) error { return unix.Mkdir(h.control(name), 0o755) }
+
+func (h *amberHistory) restoreCall(name string) error {
 	return unix.Rename(h.control("restore"), h.control("restore@"+name))
 }
 
@@ -89,33 +101,37 @@ func (h *amberHistory) close() error {
 	return errors.Join(h.place.close(), os.RemoveAll(h.store), os.Remove(h.root()))
 }
 
-// gitHistory is the recipe of agent tools: a temporary index, write-tree,
-// commit-tree, update-ref; and read-tree, checkout-index and the removal of
-// what came later to go back.
+// gitHistory is a repository beside the tree, as agent tools keep it, with an index and an
+// untracked cache that stay warm.
 type gitHistory struct{ dir string }
 
-func (h *gitHistory) root() string { return h.dir }
+func newGitHistory(dir string) (*gitHistory, error) {
+	h := &gitHistory{dir: dir}
+	return h, errors.Join(os.Mkdir(h.root(), 0o755), h.sh(`git init -q; git config core.untrackedCache true; git config gc.auto 0; echo node_modules >"$GIT_DIR/info/exclude"`))
+}
+
+func (h *gitHistory) root() string { return filepath.Join(h.dir, "tree") }
 
 func (h *gitHistory) sh(script string, args ...string) error {
-	cmd := exec.Command("sh", append([]string{"-ec", script, "sh"}, args...)...)
-	cmd.Dir = h.dir
-	cmd.Env = append(os.Environ(), "GIT_INDEX_FILE="+filepath.Join(h.dir, ".git", "snapshot-index"),
-		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", script, err, out)
-	}
-	return nil
+	return commandIn(context.Background(), h.root(), []string{"GIT_DIR=" + filepath.Join(h.dir, "shadow.git"), "GIT_WORK_TREE=" + h.root(),
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b"}, "sh", append([]string{"-ec", script, "sh"}, args...)...)
 }
 
 func (h *gitHistory) capture(name string) error {
 	return h.sh(`git add --all; tree=$(git write-tree); git update-ref "refs/snapshots/$1" $(git commit-tree -m "$1" "$tree")`, name)
 }
 
+// restore removes what came later as well, so it adds that to the index first.
 func (h *gitHistory) restore(name string) error {
-	return h.sh(`git read-tree "refs/snapshots/$1"; git checkout-index -a -f; git clean -fdq`, name)
+	return h.sh(`git add --all; git read-tree -u --reset "refs/snapshots/$1"`, name)
 }
 
-func (h *gitHistory) close() error { return nil }
+func (h *gitHistory) captureCall(string) error { return errNoCall }
+func (h *gitHistory) restoreCall(string) error { return errNoCall }
+func (h *gitHistory) close() error             { return nil }
+
+// errNoCall is of a place that only a command can take a snapshot in.
+var errNoCall = errors.New("no call")
 
 type btrfsHistory struct{ dir string }
 
@@ -130,6 +146,57 @@ func (h *btrfsHistory) restore(name string) error {
 		return err
 	}
 	return command("btrfs", "subvolume", "snapshot", filepath.Join(h.dir, name), h.root())
+}
+
+// The requests and flags of linux/btrfs.h.
+const (
+	btrfsSnapDestroy  = 0x5000940f // BTRFS_IOC_SNAP_DESTROY
+	btrfsSnapCreateV2 = 0x50009417 // BTRFS_IOC_SNAP_CREATE_V2
+	btrfsReadOnly     = 1 << 1     // BTRFS_SUBVOL_RDONLY
+)
+
+// snapshot makes one of a subvolume of the directory, beside it.
+func (h *btrfsHistory) snapshot(of, name string, flags uint64) error {
+	var args struct { // btrfs_ioctl_vol_args_v2
+		fd, transid int64
+		flags       uint64
+		_           [4]uint64
+		name        [4040]byte
+	}
+	src, err := os.Open(filepath.Join(h.dir, of))
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	args.fd, args.flags = int64(src.Fd()), flags
+	copy(args.name[:], name)
+	return h.ioctl(btrfsSnapCreateV2, unsafe.Pointer(&args))
+}
+
+func (h *btrfsHistory) ioctl(request uintptr, args unsafe.Pointer) error {
+	dir, err := os.Open(h.dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), request, uintptr(args)); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func (h *btrfsHistory) captureCall(name string) error { return h.snapshot("tree", name, btrfsReadOnly) }
+
+func (h *btrfsHistory) restoreCall(name string) error {
+	var args struct { // btrfs_ioctl_vol_args
+		_    int64
+		name [4088]byte
+	}
+	copy(args.name[:], "tree")
+	if err := h.ioctl(btrfsSnapDestroy, unsafe.Pointer(&args)); err != nil {
+		return err
+	}
+	return h.snapshot(name, "tree", 0)
 }
 
 func (h *btrfsHistory) close() error {
@@ -156,6 +223,37 @@ func (h *copyHistory) restore(name string) error {
 		return err
 	}
 	return h.copy(filepath.Join(h.dir, name), h.root())
+}
+
+func (h *copyHistory) captureCall(name string) error {
+	return cloneTree(h.root(), filepath.Join(h.dir, name))
+}
+
+func (h *copyHistory) restoreCall(name string) error {
+	return errors.Join(os.RemoveAll(h.root()), cloneTree(filepath.Join(h.dir, name), h.root()))
+}
+
+// cloneTree shares the blocks of each regular file by FICLONE.
+func cloneTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		at := to + strings.TrimPrefix(path, from)
+		if e.IsDir() {
+			return os.Mkdir(at, 0o755)
+		}
+		src, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer src.Close()
+		dst, err := os.Create(at)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())), dst.Close())
+	})
 }
 
 func (h *copyHistory) close() error { return nil }

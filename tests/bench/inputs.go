@@ -57,16 +57,3 @@ func countFiles(dir string) (n int, err error) {
 	})
 	return n, err
 }
-
-// unpack puts the tree into a row's directory.
-func (w *work) unpack() (files int, err error) {
-	tarball, err := w.b.tarball()
-	if err != nil {
-		return 0, err
-	}
-	files, err = w.b.files()
-	if err != nil {
-		return 0, err
-	}
-	return files, w.command("tar", "xf", tarball)
-}

@@ -24,24 +24,28 @@ func main() {
 func run() error {
 	var b bench
 	bin := flag.String("bin", "bin/amberfs", "the amberfs binary")
-	only := flag.String("rows", "", "comma-separated names, or beginnings of names, of the rows to run; all when empty")
+	only := flag.String("rows", "", "comma-separated names, or beginnings of names, of the rows to run; when empty, all that are not marked * by -list")
 	places := flag.String("places", "", "comma-separated names of the places to run in; all when empty")
-	flag.IntVar(&b.repeat, "repeat", 3, "repetitions")
+	flag.IntVar(&b.repeat, "repeat", 7, "samples of each row, after one to warm up")
 	flag.Float64Var(&b.scale, "scale", 1, "multiplies the size of the work")
 	dir := flag.String("dir", "", "where to work; a new directory of the temporary one when empty")
 	out := flag.String("o", "", "append the results to this file as JSON lines")
 	list := flag.Bool("list", false, "list the rows")
-	markdown := flag.Bool("markdown", false, "print the rows in the files named as arguments as Markdown")
+	docs := flag.Bool("docs", false, "write the tables of the documentation from "+current)
 	flag.Parse()
 
 	if *list {
 		for _, r := range rows {
-			fmt.Printf("%-18s %-62s %s\n", r.name, r.what+" ("+r.unit+")", r.reach)
+			mark := " "
+			if r.named {
+				mark = "*"
+			}
+			fmt.Printf("%s %-18s %-62s %s\n", mark, r.name, r.what+" ("+r.unit+")", r.reach)
 		}
 		return nil
 	}
-	if *markdown {
-		return show(flag.Args())
+	if *docs {
+		return writeDocs(".")
 	}
 	chosen, err := choose(*only)
 	if err != nil {
@@ -94,7 +98,7 @@ func run() error {
 // table.
 func choose(only string) ([]row, error) {
 	if only == "" {
-		return rows, nil
+		return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return r.named }), nil
 	}
 	wanted := map[string]bool{}
 	for name := range strings.SplitSeq(only, ",") {

@@ -49,16 +49,14 @@ func cpu() string {
 // report prints the table.
 func report(w io.Writer, m machine, results []result) {
 	fmt.Fprintf(w, "\namberfs %s, %s, Linux %s, %d × %s, %s\n\n", m.Commit, m.Time, m.Kernel, m.CPUs, m.CPU, m.Go)
+	slices.SortStableFunc(results, func(a, b result) int { return strings.Compare(a.group(), b.group()) })
 	last := ""
 	for _, r := range results {
 		if r.Row != last {
-			fmt.Fprintf(w, "%s: %s (%s; load %s)\n", r.Row, r.What, r.Unit, r.Load)
-			if r.Reach != "" {
-				fmt.Fprintf(w, "    to reach: %s\n", r.Reach)
-			}
+			fmt.Fprintf(w, "%s: %s\n", r.Row, r.conditions())
 			last = r.Row
 		}
-		line := fmt.Sprintf("    %-18s %12s", r.Place, figure(r.Median))
+		line := fmt.Sprintf("    %-18s %s", r.Place, r.spread())
 		if r.Ratio != 0 {
 			line += fmt.Sprintf("  × %s", figure(r.Ratio))
 		}
@@ -67,6 +65,34 @@ func report(w io.Writer, m machine, results []result) {
 		}
 		fmt.Fprintln(w, line)
 	}
+}
+
+// group is the row and, of its further figures, the name; places come in their order.
+func (r result) group() string {
+	at := slices.IndexFunc(rows, func(w row) bool { name, _, _ := strings.Cut(r.Row, "/"); return w.name == name })
+	return fmt.Sprintf("%03d%s", at, r.Row)
+}
+
+// conditions are what a row was measured under.
+func (r result) conditions() string {
+	load, _, _ := strings.Cut(r.Load, " ")
+	s := fmt.Sprintf("%s (%s; load %s, disk %.0f and %.0f MB/s", r.What, r.Unit, load, r.DiskMB[0], r.DiskMB[1])
+	if r.Uneven {
+		s += ", uneven"
+	}
+	if r.Reach != "" {
+		s += "; to reach: " + r.Reach
+	}
+	return s + ")"
+}
+
+// spread is the median with the range of all samples, and how many they are.
+func (r result) spread() string {
+	s := fmt.Sprintf("%s (%s–%s)", figure(r.Median), figure(slices.Min(r.All)), figure(slices.Max(r.All)))
+	if r.Cold > 0 {
+		s += fmt.Sprintf(", %d samples were not warm", r.Cold)
+	}
+	return s
 }
 
 func figure(f float64) string {

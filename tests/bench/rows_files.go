@@ -104,29 +104,6 @@ func unlink(w *work) (float64, error) {
 	return w.each(n, func(i int) error { return unix.Unlink(name(w.dir, i)) })
 }
 
-// writeFile writes a file of n MiB, and returns MB/s.
-func (w *work) writeFile(n int, sync bool) (float64, error) {
-	const step = 1 << 20
-	f, err := os.Create(name(w.dir, 0))
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	buf := noise(step)
-	took, err := w.timed(n, func() error {
-		err := w.b.loop(n, func(i int) error {
-			buf[0], buf[1] = byte(i), byte(i>>8)
-			_, err := f.Write(buf)
-			return err
-		})
-		if err == nil && sync {
-			err = f.Sync()
-		}
-		return err
-	})
-	return float64(n) * step / 1e6 / took.Seconds(), err
-}
-
 func sequentialRead(w *work) (float64, error) {
 	const step = 1 << 20
 	n := w.n(512)

@@ -14,7 +14,7 @@ import (
 // that takes longer than longest.
 const (
 	times   = 9
-	longest = 20 * time.Second
+	longest = 5 * time.Second
 )
 
 // medianOf times do, with something before it each time that does not count. The
@@ -43,14 +43,11 @@ func (w *work) medianOf(times int, before, do func() error) (float64, error) {
 	return median(all), w.b.ctx.Err()
 }
 
-// onTree is a row's work on a history of n files with some snapshots.
-func onTree(n, snapshots int, do func(w *work, g *grown) (float64, error)) func(*work) (float64, error) {
+// onTree is a row's work on a history of n files.
+func onTree(n int, do func(w *work, g *grown) (float64, error)) func(*work) (float64, error) {
 	return func(w *work) (float64, error) {
 		g, err := w.tree(w.n(n))
 		if err != nil {
-			return 0, err
-		}
-		if err := g.until(snapshots); err != nil {
 			return 0, err
 		}
 		return do(w, g)
@@ -59,17 +56,21 @@ func onTree(n, snapshots int, do func(w *work, g *grown) (float64, error)) func(
 
 // capture is a snapshot after ten files changed, so many that most are made while
 // the first is being sealed.
-func capture(w *work, g *grown) (float64, error) {
-	return w.medianOf(4*times, g.change, func() error { return g.capture(g.next()) })
+func capture(take func(h history, name string) error) func(*work, *grown) (float64, error) {
+	return func(w *work, g *grown) (float64, error) {
+		return w.medianOf(times, g.change, func() error { return take(g.history, g.next()) })
+	}
 }
 
 // restore takes ten changed files back.
-func restore(w *work, g *grown) (float64, error) {
-	name := g.next()
-	if err := g.capture(name); err != nil {
-		return 0, err
+func restore(back func(h history, name string) error) func(*work, *grown) (float64, error) {
+	return func(w *work, g *grown) (float64, error) {
+		name := g.next()
+		if err := g.capture(name); err != nil {
+			return 0, err
+		}
+		return w.medianOf(times, g.change, func() error { return back(g.history, name) })
 	}
-	return w.medianOf(times, g.change, func() error { return g.restore(name) })
 }
 
 func fork(w *work, g *grown) (float64, error) {

@@ -15,13 +15,13 @@ import (
 // much comes into main itself.
 var lockRows = []row{
 	{name: "fork-lock-deep", what: "slowest create in main while a fork of 5000 nested directories is restored", unit: "ms",
-		where: onlyAmber, run: forkLock(nested(5000)), reach: "≤ 50 ms"},
+		where: onlyAmber, named: true, run: forkLock(nested(5000)), reach: "≤ 50 ms"},
 	{name: "fork-lock-many", what: "the same with 100000 changed files", unit: "ms",
-		where: onlyAmber, run: forkLock(manyFiles(100_000)), reach: "≤ 50 ms"},
+		where: onlyAmber, named: true, run: forkLock(manyFiles(100_000)), reach: "≤ 50 ms"},
 	{name: "fork-lock-links", what: "the same with 65000 links of one inode", unit: "ms",
-		where: onlyAmber, run: forkLock(manyLinks(65_000)), reach: "≤ 50 ms"},
+		where: onlyAmber, named: true, run: forkLock(manyLinks(65_000)), reach: "≤ 50 ms"},
 	{name: "import-lock", what: "the same while 60000 files are imported into main", unit: "ms",
-		where: onlyAmber, run: importLock, reach: "≤ 50 ms"},
+		where: onlyAmber, named: true, run: importLock, reach: "≤ 50 ms"},
 }
 
 func importLock(w *work) (f float64, err error) {

@@ -16,92 +16,134 @@ type line struct {
 	result
 }
 
-// show prints rows kept in files as a table.
-func show(files []string) error {
-	var lines []line
-	for _, name := range files {
-		f, err := os.Open(name)
+func readLines(name string) (lines []line, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for d := json.NewDecoder(f); ; {
+		var l line
+		if err := d.Decode(&l); errors.Is(err, io.EOF) {
+			return lines, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		lines = append(lines, l)
+	}
+}
+
+// current is the set of results that the documentation shows.
+const current = "tests/bench/results/current.jsonl"
+
+// readmeRows are those of the README.
+var readmeRows = []string{"create", "read", "fsync", "untar", "capture-10k", "restore-10k"}
+
+// writeDocs puts the tables of the current set between the marks of the pages.
+func writeDocs(top string) error {
+	lines, err := readLines(top + "/" + current)
+	if err != nil {
+		return err
+	}
+	for _, page := range []struct {
+		name string
+		text string
+	}{
+		{"README.md", table(lines, readmeRows, []string{"amberfs", "plain"})},
+		{"docs/explanation/performance.md", table(lines, nil, nil) + "\n" + footnote(lines)},
+	} {
+		path := top + "/" + page.name
+		old, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		for d := json.NewDecoder(f); ; {
-			var l line
-			if err = d.Decode(&l); err != nil {
-				break
-			}
-			lines = append(lines, l)
+		text, err := between(string(old), page.text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", page.name, err)
 		}
-		f.Close()
-		if !errors.Is(err, io.EOF) {
-			return fmt.Errorf("%s: %w", name, err)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
 		}
 	}
-	printMarkdown(os.Stdout, newest(lines))
 	return nil
 }
 
-// newest keeps of each row and place the figure of the last run, in the order
-// of rows.
-func newest(lines []line) []line {
-	last := map[[2]string]string{}
-	for _, l := range lines {
-		at := [2]string{l.Row, l.Place}
-		last[at] = max(last[at], l.Time)
+// The marks around what is generated.
+const markFrom, markTo = "<!-- measured -->\n", "<!-- end -->\n"
+
+func between(page, text string) (string, error) {
+	before, rest, found := strings.Cut(page, markFrom)
+	_, after, closed := strings.Cut(rest, markTo)
+	if !found || !closed {
+		return "", errors.New("the marks of the table are missing")
 	}
-	var kept []line
-	for _, r := range rows {
-		for _, l := range lines {
-			if l.Row == r.name && l.Time == last[[2]string{l.Row, l.Place}] {
-				kept = append(kept, l)
-			}
-		}
-	}
-	return kept
+	return before + markFrom + text + markTo + after, nil
 }
 
-// printMarkdown is one table: a line a row, a column a place.
-func printMarkdown(w io.Writer, lines []line) {
-	var places []string
-	for _, o := range openers {
-		if slices.ContainsFunc(lines, func(l line) bool { return l.Place == o.name }) {
-			places = append(places, o.name)
+// table is a line a row and a column a place. Further figures of a row are rows.
+func table(lines []line, only, places []string) string {
+	if places == nil {
+		for _, o := range openers {
+			if slices.ContainsFunc(lines, func(l line) bool { return l.Place == o.name }) {
+				places = append(places, o.name)
+			}
 		}
 	}
-	fmt.Fprintf(w, "| row | work | unit | %s | to reach | commit, load |\n|---|---|---|%s---|---|\n", strings.Join(places, " | "), strings.Repeat("---|", len(places)))
-	for i, l := range lines {
-		if i > 0 && lines[i-1].Row == l.Row {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| work | %s |\n|---|%s\n", strings.Join(places, " | "), strings.Repeat("---|", len(places)))
+	var done []string
+	for _, l := range lines {
+		if slices.Contains(done, l.Row) || only != nil && !slices.Contains(only, l.Row) {
 			continue
 		}
+		done = append(done, l.Row)
 		cells := make([]string, len(places))
 		for _, o := range lines {
-			if j := slices.Index(places, o.Place); j >= 0 && o.Row == l.Row {
-				cells[j] = figure(o.Median)
-				if o.Ratio != 0 && o.Ratio != 1 {
-					cells[j] += fmt.Sprintf(" (×\u00a0%s)", figure(o.Ratio))
-				}
+			if i := slices.Index(places, o.Place); i >= 0 && o.Row == l.Row {
+				cells[i] = o.spread()
 			}
 		}
-		load, _, _ := strings.Cut(l.Load, " ")
-		fmt.Fprintf(w, "| `%s` | %s | %s | %s | %s | %s, %s |\n", l.Row, l.What, l.Unit, strings.Join(cells, " | "), l.Reach, l.Commit, load)
+		fmt.Fprintf(&b, "| %s, %s | %s |\n", l.title(), l.Unit, strings.Join(cells, " | "))
 	}
-	fmt.Fprint(w, "\n| row | work | unit | figures |\n|---|---|---|---|\n")
-	for i, l := range lines {
-		if slices.Contains(places, l.Place) && !slices.ContainsFunc(lines, func(o line) bool { return o.Row == l.Row && !slices.Contains(places, o.Place) }) ||
-			i > 0 && lines[i-1].Row == l.Row {
-			continue
-		}
-		var told []string
-		for _, o := range lines {
-			if o.Row == l.Row {
-				told = append(told, o.Place+" "+figure(o.Median))
-			}
-		}
-		fmt.Fprintf(w, "| `%s` | %s | %s | %s |\n", l.Row, l.What, l.Unit, strings.Join(told, ", "))
+	return b.String()
+}
+
+// title is the work, or which figure of it.
+func (l line) title() string {
+	if _, figure, ok := strings.Cut(l.Row, "/"); ok {
+		return "– " + figure
 	}
-	fmt.Fprint(w, "\n| row | what reached the daemon |\n|---|---|\n")
+	return l.What
+}
+
+// footnote has the conditions and the commands.
+func footnote(lines []line) string {
+	var b strings.Builder
+	n, loads, uneven := 0, []string{}, []string{}
+	how := map[string][]string{}
 	for _, l := range lines {
-		if told := l.Cost.lines(); told != nil {
-			fmt.Fprintf(w, "| `%s` | %s |\n", l.Row, strings.Join(told, "<br>"))
+		n = max(n, len(l.All))
+		load, _, _ := strings.Cut(l.Load, " ")
+		loads = append(loads, load)
+		if name, _, _ := strings.Cut(l.Row, "/"); l.Uneven && !slices.Contains(uneven, "`"+name+"`") {
+			uneven = append(uneven, "`"+name+"`")
+		}
+		if l.How != "" && !slices.Contains(how[l.Place], l.How) {
+			how[l.Place] = append(how[l.Place], l.How)
 		}
 	}
+	m := lines[0].machine
+	day, _, _ := strings.Cut(m.Time, "T")
+	fmt.Fprintf(&b, "Median (range) of %d samples after one to warm up, the places by turns. %s, commit %s, Linux %s, %d processors (%s), load %s to %s.",
+		n, day, m.Commit, m.Kernel, m.CPUs, m.CPU, slices.Min(loads), slices.Max(loads))
+	if len(uneven) > 0 {
+		fmt.Fprintf(&b, " The disk changed its speed by more than 30 %% during %s.", strings.Join(uneven, ", "))
+	}
+	b.WriteString("\n\n")
+	for _, o := range openers {
+		if how[o.name] != nil {
+			fmt.Fprintf(&b, "- %s: %s\n", o.name, strings.Join(how[o.name], "; "))
+		}
+	}
+	return b.String()
 }

@@ -105,13 +105,3 @@ func (g *grown) next() string {
 	g.snapshots++
 	return fmt.Sprintf("s%d", g.snapshots)
 }
-
-// until makes snapshots until there are so many.
-func (g *grown) until(snapshots int) error {
-	for g.snapshots < snapshots {
-		if err := errors.Join(g.change(), g.capture(g.next())); err != nil {
-			return err
-		}
-	}
-	return nil
-}

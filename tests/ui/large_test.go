@@ -36,8 +36,8 @@ func TestLarge(t *testing.T) {
 		`document.querySelector('#files [role=treeitem]')`)
 	b.wait(fmt.Sprintf(`document.querySelector('#counts').textContent.includes('%s')`, grouped(min(files+1, 20_000))))
 	b.timed("a diff of much text", `[...document.querySelectorAll('#files [role=treeitem]')].find((e) => e.textContent.includes('a-text')).click()`,
-		`document.querySelector('#view tr.add')`)
-	b.timed("the text itself", `document.querySelector('#tab-file').click()`, `document.querySelector('#view .line')?.textContent.includes('line 0')`)
+		`document.querySelector('#diffs tr.add')`)
+	b.timed("the text itself", `document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '1', bubbles: true}))`, `document.querySelector('#view .row-line')?.textContent.includes('line 0')`)
 	b.eval(`document.querySelector('#view').scrollTop = document.querySelector('#view').scrollHeight`, nil)
 	b.wait(fmt.Sprintf(`document.querySelector('#view').innerText.includes('line %d of')`, lines-1))
 }

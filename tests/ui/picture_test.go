@@ -46,7 +46,7 @@ func TestPicture(t *testing.T) {
 	b.click("#snapshots [role=option]", "move the limits")
 	b.click("#snapshots [role=option]", "name the groups")
 	b.click("#files [role=treeitem]", "hunks.go")
-	b.wait(`document.querySelector('#view tr.del')`)
+	b.wait(`document.querySelector('#diffs tr.del')`)
 	// The mount point is a temporary directory, and the browser has no font with ⑂.
 	b.eval(`document.querySelectorAll('header *').forEach((e) => {
 		if (!e.children.length) e.textContent = e.textContent.replace(/\/\S*\/mnt$/, '~/ws').replace('⑂ ', '')

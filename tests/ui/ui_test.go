@@ -125,6 +125,12 @@ func (b *browser) click(selector, text string) {
 	b.eval(find+".click()", nil)
 }
 
+// key presses a key that the page as a whole takes.
+func (b *browser) key(key string) {
+	b.t.Helper()
+	b.eval(fmt.Sprintf(`document.body.dispatchEvent(new KeyboardEvent('keydown', {key: %q, bubbles: true}))`, key), nil)
+}
+
 func (b *browser) write(path, content string) {
 	b.t.Helper()
 	must(b.t, os.MkdirAll(filepath.Dir(b.m.Path(path)), 0o755))
@@ -160,18 +166,17 @@ func TestLookRestoreUndo(t *testing.T) {
 
 	b.click("#snapshots [role=option]", "a shell made it")
 	b.click("#files [role=treeitem]", "a.go")
-	b.wait(`document.querySelector('#view tr.del')?.innerText.includes('func one()')`)
-	b.wait(`document.querySelector('#view tr.add')?.innerText.includes('func two()')`)
-	b.click("#tabs [role=tab]", "File")
+	b.wait(`document.querySelector('#diffs tr.del')?.innerText.includes('func one()')`)
+	b.wait(`document.querySelector('#diffs tr.add')?.innerText.includes('func two()')`)
+	b.key("1")
 	b.wait(`document.querySelector('#view .tok-k')?.textContent === 'package'`)
 	b.click("#tabs [role=tab]", "History")
-	b.wait(`document.querySelector('#view table')?.innerText.includes('second')`)
+	b.wait(`document.querySelector('#view .history')?.innerText.includes('second')`)
 	b.click("#tabs [role=tab]", "Events")
-	b.wait(`document.querySelector('#view table')?.innerText.includes('modified')`)
+	b.wait(`document.querySelector('#view .history')?.innerText.includes('modified')`)
 
 	b.click("#snapshots [role=option]", "first")
-	b.click("#files [role=treeitem]", "a.go")
-	b.click("#file-actions button", "Restore this file")
+	b.click("article.file button", "Restore")
 	b.wait(`document.querySelector('#dialog').open && document.querySelector('#dialog').innerText.includes('a.go')`)
 	b.click("#dialog button", "Restore")
 	b.has("a.go", "package a\n\nfunc one() {}\n")
@@ -230,9 +235,9 @@ func TestSideBySide(t *testing.T) {
 	must(t, os.WriteFile(m.Path("text"), []byte("one\ntwo\n"), 0o644))
 	b := open(t, m)
 	b.click("#files [role=treeitem]", "text")
-	b.wait(`document.querySelector('#view tr.del')`)
+	b.wait(`document.querySelector('#diffs tr.del')`)
 	b.eval(`document.querySelector('#sides').click()`, nil)
-	b.wait(`[...document.querySelectorAll('#view table.sides td.no:first-child')].map((e) => e.textContent).join() === '1,2,3,4'`)
+	b.wait(`[...document.querySelectorAll('#diffs table.sides tr:not(.hunk) td.no:first-child')].map((e) => e.textContent).join() === '1,2,3,4'`)
 }
 
 func TestPromoteWithConflict(t *testing.T) {
@@ -248,9 +253,9 @@ func TestPromoteWithConflict(t *testing.T) {
 	b := open(t, m, "--write")
 	b.click("#workspaces [role=tab]", "try")
 	b.click("#actions button", "Merge")
-	b.wait(`document.querySelector('#dialog').open && document.querySelector('#dialog').innerText.includes('same')`)
-	b.eval(`[...document.querySelectorAll('#dialog fieldset')].find((f) => f.innerText.includes('same')).querySelector('[value=theirs]').click()`, nil)
-	b.click("#dialog .actions button", "Merge")
+	b.click("#conflicts [aria-label=same] > header button", "try")
+	b.click("#conflicts [aria-label=other] > header button", "Main")
+	b.click("#conflicts .actions button", "Merge")
 	b.has("same", "theirs\n")
 	b.has("other", "ours\n")
 }
@@ -272,15 +277,17 @@ func TestHostile(t *testing.T) {
 	b.click("#snapshots [role=option]", "<b onmouseover")
 	b.wait(fmt.Sprintf(`document.querySelectorAll('#files [role=treeitem]').length === %d`, len(names)+1))
 	for i := range len(names) + 1 {
+		b.key("Escape")
+		b.wait(fmt.Sprintf(`document.querySelectorAll('#files [role=treeitem]').length > %d`, i))
 		b.eval(fmt.Sprintf(`document.querySelectorAll('#files [role=treeitem]')[%d].click()`, i), nil)
-		for _, tab := range []string{"Diff", "File", "History", "Events"} {
-			b.click("#tabs [role=tab]", tab)
+		for _, tab := range []string{"1", "2", "3", "4"} {
+			b.key(tab)
 			b.wait(`!document.querySelector('#view').hasAttribute('aria-busy')`)
 		}
 	}
 	var scripts, buttons int
 	b.eval(`document.querySelectorAll('main script, main img, main b').length`, &scripts)
-	b.eval(`document.querySelectorAll('#actions button, #file-actions button').length`, &buttons)
+	b.eval(`document.querySelectorAll('#actions button, #file-head .actions button').length`, &buttons)
 	if scripts != 0 {
 		t.Errorf("%d elements came out of contents", scripts)
 	}
@@ -352,7 +359,7 @@ func TestDialog(t *testing.T) {
 	must(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
 	must(t, os.Mkdir(m.Path(".snapshots", "first"), 0o755))
 	b := open(t, m, "--write")
-	b.click("#actions button", "Snapshot now")
+	b.click("#snapshot-button", "")
 	b.do(chromedp.SendKeys("#new-name", "first"), chromedp.SendKeys("#new-message", "a text\r"))
 	b.wait(`document.querySelector('#dialog [role=alert]').textContent.includes('name in use')`)
 	b.wait(`document.querySelector('#dialog').open && document.querySelector('#new-message').value === 'a text'`)
@@ -379,7 +386,7 @@ func TestNow(t *testing.T) {
 	b := open(t, m, "--write")
 	b.wait(`document.querySelector('#snapshots').innerText.includes('1 changed file')`)
 	b.click("#snapshots [role=option]", "first")
-	b.click("#actions button", "Restore all")
+	b.click("#actions button", "Restore")
 	b.click("#dialog button", "Restore")
 	b.wait(`document.querySelector('#snapshots').innerText.includes('3 changed files')`)
 }
@@ -416,6 +423,7 @@ func TestAccessible(t *testing.T) {
 	b.do(page.SetBypassCSP(true))
 	b.do(chromedp.Navigate(strings.Split(b.url, "#")[0]))
 	b.click("#files [role=treeitem]", "a.go")
+	b.key("1")
 	for _, look := range []struct {
 		scheme string
 		width  int64

@@ -10,19 +10,16 @@ export class Failure extends Error {
   }
 }
 
-let workspace = "";
+let workspace = ""; // the forks that lead to it, with / between them; main is ""
 export const useWorkspace = (name) => { workspace = name; };
 export const currentWorkspace = () => workspace;
 
+// encoded writes a value for a query. A path that is not UTF-8 is { bytes }, in base64.
+const encoded = (v) => (v.bytes === undefined ? encodeURIComponent(v) : [...atob(v.bytes)].map((c) => `%${c.charCodeAt(0).toString(16).padStart(2, "0")}`).join(""));
+
 export function address(path, query = {}, ws = workspace) {
-  const q = new URLSearchParams();
-  for (const [k, v] of Object.entries(query)) {
-    for (const one of Array.isArray(v) ? v : [v]) {
-      if (one !== undefined && one !== "" && one !== false) q.append(k, one);
-    }
-  }
-  if (ws) q.set("workspace", ws);
-  return `${path}?${q}`;
+  const all = Object.entries({ ...query, workspace: ws }).filter(([, v]) => v !== undefined && v !== "" && v !== false);
+  return `${path}?${all.map(([k, v]) => `${k}=${encoded(v)}`).join("&")}`;
 }
 
 async function answer(response) {
@@ -47,8 +44,9 @@ export async function call(op, args = {}, options = {}) {
 }
 
 // image returns an address that an element can show.
-export async function image(query, signal) {
-  const response = await fetch(address("/image", query), { headers: headers(), signal });
+export async function image({ snapshot, path: file }, signal, ws = workspace) {
+  const path = file.raw ? { bytes: file.raw } : file.path;
+  const response = await fetch(address("/image", { snapshot, path }, ws), { headers: headers(), signal });
   if (!response.ok) throw new Failure(await response.json().catch(() => ({})), response.status);
   return URL.createObjectURL(await response.blob());
 }
@@ -65,8 +63,8 @@ export async function session() {
 }
 
 // eventsOf returns the newest events of a path, the newest first.
-export async function eventsOf(path, signal) {
-  const response = await fetch(address("/api/v1/events"), {
+export async function eventsOf(path, signal, ws = workspace) {
+  const response = await fetch(address("/api/v1/events", {}, ws), {
     method: "POST", headers: headers(json), body: JSON.stringify({ path, limit: 500 }), signal,
   });
   if (!response.ok) throw new Failure(await response.json().catch(() => ({})), response.status);

@@ -1,306 +1,226 @@
-// The page: what is selected on the left decides what the middle lists, and
-// what is selected there decides what the right shows.
+// The page: the timeline decides what is compared, and the pane shows it.
 
-import { call, session, follow, useWorkspace, currentWorkspace } from "./api.js";
-import { $, ask, count, el, failed, message, visible } from "./dom.js";
+import { call, currentWorkspace, follow, session, useWorkspace } from "./api.js";
+import * as actions from "./actions.js";
+import { $, ask, button, count, el, failed, icon, menu, message, sentence, visible } from "./dom.js";
+import { Changes } from "./changes.js";
+import { FileView } from "./file.js";
+import { drawConflicts, drawForks } from "./forks.js";
 import { Timeline } from "./timeline.js";
-import { Files } from "./files.js";
-import { Detail } from "./detail.js";
+import { before, loadForks, loadSnapshots, page, spelled, store, titleOf } from "./store.js";
 
-let writes = false;
 let stopFollowing = () => {};
-let pair = ["base", ""]; // what the middle compares
-let loading = null;
-
-const detail = new Detail();
-const files = new Files((file) => { detail.open(file, ...pair); fileActions(file); });
-const timeline = new Timeline((chosen) => select(chosen));
+const changes = new Changes();
+const file = new FileView();
+const timeline = new Timeline((names, range) => select(names, range), (fork) => enter(fork));
 
 async function start() {
   try {
     const s = await session();
-    writes = s.write;
+    store.writes = s.write;
     $("where").textContent = visible(s.mountpoint);
-    document.title = `amberfs ${s.mountpoint}`;
-    await show(s.workspace);
-  } catch (e) {
-    detail.clear(e.status === 401 ? "This page needs the address that `amberfs ui` printed." : e.message);
-    failed(e);
-  }
+    document.title = `${s.mountpoint.split("/").pop()} – amberfs`;
+    $("snapshot-button").hidden = !s.write;
+    await enter(s.workspace);
+  } catch (e) { wrong(e); }
 }
 
-// show turns to a workspace: main is "".
-async function show(workspace) {
+// wrong shows above everything what has to be put right before the page can go on.
+function wrong(e) {
+  const sorry = e.status === 401 ? ["This session has ended.", "Run `amberfs ui` in the workspace and open the address that it prints."]
+    : e.status === 502 ? ["The workspace is not mounted.", "Mount it again with `amberfs mount STORE DIRECTORY`. The page continues then."]
+      : e instanceof TypeError || !e.status ? ["`amberfs ui` is not running any more.", "Run it again in the workspace and open the address that it prints."]
+        : [sentence(e), ""];
+  $("banner").replaceChildren(el("strong", {}, sorry[0]), " ", sorry[1]);
+  $("banner").hidden = false;
+}
+
+// sorry shows an error where something else was to be.
+page.sorry = (e) => {
+  if (e.status === 401 || e.status === 502 || !e.status) wrong(e);
+  const damaged = /corrupt|damaged/.test(`${e.kind} ${e.message}`) && "`amberfs verify` finds all damaged files. Restore this one from another snapshot.";
+  return el("div", { class: "message" }, el("p", { class: "error" }, sentence(e)), damaged && el("p", {}, damaged));
+};
+
+// enter turns to a workspace: main is "".
+async function enter(workspace) {
   useWorkspace(workspace);
-  timeline.present = { counts: null, last: "" };
+  Object.assign(store, { snapshots: [], names: new Map(), present: { files: null, last: "" } });
   stopFollowing();
   const streams = [follow(happened, lost)];
   if (workspace) streams.push(follow(happenedInMain, () => {}, "")); // forks end there
   stopFollowing = () => streams.forEach((stop) => stop());
-  await Promise.all([loadForks(), loadSnapshots()]);
-  timeline.choose({ name: "", now: true });
+  await Promise.all([forks(), loadSnapshots(() => timeline.show())]);
+  timeline.chosen = [""];
   timeline.show();
+  await select([""], false, false);
 }
+page.enter = (workspace) => enter(workspace).catch(failed);
 
 function lost(e) {
-  if (e.status === 404 && currentWorkspace()) { leave(); return; }
-  timeline.present.last = "not connected; trying again";
-  timeline.show();
+  if (e.status === 404 && currentWorkspace()) leave(); else wrong(e);
 }
 
 // leave turns from a fork that has ended to main.
 function leave() {
-  message(`${currentWorkspace()} has ended.`);
-  show("").catch(failed);
+  if (page.leaving !== currentWorkspace()) message(`The fork ${currentWorkspace()} has ended. This is main.`);
+  page.enter("");
 }
 
-async function loadSnapshots() {
-  timeline.set((await call("list")).snapshots || []);
-}
-
-async function loadForks() {
-  const { forks } = await call("forks", {}, { workspace: "" });
+async function forks() {
+  await loadForks();
   const now = currentWorkspace();
-  if (now && !now.includes("/") && !(forks || []).some((f) => f.name === now)) { leave(); return; }
+  if (now && !now.includes("/") && !store.forks.some((f) => f.name === now)) { leave(); return; }
   const tab = (name, label) => el("button", {
-    type: "button", role: "tab", "aria-selected": String(name === now), tabindex: name === now ? 0 : -1,
-    onclick: () => show(name).catch(failed),
-    onkeydown: (e) => {
-      const next = { ArrowRight: "nextElementSibling", ArrowLeft: "previousElementSibling" }[e.key];
-      if (next) e.currentTarget[next]?.focus();
-    },
-  }, visible(label));
-  $("workspaces").replaceChildren(tab("", "main"), ...(forks || []).map((f) => tab(f.name, `⑂ ${f.name}`)));
-  workspaceActions();
+    type: "button", role: "tab", "aria-selected": String(name === now), tabindex: name === now ? 0 : -1, "aria-controls": "pane",
+    onclick: () => page.enter(name),
+    onkeydown: (e) => e.currentTarget[{ ArrowRight: "nextElementSibling", ArrowLeft: "previousElementSibling" }[e.key]]?.focus(),
+  }, name && icon("fork"), visible(label));
+  $("workspaces").replaceChildren(tab("", "main"), ...store.forks.slice(0, 50).map((f) => tab(f.name, f.name)));
+  $("forks-button").hidden = !store.forks.length;
+  $("forks-button").replaceChildren("Forks ", el("span", { class: "count" }, String(store.forks.length)));
+  if (view === "forks") drawForks();
 }
 
-// select lists what one snapshot changed, or how two differ.
-async function select(chosen) {
-  pair = chosen.length === 2 ? order(chosen) : [timeline.before(chosen[0]), chosen[0]];
-  workspaceActions();
-  $("file-actions").replaceChildren();
-  loading?.abort();
-  loading = new AbortController();
-  const { signal } = loading;
-  detail.clear("Choose a file.");
-  try {
-    const query = { a: pair[0], b: pair[1] };
-    let found = await call("changes", { ...query, limit: 300, quick: true }, { signal });
-    files.set(found.paths || [], found.more ? Infinity : found.files);
-    if (found.more) {
-      found = await call("changes", { ...query, limit: 20000 }, { signal });
-      files.set(found.paths || [], found.files);
-    }
-    if (pair[1] === "") { timeline.present.counts = found.files; timeline.rows.redraw(); }
-    if (!found.files) detail.clear("No differences.");
-  } catch (e) {
-    if (signal.aborted) return;
-    files.set([]);
-    failed(e);
-  }
+// Which of the views fills the pane, and, where there is room for only one pane, which
+// one is seen.
+let view = "changes";
+function show(name, pane = "changes") {
+  view = name;
+  for (const v of ["changes", "file", "forks", "conflicts"]) $(v).hidden = v !== name;
+  page.pane(pane);
+}
+page.show = show;
+page.pane = (name) => {
+  if (document.body.dataset.pane === name) return;
+  const away = document.body.dataset.pane === "timeline";
+  document.body.dataset.pane = name;
+  if (away) history.pushState({ pane: name }, ""); else history.replaceState({ pane: name }, "");
+};
+addEventListener("popstate", (e) => { document.body.dataset.pane = e.state?.pane || "timeline"; });
+
+// select shows what a state changed, or how two differ.
+async function select(names, range, pane = true) {
+  show("changes", pane ? "changes" : document.body.dataset.pane);
+  const [a, b] = names.length === 2 ? order(names) : [before(names[0]), names[0]];
+  const title = range && `${count(timeline.rows.items[timeline.rows.active]?.fold?.length || 0, "turn")} together`;
+  await changes.show({ a, b, one: names.length === 1 ? b : undefined, range: title });
 }
 
 // order puts the older of two first.
 function order([a, b]) {
-  const seq = (n) => (n === "" ? Infinity : timeline.named(n)?.seq ?? 0);
+  const seq = (n) => (n === "" ? Infinity : store.names.get(n)?.seq ?? 0);
   return seq(a) <= seq(b) ? [a, b] : [b, a];
 }
 
-const history = new Set(["captured", "removed", "renamed-snapshot", "expired", "restored", "merged", "forked", "renamed-fork", "fork-deleted", "pushed", "pulled"]);
+// compare shows how any two states differ. Those of forks are looked up in main.
+page.compare = (a, b, by) => {
+  const far = [a, b].some((x) => x.startsWith(".forks/"));
+  timeline.chosen = far ? [] : b === "" || before(b) === a ? [b] : [a, b];
+  timeline.show();
+  show("changes");
+  changes.show({ a, b, by, one: !far && a === before(b) ? b : undefined, workspace: far ? "" : undefined }).catch(failed);
+};
+page.only = (actor) => { $("search").value = actor; timeline.show(); page.pane("timeline"); };
+page.file = (f, at, tab) => { show("file"); file.open(f, at, tab); };
+page.conflicts = (fork, paths) => { show("conflicts"); drawConflicts(fork, paths); };
+page.actorItems = (actor) => actions.actorItems(actor, (by) => page.compare(changes.at.a, changes.at.b, by));
+Object.assign(page, { restoreFile: actions.restoreFile, restoreHunk: actions.restoreHunk });
+
+// actions are the buttons beside the title of what is compared.
+page.actions = ({ a, b, one, workspace }) => {
+  const more = (items) => menu(icon("more", "More actions"), () => items);
+  if (workspace !== undefined) return [];
+  if (one === undefined) return [a, b].filter((n) => n !== "").map((n) => button(`Restore ${visible(n)}`, () => actions.restore(n)));
+  if (one) return [button("Restore", () => actions.restore(one), { class: "primary" }), more(actions.itemsFor(one) || [])];
+  const fork = currentWorkspace();
+  return [store.undo && button("Undo the last restore", () => actions.restore(store.undo)),
+    fork && button([icon("merge"), "Merge into main"], () => actions.merge(fork), { class: "primary" }),
+    more([["Fork the present state …", () => actions.fork("")], ...fork ? [["End …", () => actions.endFork(fork, false)], ["Discard …", () => actions.endFork(fork, true), "danger"]] : []])].filter(Boolean);
+};
+
+// empty is what an empty workspace shows: how to begin.
+page.empty = ({ one }) => one === "" && !store.snapshots.length && el("div", { class: "empty" }, el("h3", {}, "No snapshots yet"),
+  el("p", {}, "Take the first one, change something, and it appears here. Three commands to begin with:"),
+  el("dl", {}, ...[["mkdir .snapshots/first", "takes a snapshot"], ["amberfs restore first", "makes the workspace equal to it"],
+    ["amberfs fork try", "makes a writable copy"]].flatMap(([k, what]) => [el("dt", {}, el("code", {}, k)), el("dd", {}, what)])));
+
+page.counted = (a, files) => {
+  if (a !== before("")) return;
+  store.present.files = files;
+  timeline.rows.redraw();
+};
+
+const structural = new Set(["captured", "removed", "renamed-snapshot", "expired", "restored", "merged", "forked", "renamed-fork", "fork-deleted", "pushed", "pulled"]);
 let due = null;
 
 // happened takes an event from the daemon. Many at once are one look.
 function happened(event) {
-  const who = event.command ? ` by ${event.command}${event.pid ? ` (${event.pid})` : ""}` : "";
-  timeline.present.last = `${event.action} ${event.path === "." ? "" : event.path || ""}${who}`;
-  due ??= { history: false };
-  due.history ||= history.has(event.action);
-  if (due.timer) return;
-  due.timer = setTimeout(async () => {
-    const all = due.history;
+  $("banner").hidden = true;
+  const who = event.actor || event.command;
+  store.present.last = `${event.action} ${event.path === "." ? event.from || "" : event.path || ""}${who ? ` by ${who}` : ""}`;
+  due ??= { dirty: new Set() };
+  due.structural ||= structural.has(event.action);
+  due.dirty.add(event.path);
+  due.timer ??= setTimeout(() => {
+    const { structural: all, dirty } = due;
     due = null;
-    try {
-      if (all) await Promise.all([loadForks(), loadSnapshots()]);
-      if (timeline.chosen.length === 1 && timeline.chosen[0] === "") await refreshNow();
-      else await countNow();
-    } catch (e) { failed(e); }
-  }, 300);
+    look(all, dirty).catch(failed);
+  }, 250);
 }
 
 function happenedInMain(event) {
-  if (["forked", "renamed-fork", "fork-deleted"].includes(event.action)) loadForks().catch(failed);
+  if (["forked", "renamed-fork", "fork-deleted"].includes(event.action)) forks().catch(failed);
 }
 
-// countNow counts what changed since the newest snapshot, while something else is shown.
-async function countNow() {
-  const found = await call("changes", { a: timeline.before(""), limit: 1 });
-  timeline.present.counts = found.files;
-  timeline.rows.redraw();
+// look looks again at everything that may have changed.
+async function look(all, dirty) {
+  if (all) await Promise.all([forks(), loadSnapshots(() => timeline.show())]);
+  else if (view === "forks") await forks();
+  const { at } = changes;
+  const [one] = timeline.chosen;
+  if (at.one !== undefined && timeline.chosen.length === 1 && at.one === one && at.a !== before(one)) { await select([one], false, false); return; }
+  const live = at.b === "" || at.workspace !== undefined;
+  if (live) await changes.refresh(dirty);
+  if (!live || at.workspace !== undefined || at.a !== before("")) page.counted(before(""), (await call("changes", { a: before(""), limit: 1 })).files);
 }
 
-// refreshNow looks again at what changed, and leaves what is being read alone.
-async function refreshNow() {
-  loading?.abort();
-  loading = new AbortController();
-  const { signal } = loading;
-  pair = [timeline.before(""), ""];
-  const found = await call("changes", { a: pair[0], limit: 20000 }, { signal });
-  timeline.present.counts = found.files;
-  files.set(found.paths || [], found.files);
-  timeline.rows.redraw();
-}
-
-const button = (label, run, kind = "") => el("button", { type: "button", class: kind, onclick: () => Promise.resolve(run()).catch(failed) }, label);
-
-function workspaceActions() {
-  const row = $("actions");
-  row.replaceChildren();
-  if (!writes) return;
-  row.append(button("Snapshot now", snapshotNow, "primary"));
-  const chosen = timeline.chosen.length === 1 && timeline.named(timeline.chosen[0]);
-  if (chosen) {
-    row.append(
-      button("Restore all", () => restore(chosen.name)),
-      button(chosen.pinned ? "Unpin" : "Pin", async () => {
-        await call("pin", { names: [chosen.name], pinned: !chosen.pinned });
-        await loadSnapshots();
-        workspaceActions();
-      }),
-      button("Rename", () => rename(chosen.name)),
-      button("Delete", () => remove(chosen.name), "danger"));
-  }
-  if (currentWorkspace() !== "") {
-    row.append(button("Merge", () => promote(currentWorkspace())),
-      button("End", () => endFork(currentWorkspace(), false)),
-      button("Discard", () => endFork(currentWorkspace(), true), "danger"));
-  }
-}
-
-function fileActions(file) {
-  const row = $("file-actions");
-  row.replaceChildren();
-  if (!writes) return;
-  const from = pair[1] === "" ? pair[0] : pair[1];
-  row.append(button(`Restore this ${file.dir ? "directory" : "file"} from ${visible(from)}`, () => restore(from, file.path)));
-}
-
-const undo = (name) => ({ label: "Undo", run: () => restoreNow(name).catch(failed) });
-
-async function restoreNow(name, paths) {
-  const done = await call("restore", { name, paths });
-  message(done.changed ? `Restored ${name}: ${count(done.changed, "path")} changed.` : "No file changed.",
-    { action: done.undo ? undo(done.undo) : undefined });
-  await loadSnapshots();
-  await Promise.all([select(timeline.chosen), countNow()]);
-}
-
-// restore shows what it would change before it does.
-async function restore(name, path) {
-  const paths = path ? [path] : undefined;
-  const plan = await call("restore", { name, paths, dry_run: true });
-  const kept = plan.kept ? `Kept as it is: ${plan.kept.map(visible).join(", ")}` : "";
-  if (!plan.changed) { message(kept || "No differences."); return; }
-  const shown = plan.paths.slice(0, 200);
-  const answer = await ask(`Restore ${visible(path || "everything")} from ${visible(name)}?`, [
-    el("p", {}, `${count(plan.changed, "path")} will change. The present state is kept first.`),
-    kept && el("p", {}, kept),
-    el("ul", { tabindex: 0 }, ...shown.map((p) => el("li", { class: "path" }, `${p.action} ${visible(p.path)}`)),
-      plan.changed > shown.length && el("li", {}, `… and ${(plan.changed - shown.length).toLocaleString()} more`)),
-  ], [{ label: "Restore", value: "yes", class: "primary" }]);
-  if (answer === "yes") await restoreNow(name, paths);
-}
-
-async function snapshotNow() {
-  const name = el("input", { id: "new-name", maxlength: 128, autocomplete: "off" });
-  const text = el("input", { id: "new-message" });
-  let made;
-  await ask("Snapshot now", [el("label", {}, "Name (none: a number) ", name), el("label", {}, "Message ", text)],
-    [{ label: "Take it", value: "yes", class: "primary" }],
-    async () => { made = await call("snapshot", { name: name.value, message: text.value }); });
-  if (!made) return;
-  message(`Snapshot ${made.name} taken.`);
-  await loadSnapshots();
-  await countNow();
-}
-
-async function rename(from) {
-  const name = el("input", { id: "new-name", maxlength: 128, value: from, autocomplete: "off" });
-  const answer = await ask(`Rename ${visible(from)}`, [el("label", {}, "New name ", name)], [{ label: "Rename", value: "yes", class: "primary" }],
-    async () => { if (name.value !== from) await call("rename", { from, to: name.value }); });
-  if (answer !== "yes" || name.value === from) return;
-  const back = () => call("rename", { from: name.value, to: from }).then(loadSnapshots).catch(failed);
-  message(`${from} is ${name.value}.`, { action: { label: "Undo", run: back } });
-  timeline.chosen = [name.value];
-  await loadSnapshots();
-  workspaceActions();
-}
-
-async function remove(name) {
-  const s = timeline.named(name);
-  const answer = await ask(`Delete ${visible(name)}?`, [el("p", {}, `${count(s?.files || 0, "file")} as they were then cannot be restored from it. This cannot be undone.`)],
-    [{ label: "Delete", value: "yes", class: "danger" }]);
-  if (answer !== "yes") return;
-  await call("remove", { names: [name] });
-  message(`${name} is deleted.`);
-  await loadSnapshots();
-  timeline.choose({ name: "", now: true });
-}
-
-// promote merges a fork; where both sides changed a path, who asks decides.
-async function promote(fork) {
-  const at = { workspace: "" };
-  let done;
-  try {
-    done = await call("merge", { fork }, at);
-  } catch (e) {
-    const conflicts = e.result?.conflicts || [];
-    if (!conflicts.length) throw e;
-    const answer = await ask(`Both sides changed ${count(conflicts.length, "path")}`, conflicts.map((p, i) => el("fieldset", {},
-      el("legend", { class: "path" }, visible(p)),
-      el("label", {}, el("input", { type: "radio", name: `c${i}`, value: "ours", checked: true }), " keep the workspace's"),
-      el("label", {}, el("input", { type: "radio", name: `c${i}`, value: "theirs" }), ` take ${visible(fork)}'s`))),
-    [{ label: "Merge", value: "yes", class: "primary" }]);
-    if (answer !== "yes") return;
-    const resolve = {};
-    conflicts.forEach((p, i) => { resolve[p] = $("dialog").querySelector(`[name=c${i}]:checked`).value; });
-    done = await call("merge", { fork, resolve }, at);
-  }
-  await show("");
-  message(`Merged ${fork}: ${count(done.changed, "path")} changed.`, { action: done.undo ? undo(done.undo) : undefined });
-}
-
-async function endFork(fork, discard) {
-  const answer = await ask(`${discard ? "Discard" : "End"} ${visible(fork)}?`,
-    [el("p", {}, discard ? "Nothing is kept." : "Its last state is kept as a snapshot.")],
-    [{ label: discard ? "Discard" : "End", value: "yes", class: discard ? "danger" : "primary" }]);
-  if (answer !== "yes") return;
-  stopFollowing();
-  await call("delete-fork", { name: fork, discard }, { workspace: "" });
-  await show("");
-  message(discard ? `${fork} is discarded.` : `${fork} has ended.`);
-}
+// changed is run after what the page itself has done.
+page.changed = async (chosen) => {
+  if (chosen !== undefined) timeline.chosen = [chosen];
+  await Promise.all([forks(), loadSnapshots(() => timeline.show())]);
+  if (chosen !== undefined) await select([chosen], false, false);
+  await look(false, new Set());
+};
 
 const keys = [
-  ["/", "search snapshots"], ["f", "filter files"], ["t", "the timeline"], ["c", "the changed files"], ["v", "the contents"],
-  ["↑ ↓ j k", "move"], ["Shift+click", "compare two snapshots"], ["1 – 4", "Diff, File, History, Events"], ["s", "side by side"],
-  ["[ ]", "the workspace or fork before, after"], ["n", "snapshot now"], ["r", "restore what is selected"], ["?", "this list"], ["Esc", "close"],
+  ["↑ ↓ j k", "move in a list"], ["Shift+↑ ↓", "compare two snapshots"], ["Enter", "open, or unfold turns"], ["n p", "next, previous file"],
+  ["x", "fold the file"], ["s", "side by side"], ["/", "search snapshots"], ["f", "filter files"], ["t", "timeline"], ["c", "changed files"], ["v", "contents"],
+  ["1 – 4", "File, Diff, History, Events of the file"], ["g", "forks"], ["[ ]", "workspace before, after"], ["S", "snapshot now"], ["r", "restore what is selected"],
+  ["Esc", "back, or close"], ["?", "this list"],
 ];
-
-const help = () => ask("Keyboard", [el("dl", {}, ...keys.flatMap(([k, what]) => [el("dt", {}, k), el("dd", {}, what)]))], []);
+const help = () => ask("Keyboard", [el("dl", { class: "keys" }, ...keys.flatMap(([k, what]) => [el("dt", {}, ...k.split(" ").map((x) => el("kbd", {}, x))), el("dd", {}, what)]))], []);
 $("help-button").addEventListener("click", help);
+$("snapshot-button").addEventListener("click", () => actions.snapshotNow().catch(failed));
+$("forks-button").addEventListener("click", () => { show("forks"); drawForks(); });
 
 document.addEventListener("keydown", (e) => {
-  if (e.target.closest("input, select, textarea, dialog") || e.ctrlKey || e.metaKey || e.altKey) return;
+  if (e.target.closest("input, select, textarea, dialog, [popover]") || e.ctrlKey || e.metaKey || e.altKey) return;
   const turn = (step) => {
     const tabs = [...$("workspaces").children];
     tabs[(tabs.findIndex((b) => b.ariaSelected === "true") + step + tabs.length) % tabs.length]?.click();
   };
+  const focus = (id, pane) => { page.pane(pane); $(id).focus(); };
+  const tab = (i) => (view === "file" ? file.show(i) : changes.current && page.file(changes.current, changes.at, ["File", "Diff", "History", "Events"][i]));
   const run = {
-    "/": () => $("search").focus(), f: () => $("filter").focus(), t: () => $("snapshots").focus(), c: () => $("files").focus(), v: () => $("view").focus(),
-    1: () => detail.show("Diff"), 2: () => detail.show("File"), 3: () => detail.show("History"), 4: () => detail.show("Events"),
-    s: () => $("sides").click(), "[": () => turn(-1), "]": () => turn(1), "?": help,
-    n: () => writes && snapshotNow().catch(failed),
-    r: () => writes && timeline.chosen[0] && restore(timeline.chosen[0]).catch(failed),
+    "/": () => focus("search", "timeline"), f: () => focus("filter", "tree"), t: () => focus("snapshots", "timeline"), c: () => focus("files", "tree"),
+    v: () => focus(view === "file" ? "view" : "diffs", "changes"), n: () => changes.step(1), p: () => changes.step(-1),
+    x: () => document.querySelector(`article[data-path="${CSS.escape(changes.current?.path || "")}"] .fold`)?.click(),
+    1: () => tab(0), 2: () => tab(1), 3: () => tab(2), 4: () => tab(3), g: () => $("forks-button").click(),
+    s: () => changes.turn(), "[": () => turn(-1), "]": () => turn(1), "?": help,
+    Escape: () => (view === "changes" ? page.pane("timeline") : show("changes")),
+    S: () => store.writes && actions.snapshotNow().catch(failed),
+    r: () => store.writes && changes.at?.one && actions.restore(changes.at.one).catch(failed),
   }[e.key];
   if (run) { e.preventDefault(); run(); }
 });

@@ -1,14 +1,15 @@
-// A list that holds in the page only the rows that can be seen, so that a
+// A list that has in the page only the rows that can be seen, so that a
 // hundred thousand are as quick as ten.
 
 import { el } from "./dom.js";
 
 export class Rows {
-  // box is the scrolling element; draw(item, row) fills one row in; height is
-  // that of a row in CSS pixels.
-  constructor(box, { height, draw, choose, open }) {
+  // box is the scrolling element; draw(item, row) fills one row in; height(item) is
+  // that of a row in CSS pixels; open runs on Enter.
+  constructor(box, { height, draw, choose, open = choose }) {
     Object.assign(this, { box, height, draw, choose, open });
     this.items = [];
+    this.tops = [0]; // of each item, and the end of the last
     this.active = -1;
     this.shown = new Map();
     this.tall = el("div", { class: "tall", "aria-hidden": "true" });
@@ -18,23 +19,40 @@ export class Rows {
     new ResizeObserver(() => this.paint()).observe(box);
   }
 
-  set(items, keep) {
+  // set shows other items. Where same finds the one at the top again, it stays there.
+  set(items, same) {
     const old = this.items[this.active];
+    const first = this.at(this.box.scrollTop);
+    const top = this.items[first], offset = this.box.scrollTop - this.tops[first];
     this.items = items;
-    this.active = keep && old ? items.findIndex((i) => keep(i, old)) : Math.min(this.active, items.length - 1);
+    this.tops = [0];
+    for (const item of items) this.tops.push(this.tops[this.tops.length - 1] + this.height(item));
+    this.active = same && old ? items.findIndex((i) => same(i, old)) : Math.min(this.active, items.length - 1);
     this.redraw();
+    const again = same && top && this.box.scrollTop > 0 ? items.findIndex((i) => same(i, top)) : -1;
+    if (again >= 0) this.box.scrollTop = this.tops[again] + offset;
+  }
+
+  // at is the index of the item at a height.
+  at(y) {
+    let low = 0, high = this.items.length;
+    while (low < high) {
+      const mid = (low + high) >> 1;
+      if (this.tops[mid + 1] <= y) low = mid + 1; else high = mid;
+    }
+    return low;
   }
 
   redraw() {
     for (const row of this.shown.values()) row.remove();
     this.shown.clear();
-    this.tall.style.height = `${this.items.length * this.height}px`;
+    this.tall.style.height = `${this.tops[this.items.length]}px`;
     this.paint();
   }
 
   paint() {
-    const top = Math.max(0, Math.floor(this.box.scrollTop / this.height) - 5);
-    const end = Math.min(this.items.length, top + Math.ceil(this.box.clientHeight / this.height) + 10);
+    const top = Math.max(0, this.at(this.box.scrollTop) - 4);
+    const end = Math.min(this.items.length, this.at(this.box.scrollTop + this.box.clientHeight) + 5);
     for (const [i, row] of this.shown) {
       if (i < top || i >= end) { row.remove(); this.shown.delete(i); }
     }
@@ -48,11 +66,16 @@ export class Rows {
 
   add(i) {
     const row = el("div", { class: "row", id: `${this.box.id}-${i}` });
-    row.style.top = `${i * this.height}px`;
-    row.style.height = `${this.height}px`;
-    this.draw(this.items[i], row, i);
+    row.style.top = `${this.tops[i]}px`;
+    row.style.height = `${this.tops[i + 1] - this.tops[i]}px`;
+    this.draw(this.items[i], row);
     row.classList.toggle("active", i === this.active);
-    row.addEventListener("click", (e) => { this.active = i; this.choose(this.items[i], e); this.redraw(); });
+    row.addEventListener("click", (e) => {
+      if (this.items[i].heading) return;
+      this.active = i;
+      this.choose(this.items[i], e);
+      this.redraw();
+    });
     this.shown.set(i, row);
     this.box.append(row);
   }
@@ -60,18 +83,23 @@ export class Rows {
   move(to, e = {}) {
     const step = to < this.active ? -1 : 1;
     to = Math.max(0, Math.min(this.items.length - 1, to));
-    while (this.items[to]?.group) to += step;
+    while (this.items[to]?.heading) to += step;
     if (!this.items[to]) return;
     this.active = to;
-    const y = to * this.height;
-    if (y < this.box.scrollTop) this.box.scrollTop = y;
-    if (y + this.height > this.box.scrollTop + this.box.clientHeight) this.box.scrollTop = y + this.height - this.box.clientHeight;
+    this.show(to);
     this.choose(this.items[to], e);
     this.redraw();
   }
 
+  // show scrolls as little as an item needs to be seen.
+  show(i) {
+    const { box, tops } = this;
+    if (tops[i] < box.scrollTop) box.scrollTop = tops[i];
+    else if (tops[i + 1] > box.scrollTop + box.clientHeight) box.scrollTop = tops[i + 1] - box.clientHeight;
+  }
+
   key(e) {
-    const page = Math.max(1, Math.floor(this.box.clientHeight / this.height) - 1);
+    const page = Math.max(1, this.at(this.box.scrollTop + this.box.clientHeight) - this.at(this.box.scrollTop) - 1);
     const to = {
       ArrowDown: this.active + 1, j: this.active + 1, ArrowUp: this.active - 1, k: this.active - 1,
       PageDown: this.active + page, PageUp: this.active - page, Home: 0, End: this.items.length - 1,
@@ -82,7 +110,7 @@ export class Rows {
       this.move(to, e);
     } else if ((e.key === "Enter" || e.key === " ") && this.items[this.active]) {
       e.preventDefault();
-      (this.open || this.choose)(this.items[this.active], e);
+      this.open(this.items[this.active], e);
     }
   }
 }

@@ -168,12 +168,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error
 		}
 		choices[path] = choice
 	}
-	may, err := s.reach(ctx, r)
-	if err != nil {
-		return Merged{}, err
-	}
 	done, err := r.Workspace.Forks().Merge(ctx, a.Fork, snapshot.PromoteOptions{
-		May:       may,
 		Conflicts: rule, Choices: choices, Merge: gitbridge.Merge, DryRun: a.DryRun, Caller: r.Caller,
 		List: r.charge(s.Lists),
 	})

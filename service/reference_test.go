@@ -115,4 +115,4 @@ A failure has a status and the body %[1]s{"error":…,"hint":…,"kind":…}%[1]
 %[3]s`, "`", ErrorTrailer, table.String())
 }
 
-var accessNames = []string{"look", "read", "add", "change", "own", "govern", "socket"}
+var accessNames = []string{"look", "owner", "add", "change", "own", "govern", "socket"}

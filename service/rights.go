@@ -2,16 +2,11 @@ package service
 
 import (
 	"context"
-	"errors"
 	"fmt"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // Access is the right that an operation needs when it is called through a control file.
@@ -21,13 +16,13 @@ type Access int
 const (
 	// Look: a user that can look into the workspace's root directory.
 	Look Access = iota
-	// Read returns names or contents of files: the owner of the workspace.
-	Read
+	// Owner returns or changes names or contents of files: the owner of the workspace.
+	Owner
 	// Add creates something and changes nothing that exists: a user that can write to
 	// the root directory.
 	Add
-	// Change can change files of others: as Add, but only the owner if the root directory
-	// has the sticky bit.
+	// Change changes or deletes snapshots and forks: as Add, but only the owner if the root
+	// directory has the sticky bit.
 	Change
 	// Own: the owner of the store.
 	Own
@@ -63,7 +58,7 @@ func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error 
 		return fail.New(fail.Denied, "only the owner of the store can call %s", o.Name)
 	case o.Access == Govern && !governs:
 		return fail.New(fail.Denied, "only the owner of the store, in main, can call %s", o.Name)
-	case o.Access == Read && !owner, o.Access == Change && sticky && !owner:
+	case o.Access == Owner && !owner, o.Access == Change && sticky && !owner:
 		return fail.New(fail.Denied, "only the owner of the workspace can call %s", o.Name)
 	case governs:
 		return nil
@@ -114,115 +109,6 @@ func (s *Service) owner(ctx context.Context, r *Request) (owner, sticky bool, er
 		return false, false, Explain(err)
 	}
 	return a.UID == r.Caller.UID || r.Caller.OwnsStore(), a.Mode&0o1000 != 0, nil
-}
-
-// A reacher decides which paths a caller without ownership may change, as the kernel would: by
-// the rights to search the directories and to write to the last one.
-type reacher struct {
-	s        *Service
-	uid, gid uint32
-	dirs     map[dirIn]error
-}
-
-// A dirIn is a directory of a state.
-type dirIn struct {
-	state *tree.State
-	path  *tree.Path
-}
-
-var errOutOfReach = fail.New(fail.Denied, "this has changes in directories that only their owner may change").
-	WithHint("name paths")
-
-// reach returns what decides for a caller in the mount; nil if it may change all. Paths
-// that it names itself are refused before anything is looked up.
-func (s *Service) reach(ctx context.Context, r *Request, paths ...naming.BytePath) (func(path *tree.Path, in ...*tree.State) error, error) {
-	if r.Caller.Direct {
-		return nil, nil
-	}
-	owner, _, err := s.owner(ctx, r)
-	if owner || err != nil {
-		return nil, err
-	}
-	c := &reacher{s: s, uid: r.Caller.UID, gid: r.Caller.GID, dirs: make(map[dirIn]error)}
-	now, err := r.Workspace.State()
-	for i := 0; err == nil && i < len(paths); i++ {
-		var p *tree.Path
-		if p, err = tree.ParsePath(string(paths[i])); err == nil && p != nil {
-			err = c.mayChange(p, now)
-		}
-	}
-	return c.mayChange, err
-}
-
-func (c *reacher) mayChange(path *tree.Path, in ...*tree.State) error {
-	for _, st := range in {
-		if path == nil { // the root
-			return errOutOfReach
-		}
-		if err := c.search(st, path.Dir); err != nil {
-			return err
-		}
-		dir, ok, err := c.inode(st, path.Dir)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			continue // it is not in this state, so something above it changes as well
-		}
-		if !c.allows(dir, unix.W_OK) {
-			return errOutOfReach
-		}
-		if dir.Mode&unix.S_ISVTX != 0 && dir.UID != c.uid {
-			if n, ok, err := c.inode(st, path); err != nil || ok && n.UID != c.uid {
-				return errOutOfReach
-			}
-		}
-	}
-	return nil
-}
-
-// search checks that the caller may search a directory and those above it.
-func (c *reacher) search(st *tree.State, dir *tree.Path) error {
-	key := dirIn{st, dir}
-	if err, ok := c.dirs[key]; ok {
-		return err
-	}
-	var err error
-	if dir != nil {
-		err = c.search(st, dir.Dir)
-	}
-	if err == nil {
-		n, ok, failed := c.inode(st, dir)
-		if err = failed; failed == nil && ok && !c.allows(n, unix.X_OK) {
-			err = errOutOfReach
-		}
-	}
-	c.dirs[key] = err
-	return err
-}
-
-// inode returns what a path leads to; ok is false if nothing is there.
-func (c *reacher) inode(st *tree.State, p *tree.Path) (n *tree.Inode, ok bool, err error) {
-	path := ""
-	if p != nil {
-		path = p.String()
-	}
-	n, err = st.Resolve(c.s.Store.Source(), path)
-	if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
-		return nil, false, nil
-	}
-	return n, err == nil, err
-}
-
-func (c *reacher) allows(n *tree.Inode, want uint32) bool {
-	mode := n.Mode
-	switch {
-	case n.UID == c.uid:
-		mode >>= 6
-	case n.GID == c.gid:
-		mode >>= 3
-	}
-	return mode&want == want
 }
 
 // A Program is a process that the daemon may look into.

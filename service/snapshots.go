@@ -204,13 +204,9 @@ func OneLine(s string) string { return gitquote.Shown(lineBreaks.Replace(s), "")
 var lineBreaks = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
 
 func (s *Service) restore(ctx context.Context, r *Request, a Restore) (Restored, error) {
-	may, err := s.reach(ctx, r, a.Paths...)
-	if err != nil {
-		return Restored{}, err
-	}
 	done, err := r.Workspace.Restore(ctx, snapshot.RestoreOptions{
 		Name: a.Name, Paths: naming.PathStrings(a.Paths), Keep: naming.PathStrings(a.Keep), DryRun: a.DryRun, Caller: r.Caller,
-		List: r.charge(s.Lists), May: may,
+		List: r.charge(s.Lists),
 	})
 	if err != nil {
 		return Restored{}, err
@@ -229,9 +225,6 @@ func listed[T any](list []T) []T {
 
 // revert restores one path, without a name from the newest snapshot in which it differs.
 func (s *Service) revert(ctx context.Context, r *Request, a Revert) (Restored, error) {
-	if _, err := s.reach(ctx, r, a.Path); err != nil {
-		return Restored{}, err
-	}
 	name := a.Name
 	if name == "" {
 		var err error

@@ -95,10 +95,6 @@ func (s *Service) undoBy(ctx context.Context, r *Request, a UndoBy) (UndoneBy, e
 	} else if o.After.After(time.Now()) {
 		return UndoneBy{}, fail.New(fail.Usage, "since is after now: %s", a.Since)
 	}
-	var err error
-	if o.May, err = s.reach(ctx, r, a.Paths...); err != nil {
-		return UndoneBy{}, err
-	}
 	done, err := r.Workspace.Snapshots().UndoBy(ctx, o)
 	done.Paths = listed(done.Paths)
 	result := UndoneBy{UndoByResult: done, DryRun: a.DryRun}

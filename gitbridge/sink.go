@@ -39,6 +39,10 @@ type Entry struct {
 	Size    int64
 	Data    io.Reader
 	Outside int64
+
+	// Of a layer of an image: Whiteout removes Path from the layers below, Opaque what they
+	// have in it. Nothing else counts then.
+	Whiteout, Opaque bool
 }
 
 // A Sink takes a tree, in the order of the source. Paths are relative, with "/" between
@@ -100,8 +104,9 @@ func clean(name string) (string, error) {
 // counts.
 type checker struct {
 	ImportOptions
-	sink Sink
-	done Progress
+	sink  Sink
+	done  Progress
+	layer bool // see Layers
 }
 
 func newChecker(sink Sink, o ImportOptions) *checker {

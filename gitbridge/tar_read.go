@@ -2,7 +2,6 @@ package gitbridge
 
 import (
 	"archive/tar"
-	"bufio"
 	"bytes"
 	"compress/bzip2"
 	"compress/gzip"
@@ -13,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/amberfs/amberfs/internal/decompress"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
@@ -22,17 +22,21 @@ import (
 // by gzip, zstd or bzip2. Names that are absolute or lead upwards are refused, and
 // so is what Limits do not allow; the sink has then got a part of the archive.
 func ReadTar(ctx context.Context, r io.Reader, sink Sink, o ImportOptions) error {
-	plain, err := decompress(&contextReader{ctx, r})
+	plain, err := decompress.Reader(&contextReader{ctx, r})
 	if err != nil {
 		return fmt.Errorf("reading the archive: %w", err)
 	}
 	defer plain.Close()
-	c := newChecker(sink, o)
+	return newChecker(sink, o).archive(ctx, plain)
+}
+
+// archive reads an archive that is not compressed.
+func (c *checker) archive(ctx context.Context, plain io.Reader) error {
 	marked := &endMark{r: plain}
 	in := tar.NewReader(marked)
 	for {
 		h, err := in.Next()
-		if err == io.EOF && marked.seen() {
+		if err == io.EOF && (marked.seen() || c.layer) {
 			if err := drain(plain); err != nil {
 				return fmt.Errorf("reading the archive: %w", notTar(err, false))
 			}
@@ -113,9 +117,12 @@ func tarEntry(c *checker, r io.Reader, h *tar.Header) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return c.count() // comments, such as git archive's commit
 	}
-	name, err := clean(h.Name)
+	name, err := c.clean(h.Name)
 	if err != nil {
 		return err
+	}
+	if c.layer && strings.Contains("/"+name, "/"+whiteoutPrefix) {
+		return c.whiteout(name)
 	}
 	m, err := tarMeta(name, h)
 	if err != nil {
@@ -131,7 +138,7 @@ func tarEntry(c *checker, r io.Reader, h *tar.Header) error {
 	case tar.TypeSymlink:
 		e.Mode, e.Target = unix.S_IFLNK|0o777, h.Linkname
 	case tar.TypeLink:
-		if e.Hardlink, err = clean(h.Linkname); err != nil {
+		if e.Hardlink, err = c.clean(h.Linkname); err != nil {
 			return fmt.Errorf("hard link %q: %w", name, err)
 		}
 	case tar.TypeFifo:
@@ -203,30 +210,4 @@ func (w *wholeReader) Read(p []byte) (int, error) {
 		err = io.ErrUnexpectedEOF
 	}
 	return n, err
-}
-
-// decompress finds out by the first bytes how a stream is compressed.
-func decompress(r io.Reader) (io.ReadCloser, error) {
-	in := bufio.NewReaderSize(r, 256<<10)
-	head, err := in.Peek(6)
-	if err != nil && err != io.EOF {
-		return nil, err
-	}
-	switch {
-	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
-		return gzip.NewReader(in)
-	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		// The window of `zstd --long`, more than which zstd itself asks for.
-		const window = 128 << 20
-		z, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(window), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
-		if err != nil {
-			return nil, err
-		}
-		return z.IOReadCloser(), nil
-	case bytes.HasPrefix(head, []byte("BZh")):
-		return io.NopCloser(bzip2.NewReader(in)), nil
-	case bytes.HasPrefix(head, []byte("\xfd7zXZ\x00")):
-		return nil, errors.New("it is compressed by xz: pipe it through xz -dc")
-	}
-	return io.NopCloser(in), nil
 }

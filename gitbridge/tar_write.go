@@ -171,7 +171,7 @@ func (t *TarSink) Add(e Entry) error {
 	kind, ok := kinds[e.Mode&unix.S_IFMT]
 	if e.Hardlink != "" {
 		kind, ok = tar.TypeLink, true
-		e.Target, e.Meta = e.Hardlink, Meta{}
+		e.Target = e.Hardlink
 	}
 	if !ok {
 		t.skip(e.Path, "tar has no sockets")

@@ -72,8 +72,9 @@ func refOf(ws *snapshot.Workspace, a Export) (string, error) {
 	return a.Ref, nil
 }
 
-// DropExports deletes what forks that have ended exported.
+// DropExports deletes what forks that have ended exported, and layers that no snapshot needs.
 func (s *Service) DropExports(ctx context.Context) error {
+	s.sweepImages()
 	s.exporting.Lock()
 	defer s.exporting.Unlock()
 	return gitbridge.DropRefs(ctx, filepath.Join(s.Store.Dir(), gitDir), func(ref string) bool {

@@ -40,22 +40,35 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	finished := sync.OnceFunc(s.Store.Importing())
 	defer finished()
 	at := importAt{dir: rest, made: madeDir(r.Caller, a.Umask), top: base == "" && rest == ""}
-	st, err := build(ctx, s.Store, at, func(sink gitbridge.Sink) error {
-		return gitbridge.ReadTar(ctx, in, sink, gitbridge.ImportOptions{
-			Owner: ownerOf(r.Caller, a.From), Limits: gitbridge.Limits{Entries: a.MaxFiles, Bytes: a.MaxBytes},
-		})
+	o := gitbridge.ImportOptions{
+		Owner: ownerOf(r.Caller, a.From), Limits: gitbridge.Limits{Entries: a.MaxFiles, Bytes: a.MaxBytes},
+	}
+	g := snapshot.GraftOptions{Path: base, Caller: r.Caller}
+	if a.From == FromImage {
+		defer s.sweepImages()
+		s.images.RLock()
+		defer s.images.RUnlock()
+		g.Top = rest == ""
+	}
+	g.Tree, err = build(ctx, s.Store, at, func(b *importer.Builder) error {
+		if a.From != FromImage {
+			return gitbridge.ReadTar(ctx, in, b.Add, o)
+		}
+		var err error
+		g.Image, err = s.readImage(ctx, in, gitbridge.NewLayers(b.Layer, o), a)
+		return err
 	})
 	if err != nil {
 		finished()
 		s.giveUp(ctx, err)
 		return Imported{}, err
 	}
-	done, err := r.Workspace.Graft(ctx, snapshot.GraftOptions{Tree: st, Path: base, Caller: r.Caller})
+	done, err := r.Workspace.Graft(ctx, g)
 	if err != nil {
 		return Imported{}, err
 	}
 	s.Log.Info("import", "from", a.From, "path", string(a.Path), "files", done.Files, "bytes", done.Bytes)
-	return Imported{Path: string(a.Path), Files: done.Files, Bytes: done.Bytes, Undo: done.Undo}, nil
+	return Imported{Path: string(a.Path), Files: done.Files, Bytes: done.Bytes, Undo: done.Undo, Snapshot: done.After, Image: g.Image}, nil
 }
 
 // madeDir is what a directory gets that is made on the way to an import.
@@ -67,7 +80,7 @@ func madeDir(c live.Caller, umask uint32) gitbridge.Meta {
 // ownerOf makes everything belong to the caller, but for root what tar says of
 // owners, and for all users what a directory says.
 func ownerOf(c live.Caller, from string) *gitbridge.Owner {
-	if from == FromGit || from == FromTar && c.UID != 0 {
+	if from == FromGit || (from == FromTar || from == FromImage) && c.UID != 0 {
 		return &gitbridge.Owner{UID: c.UID, GID: c.GID}
 	}
 	return nil
@@ -92,7 +105,7 @@ type importAt struct {
 }
 
 // build returns a sealed tree of what read imports, on disk. The caller protects it from gc.
-func build(ctx context.Context, s *snapshot.Store, at importAt, read func(gitbridge.Sink) error) (*tree.State, error) {
+func build(ctx context.Context, s *snapshot.Store, at importAt, read func(*importer.Builder) error) (*tree.State, error) {
 	b := importer.New(ctx, s.Source(), s.CAS(), at.made)
 	defer b.Close()
 	if err := b.Below(at.dir); err != nil {
@@ -101,7 +114,7 @@ func build(ctx context.Context, s *snapshot.Store, at importAt, read func(gitbri
 	if at.top {
 		b.AtRoot()
 	}
-	if err := read(b.Add); err != nil {
+	if err := read(b); err != nil {
 		return nil, err
 	}
 	st, err := b.Finish()
@@ -163,8 +176,8 @@ func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) err
 	finished := s.Importing()
 	defer finished()
 	at := importAt{made: gitbridge.Meta{Mode: unix.S_IFDIR | 0o755}}
-	st, err := build(ctx, s, at, func(sink gitbridge.Sink) error {
-		return gitbridge.ReadDir(ctx, dir, sink, o.dir(nil))
+	st, err := build(ctx, s, at, func(b *importer.Builder) error {
+		return gitbridge.ReadDir(ctx, dir, b.Add, o.dir(nil))
 	})
 	if err != nil {
 		return err

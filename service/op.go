@@ -165,6 +165,8 @@ var ops = []*Op{
 		About: "Returns a snapshot as a tar archive."}, (*Service).exportTar),
 	op(Op{Name: "import", Access: Socket, Mutates: true, Input: Tar, Instead: "`tar`, `git` or `cp` in the workspace",
 		About: "Imports the tree of a tar archive, all at once."}, (*Service).importTree),
+	op(Op{Name: "layer", Access: Socket, Output: Tar,
+		About: "Returns what a snapshot changed in a container image, as a layer of an image."}, (*Service).exportLayer),
 	op(Op{Name: "image", Access: Socket,
 		About: "Returns the container image that a snapshot, or the present state, was made on top of."}, (*Service).image),
 	op(Op{Name: "open", Access: Socket, Output: Events, Hasty: true, Instead: "`git` on .snapshots/NAME",

@@ -55,6 +55,8 @@ type Service struct {
 	beginning sync.Mutex
 	// exporting is held for reading by exports to the store's own repository.
 	exporting sync.RWMutex
+	// images is held for reading while blobs are kept of which no snapshot says so yet.
+	images sync.RWMutex
 	// last is the connection of the last joined program, closed by the end of the process.
 	last atomic.Pointer[net.UnixConn]
 }

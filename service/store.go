@@ -81,6 +81,7 @@ func (s *Service) gc(ctx context.Context, r *Request, _ GC) (Collected, error) {
 	if err != nil {
 		return Collected{}, err
 	}
+	s.sweepImages()
 	s.Log.Info("gc", "removed", done.Removed, "freed", done.FreedBytes)
 	return Collected{Objects: done.Removed, Bytes: done.FreedBytes}, nil
 }

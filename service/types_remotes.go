@@ -70,10 +70,14 @@ const (
 	FromDir = "dir"
 	FromTar = "tar"
 	FromGit = "git"
+	// FromImage: an archive of an image's manifest, its configuration and its layers, each
+	// named by its digest.
+	FromImage = "image"
 )
 
 type Import struct {
-	From     string          `json:"from" jsonschema:"dir, tar or git: the source of the archive"`
+	From     string          `json:"from" jsonschema:"dir, tar, git or image: the source of the archive"`
+	Image    string          `json:"image,omitempty" jsonschema:"the name of the image"`
 	Path     naming.BytePath `json:"path,omitempty" jsonschema:"the directory to import into; the root if empty"`
 	Umask    uint32          `json:"umask,omitempty" jsonschema:"removed from the permissions of directories that the import creates for path"`
 	MaxFiles int64           `json:"max_files,omitempty" jsonschema:"the largest number of files; 0: 20 million"`
@@ -81,11 +85,13 @@ type Import struct {
 }
 
 type Imported struct {
-	Path    string               `json:"path"`
-	Files   int64                `json:"files"`
-	Bytes   int64                `json:"bytes"`
-	Skipped []gitbridge.Omission `json:"skipped,omitempty"`
-	Undo    string               `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
+	Path     string               `json:"path"`
+	Files    int64                `json:"files"`
+	Bytes    int64                `json:"bytes"`
+	Skipped  []gitbridge.Omission `json:"skipped,omitempty"`
+	Undo     string               `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
+	Snapshot string               `json:"snapshot,omitempty" jsonschema:"the snapshot with the image"`
+	Image    *snapshot.Image      `json:"image,omitempty"`
 }
 
 type GetImage struct {
@@ -96,6 +102,20 @@ type GetImage struct {
 type FoundImage struct {
 	Snapshot string          `json:"snapshot,omitempty" jsonschema:"the snapshot of the import"`
 	Image    *snapshot.Image `json:"image,omitempty"`
+}
+
+type ExportLayer struct {
+	Name string `json:"name" jsonschema:"the snapshot"`
+	Base string `json:"base,omitempty" jsonschema:"the snapshot of an image; if empty, that of the last image before"`
+}
+
+// Layer is what ExportLayer wrote.
+type Layer struct {
+	FoundImage
+	Created time.Time            `json:"created" jsonschema:"of the snapshot"`
+	Files   int64                `json:"files"`
+	Bytes   int64                `json:"bytes"`
+	Skipped []gitbridge.Omission `json:"skipped,omitempty"`
 }
 
 type AddRemote struct {

@@ -28,6 +28,8 @@ type CaptureOptions struct {
 	// that is returned, with ErrUnchanged.
 	IfChanged bool
 	Caller    live.Caller
+	// Image was imported just before.
+	Image *Image
 }
 
 // Capture makes a snapshot of the present state. It takes the same time
@@ -141,7 +143,7 @@ func (ss Snapshots) describe(tx *live.Tx, o CaptureOptions) (storedSnapshot, err
 	r := storedSnapshot{View: view, WS: ss.w.view, Info: Info{
 		Name: o.Name, Seq: ss.w.nextSeq, Parent: ss.w.head, Kind: o.Kind, Message: o.Message, Labels: o.Labels,
 		Created: ss.w.store.opt.Now(), Expires: o.Expires, UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command,
-		Files: st.Inodes - 1, Bytes: st.Bytes, Pinned: o.Pinned, Actors: ss.presentActors(tx),
+		Files: st.Inodes - 1, Bytes: st.Bytes, Pinned: o.Pinned, Image: o.Image, Actors: ss.presentActors(tx),
 	}}
 	if r.Name == "" {
 		r.Name = fmt.Sprintf("cp-%d", r.Seq)

@@ -16,6 +16,9 @@ import (
 type editRecord struct {
 	WS  uint32         `json:"ws"`
 	Pre storedSnapshot `json:"pre"` // the state before; without a name there is none
+	// Post is the state after, of an import of an image.
+	Post  storedSnapshot `json:"post,omitzero"`
+	image *Image
 
 	Steps []live.Span `json:"steps,omitempty"` // where they are in the journal
 	Now   int64       `json:"now,omitempty"`   // the time of the steps
@@ -100,6 +103,14 @@ func (s *Store) commitEdit(w *Workspace, e *live.Edit, r *editRecord, undo bool,
 				return err
 			}
 		}
+		if r.image != nil {
+			after := CaptureOptions{Kind: KindImport, Message: "image " + r.image.Ref, Caller: before.Caller, Image: r.image}
+			if r.Post, err = w.Snapshots().newSnapshot(tx, after); err != nil {
+				return err
+			}
+			r.Post.Seq, r.Post.Parent, r.Post.Actors = r.Pre.Seq+1, r.Pre.Name, e.Actors().Actors()
+			r.Post.Name = fmt.Sprintf("cp-%d", r.Post.Seq)
+		}
 		if err := s.journal(tx, recEdit, r); err != nil {
 			return err
 		}
@@ -170,6 +181,12 @@ func (c *catalogue) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editR
 		return inv, err
 	}
 	c.journalRoots = append(c.journalRoots, journalRoot{state: st})
+	if r.Post.Name != "" {
+		r.Post.Files, r.Post.Bytes = st.Inodes-1, st.Bytes
+		if err := (&captureRecord{r.Post}).apply(c, tx); err != nil {
+			return inv, err
+		}
+	}
 	if sn, ok := c.snaps[r.Restored]; ok && r.Restored != 0 {
 		w.head = sn.Name
 		w.Snapshots().keepRestored(sn.View, st)

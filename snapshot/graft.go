@@ -19,6 +19,10 @@ type GraftOptions struct {
 	Tree   *tree.State // sealed; its root directory is merged into Path
 	Path   string      // a directory relative to the root, which must exist; "" is the root
 	Caller live.Caller
+	// Image, if set, is what a snapshot of the state after says that it came of.
+	Image *Image
+	// Top gives the attributes of the tree's root directory to Path.
+	Top bool
 }
 
 // GraftResult tells what was brought in.
@@ -26,6 +30,7 @@ type GraftResult struct {
 	Files int64  `json:"files"`
 	Bytes int64  `json:"bytes"`
 	Undo  string `json:"undo"`
+	After string `json:"after"` // the snapshot with the image
 }
 
 // Graft merges a tree into the workspace in one step. The state before is
@@ -62,12 +67,19 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	defer e.End()
 	over := &live.Overlay{Base: e.Base(), Source: o.Tree, Prefix: prefix}
 	defer s.Hold(over.Base)()
-	r := editRecord{WS: w.view}
+	r := editRecord{WS: w.view, image: o.Image}
+	if o.Image != nil && o.Top {
+		here, err := over.Base.Resolve(s.src, prefix)
+		if err != nil {
+			return GraftResult{}, err
+		}
+		o.Image.Merged = here.Dir.Len() > 0
+	}
 	seal := s.sealsEdit(ctx, &r)
 	if err := seal(over.Base.Clone()); err != nil {
 		return GraftResult{}, err
 	}
-	if err := e.Overlay(ctx, over, live.Graft{Now: time.Now().UnixNano(), Seal: seal}); err != nil {
+	if err := e.Overlay(ctx, over, live.Graft{Now: time.Now().UnixNano(), Seal: seal, Top: o.Top}); err != nil {
 		return GraftResult{}, err
 	}
 	if err := s.grafted(e, &r); err != nil {
@@ -79,9 +91,12 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		return GraftResult{}, err
 	}
 	s.event(Event{Workspace: w.view, Action: "captured", From: r.Pre.Name, Caller: o.Caller})
+	if r.Post.Name != "" {
+		defer s.event(Event{Workspace: w.view, Action: "captured", From: r.Post.Name, Caller: o.Caller})
+	}
 	s.tell(inv)
 	s.imported(w, over, o.Caller)
-	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: r.Pre.Name}, s.Sync()
+	return GraftResult{Files: o.Tree.Inodes - 1, Bytes: o.Tree.Bytes, Undo: r.Pre.Name, After: r.Post.Name}, s.Sync()
 }
 
 // imported writes to the log what came with a graft.

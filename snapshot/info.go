@@ -7,6 +7,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/interval"
+	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -14,7 +15,22 @@ import (
 type Info = info.Info
 
 // Image is a container image that was imported.
-type Image = info.Image
+type (
+	Image      = info.Image
+	ImageOwner = info.Owner
+)
+
+// Images lists the images that snapshots came of.
+func (s *Store) Images() (all []*Image) {
+	s.look(func(*live.Tx) {
+		for _, sn := range s.cat.snaps {
+			if sn.Image != nil {
+				all = append(all, sn.Image)
+			}
+		}
+	})
+	return all
+}
 
 // The ways in which a snapshot comes about.
 const (

@@ -80,12 +80,12 @@ func (s *Store) addLoss(r *verify.Report) {
 func snapshotsIn(f live.Foreign) []storedSnapshot {
 	var r struct {
 		captureRecord
-		Pre, Snapshot, Last, Full storedSnapshot
+		Pre, Post, Snapshot, Last, Full storedSnapshot
 	}
 	switch f.Type {
 	case recCapture, recEdit, recPull, recEndFork:
 		_ = json.Unmarshal(f.Payload, &r)
 	}
-	all := []storedSnapshot{r.storedSnapshot, r.Pre, r.Snapshot, r.Last, r.Full}
+	all := []storedSnapshot{r.storedSnapshot, r.Pre, r.Post, r.Snapshot, r.Last, r.Full}
 	return slices.DeleteFunc(all, func(r storedSnapshot) bool { return r.Name == "" })
 }

@@ -20,26 +20,29 @@ import (
 
 func exportCommand(a *app) *cobra.Command {
 	var e gitbridge.ExportOptions
-	var tarFile string
+	var tarFile, imageRef, base string
 	cmd := &cobra.Command{
-		Use:   "export NAME (--git REPO [--ref REF] [--gitignore] [-m MESSAGE] [--no-parent] | --tar FILE)",
-		Short: "Write a snapshot as a git commit or a tar archive",
-		Long: `Writes the snapshot as a commit or a tar archive. With --git, prints the commit's id.
-The commit's tree is what git would write for the same files. Only the ref changes:
-refs/sandbox/snapshots/NAME, or --ref.
+		Use:   "export NAME (--git REPO [--ref REF] [--gitignore] [-m MESSAGE] [--no-parent] | --tar FILE | --image REF [--base SNAPSHOT])",
+		Short: "Write a snapshot as a git commit, a tar archive or a container image",
+		Long: `With --git, prints the commit's id. Only the ref changes: refs/sandbox/snapshots/NAME,
+or --ref. With --image, prints the digest. The image has the layers of the one that was
+imported, and one of what changed since.
 
-The same snapshot gives the same archive.`,
+The same snapshot gives the same archive and image.`,
 		Example: `  amberfs export v1 --git .
-  amberfs export v1 --tar - | docker import -`,
+  amberfs export v1 --tar - | docker import -
+  amberfs export v1 --image docker-archive:v1.tar`,
 		Args: args(1, 1, "one NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			switch {
-			case e.Repo != "" && tarFile != "":
-				return fail.New(fail.Usage, "--git and --tar exclude each other")
+			case e.Repo != "" && tarFile != "" || imageRef != "" && e.Repo+tarFile != "":
+				return fail.New(fail.Usage, "--git, --tar and --image exclude each other")
+			case imageRef != "":
+				return a.exportImage(cmd, service.ExportLayer{Name: argv[0], Base: base}, imageRef)
 			case tarFile != "":
 				return a.exportTar(cmd, argv[0], tarFile)
 			case e.Repo == "":
-				return fail.New(fail.Usage, "export needs --git REPO or --tar FILE")
+				return fail.New(fail.Usage, "export needs --git REPO, --tar FILE or --image REF")
 			}
 			return a.exportGit(cmd.Context(), argv[0], e)
 		},
@@ -51,6 +54,8 @@ The same snapshot gives the same archive.`,
 	cmd.Flags().StringVarP(&e.Message, "message", "m", "", "commit `MESSAGE` instead of the snapshot's")
 	cmd.Flags().BoolVar(&e.NoParent, "no-parent", false, "create a commit without a parent")
 	cmd.Flags().StringVar(&tarFile, "tar", "", "write an archive to `FILE`; - is standard output")
+	cmd.Flags().StringVar(&imageRef, "image", "", "write the container image `REF`")
+	cmd.Flags().StringVar(&base, "base", "", "what changed since the import that made `SNAPSHOT`. Default: the last")
 	return cmd
 }
 
@@ -95,7 +100,7 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 	return a.print(done, func() { a.printf("%s\n", done.Commit) })
 }
 
-// exportTar writes a new file and renames it, so that FILE is never half an archive.
+// exportTar replaces FILE at the end, so that it is never half an archive.
 func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 	var done gitbridge.TarResult
 	ask := func(w io.Writer) error {
@@ -130,9 +135,17 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
 		return a.exportInto(path, ask)
 	}
+	if err := replaceFile(path, ask); err != nil {
+		return err
+	}
+	return a.print(done, func() {})
+}
+
+// replaceFile writes a new file and renames it.
+func replaceFile(path string, ask func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part-")
 	if err != nil {
-		return fail.New(fail.KindOf(err), "cannot write %s: %w", file, err)
+		return fail.New(fail.KindOf(err), "cannot write %s: %w", path, err)
 	}
 	defer os.Remove(f.Name())
 	err = ask(f)
@@ -143,9 +156,9 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 		return err
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
-		return fail.New(fail.KindOf(err), "cannot write %s: %w", file, err)
+		return fail.New(fail.KindOf(err), "cannot write %s: %w", path, err)
 	}
-	return a.print(done, func() {})
+	return nil
 }
 
 // exportInto writes to what is no regular file: a pipe, a device.

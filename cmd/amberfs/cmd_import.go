@@ -6,38 +6,44 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/remote/image"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 func importCommand(a *app) *cobra.Command {
-	var repo, tarFile string
+	var repo, tarFile, imageRef, platform string
 	var trust bool
 	var maxFiles, maxBytes int64
 	cmd := &cobra.Command{
-		Use:   "import (--git REPO REV | --tar FILE | DIR) [PATH]",
+		Use:   "import (--git REPO REV | --tar FILE | --image REF | DIR) [PATH]",
 		Short: "Bring a tree in",
 		Long: `Brings a tree into the workspace, at its root or at PATH: a revision of a git
-repository, a tar archive (gzip, zstd and bzip2 are recognized), or a directory. The
-tree appears all at once. Files are replaced, nothing is deleted.`,
+repository, a tar archive (gzip, zstd and bzip2 are recognized), a container image, or
+a directory. The tree appears all at once. Files are replaced, nothing is deleted.
+
+REF is HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE. The snapshot that is taken has
+the image's digests and configuration.`,
 		Example: `  amberfs import --git ~/src/linux v6.12 linux
   curl -L https://example.org/x.tar.gz | amberfs import --tar - vendor/x
+  amberfs import --image debian:12
   amberfs import ~/project`,
 		Args: func(cmd *cobra.Command, argv []string) error {
 			switch {
-			case repo != "" && tarFile != "":
-				return fail.New(fail.Usage, "--git and --tar exclude each other")
+			case repo != "" && tarFile != "" || imageRef != "" && repo+tarFile != "":
+				return fail.New(fail.Usage, "--git, --tar and --image exclude each other")
 			case repo != "":
 				return args(1, 2, "with --git a REV and perhaps a PATH")(cmd, argv)
-			case tarFile != "":
-				return args(0, 1, "with --tar at most a PATH")(cmd, argv)
+			case tarFile+imageRef != "":
+				return args(0, 1, "with --tar or --image at most a PATH")(cmd, argv)
 			}
 			return args(1, 2, "a DIR and perhaps a PATH")(cmd, argv)
 		},
@@ -53,6 +59,8 @@ tree appears all at once. Files are replaced, nothing is deleted.`,
 				argv = argv[1:]
 			case tarFile != "":
 				err = i.fromTar(tarFile)
+			case imageRef != "":
+				err = i.fromImage(cmd.Context(), imageRef, platform)
 			default:
 				err = i.fromDir(argv[0])
 				argv = argv[1:]
@@ -68,6 +76,8 @@ tree appears all at once. Files are replaced, nothing is deleted.`,
 	cmd.Flags().Int64Var(&maxFiles, "max-files", 0, "refuse more than `N` files. Default: 20 million")
 	cmd.Flags().Int64Var(&maxBytes, "max-bytes", 0, "refuse more than `N` bytes. Default: 1 TiB")
 	cmd.Flags().StringVar(&tarFile, "tar", "", "import the archive `FILE`; - is standard input")
+	cmd.Flags().StringVar(&imageRef, "image", "", "import the container image `REF`")
+	cmd.Flags().StringVar(&platform, "platform", "", "as `linux/arm/v7`. Default: this machine's")
 	return cmd
 }
 
@@ -190,6 +200,39 @@ func (i *importer) fromTar(name string) error {
 	return err
 }
 
+// fromImage sends the layers of an image as they are.
+func (i *importer) fromImage(ctx context.Context, ref, platform string) error {
+	i.req.From, i.req.Image = service.FromImage, ref
+	ref, err := i.a.imageRef(ref)
+	if err != nil {
+		return err
+	}
+	im, err := image.Open(ctx, ref, image.Options{Platform: platform, MaxBytes: i.req.MaxBytes})
+	if err != nil {
+		return service.Explain(err)
+	}
+	p := service.Progress{What: "importing", Total: im.Size(), Unit: "bytes"}
+	i.send = func(ctx context.Context, w io.Writer) error {
+		return im.Send(ctx, w, writerFunc(func(b []byte) (int, error) {
+			p.Done += int64(len(b))
+			i.bar.show(p)
+			return len(b), nil
+		}))
+	}
+	return nil
+}
+
+// imageRef makes the path in a reference absolute.
+func (a *app) imageRef(ref string) (string, error) {
+	for _, kind := range []string{"oci:", "docker-archive:"} {
+		if file, ok := strings.CutPrefix(ref, kind); ok {
+			file, err := a.abs(file)
+			return kind + file, err
+		}
+	}
+	return ref, nil
+}
+
 func (i *importer) archive(read func(context.Context, gitbridge.Sink) error) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, w io.Writer) error {
 		sink := gitbridge.NewTarSink(w, i.skip)
@@ -253,6 +296,9 @@ func (a *app) printImported(done service.Imported) error {
 		to := ""
 		if done.Path != "" && done.Path != "." {
 			to = " to " + quote(done.Path)
+		}
+		if done.Snapshot != "" {
+			to += ": snapshot " + done.Snapshot
 		}
 		a.printf("imported %s, %s%s\n", plural(int(done.Files), "file", "files"), bytesText(done.Bytes), to)
 	})

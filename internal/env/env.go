@@ -27,6 +27,7 @@ var Vars = []Var{
 	{[]string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}, "the endpoint, if the URL has none"},
 	{[]string{"AWS_CA_BUNDLE"}, "certificates of a private authority"},
 	{[]string{"DOCKER_CONFIG"}, "the directory of `config.json` with the credentials for registries. Default: `~/.docker`"},
+	{[]string{"REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR"}, "podman's credentials for registries. Default: `$XDG_RUNTIME_DIR/containers/auth.json`"},
 	{[]string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"}, "author and committer of exported commits"},
 	{[]string{"TMPDIR"}, "the directory for temporary stores of `amberfs run`"},
 }

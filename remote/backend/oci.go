@@ -2,6 +2,7 @@ package backend
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,17 +11,23 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path"
+	"path/filepath"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/errdef"
+	oci "oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/credentials"
 	"oras.land/oras-go/v2/registry/remote/errcode"
 	"oras.land/oras-go/v2/registry/remote/retry"
+
+	"github.com/amberfs/amberfs/internal/env"
 )
 
 const (
@@ -52,22 +59,65 @@ func openOCI(u *url.URL) (Backend, error) {
 	if err != nil || repo.Reference.Reference != "" {
 		return nil, errors.New("a repository is named as oci://HOST/REPOSITORY, without a tag")
 	}
-	transport, err := newTransport()
+	client, transport, err := connect(repo)
 	if err != nil {
 		return nil, err
 	}
-	store, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
+	return &registry{repo: repo, client: client, transport: transport, url: u}, nil
+}
+
+// Repository opens a repository of a registry, named as HOST/REPOSITORY.
+func Repository(name string) (*remote.Repository, error) {
+	repo, err := remote.NewRepository(name)
+	if err == nil {
+		_, _, err = connect(repo)
+	}
+	return repo, err
+}
+
+func connect(repo *remote.Repository) (*auth.Client, *http.Transport, error) {
+	transport, err := newTransport()
 	if err != nil {
-		return nil, fmt.Errorf("open remote: docker's configuration: %w", err)
+		return nil, nil, err
+	}
+	credential, err := credentialsOf(repo.Reference)
+	if err != nil {
+		return nil, nil, err
 	}
 	client := &auth.Client{
 		Client: &http.Client{Transport: retry.NewTransport(transport)},
 		Header: http.Header{"User-Agent": {"amberfs"}},
-		Cache:  auth.NewCache(), Credential: credentials.Credential(store),
+		Cache:  auth.NewCache(), Credential: credential,
 	}
 	repo.Client = client
 	repo.PlainHTTP = isLoopback(repo.Reference.Host())
-	return &registry{repo: repo, client: client, transport: transport, url: u}, nil
+	return client, transport, nil
+}
+
+// credentialsOf looks where podman keeps credentials, also those of a part of a registry
+// only, and then where docker does.
+func credentialsOf(ref oci.Reference) (auth.CredentialFunc, error) {
+	docker, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("the credentials of docker: %w", err)
+	}
+	dir := fmt.Sprintf("/run/containers/%d", os.Getuid())
+	if run := env.Get("XDG_RUNTIME_DIR"); run != "" {
+		dir = filepath.Join(run, "containers")
+	}
+	file := cmp.Or(env.Get("REGISTRY_AUTH_FILE"), filepath.Join(dir, "auth.json"))
+	podman, err := credentials.NewStore(file, credentials.StoreOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("the credentials of podman: %w", err)
+	}
+	return func(ctx context.Context, host string) (auth.Credential, error) {
+		for name := path.Join(ref.Registry, ref.Repository); host == ref.Host() && name != "."; name = path.Dir(name) {
+			if c, err := podman.Get(ctx, name); err != nil || c != auth.EmptyCredential {
+				return c, err
+			}
+		}
+		return credentials.Credential(docker)(ctx, host)
+	}, nil
 }
 
 // isLoopback reports whether a registry is on this machine and speaks plain HTTP, as in docker.
@@ -87,15 +137,20 @@ func (r *registry) CloseIdleConnections() { r.transport.CloseIdleConnections() }
 // sorted puts an error of the client among those of this package. Of a registry's
 // answer only the status and the codes are kept.
 func (r *registry) sorted(ctx context.Context, what, key string, err error) error {
-	host := r.repo.Reference.Host()
+	return Explain(ctx, r.repo, what+" "+key, err)
+}
+
+// Explain is the method sorted for an error of a Repository.
+func Explain(ctx context.Context, repo *remote.Repository, what string, err error) error {
+	host := repo.Reference.Host()
 	var answer *errcode.ErrorResponse
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, errdef.ErrNotFound):
-		return fmt.Errorf("%s %s: %w", what, key, ErrNotFound)
+		return fmt.Errorf("%s: %w", what, ErrNotFound)
 	case errors.Is(err, auth.ErrBasicCredentialNotFound):
-		return fmt.Errorf("%s %s: %s: %w: no credentials were found; log in with `docker login %s`", what, key, host, ErrDenied, host)
+		return fmt.Errorf("%s: %s: %w: no credentials were found; log in with `docker login %s`", what, host, ErrDenied, host)
 	case errors.As(err, &answer):
 		var codes []string
 		for _, e := range answer.Errors {
@@ -108,9 +163,9 @@ func (r *registry) sorted(ctx context.Context, what, key string, err error) erro
 		if kind == ErrDenied {
 			codes = append(codes, "log in with `docker login "+host+"`, as the user who mounts")
 		}
-		return fmt.Errorf("%s %s: %s: %w (%s)", what, key, host, kind, strings.Join(codes, ", "))
+		return fmt.Errorf("%s: %s: %w (%s)", what, host, kind, strings.Join(codes, ", "))
 	}
-	return fmt.Errorf("%s %s: %w", what, key, ofTransport(ctx, host, err))
+	return fmt.Errorf("%s: %w", what, ofTransport(ctx, host, err))
 }
 
 // place says what a key is in a registry: a blob or a tag.

@@ -30,6 +30,8 @@ type Graft struct {
 	KeepFull bool
 	// By, if set, returns the actors that a step is by, none for those of the edit.
 	By func(*Step) ([]string, error)
+	// Top gives the attributes of the root of an overlay to the directory at Prefix.
+	Top bool
 	// Now is the time of the change in nanoseconds since 1970.
 	Now int64
 	// Record writes the steps to the journal, see Edit.Steps.
@@ -88,6 +90,9 @@ func (e *Edit) Overlay(ctx context.Context, o *Overlay, g Graft) error {
 	}
 	if err := o.Walk(ctx, e.f.waiting, j.step); err != nil {
 		return loadError(err)
+	}
+	if g.Top {
+		j.attrs = append(j.attrs, attrsOf{ino: j.root, from: tree.RootIno})
 	}
 	return j.finish()
 }

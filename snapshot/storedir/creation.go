@@ -16,7 +16,7 @@ import (
 // storeEntries are the names in a store's directory that this program gives.
 var storeEntries = []string{
 	"format", "from", "filling", "filling.tmp", "format.tmp", "manifest", "manifest.tmp", "manifest.copy", "manifest.copy.tmp",
-	"journal", "packs", "index", "index.old", "events", "git", "gitcache", "remotes.json", "remotes.json.tmp",
+	"journal", "packs", "index", "index.old", "events", "git", "gitcache", "images", "remotes.json", "remotes.json.tmp",
 	"socket", "amberfs.log", "amberfs.log.1",
 	"lock", // the last: until then the store is this process's
 }

@@ -272,6 +272,9 @@ func (b *Builder) enter(p string, n *tree.Inode) error {
 	if err != nil {
 		return err
 	}
+	if ok && old.Type == unix.S_IFDIR {
+		return fmt.Errorf("%w: %q is a directory and something else", gitbridge.ErrHostile, name)
+	}
 	if ok {
 		if err := b.unlink(old, parent, name); err != nil {
 			return err
@@ -295,11 +298,9 @@ func (b *Builder) link(parent uint64, name string, n *tree.Inode) error {
 	return dir.Dir.Insert(b.src, b.epoch, tree.Dirent{Name: name, Ino: n.Ino, Type: n.Type()})
 }
 
-// unlink takes one name from an inode, and the inode away with its last.
+// unlink takes one name from an inode, and the inode away with its last. A directory is
+// empty.
 func (b *Builder) unlink(e tree.Dirent, parent uint64, name string) error {
-	if e.Type == unix.S_IFDIR {
-		return fmt.Errorf("%w: %q is a directory and something else", gitbridge.ErrHostile, name)
-	}
 	// A worker may still have to put the inode.
 	if err := b.wait(); err != nil {
 		return err
@@ -318,10 +319,12 @@ func (b *Builder) unlink(e tree.Dirent, parent uint64, name string) error {
 		return err
 	}
 	n.Links = slices.DeleteFunc(slices.Clone(n.Links), func(l tree.Link) bool { return l.Parent == parent && l.Name == name })
-	if n.Nlink--; n.Nlink > 0 {
+	if n.IsDir() {
+		dir.Nlink--
+	} else if n.Nlink--; n.Nlink > 0 {
 		return nil
 	}
-	b.bytes -= n.Size()
+	b.bytes -= contentSize(n)
 	return b.state.Delete(b.src, b.epoch, n.Ino)
 }
 

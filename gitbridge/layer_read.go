@@ -1,0 +1,68 @@
+package gitbridge
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names in a layer that stand for something else, as the image specification of OCI has them.
+const (
+	whiteoutPrefix = ".wh."
+	opaqueName     = ".wh..wh..opq"
+)
+
+// Layers feeds the layers of one image to a sink. The limits are for all of them together.
+// Names are those of a system whose root is the image: absolute ones and ".." do not lead out.
+type Layers struct{ *checker }
+
+func NewLayers(sink Sink, o ImportOptions) Layers {
+	c := newChecker(sink, o)
+	c.layer = true
+	return Layers{c}
+}
+
+// Read reads one layer, which is not compressed: its whiteouts only, or all else. Whiteouts
+// concern the layers below, so those of a layer are to be read first, wherever they stand.
+func (l Layers) Read(ctx context.Context, r io.Reader, whiteouts bool) error {
+	c := *l.checker
+	c.sink = func(e Entry) error {
+		if (e.Whiteout || e.Opaque) != whiteouts {
+			return nil
+		}
+		return l.sink(e)
+	}
+	err := c.archive(ctx, r)
+	if !whiteouts {
+		l.done = c.done
+	}
+	return err
+}
+
+// whiteout passes on what a name with the prefix stands for. Aufs keeps files of its own
+// under such names, which are left out.
+func (c *checker) whiteout(name string) error {
+	dir, base := path.Split(name)
+	gone, ok := strings.CutPrefix(base, whiteoutPrefix)
+	switch {
+	case base == opaqueName:
+		return c.add(Entry{Path: path.Clean(dir), Meta: Meta{Mode: unix.S_IFDIR}, Opaque: true})
+	case !ok, strings.HasPrefix(gone, whiteoutPrefix):
+		return c.count()
+	case gone == "", gone == ".", gone == "..":
+		return fmt.Errorf("%w: %q is a whiteout of no name", ErrHostile, name)
+	}
+	return c.add(Entry{Path: path.Join(dir, gone), Whiteout: true})
+}
+
+// clean is the function clean, for a layer after ".." and a slash at the beginning are gone.
+func (c *checker) clean(name string) (string, error) {
+	if c.layer {
+		name = path.Clean("/" + name)[1:]
+	}
+	return clean(name)
+}

@@ -1,0 +1,88 @@
+package image
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/amberfs/amberfs/internal/vfs"
+)
+
+// Blobs keeps the manifests, configurations and layers of imported images as they came, so
+// that an export has the same ones. It is a folder of a store.
+type Blobs struct {
+	FS  vfs.FS
+	Dir string
+}
+
+func (b Blobs) path(d digest.Digest) string {
+	return filepath.Join(b.Dir, d.Algorithm().String()+"-"+d.Encoded())
+}
+
+// Put keeps a blob, on disk but for its name, once it is known to have the digest.
+func (b Blobs) Put(d digest.Digest, r io.Reader) error {
+	if err := errors.Join(d.Validate(), b.FS.MkdirAll(b.Dir, 0o700)); err != nil {
+		return err
+	}
+	part := filepath.Join(b.Dir, rand.Text()+".part")
+	f, err := vfs.Create(b.FS, part)
+	if err != nil {
+		return err
+	}
+	v := d.Verifier()
+	_, err = io.Copy(io.NewOffsetWriter(f, 0), io.TeeReader(r, v))
+	if err == nil && !v.Verified() {
+		err = fmt.Errorf("%s: %w", d, ErrDigest)
+	}
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = b.FS.Rename(part, b.path(d))
+	}
+	if err != nil {
+		return errors.Join(err, b.FS.Remove(part))
+	}
+	return nil
+}
+
+// Fetch is a content.Fetcher.
+func (b Blobs) Fetch(_ context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
+	if err := d.Digest.Validate(); err != nil {
+		return nil, err
+	}
+	f, err := vfs.Open(b.FS, b.path(d.Digest))
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Size()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(f, 0, size), f}, nil
+}
+
+// Keep removes all blobs but some.
+func (b Blobs) Keep(keep map[digest.Digest]bool) error {
+	names := make(map[string]bool)
+	for d := range keep {
+		names[filepath.Base(b.path(d))] = true
+	}
+	all, err := b.FS.ReadDir(b.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, i := range all {
+		if !names[i.Name] {
+			err = errors.Join(err, b.FS.Remove(filepath.Join(b.Dir, i.Name)))
+		}
+	}
+	return err
+}

@@ -79,15 +79,33 @@ func mountPoints(s *snapshot.Store, at string, view uint32) (paths []string) {
 	if err != nil || m == nil {
 		return nil
 	}
-	for _, path := range mounts.On(m.Major, m.Minor) {
+	for _, path := range inView(s, view, mounts.On(m.Major, m.Minor)) {
+		if path != "" {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// layers returns the layers of overlays in a view of the file system at a path, as paths
+// from the root of the view.
+func layers(s *snapshot.Store, at string, view uint32) []string {
+	return inView(s, view, mounts.Layers(at))
+}
+
+// inView returns those paths from the root of main that lead into a view, as paths from the
+// root of the view.
+func inView(s *snapshot.Store, view uint32, all []string) (paths []string) {
+	for _, path := range all {
 		ws, path := s.Main(), strings.TrimPrefix(path, "/")
 		for ws != nil && strings.HasPrefix(path, naming.ForksDir+"/") {
 			name, rest, _ := strings.Cut(strings.TrimPrefix(path, naming.ForksDir+"/"), "/")
+			var err error
 			if ws, err = ws.Forks().Named(name); err == nil {
 				path = rest
 			}
 		}
-		if ws != nil && (ws.View() == view || view == anyView) && path != "" {
+		if ws != nil && (ws.View() == view || view == anyView) {
 			paths = append(paths, path)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -30,6 +31,9 @@ type filesystem struct {
 	aside   *aside
 	// removals are those in forks.
 	removals removals
+	// overlaid is set once overlayfs has asked for an attribute of its own, in whatever
+	// mount namespace it is mounted.
+	overlaid atomic.Bool
 }
 
 func newFilesystem(o Options, k *kernel) *filesystem {
@@ -64,7 +68,7 @@ func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name stri
 		e, err := fs.control.Lookup(parent, name, request(cancel, h))
 		return fs.controlEntry("lookup", parent, e, err, out)
 	}
-	if name == "." || name == ".." {
+	if name == "." || name == ".." || name == "/" {
 		return fs.lookupHandle(parent, name, out)
 	}
 	if fs.control.Reserves(parent, name) {
@@ -83,7 +87,8 @@ func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name stri
 
 // lookupHandle finds a node by its number, or the parent of one. The kernel asks
 // so for open_by_handle_at(2) and for NFS, whose file handles are node ids; it
-// never asks for a path.
+// never asks for a path. "/" is the name of a node that it has found so: overlayfs
+// before Linux 6.16 asks whether it is still that node.
 func (fs *filesystem) lookupHandle(id live.NodeID, name string, out *fuse.EntryOut) fuse.Status {
 	if name == ".." {
 		if id.Ino() == live.RootIno {

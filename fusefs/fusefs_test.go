@@ -3,6 +3,7 @@ package fusefs
 import (
 	"bytes"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/amberfs/amberfs/control"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -37,6 +41,28 @@ func TestLookups(t *testing.T) {
 	}
 	if !l.forget(b, 9) || l.count() != 0 {
 		t.Error("a forget of too many is not the end")
+	}
+}
+
+// TestLookupByNumber: the kernel finds a node by its number, and overlayfs asks under the
+// name "/" whether it is still that node.
+func TestLookupByNumber(t *testing.T) {
+	s, err := snapshot.Open(filepath.Join(t.TempDir(), "store"), snapshot.Options{Quiet: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	log := slog.New(slog.DiscardHandler)
+	fs := newFilesystem(Options{Store: s, Logger: log, Control: control.Options{Service: service.New(service.Config{Store: s, Log: log})}}, &kernel{})
+	f, err := s.Forest().Create(s.Main().Root(), "f", live.Create{Mode: unix.S_IFREG | 0o600})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{".", "/"} {
+		var out fuse.EntryOut
+		if st := fs.Lookup(nil, &fuse.InHeader{NodeId: uint64(f.ID)}, name, &out); st != fuse.OK || out.NodeId != uint64(f.ID) {
+			t.Errorf("%q of node %x: %v, node %x", name, f.ID, st, out.NodeId)
+		}
 	}
 }
 

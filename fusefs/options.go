@@ -27,10 +27,12 @@ type Options struct {
 	ACL bool
 	// NoXattr has the kernel never ask for extended attributes; there are none then.
 	NoXattr bool
-	// NoHandles has the kernel open no node by its number (open_by_handle_at(2)), which
-	// reaches what is not below the directory that a program was given. Kernels before
-	// Linux 6.9 still open so what they have in their cache.
-	NoHandles bool
+	// Handles has the kernel open nodes by their numbers (open_by_handle_at(2)), which
+	// reaches what is not below the directory that a program was given. Without it, kernels
+	// before Linux 6.9 still open so what they have in their cache. With it, overlayfs finds
+	// the lower file of a copied one by its number; from Linux 6.16 on the kernel takes such
+	// a node for outdated (no epoch is set), and stat(2) fails with ESTALE.
+	Handles bool
 	// LowLatency keeps all processors from being halted while requests follow each
 	// other. Only root may ask for it.
 	LowLatency bool

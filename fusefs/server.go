@@ -78,9 +78,14 @@ func serve(o Options, fd int) (*Server, error) {
 		return nil, err
 	}
 	n.mountPoints = func(view uint32) []string { return mountPoints(o.Store, o.Mountpoint, view) }
-	n.mayEpoch = func() bool { return minor >= epochMinor && len(mountPoints(o.Store, o.Mountpoint, anyView)) == 0 }
+	n.mayEpoch = func() bool {
+		// An overlay looks no name up again: all that it has would be outdated.
+		overlaid := fs.overlaid.Load() || len(layers(o.Store, o.Mountpoint, anyView)) > 0
+		return minor >= epochMinor && !overlaid && len(mountPoints(o.Store, o.Mountpoint, anyView)) == 0
+	}
 	fs.forest.SetMountPoints(n.mountPoints)
 	fs.forest.SetHeld(fs.lookups.held)
+	fs.store.SetLayers(func(view uint32) []string { return layers(o.Store, o.Mountpoint, view) })
 	fs.store.OnInvalidate(func(inv live.Invalidation) {
 		n.invalidate(inv)
 		if len(inv.Entries) > 0 { // they are of one view
@@ -116,11 +121,13 @@ func (fs *filesystem) mountOptions() *fuse.MountOptions {
 		// ends when no process waits for it (fuse_aio_complete), and those that were
 		// read meanwhile would stay.
 		ExtraCapabilities: fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_NO_OPENDIR_SUPPORT |
-			fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_EXPORT_SUPPORT,
+			fuse.CAP_READDIRPLUS_AUTO,
 		// Passthrough needs an OPEN that is answered.
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH | fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_WRITEBACK_CACHE,
 	}
-	if fs.opts.NoHandles {
+	if fs.opts.Handles {
+		o.ExtraCapabilities |= fuse.CAP_EXPORT_SUPPORT
+	} else {
 		o.DisabledCapabilities |= fuse.CAP_EXPORT_SUPPORT
 		o.ExtraCapabilities |= fuse.CAP_NO_EXPORT_SUPPORT
 	}

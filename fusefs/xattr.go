@@ -59,6 +59,9 @@ func (fs *filesystem) GetXAttr(_ <-chan struct{}, h *fuse.InHeader, name string,
 	if bad := fs.refuseXattr(name); bad != fuse.OK {
 		return 0, bad
 	}
+	if strings.HasPrefix(name, "trusted.overlay.") || strings.HasPrefix(name, "user.overlay.") {
+		fs.overlaid.Store(true)
+	}
 	id := live.NodeID(h.NodeId)
 	if control.IsNode(id) {
 		return 0, fuse.ENODATA

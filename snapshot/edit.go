@@ -8,6 +8,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -48,12 +49,17 @@ type outcome[R any] struct {
 // graft makes steps in the edited workspace of a record, and fills the record in. If
 // there are very many, the state that they lead to is sealed, which takes less memory
 // than the steps. The caller is in gc.puts.
-func (s *Store) graft(ctx context.Context, e *live.Edit, r *editRecord, steps []live.Step, g live.Graft) error {
+func (s *Store) graft(ctx context.Context, e *live.Edit, r *editRecord, all []live.Step, g live.Graft) error {
+	if layers := s.hooks.layers.Load(); layers != nil {
+		if err := steps.Outside((*layers)(r.WS), s.src, e.Base(), all); err != nil {
+			return err
+		}
+	}
 	g.Now, g.Record = r.Now, true
-	if len(steps) > s.opt.ManyChanges {
+	if len(all) > s.opt.ManyChanges {
 		g.Record, g.Seal = false, s.sealsEdit(ctx, r)
 	}
-	if err := e.Graft(ctx, steps, g); err != nil {
+	if err := e.Graft(ctx, all, g); err != nil {
 		if r.State != "" {
 			s.Abandon()
 		}

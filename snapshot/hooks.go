@@ -10,6 +10,7 @@ import (
 type hooks struct {
 	invalidate atomic.Pointer[func(live.Invalidation)]
 	event      atomic.Pointer[func(Event)]
+	layers     atomic.Pointer[func(view uint32) []string]
 }
 
 // An Event is something that happened to a workspace as a whole.
@@ -38,6 +39,10 @@ func (s *Store) OnInvalidate(fn func(live.Invalidation)) { s.hooks.invalidate.St
 // OnEvent sets what is told of captures and restores. It is called without a
 // lock held.
 func (s *Store) OnEvent(fn func(Event)) { s.hooks.event.Store(&fn) }
+
+// SetLayers sets what lists the directories of a view that mounted overlays have as layers.
+// The paths may lead through symbolic links.
+func (s *Store) SetLayers(fn func(view uint32) []string) { s.hooks.layers.Store(&fn) }
 
 func (s *core) tell(inv live.Invalidation) {
 	if fn := s.hooks.invalidate.Load(); fn != nil && !inv.Empty() {

@@ -9,12 +9,12 @@ import (
 	"github.com/amberfs/amberfs/tests/harness"
 )
 
-// TestHandles: nodes are opened by their numbers, unless that is switched off.
+// TestHandles: nodes are opened by their numbers only if that is switched on.
 func TestHandles(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs CAP_DAC_READ_SEARCH")
 	}
-	for _, options := range [][]string{nil, {"-o", "nohandles"}} {
+	for _, options := range [][]string{nil, {"-o", "handles"}} {
 		m := harness.New(t, options...)
 		must(t, os.WriteFile(m.Path("f"), []byte("x"), 0o600))
 		mount, err := os.Open(m.Dir)
@@ -27,7 +27,7 @@ func TestHandles(t *testing.T) {
 				unix.Close(fd)
 			}
 		}
-		if opened := err == nil; opened == (options != nil) {
+		if opened := err == nil; opened != (options != nil) {
 			t.Errorf("%v: %v", options, err)
 		}
 	}

@@ -195,9 +195,10 @@ func specialFiles(t *testing.T, dir string) {
 	}
 }
 
-// fileHandles: a handle finds its file after the kernel has forgotten it, by
+// TestFileHandles: a handle finds its file after the kernel has forgotten it, by
 // whatever name, and nothing once the file is gone (open_by_handle_at(2)).
-func fileHandles(t *testing.T, dir string) {
+func TestFileHandles(t *testing.T) {
+	dir := target(t, "-o", "handles")
 	if os.Geteuid() != 0 {
 		t.Log("open_by_handle_at needs CAP_DAC_READ_SEARCH; only its refusal is checked")
 	}

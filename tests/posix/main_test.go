@@ -31,10 +31,10 @@ func TestMain(m *testing.M) {
 }
 
 // target is a directory to run cases in: on a mount, or the reference.
-func target(t *testing.T) string {
+func target(t *testing.T, options ...string) string {
 	t.Helper()
 	if *reference == "" {
-		return harness.New(t).Dir
+		return harness.New(t, options...).Dir
 	}
 	dir, err := os.MkdirTemp(*reference, "posix-")
 	if err != nil {
@@ -76,7 +76,6 @@ func TestOwnCases(t *testing.T) {
 		"Fallocate":          fallocateModes,
 		"DirectAsync":        directAsync,
 		"FcntlLocks":         fcntlLocks,
-		"FileHandles":        fileHandles,
 		"Flock":              flock,
 		"HardLinks":          hardLinks,
 		"LargeFile":          largeFile,

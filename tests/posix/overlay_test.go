@@ -3,42 +3,229 @@ package posix_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/harness"
 )
 
-// TestLowerOfOverlay: an overlay whose lower layer is on the mount copies files and
-// directories up when they are changed, and leaves the lower layer as it is.
-func TestLowerOfOverlay(t *testing.T) {
+// An overlay is one with its layers in given directories.
+type overlay struct{ lower, upper, work, merged, options string }
+
+func newOverlay(t *testing.T, lower, upper, options string) *overlay {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root mounts an overlay")
 	}
-	lower := filepath.Join(target(t), "lower")
-	must(t, os.MkdirAll(filepath.Join(lower, "dir"), 0o755))
-	write(t, filepath.Join(lower, "file"), "lower")
-	write(t, filepath.Join(lower, "dir", "file"), "lower")
-	must(t, unix.Setxattr(filepath.Join(lower, "file"), "user.a", []byte("b"), 0))
+	o := &overlay{filepath.Join(lower, "lower"), filepath.Join(upper, "upper"), filepath.Join(upper, "work"), t.TempDir(), options}
+	for _, dir := range []string{o.lower, o.upper, o.work} {
+		must(t, os.MkdirAll(dir, 0o755))
+	}
+	for _, dir := range []string{"dir/sub", "gone"} {
+		must(t, os.MkdirAll(filepath.Join(o.lower, dir), 0o755))
+	}
+	for _, file := range []string{"file", "mode", "deleted", "dir/file", "dir/sub/file", "gone/file"} {
+		write(t, filepath.Join(o.lower, file), "lower")
+	}
+	return o
+}
 
-	scratch, merged := t.TempDir(), t.TempDir() // an upper layer cannot be on just any disk
-	must(t, unix.Mount("tmpfs", scratch, "tmpfs", 0, ""))
-	t.Cleanup(func() { must(t, unix.Unmount(scratch, 0)) })
-	upper, work := filepath.Join(scratch, "upper"), filepath.Join(scratch, "work")
-	must(t, os.Mkdir(upper, 0o755))
-	must(t, os.Mkdir(work, 0o755))
-	must(t, unix.Mount("overlay", merged, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", lower, upper, work)))
-	t.Cleanup(func() { must(t, unix.Unmount(merged, 0)) })
+func (o *overlay) mount(t *testing.T) {
+	t.Helper()
+	data := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", o.lower, o.upper, o.work)
+	if o.options != "" {
+		data += "," + o.options
+	}
+	must(t, unix.Mount("overlay", o.merged, "overlay", 0, data))
+	t.Cleanup(func() { _ = unix.Unmount(o.merged, 0) })
+}
 
-	f, err := os.OpenFile(filepath.Join(merged, "file"), os.O_WRONLY|os.O_APPEND, 0)
+func (o *overlay) unmount(t *testing.T) {
+	t.Helper()
+	must(t, unix.Unmount(o.merged, 0))
+	must(t, os.RemoveAll(filepath.Join(o.work, "work", "incompat"))) // of volatile
+	dropCaches(t)
+}
+
+func (o *overlay) at(path string) string { return filepath.Join(o.merged, path) }
+
+// change does what an overlay records in its upper layer: copies, whiteouts, opaque
+// directories and, with redirect_dir, a moved directory.
+func (o *overlay) change(t *testing.T) {
+	t.Helper()
+	f, err := os.OpenFile(o.at("file"), os.O_WRONLY|os.O_APPEND, 0)
 	must(t, err)
 	_, err = f.WriteString(" and upper")
 	must(t, err)
 	must(t, f.Close())
-	must(t, os.Chmod(filepath.Join(merged, "dir", "file"), 0o600))
-	must(t, os.Rename(filepath.Join(merged, "dir", "file"), filepath.Join(merged, "dir", "moved")))
-	wantData(t, filepath.Join(merged, "file"), "lower and upper")
-	wantData(t, filepath.Join(merged, "dir", "moved"), "lower")
-	wantData(t, filepath.Join(lower, "file"), "lower")
-	wantData(t, filepath.Join(lower, "dir", "file"), "lower")
+	must(t, os.Chmod(o.at("mode"), 0o600))
+	must(t, os.Remove(o.at("deleted")))
+	must(t, os.Rename(o.at("dir/file"), o.at("dir/moved")))
+	must(t, os.RemoveAll(o.at("gone")))
+	must(t, os.Mkdir(o.at("gone"), 0o755))
+	if strings.Contains(o.options, "redirect_dir=on") {
+		must(t, unix.Rename(o.at("dir/sub"), o.at("sub")))
+	} else {
+		wantErr(t, unix.Rename(o.at("dir/sub"), o.at("sub")), unix.EXDEV)
+	}
+}
+
+func (o *overlay) check(t *testing.T) {
+	t.Helper()
+	for range 2 { // at the second time the kernel has the names, and asks whether they are still true
+		wantData(t, o.at("file"), "lower and upper")
+		wantData(t, o.at("mode"), "lower")
+		wantData(t, o.at("dir/moved"), "lower")
+		sub := "dir/sub"
+		if strings.Contains(o.options, "redirect_dir=on") {
+			sub = "sub"
+		}
+		wantData(t, o.at(sub+"/file"), "lower")
+		if m := stat(t, o.at("mode")).Mode; m != unix.S_IFREG|0o600 {
+			t.Errorf("mode %o", m)
+		}
+		for _, path := range []string{"deleted", "dir/file", "gone/file"} {
+			if _, err := os.Lstat(o.at(path)); !os.IsNotExist(err) {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
+	wantData(t, filepath.Join(o.lower, "file"), "lower")
+	wantData(t, filepath.Join(o.lower, "dir/file"), "lower")
+}
+
+// TestOverlay: all layers of an overlay, the upper or the lower ones are on the mount. It
+// shows the same after it was mounted again, and after the daemon was killed.
+func TestOverlay(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root mounts an overlay")
+	}
+	m := harness.New(t)
+	other := t.TempDir()
+	must(t, unix.Mount("tmpfs", other, "tmpfs", 0, "")) // an upper layer cannot be on just any disk
+	t.Cleanup(func() { must(t, unix.Unmount(other, 0)) })
+	var all []*overlay
+	for i, options := range []string{"", "redirect_dir=on", "metacopy=on,redirect_dir=on", "index=on", "userxattr", "volatile", "xino=on"} {
+		for where, dirs := range map[string][2]string{"all": {m.Dir, m.Dir}, "upper": {other, m.Dir}, "lower": {m.Dir, other}} {
+			t.Run(where+" "+options, func(t *testing.T) {
+				name := fmt.Sprint(where, i)
+				o := newOverlay(t, filepath.Join(dirs[0], name), filepath.Join(dirs[1], name), options)
+				o.mount(t)
+				o.change(t)
+				o.check(t)
+				o.unmount(t)
+				o.mount(t)
+				o.check(t)
+				o.unmount(t)
+				all = append(all, o)
+			})
+		}
+	}
+	m.Kill()
+	m.Start()
+	for _, o := range all {
+		o.merged = t.TempDir()
+		o.mount(t)
+		o.check(t)
+		o.unmount(t)
+	}
+}
+
+// TestOverlayInUserNamespace: a user without rights mounts an overlay with all layers on
+// the mount, as rootless container engines do.
+func TestOverlayInUserNamespace(t *testing.T) {
+	m := harness.New(t)
+	script := `set -e
+cd "$0"; mkdir -p l/d u w merged; echo lower > l/f; echo lower > l/d/f; echo lower > l/g
+mount -t overlay overlay -o userxattr,lowerdir=l,upperdir=u,workdir=w merged
+cd merged; echo upper >> f; rm g; rm -r d; mkdir d; mv f d/f
+test ! -e g; test ! -e f; test "$(cat d/f)" = "lower
+upper"; test "$(ls d)" = f; cd ..; umount merged
+mount -t overlay overlay -o userxattr,lowerdir=l,upperdir=u,workdir=w merged
+test ! -e merged/g; test ! -e merged/f; test "$(ls merged/d)" = f
+test -c u/g; test -c u/f`
+	cmd := exec.Command("sh", "-c", script, m.Dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestRestoreBelowOverlay: what changes a layer of a mounted overlay is refused, and only
+// that.
+func TestRestoreBelowOverlay(t *testing.T) {
+	m := harness.New(t)
+	o := newOverlay(t, m.Path("of"), m.Path("of"), "")
+	// Engines mount lower layers by symbolic links.
+	must(t, os.Symlink("../lower", m.Path("of", "upper", "link")))
+	o.lower = m.Path("of", "upper", "link")
+	write(t, m.Path("free"), "then")
+	m.Amberfs("snapshot", "v1")
+	m.Amberfs("fork", "v1", "f")
+	write(t, m.Path("free"), "now")
+	write(t, m.Path("of", "lower", "file"), "now")
+	write(t, m.Path(".forks", "f", "of", "lower", "mode"), "fork")
+	m.Amberfs("snapshot", "v2")
+	o.mount(t)
+
+	refused := func(args ...string) {
+		t.Helper()
+		out, err := m.TryAmberfs(args...)
+		var exit *exec.ExitError
+		if exit, _ = err.(*exec.ExitError); exit == nil || exit.ExitCode() != 5 ||
+			!strings.Contains(out, "changes, and a mounted overlay has /of/lower as a layer; unmount the overlay first") {
+			t.Errorf("amberfs %v: %v\n%s", args, err, out)
+		}
+	}
+	refused("restore", "v1")
+	refused("restore", "v1", "of/lower/file")
+	refused("merge", "f")
+	wantErr(t, os.Rename(m.Path(".snapshots", "restore"), m.Path(".snapshots", "restore@v1")), unix.EBUSY)
+	wantData(t, m.Path("of", "lower", "file"), "now")
+	m.Amberfs("restore", "v1", "free")
+	m.Amberfs("undo")
+	wantData(t, m.Path("free"), "now")
+	m.Amberfs("-C", m.Path(".forks", "f"), "restore", "base") // a fork has layers of its own
+	wantData(t, o.at("file"), "now")
+	write(t, o.at("new"), "") // the upper layer
+	refusedUpper, err := m.TryAmberfs("restore", "v2")
+	if err == nil || !strings.Contains(refusedUpper, "has /of/upper as a layer") {
+		t.Errorf("a restore of the upper layer: %v\n%s", err, refusedUpper)
+	}
+	o.unmount(t)
+	m.Amberfs("restore", "v1")
+	wantData(t, m.Path("of", "lower", "file"), "lower")
+}
+
+// TestLargeRestoreBesideOverlay: an overlay stays whole when so much changes beside its
+// layers that all names would be dropped at once.
+func TestLargeRestoreBesideOverlay(t *testing.T) {
+	m := harness.New(t)
+	for _, lower := range []bool{false, true} {
+		name, upper := fmt.Sprint("of", lower), m.Dir
+		if lower {
+			upper = t.TempDir()
+			must(t, unix.Mount("tmpfs", upper, "tmpfs", 0, ""))
+			t.Cleanup(func() { must(t, unix.Unmount(upper, 0)) })
+		}
+		o := newOverlay(t, m.Path(name), filepath.Join(upper, name), "")
+		o.mount(t)
+		o.change(t)
+		m.Amberfs("snapshot", name)
+		for i := range 4100 {
+			must(t, os.Mkdir(m.Path(fmt.Sprint("d", i)), 0o755))
+		}
+		m.Amberfs("restore", name, "-q")
+		o.check(t)
+		o.unmount(t)
+	}
 }

@@ -73,7 +73,7 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		SnapdirVisible: o.SnapdirVisible,
 		ACL:            o.ACL,
 		NoXattr:        o.NoXattr,
-		NoHandles:      o.NoHandles,
+		Handles:        o.Handles,
 		LowLatency:     o.LowLatency,
 		Debug:          o.Debug,
 		Logger:         d.log,

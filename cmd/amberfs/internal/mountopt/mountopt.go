@@ -18,7 +18,7 @@ type Options struct {
 	SnapdirVisible bool
 	ACL            bool
 	NoXattr        bool
-	NoHandles      bool
+	Handles        bool
 	LowLatency     bool
 	Dev            bool
 	Suid           bool
@@ -53,7 +53,7 @@ var all = []option{
 		get: func(o Options) string { return choose(o.SnapdirVisible, "visible") }},
 	{on: "acl", off: "noacl", help: "POSIX access control lists", flag: func(o *Options) *bool { return &o.ACL }},
 	{on: "noxattr", help: "no extended attributes. New files are cheaper", flag: func(o *Options) *bool { return &o.NoXattr }},
-	{on: "nohandles", help: "open_by_handle_at(2) is refused", flag: func(o *Options) *bool { return &o.NoHandles }},
+	{on: "handles", off: "nohandles", help: "open_by_handle_at(2) works. Overlays with layers in the mount then fail with ESTALE from Linux 6.16 on", flag: func(o *Options) *bool { return &o.Handles }},
 	{on: "dev", off: "nodev", help: "device nodes work (root)", flag: func(o *Options) *bool { return &o.Dev }},
 	{on: "suid", off: "nosuid", help: "set-user-ID bits work (root)", flag: func(o *Options) *bool { return &o.Suid }},
 	{on: "noexec", off: "exec", help: "programs in the mount cannot be executed", flag: func(o *Options) *bool { return &o.NoExec }},

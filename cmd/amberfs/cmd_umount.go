@@ -14,7 +14,6 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 func umountCommand(a *app) *cobra.Command {
@@ -29,7 +28,8 @@ acknowledged is in the store, and the store can be mounted or copied.
 If programs use the mount, umount names them and exits with status 5.
 
 While another mount namespace, such as that of a container, has a copy of the mount,
-the daemon survives umount(8). This command ends it, and the copy fails with ENOTCONN.`,
+the daemon survives umount(8). "amberfs umount STORE" ends it, and the copy fails with
+ENOTCONN.`,
 		Example: `  amberfs umount ~/work`,
 		Args:    args(1, 1, "one MOUNTPOINT or STORE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -63,18 +63,18 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 			m, ok = ms[len(ms)-1], true
 		}
 	}
-	if !ok {
-		m, ok = copied(point)
-	}
-	if !ok {
-		return fail.New(fail.NotFound, "%s is not a mount of amberfs", point)
-	}
-	if m.Root != "/" {
+	if ok && m.Root != "/" {
 		return fail.New(fail.Usage, "%s is a bind mount of part of a workspace", m.Point).
 			WithHint("unmount it with `umount %s`", m.Point)
 	}
+	if !ok { // perhaps another mount namespace has a copy of a mount of this store
+		m = locate.Mount{Source: point, Point: point}
+	}
 	done := unmounted{Store: m.Source, Mountpoint: m.Point}
 	c, err := client.Open(ctx, client.Target{Store: m.Source, Command: a.command})
+	if !ok && err != nil {
+		return fail.New(fail.NotFound, "%s is not a mount of amberfs", point)
+	}
 	if fail.KindOf(err) == fail.NotFound && daemon.Answers(m.Point) == nil {
 		return fail.New(fail.Failed, "the store %s of this mount cannot be reached from here: %w", m.Source, err).
 			WithHint("run it outside of the sandbox, or use `fusermount3 -u %s`", m.Point)
@@ -95,13 +95,15 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	if err != nil {
 		return err
 	}
-	err = c.Do(ctx, service.Umount{Lazy: lazy}, client.Exchange{}, nil)
+	var ended service.Unmounted
+	err = c.Do(ctx, service.Umount{Lazy: lazy}, client.Exchange{}, &ended)
 	if fail.KindOf(err) == fail.Busy {
 		return inUse(m.Source, m.Point, err)
 	}
 	if err != nil {
 		return err
 	}
+	done.Mountpoint = ended.Mountpoint
 	bar := a.newProgress() // what is left is sealed
 	err = wait(ctx)
 	bar.done()
@@ -109,25 +111,6 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 		return err
 	}
 	return a.print(done, func() {})
-}
-
-// copied finds a store whose mount is gone from here, but which a copy in another mount
-// namespace keeps mounted, by its directory or its mount point.
-func copied(path string) (locate.Mount, bool) {
-	store := path
-	if m, ok := locate.InOtherNamespaces(path); ok {
-		store = m.Source
-	}
-	h, err := storedir.ReadHolder(store)
-	if err != nil || !locate.SameNamespace(h.PID) { // another namespace's own mount
-		return locate.Mount{}, false
-	}
-	conn, err := service.Dial(context.Background(), store)
-	if err != nil {
-		return locate.Mount{}, false
-	}
-	conn.Close()
-	return locate.Mount{Root: "/", Point: h.Mountpoint, Source: store}, true
 }
 
 // inUse names who keeps a mount busy, as far as this user may know.

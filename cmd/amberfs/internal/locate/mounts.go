@@ -82,36 +82,6 @@ func OfStore(mounts []Mount, store string) []Mount {
 	return out
 }
 
-// InOtherNamespaces finds a mount of a workspace that other processes see and this one
-// does not, by its store or its mount point.
-func InOtherNamespaces(path string) (Mount, bool) {
-	mine, err := os.Readlink("/proc/self/ns/mnt")
-	if err != nil {
-		return Mount{}, false
-	}
-	seen := map[string]bool{mine: true}
-	namespaces, _ := filepath.Glob("/proc/[0-9]*/ns/mnt")
-	for _, name := range namespaces {
-		ns, err := os.Readlink(name)
-		if err != nil || seen[ns] {
-			continue // another user's, or gone
-		}
-		seen[ns] = true
-		f, err := os.Open(filepath.Join(filepath.Dir(filepath.Dir(name)), "mountinfo"))
-		if err != nil {
-			continue
-		}
-		mounts, err := Parse(f)
-		f.Close()
-		for _, m := range mounts {
-			if err == nil && m.FSType == FSType && m.Root == "/" && (m.Source == path || m.Point == path) {
-				return m, true
-			}
-		}
-	}
-	return Mount{}, false
-}
-
 // SameNamespace reports whether a process has the mount table that this one has.
 func SameNamespace(pid int) bool {
 	mine, err := os.Readlink("/proc/self/ns/mnt")

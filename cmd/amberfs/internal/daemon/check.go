@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/mounts"
-	"github.com/amberfs/amberfs/service/client"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
@@ -39,7 +37,7 @@ func Check(cfg *Config, note func(string)) error {
 	if err := clearDead(cfg, mounts, note); err != nil {
 		return err
 	}
-	for _, check := range []func(*Config) error{checkBusy, checkMountpoint, checkFrom, checkFUSE} {
+	for _, check := range []func(*Config) error{checkMountpoint, checkFrom, checkFUSE} {
 		if err := check(cfg); err != nil {
 			return err
 		}
@@ -86,14 +84,6 @@ func checkStorePath(cfg *Config, mounts []locate.Mount) error {
 	if !st.IsDir() {
 		return fail.New(fail.Usage, "the store %s is not a directory", cfg.Store).WithHint("name a directory, or a path where none is yet")
 	}
-	entries, err := os.ReadDir(cfg.Store)
-	if err != nil {
-		return fail.New(fail.KindOf(err), "cannot read the store: %w", err)
-	}
-	if _, err := os.Lstat(filepath.Join(cfg.Store, "format")); err != nil && len(entries) > 0 && !ours(entries) {
-		return fail.New(fail.Usage, "%s is a directory with other things in it, and no store", cfg.Store).
-			WithHint("name an empty directory, or a path where none is yet; to fill a new store from a directory use --from")
-	}
 	return nil
 }
 
@@ -107,18 +97,6 @@ func insideStore(dir string) (store string, ok bool) {
 			return "", false
 		}
 	}
-}
-
-// ours reports whether all entries are of a store whose creation was interrupted.
-func ours(entries []os.DirEntry) bool {
-	for _, e := range entries {
-		switch e.Name() {
-		case "lock", "filling", "filling.tmp", "format.tmp", "format.new", "lost+found", LogName:
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 // clearDead unmounts dead mounts of the store, and on the mount point.
@@ -156,18 +134,6 @@ func Answers(path string) error {
 
 // Detach unmounts a mount point lazily.
 func Detach(point string) error { return mounts.Unmount(point, true) }
-
-func checkBusy(cfg *Config) error {
-	c, err := client.Open(context.Background(), client.Target{Store: cfg.Store})
-	if err != nil {
-		return nil // no process answers; the lock decides
-	}
-	defer c.Close()
-	if h, err := storedir.ReadHolder(cfg.Store); err == nil && ending(cfg.Store, h.PID, h.Mountpoint) {
-		return nil // openStore waits for it
-	}
-	return busyStore(cfg.Store, c.DaemonPID(), "")
-}
 
 // checkMountpoint wants a directory that we may mount on.
 func checkMountpoint(cfg *Config) error {

@@ -146,7 +146,6 @@ func TestCheckRefuses(t *testing.T) {
 	}{
 		{"store inside mount point", "around/inside/s", "around", "", fail.Usage, "inside the mount point", "beside"},
 		{"store is a file", "file", "mnt", "", fail.Usage, "file", "directory"},
-		{"store has other things", "full", "mnt", "", fail.Usage, "full", "--from"},
 		{"no parent of the store", "no/such/store", "mnt", "", fail.NotFound, "no/such", "mkdir -p"},
 		{"no mount point", "s", "nowhere", "", fail.NotFound, "nowhere", "mkdir -p"},
 		{"mount point is a file", "s", "file", "", fail.Usage, "file", "directory"},

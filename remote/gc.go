@@ -131,7 +131,7 @@ func (r *Remote) tryListMarks(ctx context.Context, stages []string) (out []mark,
 		return nil, err
 	}
 	for i := range out {
-		raw, _, err := r.b.Get(ctx, out[i].key())
+		raw, err := r.b.Get(ctx, out[i].key())
 		if errors.Is(err, backend.ErrNotFound) {
 			return nil, errMarkGone
 		}
@@ -163,7 +163,7 @@ func (r *Remote) condemned(ctx context.Context) (map[string]bool, error) {
 // readMarks also learns what time it is for the service.
 func (c *collection) readMarks(ctx context.Context) error {
 	key := "gc/now-" + uuid.NewString()
-	if _, err := c.r.b.Put(ctx, key, nil, backend.PutOptions{}); err != nil {
+	if err := c.r.b.Put(ctx, key, nil, backend.PutOptions{}); err != nil {
 		return err
 	}
 	defer func() { _ = c.r.b.Delete(context.WithoutCancel(ctx), key) }()
@@ -224,7 +224,7 @@ func (c *collection) readHolds(ctx context.Context) error {
 			case age >= holdTime:
 				return nil
 			}
-			raw, _, err := c.r.b.Get(ctx, i.Key)
+			raw, err := c.r.b.Get(ctx, i.Key)
 			var h hold
 			if err == nil {
 				err = json.Unmarshal(raw, &h)
@@ -356,6 +356,5 @@ func (c *collection) write(ctx context.Context, key string, objects []string) er
 	if err != nil {
 		return fmt.Errorf("encode mark: %w", err)
 	}
-	_, err = c.r.b.Put(ctx, key, raw, backend.PutOptions{IfAbsent: true})
-	return err
+	return c.r.b.Put(ctx, key, raw, backend.PutOptions{IfAbsent: true})
 }

@@ -24,13 +24,11 @@ type clocked struct {
 	mu   sync.Mutex
 	now  time.Time
 	keys map[string]entry
-	n    int
 }
 
 type entry struct {
-	data    []byte
-	version string
-	at      time.Time
+	data []byte
+	at   time.Time
 }
 
 func newClocked() *clocked {
@@ -56,36 +54,33 @@ func (c *clocked) list(prefix string) (keys []string) {
 	return keys
 }
 
-func (c *clocked) Put(_ context.Context, key string, data []byte, o backend.PutOptions) (string, error) {
+func (c *clocked) Put(_ context.Context, key string, data []byte, o backend.PutOptions) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e, there := c.keys[key]
-	if o.IfAbsent && there || o.IfMatch != "" && e.version != o.IfMatch {
-		return "", backend.ErrChanged
+	if _, there := c.keys[key]; o.IfAbsent && there {
+		return backend.ErrChanged
 	}
-	c.n++
-	e = entry{slices.Clone(data), fmt.Sprint(c.n), c.now}
-	c.keys[key] = e
-	return e.version, nil
+	c.keys[key] = entry{slices.Clone(data), c.now}
+	return nil
 }
 
-func (c *clocked) Get(_ context.Context, key string) ([]byte, string, error) {
+func (c *clocked) Get(_ context.Context, key string) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.keys[key]
 	if !ok {
-		return nil, "", fmt.Errorf("%s: %w", key, backend.ErrNotFound)
+		return nil, fmt.Errorf("%s: %w", key, backend.ErrNotFound)
 	}
-	return e.data, e.version, nil
+	return e.data, nil
 }
 
 func (c *clocked) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
-	b, _, err := c.Get(ctx, key)
+	b, err := c.Get(ctx, key)
 	return b[min(off, int64(len(b))):min(off+n, int64(len(b)))], err
 }
 
 func (c *clocked) Stat(ctx context.Context, key string) (backend.Info, error) {
-	_, _, err := c.Get(ctx, key)
+	_, err := c.Get(ctx, key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.keys[key]
@@ -198,7 +193,7 @@ func TestExpiry(t *testing.T) {
 	if c := collect(t, r); c.Expired != 1 || c.Snapshots != 2 {
 		t.Errorf("%+v", c)
 	}
-	if _, _, err := r.Ref(t.Context(), "over"); !errors.Is(err, backend.ErrNotFound) {
+	if _, err := r.Ref(t.Context(), "over"); !errors.Is(err, backend.ErrNotFound) {
 		t.Errorf("what is over: %v", err)
 	}
 }
@@ -354,12 +349,12 @@ func (w waiting) wait() {
 	<-granted
 }
 
-func (w waiting) Put(ctx context.Context, key string, data []byte, o backend.PutOptions) (string, error) {
+func (w waiting) Put(ctx context.Context, key string, data []byte, o backend.PutOptions) error {
 	w.wait()
 	return w.clocked.Put(ctx, key, data, o)
 }
 
-func (w waiting) Get(ctx context.Context, key string) ([]byte, string, error) {
+func (w waiting) Get(ctx context.Context, key string) ([]byte, error) {
 	w.wait()
 	return w.clocked.Get(ctx, key)
 }
@@ -492,7 +487,7 @@ func (m *model) finish() {
 // checkAll looks whether every snapshot has its objects.
 func (m *model) checkAll() {
 	for _, key := range m.b.list("ref/") {
-		ref, _, err := m.reader.Ref(context.Background(), strings.TrimPrefix(key, "ref/"))
+		ref, err := m.reader.Ref(context.Background(), strings.TrimPrefix(key, "ref/"))
 		if err != nil {
 			m.Fatal(err)
 		}

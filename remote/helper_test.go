@@ -160,7 +160,7 @@ func initRemote(t testing.TB, r *Remote, recipients ...string) {
 func load(t testing.TB, r *Remote, name string) (*Snapshot, map[cas.Hash][]byte) {
 	t.Helper()
 	ctx := context.Background()
-	ref, _, err := r.Ref(ctx, name)
+	ref, err := r.Ref(ctx, name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,12 +106,11 @@ func (u *pushing) attempt(ctx context.Context) error {
 }
 
 type pushing struct {
-	r       *Remote
-	p       *Push
-	base    *Snapshot     // nil if there is none
-	there   *object.Index // of base
-	format  *Format
-	version string // of what has the name of the snapshot, if it was read
+	r      *Remote
+	p      *Push
+	base   *Snapshot     // nil if there is none
+	there  *object.Index // of base
+	format *Format
 
 	condemned map[string]bool
 	looked    time.Time
@@ -136,7 +135,7 @@ func (u *pushing) confirmBase(ctx context.Context) (*Pushed, error) {
 	if name == "" {
 		name = u.p.Ref.Name
 	}
-	ref, version, err := u.r.Ref(ctx, name)
+	ref, err := u.r.Ref(ctx, name)
 	if errors.Is(err, backend.ErrNotFound) {
 		return nil, nil
 	}
@@ -152,9 +151,6 @@ func (u *pushing) confirmBase(ctx context.Context) (*Pushed, error) {
 	if name == u.p.Ref.Name && strings.EqualFold(ref.Name, name) && ref.Name != name {
 		// A disk that does not tell upper from lower case.
 		return nil, fmt.Errorf("%s has the name %s there, which the place does not tell from %s: %w", ref.Name, ref.Name, name, ErrExists)
-	}
-	if name == u.p.Ref.Name {
-		u.version = version
 	}
 	if u.p.Full {
 		return nil, nil
@@ -198,16 +194,7 @@ func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
 	if raw, err = u.format.encrypt(raw); err != nil {
 		return nil, err
 	}
-	o := backend.PutOptions{IfAbsent: true, Keeps: ref.Objects}
-	switch {
-	case u.p.Force && u.version != "":
-		o.IfAbsent, o.IfMatch = false, u.version
-	case u.p.Force:
-		if o.IfAbsent, o.IfMatch, err = u.r.present(ctx, ref.Name); err != nil {
-			return nil, err
-		}
-	}
-	_, err = u.r.b.Put(ctx, "ref/"+ref.Name, raw, o)
+	err = u.r.b.Put(ctx, "ref/"+ref.Name, raw, backend.PutOptions{IfAbsent: !u.p.Force, Keeps: ref.Objects})
 	done := &Pushed{Ref: &ref, Objects: u.sent, Bytes: u.bytes}
 	if err == nil && u.format.Conditional {
 		return done, nil
@@ -218,22 +205,13 @@ func (u *pushing) publish(ctx context.Context) (*Pushed, error) {
 	return u.settle(ctx, done, err)
 }
 
-// present returns the condition under which a ref is replaced.
-func (r *Remote) present(ctx context.Context, name string) (absent bool, version string, err error) {
-	_, version, err = r.b.Get(ctx, "ref/"+name)
-	if errors.Is(err, backend.ErrNotFound) {
-		return true, "", nil
-	}
-	return false, version, err
-}
-
 // settle finds out which snapshot has the name when the answer does not say: an answer that
 // was lost, a faster writer, or a service without conditions.
 func (u *pushing) settle(ctx context.Context, done *Pushed, cause error) (*Pushed, error) {
 	if cause == nil {
 		time.Sleep(settleTime)
 	}
-	there, _, err := u.r.Ref(ctx, done.Ref.Name)
+	there, err := u.r.Ref(ctx, done.Ref.Name)
 	switch {
 	case err != nil:
 		return nil, errors.Join(cause, err)

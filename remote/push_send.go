@@ -172,7 +172,7 @@ func (u *pushing) upload(ctx context.Context, p *object.Pack, place int, head bo
 		there = err == nil && info.Size == o.Size
 	}
 	if !there {
-		if _, err := u.r.b.Put(ctx, o.Key(), encrypted, backend.PutOptions{}); err != nil {
+		if err := u.r.b.Put(ctx, o.Key(), encrypted, backend.PutOptions{}); err != nil {
 			return err
 		}
 	}

@@ -69,7 +69,7 @@ func TestPush(t *testing.T) {
 		if err := r.Remove(ctx, "v2"); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := r.Ref(ctx, "v2"); !errors.Is(err, backend.ErrNotFound) {
+		if _, err := r.Ref(ctx, "v2"); !errors.Is(err, backend.ErrNotFound) {
 			t.Errorf("after it was removed: %v", err)
 		}
 	})
@@ -193,7 +193,7 @@ func TestEncrypted(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.check(t, openRemote(t, r.URL(), Options{Identities: []age.Identity{key}}), "v2", v2)
-	if _, _, err := openRemote(t, r.URL(), Options{}).Ref(t.Context(), "v1"); !errors.Is(err, errs.Perm) {
+	if _, err := openRemote(t, r.URL(), Options{}).Ref(t.Context(), "v1"); !errors.Is(err, errs.Perm) {
 		t.Errorf("without the key: %v", err)
 	}
 	err = filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
@@ -228,7 +228,7 @@ func TestDamagedHere(t *testing.T) {
 	if _, err := r.Push(t.Context(), p); !errors.Is(err, cas.ErrDamaged) {
 		t.Fatalf("push: %v", err)
 	}
-	if _, _, err := r.Ref(t.Context(), "v1"); !errors.Is(err, backend.ErrNotFound) {
+	if _, err := r.Ref(t.Context(), "v1"); !errors.Is(err, backend.ErrNotFound) {
 		t.Errorf("the ref: %v", err)
 	}
 }

@@ -103,25 +103,25 @@ func (r *Remote) Ask() { r.health.doubt() }
 // URL is how Open finds the remote again.
 func (r *Remote) URL() string { return r.b.URL() }
 
-// Ref reads the ref of a snapshot; version serves to replace it. Errors:
-// backend.ErrNotFound, object.ErrMalformed, object.ErrNewer.
-func (r *Remote) Ref(ctx context.Context, name string) (ref *object.Ref, version string, err error) {
-	raw, version, err := r.b.Get(ctx, "ref/"+name)
+// Ref reads the ref of a snapshot. Errors: backend.ErrNotFound, object.ErrMalformed,
+// object.ErrNewer.
+func (r *Remote) Ref(ctx context.Context, name string) (*object.Ref, error) {
+	raw, err := r.b.Get(ctx, "ref/"+name)
 	if errors.Is(err, backend.ErrNotFound) {
-		return nil, "", fmt.Errorf("snapshot %q: %w", name, backend.ErrNotFound)
+		return nil, fmt.Errorf("snapshot %q: %w", name, backend.ErrNotFound)
 	}
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	ref, err = r.decodeRef(raw)
+	ref, err := r.decodeRef(raw)
 	if err != nil {
-		return nil, "", fmt.Errorf("snapshot %s on the remote: %w", name, err)
+		return nil, fmt.Errorf("snapshot %s on the remote: %w", name, err)
 	}
 	// The key is its name, except where upper and lower case are the same.
 	if !strings.EqualFold(ref.Name, name) {
 		ref.Name = name
 	}
-	return ref, version, nil
+	return ref, nil
 }
 
 func (r *Remote) decodeRef(raw []byte) (*object.Ref, error) {
@@ -153,7 +153,7 @@ func (r *Remote) Refs(ctx context.Context, fn func(name string, ref *object.Ref,
 	g.SetLimit(parallel)
 	for _, name := range names {
 		g.Go(func() error {
-			ref, _, err := r.Ref(ctx, name)
+			ref, err := r.Ref(ctx, name)
 			if errors.Is(err, backend.ErrNotFound) {
 				return nil // removed meanwhile
 			}
@@ -168,8 +168,7 @@ func (r *Remote) Refs(ctx context.Context, fn func(name string, ref *object.Ref,
 // Find reads the ref of a snapshot by its name or its whole id. Errors: backend.ErrNotFound.
 func (r *Remote) Find(ctx context.Context, name string) (*object.Ref, error) {
 	if _, err := cas.ParseHash(name); err != nil {
-		ref, _, err := r.Ref(ctx, name)
-		return ref, err
+		return r.Ref(ctx, name)
 	}
 	var found *object.Ref
 	err := r.Refs(ctx, func(_ string, ref *object.Ref, err error) error {
@@ -192,7 +191,7 @@ func (r *Remote) Find(ctx context.Context, name string) (*object.Ref, error) {
 func (r *Remote) Remove(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		// Of a tag it is read whether it is a snapshot's: the repository may hold images.
-		_, _, err := r.b.Get(ctx, "ref/"+name)
+		_, err := r.b.Get(ctx, "ref/"+name)
 		if errors.Is(err, backend.ErrNotFound) {
 			return fmt.Errorf("snapshot %q: %w", name, backend.ErrNotFound)
 		}
@@ -225,7 +224,7 @@ func (r *Remote) Format(ctx context.Context) (*Format, error) {
 	if f != nil {
 		return f, nil
 	}
-	raw, _, err := r.b.Get(ctx, "format")
+	raw, err := r.b.Get(ctx, "format")
 	if errors.Is(err, backend.ErrNotFound) {
 		return nil, fmt.Errorf("%s: %w", r.URL(), ErrNoRemote)
 	}
@@ -301,7 +300,7 @@ func (r *Remote) setUp(ctx context.Context, recipients []string, warn func(strin
 	if err != nil {
 		return nil, fmt.Errorf("encode format: %w", err)
 	}
-	_, err = r.b.Put(ctx, "format", append([]byte(formatLine), raw...), backend.PutOptions{IfAbsent: true})
+	err = r.b.Put(ctx, "format", append([]byte(formatLine), raw...), backend.PutOptions{IfAbsent: true})
 	if err != nil && !errors.Is(err, backend.ErrChanged) {
 		return nil, err
 	}

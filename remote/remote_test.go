@@ -118,11 +118,11 @@ func TestCaseInsensitive(t *testing.T) {
 // folding takes keys for the same that differ in case.
 type folding struct{ *clocked }
 
-func (f folding) Put(ctx context.Context, key string, data []byte, o backend.PutOptions) (string, error) {
+func (f folding) Put(ctx context.Context, key string, data []byte, o backend.PutOptions) error {
 	return f.clocked.Put(ctx, strings.ToLower(key), data, o)
 }
 
-func (f folding) Get(ctx context.Context, key string) ([]byte, string, error) {
+func (f folding) Get(ctx context.Context, key string) ([]byte, error) {
 	return f.clocked.Get(ctx, strings.ToLower(key))
 }
 
@@ -158,7 +158,7 @@ func FuzzMarks(f *testing.F) {
 			t.Fatal(err)
 		}
 		for key, raw := range map[string][]byte{"gc/seen-x": marks, "gc/condemned-y": marks, "hold/z": holds} {
-			if _, err := b.Put(t.Context(), key, raw, backend.PutOptions{}); err != nil {
+			if err := b.Put(t.Context(), key, raw, backend.PutOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -195,7 +195,7 @@ func TestFlippedBytes(t *testing.T) {
 			p.Disturb(remotetest.Untouched)
 		}
 		p.Disturb(remotetest.Flipped)
-		ref, _, err := r.Ref(t.Context(), "v1")
+		ref, err := r.Ref(t.Context(), "v1")
 		if err != nil {
 			flipped++
 			continue
@@ -277,7 +277,7 @@ func TestAwayAndBack(t *testing.T) {
 	p, url, w, id := pushed(t)
 	var noted []bool
 	r := openRemote(t, url, Options{})
-	ref, _, err := r.Ref(t.Context(), "v1")
+	ref, err := r.Ref(t.Context(), "v1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +357,7 @@ func TestVerify(t *testing.T) {
 	if bad := verify(true); bad != nil {
 		t.Fatalf("damaged: %q", bad)
 	}
-	ref, _, err := r.Ref(t.Context(), "v1")
+	ref, err := r.Ref(t.Context(), "v1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -283,6 +283,5 @@ func (s *Snapshot) Hold(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("encode hold: %w", err)
 	}
-	_, err = r.b.Put(ctx, "hold/"+id, raw, backend.PutOptions{})
-	return err
+	return r.b.Put(ctx, "hold/"+id, raw, backend.PutOptions{})
 }

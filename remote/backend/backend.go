@@ -36,12 +36,11 @@ const MaxValue = 64 << 20
 // A Backend is one place that holds pushed snapshots. It is safe for concurrent
 // use. Every call ends when its context does.
 type Backend interface {
-	// Put stores data under key if the condition holds, and returns the version
-	// that it then has. All of it is there afterwards, durably, or nothing.
-	// Errors: ErrChanged, ErrDenied, ErrAway (it may be there or not).
-	Put(ctx context.Context, key string, data []byte, o PutOptions) (version string, err error)
-	// Get returns the whole value and its version. Errors: ErrNotFound.
-	Get(ctx context.Context, key string) (data []byte, version string, err error)
+	// Put stores data under key if the condition holds. All of it is there afterwards,
+	// durably, or nothing. Errors: ErrChanged, ErrDenied, ErrAway (it may be there or not).
+	Put(ctx context.Context, key string, data []byte, o PutOptions) error
+	// Get returns the whole value. Errors: ErrNotFound.
+	Get(ctx context.Context, key string) ([]byte, error)
 	// GetRange returns the n bytes at offset off of an object; fewer at its end.
 	GetRange(ctx context.Context, key string, off, n int64) ([]byte, error)
 	// Stat says how large a value is. Errors: ErrNotFound.
@@ -63,14 +62,11 @@ type Backend interface {
 
 // PutOptions say when a Put may succeed. The zero value is always.
 type PutOptions struct {
-	IfAbsent bool   // only if there is no such key
-	IfMatch  string // only if this is the key's version
+	IfAbsent bool // only if there is no such key
 	// Keeps are the objects that a ref leads to. A registry must be told; the
 	// others do not look at it.
 	Keeps []Object
 }
-
-func (o *PutOptions) conditional() bool { return o.IfAbsent || o.IfMatch != "" }
 
 // An Object is an immutable value and its length in bytes.
 type Object struct {
@@ -111,9 +107,6 @@ func checkPrefix(prefix string) error {
 	}
 	return nil
 }
-
-// version names a value that is read whole, where the service has no name for it.
-func version(data []byte) string { return Named(data).Name }
 
 // Open returns the backend that a URL names, without asking it anything:
 //
@@ -215,10 +208,10 @@ func (l *later) backend() Backend {
 	return l.opened
 }
 
-func (l *later) Put(ctx context.Context, key string, data []byte, o PutOptions) (string, error) {
+func (l *later) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
 	return l.backend().Put(ctx, key, data, o)
 }
-func (l *later) Get(ctx context.Context, key string) ([]byte, string, error) {
+func (l *later) Get(ctx context.Context, key string) ([]byte, error) {
 	return l.backend().Get(ctx, key)
 }
 func (l *later) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
@@ -245,12 +238,12 @@ func (l *later) CloseIdleConnections() {
 // failing is a backend that cannot be opened, or must not be asked.
 type failing struct{ err error }
 
-func (f failing) Put(context.Context, string, []byte, PutOptions) (string, error) { return "", f.err }
-func (f failing) Get(context.Context, string) ([]byte, string, error)             { return nil, "", f.err }
-func (f failing) GetRange(context.Context, string, int64, int64) ([]byte, error)  { return nil, f.err }
-func (f failing) Stat(context.Context, string) (Info, error)                      { return Info{}, f.err }
-func (f failing) List(context.Context, string, func(Info) error) error            { return f.err }
-func (f failing) Delete(context.Context, string) error                            { return f.err }
-func (f failing) Collects() bool                                                  { return false }
-func (f failing) URL() string                                                     { return "" }
-func (f failing) CloseIdleConnections()                                           {}
+func (f failing) Put(context.Context, string, []byte, PutOptions) error          { return f.err }
+func (f failing) Get(context.Context, string) ([]byte, error)                    { return nil, f.err }
+func (f failing) GetRange(context.Context, string, int64, int64) ([]byte, error) { return nil, f.err }
+func (f failing) Stat(context.Context, string) (Info, error)                     { return Info{}, f.err }
+func (f failing) List(context.Context, string, func(Info) error) error           { return f.err }
+func (f failing) Delete(context.Context, string) error                           { return f.err }
+func (f failing) Collects() bool                                                 { return false }
+func (f failing) URL() string                                                    { return "" }
+func (f failing) CloseIdleConnections()                                          {}

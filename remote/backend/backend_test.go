@@ -44,7 +44,7 @@ func TestDirectory(t *testing.T) {
 		return url
 	}))
 	missing := filepath.Join(dir, "missing")
-	if _, _, err := open(t, "file://"+missing).Get(t.Context(), "format"); !errors.Is(err, backend.ErrAway) {
+	if _, err := open(t, "file://"+missing).Get(t.Context(), "format"); !errors.Is(err, backend.ErrAway) {
 		t.Errorf("a directory that is not there: %v", err)
 	}
 	if _, err := os.Stat(missing); err == nil {
@@ -62,7 +62,7 @@ func TestDirectoryAway(t *testing.T) {
 	b, data := open(t, url), []byte("data")
 	key := backend.Named(data).Key()
 	for _, k := range []string{key, "format"} {
-		if _, err := b.Put(ctx, k, data, backend.PutOptions{}); err != nil {
+		if err := b.Put(ctx, k, data, backend.PutOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -118,12 +118,12 @@ func TestDirectoryOfOthers(t *testing.T) {
 					defer close(done)
 					for _, k := range []string{"format", "ref/v1", key} {
 						_, _ = b.Stat(ctx, k)
-						if got, _, err := b.Get(ctx, k); err == nil && string(got) == "theirs" && what == "a link" {
+						if got, err := b.Get(ctx, k); err == nil && string(got) == "theirs" && what == "a link" {
 							t.Errorf("%s is read from outside", k)
 						}
 						_, _ = b.GetRange(ctx, k, 0, 4)
-						_, _ = b.Put(ctx, k, data, backend.PutOptions{IfAbsent: true})
-						_, _ = b.Put(ctx, k, data, backend.PutOptions{})
+						_ = b.Put(ctx, k, data, backend.PutOptions{IfAbsent: true})
+						_ = b.Put(ctx, k, data, backend.PutOptions{})
 						_ = b.Delete(ctx, k)
 					}
 					for _, prefix := range []string{"ref/", "obj/", "hold/", "gc/"} {
@@ -193,7 +193,7 @@ func TestDisturbed(t *testing.T) {
 		data := remotetest.Bytes(7, 100_000)
 		key := backend.Named(data).Key()
 		p.Disturb(remotetest.Busy)
-		if _, err := b.Put(t.Context(), key, data, backend.PutOptions{}); err != nil {
+		if err := b.Put(t.Context(), key, data, backend.PutOptions{}); err != nil {
 			t.Fatalf("put of a store that is busy once: %v", err)
 		}
 		p.Disturb(remotetest.Busy)
@@ -212,11 +212,11 @@ func TestDisturbed(t *testing.T) {
 func TestAway(t *testing.T) {
 	disturbed(t, func(t *testing.T, p *remotetest.Proxy, b backend.Backend) {
 		p.SetAway(true)
-		if _, _, err := b.Get(t.Context(), "ref/v1"); !errors.Is(err, backend.ErrAway) {
+		if _, err := b.Get(t.Context(), "ref/v1"); !errors.Is(err, backend.ErrAway) {
 			t.Errorf("read: %v", err)
 		}
 		p.SetAway(false)
-		if _, _, err := b.Get(t.Context(), "ref/v1"); !errors.Is(err, backend.ErrNotFound) {
+		if _, err := b.Get(t.Context(), "ref/v1"); !errors.Is(err, backend.ErrNotFound) {
 			t.Errorf("read when it is back: %v", err)
 		}
 	})
@@ -228,11 +228,11 @@ func TestLostAnswer(t *testing.T) {
 	p := remotetest.NewProxy(t, remotetest.S3(t))
 	b := open(t, remotetest.S3Prefix(p.URL, "lost"))
 	p.Disturb(remotetest.Lost)
-	_, err := b.Put(t.Context(), "ref/v1", []byte("mine"), backend.PutOptions{IfAbsent: true})
+	err := b.Put(t.Context(), "ref/v1", []byte("mine"), backend.PutOptions{IfAbsent: true})
 	if err != nil && !errors.Is(err, backend.ErrChanged) && !errors.Is(err, backend.ErrAway) {
 		t.Errorf("put: %v", err)
 	}
-	if data, _, err := b.Get(t.Context(), "ref/v1"); err != nil || string(data) != "mine" {
+	if data, err := b.Get(t.Context(), "ref/v1"); err != nil || string(data) != "mine" {
 		t.Errorf("it holds %q, %v", data, err)
 	}
 }
@@ -242,11 +242,11 @@ func TestDenied(t *testing.T) {
 	const secret = "not-the-right-one"
 	t.Setenv("AWS_SECRET_ACCESS_KEY", secret)
 	b := open(t, remotetest.S3Prefix(endpoint, "denied"))
-	_, err := b.Put(t.Context(), "ref/v1", nil, backend.PutOptions{})
+	err := b.Put(t.Context(), "ref/v1", nil, backend.PutOptions{})
 	if !errors.Is(err, backend.ErrDenied) || strings.Contains(fmt.Sprint(err), secret) {
 		t.Errorf("put with a wrong secret: %v", err)
 	}
-	if _, _, err := b.Get(t.Context(), "ref/v1"); !errors.Is(err, backend.ErrDenied) {
+	if _, err := b.Get(t.Context(), "ref/v1"); !errors.Is(err, backend.ErrDenied) {
 		t.Errorf("get with a wrong secret: %v", err)
 	}
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "testsecret")

@@ -19,9 +19,8 @@
 //
 // # Conditions
 //
-// Put can ask that the key be absent, or that it still have a version that was
-// read before. Of any number of such Puts at once one succeeds: that is what
-// decides a race between two who push one name, and there is no other lock. S3
+// Put can ask that the key be absent. Of any number of such Puts at once one succeeds.
+// That decides a race between two pushes of one name, and there is no other lock. S3
 // has had conditional writes since 2024; not every compatible store has them, and
 // some ignore them silently, so Probe tries. In a directory a lock file serves.
 // A registry cannot do it at all: there the backend looks first and writes then,

@@ -109,21 +109,17 @@ func (d *dir) sorted(what, key string, err error) error {
 	return fmt.Errorf("%s %s in %s: %w", what, key, d.path, err)
 }
 
-func (d *dir) Put(ctx context.Context, key string, data []byte, o PutOptions) (string, error) {
+func (d *dir) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
 	if err := checkKey(key); err != nil {
-		return "", err
+		return err
 	}
-	err := d.use(ctx, "write", key, func(b *vfs.Beneath) error {
+	return d.use(ctx, "write", key, func(b *vfs.Beneath) error {
 		tmp, err := d.write(b, key, data)
 		if err == nil {
-			err = d.install(ctx, b, tmp, key, o)
+			err = d.install(ctx, b, tmp, key, o.IfAbsent)
 		}
 		return err
 	})
-	if err != nil {
-		return "", err
-	}
-	return version(data), nil
 }
 
 func (d *dir) write(b *vfs.Beneath, key string, data []byte) (tmp string, err error) {
@@ -146,40 +142,29 @@ func (d *dir) write(b *vfs.Beneath, key string, data []byte) (tmp string, err er
 	return tmp, nil
 }
 
-func (d *dir) install(ctx context.Context, b *vfs.Beneath, tmp, key string, o PutOptions) error {
-	err := d.locked(ctx, b, o.conditional(), func() error {
-		if err := d.holds(b, key, o); err != nil {
-			return err
-		}
-		return b.Rename(tmp, d.file(key))
-	})
+func (d *dir) install(ctx context.Context, b *vfs.Beneath, tmp, key string, ifAbsent bool) error {
+	rename := func() error { return b.Rename(tmp, d.file(key)) }
+	var err error
+	if ifAbsent {
+		err = d.locked(ctx, b, func() error {
+			if _, err := b.Stat(d.file(key)); err == nil {
+				return ErrChanged
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return rename()
+		})
+	} else {
+		err = rename()
+	}
 	if err != nil {
 		return errors.Join(err, b.Remove(tmp))
 	}
 	return errors.Join(b.SyncDir(filepath.Dir(d.file(key))), b.SyncDir(d.path))
 }
 
-// holds returns ErrChanged if the condition of a Put does not hold.
-func (d *dir) holds(b *vfs.Beneath, key string, o PutOptions) error {
-	if !o.conditional() {
-		return nil
-	}
-	old, err := vfs.ReadFileUpTo(b, d.file(key), MaxValue)
-	absent := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !absent {
-		return err
-	}
-	if o.IfAbsent != absent || o.IfMatch != "" && version(old) != o.IfMatch {
-		return ErrChanged
-	}
-	return nil
-}
-
-// locked calls fn with the lock file to itself, if it is needed.
-func (d *dir) locked(ctx context.Context, b *vfs.Beneath, needed bool, fn func() error) error {
-	if !needed {
-		return fn()
-	}
+// locked calls fn with the lock file to itself.
+func (d *dir) locked(ctx context.Context, b *vfs.Beneath, fn func() error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f, err := b.File(d.file(dirLock), os.O_RDWR|os.O_CREATE, 0o666)
@@ -203,12 +188,8 @@ func (d *dir) locked(ctx context.Context, b *vfs.Beneath, needed bool, fn func()
 	}
 }
 
-func (d *dir) Get(ctx context.Context, key string) ([]byte, string, error) {
-	data, err := d.GetRange(ctx, key, 0, MaxValue)
-	if err != nil {
-		return nil, "", err
-	}
-	return data, version(data), nil
+func (d *dir) Get(ctx context.Context, key string) ([]byte, error) {
+	return d.GetRange(ctx, key, 0, MaxValue)
 }
 
 func (d *dir) GetRange(ctx context.Context, key string, off, n int64) (data []byte, err error) {

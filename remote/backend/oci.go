@@ -189,52 +189,39 @@ func blobOf(o Object) ocispec.Descriptor {
 	return ocispec.Descriptor{MediaType: objectType, Digest: digest.NewDigestFromEncoded(digest.SHA256, o.Name), Size: o.Size}
 }
 
-func (r *registry) Put(ctx context.Context, key string, data []byte, o PutOptions) (string, error) {
+func (r *registry) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
 	blob, tag, err := place(key)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if tag == "" {
 		d := ocispec.Descriptor{MediaType: objectType, Digest: blob, Size: int64(len(data))}
-		return blob.String(), r.sorted(ctx, "write", key, r.repo.Blobs().Push(ctx, d, bytes.NewReader(data)))
+		return r.sorted(ctx, "write", key, r.repo.Blobs().Push(ctx, d, bytes.NewReader(data)))
 	}
-	if err := r.holds(ctx, key, tag, o); err != nil {
-		return "", err
+	if o.IfAbsent { // another writer may still come between
+		if _, err := r.repo.Resolve(ctx, tag); err == nil {
+			return fmt.Errorf("write %s: %w", key, ErrChanged)
+		} else if !errors.Is(err, errdef.ErrNotFound) {
+			return r.sorted(ctx, "look for", key, err)
+		}
 	}
-	version, err := r.putManifest(ctx, tag, data, o.Keeps)
-	return version, r.sorted(ctx, "write", key, err)
-}
-
-// holds checks the condition of a Put. Another writer may still come between.
-func (r *registry) holds(ctx context.Context, key, tag string, o PutOptions) error {
-	if !o.conditional() {
-		return nil
-	}
-	d, err := r.repo.Resolve(ctx, tag)
-	absent := errors.Is(err, errdef.ErrNotFound)
-	if err != nil && !absent {
-		return r.sorted(ctx, "look for", key, err)
-	}
-	if o.IfAbsent != absent || o.IfMatch != "" && d.Digest.String() != o.IfMatch {
-		return fmt.Errorf("write %s: %w", key, ErrChanged)
-	}
-	return nil
+	return r.sorted(ctx, "write", key, r.putManifest(ctx, tag, data, o.Keeps))
 }
 
 type note struct{ Value []byte }
 
-func (r *registry) putManifest(ctx context.Context, tag string, data []byte, keeps []Object) (string, error) {
+func (r *registry) putManifest(ctx context.Context, tag string, data []byte, keeps []Object) error {
 	empty := ocispec.DescriptorEmptyJSON
 	if ok, err := r.repo.Blobs().Exists(ctx, empty); err != nil {
-		return "", err
+		return err
 	} else if !ok {
 		if err := r.repo.Blobs().Push(ctx, empty, bytes.NewReader(empty.Data)); err != nil {
-			return "", err
+			return err
 		}
 	}
 	value, err := json.Marshal(note{data})
 	if err != nil {
-		return "", err
+		return err
 	}
 	m := ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
@@ -249,34 +236,32 @@ func (r *registry) putManifest(ctx context.Context, tag string, data []byte, kee
 	}
 	raw, err := json.Marshal(m)
 	if err != nil {
-		return "", err
+		return err
 	}
 	d := ocispec.Descriptor{MediaType: m.MediaType, Digest: digest.FromBytes(raw), Size: int64(len(raw))}
-	return d.Digest.String(), r.repo.PushReference(ctx, d, bytes.NewReader(raw), tag)
+	return r.repo.PushReference(ctx, d, bytes.NewReader(raw), tag)
 }
 
-func (r *registry) Get(ctx context.Context, key string) ([]byte, string, error) {
+func (r *registry) Get(ctx context.Context, key string) ([]byte, error) {
 	_, tag, err := place(key)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	if tag == "" {
-		data, err := r.GetRange(ctx, key, 0, MaxValue)
-		return data, key, err
+		return r.GetRange(ctx, key, 0, MaxValue)
 	}
-	var d ocispec.Descriptor
-	raw, err := whole(ctx, func() (body io.ReadCloser, size int64, err error) {
-		d, body, err = r.repo.FetchReference(ctx, tag)
+	raw, err := whole(ctx, func() (io.ReadCloser, int64, error) {
+		d, body, err := r.repo.FetchReference(ctx, tag)
 		return body, d.Size, err
 	}, MaxValue)
 	if err != nil {
-		return nil, "", r.sorted(ctx, "read", key, err)
+		return nil, r.sorted(ctx, "read", key, err)
 	}
 	data, err := refOf(raw)
 	if err != nil {
-		return nil, "", fmt.Errorf("read %s: %w", key, err)
+		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
-	return data, d.Digest.String(), nil
+	return data, nil
 }
 
 func refOf(raw []byte) ([]byte, error) {

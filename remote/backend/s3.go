@@ -128,26 +128,19 @@ func (b *bucket) denied(code string) string {
 	return "the credentials from " + from + " do not allow it; set others " + again + ", or have this allowed"
 }
 
-func (b *bucket) Put(ctx context.Context, key string, data []byte, o PutOptions) (string, error) {
+func (b *bucket) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
 	if err := checkKey(key); err != nil {
-		return "", err
+		return err
 	}
 	opts := minio.PutObjectOptions{DisableMultipart: true, DisableContentSha256: true, ContentType: "application/octet-stream"}
 	if o.IfAbsent {
 		opts.SetMatchETagExcept("*")
 	}
-	if o.IfMatch != "" {
-		opts.SetMatchETag(o.IfMatch)
-	}
-	info, err := b.core.PutObject(ctx, b.name, b.prefix+key, bytes.NewReader(data), int64(len(data)), "", Named(data).Name, opts)
-	err = b.sorted(ctx, "write", key, err)
-	if o.IfMatch != "" && errors.Is(err, ErrNotFound) {
-		err = fmt.Errorf("write %s: %w", key, ErrChanged) // Amazon's answer for a key that is gone
-	}
-	return info.ETag, err
+	_, err := b.core.PutObject(ctx, b.name, b.prefix+key, bytes.NewReader(data), int64(len(data)), "", Named(data).Name, opts)
+	return b.sorted(ctx, "write", key, err)
 }
 
-func (b *bucket) Get(ctx context.Context, key string) ([]byte, string, error) {
+func (b *bucket) Get(ctx context.Context, key string) ([]byte, error) {
 	return b.get(ctx, key, MaxValue, minio.GetObjectOptions{})
 }
 
@@ -159,7 +152,7 @@ func (b *bucket) GetRange(ctx context.Context, key string, off, n int64) ([]byte
 	if err := opts.SetRange(off, off+n-1); err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
-	data, _, err := b.get(ctx, key, n, opts)
+	data, err := b.get(ctx, key, n, opts)
 	if errors.Is(err, errBeyond) {
 		return nil, nil
 	}
@@ -169,22 +162,18 @@ func (b *bucket) GetRange(ctx context.Context, key string, off, n int64) ([]byte
 // errBeyond: the range begins behind the object's end.
 var errBeyond = errors.New("range behind the end")
 
-func (b *bucket) get(ctx context.Context, key string, most int64, opts minio.GetObjectOptions) ([]byte, string, error) {
+func (b *bucket) get(ctx context.Context, key string, most int64, opts minio.GetObjectOptions) ([]byte, error) {
 	if err := checkKey(key); err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	var info minio.ObjectInfo
-	data, err := whole(ctx, func() (body io.ReadCloser, size int64, err error) {
-		body, info, _, err = b.core.GetObject(ctx, b.name, b.prefix+key, opts)
+	data, err := whole(ctx, func() (io.ReadCloser, int64, error) {
+		body, info, _, err := b.core.GetObject(ctx, b.name, b.prefix+key, opts)
 		return body, info.Size, err
 	}, most)
-	if err != nil {
-		if minio.ToErrorResponse(err).StatusCode == http.StatusRequestedRangeNotSatisfiable {
-			err = errBeyond
-		}
-		return nil, "", b.sorted(ctx, "read", key, err)
+	if minio.ToErrorResponse(err).StatusCode == http.StatusRequestedRangeNotSatisfiable {
+		err = errBeyond
 	}
-	return data, info.ETag, nil
+	return data, b.sorted(ctx, "read", key, err)
 }
 
 func (b *bucket) Stat(ctx context.Context, key string) (Info, error) {

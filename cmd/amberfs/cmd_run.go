@@ -30,7 +30,7 @@ func runCommand(a *app) *cobra.Command {
 		options []string
 	)
 	cmd := &cobra.Command{
-		Use:   "run [--from DIR|REMOTE@SNAPSHOT] [--fork NAME] [--as ACTOR] [--apply[=yes]] [STORE] -- COMMAND [ARGUMENT]...",
+		Use:   "run [--from DIR|REMOTE@SNAPSHOT] [--fork NAME [--root]] [--as ACTOR] [--apply[=yes]] [STORE] -- COMMAND [ARGUMENT]...",
 		Short: "Run a program in a private copy or workspace",
 		Long: `Runs COMMAND in a private mount namespace, with the workspace as its working
 directory. It needs neither root nor fusermount3. Without STORE, a temporary store
@@ -42,6 +42,12 @@ does not change.
 
 With --apply, if some changes are not applied, or there is no terminal, the store is
 kept, and amberfs prints how to apply it later and how to remove it.
+
+With --root, the fork is the root directory, with /proc, /dev, /sys and the host's
+/etc/resolv.conf and /etc/hosts mounted in it. COMMAND is the user, and has the
+environment and working directory, of the image that was imported. Without COMMAND, the
+image's command or a shell runs. For an ordinary user, other users than root exist if
+newuidmap, /etc/subuid and /etc/subgid map them.
 
 Inside a mount, --fork needs no STORE, and a new fork begins with REMOTE@SNAPSHOT if
 --from names one.
@@ -60,17 +66,27 @@ running are killed. All other commands work inside.`,
 		Example: `  amberfs run --from . --apply -- claude
   amberfs run --from . -- make test
   amberfs run --from ~/project /srv/store --snapshot-after done -- ./agent
-  amberfs run /srv/store --fork try-1 -- bash`,
+  amberfs run /srv/store --fork try-1 -- bash
+  amberfs run /srv/store --fork box --root -- apt-get install -y jq`,
 		Args: func(cmd *cobra.Command, argv []string) error {
 			n := cmd.ArgsLenAtDash()
-			if n < 0 || n == len(argv) {
+			if n < 0 && c.Root {
+				n = len(argv)
+			}
+			if n < 0 || n == len(argv) && !c.Root {
 				return fail.New(fail.Usage, "run needs -- and a COMMAND after it").WithHint("such as: amberfs run --from . -- make test")
 			}
 			return args(0, 1, "at most one STORE before --")(cmd, argv[:n])
 		},
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			n := cmd.ArgsLenAtDash()
+			if n < 0 {
+				n = len(argv)
+			}
 			c.Command, c.Text = argv[n:], a.command
+			if c.Root && c.Fork == "" {
+				return fail.New(fail.Usage, "--root needs --fork NAME: the fork that is the root directory")
+			}
 			o, err := mountopt.Parse(options...)
 			if err != nil {
 				return fail.New(fail.Usage, "%w", err)
@@ -112,11 +128,18 @@ running are killed. All other commands work inside.`,
 			if p, err := a.place(); err == nil && c.Fork != "" && c.Store == "" && from == "" {
 				return a.runHere(cmd.Context(), p, c, remote)
 			}
+			if c.Root {
+				if ran, st, err := sandbox.AsRoot(cmd.Context(), c.Store); ran {
+					return a.statusOf(st, err)
+				}
+				a.noteOnlyRoot()
+			}
 			return a.run(cmd, c, from, remote, apply)
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
 	cmd.Flags().StringVar(&c.Fork, "fork", "", "run in the fork `NAME`, created if needed")
+	cmd.Flags().BoolVar(&c.Root, "root", false, "the fork is the root directory, as in a container")
 	cmd.Flags().StringVar(&c.Actor, "as", "", "the `ACTOR` of what COMMAND and its descendants change")
 	cmd.Flags().StringVar(&apply, "apply", "", "when COMMAND ends, ask which changes to apply to DIR; --apply=`yes` does not ask")
 	cmd.Flags().Lookup("apply").NoOptDefVal = applyAsk
@@ -208,6 +231,22 @@ func insideCommand(a *app) *cobra.Command {
 	}
 }
 
+// inRootCommand is the first process in a fork that is the root directory.
+func inRootCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: sandbox.InRootCommand, Hidden: true, Args: args(0, 0, "no arguments"),
+		RunE: func(*cobra.Command, []string) error {
+			return a.statusOf(sandbox.InsideRoot(func(s string) { a.note("%s", s) }))
+		},
+	}
+}
+
+func (a *app) noteOnlyRoot() {
+	if os.Geteuid() != 0 {
+		a.note("only root exists in the fork: no other ids can be mapped here (newuidmap, and lines for you in /etc/subuid and /etc/subgid)")
+	}
+}
+
 // statusOf ends the command as a program ended, or with the error that kept it from that.
 func (a *app) statusOf(status int, err error) error {
 	if status == 0 {
@@ -238,7 +277,12 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 			return err
 		}
 	}
-	status, err := runIn(dir, c.Command)
+	run := func() (int, error) { return runIn(dir, c.Command) }
+	if c.Root {
+		a.noteOnlyRoot()
+		run = func() (int, error) { return a.runInRoot(ctx, dir, c.Command) }
+	}
+	status, err := run()
 	if err == nil && c.After != "" {
 		// A signal that ended the program does not cancel what comes after it.
 		err = a.snapshotAfter(context.WithoutCancel(ctx), dir, c.After)
@@ -254,6 +298,25 @@ func runIn(dir string, argv []string) (int, error) {
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "PWD="+dir)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return sandbox.Foreground(cmd)
+}
+
+// runInRoot runs a program with a directory, a fork, as its root directory.
+func (a *app) runInRoot(ctx context.Context, dir string, argv []string) (int, error) {
+	p, err := a.placeOf(dir)
+	if err != nil {
+		return 0, err
+	}
+	var found service.FoundImage
+	if err := a.ask(ctx, p, service.GetImage{}, &found); err != nil {
+		return 0, err
+	}
+	runtime.LockOSThread() // it ends with this thread
+	cmd, err := sandbox.InRoot(dir, argv, found.Image)
+	if err != nil {
+		return 0, err
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return sandbox.Foreground(cmd)
 }

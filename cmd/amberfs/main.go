@@ -229,7 +229,7 @@ run work from inside a mount, or with -C DIR.`,
 	add(groupTrees, exportCommand(a), importCommand(a), applyCommand(a))
 	add(groupRemotes, pushCommand(a), pullCommand(a), remoteCommand(a))
 	add(groupStore, statusCommand(a), policyCommand(a), freezeCommand(a), thawCommand(a), gcCommand(a), duCommand(a), verifyCommand(a))
-	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(), insideCommand(a), inForkCommand(a), janitorCommand(a), nudgeCommand(a))
+	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(), insideCommand(a), inForkCommand(a), inRootCommand(a), janitorCommand(a), nudgeCommand(a))
 	a.complete(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return root

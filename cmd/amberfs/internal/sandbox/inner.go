@@ -132,6 +132,9 @@ func mountArgs(c Config, more ...string) []string {
 	if c.Options != "" {
 		args = append(args, "-o", c.Options)
 	}
+	if c.Root && os.Geteuid() == 0 {
+		args = append(args, "-o", "allow_other") // a container has several users
+	}
 	args = append(args, "-o", "nonempty") // the workspace is in the place of a directory
 	if c.ReadOnly {
 		args = append(args, "-o", "ro")
@@ -207,13 +210,25 @@ func snapshotAfter(c Config, note func(string)) error {
 // runProgram runs the program in dir without the right to mount, and kills it when the daemon
 // ends.
 func runProgram(c Config, dir string, signals *passer, gone <-chan struct{}) (int, error) {
-	cmd, st, err := program(context.Background(), c.Command, dir, c.UserNS)
+	var cmd *exec.Cmd
+	var st int
+	var err error
+	name := "the program"
+	if c.Root {
+		var found service.FoundImage
+		if err = ask(c, c.Fork, service.GetImage{}, &found); err == nil {
+			cmd, err = InRoot(dir, c.Command, found.Image)
+		}
+	} else {
+		name = c.Command[0]
+		cmd, st, err = program(context.Background(), c.Command, dir, c.UserNS)
+	}
 	if err != nil {
 		return st, err
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
-		return commandError(c.Command[0], err)
+		return commandError(name, err)
 	}
 	signals.pass(cmd.Process)
 	if c.Hold {
@@ -232,7 +247,7 @@ func runProgram(c Config, dir string, signals *passer, gone <-chan struct{}) (in
 	}
 	_ = cmd.Process.Kill()
 	<-done
-	e := fail.New(fail.Failed, "the daemon of the workspace ended before %s did", c.Command[0])
+	e := fail.New(fail.Failed, "the daemon of the workspace ended before %s did", name)
 	if c.Temp == "" {
 		return 0, e.WithHint("nothing acknowledged is lost; %s/amberfs.log can have the reason", c.Store)
 	}

@@ -26,6 +26,7 @@ type Config struct {
 	Temp       string   `json:"temp"`       // taken away at the end; "" for none
 	From       string   `json:"from"`       // what the daemon fills a new temporary store from; "" for nothing
 	Fork       string   `json:"fork"`       // run in this fork, made when missing
+	Root       bool     `json:"root"`       // the fork is the root directory of the program
 	After      string   `json:"after"`      // capture under this name at the end
 	ReadOnly   bool     `json:"read_only"`
 	Options    string   `json:"options"` // as after -o
@@ -68,7 +69,7 @@ func (c Config) env() (string, error) {
 func inherited() (Config, error) {
 	var c Config
 	err := json.Unmarshal([]byte(os.Getenv(configEnv)), &c)
-	if err != nil || len(c.Command) == 0 {
+	if err != nil || len(c.Command) == 0 && !c.Root {
 		return c, fail.New(fail.Usage, "%s is for `amberfs run` only", Command)
 	}
 	return c, os.Unsetenv(configEnv)

@@ -1,0 +1,126 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+)
+
+// AsRoot runs this command again in a user namespace in which the caller is root and other
+// users are the caller's subordinate ids. It reports false if there are none, or
+// if this process is root.
+func AsRoot(ctx context.Context, store string) (ran bool, st int, err error) {
+	uids, gids := subordinate("/etc/subuid"), subordinate("/etc/subgid")
+	if os.Geteuid() == 0 || uids == nil || gids == nil {
+		return false, 0, nil
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return true, 0, err
+	}
+	argv := append([]string{exe}, os.Args[1:]...)
+	signals := catch()
+	defer signals.stop()
+	ns, err := servedIn(ctx, store)
+	if err != nil {
+		return true, 0, err
+	}
+	cmd := exec.Command("nsenter", append([]string{"--user=" + ns, "--preserve-credentials", "--"}, argv...)...)
+	var mapped *os.File
+	if ns == "" {
+		// The shell waits until its ids are mapped.
+		cmd = exec.Command("sh", append([]string{"-c", `read _ <&3; exec "$@" 3<&-`, "sh"}, argv...)...)
+		r, w, err := os.Pipe()
+		if err != nil {
+			return true, 0, err
+		}
+		defer w.Close()
+		defer r.Close()
+		cmd.ExtraFiles, mapped = []*os.File{r}, w
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER}
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		return true, 0, namespaceError(true, fmt.Errorf("cannot create a user namespace: %w", err))
+	}
+	if mapped != nil {
+		pid := strconv.Itoa(cmd.Process.Pid)
+		for _, args := range [][]string{
+			append([]string{"newuidmap", pid, "0", strconv.Itoa(os.Geteuid()), "1", "1"}, uids...),
+			append([]string{"newgidmap", pid, "0", strconv.Itoa(os.Getegid()), "1", "1"}, gids...),
+		} {
+			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+				return true, 0, fail.New(fail.Failed, "%s: %w: %s", args[0], err, strings.TrimSpace(string(out)))
+			}
+		}
+		mapped.Close()
+	}
+	signals.pass(cmd.Process)
+	err = cmd.Wait()
+	st, err = status(cmd.ProcessState, err)
+	return true, st, err
+}
+
+// subordinate returns the first range of ids that the user has beside its own: its start and
+// length; nil if there is none, or no program to map it.
+func subordinate(file string) []string {
+	b, err := os.ReadFile(file)
+	u, err2 := user.Current()
+	_, err3 := exec.LookPath("newuidmap")
+	_, err4 := exec.LookPath("newgidmap")
+	if err != nil || err2 != nil || err3 != nil || err4 != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Split(strings.TrimSpace(line), ":"); len(f) == 3 && (f[0] == u.Username || f[0] == u.Uid) {
+			return f[1:]
+		}
+	}
+	return nil
+}
+
+// servedIn returns the user namespace of the daemon that serves a store, "" if there is no
+// daemon or it is in this one.
+func servedIn(ctx context.Context, store string) (string, error) {
+	if store == "" {
+		return "", nil
+	}
+	conn, err := service.Dial(ctx, store)
+	if err != nil {
+		return "", nil // it will be started
+	}
+	defer conn.Close()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return "", err
+	}
+	var peer *unix.Ucred
+	if err2 := raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err2 != nil || err != nil {
+		return "", fmt.Errorf("finding the daemon: %w", err)
+	}
+	ns := fmt.Sprintf("/proc/%d/ns/user", peer.Pid)
+	ids, err := os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", peer.Pid))
+	if err != nil {
+		return "", err
+	}
+	own, _ := os.Readlink("/proc/self/ns/user")
+	switch its, err := os.Readlink(ns); {
+	case err == nil && its == own:
+		return "", nil
+	case err == nil && strings.Fields(string(ids))[0] == "0":
+		return ns, nil
+	}
+	return "", fail.New(fail.Busy, "the store %s is in use by a `run` without --root, in which there is no root", store).WithHint("end that first")
+}

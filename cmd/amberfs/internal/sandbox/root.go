@@ -1,0 +1,355 @@
+package sandbox
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/env"
+	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/snapshot"
+)
+
+// InRootCommand is the hidden command that must call [InsideRoot].
+const InRootCommand = "run-in-root"
+
+// rootEnv has the container for InRootCommand.
+const rootEnv = "_AMBERFS_ROOT"
+
+// A container is a program whose root directory is a fork.
+type container struct {
+	Dir     string          `json:"dir"` // the fork
+	Command []string        `json:"command"`
+	Image   *snapshot.Image `json:"image"` // may be nil
+}
+
+// overflowID is the user of files whose own is not mapped (/proc/sys/kernel/overflowuid).
+const overflowID = 65534
+
+// capabilities are those that root keeps in a container: the ones that Docker leaves it.
+// Without CAP_SYS_ADMIN it mounts nothing, without CAP_DAC_READ_SEARCH it opens no files by
+// their handles.
+var capabilities = []int{
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL, unix.CAP_SETGID, unix.CAP_SETUID,
+	unix.CAP_SETPCAP, unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_RAW, unix.CAP_SYS_CHROOT, unix.CAP_MKNOD, unix.CAP_AUDIT_WRITE, unix.CAP_SETFCAP,
+}
+
+// InRoot returns a command that runs a program with the fork dir as its root directory, in
+// namespaces of mounts and processes. An ordinary user is root there, and nobody else is.
+func InRoot(dir string, argv []string, image *snapshot.Image) (*exec.Cmd, error) {
+	b, err := json.Marshal(container{dir, argv, image})
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("/proc/self/exe", InRootCommand)
+	cmd.Args[0], cmd.Dir, cmd.Env = "amberfs", "/", append(os.Environ(), rootEnv+"="+string(b))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL}
+	if uid := os.Geteuid(); uid != 0 {
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	}
+	return cmd, nil
+}
+
+// InsideRoot is process 1 of a container. It returns the exit status of the program; all
+// other processes end with it.
+func InsideRoot(note func(string)) (int, error) {
+	runtime.LockOSThread() // capabilities are a thread's
+	var c container
+	if err := json.Unmarshal([]byte(os.Getenv(rootEnv)), &c); err != nil {
+		return 0, fail.New(fail.Usage, "%s is for `amberfs run` only", InRootCommand)
+	}
+	signals := catch()
+	if err := c.enter(note); err != nil {
+		return statusCannotExecute, fail.New(fail.Failed, "cannot make %s a root directory: %w", c.Dir, err)
+	}
+	cmd, err := c.program()
+	if err != nil {
+		return statusCannotExecute, err
+	}
+	path, err := lookPath(c.Command[0], cmd.Dir)
+	if err != nil {
+		return commandError(c.Command[0], err)
+	}
+	for i := range unix.CAP_LAST_CAP + 1 {
+		if !slices.Contains(capabilities, i) {
+			_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(i), 0, 0, 0) // an older kernel has fewer
+		}
+	}
+	if err := NoNewPrivileges(); err != nil {
+		return statusCannotExecute, err
+	}
+	cmd.Path = path
+	if err := cmd.Start(); err != nil {
+		return commandError(c.Command[0], err)
+	}
+	signals.pass(cmd.Process)
+	for { // process 1 buries all
+		var ws unix.WaitStatus
+		switch pid, err := unix.Wait4(-1, &ws, 0, nil); {
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return 0, err
+		case pid == cmd.Process.Pid && ws.Signaled():
+			return statusSignal + int(ws.Signal()), nil
+		case pid == cmd.Process.Pid:
+			return ws.ExitStatus(), nil
+		}
+	}
+}
+
+// enter makes the fork the root directory, with what a program expects there.
+func (c *container) enter(note func(string)) error {
+	if err := privateMounts(); err != nil {
+		return err
+	}
+	root, err := unix.OpenTree(unix.AT_FDCWD, c.Dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
+	var st unix.Stat_t
+	if err := unix.Fstatat(root, "", &st, unix.AT_EMPTY_PATH); err != nil {
+		return err
+	}
+	if st.Uid == overflowID {
+		return fail.New(fail.Failed, "it belongs to a user that is not mapped here").
+			WithHint("run it as root, or with the STORE while that is not mounted")
+	}
+	if err := unix.MoveMount(root, "", unix.AT_FDCWD, c.Dir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return err
+	}
+	if err := unix.Mkdirat(root, "tmp", 0o777); err == nil {
+		err = unix.Fchmodat(root, "tmp", 0o1777, 0)
+		if err != nil {
+			return err
+		}
+	} else if !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	if err := furnish(root, note); err != nil {
+		return err
+	}
+	if err := unix.Fchdir(root); err != nil {
+		return err
+	}
+	// The old root directory then lies on top of the new one: pivot_root(2).
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("pivot_root: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return err
+	}
+	return os.Chdir("/")
+}
+
+// furnish mounts what is not the fork's own. No symbolic link of the fork leads out of it.
+func furnish(root int, note func(string)) error {
+	proc, err := newMount("proc")
+	if err != nil {
+		return err
+	}
+	if err := place(proc, root, "proc", true); err != nil {
+		return err
+	}
+	for _, name := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs"} {
+		if err := share(fmt.Sprintf("/proc/self/fd/%d/%s", proc, name), proc, name, true); err != nil {
+			return err
+		}
+	}
+	if err := share("/sys", root, "sys", true); err != nil {
+		return err
+	}
+	dev, err := newMount("tmpfs", "mode", "755")
+	if err != nil {
+		return err
+	}
+	if err := place(dev, root, "dev", true); err != nil {
+		return err
+	}
+	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
+		if err := share("/dev/"+name, dev, name, false); err != nil {
+			return err
+		}
+	}
+	for name, target := range map[string]string{
+		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx",
+	} {
+		if err := unix.Symlinkat(target, dev, name); err != nil {
+			return err
+		}
+	}
+	for name, fs := range map[string][]string{"pts": {"devpts", "mode", "620", "ptmxmode", "666"}, "shm": {"tmpfs", "mode", "1777"}} {
+		m, err := newMount(fs[0], fs[1:]...)
+		if err != nil {
+			return err
+		}
+		if err := place(m, dev, name, true); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"etc/resolv.conf", "etc/hosts"} {
+		if err := share("/"+name, root, name, true); err != nil {
+			note(fmt.Sprintf("the fork has its own /%s: %v", name, err)) // mostly a link to nothing
+		}
+	}
+	return nil
+}
+
+// newMount returns a file system that is mounted nowhere.
+func newMount(kind string, options ...string) (int, error) {
+	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", kind, err)
+	}
+	defer unix.Close(fs)
+	for o := range slices.Chunk(options, 2) {
+		err = cmp.Or(err, unix.FsconfigSetString(fs, o[0], o[1]))
+	}
+	if err = cmp.Or(err, unix.FsconfigCreate(fs)); err != nil {
+		return 0, fmt.Errorf("%s: %w", kind, err)
+	}
+	flags := unix.MOUNT_ATTR_NOSUID
+	if kind != "devpts" {
+		flags |= unix.MOUNT_ATTR_NODEV
+	}
+	m, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, flags)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", kind, err)
+	}
+	return m, nil
+}
+
+// share mounts a file or directory of the host, with what is mounted in it, if it exists.
+func share(from string, root int, name string, readOnly bool) error {
+	var st unix.Stat_t
+	if err := unix.Stat(from, &st); err != nil {
+		return nil
+	}
+	m, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err == nil && readOnly {
+		err = unix.MountSetattr(m, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	defer unix.Close(m)
+	return place(m, root, name, st.Mode&unix.S_IFMT == unix.S_IFDIR)
+}
+
+// place mounts m on a name below root, which is created if it is missing. m stays open.
+func place(m, root int, name string, dir bool) error {
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT}
+	at, err := unix.Openat2(root, name, how)
+	if errors.Is(err, unix.ENOENT) {
+		if parent := path.Dir(name); parent != "." {
+			_ = unix.Mkdirat(root, parent, 0o755) // or it exists
+		}
+		if dir {
+			err = unix.Mkdirat(root, name, 0o755)
+		} else {
+			var fd int
+			if fd, err = unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_CREAT | unix.O_WRONLY | unix.O_CLOEXEC, Mode: 0o644, Resolve: unix.RESOLVE_IN_ROOT}); err == nil {
+				unix.Close(fd)
+			}
+		}
+		if err == nil {
+			at, err = unix.Openat2(root, name, how)
+		}
+	}
+	if err == nil {
+		defer unix.Close(at)
+		err = unix.MoveMount(m, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	}
+	if err != nil {
+		return fmt.Errorf("mounting on /%s: %w", name, err)
+	}
+	return nil
+}
+
+// program is the command as the image describes it, in the new root directory.
+func (c *container) program() (*exec.Cmd, error) {
+	im := c.Image
+	if im == nil {
+		im = &snapshot.Image{}
+	}
+	if len(c.Command) == 0 {
+		c.Command = slices.Concat(im.Entrypoint, im.Cmd)
+	}
+	if len(c.Command) == 0 {
+		c.Command = []string{"/bin/sh"}
+	}
+	home, cred, err := credential(im.User)
+	if err != nil {
+		return nil, err
+	}
+	vars := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + home}, im.Env...)
+	if term, ok := env.Lookup("TERM"); ok {
+		vars = append(vars, "TERM="+term)
+	}
+	cmd := &exec.Cmd{Args: c.Command, Dir: cmp.Or(im.WorkingDir, "/"), Env: vars, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred, Pdeathsig: unix.SIGKILL}
+	for _, v := range vars {
+		if path, ok := strings.CutPrefix(v, "PATH="); ok {
+			err = os.Setenv("PATH", path) // for lookPath
+		}
+	}
+	return cmd, err
+}
+
+// credential finds the user of an image in the new root directory, and its home.
+func credential(spec string) (home string, _ *syscall.Credential, err error) {
+	name, group, hasGroup := strings.Cut(cmp.Or(spec, "0"), ":")
+	cred := &syscall.Credential{}
+	deny, _ := os.ReadFile("/proc/self/setgroups")
+	cred.NoSetGroups = bytes.HasPrefix(deny, []byte("deny"))
+	u, err := user.Lookup(name)
+	if err != nil {
+		u, err = user.LookupId(name)
+	}
+	home = "/"
+	if err == nil {
+		home = u.HomeDir
+		cred.Uid, cred.Gid = number(u.Uid), number(u.Gid)
+		ids, _ := u.GroupIds() // without /etc/group there are none
+		for _, id := range ids {
+			cred.Groups = append(cred.Groups, number(id))
+		}
+	} else if n, err := strconv.ParseUint(name, 10, 32); err == nil {
+		cred.Uid = uint32(n)
+	} else {
+		return "", nil, fail.New(fail.Failed, "the image's user %q is not in the fork's /etc/passwd", name)
+	}
+	if name == "0" && home == "/" {
+		home = "/root"
+	}
+	if hasGroup {
+		g, err := user.LookupGroup(group)
+		if err != nil {
+			g = &user.Group{Gid: group}
+		}
+		if _, err := strconv.ParseUint(g.Gid, 10, 32); err != nil {
+			return "", nil, fail.New(fail.Failed, "the image's group %q is not in the fork's /etc/group", group)
+		}
+		cred.Gid, cred.Groups = number(g.Gid), nil
+	}
+	return home, cred, nil
+}
+
+func number(id string) uint32 {
+	n, _ := strconv.ParseUint(id, 10, 32)
+	return uint32(n)
+}

@@ -1,0 +1,90 @@
+package examples_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+// inContainer is run by root of a container: it takes a snapshot, changes its root directory
+// beneath what is mounted there, and restores it from within.
+const inContainer = `
+test "$(id -u)" = 0
+echo one > /file; mkdir -p /opt/d; echo kept > /opt/d/file
+mkdir /.snapshots/x
+rm -rf /opt /usr /etc 2>/dev/null || true
+echo two > /file; echo new > /new
+mounts=$(mount)
+mv /.snapshots/restore /.snapshots/restore@x
+test "$(mount)" = "$mounts"
+test "$(cat /file)" = one; test "$(cat /opt/d/file)" = kept; test -d /usr; test ! -e /new
+echo x > /dev/null; test -d /proc/1
+if [ "$1" = bound ]; then test -s /etc/resolv.conf; test -s /etc/hosts; fi
+`
+
+// system is a root directory with busybox and nothing else.
+func system(t *testing.T) string {
+	t.Helper()
+	harness.Needs(t, "busybox")
+	dir := t.TempDir()
+	run(t, "/", "sh", "-ec", `cd "$1" && mkdir bin etc usr && cp "$(command -v busybox)" bin/busybox &&
+		for name in sh id mkdir rm mv cat mount test true; do ln -s busybox bin/$name; done &&
+		echo root:x:0:0:root:/root:/bin/sh > etc/passwd && chmod -R a+rX .`, "sh", dir)
+	return dir
+}
+
+// TestContainers runs each container engine with a fork as its root directory.
+func TestContainers(t *testing.T) {
+	root := system(t)
+	conf := filepath.Join(t.TempDir(), "containers.conf")
+	write(t, conf, "[containers]\nnetns=\"none\"\ndefault_ulimits=[\"nofile=1024:1024\",\"nproc=1024:1024\"]\n[engine]\nruntime=\"runc\"\n")
+	t.Setenv("CONTAINERS_CONF", conf)
+	for name, probe := range map[string][]string{
+		"bubblewrap":     {"bwrap", "--unshare-pid", "--bind", root, "/", "--proc", "/proc", "--dev", "/dev", "true"},
+		"runc":           {"sh", "-ec", `cd "$2" && runc spec $3 && sed -i 's|"rootfs"|"'"$1"'"|; s/"terminal": true/"terminal": false/' config.json && runc --root "$2" run probe`, "sh", root, t.TempDir(), rootless()},
+		"podman":         {"podman", "run", "--rm", "--rootfs", root, "true"},
+		"systemd-nspawn": {"systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--pipe", "-D", root, "/bin/true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath(strings.Replace(name, "bubblewrap", "bwrap", 1)); err != nil {
+				if name == "bubblewrap" || name == "runc" { // scripts/setup test installs them
+					t.Fatal(err)
+				}
+				t.Skip(err)
+			}
+			if out, err := exec.Command(probe[0], probe[1:]...).CombinedOutput(); err != nil {
+				t.Skipf("%s does not work here: %v: %s", name, err, out)
+			}
+			if name == "podman" && os.Getuid() != 0 {
+				t.Skip("the mount would have to be within podman unshare")
+			}
+			options := []string{"--from", root}
+			if os.Getuid() == 0 {
+				options = append(options, "-o", "allow_other")
+			}
+			m := harness.New(t, options...)
+			bound := "bound"
+			if name == "systemd-nspawn" || name == "podman" {
+				bound = "" // one copies resolv.conf, the other has no network here
+			}
+			run(t, "/", example(t, "containers", name), m.Dir, "c", "/bin/sh", "-ec", inContainer, "sh", bound)
+			wantFile(t, m.Path(".forks/c/file"), "one\n")
+			wantGone(t, m.Path("file"))
+			out, err := command(t, "/", example(t, "containers", name), m.Dir, "c", "/bin/sh", "-c", "exit 7").CombinedOutput()
+			if e, ok := err.(*exec.ExitError); !ok || e.ExitCode() != 7 {
+				t.Errorf("exit status: %v: %s", err, out)
+			}
+		})
+	}
+}
+
+func rootless() string {
+	if os.Getuid() != 0 {
+		return "--rootless"
+	}
+	return ""
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/amberfs/amberfs/cas"
@@ -87,97 +88,51 @@ type Piece struct {
 	Bytes int64
 }
 
-// Written calls fn for the pieces that c has and before has not at the same offset:
-// what was written since. Holes and reservations are no pieces.
+// Written calls fn for the pieces that c has and before, an earlier version, has not: what
+// was written since. Holes and reservations are no pieces.
 func (c *Content) Written(src *Source, before *Content, fn func(Piece)) error {
-	if c == nil || c == before {
+	if c == before {
 		return nil
 	}
-	was := &layout{}
-	if before != nil {
-		before.Rebase()
-		was = before.layout.Load()
+	had, newest := make(map[cas.Hash]bool), int64(0)
+	if err := before.pieces(src, func(key cas.Hash, n, pos int64) { had[key], newest = true, max(newest, pos+n) }); err != nil {
+		return err
+	}
+	return c.pieces(src, func(key cas.Hash, n, pos int64) {
+		if pos < 0 && !had[key] || pos >= newest { // the journal only grows
+			fn(Piece{key, n})
+		}
+	})
+}
+
+// noPos stands for the position of a piece that is not in the journal.
+const noPos = math.MinInt64
+
+// pieces calls fn for each piece of the file, with its position in the journal. A chunk is
+// stored whole, however little of it the file needs.
+func (c *Content) pieces(src *Source, fn func(key cas.Hash, n, pos int64)) (err error) {
+	if c == nil {
+		return nil
 	}
 	c.Rebase()
 	l := c.layout.Load()
-	var err error
-	seen := int64(0)
-	sideBySide(l, was, func(off int64, y, x extent) bool {
-		seen = off + y.n
+	l.runs(0, l.size, func(_ int64, e extent) bool {
 		switch {
-		case x == y:
-		case x.inBase() && y.inBase() && x.pos == y.pos:
-			err = diffBases(src, x.base, y.base, x.pos, x.pos+x.n, func(at, n int64) error {
-				return y.base.pieces(src, at, n, fn)
-			})
-		default:
-			err = y.pieces(src, fn)
+		case e.inBase():
+			err = e.base.pieces(src, e.pos, e.n, func(key cas.Hash, n int64) { fn(key, n, noPos) })
+		case e.inJournal():
+			var key cas.Hash
+			binary.LittleEndian.PutUint64(key[:], uint64(e.pos))
+			key[len(key)-1] = 1
+			fn(key, e.n, e.pos)
 		}
-		return err == nil
-	})
-	if err != nil {
-		return err
-	}
-	l.runs(seen, l.size, func(_ int64, e extent) bool {
-		err = e.pieces(src, fn)
 		return err == nil
 	})
 	return err
 }
 
-// diffBases calls fn for the parts of [off, end) that two sealed files may have
-// different. Lists with the same hash are not loaded.
-func diffBases(src *Source, a, b *ChunkMap, off, end int64, fn func(off, n int64) error) error {
-	ca, cb := a.cursor(src), b.cursor(src)
-	ca.once, cb.once = true, true
-	at := off
-	for at < end && !ca.done() && !cb.done() {
-		// The cursor that is behind, or on the bigger item, goes on first.
-		var err error
-		switch {
-		case ca.end() <= at:
-			err = ca.next()
-		case cb.end() <= at:
-			err = cb.next()
-		case ca.off == cb.off && ca.cur == cb.cur && ca.level == cb.level:
-			at = ca.end()
-		case ca.level > 0 && ca.level >= cb.level:
-			err = ca.enter()
-		case cb.level > 0:
-			err = cb.enter()
-		default:
-			to := min(ca.end(), cb.end(), end)
-			if ca.cur.data() || cb.cur.data() {
-				err = fn(at, to-at)
-			}
-			at = to
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if at < end {
-		return fn(at, end-at)
-	}
-	return nil
-}
-
-func (e extent) pieces(src *Source, fn func(Piece)) error {
-	switch {
-	case e.inBase():
-		return e.base.pieces(src, e.pos, e.n, fn)
-	case e.inJournal():
-		var key cas.Hash
-		binary.LittleEndian.PutUint64(key[:], uint64(e.pos))
-		key[len(key)-1] = 1
-		fn(Piece{key, e.n})
-	}
-	return nil
-}
-
-// pieces calls fn for the chunks of [off, off+n): each is stored whole, however little
-// of it the file needs.
-func (b *ChunkMap) pieces(src *Source, off, n int64, fn func(Piece)) error {
+// pieces calls fn for the chunks of [off, off+n).
+func (b *ChunkMap) pieces(src *Source, off, n int64, fn func(key cas.Hash, n int64)) error {
 	c := b.cursor(src)
 	c.once = true
 	for !c.done() && c.off < off+n {
@@ -186,7 +141,7 @@ func (b *ChunkMap) pieces(src *Source, off, n int64, fn func(Piece)) error {
 			if c.level > 0 {
 				step = c.enter
 			} else {
-				fn(Piece{c.cur.hash, c.cur.n})
+				fn(c.cur.hash, c.cur.n)
 			}
 		}
 		if err := step(); err != nil {

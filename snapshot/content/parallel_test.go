@@ -6,12 +6,9 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/internal/guard"
 )
 
 // TestReadsSideBySide reads a file in large pieces, several at a time, as the kernel
@@ -62,50 +59,5 @@ func TestReadsSideBySide(t *testing.T) {
 	fresh := NewSource(store, &byteLog{}, 64<<20)
 	if _, err := c.ReadAt(fresh, got, 0); !errors.Is(err, cas.ErrNotFound) {
 		t.Errorf("without its second chunk: %v", err)
-	}
-}
-
-// panicStore panics for one object, and is slow with the others.
-type panicStore struct {
-	*byteStore
-	bad    cas.Hash
-	inside atomic.Int32
-}
-
-func (s *panicStore) Get(h cas.Hash, dst []byte) ([]byte, error) {
-	if h == s.bad {
-		panic("a fault")
-	}
-	s.inside.Add(1)
-	defer s.inside.Add(-1)
-	time.Sleep(20 * time.Millisecond)
-	return s.byteStore.Get(h, dst)
-}
-
-// TestPanicOfAHalf: a read whose one half panics ends when the other has.
-func TestPanicOfAHalf(t *testing.T) {
-	b := newBench()
-	data := b.noise(1 << 20)
-	c := b.file(t, data)
-	chunks := make([]cas.Hash, 0, 32)
-	if err := c.Sealed().eachHash(b.src, func(h cas.Hash, isList bool) (bool, error) {
-		if !isList {
-			chunks = append(chunks, h)
-		}
-		return true, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	store := &panicStore{byteStore: b.store}
-	src := NewSource(store, b.log, 8<<20)
-	for i := range 4 {
-		store.bad = chunks[i]
-		var p *guard.Panic
-		if _, err := c.ReadAt(src, make([]byte, len(data)), 0); !errors.As(err, &p) {
-			t.Errorf("chunk %d: %v", i, err)
-		}
-		if n := store.inside.Load(); n != 0 {
-			t.Fatalf("chunk %d: %d reads go on", i, n)
-		}
 	}
 }

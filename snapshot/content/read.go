@@ -1,14 +1,10 @@
 package content
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"runtime"
-	"sync/atomic"
 
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
@@ -80,10 +76,6 @@ func (l *layout) readAt(src *Source, p []byte, off int64) (int, error) {
 // readAt fills p with the bytes at off, all of which must be within the size.
 func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 	c := b.cursor(src)
-	parts := chunkParts{src: src}
-	if len(p) >= parallelRead {
-		parts.later = make([]chunkPart, 0, 2*len(p)/avgChunk)
-	}
 	for len(p) > 0 {
 		if err := c.seek(off); err != nil {
 			return err
@@ -94,62 +86,13 @@ func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 		part := p[:min(int64(len(p)), c.end()-off)]
 		if !c.cur.data() {
 			clear(part)
-		} else if err := parts.add(chunkPart{c.cur, part, off - c.off}); err != nil {
+		} else if err := src.chunk(&c.cur, part, off-c.off); err != nil {
 			return err
 		}
 		p = p[len(part):]
 		off += int64(len(part))
 	}
-	return parts.wait()
-}
-
-// parallelRead is from how many bytes on the chunks of a read are expanded by two: to
-// wake the other costs less than it saves then.
-const parallelRead = 128 << 10
-
-// A chunkPart is a part of a chunk, from its byte at on, and where it goes.
-type chunkPart struct {
-	item
-	p  []byte
-	at int64
-}
-
-// chunkParts are those of one read.
-type chunkParts struct {
-	src   *Source
-	later []chunkPart // none, and no room for any, if each is read at once
-}
-
-func (c *chunkParts) add(part chunkPart) error {
-	if cap(c.later) == 0 {
-		return c.src.chunk(&part.item, part.p, part.at)
-	}
-	c.later = append(c.later, part)
 	return nil
-}
-
-// wait returns when all parts are filled.
-func (c *chunkParts) wait() error {
-	var next atomic.Int32
-	work := func() error {
-		for {
-			i := int(next.Add(1)) - 1
-			if i >= len(c.later) {
-				return nil
-			}
-			part := &c.later[i]
-			if err := c.src.chunk(&part.item, part.p, part.at); err != nil {
-				return err
-			}
-		}
-	}
-	if len(c.later) < 2 || runtime.GOMAXPROCS(0) < 2 {
-		return work()
-	}
-	other := make(chan error, 1)
-	go func() { other <- guard.Do(work) }()
-	err := guard.Do(work) // a panic, too, waits for the other, which writes into the buffer
-	return errors.Join(err, <-other)
 }
 
 // SeekData returns the first offset at or behind off that holds data. Reserved

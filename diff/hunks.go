@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -46,19 +45,26 @@ type Text struct {
 // differ has no hunks.
 func TextOf(ctx context.Context, src *tree.Source, a, b *tree.State, path, from string, o Options) (Text, error) {
 	o = o.withEffort(ctx)
+	f, err := fileAt(ctx, src, a, b, path, from, o)
+	if err != nil || f == nil {
+		return Text{}, err
+	}
+	return textOf(ctx, src, *f, o)
+}
+
+// fileAt returns the file that TextOf compares, nil if it does not differ.
+func fileAt(ctx context.Context, src *tree.Source, a, b *tree.State, path, from string, o Options) (*File, error) {
 	o.Paths, o.gitDirs = []string{path}, true
 	if from != "" {
 		o.Paths = append(o.Paths, from)
 	}
 	files, err := list(ctx, src, a, b, o)
-	if err != nil {
-		return Text{}, err
+	for i := range files {
+		if files[i].Path == path {
+			return &files[i], err
+		}
 	}
-	i := slices.IndexFunc(files, func(f File) bool { return f.Path == path })
-	if i < 0 {
-		return Text{}, nil
-	}
-	return textOf(ctx, src, files[i], o)
+	return nil, err
 }
 
 // TextOfChange is TextOf for a difference that is known.

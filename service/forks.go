@@ -1,12 +1,16 @@
 package service
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"errors"
+	"io"
 	"path"
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/gitbridge"
@@ -169,7 +173,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error
 		choices[path] = choice
 	}
 	done, err := r.Workspace.Forks().Merge(ctx, a.Fork, snapshot.PromoteOptions{
-		Conflicts: rule, Choices: choices, Merge: gitbridge.Merge, DryRun: a.DryRun, Caller: r.Caller,
+		Conflicts: rule, Choices: choices, Decided: a.Contents, Merge: gitbridge.Merge, DryRun: a.DryRun, Caller: r.Caller,
 		List: r.charge(s.Lists),
 	})
 	done.Paths = listed(done.Paths)
@@ -180,7 +184,56 @@ func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error
 		e.Result = result
 		return result, e
 	}
+	if errors.Is(err, threeway.ErrMeanwhile) {
+		err = fail.New(fail.Conflict, "%w", err).WithHint("look at it again")
+	}
 	return result, err
+}
+
+// conflict compares the present states, so a merge checks Of.
+func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (Conflicting, error) {
+	const maxSide = 1 << 20
+	out := Conflicting{Parts: []diff.Part{}}
+	f, err := r.Workspace.Forks().Named(a.Fork)
+	if err != nil {
+		return out, err
+	}
+	var sides [3]*tree.Inode
+	var texts [3][]byte
+	for i, side := range []struct {
+		ws   *snapshot.Workspace
+		name string
+		size *int64
+	}{{f, snapshotBase, &out.BaseSize}, {r.Workspace, "", &out.OursSize}, {f, "", &out.TheirsSize}} {
+		st, err := s.stateOf(&Request{Workspace: side.ws}, side.name)
+		if err != nil {
+			return out, err
+		}
+		defer s.Store.Hold(st)()
+		if sides[i], err = s.resolve(st, string(a.Path)); err != nil {
+			return out, err
+		}
+		n := sides[i]
+		if *side.size = -1; n == nil {
+			out.Binary = true
+			continue
+		}
+		if *side.size = n.Size(); !n.IsRegular() || n.Size() > maxSide {
+			out.Binary = true
+		} else if texts[i], err = io.ReadAll(n.Content.Reader(s.Store.Source().Files)); err != nil {
+			return out, err
+		}
+		out.Binary = out.Binary || !utf8.Valid(texts[i]) || bytes.IndexByte(texts[i], 0) >= 0
+	}
+	if sides == [3]*tree.Inode{} {
+		return out, nowhere(string(a.Path))
+	}
+	if !out.Binary {
+		if out.Of, err = threeway.Digest(s.Store.Source(), sides[:]...); err == nil {
+			out.Parts, err = diff.Merge(ctx, texts[0], texts[1], texts[2])
+		}
+	}
+	return out, err
 }
 
 // maxFreeze bounds how long changes can be held back.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
@@ -116,6 +117,53 @@ func ParseSince(text string) (time.Time, error) {
 	return time.Now().Add(-d), nil
 }
 
+// summaries compares snapshots with those that they continue.
+func (s *Service) summaries(ctx context.Context, r *Request, a Summaries) (Summarized, error) {
+	const maxNames, maxCounted = 100, 10_000
+	out := Summarized{Summaries: make(map[string]Summary)}
+	if len(a.Names) > maxNames {
+		return out, fail.New(fail.Usage, "names has more than %d names", maxNames)
+	}
+	for _, name := range a.Names {
+		info, err := r.Workspace.Find(name)
+		if err != nil {
+			return out, err
+		}
+		sum := Summary{Against: info.Parent}
+		if _, err := r.Workspace.Find(info.Parent); err != nil {
+			sum.Against = snapshotBase
+			for i := range r.Workspace.Snapshots().Newest() {
+				if i.Seq < info.Seq && i.Past() {
+					sum.Against = i.Name
+					break
+				}
+			}
+		}
+		if err := s.compare(r, sum.Against, info.Name, func(from, to *tree.State) error {
+			files, more, err := diff.First(ctx, s.Store.Source(), from, to, diff.Options{}, maxCounted)
+			sum.More = more
+			for _, f := range files {
+				switch f.Status {
+				case diff.Added:
+					sum.Added++
+				case diff.Deleted:
+					sum.Deleted++
+				default:
+					sum.Modified++
+				}
+				if sum.Bytes += diff.Size(f.New); f.New == nil {
+					sum.Bytes += diff.Size(f.Old)
+				}
+			}
+			return err
+		}); err != nil {
+			return out, err
+		}
+		out.Summaries[name] = sum
+	}
+	return out, nil
+}
+
 func (s *Service) show(_ context.Context, r *Request, a Show) (snapshot.Info, error) {
 	return r.Workspace.Find(a.Name)
 }
@@ -221,6 +269,29 @@ func listed[T any](list []T) []T {
 		return []T{}
 	}
 	return list
+}
+
+// restoreHunk restores the lines of a hunk, in a file that may have changed elsewhere.
+func (s *Service) restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (out Restored, err error) {
+	err = s.compare(r, a.Name, a.B, func(from, to *tree.State) error {
+		done, err := r.Workspace.Restore(ctx, snapshot.RestoreOptions{
+			Name: a.Name, Paths: []string{string(a.Path)}, DryRun: a.DryRun, Caller: r.Caller, List: r.charge(s.Lists),
+			Edit: func(now *tree.State) ([]byte, error) {
+				shown := to
+				if a.B == "" {
+					shown = now
+				}
+				o := diff.Options{Memory: s.Memory.Of(r.tenant())}
+				return diff.WithoutHunk(ctx, s.Store.Source(), from, shown, now, string(a.Path), string(a.From), a.ID, o)
+			},
+		})
+		if errors.Is(err, diff.ErrNoHunk) || errors.Is(err, diff.ErrTouched) {
+			return fail.New(fail.Conflict, "cannot restore these lines of %s: %w", a.Path, err).WithHint("look at the differences again")
+		}
+		out = Restored{RestoreResult: done, DryRun: a.DryRun}
+		return err
+	})
+	return out, err
 }
 
 // revert restores one path, without a name from the newest snapshot in which it differs.

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/threeway"
 )
 
 // The arguments and results of operations are promises to scripts: JSON fields
@@ -42,6 +44,26 @@ type Snapshots struct {
 	Snapshots []snapshot.Info `json:"snapshots"`
 	Head      string          `json:"head,omitempty" jsonschema:"the snapshot that the present state continues: the newest, or the one that was restored since"`
 	Undo      string          `json:"undo,omitempty" jsonschema:"the snapshot of the state before the last restore, merge or undo"`
+}
+
+// Summaries asks how much each of some snapshots changed.
+type Summaries struct {
+	Names []string `json:"names" jsonschema:"the snapshots, at most 100"`
+}
+
+// Summarized is the result, by name.
+type Summarized struct {
+	Summaries map[string]Summary `json:"summaries"`
+}
+
+// Summary counts files.
+type Summary struct {
+	Against  string `json:"against" jsonschema:"the snapshot that it was compared with: its parent or, if that was deleted, the one before"`
+	Added    int    `json:"added"`
+	Modified int    `json:"modified"`
+	Deleted  int    `json:"deleted"`
+	Bytes    int64  `json:"bytes" jsonschema:"sum of the sizes of these files; of a deleted one before"`
+	More     bool   `json:"more,omitempty" jsonschema:"only the first 10000 files are counted"`
 }
 
 type Show struct {
@@ -88,6 +110,16 @@ type Restore struct {
 type Restored struct {
 	snapshot.RestoreResult
 	DryRun bool `json:"dry_run,omitempty"`
+}
+
+// RestoreHunk asks to restore the lines of one hunk of Hunks.
+type RestoreHunk struct {
+	Name   string          `json:"name" jsonschema:"the snapshot to restore from"`
+	B      string          `json:"b,omitempty" jsonschema:"the snapshot that it was compared with; if empty, the present state"`
+	Path   naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
+	From   naming.BytePath `json:"from,omitempty" jsonschema:"its old path, if it was renamed"`
+	ID     string          `json:"id" jsonschema:"the id of the hunk"`
+	DryRun bool            `json:"dry_run,omitempty" jsonschema:"change nothing, and check that it can be done"`
 }
 
 type Revert struct {
@@ -278,7 +310,25 @@ type Merge struct {
 	Theirs bool   `json:"theirs,omitempty" jsonschema:"take the fork's version of conflicting paths"`
 	// Resolve decides single paths, before Ours and Theirs.
 	Resolve map[string]string `json:"resolve,omitempty" jsonschema:"ours or theirs, by path, for single conflicting paths"`
-	DryRun  bool              `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+	// Contents decides before Resolve.
+	Contents map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single conflicting paths, by path"`
+	DryRun   bool                         `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
+}
+
+// Conflict asks for the sides of a path that changed in a fork and in the workspace.
+type Conflict struct {
+	Fork string          `json:"fork" jsonschema:"the fork"`
+	Path naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
+}
+
+// Conflicting are the sides: ours is the workspace, theirs the fork.
+type Conflicting struct {
+	Of         string      `json:"of,omitempty" jsonschema:"a digest of the sides, for contents of merge"`
+	Binary     bool        `json:"binary,omitempty" jsonschema:"there are no parts: a side is missing, is no file of UTF-8, or is larger than 1 MiB"`
+	BaseSize   int64       `json:"base_size" jsonschema:"bytes; -1: nothing is at the path"`
+	OursSize   int64       `json:"ours_size" jsonschema:"bytes; -1: nothing is at the path"`
+	TheirsSize int64       `json:"theirs_size" jsonschema:"bytes; -1: nothing is at the path"`
+	Parts      []diff.Part `json:"parts"`
 }
 
 type Merged struct {

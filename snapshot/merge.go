@@ -20,6 +20,8 @@ type PromoteOptions struct {
 	Merge     threeway.Merger // merges files that changed on both sides; nil for none
 	// Choices are the rules of single paths, before Conflicts.
 	Choices map[string]threeway.Rule
+	// Decided are the texts of single paths, before Choices.
+	Decided map[string]threeway.Decision
 	DryRun  bool
 	Caller  live.Caller
 	List    *budget.Charge // see RestoreOptions
@@ -88,6 +90,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out 
 	}
 	p := &threeway.Plan{
 		Source: s.src, Objects: s.cas, Ours: e.Base(), View: f.parent, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
+		Decided: o.Decided,
 		Rule: func(path string) threeway.Rule {
 			if r, ok := o.Choices[path]; ok {
 				return r
@@ -111,6 +114,9 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out 
 		if err == nil {
 			all, err = p.Steps()
 		}
+	}
+	if err == nil {
+		err = p.AllDecided()
 	}
 	if err != nil {
 		return out, err

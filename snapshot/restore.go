@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -21,7 +23,10 @@ type RestoreOptions struct {
 	Paths []string // relative to the root; everything when empty
 	// Keep are paths that a restore of everything leaves as they are, with the
 	// restore_keeps of the policy.
-	Keep   []string
+	Keep []string
+	// Edit, if set, returns the bytes that the one file of Paths gets, in place of those in
+	// the snapshot. now is the present state.
+	Edit   func(now *tree.State) ([]byte, error)
 	DryRun bool
 	Caller live.Caller
 	// List is charged with what the list of changes takes. If others leave too little,
@@ -77,7 +82,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		if err != nil {
 			return RestoreResult{}, err
 		}
-		all, err := retryWithWholeBudget(ctx, o.List, func() ([]live.Step, error) { return to.Steps(ctx, s.src, now, o.List) })
+		all, err := retryWithWholeBudget(ctx, o.List, func() ([]live.Step, error) { return to.steps(ctx, s, now, o) })
 		if err == nil {
 			err = o.May.Allow(all, now, to.State)
 		}
@@ -86,7 +91,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		}
 		return to.result(all), nil
 	}
-	defer s.gc.puts.Enter()()
+	defer s.Importing()() // an edited file
 	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome[RestoreResult], error) { return w.restore(ctx, to, o) })
 	res := out.res
 	if err != nil {
@@ -135,6 +140,43 @@ func (w *Workspace) target(name string, paths []string) (*target, error) {
 	return &target{steps.Restore{Snapshot: sn.Name, State: st, Like: like, Paths: paths}, sn}, err
 }
 
+// steps finds what has to change in a state of the workspace.
+func (t *target) steps(ctx context.Context, s *Store, now *tree.State, o RestoreOptions) ([]live.Step, error) {
+	if o.Edit == nil {
+		return t.Steps(ctx, s.src, now, o.List)
+	}
+	if len(t.Paths) != 1 {
+		return nil, errs.New(errs.Invalid, "malformed request: the path is no file")
+	}
+	path, err := tree.ParsePath(t.Paths[0])
+	if err != nil {
+		return nil, err
+	}
+	n, err := now.Resolve(s.src, t.Paths[0])
+	if err != nil {
+		return nil, err
+	}
+	if !n.IsRegular() || len(n.Links) > 1 {
+		return nil, errs.New(errs.Invalid, "malformed request: %s is no regular file with one name; restore all of it", path.Short())
+	}
+	text, err := o.Edit(now)
+	if err != nil {
+		return nil, err
+	}
+	with := *n
+	step := live.StepOf(tree.Change{Path: path, A: n, B: n, What: tree.Data})
+	step.With, step.Size = &with, int64(len(text))
+	if o.DryRun {
+		return []live.Step{step}, nil
+	}
+	sealed, err := content.FromReader(ctx, &content.Sealer{Src: s.src.Files, Objects: s.cas}, bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	with.Content = content.Of(sealed)
+	return []live.Step{step}, s.cas.Commit()
+}
+
 func (t *target) result(all []live.Step) RestoreResult {
 	r := RestoreResult{Snapshot: t.Snapshot, Kept: t.Kept}
 	r.Changed, r.Paths, r.More = steps.Listed(all)
@@ -150,7 +192,7 @@ func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (
 	}
 	defer s.Hold(e.Base())()
 	defer e.End()
-	if out.steps, err = to.Steps(ctx, s.src, e.Base(), o.List); err != nil {
+	if out.steps, err = to.steps(ctx, s, e.Base(), o); err != nil {
 		return out, err
 	}
 	if err = o.May.Allow(out.steps, e.Base(), to.State); err != nil {

@@ -43,6 +43,7 @@ type Plan struct {
 	Skip    map[string]bool // paths that stay as they are, with all below them
 	Rule    func(path string) Rule
 	ByPath  bool // files are not followed through renames
+	Decided map[string]Decision
 
 	Conflicts []string // paths
 	Stored    bool     // texts were stored in Objects; the caller makes them durable
@@ -55,6 +56,7 @@ type Plan struct {
 	here    map[uint64]*file       // present files that the plan looked at, by inode number
 	was     map[uint64]*file       // files that the plan made, by the inode that they are in theirs
 	texts   []text
+	decided map[string]bool         // those of Decided that were taken
 	indexes map[string]func() error // indexes of git in conflict, and what makes them theirs
 }
 
@@ -86,7 +88,7 @@ func (p *Plan) Collect(ctx context.Context, i *Interval, c tree.Change) error {
 // Run plans with take, and again for as long as there are more conflicts in which ours
 // stays.
 func (p *Plan) Run(take func() error) error {
-	p.refused, p.ours = make(map[string]bool), make(map[string]bool)
+	p.refused, p.ours, p.decided = make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	for again := true; again; {
 		p.at, p.found, p.in = make(map[string]*file), make(map[string]*tree.Inode), make(map[string][]string)
 		p.here, p.was = make(map[uint64]*file), make(map[uint64]*file)

@@ -3,7 +3,12 @@ package threeway
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"io"
+	"strings"
 
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -27,6 +32,38 @@ type text struct {
 	view               uint32 // of theirs
 }
 
+// A Decision is the text that a file in conflict becomes. Of is the Digest of the sides that
+// it was made for.
+type Decision struct {
+	Of   string `json:"of" jsonschema:"that of the conflict"`
+	Text string `json:"text" jsonschema:"the contents of the file"`
+}
+
+// ErrMeanwhile is for a decision about sides that are not those of the conflict any more.
+var ErrMeanwhile = errors.New("the conflict is another one now")
+
+// Digest is one of the contents of files.
+func Digest(src *tree.Source, files ...*tree.Inode) (string, error) {
+	sum := sha256.New()
+	for _, n := range files {
+		fmt.Fprintln(sum, n.Size())
+		if _, err := io.Copy(sum, n.Content.Reader(src.Files)); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// AllDecided is an ErrMeanwhile if a decision is about no text that was merged.
+func (p *Plan) AllDecided() error {
+	for path := range p.Decided {
+		if !p.decided[path] {
+			return fmt.Errorf("%w: %s", ErrMeanwhile, path)
+		}
+	}
+	return nil
+}
+
 // mergeTexts merges the texts of an interval.
 func (p *Plan) mergeTexts(ctx context.Context) error {
 	texts := p.texts
@@ -46,6 +83,16 @@ func (p *Plan) mergeTexts(ctx context.Context) error {
 	for i, x := range texts {
 		src := p.Source.Files
 		in := Input{Base: x.base.Content.Reader(src), Ours: x.ours.Content.Reader(src), Theirs: x.theirs.Content.Reader(src)}
+		if d, ok := p.Decided[x.path]; ok {
+			digest, err := Digest(p.Source, x.base, x.ours, x.theirs)
+			if p.decided[x.path] = digest == d.Of; err == nil && digest == d.Of {
+				err = merged(i, int64(len(d.Text)), strings.NewReader(d.Text))
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		if _, rel, ok := InGit(x.path); ok && KindInGit(rel) == Reflog {
 			if err := appendLog(in, func(size int64, r io.Reader) error { return merged(i, size, r) }); err != nil {
 				return err

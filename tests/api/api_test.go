@@ -105,14 +105,14 @@ func requests(remote, archive string) []request {
 	return []request{
 		{"snapshot", `{"name":"v1","message":"m","labels":{"k":"v"},"expires":"24h","wait":true}`},
 		{"snapshot", `{"name":"v2"}`}, {"snapshot", `{"name":"v3","pinned":true}`}, {"snapshot", `{"name":"v4"}`},
-		{"list", `{}`}, {"show", `{"name":"v1"}`}, {"rename", `{"from":"v2","to":"second"}`},
+		{"list", `{}`}, {"summaries", `{"names":["v1"]}`}, {"show", `{"name":"v1"}`}, {"rename", `{"from":"v2","to":"second"}`},
 		{"pin", `{"names":["v1"],"pinned":true}`}, {"du", `{}`}, {"changes", `{"a":"v1"}`},
-		{"diff", `{"a":"v1"}`}, {"hunks", `{"a":"v1","path":"f"}`}, {"file", `{"path":"f"}`}, {"history", `{"path":"f"}`},
+		{"diff", `{"a":"v1"}`}, {"hunks", `{"a":"v1","path":"f"}`}, {"restore-hunk", `{"name":"v1","path":"f","id":"HUNK","dry_run":true}`}, {"file", `{"path":"f"}`}, {"history", `{"path":"f"}`},
 		{"blame", `{"path":"f"}`}, {"actors", `{}`}, {"undo-by", `{"by":"unknown","dry_run":true}`},
 		{"restore", `{"name":"v1","dry_run":true}`}, {"restore", `{"name":"v1"}`}, {"revert", `{"path":"f","name":"undo"}`},
 		{"events", `{}`}, {"image", `{}`}, {"layer", `{"name":"v1"}`}, {"tar", `{"name":"v1"}`}, {"compact", `{"names":["v3","v4"],"name":"both"}`}, {"remove", `{"names":["second"]}`},
 		{"fork", `{"name":"one","ttl":"1h"}`}, {"rename-fork", `{"from":"one","to":"two"}`}, {"claim", `{"label":"mine"}`}, {"forks", `{}`}, {"changes", `{"a":".forks/two/.snapshots/base","b":".forks/mine","lines":true}`},
-		{"merge", `{"fork":"two"}`}, {"delete-fork", `{"name":"two"}`}, {"delete-fork", `{"name":"mine","discard":true}`},
+		{"conflict", `{"fork":"two","path":"f"}`}, {"merge", `{"fork":"two"}`}, {"delete-fork", `{"name":"two"}`}, {"delete-fork", `{"name":"mine","discard":true}`},
 		{"actor", `{"name":"tests/api"}`}, {"policy", `{}`}, {"set-policy", `{"patch":{"keep":{"turn":{"last":3,"within":"7d"}}}}`}, {"export", `{"name":"v1"}`},
 		{"exported", `{"name":"v1","repo":"r","ref":"refs/x","commit":"0123456789012345678901234567890123456789"}`},
 		{"freeze", `{"for":"1m"}`}, {"thaw", `{}`}, {"objects", `{"hashes":[]}`},
@@ -139,10 +139,17 @@ func TestAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := map[string]bool{}
+	asked, hunk := map[string]bool{}, ""
 	for _, r := range requests("file://"+filepath.Join(t.TempDir(), "remote"), string(archive)) {
 		asked[r.op] = true
-		p.ask(t, c, r)
+		r.body = strings.ReplaceAll(r.body, "HUNK", hunk)
+		if b := p.ask(t, c, r); r.op == "hunks" {
+			var list struct{ Hunks []struct{ ID string } }
+			if err := json.Unmarshal(b, &list); err != nil || len(list.Hunks) != 1 {
+				t.Fatalf("%s: %v", b, err)
+			}
+			hunk = list.Hunks[0].ID
+		}
 		if r.op == "snapshot" {
 			change(t, m, r.body) // so that there is something to compare
 		}
@@ -169,12 +176,12 @@ func change(t *testing.T, m *harness.Mount, text string) {
 }
 
 // ask compares one answer with the page, and the arguments of a request too.
-func (p *page) ask(t *testing.T, c *http.Client, r request) {
+func (p *page) ask(t *testing.T, c *http.Client, r request) []byte {
 	t.Helper()
 	o, ok := p.Paths["/v1/"+r.op]["post"]
 	if !ok {
 		t.Errorf("openapi.yaml has no %s", r.op)
-		return
+		return nil
 	}
 	query := ""
 	if r.op == "import" {
@@ -185,7 +192,7 @@ func (p *page) ask(t *testing.T, c *http.Client, r request) {
 	resp, err := c.Post("http://amberfs/v1/"+r.op+query, "", strings.NewReader(r.body))
 	if err != nil {
 		t.Errorf("%s: %v", r.op, err)
-		return
+		return nil
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
@@ -193,11 +200,12 @@ func (p *page) ask(t *testing.T, c *http.Client, r request) {
 	content, described := o.Responses["200"].Content[kind]
 	if err != nil || resp.StatusCode != http.StatusOK || !described {
 		t.Errorf("%s: %s, %s, %v: %.300s", r.op, resp.Status, kind, err, b)
-		return
+		return nil
 	}
 	if kind == "application/json" {
 		p.check(t, r.op, content.Schema, b)
 	}
+	return b
 }
 
 // first reads the first event of an answer without an end.

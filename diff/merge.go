@@ -1,0 +1,159 @@
+package diff
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+// A Part is a run of lines of a text that two sides changed. Each line has its newline.
+type Part struct {
+	Kind   string   `json:"kind" jsonschema:"the sides that changed it: same, ours, theirs, both (to the same) or conflict"`
+	Base   []string `json:"base"`
+	Ours   []string `json:"ours"`
+	Theirs []string `json:"theirs"`
+}
+
+// Merge finds what two sides changed in a text. Changes that touch are one part.
+func Merge(ctx context.Context, base, ours, theirs []byte) (parts []Part, err error) {
+	e := &effort{ctx, diffCost}
+	lb, lo, eo, err := e.compareText(base, ours)
+	if err != nil {
+		return nil, err
+	}
+	_, lt, et, err := e.compareText(base, theirs)
+	if err != nil {
+		return nil, err
+	}
+	at, o, t := 0, 0, 0 // how far the parts go in each text
+	add := func(kind string, to, oursTo, theirsTo int) {
+		parts = append(parts, Part{kind, lineTexts(lb[at:to]), lineTexts(lo[o:oursTo]), lineTexts(lt[t:theirsTo])})
+		at, o, t = to, oursTo, theirsTo
+	}
+	for at < len(lb) || len(eo)+len(et) > 0 {
+		from := len(lb)
+		for _, edits := range [][]edit{eo, et} {
+			if len(edits) > 0 {
+				from = min(from, edits[0].a0)
+			}
+		}
+		if n := from - at; n > 0 {
+			add("same", from, o+n, t+n)
+			continue
+		}
+		to, no, nt := from, 0, 0
+		for more := true; more; {
+			switch {
+			case no < len(eo) && eo[no].a0 <= to:
+				to = max(to, eo[no].a1)
+				no++
+			case nt < len(et) && et[nt].a0 <= to:
+				to = max(to, et[nt].a1)
+				nt++
+			default:
+				more = false
+			}
+		}
+		oursTo, theirsTo := o+to-from+grown(eo[:no]), t+to-from+grown(et[:nt])
+		kind := "conflict"
+		switch {
+		case nt == 0:
+			kind = "ours"
+		case no == 0:
+			kind = "theirs"
+		case slices.EqualFunc(lo[o:oursTo], lt[t:theirsTo], bytes.Equal):
+			kind = "both"
+		}
+		add(kind, to, oursTo, theirsTo)
+		eo, et = eo[no:], et[nt:]
+	}
+	return parts, nil
+}
+
+// grown is how many lines edits add.
+func grown(edits []edit) (n int) {
+	for _, e := range edits {
+		n += e.b1 - e.b0 - (e.a1 - e.a0)
+	}
+	return n
+}
+
+func lineTexts(lines [][]byte) []string {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		out[i] = string(l)
+	}
+	return out
+}
+
+// ErrNoHunk is for a hunk that is no difference of two files any more, ErrTouched for lines
+// that changed in a third one.
+var (
+	ErrNoHunk  = errors.New("the file changed meanwhile")
+	ErrTouched = errors.New("the lines changed since")
+)
+
+// WithoutHunk returns the text of a file in now, without the change from a to b in the hunk
+// with an id. path and from are those of TextOf.
+func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, path, from, id string, o Options) ([]byte, error) {
+	o = o.withEffort(ctx)
+	f, err := fileAt(ctx, src, a, b, path, from, o)
+	if err != nil {
+		return nil, err
+	}
+	if f == nil || max(Size(f.Old), Size(f.New)) > maxText {
+		return nil, ErrNoHunk
+	}
+	before, after, err := surveys(ctx, src, *f)
+	if err != nil || before.binary || after.binary {
+		return nil, errors.Join(err, ErrNoHunk)
+	}
+	text, found := []byte{}, false
+	err = o.compare(ctx, src, *f, before, after, hunkCost, func(la, lb [][]byte, edits []edit) {
+		for h := range hunksOf(la, lb, edits) {
+			if found = h.kept().digest() == id; found {
+				text = bytes.Join(slices.Concat(lb[:h.b0], la[h.a0:h.a1], lb[h.b1:]), nil)
+				return
+			}
+		}
+	})
+	if err == nil && !found {
+		err = ErrNoHunk
+	}
+	if err != nil || b == now {
+		return text, err
+	}
+	base, err := read(src, f.New, path)
+	if err != nil {
+		return nil, err
+	}
+	n, err := now.Resolve(src, path)
+	if err != nil {
+		return nil, err
+	}
+	if !n.IsRegular() || Size(n) > maxText {
+		return nil, ErrTouched
+	}
+	ours, err := read(src, n, path)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := Merge(ctx, base, ours, text)
+	text = text[:0:0]
+	for _, p := range parts {
+		lines := p.Ours
+		switch p.Kind {
+		case "theirs":
+			lines = p.Theirs
+		case "conflict":
+			return nil, ErrTouched
+		}
+		for _, l := range lines {
+			text = append(text, l...)
+		}
+	}
+	return text, err
+}

@@ -1,0 +1,207 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+// A client asks a daemon on its socket.
+type client struct {
+	t *testing.T
+	m *harness.Mount
+	c *http.Client
+}
+
+func newClient(t *testing.T) *client {
+	m := harness.New(t)
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(m.Store, "socket"))
+	}
+	return &client{t, m, &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+}
+
+// ask decodes the answer, which has to have the status.
+func (c *client) ask(status int, op string, args any, into any) {
+	c.t.Helper()
+	body, err := json.Marshal(args)
+	c.must(err)
+	resp, err := c.c.Post("http://amberfs/v1/"+op, "", bytes.NewReader(body))
+	c.must(err)
+	defer resp.Body.Close()
+	var raw json.RawMessage
+	c.must(json.NewDecoder(resp.Body).Decode(&raw))
+	if resp.StatusCode != status {
+		c.t.Fatalf("%s %s: status %d, want %d: %s", op, body, resp.StatusCode, status, raw)
+	}
+	if into != nil {
+		c.must(json.Unmarshal(raw, into))
+	}
+}
+
+func (c *client) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *client) put(path, text string) {
+	c.t.Helper()
+	c.must(os.WriteFile(c.m.Path(path), []byte(text), 0o644))
+}
+
+func (c *client) has(path, want string) {
+	c.t.Helper()
+	got, err := os.ReadFile(c.m.Path(path))
+	c.must(err)
+	if string(got) != want {
+		c.t.Errorf("%s is %q, want %q", path, got, want)
+	}
+}
+
+type object = map[string]any
+
+// numbered is a text of twenty lines, some of which are others.
+func numbered(others map[int]string) string {
+	var b strings.Builder
+	for i := range 20 {
+		if s, ok := others[i]; ok {
+			b.WriteString(s + "\n")
+		} else {
+			fmt.Fprintf(&b, "line %d\n", i)
+		}
+	}
+	return b.String()
+}
+
+// TestRestoreHunk: a hunk is restored alone, also in a file with a name and contents that
+// are not UTF-8, and not if it is another one meanwhile.
+func TestRestoreHunk(t *testing.T) {
+	c := newClient(t)
+	name := "n\xff"
+	path := object{"bytes": []byte(name)}
+	c.put(name, numbered(map[int]string{1: "\xfe"}))
+	c.ask(200, "snapshot", object{"name": "v1"}, nil)
+	now := map[int]string{1: "one", 10: "ten", 18: "eighteen"}
+	c.put(name, numbered(now))
+	c.ask(200, "snapshot", object{"name": "v2"}, nil)
+	var d struct {
+		Paths []struct {
+			Raw            []byte
+			Added, Removed int
+		}
+	}
+	c.ask(200, "changes", object{"a": "v1", "lines": true}, &d)
+	if len(d.Paths) != 1 || string(d.Paths[0].Raw) != name || d.Paths[0].Added != 3 || d.Paths[0].Removed != 3 {
+		t.Fatalf("the changes are %+v", d)
+	}
+	hunks := func(b string) (ids []string) {
+		t.Helper()
+		var list struct{ Hunks []struct{ ID string } }
+		c.ask(200, "hunks", object{"a": "v1", "b": b, "path": path}, &list)
+		for _, h := range list.Hunks {
+			ids = append(ids, h.ID)
+		}
+		return ids
+	}
+	ids := hunks("")
+	if len(ids) != 3 {
+		t.Fatalf("the hunks are %q", ids)
+	}
+	var done struct {
+		Changed int
+		Undo    string
+	}
+	c.ask(200, "restore-hunk", object{"name": "v1", "path": path, "id": ids[0], "dry_run": true}, &done)
+	c.has(name, numbered(now))
+	c.ask(200, "restore-hunk", object{"name": "v1", "path": path, "id": ids[0]}, &done)
+	now[1] = "\xfe"
+	c.has(name, numbered(now))
+	c.ask(200, "restore", object{"name": done.Undo}, nil)
+	now[1] = "one"
+	c.has(name, numbered(now))
+	// Others change the file meanwhile: elsewhere, and in the hunk.
+	now[10] = "TEN"
+	c.put(name, numbered(now))
+	c.ask(409, "restore-hunk", object{"name": "v1", "path": path, "id": ids[1]}, nil)
+	c.ask(200, "restore-hunk", object{"name": "v1", "path": path, "id": ids[2]}, nil)
+	delete(now, 18)
+	c.has(name, numbered(now))
+	// The hunk of two snapshots is restored where its lines are still the same.
+	ids = hunks("v2")
+	c.ask(409, "restore-hunk", object{"name": "v1", "b": "v2", "path": path, "id": ids[1]}, nil)
+	c.ask(200, "restore-hunk", object{"name": "v1", "b": "v2", "path": path, "id": ids[0]}, nil)
+	now[1] = "\xfe"
+	c.has(name, numbered(now))
+	c.ask(400, "restore-hunk", object{"name": "v1", "path": ".", "id": ids[0]}, nil)
+}
+
+// TestConflict: the parts of a conflict are shown, and a merge takes what was decided about
+// them, if they are still the same.
+func TestConflict(t *testing.T) {
+	c := newClient(t)
+	c.put("f", numbered(nil))
+	c.put("g", "base\n")
+	c.ask(200, "fork", object{"name": "try"}, nil)
+	c.put("f", numbered(map[int]string{1: "same", 5: "ours", 10: "ours"}))
+	c.put(".forks/try/f", numbered(map[int]string{1: "same", 10: "theirs", 15: "theirs"}))
+	c.put("g", "ours\n")
+	c.put(".forks/try/g", "theirs\n")
+	var refused struct {
+		Kind   string
+		Result struct{ Conflicts []string }
+	}
+	c.ask(409, "merge", object{"fork": "try", "dry_run": true}, &refused)
+	if refused.Kind != "conflict" || fmt.Sprint(refused.Result.Conflicts) != "[f g]" {
+		t.Errorf("refused: %+v", refused)
+	}
+	var shown struct {
+		Of    string
+		Parts []struct {
+			Kind               string
+			Base, Ours, Theirs []string
+		}
+	}
+	c.ask(200, "conflict", object{"fork": "try", "path": "f"}, &shown)
+	var kinds, text []string
+	for _, p := range shown.Parts {
+		kinds = append(kinds, p.Kind)
+		switch p.Kind {
+		case "theirs":
+			text = append(text, p.Theirs...)
+		case "conflict":
+			text = append(append(text, p.Ours...), p.Theirs...)
+		default:
+			text = append(text, p.Ours...)
+		}
+	}
+	if got := strings.Join(kinds, " "); got != "same both same ours same conflict same theirs same" {
+		t.Fatalf("the parts are %s", got)
+	}
+	decided := object{"f": object{"of": shown.Of, "text": strings.Join(text, "")}}
+	merge := object{"fork": "try", "contents": decided, "resolve": object{"g": "theirs"}}
+	c.put("f", numbered(map[int]string{10: "more"}))
+	c.ask(409, "merge", merge, nil)
+	c.put("f", numbered(map[int]string{1: "same", 5: "ours", 10: "ours"}))
+	c.ask(200, "merge", merge, nil)
+	c.has("f", numbered(map[int]string{1: "same", 5: "ours", 10: "ours\ntheirs", 15: "theirs"}))
+	c.has("g", "theirs\n")
+	var list struct {
+		Undo, Head string
+		Snapshots  []struct{ Name, Message string }
+	}
+	c.ask(200, "list", object{}, &list)
+	if len(list.Snapshots) != 1 || list.Undo != list.Snapshots[0].Name || list.Head != list.Undo || list.Snapshots[0].Message != "before merge of try" {
+		t.Errorf("the list is %+v", list)
+	}
+}

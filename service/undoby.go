@@ -186,7 +186,7 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	if err != nil {
 		return out, err
 	}
-	b := diff.Blame{Source: s.Store.Source(), Cache: &s.blames}
+	b := diff.Blame{Source: s.Store.Source()}
 	for n, v := range slices.Backward(versions) {
 		if err := b.Next(ctx, v.node, n); err != nil {
 			if errors.Is(err, diff.ErrNoText) {
@@ -196,10 +196,7 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 		}
 		r.progress(Progress{What: "comparing versions", Done: int64(len(versions) - n), Total: int64(len(versions))})
 	}
-	lines, from, err := b.Lines()
-	if err != nil {
-		return out, err
-	}
+	lines, from := b.Lines()
 	if err := r.charge(s.Lists).Add(ctx, int64(len(lines))*200); err != nil {
 		return out, err
 	}

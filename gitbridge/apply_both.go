@@ -56,18 +56,12 @@ func (a *applying) appendLog(s *applyStep) (decided bool, err error) {
 	if !ok || err != nil {
 		return false, err
 	}
-	base, ours, theirs := bytesOf(in.Base), bytesOf(in.Ours), bytesOf(in.Theirs)
-	if !bytes.HasPrefix(ours, base) || !bytes.HasPrefix(theirs, base) {
-		return false, nil
+	all, ok, err := threeway.AppendLog(in)
+	if ok {
+		a.merge(s, all)
+		a.steps = append(a.steps, s)
 	}
-	a.merge(s, append(bytes.Clone(ours), theirs[len(base):]...))
-	a.steps = append(a.steps, s)
-	return true, nil
-}
-
-func bytesOf(r *io.SectionReader) []byte {
-	b, _ := io.ReadAll(r) // of memory
-	return b
+	return ok, err
 }
 
 // threeSides reads a regular file as it was, as the directory has it and as the

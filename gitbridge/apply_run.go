@@ -7,16 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
-)
-
-const (
-	// aheadBytes and aheadFiles bound what is read ahead of files that follow.
-	aheadBytes = 16 << 20
-	aheadFiles = 256
 )
 
 // run writes everything beside what it replaces, and then gives it its names. It
@@ -56,7 +49,12 @@ func (a *applying) stageAll() error {
 		}
 		if i >= ahead {
 			var err error
-			if ahead, err = a.prefetch(i); err != nil {
+			if ahead, err = prefetch(a.o.Prefetch, a.o.Source, i, len(a.steps), func(i int) *tree.Inode {
+				if s := a.steps[i]; s.todo {
+					return s.change.B
+				}
+				return nil
+			}); err != nil {
 				return err
 			}
 		}
@@ -111,31 +109,6 @@ func (a *applying) applied(s *applyStep) {
 		s.done = true
 		a.res.Paths = append(a.res.Paths, steps.PathChangeOf(live.StepOf(s.change)))
 	}
-}
-
-// prefetch asks for the contents of the steps from i on, and returns where to ask
-// again.
-func (a *applying) prefetch(i int) (next int, err error) {
-	var hashes []cas.Hash
-	bytes := int64(0)
-	for next = i; next < len(a.steps) && next < i+aheadFiles && bytes < aheadBytes; next++ {
-		s := a.steps[next]
-		if n := s.change.B; a.o.Prefetch != nil && s.todo && n != nil && n.IsRegular() && n.Size() < aheadBytes {
-			bytes += n.Size()
-			if err := n.Content.EachObject(a.o.Source.Files, func(h cas.Hash, isList bool) (bool, error) {
-				if !isList {
-					hashes = append(hashes, h)
-				}
-				return isList, nil
-			}); err != nil {
-				return next, err
-			}
-		}
-	}
-	if len(hashes) == 0 {
-		return next, nil
-	}
-	return next, a.o.Prefetch(hashes)
 }
 
 // check fails if a path is not what it was when it was planned. Of a file that has

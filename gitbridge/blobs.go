@@ -34,7 +34,7 @@ func (x *exporter) files(items []item) error {
 			return err
 		}
 		if i == ahead {
-			if ahead, err = x.prefetch(items, i); err != nil {
+			if ahead, err = prefetch(x.o.Prefetch, x.o.Source, i, len(items), func(i int) *tree.Inode { return items[i].node }); err != nil {
 				return err
 			}
 		}
@@ -54,34 +54,37 @@ func (x *exporter) files(items []item) error {
 	return nil
 }
 
-// prefetch announces the small contents that will be read next, from item i on,
-// and returns up to where it did.
-func (x *exporter) prefetch(items []item, i int) (int, error) {
-	if x.o.Prefetch == nil {
-		return len(items), nil
+const (
+	// aheadBytes and aheadFiles bound what is read ahead of files that follow.
+	aheadBytes = 16 << 20
+	aheadFiles = 256
+)
+
+// prefetch asks for the contents of files that are read next, from the i-th of n on, and
+// returns where to ask again. A file of nil is not read.
+func prefetch(ask func([]cas.Hash) error, src *tree.Source, i, n int, file func(i int) *tree.Inode) (next int, err error) {
+	if ask == nil {
+		return n, nil
 	}
-	const batch = 4 << 20
 	var hashes []cas.Hash
-	for bytes := int64(0); i < len(items) && bytes < batch; i++ {
-		n := items[i].node
-		if !n.IsRegular() || n.Content.Size() > smallFile {
-			continue
-		}
-		base := n.Content.Sealed()
-		if base == nil {
-			continue
-		}
-		for _, c := range base.Chunks {
-			if !c.Hash.IsZero() {
-				hashes = append(hashes, c.Hash)
-				bytes += c.Len
+	bytes := int64(0)
+	for next = i; next < min(n, i+aheadFiles) && bytes < aheadBytes; next++ {
+		if f := file(next); f != nil && f.IsRegular() && f.Size() < aheadBytes {
+			bytes += f.Size()
+			if err := f.Content.EachObject(src.Files, func(h cas.Hash, isList bool) (bool, error) {
+				if !isList {
+					hashes = append(hashes, h)
+				}
+				return isList, nil
+			}); err != nil {
+				return next, err
 			}
 		}
 	}
 	if len(hashes) == 0 {
-		return i, nil
+		return next, nil
 	}
-	return i, x.o.Prefetch(hashes)
+	return next, ask(hashes)
 }
 
 func (x *exporter) conversions(items []item) ([]conversion, error) {

@@ -94,7 +94,11 @@ func (p *Plan) mergeTexts(ctx context.Context) error {
 			continue
 		}
 		if _, rel, ok := InGit(x.path); ok && KindInGit(rel) == Reflog {
-			if err := appendLog(in, func(size int64, r io.Reader) error { return merged(i, size, r) }); err != nil {
+			all, ok, err := AppendLog(in)
+			if ok {
+				err = merged(i, int64(len(all)), bytes.NewReader(all))
+			}
+			if err != nil {
 				return err
 			}
 			continue
@@ -128,20 +132,18 @@ func (p *Plan) mergeTexts(ctx context.Context) error {
 	return nil
 }
 
-// appendLog adds the lines to a log that theirs has more than the base.
-func appendLog(in Input, merged func(size int64, r io.Reader) error) error {
+// AppendLog returns a log with the lines that theirs has more than the base; false if a
+// side has changed others.
+func AppendLog(in Input) (all []byte, ok bool, err error) {
 	var sides [3][]byte
 	for i, r := range []*io.SectionReader{in.Base, in.Ours, in.Theirs} {
-		b, err := io.ReadAll(r)
-		if err != nil {
-			return err
+		if sides[i], err = io.ReadAll(r); err != nil {
+			return nil, false, err
 		}
-		sides[i] = b
 	}
 	base, ours, theirs := sides[0], sides[1], sides[2]
 	if !bytes.HasPrefix(ours, base) || !bytes.HasPrefix(theirs, base) {
-		return nil
+		return nil, false, nil
 	}
-	all := append(ours, theirs[len(base):]...)
-	return merged(int64(len(all)), bytes.NewReader(all))
+	return append(ours, theirs[len(base):]...), true, nil
 }

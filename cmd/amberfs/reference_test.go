@@ -149,7 +149,22 @@ func mountOptionsPage() string {
 
 Generated from the code. Options follow ` + "`-o`" + ` of ` + "`amberfs mount`" + ` and ` + "`amberfs run`" + `, separated by commas, or stand in the fourth column of fstab(5). Of two that contradict each other the later one counts. An unknown option is refused.
 
-` + mountopt.Markdown()
+|option|meaning|
+|---|---|
+` + mountOptionRows() + `
+The generic options of mount(8) and fstab(5), such as ` + "`defaults`, `noauto`, `user`, `nofail`, `noatime` and `x-…`" + `, are accepted.
+`
+}
+
+// mountOptionRows makes rows of a table of the help text.
+func mountOptionRows() string {
+	var b strings.Builder
+	for line := range strings.Lines(mountopt.Help()) {
+		words, help, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		words = strings.ReplaceAll(strings.ReplaceAll(words, "|", `\|`), ", ", "`, `")
+		fmt.Fprintf(&b, "|`%s`|%s|\n", words, strings.TrimSpace(help))
+	}
+	return b.String()
 }
 
 func mcpPage() string {

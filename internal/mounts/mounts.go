@@ -27,15 +27,6 @@ func At(path string) (*mountinfo.Info, error) {
 	return all[len(all)-1], nil
 }
 
-// Below returns the mounts at and below a path, in the order of mounting.
-func Below(path string) ([]*mountinfo.Info, error) {
-	all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(path))
-	if err != nil {
-		return nil, fmt.Errorf("reading the mount table: %w", err)
-	}
-	return all, nil
-}
-
 // On returns where something is mounted on a file system: paths from its root, in the mount
 // namespaces of all processes that /proc shows.
 func On(major, minor int) (paths []string) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -126,13 +127,8 @@ func (o *Options) parse(word string) error {
 			return nil
 		}
 	}
-	if word == "" || strings.HasPrefix(key, "x-") || strings.HasPrefix(key, "X-") {
+	if word == "" || strings.HasPrefix(key, "x-") || strings.HasPrefix(key, "X-") || slices.Contains(generic, key) {
 		return nil
-	}
-	for _, g := range generic {
-		if key == g {
-			return nil
-		}
 	}
 	return fmt.Errorf("unknown mount option %q (known: %s)", word, strings.Join(Words(), ", "))
 }
@@ -177,21 +173,6 @@ func Help() string {
 	return b.String()
 }
 
-// Markdown is the list as a table for the documentation, with the generic words.
-func Markdown() string {
-	var b strings.Builder
-	b.WriteString("|option|meaning|\n|---|---|\n")
-	for _, a := range all {
-		first := "`" + strings.ReplaceAll(a.usage(), "|", `\|`) + "`"
-		if a.off != "" {
-			first += ", `" + a.off + "`"
-		}
-		fmt.Fprintf(&b, "|%s|%s|\n", first, a.help)
-	}
-	b.WriteString("\nThe generic options of mount(8) and fstab(5), such as `defaults`, `noauto`, `user`, `nofail`, `noatime` and `x-…`, are accepted.\n")
-	return b.String()
-}
-
 func (a option) usage() string {
 	if a.value == "" {
 		return a.on
@@ -200,10 +181,8 @@ func (a option) usage() string {
 }
 
 func oneOf(v string, words ...string) error {
-	for _, w := range words {
-		if v == w {
-			return nil
-		}
+	if slices.Contains(words, v) {
+		return nil
 	}
 	return errors.New(strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1])
 }

@@ -42,7 +42,7 @@ func mountDirect(o *Options) (int, error) {
 	for _, f := range []struct {
 		on   bool
 		flag uintptr
-	}{{!o.Suid, unix.MS_NOSUID}, {!o.Dev, unix.MS_NODEV}, {o.ReadOnly, unix.MS_RDONLY}} {
+	}{{!o.Suid, unix.MS_NOSUID}, {!o.Dev, unix.MS_NODEV}, {o.NoExec, unix.MS_NOEXEC}, {o.ReadOnly, unix.MS_RDONLY}} {
 		if f.on {
 			flags |= f.flag
 		}
@@ -103,7 +103,7 @@ func helperOptions(o *Options) string {
 	for _, f := range []struct {
 		on   bool
 		name string
-	}{{o.AllowOther, "allow_other"}, {o.ReadOnly, "ro"}, {o.Dev, "dev"}, {o.Suid, "suid"}} {
+	}{{o.AllowOther, "allow_other"}, {o.ReadOnly, "ro"}, {o.Dev, "dev"}, {o.Suid, "suid"}, {o.NoExec, "noexec"}} {
 		if f.on {
 			opts = append(opts, f.name)
 		}

@@ -21,6 +21,7 @@ type Options struct {
 	// Dev and Suid let device files and set-user-ID programs work; without
 	// them the mount is nodev and nosuid.
 	Dev, Suid bool
+	NoExec    bool // programs cannot be executed
 	// SnapdirVisible lists `.snapshots` and `.forks` in the root.
 	SnapdirVisible bool
 	// ACL turns POSIX access control lists on.

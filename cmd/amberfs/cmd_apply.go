@@ -159,19 +159,15 @@ func (a *app) printApplied(done *gitbridge.Applied) error {
 
 // appliedLines is the result of an apply, a path a line.
 func (a *app) appliedLines(done *gitbridge.Applied) string {
-	head, none, change := "applied to "+quote(done.Dir), "(no files changed)", "changed"
-	if done.DryRun {
-		head, none, change = "would apply to "+quote(done.Dir), "(no files would change)", "would change"
-	}
 	var paths []steps.PathChange
 	for _, p := range done.Paths {
 		paths = append(paths, steps.PathChange{Path: p.Path, Action: p.Action})
 	}
 	paths, inGit := a.withoutGit(paths)
 	if len(done.Paths) == 0 && done.Changed > 0 {
-		return head + " (" + plural(done.Changed, "path", "paths") + " changed)\n"
+		return "applied to " + quote(done.Dir) + " (" + plural(done.Changed, "path", "paths") + " changed)\n"
 	}
-	text := head + changedLines(done.Changed, none, change, a.listed(paths), inGit)
+	text := changedLines("applied", "would apply", done.DryRun, "to "+quote(done.Dir), done.Changed, a.listed(paths), inGit)
 	if n := len(done.Conflicts); n > 0 {
 		text += fmt.Sprintf("%s changed on both sides\n", plural(n, "path", "paths"))
 	}

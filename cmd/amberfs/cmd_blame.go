@@ -93,11 +93,7 @@ func (a *app) undoBy(ctx context.Context, p locate.Place, req service.UndoBy) er
 }
 
 func undoneLines(done service.UndoneBy) string {
-	head, none, change := "undid the changes by "+done.Actor, "(no files changed)", "changed"
-	if done.DryRun {
-		head, none, change = "would undo the changes by "+done.Actor, "(no files would change)", "would change"
-	}
-	text := head + changedLines(done.Changed, none, change, done.Paths, 0)
+	text := changedLines("undid", "would undo", done.DryRun, "the changes by "+done.Actor, done.Changed, done.Paths, 0)
 	for _, p := range done.Kept {
 		text += "kept as it is: " + quote(p) + "\n"
 	}

@@ -185,8 +185,5 @@ from. Text that both sides changed is merged by lines, as git merge does. If cha
 }
 
 func promotedLines(done service.Merged) string {
-	if done.DryRun {
-		return "would merge fork " + done.Fork + changedLines(done.Changed, "(no files would change)", "would change", done.Paths, 0)
-	}
-	return "merged fork " + done.Fork + changedLines(done.Changed, "(no files changed)", "changed", done.Paths, 0)
+	return changedLines("merged", "would merge", done.DryRun, "fork "+done.Fork, done.Changed, done.Paths, 0)
 }

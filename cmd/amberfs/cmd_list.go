@@ -57,8 +57,6 @@ id ("-" until it is stored), time and message, separated by tabs.`,
 			rows := listRows(l.Snapshots)
 			if long {
 				rows = longRows(l.Snapshots)
-			} else if (isTerminal(a.stdout) || a.pager != nil) && len(l.Snapshots) > 0 {
-				rows = terminalRows(l.Snapshots)
 			}
 			a.printRows(rows)
 			return nil
@@ -89,15 +87,6 @@ func longRows(infos []snapshot.Info) [][]string {
 	rows := listRows(infos)
 	for n, i := range infos {
 		rows[n] = append(rows[n], i.Kind, countsText(i.Counts), labelText(i.Labels))
-	}
-	return rows
-}
-
-// terminalRows is the listing for a person.
-func terminalRows(infos []snapshot.Info) [][]string {
-	rows := [][]string{{"NAME", "ID", "TIME", "CHANGES", "MESSAGE"}}
-	for n, r := range listRows(infos) {
-		rows = append(rows, []string{r[0], r[1], r[2], countsText(infos[n].Counts), r[3]})
 	}
 	return rows
 }

@@ -102,25 +102,25 @@ func (a *app) listed(paths []steps.PathChange) []steps.PathChange {
 }
 
 func restoredLines(r service.Restored) string {
-	head, none, change := "restored snapshot "+r.Snapshot, "(no files changed)", "changed"
-	if r.DryRun {
-		head, none, change = "would restore snapshot "+r.Snapshot, "(no files would change)", "would change"
-	}
-	text := head + changedLines(r.Changed, none, change, r.Paths, 0)
+	text := changedLines("restored", "would restore", r.DryRun, "snapshot "+r.Snapshot, r.Changed, r.Paths, 0)
 	for _, path := range r.Kept {
 		text += "kept as it is: " + quote(path) + "\n"
 	}
 	return text
 }
 
-// changedLines ends a line that says what was done with what it changed.
-// inGit of them are below .git and not listed.
-func changedLines(n int, none, change string, paths []steps.PathChange, inGit int) string {
+// changedLines is what was done to a thing, or would be, and what that changed.
+// inGit of the paths are below .git and not listed.
+func changedLines(did, would string, dry bool, to string, n int, paths []steps.PathChange, inGit int) string {
+	change := "changed"
+	if dry {
+		did, change = would, "would change"
+	}
 	if n == 0 {
-		return " " + none + "\n"
+		return fmt.Sprintf("%s %s (no files %s)\n", did, to, change)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, " (%d file(s) %s):\n", n, change)
+	fmt.Fprintf(&b, "%s %s (%d file(s) %s):\n", did, to, n, change)
 	for _, c := range paths {
 		b.WriteString(quote(c.Path) + "\n")
 	}

@@ -236,9 +236,6 @@ func checkFUSE(cfg *Config) error {
 	if mounts.Privileged() {
 		return nil
 	}
-	if cfg.Options.NoExec {
-		return fail.New(fail.Failed, "only root can mount with noexec").WithHint("leave it out, or mount as root")
-	}
 	if _, err := mounts.Helper(); err != nil {
 		return fail.New(fail.Failed, "an ordinary user needs fusermount3 to mount").
 			WithHint("install the package fuse3, or use `amberfs run`, which needs no mount of its own")

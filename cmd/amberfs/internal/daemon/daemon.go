@@ -169,9 +169,6 @@ func start(ctx context.Context, cfg Config, s *Starter) (_ *Daemon, created bool
 			d.mount.Wait()
 		}
 	})
-	if err = d.noExec(); err != nil {
-		return nil, false, err
-	}
 	d.keepConnected()
 	if cfg.Later && cfg.From != "" {
 		d.bringIn()

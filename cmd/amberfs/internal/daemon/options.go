@@ -70,6 +70,7 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		ReadOnly:       o.ReadOnly,
 		Dev:            o.Dev,
 		Suid:           o.Suid,
+		NoExec:         o.NoExec,
 		SnapdirVisible: o.SnapdirVisible,
 		ACL:            o.ACL,
 		NoXattr:        o.NoXattr,
@@ -82,19 +83,6 @@ func (d *Daemon) mountOptions() fusefs.Options {
 		Nudge:          d.watchers.time,
 		Changed:        d.watchers.changed,
 	}
-}
-
-// noExec sets noexec, which is no option of a new mount.
-func (d *Daemon) noExec() error {
-	o := d.cfg.Options
-	if !o.NoExec {
-		return nil
-	}
-	flags := unix.MS_REMOUNT | unix.MS_BIND | mountFlags(o)
-	if err := unix.Mount("", d.cfg.Mountpoint, "", flags, ""); err != nil {
-		return fail.New(fail.Failed, "cannot set noexec: %w", err)
-	}
-	return nil
 }
 
 // mountFlags are those of mount(2) for options.

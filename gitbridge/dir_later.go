@@ -3,6 +3,7 @@ package gitbridge
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"sort"
@@ -21,76 +22,117 @@ import (
 //
 // Its methods are safe for concurrent use.
 type Later struct {
-	root *os.Root
+	root *os.Root // nil: the directory is gone
 
 	mu    sync.RWMutex
 	files []laterFile // by position
 	next  int64
 }
 
-// laterFile is a file as it was when the directory was read.
+// A LaterFile is a file as it was when the directory was read.
+type LaterFile struct {
+	At    int64 // the position of its first byte
+	Data  []Run // what of it are no holes
+	Ino   uint64
+	Mtime unix.Timespec
+	Ctime unix.Timespec
+}
+
+// A Run is a part of a file.
+type Run struct{ Off, Len int64 }
+
+// laterFile is one with its path and size.
 type laterFile struct {
-	at   int64 // position of its first byte
+	*LaterFile
 	dir  string
 	name string
-	dev  uint64
-	ino  uint64
 	size int64
-	mt   unix.Timespec
-	ct   unix.Timespec
 }
 
 // NewLater opens a directory, which stays the same one if it is moved, or something
 // is mounted over it.
 func NewLater(dir string) (*Later, error) {
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	return &Later{root: root, next: content.Outside}, nil
+	return &Later{root: root, next: content.Outside}, err
 }
 
 // gap is the number of positions between two files, so that no read spans both.
 const gap = 64 << 10
 
-// takes reports whether a file can wait: one that has holes, or that may not be
-// read, cannot. proc is a path to it.
+// takes reports whether a file can wait: an empty one, or one that may not be read, cannot.
+// proc is a path to it.
 func (l *Later) takes(proc string, st *unix.Stat_t) bool {
-	if l == nil || st.Size == 0 || st.Blocks*512 < st.Size || st.Size > 1<<40 {
+	if l == nil || st.Size == 0 {
 		return false
 	}
 	mine := st.Uid == uint32(os.Geteuid()) && st.Mode&unix.S_IRUSR != 0
 	return mine || unix.Faccessat(unix.AT_FDCWD, proc, unix.R_OK, unix.AT_EACCESS) == nil
 }
 
-// add gives a file positions, and returns that of its first byte.
-func (l *Later) add(p string, st *unix.Stat_t) int64 {
+// add gives a file positions. proc is another path to it.
+func (l *Later) add(p, proc string, st *unix.Stat_t) (*LaterFile, error) {
+	data, err := runsOf(proc, st)
+	if err != nil {
+		return nil, err
+	}
+	e := Entry{Path: p, Size: st.Size, Later: &LaterFile{l.next, data, st.Ino, st.Mtim, st.Ctim}}
+	l.Again(e)
+	return e.Later, nil
+}
+
+// Again is for an entry of the directory that was read before: it has its positions again.
+func (l *Later) Again(e Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := l.next
-	l.next += st.Size + gap
-	dir, name := path.Split(p)
+	l.next = e.Later.At + e.Size + gap
+	dir, name := path.Split(e.Path)
 	if n := len(l.files); n > 0 && l.files[n-1].dir == dir {
 		dir = l.files[n-1].dir // one string for all of a directory
 	}
-	l.files = append(l.files, laterFile{at, dir, name, st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim})
-	return at
+	l.files = append(l.files, laterFile{e.Later, dir, name, e.Size})
 }
 
-// ReadAt implements content.Log: it fills p with the bytes at a position in the file
-// that begins at another.
-func (l *Later) ReadAt(p []byte, pos, begin int64) error {
+// runsOf returns what of a file are no holes.
+func runsOf(proc string, st *unix.Stat_t) (data []Run, err error) {
+	if st.Blocks*512 >= st.Size {
+		return []Run{{0, st.Size}}, nil
+	}
+	f, err := os.Open(proc)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fd := int(f.Fd())
+	for end := int64(0); end < st.Size; {
+		begin, err := unix.Seek(fd, end, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			break
+		}
+		if err == nil {
+			end, err = unix.Seek(fd, begin, unix.SEEK_HOLE)
+		}
+		if err != nil {
+			return nil, err
+		}
+		end = min(end, st.Size)
+		data = append(data, Run{begin, end - begin})
+	}
+	return data, nil
+}
+
+// ReadAt implements content.Log.
+func (l *Later) ReadAt(p []byte, pos, _ int64) error {
 	l.mu.RLock()
-	i := sort.Search(len(l.files), func(i int) bool { return l.files[i].at >= begin })
+	i := sort.Search(len(l.files), func(i int) bool { return l.files[i].At > pos }) - 1
 	var f laterFile
-	if i < len(l.files) {
+	if i >= 0 {
 		f = l.files[i]
 	}
 	l.mu.RUnlock()
-	off := pos - begin
-	if f.at != begin || off < 0 || off+int64(len(p)) > f.size {
+	if i < 0 || pos-f.At+int64(len(p)) > f.size {
 		return fmt.Errorf("no file is at position %d", pos)
 	}
+	off := pos - f.At
 	err := l.read(f, p, off)
 	for _, passing := range []error{nil, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EINTR} {
 		if errors.Is(err, passing) {
@@ -104,6 +146,9 @@ func (l *Later) ReadAt(p []byte, pos, begin int64) error {
 var errOther = errors.New("it changed before it was read")
 
 func (l *Later) read(f laterFile, p []byte, off int64) error {
+	if l.root == nil {
+		return fs.ErrNotExist
+	}
 	file, err := l.root.OpenFile(f.dir+f.name, unix.O_NONBLOCK, 0)
 	if err != nil {
 		return reason(err)
@@ -124,7 +169,7 @@ func (l *Later) read(f laterFile, p []byte, off int64) error {
 // is reports whether an open file is that file, as it was.
 func (f *laterFile) is(file *os.File) bool {
 	var st unix.Stat_t
-	return unix.Fstat(int(file.Fd()), &st) == nil && st.Dev == f.dev && st.Ino == f.ino && st.Size == f.size && st.Mtim == f.mt && st.Ctim == f.ct
+	return unix.Fstat(int(file.Fd()), &st) == nil && st.Ino == f.Ino && st.Size == f.size && st.Mtim == f.Mtime && st.Ctim == f.Ctime
 }
 
 // A lostFile is the error of a file that cannot be read any more.

@@ -22,7 +22,7 @@ type DirOptions struct {
 	// Exclude are directories that are passed over wherever they are met, such
 	// as the store and the mount point. Those that do not exist are ignored.
 	Exclude []string
-	// Later, if set, reads the contents of files when they are needed: see Entry.Outside.
+	// Later, if set, reads the contents of files when they are needed: see Entry.Later.
 	Later *Later
 }
 
@@ -159,8 +159,8 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.Fil
 	case unix.S_IFREG:
 		e.Size = st.Size
 		if d.later.takes(proc, st) {
-			e.Outside = d.later.add(at, st)
-			return e, nil, nil
+			e.Later, err = d.later.add(at, proc, st)
+			return e, nil, err
 		}
 		f, err = os.Open(proc)
 		e.Data = &wholeReader{r: &contextReader{d.ctx, f}, left: st.Size}

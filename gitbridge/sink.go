@@ -34,11 +34,10 @@ type Entry struct {
 	Rdev     uint32 // of a device
 
 	// Of a regular file: its size and a reader of so many bytes, holes as zeros. Instead, a
-	// source with DirOptions.Later gives the position of its first byte, for
-	// content.Content.Write.
-	Size    int64
-	Data    io.Reader
-	Outside int64
+	// source with DirOptions.Later says where it is.
+	Size  int64
+	Data  io.Reader
+	Later *LaterFile
 
 	// Of a layer of an image: Whiteout removes Path from the layers below, Opaque what they
 	// have in it. Nothing else counts then.

@@ -55,6 +55,22 @@ func TestFillLater(t *testing.T) {
 		}
 	}
 	check(s, "before")
+	killed := t.TempDir()
+	must(t, os.CopyFS(killed, os.DirFS(at)))
+	for range 2 { // the first does not copy them either
+		report, err := CheckStore(t.Context(), killed, func(Progress) {})
+		if err == nil || report == nil || len(report.Affected) != 4 { // in main and in base
+			t.Errorf("verify: %+v, %v", report, err)
+		}
+		again, err := snapshot.Open(killed, snapshot.Options{Quiet: true, Refill: Refill})
+		must(t, err)
+		check(again, "killed")
+		must(t, again.Sync())
+		other := t.TempDir()
+		must(t, os.CopyFS(other, os.DirFS(killed)))
+		must(t, again.Close())
+		killed = other
+	}
 	must(t, BringIn(context.Background(), s))
 	must(t, os.RemoveAll(dir))
 	delete(files, "changed") // the marks of what is lost are read as a repair left them

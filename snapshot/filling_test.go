@@ -1,29 +1,25 @@
 package snapshot
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
-// A store that was not filled to the end is no empty workspace.
+// A store that was not filled to the end is a new one, and says what from.
 func TestFilling(t *testing.T) {
 	dir := t.TempDir()
-	open := func(o Options) error {
+	for _, o := range []Options{{Filling: "/src"}, {}, {Filling: "/src"}} {
 		o.Quiet = true
 		s, err := Open(dir, o)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
-		return s.Close()
-	}
-	if err := open(Options{Filling: "/src"}); err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range []Options{{}, {Filling: "/src"}} {
-		if err := open(o); err == nil || !strings.Contains(err.Error(), "was being filled") {
-			t.Errorf("it opens: %v", err)
+		if from, err := storedir.Unfilled(dir); from != "/src" || err != nil || !s.Created() {
+			t.Errorf("it is to be filled from %q, %v, and is new: %v", from, err, s.Created())
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
 	for range 2 {
@@ -31,7 +27,11 @@ func TestFilling(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := open(Options{}); err != nil {
+	s, err := Open(dir, Options{Quiet: true})
+	if err != nil || s.Created() {
+		t.Fatal("it is new", err)
+	}
+	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 	if from, err := storedir.FilledFrom(dir); from != "/src" || err != nil {

@@ -2,10 +2,13 @@ package snapshot
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"path"
 	"slices"
 	"time"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -129,9 +132,14 @@ func (s *Store) Importing() (done func()) {
 // soon.
 func (s *Store) Abandon() { s.gc.remove() }
 
-// Begin makes the present state the workspace's base, and forgets what was
-// before: for a store that was filled when it was made.
-func (w *Workspace) Begin(c live.Caller) error {
+// Begin makes a sealed tree the workspace's state and its base, and forgets what was
+// before: for a store that is filled when it is made.
+func (w *Workspace) Begin(st *tree.State, c live.Caller) error {
+	id, _ := st.ID()
+	return w.begin(c, beginRecord{State: id.String()})
+}
+
+func (w *Workspace) begin(c live.Caller, r beginRecord) error {
 	s := w.store
 	return s.forest.Update(true, func(tx *live.Tx) error {
 		if err := w.alive(); err != nil {
@@ -141,17 +149,27 @@ func (w *Workspace) Begin(c live.Caller) error {
 		if err != nil {
 			return err
 		}
-		r := storedSnapshot{View: view, WS: w.view, Info: Info{Name: "base", Kind: KindImport, Created: s.opt.Now(), UID: c.UID, PID: c.PID}}
-		return s.commit(tx, recBegin, &beginRecord{r})
+		r.storedSnapshot = storedSnapshot{View: view, WS: w.view, Info: Info{Name: "base", Kind: KindImport, Created: s.opt.Now(), UID: c.UID, PID: c.PID}}
+		return s.commit(tx, recBegin, &r)
 	})
 }
 
-type beginRecord struct{ storedSnapshot }
+// A beginRecord makes a tree the workspace's state and its base: a sealed one, or one
+// whose contents are still outside of the store.
+type beginRecord struct {
+	storedSnapshot
+	State   string      `json:"state,omitempty"`   // the id of a sealed one
+	Listing []live.Span `json:"listing,omitempty"` // where that of another is in the journal
+	outside *Outside
+}
 
 func (r *beginRecord) apply(c *catalogue, tx *live.Tx) error {
 	w, ok := c.workspaces[r.WS]
 	if !ok {
 		return nil
+	}
+	if err := c.begin(tx, r); err != nil {
+		return err
 	}
 	st, err := tx.Capture(r.WS)
 	if err != nil {
@@ -169,17 +187,57 @@ func (r *beginRecord) apply(c *catalogue, tx *live.Tx) error {
 	return c.setOrigin(tx, w, st, r.storedSnapshot)
 }
 
-// BeginOutside makes a tree whose contents are still outside the first state of main,
-// in a store that was just made: contents at positions from content.Outside on are
-// read from there as long as the store is open. The first checkpoint brings all of
-// them in; a store that is not closed before cannot be opened again. next is the
-// number of the next inode, epoch one that the tree has no part of.
-func (s *Store) BeginOutside(st *tree.State, next, epoch uint64, from content.Log, c live.Caller) error {
-	s.outside.Outside.Store(&from)
-	s.alter(func(tx *live.Tx) {
-		tx.SetCounters(next, 0)
-		tx.SetEpoch(epoch)
-		tx.AddView(live.MainView, st)
-	})
-	return s.Main().Begin(c)
+// An Outside is a tree whose contents are still outside of the store.
+type Outside struct {
+	State   *tree.State
+	NextIno uint64      // the number of the next inode
+	Epoch   uint64      // one that the tree has no part of
+	Log     content.Log // reads contents at positions from content.Outside on
 }
+
+// BeginOutside is Begin for a tree whose contents are still outside. The first checkpoint
+// brings all of them in. Until then the store has what make wrote as a listing, from which
+// the next opening makes the tree again with Options.Refill.
+func (w *Workspace) BeginOutside(make func(listing io.Writer) (Outside, error), c live.Caller) error {
+	listing := w.store.forest.Blobs()
+	defer listing.Done()
+	o, err := make(listing)
+	if err != nil {
+		return err
+	}
+	return w.begin(c, beginRecord{Listing: listing.Spans, outside: &o})
+}
+
+// begin puts the tree of a record in place.
+func (c *catalogue) begin(tx *live.Tx, r *beginRecord) error {
+	if r.State != "" {
+		id, err := cas.ParseHash(r.State)
+		if err != nil {
+			return err
+		}
+		st, highest, err := c.objects.Pushed(c.src, id)
+		if err != nil {
+			return err
+		}
+		c.journalRoots = append(c.journalRoots, journalRoot{id: id})
+		tx.SetCounters(highest+1, 0)
+		tx.AddView(r.WS, st)
+		return nil
+	}
+	if r.outside == nil {
+		o, err := c.opt.Refill(c.objects, live.ReadBlobs(c.log, r.Listing))
+		if err != nil {
+			return fmt.Errorf("what the store was being filled from: %w", err)
+		}
+		r.outside = &o
+	}
+	o := r.outside
+	c.outside.Outside.Store(&o.Log)
+	tx.SetCounters(o.NextIno, 0)
+	tx.SetEpoch(o.Epoch)
+	tx.AddView(r.WS, o.State)
+	return nil
+}
+
+// Outside reports whether contents may still be outside of the store.
+func (s *Store) Outside() bool { return s.outside.Outside.Load() != nil }

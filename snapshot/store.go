@@ -3,6 +3,7 @@ package snapshot
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"path/filepath"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/journal"
@@ -31,11 +33,14 @@ const (
 
 // Options says how a store is opened.
 type Options struct {
-	// Filling is what a new store is about to be filled from, if anything. Until Filled
-	// is called, no other process opens it.
+	// Filling is what a new store is about to be filled from, if anything. Until
+	// storedir.Filled is called, each opening takes the store for a new one.
 	Filling string
-	Logger  *slog.Logger
-	FS      vfs.FS // the disk below packs and journal; the real one when nil
+	// Refill makes a tree whose contents are outside of the store again from its listing,
+	// see BeginOutside.
+	Refill func(objects content.ObjectStore, listing io.Reader) (Outside, error)
+	Logger *slog.Logger
+	FS     vfs.FS // the disk below packs and journal; the real one when nil
 	// UID, GID and Mode are those of the root directory of a new store's
 	// workspace.
 	UID, GID uint32
@@ -65,9 +70,8 @@ type Options struct {
 // A Store is an open store. Its methods may be called from many goroutines.
 type Store struct {
 	*core
-	at      *storedir.Dir
-	start   *Start        // of a new store
-	outside elsewhere.Log // behind the positions of log
+	at    *storedir.Dir
+	start *Start // of a new store
 
 	seal  sealer
 	ckpt  checkpointer
@@ -88,6 +92,7 @@ type core struct {
 	cas     *cas.Store
 	objects elsewhere.Objects
 	log     *journal.Journal
+	outside elsewhere.Log // behind the positions of log
 	src     *tree.Source
 	forest  *live.Forest
 	cat     *catalogue // guarded by the lock of forest
@@ -140,8 +145,10 @@ func Open(dir string, o Options) (*Store, error) {
 		s.opt.FS = at.Disk
 	}
 	err = opening{s}.open()
-	if err == nil && (o.Filling == "" || !s.created) {
-		err = at.CheckFilled()
+	if err == nil && !s.created {
+		var from string
+		from, err = storedir.Unfilled(dir)
+		s.created = from != ""
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening store %s: %w", s.dir, err), s.closeParts(), at.Discard())
@@ -235,7 +242,7 @@ func (s *Store) FS() vfs.FS { return s.opt.FS }
 // Dir returns the directory of the store.
 func (s *Store) Dir() string { return s.dir }
 
-// Created reports whether the store was made when it was opened.
+// Created reports whether the store was made when it was opened, or was not filled since.
 func (s *Store) Created() bool { return s.created }
 
 // Forest returns the file trees.

@@ -10,7 +10,7 @@ import (
 // Verify reads everything in the packs, checks that all that the workspaces
 // and snapshots refer to is there, and names what is not, by path.
 func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*verify.Report, error) {
-	return verify.Store{Objects: s.objects, Log: s.log, Source: s.src}.Run(ctx, progress, s.trees)
+	return verify.Store{Objects: s.objects, Log: s.log, Outside: s.outside.Outside.Load(), Source: s.src}.Run(ctx, progress, s.trees)
 }
 
 // trees are all states with what users call them.

@@ -188,7 +188,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 		return err
 	}
 	if c.Temp != "" && remote == "" && apply == "" {
-		// If the daemon is killed, this store is lost. It is temporary in any case.
+		// The store is temporary: files that change before they are copied may be lost.
 		c.From = from
 	} else {
 		bar := a.newProgress()

@@ -5,16 +5,14 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // fromName is a file with the path of the directory that the store was filled from.
 const fromName = "from"
 
-// fillingName is a file that is in a store from before it is made until all that it is
-// filled from is in. Who was killed meanwhile leaves it: what there is must not be taken
-// for an empty workspace.
+// fillingName is a file that is in a store from before it is made until it is filled. A
+// process that is killed meanwhile leaves it, and the next one fills the store again.
 const fillingName = "filling"
 
 // markFilling writes down, before there is a store, what it is to be filled from; "" is
@@ -31,13 +29,14 @@ func markFilling(disk *vfs.Beneath, dir, from string) error {
 	return err
 }
 
-// CheckFilled refuses a store that was not filled to the end.
-func (d *Dir) CheckFilled() error {
-	if _, err := d.Disk.Stat(filepath.Join(d.Path, fillingName)); err != nil {
-		return nil
-	}
-	return errs.New(errs.Format, "its daemon was killed while the store was being filled, so it is incomplete; "+
-		"what it was filled from is as it was: remove the store and begin again")
+// Unfilled returns what a store is being filled from, or was when that was interrupted; ""
+// if it is filled, or never was to be.
+func Unfilled(dir string) (from string, err error) {
+	err = inside(dir, func(disk *vfs.Beneath) error {
+		from, err = readFrom(disk, filepath.Join(dir, fillingName))
+		return err
+	})
+	return from, err
 }
 
 // Filled says that all of what it was to be filled from is in the store and on disk. It may be called
@@ -52,19 +51,20 @@ func Filled(dir string) error {
 	})
 }
 
-// FilledFrom returns the directory that the store in dir was filled from, or is being
-// filled from; "" if there is none.
+// FilledFrom returns what a store was filled from; "" if there is none.
 func FilledFrom(dir string) (from string, err error) {
 	err = inside(dir, func(disk *vfs.Beneath) error {
-		b, err := readSmall(disk, filepath.Join(dir, fromName))
-		if errors.Is(err, os.ErrNotExist) {
-			b, err = readSmall(disk, filepath.Join(dir, fillingName))
-		}
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		from = string(b)
+		from, err = readFrom(disk, filepath.Join(dir, fromName))
 		return err
 	})
 	return from, err
+}
+
+// readFrom returns what a file has, "" if there is none.
+func readFrom(disk *vfs.Beneath, name string) (string, error) {
+	b, err := readSmall(disk, name)
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return string(b), err
 }

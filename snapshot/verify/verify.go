@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -68,6 +69,7 @@ func (r *Report) Affect(more ...Affected) {
 type Store struct {
 	Objects elsewhere.Objects
 	Log     *journal.Journal
+	Outside *content.Log // nil: nothing is outside of the store
 	Source  *tree.Source
 }
 
@@ -112,7 +114,7 @@ func (s Store) Run(ctx context.Context, progress func(done, total int64), trees 
 	}
 	slices.SortFunc(all, func(a, b Tree) int { return a.At.compare(b.At) })
 	intact, err := c.intact(ctx, all)
-	if err != nil || intact && len(c.holes) == 0 {
+	if err != nil || intact && len(c.holes) == 0 && c.Outside == nil {
 		return r, err
 	}
 	for _, t := range all {
@@ -134,7 +136,7 @@ func (c *check) tree(ctx context.Context, t Tree, r *Report) error {
 		r.Affected = append(r.Affected, t.At)
 		return nil
 	}
-	return t.State.Affected(ctx, c.Source, tree.Damage{Object: c.missing, Log: c.holes.touch}, func(p string) {
+	return t.State.Affected(ctx, c.Source, tree.Damage{Object: c.missing, Log: c.lost}, func(p string) {
 		at := t.At
 		at.Path = p
 		r.Affected = append(r.Affected, at)
@@ -182,6 +184,15 @@ func (c *check) intact(ctx context.Context, trees []Tree) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// lost reports whether any of n bytes at a position of the journal cannot be read.
+func (c *check) lost(pos, n int64) bool {
+	if pos < content.Outside {
+		return c.holes.touch(pos, n)
+	}
+	var first [1]byte // of a file that is as it was, or not
+	return c.Outside != nil && (*c.Outside).ReadAt(first[:], pos, pos) != nil
 }
 
 // ranges are parts of the journal: their first position and the one behind them.

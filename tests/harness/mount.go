@@ -158,6 +158,12 @@ func (m *Mount) Stop() {
 func (m *Mount) Kill() {
 	m.t.Helper()
 	m.Signal(syscall.SIGKILL)
+	m.Killed()
+}
+
+// Killed is for a daemon that was sent SIGKILL.
+func (m *Mount) Killed() {
+	m.t.Helper()
 	m.wait()
 	detach(m.Dir)
 	m.checkGone()

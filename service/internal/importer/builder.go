@@ -135,9 +135,14 @@ func (b *Builder) Add(e gitbridge.Entry) error {
 	switch {
 	case !n.IsRegular():
 		return b.put(n)
-	case e.Outside != 0:
+	case e.Later != nil:
 		n.Content = content.New(b.epoch)
-		if err := n.Content.Write(b.src.Files, 0, e.Size, e.Outside, e.Outside); err != nil {
+		for _, d := range e.Later.Data {
+			if err := n.Content.Write(b.src.Files, d.Off, d.Len, e.Later.At+d.Off, e.Later.At); err != nil {
+				return err
+			}
+		}
+		if err := n.Content.Truncate(b.src.Files, e.Size); err != nil {
 			return err
 		}
 		return b.put(n)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -98,14 +97,6 @@ func start(ctx context.Context, cfg Config, s *Starter) (_ *Daemon, created bool
 	if err := os.Chdir("/"); err != nil {
 		return nil, false, fmt.Errorf("leaving the working directory: %w", err)
 	}
-	_, serr := os.Lstat(filepath.Join(cfg.Store, "format"))
-	created = errors.Is(serr, os.ErrNotExist)
-	if !created && cfg.From != "" {
-		if err := usedAgain(cfg, s.Note); err != nil {
-			return nil, false, err
-		}
-		cfg.From, d.cfg.From = "", ""
-	}
 	var undo []func()
 	defer func() {
 		if err != nil {
@@ -123,23 +114,13 @@ func start(ctx context.Context, cfg Config, s *Starter) (_ *Daemon, created bool
 	if cfg.Shared {
 		d.makePoint(cfg.Mountpoint)
 	}
-	// Another daemon may have made it, and ended, since it was looked for.
-	created = d.store.Created()
-	if !created && cfg.From != "" {
-		if err = usedAgain(cfg, s.Note); err != nil {
-			return nil, false, err
-		}
-		cfg.From = ""
-	}
 	if err = d.file.open(cfg.Store); err != nil {
 		return nil, false, err
 	}
 	undo = append(undo, d.file.close)
 	d.log.Info("start", "version", cfg.Version, "pid", os.Getpid(), "store", cfg.Store, "mountpoint", cfg.Mountpoint)
-	if cfg.From != "" {
-		if err = fill(ctx, d.store, cfg, s); err != nil {
-			return nil, false, service.Explain(err)
-		}
+	if err = fill(ctx, d.store, cfg, s); err != nil {
+		return nil, false, service.Explain(err)
 	}
 	if err = d.openEvents(); err != nil {
 		return nil, false, err
@@ -170,28 +151,27 @@ func start(ctx context.Context, cfg Config, s *Starter) (_ *Daemon, created bool
 		}
 	})
 	d.keepConnected()
-	if cfg.Later && cfg.From != "" {
-		d.bringIn()
+	if d.store.Outside() {
+		d.bringIn(s)
 	}
 	close(d.up)
 	d.log.Info("mounted", "took", time.Since(d.started).Round(time.Millisecond))
-	return d, created, nil
+	return d, d.store.Created(), nil
 }
 
-// bringIn brings in what the start left outside. What is not in when the daemon ends
-// comes with the last checkpoint.
-func (d *Daemon) bringIn() {
+// bringIn brings in what is outside. What is not in when the daemon ends comes with the
+// last checkpoint.
+func (d *Daemon) bringIn(s *Starter) {
+	if from, err := storedir.FilledFrom(d.cfg.Store); err == nil && !d.store.Created() {
+		s.Note("the copy of " + from + " was interrupted and goes on: leave " + from + " as it is until it ends")
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	hangUp := d.hangUp
 	d.hangUp = func() { stop(); hangUp() }
 	d.background.Add(1)
 	go func() {
 		defer d.background.Done()
-		err := service.BringIn(ctx, d.store)
-		if err == nil {
-			err = storedir.Filled(d.cfg.Store)
-		}
-		if err != nil && ctx.Err() == nil {
+		if err := service.BringIn(ctx, d.store); err != nil && ctx.Err() == nil {
 			d.log.Error("importing the rest of --from", "err", err)
 		}
 	}()
@@ -273,8 +253,6 @@ func (d *Daemon) close() error {
 	if cerr := d.store.Close(); cerr != nil {
 		d.log.Error("closing the store", "err", cerr, guard.Stack(cerr))
 		err = errors.Join(err, cerr)
-	} else if ferr := storedir.Filled(d.cfg.Store); ferr != nil {
-		err = errors.Join(err, ferr)
 	}
 	d.disconnect()
 	d.log.Info("end", "after", time.Since(d.started).Round(time.Second))

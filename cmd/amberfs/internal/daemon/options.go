@@ -45,12 +45,8 @@ type Config struct {
 const closeTime = 300 * time.Millisecond
 
 func (d *Daemon) storeOptions(ctx context.Context) snapshot.Options {
-	wait := closeTime
-	if d.cfg.Later {
-		wait = 0 // the next opening would not find what is outside
-	}
 	return snapshot.Options{
-		Filling: d.cfg.From, Logger: d.log, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: wait, Connect: d.connection.Connect(ctx),
+		Filling: d.cfg.From, Refill: service.Refill, Logger: d.log, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: closeTime, Connect: d.connection.Connect(ctx),
 	}
 }
 

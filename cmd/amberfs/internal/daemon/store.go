@@ -27,12 +27,11 @@ func Make(ctx context.Context, cfg Config, s *Starter) error {
 }
 
 func makeStore(ctx context.Context, cfg Config, s *Starter) error {
-	_, err := os.Lstat(filepath.Join(cfg.Store, "format"))
-	if err == nil && cfg.From != "" {
-		return usedAgain(cfg, s.Note)
-	}
-	if !errors.Is(err, os.ErrNotExist) {
-		return nil
+	if _, err := os.Lstat(filepath.Join(cfg.Store, "format")); err == nil {
+		from, err := storedir.Unfilled(cfg.Store)
+		if from == "" || err != nil {
+			return errors.Join(err, usedAgain(cfg, s.Note))
+		}
 	}
 	c := &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
@@ -42,14 +41,7 @@ func makeStore(ctx context.Context, cfg Config, s *Starter) error {
 	if err != nil {
 		return openError(cfg.Store, err)
 	}
-	switch {
-	case cfg.From == "":
-	case store.Created():
-		err = fill(ctx, store, cfg, s)
-	default: // another process has made it since
-		err = usedAgain(cfg, s.Note)
-	}
-	if err != nil {
+	if err := fill(ctx, store, cfg, s); err != nil {
 		return errors.Join(service.Explain(err), store.Discard())
 	}
 	return service.Explain(store.Close())
@@ -58,6 +50,9 @@ func makeStore(ctx context.Context, cfg Config, s *Starter) error {
 // usedAgain is for --from with a store that exists. One that was filled from the same
 // directory is used as it is.
 func usedAgain(cfg Config, note func(string)) error {
+	if cfg.From == "" {
+		return nil
+	}
 	from, err := storedir.FilledFrom(cfg.Store)
 	if err != nil {
 		return err
@@ -74,9 +69,25 @@ func usedAgain(cfg Config, note func(string)) error {
 		WithHint("leave out --from, and import %s with `amberfs import`", cfg.From)
 }
 
-// fill makes the workspace of a new store equal to cfg.From. A mount point inside
+// fill makes the workspace of a new store equal to cfg.From, and that of one that a killed
+// process was filling to what that was filling it from. A mount point inside
 // of the directory is not read, but one that is the directory itself is.
 func fill(ctx context.Context, s *snapshot.Store, cfg Config, st *Starter) error {
+	if !s.Created() { // another process has made it
+		return usedAgain(cfg, st.Note)
+	}
+	from, err := storedir.Unfilled(cfg.Store)
+	if from == "" || err != nil {
+		return err
+	}
+	switch cfg.From {
+	case from:
+	case "":
+		st.Note("the store " + cfg.Store + " was not filled to the end: filling it from " + from)
+	default:
+		return fail.New(fail.Exists, "the store %s is to be filled from %s", cfg.Store, from).WithHint("leave out --from, or remove the store")
+	}
+	cfg.From = from
 	exclude := []string{cfg.Store}
 	if cfg.Mountpoint != cfg.From {
 		exclude = append(exclude, cfg.Mountpoint)
@@ -97,10 +108,11 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st *Starter) error
 			st.Note(fmt.Sprintf("%d path(s) of %s cannot be read and are left out: %s", n, cfg.From, first))
 		}
 	}()
+	fill := service.Fill
 	if cfg.Later { // see Daemon.bringIn
-		return service.FillLater(ctx, s, cfg.From, o)
+		fill = service.FillLater
 	}
-	if err := service.Fill(ctx, s, cfg.From, o); err != nil {
+	if err := fill(ctx, s, cfg.From, o); err != nil {
 		return err
 	}
 	if err := s.Sync(); err != nil {

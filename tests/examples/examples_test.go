@@ -92,12 +92,11 @@ func TestHooks(t *testing.T) {
 			m := harness.New(t)
 			t.Setenv("CODEX_HOME", t.TempDir())
 			run(t, "/", example(t, "agents/install"), agent, m.Dir)
-			if out, err := command(t, "/", example(t, "agents/install"), agent, m.Dir).CombinedOutput(); err == nil {
-				t.Errorf("installed over what was there: %s", out)
-			}
 			var h hooks
 			b, err := os.ReadFile(m.Path(settings))
 			must(t, err)
+			run(t, "/", example(t, "agents/install"), agent, m.Dir)
+			wantFile(t, m.Path(settings), string(b))
 			must(t, json.Unmarshal(b, &h))
 			if len(h.Hooks) != 1 {
 				t.Fatalf("%s has %d events", settings, len(h.Hooks))

@@ -50,7 +50,8 @@ image's command or a shell runs. For an ordinary user, other users than root exi
 newuidmap, /etc/subuid and /etc/subgid map them.
 
 Inside a mount, --fork needs no STORE, and a new fork begins with REMOTE@SNAPSHOT if
---from names one.
+--from names one. There --as without --fork, --from and STORE runs COMMAND where you
+are, in no namespace.
 
 COMMAND can access everything that you can: run is not a sandbox. Set-user-ID
 programs give it no more rights (no_new_privs). In bubblewrap, COMMAND sees only the
@@ -125,7 +126,8 @@ running are killed. All other commands work inside.`,
 			if apply != "" && from == "" {
 				return fail.New(fail.Usage, "--apply needs --from DIR: there is no directory to apply the changes to")
 			}
-			if p, err := a.place(); err == nil && c.Fork != "" && c.Store == "" && from == "" {
+			here := c.Fork != "" || c.Actor != "" && remote == "" && !c.ReadOnly
+			if p, err := a.place(); err == nil && here && c.Store == "" && from == "" {
 				return a.runHere(cmd.Context(), p, c, remote)
 			}
 			if c.Root {
@@ -258,17 +260,15 @@ func (a *app) statusOf(status int, err error) error {
 	return exitCode(status)
 }
 
-// runHere runs a program in a fork of the workspace that the command stands in.
+// runHere runs a program in the workspace that the command stands in, or in a fork of it.
 func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, from string) error {
-	root, ok := p.Root()
-	if !ok {
-		return fail.New(fail.Usage, "the root of the workspace is not mounted here")
+	dir, err := a.cwd()
+	if c.Fork != "" {
+		dir, err = a.forkHere(ctx, p, c.Fork, from)
 	}
-	err := a.ask(ctx, p, service.Fork{Name: c.Fork, Snapshot: from}, nil)
-	if err != nil && fail.KindOf(err) != fail.Exists {
+	if err != nil {
 		return err
 	}
-	dir := filepath.Join(root, naming.ForksDir, c.Fork)
 	if c.Actor != "" {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 			return fmt.Errorf("adopting what COMMAND leaves behind: %w", err)
@@ -288,6 +288,19 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 		err = a.snapshotAfter(context.WithoutCancel(ctx), dir, c.After)
 	}
 	return a.statusOf(status, err)
+}
+
+// forkHere makes a fork, unless there is one, and returns where it is.
+func (a *app) forkHere(ctx context.Context, p locate.Place, name, from string) (string, error) {
+	root, ok := p.Root()
+	if !ok {
+		return "", fail.New(fail.Usage, "the root of the workspace is not mounted here")
+	}
+	err := a.ask(ctx, p, service.Fork{Name: name, Snapshot: from}, nil)
+	if err != nil && fail.KindOf(err) != fail.Exists {
+		return "", err
+	}
+	return filepath.Join(root, naming.ForksDir, name), nil
 }
 
 // runIn runs a program in a directory and returns its exit status as a shell does.

@@ -318,6 +318,25 @@ func TestActorsOfCompaction(t *testing.T) {
 	}
 }
 
+// TestBetweenActorsAfterRemount: also of what another actor changed before the store was
+// opened.
+func TestBetweenActorsAfterRemount(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	as(t, s.Main(), "a").write("f", "1")
+	as(t, s.Main(), "a").write("g", "1")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	as(t, s.Main(), "b").write("f", "2")
+	if list := s.Main().List(); len(list) != 1 || list[0].Kind != snapshot.KindActor {
+		t.Errorf("snapshots: %v", list)
+	}
+	as(t, s.Main(), "b").write("h", "1")
+	lasts(t, s, dir, " [b]: f=b h=b\ncp-1 [a]: f=a g=a\n")
+}
+
 // TestBetweenActors: a change of what another actor changed is preceded by a snapshot, at
 // most once a second.
 func TestBetweenActors(t *testing.T) {

@@ -190,6 +190,21 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 	return nil
 }
 
+// rejoin has the set of the last checkpoint in memory again, where an actor that changes
+// what another one changed is found. The lock is held.
+func (ss Snapshots) rejoin(tx *live.Tx) {
+	w := ss.w
+	n := len(w.early.Stored) - 1
+	if n < 0 {
+		return
+	}
+	last := interval.Changes{Stored: w.early.Stored[n:]}
+	if set := w.store.union(last); set.Size() <= maxKept {
+		w.joined, w.joinedID, w.early.Stored = set, last.Stored[0], w.early.Stored[:n]
+		tx.ReturnActors(w.view, []*actors.Set{set})
+	}
+}
+
 // storedSets are the objects of sets that snapshots and workspaces in memory refer to. The
 // lock is held.
 func (c *catalogue) storedSets() (out []cas.Hash) {

@@ -206,6 +206,7 @@ func (s opening) loadWorkspaces(tx *live.Tx) error {
 			return fmt.Errorf("workspace %s: %w: %w", w.name, errs.Damaged, err)
 		}
 		tx.AddView(w.view, st)
+		w.Snapshots().rejoin(tx)
 	}
 	return nil
 }

@@ -144,7 +144,11 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.FS == vfs.OS {
 		s.opt.FS = at.Disk
 	}
-	err = opening{s}.open()
+	if err = (opening{s}).open(); err == nil && !o.ReadOnly {
+		names := filepath.Join(s.dir, "actors.json")
+		b, _ := vfs.ReadFile(s.opt.FS, names) // without it no process has a name
+		s.actors.Keep(b, func(b []byte) error { return vfs.WriteFile(s.opt.FS, names, b) })
+	}
 	if err == nil && !s.created {
 		var from string
 		from, err = storedir.Unfilled(dir)

@@ -4,6 +4,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,16 @@ func read(id int, name string) ([]byte, error) {
 		}
 		b = slices.Grow(b[:len(b)+n], 512)
 	}
+}
+
+// Boot identifies the start of the system, which the ids and start times of processes
+// belong to.
+func Boot() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
 }
 
 // Killed reports whether a SIGKILL is pending for a process or thread; false if it is not

@@ -38,6 +38,9 @@ type Registry struct {
 	whole   map[uint32]string // of processes that cannot be seen
 	leaders map[int]named     // of sessions
 	given   map[string]bool   // names that were registered
+
+	saving sync.Mutex
+	save   func([]byte) error // see Keep
 }
 
 // inView is a process, or a thread, that changes a workspace.
@@ -237,6 +240,14 @@ func commandName(command string) string {
 // A fork cannot take a name that was registered in a workspace that it is in, nor one below
 // it, unless the process has that name already.
 func (r *Registry) Register(id, uid, view uint32, name string) error {
+	err := r.register(id, uid, view, name)
+	if err == nil {
+		r.keep()
+	}
+	return err
+}
+
+func (r *Registry) register(id, uid, view uint32, name string) error {
 	if err := Check(name); err != nil {
 		return err
 	}

@@ -101,6 +101,35 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
+// TestKeep: names of processes that still run outlast the registry, unless the system was
+// started again.
+func TestKeep(t *testing.T) {
+	r, saved := forks(), []byte(nil)
+	r.Keep(nil, func(b []byte) error { saved = b; return nil })
+	p1, c1 := shell(t, true)
+	p2, _ := shell(t, true)
+	for id, name := range map[uint32]string{p1: "a", p2: "b"} {
+		if err := r.Register(id, 7, 0, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := strings.Replace(string(saved), `"start":`, `"start":1`, 1) // one of them is another process
+	again := 0
+	for b, want := range map[string]int{string(saved): 2, other: 1, strings.Replace(string(saved), `"boot":"`, `"boot":"x`, 1): 0, "": 0} {
+		r := forks()
+		r.Keep([]byte(b), nil)
+		for id, name := range map[uint32]string{c1: "a", p2: "b"} {
+			if r.Of(id, 7, 0) == name && !r.IsUser(name) {
+				again++
+			}
+		}
+		if again != want {
+			t.Errorf("%d names of %s, want %d", again, b, want)
+		}
+		again = 0
+	}
+}
+
 // TestThreads: a request has the id of a thread, whose process may have the name.
 func TestThreads(t *testing.T) {
 	r := forks()

@@ -17,7 +17,7 @@ import (
 var storeEntries = []string{
 	"format", "from", "filling", "filling.tmp", "format.tmp", "manifest", "manifest.tmp", "manifest.copy", "manifest.copy.tmp",
 	"journal", "packs", "index", "index.old", "events", "git", "gitcache", "images", "remotes.json", "remotes.json.tmp",
-	"socket", "amberfs.log", "amberfs.log.1",
+	"actors.json", "actors.json.tmp", "socket", "amberfs.log", "amberfs.log.1",
 	"lock", // the last: until then the store is this process's
 }
 

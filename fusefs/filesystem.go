@@ -3,7 +3,9 @@ package fusefs
 import (
 	"errors"
 	"log/slog"
+	"path"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -160,6 +162,9 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	if fs.isNudge(in) {
 		return fs.GetAttr(nil, &fuse.GetAttrIn{InHeader: in.InHeader}, out)
 	}
+	if s.UID != nil && s.GID != nil && fs.copiesUp(id, in.InHeader.Uid) {
+		s.KillPriv = false
+	}
 	who, forest := fs.changer(&in.InHeader)
 	a, err := forest.SetAttr(id, s)
 	if err != nil {
@@ -183,6 +188,22 @@ func (fs *filesystem) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.A
 	out.SetTimeout(cached)
 	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
 	return fuse.OK
+}
+
+// copiesUp reports whether a change of owner can be a step with which overlayfs copies a
+// file to its upper layer. It sets the mode and the capabilities before, and the kernel asks
+// to clear them as for chown(2). The file has no name yet, before Linux 6.2 one that begins
+// with #, and the caller owns it: the caller could set the mode again.
+func (fs *filesystem) copiesUp(id live.NodeID, uid uint32) bool {
+	if !fs.overlaid.Load() {
+		return false
+	}
+	a, err := fs.forest.GetAttr(id)
+	if err != nil || a.UID != uid {
+		return false
+	}
+	name, err := fs.forest.Path(id, unix.PathMax)
+	return errors.Is(err, live.ErrNotExist) || err == nil && strings.HasPrefix(path.Base(name), "#")
 }
 
 // isNudge reports whether a SETATTR has the only purpose that the kernel notifies

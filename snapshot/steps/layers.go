@@ -27,7 +27,7 @@ func Outside(layers []string, src *tree.Source, now *tree.State, all []live.Step
 				at = p.String()
 			}
 			if in[at] {
-				return errs.New(errs.Busy, "busy: %s changes, and a mounted overlay has %s as a layer; unmount the overlay first",
+				return errs.New(errs.Busy, "busy: %s changes, and a mounted overlay has %s as a layer; unmount it, or stop its container, first",
 					PathChangeOf(all[i]).Path, path.Join("/", at))
 			}
 			if p != all[i].Path || p == nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,6 +33,12 @@ func newOverlay(t *testing.T, lower, upper, options string) *overlay {
 	for _, file := range []string{"file", "mode", "deleted", "dir/file", "dir/sub/file", "gone/file"} {
 		write(t, filepath.Join(o.lower, file), "lower")
 	}
+	for _, file := range []string{"touched", "chowned"} { // what makes them run with other rights
+		path := write(t, filepath.Join(o.lower, file), "lower")
+		must(t, os.Chown(path, 1, 2))
+		must(t, unix.Chmod(path, 0o6755))
+		must(t, unix.Setxattr(path, "security.capability", netRaw, 0))
+	}
 	return o
 }
 
@@ -54,6 +61,9 @@ func (o *overlay) unmount(t *testing.T) {
 
 func (o *overlay) at(path string) string { return filepath.Join(o.merged, path) }
 
+// netRaw is cap_net_raw+ep as setcap(8) writes it.
+var netRaw = []byte{1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
 // change does what an overlay records in its upper layer: copies, whiteouts, opaque
 // directories and, with redirect_dir, a moved directory.
 func (o *overlay) change(t *testing.T) {
@@ -64,6 +74,8 @@ func (o *overlay) change(t *testing.T) {
 	must(t, err)
 	must(t, f.Close())
 	must(t, os.Chmod(o.at("mode"), 0o600))
+	must(t, os.Chtimes(o.at("touched"), time.Now(), time.Now()))
+	must(t, os.Chown(o.at("chowned"), 3, 4))
 	must(t, os.Remove(o.at("deleted")))
 	must(t, os.Rename(o.at("dir/file"), o.at("dir/moved")))
 	must(t, os.RemoveAll(o.at("gone")))
@@ -88,6 +100,15 @@ func (o *overlay) check(t *testing.T) {
 		wantData(t, o.at(sub+"/file"), "lower")
 		if m := stat(t, o.at("mode")).Mode; m != unix.S_IFREG|0o600 {
 			t.Errorf("mode %o", m)
+		}
+		var capability [64]byte
+		st := stat(t, o.at("touched"))
+		if n, err := unix.Getxattr(o.at("touched"), "security.capability", capability[:]); st.Mode != unix.S_IFREG|0o6755 || st.Uid != 1 || st.Gid != 2 || string(capability[:max(n, 0)]) != string(netRaw) {
+			t.Errorf("a copied file has mode %o, owner %d:%d, capabilities %x, %v", st.Mode, st.Uid, st.Gid, capability[:max(n, 0)], err)
+		}
+		st = stat(t, o.at("chowned"))
+		if _, err := unix.Getxattr(o.at("chowned"), "security.capability", nil); st.Mode != unix.S_IFREG|0o755 || st.Uid != 3 || st.Gid != 4 || err != unix.ENODATA {
+			t.Errorf("a file with another owner has mode %o, owner %d:%d, capabilities: %v", st.Mode, st.Uid, st.Gid, err)
 		}
 		for _, path := range []string{"deleted", "dir/file", "gone/file"} {
 			if _, err := os.Lstat(o.at(path)); !os.IsNotExist(err) {
@@ -182,7 +203,7 @@ func TestRestoreBelowOverlay(t *testing.T) {
 		out, err := m.TryAmberfs(args...)
 		var exit *exec.ExitError
 		if exit, _ = err.(*exec.ExitError); exit == nil || exit.ExitCode() != 5 ||
-			!strings.Contains(out, "changes, and a mounted overlay has /of/lower as a layer; unmount the overlay first") {
+			!strings.Contains(out, "changes, and a mounted overlay has /of/lower as a layer; unmount it, or stop its container, first") {
 			t.Errorf("amberfs %v: %v\n%s", args, err, out)
 		}
 	}

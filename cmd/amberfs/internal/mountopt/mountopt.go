@@ -54,7 +54,7 @@ var all = []option{
 		get: func(o Options) string { return choose(o.SnapdirVisible, "visible") }},
 	{on: "acl", off: "noacl", help: "POSIX access control lists", flag: func(o *Options) *bool { return &o.ACL }},
 	{on: "noxattr", help: "no extended attributes. New files are cheaper", flag: func(o *Options) *bool { return &o.NoXattr }},
-	{on: "handles", off: "nohandles", help: "open_by_handle_at(2) works. Overlays with layers in the mount then fail with ESTALE from Linux 6.16 on", flag: func(o *Options) *bool { return &o.Handles }},
+	{on: "handles", off: "nohandles", help: "open_by_handle_at(2) works. Overlays in the mount fail with ESTALE from Linux 6.16 on", flag: func(o *Options) *bool { return &o.Handles }},
 	{on: "dev", off: "nodev", help: "device nodes work (root)", flag: func(o *Options) *bool { return &o.Dev }},
 	{on: "suid", off: "nosuid", help: "set-user-ID bits work (root)", flag: func(o *Options) *bool { return &o.Suid }},
 	{on: "noexec", off: "exec", help: "programs in the mount cannot be executed", flag: func(o *Options) *bool { return &o.NoExec }},

@@ -56,54 +56,23 @@ func covering(all []*mountinfo.Info, p string) (on *mountinfo.Info) {
 	return on
 }
 
-// layersOf returns the clean paths in the options of an overlay as the kernel shows them.
+// layersOf returns the clean paths in the options of an overlay as the kernel shows them:
+// some bytes as octal numbers, and in lowerdir colons and backslashes behind a backslash.
 func layersOf(options string) (paths []string) {
+	hide, show := strings.NewReplacer(`\\`, "\x00", `\:`, "\x01"), strings.NewReplacer("\x00", `\`, "\x01", ":")
 	for option := range strings.SplitSeq(options, ",") {
 		name, value, _ := strings.Cut(option, "=")
-		value = unescape(value)
+		value, err := strconv.Unquote(`"` + strings.ReplaceAll(value, `"`, `\"`) + `"`)
+		if err != nil {
+			continue
+		}
 		switch name {
 		case "upperdir", "workdir", "lowerdir+", "datadir+":
 			paths = append(paths, path.Clean(value))
 		case "lowerdir":
-			for _, p := range splitLower(value) {
-				paths = append(paths, path.Clean(p))
+			for p := range strings.SplitSeq(hide.Replace(value), ":") {
+				paths = append(paths, path.Clean(show.Replace(p))) // "::" begins the data layers
 			}
-		}
-	}
-	return paths
-}
-
-// unescape replaces the octal numbers that the mount table has for some bytes.
-func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
-
-// splitLower splits lowerdir at colons. A backslash escapes the byte behind it.
-func splitLower(s string) (paths []string) {
-	var b strings.Builder
-	for i := 0; i <= len(s); i++ {
-		switch {
-		case i == len(s), s[i] == ':':
-			if b.Len() > 0 { // "::" begins the data layers
-				paths = append(paths, b.String())
-			}
-			b.Reset()
-		case s[i] == '\\' && i+1 < len(s):
-			i++
-			fallthrough
-		default:
-			b.WriteByte(s[i])
 		}
 	}
 	return paths

@@ -106,9 +106,11 @@ func credentialsOf(ref oci.Reference) (auth.CredentialFunc, error) {
 		dir = filepath.Join(run, "containers")
 	}
 	file := cmp.Or(env.Get("REGISTRY_AUTH_FILE"), filepath.Join(dir, "auth.json"))
-	podman, err := credentials.NewStore(file, credentials.StoreOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("the credentials of podman: %w", err)
+	podman := credentials.NewMemoryStore()
+	if _, err := os.Stat(file); err == nil { // other users may not look there
+		if podman, err = credentials.NewStore(file, credentials.StoreOptions{}); err != nil {
+			return nil, fmt.Errorf("the credentials of podman: %w", err)
+		}
 	}
 	return func(ctx context.Context, host string) (auth.Credential, error) {
 		for name := path.Join(ref.Registry, ref.Repository); host == ref.Host() && name != "."; name = path.Dir(name) {

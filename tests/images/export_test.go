@@ -318,3 +318,19 @@ func TestDockerSave(t *testing.T) {
 		}
 	}
 }
+
+// TestKilled: an import that was answered is there after a kill, with its snapshot and its layers.
+func TestKilled(t *testing.T) {
+	m := harness.New(t)
+	l := newLayout(t)
+	m.Amberfs("import", "--platform", "linux/amd64", "--image", l.tag("v", l.image("amd64", system(t)...)))
+	tree, before := dump(t, m.Dir), show(t, m, "latest")
+	m.Kill()
+	m.Start()
+	if after := show(t, m, "latest"); after.Name != before.Name || after.Image.Digest != before.Image.Digest {
+		t.Errorf("%+v is %+v after a kill", before, after)
+	}
+	same(t, "after a kill", tree, dump(t, m.Dir))
+	checkClean(t, m)
+	m.Amberfs("export", "latest", "--image", "oci:"+t.TempDir()+"/out")
+}

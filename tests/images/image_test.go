@@ -239,14 +239,17 @@ func dump(t testing.TB, root string) (lines []string) {
 
 func same(t testing.TB, what string, want, got []string) {
 	t.Helper()
+	has := map[string]bool{}
 	for _, line := range want {
-		if !slices.Contains(got, line) {
-			t.Errorf("%s: missing: %s", what, line)
-		}
+		has[line] = true
 	}
 	for _, line := range got {
-		if !slices.Contains(want, line) {
+		if !has[line] {
 			t.Errorf("%s: too much: %s", what, line)
 		}
+		delete(has, line)
+	}
+	for line := range has {
+		t.Errorf("%s: missing: %s", what, line)
 	}
 }

@@ -50,6 +50,7 @@ func images(t testing.TB) map[string]struct {
 		"opaque": of("after/new before/new emptied root",
 			[]file{text("before/old", "1"), text("after/sub/old", "2"), text("emptied/old", "3"), text("root", "4")},
 			[]file{dir("before/"), opaque("before"), text("before/new", "5"), dir("after"), text("after/new", "6"), opaque("after"), opaque("emptied"), opaque("not/there")}),
+		"opaque link": of("d/new l", []file{text("d/old", "1"), link("l", "/d")}, []file{opaque("l"), text("l/new", "2")}),
 		"opaque root": of("new",
 			[]file{text("a/b", "1"), text("c", "2")}, []file{text(".wh..wh..opq", ""), text("new", "3")}),
 		"hard links": of("a b c/d x y z",

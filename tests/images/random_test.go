@@ -63,7 +63,8 @@ func TestRandom(t *testing.T) {
 			if compare {
 				to := filepath.Join(t.TempDir(), "bundle")
 				if out, err := exec.Command("umoci", "unpack", "--image", l.dir+":v", to).CombinedOutput(); err == nil {
-					same(t, "umoci", dump(t, filepath.Join(to, "rootfs")), dump(t, m.Path("d")))
+					// umoci changes the times of some directories when it makes others in them
+					same(t, "umoci", withoutTime(dump(t, filepath.Join(to, "rootfs"))), withoutTime(dump(t, m.Path("d"))))
 				} else if os.Getenv("SHOW") != "" {
 					t.Logf("image %d: umoci only: %s", n, out)
 				}

@@ -15,6 +15,9 @@ import (
 // layers below. A directory stays where a directory comes, anything else is replaced, and
 // links on the way to a name are followed, but not out of the image.
 func (b *Builder) Layer(e gitbridge.Entry) (err error) {
+	if e.Opaque {
+		e.Path += "/." // the directory may be a link too
+	}
 	if e.Path, err = b.follow(e.Path); err != nil {
 		return err
 	}

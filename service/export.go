@@ -288,7 +288,7 @@ func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, snapshot.Info) {
 			return up, snapshot.Info{Seq: i.Seq + 1, Parent: i.Name}
 		}
 	}
-	return nil, base
+	return up, snapshot.Info{}
 }
 
 // ancestors lists the snapshots before one: those that it was made on top of, then all older

@@ -20,6 +20,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -77,7 +78,7 @@ func InsideRoot(note func(string)) (int, error) {
 	if err := c.enter(note); err != nil {
 		return statusCannotExecute, fail.New(fail.Failed, "cannot make %s a root directory: %w", c.Dir, err)
 	}
-	cmd, err := c.program()
+	cmd, err := c.program(note)
 	if err != nil {
 		return statusCannotExecute, err
 	}
@@ -281,7 +282,7 @@ func place(m, root int, name string, dir bool) error {
 }
 
 // program is the command as the image describes it, in the new root directory.
-func (c *container) program() (*exec.Cmd, error) {
+func (c *container) program(note func(string)) (*exec.Cmd, error) {
 	im := c.Image
 	if im == nil {
 		im = &snapshot.Image{}
@@ -295,6 +296,12 @@ func (c *container) program() (*exec.Cmd, error) {
 	home, cred, err := credential(im.User)
 	if err != nil {
 		return nil, err
+	}
+	if m, err := mounts.At("/"); err == nil && m != nil && !strings.Contains(m.VFSOptions, "allow_other") && !cred.NoSetGroups {
+		if cred.Uid != 0 {
+			return nil, fail.New(fail.Denied, "the image's user %q cannot use the fork", im.User).WithHint("mount with -o allow_other")
+		}
+		note("only root can use the fork: it is mounted without -o allow_other")
 	}
 	vars := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + home}, im.Env...)
 	if term, ok := env.Lookup("TERM"); ok {

@@ -186,8 +186,8 @@ func remoteGCCommand(a *app) *cobra.Command {
 		Short: "Free space on a remote",
 		Long: `Frees what no snapshot on REMOTE needs. Run it once a day, for example from cron. One run
 marks an object, one at least a day later schedules it for deletion, and one at least a
-day after that deletes it. So it needs no lock. Expired snapshots are deleted too. A
-registry frees untagged data itself.`,
+day after that deletes it. Expired snapshots are deleted too. A registry frees untagged
+data itself.`,
 		Args: args(1, 1, "a REMOTE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			return show(a, cmd, service.GCRemote{Remote: argv[0]}, func(done remote.Collected) {

@@ -27,9 +27,8 @@ acknowledged is in the store, and the store can be mounted or copied.
 
 If programs use the mount, umount names them and exits with status 5.
 
-While another mount namespace, such as that of a container, has a copy of the mount,
-the daemon survives umount(8). "amberfs umount STORE" ends it, and the copy fails with
-ENOTCONN.`,
+While another mount namespace (a container) has a copy of the mount, the daemon
+survives umount(8). "amberfs umount STORE" ends it; the copy fails with ENOTCONN.`,
 		Example: `  amberfs umount ~/work`,
 		Args:    args(1, 1, "one MOUNTPOINT or STORE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {

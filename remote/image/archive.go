@@ -2,6 +2,7 @@ package image
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -60,12 +61,13 @@ func (im *Image) archive(ctx context.Context, file string, most int64) ([]ocispe
 			if name == "manifest.json" {
 				return json.NewDecoder(io.LimitReader(r, MaxText)).Decode(&images)
 			}
-			head := new(bytes.Buffer)
-			sum := digest.Canonical.Digester()
-			if _, err := io.Copy(io.MultiWriter(sum.Hash(), &first{head}), r); err != nil {
+			in := bufio.NewReaderSize(r, 256<<10)
+			head, _ := in.Peek(4)
+			kind, sum := layerType(head), digest.Canonical.Digester()
+			if _, err := io.Copy(sum.Hash(), in); err != nil {
 				return err
 			}
-			found[name] = ocispec.Descriptor{MediaType: layerType(head.Bytes()), Digest: sum.Digest(), Size: h.Size}
+			found[name] = ocispec.Descriptor{MediaType: kind, Digest: sum.Digest(), Size: h.Size}
 			a.files[sum.Digest()] = name
 		}
 		return nil
@@ -73,6 +75,8 @@ func (im *Image) archive(ctx context.Context, file string, most int64) ([]ocispe
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fail.New(fail.NotFound, "no image %s: there is no such file", im.Ref)
+	case errors.Is(err, tar.ErrHeader):
+		return nil, fail.New(fail.Usage, "%s is not an archive of `docker save`", file)
 	case err != nil:
 		return nil, im.explain(err)
 	case len(images) != 1:
@@ -100,15 +104,6 @@ func (im *Image) archive(ctx context.Context, file string, most int64) ([]ocispe
 	a.texts[d.Digest] = raw
 	im.from = a
 	return []ocispec.Descriptor{d}, err
-}
-
-// first keeps the beginning of what is written.
-type first struct{ to *bytes.Buffer }
-
-func (f *first) Write(p []byte) (int, error) {
-	const enough = 4
-	f.to.Write(p[:max(0, min(len(p), enough-f.to.Len()))])
-	return len(p), nil
 }
 
 func layerType(head []byte) string {

@@ -218,7 +218,7 @@ func TestRefused(t *testing.T) {
 		{"oci:" + l.dir, "several images", nil},
 		{"oci:/nowhere", "no image", nil},
 		{"docker-archive:/nowhere", "no image", nil},
-		{"docker-archive:" + l.dir + "/index.json", "image docker-archive", nil},
+		{"docker-archive:" + l.dir + "/index.json", "not an archive of", nil},
 		{"UPPER/x", "does not name an image", nil},
 		{"localhost:1/x@sha256:12", "does not name an image", nil},
 		{"localhost:1/x", "localhost:1", nil},
@@ -236,4 +236,23 @@ func TestRefused(t *testing.T) {
 		t.Errorf("snapshots of failed imports: %s", out)
 	}
 	checkClean(t, m)
+}
+
+// TestDebootstrap: a whole system is what umoci makes of it.
+func TestDebootstrap(t *testing.T) {
+	if !harness.Long() || os.Getuid() != 0 {
+		t.Skip("it downloads a system, as root: AMBERFS_TEST_LONG=1")
+	}
+	harness.Needs(t, "debootstrap", "umoci", "tar")
+	root := filepath.Join(t.TempDir(), "root")
+	if out, err := exec.Command("debootstrap", "--variant=minbase", "stable", root).CombinedOutput(); err != nil {
+		t.Skipf("debootstrap: %v\n%s", err, out)
+	}
+	layer, err := exec.Command("tar", "-c", "--xattrs", "--xattrs-include=*", "--numeric-owner", "-C", root, ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, l := harness.New(t), newLayout(t)
+	m.Amberfs("import", "--platform", "linux/amd64", "--image", l.tag("v", l.image("amd64", layer)))
+	same(t, "umoci", unpack(t, l.dir), dump(t, m.Dir))
 }

@@ -3,8 +3,10 @@ package diff
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -14,44 +16,111 @@ import (
 // Next takes the versions, the oldest first.
 type Blame struct {
 	Source *tree.Source
+	Cache  *BlameCache // of earlier comparisons; nil for none
 
-	from  []int // for each line its version
-	found bool  // there is a file, and what follows is of it
-	lines [][]byte
-	ids   []int32
-	known map[string]int32 // the number of each line
+	from   []int // for each line its version
+	node   *tree.Inode
+	loaded bool // what follows is of node
+	lines  [][]byte
+	ids    []int32
+	known  map[string]int32 // the number of each line
+}
+
+// A BlameCache keeps how the lines of two contents differ.
+type BlameCache struct {
+	mu    sync.Mutex
+	edits map[string][]edit
+	count int
+}
+
+// maxBlamed is how many edits a BlameCache keeps, 32 bytes each.
+const maxBlamed = 1 << 20
+
+func (c *BlameCache) get(key string) (edits []edit, ok bool) {
+	if c == nil || key == "" {
+		return nil, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	edits, ok = c.edits[key]
+	return edits, ok
+}
+
+func (c *BlameCache) put(key string, edits []edit) {
+	if c == nil || key == "" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.count += 1 + len(edits); c.edits == nil || c.count > maxBlamed {
+		c.edits, c.count = make(map[string][]edit), 1+len(edits)
+	}
+	c.edits[key] = edits
 }
 
 // ErrNoText means that a file has no lines to speak of.
 var ErrNoText = errors.New("it is binary, or over 64 MiB")
+
+// pairKey identifies the contents of two files, "" if one is not stored yet.
+func pairKey(a, b *tree.Inode) string {
+	var key []byte
+	for _, n := range []*tree.Inode{a, b} {
+		m := n.Content.Sealed()
+		if m == nil {
+			return ""
+		}
+		key = append(binary.AppendVarint(key, m.Size), m.Root[:]...)
+		for _, c := range m.Chunks {
+			key = append(binary.AppendVarint(key, c.Len), c.Hash[:]...)
+		}
+	}
+	return string(key)
+}
 
 // Next takes the next version; nil if the file is gone.
 func (b *Blame) Next(ctx context.Context, n *tree.Inode, version int) error {
 	if err := turns.Yield(ctx); err != nil {
 		return err
 	}
-	if n == nil || !n.IsRegular() {
-		b.found = false
-		return nil
-	}
-	had, was, ids := b.found, b.lines, b.ids
-	if err := b.load(n); err != nil {
-		return err
-	}
-	if !had {
+	if n == nil || !n.IsRegular() || b.node == nil {
+		b.from, b.node, b.loaded = nil, nil, false
+		if n == nil || !n.IsRegular() {
+			return nil
+		}
+		if err := b.load(n); err != nil {
+			return err
+		}
 		b.from = slices.Repeat([]int{version}, len(b.lines))
 		return nil
 	}
-	edits, err := (&effort{ctx, fileCost}).compareLines(ids, b.ids)
-	if errors.Is(err, errTooDifferent) {
-		edits, err = []edit{{0, len(ids), 0, len(b.ids)}}, nil
-	}
-	if err != nil {
-		return err
+	key := pairKey(b.node, n)
+	edits, ok := b.Cache.get(key)
+	if !ok {
+		if !b.loaded {
+			if err := b.load(b.node); err != nil {
+				return err
+			}
+		}
+		was, ids := b.lines, b.ids
+		if err := b.load(n); err != nil {
+			return err
+		}
+		var err error
+		edits, err = (&effort{ctx, fileCost}).compareLines(ids, b.ids)
+		if errors.Is(err, errTooDifferent) {
+			edits, err = []edit{{0, len(ids), 0, len(b.ids)}}, nil
+		}
+		if err != nil {
+			return err
+		}
+		edits = slide(edits, was, b.lines, ids, b.ids)
+		b.Cache.put(key, edits)
+	} else {
+		b.node, b.loaded = n, false
 	}
 	from := make([]int, 0, len(b.from))
 	at := 0
-	for _, e := range slide(edits, was, b.lines, ids, b.ids) {
+	for _, e := range edits {
 		from = append(from, b.from[at:e.a0]...)
 		for range e.b1 - e.b0 {
 			from = append(from, version)
@@ -96,14 +165,17 @@ func (b *Blame) load(n *tree.Inode) error {
 		}
 		ids[i] = id
 	}
-	b.found, b.lines, b.ids = true, lines, ids
+	b.node, b.loaded, b.lines, b.ids = n, true, lines, ids
 	return nil
 }
 
 // Lines returns the lines of the newest version, and for each the version that brought it.
-func (b *Blame) Lines() (lines [][]byte, from []int) {
-	if !b.found {
-		return nil, nil
+func (b *Blame) Lines() (lines [][]byte, from []int, err error) {
+	if b.node == nil {
+		return nil, nil, nil
 	}
-	return b.lines, b.from
+	if !b.loaded {
+		err = b.load(b.node)
+	}
+	return b.lines, b.from, err
 }

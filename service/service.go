@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/amberfs/amberfs/diff"
 	"github.com/amberfs/amberfs/internal/budget"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/guard"
@@ -49,6 +50,7 @@ type Config struct {
 type Service struct {
 	Config
 	backup backup
+	blames diff.BlameCache
 	// beginning is held while a snapshot on a remote becomes one of a workspace.
 	beginning sync.Mutex
 	// exporting is held for reading by exports to the store's own repository.

@@ -186,7 +186,7 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	if err != nil {
 		return out, err
 	}
-	b := diff.Blame{Source: s.Store.Source()}
+	b := diff.Blame{Source: s.Store.Source(), Cache: &s.blames}
 	for n, v := range slices.Backward(versions) {
 		if err := b.Next(ctx, v.node, n); err != nil {
 			if errors.Is(err, diff.ErrNoText) {
@@ -196,7 +196,10 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 		}
 		r.progress(Progress{What: "comparing versions", Done: int64(len(versions) - n), Total: int64(len(versions))})
 	}
-	lines, from := b.Lines()
+	lines, from, err := b.Lines()
+	if err != nil {
+		return out, err
+	}
 	if err := r.charge(s.Lists).Add(ctx, int64(len(lines))*200); err != nil {
 		return out, err
 	}

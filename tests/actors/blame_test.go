@@ -96,7 +96,10 @@ func TestBlameAgainstGit(t *testing.T) {
 		for n, c := range strings.Fields(r.git(t, "rev-list", "--reverse", "main")) {
 			number[c] = n
 		}
-		_, got := b.Lines()
+		_, got, err := b.Lines()
+		if err != nil {
+			t.Fatal(err)
+		}
 		var want []int
 		for line := range strings.Lines(r.git(t, "blame", "--line-porcelain", "main", "--", "f")) {
 			if f := strings.Fields(line); len(f) > 0 && len(f[0]) == 40 && !strings.HasPrefix(line, "\t") {
@@ -154,15 +157,23 @@ func BenchmarkBlame(b *testing.B) {
 	if _, err := s.Main().Snapshots().WaitSealed(context.Background(), "v999"); err != nil {
 		b.Fatal(err)
 	}
-	for b.Loop() {
-		x := diff.Blame{Source: s.Source()}
-		for n, v := range versions {
-			if err := x.Next(context.Background(), v, n); err != nil {
-				b.Fatal(err)
+	cache := new(diff.BlameCache)
+	for _, run := range []string{"first", "again"} {
+		b.Run(run, func(b *testing.B) {
+			for b.Loop() {
+				if run == "first" {
+					cache = new(diff.BlameCache)
+				}
+				x := diff.Blame{Source: s.Source(), Cache: cache}
+				for n, v := range versions {
+					if err := x.Next(context.Background(), v, n); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if _, _, err := x.Lines(); err != nil {
+					b.Fatal(err)
+				}
 			}
-		}
-		if lines, _ := x.Lines(); len(lines) == 0 {
-			b.Fatal("no lines")
-		}
+		})
 	}
 }

@@ -122,21 +122,32 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out 
 		return out, err
 	}
 	before := CaptureOptions{Message: "before merge of " + f.name, Caller: o.Caller}
-	return s.finishMerge(ctx, fs.w, e, p, all, g, []*tree.State{p.Ours, theirs}, o.May, o.DryRun, before, f.alive)
+	return merging{fs.w, e, p, o.May, o.DryRun, before, f.alive}.make(ctx, all, g, p.Ours, theirs)
 }
 
-// finishMerge journals the steps of a merge and makes them, if they may be made.
-func (s *Store) finishMerge(ctx context.Context, w *Workspace, e *live.Edit, p *threeway.Plan, all []live.Step, g live.Graft,
-	in []*tree.State, may steps.May, dry bool, before CaptureOptions, check func() error,
-) (out outcome[MergeResult], err error) {
-	if err := p.Allow(may, all, in...); err != nil {
+// merging is a merge of which the steps are known.
+type merging struct {
+	w      *Workspace
+	edit   *live.Edit
+	plan   *threeway.Plan
+	may    steps.May
+	dryRun bool
+	before CaptureOptions // the snapshot of the state before
+	check  func() error   // asked with the lock held
+}
+
+// make journals the steps, which take files from some states, and makes them, if they may be
+// made.
+func (m merging) make(ctx context.Context, all []live.Step, g live.Graft, in ...*tree.State) (out outcome[MergeResult], err error) {
+	s, p := m.w.store, m.plan
+	if err := p.Allow(m.may, all, in...); err != nil {
 		return out, err
 	}
 	out.steps, out.res.Conflicts = all, p.Conflicts
 	if err := p.Refused(); err != nil {
 		return out, err
 	}
-	if out.res.Changed, out.res.Paths, out.res.More = steps.Listed(all); len(all) == 0 || dry {
+	if out.res.Changed, out.res.Paths, out.res.More = steps.Listed(all); len(all) == 0 || m.dryRun {
 		return out, nil
 	}
 	if p.Stored {
@@ -144,12 +155,12 @@ func (s *Store) finishMerge(ctx context.Context, w *Workspace, e *live.Edit, p *
 			return out, err
 		}
 	}
-	r := editRecord{WS: w.view, Now: p.Now}
-	if err := s.graft(ctx, e, &r, all, g); err != nil {
+	r := editRecord{WS: m.w.view, Now: p.Now}
+	if err := s.graft(ctx, m.edit, &r, all, g); err != nil {
 		return out, err
 	}
 	// The undo point stays as it is when only times of directories differ.
-	out.inv, err = s.commitEdit(w, e, &r, out.res.Changed > 0, before, check)
+	out.inv, err = s.commitEdit(m.w, m.edit, &r, out.res.Changed > 0, m.before, m.check)
 	out.res.Undo = r.Pre.Name
 	return out, err
 }

@@ -176,14 +176,15 @@ func (u *undoBy) run(ctx context.Context) (out outcome[MergeResult], err error) 
 	deepest := slices.MaxFunc(states, func(a, b *tree.State) int { return a.Depth - b.Depth })
 	g := live.Graft{Source: deepest, View: u.w.view, Touch: true}
 	before := CaptureOptions{Message: "before undo of " + u.o.By, Caller: u.o.Caller}
-	return s.finishMerge(ctx, u.w, e, p, made, g, states, u.o.May, u.o.DryRun, before, func() error {
+	check := func() error {
 		for _, i := range u.list {
 			if _, ok := s.cat.snaps[i.From.View]; !ok && used[i.From.View] {
 				return removedMeanwhile(i.From)
 			}
 		}
 		return nil
-	})
+	}
+	return merging{u.w, e, p, u.o.May, u.o.DryRun, before, check}.make(ctx, made, g, states...)
 }
 
 // changes collects what to take back of an interval.

@@ -76,9 +76,6 @@ func Without(all []live.Step, keep []string) (left []live.Step, kept []string) {
 
 // Trivial reports whether a step follows from others: the mtime of a directory whose
 // entries changed.
-func Trivial(c *live.Step) bool { return !Significant(c) && c.ADir && c.BDir }
-
-// Significant reports whether more than times changed.
-func Significant(c *live.Step) bool {
-	return c.A == 0 || c.B == 0 || c.What&^(tree.Mtime|tree.Links) != 0
+func Trivial(c *live.Step) bool {
+	return c.ADir && c.BDir && c.What&^(tree.Mtime|tree.Links) == 0
 }

@@ -255,3 +255,50 @@ func TestMergeThatBringsNothing(t *testing.T) {
 		want(t, "undone", main.files(), "u=ul:1,2,3")
 	}
 }
+
+// TestMergeKeepsADirectory: what the fork removed to put a file in place of a directory stays
+// if the directory does.
+func TestMergeKeepsADirectory(t *testing.T) {
+	s := open(t, t.TempDir())
+	w := s.Main()
+	d := mkdir(t, s, w.Root(), "d")
+	write(t, s, d, "a", "old")
+	f, err := w.Forks().New(snapshot.ForkOptions{Name: "f"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, d, "new", "ours")
+	there, err := s.Forest().Lookup(f.Root(), "d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Forest().Unlink(there.ID, "a"); err != nil {
+		t.Fatal(err)
+	}
+	linkSide{t, s, f}.do("rmdir d", "write d file")
+	res, err := w.Forks().Merge(t.Context(), "f", snapshot.PromoteOptions{Conflicts: threeway.KeepOurs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "conflicts", fmt.Sprint(res.Conflicts), "[d]")
+	want(t, "files", linkSide{t, s, w}.tree(), "d/a d/new")
+}
+
+// tree are the paths of the files of a workspace.
+func (l linkSide) tree() string {
+	l.t.Helper()
+	st, err := l.w.State()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var all []string
+	if err := st.Walk(l.t.Context(), l.s.Source(), "", func(at *tree.Path, n *tree.Inode) error {
+		if !n.IsDir() {
+			all = append(all, at.String())
+		}
+		return nil
+	}); err != nil {
+		l.t.Fatal(err)
+	}
+	return strings.Join(all, " ")
+}

@@ -185,8 +185,11 @@ func (t *taking) each(ctx context.Context, c tree.Change, do func(string, tree.C
 	return do(p, c)
 }
 
-// stays reports whether a path is to stay as it is.
-func (p *Plan) stays(at string) bool { return p.ours[at] || Under(at, p.Skip) }
+// stays reports whether a path is to stay as it is. By paths, so does all below one in
+// conflict: theirs may have a file in place of the directory.
+func (p *Plan) stays(at string) bool {
+	return p.ours[at] || p.ByPath && Under(at, p.ours) || Under(at, p.Skip)
+}
 
 // removed removes a path that theirs does not have.
 func (t *taking) removed(p string, c tree.Change) error {

@@ -203,7 +203,8 @@ type ActorState struct {
 
 // Blame asks which change each line of a file came with.
 type Blame struct {
-	Path naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
+	Path     naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
+	Snapshot string          `json:"snapshot,omitempty" jsonschema:"the snapshot that it is in; if empty, the present state"`
 }
 
 type Blamed struct {

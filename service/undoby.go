@@ -169,6 +169,19 @@ type version struct {
 func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error) {
 	out := Blamed{Path: string(a.Path), Lines: []BlamedLine{}}
 	now, err := r.Workspace.State()
+	intervals := r.Workspace.Snapshots().Intervals()
+	if a.Snapshot != "" {
+		var at snapshot.Info
+		if at, err = r.Workspace.Find(a.Snapshot); err == nil {
+			now, err = r.Workspace.StateOf(at.Name)
+		}
+		for len(intervals) > 0 && intervals[0].To.View != at.View {
+			intervals = intervals[1:]
+		}
+		if err == nil && len(intervals) == 0 {
+			err = fail.New(fail.Usage, "%s is no earlier state of this workspace", a.Snapshot)
+		}
+	}
 	if err != nil {
 		return out, err
 	}
@@ -182,7 +195,7 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 	case !node.IsRegular():
 		return out, fail.New(fail.Usage, "%s is no regular file", a.Path)
 	}
-	versions, paths, err := s.versions(ctx, r, string(a.Path), node)
+	versions, paths, err := s.versions(ctx, r, string(a.Path), node, intervals)
 	if err != nil {
 		return out, err
 	}
@@ -220,10 +233,9 @@ func (s *Service) blame(ctx context.Context, r *Request, a Blame) (Blamed, error
 }
 
 // versions returns the versions of a file, the newest first, and the paths that it had.
-func (s *Service) versions(ctx context.Context, r *Request, path string, node *tree.Inode) (all []version, paths []string, err error) {
+func (s *Service) versions(ctx context.Context, r *Request, path string, node *tree.Inode, intervals []snapshot.Interval) (all []version, paths []string, err error) {
 	src := s.Store.Source()
 	paths = []string{path}
-	intervals := r.Workspace.Snapshots().Intervals()
 	for n, i := range intervals {
 		if err := turns.Yield(ctx); err != nil {
 			return nil, nil, err

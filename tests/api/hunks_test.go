@@ -205,3 +205,24 @@ func TestConflict(t *testing.T) {
 		t.Errorf("the list is %+v", list)
 	}
 }
+
+// TestBlameAt: a file is blamed as it was in a snapshot.
+func TestBlameAt(t *testing.T) {
+	c := newClient(t)
+	c.put("f", "one\n")
+	c.ask(200, "snapshot", object{"name": "v1"}, nil)
+	c.put("f", "one\ntwo\n")
+	c.ask(200, "snapshot", object{"name": "v2"}, nil)
+	c.put("f", "ONE\ntwo\n")
+	for at, want := range map[string]string{"v1": "[{one v1}]", "v2": "[{one v1} {two v2}]", "": "[{ONE } {two v2}]"} {
+		var got struct {
+			Lines []struct{ Text, Snapshot string }
+		}
+		c.ask(200, "blame", object{"path": "f", "snapshot": at}, &got)
+		if fmt.Sprint(got.Lines) != want {
+			t.Errorf("at %q: %v, want %s", at, got.Lines, want)
+		}
+	}
+	c.ask(400, "blame", object{"path": "f", "snapshot": "base"}, nil)
+	c.ask(404, "blame", object{"path": "f", "snapshot": "none"}, nil)
+}

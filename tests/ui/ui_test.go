@@ -215,10 +215,10 @@ func TestGivenUp(t *testing.T) {
 		};
 	}`, nil)
 	b.write("a", "two\n")
-	b.wait(`held === 1`)
+	b.wait(`held >= 1`)
 	b.click("#snapshots [role=option]", "first")
 	b.wait(`document.querySelector('#files').innerText.includes('a')`)
-	b.click("#snapshots [role=option]", "now")
+	b.click("#snapshots [role=option]", "Now")
 	b.wait(`document.querySelector('#snapshots').innerText.includes('1 changed file')`)
 	var said string
 	b.eval(`document.querySelector('#messages').innerText`, &said)
@@ -254,7 +254,7 @@ func TestPromoteWithConflict(t *testing.T) {
 	b.click("#workspaces [role=tab]", "try")
 	b.click("#actions button", "Merge")
 	b.click("#conflicts [aria-label=same] > header button", "try")
-	b.click("#conflicts [aria-label=other] > header button", "Main")
+	b.click("#conflicts [aria-label=other] > header button", "main")
 	b.click("#conflicts .actions button", "Merge")
 	b.has("same", "theirs\n")
 	b.has("other", "ours\n")

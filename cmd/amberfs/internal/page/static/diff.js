@@ -1,65 +1,48 @@
 // How the lines of one file differ, and two images.
-
-import { call, get, image } from "./api.js";
-import { bytes, el, failed, frame, pathOf, visible } from "./dom.js";
-
+import { get, image } from "./api.js";
+import { button, bytes, el, failed, frame, pathOf, visible } from "./dom.js";
 export const images = /\.(png|jpe?g|gif|webp|avif|bmp|ico)$/i;
-
-// where is the query for one file of a comparison.
-const hunksOf = async (at, cursor, signal) => {
-  const query = { a: at.a, b: at.b, path: pathOf(at.file), from: at.file.from && (at.file.raw_from ? { bytes: at.file.raw_from } : at.file.from), cursor };
-  try {
-    return await get("/diff", query, { signal, workspace: at.workspace });
-  } catch (e) {
-    if (e.status !== 404 || e.kind) throw e;
-    return call("hunks", query, { signal, workspace: at.workspace });
-  }
-};
-
-// A Diff is what differs in one file of a comparison: at has file, a, b and workspace.
-// restore, if it is given, takes a hunk.
+// A Diff is what differs in one file of a comparison: at has file, a, b and workspace. restore, if it is given, takes a hunk.
 export class Diff {
   constructor(at, { sides = false, restore, signal } = {}) {
-    Object.assign(this, { at, sides, restore, signal });
-    this.box = el("div", { class: "diff-box" });
+    Object.assign(this, { at, sides, restore, options: { signal, workspace: at.workspace } });
+    this.box = el("div");
   }
-
   async load() {
     if (images.test(this.at.file.path)) { this.box.replaceChildren(...await this.pictures()); return this.box; }
-    const found = await hunksOf(this.at, undefined, this.signal);
-    this.found = found;
-    const sizes = `${bytes(found.old_size)} before, ${bytes(found.new_size)} after`;
+    const found = await this.part(), sizes = `${bytes(found.old_size)} before, ${bytes(found.new_size)} after`;
     const sorry = found.binary ? `A binary file: ${sizes}.` : found.too_large ? `Too large to compare by lines: ${sizes}.`
       : !found.hunks?.length && "No line differs: the mode, or other attributes, changed.";
-    if (sorry) this.box.replaceChildren(el("p", { class: "message" }, sorry));
-    else await this.pages(found);
+    if (sorry) this.box.replaceChildren(el("p.message", sorry)); else await this.pages(found);
     return this.box;
   }
-
+  part(cursor) {
+    const { file, a, b } = this.at, from = file.from && pathOf({ path: file.from, raw: file.raw_from });
+    return get("/diff", { a, b, path: pathOf(file), from, cursor }, this.options);
+  }
   // pages shows a diff a part at a time, and the next when its end comes near.
   async pages(found) {
-    const more = el("p", { class: "message" });
+    const more = el("p.message", "More follows …");
     this.box.replaceChildren(more);
     const add = async (hunks) => {
-      const columns = (this.sides ? ["no", "", "no", ""] : ["no", "no", ""]).map((c) => el("col", { class: c }));
-      const table = el("table", { class: `diff${this.sides ? " sides" : ""}` }, el("colgroup", {}, ...columns));
+      const table = el("table", { class: `diff${this.sides ? " sides" : ""}` }, el("colgroup",
+        ...(this.sides ? ["no", "", "no", ""] : ["no", "no", ""]).map((c) => el("col", { class: c }))));
       more.before(table);
-      const rows = hunks.flatMap((h) => [this.header(h), ...(this.sides ? beside(h) : inline(h))]);
+      const rows = hunks.flatMap((h) => [() => this.header(h), ...(this.sides ? beside(h) : inline(h))]);
       for (let i = 0; i < rows.length; i += 100) { // a long part in several frames
         if (i) await frame();
         table.append(...rows.slice(i, i + 100).map((row) => row()));
       }
     };
     await add(found.hunks);
-    let next = found.next;
+    let { next } = found;
     if (!next) { more.remove(); return; }
-    more.textContent = "More follows …";
     new IntersectionObserver(async (entries, observer) => {
       if (!next || !entries.some((e) => e.isIntersecting)) return;
       const cursor = next;
       next = null;
       try {
-        const part = await hunksOf(this.at, cursor, this.signal);
+        const part = await this.part(cursor);
         await add(part.hunks || []);
         next = part.next;
         observer.unobserve(more);
@@ -67,63 +50,51 @@ export class Diff {
       } catch (e) { failed(e); }
     }, { rootMargin: "800px" }).observe(more);
   }
-
   header(h) {
-    return () => el("tr", { class: "hunk" }, el("td", { class: "no", colspan: this.sides ? 1 : 2 }), el("td", { colspan: this.sides ? 3 : 1 },
-      el("div", {}, el("span", {}, visible(`Lines ${h.new_start}–${h.new_start + Math.max(h.new_lines, 1) - 1}`)), el("code", {}, visible(h.section || "")),
-        this.restore && el("button", { type: "button", class: "quiet", onclick: () => this.restore(h) }, "Restore hunk"))));
+    return el("tr.hunk", el("td.no", { colspan: this.sides ? 1 : 2 }), el("td", { colspan: this.sides ? 3 : 1 }, el("div",
+      el("span", `Line ${h.new_start || h.old_start}`), el("code", visible(h.section || "")),
+      this.restore && button("Restore hunk", () => this.restore(h), { class: "quiet" }))));
   }
-
   async pictures() {
-    const { file, a, b, workspace } = this.at;
-    const one = async (snapshot, path, title) => el("figure", {}, el("figcaption", {}, title),
-      el("img", { src: await image({ snapshot, path }, this.signal, workspace), alt: `${visible(file.path)}, ${title}` }));
-    const both = [];
-    if (file.status !== "A") both.push(one(a, file.raw_from || file.from ? { ...file, path: file.from, raw: file.raw_from } : file, "before"));
-    if (file.status !== "D") both.push(one(b, file, "after"));
-    const shown = await Promise.all(both);
-    const pair = el("div", { class: "images" }, ...shown);
+    const { file, a, b } = this.at, old = file.from ? { path: file.from, raw: file.raw_from } : file;
+    const one = async (snapshot, f, title) => el("figure", el("figcaption", title),
+      el("img", { src: await image({ snapshot, path: pathOf(f) }, this.options), alt: `${visible(file.path)}, ${title}` }));
+    const both = [file.status !== "A" && one(a, old, "before"), file.status !== "D" && one(b, file, "after")];
+    const shown = await Promise.all(both.filter(Boolean)), pair = el("div.images", ...shown);
     if (shown.length < 2) return [pair];
-    const over = el("div", { class: "swipe" }, ...shown.map((f) => f.lastChild.cloneNode()));
-    const slide = el("input", { type: "range", min: 0, max: 100, value: 50, "aria-label": "Swipe between before and after" });
+    const over = el("div.swipe", ...shown.map((f) => f.lastChild.cloneNode()));
     const swipe = () => { over.lastChild.style.clipPath = `inset(0 0 0 ${slide.value}%)`; };
-    slide.addEventListener("input", swipe);
+    const slide = el("input", { type: "range", min: 0, max: 100, value: 50, "aria-label": "Swipe between both", oninput: swipe });
     swipe();
-    return [pair, el("div", { class: "swiper" }, over, slide)];
+    return [pair, el("div.swiper", over, slide)];
   }
 }
-
-const number = (n) => el("td", { class: "no" }, n ? String(n) : "");
-const cell = (l, kind = "") => el("td", { class: `text ${kind}` }, ...(l ? pieces(l) : []));
-
+const number = (n) => el("td.no", n ? String(n) : "");
+const cell = (l, kind = "") => el("td", { class: l ? `text-cell ${kind}` : "no-line" }, ...(l ? pieces(l) : []));
 // pieces shows a line: its syntax, and within it the words that changed.
-export function pieces({ text, tokens, words = [] }) {
+export function pieces({ tokens, words = [] }) {
   const out = [];
   let at = 0, w = 0;
-  for (const [kind, part] of tokens || [["", text ?? ""]]) {
+  for (const [kind, part] of tokens || []) {
     for (let i = 0; i < part.length;) {
       while (words[w] && words[w][1] <= at) w++;
       const inside = words[w] && words[w][0] <= at;
-      const end = Math.min(part.length, i + (inside ? words[w][1] : words[w] ? words[w][0] : Infinity) - at);
+      const end = Math.min(part.length, i - at + (inside ? words[w][1] : words[w] ? words[w][0] : Infinity));
       const piece = visible(part.slice(i, end));
-      if (kind || inside) out.push(el(inside ? "mark" : "span", { class: kind && `tok-${kind}` }, piece)); else out.push(piece);
+      out.push(kind || inside ? el(inside ? "mark" : "span", { class: kind && `tok-${kind}` }, piece) : piece);
       at += end - i;
       i = end;
     }
   }
   return out;
 }
-
-const textOf = (l) => l.text ?? (l.tokens || []).map(([, text]) => text).join("");
-
 // changedWords finds in two lines what is not in their longest common subsequence of words.
 function changedWords(a, b) {
   const [x, y] = [a, b].map((t) => t.match(/[\p{L}\p{N}_]+|\s+|[^]/gu) || []);
-  if (x.length * y.length > 40000 || !x.length || !y.length) return [[], []];
+  if (x.length * y.length > 40000) return [[], []];
   const width = y.length + 1, common = new Uint16Array((x.length + 1) * width);
   for (let i = x.length - 1; i >= 0; i--) {
-    for (let j = y.length - 1; j >= 0; j--) {
-      const k = i * width + j;
+    for (let j = y.length - 1, k = i * width + j; j >= 0; j--, k--) {
       common[k] = x[i] === y[j] ? common[k + width + 1] + 4 * x[i].trim().length + 1 : Math.max(common[k + width], common[k + 1]);
     }
   }
@@ -143,48 +114,34 @@ function changedWords(a, b) {
   }
   return out;
 }
-
-// blocks calls same for each line that both sides have, and differ with the lines between
-// two of them. The words of lines that take each other's place are compared.
-function blocks(h, same, differ) {
-  let removed = [], added = [];
+// rowsOf returns functions that make the rows of a hunk: same for a line that both sides
+// have, and differ for the lines between two of these. Words of lines that take each other's place are compared.
+function rowsOf(h, same, differ) {
+  const rows = [], textOf = (l) => (l.tokens || []).map(([, part]) => part).join("");
+  let a = h.old_start, b = h.new_start, removed = [], added = [];
   const flush = () => {
-    if (!removed.length && !added.length) return;
     for (let i = 0; i < Math.min(removed.length, added.length, 100); i++) {
       [removed[i].words, added[i].words] = changedWords(textOf(removed[i]), textOf(added[i]));
     }
-    differ(removed, added);
+    rows.push(...differ(removed, added, a, b));
+    a += removed.length;
+    b += added.length;
     [removed, added] = [[], []];
   };
   for (const line of h.lines) {
     if (line.op === "-") removed.push(line);
     else if (line.op === "+") added.push(line);
-    else { flush(); same(line); }
+    else { flush(); rows.push(same(line, a++, b++)); }
   }
   flush();
-}
-
-// inline and beside return functions that make the rows.
-function inline(h) {
-  const rows = [];
-  let a = h.old_start, b = h.new_start;
-  const row = (x, y, kind, line) => rows.push(() => el("tr", { class: kind }, number(x), number(y), cell(line)));
-  blocks(h, (line) => row(a++, b++, "", line), (removed, added) => {
-    for (const l of removed) row(a++, 0, "del", l);
-    for (const l of added) row(0, b++, "add", l);
-  });
   return rows;
 }
-
-function beside(h) {
-  const rows = [];
-  let a = h.old_start, b = h.new_start;
-  const row = (x, l, y, r, kinds) => rows.push(() => el("tr", {}, number(x), cell(l, kinds && (l ? "del" : "no-line")), number(y), cell(r, kinds && (r ? "add" : "no-line"))));
-  blocks(h, (line) => row(a++, line, b++, line), (removed, added) => {
-    for (let i = 0; i < Math.max(removed.length, added.length); i++) row(removed[i] ? a++ : 0, removed[i], added[i] ? b++ : 0, added[i], true);
-  });
-  return rows;
-}
-
-// blocksOf shows one hunk.
-export const blocksOf = (h) => el("table", { class: "diff" }, ...inline(h).map((row) => row()));
+const tr = (kind, ...cells) => el("tr", { class: kind }, ...cells);
+const inline = (h) => rowsOf(h, (l, a, b) => () => tr("", number(a), number(b), cell(l)), (removed, added, a, b) => [
+  ...removed.map((l, i) => () => tr("del", number(a + i), number(0), cell(l))),
+  ...added.map((l, i) => () => tr("add", number(0), number(b + i), cell(l)))]);
+const beside = (h) => rowsOf(h, (l, a, b) => () => tr("", number(a), cell(l), number(b), cell(l)), (removed, added, a, b) =>
+  Array.from({ length: Math.max(removed.length, added.length) }, (_, i) => () => tr("",
+    number(removed[i] && a + i), cell(removed[i], "del"), number(added[i] && b + i), cell(added[i], "add"))));
+// tableOf shows one hunk.
+export const tableOf = (h) => el("table.diff", ...inline(h).map((row) => row()));

@@ -1,157 +1,117 @@
-// Small helpers. Whatever comes from a workspace reaches the page as text,
-// never as markup.
-
+// Small helpers. Whatever comes from a workspace reaches the page as text, never as markup.
 export const $ = (id) => document.getElementById(id);
-
 function fill(e, attributes, children) {
   for (const [k, v] of Object.entries(attributes)) {
-    if (v === undefined || v === null || v === false) continue;
     if (k.startsWith("on")) e.addEventListener(k.slice(2), v);
-    else e.setAttribute(k, v === true ? "" : v);
+    else if (v !== undefined && v !== null && v !== false) e.setAttribute(k, v === true ? "" : v);
   }
   e.append(...children.filter((c) => c !== undefined && c !== null && c !== false));
   return e;
 }
-
-export const el = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
-export const svg = (tag, attributes, ...children) => fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-
+// el makes an element: its tag with .classes, attributes if there are any, and children.
+export function el(name, ...rest) {
+  const [tag, ...classes] = name.split("."), attributes = rest[0]?.constructor === Object ? rest.shift() : {};
+  return fill(document.createElement(tag), classes.length ? { class: classes.join(" "), ...attributes } : attributes, rest);
+}
+export const svg = (tag, attributes, ...rest) => fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, rest);
 // icon shows a symbol of index.html. Without a label it says nothing to a screen reader.
-export const icon = (name, label) => svg("svg", { class: "icon", ...(label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" }) },
-  label && svg("title", {}, label), svg("use", { href: `#i-${name}` }));
-
+export const icon = (name, label) =>
+  svg("svg", { class: "icon", ...(label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" }) },
+    label && svg("title", {}, label), svg("use", { href: `#i-${name}` }));
+export const text = (s, kind = "") => el("span", { class: `text ${kind}` }, visible(s));
+export const button = (label, run, attributes = {}) =>
+  el("button", { type: "button", ...attributes, onclick: (e) => Promise.resolve(run(e)).catch(failed) }, ...[label].flat());
 // visible shows what would hide: control and bidirectional characters.
 const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
 export const visible = (s) => String(s).replace(hidden, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
-
-export function bytes(n) {
-  if (!(n >= 1024)) return `${n ?? 0} B`;
-  const units = ["KiB", "MiB", "GiB", "TiB"];
-  let i = -1;
-  do { n /= 1024; i++; } while (n >= 1024 && i < units.length - 1);
-  return `${n.toFixed(n < 10 ? 1 : 0)} ${units[i]}`;
-}
-
+export const sentence = (e) => visible(e.hint ? `${e.message}; ${e.hint}` : e.message);
 export const count = (n, one, many = `${one}s`) => `${n.toLocaleString()} ${n === 1 ? one : many}`;
 export const pathOf = (file) => (file.raw ? { bytes: file.raw } : file.path);
-export const sentence = (e) => visible(e.hint ? `${e.message}; ${e.hint}` : e.message);
-
 export const frame = () => new Promise((done) => { requestAnimationFrame(done); });
-
+export function bytes(n) {
+  if (!(n >= 1024)) return `${n ?? 0} B`;
+  const i = Math.min(4, Math.floor(Math.log2(n) / 10)), size = n / 1024 ** i;
+  return `${size.toFixed(size < 10 ? 1 : 0)} ${["", "KiB", "MiB", "GiB", "TiB"][i]}`;
+}
 const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
 const weekday = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long" });
 const date = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", year: "numeric" });
-
-// dayOf is the heading of a day. Many snapshots are of one hour, and formatting is slow.
+// dayOf is the heading of a day. Formatting is slow, and many snapshots are of one hour.
 const days = new Map();
 export function dayOf(t) {
-  const hour = Math.floor(Date.parse(t) / 900000), midnight = new Date().setHours(0, 0, 0, 0);
-  const key = `${hour} ${midnight}`;
-  if (!days.has(key)) {
-    const back = Math.ceil((midnight - new Date(t)) / 86400000);
-    days.set(key, back <= 0 ? "Today" : back === 1 ? "Yesterday" : back < 300 ? weekday.format(new Date(t)) : date.format(new Date(t)));
-  }
+  const midnight = new Date().setHours(0, 0, 0, 0), key = `${Math.floor(Date.parse(t) / 900000)} ${midnight}`;
+  const back = Math.ceil((midnight - new Date(t)) / 86400000);
+  if (!days.has(key)) days.set(key, ["Today", "Yesterday"][Math.max(back, 0)] || (back < 300 ? weekday : date).format(new Date(t)));
   return days.get(key);
 }
-
+// time shows how long ago something was, and exactly when on hover.
+export const time = (t) => el("time", { datetime: t, title: clock.format(new Date(t)) }, ago(t));
+setInterval(() => document.querySelectorAll("time").forEach((e) => { e.textContent = ago(e.dateTime); }), 15000);
 function ago(t) {
   const s = (Date.now() - new Date(t)) / 1000;
+  if (s < 45) return "just now";
   for (const [unit, size, end] of [["min", 60, 60], ["h", 3600, 24], ["d", 86400, 30]]) {
-    if (s < 45) return "just now";
     if (Math.round(s / size) < end) return `${Math.max(1, Math.round(s / size))} ${unit} ago`;
   }
   return date.format(new Date(t));
 }
-
-// time shows how long ago something was, and exactly when on hover.
-export const time = (t) => el("time", { datetime: t, title: clock.format(new Date(t)) }, ago(t));
-setInterval(() => document.querySelectorAll("time").forEach((e) => { e.textContent = ago(e.dateTime); }), 15000);
-
-// Actors have colours: the sessions of one program the same, and two programs different
-// ones while there are enough.
+// The sessions of a program have one colour, and programs different ones while there are enough.
 const colours = new Map();
-function colourOf(actor) {
+export function colourOf(actor) {
   const top = actor.split("/")[0];
   if (!colours.has(top)) {
     let c = [...top].reduce((sum, x) => (sum * 31 + x.codePointAt(0)) % 8, 7);
     for (let i = 0; i < 8 && [...colours.values()].includes(c); i++) c = (c + 1) % 8;
     colours.set(top, c);
   }
-  return colours.get(top);
+  return `c${colours.get(top)}`;
 }
-export const chip = (actor, attributes = {}) => el(attributes.onclick ? "button" : "span",
-  { ...attributes, class: `chip c${colourOf(actor)}`, type: attributes.onclick && "button" }, visible(actor));
-
-export function message(text, { error = false, action } = {}) {
-  const box = el("div", { class: error ? "error" : "" }, el("span", {}, visible(text)));
-  if (action) box.append(el("button", { type: "button", class: "link", onclick: () => { box.remove(); action.run(); } }, action.label));
-  box.append(el("button", { type: "button", class: "quiet", "aria-label": "Dismiss", onclick: () => box.remove() }, icon("close")));
+export const chip = (actor) => el("span", { class: `chip ${colourOf(actor)}` }, visible(actor));
+export function message(words, { error = false, action } = {}) {
+  const box = el("div", { class: error && "error" }, el("span", visible(words)),
+    action && button(action.label, () => { box.remove(); return action.run(); }, { class: "link" }),
+    button(icon("close", "Dismiss"), () => box.remove(), { class: "quiet" }));
   $("messages").append(box);
   if ($("messages").childElementCount > 3) $("messages").firstChild.remove();
   setTimeout(() => box.remove(), action ? 30000 : 10000);
 }
-
-export const failed = (e) => {
-  if (e.name !== "AbortError") message(sentence(e), { error: true });
-};
-
-export const button = (label, run, attributes = {}) => el("button",
-  { type: "button", ...attributes, onclick: (e) => Promise.resolve(run(e)).catch(failed) }, ...[label].flat());
-
-// menu returns a button that opens a list of [label, run, class]. Items without run are
-// headings.
+export const failed = (e) => { if (e.name !== "AbortError") message(sentence(e), { error: true }); };
+// menu returns a button that opens a list of [label, run, class]. Without run, it is a heading.
 export function menu(label, items, attributes = {}) {
-  const list = el("div", { class: "menu", role: "menu", popover: "auto" });
-  const opener = el("button", { type: "button", class: "quiet", ...attributes, "aria-haspopup": "menu", "aria-expanded": "false" }, ...[label].flat());
-  opener.addEventListener("click", (e) => {
+  const opener = button(label, (e) => {
     e.stopPropagation();
-    list.replaceChildren(...items().filter(Boolean).map(([text, run, kind]) => (run
-      ? button(text, () => { list.hidePopover(); return run(); }, { role: "menuitem", class: kind }) : el("div", { class: "about" }, text))));
-    document.body.append(list);
+    const list = el("div.menu", { popover: "auto" }, ...items().filter(Boolean).map(([words, run, kind]) => (
+      run ? button(words, () => { list.hidePopover(); return run(); }, { class: kind }) : el("div.about", words))));
+    list.addEventListener("toggle", (t) => {
+      opener.setAttribute("aria-expanded", String(t.newState === "open"));
+      if (t.newState === "closed") list.remove();
+    });
+    opener.after(list);
     list.showPopover();
     const at = opener.getBoundingClientRect();
     list.style.left = `${Math.max(8, Math.min(at.left, innerWidth - list.offsetWidth - 8))}px`;
     list.style.top = `${Math.min(at.bottom + 4, innerHeight - list.offsetHeight - 8)}px`;
-    opener.setAttribute("aria-expanded", "true");
     list.querySelector("button")?.focus();
-  });
-  list.addEventListener("toggle", (e) => {
-    if (e.newState === "open") return;
-    opener.setAttribute("aria-expanded", "false");
-    list.remove();
-    if (document.activeElement === document.body) opener.focus();
-  });
-  list.addEventListener("keydown", (e) => {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[e.key];
-    if (!step) return;
-    e.preventDefault();
-    const all = [...list.querySelectorAll("button")];
-    all[(all.indexOf(document.activeElement) + step + all.length) % all.length].focus();
-  });
+  }, { class: "quiet", ...attributes, "aria-expanded": "false" });
   return opener;
 }
-
 // ask shows a dialog and resolves to the pressed button's value, "" if none. With act,
-// the dialog closes when act has succeeded; what it fails with is shown, and what was
-// typed stays.
+// the dialog closes when act has succeeded; what it fails with is shown, and what was typed stays.
 export function ask(title, body, buttons, act = async () => {}) {
-  const d = $("dialog");
-  const wrong = el("p", { class: "error", role: "alert" });
-  const form = el("form", { method: "dialog" }, el("h2", { id: "dialog-title" }, title), ...body, wrong,
-    el("div", { class: "actions" }, el("button", { type: "button", onclick: () => d.close("") }, buttons.length ? "Cancel" : "Close"),
-      ...buttons.map((b) => el("button", { value: b.value, class: b.class || "" }, b.label))));
+  const d = $("dialog"), wrong = el("p.error", { role: "alert" });
+  const form = el("form", { method: "dialog" }, el("h2", { id: "dialog-title" }, title), ...body.filter(Boolean), wrong,
+    el("div.actions", button(buttons.length ? "Cancel" : "Close", () => d.close("")),
+      ...buttons.map(([label, value, kind]) => el("button", { value, class: kind }, label))));
   form.addEventListener("submit", async (e) => {
     e.preventDefault();
-    const value = e.submitter?.value ?? buttons[0]?.value ?? "";
+    const value = e.submitter?.value ?? buttons[0]?.[1] ?? "";
     try {
       await act(value);
       d.close(value);
-    } catch (e) {
-      wrong.textContent = sentence(e);
-    }
+    } catch (e) { wrong.textContent = sentence(e); }
   });
   d.replaceChildren(form);
   d.returnValue = "";
   d.showModal();
-  return new Promise((done) => d.addEventListener("close", () => done(d.returnValue), { once: true }));
+  return new Promise((done) => { d.addEventListener("close", () => done(d.returnValue), { once: true }); });
 }

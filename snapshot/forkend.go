@@ -96,7 +96,7 @@ func (fs Forks) end(name string, c live.Caller, may func(f *Workspace) error,
 		last = r.Last.info()
 		s.event(Event{Workspace: fs.w.view, Action: "captured", From: last.Name, Caller: c})
 	}
-	s.event(Event{Workspace: fs.w.view, Action: "fork-deleted", From: name, Detail: last.Name, Ended: append(r.Inside, r.View), Caller: c})
+	s.event(Event{Workspace: fs.w.view, Action: "fork-deleted", From: name, Detail: last.Name, Caller: c})
 	for _, view := range append(r.Inside, r.View) {
 		s.event(Event{Workspace: view, Action: "ended", Caller: c})
 	}

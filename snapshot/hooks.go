@@ -24,8 +24,6 @@ type Event struct {
 	Path   string
 	From   string
 	Size   int64 // bytes, after the event
-	// Ended are the views of a fork that ended, and of those in it.
-	Ended []uint32
 	// Detail is what a restore did to the path, the new name of a snapshot or fork,
 	// the name of a new fork, the snapshot that an ended one left, or the remote.
 	Detail string

@@ -25,7 +25,6 @@ type PromoteOptions struct {
 	DryRun  bool
 	Caller  live.Caller
 	List    *budget.Charge // see RestoreOptions
-	May     steps.May
 }
 
 // A MergeResult is what a merge or an undo of an actor changed, or why it changed nothing.
@@ -35,8 +34,6 @@ type MergeResult struct {
 	Paths     []steps.PathChange `json:"paths"`
 	More      bool               `json:"more,omitempty" jsonschema:"more changed than paths names"`
 	Undo      string             `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
-	// Gone is that of a RestoreResult.
-	Gone []live.NodeID `json:"-"`
 }
 
 // PromoteResult is what a merge did.
@@ -58,7 +55,7 @@ func (fs Forks) Merge(ctx context.Context, fork string, o PromoteOptions) (Promo
 	if err == nil {
 		s.merged(fs.w, &out, fork, o.Caller)
 	}
-	if out.res.Gone != nil {
+	if out.res.Undo != "" {
 		s.event(Event{Workspace: fs.w.view, Action: "merged", From: fork, Caller: o.Caller})
 	}
 	return PromoteResult{fork, out.res}, err
@@ -122,7 +119,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out 
 		return out, err
 	}
 	before := CaptureOptions{Message: "before merge of " + f.name, Caller: o.Caller}
-	return merging{fs.w, e, p, o.May, o.DryRun, before, f.alive}.make(ctx, all, g, p.Ours, theirs)
+	return merging{fs.w, e, p, o.DryRun, before, f.alive}.make(ctx, all, g)
 }
 
 // merging is a merge of which the steps are known.
@@ -130,19 +127,14 @@ type merging struct {
 	w      *Workspace
 	edit   *live.Edit
 	plan   *threeway.Plan
-	may    steps.May
 	dryRun bool
 	before CaptureOptions // the snapshot of the state before
 	check  func() error   // asked with the lock held
 }
 
-// make journals the steps, which take files from some states, and makes them, if they may be
-// made.
-func (m merging) make(ctx context.Context, all []live.Step, g live.Graft, in ...*tree.State) (out outcome[MergeResult], err error) {
+// make journals the steps and makes them.
+func (m merging) make(ctx context.Context, all []live.Step, g live.Graft) (out outcome[MergeResult], err error) {
 	s, p := m.w.store, m.plan
-	if err := p.Allow(m.may, all, in...); err != nil {
-		return out, err
-	}
 	out.steps, out.res.Conflicts = all, p.Conflicts
 	if err := p.Refused(); err != nil {
 		return out, err
@@ -169,7 +161,6 @@ func (m merging) make(ctx context.Context, all []live.Step, g live.Graft, in ...
 func (s *Store) merged(w *Workspace, out *outcome[MergeResult], from string, c live.Caller) {
 	s.tell(out.inv)
 	if out.res.Undo != "" {
-		out.res.Gone = out.inv.Gone(maxGone)
 		s.eventsOf(w, out.steps, from, out.res.Undo, c)
 	}
 }

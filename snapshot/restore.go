@@ -32,7 +32,6 @@ type RestoreOptions struct {
 	// List is charged with what the list of changes takes. If others leave too little,
 	// everything begins again when all of it is free.
 	List *budget.Charge
-	May  steps.May
 }
 
 // RestoreResult tells what a restore did, or would do.
@@ -43,13 +42,7 @@ type RestoreResult struct {
 	More     bool               `json:"more,omitempty" jsonschema:"paths is not complete"`
 	Undo     string             `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
 	Kept     []string           `json:"kept,omitempty" jsonschema:"paths that differ and were left as they are"`
-	// Gone are files that were replaced or removed and that the kernel knew, the first
-	// of them.
-	Gone []live.NodeID `json:"-"`
 }
-
-// maxGone bounds RestoreResult.Gone: programs are searched for each.
-const maxGone = 10_000
 
 // Restore makes the workspace, or some paths of it, equal to a snapshot. The
 // state before is captured first.
@@ -83,9 +76,6 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 			return RestoreResult{}, err
 		}
 		all, err := retryWithWholeBudget(ctx, o.List, func() ([]live.Step, error) { return to.steps(ctx, s, now, o) })
-		if err == nil {
-			err = o.May.Allow(all, now, to.State)
-		}
 		if err != nil {
 			return RestoreResult{}, err
 		}
@@ -100,7 +90,6 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	s.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
 	s.tell(out.inv)
 	if res.Changed > 0 {
-		res.Gone = out.inv.Gone(maxGone)
 		s.eventsOf(w, out.steps, res.Snapshot, res.Undo, o.Caller)
 	}
 	return res, nil
@@ -193,9 +182,6 @@ func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (
 	defer s.Hold(e.Base())()
 	defer e.End()
 	if out.steps, err = to.steps(ctx, s, e.Base(), o); err != nil {
-		return out, err
-	}
-	if err = o.May.Allow(out.steps, e.Base(), to.State); err != nil {
 		return out, err
 	}
 	out.res = to.result(out.steps)

@@ -14,7 +14,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/threeway"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -31,7 +30,6 @@ type UndoByOptions struct {
 	DryRun    bool
 	Caller    live.Caller
 	List      *budget.Charge
-	May       steps.May
 }
 
 // UndoByResult is what was taken back, or why nothing was.
@@ -184,7 +182,7 @@ func (u *undoBy) run(ctx context.Context) (out outcome[MergeResult], err error) 
 		}
 		return nil
 	}
-	return merging{u.w, e, p, u.o.May, u.o.DryRun, before, check}.make(ctx, made, g, states...)
+	return merging{u.w, e, p, u.o.DryRun, before, check}.make(ctx, made, g)
 }
 
 // changes collects what to take back of an interval.

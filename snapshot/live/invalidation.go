@@ -13,19 +13,6 @@ type Invalidation struct {
 // Empty reports whether there is nothing to drop.
 func (v Invalidation) Empty() bool { return len(v.Entries) == 0 && len(v.Inodes) == 0 }
 
-// Gone lists what has no name any more and the kernel may know: at most so many nodes.
-func (v Invalidation) Gone(most int) (ids []NodeID) {
-	for _, e := range v.Entries {
-		if len(ids) == most {
-			break
-		}
-		if e.Gone != 0 {
-			ids = append(ids, e.Gone)
-		}
-	}
-	return ids
-}
-
 // An Entry is a name in a directory.
 type Entry struct {
 	Parent NodeID

@@ -5,7 +5,6 @@ import (
 
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // A PathChange is a path that a restore, an import or a merge changed.
@@ -50,20 +49,4 @@ func Listed(all []live.Step) (n int, out []PathChange, more bool) {
 		}
 	}
 	return n, out, more
-}
-
-// May, if set, refuses the change of a path that is in some of the states.
-type May func(path *tree.Path, in ...*tree.State) error
-
-// Allow asks may for each step that users see.
-func (may May) Allow(all []live.Step, in ...*tree.State) error {
-	for i := range all {
-		if may == nil || Trivial(&all[i]) {
-			continue
-		}
-		if err := may(all[i].Path, in...); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -4,10 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/steps"
-	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
 // A Rule is what becomes of a path that changed on both sides.
@@ -31,23 +27,6 @@ func (p *Plan) Refused() error {
 		}
 	}
 	return nil
-}
-
-// Allow asks may for steps, and for the conflicts.
-func (p *Plan) Allow(may steps.May, all []live.Step, in ...*tree.State) error {
-	if may == nil {
-		return nil
-	}
-	for _, c := range p.Conflicts {
-		at, err := tree.ParsePath(c)
-		if err == nil {
-			err = may(at, in...)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return may.Allow(all, in...)
 }
 
 // some names a few of many paths.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -369,18 +368,21 @@ func TestBetweenActors(t *testing.T) {
 	b.chmod("f", 0o600)
 	taken("within a second", 1)
 	want(t, "both changed it", strings.SplitN(whose(t, w), "\n", 2)[0], " [a b]: f=a+b")
-	for what, change := range map[string]func(){
-		"a removed name":   func() { a.remove("g"); b.write("g", "1") },
-		"a renamed file":   func() { a.rename("h", "moved"); b.remove("moved") },
-		"a replaced file":  func() { a.write("tmp", "1"); b.write("i", "2"); a.rename("tmp", "i") },
-		"a vacated target": func() { a.rename("own", "other"); b.write("new", "1"); b.rename("new", "own") },
+	capture(t, w, "all")
+	for name, change := range map[string]func(a, b actor){
+		"removed":  func(a, b actor) { a.remove("g"); b.write("g", "1") },
+		"renamed":  func(a, b actor) { a.rename("h", "moved"); b.remove("moved") },
+		"replaced": func(a, b actor) { a.write("tmp", "1"); b.write("i", "2"); a.rename("tmp", "i") },
+		"vacated":  func(a, b actor) { a.rename("own", "other"); b.write("new", "1"); b.rename("new", "own") },
 	} {
-		capture(t, w, "")
-		time.Sleep(time.Second)
-		before := len(w.List())
-		change()
-		if got := len(w.List()) - before; got != 1 {
-			t.Errorf("%s: %d snapshots", what, got)
+		f, err := w.Forks().New(snapshot.ForkOptions{Name: name, Snapshot: "all"}) // which has its own second
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := len(f.List())
+		change(as(t, f, "a"), as(t, f, "b"))
+		if got := len(f.List()) - before; got != 1 {
+			t.Errorf("%s: %d snapshots", name, got)
 		}
 	}
 }

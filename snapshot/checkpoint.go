@@ -80,20 +80,25 @@ func (p *checkpointer) checkpointLoop() {
 // nothing that a checkpoint would have to write down, it waits until there is.
 func (p *checkpointer) awaitChange() {
 	appended := p.log.Appended()
-	if p.log.End() == p.at.Load() {
-		select {
-		case <-appended:
-		case <-p.loops.Context.Done():
-			return
-		case <-p.signal:
-			return
-		}
+	if p.log.End() == p.at.Load() && !p.awaitAppend(appended) {
+		return
 	}
 	select {
 	case <-time.After(time.Second):
 	case <-p.loops.Context.Done():
 	case <-p.signal:
 	}
+}
+
+// awaitAppend waits, without a time limit, and reports whether something was appended.
+func (p *checkpointer) awaitAppend(appended <-chan struct{}) bool {
+	select {
+	case <-appended:
+		return true
+	case <-p.loops.Context.Done():
+	case <-p.signal:
+	}
+	return false
 }
 
 // checkpointDue reports whether it is time for a checkpoint, so long after the last.

@@ -48,6 +48,11 @@ func (g *collector) due(stored int64, now time.Time) bool {
 	return stored-base > max(gcGrowth, base/2) || g.any() && now.UnixNano()-g.removed.Load() >= int64(gcDelay)
 }
 
+// begins reports whether an automatic gc begins now.
+func (g *collector) begins(now time.Time) bool {
+	return g.imports.Load() == 0 && g.due(g.room.Stored.Load(), now)
+}
+
 // gcLoop gives space back when it is time. It does not begin while an import is
 // under way: what is put while a gc waits for it is kept by that gc.
 func (g *collector) gcLoop() {
@@ -59,7 +64,7 @@ func (g *collector) gcLoop() {
 			}
 		}
 		g.loops.Pause(keepTick)
-		if g.loops.Context.Err() != nil || g.imports.Load() > 0 || !g.due(g.room.Stored.Load(), time.Now()) {
+		if g.loops.Context.Err() != nil || !g.begins(time.Now()) {
 			continue
 		}
 		if _, err := g.run(g.loops.Context, nil); err != nil && g.loops.Context.Err() == nil {

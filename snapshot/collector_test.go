@@ -59,11 +59,13 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 	done := sync.OnceFunc(s.Importing())
 	defer done()
 	s.room.Stored.Store(1 << 40)
-	s.gc.remove() // else the check whether gc is due does not run
-	time.Sleep(2500 * time.Millisecond)
-	eventually(t, "a gc waits for an import, and checkpoints for the gc", s.ckpt.mu.TryLock)
+	if s.gc.begins(time.Now()) {
+		t.Error("a gc begins and waits for an import, and checkpoints wait for the gc")
+	}
+	s.ckpt.mu.Lock()
 	unlock := sync.OnceFunc(s.ckpt.mu.Unlock)
 	defer unlock()
+	s.gc.remove() // else the check whether gc is due does not run
 	done()
 	Blocked(t, "(*collector).collect")
 	before := len(w.List())

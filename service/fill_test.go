@@ -83,6 +83,30 @@ func TestFillLater(t *testing.T) {
 	must(t, s.Close())
 }
 
+// TestFillOfAnother: what a store names as its source is read for its owner alone.
+func TestFillOfAnother(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give a store away")
+	}
+	dir, at := t.TempDir(), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("secret"), 0o600))
+	s, err := snapshot.Open(at, snapshot.Options{Quiet: true})
+	must(t, err)
+	defer s.Close()
+	must(t, FillLater(t.Context(), s, dir, FillOptions{Show: func(Progress) {}}))
+	listed, marked := t.TempDir(), t.TempDir()
+	must(t, os.CopyFS(listed, os.DirFS(at)))
+	empty, err := snapshot.Open(marked, snapshot.Options{Quiet: true, Filling: dir})
+	must(t, err)
+	must(t, empty.Close())
+	for _, store := range []string{listed, marked} {
+		must(t, os.Chown(store, 1, 1))
+		if _, err := snapshot.Open(store, snapshot.Options{Quiet: true, Refill: Refill}); errs.Of(err) != errs.Protected {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // TestCullMany: a policy that lets hundreds of thousands of snapshots go at once holds
 // other operations for no longer than one of its steps takes, and is committed.
 func TestCullMany(t *testing.T) {
-	all, gone := 60_000, 50_000
+	all, gone := 24_000, 20_000
 	if os.Getenv("AMBERFS_TEST_LONG") != "" {
 		all, gone = 600_000, 500_000
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"slices"
 	"time"
@@ -225,6 +226,9 @@ func (c *catalogue) begin(tx *live.Tx, r *beginRecord) error {
 		return nil
 	}
 	if r.outside == nil {
+		if err := c.owned(); err != nil {
+			return err
+		}
 		o, err := c.opt.Refill(c.objects, live.ReadBlobs(c.log, r.Listing))
 		if err != nil {
 			return fmt.Errorf("what the store was being filled from: %w", err)
@@ -237,6 +241,16 @@ func (c *catalogue) begin(tx *live.Tx, r *beginRecord) error {
 	tx.SetEpoch(o.Epoch)
 	tx.AddView(r.WS, o.State)
 	return nil
+}
+
+// owned refuses to read what a store names as its source for another user than its owner,
+// who could have named anything.
+func (s *core) owned() error {
+	uid, _, err := ownerOf(s.dir)
+	if err == nil && int(uid) != os.Geteuid() {
+		err = errs.New(errs.Protected, "the store is not filled yet, and only its owner may read what it is filled from")
+	}
+	return err
 }
 
 // Outside reports whether contents may still be outside of the store.

@@ -151,8 +151,9 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	if err == nil && !s.created {
 		var from string
-		from, err = storedir.Unfilled(dir)
-		s.created = from != ""
+		if from, err = storedir.Unfilled(dir); from != "" {
+			s.created, err = true, s.owned()
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening store %s: %w", s.dir, err), s.closeParts(), at.Discard())

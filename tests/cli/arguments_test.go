@@ -154,7 +154,7 @@ func TestArgumentsSurvive(t *testing.T) {
 		prepare := arguments[kind]
 		t.Run(kind, func(t *testing.T) {
 			for j, line := range commandsWithDirectories {
-				if !harness.Long() && kind != "a directory with files" && (i+j)%4 != 0 {
+				if !harness.Long() && kind != "a directory with files" && (i+j)%8 != 0 {
 					continue
 				}
 				limit := harness.Timeout

@@ -211,7 +211,7 @@ func nothingLeft(t *testing.T, m *harness.Mount) {
 // TestInterruptedImport ends imports in the middle: they end soon, and nothing of them is
 // left.
 func TestInterruptedImport(t *testing.T) {
-	n := harness.Count(t, "ENTRIES", 50_000, 1_200_000)
+	n := harness.Count(t, "ENTRIES", 30_000, 1_200_000)
 	name := archive(t, named(tar.TypeDir, n, func(i int) string { return fmt.Sprintf("%d/%d/%d/", i%100, i/100%100, i) }))
 	m := harness.New(t)
 	for i := range 3 {

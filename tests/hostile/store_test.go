@@ -16,14 +16,14 @@ import (
 // namesOfAStore are those that a daemon opens.
 var namesOfAStore = []string{
 	"amberfs.log", "amberfs.log.1", "lock", "format", "manifest", "manifest.copy", "events", "events/0", "journal", "packs",
-	"packs/reserve", "index", "index/MANIFEST", "index.old", "git", "git/HEAD", "git/config.new", "git/objects", "git/refs", "gitcache", "socket",
+	"packs/reserve", "index", "index/MANIFEST", "index.old", "git", "git/HEAD", "git/config.new", "git/objects", "git/refs", "gitcache", "socket", "actors.json", "filling",
 }
 
 // sample is what is tried in the short form.
 var sample = map[string]string{
 	"amberfs.log": "a FIFO", "lock": "a link to a file", "manifest": "a link to /dev/zero", "events": "a link to a directory",
 	"journal": "a FIFO", "packs/reserve": "a link to a file", "index": "a link to a directory", "git/HEAD": "a FIFO", "gitcache": "a FIFO",
-	"amberfs.log.1": "a link to a file",
+	"amberfs.log.1": "a link to a file", "actors.json": "a FIFO", "filling": "a link to a file",
 }
 
 // plant is what an attacker may have put in the place of a name.

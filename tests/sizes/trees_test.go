@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/tests/harness"
 )
 
 // A sample is a tree of the size of real work, and what a program does to it.
@@ -30,7 +32,7 @@ var samples = []sample{
 	{name: "5000 small files", make: smallFiles, backup: true, change: `
 		for i in $(seq 0 49); do echo changed >>d$i/3; rm d$i/4; mv d$i/5 d$i/moved; done
 		cp -r d1 copied; rm -r d2; chmod 700 d3`},
-	{name: "100 MB in three files", make: largeFiles, noText: true, change: `
+	{name: "three large files", make: largeFiles, noText: true, change: `
 		dd if=/dev/zero of=0 bs=1000 seek=5000 count=10 conv=notrunc status=none
 		head -c 20000000 1 >copied; rm 2; cat copied >>1`},
 	{name: "hard links", make: hardLinks, change: `
@@ -70,7 +72,7 @@ func smallFiles(t *testing.T, dir string) {
 func largeFiles(t *testing.T, dir string) {
 	random := rand.NewChaCha8([32]byte{1})
 	for i := range 3 {
-		b := make([]byte, 100_000_000/3)
+		b := make([]byte, harness.Count(t, "BYTES", 30_000_000, 100_000_000)/3)
 		_, _ = random.Read(b)
 		write(t, filepath.Join(dir, fmt.Sprint(i)), b)
 	}

@@ -17,6 +17,11 @@
 // serves the store. Each run gets a copy of the daemon's mount over the store's socket
 // (package service, socket.go), and inner attaches it. The daemon ends with the last run.
 //
+// With --root, process 1 of a namespace of processes stands between inner and the program
+// (root.go). It makes the fork the root directory. If an ordinary user has subordinate ids,
+// the whole command runs again as root of a user namespace that maps them (ids.go): the
+// daemon must be in it too, as files of users that it cannot name cannot be written.
+//
 // # Rights
 //
 // Root needs only the mount namespace. For other users the user namespace

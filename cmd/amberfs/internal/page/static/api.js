@@ -27,9 +27,7 @@ const post = async (op, args, { signal, workspace: ws } = {}) => good(await fetc
   { method: "POST", headers: headers(json), body: JSON.stringify(args), signal }));
 const read = async (path, query, { signal, workspace: ws }) => good(await fetch(address(path, query, ws), { headers: headers(), signal }));
 export const get = async (path, query, options) => (await read(path, query, options)).json();
-// call asks the daemon for one operation.
 export const call = async (op, args = {}, options = {}) => (await post(op, args, options)).json();
-// image returns an address that an element can show.
 export const image = async (query, options) => URL.createObjectURL(await (await read("/image", query, options)).blob());
 // session exchanges the token in the address for the key of a session, once.
 export async function session() {
@@ -41,7 +39,6 @@ export async function session() {
   }
   return get("/session", {}, { workspace: "" });
 }
-// eventsOf returns the newest events of a path, the newest first.
 export async function eventsOf(path, options) {
   const lines = (await (await post("events", { path, limit: 500 }, options)).text()).split("\n\n").filter((e) => e.startsWith("data: "));
   return lines.map((e) => JSON.parse(e.slice(6))).reverse();

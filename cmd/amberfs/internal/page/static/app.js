@@ -28,14 +28,12 @@ function wrong(e) {
   $("banner").replaceChildren(el("strong", what), " ", how);
   $("banner").hidden = false;
 }
-// sorry shows an error where something else was to be.
 page.sorry = (e) => {
   if (e.status in wrongs) wrong(e);
   const damaged = /corrupt|damaged/.test(`${e.kind} ${e.message}`)
     && "`amberfs verify` finds all damaged files. Restore this one from another snapshot.";
   return el("div.message", el("p.error", sentence(e)), damaged && el("p", damaged));
 };
-// enter turns to a workspace: main is "".
 async function enter(workspace) {
   useWorkspace(workspace);
   Object.assign(store, { snapshots: [], names: new Map(), present: { files: null, last: "" } });
@@ -53,7 +51,6 @@ async function enter(workspace) {
 page.enter = (workspace) => enter(workspace).catch(failed);
 const reload = () => Promise.all([forks(), loadSnapshots(() => timeline.show())]);
 const lost = (e) => { if (e.status === 404 && currentWorkspace()) leave(); else wrong(e); };
-// leave turns from a fork that has ended to main.
 function leave() {
   if (page.leaving !== currentWorkspace()) message(`The fork ${currentWorkspace()} has ended. This is main.`);
   page.enter("");
@@ -83,7 +80,6 @@ page.pane = (pane) => {
   if (pane !== was) history[was === "timeline" ? "pushState" : "replaceState"]({ pane }, "");
 };
 addEventListener("popstate", (e) => { document.body.dataset.pane = e.state?.pane || "timeline"; });
-// select shows what a state changed, or how two differ.
 async function select(names, title, pane = true) {
   if (pane) page.show("changes");
   const seq = (n) => (n === "" ? Infinity : named(n)?.seq ?? 0); // the older first

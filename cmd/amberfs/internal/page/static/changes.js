@@ -1,6 +1,6 @@
 // What differs between two states: a header, a tree of files, and all diffs below each other.
 import { call } from "./api.js";
-import { $, ask, button, bytes, chip, colourOf, count, el, frame, icon, menu, text, time, visible } from "./dom.js";
+import { $, ask, button, bytes, chip, colourOf, count, el, frame, icon, menu, spelledOut, text, time, visible } from "./dom.js";
 import { Diff, images } from "./diff.js";
 import { Rows } from "./rows.js";
 import { kindIcon } from "./timeline.js";
@@ -60,7 +60,8 @@ export class Changes {
   }
   set(files, dirty = new Set()) {
     const { a, b, by, workspace } = this.at;
-    this.files = [...files].sort((x, y) => git(x) - git(y) || (x.path < y.path ? -1 : 1));
+    const all = files.map((f) => (f.raw ? { ...f, path: spelledOut(f.raw) } : f)); // git's own last
+    this.files = all.sort((x, y) => git(x) - git(y) || (x.path < y.path ? -1 : 1));
     if (b === "" && workspace === undefined && !by) page.counted(a, this.total);
     for (const [k, article] of this.articles) if (dirty.has(article.file.path)) this.articles.delete(k);
     this.list();
@@ -231,7 +232,7 @@ export class Changes {
   // jump scrolls to a file, and opens it if it was asked for.
   jump(at, open = false) {
     const f = this.found[at];
-    if (!f) return;
+    if (!f || !this.files.length) return; // others are being fetched
     if (at < this.from || at >= this.to + part) this.stack(Math.max(0, at - 1));
     while (this.to <= at) this.extend();
     const article = this.articles.get(key(f));

@@ -24,6 +24,11 @@ export const button = (label, run, attributes = {}) =>
 // visible shows what would hide: control and bidirectional characters.
 const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
 export const visible = (s) => String(s).replace(hidden, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+// spelledOut shows the bytes of a name that are not UTF-8 as \xNN.
+export const spelledOut = (raw) => atob(raw).replace(/[\x80-\xff]+/g, (part) => {
+  const hex = (mark) => [...part].map((c) => mark + c.charCodeAt(0).toString(16)).join("");
+  try { return decodeURIComponent(hex("%")); } catch { return hex("\\x"); }
+});
 export const sentence = (e) => visible(e.hint ? `${e.message}; ${e.hint}` : e.message);
 export const count = (n, one, many = `${one}s`) => `${n.toLocaleString()} ${n === 1 ? one : many}`;
 export const pathOf = (file) => (file.raw ? { bytes: file.raw } : file.path);

@@ -122,7 +122,7 @@ function folded(snapshots) {
 }
 // chips shows an actor, and how many there are besides.
 const chips = (actors = []) => [actors[0] && chip(actors[0]),
-  actors.length > 1 && el("span.count", { title: visible(actors.join(", ")) }, `+${actors.length - 1}`)];
+  actors.length > 1 && el("span.count", { title: visible(actors.join(", ")) }, `and ${actors.length - 1} more`)];
 function tally(changed, { created: added, modified, deleted }) {
   const t = changed?.added === undefined ? { added, modified, deleted } : changed;
   const part = (sign, n, kind, word) => Boolean(n) && el("span", { class: kind, title: `${n} ${word}` }, `${sign}${n.toLocaleString()}`);

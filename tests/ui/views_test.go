@@ -122,12 +122,14 @@ var views = []view{
 	{"conflict", "dark", 1440, func(b *browser) { b.click("#forks [aria-label=faster-diff] button", "Merge") },
 		`document.querySelectorAll('#conflicts article').length === 2 && document.querySelector('#conflicts').innerText.includes('contextLines = 5')`},
 	{"restore", "light", 1440, func(b *browser) {
+		b.eval(`document.querySelector('#snapshots').scrollTop = 10000`, nil)
 		snapshotOf("Ledger as it was handed over")(b)
 		b.click("#actions button", "Restore")
 	}, `document.querySelector('#dialog').open && document.querySelector('#dialog').innerText.includes('hunks.go')`},
 	{"undo-by", "dark", 1440, func(b *browser) {
 		b.click("#dialog button", "Cancel")
-		snapshotOf("write a README")(b)
+		b.eval(`document.querySelector('#snapshots').scrollTop = 0`, nil)
+		snapshotOf("remove what is not needed")(b)
 		b.click("#subject button", "claude/ab12")
 		b.click("[role=menuitem]", "Undo everything")
 	}, `document.querySelector('#dialog').open && /claude\/ab12/.test(document.querySelector('#dialog').innerText)`},
@@ -137,9 +139,9 @@ var views = []view{
 	}, `/[Nn]o/.test(document.querySelector('#timeline').innerText)`},
 	{"narrow", "light", 400, func(b *browser) {
 		b.eval(`{ const s = document.querySelector('#search'); s.value = ''; s.dispatchEvent(new Event('input')); }`, nil)
-		b.eval(`document.body.dataset.pane = 'timeline'`, nil)
+		b.eval(`document.body.dataset.pane = 'timeline'; document.querySelector('#snapshots').scrollTop = 0`, nil)
 	}, `document.querySelector('#snapshots').innerText.includes('Reviewed')`},
-	{"narrow-changes", "dark", 400, snapshotOf("call it limits"), `document.querySelector('#diffs').offsetWidth > 300 && document.querySelector('#diffs tr.add')`},
+	{"narrow-changes", "dark", 400, snapshotOf("13 turns by"), `document.querySelector('#diffs').offsetWidth > 300 && document.querySelector('#diffs tr.add')`},
 }
 
 // TestViews looks at the page as a person would: everything is there, axe-core finds nothing,

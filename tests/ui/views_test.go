@@ -131,12 +131,12 @@ var views = []view{
 		b.eval(`document.querySelector('#snapshots').scrollTop = 0`, nil)
 		snapshotOf("remove what is not needed")(b)
 		b.click("#subject button", "claude/ab12")
-		b.click("[role=menuitem]", "Undo everything")
+		b.click(".menu button", "Undo everything")
 	}, `document.querySelector('#dialog').open && /claude\/ab12/.test(document.querySelector('#dialog').innerText)`},
 	{"search", "light", 1440, func(b *browser) {
 		b.click("#dialog button", "Cancel")
 		b.eval(`{ const s = document.querySelector('#search'); s.value = 'nothing of this'; s.dispatchEvent(new Event('input')); }`, nil)
-	}, `/[Nn]o/.test(document.querySelector('#timeline').innerText)`},
+	}, `document.querySelector("#timeline").innerText.includes("No snapshot has")`},
 	{"narrow", "light", 400, func(b *browser) {
 		b.eval(`{ const s = document.querySelector('#search'); s.value = ''; s.dispatchEvent(new Event('input')); }`, nil)
 		b.eval(`document.body.dataset.pane = 'timeline'; document.querySelector('#snapshots').scrollTop = 0`, nil)

@@ -61,6 +61,7 @@ Generated from the code. Fields are added, never renamed or removed, so ignore f
 
 - With %[1]s--json%[1]s, a command prints the result of its operation as in [openapi.yaml](../api/openapi.yaml). A command that fails prints %[1]s{"ok":false,"error":…,"hint":…,"kind":…,"exit":…}%[1]s.
 - A control file contains the result of the last request as one line: %[1]s{"ok":true,…}%[1]s with the result's fields, or %[1]s{"ok":false,"error":…,"kind":…}%[1]s.
+- A path that is not UTF-8 has its bytes in base64 in %[1]sraw%[1]s. In a request it is %[1]s{"bytes":RAW}%[1]s.
 
 ## A snapshot
 

@@ -23,8 +23,8 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.loops.Stop()
-	if s.removed() {
-		return s.syncRemoved()
+	if err := s.removed(); err != nil {
+		return err
 	}
 	err := guard.Do(s.close)
 	if errors.Is(err, cas.ErrStuck) {
@@ -33,16 +33,12 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.at.Close())
 }
 
-// removed reports whether the directory of the index is gone, and with it, as a rule,
-// the store.
-func (s *Store) removed() bool {
-	_, err := s.at.Disk.Stat(filepath.Join(s.dir, "index"))
-	return errors.Is(err, os.ErrNotExist)
-}
-
-// syncRemoved has the journal of a store that was removed on disk: a process may
-// still have a link to it.
-func (s *Store) syncRemoved() error {
+// removed returns ErrRemoved if the directory of the index is gone, and with it, as a rule,
+// the store. The journal is on disk then: a process may still have a link to it.
+func (s *Store) removed() error {
+	if _, err := s.at.Disk.Stat(filepath.Join(s.dir, "index")); !errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
 	if err := s.log.Sync(); err != nil && !errors.Is(err, errs.Closed) {
 		return errors.Join(ErrRemoved, err)
 	}

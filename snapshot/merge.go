@@ -53,7 +53,7 @@ func (fs Forks) Merge(ctx context.Context, fork string, o PromoteOptions) (Promo
 	}
 	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome[MergeResult], error) { return fs.merge(ctx, f, o) })
 	if err == nil {
-		s.merged(fs.w, &out, fork, o.Caller)
+		merged(fs.w, &out, fork, o.Caller)
 	}
 	if out.res.Undo != "" {
 		s.event(Event{Workspace: fs.w.view, Action: "merged", From: fork, Caller: o.Caller})
@@ -158,9 +158,9 @@ func (m merging) make(ctx context.Context, all []live.Step, g live.Graft) (out o
 }
 
 // merged reports what a merge changed.
-func (s *Store) merged(w *Workspace, out *outcome[MergeResult], from string, c live.Caller) {
-	s.tell(out.inv)
+func merged(w *Workspace, out *outcome[MergeResult], from string, c live.Caller) {
+	w.store.tell(out.inv)
 	if out.res.Undo != "" {
-		s.eventsOf(w, out.steps, from, out.res.Undo, c)
+		w.store.eventsOf(w, out.steps, from, out.res.Undo, c)
 	}
 }

@@ -51,7 +51,7 @@ func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, 
 	start := time.Now()
 	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome[MergeResult], error) { return u.run(ctx) })
 	if err == nil {
-		s.merged(ss.w, &out, o.By, o.Caller)
+		merged(ss.w, &out, o.By, o.Caller)
 	}
 	if out.res.Undo != "" {
 		s.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })

@@ -194,20 +194,28 @@ var errNotHere = errors.New("the block is not in the cache")
 func (c *Cache) fetch(ctx context.Context, o Object, block, run int64, fetch Fetch) ([]byte, error) {
 	for {
 		run, done := c.claim(o, block, run)
+		if done != nil {
+			select {
+			case <-done:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		// Another may have fetched it before the claim as well. If not, it got no answer, or
+		// gave up.
+		b := make([]byte, o.blockLen(block))
+		cached := c.load(o, block, 0, b)
 		if done == nil {
-			b, err := c.fetchRun(ctx, o, block, run, fetch)
+			var err error
+			if !cached {
+				b, err = c.fetchRun(ctx, o, block, run, fetch)
+			}
 			c.release(o, block, run)
 			return b, err
 		}
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		if b := make([]byte, o.blockLen(block)); c.load(o, block, 0, b) {
+		if cached {
 			return b, nil
 		}
-		// The one that asked for it got no answer, or gave up.
 	}
 }
 

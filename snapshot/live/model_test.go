@@ -341,7 +341,9 @@ func (w *world) rename(flags uint32) {
 	case unix.RENAME_EXCHANGE:
 		from.entries[name] = there
 	case unix.RENAME_WHITEOUT:
-		from.entries[name] = &node{mode: unix.S_IFCHR} // adopt gives it its id
+		a, err := w.y.f.Lookup(from.id, name)
+		w.must(err)
+		from.entries[name] = &node{mode: unix.S_IFCHR, id: a.ID}
 		w.changed(from.entries[name])
 	}
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -42,6 +44,20 @@ func TestQuantile(t *testing.T) {
 	for q, want := range map[float64]float64{0: 1, 0.5: 2.5, 1: 4} {
 		if got := quantile(all, q); got != want {
 			t.Errorf("quantile %v is %v, want %v", q, got, want)
+		}
+	}
+}
+
+// The tables of the documentation are those of the current set: -docs writes them.
+func TestDocs(t *testing.T) {
+	top := filepath.Join("..", "..")
+	pages, err := docs(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range pages {
+		if got, err := os.ReadFile(filepath.Join(top, name)); err != nil || string(got) != want {
+			t.Errorf("%s differs from %s (%v): go run ./tests/bench -docs", name, current, err)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func run() error {
 	dir := flag.String("dir", "", "where to work; a new directory of the temporary one when empty")
 	out := flag.String("o", "", "append the results to this file as JSON lines")
 	list := flag.Bool("list", false, "list the rows")
-	docs := flag.Bool("docs", false, "write the tables of the documentation from "+current)
+	writes := flag.Bool("docs", false, "write the tables of the documentation from "+current)
 	flag.Parse()
 
 	if *list {
@@ -44,7 +44,7 @@ func run() error {
 		}
 		return nil
 	}
-	if *docs {
+	if *writes {
 		return writeDocs(".")
 	}
 	chosen, err := choose(*only)

@@ -25,11 +25,17 @@ func thisMachine() machine {
 	return machine{
 		Time:   time.Now().UTC().Format(time.RFC3339),
 		Commit: output("git", "rev-parse", "--short", "HEAD"),
-		Kernel: output("uname", "-r"),
+		Kernel: release(),
 		CPU:    cpu(),
 		CPUs:   runtime.NumCPU(),
 		Go:     runtime.Version(),
 	}
+}
+
+// release is the version of the kernel, without what a distribution adds.
+func release() string {
+	version, _, _ := strings.Cut(output("uname", "-r"), "-")
+	return version
 }
 
 // loadAverage is that of the last minute, five and fifteen minutes.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -39,33 +40,35 @@ const current = "tests/bench/results/current.jsonl"
 // readmeRows are those of the README.
 var readmeRows = []string{"create", "read", "fsync", "untar", "capture-10k", "restore-10k"}
 
-// writeDocs puts the tables of the current set between the marks of the pages.
-func writeDocs(top string) error {
-	lines, err := readLines(top + "/" + current)
+// docs returns the pages with the tables of the current set between their marks.
+func docs(top string) (map[string]string, error) {
+	lines, err := readLines(filepath.Join(top, current))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, page := range []struct {
-		name string
-		text string
-	}{
-		{"README.md", table(lines, readmeRows, []string{"amberfs", "plain"})},
-		{"docs/explanation/performance.md", table(lines, nil, nil) + "\n" + footnote(lines)},
-	} {
-		path := top + "/" + page.name
-		old, err := os.ReadFile(path)
+	pages := map[string]string{
+		"README.md":                       table(lines, readmeRows, []string{"amberfs", "plain"}) + "\n" + conditions(lines) + "\n",
+		"docs/explanation/performance.md": table(lines, nil, []string{"amberfs", "plain", "btrfs", "xfs", "git"}) + "\n" + conditions(lines) + "\n",
+		"docs/dev/performance.md":         table(lines, nil, nil) + "\n" + conditions(lines) + "\n\n" + commands(lines),
+	}
+	for name, text := range pages {
+		old, err := os.ReadFile(filepath.Join(top, name))
 		if err != nil {
-			return err
+			return nil, err
 		}
-		text, err := between(string(old), page.text)
-		if err != nil {
-			return fmt.Errorf("%s: %w", page.name, err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			return err
+		if pages[name], err = between(string(old), text); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return nil
+	return pages, nil
+}
+
+func writeDocs(top string) error {
+	pages, err := docs(top)
+	for name, text := range pages {
+		err = errors.Join(err, os.WriteFile(filepath.Join(top, name), []byte(text), 0o644))
+	}
+	return err
 }
 
 // The marks around what is generated.
@@ -90,7 +93,7 @@ func table(lines []line, only, places []string) string {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "| work | %s |\n|---|%s\n", strings.Join(places, " | "), strings.Repeat("---|", len(places)))
+	fmt.Fprintf(&b, "|work|%s|\n|---|%s\n", strings.Join(places, "|"), strings.Repeat("---|", len(places)))
 	var done []string
 	for _, l := range lines {
 		if slices.Contains(done, l.Row) || only != nil && !slices.Contains(only, l.Row) {
@@ -103,7 +106,7 @@ func table(lines []line, only, places []string) string {
 				cells[i] = o.spread()
 			}
 		}
-		fmt.Fprintf(&b, "| %s, %s | %s |\n", l.title(), l.Unit, strings.Join(cells, " | "))
+		fmt.Fprintf(&b, "|%s, %s|%s|\n", l.title(), l.Unit, strings.Join(cells, "|"))
 	}
 	return b.String()
 }
@@ -116,11 +119,9 @@ func (l line) title() string {
 	return l.What
 }
 
-// footnote has the conditions and the commands.
-func footnote(lines []line) string {
-	var b strings.Builder
+// conditions are what all rows were measured under.
+func conditions(lines []line) string {
 	n, loads, uneven := 0, []string{}, []string{}
-	how := map[string][]string{}
 	for _, l := range lines {
 		n = max(n, len(l.All))
 		load, _, _ := strings.Cut(l.Load, " ")
@@ -128,21 +129,29 @@ func footnote(lines []line) string {
 		if name, _, _ := strings.Cut(l.Row, "/"); l.Uneven && !slices.Contains(uneven, "`"+name+"`") {
 			uneven = append(uneven, "`"+name+"`")
 		}
-		if l.How != "" && !slices.Contains(how[l.Place], l.How) {
-			how[l.Place] = append(how[l.Place], l.How)
-		}
 	}
 	m := lines[0].machine
 	day, _, _ := strings.Cut(m.Time, "T")
-	fmt.Fprintf(&b, "Median (range) of %d samples after one to warm up, the places by turns. %s, commit %s, Linux %s, %d processors (%s), load %s to %s.",
+	s := fmt.Sprintf("Median (range), n = %d, by turns. %s, commit %s, Linux %s, %d processors (%s), load %s to %s.",
 		n, day, m.Commit, m.Kernel, m.CPUs, m.CPU, slices.Min(loads), slices.Max(loads))
 	if len(uneven) > 0 {
-		fmt.Fprintf(&b, " The disk changed its speed by more than 30 %% during %s.", strings.Join(uneven, ", "))
+		s += fmt.Sprintf(" The disk's speed changed by over 30 %% in %s.", strings.Join(uneven, ", "))
 	}
-	b.WriteString("\n\n")
+	return s
+}
+
+// commands are what the places did for a snapshot, a restore or a branch.
+func commands(lines []line) string {
+	var b strings.Builder
 	for _, o := range openers {
-		if how[o.name] != nil {
-			fmt.Fprintf(&b, "- %s: %s\n", o.name, strings.Join(how[o.name], "; "))
+		var how []string
+		for _, l := range lines {
+			if l.Place == o.name && l.How != "" && !slices.Contains(how, l.How) {
+				how = append(how, l.How)
+			}
+		}
+		if how != nil {
+			fmt.Fprintf(&b, "- %s: %s\n", o.name, strings.Join(how, "; "))
 		}
 	}
 	return b.String()

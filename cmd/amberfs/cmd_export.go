@@ -133,7 +133,7 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 		return err
 	}
 	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
-		return a.exportInto(path, ask)
+		return exportInto(path, ask)
 	}
 	if err := replaceFile(path, ask); err != nil {
 		return err
@@ -162,7 +162,7 @@ func replaceFile(path string, ask func(io.Writer) error) error {
 }
 
 // exportInto writes to what is no regular file: a pipe, a device.
-func (a *app) exportInto(path string, ask func(io.Writer) error) error {
+func exportInto(path string, ask func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return fail.New(fail.KindOf(err), "cannot write %s: %w", path, err)

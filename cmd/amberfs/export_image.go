@@ -73,7 +73,11 @@ func (a *app) exportImage(cmd *cobra.Command, from service.ExportLayer, ref stri
 	}
 	var d digest.Digest
 	if file, ok := strings.CutPrefix(ref, "docker-archive:"); ok {
-		err = replaceFile(file, func(w io.Writer) (err error) {
+		write := replaceFile
+		if st, err := os.Stat(file); err == nil && !st.Mode().IsRegular() {
+			write = exportInto
+		}
+		err = write(file, func(w io.Writer) (err error) {
 			d, err = e.ToArchive(ctx, w)
 			return err
 		})

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -168,6 +169,9 @@ func (e *Export) To(ctx context.Context, ref string) (digest.Digest, error) {
 	explain := func(err error) error { return err }
 	if rest, ok := strings.CutPrefix(ref, "oci:"); ok {
 		dir, name := SplitLayout(rest)
+		if err := vacant(dir); err != nil {
+			return "", err
+		}
 		tag = name
 		to, err = oci.NewWithContext(ctx, dir)
 	} else {
@@ -193,6 +197,20 @@ func (e *Export) To(ctx context.Context, ref string) (digest.Digest, error) {
 		return "", explain(err)
 	}
 	return d.Digest, nil
+}
+
+// vacant refuses a directory that has files and is not an OCI layout: the library would
+// overwrite an index.json there.
+func vacant(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	layout := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == ocispec.ImageLayoutFile })
+	if err == nil && len(entries) > 0 && !layout {
+		return fail.New(fail.Exists, "%s has files and is not an OCI layout", dir).WithHint("name a new or empty directory")
+	}
+	return err
 }
 
 // ToArchive writes the image as an archive for `docker load`, which is an OCI layout too. Its

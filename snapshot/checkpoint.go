@@ -80,8 +80,11 @@ func (p *checkpointer) checkpointLoop() {
 // nothing that a checkpoint would have to write down, it waits until there is.
 func (p *checkpointer) awaitChange() {
 	appended := p.log.Appended()
-	if p.log.End() == p.at.Load() && !p.awaitAppend(appended) {
-		return
+	if p.log.End() == p.at.Load() {
+		p.ShrinkJournal() // its mark is nothing to write down
+		if !p.awaitAppend(appended) {
+			return
+		}
 	}
 	select {
 	case <-time.After(time.Second):

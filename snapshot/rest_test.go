@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -105,6 +107,32 @@ func TestCheckpointsSleep(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.ckpt.awaitChange() // it returns
+}
+
+// TestJournalAtRest: once all is stored, the journal takes little space, and sleeps.
+func TestJournalAtRest(t *testing.T) {
+	s := quietStore(t)
+	a, err := s.forest.Create(s.Main().Root(), "a", live.Create{Mode: 0o100644})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.forest.Write(a.ID, make([]byte, 1<<20), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	go s.ckpt.awaitChange()
+	Blocked(t, "(*checkpointer).awaitAppend")
+	segments, err := filepath.Glob(filepath.Join(s.dir, "journal", "*"))
+	if err != nil || len(segments) != 1 {
+		t.Fatal(segments, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(segments[0], &st); err != nil || st.Blocks > 1<<20/512 {
+		t.Errorf("the journal takes %d blocks of 512 bytes, %v", st.Blocks, err)
+	}
+	s.ckpt.Ask()
 }
 
 func quietStore(t *testing.T) *Store {

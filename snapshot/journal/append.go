@@ -46,7 +46,7 @@ func (j *Journal) append(t Type, head, data []byte, urgent bool) (int64, error) 
 	}
 	need := recordSize(n)
 	if j.cur == nil || j.off+need > j.cur.size {
-		if err := j.newSegment(need, urgent); err != nil {
+		if err := j.newSegment(j.disk.segSize, need, urgent); err != nil {
 			return 0, err
 		}
 	}

@@ -19,25 +19,24 @@ type disk struct {
 
 func (d *disk) path(name string) string { return filepath.Join(d.dir, name) }
 
-// takeFile returns a new open file of the given name with at least need bytes of
-// disk space.
-func (d *disk) takeFile(name string, need int64, urgent bool) (f vfs.File, size int64, err error) {
-	for size = max(d.segSize, need); ; size /= 4 {
+// takeFile returns a new open file of the given name with size bytes of disk space, or
+// less on a full disk, but at least need.
+func (d *disk) takeFile(name string, size, need int64, urgent bool) (vfs.File, int64, error) {
+	for size = max(size, need); ; size /= 4 {
 		size = max((size+blockSize-1)&^(blockSize-1), need)
-		if f, err = d.create(name, size, d.reserve()); err == nil {
+		f, err := d.create(name, size, d.reserve())
+		if err == nil {
 			return f, size, nil
 		}
-		if !errors.Is(err, syscall.ENOSPC) || size <= max(minSegment, need) {
-			break
+		if errors.Is(err, syscall.ENOSPC) && size > max(minSegment, need) {
+			continue
 		}
-	}
-	if urgent && errors.Is(err, syscall.ENOSPC) {
-		size = max(urgentSegment, need)
-		if f, err = d.create(name, size, 0); err == nil {
-			return f, size, nil
+		if urgent && errors.Is(err, syscall.ENOSPC) {
+			size = max(urgentSegment, need)
+			f, err = d.create(name, size, 0)
 		}
+		return f, size, err
 	}
-	return nil, 0, err
 }
 
 func (d *disk) create(name string, size, reserve int64) (vfs.File, error) {
@@ -69,11 +68,14 @@ func (d *disk) room(n, reserve int64) error {
 	return nil
 }
 
-// extend preallocates the rest of a segment. On a full disk it stays as it is, and
-// the next Append opens another.
+// rest is the size of a segment that is begun while the log rests.
+func (d *disk) rest() int64 { return min(minSegment, d.segSize) }
+
+// extend preallocates a little behind the end of a segment, for what gives space back
+// once others have filled the disk. On a full disk the segment stays as it is.
 func (d *disk) extend(s *segment) error {
-	n := d.segSize - s.size
-	if n <= 0 || d.room(n, d.reserve()) != nil {
+	n := d.rest()
+	if d.room(n, d.reserve()) != nil {
 		return nil
 	}
 	err := allocate(s.f, s.size, n)

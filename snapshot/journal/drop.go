@@ -65,9 +65,8 @@ func (j *Journal) dropFirst(pos int64) error {
 	return err
 }
 
-// Shrink gives up, besides what DropBefore does, the part of the last segment that
-// has been used, if nothing from pos on was appended. It is for when the log is
-// going to rest.
+// Shrink gives up, besides what DropBefore does, the last segment for a small one, if
+// nothing from pos on was appended. It is for when the log is going to rest.
 func (j *Journal) Shrink(pos int64) error {
 	if err := j.DropBefore(pos); err != nil {
 		return err
@@ -86,7 +85,7 @@ func (j *Journal) Shrink(pos int64) error {
 }
 
 // restartAt begins a new segment unless something was appended from pos on or
-// the present one has hardly been used.
+// the present one is small and has hardly been used.
 func (j *Journal) restartAt(pos int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -96,7 +95,7 @@ func (j *Journal) restartAt(pos int64) error {
 	if len(j.segments()) == 0 || j.end.Load() > pos || j.durable.Load() < pos {
 		return nil
 	}
-	if j.cur != nil && j.off < blockSize && len(j.Damage()) == 0 {
+	if j.cur != nil && j.off < blockSize && j.cur.size <= j.disk.rest()+blockSize && len(j.Damage()) == 0 {
 		return nil // not worth it, unless damage would be met again
 	}
 	if err := j.Failed(); err != nil {
@@ -116,10 +115,10 @@ func (j *Journal) Begin() error {
 	return j.restart()
 }
 
-// restart begins a new segment, and has it on disk: also on a full disk, for this
+// restart begins a small segment, and has it on disk: also on a full disk, for this
 // gives the old one back. j.mu is held.
 func (j *Journal) restart() error {
-	if err := j.newSegment(recordHeader, true); err != nil {
+	if err := j.newSegment(j.disk.rest(), recordHeader, true); err != nil {
 		return err
 	}
 	if err := j.write(typeMark, nil, nil); err != nil {

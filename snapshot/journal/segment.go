@@ -15,7 +15,7 @@ import (
 
 const (
 	segmentSuffix = ".seg"
-	minSegment    = 1 << 20  // what is tried before a disk counts as full
+	minSegment    = 1 << 20  // of a log at rest; what is tried before a disk counts as full
 	urgentSegment = 64 << 10 // what is then taken for what gives space back
 	blockSize     = 4096
 )
@@ -75,10 +75,10 @@ func (s *segment) release() error {
 // segments returns the list of open segments in the order of their bases.
 func (j *Journal) segments() []*segment { return *j.list.Load() }
 
-// newSegment opens a segment at the end of the log that can hold need bytes of
-// records, and makes it the current one. j.mu is held.
-func (j *Journal) newSegment(need int64, urgent bool) error {
-	s, err := j.makeSegment(segmentHeader+need, urgent)
+// newSegment opens a segment of size bytes at the end of the log that can hold need bytes
+// of records, and makes it the current one. j.mu is held.
+func (j *Journal) newSegment(size, need int64, urgent bool) error {
+	s, err := j.makeSegment(size, segmentHeader+need, urgent)
 	if err != nil {
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 			return fmt.Errorf("%w: opening a segment: %w", ErrNoSpace, err)
@@ -94,7 +94,7 @@ func (j *Journal) newSegment(need int64, urgent bool) error {
 	return nil
 }
 
-func (j *Journal) makeSegment(need int64, urgent bool) (*segment, error) {
+func (j *Journal) makeSegment(size, need int64, urgent bool) (*segment, error) {
 	base := j.end.Load()
 	h := header{base: base, firstSeq: j.seq, durable: j.durable.Load(), id: j.id, nonce: randomNonce()}
 	// The header goes out with the first record, in one sector: where it is
@@ -102,7 +102,7 @@ func (j *Journal) makeSegment(need int64, urgent bool) (*segment, error) {
 	s := &segment{base: base, name: segmentName(base), hdr: h, seed: h.seed()}
 	s.refs.Store(1)
 	s.end.Store(base)
-	f, size, err := j.disk.takeFile(s.name, need, urgent)
+	f, size, err := j.disk.takeFile(s.name, size, need, urgent)
 	if err != nil {
 		return nil, err
 	}

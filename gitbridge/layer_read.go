@@ -59,6 +59,9 @@ func (c *checker) whiteout(name string) error {
 	return c.add(Entry{Path: path.Join(dir, gone), Whiteout: true})
 }
 
+// isWhiteout reports whether a name, or one above it, is kept for whiteouts.
+func isWhiteout(name string) bool { return strings.Contains("/"+name, "/"+whiteoutPrefix) }
+
 // clean is the function clean, for a layer after ".." and a slash at the beginning are gone.
 func (c *checker) clean(name string) (string, error) {
 	if c.layer {

@@ -121,7 +121,7 @@ func tarEntry(c *checker, r io.Reader, h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	if c.layer && strings.Contains("/"+name, "/"+whiteoutPrefix) {
+	if c.layer && isWhiteout(name) {
 		return c.whiteout(name)
 	}
 	m, err := tarMeta(name, h)

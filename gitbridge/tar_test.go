@@ -25,7 +25,7 @@ import (
 func archive(t testing.TB, m *memory, s spec) ([]byte, *TarResult) {
 	t.Helper()
 	var out bytes.Buffer
-	res, err := WriteTar(context.Background(), &out, m.src, m.state(t, s), TarOptions{})
+	res, err := WriteTar(context.Background(), &out, m.src, m.state(t, s))
 	check(t, err)
 	return out.Bytes(), res
 }
@@ -132,7 +132,7 @@ func TestTarIsReproducible(t *testing.T) {
 	st := m.state(t, tarTree())
 	m.seal(t, st)
 	var b bytes.Buffer
-	_, err := WriteTar(context.Background(), &b, m.src, st, TarOptions{})
+	_, err := WriteTar(context.Background(), &b, m.src, st)
 	check(t, err)
 	if !bytes.Equal(a, b.Bytes()) {
 		t.Error("the same tree made other bytes")

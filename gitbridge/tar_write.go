@@ -18,11 +18,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// TarOptions say how an archive is written.
-type TarOptions struct {
-	Progress func(Progress) // called now and then; may be nil
-}
-
 // TarResult is what an archive contains.
 type TarResult struct {
 	Files   int64      `json:"files"`   // entries of any type
@@ -32,48 +27,69 @@ type TarResult struct {
 
 // WriteTar writes a snapshot as a TarSink does. The bytes depend on the snapshot
 // only.
-func WriteTar(ctx context.Context, w io.Writer, src *tree.Source, st *tree.State, o TarOptions) (*TarResult, error) {
-	t := &tarWriter{ctx: ctx, src: src, o: o, first: make(map[uint64]string)}
-	t.res.Skipped = []Omission{}
-	t.sink = NewTarSink(w, func(path, reason string) { t.res.Skipped = append(t.res.Skipped, Omission{path, reason}) })
-	if err := st.Walk(ctx, src, "", t.entry); err != nil {
-		return nil, fmt.Errorf("writing the archive: %w", err)
-	}
-	if err := t.sink.Close(); err != nil {
-		return nil, fmt.Errorf("writing the archive: %w", err)
-	}
-	return &t.res, nil
+func WriteTar(ctx context.Context, w io.Writer, src *tree.Source, st *tree.State) (*TarResult, error) {
+	t := newTarWriter(ctx, w, src, nil)
+	first := make(map[uint64]string) // names of inodes with several
+	return t.done(st.Walk(ctx, src, "", func(p *tree.Path, n *tree.Inode) error {
+		path := cmp.Or(p.String(), ".")
+		e := t.entry(path, n, first[n.Ino])
+		if n.Nlink > 1 && !n.IsDir() {
+			first[n.Ino] = cmp.Or(first[n.Ino], path)
+		}
+		return t.add(e)
+	}))
 }
 
 type tarWriter struct {
 	ctx   context.Context
 	src   *tree.Source
-	o     TarOptions
+	owner *Owner // whose files become root's
 	sink  *TarSink
-	first map[uint64]string // the first name of each inode with several
 	res   TarResult
 }
 
-func (t *tarWriter) entry(p *tree.Path, n *tree.Inode) error {
-	path := cmp.Or(p.String(), ".")
-	m := Meta{Mode: n.Mode, UID: n.UID, GID: n.GID, Mtime: n.Mtime, Xattrs: n.Xattrs}
-	if n.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		t.res.Files++
+func newTarWriter(ctx context.Context, w io.Writer, src *tree.Source, owner *Owner) *tarWriter {
+	t := &tarWriter{ctx: ctx, src: src, owner: owner, res: TarResult{Skipped: []Omission{}}}
+	t.sink = NewTarSink(w, t.skip)
+	return t
+}
+
+func (t *tarWriter) skip(path, reason string) {
+	t.res.Skipped = append(t.res.Skipped, Omission{path, reason})
+}
+
+// entry describes a file, as another name of first if that is set.
+func (t *tarWriter) entry(path string, n *tree.Inode, first string) Entry {
+	e := Entry{Path: path, Meta: Meta{Mode: n.Mode, UID: n.UID, GID: n.GID, Mtime: n.Mtime, Xattrs: n.Xattrs}, Hardlink: first, Target: n.Target, Rdev: n.Rdev}
+	if t.owner != nil && e.UID == t.owner.UID {
+		e.UID = 0
 	}
-	if t.o.Progress != nil && t.res.Files%256 == 0 {
-		t.o.Progress(Progress{t.res.Files, t.res.Bytes})
+	if t.owner != nil && e.GID == t.owner.GID {
+		e.GID = 0
 	}
-	e := Entry{Path: path, Meta: m, Target: n.Target, Rdev: n.Rdev}
-	if n.Nlink > 1 && !n.IsDir() {
-		if e.Hardlink = t.first[n.Ino]; e.Hardlink == "" {
-			t.first[n.Ino] = path
-		}
-	}
-	if n.IsRegular() && e.Hardlink == "" {
-		t.res.Bytes += n.Size()
+	if n.IsRegular() && first == "" {
 		e.Size, e.Data = n.Size(), &contextReader{t.ctx, n.Content.Reader(t.src.Files)}
 	}
+	return e
+}
+
+func (t *tarWriter) add(e Entry) error {
+	if e.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		t.res.Files++
+	}
+	t.res.Bytes += e.Size
 	return t.sink.Add(e)
+}
+
+// done ends the archive, unless writing failed.
+func (t *tarWriter) done(err error) (*TarResult, error) {
+	if err == nil {
+		err = t.sink.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("writing the archive: %w", err)
+	}
+	return &t.res, nil
 }
 
 // extent is a part of a file, in bytes.

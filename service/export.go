@@ -115,7 +115,7 @@ func (s *Service) exportTar(ctx context.Context, r *Request, a ExportTar) (*gitb
 		return nil, err
 	}
 	defer s.Store.Hold(st)()
-	done, err := gitbridge.WriteTar(ctx, r.Out, s.Store.Source(), st, gitbridge.TarOptions{})
+	done, err := gitbridge.WriteTar(ctx, r.Out, s.Store.Source(), st)
 	if err == nil && len(done.Skipped) > maxSkipped {
 		done.Skipped = done.Skipped[:maxSkipped]
 	}

@@ -132,17 +132,17 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 	if err != nil {
 		return err
 	}
-	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
-		return exportInto(path, ask)
-	}
-	if err := replaceFile(path, ask); err != nil {
+	if err := writeFile(path, ask); err != nil {
 		return err
 	}
 	return a.print(done, func() {})
 }
 
-// replaceFile writes a new file and renames it.
-func replaceFile(path string, ask func(io.Writer) error) error {
+// writeFile writes a new file and renames it, but into a pipe or a device.
+func writeFile(path string, ask func(io.Writer) error) error {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return exportInto(path, ask)
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part-")
 	if err != nil {
 		return fail.New(fail.KindOf(err), "cannot write %s: %w", path, err)

@@ -189,12 +189,7 @@ func (i *importer) fromTar(name string) error {
 	in, err := i.a.openInput(name)
 	i.send = func(_ context.Context, w io.Writer) error {
 		defer in.Close()
-		p := service.Progress{What: "importing", Total: sizeOf(in), Unit: "bytes"}
-		_, err := io.Copy(w, io.TeeReader(bufio.NewReaderSize(in, 256<<10), writerFunc(func(b []byte) (int, error) {
-			p.Done += int64(len(b))
-			i.bar.show(p)
-			return len(b), nil
-		})))
+		_, err := io.Copy(w, io.TeeReader(bufio.NewReaderSize(in, 256<<10), i.bar.counter("importing", sizeOf(in))))
 		return err
 	}
 	return err
@@ -207,19 +202,11 @@ func (i *importer) fromImage(ctx context.Context, ref, platform string) error {
 	if err != nil {
 		return err
 	}
-	im, err := image.Open(ctx, ref, image.Options{Platform: platform, MaxBytes: i.req.MaxBytes})
-	if err != nil {
-		return service.Explain(err)
-	}
-	p := service.Progress{What: "importing", Total: im.Size(), Unit: "bytes"}
+	im, err := image.Open(ctx, ref, platform, i.req.MaxBytes)
 	i.send = func(ctx context.Context, w io.Writer) error {
-		return im.Send(ctx, w, writerFunc(func(b []byte) (int, error) {
-			p.Done += int64(len(b))
-			i.bar.show(p)
-			return len(b), nil
-		}))
+		return im.Send(ctx, w, i.bar.counter("importing", im.Size()))
 	}
-	return nil
+	return service.Explain(err)
 }
 
 // imageRef makes the path in a reference absolute.

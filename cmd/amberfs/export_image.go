@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"io"
 	"os"
 	"path/filepath"
@@ -48,17 +47,11 @@ func (a *app) exportImage(cmd *cobra.Command, from service.ExportLayer, ref stri
 	os.Remove(f.Name())
 	bar := a.newProgress()
 	defer bar.done()
-	shown := service.Progress{What: "exporting", Unit: "bytes"}
-	layer := image.NewLayer(f)
-	buf := bufio.NewWriterSize(io.MultiWriter(layer, writerFunc(func(b []byte) (int, error) {
-		shown.Done += int64(len(b))
-		bar.show(shown)
-		return len(b), nil
-	})), 1<<20)
 	done := exportedImage{}
-	if err = c.Do(ctx, from, client.Exchange{Out: buf}, &done.Layer); err == nil {
-		err = buf.Flush()
-	}
+	e := image.Export{Layer: f}
+	err = e.Compress(func(w io.Writer) error {
+		return c.Do(ctx, from, client.Exchange{Out: io.MultiWriter(w, bar.counter("exporting", 0))}, &done.Layer)
+	})
 	if err != nil {
 		return err
 	}
@@ -67,17 +60,13 @@ func (a *app) exportImage(cmd *cobra.Command, from service.ExportLayer, ref stri
 		return fail.New(fail.KindOf(err), "cannot read the store: %w", err)
 	}
 	defer store.Close()
-	e := image.Export{Blobs: image.Blobs{FS: store, Dir: filepath.Join(p.Store, service.ImageBlobs)}, Layer: layer, Created: done.Created}
+	e.Blobs, e.Created = image.Blobs{FS: store, Dir: filepath.Join(p.Store, service.ImageBlobs)}, done.Created
 	if done.Image != nil {
 		e.Base = digest.Digest(done.Image.Digest)
 	}
 	var d digest.Digest
 	if file, ok := strings.CutPrefix(ref, "docker-archive:"); ok {
-		write := replaceFile
-		if st, err := os.Stat(file); err == nil && !st.Mode().IsRegular() {
-			write = exportInto
-		}
-		err = write(file, func(w io.Writer) (err error) {
+		err = writeFile(file, func(w io.Writer) (err error) {
 			d, err = e.ToArchive(ctx, w)
 			return err
 		})

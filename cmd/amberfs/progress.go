@@ -118,6 +118,16 @@ func (p *progress) until(w io.Writer) io.Writer {
 	})
 }
 
+// counter shows how many bytes were written to it, of total if that is known.
+func (p *progress) counter(what string, total int64) io.Writer {
+	shown := service.Progress{What: what, Total: total, Unit: "bytes"}
+	return writerFunc(func(b []byte) (int, error) {
+		shown.Done += int64(len(b))
+		p.show(shown)
+		return len(b), nil
+	})
+}
+
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

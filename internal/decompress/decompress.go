@@ -12,6 +12,16 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
+// Kind returns how data that begins with head, of six bytes, is compressed, or "".
+func Kind(head []byte) string {
+	for kind, magic := range map[string]string{"gzip": "\x1f\x8b", "zstd": "\x28\xb5\x2f\xfd", "bzip2": "BZh", "xz": "\xfd7zXZ\x00"} {
+		if bytes.HasPrefix(head, []byte(magic)) {
+			return kind
+		}
+	}
+	return ""
+}
+
 // Reader finds out by the first bytes how a stream is compressed: by gzip, zstd, bzip2, or
 // not at all.
 func Reader(r io.Reader) (io.ReadCloser, error) {
@@ -20,10 +30,10 @@ func Reader(r io.Reader) (io.ReadCloser, error) {
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	switch {
-	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+	switch Kind(head) {
+	case "gzip":
 		return gzip.NewReader(in)
-	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+	case "zstd":
 		// The window of `zstd --long`, more than which zstd itself asks for.
 		const window = 128 << 20
 		z, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(window), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
@@ -31,9 +41,9 @@ func Reader(r io.Reader) (io.ReadCloser, error) {
 			return nil, err
 		}
 		return z.IOReadCloser(), nil
-	case bytes.HasPrefix(head, []byte("BZh")):
+	case "bzip2":
 		return io.NopCloser(bzip2.NewReader(in)), nil
-	case bytes.HasPrefix(head, []byte("\xfd7zXZ\x00")):
+	case "xz":
 		return nil, errors.New("it is compressed by xz: pipe it through xz -dc")
 	}
 	return io.NopCloser(in), nil

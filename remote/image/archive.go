@@ -2,7 +2,6 @@ package image
 
 import (
 	"archive/tar"
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -13,25 +12,26 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strings"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/content"
 
 	"github.com/amberfs/amberfs/internal/decompress"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/fail"
 )
 
-// archived is an archive of `docker save`, which may be compressed. Its files are found by
-// reading it from the beginning, which in one that is not compressed jumps from header to header.
-type archived struct {
-	disk  fs.FS
-	name  string
-	most  int64 // bytes
-	files map[digest.Digest]string
-	texts map[digest.Digest][]byte // made of what the archive says
+// An archived is the configuration and the layers of an archive of `docker save`, with a
+// manifest as registries have it. It is a content.Fetcher.
+type archived map[digest.Digest]*io.SectionReader
+
+func (a archived) Fetch(_ context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
+	if s, ok := a[d.Digest]; ok {
+		return io.NopCloser(io.NewSectionReader(s, 0, s.Size())), nil
+	}
+	return nil, fs.ErrNotExist
 }
 
 // saved is an entry of manifest.json.
@@ -41,158 +41,110 @@ type saved struct {
 	Layers   []string
 }
 
-// archive reads all of an archive once, for the digests of what is in it.
-func (im *Image) archive(ctx context.Context, file string, most int64) ([]ocispec.Descriptor, error) {
-	const beside = 1 << 30 // bytes of headers and of other files
-	a := &archived{disk: os.DirFS(path.Dir(file)), name: path.Base(file), most: cmp.Or(most, 1<<40) + beside, files: make(map[digest.Digest]string), texts: make(map[digest.Digest][]byte)}
-	var images []saved
-	found, links := make(map[string]ocispec.Descriptor), make(map[string]string)
-	err := a.walk(func(h *tar.Header, r io.Reader) error {
-		name := path.Clean(h.Name)
-		if err := ctx.Err(); err != nil {
-			return err
+// layerTypes are the types of layers by their compression.
+var layerTypes = map[string]string{
+	"": ocispec.MediaTypeImageLayer, "gzip": ocispec.MediaTypeImageLayerGzip, "zstd": ocispec.MediaTypeImageLayerZstd,
+}
+
+func (im *Image) archive(name string, most int64) ([]ocispec.Descriptor, error) {
+	f, err := im.openArchive(name, most)
+	if err != nil {
+		return nil, err
+	}
+	files, links := make(map[string]*io.SectionReader), make(map[string]string)
+	for t := tar.NewReader(f); ; {
+		h, err := t.Next()
+		if err == io.EOF {
+			break
 		}
-		switch h.Typeflag {
+		if errors.Is(err, tar.ErrHeader) {
+			return nil, fail.New(fail.Usage, "%s is not an archive of `docker save`", name)
+		}
+		at, serr := f.Seek(0, io.SeekCurrent)
+		if err = cmp.Or(err, serr); err != nil {
+			return nil, err
+		}
+		switch at, name := at, path.Clean(h.Name); h.Typeflag {
 		case tar.TypeSymlink:
 			links[name] = path.Join(path.Dir(name), h.Linkname)
 		case tar.TypeLink:
 			links[name] = path.Clean(h.Linkname)
 		case tar.TypeReg:
-			if name == "manifest.json" {
-				return json.NewDecoder(io.LimitReader(r, MaxText)).Decode(&images)
-			}
-			in := bufio.NewReaderSize(r, 256<<10)
-			head, _ := in.Peek(4)
-			kind, sum := layerType(head), digest.Canonical.Digester()
-			if _, err := io.Copy(sum.Hash(), in); err != nil {
-				return err
-			}
-			found[name] = ocispec.Descriptor{MediaType: kind, Digest: sum.Digest(), Size: h.Size}
-			a.files[sum.Digest()] = name
+			files[name] = io.NewSectionReader(f, at, h.Size)
 		}
-		return nil
-	})
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fail.New(fail.NotFound, "no image %s: there is no such file", im.Ref)
-	case errors.Is(err, tar.ErrHeader):
-		return nil, fail.New(fail.Usage, "%s is not an archive of `docker save`", file)
-	case err != nil:
-		return nil, im.explain(err)
-	case len(images) != 1:
-		return nil, fail.New(fail.Usage, "%s has %d images in its manifest.json, not one as `docker save NAME` writes", file, len(images))
 	}
-	at := func(name string) ocispec.Descriptor {
+	var images []saved
+	if list := files["manifest.json"]; list != nil {
+		err = decode(list, &images)
+	}
+	if err == nil && len(images) != 1 {
+		err = fail.New(fail.Usage, "%s has %d images in its manifest.json, not one as `docker save NAME` writes", name, len(images))
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := archived{}
+	m := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Layers: []ocispec.Descriptor{}}
+	for _, name := range append(images[0].Layers, images[0].Config) {
 		name = path.Clean(name)
-		if to, ok := links[name]; ok {
-			name = to
+		s := files[cmp.Or(links[name], name)]
+		if s == nil {
+			return nil, fail.New(fail.Failed, "image %s: the file %.80q that manifest.json names is missing", im.at.ref, name)
 		}
-		return found[name]
+		var head [6]byte
+		n, _ := s.ReadAt(head[:], 0)
+		d := ocispec.Descriptor{MediaType: layerTypes[decompress.Kind(head[:n])], Size: s.Size()}
+		if d.Digest, err = digest.FromReader(io.NewSectionReader(s, 0, s.Size())); err != nil {
+			return nil, err
+		}
+		a[d.Digest] = s
+		m.Layers = append(m.Layers, d)
 	}
-	m := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Config: at(images[0].Config), Layers: []ocispec.Descriptor{}}
+	last := len(m.Layers) - 1
+	m.Config, m.Layers = m.Layers[last], m.Layers[:last]
 	m.Config.MediaType = ocispec.MediaTypeImageConfig
-	for _, name := range images[0].Layers {
-		m.Layers = append(m.Layers, at(name))
-	}
-	for _, d := range append([]ocispec.Descriptor{m.Config}, m.Layers...) {
-		if d.Digest == "" {
-			return nil, fail.New(fail.Failed, "image %s: a file that manifest.json names is missing", im.Ref)
-		}
-	}
 	raw, err := json.Marshal(m)
-	d := ocispec.Descriptor{MediaType: m.MediaType, Digest: digest.FromBytes(raw), Size: int64(len(raw))}
-	a.texts[d.Digest] = raw
+	d := content.NewDescriptorFromBytes(m.MediaType, raw)
+	a[d.Digest] = io.NewSectionReader(bytes.NewReader(raw), 0, d.Size)
 	im.from = a
 	return []ocispec.Descriptor{d}, err
 }
 
-func layerType(head []byte) string {
-	switch {
-	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
-		return ocispec.MediaTypeImageLayerGzip
-	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		return ocispec.MediaTypeImageLayerZstd
+// openArchive opens an archive. One that is compressed becomes a temporary file, so that its
+// parts can be read in any order.
+func (im *Image) openArchive(name string, most int64) (*os.File, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fail.New(fail.NotFound, "no image %s: there is no such file", im.at.ref)
 	}
-	return ocispec.MediaTypeImageLayer
-}
-
-// walk calls fn for each entry, until its end or an error.
-func (a *archived) walk(fn func(*tar.Header, io.Reader) error) error {
-	f, err := a.disk.Open(a.name)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	var head [6]byte
+	if n, err := f.ReadAt(head[:], 0); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("it is not a regular file: %w", err)
+	} else if decompress.Kind(head[:n]) == "" {
+		return f, nil
 	}
 	defer f.Close()
-	var in io.Reader = f
-	seek, ok := f.(io.Seeker)
-	head := make([]byte, 6)
-	n, _ := io.ReadFull(f, head)
-	if ok {
-		_, err = seek.Seek(0, io.SeekStart)
+	plain, err := decompress.Reader(f)
+	if err != nil {
+		return nil, err
 	}
-	if !ok || err != nil {
-		return fmt.Errorf("%s is not a regular file", a.name)
+	defer plain.Close()
+	out, err := os.CreateTemp("", "amberfs-image-")
+	if err != nil {
+		return nil, err
 	}
-	if layerType(head[:n]) != ocispec.MediaTypeImageLayer || strings.HasPrefix(string(head[:n]), "BZh") {
-		plain, err := decompress.Reader(f)
-		if err != nil {
-			return err
-		}
-		defer plain.Close()
-		in = &limited{plain, a.most}
+	os.Remove(out.Name())
+	const beside = 1 << 30 // bytes of headers and of other files
+	most = cmp.Or(most, 1<<40) + beside
+	n, err := io.Copy(out, io.LimitReader(plain, most+1))
+	if err == nil && n > most {
+		err = errs.New(errs.TooBig, "too big: the archive is larger than --max-bytes allows")
 	}
-	for t := tar.NewReader(in); ; {
-		h, err := t.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err == nil {
-			err = fn(h, t)
-		}
-		if err != nil {
-			return err
-		}
+	if err == nil {
+		_, err = out.Seek(0, io.SeekStart)
 	}
-}
-
-// limited fails when more is read.
-type limited struct {
-	r    io.Reader
-	left int64
-}
-
-func (l *limited) Read(p []byte) (int, error) {
-	n, err := l.r.Read(p)
-	if l.left -= int64(n); l.left < 0 {
-		return 0, errs.New(errs.TooBig, "too big: the archive is larger than --max-bytes allows")
-	}
-	return n, err
-}
-
-var errFound = errors.New("found")
-
-// Fetch is a content.Fetcher.
-func (a *archived) Fetch(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
-	if raw, ok := a.texts[d.Digest]; ok {
-		return io.NopCloser(bytes.NewReader(raw)), nil
-	}
-	name, ok := a.files[d.Digest]
-	if !ok {
-		return nil, fs.ErrNotExist
-	}
-	r, w := io.Pipe()
-	go func() {
-		err := a.walk(func(h *tar.Header, from io.Reader) error {
-			if h.Typeflag != tar.TypeReg || path.Clean(h.Name) != name {
-				return nil
-			}
-			_, err := io.Copy(w, from)
-			return cmp.Or(err, errFound)
-		})
-		if errors.Is(err, errFound) {
-			err = nil
-		}
-		w.CloseWithError(err)
-	}()
-	return r, nil
+	return out, err
 }

@@ -1,7 +1,7 @@
 package image
 
 import (
-	"context"
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 
 	"github.com/opencontainers/go-digest"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/amberfs/amberfs/internal/vfs"
 )
@@ -28,7 +27,7 @@ func (b Blobs) path(d digest.Digest) string {
 
 // Put keeps a blob, on disk but for its name, once it is known to have the digest.
 func (b Blobs) Put(d digest.Digest, r io.Reader) error {
-	if err := errors.Join(d.Validate(), b.FS.MkdirAll(b.Dir, 0o700)); err != nil {
+	if err := cmp.Or(d.Validate(), b.FS.MkdirAll(b.Dir, 0o700)); err != nil {
 		return err
 	}
 	part := filepath.Join(b.Dir, rand.Text()+".part")
@@ -41,32 +40,39 @@ func (b Blobs) Put(d digest.Digest, r io.Reader) error {
 	if err == nil && !v.Verified() {
 		err = fmt.Errorf("%s: %w", d, ErrDigest)
 	}
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+	if err = cmp.Or(err, f.Sync()); err == nil {
 		err = b.FS.Rename(part, b.path(d))
 	}
-	if err != nil {
-		return errors.Join(err, b.FS.Remove(part))
+	if err = cmp.Or(err, f.Close()); err != nil {
+		b.FS.Remove(part)
 	}
-	return nil
+	return err
 }
 
-// Fetch is a content.Fetcher.
-func (b Blobs) Fetch(_ context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
-	if err := d.Digest.Validate(); err != nil {
+// Open opens a blob.
+func (b Blobs) Open(d digest.Digest) (io.ReadCloser, error) {
+	if err := d.Validate(); err != nil {
 		return nil, err
 	}
-	f, err := vfs.Open(b.FS, b.path(d.Digest))
+	f, err := vfs.Open(b.FS, b.path(d))
 	if err != nil {
 		return nil, err
 	}
 	size, err := f.Size()
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
 	return struct {
 		io.Reader
 		io.Closer
-	}{io.NewSectionReader(f, 0, size), f}, nil
+	}{io.NewSectionReader(f, 0, size), f}, err
+}
+
+// Decode reads a blob that is JSON.
+func (b Blobs) Decode(d digest.Digest, into any) error {
+	r, err := b.Open(d)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return decode(r, into)
 }
 
 // Keep removes all blobs but some.

@@ -2,7 +2,9 @@ package image
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,8 +12,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
+	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +22,6 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/content/oci"
 
@@ -27,232 +29,211 @@ import (
 	"github.com/amberfs/amberfs/remote/backend"
 )
 
-// A Layer is a new one: its bytes, compressed, in a file. What is written to it becomes them.
-type Layer struct {
-	file       *os.File
-	gz         *gzip.Writer
-	plain, sum digest.Digester
-}
-
-// NewLayer begins a layer in an empty file.
-func NewLayer(f *os.File) *Layer {
-	l := &Layer{file: f, plain: digest.Canonical.Digester(), sum: digest.Canonical.Digester()}
-	l.gz = gzip.NewWriter(io.MultiWriter(f, l.sum.Hash()))
-	return l
-}
-
-func (l *Layer) Write(p []byte) (int, error) {
-	l.plain.Hash().Write(p)
-	return l.gz.Write(p)
-}
-
 // An Export is an image of a base, whose layers stay as they are, and one more layer.
 type Export struct {
 	Blobs   Blobs         // of the base
 	Base    digest.Digest // its manifest; "": there is none
-	Layer   *Layer
+	Layer   *os.File      // empty before Compress
 	Created time.Time
 
-	made map[digest.Digest][]byte
-	last ocispec.Descriptor // the layer's
+	plain    digest.Digest // of the layer before it was compressed
+	layer    ocispec.Descriptor
+	manifest ocispec.Manifest
+	self     ocispec.Descriptor // of the manifest
+	made     map[digest.Digest][]byte
 }
 
-// build makes the configuration and the manifest, and returns the manifest's descriptor.
-func (e *Export) build(ctx context.Context) (d ocispec.Descriptor, m ocispec.Manifest, err error) {
-	if err := e.Layer.gz.Close(); err != nil {
-		return d, m, err
+// Compress compresses the layer that write writes.
+func (e *Export) Compress(write func(io.Writer) error) error {
+	plain, sum := digest.Canonical.Digester(), digest.Canonical.Digester()
+	z := gzip.NewWriter(io.MultiWriter(e.Layer, sum.Hash()))
+	w := bufio.NewWriterSize(io.MultiWriter(z, plain.Hash()), 1<<20)
+	if err := cmp.Or(write(w), w.Flush(), z.Close()); err != nil {
+		return err
 	}
-	st, err := e.Layer.file.Stat()
-	if err != nil {
-		return d, m, err
-	}
+	size, err := e.Layer.Seek(0, io.SeekCurrent)
+	e.plain, e.layer = plain.Digest(), ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayerGzip, Digest: sum.Digest(), Size: size}
+	return err
+}
+
+// build makes the configuration and the manifest.
+func (e *Export) build() (err error) {
 	e.made = make(map[digest.Digest][]byte)
-	e.last = ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayerGzip, Digest: e.Layer.sum.Digest(), Size: st.Size()}
 	// Fields that are not known here stay as they are.
-	config := map[string]json.RawMessage{"os": quoted(runtime.GOOS), "architecture": quoted(runtime.GOARCH)}
+	config := map[string]any{"os": runtime.GOOS, "architecture": runtime.GOARCH}
 	var known ocispec.Image
+	m := &e.manifest
 	if e.Base != "" {
-		clear(config)
-		if err := e.parse(ctx, e.Base, &m); err != nil {
-			return d, m, err
+		var all map[string]json.RawMessage
+		if err = e.Blobs.Decode(e.Base, m); err == nil {
+			err = cmp.Or(e.Blobs.Decode(m.Config.Digest, &all), e.Blobs.Decode(m.Config.Digest, &known))
 		}
-		if err := errors.Join(e.parse(ctx, m.Config.Digest, &config), e.parse(ctx, m.Config.Digest, &known)); err != nil {
-			return d, m, err
+		if err != nil {
+			return lost(err)
+		}
+		clear(config)
+		for name, v := range all {
+			config[name] = v
 		}
 	}
 	created := e.Created.UTC()
-	if known.History = append(known.History, ocispec.History{Created: &created, CreatedBy: "amberfs export"}); len(m.Layers) > 0 && len(known.History) == 1 {
-		known.History = nil // it has all layers or none
+	if len(known.History) > 0 || len(m.Layers) == 0 { // it has all layers or none
+		config["history"] = append(known.History, ocispec.History{Created: &created, CreatedBy: "amberfs export"})
 	}
-	known.RootFS = ocispec.RootFS{Type: "layers", DiffIDs: append(known.RootFS.DiffIDs, e.Layer.plain.Digest())}
-	for name, v := range map[string]any{"created": created, "history": known.History, "rootfs": known.RootFS} {
-		if config[name], err = json.Marshal(v); err != nil {
-			return d, m, err
+	config["created"], config["rootfs"] = created, ocispec.RootFS{Type: "layers", DiffIDs: append(known.RootFS.DiffIDs, e.plain)}
+	for i, l := range m.Layers {
+		switch l.MediaType {
+		case dockerLayer:
+			m.Layers[i].MediaType = ocispec.MediaTypeImageLayerGzip
+		case dockerPlain:
+			m.Layers[i].MediaType = ocispec.MediaTypeImageLayer
 		}
 	}
-	for i := range m.Layers {
-		m.Layers[i].MediaType = ofOCI(m.Layers[i].MediaType)
-	}
 	m.Versioned, m.MediaType, m.Annotations = specs.Versioned{SchemaVersion: 2}, ocispec.MediaTypeImageManifest, nil
-	m.Layers = append(m.Layers, e.last)
+	m.Layers = append(m.Layers, e.layer)
 	if m.Config, err = e.make(ocispec.MediaTypeImageConfig, config); err == nil {
-		d, err = e.make(m.MediaType, m)
-	}
-	return d, m, err
-}
-
-func quoted(s string) json.RawMessage { return json.RawMessage(`"` + s + `"`) }
-
-// ofOCI is the type of a layer as OCI names it: it says nothing else.
-func ofOCI(t string) string {
-	switch t {
-	case dockerLayer:
-		return ocispec.MediaTypeImageLayerGzip
-	case dockerPlain:
-		return ocispec.MediaTypeImageLayer
-	}
-	return t
-}
-
-func (e *Export) parse(ctx context.Context, d digest.Digest, into any) error {
-	r, err := e.Blobs.Fetch(ctx, ocispec.Descriptor{Digest: d})
-	if err != nil {
-		return e.missing(d, err)
-	}
-	defer r.Close()
-	return json.NewDecoder(r).Decode(into)
-}
-
-func (e *Export) missing(d digest.Digest, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return fail.New(fail.NotFound, "the store has lost %s of the image", d).WithHint("import the image again, into a directory of its own, to have it again")
+		e.self, err = e.make(m.MediaType, m)
 	}
 	return err
 }
 
-func (e *Export) make(kind string, v any) (d ocispec.Descriptor, err error) {
+func (e *Export) make(kind string, v any) (ocispec.Descriptor, error) {
 	raw, err := json.Marshal(v)
-	d = content.NewDescriptorFromBytes(kind, raw)
+	d := content.NewDescriptorFromBytes(kind, raw)
 	e.made[d.Digest] = raw
 	return d, err
 }
 
-// Fetch is a content.Fetcher.
-func (e *Export) Fetch(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
-	if raw, ok := e.made[d.Digest]; ok {
-		return io.NopCloser(bytes.NewReader(raw)), nil
+func lost(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fail.New(fail.NotFound, "the store has lost a part of the image: %w", err).WithHint("import the image again, into a directory of its own, to have it again")
 	}
-	if d.Digest == e.last.Digest {
-		return io.NopCloser(io.NewSectionReader(e.Layer.file, 0, d.Size)), nil
-	}
-	r, err := e.Blobs.Fetch(ctx, d)
-	return r, e.missing(d.Digest, err)
+	return err
 }
 
-// Exists completes a content.ReadOnlyStorage.
-func (e *Export) Exists(ctx context.Context, d ocispec.Descriptor) (bool, error) {
-	r, err := e.Fetch(ctx, d)
-	if err != nil {
-		return false, err
+// A target is a place for images.
+type target interface {
+	content.Pusher
+	Exists(context.Context, ocispec.Descriptor) (bool, error)
+}
+
+// to writes all blobs, each after those that it names.
+func (e *Export) to(ctx context.Context, t target) error {
+	for _, d := range append(e.manifest.Layers, e.manifest.Config, e.self) {
+		if ok, err := t.Exists(ctx, d); ok || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		var r io.Reader = io.NewSectionReader(e.Layer, 0, d.Size)
+		if raw, ok := e.made[d.Digest]; ok {
+			r = bytes.NewReader(raw)
+		} else if d.Digest != e.layer.Digest {
+			kept, err := e.Blobs.Open(d.Digest)
+			if err != nil {
+				return lost(err)
+			}
+			defer kept.Close()
+			r = kept
+		}
+		if err := t.Push(ctx, d, r); err != nil {
+			return err
+		}
 	}
-	return true, r.Close()
+	return nil
 }
 
 // To writes the image to oci:DIR[:TAG] or HOST/NAME[:TAG], and returns the digest of its manifest.
 func (e *Export) To(ctx context.Context, ref string) (digest.Digest, error) {
-	d, _, err := e.build(ctx)
-	if err != nil {
+	if err := e.build(); err != nil {
 		return "", err
 	}
-	var to oras.Target
+	at := place{ref: ref}
 	var tag string
-	explain := func(err error) error { return err }
+	var err error
+	var t interface {
+		target
+		content.Tagger
+	}
 	if rest, ok := strings.CutPrefix(ref, "oci:"); ok {
-		dir, name := SplitLayout(rest)
-		if err := vacant(dir); err != nil {
-			return "", err
+		var dir string
+		if dir, tag = splitLayout(rest); vacant(dir) {
+			t, err = oci.NewWithContext(ctx, dir)
+		} else {
+			err = fail.New(fail.Exists, "%s has files and is not an OCI layout", dir).WithHint("name a new or empty directory")
 		}
-		tag = name
-		to, err = oci.NewWithContext(ctx, dir)
 	} else {
-		name, asked, pinned, perr := ParseRef(ref)
+		name, asked, pinned, perr := parseRef(ref)
 		if perr != nil || pinned != "" {
 			return "", fail.New(fail.Usage, "%q does not name a place for an image: give a tag and no digest", ref)
 		}
-		repo, rerr := backend.Repository(name)
-		tag, to, err = asked, repo, rerr
-		explain = func(err error) error { return backend.Explain(ctx, repo, "image "+ref, err) }
+		at.repo, err = backend.Repository(name)
+		tag, t = asked, at.repo
 	}
 	if err != nil {
 		return "", fmt.Errorf("image %s: %w", ref, err)
 	}
-	if err = oras.CopyGraph(ctx, e, to, d, oras.CopyGraphOptions{}); err == nil && tag != "" {
-		err = to.Tag(ctx, d, tag)
+	if err = e.to(ctx, t); err == nil && tag != "" {
+		err = t.Tag(ctx, e.self, tag)
 	}
-	var copying *oras.CopyError
-	if errors.As(err, &copying) {
-		err = copying.Err
-	}
-	if err != nil {
-		return "", explain(err)
-	}
-	return d.Digest, nil
+	return e.self.Digest, at.explain(ctx, "", err)
 }
 
-// vacant refuses a directory that has files and is not an OCI layout: the library would
+// vacant reports whether a directory is an OCI layout or has no files: the library would
 // overwrite an index.json there.
-func vacant(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	layout := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == ocispec.ImageLayoutFile })
-	if err == nil && len(entries) > 0 && !layout {
-		return fail.New(fail.Exists, "%s has files and is not an OCI layout", dir).WithHint("name a new or empty directory")
-	}
-	return err
+func vacant(dir string) bool {
+	entries, _ := os.ReadDir(dir)
+	_, err := os.Lstat(filepath.Join(dir, ocispec.ImageLayoutFile))
+	return err == nil || len(entries) == 0
 }
 
 // ToArchive writes the image as an archive for `docker load`, which is an OCI layout too. Its
 // bytes depend on the image only.
 func (e *Export) ToArchive(ctx context.Context, w io.Writer) (digest.Digest, error) {
-	d, m, err := e.build(ctx)
-	if err != nil {
+	if err := e.build(); err != nil {
 		return "", err
 	}
-	t := tar.NewWriter(w)
-	put := func(name string, size int64, r io.Reader) error {
-		if err := t.WriteHeader(&tar.Header{Name: name, Size: size, Mode: 0o644, Typeflag: tar.TypeReg, ModTime: time.Unix(0, 0)}); err != nil {
-			return err
-		}
-		_, err := io.Copy(t, r)
+	s := saved{Config: blobName(e.manifest.Config)}
+	for _, d := range e.manifest.Layers {
+		s.Layers = append(s.Layers, blobName(d))
+	}
+	a := archiver{tar.NewWriter(w), make(map[digest.Digest]bool)}
+	return e.self.Digest, cmp.Or(
+		a.text(ocispec.ImageLayoutFile, ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion}),
+		a.text(ocispec.ImageIndexFile, ocispec.Index{Versioned: e.manifest.Versioned, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{e.self}}),
+		a.text("manifest.json", []saved{s}), e.to(ctx, a), a.Close())
+}
+
+func blobName(d ocispec.Descriptor) string {
+	return path.Join(ocispec.ImageBlobsDir, d.Digest.Algorithm().String(), d.Digest.Encoded())
+}
+
+// An archiver is a target that is an archive.
+type archiver struct {
+	*tar.Writer
+	has map[digest.Digest]bool
+}
+
+func (a archiver) put(name string, size int64, r io.Reader) error {
+	if err := a.WriteHeader(&tar.Header{Name: name, Size: size, Mode: 0o644, Typeflag: tar.TypeReg, ModTime: time.Unix(0, 0)}); err != nil {
 		return err
 	}
-	text := func(name string, v any) error {
-		raw, err := json.Marshal(v)
-		return errors.Join(err, put(name, int64(len(raw)), bytes.NewReader(raw)))
-	}
-	index := ocispec.Index{Versioned: m.Versioned, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{d}}
-	name := func(d ocispec.Descriptor) string {
-		return "blobs/" + d.Digest.Algorithm().String() + "/" + d.Digest.Encoded()
-	}
-	s := saved{Config: name(m.Config)}
-	for _, d := range m.Layers {
-		s.Layers = append(s.Layers, name(d))
-	}
-	err = errors.Join(text(ocispec.ImageLayoutFile, ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion}), text(ocispec.ImageIndexFile, index), text("manifest.json", []saved{s}))
-	written := make(map[digest.Digest]bool)
-	for _, d := range append([]ocispec.Descriptor{d, m.Config}, m.Layers...) {
-		if err != nil || written[d.Digest] {
-			continue
-		}
-		written[d.Digest] = true
-		r, ferr := e.Fetch(ctx, d)
-		if ferr != nil {
-			return "", ferr
-		}
-		v := content.NewVerifyReader(r, d)
-		err = errors.Join(put(name(d), d.Size, struct{ io.Reader }{v}), v.Verify(), r.Close())
-	}
-	return d.Digest, errors.Join(err, t.Close())
+	_, err := io.Copy(a, r)
+	return err
+}
+
+func (a archiver) text(name string, v any) error {
+	raw, err := json.Marshal(v)
+	return cmp.Or(err, a.put(name, int64(len(raw)), bytes.NewReader(raw)))
+}
+
+func (a archiver) Exists(_ context.Context, d ocispec.Descriptor) (bool, error) {
+	return a.has[d.Digest], nil
+}
+
+func (a archiver) Push(_ context.Context, d ocispec.Descriptor, r io.Reader) error {
+	a.has[d.Digest] = true
+	v := content.NewVerifyReader(r, d)
+	return cmp.Or(a.put(blobName(d), d.Size, v), v.Verify())
 }

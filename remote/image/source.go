@@ -2,7 +2,7 @@ package image
 
 import (
 	"archive/tar"
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,8 +10,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
+	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -19,6 +20,7 @@ import (
 	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/content/oci"
 	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry/remote"
 
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/remote/backend"
@@ -39,67 +41,78 @@ const (
 // MaxText is the size in bytes of a manifest, an index or a configuration.
 const MaxText = 4 << 20
 
+// decode reads JSON of at most MaxText bytes.
+func decode(r io.Reader, into any) error {
+	return json.NewDecoder(io.LimitReader(r, MaxText)).Decode(into)
+}
+
 // An Image is one that was found, for one platform.
 type Image struct {
-	Ref      string
-	Digest   digest.Digest // of the manifest
-	Platform ocispec.Platform
+	Digest digest.Digest // of the manifest
 	ocispec.Manifest
 
+	at               place
+	want             ocispec.Platform
 	manifest, config []byte
 	from             content.Fetcher
-	explain          func(error) error
 }
 
-// Options say which image of a reference is wanted. MaxBytes bounds what is read of an
-// archive that is compressed.
-type Options struct {
-	Platform string // OS/ARCH[/VARIANT], "" for that of this machine
-	MaxBytes int64
+// A place is where an image is read or written.
+type place struct {
+	ref  string
+	repo *remote.Repository // nil for files
 }
 
-// Open finds an image: oci:DIR[:TAG], docker-archive:FILE, or HOST/NAME[:TAG][@DIGEST].
-func Open(ctx context.Context, ref string, o Options) (*Image, error) {
-	im := &Image{Ref: ref, explain: func(err error) error { return fmt.Errorf("image %s: %w", ref, err) }}
-	var err error
-	if im.Platform, err = parsePlatform(o.Platform); err != nil {
-		return nil, err
+// explain puts an error into words: one of the blob d, or of the whole image without it.
+func (p place) explain(ctx context.Context, d digest.Digest, err error) error {
+	var explained *fail.Error
+	switch {
+	case err == nil || errors.As(err, &explained):
+		return err
+	case d != "" && (errors.Is(err, errdef.ErrNotFound) || errors.Is(err, fs.ErrNotExist)):
+		return fail.New(fail.NotFound, "image %s: %s is missing there", p.ref, d).WithHint("the image is incomplete: push or copy it again")
+	case d != "" && (errors.Is(err, content.ErrMismatchedDigest) || errors.Is(err, content.ErrTrailingData) || errors.Is(err, io.ErrUnexpectedEOF)):
+		return fail.New(fail.Failed, "image %s: %s: %w", p.ref, d, ErrDigest)
+	case p.repo != nil:
+		return backend.Explain(ctx, p.repo, "image "+p.ref, err)
 	}
-	kind, rest, _ := strings.Cut(ref, ":")
+	return fmt.Errorf("image %s: %w", p.ref, err)
+}
+
+// Open finds an image: oci:DIR[:TAG], docker-archive:FILE, or HOST/NAME[:TAG][@DIGEST]. The
+// platform is OS/ARCH[/VARIANT], "" for that of this machine. What is decompressed of an
+// archive has at most the size most, unless that is 0.
+func Open(ctx context.Context, ref, platform string, most int64) (*Image, error) {
+	im := &Image{at: place{ref: ref}, want: ocispec.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH}}
+	if platform != "" {
+		system, rest, _ := strings.Cut(platform, "/")
+		arch, variant, _ := strings.Cut(rest, "/")
+		if im.want = (ocispec.Platform{OS: system, Architecture: arch, Variant: variant}); system == "" || arch == "" || strings.Contains(variant, "/") {
+			return nil, fail.New(fail.Usage, "a platform is OS/ARCH or OS/ARCH/VARIANT, such as linux/arm64, not %q", platform)
+		}
+	}
 	var all []ocispec.Descriptor
 	var pinned digest.Digest
-	switch kind {
+	var err error
+	switch kind, rest, _ := strings.Cut(ref, ":"); kind {
 	case "oci":
 		all, err = im.layout(rest)
 	case "docker-archive":
-		all, err = im.archive(ctx, rest, o.MaxBytes)
+		all, err = im.archive(rest, most)
 	default:
-		all, pinned, err = im.registry(ctx, ref)
+		all, pinned, err = im.registry(ctx)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = im.choose(ctx, all, pinned)
 	}
-	return im, im.choose(ctx, all, pinned)
+	return im, im.at.explain(ctx, "", err)
 }
 
-func parsePlatform(text string) (p ocispec.Platform, err error) {
-	if text == "" {
-		return ocispec.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH}, nil
-	}
-	parts := append(strings.Split(text, "/"), "")
-	if len(parts) < 3 || len(parts) > 4 || slices.Contains(parts[:len(parts)-1], "") {
-		return p, fail.New(fail.Usage, "a platform is OS/ARCH or OS/ARCH/VARIANT, such as linux/arm64, not %q", text)
-	}
-	return ocispec.Platform{OS: parts[0], Architecture: parts[1], Variant: parts[2]}, nil
-}
+// PlatformName returns OS/ARCH[/VARIANT].
+func PlatformName(p ocispec.Platform) string { return path.Join(p.OS, p.Architecture, p.Variant) }
 
-// PlatformName is the reverse.
-func PlatformName(p ocispec.Platform) string {
-	return strings.Trim(p.OS+"/"+p.Architecture+"/"+p.Variant, "/")
-}
-
-// SplitLayout splits DIR[:TAG].
-func SplitLayout(rest string) (dir, tag string) {
+// splitLayout splits DIR[:TAG].
+func splitLayout(rest string) (dir, tag string) {
 	if i := strings.LastIndexByte(rest, ':'); i > 0 && !strings.Contains(rest[i:], "/") {
 		return rest[:i], rest[i+1:]
 	}
@@ -107,49 +120,53 @@ func SplitLayout(rest string) (dir, tag string) {
 }
 
 func (im *Image) layout(rest string) (found []ocispec.Descriptor, err error) {
-	dir, tag := SplitLayout(rest)
-	disk := os.DirFS(dir)
-	raw, err := fs.ReadFile(disk, ocispec.ImageIndexFile)
+	dir, tag := splitLayout(rest)
+	f, err := os.Open(filepath.Join(dir, ocispec.ImageIndexFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fail.New(fail.NotFound, "no image %s: %s is not a directory with an OCI layout", im.Ref, dir)
-	}
-	var index ocispec.Index
-	if err == nil {
-		err = json.Unmarshal(raw, &index)
+		return nil, fail.New(fail.NotFound, "no image %s: %s is not a directory with an OCI layout", im.at.ref, dir)
 	}
 	if err != nil {
-		return nil, im.explain(err)
+		return nil, err
 	}
-	var tags []string
+	defer f.Close()
+	var index ocispec.Index
+	if err := decode(f, &index); err != nil {
+		return nil, err
+	}
+	tags := make(map[string]bool)
+	var names []string
 	for _, d := range index.Manifests {
 		name := d.Annotations[ocispec.AnnotationRefName]
 		if tag == "" || name == tag || d.Digest.String() == tag {
 			found = append(found, d)
 		}
-		if name != "" && !slices.Contains(tags, name) {
-			tags = append(tags, name)
+		if name != "" && !tags[name] {
+			tags[name], names = true, append(names, name)
 		}
 	}
 	switch {
 	case len(found) == 0:
-		return nil, fail.New(fail.NotFound, "no image %s: %s has %s", im.Ref, dir, list(tags, "no tags"))
-	case tag == "" && len(tags) > 1:
-		return nil, fail.New(fail.Usage, "%s has several images: name one as oci:%s:TAG, of %s", dir, dir, list(tags, ""))
+		return nil, fail.New(fail.NotFound, "no image %s: %s has %s", im.at.ref, dir, some(names, "no tags"))
+	case tag == "" && len(names) > 1:
+		return nil, fail.New(fail.Usage, "%s has several images: name one as oci:%s:TAG, of %s", dir, dir, some(names, ""))
 	}
-	im.from = oci.NewStorageFromFS(disk)
+	im.from = oci.NewStorageFromFS(os.DirFS(dir))
 	return found, nil
 }
 
-func list(of []string, none string) string {
-	if len(of) == 0 {
-		return none
-	}
-	return strings.Join(of[:min(len(of), 20)], ", ")
+// some lists the first names.
+func some(names []string, none string) string {
+	return cmp.Or(strings.Join(names[:min(len(names), 20)], ", "), none)
 }
 
-// ParseRef splits HOST/NAME[:TAG][@DIGEST]. A name without a host is one of docker.io, as docker has it.
-func ParseRef(ref string) (name, tag string, d digest.Digest, err error) {
-	name, pinned, _ := strings.Cut(ref, "@")
+// parseRef splits HOST/NAME[:TAG][@DIGEST]. A name without a host is one of docker.io, as docker has it.
+func parseRef(ref string) (name, tag string, d digest.Digest, err error) {
+	name, pinned, isPinned := strings.Cut(ref, "@")
+	if d = digest.Digest(pinned); !isPinned {
+		tag = "latest"
+	} else if d.Validate() != nil {
+		err = errdef.ErrInvalidReference
+	}
 	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
 		name, tag = name[:i], name[i+1:]
 	}
@@ -160,41 +177,27 @@ func ParseRef(ref string) (name, tag string, d digest.Digest, err error) {
 	if host == "docker.io" && !strings.Contains(rest, "/") {
 		rest = "library/" + rest
 	}
-	if d = digest.Digest(pinned); pinned != "" {
-		err = d.Validate()
-	}
-	if tag == "" && pinned == "" {
-		tag = "latest"
-	}
 	return host + "/" + rest, tag, d, err
 }
 
-func (im *Image) registry(ctx context.Context, ref string) (found []ocispec.Descriptor, pinned digest.Digest, err error) {
-	name, tag, pinned, err := ParseRef(ref)
-	if err != nil {
-		return nil, "", fail.New(fail.Usage, "%q does not name an image: %w", ref, err)
+func (im *Image) registry(ctx context.Context) (found []ocispec.Descriptor, pinned digest.Digest, err error) {
+	ref := im.at.ref
+	name, tag, pinned, err := parseRef(ref)
+	if err == nil {
+		im.at.repo, err = backend.Repository(name)
+		im.from = im.at.repo
 	}
-	repo, err := backend.Repository(name)
 	if errors.Is(err, errdef.ErrInvalidReference) {
-		return nil, "", fail.New(fail.Usage, "%q does not name an image, such as HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE", ref)
+		err = fail.New(fail.Usage, "%q does not name an image, such as HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE", ref)
 	}
 	if err != nil {
 		return nil, "", err
 	}
-	im.from = repo
-	im.explain = func(err error) error { return backend.Explain(ctx, repo, "image "+ref, err) }
-	want := tag
-	if want == "" {
-		want = pinned.String()
-	}
-	d, err := repo.Resolve(ctx, want)
+	d, err := im.at.repo.Resolve(ctx, cmp.Or(tag, pinned.String()))
 	if errors.Is(err, errdef.ErrNotFound) {
-		return nil, "", fail.New(fail.NotFound, "no image %s in %s", ref, repo.Reference.Host()).WithHint("check the name and the tag")
+		err = fail.New(fail.NotFound, "no image %s in %s", ref, im.at.repo.Reference.Host()).WithHint("check the name and the tag")
 	}
-	if err != nil {
-		return nil, "", im.explain(err)
-	}
-	return []ocispec.Descriptor{d}, pinned, nil
+	return []ocispec.Descriptor{d}, pinned, err
 }
 
 // choose finds the manifest for the platform, and reads it and the configuration. A digest that the
@@ -208,29 +211,30 @@ func (im *Image) choose(ctx context.Context, all []ocispec.Descriptor, pinned di
 			return err
 		}
 		met = met || d.Digest == pinned
-		raw, err := im.read(ctx, d)
-		if err != nil {
+		if im.manifest, err = im.read(ctx, d); err != nil {
 			return err
 		}
-		if d.MediaType == ocispec.MediaTypeImageIndex || d.MediaType == dockerIndex {
-			var index ocispec.Index
-			if err := json.Unmarshal(raw, &index); err != nil {
-				return im.explain(err)
+		if d.MediaType != ocispec.MediaTypeImageIndex && d.MediaType != dockerIndex {
+			if !met {
+				return fail.New(fail.Conflict, "image %s: the tag moved: it names %s now", im.at.ref, first).
+					WithHint("leave the tag out to import what has the digest, or the digest to import what has the tag")
 			}
-			all = index.Manifests
-			continue
+			im.Digest = d.Digest
+			return im.check(ctx, d.MediaType)
 		}
-		if !met {
-			return fail.New(fail.Conflict, "image %s: the tag moved: it names %s now", im.Ref, first).
-				WithHint("leave the tag out to import what has the digest, or the digest to import what has the tag")
+		var index ocispec.Index
+		if err := json.Unmarshal(im.manifest, &index); err != nil {
+			return err
 		}
-		im.manifest, im.Digest = raw, d.Digest
-		if err := json.Unmarshal(raw, &im.Manifest); err != nil {
-			return im.explain(err)
-		}
-		return im.check(ctx, d.MediaType)
+		all = index.Manifests
 	}
-	return im.explain(errors.New("its indexes are nested too deep"))
+	return errors.New("its indexes are nested too deep")
+}
+
+// fits reports whether a platform is the one that is wanted, as far as both say.
+func (im *Image) fits(p ocispec.Platform) bool {
+	same := func(a, b string) bool { return a == b || a == "" || b == "" }
+	return same(p.OS, im.want.OS) && same(p.Architecture, im.want.Architecture) && same(p.Variant, im.want.Variant)
 }
 
 func (im *Image) pick(all []ocispec.Descriptor) (d ocispec.Descriptor, err error) {
@@ -239,65 +243,53 @@ func (im *Image) pick(all []ocispec.Descriptor) (d ocispec.Descriptor, err error
 	}
 	var others []string
 	for _, d := range all {
-		if p := d.Platform; p != nil {
-			if p.OS == im.Platform.OS && p.Architecture == im.Platform.Architecture && (im.Platform.Variant == "" || im.Platform.Variant == p.Variant) {
-				return d, nil
-			}
-			others = append(others, PlatformName(*p))
+		if d.Platform != nil && im.fits(*d.Platform) {
+			return d, nil
+		}
+		if d.Platform != nil {
+			others = append(others, PlatformName(*d.Platform))
 		}
 	}
-	return d, im.noPlatform(list(others, "images without a platform"))
+	return d, im.noPlatform(some(others, "images without a platform"))
 }
 
 func (im *Image) noPlatform(has string) error {
-	return fail.New(fail.NotFound, "image %s is not for %s: it has %s", im.Ref, PlatformName(im.Platform), has).
+	return fail.New(fail.NotFound, "image %s is not for %s: it has %s", im.at.ref, PlatformName(im.want), has).
 		WithHint("choose one with --platform")
 }
 
 // check reads the configuration of what should be an image.
 func (im *Image) check(ctx context.Context, kind string) (err error) {
-	if kind != ocispec.MediaTypeImageManifest && kind != dockerManifest ||
-		im.Manifest.Config.MediaType != ocispec.MediaTypeImageConfig && im.Manifest.Config.MediaType != dockerConfig {
-		return fail.New(fail.Usage, "%s is not a container image, but of the type %s", im.Ref, strings.TrimSpace(kind+" "+im.Manifest.Config.MediaType))
+	if err := json.Unmarshal(im.manifest, &im.Manifest); err != nil {
+		return err
 	}
-	if im.config, err = im.read(ctx, im.Manifest.Config); err != nil {
+	of := im.Manifest.Config
+	if kind != ocispec.MediaTypeImageManifest && kind != dockerManifest || of.MediaType != ocispec.MediaTypeImageConfig && of.MediaType != dockerConfig {
+		return fail.New(fail.Usage, "%s is not a container image, but of the type %s", im.at.ref, strings.TrimSpace(kind+" "+of.MediaType))
+	}
+	if im.config, err = im.read(ctx, of); err != nil {
 		return err
 	}
 	var config ocispec.Image
 	if err := json.Unmarshal(im.config, &config); err != nil {
-		return im.explain(err)
+		return err
 	}
-	p := config.Platform
-	if p.OS != "" && p.OS != im.Platform.OS || p.Architecture != "" && p.Architecture != im.Platform.Architecture ||
-		p.Variant != "" && im.Platform.Variant != "" && p.Variant != im.Platform.Variant {
-		return im.noPlatform(PlatformName(p))
+	if !im.fits(config.Platform) {
+		return im.noPlatform(PlatformName(config.Platform))
 	}
-	im.Platform = p
 	return nil
 }
 
 // read returns a small blob.
 func (im *Image) read(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
 	if d.Size > MaxText {
-		return nil, im.explain(fmt.Errorf("its %s has %d bytes, more than the %d allowed", d.MediaType, d.Size, MaxText))
+		return nil, fmt.Errorf("its %s has %d bytes, more than the %d allowed", d.MediaType, d.Size, MaxText)
 	}
 	raw, err := content.FetchAll(ctx, im.from, d)
-	return raw, im.explained(d, err)
+	return raw, im.at.explain(ctx, d.Digest, err)
 }
 
-func (im *Image) explained(d ocispec.Descriptor, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, errdef.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		return fail.New(fail.NotFound, "image %s: %s is missing there", im.Ref, d.Digest).WithHint("the image is incomplete: push or copy it again")
-	case errors.Is(err, content.ErrMismatchedDigest), errors.Is(err, content.ErrTrailingData), errors.Is(err, io.ErrUnexpectedEOF):
-		return fail.New(fail.Failed, "image %s: %s: %w", im.Ref, d.Digest, ErrDigest)
-	}
-	return im.explain(err)
-}
-
-// Size is how many bytes Send sends.
+// Size is how many bytes of layers Send sends.
 func (im *Image) Size() (n int64) {
 	for _, d := range im.Layers {
 		n += d.Size
@@ -306,36 +298,37 @@ func (im *Image) Size() (n int64) {
 }
 
 // Send writes a tar archive of the manifest, the configuration and the layers in their
-// order, each named by its digest. moved is told of bytes of layers.
+// order, each named by its digest. It writes the layers to moved, too.
 func (im *Image) Send(ctx context.Context, w io.Writer, moved io.Writer) error {
 	t := tar.NewWriter(w)
-	text := func(d digest.Digest, b []byte) error {
-		return errors.Join(t.WriteHeader(&tar.Header{Name: d.String(), Size: int64(len(b))}), func() error { _, err := io.Copy(t, bytes.NewReader(b)); return err }())
-	}
-	if err := errors.Join(text(im.Digest, im.manifest), text(im.Manifest.Config.Digest, im.config)); err != nil {
-		return err
-	}
+	err := errors.Join(
+		t.WriteHeader(&tar.Header{Name: im.Digest.String(), Size: int64(len(im.manifest))}), write(t, im.manifest),
+		t.WriteHeader(&tar.Header{Name: im.Manifest.Config.Digest.String(), Size: int64(len(im.config))}), write(t, im.config))
 	for _, d := range im.Layers {
-		if err := t.WriteHeader(&tar.Header{Name: d.Digest.String(), Size: d.Size}); err != nil {
-			return err
+		if err == nil {
+			err = t.WriteHeader(&tar.Header{Name: d.Digest.String(), Size: d.Size})
 		}
-		if err := im.layer(ctx, io.MultiWriter(t, moved), d); err != nil {
-			return err
+		if err == nil {
+			err = im.sendLayer(ctx, io.MultiWriter(t, moved), d)
 		}
 	}
-	return t.Close()
+	return cmp.Or(err, t.Close())
 }
 
-// layer sends one. What the receiver says is its own.
-func (im *Image) layer(ctx context.Context, w io.Writer, d ocispec.Descriptor) error {
+func write(w io.Writer, b []byte) error {
+	_, err := w.Write(b)
+	return err
+}
+
+func (im *Image) sendLayer(ctx context.Context, w io.Writer, d ocispec.Descriptor) error {
 	r, err := im.from.Fetch(ctx, d)
 	if err != nil {
-		return im.explained(d, err)
+		return im.at.explain(ctx, d.Digest, err)
 	}
 	defer r.Close()
 	v := content.NewVerifyReader(r, d)
-	if _, err := io.CopyBuffer(w, struct{ io.Reader }{v}, make([]byte, 256<<10)); err != nil {
-		return im.explained(d, err)
+	if _, err = io.CopyBuffer(w, v, make([]byte, 256<<10)); err == nil {
+		err = v.Verify()
 	}
-	return im.explained(d, v.Verify())
+	return im.at.explain(ctx, d.Digest, err)
 }

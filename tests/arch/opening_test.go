@@ -33,6 +33,8 @@ var opensOther = map[string]string{
 	"internal/process/process.go": "/proc",
 	"remote/backend/http.go":      "a file that the user's environment names",
 	"remote/known/trust.go":       "the user's own state directory",
+	"remote/image/archive.go":     "an archive that the user names, as a client",
+	"remote/image/source.go":      "a layout that the user names, as a client",
 	"service/client/mount.go":     "the mount, as a client",
 
 	// A working tree is walked by descriptors, each opened beneath the one above with

@@ -34,7 +34,7 @@ func change(t testing.TB, root string) {
 	t.Helper()
 	script := `set -e; cd "$1"
 rm -r etc/apt; echo hi > new; mkdir -p opt/p/q; echo 1 > opt/p/q/r; chmod 700 opt; ln usr/bin/sh usr/bin/bash
-rm etc/issue; mkdir etc/issue; echo a > etc/issue/x; rm bin; echo file > bin; rm -r keep/1; mkfifo opt/fifo; touch .wh.no
+rm etc/issue; mkdir etc/issue; echo a > etc/issue/x; rm bin; echo file > bin; rm -r keep/1; mkfifo opt/fifo; touch .wh.no; ln .wh.no seen
 rm b; ln a d; rm y; echo more >> x; rm big; ln -s a l; setfattr -n user.k -v v a || true; mkdir gone; rmdir gone; touch -d @5 etc/passwd`
 	if out, err := exec.Command("sh", "-c", script, "sh", root).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -112,7 +112,7 @@ func TestExport(t *testing.T) {
 		t.Errorf("again it is %s, not %s", again, digest)
 	}
 	names := layerNames(t, filepath.Join(to, "out/blobs", strings.ReplaceAll(layers[2], ":", "/")))
-	want := strings.Fields(`./ a bin c=a d=a etc/ etc/.wh.apt etc/issue/ etc/issue/x etc/passwd keep/ keep/.wh.1 l new opt/ opt/fifo opt/p/ opt/p/q/ opt/p/q/r usr/ usr/bin/ usr/bin/bash usr/bin/sh=usr/bin/bash x .wh.b .wh.big .wh.y`)
+	want := strings.Fields(`./ a bin c=a d=a etc/ etc/.wh.apt etc/issue/ etc/issue/x etc/passwd keep/ keep/.wh.1 l new opt/ opt/fifo opt/p/ opt/p/q/ opt/p/q/r seen usr/ usr/bin/ usr/bin/bash usr/bin/sh=usr/bin/bash x .wh.b .wh.big .wh.y`)
 	slices.Sort(names)
 	if slices.Sort(want); !slices.Equal(names, want) {
 		t.Errorf("the layer has\n%s, not\n%s", names, want)

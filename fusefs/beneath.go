@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
+	"github.com/amberfs/amberfs/snapshot/steps"
 )
 
 // uncoverRest is the time between two looks at the mount tables for names in beneath.
@@ -56,8 +58,9 @@ func (n *notifier) uncover() {
 	b := &n.beneath
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	began, mounted := time.Now(), n.mountPoints()
 	for view, names := range b.names {
-		if len(n.mountPoints(view)) > 0 {
+		if len(mounted(view)) > 0 {
 			continue
 		}
 		delete(b.names, view)
@@ -68,29 +71,37 @@ func (n *notifier) uncover() {
 		})
 	}
 	if len(b.names) > 0 {
-		time.AfterFunc(uncoverRest, n.uncover)
+		time.AfterFunc(max(uncoverRest, 50*time.Since(began)), n.uncover)
 	}
 }
 
-// mountPoints returns where something is mounted in a view of the file system at a path,
-// as paths from the root of the view.
-func mountPoints(s *snapshot.Store, at string, view uint32) (paths []string) {
-	m, err := mounts.At(at)
-	if err != nil || m == nil {
-		return nil
+// mountPoints reads where something is mounted on the file system at a path. It returns a
+// function for the mount points in a view, as paths from its root.
+func mountPoints(s *snapshot.Store, at string) func(view uint32) []string {
+	var all []string
+	if m, err := mounts.At(at); err == nil && m != nil {
+		all = mounts.On(m.Major, m.Minor)
 	}
-	for _, path := range inView(s, view, mounts.On(m.Major, m.Minor)) {
-		if path != "" {
-			paths = append(paths, path)
-		}
+	return func(view uint32) []string {
+		return slices.DeleteFunc(inView(s, view, all), func(path string) bool { return path == "" })
 	}
-	return paths
 }
 
 // layers returns the layers of overlays in a view of the file system at a path, as paths
-// from the root of the view.
-func layers(s *snapshot.Store, at string, view uint32) []string {
-	return inView(s, view, mounts.Layers(at))
+// from the root of the view. The relative ones may be in any view.
+func layers(s *snapshot.Store, at string, view uint32) steps.Layers {
+	l := steps.Layers(mounts.LayersIn(at))
+	for i, beside := range l.Relative {
+		l.Relative[i] = slices.DeleteFunc(beside, func(p string) bool {
+			in := strings.Index("/"+p, "/"+naming.ForksDir+"/")
+			if in >= 0 {
+				l.Paths = append(l.Paths, p[in:]) // most likely of main
+			}
+			return in >= 0
+		})
+	}
+	l.Paths = inView(s, view, l.Paths)
+	return l
 }
 
 // inView returns those paths from the root of main that lead into a view, as paths from the

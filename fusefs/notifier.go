@@ -47,8 +47,8 @@ type notifier struct {
 	// on it, nothing may be mounted inside of the workspace.
 	mayEpoch func() bool
 
-	// mountPoints returns where something is mounted in a view.
-	mountPoints func(view uint32) []string
+	// mountPoints reads where something is mounted.
+	mountPoints func() func(view uint32) []string
 
 	beneath beneath
 
@@ -58,7 +58,7 @@ type notifier struct {
 
 // newNotifier returns a notifier that writes to fd, which is closed with it.
 func newNotifier(fd int, log *slog.Logger) *notifier {
-	return &notifier{log: log, fd: fd, mayEpoch: func() bool { return false }, mountPoints: func(uint32) []string { return nil }}
+	return &notifier{log: log, fd: fd, mayEpoch: func() bool { return false }, mountPoints: func() func(uint32) []string { return func(uint32) []string { return nil } }}
 }
 
 // close waits until everything that was put has been written, and closes the descriptor.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/steps"
 )
 
 // maxIO is the largest READ and WRITE, in bytes.
@@ -77,15 +78,16 @@ func serve(o Options, fd int) (*Server, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	n.mountPoints = func(view uint32) []string { return mountPoints(o.Store, o.Mountpoint, view) }
+	n.mountPoints = func() func(uint32) []string { return mountPoints(o.Store, o.Mountpoint) }
 	n.mayEpoch = func() bool {
 		// An overlay looks no name up again: all that it has would be outdated.
-		overlaid := fs.overlaid.Load() || len(layers(o.Store, o.Mountpoint, anyView)) > 0
-		return minor >= epochMinor && !overlaid && len(mountPoints(o.Store, o.Mountpoint, anyView)) == 0
+		l := mounts.LayersIn(o.Mountpoint)
+		overlaid := fs.overlaid.Load() || len(l.Paths)+len(l.Relative) > 0
+		return minor >= epochMinor && !overlaid && len(n.mountPoints()(anyView)) == 0
 	}
-	fs.forest.SetMountPoints(n.mountPoints)
+	fs.forest.SetMountPoints(func(view uint32) []string { return n.mountPoints()(view) })
 	fs.forest.SetHeld(fs.lookups.held)
-	fs.store.SetLayers(func(view uint32) []string { return layers(o.Store, o.Mountpoint, view) })
+	fs.store.SetLayers(func(view uint32) steps.Layers { return layers(o.Store, o.Mountpoint, view) })
 	fs.store.OnInvalidate(func(inv live.Invalidation) {
 		n.invalidate(inv)
 		if len(inv.Entries) > 0 { // they are of one view

@@ -178,7 +178,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error
 	})
 	done.Paths = listed(done.Paths)
 	result := Merged{PromoteResult: done, DryRun: a.DryRun}
-	if err != nil && len(done.Conflicts) > 0 {
+	if errors.Is(err, threeway.ErrConflict) {
 		e := fail.New(fail.Conflict, "%d path(s) changed in the fork and in the workspace; nothing was changed", len(done.Conflicts)).
 			WithHint("decide with --ours or --theirs")
 		e.Result = result

@@ -98,7 +98,7 @@ func (s *Service) undoBy(ctx context.Context, r *Request, a UndoBy) (UndoneBy, e
 	done, err := r.Workspace.Snapshots().UndoBy(ctx, o)
 	done.Paths = listed(done.Paths)
 	result := UndoneBy{UndoByResult: done, DryRun: a.DryRun}
-	if err != nil && len(done.Conflicts) > 0 {
+	if errors.Is(err, threeway.ErrConflict) {
 		e := fail.New(fail.Conflict, "others changed %d path(s) of %s later; nothing is touched", len(done.Conflicts), a.By).
 			WithHint("decide with --ours (keep them as they are) or --theirs (as before %s)", a.By)
 		e.Result = result

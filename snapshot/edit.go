@@ -46,15 +46,40 @@ type outcome[R any] struct {
 	steps []live.Step
 }
 
+// checkLayers refuses steps that change layers of mounted overlays.
+func (w *Workspace) checkLayers(now *tree.State, all []live.Step) error {
+	var check *steps.LayerCheck
+	for i := range all {
+		if i == 0 {
+			check = w.layerCheck(now, "")
+		}
+		if check == nil {
+			break
+		}
+		if err := check.Step(&all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// layerCheck returns what checks steps below a path; nil if no overlay has a layer here.
+func (w *Workspace) layerCheck(now *tree.State, prefix string) *steps.LayerCheck {
+	list := w.store.hooks.layers.Load()
+	if list == nil {
+		return nil
+	}
+	l := (*list)(w.view)
+	if len(l.Paths)+len(l.Relative) == 0 {
+		return nil
+	}
+	return l.Check(w.store.src, now, prefix)
+}
+
 // graft makes steps in the edited workspace of a record, and fills the record in. If
 // there are very many, the state that they lead to is sealed, which takes less memory
 // than the steps. The caller is in gc.puts.
 func (s *Store) graft(ctx context.Context, e *live.Edit, r *editRecord, all []live.Step, g live.Graft) error {
-	if layers := s.hooks.layers.Load(); layers != nil {
-		if err := steps.Outside((*layers)(r.WS), s.src, e.Base(), all); err != nil {
-			return err
-		}
-	}
 	g.Now, g.Record = r.Now, true
 	if len(all) > s.opt.ManyChanges {
 		g.Record, g.Seal = false, s.sealsEdit(ctx, r)

@@ -79,6 +79,11 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		}
 		o.Image.Merged = here.Dir.Len() > 0
 	}
+	if check := w.layerCheck(over.Base, prefix); check != nil {
+		if err := over.Walk(ctx, s.src, check.Step); err != nil {
+			return GraftResult{}, err
+		}
+	}
 	seal := s.sealsEdit(ctx, &r)
 	if err := seal(over.Base.Clone()); err != nil {
 		return GraftResult{}, err

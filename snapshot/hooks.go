@@ -1,16 +1,16 @@
 package snapshot
 
 import (
-	"sync/atomic"
-
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/steps"
+	"sync/atomic"
 )
 
 // hooks are those who are told what happens. They are called without a lock held.
 type hooks struct {
 	invalidate atomic.Pointer[func(live.Invalidation)]
 	event      atomic.Pointer[func(Event)]
-	layers     atomic.Pointer[func(view uint32) []string]
+	layers     atomic.Pointer[func(view uint32) steps.Layers]
 }
 
 // An Event is something that happened to a workspace as a whole.
@@ -39,8 +39,7 @@ func (s *Store) OnInvalidate(fn func(live.Invalidation)) { s.hooks.invalidate.St
 func (s *Store) OnEvent(fn func(Event)) { s.hooks.event.Store(&fn) }
 
 // SetLayers sets what lists the directories of a view that mounted overlays have as layers.
-// The paths may lead through symbolic links.
-func (s *Store) SetLayers(fn func(view uint32) []string) { s.hooks.layers.Store(&fn) }
+func (s *Store) SetLayers(fn func(view uint32) steps.Layers) { s.hooks.layers.Store(&fn) }
 
 func (s *core) tell(inv live.Invalidation) {
 	if fn := s.hooks.invalidate.Load(); fn != nil && !inv.Empty() {

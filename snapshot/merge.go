@@ -136,7 +136,11 @@ type merging struct {
 func (m merging) make(ctx context.Context, all []live.Step, g live.Graft) (out outcome[MergeResult], err error) {
 	s, p := m.w.store, m.plan
 	out.steps, out.res.Conflicts = all, p.Conflicts
-	if err := p.Refused(); err != nil {
+	err = p.Refused()
+	if err == nil {
+		err = m.w.checkLayers(p.Ours, all)
+	}
+	if err != nil {
 		return out, err
 	}
 	if out.res.Changed, out.res.Paths, out.res.More = steps.Listed(all); len(all) == 0 || m.dryRun {

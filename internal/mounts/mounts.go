@@ -3,13 +3,15 @@
 package mounts
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -27,41 +29,100 @@ func At(path string) (*mountinfo.Info, error) {
 	return all[len(all)-1], nil
 }
 
+// How long mount tables are read: any user can make many, and large ones.
+const (
+	maxTable  = 50 * time.Millisecond // one
+	maxTables = 500 * time.Millisecond
+)
+
+// lastOn is the newest answer of On.
+var lastOn struct {
+	sync.Mutex
+	major, minor int
+	began        time.Time
+	paths        []string
+}
+
 // On returns where something is mounted on a file system: paths from its root, in the mount
-// namespaces of all processes that /proc shows.
-func On(major, minor int) (paths []string) {
-	processes, err := os.ReadDir("/proc")
+// namespaces that /proc shows, as many as can be read in maxTables.
+func On(major, minor int) []string {
+	asked, l := time.Now(), &lastOn
+	l.Lock()
+	defer l.Unlock()
+	if l.major != major || l.minor != minor || l.began.Before(asked) {
+		l.major, l.minor, l.began, l.paths = major, minor, time.Now(), nil
+		tables(func(text []byte) { l.paths = append(l.paths, on(text, major, minor)...) })
+	}
+	return l.paths
+}
+
+// tables calls fn with the mount table of this process, and then with those of others in
+// the order of their ids.
+func tables(fn func(text []byte)) {
+	processes, err := os.Open("/proc")
+	if err != nil {
+		return
+	}
+	defer processes.Close()
+	names, err := processes.Readdirnames(-1)
+	if err != nil {
+		return
+	}
+	end, page := time.Now().Add(maxTables), make([]byte, 4096)
+	read := func(name string) {
+		f, err := os.Open("/proc/" + name + "/mountinfo")
+		if err != nil {
+			return // it has ended
+		}
+		defer f.Close()
+		var text []byte
+		for stop := time.Now().Add(maxTable); err == nil && time.Now().Before(stop) && time.Now().Before(end); {
+			var n int
+			n, err = f.Read(page)
+			text = append(text, page[:n]...)
+		}
+		fn(text[:bytes.LastIndexByte(text, '\n')+1])
+	}
+	read("self")
+	seen, unnamed := make(map[string]bool), []string{}
+	own, _ := os.Readlink("/proc/self/ns/mnt")
+	seen[own] = true
+	for _, name := range names {
+		if name[0] < '0' || name[0] > '9' {
+			continue
+		}
+		switch ns, err := os.Readlink("/proc/" + name + "/ns/mnt"); {
+		case err != nil:
+			unnamed = append(unnamed, name) // another user's
+		case !seen[ns]:
+			seen[ns] = true
+			read(name)
+		}
+	}
+	for _, name := range unnamed {
+		read(name)
+	}
+}
+
+// on is On for one mount table.
+func on(text []byte, major, minor int) (paths []string) {
+	if !bytes.Contains(text, fmt.Appendf(nil, " %d:%d ", major, minor)) {
+		return nil
+	}
+	all, err := mountinfo.GetMountsFromReader(bytes.NewReader(text), nil)
 	if err != nil {
 		return nil
 	}
-	seen := make(map[string]bool)
-	for _, p := range processes {
-		pid, err := strconv.Atoi(p.Name())
-		if err != nil {
-			continue
+	ours := make(map[int]*mountinfo.Info)
+	for _, m := range all {
+		if m.Major == major && m.Minor == minor {
+			ours[m.ID] = m
 		}
-		// The namespaces of other users' processes have no name here.
-		if ns, err := os.Readlink("/proc/" + p.Name() + "/ns/mnt"); err == nil {
-			if seen[ns] {
-				continue
-			}
-			seen[ns] = true
-		}
-		all, err := mountinfo.PidMountInfo(pid)
-		if err != nil {
-			continue // it has ended
-		}
-		ours := make(map[int]*mountinfo.Info)
-		for _, m := range all {
-			if m.Major == major && m.Minor == minor {
-				ours[m.ID] = m
-			}
-		}
-		for _, m := range all {
-			if on := ours[m.Parent]; on != nil && m != on {
-				if rel, err := filepath.Rel(on.Mountpoint, m.Mountpoint); err == nil && rel != "." {
-					paths = append(paths, filepath.Join(on.Root, rel))
-				}
+	}
+	for _, m := range all {
+		if on := ours[m.Parent]; on != nil && m != on {
+			if rel, err := filepath.Rel(on.Mountpoint, m.Mountpoint); err == nil && rel != "." {
+				paths = append(paths, filepath.Join(on.Root, rel))
 			}
 		}
 	}

@@ -4,57 +4,103 @@ import (
 	"bytes"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
 )
 
-// Layers returns the directories of the file system mounted at an absolute path that
-// overlays of this mount namespace have as layers, relative to its root. Layers that were
-// mounted by relative paths, or through symbolic links outside, are not found. No request
-// goes to a file system.
-func Layers(mountpoint string) []string {
-	table, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil || !bytes.Contains(table, []byte(" - overlay ")) {
-		return nil
+// Layers are directories of a file system that overlays have as layers.
+type Layers struct {
+	Paths []string // from its root
+	// Relative has, for each overlay, the paths of layers from a directory that only the
+	// process which mounted it knows.
+	Relative [][]string
+}
+
+// LayersIn returns the layers of the overlays of this mount namespace in the file system
+// that is mounted at an absolute path. No request goes to that file system.
+func LayersIn(mountpoint string) (l Layers) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || !bytes.Contains(text, []byte(" - overlay ")) {
+		return l
 	}
-	all, err := mountinfo.GetMountsFromReader(bytes.NewReader(table), nil)
+	all, err := mountinfo.GetMountsFromReader(bytes.NewReader(text), nil)
 	if err != nil {
-		return nil
+		return l
 	}
 	return layers(all, mountpoint)
 }
 
-func layers(all []*mountinfo.Info, mountpoint string) (dirs []string) {
-	own := covering(all, mountpoint)
-	if own == nil || own.Mountpoint != mountpoint {
-		return nil
+func layers(all []*mountinfo.Info, mountpoint string) (l Layers) {
+	t := make(table)
+	for _, m := range all {
+		t[m.Mountpoint] = m // the last of those at the same place
+	}
+	own := t[mountpoint]
+	if own == nil {
+		return l
 	}
 	for _, m := range all {
 		if m.FSType != "overlay" {
 			continue
 		}
+		var beside []string
 		for _, p := range layersOf(m.VFSOptions) {
-			on := covering(all, p)
-			if on != nil && path.IsAbs(p) && on.Major == own.Major && on.Minor == own.Minor {
-				dirs = append(dirs, strings.TrimPrefix(path.Join(on.Root, strings.TrimPrefix(p, on.Mountpoint)), "/"))
+			if path.IsAbs(p) {
+				if p, ok := t.within(own, p); ok {
+					l.Paths = append(l.Paths, p)
+				}
+			} else if up := strings.TrimLeft(p, "./"); strings.HasPrefix(p, "../") && up != "" {
+				l.Relative = append(l.Relative, []string{up})
+			} else if up != "" {
+				beside = append(beside, p)
 			}
 		}
-	}
-	return dirs
-}
-
-// covering returns the mount that a path is on, the last of those at the same place.
-func covering(all []*mountinfo.Info, p string) (on *mountinfo.Info) {
-	for _, m := range all {
-		if (p == m.Mountpoint || m.Mountpoint == "/" || strings.HasPrefix(p, m.Mountpoint+"/")) &&
-			(on == nil || len(m.Mountpoint) >= len(on.Mountpoint)) {
-			on = m
+		if len(beside) > 0 {
+			l.Relative = append(l.Relative, beside)
 		}
 	}
-	return on
+	return l
 }
+
+// A table has mounts by their mount points.
+type table map[string]*mountinfo.Info
+
+// within returns the path from the root of a file system that an absolute path leads to.
+// Symbolic links before it are followed on local disks only: another file system may wait
+// for this process.
+func (t table) within(own *mountinfo.Info, p string) (string, bool) {
+	on, links := t["/"], 0
+	for i := 1; i <= len(p); i++ {
+		if i < len(p) && p[i] != '/' {
+			continue
+		}
+		if m := t[p[:i]]; m != nil {
+			on = m
+		}
+		if on == nil || !slices.Contains([]string{"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs"}, on.FSType) {
+			links = maxLinks // follow none from here on
+		}
+		if links == maxLinks {
+			continue
+		}
+		if target, err := os.Readlink(p[:i]); err == nil {
+			if !path.IsAbs(target) {
+				target = path.Join(path.Dir(p[:i]), target)
+			}
+			p, i, links, on = path.Join(target, p[i:]), 0, links+1, t["/"]
+		}
+	}
+	if on == nil || on.Major != own.Major || on.Minor != own.Minor {
+		return "", false
+	}
+	return strings.TrimPrefix(path.Join(on.Root, strings.TrimPrefix(p, on.Mountpoint)), "/"), true
+}
+
+// maxLinks is how many symbolic links are followed in a path, as the kernel does.
+const maxLinks = 40
 
 // layersOf returns the clean paths in the options of an overlay as the kernel shows them:
 // some bytes as octal numbers, and in lowerdir colons and backslashes behind a backslash.

@@ -29,6 +29,7 @@ var opensOther = map[string]string{
 	"remote/encrypt.go": "the user's own keys",
 
 	"snapshot/storedir/lock.go":   "/proc",
+	"internal/mounts/mounts.go":   "/proc",
 	"internal/mounts/overlay.go":  "/proc",
 	"internal/process/process.go": "/proc",
 	"remote/backend/http.go":      "a file that the user's environment names",

@@ -227,6 +227,123 @@ func TestRestoreBelowOverlay(t *testing.T) {
 	wantData(t, m.Path("of", "lower", "file"), "lower")
 }
 
+// TestEditsBelowOverlay: each way to change files finds layers, however they were mounted.
+func TestEditsBelowOverlay(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root mounts an overlay")
+	}
+	m := harness.New(t)
+	upper, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(m.Dir, link))
+	must(t, os.MkdirAll(m.Path("of", "a:b"), 0o755))
+	must(t, os.MkdirAll(m.Path("of", "many"), 0o755))
+	must(t, os.Mkdir(m.Path("beside"), 0o755))
+	for i := range 200 {
+		must(t, os.Mkdir(m.Path("of", "many", fmt.Sprint(i)), 0o755))
+	}
+	m.Amberfs("snapshot", "v0")
+	for _, path := range []string{"of/a:b/file", "of/many/150/file", "beside/a:b"} {
+		write(t, m.Path(path), "one")
+	}
+	m.Amberfs("snapshot", "v1")
+	m.Amberfs("fork", "v1", "f")
+	for _, dir := range []string{m.Dir, m.Path(".forks", "f")} {
+		out, err := m.TryAmberfs("-C", dir, "run", "--as", "agent/"+filepath.Base(dir), "--", "sh", "-c", "echo -n $0 > of/a:b/file", dir)
+		if err != nil {
+			t.Fatal(out)
+		}
+		write(t, filepath.Join(dir, "of/many/150/file"), "two")
+		write(t, filepath.Join(dir, "beside/a:b"), "two")
+	}
+	source := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(source, "of/a:b"), 0o755))
+	write(t, filepath.Join(source, "of/a:b/new"), "new")
+
+	escaped, one := func(dir string) string { return filepath.Join(dir, "of", `a\:b`) }, filepath.Join(m.Dir, "of", "many", "0")
+	for name, mount := range map[string]struct{ dir, options string }{
+		"absolute": {"/", "lowerdir=" + escaped(m.Dir) + ":" + one}, "through a link outside": {"/", "lowerdir=" + escaped(link) + ":" + one},
+		"relative": {m.Path("of"), `lowerdir=a\:b:` + one}, "from below": {m.Path("of", "many"), `lowerdir=../a\:b:0`},
+		"fork": {"/", "lowerdir=" + escaped(m.Path(".forks", "f")) + ":" + one}, "relative fork": {m.Dir, `lowerdir=.forks/f/of/a\:b:` + one},
+	} {
+		t.Run(name, func(t *testing.T) {
+			merged := t.TempDir()
+			cmd := exec.Command("mount", "-t", "overlay", "overlay", "-o", mount.options+",upperdir="+upper+"/u,workdir="+upper+"/w", merged)
+			cmd.Dir, cmd.Env = mount.dir, append(os.Environ(), "LIBMOUNT_FORCE_MOUNT2=always")
+			must(t, unix.Mount("tmpfs", upper, "tmpfs", 0, ""))
+			defer func() { must(t, unix.Unmount(upper, 0)) }()
+			must(t, os.MkdirAll(upper+"/u", 0o755))
+			must(t, os.MkdirAll(upper+"/w", 0o755))
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			defer func() { must(t, unix.Unmount(merged, 0)) }()
+			refuseLayers(t, m, strings.Contains(name, "fork"), source)
+		})
+	}
+	t.Run("200 layers", func(t *testing.T) {
+		fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+		must(t, err)
+		defer unix.Close(fs)
+		for i := range 200 {
+			if err := unix.FsconfigSetString(fs, "lowerdir+", m.Path("of", "many", fmt.Sprint(i))); err != nil {
+				t.Skip(err) // Linux before 6.8
+			}
+		}
+		must(t, unix.FsconfigCreate(fs))
+		fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+		must(t, err)
+		merged := t.TempDir()
+		err = unix.MoveMount(fd, "", unix.AT_FDCWD, merged, unix.MOVE_MOUNT_F_EMPTY_PATH)
+		unix.Close(fd)
+		must(t, err)
+		defer func() { must(t, unix.Unmount(merged, 0)) }()
+		if out, err := m.TryAmberfs("restore", "v1", "of/many/150"); err == nil || !strings.Contains(out, "has /of/many/150 as a layer") {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	m.Amberfs("restore", "v1")
+}
+
+// refuseLayers tries everything that changes of/a:b, in main or in the fork f.
+func refuseLayers(t *testing.T, m *harness.Mount, fork bool, source string) {
+	t.Helper()
+	dir := m.Dir
+	if fork {
+		dir = m.Path(".forks", "f")
+	}
+	at := func(args ...string) (string, error) { return m.TryAmberfs(append([]string{"-C", dir}, args...)...) }
+	file := filepath.Join(dir, "of/a:b/file")
+	for _, args := range [][]string{
+		{"restore", "v1"}, {"restore", "v1", "--dry-run"}, {"restore", "v0", "of"}, {"revert", file, "v1"}, {"import", source},
+		{"import", source + "/of/a:b", "of/a:b"}, {"merge", "f", "--theirs"}, {"merge", "f", "--theirs", "--dry-run"}, {"undo", "--by", "agent/" + filepath.Base(dir)},
+	} {
+		if fork {
+			for i, a := range args {
+				args[i] = strings.Replace(a, "v1", "base", 1)
+			}
+			if args[0] == "merge" || strings.HasPrefix(args[1], "v0") {
+				continue
+			}
+		}
+		if out, err := at(args...); err == nil || !strings.Contains(out, "has /of/a:b as a layer") {
+			t.Errorf("amberfs %v: %v: %s", args, err, out)
+		}
+	}
+	wantData(t, file, dir)
+	if _, err := os.Stat(filepath.Join(dir, "of/a:b/new")); err == nil {
+		t.Error("an import reached a layer")
+	}
+	back := "v1"
+	if fork {
+		back = "base"
+	}
+	for _, args := range [][]string{{"restore", back, "beside"}, {"undo"}} {
+		if out, err := at(args...); err != nil {
+			t.Errorf("amberfs %v: %v: %s", args, err, out)
+		}
+	}
+}
+
 // TestLargeRestoreBesideOverlay: an overlay stays whole when so much changes beside its
 // layers that all names would be dropped at once.
 func TestLargeRestoreBesideOverlay(t *testing.T) {

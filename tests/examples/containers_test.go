@@ -32,7 +32,7 @@ func system(t *testing.T) string {
 	harness.Needs(t, "busybox")
 	dir := t.TempDir()
 	run(t, "/", "sh", "-ec", `cd "$1" && mkdir bin etc usr && cp "$(command -v busybox)" bin/busybox &&
-		for name in sh id mkdir rm mv cat mount test true; do ln -s busybox bin/$name; done &&
+		for name in sh id mkdir rm mv cat mount test true sleep; do ln -s busybox bin/$name; done &&
 		echo root:x:0:0:root:/root:/bin/sh > etc/passwd && chmod -R a+rX .`, "sh", dir)
 	return dir
 }
@@ -43,6 +43,7 @@ func TestContainers(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "containers.conf")
 	write(t, conf, "[containers]\nnetns=\"none\"\ndefault_ulimits=[\"nofile=1024:1024\",\"nproc=1024:1024\"]\n[engine]\nruntime=\"runc\"\n")
 	t.Setenv("CONTAINERS_CONF", conf)
+	started := false
 	for name, probe := range map[string][]string{
 		"bubblewrap":     {"bwrap", "--unshare-pid", "--bind", root, "/", "--proc", "/proc", "--dev", "/dev", "true"},
 		"runc":           {"sh", "-ec", `cd "$2" && runc spec $3 && sed -i 's|"rootfs"|"'"$1"'"|; s/"terminal": true/"terminal": false/' config.json && runc --root "$2" run probe`, "sh", root, t.TempDir(), rootless()},
@@ -78,8 +79,30 @@ func TestContainers(t *testing.T) {
 			if e, ok := err.(*exec.ExitError); !ok || e.ExitCode() != 7 {
 				t.Errorf("exit status: %v: %s", err, out)
 			}
+			discardUsed(t, m, command(t, "/", example(t, "containers", name), m.Dir, "c", "/bin/sh", "-c", "echo > /started; while test -e /started; do sleep 0.1; done"))
+			started = started || !t.Failed()
 		})
 	}
+	if !started && os.Getuid() == 0 {
+		t.Error("no engine has started a container")
+	}
+}
+
+// discardUsed: a fork that is the root directory of a container is not discarded.
+func discardUsed(t *testing.T, m *harness.Mount, cmd *exec.Cmd) {
+	t.Helper()
+	must(t, cmd.Start())
+	harness.Eventually(t, "the container has started", func() bool {
+		_, err := os.Stat(m.Path(".forks/c/started"))
+		return err == nil
+	})
+	out, err := m.TryAmberfs("fork", "--discard", "c")
+	if err == nil || !strings.Contains(out, "have the fork c as root or working directory") {
+		t.Errorf("a fork in use is discarded: %v: %s", err, out)
+	}
+	must(t, os.Remove(m.Path(".forks/c/started")))
+	must(t, cmd.Wait())
+	m.Amberfs("fork", "--discard", "c")
 }
 
 func rootless() string {

@@ -68,6 +68,11 @@ func Inner(note func(string), show func() (func(service.Progress), func())) (int
 	if err != nil {
 		return 0, err
 	}
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); c.UserNS && !c.Root && (err != nil || st.Uid == overflowID) {
+		return 0, fail.New(fail.Failed, "the files of %s belong to other users than this one", c.Store).
+			WithHint("the store was filled by a `run --root`: use --root")
+	}
 	if c.After != "" {
 		if err := ask(c, c.Fork, service.Show{Name: c.After}, nil); err == nil {
 			return 0, fail.New(fail.Exists, "snapshot %q exists", c.After).WithHint("choose another name after --snapshot-after")

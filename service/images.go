@@ -17,6 +17,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/decompress"
 	"github.com/amberfs/amberfs/internal/fail"
@@ -48,6 +49,9 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers gitbridge.
 		d := digest.Digest(h.Name)
 		if want != "" && d != want || h.Size > most {
 			return "", fmt.Errorf("reading the image: %.80q of %d bytes comes where %s belongs", h.Name, h.Size, want)
+		}
+		if free, err := blobs.FS.Free(s.Store.Dir()); err == nil && free < h.Size+cas.Headroom {
+			return "", fmt.Errorf("%s has %d bytes: %w", d, h.Size, cas.ErrNoSpace)
 		}
 		return d, blobs.Put(d, t)
 	}

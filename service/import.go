@@ -59,8 +59,7 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	})
 	if err != nil {
 		finished()
-		s.giveUp(ctx, err)
-		return Imported{}, err
+		return Imported{}, s.giveUp(ctx, err)
 	}
 	done, err := r.Workspace.Graft(ctx, g)
 	if err != nil {
@@ -86,14 +85,15 @@ func ownerOf(c live.Caller, from string) *gitbridge.Owner {
 }
 
 // giveUp frees the space of a failed import, at once if the disk is full.
-func (s *Service) giveUp(ctx context.Context, err error) {
+func (s *Service) giveUp(ctx context.Context, err error) error {
 	s.Store.Abandon()
 	if fail.KindOf(Explain(err)) != fail.NoSpace {
-		return
+		return err
 	}
 	if _, err := s.Store.GC(ctx, func(int64, int64) {}); err != nil {
 		s.Log.Warn("gc after an import that did not fit", "err", err)
 	}
+	return fail.New(fail.NoSpace, "%w", err).WithHint("nothing was imported: free space on the disk of the store and import again")
 }
 
 // importAt says where in a tree that is built an import goes.

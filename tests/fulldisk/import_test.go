@@ -1,10 +1,14 @@
 package fulldisk_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
 )
@@ -39,4 +43,53 @@ func TestImportThatDoesNotFit(t *testing.T) {
 	for range 10 {
 		must(t, os.WriteFile(m.Path("g"), data, 0o644))
 	}
+}
+
+// TestImageThatDoesNotFit: an image whose layers do not fit, or whose files do not fit beside
+// them, leaves nothing.
+func TestImageThatDoesNotFit(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to mount a small disk")
+	}
+	from := harness.New(t)
+	dir := filepath.Join(t.TempDir(), "disk")
+	must(t, os.Mkdir(dir, 0o755))
+	ext4(t, dir, 192<<20)
+	m := harness.At(t, filepath.Join(dir, "store"))
+	m.Start()
+	free := func() int64 {
+		var st unix.Statfs_t
+		must(t, unix.Statfs(dir, &st))
+		return int64(st.Bavail) * st.Bsize >> 20
+	}
+	before := free()
+	n := 0
+	for _, mega := range []int{110, 200} {
+		for ; n < mega; n++ {
+			must(t, os.WriteFile(from.Path(fmt.Sprint(n)), noise(int64(n), 1<<20), 0o644))
+		}
+		name := fmt.Sprint("v", mega)
+		from.Amberfs("snapshot", name)
+		image := "oci:" + filepath.Join(t.TempDir(), "image")
+		from.Amberfs("export", name, "--image", image)
+		cmd := exec.Command(harness.Binary(t), "-C", m.Dir, "import", "--image", image, "in")
+		out, err := cmd.CombinedOutput()
+		const noSpace = 6
+		if err == nil || cmd.ProcessState.ExitCode() != noSpace || !strings.Contains(string(out), "nothing was imported") {
+			t.Errorf("%d MB: %v %s", mega, err, out)
+		}
+		if _, err := os.Lstat(m.Path("in")); !os.IsNotExist(err) {
+			t.Errorf("%d MB: in: %v", mega, err)
+		}
+		if list := m.Amberfs("list", "--all"); !strings.Contains(list, "no snapshots") {
+			t.Errorf("%d MB: %s", mega, list)
+		}
+		if blobs, _ := filepath.Glob(filepath.Join(m.Store, "images", "*")); len(blobs) > 0 {
+			t.Errorf("%d MB: %s are left", mega, blobs)
+		}
+		if after := free(); after < before-16 {
+			t.Errorf("%d MB: %d MiB are free of %d", mega, after, before)
+		}
+	}
+	must(t, os.WriteFile(m.Path("f"), noise(1, 1<<20), 0o644))
 }

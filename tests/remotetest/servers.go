@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -122,12 +123,19 @@ func S3Prefix(endpoint, prefix string) string {
 }
 
 // Registry starts an OCI registry (Debian's docker-registry) and returns its address.
-func Registry(t testing.TB) (addr string) {
+func Registry(t testing.TB, htpasswd ...string) (addr string) {
 	bin := find(t, "docker-registry")
 	dir := t.TempDir()
 	return start(t, func(addr string) *exec.Cmd {
 		config := filepath.Join(t.TempDir(), "config.yml")
 		text := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage:\n  filesystem: {rootdirectory: %s}\n  delete: {enabled: true}\nhttp: {addr: %s}\n", dir, addr)
+		if len(htpasswd) > 0 {
+			users := filepath.Join(dir, "htpasswd")
+			if err := os.WriteFile(users, []byte(strings.Join(htpasswd, "\n")), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			text += fmt.Sprintf("auth:\n  htpasswd: {realm: test, path: %s}\n", users)
+		}
 		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ LDFLAGS  = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.dat
 PREFIX  ?= /usr/local
 
 .PHONY: build cross image install uninstall session licences run stop test test-race test-long test-remote \
-	test-packages test-release snapshot lint bench crash powercut soak clean
+	test-packages test-release snapshot lint bench bench-disk bench-curves bench-containers crash powercut soak clean
 
 # Static, so that it runs in any container.
 build:
@@ -80,7 +80,12 @@ bin/golangci-lint:
 # ROWS=capture,untar runs those rows alone.
 bench: build
 	@scripts/setup bench
-	$(GO) run ./tests/bench -bin $(BIN) -rows "$(ROWS)"
+	$(GO) run ./tests/bench -bin $(BIN) -rows "$(ROWS)" -o "$(SAMPLES)"
+
+# A day that is bound by the disk, what grows, and containers: in 20 minutes or less each.
+bench-disk bench-curves bench-containers: build
+	@scripts/setup bench
+	$(GO) run ./tests/bench -bin $(BIN) -rows $(patsubst bench-%,%,$@) -o "$(SAMPLES)"
 
 # Remotes against servers that others wrote: S3 (versitygw) and a registry.
 test-remote:

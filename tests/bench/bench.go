@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,37 +9,44 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A row is one kind of work.
 type row struct {
 	name, what string
 	unit       string // of the figure
-	higher     bool   // a higher figure is better
 	reach      string // what is to be reached
 	// run does the work in a directory of a place and returns the figure.
 	run func(w *work) (float64, error)
 	// where limits a row to the places that can do it; nil is everywhere but
 	// in git's.
 	where func(p place) bool
-	// ref is the place that ratios are to; the plain directory if empty.
-	ref string
 	// named rows run only if they are asked for: they take long.
 	named bool
-	// warm is work on what the kernel has in memory: a sample that needed more requests than
-	// usual found some of it gone and is discarded.
+	// warm is work on what the kernel has in memory: a sample that needed more requests or
+	// disk reads than usual found some of it gone, and is discarded and taken again.
 	warm bool
-	// how is what a place does, in the words of its command line.
+	// how is what a place does, as its calls or command lines.
 	how func(p place) string
+	// alone rows need no warm-up and have one sample: they build up what they measure.
+	alone bool
 }
+
+// same is how a row works that does the same in all places.
+func same(how string) func(place) string { return func(place) string { return how } }
 
 // work is what a row gets.
 type work struct {
 	place place
 	dir   string // empty, in the place
 	b     *bench
+	round int // 0 is the one that warms up
 	cost  *cost
+	reads float64 // bytes that this process had read from the disk
 	more  []figureOf
+	kept  bool // its directory is removed later
 }
 
 // A figureOf is one that a row has beside its own.
@@ -66,12 +72,13 @@ func (w *work) timed(things int, do func() error) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	start := time.Now()
+	read, start := diskReads(), time.Now()
 	err = do()
 	took := time.Since(start)
 	if err != nil {
 		return 0, err
 	}
+	w.reads += diskReads() - read
 	after, err := w.place.counters()
 	if err != nil {
 		return 0, err
@@ -109,21 +116,23 @@ func (l *leftOut) Error() string { return l.why }
 
 // A result is one figure, over all samples.
 type result struct {
-	Row    string    `json:"row"`
-	What   string    `json:"what"`
-	Place  string    `json:"place"`
-	How    string    `json:"how,omitempty"`
-	Unit   string    `json:"unit"`
-	Median float64   `json:"median"`
-	All    []float64 `json:"all"`
-	Ratio  float64   `json:"ratio,omitempty"` // to the reference; above 1 is slower or more
-	Reach  string    `json:"reach,omitempty"`
-	Warm   bool      `json:"warm,omitempty"`
-	Load   string    `json:"load"`   // average when it was measured
-	DiskMB []float64 `json:"disk"`   // MB/s of the calibration before and after
-	Uneven bool      `json:"uneven"` // the two differ by more than tolerance, again
-	Cold   int       `json:"cold"`   // discarded samples of a warm row
-	Cost   *cost     `json:"cost,omitempty"`
+	Row       string    `json:"row"`
+	What      string    `json:"what"`
+	Place     string    `json:"place"`
+	How       string    `json:"how,omitempty"`
+	Unit      string    `json:"unit"`
+	Median    float64   `json:"median"`
+	All       []float64 `json:"all"`
+	Reach     string    `json:"reach,omitempty"`
+	Warm      bool      `json:"warm,omitempty"`
+	Begun     string    `json:"begun"`
+	Load      string    `json:"load"`              // averages when the row began
+	DiskMB    []float64 `json:"disk"`              // MB/s of the calibrations, before and after each round
+	Discarded int       `json:"discarded"`         // rounds in which the disk changed its speed
+	Uneven    bool      `json:"uneven,omitempty"`  // it did so too often: such rounds are among the samples
+	Cold      int       `json:"cold"`              // discarded samples of a warm row
+	Seconds   float64   `json:"seconds,omitempty"` // that the row took in all its places
+	Cost      *cost     `json:"cost,omitempty"`
 }
 
 // bench holds the places that rows run in.
@@ -133,16 +142,16 @@ type bench struct {
 	scale     float64
 	repeat    int
 	places    []place
-	last      bool // it is the last sample
+	settling  []settling
 	serial    int
 	inputs    map[string]string
-	trees     trees
+	trees     map[string]*grown // by place
 }
 
 func (b *bench) open(only string) {
-	b.inputs = map[string]string{}
+	b.inputs, b.trees = map[string]string{}, map[string]*grown{}
 	for _, o := range openers {
-		if only == "" && o.name == awake || only != "" && !slices.Contains(strings.Split(only, ","), o.name) {
+		if only != "" && !slices.Contains(strings.Split(only, ","), o.name) {
 			continue
 		}
 		if b.ctx.Err() != nil {
@@ -158,7 +167,11 @@ func (b *bench) open(only string) {
 }
 
 func (b *bench) close() {
-	b.trees.close()
+	for _, g := range b.trees {
+		if err := g.close(); err != nil {
+			fmt.Fprintf(os.Stderr, "closing a tree: %v\n", err)
+		}
+	}
 	for _, p := range slices.Backward(b.places) {
 		if p.close == nil {
 			continue
@@ -176,122 +189,161 @@ func (b *bench) close() {
 	}
 }
 
-// tolerance is how far the calibrations before and after a row may be apart.
+// tolerance is how far the calibrations before and after a round may be apart.
 const tolerance = 1.3
 
-// measure runs a row in all its places, interleaved; again if the disk changed its speed
-// meanwhile.
+// measure runs a row in all its places: one round to warm up, and then as many rounds as
+// samples are asked for, each in the order opposite to that of the round before. A round in
+// which the disk changed its speed is discarded, and so is a cold sample of a warm row;
+// more rounds replace them.
 func (b *bench) measure(r row) (out []result, err error) {
-	for range 2 {
-		load := loadAverage()
-		before, err := b.calibrate()
-		if err != nil {
-			return nil, err
-		}
-		if out, err = b.measurePlaces(r); err != nil {
-			return nil, err
-		}
-		after, err := b.calibrate()
-		if err != nil {
-			return nil, err
-		}
-		uneven := max(before, after) > tolerance*min(before, after)
-		for i := range out {
-			o := &out[i]
-			o.What, o.Reach, o.Warm, o.Load = r.what, r.reach, r.warm, load
-			o.DiskMB, o.Uneven = []float64{before, after}, uneven
-		}
-		if !uneven {
-			break
-		}
-		fmt.Fprintf(os.Stderr, "%s: the disk wrote %.0f MB/s before and %.0f after\n", r.name, before, after)
+	places := slices.Clone(b.places)
+	places = slices.DeleteFunc(places, func(p place) bool { return r.where == nil && !notGit(p) || r.where != nil && !r.where(p) })
+	if len(places) == 0 {
+		return nil, &leftOut{"no place for it"}
 	}
-	ref := cmp.Or(r.ref, "plain")
-	for i := range out {
-		o := &out[i]
-		if j := slices.IndexFunc(out, func(p result) bool { return p.Row == o.Row && p.Place == ref }); j >= 0 && out[j].Median > 0 && o.Median > 0 {
-			o.Ratio = o.Median / out[j].Median
-			if r.higher {
-				o.Ratio = 1 / o.Ratio
-			}
-		}
+	defer func() { err = errors.Join(err, b.settle(nil)) }()
+	start, load := time.Now(), loadAverage()
+	first, repeat := 0, b.repeat
+	if r.alone {
+		first, repeat = 1, 1
 	}
-	return out, nil
-}
-
-// calibrate writes to the disk that all places are on, and returns MB/s.
-func (b *bench) calibrate() (float64, error) {
-	const size = 64 << 20
-	f, err := os.Create(filepath.Join(b.base, "calibration"))
+	even, uneven := map[string][]sample{}, map[string][]sample{}
+	speed, err := b.calibrate()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer os.Remove(f.Name())
-	buf, start := noise(1<<20), time.Now()
-	for range size / len(buf) {
-		if _, err := f.Write(buf); err != nil {
-			return 0, errors.Join(err, f.Close())
-		}
-	}
-	err = errors.Join(f.Sync(), f.Close())
-	return size / 1e6 / time.Since(start).Seconds(), err
-}
-
-// A sample is one run of a row in a place.
-type sample struct {
-	value    float64
-	requests float64
-	cost     *cost
-	more     []figureOf
-}
-
-// measurePlaces takes one sample in each place to warm up, and then as many as asked for,
-// by turns.
-func (b *bench) measurePlaces(r row) ([]result, error) {
-	where := r.where
-	if where == nil {
-		where = notGit
-	}
-	samples := map[string][]sample{}
-	for i := range b.repeat + 1 {
-		b.last = i == b.repeat
-		for _, p := range b.places {
-			if !where(p) {
-				continue
-			}
-			if b.ctx.Err() != nil {
-				return nil, b.ctx.Err()
-			}
-			s, err := b.once(r, p)
+	speeds, discarded, enough := []float64{speed}, 0, false
+	var extra time.Duration
+	for round := first; round <= repeat || !enough && round <= 2*repeat && extra < mostExtra; round++ {
+		began, samples := time.Now(), map[string]sample{}
+		for _, p := range places {
+			s, err := b.once(r, p, round)
 			if errors.Is(err, errNoCall) {
 				continue
 			}
 			if err != nil {
 				return nil, fmt.Errorf("on %s: %w", p.name, err)
 			}
-			if i > 0 {
-				samples[p.name] = append(samples[p.name], s)
-			}
+			samples[p.name] = s
 			fmt.Fprintf(os.Stderr, "%-18s %-16s %.4g %s\n", r.name, p.name, s.value, r.unit)
 		}
-	}
-	var out []result
-	for _, p := range b.places {
-		all := samples[p.name]
-		if all == nil {
+		slices.Reverse(places)
+		if err := b.settle(samples); err != nil {
+			return nil, err
+		}
+		before := speed
+		if speed, err = b.calibrate(); err != nil {
+			return nil, err
+		}
+		speeds = append(speeds, speed)
+		if round == 0 {
 			continue
 		}
-		cold := 0
-		if r.warm {
-			all, cold = warmOnly(all)
+		to := even
+		if max(before, speed) > tolerance*min(before, speed) && !r.alone {
+			fmt.Fprintf(os.Stderr, "%s: the disk wrote %.0f MB/s before a round and %.0f after it\n", r.name, before, speed)
+			to, discarded = uneven, discarded+1
 		}
-		out = append(out, results(r, p, all, cold)...)
+		enough = true
+		for name, s := range samples {
+			to[name] = append(to[name], s)
+			all, _ := warmOnly(r, even[name])
+			enough = enough && len(all) >= repeat
+		}
+		if round > repeat {
+			extra += time.Since(began)
+		}
+	}
+	took := time.Since(start)
+	fmt.Fprintf(os.Stderr, "%s: %.0f s in all\n", r.name, took.Seconds())
+	for _, p := range b.places {
+		all, cold := warmOnly(r, even[p.name])
+		mixed := len(all) < repeat && len(uneven[p.name]) > 0
+		if mixed {
+			all, cold = warmOnly(r, append(even[p.name], uneven[p.name]...))
+		}
+		if len(all) == 0 {
+			continue
+		}
+		for _, o := range results(r, p, all) {
+			o.What, o.Reach, o.Warm = r.what, r.reach, r.warm
+			o.Begun, o.Load, o.Seconds = start.UTC().Format(time.RFC3339), load, took.Seconds()
+			o.DiskMB, o.Discarded, o.Uneven, o.Cold = speeds, discarded, mixed, cold
+			out = append(out, o)
+		}
 	}
 	return out, nil
 }
 
-// warmOnly discards the samples that needed more requests than is usual.
-func warmOnly(all []sample) (warm []sample, cold int) {
+// mostExtra is how long the rounds of a row that replace discarded ones may take.
+const mostExtra = 2 * time.Minute
+
+// calibrate writes to the disk that all places are on, and returns MB/s of the fastest of
+// three writes.
+func (b *bench) calibrate() (best float64, err error) {
+	const size = 32 << 20
+	unix.Sync()
+	buf := noise(1 << 20)
+	for range 3 {
+		f, err := os.Create(filepath.Join(b.base, "calibration"))
+		if err != nil {
+			return 0, err
+		}
+		start := time.Now()
+		for range size / len(buf) {
+			_, e := f.Write(buf)
+			err = errors.Join(err, e)
+		}
+		err = errors.Join(err, f.Sync(), f.Close())
+		best = max(best, size/1e6/time.Since(start).Seconds())
+		if err = errors.Join(err, os.Remove(f.Name())); err != nil {
+			return 0, err
+		}
+	}
+	return best, nil
+}
+
+// A settling place is left as a sample left it until a minute after the round.
+type settling struct {
+	place string
+	look  func() []figureOf
+	end   func() error
+}
+
+// settle waits a minute and adds what places then look like to their samples. Without
+// samples it ends them at once.
+func (b *bench) settle(samples map[string]sample) (err error) {
+	if samples != nil && len(b.settling) > 0 {
+		select {
+		case <-time.After(time.Minute):
+		case <-b.ctx.Done():
+		}
+	}
+	for _, s := range b.settling {
+		if one, ok := samples[s.place]; ok {
+			one.more = append(one.more, s.look()...)
+			samples[s.place] = one
+		}
+		err = errors.Join(err, s.end())
+	}
+	b.settling = nil
+	return err
+}
+
+// A sample is one run of a row in a place.
+type sample struct {
+	value    float64
+	requests float64 // to the daemon, or pages read from the disk
+	cost     *cost
+	more     []figureOf
+}
+
+// warmOnly discards the samples of a warm row that needed more requests than is usual.
+func warmOnly(r row, all []sample) (warm []sample, cold int) {
+	if !r.warm {
+		return all, 0
+	}
 	var requests []float64
 	for _, s := range all {
 		requests = append(requests, s.requests)
@@ -302,8 +354,8 @@ func warmOnly(all []sample) (warm []sample, cold int) {
 }
 
 // results are the figures of a row in a place, over all samples.
-func results(r row, p place, all []sample, cold int) []result {
-	one := result{Row: r.name, Place: p.name, Unit: r.unit, Cold: cold, Cost: all[len(all)-1].cost}
+func results(r row, p place, all []sample) []result {
+	one := result{Row: r.name, Place: p.name, Unit: r.unit, Cost: all[len(all)-1].cost}
 	if r.how != nil {
 		one.How = r.how(p)
 	}
@@ -325,20 +377,36 @@ func results(r row, p place, all []sample, cold int) []result {
 	return out
 }
 
-// once runs a row in one place and leaves nothing behind.
-func (b *bench) once(r row, p place) (s sample, err error) {
+// once runs a row in one place, with nothing left to write by what was before, and leaves
+// nothing behind.
+func (b *bench) once(r row, p place, round int) (s sample, err error) {
+	if b.ctx.Err() != nil {
+		return s, b.ctx.Err()
+	}
 	b.serial++
-	w := &work{place: p, b: b, dir: filepath.Join(p.dir, fmt.Sprintf("%s-%d", r.name, b.serial))}
+	w := &work{place: p, b: b, round: round, dir: filepath.Join(p.dir, fmt.Sprintf("%s-%d", r.name, b.serial))}
 	if err := os.Mkdir(w.dir, 0o755); err != nil {
 		return s, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(w.dir)) }()
+	defer func() {
+		if !w.kept {
+			err = errors.Join(err, os.RemoveAll(w.dir))
+		}
+	}()
+	unix.Sync()
 	s.value, err = r.run(w)
-	s.cost, s.more = w.cost, w.more
+	s.cost, s.more, s.requests = w.cost, w.more, w.reads/4096
 	if w.cost != nil {
 		s.requests = w.cost.waiting()
 	}
 	return s, err
+}
+
+// diskReads are the bytes that this process had read from disks.
+func diskReads() (n float64) {
+	_, rest, _ := strings.Cut(fileText("/proc/self/io"), "\nread_bytes: ")
+	_, _ = fmt.Sscan(rest, &n)
+	return n
 }
 
 func median(all []float64) float64 { return quantile(all, 0.5) }

@@ -22,8 +22,8 @@ func TestRowsHaveNames(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	for only, want := range map[string]string{
-		"read": "read", "unlink,create": "create unlink", "capture-1k,sqlite": "sqlite capture-1k",
-		"fork-lock": "fork-lock-deep fork-lock-many fork-lock-links",
+		"read": "read", "unlink,create": "create unlink", "capture-call,sqlite": "sqlite capture-call",
+		"cold-": "cold-seq cold-tree",
 	} {
 		chosen, err := choose(only)
 		var names []string

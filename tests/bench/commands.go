@@ -54,17 +54,6 @@ func commandIn(ctx context.Context, dir string, env []string, name string, args 
 	return nil
 }
 
-// command runs a program in the row's directory.
-func (w *work) command(argv ...string) error {
-	return commandIn(w.b.ctx, w.dir, nil, argv[0], argv[1:]...)
-}
-
-// seconds times a command that does a number of things.
-func (w *work) seconds(things int, argv ...string) (float64, error) {
-	took, err := w.timed(things, func() error { return w.command(argv...) })
-	return took.Seconds(), err
-}
-
 func output(name string, args ...string) string {
 	out, err := exec.Command(name, args...).Output()
 	if err != nil {

@@ -88,41 +88,18 @@ func (c *cost) waiting() (n float64) {
 	return n
 }
 
-// lines tell it for people.
-func (c *cost) lines() []string {
-	if c == nil || c.Things == 0 {
-		return nil
-	}
+// String is what a thing that the row did cost the daemon.
+func (c *cost) String() string {
 	n := c.waiting()
 	if n == 0 {
-		return []string{"no requests"}
+		return "no requests"
 	}
-	ops := slices.SortedFunc(maps.Keys(c.Requests), func(a, b string) int {
-		if c.Requests[a] != c.Requests[b] {
-			return int(min(max(c.Requests[b]-c.Requests[a], -1), 1))
-		}
-		return strings.Compare(a, b)
-	})
 	var kinds []string
-	for _, op := range ops {
-		if c.Requests[op] >= 0.005*c.Things || c.Things < 100 {
+	for _, op := range slices.Sorted(maps.Keys(c.Requests)) {
+		if c.Requests[op] >= 0.005*c.Things {
 			kinds = append(kinds, op+" "+figure(c.Requests[op]/c.Things))
 		}
 	}
-	if len(kinds) == 0 {
-		return []string{fmt.Sprintf("%.0f requests in all: %s", n, strings.Join(ops, ", "))}
-	}
-	out := []string{fmt.Sprintf("%s requests each: %s", figure(n/c.Things), strings.Join(kinds, ", "))}
-	if n >= 100 {
-		s := fmt.Sprintf("a request: %s µs of CPU, %s allocations", figure(c.CPU*1e6/n), figure(c.Allocs/n))
-		if c.Bytes > 0 { // older results do not have them
-			s += fmt.Sprintf(" of %s bytes", figure(c.Bytes/n))
-		}
-		s += fmt.Sprintf(", %s µs waiting for locks", figure(c.Waited*1e6/n))
-		if c.Records > 0 {
-			s += fmt.Sprintf("; %s journal records each", figure(c.Records/c.Things))
-		}
-		out = append(out, s)
-	}
-	return out
+	return fmt.Sprintf("%s requests each: %s; of each %s µs of processors, %s allocations of %s bytes, %s µs waiting for locks; %s journal records each",
+		figure(n/c.Things), strings.Join(kinds, ", "), figure(c.CPU*1e6/n), figure(c.Allocs/n), figure(c.Bytes/n), figure(c.Waited*1e6/n), figure(c.Records/c.Things))
 }

@@ -15,7 +15,6 @@ import (
 	"time"
 	"unsafe"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -61,7 +60,7 @@ func newAmberHistory(b *bench, dir string) (*amberHistory, error) {
 
 // amberHistoryOf makes one that is mounted as p is.
 func amberHistoryOf(b *bench, p place, dir string) (*amberHistory, error) {
-	h := &amberHistory{b: b, place: place{name: p.name, kind: amber, dir: dir}, store: dir + ".store"}
+	h := &amberHistory{b: b, place: place{name: p.name, kind: amber, dir: dir, options: p.options}, store: dir + ".store"}
 	return h, b.mount(&h.place, h.store)
 }
 
@@ -204,7 +203,8 @@ func (h *btrfsHistory) close() error {
 	for _, s := range subvolumes {
 		err = errors.Join(err, command("btrfs", "subvolume", "delete", filepath.Join(h.dir, s.Name())))
 	}
-	return err
+	// Their space is free when they are gone in the background, too.
+	return errors.Join(err, command("btrfs", "subvolume", "sync", h.dir))
 }
 
 // copyHistory copies the whole tree, sharing the blocks of files.
@@ -264,56 +264,40 @@ func pathOf(i int) string { return filepath.Join(fmt.Sprintf("d%05d", i/100), fm
 func contentOf(i int) []byte { return fmt.Appendf(nil, "file %d\n", i) }
 
 // populate makes such a tree file by file.
-func populate(b *bench, dir string, n int) error { return populateBy(b, dir, n, 1) }
-
-// populateBy has several writers make it, each every so many directories.
-func populateBy(b *bench, dir string, n, writers int) error {
-	const inDir = 100
-	var g errgroup.Group
-	for k := range writers {
-		g.Go(func() error {
-			return b.loop(n, func(i int) error {
-				if i/inDir%writers != k {
-					return nil
-				}
-				path := filepath.Join(dir, pathOf(i))
-				if i%inDir == 0 {
-					if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
-						return err
-					}
-				}
-				return os.WriteFile(path, contentOf(i), 0o644)
-			})
-		})
-	}
-	return g.Wait()
+func populate(b *bench, dir string, n int) error {
+	return b.loop(n, func(i int) error {
+		path := filepath.Join(dir, pathOf(i))
+		if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return os.WriteFile(path, contentOf(i), 0o644)
+	})
 }
 
-// load brings such a tree in at once, or n files into one directory.
-func (h *amberHistory) load(n int, path func(i int) string) error {
-	return h.loadAs(n, path, contentOf)
-}
-
-// loadAs is load with other contents.
-func (h *amberHistory) loadAs(n int, path func(i int) string, content func(i int) []byte) error {
+// load imports such a tree.
+func (h *amberHistory) load(n int) error {
 	r, w := io.Pipe()
+	go func() { w.CloseWithError(writeTar(w, n)) }()
+	return h.importTar(r)
+}
+
+func (h *amberHistory) importTar(r io.ReadCloser) error {
+	defer r.Close()
 	cmd := exec.CommandContext(h.b.ctx, h.b.bin, "-C", h.root(), "import", "--tar", "-")
 	cmd.Stdin = r
-	go func() { w.CloseWithError(writeTar(w, n, path, content)) }()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		r.Close()
 		return fmt.Errorf("import: %w: %s", err, out)
 	}
 	return nil
 }
 
-func writeTar(to io.Writer, n int, path func(i int) string, content func(i int) []byte) error {
+func writeTar(to io.Writer, n int) error {
 	buf := bufio.NewWriterSize(to, 1<<20)
 	t := tar.NewWriter(buf)
 	now := time.Now()
 	for i := range n {
-		data := content(i)
-		h := &tar.Header{Name: path(i), Mode: 0o644, Size: int64(len(data)), ModTime: now, Typeflag: tar.TypeReg}
+		data := contentOf(i)
+		h := &tar.Header{Name: pathOf(i), Mode: 0o644, Size: int64(len(data)), ModTime: now, Typeflag: tar.TypeReg}
 		if err := t.WriteHeader(h); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,13 +35,14 @@ func run() error {
 	writes := flag.Bool("docs", false, "write the tables of the documentation from "+current)
 	flag.Parse()
 
+	took := secondsOf(current)
 	if *list {
 		for _, r := range rows {
 			mark := " "
 			if r.named {
 				mark = "*"
 			}
-			fmt.Printf("%s %-18s %-62s %s\n", mark, r.name, r.what+" ("+r.unit+")", r.reach)
+			fmt.Printf("%s %-16s %5.0f s  %-62s %s\n", mark, r.name, took[r.name], r.what+" ("+r.unit+")", r.reach)
 		}
 		return nil
 	}
@@ -64,8 +66,13 @@ func run() error {
 	defer b.close()
 	b.open(*places)
 
-	m := thisMachine()
-	var results []result
+	var estimate float64
+	for _, r := range chosen {
+		estimate += took[r.name]
+	}
+	fmt.Fprintf(os.Stderr, "The documented rows among these took %.0f minutes.\n", estimate/60)
+	start, m := time.Now(), thisMachine()
+	var lines []line
 	var failed error
 	for _, r := range chosen {
 		rs, err := b.measure(r)
@@ -83,15 +90,30 @@ func run() error {
 			failed = errors.Join(failed, fmt.Errorf("%s failed", r.name))
 			continue
 		}
-		results = append(results, rs...)
+		var ls []line
+		for _, r := range rs {
+			ls = append(ls, line{m, r})
+		}
+		lines = append(lines, ls...)
 		if *out != "" {
-			if err := appendJSON(*out, m, rs); err != nil {
+			if err := appendJSON(*out, ls); err != nil {
 				return err
 			}
 		}
 	}
-	report(os.Stdout, m, results)
+	report(os.Stdout, lines)
+	fmt.Printf("\n%.1f minutes in all\n", time.Since(start).Minutes())
 	return failed
+}
+
+// secondsOf is how long rows took when they were kept in a file.
+func secondsOf(name string) map[string]float64 {
+	lines, _ := readLines(name) // a file that is missing has none
+	took := map[string]float64{}
+	for _, l := range lines {
+		took[l.Row] = l.Seconds
+	}
+	return took
 }
 
 // choose finds rows by name, or by how their names begin, in the order of the
@@ -100,20 +122,19 @@ func choose(only string) ([]row, error) {
 	if only == "" {
 		return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return r.named }), nil
 	}
-	wanted := map[string]bool{}
-	for name := range strings.SplitSeq(only, ",") {
-		match := func(r row) bool { return r.name == name }
-		if !slices.ContainsFunc(rows, match) {
-			match = func(r row) bool { return strings.HasPrefix(r.name, name) }
-		}
-		if !slices.ContainsFunc(rows, match) {
-			return nil, fmt.Errorf("there is no row %q (see -list)", name)
-		}
-		for _, r := range rows {
-			if match(r) {
-				wanted[r.name] = true
-			}
+	var chosen []row
+	for _, r := range rows {
+		if slices.ContainsFunc(strings.Split(only, ","), func(name string) bool {
+			exact := slices.ContainsFunc(rows, func(r row) bool { return r.name == name })
+			return r.name == name || !exact && strings.HasPrefix(r.name, name)
+		}) {
+			chosen = append(chosen, r)
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !wanted[r.name] }), nil
+	for name := range strings.SplitSeq(only, ",") {
+		if !slices.ContainsFunc(chosen, func(r row) bool { return strings.HasPrefix(r.name, name) }) {
+			return nil, fmt.Errorf("there is no row %q (see -list)", name)
+		}
+	}
+	return chosen, nil
 }

@@ -16,6 +16,7 @@ type place struct {
 	kind    kind
 	dir     string
 	metrics string // address of the daemon's figures
+	options string // of the mount, after a comma
 	close   func() error
 	// archive keeps a directory as backups do and mounts it at a path. It
 	// returns where to read it and how to take it away.
@@ -34,9 +35,6 @@ const (
 	archive             // a backup that can be mounted
 )
 
-// awake is the mount with -o lowlatency. It takes part only if it is named.
-const awake = "amberfs lowlatency"
-
 // openers make the places; one that the machine cannot have is left out.
 var openers = []struct {
 	name string
@@ -44,14 +42,12 @@ var openers = []struct {
 	open func(*bench, *place) error
 }{
 	{"amberfs", amber, openAmber},
-	{awake, amber, openAmber},
 	{"plain", plain, openPlain},
 	{"go-fuse loopback", peer, openLoopback},
 	{"fuse-overlayfs", peer, openFuseOverlay},
-	{"overlayfs", peer, openOverlay},
 	{"btrfs", btrfs, openBtrfs},
 	{"xfs", reflink, openXFS},
-	{"git", git, openGit},
+	{"git", git, openPlain},
 	{"restic", archive, openRestic},
 	{"borg", archive, openBorg},
 }
@@ -76,11 +72,7 @@ func (b *bench) mount(p *place, store string) error {
 		return err
 	}
 	p.metrics = address
-	options := "metrics=" + address
-	if p.name == awake {
-		options += ",lowlatency"
-	}
-	if err := command(b.bin, "mount", "-o", options, store, p.dir); err != nil {
+	if err := command(b.bin, "mount", "-o", "metrics="+address+p.options, store, p.dir); err != nil {
 		return err
 	}
 	dir := p.dir
@@ -89,14 +81,6 @@ func (b *bench) mount(p *place, store string) error {
 }
 
 func openPlain(_ *bench, p *place) error { return os.Mkdir(p.dir, 0o755) }
-
-// openGit is where rows of history are compared with what agent tools do.
-func openGit(_ *bench, p *place) error {
-	if _, err := exec.LookPath("git"); err != nil {
-		return err
-	}
-	return os.Mkdir(p.dir, 0o755)
-}
 
 // openLoopback is go-fuse's own example, built from the module that this
 // project already uses.
@@ -115,36 +99,13 @@ func openFuseOverlay(_ *bench, p *place) error {
 	if _, err := exec.LookPath("fuse-overlayfs"); err != nil {
 		return err
 	}
-	opts, err := layers(p.dir + ".data")
-	if err != nil {
-		return err
-	}
-	return openDaemon(p, "fuse-overlayfs", "-f", "-o", opts, p.dir)
-}
-
-// openOverlay is the kernel's.
-func openOverlay(_ *bench, p *place) error {
-	if os.Getuid() != 0 {
-		return errors.New("it needs root")
-	}
-	opts, err := layers(p.dir + ".data")
-	if err != nil {
-		return err
-	}
-	if err := os.Mkdir(p.dir, 0o755); err != nil {
-		return err
-	}
-	return mountedAt(p, "-t", "overlay", "-o", opts, "overlay")
-}
-
-// layers are an overlay's directories, as mount options.
-func layers(below string) (string, error) {
+	data := p.dir + ".data"
 	for _, d := range []string{"lower", "upper", "work"} {
-		if err := os.MkdirAll(filepath.Join(below, d), 0o755); err != nil {
-			return "", err
+		if err := os.MkdirAll(filepath.Join(data, d), 0o755); err != nil {
+			return err
 		}
 	}
-	return fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", below), nil
+	return openDaemon(p, "fuse-overlayfs", "-f", "-o", fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", data), p.dir)
 }
 
 func openBtrfs(_ *bench, p *place) error { return openLoop(p, "mkfs.btrfs", "-q") }
@@ -173,16 +134,9 @@ func openLoop(p *place, mkfs ...string) error {
 	if err := command(mkfs[0], append(mkfs[1:], image)...); err != nil {
 		return err
 	}
-	return mountedAt(p, "-o", "loop", image)
-}
-
-func mountedAt(p *place, args ...string) error {
-	if err := command("mount", append(args, p.dir)...); err != nil {
-		return err
-	}
 	dir := p.dir
 	p.close = func() error { return unmount(dir) }
-	return nil
+	return command("mount", "-o", "loop", image, dir)
 }
 
 func mountsBelow(dir string) []string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -52,51 +53,21 @@ func cpu() string {
 	return runtime.GOARCH
 }
 
-// report prints the table.
-func report(w io.Writer, m machine, results []result) {
-	fmt.Fprintf(w, "\namberfs %s, %s, Linux %s, %d × %s, %s\n\n", m.Commit, m.Time, m.Kernel, m.CPUs, m.CPU, m.Go)
-	slices.SortStableFunc(results, func(a, b result) int { return strings.Compare(a.group(), b.group()) })
-	last := ""
-	for _, r := range results {
-		if r.Row != last {
-			fmt.Fprintf(w, "%s: %s\n", r.Row, r.conditions())
-			last = r.Row
+// report prints the tables, the commands, and what the daemon did.
+func report(w io.Writer, lines []line) {
+	fmt.Fprintf(w, "\n%s\n%s\n\n%s\n%s\n", strings.ReplaceAll(table(lines, nil, nil, true), "&nbsp;", " "), conditions(lines), rowConditions(lines), commands(lines))
+	for _, l := range lines {
+		if l.Cost != nil && l.Cost.Things > 0 {
+			fmt.Fprintf(w, "%s, %s: %s\n", l.Row, l.Place, l.Cost)
 		}
-		line := fmt.Sprintf("    %-18s %s", r.Place, r.spread())
-		if r.Ratio != 0 {
-			line += fmt.Sprintf("  × %s", figure(r.Ratio))
-		}
-		for _, l := range r.Cost.lines() {
-			line += "\n        " + l
-		}
-		fmt.Fprintln(w, line)
 	}
 }
 
-// group is the row and, of its further figures, the name; places come in their order.
-func (r result) group() string {
-	at := slices.IndexFunc(rows, func(w row) bool { name, _, _ := strings.Cut(r.Row, "/"); return w.name == name })
-	return fmt.Sprintf("%03d%s", at, r.Row)
-}
-
-// conditions are what a row was measured under.
-func (r result) conditions() string {
-	load, _, _ := strings.Cut(r.Load, " ")
-	s := fmt.Sprintf("%s (%s; load %s, disk %.0f and %.0f MB/s", r.What, r.Unit, load, r.DiskMB[0], r.DiskMB[1])
-	if r.Uneven {
-		s += ", uneven"
-	}
-	if r.Reach != "" {
-		s += "; to reach: " + r.Reach
-	}
-	return s + ")"
-}
-
-// spread is the median with the range of all samples, and how many they are.
+// spread is the median with the range of all samples, in one piece.
 func (r result) spread() string {
-	s := fmt.Sprintf("%s (%s–%s)", figure(r.Median), figure(slices.Min(r.All)), figure(slices.Max(r.All)))
-	if r.Cold > 0 {
-		s += fmt.Sprintf(", %d samples were not warm", r.Cold)
+	s := figure(r.Median)
+	if len(r.All) > 1 {
+		s += fmt.Sprintf("&nbsp;(%s–%s)", figure(slices.Min(r.All)), figure(slices.Max(r.All)))
 	}
 	return s
 }
@@ -105,27 +76,23 @@ func figure(f float64) string {
 	switch {
 	case f >= 100:
 		return fmt.Sprintf("%.0f", f)
+	case f >= 10:
+		return fmt.Sprintf("%.1f", f)
 	case f >= 1:
 		return fmt.Sprintf("%.2f", f)
 	}
 	return fmt.Sprintf("%.3g", f)
 }
 
-// appendJSON adds one line a result to a file.
-func appendJSON(path string, m machine, results []result) error {
+// appendJSON adds results to a file, one a line.
+func appendJSON(path string, lines []line) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	enc := json.NewEncoder(f)
-	for _, r := range results {
-		if err := enc.Encode(struct {
-			machine
-			result
-		}{m, r}); err != nil {
-			f.Close()
-			return err
-		}
+	for _, l := range lines {
+		err = errors.Join(err, enc.Encode(l))
 	}
-	return f.Close()
+	return errors.Join(err, f.Close())
 }

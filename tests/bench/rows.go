@@ -1,9 +1,6 @@
 package main
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 const (
 	likePlain = "≤ 1.05 × plain, no requests"
@@ -11,76 +8,56 @@ const (
 )
 
 // rows in the order of the table.
-var rows = slices.Concat(fileRows, coldRows, treeRows, historyRows(), dayRows, shareRows, sealRows, lockRows)
+var rows = slices.Concat(dayRows, fileRows, coldRows, historyRows, curveRows, containerRows)
 
 var fileRows = []row{
-	{name: "create", what: "create a file and write 4 KiB", unit: "µs", run: create, reach: "≤ 4 requests"},
-	{name: "append", what: "append 100 bytes", unit: "µs", run: appendSome},
-	{name: "read", what: "open, read 4 KiB, close, warm", unit: "µs", run: readWarm, reach: likePlain, warm: true},
-	{name: "stat", what: "stat, warm", unit: "µs", run: statWarm, reach: likePlain, warm: true},
-	{name: "rename", what: "rename a file", unit: "µs", run: rename},
-	{name: "unlink", what: "unlink a file", unit: "µs", run: unlink},
-	{name: "seqread", what: "read 512 MiB, warm", unit: "MB/s", higher: true, run: sequentialRead, reach: likePlain, warm: true},
-	{name: "fsync", what: "append 4 KiB and fsync", unit: "µs", run: fsyncs, reach: "≤ 1.0 × plain"},
-	{name: "sqlite", what: "500 SQLite commits of a row each", unit: "ms", run: sqlite(commits), reach: "≤ 1.0 × plain"},
+	{name: "create", what: "create a file and write 4 KiB", unit: "µs", run: create, reach: "≤ 4 requests", how: same("1,000 × open(O_CREAT), write(4096), close")},
+	{name: "append", what: "append 100 bytes", unit: "µs", run: appendSome, how: same("10,000 × write(100) with O_APPEND")},
+	{name: "read", what: "open, read 4 KiB, close, warm", unit: "µs", run: readWarm, reach: likePlain, warm: true, how: same("18,000 × open, read(4096), close of 300 files, each read once before")},
+	{name: "stat", what: "stat, warm", unit: "µs", run: statWarm, reach: likePlain, warm: true, how: same("60,000 × lstat of 300 files, each asked for once before")},
+	{name: "rename", what: "rename a file", unit: "µs", run: rename, how: same("500 × rename in one directory")},
+	{name: "unlink", what: "unlink a file", unit: "µs", run: unlink, how: same("500 × unlink in one directory")},
+	{name: "seqread", what: "read 512 MiB, warm", unit: "MB/s", run: sequentialRead, reach: likePlain, warm: true, how: same("3 × read(1 MiB) to the end, read once before")},
+	{name: "fsync", what: "append 4 KiB and fsync", unit: "µs", run: fsyncs, reach: "≤ 1.0 × plain", how: same("200 × write(4096), fsync")},
+	{name: "sqlite", what: "500 SQLite commits of a row each", unit: "ms", run: sqlite, reach: "≤ 1.0 × plain", how: same("sqlite3 -bail FILE, one INSERT a transaction, its default journal")},
+	{name: "untar", what: "tar x of a large tree", unit: "s", run: untar, reach: newFiles, where: unpacks, how: same("tar xf TREE.tar, the source of Go's standard library")},
 }
 
-var treeRows = []row{
-	{name: "untar", what: "tar x of a large tree", unit: "s", run: untar, reach: newFiles},
-}
+// unpacks leaves out those that only add to what the plain directory takes.
+func unpacks(p place) bool { return p.kind != peer && playsDay(p) && p.kind != git }
+
+// shared is how many files the trees have in which places are compared.
+const shared = 10_000
 
 // historyRows compare a snapshot and a restore in all places that have them, as a command
-// and as the call alone, and go through sizes in the mount.
-func historyRows() (all []row) {
-	for _, size := range []struct {
-		n    int
-		name string
-	}{{1_000, "1k"}, {10_000, "10k"}, {100_000, "100k"}, {1_000_000, "1m"}} {
-		shared := size.n == 10_000
-		of := func(name, what string, where func(place) bool, reach string, do func(*work, *grown) (float64, error), how func(place) string) {
-			all = append(all, row{
-				name: name + "-" + size.name, what: fmt.Sprintf("%s, %d files", what, size.n), unit: "ms",
-				where: where, ref: "git", reach: reach, run: onTree(size.n, do), named: !shared, how: how,
-			})
-		}
-		where := onlyAmber
-		if shared {
-			where = keepsStates
-		}
-		of("capture", "snapshot after 10 changes, as a command", where, "", capture(history.capture), commandHow)
-		of("capture-call", "snapshot after 10 changes, the call alone", where, "< 0.5 ms", capture(history.captureCall), callHow)
-		of("restore", "restore of 10 changed files, as a command", where, "", restore(history.restore), commandHow)
-		of("restore-call", "restore of 10 changed files, the call alone", where, "< 5 ms", restore(history.restoreCall), callHow)
-		of("fork", "fork", onlyAmber, "as capture", fork, nil)
-		of("diff", "patch of 10 changed files", onlyAmber, "flat", diffTen, nil)
-		of("open", "mount of a store", onlyAmber, "flat", reopen, nil)
-	}
-	return all
+// and as the call alone.
+var historyRows = []row{
+	{name: "capture", what: "snapshot after 10 changes, as a command", unit: "ms", where: keepsStates, run: onTree(capture(history.capture)), how: commandHow},
+	{name: "capture-call", what: "snapshot after 10 changes, the call alone", unit: "ms", where: keepsStates, reach: "< 0.5 ms", run: onTree(capture(history.captureCall)), how: callHow},
+	{name: "restore", what: "restore of 10 changed files, as a command", unit: "ms", where: keepsStates, run: onTree(restore(history.restore)), how: commandHow},
+	{name: "restore-call", what: "restore of 10 changed files, the call alone", unit: "ms", where: keepsStates, reach: "< 5 ms", run: onTree(restore(history.restoreCall)), how: callHow},
 }
 
+// commandHow is a snapshot and a restore as their users' commands.
 func commandHow(p place) string {
 	switch p.kind {
 	case amber:
 		return "mkdir .snapshots/N; mv .snapshots/restore .snapshots/restore@N"
 	case btrfs:
-		return "btrfs subvolume snapshot -r; btrfs subvolume delete, then snapshot"
+		return "btrfs subvolume snapshot -r TREE N; btrfs subvolume delete TREE, btrfs subvolume snapshot N TREE"
 	case reflink:
-		return "cp -a --reflink=auto; rm -r, then cp"
+		return "cp -a --reflink=auto TREE N; unlink of all, cp -a --reflink=auto N TREE"
 	}
-	return "git add --all, write-tree, commit-tree, update-ref; add --all, read-tree -u --reset; warm index, untracked cache"
+	return "git add --all, write-tree, commit-tree, update-ref; git add --all, read-tree -u --reset; GIT_DIR beside the tree, warm index, core.untrackedCache"
 }
 
+// callHow is the same without a process.
 func callHow(p place) string {
 	switch p.kind {
 	case amber:
 		return "mkdir(2); rename(2)"
 	case btrfs:
-		return "BTRFS_IOC_SNAP_CREATE_V2; BTRFS_IOC_SNAP_DESTROY, then create"
+		return "BTRFS_IOC_SNAP_CREATE_V2; BTRFS_IOC_SNAP_DESTROY, BTRFS_IOC_SNAP_CREATE_V2"
 	}
-	return "FICLONE of each file; unlink, then FICLONE"
-}
-
-var shareRows = []row{
-	{name: "seal", what: "sealing 1 GiB of new data, 2 writers beside it", unit: "MB/s", higher: true, where: onlyAmber, run: seal, reach: "≥ 300 MB/s", named: true},
-	{name: "idle", what: "times an idle daemon's threads leave a processor in 10 s", unit: "times", where: onlyAmber, run: idle, named: true, reach: "≤ 20"},
+	return "mkdir(2) and FICLONE of each file; unlink(2) of all, mkdir(2) and FICLONE of each"
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,10 +18,10 @@ import (
 
 // dayRows play what a coding agent does in a day. Each turn is the same in all places.
 var dayRows = []row{
-	{name: "day", what: "200 turns of an agent: edits, searches, builds, tests, npm ci, a snapshot each, three rewinds, two branches", unit: "s",
+	{name: "day", what: "an agent's day of 200 turns", unit: "s",
 		where: playsDay, run: day(200, agentTurn), reach: "≤ 1.03 × plain", how: dayHow},
-	{name: "disk-day", what: "20 turns of npm ci and a checkout of another revision, cold every tenth, a snapshot each", unit: "s",
-		where: playsDay, run: day(20, diskTurn), reach: "≤ 1.15 × plain", how: dayHow},
+	{name: "disk-day", what: "20 turns of npm ci and another revision, cold every tenth", unit: "s",
+		where: playsDay, run: day(20, diskTurn), reach: "≤ 1.15 × plain", how: dayHow, named: true},
 }
 
 func playsDay(p place) bool { return p.kind == plain || keepsStates(p) }
@@ -27,26 +29,28 @@ func playsDay(p place) bool { return p.kind == plain || keepsStates(p) }
 func dayHow(p place) string {
 	switch p.kind {
 	case plain:
-		return "no snapshots; a branch is cp -a"
+		return "no snapshots; a branch: cp -a TREE BRANCH"
 	case amber:
-		return "mkdir .snapshots/N; mv .snapshots/restore .snapshots/restore@N; mkdir .forks/N"
+		return commandHow(p) + "; a branch: mkdir(2) of .forks/N"
 	case btrfs:
-		return "btrfs subvolume snapshot, for branches as well"
-	case reflink:
-		return "cp -a --reflink=auto, for branches as well"
+		return commandHow(p) + "; a branch: btrfs subvolume snapshot TREE BRANCH"
+	case git:
+		return commandHow(p) + ", without node_modules; a branch: cp -a TREE BRANCH"
 	}
-	return "a repository beside the tree: git add --all, write-tree, commit-tree; read-tree -u --reset; a branch is cp -a"
+	return commandHow(p) + "; a branch: cp -a --reflink=auto TREE BRANCH"
 }
 
 // A player plays a day in one place and adds up what each kind of step took.
 type player struct {
 	w         *work
 	h         history // nil in the plain directory
-	repo      string  // of the project, on the plain disk
+	turns     int
+	repo      string // of the project, on the plain disk
 	env       []string
 	steps     map[string]time.Duration
 	captures  []float64 // ms
-	rewinds   []float64
+	rewinds   []float64 // over a few edits
+	over      []float64 // over npm ci
 	revisions []string
 }
 
@@ -74,9 +78,23 @@ func (b *bench) daily() (string, error) {
 		if err := commandIn(b.ctx, npm, dayEnv(path), "npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"); err != nil {
 			return &leftOut{"npm could not install what the day needs: " + err.Error()}
 		}
-		return os.RemoveAll(filepath.Join(npm, "node_modules"))
+		// Go's cache is filled once: else the first place would pay for all.
+		warm := filepath.Join(path, "warm")
+		if err := command("git", "clone", "-q", filepath.Join(path, "repo.git"), warm); err != nil {
+			return err
+		}
+		for _, argv := range dayBuilds {
+			if err := commandIn(b.ctx, warm, dayEnv(path), argv[0], argv[1:]...); err != nil {
+				return err
+			}
+		}
+		return errors.Join(os.RemoveAll(warm), os.RemoveAll(filepath.Join(npm, "node_modules")))
 	})
 }
+
+var dayBuilds = [][]string{{"go", "build", "./internal/..."}, {"go", "test", "-count=1", "./internal/strictjson", "./internal/errs"}}
+
+var npmCI = []string{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"}
 
 // dayEnv keeps caches on the plain disk, the same for all places.
 func dayEnv(input string) []string {
@@ -84,22 +102,31 @@ func dayEnv(input string) []string {
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b", "GIT_CONFIG_GLOBAL=/dev/null"}
 }
 
-// day plays turns and returns how long they took.
+// day plays turns and returns how long they took. To warm up it plays a tenth of them.
 func day(turns int, turn func(p *player, i int) error) func(*work) (float64, error) {
 	return func(w *work) (f float64, err error) {
 		input, err := w.b.daily()
 		if err != nil {
 			return 0, err
 		}
-		p := &player{w: w, repo: filepath.Join(input, "repo.git"), env: dayEnv(input), steps: map[string]time.Duration{}}
+		p := &player{w: w, turns: w.n(turns), repo: filepath.Join(input, "repo.git"), env: dayEnv(input), steps: map[string]time.Duration{}}
+		if w.round == 0 {
+			p.turns = max(8, p.turns/10)
+		}
 		p.revisions = strings.Fields(output("git", "-C", p.repo, "rev-list", "--max-count=20", "HEAD"))
+		end := func() error { return nil }
 		if w.place.kind != plain {
 			if p.h, err = openHistory(w.b, w.place, filepath.Join(w.b.base, fmt.Sprintf("day-%d", w.b.serial)), w.dir); err != nil {
 				return 0, err
 			}
-			defer func() { err = errors.Join(err, p.h.close()) }()
+			end = p.h.close
 			w.look(p.h)
 		}
+		defer func() {
+			if !w.kept {
+				err = errors.Join(err, end())
+			}
+		}()
 		used := p.used()
 		for _, argv := range [][]string{{"git", "init", "-q"}, {"sh", "-c", "echo node_modules >.git/info/exclude"}, {"git", "fetch", "-q", p.repo, "HEAD"}, {"git", "checkout", "-q", "-b", "work", "FETCH_HEAD"},
 			{"cp", filepath.Join(input, "npm", "package.json"), filepath.Join(input, "npm", "package-lock.json"), "."}} {
@@ -107,10 +134,9 @@ func day(turns int, turn func(p *player, i int) error) func(*work) (float64, err
 				return 0, err
 			}
 		}
-		turns := w.n(turns)
-		cpu := childrenCPU()
-		took, err := w.timed(turns, func() error {
-			return w.b.loop(turns, func(i int) error {
+		cpu := clientCPU()
+		took, err := w.timed(p.turns, func() error {
+			return w.b.loop(p.turns, func(i int) error {
 				if w.b.ctx.Err() != nil {
 					return w.b.ctx.Err()
 				}
@@ -120,23 +146,37 @@ func day(turns int, turn func(p *player, i int) error) func(*work) (float64, err
 		if err != nil {
 			return 0, err
 		}
-		spent := (childrenCPU() - cpu).Seconds()
+		spent := (clientCPU() - cpu).Seconds()
 		if w.cost != nil {
 			spent += w.cost.CPU
 		}
-		w.also("cpu", "s", spent)
-		for kind, t := range p.steps {
-			w.also(kind, "s", t.Seconds())
+		w.also("processors", "s", spent)
+		for _, kind := range slices.Sorted(maps.Keys(p.steps)) {
+			w.also(kind, "s", p.steps[kind].Seconds())
 		}
-		for name, all := range map[string][]float64{"snapshot": p.captures, "rewind": p.rewinds} {
-			if len(all) > 0 {
-				w.also(name+" p50", "ms", quantile(all, 0.5))
-				w.also(name+" p99", "ms", quantile(all, 0.99))
+		if p.h != nil {
+			w.also("snapshot, median", "ms", quantile(p.captures, 0.5))
+			w.also("snapshot, 99th percentile", "ms", quantile(p.captures, 0.99))
+		}
+		if p.rewinds != nil {
+			w.also("rewind over edits", "ms", median(p.rewinds))
+			w.also("rewind over npm ci", "ms", median(p.over))
+		}
+		if w.round == w.b.repeat {
+			after, err := w.place.counters()
+			if err != nil {
+				return 0, err
 			}
-		}
-		if p.w.b.last { // it takes a minute
-			time.Sleep(time.Minute)
-			w.also("disk", "MB", p.used()-used)
+			w.kept = true
+			w.b.settling = append(w.b.settling, settling{w.place.name, func() []figureOf {
+				out := []figureOf{{"disk after a minute", "MB", p.used() - used}}
+				if now, err := w.place.counters(); err == nil && now != nil {
+					var c cost
+					c.add(1, after, now)
+					out = append(out, figureOf{"processors in that minute", "s", c.CPU})
+				}
+				return out
+			}, func() error { return errors.Join(end(), os.RemoveAll(w.dir)) }})
 		}
 		return took.Seconds(), nil
 	}
@@ -195,13 +235,14 @@ func (p *player) capture(name string) error {
 	return err
 }
 
-func (p *player) rewind(name string) error {
+// rewind restores a snapshot and notes how long it took.
+func (p *player) rewind(to int, all *[]float64) error {
 	if p.h == nil {
 		return nil
 	}
 	start := time.Now()
-	err := p.h.restore(name)
-	p.rewinds = append(p.rewinds, ms(time.Since(start)))
+	err := p.h.restore(fmt.Sprintf("turn-%d", to))
+	*all = append(*all, ms(time.Since(start)))
 	return err
 }
 
@@ -223,29 +264,37 @@ func edit(dir string, i int) error {
 	return nil
 }
 
-// agentTurn is a turn of an ordinary day.
+// agentTurn is a turn of an ordinary day. Two rewinds take back a few edits, and one the
+// packages that npm installed again.
 func agentTurn(p *player, i int) error {
-	turns := p.w.n(200)
+	quarter := p.turns / 4
+	search := []string{"grep", "-rlE", "--include=*.go", "func Test[A-Z]", "."}
+	if _, err := exec.LookPath("rg"); err == nil && i%2 == 1 {
+		search = []string{"rg", "-lg", "*.go", "func Test[A-Z]"}
+	}
 	err := errors.Join(
 		p.step("edit", func() error { return edit(p.root(), i) }),
 		p.run("git status", "git", "status", "--porcelain"),
 		p.run("git diff", "git", "diff", "--stat"),
-		p.run("grep", "grep", "-rlE", "--include=*.go", "func Test[A-Z]", "."),
+		p.run(search[0], search...),
 		p.run("find", "find", ".", "-name", "*.md", "-newer", "go.mod"))
-	if i%(turns/4) == 0 {
-		err = errors.Join(err, p.run("npm ci", "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"))
+	if i%quarter == 0 {
+		err = errors.Join(err, p.run("npm ci", npmCI...))
 	}
 	if i%10 == 0 {
-		err = errors.Join(err, p.run("go build", "go", "build", "./internal/..."),
+		err = errors.Join(err, p.run("go build", dayBuilds[0]...),
 			p.run("node", "node", "-e", `const ts = require("typescript"), b = require("@babel/core"); ts.transpile("let x: number = 1"); b.transformSync("a?.b")`))
 	}
 	if i%20 == 0 {
-		err = errors.Join(err, p.run("go test", "go", "test", "-count=1", "./internal/strictjson", "./internal/errs"))
+		err = errors.Join(err, p.run("go test", dayBuilds[1]...))
 	}
-	if i > 0 && i%max(2, turns/4) == turns/8 && err == nil {
-		err = p.rewind(fmt.Sprintf("turn-%d", i-min(i, 5)))
-	}
-	if i == turns/2 && err == nil {
+	switch {
+	case err != nil:
+	case i == quarter/2 || i == quarter+quarter/2:
+		err = p.rewind(i-min(i, 5), &p.rewinds)
+	case i == 2*quarter+quarter/2:
+		err = p.rewind(2*quarter-1, &p.over)
+	case i == 2*quarter:
 		err = p.step("branches", func() error { return p.branches(i) })
 	}
 	return err
@@ -293,14 +342,18 @@ func diskTurn(p *player, i int) error {
 	}
 	return errors.Join(
 		p.run("checkout", "git", "checkout", "-q", "-f", p.revisions[(i*7+1)%len(p.revisions)]),
-		p.run("npm ci", "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"),
+		p.run("npm ci", npmCI...),
 		p.run("git status", "git", "status", "--porcelain"),
 		p.run("grep", "grep", "-rlE", "--include=*.go", "func Test[A-Z]", "."))
 }
 
-// childrenCPU is the processor time of the programs that have ended.
-func childrenCPU() time.Duration {
-	var u unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_CHILDREN, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+// clientCPU is the processor time of this program and of those that it ran. What the
+// kernel's own threads take is not known, in no place.
+func clientCPU() (all time.Duration) {
+	for _, of := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		_ = unix.Getrusage(of, &u)
+		all += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	return all
 }

@@ -2,8 +2,8 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -28,7 +28,7 @@ func createOne(path string) error {
 }
 
 func create(w *work) (float64, error) {
-	return w.each(w.n(3000), func(i int) error { return createOne(name(w.dir, i)) })
+	return w.each(w.n(1000), func(i int) error { return createOne(name(w.dir, i)) })
 }
 
 // fill creates n files, outside the measured time.
@@ -51,7 +51,7 @@ func appendSome(w *work) (float64, error) {
 }
 
 func readWarm(w *work) (float64, error) {
-	n := w.n(1000)
+	n := w.n(300)
 	if err := fill(w.dir, n); err != nil {
 		return 0, err
 	}
@@ -70,11 +70,11 @@ func readWarm(w *work) (float64, error) {
 	if err := w.b.loop(n, one); err != nil {
 		return 0, err
 	}
-	return w.each(20*n, one)
+	return w.each(60*n, one)
 }
 
 func statWarm(w *work) (float64, error) {
-	n := w.n(1000)
+	n := w.n(300)
 	if err := fill(w.dir, n); err != nil {
 		return 0, err
 	}
@@ -85,11 +85,11 @@ func statWarm(w *work) (float64, error) {
 	if err := w.b.loop(n, one); err != nil {
 		return 0, err
 	}
-	return w.each(50*n, one)
+	return w.each(200*n, one)
 }
 
 func rename(w *work) (float64, error) {
-	n := w.n(2000)
+	n := w.n(500)
 	if err := fill(w.dir, n); err != nil {
 		return 0, err
 	}
@@ -97,7 +97,7 @@ func rename(w *work) (float64, error) {
 }
 
 func unlink(w *work) (float64, error) {
-	n := w.n(2000)
+	n := w.n(500)
 	if err := fill(w.dir, n); err != nil {
 		return 0, err
 	}
@@ -105,45 +105,16 @@ func unlink(w *work) (float64, error) {
 }
 
 func sequentialRead(w *work) (float64, error) {
-	const step = 1 << 20
-	n := w.n(512)
-	path := name(w.dir, 0)
-	f, err := os.Create(path)
-	if err != nil {
+	n, path := w.n(512), name(w.dir, 0)
+	if err := os.WriteFile(path, noise(n<<20), 0o644); err != nil {
 		return 0, err
 	}
-	buf := noise(step)
-	for range n {
-		if _, err := f.Write(buf); err != nil {
-			f.Close()
-			return 0, err
-		}
-	}
-	if err := f.Close(); err != nil {
-		return 0, err
-	}
-	read := func() error {
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{f}, buf)
-		return err
-	}
-	if err := read(); err != nil {
+	if err := drain(path); err != nil {
 		return 0, err
 	}
 	const times = 3
-	took, err := w.timed(n*times, func() error {
-		for range times {
-			if err := read(); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return times * float64(n) * step / 1e6 / took.Seconds(), err
+	took, err := w.timed(n*times, func() error { return w.b.loop(times, func(int) error { return drain(path) }) })
+	return times * float64(n<<20) / 1e6 / took.Seconds(), err
 }
 
 func fsyncs(w *work) (float64, error) {
@@ -172,3 +143,29 @@ func noise(n int) []byte {
 	}
 	return p
 }
+
+// sqlite commits transactions of a row each.
+func sqlite(w *work) (float64, error) {
+	if _, err := exec.LookPath("sqlite3"); err != nil {
+		return 0, &leftOut{"sqlite3 is not installed"}
+	}
+	n := w.n(500)
+	script := "create table t(a integer primary key, b text);\n" + strings.Repeat("insert into t(b) values ('a row with some text');\n", n)
+	took, err := w.timed(n+1, func() error {
+		cmd := exec.CommandContext(w.b.ctx, "sqlite3", "-bail", name(w.dir, 0))
+		cmd.Stdin = strings.NewReader(script)
+		return cmd.Run()
+	})
+	return ms(took), err
+}
+
+func untar(w *work) (float64, error) {
+	tarball, err := w.b.tarball("src")
+	if err != nil {
+		return 0, err
+	}
+	took, err := w.timed(w.b.files("src"), func() error { return commandIn(w.b.ctx, w.dir, nil, "tar", "xf", tarball) })
+	return took.Seconds(), err
+}
+
+func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,55 +12,29 @@ type grown struct {
 	n         int
 	changes   int
 	snapshots int
-	dir       string // to remove at the end; "" if it goes with the history
 }
 
 // base is the snapshot of the tree as it was made.
 const base = "start"
 
-// trees are those of the present size, by place: only one size is kept.
-type trees struct {
-	n      int
-	by     map[string]*grown
-	serial int
-}
-
-// tree returns the history of a place with n files, made when it is first
-// asked for.
-func (w *work) tree(n int) (*grown, error) {
-	t := &w.b.trees
-	if t.n != n {
-		t.close()
-		t.n, t.by = n, map[string]*grown{}
-	}
-	if g, ok := t.by[w.place.name]; ok {
+// tree returns the history of a place with a tree, made when it is first asked for.
+func (w *work) tree() (*grown, error) {
+	if g, ok := w.b.trees[w.place.name]; ok {
 		w.look(g.history)
 		return g, nil
 	}
-	t.serial++
-	id := fmt.Sprintf("tree-%d", t.serial)
-	dir := filepath.Join(w.place.dir, id)
-	if w.place.kind != amber {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return nil, err
-		}
+	dir := filepath.Join(w.place.dir, "tree")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
 	}
-	h, err := openHistory(w.b, w.place, filepath.Join(w.b.base, id), dir)
+	h, err := openHistory(w.b, w.place, filepath.Join(w.b.base, "tree"), dir)
 	if err != nil {
 		return nil, err
 	}
-	g := &grown{history: h, n: n}
-	if w.place.kind != amber {
-		g.dir = dir
-	}
-	t.by[w.place.name] = g
+	g := &grown{history: h, n: w.n(shared)}
+	w.b.trees[w.place.name] = g
 	w.look(h)
-	if a, ok := h.(*amberHistory); ok {
-		err = a.load(n, pathOf)
-	} else {
-		err = populate(w.b, h.root(), n)
-	}
-	if err != nil {
+	if err := populate(w.b, h.root(), g.n); err != nil {
 		return nil, err
 	}
 	// Where taking the tree in costs something, it does so now.
@@ -73,19 +46,6 @@ func (w *work) look(h history) {
 	if a, ok := h.(*amberHistory); ok {
 		w.place.metrics = a.place.metrics
 	}
-}
-
-func (t *trees) close() {
-	for _, g := range t.by {
-		err := g.close()
-		if g.dir != "" {
-			err = errors.Join(err, os.RemoveAll(g.dir))
-		}
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "closing a tree: %v\n", err)
-		}
-	}
-	t.n, t.by = 0, nil
 }
 
 // change writes ten files again.

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// curveRows are the five costs that grow. Each builds one store up, size by size, and
+// measures at each size; what can be repeated there is the median of five times.
+var curveRows = []row{
+	{name: "curves-snapshots", what: "snapshots of a tree of 1,000 files, one file changed before each", unit: "", where: onlyAmber, named: true, alone: true, run: curve(1000, snapshotSizes, growSnapshots)},
+	{name: "curves-forks", what: "forks of a tree of 1,000 files, one file changed in each", unit: "", where: onlyAmber, named: true, alone: true, run: curve(1000, forkSizes, growForks)},
+	{name: "curves-files", what: "files of 15 bytes, 100 in a directory", unit: "", where: onlyAmber, named: true, alone: true, run: curve(0, fileSizes, growFiles)},
+	{name: "curves-history", what: "versions of a file of 100 lines, a snapshot of each", unit: "", where: onlyAmber, named: true, alone: true, run: curve(1000, versionSizes, growVersions)},
+	{name: "curves-bytes", what: "GB in files of 1 MiB that do not compress", unit: "", where: onlyAmber, named: true, alone: true, run: curve(0, gigabytes, growBytes)},
+}
+
+var (
+	snapshotSizes = []int{1_000, 10_000, 100_000}
+	forkSizes     = []int{10, 100, 1_000, 10_000}
+	fileSizes     = []int{1_000, 10_000, 100_000, 1_000_000}
+	versionSizes  = []int{100, 1_000, 10_000}
+	gigabytes     = []int{1, 4, 16}
+)
+
+// A curving is a store that grows.
+type curving struct {
+	w *work
+	*amberHistory
+	size, before int // now, and at the step before
+}
+
+// curve grows a store with so many files, and notes at each size what grow returns.
+func curve(files int, sizes []int, grow func(c *curving) error) func(*work) (float64, error) {
+	return func(w *work) (f float64, err error) {
+		h, err := newAmberHistory(w.b, filepath.Join(w.b.base, fmt.Sprintf("curves-%d", w.b.serial)))
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, h.close()) }()
+		if files > 0 {
+			if err := h.load(files); err != nil {
+				return 0, err
+			}
+		}
+		w.place.metrics = "" // they are another daemon's
+		c := &curving{w: w, amberHistory: h}
+		for _, size := range sizes {
+			c.before, c.size = c.size, w.n(size)
+			if c.size <= c.before {
+				continue
+			}
+			if err := grow(c); err != nil {
+				return 0, fmt.Errorf("at %d: %w", c.size, err)
+			}
+			if err := c.rest(); err != nil {
+				return 0, err
+			}
+		}
+		return float64(c.size), nil
+	}
+}
+
+func (c *curving) note(what, unit string, value float64) {
+	c.w.also(fmt.Sprintf("%d %s", c.size, what), unit, value)
+}
+
+// five notes the median time of five calls.
+func (c *curving) five(what string, do func(i int) error) error {
+	i := 0
+	took, err := c.w.medianOf(times, func() error { i++; return nil }, func() error { return do(i) })
+	c.note(what, "ms", took)
+	return err
+}
+
+// command notes how long a command of amberfs takes.
+func (c *curving) command(what string, args ...string) error {
+	return c.five(what, func(int) error { return c.run(args...) })
+}
+
+// rest is what every curve has: a mount, memory after it, and the disk when nothing is left
+// to store.
+func (c *curving) rest() error {
+	if err := c.run("gc"); err != nil {
+		return err
+	}
+	unix.Sync()
+	var kib float64
+	if _, err := fmt.Sscan(output("du", "-sk", c.store), &kib); err != nil {
+		return err
+	}
+	c.note("disk", "MB", kib*1024/1e6)
+	took, err := c.reopen()
+	if err != nil {
+		return err
+	}
+	c.note("mount", "ms", ms(took))
+	memory, err := c.memory()
+	c.note("memory after a mount", "MB", memory)
+	return err
+}
+
+// memory is the daemon's resident set, in MB.
+func (c *curving) memory() (kib float64, err error) {
+	pid := output("pgrep", "-f", "mount -f .* "+c.root()+"$")
+	_, rest, _ := strings.Cut(fileText("/proc/"+pid+"/status"), "VmRSS:")
+	_, err = fmt.Sscan(rest, &kib)
+	return kib * 1024 / 1e6, err
+}
+
+// version writes one file of a hundred lines, one of which is new.
+func (c *curving) version(i int) error {
+	var text strings.Builder
+	for j := range 100 {
+		fmt.Fprintf(&text, "line %d of version %d\n", j, (i+99-j)/100)
+	}
+	return os.WriteFile(filepath.Join(c.root(), pathOf(0)), []byte(text.String()), 0o644)
+}
+
+// each does something for each step between the sizes and notes the mean time.
+func (c *curving) each(what string, do func(i int) error) error {
+	start := time.Now()
+	err := c.b.loop(c.size-c.before, func(i int) error { return do(c.before + i) })
+	c.note(what, "ms", ms(time.Since(start))/float64(c.size-c.before))
+	return err
+}
+
+func growSnapshots(c *curving) error {
+	if err := c.each("change and snapshot", func(i int) error {
+		return errors.Join(os.WriteFile(filepath.Join(c.root(), pathOf(i%1000)), fmt.Appendf(nil, "change %d\n", i), 0o644), c.captureCall(fmt.Sprintf("s%d", i)))
+	}); err != nil {
+		return err
+	}
+	if err := c.stored(); err != nil {
+		return err
+	}
+	return errors.Join(
+		c.five("restore of 1 file", func(i int) error { return c.restoreCall(fmt.Sprintf("s%d", c.size-2-i%2)) }),
+		c.command("amberfs list -n 20", "list", "-n", "20"),
+		c.command("amberfs list --all", "list", "--all"),
+		c.command("amberfs gc", "gc"))
+}
+
+// stored notes how long the daemon still worked until all snapshots had their ids.
+func (c *curving) stored() error {
+	start := time.Now()
+	err := c.run("snapshot", fmt.Sprintf("stored%d", c.size))
+	c.note("until all are stored", "s", time.Since(start).Seconds())
+	return err
+}
+
+func growForks(c *curving) error {
+	fork := func(i int) string { return filepath.Join(c.root(), ".forks", fmt.Sprintf("f%d", i)) }
+	return errors.Join(
+		c.each("fork", func(i int) error { return unix.Mkdir(fork(i), 0o755) }),
+		c.each("first write in a fork", func(i int) error { return os.WriteFile(filepath.Join(fork(i), pathOf(0)), block, 0o644) }),
+		c.five("snapshot of a fork", func(i int) error {
+			return unix.Mkdir(filepath.Join(fork(0), ".snapshots", fmt.Sprintf("s%d-%d", c.size, i)), 0o755)
+		}),
+		c.command("amberfs forks", "forks"))
+}
+
+func growFiles(c *curving) error {
+	start := time.Now()
+	if err := c.load(c.size); err != nil {
+		return err
+	}
+	c.note("import", "s", time.Since(start).Seconds())
+	g := &grown{history: c.amberHistory, n: c.size}
+	v := fmt.Sprintf("v%d", c.size)
+	if err := c.run("snapshot", v); err != nil {
+		return err
+	}
+	timed := func(what string, before, do func() error) error {
+		took, err := c.w.medianOf(times, before, do)
+		c.note(what, "ms", took)
+		return err
+	}
+	i := 0
+	err := errors.Join(
+		timed("snapshot", g.change, func() error { i++; return c.captureCall(fmt.Sprintf("%s-%d", v, i)) }),
+		timed("restore of 10 files", g.change, func() error { return c.restoreCall(v) }),
+		timed("patch of 10 files", g.change, func() error { _, err := os.ReadFile(c.control("diff@" + v)); return err }),
+		timed("fork", func() error { i++; return nil }, func() error { return unix.Mkdir(filepath.Join(c.root(), ".forks", fmt.Sprintf("%s-%d", v, i)), 0o755) }))
+	if err != nil {
+		return err
+	}
+	if _, err := c.reopen(); err != nil {
+		return err
+	}
+	start = time.Now()
+	if err := command("find", c.root(), "-size", "+1M"); err != nil {
+		return err
+	}
+	c.note("find after a mount", "s", time.Since(start).Seconds())
+	memory, err := c.memory()
+	c.note("memory after that", "MB", memory)
+	return err
+}
+
+func growVersions(c *curving) error {
+	path := pathOf(0)
+	return errors.Join(
+		c.each("write and snapshot", func(i int) error { return errors.Join(c.version(i), c.captureCall(fmt.Sprintf("s%d", i))) }),
+		c.stored(),
+		c.command("amberfs history FILE", "history", path),
+		c.command("amberfs blame FILE", "blame", path),
+		c.five("patch from one of the first", func(i int) error { _, err := os.ReadFile(c.control(fmt.Sprintf("diff@s%d", i))); return err }))
+}
+
+func growBytes(c *curving) error {
+	n := func(gb int) int { return gb * 1000 * 1000 * 1000 >> 20 }
+	dir := filepath.Join(c.root(), fmt.Sprintf("b%d", c.size))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	files := n(c.size) - n(c.before)
+	start := time.Now()
+	if err := newData(dir, files); err != nil {
+		return err
+	}
+	c.note("write, MB/s", "MB/s", float64(files<<20)/1e6/time.Since(start).Seconds())
+	start = time.Now()
+	if err := c.run("snapshot", fmt.Sprintf("v%d", c.size)); err != nil {
+		return err
+	}
+	c.note("stored, MB/s from the end of the writes", "MB/s", float64(files<<20)/1e6/time.Since(start).Seconds())
+	memory, err := c.memory()
+	c.note("memory after that", "MB", memory)
+	return err
+}
+
+// newData writes n files of 1 MiB that have nothing in common and do not compress.
+func newData(dir string, n int) error {
+	buf := noise(1 << 20)
+	for i := range n {
+		buf[0], buf[1] = byte(i), byte(i>>8)
+		for j := 0; j < len(buf); j += 4096 {
+			buf[j+2], buf[j+3] = byte(i+j), byte(i>>4)
+		}
+		if err := os.WriteFile(name(dir, i), buf, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

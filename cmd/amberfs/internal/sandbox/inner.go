@@ -69,9 +69,13 @@ func Inner(note func(string), show func() (func(service.Progress), func())) (int
 		return 0, err
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); c.UserNS && !c.Root && (err != nil || st.Uid == overflowID) {
-		return 0, fail.New(fail.Failed, "the files of %s belong to other users than this one", c.Store).
-			WithHint("the store was filled by a `run --root`: use --root")
+	if err := unix.Stat(dir, &st); c.UserNS && !c.Root && c.Temp == "" {
+		if err != nil {
+			return 0, fail.New(fail.Denied, "cannot use %s: %w", c.Store, err).WithHint("a store of a `run --root` needs --root")
+		}
+		if st.Uid == overflowID {
+			note("the files belong to other users: a store of a `run --root` needs --root")
+		}
 	}
 	if c.After != "" {
 		if err := ask(c, c.Fork, service.Show{Name: c.After}, nil); err == nil {

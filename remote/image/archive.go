@@ -57,8 +57,8 @@ func (im *Image) archive(name string, most int64) ([]ocispec.Descriptor, error) 
 		if err == io.EOF {
 			break
 		}
-		if errors.Is(err, tar.ErrHeader) {
-			return nil, fail.New(fail.Usage, "%s is not an archive of `docker save`", name)
+		if errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, fail.New(fail.Usage, "%s is not an archive of `docker save`, or not whole", name)
 		}
 		at, serr := f.Seek(0, io.SeekCurrent)
 		if err = cmp.Or(err, serr); err != nil {

@@ -74,9 +74,10 @@ func (p place) explain(ctx context.Context, d digest.Digest, err error) error {
 	case d != "" && (errors.Is(err, content.ErrMismatchedDigest) || errors.Is(err, content.ErrTrailingData) || errors.Is(err, io.ErrUnexpectedEOF)):
 		return fail.New(fail.Failed, "image %s: %s: %w", p.ref, d, ErrDigest)
 	case p.repo != nil:
-		return backend.Explain(ctx, p.repo, "image "+p.ref, err)
+		err = backend.Explain(ctx, p.repo, "image "+p.ref, err)
+		return fail.New(fail.KindOf(err), "%w", err)
 	}
-	return fmt.Errorf("image %s: %w", p.ref, err)
+	return fail.New(fail.KindOf(err), "image %s: %w", p.ref, err)
 }
 
 // Open finds an image: oci:DIR[:TAG], docker-archive:FILE, or HOST/NAME[:TAG][@DIGEST]. The
@@ -131,7 +132,7 @@ func (im *Image) layout(rest string) (found []ocispec.Descriptor, err error) {
 	defer f.Close()
 	var index ocispec.Index
 	if err := decode(f, &index); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading %s: %w", ocispec.ImageIndexFile, err)
 	}
 	tags := make(map[string]bool)
 	var names []string

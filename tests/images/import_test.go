@@ -214,6 +214,8 @@ func TestRefused(t *testing.T) {
 		{l.tag("several", several), "it has linux/s390x, linux/arm/v7", nil},
 		{l.tag("arm", good), "linux/amd64", []string{"--platform", "linux/arm64"}},
 		{l.tag("config", config), "not a container image", nil},
+		{l.tag("outside", object{"mediaType": manifestType, "digest": "sha256:../../index.json", "size": 9}), "invalid digest", nil},
+		{l.tag("huge", object{"mediaType": manifestType, "digest": "sha256:" + sum(nil), "size": int64(1) << 62}), "more than the", nil},
 		{"oci:" + l.dir + ":none", "no image", nil},
 		{"oci:" + l.dir, "several images", nil},
 		{"oci:/nowhere", "no image", nil},
@@ -225,7 +227,7 @@ func TestRefused(t *testing.T) {
 	} {
 		platform := []string{"--platform", "linux/amd64"}
 		out, err := m.TryAmberfs(append(append([]string{"import", "--image", c.ref}, platform...), c.flags...)...)
-		if err == nil || !strings.Contains(out+err.Error(), c.says) {
+		if err == nil || !strings.Contains(out+err.Error(), c.says) || strings.Count(out, c.ref+": ") > 1 {
 			t.Errorf("%s %s: %v %s", c.ref, c.flags, err, out)
 		} else if os.Getenv("SHOW") != "" {
 			t.Log(strings.TrimSpace(out))

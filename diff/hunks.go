@@ -1,13 +1,13 @@
 package diff
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -38,6 +38,7 @@ type Text struct {
 	OldSize  int64  `json:"old_size" jsonschema:"bytes"`
 	NewSize  int64  `json:"new_size" jsonschema:"bytes"`
 	Hunks    []Hunk `json:"hunks"`
+	Skipped  int    `json:"-"` // lines of the hunks before, see Options.Skip
 }
 
 // TextOf compares the lines of the one file whose new path, or old path if it is
@@ -91,9 +92,17 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 		return t, nil
 	}
 	err = o.compare(ctx, src, f, a, b, hunkCost, func(la, lb [][]byte, edits []edit) {
+		seen := 0
 		for h := range hunksOf(la, lb, edits) {
+			if o.Lines > 0 && seen > o.Skip+o.Lines {
+				break // one more than is asked for shows that there are more
+			}
+			if seen += h.lines(); seen <= o.Skip {
+				t.Skipped = seen
+				continue
+			}
 			k := h.kept()
-			k.ID = k.digest()
+			k.ID = h.digest()
 			t.Hunks = append(t.Hunks, k)
 		}
 	})
@@ -103,12 +112,18 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 	return t, err
 }
 
-func (h Hunk) digest() string {
+func (h hunk) digest() string {
 	sum := sha256.New()
-	fmt.Fprintln(sum, h.OldStart, h.OldLines, h.NewStart, h.NewLines)
-	for _, l := range h.Lines {
-		io.WriteString(sum, l.Op+l.Text+"\n")
-	}
+	w := bufio.NewWriterSize(sum, 64<<10)
+	fmt.Fprintln(w, h.a0, h.a1, h.b0, h.b1)
+	h.each(func(op byte, lines [][]byte) {
+		for _, l := range lines {
+			w.WriteByte(op)
+			w.Write(bytes.TrimSuffix(l, []byte{'\n'}))
+			w.WriteByte('\n')
+		}
+	})
+	_ = w.Flush() // a digest takes everything
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
@@ -116,11 +131,21 @@ func (h Hunk) digest() string {
 // kept, too.
 const hunkCost = 2
 
+// lines is how many lines a hunk has.
+func (h hunk) lines() int {
+	n := h.a1 - h.a0
+	for _, e := range h.edits {
+		n += e.b1 - e.b0
+	}
+	return n
+}
+
 // kept is a hunk with its lines.
 func (h hunk) kept() Hunk {
 	out := Hunk{
 		OldStart: h.a0 + 1, OldLines: h.a1 - h.a0, NewStart: h.b0 + 1, NewLines: h.b1 - h.b0, Section: string(h.section),
 	}
+	out.Lines = make([]Line, 0, h.lines())
 	h.each(func(op byte, lines [][]byte) {
 		for _, l := range lines {
 			out.Lines = append(out.Lines, Line{string(op), string(bytes.TrimSuffix(l, []byte{'\n'}))})

@@ -3,6 +3,8 @@ package diff
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -49,5 +51,23 @@ func TestTextOf(t *testing.T) {
 	}
 	if got, err = TextOf(ctx, m.src, a, b, "nothing", "", Options{}); err != nil || got.Hunks != nil {
 		t.Errorf("a file that never was: %+v, %v", got, err)
+	}
+}
+
+// TestPartOfText: hunks outside of the lines that are asked for are left out, and counted.
+func TestPartOfText(t *testing.T) {
+	m := newMemory()
+	var before strings.Builder
+	for i := range 100 {
+		fmt.Fprintln(&before, i)
+	}
+	a, b := m.state(t, spec{"f": file(before.String())}), m.state(t, spec{"f": file(strings.ReplaceAll(before.String(), "5\n", "x\n"))})
+	all, err := TextOf(t.Context(), m.src, a, b, "f", "", Options{})
+	check(t, err)
+	part, err := TextOf(t.Context(), m.src, a, b, "f", "", Options{Skip: 20, Lines: 10})
+	check(t, err)
+	first := slices.IndexFunc(all.Hunks, func(h Hunk) bool { return h.ID == part.Hunks[0].ID })
+	if first != 2 || len(part.Hunks) != 2 || part.Skipped != 2*8 {
+		t.Errorf("from hunk %d on, %d of %d, %d lines skipped", first, len(part.Hunks), len(all.Hunks), part.Skipped)
 	}
 }

@@ -22,7 +22,13 @@ func splitLines(data []byte) [][]byte {
 // compareText returns the lines of both sides and the changes between them.
 func (e *effort) compareText(a, b []byte) (la, lb [][]byte, edits []edit, err error) {
 	la, lb = splitLines(a), splitLines(b)
-	numbers := make(map[string]int32)
+	if len(la) == 0 && len(lb) == 0 {
+		return la, lb, nil, nil
+	}
+	if len(la) == 0 || len(lb) == 0 {
+		return la, lb, []edit{{0, len(la), 0, len(lb)}}, nil
+	}
+	numbers := make(map[string]int32, max(len(la), len(lb)))
 	number := func(lines [][]byte) []int32 {
 		ids := make([]int32, len(lines))
 		for i, l := range lines {

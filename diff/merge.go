@@ -114,7 +114,7 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 	text, found := []byte{}, false
 	err = o.compare(ctx, src, *f, before, after, hunkCost, func(la, lb [][]byte, edits []edit) {
 		for h := range hunksOf(la, lb, edits) {
-			if found = h.kept().digest() == id; found {
+			if found = h.digest() == id; found {
 				text = bytes.Join(slices.Concat(lb[:h.b0], la[h.a0:h.a1], lb[h.b1:]), nil)
 				return
 			}

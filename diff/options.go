@@ -23,6 +23,9 @@ type Options struct {
 	List *budget.Charge
 	// effort is what comparing texts may still take; nil for diffCost.
 	effort *effort
+	// TextOf leaves out hunks that end within the first Skip lines of all, and those that
+	// begin more than Lines later, unless that is 0.
+	Skip, Lines int
 	// Width is the number of columns for Stat; 0 means 80.
 	Width int
 }

@@ -29,6 +29,7 @@ type Hunks struct {
 	Path   naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
 	From   naming.BytePath `json:"from,omitempty" jsonschema:"its old path, if it was renamed"`
 	Cursor int             `json:"cursor,omitempty" jsonschema:"next of the answer before"`
+	Lines  int             `json:"lines,omitempty" jsonschema:"at most so many lines; 0: 500"`
 }
 
 type HunkList struct {
@@ -38,19 +39,23 @@ type HunkList struct {
 
 func (s *Service) hunks(ctx context.Context, r *Request, a Hunks) (HunkList, error) {
 	var out HunkList
+	if a.Lines <= 0 || a.Lines > hunkLines {
+		a.Lines = hunkLines
+	}
+	o := diff.Options{Memory: s.Memory.Of(r.tenant()), Skip: max(0, a.Cursor), Lines: a.Lines}
 	err := s.compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
-		out.Text, err = diff.TextOf(ctx, s.Store.Source(), from, to, string(a.Path), string(a.From), diff.Options{Memory: s.Memory.Of(r.tenant())})
+		out.Text, err = diff.TextOf(ctx, s.Store.Source(), from, to, string(a.Path), string(a.From), o)
 		return err
 	})
-	out.Hunks, out.Next = partOf(out.Hunks, max(0, a.Cursor))
+	out.Hunks, out.Next = partOf(out.Hunks, out.Skipped, o.Skip, o.Lines)
 	return out, err
 }
 
-// partOf is the lines of the hunks from the line of the cursor on, as many as one
-// part has, and the cursor of the next part, 0 if there is none.
-func partOf(hunks []diff.Hunk, cursor int) (part []diff.Hunk, next int) {
+// partOf is the given number of lines of hunks from the line of the cursor on, and the cursor
+// of the next part, 0 if there is none. seen is how many lines the hunks before have.
+func partOf(hunks []diff.Hunk, seen, cursor, lines int) (part []diff.Hunk, next int) {
 	part = []diff.Hunk{}
-	room, seen := hunkLines, 0
+	room := lines
 	for _, h := range hunks {
 		skip := max(0, cursor-seen)
 		seen += len(h.Lines)
@@ -58,14 +63,14 @@ func partOf(hunks []diff.Hunk, cursor int) (part []diff.Hunk, next int) {
 			continue
 		}
 		if room == 0 {
-			return part, cursor + hunkLines
+			return part, cursor + lines
 		}
 		h = slice(h, skip, min(len(h.Lines), skip+room))
 		room -= len(h.Lines)
 		part = append(part, h)
 	}
-	if cursor+hunkLines < seen {
-		return part, cursor + hunkLines
+	if cursor+lines < seen {
+		return part, cursor + lines
 	}
 	return part, 0
 }

@@ -25,7 +25,7 @@ func TestPartsOfADiff(t *testing.T) {
 		}
 		var got []string
 		for cursor := 0; ; {
-			part, next := partOf(hunks, cursor)
+			part, next := partOf(hunks, 0, cursor, hunkLines)
 			lines := 0
 			for _, h := range part {
 				lines += len(h.Lines)
@@ -52,7 +52,7 @@ func TestPartsOfADiff(t *testing.T) {
 
 func TestLongLinesAreCut(t *testing.T) {
 	h := diff.Hunk{OldStart: 1, NewStart: 1, Lines: []diff.Line{{Op: "+", Text: strings.Repeat("é", 1<<20)}}}
-	part, _ := partOf([]diff.Hunk{h}, 0)
+	part, _ := partOf([]diff.Hunk{h}, 0, 0, hunkLines)
 	if text := part[0].Lines[0].Text; len(text) > lineBytes+8 || !strings.HasSuffix(text, "é …") {
 		t.Errorf("a line of 2 MiB is shown in %d bytes, ending in %q", len(text), text[len(text)-8:])
 	}

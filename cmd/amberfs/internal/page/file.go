@@ -104,7 +104,8 @@ func (p *Page) diff(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	path := func(name string) any { return map[string][]byte{"bytes": []byte(q.Get(name))} }
 	cursor, _ := strconv.Atoi(q.Get("cursor"))
-	args, _ := json.Marshal(map[string]any{"a": q.Get("a"), "b": q.Get("b"), "path": path("path"), "from": path("from"), "cursor": cursor}) // it never fails
+	lines, _ := strconv.Atoi(q.Get("lines"))
+	args, _ := json.Marshal(map[string]any{"a": q.Get("a"), "b": q.Get("b"), "path": path("path"), "from": path("from"), "cursor": cursor, "lines": lines}) // it never fails
 	b := p.ask(w, r, http.MethodPost, "/v1/hunks", url.Values{}, bytes.NewReader(args), maxText)
 	if b == nil {
 		return

@@ -201,13 +201,13 @@ func TestContentsStayText(t *testing.T) {
 func TestDiff(t *testing.T) {
 	d := &daemon{answer: `{"old_size":7,"next":500,"hunks":[{"old_start":3,"id":"x","lines":[{"op":" ","text":""},{"op":"-","text":"/* a"},{"op":"+","text":"return 1"},{"op":" ","text":"b */ return"}]}]}`}
 	v := enter(t, Options{Daemon: d})
-	w := v.do("GET", "/diff?a=v1&path=%ff.go&workspace=f", "")
+	w := v.do("GET", "/diff?a=v1&path=%ff.go&workspace=f&lines=200", "")
 	want := `{"hunks":[{"id":"x","lines":[{"op":" ","tokens":[]},{"op":"-","tokens":[["c","/* a"]]},{"op":"+","tokens":[["k","return"],["",` +
 		`" "],["n","1"]]},{"op":" ","tokens":[["","b */ "],["k","return"]]}],"old_start":3}],"next":500,"old_size":7}`
 	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want {
 		t.Errorf("status %d: %s\nwant %s", w.Code, got, want)
 	}
-	if want := `POST /v1/hunks?workspace=f {"a":"v1","b":"","cursor":0,"from":{"bytes":""},"path":{"bytes":"/y5nbw=="}}`; d.asked[0]+" "+d.body != want {
+	if want := `POST /v1/hunks?workspace=f {"a":"v1","b":"","cursor":0,"from":{"bytes":""},"lines":200,"path":{"bytes":"/y5nbw=="}}`; d.asked[0]+" "+d.body != want {
 		t.Errorf("asked %s %s, want %s", d.asked[0], d.body, want)
 	}
 }

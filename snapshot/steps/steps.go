@@ -20,6 +20,7 @@ const cost = 300
 
 // Between are the steps from state a to state b, charged to list.
 func Between(ctx context.Context, src *tree.Source, a, b *tree.State, o tree.DiffOptions, list *budget.Charge) (all []live.Step, err error) {
+	o.SkipData = true // a step puts the whole file in place
 	err = tree.Diff(ctx, src, a, b, o, func(c tree.Change) error {
 		all = append(all, live.StepOf(c))
 		if err := turns.Yield(ctx); err != nil {

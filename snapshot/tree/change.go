@@ -32,8 +32,9 @@ type Change struct {
 	What What
 }
 
-// compare returns how two inodes at one path differ, apart from their links.
-func compare(src *Source, a, b *Inode) (What, error) {
+// compare returns how two inodes at one path differ, apart from their links. With
+// skipData it compares contents only of files that are alike in all else.
+func compare(src *Source, a, b *Inode, skipData bool) (What, error) {
 	var w What
 	set := func(bit What, on bool) {
 		if on {
@@ -49,7 +50,7 @@ func compare(src *Source, a, b *Inode) (What, error) {
 	}
 	set(Target, a.Target != b.Target)
 	set(Rdev, a.Rdev != b.Rdev)
-	if a.IsRegular() && a.Content != b.Content {
+	if a.IsRegular() && a.Content != b.Content && (w == 0 || !skipData) {
 		same, err := a.Content.Equal(src.Files, b.Content)
 		if err != nil {
 			return 0, err
@@ -62,7 +63,7 @@ func compare(src *Source, a, b *Inode) (What, error) {
 // SameFile reports whether two inodes, of whatever states, are alike in type,
 // contents and permissions. Times are not compared.
 func SameFile(src *Source, a, b *Inode) (bool, error) {
-	w, err := compare(src, a, b)
+	w, err := compare(src, a, b, false)
 	return w&^(Mtime|Links) == 0, err
 }
 

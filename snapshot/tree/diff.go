@@ -15,6 +15,8 @@ type DiffOptions struct {
 	// Renumbered is optional: a state with the same contents as b that shares more
 	// pages with a. It is used to skip equal subtrees, and its contents are not read.
 	Renumbered *State
+	// SkipData leaves Data out where something else differs, and reads no content there.
+	SkipData bool
 }
 
 // Diff calls fn for every path at which b differs from a: in order of bytes by
@@ -31,7 +33,7 @@ type DiffOptions struct {
 // one in only one of them.
 func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(Change) error) error {
 	d := differ{
-		ctx: ctx, src: src, a: a, b: b, renumbered: o.Renumbered, fn: fn,
+		ctx: ctx, src: src, a: a, b: b, renumbered: o.Renumbered, skipData: o.SkipData, fn: fn,
 		marks:  make(map[uint64]map[string]struct{}),
 		groups: make(map[[2]uint64]bool),
 		aToB:   NewPairing(src, a, b, RootIno),
@@ -92,6 +94,7 @@ type differ struct {
 	src        *Source
 	a, b       *State
 	renumbered *State // b, or nil
+	skipData   bool
 	fn         func(Change) error
 
 	marks  map[uint64]map[string]struct{} // directory in a → names to look at
@@ -130,7 +133,7 @@ func (d *differ) pair(path *Path, x, y, z *Inode, only filter) error {
 		return err
 	}
 	if only.within() {
-		w, err := compare(d.src, x, y)
+		w, err := compare(d.src, x, y, d.skipData)
 		if err != nil {
 			return fmt.Errorf("compare %q: %w", path.String(), err)
 		}

@@ -113,15 +113,27 @@ func underAny(path string, only []string) bool {
 	return false
 }
 
-// checkDiff compares Diff with naiveDiff.
+// checkDiff compares Diff with naiveDiff, with and without SkipData.
 func checkDiff(t testing.TB, src *Source, a, b, renumbered *State, fa, fb *flat, only []string) {
 	t.Helper()
 	want := naiveDiff(fa, fb)
+	checkDiffAgainst(t, src, a, b, DiffOptions{Paths: only, Renumbered: renumbered}, fa, fb, want)
+	for p, w := range want {
+		if w&^(Data|Links) != 0 {
+			want[p] = w &^ Data
+		}
+	}
+	checkDiffAgainst(t, src, a, b, DiffOptions{Paths: only, Renumbered: renumbered, SkipData: true}, fa, fb, want)
+}
+
+func checkDiffAgainst(t testing.TB, src *Source, a, b *State, o DiffOptions, fa, fb *flat, want map[string]What) {
+	t.Helper()
+	only := o.Paths
 	if len(only) > 0 {
 		maps.DeleteFunc(want, func(p string, _ What) bool { return !underAny(p, only) })
 	}
 	var order []string
-	err := Diff(context.Background(), src, a, b, DiffOptions{Paths: only, Renumbered: renumbered}, func(c Change) error {
+	err := Diff(context.Background(), src, a, b, o, func(c Change) error {
 		path := c.Path.String()
 		order = append(order, path)
 		if w, ok := want[path]; !ok || w != c.What {
@@ -400,6 +412,35 @@ func TestDiffCost(t *testing.T) {
 		if cost := f.store.gets - gets; cost > 80 {
 			t.Errorf("%s: Diff loaded %d of %d objects", form, cost, len(f.store.objects))
 		}
+	}
+}
+
+// TestDiffSkipsData: with SkipData a file that was written again is reported, and no
+// content is read for it.
+func TestDiffSkipsData(t *testing.T) {
+	f := newTestFS()
+	ino := f.create(RootIno, "file", unix.S_IFREG|0o644)
+	f.write(ino, 0, strings.Repeat("x", 100_000))
+	id := f.seal(t, f.freeze())
+	f.write(ino, 0, strings.Repeat("x", 99_999))
+	b := f.freeze()
+	reads := make(map[bool]int)
+	for _, skip := range []bool{false, true} {
+		src := f.source()
+		a := f.load(t, src, id)
+		var what What
+		note := func(c Change) error {
+			what |= c.What
+			return nil
+		}
+		gets := f.store.gets
+		if err := Diff(context.Background(), src, a, b, DiffOptions{SkipData: skip}, note); err != nil || what != Mtime {
+			t.Errorf("skip %v: %b, %v", skip, what, err)
+		}
+		reads[skip] = f.store.gets - gets
+	}
+	if reads[true] >= reads[false] {
+		t.Errorf("%d objects were read, %d without SkipData", reads[true], reads[false])
 	}
 }
 

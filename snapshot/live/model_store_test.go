@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -29,8 +30,23 @@ type system struct {
 	held map[live.NodeID]bool // what the kernel has open
 }
 
+// indexDir is a directory for what Badger maps, the one part of a store that is not in
+// the simulated filesystem: on a tmpfs, if scripts/test mounts one.
+func indexDir(t testing.TB) string {
+	below := os.Getenv("AMBERFS_TEST_MEMORY")
+	if below == "" || os.Getenv("AMBERFS_TEST_LONG") != "" { // whose stores would fill it
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp(below, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 func newSystem(t testing.TB) (*system, error) {
-	y := &system{dir: t.TempDir(), disk: vfstest.NewMem(), held: map[live.NodeID]bool{}}
+	y := &system{dir: indexDir(t), disk: vfstest.NewMem(), held: map[live.NodeID]bool{}}
 	if err := y.open(); err != nil {
 		return nil, err
 	}
@@ -51,7 +67,7 @@ func (y *system) open() (err error) {
 
 // killed is the store as recovery finds it after kill -9 at this moment.
 func (y *system) killed(t testing.TB) (*system, error) {
-	k := &system{dir: t.TempDir(), disk: y.disk.CrashClone(1, rand.New(rand.NewPCG(1, 1))), held: map[live.NodeID]bool{}}
+	k := &system{dir: indexDir(t), disk: y.disk.CrashClone(1, rand.New(rand.NewPCG(1, 1))), held: map[live.NodeID]bool{}}
 	return k, k.open()
 }
 

@@ -1,7 +1,7 @@
 // The page: the timeline decides what is compared, and the pane shows it.
 import { call, currentWorkspace, follow, session, useWorkspace } from "./api.js";
 import * as actions from "./actions.js";
-import { $, ask, button, el, failed, icon, menu, message, sentence, visible } from "./dom.js";
+import { $, along, button, el, failed, icon, menu, message, sentence, visible } from "./dom.js";
 import { Changes } from "./changes.js";
 import { FileView, tabs } from "./file.js";
 import { drawConflicts, drawForks } from "./forks.js";
@@ -20,16 +20,12 @@ async function start() {
   } catch (e) { wrong(e); }
 }
 // wrong shows above everything what has to be put right before the page can go on.
-const again = "Run `amberfs ui` in the workspace, and open the address that it prints.";
-const wrongs = { 401: ["This session has ended.", again], undefined: ["`amberfs ui` does not answer.", again],
-  502: ["The workspace is not mounted.", "Mount it with `amberfs mount STORE DIRECTORY`, and run `amberfs ui` there."] };
 function wrong(e) {
-  const [what, how] = wrongs[e.status] || [sentence(e), ""];
-  $("banner").replaceChildren(el("strong", what), " ", how);
+  $("banner").replaceChildren($(`wrong-${e.status}`)?.content.cloneNode(true) || sentence(e));
   $("banner").hidden = false;
 }
 page.sorry = (e) => {
-  if (e.status in wrongs) wrong(e);
+  if ($(`wrong-${e.status}`)) wrong(e);
   const damaged = /corrupt|damaged/.test(`${e.kind} ${e.message}`)
     && "`amberfs verify` finds all damaged files. Restore this one from another snapshot.";
   return el("div.message", el("p.error", sentence(e)), damaged && el("p", damaged));
@@ -45,11 +41,12 @@ async function enter(workspace) {
   stopFollowing = () => streams.forEach((stop) => stop());
   timeline.chosen = [""];
   page.show("changes", document.body.dataset.pane);
-  await reload();
-  await select([""], undefined, false);
+  let shown; // with the first snapshots; the others follow
+  await reload(() => { shown ??= select([""], undefined, false); });
+  await shown;
 }
 page.enter = (workspace) => enter(workspace).catch(failed);
-const reload = () => Promise.all([forks(), loadSnapshots(() => timeline.show())]);
+const reload = (then = () => {}) => Promise.all([forks(), loadSnapshots(() => { timeline.show(); then(); })]);
 const lost = (e) => { if (e.status === 404 && currentWorkspace()) leave(); else wrong(e); };
 function leave() {
   if (page.leaving !== currentWorkspace()) message(`The fork ${currentWorkspace()} has ended. This is main.`);
@@ -59,9 +56,8 @@ async function forks() {
   await loadForks();
   const now = currentWorkspace();
   if (now && !now.includes("/") && !store.forks.some((f) => f.name === now)) { leave(); return; }
-  const keyed = (e) => e.currentTarget[{ ArrowRight: "nextElementSibling", ArrowLeft: "previousElementSibling" }[e.key]]?.focus();
   const tab = (name) => button([name ? icon("fork") : "", visible(name || "main")], () => page.enter(name), { role: "tab",
-    "aria-selected": String(name === now), tabindex: name === now ? 0 : -1, "aria-controls": "pane", onkeydown: keyed });
+    "aria-selected": String(name === now), tabindex: name === now ? 0 : -1, "aria-controls": "pane", onkeydown: along });
   $("workspaces").replaceChildren(...["", ...store.forks.slice(0, 50).map((f) => f.name)].map(tab));
   $("forks-button").hidden = !store.forks.length;
   $("forks-button").replaceChildren("Forks ", el("span.count", String(store.forks.length)));
@@ -94,7 +90,6 @@ page.compare = (a, b, by) => {
   page.show("changes");
   changes.show({ a, b, by, one, workspace: far ? "" : undefined });
 };
-page.only = (actor) => { $("search").value = actor; timeline.show(); page.pane("timeline"); };
 page.file = (f, at, tab) => { page.show("file"); file.open(f, at, tab); };
 page.conflicts = (fork, paths) => { page.show("conflicts"); drawConflicts(fork, paths).catch(failed); };
 page.actorItems = (actor) => actions.actorItems(actor, (by) => page.compare(changes.at.a, changes.at.b, by), changes.at.one);
@@ -142,16 +137,11 @@ page.changed = async (chosen) => {
   if (chosen !== undefined) await select([chosen], undefined, false);
   await look(false, new Set());
 };
-const help = () => ask("Keyboard", [$("keys").content.cloneNode(true)], []);
-$("help-button").addEventListener("click", help);
 $("snapshot-button").addEventListener("click", () => actions.snapshotNow().catch(failed));
 $("forks-button").addEventListener("click", () => { page.show("forks"); drawForks(); });
 document.addEventListener("keydown", (e) => {
   if (e.target.closest?.("input, select, textarea, dialog, [popover]") || e.ctrlKey || e.metaKey || e.altKey) return;
-  const turn = (step) => {
-    const all = [...$("workspaces").children];
-    all[(all.findIndex((b) => b.ariaSelected === "true") + step + all.length) % all.length].click();
-  };
+  const workspace = () => { page.pane("timeline"); $("workspaces").querySelector("[aria-selected=true]").focus(); };
   const focus = (id, pane) => { page.pane(pane); $(id).focus(); };
   const tab = (i) => (view === "file" ? file.show(i) : changes.current && page.file(changes.current, changes.at, tabs[i]));
   const fold = () => changes.current && document.querySelector(`article[data-path="${CSS.escape(changes.current.path)}"] .fold`)?.click();
@@ -159,7 +149,7 @@ document.addEventListener("keydown", (e) => {
     "/": () => focus("search", "timeline"), f: () => focus("filter", "tree"), t: () => focus("snapshots", "timeline"),
     c: () => focus("files", "tree"), v: () => focus(view === "file" ? "view" : "diffs", "changes"), n: () => changes.step(1),
     p: () => changes.step(-1), x: fold, g: () => $("forks-button").click(), 1: () => tab(0), 2: () => tab(1), 3: () => tab(2),
-    4: () => tab(3), s: () => changes.turn(), "[": () => turn(-1), "]": () => turn(1), "?": help,
+    4: () => tab(3), s: () => changes.turn(), w: workspace, "?": () => $("help").showPopover(),
     S: () => store.writes && $("snapshot-button").click(),
     Escape: () => (view === "changes" ? page.pane("timeline") : page.show("changes")),
     r: () => store.writes && view === "changes" && document.querySelector("#actions .primary")?.click(),

@@ -4,7 +4,7 @@ import { $, ask, button, bytes, chip, colourOf, count, el, frame, icon, menu, sp
 import { Diff, images } from "./diff.js";
 import { Rows } from "./rows.js";
 import { kindIcon } from "./timeline.js";
-import { named, page, parentOf, spelled, store, titleOf } from "./store.js";
+import { named, page, spelled, store, titleOf } from "./store.js";
 const generated = new RegExp("(^|/)(package-lock\\.json|(yarn|Cargo|poetry|composer|Gemfile)\\.lock|pnpm-lock\\.yaml|go\\.sum)$"
   + "|\\.(min\\.(js|css)|map|pb\\.go|snap)$|(^|/)(node_modules|vendor|dist|__pycache__)/");
 const git = (f) => f.path === ".git" || f.path.startsWith(".git/");
@@ -79,14 +79,12 @@ export class Changes {
         el("div.actions", { id: "actions" }, ...(store.writes ? page.actions(this.at) : []))),
       s ? el("div.line.meta", kindIcon(s), titleOf(one) !== one && el("span.name", visible(one)),
         ...(s.actors || []).map((actor) => menu(visible(actor), () => page.actorItems(actor), { class: `chip ${colourOf(actor)}` })),
-        time(s.created), s.pinned && el("span.badge", "pinned"),
-        parentOf(one) !== store.snapshots[store.places.get(one) + 1]?.name && s.parent && `continues ${visible(s.parent)}`) : "",
+        time(s.created), s.pinned && el("span.badge", "pinned")) : "",
       el("div.line.compare", end(a, "from", (x) => page.compare(x, b)), icon("to", "compared with"),
         end(b, "to", (x) => page.compare(a, x)), button(icon("swap", "Swap"), () => page.compare(b, a, by), { class: "quiet" }),
         by && el("span", "only ", chip(by), button(icon("close", "All actors"), () => page.compare(a, b), { class: "quiet" })),
         el("span", { id: "counts", "aria-live": "polite" }, total), sum > 0 && tally(added, removed),
         el("span.actions", button([icon("list"), "Files"], () => page.pane("tree"), { class: "narrow" }),
-          this.files.length > 1 && button("Fold all", () => this.foldAll()),
           el("span.choice", ...["Inline", "Side by side"].map((t, i) => button(t, () => this.turn(Boolean(i)),
             { "aria-pressed": String(this.sides === Boolean(i)), title: `${t} (s)`, id: i && "sides" }))))));
   }
@@ -141,7 +139,7 @@ export class Changes {
   // stack shows articles from one on, and more as the end comes near.
   stack(from) {
     for (const article of this.queue || []) article.asked = false;
-    Object.assign(this, { from, to: from, queue: [], more: el("div.message") });
+    Object.assign(this, { from, to: from, queue: new Set(), more: el("div.message") });
     this.near.disconnect();
     const nothing = this.files.length ? "No file has this in its path." : "Nothing changed.";
     const empty = !this.found.length && this.total !== null && (page.empty(this.at) || message(nothing));
@@ -197,10 +195,6 @@ export class Changes {
     if (reason) article.querySelector(".counts").before(el("span.badge.reason", reason));
     if (!shut) this.want(article);
   }
-  foldAll() {
-    const all = [...$("diffs").querySelectorAll("article")], open = all.every((a) => a.classList.contains("folded"));
-    for (const a of all) this.fold(a, !open);
-  }
   turn(sides = !this.sides) {
     this.sides = sides;
     this.header();
@@ -208,14 +202,16 @@ export class Changes {
     this.stack(0);
     this.jump(at);
   }
-  // want loads a diff, one after the other.
+  // want loads diffs one after the other, the current file's first.
   async want(article) {
     if (article.asked || article.classList.contains("folded")) return;
     article.asked = true;
-    this.queue.push(article);
+    this.queue.add(article);
     if (this.loading) return;
     this.loading = true;
-    for (let next; (next = this.queue.shift());) {
+    while (this.queue.size) {
+      const all = [...this.queue], next = all.find((a) => a.file === this.current) || all[0];
+      this.queue.delete(next);
       if (next.isConnected) await this.load(next); else next.asked = false;
       await frame();
     }
@@ -236,10 +232,9 @@ export class Changes {
     if (at < this.from || at >= this.to + part) this.stack(Math.max(0, at - 1));
     while (this.to <= at) this.extend();
     const article = this.articles.get(key(f));
-    if (open) { this.asked.add(key(f)); this.fold(article, false); }
     this.current = f;
+    if (open) { this.asked.add(key(f)); this.fold(article, false); }
     article.scrollIntoView();
-    this.jumped = performance.now();
     this.rows.redraw();
     this.rows.show(Math.max(0, this.rows.items.findIndex((i) => i.file === f)));
   }
@@ -247,12 +242,8 @@ export class Changes {
   // spy marks in the tree which file is being read.
   spy() {
     this.spying = null;
-    if (performance.now() - this.jumped < 300) return;
-    const top = $("diffs").getBoundingClientRect().top + 40;
-    const now = [...$("diffs").querySelectorAll("article")].find((a) => a.getBoundingClientRect().bottom > top);
-    if (!now || now.file === this.current) return;
-    this.current = now.file;
-    this.rows.redraw();
+    const { left, top } = $("diffs").getBoundingClientRect(), now = document.elementFromPoint(left + 40, top + 40)?.closest("article");
+    if (now?.file && now.file !== this.current) { this.current = now.file; this.rows.redraw(); }
   }
 }
 const status = ({ status: s }) => el("span", { class: `status ${s}`, role: "img", "aria-label": words[s], title: words[s] }, s);

@@ -1,12 +1,12 @@
 // How the lines of one file differ, and two images.
 import { get, image } from "./api.js";
-import { button, bytes, el, failed, frame, pathOf, visible } from "./dom.js";
+import { button, bytes, el, failed, frame, icon, pathOf, visible } from "./dom.js";
 export const images = /\.(png|jpe?g|gif|webp|avif|bmp|ico)$/i;
 // A Diff is what differs in one file of a comparison: at has file, a, b and workspace. restore, if it is given, takes a hunk.
 export class Diff {
   constructor(at, { sides = false, restore, signal } = {}) {
     Object.assign(this, { at, sides, restore, options: { signal, workspace: at.workspace } });
-    this.box = el("div");
+    Object.assign(this, { box: el("div"), next: 1, shift: 0 }); // the new line after what is shown, and how far the old one is from it
   }
   async load() {
     if (images.test(this.at.file.path)) { this.box.replaceChildren(...await this.pictures()); return this.box; }
@@ -24,17 +24,19 @@ export class Diff {
   async pages(found) {
     const more = el("p.message", "More follows …");
     this.box.replaceChildren(more);
-    const add = async (hunks) => {
+    const add = async (part) => {
+      const hunks = part.hunks || [], ends = !part.next && hunks.at(-1)?.lines.slice(-3).every((l) => l.op === " ");
       const table = el("table", { class: `diff${this.sides ? " sides" : ""}` }, el("colgroup",
         ...(this.sides ? ["no", "", "no", ""] : ["no", "no", ""]).map((c) => el("col", { class: c }))));
       more.before(table);
-      const rows = hunks.flatMap((h) => [() => this.header(h), ...(this.sides ? beside(h) : inline(h))]);
+      const rows = hunks.flatMap((h) => [() => this.header(h), ...(this.sides ? beside : inline)(h)]);
+      if (ends) rows.push(() => this.header()); // more of the file may follow
       for (let i = 0; i < rows.length; i += 100) { // a long part in several frames
         if (i) await frame();
         table.append(...rows.slice(i, i + 100).map((row) => row()));
       }
     };
-    await add(found.hunks);
+    await add(found);
     let { next } = found;
     if (!next) { more.remove(); return; }
     new IntersectionObserver(async (entries, observer) => {
@@ -43,17 +45,36 @@ export class Diff {
       next = null;
       try {
         const part = await this.part(cursor);
-        await add(part.hunks || []);
+        await add(part);
         next = part.next;
         observer.unobserve(more);
         if (next) observer.observe(more); else more.remove();
       } catch (e) { failed(e); }
     }, { rootMargin: "800px" }).observe(more);
   }
+  // header is the row above a hunk, and the one below the last.
   header(h) {
-    return el("tr.hunk", el("td.no", { colspan: this.sides ? 1 : 2 }), el("td", { colspan: this.sides ? 3 : 1 }, el("div",
-      el("span", `Line ${h.new_start || h.old_start}`), el("code", visible(h.section || "")),
-      this.restore && button("Restore hunk", () => this.restore(h), { class: "quiet" }))));
+    const row = el("tr.hunk"), words = h && [el("span", `Line ${h.new_start || h.old_start}`), el("code", visible(h.section || "")),
+      this.restore && button("Restore hunk", () => this.restore(h), { class: "quiet" })];
+    row.append(el("td.no", { colspan: this.sides ? 1 : 2 }, ...this.expand(row, h?.new_start)),
+      el("td", { colspan: this.sides ? 3 : 1 }, el("div", ...(words || []).filter(Boolean))));
+    if (h) Object.assign(this, { next: h.new_start + h.new_lines, shift: h.old_start + h.old_lines - h.new_start - h.new_lines });
+    return row;
+  }
+  // expand makes the buttons that show more of the lines which both sides have before a row, up to a line, and after it.
+  expand(row, to = Infinity) {
+    let { next: from } = this;
+    const { shift, at: { file, b } } = this, step = 20, all = to - from <= step;
+    const more = (name, label) => button(icon(name, label), async () => {
+      const n = Math.min(step, to - from), first = name === "up" ? to - n : from;
+      const { lines, total } = await get("/file", { snapshot: b, path: pathOf(file), from: first - 1, lines: n }, this.options);
+      const rows = lines.map((tokens, i) => (this.sides ? both : one)({ tokens }, first + i + shift, first + i)());
+      if (name === "up") { row.after(...rows); to = first; } else { row.before(...rows); from += n; to = Math.min(to, total + 1); }
+      if (from >= to) for (const b of buttons) b.remove();
+    }, { class: "quiet expand" });
+    const buttons = [to > from && from > 1 && (to === Infinity || !all) && more("down", "Show lines below"),
+      to > from && to < Infinity && more("up", "Show lines above")].filter(Boolean);
+    return buttons;
   }
   async pictures() {
     const { file, a, b } = this.at, old = file.from ? { path: file.from, raw: file.raw_from } : file;
@@ -137,10 +158,12 @@ function rowsOf(h, same, differ) {
   return rows;
 }
 const tr = (kind, ...cells) => el("tr", { class: kind }, ...cells);
-const inline = (h) => rowsOf(h, (l, a, b) => () => tr("", number(a), number(b), cell(l)), (removed, added, a, b) => [
+const one = (l, a, b) => () => tr("", number(a), number(b), cell(l));
+const inline = (h) => rowsOf(h, one, (removed, added, a, b) => [
   ...removed.map((l, i) => () => tr("del", number(a + i), number(0), cell(l))),
   ...added.map((l, i) => () => tr("add", number(0), number(b + i), cell(l)))]);
-const beside = (h) => rowsOf(h, (l, a, b) => () => tr("", number(a), cell(l), number(b), cell(l)), (removed, added, a, b) =>
+const both = (l, a, b) => () => tr("", number(a), cell(l), number(b), cell(l));
+const beside = (h) => rowsOf(h, both, (removed, added, a, b) =>
   Array.from({ length: Math.max(removed.length, added.length) }, (_, i) => () => tr("",
     number(removed[i] && a + i), cell(removed[i], "del"), number(added[i] && b + i), cell(added[i], "add"))));
 // tableOf shows one hunk.

@@ -38,7 +38,6 @@ export function bytes(n) {
   const i = Math.min(4, Math.floor(Math.log2(n) / 10)), size = n / 1024 ** i;
   return `${size.toFixed(size < 10 ? 1 : 0)} ${["", "KiB", "MiB", "GiB", "TiB"][i]}`;
 }
-const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
 const weekday = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long" });
 const date = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", year: "numeric" });
 // dayOf is the heading of a day. Formatting is slow, and many snapshots are of one hour.
@@ -50,7 +49,7 @@ export function dayOf(t) {
   return days.get(key);
 }
 // time shows how long ago something was, and exactly when on hover.
-export const time = (t) => el("time", { datetime: t, title: clock.format(new Date(t)) }, ago(t));
+export const time = (t) => el("time", { datetime: t, title: new Date(t).toLocaleString() }, ago(t));
 setInterval(() => document.querySelectorAll("time").forEach((e) => { e.textContent = ago(e.dateTime); }), 15000);
 function ago(t) {
   const s = (Date.now() - new Date(t)) / 1000;
@@ -64,11 +63,7 @@ function ago(t) {
 const colours = new Map();
 export function colourOf(actor) {
   const top = actor.split("/")[0];
-  if (!colours.has(top)) {
-    let c = [...top].reduce((sum, x) => (sum * 31 + x.codePointAt(0)) % 8, 7);
-    for (let i = 0; i < 8 && [...colours.values()].includes(c); i++) c = (c + 1) % 8;
-    colours.set(top, c);
-  }
+  if (!colours.has(top)) colours.set(top, colours.size % 8);
   return `c${colours.get(top)}`;
 }
 export const chip = (actor) => el("span", { class: `chip ${colourOf(actor)}` }, visible(actor));
@@ -77,10 +72,11 @@ export function message(words, { error = false, action } = {}) {
     action && button(action.label, () => { box.remove(); return action.run(); }, { class: "link" }),
     button(icon("close", "Dismiss"), () => box.remove(), { class: "quiet" }));
   $("messages").append(box);
-  if ($("messages").childElementCount > 3) $("messages").firstChild.remove();
   setTimeout(() => box.remove(), action ? 30000 : 10000);
 }
 export const failed = (e) => { if (e.name !== "AbortError") message(sentence(e), { error: true }); };
+// along moves the focus in a list of tabs.
+export const along = (e) => e.currentTarget[{ ArrowRight: "nextElementSibling", ArrowLeft: "previousElementSibling" }[e.key]]?.focus();
 // menu returns a button that opens a list of [label, run, class]. Without run, it is a heading.
 export function menu(label, items, attributes = {}) {
   const opener = button(label, (e) => {

@@ -1,6 +1,6 @@
 // One file: its lines with who changed them last, its versions, and what happened to it.
 import { call, currentWorkspace, eventsOf, get, image } from "./api.js";
-import { $, bytes, button, chip, colourOf, count, el, failed, icon, pathOf, text, time, visible } from "./dom.js";
+import { $, along, bytes, button, chip, colourOf, el, failed, icon, pathOf, text, time, visible } from "./dom.js";
 import { Diff, images, pieces } from "./diff.js";
 import { page, store } from "./store.js";
 import { restore } from "./actions.js";
@@ -25,10 +25,6 @@ export class FileView {
     const v = this.versions[this.at], last = this.versions.length - 1, at = `${last - this.at + 1} of ${last + 1}`,
       focused = document.activeElement?.id;
     const move = (e) => { this.at = last - e.target.value; this.show(tabs.indexOf(this.tab)); };
-    const keyed = (i) => (e) => {
-      const step = { ArrowRight: 1, ArrowLeft: tabs.length - 1 }[e.key];
-      if (step) this.show((i + step) % tabs.length).then(() => $("tabs").querySelector("[aria-selected=true]").focus());
-    };
     $("file-head").replaceChildren(
       el("div.line", button(icon("back", "Back to the changes"), () => page.show("changes"), { class: "quiet" }),
         el("h2.path.mono", visible(this.file.path)), el("div.actions",
@@ -37,7 +33,7 @@ export class FileView {
       el("div.line.compare",
         el("div", { id: "tabs", role: "tablist", "aria-label": "Views of the file" }, ...tabs.map((t, i) => button(t, () => this.show(i), {
           role: "tab", id: `tab-${t.toLowerCase()}`, "aria-controls": "view", "aria-selected": String(t === this.tab),
-          tabindex: t === this.tab ? 0 : -1, onkeydown: keyed(i) }))),
+          tabindex: t === this.tab ? 0 : -1, onkeydown: along }))),
         last > 0 && el("span.slider", el("input", { type: "range", id: "versions", min: 0, max: last, value: last - this.at,
           "aria-label": "Version", "aria-valuetext": at, oninput: move }), el("span.count", at)),
         v && el("span.version", text(this.title(v.snapshot)), time(v.created))));
@@ -82,14 +78,9 @@ export class FileView {
       el("span.count", bytes(v.size)), time(v.created)],
     () => { this.at = i; return this.show(1); }, { "aria-current": String(i === this.at) }))));
   }
-  // drawEvents shows the same events one after the other as one.
   async drawEvents(options) {
-    const groups = [], same = (x, y) => ["action", "command", "path", "actor"].every((k) => x?.[k] === y[k]);
-    for (const e of await eventsOf(pathOf(this.file), options)) {
-      if (same(groups[groups.length - 1], e)) groups[groups.length - 1].times++; else groups.push({ ...e, times: 1 });
-    }
-    return el("ol.history", ...groups.map((e) => el("li",
-      text(`${e.action}${e.times > 1 ? ` ${count(e.times, "time")}` : ""}${e.from ? ` from ${e.from}` : ""}`),
+    const events = await eventsOf(pathOf(this.file), options);
+    return el("ol.history", ...events.map((e) => el("li", text(`${e.action}${e.from ? ` from ${e.from}` : ""}`),
       e.actor && chip(e.actor), el("span.name", visible(e.command || ""), e.pid ? ` (${e.pid})` : ""), time(e.time))));
   }
 }

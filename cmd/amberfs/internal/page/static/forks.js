@@ -3,6 +3,11 @@ import { call } from "./api.js";
 import { endFork, merge, mergeWith } from "./actions.js";
 import { $, button, chip, count, el, failed, icon, menu, text, time, visible } from "./dom.js";
 import { page, store } from "./store.js";
+// left is the time that a fork has, of 167h59m30s in days.
+function left(ttl) {
+  const [, hours = 0, minutes = 0] = /^(?:(\d+)h)?(?:(\d+)m)?/.exec(ttl).map(Number);
+  return hours >= 48 ? `${Math.round(hours / 24)} days` : hours > 0 ? `${hours} h` : `${minutes || 1} min`;
+}
 function card(f) {
   const state = (name) => `.forks/${name}`, compare = (name, to) => [name, () => page.compare(to, state(f.name))];
   const others = store.forks.filter((x) => x !== f).slice(0, 12).map((x) => compare(visible(x.name), state(x.name)));
@@ -12,7 +17,7 @@ function card(f) {
       ["Discard …", () => endFork(f.name, true), "danger"]])),
   el("p", el("strong", `${count(f.changed, "changed file")}${f.more ? " and more" : ""}`), `, ${count(f.snapshots, "snapshot")}`),
   el("p.meta", ...(f.actors || [f.last].filter(Boolean)).slice(0, 3).map((a) => chip(a)), "created ", time(f.created),
-    f.base && el("span", `from ${visible(f.base)}`), f.ttl && el("span.badge", `ends in ${f.ttl.replace(/(\d[hm])\d.*$/, "$1")}`),
+    f.base && el("span", `from ${visible(f.base)}`), f.ttl && el("span.badge", `ends in ${left(f.ttl)}`),
     check && el("span", { class: `badge ${f.check.passed ? "good" : "bad"}`, title: visible(f.check.text || "") }, check)),
   el("div.actions", button("Open", () => page.enter(f.name)), button("Changes", compare("", `${state(f.name)}/.snapshots/base`)[1]),
     menu(["Compare", icon("down")], () => [compare("main, now", ""), ...others], { class: "" }),
@@ -32,7 +37,6 @@ export async function drawConflicts(fork, paths) {
     return { path, ...found, parts, open: parts.filter((part) => part.kind === "conflict") };
   }));
   const title = `Merge ${visible(fork)} into main`;
-  let unified = false;
   const decided = (f) => f.whole || (!f.binary && f.open.every((part) => part.take));
   const linesOf = (part) => (part.take === "each" ? [...part.ours, ...part.theirs] : part[part.take] || ["(not decided)\n"]);
   const take = (f, side) => { f.whole = side; for (const part of f.open) part.take = side; };
@@ -59,7 +63,7 @@ export async function drawConflicts(fork, paths) {
     el("span.count", f.binary ? "no lines to merge" : count(f.open.length, "conflict")),
     choice(`Take all of ${visible(f.path)} from`, f.whole, { ours: names.ours, theirs: names.theirs }, (side) => take(f, side))),
   ...f.open.map((part) => el("div.part",
-    el("div", { class: `columns${unified ? " unified" : ""}` }, ...["base", "ours", "theirs"].map((side) => column(part, side))),
+    el("div", { class: "columns" }, ...["base", "ours", "theirs"].map((side) => column(part, side))),
     choice("Take", part.take, { ours: names.ours, theirs: names.theirs, each: "Both", base: "Base" }, (
       side) => { part.take = side; f.whole = undefined; }))),
   !f.binary && el("details", { open: f.shown, ontoggle: (e) => { f.shown = e.target.open; } }, el("summary", "Preview of the result"),
@@ -72,8 +76,7 @@ export async function drawConflicts(fork, paths) {
     box.replaceChildren(el("div.subject",
       el("div.line", button(icon("back", "Back"), () => page.show("changes"), { class: "quiet" }), el("h2", title),
         el("div.actions", button("Merge", go, { class: "primary", disabled: left > 0 }))),
-      el("div.line.compare", el("span", { role: "status" }, state), el("span.actions", all("ours"), all("theirs"),
-        button(unified ? "Three columns" : "Unified", () => { unified = !unified; draw(); })))),
+      el("div.line.compare", el("span", { role: "status" }, state), el("span.actions", all("ours"), all("theirs")))),
     el("div.scroller", { role: "region", "aria-label": "Conflicts", tabindex: 0 }, ...files.map(section)));
     if (focused >= 0) buttons()[focused]?.focus();
     box.lastChild.scrollTop = top;

@@ -6,8 +6,8 @@ export const store = {
 };
 // page has what the parts of the page ask of each other; app.js fills it in.
 export const page = {};
-// loadSnapshots fetches them in parts, and calls each after every part.
-export async function loadSnapshots(each) {
+// loadSnapshots fetches them in parts, and calls show when they fill a screen, and when all are here.
+export async function loadSnapshots(show) {
   const workspace = currentWorkspace(), all = [];
   for (let limit = 200, before; ; limit = 2000) {
     const part = await call("list", { limit, before }), got = part.snapshots || [];
@@ -16,11 +16,11 @@ export async function loadSnapshots(each) {
     if (!before) Object.assign(store, { head: part.head || got[0]?.name || "", undo: part.undo || "" });
     before = got[got.length - 1]?.seq;
     const complete = got.length < limit;
-    if (complete || all.length > store.snapshots.length) {
+    if (complete || !store.snapshots.length) {
       store.snapshots = [...all];
       store.names = new Map(all.map((s) => [s.name, s]));
       store.places = new Map(all.map((s, i) => [s.name, i]));
-      each();
+      show();
     }
     if (complete) return;
   }

@@ -3,15 +3,11 @@ import { call } from "./api.js";
 import { $, bytes, chip, count, dayOf, el, icon, svg, text, time, visible } from "./dom.js";
 import { Rows } from "./rows.js";
 import { before, named, parentOf, store, summary, takenBefore, titleOf } from "./store.js";
-const kinds = {
-  manual: "taken by hand", turn: "an agent's turn", auto: "taken by the policy", "pre-restore": "taken before a restore",
-  fork: "the last state of a fork", import: "imported", pull: "pulled from a remote", actor: "taken before another actor's change" };
-export const kindIcon = (s) => icon(kinds[s.kind] ? s.kind : "manual", kinds[s.kind] || s.kind);
-const scale = parseFloat(getComputedStyle(document.documentElement).fontSize) / 15;
-const lane = 14 * scale, most = 6; // pixels of a line of the graph, and how many there are
-const heightOf = (item) => scale * ({ heading: 34, fork: 40 }[item.type] || 60);
+// kindIcon shows the kind of a snapshot, in the words of index.html.
+export const kindIcon = ({ kind }) => icon($(`i-${kind}`) ? kind : "manual", $(`i-${kind}`)?.dataset.kind || kind);
+const lane = 14, most = 6; // pixels of a line of the graph, and how many there are
+const heightOf = (item) => ({ heading: 34, fork: 40 })[item.type] || 60;
 const shownForks = 4;
-const last = (list) => list[list.length - 1];
 export class Timeline {
   // select takes the names that are chosen: one, or two to compare. enter takes a fork's.
   constructor(select, enter) {
@@ -24,7 +20,7 @@ export class Timeline {
     if (e.target?.closest?.(".unfold")) { this.unfold(item); return; }
     if (item.type === "fork") { this.enter(item.fork.name); return; }
     const extend = (e.shiftKey || e.ctrlKey || e.metaKey) && this.chosen.length && this.chosen[0] !== item.key;
-    const range = !extend && item.fold && [before(last(item.fold).name), item.fold[0].name];
+    const range = !extend && item.fold && [before(item.fold.at(-1).name), item.fold[0].name];
     this.chosen = extend ? [this.chosen[0], item.name] : [item.key];
     this.select(range || this.chosen, range && `${count(item.fold.length, "turn")} together`);
   }
@@ -68,10 +64,10 @@ export class Timeline {
       [badge(name === store.undo, "undo point"), badge(name === store.head && name !== store.snapshots[0].name, "restored", "here"),
         ...chips(s.actors), titleOf(name) !== name && el("span.name", visible(name)),
         ...Object.entries(s.labels || {}).slice(0, 1).map(([k, v]) => badge(true, visible(`${k}=${v}`))),
-        tally(summary(name, () => this.rows.redraw()), s.counts || {}), time(s.created)]];
+        tally(summary(name, () => this.rows.redraw())), time(s.created)]];
   }
   fold({ fold, open }) {
-    const from = before(last(fold).name), to = fold[0].name, key = `${from}\n${to}`;
+    const from = before(fold.at(-1).name), to = fold[0].name, key = `${from}\n${to}`;
     const who = [...new Set(fold.flatMap((s) => s.actors || []))];
     if (!this.totals.has(key)) {
       this.totals.set(key, null);
@@ -93,7 +89,7 @@ export class Timeline {
   }
   // lines draws the part of the graph that is in a row.
   lines(item) {
-    const { graph: g, type } = item, h = heightOf(item), mid = 20 * scale, x = (i) => lane * (Math.min(i, most - 1) + .5);
+    const { graph: g, type } = item, h = heightOf(item), mid = 20, x = (i) => lane * (Math.min(i, most - 1) + .5);
     const box = svg("svg", { class: "graph", width: lane * this.width + 4, height: h, "aria-hidden": "true" });
     if (!this.width) return box;
     const path = (i, d) => box.append(svg("path", { class: `l${i % most}`, d }));
@@ -111,7 +107,7 @@ function folded(snapshots) {
   const flush = (end) => { if (run.length > 2 && person && end) parts.push(run); else parts.push(...run.map((s) => [s])); run = []; };
   for (const s of snapshots) {
     const turn = ["turn", "auto", "actor"].includes(s.kind) && !s.pinned;
-    if (turn && (!run.length || parentOf(last(run).name) === s.name)) { run.push(s); continue; }
+    if (turn && (!run.length || parentOf(run.at(-1).name) === s.name)) { run.push(s); continue; }
     const hand = !turn && s.kind !== "pre-restore";
     flush(hand);
     if (turn) run.push(s); else parts.push([s]);
@@ -123,10 +119,9 @@ function folded(snapshots) {
 // chips shows an actor, and how many there are besides.
 const chips = (actors = []) => [actors[0] && chip(actors[0]),
   actors.length > 1 && el("span.count", { title: visible(actors.join(", ")) }, `and ${actors.length - 1} more`)];
-function tally(changed, { created: added, modified, deleted }) {
-  const t = changed?.added === undefined ? { added, modified, deleted } : changed;
+function tally(t) {
   const part = (sign, n, kind, word) => Boolean(n) && el("span", { class: kind, title: `${n} ${word}` }, `${sign}${n.toLocaleString()}`);
-  return el("span.tally", part("+", t.added, "plus", "added"), part("~", t.modified, "tilde", "modified"),
+  return t && el("span.tally", part("+", t.added, "plus", "added"), part("~", t.modified, "tilde", "modified"),
     part("−", t.deleted, "minus", "deleted"), Boolean(t.bytes) && el("span", bytes(t.bytes)));
 }
 // graph gives each item the lines that come from above, pass, and go on below, as
@@ -152,7 +147,7 @@ function graph(items) {
     for (const i of up) lanes[i] = null;
     // A fork of a present state began after the newest snapshot that is older.
     const parent = item.fork ? item.fork.base || store.snapshots.find((s) => s.created <= item.fork.created)?.name
-      : item.fold && !item.open ? parentOf(last(item.fold).name) : parentOf(item.name);
+      : item.fold && !item.open ? parentOf(item.fold.at(-1).name) : parentOf(item.name);
     for (const p of [parent, merges.get(parent)]) {
       const key = item.open ? item.name : keyOf.get(p);
       if (!p || key === undefined || places.get(key) <= n) continue;

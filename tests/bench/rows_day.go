@@ -278,7 +278,7 @@ func agentTurn(p *player, i int) error {
 		p.run("git diff", "git", "diff", "--stat"),
 		p.run(search[0], search...),
 		p.run("find", "find", ".", "-name", "*.md", "-newer", "go.mod"))
-	if i%quarter == 0 {
+	if i == 0 || i%quarter == 0 && p.w.round > 0 { // once to warm up
 		err = errors.Join(err, p.run("npm ci", npmCI...))
 	}
 	if i%10 == 0 {

@@ -6,6 +6,8 @@ import (
 	"embed"
 	"encoding/hex"
 	"encoding/json"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -160,6 +162,7 @@ func (p *Page) api() http.Handler {
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			refuse(w, http.StatusBadGateway, "the daemon does not answer; is the workspace still mounted?")
 		},
+		ErrorLog: log.New(io.Discard, "", 0), // each reload breaks off the stream of events
 	}
 	mux := http.NewServeMux()
 	for _, op := range looks {

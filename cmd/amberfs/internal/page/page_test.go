@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"testing/iotest"
 )
 
 // daemon stands for the socket: it notes what reaches it.
@@ -54,6 +58,23 @@ func TestRefusedAnswersAreClosed(t *testing.T) {
 		if w := enter(t, Options{Daemon: d}).do("GET", path, ""); w.Code == 200 || d.closed != 1 {
 			t.Errorf("%s: status %d, closed %d times", path, w.Code, d.closed)
 		}
+	}
+}
+
+type broken struct{}
+
+func (broken) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: 200, Body: io.NopCloser(iotest.ErrReader(net.ErrClosed)), Request: r, Header: http.Header{}}, nil
+}
+
+// A stream of events that breaks off is no line on the terminal.
+func TestBrokenAnswersAreQuiet(t *testing.T) {
+	var said bytes.Buffer
+	log.SetOutput(&said)
+	defer log.SetOutput(os.Stderr)
+	enter(t, Options{Daemon: broken{}}).do("POST", "/api/v1/events", "{}")
+	if said.Len() > 0 {
+		t.Errorf("the page prints %s", &said)
 	}
 }
 

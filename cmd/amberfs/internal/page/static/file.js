@@ -97,10 +97,10 @@ function code(first, titleOf, fetchFrom) {
   };
   const paint = async () => {
     if (!box.isConnected) { view.removeEventListener("scroll", paint); return; }
-    const h = box.firstChild?.offsetHeight || 20, top = Math.max(0, Math.floor(view.scrollTop / h) - 20);
-    const end = Math.min(first.total, top + Math.ceil(view.clientHeight / h) + 60);
+    const h = box.firstChild?.offsetHeight || 20, top = () => Math.max(0, Math.floor(view.scrollTop / h) - 20);
+    const end = () => Math.min(first.total, top() + Math.ceil(view.clientHeight / h) + 60); // it may have moved meanwhile
     box.style.height = `${first.total * h}px`;
-    while (!fetching && lines.length < end) {
+    while (!fetching && lines.length < end()) {
       fetching = true;
       try {
         const part = await fetchFrom(lines.length);
@@ -108,9 +108,9 @@ function code(first, titleOf, fetchFrom) {
         lines.push(...part.lines);
       } catch (e) { failed(e); break; } finally { fetching = false; }
     }
-    box.replaceChildren(...lines.slice(top, end).map((tokens, i) => {
-      const row = el("div.row-line", gutter(top + i), el("span.no", String(top + i + 1)), el("span", ...pieces({ tokens })));
-      row.style.top = `${(top + i) * h}px`;
+    box.replaceChildren(...lines.slice(top(), end()).map((tokens, i) => {
+      const row = el("div.row-line", gutter(top() + i), el("span.no", String(top() + i + 1)), el("span", ...pieces({ tokens })));
+      row.style.top = `${(top() + i) * h}px`;
       return row;
     }));
   };

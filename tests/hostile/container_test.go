@@ -1,30 +1,98 @@
 package hostile_test
 
 import (
+	"bytes"
 	"debug/elf"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
 )
 
-// The first argument of this program in a container, and in a user namespace in it.
+// The last argument of this program in a container, and in a user namespace in it.
 const (
 	inContainer = "in-a-container"
 	inUserNS    = "in-a-user-namespace"
 )
 
-// attack tries to leave a container whose root directory is a fork. It prints what it could
+// attacks are what a program does that has a fork, whose path is ws. Each makes what it needs.
+// The tests of this package run them in a fork that is a directory too.
+var attacks = []struct {
+	name string
+	load bool // tried with one engine
+	do   func(t *testing.T, ws string)
+}{
+	{"leave", false, func(t *testing.T, _ string) {
+		if leave(inContainer) != 0 {
+			t.Error("it could leave")
+		}
+	}},
+	{"rights", false, forbidden},
+	{"quota", false, func(t *testing.T, ws string) { quota(t, ws, containerBytes) }},
+	{"links", false, func(t *testing.T, ws string) {
+		host, err := os.ReadFile(filepath.Join(ws, "host"))
+		must(t, err)
+		plantLinks(t, ws, string(host))
+	}},
+	{"names", false, func(t *testing.T, ws string) {
+		must(t, os.Mkdir(filepath.Join(ws, "names"), 0o755))
+		everyByte(t, filepath.Join(ws, "names"))
+	}},
+	{"terminal", false, forTerminals},
+	{"refs", false, func(t *testing.T, ws string) {
+		must(t, os.Mkdir(filepath.Join(ws, ".snapshots/exported"), 0o755))
+		must(t, export(ws, "exported"))
+		foreignRefs(t, ws, "exported", ownRefs(t, ws, "exported"))
+	}},
+	{"garbage", false, func(t *testing.T, ws string) { garbage(t, ws, rand.New(rand.NewPCG(1, 2))) }},
+	{"large diffs", true, largeDiffs},
+	{"many lists", true, func(t *testing.T, ws string) { manyFiles(t, ws, 3000); manyLists(t, ws) }},
+	{"many diffs", true, func(t *testing.T, ws string) {
+		stop := make(chan struct{})
+		asked, wait := renderings(t, ws, stop)
+		defer wait()
+		defer close(stop)
+		harness.Eventually(t, "all have asked", func() bool { return asked.Load() > 320 })
+	}},
+	{"control files", true, func(_ *testing.T, ws string) { // the last: it restores snapshots
+		stop := make(chan struct{})
+		wait := tenants(ws, uint64(time.Now().UnixNano()), stop)
+		time.Sleep(time.Second / 2)
+		close(stop)
+		wait()
+	}},
+}
+
+// containerBytes is what a container may have that main has not.
+const containerBytes = 128 << 20
+
+// TestAttacks runs in a container whose root directory is a fork.
+func TestAttacks(t *testing.T) {
+	if os.Args[len(os.Args)-1] != inContainer {
+		t.Skip("TestContainer runs it")
+	}
+	for _, a := range attacks {
+		if !a.load || !testing.Short() {
+			t.Run(a.name, func(t *testing.T) { a.do(t, "/") })
+		}
+	}
+}
+
+// leave tries to leave a container whose root directory is a fork. It prints what it could
 // do, and returns the exit status.
-func attack(where string) int {
+func leave(where string) int {
 	status := 0
 	try := func(name string, err error) {
 		if err == nil {
@@ -57,7 +125,17 @@ func attack(where string) int {
 	try("allow devices", unix.Mount("", "/", "", unix.MS_REMOUNT|unix.MS_BIND, ""))
 	try("write /proc/sys/kernel/core_pattern", write("/proc/sys/kernel/core_pattern"))
 	try("write /etc/hosts of the host", write("/etc/hosts"))
-	for _, dir := range []string{"/..", "/../..", "/.snapshots/..", "/.snapshots/../..", "/.forks/../..", "/proc/1/root", "/proc/1/cwd"} {
+	host, err := os.ReadFile("/host")
+	if err != nil {
+		fmt.Println(err)
+		return 2
+	}
+	processes, _ := filepath.Glob("/proc/[0-9]*/root")
+	for _, dir := range append(processes, "/..", "/proc/1/cwd/..") {
+		_, err := os.Stat(dir + string(host))
+		try("find a file of the host at "+dir, err)
+	}
+	for _, dir := range []string{"/..", "/../..", "/.snapshots/..", "/.snapshots/../..", "/.forks/../.."} {
 		_, err := os.Stat(dir + "/secret")
 		try("find the secret at "+dir, err)
 		_, err = os.Stat(dir + "/.forks/other")
@@ -66,10 +144,10 @@ func attack(where string) int {
 	if where == inUserNS {
 		return status
 	}
-	_ = unix.Mknod("/disk", unix.S_IFBLK|0o600, int(unix.Mkdev(254, 0)))
-	f, err := os.Open("/disk")
-	try("open a disk", err)
-	f.Close()
+	for _, dir := range []string{"", "/dev", "/dev/shm", "/tmp", "/run"} {
+		_ = unix.Mknod(dir+"/log", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 11))) // as /dev/kmsg
+		try("write the kernel's log through "+dir, write(dir+"/log"))
+	}
 	try("mount", unix.Mount("none", "/tmp", "tmpfs", 0, ""))
 	var st unix.Statfs_t
 	if err := unix.Statfs("/", &st); err != nil || st.Flags&unix.ST_NOSUID == 0 || st.Flags&unix.ST_NODEV == 0 {
@@ -96,60 +174,133 @@ func write(path string) error {
 	return err
 }
 
-// TestContainer: root in a container whose root directory is a fork reaches nothing else.
-func TestContainer(t *testing.T) {
-	self, err := os.Executable()
+// static is this program without libraries, for an empty root directory.
+func static(t *testing.T) []byte {
+	t.Helper()
+	name, err := os.Executable()
 	must(t, err)
-	program, err := elf.Open(self)
+	program, err := elf.Open(name)
 	must(t, err)
 	defer program.Close()
-	for _, p := range program.Progs {
-		if p.Type == elf.PT_INTERP {
+	if slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		if _, err := exec.LookPath("go"); err != nil && os.Getuid() != 0 {
 			t.Skip("a test program with libraries does not run in an empty root directory")
 		}
+		name = filepath.Join(t.TempDir(), "attack")
+		build := exec.Command("go", "test", "-c", "-o", name, ".")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
 	}
-	runc, err := filepath.Abs("../../examples/containers/runc")
+	b, err := os.ReadFile(name)
 	must(t, err)
-	for _, engine := range []string{"amberfs", "runc"} {
-		t.Run(engine, func(t *testing.T) {
-			options := []string{"-o", "handles"}
-			if os.Getuid() == 0 {
-				options = []string{"-o", "handles,allow_other"}
-			}
-			m := harness.New(t, options...)
-			must(t, os.WriteFile(m.Path("secret"), []byte("a secret"), 0o600))
-			must(t, os.Mkdir(m.Path(".forks", "other"), 0o755))
-			fork := m.Path(".forks", "c")
-			must(t, os.Mkdir(fork, 0o755))
-			must(t, os.Remove(filepath.Join(fork, "secret")))
-			b, err := os.ReadFile(self)
-			must(t, err)
-			must(t, os.WriteFile(filepath.Join(fork, "attack"), b, 0o755))
-			handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, m.Path("secret"), 0)
-			must(t, err)
-			if os.Getuid() == 0 { // it would be opened with the capability
-				dir, err := os.Open(fork)
-				must(t, err)
-				defer dir.Close()
-				fd, err := unix.OpenByHandleAt(int(dir.Fd()), handle, unix.O_RDONLY)
-				must(t, err)
-				unix.Close(fd)
-			}
-			must(t, os.WriteFile(filepath.Join(fork, "handle"), fmt.Appendf(nil, "%d %x", handle.Type(), handle.Bytes()), 0o644))
-			var out string
-			if engine == "amberfs" {
-				out, err = m.TryAmberfs("run", "--fork", "c", "--root", "--", "/attack", inContainer)
-			} else if _, err = os.Stat(runc); err != nil {
-				t.Skip("the examples are not here")
-			} else {
-				harness.Needs(t, "runc", "python3")
-				var b []byte
-				b, err = exec.Command(runc, m.Dir, "c", "/attack", inContainer).CombinedOutput()
-				out = string(b)
-			}
-			if err != nil || strings.Contains(out, "it could") {
-				t.Errorf("%v: %s", err, out)
-			}
-		})
+	return b
+}
+
+// TestContainer: root in a container whose root directory is a fork reaches nothing else,
+// and is bounded as a program in any fork.
+func TestContainer(t *testing.T) {
+	if os.Getuid() == 0 {
+		_, runc := exec.LookPath("runc")
+		_, bwrap := exec.LookPath("bwrap")
+		if runc != nil && bwrap != nil {
+			t.Fatal("neither runc nor bubblewrap is installed")
+		}
 	}
+	program := static(t)
+	for _, engine := range []string{"amberfs", "runc", "bubblewrap"} {
+		t.Run(engine, func(t *testing.T) { contain(t, engine, program) })
+	}
+}
+
+func contain(t *testing.T, engine string, program []byte) {
+	options := []string{"-o", "handles"}
+	if os.Getuid() == 0 {
+		options = []string{"-o", "handles,allow_other"}
+	}
+	m := harness.New(t, options...)
+	host := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(host, "file"), []byte("the host's"), 0o644))
+	must(t, os.Mkdir(m.Path(".forks", "other"), 0o755))
+	must(t, os.WriteFile(m.Path(".snapshots", "policy"), fmt.Appendf(nil, `{"forks":{"unshared_bytes":%d}}`, containerBytes), 0o644))
+	fork := m.Path(".forks", "c")
+	must(t, os.Mkdir(fork, 0o755))
+	must(t, os.WriteFile(m.Path("secret"), []byte("a secret"), 0o600))
+	must(t, os.WriteFile(filepath.Join(fork, "attack"), program, 0o755))
+	must(t, os.WriteFile(filepath.Join(fork, "host"), []byte(host), 0o644))
+	handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, m.Path("secret"), 0)
+	must(t, err)
+	if os.Getuid() == 0 { // it would be opened with the capability
+		dir, err := os.Open(fork)
+		must(t, err)
+		defer dir.Close()
+		fd, err := unix.OpenByHandleAt(int(dir.Fd()), handle, unix.O_RDONLY)
+		must(t, err)
+		unix.Close(fd)
+	}
+	must(t, os.WriteFile(filepath.Join(fork, "handle"), fmt.Appendf(nil, "%d %x", handle.Type(), handle.Bytes()), 0o644))
+	before := harness.ReadTree(t, m.Dir)
+	cmd := exec.Command(harness.Binary(t), "-C", m.Dir, "run", "--fork", "c", "--root", "--", "/attack")
+	if engine != "amberfs" {
+		script, err := filepath.Abs("../../examples/containers/" + engine)
+		must(t, err)
+		if _, err := os.Stat(script); err != nil && os.Getuid() != 0 {
+			t.Skip("the examples are not here")
+		}
+		harness.Needs(t, map[string][]string{"runc": {"runc", "python3"}, "bubblewrap": {"bwrap"}}[engine]...)
+		cmd = exec.Command(script, m.Dir, "c", "/attack")
+	}
+	cmd.Args = append(cmd.Args, "-test.run=^TestAttacks$", "-test.v", fmt.Sprint("-test.short=", engine != "bubblewrap"), inContainer)
+	memory, began := most(m.Pid()), time.Now()
+	out, err := cmd.CombinedOutput()
+	used := memory()
+	t.Logf("%v, the daemon %d MiB", time.Since(began), used)
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: TestAttacks ")) || bytes.Contains(out, []byte("it could")) {
+		t.Errorf("%v: %s", err, out)
+	}
+	if used > controlMemory {
+		t.Errorf("the daemon took %d MiB", used)
+	}
+	notFollowed(t, host)
+	harness.Same(t, "main", before, harness.ReadTree(t, m.Dir))
+	all, err := os.ReadDir(m.Path(".forks"))
+	must(t, err)
+	if len(all) != 2 {
+		t.Errorf("main has the forks %v", all)
+	}
+	if list, err := os.ReadFile(m.Path(".snapshots", "list")); err != nil || string(list) != "no snapshots\n" {
+		t.Errorf("main has the snapshots %q, %v", list, err)
+	}
+	refs, err := exec.Command("git", "-c", "safe.directory=*", "-C", filepath.Join(m.Store, "git"), "for-each-ref", "--format=%(refname)").Output()
+	must(t, err)
+	for ref := range strings.Lines(string(refs)) {
+		if !strings.HasPrefix(ref, "refs/forks/") {
+			t.Errorf("there is a ref %s", ref)
+		}
+	}
+	m.Amberfs("snapshot", "after")
+}
+
+var requests = regexp.MustCompile(`'(\{[^']*\})'`)
+
+// forbidden asks for what root may do in main alone, and for what is done over the socket.
+func forbidden(t *testing.T, ws string) {
+	t.Helper()
+	n := 0
+	for _, r := range rights {
+		request := requests.FindStringSubmatch(r.script)
+		if request == nil || len(r.may[0]) > 0 && !slices.Equal(r.may[0], onlyRoot[0]) || strings.Contains(r.script, "set-policy") {
+			continue
+		}
+		n++
+		if err := os.WriteFile(filepath.Join(ws, ".snapshots/call.right"), []byte(request[1]), 0o600); err == nil {
+			t.Errorf("%s is done", request[1])
+		}
+	}
+	if n < 10 {
+		t.Errorf("%d requests were tried", n)
+	}
+	// The limits of a fork are main's.
+	_ = os.WriteFile(filepath.Join(ws, ".snapshots/policy"), []byte(`{"forks":{"unshared_bytes":0}}`), 0o644)
 }

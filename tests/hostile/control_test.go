@@ -108,6 +108,30 @@ func (x *tenant) step() {
 	}
 }
 
+// tenants are 16 programs in one fork, until stop is closed.
+func tenants(fork string, seed uint64, stop <-chan struct{}) (wait func()) {
+	var all sync.WaitGroup
+	for i := range 16 {
+		x := &tenant{Rand: rand.New(rand.NewPCG(seed, uint64(i))), fork: fork}
+		all.Go(func() {
+			defer func() {
+				for _, f := range x.open {
+					f.Close()
+				}
+			}()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					x.step()
+				}
+			}
+		})
+	}
+	return all.Wait
+}
+
 // limitMemory puts the daemon into a control group with so many MiB. It reports how often
 // the kernel killed a process for want of memory in there.
 func limitMemory(t *testing.T, pid int) (kills func() int) {
@@ -155,25 +179,7 @@ func TestHostileControlFiles(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	stop := make(chan struct{})
-	var tenants sync.WaitGroup
-	for i := range 16 {
-		x := &tenant{Rand: rand.New(rand.NewPCG(seed, uint64(i))), fork: m.Path(".forks", "f")}
-		tenants.Go(func() {
-			defer func() {
-				for _, f := range x.open {
-					f.Close()
-				}
-			}()
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					x.step()
-				}
-			}
-		})
-	}
+	wait := tenants(m.Path(".forks", "f"), seed, stop)
 	var took []time.Duration
 	for end := time.Now().Add(time.Duration(harness.Count(t, "SECONDS", 3, 600)) * time.Second); time.Now().Before(end); {
 		began := time.Now()
@@ -182,7 +188,7 @@ func TestHostileControlFiles(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	close(stop)
-	tenants.Wait()
+	wait()
 	slices.Sort(took)
 	at := func(part float64) time.Duration { return took[int(part*float64(len(took)-1))] }
 	used := memory()

@@ -15,13 +15,41 @@ import (
 	"github.com/amberfs/amberfs/tests/harness"
 )
 
+func export(ws, line string) error {
+	return os.WriteFile(filepath.Join(ws, ".snapshots", "export"), []byte(line+"\n"), 0o644)
+}
+
+// ownRefs is where the refs of a fork are, as the result of its last export says.
+func ownRefs(t *testing.T, ws, snapshot string) string {
+	t.Helper()
+	var done struct{ Ref string }
+	b, err := os.ReadFile(filepath.Join(ws, ".snapshots", "export"))
+	must(t, err)
+	must(t, json.Unmarshal(b, &done))
+	if !strings.HasSuffix(done.Ref, "/snapshots/"+snapshot) || !strings.HasPrefix(done.Ref, "refs/forks/") {
+		t.Fatalf("an export from %s says %s", ws, b)
+	}
+	return strings.TrimSuffix(done.Ref, "snapshots/"+snapshot)
+}
+
+// foreignRefs exports a fork's snapshot to refs that are not the fork's own.
+func foreignRefs(t *testing.T, ws, snapshot, own string) {
+	t.Helper()
+	for _, ref := range []string{
+		"refs/snapshots/v", "refs/forks/other/v", "refs/forks/f", "refs/forks/f/v", strings.TrimSuffix(own, "/"), strings.TrimSuffix(own, "/") + "1/v",
+		own + "../../snapshots/v",
+		"refs/heads/main", "refs/tags/v", "refs/replace/v", "refs/stash", "HEAD", "-f",
+	} {
+		if err := export(ws, snapshot+" "+ref); !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EINVAL) {
+			t.Errorf("%s from %s: %v", ref, ws, err)
+		}
+	}
+}
+
 // TestExportFromAFork: an export from a fork, or from a fork in it, writes refs of its
 // own only, and no process writes one that git gives a meaning to.
 func TestExportFromAFork(t *testing.T) {
 	m := harness.New(t)
-	export := func(ws, line string) error {
-		return os.WriteFile(filepath.Join(ws, ".snapshots", "export"), []byte(line+"\n"), 0o644)
-	}
 	fork := m.Path(".forks", "f")
 	inner := filepath.Join(fork, ".forks", "g")
 	for i, ws := range []string{m.Dir, fork, inner} {
@@ -38,35 +66,15 @@ func TestExportFromAFork(t *testing.T) {
 		must(t, err)
 		return string(out)
 	}
-	// own is where the refs of a fork are, as its last result says.
-	own := func(ws string) string {
-		t.Helper()
-		var done struct{ Ref string }
-		b, err := os.ReadFile(filepath.Join(ws, ".snapshots", "export"))
-		must(t, err)
-		must(t, json.Unmarshal(b, &done))
-		if !strings.HasSuffix(done.Ref, "/snapshots/v") || !strings.HasPrefix(done.Ref, "refs/forks/") {
-			t.Fatalf("an export from %s says %s", ws, b)
-		}
-		return strings.TrimSuffix(done.Ref, "snapshots/v")
-	}
-	ofFork, ofInner := own(fork), own(inner)
+	ofFork, ofInner := ownRefs(t, fork, "v"), ownRefs(t, inner, "v")
 	before := refs()
 	for _, ref := range []string{"refs/snapshots/v ", ofFork + "snapshots/v ", ofInner + "snapshots/v "} {
 		if !strings.Contains(before, ref) {
 			t.Errorf("there is no %s: %s", ref, before)
 		}
 	}
-	for _, ref := range []string{
-		"refs/snapshots/v", "refs/forks/other/v", "refs/forks/f", "refs/forks/f/v", strings.TrimSuffix(ofFork, "/"), strings.TrimSuffix(ofFork, "/") + "1/v",
-		ofFork + "../../snapshots/v",
-		"refs/heads/main", "refs/tags/v", "refs/replace/v", "refs/stash", "HEAD", "-f",
-	} {
-		for _, ws := range []string{fork, inner} {
-			if err := export(ws, "v "+ref); !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EINVAL) {
-				t.Errorf("%s from %s: %v", ref, ws, err)
-			}
-		}
+	for _, ws := range []string{fork, inner} {
+		foreignRefs(t, ws, "v", ofFork)
 	}
 	if err := export(inner, "v "+ofFork+"snapshots/v"); !errors.Is(err, unix.EPERM) {
 		t.Errorf("a ref of the fork that it is in: %v", err)

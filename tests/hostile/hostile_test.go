@@ -24,8 +24,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && (os.Args[1] == inContainer || os.Args[1] == inUserNS) {
-		os.Exit(attack(os.Args[1]))
+	switch os.Args[len(os.Args)-1] {
+	case inContainer:
+		os.Exit(m.Run())
+	case inUserNS:
+		os.Exit(leave(inUserNS))
 	}
 	os.Exit(harness.Run(m))
 }
@@ -155,30 +158,42 @@ func private(t *testing.T, m *harness.Mount) {
 	}
 }
 
+// plantLinks restores paths of a workspace in which links lead to a directory of the host.
+func plantLinks(t *testing.T, ws, host string) {
+	t.Helper()
+	at := func(elem ...string) string { return filepath.Join(append([]string{ws}, elem...)...) }
+	must(t, os.MkdirAll(at("l/e"), 0o755))
+	must(t, os.WriteFile(at("l/file"), []byte("ours"), 0o644))
+	must(t, os.WriteFile(at("l/e/file"), []byte("ours"), 0o644))
+	must(t, os.Mkdir(at(".snapshots/real"), 0o755))
+	must(t, os.RemoveAll(at("l")))
+	must(t, os.Symlink(host, at("l")))
+	must(t, os.Symlink("/etc/passwd", at("p")))
+	must(t, os.Mkdir(at(".snapshots/links"), 0o755))
+	for _, request := range []string{"real l/file", "real l/e", "real", "links", "real l"} {
+		_ = os.WriteFile(at(".snapshots/restore"), []byte(request+"\n"), 0o644) // may fail, must not follow
+	}
+}
+
+// notFollowed looks at the directory of the host.
+func notFollowed(t *testing.T, host string) {
+	t.Helper()
+	if got, err := os.ReadFile(filepath.Join(host, "file")); err != nil || string(got) != "the host's" {
+		t.Errorf("the host's file is %q, %v", got, err)
+	}
+	if all, err := os.ReadDir(host); err != nil || len(all) != 1 {
+		t.Errorf("the host's directory has %v, %v", all, err)
+	}
+}
+
 // TestPlantedLinks: links of the workspace lead nowhere for the daemon.
 func TestPlantedLinks(t *testing.T) {
 	m := harness.New(t)
 	host := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(host, "file"), []byte("the host's"), 0o644))
-	must(t, os.MkdirAll(m.Path("d/e"), 0o755))
-	must(t, os.WriteFile(m.Path("d/file"), []byte("ours"), 0o644))
-	must(t, os.WriteFile(m.Path("d/e/file"), []byte("ours"), 0o644))
-	m.Amberfs("snapshot", "v")
-	must(t, os.RemoveAll(m.Path("d")))
-	must(t, os.Symlink(host, m.Path("d")))
-	must(t, os.Symlink("/etc/passwd", m.Path("p")))
-	m.Amberfs("snapshot", "links")
-	for _, request := range []string{"v d/file", "v d/e", "v", "links", "v d"} {
-		_ = os.WriteFile(m.Path(".snapshots", "restore"), []byte(request+"\n"), 0o644) // may fail, must not follow
-		got, err := os.ReadFile(filepath.Join(host, "file"))
-		if err != nil || string(got) != "the host's" {
-			t.Fatalf("after restoring %q the host's file is %q, %v", request, got, err)
-		}
-		if all, err := os.ReadDir(host); err != nil || len(all) != 1 {
-			t.Fatalf("after restoring %q: %v, %v", request, all, err)
-		}
-	}
-	for _, command := range [][]string{{"diff", "links", "v"}, {"export", "links", "--tar", filepath.Join(t.TempDir(), "t")}, {"history", "p"}} {
+	plantLinks(t, m.Dir, host)
+	notFollowed(t, host)
+	for _, command := range [][]string{{"diff", "links", "real"}, {"export", "links", "--tar", filepath.Join(t.TempDir(), "t")}, {"history", "p"}} {
 		if out := m.Amberfs(command...); strings.Contains(out, "root:") || strings.Contains(out, "the host's") {
 			t.Errorf("%v shows a file of the host: %q", command, out)
 		}
@@ -188,25 +203,8 @@ func TestPlantedLinks(t *testing.T) {
 // TestGarbage floods the control files.
 func TestGarbage(t *testing.T) {
 	m := harness.New(t)
-	must(t, os.WriteFile(m.Path("file"), []byte("content"), 0o644))
-	must(t, os.Mkdir(m.Path(".snapshots", "v"), 0o755))
-	before := harness.ReadTree(t, m.Path(".snapshots", "v"))
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for i := range 400 {
-		b := make([]byte, 1+rnd.IntN([]int{8, 300, 5000, 200_000}[i%4]))
-		for k := range b {
-			b[k] = byte(rnd.Uint32())
-		}
-		name := []string{"create", "restore", "fork", "export", "policy", "create.tmp.1", "list", "status", "README"}[rnd.IntN(9)]
-		_ = os.WriteFile(m.Path(".snapshots", name), b, 0o644)
-		_ = os.Mkdir(m.Path(".snapshots", strings.ReplaceAll(string(b[:min(len(b), 200)]), "/", "_")), 0o755)
-		_, _ = os.ReadFile(m.Path(".snapshots", "diff@"+string(b[:min(len(b), 20)])))
-	}
-	harness.Same(t, "after garbage", before, harness.ReadTree(t, m.Path(".snapshots", "v")))
-	if got, err := os.ReadFile(m.Path("file")); err != nil || string(got) != "content" {
-		t.Errorf("file: %q, %v", got, err)
-	}
-	// And the socket.
+	garbage(t, m.Dir, rnd)
 	for range 50 {
 		c, err := net.Dial("unix", filepath.Join(m.Store, "socket"))
 		must(t, err)
@@ -218,6 +216,30 @@ func TestGarbage(t *testing.T) {
 		c.Close()
 	}
 	m.Amberfs("status")
+}
+
+// garbage floods the control files of a workspace.
+func garbage(t *testing.T, ws string, rnd *rand.Rand) {
+	t.Helper()
+	snapshots := filepath.Join(ws, ".snapshots")
+	must(t, os.Mkdir(filepath.Join(ws, "d"), 0o755))
+	must(t, os.WriteFile(filepath.Join(ws, "d/file"), []byte("content"), 0o644))
+	must(t, os.Mkdir(filepath.Join(snapshots, "garbage"), 0o755))
+	before := harness.ReadTree(t, filepath.Join(snapshots, "garbage/d"))
+	for i := range 400 {
+		b := make([]byte, 1+rnd.IntN([]int{8, 300, 5000, 200_000}[i%4]))
+		for k := range b {
+			b[k] = byte(rnd.Uint32())
+		}
+		name := []string{"create", "restore", "fork", "export", "policy", "create.tmp.1", "list", "status", "README"}[rnd.IntN(9)]
+		_ = os.WriteFile(filepath.Join(snapshots, name), b, 0o644)
+		_ = os.Mkdir(filepath.Join(snapshots, strings.ReplaceAll(string(b[:min(len(b), 200)]), "/", "_")), 0o755)
+		_, _ = os.ReadFile(filepath.Join(snapshots, "diff@"+string(b[:min(len(b), 20)])))
+	}
+	harness.Same(t, "after garbage", before, harness.ReadTree(t, filepath.Join(snapshots, "garbage/d")))
+	if got, err := os.ReadFile(filepath.Join(ws, "d/file")); err != nil || string(got) != "content" {
+		t.Errorf("file: %q, %v", got, err)
+	}
 }
 
 func TestThousandsOfCapturesAtOnce(t *testing.T) {
@@ -252,8 +274,9 @@ func TestThousandsOfCapturesAtOnce(t *testing.T) {
 	}
 }
 
-func TestNamesOfEveryByte(t *testing.T) {
-	m := harness.New(t)
+// everyByte makes files in a new directory, with each byte that a name can have.
+func everyByte(t *testing.T, dir string) map[string]bool {
+	t.Helper()
 	want := map[string]bool{}
 	for c := 1; c < 256; c++ {
 		if c == '/' {
@@ -263,10 +286,16 @@ func TestNamesOfEveryByte(t *testing.T) {
 			if name == "." {
 				continue
 			}
-			must(t, os.WriteFile(m.Path(name), []byte(name), 0o644))
+			must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644))
 			want[name] = true
 		}
 	}
+	return want
+}
+
+func TestNamesOfEveryByte(t *testing.T) {
+	m := harness.New(t)
+	want := everyByte(t, m.Dir)
 	must(t, os.Mkdir(m.Path(".snapshots", "v"), 0o755))
 	must(t, os.WriteFile(m.Path("x"), []byte("more"), 0o644))
 	look := func(dir string) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -46,18 +47,26 @@ func text(size int, of string) []byte {
 func TestLargeDiffsInAFork(t *testing.T) {
 	m := harness.New(t)
 	must(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
-	fork := func(elem ...string) string { return m.Path(append([]string{".forks", "f"}, elem...)...) }
+	largeDiffs(t, m.Path(".forks", "f"))
+	if got := peak(t, m); got > 230 {
+		t.Errorf("the daemon took %d MiB", got)
+	}
+}
+
+func largeDiffs(t *testing.T, ws string) {
+	t.Helper()
+	fork := func(elem ...string) string { return filepath.Join(append([]string{ws}, elem...)...) }
 	must(t, os.WriteFile(fork("big"), text(50<<20, "one"), 0o644))
-	must(t, os.Mkdir(fork(".snapshots", "z"), 0o755))
-	if _, err := os.ReadFile(fork(".snapshots", "diff@base..z")); !errors.Is(err, unix.EFBIG) {
+	must(t, os.Mkdir(fork(".snapshots", "large"), 0o755))
+	if _, err := os.ReadFile(fork(".snapshots", "diff@base..large")); !errors.Is(err, unix.EFBIG) {
 		t.Errorf("50 MiB: %v", err)
 	}
 	must(t, os.WriteFile(fork("big"), text(5<<20, "two"), 0o644))
-	must(t, os.Mkdir(fork(".snapshots", "y"), 0o755))
+	must(t, os.Mkdir(fork(".snapshots", "larger"), 0o755))
 	var id string
 	harness.Eventually(t, "the seal", func() bool {
 		var info struct{ ID string }
-		b, err := os.ReadFile(fork(".snapshots", "info@y"))
+		b, err := os.ReadFile(fork(".snapshots", "info@larger"))
 		must(t, err)
 		must(t, json.Unmarshal(b, &info))
 		id = info.ID
@@ -75,9 +84,6 @@ func TestLargeDiffsInAFork(t *testing.T) {
 	if b, err := os.ReadFile(fork(".snapshots", "diff@base")); err != nil || len(b) < 2<<20 {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
-	if got := peak(t, m); got > 230 {
-		t.Errorf("the daemon took %d MiB", got)
-	}
 }
 
 // TestManyRenderingsInAFork: a program that has only a fork and asks for diffs without
@@ -85,33 +91,9 @@ func TestLargeDiffsInAFork(t *testing.T) {
 func TestManyRenderingsInAFork(t *testing.T) {
 	m := harness.New(t)
 	must(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
-	must(t, os.WriteFile(m.Path(".forks", "f", "big"), text(1<<20, "one"), 0o644))
-	for i := range 20 {
-		must(t, os.Mkdir(m.Path(".forks", "f", ".snapshots", fmt.Sprintf("v%d", i)), 0o755))
-		must(t, os.WriteFile(m.Path(".forks", "f", "big"), text(1<<20, fmt.Sprint(i)), 0o644))
-	}
 	stop := make(chan struct{})
-	var askers sync.WaitGroup
-	var asked atomic.Int64
-	ask := func(what func(i int)) {
-		askers.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					return
-				case <-time.After(100 * time.Millisecond):
-					asked.Add(1)
-					what(i)
-				}
-			}
-		})
-	}
-	for n := range 320 {
-		ask(func(i int) { _, _ = os.Stat(m.Path(".forks", "f", ".snapshots", fmt.Sprintf("diff@v%d", (i+n)%20))) })
-	}
-	// Else each is made once.
-	ask(func(int) { _ = os.Chtimes(m.Path(".forks", "f", "big"), time.Now(), time.Now()) })
-	defer askers.Wait()
+	asked, wait := renderings(t, m.Path(".forks", "f"), stop)
+	defer wait()
 	defer close(stop)
 	harness.Eventually(t, "all have asked", func() bool { return asked.Load() > 320 })
 	var took []time.Duration
@@ -129,24 +111,70 @@ func TestManyRenderingsInAFork(t *testing.T) {
 	t.Logf("writes in main take %v", took)
 }
 
+// renderings asks for diffs in a fork, 320 at a time, until stop is closed.
+func renderings(t *testing.T, fork string, stop <-chan struct{}) (asked *atomic.Int64, wait func()) {
+	t.Helper()
+	must(t, os.WriteFile(filepath.Join(fork, "big"), text(1<<20, "one"), 0o644))
+	for i := range 20 {
+		must(t, os.Mkdir(filepath.Join(fork, ".snapshots", fmt.Sprintf("r%d", i)), 0o755))
+		must(t, os.WriteFile(filepath.Join(fork, "big"), text(1<<20, fmt.Sprint(i)), 0o644))
+	}
+	var askers sync.WaitGroup
+	asked = new(atomic.Int64)
+	ask := func(what func(i int)) {
+		askers.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				case <-time.After(100 * time.Millisecond):
+					asked.Add(1)
+					what(i)
+				}
+			}
+		})
+	}
+	for n := range 320 {
+		ask(func(i int) {
+			_, _ = os.Stat(filepath.Join(fork, ".snapshots", fmt.Sprintf("diff@r%d", (i+n)%20)))
+		})
+	}
+	// Else each is made once.
+	ask(func(int) { _ = os.Chtimes(filepath.Join(fork, "big"), time.Now(), time.Now()) })
+	return asked, askers.Wait
+}
+
 // TestManyListsInAFork: long lists of what a restore would change, many at a time, make
 // neither a large daemon nor a slow one.
 func TestManyListsInAFork(t *testing.T) {
 	m := harness.New(t)
 	must(t, os.Mkdir(m.Path(".forks", "f"), 0o755))
-	fork := func(elem ...string) string { return m.Path(append([]string{".forks", "f"}, elem...)...) }
-	must(t, os.Mkdir(fork(".snapshots", "empty"), 0o755))
-	dir := fork(strings.Repeat(strings.Repeat("d", 200)+"/", 10))
+	manyFiles(t, m.Path(".forks", "f"), harness.Count(t, "FILES", 10_000, 100_000))
+	before := peak(t, m)
+	manyLists(t, m.Path(".forks", "f"))
+	if got := peak(t, m); got > max(before, 150)+80 {
+		t.Errorf("the daemon took %d MiB, %d before", got, before)
+	}
+}
+
+// manyFiles have long names. A snapshot lacks them.
+func manyFiles(t *testing.T, fork string, files int) {
+	t.Helper()
+	must(t, os.Mkdir(filepath.Join(fork, ".snapshots", "empty"), 0o755))
+	dir := filepath.Join(fork, strings.Repeat(strings.Repeat("d", 200)+"/", 10))
 	must(t, os.MkdirAll(dir, 0o755))
-	for i := range harness.Count(t, "FILES", 10_000, 100_000) {
+	for i := range files {
 		must(t, os.WriteFile(fmt.Sprintf("%s/%d", dir, i), nil, 0o644))
 	}
-	before := peak(t, m)
+}
+
+func manyLists(t *testing.T, fork string) {
+	t.Helper()
 	var askers sync.WaitGroup
 	var read atomic.Int32
 	for i := range 16 {
 		askers.Go(func() {
-			path := fork(".snapshots", fmt.Sprintf("call.%d", i))
+			path := filepath.Join(fork, ".snapshots", fmt.Sprintf("call.%d", i))
 			if err := os.WriteFile(path, []byte(`{"op":"restore","name":"empty","dry_run":true}`), 0o600); err != nil {
 				t.Error(err)
 			}
@@ -162,8 +190,5 @@ func TestManyListsInAFork(t *testing.T) {
 	askers.Wait()
 	if read.Load() == 0 {
 		t.Error("no answer was read")
-	}
-	if got := peak(t, m); got > max(before, 150)+80 {
-		t.Errorf("the daemon took %d MiB, %d before", got, before)
 	}
 }

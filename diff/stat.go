@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -88,11 +89,14 @@ func count(ctx context.Context, src *tree.Source, f File, o Options) (row, error
 	return r, err
 }
 
-// Lines calls fn with the changed lines of each file.
+// Lines calls fn with the changed lines of each file, but damaged ones.
 func Lines(ctx context.Context, src *tree.Source, files []File, o Options, fn func(i int, added, removed int64, binary bool)) error {
 	o = o.withEffort(ctx)
 	for i, f := range files {
 		r, err := count(ctx, src, f, o)
+		if errors.Is(err, errs.Damaged) {
+			continue // one must not hide the others
+		}
 		if err = errors.Join(err, turns.Yield(ctx)); err != nil {
 			return err
 		}

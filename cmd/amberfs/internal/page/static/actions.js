@@ -4,7 +4,7 @@ import { ask, chip, count, el, message, pathOf, spelledOut, visible } from "./do
 import { tableOf } from "./diff.js";
 import { named, page, spelled, store, titleOf } from "./store.js";
 const will = { deleted: ["D", "will be deleted"], modified: ["M", "will be overwritten"], created: ["A", "will be created"] };
-const main = { workspace: "" };
+export const main = { workspace: "" };
 const p = (...parts) => el("p", ...parts);
 const safe = () => el("p.faint", "The present state is kept first: this can be undone.");
 const list = (items, label) => el("ul.plan", { tabindex: 0, "aria-label": label }, ...items);
@@ -34,7 +34,7 @@ async function perform(title, verb, op, args, options, done) {
   if (keep?.size) args.keep = [...(args.keep || []), ...[...keep].map(pathOf)];
   await finish(await call(op, args, options), done, options);
 }
-async function finish(result, done, options = {}) {
+export async function finish(result, done, options = {}) {
   const undo = async () => finish(await call("restore", { name: result.undo }, options), "Undone");
   message(`${done}: ${count(result.changed, "file")} changed.`, { action: result.undo && { label: "Undo", run: undo } });
   if (result.later) message(`${result.actor} has changed more since; these changes stay.`);
@@ -116,7 +116,6 @@ export async function merge(name) {
     await perform(`Merge ${visible(name)} into main?`, "Merge", "merge", { fork: name }, main, `Merged ${name}`);
   } catch (e) { if (!e.result?.conflicts?.length) throw e; page.conflicts(name, e.result.conflicts); }
 }
-export const mergeWith = async (name, args) => finish(await call("merge", { fork: name, ...args }, main), `Merged ${name}`, main);
 export async function endFork(name, discard) {
   const f = store.forks.find((x) => x.name === name), verb = discard ? "Discard" : "End";
   const changed = f ? `It has ${count(f.changed, "changed file")}${f.more ? " or more" : ""}. ` : "";

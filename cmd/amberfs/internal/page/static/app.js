@@ -46,7 +46,8 @@ async function enter(workspace) {
   await shown;
 }
 page.enter = (workspace) => enter(workspace).catch(failed);
-const reload = (then = () => {}) => Promise.all([forks(), loadSnapshots(() => { timeline.show(); then(); })]);
+let loading = Promise.resolve(); // one after the other, so that an old answer never replaces a newer one
+const reload = (then = () => {}) => (loading = loading.catch(() => {}).then(() => Promise.all([forks(), loadSnapshots(() => { timeline.show(); then(); })])));
 const lost = (e) => { if (e.status === 404 && currentWorkspace()) leave(); else wrong(e); };
 function leave() {
   if (page.leaving !== currentWorkspace()) message(`The fork ${currentWorkspace()} has ended. This is main.`);
@@ -106,7 +107,6 @@ page.actions = ({ a, b, one, workspace }) => {
     more(["Fork the present state …", () => actions.fork("")], fork && ["End …", () => actions.endFork(fork, false)],
       fork && ["Discard …", () => actions.endFork(fork, true), "danger"])];
 };
-// empty is what an empty workspace shows: how to begin.
 page.empty = ({ one }) => one === "" && !store.snapshots.length && $("begin").content.cloneNode(true);
 page.counted = (a, files) => { if (a === before("")) { store.present.files = files; timeline.rows.redraw(); } };
 // happened takes an event from the daemon. Many at once are one look.
@@ -150,7 +150,7 @@ document.addEventListener("keydown", (e) => {
     c: () => focus("files", "tree"), v: () => focus(view === "file" ? "view" : "diffs", "changes"), n: () => changes.step(1),
     p: () => changes.step(-1), x: fold, g: () => $("forks-button").click(), 1: () => tab(0), 2: () => tab(1), 3: () => tab(2),
     4: () => tab(3), s: () => changes.turn(), w: workspace, "?": () => $("help").showPopover(),
-    S: () => store.writes && $("snapshot-button").click(),
+    S: () => store.writes && $("snapshot-button").click(), u: () => document.querySelector("#messages .link")?.click(),
     Escape: () => (view === "changes" ? page.pane("timeline") : page.show("changes")),
     r: () => store.writes && view === "changes" && document.querySelector("#actions .primary")?.click(),
   }[e.key];

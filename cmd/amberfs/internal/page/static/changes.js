@@ -1,6 +1,6 @@
 // What differs between two states: a header, a tree of files, and all diffs below each other.
 import { call } from "./api.js";
-import { $, ask, button, bytes, chip, colourOf, count, el, frame, icon, menu, spelledOut, text, time, visible } from "./dom.js";
+import { $, ask, button, bytes, chip, colourOf, count, el, frame, icon, menu, redraw, spelledOut, text, time, visible } from "./dom.js";
 import { Diff, images } from "./diff.js";
 import { Rows } from "./rows.js";
 import { kindIcon } from "./timeline.js";
@@ -73,7 +73,7 @@ export class Changes {
     const [added, removed] = ["added", "removed"].map((k) => this.files.reduce((n, f) => n + (f[k] || 0), 0)), sum = added + removed;
     const shown = count(this.files.length, "file"), all = this.total === Infinity ? " and more" : ` of ${this.total?.toLocaleString()}`;
     const total = this.total === null ? "" : shown + (this.total > this.files.length ? all : ""), back = () => page.pane("timeline");
-    $("subject").replaceChildren(
+    redraw($("subject"),
       el("div.line", button(icon("back", "Back to the timeline"), back, { class: "quiet narrow" }),
         el("h2.path", visible(title || (one === undefined ? `${spelled(a)} → ${spelled(b)}` : titleOf(one)))),
         el("div.actions", { id: "actions" }, ...(store.writes ? page.actions(this.at) : []))),

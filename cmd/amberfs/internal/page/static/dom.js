@@ -75,6 +75,12 @@ export function message(words, { error = false, action } = {}) {
   setTimeout(() => box.remove(), action ? 30000 : 10000);
 }
 export const failed = (e) => { if (e.name !== "AbortError") message(sentence(e), { error: true }); };
+// redraw shows other children, and keeps the focus on the button at its place.
+export function redraw(box, ...children) {
+  const buttons = () => [...box.querySelectorAll("button")], at = buttons().indexOf(document.activeElement);
+  box.replaceChildren(...children);
+  buttons()[at]?.focus();
+}
 // along moves the focus in a list of tabs.
 export const along = (e) => e.currentTarget[{ ArrowRight: "nextElementSibling", ArrowLeft: "previousElementSibling" }[e.key]]?.focus();
 // menu returns a button that opens a list of [label, run, class]. Without run, it is a heading.
@@ -87,7 +93,7 @@ export function menu(label, items, attributes = {}) {
       opener.setAttribute("aria-expanded", String(t.newState === "open"));
       if (t.newState === "closed") list.remove();
     });
-    opener.after(list);
+    document.body.append(list); // where no redrawing closes it
     list.showPopover();
     const at = opener.getBoundingClientRect();
     list.style.left = `${Math.max(8, Math.min(at.left, innerWidth - list.offsetWidth - 8))}px`;

@@ -1,7 +1,7 @@
 // Forks as cards, and the conflicts of a merge.
 import { call } from "./api.js";
-import { endFork, merge, mergeWith } from "./actions.js";
-import { $, button, chip, count, el, failed, icon, menu, text, time, visible } from "./dom.js";
+import { endFork, finish, main, merge } from "./actions.js";
+import { $, button, chip, count, el, failed, icon, menu, redraw, text, time, visible } from "./dom.js";
 import { page, store } from "./store.js";
 // left is the time that a fork has, of 167h59m30s in days.
 function left(ttl) {
@@ -11,14 +11,12 @@ function left(ttl) {
 function card(f) {
   const state = (name) => `.forks/${name}`, compare = (name, to) => [name, () => page.compare(to, state(f.name))];
   const others = store.forks.filter((x) => x !== f).slice(0, 12).map((x) => compare(visible(x.name), state(x.name)));
-  const check = f.check && `check ${f.check.passed ? "passed" : "failed"}${f.check.score === undefined ? "" : `, score ${f.check.score}`}`;
   return el("article.card", { "aria-label": visible(f.name) }, el("header", icon("fork"), el("h3.text", visible(f.name)),
     store.writes && menu(icon("more", `More for ${visible(f.name)}`), () => [["End, and keep a snapshot …", () => endFork(f.name, false)],
       ["Discard …", () => endFork(f.name, true), "danger"]])),
   el("p", el("strong", `${count(f.changed, "changed file")}${f.more ? " and more" : ""}`), `, ${count(f.snapshots, "snapshot")}`),
   el("p.meta", ...(f.actors || [f.last].filter(Boolean)).slice(0, 3).map((a) => chip(a)), "created ", time(f.created),
-    f.base && el("span", `from ${visible(f.base)}`), f.ttl && el("span.badge", `ends in ${left(f.ttl)}`),
-    check && el("span", { class: `badge ${f.check.passed ? "good" : "bad"}`, title: visible(f.check.text || "") }, check)),
+    f.base && el("span", `from ${visible(f.base)}`), f.ttl && el("span.badge", `ends in ${left(f.ttl)}`)),
   el("div.actions", button("Open", () => page.enter(f.name)), button("Changes", compare("", `${state(f.name)}/.snapshots/base`)[1]),
     menu(["Compare", icon("down")], () => [compare("main, now", ""), ...others], { class: "" }),
     store.writes && button([icon("merge"), "Merge"], () => merge(f.name))));
@@ -31,12 +29,11 @@ const joined = (lines) => lines.join(""); // each has its newline
 export async function drawConflicts(fork, paths) {
   const box = $("conflicts"), names = { base: "Base", ours: "main", theirs: visible(fork) };
   const files = await Promise.all(paths.map(async (path) => {
-    const found = await call("conflict", { fork, path }, { workspace: "" }).catch((e) => { failed(e); return { binary: true }; });
+    const found = await call("conflict", { fork, path }, main).catch((e) => { failed(e); return { binary: true }; });
     const taken = { conflict: "", same: "base", both: "ours" };
     const parts = (found.parts || []).map((part) => ({ ...part, take: taken[part.kind] ?? part.kind }));
     return { path, ...found, parts, open: parts.filter((part) => part.kind === "conflict") };
   }));
-  const title = `Merge ${visible(fork)} into main`;
   const decided = (f) => f.whole || (!f.binary && f.open.every((part) => part.take));
   const linesOf = (part) => (part.take === "each" ? [...part.ours, ...part.theirs] : part[part.take] || ["(not decided)\n"]);
   const take = (f, side) => { f.whole = side; for (const part of f.open) part.take = side; };
@@ -46,8 +43,9 @@ export async function drawConflicts(fork, paths) {
       if (f.whole) args.resolve[f.path] = f.whole;
       else (args.contents ??= {})[f.path] = { of: f.of, text: joined(f.parts.flatMap(linesOf)) };
     }
-    await mergeWith(fork, args);
+    const merged = await call("merge", { fork, ...args }, main);
     page.show("changes");
+    await finish(merged, `Merged ${fork}`, main);
   };
   const choice = (label, now, sides, set) => el("div.choice", { role: "group", "aria-label": label }, ...Object.keys(sides).map((side) =>
     button(sides[side], () => { set(side); draw(); }, { "aria-pressed": String(now === side) })));
@@ -69,16 +67,14 @@ export async function drawConflicts(fork, paths) {
   !f.binary && el("details", { open: f.shown, ontoggle: (e) => { f.shown = e.target.open; } }, el("summary", "Preview of the result"),
     el("pre.result", { tabindex: 0 }, ...f.parts.flatMap(preview))));
   const draw = () => {
-    const left = files.filter((f) => !decided(f)).length, buttons = () => [...box.querySelectorAll("button")];
-    const focused = buttons().indexOf(document.activeElement), top = box.lastChild?.scrollTop || 0;
+    const left = files.filter((f) => !decided(f)).length, top = box.lastChild?.scrollTop || 0;
     const all = (side) => button(`All from ${names[side]}`, () => { for (const f of files) take(f, side); draw(); });
     const state = left ? `Both sides changed ${count(files.length, "file")}; ${left} to decide. Nothing changed yet.` : "All is decided.";
-    box.replaceChildren(el("div.subject",
-      el("div.line", button(icon("back", "Back"), () => page.show("changes"), { class: "quiet" }), el("h2", title),
+    redraw(box, el("div.subject",
+      el("div.line", button(icon("back", "Back"), () => page.show("changes"), { class: "quiet" }), el("h2", `Merge ${visible(fork)} into main`),
         el("div.actions", button("Merge", go, { class: "primary", disabled: left > 0 }))),
       el("div.line.compare", el("span", { role: "status" }, state), el("span.actions", all("ours"), all("theirs")))),
     el("div.scroller", { role: "region", "aria-label": "Conflicts", tabindex: 0 }, ...files.map(section)));
-    if (focused >= 0) buttons()[focused]?.focus();
     box.lastChild.scrollTop = top;
   };
   draw();

@@ -2,12 +2,11 @@
 import { call } from "./api.js";
 import { $, bytes, chip, count, dayOf, el, icon, svg, text, time, visible } from "./dom.js";
 import { Rows } from "./rows.js";
-import { before, named, parentOf, store, summary, takenBefore, titleOf } from "./store.js";
+import { before, parentOf, store, summary, takenBefore, titleOf } from "./store.js";
 // kindIcon shows the kind of a snapshot, in the words of index.html.
 export const kindIcon = ({ kind }) => icon($(`i-${kind}`) ? kind : "manual", $(`i-${kind}`)?.dataset.kind || kind);
 const lane = 14, most = 6; // pixels of a line of the graph, and how many there are
 const heightOf = (item) => ({ heading: 34, fork: 40 })[item.type] || 60;
-const shownForks = 4;
 export class Timeline {
   // select takes the names that are chosen: one, or two to compare. enter takes a fork's.
   constructor(select, enter) {
@@ -29,7 +28,7 @@ export class Timeline {
     const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean), items = [];
     if (!words.length) {
       items.push({ key: "", name: "", type: "now" });
-      for (const fork of store.forks.slice(0, shownForks)) items.push({ key: `fork ${fork.name}`, type: "fork", fork });
+      for (const fork of store.forks.slice(0, 4)) items.push({ key: `fork ${fork.name}`, type: "fork", fork });
     }
     const matches = (s) => {
       const labels = Object.entries(s.labels || {}).map(([k, v]) => `${k}=${v}`);
@@ -42,7 +41,7 @@ export class Timeline {
       const today = dayOf(part[0].created), { name } = part[0], key = `fold ${name}`;
       if (today !== day) items.push({ key: `day ${today}`, type: "heading", heading: day = today });
       if (part.length > 1) items.push({ key, name, type: "fold", fold: part, open: this.open.has(key) });
-      if (part.length === 1 || this.open.has(key)) items.push(...part.map((s) => ({ key: s.name, name: s.name, type: "one" })));
+      if (part.length === 1 || this.open.has(key)) items.push(...part.map((s) => ({ key: s.name, name: s.name, type: "one", snapshot: s })));
     }
     this.width = words.length ? 0 : graph(items);
     this.rows.set(items, (a, b) => a.key === b.key);
@@ -58,10 +57,10 @@ export class Timeline {
     const [title, second] = this[item.type](item);
     row.append(el("div.words", el("div.title", ...title), el("div.note", ...second)));
   }
-  one({ name }) {
-    const s = named(name), earlier = takenBefore(s), badge = (on, words, kind = "") => on && el("span", { class: `badge ${kind}` }, words);
+  one({ name, snapshot: s }) {
+    const earlier = takenBefore(s), badge = (on, words, kind = "") => on && el("span", { class: `badge ${kind}` }, words);
     return [[kindIcon(s), text(titleOf(name), earlier && "faint"), s.pinned && icon("pin", "pinned")],
-      [badge(name === store.undo, "undo point"), badge(name === store.head && name !== store.snapshots[0].name, "restored", "here"),
+      [badge(name === store.undo, "undo point"), badge(name === store.head && name !== store.snapshots[0]?.name, "restored", "here"),
         ...chips(s.actors), titleOf(name) !== name && el("span.name", visible(name)),
         ...Object.entries(s.labels || {}).slice(0, 1).map(([k, v]) => badge(true, visible(`${k}=${v}`))),
         tally(summary(name, () => this.rows.redraw())), time(s.created)]];

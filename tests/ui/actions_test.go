@@ -1,0 +1,189 @@
+package ui_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+// textOf returns the lines 1 to n, some of them with another text.
+func textOf(n int, other map[int]string) string {
+	var b strings.Builder
+	for i := 1; i <= n; i++ {
+		if text, ok := other[i]; ok {
+			b.WriteString(text)
+		} else {
+			fmt.Fprintf(&b, "line %d\n", i)
+		}
+	}
+	return b.String()
+}
+
+// as runs commands in the workspace as an actor.
+func as(t *testing.T, m *harness.Mount, actor, commands string) {
+	t.Helper()
+	cmd := exec.Command("bash", "-c", `amberfs actor "$0" --pid $$ > /dev/null; set -e; eval "$1"`, actor, commands)
+	cmd.Dir = m.Path()
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(harness.Binary(t))+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// damage changes one bit of a content in the packs of a store that is not mounted.
+func damage(t *testing.T, store, content string) {
+	t.Helper()
+	packs, err := filepath.Glob(filepath.Join(store, "packs", "*"))
+	must(t, err)
+	for _, pack := range packs {
+		b, err := os.ReadFile(pack)
+		must(t, err)
+		if i := bytes.Index(b, []byte(content)); i >= 0 {
+			b[i] ^= 4
+			must(t, os.WriteFile(pack, b, 0o600))
+			return
+		}
+	}
+	t.Fatalf("no pack has %q", content)
+}
+
+// answer waits for a dialog that says something, and presses one of its buttons.
+func (b *browser) answer(says, press string) {
+	b.t.Helper()
+	b.wait(fmt.Sprintf(`document.querySelector('#dialog').open && document.querySelector('#dialog').innerText.includes(%q)`, says))
+	b.click("#dialog .actions button", press)
+}
+
+// undo presses Undo in a message, and dismisses the other messages.
+func (b *browser) undo(says string) {
+	b.t.Helper()
+	b.said(says)
+	b.eval(fmt.Sprintf(`[...document.querySelectorAll('#messages > div')].find((e) => e.innerText.includes(%q)).querySelector('.link').click()`, says), nil)
+}
+
+// said waits for a message.
+func (b *browser) said(says string) {
+	b.t.Helper()
+	b.wait(fmt.Sprintf(`document.querySelector('#messages').innerText.includes(%q)`, says))
+}
+
+// menu chooses a line of a menu.
+func (b *browser) menu(opener, text, line string) {
+	b.t.Helper()
+	b.click(opener, text)
+	b.click(".menu button", line)
+}
+
+// chosen selects a snapshot, and waits until it is compared.
+func (b *browser) chosen(title string) {
+	b.t.Helper()
+	b.click("#snapshots [role=option]", title)
+	b.wait(fmt.Sprintf(`document.querySelector('#subject h2').innerText.includes(%q) && document.querySelector('#counts').textContent`, title))
+}
+
+// TestActions clicks everything that changes files or snapshots, to its end, and looks at
+// the files in the mount afterwards.
+func TestActions(t *testing.T) {
+	m := harness.New(t)
+	put := func(path, content string) { t.Helper(); must(t, os.WriteFile(m.Path(path), []byte(content), 0o644)) }
+	put("damaged", "Vq7#x")
+	put("text", textOf(60, nil))
+	put("parts", textOf(60, nil))
+	put("note", "one\n")
+	put("log", "one\n")
+	m.Amberfs("snapshot", "first", "-m", "The beginning")
+	m.Stop()
+	damage(t, m.Store, "Vq7#x")
+	m.Start()
+	as(t, m, "robot/1", `echo robot > note; echo robot > own; amberfs snapshot --turn -q -m "a turn of the robot"`)
+	put("note", "a person, later\n")
+	m.Amberfs("snapshot", "second", "-m", "A person's")
+	b := open(t, m, "--write")
+	says := func(selector string, words ...string) {
+		t.Helper()
+		for _, w := range words {
+			b.wait(fmt.Sprintf(`document.querySelector(%q)?.innerText.includes(%q)`, selector, w))
+		}
+	}
+	gone := func(path string) {
+		t.Helper()
+		harness.Eventually(t, path+" is gone", func() bool { _, err := os.Lstat(m.Path(path)); return os.IsNotExist(err) })
+	}
+
+	t.Log("a hunk")
+	changed := map[int]string{5: "five\n", 50: "fifty\n"}
+	put("text", textOf(60, changed))
+	b.chosen("Now")
+	b.wait(`document.querySelectorAll('#diffs [data-path=text] tr.add').length === 2`)
+	b.click("#diffs [data-path=text] tr.hunk button", "Restore hunk")
+	b.answer("1 line will be replaced by 1 line of second", "Restore hunk")
+	b.has("text", textOf(60, map[int]string{50: "fifty\n"}))
+	b.wait(`document.querySelectorAll('#diffs [data-path=text] tr.add').length === 1`)
+	b.undo("Restored lines of text")
+	b.has("text", textOf(60, changed))
+
+	t.Log("a restore that keeps a file, and its undo")
+	put("log", "two\n")
+	b.wait(`document.querySelector('#counts').innerText.includes('2 files')`)
+	b.chosen("A person's")
+	b.click("#actions button", "Restore")
+	says("#dialog", "2 files will change: 2 will be overwritten.")
+	b.click("#dialog [aria-label='Change log']", "")
+	b.answer("Files that you untick", "Restore")
+	b.has("text", textOf(60, nil))
+	b.has("log", "two\n")
+	b.undo("Restored A person's: 1 file")
+	b.has("text", textOf(60, changed))
+	b.has("log", "two\n")
+
+	t.Log("what an actor did")
+	b.chosen("a turn of the robot")
+	b.menu("#subject button", "robot/1", "Undo everything")
+	b.answer("Others changed 1 of these files later", "Continue")
+	b.answer("1 file will change: 1 will be deleted.", "Undo")
+	gone("own")
+	b.has("note", "a person, later\n")
+	b.undo("Undid the changes by robot/1")
+	b.has("own", "robot\n")
+	b.chosen("a turn of the robot")
+	b.menu("#subject button", "robot/1", "Undo everything")
+	b.click("#dialog [aria-label='Change note']", "")
+	b.answer("Others changed 1 of these files later", "Continue")
+	b.answer("2 files will change", "Undo")
+	gone("own")
+	b.has("note", "one\n")
+
+	t.Log("parts of a conflict")
+	m.Amberfs("fork", "try")
+	put(".forks/try/parts", textOf(60, map[int]string{2: "theirs 2\n", 12: "theirs 12\n", 22: "theirs 22\n", 32: "theirs 32\n", 42: "theirs 42\n"}))
+	put("parts", textOf(60, map[int]string{2: "ours 2\n", 12: "ours 12\n", 22: "ours 22\n", 32: "ours 32\n", 52: "ours 52\n"}))
+	b.click("#workspaces [role=tab]", "try")
+	b.click("#actions button", "Merge")
+	b.wait(`document.querySelectorAll('#conflicts .part').length === 4`)
+	for i, side := range []string{"main", "try", "Both", "Base"} {
+		b.click(fmt.Sprintf("#conflicts .part:nth-of-type(%d) .choice button", i+1), side)
+	}
+	says("#conflicts [role=status]", "All is decided")
+	before, err := os.ReadFile(m.Path("parts"))
+	must(t, err)
+	b.click("#conflicts .actions button", "Merge")
+	b.has("parts", textOf(60, map[int]string{2: "ours 2\n", 12: "theirs 12\n", 22: "ours 22\ntheirs 22\n", 42: "theirs 42\n", 52: "ours 52\n"}))
+	b.undo("Merged try")
+	b.has("parts", string(before))
+
+	t.Log("a merge without conflicts")
+	m.Amberfs("fork", "good")
+	put(".forks/good/new", "of a fork\n")
+	b.click("#forks-button", "Forks")
+	b.click("#forks [aria-label=good] button", "Merge")
+	b.answer("1 file will change: 1 will be created.", "Merge")
+	b.has("new", "of a fork\n")
+	b.undo("Merged good: 1 file")
+	gone("new")
+}

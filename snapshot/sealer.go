@@ -114,9 +114,16 @@ func (q *sealer) failed(sn *snap) {
 	sn.retry = time.Now().Add(retrySeal)
 }
 
+// done takes a snapshot off the queue and ends the waiting for it. Two callers may have
+// sealed it at once: those of a fork that has ended have no common turn.
 func (q *sealer) done(sn *snap) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	select {
+	case <-sn.done:
+	default:
+		close(sn.done)
+	}
 	if i := slices.Index(q.queue, sn); i == 0 { // nearly always
 		q.queue[0] = nil
 		q.queue = q.queue[1:]
@@ -177,7 +184,6 @@ func (q *sealer) sealSnapshot(ctx context.Context, sn *snap) error {
 	if gone {
 		// Removed before it was sealed: no process needs its chunks.
 		q.done(sn)
-		close(sn.done)
 		return nil
 	}
 	q.failed(sn) // until it is done
@@ -186,11 +192,13 @@ func (q *sealer) sealSnapshot(ctx context.Context, sn *snap) error {
 		return fmt.Errorf("snapshot %s: %w", name, err)
 	}
 	q.alter(func(*live.Tx) {
+		if sn.Sealed {
+			return
+		}
 		sn.id, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added
 		q.cat.touchSnap(sn.View)
 	})
 	q.done(sn)
-	close(sn.done)
 	return nil
 }
 

@@ -16,7 +16,7 @@ func TestSealQueue(t *testing.T) {
 	q := sealer{signal: loops.NewWake()}
 	all := make([]*snap, 2*runs+2)
 	for i := range all {
-		all[i] = &snap{}
+		all[i] = &snap{done: make(chan struct{})}
 		q.push(all[i])
 	}
 	if n := testing.AllocsPerRun(runs, func() { q.done(q.next(nil)) }); n > 0 {
@@ -24,7 +24,7 @@ func TestSealQueue(t *testing.T) {
 	}
 	left := q.len()
 	q.done(all[len(all)-1])
-	q.done(all[0]) // it is gone already
+	q.done(all[0]) // it is gone already, and sealed
 	if q.len() != left-1 || q.next(nil) != all[len(all)-left] {
 		t.Errorf("%d are left, or others", q.len())
 	}

@@ -47,12 +47,12 @@ type outcome[R any] struct {
 }
 
 // checkLayers refuses steps that change layers of mounted overlays.
-func (w *Workspace) checkLayers(now *tree.State, all []live.Step) error {
-	var check *steps.LayerCheck
+func checkLayers(w *Workspace, now *tree.State, all []live.Step) error {
+	if len(all) == 0 {
+		return nil
+	}
+	check := layerCheck(w, now, "")
 	for i := range all {
-		if i == 0 {
-			check = w.layerCheck(now, "")
-		}
 		if check == nil {
 			break
 		}
@@ -64,7 +64,7 @@ func (w *Workspace) checkLayers(now *tree.State, all []live.Step) error {
 }
 
 // layerCheck returns what checks steps below a path; nil if no overlay has a layer here.
-func (w *Workspace) layerCheck(now *tree.State, prefix string) *steps.LayerCheck {
+func layerCheck(w *Workspace, now *tree.State, prefix string) *steps.LayerCheck {
 	list := w.store.hooks.layers.Load()
 	if list == nil {
 		return nil

@@ -138,7 +138,7 @@ func (m merging) make(ctx context.Context, all []live.Step, g live.Graft) (out o
 	out.steps, out.res.Conflicts = all, p.Conflicts
 	err = p.Refused()
 	if err == nil {
-		err = m.w.checkLayers(p.Ours, all)
+		err = checkLayers(m.w, p.Ours, all)
 	}
 	if err != nil {
 		return out, err

@@ -79,7 +79,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		if err != nil {
 			return RestoreResult{}, err
 		}
-		return to.result(all), w.checkLayers(now, all)
+		return to.result(all), checkLayers(w, now, all)
 	}
 	defer s.Importing()() // an edited file
 	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome[RestoreResult], error) { return w.restore(ctx, to, o) })
@@ -185,7 +185,7 @@ func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (
 		return out, err
 	}
 	out.res = to.result(out.steps)
-	if err := w.checkLayers(e.Base(), out.steps); err != nil || len(out.steps) == 0 {
+	if err := checkLayers(w, e.Base(), out.steps); err != nil || len(out.steps) == 0 {
 		return out, err
 	}
 	r := editRecord{WS: w.view, Now: time.Now().UnixNano()}

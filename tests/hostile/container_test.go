@@ -245,9 +245,6 @@ func contain(t *testing.T, engine string, program []byte) {
 	if engine != "amberfs" {
 		script, err := filepath.Abs("../../examples/containers/" + engine)
 		must(t, err)
-		if _, err := os.Stat(script); err != nil && os.Getuid() != 0 {
-			t.Skip("the examples are not here")
-		}
 		harness.Needs(t, map[string][]string{"runc": {"runc", "python3"}, "bubblewrap": {"bwrap"}}[engine]...)
 		cmd = exec.Command(script, m.Dir, "c", "/attack")
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	crand "crypto/rand"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -133,14 +135,9 @@ func fsyncs(w *work) (float64, error) {
 
 // noise does not compress.
 func noise(n int) []byte {
-	p := make([]byte, n)
-	x := uint64(time.Now().UnixNano()) | 1
-	for i := range p {
-		x ^= x << 13
-		x ^= x >> 7
-		x ^= x << 17
-		p[i] = byte(x)
-	}
+	p, seed := make([]byte, n), [32]byte{}
+	_, _ = crand.Read(seed[:]) // neither fails
+	_, _ = rand.NewChaCha8(seed).Read(p)
 	return p
 }
 

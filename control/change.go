@@ -37,15 +37,16 @@ func (t *Tree) Mkdir(dir live.NodeID, name string, r Request) (e Entry, err erro
 	return t.snapshotEntry(info)
 }
 
-// Rmdir deletes a snapshot, or ends a fork, though neither is empty.
+// Rmdir deletes a snapshot, or ends a fork, though neither is empty. A fork waits in the
+// queue, as all processes are read.
 func (t *Tree) Rmdir(dir live.NodeID, name string, r Request) error {
 	ws, forks, err := t.workspace(dir)
 	if err != nil {
 		return err
 	}
 	if forks {
-		return t.perform(ws, forkName, nil, r, atOnce, func(ctx context.Context) (any, error) {
-			return do[service.DeletedFork](ctx, t, ws, r, service.DeleteFork{Name: name, Force: true})
+		return t.perform(ws, forkName, nil, r, t.queued(ws, r), func(ctx context.Context) (any, error) {
+			return do[service.DeletedFork](ctx, t, ws, r, service.DeleteFork{Name: name, Rmdir: true})
 		})
 	}
 	return t.perform(ws, createName, nil, r, atOnce, func(ctx context.Context) (any, error) {

@@ -102,7 +102,7 @@ func (s *Service) claimFrom(ctx context.Context, r *Request, a Claim) (string, e
 
 func (s *Service) deleteFork(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
 	if !a.Force {
-		if err := s.checkInside(r, a.Name); err != nil {
+		if err := s.checkInside(r, a); err != nil {
 			return DeletedFork{}, err
 		}
 	}

@@ -118,8 +118,8 @@ type Program struct {
 }
 
 // checkInside refuses to delete a fork that programs have as root or working directory.
-func (s *Service) checkInside(r *Request, name string) error {
-	f, err := r.Workspace.Forks().Named(name)
+func (s *Service) checkInside(r *Request, a DeleteFork) error {
+	f, err := r.Workspace.Forks().Named(a.Name)
 	if err != nil || s.Inside == nil {
 		return nil // it is told where the fork is ended
 	}
@@ -133,16 +133,16 @@ func (s *Service) checkInside(r *Request, name string) error {
 			}
 		}
 	}
-	inside := s.Inside(views)
+	inside := s.Inside(views, a.Rmdir)
 	if len(inside) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("%d process(es) have the fork %s as root or working directory", len(inside), name)
+	text := fmt.Sprintf("%d process(es) have the fork %s as root or working directory", len(inside), a.Name)
 	if !boundary(r) { // a caller in a fork learns nothing of other processes
 		text += ":"
 		for _, p := range inside {
 			text += fmt.Sprintf(" %s (process %d)", p.Command, p.PID)
 		}
 	}
-	return fail.New(fail.Busy, "%s", text).WithHint("end them first, or use --force")
+	return fail.New(fail.Busy, "%s", text).WithHint("end them first, or use `amberfs fork --delete --force`")
 }

@@ -33,8 +33,9 @@ type Config struct {
 	Started    time.Time
 	// Ready returns when the mount is up, with an error if it is ending.
 	Ready func(ctx context.Context) error
-	// Inside lists the programs with root or working directory in the views. May be nil.
-	Inside   func(views []uint32) []Program
+	// Inside lists the programs with root or working directory in the views, or with their
+	// root there only. May be nil.
+	Inside   func(views []uint32, roots bool) []Program
 	ReadOnly func() bool
 	// Requests counts what the kernel asked, by FUSE operation.
 	Requests func() map[string]uint64

@@ -272,6 +272,8 @@ type DeleteFork struct {
 	Name    string `json:"name" jsonschema:"the fork"`
 	Discard bool   `json:"discard,omitempty" jsonschema:"keep no snapshot of its last state, and delete the forks in it"`
 	Force   bool   `json:"force,omitempty" jsonschema:"also if programs have it as root or working directory"`
+	// Rmdir is set for rmdir(2), which succeeds for working directories.
+	Rmdir bool `json:"-"`
 }
 
 type Claim struct {

@@ -97,7 +97,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	var ended service.Unmounted
 	err = c.Do(ctx, service.Umount{Lazy: lazy}, client.Exchange{}, &ended)
 	if fail.KindOf(err) == fail.Busy {
-		return inUse(m.Source, m.Point, err)
+		return inUse(m, err)
 	}
 	if err != nil {
 		return err
@@ -113,9 +113,9 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 }
 
 // inUse names who keeps a mount busy, as far as this user may know.
-func inUse(store, point string, cause error) error {
+func inUse(m locate.Mount, cause error) error {
 	var who []string
-	users := locate.Users(store, locate.Everything, nil)
+	users := locate.Users(m, locate.Everything, nil)
 	for i, u := range users {
 		if i == 5 {
 			who = append(who, fmt.Sprintf("%d more", len(users)-i))
@@ -123,7 +123,7 @@ func inUse(store, point string, cause error) error {
 		}
 		who = append(who, fmt.Sprintf("%s (process %d, %s)", u.Command, u.PID, u.Path))
 	}
-	e := fail.New(fail.Busy, "the mount at %s is in use", point)
+	e := fail.New(fail.Busy, "the mount at %s is in use", m.Point)
 	if len(who) > 0 {
 		e.Msg += " by " + strings.Join(who, ", ")
 	}

@@ -1,10 +1,12 @@
 package examples_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/harness"
@@ -88,7 +90,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// discardUsed: a fork that is the root directory of a container is not discarded.
+// discardUsed: a fork that is the root directory of a container is neither discarded nor removed.
 func discardUsed(t *testing.T, m *harness.Mount, cmd *exec.Cmd) {
 	t.Helper()
 	must(t, cmd.Start())
@@ -100,9 +102,15 @@ func discardUsed(t *testing.T, m *harness.Mount, cmd *exec.Cmd) {
 	if err == nil || !strings.Contains(out, "have the fork c as root or working directory") {
 		t.Errorf("a fork in use is discarded: %v: %s", err, out)
 	}
+	if err := os.Remove(m.Path(".forks/c")); !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("rmdir of a fork in use: %v", err)
+	}
+	if why, err := os.ReadFile(m.Path(".snapshots/fork")); err != nil || !strings.Contains(string(why), "have the fork c as root") {
+		t.Errorf("the reason is %q, %v", why, err)
+	}
 	must(t, os.Remove(m.Path(".forks/c/started")))
 	must(t, cmd.Wait())
-	m.Amberfs("fork", "--discard", "c")
+	must(t, os.Remove(m.Path(".forks/c")))
 }
 
 func rootless() string {

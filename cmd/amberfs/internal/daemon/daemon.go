@@ -317,8 +317,17 @@ func (d *Daemon) serviceConfig() service.Config {
 	}
 }
 
-func (d *Daemon) inside(views []uint32) (out []service.Program) {
-	for _, u := range locate.Users(d.cfg.Store, locate.Places, func(ino uint64) bool {
+func (d *Daemon) inside(views []uint32, roots bool) (out []service.Program) {
+	mounts, err := locate.Mounts()
+	m, ok := locate.On(mounts, d.cfg.Mountpoint)
+	if err != nil || !ok {
+		return nil
+	}
+	places := locate.Places
+	if roots {
+		places = locate.Roots
+	}
+	for _, u := range locate.Users(m, places, func(ino uint64) bool {
 		return slices.Contains(views, live.NodeID(ino).View())
 	}) {
 		out = append(out, service.Program{PID: u.PID, Command: u.Command})

@@ -2,11 +2,16 @@ package locate
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 const table = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -138,12 +143,37 @@ func TestParseRefusesGarbage(t *testing.T) {
 }
 
 func TestUsers(t *testing.T) {
-	// This process leaves itself out; a child standing in a directory shows.
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
+	dir, other := t.TempDir(), t.TempDir()
+	var of, in unix.Stat_t
+	if err := errors.Join(unix.Stat(dir, &of), unix.Stat(other, &in)); err != nil {
 		t.Fatal(err)
 	}
-	if u := Users(dir, Everything, nil); len(u) != 0 {
-		t.Errorf("Users of a store that is not mounted = %v", u)
+	cmd := exec.Command("sleep", "100")
+	cmd.Dir = dir
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	m := Mount{Device: fmt.Sprintf("%d:%d", unix.Major(of.Dev), unix.Minor(of.Dev))}
+	users := func(what []string, ino uint64) (pids []int) {
+		for _, u := range Users(m, what, func(i uint64) bool { return i == ino }) {
+			if u.Command != "sleep" || u.Path != dir {
+				t.Errorf("%+v", u)
+			}
+			pids = append(pids, u.PID)
+		}
+		return pids
+	}
+	for _, what := range [][]string{Everything, Places} {
+		if got := users(what, of.Ino); !slices.Equal(got, []int{cmd.Process.Pid}) {
+			t.Errorf("a working directory: %v by %v", what, got)
+		}
+	}
+	if got := append(users(Roots, of.Ino), users(Everything, in.Ino)...); got != nil {
+		t.Errorf("no root, and another directory: %v", got)
+	}
+	m.Device = "0:0"
+	if got := users(Everything, of.Ino); got != nil {
+		t.Errorf("another file system: %v", got)
 	}
 }

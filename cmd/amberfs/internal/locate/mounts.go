@@ -1,8 +1,6 @@
 package locate
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -109,12 +107,13 @@ const maxUsers = 20
 var (
 	Everything = []string{"cwd", "root", "exe", "fd"}
 	Places     = []string{"cwd", "root"}
+	Roots      = []string{"root"}
 )
 
-// Users finds the processes that use a node of a store's mount, in whatever mount
-// namespace they are. match decides by the inode number; nil is any. Nothing is asked
-// of the mount. Processes that this user may not look into, and this one, are left out.
-func Users(store string, what []string, match func(ino uint64) bool) []User {
+// Users finds the processes that use a node of the file system of a mount, in whatever mount
+// namespace they are. match decides by the inode number; nil is any. Processes that this
+// user may not look into, and this one, are left out.
+func Users(of Mount, what []string, match func(ino uint64) bool) []User {
 	procs, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
@@ -125,97 +124,41 @@ func Users(store string, what []string, match func(ino uint64) bool) []User {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		p := process{dir: filepath.Join("/proc", d.Name()), store: store, match: match}
-		if u, ok := p.uses(what); ok {
-			u.PID = pid
-			comm, _ := os.ReadFile(filepath.Join(p.dir, "comm"))
-			u.Command = strings.TrimSpace(string(comm))
-			if out = append(out, u); len(out) == maxUsers {
-				break
+		dir := filepath.Join("/proc", d.Name())
+		for _, link := range linksOf(dir, what) {
+			if !uses(link, of.Device, match) {
+				continue
 			}
+			comm, _ := os.ReadFile(filepath.Join(dir, "comm"))
+			path, _ := os.Readlink(link)
+			out = append(out, User{pid, strings.TrimSpace(string(comm)), strings.TrimSuffix(path, " (deleted)")})
+			break
+		}
+		if len(out) == maxUsers {
+			break
 		}
 	}
 	return out
 }
 
-type process struct {
-	dir    string // below /proc
-	store  string
-	match  func(ino uint64) bool
-	mounts map[int]bool // ids of the store's mounts in its namespace, once read
-}
-
-func (p *process) uses(what []string) (User, bool) {
+func linksOf(dir string, what []string) (links []string) {
 	for _, what := range what {
-		if what == "fd" {
-			fds, _ := os.ReadDir(filepath.Join(p.dir, "fd"))
-			for _, fd := range fds {
-				info, err := os.ReadFile(filepath.Join(p.dir, "fdinfo", fd.Name()))
-				if err == nil && p.is(info) {
-					return User{Path: p.path("fd/" + fd.Name())}, true
-				}
-			}
+		if what != "fd" {
+			links = append(links, filepath.Join(dir, what))
 			continue
 		}
-		// A path alone: the file system is not asked.
-		fd, err := unix.Open(filepath.Join(p.dir, what), unix.O_PATH|unix.O_CLOEXEC, 0)
-		if err != nil {
-			continue
-		}
-		info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
-		_ = unix.Close(fd)
-		if err == nil && p.is(info) {
-			return User{Path: p.path(what)}, true
+		fds, _ := os.ReadDir(filepath.Join(dir, "fd"))
+		for _, fd := range fds {
+			links = append(links, filepath.Join(dir, "fd", fd.Name()))
 		}
 	}
-	return User{}, false
+	return links
 }
 
-func (p *process) path(link string) string {
-	path, _ := os.Readlink(filepath.Join(p.dir, link))
-	return strings.TrimSuffix(path, " (deleted)")
-}
-
-// is reports whether a file that fdinfo describes is one of those looked for.
-func (p *process) is(fdinfo []byte) bool {
-	if p.match != nil {
-		ino, err := strconv.ParseUint(infoField(fdinfo, "ino:"), 10, 64)
-		if err != nil || !p.match(ino) {
-			return false
-		}
-	}
-	id, err := strconv.Atoi(infoField(fdinfo, "mnt_id:"))
-	return err == nil && p.ofStore()[id]
-}
-
-// ofStore are the ids of the store's mounts, as the process sees them.
-func (p *process) ofStore() map[int]bool {
-	if p.mounts != nil {
-		return p.mounts
-	}
-	p.mounts = map[int]bool{}
-	f, err := os.Open(filepath.Join(p.dir, "mountinfo"))
-	if err != nil {
-		return p.mounts
-	}
-	defer f.Close()
-	rows, err := mountinfo.GetMountsFromReader(f, func(m *mountinfo.Info) (skip, stop bool) {
-		return m.FSType != FSType || m.Source != p.store, false
-	})
-	for _, m := range rows {
-		if err == nil {
-			p.mounts[m.ID] = true
-		}
-	}
-	return p.mounts
-}
-
-// infoField is a field of a file under /proc/PID/fdinfo.
-func infoField(info []byte, name string) string {
-	for s := bufio.NewScanner(bytes.NewReader(info)); s.Scan(); {
-		if v, ok := strings.CutPrefix(s.Text(), name); ok {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
+// uses reports whether a link below /proc leads to a node of a device. The flag and the
+// empty mask keep the kernel from asking the file system, whose daemon may wait or be away.
+func uses(link, device string, match func(ino uint64) bool) bool {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, link, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, 0, &st)
+	return err == nil && fmt.Sprintf("%d:%d", st.Dev_major, st.Dev_minor) == device && (match == nil || match(st.Ino))
 }

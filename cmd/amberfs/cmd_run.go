@@ -134,7 +134,7 @@ running are killed. All other commands work inside.`,
 				if ran, st, err := sandbox.AsRoot(cmd.Context(), c.Store); ran {
 					return a.statusOf(st, err)
 				}
-				a.noteOnlyRoot()
+				a.noteOnlyRoot("no other ids can be mapped here (newuidmap, and lines for you in /etc/subuid and /etc/subgid)")
 			}
 			return a.run(cmd, c, from, remote, apply)
 		},
@@ -243,9 +243,9 @@ func inRootCommand(a *app) *cobra.Command {
 	}
 }
 
-func (a *app) noteOnlyRoot() {
+func (a *app) noteOnlyRoot(why string) {
 	if os.Geteuid() != 0 {
-		a.note("only root exists in the fork: no other ids can be mapped here (newuidmap, and lines for you in /etc/subuid and /etc/subgid)")
+		a.note("only root exists in the fork: %s", why)
 	}
 }
 
@@ -279,7 +279,7 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 	}
 	run := func() (int, error) { return runIn(dir, c.Command) }
 	if c.Root {
-		a.noteOnlyRoot()
+		a.noteOnlyRoot("an ordinary user has mounted it. With STORE, while that is not mounted, run --root maps other ids too")
 		run = func() (int, error) { return a.runInRoot(ctx, dir, c.Command) }
 	}
 	status, err := run()

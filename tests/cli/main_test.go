@@ -11,7 +11,8 @@
 //	tree DIR FILE       writes all that is visible of a tree to FILE, for cmp
 //	kill9 MOUNTPOINT    kills the daemon of a mount, and leaves the mount
 //
-// and the conditions [root] and [user].
+// and the conditions [root], [user], and [ids]: a user with subordinate ids, which
+// scripts/test-as-user makes.
 package cli_test
 
 import (
@@ -20,6 +21,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -142,6 +144,13 @@ func condition(cond string) (bool, error) {
 		return os.Getuid() == 0, nil
 	case "user":
 		return os.Getuid() != 0, nil
+	case "ids":
+		u, err := user.Current()
+		if err != nil {
+			return false, err
+		}
+		ids, err := os.ReadFile("/etc/subuid")
+		return os.Getuid() != 0 && err == nil && bytes.Contains(append([]byte("\n"), ids...), []byte("\n"+u.Username+":")), nil
 	}
 	return false, fmt.Errorf("unknown condition %q", cond)
 }

@@ -39,11 +39,66 @@ type editRecord struct {
 // changed everything.
 const maxActors = 4 << 20
 
-// outcome is what a restore or a merge has done.
-type outcome[R any] struct {
-	res   R
-	inv   live.Invalidation
-	steps []live.Step
+// A change is a restore or a merge of which the steps are known.
+type change struct {
+	w        *Workspace
+	now      *tree.State
+	edit     *live.Edit // nil for a dry run
+	steps    []live.Step
+	graft    live.Graft
+	stored   bool           // contents of the steps were put into the chunk store
+	restored uint32         // see editRecord
+	before   CaptureOptions // the snapshot of the state before
+	check    func() error   // asked with the lock held
+}
+
+// outcome is what a change has done, or would do.
+type outcome struct {
+	Changes
+	conflicts []string
+	inv       live.Invalidation
+	steps     []live.Step
+}
+
+// make journals the steps and makes them.
+func (c change) make(ctx context.Context) (out outcome, err error) {
+	s := c.w.store
+	out.steps = c.steps
+	out.Changed, out.Paths, out.More = steps.Listed(c.steps)
+	if err := checkLayers(c.w, c.now, c.steps); err != nil || len(c.steps) == 0 || c.edit == nil {
+		return out, err
+	}
+	if c.stored {
+		if err := s.cas.Commit(); err != nil {
+			return out, err
+		}
+	}
+	r := editRecord{WS: c.w.view, Now: c.graft.Now, Restored: c.restored}
+	if err := s.graft(ctx, c.edit, &r, c.steps, c.graft); err != nil {
+		return out, err
+	}
+	// The undo point stays as it is when only times of directories differ.
+	inv, err := s.commitEdit(c.w, c.edit, &r, out.Changed > 0, c.before, c.check)
+	if err == nil {
+		out.inv, out.Undo = inv, r.Pre.Name
+	}
+	return out, err
+}
+
+// report tells the kernel and the log what a change did: the capture before it, and each
+// path that it changed.
+func (o *outcome) report(w *Workspace, from string, c live.Caller) {
+	w.store.tell(o.inv)
+	if o.Undo == "" {
+		return
+	}
+	w.store.event(Event{Workspace: w.view, Action: "captured", From: o.Undo, Caller: c})
+	for i := range o.steps {
+		if step := &o.steps[i]; !steps.Trivial(step) {
+			p := steps.PathChangeOf(*step)
+			w.store.event(Event{Workspace: w.view, Action: "restored", Path: p.Path, From: from, Size: step.Size, Detail: p.Action, Caller: c})
+		}
+	}
 }
 
 // checkLayers refuses steps that change layers of mounted overlays.
@@ -80,7 +135,7 @@ func layerCheck(w *Workspace, now *tree.State, prefix string) *steps.LayerCheck 
 // there are very many, the state that they lead to is sealed, which takes less memory
 // than the steps. The caller is in gc.puts.
 func (s *Store) graft(ctx context.Context, e *live.Edit, r *editRecord, all []live.Step, g live.Graft) error {
-	g.Now, g.Record = r.Now, true
+	g.Record = true
 	if len(all) > s.opt.ManyChanges {
 		g.Record, g.Seal = false, s.sealsEdit(ctx, r)
 	}

@@ -29,11 +29,8 @@ type PromoteOptions struct {
 
 // A MergeResult is what a merge or an undo of an actor changed, or why it changed nothing.
 type MergeResult struct {
-	Conflicts []string           `json:"conflicts,omitempty" jsonschema:"paths that changed on both sides in ways that do not merge"`
-	Changed   int                `json:"changed"`
-	Paths     []steps.PathChange `json:"paths"`
-	More      bool               `json:"more,omitempty" jsonschema:"more changed than paths names"`
-	Undo      string             `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
+	Conflicts []string `json:"conflicts,omitempty" jsonschema:"paths that changed on both sides in ways that do not merge"`
+	Changes
 }
 
 // PromoteResult is what a merge did.
@@ -46,23 +43,19 @@ type PromoteResult struct {
 // A path that changed on both sides in different ways, which do not merge, is a
 // conflict: nothing is touched then, unless the options decide.
 func (fs Forks) Merge(ctx context.Context, fork string, o PromoteOptions) (PromoteResult, error) {
-	s := fs.w.store
 	f, err := fs.Named(fork)
 	if err != nil {
 		return PromoteResult{Fork: fork}, err
 	}
-	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome[MergeResult], error) { return fs.merge(ctx, f, o) })
-	if err == nil {
-		merged(fs.w, &out, fork, o.Caller)
+	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return fs.merge(ctx, f, o) })
+	if out.report(fs.w, fork, o.Caller); out.Undo != "" {
+		fs.w.store.event(Event{Workspace: fs.w.view, Action: "merged", From: fork, Caller: o.Caller})
 	}
-	if out.res.Undo != "" {
-		s.event(Event{Workspace: fs.w.view, Action: "merged", From: fork, Caller: o.Caller})
-	}
-	return PromoteResult{fork, out.res}, err
+	return PromoteResult{fork, MergeResult{out.conflicts, out.Changes}}, err
 }
 
 // merge prepares the steps, and then journals and makes them in one step.
-func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out outcome[MergeResult], err error) {
+func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out outcome, err error) {
 	s := fs.w.store
 	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, fs.w.view, f.view)
 	if err != nil {
@@ -118,53 +111,21 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out 
 	if err != nil {
 		return out, err
 	}
-	before := CaptureOptions{Message: "before merge of " + f.name, Caller: o.Caller}
-	return merging{fs.w, e, p, o.DryRun, before, f.alive}.make(ctx, all, g)
+	c := change{w: fs.w, edit: e, steps: all, graft: g, check: f.alive}
+	c.before = CaptureOptions{Message: "before merge of " + f.name, Caller: o.Caller}
+	return c.merge(ctx, p, o.DryRun)
 }
 
-// merging is a merge of which the steps are known.
-type merging struct {
-	w      *Workspace
-	edit   *live.Edit
-	plan   *threeway.Plan
-	dryRun bool
-	before CaptureOptions // the snapshot of the state before
-	check  func() error   // asked with the lock held
-}
-
-// make journals the steps and makes them.
-func (m merging) make(ctx context.Context, all []live.Step, g live.Graft) (out outcome[MergeResult], err error) {
-	s, p := m.w.store, m.plan
-	out.steps, out.res.Conflicts = all, p.Conflicts
-	err = p.Refused()
-	if err == nil {
-		err = checkLayers(m.w, p.Ours, all)
+// merge is make for the steps of a plan.
+func (c change) merge(ctx context.Context, p *threeway.Plan, dryRun bool) (outcome, error) {
+	if err := p.Refused(); err != nil {
+		return outcome{conflicts: p.Conflicts}, err
 	}
-	if err != nil {
-		return out, err
+	if dryRun {
+		c.edit = nil
 	}
-	if out.res.Changed, out.res.Paths, out.res.More = steps.Listed(all); len(all) == 0 || m.dryRun {
-		return out, nil
-	}
-	if p.Stored {
-		if err := s.cas.Commit(); err != nil {
-			return out, err
-		}
-	}
-	r := editRecord{WS: m.w.view, Now: p.Now}
-	if err := s.graft(ctx, m.edit, &r, all, g); err != nil {
-		return out, err
-	}
-	// The undo point stays as it is when only times of directories differ.
-	out.inv, err = s.commitEdit(m.w, m.edit, &r, out.res.Changed > 0, m.before, m.check)
-	out.res.Undo = r.Pre.Name
+	c.now, c.graft.Now, c.stored = p.Ours, p.Now, p.Stored
+	out, err := c.make(ctx)
+	out.conflicts = p.Conflicts
 	return out, err
-}
-
-// merged reports what a merge changed.
-func merged(w *Workspace, out *outcome[MergeResult], from string, c live.Caller) {
-	w.store.tell(out.inv)
-	if out.res.Undo != "" {
-		w.store.eventsOf(w, out.steps, from, out.res.Undo, c)
-	}
 }

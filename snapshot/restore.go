@@ -34,14 +34,19 @@ type RestoreOptions struct {
 	List *budget.Charge
 }
 
-// RestoreResult tells what a restore did, or would do.
+// Changes are what a restore or a merge changed, or would change.
+type Changes struct {
+	Changed int                `json:"changed"`
+	Paths   []steps.PathChange `json:"paths"`
+	More    bool               `json:"more,omitempty" jsonschema:"more changed than paths names"`
+	Undo    string             `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
+}
+
+// RestoreResult is what a restore did, or would do.
 type RestoreResult struct {
-	Snapshot string             `json:"snapshot"`
-	Changed  int                `json:"changed"`
-	Paths    []steps.PathChange `json:"paths"`
-	More     bool               `json:"more,omitempty" jsonschema:"paths is not complete"`
-	Undo     string             `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
-	Kept     []string           `json:"kept,omitempty" jsonschema:"paths that differ and were left as they are"`
+	Snapshot string `json:"snapshot"`
+	Changes
+	Kept []string `json:"kept,omitempty" jsonschema:"paths that differ and were left as they are"`
 }
 
 // Restore makes the workspace, or some paths of it, equal to a snapshot. The
@@ -70,41 +75,27 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 		return RestoreResult{}, err
 	}
 	defer s.Hold(to.State)()
-	if o.DryRun {
-		now, err := w.State()
-		if err != nil {
-			return RestoreResult{}, err
-		}
-		all, err := retryWithWholeBudget(ctx, o.List, func() ([]live.Step, error) { return to.steps(ctx, s, now, o) })
-		if err != nil {
-			return RestoreResult{}, err
-		}
-		return to.result(all), checkLayers(w, now, all)
-	}
 	defer s.Importing()() // an edited file
-	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome[RestoreResult], error) { return w.restore(ctx, to, o) })
-	res := out.res
-	if err != nil {
+	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return w.restore(ctx, to, o) })
+	res := RestoreResult{to.Snapshot, out.Changes, to.Kept}
+	if err != nil || o.DryRun {
 		return res, err
 	}
 	s.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
-	s.tell(out.inv)
-	if res.Changed > 0 {
-		s.eventsOf(w, out.steps, res.Snapshot, res.Undo, o.Caller)
-	}
+	out.report(w, to.Snapshot, o.Caller)
 	return res, nil
 }
 
 // retryWithWholeBudget does what takes memory for each thing that differs. If others
 // leave it too little, it is done again when all of the budget is free; nothing is held
 // meanwhile.
-func retryWithWholeBudget[T any](ctx context.Context, list *budget.Charge, do func() (T, error)) (T, error) {
-	res, err := do()
+func retryWithWholeBudget(ctx context.Context, list *budget.Charge, do func() (outcome, error)) (outcome, error) {
+	out, err := do()
 	if err == nil || !list.Full() {
-		return res, err
+		return out, err
 	}
 	if err := list.All(ctx); err != nil {
-		return res, err
+		return out, err
 	}
 	return do()
 }
@@ -163,63 +154,41 @@ func (t *target) steps(ctx context.Context, s *Store, now *tree.State, o Restore
 		return nil, err
 	}
 	with.Content = content.Of(sealed)
-	return []live.Step{step}, s.cas.Commit()
-}
-
-func (t *target) result(all []live.Step) RestoreResult {
-	r := RestoreResult{Snapshot: t.Snapshot, Kept: t.Kept}
-	r.Changed, r.Paths, r.More = steps.Listed(all)
-	return r
+	return []live.Step{step}, nil
 }
 
 // restore prepares the steps, and then journals and makes them in one step.
-func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (out outcome[RestoreResult], err error) {
+func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (out outcome, err error) {
 	s := w.store
-	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, w.view)
+	c := change{w: w, stored: o.Edit != nil}
+	if o.DryRun {
+		c.now, err = w.State()
+	} else if c.edit, err = s.forest.As(o.Caller.Actor).Edit(ctx, w.view); err == nil {
+		defer c.edit.End()
+		c.now = c.edit.Base()
+	}
 	if err != nil {
 		return out, err
 	}
-	defer s.Hold(e.Base())()
-	defer e.End()
-	if out.steps, err = to.steps(ctx, s, e.Base(), o); err != nil {
+	defer s.Hold(c.now)()
+	if c.steps, err = to.steps(ctx, s, c.now, o); err != nil {
 		return out, err
 	}
-	out.res = to.result(out.steps)
-	if err := checkLayers(w, e.Base(), out.steps); err != nil || len(out.steps) == 0 {
-		return out, err
+	c.graft = live.Graft{
+		Now: time.Now().UnixNano(), Source: to.State, View: to.snap.View,
+		Touch: len(to.Paths) > 0, Exact: len(to.Paths) == 0, KeepFull: len(to.Kept) > 0,
 	}
-	r := editRecord{WS: w.view, Now: time.Now().UnixNano()}
-	g := live.Graft{
-		Source: to.State, View: to.snap.View, Touch: len(to.Paths) > 0, Exact: len(to.Paths) == 0, KeepFull: len(to.Kept) > 0,
+	if c.graft.Exact && len(to.Kept) == 0 {
+		c.restored = to.snap.View
 	}
-	if g.Exact && len(to.Kept) == 0 {
-		r.Restored = to.snap.View
-	}
-	if err := s.graft(ctx, e, &r, out.steps, g); err != nil {
-		return out, err
-	}
-	// The undo point stays as it is when only times of directories differ.
-	before := CaptureOptions{Message: "before restore of " + to.snap.Name, Caller: o.Caller}
-	out.inv, err = s.commitEdit(w, e, &r, out.res.Changed > 0, before, func() error {
+	c.before = CaptureOptions{Message: "before restore of " + to.snap.Name, Caller: o.Caller}
+	c.check = func() error {
 		if s.cat.snaps[to.snap.View] != to.snap {
 			return fmt.Errorf("%w: snapshot %s was deleted meanwhile", ErrNotFound, to.snap.Name)
 		}
 		return nil
-	})
-	out.res.Undo = r.Pre.Name
-	return out, err
-}
-
-// eventsOf reports the capture before a restore or a merge, and of each path that it
-// changed.
-func (s *core) eventsOf(w *Workspace, all []live.Step, from, undo string, c live.Caller) {
-	s.event(Event{Workspace: w.view, Action: "captured", From: undo, Caller: c})
-	for i := range all {
-		if step := &all[i]; !steps.Trivial(step) {
-			p := steps.PathChangeOf(*step)
-			s.event(Event{Workspace: w.view, Action: "restored", Path: p.Path, From: from, Size: step.Size, Detail: p.Action, Caller: c})
-		}
 	}
+	return c.make(ctx)
 }
 
 // A restored is the state of a workspace right after a restore. It equals the

@@ -43,20 +43,16 @@ type UndoByResult struct {
 // UndoBy takes back what an actor changed and keeps what all others did: each interval in
 // which it changed a path is reverted, the newest first. It is a restore in all other ways.
 func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, error) {
-	s := ss.w.store
 	u := &undoBy{w: ss.w, o: o, keep: make(map[string]bool), shared: make(map[string]bool), kept: make(map[string]bool)}
 	if err := u.prepare(); err != nil {
 		return UndoByResult{Actor: o.By}, err
 	}
 	start := time.Now()
-	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome[MergeResult], error) { return u.run(ctx) })
-	if err == nil {
-		merged(ss.w, &out, o.By, o.Caller)
+	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return u.run(ctx) })
+	if out.report(ss.w, o.By, o.Caller); out.Undo != "" {
+		ss.w.store.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
 	}
-	if out.res.Undo != "" {
-		s.metrics.Note(func(m *info.Metrics) { m.Restores++; m.LastRestoreMs = info.MsSince(start) })
-	}
-	return UndoByResult{o.By, out.res, slices.Sorted(maps.Keys(u.shared)), slices.Sorted(maps.Keys(u.kept))}, err
+	return UndoByResult{o.By, MergeResult{out.conflicts, out.Changes}, slices.Sorted(maps.Keys(u.shared)), slices.Sorted(maps.Keys(u.kept))}, err
 }
 
 // undoBy is one UndoBy.
@@ -121,7 +117,7 @@ func ActorIn(list []string, actor string) bool {
 }
 
 // run makes the plan, and then journals and makes its steps in one step.
-func (u *undoBy) run(ctx context.Context) (out outcome[MergeResult], err error) {
+func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 	s := u.w.store
 	e, err := s.forest.As(u.o.Caller.Actor).Edit(ctx, u.w.view)
 	if err != nil {
@@ -172,9 +168,9 @@ func (u *undoBy) run(ctx context.Context) (out outcome[MergeResult], err error) 
 		}
 	}
 	deepest := slices.MaxFunc(states, func(a, b *tree.State) int { return a.Depth - b.Depth })
-	g := live.Graft{Source: deepest, View: u.w.view, Touch: true}
-	before := CaptureOptions{Message: "before undo of " + u.o.By, Caller: u.o.Caller}
-	check := func() error {
+	c := change{w: u.w, edit: e, steps: made, graft: live.Graft{Source: deepest, View: u.w.view, Touch: true}}
+	c.before = CaptureOptions{Message: "before undo of " + u.o.By, Caller: u.o.Caller}
+	c.check = func() error {
 		for _, i := range u.list {
 			if _, ok := s.cat.snaps[i.From.View]; !ok && used[i.From.View] {
 				return removedMeanwhile(i.From)
@@ -182,7 +178,7 @@ func (u *undoBy) run(ctx context.Context) (out outcome[MergeResult], err error) 
 		}
 		return nil
 	}
-	return merging{u.w, e, p, u.o.DryRun, before, check}.make(ctx, made, g)
+	return c.merge(ctx, p, u.o.DryRun)
 }
 
 // changes collects what to take back of an interval.

@@ -35,7 +35,7 @@ func (ss Snapshots) presentActors(tx *live.Tx) []string {
 func (ss Snapshots) endInterval(tx *live.Tx) interval.Changes {
 	c := ss.w.early
 	c.Take(interval.Of(tx.NextInterval(ss.w.view)))
-	ss.w.early, ss.w.joined, ss.w.joinedID = interval.Changes{}, nil, cas.Hash{}
+	ss.w.early = interval.Changes{}
 	return c
 }
 
@@ -152,38 +152,25 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 			return err
 		}
 	}
-	for view, was := range c.actors {
-		if len(was.sets) == 0 {
-			continue
-		}
-		w := was.workspace
-		set, h := was.sets[0], was.joinedID
-		if len(was.sets) > 1 || set != was.joined {
-			var err error
-			set = actors.Union(was.sets...)
-			if h, err = interval.Put(p.cas, set); err != nil {
-				return err
-			}
+	for view, sets := range c.actors {
+		set := actors.Union(sets...)
+		h, err := interval.Put(p.cas, set)
+		if err != nil {
+			return err
 		}
 		if h.IsZero() {
 			continue
 		}
-		r := c.workspaces[view]
-		if !slices.Contains(r.ActorSets, h) {
-			r.ActorSets = append(slices.Clip(r.ActorSets), h)
-		}
-		r.Actors = interval.JoinNames(r.Actors, set.Actors())
+		r, stored := c.workspaces[view], interval.Changes{Names: set.Actors(), Stored: []cas.Hash{h}}
+		all := interval.Changes{Names: r.Actors, Stored: r.ActorSets}
+		all.Take(stored)
+		r.Actors, r.ActorSets = all.Names, all.Stored
 		c.workspaces[view] = r
 		p.alter(func(tx *live.Tx) {
-			kept := set
-			if set.Size() > maxKept {
-				kept = nil
-			}
-			if !tx.JoinActors(view, was.sets, kept) {
-				return // there is a snapshot meanwhile
-			}
-			if w.joined, w.joinedID = kept, h; kept == nil {
-				w.early.Take(interval.Changes{Names: set.Actors(), Stored: []cas.Hash{h}})
+			if set.Size() <= maxKept {
+				tx.JoinActors(view, sets, set)
+			} else if tx.JoinActors(view, sets, nil) {
+				p.cat.workspaces[view].early.Take(stored)
 			}
 		})
 	}
@@ -193,15 +180,14 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 // rejoin has the set of the last checkpoint in memory again, where an actor that changes
 // what another one changed is found. The lock is held.
 func (ss Snapshots) rejoin(tx *live.Tx) {
-	w := ss.w
-	n := len(w.early.Stored) - 1
+	early := &ss.w.early
+	n := len(early.Stored) - 1
 	if n < 0 {
 		return
 	}
-	last := interval.Changes{Stored: w.early.Stored[n:]}
-	if set := w.store.union(last); set.Size() <= maxKept {
-		w.joined, w.joinedID, w.early.Stored = set, last.Stored[0], w.early.Stored[:n]
-		tx.ReturnActors(w.view, []*actors.Set{set})
+	if set := ss.w.store.union(interval.Changes{Stored: early.Stored[n:]}); set.Size() <= maxKept {
+		early.Stored = early.Stored[:n]
+		tx.ReturnActors(ss.w.view, []*actors.Set{set})
 	}
 }
 
@@ -212,9 +198,9 @@ func (c *catalogue) storedSets() (out []cas.Hash) {
 		out = append(out, sn.changes.Stored...)
 	}
 	for _, w := range c.workspaces {
-		out = append(append(out, w.early.Stored...), w.joinedID)
+		out = append(out, w.early.Stored...)
 	}
-	return slices.DeleteFunc(out, cas.Hash.IsZero)
+	return out
 }
 
 // between takes a snapshot before an actor changes what another one changed.

@@ -49,12 +49,8 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 	}
 	s := w.store
 	if o.IfChanged {
-		newest, err := w.Snapshots().unchanged()
-		if err != nil {
-			return Info{}, err
-		}
-		if newest.Name != "" {
-			return newest, ErrUnchanged
+		if newest, err := w.Snapshots().unchanged(); err != nil {
+			return newest, err
 		}
 	}
 	var made Info
@@ -83,7 +79,8 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 	return made, nil
 }
 
-// unchanged returns the newest snapshot if the workspace does not differ from it.
+// unchanged returns the newest snapshot and ErrUnchanged if the workspace does not differ
+// from it.
 func (ss Snapshots) unchanged() (Info, error) {
 	s := ss.w.store
 	newest, err := ss.w.Find("latest")
@@ -106,7 +103,7 @@ func (ss Snapshots) unchanged() (Info, error) {
 	err = tree.Diff(context.Background(), s.src, then, now, tree.DiffOptions{}, func(tree.Change) error { return differs })
 	switch {
 	case err == nil:
-		return newest, nil
+		return newest, ErrUnchanged
 	case errors.Is(err, differs):
 		return Info{}, nil
 	}

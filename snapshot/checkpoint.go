@@ -146,19 +146,11 @@ type checkpoint struct {
 	states     map[uint32]*tree.State
 	workspaces map[uint32]storedWorkspace
 	snaps      map[uint32]*snap
-	actors     map[uint32]frozenActors
+	actors     map[uint32][]*actors.Set // of the present intervals
 	dirty      dirty
 	roots      int   // of journalRoots
 	changes    int64 // by restores and promotions before it
 	floor      int64 // lowest position of bytes that records after it may refer to
-}
-
-// frozenActors are the sets of a workspace's present interval.
-type frozenActors struct {
-	workspace *Workspace
-	sets      []*actors.Set
-	joined    *actors.Set // Workspace.joined
-	joinedID  cas.Hash
 }
 
 // Checkpoint seals everything as it is now, commits it with the catalogue,
@@ -217,7 +209,7 @@ func (p *checkpointer) freezeAll(tx *live.Tx) (*checkpoint, error) {
 		states:     make(map[uint32]*tree.State),
 		workspaces: make(map[uint32]storedWorkspace),
 		snaps:      make(map[uint32]*snap),
-		actors:     make(map[uint32]frozenActors),
+		actors:     make(map[uint32][]*actors.Set),
 		roots:      len(p.cat.journalRoots),
 		changes:    p.changes.Load(),
 		floor:      tx.Unjournaled(),
@@ -229,7 +221,7 @@ func (p *checkpointer) freezeAll(tx *live.Tx) (*checkpoint, error) {
 		}
 		c.states[id] = st
 		c.workspaces[id] = w.stored(st)
-		c.actors[id] = frozenActors{w, tx.Actors(id), w.joined, w.joinedID}
+		c.actors[id] = tx.Actors(id)
 	}
 	tx.ForgetActor()
 	return c, nil

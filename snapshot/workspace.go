@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/amberfs/amberfs/cas"
-	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
@@ -43,9 +42,7 @@ type Workspace struct {
 	usage    usage.Fork          // of a fork of main
 	sealing  *semaphore.Weighted // the same; one seal at a time
 	early    interval.Changes    // of the present interval, from before the last checkpoint
-	joined   *actors.Set         // the others of the interval at the last checkpoint, as they were stored
-	joinedID cas.Hash
-	restored []restored // of the snapshots that were restored last, oldest first
+	restored []restored          // of the snapshots that were restored last, oldest first
 }
 
 func newWorkspace(s *Store, view uint32, name string) *Workspace {

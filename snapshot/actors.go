@@ -53,7 +53,7 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 		if !ok {
 			return removedMeanwhile(i.From)
 		}
-		if o.Before, err = s.cat.stateOf(from); err != nil {
+		if o.Before, err = from.Tree(s.src); err != nil {
 			return err
 		}
 		if i.Now() {
@@ -65,8 +65,8 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 		if !ok {
 			return removedMeanwhile(i.To)
 		}
-		sets = to.changes
-		o.After, err = s.cat.stateOf(to)
+		sets = to.Changes
+		o.After, err = to.Tree(s.src)
 		return err
 	})
 	if err != nil {

@@ -42,9 +42,9 @@ func (ss Snapshots) endInterval(tx *live.Tx) interval.Changes {
 // allChanges are those since the workspace began. The lock is held.
 func (ss Snapshots) allChanges(tx *live.Tx) interval.Changes {
 	c := ss.presentChanges(tx)
-	for _, sn := range ss.w.snaps {
+	for _, sn := range ss.w.snaps.All() {
 		if sn.Past() {
-			c.Take(sn.changes)
+			c.Take(sn.Changes)
 		}
 	}
 	return c
@@ -62,39 +62,14 @@ func (s *core) union(c interval.Changes) *actors.Set { return c.Union(s.objects,
 // passOn gives the changes of snapshots that are to be removed to the next newer one of
 // their workspace, or to the present. The lock is held.
 func (c *catalogue) passOn(tx *live.Tx, gone []*snap) {
-	going, first := make(map[*snap]bool), make(map[uint32]uint64)
-	for _, sn := range gone {
-		if !sn.Past() {
-			continue
+	for w, gone := range c.byWorkspace(gone) {
+		present, heirs := w.snaps.PassOn(gone)
+		for _, p := range present {
+			w.early.Take(interval.Changes{Names: p.Names, Stored: p.Stored})
+			tx.ReturnActors(w.view, p.Sets)
 		}
-		going[sn] = true
-		if seq, ok := first[sn.ws]; !ok || sn.Seq < seq {
-			first[sn.ws] = sn.Seq
-		}
-	}
-	for view, seq := range first {
-		w, ok := c.workspaces[view]
-		if !ok {
-			continue
-		}
-		var heir *snap
-		for _, sn := range slices.Backward(w.snaps) {
-			switch {
-			case sn.Seq < seq:
-			case !sn.Past(), going[sn] && len(sn.changes.Names) == 0:
-			case going[sn] && heir == nil:
-				w.early.Take(interval.Changes{Names: sn.changes.Names, Stored: sn.changes.Stored})
-				tx.ReturnActors(view, sn.changes.Sets)
-			case going[sn]:
-				heir.changes.Take(sn.changes)
-				heir.Actors = heir.changes.Names
-				c.touchSnap(heir.View)
-			default:
-				heir = sn
-			}
-			if sn.Seq <= seq {
-				break
-			}
+		for _, sn := range heirs {
+			c.touchSnap(sn.View)
 		}
 	}
 }
@@ -103,7 +78,7 @@ func (c *catalogue) passOn(tx *live.Tx, gone []*snap) {
 // many. The caller is in gc.puts.
 func (s *core) storeChanges(sn *snap) error {
 	var was interval.Changes
-	s.look(func(*live.Tx) { was = sn.changes })
+	s.look(func(*live.Tx) { was = sn.Changes })
 	if len(was.Sets) == 0 && len(was.Stored) <= maxStored {
 		return nil
 	}
@@ -115,7 +90,7 @@ func (s *core) storeChanges(sn *snap) error {
 		return err
 	}
 	s.alter(func(*live.Tx) {
-		c := &sn.changes
+		c := &sn.Changes
 		n, m := len(was.Stored), len(was.Sets)
 		if len(c.Stored) < n || len(c.Sets) < m || !slices.Equal(c.Stored[:n], was.Stored) || !slices.Equal(c.Sets[:m], was.Sets) {
 			return // stored meanwhile
@@ -140,7 +115,7 @@ func (s *Store) actorSets(view uint32) (stored []cas.Hash, err error) {
 	if err := s.storeChanges(sn); err != nil {
 		return nil, err
 	}
-	s.look(func(*live.Tx) { stored = sn.changes.Stored })
+	s.look(func(*live.Tx) { stored = sn.Changes.Stored })
 	return stored, nil
 }
 
@@ -195,7 +170,7 @@ func (ss Snapshots) rejoin(tx *live.Tx) {
 // lock is held.
 func (c *catalogue) storedSets() (out []cas.Hash) {
 	for _, sn := range c.snaps {
-		out = append(out, sn.changes.Stored...)
+		out = append(out, sn.Changes.Stored...)
 	}
 	for _, w := range c.workspaces {
 		out = append(out, w.early.Stored...)
@@ -210,7 +185,7 @@ func (c *catalogue) between(tx *live.Tx, view uint32, by string) error {
 		return nil
 	}
 	limit := c.workspaces[live.MainView].policy.Forks.Snapshots
-	if w.fork && limit > 0 && len(w.snaps) >= limit/2 {
+	if w.fork && limit > 0 && w.snaps.Len() >= limit/2 {
 		return nil // the rest is for those that a reader asks for
 	}
 	r, err := w.Snapshots().newSnapshot(tx, CaptureOptions{Kind: KindActor, Message: "before a change by " + by})

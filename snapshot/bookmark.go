@@ -39,15 +39,15 @@ func (r *bookmarkRecord) apply(c *catalogue, tx *live.Tx) error {
 	if err != nil {
 		return err
 	}
-	sn, err := r.load()
+	sn, err := r.Load()
 	if err != nil {
 		return err
 	}
 	if old, ok := c.snaps[w.before]; ok {
 		c.remove(old)
 	}
-	sn.state.Store(st)
-	sn.lazy = true
+	sn.State.Store(st)
+	sn.Lazy = true
 	w.before = sn.View
 	c.add(sn)
 	return nil

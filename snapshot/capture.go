@@ -58,7 +58,7 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 		if err := w.alive(); err != nil {
 			return err
 		}
-		if _, used := w.byName[o.Name]; used {
+		if w.snaps.Named(o.Name) != nil {
 			return errs.New(errs.Exist, "name in use: snapshot %q exists; choose another name, or delete it first", o.Name)
 		}
 		if err := w.Snapshots().admitCapture(o.Kind); err != nil {
@@ -68,7 +68,7 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 		if err != nil {
 			return err
 		}
-		made = r.info()
+		made = r.Seen()
 		return s.commit(tx, recCapture, &captureRecord{r})
 	})
 	if err != nil {
@@ -171,7 +171,7 @@ func (r *captureRecord) apply(c *catalogue, tx *live.Tx) error {
 	if err := c.keepState(r.storedSnapshot, st); err != nil {
 		return err
 	}
-	c.snaps[r.View].changes = changed
+	c.snaps[r.View].Changes = changed
 	return nil
 }
 
@@ -285,7 +285,7 @@ func (ss Snapshots) Rename(a, b string, c live.Caller) error {
 		if sn.View == ss.w.base {
 			return errs.New(errs.Protected, "protected: base cannot be renamed")
 		}
-		if _, used := ss.w.byName[b]; used {
+		if ss.w.snaps.Named(b) != nil {
 			return errs.New(errs.Exist, "name in use: snapshot %q exists", b)
 		}
 		if err := ss.mayRename(c); err != nil {
@@ -309,15 +309,12 @@ func (r *renameRecord) apply(c *catalogue, _ *live.Tx) error {
 	if !ok {
 		return nil
 	}
-	if w, ok := c.workspaces[sn.ws]; ok {
-		delete(w.byName, sn.Name)
-		w.byName[r.Name] = sn
+	if w, ok := c.workspaces[sn.WS]; ok {
 		if w.head == sn.Name {
 			w.head = r.Name
 		}
-		c.changed(w.view)
+		w.snaps.Rename(sn, r.Name)
 	}
-	sn.Name = r.Name
 	c.touchSnap(sn.View)
 	return nil
 }
@@ -334,7 +331,7 @@ func (ss Snapshots) Amend(name string, fn func(*Info)) error {
 		i := sn.Info
 		fn(&i)
 		i.Name, i.Seq, i.ID, i.View = sn.Name, sn.Seq, sn.ID, sn.View
-		return s.commit(tx, recAmend, &amendRecord{storedSnapshot{View: sn.View, WS: sn.ws, Info: i}})
+		return s.commit(tx, recAmend, &amendRecord{storedSnapshot{View: sn.View, WS: sn.WS, Info: i}})
 	})
 }
 
@@ -346,7 +343,7 @@ func (r *amendRecord) apply(c *catalogue, _ *live.Tx) error {
 		return nil
 	}
 	was := sn.Info
-	sn.Info = r.info()
+	sn.Info = r.Seen()
 	sn.Name, sn.ID, sn.Sealed = was.Name, was.ID, was.Sealed
 	sn.UniqueBytes = max(was.UniqueBytes, r.UniqueBytes)
 	c.touchSnap(sn.View)

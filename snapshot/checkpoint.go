@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/loops"
@@ -142,9 +143,9 @@ func (p *checkpointer) toRedo() int64 {
 
 // A checkpoint is the store as it is at one position of the journal.
 type checkpoint struct {
-	at         storedStore
+	at         history.StoreRecord
 	states     map[uint32]*tree.State
-	workspaces map[uint32]storedWorkspace
+	workspaces map[uint32]history.WorkspaceRecord
 	snaps      map[uint32]*snap
 	actors     map[uint32][]*actors.Set // of the present intervals
 	dirty      dirty
@@ -202,12 +203,12 @@ func (p *checkpointer) beginCheckpoint() (*checkpoint, error) {
 func (p *checkpointer) freezeAll(tx *live.Tx) (*checkpoint, error) {
 	ino, view := tx.Counters()
 	c := &checkpoint{
-		at: storedStore{
+		at: history.StoreRecord{
 			Position: tx.End(), Records: p.log.Records(), NextIno: ino, NextView: view,
 			Collected: p.gc.base.Load(), Garbage: p.gc.any(),
 		},
 		states:     make(map[uint32]*tree.State),
-		workspaces: make(map[uint32]storedWorkspace),
+		workspaces: make(map[uint32]history.WorkspaceRecord),
 		snaps:      make(map[uint32]*snap),
 		actors:     make(map[uint32][]*actors.Set),
 		roots:      len(p.cat.journalRoots),
@@ -237,9 +238,9 @@ func (p *checkpointer) takeDirty(c *checkpoint) {
 			continue
 		}
 		c.snaps[view] = sn
-		sn.wanted = true
-		if sn.lazy {
-			sn.lazy = false
+		sn.Wanted = true
+		if sn.Lazy {
+			sn.Lazy = false
 			p.seal.push(sn)
 		}
 	}
@@ -250,7 +251,7 @@ func (p *checkpointer) giveUp(c *checkpoint) {
 	p.alter(func(*live.Tx) {
 		p.cat.dirty.add(c.dirty)
 		for _, sn := range c.snaps {
-			sn.wanted = false
+			sn.Wanted = false
 		}
 	})
 }
@@ -295,23 +296,23 @@ func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
 
 // metaOps are the records of the catalogue that a checkpoint writes and deletes.
 func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
-	values := map[string]any{storeKey: c.at}
+	values := map[string]any{history.StoreKey: c.at}
 	for view, r := range c.workspaces {
-		values[wsKey(view)] = r
+		values[history.Key(history.Workspaces, view)] = r
 	}
 	p.look(func(*live.Tx) {
 		for view, sn := range c.snaps {
-			values[snapKey(view)] = sn.stored()
+			values[history.Key(history.Snapshots, view)] = sn.Record()
 		}
 	})
 	var ops []cas.MetaOp
 	for view := range c.dirty.snaps {
 		if c.snaps[view] == nil {
-			ops = append(ops, cas.MetaOp{Key: snapKey(view), Delete: true})
+			ops = append(ops, cas.MetaOp{Key: history.Key(history.Snapshots, view), Delete: true})
 		}
 	}
 	for view := range c.dirty.ended {
-		ops = append(ops, cas.MetaOp{Key: wsKey(view), Delete: true})
+		ops = append(ops, cas.MetaOp{Key: history.Key(history.Workspaces, view), Delete: true})
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		b, err := json.Marshal(values[key])
@@ -367,7 +368,7 @@ func (p *checkpointer) unsealed() []*tree.State {
 	states := p.pins.all()
 	for _, sn := range p.cat.snaps {
 		if !sn.Sealed {
-			states = append(states, sn.state.Load())
+			states = append(states, sn.State.Load())
 		}
 	}
 	return states

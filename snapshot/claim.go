@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -90,21 +89,5 @@ func (r *leaseRecord) apply(c *catalogue, _ *live.Tx) error {
 // left returns the newest snapshot that the fork of a label left, nil if there is none.
 // The lock is held.
 func (fs Forks) left(label string) *snap {
-	for _, sn := range slices.Backward(fs.w.snaps) {
-		if sn.Claim == label {
-			return sn
-		}
-	}
-	return nil
-}
-
-// labelled returns the newest snapshot with a label, nil if there is none. The lock
-// is held.
-func (ss Snapshots) labelled(key, value string) *snap {
-	for i := len(ss.w.snaps) - 1; i >= 0; i-- {
-		if v, ok := ss.w.snaps[i].Labels[key]; ok && v == value {
-			return ss.w.snaps[i]
-		}
-	}
-	return nil
+	return fs.w.snaps.Last(func(sn *snap) bool { return sn.Claim == label })
 }

@@ -47,7 +47,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	ss.w.read(func() {
 		for _, sn := range snaps {
 			var st *tree.State
-			if st, err = s.cat.stateOf(sn); err != nil {
+			if st, err = sn.Tree(s.src); err != nil {
 				return
 			}
 			states = append(states, st)
@@ -140,7 +140,7 @@ func (ss Snapshots) mayCompact(o CompactOptions, snaps []*snap) error {
 	if err := ss.w.alive(); err != nil {
 		return err
 	}
-	if _, used := ss.w.byName[o.Name]; used {
+	if ss.w.snaps.Named(o.Name) != nil {
 		return errs.New(errs.Exist, "snapshot %q exists", o.Name)
 	}
 	for _, sn := range snaps {

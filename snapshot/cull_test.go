@@ -34,8 +34,8 @@ func TestCullMany(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			more := &snap{Info: sn.Info, ws: sn.ws, id: sn.id, done: sn.done}
-			more.state.Store(sn.state.Load())
+			more := &snap{Info: sn.Info, WS: sn.WS, Hash: sn.Hash, Done: sn.Done}
+			more.State.Store(sn.State.Load())
 			more.View, more.Seq, more.Name = view, first.Seq+1+uint64(i), fmt.Sprint("turn-", i)
 			s.cat.add(more)
 		}

@@ -55,15 +55,15 @@ func (ss Snapshots) holdings(tx *live.Tx, names []string) (kept []usage.Holding,
 	}
 	snaps := make(map[uint32]*usage.Owner, len(s.cat.snaps))
 	for view, sn := range s.cat.snaps {
-		w := s.cat.workspaces[sn.ws]
+		w := s.cat.workspaces[sn.WS]
 		o := by(w)
 		if w == ss.w && view != w.base && view != w.before && (len(names) == 0 || asked[sn]) {
 			o = &usage.Owner{UsedBy: usage.UsedBy{Name: sn.Name, Files: sn.Files, Size: sn.Bytes}, Seq: sn.Seq}
 		}
 		snaps[view] = o
-		k := usage.Holding{By: o, ID: sn.id}
+		k := usage.Holding{By: o, ID: sn.Hash}
 		if !sn.Sealed {
-			k.State = sn.state.Load()
+			k.State = sn.State.Load()
 		}
 		kept = append(kept, k)
 	}

@@ -102,7 +102,7 @@ func (rs Remotes) Pulled(i Info, id cas.Hash, c live.Caller) (Info, error) {
 		return Info{}, err
 	}
 	s.event(Event{Workspace: rs.w.view, Action: "pulled", From: i.Name, Caller: c})
-	return r.info(), s.Sync()
+	return r.Seen(), s.Sync()
 }
 
 // MayPull returns the error that Pulled would end with for what a snapshot is
@@ -132,7 +132,7 @@ func (rs Remotes) mayPull(i Info) error {
 	if err := checkPulled(i); err != nil {
 		return err
 	}
-	if _, used := rs.w.byName[i.Name]; used {
+	if rs.w.snaps.Named(i.Name) != nil {
 		return errs.New(errs.Exist, "snapshot %q exists; give another name with --as", i.Name)
 	}
 	return nil
@@ -141,17 +141,17 @@ func (rs Remotes) mayPull(i Info) error {
 func (r *pullRecord) apply(c *catalogue, tx *live.Tx) error {
 	tx.UseView(r.Snapshot.View)
 	tx.SetCounters(r.NextIno, 0)
-	sn, err := r.Snapshot.load()
+	sn, err := r.Snapshot.Load()
 	if err != nil {
 		return err
 	}
 	for _, view := range r.Of {
 		if of, ok := c.snaps[view]; ok {
-			sn.changes.Take(of.changes)
+			sn.Changes.Take(of.Changes)
 		}
 	}
-	sn.Actors, sn.Compacted = sn.changes.Names, len(r.Of) > 0
-	c.journalRoots = append(c.journalRoots, journalRoot{id: sn.id})
+	sn.Actors, sn.Compacted = sn.Changes.Names, len(r.Of) > 0
+	c.journalRoots = append(c.journalRoots, journalRoot{id: sn.Hash})
 	c.add(sn)
 	return nil
 }

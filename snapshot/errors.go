@@ -5,13 +5,14 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 // What callers tell apart though it is the same kind. The text of an error that
 // wraps one of these is a sentence for the user.
 var (
-	ErrNotFound = errs.New(errs.NotExist, "no such snapshot")
+	ErrNotFound = history.ErrNotFound
 	ErrNoFork   = errs.New(errs.NotExist, "no such fork")
 	// ErrUnchanged comes with the newest snapshot, which is as the workspace is now.
 	ErrUnchanged = errors.New("nothing changed since the newest snapshot")

@@ -81,7 +81,7 @@ func (fs Forks) make(tx *live.Tx, o ForkOptions) (*Workspace, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := s.cat.stateOf(sn); err != nil {
+		if _, err := sn.Tree(s.src); err != nil {
 			return nil, err
 		}
 		r.From, r.Base.Parent = sn.View, sn.Name
@@ -136,7 +136,7 @@ func (r *forkRecord) apply(c *catalogue, tx *live.Tx) error {
 		if !ok {
 			return fmt.Errorf("%w: fork %s from a deleted snapshot", ErrNotFound, r.Name)
 		}
-		if st, err = c.stateOf(sn); err != nil {
+		if st, err = sn.Tree(c.src); err != nil {
 			return err
 		}
 	}
@@ -170,7 +170,7 @@ func (fs Forks) List() []ForkInfo {
 	s := fs.w.store
 	s.look(func(tx *live.Tx) {
 		for _, f := range fs.w.forks {
-			i := ForkInfo{Name: f.name, Snapshots: len(f.snaps), Expires: f.expires, View: f.view}
+			i := ForkInfo{Name: f.name, Snapshots: f.snaps.Len(), Expires: f.expires, View: f.view}
 			if o, ok := s.cat.snaps[f.base]; ok {
 				i.Base, i.Created = o.Parent, o.Created
 			}

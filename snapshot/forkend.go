@@ -93,7 +93,7 @@ func (fs Forks) end(name string, c live.Caller, may func(f *Workspace) error,
 	}
 	var last Info
 	if r.Last != nil {
-		last = r.Last.info()
+		last = r.Last.Seen()
 		s.event(Event{Workspace: fs.w.view, Action: "captured", From: last.Name, Caller: c})
 	}
 	s.event(Event{Workspace: fs.w.view, Action: "fork-deleted", From: name, Detail: last.Name, Caller: c})
@@ -146,7 +146,7 @@ func (fs Forks) fullState(f *Workspace) *snap {
 	if !ok || sn.Files == 0 {
 		return nil
 	}
-	if _, err := fs.w.store.cat.stateOf(sn); err != nil {
+	if _, err := sn.Tree(fs.w.store.src); err != nil {
 		fs.w.store.logger.Warn("what a fork was before it was emptied cannot be kept", "fork", f.name, "err", err)
 		return nil
 	}
@@ -157,7 +157,7 @@ func (fs Forks) fullState(f *Workspace) *snap {
 func (fs Forks) freeName(name string) string {
 	free := name
 	for i := 2; ; i++ {
-		if _, used := fs.w.byName[free]; !used && naming.Check(free) == nil {
+		if fs.w.snaps.Named(free) == nil && naming.Check(free) == nil {
 			return free
 		}
 		free = fmt.Sprintf("%.100s-%d", name, i)
@@ -186,11 +186,9 @@ func (r *endForkRecord) apply(c *catalogue, tx *live.Tx) error {
 	if err := c.keepOfFork(tx, f, r); err != nil {
 		return err
 	}
-	gone := slices.Clone(f.snaps)
-	for _, view := range []uint32{f.base, f.before} {
-		if sn, ok := c.snaps[view]; ok {
-			gone = append(gone, sn)
-		}
+	gone := c.withOrigin(f)
+	if sn, ok := c.snaps[f.before]; ok {
+		gone = append(gone, sn)
 	}
 	c.remove(gone...)
 	tx.DropView(f.view)
@@ -206,7 +204,7 @@ func (r *endForkRecord) apply(c *catalogue, tx *live.Tx) error {
 // keepOfFork makes snapshots of the parent of what is left of a fork.
 func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r *endForkRecord) error {
 	if full, ok := c.snaps[f.before]; ok && r.Full != nil {
-		was, err := c.stateOf(full)
+		was, err := full.Tree(c.src)
 		if err != nil {
 			return err
 		}
@@ -214,7 +212,7 @@ func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r *endForkRecord) erro
 		if err := c.keepState(*r.Full, was); err != nil {
 			return err
 		}
-		c.snaps[r.Full.View].changes = f.Snapshots().allChanges(tx)
+		c.snaps[r.Full.View].Changes = f.Snapshots().allChanges(tx)
 	}
 	if r.Last == nil {
 		return nil
@@ -227,6 +225,6 @@ func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r *endForkRecord) erro
 	if err := c.keepState(*r.Last, st); err != nil {
 		return err
 	}
-	c.snaps[r.Last.View].changes = f.Snapshots().allChanges(tx)
+	c.snaps[r.Last.View].Changes = f.Snapshots().allChanges(tx)
 	return nil
 }

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -128,7 +128,7 @@ func (g *collector) roots() (out []*tree.State, sets []cas.Hash, err error) {
 		}
 		for _, sn := range g.cat.snaps {
 			if !sn.Sealed {
-				out = append(out, sn.state.Load())
+				out = append(out, sn.State.Load())
 			} else {
 				snaps = append(snaps, sn)
 			}
@@ -149,26 +149,18 @@ func (g *collector) roots() (out []*tree.State, sets []cas.Hash, err error) {
 	}
 	slices.SortFunc(snaps, func(a, b *snap) int { return cmp.Compare(a.View, b.View) })
 	for _, sn := range snaps {
-		ids = append(ids, sn.id)
+		ids = append(ids, sn.Hash)
 	}
-	for _, prefix := range []string{"snap/", "ws/"} {
-		if err := g.cas.ScanMeta(prefix, func(_ string, value []byte) error {
-			var r struct {
-				ID    string `json:"id"`
-				State string `json:"state"`
-
-				ActorSets []cas.Hash `json:"actor_sets"`
-			}
-			if err := json.Unmarshal(value, &r); err != nil {
-				return err
-			}
+	type record struct {
+		ID        string     `json:"id"`
+		State     string     `json:"state"`
+		ActorSets []cas.Hash `json:"actor_sets"`
+	}
+	for _, prefix := range []string{history.Snapshots, history.Workspaces} {
+		if err := history.Scan(g.cas, prefix, func(r record) error {
 			h, err := cas.ParseHash(r.ID + r.State)
-			if err != nil {
-				return err
-			}
-			ids = append(ids, h)
-			sets = append(sets, r.ActorSets...)
-			return nil
+			ids, sets = append(ids, h), append(sets, r.ActorSets...)
+			return err
 		}); err != nil {
 			return nil, nil, err
 		}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
@@ -181,12 +180,7 @@ func (r *beginRecord) apply(c *catalogue, tx *live.Tx) error {
 	if err != nil {
 		return err
 	}
-	for _, sn := range slices.Clone(w.snaps) {
-		c.remove(sn)
-	}
-	if o, ok := c.snaps[w.base]; ok {
-		c.remove(o)
-	}
+	c.remove(c.withOrigin(w)...)
 	w.nextSeq, w.undo, w.head = 1, 0, ""
 	w.Snapshots().endInterval(tx)
 	w.at = tx.Changed(w.view)

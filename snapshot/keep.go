@@ -174,7 +174,7 @@ func (k *keeper) cullSome(w *Workspace, now time.Time, rules policy.Policy, view
 		var r deleteRecord
 		for _, view := range views {
 			sn, ok := k.cat.snaps[view]
-			if !ok || sn.Pinned || view == w.undo || sn == w.snaps[len(w.snaps)-1] && !sn.Expired(now) {
+			if !ok || sn.Pinned || view == w.undo || sn == w.snaps.Newest() && !sn.Expired(now) {
 				continue
 			}
 			r.Views = append(r.Views, view)

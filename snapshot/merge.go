@@ -70,7 +70,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out 
 		if !ok {
 			return fmt.Errorf("%w: fork %q has no base", ErrNotFound, f.name)
 		}
-		if base, err = s.cat.stateOf(sn); err != nil {
+		if base, err = sn.Tree(s.src); err != nil {
 			return err
 		}
 		theirs, err = tx.Capture(f.view)

@@ -7,26 +7,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
-
-// storedStore is the record of the last checkpoint.
-type storedStore struct {
-	Position int64  `json:"position"`          // of the journal
-	Records  uint64 `json:"records,omitempty"` // that the journal ever had by then
-	NextIno  uint64 `json:"next_ino"`
-	NextView uint32 `json:"next_view"`
-
-	Collected int64 `json:"collected,omitempty"` // bytes of packs after the last gc
-	Garbage   bool  `json:"garbage,omitempty"`   // snapshots were removed since
-
-	Incomplete bool `json:"incomplete,omitempty"` // a repair could not repair everything: objects are missing
-
-	first bool // there is none yet
-}
 
 // firstObjects is more than the first checkpoint of a store puts.
 const firstObjects = 16
@@ -37,10 +22,10 @@ type opening struct{ *Store }
 
 // lastCheckpoint reads the checkpoint; there is none in a store that was just
 // made.
-func (s opening) lastCheckpoint() (at storedStore, err error) {
-	b, err := s.cas.GetMeta(storeKey)
+func (s opening) lastCheckpoint() (at history.StoreRecord, err error) {
+	b, err := s.cas.GetMeta(history.StoreKey)
 	if isNotFound(err) {
-		return storedStore{first: true}, nil
+		return history.StoreRecord{First: true}, nil
 	}
 	if err != nil {
 		return at, err
@@ -52,7 +37,7 @@ func (s opening) lastCheckpoint() (at storedStore, err error) {
 }
 
 // recover loads the state of the last checkpoint and replays the journal.
-func (s opening) recover(at storedStore) error {
+func (s opening) recover(at history.StoreRecord) error {
 	s.gc.base.Store(at.Collected)
 	if at.Garbage {
 		s.gc.remove()
@@ -62,7 +47,7 @@ func (s opening) recover(at storedStore) error {
 	s.ckpt.records.Store(at.Records)
 	if err := s.forest.Update(true, func(tx *live.Tx) error {
 		tx.SetCounters(at.NextIno, at.NextView)
-		if at.first {
+		if at.First {
 			return s.makeMain(tx)
 		}
 		if err := s.cat.loadCatalogue(); err != nil {
@@ -77,7 +62,7 @@ func (s opening) recover(at storedStore) error {
 		return err
 	}
 	s.cat.refreshLimit()
-	if at.first && s.log.End() == 0 && !s.opt.ReadOnly {
+	if at.First && s.log.End() == 0 && !s.opt.ReadOnly {
 		return s.firstCheckpoint()
 	}
 	return nil
@@ -135,11 +120,11 @@ func (c *catalogue) setOrigin(tx *live.Tx, w *Workspace, st *tree.State, r store
 // keepState makes a frozen state a snapshot of the catalogue, which the sealer
 // takes up.
 func (c *catalogue) keepState(r storedSnapshot, st *tree.State) error {
-	sn, err := r.load()
+	sn, err := r.Load()
 	if err != nil {
 		return err
 	}
-	sn.state.Store(st)
+	sn.State.Store(st)
 	c.add(sn)
 	c.seal.push(sn)
 	return nil
@@ -147,7 +132,7 @@ func (c *catalogue) keepState(r storedSnapshot, st *tree.State) error {
 
 // loadCatalogue reads the workspaces and snapshots of the checkpoint.
 func (c *catalogue) loadCatalogue() error {
-	if err := scan(c.cas, "ws/", func(r storedWorkspace) error {
+	if err := history.Scan(c.cas, history.Workspaces, func(r history.WorkspaceRecord) error {
 		w, err := c.loadWorkspace(r)
 		c.workspaces[r.View] = w
 		return err
@@ -157,8 +142,8 @@ func (c *catalogue) loadCatalogue() error {
 	if err := c.needMain(); err != nil {
 		return err
 	}
-	err := scan(c.cas, "snap/", func(r storedSnapshot) error {
-		sn, err := r.load()
+	err := history.Scan(c.cas, history.Snapshots, func(r storedSnapshot) error {
+		sn, err := r.Load()
 		if err == nil {
 			c.add(sn)
 		}
@@ -167,21 +152,6 @@ func (c *catalogue) loadCatalogue() error {
 	c.link()
 	c.dirty = newDirty()
 	return err
-}
-
-// scan calls fn for each record of the catalogue whose key begins with a prefix.
-func scan[R any](c *cas.Store, prefix string, fn func(R) error) error {
-	return c.ScanMeta(prefix, func(key string, value []byte) error {
-		var r R
-		err := json.Unmarshal(value, &r)
-		if err == nil {
-			err = fn(r)
-		}
-		if err != nil {
-			return errs.New(errs.Damaged, "catalogue record %s: %w", key, err)
-		}
-		return nil
-	})
 }
 
 // needMain is damage without the workspace main; a salvage makes another.

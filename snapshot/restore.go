@@ -115,7 +115,7 @@ func (w *Workspace) target(name string, paths []string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := w.store.cat.stateOf(sn)
+	st, err := sn.Tree(w.store.src)
 	like := w.Snapshots().restoredState(sn.View)
 	return &target{steps.Restore{Snapshot: sn.Name, State: st, Like: like, Paths: paths}, sn}, err
 }

@@ -38,7 +38,7 @@ func (ss Snapshots) oldEnough(sn *snap, c live.Caller) bool {
 // the parent, protects them. Pins in the fork, the fork's policy and new snapshots do
 // not count: otherwise a process in the fork could keep it forever. The lock is held.
 func (fs Forks) mayEnd(f *Workspace, c live.Caller) error {
-	if len(f.snaps) == 0 {
+	if f.snaps.Len() == 0 {
 		return nil
 	}
 	if err := fs.w.Snapshots().mayRename(c); err != nil {
@@ -71,7 +71,7 @@ func (ss Snapshots) admitCapture(kind string) error {
 		return nil
 	}
 	n := 0
-	for _, sn := range ss.w.snaps {
+	for _, sn := range ss.w.snaps.All() {
 		if sn.Kind == KindManual {
 			n++
 		}
@@ -92,15 +92,15 @@ func (ss Snapshots) hasRoom(o CaptureOptions) error {
 	text, n := textOf(o.Message, o.Labels), -1
 	count := limits.TextBytes > 0 && text > 0
 	ss.w.uppermost().family(func(f *Workspace) {
-		n += 1 + len(f.snaps)
+		n += 1 + f.snaps.Len()
 		if !count {
 			return
 		}
-		for _, sn := range f.snaps {
-			if sn.text == 0 {
-				sn.text = textOf(sn.Message, sn.Labels)
+		for _, sn := range f.snaps.All() {
+			if sn.Text == 0 {
+				sn.Text = textOf(sn.Message, sn.Labels)
 			}
-			text += sn.text
+			text += sn.Text
 		}
 	})
 	if limits.Snapshots > 0 && n >= limits.Snapshots {

@@ -26,7 +26,7 @@ func (s opening) readableState(tx *live.Tx, w *Workspace, cause error) *tree.Sta
 	s.cat.changed(w.view)
 	for at := w; at != nil; at = s.cat.parent(at) {
 		for _, sn := range slices.Backward(s.cat.withOrigin(at)) {
-			st, err := s.cat.stateOf(sn)
+			st, err := sn.Tree(s.src)
 			if err == nil {
 				_, err = st.Get(s.src, live.RootIno)
 			}
@@ -68,7 +68,7 @@ func (s *Store) addLoss(r *verify.Report) {
 		}
 		for _, f := range s.salvage.left.Foreign {
 			for _, sn := range snapshotsIn(f) {
-				if w, ok := s.cat.workspaces[sn.WS]; ok && w.byName[sn.Name] == nil {
+				if w, ok := s.cat.workspaces[sn.WS]; ok && w.snaps.Named(sn.Name) == nil {
 					r.Affect(verify.Affected{Workspace: w.name, Snapshot: sn.Name})
 				}
 			}

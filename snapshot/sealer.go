@@ -100,7 +100,7 @@ func (q *sealer) next(upTo *snap) *snap {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, sn := range q.queue {
-		if sn == upTo || (upTo == nil || sn.ws == upTo.ws) && (sn.retry.IsZero() || time.Now().After(sn.retry)) {
+		if sn == upTo || (upTo == nil || sn.WS == upTo.WS) && (sn.Retry.IsZero() || time.Now().After(sn.Retry)) {
 			return sn
 		}
 	}
@@ -111,7 +111,7 @@ func (q *sealer) next(upTo *snap) *snap {
 func (q *sealer) failed(sn *snap) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	sn.retry = time.Now().Add(retrySeal)
+	sn.Retry = time.Now().Add(retrySeal)
 }
 
 // done takes a snapshot off the queue and ends the waiting for it. Two callers may have
@@ -120,9 +120,9 @@ func (q *sealer) done(sn *snap) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	select {
-	case <-sn.done:
+	case <-sn.Done:
 	default:
-		close(sn.done)
+		close(sn.Done)
 	}
 	if i := slices.Index(q.queue, sn); i == 0 { // nearly always
 		q.queue[0] = nil
@@ -163,13 +163,13 @@ func (q *sealer) sealLoop() {
 
 // sealSnapshot seals a snapshot, unless that was done meanwhile.
 func (q *sealer) sealSnapshot(ctx context.Context, sn *snap) error {
-	end, err := q.sealTurn(ctx, sn.ws)
+	end, err := q.sealTurn(ctx, sn.WS)
 	if err != nil {
 		return err
 	}
 	defer end()
 	select {
-	case <-sn.done:
+	case <-sn.Done:
 		return nil
 	default:
 	}
@@ -179,7 +179,7 @@ func (q *sealer) sealSnapshot(ctx context.Context, sn *snap) error {
 	var gone bool
 	var name string
 	q.look(func(*live.Tx) {
-		gone, name = q.cat.snaps[sn.View] != sn && !sn.wanted, sn.Name
+		gone, name = q.cat.snaps[sn.View] != sn && !sn.Wanted, sn.Name
 	})
 	if gone {
 		// Removed before it was sealed: no process needs its chunks.
@@ -187,7 +187,7 @@ func (q *sealer) sealSnapshot(ctx context.Context, sn *snap) error {
 		return nil
 	}
 	q.failed(sn) // until it is done
-	id, added, err := q.sealState(ctx, sn.ws, sn.state.Load())
+	id, added, err := q.sealState(ctx, sn.WS, sn.State.Load())
 	if err != nil {
 		return fmt.Errorf("snapshot %s: %w", name, err)
 	}
@@ -195,7 +195,7 @@ func (q *sealer) sealSnapshot(ctx context.Context, sn *snap) error {
 		if sn.Sealed {
 			return
 		}
-		sn.id, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added
+		sn.Hash, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added
 		q.cat.touchSnap(sn.View)
 	})
 	q.done(sn)
@@ -246,7 +246,7 @@ func (q *sealer) sealTo(ctx context.Context, objects content.ObjectStore, st *tr
 func (q *sealer) waitSeal(ctx context.Context, sn *snap) error {
 	for {
 		select {
-		case <-sn.done:
+		case <-sn.Done:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()

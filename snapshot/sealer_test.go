@@ -16,7 +16,7 @@ func TestSealQueue(t *testing.T) {
 	q := sealer{signal: loops.NewWake()}
 	all := make([]*snap, 2*runs+2)
 	for i := range all {
-		all[i] = &snap{done: make(chan struct{})}
+		all[i] = &snap{Done: make(chan struct{})}
 		q.push(all[i])
 	}
 	if n := testing.AllocsPerRun(runs, func() { q.done(q.next(nil)) }); n > 0 {
@@ -44,14 +44,14 @@ func TestSealFails(t *testing.T) {
 		}
 	}
 	sn := s.seal.next(nil)
-	st := sn.state.Swap(nil)
+	st := sn.State.Swap(nil)
 	if _, err := s.Main().Snapshots().WaitSealed(t.Context(), "whole"); err != nil {
 		t.Errorf("the whole one: %v", err)
 	}
 	if _, err := s.Main().Snapshots().WaitSealed(t.Context(), "broken"); err == nil {
 		t.Error("the broken one is sealed")
 	}
-	sn.state.Store(st)
+	sn.State.Store(st)
 	if _, err := s.Main().Snapshots().WaitSealed(t.Context(), "broken"); err != nil {
 		t.Errorf("what is broken no more: %v", err)
 	}

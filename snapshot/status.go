@@ -19,7 +19,7 @@ func (w *Workspace) Status() info.Status {
 		Frozen: s.forest.Frozen(),
 	}
 	s.look(func(tx *live.Tx) {
-		st.Workspace, st.Snapshots, st.Forks = w.name, len(w.snaps), len(w.forks)
+		st.Workspace, st.Snapshots, st.Forks = w.name, w.snaps.Len(), len(w.forks)
 		if t, ok := tx.State(w.view); ok {
 			st.Files, st.LogicalBytes = t.Inodes-1, t.Bytes
 		}
@@ -29,8 +29,8 @@ func (w *Workspace) Status() info.Status {
 				st.ReferencedBytes += t.Bytes
 			}
 		}
-		if n := len(w.snaps); n > 0 {
-			st.LastSnapshot, st.LastSnapshotAt = w.snaps[n-1].Name, w.snaps[n-1].Created
+		if sn := w.snaps.Newest(); sn != nil {
+			st.LastSnapshot, st.LastSnapshotAt = sn.Name, sn.Created
 		}
 	})
 	st.Metrics = s.metrics.Get()

@@ -176,11 +176,11 @@ func (s opening) open() error {
 	if err := s.openJournal(at.Position); err != nil {
 		return err
 	}
-	if at.first && !s.firstOpening() {
+	if at.First && !s.firstOpening() {
 		return errs.New(errs.Damaged, "the packs contain %d objects, but %w", s.cas.Stats().Objects, ErrLost)
 	}
 	s.objects.Store = s.cas
-	if s.objects.Place, err = s.connect(at.first); err != nil {
+	if s.objects.Place, err = s.connect(at.First); err != nil {
 		return err
 	}
 	s.outside.Journal = s.log
@@ -311,7 +311,7 @@ func (s *Store) SnapshotOf(view uint32) (info Info, ok bool) {
 func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
 	s.look(func(*live.Tx) {
 		if sn, ok := s.cat.snaps[view]; ok {
-			view = sn.ws
+			view = sn.WS
 		}
 		w = s.cat.workspaces[view]
 	})

@@ -120,7 +120,7 @@ func (m *meter) count(f *Workspace) error {
 // glance returns the way to the state of a snapshot for one look, for which it does
 // not stay in memory. The lock is held.
 func (m *meter) glance(sn *snap) func() (*tree.State, error) {
-	st, id := sn.state.Load(), sn.id
+	st, id := sn.State.Load(), sn.Hash
 	return func() (*tree.State, error) {
 		if st != nil {
 			return st, nil

@@ -24,8 +24,8 @@ func (s *Store) trees() (out []verify.Tree, err error) {
 			out = append(out, verify.Tree{At: verify.Affected{Workspace: w.name}, State: st})
 		}
 		for _, sn := range s.cat.snaps {
-			if w, ok := s.cat.workspaces[sn.ws]; ok {
-				st, _ := s.cat.stateOf(sn) // nil if it cannot be read
+			if w, ok := s.cat.workspaces[sn.WS]; ok {
+				st, _ := sn.Tree(s.src) // nil if it cannot be read
 				at := verify.Affected{Workspace: w.name, Snapshot: sn.Name}
 				out = append(out, verify.Tree{At: at, State: st, Hidden: sn.View == w.before})
 			}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/policy"
@@ -25,8 +26,7 @@ type Workspace struct {
 	name     string
 	parent   uint32
 	fork     bool
-	snaps    []*snap // oldest first
-	byName   map[string]*snap
+	snaps    history.List
 	forks    map[string]*Workspace
 	nextSeq  uint64
 	base     uint32 // views of snapshots
@@ -48,15 +48,14 @@ type Workspace struct {
 func newWorkspace(s *Store, view uint32, name string) *Workspace {
 	return &Workspace{
 		store: s, view: view, name: name, nextSeq: 1, policy: policy.Default(),
-		byName: make(map[string]*snap), forks: make(map[string]*Workspace),
-		sealing: semaphore.NewWeighted(1),
+		forks: make(map[string]*Workspace), sealing: semaphore.NewWeighted(1),
 	}
 }
 
 // stored is the catalogue's record of the workspace, but for the id of its state.
 // The lock is held.
-func (w *Workspace) stored(st *tree.State) storedWorkspace {
-	return storedWorkspace{
+func (w *Workspace) stored(st *tree.State) history.WorkspaceRecord {
+	return history.WorkspaceRecord{
 		View: w.view, Parent: w.parent, Fork: w.fork, Name: w.name, NextSeq: w.nextSeq,
 		Base: w.base, Undo: w.undo, Before: w.before, Head: w.head, Policy: w.policy, Claim: w.claim, Expires: w.expires,
 		Inodes: st.Inodes, Bytes: st.Bytes, Exports: w.usage.Exports.Load(),
@@ -65,7 +64,7 @@ func (w *Workspace) stored(st *tree.State) storedWorkspace {
 }
 
 // loadWorkspace is the reverse.
-func (c *catalogue) loadWorkspace(r storedWorkspace) (*Workspace, error) {
+func (c *catalogue) loadWorkspace(r history.WorkspaceRecord) (*Workspace, error) {
 	w := c.newWorkspace(r.View, r.Name)
 	w.parent, w.fork, w.nextSeq = r.Parent, r.Fork, r.NextSeq
 	w.base, w.undo, w.before, w.head, w.policy = r.Base, r.Undo, r.Before, r.Head, r.Policy
@@ -144,8 +143,8 @@ func (w *Workspace) Find(name string) (info Info, err error) {
 func (w *Workspace) List() []Info {
 	var out []Info
 	w.read(func() {
-		out = make([]Info, 0, len(w.snaps))
-		for _, sn := range slices.Backward(w.snaps) {
+		out = make([]Info, 0, w.snaps.Len())
+		for _, sn := range slices.Backward(w.snaps.All()) {
 			out = append(out, sn.Info)
 		}
 	})
@@ -159,11 +158,6 @@ func (w *Workspace) Changes() (n uint64) {
 	return n
 }
 
-// index returns where the snapshot of a sequence number is, or would be. The lock is held.
-func (w *Workspace) index(seq uint64) (int, bool) {
-	return slices.BinarySearchFunc(w.snaps, seq, func(sn *snap, seq uint64) int { return cmp.Compare(sn.Seq, seq) })
-}
-
 // Newest yields the snapshots, newest first, with the lock held for some at a time
 // only. Those that are made meanwhile are left out.
 func (ss Snapshots) Newest() iter.Seq[Info] {
@@ -173,8 +167,7 @@ func (ss Snapshots) Newest() iter.Seq[Info] {
 		for before := uint64(math.MaxUint64); ; before = some[len(some)-1].Seq {
 			some = some[:0]
 			ss.w.read(func() {
-				end, _ := ss.w.index(before)
-				for _, sn := range slices.Backward(ss.w.snaps[max(0, end-atOnce):end]) {
+				for _, sn := range slices.Backward(ss.w.snaps.Before(before, atOnce)) {
 					some = append(some, sn.Info)
 				}
 			})
@@ -209,8 +202,7 @@ type Listed struct {
 // number on.
 func (ss Snapshots) From(from uint64, n int) (out []Listed) {
 	ss.w.read(func() {
-		i, _ := ss.w.index(from)
-		for _, sn := range ss.w.snaps[i:min(i+n, len(ss.w.snaps))] {
+		for _, sn := range ss.w.snaps.From(from, n) {
 			out = append(out, Listed{sn.Name, sn.Node(), sn.Seq})
 		}
 	})
@@ -235,7 +227,7 @@ func (w *Workspace) StateOf(name string) (st *tree.State, err error) {
 	w.read(func() {
 		var sn *snap
 		if sn, err = w.store.cat.find(w, name); err == nil {
-			st, err = w.store.cat.stateOf(sn)
+			st, err = sn.Tree(w.store.src)
 		}
 	})
 	return st, err

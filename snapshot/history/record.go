@@ -1,0 +1,107 @@
+// Package history has the catalogue's records of workspaces and snapshots, and the list of
+// the snapshots of a workspace.
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/interval"
+	"github.com/amberfs/amberfs/snapshot/policy"
+)
+
+// The keys of the records in the metadata of the chunk store.
+const (
+	StoreKey   = "store"
+	Snapshots  = "snap/"
+	Workspaces = "ws/"
+)
+
+// Key is that of the record of a view.
+func Key(prefix string, view uint32) string { return fmt.Sprintf("%s%08x", prefix, view) }
+
+// A StoreRecord is the record of the last checkpoint.
+type StoreRecord struct {
+	Position int64  `json:"position"`          // of the journal
+	Records  uint64 `json:"records,omitempty"` // that the journal ever had by then
+	NextIno  uint64 `json:"next_ino"`
+	NextView uint32 `json:"next_view"`
+
+	Collected int64 `json:"collected,omitempty"` // bytes of packs after the last gc
+	Garbage   bool  `json:"garbage,omitempty"`   // snapshots were removed since
+
+	Incomplete bool `json:"incomplete,omitempty"` // a repair could not repair everything: objects are missing
+
+	First bool `json:"-"` // there is none yet
+}
+
+// A WorkspaceRecord is the record of a workspace.
+type WorkspaceRecord struct {
+	View    uint32        `json:"view"`
+	Parent  uint32        `json:"parent"`
+	Fork    bool          `json:"fork"`
+	Name    string        `json:"name"`
+	NextSeq uint64        `json:"next_seq"`
+	Base    uint32        `json:"base"`
+	Undo    uint32        `json:"undo,omitempty"`
+	Before  uint32        `json:"before,omitempty"`
+	Head    string        `json:"head,omitempty"`
+	Policy  policy.Policy `json:"policy"`
+	Claim   string        `json:"claim,omitempty"`
+	Expires *time.Time    `json:"expires,omitempty"`
+	State   string        `json:"state"`
+	Inodes  int64         `json:"inodes"`
+	Bytes   int64         `json:"bytes"`
+	Exports int64         `json:"exports,omitempty"` // bytes in the store's repository
+	// Actors changed something since the newest snapshot, ActorSets are the objects that say what.
+	Actors    []string   `json:"actors,omitempty"`
+	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
+}
+
+// A Record is the record of a snapshot, in the metadata of the chunk store and in the
+// journal.
+type Record struct {
+	View uint32 `json:"view"`
+	WS   uint32 `json:"ws"` // view of its workspace
+	info.Info
+	// ActorSets are the objects that have the actors of the changes since the snapshot before.
+	ActorSets []cas.Hash `json:"actor_sets,omitempty"`
+}
+
+// Seen is what users see of a record.
+func (r *Record) Seen() info.Info {
+	i := r.Info
+	i.View, i.Sealed = r.View, r.ID != ""
+	return i
+}
+
+// Load makes the snapshot that a record describes, without its state.
+func (r *Record) Load() (*Snapshot, error) {
+	s := &Snapshot{Info: r.Seen(), WS: r.WS, Done: make(chan struct{}), Changes: interval.Changes{Names: r.Actors, Stored: r.ActorSets}}
+	if !s.Sealed {
+		return s, nil
+	}
+	close(s.Done)
+	var err error
+	s.Hash, err = cas.ParseHash(r.ID)
+	return s, err
+}
+
+// Scan calls fn for each record of the catalogue whose key begins with a prefix.
+func Scan[R any](c *cas.Store, prefix string, fn func(R) error) error {
+	return c.ScanMeta(prefix, func(key string, value []byte) error {
+		var r R
+		err := json.Unmarshal(value, &r)
+		if err == nil {
+			err = fn(r)
+		}
+		if err != nil {
+			return errs.New(errs.Damaged, "catalogue record %s: %w", key, err)
+		}
+		return nil
+	})
+}

@@ -184,8 +184,8 @@ func (ss Snapshots) WaitSealed(ctx context.Context, name string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	defer ss.w.store.seal.pacer.Urgent()()
-	if err := ss.w.store.seal.waitSeal(ctx, sn); err != nil {
+	defer ss.w.store.seal.Pacer.Urgent()()
+	if err := ss.w.store.seal.Wait(ctx, sn); err != nil {
 		return Info{}, err
 	}
 	if err := ss.w.store.Sync(); err != nil {
@@ -205,7 +205,7 @@ func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release fu
 	}
 	release = s.Hold(st)
 	defer s.gc.puts.Enter()()
-	if _, err = s.seal.sealInTurn(ctx, w.view, st); err != nil {
+	if _, err = s.seal.InTurn(ctx, w.view, st); err != nil {
 		release()
 		return nil, nil, err
 	}

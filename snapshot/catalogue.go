@@ -5,9 +5,13 @@ import (
 	"maps"
 	"slices"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/room"
+	"github.com/amberfs/amberfs/snapshot/sealing"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -16,7 +20,7 @@ import (
 // step.
 type catalogue struct {
 	*core
-	seal  *sealer
+	seal  *sealing.Sealer
 	ckpt  *checkpointer
 	gc    *collector
 	room  *room.Room
@@ -35,7 +39,7 @@ type catalogue struct {
 
 func newCatalogue(s *Store) *catalogue {
 	return &catalogue{
-		core: s.core, seal: &s.seal, ckpt: &s.ckpt, gc: &s.gc, room: &s.room, meter: &s.meter, keep: &s.keep,
+		core: s.core, ckpt: &s.ckpt, gc: &s.gc, room: &s.room, meter: &s.meter, keep: &s.keep,
 		newWorkspace: func(view uint32, name string) *Workspace { return newWorkspace(s, view, name) },
 
 		workspaces: make(map[uint32]*Workspace),
@@ -120,6 +124,31 @@ func (c *catalogue) byWorkspace(snaps []*snap) map[*Workspace][]*snap {
 		}
 	}
 	return of
+}
+
+// Turns implements sealing.Catalogue.
+func (c *catalogue) Turns(view uint32) *semaphore.Weighted {
+	if f := c.tenant(view); f != nil {
+		return f.sealing
+	}
+	return nil
+}
+
+// Needed implements sealing.Catalogue. No process needs the chunks of a snapshot that was
+// removed.
+func (c *catalogue) Needed(sn *snap) (name string, needed bool) {
+	c.look(func(*live.Tx) { name, needed = sn.Name, c.snaps[sn.View] == sn || sn.Wanted })
+	return name, needed
+}
+
+// Sealed implements sealing.Catalogue.
+func (c *catalogue) Sealed(sn *snap, id cas.Hash, added int64) {
+	c.alter(func(*live.Tx) {
+		if !sn.Sealed {
+			sn.Hash, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added
+			c.touchSnap(sn.View)
+		}
+	})
 }
 
 // link brings what was read of the catalogue into order.

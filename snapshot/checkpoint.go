@@ -18,6 +18,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/loops"
 	"github.com/amberfs/amberfs/snapshot/room"
+	"github.com/amberfs/amberfs/snapshot/sealing"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -39,7 +40,7 @@ const (
 // checkpointer is what is known of checkpoints.
 type checkpointer struct {
 	*core
-	seal *sealer
+	seal *sealing.Sealer
 	gc   *collector
 	room *room.Room
 
@@ -129,7 +130,7 @@ func (p *checkpointer) Try() (tried bool) {
 		return false
 	}
 	defer p.mu.Unlock()
-	defer p.seal.pacer.Urgent()()
+	defer p.seal.Pacer.Urgent()()
 	if err := p.checkpoint(p.loops.Context); err != nil {
 		p.logger.Warn("the disk is nearly full, and the journal cannot be sealed", "err", err)
 	}
@@ -241,7 +242,7 @@ func (p *checkpointer) takeDirty(c *checkpoint) {
 		sn.Wanted = true
 		if sn.Lazy {
 			sn.Lazy = false
-			p.seal.push(sn)
+			p.seal.Push(sn)
 		}
 	}
 }
@@ -270,7 +271,7 @@ func (p *checkpointer) finish(c *checkpoint) error {
 // commit seals what a checkpoint has and makes it durable.
 func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
 	for _, sn := range sortedSnaps(c.snaps) {
-		if err := p.seal.waitSeal(ctx, sn); err != nil {
+		if err := p.seal.Wait(ctx, sn); err != nil {
 			return err
 		}
 	}
@@ -328,7 +329,7 @@ func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
 func (p *checkpointer) sealPresent(ctx context.Context, c *checkpoint) error {
 	for id, st := range c.states {
 		r := c.workspaces[id]
-		h, err := p.seal.sealInTurn(ctx, id, st)
+		h, err := p.seal.InTurn(ctx, id, st)
 		if err != nil {
 			return fmt.Errorf("workspace %s: %w", r.Name, err)
 		}

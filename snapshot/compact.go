@@ -63,7 +63,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err != nil {
 		return Compacted{}, err
 	}
-	id, err := s.seal.sealInTurn(ctx, ss.w.view, st)
+	id, err := s.seal.InTurn(ctx, ss.w.view, st)
 	if err != nil {
 		return Compacted{}, err
 	}

@@ -170,7 +170,7 @@ func (s *Store) grafted(e *live.Edit, r *editRecord) error {
 // the last one. The caller is in gc.puts.
 func (s *Store) sealsEdit(ctx context.Context, r *editRecord) func(*tree.State) error {
 	return func(st *tree.State) error {
-		id, err := s.seal.sealTo(ctx, s.cas, st)
+		id, err := s.seal.To(ctx, s.cas, st)
 		r.State = id.String()
 		return err
 	}

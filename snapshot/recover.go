@@ -126,7 +126,7 @@ func (c *catalogue) keepState(r storedSnapshot, st *tree.State) error {
 	}
 	sn.State.Store(st)
 	c.add(sn)
-	c.seal.push(sn)
+	c.seal.Push(sn)
 	return nil
 }
 

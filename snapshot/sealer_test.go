@@ -5,30 +5,7 @@ import (
 	"errors"
 	"testing"
 	"time"
-
-	"github.com/amberfs/amberfs/snapshot/loops"
 )
-
-// TestSealQueue: what is sealed leaves a queue at the same cost however long that is,
-// after a mount with very many forks, for one.
-func TestSealQueue(t *testing.T) {
-	const runs = 1000
-	q := sealer{signal: loops.NewWake()}
-	all := make([]*snap, 2*runs+2)
-	for i := range all {
-		all[i] = &snap{Done: make(chan struct{})}
-		q.push(all[i])
-	}
-	if n := testing.AllocsPerRun(runs, func() { q.done(q.next(nil)) }); n > 0 {
-		t.Errorf("%v allocations for each", n)
-	}
-	left := q.len()
-	q.done(all[len(all)-1])
-	q.done(all[0]) // it is gone already, and sealed
-	if q.len() != left-1 || q.next(nil) != all[len(all)-left] {
-		t.Errorf("%d are left, or others", q.len())
-	}
-}
 
 // TestSealFails: a snapshot that cannot be sealed fails those who wait for it, and
 // no other.
@@ -43,7 +20,7 @@ func TestSealFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sn := s.seal.next(nil)
+	sn := s.Main().snaps.Named("broken")
 	st := sn.State.Swap(nil)
 	if _, err := s.Main().Snapshots().WaitSealed(t.Context(), "whole"); err != nil {
 		t.Errorf("the whole one: %v", err)
@@ -76,8 +53,7 @@ func TestSealTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	end, err := s.seal.sealTurn(t.Context(), busy.view)
-	if err != nil {
+	if err := busy.sealing.Acquire(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -97,7 +73,7 @@ func TestSealTurns(t *testing.T) {
 			t.Errorf("%s: %v", test.w.Name(), err)
 		}
 	}
-	end()
+	busy.sealing.Release(1)
 	if _, err := inside.Snapshots().WaitSealed(t.Context(), "v1"); err != nil {
 		t.Error(err)
 	}

@@ -19,7 +19,9 @@ import (
 	"github.com/amberfs/amberfs/snapshot/journal"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/loops"
+	"github.com/amberfs/amberfs/snapshot/pace"
 	"github.com/amberfs/amberfs/snapshot/room"
+	"github.com/amberfs/amberfs/snapshot/sealing"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -73,7 +75,7 @@ type Store struct {
 	at    *storedir.Dir
 	start *Start // of a new store
 
-	seal  sealer
+	seal  *sealing.Sealer
 	ckpt  checkpointer
 	gc    collector
 	room  room.Room
@@ -108,13 +110,17 @@ type core struct {
 func newStore(at *storedir.Dir, o Options) *Store {
 	c := &core{dir: at.Path, opt: o, logger: o.Logger, loops: loops.New(o.Logger)}
 	s := &Store{core: c, at: at}
-	s.seal = newSealer(c, &s.gc, s.ckpt.Outgrown)
-	s.ckpt = checkpointer{core: c, seal: &s.seal, gc: &s.gc, room: &s.room, signal: loops.NewWake()}
+	c.cat = newCatalogue(s)
+	s.seal = sealing.New(sealing.Parts{
+		Catalogue: c.cat, Pacer: &pace.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.puts,
+		Loops: &c.loops, Metrics: &c.metrics, Incomplete: &c.salvage.incomplete, Logger: c.logger,
+	})
+	s.ckpt = checkpointer{core: c, seal: s.seal, gc: &s.gc, room: &s.room, signal: loops.NewWake()}
 	s.gc = collector{core: c, ckpt: &s.ckpt, room: &s.room, signal: loops.NewWake()}
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, &s.ckpt, o.Quiet
 	s.meter = meter{core: c}
 	s.keep = keeper{core: c, signal: loops.NewWake()}
-	c.cat = newCatalogue(s)
+	c.cat.seal = s.seal
 	c.actors = actors.NewRegistry(c.within)
 	return s
 }
@@ -185,6 +191,7 @@ func (s opening) open() error {
 	}
 	s.outside.Journal = s.log
 	s.src = tree.NewSource(s.objects, &s.outside, cacheBytes)
+	s.seal.Source, s.seal.Objects = s.src, s.cas
 	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.cat.readView, Admit: s.admit, Salvage: s.opt.Salvage, Logger: s.logger}
 	if !s.opt.Quiet {
 		lo.Overlap = s.cat.between
@@ -235,7 +242,7 @@ func (s opening) firstOpening() bool {
 }
 
 func (s opening) startLoops() {
-	s.loops.Start("sealing", s.seal.sealLoop)
+	s.loops.Start("sealing", s.seal.Loop)
 	s.loops.Start("checkpoints", s.ckpt.checkpointLoop)
 	s.loops.Start("policies", s.keep.keepLoop)
 	s.loops.Start("gc", s.gc.gcLoop)

@@ -1,8 +1,10 @@
-package snapshot
+// Package sealing stores snapshots in the background, and states that a caller waits for.
+package sealing
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +15,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/loops"
@@ -36,40 +39,58 @@ const sealForks = 2
 // retrySeal is how long a seal that failed is left alone, unless it is waited for.
 const retrySeal = 5 * time.Second
 
-// sealer has the snapshots that have no id yet, oldest first. One seal at a time goes
+// Parts are what a Sealer uses of the store. Source and Objects may be set later.
+type Parts struct {
+	Source     *tree.Source
+	Objects    *cas.Store
+	Catalogue  Catalogue
+	Pacer      *pace.Pacer
+	Puts       *loops.Barrier // gc waits for those that put objects
+	Loops      *loops.Group
+	Metrics    *info.Recorder
+	Incomplete *atomic.Bool // set when bytes are lost
+	Logger     *slog.Logger
+}
+
+// A Catalogue is that of the store. Its methods take the lock of the forest.
+type Catalogue interface {
+	// Turns returns the turns of the fork of main that a workspace is in, nil if it has ended.
+	Turns(workspace uint32) *semaphore.Weighted
+	// Needed reports whether a snapshot is still to be sealed.
+	Needed(sn *history.Snapshot) (name string, needed bool)
+	// Sealed notes the id of a snapshot and how many bytes its seal added to the store.
+	Sealed(sn *history.Snapshot, id cas.Hash, added int64)
+}
+
+// A Sealer has the snapshots that have no id yet, oldest first. One seal at a time goes
 // on in main, and one in each fork of main with the forks in it: there each builds on
 // the one before, and none waits for other tenants.
-type sealer struct {
-	*core
-	gc *collector
+type Sealer struct {
+	Parts
 
 	main   *semaphore.Weighted
 	forks  *semaphore.Weighted
-	mu     sync.Mutex // guards queue and snap.retry
-	queue  []*snap
+	mu     sync.Mutex // guards queue and Snapshot.Retry
+	queue  []*history.Snapshot
 	signal loops.Wake
-
-	pacer pace.Pacer
 }
 
-func newSealer(c *core, gc *collector, outgrown func() bool) sealer {
-	return sealer{
-		core: c, gc: gc, signal: loops.NewWake(), main: semaphore.NewWeighted(1), forks: semaphore.NewWeighted(sealForks),
-		pacer: pace.Pacer{End: func() int64 { return c.log.End() }, Outgrown: outgrown},
-	}
+// New returns a sealer without snapshots.
+func New(p Parts) *Sealer {
+	return &Sealer{Parts: p, signal: loops.NewWake(), main: semaphore.NewWeighted(1), forks: semaphore.NewWeighted(sealForks)}
 }
 
 // sealTurn waits until a state of a workspace may be sealed.
-func (q *sealer) sealTurn(ctx context.Context, ws uint32) (end func(), err error) {
+func (q *Sealer) sealTurn(ctx context.Context, ws uint32) (end func(), err error) {
 	if ws == live.MainView {
 		if err := q.main.Acquire(ctx, 1); err != nil {
 			return nil, err
 		}
 		return func() { q.main.Release(1) }, nil
 	}
-	tenant := semaphore.NewWeighted(1) // of a fork that has ended
-	if f := q.tenant(ws); f != nil {
-		tenant = f.sealing
+	tenant := q.Catalogue.Turns(ws)
+	if tenant == nil {
+		tenant = semaphore.NewWeighted(1)
 	}
 	if err := tenant.Acquire(ctx, 1); err != nil {
 		return nil, err
@@ -84,7 +105,8 @@ func (q *sealer) sealTurn(ctx context.Context, ws uint32) (end func(), err error
 	}, nil
 }
 
-func (q *sealer) push(sn *snap) {
+// Push has a snapshot sealed, unless it is.
+func (q *Sealer) Push(sn *history.Snapshot) {
 	if sn.Sealed {
 		return
 	}
@@ -96,7 +118,7 @@ func (q *sealer) push(sn *snap) {
 
 // next returns the oldest snapshot whose seal did not fail just now; with upTo, the
 // oldest of its workspace, or upTo itself.
-func (q *sealer) next(upTo *snap) *snap {
+func (q *Sealer) next(upTo *history.Snapshot) *history.Snapshot {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, sn := range q.queue {
@@ -108,7 +130,7 @@ func (q *sealer) next(upTo *snap) *snap {
 }
 
 // failed leaves a snapshot alone for a while.
-func (q *sealer) failed(sn *snap) {
+func (q *Sealer) failed(sn *history.Snapshot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	sn.Retry = time.Now().Add(retrySeal)
@@ -116,7 +138,7 @@ func (q *sealer) failed(sn *snap) {
 
 // done takes a snapshot off the queue and ends the waiting for it. Two callers may have
 // sealed it at once: those of a fork that has ended have no common turn.
-func (q *sealer) done(sn *snap) {
+func (q *Sealer) done(sn *history.Snapshot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	select {
@@ -132,37 +154,38 @@ func (q *sealer) done(sn *snap) {
 	}
 }
 
-func (q *sealer) len() int {
+// Len is how many snapshots have no id yet.
+func (q *Sealer) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.queue)
 }
 
-// sealLoop seals snapshots in the background.
-func (q *sealer) sealLoop() {
+// Loop seals snapshots in the background.
+func (q *Sealer) Loop() {
 	for {
-		for sn := q.next(nil); sn != nil && q.loops.Context.Err() == nil; sn = q.next(nil) {
-			if err := q.sealSnapshot(q.loops.Context, sn); err != nil && q.loops.Context.Err() == nil {
-				q.logger.Warn("sealing", "err", err, guard.Stack(err))
+		for sn := q.next(nil); sn != nil && q.Loops.Context.Err() == nil; sn = q.next(nil) {
+			if err := q.sealSnapshot(q.Loops.Context, sn); err != nil && q.Loops.Context.Err() == nil {
+				q.Logger.Warn("sealing", "err", err, guard.Stack(err))
 			}
 		}
 		var again <-chan time.Time
-		if q.len() > 0 { // what failed, also because of a panic
+		if q.Len() > 0 { // what failed, also because of a panic
 			again = time.After(retrySeal)
 		}
 		select {
-		case <-q.loops.Context.Done():
+		case <-q.Loops.Context.Done():
 			return
 		case <-q.signal:
 		case <-again:
 		}
-		q.loops.Pause(sealDelay)
-		q.pacer.AwaitRest(&q.loops)
+		q.Loops.Pause(sealDelay)
+		q.Pacer.AwaitRest(q.Loops)
 	}
 }
 
 // sealSnapshot seals a snapshot, unless that was done meanwhile.
-func (q *sealer) sealSnapshot(ctx context.Context, sn *snap) error {
+func (q *Sealer) sealSnapshot(ctx context.Context, sn *history.Snapshot) error {
 	end, err := q.sealTurn(ctx, sn.WS)
 	if err != nil {
 		return err
@@ -175,13 +198,9 @@ func (q *sealer) sealSnapshot(ctx context.Context, sn *snap) error {
 	}
 	// Held from before the look on: gc must not mark in between, without a
 	// snapshot that is removed just then, what its seal takes over.
-	defer q.gc.puts.Enter()()
-	var gone bool
-	var name string
-	q.look(func(*live.Tx) {
-		gone, name = q.cat.snaps[sn.View] != sn && !sn.Wanted, sn.Name
-	})
-	if gone {
+	defer q.Puts.Enter()()
+	name, needed := q.Catalogue.Needed(sn)
+	if !needed {
 		// Removed before it was sealed: no process needs its chunks.
 		q.done(sn)
 		return nil
@@ -191,19 +210,13 @@ func (q *sealer) sealSnapshot(ctx context.Context, sn *snap) error {
 	if err != nil {
 		return fmt.Errorf("snapshot %s: %w", name, err)
 	}
-	q.alter(func(*live.Tx) {
-		if sn.Sealed {
-			return
-		}
-		sn.Hash, sn.ID, sn.Sealed, sn.UniqueBytes = id, id.String(), true, added
-		q.cat.touchSnap(sn.View)
-	})
+	q.Catalogue.Sealed(sn, id, added)
 	q.done(sn)
 	return nil
 }
 
-// sealInTurn is sealState of what is no snapshot, when its workspace has its turn.
-func (q *sealer) sealInTurn(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, error) {
+// InTurn is sealState of what is no snapshot, when its workspace has its turn.
+func (q *Sealer) InTurn(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, error) {
 	end, err := q.sealTurn(ctx, ws)
 	if err != nil {
 		return cas.Hash{}, err
@@ -216,34 +229,34 @@ func (q *sealer) sealInTurn(ctx context.Context, ws uint32, st *tree.State) (cas
 // sealState seals a frozen state of a workspace and returns its id and how many bytes
 // that added to the store. For a fork these are the bytes that it put itself, and the
 // work is the same, whether others have them or not. The caller holds puts.
-func (q *sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, int64, error) {
+func (q *Sealer) sealState(ctx context.Context, ws uint32, st *tree.State) (cas.Hash, int64, error) {
 	start := time.Now()
 	var added atomic.Int64
-	objects := cas.Counting{Store: q.cas, Bytes: &added, Apart: ws != live.MainView}
-	id, err := q.sealTo(ctx, q.pacer.Objects(objects), st)
+	objects := cas.Counting{Store: q.Objects, Bytes: &added, Apart: ws != live.MainView}
+	id, err := q.To(ctx, q.Pacer.Objects(objects), st)
 	if err != nil {
 		return id, 0, err
 	}
-	q.metrics.Note(func(m *info.Metrics) { m.Stored++; m.LastStoreMs = info.MsSince(start); m.PackedBytes += added.Load() })
+	q.Metrics.Note(func(m *info.Metrics) { m.Stored++; m.LastStoreMs = info.MsSince(start); m.PackedBytes += added.Load() })
 	return id, added.Load(), nil
 }
 
-// sealTo seals a frozen state into objects of the store. The caller holds puts.
-func (q *sealer) sealTo(ctx context.Context, objects content.ObjectStore, st *tree.State) (id cas.Hash, err error) {
-	z := &content.Sealer{Src: q.src.Files, Objects: objects, Workers: sealWorkers, Pace: q.pacer.Alone, OnDamage: func(n int64) {
-		q.salvage.incomplete.Store(true)
-		q.logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
+// To seals a frozen state into objects of the store. The caller holds puts.
+func (q *Sealer) To(ctx context.Context, objects content.ObjectStore, st *tree.State) (id cas.Hash, err error) {
+	z := &content.Sealer{Src: q.Source.Files, Objects: objects, Workers: sealWorkers, Pace: q.Pacer.Alone, OnDamage: func(n int64) {
+		q.Incomplete.Store(true)
+		q.Logger.Error("bytes of a file are lost: they were damaged on disk before they were sealed", "bytes", n)
 	}}
 	err = guard.Do(func() error {
-		id, err = tree.Seal(ctx, q.src, z, st)
+		id, err = tree.Seal(ctx, q.Source, z, st)
 		return err
 	})
 	return id, err
 }
 
-// waitSeal returns when a snapshot is sealed, and helps with it: those before it in its
+// Wait returns when a snapshot is sealed, and helps with it: those before it in its
 // workspace come first. One of these that fails is left out.
-func (q *sealer) waitSeal(ctx context.Context, sn *snap) error {
+func (q *Sealer) Wait(ctx context.Context, sn *history.Snapshot) error {
 	for {
 		select {
 		case <-sn.Done:

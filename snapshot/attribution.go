@@ -195,7 +195,7 @@ func (c *catalogue) between(tx *live.Tx, view uint32, by string) error {
 	if err := c.commit(tx, recCapture, &captureRecord{r}); err != nil {
 		return err
 	}
-	c.keep.captured = append(c.keep.captured, Event{Workspace: view, Action: "captured", From: r.Name})
-	c.keep.signal.Up()
+	c.captured = append(c.captured, Event{Workspace: view, Action: "captured", From: r.Name})
+	c.keep.Signal.Up()
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/retention"
 	"github.com/amberfs/amberfs/snapshot/room"
 	"github.com/amberfs/amberfs/snapshot/sealing"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -25,7 +26,7 @@ type catalogue struct {
 	gc    *collector
 	room  *room.Room
 	meter *meter
-	keep  *keeper
+	keep  *retention.Keeper
 	// newWorkspace makes a workspace of the store that is not in the catalogue yet.
 	newWorkspace func(view uint32, name string) *Workspace
 
@@ -33,6 +34,7 @@ type catalogue struct {
 	snaps      map[uint32]*snap      // by view
 	dirty      dirty                 // since the last checkpoint
 	bytes      int64                 // sum of the sizes of the snapshots' files
+	captured   []Event               // of snapshots between two actors, not reported yet
 	// journalRoots are trees that records since the last checkpoint refer to.
 	journalRoots []journalRoot
 }

@@ -63,7 +63,7 @@ func (g *collector) gcLoop() {
 			case <-g.signal:
 			}
 		}
-		g.loops.Pause(keepTick)
+		g.loops.Pause(time.Second)
 		if g.loops.Context.Err() != nil || !g.begins(time.Now()) {
 			continue
 		}

@@ -43,14 +43,18 @@ func (fs Forks) Discard(name string, c live.Caller) error {
 	return err
 }
 
-// expireForks ends the forks whose time is over. One with forks of its own goes on
-// until they have ended.
-func (fs Forks) expire(now time.Time) error {
+// expire ends the forks whose time is over, and returns when that of another one is, if it
+// is before next. One with forks of its own goes on until they have ended.
+func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 	var over []string
 	fs.w.read(func() {
 		for name, f := range fs.w.forks {
-			if f.expires != nil && now.After(*f.expires) && len(f.forks) == 0 {
+			switch {
+			case f.expires == nil:
+			case now.After(*f.expires) && len(f.forks) == 0:
 				over = append(over, name)
+			case f.expires.After(now) && f.expires.Before(next):
+				next = *f.expires
 			}
 		}
 	})
@@ -62,10 +66,10 @@ func (fs Forks) expire(now time.Time) error {
 			return nil
 		}
 		if _, err := fs.end(name, live.Caller{}, still, fs.lastStates); err != nil {
-			return fmt.Errorf("deleting the expired fork %s: %w", name, err)
+			return next, fmt.Errorf("deleting the expired fork %s: %w", name, err)
 		}
 	}
-	return nil
+	return next, nil
 }
 
 // endFork ends a fork if may does not refuse it. keep fills in what is left of it.

@@ -53,14 +53,10 @@ func TestAYearOfSnapshots(t *testing.T) {
 			capture(t, w, CaptureOptions{Kind: KindTurn})
 		}
 		if hour%12 == 0 {
-			if err := s.keep.cull(w, now); err != nil {
-				t.Fatal(err)
-			}
+			s.keep.Round()
 		}
 	}
-	if err := s.keep.cull(w, now); err != nil {
-		t.Fatal(err)
-	}
+	s.keep.Round()
 	kept := map[string][]Info{}
 	for _, i := range w.List() {
 		kept[i.Kind] = append(kept[i.Kind], i)
@@ -117,16 +113,12 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 		}
 	})
 	now = now.Add(20 * 24 * time.Hour)
-	if err := s.keep.cull(w, now); err != nil {
-		t.Fatal(err)
-	}
+	s.keep.Round()
 	if got := strings.Join(gone, " "); got != "expires early" {
 		t.Errorf("removed were %q", got)
 	}
 	now = now.Add(365 * 24 * time.Hour)
-	if err := s.keep.cull(w, now); err != nil {
-		t.Fatal(err)
-	}
+	s.keep.Round()
 	if _, err := w.Find("late"); err != nil {
 		t.Errorf("the newest snapshot is gone: %v", err)
 	}
@@ -230,10 +222,9 @@ func TestKeepSleeps(t *testing.T) {
 	now := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := openAt(t, &now)
 	w := s.Main()
-	k := &keepTimes{seen: make(map[uint32]*lastSeen)}
 	sleeps := func(what string, want time.Duration) {
 		t.Helper()
-		if d := s.keep.keepRound(k).Sub(now); d != want {
+		if d := s.keep.Round().Sub(now); d != want {
 			t.Errorf("%s: the next round is in %v, not in %v", what, d, want)
 		}
 	}
@@ -243,7 +234,7 @@ func TestKeepSleeps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sleeps("a new store", longestSleep)
+	sleeps("a new store", time.Minute)
 	capture(t, w, CaptureOptions{Name: "a", Expires: new(now.Add(20 * time.Second))})
 	now = now.Add(2 * time.Second)
 	sleeps("a snapshot that expires", 18*time.Second)
@@ -254,7 +245,7 @@ func TestKeepSleeps(t *testing.T) {
 	now = now.Add(2 * time.Second)
 	sleeps("a change, with an interval", time.Second)
 	now = now.Add(time.Second)
-	sleeps("an interval that has passed", keepTick)
+	sleeps("an interval that has passed", time.Second)
 	if i, err := w.Find("latest"); err != nil || i.Kind != KindAuto {
 		t.Errorf("the newest is %+v, %v", i, err)
 	}

@@ -55,7 +55,7 @@ func (r *policyRecord) apply(c *catalogue, _ *live.Tx) error {
 	if w, ok := c.workspaces[r.WS]; ok {
 		w.policy = r.Policy
 		c.changed(r.WS)
-		c.keep.signal.Up()
+		c.keep.Signal.Up()
 		c.refreshLimit()
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/loops"
 	"github.com/amberfs/amberfs/snapshot/pace"
+	"github.com/amberfs/amberfs/snapshot/retention"
 	"github.com/amberfs/amberfs/snapshot/room"
 	"github.com/amberfs/amberfs/snapshot/sealing"
 	"github.com/amberfs/amberfs/snapshot/storedir"
@@ -80,7 +81,7 @@ type Store struct {
 	gc    collector
 	room  room.Room
 	meter meter
-	keep  keeper
+	keep  retention.Keeper
 
 	created bool // by this opening
 	closed  atomic.Bool
@@ -119,7 +120,9 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	s.gc = collector{core: c, ckpt: &s.ckpt, room: &s.room, signal: loops.NewWake()}
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, &s.ckpt, o.Quiet
 	s.meter = meter{core: c}
-	s.keep = keeper{core: c, signal: loops.NewWake()}
+	s.keep = retention.Keeper{
+		Store: kept{s}, Now: o.Now, Appended: s.Changed, Signal: loops.NewWake(), Loops: &c.loops, Logger: c.logger,
+	}
 	c.cat.seal = s.seal
 	c.actors = actors.NewRegistry(c.within)
 	return s
@@ -244,7 +247,7 @@ func (s opening) firstOpening() bool {
 func (s opening) startLoops() {
 	s.loops.Start("sealing", s.seal.Loop)
 	s.loops.Start("checkpoints", s.ckpt.checkpointLoop)
-	s.loops.Start("policies", s.keep.keepLoop)
+	s.loops.Start("policies", s.keep.Loop)
 	s.loops.Start("gc", s.gc.gcLoop)
 }
 

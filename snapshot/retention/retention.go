@@ -1,0 +1,213 @@
+// Package retention takes snapshots automatically, and removes those that the policies of
+// the workspaces do not keep.
+package retention
+
+import (
+	"iter"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/loops"
+	"github.com/amberfs/amberfs/snapshot/policy"
+)
+
+const (
+	// tick is how exactly the times of a policy are kept, and quietTick the end of a
+	// quiet time.
+	tick      = time.Second
+	quietTick = 50 * time.Millisecond
+	// longestSleep is how late something may be whose time came while the machine
+	// slept, or whose clock was set.
+	longestSleep = time.Minute
+	// batch is how many snapshots are removed in one step. Other operations go between the
+	// steps.
+	batch = 1000
+)
+
+// A Store has the workspaces.
+type Store interface {
+	Views() []uint32
+	Look(view uint32) (w Workspace, ok bool)
+	Capture(view uint32) error
+	// Remove removes those of some snapshots for which what a look found still holds.
+	Remove(w Workspace, snapshots []uint32, now time.Time) error
+	// EndForks ends the forks in a workspace whose time is over. It returns when that of the
+	// next is; next is not before that.
+	EndForks(view uint32, now, next time.Time) (time.Time, error)
+}
+
+// A Workspace is what one look sees of a workspace.
+type Workspace struct {
+	View    uint32
+	Name    string
+	Policy  policy.Policy
+	Undo    uint32 // view of the snapshot
+	Changes uint64 // live.Tx.Changed
+	Changed bool   // since the last snapshot
+	Newest  iter.Seq[info.Info]
+}
+
+// A Keeper does what the policies ask for. The fields down to Logger are the caller's.
+type Keeper struct {
+	Store    Store
+	Now      func() time.Time
+	Appended func() <-chan struct{} // closed by the next change of anything
+	Signal   loops.Wake
+	Loops    *loops.Group
+	Logger   *slog.Logger
+
+	seen   map[uint32]lastSeen // by view
+	culled time.Time
+	tick   time.Duration // between two rounds while something changes
+}
+
+// lastSeen is what was known of a workspace in the last round.
+type lastSeen struct {
+	captured time.Time // automatically
+	changes  uint64
+	changed  time.Time // when changes was seen to grow
+}
+
+// Loop makes rounds. It sleeps until a time comes that counts, or something changes.
+func (k *Keeper) Loop() {
+	for k.Loops.Context.Err() == nil {
+		changed := k.Appended()
+		due := k.Round()
+		select {
+		case <-k.Loops.Context.Done():
+			return
+		case <-k.Signal:
+			continue
+		case <-time.After(min(max(due.Sub(k.Now()), k.tick), longestSleep)):
+			continue
+		case <-changed:
+		}
+		select {
+		case <-k.Loops.Context.Done():
+		case <-k.Signal:
+		case <-time.After(k.tick):
+		}
+	}
+}
+
+// Round does what is due, and returns when something will be if nothing changes.
+func (k *Keeper) Round() time.Time {
+	now := k.Now()
+	due := now.Add(longestSleep)
+	cull := now.Sub(k.culled) >= tick
+	if cull {
+		k.culled = now
+	} else {
+		due = k.culled.Add(tick)
+	}
+	k.tick = tick
+	was := k.seen
+	k.seen = make(map[uint32]lastSeen)
+	for _, view := range k.Store.Views() {
+		w, ok := k.Store.Look(view)
+		if !ok {
+			continue
+		}
+		last, known := was[view]
+		if !known {
+			last.captured = now
+		}
+		at := w.captureDue(&last, now)
+		if !at.After(now) {
+			if err := k.Store.Capture(view); err != nil {
+				k.Logger.Warn("automatic capture", "workspace", w.Name, "err", err)
+			}
+			last.captured = now
+			at = now.Add(tick)
+		}
+		if k.seen[view] = last; w.Policy.QuietSeconds > 0 {
+			k.tick = quietTick
+		}
+		if due = earlier(due, at); cull {
+			due = earlier(due, k.cull(w, now))
+		}
+	}
+	return due
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// captureDue returns when the present state is to be captured automatically: far in the
+// future if nothing changed. After a quiet time the state is captured, so that the next
+// change is preceded by it.
+func (w *Workspace) captureDue(last *lastSeen, now time.Time) time.Time {
+	due := now.Add(longestSleep)
+	if w.Changes != last.changes {
+		last.changes, last.changed = w.Changes, now
+	}
+	if !w.Changed {
+		return due
+	}
+	if n := w.Policy.IntervalSeconds; n > 0 {
+		due = earlier(due, last.captured.Add(time.Duration(n)*time.Second))
+	}
+	if n := w.Policy.QuietSeconds; n > 0 {
+		due = earlier(due, last.changed.Add(time.Duration(n)*time.Second))
+	}
+	return due
+}
+
+// cull removes the snapshots and ends the forks whose time is over, and returns when that
+// of the next may be.
+func (k *Keeper) cull(w Workspace, now time.Time) time.Time {
+	gone, due := w.over(now)
+	for some := range slices.Chunk(gone, batch) {
+		if err := k.Store.Remove(w, some, now); err != nil {
+			k.Logger.Warn("removing old snapshots", "workspace", w.Name, "err", err)
+			break
+		}
+	}
+	due, err := k.Store.EndForks(w.View, now, due)
+	if err != nil {
+		k.Logger.Warn("forks whose time is over", "workspace", w.Name, "err", err)
+	}
+	return due
+}
+
+// over returns the views, oldest first, of the snapshots that expired, or that the rule of
+// their kind does not keep. due is when the next one may have to go: far in the future if
+// none has a time.
+func (w *Workspace) over(now time.Time) (gone []uint32, due time.Time) {
+	due = now.Add(longestSleep)
+	rules := w.Policy.Keep.Rules()
+	selections := make(map[string]*policy.Selection)
+	for kind, rule := range rules {
+		selections[kind] = rule.Select(now)
+	}
+	minAge := time.Duration(w.Policy.MinAgeSeconds) * time.Second
+	later := func(at time.Time) {
+		if at.After(now) {
+			due = earlier(due, at)
+		}
+	}
+	newest := true
+	for i := range w.Newest {
+		sel := selections[i.Kind]
+		kept := sel == nil || sel.Keeps(i.Created) || newest
+		newest = false
+		later(i.Created.Add(minAge))
+		if rule, ok := rules[i.Kind]; ok {
+			later(i.Created.Add(time.Duration(rule.Within)))
+		}
+		if i.Expires != nil {
+			later(*i.Expires)
+		}
+		if !i.Pinned && i.View != w.Undo && (i.Expired(now) || !kept && now.Sub(i.Created) >= minAge) {
+			gone = append(gone, i.View)
+		}
+	}
+	slices.Reverse(gone)
+	return gone, due
+}

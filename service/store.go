@@ -22,6 +22,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/policy"
+	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/snapshot/verify"
 )
 
@@ -185,7 +186,7 @@ func CheckStore(ctx context.Context, dir string, show func(Progress)) (*verify.R
 	hint := "run `amberfs verify --repair " + dir + "`"
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
-	r, err := snapshot.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Refill: Refill}, bytesDone("verifying", show))
+	r, err := repair.Check(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Refill: Refill}, bytesDone("verifying", show))
 	if err == nil {
 		return r, DamageFound(r, hint)
 	}
@@ -200,7 +201,7 @@ func CheckStore(ctx context.Context, dir string, show func(Progress)) (*verify.R
 func RepairStore(ctx context.Context, dir string, show func(Progress)) (*verify.Report, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()
-	r, err := snapshot.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Refill: Refill}, bytesDone("repairing", show))
+	r, err := repair.Repair(ctx, dir, snapshot.Options{Connect: c.Connect(ctx), Refill: Refill}, bytesDone("repairing", show))
 	if err != nil || r.OK() || len(r.Affected) == 0 {
 		return r, err
 	}

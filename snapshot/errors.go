@@ -6,7 +6,6 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/history"
-	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
 // What callers tell apart though it is the same kind. The text of an error that
@@ -20,12 +19,3 @@ var (
 	ErrLost    = cas.ErrLost
 	ErrRemoved = errors.New("the store, or its index, was removed while it was in use")
 )
-
-// inUse is err, or a storedir.LockedError if another process has the chunk store open: one
-// whose lock file was removed.
-func inUse(dir string, err error) error {
-	if errors.Is(err, cas.ErrInUse) {
-		return &storedir.LockedError{Dir: dir}
-	}
-	return err
-}

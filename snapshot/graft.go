@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/steps"
+	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -245,7 +246,7 @@ func (c *catalogue) begin(tx *live.Tx, r *beginRecord) error {
 // owned refuses to read what a store names as its source for another user than its owner,
 // who could have named anything.
 func (s *core) owned() error {
-	uid, _, err := ownerOf(s.dir)
+	uid, _, err := storedir.Owner(s.dir)
 	if err == nil && int(uid) != os.Geteuid() {
 		err = errs.New(errs.Protected, "the store is not filled yet, and only its owner may read what it is filled from")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/snapshot/verify"
 )
@@ -227,7 +228,7 @@ func TestRestingJournalLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if r, err := snapshot.Check(context.Background(), dir, snapshot.Options{}, nil); err != nil || r.OK() {
+		if r, err := repair.Check(context.Background(), dir, snapshot.Options{}, nil); err != nil || r.OK() {
 			t.Fatalf("a check says %+v, %v", r, err)
 		}
 	}
@@ -235,10 +236,10 @@ func TestRestingJournalLost(t *testing.T) {
 		t.Error("it opens")
 		_ = s.Close()
 	}
-	if _, err := snapshot.Repair(context.Background(), dir, snapshot.Options{}, nil); err != nil {
+	if _, err := repair.Repair(context.Background(), dir, snapshot.Options{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := snapshot.Check(context.Background(), dir, snapshot.Options{}, nil); err != nil || !r.OK() {
+	if r, err := repair.Check(context.Background(), dir, snapshot.Options{}, nil); err != nil || !r.OK() {
 		t.Fatalf("a check after the repair says %+v, %v", r, err)
 	}
 	s = open(t, dir)
@@ -286,8 +287,8 @@ func TestCatalogueAndJournalLost(t *testing.T) {
 	before := files()
 	for what, fn := range map[string]func() error{
 		"opening":   func() error { _, err := snapshot.Open(dir, snapshot.Options{}); return err },
-		"verifying": func() error { _, err := snapshot.Check(ctx, dir, snapshot.Options{}, nil); return err },
-		"repairing": func() error { _, err := snapshot.Repair(ctx, dir, snapshot.Options{}, nil); return err },
+		"verifying": func() error { _, err := repair.Check(ctx, dir, snapshot.Options{}, nil); return err },
+		"repairing": func() error { _, err := repair.Repair(ctx, dir, snapshot.Options{}, nil); return err },
 	} {
 		if err := fn(); !errors.Is(err, snapshot.ErrLost) || !errors.Is(err, cas.ErrDamaged) {
 			t.Errorf("%s: %v", what, err)

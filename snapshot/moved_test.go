@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/repair"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 )
 
@@ -112,11 +113,11 @@ func TestLockRemoved(t *testing.T) {
 			return err
 		},
 		"verifying": func() error {
-			_, err := snapshot.Check(ctx, dir, snapshot.Options{}, nil)
+			_, err := repair.Check(ctx, dir, snapshot.Options{}, nil)
 			return err
 		},
 		"repairing": func() error {
-			_, err := snapshot.Repair(ctx, dir, snapshot.Options{}, nil)
+			_, err := repair.Repair(ctx, dir, snapshot.Options{}, nil)
 			return err
 		},
 	} {
@@ -206,7 +207,7 @@ func TestCheckChangesNothing(t *testing.T) {
 		return sums
 	}
 	before := sum()
-	r, err := snapshot.Check(ctx, dir, snapshot.Options{}, nil)
+	r, err := repair.Check(ctx, dir, snapshot.Options{}, nil)
 	if err != nil || !r.OK() {
 		t.Errorf("%+v, %v", r, err)
 	}

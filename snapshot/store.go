@@ -176,7 +176,7 @@ func (s opening) open() error {
 		return err
 	}
 	if s.cas, err = cas.Open(s.dir, cas.Options{FS: s.opt.FS, Logger: s.logger}); err != nil {
-		return inUse(s.dir, err)
+		return storedir.InUse(s.dir, err)
 	}
 	at, err := s.lastCheckpoint()
 	if err != nil {

@@ -8,9 +8,15 @@ import (
 )
 
 // Verify reads everything in the packs, checks that all that the workspaces
-// and snapshots refer to is there, and names what is not, by path.
+// and snapshots refer to is there, and names what is not, by path. After a salvage, it also
+// names what that left out.
 func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*verify.Report, error) {
-	return verify.Store{Objects: s.objects, Log: s.log, Outside: s.outside.Outside.Load(), Source: s.src}.Run(ctx, progress, s.trees)
+	r, err := verify.Store{Objects: s.objects, Log: s.log, Outside: s.outside.Outside.Load(), Source: s.src}.Run(ctx, progress, s.trees)
+	if err == nil && s.opt.Salvage {
+		s.addLoss(r)
+		s.salvage.incomplete.Store(len(r.Affected) > 0 || r.Hidden)
+	}
+	return r, err
 }
 
 // trees are all states with what users call them.

@@ -82,6 +82,15 @@ func (d *Dir) take() error {
 	return err
 }
 
+// Owner returns the user and the group of a store: those that made it.
+func Owner(dir string) (uid, gid uint32, err error) {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return 0, 0, &os.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	return st.Uid, st.Gid, nil
+}
+
 // SetMountpoint writes down where the store is mounted, for those who find it in use.
 func (d *Dir) SetMountpoint(dir string) error {
 	return writeHolder(d.lock, Holder{PID: os.Getpid(), Mountpoint: dir})
@@ -103,36 +112,13 @@ func (d *Dir) removeMade() error {
 	var err error
 	for _, name := range storeEntries {
 		if d.formatted && !d.before[name] {
-			err = errors.Join(err, removeTree(d.Disk, filepath.Join(d.Path, name)))
+			err = errors.Join(err, os.RemoveAll(d.Disk.Path(filepath.Join(d.Path, name))))
 		}
 	}
 	if d.madeDir {
 		_ = unix.Rmdir(d.Path) // fails if another process uses it by now
 	}
 	return err
-}
-
-// removeTree removes a file or a directory with all that is in it.
-func removeTree(disk *vfs.Beneath, name string) error {
-	st, err := disk.Stat(name)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if st.Dir {
-		entries, err := disk.ReadDir(name)
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			if err := removeTree(disk, filepath.Join(name, e.Name)); err != nil {
-				return err
-			}
-		}
-	}
-	return disk.Remove(name)
 }
 
 // Locked calls fn with a store locked.

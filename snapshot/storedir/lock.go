@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -42,6 +43,15 @@ func (e *LockedError) Error() string {
 
 // Unwrap makes a LockedError an errs.Busy.
 func (e *LockedError) Unwrap() error { return errs.Busy }
+
+// InUse is err, or a LockedError if another process has the chunk store open: one whose lock
+// file was removed.
+func InUse(dir string, err error) error {
+	if errors.Is(err, cas.ErrInUse) {
+		return &LockedError{Dir: dir}
+	}
+	return err
+}
 
 // lockStore takes the store for this process. A *LockedError when another
 // has it.

@@ -1,24 +1,23 @@
-package snapshot
+// Package repair checks and repairs stores that are not open.
+package repair
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/storedir"
 	"github.com/amberfs/amberfs/snapshot/verify"
 )
 
 // Repair rebuilds the index of a store that is not open from its packs and
 // its journal, sets damaged records aside, and verifies the result.
-func Repair(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*verify.Report, error) {
+func Repair(ctx context.Context, dir string, o snapshot.Options, progress func(done, total int64)) (*verify.Report, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -31,18 +30,14 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 		return nil, err
 	}
 	o.Salvage, o.Quiet = true, true
-	if o.UID, o.GID, err = ownerOf(dir); err != nil {
+	if o.UID, o.GID, err = storedir.Owner(dir); err != nil {
 		return nil, err
 	}
-	s, err := Open(dir, o)
+	s, err := snapshot.Open(dir, o)
 	if err != nil {
 		return nil, err
 	}
 	r, err := s.Verify(ctx, progress)
-	if err == nil {
-		s.addLoss(r)
-		s.salvage.incomplete.Store(len(r.Affected) > 0 || r.Hidden)
-	}
 	if err = errors.Join(err, s.Close()); err != nil {
 		return nil, err
 	}
@@ -50,39 +45,30 @@ func Repair(ctx context.Context, dir string, o Options, progress func(done, tota
 	return r, nil
 }
 
-func repairPacks(dir string, o Options) (res cas.RepairResult, err error) {
+func repairPacks(dir string, o snapshot.Options) (res cas.RepairResult, err error) {
 	err = storedir.Locked(dir, func(disk *vfs.Beneath) error {
 		if o.FS == nil {
 			o.FS = disk
 		}
 		if res, err = cas.Repair(dir, cas.Options{FS: o.FS, Logger: o.Logger}); err != nil {
-			return fmt.Errorf("repairing %s: %w", dir, inUse(dir, err))
+			return fmt.Errorf("repairing %s: %w", dir, storedir.InUse(dir, err))
 		}
 		return nil
 	})
 	return res, err
 }
 
-// ownerOf returns who owns a file: that of a store made it.
-func ownerOf(name string) (uid, gid uint32, err error) {
-	var st unix.Stat_t
-	if err := unix.Stat(name, &st); err != nil {
-		return 0, 0, &os.PathError{Op: "stat", Path: name, Err: err}
-	}
-	return st.Uid, st.Gid, nil
-}
-
 // Check verifies a store that is not open. One that does not open, because
 // its journal or the state of a workspace is damaged, is read as Repair would
 // leave it, and the report tells what that would lose. Nothing is changed but the
 // index, and what a kill or a power cut has torn is cut off.
-func Check(ctx context.Context, dir string, o Options, progress func(done, total int64)) (*verify.Report, error) {
+func Check(ctx context.Context, dir string, o snapshot.Options, progress func(done, total int64)) (*verify.Report, error) {
 	o.Quiet, o.ReadOnly = true, true
-	s, err := Open(dir, o)
+	s, err := snapshot.Open(dir, o)
 	var locked *storedir.LockedError
 	if err != nil && !errors.As(err, &locked) && !errors.Is(err, errs.Format) {
 		o.Salvage = true
-		if again, serr := Open(dir, o); serr == nil {
+		if again, serr := snapshot.Open(dir, o); serr == nil {
 			s, err = again, nil
 		}
 	}
@@ -90,9 +76,6 @@ func Check(ctx context.Context, dir string, o Options, progress func(done, total
 		return nil, err
 	}
 	r, err := s.Verify(ctx, progress)
-	if err == nil && o.Salvage {
-		s.addLoss(r)
-	}
 	if err = errors.Join(err, s.Close()); err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func (c *catalogue) passOn(tx *live.Tx, gone []*snap) {
 }
 
 // storeChanges writes the sets of a snapshot as one object, and joins objects if there are
-// many. The caller is in gc.puts.
+// many. The caller is in gc.Puts.
 func (s *core) storeChanges(sn *snap) error {
 	var was interval.Changes
 	s.look(func(*live.Tx) { was = sn.Changes })
@@ -106,7 +106,7 @@ func (s *core) storeChanges(sn *snap) error {
 
 // actorSets are the objects of the sets of a snapshot.
 func (s *Store) actorSets(view uint32) (stored []cas.Hash, err error) {
-	defer s.gc.puts.Enter()()
+	defer s.gc.Puts.Enter()()
 	var sn *snap
 	s.look(func(*live.Tx) { sn = s.cat.snaps[view] })
 	if sn == nil {
@@ -120,7 +120,7 @@ func (s *Store) actorSets(view uint32) (stored []cas.Hash, err error) {
 }
 
 // storeActors writes the sets of all snapshots and workspaces of a checkpoint. The caller
-// is in gc.puts.
+// is in gc.Puts.
 func (p *checkpointer) storeActors(c *checkpoint) error {
 	for _, sn := range sortedSnaps(c.snaps) {
 		if err := p.storeChanges(sn); err != nil {

@@ -204,7 +204,7 @@ func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release fu
 		return nil, nil, err
 	}
 	release = s.Hold(st)
-	defer s.gc.puts.Enter()()
+	defer s.gc.Puts.Enter()()
 	if _, err = s.seal.InTurn(ctx, w.view, st); err != nil {
 		release()
 		return nil, nil, err
@@ -264,7 +264,7 @@ func (r *deleteRecord) apply(c *catalogue, tx *live.Tx) error {
 	if len(gone) > 0 {
 		c.passOn(tx, gone)
 		c.remove(gone...)
-		c.gc.remove()
+		c.gc.Removed()
 	}
 	return nil
 }

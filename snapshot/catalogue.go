@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/collection"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/retention"
 	"github.com/amberfs/amberfs/snapshot/room"
@@ -23,7 +24,7 @@ type catalogue struct {
 	*core
 	seal  *sealing.Sealer
 	ckpt  *checkpointer
-	gc    *collector
+	gc    *collection.Collector
 	room  *room.Room
 	meter *meter
 	keep  *retention.Keeper

@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/collection"
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -41,7 +42,7 @@ const (
 type checkpointer struct {
 	*core
 	seal *sealing.Sealer
-	gc   *collector
+	gc   *collection.Collector
 	room *room.Room
 
 	mu      sync.Mutex    // one checkpoint or gc at a time
@@ -160,9 +161,14 @@ type checkpoint struct {
 func (s *Store) Checkpoint(ctx context.Context) error { return s.ckpt.make(ctx) }
 
 func (p *checkpointer) make(ctx context.Context) error {
+	return p.Hold(ctx, func(err error) error { return err })
+}
+
+// Hold makes a checkpoint, and calls fn with its error before the next one can begin.
+func (p *checkpointer) Hold(ctx context.Context, fn func(error) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.checkpoint(ctx)
+	return fn(p.checkpoint(ctx))
 }
 
 // checkpoint is make with mu held.
@@ -180,7 +186,7 @@ func (p *checkpointer) checkpoint(ctx context.Context) error {
 		return err
 	}
 	p.room.Stored.Store(p.cas.Stats().Stored)
-	p.gc.signal.Up()
+	p.gc.Signal.Up()
 	p.metrics.Note(func(m *info.Metrics) { m.Checkpoints++; m.LastCheckpoint = info.MsSince(start) })
 	return nil
 }
@@ -206,7 +212,7 @@ func (p *checkpointer) freezeAll(tx *live.Tx) (*checkpoint, error) {
 	c := &checkpoint{
 		at: history.StoreRecord{
 			Position: tx.End(), Records: p.log.Records(), NextIno: ino, NextView: view,
-			Collected: p.gc.base.Load(), Garbage: p.gc.any(),
+			Collected: p.gc.Base.Load(), Garbage: p.gc.Any(),
 		},
 		states:     make(map[uint32]*tree.State),
 		workspaces: make(map[uint32]history.WorkspaceRecord),
@@ -275,7 +281,7 @@ func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
 			return err
 		}
 	}
-	defer p.gc.puts.Enter()()
+	defer p.gc.Puts.Enter()()
 	if err := p.sealPresent(ctx, c); err != nil {
 		return err
 	}

@@ -13,32 +13,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/loops"
 )
-
-func TestWhenAGCIsDue(t *testing.T) {
-	g := collector{signal: loops.NewWake()}
-	at := func(d time.Duration, stored int64) bool { return g.due(stored, time.Now().Add(d)) }
-	if at(time.Hour, 1<<20) {
-		t.Error("due though there is nothing to free")
-	}
-	g.remove()
-	if at(gcDelay/2, 0) {
-		t.Error("due at once after a removal")
-	}
-	g.remove()
-	if !at(gcDelay, 0) {
-		t.Error("not due after a removal and a pause")
-	}
-	g.removed.Store(0)
-	g.base.Store(1 << 30)
-	if at(time.Hour, 1<<30) || at(time.Hour, 1<<30+gcGrowth) {
-		t.Error("due again after a gc")
-	}
-	if !at(time.Hour, 2<<30) {
-		t.Error("not due though the store has doubled")
-	}
-}
 
 // TestNobodyWaitsForADueGC: automatic captures go on while a gc has to wait, and
 // one that is due does not wait for an import, with all checkpoints behind it.
@@ -58,16 +33,13 @@ func TestNobodyWaitsForADueGC(t *testing.T) {
 
 	done := sync.OnceFunc(s.Importing())
 	defer done()
-	s.room.Stored.Store(1 << 40)
-	if s.gc.begins(time.Now()) {
-		t.Error("a gc begins and waits for an import, and checkpoints wait for the gc")
-	}
 	s.ckpt.mu.Lock()
 	unlock := sync.OnceFunc(s.ckpt.mu.Unlock)
 	defer unlock()
-	s.gc.remove() // else the check whether gc is due does not run
+	s.room.Stored.Store(1 << 40)
+	s.gc.Removed() // else the check whether gc is due does not run
 	done()
-	Blocked(t, "(*collector).collect")
+	Blocked(t, "(*Collector).collect")
 	before := len(w.List())
 	if _, err := s.Forest().Create(w.Root(), "file", live.Create{Mode: unix.S_IFREG | 0o644}); err != nil {
 		t.Fatal(err)

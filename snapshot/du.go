@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 
+	"github.com/amberfs/amberfs/snapshot/collection"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/usage"
 )
@@ -15,7 +16,7 @@ func (ss Snapshots) DiskUsage(ctx context.Context, names []string) (*usage.Disk,
 	if err := s.Checkpoint(ctx); err != nil {
 		return nil, err
 	}
-	defer s.gc.puts.Enter()() // no gc takes away what is counted
+	defer s.gc.Puts.Enter()() // no gc takes away what is counted
 	var kept []usage.Holding
 	var err error
 	s.alter(func(tx *live.Tx) { kept, err = ss.holdings(tx, names) })
@@ -23,7 +24,7 @@ func (ss Snapshots) DiskUsage(ctx context.Context, names []string) (*usage.Disk,
 		return nil, err
 	}
 	out, err := usage.Count(ctx, s.objects, s.src, s.salvage.incomplete.Load(), kept)
-	return out, needsRepair(err)
+	return out, collection.NeedsRepair(err)
 }
 
 // holdings are all states of the store with what they exist for. The lock is held.

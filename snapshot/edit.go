@@ -133,7 +133,7 @@ func layerCheck(w *Workspace, now *tree.State, prefix string) *steps.LayerCheck 
 
 // graft makes steps in the edited workspace of a record, and fills the record in. If
 // there are very many, the state that they lead to is sealed, which takes less memory
-// than the steps. The caller is in gc.puts.
+// than the steps. The caller is in gc.Puts.
 func (s *Store) graft(ctx context.Context, e *live.Edit, r *editRecord, all []live.Step, g live.Graft) error {
 	g.Record = true
 	if len(all) > s.opt.ManyChanges {
@@ -167,7 +167,7 @@ func (s *Store) grafted(e *live.Edit, r *editRecord) error {
 }
 
 // sealsEdit returns what seals the states of an edit for its record, which has the id of
-// the last one. The caller is in gc.puts.
+// the last one. The caller is in gc.Puts.
 func (s *Store) sealsEdit(ctx context.Context, r *editRecord) func(*tree.State) error {
 	return func(st *tree.State) error {
 		id, err := s.seal.To(ctx, s.cas, st)

@@ -201,7 +201,7 @@ func (r *endForkRecord) apply(c *catalogue, tx *live.Tx) error {
 		delete(parent.forks, f.name)
 	}
 	c.dirty.ended[f.view] = true
-	c.gc.remove()
+	c.gc.Removed()
 	return nil
 }
 

@@ -57,7 +57,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 			prefix = paths[0]
 		}
 	}
-	defer s.gc.puts.Enter()()
+	defer s.gc.Puts.Enter()()
 	// Most of the tree is sealed while changes go on.
 	_, release, err := w.SealPresent(ctx)
 	if err != nil {
@@ -126,17 +126,12 @@ func (s *core) imported(w *Workspace, over *live.Overlay, c live.Caller) {
 // is grafted: gc waits for done. The objects must be on disk (CAS().Commit)
 // before Graft.
 func (s *Store) Importing() (done func()) {
-	s.gc.imports.Add(1)
-	leave := s.gc.puts.Enter()
-	return func() {
-		leave()
-		s.gc.imports.Add(-1)
-	}
+	return s.gc.Import()
 }
 
 // Abandon tells that objects were put which nothing will refer to: gc is due
 // soon.
-func (s *Store) Abandon() { s.gc.remove() }
+func (s *Store) Abandon() { s.gc.Removed() }
 
 // Begin makes a sealed tree the workspace's state and its base, and forgets what was
 // before: for a store that is filled when it is made.

@@ -38,9 +38,9 @@ func (s opening) lastCheckpoint() (at history.StoreRecord, err error) {
 
 // recover loads the state of the last checkpoint and replays the journal.
 func (s opening) recover(at history.StoreRecord) error {
-	s.gc.base.Store(at.Collected)
+	s.gc.Base.Store(at.Collected)
 	if at.Garbage {
-		s.gc.remove()
+		s.gc.Removed()
 	}
 	s.salvage.incomplete.Store(at.Incomplete)
 	s.ckpt.at.Store(at.Position)

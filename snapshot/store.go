@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/collection"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/info"
@@ -78,7 +79,7 @@ type Store struct {
 
 	seal  *sealing.Sealer
 	ckpt  checkpointer
-	gc    collector
+	gc    collection.Collector
 	room  room.Room
 	meter meter
 	keep  retention.Keeper
@@ -113,11 +114,14 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	s := &Store{core: c, at: at}
 	c.cat = newCatalogue(s)
 	s.seal = sealing.New(sealing.Parts{
-		Catalogue: c.cat, Pacer: &pace.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.puts,
+		Catalogue: c.cat, Pacer: &pace.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
 		Loops: &c.loops, Metrics: &c.metrics, Incomplete: &c.salvage.incomplete, Logger: c.logger,
 	})
 	s.ckpt = checkpointer{core: c, seal: s.seal, gc: &s.gc, room: &s.room, signal: loops.NewWake()}
-	s.gc = collector{core: c, ckpt: &s.ckpt, room: &s.room, signal: loops.NewWake()}
+	s.gc = collection.Collector{Signal: loops.NewWake(), Parts: collection.Parts{
+		Checkpoints: &s.ckpt, Stored: &s.room.Stored, Incomplete: &c.salvage.incomplete, Roots: c.cat.roots,
+		Loops: &c.loops, Metrics: &c.metrics, Logger: c.logger,
+	}}
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, &s.ckpt, o.Quiet
 	s.meter = meter{core: c}
 	s.keep = retention.Keeper{
@@ -194,7 +198,7 @@ func (s opening) open() error {
 	}
 	s.outside.Journal = s.log
 	s.src = tree.NewSource(s.objects, &s.outside, cacheBytes)
-	s.seal.Source, s.seal.Objects = s.src, s.cas
+	s.seal.Source, s.seal.Objects, s.gc.Source, s.gc.Objects = s.src, s.cas, s.src, s.objects
 	lo := live.Options{Source: s.src, Log: s.log, ReadView: s.cat.readView, Admit: s.admit, Salvage: s.opt.Salvage, Logger: s.logger}
 	if !s.opt.Quiet {
 		lo.Overlap = s.cat.between
@@ -248,7 +252,7 @@ func (s opening) startLoops() {
 	s.loops.Start("sealing", s.seal.Loop)
 	s.loops.Start("checkpoints", s.ckpt.checkpointLoop)
 	s.loops.Start("policies", s.keep.Loop)
-	s.loops.Start("gc", s.gc.gcLoop)
+	s.loops.Start("gc", s.gc.Loop)
 }
 
 // FS returns the disk for what others keep in the store's directory.

@@ -1,0 +1,194 @@
+// Package collection gives back the space of what nothing refers to any more, when it pays.
+package collection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot/elsewhere"
+	"github.com/amberfs/amberfs/snapshot/info"
+	"github.com/amberfs/amberfs/snapshot/loops"
+	"github.com/amberfs/amberfs/snapshot/tree"
+)
+
+const (
+	// delay is how long after a removal the space is given back. What is removed until
+	// then goes with it.
+	delay = 2 * time.Minute
+	// growth is how many bytes more than after the last gc make one due when
+	// nothing was removed: what checkpoints stored of a state that has changed
+	// since is garbage too.
+	growth = 256 << 20
+)
+
+// rounds bounds how often a gc starts again on a full disk.
+const rounds = 3
+
+// Parts are what a Collector uses of the store. Objects and Source may be set later.
+type Parts struct {
+	Objects     elsewhere.Objects
+	Source      *tree.Source
+	Stored      *atomic.Int64 // bytes of packs
+	Incomplete  *atomic.Bool  // objects are missing
+	Checkpoints Checkpoints
+	Roots       func() ([]*tree.State, []cas.Hash, error) // states and sets of actors that are kept
+	Loops       *loops.Group
+	Metrics     *info.Recorder
+	Logger      *slog.Logger
+}
+
+// Checkpoints are those of the store.
+type Checkpoints interface {
+	// Hold makes a checkpoint, and calls fn with its error before the next one can begin.
+	Hold(ctx context.Context, fn func(error) error) error
+	ShrinkJournal()
+}
+
+// A Collector decides when a gc pays, and waits for what must not be collected.
+type Collector struct {
+	Parts
+	Signal loops.Wake    // something was removed, or more is stored
+	Puts   loops.Barrier // who puts objects that nothing refers to yet
+	Base   atomic.Int64  // bytes of packs after the last gc
+
+	imports atomic.Int32 // under way
+	removed atomic.Int64 // ns, when something was first removed that no gc took away; 0: nothing
+}
+
+// Removed notes that a snapshot or a fork was removed.
+func (g *Collector) Removed() {
+	g.removed.CompareAndSwap(0, time.Now().UnixNano())
+	g.Signal.Up()
+}
+
+// Any reports whether something was removed since the last gc.
+func (g *Collector) Any() bool { return g.removed.Load() != 0 }
+
+// due reports whether it is time for a gc.
+func (g *Collector) due(stored int64, now time.Time) bool {
+	base := g.Base.Load()
+	return stored-base > max(growth, base/2) || g.Any() && now.UnixNano()-g.removed.Load() >= int64(delay)
+}
+
+// Import guards objects that an import puts until done is called. No automatic gc begins
+// meanwhile.
+func (g *Collector) Import() (done func()) {
+	g.imports.Add(1)
+	leave := g.Puts.Enter()
+	return func() {
+		leave()
+		g.imports.Add(-1)
+	}
+}
+
+// begins reports whether an automatic gc begins now.
+func (g *Collector) begins(now time.Time) bool {
+	return g.imports.Load() == 0 && g.due(g.Stored.Load(), now)
+}
+
+// Loop gives space back when it is time. It does not begin while an import is
+// under way: what is put while a gc waits for it is kept by that gc.
+func (g *Collector) Loop() {
+	for g.Loops.Context.Err() == nil {
+		if !g.Any() {
+			select {
+			case <-g.Loops.Context.Done():
+			case <-g.Signal:
+			}
+		}
+		g.Loops.Pause(time.Second)
+		if g.Loops.Context.Err() != nil || !g.begins(time.Now()) {
+			continue
+		}
+		if _, err := g.Run(g.Loops.Context, nil); err != nil && g.Loops.Context.Err() == nil {
+			g.Logger.Warn("gc", "err", err, guard.Stack(err))
+			g.Loops.Pause(time.Minute)
+		}
+	}
+}
+
+// Run makes a gc.
+func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
+	var sum cas.GCResult
+	for range rounds {
+		again, err := g.collect(ctx, &sum, progress)
+		if err != nil {
+			return sum, NeedsRepair(err)
+		}
+		if !again {
+			break
+		}
+		// What it gave back may be enough for the checkpoint. Then the journal
+		// goes, and what was removed but is still in the last checkpoint.
+	}
+	g.Checkpoints.ShrinkJournal()
+	return sum, nil
+}
+
+// collect is one round of a gc. It reports whether there was no room for the
+// checkpoint.
+func (g *Collector) collect(ctx context.Context, sum *cas.GCResult, progress func(done, total int64)) (again bool, err error) {
+	// Who put objects before they were recorded is waited for: what they made is
+	// referred to when they are done. An import may take as long as it likes.
+	gc, err := g.Objects.Record(ctx, g.Puts.Wait)
+	if err != nil {
+		return false, err
+	}
+	defer gc.Close()
+	err = g.Checkpoints.Hold(ctx, func(full error) error {
+		if again = full != nil; again {
+			// Space can be given back on a full disk too: what the last checkpoint
+			// refers to is marked as well.
+			g.Logger.Warn("no checkpoint before gc", "err", full, guard.Stack(full))
+		}
+		removed := g.removed.Swap(0)
+		res, err := gc.Collect(ctx, g.Incomplete.Load(), func(keep func(cas.Hash) bool) error { return g.mark(ctx, keep) }, progress)
+		sum.Removed += res.Removed
+		sum.FreedBytes += res.FreedBytes
+		if err != nil {
+			g.removed.CompareAndSwap(0, removed)
+			return err
+		}
+		g.Stored.Store(g.Objects.Stats().Stored)
+		g.Base.Store(g.Stored.Load())
+		g.Metrics.Note(func(m *info.Metrics) { m.GarbageCollects++ })
+		return nil
+	})
+	return again, err
+}
+
+// mark marks everything that the store still needs.
+func (g *Collector) mark(ctx context.Context, keep func(cas.Hash) bool) error {
+	states, sets, err := g.Roots()
+	if err != nil {
+		return err
+	}
+	keep = g.Objects.Here(keep)
+	for _, h := range sets {
+		if here, err := g.Objects.Has(h); here || err != nil { // nothing is lost with one that is damaged
+			keep(h)
+		}
+	}
+	for _, st := range states {
+		if err := st.Mark(ctx, g.Source, g.Incomplete.Load(), keep); err != nil {
+			return NeedsRepair(err)
+		}
+	}
+	return nil
+}
+
+// NeedsRepair explains why gc does nothing in a damaged store: what hangs below
+// a damaged object would be taken for garbage, and the object may be repaired yet.
+func NeedsRepair(err error) error {
+	if errors.Is(err, errs.Damaged) || errors.Is(err, cas.ErrNotFound) {
+		return fmt.Errorf("the store is damaged; run `amberfs verify --repair` before gc: %w", err)
+	}
+	return err
+}

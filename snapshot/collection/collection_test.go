@@ -1,0 +1,48 @@
+package collection
+
+import (
+	"sync/atomic"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/amberfs/amberfs/snapshot/loops"
+)
+
+func TestWhenAGCIsDue(t *testing.T) {
+	g := Collector{Signal: loops.NewWake()}
+	at := func(d time.Duration, stored int64) bool { return g.due(stored, time.Now().Add(d)) }
+	if at(time.Hour, 1<<20) {
+		t.Error("due though there is nothing to free")
+	}
+	g.Removed()
+	if at(delay/2, 0) {
+		t.Error("due at once after a removal")
+	}
+	g.Removed()
+	if !at(delay, 0) {
+		t.Error("not due after a removal and a pause")
+	}
+	g.removed.Store(0)
+	g.Base.Store(1 << 30)
+	if at(time.Hour, 1<<30) || at(time.Hour, 1<<30+growth) {
+		t.Error("due again after a gc")
+	}
+	if !at(time.Hour, 2<<30) {
+		t.Error("not due though the store has doubled")
+	}
+}
+
+// TestImportFirst: a gc that is due does not begin during an import.
+func TestImportFirst(t *testing.T) {
+	g := Collector{Signal: loops.NewWake(), Parts: Parts{Stored: new(atomic.Int64)}}
+	done := g.Import()
+	g.Stored.Store(1 << 40)
+	if g.begins(time.Now()) {
+		t.Error("a gc begins and waits for an import, and checkpoints wait for the gc")
+	}
+	done()
+	if !g.begins(time.Now()) {
+		t.Error("no gc begins after the import")
+	}
+}

@@ -2,7 +2,6 @@ package collection
 
 import (
 	"sync/atomic"
-	"sync/atomic"
 	"testing"
 	"time"
 

@@ -9,11 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
-	"github.com/amberfs/amberfs/snapshot/collection"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/retention"
-	"github.com/amberfs/amberfs/snapshot/room"
-	"github.com/amberfs/amberfs/snapshot/sealing"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -21,16 +17,7 @@ import (
 // the lock of the forest, so that a capture and its name come about in one
 // step.
 type catalogue struct {
-	*core
-	seal  *sealing.Sealer
-	ckpt  *checkpointer
-	gc    *collection.Collector
-	room  *room.Room
-	meter *meter
-	keep  *retention.Keeper
-	// newWorkspace makes a workspace of the store that is not in the catalogue yet.
-	newWorkspace func(view uint32, name string) *Workspace
-
+	*Store
 	workspaces map[uint32]*Workspace // by view
 	snaps      map[uint32]*snap      // by view
 	dirty      dirty                 // since the last checkpoint
@@ -41,14 +28,7 @@ type catalogue struct {
 }
 
 func newCatalogue(s *Store) *catalogue {
-	return &catalogue{
-		core: s.core, ckpt: &s.ckpt, gc: &s.gc, room: &s.room, meter: &s.meter, keep: &s.keep,
-		newWorkspace: func(view uint32, name string) *Workspace { return newWorkspace(s, view, name) },
-
-		workspaces: make(map[uint32]*Workspace),
-		snaps:      make(map[uint32]*snap),
-		dirty:      newDirty(),
-	}
+	return &catalogue{Store: s, workspaces: make(map[uint32]*Workspace), snaps: make(map[uint32]*snap), dirty: newDirty()}
 }
 
 // A journalRoot is a state, or the id of one that is not loaded.

@@ -13,13 +13,11 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/collection"
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/loops"
 	"github.com/amberfs/amberfs/snapshot/room"
-	"github.com/amberfs/amberfs/snapshot/sealing"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -40,11 +38,7 @@ const (
 
 // checkpointer is what is known of checkpoints.
 type checkpointer struct {
-	*core
-	seal *sealing.Sealer
-	gc   *collection.Collector
-	room *room.Room
-
+	*Store
 	mu      sync.Mutex    // one checkpoint or gc at a time
 	signal  loops.Wake    // asks for one soon
 	at      atomic.Int64  // journal position of the last

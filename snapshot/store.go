@@ -117,7 +117,7 @@ func newStore(at *storedir.Dir, o Options) *Store {
 		Catalogue: c.cat, Pacer: &pace.Pacer{End: func() int64 { return c.log.End() }, Outgrown: s.ckpt.Outgrown}, Puts: &s.gc.Puts,
 		Loops: &c.loops, Metrics: &c.metrics, Incomplete: &c.salvage.incomplete, Logger: c.logger,
 	})
-	s.ckpt = checkpointer{core: c, seal: s.seal, gc: &s.gc, room: &s.room, signal: loops.NewWake()}
+	s.ckpt = checkpointer{Store: s, signal: loops.NewWake()}
 	s.gc = collection.Collector{Signal: loops.NewWake(), Parts: collection.Parts{
 		Checkpoints: &s.ckpt, Stored: &s.room.Stored, Incomplete: &c.salvage.incomplete, Roots: c.cat.roots,
 		Loops: &c.loops, Metrics: &c.metrics, Logger: c.logger,
@@ -127,7 +127,6 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	s.keep = retention.Keeper{
 		Store: kept{s}, Now: o.Now, Appended: s.Changed, Signal: loops.NewWake(), Loops: &c.loops, Logger: c.logger,
 	}
-	c.cat.seal = s.seal
 	c.actors = actors.NewRegistry(c.within)
 	return s
 }

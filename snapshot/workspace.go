@@ -45,9 +45,10 @@ type Workspace struct {
 	restored []restored          // of the snapshots that were restored last, oldest first
 }
 
-func newWorkspace(s *Store, view uint32, name string) *Workspace {
+// newWorkspace makes a workspace that is not in the catalogue yet.
+func (c *catalogue) newWorkspace(view uint32, name string) *Workspace {
 	return &Workspace{
-		store: s, view: view, name: name, nextSeq: 1, policy: policy.Default(),
+		store: c.Store, view: view, name: name, nextSeq: 1, policy: policy.Default(),
 		forks: make(map[string]*Workspace), sealing: semaphore.NewWeighted(1),
 	}
 }
@@ -141,14 +142,7 @@ func (w *Workspace) Find(name string) (info Info, err error) {
 
 // List returns the snapshots, newest first, without the base.
 func (w *Workspace) List() []Info {
-	var out []Info
-	w.read(func() {
-		out = make([]Info, 0, w.snaps.Len())
-		for _, sn := range slices.Backward(w.snaps.All()) {
-			out = append(out, sn.Info)
-		}
-	})
-	return out
+	return slices.Collect(w.Snapshots().Newest())
 }
 
 // Changes counts the changes of the workspace's record and of those of its snapshots: as

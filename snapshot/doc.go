@@ -20,7 +20,7 @@
 //   - [Workspace.Graft] merges a tree from outside into the workspace.
 //   - [Workspace.State] and [Workspace.StateOf] return the present tree and that of a
 //     snapshot, to be read and compared (package tree).
-//   - [Workspace.Policy] and [Workspace.SetPolicy] say what is captured, kept and allowed.
+//   - [Workspace.Policy] and [Workspace.PatchPolicy] say what is captured, kept and allowed.
 //   - [Workspace.Status] says how the workspace and the store are, [Workspace.Usage] what
 //     a fork has of its own.
 //

@@ -12,18 +12,8 @@ func (w *Workspace) Policy() (p policy.Policy) {
 	return p
 }
 
-// SetPolicy replaces the policy.
-func (w *Workspace) SetPolicy(p policy.Policy, c live.Caller) error {
-	_, err := w.changePolicy(func(policy.Policy) (policy.Policy, error) { return p, p.Check() }, c)
-	return err
-}
-
 // PatchPolicy changes the policy by a JSON merge patch, and returns what it is then.
-func (w *Workspace) PatchPolicy(patch []byte, c live.Caller) (policy.Policy, error) {
-	return w.changePolicy(func(p policy.Policy) (policy.Policy, error) { return p.Patch(patch) }, c)
-}
-
-func (w *Workspace) changePolicy(change func(policy.Policy) (policy.Policy, error), c live.Caller) (p policy.Policy, err error) {
+func (w *Workspace) PatchPolicy(patch []byte, c live.Caller) (p policy.Policy, err error) {
 	s := w.store
 	err = s.forest.Update(true, func(tx *live.Tx) error {
 		if err := w.alive(); err != nil {
@@ -32,7 +22,7 @@ func (w *Workspace) changePolicy(change func(policy.Policy) (policy.Policy, erro
 		if w.policy.Protect && !c.Direct {
 			return errs.New(errs.Protected, "protected: the policy cannot be changed through the mount; use `amberfs policy`")
 		}
-		if p, err = change(w.policy); err != nil {
+		if p, err = w.policy.Patch(patch); err != nil {
 			return err
 		}
 		if w.fork && p.Push != w.policy.Push {

@@ -331,17 +331,6 @@ func (s *Store) WorkspaceOf(view uint32) (w *Workspace) {
 	return w
 }
 
-// Workspaces returns all workspaces.
-func (s *core) Workspaces() []*Workspace {
-	var out []*Workspace
-	s.look(func(*live.Tx) {
-		for _, w := range s.cat.workspaces {
-			out = append(out, w)
-		}
-	})
-	return out
-}
-
 // Free returns how many bytes can still be written.
 func (s *Store) Free() (int64, error) { return s.room.Free() }
 

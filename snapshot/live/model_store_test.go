@@ -15,7 +15,6 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/policy"
 	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
@@ -50,9 +49,9 @@ func newSystem(t testing.TB) (*system, error) {
 	if err := y.open(); err != nil {
 		return nil, err
 	}
-	p := policy.Default()
-	p.Keep, p.IntervalSeconds = policy.Keep{}, 0
-	return y, y.s.Main().SetPolicy(p, live.Caller{})
+	keepAll := `{"interval_seconds":0,"keep":{"auto":{},"turn":{},"actor":{},"pre-restore":{},"fork":{}}}`
+	_, err := y.s.Main().PatchPolicy([]byte(keepAll), live.Caller{})
+	return y, err
 }
 
 func (y *system) open() (err error) {

@@ -1,0 +1,28 @@
+package snapshot
+
+import (
+	"encoding/json"
+
+	"github.com/amberfs/amberfs/snapshot/live"
+	"github.com/amberfs/amberfs/snapshot/policy"
+)
+
+// SetPolicy replaces the policy.
+func (w *Workspace) SetPolicy(p policy.Policy, c live.Caller) error {
+	b, err := json.Marshal(p)
+	if err == nil {
+		_, err = w.PatchPolicy(b, c)
+	}
+	return err
+}
+
+// Workspaces returns all workspaces.
+func (s *core) Workspaces() []*Workspace {
+	var out []*Workspace
+	s.look(func(*live.Tx) {
+		for _, w := range s.cat.workspaces {
+			out = append(out, w)
+		}
+	})
+	return out
+}

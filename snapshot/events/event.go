@@ -99,7 +99,6 @@ type Counts struct {
 	Created  int64 `json:"created"`
 	Modified int64 `json:"modified"`
 	Deleted  int64 `json:"deleted"`
-	Renamed  int64 `json:"renamed"`
 	Restored int64 `json:"restored"`
 }
 
@@ -111,19 +110,9 @@ func (c *Counts) add(action string) {
 		c.Modified++
 	case Deleted:
 		c.Deleted++
-	case Renamed:
-		c.Renamed++
 	case Restored:
 		c.Restored++
 	}
-}
-
-func (c *Counts) plus(o Counts) {
-	c.Created += o.Created
-	c.Modified += o.Modified
-	c.Deleted += o.Deleted
-	c.Renamed += o.Renamed
-	c.Restored += o.Restored
 }
 
 // appendLine adds the event's line to b.

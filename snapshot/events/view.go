@@ -99,34 +99,33 @@ func (v *view) count(s *segment, last bool) error {
 	if err != nil {
 		return err
 	}
-	var since Counts
-	seq, end := s.first-1, int64(0)
-	at := int64(0)
-	for line := range bytes.Lines(b) {
-		at += int64(len(line))
-		n, action, ok := head(line)
-		if !ok || !bytes.HasSuffix(line, []byte("}\n")) {
-			continue // a crash of the machine may leave blocks of zeros
+	seq, whole := s.first-1, int64(0) // of the last whole line, and where it ends
+	for end := len(b); end > 0 && v.captured == 0; {
+		line := b[bytes.LastIndexByte(b[:end-1], '\n')+1 : end]
+		// A crash of the machine may leave blocks of zeros.
+		if n, action, ok := head(line); ok && bytes.HasSuffix(line, []byte("}\n")) {
+			if whole == 0 {
+				seq, whole = n, int64(end)
+			}
+			if v.since.add(action); action == Captured {
+				v.captured = n
+			}
 		}
-		seq, end = n, at
-		if since.add(action); action == Captured {
-			v.captured, since = n, Counts{}
-		}
+		end -= len(line)
 	}
-	v.since.plus(since)
 	if !last {
 		return nil
 	}
 	v.written = seq
-	if end == s.size && s.size < maxSegment {
+	if whole == s.size && s.size < maxSegment {
 		return nil
 	}
-	s.size = end
+	s.size = whole
 	f, err := vfs.OpenWrite(v.fs, v.path(*s))
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Truncate(end), f.Close())
+	return errors.Join(f.Truncate(whole), f.Close())
 }
 
 // load returns the content of a segment, nothing if it was deleted meanwhile.

@@ -174,10 +174,7 @@ func (d *Daemon) countEvents(view uint32, name string, span events.Span) {
 		return
 	}
 	err := ws.Snapshots().Amend(name, func(i *snapshot.Info) {
-		i.FirstEvent, i.LastEvent = span.First, span.Last
-		i.Counts = info.Counts{
-			Created: span.Counts.Created, Modified: span.Counts.Modified, Deleted: span.Counts.Deleted, Restored: span.Counts.Restored,
-		}
+		i.FirstEvent, i.LastEvent, i.Counts = span.First, span.Last, info.Counts(span.Counts)
 	})
 	if err != nil {
 		d.log.Debug("counting the events of a snapshot", "snapshot", name, "err", err) // deleted meanwhile

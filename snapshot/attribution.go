@@ -127,8 +127,8 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 			return err
 		}
 	}
-	for view, sets := range c.actors {
-		set := actors.Union(sets...)
+	for view, w := range c.workspaces {
+		set := actors.Union(w.actors...)
 		h, err := interval.Put(p.cas, set)
 		if err != nil {
 			return err
@@ -136,15 +136,14 @@ func (p *checkpointer) storeActors(c *checkpoint) error {
 		if h.IsZero() {
 			continue
 		}
-		r, stored := c.workspaces[view], interval.Changes{Names: set.Actors(), Stored: []cas.Hash{h}}
-		all := interval.Changes{Names: r.Actors, Stored: r.ActorSets}
+		stored := interval.Changes{Names: set.Actors(), Stored: []cas.Hash{h}}
+		all := interval.Changes{Names: w.record.Actors, Stored: w.record.ActorSets}
 		all.Take(stored)
-		r.Actors, r.ActorSets = all.Names, all.Stored
-		c.workspaces[view] = r
+		w.record.Actors, w.record.ActorSets = all.Names, all.Stored
 		p.alter(func(tx *live.Tx) {
 			if set.Size() <= maxKept {
-				tx.JoinActors(view, sets, set)
-			} else if tx.JoinActors(view, sets, nil) {
+				tx.JoinActors(view, w.actors, set)
+			} else if tx.JoinActors(view, w.actors, nil) {
 				p.cat.workspaces[view].early.Take(stored)
 			}
 		})

@@ -2,13 +2,13 @@ package snapshot
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -20,15 +20,17 @@ type catalogue struct {
 	*Store
 	workspaces map[uint32]*Workspace // by view
 	snaps      map[uint32]*snap      // by view
-	dirty      dirty                 // since the last checkpoint
-	bytes      int64                 // sum of the sizes of the snapshots' files
-	captured   []Event               // of snapshots between two actors, not reported yet
+	// dirty are the records of snapshots that changed since the last checkpoint, and of what
+	// was removed. A checkpoint writes all workspaces that there are.
+	dirty    map[history.Key]bool
+	bytes    int64   // sum of the sizes of the snapshots' files
+	captured []Event // of snapshots between two actors, not reported yet
 	// journalRoots are trees that records since the last checkpoint refer to.
 	journalRoots []journalRoot
 }
 
 func newCatalogue(s *Store) *catalogue {
-	return &catalogue{Store: s, workspaces: make(map[uint32]*Workspace), snaps: make(map[uint32]*snap), dirty: newDirty()}
+	return &catalogue{Store: s, workspaces: make(map[uint32]*Workspace), snaps: make(map[uint32]*snap), dirty: make(map[history.Key]bool)}
 }
 
 // A journalRoot is a state, or the id of one that is not loaded.
@@ -37,20 +39,9 @@ type journalRoot struct {
 	id    cas.Hash
 }
 
-// dirty are the views of snapshots that changed or were removed, and of workspaces that
-// ended. A checkpoint writes all workspaces that there are.
-type dirty struct{ snaps, ended map[uint32]bool }
-
-func newDirty() dirty { return dirty{make(map[uint32]bool), make(map[uint32]bool)} }
-
-func (d dirty) add(o dirty) {
-	maps.Copy(d.snaps, o.snaps)
-	maps.Copy(d.ended, o.ended)
-}
-
 func (c *catalogue) touchSnap(view uint32) {
 	if sn, ok := c.snaps[view]; ok {
-		c.dirty.snaps[view] = true
+		c.dirty[history.OfSnapshot(view)] = true
 		c.changed(sn.WS)
 	}
 }
@@ -91,7 +82,7 @@ func (c *catalogue) remove(gone ...*snap) {
 			c.bytes -= s.Bytes
 		}
 		delete(c.snaps, s.View)
-		c.dirty.snaps[s.View] = true
+		c.dirty[history.OfSnapshot(s.View)] = true
 	}
 	for w, gone := range c.byWorkspace(gone) {
 		w.snaps.Remove(gone)

@@ -140,14 +140,19 @@ func (p *checkpointer) toRedo() int64 {
 // A checkpoint is the store as it is at one position of the journal.
 type checkpoint struct {
 	at         history.StoreRecord
-	states     map[uint32]*tree.State
-	workspaces map[uint32]history.WorkspaceRecord
+	workspaces map[uint32]*frozen
 	snaps      map[uint32]*snap
-	actors     map[uint32][]*actors.Set // of the present intervals
-	dirty      dirty
+	dirty      map[history.Key]bool
 	roots      int   // of journalRoots
 	changes    int64 // by restores and promotions before it
 	floor      int64 // lowest position of bytes that records after it may refer to
+}
+
+// frozen is a workspace as it is at a checkpoint.
+type frozen struct {
+	state  *tree.State
+	record history.WorkspaceRecord
+	actors []*actors.Set // of the present interval
 }
 
 // Checkpoint seals everything as it is now, commits it with the catalogue,
@@ -208,10 +213,8 @@ func (p *checkpointer) freezeAll(tx *live.Tx) (*checkpoint, error) {
 			Position: tx.End(), Records: p.log.Records(), NextIno: ino, NextView: view,
 			Collected: p.gc.Base.Load(), Garbage: p.gc.Any(),
 		},
-		states:     make(map[uint32]*tree.State),
-		workspaces: make(map[uint32]history.WorkspaceRecord),
+		workspaces: make(map[uint32]*frozen),
 		snaps:      make(map[uint32]*snap),
-		actors:     make(map[uint32][]*actors.Set),
 		roots:      len(p.cat.journalRoots),
 		changes:    p.changes.Load(),
 		floor:      tx.Unjournaled(),
@@ -221,9 +224,7 @@ func (p *checkpointer) freezeAll(tx *live.Tx) (*checkpoint, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.states[id] = st
-		c.workspaces[id] = w.stored(st)
-		c.actors[id] = tx.Actors(id)
+		c.workspaces[id] = &frozen{st, w.stored(st), tx.Actors(id)}
 	}
 	tx.ForgetActor()
 	return c, nil
@@ -232,13 +233,13 @@ func (p *checkpointer) freezeAll(tx *live.Tx) (*checkpoint, error) {
 // takeDirty moves to a checkpoint what the catalogue has to write. The lock is
 // held.
 func (p *checkpointer) takeDirty(c *checkpoint) {
-	c.dirty, p.cat.dirty = p.cat.dirty, newDirty()
-	for view := range c.dirty.snaps {
-		sn, ok := p.cat.snaps[view]
-		if !ok {
+	c.dirty, p.cat.dirty = p.cat.dirty, make(map[history.Key]bool)
+	for key := range c.dirty {
+		sn, ok := p.cat.snaps[key.View]
+		if !ok || key.Prefix != history.Snapshots {
 			continue
 		}
-		c.snaps[view] = sn
+		c.snaps[key.View] = sn
 		sn.Wanted = true
 		if sn.Lazy {
 			sn.Lazy = false
@@ -250,7 +251,7 @@ func (p *checkpointer) takeDirty(c *checkpoint) {
 // giveUp gives back what a checkpoint that failed took from the catalogue.
 func (p *checkpointer) giveUp(c *checkpoint) {
 	p.alter(func(*live.Tx) {
-		p.cat.dirty.add(c.dirty)
+		maps.Copy(p.cat.dirty, c.dirty)
 		for _, sn := range c.snaps {
 			sn.Wanted = false
 		}
@@ -298,22 +299,19 @@ func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
 // metaOps are the records of the catalogue that a checkpoint writes and deletes.
 func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
 	values := map[string]any{history.StoreKey: c.at}
-	for view, r := range c.workspaces {
-		values[history.Key(history.Workspaces, view)] = r
+	for view, w := range c.workspaces {
+		values[history.OfWorkspace(view).String()] = w.record
 	}
 	p.look(func(*live.Tx) {
 		for view, sn := range c.snaps {
-			values[history.Key(history.Snapshots, view)] = sn.Record()
+			values[history.OfSnapshot(view).String()] = sn.Record()
 		}
 	})
 	var ops []cas.MetaOp
-	for view := range c.dirty.snaps {
-		if c.snaps[view] == nil {
-			ops = append(ops, cas.MetaOp{Key: history.Key(history.Snapshots, view), Delete: true})
+	for key := range c.dirty {
+		if values[key.String()] == nil {
+			ops = append(ops, cas.MetaOp{Key: key.String(), Delete: true})
 		}
-	}
-	for view := range c.dirty.ended {
-		ops = append(ops, cas.MetaOp{Key: history.Key(history.Workspaces, view), Delete: true})
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		b, err := json.Marshal(values[key])
@@ -327,14 +325,12 @@ func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
 
 // sealPresent seals the workspaces of a checkpoint.
 func (p *checkpointer) sealPresent(ctx context.Context, c *checkpoint) error {
-	for id, st := range c.states {
-		r := c.workspaces[id]
-		h, err := p.seal.InTurn(ctx, id, st)
+	for id, w := range c.workspaces {
+		h, err := p.seal.InTurn(ctx, id, w.state)
 		if err != nil {
-			return fmt.Errorf("workspace %s: %w", r.Name, err)
+			return fmt.Errorf("workspace %s: %w", w.record.Name, err)
 		}
-		r.State = h.String()
-		c.workspaces[id] = r
+		w.record.State = h.String()
 	}
 	return nil
 }

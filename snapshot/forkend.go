@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
@@ -200,7 +201,7 @@ func (r *endForkRecord) apply(c *catalogue, tx *live.Tx) error {
 	if parent := c.parent(f); parent != nil {
 		delete(parent.forks, f.name)
 	}
-	c.dirty.ended[f.view] = true
+	c.dirty[history.OfWorkspace(f.view)] = true
 	c.gc.Removed()
 	return nil
 }

@@ -150,7 +150,7 @@ func (c *catalogue) loadCatalogue() error {
 		return err
 	})
 	c.link()
-	c.dirty = newDirty()
+	clear(c.dirty)
 	return err
 }
 

@@ -21,8 +21,19 @@ const (
 	Workspaces = "ws/"
 )
 
-// Key is that of the record of a view.
-func Key(prefix string, view uint32) string { return fmt.Sprintf("%s%08x", prefix, view) }
+// A Key is that of the record of a view.
+type Key struct {
+	Prefix string
+	View   uint32
+}
+
+func (k Key) String() string { return fmt.Sprintf("%s%08x", k.Prefix, k.View) }
+
+// OfSnapshot is the key of a snapshot.
+func OfSnapshot(view uint32) Key { return Key{Snapshots, view} }
+
+// OfWorkspace is the key of a workspace.
+func OfWorkspace(view uint32) Key { return Key{Workspaces, view} }
 
 // A StoreRecord is the record of the last checkpoint.
 type StoreRecord struct {

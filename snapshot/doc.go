@@ -4,7 +4,7 @@
 // # Types and operations
 //
 // A [Store] is a directory that one process owns at a time. [Open] makes or opens it,
-// [Store.Close] closes it, [Repair] and [Check] are for damaged ones. It has workspaces:
+// [Store.Close] closes it, package repair is for damaged ones. It has workspaces:
 // `main`, and one more for each fork. [Store.GC] gives back the space of what nothing
 // refers to, [Store.Verify] reads everything and names what is damaged,
 // [Store.Checkpoint] shortens the journal, [Store.Hold] keeps a state that is being read,
@@ -48,17 +48,18 @@
 //
 // # The parts
 //
-// sealer stores snapshots in the background, checkpointer commits the catalogue and
-// drops the journal, collector is gc (its roots are in gc.go), meter holds forks to their
-// limit, keeper captures and removes by the policies, catalogue is the list of workspaces and
-// snapshots with the changes that records make in it. Each owns its state, and they share
-// core.
+// catalogue is the list of workspaces and snapshots with the changes that records make in
+// it, checkpointer commits it and drops the journal, meter holds forks to their limit.
 //
-// Packages of their own know no catalogue: info (what users see), storedir (the directory),
-// room (space on the disk), pace (seals beside writers), usage (what forks and snapshots
+// Packages with a state of their own ask the store by a narrow interface: sealing stores
+// snapshots in the background, collection is gc (its roots are in gc.go), retention captures
+// and removes by the policies, room makes space on the disk.
+//
+// Packages that know no store: history (records and lists of snapshots), info (what users
+// see), storedir (the directory), pace (seals beside writers), usage (what forks and snapshots
 // take), verify, elsewhere (objects of remotes), steps and threeway (what a restore,
 // a merge and an undo change), interval (which actors changed a path), policy, naming and
-// loops.
+// loops. Package repair is above this one.
 //
 // # The life of a capture
 //
@@ -102,19 +103,19 @@
 //	room.Room                 one writer at a time makes room on a nearly full disk
 //	  ckpt.mu                 one checkpoint, or gc that marks, at a time
 //	    Workspace.sealing     one seal at a time of a fork of main
-//	      seal.main, .forks   how many of main and of all forks
+//	      Sealer.main, .forks how many of main and of all forks
 //	        live.Forest.mu    the catalogue and every view
-//	          seal.mu         the queue of the sealer
+//	          Sealer.mu       the queue of package sealing
 //	usage.Fork                one counts what a fork has of its own
 //	  live.Forest.mu
-//	pins.mu, gc.puts.mu, metrics
+//	pins.mu, gc.Puts.mu, metrics
 //	                          never held while another is taken
 //
 // Each is taken only under those above it, and Forest.mu under usage.Fork or under the
 // others. Below all of them are those of live, content, events and cas.
 //
 // A gc takes cas.Record before ckpt.mu. Before that it waits for those who put
-// objects that nothing refers to yet (gc.puts), so that no request has to wait for a
+// objects that nothing refers to yet (gc.Puts), so that no request has to wait for a
 // gc that waits: an import takes as long as the sender of its files. A gc that
 // no process asked for does not begin during an import. A writer waits for ckpt.mu
 // for some seconds only.

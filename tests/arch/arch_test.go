@@ -147,6 +147,12 @@ func TestLayersOfSnapshot(t *testing.T) {
 		"snapshot/content": {"snapshot/journal", "snapshot/tree", "snapshot/live", "snapshot"},
 		"snapshot/tree":    {"snapshot/journal", "snapshot/live", "snapshot"},
 		"snapshot/live":    {"snapshot"},
+
+		// Parts of the store: they know neither each other nor the store.
+		"snapshot/history":    {"snapshot/collection", "snapshot/retention", "snapshot/sealing", "snapshot"},
+		"snapshot/collection": {"snapshot/history", "snapshot/retention", "snapshot/sealing", "snapshot"},
+		"snapshot/retention":  {"snapshot/collection", "snapshot/history", "snapshot/sealing", "snapshot"},
+		"snapshot/sealing":    {"snapshot/collection", "snapshot/retention", "snapshot"},
 	}
 	found := map[string]bool{}
 	for _, s := range sources(t) {

@@ -93,7 +93,7 @@ func (t *Tree) tenant(ws *snapshot.Workspace) *tenant {
 // the policy of main says.
 func (t *Tree) renderings(ws *snapshot.Workspace) *limiter {
 	most := maxRenderings
-	if n := t.store.ForkLimits().Renderings; ws.IsFork() && n > 0 {
+	if n := t.store.Main().Policy().Forks.Renderings; ws.IsFork() && n > 0 {
 		most = n
 	}
 	t.mu.Lock()

@@ -125,7 +125,8 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 	}
 	main := s.Store.Main()
 	if p.Only == policy.PushAll {
-		if _, err := main.CaptureChanged(); err != nil {
+		_, err := main.Capture(snapshot.CaptureOptions{Kind: snapshot.KindAuto, IfChanged: true})
+		if err != nil && !errors.Is(err, snapshot.ErrUnchanged) {
 			return err
 		}
 	}

@@ -50,12 +50,6 @@ func (ss Snapshots) allChanges(tx *live.Tx) interval.Changes {
 	return c
 }
 
-// everChanged is allChanges without the lock.
-func (ss Snapshots) everChanged() (c interval.Changes) {
-	ss.w.store.alter(func(tx *live.Tx) { c = ss.allChanges(tx) })
-	return c
-}
-
 // union loads sets and joins them.
 func (s *core) union(c interval.Changes) *actors.Set { return c.Union(s.objects, s.logger) }
 

@@ -170,18 +170,6 @@ func (rs Remotes) Pushed(name, remote string, c live.Caller) {
 	rs.w.store.event(Event{Workspace: rs.w.view, Action: "pushed", From: name, Detail: remote, Caller: c})
 }
 
-// CaptureChanged makes a snapshot automatically if something was changed since the last
-// one. It reports whether it did.
-func (w *Workspace) CaptureChanged() (bool, error) {
-	changed := false
-	w.store.look(func(tx *live.Tx) { changed = tx.Changed(w.view) != w.at })
-	if !changed {
-		return false, nil
-	}
-	_, err := w.Capture(CaptureOptions{Kind: KindAuto})
-	return err == nil, err
-}
-
 // Push waits until a snapshot has its id, and keeps it.
 func (rs Remotes) Push(ctx context.Context, name string) (*Pushing, error) {
 	info, err := rs.w.Snapshots().WaitSealed(ctx, name)

@@ -65,6 +65,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out 
 	defer e.End()
 	defer s.Importing()() // merged files
 	var base, theirs *tree.State
+	var changed interval.Changes
 	if err := s.forest.Update(true, func(tx *live.Tx) (err error) {
 		sn, ok := s.cat.snaps[f.base]
 		if !ok {
@@ -73,6 +74,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out 
 		if base, err = sn.Tree(s.src); err != nil {
 			return err
 		}
+		changed = f.Snapshots().allChanges(tx)
 		theirs, err = tx.Capture(f.view)
 		return err
 	}); err != nil {
@@ -88,7 +90,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out 
 			return o.Conflicts
 		},
 	}
-	in := interval.States{Source: s.src, Before: base, After: theirs, Set: s.union(f.Snapshots().everChanged())}
+	in := interval.States{Source: s.src, Before: base, After: theirs, Set: s.union(changed)}
 	g := live.Graft{Source: theirs, View: f.view, By: in.ActorsOf}
 	var all []live.Step
 	differs := errors.New("it differs")

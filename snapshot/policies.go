@@ -65,13 +65,3 @@ func (c *catalogue) refreshLimit() {
 		w.usage.Reset()
 	}
 }
-
-// ForkLimits are what the policy of main allows each fork.
-func (s *Store) ForkLimits() (l policy.ForkLimits) {
-	s.look(func(*live.Tx) {
-		if main, ok := s.cat.workspaces[live.MainView]; ok {
-			l = main.policy.Forks
-		}
-	})
-	return l
-}

@@ -125,7 +125,7 @@ func newStore(at *storedir.Dir, o Options) *Store {
 	s.room.Dir, s.room.Checkpoints, s.room.Quiet = c.dir, &s.ckpt, o.Quiet
 	s.meter = meter{core: c}
 	s.keep = retention.Keeper{
-		Store: kept{s}, Now: o.Now, Appended: s.Changed, Signal: loops.NewWake(), Loops: &c.loops, Logger: c.logger,
+		Workspaces: c.cat.toKeep, Now: o.Now, Appended: s.Changed, Signal: loops.NewWake(), Loops: &c.loops, Logger: c.logger,
 	}
 	c.actors = actors.NewRegistry(c.within)
 	return s

@@ -26,18 +26,6 @@ const (
 	batch = 1000
 )
 
-// A Store has the workspaces.
-type Store interface {
-	Views() []uint32
-	Look(view uint32) (w Workspace, ok bool)
-	Capture(view uint32) error
-	// Remove removes those of some snapshots for which what a look found still holds.
-	Remove(w Workspace, snapshots []uint32, now time.Time) error
-	// EndForks ends the forks in a workspace whose time is over. It returns when that of the
-	// next is; next is not before that.
-	EndForks(view uint32, now, next time.Time) (time.Time, error)
-}
-
 // A Workspace is what one look sees of a workspace.
 type Workspace struct {
 	View    uint32
@@ -47,16 +35,28 @@ type Workspace struct {
 	Changes uint64 // live.Tx.Changed
 	Changed bool   // since the last snapshot
 	Newest  iter.Seq[info.Info]
+	Do      Actions
+}
+
+// Actions are what is done to a workspace.
+type Actions interface {
+	// Auto takes a snapshot.
+	Auto() error
+	// Remove removes those of some snapshots for which what a look found still holds.
+	Remove(rules policy.Policy, snapshots []uint32, now time.Time) error
+	// EndForks ends the forks whose time is over. It returns when that of another one is, or
+	// next if that is earlier.
+	EndForks(now, next time.Time) (time.Time, error)
 }
 
 // A Keeper does what the policies ask for. The fields down to Logger are the caller's.
 type Keeper struct {
-	Store    Store
-	Now      func() time.Time
-	Appended func() <-chan struct{} // closed by the next change of anything
-	Signal   loops.Wake
-	Loops    *loops.Group
-	Logger   *slog.Logger
+	Workspaces func() iter.Seq[Workspace]
+	Now        func() time.Time
+	Appended   func() <-chan struct{} // closed by the next change of anything
+	Signal     loops.Wake
+	Loops      *loops.Group
+	Logger     *slog.Logger
 
 	seen   map[uint32]lastSeen // by view
 	culled time.Time
@@ -105,24 +105,20 @@ func (k *Keeper) Round() time.Time {
 	k.tick = tick
 	was := k.seen
 	k.seen = make(map[uint32]lastSeen)
-	for _, view := range k.Store.Views() {
-		w, ok := k.Store.Look(view)
-		if !ok {
-			continue
-		}
-		last, known := was[view]
+	for w := range k.Workspaces() {
+		last, known := was[w.View]
 		if !known {
 			last.captured = now
 		}
 		at := w.captureDue(&last, now)
 		if !at.After(now) {
-			if err := k.Store.Capture(view); err != nil {
+			if err := w.Do.Auto(); err != nil {
 				k.Logger.Warn("automatic capture", "workspace", w.Name, "err", err)
 			}
 			last.captured = now
 			at = now.Add(tick)
 		}
-		if k.seen[view] = last; w.Policy.QuietSeconds > 0 {
+		if k.seen[w.View] = last; w.Policy.QuietSeconds > 0 {
 			k.tick = quietTick
 		}
 		if due = earlier(due, at); cull {
@@ -164,12 +160,12 @@ func (w *Workspace) captureDue(last *lastSeen, now time.Time) time.Time {
 func (k *Keeper) cull(w Workspace, now time.Time) time.Time {
 	gone, due := w.over(now)
 	for some := range slices.Chunk(gone, batch) {
-		if err := k.Store.Remove(w, some, now); err != nil {
+		if err := w.Do.Remove(w.Policy, some, now); err != nil {
 			k.Logger.Warn("removing old snapshots", "workspace", w.Name, "err", err)
 			break
 		}
 	}
-	due, err := k.Store.EndForks(w.View, now, due)
+	due, err := w.Do.EndForks(now, due)
 	if err != nil {
 		k.Logger.Warn("forks whose time is over", "workspace", w.Name, "err", err)
 	}

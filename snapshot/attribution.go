@@ -50,7 +50,6 @@ func (ss Snapshots) allChanges(tx *live.Tx) interval.Changes {
 	return c
 }
 
-// union loads sets and joins them.
 func (s *core) union(c interval.Changes) *actors.Set { return c.Union(s.objects, s.logger) }
 
 // passOn gives the changes of snapshots that are to be removed to the next newer one of

@@ -16,7 +16,6 @@ import (
 
 func isNotFound(err error) bool { return errors.Is(err, cas.ErrNotFound) }
 
-// CaptureOptions describes the snapshot to make.
 type CaptureOptions struct {
 	Name    string // cp-<seq> when empty
 	Message string
@@ -269,7 +268,6 @@ func (r *deleteRecord) apply(c *catalogue, tx *live.Tx) error {
 	return nil
 }
 
-// Rename gives a snapshot another name.
 func (ss Snapshots) Rename(a, b string, c live.Caller) error {
 	if err := naming.Check(b); err != nil {
 		return err

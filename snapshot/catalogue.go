@@ -53,7 +53,6 @@ func (c *catalogue) changed(workspace uint32) {
 	}
 }
 
-// add puts a snapshot into its workspace's list.
 func (c *catalogue) add(s *snap) {
 	c.snaps[s.View] = s
 	c.bytes += s.Bytes
@@ -75,7 +74,6 @@ func (c *catalogue) add(s *snap) {
 	w.snaps.Add(s)
 }
 
-// remove takes snapshots out of their workspaces' lists.
 func (c *catalogue) remove(gone ...*snap) {
 	for _, s := range gone {
 		if c.snaps[s.View] == s {

@@ -36,7 +36,6 @@ const (
 	checkpointRecords = 150_000
 )
 
-// checkpointer is what is known of checkpoints.
 type checkpointer struct {
 	*Store
 	mu      sync.Mutex    // one checkpoint or gc at a time
@@ -116,7 +115,6 @@ func (p *checkpointer) Grown() int64 { return p.log.End() - p.at.Load() }
 // Outgrown reports whether that is so much that it takes a checkpoint also beside writers.
 func (p *checkpointer) Outgrown() bool { return p.Grown() >= checkpointMost }
 
-// Ask asks for a checkpoint soon.
 func (p *checkpointer) Ask() { p.signal.Up() }
 
 // Try makes a checkpoint at once, unless one or a gc is under way.
@@ -323,7 +321,6 @@ func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
 	return ops, nil
 }
 
-// sealPresent seals the workspaces of a checkpoint.
 func (p *checkpointer) sealPresent(ctx context.Context, c *checkpoint) error {
 	for id, w := range c.workspaces {
 		h, err := p.seal.InTurn(ctx, id, w.state)

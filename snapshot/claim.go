@@ -14,7 +14,6 @@ const (
 	FreshlyMade = "fresh"
 )
 
-// ClaimOptions says which fork to get.
 type ClaimOptions struct {
 	Label  string // the name of the fork
 	From   string // the snapshot that a fresh one starts from; the present state when empty
@@ -72,7 +71,6 @@ func (w *Workspace) lease(tx *live.Tx, ttl time.Duration) error {
 	return w.store.commit(tx, recLease, &leaseRecord{View: w.view, Expires: w.store.after(ttl)})
 }
 
-// leaseRecord sets when a fork ends automatically.
 type leaseRecord struct {
 	View    uint32     `json:"view"`
 	Expires *time.Time `json:"expires,omitempty"`

@@ -12,7 +12,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// CompactOptions says which snapshots become one.
 type CompactOptions struct {
 	Names   []string    `json:"names" jsonschema:"the snapshots, two or more"`
 	Name    string      `json:"name" jsonschema:"the name of the new snapshot"`

@@ -12,7 +12,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// ForkInfo describes a fork.
 type ForkInfo struct {
 	Name      string    `json:"name"`
 	Base      string    `json:"base"` // the snapshot that it began from, "" for a present state
@@ -25,10 +24,8 @@ type ForkInfo struct {
 	View    uint32     `json:"-"`
 }
 
-// Node returns the root node of the fork.
 func (i ForkInfo) Node() live.NodeID { return live.Node(i.View, live.RootIno) }
 
-// ForkOptions says what fork to make.
 type ForkOptions struct {
 	Snapshot string // that it starts from; the present state when empty
 	Name     string
@@ -40,7 +37,7 @@ type ForkOptions struct {
 	claim string // see Claim
 }
 
-// Fork makes a workspace that starts equal to a snapshot, or to the present
+// New makes a workspace that starts equal to a snapshot, or to the present
 // state. It takes the same time whatever the size.
 func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 	if err := naming.Check(o.Name); err != nil {
@@ -63,7 +60,7 @@ func (fs Forks) forked(fork *Workspace, o ForkOptions, start time.Time) {
 	fs.w.store.event(Event{Workspace: fs.w.view, Action: "forked", From: fork.BeganFrom(), Detail: o.Name, Caller: o.Caller})
 }
 
-// makeFork journals and makes a fork. The lock is held.
+// make journals and makes a fork. The lock is held.
 func (fs Forks) make(tx *live.Tx, o ForkOptions) (*Workspace, error) {
 	s := fs.w.store
 	if err := fs.w.alive(); err != nil {
@@ -164,7 +161,7 @@ func (w *Workspace) BeganFrom() (name string) {
 	return name
 }
 
-// Forks returns the forks of the workspace, by name.
+// List returns the forks, by name.
 func (fs Forks) List() []ForkInfo {
 	var out []ForkInfo
 	s := fs.w.store
@@ -184,7 +181,7 @@ func (fs Forks) List() []ForkInfo {
 	return out
 }
 
-// ForkNamed returns a fork of the workspace. ErrNoFork when there is none.
+// Named returns a fork of the workspace. ErrNoFork when there is none.
 func (fs Forks) Named(name string) (f *Workspace, err error) {
 	fs.w.read(func() { f, err = fs.named(name) })
 	return f, err
@@ -198,7 +195,6 @@ func (fs Forks) named(name string) (*Workspace, error) {
 	return f, nil
 }
 
-// RenameFork gives a fork another name.
 func (fs Forks) Rename(a, b string, c live.Caller) error {
 	if err := naming.Check(b); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// EndFork removes a fork. Its last state becomes a snapshot of this
+// End removes a fork. Its last state becomes a snapshot of this
 // workspace, whose Info is returned.
 func (fs Forks) End(name string, c live.Caller) (Info, error) {
 	return fs.end(name, c, func(f *Workspace) error {
@@ -22,7 +22,7 @@ func (fs Forks) End(name string, c live.Caller) (Info, error) {
 	}, fs.lastStates)
 }
 
-// DiscardFork removes a fork, with the forks in it, and keeps nothing of them. So a process that
+// Discard removes a fork, with the forks in it, and keeps nothing of them. So a process that
 // has the fork cannot keep it: what may end is up to the policy of this workspace alone.
 func (fs Forks) Discard(name string, c live.Caller) error {
 	_, err := fs.end(name, c, func(f *Workspace) (err error) {
@@ -73,7 +73,7 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 	return next, nil
 }
 
-// endFork ends a fork if may does not refuse it. keep fills in what is left of it.
+// end ends a fork if may does not refuse it. keep fills in what is left of it.
 func (fs Forks) end(name string, c live.Caller, may func(f *Workspace) error,
 	keep func(*live.Tx, *Workspace, live.Caller, *endForkRecord) error,
 ) (Info, error) {

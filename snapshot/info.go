@@ -6,7 +6,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Info describes a snapshot.
 type Info = info.Info
 
 // Image is a container image that was imported.

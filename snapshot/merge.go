@@ -14,7 +14,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// PromoteOptions says how a fork is merged.
 type PromoteOptions struct {
 	Conflicts threeway.Rule
 	Merge     threeway.Merger // merges files that changed on both sides; nil for none
@@ -33,7 +32,6 @@ type MergeResult struct {
 	Changes
 }
 
-// PromoteResult is what a merge did.
 type PromoteResult struct {
 	Fork string `json:"fork"`
 	MergeResult

@@ -6,7 +6,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
-// Policy returns the workspace's policy.
 func (w *Workspace) Policy() (p policy.Policy) {
 	w.read(func() { p = w.policy })
 	return p

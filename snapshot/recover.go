@@ -130,7 +130,6 @@ func (c *catalogue) keepState(r storedSnapshot, st *tree.State) error {
 	return nil
 }
 
-// loadCatalogue reads the workspaces and snapshots of the checkpoint.
 func (c *catalogue) loadCatalogue() error {
 	if err := history.Scan(c.cas, history.Workspaces, func(r history.WorkspaceRecord) error {
 		w, err := c.loadWorkspace(r)

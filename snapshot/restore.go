@@ -17,7 +17,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// RestoreOptions says what to bring back.
 type RestoreOptions struct {
 	Name  string   // of the snapshot
 	Paths []string // relative to the root; everything when empty
@@ -42,7 +41,6 @@ type Changes struct {
 	Undo    string             `json:"undo,omitempty" jsonschema:"the snapshot of the state before"`
 }
 
-// RestoreResult is what a restore did, or would do.
 type RestoreResult struct {
 	Snapshot string `json:"snapshot"`
 	Changes

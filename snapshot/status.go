@@ -9,7 +9,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
-// Status returns the state of the workspace and its store.
 func (w *Workspace) Status() info.Status {
 	s := w.store
 	c := s.cas.Stats()

@@ -35,7 +35,6 @@ const (
 	minSegment = 2 << 20
 )
 
-// Options says how a store is opened.
 type Options struct {
 	// Filling is what a new store is about to be filled from, if anything. Until
 	// storedir.Filled is called, each opening takes the store for a new one.
@@ -257,13 +256,11 @@ func (s opening) startLoops() {
 // FS returns the disk for what others keep in the store's directory.
 func (s *Store) FS() vfs.FS { return s.opt.FS }
 
-// Dir returns the directory of the store.
 func (s *Store) Dir() string { return s.dir }
 
 // Created reports whether the store was made when it was opened, or was not filled since.
 func (s *Store) Created() bool { return s.created }
 
-// Forest returns the file trees.
 func (s *Store) Forest() *live.Forest { return s.forest }
 
 // Actors returns what finds the actors of processes.
@@ -285,7 +282,6 @@ func (s *core) within(view uint32) (views []uint32) {
 // Source returns what trees are read through.
 func (s *Store) Source() *tree.Source { return s.src }
 
-// CAS returns the chunk store.
 func (s *Store) CAS() *cas.Store { return s.cas }
 
 // SetMountpoint writes down where the store is mounted, for a process that finds it
@@ -294,13 +290,11 @@ func (s *Store) SetMountpoint(dir string) error {
 	return s.at.SetMountpoint(dir)
 }
 
-// Main returns the workspace main.
 func (s *Store) Main() *Workspace {
 	w, _ := s.Workspace(live.MainView)
 	return w
 }
 
-// Workspace returns the workspace with the given view.
 func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
 	s.look(func(*live.Tx) {
 		w, ok = s.cat.workspaces[view]
@@ -308,7 +302,6 @@ func (s *Store) Workspace(view uint32) (w *Workspace, ok bool) {
 	return w, ok
 }
 
-// SnapshotOf returns the snapshot with the given view.
 func (s *Store) SnapshotOf(view uint32) (info Info, ok bool) {
 	s.look(func(*live.Tx) {
 		var sn *snap

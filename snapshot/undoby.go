@@ -18,7 +18,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// UndoByOptions says which changes of an actor are taken back.
 type UndoByOptions struct {
 	By        string    // the actor, and those with names below it
 	Since     string    // only changes after this snapshot

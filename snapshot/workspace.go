@@ -45,7 +45,6 @@ type Workspace struct {
 	restored []restored          // of the snapshots that were restored last, oldest first
 }
 
-// newWorkspace makes a workspace that is not in the catalogue yet.
 func (c *catalogue) newWorkspace(view uint32, name string) *Workspace {
 	return &Workspace{
 		store: c.Store, view: view, name: name, nextSeq: 1, policy: policy.Default(),
@@ -76,22 +75,17 @@ func (c *catalogue) loadWorkspace(r history.WorkspaceRecord) (*Workspace, error)
 	return w, err
 }
 
-// Forks are the forks of a workspace.
 type Forks struct{ w *Workspace }
 
-// Forks returns the forks of the workspace.
 func (w *Workspace) Forks() Forks { return Forks{w} }
 
-// Snapshots are the snapshots of a workspace.
 type Snapshots struct{ w *Workspace }
 
-// Snapshots returns the snapshots of the workspace.
 func (w *Workspace) Snapshots() Snapshots { return Snapshots{w} }
 
 // Remotes are what leads from a workspace's snapshots to those of other stores, and back.
 type Remotes struct{ w *Workspace }
 
-// Remotes returns what sends and takes snapshots of the workspace.
 func (w *Workspace) Remotes() Remotes { return Remotes{w} }
 
 // Name returns `main`, or the fork's name.
@@ -101,16 +95,12 @@ func (w *Workspace) Name() string {
 	return name
 }
 
-// View returns the number of the workspace's view.
 func (w *Workspace) View() uint32 { return w.view }
 
-// Root returns the node of the root directory.
 func (w *Workspace) Root() live.NodeID { return live.Node(w.view, live.RootIno) }
 
-// Store returns the store that the workspace is in.
 func (w *Workspace) Store() *Store { return w.store }
 
-// IsFork reports whether the workspace is a fork.
 func (w *Workspace) IsFork() bool { return w.fork }
 
 // Parent returns the workspace that this one was forked from, nil for main.
@@ -216,7 +206,6 @@ func (fs Forks) From(from uint64, n int) (out []Listed) {
 	return out[:min(n, len(out))]
 }
 
-// StateOf returns the tree of a snapshot.
 func (w *Workspace) StateOf(name string) (st *tree.State, err error) {
 	w.read(func() {
 		var sn *snap

@@ -63,7 +63,6 @@ type known struct {
 	checked atomic.Int64 // ns of the monotonic clock
 }
 
-// NewRegistry returns a registry without names.
 func NewRegistry(within func(view uint32) []uint32) *Registry {
 	return &Registry{
 		within: within, known: make(map[inView]*known), named: make(map[inView]named),

@@ -30,7 +30,6 @@ type mark struct {
 	inos  uint64
 }
 
-// Add notes that an actor changed an inode.
 func (s *Set) Add(ino uint64, actor string) {
 	s.mark(ino/blockInodes, mark{s.number(actor), 1 << (ino % blockInodes)})
 }
@@ -111,13 +110,11 @@ func (s *Set) Rest() []string {
 // Actors returns all actors, in order.
 func (s *Set) Actors() []string { return slices.Sorted(slices.Values(s.names)) }
 
-// Empty reports whether no actor changed anything.
 func (s *Set) Empty() bool { return len(s.names) == 0 }
 
 // Size is about how many bytes of memory the set takes.
 func (s *Set) Size() int { return 64*s.marks + 64*len(s.names) }
 
-// Merge adds another set.
 func (s *Set) Merge(o *Set) {
 	for block, marks := range o.blocks {
 		for _, m := range marks {
@@ -129,7 +126,6 @@ func (s *Set) Merge(o *Set) {
 	}
 }
 
-// Union returns all that is in some sets.
 func Union(sets ...*Set) *Set {
 	var out Set
 	for _, s := range sets {

@@ -44,7 +44,6 @@ type Parts struct {
 	Logger      *slog.Logger
 }
 
-// Checkpoints are those of the store.
 type Checkpoints interface {
 	// Hold makes a checkpoint, and calls fn with its error before the next one can begin.
 	Hold(ctx context.Context, fn func(error) error) error
@@ -71,7 +70,6 @@ func (g *Collector) Removed() {
 // Any reports whether something was removed since the last gc.
 func (g *Collector) Any() bool { return g.removed.Load() != 0 }
 
-// due reports whether it is time for a gc.
 func (g *Collector) due(stored int64, now time.Time) bool {
 	base := g.Base.Load()
 	return stored-base > max(growth, base/2) || g.Any() && now.UnixNano()-g.removed.Load() >= int64(delay)
@@ -88,7 +86,6 @@ func (g *Collector) Import() (done func()) {
 	}
 }
 
-// begins reports whether an automatic gc begins now.
 func (g *Collector) begins(now time.Time) bool {
 	return g.imports.Load() == 0 && g.due(g.Stored.Load(), now)
 }
@@ -114,7 +111,6 @@ func (g *Collector) Loop() {
 	}
 }
 
-// Run makes a gc.
 func (g *Collector) Run(ctx context.Context, progress func(done, total int64)) (cas.GCResult, error) {
 	var sum cas.GCResult
 	for range rounds {

@@ -11,7 +11,6 @@ import (
 	"github.com/amberfs/amberfs/internal/process"
 )
 
-// The actions.
 const (
 	Created  = "created"
 	Modified = "modified"
@@ -25,7 +24,6 @@ const (
 // in such an event.
 type Action struct{ Name, About, From, Detail string }
 
-// Actions are all actions.
 var Actions = []Action{
 	{Created, "a path was created", "", ""},
 	{Modified, "a path was modified", "", ""},
@@ -45,7 +43,6 @@ var Actions = []Action{
 	{"pulled", "a snapshot was pulled", "the snapshot", "the remote"},
 }
 
-// ActionNames returns the names of all actions.
 func ActionNames() []string {
 	names := make([]string, len(Actions))
 	for i, a := range Actions {
@@ -94,7 +91,6 @@ type Event struct {
 	Node uint64 `json:"-"`
 }
 
-// Counts are numbers of events, by action.
 type Counts struct {
 	Created  int64 `json:"created"`
 	Modified int64 `json:"modified"`
@@ -115,7 +111,6 @@ func (c *Counts) add(action string) {
 	}
 }
 
-// appendLine adds the event's line to b.
 func appendLine(b []byte, e *Event) ([]byte, error) {
 	var w bytes.Buffer
 	enc := json.NewEncoder(&w)

@@ -111,7 +111,6 @@ func (l *Log) limit() error {
 	return nil
 }
 
-// size returns the bytes of all files.
 func (l *Log) size() (total int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,7 +14,6 @@ import (
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// Defaults of Options.
 const (
 	DefaultLimit       = 16 << 20 // less on a small disk
 	DefaultSegmentSize = 256 << 10
@@ -195,7 +194,6 @@ func (l *Log) LastSeq(view uint32) uint64 {
 	return 0
 }
 
-// Views returns the workspaces that have a log.
 func (l *Log) Views() []uint32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -265,7 +263,6 @@ func (l *Log) wakeFollowers() {
 	l.mu.written = make(chan struct{})
 }
 
-// Remove deletes the log of a deleted workspace.
 func (l *Log) Remove(view uint32) error {
 	if err := l.Flush(); err != nil {
 		return err

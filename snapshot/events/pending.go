@@ -53,7 +53,6 @@ func newPending(quiet time.Duration) pending {
 // empty reports whether nothing waits to be written.
 func (p *pending) empty() bool { return len(p.queue) == 0 && len(p.held) == 0 }
 
-// add puts an event where it belongs.
 func (p *pending) add(v *view, n *entry) {
 	e := &n.Event
 	if e.Node == 0 {

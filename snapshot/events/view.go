@@ -39,7 +39,6 @@ type view struct {
 	since    Counts // what happened since
 }
 
-// A segment is one file of a log.
 type segment struct {
 	first uint64 // number of the first event
 	size  int64  // bytes of whole lines
@@ -166,7 +165,6 @@ func (v *view) append(s segment, lines []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// remove deletes the files.
 func (v *view) remove() error {
 	for _, s := range v.segments {
 		if err := v.fs.Remove(v.path(s)); err != nil {

@@ -40,12 +40,10 @@ type Snapshot struct {
 	Changes interval.Changes
 }
 
-// Record is what is written down of the snapshot.
 func (s *Snapshot) Record() Record {
 	return Record{View: s.View, WS: s.WS, Info: s.Info, ActorSets: s.Changes.Stored}
 }
 
-// Tree returns the snapshot's state.
 func (s *Snapshot) Tree(src *tree.Source) (*tree.State, error) {
 	if st := s.State.Load(); st != nil {
 		return st, nil
@@ -67,7 +65,6 @@ type List struct {
 // All returns the snapshots, oldest first. It is good until the list changes.
 func (l *List) All() []*Snapshot { return l.all }
 
-// Len returns how many there are.
 func (l *List) Len() int { return len(l.all) }
 
 // Newest returns the newest snapshot, nil if there is none.
@@ -116,7 +113,6 @@ func (l *List) Sort() { slices.SortFunc(l.all, bySeq) }
 
 func bySeq(a, b *Snapshot) int { return cmp.Compare(a.Seq, b.Seq) }
 
-// Rename gives a snapshot another name.
 func (l *List) Rename(s *Snapshot, name string) {
 	delete(l.byName, s.Name)
 	l.byName[name] = s

@@ -29,10 +29,8 @@ type Key struct {
 
 func (k Key) String() string { return fmt.Sprintf("%s%08x", k.Prefix, k.View) }
 
-// OfSnapshot is the key of a snapshot.
 func OfSnapshot(view uint32) Key { return Key{Snapshots, view} }
 
-// OfWorkspace is the key of a workspace.
 func OfWorkspace(view uint32) Key { return Key{Workspaces, view} }
 
 // A StoreRecord is the record of the last checkpoint.

@@ -21,7 +21,6 @@ const (
 	KindPull       = "pull"
 )
 
-// Kinds are all of them.
 var Kinds = []string{KindManual, KindTurn, KindActor, KindAuto, KindPreRestore, KindFork, KindImport, KindPull}
 
 // Counts are the events between a snapshot and the one before.
@@ -91,7 +90,6 @@ type Owner struct {
 	GID uint32 `json:"gid"`
 }
 
-// Node returns the root node of a snapshot's view.
 func (i Info) Node() live.NodeID { return live.Node(i.View, live.RootIno) }
 
 // Expired reports whether the snapshot's own time is over.

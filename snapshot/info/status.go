@@ -27,17 +27,14 @@ type Metrics struct {
 	GarbageCollects int64   `json:"gcs"`
 }
 
-// MsSince is in milliseconds.
 func MsSince(start time.Time) float64 { return float64(time.Since(start).Microseconds()) / 1000 }
 
-// Note changes the metrics.
 func (r *Recorder) Note(fn func(m *Metrics)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fn(&r.m)
 }
 
-// Get returns the metrics.
 func (r *Recorder) Get() (m Metrics) {
 	r.Note(func(now *Metrics) { m = *now })
 	return m

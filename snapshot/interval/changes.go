@@ -26,7 +26,6 @@ func Of(sets []*actors.Set) Changes {
 	return c
 }
 
-// Take adds the changes of another interval.
 func (c *Changes) Take(o Changes) {
 	c.Names = JoinNames(c.Names, o.Names)
 	for _, h := range o.Stored {

@@ -12,7 +12,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// States are two successive states.
 type States struct {
 	Source        *tree.Source
 	Before, After *tree.State

@@ -23,7 +23,6 @@ type Group struct {
 	rest    time.Duration // after a panic
 }
 
-// New returns a group without loops.
 func New(logger *slog.Logger) Group {
 	ctx, cancel := context.WithCancel(context.Background())
 	return Group{ctx, cancel, &errgroup.Group{}, logger, panicPause}
@@ -48,7 +47,6 @@ func (b *Group) Pause(d time.Duration) {
 	}
 }
 
-// Stop ends the loops.
 func (b *Group) Stop() {
 	if b.cancel != nil {
 		b.cancel()
@@ -61,10 +59,8 @@ func (b *Group) Wait() { _ = b.group.Wait() } // the loops log their errors
 // A Wake is a signal to a loop. Signals that come while it works are one.
 type Wake chan struct{}
 
-// NewWake returns one without a signal.
 func NewWake() Wake { return make(Wake, 1) }
 
-// Up gives the signal.
 func (w Wake) Up() {
 	select {
 	case w <- struct{}{}:

@@ -14,7 +14,6 @@ type encodedPath struct {
 	Bytes []byte `json:"bytes"`
 }
 
-// MarshalJSON implements json.Marshaler.
 func (p BytePath) MarshalJSON() ([]byte, error) {
 	if utf8.ValidString(string(p)) {
 		return json.Marshal(string(p))
@@ -22,7 +21,6 @@ func (p BytePath) MarshalJSON() ([]byte, error) {
 	return json.Marshal(encodedPath{[]byte(p)})
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
 func (p *BytePath) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '{' {
 		var e encodedPath
@@ -41,7 +39,6 @@ func Raw(path string) string {
 	return base64.StdEncoding.EncodeToString([]byte(path))
 }
 
-// BytePaths converts each path.
 func BytePaths(paths []string) []BytePath {
 	var out []BytePath
 	for _, p := range paths {

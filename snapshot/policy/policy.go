@@ -58,7 +58,6 @@ type Push struct {
 	Only string `json:"only"`
 }
 
-// Values of Push.Only.
 const (
 	PushManual = "manual"
 	PushTurn   = "turn"

@@ -55,7 +55,6 @@ func defaultKeep() Keep {
 	}
 }
 
-// Rules are the rules by kind.
 func (k *Keep) Rules() map[string]*Rule {
 	return map[string]*Rule{
 		"auto": &k.Auto, "turn": &k.Turn, "actor": &k.Actor, "pre-restore": &k.PreRestore,
@@ -148,10 +147,8 @@ func (s Span) String() string {
 	return time.Duration(s).String()
 }
 
-// MarshalJSON implements json.Marshaler.
 func (s Span) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
-// UnmarshalJSON implements json.Unmarshaler.
 func (s *Span) UnmarshalJSON(b []byte) error {
 	var text string
 	if err := json.Unmarshal(b, &text); err != nil {

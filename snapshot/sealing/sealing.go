@@ -75,7 +75,6 @@ type Sealer struct {
 	signal loops.Wake
 }
 
-// New returns a sealer without snapshots.
 func New(p Parts) *Sealer {
 	return &Sealer{Parts: p, signal: loops.NewWake(), main: semaphore.NewWeighted(1), forks: semaphore.NewWeighted(sealForks)}
 }

@@ -99,7 +99,6 @@ func (d *Dir) SetMountpoint(dir string) error {
 // Made reports whether this process made the store.
 func (d *Dir) Made() bool { return d.formatted }
 
-// Close gives the lock back.
 func (d *Dir) Close() error { return errors.Join(d.Disk.Close(), d.lock.Close()) }
 
 // Discard is Close, and removes what this process made.
@@ -121,7 +120,6 @@ func (d *Dir) removeMade() error {
 	return err
 }
 
-// Locked calls fn with a store locked.
 func Locked(dir string, fn func(disk *vfs.Beneath) error) error {
 	return inside(dir, func(disk *vfs.Beneath) error {
 		lock, err := lockStore(disk, dir)

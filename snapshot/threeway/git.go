@@ -14,7 +14,6 @@ func InGit(p string) (repo, rel string, ok bool) {
 // A GitFile is what a file of a repository means to a merge.
 type GitFile int
 
-// The kinds of files.
 const (
 	AnyFile  GitFile = iota
 	IndexOf          // the index: git finds out itself what changed

@@ -9,7 +9,6 @@ import (
 // A Rule is what becomes of a path that changed on both sides.
 type Rule int
 
-// The rules.
 const (
 	RefuseConflicts Rule = iota // nothing is touched
 	KeepOurs                    // the workspace's version stays

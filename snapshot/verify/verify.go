@@ -39,7 +39,6 @@ func (a Affected) compare(b Affected) int {
 	return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Snapshot, b.Snapshot), cmp.Compare(a.Path, b.Path))
 }
 
-// A Report is the outcome of a verification.
 type Report struct {
 	Packs    int        `json:"packs"`
 	Objects  int64      `json:"objects"`
@@ -55,7 +54,6 @@ type Report struct {
 	Hidden bool `json:"-"` // a bookmark is touched, which users do not know
 }
 
-// OK reports whether no damage was found.
 func (r *Report) OK() bool { return len(r.Damage) == 0 && len(r.Affected) == 0 }
 
 // Affect adds what is touched, each once and in order.
@@ -65,7 +63,6 @@ func (r *Report) Affect(more ...Affected) {
 	r.Affected = slices.Compact(r.Affected)
 }
 
-// A Store is what is verified.
 type Store struct {
 	Objects elsewhere.Objects
 	Log     *journal.Journal

@@ -24,10 +24,8 @@ func NewDecoder(b []byte) *Decoder { return &Decoder{b: b} }
 // Err returns the first error met, nil if none.
 func (d *Decoder) Err() error { return d.err }
 
-// Remaining returns how many bytes are left.
 func (d *Decoder) Remaining() int { return len(d.b) - d.off }
 
-// Offset returns how many bytes have been read.
 func (d *Decoder) Offset() int { return d.off }
 
 // Finish returns the first error, or one if bytes are left over.
@@ -46,7 +44,6 @@ func (d *Decoder) Fail(format string, args ...any) {
 	}
 }
 
-// Byte reads one byte.
 func (d *Decoder) Byte() byte {
 	if d.err != nil {
 		return 0
@@ -69,7 +66,6 @@ func (d *Decoder) Bool() bool {
 	return v == 1
 }
 
-// Uvarint reads an unsigned number.
 func (d *Decoder) Uvarint() uint64 {
 	if d.err != nil {
 		return 0

@@ -11,13 +11,11 @@ func NewEncoder(buf []byte) *Encoder { return &Encoder{b: buf[:0]} }
 // Out returns what has been written; it is valid until the next write or Reset.
 func (e *Encoder) Out() []byte { return e.b }
 
-// Len returns the number of bytes written.
 func (e *Encoder) Len() int { return len(e.b) }
 
 // Reset forgets what was written and keeps the memory.
 func (e *Encoder) Reset() { e.b = e.b[:0] }
 
-// Byte appends one byte.
 func (e *Encoder) Byte(v byte) { e.b = append(e.b, v) }
 
 // Bool appends 0 or 1.

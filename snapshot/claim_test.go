@@ -132,7 +132,7 @@ func TestForkTTL(t *testing.T) {
 		t.Fatal(err)
 	}
 	now = now.Add(50 * time.Minute)
-	if err := w.Forks().expire(now); err != nil {
+	if _, err := w.Forks().expire(now, now); err != nil {
 		t.Fatal(err)
 	}
 	forks := w.Forks().List()

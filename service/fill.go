@@ -110,14 +110,13 @@ func Refill(objects content.ObjectStore, r io.Reader) (snapshot.Outside, error) 
 // outside makes a tree of what read imports. The source of the contents is later.
 func outside(ctx context.Context, objects content.ObjectStore, later *gitbridge.Later, read func(gitbridge.Sink) error) (snapshot.Outside, error) {
 	b := importer.New(ctx, tree.NewSource(objects, later, 1<<20), objects, gitbridge.Meta{Mode: unix.S_IFDIR | 0o755})
-	defer b.Close()
 	b.Later()
 	b.AtRoot()
 	if err := read(b.Add); err != nil {
 		return snapshot.Outside{}, err
 	}
-	st, next, epoch, err := b.Unsealed()
-	return snapshot.Outside{State: st, NextIno: next, Epoch: epoch, Log: later}, err
+	st, next, epoch := b.Unsealed()
+	return snapshot.Outside{State: st, NextIno: next, Epoch: epoch, Log: later}, nil
 }
 
 // BringIn returns when all that is outside of the store is in it.

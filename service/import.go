@@ -106,7 +106,6 @@ type importAt struct {
 // build returns a sealed tree of what read imports, on disk. The caller protects it from gc.
 func build(ctx context.Context, s *snapshot.Store, at importAt, read func(*importer.Builder) error) (*tree.State, error) {
 	b := importer.New(ctx, s.Source(), s.CAS(), at.made)
-	defer b.Close()
 	if err := b.Below(at.dir); err != nil {
 		return nil, err
 	}

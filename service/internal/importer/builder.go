@@ -3,13 +3,12 @@ package importer
 import (
 	"context"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge"
@@ -19,10 +18,8 @@ import (
 )
 
 const (
-	// maxWorkers is how many batches of small files are chunked at a time.
+	// maxWorkers is how many chunks of a file are stored at a time.
 	maxWorkers = 4
-	// small is the size in bytes up to which a file is kept in memory.
-	small = 1 << 20
 	// maxUnsealed is the memory for the tree, in bytes, before it is sealed.
 	maxUnsealed = 32 << 20
 	// maxCopied is the memory for sealed pages that are changed again.
@@ -42,15 +39,11 @@ const Memory = 80 << 20
 // time it seals what there is, and goes on in another epoch.
 type Builder struct {
 	ctx    context.Context
-	cancel context.CancelCauseFunc
 	src    *tree.Source
 	sealer *content.Sealer
 	made   gitbridge.Meta // of directories that the source left out
-	batch  *batch         // of small files, being filled
 	top    string         // the directory that everything goes to
 	atRoot bool           // its root is that of a workspace, where some names are taken
-	// workers chunk batches. Their first error is that of all that follows.
-	workers errgroup.Group
 
 	next     uint64
 	limit    int               // of unsealed
@@ -58,7 +51,6 @@ type Builder struct {
 	copied   atomic.Int64      // the same, of pages that are changed again
 	dirs     map[string]uint64 // inodes of directories that were used lately, by path
 
-	mu    sync.Mutex // of state, which workers change too
 	epoch uint64
 	state *tree.State
 	bytes int64
@@ -68,6 +60,7 @@ type Builder struct {
 // out, get root's attributes until the source tells others.
 func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, root gitbridge.Meta) *Builder {
 	b := &Builder{
+		ctx:    ctx,
 		sealer: &content.Sealer{Src: src.Files, Objects: objects, Workers: maxWorkers, FindHoles: true},
 		next:   tree.RootIno,
 		top:    ".",
@@ -76,8 +69,6 @@ func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, roo
 		epoch:  1,
 	}
 	b.src = src.Counting(&b.copied)
-	b.ctx, b.cancel = context.WithCancelCause(ctx)
-	b.workers.SetLimit(maxWorkers)
 	root.Mode = unix.S_IFDIR | root.Mode&0o7777
 	b.made = root
 	n := b.node(root)
@@ -134,7 +125,6 @@ func (b *Builder) Add(e gitbridge.Entry) error {
 	}
 	switch {
 	case !n.IsRegular():
-		return b.put(n)
 	case e.Later != nil:
 		n.Content = content.New(b.epoch)
 		for _, d := range e.Later.Data {
@@ -145,23 +135,34 @@ func (b *Builder) Add(e gitbridge.Entry) error {
 		if err := n.Content.Truncate(b.src.Files, e.Size); err != nil {
 			return err
 		}
-		return b.put(n)
-	case e.Size > small:
-		return b.chunk(p, n, e.Size, e.Data)
+	case e.Size > 0:
+		if err := b.chunk(p, n, e.Size, e.Data); err != nil {
+			return err
+		}
 	}
-	return b.later(p, n, int(e.Size), e.Data)
+	return b.put(n)
+}
+
+// chunk stores the contents of a file.
+func (b *Builder) chunk(p string, n *tree.Inode, size int64, r io.Reader) error {
+	base, err := content.FromReader(b.ctx, b.sealer, io.LimitReader(r, size))
+	if err != nil {
+		return fmt.Errorf("storing %s: %w", p, err)
+	}
+	if base.Size != size {
+		return fmt.Errorf("reading %s: it became shorter while it was read", p)
+	}
+	n.Content = content.Of(base)
+	return nil
 }
 
 // room seals the tree if it takes too much memory. n is what will come.
 func (b *Builder) room(n int) error {
-	if b.ctx.Err() != nil {
-		return context.Cause(b.ctx)
+	if err := b.ctx.Err(); err != nil {
+		return err
 	}
 	if b.unsealed += inodeSize + n; b.unsealed < b.limit && b.copied.Load() < maxCopied {
 		return nil
-	}
-	if err := b.wait(); err != nil {
-		return err
 	}
 	if _, err := tree.Seal(b.ctx, b.src, b.sealer, b.state); err != nil {
 		return err
@@ -183,8 +184,6 @@ func metaSize(m gitbridge.Meta) (n int) {
 
 // lookup finds what a directory calls name.
 func (b *Builder) lookup(dir uint64, name string) (tree.Dirent, bool, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	n, err := b.state.Get(b.src, dir)
 	if err != nil {
 		return tree.Dirent{}, false, err
@@ -256,8 +255,6 @@ func (b *Builder) addDir(p string, m gitbridge.Meta) error {
 }
 
 func (b *Builder) setDir(ino uint64, m gitbridge.Meta) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	n, err := b.state.Own(b.src, b.epoch, ino)
 	if err != nil {
 		return err
@@ -290,8 +287,6 @@ func (b *Builder) enter(p string, n *tree.Inode) error {
 
 // link gives n a name that is free.
 func (b *Builder) link(parent uint64, name string, n *tree.Inode) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	dir, err := b.state.Own(b.src, b.epoch, parent)
 	if err != nil {
 		return err
@@ -306,12 +301,6 @@ func (b *Builder) link(parent uint64, name string, n *tree.Inode) error {
 // unlink takes one name from an inode, and the inode away with its last. A directory is
 // empty.
 func (b *Builder) unlink(e tree.Dirent, parent uint64, name string) error {
-	// A worker may still have to put the inode.
-	if err := b.wait(); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	n, err := b.state.Own(b.src, b.epoch, e.Ino)
 	if err != nil {
 		return err
@@ -333,17 +322,10 @@ func (b *Builder) unlink(e tree.Dirent, parent uint64, name string) error {
 	return b.state.Delete(b.src, b.epoch, n.Ino)
 }
 
-// put makes inodes part of the tree.
-func (b *Builder) put(nodes ...*tree.Inode) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, n := range nodes {
-		b.bytes += contentSize(n)
-		if err := b.state.Put(b.src, b.epoch, n); err != nil {
-			return err
-		}
-	}
-	return nil
+// put makes an inode part of the tree.
+func (b *Builder) put(n *tree.Inode) error {
+	b.bytes += contentSize(n)
+	return b.state.Put(b.src, b.epoch, n)
 }
 
 func contentSize(n *tree.Inode) int64 {
@@ -353,33 +335,40 @@ func contentSize(n *tree.Inode) int64 {
 	return 0
 }
 
-// Close releases everything when the tree is finished, or given up.
-func (b *Builder) Close() {
-	b.cancel(context.Canceled)
-	_ = b.workers.Wait()
-}
-
 // Later keeps in memory what would be sealed from time to time, up to a size at which
 // that is worth more than the time: contents are outside, and sealing reads them.
 func (b *Builder) Later() { b.limit = maxLater }
 
 // Unsealed returns the tree as it is, the next inode number and an unused epoch.
-func (b *Builder) Unsealed() (st *tree.State, next, epoch uint64, err error) {
-	if err := b.wait(); err != nil {
-		return nil, 0, 0, err
-	}
+func (b *Builder) Unsealed() (st *tree.State, next, epoch uint64) {
 	b.state.Bytes = b.bytes
-	return b.state, b.next, b.epoch + 1, nil
+	return b.state, b.next, b.epoch + 1
 }
 
 // Finish seals the tree.
 func (b *Builder) Finish() (*tree.State, error) {
-	if err := b.wait(); err != nil {
-		return nil, err
-	}
 	b.state.Bytes = b.bytes
 	if _, err := tree.Seal(b.ctx, b.src, b.sealer, b.state); err != nil {
 		return nil, err
 	}
 	return b.state, nil
+}
+
+// hardlink gives a file that came before another name.
+func (b *Builder) hardlink(p, old string) error {
+	n, err := b.state.Resolve(b.src, old)
+	if err != nil || n.IsDir() {
+		return fmt.Errorf("%w: a hard link to %q, which is not an earlier file of the archive", gitbridge.ErrHostile, old)
+	}
+	if p == old {
+		return nil
+	}
+	if n, err = b.state.Own(b.src, b.epoch, n.Ino); err != nil {
+		return err
+	}
+	if err := b.enter(p, n); err != nil {
+		return err
+	}
+	n.Nlink++
+	return nil
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/gitbridge"
-	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -36,9 +35,7 @@ func store(t *testing.T) *snapshot.Store {
 
 func builder(t *testing.T, s *snapshot.Store) *Builder {
 	t.Helper()
-	b := New(context.Background(), s.Source(), s.CAS(), gitbridge.Meta{Mode: 0o755})
-	t.Cleanup(b.Close)
-	return b
+	return New(context.Background(), s.Source(), s.CAS(), gitbridge.Meta{Mode: 0o755})
 }
 
 func meta(mode uint32) gitbridge.Meta {
@@ -94,7 +91,7 @@ func contents(t *testing.T, s *snapshot.Store, st *tree.State, p string) []byte 
 func TestBuildsWhatItIsTold(t *testing.T) {
 	s := store(t)
 	b := builder(t, s)
-	big := make([]byte, 3*small+17)
+	big := make([]byte, 3<<20+17)
 	for i := range big {
 		big[i] = byte(rand.Uint32())
 	}
@@ -236,7 +233,7 @@ func TestHolesStay(t *testing.T) {
 
 func TestReadErrors(t *testing.T) {
 	s := store(t)
-	for _, size := range []int64{10, small + 10} {
+	for _, size := range []int64{10, 1<<20 + 10} {
 		b := builder(t, s)
 		err := addTo(b, "short", meta(unix.S_IFREG), size, strings.NewReader("short"))
 		if err == nil || !strings.Contains(err.Error(), "short") {
@@ -257,7 +254,6 @@ func TestCancel(t *testing.T) {
 	s := store(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	b := New(ctx, s.Source(), s.CAS(), gitbridge.Meta{Mode: 0o755})
-	defer b.Close()
 	cancel()
 	err := addTo(b, "f", meta(unix.S_IFREG), 3, strings.NewReader("abc"))
 	if err == nil {
@@ -291,17 +287,15 @@ func TestBelow(t *testing.T) {
 	}
 }
 
-// A worker's error must come out, and not as a cancellation.
 type failingStore struct{ content.ObjectStore }
 
 var errDisk = errors.New("disk on fire")
 
 func (failingStore) Put(k cas.Kind, b []byte) (cas.Hash, error) { return cas.Hash{}, errDisk }
 
-func TestWorkerError(t *testing.T) {
+func TestStoreError(t *testing.T) {
 	s := store(t)
 	b := New(context.Background(), s.Source(), failingStore{s.CAS()}, gitbridge.Meta{Mode: 0o755})
-	defer b.Close()
 	var err error
 	for i := 0; i < 10_000 && err == nil; i++ {
 		err = addTo(b, fmt.Sprint("f", i), meta(unix.S_IFREG), 3, io.LimitReader(strings.NewReader(fmt.Sprintf("%03d", i%1000)), 3))
@@ -311,23 +305,5 @@ func TestWorkerError(t *testing.T) {
 	}
 	if !errors.Is(err, errDisk) {
 		t.Errorf("error = %v", err)
-	}
-}
-
-// panicky is a store in which something is wrong.
-type panicky struct{ content.ObjectStore }
-
-func (panicky) Put(cas.Kind, []byte) (cas.Hash, error) { panic("a fault in the store") }
-
-// TestPanicInAWorker: it is an error of the import.
-func TestPanicInAWorker(t *testing.T) {
-	s := store(t)
-	b := New(context.Background(), s.Source(), panicky{s.CAS()}, gitbridge.Meta{Mode: 0o755})
-	defer b.Close()
-	addFile(t, b, "small", []byte("text"))
-	_, err := b.Finish()
-	var p *guard.Panic
-	if !errors.As(err, &p) {
-		t.Errorf("error %v, want the panic", err)
 	}
 }

@@ -70,9 +70,7 @@ func (b *Builder) follow(p string) (string, error) {
 		if links++; links > maxLinks {
 			return "", fmt.Errorf("%w: %q leads through more than %d symbolic links", gitbridge.ErrHostile, p, maxLinks)
 		}
-		b.mu.Lock()
 		n, err := b.state.Get(b.src, e.Ino)
-		b.mu.Unlock()
 		if err != nil {
 			return "", err
 		}
@@ -119,7 +117,6 @@ func (b *Builder) empty(dir uint64) error {
 		if err := b.room(0); err != nil {
 			return err
 		}
-		b.mu.Lock()
 		n, err := b.state.Get(b.src, dir)
 		var some []tree.Dirent
 		if err == nil {
@@ -128,7 +125,6 @@ func (b *Builder) empty(dir uint64) error {
 				return len(some) < atOnce
 			})
 		}
-		b.mu.Unlock()
 		if err != nil || len(some) == 0 {
 			return err
 		}

@@ -165,6 +165,23 @@ func (b *Beneath) Rename(from, to string) error {
 	})
 }
 
+// RenameNew renames a file to a name that is free; else the error is fs.ErrExist.
+func (b *Beneath) RenameNew(from, to string) error {
+	return b.at("rename", from, func(fromDir int, fromBase string) error {
+		return b.at("rename", to, func(toDir int, toBase string) error {
+			err := unix.Renameat2(fromDir, fromBase, toDir, toBase, unix.RENAME_NOREPLACE)
+			if err != unix.EINVAL {
+				return err
+			}
+			// NFS and some others have links instead.
+			if err = unix.Linkat(fromDir, fromBase, toDir, toBase, 0); err == nil {
+				err = unix.Unlinkat(fromDir, fromBase, 0)
+			}
+			return err
+		})
+	})
+}
+
 func (b *Beneath) Remove(name string) error {
 	return b.at("remove", name, func(dir int, base string) error {
 		err := unix.Unlinkat(dir, base, 0)

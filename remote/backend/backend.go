@@ -89,26 +89,11 @@ type Info struct {
 	Modified time.Time
 }
 
-var (
-	keyPattern    = regexp.MustCompile(`^(format|(ref|hold|gc)/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|obj/[0-9a-f]{64})$`)
-	prefixPattern = regexp.MustCompile(`^(obj|ref|hold|gc)/$`)
-)
+var keyPattern = regexp.MustCompile(`^(format|(ref|hold|gc)/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|obj/[0-9a-f]{64})$`)
 
-func checkKey(key string) error {
-	if !keyPattern.MatchString(key) || strings.Contains(key, "..") {
-		return fmt.Errorf("%q is not a key of a remote", key)
-	}
-	return nil
-}
+func isKey(key string) bool { return keyPattern.MatchString(key) && !strings.Contains(key, "..") }
 
-func checkPrefix(prefix string) error {
-	if !prefixPattern.MatchString(prefix) {
-		return fmt.Errorf("%q is not a prefix of keys", prefix)
-	}
-	return nil
-}
-
-// Open returns the backend that a URL names, without asking it anything:
+// Open returns the backend that a URL names, without asking it anything. It checks no keys:
 //
 //	s3://BUCKET/PREFIX?endpoint=URL&region=NAME
 //	oci://HOST/REPOSITORY
@@ -171,9 +156,9 @@ func parameters(u *url.URL, known ...string) (map[string]string, error) {
 // ErrUntrusted: the user has not agreed to contact this remote.
 var ErrUntrusted = errs.New(errs.Away, "you have not agreed to contact this remote")
 
-// Later returns the backend that a URL names. Each call asks allowed first, unless that is
-// nil, so that nothing is contacted before. What cannot be opened now, for example because
-// a file with credentials is not there, is tried again with each call.
+// Later returns the backend that a URL names. Each call checks its key and asks allowed first,
+// unless that is nil, so that nothing is contacted before. What cannot be opened now, for
+// example because a file with credentials is not there, is tried again with each call.
 func Later(raw string, allowed func(url string) error) Backend {
 	l := &later{url: raw, allowed: allowed}
 	if b, err := Open(raw); err == nil {
@@ -188,6 +173,14 @@ type later struct {
 
 	mu     sync.Mutex
 	opened Backend
+}
+
+// at returns the backend for a call about a key.
+func (l *later) at(key string) Backend {
+	if !isKey(key) {
+		return failing{fmt.Errorf("%q is not a key of a remote", key)}
+	}
+	return l.backend()
 }
 
 func (l *later) backend() Backend {
@@ -209,21 +202,21 @@ func (l *later) backend() Backend {
 }
 
 func (l *later) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
-	return l.backend().Put(ctx, key, data, o)
+	return l.at(key).Put(ctx, key, data, o)
 }
 func (l *later) Get(ctx context.Context, key string) ([]byte, error) {
-	return l.backend().Get(ctx, key)
+	return l.at(key).Get(ctx, key)
 }
 func (l *later) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
-	return l.backend().GetRange(ctx, key, off, n)
+	return l.at(key).GetRange(ctx, key, off, n)
 }
 func (l *later) List(ctx context.Context, prefix string, fn func(Info) error) error {
 	return l.backend().List(ctx, prefix, fn)
 }
 func (l *later) Stat(ctx context.Context, key string) (Info, error) {
-	return l.backend().Stat(ctx, key)
+	return l.at(key).Stat(ctx, key)
 }
-func (l *later) Delete(ctx context.Context, key string) error { return l.backend().Delete(ctx, key) }
+func (l *later) Delete(ctx context.Context, key string) error { return l.at(key).Delete(ctx, key) }
 func (l *later) Collects() bool                               { return l.backend().Collects() }
 func (l *later) URL() string                                  { return l.url }
 

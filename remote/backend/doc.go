@@ -22,7 +22,7 @@
 // Put can ask that the key be absent. Of any number of such Puts at once one succeeds.
 // That decides a race between two pushes of one name, and there is no other lock. S3
 // has had conditional writes since 2024; not every compatible store has them, and
-// some ignore them silently, so Probe tries. In a directory a lock file serves.
+// some ignore them silently, so Probe tries. In a directory the rename does not replace.
 // A registry cannot do it at all: there the backend looks first and writes then,
 // see Collects.
 //

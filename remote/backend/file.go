@@ -11,30 +11,18 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
-	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
 // dir keeps each key in a file of its own. A value is written to a temporary file,
-// synced, and renamed. Conditional Puts take the lock file first, which works on a
-// network file system, too. Others may write to the directory, and it may lie on a disk
+// synced, and renamed. Others may write to the directory, and it may lie on a disk
 // that is not plugged in, so each call opens it and what it needs in it (vfs.Beneath).
-type dir struct {
-	path string
-	mu   sync.Mutex // flock knows processes, not goroutines
-}
-
-const (
-	dirLock  = "lock"
-	lockTick = 20 * time.Millisecond
-)
+type dir struct{ path string }
 
 func openDir(u *url.URL) (Backend, error) {
 	if _, err := parameters(u); err != nil {
@@ -110,13 +98,10 @@ func (d *dir) sorted(what, key string, err error) error {
 }
 
 func (d *dir) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
-	if err := checkKey(key); err != nil {
-		return err
-	}
 	return d.use(ctx, "write", key, func(b *vfs.Beneath) error {
 		tmp, err := d.write(b, key, data)
 		if err == nil {
-			err = d.install(ctx, b, tmp, key, o.IfAbsent)
+			err = d.install(b, tmp, key, o.IfAbsent)
 		}
 		return err
 	})
@@ -142,20 +127,14 @@ func (d *dir) write(b *vfs.Beneath, key string, data []byte) (tmp string, err er
 	return tmp, nil
 }
 
-func (d *dir) install(ctx context.Context, b *vfs.Beneath, tmp, key string, ifAbsent bool) error {
-	rename := func() error { return b.Rename(tmp, d.file(key)) }
-	var err error
+func (d *dir) install(b *vfs.Beneath, tmp, key string, ifAbsent bool) error {
+	rename := b.Rename
 	if ifAbsent {
-		err = d.locked(ctx, b, func() error {
-			if _, err := b.Stat(d.file(key)); err == nil {
-				return ErrChanged
-			} else if !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			return rename()
-		})
-	} else {
-		err = rename()
+		rename = b.RenameNew
+	}
+	err := rename(tmp, d.file(key))
+	if errors.Is(err, fs.ErrExist) && ifAbsent {
+		err = ErrChanged
 	}
 	if err != nil {
 		return errors.Join(err, b.Remove(tmp))
@@ -163,39 +142,11 @@ func (d *dir) install(ctx context.Context, b *vfs.Beneath, tmp, key string, ifAb
 	return errors.Join(b.SyncDir(filepath.Dir(d.file(key))), b.SyncDir(d.path))
 }
 
-// locked calls fn with the lock file to itself.
-func (d *dir) locked(ctx context.Context, b *vfs.Beneath, fn func() error) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	f, err := b.File(d.file(dirLock), os.O_RDWR|os.O_CREATE, 0o666)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return fn()
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("lock: %w", err)
-		}
-		select { // others may keep it for as long as they like
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(lockTick):
-		}
-	}
-}
-
 func (d *dir) Get(ctx context.Context, key string) ([]byte, error) {
 	return d.GetRange(ctx, key, 0, MaxValue)
 }
 
 func (d *dir) GetRange(ctx context.Context, key string, off, n int64) (data []byte, err error) {
-	if err := checkKey(key); err != nil {
-		return nil, err
-	}
 	err = d.use(ctx, "read", key, func(b *vfs.Beneath) error {
 		f, err := b.File(d.file(key), os.O_RDONLY, 0)
 		if err != nil {
@@ -209,9 +160,6 @@ func (d *dir) GetRange(ctx context.Context, key string, off, n int64) (data []by
 }
 
 func (d *dir) Stat(ctx context.Context, key string) (info Info, err error) {
-	if err := checkKey(key); err != nil {
-		return Info{}, err
-	}
 	err = d.use(ctx, "look for", key, func(b *vfs.Beneath) error {
 		i, err := b.Stat(d.file(key))
 		info = Info{key, i.Size, i.Modified}
@@ -221,9 +169,6 @@ func (d *dir) Stat(ctx context.Context, key string) (info Info, err error) {
 }
 
 func (d *dir) List(ctx context.Context, prefix string, fn func(Info) error) error {
-	if err := checkPrefix(prefix); err != nil {
-		return err
-	}
 	var entries []vfs.Info
 	err := d.use(ctx, "list", prefix, func(b *vfs.Beneath) (err error) {
 		entries, err = b.ReadDir(d.file(strings.TrimSuffix(prefix, "/")))
@@ -236,7 +181,7 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Info) error) erro
 		return err
 	}
 	for _, e := range entries {
-		if checkKey(prefix+e.Name) != nil {
+		if !isKey(prefix + e.Name) {
 			continue // a temporary file
 		}
 		if err := fn(Info{prefix + e.Name, e.Size, e.Modified}); err != nil {
@@ -247,9 +192,6 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Info) error) erro
 }
 
 func (d *dir) Delete(ctx context.Context, key string) error {
-	if err := checkKey(key); err != nil {
-		return err
-	}
 	return d.use(ctx, "delete", key, func(b *vfs.Beneath) error {
 		err := b.Remove(d.file(key))
 		if errors.Is(err, fs.ErrNotExist) {

@@ -172,9 +172,6 @@ func Explain(ctx context.Context, repo *remote.Repository, what string, err erro
 
 // place says what a key is in a registry: a blob or a tag.
 func place(key string) (blob digest.Digest, tag string, err error) {
-	if err := checkKey(key); err != nil {
-		return "", "", err
-	}
 	if name, ok := strings.CutPrefix(key, "obj/"); ok {
 		return digest.NewDigestFromEncoded(digest.SHA256, name), "", nil
 	}
@@ -352,9 +349,6 @@ func (r *registry) Stat(ctx context.Context, key string) (Info, error) {
 
 // List knows the tags only; their sizes would be a request each.
 func (r *registry) List(ctx context.Context, prefix string, fn func(Info) error) error {
-	if err := checkPrefix(prefix); err != nil {
-		return err
-	}
 	if prefix != "ref/" {
 		return fmt.Errorf("list %s in a registry: %w", prefix, ErrUnsupported)
 	}
@@ -367,7 +361,7 @@ func (r *registry) List(ctx context.Context, prefix string, fn func(Info) error)
 		return err // a repository that is not found begins with its first push
 	}
 	for _, t := range all {
-		if key := "ref/" + t; t != formatTag && checkKey(key) == nil {
+		if key := "ref/" + t; t != formatTag && isKey(key) {
 			if err := fn(Info{Key: key}); err != nil {
 				return err
 			}

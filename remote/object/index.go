@@ -56,10 +56,10 @@ func decodeEntry(b []byte) (e Entry) {
 	return e
 }
 
-func (e *Entry) check(kind cas.Kind, objects []backend.Object) error {
+func (e *Entry) check(objects []backend.Object) error {
 	switch {
-	case e.Kind != kind:
-		return fmt.Errorf("%w: index entry of kind %d among those of %d", ErrMalformed, e.Kind, kind)
+	case e.Kind != cas.KindTree && e.Kind != cas.KindData:
+		return fmt.Errorf("%w: index entry of the unknown kind %d", ErrMalformed, e.Kind)
 	case int(e.Object) >= len(objects), e.End() > objects[e.Object].Size:
 		return fmt.Errorf("%w: index entry for bytes that no object has", ErrMalformed)
 	case e.Stored > cas.MaxObject, e.Plain > cas.MaxObject:
@@ -68,7 +68,7 @@ func (e *Entry) check(kind cas.Kind, objects []backend.Object) error {
 	return nil
 }
 
-// A table is the entries of one kind, encoded, in order of their hashes.
+// A table is the entries of one push, encoded, in order of their hashes.
 type table struct{ raw []byte }
 
 func (t table) len() int { return len(t.raw) / EntrySize }
@@ -99,51 +99,30 @@ func newTable(entries []Entry) table {
 	return table{raw}
 }
 
-func decodeTable(raw []byte, kind cas.Kind, objects []backend.Object) (table, error) {
-	if len(raw)%EntrySize != 0 {
-		return table{}, fmt.Errorf("%w: index of %d bytes", ErrMalformed, len(raw))
-	}
-	t := table{raw}
-	for i := range t.len() {
-		e := t.at(i)
-		if err := e.check(kind, objects); err != nil {
-			return table{}, err
-		}
-		if i > 0 && bytes.Compare(raw[(i-1)*EntrySize:][:prefixSize], e.Prefix[:]) >= 0 {
-			return table{}, fmt.Errorf("%w: index out of order", ErrMalformed)
-		}
-	}
-	return t, nil
-}
-
-type Index struct {
-	tree, data []table // newest first
-}
+type Index struct{ tables []table } // newest first
 
 // Add puts the index of an older push behind those that are there.
 func (x *Index) Add(raw []byte, s Section, objects []backend.Object) error {
 	if int64(len(raw)) != s.Size() {
 		return fmt.Errorf("%w: index of %d bytes where %d belong", ErrMalformed, len(raw), s.Size())
 	}
-	cut := s.Tree * EntrySize
-	tree, err := decodeTable(raw[:cut:cut], cas.KindTree, objects)
-	if err != nil {
-		return err
+	t := table{raw}
+	for i := range t.len() {
+		e := t.at(i)
+		if err := e.check(objects); err != nil {
+			return err
+		}
+		if i > 0 && bytes.Compare(raw[(i-1)*EntrySize:][:prefixSize], e.Prefix[:]) >= 0 {
+			return fmt.Errorf("%w: index out of order", ErrMalformed)
+		}
 	}
-	data, err := decodeTable(raw[cut:], cas.KindData, objects)
-	if err != nil {
-		return err
-	}
-	x.tree, x.data = append(x.tree, tree), append(x.data, data)
+	x.tables = append(x.tables, t)
 	return nil
 }
 
 func (x *Index) Find(h cas.Hash) (Entry, bool) {
-	for i := range x.tree {
-		if e, ok := x.tree[i].find(h); ok {
-			return e, true
-		}
-		if e, ok := x.data[i].find(h); ok {
+	for _, t := range x.tables {
+		if e, ok := t.find(h); ok {
 			return e, true
 		}
 	}
@@ -151,15 +130,12 @@ func (x *Index) Find(h cas.Hash) (Entry, bool) {
 }
 
 // Entries returns all entries of one kind, by their places.
-func (x *Index) Entries(kind cas.Kind) []Entry {
-	tables := x.data
-	if kind == cas.KindTree {
-		tables = x.tree
-	}
-	var out []Entry
-	for _, t := range tables {
+func (x *Index) Entries(kind cas.Kind) (out []Entry) {
+	for _, t := range x.tables {
 		for i := range t.len() {
-			out = append(out, t.at(i))
+			if e := t.at(i); e.Kind == kind {
+				out = append(out, e)
+			}
 		}
 	}
 	slices.SortFunc(out, ByPlace)
@@ -194,16 +170,8 @@ func (p *Pack) Append(q *Pack) {
 
 // EncodeIndex appends an index of entries to the pack and returns where it lies.
 func (p *Pack) EncodeIndex(entries []Entry) Section {
-	var tree, data []Entry
-	for _, e := range entries {
-		if e.Kind == cas.KindTree {
-			tree = append(tree, e)
-		} else {
-			data = append(data, e)
-		}
-	}
-	t, d := newTable(tree), newTable(data)
-	s := Section{Offset: int64(len(p.Bytes)), Tree: int64(t.len()), Data: int64(d.len())}
-	p.Bytes = append(append(p.Bytes, t.raw...), d.raw...)
+	t := newTable(entries)
+	s := Section{Offset: int64(len(p.Bytes)), Entries: int64(t.len())}
+	p.Bytes = append(p.Bytes, t.raw...)
 	return s
 }

@@ -67,7 +67,7 @@ func sampleRef() *Ref {
 		Version: Version, Name: "v1", ID: cas.Sum(nil).String(), Nonce: "n", Pushed: time.Unix(5, 6).UTC(), Created: time.Unix(7, 8).UTC(),
 		Labels:  map[string]string{"k": "v"},
 		Objects: []backend.Object{backend.Named([]byte("x")), {Name: backend.Named(nil).Name, Size: 320}},
-		Indexes: []Section{{Object: 1, Offset: 0, Tree: 4, Data: 6}},
+		Indexes: []Section{{Object: 1, Offset: 0, Entries: 10}},
 	}
 }
 
@@ -87,7 +87,7 @@ func TestRef(t *testing.T) {
 		"size":   func(r *Ref) { r.Objects[0].Size = -1 },
 		"index":  func(r *Ref) { r.Indexes[0].Object = 2 },
 		"offset": func(r *Ref) { r.Indexes[0].Offset = 1 },
-		"count":  func(r *Ref) { r.Indexes[0].Data = 1 << 62 },
+		"count":  func(r *Ref) { r.Indexes[0].Entries = 1 << 62 },
 	}
 	for what, spoil := range bad {
 		r := sampleRef()
@@ -130,12 +130,9 @@ func FuzzRef(f *testing.F) {
 // FuzzIndex checks that an index that is taken leads nowhere but into its objects.
 func FuzzIndex(f *testing.F) {
 	p, s, _, _ := sample(5)
-	f.Add(p.Bytes[s.Offset:], uint8(s.Tree), uint16(s.Offset))
-	f.Fuzz(func(t *testing.T, raw []byte, tree uint8, size uint16) {
-		s := Section{Tree: int64(tree), Data: int64(len(raw)/EntrySize) - int64(tree)}
-		if s.Data < 0 {
-			return
-		}
+	f.Add(p.Bytes[s.Offset:], uint16(s.Offset))
+	f.Fuzz(func(t *testing.T, raw []byte, size uint16) {
+		s := Section{Entries: int64(len(raw) / EntrySize)}
 		objects := []backend.Object{{Size: int64(size)}}
 		var x Index
 		if x.Add(raw, s, objects) != nil {

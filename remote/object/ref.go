@@ -49,15 +49,14 @@ type Ref struct {
 	Encrypted bool `json:"-"` // the ref and its objects are
 }
 
-// A Section is the place of a push's index: entries of tree pages, then of chunks.
+// A Section is the place of a push's index.
 type Section struct {
-	Object int   `json:"object"` // position in the list of objects
-	Offset int64 `json:"offset"`
-	Tree   int64 `json:"tree"` // number of entries
-	Data   int64 `json:"data"`
+	Object  int   `json:"object"` // position in the list of objects
+	Offset  int64 `json:"offset"`
+	Entries int64 `json:"entries"`
 }
 
-func (s Section) Size() int64 { return (s.Tree + s.Data) * EntrySize }
+func (s Section) Size() int64 { return s.Entries * EntrySize }
 
 func (r *Ref) State() cas.Hash {
 	h, _ := cas.ParseHash(r.ID) // checked when it was decoded
@@ -109,7 +108,7 @@ func (r *Ref) Check() error {
 		}
 	}
 	for _, s := range r.Indexes {
-		if s.Object < 0 || s.Object >= len(r.Objects) || s.Tree < 0 || s.Data < 0 || s.Tree > maxEntries || s.Data > maxEntries ||
+		if s.Object < 0 || s.Object >= len(r.Objects) || s.Entries < 0 || s.Entries > maxEntries ||
 			s.Offset < 0 || s.Offset > r.Objects[s.Object].Size-s.Size() {
 			return fmt.Errorf("index at %d of object %d", s.Offset, s.Object)
 		}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/object"
@@ -214,31 +213,26 @@ func (c *collection) readHolds(ctx context.Context) error {
 		return err
 	}
 	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for _, i := range infos {
-		g.Go(func() error {
-			switch age := c.now.Sub(i.Modified); {
-			case age >= holdGone:
-				return c.r.b.Delete(ctx, i.Key)
-			case age >= holdTime:
-				return nil
-			}
-			raw, err := c.r.b.Get(ctx, i.Key)
-			var h hold
-			if err == nil {
-				err = json.Unmarshal(raw, &h)
-			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", i.Key, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			c.keep(h.Objects)
+	return each(ctx, infos, func(ctx context.Context, i backend.Info) error {
+		switch age := c.now.Sub(i.Modified); {
+		case age >= holdGone:
+			return c.r.b.Delete(ctx, i.Key)
+		case age >= holdTime:
 			return nil
-		})
-	}
-	return g.Wait()
+		}
+		raw, err := c.r.b.Get(ctx, i.Key)
+		var h hold
+		if err == nil {
+			err = json.Unmarshal(raw, &h)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", i.Key, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		c.keep(h.Objects)
+		return nil
+	})
 }
 
 // remove deletes objects that were condemned long enough, and old marks of deleted ones.
@@ -282,38 +276,29 @@ func (c *collection) has(stage, id string) bool {
 	return slices.ContainsFunc(c.marks, func(m mark) bool { return m.stage == stage && m.id == id })
 }
 
-// tookLong reports whether the run is too old to remove anything. A machine that
-// slept stops the one clock, one whose time is set the other.
-func (c *collection) tookLong() bool {
+// older reports whether more than d has passed since a time. A machine that slept has not
+// counted that on its monotonic clock, and the other one may be set.
+func older(than time.Time, d time.Duration) bool {
 	now := time.Now()
-	return now.Sub(c.began) > runTime || now.Round(0).Sub(c.began.Round(0)) > runTime
+	return now.Sub(than) > d || now.Round(0).Sub(than.Round(0)) > d
 }
 
 func (c *collection) removeAll(ctx context.Context, names []string) error {
 	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for _, name := range names {
-		size, there := c.objects[name]
-		if c.live[name] || !there {
-			continue
+	return each(ctx, c.garbage(names), func(ctx context.Context, name string) error {
+		if older(c.began, runTime) {
+			return fmt.Errorf("it took more than %v: run it again", runTime)
 		}
-		g.Go(func() error {
-			if c.tookLong() {
-				return fmt.Errorf("it took more than %v: run it again", runTime)
-			}
-			if err := c.r.b.Delete(ctx, backend.Object{Name: name}.Key()); err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			delete(c.objects, name)
-			c.done.Removed++
-			c.done.Bytes += size
-			return nil
-		})
-	}
-	return g.Wait()
+		if err := c.r.b.Delete(ctx, backend.Object{Name: name}.Key()); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		c.done.Removed++
+		c.done.Bytes += c.objects[name]
+		delete(c.objects, name)
+		return nil
+	})
 }
 
 // advance condemns what was noted long enough ago, and notes what is new.

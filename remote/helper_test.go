@@ -167,7 +167,7 @@ func load(t testing.TB, r *Remote, name string) (*Snapshot, map[cas.Hash][]byte)
 	s := r.Snapshot(ref)
 	all := map[cas.Hash][]byte{}
 	get := func(h cas.Hash) ([]byte, error) { return s.Get(ctx, h, nil) }
-	err = walk(ctx, s.ID(), get, func(h cas.Hash) bool {
+	err = walk(ctx, s.Ref.State(), get, func(h cas.Hash) bool {
 		b, err := get(h)
 		if err != nil {
 			t.Fatalf("snapshot %s: %v", name, err)
@@ -185,8 +185,8 @@ func load(t testing.TB, r *Remote, name string) (*Snapshot, map[cas.Hash][]byte)
 func (w *world) check(t testing.TB, r *Remote, name string, id cas.Hash) *Snapshot {
 	t.Helper()
 	s, all := load(t, r, name)
-	if s.ID() != id {
-		t.Fatalf("%s is %s, not %s", name, s.ID(), id)
+	if s.Ref.State() != id {
+		t.Fatalf("%s is %s, not %s", name, s.Ref.State(), id)
 	}
 	n := 0
 	err := walk(context.Background(), id, w.get, func(h cas.Hash) bool {

@@ -1,9 +1,11 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -72,7 +74,7 @@ func (r *Remote) Push(ctx context.Context, p Push) (*Pushed, error) {
 		if err != nil {
 			return nil, err
 		}
-		if u.clear() && !u.tookLong() {
+		if u.free(u.objects) && !older(u.looked, lookAgain) {
 			return u.publish(ctx)
 		}
 	}
@@ -131,10 +133,7 @@ type pushing struct {
 // confirmBase reads the base's ref, which proves that everything it leads to is
 // there. It returns a result if there is nothing to do.
 func (u *pushing) confirmBase(ctx context.Context) (*Pushed, error) {
-	name := u.p.Base
-	if name == "" {
-		name = u.p.Ref.Name
-	}
+	name := cmp.Or(u.p.Base, u.p.Ref.Name)
 	ref, err := u.r.Ref(ctx, name)
 	if errors.Is(err, backend.ErrNotFound) {
 		return nil, nil
@@ -164,23 +163,9 @@ func inUse(there *object.Ref) error {
 	return fmt.Errorf("%s is %.12s of %s: %w", there.Name, there.ID, there.Created.Format(time.RFC3339), ErrExists)
 }
 
-// tookLong reports whether the look at condemned objects is too old. A machine that
-// slept has not counted that on its monotonic clock, and the other one may be set.
-func (u *pushing) tookLong() bool {
-	now := time.Now()
-	return now.Sub(u.looked) > lookAgain || now.Round(0).Sub(u.looked.Round(0)) > lookAgain
-}
-
-// clear reports whether the push leads to nothing that is to be removed.
-func (u *pushing) clear() bool { return u.free(u.objects) }
-
+// free reports whether none of some objects is to be removed.
 func (u *pushing) free(objects []backend.Object) bool {
-	for _, o := range objects {
-		if u.condemned[o.Name] {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(objects, func(o backend.Object) bool { return u.condemned[o.Name] })
 }
 
 func (u *pushing) publish(ctx context.Context) (*Pushed, error) {

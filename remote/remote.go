@@ -38,6 +38,16 @@ var (
 // parallel is how many requests are under way at once where they are many.
 const parallel = 16
 
+// each calls fn for all items, several at a time.
+func each[T any](ctx context.Context, all []T, fn func(context.Context, T) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for _, one := range all {
+		g.Go(func() error { return fn(ctx, one) })
+	}
+	return g.Wait()
+}
+
 // Options are the ways to open a remote. The zero value is fine but for Cache.
 type Options struct {
 	Cache *cache.Cache
@@ -149,20 +159,15 @@ func (r *Remote) Refs(ctx context.Context, fn func(name string, ref *object.Ref,
 		return err
 	}
 	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for _, name := range names {
-		g.Go(func() error {
-			ref, err := r.Ref(ctx, name)
-			if errors.Is(err, backend.ErrNotFound) {
-				return nil // removed meanwhile
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			return fn(name, ref, err)
-		})
-	}
-	return g.Wait()
+	return each(ctx, names, func(ctx context.Context, name string) error {
+		ref, err := r.Ref(ctx, name)
+		if errors.Is(err, backend.ErrNotFound) {
+			return nil // removed meanwhile
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		return fn(name, ref, err)
+	})
 }
 
 // Find reads the ref of a snapshot by its name or its whole id. Errors: backend.ErrNotFound.

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/remote/backend"
@@ -70,35 +68,25 @@ func (s *Snapshot) Loaded() bool { return s.index.Load() != nil }
 
 func (s *Snapshot) readIndexes(ctx context.Context) (*object.Index, error) {
 	r, ref := s.r, s.Ref
-	raw := make([][]byte, len(ref.Indexes))
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for i, section := range ref.Indexes {
-		raw[i] = make([]byte, section.Size())
-		for at := int64(0); at < section.Size(); at += fetchRun {
-			n := min(fetchRun, section.Size()-at)
-			g.Go(func() error {
-				b, err := r.read(gctx, ref.Objects[section.Object], ref.Encrypted, section.Offset+at, n, 0)
-				copy(raw[i][at:], b)
-				return missing(err)
-			})
-		}
-	}
-	if err := g.Wait(); err != nil {
+	raw := make(map[object.Section][]byte)
+	var mu sync.Mutex
+	if err := each(ctx, ref.Indexes, func(ctx context.Context, section object.Section) error {
+		b, err := r.read(ctx, ref.Objects[section.Object], ref.Encrypted, section.Offset, section.Size(), 0)
+		mu.Lock()
+		defer mu.Unlock()
+		raw[section] = b
+		return missing(err)
+	}); err != nil {
 		return nil, err
 	}
 	var x object.Index
-	for i, section := range ref.Indexes {
-		if err := x.Add(raw[i], section, ref.Objects); err != nil {
+	for _, section := range ref.Indexes {
+		if err := x.Add(raw[section], section, ref.Objects); err != nil {
 			r.drop(ref.Objects[section.Object], ref.Encrypted, section.Offset, section.Size())
 			return nil, err
 		}
 	}
 	return &x, nil
-}
-
-func (s *Snapshot) ID() cas.Hash {
-	return s.Ref.State()
 }
 
 // Has reports whether the remote has the object h, and all that is below it.
@@ -201,19 +189,14 @@ func (s *Snapshot) Fetch(ctx context.Context, kind cas.Kind) error {
 	if err != nil {
 		return err
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for _, run := range runs(x.Entries(kind), cache.BlockSize) {
+	return each(ctx, runs(x.Entries(kind), cache.BlockSize), func(ctx context.Context, run run) error {
 		o := s.Ref.Objects[run.object]
 		if s.r.o.Cache.Has(cache.Object(o), run.off, run.end-run.off) {
-			continue
+			return nil
 		}
-		g.Go(func() error {
-			_, err := s.r.read(ctx, o, s.Ref.Encrypted, run.off, run.end-run.off, 0)
-			return missing(err)
-		})
-	}
-	return g.Wait()
+		_, err := s.r.read(ctx, o, s.Ref.Encrypted, run.off, run.end-run.off, 0)
+		return missing(err)
+	})
 }
 
 type run struct {

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -77,22 +75,17 @@ func (r *Remote) verifyObjects(ctx context.Context, objects map[backend.Object]e
 		m.total += o.Size
 	}
 	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for _, o := range all {
-		g.Go(func() error {
-			err := r.verifyObject(ctx, o, deep)
-			if err != nil && !isDamage(err) {
-				return err
-			}
-			m.add(o.Size)
-			mu.Lock()
-			defer mu.Unlock()
-			objects[o] = err
-			return nil
-		})
-	}
-	return g.Wait()
+	return each(ctx, all, func(ctx context.Context, o backend.Object) error {
+		err := r.verifyObject(ctx, o, deep)
+		if err != nil && !isDamage(err) {
+			return err
+		}
+		m.add(o.Size)
+		mu.Lock()
+		defer mu.Unlock()
+		objects[o] = err
+		return nil
+	})
 }
 
 func (r *Remote) verifySnapshot(ctx context.Context, ref *object.Ref, objects map[backend.Object]error, deep bool) error {

@@ -245,7 +245,7 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 		s.Store.Abandon()
 		return info, err
 	}
-	info, err = r.Workspace.Remotes().Pulled(info, there.ID(), r.Caller)
+	info, err = r.Workspace.Remotes().Pulled(info, ref.State(), r.Caller)
 	if err != nil {
 		return info, err
 	}
@@ -256,7 +256,7 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 func (s *Service) bring(ctx context.Context, r *Request, there *remote.Snapshot) error {
 	store := s.Store.CAS()
 	src := tree.NewSource(pulling{ctx, s.Store, there}, nil, 16<<20)
-	st, err := tree.Load(src, there.ID())
+	st, err := tree.Load(src, there.Ref.State())
 	if err != nil {
 		return err
 	}

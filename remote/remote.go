@@ -144,7 +144,7 @@ func (r *Remote) decodeRef(raw []byte) (*object.Ref, error) {
 	}
 	ref, err := object.DecodeRef(raw)
 	if err == nil {
-		ref.Encrypted = secret
+		ref.Encrypted = secret // whatever it says
 	}
 	return ref, err
 }

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -46,7 +47,10 @@ type Registry struct {
 	file file
 	open map[string]*remote.Remote // by URL
 
-	sources
+	loaded  atomic.Pointer[[]*remote.Snapshot] // that the store reads from
+	joining chan struct{}                      // taken while a source is added
+	asked   map[askedFor]askedRef              // what names meant; guarded by joining
+	added   chan struct{}                      // a source was added, which needs a hold
 }
 
 type file struct {
@@ -61,10 +65,9 @@ type file struct {
 
 // from is a snapshot that the store was mounted from.
 type from struct {
-	URL       string      `json:"url"`
-	Hold      string      `json:"hold"` // its id on the remote
-	Ref       *object.Ref `json:"ref"`
-	Encrypted bool        `json:"encrypted,omitempty"`
+	URL  string      `json:"url"`
+	Hold string      `json:"hold"` // its id on the remote
+	Ref  *object.Ref `json:"ref"`
 }
 
 const fileVersion = 1
@@ -72,10 +75,10 @@ const fileVersion = 1
 func Open(dir string, o Options) (*Registry, error) {
 	k := &Registry{
 		o: o, path: filepath.Join(dir, "remotes.json"), trust: newTrust(), cache: cache.New(cacheDir(dir), cache.DefaultSize),
-		open: map[string]*remote.Remote{}, sources: newSources(),
+		open: map[string]*remote.Remote{}, joining: make(chan struct{}, 1), added: make(chan struct{}, 1), asked: map[askedFor]askedRef{},
 	}
 	k.closed, k.hangUp = context.WithCancel(context.Background())
-	k.file = file{Version: fileVersion, Remotes: map[string]string{}, Pushed: map[string]string{}}
+	k.file = file{Version: fileVersion, Remotes: map[string]string{}, Pushed: map[string]string{}, Sent: map[string]uint64{}}
 	raw, err := vfs.ReadFile(o.FS, k.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return k, nil
@@ -103,6 +106,9 @@ func (f *file) check() error {
 	if f.Pushed == nil {
 		f.Pushed = map[string]string{}
 	}
+	if f.Sent == nil {
+		f.Sent = map[string]uint64{}
+	}
 	for _, from := range f.From {
 		if from.Ref == nil {
 			return errs.New(errs.Damaged, "it does not name the remote that the store was mounted from")
@@ -110,7 +116,6 @@ func (f *file) check() error {
 		if err := from.Ref.Check(); err != nil {
 			return errs.New(errs.Damaged, "the remote that the store was mounted from: %w", err)
 		}
-		from.Ref.Encrypted = from.Encrypted
 	}
 	return nil
 }
@@ -140,6 +145,16 @@ func (k *Registry) save() error {
 	return nil
 }
 
+// change changes the file.
+func (k *Registry) change(fn func(f *file) error) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := fn(&k.file); err != nil {
+		return err
+	}
+	return k.save()
+}
+
 var remoteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // MayAdd refuses a name that Add would refuse, before anything is done at the URL.
@@ -160,24 +175,24 @@ func (k *Registry) mayAdd(name, url string) error {
 }
 
 func (k *Registry) Add(name, url string) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err := k.mayAdd(name, url); err != nil {
+	return k.change(func(f *file) error {
+		err := k.mayAdd(name, url)
+		if err == nil {
+			f.Remotes[name] = url
+		}
 		return err
-	}
-	k.file.Remotes[name] = url
-	return k.save()
+	})
 }
 
 // Remove forgets a remote. Nothing on it changes.
 func (k *Registry) Remove(name string) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if _, ok := k.file.Remotes[name]; !ok {
-		return k.unknown(name)
-	}
-	delete(k.file.Remotes, name)
-	return k.save()
+	return k.change(func(f *file) error {
+		if _, ok := f.Remotes[name]; !ok {
+			return k.unknown(name)
+		}
+		delete(f.Remotes, name)
+		return nil
+	})
 }
 
 func (k *Registry) List() map[string]string {
@@ -258,10 +273,7 @@ func (k *Registry) Trust(name string) (string, error) {
 func (k *Registry) Untrusted() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	out := map[string]string{}
-	for name, url := range k.file.Remotes {
-		out[name] = url
-	}
+	out := maps.Clone(k.file.Remotes)
 	for _, f := range k.file.From {
 		if !slices.Contains(slices.Collect(maps.Values(k.file.Remotes)), f.URL) {
 			out[f.URL] = f.URL
@@ -322,13 +334,7 @@ func (k *Registry) Base(r *remote.Remote) string {
 }
 
 func (k *Registry) SetBase(r *remote.Remote, name string) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.file.Pushed[r.URL()] == name {
-		return nil
-	}
-	k.file.Pushed[r.URL()] = name
-	return k.save()
+	return k.change(func(f *file) error { f.Pushed[r.URL()] = name; return nil })
 }
 
 // Sent is the number of the newest snapshot that the policy pushed to a remote; 0 for none.
@@ -340,13 +346,7 @@ func (k *Registry) Sent(r *remote.Remote) uint64 {
 
 // SetSent notes that all snapshots of main up to one were pushed automatically.
 func (k *Registry) SetSent(r *remote.Remote, seq uint64) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.file.Sent == nil {
-		k.file.Sent = map[string]uint64{}
-	}
-	k.file.Sent[r.URL()] = seq
-	return k.save()
+	return k.change(func(f *file) error { f.Sent[r.URL()] = seq; return nil })
 }
 
 func (k *Registry) Away() map[string]time.Time {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,19 +17,6 @@ import (
 	"github.com/amberfs/amberfs/remote/backend"
 	"github.com/amberfs/amberfs/remote/object"
 )
-
-// sources are the snapshots on remotes that the store reads from.
-type sources struct {
-	loaded atomic.Pointer[[]*remote.Snapshot]
-
-	joining chan struct{}         // taken while a source is added
-	asked   map[askedFor]askedRef // what names meant; guarded by joining
-	added   chan struct{}         // a source was added, which needs a hold
-}
-
-func newSources() sources {
-	return sources{joining: make(chan struct{}, 1), added: make(chan struct{}, 1), asked: map[askedFor]askedRef{}}
-}
 
 // all returns the sources, in the order in which they were added.
 func (k *Registry) all() []*remote.Snapshot {
@@ -81,7 +67,7 @@ func (k *Registry) MountFrom(ctx context.Context, url, name string) (*object.Ref
 	if err != nil {
 		return nil, err
 	}
-	k.file.From = []from{{URL: url, Hold: uuid.NewString(), Ref: ref, Encrypted: ref.Encrypted}}
+	k.file.From = []from{{URL: url, Hold: uuid.NewString(), Ref: ref}}
 	k.file.Pushed[r.URL()] = ref.Name
 	return ref, k.save()
 }
@@ -134,7 +120,7 @@ func (k *Registry) addSource(ctx context.Context, r *remote.Remote, ref *object.
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.file.From = append(k.file.From, from{URL: r.URL(), Hold: uuid.NewString(), Ref: ref, Encrypted: ref.Encrypted})
+	k.file.From = append(k.file.From, from{URL: r.URL(), Hold: uuid.NewString(), Ref: ref})
 	if err := k.save(); err != nil {
 		k.file.From = k.file.From[:len(k.file.From)-1]
 		return err
@@ -269,22 +255,16 @@ func loadAny(ctx context.Context, all []*remote.Snapshot) error {
 }
 
 // ordered returns the sources, those first of which the indexes were read.
-func (k *Registry) ordered() []*remote.Snapshot {
-	all := k.all()
-	if len(all) < 2 {
-		return all
-	}
-	out := slices.Clone(all)
-	slices.SortStableFunc(out, func(a, b *remote.Snapshot) int {
-		switch {
-		case a.Loaded() == b.Loaded():
-			return 0
-		case a.Loaded():
-			return -1
+func (k *Registry) ordered() (out []*remote.Snapshot) {
+	var unread []*remote.Snapshot
+	for _, s := range k.all() {
+		if s.Loaded() {
+			out = append(out, s)
+		} else {
+			unread = append(unread, s)
 		}
-		return 1
-	})
-	return out
+	}
+	return append(out, unread...)
 }
 
 // Stored returns an object as it lies on a remote.

@@ -46,7 +46,7 @@ type Ref struct {
 	Objects []backend.Object `json:"objects"`
 	Indexes []Section        `json:"indexes"` // newest first
 
-	Encrypted bool `json:"-"` // the ref and its objects are
+	Encrypted bool `json:"encrypted,omitempty"` // the ref and its objects are
 }
 
 // A Section is the place of a push's index.

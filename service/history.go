@@ -150,102 +150,74 @@ func diffedFile(f diff.File) DiffedFile {
 
 // history compares the path in each snapshot with the one before, from the base to now.
 func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (History, error) {
-	base, err := r.Workspace.StateOf(snapshotBase)
+	h := History{Path: string(a.Path), Entries: []HistoryEntry{}}
+	before, err := r.Workspace.StateOf(snapshotBase)
 	if err != nil {
-		return History{}, err
+		return h, err
 	}
-	h := &historian{s: s, path: string(a.Path), all: a.All, before: base, found: s.exists(base, string(a.Path))}
-	if err := h.walk(ctx, r); err != nil {
-		return History{}, err
+	node, err := s.resolve(before, h.Path)
+	if err != nil {
+		return h, err
 	}
-	if !h.found {
-		return History{}, nowhere(h.path)
+	found := node != nil
+	step := func(state *tree.State, e HistoryEntry) error {
+		was := node
+		if node, err = s.resolve(state, h.Path); err != nil {
+			return err
+		}
+		switch {
+		case was == nil && node == nil:
+		case was == nil:
+			e.Action = "created"
+		case node == nil:
+			e.Action = "deleted"
+		default:
+			differs, err := s.differs(ctx, before, state, h.Path)
+			if err != nil {
+				return err
+			}
+			if differs {
+				e.Action = "modified"
+			} else if a.All {
+				e.Action = "unchanged"
+			}
+		}
+		if before = state; e.Action == "" {
+			return nil
+		}
+		if node != nil {
+			e.Size = node.Size()
+		}
+		h.Entries = append(h.Entries, e)
+		return nil
 	}
-	slices.Reverse(h.entries)
-	return History{Path: h.path, Entries: h.entries}, nil
-}
-
-// historian goes through the states of a workspace, the oldest first.
-type historian struct {
-	s       *Service
-	path    string
-	all     bool
-	before  *tree.State
-	found   bool // the path was seen
-	entries []HistoryEntry
-}
-
-func (h *historian) walk(ctx context.Context, r *Request) error {
-	h.entries = []HistoryEntry{}
 	infos := r.Workspace.List()
 	for i, info := range slices.Backward(infos) {
 		if !info.Past() {
 			continue
 		}
-		if err := told(ctx, r.charge(h.s.Lists), info); err != nil {
-			return err
-		}
-		if err := turns.Yield(ctx); err != nil {
-			return err
+		if err := errors.Join(told(ctx, r.charge(s.Lists), info), turns.Yield(ctx)); err != nil {
+			return h, err
 		}
 		state, err := r.Workspace.StateOf(info.Name)
 		if err != nil {
-			return err
+			return h, err
 		}
-		if err := h.step(ctx, state, entryOf(info)); err != nil {
-			return err
+		e := HistoryEntry{Snapshot: info.Name, Seq: info.Seq, ID: info.ID, Created: info.Created, Message: info.Message}
+		if err := step(state, e); err != nil {
+			return h, err
 		}
 		r.progress(Progress{What: "comparing snapshots", Done: int64(len(infos) - i), Total: int64(len(infos))})
 	}
 	now, err := r.Workspace.State()
-	if err != nil {
-		return err
+	if err == nil {
+		err = step(now, HistoryEntry{Created: time.Now()})
 	}
-	return h.step(ctx, now, HistoryEntry{Created: time.Now()})
-}
-
-func entryOf(i snapshot.Info) HistoryEntry {
-	return HistoryEntry{Snapshot: i.Name, Seq: i.Seq, ID: i.ID, Created: i.Created, Message: i.Message}
-}
-
-func (h *historian) step(ctx context.Context, state *tree.State, e HistoryEntry) error {
-	before, err := h.s.resolve(h.before, h.path)
-	if err != nil {
-		return err
+	if err == nil && !found && len(h.Entries) == 0 {
+		err = nowhere(h.Path)
 	}
-	after, err := h.s.resolve(state, h.path)
-	if err != nil {
-		return err
-	}
-	if e.Action, err = h.action(ctx, before, after, state); err != nil {
-		return err
-	}
-	h.before = state
-	if e.Action == "" || e.Action == "unchanged" && !h.all {
-		return nil
-	}
-	if after != nil {
-		e.Size = after.Size()
-	}
-	h.found = true
-	h.entries = append(h.entries, e)
-	return nil
-}
-
-// action says what happened to the path, "" when it is on neither side.
-func (h *historian) action(ctx context.Context, before, after *tree.Inode, state *tree.State) (string, error) {
-	switch {
-	case before == nil && after == nil:
-		return "", nil
-	case before == nil:
-		return "created", nil
-	case after == nil:
-		return "deleted", nil
-	}
-	if differs, err := h.s.differs(ctx, h.before, state, h.path); err != nil || differs {
-		return "modified", err
-	}
-	return "unchanged", nil
+	slices.Reverse(h.Entries)
+	return h, err
 }
 
 func (s *Service) exists(st *tree.State, path string) bool {

@@ -108,7 +108,7 @@ type File struct {
 	Limit    int64           `json:"limit,omitempty" jsonschema:"at most this many bytes; 0: 64 MiB"`
 }
 
-func (s *Service) file(ctx context.Context, r *Request, a File) (None, error) {
+func (s *Service) file(_ context.Context, r *Request, a File) (None, error) {
 	st, err := s.stateOf(r, a.Snapshot)
 	if err != nil {
 		return None{}, err
@@ -134,21 +134,8 @@ func (s *Service) file(ctx context.Context, r *Request, a File) (None, error) {
 		length = int(min(a.Limit, maxRead))
 	}
 	part := io.NewSectionReader(n.Content.Reader(src.Files), a.Offset, int64(length))
-	if _, err := io.Copy(r.Out, &interruptible{ctx, part}); err != nil {
+	if _, err := io.Copy(r.Out, part); err != nil {
 		return None{}, fmt.Errorf("reading %s: %w", a.Path, err)
 	}
 	return None{}, nil
-}
-
-// An interruptible reader ends with its context.
-type interruptible struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (i *interruptible) Read(p []byte) (int, error) {
-	if err := i.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return i.r.Read(p)
 }

@@ -226,11 +226,7 @@ func findOp(name string) (*Op, error) {
 		}
 		known = append(known, o.Name)
 	}
-	e := fail.New(fail.Usage, "no such operation: %q", name)
-	if like := Nearest(name, known); like != "" {
-		return nil, e.WithHint("did you mean %q?", like)
-	}
-	return nil, e.WithHint("docs/api/openapi.yaml lists the operations")
+	return nil, like(fail.New(fail.Usage, "no such operation: %q", name), name, known, "docs/api/openapi.yaml lists the operations")
 }
 
 // OpOf finds the operation of a type of arguments. It panics if there is none.

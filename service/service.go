@@ -79,19 +79,15 @@ func (s *Service) do(ctx context.Context, r *Request, o *Op, args any) (any, err
 		}
 		return err
 	})
-	s.note(ctx, r, o, err, time.Since(start))
-	if err != nil {
-		return nil, suggest(r.Workspace, args, s.explain(o, err))
-	}
-	return result, nil
-}
-
-func (s *Service) note(ctx context.Context, r *Request, o *Op, err error, took time.Duration) {
-	level, attrs := slog.LevelDebug, []any{"op", o.Name, "uid", r.Caller.UID, "pid", r.Caller.PID, "took", took}
+	level, attrs := slog.LevelDebug, []any{"op", o.Name, "uid", r.Caller.UID, "pid", r.Caller.PID, "took", time.Since(start)}
 	if err != nil && ctx.Err() == nil {
 		level, attrs = slog.LevelInfo, append(attrs, "err", err)
 	}
 	s.Log.Log(ctx, level, "request", attrs...)
+	if err != nil {
+		return nil, suggest(r.Workspace, args, s.explain(o, err))
+	}
+	return result, nil
 }
 
 // explain gives an error its kind and its hint. A panic is an error of one request.
@@ -131,26 +127,26 @@ func suggest(ws *snapshot.Workspace, args any, err error) error {
 		return err
 	}
 	for _, name := range namesIn(reflect.ValueOf(args)) {
-		if missing(name) == nil {
-			continue
-		}
-		if like := Nearest(name, known); like != "" {
-			e := *fail.Of(err)
-			return e.WithHint("did you mean %q?", like)
+		if e := *fail.Of(err); missing(name) != nil && Nearest(name, known) != "" {
+			return like(&e, name, known, "")
 		}
 	}
 	return err
+}
+
+// like adds the most similar name as a hint, or another hint.
+func like(e *fail.Error, name string, known []string, other string) error {
+	if n := Nearest(name, known); n != "" {
+		return e.WithHint("did you mean %q?", n)
+	}
+	return e.WithHint("%s", other)
 }
 
 func oneOf(what, value string, known []string) error {
 	if value == "" || slices.Contains(known, value) {
 		return nil
 	}
-	e := fail.New(fail.Usage, "there is no %s %q", what, value)
-	if like := Nearest(value, known); like != "" {
-		return e.WithHint("did you mean %q?", like)
-	}
-	return e.WithHint("it is one of %s", strings.Join(known, ", "))
+	return like(fail.New(fail.Usage, "there is no %s %q", what, value), value, known, "it is one of "+strings.Join(known, ", "))
 }
 
 // namesIn are the arguments that name snapshots and forks.

@@ -10,10 +10,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -180,15 +180,9 @@ func (s *Service) sendTree(c *net.UnixConn, tree *os.File) error {
 		defer tree.Close()
 		rights = unix.UnixRights(int(tree.Fd()))
 	}
-	text := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: amberfs-join\r\nMountpoint: " + escaped(s.Mountpoint) + "\r\n\r\n"
+	text := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: amberfs-join\r\nMountpoint: " + url.PathEscape(s.Mountpoint) + "\r\n\r\n"
 	_, _, err := c.WriteMsgUnix([]byte(text), rights, nil)
 	return err
-}
-
-// escaped is a path as the value of a header.
-func escaped(path string) string {
-	b, _ := json.Marshal([]byte(path)) // in base64
-	return strings.Trim(string(b), `"`)
 }
 
 // Join joins the daemon of the store dir. The error is of kind NotFound if none answers.
@@ -238,12 +232,8 @@ func (j *Joined) read(head []byte, conn net.Conn) error {
 		}
 		return refused
 	}
-	var point []byte
-	if err := json.Unmarshal([]byte(`"`+resp.Header.Get("Mountpoint")+`"`), &point); err != nil {
-		return err
-	}
-	j.Mountpoint = string(point)
-	return nil
+	j.Mountpoint, err = url.PathUnescape(resp.Header.Get("Mountpoint"))
+	return err
 }
 
 // ended is the error for a daemon that ended before it answered.

@@ -65,11 +65,7 @@ func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
 	if snapshot.ActorIn(names, by) || s.Store.Actors().Registered(by, r.Workspace.View()) {
 		return nil
 	}
-	e := fail.New(fail.NotFound, "there is no actor %s", by)
-	if like := Nearest(by, names); like != "" {
-		return e.WithHint("did you mean %s?", like)
-	}
-	return e.WithHint("see `amberfs actors`")
+	return like(fail.New(fail.NotFound, "there is no actor %s", by), by, names, "see `amberfs actors`")
 }
 
 func (s *Service) undoBy(ctx context.Context, r *Request, a UndoBy) (UndoneBy, error) {

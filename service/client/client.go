@@ -85,11 +85,6 @@ func overSocket(t Target, conn *net.UnixConn) (*Client, error) {
 // bufferSize of a connection, in bytes. A trailer fits into it.
 const bufferSize = 256 << 10
 
-func (c *Client) Direct() bool { return c.http != nil }
-
-// Root is where the workspace is mounted, as far as that is known.
-func (c *Client) Root() string { return c.target.Root }
-
 // DaemonPID is the process that listens, as this process's PID namespace
 // numbers it; 0 when it has no number there, or only the mount is reached.
 func (c *Client) DaemonPID() int { return c.pid }
@@ -180,7 +175,11 @@ func (c *Client) overHTTP(ctx context.Context, o *service.Op, args any, x Exchan
 	}
 	switch resp.Header.Get("Content-Type") {
 	case "application/json":
-		return c.json(resp.Body, result)
+		raw, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return c.broken(err)
+		}
+		return read(raw, result)
 	case service.Events:
 		return c.events(resp.Body, x, result)
 	}
@@ -218,14 +217,6 @@ func (c *Client) refused(r io.Reader, result any) error {
 		return c.broken(err)
 	}
 	return f.err(result)
-}
-
-func (c *Client) json(r io.Reader, result any) error {
-	raw, err := io.ReadAll(r)
-	if err != nil {
-		return c.broken(err)
-	}
-	return read(raw, result)
 }
 
 // events reads server-sent events, up to the result or the end.

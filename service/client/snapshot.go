@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/amberfs/amberfs/cas"
@@ -26,9 +27,9 @@ type Snapshot struct {
 
 // reading is states that this process reads, while the daemon keeps their objects.
 type reading struct {
-	Source  *tree.Source
-	objects *objects
-	end     func()
+	Source *tree.Source
+	*objects
+	end func()
 }
 
 // sourceCache is the memory for what is read of a snapshot, in bytes.
@@ -108,9 +109,6 @@ func (s *reading) load(id string) (*tree.State, error) {
 	return tree.Load(s.Source, h)
 }
 
-// Prefetch reads objects ahead; see gitbridge.ExportOptions.
-func (s *reading) Prefetch(hashes []cas.Hash) error { return s.objects.Prefetch(hashes) }
-
 func (s *Snapshot) GitBases() []gitbridge.Base {
 	var out []gitbridge.Base
 	for _, b := range s.Bases {
@@ -151,13 +149,11 @@ func (o *objects) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	return append(dst[:0], b...), nil
 }
 
-// Prefetch gets objects at once and keeps each in memory until it is asked for.
-// Those that were not requested since the last call are released.
+// Prefetch gets objects at once and keeps each in memory until it is asked for; see
+// gitbridge.ExportOptions. Those that were not requested since the last call are released.
 func (o *objects) Prefetch(hashes []cas.Hash) error {
 	ahead := make(map[cas.Hash][]byte, len(hashes))
-	for len(hashes) > 0 {
-		now := hashes[:min(service.MaxObjects, len(hashes))]
-		hashes = hashes[len(now):]
+	for now := range slices.Chunk(hashes, service.MaxObjects) {
 		got, err := o.ask(now)
 		if err != nil {
 			return err

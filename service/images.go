@@ -41,31 +41,32 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers gitbridge.
 		im.Owner = &snapshot.ImageOwner{UID: owner.UID, GID: owner.GID}
 	}
 	t, blobs := tar.NewReader(in), s.blobs()
-	next := func(want digest.Digest, most int64) (digest.Digest, error) {
+	// next keeps the next blob, and decodes it if it is text.
+	next := func(want digest.Digest, text any) (digest.Digest, error) {
 		h, err := t.Next()
 		if err != nil {
 			return "", cmp.Or(ctx.Err(), fmt.Errorf("reading the image: %w", err))
 		}
-		d := digest.Digest(h.Name)
+		d, most := digest.Digest(h.Name), int64(math.MaxInt64)
+		if text != nil {
+			most = image.MaxText
+		}
 		if want != "" && d != want || h.Size > most {
 			return "", fmt.Errorf("reading the image: %.80q of %d bytes comes where %s belongs", h.Name, h.Size, want)
 		}
 		if free, err := blobs.FS.Free(s.Store.Dir()); err == nil && free < h.Size+cas.Headroom {
 			return "", fmt.Errorf("%s has %d bytes: %w", d, h.Size, cas.ErrNoSpace)
 		}
-		return d, blobs.Put(d, t)
+		if err = blobs.Put(d, t); err == nil && text != nil {
+			err = blobs.Decode(d, text)
+		}
+		return d, err
 	}
 	var m ocispec.Manifest
 	var c ocispec.Image
-	of, err := next("", image.MaxText)
+	of, err := next("", &m)
 	if err == nil {
-		err = blobs.Decode(of, &m)
-	}
-	if err == nil {
-		_, err = next(m.Config.Digest, image.MaxText)
-	}
-	if err == nil {
-		err = blobs.Decode(m.Config.Digest, &c)
+		_, err = next(m.Config.Digest, &c)
 	}
 	if err == nil && len(m.Layers) != len(c.RootFS.DiffIDs) {
 		err = fmt.Errorf("the image has %d layers, and its configuration has %d", len(m.Layers), len(c.RootFS.DiffIDs))
@@ -77,7 +78,7 @@ func (s *Service) readImage(ctx context.Context, in io.Reader, layers gitbridge.
 	im.Entrypoint, im.Cmd, im.Env, im.User, im.WorkingDir = c.Config.Entrypoint, c.Config.Cmd, c.Config.Env, c.Config.User, c.Config.WorkingDir
 	for i, d := range m.Layers {
 		im.Layers = append(im.Layers, d.Digest.String())
-		if _, err := next(d.Digest, math.MaxInt64); err != nil {
+		if _, err := next(d.Digest, nil); err != nil {
 			return nil, err
 		}
 		for _, whiteouts := range []bool{true, false} {
@@ -143,39 +144,34 @@ func (s *Service) sweepImages() {
 	}
 }
 
-// found is a snapshot in its workspace.
-type found struct {
-	ws   *snapshot.Workspace
-	info snapshot.Info
-}
-
 // imageOf finds the image that a snapshot, or the present state without a name, was made
 // on top of: in its workspace and in those that this one was forked from.
-func imageOf(ws *snapshot.Workspace, name string) (f found, err error) {
+func imageOf(ws *snapshot.Workspace, name string) (*snapshot.Workspace, snapshot.Info, error) {
 	at := snapshot.Info{Seq: math.MaxUint64, Parent: ws.Snapshots().Head()}
 	if name != "" {
+		var err error
 		if at, err = ws.Find(name); err != nil || at.Image != nil {
-			return found{ws, at}, err
+			return ws, at, err
 		}
 	}
 	for ; ws != nil; ws, at = forkPoint(ws) {
 		for _, before := range ancestors(ws, at) {
 			if before.Image != nil {
-				return found{ws, before}, nil
+				return ws, before, nil
 			}
 		}
 	}
-	return found{}, nil
+	return nil, snapshot.Info{}, nil
 }
 
 func (s *Service) image(_ context.Context, r *Request, a GetImage) (FoundImage, error) {
-	f, err := imageOf(r.Workspace, a.Name)
-	return FoundImage{Snapshot: f.info.Name, Image: f.info.Image}, err
+	_, i, err := imageOf(r.Workspace, a.Name)
+	return FoundImage{Snapshot: i.Name, Image: i.Image}, err
 }
 
 // imageAt finds a snapshot that was taken of an image, in a workspace or in those that it was
 // forked from.
-func imageAt(ws *snapshot.Workspace, name string) (found, error) {
+func imageAt(ws *snapshot.Workspace, name string) (*snapshot.Workspace, snapshot.Info, error) {
 	i, err := ws.Find(name)
 	for up := ws.Parent(); errors.Is(err, snapshot.ErrNotFound) && up != nil; up = up.Parent() {
 		if there, uerr := up.Find(name); uerr == nil {
@@ -185,7 +181,7 @@ func imageAt(ws *snapshot.Workspace, name string) (found, error) {
 	if err == nil && i.Image == nil {
 		err = fail.New(fail.Usage, "%s is not a snapshot that `amberfs import --image` took", name)
 	}
-	return found{ws, i}, err
+	return ws, i, err
 }
 
 // exportLayer writes all of a snapshot if it has no image below.
@@ -199,26 +195,24 @@ func (s *Service) exportLayer(ctx context.Context, r *Request, a ExportLayer) (o
 		return out, err
 	}
 	defer s.Store.Hold(o.Now)()
-	var base found
-	if a.Base == "" {
-		base, err = imageOf(r.Workspace, a.Name)
-	} else {
-		base, err = imageAt(r.Workspace, a.Base)
+	of, base, err := imageOf(r.Workspace, a.Name)
+	if err == nil && a.Base != "" {
+		of, base, err = imageAt(r.Workspace, a.Base)
 	}
 	if err != nil {
 		return out, err
 	}
 	out.Created = now.Created
-	if im := base.info.Image; im != nil {
+	if im := base.Image; im != nil {
 		if im.Merged {
-			return out, fail.New(fail.Failed, "%s has files that were there before the image was imported, so its layers are not what %s has", base.info.Name, im.Ref).
+			return out, fail.New(fail.Failed, "%s has files that were there before the image was imported, so its layers are not what %s has", base.Name, im.Ref).
 				WithHint("import the image into an empty directory, or name another --base")
 		}
-		out.FoundImage, o.Dir = FoundImage{base.info.Name, im}, im.Path
+		out.FoundImage, o.Dir = FoundImage{base.Name, im}, im.Path
 		if im.Owner != nil {
 			o.Owner = &gitbridge.Owner{UID: im.Owner.UID, GID: im.Owner.GID}
 		}
-		if o.Base, err = base.ws.StateOf(base.info.Name); err != nil {
+		if o.Base, err = of.StateOf(base.Name); err != nil {
 			return out, err
 		}
 		defer s.Store.Hold(o.Base)()

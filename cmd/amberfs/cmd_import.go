@@ -202,7 +202,7 @@ func (i *importer) fromImage(ctx context.Context, ref, platform string) error {
 	if err != nil {
 		return err
 	}
-	im, err := image.Open(ctx, ref, platform, i.req.MaxBytes)
+	im, err := image.Open(ctx, ref, platform)
 	i.send = func(ctx context.Context, w io.Writer) error {
 		return im.Send(ctx, w, i.bar.counter("importing", im.Size()))
 	}

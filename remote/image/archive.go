@@ -19,7 +19,6 @@ import (
 	"oras.land/oras-go/v2/content"
 
 	"github.com/amberfs/amberfs/internal/decompress"
-	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/fail"
 )
 
@@ -46,8 +45,8 @@ var layerTypes = map[string]string{
 	"": ocispec.MediaTypeImageLayer, "gzip": ocispec.MediaTypeImageLayerGzip, "zstd": ocispec.MediaTypeImageLayerZstd,
 }
 
-func (im *Image) archive(name string, most int64) ([]ocispec.Descriptor, error) {
-	f, err := im.openArchive(name, most)
+func (im *Image) archive(name string) ([]ocispec.Descriptor, error) {
+	f, err := im.openArchive(name)
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +109,8 @@ func (im *Image) archive(name string, most int64) ([]ocispec.Descriptor, error) 
 	return []ocispec.Descriptor{d}, err
 }
 
-// openArchive opens an archive. One that is compressed becomes a temporary file, so that its
-// parts can be read in any order.
-func (im *Image) openArchive(name string, most int64) (*os.File, error) {
+// openArchive opens an archive, of which the parts are read in any order.
+func (im *Image) openArchive(name string) (*os.File, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fail.New(fail.NotFound, "no image %s: there is no such file", im.at.ref)
@@ -121,30 +119,12 @@ func (im *Image) openArchive(name string, most int64) (*os.File, error) {
 		return nil, err
 	}
 	var head [6]byte
-	if n, err := f.ReadAt(head[:], 0); err != nil && err != io.EOF {
+	n, err := f.ReadAt(head[:], 0)
+	if err != nil && err != io.EOF {
 		return nil, fmt.Errorf("it is not a regular file: %w", err)
-	} else if decompress.Kind(head[:n]) == "" {
-		return f, nil
 	}
-	defer f.Close()
-	plain, err := decompress.Reader(f)
-	if err != nil {
-		return nil, err
+	if kind := decompress.Kind(head[:n]); kind != "" {
+		return nil, fail.New(fail.Usage, "%s is compressed by %s", name, kind).WithHint("decompress it first, for example with `%s -d`", kind)
 	}
-	defer plain.Close()
-	out, err := os.CreateTemp("", "amberfs-image-")
-	if err != nil {
-		return nil, err
-	}
-	os.Remove(out.Name())
-	const beside = 1 << 30 // bytes of headers and of other files
-	most = cmp.Or(most, 1<<40) + beside
-	n, err := io.Copy(out, io.LimitReader(plain, most+1))
-	if err == nil && n > most {
-		err = errs.New(errs.TooBig, "too big: the archive is larger than --max-bytes allows")
-	}
-	if err == nil {
-		_, err = out.Seek(0, io.SeekStart)
-	}
-	return out, err
+	return f, nil
 }

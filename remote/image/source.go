@@ -2,6 +2,7 @@ package image
 
 import (
 	"archive/tar"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -81,9 +82,8 @@ func (p place) explain(ctx context.Context, d digest.Digest, err error) error {
 }
 
 // Open finds an image: oci:DIR[:TAG], docker-archive:FILE, or HOST/NAME[:TAG][@DIGEST]. The
-// platform is OS/ARCH[/VARIANT], "" for that of this machine. What is decompressed of an
-// archive has at most the size most, unless that is 0.
-func Open(ctx context.Context, ref, platform string, most int64) (*Image, error) {
+// platform is OS/ARCH[/VARIANT], "" for that of this machine.
+func Open(ctx context.Context, ref, platform string) (*Image, error) {
 	im := &Image{at: place{ref: ref}, want: ocispec.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH}}
 	if platform != "" {
 		system, rest, _ := strings.Cut(platform, "/")
@@ -99,7 +99,7 @@ func Open(ctx context.Context, ref, platform string, most int64) (*Image, error)
 	case "oci":
 		all, err = im.layout(rest)
 	case "docker-archive":
-		all, err = im.archive(rest, most)
+		all, err = im.archive(rest)
 	default:
 		all, pinned, err = im.registry(ctx)
 	}
@@ -301,35 +301,24 @@ func (im *Image) Size() (n int64) {
 // Send writes a tar archive of the manifest, the configuration and the layers in their
 // order, each named by its digest. It writes the layers to moved, too.
 func (im *Image) Send(ctx context.Context, w io.Writer, moved io.Writer) error {
-	t := tar.NewWriter(w)
-	err := errors.Join(
-		t.WriteHeader(&tar.Header{Name: im.Digest.String(), Size: int64(len(im.manifest))}), write(t, im.manifest),
-		t.WriteHeader(&tar.Header{Name: im.Manifest.Config.Digest.String(), Size: int64(len(im.config))}), write(t, im.config))
+	a := archiver{Writer: tar.NewWriter(w)}
+	err := cmp.Or(a.put(im.Digest.String(), int64(len(im.manifest)), bytes.NewReader(im.manifest)),
+		a.put(im.Manifest.Config.Digest.String(), int64(len(im.config)), bytes.NewReader(im.config)))
 	for _, d := range im.Layers {
 		if err == nil {
-			err = t.WriteHeader(&tar.Header{Name: d.Digest.String(), Size: d.Size})
-		}
-		if err == nil {
-			err = im.sendLayer(ctx, io.MultiWriter(t, moved), d)
+			err = im.sendLayer(ctx, a, moved, d)
 		}
 	}
-	return cmp.Or(err, t.Close())
+	return cmp.Or(err, a.Close())
 }
 
-func write(w io.Writer, b []byte) error {
-	_, err := w.Write(b)
-	return err
-}
-
-func (im *Image) sendLayer(ctx context.Context, w io.Writer, d ocispec.Descriptor) error {
+func (im *Image) sendLayer(ctx context.Context, a archiver, moved io.Writer, d ocispec.Descriptor) error {
 	r, err := im.from.Fetch(ctx, d)
 	if err != nil {
 		return im.at.explain(ctx, d.Digest, err)
 	}
 	defer r.Close()
 	v := content.NewVerifyReader(r, d)
-	if _, err = io.CopyBuffer(w, v, make([]byte, 256<<10)); err == nil {
-		err = v.Verify()
-	}
+	err = cmp.Or(a.put(d.Digest.String(), d.Size, io.TeeReader(v, moved)), v.Verify())
 	return im.at.explain(ctx, d.Digest, err)
 }

@@ -42,7 +42,8 @@ func (t *Tree) reserve(k *tenant, has, more int64) error {
 	defer t.mu.Unlock()
 	switch {
 	case has+more > k.limit-maxCommand: // the command that asked for it has room as well
-		return errTooLarge(k.limit - maxCommand)
+		return errs.New(errs.TooBig, "the text is larger than %d MiB, the limit for control files of this workspace; name paths, or use the command line",
+			(k.limit-maxCommand)>>20)
 	case k.reserved+more > k.limit:
 		return errs.New(errs.Quota, "limit reached: texts being generated for this workspace take %d MiB already; try again", k.limit>>20)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot"
 )
 
@@ -127,9 +126,4 @@ func (c *content) all() []byte {
 		return nil
 	}
 	return bytes.Join(c.blocks, nil)
-}
-
-// errTooLarge is the error of a content that is larger than its tenant's part.
-func errTooLarge(limit int64) error {
-	return errs.New(errs.TooBig, "the text is larger than %d MiB, the limit for control files of this workspace; name paths, or use the command line", limit>>20)
 }

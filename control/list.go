@@ -46,19 +46,14 @@ type emitter func(name string, id live.NodeID, mode uint32, off uint64) bool
 
 func listFiles(ws *snapshot.Workspace, emit emitter) (more bool) {
 	for i, f := range files {
-		if present(ws, f.name) && !emit(f.name, live.Node(ownView, kindListed|uint64(i+1)), f.kind, uint64(offFixed+i)) {
+		if f.kind != typeFile {
+			if _, err := ws.Find(f.name); err != nil {
+				continue
+			}
+		}
+		if !emit(f.name, live.Node(ownView, kindListed|uint64(i+1)), f.kind, uint64(offFixed+i)) {
 			return false
 		}
-	}
-	return true
-}
-
-// present reports whether a control name exists just now.
-func present(ws *snapshot.Workspace, name string) bool {
-	switch name {
-	case latestName, undoName, baseName:
-		_, err := ws.Find(name)
-		return err == nil
 	}
 	return true
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"io"
 	"syscall"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -95,12 +96,12 @@ func (t *Tree) lookupFile(ws *snapshot.Workspace, f file, r Request) (Entry, err
 		return t.lookupLog(ws)
 	case listName:
 		return t.lookupList(ws, r)
-	case statusName, policyName, readmeName:
-		w, err := t.render(ws, f.name)
-		if err != nil {
-			return Entry{}, err
-		}
-		return t.publish(ws, f.name, f.kind|f.mode, w, source{}), nil
+	case statusName:
+		return t.show(ws, f, func(w io.Writer) error { return t.renderStatus(w, ws) })
+	case policyName:
+		return t.show(ws, f, func(w io.Writer) error { return encodeJSON(w, ws.Policy()) })
+	case readmeName:
+		return t.show(ws, f, text(readme))
 	}
 	return t.lookupAnswer(ws, f, r.Caller), nil
 }
@@ -132,21 +133,31 @@ func (t *Tree) lookupSnapshot(ws *snapshot.Workspace, name string) (Entry, error
 }
 
 func (t *Tree) link(ws *snapshot.Workspace, name, target string) (Entry, error) {
+	return t.show(ws, file{name, typeLink, 0o777}, text(target))
+}
+
+func text(s string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := io.WriteString(w, s)
+		return err
+	}
+}
+
+// show answers with a file that is short.
+func (t *Tree) show(ws *snapshot.Workspace, f file, write func(io.Writer) error) (Entry, error) {
 	w := t.newContent(ws)
-	if _, err := w.Write([]byte(target)); err != nil {
+	if err := write(w); err != nil {
+		w.discard()
 		return Entry{}, err
 	}
-	return t.publish(ws, name, typeLink|0o777, w, source{}), nil
+	return t.publish(ws, f.name, f.kind|f.mode, w, source{}), nil
 }
 
 // snapshotEntry answers with the root of a snapshot. Its attributes and all below
 // never change, but its name may go.
 func (t *Tree) snapshotEntry(info snapshot.Info) (Entry, error) {
 	a, err := t.waitAttr(live.Node(info.View, live.RootIno))
-	if err != nil {
-		return Entry{}, err
-	}
-	return Entry{a, Brief}, nil
+	return Entry{a, Brief}, err
 }
 
 func (t *Tree) lookupFork(ws *snapshot.Workspace, name string) (Entry, error) {
@@ -154,11 +165,6 @@ func (t *Tree) lookupFork(ws *snapshot.Workspace, name string) (Entry, error) {
 	if err != nil {
 		return Entry{}, live.ErrNotExist
 	}
-	return t.forkEntry(fork)
-}
-
-// forkEntry answers with the root of a fork.
-func (t *Tree) forkEntry(fork *snapshot.Workspace) (Entry, error) {
 	a, err := t.waitAttr(fork.Root())
 	return Entry{a, Brief}, err
 }

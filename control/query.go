@@ -56,17 +56,14 @@ func canonical(ws *snapshot.Workspace, q query) (query, error) {
 }
 
 func (t *Tree) lookupInfo(ws *snapshot.Workspace, name, of string, r Request) (Entry, error) {
-	from := func() (source, error) {
-		info, err := ws.Find(of)
-		return source{a: info.View, changes: ws.Changes()}, err
+	var info snapshot.Info
+	from := func() (s source, err error) {
+		s.changes = ws.Changes()
+		info, err = ws.Find(of)
+		s.a = info.View
+		return s, err
 	}
-	return t.lookupRendered(ws, name, typeFile|0o444, r, from, func(_ context.Context, w io.Writer) error {
-		info, err := ws.Find(of)
-		if err != nil {
-			return err
-		}
-		return encodeJSON(w, info)
-	})
+	return t.lookupRendered(ws, name, typeFile|0o444, r, from, func(_ context.Context, w io.Writer) error { return encodeJSON(w, info) })
 }
 
 func (t *Tree) lookupDiff(ws *snapshot.Workspace, q query, name string, r Request) (Entry, error) {

@@ -12,24 +12,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 )
 
-// render writes what a control file that is short shows now.
-func (t *Tree) render(ws *snapshot.Workspace, name string) (w *contentWriter, err error) {
-	w = t.newContent(ws)
-	switch name {
-	case statusName:
-		err = t.renderStatus(w, ws)
-	case policyName:
-		err = encodeJSON(w, ws.Policy())
-	case readmeName:
-		_, err = io.WriteString(w, readme)
-	}
-	if err != nil {
-		w.discard()
-		return nil, err
-	}
-	return w, nil
-}
-
 // renderStatus leaves out counters that grow without changes: a file that is another one
 // at each lookup cannot be read.
 func (t *Tree) renderStatus(w io.Writer, ws *snapshot.Workspace) error {

@@ -46,12 +46,7 @@ func (s *Snapshot) Pull(ctx context.Context, p Pull) error {
 		return err
 	}
 	slices.Reverse(pages) // the walk has met them from the top
-	for _, w := range pages {
-		if err := s.put(ctx, w, p, &done); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.putAll(ctx, pages, p, &done)
 }
 
 type want struct {
@@ -113,32 +108,27 @@ func (s *Snapshot) bring(ctx context.Context, data []want, p Pull, done *meter) 
 		}
 		part := data[:n]
 		data = data[n:]
-		g.Go(func() error { return s.bringRun(ctx, run, part, p, done) })
+		g.Go(func() error {
+			_, err := s.r.read(ctx, s.Ref.Objects[run.object], s.Ref.Encrypted, run.off, run.end-run.off, 0)
+			if err != nil {
+				return missing(err)
+			}
+			return s.putAll(ctx, part, p, done)
+		})
 	}
 	return g.Wait()
 }
 
-func (s *Snapshot) bringRun(ctx context.Context, run run, part []want, p Pull, done *meter) error {
-	o := s.Ref.Objects[run.object]
-	if _, err := s.r.read(ctx, o, s.Ref.Encrypted, run.off, run.end-run.off, 0); err != nil {
-		return missing(err)
-	}
-	for _, w := range part {
-		if err := s.put(ctx, w, p, done); err != nil {
+func (s *Snapshot) putAll(ctx context.Context, all []want, p Pull, done *meter) error {
+	for _, w := range all {
+		b, err := s.Get(ctx, w.hash, nil)
+		if err != nil {
 			return err
 		}
+		if _, err := p.Put(w.entry.Kind, b); err != nil {
+			return err
+		}
+		done.add(int64(w.entry.Stored))
 	}
-	return nil
-}
-
-func (s *Snapshot) put(ctx context.Context, w want, p Pull, done *meter) error {
-	b, err := s.Get(ctx, w.hash, nil)
-	if err != nil {
-		return err
-	}
-	if _, err := p.Put(w.entry.Kind, b); err != nil {
-		return err
-	}
-	done.add(int64(w.entry.Stored))
 	return nil
 }

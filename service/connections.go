@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/amberfs/amberfs/cas"
@@ -39,30 +38,22 @@ type BackupState struct {
 	Error    string    `json:"error,omitempty" jsonschema:"why the last attempt failed"`
 }
 
-type backup struct {
-	mu    sync.Mutex
-	state BackupState
-}
-
-func (b *backup) change(fn func(*BackupState)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	fn(&b.state)
-}
-
 // backupState returns nil if the policy asks for no pushes.
 func (s *Service) backupState() *BackupState {
 	p := s.Store.Main().Policy().Push
 	if p.Remote == "" || p.IntervalSeconds == 0 {
 		return nil
 	}
-	s.backup.mu.Lock()
-	defer s.backup.mu.Unlock()
-	st := s.backup.state
-	if st.Remote != p.Remote {
-		st = BackupState{Remote: p.Remote}
-	}
+	st := s.lastBackup(p.Remote)
 	return &st
+}
+
+// lastBackup is the state of the pushes to a remote.
+func (s *Service) lastBackup(to string) BackupState {
+	if st := s.backup.Load(); st != nil && st.Remote == to {
+		return *st
+	}
+	return BackupState{Remote: to}
 }
 
 // Backup pushes the snapshots of main as its policy says, until ctx ends. When there is
@@ -106,16 +97,12 @@ func (s *Service) Backup(ctx context.Context) {
 
 // backupFailed says once why a backup failed.
 func (s *Service) backupFailed(p policy.Push, err error) {
-	text := fail.Of(err).Error()
-	s.backup.change(func(b *BackupState) {
-		if b.Remote != p.Remote {
-			*b = BackupState{Remote: p.Remote}
-		}
-		if b.Error != text {
-			s.Log.Warn("automatic push", "remote", p.Remote, "error", text)
-		}
-		b.Error = text
-	})
+	st, text := s.lastBackup(p.Remote), fail.Of(err).Error()
+	if st.Error != text {
+		s.Log.Warn("automatic push", "remote", p.Remote, "error", text)
+	}
+	st.Error = text
+	s.backup.Store(&st)
 }
 
 func (s *Service) backUp(ctx context.Context, p policy.Push) error {
@@ -149,7 +136,9 @@ func (s *Service) backUp(ctx context.Context, p policy.Push) error {
 		}
 	}
 	if damaged == nil {
-		s.backup.change(func(b *BackupState) { b.Remote, b.Error = p.Remote, "" })
+		st := s.lastBackup(p.Remote)
+		st.Error = ""
+		s.backup.Store(&st)
 	}
 	return damaged
 }
@@ -174,7 +163,7 @@ func (s *Service) backUpOne(ctx context.Context, p policy.Push, to *remote.Remot
 	if err != nil {
 		return err
 	}
-	s.backup.change(func(b *BackupState) { *b = BackupState{Remote: p.Remote, Snapshot: done.As, Pushed: time.Now()} })
+	s.backup.Store(&BackupState{Remote: p.Remote, Snapshot: done.As, Pushed: time.Now()})
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -106,9 +107,7 @@ func (s *Service) usualRemote() (string, error) {
 // pushedName is what a snapshot is called on a remote. What a fork itself pushes has
 // the fork's name before it, so that it takes no name that others want.
 func pushedName(r *Request, name, as string) string {
-	if as != "" {
-		name = as
-	}
+	name = cmp.Or(as, name)
 	if !boundary(r) {
 		return name
 	}
@@ -136,13 +135,12 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 		return Pushed{}, err
 	}
 	p := remote.Push{
-		Ref: pushedRef(x.Info, as), Force: a.Force, Full: a.Full,
+		Ref: pushedRef(x.Info, as, x.ActorSets), Force: a.Force, Full: a.Full,
 		Base: s.Remotes.Base(to), Mark: s.marker(x.State, x.ActorSets), Stored: s.stored,
 		Progress: func(parts, of int, sent int64) {
 			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(of), Unit: "parts", Bytes: sent})
 		},
 	}
-	p.Ref.ActorSets = x.ActorSets
 	start := time.Now()
 	done, err := to.Push(ctx, p)
 	if err != nil {
@@ -174,9 +172,10 @@ func checkPushedName(name string) error {
 	return naming.Check(name)
 }
 
-func pushedRef(i snapshot.Info, as string) remote.Ref {
+func pushedRef(i snapshot.Info, as string, actors []cas.Hash) remote.Ref {
 	ref := remote.Ref{
-		Name: as, ID: i.ID, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: i.Kind, Files: i.Files, Bytes: i.Bytes, Actors: i.Actors,
+		Name: as, ID: i.ID, Message: i.Message, Labels: i.Labels, Created: i.Created, Kind: i.Kind, Files: i.Files, Bytes: i.Bytes,
+		Actors: i.Actors, ActorSets: actors,
 	}
 	if i.Expires != nil {
 		ref.Expires = *i.Expires
@@ -228,10 +227,7 @@ func (s *Service) pullOne(ctx context.Context, r *Request, a Pull, from *remote.
 		return snapshot.Info{}, err
 	}
 	info := InfoOf(ref)
-	info.Name = naming.Local(ref.Name)
-	if a.As != "" {
-		info.Name = a.As
-	}
+	info.Name = cmp.Or(a.As, naming.Local(ref.Name))
 	if there, err := r.Workspace.Find(info.Name); err == nil && there.ID == ref.ID {
 		return there, nil
 	}
@@ -320,10 +316,7 @@ func (s *Service) remoteSnapshots(ctx context.Context, _ *Request, a RemoteSnaps
 		return nil
 	})
 	slices.SortFunc(list.Snapshots, func(a, b RemoteSnapshot) int {
-		if c := b.Created.Compare(a.Created); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.Name, b.Name))
 	})
 	return list, remoteFailed(a.Remote, err)
 }

@@ -50,7 +50,7 @@ type Config struct {
 // A Service runs operations on a mounted store. It is safe for concurrent use.
 type Service struct {
 	Config
-	backup backup
+	backup atomic.Pointer[BackupState] // which only Backup changes
 	blames diff.BlameCache
 	// beginning is held while a snapshot on a remote becomes one of a workspace.
 	beginning sync.Mutex

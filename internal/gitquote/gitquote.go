@@ -14,31 +14,35 @@ import (
 
 // Name quotes a name as git does (core.quotePath=true).
 func Name(name string) string {
-	return quote(name, func(r rune) bool { return ' ' <= r && r < 0x7f })
+	return quote(name, func(r rune, _ int) bool { return ' ' <= r && r < 0x7f })
 }
 
 // Readable is Name for people: letters of all languages stay. Control characters and invalid
 // UTF-8 are escaped.
 func Readable(name string) string {
-	return quote(name, func(r rune) bool { return r != utf8.RuneError && unicode.IsPrint(r) })
+	return quote(name, func(r rune, _ int) bool { return r != utf8.RuneError && unicode.IsPrint(r) })
 }
 
-func quote(name string, plain func(rune) bool) string {
+func quote(name string, plain func(r rune, size int) bool) string {
+	quoted := escaped(name, func(r rune, size int) bool { return plain(r, size) && r != '"' && r != '\\' })
+	if quoted == name {
+		return name
+	}
+	return `"` + quoted + `"`
+}
+
+// escaped is a text in which the characters that are not plain have escapes.
+func escaped(text string, plain func(r rune, size int) bool) string {
 	var b strings.Builder
-	b.WriteByte('"')
-	for rest := name; rest != ""; {
+	for rest := text; rest != ""; {
 		r, n := utf8.DecodeRuneInString(rest)
-		if plain(r) && r != '"' && r != '\\' {
+		if plain(r, n) {
 			b.WriteString(rest[:n])
 		} else {
 			escape(&b, rest[:n])
 		}
 		rest = rest[n:]
 	}
-	if b.Len() == 1+len(name) {
-		return name
-	}
-	b.WriteByte('"')
 	return b.String()
 }
 
@@ -63,21 +67,9 @@ func acts(r rune) bool {
 // Shown is a text that another party wrote, for a terminal: what a terminal acts upon,
 // but for the characters of keep, and what is no UTF-8 become escapes.
 func Shown(text, keep string) string {
-	plain := func(r rune) bool { return !acts(r) || strings.ContainsRune(keep, r) }
-	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
-		return text
-	}
-	var b strings.Builder
-	for rest := text; rest != ""; {
-		r, n := utf8.DecodeRuneInString(rest)
-		if (r != utf8.RuneError || n > 1) && plain(r) {
-			b.WriteString(rest[:n])
-		} else {
-			escape(&b, rest[:n])
-		}
-		rest = rest[n:]
-	}
-	return b.String()
+	return escaped(text, func(r rune, size int) bool {
+		return (r != utf8.RuneError || size > 1) && (!acts(r) || strings.ContainsRune(keep, r))
+	})
 }
 
 // JSON is a document of JSON in which strings have escapes for what a terminal acts

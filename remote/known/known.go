@@ -334,7 +334,10 @@ func (k *Registry) Base(r *remote.Remote) string {
 }
 
 func (k *Registry) SetBase(r *remote.Remote, name string) error {
-	return k.change(func(f *file) error { f.Pushed[r.URL()] = name; return nil })
+	return k.change(func(f *file) error {
+		f.Pushed[r.URL()] = name
+		return nil
+	})
 }
 
 // Sent is the number of the newest snapshot that the policy pushed to a remote; 0 for none.
@@ -346,7 +349,10 @@ func (k *Registry) Sent(r *remote.Remote) uint64 {
 
 // SetSent notes that all snapshots of main up to one were pushed automatically.
 func (k *Registry) SetSent(r *remote.Remote, seq uint64) error {
-	return k.change(func(f *file) error { f.Sent[r.URL()] = seq; return nil })
+	return k.change(func(f *file) error {
+		f.Sent[r.URL()] = seq
+		return nil
+	})
 }
 
 func (k *Registry) Away() map[string]time.Time {

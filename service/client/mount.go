@@ -7,11 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"iter"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/fail"
@@ -50,8 +47,15 @@ func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Ex
 		if !a.OK {
 			return a.err(result)
 		}
-		if err := x.take(strings.NewReader(a.Text), slices.Values(a.Items)); err != nil {
-			return err
+		for _, item := range a.Items {
+			if err := x.Item(item); err != nil {
+				return err
+			}
+		}
+		if a.Text != "" {
+			if _, err := io.WriteString(x.Out, a.Text); err != nil {
+				return err
+			}
 		}
 		if a.Stream {
 			if err := x.takeFile(file+".stream", o); err != nil {
@@ -62,19 +66,6 @@ func (c *Client) throughMount(ctx context.Context, o *service.Op, args any, x Ex
 	})
 }
 
-func (x Exchange) take(text io.Reader, items iter.Seq[json.RawMessage]) error {
-	for item := range items {
-		if err := x.Item(item); err != nil {
-			return err
-		}
-	}
-	if x.Out == nil {
-		return nil
-	}
-	_, err := io.Copy(x.Out, text)
-	return err
-}
-
 // takeFile passes on a stream that is not a part of the answer.
 func (x Exchange) takeFile(name string, o *service.Op) error {
 	f, err := os.Open(name)
@@ -83,7 +74,8 @@ func (x Exchange) takeFile(name string, o *service.Op) error {
 	}
 	defer f.Close()
 	if o.Output != service.Events {
-		return x.take(f, slices.Values([]json.RawMessage(nil)))
+		_, err = io.Copy(x.Out, f)
+		return err
 	}
 	for d := json.NewDecoder(f); ; {
 		var item json.RawMessage

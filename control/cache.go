@@ -71,7 +71,6 @@ func (t *Tree) resizeLocked(n *node) {
 	t.trimLocked(k)
 }
 
-// usedLocked notes that a node was used.
 func (n *node) usedLocked() {
 	if n.place != nil {
 		n.dir.tenant.nodes.MoveToFront(n.place)
@@ -126,7 +125,6 @@ func (t *Tree) removeLocked(n *node) {
 	n.unnameLocked()
 }
 
-// unnameLocked takes the name from a node.
 func (n *node) unnameLocked() {
 	if n.dir.current[n.slot] == n {
 		delete(n.dir.current, n.slot)
@@ -143,7 +141,6 @@ type directory struct {
 	changed   int64                 // when (ns) the last command ran
 }
 
-// dirLocked returns the directory of a workspace.
 func (t *Tree) dirLocked(ws *snapshot.Workspace) *directory {
 	if d, ok := t.mu.dirs[ws.View()]; ok {
 		return d

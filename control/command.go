@@ -201,7 +201,6 @@ func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who live
 	}
 }
 
-// do asks the service.
 func do[R any](ctx context.Context, t *Tree, ws *snapshot.Workspace, r Request, args any) (R, error) {
 	return service.Do[R](ctx, t.Service, r.ask(ws), args)
 }
@@ -249,7 +248,6 @@ var usage = map[string]string{
 	pushName:    `a snapshot, and perhaps a remote, as in: echo "SNAPSHOT [REMOTE]" > push`,
 }
 
-// maxPaths is how many changed paths `restore` shows.
 const maxPaths = 100
 
 func (t *Tree) restore(ctx context.Context, ws *snapshot.Workspace, r Request, a service.Restore) (service.Restored, error) {
@@ -266,7 +264,6 @@ type named struct {
 	Seq  uint64 `json:"seq"`
 }
 
-// parseCreate understands what is written to `create`.
 func parseCreate(line string) (a service.Snapshot, err error) {
 	if !isJSON([]byte(line)) {
 		a.Name, a.Message = splitLine(line)

@@ -13,7 +13,6 @@ type content struct {
 	size   int64
 }
 
-// small returns a content of one block.
 func small(b []byte) *content { return &content{blocks: [][]byte{b}, size: int64(len(b))} }
 
 func (c *content) Size() int64 {
@@ -23,7 +22,6 @@ func (c *content) Size() int64 {
 	return c.size
 }
 
-// bytes returns all of a content that was made by small.
 func (c *content) bytes() []byte {
 	if c.Size() == 0 {
 		return nil
@@ -105,7 +103,6 @@ func (w *contentWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// discard gives back what is reserved.
 func (w *contentWriter) discard() {
 	w.t.mu.Lock()
 	defer w.t.mu.Unlock()
@@ -120,7 +117,6 @@ func (w *contentWriter) releaseLocked() *content {
 	return &w.content
 }
 
-// all returns the bytes of a content in one piece.
 func (c *content) all() []byte {
 	if c == nil {
 		return nil

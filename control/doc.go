@@ -51,8 +51,5 @@
 // # Locks
 //
 // Tree.mu guards directories, nodes and tenants. While it is held only the forest is
-// locked, to look for a workspace; nothing is rendered or run:
-//
-//	Tree.mu
-//	  Forest.mu
+// locked, to look for a workspace; nothing is rendered or run.
 package control

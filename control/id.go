@@ -21,7 +21,6 @@ const (
 // IsNode reports whether a node is one of the control tree.
 func IsNode(id live.NodeID) bool { return id.View() == ownView }
 
-// IsDir reports whether a node of the control tree is a directory.
 func IsDir(id live.NodeID) bool { return id.Ino() < kindListed }
 
 // Reserves reports whether a name in a directory is that of a control directory. The
@@ -67,7 +66,6 @@ func (t *Tree) WorkspaceOf(id live.NodeID) *snapshot.Workspace {
 	return nil
 }
 
-// workspace returns the workspace that a control directory belongs to.
 func (t *Tree) workspace(dir live.NodeID) (ws *snapshot.Workspace, forks bool, err error) {
 	ws, ok := t.store.Workspace(uint32(dir.Ino()))
 	switch kind := dir.Ino() >> kindBits << kindBits; {

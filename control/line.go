@@ -138,7 +138,6 @@ func unfinished(line []byte, wrote int) bool {
 
 func isJSON(line []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(line, " \t\r\n"), []byte("{")) }
 
-// endsEarly reports whether a line is the beginning of JSON.
 func endsEarly(line []byte) bool {
 	var v json.RawMessage
 	err := json.NewDecoder(bytes.NewReader(line)).Decode(&v)

@@ -12,7 +12,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// Root finds a control directory in the root of a workspace.
 func (t *Tree) Root(root live.NodeID, name string) (live.Attr, error) {
 	if name == naming.ForksDir {
 		return t.dirAttr(forksID(root.View()))

@@ -61,7 +61,6 @@ func findFile(name string) (file, bool) {
 	return files[i], true
 }
 
-// isCommand reports whether writing to a file runs something.
 func isCommand(name string) bool {
 	f, ok := findFile(name)
 	return ok && f.mode&0o200 != 0
@@ -132,7 +131,6 @@ func parseQuery(name string) (query, bool) {
 	return query{}, false
 }
 
-// parseRestore understands the name that `restore` is renamed to.
 func parseRestore(name string) (snapshot string, ok bool) {
 	snapshot, ok = strings.CutPrefix(name, restoreName+"@")
 	return snapshot, ok && snapshot != ""

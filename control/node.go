@@ -60,10 +60,8 @@ const (
 	callFile
 )
 
-// private reports whether a program made the file.
 func (n *node) private() bool { return n.kind == scratch || n.kind == callFile }
 
-// sizeLocked is how many bytes a node takes.
 func (n *node) sizeLocked() int64 {
 	size := n.content.Size()
 	for _, p := range n.partials {
@@ -72,7 +70,6 @@ func (n *node) sizeLocked() int64 {
 	return size
 }
 
-// shown is the content that a node shows.
 func (n *node) shown() *content {
 	if n.same != nil {
 		return n.same.content
@@ -104,7 +101,6 @@ func (t *Tree) current(ws *snapshot.Workspace, s slot) *node {
 	return t.dirLocked(ws).current[s]
 }
 
-// entry is the entry of a node that has a name.
 func (t *Tree) entry(n *node) Entry {
 	root := t.rootAttr(n.dir.ws)
 	t.mu.Lock()
@@ -151,7 +147,6 @@ func (n *node) attrLocked(root live.Attr) live.Attr {
 	return a
 }
 
-// get returns a file that the kernel holds.
 func (t *Tree) get(id live.NodeID) (*node, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,14 +231,12 @@ func (t *Tree) truncateLocked(n *node, size int64) error {
 	return nil
 }
 
-// resized returns a copy of b that has another size.
 func resized(b []byte, size int) []byte {
 	out := make([]byte, size)
 	copy(out, b)
 	return out
 }
 
-// Readlink returns the target of a symlink.
 func (t *Tree) Readlink(id live.NodeID) (string, error) {
 	n, err := t.get(id)
 	if err != nil {

@@ -50,7 +50,6 @@ func (t *Tree) Create(dir live.NodeID, name string, mode uint32, who live.Caller
 	return t.addLocked(d, s, n).entryLocked(live.Attr{}), nil
 }
 
-// Unlink removes a private file.
 func (t *Tree) Unlink(dir live.NodeID, name string) error {
 	ws, forks, err := t.workspace(dir)
 	if err != nil {
@@ -91,7 +90,6 @@ func (t *Tree) privateFile(ws *snapshot.Workspace, name string) *node {
 	return nil
 }
 
-// lookupStream finds the stream of an answer.
 func (t *Tree) lookupStream(ws *snapshot.Workspace, name string, who live.Caller) (Entry, error) {
 	s := slot{name, anybody}
 	if name == callName+streamSuffix {
@@ -129,7 +127,6 @@ func (t *Tree) renamePrivate(n *node, to string, r Request) error {
 	return nil
 }
 
-// moveLocked gives a node another name.
 func (n *node) moveLocked(t *Tree, to slot) {
 	t.dropLocked(n.dir, to)
 	n.unnameLocked()

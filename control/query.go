@@ -84,7 +84,6 @@ func (t *Tree) lookupDiff(ws *snapshot.Workspace, q query, name string, r Reques
 	})
 }
 
-// compared returns what a diff compares just now.
 func (t *Tree) compared(ws *snapshot.Workspace, q query) (source, error) {
 	a, err := ws.Find(q.a)
 	if err != nil {
@@ -153,7 +152,6 @@ func (t *Tree) rendered(ws *snapshot.Workspace, name string, of source) (e Entry
 	return e, false, nil, mine
 }
 
-// await waits for the rendering of another request.
 func (t *Tree) await(ws *snapshot.Workspace, r Request, other *rendering) error {
 	k := t.tenant(ws)
 	if err := enter(&k.waiting); err != nil {

@@ -23,7 +23,6 @@ func (t *Tree) renderStatus(w io.Writer, ws *snapshot.Workspace) error {
 	return encodeJSON(w, st)
 }
 
-// lookupList finds the list of the snapshots.
 func (t *Tree) lookupList(ws *snapshot.Workspace, r Request) (Entry, error) {
 	from := func() (source, error) { return source{a: ws.View(), changes: ws.Changes()}, nil }
 	return t.lookupRendered(ws, listName, typeFile|0o444, r, from, func(ctx context.Context, w io.Writer) error {
@@ -31,7 +30,6 @@ func (t *Tree) lookupList(ws *snapshot.Workspace, r Request) (Entry, error) {
 	})
 }
 
-// renderList writes one line a snapshot.
 func renderList(ctx context.Context, w io.Writer, ws *snapshot.Workspace) error {
 	b, empty := bufio.NewWriter(w), true
 	for i := range ws.Snapshots().Newest() {

@@ -67,7 +67,6 @@ func enter(waiting *atomic.Int64) error {
 	return nil
 }
 
-// tenantLocked returns the tenant of a workspace.
 func (t *Tree) tenantLocked(ws *snapshot.Workspace) *tenant {
 	for up := ws.Parent(); up != nil && up.IsFork(); up = ws.Parent() {
 		ws = up

@@ -83,7 +83,6 @@ type Tree struct {
 	}
 }
 
-// New returns the control tree of a store.
 func New(o Options) *Tree {
 	t := &Tree{
 		Options: o, store: o.Service.Store, forest: o.Service.Store.Forest(), log: o.Service.Log,

@@ -80,7 +80,6 @@ func (r *Remote) identities() ([]age.Identity, error) {
 	return r.o.Identities, nil
 }
 
-// decryptFailed gives an error of decryption its kind.
 func decryptFailed(err error) error {
 	var no *age.NoIdentityMatchError
 	switch {

@@ -54,7 +54,6 @@ type want struct {
 	entry object.Entry
 }
 
-// lacking walks over the snapshot.
 func (s *Snapshot) lacking(ctx context.Context, p Pull) (data, pages []want, err error) {
 	index, err := s.Load(ctx)
 	if err != nil {

@@ -35,11 +35,5 @@
 // trailer Amberfs-Error, the result in Amberfs-Result. Events are SSE. In the
 // answer of a control file text and events are fields of the object.
 //
-// # Locks
-//
-//	answer.mu          one writes to an answer at a time
-//	  connections.mu   which are open, and whether the server ends
-//	backup.mu          alone
-//
-// None is held while an operation works in the store.
+// No lock of this package is held while an operation works in the store.
 package service

@@ -89,7 +89,6 @@ func (s *Service) DropExports(ctx context.Context) error {
 	})
 }
 
-// GitInfo is what a commit says of a snapshot.
 func GitInfo(i snapshot.Info, parents []string) gitbridge.Info {
 	return gitbridge.Info{Name: i.Name, ID: i.ID, Message: i.Message, Time: i.Created, Parents: parents, Authors: i.Actors}
 }
@@ -100,7 +99,6 @@ func (s *Service) authors(by []string) []string {
 	return slices.DeleteFunc(slices.Clone(by), s.Store.Actors().IsUser)
 }
 
-// exported writes down what a snapshot was exported as.
 func (s *Service) exported(_ context.Context, r *Request, a Exported) (None, error) {
 	s.Log.Info("export", "snapshot", a.Name, "repository", a.Repo, "ref", a.Ref, "commit", a.Commit)
 	return None{}, r.Workspace.Snapshots().Amend(a.Name, func(i *snapshot.Info) { i.Exported(a.Commit) })

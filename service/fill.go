@@ -48,7 +48,6 @@ func Fill(ctx context.Context, s *snapshot.Store, dir string, o FillOptions) err
 	return s.Main().Begin(st, caller())
 }
 
-// caller is this process.
 func caller() live.Caller { return live.Caller{UID: uint32(os.Getuid()), PID: uint32(os.Getpid())} }
 
 // FillLater is Fill without the contents of files, which are read when they are needed,

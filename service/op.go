@@ -215,7 +215,6 @@ var ops = []*Op{
 		About: "Unmounts. The daemon ends when everything is on disk."}, (*Service).umount),
 }
 
-// Ops returns all operations.
 func Ops() []*Op { return ops }
 
 func findOp(name string) (*Op, error) {

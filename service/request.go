@@ -25,7 +25,6 @@ import (
 // POST as in `.snapshots/call`. Where the body is a stream, or there is none, the
 // arguments are the query: a name that comes more than once is a list.
 
-// bind reads the arguments of a request over HTTP.
 func (o *Op) bind(r *http.Request) (any, error) {
 	query := r.URL.Query()
 	delete(query, workspaceParam)
@@ -240,7 +239,6 @@ func schemaFor(t reflect.Type, known map[reflect.Type]*jsonschema.Schema) (*json
 	return s, err
 }
 
-// plain makes a schema say one type everywhere.
 func plain(s *jsonschema.Schema) {
 	if s == nil {
 		return

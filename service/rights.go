@@ -74,7 +74,6 @@ func (s *Service) admit(ctx context.Context, r *Request, o *Op, args any) error 
 	return nil
 }
 
-// beginsHere refuses a fork that begins from a remote.
 func beginsHere(from string) error {
 	if isRemote(from) {
 		return fail.New(fail.Denied, "only the owner of the store, in main, can begin a fork from a remote")

@@ -149,7 +149,6 @@ func oneOf(what, value string, known []string) error {
 	return like(fail.New(fail.Usage, "there is no %s %q", what, value), value, known, "it is one of "+strings.Join(known, ", "))
 }
 
-// namesIn are the arguments that name snapshots and forks.
 func namesIn(args reflect.Value) []string {
 	var out []string
 	for _, field := range []string{"name", "names", "a", "b", "from", "snapshot", "fork"} {
@@ -178,7 +177,6 @@ func Nearest(name string, known []string) string {
 	return like
 }
 
-// distance is the Levenshtein distance in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -179,7 +179,6 @@ func (s *Service) rename(_ context.Context, r *Request, a Rename) (snapshot.Info
 	return r.Workspace.Find(a.To)
 }
 
-// namesOf finds each of the snapshots, once.
 func namesOf(ws *snapshot.Workspace, names []string) ([]string, error) {
 	out, seen := []string{}, map[string]bool{}
 	for _, n := range names {

@@ -22,7 +22,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// SocketName is the socket's name in the store.
 const SocketName = "socket"
 
 // socketPath gives a name for the socket of the store dir that is short whatever
@@ -131,7 +130,6 @@ type Joined struct {
 	Mountpoint string
 }
 
-// join answers a JoinRequest.
 func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 	peer, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
 	if peer == nil || !(live.Caller{UID: peer.Uid}).OwnsStore() {
@@ -218,7 +216,6 @@ func Join(ctx context.Context, dir string, want JoinRequest) (*Joined, error) {
 	return j, nil
 }
 
-// read reads the daemon's answer.
 func (j *Joined) read(head []byte, conn net.Conn) error {
 	resp, err := http.ReadResponse(bufio.NewReader(io.MultiReader(bytes.NewReader(head), conn)), nil)
 	if err != nil {
@@ -255,7 +252,6 @@ func received(rights []byte) *os.File {
 	return os.NewFile(uintptr(fds[0]), "mount")
 }
 
-// Close closes the descriptors of this process.
 func (j *Joined) Close() {
 	for _, f := range []*os.File{j.Conn, j.Tree} {
 		if f != nil {

@@ -110,7 +110,6 @@ func (s *Service) umount(_ context.Context, r *Request, a Umount) (Unmounted, er
 	return Unmounted{PID: os.Getpid(), Store: s.Store.Dir(), Mountpoint: s.Mountpoint}, s.Umount(a.Lazy)
 }
 
-// events gives the events of the workspace.
 func (s *Service) events(ctx context.Context, r *Request, a Log) (None, error) {
 	since, err := ParseSince(a.Since)
 	if err = errors.Join(err, oneOf("action", a.Action, events.ActionNames())); err != nil {
@@ -171,7 +170,6 @@ func (a Log) fits(e events.Event) bool {
 	return (a.Action == "" || e.Action == a.Action) && strings.HasPrefix(e.Command, a.Command) && (a.By == "" || actors.Below(e.Actor, a.By))
 }
 
-// concerns reports whether an event happened at, below or away from a path.
 func concerns(e events.Event, path string) bool {
 	if path == "" || path == "." {
 		return true
@@ -197,7 +195,6 @@ func CheckStore(ctx context.Context, dir string, show func(Progress)) (*verify.R
 	return nil, fail.New(fail.Damage, "cannot open the store %s: %w", dir, err).WithHint("%s", hint)
 }
 
-// RepairStore repairs a store that is not open.
 func RepairStore(ctx context.Context, dir string, show func(Progress)) (*verify.Report, error) {
 	c := &Connection{Log: slog.New(slog.DiscardHandler)}
 	defer c.Close()

@@ -56,7 +56,6 @@ type Summarized struct {
 	Summaries map[string]Summary `json:"summaries"`
 }
 
-// Summary counts files.
 type Summary struct {
 	Against  string `json:"against" jsonschema:"the snapshot that it was compared with: its parent or, if that was deleted, the one before"`
 	Added    int    `json:"added"`

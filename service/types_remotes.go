@@ -109,7 +109,6 @@ type ExportLayer struct {
 	Base string `json:"base,omitempty" jsonschema:"the snapshot of an image; if empty, that of the last image before"`
 }
 
-// Layer is what ExportLayer wrote.
 type Layer struct {
 	FoundImage
 	Created time.Time            `json:"created" jsonschema:"of the snapshot"`

@@ -49,7 +49,6 @@ func (b Blobs) Put(d digest.Digest, r io.Reader) error {
 	return err
 }
 
-// Open opens a blob.
 func (b Blobs) Open(d digest.Digest) (io.ReadCloser, error) {
 	if err := d.Validate(); err != nil {
 		return nil, err
@@ -65,7 +64,6 @@ func (b Blobs) Open(d digest.Digest) (io.ReadCloser, error) {
 	}{io.NewSectionReader(f, 0, size), f}, err
 }
 
-// Decode reads a blob that is JSON.
 func (b Blobs) Decode(d digest.Digest, into any) error {
 	r, err := b.Open(d)
 	if err != nil {
@@ -75,7 +73,6 @@ func (b Blobs) Decode(d digest.Digest, into any) error {
 	return decode(r, into)
 }
 
-// Keep removes all blobs but some.
 func (b Blobs) Keep(keep map[digest.Digest]bool) error {
 	names := make(map[string]bool)
 	for d := range keep {

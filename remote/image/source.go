@@ -109,7 +109,6 @@ func Open(ctx context.Context, ref, platform string) (*Image, error) {
 	return im, im.at.explain(ctx, "", err)
 }
 
-// PlatformName returns OS/ARCH[/VARIANT].
 func PlatformName(p ocispec.Platform) string { return path.Join(p.OS, p.Architecture, p.Variant) }
 
 // splitLayout splits DIR[:TAG].
@@ -155,7 +154,6 @@ func (im *Image) layout(rest string) (found []ocispec.Descriptor, err error) {
 	return found, nil
 }
 
-// some lists the first names.
 func some(names []string, none string) string {
 	return cmp.Or(strings.Join(names[:min(len(names), 20)], ", "), none)
 }
@@ -281,7 +279,6 @@ func (im *Image) check(ctx context.Context, kind string) (err error) {
 	return nil
 }
 
-// read returns a small blob.
 func (im *Image) read(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
 	if d.Size > MaxText {
 		return nil, fmt.Errorf("its %s has %d bytes, more than the %d allowed", d.MediaType, d.Size, MaxText)

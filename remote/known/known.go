@@ -120,10 +120,8 @@ func (f *file) check() error {
 	return nil
 }
 
-// HangUp ends what waits for a remote.
 func (k *Registry) HangUp() { k.hangUp() }
 
-// Close releases all connections.
 func (k *Registry) Close() {
 	k.hangUp()
 	k.mu.Lock()

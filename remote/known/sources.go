@@ -232,7 +232,6 @@ func (k *Registry) Near(h cas.Hash, dst []byte) ([]byte, error) {
 	return dst[:0], fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 }
 
-// loadAny returns when the indexes of one of several snapshots were read.
 func loadAny(ctx context.Context, all []*remote.Snapshot) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -151,7 +151,6 @@ func (c *Client) broken(err error) error {
 	return err
 }
 
-// overHTTP asks over the socket.
 func (c *Client) overHTTP(ctx context.Context, o *service.Op, args any, x Exchange, result any) error {
 	req, err := c.request(ctx, o, args, x)
 	if err != nil {

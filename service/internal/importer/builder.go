@@ -143,7 +143,6 @@ func (b *Builder) Add(e gitbridge.Entry) error {
 	return b.put(n)
 }
 
-// chunk stores the contents of a file.
 func (b *Builder) chunk(p string, n *tree.Inode, size int64, r io.Reader) error {
 	base, err := content.FromReader(b.ctx, b.sealer, io.LimitReader(r, size))
 	if err != nil {
@@ -174,7 +173,6 @@ func (b *Builder) room(n int) error {
 	return nil
 }
 
-// metaSize is the memory that attributes take.
 func metaSize(m gitbridge.Meta) (n int) {
 	for _, x := range m.Xattrs {
 		n += len(x.Name) + len(x.Value)
@@ -182,7 +180,6 @@ func metaSize(m gitbridge.Meta) (n int) {
 	return n
 }
 
-// lookup finds what a directory calls name.
 func (b *Builder) lookup(dir uint64, name string) (tree.Dirent, bool, error) {
 	n, err := b.state.Get(b.src, dir)
 	if err != nil {
@@ -322,7 +319,6 @@ func (b *Builder) unlink(e tree.Dirent, parent uint64, name string) error {
 	return b.state.Delete(b.src, b.epoch, n.Ino)
 }
 
-// put makes an inode part of the tree.
 func (b *Builder) put(n *tree.Inode) error {
 	b.bytes += contentSize(n)
 	return b.state.Put(b.src, b.epoch, n)
@@ -345,7 +341,6 @@ func (b *Builder) Unsealed() (st *tree.State, next, epoch uint64) {
 	return b.state, b.next, b.epoch + 1
 }
 
-// Finish seals the tree.
 func (b *Builder) Finish() (*tree.State, error) {
 	b.state.Bytes = b.bytes
 	if _, err := tree.Seal(b.ctx, b.src, b.sealer, b.state); err != nil {
@@ -354,7 +349,6 @@ func (b *Builder) Finish() (*tree.State, error) {
 	return b.state, nil
 }
 
-// hardlink gives a file that came before another name.
 func (b *Builder) hardlink(p, old string) error {
 	n, err := b.state.Resolve(b.src, old)
 	if err != nil || n.IsDir() {

@@ -97,7 +97,6 @@ func (b *Builder) find(p string) (e tree.Dirent, ok bool, err error) {
 	return b.lookup(up.Ino, path.Base(p))
 }
 
-// remove removes a name, and all below it.
 func (b *Builder) remove(p string, e tree.Dirent) error {
 	parent, err := b.dir(path.Dir(p))
 	if err == nil && e.Type == unix.S_IFDIR {
@@ -109,7 +108,6 @@ func (b *Builder) remove(p string, e tree.Dirent) error {
 	return b.unlink(e, parent, path.Base(p))
 }
 
-// empty removes all that is in a directory.
 func (b *Builder) empty(dir uint64) error {
 	const atOnce = 1000
 	clear(b.dirs)

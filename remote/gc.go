@@ -107,41 +107,33 @@ const (
 
 // listMarks reads the marks of some stages, again if one is replaced meanwhile.
 func (r *Remote) listMarks(ctx context.Context, stages ...string) ([]mark, error) {
+again:
 	for {
-		out, err := r.tryListMarks(ctx, stages)
-		if !errors.Is(err, errMarkGone) {
-			return out, err
+		var out []mark
+		if err := r.b.List(ctx, "gc/", func(i backend.Info) error {
+			for _, stage := range stages {
+				if id, ok := strings.CutPrefix(i.Key, stage); ok {
+					out = append(out, mark{stage: stage, id: id, at: i.Modified})
+				}
+			}
+			return nil
+		}); err != nil {
+			return nil, err
 		}
-	}
-}
-
-var errMarkGone = errors.New("a mark was deleted while it was read")
-
-func (r *Remote) tryListMarks(ctx context.Context, stages []string) (out []mark, err error) {
-	err = r.b.List(ctx, "gc/", func(i backend.Info) error {
-		for _, stage := range stages {
-			if id, ok := strings.CutPrefix(i.Key, stage); ok {
-				out = append(out, mark{stage: stage, id: id, at: i.Modified})
+		for i := range out {
+			raw, err := r.b.Get(ctx, out[i].key())
+			if errors.Is(err, backend.ErrNotFound) {
+				continue again
+			}
+			if err == nil {
+				err = json.Unmarshal(raw, &out[i].objects)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", out[i].key(), err)
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
+		return out, nil
 	}
-	for i := range out {
-		raw, err := r.b.Get(ctx, out[i].key())
-		if errors.Is(err, backend.ErrNotFound) {
-			return nil, errMarkGone
-		}
-		if err == nil {
-			err = json.Unmarshal(raw, &out[i].objects)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", out[i].key(), err)
-		}
-	}
-	return out, nil
 }
 
 // condemned returns the objects that a collection is about to remove, or may be.

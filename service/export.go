@@ -228,23 +228,19 @@ func exportable(ctx context.Context, ws *snapshot.Workspace, name string) (*expo
 	}
 	for ; ws != nil; ws, info = forkPoint(ws) {
 		for _, before := range ancestors(ws, info) {
-			e.add(ws, before)
+			for _, c := range slices.Backward(before.GitCommits) {
+				e.parents = append(e.parents, c)
+			}
+			if !before.Sealed || len(before.GitCommits) == 0 || len(e.bases) > maxBases {
+				continue
+			}
+			if s, err := sealedOf(ws, before); err == nil { // else it was deleted meanwhile
+				e.bases = append(e.bases, s)
+			}
 		}
 	}
+	e.parents = e.parents[:min(len(e.parents), maxParents)]
 	return e, nil
-}
-
-// add takes a snapshot for a parent and a base, if it was exported.
-func (e *exportSource) add(ws *snapshot.Workspace, before snapshot.Info) {
-	for i := len(before.GitCommits) - 1; i >= 0 && len(e.parents) < maxParents; i-- {
-		e.parents = append(e.parents, before.GitCommits[i])
-	}
-	if !before.Sealed || len(before.GitCommits) == 0 || len(e.bases) > maxBases {
-		return
-	}
-	if s, err := sealedOf(ws, before); err == nil { // else it was deleted meanwhile
-		e.bases = append(e.bases, s)
-	}
 }
 
 // hold keeps all that the export reads until release is called.

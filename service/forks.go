@@ -75,7 +75,10 @@ func (s *Service) claim(ctx context.Context, r *Request, a Claim) (Claimed, erro
 	if err != nil {
 		return Claimed{}, err
 	}
-	if a.From, err = s.claimFrom(ctx, r, a); err != nil {
+	if isRemote(a.From) && r.Workspace.Forks().Claimed(a.Label) {
+		a.From = "" // for a fork that exists no remote is asked
+	}
+	if a.From, err = s.localName(ctx, r, a.From); err != nil {
 		return Claimed{}, err
 	}
 	got, err := r.Workspace.Forks().Claim(snapshot.ClaimOptions{Label: a.Label, From: a.From, TTL: ttl, Caller: r.Caller})
@@ -90,14 +93,6 @@ func (s *Service) renameFork(_ context.Context, r *Request, a RenameFork) (Forke
 		return Forked{}, err
 	}
 	return Forked{Name: a.To, Path: s.forkPath(r, a.To)}, nil
-}
-
-// claimFrom returns the local name for a new fork. For an existing one it asks no remote.
-func (s *Service) claimFrom(ctx context.Context, r *Request, a Claim) (string, error) {
-	if isRemote(a.From) && r.Workspace.Forks().Claimed(a.Label) {
-		return "", nil
-	}
-	return s.localName(ctx, r, a.From)
 }
 
 func (s *Service) deleteFork(_ context.Context, r *Request, a DeleteFork) (DeletedFork, error) {
@@ -154,14 +149,9 @@ func (s *Service) lastActor(ws *snapshot.Workspace) (name string) {
 }
 
 func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error) {
-	rule := threeway.RefuseConflicts
-	switch {
-	case a.Ours && a.Theirs:
-		return Merged{}, fail.New(fail.Usage, "ours and theirs cannot be combined")
-	case a.Ours:
-		rule = threeway.KeepOurs
-	case a.Theirs:
-		rule = threeway.TakeTheirs
+	rule, err := ruleOf(a.Ours, a.Theirs)
+	if err != nil {
+		return Merged{}, err
 	}
 	choices := make(map[string]threeway.Rule, len(a.Resolve))
 	for path, side := range a.Resolve {
@@ -188,6 +178,19 @@ func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error
 		err = fail.New(fail.Conflict, "%w", err).WithHint("look at it again")
 	}
 	return result, err
+}
+
+// ruleOf returns what becomes of conflicts.
+func ruleOf(ours, theirs bool) (threeway.Rule, error) {
+	switch {
+	case ours && theirs:
+		return 0, fail.New(fail.Usage, "ours and theirs cannot be combined")
+	case ours:
+		return threeway.KeepOurs, nil
+	case theirs:
+		return threeway.TakeTheirs, nil
+	}
+	return threeway.RefuseConflicts, nil
 }
 
 // conflict compares the present states, so a merge checks Of.

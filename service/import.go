@@ -38,7 +38,9 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	defer release()
 	finished := sync.OnceFunc(s.Store.Importing())
 	defer finished()
-	at := importAt{dir: rest, made: madeDir(r.Caller, a.Umask), top: base == "" && rest == ""}
+	now := time.Now().UnixNano()
+	made := gitbridge.Meta{Mode: unix.S_IFDIR | 0o777&^a.Umask, UID: r.Caller.UID, GID: r.Caller.GID, Atime: now, Mtime: now}
+	at := importAt{dir: rest, made: made, top: base == "" && rest == ""}
 	o := gitbridge.ImportOptions{
 		Owner: ownerOf(r.Caller, a.From), Limits: gitbridge.Limits{Entries: a.MaxFiles, Bytes: a.MaxBytes},
 	}
@@ -67,12 +69,6 @@ func (s *Service) importTree(ctx context.Context, r *Request, a Import) (Importe
 	}
 	s.Log.Info("import", "from", a.From, "path", string(a.Path), "files", done.Files, "bytes", done.Bytes)
 	return Imported{Path: string(a.Path), Files: done.Files, Bytes: done.Bytes, Undo: done.Undo, Snapshot: done.After, Image: g.Image}, nil
-}
-
-// madeDir is what a directory gets that is made on the way to an import.
-func madeDir(c live.Caller, umask uint32) gitbridge.Meta {
-	now := time.Now().UnixNano()
-	return gitbridge.Meta{Mode: unix.S_IFDIR | 0o777&^umask, UID: c.UID, GID: c.GID, Atime: now, Mtime: now}
 }
 
 // ownerOf makes everything belong to the caller, but for root what tar says of

@@ -136,7 +136,7 @@ func (s *Service) pushOne(ctx context.Context, r *Request, a Push, to *remote.Re
 	}
 	p := remote.Push{
 		Ref: pushedRef(x.Info, as, x.ActorSets), Force: a.Force, Full: a.Full,
-		Base: s.Remotes.Base(to), Mark: s.marker(x.State, x.ActorSets), Stored: s.stored,
+		Base: s.Remotes.Base(to), Mark: marker(x.State, s.Store.Source(), x.ActorSets), Stored: s.stored,
 		Progress: func(parts, of int, sent int64) {
 			r.progress(Progress{What: "pushing " + x.Info.Name, Done: int64(parts), Total: int64(of), Unit: "parts", Bytes: sent})
 		},
@@ -184,12 +184,12 @@ func pushedRef(i snapshot.Info, as string, actors []cas.Hash) remote.Ref {
 }
 
 // marker names a tree's objects, and others beside it.
-func (s *Service) marker(st *tree.State, beside []cas.Hash) func(context.Context, func(cas.Hash) bool) error {
+func marker(st *tree.State, src *tree.Source, beside []cas.Hash) func(context.Context, func(cas.Hash) bool) error {
 	return func(ctx context.Context, keep func(cas.Hash) bool) error {
 		for _, h := range beside {
 			keep(h)
 		}
-		return st.Mark(ctx, s.Store.Source(), false, keep)
+		return st.Mark(ctx, src, false, keep)
 	}
 }
 
@@ -257,13 +257,7 @@ func (s *Service) bring(ctx context.Context, r *Request, there *remote.Snapshot)
 		return err
 	}
 	err = there.Pull(ctx, remote.Pull{
-		Mark: func(ctx context.Context, keep func(cas.Hash) bool) error {
-			for _, h := range there.Ref.ActorSets {
-				keep(h)
-			}
-			return st.Mark(ctx, src, false, keep)
-		},
-		Has: store.Has, Put: store.Put,
+		Mark: marker(st, src, there.Ref.ActorSets), Has: store.Has, Put: store.Put,
 		Progress: func(done, total int64) {
 			r.progress(Progress{What: "pulling " + there.Ref.Name, Done: done, Total: total, Unit: "bytes"})
 		},

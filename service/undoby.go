@@ -73,15 +73,11 @@ func (s *Service) undoBy(ctx context.Context, r *Request, a UndoBy) (UndoneBy, e
 		By: a.By, Paths: naming.PathStrings(a.Paths), Keep: naming.PathStrings(a.Keep), Merge: gitbridge.Merge, DryRun: a.DryRun,
 		Caller: r.Caller, List: r.charge(s.Lists),
 	}
-	switch {
-	case a.Ours && a.Theirs:
-		return UndoneBy{}, fail.New(fail.Usage, "either ours or theirs")
-	case a.Ours:
-		o.Conflicts = threeway.KeepOurs
-	case a.Theirs:
-		o.Conflicts = threeway.TakeTheirs
+	var err error
+	if o.Conflicts, err = ruleOf(a.Ours, a.Theirs); err == nil {
+		err = s.knownActor(ctx, r, a.By)
 	}
-	if err := s.knownActor(ctx, r, a.By); err != nil {
+	if err != nil {
 		return UndoneBy{}, err
 	}
 	if _, err := r.Workspace.Find(a.Since); err == nil {

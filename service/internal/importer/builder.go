@@ -82,13 +82,12 @@ func (b *Builder) node(m gitbridge.Meta) *tree.Inode {
 	n := &tree.Inode{Ino: b.next, Nlink: 1}
 	b.next++
 	setMeta(n, m)
-	n.Btime = m.Mtime
 	return n
 }
 
 func setMeta(n *tree.Inode, m gitbridge.Meta) {
 	n.Mode, n.UID, n.GID = m.Mode, m.UID, m.GID
-	n.Atime, n.Mtime, n.Ctime = m.Atime, m.Mtime, m.Mtime
+	n.Atime, n.Mtime, n.Ctime, n.Btime = m.Atime, m.Mtime, m.Mtime, m.Mtime
 	n.Xattrs = m.Xattrs
 }
 
@@ -205,9 +204,9 @@ func (b *Builder) dir(p string) (uint64, error) {
 	case err != nil:
 		return 0, err
 	case !ok:
-		e.Ino, err = b.mkdir(parent, p, b.made)
+		e.Ino, err = b.mkdir(parent, p)
 	case e.Type != unix.S_IFDIR:
-		err = fmt.Errorf("%w: %q is not a directory, but has entries", gitbridge.ErrHostile, p)
+		err = fmt.Errorf("%w: %q is not a directory, but is used as one", gitbridge.ErrHostile, p)
 	}
 	if err == nil {
 		b.dirs[p] = e.Ino
@@ -216,13 +215,13 @@ func (b *Builder) dir(p string) (uint64, error) {
 	return e.Ino, err
 }
 
-func (b *Builder) mkdir(parent uint64, p string, m gitbridge.Meta) (uint64, error) {
+func (b *Builder) mkdir(parent uint64, p string) (uint64, error) {
 	depth := 1 + strings.Count(p, "/")
 	if depth >= tree.MaxDepth {
 		return 0, tree.ErrTooDeep
 	}
 	b.state.Depth = max(b.state.Depth, depth)
-	n := b.node(m)
+	n := b.node(b.made)
 	n.Nlink = 2
 	if err := b.link(parent, path.Base(p), n); err != nil {
 		return 0, err
@@ -231,33 +230,15 @@ func (b *Builder) mkdir(parent uint64, p string, m gitbridge.Meta) (uint64, erro
 }
 
 func (b *Builder) addDir(p string, m gitbridge.Meta) error {
-	if p == "." {
-		return b.setDir(tree.RootIno, m)
-	}
-	parent, err := b.dir(path.Dir(p))
+	ino, err := b.dir(p)
 	if err != nil {
 		return err
 	}
-	e, ok, err := b.lookup(parent, path.Base(p))
-	switch {
-	case err != nil:
-		return err
-	case !ok:
-		b.dirs[p], err = b.mkdir(parent, p, m)
-		return err
-	case e.Type != unix.S_IFDIR:
-		return fmt.Errorf("%w: %q is a directory and something else", gitbridge.ErrHostile, p)
-	}
-	return b.setDir(e.Ino, m)
-}
-
-func (b *Builder) setDir(ino uint64, m gitbridge.Meta) error {
 	n, err := b.state.Own(b.src, b.epoch, ino)
-	if err != nil {
-		return err
+	if err == nil {
+		setMeta(n, m)
 	}
-	setMeta(n, m)
-	return nil
+	return err
 }
 
 // enter gives n, which is no directory, a name in place of what had it.

@@ -96,18 +96,14 @@ func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, e
 		}
 		a.Paths = changed
 	}
-	err := s.compare(r, a.A, a.B, func(from, to *tree.State) error {
+	err := s.compare(r, a.A, a.B, func(from, to *tree.State) (err error) {
+		var files []diff.File
 		if a.Quick && a.Limit > 0 {
-			first, more, err := diff.First(ctx, s.Store.Source(), from, to, diff.Options{Paths: limitTo(a.Paths...)}, a.Limit)
-			if err != nil || more {
-				d.Files, d.More = len(first), more
-				for _, f := range first {
-					d.Paths = append(d.Paths, diffedFile(f))
-				}
-				return err
-			}
+			files, d.More, err = diff.First(ctx, s.Store.Source(), from, to, diff.Options{Paths: limitTo(a.Paths...)}, a.Limit)
 		}
-		files, err := diff.Files(ctx, s.Store.Source(), from, to, diff.Options{List: list, Paths: limitTo(a.Paths...)})
+		if err == nil && !d.More {
+			files, err = diff.Files(ctx, s.Store.Source(), from, to, diff.Options{List: list, Paths: limitTo(a.Paths...)})
+		}
 		d.Files = len(files)
 		if a.Limit > 0 {
 			files = files[:min(a.Limit, len(files))]
@@ -115,7 +111,7 @@ func (s *Service) changes(ctx context.Context, r *Request, a Changes) (Diffed, e
 		for _, f := range files {
 			d.Paths = append(d.Paths, diffedFile(f))
 		}
-		if err == nil && a.Lines {
+		if err == nil && a.Lines && !d.More {
 			err = s.countLines(ctx, r, files, d.Paths)
 		}
 		return err

@@ -108,9 +108,8 @@ func (s *Snapshot) bring(ctx context.Context, data []want, p Pull, done *meter) 
 		part := data[:n]
 		data = data[n:]
 		g.Go(func() error {
-			_, err := s.r.read(ctx, s.Ref.Objects[run.object], s.Ref.Encrypted, run.off, run.end-run.off, 0)
-			if err != nil {
-				return missing(err)
+			if _, err := s.read(ctx, int(run.object), run.off, run.end-run.off, 0); err != nil {
+				return err
 			}
 			return s.putAll(ctx, part, p, done)
 		})

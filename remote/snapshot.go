@@ -71,11 +71,11 @@ func (s *Snapshot) readIndexes(ctx context.Context) (*object.Index, error) {
 	raw := make(map[object.Section][]byte)
 	var mu sync.Mutex
 	if err := each(ctx, ref.Indexes, func(ctx context.Context, section object.Section) error {
-		b, err := r.read(ctx, ref.Objects[section.Object], ref.Encrypted, section.Offset, section.Size(), 0)
+		b, err := s.read(ctx, section.Object, section.Offset, section.Size(), 0)
 		mu.Lock()
 		defer mu.Unlock()
 		raw[section] = b
-		return missing(err)
+		return err
 	}); err != nil {
 		return nil, err
 	}
@@ -164,15 +164,20 @@ func (s *Snapshot) stored(ctx context.Context, h cas.Hash) (cas.Stored, object.E
 	if !ok {
 		return cas.Stored{}, e, fmt.Errorf("object %s: %w", h, cas.ErrNotFound)
 	}
-	o := s.Ref.Objects[e.Object]
-	b, err := s.r.read(ctx, o, s.Ref.Encrypted, int64(e.Offset), int64(e.Stored), s.ahead.of(&e))
+	b, err := s.read(ctx, int(e.Object), int64(e.Offset), int64(e.Stored), s.ahead.of(&e))
 	if err == nil && len(b) != int(e.Stored) {
 		err = fmt.Errorf("%w: it ends early", cas.ErrDamaged)
 	}
 	if err != nil {
-		return cas.Stored{}, e, fmt.Errorf("object %s in %s: %w", h, o.Name, missing(err))
+		return cas.Stored{}, e, fmt.Errorf("object %s in %s: %w", h, s.Ref.Objects[e.Object].Name, err)
 	}
 	return cas.Stored{Kind: e.Kind, Flags: e.Flags, Plain: int(e.Plain), Bytes: b}, e, nil
+}
+
+// read returns a part of one of the snapshot's objects.
+func (s *Snapshot) read(ctx context.Context, object int, off, n, ahead int64) ([]byte, error) {
+	b, err := s.r.read(ctx, s.Ref.Objects[object], s.Ref.Encrypted, off, n, ahead)
+	return b, missing(err)
 }
 
 // missing is the error for an object that a ref names and the remote does not have.
@@ -190,12 +195,11 @@ func (s *Snapshot) Fetch(ctx context.Context, kind cas.Kind) error {
 		return err
 	}
 	return each(ctx, runs(x.Entries(kind), cache.BlockSize), func(ctx context.Context, run run) error {
-		o := s.Ref.Objects[run.object]
-		if s.r.o.Cache.Has(cache.Object(o), run.off, run.end-run.off) {
+		if s.r.o.Cache.Has(cache.Object(s.Ref.Objects[run.object]), run.off, run.end-run.off) {
 			return nil
 		}
-		_, err := s.r.read(ctx, o, s.Ref.Encrypted, run.off, run.end-run.off, 0)
-		return missing(err)
+		_, err := s.read(ctx, int(run.object), run.off, run.end-run.off, 0)
+		return err
 	})
 }
 

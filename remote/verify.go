@@ -142,9 +142,9 @@ func (r *Remote) verifyRecords(ctx context.Context, ref *object.Ref, deep bool) 
 	}
 	for _, kind := range []cas.Kind{cas.KindTree, cas.KindData} {
 		for _, e := range x.Entries(kind) {
-			b, err := s.r.read(ctx, s.Ref.Objects[e.Object], s.Ref.Encrypted, int64(e.Offset), int64(e.Stored), aheadMost)
+			b, err := s.read(ctx, int(e.Object), int64(e.Offset), int64(e.Stored), aheadMost)
 			if err != nil {
-				return missing(err)
+				return err
 			}
 			h, err := s.r.expand.Hash(cas.Stored{Kind: e.Kind, Flags: e.Flags, Plain: int(e.Plain), Bytes: b})
 			if err != nil || !bytes.Equal(h[:len(e.Prefix)], e.Prefix[:]) {

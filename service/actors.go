@@ -7,14 +7,12 @@ import (
 	"github.com/amberfs/amberfs/internal/process"
 )
 
-// Actor registers a name for a process and its descendants.
 type Actor struct {
 	Name string `json:"name" jsonschema:"the name: letters, digits, '_', '.', '-', ':' and '/'"`
 	PID  uint32 `json:"pid,omitempty" jsonschema:"the process; the caller if missing. Through the mount, the caller or an ancestor of it"`
 	Up   int    `json:"up,omitempty" jsonschema:"the process is so many generations above the caller"`
 }
 
-// Registered is the process that has the name.
 type Registered struct {
 	Name string `json:"name"`
 	PID  uint32 `json:"pid" jsonschema:"0 stands for all processes that the daemon cannot see"`

@@ -46,12 +46,10 @@ type Snapshots struct {
 	Undo      string          `json:"undo,omitempty" jsonschema:"the snapshot of the state before the last restore, merge or undo"`
 }
 
-// Summaries asks how much each of some snapshots changed.
 type Summaries struct {
 	Names []string `json:"names" jsonschema:"the snapshots, at most 100"`
 }
 
-// Summarized is the result, by name.
 type Summarized struct {
 	Summaries map[string]Summary `json:"summaries"`
 }
@@ -80,8 +78,6 @@ type Remove struct {
 
 type Removed Remove
 
-// Compact replaces snapshots by one that contains all of their files, each in its
-// newest version. Pinned snapshots stay. Compacted is the new snapshot.
 type (
 	Compact   = snapshot.CompactOptions
 	Compacted = snapshot.Compacted
@@ -111,7 +107,6 @@ type Restored struct {
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
-// RestoreHunk asks to restore the lines of one hunk of Hunks.
 type RestoreHunk struct {
 	Name   string          `json:"name" jsonschema:"the snapshot to restore from"`
 	B      string          `json:"b,omitempty" jsonschema:"the snapshot that it was compared with; if empty, the present state"`
@@ -167,7 +162,6 @@ type DiffedFile struct {
 	Binary  bool   `json:"binary,omitempty" jsonschema:"whether it has no lines, if counted"`
 }
 
-// UndoBy asks to undo what one actor changed.
 type UndoBy struct {
 	By     string            `json:"by" jsonschema:"the actor; names below it are included"`
 	Since  string            `json:"since,omitempty" jsonschema:"only changes since: a snapshot, a duration such as 2h or 7d, or a date"`
@@ -200,7 +194,6 @@ type ActorState struct {
 	Now       bool      `json:"now,omitempty" jsonschema:"it changed something since the newest snapshot"`
 }
 
-// Blame asks which change each line of a file came with.
 type Blame struct {
 	Path     naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
 	Snapshot string          `json:"snapshot,omitempty" jsonschema:"the snapshot that it is in; if empty, the present state"`
@@ -317,7 +310,6 @@ type Merge struct {
 	DryRun   bool                         `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 }
 
-// Conflict asks for the sides of a path that changed in a fork and in the workspace.
 type Conflict struct {
 	Fork string          `json:"fork" jsonschema:"the fork"`
 	Path naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`

@@ -23,7 +23,6 @@ type ExportDone struct {
 
 type ExportTar Show
 
-// Open keeps the objects of a snapshot readable while the answer is read.
 type Open Show
 
 type Opened struct {
@@ -40,8 +39,6 @@ type Base struct {
 	Commits []string `json:"commits"`
 }
 
-// OpenChanges keeps the objects of the workspace's base and of a snapshot readable
-// while the answer is read.
 type OpenChanges struct {
 	Name string `json:"name,omitempty" jsonschema:"the snapshot; if empty, the present state"`
 }
@@ -57,7 +54,6 @@ type Objects struct {
 	Hashes []string `json:"hashes" jsonschema:"of the objects, 64 hex digits each; at most 1024"`
 }
 
-// Exported records an export that the client made.
 type Exported struct {
 	Name   string `json:"name" jsonschema:"the snapshot"`
 	Repo   string `json:"repo"`

@@ -243,13 +243,6 @@ func OpOf(args any) *Op {
 func Do[R any](ctx context.Context, s *Service, r *Request, args any) (R, error) {
 	defer r.Done()
 	out, err := s.do(ctx, r, OpOf(args), args)
-	if err != nil {
-		var none R
-		return none, err
-	}
-	result, ok := out.(R)
-	if !ok {
-		return result, fail.New(fail.Failed, "%T is not the result of %s", result, OpOf(args).Name)
-	}
-	return result, nil
+	result, _ := out.(R) // none with an error
+	return result, err
 }

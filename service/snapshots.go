@@ -179,32 +179,24 @@ func (s *Service) rename(_ context.Context, r *Request, a Rename) (snapshot.Info
 	return r.Workspace.Find(a.To)
 }
 
-func namesOf(ws *snapshot.Workspace, names []string) ([]string, error) {
-	out, seen := []string{}, map[string]bool{}
-	for _, n := range names {
-		info, err := ws.Find(n)
+func (s *Service) pin(_ context.Context, r *Request, a Pin) (Pinned, error) {
+	out, seen := Pinned{Names: []string{}, Pin: a.Pin}, map[string]bool{}
+	for _, n := range a.Names {
+		info, err := r.Workspace.Find(n)
 		if err != nil {
-			return nil, err
+			return Pinned{}, err
 		}
 		if !seen[info.Name] {
 			seen[info.Name] = true
-			out = append(out, info.Name)
+			out.Names = append(out.Names, info.Name)
 		}
 	}
-	return out, nil
-}
-
-func (s *Service) pin(_ context.Context, r *Request, a Pin) (Pinned, error) {
-	names, err := namesOf(r.Workspace, a.Names)
-	if err != nil {
-		return Pinned{}, err
-	}
-	for _, n := range names {
+	for _, n := range out.Names {
 		if err := r.Workspace.Snapshots().Amend(n, func(i *snapshot.Info) { i.Pinned = a.Pin }); err != nil {
 			return Pinned{}, err
 		}
 	}
-	return Pinned{Names: names, Pin: a.Pin}, nil
+	return out, nil
 }
 
 func (s *Service) remove(_ context.Context, r *Request, a Remove) (Removed, error) {

@@ -256,7 +256,7 @@ func (b *Builder) enter(p string, n *tree.Inode) error {
 		return fmt.Errorf("%w: %q is a directory and something else", gitbridge.ErrHostile, name)
 	}
 	if ok {
-		if err := b.unlink(old, parent, name); err != nil {
+		if err := b.unlink(old.Ino, parent, name); err != nil {
 			return err
 		}
 	}
@@ -278,8 +278,8 @@ func (b *Builder) link(parent uint64, name string, n *tree.Inode) error {
 
 // unlink takes one name from an inode, and the inode away with its last. A directory is
 // empty.
-func (b *Builder) unlink(e tree.Dirent, parent uint64, name string) error {
-	n, err := b.state.Own(b.src, b.epoch, e.Ino)
+func (b *Builder) unlink(ino, parent uint64, name string) error {
+	n, err := b.state.Own(b.src, b.epoch, ino)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -27,15 +28,15 @@ func (b *Builder) Layer(e gitbridge.Entry) (err error) {
 		}
 	}
 	p := path.Join(b.top, e.Path)
-	old, ok, err := b.find(p)
+	old, err := b.find(p)
 	switch isDir := e.Mode&unix.S_IFMT == unix.S_IFDIR && e.Hardlink == ""; {
 	case err != nil:
 		return err
-	case e.Opaque && ok && old.Type == unix.S_IFDIR:
+	case e.Opaque && old != nil && old.IsDir():
 		return b.empty(old.Ino)
-	case e.Opaque, e.Whiteout && !ok:
+	case e.Opaque, e.Whiteout && old == nil:
 		return nil
-	case ok && (e.Whiteout || isDir != (old.Type == unix.S_IFDIR)):
+	case old != nil && (e.Whiteout || isDir != old.IsDir()):
 		err = b.remove(p, old)
 	}
 	if err != nil || e.Whiteout {
@@ -59,20 +60,16 @@ func (b *Builder) follow(p string) (string, error) {
 		if rest = rest[1:]; strings.HasPrefix(next, "../") || next == ".." {
 			next = "."
 		}
-		e, ok, err := b.find(path.Join(b.top, next))
+		n, err := b.find(path.Join(b.top, next))
 		if err != nil {
 			return "", err
 		}
-		if !ok || e.Type != unix.S_IFLNK {
+		if n == nil || !n.IsSymlink() {
 			at = next
 			continue
 		}
 		if links++; links > maxLinks {
 			return "", fmt.Errorf("%w: %q leads through more than %d symbolic links", gitbridge.ErrHostile, p, maxLinks)
-		}
-		n, err := b.state.Get(b.src, e.Ino)
-		if err != nil {
-			return "", err
 		}
 		if path.IsAbs(n.Target) {
 			at = "."
@@ -82,30 +79,24 @@ func (b *Builder) follow(p string) (string, error) {
 	return path.Join(at, path.Base(p)), nil
 }
 
-// find returns the entry of a path, in which no link is followed.
-func (b *Builder) find(p string) (e tree.Dirent, ok bool, err error) {
-	if p == "." {
-		return tree.Dirent{Ino: tree.RootIno, Type: unix.S_IFDIR}, true, nil
+// find returns what is at a path, in which no link is followed; nil if there is nothing.
+func (b *Builder) find(p string) (*tree.Inode, error) {
+	n, err := b.state.Resolve(b.src, p)
+	if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
+		return nil, nil
 	}
-	if ino, ok := b.dirs[p]; ok {
-		return tree.Dirent{Ino: ino, Type: unix.S_IFDIR}, true, nil
-	}
-	up, ok, err := b.find(path.Dir(p))
-	if err != nil || !ok || up.Type != unix.S_IFDIR {
-		return e, false, err
-	}
-	return b.lookup(up.Ino, path.Base(p))
+	return n, err
 }
 
-func (b *Builder) remove(p string, e tree.Dirent) error {
+func (b *Builder) remove(p string, n *tree.Inode) error {
 	parent, err := b.dir(path.Dir(p))
-	if err == nil && e.Type == unix.S_IFDIR {
-		err = b.empty(e.Ino)
+	if err == nil && n.IsDir() {
+		err = b.empty(n.Ino)
 	}
 	if err != nil {
 		return err
 	}
-	return b.unlink(e, parent, path.Base(p))
+	return b.unlink(n.Ino, parent, path.Base(p))
 }
 
 func (b *Builder) empty(dir uint64) error {
@@ -131,7 +122,7 @@ func (b *Builder) empty(dir uint64) error {
 				err = b.empty(e.Ino)
 			}
 			if err == nil {
-				err = b.unlink(e, dir, e.Name)
+				err = b.unlink(e.Ino, dir, e.Name)
 			}
 			if err != nil {
 				return err

@@ -3,16 +3,15 @@ package control
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
+	"github.com/amberfs/amberfs/internal/strictjson"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -152,10 +151,10 @@ func (t *Tree) answer(ws *snapshot.Workspace, name string, n *node, who live.Cal
 // writeAnswer writes one line of JSON: the fields of the result, or the error.
 func writeAnswer(w io.Writer, result any, err error, took time.Duration) error {
 	if err != nil {
-		return encodeJSON(w, service.Failed(err))
+		return gitquote.Encoder(w).Encode(service.Failed(err))
 	}
 	var fields bytes.Buffer
-	if err := encodeJSON(&fields, result); err != nil {
+	if err := gitquote.Encoder(&fields).Encode(result); err != nil {
 		return err
 	}
 	of := bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(fields.Bytes()), []byte("{")), []byte("}"))
@@ -269,22 +268,10 @@ func parseCreate(line string) (a service.Snapshot, err error) {
 		a.Name, a.Message = splitLine(line)
 		return a, nil
 	}
-	d := json.NewDecoder(strings.NewReader(line))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&a); err != nil {
-		return a, errs.New(errs.Invalid, "a snapshot in JSON is one object with name, message, labels and the like: %v", err)
+	if err = strictjson.Decode([]byte(line), &a); err != nil {
+		err = errs.New(errs.Invalid, "a snapshot in JSON is one object with name, message, labels and the like: %v", err)
 	}
-	return a, nil
-}
-
-// encodeJSON writes one line of JSON, with < and > as they are: people read it too.
-func encodeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(gitquote.JSONWriter{To: w})
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return fmt.Errorf("render: %w", err)
-	}
-	return nil
+	return a, err
 }
 
 // maxInline is how long a stream is at most that is a part of the answer, in bytes.
@@ -315,8 +302,8 @@ func (t *Tree) runCall(ws *snapshot.Workspace, name string, n *node, request []b
 		a = service.Failed(err)
 	}
 	a.Stream = stream.size > maxInline || !a.Inline(stream.all())
-	if writing := t.answer(ws, name, n, r.Caller, func(w io.Writer) error { return encodeJSON(w, a) }); writing != nil {
-		_ = t.answer(ws, name, n, r.Caller, func(w io.Writer) error { return encodeJSON(w, service.Failed(writing)) })
+	if writing := t.answer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(a) }); writing != nil {
+		_ = t.answer(ws, name, n, r.Caller, func(w io.Writer) error { return gitquote.Encoder(w).Encode(service.Failed(writing)) })
 		return writing
 	}
 	if a.Stream {

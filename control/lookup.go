@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -98,7 +99,7 @@ func (t *Tree) lookupFile(ws *snapshot.Workspace, f file, r Request) (Entry, err
 	case statusName:
 		return t.show(ws, f, func(w io.Writer) error { return t.renderStatus(w, ws) })
 	case policyName:
-		return t.show(ws, f, func(w io.Writer) error { return encodeJSON(w, ws.Policy()) })
+		return t.show(ws, f, func(w io.Writer) error { return gitquote.Encoder(w).Encode(ws.Policy()) })
 	case readmeName:
 		return t.show(ws, f, text(readme))
 	}

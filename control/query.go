@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -63,7 +64,7 @@ func (t *Tree) lookupInfo(ws *snapshot.Workspace, name, of string, r Request) (E
 		s.a = info.View
 		return s, err
 	}
-	return t.lookupRendered(ws, name, typeFile|0o444, r, from, func(_ context.Context, w io.Writer) error { return encodeJSON(w, info) })
+	return t.lookupRendered(ws, name, typeFile|0o444, r, from, func(_ context.Context, w io.Writer) error { return gitquote.Encoder(w).Encode(info) })
 }
 
 func (t *Tree) lookupDiff(ws *snapshot.Workspace, q query, name string, r Request) (Entry, error) {

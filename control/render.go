@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
@@ -20,7 +21,7 @@ func (t *Tree) renderStatus(w io.Writer, ws *snapshot.Workspace) error {
 		return err
 	}
 	st.Requests, st.Uptime = nil, 0
-	return encodeJSON(w, st)
+	return gitquote.Encoder(w).Encode(st)
 }
 
 func (t *Tree) lookupList(ws *snapshot.Workspace, r Request) (Entry, error) {

@@ -179,9 +179,7 @@ func writeError(w http.ResponseWriter, err error) {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	e := json.NewEncoder(gitquote.JSONWriter{To: w})
-	e.SetEscapeHTML(false)
-	_ = e.Encode(v)
+	_ = gitquote.Encoder(w).Encode(v)
 }
 
 // An answer is one over HTTP. Its methods are safe for concurrent use.

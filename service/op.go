@@ -215,8 +215,6 @@ var ops = []*Op{
 		About: "Unmounts. The daemon ends when everything is on disk."}, (*Service).umount),
 }
 
-func Ops() []*Op { return ops }
-
 func findOp(name string) (*Op, error) {
 	var known []string
 	for _, o := range ops {

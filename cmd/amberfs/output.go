@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -43,9 +42,7 @@ func (a *app) note(format string, args ...any) {
 }
 
 func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(gitquote.JSONWriter{To: a.stdout})
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	return gitquote.Encoder(a.stdout).Encode(v)
 }
 
 func (a *app) print(v any, text func()) error {

@@ -5,6 +5,7 @@ package gitquote
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -91,25 +92,24 @@ func JSON(doc []byte) []byte {
 }
 
 // JSONLen is the length of a text in such a document, in bytes without the quotes.
-func JSONLen(text string) (n int) {
-	for i, r := range text {
-		switch {
-		case r == '"' || r == '\\' || r < ' ' && strings.ContainsRune("\b\f\n\r\t", r):
-			n += 2
-		case r == utf8.RuneError && !strings.HasPrefix(text[i:], "\ufffd"), acts(r):
-			n += len(`\u0000`)
-		default:
-			n += utf8.RuneLen(r)
-		}
-	}
-	return n
+func JSONLen(text string) int {
+	var b bytes.Buffer
+	_ = Encoder(&b).Encode(text)
+	return b.Len() - len("\"\"\n")
 }
 
-// A JSONWriter passes documents on as JSON makes them, each in one Write.
-type JSONWriter struct{ To io.Writer }
+// Encoder writes documents as JSON makes them, with < and > as they are: people read them too.
+func Encoder(w io.Writer) *json.Encoder {
+	e := json.NewEncoder(jsonWriter{w})
+	e.SetEscapeHTML(false)
+	return e
+}
 
-func (w JSONWriter) Write(doc []byte) (int, error) {
-	if _, err := w.To.Write(JSON(doc)); err != nil {
+// A jsonWriter passes documents on as JSON makes them, each in one Write.
+type jsonWriter struct{ to io.Writer }
+
+func (w jsonWriter) Write(doc []byte) (int, error) {
+	if _, err := w.to.Write(JSON(doc)); err != nil {
 		return 0, err
 	}
 	return len(doc), nil

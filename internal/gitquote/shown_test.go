@@ -1,7 +1,6 @@
 package gitquote
 
 import (
-	"bytes"
 	"encoding/json"
 	"testing"
 	"unicode/utf8"
@@ -44,21 +43,4 @@ func FuzzShown(f *testing.F) {
 			t.Errorf("%q becomes %q", before, after)
 		}
 	})
-}
-
-// TestJSONLen compares it with what is written.
-func TestJSONLen(t *testing.T) {
-	for _, text := range []string{
-		"", "plain", "\"quotes\" \\ <html>&", "a\tb\nc\rd\be\f", "\x00\x01\x1f\x7f", "\u0085\u200e\u2028\u2029", "äöü 日本 🙂", "\xff\xfe", "\ufffd",
-	} {
-		var b bytes.Buffer
-		e := json.NewEncoder(JSONWriter{To: &b})
-		e.SetEscapeHTML(false)
-		if err := e.Encode(text); err != nil {
-			t.Fatal(err)
-		}
-		if got, want := JSONLen(text), b.Len()-len("\"\"\n"); got != want {
-			t.Errorf("%q: %d, want %d", text, got, want)
-		}
-	}
 }

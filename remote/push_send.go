@@ -179,15 +179,10 @@ func (u *pushing) upload(ctx context.Context, p *object.Pack, place int, head bo
 	if head {
 		u.r.o.Cache.Put(cache.Object(o), encrypted)
 	}
-	u.uploaded(place, o, there, len(p.Entries))
-	return nil
-}
-
-func (u *pushing) uploaded(place int, o backend.Object, there bool, parts int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.objects[place] = o
-	u.parts += parts
+	u.parts += len(p.Entries)
 	if !there {
 		u.sent++
 		u.bytes += o.Size
@@ -195,4 +190,5 @@ func (u *pushing) uploaded(place int, o backend.Object, there bool, parts int) {
 	if u.p.Progress != nil {
 		u.p.Progress(u.parts, len(u.missing), u.bytes)
 	}
+	return nil
 }

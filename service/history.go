@@ -215,11 +215,6 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 	return h, err
 }
 
-func (s *Service) exists(st *tree.State, path string) bool {
-	_, err := st.Resolve(s.Store.Source(), path)
-	return err == nil
-}
-
 // resolve gives the inode at path, or nil when there is none.
 func (s *Service) resolve(st *tree.State, path string) (*tree.Inode, error) {
 	n, err := st.Resolve(s.Store.Source(), path)

@@ -287,14 +287,13 @@ func (s *Service) restoreHunk(ctx context.Context, r *Request, a RestoreHunk) (o
 
 // revert restores one path, without a name from the newest snapshot in which it differs.
 func (s *Service) revert(ctx context.Context, r *Request, a Revert) (Restored, error) {
-	name := a.Name
-	if name == "" {
+	if a.Name == "" {
 		var err error
-		if name, err = s.lastDifferent(ctx, r.Workspace, string(a.Path)); err != nil {
+		if a.Name, err = s.lastDifferent(ctx, r.Workspace, string(a.Path)); err != nil {
 			return Restored{}, err
 		}
 	}
-	return s.restore(ctx, r, Restore{Name: name, Paths: []naming.BytePath{a.Path}})
+	return s.restore(ctx, r, Restore{Name: a.Name, Paths: []naming.BytePath{a.Path}})
 }
 
 // lastDifferent finds the newest snapshot in which path differs from now. The base counts only
@@ -320,12 +319,12 @@ func (s *Service) lastDifferent(ctx context.Context, ws *snapshot.Workspace, pat
 	if err != nil {
 		return "", err
 	}
-	if n, err := then.Resolve(s.Store.Source(), path); err == nil && n.Ino != tree.RootIno {
+	if n, err := s.resolve(then, path); err == nil && n != nil && n.Ino != tree.RootIno {
 		if differs, err := s.differs(ctx, then, now, path); err != nil || differs {
 			return snapshotBase, err
 		}
 	}
-	if !s.exists(now, path) {
+	if n, _ := s.resolve(now, path); n == nil {
 		return "", nowhere(path)
 	}
 	return "", fail.New(fail.NotFound, "%s is the same in every snapshot", path).

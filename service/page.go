@@ -59,20 +59,16 @@ func partOf(hunks []diff.Hunk, seen, cursor, lines int) (part []diff.Hunk, next 
 	for _, h := range hunks {
 		skip := max(0, cursor-seen)
 		seen += len(h.Lines)
-		if skip >= len(h.Lines) {
-			continue
+		if skip < len(h.Lines) && room > 0 {
+			h = slice(h, skip, min(len(h.Lines), skip+room))
+			room -= len(h.Lines)
+			part = append(part, h)
 		}
-		if room == 0 {
-			return part, cursor + lines
-		}
-		h = slice(h, skip, min(len(h.Lines), skip+room))
-		room -= len(h.Lines)
-		part = append(part, h)
 	}
 	if cursor+lines < seen {
-		return part, cursor + lines
+		next = cursor + lines
 	}
-	return part, 0
+	return part, next
 }
 
 // slice is some lines of a hunk, with the numbers that they have.

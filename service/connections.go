@@ -207,7 +207,8 @@ func (c *Connection) Connect(ctx context.Context) func(snapshot.Connecting) (els
 func (c *Connection) begin(ctx context.Context, to snapshot.Connecting) error {
 	url, name, _ := known.SplitFrom(c.From)
 	if !to.First && c.From != "" {
-		return c.Remotes.Agree(url)
+		_, err := c.Remotes.Remote(url)
+		return err
 	}
 	if !to.First {
 		return nil

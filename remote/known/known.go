@@ -228,23 +228,10 @@ func (k *Registry) atAgreed(url string) (*remote.Remote, error) {
 	if err != nil {
 		return nil, errs.New(errs.Invalid, "%w", err)
 	}
-	k.agree(b.URL())
-	return k.at(url)
-}
-
-// agree notes that the user agrees to a URL, as far as that can be kept.
-func (k *Registry) agree(url string) {
-	if err := k.trust.add(url); err != nil {
+	if err := k.trust.add(b.URL()); err != nil {
 		k.o.Logger.Warn("the next mount asks again", "err", err)
 	}
-}
-
-// Agree notes that the user agrees to contact the remote of a URL.
-func (k *Registry) Agree(url string) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	_, err := k.atAgreed(url)
-	return err
+	return k.at(url)
 }
 
 // Trust agrees to contact a remote of the store, by its name or its URL. It returns the URL.

@@ -22,13 +22,6 @@ func (c *content) Size() int64 {
 	return c.size
 }
 
-func (c *content) bytes() []byte {
-	if c.Size() == 0 {
-		return nil
-	}
-	return c.blocks[0]
-}
-
 // ReadAt reads up to len(p) bytes, less at the end.
 func (c *content) ReadAt(p []byte, off int64) (n int) {
 	if off >= c.Size() {

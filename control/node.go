@@ -224,7 +224,7 @@ func (t *Tree) truncateLocked(n *node, size int64) error {
 	case n.kind == scratch && size > maxScratch:
 		return live.ErrTooBig
 	case n.kind == scratch:
-		n.content = small(resized(n.content.bytes(), int(size)))
+		n.content = small(resized(n.content.all(), int(size)))
 		t.resizeLocked(n)
 	}
 	n.cached = n.cached && size > 0

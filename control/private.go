@@ -109,7 +109,7 @@ func (t *Tree) renamePrivate(n *node, to string, r Request) error {
 		return t.renameCall(n, to, r)
 	case isCommand(to):
 		t.mu.Lock()
-		line := n.content.bytes()
+		line := n.content.all()
 		t.mu.Unlock()
 		if err := t.submit(n.dir.ws, to, nil, line, r); err != nil {
 			return err
@@ -169,7 +169,7 @@ func (t *Tree) writeScratch(n *node, data []byte, off int64) (int, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b := resized(n.content.bytes(), int(max(end, n.content.Size())))
+	b := resized(n.content.all(), int(max(end, n.content.Size())))
 	copy(b[off:], data)
 	n.content, n.mtime = small(b), now()
 	t.resizeLocked(n)

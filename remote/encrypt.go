@@ -18,7 +18,6 @@ import (
 	"github.com/amberfs/amberfs/remote/cache"
 )
 
-// encryptedLine is how every age file begins.
 const encryptedLine = "age-encryption.org/v1\n"
 
 func isEncrypted(raw []byte) bool { return bytes.HasPrefix(raw, []byte(encryptedLine)) }
@@ -131,7 +130,6 @@ func (r *Remote) fetch(ctx context.Context, o backend.Object, off, n int64) (dat
 	return data, err
 }
 
-// near reads what is in the cache, if all of it is.
 func (r *Remote) near(o backend.Object, encrypted bool, off, n int64) ([]byte, bool) {
 	if !encrypted {
 		return r.o.Cache.Near(cache.Object(o), off, n)
@@ -223,7 +221,6 @@ const (
 	identityFile     = "amberfs/age-identity.txt"
 )
 
-// identities reads the keys that decrypt remotes.
 func identities() ([]age.Identity, error) {
 	name, given := env.Lookup(identityVariable)
 	if !given {

@@ -88,7 +88,6 @@ type collection struct {
 	done    Collected
 }
 
-// A mark is a list of objects that a collection has written down.
 type mark struct {
 	stage   string // one of the prefixes
 	id      string
@@ -98,7 +97,6 @@ type mark struct {
 
 func (m mark) key() string { return m.stage + m.id }
 
-// The stages of a mark are the prefixes of its key.
 const (
 	seenPrefix      = "gc/seen-"
 	condemnedPrefix = "gc/condemned-"
@@ -314,7 +312,6 @@ func (c *collection) advance(ctx context.Context) error {
 	return c.write(ctx, seenPrefix+uuid.NewString(), slices.DeleteFunc(garbage, func(o string) bool { return noted[o] }))
 }
 
-// garbage returns those of some objects that are there and not needed.
 func (c *collection) garbage(names []string) (out []string) {
 	for _, o := range names {
 		if _, there := c.objects[o]; there && !c.live[o] {

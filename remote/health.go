@@ -152,7 +152,6 @@ func (h *health) doubt() {
 	}
 }
 
-// keepAsking asks until there is an answer.
 func (h *health) keepAsking() {
 	began := time.Now()
 	for n := 1; ; n++ {

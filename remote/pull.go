@@ -13,7 +13,6 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// A Pull is what is to be pulled.
 type Pull struct {
 	// Mark is Push.Mark, with a source that also reads from the snapshot.
 	Mark func(ctx context.Context, keep func(cas.Hash) bool) error

@@ -106,7 +106,6 @@ func (u *pushing) send(ctx context.Context) error {
 	return u.head(ctx, &data, &pages)
 }
 
-// cut sends a pack as an object of its own and empties it.
 func (u *pushing) cut(ctx context.Context, g *errgroup.Group, p *object.Pack) {
 	place := u.place()
 	u.index(p.Entries, place)

@@ -23,7 +23,6 @@ import (
 	"github.com/amberfs/amberfs/remote/object"
 )
 
-// Errors that callers tell apart with errors.Is, besides those of package backend.
 var (
 	// ErrExists: a snapshot of that name is there, and is another one.
 	ErrExists = errs.New(errs.Exist, "a snapshot of that name is on the remote already")

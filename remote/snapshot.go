@@ -34,7 +34,6 @@ type Snapshot struct {
 	ahead ahead
 }
 
-// Snapshot returns the snapshot of a ref. Nothing of it was read yet.
 func (r *Remote) Snapshot(ref *object.Ref) *Snapshot {
 	return &Snapshot{Ref: ref, r: r, turn: make(chan struct{}, 1)}
 }
@@ -174,7 +173,6 @@ func (s *Snapshot) stored(ctx context.Context, h cas.Hash) (cas.Stored, object.E
 	return cas.Stored{Kind: e.Kind, Flags: e.Flags, Plain: int(e.Plain), Bytes: b}, e, nil
 }
 
-// read returns a part of one of the snapshot's objects.
 func (s *Snapshot) read(ctx context.Context, object int, off, n, ahead int64) ([]byte, error) {
 	b, err := s.r.read(ctx, s.Ref.Objects[object], s.Ref.Encrypted, off, n, ahead)
 	return b, missing(err)

@@ -67,7 +67,6 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 	return sum, nil
 }
 
-// verifyObjects sets the damage of each object.
 func (r *Remote) verifyObjects(ctx context.Context, objects map[backend.Object]error, deep bool, progress func(done, total int64)) error {
 	m := meter{report: progress}
 	all := slices.Collect(maps.Keys(objects))

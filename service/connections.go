@@ -48,7 +48,6 @@ func (s *Service) backupState() *BackupState {
 	return &st
 }
 
-// lastBackup is the state of the pushes to a remote.
 func (s *Service) lastBackup(to string) BackupState {
 	if st := s.backup.Load(); st != nil && st.Remote == to {
 		return *st
@@ -239,7 +238,6 @@ func (c *Connection) HangUp() {
 	}
 }
 
-// Close ends it, after the store was closed.
 func (c *Connection) Close() {
 	if c.Remotes != nil {
 		c.Remotes.Close()

@@ -184,7 +184,6 @@ func waitSealed(ctx context.Context, ws *snapshot.Workspace, name string) (seale
 	return sealedOf(ws, info)
 }
 
-// sealed is a snapshot that is sealed.
 type sealed struct {
 	info  snapshot.Info
 	state *tree.State

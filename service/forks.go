@@ -239,7 +239,6 @@ func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (Conflic
 	return out, err
 }
 
-// maxFreeze bounds how long changes can be held back.
 const (
 	maxFreeze   = 10 * time.Minute
 	usualFreeze = "30s"

@@ -123,7 +123,6 @@ func readLayer(ctx context.Context, blobs image.Blobs, of, diff digest.Digest, l
 	return nil
 }
 
-// sweepImages removes the blobs that no snapshot needs.
 func (s *Service) sweepImages() {
 	if !s.images.TryLock() {
 		return // another import will

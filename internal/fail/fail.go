@@ -101,7 +101,6 @@ func (e *Error) WithHint(format string, args ...any) *Error {
 	return e
 }
 
-// Quiet makes an error that sets the exit status and prints nothing.
 func Quiet(k Kind) *Error { return &Error{Kind: k, Msg: string(k), Silent: true} }
 
 // Of gives any error that is not nil the form that users and clients see.

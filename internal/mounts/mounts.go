@@ -139,7 +139,6 @@ func Privileged() bool {
 	return data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
-// Helper returns the path of fusermount3.
 func Helper() (string, error) {
 	for _, name := range []string{"fusermount3", "/bin/fusermount3", "fusermount"} {
 		if path, err := exec.LookPath(name); err == nil {

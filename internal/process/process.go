@@ -106,7 +106,6 @@ type Stat struct {
 	Command             string
 }
 
-// StatOf returns the stat of a process or thread.
 func StatOf(id int) (Stat, error) {
 	b, err := read(id, "stat")
 	if err != nil {

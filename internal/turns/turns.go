@@ -14,7 +14,6 @@ const slice = 10 * time.Millisecond
 // Turns lets a few computations run at a time. The one that waits longest is next.
 type Turns struct{ free *semaphore.Weighted }
 
-// New returns turns for so many computations at a time.
 func New(atOnce int) *Turns { return &Turns{semaphore.NewWeighted(int64(atOnce))} }
 
 type turn struct {

@@ -68,7 +68,6 @@ type PutOptions struct {
 	Keeps []Object
 }
 
-// An Object is an immutable value and its length in bytes.
 type Object struct {
 	Name string `json:"name"` // SHA-256, 64 hex digits
 	Size int64  `json:"size"`
@@ -228,7 +227,6 @@ func (l *later) CloseIdleConnections() {
 	}
 }
 
-// failing is a backend that cannot be opened, or must not be asked.
 type failing struct{ err error }
 
 func (f failing) Put(context.Context, string, []byte, PutOptions) error          { return f.err }

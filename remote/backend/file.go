@@ -76,7 +76,6 @@ func (d *dir) use(ctx context.Context, what, key string, fn func(b *vfs.Beneath)
 
 func (d *dir) file(key string) string { return filepath.Join(d.path, key) }
 
-// sorted puts an error of the disk among those of this package.
 func (d *dir) sorted(what, key string, err error) error {
 	switch {
 	case err == nil:

@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 )
 
-// ErrUnfit: the service does not give back the bytes that were put.
 var ErrUnfit = errors.New("the service cannot store snapshots")
 
 const probeSize = 1<<20 + 17

@@ -71,7 +71,6 @@ func (b *bucket) Collects() bool { return false }
 
 func (b *bucket) CloseIdleConnections() { b.transport.CloseIdleConnections() }
 
-// sorted puts an error of the client among those of this package.
 func (b *bucket) sorted(ctx context.Context, what, key string, err error) error {
 	if err == nil {
 		return nil

@@ -62,7 +62,6 @@ type unstored struct {
 	data []byte
 }
 
-// maxUnstored is how many of them are kept.
 const maxUnstored = 16
 
 type Fetch func(ctx context.Context, off, n int64) ([]byte, error)
@@ -73,7 +72,6 @@ func New(dir string, size int64) *Cache {
 	return &Cache{dir: dir, max: max(size, 4*BlockSize), flight: map[string]chan struct{}{}}
 }
 
-// in calls fn with the directory open.
 func (c *Cache) in(fn func(b *vfs.Beneath) error) error {
 	b, err := vfs.OpenBeneath(c.dir)
 	if err != nil {

@@ -33,7 +33,6 @@ func (a archived) Fetch(_ context.Context, d ocispec.Descriptor) (io.ReadCloser,
 	return nil, fs.ErrNotExist
 }
 
-// saved is an entry of manifest.json.
 type saved struct {
 	Config   string
 	RepoTags []string

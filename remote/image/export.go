@@ -56,7 +56,6 @@ func (e *Export) Compress(write func(io.Writer) error) error {
 	return err
 }
 
-// build makes the configuration and the manifest.
 func (e *Export) build() (err error) {
 	e.made = make(map[digest.Digest][]byte)
 	// Fields that are not known here stay as they are.

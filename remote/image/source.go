@@ -111,7 +111,6 @@ func Open(ctx context.Context, ref, platform string) (*Image, error) {
 
 func PlatformName(p ocispec.Platform) string { return path.Join(p.OS, p.Architecture, p.Variant) }
 
-// splitLayout splits DIR[:TAG].
 func splitLayout(rest string) (dir, tag string) {
 	if i := strings.LastIndexByte(rest, ':'); i > 0 && !strings.Contains(rest[i:], "/") {
 		return rest[:i], rest[i+1:]

@@ -143,7 +143,6 @@ func (k *Registry) save() error {
 	return nil
 }
 
-// change changes the file.
 func (k *Registry) change(fn func(f *file) error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

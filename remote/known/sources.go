@@ -134,7 +134,6 @@ func (k *Registry) addSource(ctx context.Context, r *remote.Remote, ref *object.
 	return nil
 }
 
-// Added is sent to when a source was added.
 func (k *Registry) Added() <-chan struct{} { return k.added }
 
 func (k *Registry) From() *object.Ref {
@@ -176,7 +175,6 @@ func (k *Registry) Ask() {
 
 func (k *Registry) Any() bool { return len(k.all()) > 0 }
 
-// Has reports whether one of the sources has an object.
 func (k *Registry) Has(h cas.Hash) (bool, error) {
 	var failed error // one that is away does not stand before the others
 	for _, s := range k.ordered() {
@@ -266,7 +264,6 @@ func (k *Registry) ordered() (out []*remote.Snapshot) {
 	return append(out, unread...)
 }
 
-// Stored returns an object as it lies on a remote.
 func (k *Registry) Stored(ctx context.Context, h cas.Hash) (cas.Stored, error) {
 	for _, s := range k.ordered() {
 		if rec, err := s.Stored(ctx, h); !errors.Is(err, cas.ErrNotFound) {

@@ -13,7 +13,6 @@ import (
 	"github.com/amberfs/amberfs/remote/backend"
 )
 
-// EntrySize is the length of an index entry in bytes.
 const EntrySize = 32
 
 const prefixSize = 16
@@ -146,7 +145,6 @@ func ByPlace(a, b Entry) int {
 	return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Offset, b.Offset))
 }
 
-// A Pack is an object that is being put together.
 type Pack struct {
 	Bytes   []byte
 	Entries []Entry // Object is not set

@@ -49,7 +49,6 @@ type Ref struct {
 	Encrypted bool `json:"encrypted,omitempty"` // the ref and its objects are
 }
 
-// A Section is the place of a push's index.
 type Section struct {
 	Object  int   `json:"object"` // position in the list of objects
 	Offset  int64 `json:"offset"`

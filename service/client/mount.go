@@ -129,10 +129,8 @@ func (c *Client) call(request []byte, read func(file string, answer []byte) erro
 	return fail.New(fail.KindOf(err), "asking through the mount: %w", err)
 }
 
-// followTime is how often the mount is asked for new events.
 const followTime = 200 * time.Millisecond
 
-// followMount asks for events again and again.
 func (c *Client) followMount(ctx context.Context, l service.Log, x Exchange) error {
 	l.Follow = false
 	next := Exchange{Item: func(raw json.RawMessage) error {

@@ -32,7 +32,6 @@ type reading struct {
 	end func()
 }
 
-// sourceCache is the memory for what is read of a snapshot, in bytes.
 const sourceCache = 64 << 20
 
 // Snapshot waits until a snapshot is sealed, and opens it. The caller closes it.

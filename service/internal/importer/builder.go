@@ -77,7 +77,6 @@ func New(ctx context.Context, src *tree.Source, objects content.ObjectStore, roo
 	return b
 }
 
-// node makes an inode without a name.
 func (b *Builder) node(m gitbridge.Meta) *tree.Inode {
 	n := &tree.Inode{Ino: b.next, Nlink: 1}
 	b.next++
@@ -101,7 +100,6 @@ func (b *Builder) Below(dir string) error {
 // AtRoot refuses the names that amberfs keeps for itself at the root of a workspace.
 func (b *Builder) AtRoot() { b.atRoot = true }
 
-// Add is a gitbridge.Sink.
 func (b *Builder) Add(e gitbridge.Entry) error {
 	if first, _, _ := strings.Cut(e.Path, "/"); b.atRoot && naming.IsControlDir(first) {
 		return fmt.Errorf("%w: it has %s at its top, a name that amberfs reserves at the root of a workspace; "+
@@ -263,7 +261,6 @@ func (b *Builder) enter(p string, n *tree.Inode) error {
 	return b.link(parent, name, n)
 }
 
-// link gives n a name that is free.
 func (b *Builder) link(parent uint64, name string, n *tree.Inode) error {
 	dir, err := b.state.Own(b.src, b.epoch, parent)
 	if err != nil {

@@ -194,15 +194,6 @@ func (e *Expander) Expand(h Hash, rec Stored, dst []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// Hash returns the hash of an object. Errors: ErrDamaged if it does not expand.
-func (e *Expander) Hash(rec Stored) (Hash, error) {
-	plain, err := e.plain(rec, nil)
-	if err != nil {
-		return Hash{}, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	return Sum(plain), nil
-}
-
 func (e *Expander) plain(rec Stored, dst []byte) ([]byte, error) {
 	if rec.Plain > MaxObject || rec.Flags&^flagZstd != 0 {
 		return nil, errors.New("impossible length or compression")

@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +59,7 @@ func (r *Remote) Verify(ctx context.Context, deep bool, bad func(snapshot string
 		sum.Bytes += o.Size
 	}
 	for _, ref := range refs {
-		if err := report(ref.Name, r.verifySnapshot(ctx, ref, objects, deep)); err != nil {
+		if err := report(ref.Name, r.verifySnapshot(ctx, ref, objects)); err != nil {
 			return sum, fmt.Errorf("snapshot %s: %w", ref.Name, err)
 		}
 	}
@@ -87,19 +86,13 @@ func (r *Remote) verifyObjects(ctx context.Context, objects map[backend.Object]e
 	})
 }
 
-func (r *Remote) verifySnapshot(ctx context.Context, ref *object.Ref, objects map[backend.Object]error, deep bool) error {
+func (r *Remote) verifySnapshot(ctx context.Context, ref *object.Ref, objects map[backend.Object]error) error {
 	for _, o := range ref.Objects {
 		if err := objects[o]; err != nil {
 			return err
 		}
 	}
-	err := r.verifyRecords(ctx, ref, deep)
-	if isDamage(err) { // perhaps only in the cache
-		for _, o := range ref.Objects {
-			r.drop(o, ref.Encrypted, 0, o.Size)
-		}
-		err = r.verifyRecords(ctx, ref, deep)
-	}
+	_, err := r.Snapshot(ref).Load(ctx)
 	return err
 }
 
@@ -130,28 +123,6 @@ func (r *Remote) verifyObject(ctx context.Context, o backend.Object, deep bool) 
 		err = fmt.Errorf("object %s does not have the bytes of its name: %w", o.Name, cas.ErrDamaged)
 	}
 	return err
-}
-
-// verifyRecords reads the indexes of a snapshot and, if deep, expands every record.
-func (r *Remote) verifyRecords(ctx context.Context, ref *object.Ref, deep bool) error {
-	s := r.Snapshot(ref)
-	x, err := s.Load(ctx)
-	if err != nil || !deep {
-		return err
-	}
-	for _, kind := range []cas.Kind{cas.KindTree, cas.KindData} {
-		for _, e := range x.Entries(kind) {
-			b, err := s.read(ctx, int(e.Object), int64(e.Offset), int64(e.Stored), aheadMost)
-			if err != nil {
-				return err
-			}
-			h, err := s.r.expand.Hash(cas.Stored{Kind: e.Kind, Flags: e.Flags, Plain: int(e.Plain), Bytes: b})
-			if err != nil || !bytes.Equal(h[:len(e.Prefix)], e.Prefix[:]) {
-				return fmt.Errorf("a record of object %s at %d: %w", s.Ref.Objects[e.Object].Name, e.Offset, cas.ErrDamaged)
-			}
-		}
-	}
-	return nil
 }
 
 // A meter adds up what several goroutines have done.

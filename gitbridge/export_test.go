@@ -160,7 +160,7 @@ func TestRefusedNamesAreGits(t *testing.T) {
 	for _, name := range []string{".git", ".GIT", ".gIt", ".git ", ".git.", ".git . .", ".git:x", ".git::$INDEX_ALLOCATION", "git~1", "GIT~1", "GIT~1.", "git~2",
 		"git~1x", ".gitx", "x.git", `x\.git`, `x\.git\y`, `\git~1`, `.git\x`, ".g\u200cit", ".git\u200d", ".gi\u200et", "\ufeff.git", ".git\xff", ".gitmodules", ".GITMODULES",
 		".gitmodules ", ".gitmodules:x", "gitmod~1", "GITMOD~4", "gitmod~5", "gi7eba~1", "GI7EBA~9", "gi7eb~10", "gi7e~123", "gi7eba~0", "~1000000", "~1", "~9999999", "~10000000", ".gitmodules.x",
-		".git\u200cmodules", `x\.gitmodules`, "gitmod~1 .", "gi7eba~", "gi7ebax", ".gitmodule", "git~", "git~10", ".git~1", "gi7d29~1", ".gitattributes", "...", ". ", ".."} {
+		".git\u200cmodules", ".gitmoduleſ", `x\.gitmodules`, "gitmod~1 .", "gi7eba~", "gi7ebax", ".gitmodule", "git~", "git~10", ".git~1", "gi7d29~1", ".gitattributes", "...", ". ", ".."} {
 		for _, symlink := range []bool{false, true} {
 			mode := "100644"
 			if symlink {

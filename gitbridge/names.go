@@ -1,8 +1,8 @@
 package gitbridge
 
 import (
+	"regexp"
 	"strings"
-	"unicode/utf8"
 )
 
 // nameRules says which paths git takes into an index: verify_path of
@@ -13,139 +13,41 @@ type nameRules struct {
 	hfs  bool // core.protectHFS
 }
 
+// A refused is the names that git refuses for every file, and those for symbolic links only.
+type refused struct{ file, link *regexp.Regexp }
+
+var (
+	asTheyAre = refused{regexp.MustCompile(`^(?i:\.git)$`), regexp.MustCompile(`^(?i:\.gitmodule)[sS]$`)}
+
+	// Windows also opens them by short names ("git~1"), with dots and spaces behind, or an
+	// alternate stream after a colon. A backslash separates components there; git passes
+	// over one in front.
+	onWindows = refused{
+		regexp.MustCompile(`(?s)^(?:.+\\)?(?i:\.git|git~1)[. ]*(?:[\\:].*)?$`),
+		regexp.MustCompile(`(?s)^(?:.+\\)?(?:(?i:\.gitmodule)[sS]|(?i:gitmod)~[1-4]|(?i:gi7eba)~[1-9]|(?i:gi7eb)~[1-9]\d|(?i:gi7e)~[1-9]\d{2}|` +
+			`(?i:gi7)~[1-9]\d{3}|(?i:gi)~[1-9]\d{4}|(?i:g)~[1-9]\d{5}|~[1-9]\d{6})[. ]*(?::.*)?$`),
+	}
+)
+
+func (r refused) has(name string, symlink bool) bool {
+	return r.file.MatchString(name) || symlink && r.link.MatchString(name)
+}
+
 // refuses reports whether git add would refuse path because of its last
 // component; those before it have been checked already.
 func (r nameRules) refuses(name string, symlink bool) bool {
-	if r.hfs && (hfsEqual(name, ".git") || symlink && hfsEqual(name, ".gitmodules")) {
-		return true
-	}
-	if strings.EqualFold(name, ".git") || symlink && strings.EqualFold(name, ".gitmodules") {
-		return true
-	}
-	if !r.ntfs {
-		return false
-	}
-	if ntfsDotGit(name) || symlink && ntfsDotGitmodules(name) {
-		return true
-	}
-	// A backslash separates components on Windows. Git passes over one in front.
-	for i := 1; i < len(name); i++ {
-		if rest := name[i:]; rest[0] == '\\' && (ntfsDotGit(rest[1:]) || symlink && ntfsDotGitmodules(rest[1:])) {
-			return true
-		}
-	}
-	return false
+	return strings.ContainsAny(name, "gG~") && // to be quick with all others
+		(asTheyAre.has(name, symlink) || r.ntfs && onWindows.has(name, symlink) || r.hfs && asTheyAre.has(onHFS(name), symlink))
 }
 
-// ntfsDotGit reports whether Windows could open name as ".git": any case, the
-// short name "git~1", trailing dots and spaces, an alternate stream after a
-// colon, and whatever follows a backslash.
-func ntfsDotGit(name string) bool {
-	rest, ok := cutPrefixFold(name, ".git")
-	if !ok {
-		if rest, ok = cutPrefixFold(name, "git~1"); !ok {
-			return false
+// onHFS is how HFS+ sees a name: without some characters that are not to be seen. Git takes
+// what is no UTF-8 for the end.
+func onHFS(name string) string {
+	name, _, _ = strings.Cut(strings.ToValidUTF8(name, "\x00"), "\x00")
+	return strings.Map(func(r rune) rune {
+		if r >= 0x200c && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x206a && r <= 0x206f || r == 0xfeff {
+			return -1
 		}
-	}
-	for i := 0; i < len(rest); i++ {
-		switch rest[i] {
-		case '\\', '/', ':':
-			return true
-		case '.', ' ':
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// ntfsDotGitmodules does so for ".gitmodules", whose short names are
-// "gitmod~1" to "gitmod~4" and "gi7eba~1" and the like.
-func ntfsDotGitmodules(name string) bool {
-	if rest, ok := cutPrefixFold(name, ".gitmodules"); ok {
-		return onlySpacesAndDots(rest)
-	}
-	if rest, ok := cutPrefixFold(name, "gitmod~"); ok && rest != "" && '1' <= rest[0] && rest[0] <= '4' {
-		return onlySpacesAndDots(rest[1:])
-	}
-	const short = "gi7eba"
-	tilde := false
-	i := 0
-	for ; i < 8; i++ {
-		switch {
-		case i >= len(name):
-			return false
-		case tilde:
-			if name[i] < '0' || name[i] > '9' {
-				return false
-			}
-		case name[i] == '~':
-			if i++; i >= len(name) || name[i] < '1' || name[i] > '9' {
-				return false
-			}
-			tilde = true
-		case i >= len(short), lower(name[i]) != short[i]:
-			return false
-		}
-	}
-	return onlySpacesAndDots(name[min(i, len(name)):])
-}
-
-func onlySpacesAndDots(s string) bool {
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case ':':
-			return true
-		case '.', ' ':
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// hfsEqual reports whether HFS+, which ignores case and some invisible
-// characters, could take name for want.
-func hfsEqual(name, want string) bool {
-	next := func() rune {
-		for name != "" {
-			r, n := utf8.DecodeRuneInString(name)
-			if r == utf8.RuneError && n == 1 {
-				return 0 // like the end, as git has it
-			}
-			name = name[n:]
-			switch {
-			case r >= 0x200c && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x206a && r <= 0x206f, r == 0xfeff:
-			default:
-				return r
-			}
-		}
-		return 0
-	}
-	for i := 0; i < len(want); i++ {
-		if r := next(); r > 127 || lower(byte(r)) != want[i] {
-			return false
-		}
-	}
-	return next() == 0
-}
-
-func lower(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		return c + 'a' - 'A'
-	}
-	return c
-}
-
-// cutPrefixFold is strings.CutPrefix for ASCII in any case.
-func cutPrefixFold(s, prefix string) (string, bool) {
-	if len(s) < len(prefix) {
-		return s, false
-	}
-	for i := 0; i < len(prefix); i++ {
-		if lower(s[i]) != prefix[i] {
-			return s, false
-		}
-	}
-	return s[len(prefix):], true
+		return r
+	}, name)
 }

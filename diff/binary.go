@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -38,46 +39,41 @@ func (w *writer) literal(n *tree.Inode, path string) error {
 	if err := z.Close(); err != nil {
 		return fmt.Errorf("compressing %q: %w", path, err)
 	}
-	lines.flush()
+	if len(lines.buf) > 0 {
+		lines.line(lines.buf)
+	}
 	return w.WriteByte('\n')
 }
 
-const base85Alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+const (
+	base85Alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+	base85Letters  = " ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" // by the bytes of a line
+	base85Line     = 52                                                      // bytes
+)
 
 // base85Lines writes bytes as the lines of a binary patch.
 type base85Lines struct {
 	w   *writer
-	buf [52]byte
-	n   int
+	buf []byte // less than a line
 }
 
 func (l *base85Lines) Write(p []byte) (int, error) {
-	total := len(p)
-	for len(p) > 0 {
-		n := copy(l.buf[l.n:], p)
-		l.n += n
-		p = p[n:]
-		if l.n == len(l.buf) {
-			l.flush()
-		}
+	l.buf = append(l.buf, p...)
+	for len(l.buf) >= base85Line {
+		l.line(l.buf[:base85Line])
+		l.buf = l.buf[base85Line:]
 	}
-	return total, nil
+	return len(p), nil
 }
 
-// flush writes what is buffered as one line: a letter for its length, then
-// five digits for each four bytes, the last four filled up with zeros.
-func (l *base85Lines) flush() {
-	if l.n == 0 {
-		return
-	}
-	if l.n <= 26 {
-		l.w.WriteByte('A' + byte(l.n) - 1)
-	} else {
-		l.w.WriteByte('a' + byte(l.n) - 27)
-	}
-	clear(l.buf[l.n:])
-	for i := 0; i < l.n; i += 4 {
-		v := binary.BigEndian.Uint32(l.buf[i:])
+// line writes a letter for the number of bytes, then five digits for each four of them,
+// the last four filled up with zeros.
+func (l *base85Lines) line(p []byte) {
+	l.w.WriteByte(base85Letters[len(p)])
+	for four := range slices.Chunk(p, 4) {
+		var word [4]byte
+		copy(word[:], four)
+		v := binary.BigEndian.Uint32(word[:])
 		var digits [5]byte
 		for k := 4; k >= 0; k-- {
 			digits[k] = base85Alphabet[v%85]
@@ -86,5 +82,4 @@ func (l *base85Lines) flush() {
 		l.w.Write(digits[:])
 	}
 	l.w.WriteByte('\n')
-	l.n = 0
 }

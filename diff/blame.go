@@ -1,7 +1,6 @@
 package diff
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -16,14 +15,14 @@ import (
 // Next takes the versions, the oldest first.
 type Blame struct {
 	Source *tree.Source
-	Cache  *BlameCache // of earlier comparisons; nil for none
+	Cache  *BlameCache // of earlier comparisons
 
 	from   []int // for each line its version
 	node   *tree.Inode
 	loaded bool // what follows is of node
 	lines  [][]byte
 	ids    []int32
-	known  map[string]int32 // the number of each line
+	known  numbers
 }
 
 // A BlameCache keeps how the lines of two contents differ.
@@ -37,9 +36,6 @@ type BlameCache struct {
 const maxBlamed = 1 << 20
 
 func (c *BlameCache) get(key string) (edits []edit, ok bool) {
-	if c == nil || key == "" {
-		return nil, false
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	edits, ok = c.edits[key]
@@ -47,7 +43,7 @@ func (c *BlameCache) get(key string) (edits []edit, ok bool) {
 }
 
 func (c *BlameCache) put(key string, edits []edit) {
-	if c == nil || key == "" {
+	if key == "" {
 		return
 	}
 	c.mu.Lock()
@@ -95,7 +91,9 @@ func (b *Blame) Next(ctx context.Context, n *tree.Inode, version int) error {
 	}
 	key := pairKey(b.node, n)
 	edits, ok := b.Cache.get(key)
-	if !ok {
+	if ok {
+		b.node, b.loaded = n, false
+	} else {
 		if !b.loaded {
 			if err := b.load(b.node); err != nil {
 				return err
@@ -107,32 +105,27 @@ func (b *Blame) Next(ctx context.Context, n *tree.Inode, version int) error {
 		}
 		var err error
 		edits, err = (&effort{ctx, fileCost}).compareLines(ids, b.ids)
-		if errors.Is(err, errTooDifferent) {
-			edits, err = []edit{{0, len(ids), 0, len(b.ids)}}, nil
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, errTooDifferent):
+			edits = []edit{{0, len(ids), 0, len(b.ids)}}
+		case err != nil:
 			return err
 		}
 		edits = slide(edits, was, b.lines, ids, b.ids)
 		b.Cache.put(key, edits)
-	} else {
-		b.node, b.loaded = n, false
 	}
 	from := make([]int, 0, len(b.from))
 	at := 0
 	for _, e := range edits {
 		from = append(from, b.from[at:e.a0]...)
-		for range e.b1 - e.b0 {
-			from = append(from, version)
-		}
+		from = append(from, slices.Repeat([]int{version}, e.b1-e.b0)...)
 		at = e.a1
 	}
 	b.from = append(from, b.from[at:]...)
 	return nil
 }
 
-// load reads a version, and numbers its lines. Those that it begins and ends with like the
-// version before are known.
+// load reads a version, and numbers its lines.
 func (b *Blame) load(n *tree.Inode) error {
 	if n.Size() > maxText {
 		return ErrNoText
@@ -144,28 +137,11 @@ func (b *Blame) load(n *tree.Inode) error {
 	if isBinary(text) {
 		return ErrNoText
 	}
-	lines := splitLines(text)
-	ids := make([]int32, len(lines))
-	most := min(len(lines), len(b.lines))
-	head, tail := 0, 0
-	for ; head < most && bytes.Equal(lines[head], b.lines[head]); head++ {
-		ids[head] = b.ids[head]
-	}
-	for ; tail < most-head && bytes.Equal(lines[len(lines)-1-tail], b.lines[len(b.lines)-1-tail]); tail++ {
-		ids[len(ids)-1-tail] = b.ids[len(b.ids)-1-tail]
-	}
 	if b.known == nil {
-		b.known = make(map[string]int32)
+		b.known = make(numbers)
 	}
-	for i := head; i < len(lines)-tail; i++ {
-		id, ok := b.known[string(lines[i])]
-		if !ok {
-			id = int32(len(b.known))
-			b.known[string(lines[i])] = id
-		}
-		ids[i] = id
-	}
-	b.node, b.loaded, b.lines, b.ids = n, true, lines, ids
+	b.node, b.loaded, b.lines = n, true, splitLines(text)
+	b.ids = b.known.of(b.lines, func(l []byte) string { return string(l) })
 	return nil
 }
 

@@ -1,9 +1,8 @@
 // Package diff says how two states of a tree differ, in the words of git.
 //
-// Three outputs share one list of changed files: [Write] makes a unified diff
+// Three outputs share one list of changed files ([Files]): [Write] makes a unified diff
 // that `git apply` takes, forwards and backwards (-R); [NameStatus] prints a
 // letter and a path a line; [Stat] draws the histogram of `git diff --stat`.
-// [Files] returns the list itself.
 //
 // # What is compared
 //
@@ -30,12 +29,9 @@
 // # Lines
 //
 // Lines are compared with Myers' algorithm in linear space, after lines that
-// occur in only one of the files have been taken out. Two limits keep hopeless
-// pairs cheap: a search that has spent its effort in one region takes the best
-// split that it has seen, and a pair that has used up the effort of the whole
-// file is shown as replaced from there on. Both give a correct diff, only a
-// longer one. Changes that could stand in several places, as a repeated line
-// can, are moved to the place that reads best.
+// occur in only one of the files have been taken out. Two limits of the effort keep
+// hopeless pairs cheap; they give a correct diff, only a longer one. Changes that could
+// stand in several places, as a repeated line can, are moved to the place that reads best.
 //
 // Files with a NUL byte in the first 8000 bytes, or over 64 MiB,
 // are binary: one line says that they differ, or, with Options.Binary, the

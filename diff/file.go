@@ -2,12 +2,10 @@ package diff
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -145,14 +143,7 @@ func fileOf(c tree.Change) (File, bool) {
 
 // inGitDir reports whether git would refuse path because a component is ".git".
 func inGitDir(path string) bool {
-	for path != "" {
-		name, rest, _ := strings.Cut(path, "/")
-		if strings.EqualFold(name, ".git") {
-			return true
-		}
-		path = rest
-	}
-	return false
+	return slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool { return strings.EqualFold(name, ".git") })
 }
 
 // Size is the number of bytes that git would store for n, 0 for nil.
@@ -168,18 +159,11 @@ func Size(n *tree.Inode) int64 {
 
 // read returns all the bytes that git would store for n.
 func read(src *tree.Source, n *tree.Inode, path string) ([]byte, error) {
-	switch {
-	case n == nil:
-		return nil, nil
-	case n.IsSymlink():
-		return []byte(n.Target), nil
-	}
-	buf := make([]byte, n.Content.Size())
-	got, err := n.Content.ReadAt(src.Files, buf, 0)
-	if err != nil {
+	data := make([]byte, Size(n))
+	if _, err := io.ReadFull(reader(src, n), data); err != nil {
 		return nil, fmt.Errorf("reading %q: %w", path, err)
 	}
-	return buf[:got], nil
+	return data, nil
 }
 
 // reader streams the bytes that git would store for n.
@@ -191,22 +175,4 @@ func reader(src *tree.Source, n *tree.Inode) io.Reader {
 		return strings.NewReader(n.Target)
 	}
 	return n.Content.Reader(src.Files)
-}
-
-// blobID is the SHA-1 name that git gives to n's bytes; all zeros if absent.
-func blobID(src *tree.Source, n *tree.Inode, path string) (string, error) {
-	if n == nil {
-		return strings.Repeat("0", 2*sha1.Size), nil
-	}
-	h := newBlobHash(Size(n))
-	if _, err := io.Copy(h, reader(src, n)); err != nil {
-		return "", fmt.Errorf("reading %q: %w", path, err)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-func newBlobHash(size int64) hash.Hash {
-	h := sha1.New()
-	fmt.Fprintf(h, "blob %d\x00", size)
-	return h
 }

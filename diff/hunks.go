@@ -101,9 +101,7 @@ func textOf(ctx context.Context, src *tree.Source, f File, o Options) (Text, err
 				t.Skipped = seen
 				continue
 			}
-			k := h.kept()
-			k.ID = h.digest()
-			t.Hunks = append(t.Hunks, k)
+			t.Hunks = append(t.Hunks, h.kept())
 		}
 	})
 	if errors.Is(err, errTooDifferent) {
@@ -144,8 +142,8 @@ func (h hunk) lines() int {
 func (h hunk) kept() Hunk {
 	out := Hunk{
 		OldStart: h.a0 + 1, OldLines: h.a1 - h.a0, NewStart: h.b0 + 1, NewLines: h.b1 - h.b0, Section: string(h.section),
+		ID: h.digest(), Lines: make([]Line, 0, h.lines()),
 	}
-	out.Lines = make([]Line, 0, h.lines())
 	h.each(func(op byte, lines [][]byte) {
 		for _, l := range lines {
 			out.Lines = append(out.Lines, Line{string(op), string(bytes.TrimSuffix(l, []byte{'\n'}))})

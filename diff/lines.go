@@ -2,47 +2,39 @@ package diff
 
 import (
 	"bytes"
+	"slices"
 	"unsafe"
 )
 
 // splitLines cuts data after each newline. The last line may have none.
 func splitLines(data []byte) [][]byte {
 	lines := make([][]byte, 0, bytes.Count(data, []byte{'\n'})+1)
-	for len(data) > 0 {
-		n := bytes.IndexByte(data, '\n') + 1
-		if n == 0 {
-			n = len(data)
+	return slices.AppendSeq(lines, bytes.Lines(data))
+}
+
+// numbers gives equal lines equal numbers.
+type numbers map[string]int32
+
+func (n numbers) of(lines [][]byte, text func([]byte) string) []int32 {
+	ids := make([]int32, len(lines))
+	for i, l := range lines {
+		t := text(l)
+		id, ok := n[t]
+		if !ok {
+			id = int32(len(n))
+			n[t] = id
 		}
-		lines = append(lines, data[:n:n])
-		data = data[n:]
+		ids[i] = id
 	}
-	return lines
+	return ids
 }
 
 // compareText returns the lines of both sides and the changes between them.
 func (e *effort) compareText(a, b []byte) (la, lb [][]byte, edits []edit, err error) {
 	la, lb = splitLines(a), splitLines(b)
-	if len(la) == 0 && len(lb) == 0 {
-		return la, lb, nil, nil
-	}
-	if len(la) == 0 || len(lb) == 0 {
-		return la, lb, []edit{{0, len(la), 0, len(lb)}}, nil
-	}
-	numbers := make(map[string]int32, max(len(la), len(lb)))
-	number := func(lines [][]byte) []int32 {
-		ids := make([]int32, len(lines))
-		for i, l := range lines {
-			text := unsafe.String(unsafe.SliceData(l), len(l)) // it stays as it is
-			id, ok := numbers[text]
-			if !ok {
-				id = int32(len(numbers))
-				numbers[text] = id
-			}
-			ids[i] = id
-		}
-		return ids
-	}
-	na, nb := number(la), number(lb)
+	ids := make(numbers, max(len(la), len(lb)))
+	view := func(l []byte) string { return unsafe.String(unsafe.SliceData(l), len(l)) } // it stays as it is
+	na, nb := ids.of(la, view), ids.of(lb, view)
 	if edits, err = e.compareLines(na, nb); err != nil {
 		return nil, nil, nil, err
 	}

@@ -81,42 +81,33 @@ type myers struct {
 // only: those are changed whatever the rest looks like.
 func newMyers(ctx context.Context, a, b []int32, prefix int) *myers {
 	m := &myers{ctx: ctx, changedA: make([]bool, len(a)), changedB: make([]bool, len(b))}
-	inA, inB := members(a[prefix:]), members(b[prefix:])
-	for i := prefix; i < len(a); i++ {
-		if inB.has(a[i]) {
-			m.a, m.indexA = append(m.a, a[i]), append(m.indexA, i)
-		} else {
-			m.changedA[i] = true
-		}
-	}
-	for i := prefix; i < len(b); i++ {
-		if inA.has(b[i]) {
-			m.b, m.indexB = append(m.b, b[i]), append(m.indexB, i)
-		} else {
-			m.changedB[i] = true
-		}
-	}
+	m.a, m.indexA = shared(a, b, prefix, m.changedA)
+	m.b, m.indexB = shared(b, a, prefix, m.changedB)
 	m.off = len(m.b) + 1
 	m.fwd = make([]int, len(m.a)+len(m.b)+3)
 	m.bwd = make([]int, len(m.a)+len(m.b)+3)
 	return m
 }
 
-// A lineSet has the lines of one side, by their numbers.
-type lineSet []bool
-
-func members(lines []int32) lineSet {
-	var s lineSet
-	if len(lines) > 0 {
-		s = make(lineSet, slices.Max(lines)+1)
+// shared returns the lines from a place on that the other side has there, too, and their
+// places. The others are changed.
+func shared(lines, other []int32, from int, changed []bool) (kept []int32, index []int) {
+	var has []bool
+	if len(other) > from {
+		has = make([]bool, slices.Max(other[from:])+1)
 	}
-	for _, l := range lines {
-		s[l] = true
+	for _, l := range other[from:] {
+		has[l] = true
 	}
-	return s
+	for i, l := range lines[from:] {
+		if int(l) < len(has) && has[l] {
+			kept, index = append(kept, l), append(index, from+i)
+		} else {
+			changed[from+i] = true
+		}
+	}
+	return kept, index
 }
-
-func (s lineSet) has(line int32) bool { return int(line) < len(s) && s[line] }
 
 // compare marks the changed lines of a[a0:a1] against b[b0:b1].
 func (m *myers) compare(a0, a1, b0, b1 int) {

@@ -6,7 +6,6 @@ import (
 	"path"
 	"slices"
 
-	"github.com/amberfs/amberfs/internal/turns"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -103,10 +102,8 @@ func (r *renamer) exact() error {
 }
 
 func (r *renamer) id(n *tree.Inode, i int) (string, error) {
-	if err := turns.Yield(r.ctx); err != nil {
-		return "", err
-	}
-	return blobID(r.src, n, r.files[i].Path)
+	s, err := surveyOf(r.ctx, r.src, n, r.files[i].Path)
+	return s.id, err
 }
 
 // pickIdentical chooses among sources of equal content: an equal base name

@@ -97,11 +97,8 @@ func (r *renamer) similarity(from, to, minimum int) (int, error) {
 	sizeA, sizeB := Size(a.Old), Size(b.New)
 	large := max(sizeA, sizeB)
 	delta := large - min(sizeA, sizeB)
-	if float64(large)*float64(maxScore-minimum) < float64(delta)*maxScore {
-		return 0, nil
-	}
-	// A file as large as this is renamed only if it is equal.
-	if large > maxText || large == 0 {
+	// A file over maxText is renamed only if it is equal.
+	if large == 0 || large > maxText || float64(large)*float64(maxScore-minimum) < float64(delta)*maxScore {
 		return 0, nil
 	}
 	spansA, err := r.spansAt(from)
@@ -111,9 +108,6 @@ func (r *renamer) similarity(from, to, minimum int) (int, error) {
 	spansB, err := r.spansAt(to)
 	if err != nil {
 		return 0, err
-	}
-	if sizeB == 0 {
-		return 0, nil
 	}
 	return int(spansA.common(spansB) * maxScore / large), nil
 }

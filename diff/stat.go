@@ -74,17 +74,16 @@ func count(ctx context.Context, src *tree.Source, f File, o Options) (row, error
 		r.added, r.deleted = 0, 0
 	case r.binary, f.Old == nil, f.New == nil, !o.Memory.Holds(cost(a, b)):
 	default:
-		var added, deleted int64
 		err = o.compare(ctx, src, f, a, b, 1, func(_, _ [][]byte, edits []edit) {
+			r.added, r.deleted = 0, 0
 			for _, e := range edits {
-				deleted += int64(e.a1 - e.a0)
-				added += int64(e.b1 - e.b0)
+				r.deleted += int64(e.a1 - e.a0)
+				r.added += int64(e.b1 - e.b0)
 			}
 		})
 		if errors.Is(err, errTooDifferent) {
-			return r, nil
+			err = nil
 		}
-		r.added, r.deleted = added, deleted
 	}
 	return r, err
 }

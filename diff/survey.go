@@ -3,6 +3,7 @@ package diff
 import (
 	"bytes"
 	"context"
+	"crypto/sha1"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -33,14 +34,19 @@ func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string)
 	if n == nil {
 		return s, nil
 	}
-	h := newBlobHash(s.size)
+	h := sha1.New()
+	fmt.Fprintf(h, "blob %d\x00", s.size)
 	r, buf := reader(src, n), make([]byte, min(s.size, surveyPiece))
 	for at := int64(0); at < s.size; {
 		got, err := io.ReadFull(r, buf[:min(s.size-at, surveyPiece)])
 		if err = errors.Join(err, turns.Yield(ctx)); err != nil {
 			return s, fmt.Errorf("reading %q: %w", path, err)
 		}
-		s.add(buf[:got], at == 0)
+		if at == 0 {
+			s.binary = isBinary(buf) || s.size > maxText
+		}
+		s.lines += bytes.Count(buf[:got], []byte{'\n'})
+		s.ended = buf[got-1] == '\n'
 		h.Write(buf[:got])
 		at += int64(got)
 	}
@@ -52,14 +58,6 @@ func surveyOf(ctx context.Context, src *tree.Source, n *tree.Inode, path string)
 	}
 	s.id = hex.EncodeToString(h.Sum(nil))
 	return s, nil
-}
-
-func (s *survey) add(p []byte, first bool) {
-	if first {
-		s.binary = isBinary(p) || s.size > maxText
-	}
-	s.lines += bytes.Count(p, []byte{'\n'})
-	s.ended = p[len(p)-1] == '\n'
 }
 
 // surveys are those of both sides of a change.

@@ -77,9 +77,13 @@ func (w *writer) pair(f File) error {
 			f.Similarity, gitquote.Name(f.OldPath), gitquote.Name(f.Path))
 	}
 	if f.Old != nil && f.New != nil {
-		same, err := sameData(w.src, f)
-		if err != nil || same {
-			return err
+		// Files have no target, links no content.
+		same, err := f.Old.Content.Equal(w.src.Files, f.New.Content)
+		if err != nil {
+			return fmt.Errorf("comparing %q: %w", f.Path, err)
+		}
+		if same && f.Old.Target == f.New.Target {
+			return nil
 		}
 	}
 	a, b, err := surveys(w.ctx, w.src, f)
@@ -98,18 +102,6 @@ func (w *writer) pair(f File) error {
 		return w.replaced(f, a, b, " too different to compare by lines")
 	}
 	return err
-}
-
-// sameData reports whether both sides, which exist, hold the same bytes.
-func sameData(src *tree.Source, f File) (bool, error) {
-	if f.Old.IsSymlink() || f.New.IsSymlink() {
-		return f.Old.IsSymlink() == f.New.IsSymlink() && f.Old.Target == f.New.Target, nil
-	}
-	same, err := f.Old.Content.Equal(src.Files, f.New.Content)
-	if err != nil {
-		return false, fmt.Errorf("comparing %q: %w", f.Path, err)
-	}
-	return same, nil
 }
 
 // index writes the line that names both blobs. The mode follows when it is the

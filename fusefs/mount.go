@@ -38,15 +38,6 @@ func mountDirect(o *Options) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("open /dev/fuse: %w", err)
 	}
-	var flags uintptr
-	for _, f := range []struct {
-		on   bool
-		flag uintptr
-	}{{!o.Suid, unix.MS_NOSUID}, {!o.Dev, unix.MS_NODEV}, {o.NoExec, unix.MS_NOEXEC}, {o.ReadOnly, unix.MS_RDONLY}} {
-		if f.on {
-			flags |= f.flag
-		}
-	}
 	data := []string{
 		"fd=" + strconv.Itoa(fd),
 		"rootmode=40000",
@@ -58,7 +49,7 @@ func mountDirect(o *Options) (int, error) {
 	if o.AllowOther {
 		data = append(data, "allow_other")
 	}
-	if err := unix.Mount(o.Store.Dir(), o.Mountpoint, "fuse.amberfs", flags, strings.Join(data, ",")); err != nil {
+	if err := unix.Mount(o.Store.Dir(), o.Mountpoint, "fuse.amberfs", o.MountFlags(), strings.Join(data, ",")); err != nil {
 		unix.Close(fd)
 		return -1, fmt.Errorf("mount(2): %w", err)
 	}
@@ -119,11 +110,11 @@ func receiveFD(socket int) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("receive the FUSE device: %w", err)
 	}
+	var fds []int
 	msgs, err := unix.ParseSocketControlMessage(oob[:n])
-	if err != nil || len(msgs) != 1 {
-		return -1, errors.New("fusermount3 sent no FUSE device")
+	if err == nil && len(msgs) == 1 {
+		fds, err = unix.ParseUnixRights(&msgs[0])
 	}
-	fds, err := unix.ParseUnixRights(&msgs[0])
 	if err != nil || len(fds) != 1 {
 		return -1, errors.New("fusermount3 sent no FUSE device")
 	}

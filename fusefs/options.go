@@ -3,45 +3,53 @@ package fusefs
 import (
 	"log/slog"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/amberfs/amberfs/control"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// Options says what to mount, where and how.
-type Options struct {
-	Store      *snapshot.Store
-	Mountpoint string
-
-	// AllowOther lets users other than the owner of the mount see the workspace.
-	AllowOther bool
-	// ReadOnly makes the kernel refuse every change.
-	ReadOnly bool
-	// Dev and Suid let device files and set-user-ID programs work; without
-	// them the mount is nodev and nosuid.
-	Dev, Suid bool
-	NoExec    bool // programs cannot be executed
-	// SnapdirVisible lists `.snapshots` and `.forks` in the root.
-	SnapdirVisible bool
-	// ACL turns POSIX access control lists on.
-	ACL bool
-	// NoXattr has the kernel never ask for extended attributes; there are none then.
-	NoXattr bool
+// Flags are options of a mount that are on or off.
+type Flags struct {
+	AllowOther     bool // users other than the owner of the mount see the workspace
+	ReadOnly       bool // the kernel refuses every change
+	Dev, Suid      bool // device files and set-user-ID programs work
+	NoExec         bool // programs cannot be executed
+	SnapdirVisible bool // `.snapshots` and `.forks` are listed in the root
+	ACL            bool // POSIX access control lists
+	NoXattr        bool // the kernel never asks for extended attributes; there are none
 	// Handles has the kernel open nodes by their numbers (open_by_handle_at(2)), which
 	// reaches what is not below the directory that a program was given. Without it, kernels
 	// before Linux 6.9 still open so what they have in their cache. With it, overlayfs finds
 	// the lower file of a copied one by its number; from Linux 6.16 on the kernel takes such
 	// a node for outdated (no epoch is set), and stat(2) fails with ESTALE.
-	Handles bool
-	// LowLatency keeps all processors from being halted while requests follow each
-	// other. Only root may ask for it.
-	LowLatency bool
+	Handles    bool
+	LowLatency bool // no processor is halted while requests follow each other; root only
+	Debug      bool // every request is logged
+}
+
+// MountFlags returns those that mount(2) knows.
+func (f Flags) MountFlags() (flags uintptr) {
+	for flag, on := range map[uintptr]bool{unix.MS_NOSUID: !f.Suid, unix.MS_NODEV: !f.Dev, unix.MS_NOEXEC: f.NoExec, unix.MS_RDONLY: f.ReadOnly} {
+		if on {
+			flags |= flag
+		}
+	}
+	return flags
+}
+
+// Options says what to mount, where and how.
+type Options struct {
+	Store      *snapshot.Store
+	Mountpoint string
+
+	Flags
+
 	// OnAnswer, if set, is called for each request, so it must be cheap.
 	OnAnswer func(Answered)
-	// Debug logs every request.
-	Debug  bool
-	Logger *slog.Logger
+	Logger   *slog.Logger
 
 	// Control is the control tree's, but for what the mount knows of itself.
 	Control control.Options

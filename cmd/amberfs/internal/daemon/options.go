@@ -53,46 +53,21 @@ func (d *Daemon) storeOptions(ctx context.Context) snapshot.Options {
 // mountOptions is how it is mounted, with what control files need from the
 // packages that fusefs does not know.
 func (d *Daemon) mountOptions() fusefs.Options {
-	o := d.cfg.Options
 	var onAnswer func(fusefs.Answered)
 	if d.metrics != nil {
 		onAnswer = d.metrics.answers.add
 	}
 	return fusefs.Options{
-		Store:          d.store,
-		Control:        control.Options{Service: d.service},
-		Mountpoint:     d.cfg.Mountpoint,
-		AllowOther:     o.AllowOther,
-		ReadOnly:       o.ReadOnly,
-		Dev:            o.Dev,
-		Suid:           o.Suid,
-		NoExec:         o.NoExec,
-		SnapdirVisible: o.SnapdirVisible,
-		ACL:            o.ACL,
-		NoXattr:        o.NoXattr,
-		Handles:        o.Handles,
-		LowLatency:     o.LowLatency,
-		Debug:          o.Debug,
-		Logger:         d.log,
-		OnAnswer:       onAnswer,
-		OnEvent:        d.mountEvent,
-		Nudge:          d.watchers.time,
-		Changed:        d.watchers.changed,
+		Store:      d.store,
+		Control:    control.Options{Service: d.service},
+		Mountpoint: d.cfg.Mountpoint,
+		Flags:      d.cfg.Options.Flags,
+		Logger:     d.log,
+		OnAnswer:   onAnswer,
+		OnEvent:    d.mountEvent,
+		Nudge:      d.watchers.time,
+		Changed:    d.watchers.changed,
 	}
-}
-
-// mountFlags are those of mount(2) for options.
-func mountFlags(o mountopt.Options) uintptr {
-	var flags uintptr
-	for _, f := range []struct {
-		on   bool
-		flag uintptr
-	}{{!o.Suid, unix.MS_NOSUID}, {!o.Dev, unix.MS_NODEV}, {o.NoExec, unix.MS_NOEXEC}, {o.ReadOnly, unix.MS_RDONLY}} {
-		if f.on {
-			flags |= f.flag
-		}
-	}
-	return flags
 }
 
 // Remount gives a mount other flags: ro, rw and what mount(8) knows besides.
@@ -106,7 +81,7 @@ func Remount(mountpoint string, o mountopt.Options) error {
 	if _, ok := locate.On(mounts, point); !ok {
 		return fail.New(fail.NotFound, "amberfs is not mounted at %s", point)
 	}
-	if err := unix.Mount("", point, "", unix.MS_REMOUNT|mountFlags(o), ""); err != nil {
+	if err := unix.Mount("", point, "", unix.MS_REMOUNT|o.MountFlags(), ""); err != nil {
 		if errors.Is(err, unix.EPERM) {
 			return fail.New(fail.Failed, "only root can remount").WithHint("unmount and mount again with other options")
 		}

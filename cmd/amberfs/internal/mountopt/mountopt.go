@@ -11,26 +11,18 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/amberfs/amberfs/fusefs"
 )
 
 type Options struct {
-	ReadOnly       bool
-	AllowOther     bool
-	SnapdirVisible bool
-	ACL            bool
-	NoXattr        bool
-	Handles        bool
-	LowLatency     bool
-	Dev            bool
-	Suid           bool
-	NoExec         bool
-	Metrics        string // HOST:PORT; "": none
-	Debug          bool
-	NonEmpty       bool // the mount point may have entries
-	Remount        bool
-	Prefetch       string // none, tree or all; "": tree
-	Timeout        time.Duration
-	Hard           bool
+	fusefs.Flags
+	Metrics  string // HOST:PORT; "": none
+	NonEmpty bool   // the mount point may have entries
+	Remount  bool
+	Prefetch string // none, tree or all; "": tree
+	Timeout  time.Duration
+	Hard     bool
 }
 
 // option is one word or a pair of opposite words.

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/amberfs/amberfs/fusefs"
 )
 
 func TestParse(t *testing.T) {
@@ -13,14 +15,14 @@ func TestParse(t *testing.T) {
 	}{
 		{nil, Options{}},
 		{[]string{""}, Options{}},
-		{[]string{"ro,allow_other"}, Options{ReadOnly: true, AllowOther: true}},
+		{[]string{"ro,allow_other"}, Options{Flags: fusefs.Flags{ReadOnly: true, AllowOther: true}}},
 		{[]string{"ro", "rw"}, Options{}},
-		{[]string{"snapdir=visible, acl"}, Options{SnapdirVisible: true, ACL: true}},
+		{[]string{"snapdir=visible, acl"}, Options{Flags: fusefs.Flags{SnapdirVisible: true, ACL: true}}},
 		{[]string{"snapdir=visible,snapdir=hidden"}, Options{}},
-		{[]string{"rw,noatime,dev,suid,noauto,x-systemd.automount,_netdev,nofail"}, Options{Dev: true, Suid: true}},
-		{[]string{"dev,suid", "nodev,nosuid,noexec"}, Options{NoExec: true}},
+		{[]string{"rw,noatime,dev,suid,noauto,x-systemd.automount,_netdev,nofail"}, Options{Flags: fusefs.Flags{Dev: true, Suid: true}}},
+		{[]string{"dev,suid", "nodev,nosuid,noexec"}, Options{Flags: fusefs.Flags{NoExec: true}}},
 		{[]string{"metrics=localhost:9100"}, Options{Metrics: "localhost:9100"}},
-		{[]string{"remount,ro,relatime,user_id=0,group_id=0,default_permissions,allow_other,max_read=1048576"}, Options{Remount: true, ReadOnly: true, AllowOther: true}},
+		{[]string{"remount,ro,relatime,user_id=0,group_id=0,default_permissions,allow_other,max_read=1048576"}, Options{Remount: true, Flags: fusefs.Flags{ReadOnly: true, AllowOther: true}}},
 		{[]string{"hard,timeout=5s,prefetch=all"}, Options{Hard: true, Timeout: 5 * time.Second, Prefetch: "all"}},
 		{[]string{"hard", "soft"}, Options{}},
 		{[]string{"metrics=:9100"}, Options{Metrics: ":9100"}},

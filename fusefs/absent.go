@@ -31,6 +31,10 @@ type aside struct {
 	anyone      atomic.Int32 // how many are interrupted
 }
 
+func newAside() *aside {
+	return &aside{absent: make(map[int32]*live.Absent), waiting: make(map[uint64]chan struct{}), interrupted: make(map[uint64]bool)}
+}
+
 // asideStatus is the first status of a request that is put aside.
 const asideStatus = 1 << 20
 
@@ -40,9 +44,6 @@ const opcodeInterrupt = 36
 func (a *aside) put(err *live.Absent) fuse.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.absent == nil {
-		a.absent = make(map[int32]*live.Absent)
-	}
 	a.next = (a.next + 1) & (asideStatus - 1)
 	a.absent[a.next] = err
 	return fuse.Status(asideStatus + a.next)
@@ -80,9 +81,6 @@ func interruptOf(message []byte) (id uint64, ok bool) {
 func (a *aside) interrupt(id uint64) (fetching bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.interrupted == nil {
-		a.interrupted = make(map[uint64]bool)
-	}
 	if !a.interrupted[id] {
 		a.interrupted[id] = true
 		a.anyone.Add(1)
@@ -112,9 +110,6 @@ func (a *aside) wait(id uint64) (interrupted <-chan struct{}, done func()) {
 	ch := make(chan struct{})
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.waiting == nil {
-		a.waiting = make(map[uint64]chan struct{})
-	}
 	a.waiting[id] = ch
 	if a.interrupted[id] {
 		close(ch)

@@ -31,7 +31,7 @@ func TestInterruptLasts(t *testing.T) {
 		t.Fatal(id, ok)
 	}
 	for _, early := range []bool{true, false} {
-		var a aside
+		a := newAside()
 		if early && a.interrupt(id) {
 			t.Error("nothing is being fetched yet")
 		}

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
-
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -94,30 +92,36 @@ func restrict(acl []aclEntry, mode uint32) uint32 {
 	return mode
 }
 
+// aclOf returns a list of a node, nil if there is none.
+func (fs *filesystem) aclOf(id live.NodeID, name string) ([]aclEntry, error) {
+	value, err := fs.forest.GetXattr(id, name)
+	if errors.Is(err, live.ErrNoAttr) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseACL(value)
+}
+
 // inheritACL gives a new node the default list of its directory, or applies
 // the umask, which the kernel left to us (DONT_MASK).
 func (fs *filesystem) inheritACL(parent live.NodeID, c *live.Create, umask uint32) error {
 	if c.Mode&syscall.S_IFMT == syscall.S_IFLNK {
 		return nil
 	}
-	value, err := fs.forest.GetXattr(parent, aclDefault)
-	if errors.Is(err, live.ErrNoAttr) {
+	acl, err := fs.aclOf(parent, aclDefault)
+	if acl == nil || err != nil {
 		c.Mode &^= umask & 0o777
-		return nil
-	}
-	if err != nil {
 		return err
 	}
-	acl, err := parseACL(value)
-	if err != nil {
-		return err
-	}
+	inherited := encodeACL(acl)
 	c.Mode = c.Mode&^0o777 | restrict(acl, c.Mode&0o777)
 	if beyondMode(acl) {
-		c.Xattrs = sortedXattrs(c.Xattrs, tree.Xattr{Name: aclAccess, Value: encodeACL(acl)})
+		c.Xattrs = append(c.Xattrs, tree.Xattr{Name: aclAccess, Value: encodeACL(acl)})
 	}
 	if c.Mode&syscall.S_IFMT == syscall.S_IFDIR {
-		c.Xattrs = sortedXattrs(c.Xattrs, tree.Xattr{Name: aclDefault, Value: append([]byte(nil), value...)})
+		c.Xattrs = append(c.Xattrs, tree.Xattr{Name: aclDefault, Value: inherited}) // sorted by name
 	}
 	return nil
 }
@@ -155,25 +159,12 @@ func (fs *filesystem) setACL(forest *live.Forest, id live.NodeID, name string, v
 // chmodACL changes the access list of a node, if it has one, to agree with its new
 // mode.
 func (fs *filesystem) chmodACL(forest *live.Forest, id live.NodeID, mode uint32) error {
-	value, err := fs.forest.GetXattr(id, aclAccess)
-	if errors.Is(err, live.ErrNoAttr) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	acl, err := parseACL(value)
-	if err != nil {
+	acl, err := fs.aclOf(id, aclAccess)
+	if acl == nil || err != nil {
 		return err
 	}
 	for shift, e := range inMode(acl) {
 		e.Perm = uint16(mode >> shift & 7)
 	}
 	return forest.SetXattr(id, aclAccess, encodeACL(acl), 0, false)
-}
-
-// killSgid reports whether setting an access list must clear the set-group-ID
-// bit, because the caller is not of the file's group.
-func killSgid(in *fuse.SetXAttrIn) bool {
-	return in.SetXAttrFlags&fuse.SETXATTR_ACL_KILL_SGID != 0
 }

@@ -80,16 +80,6 @@ func (fs *filesystem) entry(out *fuse.EntryOut, a *live.Attr) {
 	fs.lookups.add(a.ID)
 }
 
-// absent answers that a name does not exist, which the kernel may remember.
-func absent(out *fuse.EntryOut, d time.Duration) fuse.Status {
-	if d == 0 {
-		return fuse.ENOENT
-	}
-	out.NodeId = 0
-	out.SetEntryTimeout(d)
-	return fuse.OK
-}
-
 func caller(h *fuse.InHeader) live.Caller {
 	return live.Caller{UID: h.Uid, GID: h.Gid, PID: h.Pid}
 }
@@ -126,19 +116,12 @@ func (fs *filesystem) controlEntry(op string, dir live.NodeID, e control.Entry, 
 	return fuse.OK
 }
 
-// lookupControl finds a control directory in the root of a workspace.
-func (fs *filesystem) lookupControl(root live.NodeID, name string, out *fuse.EntryOut) fuse.Status {
-	a, err := fs.control.Root(root, name)
-	return fs.controlEntry("lookup", root, control.Entry{Attr: a, Timeout: cached}, err, out)
-}
-
 // attr returns the attributes of any node, and how long they may be trusted.
 func (fs *filesystem) attr(id live.NodeID) (live.Attr, time.Duration, error) {
+	a, err := fs.of(id).GetAttr(id)
 	if control.IsNode(id) {
-		a, err := fs.control.GetAttr(id)
 		return a, attrTimeout(id), err
 	}
-	a, err := fs.forest.GetAttr(id)
 	if t, ok := fs.capturedAt(id); ok {
 		a.Mtime = t
 	}

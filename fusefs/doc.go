@@ -1,9 +1,8 @@
 // Package fusefs shows a store to the Linux kernel as a filesystem.
 //
-// It translates and does nothing else: a request of the FUSE protocol becomes
-// one call of live.Forest or, below .snapshots and .forks, of control.Tree, its
-// answer the answer. What is its own is the mapping of errors (errno.go), and
-// telling the kernel what changed behind its back.
+// It only translates: a request of the FUSE protocol becomes one call of live.Forest or,
+// below .snapshots and .forks, of control.Tree. What is its own is the mapping of errors
+// (errno.go), and informing the kernel of what changed behind its back.
 //
 // # The life of a write
 //
@@ -21,12 +20,9 @@
 // Forest.Sync, a power cut too. close(2) sends nothing: FLUSH was answered with
 // ENOSYS as well.
 //
-// What may take long, a rendering or a command of the control tree, still runs on the
-// goroutine that read it, but that one does not count as a reader meanwhile (Blocking),
-// so that others are started in its place.
-//
-// A request that needs what is on another machine is put aside and answered from its
-// beginning when that is here (absent.go).
+// A goroutine that answers what may take long, such as a command of the control tree, does
+// not count as a reader meanwhile (Blocking). A request that needs what is on another
+// machine is put aside and answered from its beginning when that is here (absent.go).
 //
 // A read that follows is served from the page cache without us, and so are
 // open, stat and a failed lookup of what was looked up before.
@@ -53,9 +49,7 @@
 //
 // # What the kernel asks of us
 //
-// ATOMIC_O_TRUNC stays off. With OPEN unanswered the kernel would truncate its
-// own cache and send nothing: after `echo hi > f` the old tail would be back when
-// the pages are dropped.
+// ATOMIC_O_TRUNC and the writeback cache stay off, see docs/dev/RATIONALE.md.
 //
 // HANDLE_KILLPRIV_V2 is on: without it each write is preceded by a request for
 // security.capability. In return WRITE and SETATTR say when the set-user-ID and
@@ -68,13 +62,9 @@
 // The daemon must never open, stat or list anything in its own mount: there
 // may be no reader left to answer.
 //
-// # What we ask of the kernel
-//
-// Linux 5.11, for the terms in readers.go (needed). 6.16 adds INC_EPOCH, with
-// which a restore of very many files drops all names at once.
-//
-// A restore is no system call on the files it changes, which inotify(7) would report.
-// NOTIFY_DELETE makes it report that a file is gone or was replaced; for those who
+// Linux 5.11 is needed, for the terms in readers.go. 6.16 adds INC_EPOCH, with
+// which a restore of very many files drops all names at once. NOTIFY_DELETE makes
+// inotify(7) report what a restore removed or replaced; for those who
 // watch a directory see Options.Nudge.
 //
 // # Locks

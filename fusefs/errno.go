@@ -75,10 +75,7 @@ func (fs *filesystem) status(op string, id live.NodeID, err error) fuse.Status {
 		return fs.aside.put(absent)
 	}
 	code := errno(err)
-	if errs.Of(err) == errs.Away {
-		return fuse.Status(code) // reported once, by the remote
-	}
-	if code == syscall.EIO || code == syscall.ENOSPC {
+	if (code == syscall.EIO || code == syscall.ENOSPC) && errs.Of(err) != errs.Away { // which the remote reports once
 		fs.log.Error("request failed", "op", op, "node", uint64(id), "err", err)
 	}
 	return fuse.Status(code)

@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"cmp"
 	"math/bits"
 	"time"
 
@@ -15,10 +16,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
-// openFlags are those of a file that CREATE opened: the pages that its writes
-// leave behind are good for the next open.
-const openFlags = fuse.FOPEN_KEEP_CACHE
-
 // maxCopy bounds one COPY_FILE_RANGE: its answer has 32 bits for the length.
 const maxCopy = 1 << 30
 
@@ -26,13 +23,9 @@ func timeNow() int64 { return time.Now().UnixNano() }
 
 // Open is answered with ENOSYS once; the kernel then opens files on its own.
 // Nothing is lost: there is no state of an open file here, and what is
-// unlinked but open lives until FORGET.
+// unlinked but open lives until FORGET. OpenDir is answered in the same way, after which
+// the kernel also caches listings.
 func (fs *filesystem) Open(_ <-chan struct{}, _ *fuse.OpenIn, _ *fuse.OpenOut) fuse.Status {
-	return fuse.ENOSYS
-}
-
-// OpenDir is answered as Open is; the kernel then also caches listings.
-func (fs *filesystem) OpenDir(_ <-chan struct{}, _ *fuse.OpenIn, _ *fuse.OpenOut) fuse.Status {
 	return fuse.ENOSYS
 }
 
@@ -41,23 +34,13 @@ func (fs *filesystem) Flush(_ <-chan struct{}, _ *fuse.FlushIn) fuse.Status {
 	return fuse.ENOSYS
 }
 
-// Release comes for files that CREATE opened before the first OPEN.
-func (fs *filesystem) Release(_ <-chan struct{}, _ *fuse.ReleaseIn) {}
-
 func (fs *filesystem) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	id := live.NodeID(in.NodeId)
-	n, err := fs.readAt(id, buf, int64(in.Offset))
+	n, err := fs.of(id).ReadAt(id, buf, int64(in.Offset))
 	if err != nil {
 		return nil, fs.status("read", id, err)
 	}
 	return inPlace(buf[:n]), fuse.OK
-}
-
-func (fs *filesystem) readAt(id live.NodeID, buf []byte, off int64) (int, error) {
-	if control.IsNode(id) {
-		return fs.control.ReadAt(id, buf, off)
-	}
-	return fs.forest.ReadAt(id, buf, off)
 }
 
 // inPlace is the result of a READ that was read into the answer itself.
@@ -171,19 +154,9 @@ func (fs *filesystem) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.St
 // Lseek answers SEEK_DATA and SEEK_HOLE.
 func (fs *filesystem) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
 	id := live.NodeID(in.NodeId)
-	off, err := fs.seek(id, int64(in.Offset), int(in.Whence))
-	if err != nil {
-		return fs.status("lseek", id, err)
-	}
+	off, err := fs.of(id).Seek(id, int64(in.Offset), int(in.Whence))
 	out.Offset = uint64(off)
-	return fuse.OK
-}
-
-func (fs *filesystem) seek(id live.NodeID, off int64, whence int) (int64, error) {
-	if control.IsNode(id) {
-		return fs.control.Seek(id, off, whence)
-	}
-	return fs.forest.Seek(id, off, whence)
+	return fs.status("lseek", id, err)
 }
 
 // CopyFileRange shares the bytes instead of copying them.
@@ -225,10 +198,7 @@ func (fs *filesystem) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.Sta
 	if err != nil {
 		return fs.status("statfs", live.NodeID(in.NodeId), err)
 	}
-	unit := uint64(s.Frsize)
-	if unit == 0 {
-		unit = uint64(s.Bsize)
-	}
+	unit := uint64(cmp.Or(s.Frsize, s.Bsize))
 	out.Bavail = min(uint64(free)/unit, s.Bavail)
 	out.Bfree = s.Bfree - min(s.Bavail-out.Bavail, s.Bfree)
 	out.Blocks = s.Blocks

@@ -46,14 +46,27 @@ func newFilesystem(o Options, k *kernel) *filesystem {
 		store:         o.Store,
 		forest:        o.Store.Forest(),
 		notify:        k.notifier,
-		aside:         &aside{},
+		aside:         newAside(),
 	}
 	o.Control.Kernel, o.Control.AllowOther = k, o.AllowOther
 	fs.control = control.New(o.Control)
 	return fs
 }
 
-func (fs *filesystem) String() string { return "amberfs" }
+// nodes answer what is asked alike of both trees.
+type nodes interface {
+	GetAttr(id live.NodeID) (live.Attr, error)
+	ReadAt(id live.NodeID, p []byte, off int64) (int, error)
+	Readlink(id live.NodeID) (string, error)
+	Seek(id live.NodeID, off int64, whence int) (int64, error)
+}
+
+func (fs *filesystem) of(id live.NodeID) nodes {
+	if control.IsNode(id) {
+		return fs.control
+	}
+	return fs.forest
+}
 
 // panicked is called with what a request panicked with. The forest releases
 // its locks on the way out, so that only this one request fails.
@@ -74,11 +87,14 @@ func (fs *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name stri
 		return fs.lookupHandle(parent, name, out)
 	}
 	if fs.control.Reserves(parent, name) {
-		return fs.lookupControl(parent, name, out)
+		a, err := fs.control.Root(parent, name)
+		return fs.controlEntry("lookup", parent, control.Entry{Attr: a, Timeout: cached}, err, out)
 	}
 	a, err := fs.forest.Lookup(parent, name)
 	if errors.Is(err, live.ErrNotExist) {
-		return absent(out, cached)
+		out.NodeId = 0
+		out.SetEntryTimeout(cached)
+		return fuse.OK
 	}
 	if err != nil {
 		return fs.status("lookup", parent, err)

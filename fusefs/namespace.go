@@ -8,10 +8,9 @@ import (
 	"github.com/amberfs/amberfs/control"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// newNode is what mknod, mkdir, symlink and create have in common.
+// newNode is what mknod, mkdir, symlink, create and, without a name, tmpfile have in common.
 func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.Create, umask uint32, out *fuse.EntryOut) fuse.Status {
 	parent := live.NodeID(h.NodeId)
 	if fs.control.Reserves(parent, name) {
@@ -24,12 +23,18 @@ func (fs *filesystem) newNode(op string, h *fuse.InHeader, name string, c live.C
 			return fs.status(op, parent, err)
 		}
 	}
-	a, err := forest.Create(parent, name, c)
+	create := forest.Create
+	if name == "" {
+		create = func(parent live.NodeID, _ string, c live.Create) (live.Attr, error) { return forest.Tmpfile(parent, c) }
+	}
+	a, err := create(parent, name, c)
 	if err != nil {
 		return fs.status(op, parent, err)
 	}
 	fs.entry(out, &a)
-	fs.event(Event{Caller: c.Caller, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
+	if name != "" {
+		fs.event(Event{Caller: who, Action: events.Created, Node: a.ID, Parent: parent, Name: name})
+	}
 	return fuse.OK
 }
 
@@ -60,7 +65,7 @@ func (fs *filesystem) Symlink(_ <-chan struct{}, h *fuse.InHeader, target, name 
 // Create makes a file and opens it. The kernel asks once for the two, so a new
 // file costs one round trip less than with MKNOD.
 func (fs *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
-	out.OpenFlags = openFlags
+	out.OpenFlags = fuse.FOPEN_KEEP_CACHE // what its writes leave there is good for the next open
 	if id := live.NodeID(in.NodeId); control.IsNode(id) {
 		e, err := fs.control.Create(id, name, in.Mode, caller(&in.InHeader))
 		return fs.controlEntry("create", id, e, err, &out.EntryOut)
@@ -71,32 +76,17 @@ func (fs *filesystem) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, 
 
 // Tmpfile makes a file without a name (open with O_TMPFILE).
 func (fs *filesystem) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateOut) fuse.Status {
-	parent := live.NodeID(in.NodeId)
-	if control.IsNode(parent) {
+	if control.IsNode(live.NodeID(in.NodeId)) {
 		return fuse.EPERM
 	}
-	who, forest := fs.changer(&in.InHeader)
-	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFREG, Caller: who}
-	if fs.opts.ACL {
-		if err := fs.inheritACL(parent, &c, in.Umask); err != nil {
-			return fs.status("tmpfile", parent, err)
-		}
-	}
-	a, err := forest.Tmpfile(parent, c)
-	if err != nil {
-		return fs.status("tmpfile", parent, err)
-	}
-	out.OpenFlags = openFlags
-	fs.entry(&out.EntryOut, &a)
-	return fuse.OK
+	out.OpenFlags = fuse.FOPEN_KEEP_CACHE
+	c := live.Create{Mode: in.Mode&07777 | syscall.S_IFREG}
+	return fs.newNode("tmpfile", &in.InHeader, "", c, in.Umask, &out.EntryOut)
 }
 
 func (fs *filesystem) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
 	id, parent := live.NodeID(in.Oldnodeid), live.NodeID(in.NodeId)
-	if control.IsNode(id) || control.IsNode(parent) {
-		return fuse.EPERM
-	}
-	if fs.control.Reserves(parent, name) {
+	if control.IsNode(id) || control.IsNode(parent) || fs.control.Reserves(parent, name) {
 		return fuse.EPERM
 	}
 	who, forest := fs.changer(&in.InHeader)
@@ -172,25 +162,6 @@ func (fs *filesystem) readOnlyView(view uint32) bool {
 
 func (fs *filesystem) Readlink(_ <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.Status) {
 	id := live.NodeID(h.NodeId)
-	target, err := fs.readlink(id)
-	if err != nil {
-		return nil, fs.status("readlink", id, err)
-	}
-	return []byte(target), fuse.OK
-}
-
-func (fs *filesystem) readlink(id live.NodeID) (string, error) {
-	if control.IsNode(id) {
-		return fs.control.Readlink(id)
-	}
-	return fs.forest.Readlink(id)
-}
-
-// sortedXattrs keeps what tree.Inode asks of its attributes.
-func sortedXattrs(xs []tree.Xattr, x tree.Xattr) []tree.Xattr {
-	i := 0
-	for i < len(xs) && xs[i].Name < x.Name {
-		i++
-	}
-	return append(xs[:i:i], append([]tree.Xattr{x}, xs[i:]...)...)
+	target, err := fs.of(id).Readlink(id)
+	return []byte(target), fs.status("readlink", id, err)
 }

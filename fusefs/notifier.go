@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -53,12 +52,12 @@ type notifier struct {
 	beneath beneath
 
 	trees, names, pages queue
-	running             sync.WaitGroup // the goroutines of the queues
+	running             sync.WaitGroup // those that write
 }
 
 // newNotifier returns a notifier that writes to fd, which is closed with it.
 func newNotifier(fd int, log *slog.Logger) *notifier {
-	return &notifier{log: log, fd: fd, mayEpoch: func() bool { return false }, mountPoints: func() func(uint32) []string { return func(uint32) []string { return nil } }}
+	return &notifier{log: log, fd: fd}
 }
 
 // close waits until everything that was put has been written, and closes the descriptor.
@@ -80,15 +79,15 @@ func (n *notifier) put(q *queue, write func()) <-chan struct{} {
 	if q.closed {
 		return nil
 	}
-	done := make(chan struct{})
-	q.jobs = append(q.jobs, func() {
+	before, done := q.last, make(chan struct{})
+	q.last = done
+	n.running.Go(func() {
 		defer close(done)
+		if before != nil {
+			<-before
+		}
 		guard.Call(n.log, "notifying the kernel", write)
 	})
-	if !q.busy {
-		q.busy = true
-		n.running.Go(q.run)
-	}
 	return done
 }
 
@@ -151,7 +150,7 @@ func (n *notifier) drop(inv live.Invalidation) {
 }
 
 func (n *notifier) send(b []byte) {
-	if err := send(n.fd, b); err != nil && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.EBADF) {
+	if err := send(n.fd, b); err != nil && !errors.Is(err, unix.EBADF) {
 		n.log.Warn("the kernel refused a notice", "err", err)
 	}
 }
@@ -169,37 +168,21 @@ func waitFor(done <-chan struct{}, most time.Duration) bool {
 	}
 }
 
-// A queue has notices that are written one after the other, by a goroutine that ends with
-// the last of them.
+// A queue has notices that are written one after the other.
 type queue struct {
-	mu           sync.Mutex
-	jobs         []func()
-	busy, closed bool
+	mu     sync.Mutex
+	last   chan struct{} // closed when the last one is written
+	closed bool
 }
 
-func (q *queue) run() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.jobs) > 0 {
-		job := q.jobs[0]
-		q.jobs = slices.Delete(q.jobs, 0, 1) // which keeps none: one may have millions of names
-		q.mu.Unlock()
-		job()
-		q.mu.Lock()
+// notice makes a message without a request, which write(2) on the FUSE device carries out
+// before it returns (fuse_notify in fs/fuse/dev.c). A name follows the body. It is not made
+// by go-fuse, which knows no INC_EPOCH.
+func notice(code int32, body any, name string) []byte {
+	b, _ := binary.Append(make([]byte, outHeader), binary.NativeEndian, body) // of a fixed size
+	if name != "" {
+		b = append(append(b, name...), 0)
 	}
-	q.busy = false
-}
-
-// Notices go from the daemon to the kernel: a message without a request, which
-// write(2) on the FUSE device carries out before it returns
-// (fuse_notify in fs/fuse/dev.c). struct fuse_out_header comes first: length,
-// the code where an answer has its error, and a unique of zero.
-//
-// They are written here and not by go-fuse, which knows no INC_EPOCH.
-const noticeHeader = 16
-
-func notice(code int32, size int) []byte {
-	b := make([]byte, noticeHeader+size)
 	binary.NativeEndian.PutUint32(b, uint32(len(b)))
 	// An answer has -errno, a notice its code as it is: go-fuse's
 	// constants are negated codes.
@@ -207,52 +190,32 @@ func notice(code int32, size int) []byte {
 	return b
 }
 
-// invalInode drops the attributes of a node and its cached pages: the bytes of
-// a file, the listing of a directory.
-func invalInode(id live.NodeID) []byte {
-	b := notice(fuse.NOTIFY_INVAL_INODE, 24)
-	p := b[noticeHeader:]
-	binary.NativeEndian.PutUint64(p, uint64(id))
-	binary.NativeEndian.PutUint64(p[8:], 0) // from the first byte
-	neg := int64(-1)
-	binary.NativeEndian.PutUint64(p[16:], uint64(neg)) // to the last
-	return b
+// invalPages drops the pages of a node from a byte on, and its attributes: of a file its
+// bytes, of a directory its listing.
+func invalPages(id live.NodeID, from int64) []byte {
+	return notice(fuse.NOTIFY_INVAL_INODE, fuse.NotifyInvalInodeOut{Ino: uint64(id), Off: from, Length: -1}, "")
 }
 
-// invalPages drops the pages of a node from a byte on, and its attributes.
-func invalPages(id live.NodeID, from int64) []byte {
-	b := invalInode(id)
-	binary.NativeEndian.PutUint64(b[noticeHeader+8:], uint64(from))
-	return b
-}
+// invalInode drops all of a node.
+func invalInode(id live.NodeID) []byte { return invalPages(id, 0) }
 
 // invalAttr drops the attributes of a node alone.
 func invalAttr(id live.NodeID) []byte { return invalPages(id, -1) }
 
 // invalEntry drops what the kernel knows about a name, also that it is absent.
 func invalEntry(parent live.NodeID, name string) []byte {
-	b := notice(fuse.NOTIFY_INVAL_ENTRY, 16+len(name)+1)
-	p := b[noticeHeader:]
-	binary.NativeEndian.PutUint64(p, uint64(parent))
-	binary.NativeEndian.PutUint32(p[8:], uint32(len(name)))
-	copy(p[16:], name)
-	return b
+	return notice(fuse.NOTIFY_INVAL_ENTRY, fuse.NotifyInvalEntryOut{Parent: uint64(parent), NameLen: uint32(len(name))}, name)
 }
 
 // deleted drops a name as invalEntry does, and makes inotify report that the node which
 // had it was deleted.
 func deleted(parent live.NodeID, name string, node live.NodeID) []byte {
-	b := notice(fuse.NOTIFY_DELETE, 24+len(name)+1)
-	p := b[noticeHeader:]
-	binary.NativeEndian.PutUint64(p, uint64(parent))
-	binary.NativeEndian.PutUint64(p[8:], uint64(node))
-	binary.NativeEndian.PutUint32(p[16:], uint32(len(name)))
-	copy(p[24:], name)
-	return b
+	out := fuse.NotifyInvalDeleteOut{Parent: uint64(parent), Child: uint64(node), NameLen: uint32(len(name))}
+	return notice(fuse.NOTIFY_DELETE, out, name)
 }
 
 // incEpoch makes every name that the kernel knows be looked up again.
-func incEpoch() []byte { return notice(fuse.NOTIFY_INC_EPOCH, 0) }
+func incEpoch() []byte { return notice(fuse.NOTIFY_INC_EPOCH, struct{}{}, "") }
 
 // epochMinor is the version 7.x of the protocol that brought INC_EPOCH
 // (Linux 6.16).
@@ -260,12 +223,12 @@ const epochMinor = 44
 
 // send writes a notice or an answer. A node or name that the kernel does not
 // know (ENOENT) is as good as dropped, and a request that it no longer waits
-// for needs no answer.
+// for needs no answer. After the unmount (ENODEV) there is nobody to inform.
 func send(fd int, b []byte) error {
 	for {
 		_, err := unix.Write(fd, b)
 		switch {
-		case errors.Is(err, unix.ENOENT):
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV):
 			return nil
 		case !errors.Is(err, unix.EINTR):
 			return err

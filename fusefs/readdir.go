@@ -84,32 +84,28 @@ func (fs *filesystem) list(in *fuse.ReadIn, l *lister) fuse.Status {
 	return fs.status("readdir", id, err)
 }
 
+var dotNames = [offTree]string{offDot: ".", offDotDot: "..", offSnapshots: naming.SnapshotsDir, offForks: naming.ForksDir}
+
 // listDots lists what comes before the entries of the tree, and reports
 // whether there is room for more.
 func (fs *filesystem) listDots(id live.NodeID, off uint64, l *lister) (more bool, err error) {
-	if off < offDot && !l.name(".", id, syscall.S_IFDIR, offDot) {
-		return false, nil
-	}
+	ids, last := [offTree]live.NodeID{offDot: id}, uint64(offDotDot)
 	if off < offDotDot {
-		parent, err := fs.parent(id)
-		if err != nil {
+		if ids[offDotDot], err = fs.parent(id); err != nil {
 			return false, err
 		}
-		if !l.name("..", parent, syscall.S_IFDIR, offDotDot) {
+	}
+	if id.Ino() == live.RootIno && fs.opts.SnapdirVisible {
+		if snapshots, forks, ok := fs.control.Dirs(id.View()); ok {
+			ids[offSnapshots], ids[offForks], last = snapshots, forks, offForks
+		}
+	}
+	for at := off + 1; at <= last; at++ {
+		if !l.name(dotNames[at], ids[at], syscall.S_IFDIR, at) {
 			return false, nil
 		}
 	}
-	if id.Ino() != live.RootIno || !fs.opts.SnapdirVisible {
-		return true, nil
-	}
-	snapshots, forks, ok := fs.control.Dirs(id.View())
-	if !ok {
-		return true, nil
-	}
-	if off < offSnapshots && !l.name(naming.SnapshotsDir, snapshots, syscall.S_IFDIR, offSnapshots) {
-		return false, nil
-	}
-	return off >= offForks || l.name(naming.ForksDir, forks, syscall.S_IFDIR, offForks), nil
+	return true, nil
 }
 
 // parent is the directory of `..`. That of the root of a fork or a

@@ -66,15 +66,17 @@ type readers struct {
 	progress atomic.Uint64 // requests read and answers given
 	crowded  atomic.Int64  // ns, when requests were last found waiting
 	mixed    atomic.Int64  // ns, when such were last of more than one client
-	gone     atomic.Bool   // unmounted
-	ended    chan struct{} // closed then
+	ended    chan struct{} // closed when it is unmounted
+	end      func()        // closes it
 
 	parked atomic.Bool // the watcher sleeps
 	wake   chan struct{}
 }
 
 func newReaders(fd int, ps *fuse.ProtocolServer, log *slog.Logger) *readers {
-	return &readers{fd: fd, ps: ps, log: log, wake: make(chan struct{}, 1), ended: make(chan struct{}), aside: &aside{}}
+	r := &readers{fd: fd, ps: ps, log: log, wake: make(chan struct{}, 1), ended: make(chan struct{}), aside: newAside()}
+	r.end = sync.OnceFunc(func() { close(r.ended) })
+	return r
 }
 
 // needed are the terms of INIT without which the way in which we answer would
@@ -114,13 +116,12 @@ func (r *readers) handshake() (minor uint32, err error) {
 
 // run answers requests until the workspace is unmounted.
 func (r *readers) run() {
-	done := make(chan struct{})
 	var watcher sync.WaitGroup
-	watcher.Go(func() { r.watch(done) })
+	watcher.Go(r.watch)
 	r.start()
 	r.wg.Wait()
-	close(done)
 	watcher.Wait()
+	r.wg.Wait() // for one that the watcher started last
 }
 
 // start adds a reader, if there may be one more.
@@ -167,9 +168,7 @@ func (r *reader) loop() {
 			if !errors.Is(err, unix.ENODEV) {
 				r.log.Error("reading requests", "err", err)
 			}
-			if r.gone.CompareAndSwap(false, true) {
-				close(r.ended)
-			}
+			r.end()
 			return
 		}
 		r.noteCrowd(binary.NativeEndian.Uint32(r.in[inPid:]), atOnce)
@@ -276,17 +275,13 @@ func (r *readers) handle(b *buffers, n int) (size int, err error) {
 	if size == 0 {
 		return 0, nil // FORGET and INTERRUPT have no answer
 	}
-	err = send(r.fd, b.out[:size])
-	if errors.Is(err, unix.ENODEV) {
-		return size, nil
-	}
-	return size, err
+	return size, send(r.fd, b.out[:size])
 }
 
 // watch starts one more reader whenever all of them are stuck in answering, and keeps
-// the processors awake if that is wanted, until done is closed. It sleeps while there are
+// the processors awake if that is wanted, until it is unmounted. It sleeps while there are
 // no requests.
-func (r *readers) watch(done <-chan struct{}) {
+func (r *readers) watch() {
 	tick := time.NewTicker(stuckTime)
 	defer tick.Stop()
 	defer r.awake.release()
@@ -294,7 +289,7 @@ func (r *readers) watch(done <-chan struct{}) {
 	quiet := 0
 	for {
 		select {
-		case <-done:
+		case <-r.ended:
 			return
 		case <-tick.C:
 		}
@@ -309,7 +304,7 @@ func (r *readers) watch(done <-chan struct{}) {
 		if quiet == int(awakeTime/stuckTime) {
 			r.awake.release()
 		}
-		if r.idle.Load() == 0 && !r.gone.Load() {
+		if r.idle.Load() == 0 {
 			r.start()
 			continue
 		}
@@ -325,7 +320,7 @@ func (r *readers) watch(done <-chan struct{}) {
 			continue
 		}
 		select {
-		case <-done:
+		case <-r.ended:
 			return
 		case <-r.wake:
 		}

@@ -100,28 +100,20 @@ func (fs *filesystem) ListXAttr(_ <-chan struct{}, h *fuse.InHeader, dest []byte
 }
 
 func (fs *filesystem) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, data []byte) fuse.Status {
-	id := live.NodeID(in.NodeId)
-	if bad := fs.refuseXattr(name); bad != fuse.OK {
-		return bad
-	}
-	if control.IsNode(id) {
-		return fuse.EPERM
-	}
-	who, forest := fs.changer(&in.InHeader)
-	var err error
-	if name == aclAccess || name == aclDefault {
-		err = fs.setACL(forest, id, name, data, int(in.Flags), killSgid(in))
-	} else {
-		err = forest.SetXattr(id, name, data, int(in.Flags), false)
-	}
-	if err != nil {
-		return fs.status("setxattr", id, err)
-	}
-	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
-	return fuse.OK
+	return fs.changeXattr("setxattr", &in.InHeader, name, func(forest *live.Forest, id live.NodeID) error {
+		if name == aclAccess || name == aclDefault {
+			// The caller may not be of the file's group.
+			return fs.setACL(forest, id, name, data, int(in.Flags), in.SetXAttrFlags&fuse.SETXATTR_ACL_KILL_SGID != 0)
+		}
+		return forest.SetXattr(id, name, data, int(in.Flags), false)
+	})
 }
 
 func (fs *filesystem) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
+	return fs.changeXattr("removexattr", h, name, func(forest *live.Forest, id live.NodeID) error { return forest.RemoveXattr(id, name) })
+}
+
+func (fs *filesystem) changeXattr(op string, h *fuse.InHeader, name string, change func(*live.Forest, live.NodeID) error) fuse.Status {
 	id := live.NodeID(h.NodeId)
 	if bad := fs.refuseXattr(name); bad != fuse.OK {
 		return bad
@@ -130,8 +122,8 @@ func (fs *filesystem) RemoveXAttr(_ <-chan struct{}, h *fuse.InHeader, name stri
 		return fuse.EPERM
 	}
 	who, forest := fs.changer(h)
-	if err := forest.RemoveXattr(id, name); err != nil {
-		return fs.status("removexattr", id, err)
+	if err := change(forest, id); err != nil {
+		return fs.status(op, id, err)
 	}
 	fs.event(Event{Caller: who, Action: events.Modified, Node: id})
 	return fuse.OK

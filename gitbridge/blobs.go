@@ -24,6 +24,11 @@ const smallFile = 1 << 20
 
 // files puts regular files and symbolic links of one directory into the commit.
 func (x *exporter) files(items []item) error {
+	for _, it := range items {
+		x.res.Files++
+		x.reduced(it)
+	}
+	items = slices.DeleteFunc(items, func(it item) bool { return x.only != nil && !x.whole && !x.only[it.path] })
 	convs, err := x.conversions(items)
 	if err != nil {
 		return err
@@ -38,17 +43,11 @@ func (x *exporter) files(items []item) error {
 				return err
 			}
 		}
-		x.res.Files++
-		x.reduced(it)
-		var conv conversion
-		if convs != nil {
-			conv = convs[i]
-		}
-		if err := x.file(it, conv); err != nil {
+		if err := x.file(it, convs[i]); err != nil {
 			return err
 		}
-		if x.o.Progress != nil && x.res.Files%256 == 0 {
-			x.o.Progress(Progress{int64(x.res.Files), x.w.bytes})
+		if done := x.res.Files - len(items) + i; x.o.Progress != nil && done%256 == 0 {
+			x.o.Progress(Progress{int64(done), x.w.bytes})
 		}
 	}
 	return nil
@@ -87,61 +86,60 @@ func prefetch(ask func([]cas.Hash) error, src *tree.Source, i, n int, file func(
 	return next, ask(hashes)
 }
 
+// conversions returns what git may do to files.
 func (x *exporter) conversions(items []item) ([]conversion, error) {
+	convs := make([]conversion, len(items))
 	if x.attrs == nil || len(items) == 0 {
-		return nil, nil
+		return convs, nil
 	}
 	paths := make([]string, len(items))
 	for i, it := range items {
 		paths[i] = it.path
 	}
-	convs, err := x.attrs.conversions(paths, x.set.autoCRLF)
+	values := make([]string, len(attributeNames))
+	err := x.attrs.ask(paths, 3*len(values), func(i, field int, text string) {
+		if field%3 == 2 { // after the path and the attribute's name
+			values[field/3] = text
+			convs[i] = conversionOf(values, x.set.autoCRLF)
+		}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("asking git for attributes: %w", err)
 	}
 	return convs, nil
 }
 
-// mode is the one that git records for a regular file.
-func (x *exporter) mode(n *tree.Inode) uint32 {
-	if n.Mode&0o100 != 0 && !x.set.noExec {
-		return modeExec
-	}
-	return modeFile
-}
-
 // file puts one file into the commit. Small contents are sent unless git would
 // really change them; of large ones git finds out itself.
 func (x *exporter) file(it item, conv conversion) error {
 	if it.node.IsSymlink() {
-		return x.send(it, modeSymlink, []byte(it.node.Target))
+		return x.send(it, modeSymlink, strings.NewReader(it.node.Target), int64(len(it.node.Target)))
 	}
-	mode, size := x.mode(it.node), it.node.Content.Size()
-	if conv.always || size > smallFile && conv.any() {
+	mode, size := uint32(modeFile), it.node.Content.Size()
+	if it.node.Mode&0o100 != 0 && !x.set.noExec {
+		mode = modeExec
+	}
+	if conv == converted || size > smallFile && conv == lineEnds {
 		return x.filter(it, mode)
 	}
+	content := it.node.Content.Reader(x.o.Source.Files)
 	if size > smallFile {
-		mark, err := x.w.blob(it.node.Content.Reader(x.o.Source.Files), size)
-		if err != nil {
-			return fmt.Errorf("sending %q to git: %w", it.path, err)
-		}
-		x.w.set(mode, mark, it.path)
-		return nil
+		return x.send(it, mode, content, size)
 	}
 	data := make([]byte, size)
-	if _, err := io.ReadFull(it.node.Content.Reader(x.o.Source.Files), data); err != nil && size > 0 {
+	if _, err := io.ReadFull(content, data); err != nil && size > 0 {
 		return fmt.Errorf("reading %q: %w", it.path, err)
 	}
-	if conv.crlf && bytes.Contains(data, []byte("\r\n")) || conv.ident && bytes.Contains(data, []byte("$Id")) {
+	if conv == lineEnds && bytes.Contains(data, []byte("\r\n")) {
 		return x.filter(it, mode)
 	}
-	return x.send(it, mode, data)
+	return x.send(it, mode, bytes.NewReader(data), size)
 }
 
-func (x *exporter) send(it item, mode uint32, data []byte) error {
-	mark, err := x.w.blob(bytes.NewReader(data), int64(len(data)))
+func (x *exporter) send(it item, mode uint32, r io.Reader, size int64) error {
+	mark, err := x.w.blob(r, size)
 	if err != nil {
-		return err
+		return fmt.Errorf("sending %q to git: %w", it.path, err)
 	}
 	x.w.set(mode, mark, it.path)
 	return nil
@@ -184,7 +182,7 @@ func (x *exporter) hashFiles(files []filtered, options ...string) ([]string, err
 		names.WriteByte('\n')
 	}
 	out, err := run(x.ctx, x.worktree.workTree(), slices.Concat(x.w.env, x.worktree.env, userLocale()), strings.NewReader(names.String()),
-		append([]string{"hash-object", "-w", "--stdin-paths"}, options...)...)
+		slices.Concat(x.worktree.config, []string{"hash-object", "-w", "--stdin-paths"}, options)...)
 	if err != nil {
 		return nil, err
 	}

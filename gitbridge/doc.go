@@ -8,10 +8,8 @@
 // makes of the same files (without --force, when ignore rules are honoured):
 //
 //   - what is ignored: git check-ignore, and what is converted (line ends,
-//     $Id$, filters, encodings): git check-attr, both asked a directory at a
-//     time in an attrWorktree, a temporary working tree that has only the
-//     .gitignore and .gitattributes of the snapshot. A file that would really
-//     change is put there too and stored by git hash-object;
+//     $Id$, filters, encodings): git check-attr, both in an attrWorktree. A file that
+//     would really change is stored by git hash-object;
 //   - names: [Result.Skipped] lists the paths that git add would refuse (".GIT",
 //     "git~1", a symbolic link ".gitmodules"…). Git would stop at them; an
 //     export leaves them out;
@@ -35,11 +33,10 @@
 //
 // # Again to git
 //
-// With a [Base], an earlier export, only what tree.Diff finds is looked at, and
-// the commit starts from the tree of that export. Its record has what it left out. When a
-// difference affects other paths (another .gitattributes, .gitignore or nested
-// repository, or other settings), all is looked at and sent again; fast-import stores only
-// what is new.
+// With a [Base], an earlier export, the commit starts from the tree of that export, and
+// only files that tree.Diff finds are read. When a
+// difference affects other paths (another .gitattributes or .gitignore, or other
+// settings), all is sent again; fast-import stores only what is new.
 //
 // # In
 //
@@ -51,7 +48,6 @@
 // In the environment of this process, so that its user's settings hold, but
 // without the variables that name another repository, in the C locale (filters
 // keep the user's), without hooks or background maintenance, and first in the
-// repository's directory, so that its rules about the owners of repositories
-// (safe.directory) apply. A process that serves a mount must not call anything
-// here for a repository that lies in it.
+// repository's directory, so that git checks its owner (safe.directory). A process that
+// serves a mount must not call anything here for a repository that lies in it.
 package gitbridge

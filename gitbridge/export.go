@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,8 +26,8 @@ type Info struct {
 	Authors []string
 }
 
-// Base is an export of a related snapshot. With it, only what differs between
-// the two is looked at.
+// Base is an export of a related snapshot. With it, only files that differ between
+// the two are read.
 type Base struct {
 	Commit string
 	State  func() (*tree.State, error)
@@ -50,9 +51,9 @@ type ExportOptions struct {
 	NoParent  bool   // make a commit without parent
 
 	// Bases are tried in order: the first that the repository has, and that was
-	// made by the same rules, is built upon. Without one, all is looked at.
+	// made by the same rules, is built upon. Without one, all is read.
 	Bases    []Base
-	CacheDir string // where to remember what exports left out; "" is nowhere
+	CacheDir string // where to remember the rules of exports; "" is nowhere
 
 	// Admit, if set, may refuse that bytes of new objects join the repository.
 	Admit func(bytes int64) error
@@ -84,8 +85,7 @@ type Result struct {
 	Files    int    `json:"files"`              // in the commit
 	Written  int    `json:"written"`            // contents sent to git
 	Ignored  int    `json:"ignored"`            // paths left out by ignore rules; of a directory only itself
-	// Incremental says that only differences to Base were looked at. Ignored
-	// then counts among those.
+	// Incremental says that only differences to a Base were sent.
 	Incremental bool `json:"incremental"`
 
 	Skipped []Omission `json:"skipped"` // not in the commit
@@ -128,7 +128,7 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	}
 	x := &exporter{
 		ctx: ctx, o: o, repo: repo, set: set, records: records{o.CacheDir},
-		nested: nested{o.Source, o.State}, staged: make(map[string]bool), res: Result{Skipped: []Omission{}, Reduced: []Omission{}},
+		nested: nested{o.Source, o.State}, linked: make(map[string]bool), staged: make(map[string]bool), res: Result{Skipped: []Omission{}, Reduced: []Omission{}},
 	}
 	if err := x.lookUpCommits(); err != nil {
 		return nil, err
@@ -161,9 +161,12 @@ type exporter struct {
 	set     *settings
 	records records
 
-	parent string      // commit, "" for none
-	base   *exported   // an earlier export, nil if none is of use
-	before *tree.State // that base was made of
+	parent string          // commit, "" for none
+	base   *exported       // an earlier export, nil if none is of use
+	before *tree.State     // that base was made of
+	only   map[string]bool // files to send, nil for all
+	linked map[string]bool // nested repositories of the base
+	whole  bool            // all files of a directory are sent
 
 	w        *writer
 	nested   nested
@@ -171,17 +174,17 @@ type exporter struct {
 	links    []string   // paths of nested repositories
 	filtered []filtered // files that git has to convert
 
-	worktree *attrWorktree // nil while git need not be asked
-	ignorer  *gitQuery
-	attrs    *gitQuery
+	worktree *attrWorktree   // nil while git need not be asked
+	ignorer  *process        // see notIgnored
+	attrs    *process        // see conversions
 	staged   map[string]bool // directories whose special files are in the worktree
 }
 
 // close ends the processes that are asked, and removes what they were asked about.
 func (x *exporter) close() {
-	for _, o := range []*gitQuery{x.ignorer, x.attrs} {
-		if o != nil {
-			_ = o.p.fail(nil)
+	for _, p := range []*process{x.ignorer, x.attrs} {
+		if p != nil {
+			_ = p.fail(nil)
 		}
 	}
 	if x.worktree != nil {
@@ -207,15 +210,13 @@ func (x *exporter) lookUpCommits() error {
 		return fmt.Errorf("looking for the commits before: %w", err)
 	}
 	has := make(map[string]bool)
-	for _, line := range strings.Split(string(out), "\n") {
+	for line := range strings.Lines(string(out)) {
 		if id, kind, ok := strings.Cut(line, " "); ok && strings.HasPrefix(kind, "commit ") {
 			has[id] = true
 		}
 	}
-	if !x.o.NoParent {
-		if i := slices.IndexFunc(x.o.Info.Parents, func(id string) bool { return has[id] }); i >= 0 {
-			x.parent = x.o.Info.Parents[i]
-		}
+	if i := slices.IndexFunc(x.o.Info.Parents, func(id string) bool { return has[id] }); i >= 0 && !x.o.NoParent {
+		x.parent = x.o.Info.Parents[i]
 	}
 	fingerprint := x.repo.fingerprint(x.set, x.o.Gitignore)
 	for _, b := range x.o.Bases {
@@ -263,14 +264,14 @@ func (x *exporter) export() (*Result, error) {
 // write walks the snapshot, or what differs from the base, and makes the commit.
 func (x *exporter) write() (err error) {
 	if x.o.Gitignore {
-		if err := x.askIgnore(); err != nil {
-			return err
-		}
+		x.ignorer, err = x.asked(ignorer)
 	}
-	if x.set.autoCRLF || exist(x.repo.attributeFiles(x.set)) {
-		if err := x.askAttributes(); err != nil {
-			return err
-		}
+	given := func(file string) bool { return readRules(file) != "" }
+	if err == nil && (x.set.autoCRLF || slices.ContainsFunc(x.repo.attributeFiles(x.set), given)) {
+		x.attrs, err = x.asked(attributes)
+	}
+	if err != nil {
+		return err
 	}
 	res := &x.res
 	if x.base != nil {
@@ -278,10 +279,12 @@ func (x *exporter) write() (err error) {
 			return err
 		}
 	}
-	if !res.Incremental {
-		if err := x.everything(); err != nil {
-			return err
-		}
+	root, err := x.o.State.Resolve(x.o.Source, "")
+	if err != nil {
+		return fmt.Errorf("reading the snapshot: %w", err)
+	}
+	if err := x.dir("", root); err != nil {
+		return err
 	}
 	if err := x.convert(); err != nil {
 		return err
@@ -290,12 +293,7 @@ func (x *exporter) write() (err error) {
 	slices.SortStableFunc(res.Skipped, byPath)
 	slices.SortStableFunc(res.Reduced, byPath)
 	res.Parent = x.parent
-	c := commit{
-		author: x.set.author, committer: x.set.committer,
-		time:    x.o.Info.Time,
-		message: x.message(),
-		parent:  x.parent,
-	}
+	c := commit{author: x.set.author, committer: x.set.committer, time: x.o.Info.Time, message: x.message(), parent: x.parent}
 	if by := x.o.Info.Authors; len(by) == 1 {
 		c.author = identityOf(by[0])
 	}
@@ -306,15 +304,8 @@ func (x *exporter) write() (err error) {
 		return err
 	}
 	res.Written = x.w.written
-	if res.Incremental {
-		if res.Files, err = x.countFiles(res.Tree); err != nil {
-			return err
-		}
-	}
 	// Without the record the next export is slower, nothing else.
-	_ = x.records.save(res.Commit, exported{
-		Fingerprint: x.repo.fingerprint(x.set, x.o.Gitignore), Tree: res.Tree,
-		Files: res.Files, Links: x.links, Skipped: res.Skipped, Reduced: res.Reduced})
+	_ = x.records.save(res.Commit, exported{x.repo.fingerprint(x.set, x.o.Gitignore), res.Tree, x.links})
 	return nil
 }
 
@@ -323,28 +314,22 @@ func identityOf(actor string) string { return fmt.Sprintf("%s <%s@localhost>", a
 
 // message is the commit's: what the user said of the snapshot, then trailers.
 func (x *exporter) message() string {
-	text := x.o.Message
-	if text == "" {
-		text = x.o.Info.Message
-	}
-	text = strings.TrimSpace(strings.ReplaceAll(text, "\x00", ""))
-	if text == "" {
-		text = "Snapshot " + x.o.Info.Name
-	}
+	info := x.o.Info
+	text := strings.TrimSpace(strings.ReplaceAll(cmp.Or(x.o.Message, info.Message), "\x00", ""))
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\nSnapshot: %s\n", text, x.o.Info.Name)
-	if x.o.Info.ID != "" {
-		fmt.Fprintf(&b, "Snapshot-Id: %s\n", x.o.Info.ID)
+	fmt.Fprintf(&b, "%s\n\nSnapshot: %s\n", cmp.Or(text, "Snapshot "+info.Name), info.Name)
+	if info.ID != "" {
+		fmt.Fprintf(&b, "Snapshot-Id: %s\n", info.ID)
 	}
-	fmt.Fprintf(&b, "Snapshot-Time: %s\n", x.o.Info.Time.UTC().Format(time.RFC3339Nano))
+	fmt.Fprintf(&b, "Snapshot-Time: %s\n", info.Time.UTC().Format(time.RFC3339Nano))
 	if n := len(x.res.Skipped); n > 0 {
 		fmt.Fprintf(&b, "Snapshot-Skipped: %d\n", n)
 	}
 	if n := len(x.res.Reduced); n > 0 {
 		fmt.Fprintf(&b, "Snapshot-Reduced: %d\n", n)
 	}
-	if by := x.o.Info.Authors; len(by) > 1 {
-		for _, name := range by {
+	if len(info.Authors) > 1 {
+		for _, name := range info.Authors {
 			fmt.Fprintf(&b, "Co-authored-by: %s\n", identityOf(name))
 		}
 	}

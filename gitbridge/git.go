@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -45,32 +46,24 @@ var repoVars = []string{
 // environment is the process's without repoVars, and with
 // messages in English, because some are read here.
 func environment(extra ...string) []string {
-	var env []string
-	for _, kv := range os.Environ() {
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		if !slices.Contains(repoVars, name) && !isLocale(name) {
-			env = append(env, kv)
-		}
-	}
+		return slices.Contains(repoVars, name) || isLocale(kv)
+	})
 	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0",
 		"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none") // a missing object is not fetched
 	return append(env, extra...)
 }
 
-func isLocale(name string) bool {
-	return strings.HasPrefix(name, "LC_") || name == "LANG" || name == "LANGUAGE"
+func isLocale(kv string) bool {
+	return strings.HasPrefix(kv, "LC_") || strings.HasPrefix(kv, "LANG=") || strings.HasPrefix(kv, "LANGUAGE=")
 }
 
 // userLocale takes the English back, for calls that run filters: these are the
 // user's programs.
 func userLocale() []string {
-	env := []string{"LC_ALL="}
-	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(kv, "="); isLocale(name) {
-			env = append(env, kv)
-		}
-	}
-	return env
+	set := slices.DeleteFunc(os.Environ(), func(kv string) bool { return !isLocale(kv) })
+	return append([]string{"LC_ALL="}, set...)
 }
 
 // fixed are the settings of every call. Hooks and the file system monitor are
@@ -160,19 +153,21 @@ type process struct {
 	cmd  *exec.Cmd
 	args []string
 	in   io.WriteCloser
-	out  io.ReadCloser
+	out  *bufio.Reader
 	errs bytes.Buffer
 }
 
 func start(ctx context.Context, dir string, env []string, args ...string) (p *process, err error) {
 	p = &process{ctx: ctx, cmd: command(ctx, dir, env, args...), args: args}
 	p.cmd.Stderr = &p.errs
-	if p.out, err = p.cmd.StdoutPipe(); err != nil {
+	out, err := p.cmd.StdoutPipe()
+	if err == nil {
+		p.in, err = p.cmd.StdinPipe()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("starting git: %w", err)
 	}
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		return nil, fmt.Errorf("starting git: %w", err)
-	}
+	p.out = bufio.NewReaderSize(out, 64<<10)
 	if err := p.cmd.Start(); err != nil {
 		return nil, gitError(ctx, args, "", err)
 	}
@@ -183,7 +178,6 @@ func start(ctx context.Context, dir string, env []string, args ...string) (p *pr
 func (p *process) wait() error {
 	p.in.Close()
 	_, _ = io.Copy(io.Discard, p.out)
-	defer p.out.Close()
 	if err := p.cmd.Wait(); err != nil {
 		return gitError(p.ctx, p.args, p.errs.String(), err)
 	}
@@ -197,7 +191,6 @@ func (p *process) fail(err error) error {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	_, _ = io.Copy(io.Discard, p.out)
 	waitErr := p.cmd.Wait()
-	p.out.Close()
 	broken := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errTorn)
 	if broken && waitErr != nil {
 		return gitError(p.ctx, p.args, p.errs.String(), waitErr)

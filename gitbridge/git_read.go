@@ -1,7 +1,6 @@
 package gitbridge
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -84,11 +83,7 @@ func (r *repository) read(ctx context.Context, treeish string, isCommit bool, si
 		return fmt.Errorf("making a temporary directory: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	format := "sha1"
-	if r.sha256 {
-		format = "sha256"
-	}
-	if _, err := run(ctx, dir, trustNone.env(), nil, "init", "--quiet", "--bare", "--template=", "--object-format="+format, "."); err != nil {
+	if err := initBare(ctx, dir, r.format); err != nil {
 		return err
 	}
 	return readArchive(ctx, dir, append(trustNone.env(), "GIT_OBJECT_DIRECTORY="+r.objects), treeish, func(e Entry) error {
@@ -129,8 +124,8 @@ func (r *repository) submodules(ctx context.Context, treeish string, c *checker)
 		return nil, err
 	}
 	commits := make(map[string]string)
-	for in := bufio.NewReader(p.out); ; {
-		line, err := in.ReadString(0)
+	for {
+		line, err := p.out.ReadString(0)
 		if err == io.EOF && line == "" {
 			return commits, p.wait()
 		}

@@ -3,6 +3,7 @@ package gitbridge
 import (
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"strings"
 
@@ -22,48 +23,43 @@ var errOutside = errors.New("points outside the snapshot")
 // lookup resolves a path and follows symbolic links, also the last one. Nil
 // means that there is nothing.
 func (n *nested) lookup(name string) (*tree.Inode, error) {
-	todo := strings.Split(name, "/")
-	var done []string
-	links := 0
-	node, err := n.state.Resolve(n.src, "")
+	root, err := n.state.Resolve(n.src, "")
 	if err != nil {
 		return nil, err
 	}
-	at := []*tree.Inode{node}
-	for len(todo) > 0 {
-		c := todo[0]
+	at, links := []*tree.Inode{root}, 0 // from the root on
+	for todo := strings.Split(name, "/"); len(todo) > 0; {
+		c, dir := todo[0], at[len(at)-1]
 		todo = todo[1:]
 		switch {
 		case c == "" || c == ".":
 			continue
+		case c == ".." && len(at) == 1:
+			return nil, errOutside
 		case c == "..":
-			if len(done) == 0 {
-				return nil, errOutside
-			}
-			done, at = done[:len(done)-1], at[:len(at)-1]
+			at = at[:len(at)-1]
 			continue
-		}
-		if !at[len(at)-1].IsDir() {
+		case !dir.IsDir():
 			return nil, nil
 		}
-		child, err := n.state.Lookup(n.src, at[len(at)-1], c)
+		child, err := n.state.Lookup(n.src, dir, c)
 		if errors.Is(err, tree.ErrNotExist) {
 			return nil, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		if child.IsSymlink() {
-			if links++; links > 40 {
-				return nil, nil
-			}
-			if strings.HasPrefix(child.Target, "/") {
-				return nil, errOutside
-			}
-			todo = append(strings.Split(child.Target, "/"), todo...)
+		if !child.IsSymlink() {
+			at = append(at, child)
 			continue
 		}
-		done, at = append(done, c), append(at, child)
+		if links++; links > 40 {
+			return nil, nil
+		}
+		if strings.HasPrefix(child.Target, "/") {
+			return nil, errOutside
+		}
+		todo = append(strings.Split(child.Target, "/"), todo...)
 	}
 	return at[len(at)-1], nil
 }
@@ -74,20 +70,11 @@ func (n *nested) read(name string, limit int64) (string, error) {
 	if err != nil || node == nil || !node.IsRegular() {
 		return "", err
 	}
-	buf := make([]byte, min(node.Content.Size(), limit))
-	if len(buf) == 0 {
-		return "", nil
-	}
-	got, err := node.Content.ReadAt(n.src.Files, buf, 0)
+	text, err := io.ReadAll(io.LimitReader(node.Content.Reader(n.src.Files), limit))
 	if err != nil {
 		return "", fmt.Errorf("reading %q: %w", name, err)
 	}
-	return string(buf[:got]), nil
-}
-
-func (n *nested) isDir(name string) (bool, error) {
-	node, err := n.lookup(name)
-	return node != nil && node.IsDir(), err
+	return string(text), nil
 }
 
 // gitDir returns the git directory of the working tree at dir, "" if dir is
@@ -114,31 +101,19 @@ func (n *nested) gitDir(dir string) (string, error) {
 		}
 		at = dir + "/" + target
 	}
-	ok, err := n.isGitDir(at)
-	if err != nil || !ok {
+	if head, err := n.head(at); err != nil || head == "" {
 		return "", err
 	}
-	return at, nil
-}
-
-func (n *nested) isGitDir(dir string) (bool, error) {
-	if ok, err := n.isDir(dir); err != nil || !ok {
-		return false, err
-	}
-	head, err := n.head(dir)
-	if err != nil || head == "" {
-		return false, err
-	}
-	common, err := n.commonDir(dir)
+	common, err := n.commonDir(at)
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	for _, sub := range []string{"/objects", "/refs"} {
-		if ok, err := n.isDir(common + sub); err != nil || !ok {
-			return false, err
+	for _, sub := range []string{at, common + "/objects", common + "/refs"} {
+		if node, err := n.lookup(sub); err != nil || node == nil || !node.IsDir() {
+			return "", err
 		}
 	}
-	return true, nil
+	return at, nil
 }
 
 // head returns what HEAD has, if that is a ref or an object id, else "".
@@ -214,12 +189,10 @@ func symref(text string) (string, bool) {
 
 // objectID returns the id that text begins with, "" if it does not.
 func objectID(text string) string {
-	n := 0
-	for n < len(text) && strings.IndexByte("0123456789abcdefABCDEF", text[n]) >= 0 {
-		n++
-	}
-	if n != 40 && n != 64 || n < len(text) && strings.IndexByte(" \t\r\n", text[n]) < 0 {
+	rest := strings.TrimLeft(text, "0123456789abcdefABCDEF")
+	id := text[:len(text)-len(rest)]
+	if len(id) != 40 && len(id) != 64 || rest != "" && !strings.ContainsAny(rest[:1], " \t\r\n") {
 		return ""
 	}
-	return strings.ToLower(text[:n])
+	return strings.ToLower(id)
 }

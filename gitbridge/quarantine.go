@@ -14,13 +14,10 @@ import (
 	"github.com/amberfs/amberfs/internal/gitquote"
 )
 
-// quarantine is an object directory of its own inside of a repository's. Git
-// writes there, and what it wrote joins the repository only when everything
-// has gone well, as git does with what it receives. A crash leaves a directory
-// whose name `git gc` knows as one to remove.
-//
-// Objects move beneath the repository's object directory, which is opened once. A
-// link in there that leads out of it is never followed.
+// quarantine is an object directory inside of a repository's. What git wrote there joins
+// the repository when everything has gone well. A crash leaves a directory whose name
+// `git gc` knows as one to remove. Objects move beneath a directory that is opened once, so
+// a link that leads out of it is never followed.
 type quarantine struct {
 	objects *os.Root // the repository's
 	name    string   // of this directory in there, which newQuarantine made
@@ -33,33 +30,18 @@ func newQuarantine(r *repository) (*quarantine, error) {
 		return nil, fmt.Errorf("writing to %s: %w", r.dir, err)
 	}
 	q := &quarantine{objects, "tmp_objdir-amberfs-" + rand.Text(), r}
-	if err = r.isObjects(objects); err == nil {
+	at, err := os.Lstat(r.objects)
+	opened, oerr := objects.Stat(".")
+	if err = errors.Join(err, oerr); err == nil && r.trust != trustAll && !os.SameFile(at, opened) {
+		err = r.foreign(r.objects) // a link which was not there when the repository was looked at
+	}
+	if err == nil {
 		err = objects.Mkdir(q.name, 0o700)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("writing to %s: %w", r.dir, err), objects.Close())
 	}
 	return q, nil
-}
-
-// isObjects refuses a directory that was opened through a link which was not there
-// when the repository was looked at.
-func (r *repository) isObjects(objects *os.Root) error {
-	if r.trust == trustAll {
-		return nil
-	}
-	at, err := os.Lstat(r.objects)
-	if err != nil {
-		return err
-	}
-	opened, err := objects.Stat(".")
-	if err != nil {
-		return err
-	}
-	if !os.SameFile(at, opened) {
-		return r.foreign(r.objects)
-	}
-	return nil
 }
 
 // env makes git write to the quarantine and read from the repository too.
@@ -79,7 +61,7 @@ func (q *quarantine) remove() {
 // release moves every object to the repository. Index files go last: git takes
 // a pack for complete when it sees its index.
 func (q *quarantine) release(admit func(bytes int64) error) error {
-	var objects, indexes []string
+	var objects []string
 	var bytes int64
 	err := fs.WalkDir(q.objects.FS(), q.name, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -90,13 +72,8 @@ func (q *quarantine) release(admit func(bytes int64) error) error {
 			return err
 		}
 		bytes += st.Size()
-		rel := strings.TrimPrefix(name, q.name+"/")
-		switch {
-		case strings.HasSuffix(rel, ".idx"):
-			indexes = append(indexes, rel)
-		case strings.HasPrefix(path.Base(rel), "tmp_"), strings.HasSuffix(rel, ".keep"):
-		default:
-			objects = append(objects, rel)
+		if !strings.HasPrefix(d.Name(), "tmp_") && !strings.HasSuffix(name, ".keep") {
+			objects = append(objects, strings.TrimPrefix(name, q.name+"/"))
 		}
 		return nil
 	})
@@ -108,9 +85,14 @@ func (q *quarantine) release(admit func(bytes int64) error) error {
 			return err
 		}
 	}
-	for _, rel := range append(objects, indexes...) {
-		if err := q.move(rel); err != nil {
-			return fmt.Errorf("adding the new objects to %s: %w", q.repo.dir, err)
+	for _, indexes := range []bool{false, true} {
+		for _, rel := range objects {
+			if strings.HasSuffix(rel, ".idx") != indexes {
+				continue
+			}
+			if err := q.move(rel); err != nil {
+				return fmt.Errorf("adding the new objects to %s: %w", q.repo.dir, err)
+			}
 		}
 	}
 	return nil

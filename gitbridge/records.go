@@ -15,41 +15,25 @@ import (
 type exported struct {
 	Fingerprint string
 	Tree        string
-	Files       int
-	Links       []string // nested repositories, recorded as a link
-	Skipped     []Omission
-	Reduced     []Omission
+	Links       []string // nested repositories
 }
 
 // records is a directory with a file for each export, named by its commit. It
-// can be deleted at any time: the next export then looks at everything.
+// can be deleted at any time: the next export then sends everything.
 type records struct{ dir string }
 
-// maxRecords is how many are kept.
-const maxRecords = 64
+const (
+	maxRecords = 64       // that are kept
+	maxRecord  = 64 << 20 // bytes
+)
 
-// maxRecord is the size of the largest, in bytes.
-const maxRecord = 64 << 20
-
-// open opens the folder above the directory, which it makes if it is missing. Links and
-// what is no regular file lead nowhere.
-func (r records) open() (*vfs.Beneath, error) {
-	above, err := vfs.OpenBeneath(filepath.Dir(r.dir))
-	if err != nil {
-		return nil, err
-	}
-	if err := above.MkdirAll(r.dir, 0o700); err != nil {
-		return nil, errors.Join(err, above.Close())
-	}
-	return above, nil
-}
-
-// load returns what is known of an exported commit.
+// load returns what is known of an exported commit. Links and what is no regular file lead
+// nowhere.
 func (r records) load(commit string) (e exported, ok bool) {
 	if r.dir == "" {
 		return e, false
 	}
-	above, err := r.open()
+	above, err := vfs.OpenBeneath(filepath.Dir(r.dir))
 	if err != nil {
 		return e, false
 	}
@@ -68,11 +52,14 @@ func (r records) save(commit string, e exported) error {
 	if r.dir == "" {
 		return nil
 	}
-	above, err := r.open()
+	above, err := vfs.OpenBeneath(filepath.Dir(r.dir))
 	if err != nil {
 		return err
 	}
 	defer above.Close()
+	if err := above.MkdirAll(r.dir, 0o700); err != nil {
+		return err
+	}
 	// An export builds on the one before it as a rule, so all others go at once.
 	if old, err := above.ReadDir(r.dir); err == nil && len(old) >= maxRecords {
 		for _, e := range old {

@@ -54,15 +54,14 @@ func (r *repository) readRef(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, line := range strings.Split(out, "\n") {
-		fields := strings.Split(line, " ")
-		if len(fields) != 3 || fields[1] != ref {
-			continue
-		}
-		if fields[2] != "" {
+	for line := range strings.Lines(out) {
+		switch fields := strings.Fields(line); {
+		case fields[1] != ref:
+		case len(fields) > 2:
 			return "", fmt.Errorf("%w: %q is a symbolic ref to %s", ErrBadRef, ref, fields[2])
+		default:
+			return fields[0], nil
 		}
-		return fields[0], nil
 	}
 	return "", nil
 }

@@ -57,7 +57,7 @@ type repository struct {
 	dir     string // as the user named it
 	gitDir  string // absolute
 	objects string // absolute: the object directory
-	sha256  bool
+	format  string // of object ids, sha1 or sha256
 }
 
 // openRepository opens the repository at dir: a working tree's root or a git
@@ -84,7 +84,7 @@ func openRepository(ctx context.Context, dir string, t trust) (*repository, erro
 	if len(lines) != 3 {
 		return nil, fmt.Errorf("%s: git rev-parse answered %q", dir, out)
 	}
-	r := &repository{trust: t, dir: dir, gitDir: lines[0], objects: lines[2], sha256: lines[1] == "sha256"}
+	r := &repository{trust: t, dir: dir, gitDir: lines[0], objects: lines[2], format: lines[1]}
 	if !filepath.IsAbs(r.objects) {
 		r.objects = filepath.Join(abs, r.objects)
 	}
@@ -94,32 +94,26 @@ func openRepository(ctx context.Context, dir string, t trust) (*repository, erro
 // inPlace refuses a repository at abs that refers to another one: a .git that is
 // a file or a link, a worktree, directories that are links.
 func (r *repository) inPlace(abs string) error {
-	if r.trust == trustAll {
-		return nil
-	}
 	git := filepath.Join(abs, ".git")
-	if r.gitDir != abs && r.gitDir != git || r.objects != filepath.Join(r.gitDir, "objects") {
+	if r.trust != trustAll && (r.gitDir != abs && r.gitDir != git || r.objects != filepath.Join(r.gitDir, "objects")) {
 		return r.foreign(r.objects)
 	}
-	for _, name := range []string{git, r.objects, filepath.Join(r.objects, "pack"), filepath.Join(r.gitDir, "logs")} {
-		if isLink(name) {
-			return r.foreign(name)
+	return r.noLinks(git, r.objects, filepath.Join(r.objects, "pack"), filepath.Join(r.gitDir, "logs"))
+}
+
+// refInPlace does so for the directories of a ref.
+func (r *repository) refInPlace(ref string) error {
+	for ; ref != "."; ref = path.Dir(ref) {
+		if err := r.noLinks(filepath.Join(r.gitDir, ref), filepath.Join(r.gitDir, "logs", ref)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// refInPlace does so for the directories of a ref.
-func (r *repository) refInPlace(ref string) error {
-	if r.trust == trustAll {
-		return nil
-	}
-	for ; ref != "."; ref = path.Dir(ref) {
-		for _, dir := range []string{r.gitDir, filepath.Join(r.gitDir, "logs")} {
-			if name := filepath.Join(dir, ref); isLink(name) {
-				return r.foreign(name)
-			}
-		}
+func (r *repository) noLinks(names ...string) error {
+	if i := slices.IndexFunc(names, isLink); i >= 0 && r.trust != trustAll {
+		return r.foreign(names[i])
 	}
 	return nil
 }
@@ -147,6 +141,12 @@ func openError(dir string, err error) error {
 	return fmt.Errorf("%s: %w: %s", dir, ErrNotRepository, g.Stderr)
 }
 
+// initBare makes a repository with as little in it as there can be. dir is absolute.
+func initBare(ctx context.Context, dir, format string) error {
+	_, err := run(ctx, "", trustNone.env(), nil, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", "--object-format="+format, dir)
+	return err
+}
+
 // ownConfig is all that the configuration of the store's own repository says.
 const ownConfig = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
 
@@ -168,8 +168,7 @@ func initOwn(ctx context.Context, dir string) error {
 		return fmt.Errorf("the store's git repository: %w; move %s away, and a new one is created", err, dir)
 	}
 	if _, err := root.Lstat("HEAD"); err != nil {
-		_, err := run(ctx, dir, trustNone.env(), nil, "init", "--quiet", "--bare", "--template=", "--object-format=sha1", "--initial-branch=main", ".")
-		if err != nil {
+		if err := initBare(ctx, dir, "sha1"); err != nil {
 			return fmt.Errorf("making the store's git repository: %w", err)
 		}
 	}
@@ -223,7 +222,7 @@ func (r *repository) start(ctx context.Context, env []string, args ...string) (*
 
 // idLength is the number of hex digits of an object id.
 func (r *repository) idLength() int {
-	if r.sha256 {
+	if r.format == "sha256" {
 		return 64
 	}
 	return 40
@@ -234,14 +233,8 @@ func (r *repository) zeroID() string { return strings.Repeat("0", r.idLength()) 
 // resolve returns the object that a revision names.
 func (r *repository) resolve(ctx context.Context, rev string) (string, error) {
 	id, err := r.git(ctx, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", rev)
-	if err == nil && strings.HasPrefix(id, "^") { // git lets "^HEAD" pass
+	if exit := exitCode(err); exit == 1 || exit == 128 || strings.HasPrefix(id, "^") { // git lets "^HEAD" pass
 		return "", fmt.Errorf("%s: %w: %q", r.dir, ErrNoRevision, rev)
 	}
-	if err != nil {
-		if exitCode(err) == 1 || exitCode(err) == 128 {
-			return "", fmt.Errorf("%s: %w: %q", r.dir, ErrNoRevision, rev)
-		}
-		return "", err
-	}
-	return id, nil
+	return id, err
 }

@@ -19,26 +19,14 @@ const (
 	modeGitlink = 0o160000
 )
 
-// needWorktree makes the working tree in which git is asked.
-func (x *exporter) needWorktree() (err error) {
+// asked starts a git command that is asked about paths.
+func (x *exporter) asked(command []string) (p *process, err error) {
 	if x.worktree == nil {
-		x.worktree, err = newAttrWorktree(x.repo, x.set)
+		if x.worktree, err = newAttrWorktree(x.ctx, x.repo, x.set); err != nil {
+			return nil, err
+		}
 	}
-	return err
-}
-
-func (x *exporter) askIgnore() (err error) {
-	if err = x.needWorktree(); err == nil {
-		x.ignorer, err = newIgnorer(x.ctx, x.worktree)
-	}
-	return err
-}
-
-func (x *exporter) askAttributes() (err error) {
-	if err = x.needWorktree(); err == nil {
-		x.attrs, err = newAttributes(x.ctx, x.worktree)
-	}
-	return err
+	return x.worktree.start(x.ctx, command...)
 }
 
 // item is one directory entry.
@@ -47,47 +35,28 @@ type item struct {
 	node *tree.Inode
 }
 
-// everything selects the whole snapshot.
-func (x *exporter) everything() error {
-	root, err := x.o.State.Resolve(x.o.Source, "")
-	if err != nil {
-		return fmt.Errorf("reading the snapshot: %w", err)
-	}
-	return x.dir("", root)
-}
-
 // dir selects what is in a directory.
 func (x *exporter) dir(dir string, n *tree.Inode) error {
 	if err := x.ctx.Err(); err != nil {
 		return err
 	}
-	items, err := x.list(dir, n)
-	if err != nil {
-		return err
-	}
-	return x.items(dir, n, items)
-}
-
-// list returns the entries of a directory by name.
-func (x *exporter) list(dir string, n *tree.Inode) ([]item, error) {
 	var entries []tree.Dirent
 	err := n.Dir.List(x.o.Source, 0, func(e tree.Dirent, _ uint64) bool {
 		entries = append(entries, e)
 		return true
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading directory %q: %w", dir, err)
+		return fmt.Errorf("reading directory %q: %w", dir, err)
 	}
 	slices.SortFunc(entries, func(a, b tree.Dirent) int { return strings.Compare(a.Name, b.Name) })
 	items := make([]item, len(entries))
 	for i, e := range entries {
-		node, err := x.o.State.Get(x.o.Source, e.Ino)
-		if err != nil {
-			return nil, fmt.Errorf("reading %q: %w", path.Join(dir, e.Name), err)
+		items[i].path = path.Join(dir, e.Name)
+		if items[i].node, err = x.o.State.Get(x.o.Source, e.Ino); err != nil {
+			return fmt.Errorf("reading %q: %w", items[i].path, err)
 		}
-		items[i] = item{path.Join(dir, e.Name), node}
 	}
-	return items, nil
+	return x.items(dir, n, items)
 }
 
 // items selects entries of one directory, whose inode is n.
@@ -100,7 +69,7 @@ func (x *exporter) items(dir string, n *tree.Inode, items []item) error {
 			return false
 		}
 		if dir != "" { // of the root it is the user's own repository
-			x.leaveOut(it.path, dotGit)
+			x.leaveOut(it.path, "git leaves out everything named .git")
 		}
 		return true
 	})
@@ -135,36 +104,36 @@ func (x *exporter) subdir(it item) error {
 	if err == nil && gitDir != "" {
 		commit, err = x.nested.commit(gitDir)
 	}
+	if gitDir != "" || errors.Is(err, errOutside) {
+		x.links = append(x.links, it.path)
+	}
 	switch {
 	case errors.Is(err, errOutside):
-		x.links = append(x.links, it.path)
 		x.leaveOut(it.path, "nested repository whose git directory is not in the snapshot")
 		return nil
 	case err != nil:
 		return fmt.Errorf("looking for a repository in %q: %w", it.path, err)
 	case gitDir == "":
 		if it.node.Dir.Len() == 0 {
-			x.leaveOut(it.path, emptyDir)
+			x.leaveOut(it.path, "git has no empty directories")
 			return nil
 		}
-		return x.dir(it.path, it.node)
+		above := x.whole
+		x.whole = above || x.linked[it.path]
+		err := x.dir(it.path, it.node)
+		x.whole = above
+		return err
 	}
-	x.links = append(x.links, it.path)
 	if len(commit) != x.repo.idLength() {
 		x.leaveOut(it.path, "nested repository without a commit")
 		return nil
 	}
+	x.w.remove(it.path) // files that it had when it was none
 	x.w.set(modeGitlink, commit, it.path)
 	x.res.Files++
 	x.leaveOut(it.path, "nested repository: only a link to its commit "+commit+" is recorded")
 	return nil
 }
-
-// Reasons that the next export has to know again.
-const (
-	dotGit   = "git leaves out everything named .git"
-	emptyDir = "git has no empty directories"
-)
 
 func (x *exporter) leaveOut(path, reason string) {
 	x.res.Skipped = append(x.res.Skipped, Omission{path, reason})
@@ -195,18 +164,17 @@ func (x *exporter) notIgnored(items []item) ([]item, error) {
 			}
 		}
 	}
-	ignored, err := x.ignorer.ignored(paths)
+	const source, line, pattern, name = 0, 1, 2, 3
+	kept := items[:0]
+	err := x.ignorer.ask(paths, name+1, func(i, field int, text string) {
+		if field == pattern && (text == "" || strings.HasPrefix(text, "!")) {
+			kept = append(kept, items[i])
+		}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("asking git what is ignored: %w", err)
 	}
-	kept := items[:0]
-	for i, it := range items {
-		if ignored[i] {
-			x.res.Ignored++
-			continue
-		}
-		kept = append(kept, it)
-	}
+	x.res.Ignored += len(items) - len(kept)
 	return kept, nil
 }
 
@@ -229,7 +197,7 @@ func (x *exporter) stage(dir string, n *tree.Inode) error {
 			return fmt.Errorf("reading %q: %w", path.Join(dir, name), err)
 		}
 		if name == ".gitattributes" && x.attrs == nil {
-			if err := x.askAttributes(); err != nil {
+			if x.attrs, err = x.asked(attributes); err != nil {
 				return err
 			}
 		}

@@ -1,7 +1,6 @@
 package gitbridge
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -19,28 +19,29 @@ import (
 // directory, and git is asked about it with the repository's settings, as far as
 // these are trusted.
 type attrWorktree struct {
-	dir  string // has "tree", "git", and the index that does not exist
-	root *os.Root
-	env  []string
+	dir    string // has "tree", "git", and the index that does not exist
+	root   *os.Root
+	env    []string
+	config []string // options of git with settings
 }
 
-func newAttrWorktree(r *repository, set *settings) (*attrWorktree, error) {
+func newAttrWorktree(ctx context.Context, r *repository, set *settings) (*attrWorktree, error) {
 	dir, err := os.MkdirTemp("", "amberfs-export-")
 	if err != nil {
 		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
 	s := &attrWorktree{dir: dir}
-	if err := s.prepare(r, set); err != nil {
+	if err := s.prepare(ctx, r, set); err != nil {
 		return nil, errors.Join(fmt.Errorf("preparing a temporary directory: %w", err), os.RemoveAll(dir))
 	}
 	return s, nil
 }
 
-func (s *attrWorktree) prepare(r *repository, set *settings) (err error) {
+func (s *attrWorktree) prepare(ctx context.Context, r *repository, set *settings) (err error) {
 	gitDir := r.gitDir
 	if r.trust != trustAll {
 		gitDir = filepath.Join(s.dir, "git")
-		if err := set.writeGitDir(r, gitDir); err != nil {
+		if err := s.copySettings(ctx, r, set, gitDir); err != nil {
 			return err
 		}
 	}
@@ -49,6 +50,31 @@ func (s *attrWorktree) prepare(r *repository, set *settings) (err error) {
 		return err
 	}
 	s.root, err = os.OpenRoot(s.workTree())
+	return err
+}
+
+// plainKeys are settings that matter to what git makes of a file, and that name
+// no program.
+var plainKeys = []string{"core.autocrlf", "core.eol", "core.ignorecase", "core.attributesfile", "core.excludesfile",
+	"core.checkroundtripencoding", "core.sharedrepository"}
+
+// copySettings makes a git directory that has only the plain settings and rules
+// of a repository.
+func (s *attrWorktree) copySettings(ctx context.Context, r *repository, set *settings, dir string) error {
+	for _, key := range plainKeys {
+		if value, ok := set.values[key]; ok {
+			s.config = append(s.config, "-c", key+"="+value)
+		}
+	}
+	if err := initBare(ctx, dir, r.format); err != nil || r.trust == trustNone {
+		return err
+	}
+	err := os.Mkdir(filepath.Join(dir, "info"), 0o700)
+	for _, name := range []string{"attributes", "exclude"} {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "info", name), []byte(readRules(r.infoFile(name))), 0o600)
+		}
+	}
 	return err
 }
 
@@ -83,23 +109,14 @@ func (s *attrWorktree) write(name string, r io.Reader) error {
 	return nil
 }
 
-// gitQuery is a git command that is asked about paths, a directory at a time.
-type gitQuery struct {
-	p   *process
-	out *bufio.Reader
+// start begins a git command about the tree.
+func (s *attrWorktree) start(ctx context.Context, args ...string) (*process, error) {
+	return start(ctx, s.workTree(), s.env, slices.Concat(s.config, args)...)
 }
 
-func newGitQuery(ctx context.Context, s *attrWorktree, args ...string) (*gitQuery, error) {
-	p, err := start(ctx, s.workTree(), s.env, args...)
-	if err != nil {
-		return nil, err
-	}
-	return &gitQuery{p: p, out: bufio.NewReaderSize(p.out, 64<<10)}, nil
-}
-
-// ask sends paths and calls answer for each field that comes back, perPath
+// ask asks about paths and calls answer for each field that comes back, perPath
 // fields a path.
-func (o *gitQuery) ask(paths []string, perPath int, answer func(path, field int, text string)) error {
+func (p *process) ask(paths []string, perPath int, answer func(path, field int, text string)) error {
 	var in bytes.Buffer
 	for _, p := range paths {
 		in.WriteString("./") // a colon in front would be magic
@@ -109,90 +126,50 @@ func (o *gitQuery) ask(paths []string, perPath int, answer func(path, field int,
 	// git answers while it reads: writing has to go on meanwhile, or both wait.
 	sent := make(chan error, 1)
 	go func() {
-		_, err := o.p.in.Write(in.Bytes())
+		_, err := p.in.Write(in.Bytes())
 		sent <- err
 	}()
 	for i := range paths {
 		for k := range perPath {
-			text, err := o.out.ReadString(0)
+			text, err := p.out.ReadString(0)
 			if err != nil {
-				err = o.p.fail(err)
-				if werr := <-sent; werr != nil {
-					err = errors.Join(err, werr)
-				}
-				return err
+				return errors.Join(p.fail(err), <-sent)
 			}
 			answer(i, k, strings.TrimSuffix(text, "\x00"))
 		}
 	}
 	if err := <-sent; err != nil {
-		return o.p.fail(err)
+		return p.fail(err)
 	}
 	return nil
 }
 
-func newIgnorer(ctx context.Context, s *attrWorktree) (*gitQuery, error) {
-	return newGitQuery(ctx, s, "check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
-}
-
-// ignored says for each path whether git add leaves it out.
-func (o *gitQuery) ignored(paths []string) ([]bool, error) {
-	const source, line, pattern, name = 0, 1, 2, 3
-	out := make([]bool, len(paths))
-	err := o.ask(paths, name+1, func(path, field int, text string) {
-		if field == pattern {
-			out[path] = text != "" && !strings.HasPrefix(text, "!")
-		}
-	})
-	return out, err
-}
-
-var attributeNames = []string{"text", "crlf", "eol", "ident", "filter", "working-tree-encoding"}
-
-func newAttributes(ctx context.Context, s *attrWorktree) (*gitQuery, error) {
-	return newGitQuery(ctx, s, append([]string{"check-attr", "-z", "--stdin"}, attributeNames...)...)
-}
+// Commands that say what git add leaves out, and the attributes of files.
+var (
+	ignorer        = []string{"check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching"}
+	attributeNames = []string{"text", "crlf", "eol", "ident", "filter", "working-tree-encoding"}
+	attributes     = append([]string{"check-attr", "-z", "--stdin"}, attributeNames...)
+)
 
 // conversion is what git may do to a file's bytes before it stores them.
-type conversion struct {
-	always bool // a filter or another encoding
-	crlf   bool // if the file has CR LF
-	ident  bool // if the file has $Id
-}
+type conversion int
 
-func (c conversion) any() bool { return c.always || c.crlf || c.ident }
-
-// conversions returns what git may do to files. auto: core.autocrlf is on.
-func (o *gitQuery) conversions(paths []string, auto bool) ([]conversion, error) {
-	out := make([]conversion, len(paths))
-	values := make([]string, len(attributeNames))
-	err := o.ask(paths, 3*len(attributeNames), func(path, field int, text string) {
-		if field%3 != 2 {
-			return
-		}
-		values[field/3] = text
-		if field == 3*len(attributeNames)-1 {
-			out[path] = conversionOf(values, auto)
-		}
-	})
-	return out, err
-}
+const (
+	unconverted conversion = iota
+	lineEnds               // if the file has CR LF
+	converted              // $Id$, a filter, another encoding
+)
 
 // conversionOf judges a path by the values of attributeNames. Where in doubt it
 // says that there is one: git then decides.
 func conversionOf(values []string, auto bool) conversion {
 	given := func(v string) bool { return v != "unspecified" && v != "unset" }
 	text, crlf, eol := values[0], values[1], values[2]
-	c := conversion{
-		always: given(values[4]) || given(values[5]),
-		ident:  given(values[3]),
-	}
 	switch {
-	case text == "unset":
-	case text != "unspecified":
-		c.crlf = true
-	default:
-		c.crlf = given(crlf) || given(eol) || crlf == "unspecified" && auto
+	case slices.ContainsFunc(values[3:], given):
+		return converted
+	case given(text), text == "unspecified" && (given(crlf) || given(eol) || crlf == "unspecified" && auto):
+		return lineEnds
 	}
-	return c
+	return unconverted
 }

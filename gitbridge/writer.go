@@ -2,7 +2,6 @@ package gitbridge
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +22,6 @@ type writer struct {
 	env   []string // of git calls that write objects
 	p     *process
 	in    *bufio.Writer
-	out   *bufio.Reader
 	spool *os.File
 	lines *bufio.Writer // to spool
 
@@ -49,8 +47,7 @@ func newWriter(ctx context.Context, r *repository, q *quarantine) (*writer, erro
 	}
 	// Without ReadFrom of p.in, an error of the bufio.Writer is always one of git.
 	in := bufio.NewWriterSize(struct{ io.Writer }{p.in}, 256<<10)
-	return &writer{repo: r, env: q.env(), p: p, spool: spool,
-		in: in, out: bufio.NewReader(p.out), lines: bufio.NewWriterSize(spool, 64<<10)}, nil
+	return &writer{repo: r, env: q.env(), p: p, spool: spool, in: in, lines: bufio.NewWriterSize(spool, 64<<10)}, nil
 }
 
 // close ends what is left of a failed export.
@@ -112,35 +109,35 @@ type commit struct {
 // commit finishes the import. Its branch is one that never reaches the
 // repository: it is reset to nothing before the end.
 func (w *writer) commit(c commit) (id, tree string, err error) {
-	if err := w.lines.Flush(); err != nil {
+	err = w.lines.Flush()
+	if err == nil {
+		_, err = w.spool.Seek(0, io.SeekStart)
+	}
+	if err != nil {
 		return "", "", fmt.Errorf("writing a temporary file: %w", err)
 	}
-	if _, err := w.spool.Seek(0, io.SeekStart); err != nil {
-		return "", "", fmt.Errorf("reading a temporary file: %w", err)
-	}
 	const branch = "refs/amberfs-export"
-	var head bytes.Buffer
-	fmt.Fprintf(&head, "commit %s\nmark :%d\nauthor %s %d +0000\ncommitter %s %d +0000\ndata %d\n%s\n",
-		branch, commitMark, c.author, max(c.time.Unix(), 0), c.committer, max(c.time.Unix(), 0), len(c.message), c.message)
+	fmt.Fprintf(w.in, "commit %s\nmark :%d\nauthor %s %d +0000\ncommitter %s %[4]d +0000\ndata %[6]d\n%[7]s\n",
+		branch, commitMark, c.author, max(c.time.Unix(), 0), c.committer, len(c.message), c.message)
 	if c.parent != "" {
-		fmt.Fprintf(&head, "from %s\n", c.parent)
+		fmt.Fprintf(w.in, "from %s\n", c.parent)
 	}
-	head.WriteString("deleteall\n")
+	fmt.Fprintln(w.in, "deleteall")
 	if c.tree != "" {
-		fmt.Fprintf(&head, "M 040000 %s \"\"\n", c.tree)
+		fmt.Fprintf(w.in, "M 040000 %s \"\"\n", c.tree)
 	}
-	w.in.Write(head.Bytes())
-	if _, err := io.Copy(w.in, w.spool); err != nil {
-		return "", "", w.fail(err)
-	}
+	_, err = io.Copy(w.in, w.spool)
 	fmt.Fprintf(w.in, "\nget-mark :%d\nls :%[1]d \"\"\nreset %s\nfrom %s\n\ndone\n", commitMark, branch, w.repo.zeroID())
-	if err := w.in.Flush(); err != nil {
-		return "", "", w.fail(err)
+	if err == nil {
+		err = w.in.Flush()
 	}
-	if id, err = w.out.ReadString('\n'); err != nil {
-		return "", "", w.fail(err)
+	if err == nil {
+		id, err = w.p.out.ReadString('\n')
 	}
-	root, err := w.out.ReadString('\n')
+	root := ""
+	if err == nil {
+		root, err = w.p.out.ReadString('\n')
+	}
 	if err != nil {
 		return "", "", w.fail(err)
 	}

@@ -66,8 +66,8 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	defer host.close()
 	a := &applying{
 		ctx: ctx, o: o, host: host, res: Applied{Dir: dir, Paths: []steps.PathChange{}, DryRun: o.DryRun},
-		made: make(map[string]bool), kept: make(map[string]bool), gone: make(map[string]bool), linked: make(map[uint64]*tree.Path),
-		touched: make(map[uint64]bool), linkedText: make(map[uint64][]byte),
+		made: make(map[string]bool), kept: make(map[string]bool), gone: make(map[string]bool), linked: make(map[uint64]*applyStep),
+		touched: make(map[uint64]bool),
 	}
 	if err := tree.Diff(ctx, o.Source, o.Base, o.Now, tree.DiffOptions{}, a.plan); err != nil {
 		return nil, err
@@ -126,16 +126,15 @@ type applying struct {
 	host *host
 	res  Applied
 
-	steps      []*applyStep // in the order of paths, a directory before what it holds
-	made       map[string]bool
-	kept       map[string]bool // paths that stay as they are, with all below them
-	gone       map[string]bool // paths that are to go
-	blocked    []string
-	refused    bool                  // a conflict is not decided
-	linked     map[uint64]*tree.Path // a name in the directory for an inode with several
-	linkedText map[uint64][]byte     // what it has if that is merged
-	touched    map[uint64]bool       // inodes of the directory that this run has changed
-	staged     []*stagedEntry        // in the order in which they were made
+	steps   []*applyStep // in the order of paths, a directory before what it holds
+	made    map[string]bool
+	kept    map[string]bool // paths that stay as they are, with all below them
+	gone    map[string]bool // paths that are to go
+	blocked []string
+	refused bool                  // a conflict is not decided
+	linked  map[uint64]*applyStep // that has a name in the directory for an inode with several
+	touched map[uint64]bool       // inodes of the directory that this run has changed
+	staged  []*stagedEntry        // in the order in which they were made
 
 	// What changed on both sides.
 	texts      []threeway.Input
@@ -147,6 +146,7 @@ type applying struct {
 // applyStep is one path that differs.
 type applyStep struct {
 	change tree.Change
+	choice Choice
 	seen   place
 	todo   bool // it is applied, not only its time
 	forced bool // over what the directory has
@@ -200,7 +200,7 @@ func (a *applying) plan(c tree.Change) error {
 	case c.B.IsDir():
 		a.made[p] = true
 	case len(c.B.Links) > 1 && !s.todo:
-		a.linked[c.B.Ino] = c.Path
+		a.linked[c.B.Ino] = s
 	}
 	a.steps = append(a.steps, s)
 	return nil
@@ -215,7 +215,7 @@ func (a *applying) planMinor(s *applyStep) error {
 		return err
 	}
 	if !c.B.IsDir() && len(c.B.Links) > 1 {
-		a.linked[c.B.Ino] = c.Path
+		a.linked[c.B.Ino] = s
 	}
 	a.steps = append(a.steps, s)
 	return nil

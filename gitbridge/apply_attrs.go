@@ -12,8 +12,7 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// setAttrs gives a file that is no directory its owner, extended attributes,
-// permissions and time.
+// setAttrs gives a file its owner, extended attributes, permissions and time.
 func (a *applying) setAttrs(dir int, name string, s *applyStep) error {
 	c := s.change
 	if err := a.own(dir, name, s); err != nil {
@@ -51,16 +50,11 @@ func (a *applying) own(dir int, name string, s *applyStep) error {
 // setXattrs makes the extended attributes those of the snapshot, as far as the
 // directory's file system takes them.
 func (a *applying) setXattrs(proc string, c tree.Change) {
-	var before []tree.Xattr
 	if c.A != nil {
-		before = c.A.Xattrs
-	}
-	has := func(list []tree.Xattr, name string) bool {
-		return slices.ContainsFunc(list, func(x tree.Xattr) bool { return x.Name == name })
-	}
-	for _, x := range before {
-		if !has(c.B.Xattrs, x.Name) {
-			_ = unix.Removexattr(proc, x.Name) // it may be gone already
+		for _, x := range c.A.Xattrs {
+			if !slices.ContainsFunc(c.B.Xattrs, func(y tree.Xattr) bool { return x.Name == y.Name }) {
+				_ = unix.Removexattr(proc, x.Name) // it may be gone already
+			}
 		}
 	}
 	for _, x := range c.B.Xattrs {

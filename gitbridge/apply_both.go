@@ -2,10 +2,8 @@ package gitbridge
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -68,10 +66,7 @@ func (a *applying) appendLog(s *applyStep) (decided bool, err error) {
 // workspace has it. ok is false if the bytes alone do not decide.
 func (a *applying) threeSides(s *applyStep) (in threeway.Input, ok bool, err error) {
 	c, st := s.change, s.seen.st
-	if c.B == nil || !c.B.IsRegular() || !s.seen.exists || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return in, false, nil
-	}
-	if c.A != nil && !c.A.IsRegular() {
+	if c.B == nil || !c.B.IsRegular() || c.A != nil && !c.A.IsRegular() || !s.seen.exists || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return in, false, nil
 	}
 	size := st.Size + c.B.Size()
@@ -174,22 +169,4 @@ func (a *applying) settleIndexes() {
 		repo, _, _ := threeway.InGit(s.change.Path.String())
 		s.todo, s.forced, s.drop = moved[repo], true, !moved[repo]
 	}
-}
-
-// read returns the bytes of a regular file.
-func (h *host) read(p *tree.Path) ([]byte, error) {
-	dir, err := h.open(p.Dir)
-	if err != nil {
-		return nil, err
-	}
-	fd, err := unix.Openat(dir, p.Name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), p.Short())
-	b, err := io.ReadAll(io.LimitReader(f, maxMerged+1))
-	if err == nil && len(b) > maxMerged {
-		err = unix.EFBIG
-	}
-	return b, errors.Join(reason(err), f.Close())
 }

@@ -2,6 +2,7 @@ package gitbridge
 
 import (
 	"bytes"
+	"cmp"
 	"time"
 
 	"github.com/amberfs/amberfs/snapshot/threeway"
@@ -27,27 +28,20 @@ type Planned struct {
 // choose applies the choice for a path to its step, and reports whether the directory
 // keeps what it has.
 func (a *applying) choose(s *applyStep) (leave bool) {
-	c := &s.change
-	ch := a.choice(s)
-	if ch.Leave {
-		if c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir() {
-			a.kept[c.Path.String()] = true // with all below
-		}
-		return true
+	if a.o.Choose == nil {
+		return false
 	}
-	if ch.Text != nil && c.B != nil {
+	c := &s.change
+	s.choice = a.o.Choose(c.Path.String())
+	if s.choice.Leave && c.A != nil && c.B != nil && c.A.IsDir() != c.B.IsDir() {
+		a.kept[c.Path.String()] = true // with all below
+	}
+	if s.choice.Text != nil && c.B != nil {
 		n := *c.B
 		n.Mtime = time.Now().UnixNano()
-		c.B, s.text = &n, ch.Text
+		c.B, s.text = &n, s.choice.Text
 	}
-	return false
-}
-
-func (a *applying) choice(s *applyStep) Choice {
-	if a.o.Choose == nil {
-		return Choice{}
-	}
-	return a.o.Choose(s.change.Path.String())
+	return s.choice.Leave
 }
 
 // isSo reports whether the directory has already what a step would give it.
@@ -69,16 +63,11 @@ func (a *applying) conflict(s *applyStep, blocked bool) (written bool) {
 	p := s.change.Path.Short()
 	a.res.Conflicts = append(a.res.Conflicts, p)
 	a.res.Plan = append(a.res.Plan, Planned{s.change, true, blocked, s.marked != nil})
-	ch := a.choice(s)
-	if ch.Markers && s.marked != nil {
+	if s.choice.Markers && s.marked != nil {
 		a.merge(s, s.marked)
 		return true
 	}
-	rule := ch.Conflicts
-	if rule == threeway.RefuseConflicts {
-		rule = a.o.Conflicts
-	}
-	switch rule {
+	switch cmp.Or(s.choice.Conflicts, a.o.Conflicts) {
 	case threeway.RefuseConflicts:
 		a.refused = true
 	case threeway.TakeTheirs:

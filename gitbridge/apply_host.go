@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 
 	"golang.org/x/sys/unix"
 
@@ -183,16 +182,37 @@ func (h *host) readlink(p *tree.Path) (string, error) {
 	return string(buf[:n]), nil
 }
 
-func (h *host) sameBytes(src *tree.Source, p *tree.Path, n *tree.Inode) (bool, error) {
+// file opens a regular file.
+func (h *host) file(p *tree.Path) (*os.File, error) {
 	dir, err := h.open(p.Dir)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	fd, err := unix.Openat(dir, p.Name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), p.Short()), nil
+}
+
+// read returns the bytes of a regular file, which must not be over maxMerged.
+func (h *host) read(p *tree.Path) ([]byte, error) {
+	f, err := h.file(p)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxMerged+1))
+	if err == nil && len(b) > maxMerged {
+		err = unix.EFBIG
+	}
+	return b, errors.Join(reason(err), f.Close())
+}
+
+func (h *host) sameBytes(src *tree.Source, p *tree.Path, n *tree.Inode) (bool, error) {
+	f, err := h.file(p)
+	if err != nil {
 		return false, fmt.Errorf("reading %q: %w", p.Short(), err)
 	}
-	f := os.NewFile(uintptr(fd), p.Short())
 	defer f.Close()
 	then := n.Content.Reader(src.Files)
 	x, y := make([]byte, 64<<10), make([]byte, 64<<10)
@@ -218,40 +238,27 @@ func (h *host) sameBytes(src *tree.Source, p *tree.Path, n *tree.Inode) (bool, e
 
 // holdsMore reports whether a directory holds anything but the paths of a set.
 func (h *host) holdsMore(p *tree.Path, known map[string]bool) (bool, error) {
-	fd, err := h.walk(p, false)
-	if err != nil {
-		return false, fmt.Errorf("opening %q: %w", p.Short(), err)
+	fd, err := h.open(p)
+	if err == nil {
+		fd, err = unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	}
-	defer unix.Close(fd)
-	return holdsMore(fd, p.String(), known)
-}
-
-func holdsMore(dir int, at string, known map[string]bool) (bool, error) {
-	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false, fmt.Errorf("listing %q: %w", at, err)
+		return false, fmt.Errorf("listing %q: %w", p.Short(), err)
 	}
-	f := os.NewFile(uintptr(fd), at)
-	defer f.Close()
+	f := os.NewFile(uintptr(fd), p.Short())
 	entries, err := f.ReadDir(-1)
-	if err != nil {
-		return false, fmt.Errorf("listing %q: %w", at, reason(err))
+	if err = errors.Join(reason(err), f.Close()); err != nil {
+		return false, fmt.Errorf("listing %q: %w", p.Short(), err)
 	}
 	for _, e := range entries {
-		p := path.Join(at, e.Name())
-		if !known[p] {
+		below := p.Entry(e.Name())
+		if !known[below.String()] {
 			return true, nil
 		}
 		if !e.IsDir() {
 			continue
 		}
-		sub, err := unix.Openat(fd, e.Name(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return false, fmt.Errorf("listing %q: %w", p, err)
-		}
-		more, err := holdsMore(sub, p, known)
-		_ = unix.Close(sub) // of a path alone
-		if more || err != nil {
+		if more, err := h.holdsMore(below, known); more || err != nil {
 			return more, err
 		}
 	}

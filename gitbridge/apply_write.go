@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -41,22 +41,20 @@ func (a *applying) stage(s *applyStep) error {
 			return fmt.Errorf("changing %q: %w", c.Path.Short(), unix.EPERM)
 		}
 		return nil
+	case c.B.Mode&unix.S_IFMT == unix.S_IFSOCK:
+		a.skip(c.Path, "sockets are not applied")
+		s.todo = false
+		return nil
 	}
 	dir, name, err := a.beside(c.Path, s)
 	if err == nil {
 		err = a.write(dir, name, s)
 	}
-	if errors.Is(err, errNoPlace) {
-		a.skip(c.Path, "sockets are not applied")
-		s.todo = false
-		a.unstage(c.Path)
-		return nil
-	}
 	if err != nil {
 		return fmt.Errorf("writing %q: %w", c.Path.Short(), err)
 	}
 	if len(c.B.Links) > 1 {
-		a.linked[c.B.Ino], a.linkedText[c.B.Ino] = c.Path, s.merged
+		a.linked[c.B.Ino] = s
 	}
 	return nil
 }
@@ -81,14 +79,6 @@ func (a *applying) beside(p *tree.Path, s *applyStep) (dir int, name string, err
 	a.host.alias[p.String()] = name
 	a.staged = append(a.staged, &stagedEntry{path: p, step: s})
 	return dir, name, nil
-}
-
-// unstage is for what was not written after all.
-func (a *applying) unstage(p *tree.Path) {
-	if a.host.alias[p.String()] != "" {
-		delete(a.host.alias, p.String())
-		a.staged = a.staged[:len(a.staged)-1]
-	}
 }
 
 func (a *applying) stageDir(p *tree.Path, s *applyStep, mode uint32) error {
@@ -158,17 +148,14 @@ func (a *applying) skip(p *tree.Path, why string) {
 	a.res.Skipped = append(a.res.Skipped, Omission{p.Short(), why})
 }
 
-// errNoPlace is for a file that is not applied.
-var errNoPlace = errors.New("not carried")
-
 // write makes the file under its first name, with all that it has.
 func (a *applying) write(dir int, tmp string, s *applyStep) error {
 	c := s.change
 	n := c.B
-	if to, ok := a.linked[n.Ino]; ok && len(n.Links) > 1 && bytes.Equal(a.linkedText[n.Ino], s.merged) {
-		from, err := a.host.walk(to.Dir, true)
+	if to, ok := a.linked[n.Ino]; ok && len(n.Links) > 1 && bytes.Equal(to.merged, s.merged) {
+		from, err := a.host.walk(to.change.Path.Dir, true)
 		if err == nil {
-			err = unix.Linkat(from, a.host.name(to), dir, tmp, 0)
+			err = unix.Linkat(from, a.host.name(to.change.Path), dir, tmp, 0)
 			_ = unix.Close(from) // of a path alone
 		}
 		if err == nil {
@@ -184,8 +171,6 @@ func (a *applying) write(dir int, tmp string, s *applyStep) error {
 		if err := unix.Symlinkat(n.Target, dir, tmp); err != nil {
 			return err
 		}
-	case unix.S_IFSOCK:
-		return errNoPlace
 	default:
 		if err := unix.Mknodat(dir, tmp, n.Mode&unix.S_IFMT|0o600, int(n.Rdev)); err != nil {
 			return err
@@ -205,42 +190,43 @@ func (a *applying) writeFile(dir int, tmp string, s *applyStep) error {
 		_, err = f.Write(s.merged)
 		return errors.Join(reason(err), f.Close())
 	}
-	parts, err := dataOf(a.o.Source, c.B.Content)
-	r := c.B.Content.Reader(a.o.Source.Files)
-	for _, e := range parts {
+	return errors.Join(reason(a.copyData(f, c.B.Content)), f.Close())
+}
+
+// copyData writes what of a file are no holes.
+func (a *applying) copyData(f *os.File, c *content.Content) error {
+	src := a.o.Source.Files
+	r := c.Reader(src)
+	for end := int64(0); end < c.Size(); {
+		begin, err := c.SeekData(src, end)
+		if errors.Is(err, content.ErrNoData) {
+			break
+		}
 		if err == nil {
-			_, err = io.Copy(io.NewOffsetWriter(f, e.Offset), &contextReader{a.ctx, io.NewSectionReader(r, e.Offset, e.Length)})
+			end, err = c.SeekHole(src, begin)
+		}
+		if err == nil {
+			_, err = io.Copy(io.NewOffsetWriter(f, begin), &contextReader{a.ctx, io.NewSectionReader(r, begin, end-begin)})
+		}
+		if err != nil {
+			return err
 		}
 	}
-	if err == nil {
-		err = f.Truncate(c.B.Size())
-	}
-	return errors.Join(reason(err), f.Close())
+	return f.Truncate(c.Size())
 }
 
 // finishDir gives a directory its rights and time, when all that it holds is there.
 func (a *applying) finishDir(s *applyStep) error {
-	c := s.change
-	dir, name, err := a.host.entry(c.Path)
-	if err != nil {
-		return err
-	}
+	p := s.change.Path
 	if !s.todo {
-		return a.setTime(c)
+		return a.setTime(s.change)
 	}
-	if err := a.own(dir, name, s); err != nil {
-		return fmt.Errorf("setting the owner of %q: %w", c.Path.Short(), err)
+	dir, name, err := a.host.entry(p)
+	if err == nil {
+		err = a.setAttrs(dir, name, s)
 	}
-	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("opening the directory %q: %w", c.Path.Short(), err)
+		return fmt.Errorf("setting the owner, mode and time of %q: %w", p.Short(), err)
 	}
-	proc := "/proc/self/fd/" + strconv.Itoa(fd)
-	a.setXattrs(proc, c)
-	err = unix.Chmod(proc, c.B.Mode&0o7777)
-	_ = unix.Close(fd) // of a path alone
-	if err != nil {
-		return fmt.Errorf("setting the mode of %q: %w", c.Path.Short(), err)
-	}
-	return a.setTime(c)
+	return nil
 }

@@ -124,22 +124,21 @@ func runsOf(proc string, st *unix.Stat_t) (data []Run, err error) {
 func (l *Later) ReadAt(p []byte, pos, _ int64) error {
 	l.mu.RLock()
 	i := sort.Search(len(l.files), func(i int) bool { return l.files[i].At > pos }) - 1
-	var f laterFile
+	f := laterFile{LaterFile: &LaterFile{}}
 	if i >= 0 {
 		f = l.files[i]
 	}
 	l.mu.RUnlock()
-	if i < 0 || pos-f.At+int64(len(p)) > f.size {
+	if pos-f.At+int64(len(p)) > f.size {
 		return fmt.Errorf("no file is at position %d", pos)
 	}
-	off := pos - f.At
-	err := l.read(f, p, off)
+	err := l.read(f, p, pos-f.At)
 	for _, passing := range []error{nil, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EINTR} {
 		if errors.Is(err, passing) {
 			return err
 		}
 	}
-	return &lostFile{f.dir + f.name, err}
+	return lostFile{errs.New(errs.Damaged, "%q cannot be imported: %w", f.dir+f.name, err)}
 }
 
 // errOther is for a file that is not what it was.
@@ -172,19 +171,12 @@ func (f *laterFile) is(file *os.File) bool {
 	return unix.Fstat(int(file.Fd()), &st) == nil && st.Ino == f.Ino && st.Size == f.size && st.Mtim == f.Mtime && st.Ctim == f.Ctime
 }
 
-// A lostFile is the error of a file that cannot be read any more.
-type lostFile struct {
-	path  string
-	cause error
-}
-
-// Error implements error.
-func (e *lostFile) Error() string {
-	return fmt.Sprintf("%q cannot be imported: %v", e.path, e.cause)
-}
+// A lostFile is the error of a file that cannot be read any more. It is one of damage,
+// which does not pass.
+type lostFile struct{ error }
 
 // Lost reports to a sealer that no other attempt helps.
-func (e *lostFile) Lost() bool { return true }
+func (e lostFile) Lost() bool { return true }
 
-// Unwrap makes the error one of damage, which does not pass.
-func (e *lostFile) Unwrap() []error { return []error{errs.Damaged, e.cause} }
+// Unwrap implements errors.Unwrap.
+func (e lostFile) Unwrap() error { return e.error }

@@ -163,7 +163,7 @@ func (d *dirReader) open(at string, fd int, st *unix.Stat_t) (e Entry, f *os.Fil
 			return e, nil, err
 		}
 		f, err = os.Open(proc)
-		e.Data = &wholeReader{r: &contextReader{d.ctx, f}, left: st.Size}
+		e.Data = io.LimitReader(&contextReader{d.ctx, f}, st.Size)
 	}
 	return e, f, err
 }

@@ -33,8 +33,8 @@ type Entry struct {
 	Target   string // of a symbolic link
 	Rdev     uint32 // of a device
 
-	// Of a regular file: its size and a reader of so many bytes, holes as zeros. Instead, a
-	// source with DirOptions.Later says where it is.
+	// Of a regular file: its size and a reader of so many bytes, holes as zeros. Fewer mean
+	// that it became shorter. Instead, a source with DirOptions.Later says where it is.
 	Size  int64
 	Data  io.Reader
 	Later *LaterFile

@@ -5,7 +5,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -14,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -92,27 +90,6 @@ func (t *tarWriter) done(err error) (*TarResult, error) {
 	return &t.res, nil
 }
 
-// extent is a part of a file, in bytes.
-type extent struct{ Offset, Length int64 }
-
-// dataOf returns the parts of a file that are not holes.
-func dataOf(src *tree.Source, c *content.Content) (parts []extent, err error) {
-	for off := int64(0); off < c.Size(); {
-		from, err := c.SeekData(src.Files, off)
-		if errors.Is(err, content.ErrNoData) {
-			break
-		}
-		if err == nil {
-			off, err = c.SeekHole(src.Files, from)
-		}
-		if err != nil {
-			return nil, err
-		}
-		parts = append(parts, extent{from, off - from})
-	}
-	return parts, nil
-}
-
 // contextReader ends with the context.
 type contextReader struct {
 	ctx context.Context
@@ -150,30 +127,6 @@ func (t *TarSink) Close() error {
 	return t.w.Flush()
 }
 
-func (t *TarSink) header(kind byte, path string, m Meta) *tar.Header {
-	h := &tar.Header{
-		Format: tar.FormatPAX, Typeflag: kind, Name: path, Mode: int64(m.Mode & 0o7777),
-		Uid: int(m.UID), Gid: int(m.GID), ModTime: time.Unix(0, m.Mtime), PAXRecords: t.xattrs(path, m),
-	}
-	if m.Atime != 0 {
-		h.AccessTime = time.Unix(0, m.Atime)
-	}
-	return h
-}
-
-// xattrs returns the PAX records of extended attributes.
-func (t *TarSink) xattrs(path string, m Meta) map[string]string {
-	records := make(map[string]string)
-	for _, x := range m.Xattrs {
-		if strings.Contains(x.Name, "=") {
-			t.skip(path, "tar cannot hold the attribute "+x.Name)
-			continue
-		}
-		records[paxXattr+x.Name] = string(x.Value)
-	}
-	return records
-}
-
 const paxXattr = "SCHILY.xattr."
 
 // kinds are the types of entries that tar has.
@@ -193,8 +146,20 @@ func (t *TarSink) Add(e Entry) error {
 		t.skip(e.Path, "tar has no sockets")
 		return nil
 	}
-	h := t.header(kind, e.Path, e.Meta)
-	h.Linkname = e.Target
+	h := &tar.Header{
+		Format: tar.FormatPAX, Typeflag: kind, Name: e.Path, Linkname: e.Target, Mode: int64(e.Mode & 0o7777),
+		Uid: int(e.UID), Gid: int(e.GID), ModTime: time.Unix(0, e.Mtime), PAXRecords: make(map[string]string),
+	}
+	if e.Atime != 0 {
+		h.AccessTime = time.Unix(0, e.Atime)
+	}
+	for _, x := range e.Xattrs {
+		if strings.Contains(x.Name, "=") {
+			t.skip(e.Path, "tar cannot hold the attribute "+x.Name)
+		} else {
+			h.PAXRecords[paxXattr+x.Name] = string(x.Value)
+		}
+	}
 	switch kind {
 	case tar.TypeDir:
 		h.Name += "/"

@@ -41,7 +41,6 @@ var opensOther = map[string]string{
 	// A working tree is walked by descriptors, each opened beneath the one above with
 	// O_NOFOLLOW, and files with O_NONBLOCK; of a user's tree many have hard links.
 	"gitbridge/apply_attrs.go": "a working tree",
-	"gitbridge/apply_both.go":  "a working tree",
 	"gitbridge/apply_host.go":  "a working tree",
 	"gitbridge/apply_write.go": "a working tree",
 	"gitbridge/dir_later.go":   "a working tree",

@@ -27,7 +27,7 @@ type LayerOptions struct {
 // depend on the two only. It has whole files, the directories above them, and whiteouts;
 // opaque directories are never needed, as all paths are compared.
 func WriteLayer(ctx context.Context, w io.Writer, o LayerOptions) (*TarResult, error) {
-	l := &layerWriter{LayerOptions: o, tarWriter: newTarWriter(ctx, w, o.Source, o.Owner), written: map[string]bool{".": true}, linked: make(map[uint64]bool)}
+	l := &layerWriter{LayerOptions: o, tarWriter: tarWriter{NewTarSink(w), ctx, o.Source, o.Owner}, written: map[string]bool{".": true}, linked: make(map[uint64]bool)}
 	var only []string
 	if o.Dir != "" {
 		only = []string{o.Dir}
@@ -37,7 +37,7 @@ func WriteLayer(ctx context.Context, w io.Writer, o LayerOptions) (*TarResult, e
 
 type layerWriter struct {
 	LayerOptions
-	*tarWriter
+	tarWriter
 	written map[string]bool // directories
 	linked  map[uint64]bool // files of several names
 	gone    *tree.Path      // a path that is no directory any more: nothing is below it
@@ -108,5 +108,5 @@ func (l *layerWriter) put(e Entry) error {
 		}
 		l.written[e.Path] = true
 	}
-	return l.add(e)
+	return l.Add(e)
 }

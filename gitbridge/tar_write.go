@@ -26,7 +26,7 @@ type TarResult struct {
 // WriteTar writes a snapshot as a TarSink does. The bytes depend on the snapshot
 // only.
 func WriteTar(ctx context.Context, w io.Writer, src *tree.Source, st *tree.State) (*TarResult, error) {
-	t := newTarWriter(ctx, w, src, nil)
+	t := tarWriter{NewTarSink(w), ctx, src, nil}
 	first := make(map[uint64]string) // names of inodes with several
 	return t.done(st.Walk(ctx, src, "", func(p *tree.Path, n *tree.Inode) error {
 		path := cmp.Or(p.String(), ".")
@@ -34,30 +34,19 @@ func WriteTar(ctx context.Context, w io.Writer, src *tree.Source, st *tree.State
 		if n.Nlink > 1 && !n.IsDir() {
 			first[n.Ino] = cmp.Or(first[n.Ino], path)
 		}
-		return t.add(e)
+		return t.Add(e)
 	}))
 }
 
 type tarWriter struct {
+	*TarSink
 	ctx   context.Context
 	src   *tree.Source
 	owner *Owner // whose files become root's
-	sink  *TarSink
-	res   TarResult
-}
-
-func newTarWriter(ctx context.Context, w io.Writer, src *tree.Source, owner *Owner) *tarWriter {
-	t := &tarWriter{ctx: ctx, src: src, owner: owner, res: TarResult{Skipped: []Omission{}}}
-	t.sink = NewTarSink(w, t.skip)
-	return t
-}
-
-func (t *tarWriter) skip(path, reason string) {
-	t.res.Skipped = append(t.res.Skipped, Omission{path, reason})
 }
 
 // entry describes a file, as another name of first if that is set.
-func (t *tarWriter) entry(path string, n *tree.Inode, first string) Entry {
+func (t tarWriter) entry(path string, n *tree.Inode, first string) Entry {
 	e := Entry{Path: path, Meta: Meta{Mode: n.Mode, UID: n.UID, GID: n.GID, Mtime: n.Mtime, Xattrs: n.Xattrs}, Hardlink: first, Target: n.Target, Rdev: n.Rdev}
 	if t.owner != nil && e.UID == t.owner.UID {
 		e.UID = 0
@@ -69,25 +58,6 @@ func (t *tarWriter) entry(path string, n *tree.Inode, first string) Entry {
 		e.Size, e.Data = n.Size(), &contextReader{t.ctx, n.Content.Reader(t.src.Files)}
 	}
 	return e
-}
-
-func (t *tarWriter) add(e Entry) error {
-	if e.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		t.res.Files++
-	}
-	t.res.Bytes += e.Size
-	return t.sink.Add(e)
-}
-
-// done ends the archive, unless writing failed.
-func (t *tarWriter) done(err error) (*TarResult, error) {
-	if err == nil {
-		err = t.sink.Close()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("writing the archive: %w", err)
-	}
-	return &t.res, nil
 }
 
 // contextReader ends with the context.
@@ -107,17 +77,18 @@ func (c *contextReader) Read(p []byte) (int, error) {
 // extended attributes (SCHILY.xattr.*), hard links, FIFOs and devices. Holes are written
 // as zeros.
 type TarSink struct {
-	w    *bufio.Writer // below tar
-	tar  *tar.Writer
-	buf  []byte
-	skip func(path, reason string)
+	TarResult               // so far
+	w         *bufio.Writer // below tar
+	tar       *tar.Writer
+	buf       []byte
 }
 
-// NewTarSink returns a sink to w. skip is called with what tar cannot represent.
-func NewTarSink(w io.Writer, skip func(path, reason string)) *TarSink {
+func NewTarSink(w io.Writer) *TarSink {
 	b := bufio.NewWriterSize(w, 256<<10)
-	return &TarSink{w: b, tar: tar.NewWriter(b), buf: make([]byte, 256<<10), skip: skip}
+	return &TarSink{TarResult{Skipped: []Omission{}}, b, tar.NewWriter(b), make([]byte, 256<<10)}
 }
+
+func (t *TarSink) skip(path, reason string) { t.Skipped = append(t.Skipped, Omission{path, reason}) }
 
 // Close ends the archive: what was written is the whole tree.
 func (t *TarSink) Close() error {
@@ -125,6 +96,17 @@ func (t *TarSink) Close() error {
 		return err
 	}
 	return t.w.Flush()
+}
+
+// done is Close, unless writing failed.
+func (t *TarSink) done(err error) (*TarResult, error) {
+	if err == nil {
+		err = t.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("writing the archive: %w", err)
+	}
+	return &t.TarResult, nil
 }
 
 const paxXattr = "SCHILY.xattr."
@@ -146,6 +128,8 @@ func (t *TarSink) Add(e Entry) error {
 		t.skip(e.Path, "tar has no sockets")
 		return nil
 	}
+	t.Files++
+	t.Bytes += e.Size
 	h := &tar.Header{
 		Format: tar.FormatPAX, Typeflag: kind, Name: e.Path, Linkname: e.Target, Mode: int64(e.Mode & 0o7777),
 		Uid: int(e.UID), Gid: int(e.GID), ModTime: time.Unix(0, e.Mtime), PAXRecords: make(map[string]string),

@@ -222,16 +222,13 @@ func (a *app) imageRef(ref string) (string, error) {
 
 func (i *importer) archive(read func(context.Context, gitbridge.Sink) error) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, w io.Writer) error {
-		sink := gitbridge.NewTarSink(w, i.skip)
+		sink := gitbridge.NewTarSink(w)
 		if err := read(ctx, sink.Add); err != nil {
 			return err
 		}
+		i.skipped = append(i.skipped, sink.Skipped...)
 		return sink.Close()
 	}
-}
-
-func (i *importer) skip(path, reason string) {
-	i.skipped = append(i.skipped, gitbridge.Omission{Path: path, Reason: reason})
 }
 
 func (i *importer) options() gitbridge.ImportOptions {
@@ -241,7 +238,9 @@ func (i *importer) options() gitbridge.ImportOptions {
 		Progress: func(p gitbridge.Progress) {
 			i.bar.show(service.Progress{What: "importing", Done: p.Files, Unit: "files", Bytes: p.Bytes})
 		},
-		Skip: func(path string, reason error) { i.skip(path, reason.Error()) },
+		Skip: func(path string, reason error) {
+			i.skipped = append(i.skipped, gitbridge.Omission{Path: path, Reason: reason.Error()})
+		},
 	}
 }
 

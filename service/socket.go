@@ -263,8 +263,12 @@ func (j *Joined) Close() {
 // Leave gives the mount up, and waits up to wait milliseconds for the daemon's answer, which it
 // reports.
 func (j *Joined) Leave(wait int) bool {
-	fd := int(j.Conn.Fd())
-	_ = unix.Shutdown(fd, unix.SHUT_WR)
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, wait)
+	_ = unix.Shutdown(int(j.Conn.Fd()), unix.SHUT_WR)
+	return j.Ended(wait)
+}
+
+// Ended waits up to wait milliseconds for the end of the daemon, and reports it.
+func (j *Joined) Ended(wait int) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(j.Conn.Fd()), Events: unix.POLLIN}}, wait)
 	return err == nil && n > 0
 }

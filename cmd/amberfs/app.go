@@ -29,7 +29,7 @@ type app struct {
 	command string // what the user ran
 	started bool   // the command line was understood
 
-	pager *pager
+	closePager func() // nil without a pager
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -76,17 +76,20 @@ func (a *app) placeOf(wd string) (locate.Place, error) {
 	return p, err
 }
 
-func (a *app) target(p locate.Place) client.Target {
-	root, _ := p.Root()
-	return client.Target{Store: p.Store, Workspace: strings.Join(p.Workspace, "/"), Root: root, Command: a.command}
-}
-
 func (a *app) open(ctx context.Context, p locate.Place) (*client.Client, error) {
-	c, err := client.Open(ctx, a.target(p))
+	root, _ := p.Root()
+	c, err := client.Open(ctx, client.Target{Store: p.Store, Workspace: strings.Join(p.Workspace, "/"), Root: root, Command: a.command})
 	if fail.KindOf(err) == fail.NotFound {
 		return nil, deadMount(p, err)
 	}
 	return c, err
+}
+
+func (a *app) openHere(ctx context.Context) (p locate.Place, c *client.Client, err error) {
+	if p, err = a.place(); err == nil {
+		c, err = a.open(ctx, p)
+	}
+	return p, c, err
 }
 
 // ask asks for the operation of args in the workspace of a place, and shows the progress.

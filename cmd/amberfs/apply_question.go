@@ -82,7 +82,7 @@ func (q *question) print(ctx context.Context) error {
 	}
 	for _, g := range q.groups {
 		for _, c := range g.changes {
-			if c.B != nil && executes(c.Path.String()) {
+			if c.B != nil && executed.MatchString(c.Path.String()) {
 				fmt.Fprintln(q.a.stderr, q.paint("careful, other programs execute this: "+quote(c.Path.Short()), colorBold+colorRed))
 			}
 		}
@@ -217,7 +217,7 @@ func (q *question) showDiff(ctx context.Context, groups ...group) error {
 			o.Paths = append(o.Paths, c.Path.String())
 		}
 	}
-	out := newDiffWriter(q.a)
+	out := &diffWriter{a: q.a}
 	err := errors.Join(diff.Write(ctx, out, q.ch.Source, q.ch.Base, q.ch.Now, o), out.flush())
 	q.a.closeOutput()
 	switch {

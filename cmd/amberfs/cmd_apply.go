@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"os/signal"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/gitbridge"
 	"github.com/amberfs/amberfs/internal/fail"
@@ -44,45 +46,24 @@ Symbolic links in DIR are not followed. Run an interrupted apply again to comple
 			case theirs:
 				o.Conflicts = threeway.TakeTheirs
 			}
-			name := ""
-			if len(argv) == 2 {
-				name = argv[1]
-			}
+			name := strings.Join(argv[1:], "")
 			dir, err := a.abs(argv[0])
 			if err != nil {
 				return err
 			}
-			p, err := a.place()
-			if err != nil {
-				return err
-			}
-			c, err := a.open(cmd.Context(), p)
+			p, c, err := a.openHere(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			ch, err := c.Changes(cmd.Context(), name)
-			if err != nil {
+			done, left, err := a.applyFrom(cmd.Context(), c, name, dir, "", a.asks() && !yes && !dryRun && !a.json, o)
+			if done == nil {
 				return err
-			}
-			defer ch.Close()
-			left, asked := false, a.asks() && !yes && !dryRun && !a.json
-			if asked {
-				if yes, left, err = a.askApply(cmd.Context(), ch, dir, "", &o); err != nil || !yes {
-					return err
-				}
-			}
-			done, err := a.apply(cmd.Context(), ch, dir, o)
-			if err != nil {
-				return a.printConflicts(done, err)
 			}
 			if left && len(p.Workspace) < 2 {
 				defer a.note("the rest stays in the workspace\n\tapply it with: %s", applyLine(p.Store, strings.Join(p.Workspace, ""), dir, name))
 			}
-			if asked {
-				done.Paths = nil // they were listed
-			}
-			return a.printApplied(done)
+			return a.print(done, func() { a.printf("%s", a.appliedLines(done)) })
 		},
 	}
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would change")
@@ -90,6 +71,36 @@ Symbolic links in DIR are not followed. Run an interrupted apply again to comple
 	cmd.Flags().BoolVar(&ours, "ours", false, "keep DIR's version of conflicting paths")
 	cmd.Flags().BoolVar(&theirs, "theirs", false, "take the workspace's version of conflicting paths")
 	return cmd
+}
+
+// applyFrom writes to a directory what changed up to a snapshot, or up to now for "". If ask
+// is set, it asks before; no is what the answer "no" does. done is nil if nothing was applied,
+// and left is set if something was left on purpose.
+func (a *app) applyFrom(ctx context.Context, c *client.Client, name, dir, no string, ask bool, o gitbridge.ApplyOptions) (
+	done *gitbridge.Applied, left bool, err error) {
+	ch, err := c.Changes(ctx, name)
+	if err != nil {
+		return nil, false, err
+	}
+	defer ch.Close()
+	if ask {
+		var yes bool
+		if yes, left, err = a.askApply(ctx, ch, dir, no, &o); err != nil || !yes {
+			return nil, left, err
+		}
+	}
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT) // before, it may be for a pager
+	defer stop()
+	if done, err = a.apply(ctx, ch, dir, o); err != nil {
+		return nil, left, a.printConflicts(done, err)
+	}
+	for _, s := range done.Skipped {
+		a.note("%s: %s", quote(s.Path), s.Reason)
+	}
+	if ask && !a.json {
+		done.Paths = nil // they were listed
+	}
+	return done, left, nil
 }
 
 // askApply shows what an apply would change and asks for it. It reports whether anything
@@ -119,7 +130,6 @@ func (a *app) askApply(ctx context.Context, ch *client.Changes, dir, no string, 
 	return yes, q.left, err
 }
 
-// apply writes to a directory what changed in a workspace.
 func (a *app) apply(ctx context.Context, ch *client.Changes, dir string, o gitbridge.ApplyOptions) (*gitbridge.Applied, error) {
 	bar := a.newProgress()
 	defer bar.done()
@@ -143,18 +153,10 @@ func (a *app) printConflicts(done *gitbridge.Applied, err error) error {
 	return a.printFailed(done, err, func() { a.printPaths(done.Conflicts) }) // none if it was partial
 }
 
-// printPaths prints a path a line.
 func (a *app) printPaths(paths []string) {
 	for _, p := range paths {
 		a.printf("%s\n", quote(p))
 	}
-}
-
-func (a *app) printApplied(done *gitbridge.Applied) error {
-	for _, s := range done.Skipped {
-		a.note("%s: %s", quote(s.Path), s.Reason)
-	}
-	return a.print(done, func() { a.printf("%s", a.appliedLines(done)) })
 }
 
 // appliedLines is the result of an apply, a path a line.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -38,19 +39,11 @@ func blameRows(b service.Blamed) [][]string {
 	rows := make([][]string, 0, len(b.Lines))
 	for _, l := range b.Lines {
 		rows = append(rows, []string{
-			orNow(l.Snapshot), strings.Join(l.Actors, ","), service.OneLine(l.Command), l.Time.Format(time.RFC3339), strconv.Itoa(l.Line),
+			cmp.Or(l.Snapshot, "now"), strings.Join(l.Actors, ","), service.OneLine(l.Command), l.Time.Format(time.RFC3339), strconv.Itoa(l.Line),
 			strings.ToValidUTF8(l.Text, "\uFFFD"),
 		})
 	}
 	return rows
-}
-
-// orNow is a snapshot's name, or what there is to read in its place.
-func orNow(snapshot string) string {
-	if snapshot == "" {
-		return "now"
-	}
-	return snapshot
 }
 
 func actorsCommand(a *app) *cobra.Command {
@@ -61,11 +54,7 @@ func actorsCommand(a *app) *cobra.Command {
 snapshots with its changes, first and last time, separated by tabs.`,
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := a.place()
-			if err != nil {
-				return err
-			}
-			return showAt(cmd.Context(), a, p, service.Actors{}, func(l service.ActorList) {
+			return show(a, cmd, service.Actors{}, func(l service.ActorList) {
 				var rows [][]string
 				for _, s := range l.Actors {
 					rows = append(rows, []string{s.Name, plural(s.Snapshots, "snapshot", "snapshots"), s.First.Format(time.RFC3339), s.Last.Format(time.RFC3339)})
@@ -76,7 +65,6 @@ snapshots with its changes, first and last time, separated by tabs.`,
 	}
 }
 
-// undoBy undoes what an actor changed.
 func (a *app) undoBy(ctx context.Context, p locate.Place, req service.UndoBy) error {
 	var done service.UndoneBy
 	err := a.ask(ctx, p, req, &done)

@@ -80,8 +80,8 @@ func splitDash(cmd *cobra.Command, argv []string) (before, after []string) {
 func (a *app) showDiff(cmd *cobra.Command, p locate.Place, req service.Diff) error {
 	bar := a.newProgress()
 	defer bar.done()
-	out := newDiffWriter(a)
-	if err := a.exchange(cmd.Context(), p, req, client.Exchange{Out: bar.until(out)}, nil); err != nil {
+	out := &diffWriter{a: a, bar: bar}
+	if err := a.exchange(cmd.Context(), p, req, client.Exchange{Out: out}, nil); err != nil {
 		if out.refused {
 			return nil // the reader of the output had enough
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,11 +55,7 @@ id ("-" until it is stored), time and message, separated by tabs.`,
 				return a.printJSON(l.Snapshots)
 			}
 			a.usePager()
-			rows := listRows(l.Snapshots)
-			if long {
-				rows = longRows(l.Snapshots)
-			}
-			a.printRows(rows)
+			a.printRows(listRows(l.Snapshots, long))
 			return nil
 		},
 	}
@@ -82,15 +79,6 @@ func sinceText(text string) (string, error) {
 	return t.Format(time.RFC3339Nano), nil
 }
 
-// longRows is the listing with all that fits into a line.
-func longRows(infos []snapshot.Info) [][]string {
-	rows := listRows(infos)
-	for n, i := range infos {
-		rows[n] = append(rows[n], i.Kind, countsText(i.Counts), labelText(i.Labels))
-	}
-	return rows
-}
-
 // countsText is what happened since the snapshot before.
 func countsText(c info.Counts) string {
 	text := fmt.Sprintf("+%d ~%d -%d", c.Created, c.Modified, c.Deleted)
@@ -100,20 +88,24 @@ func countsText(c info.Counts) string {
 	return text
 }
 
-func listRows(infos []snapshot.Info) [][]string {
+func listRows(infos []snapshot.Info, long bool) [][]string {
 	if len(infos) == 0 {
 		return [][]string{{"no snapshots"}}
 	}
 	rows := make([][]string, 0, len(infos))
 	for _, i := range infos {
-		rows = append(rows, service.Row(i))
+		row := service.Row(i)
+		if long {
+			row = append(row, i.Kind, countsText(i.Counts), labelText(i.Labels))
+		}
+		rows = append(rows, row)
 	}
 	return rows
 }
 
 // printRows prints rows in columns on a terminal, else with tabs between them.
 func (a *app) printRows(rows [][]string) {
-	if isTerminal(a.stdout) || a.pager != nil {
+	if isTerminal(a.stdout) || a.closePager != nil {
 		printTable(a.stdout, rows)
 		return
 	}
@@ -219,7 +211,7 @@ func eventText(e events.Event, color bool) string {
 	}
 	action := fmt.Sprintf("%-8s", e.Action)
 	if color {
-		action = actionColor(e.Action) + action + colorReset
+		action = cmp.Or(actionColors[e.Action], colorCyan) + action + colorReset
 	}
 	who := ""
 	if e.PID != 0 || e.Command != "" {
@@ -228,17 +220,7 @@ func eventText(e events.Event, color bool) string {
 	return e.Time.Local().Format("2006-01-02 15:04:05") + "  " + action + "  " + path + who
 }
 
-func actionColor(action string) string {
-	switch action {
-	case "created":
-		return colorGreen
-	case "deleted":
-		return colorRed
-	case "restored", "captured":
-		return colorBold
-	}
-	return colorCyan
-}
+var actionColors = map[string]string{"created": colorGreen, "deleted": colorRed, "restored": colorBold, "captured": colorBold}
 
 func historyCommand(a *app) *cobra.Command {
 	var all bool
@@ -268,14 +250,11 @@ that PATH changed since the newest snapshot. Contents are compared, not times.`,
 func historyRows(h service.History) [][]string {
 	var rows [][]string
 	for _, e := range h.Entries {
-		name, size := e.Snapshot, strconv.FormatInt(e.Size, 10)
-		if name == "" {
-			name = "now"
-		}
+		size := strconv.FormatInt(e.Size, 10)
 		if e.Action == "deleted" {
 			size = "-"
 		}
-		rows = append(rows, []string{e.Action, name, e.Created.Format(time.RFC3339), size, service.OneLine(e.Message)})
+		rows = append(rows, []string{e.Action, cmp.Or(e.Snapshot, "now"), e.Created.Format(time.RFC3339), size, service.OneLine(e.Message)})
 	}
 	return rows
 }

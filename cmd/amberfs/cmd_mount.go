@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -97,14 +98,12 @@ func splitFrom(from string) (dir, remote string, err error) {
 
 // mount is the command, and in the process that it starts, the daemon.
 func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (err error) {
-	inherited := daemon.InheritedStarter()
-	bar := a.newProgress()
-	if inherited == nil {
+	s := daemon.InheritedStarter()
+	started := s != nil // by Spawn
+	if !started {
+		bar := a.newProgress()
 		bar.expect(cfg.From)
-	}
-	s := a.starter(bar)
-	if inherited != nil {
-		s = inherited
+		s = a.starter(bar, a.printMounted)
 	}
 	if !cfg.Shared && cfg.From != cfg.Mountpoint && os.Mkdir(cfg.Mountpoint, 0o755) == nil {
 		defer func() {
@@ -113,58 +112,46 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 			}
 		}()
 	}
-	if err := daemon.Check(&cfg, s.Note); err != nil {
-		if inherited != nil {
-			s.Failed(err)
-		}
+	if err := daemon.Check(&cfg, s); err != nil {
+		s(daemon.Message{Error: fail.Of(err)})
 		return err
 	}
 	if foreground {
-		if inherited == nil {
+		if !started {
 			cfg.LogTo = os.Stderr
 		}
 		return daemon.Run(ctx, cfg, s)
 	}
-	ready, proc, err := daemon.Spawn(ctx, mountArgs(cfg), s, nil)
+	ready, proc, err := daemon.Spawn(ctx, cfg, s, &syscall.SysProcAttr{Setsid: true})
 	if err != nil {
 		return err
 	}
-	s.Ready(ready)
+	s(daemon.Message{Ready: &ready})
 	return proc.Process.Release()
 }
 
-// mountArgs is the command line of the daemon: it reads well in ps(1).
-func mountArgs(cfg daemon.Config) []string {
-	out := []string{"mount", "-f"}
-	if cfg.From != "" {
-		out = append(out, "--from", cfg.From)
+// starter prints the start of a daemon. Its error is returned as well, and printed once.
+func (a *app) starter(bar *progress, ready func(*daemon.Ready)) daemon.Starter {
+	return func(m daemon.Message) {
+		switch {
+		case m.Progress != nil:
+			bar.show(*m.Progress)
+		case m.Note != "":
+			a.say(m.Note)
+		default:
+			bar.done()
+			if m.Ready != nil {
+				ready(m.Ready)
+			}
+		}
 	}
-	if cfg.Remote != "" {
-		out = append(out, "--from", cfg.Remote)
-	}
-	if cfg.OrEmpty {
-		out = append(out, "--or-empty")
-	}
-	if o := cfg.Options.String(); o != "" {
-		out = append(out, "-o", o)
-	}
-	return append(out, "--", cfg.Store, cfg.Mountpoint)
 }
 
-// starter prints the start of a daemon. Its error is returned as well, and printed once.
-func (a *app) starter(bar *progress) *daemon.Starter {
-	return &daemon.Starter{
-		Progress: bar.show,
-		Note:     func(text string) { a.note("%s", text) },
-		Ready: func(r daemon.Ready) {
-			bar.done()
-			if a.json {
-				_ = a.printJSON(r)
-			} else if isTerminal(a.stdout) {
-				a.printf("mounted %s at %s\n", quote(r.Store), quote(r.Mountpoint))
-			}
-		},
-		Failed: func(error) { bar.done() },
+func (a *app) printMounted(r *daemon.Ready) {
+	if a.json {
+		_ = a.printJSON(r)
+	} else if isTerminal(a.stdout) {
+		a.printf("mounted %s at %s\n", quote(r.Store), quote(r.Mountpoint))
 	}
 }
 
@@ -183,14 +170,4 @@ func addOptions(cmd *cobra.Command, options *[]string) {
 		}
 		return out, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}) // fails only if there is no such flag
-}
-
-// nudgeCommand is what the daemon starts to have inotify report a restore.
-func nudgeCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:    daemon.NudgeCommand,
-		Hidden: true,
-		Args:   args(0, 0, "no arguments"),
-		RunE:   func(*cobra.Command, []string) error { return daemon.Nudge(a.stdin) },
-	}
 }

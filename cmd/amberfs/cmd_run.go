@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
@@ -18,16 +16,18 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/actors"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 func runCommand(a *app) *cobra.Command {
 	var (
-		c       sandbox.Config
-		from    string
-		apply   string
-		options []string
+		c        sandbox.Config
+		from     string
+		apply    string
+		options  []string
+		readOnly bool
 	)
 	cmd := &cobra.Command{
 		Use:   "run [--from DIR|REMOTE@SNAPSHOT] [--fork NAME [--root]] [--as ACTOR] [--apply[=yes]] [STORE] -- COMMAND [ARGUMENT]...",
@@ -84,15 +84,15 @@ running are killed. All other commands work inside.`,
 			if n < 0 {
 				n = len(argv)
 			}
-			c.Command, c.Text = argv[n:], a.command
+			c.Command = argv[n:]
 			if c.Root && c.Fork == "" {
 				return fail.New(fail.Usage, "--root needs --fork NAME: the fork that is the root directory")
 			}
-			o, err := mountopt.Parse(options...)
-			if err != nil {
+			var err error
+			if c.Options, err = mountopt.Parse(options...); err != nil {
 				return fail.New(fail.Usage, "%w", err)
 			}
-			c.Options = o.String()
+			c.Options.ReadOnly = c.Options.ReadOnly || readOnly
 			for _, name := range []string{c.Fork, c.After} {
 				if name == "" {
 					continue
@@ -126,7 +126,7 @@ running are killed. All other commands work inside.`,
 			if apply != "" && from == "" {
 				return fail.New(fail.Usage, "--apply needs --from DIR: there is no directory to apply the changes to")
 			}
-			here := c.Fork != "" || c.Actor != "" && remote == "" && !c.ReadOnly
+			here := c.Fork != "" || c.Actor != "" && remote == "" && !readOnly
 			if p, err := a.place(); err == nil && here && c.Store == "" && from == "" {
 				return a.runHere(cmd.Context(), p, c, remote)
 			}
@@ -146,7 +146,7 @@ running are killed. All other commands work inside.`,
 	cmd.Flags().StringVar(&apply, "apply", "", "when COMMAND ends, ask which changes to apply to DIR; --apply=`yes` does not ask")
 	cmd.Flags().Lookup("apply").NoOptDefVal = applyAsk
 	cmd.Flags().StringVar(&c.After, "snapshot-after", "", "take the snapshot `NAME` when COMMAND ends")
-	cmd.Flags().BoolVar(&c.ReadOnly, "read-only", false, "nothing can be changed")
+	cmd.Flags().BoolVar(&readOnly, "read-only", false, "nothing can be changed")
 	addOptions(cmd, &options)
 	return cmd
 }
@@ -189,13 +189,15 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	if err := daemon.CheckPaths(&cfg); err != nil {
 		return err
 	}
+	bar := a.newProgress()
+	defer bar.done()
+	s := a.starter(bar, func(*daemon.Ready) {})
 	if c.Temp != "" && remote == "" && apply == "" {
 		// The store is temporary: files that change before they are copied may be lost.
 		c.From = from
 	} else {
-		bar := a.newProgress()
 		bar.expect(from)
-		err = daemon.Make(cmd.Context(), cfg, a.starter(bar))
+		err = daemon.Make(cmd.Context(), cfg, s)
 		bar.done()
 		if err != nil {
 			return err
@@ -203,7 +205,19 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	}
 	c.Hold, back.dir = apply != "", from
 	a.noteRepository(from)
-	status, err := sandbox.Outer(cmd.Context(), c, temp, func(s string) { a.note("%s", s) }, func() { back.unfinished = true }, func() { back.run(c) })
+	p := locate.Place{Mount: locate.Mount{Point: c.Mountpoint}, Store: c.Store}
+	status, err := sandbox.Outer(cmd.Context(), c, temp, s, func(c *sandbox.Config) error { return a.prepare(cmd.Context(), p, c, "") },
+		func(served bool) error {
+			back.unfinished = apply != ""
+			if !served { // which was reported
+				return nil
+			}
+			err := a.snapshotAfter(cmd.Context(), p, c)
+			if err == nil && apply != "" {
+				back.run(c)
+			}
+			return err
+		})
 	if back.unfinished {
 		back.noteKept(c)
 	}
@@ -212,35 +226,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	} else if back.err != nil {
 		a.note("%v", back.err)
 	}
-	if err != nil {
-		return err
-	}
-	return a.statusOf(status, nil)
-}
-
-// insideCommand is the second half of run, in the new namespaces.
-func insideCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:    sandbox.Command,
-		Hidden: true,
-		Args:   args(0, 0, "no arguments"),
-		RunE: func(*cobra.Command, []string) error {
-			return a.statusOf(sandbox.Inner(func(s string) { a.note("%s", s) }, func() (func(service.Progress), func()) {
-				bar := a.newProgress()
-				return bar.show, bar.done
-			}))
-		},
-	}
-}
-
-// inRootCommand is the first process in a fork that is the root directory.
-func inRootCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use: sandbox.InRootCommand, Hidden: true, Args: args(0, 0, "no arguments"),
-		RunE: func(*cobra.Command, []string) error {
-			return a.statusOf(sandbox.InsideRoot(func(s string) { a.note("%s", s) }))
-		},
-	}
+	return a.statusOf(status, err)
 }
 
 func (a *app) noteOnlyRoot(why string) {
@@ -263,81 +249,86 @@ func (a *app) statusOf(status int, err error) error {
 // runHere runs a program in the workspace that the command stands in, or in a fork of it.
 func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, from string) error {
 	dir, err := a.cwd()
+	if err != nil {
+		return err
+	}
 	if c.Fork != "" {
-		dir, err = a.forkHere(ctx, p, c.Fork, from)
+		root, ok := p.Root()
+		if !ok {
+			return fail.New(fail.Usage, "the root of the workspace is not mounted here")
+		}
+		dir = filepath.Join(root, naming.ForksDir, c.Fork)
+	}
+	if err := a.prepare(ctx, p, &c, from); err != nil {
+		return err
+	}
+	runtime.LockOSThread() // for good: it starts nothing with rights any more
+	var cmd *exec.Cmd
+	if c.Root {
+		a.noteOnlyRoot("an ordinary user has mounted it. With STORE, while that is not mounted, run --root maps other ids too")
+		cmd, err = sandbox.InRoot(dir, c.Command, c.Image)
+	} else {
+		cmd, err = exec.Command(c.Command[0], c.Command[1:]...), sandbox.NoNewPrivileges()
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PWD="+dir)
 	}
 	if err != nil {
 		return err
 	}
-	if c.Actor != "" {
-		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-			return fmt.Errorf("adopting what COMMAND leaves behind: %w", err)
-		}
-		if err := a.ask(ctx, p, service.Actor{Name: c.Actor}, nil); err != nil {
-			return err
-		}
-	}
-	run := func() (int, error) { return runIn(dir, c.Command) }
-	if c.Root {
-		a.noteOnlyRoot("an ordinary user has mounted it. With STORE, while that is not mounted, run --root maps other ids too")
-		run = func() (int, error) { return a.runInRoot(ctx, dir, c.Command) }
-	}
-	status, err := run()
-	if err == nil && c.After != "" {
-		// A signal that ended the program does not cancel what comes after it.
-		err = a.snapshotAfter(context.WithoutCancel(ctx), dir, c.After)
+	status, err := sandbox.Foreground(cmd)
+	if err == nil {
+		err = a.snapshotAfter(ctx, p, c)
 	}
 	return a.statusOf(status, err)
 }
 
-// forkHere makes a fork, unless there is one, and returns where it is.
-func (a *app) forkHere(ctx context.Context, p locate.Place, name, from string) (string, error) {
-	root, ok := p.Root()
-	if !ok {
-		return "", fail.New(fail.Usage, "the root of the workspace is not mounted here")
+// askIn asks in a fork of the workspace of a place, or in that itself.
+func (a *app) askIn(ctx context.Context, p locate.Place, fork string, args, result any) error {
+	if fork != "" {
+		p.Workspace = append(slices.Clone(p.Workspace), fork)
 	}
-	err := a.ask(ctx, p, service.Fork{Name: name, Snapshot: from}, nil)
-	if err != nil && fail.KindOf(err) != fail.Exists {
-		return "", err
-	}
-	return filepath.Join(root, naming.ForksDir, name), nil
+	return a.ask(ctx, p, args, result)
 }
 
-// runIn runs a program in a directory and returns its exit status as a shell does.
-func runIn(dir string, argv []string) (int, error) {
-	runtime.LockOSThread() // for good: it starts nothing with rights any more
-	if err := sandbox.NoNewPrivileges(); err != nil {
-		return 0, err
+// prepare does what comes before the program of a run: it creates the fork, from a
+// snapshot if it is named, and registers the actor.
+func (a *app) prepare(ctx context.Context, p locate.Place, c *sandbox.Config, from string) error {
+	if c.Fork != "" {
+		err := a.ask(ctx, p, service.Fork{Name: c.Fork, Snapshot: from}, nil)
+		if err != nil && fail.KindOf(err) != fail.Exists {
+			return err
+		}
 	}
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "PWD="+dir)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	return sandbox.Foreground(cmd)
-}
-
-// runInRoot runs a program with a directory, a fork, as its root directory.
-func (a *app) runInRoot(ctx context.Context, dir string, argv []string) (int, error) {
-	p, err := a.placeOf(dir)
-	if err != nil {
-		return 0, err
+	if c.After != "" && a.askIn(ctx, p, c.Fork, service.Show{Name: c.After}, nil) == nil {
+		return fail.New(fail.Exists, "snapshot %q exists", c.After).WithHint("choose another name after --snapshot-after")
+	}
+	if c.Actor != "" {
+		err := sandbox.AdoptOrphans()
+		if err == nil {
+			err = a.ask(ctx, p, service.Actor{Name: c.Actor}, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !c.Root {
+		return nil
 	}
 	var found service.FoundImage
-	if err := a.ask(ctx, p, service.GetImage{}, &found); err != nil {
-		return 0, err
-	}
-	runtime.LockOSThread() // it ends with this thread
-	cmd, err := sandbox.InRoot(dir, argv, found.Image)
-	if err != nil {
-		return 0, err
-	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	return sandbox.Foreground(cmd)
+	err := a.askIn(ctx, p, c.Fork, service.GetImage{}, &found)
+	c.Image = found.Image
+	return err
 }
 
-func (a *app) snapshotAfter(ctx context.Context, dir, name string) error {
-	p, err := a.placeOf(dir)
-	if err != nil {
-		return err
+// snapshotAfter takes the snapshot at the end of a run. A signal that ended the program does
+// not cancel it.
+func (a *app) snapshotAfter(ctx context.Context, p locate.Place, c sandbox.Config) error {
+	if c.After == "" {
+		return nil
 	}
-	return a.ask(ctx, p, service.Snapshot{Name: name, Wait: true}, nil)
+	var made snapshot.Info
+	err := a.askIn(context.WithoutCancel(ctx), p, c.Fork, service.Snapshot{Name: c.After, Wait: true}, &made)
+	if err == nil {
+		a.note("snapshot %s created: %s", made.Name, made.ID)
+	}
+	return err
 }

@@ -31,6 +31,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/sandbox"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/service"
@@ -144,12 +146,8 @@ func asMountHelper(root *cobra.Command, argv []string) []string {
 }
 
 func isCommand(root *cobra.Command, name string) bool {
-	for _, c := range root.Commands() {
-		if c.Name() == name || c.HasAlias(name) {
-			return true
-		}
-	}
-	return name == "help" || name == "completion" || strings.HasPrefix(name, "__complete")
+	c, _, err := root.Find([]string{name})
+	return err == nil && c != root || name == "help" || name == "completion" || strings.HasPrefix(name, "__complete")
 }
 
 // The groups of `amberfs help`.
@@ -229,7 +227,12 @@ run work from inside a mount, or with -C DIR.`,
 	add(groupTrees, exportCommand(a), importCommand(a), applyCommand(a))
 	add(groupRemotes, pushCommand(a), pullCommand(a), remoteCommand(a))
 	add(groupStore, statusCommand(a), policyCommand(a), freezeCommand(a), thawCommand(a), gcCommand(a), duCommand(a), verifyCommand(a))
-	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(), insideCommand(a), inForkCommand(a), inRootCommand(a), janitorCommand(a), nudgeCommand(a))
+	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(),
+		hidden(sandbox.Command, 0, func([]string) error { return a.statusOf(sandbox.Inner(a.say)) }),
+		hidden(sandbox.InForkCommand, 4, func(argv []string) error { return a.statusOf(sandbox.InsideFork(argv)) }),
+		hidden(sandbox.InRootCommand, 0, func([]string) error { return a.statusOf(sandbox.InsideRoot(a.say)) }),
+		hidden(daemon.NudgeCommand, 3, func(argv []string) error { return daemon.Nudge(a.stdin, argv[0], argv[1], argv[2]) }),
+		hidden(janitor, 1, a.discardForks))
 	a.complete(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return root
@@ -239,6 +242,14 @@ run work from inside a mount, or with -C DIR.`,
 var otherWords = map[string]string{
 	"snapshot": "checkpoint commit create save take", "restore": "checkout reset rollback rewind", "rm": "delete destroy remove",
 	"umount": "unmount", "history": "versions", "status": "info", "fork": "branch clone", "list": "snapshots",
+}
+
+// hidden is a command that only this program starts.
+func hidden(name string, arguments int, run func(argv []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(arguments),
+		RunE: func(_ *cobra.Command, argv []string) error { return run(argv) },
+	}
 }
 
 // exitStatusHelp is a help page without a command.

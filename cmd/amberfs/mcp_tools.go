@@ -55,7 +55,7 @@ var tools = []tool{
 	{names: [3]string{"snapshot_list", "snapshots_list"}, title: "List snapshots", effect: reads,
 		about: "List the snapshots, newest first: name, id, time and description, with tabs between.",
 		op:    service.List{}, args: "limit since kind labels", pages: true,
-		show: text(func(l *service.Snapshots) string { return joinRows(listRows(l.Snapshots)) })},
+		show: text(func(l *service.Snapshots) string { return joinRows(listRows(l.Snapshots, false)) })},
 	{names: [3]string{"snapshot_show"}, title: "Show a snapshot", effect: reads,
 		about: "Show everything about one snapshot.", op: service.Show{}, args: "name",
 		show: text(func(i *snapshot.Info) string { return rowsText(infoFields(*i, time.Now())) })},

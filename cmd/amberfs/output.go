@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	"golang.org/x/term"
 
 	"github.com/amberfs/amberfs/internal/env"
@@ -41,6 +42,8 @@ func (a *app) note(format string, args ...any) {
 	}
 }
 
+func (a *app) say(text string) { a.note("%s", text) }
+
 func (a *app) printJSON(v any) error {
 	return gitquote.Encoder(a.stdout).Encode(v)
 }
@@ -66,7 +69,6 @@ func (a *app) printFailed(v any, err error, text func()) error {
 
 func isTerminal(f any) bool { return terminal(f) != nil }
 
-// terminal is f if that is a terminal.
 func terminal(f any) *os.File {
 	if o, ok := f.(*output); ok {
 		f = o.Writer
@@ -82,7 +84,7 @@ func (a *app) color() bool {
 	if env.Get("NO_COLOR") != "" || env.Get("TERM") == "dumb" {
 		return false
 	}
-	return a.pager != nil || isTerminal(a.stdout)
+	return a.closePager != nil || isTerminal(a.stdout)
 }
 
 func (a *app) width() int {
@@ -94,19 +96,11 @@ func (a *app) width() int {
 	return 80
 }
 
-// quote writes a path on one line.
 func quote(p string) string { return gitquote.Readable(p) }
-
-// pager is a program that shows long output, as git uses one.
-type pager struct {
-	cmd  *exec.Cmd
-	pipe io.WriteCloser
-	out  io.Writer // what stdout was before
-}
 
 // usePager sends the output through $AMBERFS_PAGER, $PAGER or less, if it is a terminal.
 func (a *app) usePager() {
-	if a.json || a.pager != nil || !isTerminal(a.stdout) {
+	if a.json || a.closePager != nil || !isTerminal(a.stdout) {
 		return
 	}
 	name := "less"
@@ -130,28 +124,22 @@ func (a *app) usePager() {
 	if err != nil || cmd.Start() != nil {
 		return
 	}
-	a.pager = &pager{cmd: cmd, pipe: pipe, out: a.stdout}
+	out := a.stdout
 	a.stdout = pipe
+	a.closePager = func() {
+		pipe.Close()
+		_ = cmd.Wait() // its status says nothing: a person may quit at the first page
+		a.stdout, a.closePager = out, nil
+	}
 }
 
-// closeOutput waits until the pager has shown everything.
 func (a *app) closeOutput() {
-	if a.pager == nil {
-		return
+	if a.closePager != nil {
+		a.closePager()
 	}
-	a.pager.pipe.Close()
-	// Its status says nothing: a person may quit at the first page.
-	_ = a.pager.cmd.Wait()
-	a.stdout = a.pager.out
-	a.pager = nil
 }
 
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
+func plural(n int, one, many string) string { return english.Plural(n, one, many) }
 
 const (
 	colorBold  = "\x1b[1m"
@@ -165,6 +153,7 @@ const (
 // first byte.
 type diffWriter struct {
 	a       *app
+	bar     *progress // is taken off the screen before; may be nil
 	w       io.Writer
 	person  bool // reads it, on a terminal; colours are for persons, too
 	color   bool
@@ -175,13 +164,14 @@ type diffWriter struct {
 	refused bool
 }
 
-func newDiffWriter(a *app) *diffWriter { return &diffWriter{a: a} }
-
 func (d *diffWriter) Write(p []byte) (int, error) {
 	if d.w == nil {
+		if d.bar != nil {
+			d.bar.done()
+		}
 		d.a.usePager()
 		d.w, d.color = d.a.stdout, d.a.color()
-		d.person = d.a.pager != nil || isTerminal(d.a.stdout)
+		d.person = d.a.closePager != nil || isTerminal(d.a.stdout)
 	}
 	d.n += int64(len(p))
 	if !d.person && !d.color {

@@ -30,7 +30,7 @@ type progress struct {
 const progressAfter = 500 * time.Millisecond
 
 func (a *app) newProgress() *progress {
-	return &progress{on: !a.json && !a.quiet && a.pager == nil && isTerminal(a.stderr), start: time.Now(), ended: make(chan struct{})}
+	return &progress{on: !a.json && !a.quiet && a.closePager == nil && isTerminal(a.stderr), start: time.Now(), ended: make(chan struct{})}
 }
 
 // expect counts the files of a directory in the background, for the remaining time.
@@ -105,17 +105,6 @@ func (p *progress) done() {
 		close(p.ended)
 	}
 	p.clear()
-}
-
-// until is w, and the first byte written to it takes the bar off the screen.
-func (p *progress) until(w io.Writer) io.Writer {
-	if w == nil || !p.on {
-		return w
-	}
-	return writerFunc(func(b []byte) (int, error) {
-		p.done()
-		return w.Write(b)
-	})
 }
 
 // counter shows how many bytes were written to it, of total if that is known.

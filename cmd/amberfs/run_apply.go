@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +16,6 @@ import (
 	"github.com/amberfs/amberfs/service/client"
 )
 
-// The values of --apply.
 const (
 	applyAsk = "ask"
 	applyYes = "yes"
@@ -46,53 +46,26 @@ func (b *carryBack) run(c sandbox.Config) {
 
 // carry reports whether there is nothing left to do.
 func (b *carryBack) carry(ctx context.Context, c sandbox.Config) (done bool, err error) {
-	a := b.a
-	conn, err := client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: c.Text})
+	conn, err := client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: b.a.command})
 	if err != nil {
 		return false, err
 	}
 	defer conn.Close()
-	ch, err := conn.Changes(ctx, "")
-	if err != nil {
-		return false, err
+	no := ""
+	if c.Temp != "" {
+		no = "discard"
 	}
-	defer ch.Close()
-	var o gitbridge.ApplyOptions
-	if b.how == applyAsk {
-		no := ""
-		if c.Temp != "" {
-			no = "discard"
-		}
-		var yes bool
-		if yes, b.left, err = a.askApply(ctx, ch, b.dir, no, &o); err != nil || !yes {
-			return err == nil, err
-		}
+	applied, left, err := b.a.applyFrom(ctx, conn, "", b.dir, no, b.how == applyAsk, gitbridge.ApplyOptions{})
+	if b.left = left; applied == nil {
+		return err == nil, err
 	}
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT)
-	defer stop()
-	applied, err := a.apply(ctx, ch, b.dir, o)
-	if err != nil {
-		return false, a.printConflicts(applied, err)
-	}
-	for _, s := range applied.Skipped {
-		a.note("%s: %s", quote(s.Path), s.Reason)
-	}
-	if b.how == applyAsk && !a.json {
-		applied.Paths = nil // they were listed
-	}
-	return !b.left, b.print(applied)
-}
-
-// print shows what was applied.
-func (b *carryBack) print(applied *gitbridge.Applied) error {
 	if b.a.json {
-		return b.a.printJSON(applied)
+		return !left, b.a.printJSON(applied)
 	}
-	b.a.note("%s", strings.TrimSuffix(b.a.appliedLines(applied), "\n"))
-	return nil
+	b.a.say(strings.TrimSuffix(b.a.appliedLines(applied), "\n"))
+	return !left, nil
 }
 
-// noteKept says how to go on with a store that was not applied.
 func (b *carryBack) noteKept(c sandbox.Config) {
 	what := "what " + c.Command[0] + " did"
 	if b.left {
@@ -146,21 +119,6 @@ func (a *app) noteRepository(dir string) {
 	}
 }
 
-// executes reports whether git, a shell or an editor executes a file because of its path.
-func executes(path string) bool {
-	parts := strings.Split(path, "/")
-	for i, part := range parts {
-		last := i == len(parts)-1
-		switch part {
-		case ".git":
-			if !last && (parts[i+1] == "hooks" || parts[i+1] == "config" || parts[i+1] == "config.worktree") {
-				return true
-			}
-		case ".vscode", ".idea", ".husky", ".devcontainer":
-			return true
-		case ".envrc", ".gitattributes":
-			return last
-		}
-	}
-	return false
-}
+// executed are paths of which git, a shell or an editor executes files.
+var executed = regexp.MustCompile(
+	`(^|/)(\.git/(hooks|config|config\.worktree)|\.vscode|\.idea|\.husky|\.devcontainer)(/|$)|(^|/)\.(envrc|gitattributes)$`)

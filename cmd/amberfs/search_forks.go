@@ -40,14 +40,13 @@ type searchForks struct {
 	ended  func() error
 }
 
-// newSearchForks starts the process beside the command.
 func newSearchForks(a *app, p locate.Place, what string) (_ *searchForks, err error) {
 	root, ok := p.Root()
 	if !ok {
 		return nil, fail.New(fail.Usage, "the root of the workspace is not mounted here")
 	}
 	f := &searchForks{a: a, p: p, root: root, prefix: fmt.Sprintf("%s-%08x-", what, rand.Uint32())}
-	cmd := exec.Command("/proc/self/exe", "-C", root, janitor)
+	cmd := exec.Command("/proc/self/exe", janitor, root)
 	cmd.Args[0], cmd.Dir, cmd.SysProcAttr = "amberfs", "/", &syscall.SysProcAttr{Setsid: true}
 	if f.tell, err = cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -59,44 +58,38 @@ func newSearchForks(a *app, p locate.Place, what string) (_ *searchForks, err er
 	return f, nil
 }
 
-// end has the process discard the forks that are left, and end.
 func (f *searchForks) end() {
 	f.tell.Close()
 	_ = f.ended()
 }
 
-// keep has the process forget a fork.
 func (f *searchForks) keep(name string) { fmt.Fprintln(f.tell, "-"+name) }
 
 const janitor = "discard-forks"
 
-// janitorCommand discards the forks that its standard input names, when that ends. A line
+// discardForks discards the forks that its standard input names, when that ends. A line
 // +NAME comes before a fork is made, and -NAME when it was not made, is discarded, or
 // stays. So a fork that is named is one of the command at the other end.
-func janitorCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use: janitor, Hidden: true, Args: args(0, 0, "no arguments"),
-		RunE: func(*cobra.Command, []string) error {
-			signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
-			left := map[string]bool{}
-			lines := bufio.NewScanner(os.Stdin)
-			for lines.Scan() {
-				if name, made := strings.CutPrefix(lines.Text(), "+"); made {
-					left[name] = true
-				} else {
-					delete(left, strings.TrimPrefix(name, "-"))
-				}
-			}
-			failed := lines.Err()
-			for name := range left {
-				err := a.askHere(context.Background(), service.DeleteFork{Name: name, Discard: true, Force: true}, nil)
-				if fail.KindOf(err) != fail.NotFound { // else it was not made yet
-					failed = errors.Join(failed, err)
-				}
-			}
-			return failed
-		},
+func (a *app) discardForks(argv []string) error {
+	a.dir = argv[0]
+	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	left := map[string]bool{}
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		if name, made := strings.CutPrefix(lines.Text(), "+"); made {
+			left[name] = true
+		} else {
+			delete(left, strings.TrimPrefix(name, "-"))
+		}
 	}
+	failed := lines.Err()
+	for name := range left {
+		err := a.askHere(context.Background(), service.DeleteFork{Name: name, Discard: true, Force: true}, nil)
+		if fail.KindOf(err) != fail.NotFound { // else it was not made yet
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
 }
 
 func (f *searchForks) ask(ctx context.Context, args, result any) error {
@@ -123,7 +116,6 @@ func (f *searchForks) discard(ctx context.Context, name string) error {
 	return err
 }
 
-// run runs a program in a fork and returns its exit status.
 func (f *searchForks) run(ctx context.Context, fork string, out *os.File, env []string, argv ...string) (int, error) {
 	return sandbox.InFork(ctx, f.root, filepath.Join(f.root, naming.ForksDir, fork), out, append(env, "AMBERFS_FORK="+fork), argv...)
 }
@@ -152,13 +144,5 @@ func beforeDash(min, max int, usage string) cobra.PositionalArgs {
 			return fail.New(fail.Usage, "%s needs -- and a COMMAND after it", cmd.Name()).WithHint("such as: %s", example)
 		}
 		return args(min, max, usage+" before --")(cmd, before)
-	}
-}
-
-// inForkCommand is the process between explore or bisect and a program of theirs.
-func inForkCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use: sandbox.InForkCommand, Hidden: true, DisableFlagParsing: true, Args: args(4, -1, "KIND ROOT FORK COMMAND"),
-		RunE: func(_ *cobra.Command, argv []string) error { return a.statusOf(sandbox.InsideFork(argv)) },
 	}
 }

@@ -20,8 +20,8 @@ import (
 const answerTime = 5 * time.Second
 
 // Check finds what would make a mount of cfg fail, and unmounts dead mounts of the store,
-// which it reports by note. cfg's paths become absolute and free of symbolic links.
-func Check(cfg *Config, note func(string)) error {
+// which it reports to s. cfg's paths become absolute and free of symbolic links.
+func Check(cfg *Config, s Starter) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err
@@ -34,15 +34,16 @@ func Check(cfg *Config, note func(string)) error {
 	if err := checkStorePath(cfg, mounts); err != nil {
 		return err
 	}
-	if err := clearDead(cfg, mounts, note); err != nil {
+	if err := clearDead(cfg, mounts, s); err != nil {
 		return err
 	}
-	for _, check := range []func(*Config) error{checkMountpoint, checkFrom, checkFUSE} {
-		if err := check(cfg); err != nil {
-			return err
-		}
+	if err := checkMountpoint(cfg); err != nil {
+		return err
 	}
-	return nil
+	if err := checkFrom(cfg, mounts); err != nil {
+		return err
+	}
+	return checkFUSE()
 }
 
 // CheckPaths is the part of Check that needs no mount point.
@@ -54,7 +55,7 @@ func CheckPaths(cfg *Config) error {
 	if err := checkStorePath(cfg, mounts); err != nil {
 		return err
 	}
-	return checkFrom(cfg)
+	return checkFrom(cfg, mounts)
 }
 
 func checkStorePath(cfg *Config, mounts []locate.Mount) error {
@@ -100,7 +101,7 @@ func insideStore(dir string) (store string, ok bool) {
 }
 
 // clearDead unmounts dead mounts of the store, and on the mount point.
-func clearDead(cfg *Config, mounts []locate.Mount, note func(string)) error {
+func clearDead(cfg *Config, mounts []locate.Mount, s Starter) error {
 	for _, m := range mounts {
 		ours := m.FSType == locate.FSType && (m.Point == cfg.Mountpoint || m.Source == cfg.Store && m.Root == "/")
 		if !ours || !errors.Is(Answers(m.Point), unix.ENOTCONN) {
@@ -110,7 +111,7 @@ func clearDead(cfg *Config, mounts []locate.Mount, note func(string)) error {
 			return fail.New(fail.Failed, "cannot unmount the dead mount at %s: %w", m.Point, err).
 				WithHint("unmount it with `umount -l %s`", m.Point)
 		}
-		note("unmounted the dead mount that was left at " + m.Point)
+		s.note("unmounted the dead mount that was left at " + m.Point)
 	}
 	return nil
 }
@@ -138,6 +139,10 @@ func Detach(point string) error { return mounts.Unmount(point, true) }
 // checkMountpoint wants a directory that we may mount on.
 func checkMountpoint(cfg *Config) error {
 	err := Answers(cfg.Mountpoint)
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Stat(cfg.Mountpoint, &st)
+	}
 	switch {
 	case errors.Is(err, unix.ENOENT) && cfg.Shared: // start makes it
 		return nil
@@ -149,12 +154,7 @@ func checkMountpoint(cfg *Config) error {
 			WithHint("unmount it with `umount -l %s`", cfg.Mountpoint)
 	case err != nil:
 		return fail.New(fail.KindOf(err), "cannot look at the mount point %s: %w", cfg.Mountpoint, err)
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(cfg.Mountpoint, &st); err != nil {
-		return fail.New(fail.KindOf(err), "cannot look at the mount point %s: %w", cfg.Mountpoint, err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return fail.New(fail.Usage, "the mount point %s is not a directory", cfg.Mountpoint)
 	}
 	// A program that runs in a copy of a directory has the copy in its place.
@@ -192,18 +192,13 @@ func checkCovered(cfg *Config, inPlace bool) error {
 }
 
 // checkFrom wants a directory that can be read and does not hold the store.
-func checkFrom(cfg *Config) error {
+func checkFrom(cfg *Config, mounts []locate.Mount) error {
 	if cfg.From == "" {
 		return nil
 	}
-	st, err := os.Stat(cfg.From)
-	if err != nil {
-		return fail.New(fail.KindOf(err), "cannot read %s: %w", cfg.From, errors.Unwrap(err))
-	}
-	if !st.IsDir() {
+	if _, err := os.ReadDir(cfg.From); errors.Is(err, unix.ENOTDIR) {
 		return fail.New(fail.Usage, "%s is not a directory", cfg.From)
-	}
-	if _, err := os.ReadDir(cfg.From); err != nil {
+	} else if err != nil {
 		return fail.New(fail.KindOf(err), "cannot read %s: %w", cfg.From, errors.Unwrap(err))
 	}
 	if in, ok := insideStore(cfg.From); ok {
@@ -213,9 +208,7 @@ func checkFrom(cfg *Config) error {
 		return fail.New(fail.Usage, "the store %s is inside %s, from which it would be filled", cfg.Store, cfg.From).
 			WithHint("put the store elsewhere")
 	}
-	if mounts, err := locate.Mounts(); err != nil {
-		return err
-	} else if _, ok := locate.On(mounts, cfg.From); ok {
+	if _, ok := locate.On(mounts, cfg.From); ok {
 		return nil // a workspace has these names, and they are passed over
 	}
 	for _, name := range []string{naming.SnapshotsDir, naming.ForksDir} {
@@ -227,7 +220,7 @@ func checkFrom(cfg *Config) error {
 	return nil
 }
 
-func checkFUSE(cfg *Config) error {
+func checkFUSE() error {
 	var st unix.Stat_t
 	if err := unix.Stat("/dev/fuse", &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
 		return fail.New(fail.Failed, "this system has no /dev/fuse").

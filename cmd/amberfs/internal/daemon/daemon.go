@@ -29,19 +29,18 @@ import (
 )
 
 type Daemon struct {
-	cfg     Config
-	log     *slog.Logger
-	file    *logFile
-	store   *snapshot.Store
-	mount   *fusefs.Server
-	service *service.Service
-	socket  *service.Server
-	metrics *metricsServer
-	events  *events.Log
-	// connection is to the remotes; hangUp ends what it does automatically.
-	connection *service.Connection
-	hangUp     context.CancelFunc
-	life       context.Context // ended by hangUp
+	cfg        Config
+	log        *slog.Logger
+	file       *logFile
+	store      *snapshot.Store
+	mount      *fusefs.Server
+	service    *service.Service
+	socket     *service.Server
+	metrics    *metrics
+	events     *events.Log
+	connection *service.Connection // to the remotes
+	life       context.Context     // of what is done automatically
+	hangUp     context.CancelFunc  // ends life
 	watchers   *watchers
 	// written is the node that was written to last.
 	written    atomic.Uint64
@@ -58,12 +57,12 @@ type Daemon struct {
 
 // Run is the whole life of a daemon. It returns when the store is closed. A start that fails is
 // reported to s and returned.
-func Run(ctx context.Context, cfg Config, s *Starter) error {
+func Run(ctx context.Context, cfg Config, s Starter) error {
 	private()
 	debug.SetGCPercent(50) // garbage takes at most half of what is in use
 	if cfg.Shared {
-		if err := privateMounts(); err != nil {
-			s.Failed(err)
+		if err := PrivateMounts(); err != nil {
+			s(Message{Error: fail.Of(err)})
 			return err
 		}
 	}
@@ -73,11 +72,11 @@ func Run(ctx context.Context, cfg Config, s *Starter) error {
 	defer signal.Stop(signals)
 	d, created, err := start(ctx, cfg, s)
 	if err != nil {
-		s.Failed(err)
+		s(Message{Error: fail.Of(err)})
 		return err
 	}
-	d.awaitFirst()
-	s.Ready(Ready{Store: cfg.Store, Mountpoint: cfg.Mountpoint, PID: os.Getpid(), Created: created})
+	time.AfterFunc(joinTime, func() { d.endUnused() }) // its starter may have been killed
+	s(Message{Ready: &Ready{Store: cfg.Store, Mountpoint: cfg.Mountpoint, PID: os.Getpid(), Created: created}})
 	d.notify(systemd.SdNotifyReady)
 	return d.live(signals)
 }
@@ -86,12 +85,13 @@ func Run(ctx context.Context, cfg Config, s *Starter) error {
 func private() { unix.Umask(0o077) }
 
 // start starts the parts in order. If one fails, it stops the others and removes a new store.
-func start(ctx context.Context, cfg Config, s *Starter) (_ *Daemon, created bool, err error) {
+func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool, err error) {
 	d := &Daemon{cfg: cfg, started: time.Now(), file: newLog(cfg.LogTo), up: make(chan struct{}), gone: make(chan struct{})}
 	level := slog.LevelInfo
 	if cfg.Options.Debug {
 		level = slog.LevelDebug
 	}
+	d.life, d.hangUp = context.WithCancel(context.Background())
 	d.watchers = newWatchers(d)
 	d.log = slog.New(slog.NewTextHandler(d.file, &slog.HandlerOptions{Level: level}))
 	if err := os.Chdir("/"); err != nil {
@@ -145,11 +145,6 @@ func start(ctx context.Context, cfg Config, s *Starter) (_ *Daemon, created bool
 		return nil, false, fail.New(fail.KindOf(err), "%w", err)
 	}
 	go d.mount.Serve()
-	undo = append(undo, func() {
-		if d.mount.Unmount() == nil {
-			d.mount.Wait()
-		}
-	})
 	d.keepConnected()
 	if d.store.Outside() {
 		d.bringIn(s)
@@ -161,20 +156,15 @@ func start(ctx context.Context, cfg Config, s *Starter) (_ *Daemon, created bool
 
 // bringIn brings in what is outside. What is not in when the daemon ends comes with the
 // last checkpoint.
-func (d *Daemon) bringIn(s *Starter) {
+func (d *Daemon) bringIn(s Starter) {
 	if from, err := storedir.FilledFrom(d.cfg.Store); err == nil && !d.store.Created() {
-		s.Note("the copy of " + from + " was interrupted and goes on: leave " + from + " as it is until it ends")
+		s.note("the copy of " + from + " was interrupted and goes on: leave " + from + " as it is until it ends")
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	hangUp := d.hangUp
-	d.hangUp = func() { stop(); hangUp() }
-	d.background.Add(1)
-	go func() {
-		defer d.background.Done()
-		if err := service.BringIn(ctx, d.store); err != nil && ctx.Err() == nil {
+	d.background.Go(func() {
+		if err := service.BringIn(d.life, d.store); err != nil && d.life.Err() == nil {
 			d.log.Error("importing the rest of --from", "err", err)
 		}
-	}()
+	})
 }
 
 // live waits for the end, and ends in order.
@@ -271,7 +261,7 @@ func (d *Daemon) unmount(lazy bool) error {
 	d.store.Forest().Thaw()
 	d.watchers.pause()
 	var err error
-	if !d.unmounted() { // by umount(8)
+	if _, ok, merr := d.mounted(); ok || merr != nil { // else umount(8) has done it
 		err = d.mount.Unmount()
 	}
 	switch {
@@ -310,7 +300,8 @@ func (d *Daemon) endCopies() {
 func (d *Daemon) serviceConfig() service.Config {
 	return service.Config{
 		Store: d.store, Events: d.events, Remotes: d.connection.Remotes, Log: d.log, Mountpoint: d.cfg.Mountpoint, Options: d.cfg.Options.String(),
-		Version: d.cfg.Version, Started: d.started, Ready: d.ready, ReadOnly: d.readOnly, Umount: d.umount, Joining: d.joining(), Inside: d.inside,
+		Version: d.cfg.Version, Started: d.started, Ready: d.ready, ReadOnly: d.readOnly, Umount: d.umount, Inside: d.inside,
+		Joining:  service.Joining{Join: d.join, Leave: d.leave},
 		Requests: func() map[string]uint64 { return d.mount.Counters() },
 		Memory:   budget.New(memoryShare() / 2),
 		Lists:    budget.New(memoryShare() / 2),
@@ -347,24 +338,19 @@ func (d *Daemon) ready(ctx context.Context) error {
 	return nil
 }
 
-// readOnly reports whether the mount is, by now: it can be remounted.
-func (d *Daemon) readOnly() bool {
+// mounted returns the mount as this mount namespace has it; ok is false if it is gone.
+func (d *Daemon) mounted() (m locate.Mount, ok bool, err error) {
 	mounts, err := locate.Mounts()
-	if err != nil {
-		return d.cfg.Options.ReadOnly
+	if err == nil {
+		m, ok = locate.On(mounts, d.cfg.Mountpoint)
 	}
-	m, ok := locate.On(mounts, d.cfg.Mountpoint)
-	return ok && m.ReadOnly
+	return m, ok && m.Source == d.cfg.Store, err
 }
 
-// unmounted reports whether the mount is gone from this mount namespace.
-func (d *Daemon) unmounted() bool {
-	mounts, err := locate.Mounts()
-	if err != nil {
-		return false
-	}
-	m, ok := locate.On(mounts, d.cfg.Mountpoint)
-	return !ok || m.Source != d.cfg.Store
+// readOnly reports whether the mount is, by now: it can be remounted.
+func (d *Daemon) readOnly() bool {
+	m, ok, err := d.mounted()
+	return ok && m.ReadOnly || err != nil && d.cfg.Options.ReadOnly
 }
 
 func (d *Daemon) end() {

@@ -90,14 +90,14 @@ func TestLogIsNoLink(t *testing.T) {
 func TestReadinessPipe(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		end  func(*Starter, *os.File)
+		end  func(Starter, *os.File)
 		want func(Ready, error) bool
 	}{
-		{"ready", func(s *Starter, w *os.File) { s.Ready(Ready{Store: "/s", PID: 7}) }, func(r Ready, err error) bool { return err == nil && r.PID == 7 }},
-		{"failed", func(s *Starter, w *os.File) { s.Failed(fail.New(fail.Busy, "in use").WithHint("wait")) }, func(_ Ready, err error) bool {
+		{"ready", func(s Starter, w *os.File) { s(Message{Ready: &Ready{Store: "/s", PID: 7}}) }, func(r Ready, err error) bool { return err == nil && r.PID == 7 }},
+		{"failed", func(s Starter, w *os.File) { s(Message{Error: fail.New(fail.Busy, "in use").WithHint("wait")}) }, func(_ Ready, err error) bool {
 			return fail.KindOf(err) == fail.Busy && err.Error() == "in use; wait"
 		}},
-		{"died", func(s *Starter, w *os.File) { w.Close() }, func(_ Ready, err error) bool { return errors.Is(err, errSilent) }},
+		{"died", func(s Starter, w *os.File) { w.Close() }, func(_ Ready, err error) bool { return errors.Is(err, errSilent) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, w, err := os.Pipe()
@@ -106,12 +106,18 @@ func TestReadinessPipe(t *testing.T) {
 			}
 			defer r.Close()
 			p := pipeStarter(w)
-			p.Note("cleaned up")
-			p.Progress(service.Progress{What: "importing"})
-			p.Progress(service.Progress{What: "importing"}) // too soon after the first
+			p.note("cleaned up")
+			p.progress(service.Progress{What: "importing"})
+			p.progress(service.Progress{What: "importing"}) // too soon after the first
 			c.end(p, w)
 			progress, notes := 0, 0
-			ready, err := await(r, &Starter{Progress: func(service.Progress) { progress++ }, Note: func(string) { notes++ }})
+			ready, err := await(r, func(m Message) {
+				if m.Progress != nil {
+					progress++
+				} else {
+					notes++
+				}
+			})
 			if !c.want(ready, err) {
 				t.Errorf("await = %+v, %v", ready, err)
 			}
@@ -159,7 +165,7 @@ func TestCheckRefuses(t *testing.T) {
 			if c.from != "" {
 				cfg.From = path(c.from)
 			}
-			err := Check(&cfg, func(string) {})
+			err := Check(&cfg, func(Message) {})
 			if fail.KindOf(err) != c.kind {
 				t.Fatalf("Check = %v (%s), want %s", err, fail.KindOf(err), c.kind)
 			}

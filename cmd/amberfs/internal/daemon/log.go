@@ -46,9 +46,8 @@ func (l *logFile) open(store string) error {
 	if err := l.reopen(); err != nil {
 		return fmt.Errorf("opening the log: %w", errors.Join(err, l.dir.Close()))
 	}
-	held := l.held
+	l.write(l.held)
 	l.held = nil
-	_, _ = l.write(held) // see Write
 	return nil
 }
 
@@ -83,17 +82,15 @@ func (l *logFile) Write(p []byte) (int, error) {
 	if l.also != nil {
 		_, _ = l.also.Write(p)
 	}
-	if l.f == nil {
-		if len(l.held) < maxLog {
-			l.held = append(l.held, p...)
-		}
-		return len(p), nil
+	if l.f != nil {
+		l.write(p)
+	} else if len(l.held) < maxLog {
+		l.held = append(l.held, p...)
 	}
-	_, _ = l.write(p)
 	return len(p), nil
 }
 
-func (l *logFile) write(p []byte) (int, error) {
+func (l *logFile) write(p []byte) {
 	if l.size > 0 && l.size+int64(len(p)) > l.max {
 		err := l.dir.Rename(l.path, l.path+".1")
 		if err == nil {
@@ -103,9 +100,8 @@ func (l *logFile) write(p []byte) (int, error) {
 			l.size = 0
 		}
 	}
-	n, err := l.f.Write(p)
+	n, _ := l.f.Write(p)
 	l.size += int64(n)
-	return n, err
 }
 
 func (l *logFile) close() {

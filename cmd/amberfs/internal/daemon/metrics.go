@@ -16,55 +16,21 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 )
 
-// metricsServer serves metrics to Prometheus. It is nil without the mount option.
-type metricsServer struct {
-	http    *http.Server
-	answers *answerMetrics
-	done    chan struct{}
-}
-
-func (d *Daemon) serveMetrics() (*metricsServer, error) {
-	if d.cfg.Options.Metrics == "" {
-		return nil, nil
-	}
-	l, err := net.Listen("tcp", d.cfg.Options.Metrics)
-	if err != nil {
-		return nil, fail.New(fail.KindOf(err), "cannot serve metrics: %w", err).WithHint("choose another address after metrics=")
-	}
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(collector{d}, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(
-			collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/(sync/mutex/wait/total|gc/heap/live):`)})))
-	answers := newAnswerMetrics()
-	reg.MustRegister(answers.collectors()...)
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
-	m := &metricsServer{
-		http:    &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second},
-		answers: answers,
-		done:    make(chan struct{}),
-	}
-	go func() {
-		defer close(m.done)
-		if err := m.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			d.log.Warn("metrics", "err", err)
-		}
-	}()
-	d.log.Info("metrics", "address", l.Addr().String())
-	return m, nil
-}
-
-// answerMetrics are those of the kernel's requests.
-type answerMetrics struct {
+// metrics are those of the store and of the kernel's requests, for Prometheus. They are nil
+// without the mount option.
+type metrics struct {
+	d             *Daemon
+	http          *http.Server
 	took          *prometheus.HistogramVec
 	read, written prometheus.Counter
 }
 
-func newAnswerMetrics() *answerMetrics {
+func newMetrics(d *Daemon) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "amberfs", Name: name, Help: help})
 	}
-	return &answerMetrics{
+	return &metrics{
+		d: d,
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "amberfs", Name: "request_duration_seconds",
 			Help:    "Histogram of the time from reading a request to answering it, by FUSE operation.",
@@ -75,28 +41,44 @@ func newAnswerMetrics() *answerMetrics {
 	}
 }
 
-func (f *answerMetrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{f.took, f.read, f.written}
+func (d *Daemon) serveMetrics() (*metrics, error) {
+	if d.cfg.Options.Metrics == "" {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", d.cfg.Options.Metrics)
+	if err != nil {
+		return nil, fail.New(fail.KindOf(err), "cannot serve metrics: %w", err).WithHint("choose another address after metrics=")
+	}
+	m := newMetrics(d)
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(m, m.took, m.read, m.written, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(
+			collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/(sync/mutex/wait/total|gc/heap/live):`)})))
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	m.http = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		if err := m.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			d.log.Warn("metrics", "err", err)
+		}
+	}()
+	d.log.Info("metrics", "address", l.Addr().String())
+	return m, nil
 }
 
-func (f *answerMetrics) add(a fusefs.Answered) {
+func (m *metrics) add(a fusefs.Answered) {
 	if a.Op != "" {
-		f.took.WithLabelValues(a.Op).Observe(a.Took.Seconds())
+		m.took.WithLabelValues(a.Op).Observe(a.Took.Seconds())
 	}
-	f.read.Add(float64(a.Read))
-	f.written.Add(float64(a.Written))
+	m.read.Add(float64(a.Read))
+	m.written.Add(float64(a.Written))
 }
 
-func (m *metricsServer) close() {
-	if m == nil {
-		return
+func (m *metrics) close() {
+	if m != nil {
+		m.http.Close()
 	}
-	m.http.Close()
-	<-m.done
 }
-
-// collector reads the metrics of the store when they are requested.
-type collector struct{ d *Daemon }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("amberfs_"+name, help, labels, nil)
@@ -126,38 +108,38 @@ var (
 	}
 )
 
-func (collector) Describe(ch chan<- *prometheus.Desc) {
+// Describe and Collect are of the store's, which are read when they are requested.
+func (*metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range allDescriptors {
 		ch <- d
 	}
 }
 
-func (c collector) Collect(ch chan<- prometheus.Metric) {
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	select {
-	case <-c.d.up:
+	case <-m.d.up:
 	default:
 		return
 	}
 	// The library collects on a goroutine of its own.
-	guard.Call(c.d.log, "metrics", func() { c.collect(ch) })
+	guard.Call(m.d.log, "metrics", func() { m.collect(ch) })
 }
 
-func (c collector) collect(ch chan<- prometheus.Metric) {
+func (m *metrics) collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	count := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
-	for op, n := range c.d.mount.Counters() {
+	for op, n := range m.d.mount.Counters() {
 		if op == "NODES" {
 			gauge(descNodes, float64(n))
 		} else {
 			count(descRequests, float64(n), op)
 		}
 	}
-	ws := c.d.store.Main()
-	st := ws.Status()
+	st := m.d.store.Main().Status()
 	gauge(descSnapshots, float64(st.Snapshots), st.Workspace)
 	gauge(descFiles, float64(st.Files), st.Workspace)
 	gauge(descLogical, float64(st.LogicalBytes), st.Workspace)
@@ -174,18 +156,18 @@ func (c collector) collect(ch chan<- prometheus.Metric) {
 		frozen = 1
 	}
 	gauge(descFrozen, frozen)
-	m := st.Metrics
+	ops := st.Metrics
 	for _, o := range []struct {
 		name string
 		n    int64
 		ms   float64
 	}{
-		{"snapshot", m.Snapshots, m.LastSnapshotMs}, {"restore", m.Restores, m.LastRestoreMs}, {"fork", m.Forks, m.LastForkMs},
-		{"store", m.Stored, m.LastStoreMs}, {"checkpoint", m.Checkpoints, m.LastCheckpoint},
+		{"snapshot", ops.Snapshots, ops.LastSnapshotMs}, {"restore", ops.Restores, ops.LastRestoreMs}, {"fork", ops.Forks, ops.LastForkMs},
+		{"store", ops.Stored, ops.LastStoreMs}, {"checkpoint", ops.Checkpoints, ops.LastCheckpoint},
 	} {
 		count(descDone, float64(o.n), o.name)
 		gauge(descLast, o.ms/1000, o.name)
 	}
-	count(descDone, float64(m.GarbageCollects), "gc")
-	count(descPacked, float64(m.PackedBytes))
+	count(descDone, float64(ops.GarbageCollects), "gc")
+	count(descPacked, float64(ops.PackedBytes))
 }

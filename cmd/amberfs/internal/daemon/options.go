@@ -14,7 +14,6 @@ import (
 	"github.com/amberfs/amberfs/control"
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/internal/fail"
-	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
 )
@@ -55,7 +54,7 @@ func (d *Daemon) storeOptions(ctx context.Context) snapshot.Options {
 func (d *Daemon) mountOptions() fusefs.Options {
 	var onAnswer func(fusefs.Answered)
 	if d.metrics != nil {
-		onAnswer = d.metrics.answers.add
+		onAnswer = d.metrics.add
 	}
 	return fusefs.Options{
 		Store:      d.store,
@@ -92,7 +91,6 @@ func Remount(mountpoint string, o mountopt.Options) error {
 
 // connect prepares the connection to remotes; the store opens it.
 func (d *Daemon) connect() {
-	d.hangUp = func() {}
 	timeout := d.cfg.Options.Timeout
 	if d.cfg.Options.Hard {
 		timeout = -1
@@ -102,13 +100,9 @@ func (d *Daemon) connect() {
 
 // keepConnected begins what a store that reads from elsewhere does automatically.
 func (d *Daemon) keepConnected() {
-	ctx, cancel := context.WithCancel(context.Background())
-	d.hangUp, d.life = cancel, ctx
 	d.later("removing exports", d.dropExports) // the last daemon may have been killed before
-	d.background.Go(func() {
-		guard.Call(d.log, "remotes", func() { d.connection.Run(ctx, d.cfg.Options.Prefetch) })
-	})
-	d.background.Go(func() { guard.Call(d.log, "pushes of the policy", func() { d.service.Backup(ctx) }) })
+	d.later("remotes", func() { d.connection.Run(d.life, d.cfg.Options.Prefetch) })
+	d.later("pushes of the policy", func() { d.service.Backup(d.life) })
 }
 
 func (d *Daemon) disconnect() {

@@ -23,9 +23,9 @@ type shared struct {
 
 const joinTime = 10 * time.Second
 
-// privateMounts lets mounts of this namespace follow those outside, but not the other
+// PrivateMounts lets mounts of this namespace follow those outside, but not the other
 // way round: a mount that is unmounted outside must not stay in use here.
-func privateMounts() error {
+func PrivateMounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fail.New(fail.Failed, "cannot make the mounts private: %w", err)
 	}
@@ -34,10 +34,6 @@ func privateMounts() error {
 
 // RunMountpoint is where `run STORE` mounts the workspace.
 func RunMountpoint(store string) string { return filepath.Join(store, "mnt") }
-
-func (d *Daemon) joining() service.Joining {
-	return service.Joining{Join: d.join, Leave: d.leave}
-}
 
 // join counts a user and copies the mount for it. An ordinary user's daemon outside of
 // `run` may not copy mounts; its mount is visible to the user.
@@ -67,47 +63,27 @@ func (d *Daemon) join(want service.JoinRequest) (*os.File, error) {
 	return tree, nil
 }
 
-// leave ends a join. A daemon that `run` started ends with its last user.
+// leave ends a join.
 func (d *Daemon) leave() (ends bool) {
 	d.shared.mu.Lock()
 	d.shared.users--
-	ends = d.endsUnused()
+	d.shared.mu.Unlock()
+	return d.endUnused()
+}
+
+// endUnused ends a daemon that `run` started and that has no users.
+func (d *Daemon) endUnused() (ends bool) {
+	d.shared.mu.Lock()
+	ends = d.cfg.Shared && d.shared.users == 0 && !d.shared.ending
+	d.shared.ending = d.shared.ending || ends
 	d.shared.mu.Unlock()
 	if ends {
-		d.unmountUnused()
+		if err := d.unmount(true); err != nil {
+			d.log.Error("unmounting at the end of the last run", "err", err)
+			d.end()
+		}
 	}
 	return ends
-}
-
-// endsUnused reports whether the daemon has to end now. The caller has locked shared.
-func (d *Daemon) endsUnused() bool {
-	if d.cfg.Shared && d.shared.users == 0 && !d.shared.ending {
-		d.shared.ending = true
-		return true
-	}
-	return false
-}
-
-func (d *Daemon) unmountUnused() {
-	if err := d.unmount(true); err != nil {
-		d.log.Error("unmounting at the end of the last run", "err", err)
-		d.end()
-	}
-}
-
-// awaitFirst ends a daemon whose starter was killed before it joined.
-func (d *Daemon) awaitFirst() {
-	if !d.cfg.Shared {
-		return
-	}
-	time.AfterFunc(joinTime, func() {
-		d.shared.mu.Lock()
-		ends := d.endsUnused()
-		d.shared.mu.Unlock()
-		if ends {
-			d.unmountUnused()
-		}
-	})
 }
 
 // umount is what a user asks for.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,31 +26,45 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// Spawn starts this program again with args, which must end up in Run, and waits until the
-// mount is ready. The end of ctx ends the daemon.
-func Spawn(ctx context.Context, args []string, s *Starter, attr *syscall.SysProcAttr) (Ready, *exec.Cmd, error) {
+// args is the command line of the daemon, which reads well in ps(1). It must end up in Run.
+func (cfg Config) args() []string {
+	out := []string{"mount", "-f"}
+	if cfg.Shared {
+		out = append(out, "--shared")
+	}
+	if cfg.From != "" {
+		out = append(out, "--from", cfg.From)
+		if cfg.Later {
+			out = append(out, "--later")
+		}
+	}
+	if cfg.Remote != "" {
+		out = append(out, "--from", cfg.Remote)
+	}
+	if cfg.OrEmpty {
+		out = append(out, "--or-empty")
+	}
+	if o := cfg.Options.String(); o != "" {
+		out = append(out, "-o", o)
+	}
+	return append(out, "--", cfg.Store, cfg.Mountpoint)
+}
+
+// Spawn starts the daemon of cfg, and waits until the mount is ready. The end of ctx ends the
+// daemon.
+func Spawn(ctx context.Context, cfg Config, s Starter, attr *syscall.SysProcAttr) (Ready, *exec.Cmd, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return Ready{}, nil, fmt.Errorf("making the readiness pipe: %w", err)
 	}
 	defer r.Close()
-	// In memory: a container may have no directory for temporary files.
-	fd, err := unix.MemfdCreate("stderr", unix.MFD_CLOEXEC)
-	if err != nil {
-		w.Close()
-		return Ready{}, nil, fmt.Errorf("starting the daemon: %w", err)
-	}
-	errs := os.NewFile(uintptr(fd), "stderr")
-	defer errs.Close()
-	cmd := exec.Command("/proc/self/exe", args...)
+	cmd := exec.Command("/proc/self/exe", cfg.args()...)
 	cmd.Args[0] = "amberfs" // by its other names it is a helper of mount(8)
 	cmd.Dir = "/"
 	cmd.Env = append(unmanaged(os.Environ()), readyEnv+"=3")
 	cmd.ExtraFiles = []*os.File{w} // descriptor 3
-	cmd.Stderr = errs
-	if attr == nil {
-		attr = &syscall.SysProcAttr{Setsid: true}
-	}
+	var said bytes.Buffer
+	cmd.Stderr = &said // until the daemon has opened its log
 	cmd.SysProcAttr = attr
 	err = cmd.Start()
 	w.Close()
@@ -60,11 +75,7 @@ func Spawn(ctx context.Context, args []string, s *Starter, attr *syscall.SysProc
 	defer stop()
 	ready, err := await(r, s)
 	if err == nil {
-		// Until fusefs has answered an OPEN with ENOSYS, the kernel sends a RELEASE for
-		// every file that a program creates.
-		if f, err := os.Open(filepath.Join(ready.Mountpoint, naming.SnapshotsDir, "README")); err == nil {
-			f.Close()
-		}
+		FirstOpen(ready.Mountpoint)
 		return ready, cmd, nil
 	}
 	werr := cmd.Wait()
@@ -72,13 +83,18 @@ func Spawn(ctx context.Context, args []string, s *Starter, attr *syscall.SysProc
 		return Ready{}, nil, ctx.Err()
 	}
 	if errors.Is(err, errSilent) {
-		said, _ := io.ReadAll(io.NewSectionReader(errs, 0, maxSaid))
-		return Ready{}, nil, fail.New(fail.Failed, "the daemon ended before the mount was ready (%v)%s", werr, firstLines(said, 5))
+		return Ready{}, nil, fail.New(fail.Failed, "the daemon ended before the mount was ready (%v)%s", werr, firstLines(said.Bytes(), 5))
 	}
 	return Ready{}, nil, err
 }
 
-const maxSaid = 1 << 16
+// FirstOpen opens a file of a mount, if it is visible here. Until fusefs has answered an OPEN
+// with ENOSYS, the kernel sends a RELEASE for every file that a program creates.
+func FirstOpen(point string) {
+	if f, err := os.Open(filepath.Join(point, naming.SnapshotsDir, "README")); err == nil {
+		f.Close()
+	}
+}
 
 func firstLines(b []byte, n int) string {
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
@@ -91,10 +107,11 @@ func firstLines(b []byte, n int) string {
 // readyEnv names the descriptor of the readiness pipe in the environment of a daemon.
 const readyEnv = "_AMBERFS_READY_FD"
 
-// message is a line on the readiness pipe.
-type message struct {
+// A Message says how the start of a daemon goes. One field is set. The last message of Run
+// has one of Ready and Error.
+type Message struct {
 	Progress *service.Progress `json:"progress,omitempty"`
-	Note     string            `json:"note,omitempty"`
+	Note     string            `json:"note,omitempty"` // something that a person should know
 	Ready    *Ready            `json:"ready,omitempty"`
 	Error    *fail.Error       `json:"error,omitempty"`
 }
@@ -107,16 +124,15 @@ type Ready struct {
 	Created    bool   `json:"created"`
 }
 
-// A Starter receives how the start of a daemon goes.
-type Starter struct {
-	Progress func(service.Progress)
-	Note     func(string) // something that a person should know
-	Ready    func(Ready)  // only of Run
-	Failed   func(error)  // only of Run
-}
+// A Starter receives the messages of a start.
+type Starter func(Message)
+
+func (s Starter) progress(p service.Progress) { s(Message{Progress: &p}) }
+
+func (s Starter) note(text string) { s(Message{Note: text}) }
 
 // InheritedStarter gives the Starter of a daemon that Spawn started, or nil.
-func InheritedStarter() *Starter {
+func InheritedStarter() Starter {
 	fd, err := strconv.Atoi(os.Getenv(readyEnv))
 	if err != nil {
 		return nil
@@ -127,10 +143,10 @@ func InheritedStarter() *Starter {
 }
 
 // pipeStarter writes to the process at the other end of the pipe, which may be gone.
-func pipeStarter(w *os.File) *Starter {
+func pipeStarter(w *os.File) Starter {
 	var mu sync.Mutex
 	var last time.Time // of progress
-	send := func(m message) {
+	return func(m Message) {
 		mu.Lock()
 		defer mu.Unlock()
 		if m.Progress != nil && time.Since(last) < 100*time.Millisecond {
@@ -145,16 +161,10 @@ func pipeStarter(w *os.File) *Starter {
 			w.Close()
 		}
 	}
-	return &Starter{
-		Progress: func(p service.Progress) { send(message{Progress: &p}) },
-		Note:     func(text string) { send(message{Note: text}) },
-		Ready:    func(r Ready) { send(message{Ready: &r}) },
-		Failed:   func(err error) { send(message{Error: fail.Of(err)}) },
-	}
 }
 
 // await reads the pipe until the daemon is ready or has failed.
-func await(r io.Reader, s *Starter) (Ready, error) {
+func await(r io.Reader, s Starter) (Ready, error) {
 	br := bufio.NewReader(r)
 	for {
 		line, err := br.ReadBytes('\n')
@@ -164,20 +174,17 @@ func await(r io.Reader, s *Starter) (Ready, error) {
 		if err != nil {
 			return Ready{}, err
 		}
-		var m message
+		var m Message
 		if err := json.Unmarshal(line, &m); err != nil {
 			return Ready{}, err
 		}
 		switch {
-		case m.Progress != nil:
-			s.Progress(*m.Progress)
-		case m.Note != "":
-			s.Note(m.Note)
 		case m.Error != nil:
 			return Ready{}, m.Error
 		case m.Ready != nil:
 			return *m.Ready, nil
 		}
+		s(m)
 	}
 }
 

@@ -22,15 +22,15 @@ import (
 
 // Make makes the store of cfg, if there is none yet, and fills it. It is what
 // `run` does outside of its namespaces, where every user has a name.
-func Make(ctx context.Context, cfg Config, s *Starter) error {
+func Make(ctx context.Context, cfg Config, s Starter) error {
 	return WhenFree(ctx, cfg.Store, func() error { return makeStore(ctx, cfg, s) })
 }
 
-func makeStore(ctx context.Context, cfg Config, s *Starter) error {
+func makeStore(ctx context.Context, cfg Config, s Starter) error {
 	if _, err := os.Lstat(filepath.Join(cfg.Store, "format")); err == nil {
 		from, err := storedir.Unfilled(cfg.Store)
 		if from == "" || err != nil {
-			return errors.Join(err, usedAgain(cfg, s.Note))
+			return errors.Join(err, usedAgain(cfg, s.note))
 		}
 	}
 	c := &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Log: slog.New(slog.DiscardHandler)}
@@ -72,9 +72,9 @@ func usedAgain(cfg Config, note func(string)) error {
 // fill makes the workspace of a new store equal to cfg.From, and that of one that a killed
 // process was filling to what that was filling it from. A mount point inside
 // of the directory is not read, but one that is the directory itself is.
-func fill(ctx context.Context, s *snapshot.Store, cfg Config, st *Starter) error {
+func fill(ctx context.Context, s *snapshot.Store, cfg Config, st Starter) error {
 	if !s.Created() { // another process has made it
-		return usedAgain(cfg, st.Note)
+		return usedAgain(cfg, st.note)
 	}
 	from, err := storedir.Unfilled(cfg.Store)
 	if from == "" || err != nil {
@@ -83,7 +83,7 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st *Starter) error
 	switch cfg.From {
 	case from:
 	case "":
-		st.Note("the store " + cfg.Store + " was not filled to the end: filling it from " + from)
+		st.note("the store " + cfg.Store + " was not filled to the end: filling it from " + from)
 	default:
 		return fail.New(fail.Exists, "the store %s is to be filled from %s", cfg.Store, from).WithHint("leave out --from, or remove the store")
 	}
@@ -98,14 +98,14 @@ func fill(ctx context.Context, s *snapshot.Store, cfg Config, st *Starter) error
 		exclude = append(exclude, filepath.Join(cfg.From, naming.SnapshotsDir), filepath.Join(cfg.From, naming.ForksDir))
 	}
 	n, first := 0, ""
-	o := service.FillOptions{Exclude: exclude, Show: st.Progress, Skip: func(path string, reason error) {
+	o := service.FillOptions{Exclude: exclude, Show: st.progress, Skip: func(path string, reason error) {
 		if n++; n == 1 {
 			first = reason.Error()
 		}
 	}}
 	defer func() {
 		if n > 0 {
-			st.Note(fmt.Sprintf("%d path(s) of %s cannot be read and are left out: %s", n, cfg.From, first))
+			st.note(fmt.Sprintf("%d path(s) of %s cannot be read and are left out: %s", n, cfg.From, first))
 		}
 	}()
 	fill := service.Fill
@@ -127,21 +127,16 @@ const endTime = 30 * time.Second
 // openStore opens a store. It waits for the daemon of the store to end, which happens after
 // umount(8) has returned.
 func openStore(dir string, o snapshot.Options) (*snapshot.Store, error) {
-	var s *snapshot.Store
-	err := afterEnd(func() (err error) {
-		s, err = snapshot.Open(dir, o)
-		return err
-	})
-	return s, err
+	return afterEnd(func() (*snapshot.Store, error) { return snapshot.Open(dir, o) })
 }
 
 // afterEnd calls f again while the daemon that keeps f from the store is ending.
-func afterEnd(f func() error) error {
+func afterEnd[R any](f func() (R, error)) (R, error) {
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		err := f()
+		r, err := f()
 		var locked *storedir.LockedError
 		if !errors.As(err, &locked) || !ending(locked.Dir, locked.PID, locked.Mountpoint) || time.Since(began) > endTime {
-			return err
+			return r, err
 		}
 	}
 }
@@ -201,11 +196,7 @@ func VerifyStore(ctx context.Context, dir string, repair bool, show func(service
 	if repair {
 		work = service.RepairStore
 	}
-	var r *verify.Report
-	err := afterEnd(func() (err error) {
-		r, err = work(ctx, dir, show)
-		return err
-	})
+	r, err := afterEnd(func() (*verify.Report, error) { return work(ctx, dir, show) })
 	if err != nil && r == nil {
 		err = openError(dir, err)
 	}

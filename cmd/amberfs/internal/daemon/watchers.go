@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -168,34 +167,26 @@ func (w *watchers) path(dir live.NodeID) string {
 	if err != nil {
 		return ""
 	}
-	ws, ok := w.d.store.Workspace(dir.View())
-	for ; ok && ws.IsFork(); ws = ws.Parent() {
-		if ws.Parent() == nil {
-			return ""
-		}
+	ws, _ := w.d.store.Workspace(dir.View())
+	for ; ws != nil && ws.IsFork(); ws = ws.Parent() {
 		p = path.Join(naming.ForksDir, ws.Name(), p)
 	}
-	if !ok {
+	if ws == nil {
 		return ""
 	}
 	return path.Join(".", p)
 }
 
 func (w *watchers) nudge(ctx context.Context, paths []string) error {
-	mounts, err := locate.Mounts()
-	if err != nil || len(paths) == 0 {
+	m, ok, err := w.d.mounted()
+	if !ok || len(paths) == 0 {
 		return err
-	}
-	m, ok := locate.On(mounts, w.d.cfg.Mountpoint)
-	if !ok || m.Source != w.d.cfg.Store {
-		return nil // on its way out
 	}
 	ctx, cancel := context.WithTimeout(ctx, nudgeTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", NudgeCommand)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", NudgeCommand, m.Point, m.Device, strconv.FormatInt(w.time, 10))
 	cmd.Dir = "/"
-	in := append([]string{w.d.cfg.Mountpoint, m.Device, strconv.FormatInt(w.time, 10)}, paths...)
-	cmd.Stdin = strings.NewReader(strings.Join(in, "\x00") + "\x00")
+	cmd.Stdin = strings.NewReader(strings.Join(paths, "\x00") + "\x00")
 	err = cmd.Run()
 	if s := cmd.ProcessState; s != nil {
 		w.took = s.UserTime() + s.SystemTime()
@@ -206,26 +197,14 @@ func (w *watchers) nudge(ctx context.Context, paths []string) error {
 // NudgeCommand is the hidden command that must call Nudge.
 const NudgeCommand = "nudge"
 
-// Nudge touches what a restore changed. It reads, with a NUL after each: the mount point,
-// its device, the time, and the paths.
-func Nudge(in io.Reader) error {
-	r := bufio.NewReader(in)
-	next := func() (string, error) {
-		s, err := r.ReadString(0)
-		return strings.TrimSuffix(s, "\x00"), err
-	}
-	var head [3]string
-	for i := range head {
-		var err error
-		if head[i], err = next(); err != nil {
-			return err
-		}
-	}
-	ns, err := strconv.ParseInt(head[2], 10, 64)
+// Nudge touches what a restore changed in the mount at a point, if that has still its
+// device. It reads the paths, with a NUL after each.
+func Nudge(in io.Reader, point, device, at string) error {
+	ns, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {
 		return err
 	}
-	root, err := unix.Open(head[0], unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	root, err := unix.Open(point, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
@@ -234,15 +213,15 @@ func Nudge(in io.Reader) error {
 	if err := unix.Fstat(root, &st); err != nil {
 		return err
 	}
-	if dev := fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)); dev != head[1] {
-		return fmt.Errorf("%s is another file system now", head[0])
+	if dev := fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)); dev != device {
+		return fmt.Errorf("%s is another file system now", point)
 	}
-	for {
-		p, err := next()
+	for r := bufio.NewReader(in); ; {
+		p, err := r.ReadString(0)
 		if err != nil {
 			return nil
 		}
-		touch(root, p, ns)
+		touch(root, strings.TrimSuffix(p, "\x00"), ns)
 	}
 }
 

@@ -43,7 +43,12 @@ var all = []option{
 			o.SnapdirVisible = v == "visible"
 			return oneOf(v, "visible", "hidden")
 		},
-		get: func(o Options) string { return choose(o.SnapdirVisible, "visible") }},
+		get: func(o Options) string {
+			if o.SnapdirVisible {
+				return "visible"
+			}
+			return ""
+		}},
 	{on: "acl", off: "noacl", help: "POSIX access control lists", flag: func(o *Options) *bool { return &o.ACL }},
 	{on: "noxattr", help: "no extended attributes. New files are cheaper", flag: func(o *Options) *bool { return &o.NoXattr }},
 	{on: "handles", off: "nohandles", help: "open_by_handle_at(2) works. Overlays in the mount fail with ESTALE from Linux 6.16 on", flag: func(o *Options) *bool { return &o.Handles }},
@@ -177,11 +182,4 @@ func oneOf(v string, words ...string) error {
 		return nil
 	}
 	return errors.New(strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1])
-}
-
-func choose(on bool, word string) string {
-	if on {
-		return word
-	}
-	return ""
 }

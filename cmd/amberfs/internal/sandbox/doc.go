@@ -3,19 +3,19 @@
 //
 // # Three processes
 //
-//	outer   the command itself. Fills the store, makes the temporary directory,
-//	        passes signals on, and takes away what is left at the end
-//	inner   this program again, in new user and mount namespaces. Starts the
-//	        daemon of a temporary store, then the program, and waits
-//	daemon  mounts the workspace and serves it (package daemon)
+//	outer   the command itself. Makes the temporary directory, fills the store, starts
+//	        the daemon, passes signals on, and takes away what is left at the end
+//	inner   this program again, in new user and mount namespaces. Starts the program,
+//	        and waits
+//	daemon  mounts the workspace and serves it, in namespaces of its own (package daemon)
 //
 // Inner and daemon are two, because a process that serves a file system must
 // not start programs in it: between fork and exec the new process stands in the
 // mount while the old one waits for it, and no process would answer its requests.
 //
-// With a STORE, outer starts the daemon, in namespaces of its own, or joins the one that
-// serves the store. Each run gets a copy of the daemon's mount over the store's socket
-// (package service, socket.go), and inner attaches it. The daemon ends with the last run.
+// Outer joins the daemon that serves a STORE, if there is one. Each run gets a copy of the
+// daemon's mount over the store's socket (package service, socket.go), and inner attaches
+// it. The daemon ends with the last run.
 //
 // With --root, process 1 of a namespace of processes stands between inner and the program
 // (root.go). It makes the fork the root directory. If an ordinary user has subordinate ids,
@@ -33,10 +33,10 @@
 //
 // # Nothing left
 //
-// Each process has the one before it as its parent-death signal (prctl(2)), and
-// outer and inner adopt what their descendants leave behind (child subreaper).
-// When the program ends, what it left running is killed, the mount ends, and a
-// temporary store goes. When any of the three is killed, the others notice. A
+// Inner and the program end with the process before them (parent-death signal, prctl(2)),
+// the daemon with its last connection, and outer and inner adopt what their descendants
+// leave behind (child subreaper). When the program ends, what it left running is killed, the
+// mount ends, and a temporary store goes. When any of the three is killed, the others notice. A
 // temporary directory that survived even so, because all were killed at once, is
 // taken away by the next run: its lock tells that no process has it.
 package sandbox

@@ -102,13 +102,9 @@ func servedIn(ctx context.Context, store string) (string, error) {
 		return "", nil // it will be started
 	}
 	defer conn.Close()
-	raw, err := conn.SyscallConn()
+	peer, err := service.Peer(conn)
 	if err != nil {
 		return "", err
-	}
-	var peer *unix.Ucred
-	if err2 := raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err2 != nil || err != nil {
-		return "", fmt.Errorf("finding the daemon: %w", err)
 	}
 	ns := fmt.Sprintf("/proc/%d/ns/user", peer.Pid)
 	ids, err := os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", peer.Pid))

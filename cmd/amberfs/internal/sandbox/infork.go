@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/mounts"
 )
@@ -78,12 +79,12 @@ func InsideFork(argv []string) (int, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	defer stop()
 	kind, dir, fork, argv := argv[0], argv[1], argv[2], argv[3:]
-	if err := adoptOrphans(); err != nil {
+	if err := AdoptOrphans(); err != nil {
 		return statusNoFork, err
 	}
 	if kind == forkNone {
 		dir = fork
-	} else if err := privateMounts(); err != nil {
+	} else if err := daemon.PrivateMounts(); err != nil {
 		return statusNoFork, err
 	} else if err := unix.Mount(fork, dir, "", unix.MS_BIND, ""); err != nil {
 		return statusNoFork, fail.New(fail.Failed, "cannot mount %s on %s: %w", fork, dir, err)

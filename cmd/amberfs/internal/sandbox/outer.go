@@ -18,30 +18,31 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot"
 )
 
 type Config struct {
-	Store      string   `json:"store"`      // absolute
-	Mountpoint string   `json:"mountpoint"` // absolute
-	Temp       string   `json:"temp"`       // taken away at the end; "" for none
-	From       string   `json:"from"`       // what the daemon fills a new temporary store from; "" for nothing
-	Fork       string   `json:"fork"`       // run in this fork, made when missing
-	Root       bool     `json:"root"`       // the fork is the root directory of the program
-	After      string   `json:"after"`      // capture under this name at the end
-	ReadOnly   bool     `json:"read_only"`
-	Options    string   `json:"options"` // as after -o
-	Command    []string `json:"command"`
+	Store      string           `json:"store"`      // absolute
+	Mountpoint string           `json:"mountpoint"` // absolute
+	Temp       string           `json:"temp"`       // taken away at the end; "" for none
+	From       string           `json:"from"`       // what the daemon fills a temporary store from; "" for nothing
+	Fork       string           `json:"fork"`       // run in this fork, made when missing
+	Root       bool             `json:"root"`       // the fork is the root directory of the program
+	After      string           `json:"after"`      // snapshot that is taken at the end
+	Command    []string         `json:"command"`
+	Options    mountopt.Options `json:"options"`
 	// Actor is the name that the changes of the program have; "" for none.
 	Actor string `json:"actor"`
-	// Hold has the daemon go on when the program has ended, until outer is done
-	// with the workspace. The temporary directory then is outer's to take away.
+	// Image is that of the fork, with Root; it may be nil.
+	Image *snapshot.Image `json:"image"`
+	// Hold keeps the temporary directory, and the daemon writes all changes to the store.
 	Hold bool `json:"hold"`
-	// Text is the command for the event log.
-	Text string `json:"text"`
 	// UserNS is set by Outer when the namespaces include one for users.
 	UserNS bool `json:"user_ns"`
 	// Shared is the mount point of the daemon that serves Store, set by Outer.
 	Shared string `json:"shared"`
+	// Daemon is the process that Outer started for Store, 0 if there was a daemon.
+	Daemon int `json:"daemon"`
 	// Tree: the daemon has sent a copy of the mount.
 	Tree bool `json:"tree"`
 }
@@ -51,10 +52,10 @@ const configEnv = "_AMBERFS_RUN"
 
 // The descriptors that inner gets beside the standard ones.
 const (
-	lockFD = 3 // keeps the lock of the temporary directory, or nothing
-	holdFD = 4 // of Config.Hold
-	treeFD = 5 // of Config.Shared: a copy of the mount, if Config.Tree
-	joinFD = 6 // of Config.Shared: the connection to the daemon
+	lockFD  = 3 // keeps the lock of the temporary directory, or nothing
+	startFD = 4 // gets a byte when the program has been started
+	treeFD  = 5 // a copy of the daemon's mount, if Config.Tree
+	joinFD  = 6 // the connection to the daemon
 )
 
 // Command is the hidden command that must call Inner.
@@ -83,78 +84,69 @@ const (
 )
 
 // Outer runs the command in new namespaces and gives its exit status. keep is
-// passed on, locked, for as long as the inner process lives. With Config.Hold, started
-// is called when the program has been started, and ended when it has ended, while the
-// daemon still serves the store.
-func Outer(ctx context.Context, c Config, keep *TempDir, note func(string), started, ended func()) (int, error) {
+// passed on, locked, for as long as the inner process lives. before is called when the daemon
+// serves the store, and after when a program that was started has ended. after learns
+// whether the daemon still serves.
+func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, before func(*Config) error, after func(served bool) error) (int, error) {
 	// The parent-death signal is that of the thread which forked.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := adoptOrphans(); err != nil {
+	if err := AdoptOrphans(); err != nil {
 		return 0, err
 	}
 	c.UserNS = !mounts.Privileged()
-	var shared *service.Joined
-	daemonPID := 0
-	if c.Temp == "" {
-		var err error
-		shared, daemonPID, err = joinStore(ctx, &c, &daemon.Starter{Note: note, Progress: func(service.Progress) {}})
-		if err != nil {
-			return 0, err
+	joined, err := joinStore(ctx, &c, s)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		joined.Tree.Close() // a mount stays in use as long as it is open
+		if c.Temp != "" && !c.Hold {
+			_ = unix.Kill(c.Daemon, unix.SIGKILL) // the store is removed
 		}
-		defer shared.Close()
+		if !joined.Leave(int(leaveTime.Milliseconds())) {
+			s(daemon.Message{Note: "the daemon has not ended yet; nothing acknowledged is lost"})
+		}
+		joined.Close()
+	}()
+	if err := before(&c); err != nil {
+		return 0, err
 	}
 	env, err := c.env()
 	if err != nil {
 		return 0, err
 	}
+	started, start, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer started.Close()
 	cmd := exec.Command("/proc/self/exe", Command)
 	cmd.Args[0] = "amberfs"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), env)
 	cmd.Dir = "/"
-	cmd.ExtraFiles = []*os.File{nil, nil, nil, nil}
+	cmd.ExtraFiles = []*os.File{nil, start, joined.Tree, joined.Conn}
 	if keep != nil {
 		cmd.ExtraFiles[0] = keep.lock
-	}
-	if shared != nil {
-		cmd.ExtraFiles[2], cmd.ExtraFiles[3] = shared.Tree, shared.Conn
-	}
-	var held *os.File
-	if c.Hold {
-		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return 0, err
-		}
-		held, cmd.ExtraFiles[1] = os.NewFile(uintptr(ends[0]), "hold"), os.NewFile(uintptr(ends[1]), "hold")
-		defer held.Close()
-		defer cmd.ExtraFiles[1].Close()
 	}
 	cmd.SysProcAttr = namespaces(c.UserNS)
 	signals := catch()
 	defer signals.stop()
-	if err := cmd.Start(); err != nil {
+	err = cmd.Start()
+	start.Close()
+	if err != nil {
 		return 0, namespaceError(c.UserNS, fmt.Errorf("cannot create the namespaces: %w", err))
 	}
-	if shared != nil && shared.Tree != nil {
-		shared.Tree.Close() // a mount stays in use as long as it is open
-	}
+	joined.Tree.Close()
 	signals.pass(cmd.Process)
-	if c.Hold {
-		cmd.ExtraFiles[1].Close()
-		for _, fn := range []func(){started, ended} {
-			if n, _ := held.Read(make([]byte, 1)); n == 1 { // else inner has ended without
-				fn()
-			}
-		}
-		held.Close()
-	}
 	err = cmd.Wait()
-	reapRest(daemonPID)
-	if shared != nil && !shared.Leave(int(leaveTime.Milliseconds())) {
-		note("the daemon has not ended yet; nothing acknowledged is lost")
+	st, err := status(cmd.ProcessState, err)
+	reapRest(c.Daemon)
+	if n, _ := started.Read(make([]byte, 1)); n == 1 && err == nil {
+		err = after(!joined.Ended(0))
 	}
-	return status(cmd.ProcessState, err)
+	return st, err
 }
 
 func namespaceError(user bool, err error) error {
@@ -182,67 +174,43 @@ func status(st *os.ProcessState, err error) (int, error) {
 	if st == nil {
 		return 0, err
 	}
-	ws, ok := st.Sys().(syscall.WaitStatus)
-	if !ok {
-		return 0, err
-	}
-	if ws.Signaled() {
+	if ws := st.Sys().(syscall.WaitStatus); ws.Signaled() {
 		return statusSignal + int(ws.Signal()), nil
 	}
-	return ws.ExitStatus(), nil
+	return st.ExitCode(), nil
 }
 
 // leaveTime is how long the last `run` on a store waits for the end of the daemon.
 const leaveTime = 30 * time.Second
 
-// joinStore joins the daemon that serves the store, and starts one if there is none. It
-// returns the process that it started, or 0.
-func joinStore(ctx context.Context, c *Config, s *daemon.Starter) (_ *service.Joined, pid int, err error) {
-	want, err := mountOptions(*c)
-	if err != nil {
-		return nil, 0, err
+// joinStore joins the daemon that serves the store, and starts one if there is none.
+func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joined, err error) {
+	cfg := daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, From: c.From, Later: true, Shared: true, Options: c.Options}
+	cfg.Options.NonEmpty = true // the workspace is in the place of a directory
+	if c.Root && os.Geteuid() == 0 {
+		cfg.Options.AllowOther = true // a container has several users
 	}
-	var j *service.Joined
 	err = daemon.WhenFree(ctx, c.Store, func() (err error) {
 		for {
-			j, err = service.Join(ctx, c.Store, service.JoinRequest{Options: want})
+			j, err = service.Join(ctx, c.Store, service.JoinRequest{Options: c.Options.String()})
 			if fail.KindOf(err) != fail.NotFound || ctx.Err() != nil {
 				return err
 			}
-			if pid, err = startShared(ctx, *c, s); err != nil {
-				return err
+			// In its own namespaces, so that it can outlive this process.
+			attr := namespaces(c.UserNS)
+			attr.Setsid, attr.Pdeathsig = true, 0
+			ready, cmd, err := daemon.Spawn(ctx, cfg, s, attr)
+			if err != nil {
+				return namespaceError(c.UserNS, err)
 			}
+			s(daemon.Message{Ready: &ready})
+			c.Daemon = cmd.Process.Pid
 		}
 	})
-	if err != nil {
-		return nil, 0, err
+	if err == nil {
+		c.Shared, c.Tree = j.Mountpoint, j.Tree != nil
 	}
-	c.Shared, c.Tree = j.Mountpoint, j.Tree != nil
-	return j, pid, nil
-}
-
-// mountOptions are the options that the caller has named.
-func mountOptions(c Config) (string, error) {
-	words := []string{}
-	if c.Options != "" {
-		words = append(words, c.Options)
-	}
-	if c.ReadOnly {
-		words = append(words, "ro")
-	}
-	o, err := mountopt.Parse(words...)
-	return o.String(), err
-}
-
-// startShared starts a daemon in its own namespaces, so that it can outlive this process.
-func startShared(ctx context.Context, c Config, s *daemon.Starter) (pid int, err error) {
-	attr := namespaces(c.UserNS)
-	attr.Setsid, attr.Pdeathsig = true, 0
-	_, cmd, err := daemon.Spawn(ctx, mountArgs(c, "--shared"), s, attr)
-	if err != nil {
-		return 0, namespaceError(c.UserNS, err)
-	}
-	return cmd.Process.Pid, nil
+	return j, err
 }
 
 // attach puts a copy of the daemon's mount in the place where this run wants it.
@@ -259,15 +227,6 @@ func attach(c Config) error {
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, c.Mountpoint, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fail.New(fail.Failed, "cannot mount on %s: %w", c.Mountpoint, err)
 	}
+	daemon.FirstOpen(c.Mountpoint)
 	return nil
-}
-
-// joinedDaemon is the shared daemon, as the inner process sees it.
-func joinedDaemon() *inside {
-	d := &inside{gone: make(chan struct{})}
-	go func() {
-		_, _ = os.NewFile(joinFD, "daemon").Read(make([]byte, 1)) // it sends nothing
-		close(d.gone)
-	}()
-	return d
 }

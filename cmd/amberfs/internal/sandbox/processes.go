@@ -5,9 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,11 +15,7 @@ import (
 )
 
 // passer hands signals on to a child.
-type passer struct {
-	ch    chan os.Signal
-	to    atomic.Pointer[os.Process]
-	ended atomic.Bool // a SIGTERM or the like was handed on
-}
+type passer struct{ ch chan os.Signal }
 
 // catch begins to hold signals; pass hands on those held, and all later ones.
 func catch() *passer {
@@ -29,24 +25,20 @@ func catch() *passer {
 }
 
 func (p *passer) pass(to *os.Process) {
-	p.to.Store(to)
 	go func() {
 		for s := range p.ch {
-			if fromTerminal(s) {
-				continue // the terminal has sent it to the child too
+			if !fromTerminal(s) { // else the terminal has sent it to the child too
+				_ = to.Signal(s) // an error means that the child is gone
 			}
-			if s == unix.SIGTERM || s == unix.SIGHUP {
-				p.ended.Store(true)
-			}
-			// An error means that the child is gone.
-			_ = p.to.Load().Signal(s)
 		}
 	}()
 }
 
-// Foreground runs a program and returns its exit status as a shell does. Signals to this
-// process go to the program, once: those of the terminal reach it anyway.
+// Foreground runs a program with the streams of this process, and returns its exit status as
+// a shell does. Signals to this process go to the program, once: those of the terminal reach
+// it anyway.
 func Foreground(cmd *exec.Cmd) (int, error) {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	signals := catch()
 	defer signals.stop()
 	if err := cmd.Start(); err != nil {
@@ -106,15 +98,9 @@ func reapRest(spare int) {
 
 func children() []int {
 	var out []int
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return nil
-	}
-	for _, t := range tasks {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%s/children", t.Name()))
-		if err != nil {
-			continue
-		}
+	lists, _ := filepath.Glob("/proc/self/task/*/children")
+	for _, list := range lists {
+		b, _ := os.ReadFile(list) // the task may have ended
 		for _, f := range strings.Fields(string(b)) {
 			if pid, err := strconv.Atoi(f); err == nil {
 				out = append(out, pid)

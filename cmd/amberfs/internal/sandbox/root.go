@@ -3,7 +3,6 @@ package sandbox
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
 	"github.com/amberfs/amberfs/internal/env"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/mounts"
@@ -26,16 +26,6 @@ import (
 
 // InRootCommand is the hidden command that must call [InsideRoot].
 const InRootCommand = "run-in-root"
-
-// rootEnv has the container for InRootCommand.
-const rootEnv = "_AMBERFS_ROOT"
-
-// A container is a program whose root directory is a fork.
-type container struct {
-	Dir     string          `json:"dir"` // the fork
-	Command []string        `json:"command"`
-	Image   *snapshot.Image `json:"image"` // may be nil
-}
 
 // overflowID is the user of files whose own is not mapped (/proc/sys/kernel/overflowuid).
 const overflowID = 65534
@@ -51,12 +41,12 @@ var capabilities = []int{
 // InRoot returns a command that runs a program with the fork dir as its root directory, in
 // namespaces of mounts and processes. An ordinary user is root there, and nobody else is.
 func InRoot(dir string, argv []string, image *snapshot.Image) (*exec.Cmd, error) {
-	b, err := json.Marshal(container{dir, argv, image})
+	env, err := Config{Mountpoint: dir, Command: argv, Image: image, Root: true}.env()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command("/proc/self/exe", InRootCommand)
-	cmd.Args[0], cmd.Dir, cmd.Env = "amberfs", "/", append(os.Environ(), rootEnv+"="+string(b))
+	cmd.Args[0], cmd.Dir, cmd.Env = "amberfs", "/", append(os.Environ(), env)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL}
 	if uid := os.Geteuid(); uid != 0 {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
@@ -70,13 +60,13 @@ func InRoot(dir string, argv []string, image *snapshot.Image) (*exec.Cmd, error)
 // other processes end with it.
 func InsideRoot(note func(string)) (int, error) {
 	runtime.LockOSThread() // capabilities are a thread's
-	var c container
-	if err := json.Unmarshal([]byte(os.Getenv(rootEnv)), &c); err != nil {
-		return 0, fail.New(fail.Usage, "%s is for `amberfs run` only", InRootCommand)
+	c, err := inherited()
+	if err != nil {
+		return 0, err
 	}
 	signals := catch()
 	if err := c.enter(note); err != nil {
-		return statusCannotExecute, fail.New(fail.Failed, "cannot make %s a root directory: %w", c.Dir, err)
+		return statusCannotExecute, fail.New(fail.Failed, "cannot make %s a root directory: %w", c.Mountpoint, err)
 	}
 	cmd, err := c.program(note)
 	if err != nil {
@@ -113,11 +103,11 @@ func InsideRoot(note func(string)) (int, error) {
 }
 
 // enter makes the fork the root directory, with what a program expects there.
-func (c *container) enter(note func(string)) error {
-	if err := privateMounts(); err != nil {
+func (c *Config) enter(note func(string)) error {
+	if err := daemon.PrivateMounts(); err != nil {
 		return err
 	}
-	root, err := unix.OpenTree(unix.AT_FDCWD, c.Dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	root, err := unix.OpenTree(unix.AT_FDCWD, c.Mountpoint, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return err
 	}
@@ -130,15 +120,14 @@ func (c *container) enter(note func(string)) error {
 		return fail.New(fail.Failed, "it belongs to a user that is not mapped here").
 			WithHint("run it as root, or with the STORE while that is not mounted")
 	}
-	if err := unix.MoveMount(root, "", unix.AT_FDCWD, c.Dir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+	if err := unix.MoveMount(root, "", unix.AT_FDCWD, c.Mountpoint, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return err
 	}
-	if err := unix.Mkdirat(root, "tmp", 0o777); err == nil {
+	err = unix.Mkdirat(root, "tmp", 0o777)
+	if err == nil {
 		err = unix.Fchmodat(root, "tmp", 0o1777, 0)
-		if err != nil {
-			return err
-		}
-	} else if !errors.Is(err, unix.EEXIST) {
+	}
+	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
 	if err := furnish(root, note); err != nil {
@@ -159,11 +148,8 @@ func (c *container) enter(note func(string)) error {
 
 // furnish mounts what is not the fork's own. No symbolic link of the fork leads out of it.
 func furnish(root int, note func(string)) error {
-	proc, err := newMount("proc")
+	proc, err := newMount(root, "proc", "proc")
 	if err != nil {
-		return err
-	}
-	if err := place(proc, root, "proc", true); err != nil {
 		return err
 	}
 	for _, name := range []string{"sys", "sysrq-trigger", "irq", "bus", "fs"} {
@@ -174,11 +160,8 @@ func furnish(root int, note func(string)) error {
 	if err := share("/sys", root, "sys", true); err != nil {
 		return err
 	}
-	dev, err := newMount("tmpfs", "mode", "755")
+	dev, err := newMount(root, "dev", "tmpfs", "mode", "755")
 	if err != nil {
-		return err
-	}
-	if err := place(dev, root, "dev", true); err != nil {
 		return err
 	}
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
@@ -194,11 +177,7 @@ func furnish(root int, note func(string)) error {
 		}
 	}
 	for name, fs := range map[string][]string{"pts": {"devpts", "mode", "620", "ptmxmode", "666"}, "shm": {"tmpfs", "mode", "1777"}} {
-		m, err := newMount(fs[0], fs[1:]...)
-		if err != nil {
-			return err
-		}
-		if err := place(m, dev, name, true); err != nil {
+		if _, err := newMount(dev, name, fs[0], fs[1:]...); err != nil {
 			return err
 		}
 	}
@@ -210,28 +189,27 @@ func furnish(root int, note func(string)) error {
 	return nil
 }
 
-// newMount returns a file system that is mounted nowhere.
-func newMount(kind string, options ...string) (int, error) {
+// newMount mounts a new file system on a name below root.
+func newMount(root int, name, kind string, options ...string) (m int, err error) {
 	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", kind, err)
-	}
-	defer unix.Close(fs)
-	for o := range slices.Chunk(options, 2) {
-		err = cmp.Or(err, unix.FsconfigSetString(fs, o[0], o[1]))
-	}
-	if err = cmp.Or(err, unix.FsconfigCreate(fs)); err != nil {
-		return 0, fmt.Errorf("%s: %w", kind, err)
+	if err == nil {
+		defer unix.Close(fs)
+		for o := range slices.Chunk(options, 2) {
+			err = cmp.Or(err, unix.FsconfigSetString(fs, o[0], o[1]))
+		}
+		err = cmp.Or(err, unix.FsconfigCreate(fs))
 	}
 	flags := unix.MOUNT_ATTR_NOSUID
 	if kind != "devpts" {
 		flags |= unix.MOUNT_ATTR_NODEV
 	}
-	m, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, flags)
+	if err == nil {
+		m, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, flags)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", kind, err)
 	}
-	return m, nil
+	return m, place(m, root, name, true)
 }
 
 // share mounts a file or directory of the host, with what is mounted in it, if it exists.
@@ -282,7 +260,7 @@ func place(m, root int, name string, dir bool) error {
 }
 
 // program is the command as the image describes it, in the new root directory.
-func (c *container) program(note func(string)) (*exec.Cmd, error) {
+func (c *Config) program(note func(string)) (*exec.Cmd, error) {
 	im := c.Image
 	if im == nil {
 		im = &snapshot.Image{}

@@ -36,7 +36,6 @@ type bisectArgs struct {
 	By        string            `json:"by,omitempty" jsonschema:"only snapshots in which this actor changed something"`
 }
 
-// bisectRound is what one round found.
 type bisectRound struct {
 	Round  int            `json:"round" jsonschema:"0 tests good and bad"`
 	Tested []bisectTested `json:"tested"`
@@ -56,7 +55,6 @@ func (r bisectRound) text() string {
 	return fmt.Sprintf("round %d: %s, %s left", r.Round, strings.Join(tested, ", "), plural(r.Left, "snapshot", "snapshots"))
 }
 
-// bisected is the result.
 type bisected struct {
 	FirstBad *snapshot.Info       `json:"first_bad,omitempty" jsonschema:"missing if the present state is the first that is bad"`
 	Now      bool                 `json:"now,omitempty" jsonschema:"the present state is the first that is bad"`
@@ -238,7 +236,6 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 	return done, nil
 }
 
-// bisectedText is the result for a person.
 func bisectedText(b *bisected) string {
 	var t strings.Builder
 	name, to, fields := "now", "", ""

@@ -19,7 +19,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
@@ -54,9 +53,9 @@ type attempt struct {
 	Log     string   `json:"log" jsonschema:"file with its output"`
 
 	began time.Time
+	log   *os.File
 }
 
-// explored is the result.
 type explored struct {
 	Attempts  []*attempt `json:"attempts"`
 	Merged    int        `json:"merged,omitempty" jsonschema:"the attempt that was merged"`
@@ -131,7 +130,6 @@ func (r exploreArgs) check() error {
 	return nil
 }
 
-// errPassed ends the other attempts.
 var errPassed = errors.New("another attempt passed")
 
 // explore runs the attempts. each is called five times a second, and with each attempt
@@ -156,9 +154,14 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 	for n := range r.Attempts {
 		number := strconv.Itoa(n + 1)
 		t := &attempt{Attempt: n + 1, State: "waiting", Status: -1, Log: filepath.Join(r.Log, "attempt-"+number+".log")}
-		if err := newLog(t.Log); err != nil {
+		t.log, err = os.OpenFile(t.Log, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+		if errors.Is(err, os.ErrExist) {
+			return nil, fail.New(fail.Exists, "the file %s exists", t.Log).WithHint("choose another directory after --log")
+		}
+		if err != nil {
 			return nil, err
 		}
+		defer t.log.Close()
 		if t.Fork, err = f.new(ctx, number, ""); err != nil {
 			return nil, err
 		}
@@ -210,18 +213,6 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 		}
 	}
 	return done, failed
-}
-
-// newLog makes a file for output, and overwrites none.
-func newLog(name string) error {
-	log, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if errors.Is(err, os.ErrExist) {
-		return fail.New(fail.Exists, "the file %s exists", name).WithHint("choose another directory after --log")
-	}
-	if err != nil {
-		return err
-	}
-	return log.Close()
 }
 
 // attempts runs all of them and returns the one to merge, nil if none passed.
@@ -277,18 +268,14 @@ func (f *searchForks) attempts(ctx context.Context, r exploreArgs, limit time.Du
 // attempt runs the command, the check and the score, and returns the state that the
 // attempt ends in.
 func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, limit time.Duration, show func(string)) (string, error) {
-	log, err := os.OpenFile(t.Log, os.O_RDWR|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return "failed", err
-	}
-	defer log.Close()
+	var err error
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	number := strconv.Itoa(t.Attempt)
 	run := func(state string, argv ...string) (status int, ran bool) {
 		if err == nil {
 			show(state)
-			status, err = f.run(ctx, t.Fork, log, []string{"AMBERFS_ATTEMPT=" + number}, argv...)
+			status, err = f.run(ctx, t.Fork, t.log, []string{"AMBERFS_ATTEMPT=" + number}, argv...)
 		}
 		return status, err == nil
 	}
@@ -304,9 +291,9 @@ func (f *searchForks) attempt(ctx context.Context, r exploreArgs, t *attempt, li
 		}
 	}
 	if passed && r.Score != "" {
-		from, _ := log.Seek(0, io.SeekCurrent) // a file
+		from, _ := t.log.Seek(0, io.SeekCurrent) // a file
 		if status, ran := run("scoring", "sh", "-c", r.Score); ran {
-			text := lastLine(log, from)
+			text := lastLine(t.log, from)
 			score, notNumber := strconv.ParseFloat(text, 64)
 			if notNumber != nil || status != 0 || math.IsNaN(score) || math.IsInf(score, 0) {
 				return "failed", fail.New(fail.Failed, "the score of attempt %d is not a number: %q, exit status %d", t.Attempt, text, status)
@@ -335,7 +322,6 @@ func lastLine(log *os.File, from int64) string {
 	return string(bytes.TrimSpace(text[bytes.LastIndexByte(text, '\n')+1:]))
 }
 
-// exploredText is the result for a person.
 func exploredText(e *explored) string {
 	var b strings.Builder
 	rows := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -375,15 +361,11 @@ func (a *app) drawAttempts(all []*attempt, drawn int) int {
 	var b strings.Builder
 	b.WriteString(strings.Repeat("\x1b[A", drawn))
 	for _, t := range all {
-		took, last := t.Seconds, ""
+		took := t.Seconds
 		if took == 0 && !t.began.IsZero() {
 			took = time.Since(t.began).Seconds()
 		}
-		if log, err := os.Open(t.Log); err == nil {
-			last = lastLine(log, 0)
-			log.Close()
-		}
-		fmt.Fprintf(&b, "\x1b[K%.*s\n", a.width()-1, fmt.Sprintf("%3d  %-8s %6.1fs  %s", t.Attempt, t.State, took, quote(last)))
+		fmt.Fprintf(&b, "\x1b[K%.*s\n", a.width()-1, fmt.Sprintf("%3d  %-8s %6.1fs  %s", t.Attempt, t.State, took, quote(lastLine(t.log, 0))))
 	}
 	fmt.Fprint(a.stderr, b.String())
 	return len(all)

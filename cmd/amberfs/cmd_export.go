@@ -3,8 +3,8 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -61,20 +61,16 @@ The same snapshot gives the same archive and image.`,
 
 // exportGit runs git in this process, as the user, on the objects that the daemon sends.
 func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOptions) error {
-	p, err := a.place()
+	p, c, err := a.openHere(ctx)
 	if err != nil {
 		return err
 	}
+	defer c.Close()
 	if e.Repo, err = a.abs(e.Repo); err != nil {
 		return err
 	}
 	bar := a.newProgress()
 	defer bar.done()
-	c, err := a.open(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
 	s, err := c.Snapshot(ctx, name)
 	if err != nil {
 		return err
@@ -103,18 +99,13 @@ func (a *app) exportGit(ctx context.Context, name string, e gitbridge.ExportOpti
 // exportTar replaces FILE at the end, so that it is never half an archive.
 func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 	var done gitbridge.TarResult
+	p, err := a.place()
+	if err != nil {
+		return err
+	}
 	ask := func(w io.Writer) error {
 		buf := bufio.NewWriterSize(w, 1<<20)
-		p, err := a.place()
-		if err != nil {
-			return err
-		}
-		c, err := a.open(cmd.Context(), p)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		if err = c.Do(cmd.Context(), service.ExportTar{Name: name}, client.Exchange{Out: buf}, &done); err != nil {
+		if err := a.exchange(cmd.Context(), p, service.ExportTar{Name: name}, client.Exchange{Out: buf}, &done); err != nil {
 			return err
 		}
 		if n := len(done.Skipped); n > 0 {
@@ -140,35 +131,25 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 
 // writeFile writes a new file and renames it, but into a pipe or a device.
 func writeFile(path string, ask func(io.Writer) error) error {
-	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
-		return exportInto(path, ask)
+	part, flags := path+".part-"+rand.Text()[:8], os.O_WRONLY|os.O_CREATE|os.O_EXCL
+	st, err := os.Stat(path)
+	if err == nil && !st.Mode().IsRegular() {
+		part, flags = path, os.O_WRONLY
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part-")
-	if err != nil {
-		return fail.New(fail.KindOf(err), "cannot write %s: %w", path, err)
+	f, err := os.OpenFile(part, flags, 0o666)
+	if err == nil && part != path {
+		defer os.Remove(part)
 	}
-	defer os.Remove(f.Name())
-	err = ask(f)
 	if err == nil {
-		err = f.Chmod(0o666 &^ umask())
+		if err := errors.Join(ask(f), f.Close()); err != nil {
+			return err
+		}
+		if part != path {
+			err = os.Rename(part, path)
+		}
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return fail.New(fail.KindOf(err), "cannot write %s: %w", path, err)
-	}
-	return nil
-}
-
-// exportInto writes to what is no regular file: a pipe, a device.
-func exportInto(path string, ask func(io.Writer) error) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return fail.New(fail.KindOf(err), "cannot write %s: %w", path, err)
-	}
-	if err := errors.Join(ask(f), f.Close()); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
 }

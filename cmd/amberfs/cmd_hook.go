@@ -77,7 +77,6 @@ If it did nothing, it prints why on standard error.`,
 	return cmd
 }
 
-// turn does what a hook is for.
 func (a *app) turn(ctx context.Context, agent string) error {
 	var in struct {
 		Prompt, Cwd string
@@ -90,11 +89,7 @@ func (a *app) turn(ctx context.Context, agent string) error {
 	if a.dir == "" {
 		a.dir = in.Cwd
 	}
-	p, err := a.place()
-	if err != nil {
-		return err
-	}
-	c, err := a.open(ctx, p)
+	_, c, err := a.openHere(ctx)
 	if err != nil {
 		return err
 	}
@@ -156,11 +151,7 @@ func (a *app) installHook(agent string, remove bool) error {
 	if err != nil {
 		return err
 	}
-	change := s.Install
-	if remove {
-		change = s.Remove
-	}
-	changed, err := change()
+	changed, err := s.Change(remove)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ the image's digests and configuration.`,
 			if err != nil {
 				return err
 			}
-			i := &importer{a: a, place: p, req: service.Import{Umask: uint32(umask()), MaxFiles: maxFiles, MaxBytes: maxBytes}}
+			i := &importer{a: a, place: p, bar: a.newProgress(), req: service.Import{Umask: uint32(umask()), MaxFiles: maxFiles, MaxBytes: maxBytes}}
 			switch {
 			case repo != "":
 				err = i.fromGit(gitbridge.GitSource{Repo: repo, Rev: argv[0], TrustConfig: trust})
@@ -88,7 +88,6 @@ type importer struct {
 	req     service.Import
 	bar     *progress
 	skipped []gitbridge.Omission
-	count   string // a directory whose files are counted, "" for none
 	send    func(ctx context.Context, w io.Writer) error
 }
 
@@ -99,8 +98,6 @@ func (i *importer) run(ctx context.Context, argv []string) error {
 		return err
 	}
 	i.req.Path = to
-	i.bar = i.a.newProgress()
-	i.bar.expect(i.count)
 	defer i.bar.done()
 	done, err := i.bringIn(ctx)
 	i.bar.done()
@@ -126,7 +123,7 @@ func (i *importer) bringIn(ctx context.Context) (done service.Imported, err erro
 		sent <- err
 		pw.CloseWithError(err)
 	}()
-	done, err = i.receive(ctx, pr)
+	err = i.a.exchange(ctx, i.place, i.req, client.Exchange{In: pr}, &done)
 	stop()
 	pr.CloseWithError(errStopped)
 	// The first failure has the reason.
@@ -145,16 +142,6 @@ func (i *importer) bringIn(ctx context.Context) (done service.Imported, err erro
 		}
 	}
 	return done, service.Explain(serr)
-}
-
-func (i *importer) receive(ctx context.Context, in io.Reader) (done service.Imported, err error) {
-	c, err := i.a.open(ctx, i.place)
-	if err != nil {
-		return done, err
-	}
-	defer c.Close()
-	err = c.Do(ctx, i.req, client.Exchange{In: in}, &done)
-	return done, err
 }
 
 func (i *importer) fromGit(from gitbridge.GitSource) (err error) {
@@ -179,11 +166,12 @@ func (i *importer) fromDir(name string) error {
 			ImportOptions: i.options(), Exclude: []string{i.place.Store, i.place.Mount.Point},
 		})
 	})
-	i.count = dir
-	return outsideMounts(dir)
+	if err = outsideMounts(dir); err == nil {
+		i.bar.expect(dir)
+	}
+	return err
 }
 
-// fromTar sends an archive as it is.
 func (i *importer) fromTar(name string) error {
 	i.req.From = service.FromTar
 	in, err := i.a.openInput(name)
@@ -195,7 +183,6 @@ func (i *importer) fromTar(name string) error {
 	return err
 }
 
-// fromImage sends the layers of an image as they are.
 func (i *importer) fromImage(ctx context.Context, ref, platform string) error {
 	i.req.From, i.req.Image = service.FromImage, ref
 	ref, err := i.a.imageRef(ref)
@@ -246,15 +233,12 @@ func (i *importer) options() gitbridge.ImportOptions {
 
 // sizeOf is the size in bytes of a regular file, 0 of anything else.
 func sizeOf(r any) int64 {
-	f, ok := r.(*os.File)
-	if !ok {
-		return 0
+	if f, ok := r.(*os.File); ok {
+		if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
+			return st.Size()
+		}
 	}
-	st, err := f.Stat()
-	if err != nil || !st.Mode().IsRegular() {
-		return 0
-	}
-	return st.Size()
+	return 0
 }
 
 // destination is the path in the workspace to import into; the root without an argument.

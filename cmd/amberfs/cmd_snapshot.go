@@ -94,7 +94,6 @@ id, latest, undo or base.`,
 	}
 }
 
-// infoFields is a snapshot for a person, as rows of name and value.
 func infoFields(i snapshot.Info, now time.Time) [][]string {
 	id := i.ID
 	if id == "" {
@@ -147,7 +146,6 @@ func labelText(labels map[string]string) string {
 	return strings.Join(out, " ")
 }
 
-// bytesText is a number of bytes for a person.
 func bytesText(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
 func rowsText(rows [][]string) string {

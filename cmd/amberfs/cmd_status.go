@@ -101,7 +101,6 @@ func pushText(p *service.BackupState, now time.Time) string {
 	return text
 }
 
-// ratioText is how much the packs are compressed.
 func ratioText(plain, stored int64) string {
 	if stored <= 0 || plain <= 0 {
 		return "empty"
@@ -109,7 +108,6 @@ func ratioText(plain, stored int64) string {
 	return fmt.Sprintf("%s of contents, %.1f×", bytesText(plain), float64(plain)/float64(stored))
 }
 
-// msText is a time in milliseconds for a person.
 func msText(ms float64) string {
 	return time.Duration(ms * float64(time.Millisecond)).Round(time.Microsecond).String()
 }
@@ -194,7 +192,6 @@ FILE ("-" is standard input).`,
 // maxDocument bounds a small file that is read whole.
 const maxDocument = 1 << 20
 
-// readFile reads a small file, or the standard input for "-".
 func (a *app) readFile(name string) ([]byte, error) {
 	r, err := a.openInput(name)
 	if err != nil {

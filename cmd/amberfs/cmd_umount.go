@@ -103,10 +103,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 		return err
 	}
 	done.Mountpoint = ended.Mountpoint
-	bar := a.newProgress() // what is left is sealed
-	err = wait(ctx)
-	bar.done()
-	if err != nil {
+	if err := wait(ctx); err != nil { // what is left is sealed
 		return err
 	}
 	return a.print(done, func() {})

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
@@ -97,11 +99,7 @@ func (a *app) printReport(r *verify.Report) {
 			a.printf("%s:\n", where)
 			last = where
 		}
-		path := f.Path
-		if path == "" {
-			path = "."
-		}
-		a.printf("  %s\n", quote(path))
+		a.printf("  %s\n", quote(cmp.Or(f.Path, ".")))
 	}
 	if n := r.LostChanges; n > 0 {
 		a.printf("lost: %s behind the damage in the journal\n", plural(int(n), "change", "changes"))

@@ -30,11 +30,7 @@ func (a *app) exportImage(cmd *cobra.Command, from service.ExportLayer, ref stri
 	if err != nil {
 		return err
 	}
-	p, err := a.place()
-	if err != nil {
-		return err
-	}
-	c, err := a.open(ctx, p)
+	p, c, err := a.openHere(ctx)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
-// prompts are commands that a person can give to an agent.
 func (m *mcpServer) prompts() {
 	for _, p := range []struct{ name, title, about, arg, text string }{
 		{"snapshot", "Snapshot", "Capture the workspace as it is now.", "name",
@@ -39,7 +38,6 @@ func (m *mcpServer) prompts() {
 
 const maxResource = 1 << 20
 
-// resources are the files of snapshots.
 func (m *mcpServer) resources() {
 	m.s.AddResourceTemplate(&mcp.ResourceTemplate{
 		Name: "snapshot-file", Title: "A file in a snapshot", Description: "The contents of a file as a snapshot has it.",
@@ -83,7 +81,6 @@ type paging struct {
 	MaxLength  int `json:"max_length,omitempty" jsonschema:"at most so many bytes at once, up to 40960"`
 }
 
-// page is a part of a text.
 type page struct {
 	Text        string `json:"text"`
 	TotalLength int    `json:"total_length" jsonschema:"of the whole text, in bytes"`

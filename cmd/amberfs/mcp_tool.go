@@ -110,15 +110,17 @@ func mustSchema(t reflect.Type) *jsonschema.Schema {
 	return s
 }
 
-// add adds a tool under its name in a set.
 func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect.Type, do func(context.Context, arguments) (string, any, error)) {
 	spec := &mcp.Tool{
 		Name: name, Title: t.title, Description: t.about, Annotations: t.effect.annotations(t.title),
 		InputSchema: in, OutputSchema: mustSchema(out),
 	}
 	m.s.AddTool(spec, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		args := arguments{}
-		err := strictjson.Decode(orEmpty(r.Params.Arguments), &args)
+		var args arguments
+		var err error
+		if len(r.Params.Arguments) > 0 {
+			err = strictjson.Decode(r.Params.Arguments, &args)
+		}
 		if err == nil {
 			err = checkArguments(args, in)
 		}
@@ -148,14 +150,6 @@ func notify(ctx context.Context, message string, done, total int) {
 	}
 }
 
-func orEmpty(b json.RawMessage) json.RawMessage {
-	if len(b) == 0 {
-		return json.RawMessage("{}")
-	}
-	return b
-}
-
-// checkArguments refuses unknown and missing arguments.
 func checkArguments(args arguments, in *jsonschema.Schema) error {
 	known := slices.Sorted(maps.Keys(in.Properties))
 	for name := range args {
@@ -209,19 +203,18 @@ func (m *mcpServer) offer(set int, t *tool) {
 
 // takeCommon moves the arguments that do not belong to the operation to c.
 func takeCommon(args arguments, c *common) error {
+	own := arguments{}
 	for _, name := range strictjson.Fields(reflect.TypeFor[common]()) {
 		if raw, ok := args[name]; ok {
-			b, err := json.Marshal(arguments{name: raw})
-			if err == nil {
-				err = strictjson.Decode(b, c)
-			}
-			if err != nil {
-				return err
-			}
+			own[name] = raw
 			delete(args, name)
 		}
 	}
-	return nil
+	b, err := json.Marshal(own)
+	if err != nil {
+		return err
+	}
+	return strictjson.Decode(b, c)
 }
 
 // call asks for the operation of a tool in a fork of the server's workspace, or in that
@@ -301,7 +294,6 @@ func (m *mcpServer) place(workspace string) (locate.Place, error) {
 	return m.a.placeOf(root)
 }
 
-// request makes the arguments of the operation.
 func (t *tool) request(p locate.Place, args arguments) (any, error) {
 	req := reflect.New(reflect.TypeOf(t.op))
 	req.Elem().Set(reflect.ValueOf(t.op))

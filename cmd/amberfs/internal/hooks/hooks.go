@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/amberfs/amberfs/internal/fail"
@@ -65,20 +66,8 @@ func Read(dir, name string) (*Settings, error) {
 	return s, err
 }
 
-// Install adds the hook, and reports whether that changes anything.
-func (s *Settings) Install() (changed bool, err error) {
-	return s.edit(func(groups []json.RawMessage) []json.RawMessage {
-		return append(groups, json.RawMessage(s.entry))
-	})
-}
-
-// Remove is the reverse of Install.
-func (s *Settings) Remove() (changed bool, err error) {
-	return s.edit(func(groups []json.RawMessage) []json.RawMessage { return groups })
-}
-
-// edit changes the list of the event, from which the hook was taken before.
-func (s *Settings) edit(fn func([]json.RawMessage) []json.RawMessage) (changed bool, err error) {
+// Change adds the hook, or removes it, and reports whether that changes anything.
+func (s *Settings) Change(remove bool) (changed bool, err error) {
 	root, err := members(s.was)
 	if err != nil {
 		return false, fail.New(fail.Failed, "%s: %w", s.File, err).WithHint("correct the file, or add the hook by hand")
@@ -98,11 +87,13 @@ func (s *Settings) edit(fn func([]json.RawMessage) []json.RawMessage) (changed b
 			left = append(left, g)
 		}
 	}
-	left = fn(left)
-	hooks.setList(s.agent.event, left)
-	root.set("hooks", hooks.encode(), len(hooks) == 0)
+	if !remove {
+		left = append(left, json.RawMessage(s.entry))
+	}
+	hooks.set(s.agent.event, encode(left), len(left) == 0)
+	root.set("hooks", encode(hooks), len(hooks) == 0)
 	var b bytes.Buffer
-	if err := json.Indent(&b, root.encode(), "", "  "); err != nil {
+	if err := json.Indent(&b, bytes.TrimSpace(encode(root)), "", "  "); err != nil {
 		return false, err
 	}
 	if len(s.was) == 0 || bytes.HasSuffix(s.was, []byte("\n")) {
@@ -186,77 +177,65 @@ func members(raw []byte) (object, error) {
 		return nil, errors.New("not valid JSON")
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+	if t, _ := d.Token(); t != json.Delim('{') {
 		return nil, errors.New("not a JSON object")
 	}
 	var o object
 	for d.More() {
-		var m member
 		key, err := d.Token()
-		if err != nil {
+		var m member
+		if err = errors.Join(err, d.Decode(&m.value)); err != nil {
 			return nil, err
 		}
 		m.key, _ = key.(string)
-		if err := d.Decode(&m.value); err != nil {
-			return nil, err
-		}
 		o = append(o, m)
 	}
 	return o, nil
 }
 
+func (o object) find(key string) int {
+	return slices.IndexFunc(o, func(m member) bool { return m.key == key })
+}
+
 func (o object) get(key string) json.RawMessage {
-	for _, m := range o {
-		if m.key == key {
-			return m.value
-		}
+	if i := o.find(key); i >= 0 {
+		return o[i].value
 	}
 	return nil
 }
 
 // set gives a key a value, or removes it.
 func (o *object) set(key string, value json.RawMessage, remove bool) {
-	for i := range *o {
-		if (*o)[i].key != key {
-			continue
-		}
-		if remove {
-			*o = append((*o)[:i:i], (*o)[i+1:]...)
-		} else {
-			(*o)[i].value = value
-		}
-		return
-	}
-	if !remove {
+	switch i := o.find(key); {
+	case i < 0 && !remove:
 		*o = append(*o, member{key, value})
+	case i >= 0 && remove:
+		*o = slices.Delete(*o, i, i+1)
+	case i >= 0:
+		(*o)[i].value = value
 	}
 }
 
-func (o *object) setList(key string, list []json.RawMessage) {
-	var b bytes.Buffer
-	b.WriteByte('[')
-	for i, v := range list {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.Write(v)
-	}
-	b.WriteByte(']')
-	o.set(key, b.Bytes(), len(list) == 0)
-}
-
-func (o object) encode() json.RawMessage {
+func (o object) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
 	for i, m := range o {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		key, _ := json.Marshal(m.key) // of a string it does not fail
-		b.Write(key)
+		b.Write(encode(m.key))
 		b.WriteByte(':')
 		b.Write(m.value)
 	}
 	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// encode writes <, > and & as they are.
+func encode(v any) json.RawMessage {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // of texts and valid JSON it does not fail
 	return b.Bytes()
 }

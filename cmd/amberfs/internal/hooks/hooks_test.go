@@ -14,11 +14,7 @@ func change(t *testing.T, dir, agent string, remove bool) (changed bool, diff st
 	if err != nil {
 		t.Fatal(err)
 	}
-	do := s.Install
-	if remove {
-		do = s.Remove
-	}
-	if changed, err = do(); err != nil {
+	if changed, err = s.Change(remove); err != nil {
 		t.Fatal(err)
 	}
 	if changed {
@@ -97,7 +93,7 @@ func TestRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Install(); err == nil {
+		if _, err := s.Change(false); err == nil {
 			t.Errorf("installed into %s", bad)
 		}
 	}

@@ -49,8 +49,8 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 	o := &OpenInterval{Interval: i, States: interval.States{Source: s.src}}
 	var sets interval.Changes
 	err := s.forest.Update(true, func(tx *live.Tx) (err error) {
-		from, ok := s.cat.snaps[i.From.View]
-		if !ok {
+		from, to := s.cat.snaps[i.From.View], s.cat.snaps[i.To.View]
+		if from == nil {
 			return removedMeanwhile(i.From)
 		}
 		if o.Before, err = from.Tree(s.src); err != nil {
@@ -61,8 +61,7 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 			o.After, err = tx.Capture(ss.w.view)
 			return err
 		}
-		to, ok := s.cat.snaps[i.To.View]
-		if !ok {
+		if to == nil {
 			return removedMeanwhile(i.To)
 		}
 		sets = to.Changes

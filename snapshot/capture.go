@@ -155,7 +155,6 @@ func (ss Snapshots) describe(tx *live.Tx, o CaptureOptions) (storedSnapshot, err
 type captureRecord struct{ storedSnapshot }
 
 func (r *captureRecord) apply(c *catalogue, tx *live.Tx) error {
-	tx.UseView(r.View)
 	w, ok := c.workspaces[r.WS]
 	if !ok {
 		return fmt.Errorf("%w: %s", ErrNoFork, r.Name)
@@ -166,12 +165,7 @@ func (r *captureRecord) apply(c *catalogue, tx *live.Tx) error {
 	}
 	w.head = r.Name
 	w.at = tx.Changed(w.view)
-	changed := w.Snapshots().endInterval(tx)
-	if err := c.keepState(r.storedSnapshot, st); err != nil {
-		return err
-	}
-	c.snaps[r.View].Changes = changed
-	return nil
+	return c.keepState(tx, r.storedSnapshot, st, w.Snapshots().endInterval(tx))
 }
 
 // WaitSealed waits until a snapshot has its id. Everything acknowledged before

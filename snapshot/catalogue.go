@@ -103,7 +103,7 @@ func (c *catalogue) Turns(view uint32) *semaphore.Weighted {
 	if f := c.tenant(view); f != nil {
 		return f.sealing
 	}
-	return nil
+	return semaphore.NewWeighted(1) // of a fork that has ended
 }
 
 // Needed implements sealing.Catalogue. No process needs the chunks of a snapshot that was

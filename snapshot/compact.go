@@ -38,20 +38,10 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err := naming.CheckDescription(o.Message, nil); err != nil {
 		return Compacted{}, err
 	}
-	snaps, err := ss.toCompact(o)
-	if err != nil {
-		return Compacted{}, err
-	}
+	var snaps []*snap
 	var states []*tree.State
-	ss.w.read(func() {
-		for _, sn := range snaps {
-			var st *tree.State
-			if st, err = sn.Tree(s.src); err != nil {
-				return
-			}
-			states = append(states, st)
-		}
-	})
+	var err error
+	ss.w.read(func() { snaps, states, err = ss.toCompact(o) })
 	if err != nil {
 		return Compacted{}, err
 	}
@@ -113,25 +103,29 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	return out, s.Sync()
 }
 
-// toCompact finds the snapshots, newest first.
-func (ss Snapshots) toCompact(o CompactOptions) (snaps []*snap, err error) {
-	ss.w.read(func() {
-		for _, name := range o.Names {
-			var sn *snap
-			if sn, err = ss.w.store.cat.find(ss.w, name); err != nil {
-				return
-			}
-			if !slices.Contains(snaps, sn) {
-				snaps = append(snaps, sn)
-			}
+// toCompact finds the snapshots, newest first. The lock is held.
+func (ss Snapshots) toCompact(o CompactOptions) (snaps []*snap, states []*tree.State, err error) {
+	for _, name := range o.Names {
+		sn, err := ss.w.store.cat.find(ss.w, name)
+		if err != nil {
+			return nil, nil, err
 		}
-		err = ss.mayCompact(o, snaps)
-	})
+		if !slices.Contains(snaps, sn) {
+			snaps = append(snaps, sn)
+		}
+	}
 	slices.SortFunc(snaps, func(a, b *snap) int { return int(b.Seq) - int(a.Seq) })
-	if err == nil && len(snaps) < 2 {
+	for _, sn := range snaps {
+		st, err := sn.Tree(ss.w.store.src)
+		if err != nil {
+			return nil, nil, err
+		}
+		states = append(states, st)
+	}
+	if err = ss.mayCompact(o, snaps); err == nil && len(snaps) < 2 {
 		err = errs.New(errs.Invalid, "malformed request: compact needs two or more snapshots")
 	}
-	return snaps, err
+	return snaps, states, err
 }
 
 // mayCompact refuses a name in use, and what may not be deleted. The lock is held.

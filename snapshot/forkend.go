@@ -115,33 +115,25 @@ func (fs Forks) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkR
 	if !ok {
 		return errs.Stale
 	}
-	full := fs.fullState(f)
-	if st.Inodes > 1 {
-		full = nil
+	left := func(name, message string, files, bytes int64) (*storedSnapshot, error) {
+		sn, err := fs.w.Snapshots().describe(tx, CaptureOptions{Name: fs.freeName(name), Kind: KindFork, Message: message, Caller: c})
+		sn.Files, sn.Bytes, sn.Actors = files, bytes, f.Snapshots().allChanges(tx).Names
+		return &sn, err
 	}
-	if full != nil {
-		before, err := fs.w.Snapshots().describe(tx, CaptureOptions{
-			Name: fs.freeName(f.name + "-before"), Kind: KindFork, Message: "fork " + f.name + " before it was emptied", Caller: c,
-		})
-		if err != nil {
-			return err
-		}
-		before.Files, before.Bytes, before.Claim, before.Actors = full.Files, full.Bytes, f.claim, f.Snapshots().allChanges(tx).Names
-		r.Full = &before
-	}
-	last, err := fs.w.Snapshots().describe(tx, CaptureOptions{
-		Name: fs.freeName(f.name), Kind: KindFork, Message: "last state of fork " + f.name, Caller: c,
-	})
-	if err != nil {
+	var err error
+	if r.Last, err = left(f.name, "last state of fork "+f.name, st.Inodes-1, st.Bytes); err != nil {
 		return err
 	}
-	last.Files, last.Bytes, last.Actors = st.Inodes-1, st.Bytes, f.Snapshots().allChanges(tx).Names
-	if full != nil {
-		last.Seq++
-	} else {
-		last.Claim = f.claim
+	full := fs.fullState(f)
+	if st.Inodes > 1 || full == nil {
+		r.Last.Claim = f.claim
+		return nil
 	}
-	r.Last = &last
+	if r.Full, err = left(f.name+"-before", "fork "+f.name+" before it was emptied", full.Files, full.Bytes); err != nil {
+		return err
+	}
+	r.Full.Claim = f.claim
+	r.Last.Seq++
 	return nil
 }
 
@@ -208,16 +200,15 @@ func (r *endForkRecord) apply(c *catalogue, tx *live.Tx) error {
 
 // keepOfFork makes snapshots of the parent of what is left of a fork.
 func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r *endForkRecord) error {
+	changes := f.Snapshots().allChanges(tx)
 	if full, ok := c.snaps[f.before]; ok && r.Full != nil {
 		was, err := full.Tree(c.src)
 		if err != nil {
 			return err
 		}
-		tx.UseView(r.Full.View)
-		if err := c.keepState(*r.Full, was); err != nil {
+		if err := c.keepState(tx, *r.Full, was, changes); err != nil {
 			return err
 		}
-		c.snaps[r.Full.View].Changes = f.Snapshots().allChanges(tx)
 	}
 	if r.Last == nil {
 		return nil
@@ -226,10 +217,5 @@ func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r *endForkRecord) erro
 	if err != nil {
 		return err
 	}
-	tx.UseView(r.Last.View)
-	if err := c.keepState(*r.Last, st); err != nil {
-		return err
-	}
-	c.snaps[r.Last.View].Changes = f.Snapshots().allChanges(tx)
-	return nil
+	return c.keepState(tx, *r.Last, st, changes)
 }

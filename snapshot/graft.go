@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -47,16 +48,11 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	if _, ok := o.Tree.ID(); !ok {
 		return GraftResult{}, errs.New(errs.Invalid, "malformed request: the tree is not sealed")
 	}
-	prefix := ""
-	if o.Path != "" && o.Path != "." {
-		paths, err := naming.CleanPaths([]string{o.Path})
-		if err != nil {
-			return GraftResult{}, err
-		}
-		if len(paths) == 1 {
-			prefix = paths[0]
-		}
+	paths, err := naming.CleanPaths([]string{cmp.Or(o.Path, ".")})
+	if err != nil {
+		return GraftResult{}, err
 	}
+	prefix := path.Join(paths...)
 	defer s.gc.Puts.Enter()()
 	// Most of the tree is sealed while changes go on.
 	_, release, err := w.SealPresent(ctx)

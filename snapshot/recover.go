@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/history"
+	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -110,21 +111,22 @@ func (c *catalogue) setOrigin(tx *live.Tx, w *Workspace, st *tree.State, r store
 		}
 		r.View = view
 	}
-	tx.UseView(r.View)
 	r.WS = w.view
 	r.Files, r.Bytes = st.Inodes-1, st.Bytes
 	w.base = r.View
-	return c.keepState(r, st)
+	return c.keepState(tx, r, st, interval.Changes{})
 }
 
 // keepState makes a frozen state a snapshot of the catalogue, which the sealer
 // takes up.
-func (c *catalogue) keepState(r storedSnapshot, st *tree.State) error {
+func (c *catalogue) keepState(tx *live.Tx, r storedSnapshot, st *tree.State, changes interval.Changes) error {
+	tx.UseView(r.View)
 	sn, err := r.Load()
 	if err != nil {
 		return err
 	}
 	sn.State.Store(st)
+	sn.Changes = changes
 	c.add(sn)
 	c.seal.Push(sn)
 	return nil

@@ -54,7 +54,7 @@ type Parts struct {
 
 // A Catalogue is that of the store. Its methods take the lock of the forest.
 type Catalogue interface {
-	// Turns returns the turns of the fork of main that a workspace is in, nil if it has ended.
+	// Turns returns the turns of the fork of main that a workspace is in.
 	Turns(workspace uint32) *semaphore.Weighted
 	// Needed reports whether a snapshot is still to be sealed.
 	Needed(sn *history.Snapshot) (name string, needed bool)
@@ -88,9 +88,6 @@ func (q *Sealer) sealTurn(ctx context.Context, ws uint32) (end func(), err error
 		return func() { q.main.Release(1) }, nil
 	}
 	tenant := q.Catalogue.Turns(ws)
-	if tenant == nil {
-		tenant = semaphore.NewWeighted(1)
-	}
 	if err := tenant.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ type Tree struct {
 type check struct {
 	Store
 	bad   map[cas.Hash]bool // objects that are damaged
-	holes ranges            // in the journal
+	holes [][2]int64        // in the journal: their first position and the one behind them
 	away  error             // what is not here cannot be told from what is lost
 }
 
@@ -186,16 +186,8 @@ func (c *check) intact(ctx context.Context, trees []Tree) (bool, error) {
 // lost reports whether any of n bytes at a position of the journal cannot be read.
 func (c *check) lost(pos, n int64) bool {
 	if pos < content.Outside {
-		return c.holes.touch(pos, n)
+		return slices.ContainsFunc(c.holes, func(r [2]int64) bool { return pos < r[1] && r[0] < pos+n })
 	}
 	var first [1]byte // of a file that is as it was, or not
 	return c.Outside != nil && (*c.Outside).ReadAt(first[:], pos, pos) != nil
-}
-
-// ranges are parts of the journal: their first position and the one behind them.
-type ranges [][2]int64
-
-// touch reports whether any of n bytes at pos is in one of them.
-func (r ranges) touch(pos, n int64) bool {
-	return slices.ContainsFunc(r, func(r [2]int64) bool { return pos < r[1] && r[0] < pos+n })
 }

@@ -62,7 +62,7 @@ func (p *checkpointer) checkpointLoop() {
 		if !crowded && !p.checkpointDue(time.Since(busy) >= calmTime, time.Since(last)) {
 			continue
 		}
-		if err := p.make(p.loops.Context); err != nil && p.loops.Context.Err() == nil {
+		if err := p.Checkpoint(p.loops.Context); err != nil && p.loops.Context.Err() == nil {
 			p.logger.Warn("checkpoint", "err", err, guard.Stack(err))
 			p.loops.Pause(5 * time.Second)
 		} else if crowded {
@@ -155,10 +155,8 @@ type frozen struct {
 
 // Checkpoint seals everything as it is now, commits it with the catalogue,
 // and drops the journal that is not needed any more.
-func (s *Store) Checkpoint(ctx context.Context) error { return s.ckpt.make(ctx) }
-
-func (p *checkpointer) make(ctx context.Context) error {
-	return p.Hold(ctx, func(err error) error { return err })
+func (s *Store) Checkpoint(ctx context.Context) error {
+	return s.ckpt.Hold(ctx, func(err error) error { return err })
 }
 
 // Hold makes a checkpoint, and calls fn with its error before the next one can begin.
@@ -168,7 +166,7 @@ func (p *checkpointer) Hold(ctx context.Context, fn func(error) error) error {
 	return fn(p.checkpoint(ctx))
 }
 
-// checkpoint is make with mu held.
+// checkpoint is Checkpoint with mu held.
 func (p *checkpointer) checkpoint(ctx context.Context) error {
 	start := time.Now()
 	c, err := p.beginCheckpoint()

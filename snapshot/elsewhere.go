@@ -7,7 +7,6 @@ import (
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
 	"github.com/amberfs/amberfs/snapshot/actors"
-	"github.com/amberfs/amberfs/snapshot/elsewhere"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -20,13 +19,6 @@ type Connecting struct {
 	First bool   // nothing is in the store yet
 	// Start makes a store in which nothing is yet begin with a snapshot.
 	Start func(*Start)
-}
-
-func (s opening) connect(first bool) (elsewhere.Place, error) {
-	if s.opt.Connect == nil {
-		return nil, nil
-	}
-	return s.opt.Connect(Connecting{Disk: s.opt.FS, Dir: s.dir, First: first, Start: func(start *Start) { s.start = start }})
 }
 
 // Object appends the bytes of an object to dst[:0], wherever it is. Errors are

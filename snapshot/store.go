@@ -191,8 +191,11 @@ func (s opening) open() error {
 		return errs.New(errs.Damaged, "the packs contain %d objects, but %w", s.cas.Stats().Objects, ErrLost)
 	}
 	s.objects.Store = s.cas
-	if s.objects.Place, err = s.connect(at.First); err != nil {
-		return err
+	if s.opt.Connect != nil {
+		c := Connecting{Disk: s.opt.FS, Dir: s.dir, First: at.First, Start: func(start *Start) { s.start = start }}
+		if s.objects.Place, err = s.opt.Connect(c); err != nil {
+			return err
+		}
 	}
 	s.outside.Journal = s.log
 	s.src = tree.NewSource(s.objects, &s.outside, cacheBytes)
@@ -210,7 +213,10 @@ func (s opening) open() error {
 	}
 	s.room.Stored.Store(s.cas.Stats().Stored)
 	if !s.opt.Quiet {
-		s.startLoops()
+		s.loops.Start("sealing", s.seal.Loop)
+		s.loops.Start("checkpoints", s.ckpt.checkpointLoop)
+		s.loops.Start("policies", s.keep.Loop)
+		s.loops.Start("gc", s.gc.Loop)
 	}
 	return nil
 }
@@ -244,13 +250,6 @@ func (s opening) firstOpening() bool {
 		return s.cas.Stats().Objects <= firstObjects
 	}
 	return s.log.Size() == s.log.End()
-}
-
-func (s opening) startLoops() {
-	s.loops.Start("sealing", s.seal.Loop)
-	s.loops.Start("checkpoints", s.ckpt.checkpointLoop)
-	s.loops.Start("policies", s.keep.Loop)
-	s.loops.Start("gc", s.gc.Loop)
 }
 
 // FS returns the disk for what others keep in the store's directory.

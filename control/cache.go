@@ -13,14 +13,12 @@ import (
 // gets ESTALE for it, and the next lookup of its name renders the file again. Answers
 // and scratch files are lost then.
 const (
-	// forkBytes is the part of a fork of main, with the forks in it; mainBytes is that
-	// of main.
+	// forkBytes is the part of a fork of main, with the forks in it; mainBytes is that of main.
 	forkBytes = 8 << 20
 	mainBytes = 64 << 20
 	// maxEntries is how many nodes a tenant has.
 	maxEntries = 1024
-	// maxBytes is what all tenants have together. When they have more, the largest one
-	// loses nodes.
+	// maxBytes is what all tenants have together. When they have more, the largest one loses nodes.
 	maxBytes = 128 << 20
 )
 
@@ -131,8 +129,7 @@ func (n *node) unnameLocked() {
 	}
 }
 
-// A directory is what .snapshots of one workspace has besides snapshots. Tree.mu
-// guards it.
+// A directory is what .snapshots of one workspace has besides snapshots. Tree.mu guards it.
 type directory struct {
 	ws        *snapshot.Workspace
 	tenant    *tenant

@@ -53,8 +53,7 @@ func (t *Tree) Write(id live.NodeID, data []byte, off int64, r Request) (int, er
 	return len(data), nil
 }
 
-// uncache reports whether the kernel may have pages of a file, which it is about to
-// drop.
+// uncache reports whether the kernel may have pages of a file, which it is about to drop.
 func (t *Tree) uncache(n *node) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

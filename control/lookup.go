@@ -46,8 +46,7 @@ func (t *Tree) dirAttr(id live.NodeID) (live.Attr, error) {
 	}, nil
 }
 
-// Lookup resolves a name in a control directory. A file that it returns is held
-// until Forget.
+// Lookup resolves a name in a control directory. A file that it returns is held until Forget.
 func (t *Tree) Lookup(dir live.NodeID, name string, r Request) (Entry, error) {
 	if len(name) > 255 {
 		return Entry{}, live.ErrNameTooLong

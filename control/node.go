@@ -21,8 +21,7 @@ type slot struct {
 // anybody is the user of what all see, and of what only the owner sees.
 const anybody = -1
 
-// A node is a generated file or symlink, or a private file. Tree.mu guards what
-// changes.
+// A node is a generated file or symlink, or a private file. Tree.mu guards what changes.
 type node struct {
 	id   live.NodeID
 	dir  *directory

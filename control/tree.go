@@ -101,8 +101,7 @@ func (t *Tree) Captured(view uint32) (ns int64, ok bool) {
 	return info.Created.UnixNano(), ok
 }
 
-// Parent returns the control directory in which the root of a fork or snapshot
-// lies.
+// Parent returns the control directory in which the root of a fork or snapshot lies.
 func (t *Tree) Parent(view uint32) (dir live.NodeID, ok bool) {
 	ws := t.store.WorkspaceOf(view)
 	switch {
@@ -119,8 +118,7 @@ func (t *Tree) Parent(view uint32) (dir live.NodeID, ok bool) {
 
 func now() int64 { return time.Now().UnixNano() }
 
-// killedTick is how often it is looked whether a client that got a signal was
-// killed.
+// killedTick is how often it is looked whether a client that got a signal was killed.
 const killedTick = 50 * time.Millisecond
 
 // Context returns a context that ends when the caller is killed. A process cannot die

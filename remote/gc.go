@@ -196,7 +196,7 @@ func (c *collection) keep(objects []backend.Object) {
 	}
 }
 
-// readHolds notes what is held, and removes holds that ended long ago.
+// readHolds notes what is held, and removes holds that have ended.
 func (c *collection) readHolds(ctx context.Context) error {
 	var infos []backend.Info
 	if err := c.r.b.List(ctx, "hold/", func(i backend.Info) error { infos = append(infos, i); return nil }); err != nil {
@@ -204,11 +204,8 @@ func (c *collection) readHolds(ctx context.Context) error {
 	}
 	var mu sync.Mutex
 	return each(ctx, infos, func(ctx context.Context, i backend.Info) error {
-		switch age := c.now.Sub(i.Modified); {
-		case age >= holdGone:
+		if c.now.Sub(i.Modified) >= holdTime {
 			return c.r.b.Delete(ctx, i.Key)
-		case age >= holdTime:
-			return nil
 		}
 		raw, err := c.r.b.Get(ctx, i.Key)
 		var h hold

@@ -172,7 +172,7 @@ func TestGC(t *testing.T) {
 	step(25, 1)
 	w.check(t, r, "v1", v1)
 	step(100, 0)
-	b.now = b.now.Add(holdGone)
+	b.now = b.now.Add(holdTime)
 	if c := collect(t, r); c.Objects != 1 || c.Waiting != 0 || len(b.list("hold/")) != 0 {
 		t.Errorf("at the end: %+v, %q", c, b.list("hold/"))
 	}

@@ -241,12 +241,8 @@ func (a *ahead) of(e *object.Entry) int64 {
 	return a.size
 }
 
-const (
-	// holdTime is how long a hold counts after it was written.
-	holdTime = 7 * 24 * time.Hour
-	// holdGone is when a collection deletes one.
-	holdGone = 2 * holdTime
-)
+// holdTime is how long a hold counts after it was written.
+const holdTime = 7 * 24 * time.Hour
 
 // A hold names objects that are read, with or without a ref.
 type hold struct {

@@ -284,8 +284,7 @@ func forkPoint(ws *snapshot.Workspace) (*snapshot.Workspace, snapshot.Info) {
 	return up, snapshot.Info{}
 }
 
-// ancestors lists the snapshots before one: those that it was made on top of, then all older
-// ones.
+// ancestors lists the snapshots before one: those that it was made on top of, then all older ones.
 func ancestors(ws *snapshot.Workspace, info snapshot.Info) []snapshot.Info {
 	list := ws.List() // newest first
 	byName := make(map[string]snapshot.Info, len(list))

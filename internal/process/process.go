@@ -36,8 +36,7 @@ func read(id int, name string) ([]byte, error) {
 	}
 }
 
-// Boot identifies the start of the system, which the ids and start times of processes
-// belong to.
+// Boot identifies the start of the system, which the ids and start times of processes belong to.
 func Boot() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -46,8 +45,7 @@ func Boot() string {
 	return strings.TrimSpace(string(b))
 }
 
-// Killed reports whether a SIGKILL is pending for a process or thread; false if it is not
-// visible.
+// Killed reports whether a SIGKILL is pending for a process or thread; false if it is not visible.
 func Killed(id int) bool {
 	b, err := read(id, "status")
 	return err == nil && killPending(string(b))

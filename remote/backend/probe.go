@@ -53,8 +53,7 @@ func probeBytes(ctx context.Context, b Backend) error {
 	return nil
 }
 
-// probeConditions returns a sentence about a condition that does not hold. 8 writers want
-// one key.
+// probeConditions returns a sentence about a condition that does not hold. 8 writers want one key.
 func probeConditions(ctx context.Context, b Backend) (problem string, err error) {
 	key := "hold/probe-" + uuid.NewString()
 	defer func() { _ = b.Delete(context.WithoutCancel(ctx), key) }()

@@ -273,8 +273,7 @@ func (b *Builder) link(parent uint64, name string, n *tree.Inode) error {
 	return dir.Dir.Insert(b.src, b.epoch, tree.Dirent{Name: name, Ino: n.Ino, Type: n.Type()})
 }
 
-// unlink takes one name from an inode, and the inode away with its last. A directory is
-// empty.
+// unlink takes one name from an inode, and the inode away with its last. A directory is empty.
 func (b *Builder) unlink(ino, parent uint64, name string) error {
 	n, err := b.state.Own(b.src, b.epoch, ino)
 	if err != nil {

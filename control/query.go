@@ -41,17 +41,15 @@ func (t *Tree) lookupQuery(ws *snapshot.Workspace, q query, name string, r Reque
 
 // canonical puts the names of snapshots into a query for whatever else means them.
 func canonical(ws *snapshot.Workspace, q query) (query, error) {
-	a, err := ws.Find(q.a)
-	if err != nil {
-		return q, err
-	}
-	q.a = a.Name
-	if q.b != "" {
-		b, err := ws.Find(q.b)
+	for _, name := range []*string{&q.a, &q.b} {
+		if *name == "" {
+			continue
+		}
+		info, err := ws.Find(*name)
 		if err != nil {
 			return q, err
 		}
-		q.b = b.Name
+		*name = info.Name
 	}
 	return q, nil
 }

@@ -119,7 +119,7 @@ again:
 			return nil, err
 		}
 		for i := range out {
-			raw, err := r.b.Get(ctx, out[i].key())
+			raw, err := backend.Get(ctx, r.b, out[i].key())
 			if errors.Is(err, backend.ErrNotFound) {
 				continue again
 			}
@@ -207,7 +207,7 @@ func (c *collection) readHolds(ctx context.Context) error {
 		if c.now.Sub(i.Modified) >= holdTime {
 			return c.r.b.Delete(ctx, i.Key)
 		}
-		raw, err := c.r.b.Get(ctx, i.Key)
+		raw, err := backend.Get(ctx, c.r.b, i.Key)
 		var h hold
 		if err == nil {
 			err = json.Unmarshal(raw, &h)

@@ -354,11 +354,6 @@ func (w waiting) Put(ctx context.Context, key string, data []byte, o backend.Put
 	return w.clocked.Put(ctx, key, data, o)
 }
 
-func (w waiting) Get(ctx context.Context, key string) ([]byte, error) {
-	w.wait()
-	return w.clocked.Get(ctx, key)
-}
-
 func (w waiting) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
 	w.wait()
 	return w.clocked.GetRange(ctx, key, off, n)

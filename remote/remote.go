@@ -115,7 +115,7 @@ func (r *Remote) URL() string { return r.b.URL() }
 // Ref reads the ref of a snapshot. Errors: backend.ErrNotFound, object.ErrMalformed,
 // object.ErrNewer.
 func (r *Remote) Ref(ctx context.Context, name string) (*object.Ref, error) {
-	raw, err := r.b.Get(ctx, "ref/"+name)
+	raw, err := backend.Get(ctx, r.b, "ref/"+name)
 	if errors.Is(err, backend.ErrNotFound) {
 		return nil, fmt.Errorf("snapshot %q: %w", name, backend.ErrNotFound)
 	}
@@ -195,7 +195,7 @@ func (r *Remote) Find(ctx context.Context, name string) (*object.Ref, error) {
 func (r *Remote) Remove(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		// Of a tag it is read whether it is a snapshot's: the repository may hold images.
-		_, err := r.b.Get(ctx, "ref/"+name)
+		_, err := backend.Get(ctx, r.b, "ref/"+name)
 		if errors.Is(err, backend.ErrNotFound) {
 			return fmt.Errorf("snapshot %q: %w", name, backend.ErrNotFound)
 		}
@@ -228,7 +228,7 @@ func (r *Remote) Format(ctx context.Context) (*Format, error) {
 	if f != nil {
 		return f, nil
 	}
-	raw, err := r.b.Get(ctx, "format")
+	raw, err := backend.Get(ctx, r.b, "format")
 	if errors.Is(err, backend.ErrNotFound) {
 		return nil, fmt.Errorf("%s: %w", r.URL(), ErrNoRemote)
 	}

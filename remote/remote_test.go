@@ -122,8 +122,8 @@ func (f folding) Put(ctx context.Context, key string, data []byte, o backend.Put
 	return f.clocked.Put(ctx, strings.ToLower(key), data, o)
 }
 
-func (f folding) Get(ctx context.Context, key string) ([]byte, error) {
-	return f.clocked.Get(ctx, strings.ToLower(key))
+func (f folding) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
+	return f.clocked.GetRange(ctx, strings.ToLower(key), off, n)
 }
 
 // FuzzFormat: whatever lies at the key format, it is understood or refused.

@@ -39,9 +39,7 @@ type Backend interface {
 	// Put stores data under key if the condition holds. All of it is there afterwards,
 	// durably, or nothing. Errors: ErrChanged, ErrDenied, ErrAway (it may be there or not).
 	Put(ctx context.Context, key string, data []byte, o PutOptions) error
-	// Get returns the whole value. Errors: ErrNotFound.
-	Get(ctx context.Context, key string) ([]byte, error)
-	// GetRange returns the n bytes at offset off of an object; fewer at its end.
+	// GetRange returns the n bytes at offset off of a value; fewer at its end. Errors: ErrNotFound.
 	GetRange(ctx context.Context, key string, off, n int64) ([]byte, error)
 	// Stat says how large a value is. Errors: ErrNotFound.
 	Stat(ctx context.Context, key string) (Info, error)
@@ -58,6 +56,11 @@ type Backend interface {
 	URL() string
 	// CloseIdleConnections ends connections that no call uses.
 	CloseIdleConnections()
+}
+
+// Get returns the whole value of a key. Errors: ErrNotFound.
+func Get(ctx context.Context, b Backend, key string) ([]byte, error) {
+	return b.GetRange(ctx, key, 0, MaxValue)
 }
 
 // PutOptions say when a Put may succeed. The zero value is always.
@@ -203,9 +206,6 @@ func (l *later) backend() Backend {
 func (l *later) Put(ctx context.Context, key string, data []byte, o PutOptions) error {
 	return l.at(key).Put(ctx, key, data, o)
 }
-func (l *later) Get(ctx context.Context, key string) ([]byte, error) {
-	return l.at(key).Get(ctx, key)
-}
 func (l *later) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
 	return l.at(key).GetRange(ctx, key, off, n)
 }
@@ -230,7 +230,6 @@ func (l *later) CloseIdleConnections() {
 type failing struct{ err error }
 
 func (f failing) Put(context.Context, string, []byte, PutOptions) error          { return f.err }
-func (f failing) Get(context.Context, string) ([]byte, error)                    { return nil, f.err }
 func (f failing) GetRange(context.Context, string, int64, int64) ([]byte, error) { return nil, f.err }
 func (f failing) Stat(context.Context, string) (Info, error)                     { return Info{}, f.err }
 func (f failing) List(context.Context, string, func(Info) error) error           { return f.err }

@@ -44,7 +44,7 @@ func TestDirectory(t *testing.T) {
 		return url
 	}))
 	missing := filepath.Join(dir, "missing")
-	if _, err := open(t, "file://"+missing).Get(t.Context(), "format"); !errors.Is(err, backend.ErrAway) {
+	if _, err := backend.Get(t.Context(), open(t, "file://"+missing), "format"); !errors.Is(err, backend.ErrAway) {
 		t.Errorf("a directory that is not there: %v", err)
 	}
 	if _, err := os.Stat(missing); err == nil {
@@ -118,7 +118,7 @@ func TestDirectoryOfOthers(t *testing.T) {
 					defer close(done)
 					for _, k := range []string{"format", "ref/v1", key} {
 						_, _ = b.Stat(ctx, k)
-						if got, err := b.Get(ctx, k); err == nil && string(got) == "theirs" && what == "a link" {
+						if got, err := backend.Get(ctx, b, k); err == nil && string(got) == "theirs" && what == "a link" {
 							t.Errorf("%s is read from outside", k)
 						}
 						_, _ = b.GetRange(ctx, k, 0, 4)
@@ -212,11 +212,11 @@ func TestDisturbed(t *testing.T) {
 func TestAway(t *testing.T) {
 	disturbed(t, func(t *testing.T, p *remotetest.Proxy, b backend.Backend) {
 		p.SetAway(true)
-		if _, err := b.Get(t.Context(), "ref/v1"); !errors.Is(err, backend.ErrAway) {
+		if _, err := backend.Get(t.Context(), b, "ref/v1"); !errors.Is(err, backend.ErrAway) {
 			t.Errorf("read: %v", err)
 		}
 		p.SetAway(false)
-		if _, err := b.Get(t.Context(), "ref/v1"); !errors.Is(err, backend.ErrNotFound) {
+		if _, err := backend.Get(t.Context(), b, "ref/v1"); !errors.Is(err, backend.ErrNotFound) {
 			t.Errorf("read when it is back: %v", err)
 		}
 	})
@@ -232,7 +232,7 @@ func TestLostAnswer(t *testing.T) {
 	if err != nil && !errors.Is(err, backend.ErrChanged) && !errors.Is(err, backend.ErrAway) {
 		t.Errorf("put: %v", err)
 	}
-	if data, err := b.Get(t.Context(), "ref/v1"); err != nil || string(data) != "mine" {
+	if data, err := backend.Get(t.Context(), b, "ref/v1"); err != nil || string(data) != "mine" {
 		t.Errorf("it holds %q, %v", data, err)
 	}
 }
@@ -246,7 +246,7 @@ func TestDenied(t *testing.T) {
 	if !errors.Is(err, backend.ErrDenied) || strings.Contains(fmt.Sprint(err), secret) {
 		t.Errorf("put with a wrong secret: %v", err)
 	}
-	if _, err := b.Get(t.Context(), "ref/v1"); !errors.Is(err, backend.ErrDenied) {
+	if _, err := backend.Get(t.Context(), b, "ref/v1"); !errors.Is(err, backend.ErrDenied) {
 		t.Errorf("get with a wrong secret: %v", err)
 	}
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "testsecret")

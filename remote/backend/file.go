@@ -141,10 +141,6 @@ func (d *dir) install(b *vfs.Beneath, tmp, key string, ifAbsent bool) error {
 	return errors.Join(b.SyncDir(filepath.Dir(d.file(key))), b.SyncDir(d.path))
 }
 
-func (d *dir) Get(ctx context.Context, key string) ([]byte, error) {
-	return d.GetRange(ctx, key, 0, MaxValue)
-}
-
 func (d *dir) GetRange(ctx context.Context, key string, off, n int64) (data []byte, err error) {
 	err = d.use(ctx, "read", key, func(b *vfs.Beneath) error {
 		f, err := b.File(d.file(key), os.O_RDONLY, 0)

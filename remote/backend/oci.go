@@ -241,14 +241,8 @@ func (r *registry) putManifest(ctx context.Context, tag string, data []byte, kee
 	return r.repo.PushReference(ctx, d, bytes.NewReader(raw), tag)
 }
 
-func (r *registry) Get(ctx context.Context, key string) ([]byte, error) {
-	_, tag, err := place(key)
-	if err != nil {
-		return nil, err
-	}
-	if tag == "" {
-		return r.GetRange(ctx, key, 0, MaxValue)
-	}
+// value returns what a tag has.
+func (r *registry) value(ctx context.Context, key, tag string) ([]byte, error) {
 	raw, err := whole(ctx, func() (io.ReadCloser, int64, error) {
 		d, body, err := r.repo.FetchReference(ctx, tag)
 		return body, d.Size, err
@@ -282,11 +276,13 @@ func (r *registry) GetRange(ctx context.Context, key string, off, n int64) ([]by
 	if err != nil {
 		return nil, err
 	}
-	if tag != "" {
-		return nil, fmt.Errorf("range of %s: %w", key, ErrUnsupported)
-	}
 	if n <= 0 {
 		return nil, nil
+	}
+	if tag != "" {
+		data, err := r.value(ctx, key, tag)
+		size := int64(len(data))
+		return data[min(off, size):min(off+n, size)], err
 	}
 	ref := r.repo.Reference
 	scheme := "https"
@@ -311,6 +307,9 @@ func (r *registry) GetRange(ctx context.Context, key string, off, n int64) ([]by
 	}
 	return data, r.sorted(ctx, "read", key, err)
 }
+
+// errBeyond: the range begins behind the object's end.
+var errBeyond = errors.New("range behind the end")
 
 // rangeOf returns the requested part of an answer, which may be the whole object.
 func rangeOf(resp *http.Response, off, n int64) (body io.ReadCloser, size int64, err error) {

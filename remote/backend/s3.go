@@ -136,10 +136,6 @@ func (b *bucket) Put(ctx context.Context, key string, data []byte, o PutOptions)
 	return b.sorted(ctx, "write", key, err)
 }
 
-func (b *bucket) Get(ctx context.Context, key string) ([]byte, error) {
-	return b.get(ctx, key, MaxValue, minio.GetObjectOptions{})
-}
-
 func (b *bucket) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
 	if n <= 0 {
 		return nil, nil
@@ -148,23 +144,12 @@ func (b *bucket) GetRange(ctx context.Context, key string, off, n int64) ([]byte
 	if err := opts.SetRange(off, off+n-1); err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
-	data, err := b.get(ctx, key, n, opts)
-	if errors.Is(err, errBeyond) {
-		return nil, nil
-	}
-	return data, err
-}
-
-// errBeyond: the range begins behind the object's end.
-var errBeyond = errors.New("range behind the end")
-
-func (b *bucket) get(ctx context.Context, key string, most int64, opts minio.GetObjectOptions) ([]byte, error) {
 	data, err := whole(ctx, func() (io.ReadCloser, int64, error) {
 		body, info, _, err := b.core.GetObject(ctx, b.name, b.prefix+key, opts)
 		return body, info.Size, err
-	}, most)
+	}, n)
 	if minio.ToErrorResponse(err).StatusCode == http.StatusRequestedRangeNotSatisfiable {
-		err = errBeyond
+		return nil, nil // it begins behind the end
 	}
 	return data, b.sorted(ctx, "read", key, err)
 }

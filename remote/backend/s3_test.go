@@ -50,7 +50,7 @@ func TestS3Refusals(t *testing.T) {
 			t.Setenv("AWS_SECRET_ACCESS_KEY", "")
 		}
 		b := open(t, "s3://team/x?endpoint="+s.URL)
-		_, err := b.Get(t.Context(), "ref/v1")
+		_, err := backend.Get(t.Context(), b, "ref/v1")
 		if !errors.Is(err, c.kind) || c.kind != backend.ErrNotFound && errors.Is(err, backend.ErrNotFound) {
 			t.Errorf("%s: %v", c.code, err)
 		}

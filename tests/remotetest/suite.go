@@ -91,13 +91,13 @@ func testRefs(t *testing.T, b backend.Backend) {
 	if err := b.Put(ctx, "ref/v1", []byte("two"), absent); !errors.Is(err, backend.ErrChanged) {
 		t.Fatalf("a second put if absent: %v", err)
 	}
-	if data, err := b.Get(ctx, "ref/v1"); err != nil || string(data) != "one" {
+	if data, err := backend.Get(ctx, b, "ref/v1"); err != nil || string(data) != "one" {
 		t.Fatalf("%q, %v", data, err)
 	}
 	if err := b.Put(ctx, "ref/v1", []byte("two"), backend.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if data, err := b.Get(ctx, "ref/v1"); err != nil || string(data) != "two" {
+	if data, err := backend.Get(ctx, b, "ref/v1"); err != nil || string(data) != "two" {
 		t.Fatalf("%q, %v", data, err)
 	}
 	if err := b.Put(ctx, "ref/a.b-c_D", []byte("x"), backend.PutOptions{}); err != nil {
@@ -109,7 +109,7 @@ func testRefs(t *testing.T, b backend.Backend) {
 	if err := b.Delete(ctx, "ref/v1"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Get(ctx, "ref/v1"); !errors.Is(err, backend.ErrNotFound) {
+	if _, err := backend.Get(ctx, b, "ref/v1"); !errors.Is(err, backend.ErrNotFound) {
 		t.Errorf("deleted ref: %v", err)
 	}
 }
@@ -144,7 +144,7 @@ func race(t *testing.T, both []backend.Backend, key string) {
 		})
 	}
 	wg.Wait()
-	data, err := both[0].Get(t.Context(), key)
+	data, err := backend.Get(t.Context(), both[0], key)
 	if len(winners) != 1 || err != nil || string(data) != winners[0] {
 		t.Fatalf("%d winners of 32; the key holds %q, %v", len(winners), data, err)
 	}
@@ -156,7 +156,7 @@ func testKeys(t *testing.T, b backend.Backend) {
 		if err := b.Put(ctx, key, nil, backend.PutOptions{}); err == nil {
 			t.Errorf("put of key %q succeeded", key)
 		}
-		if _, err := b.Get(ctx, key); err == nil {
+		if _, err := backend.Get(ctx, b, key); err == nil {
 			t.Errorf("get of key %q succeeded", key)
 		}
 		if err := b.Delete(ctx, key); err == nil {
@@ -171,7 +171,7 @@ func testCancelled(t *testing.T, b backend.Backend) {
 	if err := b.Put(ctx, "ref/v1", nil, backend.PutOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("put: %v", err)
 	}
-	if _, err := b.Get(ctx, "ref/v1"); !errors.Is(err, context.Canceled) {
+	if _, err := backend.Get(ctx, b, "ref/v1"); !errors.Is(err, context.Canceled) {
 		t.Errorf("get: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,8 +18,8 @@ import (
 	"strings"
 
 	"github.com/opencontainers/go-digest"
-	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/errdef"
 	oci "oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote"
@@ -33,7 +34,7 @@ import (
 const (
 	artifactType = "application/vnd.amberfs.snapshot.v1+json"
 	objectType   = "application/vnd.amberfs.object.v1"
-	refNote      = "io.amberfs.ref" // annotation of a manifest: the value of the key, base64 in JSON
+	refNote      = "io.amberfs.ref" // annotation of a manifest: the value of the key, in base64
 	formatTag    = "amberfs.format"
 )
 
@@ -207,38 +208,26 @@ func (r *registry) Put(ctx context.Context, key string, data []byte, o PutOption
 	return r.sorted(ctx, "write", key, r.putManifest(ctx, tag, data, o.Keeps))
 }
 
-type note struct{ Value []byte }
-
 func (r *registry) putManifest(ctx context.Context, tag string, data []byte, keeps []Object) error {
-	empty := ocispec.DescriptorEmptyJSON
-	if ok, err := r.repo.Blobs().Exists(ctx, empty); err != nil {
-		return err
-	} else if !ok {
-		if err := r.repo.Blobs().Push(ctx, empty, bytes.NewReader(empty.Data)); err != nil {
-			return err
-		}
+	o := oras.PackManifestOptions{ManifestAnnotations: map[string]string{refNote: base64.StdEncoding.EncodeToString(data)}}
+	for _, k := range keeps {
+		o.Layers = append(o.Layers, blobOf(k))
 	}
-	value, err := json.Marshal(note{data})
-	if err != nil {
-		return err
+	_, err := oras.PackManifest(ctx, tagged{r.repo, tag}, oras.PackManifestVersion1_1, artifactType, o)
+	return err
+}
+
+// tagged gives manifests a tag.
+type tagged struct {
+	*remote.Repository
+	tag string
+}
+
+func (t tagged) Push(ctx context.Context, d ocispec.Descriptor, data io.Reader) error {
+	if d.MediaType == ocispec.MediaTypeImageManifest {
+		return t.PushReference(ctx, d, data, t.tag)
 	}
-	m := ocispec.Manifest{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
-		ArtifactType: artifactType, Config: empty, Layers: []ocispec.Descriptor{},
-		Annotations: map[string]string{refNote: string(value)},
-	}
-	for _, o := range keeps {
-		m.Layers = append(m.Layers, blobOf(o))
-	}
-	if len(m.Layers) == 0 {
-		m.Layers = append(m.Layers, empty) // a manifest without layers is refused by some
-	}
-	raw, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	d := ocispec.Descriptor{MediaType: m.MediaType, Digest: digest.FromBytes(raw), Size: int64(len(raw))}
-	return r.repo.PushReference(ctx, d, bytes.NewReader(raw), tag)
+	return t.Repository.Push(ctx, d, data)
 }
 
 // value returns what a tag has.
@@ -262,11 +251,11 @@ func refOf(raw []byte) ([]byte, error) {
 	if err := json.Unmarshal(raw, &m); err != nil || m.ArtifactType != artifactType {
 		return nil, fmt.Errorf("%w: the tag does not name a snapshot", ErrNotFound)
 	}
-	var n note
-	if err := json.Unmarshal([]byte(m.Annotations[refNote]), &n); err != nil {
+	data, err := base64.StdEncoding.DecodeString(m.Annotations[refNote])
+	if err != nil {
 		return nil, fmt.Errorf("the manifest has no snapshot: %w", err)
 	}
-	return n.Value, nil
+	return data, nil
 }
 
 // GetRange asks for the range itself: the library's Fetch would ask for all, and

@@ -126,11 +126,19 @@ func (s *Service) forks(ctx context.Context, r *Request, _ Forks) (ForkList, err
 		err = s.compare(&Request{Workspace: ws}, snapshotBase, "", func(from, to *tree.State) error {
 			files, more, err := diff.First(counting, s.Store.Source(), from, to, diff.Options{}, maxCounted)
 			f.Changed, f.More = len(files), more
+			for _, changed := range files[:min(len(files), 3)] {
+				f.Paths = append(f.Paths, changed.Path)
+			}
 			return err
 		})
 		f.More = f.More || err != nil
 		if counting.Err() == nil {
 			f.Last = s.lastActor(ws)
+		}
+		for i := range ws.Snapshots().Newest() {
+			if f.Check = i.Labels["check"]; f.Check != "" {
+				break
+			}
 		}
 		out.Forks = append(out.Forks, f)
 	}
@@ -174,10 +182,7 @@ func (s *Service) merge(ctx context.Context, r *Request, a Merge) (Merged, error
 		e.Result = result
 		return result, e
 	}
-	if errors.Is(err, threeway.ErrMeanwhile) {
-		err = fail.New(fail.Conflict, "%w", err).WithHint("look at it again")
-	}
-	return result, err
+	return result, meanwhile(err)
 }
 
 // ruleOf returns what becomes of conflicts.
@@ -193,46 +198,81 @@ func ruleOf(ours, theirs bool) (threeway.Rule, error) {
 	return threeway.RefuseConflicts, nil
 }
 
-// conflict compares the present states, so a merge checks Of.
-func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (Conflicting, error) {
-	const maxSide = 1 << 20
-	out := Conflicting{Parts: []diff.Part{}}
+// meanwhile makes a conflict of the error of a decision about other sides.
+func meanwhile(err error) error {
+	if errors.Is(err, threeway.ErrMeanwhile) {
+		return fail.New(fail.Conflict, "%w", err).WithHint("look at it again")
+	}
+	return err
+}
+
+// conflict compares the present states, so a merge or an undo checks Of.
+func (s *Service) conflict(ctx context.Context, r *Request, a Conflict) (out Conflicting, err error) {
+	now, err := r.Workspace.State()
+	if err != nil {
+		return out, err
+	}
+	defer s.Store.Hold(now)()
+	ours, err := s.resolve(now, string(a.Path))
+	if err != nil {
+		return out, err
+	}
+	if a.By != "" {
+		o, err := s.toUndo(ctx, r, a.By, a.Since)
+		if err != nil {
+			return out, err
+		}
+		o.Paths = []string{string(a.Path)}
+		err = r.Workspace.Snapshots().SidesBy(ctx, o, func(left, without *tree.Inode) error {
+			out, err = s.conflicting(ctx, left, ours, without, ours)
+			return err
+		})
+		if errors.Is(err, threeway.ErrConflict) {
+			out, err = Conflicting{Binary: true, Parts: []diff.Part{}}, nil
+		}
+		return out, err
+	}
 	f, err := r.Workspace.Forks().Named(a.Fork)
 	if err != nil {
 		return out, err
 	}
-	var sides [3]*tree.Inode
-	var texts [3][]byte
-	for i, side := range []struct {
-		ws   *snapshot.Workspace
-		name string
-		size *int64
-	}{{f, snapshotBase, &out.BaseSize}, {r.Workspace, "", &out.OursSize}, {f, "", &out.TheirsSize}} {
-		st, err := s.stateOf(&Request{Workspace: side.ws}, side.name)
+	err = s.compare(&Request{Workspace: f}, snapshotBase, "", func(from, to *tree.State) error {
+		base, err := s.resolve(from, string(a.Path))
 		if err != nil {
-			return out, err
+			return err
 		}
-		defer s.Store.Hold(st)()
-		if sides[i], err = s.resolve(st, string(a.Path)); err != nil {
-			return out, err
+		theirs, err := s.resolve(to, string(a.Path))
+		if err == nil && base == nil && ours == nil && theirs == nil {
+			err = nowhere(string(a.Path))
 		}
-		n := sides[i]
-		if *side.size = -1; n == nil {
+		if err == nil {
+			out, err = s.conflicting(ctx, base, ours, theirs, base, ours, theirs)
+		}
+		return err
+	})
+	return out, err
+}
+
+// conflicting compares the sides of a file. The digest is that of the files in of.
+func (s *Service) conflicting(ctx context.Context, base, ours, theirs *tree.Inode, of ...*tree.Inode) (out Conflicting, err error) {
+	const maxSide = 1 << 20
+	out.Parts = []diff.Part{}
+	var texts [3][]byte
+	sizes := [3]*int64{&out.BaseSize, &out.OursSize, &out.TheirsSize}
+	for i, n := range [3]*tree.Inode{base, ours, theirs} {
+		if *sizes[i] = -1; n == nil {
 			out.Binary = true
 			continue
 		}
-		if *side.size = n.Size(); !n.IsRegular() || n.Size() > maxSide {
+		if *sizes[i] = n.Size(); !n.IsRegular() || n.Size() > maxSide {
 			out.Binary = true
 		} else if texts[i], err = io.ReadAll(n.Content.Reader(s.Store.Source().Files)); err != nil {
 			return out, err
 		}
 		out.Binary = out.Binary || !utf8.Valid(texts[i]) || bytes.IndexByte(texts[i], 0) >= 0
 	}
-	if sides == [3]*tree.Inode{} {
-		return out, nowhere(string(a.Path))
-	}
 	if !out.Binary {
-		if out.Of, err = threeway.Digest(s.Store.Source(), sides[:]...); err == nil {
+		if out.Of, err = threeway.Digest(s.Store.Source(), of...); err == nil {
 			out.Parts, err = diff.Merge(ctx, texts[0], texts[1], texts[2])
 		}
 	}

@@ -154,7 +154,7 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 	if err != nil {
 		return h, err
 	}
-	found := node != nil
+	found, intervals := node != nil, r.Workspace.Snapshots().Intervals()
 	step := func(state *tree.State, e HistoryEntry) error {
 		was := node
 		if node, err = s.resolve(state, h.Path); err != nil {
@@ -182,6 +182,14 @@ func (s *Service) history(ctx context.Context, r *Request, a PathHistory) (Histo
 		}
 		if node != nil {
 			e.Size = node.Size()
+		}
+		dir := was != nil && was.IsDir() || node != nil && node.IsDir()
+		for len(intervals) > 0 && intervals[len(intervals)-1].To.Name != e.Snapshot {
+			intervals = intervals[:len(intervals)-1]
+		}
+		if len(intervals) > 0 && !dir && e.Action != "unchanged" {
+			// A snapshot that was deleted meanwhile leaves it unknown.
+			e.Actors, _ = s.actorsOf(r, intervals[len(intervals)-1], was, node)
 		}
 		h.Entries = append(h.Entries, e)
 		return nil

@@ -170,6 +170,8 @@ type UndoBy struct {
 	Ours   bool              `json:"ours,omitempty" jsonschema:"leave paths in conflict as they are"`
 	Theirs bool              `json:"theirs,omitempty" jsonschema:"make paths in conflict what they were before the actor"`
 	DryRun bool              `json:"dry_run,omitempty" jsonschema:"return what would change, and change nothing"`
+	// Contents decides before Ours and Theirs.
+	Contents map[string]threeway.Decision `json:"contents,omitempty" jsonschema:"the texts of single paths, by path"`
 }
 
 // UndoneBy is what an UndoBy changed, or would change, or the paths in conflict.
@@ -231,6 +233,7 @@ type HistoryEntry struct {
 	Created  time.Time `json:"created"`
 	Message  string    `json:"message,omitempty"`
 	Action   string    `json:"action" jsonschema:"created, modified, deleted or unchanged"`
+	Actors   []string  `json:"actors,omitempty" jsonschema:"those that changed it, in order"`
 	Size     int64     `json:"size"`
 }
 
@@ -293,10 +296,12 @@ type ForkList struct {
 
 type ForkState struct {
 	snapshot.ForkInfo
-	TTL     string `json:"ttl,omitempty" jsonschema:"the time until it is deleted: 59m30s"`
-	Changed int    `json:"changed" jsonschema:"files that differ from its base; at most 1000 are counted, for at most a second"`
-	More    bool   `json:"more,omitempty" jsonschema:"not all changed files were counted"`
-	Last    string `json:"last,omitempty" jsonschema:"the actor that changed it last"`
+	TTL     string   `json:"ttl,omitempty" jsonschema:"the time until it is deleted: 59m30s"`
+	Changed int      `json:"changed" jsonschema:"files that differ from its base; at most 1000 are counted, for at most a second"`
+	More    bool     `json:"more,omitempty" jsonschema:"not all changed files were counted"`
+	Paths   []string `json:"paths,omitempty" jsonschema:"the first three of them"`
+	Last    string   `json:"last,omitempty" jsonschema:"the actor that changed it last"`
+	Check   string   `json:"check,omitempty" jsonschema:"the label check of its newest snapshot that has one: passed, failed, timeout or stopped, of explore"`
 }
 
 type Merge struct {
@@ -310,15 +315,20 @@ type Merge struct {
 	DryRun   bool                         `json:"dry_run,omitempty" jsonschema:"change nothing, and return what would change"`
 }
 
+// Conflict asks for the sides of a path that changed in a fork and in the workspace, or that others
+// changed after an actor.
 type Conflict struct {
-	Fork string          `json:"fork" jsonschema:"the fork"`
-	Path naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
+	Fork  string          `json:"fork,omitempty" jsonschema:"the fork"`
+	By    string          `json:"by,omitempty" jsonschema:"the actor, if not a fork"`
+	Since string          `json:"since,omitempty" jsonschema:"that of undo-by"`
+	Path  naming.BytePath `json:"path" jsonschema:"the file, relative to the workspace"`
 }
 
-// Conflicting are the sides: ours is the workspace, theirs the fork.
+// Conflicting are the sides: ours is the workspace, theirs the fork. Of an actor, base is what it
+// left, and theirs that without its changes.
 type Conflicting struct {
-	Of         string      `json:"of,omitempty" jsonschema:"a digest of the sides, for contents of merge"`
-	Binary     bool        `json:"binary,omitempty" jsonschema:"there are no parts: a side is missing, is no file of UTF-8, or is larger than 1 MiB"`
+	Of         string      `json:"of,omitempty" jsonschema:"a digest of the sides, for contents of merge and undo-by"`
+	Binary     bool        `json:"binary,omitempty" jsonschema:"there are no parts: a side is missing, is no file of UTF-8, is larger than 1 MiB, or is in conflict"`
 	BaseSize   int64       `json:"base_size" jsonschema:"bytes; -1: nothing is at the path"`
 	OursSize   int64       `json:"ours_size" jsonschema:"bytes; -1: nothing is at the path"`
 	TheirsSize int64       `json:"theirs_size" jsonschema:"bytes; -1: nothing is at the path"`

@@ -68,25 +68,31 @@ func (s *Service) knownActor(ctx context.Context, r *Request, by string) error {
 	return like(fail.New(fail.NotFound, "there is no actor %s", by), by, names, "see `amberfs actors`")
 }
 
-func (s *Service) undoBy(ctx context.Context, r *Request, a UndoBy) (UndoneBy, error) {
-	o := snapshot.UndoByOptions{
-		By: a.By, Paths: naming.PathStrings(a.Paths), Keep: naming.PathStrings(a.Keep), Merge: gitbridge.Merge, DryRun: a.DryRun,
-		Caller: r.Caller, List: r.charge(s.Lists),
+// toUndo returns options for all changes of an actor since a snapshot or a time.
+func (s *Service) toUndo(ctx context.Context, r *Request, by, since string) (snapshot.UndoByOptions, error) {
+	o := snapshot.UndoByOptions{By: by, Merge: gitbridge.Merge, Caller: r.Caller, List: r.charge(s.Lists)}
+	if err := s.knownActor(ctx, r, by); err != nil {
+		return o, err
 	}
-	var err error
-	if o.Conflicts, err = ruleOf(a.Ours, a.Theirs); err == nil {
-		err = s.knownActor(ctx, r, a.By)
+	if _, err := r.Workspace.Find(since); err == nil {
+		o.Since = since
+	} else if o.After, err = ParseSince(since); err != nil {
+		return o, fail.New(fail.Usage, "since is a snapshot, a duration such as 2h or 7d, or a date, not %q", since)
+	} else if o.After.After(time.Now()) {
+		return o, fail.New(fail.Usage, "since is after now: %s", since)
+	}
+	return o, nil
+}
+
+func (s *Service) undoBy(ctx context.Context, r *Request, a UndoBy) (UndoneBy, error) {
+	o, err := s.toUndo(ctx, r, a.By, a.Since)
+	if err == nil {
+		o.Conflicts, err = ruleOf(a.Ours, a.Theirs)
 	}
 	if err != nil {
 		return UndoneBy{}, err
 	}
-	if _, err := r.Workspace.Find(a.Since); err == nil {
-		o.Since = a.Since
-	} else if o.After, err = ParseSince(a.Since); err != nil {
-		return UndoneBy{}, fail.New(fail.Usage, "since is a snapshot, a duration such as 2h or 7d, or a date, not %q", a.Since)
-	} else if o.After.After(time.Now()) {
-		return UndoneBy{}, fail.New(fail.Usage, "since is after now: %s", a.Since)
-	}
+	o.Paths, o.Keep, o.Decided, o.DryRun = naming.PathStrings(a.Paths), naming.PathStrings(a.Keep), a.Contents, a.DryRun
 	done, err := r.Workspace.Snapshots().UndoBy(ctx, o)
 	done.Paths = listed(done.Paths)
 	result := UndoneBy{UndoByResult: done, DryRun: a.DryRun}
@@ -96,6 +102,7 @@ func (s *Service) undoBy(ctx context.Context, r *Request, a UndoBy) (UndoneBy, e
 		e.Result = result
 		return result, e
 	}
+	err = meanwhile(err)
 	if err == nil && done.Undo != "" && !actors.Below(r.Caller.Actor, a.By) {
 		result.Later = r.Workspace.Snapshots().Intervals()[0].By(a.By)
 	}
@@ -286,6 +293,26 @@ func (s *Service) changesOf(r *Request, paths []string) []events.Event {
 	return all
 }
 
+// actorsOf returns the actors that changed a file in an interval, in order. The nodes are what it
+// was and what it became, nil for nothing.
+func (s *Service) actorsOf(r *Request, i snapshot.Interval, nodes ...*tree.Inode) (by []string, err error) {
+	open, err := r.Workspace.Snapshots().Open(i)
+	if err != nil {
+		return nil, err
+	}
+	defer open.Close()
+	for _, n := range nodes {
+		if n != nil {
+			by = append(by, open.Set.Of(n.Ino)...)
+		}
+	}
+	if len(by) == 0 {
+		by = open.Set.Rest()
+	}
+	slices.Sort(by)
+	return slices.Compact(by), nil
+}
+
 // broughtBy describes a version: its actors, and the last command that made it, if the log
 // still has that.
 func (s *Service) broughtBy(r *Request, v version, changes []events.Event) (BlamedLine, error) {
@@ -296,20 +323,12 @@ func (s *Service) broughtBy(r *Request, v version, changes []events.Event) (Blam
 	if v.From.View == 0 {
 		return l, nil // what the workspace began with
 	}
-	open, err := r.Workspace.Snapshots().Open(v.Interval)
+	by, err := s.actorsOf(r, v.Interval, v.before, v.node)
 	if err != nil {
 		return l, err
 	}
-	defer open.Close()
-	by := open.Set.Of(v.node.Ino)
-	if v.before != nil {
-		by = append(by, open.Set.Of(v.before.Ino)...)
-	}
-	if len(by) == 0 {
-		by = open.Set.Rest()
-	}
-	if slices.Sort(by); len(by) > 0 {
-		l.Actors = slices.Compact(by)
+	if len(by) > 0 {
+		l.Actors = by
 	}
 	for _, e := range slices.Backward(changes) {
 		if !e.Time.After(l.Time) && e.Time.After(v.From.Created) {

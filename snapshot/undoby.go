@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"path"
@@ -19,11 +20,12 @@ import (
 )
 
 type UndoByOptions struct {
-	By        string    // the actor, and those with names below it
-	Since     string    // only changes after this snapshot
-	After     time.Time // only changes in intervals that ended later
-	Paths     []string  // relative to the root; everything when empty
-	Keep      []string  // see RestoreOptions
+	By        string                       // the actor, and those with names below it
+	Since     string                       // only changes after this snapshot
+	After     time.Time                    // only changes in intervals that ended later
+	Paths     []string                     // relative to the root; everything when empty
+	Keep      []string                     // see RestoreOptions
+	Decided   map[string]threeway.Decision // what single files become; Of is the Digest of the present one
 	Conflicts threeway.Rule
 	Merge     threeway.Merger
 	DryRun    bool
@@ -59,6 +61,7 @@ type undoBy struct {
 	w    *Workspace
 	o    UndoByOptions
 	list []Interval // to take back, newest first
+	open []*OpenInterval
 
 	keep, shared, kept map[string]bool
 }
@@ -125,32 +128,18 @@ func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 	defer s.Hold(e.Base())()
 	defer e.End()
 	defer s.Importing()() // merged files
-	p := &threeway.Plan{
-		Source: s.src, Objects: s.cas, Ours: e.Base(), View: u.w.view, Now: time.Now().UnixNano(), Merge: u.o.Merge, List: u.o.List, Skip: u.keep,
-		Rule: func(string) threeway.Rule { return u.o.Conflicts },
-	}
-	var all []threeway.Interval
-	for _, i := range u.list {
-		open, err := u.w.Snapshots().Open(i)
-		if err != nil {
-			return out, err
-		}
-		defer open.Close()
-		of, err := u.changes(ctx, p, open)
-		if err != nil {
-			return out, err
-		}
-		all = append(all, of)
-	}
-	if err := p.Run(func() error {
-		for _, i := range all {
-			if err := p.Take(ctx, i); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
+	defer u.close()
+	p, all, err := u.plan(ctx, e.Base())
+	if err != nil {
 		return out, err
+	}
+	for at, d := range u.o.Decided {
+		if threeway.Under(at, u.keep) {
+			continue
+		}
+		if err := p.Decide(ctx, at, d); err != nil {
+			return out, err
+		}
 	}
 	made, err := p.Steps()
 	if err != nil {
@@ -180,11 +169,78 @@ func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 	return c.merge(ctx, p, u.o.DryRun)
 }
 
+// plan takes the intervals back from the present state or, without one, from the newest state
+// in which the actor left something.
+func (u *undoBy) plan(ctx context.Context, now *tree.State) (*threeway.Plan, []threeway.Interval, error) {
+	s := u.w.store
+	p := &threeway.Plan{
+		Source: s.src, Objects: s.cas, Ours: now, View: u.w.view, Now: time.Now().UnixNano(), Merge: u.o.Merge, List: u.o.List, Skip: u.keep,
+		Rule: func(string) threeway.Rule { return u.o.Conflicts },
+	}
+	var all []threeway.Interval
+	for _, i := range u.list {
+		open, err := u.w.Snapshots().Open(i)
+		if err != nil {
+			return nil, nil, err
+		}
+		u.open = append(u.open, open)
+		of, err := u.changes(ctx, p, open)
+		if err != nil {
+			return nil, nil, err
+		}
+		if p.Ours == nil && len(of.Changes) > 0 {
+			p.Ours, p.View = open.After, cmp.Or(i.To.View, u.w.view)
+		}
+		all = append(all, of)
+	}
+	if p.Ours == nil {
+		return nil, nil, errs.New(errs.NotExist, "there is no change by %s", u.o.By)
+	}
+	return p, all, p.Run(func() error {
+		for _, i := range all {
+			if err := p.Take(ctx, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (u *undoBy) close() {
+	for _, open := range u.open {
+		open.Close()
+	}
+	u.open = nil
+}
+
+// SidesBy calls fn with what the actor left at the one path of UndoByOptions, and with what that
+// is without the actor's changes; nil for nothing.
+func (ss Snapshots) SidesBy(ctx context.Context, o UndoByOptions, fn func(left, without *tree.Inode) error) error {
+	u := &undoBy{w: ss.w, o: o, keep: make(map[string]bool), shared: make(map[string]bool), kept: make(map[string]bool)}
+	if err := u.prepare(); err != nil {
+		return err
+	}
+	defer ss.w.store.Importing()() // merged files
+	defer u.close()
+	p, _, err := u.plan(ctx, nil)
+	if err == nil {
+		err = p.Refused()
+	}
+	if err != nil {
+		return err
+	}
+	left, without, err := p.At(u.o.Paths[0])
+	if err != nil {
+		return err
+	}
+	return fn(left, without)
+}
+
 // changes collects what to take back of an interval.
 func (u *undoBy) changes(ctx context.Context, p *threeway.Plan, open *OpenInterval) (threeway.Interval, error) {
 	of := threeway.Interval{Base: open.After, Theirs: open.Before, View: open.From.View}
 	err := open.Changes(ctx, tree.DiffOptions{Paths: u.o.Paths}, func(c interval.ChangedBy) error {
-		if !ActorIn(c.By, u.o.By) {
+		if _, decided := u.o.Decided[c.Path.String()]; decided || !ActorIn(c.By, u.o.By) {
 			return nil
 		}
 		for k := c.Path.String(); k != "."; k = path.Dir(k) {

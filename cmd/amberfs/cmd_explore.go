@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,7 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // maxAttempts bounds how many forks one explore makes.
@@ -68,14 +70,14 @@ func exploreCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explore N [--check COMMAND] [--merge first|best] -- COMMAND [ARGUMENT]...",
 		Short: "Run a command in several forks and keep the best",
-		Long: `Runs COMMAND in N forks of the present state at once, and --check in each of them
+		Long: `Runs COMMAND in N forks of the present state at once, and --check in each
 afterwards. Without --check, COMMAND decides which attempt passes. Each fork is
-mounted in the place of the workspace, for COMMAND only. AMBERFS_FORK and
-AMBERFS_ATTEMPT are set, and {} in an ARGUMENT is the attempt's number.
+mounted in place of the workspace, for COMMAND only. AMBERFS_FORK and
+AMBERFS_ATTEMPT are set. {} in an ARGUMENT is the attempt's number.
 
 --merge first stops the other attempts. --merge discards all forks. If the workspace
-changed the same paths meanwhile, they are listed, nothing is merged, and that fork
-stays. Without --merge all forks stay.`,
+changed the same paths, they are listed, nothing is merged, and that fork stays.
+Without --merge all forks stay, each with a snapshot labelled check=STATE.`,
 		Example: `  amberfs explore 5 --check "make test" --merge first -- ./fix.sh {}
   amberfs explore 8 --jobs 2 --score ./score.sh --merge best -- ./agent`,
 		Args: beforeDash(1, 1, "the number of attempts"),
@@ -113,7 +115,7 @@ stays. Without --merge all forks stay.`,
 	cmd.Flags().StringVar(&req.Check, "check", "", "shell `COMMAND` that decides which attempt passes")
 	cmd.Flags().StringVar(&req.Score, "score", "", "shell `COMMAND` that prints a number; the highest is best")
 	cmd.Flags().StringVar(&req.Merge, "merge", "", "merge the `first` attempt that passes, or the best")
-	cmd.Flags().StringVar(&req.Timeout, "timeout", "", "an attempt that takes longer than `TIME` fails: 30s, 5m")
+	cmd.Flags().StringVar(&req.Timeout, "timeout", "", "an attempt longer than `TIME` fails: 30s, 5m")
 	cmd.Flags().StringVar(&req.Log, "log", "", "write output to attempt-N.log in `DIR`. Default: a temporary directory")
 	return cmd
 }
@@ -184,11 +186,11 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 	}
 	if r.Merge == "" || best == nil {
 		for _, t := range done.Attempts {
-			f.keep(t.Fork)
+			err = errors.Join(err, f.stays(t))
 		}
 	}
-	if r.Merge == "" {
-		return done, nil
+	if r.Merge == "" || err != nil {
+		return done, err
 	}
 	if best == nil {
 		return done, fail.New(fail.Failed, "no attempt passed; nothing was merged, and the forks stay")
@@ -202,7 +204,7 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 	if failed == nil {
 		done.Merged, done.Changed = best.Attempt, merged.Changed
 	} else {
-		f.keep(best.Fork)
+		failed = errors.Join(failed, f.stays(best))
 	}
 	for _, t := range done.Attempts {
 		if t != best || failed == nil { // else a person decides
@@ -213,6 +215,13 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 		}
 	}
 	return done, failed
+}
+
+// stays keeps the fork of an attempt, with a snapshot that has the result.
+func (f *searchForks) stays(t *attempt) error {
+	f.keep(t.Fork)
+	request, _ := json.Marshal(service.Snapshot{Message: fmt.Sprintf("attempt %d", t.Attempt), Labels: map[string]string{"check": t.State}}) // it never fails
+	return os.WriteFile(filepath.Join(f.root, naming.ForksDir, t.Fork, naming.SnapshotsDir, "create"), append(request, '\n'), 0)
 }
 
 // attempts runs all of them and returns the one to merge, nil if none passed.

@@ -185,6 +185,18 @@ func (p *Plan) get(at string) (*file, error) {
 	return p.file(n), nil
 }
 
+// At returns what is at a path in ours, and what the plan has there; nil for nothing.
+func (p *Plan) At(at string) (ours, planned *tree.Inode, err error) {
+	if ours, err = p.now(at); err != nil {
+		return nil, nil, err
+	}
+	f, err := p.get(at)
+	if f != nil {
+		planned = f.node
+	}
+	return ours, planned, err
+}
+
 // now returns what is at a path at present, nil for nothing.
 func (p *Plan) now(at string) (*tree.Inode, error) {
 	n, ok := p.found[at]

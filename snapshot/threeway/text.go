@@ -64,6 +64,31 @@ func (p *Plan) AllDecided() error {
 	return nil
 }
 
+// Decide makes a file a text. The digest of the decision is that of the file as it is in the plan.
+func (p *Plan) Decide(ctx context.Context, at string, d Decision) error {
+	f, err := p.get(at)
+	if err != nil {
+		return err
+	}
+	digest := ""
+	if f != nil && f.node.IsRegular() {
+		if digest, err = Digest(p.Source, f.node); err != nil {
+			return err
+		}
+	}
+	if digest != d.Of {
+		return fmt.Errorf("%w: %s", ErrMeanwhile, at)
+	}
+	sealed, err := content.FromReader(ctx, &content.Sealer{Src: p.Source.Files, Objects: p.Objects}, strings.NewReader(d.Text))
+	if err != nil {
+		return err
+	}
+	n := *f.node
+	n.Content, n.Mtime, n.Atime = content.Of(sealed), p.Now, p.Now
+	f.node, f.changed, p.at[at], p.Stored = &n, true, f, true
+	return nil
+}
+
 // mergeTexts merges the texts of an interval.
 func (p *Plan) mergeTexts(ctx context.Context) error {
 	texts := p.texts

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -165,30 +166,10 @@ func TestConflict(t *testing.T) {
 	if refused.Kind != "conflict" || fmt.Sprint(refused.Result.Conflicts) != "[f g]" {
 		t.Errorf("refused: %+v", refused)
 	}
-	var shown struct {
-		Of    string
-		Parts []struct {
-			Kind               string
-			Base, Ours, Theirs []string
-		}
+	kinds, decided := c.decide(object{"fork": "try", "path": "f"})
+	if kinds != "same both same ours same conflict same theirs same" {
+		t.Fatalf("the parts are %s", kinds)
 	}
-	c.ask(200, "conflict", object{"fork": "try", "path": "f"}, &shown)
-	var kinds, text []string
-	for _, p := range shown.Parts {
-		kinds = append(kinds, p.Kind)
-		switch p.Kind {
-		case "theirs":
-			text = append(text, p.Theirs...)
-		case "conflict":
-			text = append(append(text, p.Ours...), p.Theirs...)
-		default:
-			text = append(text, p.Ours...)
-		}
-	}
-	if got := strings.Join(kinds, " "); got != "same both same ours same conflict same theirs same" {
-		t.Fatalf("the parts are %s", got)
-	}
-	decided := object{"f": object{"of": shown.Of, "text": strings.Join(text, "")}}
 	merge := object{"fork": "try", "contents": decided, "resolve": object{"g": "theirs"}}
 	c.put("f", numbered(map[int]string{10: "more"}))
 	c.ask(409, "merge", merge, nil)
@@ -203,6 +184,87 @@ func TestConflict(t *testing.T) {
 	c.ask(200, "list", object{}, &list)
 	if len(list.Snapshots) != 1 || list.Undo != list.Snapshots[0].Name || list.Head != list.Undo || list.Snapshots[0].Message != "before merge of try" {
 		t.Errorf("the list is %+v", list)
+	}
+}
+
+// decide asks for a conflict, and takes both sides where both changed the lines.
+func (c *client) decide(conflict object) (kinds string, contents object) {
+	c.t.Helper()
+	var shown struct {
+		Of    string
+		Parts []struct {
+			Kind               string
+			Base, Ours, Theirs []string
+		}
+	}
+	c.ask(200, "conflict", conflict, &shown)
+	var all, text []string
+	for _, p := range shown.Parts {
+		all = append(all, p.Kind)
+		switch p.Kind {
+		case "theirs":
+			text = append(text, p.Theirs...)
+		case "conflict":
+			text = append(append(text, p.Ours...), p.Theirs...)
+		default:
+			text = append(text, p.Ours...)
+		}
+	}
+	return strings.Join(all, " "), object{"f": object{"of": shown.Of, "text": strings.Join(text, "")}}
+}
+
+// TestConflictOfUndo: the parts of a file that others changed after several turns of an actor are
+// shown, and an undo takes what was decided about them, if the file is still the same.
+func TestConflictOfUndo(t *testing.T) {
+	c := newClient(t)
+	turn := func(name string, others map[int]string) {
+		t.Helper()
+		cmd := exec.Command("sh", "-c", `"$0" actor robot --pid $$ && printf %s "$1" > f && mkdir .snapshots/"$2"`, harness.Binary(t), numbered(others), name)
+		cmd.Dir = c.m.Path()
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	c.put("f", numbered(nil))
+	c.ask(200, "snapshot", object{"name": "v1"}, nil)
+	turn("t1", map[int]string{5: "robot", 15: "robot"})
+	turn("t2", map[int]string{5: "robot again", 15: "robot"})
+	mine := map[int]string{5: "mine", 10: "mine", 15: "robot"}
+	c.put("f", numbered(mine))
+	c.ask(409, "undo-by", object{"by": "robot"}, nil)
+	kinds, decided := c.decide(object{"by": "robot", "path": "f"})
+	if kinds != "same conflict same ours same theirs same" {
+		t.Fatalf("the parts are %s", kinds)
+	}
+	undo := object{"by": "robot", "contents": decided}
+	c.put("f", "others\n")
+	c.ask(409, "undo-by", undo, nil)
+	c.put("f", numbered(mine))
+	var done struct{ Changed int }
+	c.ask(200, "undo-by", undo, &done)
+	c.has("f", numbered(map[int]string{5: "mine\nline 5", 10: "mine"}))
+	if done.Changed != 1 {
+		t.Errorf("%d files changed", done.Changed)
+	}
+	c.ask(200, "restore", object{"name": "undo"}, nil)
+	c.has("f", numbered(mine))
+	// Only its last turn.
+	if kinds, _ := c.decide(object{"by": "robot", "since": "t1", "path": "f"}); kinds != "same conflict same ours same" {
+		t.Errorf("since t1 the parts are %s", kinds)
+	}
+	c.ask(404, "conflict", object{"by": "nobody", "path": "f"}, nil)
+	c.ask(404, "conflict", object{"by": "robot", "path": "none"}, nil)
+	var history struct {
+		Entries []struct {
+			Snapshot string
+			Actors   []string
+		}
+	}
+	c.ask(200, "history", object{"path": "f"}, &history)
+	for _, e := range history.Entries {
+		if byRobot := fmt.Sprint(e.Actors) == "[robot]"; byRobot != strings.HasPrefix(e.Snapshot, "t") || len(e.Actors) != 1 {
+			t.Errorf("%q is by %v", e.Snapshot, e.Actors)
+		}
 	}
 }
 

@@ -143,21 +143,23 @@ func TestActions(t *testing.T) {
 	b.has("log", "two\n")
 
 	t.Log("what an actor did")
-	b.chosen("a turn of the robot")
-	b.menu("#subject button", "robot/1", "Undo everything")
-	b.answer("Others changed 1 of these files later", "Continue")
-	b.answer("1 file will change: 1 will be deleted.", "Undo")
-	gone("own")
-	b.has("note", "a person, later\n")
-	b.undo("Undid the changes by robot/1")
-	b.has("own", "robot\n")
-	b.chosen("a turn of the robot")
-	b.menu("#subject button", "robot/1", "Undo everything")
-	b.click("#dialog [aria-label='Change note']", "")
-	b.answer("Others changed 1 of these files later", "Continue")
-	b.answer("2 files will change", "Undo")
-	gone("own")
-	b.has("note", "one\n")
+	for _, way := range []struct{ choices, take, says, note string }{
+		{"header", "Now", "1 file will change: 1 will be deleted.", "a person, later\n"},
+		{".part", "Both", "2 files will change", "a person, later\none\n"},
+		{"header", "Without robot/1", "2 files will change", "one\n"},
+	} {
+		b.chosen("a turn of the robot")
+		b.menu("#subject button", "robot/1", "Undo everything")
+		says("#conflicts [role=status]", "1 to decide")
+		b.click("#conflicts article "+way.choices+" .choice button", way.take)
+		b.click("#conflicts .actions button", "Undo")
+		b.answer(way.says, "Undo")
+		gone("own")
+		b.has("note", way.note)
+		b.undo("Undid the changes by robot/1")
+		b.has("own", "robot\n")
+		b.has("note", "a person, later\n")
+	}
 
 	t.Log("parts of a conflict")
 	m.Amberfs("fork", "try")

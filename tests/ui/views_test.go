@@ -132,9 +132,9 @@ var views = []view{
 		snapshotOf("remove what is not needed")(b)
 		b.click("#subject button", "claude/ab12")
 		b.click(".menu button", "Undo everything")
-	}, `document.querySelector('#dialog').open && /claude\/ab12/.test(document.querySelector('#dialog').innerText)`},
+	}, `/3 to decide/.test(document.querySelector('#conflicts').innerText) && document.querySelector('#conflicts').innerText.includes('Without claude/ab12')`},
 	{"search", "light", 1440, func(b *browser) {
-		b.click("#dialog button", "Cancel")
+		b.click("#conflicts button", "Back")
 		b.eval(`{ const s = document.querySelector('#search'); s.value = 'nothing of this'; s.dispatchEvent(new Event('input')); }`, nil)
 	}, `document.querySelector("#timeline").innerText.includes("No snapshot has")`},
 	{"narrow", "light", 400, func(b *browser) {

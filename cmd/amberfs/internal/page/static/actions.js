@@ -4,10 +4,9 @@ import { ask, chip, count, el, message, pathOf, spelledOut, visible } from "./do
 import { tableOf } from "./diff.js";
 import { named, page, spelled, store, titleOf } from "./store.js";
 const will = { deleted: ["D", "will be deleted"], modified: ["M", "will be overwritten"], created: ["A", "will be created"] };
-export const main = { workspace: "" };
+const main = { workspace: "" };
 const p = (...parts) => el("p", ...parts);
 const safe = () => el("p.faint", "The present state is kept first: this can be undone.");
-const list = (items, label) => el("ul.plan", { tabindex: 0, "aria-label": label }, ...items);
 const nameOf = (x) => visible(x.raw ? spelledOut(x.raw) : x.path);
 // tick is the box of a file. While it is not ticked, the file is in keep, and will stay as it is.
 const tick = (x, keep) => keep && el("input", { type: "checkbox", checked: !keep.has(x), "aria-label": `Change ${nameOf(x)}`,
@@ -22,19 +21,20 @@ function plan(found, keep) {
   return [p(el("strong", `${count(found.changed, "file")} will change${parts ? ": " : "."}`), parts && `${parts}.`),
     others && el("p.warn", others), found.kept?.length && el("p.kept", `Kept as it is: ${found.kept.map(visible).join(", ")}`),
     keep && p("Files that you untick are kept as they are."),
-    list([...shown.map((x) => el("li.path", tick(x, keep), el("span", { class: `status ${will[x.action][0]}` }, will[x.action][0]), nameOf(x))),
-      found.changed > shown.length && el("li", `and ${found.changed - shown.length} more`)], "What will change"), safe()];
+    el("ul.plan", { tabindex: 0, "aria-label": "What will change" }, ...shown.map((x) => el("li.path", tick(x, keep), el("span", { class: `status ${will[x.action][0]}` }, will[x.action][0]), nameOf(x))),
+      found.changed > shown.length && el("li", `and ${found.changed - shown.length} more`)), safe()];
 }
-// perform previews an operation, runs it when the user agrees, and says what it did.
+// perform previews an operation, runs it when the user agrees, and says what it did. Then it returns true.
 async function perform(title, verb, op, args, options, done) {
   const found = await call(op, { ...args, dry_run: true }, options);
-  if (!found.changed) { message(found.kept ? `Kept as it is: ${found.kept.join(", ")}` : "No file would change."); return; }
+  if (!found.changed) { message(found.kept ? `Kept as it is: ${found.kept.join(", ")}` : "No file would change."); return false; }
   const keep = /^(restore|undo-by)$/.test(op) && !args.paths ? new Set() : undefined;
-  if (await ask(title, plan(found, keep).filter(Boolean), [[verb, "yes", "primary"]]) !== "yes") return;
+  if (await ask(title, plan(found, keep).filter(Boolean), [[verb, "yes", "primary"]]) !== "yes") return false;
   if (keep?.size) args.keep = [...(args.keep || []), ...[...keep].map(pathOf)];
   await finish(await call(op, args, options), done, options);
+  return true;
 }
-export async function finish(result, done, options = {}) {
+async function finish(result, done, options = {}) {
   const undo = async () => finish(await call("restore", { name: result.undo }, options), "Undone");
   message(`${done}: ${count(result.changed, "file")} changed.`, { action: result.undo && { label: "Undo", run: undo } });
   if (result.later) message(`${result.actor} has changed more since; these changes stay.`);
@@ -54,74 +54,69 @@ export async function restoreHunk({ file, a, b }, h) {
       tableOf({ ...h, old_start: h.new_start, new_start: h.old_start, lines: turned })), safe()], [["Restore hunk", "yes", "primary"]]);
   if (answer === "yes") await finish(await call("restore-hunk", args), `Restored lines of ${file.path}`);
 }
-export async function undoBy(actor, ways = {}) {
-  try {
-    await perform(`Undo what ${visible(actor)} changed?`, "Undo", "undo-by", { by: actor, ...ways }, {}, `Undid the changes by ${actor}`);
-  } catch (e) {
-    const found = e.result?.conflicts || [];
-    if (!found.length) throw e;
-    const files = found.map((path) => ({ path })), keep = new Set(files);
-    const answer = await ask(`Others changed ${count(found.length, "of these files", "of these files")} later`, [
-      p(`Nothing is changed yet. Tick the files that will become what they were before ${visible(actor)}. The others stay as they are.`),
-      list(files.map((x) => el("li.path", tick(x, keep), nameOf(x))), "Files")], [["Continue", "yes", "primary"]]);
-    if (answer) await undoBy(actor, { ...ways, theirs: true, keep: [...keep].map(pathOf) });
-  }
-}
-// form asks for some texts, and closes when act has taken them.
+// decided runs something. The conflicts that it fails with are decided in the way of how.
+const decided = async (run, how) => {
+  try { return await run(); } catch (e) { if (!e.result?.conflicts?.length) throw e; page.conflicts(e.result.conflicts, how); return false; }
+};
+export const undoBy = (actor, ways = {}) => decided(() => perform(`Undo what ${visible(actor)} changed?`, "Undo", "undo-by",
+  { by: actor, ...ways }, {}, `Undid the changes by ${actor}`), {
+  title: `Undo what ${visible(actor)} changed`, verb: "Undo", of: { by: actor, since: ways.since },
+  names: { base: `As ${visible(actor)} left it`, ours: "Now", theirs: `Without ${visible(actor)}` },
+  go: async (sides, contents) => {
+    const keep = Object.keys(sides).filter((path) => sides[path] === "ours");
+    if (await undoBy(actor, { ...ways, theirs: true, keep, contents })) page.show("changes");
+  },
+});
+// form asks for some texts, and closes when act has taken them. It returns what done needs.
 async function form(title, verb, fields, act, note) {
   const inputs = fields.map(([, attributes]) => el("input", { autocomplete: "off", ...attributes }));
   const body = fields.map(([label], i) => el("label", label, inputs[i]));
   let made;
   await ask(title, [note && p(note), ...body], [[verb, "yes", "primary"]], async () => { made = await act(...inputs.map((i) => i.value)); });
-  return made;
+  if (made) await done(...made);
+}
+async function done(words, undo) {
+  message(words, { action: undo && { label: "Undo", run: () => undo().then(page.changed) } });
+  await page.changed();
 }
 const nameField = { id: "new-name", maxlength: 128 };
-export async function snapshotNow() {
-  const made = await form("Snapshot now", "Take it", [["Message", { id: "new-message" }], ["Name (empty: a number)", nameField]],
-    (text, name) => call("snapshot", { name, message: text }));
-  if (made) await done(`Snapshot ${made.name} taken.`);
-}
-export async function fork(snapshot) {
-  const made = await form(`Fork ${visible(titleOf(snapshot))}`, "Fork", [["Name", nameField], ["Delete it after (empty: never)", { placeholder: "7d" }]],
-    (name, ttl) => call("fork", { name, snapshot, ttl }));
-  if (made) await done(`Fork ${made.name} created at ${made.path}.`);
-}
-async function done(words, chosen, undo) {
-  message(words, { action: undo && { label: "Undo", run: undo } });
-  await page.changed(chosen);
-}
-async function rename(from) {
-  const set = async (old, to) => { await call("rename", { from: old, to }); return to; };
-  const to = await form(`Rename ${visible(from)}`, "Rename", [["New name", { ...nameField, value: from }]], (name) => set(from, name),
-    "1 snapshot will have another name. Its files stay as they are.");
-  if (to) await done(`${from} is now called ${to}.`, to, () => set(to, from).then(() => page.changed(from)));
-}
+export const snapshotNow = () => form("Snapshot now", "Take it", [["Message", { id: "new-message" }], ["Name (empty: a number)", nameField]],
+  async (text, name) => [`Snapshot ${(await call("snapshot", { name, message: text })).name} taken.`]);
+export const fork = (snapshot) => form(`Fork ${visible(titleOf(snapshot))}`, "Fork",
+  [["Name", nameField], ["Delete it after (empty: never)", { placeholder: "7d" }]],
+  async (name, ttl) => [`Fork ${name} created at ${(await call("fork", { name, snapshot, ttl })).path}.`]);
+const rename = (from) => form(`Rename ${visible(from)}`, "Rename", [["New name", { ...nameField, value: from }]], async (to) => {
+  await call("rename", { from, to });
+  return [`${from} is now called ${to}.`, () => call("rename", { from: to, to: from })];
+}, "1 snapshot will have another name. Its files stay as they are.");
+const sure = (verb, name, words, kind = "primary") => ask(`${verb} ${visible(name)}?`, [p(words)], [[verb, "yes", kind]]);
 async function pin({ name, pinned }) {
-  const set = (on) => call("pin", { names: [name], pinned: on }), verb = pinned ? "Unpin" : "Pin";
+  const set = (on) => call("pin", { names: [name], pinned: on });
   const will = `1 snapshot will ${pinned ? "be deleted when the policy says so" : "be kept: neither the policy nor a person will delete it"}.`;
-  if (await ask(`${verb} ${visible(name)}?`, [p(will)], [[verb, "yes", "primary"]]) !== "yes") return;
+  if (!await sure(pinned ? "Unpin" : "Pin", name, will)) return;
   await set(!pinned);
-  await done(pinned ? `${name} can be deleted again.` : `${name} is pinned.`, name, () => set(pinned).then(() => page.changed(name)));
+  await done(pinned ? `${name} can be deleted again.` : `${name} is pinned.`, () => set(pinned));
 }
 async function remove(name) {
-  const lost = `${count(named(name)?.files || 0, "file")} as they were then. This cannot be undone.`;
-  const answer = await ask(`Delete ${visible(name)}?`, [p("1 snapshot will be deleted, with ", lost)], [["Delete", "yes", "danger"]]);
-  if (answer !== "yes") return;
+  const will = `1 snapshot will be deleted, with ${count(named(name)?.files || 0, "file")}. This cannot be undone.`;
+  if (!await sure("Delete", name, will, "danger")) return;
   await call("remove", { names: [name] });
-  await done(`${name} is deleted.`, "");
+  await done(`${name} is deleted.`);
 }
-// merge previews a merge, or opens its conflicts.
-export async function merge(name) {
-  try {
-    await perform(`Merge ${visible(name)} into main?`, "Merge", "merge", { fork: name }, main, `Merged ${name}`);
-  } catch (e) { if (!e.result?.conflicts?.length) throw e; page.conflicts(name, e.result.conflicts); }
-}
+export const merge = (name) => decided(() => perform(`Merge ${visible(name)} into main?`, "Merge", "merge", { fork: name }, main,
+  `Merged ${name}`), {
+  title: `Merge ${visible(name)} into main`, verb: "Merge", of: { fork: name }, options: main,
+  names: { base: "Base", ours: "main", theirs: visible(name) },
+  go: async (resolve, contents) => {
+    await finish(await call("merge", { fork: name, resolve, contents }, main), `Merged ${name}`, main);
+    page.show("changes");
+  },
+});
 export async function endFork(name, discard) {
-  const f = store.forks.find((x) => x.name === name), verb = discard ? "Discard" : "End";
+  const f = store.forks.find((x) => x.name === name);
   const changed = f ? `It has ${count(f.changed, "changed file")}${f.more ? " or more" : ""}. ` : "";
   const lost = discard ? "All will be lost: no snapshot is kept. This cannot be undone." : "Its last state will be kept as a snapshot.";
-  const answer = await ask(`${verb} ${visible(name)}?`, [p(changed, lost)], [[verb, "yes", discard ? "danger" : "primary"]]);
-  if (answer !== "yes") return;
+  if (!await sure(discard ? "Discard" : "End", name, changed + lost, discard ? "danger" : "primary")) return;
   page.leaving = name;
   const { snapshot } = await call("delete-fork", { name, discard }, main);
   const run = () => call("fork", { name, snapshot }, main).then(() => page.changed());

@@ -1,10 +1,4 @@
 // The daemon's HTTP API as this page sees it: below /api, for one workspace.
-export class Failure extends Error {
-  constructor(body, status) {
-    super(body.error || `the server answered ${status}`);
-    Object.assign(this, { kind: body.kind, hint: body.hint, result: body.result, status });
-  }
-}
 let workspace = ""; // the forks that lead to it, with / between them; main is ""
 export const useWorkspace = (name) => { workspace = name; };
 export const currentWorkspace = () => workspace;
@@ -21,7 +15,8 @@ const headers = (more = {}) => ({ "Amberfs-Session": localStorage.getItem(KEY) |
 const json = { "Content-Type": "application/json" };
 async function good(response) {
   if (response.ok) return response;
-  throw new Failure(await response.json().catch(() => ({})), response.status);
+  const { error, kind, hint, result } = await response.json().catch(() => ({})), { status } = response;
+  throw Object.assign(new Error(error || `the server answered ${status}`), { kind, hint, result, status });
 }
 const post = async (op, args, { signal, workspace: ws } = {}) => good(await fetch(address(`/api/v1/${op}`, {}, ws),
   { method: "POST", headers: headers(json), body: JSON.stringify(args), signal }));
@@ -29,16 +24,19 @@ const read = async (path, query, { signal, workspace: ws }) => good(await fetch(
 export const get = async (path, query, options) => (await read(path, query, options)).json();
 export const call = async (op, args = {}, options = {}) => (await post(op, args, options)).json();
 export const image = async (query, options) => URL.createObjectURL(await (await read("/image", query, options)).blob());
-// session exchanges the token in the address for the key of a session, once.
-export async function session() {
+// session exchanges the token in the address for a key, once, and asks for the options and the newest snapshots of main.
+async function session() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token) {
     history.replaceState(null, "", location.pathname);
     const { key } = await (await good(await fetch("/session", { method: "POST", headers: json, body: JSON.stringify({ token }) }))).json();
     localStorage.setItem(KEY, key);
   }
-  return get("/session", {}, { workspace: "" });
+  return Promise.all([get("/session", {}, {}), call("list", { limit: 100 })]);
 }
+// began is asked for while the other parts of the page load.
+export const began = session();
+began.catch(() => {}); // app.js shows why
 export async function eventsOf(path, options) {
   const lines = (await (await post("events", { path, limit: 500 }, options)).text()).split("\n\n").filter((e) => e.startsWith("data: "));
   return lines.map((e) => JSON.parse(e.slice(6))).reverse();

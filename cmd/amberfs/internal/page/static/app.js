@@ -1,22 +1,22 @@
 // The page: the timeline decides what is compared, and the pane shows it.
-import { call, currentWorkspace, follow, session, useWorkspace } from "./api.js";
+import { began, call, currentWorkspace, follow, useWorkspace } from "./api.js";
 import * as actions from "./actions.js";
-import { $, along, button, el, failed, icon, menu, message, sentence, visible } from "./dom.js";
+import { $, along, button, el, failed, frame, icon, menu, message, redraw, sentence, visible } from "./dom.js";
 import { Changes } from "./changes.js";
 import { FileView, tabs } from "./file.js";
 import { drawConflicts, drawForks } from "./forks.js";
 import { Timeline } from "./timeline.js";
-import { before, loadForks, loadSnapshots, named, page, store } from "./store.js";
+import { before, loadForks, loadSnapshots, named, page, store, take } from "./store.js";
 const changes = new Changes(), file = new FileView(), timeline = new Timeline((...what) => select(...what), (fork) => page.enter(fork));
 let stopFollowing = () => {}, view = "changes", due = null;
 async function start() {
   try {
-    const s = await session();
+    const [s, newest] = await began;
     store.writes = s.write;
     $("where").textContent = visible(s.mountpoint);
     document.title = `${s.mountpoint.split("/").pop()} – amberfs`;
     $("snapshot-button").hidden = !s.write;
-    await enter(s.workspace);
+    await enter(s.workspace, s.workspace ? null : newest);
   } catch (e) { wrong(e); }
 }
 // wrong shows above everything what has to be put right before the page can go on.
@@ -30,43 +30,62 @@ page.sorry = (e) => {
     && "`amberfs verify` finds all damaged files. Restore this one from another snapshot.";
   return el("div.message", el("p.error", sentence(e)), damaged && el("p", damaged));
 };
-async function enter(workspace) {
+async function enter(workspace, newest) {
+  stopFollowing();
   useWorkspace(workspace);
   Object.assign(store, { snapshots: [], names: new Map(), present: { files: null, last: "" } });
-  stopFollowing();
+  timeline.chosen = [""];
+  page.show("changes", document.body.dataset.pane);
+  if (newest) {
+    take(newest);
+    timeline.show();
+    await frame();
+    select([""], undefined, false);
+  }
   const streams = [follow(happened, lost)];
   if (workspace) { // forks end in main
     streams.push(follow((e) => { if (/^(forked|renamed-fork|fork-deleted)$/.test(e.action)) forks().catch(failed); }, () => {}, ""));
   }
   stopFollowing = () => streams.forEach((stop) => stop());
-  timeline.chosen = [""];
-  page.show("changes", document.body.dataset.pane);
-  let shown; // with the first snapshots; the others follow
-  await reload(() => { shown ??= select([""], undefined, false); });
-  await shown;
+  await Promise.all([forks(), snapshots()]);
+  if (!newest && workspace === currentWorkspace()) await select([""], undefined, false);
 }
 page.enter = (workspace) => enter(workspace).catch(failed);
-let loading = Promise.resolve(); // one after the other, so that an old answer never replaces a newer one
-const reload = (then = () => {}) => (loading = loading.catch(() => {}).then(() => Promise.all([forks(), loadSnapshots(() => { timeline.show(); then(); })])));
+// oneByOne runs something never beside itself, so that an old answer never replaces a newer one.
+function oneByOne(run) {
+  let last = Promise.resolve(), next = null;
+  return () => (next ??= last = last.catch(() => {}).then(() => { next = null; return run(); }));
+}
+const snapshots = oneByOne(() => {
+  const old = store.names;
+  return loadSnapshots(() => {
+    // What was renamed stays selected.
+    const now = (name) => (named(name) ? name : store.snapshots.find((s) => s.seq === old.get(name)?.seq)?.name ?? name);
+    timeline.chosen = timeline.chosen.map(now);
+    for (const end of ["a", "b", "one"]) if (changes.at?.[end]) changes.at[end] = now(changes.at[end]);
+    timeline.show();
+  });
+});
 const lost = (e) => { if (e.status === 404 && currentWorkspace()) leave(); else wrong(e); };
 function leave() {
   if (page.leaving !== currentWorkspace()) message(`The fork ${currentWorkspace()} has ended. This is main.`);
   page.enter("");
 }
-async function forks() {
+const forks = oneByOne(async () => {
   await loadForks();
   const now = currentWorkspace();
   if (now && !now.includes("/") && !store.forks.some((f) => f.name === now)) { leave(); return; }
   const tab = (name) => button([name ? icon("fork") : "", visible(name || "main")], () => page.enter(name), { role: "tab",
     "aria-selected": String(name === now), tabindex: name === now ? 0 : -1, "aria-controls": "pane", onkeydown: along });
-  $("workspaces").replaceChildren(...["", ...store.forks.slice(0, 50).map((f) => f.name)].map(tab));
+  redraw($("workspaces"), ...["", ...store.forks.slice(0, 50).map((f) => f.name)].map(tab));
   $("forks-button").hidden = !store.forks.length;
   $("forks-button").replaceChildren("Forks ", el("span.count", String(store.forks.length)));
   timeline.show();
   if (view === "forks") drawForks();
-}
+});
 // show fills the pane with one of its views; where there is room for only one pane, that is the one that is seen.
 page.show = (name, pane = "changes") => {
+  if (name !== view && $("pane").contains(document.activeElement)) $("pane").focus();
   view = name;
   for (const v of ["changes", "file", "forks", "conflicts"]) $(v).hidden = v !== name;
   page.pane(pane);
@@ -92,7 +111,7 @@ page.compare = (a, b, by) => {
   changes.show({ a, b, by, one, workspace: far ? "" : undefined });
 };
 page.file = (f, at, tab) => { page.show("file"); file.open(f, at, tab); };
-page.conflicts = (fork, paths) => { page.show("conflicts"); drawConflicts(fork, paths).catch(failed); };
+page.conflicts = (paths, how) => { page.show("conflicts"); drawConflicts(paths, how).catch(failed); };
 page.actorItems = (actor) => actions.actorItems(actor, (by) => page.compare(changes.at.a, changes.at.b, by), changes.at.one);
 Object.assign(page, { restoreFile: actions.restoreFile, restoreHunk: actions.restoreHunk });
 // actions are the buttons beside the title of what is compared.
@@ -118,25 +137,23 @@ function happened(e) {
   due ??= { dirty: new Set() };
   due.all ||= structural.test(e.action);
   due.dirty.add(e.path);
-  due.timer ??= setTimeout(() => { const { all, dirty } = due; due = null; look(all, dirty).catch(failed); }, 250);
+  due.timer ??= setTimeout(() => { const { all, dirty } = due; due = null; look(all, dirty).catch(unless); }, 250);
 }
+const unless = (e) => { if (e.status !== 404) failed(e); }; // what is gone has an event of its own
 // look looks again at everything that may have changed.
 async function look(all, dirty) {
-  if (all) await reload(); else if (view === "forks") await forks();
+  if (all || view === "forks") forks().catch(wrong);
+  if (all) await snapshots();
   const { at } = changes, latest = before("");
-  const stale = at.one !== undefined && at.a !== before(at.one) && timeline.chosen[0] === at.one;
-  if (stale) { await select([at.one], undefined, false); return; }
+  if (at.one && !named(at.one)) timeline.chosen = [""]; // it was deleted
+  const [one] = timeline.chosen, stale = at.one !== undefined && (at.one !== one || at.a !== before(one));
+  if (stale) { await select([one], undefined, false); return; }
   const live = at.b === "" || at.workspace !== undefined;
-  if (live) changes.refresh(dirty).catch(failed); else changes.header();
+  if (live) changes.refresh(dirty).catch(unless); else changes.header();
   page.counted(latest, (await call("changes", { a: latest, limit: 1 })).files);
 }
 // changed is run after what the page itself has done.
-page.changed = async (chosen) => {
-  if (chosen !== undefined) timeline.chosen = [chosen];
-  await reload();
-  if (chosen !== undefined) await select([chosen], undefined, false);
-  await look(false, new Set());
-};
+page.changed = () => look(true, new Set());
 $("snapshot-button").addEventListener("click", () => actions.snapshotNow().catch(failed));
 $("forks-button").addEventListener("click", () => { page.show("forks"); drawForks(); });
 document.addEventListener("keydown", (e) => {
@@ -150,9 +167,9 @@ document.addEventListener("keydown", (e) => {
     c: () => focus("files", "tree"), v: () => focus(view === "file" ? "view" : "diffs", "changes"), n: () => changes.step(1),
     p: () => changes.step(-1), x: fold, g: () => $("forks-button").click(), 1: () => tab(0), 2: () => tab(1), 3: () => tab(2),
     4: () => tab(3), s: () => changes.turn(), w: workspace, "?": () => $("help").showPopover(),
-    S: () => store.writes && $("snapshot-button").click(), u: () => document.querySelector("#messages .link")?.click(),
+    S: () => store.writes && $("snapshot-button").click(), u: () => [...document.querySelectorAll("#messages .link")].at(-1)?.click(),
     Escape: () => (view === "changes" ? page.pane("timeline") : page.show("changes")),
-    r: () => store.writes && view === "changes" && document.querySelector("#actions .primary")?.click(),
+    r: () => view === "changes" && [...$("actions").children].find((b) => b.textContent.startsWith("Restore"))?.click(),
   }[e.key];
   if (run) { e.preventDefault(); run(); }
 });

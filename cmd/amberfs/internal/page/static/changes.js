@@ -1,6 +1,6 @@
 // What differs between two states: a header, a tree of files, and all diffs below each other.
 import { call } from "./api.js";
-import { $, ask, button, bytes, chip, colourOf, count, el, frame, icon, menu, redraw, spelledOut, text, time, visible } from "./dom.js";
+import { $, ask, button, bytes, chip, colourOf, count, el, focus, frame, icon, menu, redraw, spelledOut, text, time, visible } from "./dom.js";
 import { Diff, images } from "./diff.js";
 import { Rows } from "./rows.js";
 import { kindIcon } from "./timeline.js";
@@ -50,13 +50,12 @@ export class Changes {
     this.looking?.abort();
     this.looking = new AbortController();
     const { a, b, by, workspace } = this.at, options = { signal: this.looking.signal, workspace };
-    let found = await call("changes", { a, b, by, lines: true, limit: 300, quick: true }, options);
-    this.total = found.more ? Infinity : found.files;
-    arrived(found.paths || []);
-    if (!found.more) return;
-    found = await call("changes", { a, b, by, lines: true, limit: 20000 }, options);
-    this.total = found.files;
-    arrived(found.paths || []);
+    for (const part of [{ limit: 300, quick: true }, { limit: 20000 }]) {
+      const found = await call("changes", { a, b, by, lines: true, ...part }, options);
+      this.total = found.more ? Infinity : found.files;
+      arrived(found.paths || []);
+      if (!found.more) return;
+    }
   }
   set(files, dirty = new Set()) {
     const { a, b, by, workspace } = this.at;
@@ -138,6 +137,7 @@ export class Changes {
   }
   // stack shows articles from one on, and more as the end comes near.
   stack(from) {
+    const back = focus($("diffs"));
     for (const article of this.queue || []) article.asked = false;
     Object.assign(this, { from, to: from, queue: new Set(), more: el("div.message") });
     this.near.disconnect();
@@ -146,6 +146,7 @@ export class Changes {
     const above = from > 0 && button(`Show ${count(from, "file")} before`, () => this.jump(0), { class: "wide" });
     $("diffs").replaceChildren(...[above, empty, this.more].filter(Boolean));
     this.extend();
+    back();
     this.current = this.found.find((f) => this.current && key(f) === key(this.current)) || this.found[0];
   }
   extend() {
@@ -221,7 +222,7 @@ export class Changes {
     const body = article.lastChild, at = { ...this.at, file: article.file };
     const restore = store.writes && at.workspace === undefined && ((h) => page.restoreHunk(at, h));
     try {
-      body.replaceChildren(await new Diff(at, { sides: this.sides, signal: this.stop.signal, restore }).load());
+      redraw(body, await new Diff(at, { sides: this.sides, signal: this.stop.signal, restore }).load());
     } catch (e) { if (e.name === "AbortError") article.asked = false; else body.replaceChildren(page.sorry(e)); }
     body.style.minHeight = "";
   }
@@ -260,8 +261,11 @@ async function pick(label, done) {
   const all = [["", "Now", "the present state"], ...store.forks.map((f) => [`.forks/${f.name}`, `${f.name}, now`, "a fork"]),
     ...store.snapshots.map((s) => [s.name, titleOf(s.name), s.name]), ["base", "The beginning", "base"]];
   const list = el("div.choices", { role: "group", "aria-label": "States" });
-  const show = () => list.replaceChildren(...all.filter((x) => x.join(" ").toLowerCase().includes(search.value.toLowerCase())).slice(0, 60)
-    .map(([name, title, note]) => el("button", { value: `=${name}` }, text(title), el("span.name", visible(note)))));
+  const show = () => {
+    const found = all.filter((x) => x.join(" ").toLowerCase().includes(search.value.toLowerCase())).slice(0, 60);
+    list.replaceChildren(...found.map(([name, title, note]) => el("button", { value: `=${name}` }, text(title), el("span.name", visible(note)))),
+      found.length ? "" : message("No state has this in its name."));
+  };
   const search = el("input", { type: "search", "aria-label": "Search states", placeholder: "Search", autocomplete: "off", oninput: show });
   show();
   const answer = await ask(label, [search, list], []);

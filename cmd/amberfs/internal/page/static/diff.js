@@ -35,26 +35,18 @@ export class Diff {
         if (i) await frame();
         table.append(...rows.slice(i, i + 100).map((row) => row()));
       }
+      if (!part.next) { more.remove(); return; }
+      new IntersectionObserver((entries, observer) => {
+        if (!entries.some((e) => e.isIntersecting)) return;
+        observer.disconnect();
+        this.part(part.next).then(add).catch(failed);
+      }, { rootMargin: "800px" }).observe(more);
     };
     await add(found);
-    let { next } = found;
-    if (!next) { more.remove(); return; }
-    new IntersectionObserver(async (entries, observer) => {
-      if (!next || !entries.some((e) => e.isIntersecting)) return;
-      const cursor = next;
-      next = null;
-      try {
-        const part = await this.part(cursor);
-        await add(part);
-        next = part.next;
-        observer.unobserve(more);
-        if (next) observer.observe(more); else more.remove();
-      } catch (e) { failed(e); }
-    }, { rootMargin: "800px" }).observe(more);
   }
   // header is the row above a hunk, and the one below the last.
   header(h) {
-    const row = el("tr.hunk"), words = h && [el("span", `Line ${h.new_start || h.old_start}`), el("code", visible(h.section || "")),
+    const row = el("tr.hunk"), words = h && [el("span", `Line ${h.new_start || h.old_start}`), el("code.text", visible(h.section || "")),
       this.restore && button("Restore hunk", () => this.restore(h), { class: "quiet" })];
     row.append(el("td.no", { colspan: this.sides ? 1 : 2 }, ...this.expand(row, h?.new_start)),
       el("td", { colspan: this.sides ? 3 : 1 }, el("div", ...(words || []).filter(Boolean))));

@@ -32,7 +32,8 @@ export const spelledOut = (raw) => atob(raw).replace(/[\x80-\xff]+/g, (part) => 
 export const sentence = (e) => visible(e.hint ? `${e.message}; ${e.hint}` : e.message);
 export const count = (n, one, many = `${one}s`) => `${n.toLocaleString()} ${n === 1 ? one : many}`;
 export const pathOf = (file) => (file.raw ? { bytes: file.raw } : file.path);
-export const frame = () => new Promise((done) => { requestAnimationFrame(done); });
+// frame waits until what changed is painted.
+export const frame = () => new Promise((done) => { requestAnimationFrame(() => setTimeout(done)); });
 export function bytes(n) {
   if (!(n >= 1024)) return `${n ?? 0} B`;
   const i = Math.min(4, Math.floor(Math.log2(n) / 10)), size = n / 1024 ** i;
@@ -52,10 +53,10 @@ export function dayOf(t) {
 export const time = (t) => el("time", { datetime: t, title: new Date(t).toLocaleString() }, ago(t));
 setInterval(() => document.querySelectorAll("time").forEach((e) => { e.textContent = ago(e.dateTime); }), 15000);
 function ago(t) {
-  const s = (Date.now() - new Date(t)) / 1000;
-  if (s < 45) return "just now";
+  const s = (Date.now() - new Date(t)) / 1000, say = (time) => (s < 0 ? `in ${time}` : `${time} ago`);
+  if (s >= 0 && s < 45) return "just now";
   for (const [unit, size, end] of [["min", 60, 60], ["h", 3600, 24], ["d", 86400, 30]]) {
-    if (Math.round(s / size) < end) return `${Math.max(1, Math.round(s / size))} ${unit} ago`;
+    if (Math.abs(s) < (end - .5) * size) return say(`${Math.max(1, Math.round(Math.abs(s) / size))} ${unit}`);
   }
   return date.format(new Date(t));
 }
@@ -67,19 +68,31 @@ export function colourOf(actor) {
   return `c${colours.get(top)}`;
 }
 export const chip = (actor) => el("span", { class: `chip ${colourOf(actor)}` }, visible(actor));
+// chips shows an actor, and how many there are besides.
+export const chips = (actors = []) => [actors[0] && chip(actors[0]),
+  actors.length > 1 && el("span.count", { title: visible(actors.join(", ")) }, `and ${actors.length - 1} more`)];
 export function message(words, { error = false, action } = {}) {
+  const end = () => { const back = focus(box); box.remove(); back(); };
   const box = el("div", { class: error && "error" }, el("span", visible(words)),
-    action && button(action.label, () => { box.remove(); return action.run(); }, { class: "link" }),
-    button(icon("close", "Dismiss"), () => box.remove(), { class: "quiet" }));
+    action && button(action.label, () => { end(); return action.run(); }, { class: "link" }),
+    button(icon("close", "Dismiss"), end, { class: "quiet" }));
   $("messages").append(box);
-  setTimeout(() => box.remove(), action ? 30000 : 10000);
+  setTimeout(end, action ? 30000 : 10000);
 }
 export const failed = (e) => { if (e.name !== "AbortError") message(sentence(e), { error: true }); };
-// redraw shows other children, and keeps the focus on the button at its place.
+// focus notes where in a box the focus is, and returns a function that puts it there again: on the same element, one
+// of the same name in its place, or else on what the box is in.
+export function focus(box) {
+  const was = document.activeElement, name = (e) => [e.closest("article")?.ariaLabel, e.id || e.ariaLabel || e.textContent].join();
+  if (!box?.contains(was)) return () => {};
+  const wanted = name(was), like = () => [...($(box.id) || box).querySelectorAll("button, input")].filter((e) => name(e) === wanted);
+  const at = like().indexOf(was), around = box.closest("[tabindex]") || $(document.body.dataset.pane === "timeline" ? "snapshots" : "pane");
+  return () => [was, like()[at], around].find((e) => e?.isConnected).focus({ preventScroll: true });
+}
 export function redraw(box, ...children) {
-  const buttons = () => [...box.querySelectorAll("button")], at = buttons().indexOf(document.activeElement);
+  const back = focus(box);
   box.replaceChildren(...children);
-  buttons()[at]?.focus();
+  back();
 }
 // along moves the focus in a list of tabs.
 export const along = (e) => e.currentTarget[{ ArrowRight: "nextElementSibling", ArrowLeft: "previousElementSibling" }[e.key]]?.focus();
@@ -87,8 +100,9 @@ export const along = (e) => e.currentTarget[{ ArrowRight: "nextElementSibling", 
 export function menu(label, items, attributes = {}) {
   const opener = button(label, (e) => {
     e.stopPropagation();
+    const back = focus(opener.closest("[id]"));
     const list = el("div.menu", { popover: "auto" }, ...items().filter(Boolean).map(([words, run, kind]) => (
-      run ? button(words, () => { list.hidePopover(); return run(); }, { class: kind }) : el("div.about", words))));
+      run ? button(words, () => { list.hidePopover(); back(); return run(); }, { class: kind }) : el("div.about", words))));
     list.addEventListener("toggle", (t) => {
       opener.setAttribute("aria-expanded", String(t.newState === "open"));
       if (t.newState === "closed") list.remove();
@@ -105,7 +119,7 @@ export function menu(label, items, attributes = {}) {
 // ask shows a dialog and resolves to the pressed button's value, "" if none. With act,
 // the dialog closes when act has succeeded; what it fails with is shown, and what was typed stays.
 export function ask(title, body, buttons, act = async () => {}) {
-  const d = $("dialog"), wrong = el("p.error", { role: "alert" });
+  const d = $("dialog"), wrong = el("p.error", { role: "alert" }), back = focus(document.activeElement.closest("[id]"));
   const form = el("form", { method: "dialog" }, el("h2", { id: "dialog-title" }, title), ...body.filter(Boolean), wrong,
     el("div.actions", button(buttons.length ? "Cancel" : "Close", () => d.close("")),
       ...buttons.map(([label, value, kind]) => el("button", { value, class: kind }, label))));
@@ -120,5 +134,5 @@ export function ask(title, body, buttons, act = async () => {}) {
   d.replaceChildren(form);
   d.returnValue = "";
   d.showModal();
-  return new Promise((done) => { d.addEventListener("close", () => done(d.returnValue), { once: true }); });
+  return new Promise((done) => { d.addEventListener("close", () => { back(); done(d.returnValue); }, { once: true }); });
 }

@@ -1,6 +1,6 @@
 // One file: its lines with who changed them last, its versions, and what happened to it.
 import { call, currentWorkspace, eventsOf, get, image } from "./api.js";
-import { $, along, bytes, button, chip, colourOf, el, failed, icon, pathOf, text, time, visible } from "./dom.js";
+import { $, along, bytes, button, chip, chips, colourOf, el, failed, icon, pathOf, redraw, text, time, visible } from "./dom.js";
 import { Diff, images, pieces } from "./diff.js";
 import { page, store } from "./store.js";
 import { restore } from "./actions.js";
@@ -22,10 +22,9 @@ export class FileView {
     } catch (e) { this.content(page.sorry(e)); }
   }
   head() {
-    const v = this.versions[this.at], last = this.versions.length - 1, at = `${last - this.at + 1} of ${last + 1}`,
-      focused = document.activeElement?.id;
+    const v = this.versions[this.at], last = this.versions.length - 1, at = `${last - this.at + 1} of ${last + 1}`;
     const move = (e) => { this.at = last - e.target.value; this.show(tabs.indexOf(this.tab)); };
-    $("file-head").replaceChildren(
+    redraw($("file-head"),
       el("div.line", button(icon("back", "Back to the changes"), () => page.show("changes"), { class: "quiet" }),
         el("h2.path.mono", visible(this.file.path)), el("div.actions",
           store.writes && v?.snapshot && v.action !== "deleted" && this.workspace === currentWorkspace()
@@ -37,11 +36,10 @@ export class FileView {
         last > 0 && el("span.slider", el("input", { type: "range", id: "versions", min: 0, max: last, value: last - this.at,
           "aria-label": "Version", "aria-valuetext": at, oninput: move }), el("span.count", at)),
         v && el("span.version", text(this.title(v.snapshot)), time(v.created))));
-    if (focused) $(focused)?.focus();
   }
   // title is what a person reads of a version; that of a fork is not in the timeline.
   title(name) { return this.versions.find((v) => v.snapshot === name)?.message?.trim() || name || "now"; }
-  content(...parts) { $("view").replaceChildren(...parts); $("view").scrollTop = 0; }
+  content(...parts) { redraw($("view"), ...parts); $("view").scrollTop = 0; }
   async show(i) {
     this.tab = tabs[i];
     this.stop?.abort();
@@ -74,7 +72,7 @@ export class FileView {
   }
   drawHistory() {
     return el("ol.history", ...this.versions.map((v, i) => el("li", button([el("span", { class: `status ${letter(v)}` }, letter(v)),
-      text(this.title(v.snapshot)), ...(v.actors || []).slice(0, 2).map((a) => chip(a)), el("span.name", visible(v.snapshot || "now")),
+      text(this.title(v.snapshot)), ...chips(v.actors), this.title(v.snapshot) !== (v.snapshot || "now") && el("span.name", visible(v.snapshot)),
       el("span.count", bytes(v.size)), time(v.created)],
     () => { this.at = i; return this.show(1); }, { "aria-current": String(i === this.at) }))));
   }

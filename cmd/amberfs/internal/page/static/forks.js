@@ -1,13 +1,8 @@
 // Forks as cards, and the conflicts of a merge.
 import { call } from "./api.js";
-import { endFork, finish, main, merge } from "./actions.js";
+import { endFork, merge } from "./actions.js";
 import { $, button, chip, count, el, failed, icon, menu, redraw, text, time, visible } from "./dom.js";
 import { page, store } from "./store.js";
-// left is the time that a fork has, of 167h59m30s in days.
-function left(ttl) {
-  const [, hours = 0, minutes = 0] = /^(?:(\d+)h)?(?:(\d+)m)?/.exec(ttl).map(Number);
-  return hours >= 48 ? `${Math.round(hours / 24)} days` : hours > 0 ? `${hours} h` : `${minutes || 1} min`;
-}
 function card(f) {
   const state = (name) => `.forks/${name}`, compare = (name, to) => [name, () => page.compare(to, state(f.name))];
   const others = store.forks.filter((x) => x !== f).slice(0, 12).map((x) => compare(visible(x.name), state(x.name)));
@@ -15,21 +10,23 @@ function card(f) {
     store.writes && menu(icon("more", `More for ${visible(f.name)}`), () => [["End, and keep a snapshot …", () => endFork(f.name, false)],
       ["Discard …", () => endFork(f.name, true), "danger"]])),
   el("p", el("strong", `${count(f.changed, "changed file")}${f.more ? " and more" : ""}`), `, ${count(f.snapshots, "snapshot")}`),
-  el("p.meta", ...(f.actors || [f.last].filter(Boolean)).slice(0, 3).map((a) => chip(a)), "created ", time(f.created),
-    f.base && el("span", `from ${visible(f.base)}`), f.ttl && el("span.badge", `ends in ${left(f.ttl)}`)),
+  f.paths && text(`${f.paths.join(", ")}${f.changed > f.paths.length ? ", …" : ""}`, "name"),
+  el("p.meta", f.last && chip(f.last), "created ", time(f.created), f.base && el("span", `from ${visible(f.base)}`),
+    f.expires && el("span.badge", "ends ", time(f.expires)),
+    f.check && el("span", { class: `badge ${f.check === "passed" ? "good" : "bad"}` }, visible(`check ${f.check}`))),
   el("div.actions", button("Open", () => page.enter(f.name)), button("Changes", compare("", `${state(f.name)}/.snapshots/base`)[1]),
     menu(["Compare", icon("down")], () => [compare("main, now", ""), ...others], { class: "" }),
     store.writes && button([icon("merge"), "Merge"], () => merge(f.name))));
 }
-export const drawForks = () => $("forks").replaceChildren(el("div.line",
+export const drawForks = () => redraw($("forks"), el("div.line",
   button(icon("back", "Back"), () => page.show("changes", "timeline"), { class: "quiet" }), el("h2", count(store.forks.length, "fork"))),
 el("div.cards", ...store.forks.map(card)));
 const joined = (lines) => lines.join(""); // each has its newline
-// drawConflicts shows what both sides changed, and asks for a decision on each part.
-export async function drawConflicts(fork, paths) {
-  const box = $("conflicts"), names = { base: "Base", ours: "main", theirs: visible(fork) };
+// drawConflicts shows what both sides changed, and asks for a decision on each part. Then go takes for each path a side, or a text.
+export async function drawConflicts(paths, { title, verb, names, of, options, go }) {
+  const box = $("conflicts");
   const files = await Promise.all(paths.map(async (path) => {
-    const found = await call("conflict", { fork, path }, main).catch((e) => { failed(e); return { binary: true }; });
+    const found = await call("conflict", { ...of, path }, options).catch((e) => { failed(e); return { binary: true }; });
     const taken = { conflict: "", same: "base", both: "ours" };
     const parts = (found.parts || []).map((part) => ({ ...part, take: taken[part.kind] ?? part.kind }));
     return { path, ...found, parts, open: parts.filter((part) => part.kind === "conflict") };
@@ -37,16 +34,9 @@ export async function drawConflicts(fork, paths) {
   const decided = (f) => f.whole || (!f.binary && f.open.every((part) => part.take));
   const linesOf = (part) => (part.take === "each" ? [...part.ours, ...part.theirs] : part[part.take] || ["(not decided)\n"]);
   const take = (f, side) => { f.whole = side; for (const part of f.open) part.take = side; };
-  const go = async () => {
-    const args = { resolve: {} };
-    for (const f of files) {
-      if (f.whole) args.resolve[f.path] = f.whole;
-      else (args.contents ??= {})[f.path] = { of: f.of, text: joined(f.parts.flatMap(linesOf)) };
-    }
-    const merged = await call("merge", { fork, ...args }, main);
-    page.show("changes");
-    await finish(merged, `Merged ${fork}`, main);
-  };
+  const byPath = (some, value) => Object.fromEntries(files.filter(some).map((f) => [f.path, value(f)]));
+  const decide = () => go(byPath((f) => f.whole, (f) => f.whole),
+    byPath((f) => !f.whole, (f) => ({ of: f.of, text: joined(f.parts.flatMap(linesOf)) })));
   const choice = (label, now, sides, set) => el("div.choice", { role: "group", "aria-label": label }, ...Object.keys(sides).map((side) =>
     button(sides[side], () => { set(side); draw(); }, { "aria-pressed": String(now === side) })));
   const column = (part, side) => el("div", { class: `side ${side}` }, el("div.about", names[side]),
@@ -62,17 +52,17 @@ export async function drawConflicts(fork, paths) {
     choice(`Take all of ${visible(f.path)} from`, f.whole, { ours: names.ours, theirs: names.theirs }, (side) => take(f, side))),
   ...f.open.map((part) => el("div.part",
     el("div", { class: "columns" }, ...["base", "ours", "theirs"].map((side) => column(part, side))),
-    choice("Take", part.take, { ours: names.ours, theirs: names.theirs, each: "Both", base: "Base" }, (
-      side) => { part.take = side; f.whole = undefined; }))),
+    choice("Take", part.take, { ours: names.ours, theirs: names.theirs, each: "Both", base: names.base },
+      (side) => { part.take = side; f.whole = undefined; }))),
   !f.binary && el("details", { open: f.shown, ontoggle: (e) => { f.shown = e.target.open; } }, el("summary", "Preview of the result"),
     el("pre.result", { tabindex: 0 }, ...f.parts.flatMap(preview))));
   const draw = () => {
     const left = files.filter((f) => !decided(f)).length, top = box.lastChild?.scrollTop || 0;
-    const all = (side) => button(`All from ${names[side]}`, () => { for (const f of files) take(f, side); draw(); });
+    const all = (side) => button(`All: ${names[side]}`, () => { for (const f of files) take(f, side); draw(); });
     const state = left ? `Both sides changed ${count(files.length, "file")}; ${left} to decide. Nothing changed yet.` : "All is decided.";
     redraw(box, el("div.subject",
-      el("div.line", button(icon("back", "Back"), () => page.show("changes"), { class: "quiet" }), el("h2", `Merge ${visible(fork)} into main`),
-        el("div.actions", button("Merge", go, { class: "primary", disabled: left > 0 }))),
+      el("div.line", button(icon("back", "Back"), () => page.show("changes"), { class: "quiet" }), el("h2", title),
+        el("div.actions", button(verb, decide, { class: "primary", disabled: left > 0 }))),
       el("div.line.compare", el("span", { role: "status" }, state), el("span.actions", all("ours"), all("theirs")))),
     el("div.scroller", { role: "region", "aria-label": "Conflicts", tabindex: 0 }, ...files.map(section)));
     box.lastChild.scrollTop = top;

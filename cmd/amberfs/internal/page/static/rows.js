@@ -43,7 +43,8 @@ export class Rows {
     if (active) this.box.setAttribute("aria-activedescendant", active.id); else this.box.removeAttribute("aria-activedescendant");
   }
   add(i) {
-    const item = this.items[i], row = el("div", { class: `row ${i === this.active ? "active" : ""}`, id: `${this.box.id}-${i}` });
+    const item = this.items[i], place = item.heading ? {} : { "aria-setsize": this.items.length, "aria-posinset": i + 1 };
+    const row = el("div", { class: `row ${i === this.active ? "active" : ""}`, id: `${this.box.id}-${i}`, ...place });
     row.style.top = `${this.tops[i]}px`;
     row.style.height = `${this.tops[i + 1] - this.tops[i]}px`;
     this.draw(item, row);

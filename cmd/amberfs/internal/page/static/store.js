@@ -6,23 +6,18 @@ export const store = {
 };
 // page has what the parts of the page ask of each other; app.js fills it in.
 export const page = {};
+// take puts a list of snapshots, newest first, in place of the one before.
+export const take = ({ snapshots, head, undo }) => Object.assign(store, { snapshots, head: head || snapshots[0]?.name || "",
+  undo: undo || "", names: new Map(snapshots.map((s) => [s.name, s])), places: new Map(snapshots.map((s, i) => [s.name, i])) });
 // loadSnapshots fetches them in parts, and calls show when they fill a screen, and when all are here.
 export async function loadSnapshots(show) {
-  const workspace = currentWorkspace(), all = [];
-  for (let limit = 200, before; ; limit = 2000) {
-    const part = await call("list", { limit, before }), got = part.snapshots || [];
+  const workspace = currentWorkspace();
+  for (let limit = 200, list, complete; !complete; limit = 2000) {
+    const part = await call("list", { limit, before: list?.snapshots.at(-1).seq });
     if (workspace !== currentWorkspace()) return;
-    all.push(...got);
-    if (!before) Object.assign(store, { head: part.head || got[0]?.name || "", undo: part.undo || "" });
-    before = got[got.length - 1]?.seq;
-    const complete = got.length < limit;
-    if (complete || !store.snapshots.length) {
-      store.snapshots = [...all];
-      store.names = new Map(all.map((s) => [s.name, s]));
-      store.places = new Map(all.map((s, i) => [s.name, i]));
-      show();
-    }
-    if (complete) return;
+    list = { ...(list || part), snapshots: [...(list?.snapshots || []), ...part.snapshots] };
+    complete = part.snapshots.length < limit;
+    if (complete || !store.snapshots.length) { take(list); show(); }
   }
 }
 export async function loadForks() { store.forks = (await call("forks", {}, { workspace: "" })).forks || []; }
@@ -55,8 +50,9 @@ export function summary(name, arrived) {
   due ??= setTimeout(async () => {
     const names = [...wanted].slice(-100);
     [wanted, due] = [new Set(), null];
-    const got = (await call("summaries", { names }).catch(() => ({}))).summaries || {}; // else rows stay without
-    for (const n of names) summaries.set(key(n), got[n] || {});
+    const got = await call("summaries", { names }).catch(() => null); // else they are asked for when the rows are drawn again
+    if (!got) return;
+    for (const n of names) summaries.set(key(n), got.summaries[n]);
     if (workspace === currentWorkspace()) arrived();
   }, 60);
   return null;

@@ -1,6 +1,6 @@
 // The timeline: the present state on top, then forks and snapshots, newest first, with the lines that join them.
 import { call } from "./api.js";
-import { $, bytes, chip, count, dayOf, el, icon, svg, text, time, visible } from "./dom.js";
+import { $, bytes, chip, chips, count, dayOf, el, icon, svg, text, time, visible } from "./dom.js";
 import { Rows } from "./rows.js";
 import { before, parentOf, store, summary, takenBefore, titleOf } from "./store.js";
 // kindIcon shows the kind of a snapshot, in the words of index.html.
@@ -17,7 +17,7 @@ export class Timeline {
   }
   choose(item, e = {}) {
     if (e.target?.closest?.(".unfold")) { this.unfold(item); return; }
-    if (item.type === "fork") { this.enter(item.fork.name); return; }
+    if (item.type === "fork") { if (/^(click|Enter| )$/.test(e.key || e.type)) this.enter(item.fork.name); return; }
     const extend = (e.shiftKey || e.ctrlKey || e.metaKey) && this.chosen.length && this.chosen[0] !== item.key;
     const range = !extend && item.fold && [before(item.fold.at(-1).name), item.fold[0].name];
     this.chosen = extend ? [this.chosen[0], item.name] : [item.key];
@@ -44,7 +44,7 @@ export class Timeline {
       if (part.length === 1 || this.open.has(key)) items.push(...part.map((s) => ({ key: s.name, name: s.name, type: "one", snapshot: s })));
     }
     this.width = words.length ? 0 : graph(items);
-    this.rows.set(items, (a, b) => a.key === b.key);
+    this.rows.set(items, (a, b) => a.key === b.key || Boolean(a.snapshot && a.snapshot.seq === b.snapshot?.seq));
     $("no-match").hidden = items.length > 0;
     $("no-match").textContent = `No snapshot has “${visible($("search").value)}” in its name, message, actors or labels.`;
   }
@@ -59,7 +59,7 @@ export class Timeline {
   }
   one({ name, snapshot: s }) {
     const earlier = takenBefore(s), badge = (on, words, kind = "") => on && el("span", { class: `badge ${kind}` }, words);
-    return [[kindIcon(s), text(titleOf(name), earlier && "faint"), s.pinned && icon("pin", "pinned")],
+    return [[kindIcon(s), text(titleOf(name), (earlier || s.kind === "actor") && "faint"), s.pinned && icon("pin", "pinned")],
       [badge(name === store.undo, "undo point"), badge(name === store.head && name !== store.snapshots[0]?.name, "restored", "here"),
         ...chips(s.actors), titleOf(name) !== name && el("span.name", visible(name)),
         ...Object.entries(s.labels || {}).slice(0, 1).map(([k, v]) => badge(true, visible(`${k}=${v}`))),
@@ -115,9 +115,6 @@ function folded(snapshots) {
   flush(false);
   return parts;
 }
-// chips shows an actor, and how many there are besides.
-const chips = (actors = []) => [actors[0] && chip(actors[0]),
-  actors.length > 1 && el("span.count", { title: visible(actors.join(", ")) }, `and ${actors.length - 1} more`)];
 function tally(t) {
   const part = (sign, n, kind, word) => Boolean(n) && el("span", { class: kind, title: `${n} ${word}` }, `${sign}${n.toLocaleString()}`);
   return t && el("span.tally", part("+", t.added, "plus", "added"), part("~", t.modified, "tilde", "modified"),

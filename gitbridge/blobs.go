@@ -28,7 +28,7 @@ func (x *exporter) files(items []item) error {
 		x.res.Files++
 		x.reduced(it)
 	}
-	items = slices.DeleteFunc(items, func(it item) bool { return x.only != nil && !x.whole && !x.only[it.path] })
+	items = slices.DeleteFunc(items, func(it item) bool { return x.update != nil && !x.update.files[it.path] })
 	convs, err := x.conversions(items)
 	if err != nil {
 		return err

@@ -34,9 +34,10 @@
 // # Again to git
 //
 // With a [Base], an earlier export, the commit starts from the tree of that export, and
-// only files that tree.Diff finds are read. When a
+// only directories with what tree.Diff finds, and nested repositories, are looked at. The
+// record of that export has what it left out elsewhere. When a
 // difference affects other paths (another .gitattributes or .gitignore, or other
-// settings), all is sent again; fast-import stores only what is new.
+// settings), all is looked at and sent again; fast-import stores only what is new.
 //
 // # In
 //

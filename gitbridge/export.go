@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -26,8 +27,8 @@ type Info struct {
 	Authors []string
 }
 
-// Base is an export of a related snapshot. With it, only files that differ between
-// the two are read.
+// Base is an export of a related snapshot. With it, only what differs between
+// the two is looked at.
 type Base struct {
 	Commit string
 	State  func() (*tree.State, error)
@@ -51,9 +52,9 @@ type ExportOptions struct {
 	NoParent  bool   // make a commit without parent
 
 	// Bases are tried in order: the first that the repository has, and that was
-	// made by the same rules, is built upon. Without one, all is read.
+	// made by the same rules, is built upon. Without one, all is looked at.
 	Bases    []Base
-	CacheDir string // where to remember the rules of exports; "" is nowhere
+	CacheDir string // where to remember what exports left out; "" is nowhere
 
 	// Admit, if set, may refuse that bytes of new objects join the repository.
 	Admit func(bytes int64) error
@@ -85,7 +86,8 @@ type Result struct {
 	Files    int    `json:"files"`              // in the commit
 	Written  int    `json:"written"`            // contents sent to git
 	Ignored  int    `json:"ignored"`            // paths left out by ignore rules; of a directory only itself
-	// Incremental says that only differences to a Base were sent.
+	// Incremental says that only differences to a Base were looked at. Ignored
+	// then counts among those.
 	Incremental bool `json:"incremental"`
 
 	Skipped []Omission `json:"skipped"` // not in the commit
@@ -128,7 +130,7 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	}
 	x := &exporter{
 		ctx: ctx, o: o, repo: repo, set: set, records: records{o.CacheDir},
-		nested: nested{o.Source, o.State}, linked: make(map[string]bool), staged: make(map[string]bool), res: Result{Skipped: []Omission{}, Reduced: []Omission{}},
+		nested: nested{o.Source, o.State}, links: make(map[string]bool), staged: make(map[string]bool), res: Result{Skipped: []Omission{}, Reduced: []Omission{}},
 	}
 	if err := x.lookUpCommits(); err != nil {
 		return nil, err
@@ -161,18 +163,16 @@ type exporter struct {
 	set     *settings
 	records records
 
-	parent string          // commit, "" for none
-	base   *exported       // an earlier export, nil if none is of use
-	before *tree.State     // that base was made of
-	only   map[string]bool // files to send, nil for all
-	linked map[string]bool // nested repositories of the base
-	whole  bool            // all files of a directory are sent
+	parent string      // commit, "" for none
+	base   *exported   // an earlier export, nil if none is of use
+	before *tree.State // that base was made of
+	update *update     // since then, nil for everything
 
 	w        *writer
 	nested   nested
 	res      Result
-	links    []string   // paths of nested repositories
-	filtered []filtered // files that git has to convert
+	links    map[string]bool // nested repositories
+	filtered []filtered      // files that git has to convert
 
 	worktree *attrWorktree   // nil while git need not be asked
 	ignorer  *process        // see notIgnored
@@ -275,9 +275,10 @@ func (x *exporter) write() (err error) {
 	}
 	res := &x.res
 	if x.base != nil {
-		if res.Incremental, err = x.changes(); err != nil {
+		if x.update, err = x.changes(); err != nil {
 			return err
 		}
+		res.Incremental = x.update != nil
 	}
 	root, err := x.o.State.Resolve(x.o.Source, "")
 	if err != nil {
@@ -288,6 +289,10 @@ func (x *exporter) write() (err error) {
 	}
 	if err := x.convert(); err != nil {
 		return err
+	}
+	if res.Incremental {
+		res.Skipped = append(res.Skipped, x.unseen(x.base.Skipped)...)
+		res.Reduced = append(res.Reduced, x.unseen(x.base.Reduced)...)
 	}
 	byPath := func(a, b Omission) int { return strings.Compare(a.Path, b.Path) }
 	slices.SortStableFunc(res.Skipped, byPath)
@@ -304,8 +309,14 @@ func (x *exporter) write() (err error) {
 		return err
 	}
 	res.Written = x.w.written
+	if res.Incremental {
+		if res.Files, err = x.countFiles(res.Tree); err != nil {
+			return err
+		}
+	}
 	// Without the record the next export is slower, nothing else.
-	_ = x.records.save(res.Commit, exported{x.repo.fingerprint(x.set, x.o.Gitignore), res.Tree, x.links})
+	_ = x.records.save(res.Commit, exported{
+		x.repo.fingerprint(x.set, x.o.Gitignore), res.Tree, res.Files, slices.Collect(maps.Keys(x.links)), res.Skipped, res.Reduced})
 	return nil
 }
 

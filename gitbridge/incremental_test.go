@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
 
@@ -159,10 +160,17 @@ func TestNestedRepositoriesThatMove(t *testing.T) {
 		{"files in a nested repository", func() { check(t, os.WriteFile(filepath.Join(work, "clone/new"), nil, 0o644)) }},
 		{"a repository that goes", func() { check(t, os.RemoveAll(filepath.Join(work, "detached"))) }},
 		{"a repository that becomes a directory", func() { check(t, os.RemoveAll(filepath.Join(work, "packed/.git"))) }},
+		{"a directory with what is left out", func() {
+			check(t, os.MkdirAll(filepath.Join(work, "odd/deep/empty"), 0o755))
+			check(t, unix.Mkfifo(filepath.Join(work, "odd/deep/fifo"), 0o644))
+			check(t, os.WriteFile(filepath.Join(work, "odd/deep/private"), nil, 0o600))
+		}},
+		{"that becomes a repository", func() { check(t, os.CopyFS(filepath.Join(work, "odd"), os.DirFS(filepath.Join(work, "clone")))) }},
+		{"and a directory again", func() { check(t, os.RemoveAll(filepath.Join(work, "odd/.git"))) }},
 		{"a repository that comes", func() { git(t, work, "clone", "-q", filepath.Join(work, "bare"), "come") }},
 		{"a directory that becomes one", func() { check(t, os.WriteFile(filepath.Join(work, "almost/.git"), []byte("gitdir: ../bare\n"), 0o644)) }},
 	} {
-		if i == 6 {
+		if i == 9 {
 			check(t, os.RemoveAll(filepath.Join(work, "almost/.git")))
 		}
 		step.do()
@@ -175,6 +183,10 @@ func TestNestedRepositoriesThatMove(t *testing.T) {
 		}
 		if !got.Incremental {
 			t.Errorf("%s: everything was sent", step.what)
+		}
+		whole := export(t, m, after, repo, nil)
+		if got.Files != whole.Files || !reflect.DeepEqual(got.Skipped, whole.Skipped) || !reflect.DeepEqual(got.Reduced, whole.Reduced) {
+			t.Errorf("%s: %d files, reports %v %v\nwant %d, %v %v", step.what, got.Files, got.Skipped, got.Reduced, whole.Files, whole.Skipped, whole.Reduced)
 		}
 		st, res = after, got
 	}

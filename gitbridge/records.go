@@ -15,11 +15,14 @@ import (
 type exported struct {
 	Fingerprint string
 	Tree        string
+	Files       int
 	Links       []string // nested repositories
+	Skipped     []Omission
+	Reduced     []Omission
 }
 
 // records is a directory with a file for each export, named by its commit. It
-// can be deleted at any time: the next export then sends everything.
+// can be deleted at any time: the next export then looks at everything.
 type records struct{ dir string }
 
 const (

@@ -105,7 +105,7 @@ func (x *exporter) subdir(it item) error {
 		commit, err = x.nested.commit(gitDir)
 	}
 	if gitDir != "" || errors.Is(err, errOutside) {
-		x.links = append(x.links, it.path)
+		x.links[it.path] = true
 	}
 	switch {
 	case errors.Is(err, errOutside):
@@ -118,10 +118,14 @@ func (x *exporter) subdir(it item) error {
 			x.leaveOut(it.path, "git has no empty directories")
 			return nil
 		}
-		above := x.whole
-		x.whole = above || x.linked[it.path]
+		u := x.update
+		if u != nil && u.links[it.path] {
+			x.update = nil // its files are not in the tree
+		} else if u != nil && !u.dirs[it.path] {
+			return nil // as it was
+		}
 		err := x.dir(it.path, it.node)
-		x.whole = above
+		x.update = u
 		return err
 	}
 	if len(commit) != x.repo.idLength() {

@@ -24,11 +24,6 @@ const smallFile = 1 << 20
 
 // files puts regular files and symbolic links of one directory into the commit.
 func (x *exporter) files(items []item) error {
-	for _, it := range items {
-		x.res.Files++
-		x.reduced(it)
-	}
-	items = slices.DeleteFunc(items, func(it item) bool { return x.update != nil && !x.update.files[it.path] })
 	convs, err := x.conversions(items)
 	if err != nil {
 		return err
@@ -43,11 +38,13 @@ func (x *exporter) files(items []item) error {
 				return err
 			}
 		}
+		x.res.Files++
+		x.reduced(it)
 		if err := x.file(it, convs[i]); err != nil {
 			return err
 		}
-		if done := x.res.Files - len(items) + i; x.o.Progress != nil && done%256 == 0 {
-			x.o.Progress(Progress{int64(done), x.w.bytes})
+		if x.o.Progress != nil && x.res.Files%256 == 0 {
+			x.o.Progress(Progress{int64(x.res.Files), x.w.bytes})
 		}
 	}
 	return nil

@@ -9,11 +9,16 @@ import (
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
-// An update is what has to be looked at again after an earlier export.
+// An update is what is looked at again after an earlier export.
 type update struct {
-	files map[string]bool // to send
-	dirs  map[string]bool // above files that changed and repositories
+	paths map[string]bool // that changed, nested repositories, and the directories above
 	links map[string]bool // nested repositories of the earlier export
+}
+
+func (u *update) add(p string) {
+	for ; !u.paths[p]; p = parentOf(p) {
+		u.paths[p] = true
+	}
 }
 
 // errFull says that a difference reaches further than the paths it is about, so
@@ -23,7 +28,7 @@ var errFull = errors.New("not incremental")
 // changes finds what differs from an earlier export, and takes what is gone out of
 // its tree. The answer is nil if that is not enough; nothing has been recorded then.
 func (x *exporter) changes() (*update, error) {
-	u := &update{make(map[string]bool), map[string]bool{"": true}, make(map[string]bool)}
+	u := &update{map[string]bool{"": true}, make(map[string]bool)}
 	var gone []string
 	err := tree.Diff(x.ctx, x.o.Source, x.before, x.o.State, tree.DiffOptions{}, func(c tree.Change) error {
 		p := c.Path.String()
@@ -36,8 +41,7 @@ func (x *exporter) changes() (*update, error) {
 		if c.A != nil && !c.A.IsDir() {
 			gone = append(gone, p)
 		}
-		u.files[p] = c.B != nil && !c.B.IsDir()
-		u.above(p)
+		u.add(p)
 		return nil
 	})
 	switch {
@@ -46,37 +50,27 @@ func (x *exporter) changes() (*update, error) {
 	case err != nil:
 		return nil, fmt.Errorf("comparing with the export before: %w", err)
 	}
-	for _, link := range x.base.Links {
-		u.links[link] = true
-		u.above(link)
-		gone = append(gone, link)
-	}
+	links := x.base.Links
 	for _, l := range x.base.Skipped {
-		if dir, name := path.Split(l.Path); name == ".git" {
-			u.above(path.Clean(dir)) // it may be a repository now
+		if dir, ok := strings.CutSuffix(l.Path, "/.git"); ok {
+			links = append(links, dir) // it may be one now
 		}
 	}
-	for _, p := range gone {
+	for _, link := range links {
+		u.links[link] = true
+		u.add(link)
+	}
+	for _, p := range append(gone, links...) {
 		x.w.remove(p)
 	}
 	return u, nil
 }
 
-// above adds the directories above a path.
-func (u *update) above(p string) {
-	for p != "" && !u.dirs[parentOf(p)] {
-		p = parentOf(p)
-		u.dirs[p] = true
-	}
-}
-
-// unseen returns those reports of the earlier export that are about directories which were
-// not looked at.
+// unseen returns those reports of the earlier export that are about what was not looked at.
 func (x *exporter) unseen(all []Omission) (kept []Omission) {
 	for _, l := range all {
-		dir := parentOf(l.Path)
-		seen := x.update.dirs[dir]
-		for ; dir != "" && !seen; dir = parentOf(dir) {
+		seen := x.update.paths[l.Path]
+		for dir := parentOf(l.Path); dir != "" && !seen; dir = parentOf(dir) {
 			seen = x.links[dir] || x.update.links[dir]
 		}
 		if !seen {

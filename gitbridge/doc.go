@@ -34,8 +34,8 @@
 // # Again to git
 //
 // With a [Base], an earlier export, the commit starts from the tree of that export, and
-// only directories with what tree.Diff finds, and nested repositories, are looked at. The
-// record of that export has what it left out elsewhere. When a
+// only what tree.Diff finds, and nested repositories, are looked at. The
+// record of that export has what it left out of the rest. When a
 // difference affects other paths (another .gitattributes or .gitignore, or other
 // settings), all is looked at and sent again; fast-import stores only what is new.
 //

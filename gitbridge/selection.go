@@ -42,7 +42,9 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 	}
 	var entries []tree.Dirent
 	err := n.Dir.List(x.o.Source, 0, func(e tree.Dirent, _ uint64) bool {
-		entries = append(entries, e)
+		if x.update == nil || x.update.paths[path.Join(dir, e.Name)] {
+			entries = append(entries, e)
+		}
 		return true
 	})
 	if err != nil {
@@ -121,8 +123,6 @@ func (x *exporter) subdir(it item) error {
 		u := x.update
 		if u != nil && u.links[it.path] {
 			x.update = nil // its files are not in the tree
-		} else if u != nil && !u.dirs[it.path] {
-			return nil // as it was
 		}
 		err := x.dir(it.path, it.node)
 		x.update = u

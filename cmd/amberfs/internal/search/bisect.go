@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -54,9 +53,8 @@ type bisection struct {
 }
 
 // Bisect finds the first bad of n states, of which the first one is good and the last
-// one bad. Of k tests at once each round leaves one of k + 1 parts. A test that the
-// verdicts of others make superfluous is cancelled. With Repeat, the two states found
-// are tested as often again; if that changes a verdict, the search goes on.
+// one bad. Of k tests at once each round leaves one of k + 1 parts. With Repeat, the two
+// states found are tested as often again; if that changes a verdict, the search goes on.
 func Bisect(ctx context.Context, n int, o Options, test func(context.Context, int) (Verdict, error)) (Result, error) {
 	b := &bisection{Options: o, test: test, votes: make([][Skip + 1]int, n), verdict: make([]Verdict, n)}
 	b.verdict[0], b.verdict[n-1] = Good, Bad
@@ -124,38 +122,17 @@ func (b *bisection) choose(good, bad int) (out []int) {
 func (b *bisection) round(ctx context.Context, round int, tries []int, tests int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(b.Jobs)
-	running, stop := make(map[int]context.Context), make(map[int]context.CancelFunc)
 	for _, i := range tries {
-		running[i], stop[i] = context.WithCancel(ctx)
-		defer stop[i]()
-	}
-	var mu sync.Mutex
-	for _, i := range tries {
-		group.Go(func() error {
-			verdict, err := b.vote(running[i], i, tests)
-			if err != nil {
-				if running[i].Err() != nil && ctx.Err() == nil {
-					return nil // it was superfluous
-				}
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			b.verdict[i] = verdict
-			for j := range running {
-				if round > 0 && (verdict == Bad && j > i || verdict == Good && j < i) {
-					stop[j]()
-				}
-			}
-			return nil
+		group.Go(func() (err error) {
+			b.verdict[i], err = b.vote(ctx, i, tests)
+			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	tested := slices.DeleteFunc(tries, func(i int) bool { return b.verdict[i] == Unknown })
 	good, bad := b.ends()
-	b.Round(round, tested, b.verdict, max(0, bad-good-1))
+	b.Round(round, tries, b.verdict, max(0, bad-good-1))
 	return nil
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/amberfs/amberfs/remote/image"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
-	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 func importCommand(a *app) *cobra.Command {
@@ -93,11 +92,16 @@ type importer struct {
 
 // run brings the tree to the path that argv names, or to the root.
 func (i *importer) run(ctx context.Context, argv []string) error {
-	to, err := destination(i.place, argv)
-	if err != nil {
-		return err
+	if i.place.Snapshot != "" {
+		return fail.New(fail.Failed, "the snapshot %s cannot be changed", i.place.Snapshot).WithHint("go to the workspace")
 	}
-	i.req.Path = to
+	i.req.Path = "."
+	if len(argv) > 0 {
+		var err error
+		if i.req.Path, err = relPath(i.place, argv[0]); err != nil {
+			return err
+		}
+	}
 	defer i.bar.done()
 	done, err := i.bringIn(ctx)
 	i.bar.done()
@@ -239,17 +243,6 @@ func sizeOf(r any) int64 {
 		}
 	}
 	return 0
-}
-
-// destination is the path in the workspace to import into; the root without an argument.
-func destination(p locate.Place, argv []string) (naming.BytePath, error) {
-	if p.Snapshot != "" {
-		return "", fail.New(fail.Failed, "the snapshot %s cannot be changed", p.Snapshot).WithHint("go to the workspace")
-	}
-	if len(argv) == 0 {
-		return ".", nil
-	}
-	return relPath(p, argv[0])
 }
 
 func (a *app) printImported(done service.Imported) error {

@@ -69,6 +69,9 @@ func newMCPServer(a *app, set string) (*mcp.Server, error) {
 		}
 	}
 	m.prompts()
-	m.resources()
+	s.AddResourceTemplate(&mcp.ResourceTemplate{
+		Name: "snapshot-file", Title: "A file in a snapshot", Description: "The contents of a file as a snapshot has it.",
+		URITemplate: "amberfs://snapshot/{name}/{+path}",
+	}, m.readResource)
 	return s, nil
 }

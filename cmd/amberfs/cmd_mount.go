@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -44,6 +45,9 @@ An ordinary user needs fusermount3 from the package fuse3.`,
   amberfs mount -o allow_other /srv/store /srv/work`,
 		Args: args(2, 2, "a STORE and a MOUNTPOINT"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
+			if slices.Contains(argv, "") {
+				return fail.New(fail.Usage, "a STORE or MOUNTPOINT is empty")
+			}
 			o, err := mountopt.Parse(options...)
 			if err != nil {
 				return fail.New(fail.Usage, "%w", err)
@@ -56,18 +60,14 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 				return daemon.Remount(point, o)
 			}
 			cfg := daemon.Config{Options: o, Version: versionText(), OrEmpty: orEmpty, Later: later, Shared: shared}
-			if from, cfg.Remote, err = splitFrom(from); err != nil {
+			if cfg.From, cfg.Remote, err = a.splitFrom(from); err != nil {
 				return err
 			}
-			for _, p := range []struct{ name, to *string }{
-				{&argv[0], &cfg.Store}, {&argv[1], &cfg.Mountpoint}, {&from, &cfg.From},
-			} {
-				if *p.name == "" {
-					continue
-				}
-				if *p.to, err = a.abs(*p.name); err != nil {
-					return err
-				}
+			if cfg.Store, err = a.abs(argv[0]); err != nil {
+				return err
+			}
+			if cfg.Mountpoint, err = a.abs(argv[1]); err != nil {
+				return err
 			}
 			return a.mount(cmd.Context(), cfg, foreground)
 		},
@@ -84,12 +84,15 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 	return cmd
 }
 
-// splitFrom distinguishes a directory from a snapshot on a remote.
-func splitFrom(from string) (dir, remote string, err error) {
+// splitFrom distinguishes a directory, which it makes absolute, from a snapshot on a remote.
+func (a *app) splitFrom(from string) (dir, remote string, err error) {
 	_, name, ok := known.SplitFrom(from)
 	switch {
+	case from == "":
+		return "", "", nil
 	case !ok:
-		return from, "", nil
+		dir, err = a.abs(from)
+		return dir, "", err
 	case name == "":
 		return "", "", fail.New(fail.Usage, "%s names no snapshot", from).WithHint("add one: %s@NAME", from)
 	}

@@ -117,23 +117,22 @@ func remoteSnapshotsCommand(a *app) *cobra.Command {
 		Short: "List the snapshots on a remote, newest first",
 		Args:  args(1, 1, "a REMOTE"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			return show(a, cmd, service.RemoteSnapshots{Remote: argv[0]}, func(done service.RemoteSnapshotList) { a.printRemoteSnapshots(done) })
+			return show(a, cmd, service.RemoteSnapshots{Remote: argv[0]}, func(done service.RemoteSnapshotList) {
+				if len(done.Snapshots) == 0 {
+					a.printf("no snapshots\n")
+				}
+				var rows [][]string
+				for _, s := range done.Snapshots {
+					row := service.Row(s.Info)
+					if s.Problem != "" {
+						row = []string{s.Name, "-", "-", service.OneLine(s.Problem)}
+					}
+					rows = append(rows, row)
+				}
+				printTable(a.stdout, rows)
+			})
 		},
 	}
-}
-
-func (a *app) printRemoteSnapshots(done service.RemoteSnapshotList) {
-	if len(done.Snapshots) == 0 {
-		a.printf("no snapshots\n")
-		return
-	}
-	rows := make([][]string, len(done.Snapshots))
-	for i, s := range done.Snapshots {
-		if rows[i] = service.Row(s.Info); s.Problem != "" {
-			rows[i] = []string{s.Name, "-", "-", service.OneLine(s.Problem)}
-		}
-	}
-	printTable(a.stdout, rows)
 }
 
 func remoteRmCommand(a *app) *cobra.Command {
@@ -166,18 +165,16 @@ something is missing or damaged, it lists the snapshots and exits with status 7.
 			if err != nil && fail.KindOf(err) != fail.Damage {
 				return err
 			}
-			return a.printFailed(done, err, func() { a.printVerifiedRemote(done) })
+			return a.printFailed(done, err, func() {
+				for _, d := range done.Damage {
+					a.printf("%s: %s\n", d.Snapshot, d.Problem)
+				}
+				a.printf("%s, %s, %s\n", plural(done.Snapshots, "snapshot", "snapshots"), plural(done.Objects, "object", "objects"), bytesText(done.Bytes))
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&deep, "deep", false, "also read and check every byte")
 	return cmd
-}
-
-func (a *app) printVerifiedRemote(done service.VerifiedRemote) {
-	for _, d := range done.Damage {
-		a.printf("%s: %s\n", d.Snapshot, d.Problem)
-	}
-	a.printf("%s, %s, %s\n", plural(done.Snapshots, "snapshot", "snapshots"), plural(done.Objects, "object", "objects"), bytesText(done.Bytes))
 }
 
 func remoteGCCommand(a *app) *cobra.Command {

@@ -93,32 +93,25 @@ running are killed. All other commands work inside.`,
 				return fail.New(fail.Usage, "%w", err)
 			}
 			c.Options.ReadOnly = c.Options.ReadOnly || readOnly
-			for _, name := range []string{c.Fork, c.After} {
-				if name == "" {
-					continue
-				}
-				if err := naming.Check(name); err != nil {
-					return fail.New(fail.Usage, "%w", err)
+			for _, n := range []struct {
+				name  string
+				check func(string) error
+			}{{c.Fork, naming.Check}, {c.After, naming.Check}, {c.Actor, actors.Check}} {
+				if n.name != "" && err == nil {
+					err = n.check(n.name)
 				}
 			}
-			if c.Actor != "" {
-				if err := actors.Check(c.Actor); err != nil {
-					return fail.New(fail.Usage, "%w", err)
-				}
+			if err != nil {
+				return fail.New(fail.Usage, "%w", err)
 			}
 			if n == 1 {
 				if c.Store, err = a.abs(argv[0]); err != nil {
 					return err
 				}
 			}
-			from, remote, err := splitFrom(from)
+			from, remote, err := a.splitFrom(from)
 			if err != nil {
 				return err
-			}
-			if from != "" {
-				if from, err = a.abs(from); err != nil {
-					return err
-				}
 			}
 			if !slices.Contains([]string{"", applyAsk, applyYes}, apply) {
 				return fail.New(fail.Usage, "use --apply or --apply=yes, not --apply=%s", apply)
@@ -186,7 +179,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 		c.Mountpoint = daemon.RunMountpoint(c.Store)
 	}
 	cfg := daemon.Config{Store: c.Store, Mountpoint: c.Mountpoint, From: from, Remote: remote, Version: versionText()}
-	if err := daemon.CheckPaths(&cfg); err != nil {
+	if err := daemon.CheckPaths(&cfg, mounts); err != nil {
 		return err
 	}
 	bar := a.newProgress()

@@ -189,8 +189,7 @@ FILE ("-" is standard input).`,
 	}
 }
 
-// maxDocument bounds a small file that is read whole.
-const maxDocument = 1 << 20
+const maxDocument = 1 << 20 // bytes
 
 func (a *app) readFile(name string) ([]byte, error) {
 	r, err := a.openInput(name)

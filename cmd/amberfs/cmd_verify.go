@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -41,13 +42,8 @@ affected paths and snapshots, and exits with status 7.
 // verify asks the daemon, when the store has one, or does it here.
 func (a *app) verify(cmd *cobra.Command, argv []string, repair bool) (*verify.Report, error) {
 	ctx := cmd.Context()
-	var store string
-	var err error
-	if len(argv) == 1 {
-		if store, err = a.abs(argv[0]); err != nil {
-			return nil, err
-		}
-	} else if store, err = a.cwd(); err != nil {
+	store, err := a.abs(cmp.Or(strings.Join(argv, ""), a.dir))
+	if err != nil {
 		return nil, err
 	}
 	mounts, err := locate.Mounts()

@@ -80,20 +80,16 @@ func (a *app) finish(ctx context.Context, err error) int {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = fail.New(fail.Failed, "interrupted")
 	}
-	kind := fail.KindOf(err)
-	var e *fail.Error
-	if errors.As(err, &e) && e.Silent {
-		return kind.Exit()
-	}
-	msg, hint := err.Error(), ""
-	if e != nil {
-		msg, hint = e.Msg, e.Hint
+	e := fail.Of(err)
+	exit := e.Kind.Exit()
+	if e.Silent {
+		return exit
 	}
 	if a.json {
-		_ = a.printJSON(failure{Error: msg, Hint: hint, Kind: kind, Exit: kind.Exit()})
+		_ = a.printJSON(failure{Error: e.Msg, Hint: e.Hint, Kind: e.Kind, Exit: exit})
 	}
-	fmt.Fprintln(a.stderr, "amberfs: "+gitquote.Shown(sentence(msg, hint), "\n\t"))
-	return kind.Exit()
+	fmt.Fprintln(a.stderr, "amberfs: "+gitquote.Shown(e.Error(), "\n\t"))
+	return exit
 }
 
 type failure struct {
@@ -102,13 +98,6 @@ type failure struct {
 	Hint  string    `json:"hint,omitempty"`
 	Kind  fail.Kind `json:"kind"`
 	Exit  int       `json:"exit"`
-}
-
-func sentence(msg, hint string) string {
-	if hint == "" {
-		return msg
-	}
-	return msg + "; " + hint
 }
 
 // exitCode is the exit status of the program of `run`.

@@ -38,13 +38,6 @@ func (m *mcpServer) prompts() {
 
 const maxResource = 1 << 20
 
-func (m *mcpServer) resources() {
-	m.s.AddResourceTemplate(&mcp.ResourceTemplate{
-		Name: "snapshot-file", Title: "A file in a snapshot", Description: "The contents of a file as a snapshot has it.",
-		URITemplate: "amberfs://snapshot/{name}/{+path}",
-	}, m.readResource)
-}
-
 func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	uri, err := url.Parse(r.Params.URI)
 	if err != nil {

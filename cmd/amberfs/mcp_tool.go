@@ -248,7 +248,11 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, args ar
 		}}, nil)
 		return &list, err
 	}
-	result := newResult(t)
+	of := service.OpOf(t.op).Result
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	result := reflect.New(of).Interface()
 	if err := m.a.ask(ctx, p, req, result); err != nil {
 		if done, ok := result.(*service.Merged); ok && len(done.Conflicts) > 0 {
 			return nil, fail.New(fail.KindOf(err), "%s; decide with ours, theirs or resolve:\n%s", fail.Of(err).Msg, strings.Join(shorten(done.Conflicts), "\n"))
@@ -265,14 +269,6 @@ func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, args ar
 		made.Path = inside(p, made.Path)
 	}
 	return result, nil
-}
-
-func newResult(t *tool) any {
-	of := service.OpOf(t.op).Result
-	for of.Kind() == reflect.Pointer {
-		of = of.Elem()
-	}
-	return reflect.New(of).Interface()
 }
 
 // place is where a fork of the server's workspace is, or that itself.

@@ -263,50 +263,40 @@ func (m *mcpServer) offerRef(workspace string, t *tool) {
 		}
 		var made newRef
 		if makesFork {
-			made, err = m.branch(ctx, t, workspace, at, state)
+			made, err = m.branch(ctx, workspace, at, state)
 		} else {
-			made, err = m.capture(ctx, t, at, state)
+			made, err = m.capture(ctx, at, state)
 		}
 		return made.Ref, made, err
 	})
 }
 
 // capture returns the ref of a workspace's present state. A snapshot is one already.
-func (m *mcpServer) capture(ctx context.Context, t *tool, at, state string) (newRef, error) {
+func (m *mcpServer) capture(ctx context.Context, at, state string) (newRef, error) {
+	made := snapshot.Info{Name: state}
 	if state == "" {
-		got, err := m.call(ctx, t, at, nil)
+		p, err := m.place(at)
+		if err == nil {
+			err = m.a.ask(ctx, p, service.Snapshot{Wait: true}, &made)
+		}
 		if err != nil {
 			return newRef{}, err
 		}
-		state = got.(*snapshot.Info).Name
 	}
-	if at == "" {
-		return newRef{Ref: state}, nil
-	}
-	return newRef{Ref: at + "@" + state}, nil
+	return newRef{Ref: strings.TrimPrefix(at+"@"+made.Name, "@")}, nil
 }
 
 // branch makes a workspace out of a state, in the workspace that the state is of.
-func (m *mcpServer) branch(ctx context.Context, t *tool, workspace, at, state string) (newRef, error) {
-	for n := 1; ; n++ {
-		name := fmt.Sprintf("%s-%d", workspace, n)
-		args := arguments{"name": quotedJSON(name)}
-		if state != "" {
-			args["snapshot"] = quotedJSON(state)
-		}
-		got, err := m.call(ctx, t, at, args)
-		if fail.KindOf(err) == fail.Exists { // the name is in use
-			continue
-		}
-		if err != nil {
-			return newRef{}, err
-		}
-		made := got.(*service.Forked)
-		return newRef{Ref: strings.TrimPrefix(at+"/"+made.Name, "/"), Path: made.Path}, nil
+func (m *mcpServer) branch(ctx context.Context, workspace, at, state string) (newRef, error) {
+	p, err := m.place(at)
+	if err != nil {
+		return newRef{}, err
 	}
-}
-
-func quotedJSON(s string) json.RawMessage {
-	b, _ := json.Marshal(s) // a string always has a JSON form
-	return b
+	for n := 1; ; n++ {
+		var made service.Forked
+		err := m.a.ask(ctx, p, service.Fork{Name: fmt.Sprintf("%s-%d", workspace, n), Snapshot: state}, &made)
+		if fail.KindOf(err) != fail.Exists { // else the name is in use
+			return newRef{Ref: strings.TrimPrefix(at+"/"+made.Name, "/"), Path: inside(p, made.Path)}, err
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -17,10 +18,9 @@ import (
 type progress struct {
 	on    bool
 	start time.Time
-	ended chan struct{}
+	over  atomic.Bool
 
 	mu    sync.Mutex
-	over  bool
 	bar   *progressbar.ProgressBar
 	what  string
 	total int64
@@ -30,7 +30,7 @@ type progress struct {
 const progressAfter = 500 * time.Millisecond
 
 func (a *app) newProgress() *progress {
-	return &progress{on: !a.json && !a.quiet && a.closePager == nil && isTerminal(a.stderr), start: time.Now(), ended: make(chan struct{})}
+	return &progress{on: !a.json && !a.quiet && a.closePager == nil && isTerminal(a.stderr), start: time.Now()}
 }
 
 // expect counts the files of a directory in the background, for the remaining time.
@@ -41,13 +41,10 @@ func (p *progress) expect(dir string) {
 	go func() {
 		n := int64(0)
 		err := filepath.WalkDir(dir, func(string, fs.DirEntry, error) error {
-			n++
-			select {
-			case <-p.ended:
+			if n++; p.over.Load() {
 				return fs.SkipAll
-			default:
-				return nil
 			}
+			return nil
 		})
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -60,16 +57,9 @@ func (p *progress) expect(dir string) {
 func (p *progress) show(m service.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.on || p.over {
+	if !p.on || p.over.Load() || time.Since(p.start) < progressAfter {
 		return
 	}
-	if time.Since(p.start) >= progressAfter {
-		p.draw(m)
-	}
-}
-
-// draw is called with mu held.
-func (p *progress) draw(m service.Progress) {
 	if m.Unit == "files" && m.Total == 0 && p.files > 0 {
 		m.Total = max(p.files, m.Done)
 	}
@@ -100,10 +90,7 @@ func (p *progress) clear() {
 func (p *progress) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.over {
-		p.over = true
-		close(p.ended)
-	}
+	p.over.Store(true)
 	p.clear()
 }
 

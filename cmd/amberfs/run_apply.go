@@ -37,33 +37,26 @@ type carryBack struct {
 func (b *carryBack) run(c sandbox.Config) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
-	var done bool
-	if done, b.err = b.carry(ctx, c); ctx.Err() != nil && b.err != nil {
-		b.err = fail.New(fail.Failed, "interrupted")
-	}
-	b.unfinished = !done
-}
-
-// carry reports whether there is nothing left to do.
-func (b *carryBack) carry(ctx context.Context, c sandbox.Config) (done bool, err error) {
-	conn, err := client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: b.a.command})
-	if err != nil {
-		return false, err
-	}
-	defer conn.Close()
 	no := ""
 	if c.Temp != "" {
 		no = "discard"
 	}
-	applied, left, err := b.a.applyFrom(ctx, conn, "", b.dir, no, b.how == applyAsk, gitbridge.ApplyOptions{})
-	if b.left = left; applied == nil {
-		return err == nil, err
+	var applied *gitbridge.Applied
+	conn, err := client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: b.a.command})
+	if err == nil {
+		defer conn.Close()
+		applied, b.left, err = b.a.applyFrom(ctx, conn, "", b.dir, no, b.how == applyAsk, gitbridge.ApplyOptions{})
 	}
-	if b.a.json {
-		return !left, b.a.printJSON(applied)
+	if err != nil && ctx.Err() != nil {
+		err = fail.New(fail.Failed, "interrupted")
 	}
-	b.a.say(strings.TrimSuffix(b.a.appliedLines(applied), "\n"))
-	return !left, nil
+	b.unfinished = b.left || err != nil
+	if applied != nil && b.a.json {
+		err = b.a.printJSON(applied)
+	} else if applied != nil {
+		b.a.say(strings.TrimSuffix(b.a.appliedLines(applied), "\n"))
+	}
+	b.err = err
 }
 
 func (b *carryBack) noteKept(c sandbox.Config) {

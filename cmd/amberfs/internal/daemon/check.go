@@ -47,11 +47,7 @@ func Check(cfg *Config, s Starter) error {
 }
 
 // CheckPaths is the part of Check that needs no mount point.
-func CheckPaths(cfg *Config) error {
-	mounts, err := locate.Mounts()
-	if err != nil {
-		return err
-	}
+func CheckPaths(cfg *Config, mounts []locate.Mount) error {
 	if err := checkStorePath(cfg, mounts); err != nil {
 		return err
 	}

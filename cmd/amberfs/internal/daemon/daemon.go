@@ -105,8 +105,15 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 			}
 		}
 	}()
-	d.connect()
-	d.store, err = openStore(cfg.Store, d.storeOptions(ctx))
+	timeout := cfg.Options.Timeout
+	if cfg.Options.Hard {
+		timeout = -1
+	}
+	d.connection = &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Timeout: timeout, Log: d.log}
+	d.store, err = openStore(cfg.Store, snapshot.Options{
+		Filling: cfg.From, Refill: service.Refill, Logger: d.log, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: closeTime,
+		Connect: d.connection.Connect(ctx),
+	})
 	if err != nil {
 		return nil, false, openError(cfg.Store, err)
 	}
@@ -145,7 +152,9 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 		return nil, false, fail.New(fail.KindOf(err), "%w", err)
 	}
 	go d.mount.Serve()
-	d.keepConnected()
+	d.later("removing exports", d.dropExports) // the last daemon may have been killed before
+	d.later("remotes", func() { d.connection.Run(d.life, d.cfg.Options.Prefetch) })
+	d.later("pushes of the policy", func() { d.service.Backup(d.life) })
 	if d.store.Outside() {
 		d.bringIn(s)
 	}

@@ -1,10 +1,8 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"io"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,8 +12,6 @@ import (
 	"github.com/amberfs/amberfs/control"
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/internal/fail"
-	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot"
 )
 
 // Config says what to mount, where and how. Check makes its paths absolute.
@@ -42,12 +38,6 @@ type Config struct {
 // closeTime bounds the work that an umount does and the next mount could as well:
 // a reader waits for it.
 const closeTime = 300 * time.Millisecond
-
-func (d *Daemon) storeOptions(ctx context.Context) snapshot.Options {
-	return snapshot.Options{
-		Filling: d.cfg.From, Refill: service.Refill, Logger: d.log, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), CloseTime: closeTime, Connect: d.connection.Connect(ctx),
-	}
-}
 
 // mountOptions is how it is mounted, with what control files need from the
 // packages that fusefs does not know.
@@ -87,22 +77,6 @@ func Remount(mountpoint string, o mountopt.Options) error {
 		return fail.New(fail.KindOf(err), "cannot remount %s: %w", point, err)
 	}
 	return nil
-}
-
-// connect prepares the connection to remotes; the store opens it.
-func (d *Daemon) connect() {
-	timeout := d.cfg.Options.Timeout
-	if d.cfg.Options.Hard {
-		timeout = -1
-	}
-	d.connection = &service.Connection{From: d.cfg.Remote, OrEmpty: d.cfg.OrEmpty, Timeout: timeout, Log: d.log}
-}
-
-// keepConnected begins what a store that reads from elsewhere does automatically.
-func (d *Daemon) keepConnected() {
-	d.later("removing exports", d.dropExports) // the last daemon may have been killed before
-	d.later("remotes", func() { d.connection.Run(d.life, d.cfg.Options.Prefetch) })
-	d.later("pushes of the policy", func() { d.service.Backup(d.life) })
 }
 
 func (d *Daemon) disconnect() {

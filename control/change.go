@@ -1,8 +1,6 @@
 package control
 
 import (
-	"context"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -12,29 +10,21 @@ import (
 )
 
 // Mkdir captures, or forks.
-func (t *Tree) Mkdir(dir live.NodeID, name string, r Request) (e Entry, err error) {
+func (t *Tree) Mkdir(dir live.NodeID, name string, r Request) (Entry, error) {
 	ws, forks, err := t.workspace(dir)
 	if err != nil {
 		return Entry{}, err
 	}
 	if forks {
-		err = t.perform(ws, forkName, nil, r, atOnce, func(ctx context.Context) (any, error) {
-			return do[service.Forked](ctx, t, ws, r, service.Fork{Name: name})
-		})
-		if err != nil {
+		if err := t.perform(ws, forkName, nil, r, atOnce, request(service.Fork{Name: name})); err != nil {
 			return Entry{}, err
 		}
 		return t.lookupFork(ws, name)
 	}
-	var info snapshot.Info
-	err = t.perform(ws, createName, nil, r, atOnce, func(ctx context.Context) (any, error) {
-		info, err = do[snapshot.Info](ctx, t, ws, r, service.Snapshot{Name: name})
-		return named{info.Name, info.Seq}, err
-	})
-	if err != nil {
+	if err := t.perform(ws, createName, nil, r, atOnce, request(service.Snapshot{Name: name})); err != nil {
 		return Entry{}, err
 	}
-	return t.snapshotEntry(info)
+	return t.lookupSnapshot(ws, name)
 }
 
 // Rmdir deletes a snapshot, or ends a fork, though neither is empty. A fork waits in the
@@ -45,15 +35,10 @@ func (t *Tree) Rmdir(dir live.NodeID, name string, r Request) error {
 		return err
 	}
 	if forks {
-		return t.perform(ws, forkName, nil, r, t.queued(ws, r), func(ctx context.Context) (any, error) {
-			return do[service.DeletedFork](ctx, t, ws, r, service.DeleteFork{Name: name, Rmdir: true})
-		})
+		return t.perform(ws, forkName, nil, r, t.queued(ws, r), request(service.DeleteFork{Name: name, Rmdir: true}))
 	}
-	return t.perform(ws, createName, nil, r, atOnce, func(ctx context.Context) (any, error) {
-		if err := checkNoFile(name, "removed"); err != nil {
-			return nil, err
-		}
-		return do[service.Removed](ctx, t, ws, r, service.Remove{Names: []string{name}})
+	return t.perform(ws, createName, nil, r, atOnce, func() (any, error) {
+		return service.Remove{Names: []string{name}}, checkNoFile(name, "removed")
 	})
 }
 
@@ -83,27 +68,19 @@ func (t *Tree) Rename(dir live.NodeID, from string, newDir live.NodeID, to strin
 		return err
 	}
 	if forks {
-		return t.perform(ws, forkName, nil, r, atOnce, func(ctx context.Context) (any, error) {
-			return do[service.Forked](ctx, t, ws, r, service.RenameFork{From: from, To: to})
-		})
+		return t.perform(ws, forkName, nil, r, atOnce, request(service.RenameFork{From: from, To: to}))
 	}
 	return t.rename(ws, from, to, r)
 }
 
 func (t *Tree) rename(ws *snapshot.Workspace, from, to string, r Request) error {
 	if name, ok := parseRestore(to); ok && from == restoreName {
-		return t.perform(ws, restoreName, nil, r, t.queued(ws, r), func(ctx context.Context) (any, error) {
-			return t.restore(ctx, ws, r, service.Restore{Name: name})
-		})
+		return t.perform(ws, restoreName, nil, r, t.queued(ws, r), request(service.Restore{Name: name}))
 	}
 	if n := t.privateFile(ws, from); n != nil {
 		return t.renamePrivate(n, to, r)
 	}
-	return t.perform(ws, createName, nil, r, atOnce, func(ctx context.Context) (any, error) {
-		if err := checkNoFile(from, "renamed"); err != nil {
-			return nil, err
-		}
-		info, err := do[snapshot.Info](ctx, t, ws, r, service.Rename{From: from, To: to})
-		return named{info.Name, info.Seq}, err
+	return t.perform(ws, createName, nil, r, atOnce, func() (any, error) {
+		return service.Rename{From: from, To: to}, checkNoFile(from, "renamed")
 	})
 }

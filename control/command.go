@@ -16,15 +16,13 @@ import (
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
-	"github.com/amberfs/amberfs/snapshot/policy"
 )
 
 // Commands take this way:
 //
 //	Write, renamePrivate   submit     has the command that was written performed
 //	Mkdir, Rmdir, Rename
-//	  perform              runs a command when its schedule lets it, and keeps the answer
-//	    runLine, runCall   parse what was written, and ask the service
+//	  perform, runCall     ask the service when the schedule lets them, and keep the answer
 
 // Write runs a command. There is no open file to collect it in, as neither OPEN nor
 // FLUSH reach us, so each write is a whole command unless it can be seen not to be; its
@@ -97,9 +95,7 @@ func (t *Tree) submit(ws *snapshot.Workspace, name string, n *node, line []byte,
 	if (name == createName || name == forkName || name == policyName) && !fromRemote {
 		when = atOnce
 	}
-	return t.perform(ws, name, n, r, when, func(ctx context.Context) (any, error) {
-		return t.runLine(ctx, ws, name, string(line), r)
-	})
+	return t.perform(ws, name, n, r, when, func() (any, error) { return parseLine(name, string(line)) })
 }
 
 // hold reserves room for a command that may wait.
@@ -112,13 +108,16 @@ func (t *Tree) hold(ws *snapshot.Workspace, size int64) (release func(), err err
 	return w.discard, nil
 }
 
-// perform runs a command when its schedule lets it, and keeps the answer for the next
-// reader of the file. n, if set, is the node that it was written to.
-func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, when schedule, op func(context.Context) (any, error)) error {
+// perform asks the service when the schedule lets it, and keeps the answer for the next
+// reader of the file. n, if set, is the node that the request was written to.
+func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, when schedule, request func() (args any, err error)) error {
 	began := time.Now()
 	var result any
-	err := when(func(ctx context.Context) (err error) {
-		result, err = op(ctx)
+	err := when(func(ctx context.Context) error {
+		args, err := request()
+		if err == nil {
+			result, err = t.Service.Do(ctx, r.ask(ws), args)
+		}
 		return err
 	})
 	if err != nil {
@@ -133,7 +132,7 @@ func (t *Tree) perform(ws *snapshot.Workspace, name string, n *node, r Request, 
 		name, n = createName, nil
 	}
 	took := time.Since(began)
-	return errors.Join(err, t.answer(ws, name, n, r.Caller, func(w io.Writer) error { return writeAnswer(w, result, err, took) }))
+	return errors.Join(err, t.answer(ws, name, n, r.Caller, func(w io.Writer) error { return writeAnswer(w, shown(result), err, took) }))
 }
 
 // answer keeps what write writes as the answer that a file shows.
@@ -199,22 +198,16 @@ func (t *Tree) keepAnswer(ws *snapshot.Workspace, name string, n *node, who live
 	}
 }
 
-func do[R any](ctx context.Context, t *Tree, ws *snapshot.Workspace, r Request, args any) (R, error) {
-	return service.Do[R](ctx, t.Service, r.ask(ws), args)
-}
+// request is one that cannot be wrong.
+func request(args any) func() (any, error) { return func() (any, error) { return args, nil } }
 
-// runLine parses a line that was written to a control file, and asks the service.
-func (t *Tree) runLine(ctx context.Context, ws *snapshot.Workspace, name, line string, r Request) (any, error) {
-	if name == policyName {
-		return do[policy.Policy](ctx, t, ws, r, service.SetPolicy{Patch: []byte(line)})
-	}
-	if name == createName {
-		a, err := parseCreate(line)
-		if err != nil {
-			return nil, err
-		}
-		info, err := do[snapshot.Info](ctx, t, ws, r, a)
-		return named{info.Name, info.Seq}, err
+// parseLine returns the request that a line is, which was written to a control file.
+func parseLine(name, line string) (any, error) {
+	switch name {
+	case policyName:
+		return service.SetPolicy{Patch: []byte(line)}, nil
+	case createName:
+		return parseCreate(line)
 	}
 	fields, err := splitFields(line)
 	if err != nil {
@@ -222,19 +215,15 @@ func (t *Tree) runLine(ctx context.Context, ws *snapshot.Workspace, name, line s
 	}
 	switch {
 	case name == restoreName && len(fields) > 0:
-		return t.restore(ctx, ws, r, service.Restore{Name: fields[0], Paths: naming.BytePaths(fields[1:])})
+		return service.Restore{Name: fields[0], Paths: naming.BytePaths(fields[1:])}, nil
 	case name == forkName && len(fields) == 2:
-		return do[service.Forked](ctx, t, ws, r, service.Fork{Snapshot: fields[0], Name: fields[1]})
+		return service.Fork{Snapshot: fields[0], Name: fields[1]}, nil
 	case name == exportName && (len(fields) == 1 || len(fields) == 2):
 		fields = append(fields, "")
-		return do[service.ExportDone](ctx, t, ws, r, service.Export{Name: fields[0], Ref: fields[1]})
+		return service.Export{Name: fields[0], Ref: fields[1]}, nil
 	case name == pushName && (len(fields) == 1 || len(fields) == 2):
 		fields = append(fields, "")
-		done, err := do[service.PushedList](ctx, t, ws, r, service.Push{Snapshots: fields[:1], Remote: fields[1]})
-		if err != nil {
-			return nil, err
-		}
-		return done.Pushed[0], nil
+		return service.Push{Snapshots: fields[:1], Remote: fields[1]}, nil
 	}
 	return nil, errs.New(errs.Invalid, "name %s", usage[name])
 }
@@ -246,17 +235,23 @@ var usage = map[string]string{
 	pushName:    `a snapshot, and perhaps a remote, as in: echo "SNAPSHOT [REMOTE]" > push`,
 }
 
-const maxPaths = 100
-
-func (t *Tree) restore(ctx context.Context, ws *snapshot.Workspace, r Request, a service.Restore) (service.Restored, error) {
-	done, err := do[service.Restored](ctx, t, ws, r, a)
-	if len(done.Paths) > maxPaths {
-		done.Paths, done.More = done.Paths[:maxPaths], true
+// shown is what a control file shows of a result; `info@NAME` has all about a snapshot.
+func shown(result any) any {
+	const maxPaths = 100
+	switch v := result.(type) {
+	case snapshot.Info:
+		return named{v.Name, v.Seq}
+	case service.PushedList:
+		return v.Pushed[0]
+	case service.Restored:
+		if len(v.Paths) > maxPaths {
+			v.Paths, v.More = v.Paths[:maxPaths], true
+		}
+		return v
 	}
-	return done, err
+	return result
 }
 
-// named is what `create` shows of a snapshot; `info@NAME` has the rest.
 type named struct {
 	Name string `json:"name"`
 	Seq  uint64 `json:"seq"`

@@ -128,7 +128,8 @@ func (t *Tree) lookupSnapshot(ws *snapshot.Workspace, name string) (Entry, error
 	if info.Name != name && name != baseName {
 		return t.link(ws, name, info.Name)
 	}
-	return t.snapshotEntry(info)
+	a, err := t.waitAttr(live.Node(info.View, live.RootIno))
+	return Entry{a, Brief}, err // its attributes and all below never change, but its name may go
 }
 
 func (t *Tree) link(ws *snapshot.Workspace, name, target string) (Entry, error) {
@@ -150,13 +151,6 @@ func (t *Tree) show(ws *snapshot.Workspace, f file, write func(io.Writer) error)
 		return Entry{}, err
 	}
 	return t.publish(ws, f.name, f.kind|f.mode, w, source{}), nil
-}
-
-// snapshotEntry answers with the root of a snapshot. Its attributes and all below
-// never change, but its name may go.
-func (t *Tree) snapshotEntry(info snapshot.Info) (Entry, error) {
-	a, err := t.waitAttr(live.Node(info.View, live.RootIno))
-	return Entry{a, Brief}, err
 }
 
 func (t *Tree) lookupFork(ws *snapshot.Workspace, name string) (Entry, error) {

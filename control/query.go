@@ -78,7 +78,7 @@ func (t *Tree) lookupDiff(ws *snapshot.Workspace, q query, name string, r Reques
 	return t.lookupRendered(ws, name, t.ownersMode(), r, from, func(ctx context.Context, w io.Writer) error {
 		ask := r.ask(ws)
 		ask.Out = w
-		_, err := service.Do[service.None](ctx, t.Service, ask, a)
+		_, err := t.Service.Do(ctx, ask, a)
 		return err
 	})
 }

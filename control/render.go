@@ -16,10 +16,11 @@ import (
 // renderStatus leaves out counters that grow without changes: a file that is another one
 // at each lookup cannot be read.
 func (t *Tree) renderStatus(w io.Writer, ws *snapshot.Workspace) error {
-	st, err := service.Do[service.Status](context.Background(), t.Service, Request{}.ask(ws), service.GetStatus{})
+	out, err := t.Service.Do(context.Background(), Request{}.ask(ws), service.GetStatus{})
 	if err != nil {
 		return err
 	}
+	st := out.(service.Status)
 	st.Requests, st.Uptime = nil, 0
 	return gitquote.Encoder(w).Encode(st)
 }

@@ -238,9 +238,7 @@ func OpOf(args any) *Op {
 }
 
 // Do carries out the operation that args belongs to.
-func Do[R any](ctx context.Context, s *Service, r *Request, args any) (R, error) {
+func (s *Service) Do(ctx context.Context, r *Request, args any) (any, error) {
 	defer r.Done()
-	out, err := s.do(ctx, r, OpOf(args), args)
-	result, _ := out.(R) // none with an error
-	return result, err
+	return s.do(ctx, r, OpOf(args), args)
 }

@@ -4,14 +4,7 @@
 //
 // # Keys
 //
-// A backend is a flat set of keys with small or large values:
-//
-//	format        what the remote is
-//	obj/SHA256    immutable, named by the hash of its bytes
-//	ref/NAME      a pushed snapshot; the only sort of key that is replaced
-//	hold/ID       objects that a reader reads without having a ref to them
-//	gc/ID         objects that a collection is about to remove
-//
+// A backend is a flat set of keys with small or large values; object/FORMAT.md lists them.
 // Objects are named by SHA-256 because that is the name by which a registry
 // knows its blobs, so that one list of objects is right on every kind of remote.
 // What is in an object is checked by the BLAKE3 of each part; the name only has

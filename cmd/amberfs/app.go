@@ -140,8 +140,8 @@ func deadMount(p locate.Place, cause error) error {
 		return fail.New(fail.NotFound, "the store %s of this mount cannot be reached from here: %w", p.Store, errors.Unwrap(err)).
 			WithHint("use the files of .snapshots instead")
 	}
-	e := fail.New(fail.NotFound, "the daemon of the mount at %s is not running", p.Mount.Point).
-		WithHint("nothing acknowledged is lost: mount it again with `amberfs mount %s %s`", quote(p.Store), quote(p.Mount.Point))
+	e := fail.New(fail.NotFound, "the daemon of the mount at %s is not running", p.Mount.Mountpoint).
+		WithHint("nothing acknowledged is lost: mount it again with `amberfs mount %s %s`", quote(p.Store), quote(p.Mount.Mountpoint))
 	e.Err = cause
 	return e
 }

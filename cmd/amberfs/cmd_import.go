@@ -167,7 +167,7 @@ func (i *importer) fromDir(name string) error {
 	}
 	i.send = i.archive(func(ctx context.Context, sink gitbridge.Sink) error {
 		return gitbridge.ReadDir(ctx, dir, sink, gitbridge.DirOptions{
-			ImportOptions: i.options(), Exclude: []string{i.place.Store, i.place.Mount.Point},
+			ImportOptions: i.options(), Exclude: []string{i.place.Store, i.place.Mount.Mountpoint},
 		})
 	})
 	if err = outsideMounts(dir); err == nil {
@@ -288,7 +288,7 @@ func outsideMounts(dir string) error {
 		return err
 	}
 	if p, err := locate.Find(mounts, dir); err == nil {
-		return fail.New(fail.Usage, "%s is inside the amberfs mount at %s", dir, p.Mount.Point).
+		return fail.New(fail.Usage, "%s is inside the amberfs mount at %s", dir, p.Mount.Mountpoint).
 			WithHint("copy it with `cp -a`, which shares its data")
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/moby/sys/mountinfo"
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
@@ -198,7 +199,7 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 	}
 	c.Hold, back.dir = apply != "", from
 	a.noteRepository(from)
-	p := locate.Place{Mount: locate.Mount{Point: c.Mountpoint}, Store: c.Store}
+	p := locate.Place{Mount: &mountinfo.Info{Mountpoint: c.Mountpoint}, Store: c.Store}
 	status, err := sandbox.Outer(cmd.Context(), c, temp, s, func(c *sandbox.Config) error { return a.prepare(cmd.Context(), p, c, "") },
 		func(served bool) error {
 			back.unfinished = apply != ""

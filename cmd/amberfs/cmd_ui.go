@@ -71,7 +71,7 @@ func (a *app) serveUI(ctx context.Context, p locate.Place, listen string, write,
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return service.Dial(ctx, p.Store) },
 		DisableCompression: true,
 	}
-	page := web.New(web.Options{Daemon: daemon, Mountpoint: p.Mount.Point, Workspace: strings.Join(p.Workspace, "/"), Write: write})
+	page := web.New(web.Options{Daemon: daemon, Mountpoint: p.Mount.Mountpoint, Workspace: strings.Join(p.Workspace, "/"), Write: write})
 	out := served{Token: page.Token()}
 	if path, ok := strings.CutPrefix(listen, "unix:"); ok {
 		out.Socket = path

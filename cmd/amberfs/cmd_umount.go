@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
@@ -63,27 +64,27 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 		}
 	}
 	if ok && m.Root != "/" {
-		return fail.New(fail.Usage, "%s is a bind mount of part of a workspace", m.Point).
-			WithHint("unmount it with `umount %s`", m.Point)
+		return fail.New(fail.Usage, "%s is a bind mount of part of a workspace", m.Mountpoint).
+			WithHint("unmount it with `umount %s`", m.Mountpoint)
 	}
 	if !ok { // perhaps another mount namespace has a copy of a mount of this store
-		m = locate.Mount{Source: point, Point: point}
+		m = &mountinfo.Info{Source: point, Mountpoint: point}
 	}
-	done := unmounted{Store: m.Source, Mountpoint: m.Point}
+	done := unmounted{Store: m.Source, Mountpoint: m.Mountpoint}
 	c, err := client.Open(ctx, client.Target{Store: m.Source, Command: a.command})
 	if !ok && err != nil {
 		return fail.New(fail.NotFound, "%s is not a mount of amberfs", point)
 	}
-	if fail.KindOf(err) == fail.NotFound && daemon.Answers(m.Point) == nil {
+	if fail.KindOf(err) == fail.NotFound && daemon.Answers(m.Mountpoint) == nil {
 		return fail.New(fail.Failed, "the store %s of this mount cannot be reached from here: %w", m.Source, err).
-			WithHint("run it outside of the sandbox, or use `fusermount3 -u %s`", m.Point)
+			WithHint("run it outside of the sandbox, or use `fusermount3 -u %s`", m.Mountpoint)
 	}
 	if fail.KindOf(err) == fail.NotFound {
-		if err := daemon.Detach(m.Point); err != nil {
-			return fail.New(fail.Failed, "cannot unmount the dead mount at %s: %w", m.Point, err)
+		if err := daemon.Detach(m.Mountpoint); err != nil {
+			return fail.New(fail.Failed, "cannot unmount the dead mount at %s: %w", m.Mountpoint, err)
 		}
 		done.Dead = true
-		a.note("the daemon of %s was not running; nothing acknowledged is lost", m.Point)
+		a.note("the daemon of %s was not running; nothing acknowledged is lost", m.Mountpoint)
 		return a.print(done, func() {})
 	}
 	if err != nil {
@@ -120,7 +121,7 @@ func inUse(m locate.Mount, cause error) error {
 		}
 		who = append(who, fmt.Sprintf("%s (process %d, %s)", u.Command, u.PID, u.Path))
 	}
-	e := fail.New(fail.Busy, "the mount at %s is in use", m.Point)
+	e := fail.New(fail.Busy, "the mount at %s is in use", m.Mountpoint)
 	if len(who) > 0 {
 		e.Msg += " by " + strings.Join(who, ", ")
 	}

@@ -40,13 +40,14 @@ func (a *app) names(ctx context.Context, kind string) (out []string) {
 		out = append(out, "latest", "undo", "base")
 	case "fork":
 		p, err := a.place()
-		root, ok := p.Root()
-		if err != nil || !ok {
+		if err != nil {
 			return nil
 		}
-		entries, _ := os.ReadDir(filepath.Join(root, naming.ForksDir)) // else there are none
-		for _, e := range entries {
-			out = append(out, e.Name())
+		if root, ok := p.Root(); ok {
+			entries, _ := os.ReadDir(filepath.Join(root, naming.ForksDir)) // else there are none
+			for _, e := range entries {
+				out = append(out, e.Name())
+			}
 		}
 	case "actor":
 		var l service.ActorList

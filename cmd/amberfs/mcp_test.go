@@ -118,7 +118,7 @@ func TestPages(t *testing.T) {
 
 // Paths are relative to the directory of the server, in every argument.
 func TestRelativeArguments(t *testing.T) {
-	mounts := []locate.Mount{{Point: "/", FSType: "ext4"}, {Point: "/no/ws", FSType: locate.FSType, Root: "/", Source: "/s"}}
+	mounts := []locate.Mount{{Mountpoint: "/", FSType: "ext4"}, {Mountpoint: "/no/ws", FSType: locate.FSType, Root: "/", Source: "/s"}}
 	p, err := locate.Find(mounts, "/no/ws/sub")
 	if err != nil {
 		t.Fatal(err)

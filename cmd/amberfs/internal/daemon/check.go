@@ -60,7 +60,7 @@ func checkStorePath(cfg *Config, mounts []locate.Mount) error {
 			WithHint("put the store beside the mount point")
 	}
 	if m, ok := locate.At(mounts, cfg.Store); ok && m.FSType == locate.FSType {
-		return fail.New(fail.Usage, "the store %s is inside the amberfs mount at %s", cfg.Store, m.Point).
+		return fail.New(fail.Usage, "the store %s is inside the amberfs mount at %s", cfg.Store, m.Mountpoint).
 			WithHint("put the store on an ordinary file system")
 	}
 	if in, ok := insideStore(filepath.Dir(cfg.Store)); ok {
@@ -99,15 +99,15 @@ func insideStore(dir string) (store string, ok bool) {
 // clearDead unmounts dead mounts of the store, and on the mount point.
 func clearDead(cfg *Config, mounts []locate.Mount, s Starter) error {
 	for _, m := range mounts {
-		ours := m.FSType == locate.FSType && (m.Point == cfg.Mountpoint || m.Source == cfg.Store && m.Root == "/")
-		if !ours || !errors.Is(Answers(m.Point), unix.ENOTCONN) {
+		ours := m.FSType == locate.FSType && (m.Mountpoint == cfg.Mountpoint || m.Source == cfg.Store && m.Root == "/")
+		if !ours || !errors.Is(Answers(m.Mountpoint), unix.ENOTCONN) {
 			continue
 		}
-		if err := Detach(m.Point); err != nil {
-			return fail.New(fail.Failed, "cannot unmount the dead mount at %s: %w", m.Point, err).
-				WithHint("unmount it with `umount -l %s`", m.Point)
+		if err := Detach(m.Mountpoint); err != nil {
+			return fail.New(fail.Failed, "cannot unmount the dead mount at %s: %w", m.Mountpoint, err).
+				WithHint("unmount it with `umount -l %s`", m.Mountpoint)
 		}
-		s.note("unmounted the dead mount that was left at " + m.Point)
+		s.note("unmounted the dead mount that was left at " + m.Mountpoint)
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func busyStore(store string, pid int, point string) error {
 	here := false
 	if mounts, err := locate.Mounts(); err == nil {
 		if ms := locate.OfStore(mounts, store); len(ms) > 0 {
-			point, here = ms[len(ms)-1].Point, true
+			point, here = ms[len(ms)-1].Mountpoint, true
 		}
 	}
 	by := "another process"

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -359,7 +360,7 @@ func (d *Daemon) mounted() (m locate.Mount, ok bool, err error) {
 // readOnly reports whether the mount is, by now: it can be remounted.
 func (d *Daemon) readOnly() bool {
 	m, ok, err := d.mounted()
-	return ok && m.ReadOnly || err != nil && d.cfg.Options.ReadOnly
+	return ok && slices.Contains(strings.Split(m.VFSOptions, ","), "ro") || err != nil && d.cfg.Options.ReadOnly
 }
 
 func (d *Daemon) end() {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
@@ -166,15 +167,13 @@ func ending(store string, pid int, point string) bool {
 	if pid <= 0 || point == "" {
 		return false
 	}
-	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	mounts, err := mountinfo.PidMountInfo(pid)
 	if err != nil {
 		// During its exit a process has no mount table, and then no command line.
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		return err != nil || len(line) == 0
 	}
-	defer f.Close()
-	mounts, err := locate.Parse(f)
-	return err == nil && len(locate.OfStore(mounts, store)) == 0
+	return len(locate.OfStore(mounts, store)) == 0
 }
 
 // VerifyStore checks, and repairs if asked to, a store that is not mounted. The

@@ -184,7 +184,7 @@ func (w *watchers) nudge(ctx context.Context, paths []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, nudgeTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", NudgeCommand, m.Point, m.Device, strconv.FormatInt(w.time, 10))
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", NudgeCommand, m.Mountpoint, fmt.Sprintf("%d:%d", m.Major, m.Minor), strconv.FormatInt(w.time, 10))
 	cmd.Dir = "/"
 	cmd.Stdin = strings.NewReader(strings.Join(paths, "\x00") + "\x00")
 	err = cmd.Run()

@@ -2,10 +2,8 @@ package locate
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -15,58 +13,34 @@ import (
 
 const FSType = "fuse.amberfs"
 
-// Mount is one row of the mount table (proc(5), /proc/PID/mountinfo).
-type Mount struct {
-	Device string // major:minor, equal for all mounts of one file system
-	Root   string // the path inside the file system that is mounted
-	Point  string // where, in this process's namespace
-	FSType string
-	Source string // for amberfs: the store's directory
-	// ReadOnly is of the whole file system, wherever it is mounted.
-	ReadOnly bool
-}
+// A Mount is one row of a mount table (proc(5), /proc/PID/mountinfo). Of amberfs, its source
+// is the directory of the store.
+type Mount = *mountinfo.Info
 
 // Mounts reads the mount table of this process, in the order of mounting.
 func Mounts() ([]Mount, error) {
-	f, err := os.Open("/proc/self/mountinfo")
+	rows, err := mountinfo.GetMounts(nil)
 	if err != nil {
 		return nil, fmt.Errorf("reading the mount table: %w", err)
 	}
-	defer f.Close()
-	return Parse(f)
-}
-
-func Parse(r io.Reader) ([]Mount, error) {
-	rows, err := mountinfo.GetMountsFromReader(r, nil)
-	if err != nil {
-		return nil, fmt.Errorf("reading the mount table: %w", err)
-	}
-	out := make([]Mount, len(rows))
-	for i, m := range rows {
-		out[i] = Mount{
-			Device: fmt.Sprintf("%d:%d", m.Major, m.Minor), Root: m.Root, Point: m.Mountpoint, FSType: m.FSType, Source: m.Source,
-			ReadOnly: slices.Contains(strings.Split(m.VFSOptions, ","), "ro"),
-		}
-	}
-	return out, nil
+	return rows, nil
 }
 
 // At gives the mount that path (absolute and clean) lies on: the deepest mount
 // point above it and, of several on one point, the last made.
-func At(mounts []Mount, path string) (Mount, bool) {
-	best, found := Mount{}, false
+func At(mounts []Mount, path string) (best Mount, found bool) {
 	for _, m := range mounts {
-		if under(path, m.Point) && (!found || len(m.Point) >= len(best.Point)) {
-			best, found = m, true
+		if under(path, m.Mountpoint) && (best == nil || len(m.Mountpoint) >= len(best.Mountpoint)) {
+			best = m
 		}
 	}
-	return best, found
+	return best, best != nil
 }
 
 // On gives the amberfs mount whose mount point is exactly path.
 func On(mounts []Mount, path string) (Mount, bool) {
 	m, ok := At(mounts, path)
-	return m, ok && m.FSType == FSType && m.Point == path
+	return m, ok && m.FSType == FSType && m.Mountpoint == path
 }
 
 // OfStore returns the mounts of the whole file system of a store, in the order of mounting.
@@ -126,7 +100,7 @@ func Users(of Mount, what []string, match func(ino uint64) bool) []User {
 		}
 		dir := filepath.Join("/proc", d.Name())
 		for _, link := range linksOf(dir, what) {
-			if !uses(link, of.Device, match) {
+			if !uses(link, of, match) {
 				continue
 			}
 			comm, _ := os.ReadFile(filepath.Join(dir, "comm"))
@@ -155,10 +129,10 @@ func linksOf(dir string, what []string) (links []string) {
 	return links
 }
 
-// uses reports whether a link below /proc leads to a node of a device. The flag and the
+// uses reports whether a link below /proc leads to a node of a file system. The flag and the
 // empty mask keep the kernel from asking the file system, whose daemon may wait or be away.
-func uses(link, device string, match func(ino uint64) bool) bool {
+func uses(link string, of Mount, match func(ino uint64) bool) bool {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, link, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, 0, &st)
-	return err == nil && fmt.Sprintf("%d:%d", st.Dev_major, st.Dev_minor) == device && (match == nil || match(st.Ino))
+	return err == nil && int(st.Dev_major) == of.Major && int(st.Dev_minor) == of.Minor && (match == nil || match(st.Ino))
 }

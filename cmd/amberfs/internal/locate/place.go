@@ -55,7 +55,7 @@ func Find(mounts []Mount, dir string) (Place, error) {
 		return Place{}, fmt.Errorf("%s: %w", dir, ErrNotMounted)
 	}
 	p := Place{Mount: m, Store: m.Source, dir: dir, mounts: mounts}
-	inside := path.Join(m.Root, strings.TrimPrefix(dir[len(strings.TrimSuffix(m.Point, "/")):], "/"))
+	inside := path.Join(m.Root, strings.TrimPrefix(dir[len(strings.TrimSuffix(m.Mountpoint, "/")):], "/"))
 	p.Workspace, p.Snapshot, p.Path = split(inside)
 	return p, nil
 }
@@ -69,7 +69,7 @@ func (p Place) Root() (root string, ok bool) {
 	if !under(inside, path.Clean(p.Mount.Root)) {
 		return "", false
 	}
-	return path.Join(p.Mount.Point, strings.TrimPrefix(inside, path.Clean(p.Mount.Root))), true
+	return path.Join(p.Mount.Mountpoint, strings.TrimPrefix(inside, path.Clean(p.Mount.Root))), true
 }
 
 func split(inside string) (forks []string, name, rest string) {
@@ -92,7 +92,7 @@ func (p Place) Rel(name string) (string, error) {
 		abs = filepath.Join(p.dir, name)
 	}
 	q, err := Find(p.mounts, abs)
-	if err != nil || q.Mount.Device != p.Mount.Device || q.Store != p.Store ||
+	if err != nil || q.Mount.Major != p.Mount.Major || q.Mount.Minor != p.Mount.Minor || q.Store != p.Store ||
 		strings.Join(q.Workspace, "/") != strings.Join(p.Workspace, "/") {
 		return "", fmt.Errorf("%s %w", name, ErrOutside)
 	}
@@ -107,7 +107,7 @@ func (p Place) Rel(name string) (string, error) {
 func Resolve(mounts []Mount, p string) string {
 	points := map[string]bool{}
 	for _, m := range mounts {
-		points[m.Point] = points[m.Point] || m.FSType == FSType
+		points[m.Mountpoint] = points[m.Mountpoint] || m.FSType == FSType
 	}
 	rest := strings.Split(strings.Trim(filepath.Clean(p), "/"), "/")
 	at := "/"

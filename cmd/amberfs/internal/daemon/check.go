@@ -96,7 +96,6 @@ func insideStore(dir string) (store string, ok bool) {
 	}
 }
 
-// clearDead unmounts dead mounts of the store, and on the mount point.
 func clearDead(cfg *Config, mounts []locate.Mount, s Starter) error {
 	for _, m := range mounts {
 		ours := m.FSType == locate.FSType && (m.Mountpoint == cfg.Mountpoint || m.Source == cfg.Store && m.Root == "/")
@@ -232,7 +231,6 @@ func checkFUSE() error {
 	return nil
 }
 
-// busyStore is the error for a store that a daemon has.
 func busyStore(store string, pid int, point string) error {
 	here := false
 	if mounts, err := locate.Mounts(); err == nil {

@@ -50,10 +50,11 @@ type Daemon struct {
 	shared     shared
 	// up is closed when the mount answers.
 	up chan struct{}
-	// gone is closed when the mount has left the directory tree, but a copy remains.
-	gone     chan struct{}
-	goneOnce sync.Once
-	ending   atomic.Bool
+	// unmounted is closed when the kernel has ended the mount. gone is closed by end when
+	// the mount has left the directory tree, but a copy remains.
+	unmounted, gone chan struct{}
+	end             func()
+	ending          atomic.Bool
 }
 
 // Run is the whole life of a daemon. It returns when the store is closed. A start that fails is
@@ -87,7 +88,11 @@ func private() { unix.Umask(0o077) }
 
 // start starts the parts in order. If one fails, it stops the others and removes a new store.
 func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool, err error) {
-	d := &Daemon{cfg: cfg, started: time.Now(), file: newLog(cfg.LogTo), up: make(chan struct{}), gone: make(chan struct{})}
+	d := &Daemon{cfg: cfg, started: time.Now(), file: newLog(cfg.LogTo), up: make(chan struct{}), unmounted: make(chan struct{}), gone: make(chan struct{})}
+	d.end = sync.OnceFunc(func() {
+		d.log.Warn("another mount namespace still has a copy of the mount; it ends now")
+		close(d.gone)
+	})
 	level := slog.LevelInfo
 	if cfg.Options.Debug {
 		level = slog.LevelDebug
@@ -153,6 +158,10 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 		return nil, false, fail.New(fail.KindOf(err), "%w", err)
 	}
 	go d.mount.Serve()
+	go func() {
+		d.mount.Wait()
+		close(d.unmounted)
+	}()
 	d.later("removing exports", d.dropExports) // the last daemon may have been killed before
 	d.later("remotes", func() { d.connection.Run(d.life, d.cfg.Options.Prefetch) })
 	d.later("pushes of the policy", func() { d.service.Backup(d.life) })
@@ -179,15 +188,10 @@ func (d *Daemon) bringIn(s Starter) {
 
 // live waits for the end, and ends in order.
 func (d *Daemon) live(signals <-chan os.Signal) error {
-	unmounted := make(chan struct{})
-	go func() {
-		d.mount.Wait()
-		close(unmounted)
-	}()
 	told := false // by a signal
 	for over := false; !over; {
 		select {
-		case <-unmounted:
+		case <-d.unmounted:
 			over = true
 		case <-d.gone:
 			over = true
@@ -201,7 +205,7 @@ func (d *Daemon) live(signals <-chan os.Signal) error {
 	}
 	d.notify(systemd.SdNotifyStopping)
 	if told {
-		d.endSoon(unmounted)
+		d.endSoon()
 	}
 	return d.close()
 }
@@ -210,7 +214,7 @@ func (d *Daemon) live(signals <-chan os.Signal) error {
 const graceTime = 2 * time.Second
 
 // endSoon unmounts, even if programs use the mount.
-func (d *Daemon) endSoon(unmounted <-chan struct{}) {
+func (d *Daemon) endSoon() {
 	d.ending.Store(true)
 	d.watchers.close()
 	d.store.Forest().Thaw()
@@ -230,7 +234,7 @@ func (d *Daemon) endSoon(unmounted <-chan struct{}) {
 		}
 	}
 	select {
-	case <-unmounted:
+	case <-d.unmounted:
 	case <-time.After(graceTime):
 		// The connection ends with this process, and programs get ENOTCONN.
 		d.log.Warn("programs still use the mount; it ends now")
@@ -295,13 +299,8 @@ const copyTime = 2 * time.Second
 // endCopies ends a mount that was unmounted here, but of which another mount namespace,
 // such as that of a container, has a copy. What was acknowledged is in the journal.
 func (d *Daemon) endCopies() {
-	ended := make(chan struct{})
-	go func() {
-		d.mount.Wait()
-		close(ended)
-	}()
 	select {
-	case <-ended:
+	case <-d.unmounted:
 	case <-time.After(copyTime):
 		d.end()
 	}
@@ -361,9 +360,4 @@ func (d *Daemon) mounted() (m locate.Mount, ok bool, err error) {
 func (d *Daemon) readOnly() bool {
 	m, ok, err := d.mounted()
 	return ok && slices.Contains(strings.Split(m.VFSOptions, ","), "ro") || err != nil && d.cfg.Options.ReadOnly
-}
-
-func (d *Daemon) end() {
-	d.log.Warn("another mount namespace still has a copy of the mount; it ends now")
-	d.goneOnce.Do(func() { close(d.gone) })
 }

@@ -112,7 +112,6 @@ func (d *Daemon) mountEvent(e fusefs.Event) {
 	d.events.Record(out)
 }
 
-// pathOf is the path of a directory's entry, "" when the directory is gone too.
 func (d *Daemon) pathOf(dir live.NodeID, name string) string {
 	p, err := d.store.Forest().Path(dir, eventPath)
 	if err != nil {

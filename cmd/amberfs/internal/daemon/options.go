@@ -19,28 +19,19 @@ type Config struct {
 	Store      string
 	Mountpoint string
 	Options    mountopt.Options
-	// From fills a new store; empty for none.
-	From string
-	// Later imports the contents of From while the mount is in use.
-	Later bool
-	// Shared is a daemon of `run` in its own mount namespace. It ends with its last user.
-	Shared bool
-	// Remote is the URL@SNAPSHOT that a new store begins with; empty for none.
-	Remote string
-	// OrEmpty lets it begin empty if there is no such snapshot yet.
-	OrEmpty bool
-	// Version is the program's, for the log and for hello.
-	Version string
-	// LogTo gets the log besides the file; nil for none.
-	LogTo io.Writer
+	From       string    // fills a new store; "" for none
+	Later      bool      // the contents of From are imported while the mount is in use
+	Shared     bool      // it is a daemon of `run` in its own mount namespace, and ends with its last user
+	Remote     string    // URL@SNAPSHOT that a new store begins with; "" for none
+	OrEmpty    bool      // it begins empty if there is no such snapshot
+	Version    string    // of the program, for the log and for hello
+	LogTo      io.Writer // gets the log besides the file; nil for none
 }
 
 // closeTime bounds the work that an umount does and the next mount could as well:
 // a reader waits for it.
 const closeTime = 300 * time.Millisecond
 
-// mountOptions is how it is mounted, with what control files need from the
-// packages that fusefs does not know.
 func (d *Daemon) mountOptions() fusefs.Options {
 	var onAnswer func(fusefs.Answered)
 	if d.metrics != nil {

@@ -63,7 +63,6 @@ func (d *Daemon) join(want service.JoinRequest) (*os.File, error) {
 	return tree, nil
 }
 
-// leave ends a join.
 func (d *Daemon) leave() (ends bool) {
 	d.shared.mu.Lock()
 	d.shared.users--

@@ -163,7 +163,6 @@ func pipeStarter(w *os.File) Starter {
 	}
 }
 
-// await reads the pipe until the daemon is ready or has failed.
 func await(r io.Reader, s Starter) (Ready, error) {
 	br := bufio.NewReader(r)
 	for {
@@ -188,7 +187,6 @@ func await(r io.Reader, s Starter) (Ready, error) {
 	}
 }
 
-// errSilent is a daemon that ended without a word.
 var errSilent = errors.New("the daemon ended before the mount was ready")
 
 const notifyEnv = "NOTIFY_SOCKET"

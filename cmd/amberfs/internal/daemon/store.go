@@ -24,28 +24,26 @@ import (
 // Make makes the store of cfg, if there is none yet, and fills it. It is what
 // `run` does outside of its namespaces, where every user has a name.
 func Make(ctx context.Context, cfg Config, s Starter) error {
-	return WhenFree(ctx, cfg.Store, func() error { return makeStore(ctx, cfg, s) })
-}
-
-func makeStore(ctx context.Context, cfg Config, s Starter) error {
-	if _, err := os.Lstat(filepath.Join(cfg.Store, "format")); err == nil {
-		from, err := storedir.Unfilled(cfg.Store)
-		if from == "" || err != nil {
-			return errors.Join(err, usedAgain(cfg, s.note))
+	return WhenFree(ctx, cfg.Store, func() error {
+		if _, err := os.Lstat(filepath.Join(cfg.Store, "format")); err == nil {
+			from, err := storedir.Unfilled(cfg.Store)
+			if from == "" || err != nil {
+				return errors.Join(err, usedAgain(cfg, s.note))
+			}
 		}
-	}
-	c := &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Log: slog.New(slog.DiscardHandler)}
-	defer c.Close()
-	store, err := openStore(cfg.Store, snapshot.Options{
-		UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Quiet: true, Filling: cfg.From, Connect: c.Connect(ctx),
+		c := &service.Connection{From: cfg.Remote, OrEmpty: cfg.OrEmpty, Log: slog.New(slog.DiscardHandler)}
+		defer c.Close()
+		store, err := openStore(cfg.Store, snapshot.Options{
+			UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Quiet: true, Filling: cfg.From, Connect: c.Connect(ctx),
+		})
+		if err != nil {
+			return openError(cfg.Store, err)
+		}
+		if err := fill(ctx, store, cfg, s); err != nil {
+			return errors.Join(service.Explain(err), store.Discard())
+		}
+		return service.Explain(store.Close())
 	})
-	if err != nil {
-		return openError(cfg.Store, err)
-	}
-	if err := fill(ctx, store, cfg, s); err != nil {
-		return errors.Join(service.Explain(err), store.Discard())
-	}
-	return service.Explain(store.Close())
 }
 
 // usedAgain is for --from with a store that exists. One that was filled from the same

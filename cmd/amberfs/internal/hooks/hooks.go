@@ -204,7 +204,6 @@ func (o object) get(key string) json.RawMessage {
 	return nil
 }
 
-// set gives a key a value, or removes it.
 func (o *object) set(key string, value json.RawMessage, remove bool) {
 	switch i := o.find(key); {
 	case i < 0 && !remove:

@@ -154,7 +154,6 @@ func NoNewPrivileges() error {
 	return nil
 }
 
-// dropCapabilities gives up all capabilities of this thread.
 func dropCapabilities() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return err

@@ -31,20 +31,15 @@ type Config struct {
 	After      string           `json:"after"`      // snapshot that is taken at the end
 	Command    []string         `json:"command"`
 	Options    mountopt.Options `json:"options"`
-	// Actor is the name that the changes of the program have; "" for none.
-	Actor string `json:"actor"`
-	// Image is that of the fork, with Root; it may be nil.
-	Image *snapshot.Image `json:"image"`
-	// Hold keeps the temporary directory, and the daemon writes all changes to the store.
-	Hold bool `json:"hold"`
-	// UserNS is set by Outer when the namespaces include one for users.
-	UserNS bool `json:"user_ns"`
-	// Shared is the mount point of the daemon that serves Store, set by Outer.
-	Shared string `json:"shared"`
-	// Daemon is the process that Outer started for Store, 0 if there was a daemon.
-	Daemon int `json:"daemon"`
-	// Tree: the daemon has sent a copy of the mount.
-	Tree bool `json:"tree"`
+	Actor      string           `json:"actor"` // of the program's changes; "" for none
+	Image      *snapshot.Image  `json:"image"` // of the fork, with Root; it may be nil
+	Hold       bool             `json:"hold"`  // keep the temporary directory, with all changes in the store
+
+	// Outer sets these.
+	UserNS bool   `json:"user_ns"` // the namespaces include one for users
+	Shared string `json:"shared"`  // mount point of the daemon that serves Store
+	Daemon int    `json:"daemon"`  // the process that was started for Store, 0 if one served it
+	Tree   bool   `json:"tree"`    // the daemon has sent a copy of the mount
 }
 
 // configEnv carries the configuration from outer to inner.

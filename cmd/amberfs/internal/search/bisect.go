@@ -14,7 +14,6 @@ import (
 // A Verdict is what one test says of a state.
 type Verdict int
 
-// The verdicts.
 const (
 	Unknown Verdict = iota
 	Good

@@ -93,18 +93,18 @@ func decryptFailed(err error) error {
 // read returns n bytes at offset off of an object, decrypted, and reads ahead.
 func (r *Remote) read(ctx context.Context, o backend.Object, encrypted bool, off, n, ahead int64) ([]byte, error) {
 	if !encrypted {
-		return r.readRaw(ctx, o, off, n, ahead)
+		return r.o.Cache.ReadAt(ctx, cache.Object(o), off, n, ahead, r.fetch(o))
 	}
-	b, err := r.readDecrypted(ctx, o, off, n)
+	b, err := r.readDecrypted(ctx, o, false, off, n)
 	if errors.Is(err, errs.Damaged) { // what is cached may be
 		r.drop(o, true, 0, 0)
-		b, err = r.readDecrypted(ctx, o, off, n)
+		b, err = r.readDecrypted(ctx, o, false, off, n)
 	}
 	return b, err
 }
 
-func (r *Remote) readDecrypted(ctx context.Context, o backend.Object, off, n int64) ([]byte, error) {
-	ra, err := r.decrypter(ctx, o, false)
+func (r *Remote) readDecrypted(ctx context.Context, o backend.Object, near bool, off, n int64) ([]byte, error) {
+	ra, err := r.decrypter(ctx, o, near)
 	if err != nil {
 		return nil, err
 	}
@@ -116,33 +116,24 @@ func (r *Remote) readDecrypted(ctx context.Context, o backend.Object, off, n int
 	return buf[:got], nil
 }
 
-// readRaw reads an object as it lies on the remote, through the cache.
-func (r *Remote) readRaw(ctx context.Context, o backend.Object, off, n, ahead int64) ([]byte, error) {
-	fetch := func(ctx context.Context, off, n int64) ([]byte, error) { return r.fetch(ctx, o, off, n) }
-	return r.o.Cache.ReadAt(ctx, cache.Object(o), off, n, ahead, fetch)
+// fetch reads an object as it lies on the remote.
+func (r *Remote) fetch(o backend.Object) cache.Fetch {
+	return func(ctx context.Context, off, n int64) (data []byte, err error) {
+		err = r.health.try(ctx, func(ctx context.Context) error {
+			data, err = r.b.GetRange(ctx, o.Key(), off, n)
+			return err
+		})
+		return data, err
+	}
 }
 
-func (r *Remote) fetch(ctx context.Context, o backend.Object, off, n int64) (data []byte, err error) {
-	err = r.health.try(ctx, func(ctx context.Context) error {
-		data, err = r.b.GetRange(ctx, o.Key(), off, n)
-		return err
-	})
-	return data, err
-}
-
+// near is read for what is in the cache; false if that is not all.
 func (r *Remote) near(o backend.Object, encrypted bool, off, n int64) ([]byte, bool) {
 	if !encrypted {
 		return r.o.Cache.Near(cache.Object(o), off, n)
 	}
-	ra, err := r.decrypter(context.Background(), o, true)
-	if err != nil {
-		return nil, false
-	}
-	buf := make([]byte, n)
-	if _, err := ra.ReadAt(buf, off); err != nil && err != io.EOF {
-		return nil, false
-	}
-	return buf, true
+	b, err := r.readDecrypted(context.Background(), o, true, off, n)
+	return b, err == nil
 }
 
 // drop forgets what is cached of a part of an object. Of an encrypted one the
@@ -177,7 +168,10 @@ func (r *Remote) decrypter(ctx context.Context, o backend.Object, near bool) (io
 	if ra != nil {
 		return ra, nil
 	}
-	raw := rawReader{context.WithoutCancel(ctx), r, o, near}
+	raw := rawReader{context.WithoutCancel(ctx), r.o.Cache, o, r.fetch(o)}
+	if near {
+		raw.fetch = nil
+	}
 	ra, _, err = age.DecryptReaderAt(raw, o.Size, keys...)
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", o.Name, decryptFailed(err))
@@ -189,25 +183,15 @@ func (r *Remote) decrypter(ctx context.Context, o backend.Object, near bool) (io
 }
 
 type rawReader struct {
-	ctx  context.Context
-	r    *Remote
-	o    backend.Object
-	near bool
+	ctx   context.Context
+	cache *cache.Cache
+	o     backend.Object
+	fetch cache.Fetch // nil: only what is cached
 }
 
-var errFar = errors.New("it is not in the cache")
-
-func (w rawReader) ReadAt(p []byte, off int64) (n int, err error) {
-	var b []byte
-	if w.near {
-		var ok bool
-		if b, ok = w.r.o.Cache.Near(cache.Object(w.o), off, int64(len(p))); !ok {
-			err = errFar
-		}
-	} else {
-		b, err = w.r.readRaw(w.ctx, w.o, off, int64(len(p)), 0)
-	}
-	n = copy(p, b)
+func (w rawReader) ReadAt(p []byte, off int64) (int, error) {
+	b, err := w.cache.ReadAt(w.ctx, cache.Object(w.o), off, int64(len(p)), 0, w.fetch)
+	n := copy(p, b)
 	if err == nil && n < len(p) {
 		err = io.EOF
 	}

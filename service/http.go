@@ -271,19 +271,15 @@ func (a *answer) finish(result any, err error) {
 		_ = a.event("result", result)
 	default:
 		a.begin(a.op.Output)
-		if !events {
-			a.trailer(result, err)
+		if events {
+			return
 		}
-	}
-}
-
-// trailer is called with mu held.
-func (a *answer) trailer(result any, err error) {
-	name, v := ResultTrailer, result
-	if err != nil {
-		name, v = ErrorTrailer, fail.Of(err)
-	}
-	if b, err := json.Marshal(v); err == nil {
-		a.w.Header().Set(name, string(b))
+		name := ResultTrailer
+		if err != nil {
+			name, result = ErrorTrailer, fail.Of(err)
+		}
+		if b, err := json.Marshal(result); err == nil {
+			a.w.Header().Set(name, string(b))
+		}
 	}
 }

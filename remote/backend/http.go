@@ -19,17 +19,11 @@ import (
 // newTransport returns a transport for many requests at once to one host, with a limit on the
 // wait for an answer's first byte.
 func newTransport() (*http.Transport, error) {
-	t := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
-		MaxIdleConnsPerHost:   64,
-		IdleConnTimeout:       time.Minute,
-		TLSHandshakeTimeout:   5 * time.Second,
-		ResponseHeaderTimeout: 15 * time.Second,
-		ExpectContinueTimeout: time.Second,
-		DisableCompression:    true, // the bytes must come as they were stored
-		ForceAttemptHTTP2:     true,
-	}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DialContext = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = 5*time.Second, 15*time.Second
+	t.MaxIdleConnsPerHost = 64
+	t.DisableCompression = true // the bytes must come as they were stored
 	file := env.Get("AWS_CA_BUNDLE")
 	if file == "" {
 		return t, nil

@@ -68,19 +68,19 @@ func (e *Entry) check(objects []backend.Object) error {
 }
 
 // A table is the entries of one push, encoded, in order of their hashes.
-type table struct{ raw []byte }
+type table []byte
 
-func (t table) len() int { return len(t.raw) / EntrySize }
+func (t table) len() int { return len(t) / EntrySize }
 
-func (t table) at(i int) Entry { return decodeEntry(t.raw[i*EntrySize:]) }
+func (t table) at(i int) Entry { return decodeEntry(t[i*EntrySize:]) }
 
 // find looks a hash up. The entry may still be of another object of the same first
 // 16 bytes: the bytes there tell.
 func (t table) find(h cas.Hash) (Entry, bool) {
 	i := sort.Search(t.len(), func(i int) bool {
-		return bytes.Compare(t.raw[i*EntrySize:][:prefixSize], h[:prefixSize]) >= 0
+		return bytes.Compare(t[i*EntrySize:][:prefixSize], h[:prefixSize]) >= 0
 	})
-	if i == t.len() || !bytes.Equal(t.raw[i*EntrySize:][:prefixSize], h[:prefixSize]) {
+	if i == t.len() || !bytes.Equal(t[i*EntrySize:][:prefixSize], h[:prefixSize]) {
 		return Entry{}, false
 	}
 	return t.at(i), true
@@ -95,7 +95,7 @@ func newTable(entries []Entry) table {
 	for i := range sorted {
 		sorted[i].encode(raw[i*EntrySize:])
 	}
-	return table{raw}
+	return raw
 }
 
 type Index struct{ tables []table } // newest first
@@ -105,7 +105,7 @@ func (x *Index) Add(raw []byte, s Section, objects []backend.Object) error {
 	if int64(len(raw)) != s.Size() {
 		return fmt.Errorf("%w: index of %d bytes where %d belong", ErrMalformed, len(raw), s.Size())
 	}
-	t := table{raw}
+	t := table(raw)
 	for i := range t.len() {
 		e := t.at(i)
 		if err := e.check(objects); err != nil {
@@ -170,6 +170,6 @@ func (p *Pack) Append(q *Pack) {
 func (p *Pack) EncodeIndex(entries []Entry) Section {
 	t := newTable(entries)
 	s := Section{Offset: int64(len(p.Bytes)), Entries: int64(t.len())}
-	p.Bytes = append(p.Bytes, t.raw...)
+	p.Bytes = append(p.Bytes, t...)
 	return s
 }

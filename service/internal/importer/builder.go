@@ -202,7 +202,16 @@ func (b *Builder) dir(p string) (uint64, error) {
 	case err != nil:
 		return 0, err
 	case !ok:
-		e.Ino, err = b.mkdir(parent, p)
+		depth := 1 + strings.Count(p, "/")
+		if depth >= tree.MaxDepth {
+			return 0, tree.ErrTooDeep
+		}
+		b.state.Depth = max(b.state.Depth, depth)
+		n := b.node(b.made)
+		n.Nlink, e.Ino = 2, n.Ino
+		if err = b.link(parent, path.Base(p), n); err == nil {
+			err = b.put(n)
+		}
 	case e.Type != unix.S_IFDIR:
 		err = fmt.Errorf("%w: %q is not a directory, but is used as one", gitbridge.ErrHostile, p)
 	}
@@ -211,20 +220,6 @@ func (b *Builder) dir(p string) (uint64, error) {
 		b.unsealed += inodeSize + len(p)
 	}
 	return e.Ino, err
-}
-
-func (b *Builder) mkdir(parent uint64, p string) (uint64, error) {
-	depth := 1 + strings.Count(p, "/")
-	if depth >= tree.MaxDepth {
-		return 0, tree.ErrTooDeep
-	}
-	b.state.Depth = max(b.state.Depth, depth)
-	n := b.node(b.made)
-	n.Nlink = 2
-	if err := b.link(parent, path.Base(p), n); err != nil {
-		return 0, err
-	}
-	return n.Ino, b.put(n)
 }
 
 func (b *Builder) addDir(p string, m gitbridge.Meta) error {

@@ -133,12 +133,10 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 	}
 	a := &answer{
 		ctx: r.Context(), w: w, out: http.NewResponseController(w), op: o,
-		told:  o.Output == "" && r.Header.Get("Accept") == Events,
-		hasty: o.Hasty,
+		told: o.Output == "" && r.Header.Get("Accept") == Events,
 	}
-	if l, ok := args.(Log); ok && l.Follow {
-		a.hasty = true
-	}
+	l, log := args.(Log)
+	a.hasty = !log || l.Follow
 	defer req.Done()
 	req.Out, req.Item, req.Progress = a, a.item, a.progress
 	result, err := s.do(r.Context(), req, o, args)

@@ -84,9 +84,7 @@ type Op struct {
 	// Input and Output are the types of the streams, "" for none.
 	Input, Output string
 	// Instead does the same in a mount, for an operation that needs the socket.
-	Instead string
-	// Hasty: each event is sent at once.
-	Hasty        bool
+	Instead      string
 	Args, Result reflect.Type
 
 	run func(s *Service, ctx context.Context, r *Request, args any) (any, error)
@@ -175,9 +173,9 @@ var ops = []*Op{
 		About: "Returns what a snapshot changed in a container image, as a layer of an image."}, (*Service).exportLayer),
 	op(Op{Name: "image", Access: Socket,
 		About: "Returns the container image that a snapshot, or the present state, was made on top of."}, (*Service).image),
-	op(Op{Name: "open", Access: Socket, Output: Events, Hasty: true, Instead: "`git` on .snapshots/NAME",
+	op(Op{Name: "open", Access: Socket, Output: Events, Instead: "`git` on .snapshots/NAME",
 		About: "Keeps the objects of a snapshot readable while the answer is read."}, (*Service).open),
-	op(Op{Name: "open-changes", Access: Socket, Output: Events, Hasty: true, Instead: "`cp` or `git diff` on the files",
+	op(Op{Name: "open-changes", Access: Socket, Output: Events, Instead: "`cp` or `git diff` on the files",
 		About: "Keeps the objects of the workspace's base and of a snapshot, or of now, readable while the answer is read."}, (*Service).openChanges),
 	op(Op{Name: "objects", Access: Socket, Output: Bytes,
 		About: "Returns objects of an open snapshot, by their hashes."}, (*Service).objects),

@@ -143,10 +143,19 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, o *Op) {
 	a.finish(result, err)
 }
 
-func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
+// ownerOfStore returns the credentials of the caller, who is the owner of the store or root.
+func ownerOfStore(r *http.Request) (*unix.Ucred, error) {
 	peer, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
 	if peer == nil || !(live.Caller{UID: peer.Uid}).OwnsStore() {
-		return nil, nil, fail.New(fail.Denied, "only the user that mounted this file system, or root, can control it")
+		return nil, fail.New(fail.Denied, "only the user that mounted this file system, or root, can control it")
+	}
+	return peer, nil
+}
+
+func (s *Service) read(r *http.Request, o *Op) (*Request, any, error) {
+	peer, err := ownerOfStore(r)
+	if err != nil {
+		return nil, nil, err
 	}
 	args, err := o.bind(r)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/fail"
-	"github.com/amberfs/amberfs/snapshot/live"
 )
 
 const SocketName = "socket"
@@ -108,16 +107,11 @@ func Peer(c *net.UnixConn) (*unix.Ucred, error) {
 
 const joinPath = "/join"
 
-// JoinRequest asks for a copy of the mount.
-type JoinRequest struct {
-	// Options are those that the caller wants, as after -o; empty for any.
-	Options string `json:"options"`
-}
-
 // Joining is what a daemon does for joined programs.
 type Joining struct {
-	// Join counts a user. tree is a detached copy of the mount, or nil.
-	Join func(JoinRequest) (tree *os.File, err error)
+	// Join counts a user, who wants these mount options; "" for any. tree is a detached copy
+	// of the mount, or nil.
+	Join func(options string) (tree *os.File, err error)
 	// Leave ends what Join began, and reports whether the daemon ends with that.
 	Leave func() (ends bool)
 }
@@ -131,13 +125,7 @@ type Joined struct {
 }
 
 func (s *Service) join(w http.ResponseWriter, r *http.Request) {
-	peer, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
-	if peer == nil || !(live.Caller{UID: peer.Uid}).OwnsStore() {
-		writeError(w, fail.New(fail.Denied, "only the user that mounted this file system, or root, can use it for run"))
-		return
-	}
-	var want JoinRequest
-	err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody)).Decode(&want)
+	_, err := ownerOfStore(r)
 	if err == nil {
 		if err = s.Ready(r.Context()); err != nil {
 			err = fail.New(fail.NotFound, "%w", err) // it is ending
@@ -145,7 +133,7 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 	}
 	var tree *os.File
 	if err == nil {
-		tree, err = s.Joining.Join(want)
+		tree, err = s.Joining.Join(r.URL.Query().Get("options"))
 	}
 	if err != nil {
 		writeError(w, Explain(err))
@@ -184,18 +172,14 @@ func (s *Service) sendTree(c *net.UnixConn, tree *os.File) error {
 }
 
 // Join joins the daemon of the store dir. The error is of kind NotFound if none answers.
-func Join(ctx context.Context, dir string, want JoinRequest) (*Joined, error) {
+func Join(ctx context.Context, dir, options string) (*Joined, error) {
 	conn, err := Dial(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	body, err := json.Marshal(want)
-	if err != nil {
-		return nil, err
-	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: amberfs\r\nContent-Length: %d\r\n\r\n%s", joinPath, len(body), body)
+	_, err = fmt.Fprintf(conn, "POST %s?options=%s HTTP/1.1\r\nHost: amberfs\r\n\r\n", joinPath, url.QueryEscape(options))
 	if err != nil {
 		return nil, ended(dir, err)
 	}

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/fail"
-	"github.com/amberfs/amberfs/service"
 )
 
 // shared counts the `run` commands that use a daemon's mount.
@@ -35,9 +34,9 @@ func PrivateMounts() error {
 // RunMountpoint is where `run STORE` mounts the workspace.
 func RunMountpoint(store string) string { return filepath.Join(store, "mnt") }
 
-// join counts a user and copies the mount for it. An ordinary user's daemon outside of
+// join counts a user, and copies the mount for it. An ordinary user's daemon outside of
 // `run` may not copy mounts; its mount is visible to the user.
-func (d *Daemon) join(want service.JoinRequest) (*os.File, error) {
+func (d *Daemon) join(options string) (*os.File, error) {
 	d.shared.mu.Lock()
 	defer d.shared.mu.Unlock()
 	if d.shared.ending || d.ending.Load() {
@@ -45,7 +44,7 @@ func (d *Daemon) join(want service.JoinRequest) (*os.File, error) {
 	}
 	has := d.cfg.Options
 	has.NonEmpty = false // of no meaning here
-	if want.Options != "" && want.Options != has.String() {
+	if options != "" && options != has.String() {
 		return nil, fail.New(fail.Exists, "the store %s is in use with other options: %q", d.cfg.Store, has.String()).
 			WithHint("use the same options, or none")
 	}

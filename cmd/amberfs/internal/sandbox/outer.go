@@ -187,7 +187,7 @@ func joinStore(ctx context.Context, c *Config, s daemon.Starter) (j *service.Joi
 	}
 	err = daemon.WhenFree(ctx, c.Store, func() (err error) {
 		for {
-			j, err = service.Join(ctx, c.Store, service.JoinRequest{Options: c.Options.String()})
+			j, err = service.Join(ctx, c.Store, c.Options.String())
 			if fail.KindOf(err) != fail.NotFound || ctx.Err() != nil {
 				return err
 			}

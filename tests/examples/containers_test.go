@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,7 +35,7 @@ func system(t *testing.T) string {
 	harness.Needs(t, "busybox")
 	dir := t.TempDir()
 	run(t, "/", "sh", "-ec", `cd "$1" && mkdir bin etc usr && cp "$(command -v busybox)" bin/busybox &&
-		for name in sh id mkdir rm mv cat mount test true sleep; do ln -s busybox bin/$name; done &&
+		for name in sh id mkdir rm mv cat mount test true sleep chown; do ln -s busybox bin/$name; done &&
 		echo root:x:0:0:root:/root:/bin/sh > etc/passwd && chmod -R a+rX .`, "sh", dir)
 	return dir
 }
@@ -42,9 +43,7 @@ func system(t *testing.T) string {
 // TestContainers runs each container engine with a fork as its root directory.
 func TestContainers(t *testing.T) {
 	root := system(t)
-	conf := filepath.Join(t.TempDir(), "containers.conf")
-	write(t, conf, "[containers]\nnetns=\"none\"\ndefault_ulimits=[\"nofile=1024:1024\",\"nproc=1024:1024\"]\n[engine]\nruntime=\"runc\"\n")
-	t.Setenv("CONTAINERS_CONF", conf)
+	containersConf(t, `default_ulimits=["nofile=1024:1024","nproc=1024:1024"]`)
 	started := false
 	for name, probe := range map[string][]string{
 		"bubblewrap":     {"bwrap", "--unshare-pid", "--bind", root, "/", "--proc", "/proc", "--dev", "/dev", "true"},
@@ -63,7 +62,7 @@ func TestContainers(t *testing.T) {
 				t.Skipf("%s does not work here: %v: %s", name, err, out)
 			}
 			if name == "podman" && os.Getuid() != 0 {
-				t.Skip("the mount would have to be within podman unshare")
+				t.Skip("TestRootlessPodmanWithSubordinateIds")
 			}
 			options := []string{"--from", root}
 			if os.Getuid() == 0 {
@@ -77,7 +76,9 @@ func TestContainers(t *testing.T) {
 			run(t, "/", example(t, "containers", name), m.Dir, "c", "/bin/sh", "-ec", inContainer, "sh", bound)
 			wantFile(t, m.Path(".forks/c/file"), "one\n")
 			wantGone(t, m.Path("file"))
-			out, err := command(t, "/", example(t, "containers", name), m.Dir, "c", "/bin/sh", "-c", "exit 7").CombinedOutput()
+			shell := command(t, "/", example(t, "containers", name), m.Dir, "c", "/bin/sh")
+			shell.Stdin = strings.NewReader("exit 7\n")
+			out, err := shell.CombinedOutput()
 			if e, ok := err.(*exec.ExitError); !ok || e.ExitCode() != 7 {
 				t.Errorf("exit status: %v: %s", err, out)
 			}
@@ -111,6 +112,58 @@ func discardUsed(t *testing.T, m *harness.Mount, cmd *exec.Cmd) {
 	must(t, os.Remove(m.Path(".forks/c/started")))
 	must(t, cmd.Wait())
 	must(t, os.Remove(m.Path(".forks/c")))
+}
+
+// containersConf configures podman for machines with hybrid cgroups and without /dev/net/tun.
+func containersConf(t *testing.T, more ...string) {
+	conf := filepath.Join(t.TempDir(), "containers.conf")
+	write(t, conf, "[containers]\nnetns=\"none\"\n"+strings.Join(more, "\n")+"\n[engine]\nruntime=\"runc\"\n")
+	t.Setenv("CONTAINERS_CONF", conf)
+}
+
+// unshared runs in `podman unshare`, in an empty directory.
+const unshared = `
+amberfs mount -o allow_other --from "$1" store mnt
+trap 'cd ..; amberfs umount mnt' EXIT
+cd mnt
+for engine in podman runc bubblewrap; do
+	"$2/$engine" . $engine /bin/sh -ec "$3" sh
+	test "$(cat .forks/$engine/file)" = one
+	status=0
+	"$2/$engine" . $engine /bin/sh -c 'chown 5:7 /file; exit 7' || status=$?
+	test $status = 7
+	test "$(stat -c %u:%g .forks/$engine/file)" = 5:7
+	"$2/$engine" . $engine /bin/sh -c 'echo > /started; while test -e /started; do sleep 0.1; done' &
+	until test -e .forks/$engine/started; do sleep 0.1; done
+	if rmdir .forks/$engine; then exit 1; fi
+	rm .forks/$engine/started
+	wait $!
+	rmdir .forks/$engine
+done
+`
+
+// TestRootlessPodmanWithSubordinateIds runs the engines in a mount in `podman unshare`, where
+// files have other owners than root.
+func TestRootlessPodmanWithSubordinateIds(t *testing.T) {
+	harness.Needs(t, "podman", "newuidmap")
+	if os.Getuid() == 0 {
+		t.Skip("as an ordinary user, which scripts/test-as-user makes")
+	}
+	root, dir := system(t), t.TempDir()
+	containersConf(t)
+	state, err := os.MkdirTemp("/tmp", "podman") // with a path of 50 bytes at most
+	must(t, err)
+	t.Setenv("HOME", state) // podman's process that stays is this test's own
+	t.Setenv("XDG_RUNTIME_DIR", state)
+	t.Cleanup(func() {
+		b, err := os.ReadFile(filepath.Join(state, "libpod/tmp/pause.pid"))
+		run(t, "/", "podman", "unshare", "rm", "-rf", state)
+		must(t, os.RemoveAll(state)) // what podman made meanwhile
+		if pid, _ := strconv.Atoi(string(b)); err == nil {
+			must(t, syscall.Kill(pid, syscall.SIGKILL))
+		}
+	})
+	t.Log(run(t, dir, "podman", "unshare", "sh", "-ec", unshared, "sh", root, example(t, "containers"), inContainer))
 }
 
 func rootless() string {

@@ -19,11 +19,8 @@ const cached = 365 * 24 * time.Hour
 // seconds splits nanoseconds since 1970 as struct timespec has them: the
 // fraction is never negative, also before 1970.
 func seconds(ns int64) (sec uint64, nsec uint32) {
-	s, n := ns/1e9, ns%1e9
-	if n < 0 {
-		s, n = s-1, n+1e9
-	}
-	return uint64(s), uint32(n)
+	t := unix.NsecToTimespec(ns)
+	return uint64(t.Sec), uint32(t.Nsec)
 }
 
 // nanoseconds is the reverse of seconds; what does not fit into an int64 is

@@ -19,36 +19,26 @@ const (
 // time. Meanwhile idle processors take as much power as busy ones, all of them, so it is
 // asked for by an option. The zero value never does.
 type awake struct {
-	path string
+	on   bool
 	held *os.File // open while they are kept awake
 }
 
 // latencyFile is where latencies are asked for, in µs. Only root may.
 const latencyFile = "/dev/cpu_dma_latency"
 
-// openAwake looks whether it can be asked for.
-func openAwake() (awake, error) {
-	a := awake{path: latencyFile}
-	if err := a.hold(); err != nil {
-		return awake{}, fmt.Errorf("the option lowlatency is for root: %w", err)
-	}
-	a.release()
-	return a, nil
-}
-
 func (a *awake) hold() error {
-	if a.path == "" || a.held != nil {
+	if !a.on || a.held != nil {
 		return nil
 	}
-	f, err := os.OpenFile(a.path, os.O_WRONLY, 0)
+	f, err := os.OpenFile(latencyFile, os.O_WRONLY, 0)
+	if err == nil {
+		a.held = f
+		_, err = f.Write(make([]byte, 4))
+	}
 	if err != nil {
-		return err
+		a.release()
+		return fmt.Errorf("the option lowlatency is for root: %w", err)
 	}
-	if _, err := f.Write(make([]byte, 4)); err != nil {
-		_ = f.Close()
-		return err
-	}
-	a.held = f
 	return nil
 }
 

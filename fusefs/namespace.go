@@ -138,9 +138,11 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 	if fs.control.Reserves(op, from) || fs.control.Reserves(np, to) {
 		return fuse.EPERM
 	}
-	if op.View() != np.View() && (fs.readOnlyView(op.View()) || fs.readOnlyView(np.View())) {
-		// With EXDEV mv would copy and then fail to remove what it copied.
-		return fuse.EROFS
+	if op.View() != np.View() {
+		_, from := fs.store.Workspace(op.View())
+		if _, to := fs.store.Workspace(np.View()); !from || !to {
+			return fuse.EROFS // of a snapshot. With EXDEV mv would copy and then fail to remove what it copied.
+		}
 	}
 	who, forest := fs.changer(&in.InHeader)
 	replaced, err := forest.Rename(op, from, np, to, in.Flags, who)
@@ -152,12 +154,6 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 		Parent: op, Name: from, NewParent: np, NewName: to,
 	})
 	return fuse.OK
-}
-
-// readOnlyView reports whether a view is that of a snapshot.
-func (fs *filesystem) readOnlyView(view uint32) bool {
-	_, ok := fs.store.Workspace(view)
-	return !ok
 }
 
 func (fs *filesystem) Readlink(_ <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.Status) {

@@ -1,7 +1,6 @@
 package fusefs
 
 import (
-	"maps"
 	"sync"
 	"time"
 
@@ -35,20 +34,19 @@ func (r *removals) changed(view uint32) {
 	}
 }
 
-// due reports whether a view is to be bookmarked before a removal. exists reports whether
-// a view is still there; those of others are dropped when there is a new one.
-func (r *removals) due(view uint32, now time.Time, exists func(view uint32) bool) bool {
+// maxMarked is how many forks are remembered. One that is forgotten is bookmarked once more.
+const maxMarked = 4096
+
+// due reports whether a view is to be bookmarked before a removal.
+func (r *removals) due(view uint32, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := r.forks[view]
 	if k != nil && (!k.changed || now.Sub(k.marked) < bookmarkRest) {
 		return false
 	}
-	if r.forks == nil {
+	if r.forks == nil || len(r.forks) >= maxMarked {
 		r.forks = make(map[uint32]*removal)
-	}
-	if k == nil {
-		maps.DeleteFunc(r.forks, func(view uint32, _ *removal) bool { return !exists(view) })
 	}
 	r.forks[view] = &removal{marked: now}
 	return true
@@ -57,14 +55,7 @@ func (r *removals) due(view uint32, now time.Time, exists func(view uint32) bool
 // beforeRemoval is called before a name is removed.
 func (fs *filesystem) beforeRemoval(parent live.NodeID) {
 	view := parent.View()
-	if view == live.MainView {
-		return
-	}
-	exists := func(view uint32) bool {
-		_, ok := fs.store.Workspace(view)
-		return ok
-	}
-	if !fs.removals.due(view, time.Now(), exists) {
+	if view == live.MainView || !fs.removals.due(view, time.Now()) {
 		return
 	}
 	ws, ok := fs.store.Workspace(view)

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// TestRemovalsOfEndedForks: nothing is kept of forks that have ended.
-func TestRemovalsOfEndedForks(t *testing.T) {
+// TestRemovalsOfManyForks: those that have ended are not kept for ever.
+func TestRemovalsOfManyForks(t *testing.T) {
 	var r removals
-	for view := range uint32(100) {
-		if !r.due(view+1, time.Now(), func(other uint32) bool { return other == view+1 }) {
+	for view := range uint32(2 * maxMarked) {
+		if !r.due(view+1, time.Now()) {
 			t.Errorf("the first removal in fork %d", view+1)
 		}
 	}
-	if len(r.forks) > 1 {
+	if len(r.forks) > maxMarked {
 		t.Errorf("%d forks are kept", len(r.forks))
 	}
-	if r.due(100, time.Now(), func(uint32) bool { return true }) {
+	if r.due(2*maxMarked, time.Now()) {
 		t.Error("the second removal in a row")
 	}
 }

@@ -79,12 +79,16 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	if err := a.planReplaced(); err != nil {
 		return nil, err
 	}
+	var paths []steps.PathChange
 	for _, s := range a.steps {
 		if s.merged == nil {
 			s.merged = s.text
 		}
 		if s.todo && !s.forced {
 			a.res.Plan = append(a.res.Plan, Planned{Change: s.change})
+		}
+		if s.todo {
+			paths = append(paths, steps.PathChangeOf(live.StepOf(s.change)))
 		}
 	}
 	switch {
@@ -94,13 +98,8 @@ func ApplyDir(ctx context.Context, dir string, o ApplyOptions) (*Applied, error)
 	case a.refused:
 		return &a.res, ErrApplyConflict
 	}
-	for _, s := range a.steps {
-		if s.todo {
-			a.res.Paths = append(a.res.Paths, steps.PathChangeOf(live.StepOf(s.change)))
-		}
-	}
-	slices.SortStableFunc(a.res.Paths, func(x, y steps.PathChange) int { return inGitOrder(x.Path) - inGitOrder(y.Path) })
-	a.res.Changed = len(a.res.Paths)
+	slices.SortStableFunc(paths, func(x, y steps.PathChange) int { return inGitOrder(x.Path) - inGitOrder(y.Path) })
+	a.res.Paths, a.res.Changed = append(a.res.Paths, paths...), len(paths)
 	if o.DryRun {
 		return &a.res, nil
 	}

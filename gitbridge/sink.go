@@ -184,14 +184,8 @@ func (o ImportOptions) skip(path string, reason error) error {
 	return nil
 }
 
-// unixNano is t, or the nearest time that can be counted in nanoseconds.
+// unixNano is t, or about the nearest time that can be counted in nanoseconds.
 func unixNano(t time.Time) int64 {
-	const second = int64(time.Second)
-	switch s := t.Unix(); {
-	case s > math.MaxInt64/second-1:
-		return math.MaxInt64
-	case s < math.MinInt64/second+1:
-		return math.MinInt64
-	}
-	return t.UnixNano()
+	const most = math.MaxInt64/int64(time.Second) - 1
+	return min(max(t.Unix(), -most), most)*int64(time.Second) + int64(t.Nanosecond())
 }

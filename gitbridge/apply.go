@@ -133,7 +133,7 @@ type applying struct {
 	refused bool                  // a conflict is not decided
 	linked  map[uint64]*applyStep // that has a name in the directory for an inode with several
 	touched map[uint64]bool       // inodes of the directory that this run has changed
-	staged  []*stagedEntry        // in the order in which they were made
+	staged  []*applyStep          // what was made beside, in that order
 
 	// What changed on both sides.
 	texts      []threeway.Input
@@ -155,6 +155,7 @@ type applyStep struct {
 	text    []byte // in place of what the workspace has, see Choice
 	drop    bool   // it stays as the directory has it
 	removed bool   // what was there made room
+	placed  bool   // what was staged has its name
 	done    bool
 }
 

@@ -82,8 +82,8 @@ func (a *applying) commit() error {
 			return err
 		}
 	}
-	for _, st := range a.staged {
-		if err := a.rename(st); err != nil {
+	for _, s := range a.staged {
+		if err := a.rename(s); err != nil {
 			return err
 		}
 	}
@@ -105,7 +105,7 @@ func (a *applying) commit() error {
 
 // applied notes that a step is done.
 func (a *applying) applied(s *applyStep) {
-	if s != nil && s.todo && !s.done {
+	if s.todo && !s.done {
 		s.done = true
 		a.res.Paths = append(a.res.Paths, steps.PathChangeOf(live.StepOf(s.change)))
 	}
@@ -168,42 +168,32 @@ func (a *applying) remove(s *applyStep) error {
 	return nil
 }
 
-// A stagedEntry is a file or a directory that this run made, and which does not have
-// its name yet.
-type stagedEntry struct {
-	path *tree.Path
-	step *applyStep // nil of a directory above
-	done bool
-}
-
 // rename gives what is staged its name.
-func (a *applying) rename(st *stagedEntry) error {
-	p := st.path
-	if s := st.step; s != nil {
-		if !s.removed {
-			if err := a.check(s); err != nil {
-				return err
-			}
+func (a *applying) rename(s *applyStep) error {
+	p := s.change.Path
+	if s.todo && !s.removed {
+		if err := a.check(s); err != nil {
+			return err
 		}
-		a.touch(s)
 	}
+	a.touch(s)
 	dir, name, err := a.host.entry(p)
 	if err == nil {
 		err = unix.Renameat(dir, name, dir, p.Name)
 	}
 	if err == nil {
 		// After a rename onto another name of the same file both are still there.
-		if uerr := unix.Unlinkat(dir, name, 0); uerr != nil && !errors.Is(uerr, unix.ENOENT) {
-			err = uerr
+		if err = unix.Unlinkat(dir, name, 0); errors.Is(err, unix.ENOENT) {
+			err = nil
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("writing %q: %w", p.Short(), err)
 	}
-	st.done = true
+	s.placed = true
 	delete(a.host.alias, p.String())
 	a.host.forget()
-	a.applied(st.step)
+	a.applied(s)
 	return nil
 }
 
@@ -238,11 +228,11 @@ func (a *applying) change(s *applyStep) error {
 
 // discard removes what this run made that did not get its name.
 func (a *applying) discard() {
-	for _, st := range slices.Backward(a.staged) {
-		if st.done {
+	for _, s := range slices.Backward(a.staged) {
+		if s.placed {
 			continue
 		}
-		if dir, name, err := a.host.entry(st.path); err == nil && name != st.path.Name {
+		if dir, name, err := a.host.entry(s.change.Path); err == nil && name != s.change.Path.Name {
 			_ = removeBelow(dir, name) // the next run tries again
 		}
 	}

@@ -35,7 +35,7 @@ func (a *applying) stage(s *applyStep) error {
 	case c.B.IsDir() && s.seen.isDir():
 		return nil // only its rights change
 	case c.B.IsDir():
-		return a.stageDir(c.Path, s, unfinished)
+		return a.stageDir(s, unfinished)
 	case s.attrsOnly():
 		if uid := os.Geteuid(); uid != 0 && s.seen.st.Uid != uint32(uid) {
 			return fmt.Errorf("changing %q: %w", c.Path.Short(), unix.EPERM)
@@ -46,7 +46,7 @@ func (a *applying) stage(s *applyStep) error {
 		s.todo = false
 		return nil
 	}
-	dir, name, err := a.beside(c.Path, s)
+	dir, name, err := a.beside(s)
 	if err == nil {
 		err = a.write(dir, name, s)
 	}
@@ -68,7 +68,8 @@ func (s *applyStep) attrsOnly() bool {
 
 // beside returns where a path is written first: beside its place, or in its place in a
 // directory that is new itself. What an earlier run left there goes.
-func (a *applying) beside(p *tree.Path, s *applyStep) (dir int, name string, err error) {
+func (a *applying) beside(s *applyStep) (dir int, name string, err error) {
+	p := s.change.Path
 	if dir, err = a.host.openNew(p.Dir); err != nil || a.host.isNew(p.Dir) {
 		return dir, p.Name, err
 	}
@@ -77,17 +78,17 @@ func (a *applying) beside(p *tree.Path, s *applyStep) (dir int, name string, err
 		return dir, name, err
 	}
 	a.host.alias[p.String()] = name
-	a.staged = append(a.staged, &stagedEntry{path: p, step: s})
+	a.staged = append(a.staged, s)
 	return dir, name, nil
 }
 
-func (a *applying) stageDir(p *tree.Path, s *applyStep, mode uint32) error {
-	dir, name, err := a.beside(p, s)
+func (a *applying) stageDir(s *applyStep, mode uint32) error {
+	dir, name, err := a.beside(s)
 	if err == nil {
 		err = unix.Mkdirat(dir, name, mode)
 	}
 	if err != nil {
-		return fmt.Errorf("making the directory %q: %w", p.Short(), err)
+		return fmt.Errorf("making the directory %q: %w", s.change.Path.Short(), err)
 	}
 	return nil
 }
@@ -103,7 +104,7 @@ func (a *applying) stageParents(p *tree.Path) error {
 	if err := a.stageParents(p.Dir); err != nil {
 		return err
 	}
-	return a.stageDir(p, nil, 0o777)
+	return a.stageDir(&applyStep{change: tree.Change{Path: p}}, 0o777)
 }
 
 // mayChange fails if the names in a directory cannot be changed.

@@ -35,13 +35,6 @@ type BlameCache struct {
 // maxBlamed is how many edits a BlameCache keeps, 32 bytes each.
 const maxBlamed = 1 << 20
 
-func (c *BlameCache) get(key string) (edits []edit, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	edits, ok = c.edits[key]
-	return edits, ok
-}
-
 func (c *BlameCache) put(key string, edits []edit) {
 	if key == "" {
 		return
@@ -90,7 +83,9 @@ func (b *Blame) Next(ctx context.Context, n *tree.Inode, version int) error {
 		return nil
 	}
 	key := pairKey(b.node, n)
-	edits, ok := b.Cache.get(key)
+	b.Cache.mu.Lock()
+	edits, ok := b.Cache.edits[key]
+	b.Cache.mu.Unlock()
 	if ok {
 		b.node, b.loaded = n, false
 	} else {

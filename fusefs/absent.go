@@ -158,8 +158,6 @@ func (r *readers) fetch(request []byte, absent *live.Absent) (err error) {
 
 // failure makes an answer of an error.
 func failure(answer, request []byte, errno syscall.Errno) int {
-	binary.NativeEndian.PutUint32(answer, outHeader)
-	binary.NativeEndian.PutUint32(answer[4:], uint32(-int32(errno)))
-	copy(answer[8:outHeader], request[8:16])
-	return outHeader
+	n, _ := binary.Encode(answer, binary.NativeEndian, fuse.OutHeader{Length: outHeader, Status: -int32(errno), Unique: requestOf(request)})
+	return n
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
+	"path/filepath"
 	"strings"
 )
 
@@ -44,7 +46,12 @@ func (r *repository) checkRef(ctx context.Context, ref string) error {
 			return fmt.Errorf("%w: %q: branches, tags and remotes are not written; use a ref such as %sNAME", ErrBadRef, ref, userRefs)
 		}
 	}
-	return r.refInPlace(ref)
+	for ; ref != "."; ref = path.Dir(ref) {
+		if err := r.noLinks(filepath.Join(r.gitDir, ref), filepath.Join(r.gitDir, "logs", ref)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readRef returns the object that ref points to, "" if there is no such ref. A

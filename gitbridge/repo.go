@@ -101,16 +101,6 @@ func (r *repository) inPlace(abs string) error {
 	return r.noLinks(git, r.objects, filepath.Join(r.objects, "pack"), filepath.Join(r.gitDir, "logs"))
 }
 
-// refInPlace does so for the directories of a ref.
-func (r *repository) refInPlace(ref string) error {
-	for ; ref != "."; ref = path.Dir(ref) {
-		if err := r.noLinks(filepath.Join(r.gitDir, ref), filepath.Join(r.gitDir, "logs", ref)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (r *repository) noLinks(names ...string) error {
 	if i := slices.IndexFunc(names, isLink); i >= 0 && r.trust != trustAll {
 		return r.foreign(names[i])

@@ -1,6 +1,7 @@
 package gitbridge
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -92,7 +93,8 @@ func (x *exporter) items(dir string, n *tree.Inode, items []item) error {
 		case it.node.IsRegular(), it.node.IsSymlink():
 			files = append(files, it)
 		default:
-			x.leaveOut(it.path, "git has no "+kindOf(it.node))
+			kind := map[uint32]string{unix.S_IFIFO: "FIFOs", unix.S_IFSOCK: "sockets"}[it.node.Mode&unix.S_IFMT]
+			x.leaveOut(it.path, "git has no "+cmp.Or(kind, "devices"))
 		}
 	}
 	return x.files(files)
@@ -141,16 +143,6 @@ func (x *exporter) subdir(it item) error {
 
 func (x *exporter) leaveOut(path, reason string) {
 	x.res.Skipped = append(x.res.Skipped, Omission{path, reason})
-}
-
-func kindOf(n *tree.Inode) string {
-	switch n.Mode & unix.S_IFMT {
-	case unix.S_IFIFO:
-		return "FIFOs"
-	case unix.S_IFSOCK:
-		return "sockets"
-	}
-	return "devices"
 }
 
 // notIgnored drops what git add would ignore.

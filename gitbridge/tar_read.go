@@ -172,22 +172,14 @@ func tarMeta(name string, h *tar.Header) (Meta, error) {
 		if !ok {
 			continue
 		}
-		if err := checkXattr(key, len(v)); err != nil {
-			return m, fmt.Errorf("%q: %w", name, err)
+		const maxValue = 64 << 10 // of Linux
+		if key == "" || len(key) > maxName || strings.IndexByte(key, 0) >= 0 || len(v) > maxValue {
+			return m, fmt.Errorf("%w: %q has the extended attribute %.40q of %d bytes", ErrHostile, name, key, len(v))
 		}
 		m.Xattrs = append(m.Xattrs, tree.Xattr{Name: key, Value: []byte(v)})
 	}
 	sortXattrs(m.Xattrs)
 	return m, nil
-}
-
-// checkXattr holds an attribute against the limits of Linux.
-func checkXattr(name string, size int) error {
-	const maxValue = 64 << 10
-	if name == "" || len(name) > maxName || strings.IndexByte(name, 0) >= 0 || size > maxValue {
-		return fmt.Errorf("%w: extended attribute %.40q of %d bytes", ErrHostile, name, size)
-	}
-	return nil
 }
 
 func sortXattrs(x []tree.Xattr) {

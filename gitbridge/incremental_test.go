@@ -242,3 +242,66 @@ func TestRecordsSurviveWhatHappensToThem(t *testing.T) {
 		t.Errorf("%d records are kept", len(names))
 	}
 }
+
+// below removes a path and all that is in it.
+func (s spec) below(p string) {
+	maps.DeleteFunc(s, func(q string, _ node) bool { return q == p || strings.HasPrefix(q, p+"/") })
+}
+
+// Directories become repositories and are none again, with a git directory of their own or
+// elsewhere. An export on top of another is what one of everything is.
+func TestRandomNestedRepositories(t *testing.T) {
+	fewer(t, 15)
+	isolate(t)
+	repo, cacheDir := bareRepo(t), t.TempDir()
+	rapid.Check(t, func(rt *rapid.T) {
+		t := tb{t, rt}
+		m := newMemory()
+		const module = ".git/modules/m"
+		s := spec{module + "/HEAD": file("ref: refs/heads/main\n"), module + "/objects": dir(), module + "/refs": dir()}
+		change := func() {
+			d := rapid.SampledFrom([]string{"n", "n/k", "o", "p/q"}).Draw(rt, "dir")
+			id := strings.Repeat(rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "id"), 40) + "\n"
+			switch rapid.IntRange(0, 10).Draw(rt, "change") {
+			case 0:
+				s.set(d+"/.git/HEAD", file(id))
+				s.set(d+"/.git/objects", dir())
+				s.set(d+"/.git/refs", dir())
+			case 1:
+				s.below(d + "/.git")
+			case 2:
+				s.set(d+"/.git", file("gitdir: "+strings.Repeat("../", strings.Count(d, "/")+1)+module+"\n"))
+			case 3:
+				s.set(d+"/.git", file("gitdir: /outside\n"))
+			case 4:
+				s.set(module+"/refs/heads/main", file(id))
+			case 5:
+				s.below(module + "/refs")
+			case 6:
+				s.below(d)
+			case 7:
+				s.set(d, file("plain"))
+			case 8:
+				s.set(d+"/deep/fifo", fifo())
+				s.set(d+"/deep/empty", dir())
+			default:
+				nodes := []node{file("1"), file("2"), exe("1"), dir(), link("x"), {mode: unix.S_IFREG | 0o600, data: "p"}}
+				s.set(d+"/"+rapid.SampledFrom([]string{"a", "b/c", "b/d"}).Draw(rt, "name"), rapid.SampledFrom(nodes).Draw(rt, "node"))
+			}
+		}
+		var bases []Base
+		for step := range 4 {
+			for range rapid.IntRange(1, 6).Draw(rt, "changes") {
+				change()
+			}
+			st := m.seal(t, m.state(t, s))
+			got := export(t, m, st, repo, func(o *ExportOptions) { o.CacheDir, o.Bases = cacheDir, bases })
+			want := export(t, m, st, repo, nil)
+			if got.Tree != want.Tree || got.Files != want.Files || got.Incremental != (step > 0) ||
+				!reflect.DeepEqual(got.Skipped, want.Skipped) || !reflect.DeepEqual(got.Reduced, want.Reduced) {
+				t.Fatalf("%v\n%+v\n%s\nwant\n%+v\n%s", s, got, git(t, repo, "ls-tree", "-r", got.Tree), want, git(t, repo, "ls-tree", "-r", want.Tree))
+			}
+			bases = []Base{base(st, got)}
+		}
+	})
+}

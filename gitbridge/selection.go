@@ -110,6 +110,7 @@ func (x *exporter) subdir(it item) error {
 	}
 	if gitDir != "" || errors.Is(err, errOutside) {
 		x.links[it.path] = true
+		x.w.remove(it.path) // files that it had when it was none
 	}
 	switch {
 	case errors.Is(err, errOutside):
@@ -134,7 +135,6 @@ func (x *exporter) subdir(it item) error {
 		x.leaveOut(it.path, "nested repository without a commit")
 		return nil
 	}
-	x.w.remove(it.path) // files that it had when it was none
 	x.w.set(modeGitlink, commit, it.path)
 	x.res.Files++
 	x.leaveOut(it.path, "nested repository: only a link to its commit "+commit+" is recorded")

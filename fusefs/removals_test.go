@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestRemovalsOfManyForks: those that have ended are not kept for ever.
+// TestRemovalsOfManyForks: memory is bounded, however many forks there were.
 func TestRemovalsOfManyForks(t *testing.T) {
 	var r removals
 	for view := range uint32(2 * maxMarked) {

@@ -93,7 +93,7 @@ func decryptFailed(err error) error {
 // read returns n bytes at offset off of an object, decrypted, and reads ahead.
 func (r *Remote) read(ctx context.Context, o backend.Object, encrypted bool, off, n, ahead int64) ([]byte, error) {
 	if !encrypted {
-		return r.o.Cache.ReadAt(ctx, cache.Object(o), off, n, ahead, r.fetch(o))
+		return r.o.Cache.ReadAt(ctx, o, off, n, ahead, r.fetch(o))
 	}
 	b, err := r.readDecrypted(ctx, o, false, off, n)
 	if errors.Is(err, errs.Damaged) { // what is cached may be
@@ -130,7 +130,7 @@ func (r *Remote) fetch(o backend.Object) cache.Fetch {
 // near is read for what is in the cache; false if that is not all.
 func (r *Remote) near(o backend.Object, encrypted bool, off, n int64) ([]byte, bool) {
 	if !encrypted {
-		return r.o.Cache.Near(cache.Object(o), off, n)
+		return r.o.Cache.Near(o, off, n)
 	}
 	b, err := r.readDecrypted(context.Background(), o, true, off, n)
 	return b, err == nil
@@ -146,7 +146,7 @@ func (r *Remote) drop(o backend.Object, encrypted bool, off, n int64) {
 		r.mu.Unlock()
 		off, n = 0, o.Size
 	}
-	r.o.Cache.Drop(cache.Object(o), off, n)
+	r.o.Cache.Drop(o, off, n)
 }
 
 // A reader is of an encrypted object; one that is near reads from the cache only.
@@ -190,7 +190,7 @@ type rawReader struct {
 }
 
 func (w rawReader) ReadAt(p []byte, off int64) (int, error) {
-	b, err := w.cache.ReadAt(w.ctx, cache.Object(w.o), off, int64(len(p)), 0, w.fetch)
+	b, err := w.cache.ReadAt(w.ctx, w.o, off, int64(len(p)), 0, w.fetch)
 	n := copy(p, b)
 	if err == nil && n < len(p) {
 		err = io.EOF

@@ -9,7 +9,6 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/remote/backend"
-	"github.com/amberfs/amberfs/remote/cache"
 	"github.com/amberfs/amberfs/remote/object"
 )
 
@@ -176,7 +175,7 @@ func (u *pushing) upload(ctx context.Context, p *object.Pack, place int, head bo
 		}
 	}
 	if head {
-		u.r.o.Cache.Put(cache.Object(o), encrypted)
+		u.r.o.Cache.Put(o, encrypted)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -193,7 +193,7 @@ func (s *Snapshot) Fetch(ctx context.Context, kind cas.Kind) error {
 		return err
 	}
 	return each(ctx, runs(x.Entries(kind), cache.BlockSize), func(ctx context.Context, run run) error {
-		if s.r.o.Cache.Has(cache.Object(s.Ref.Objects[run.object]), run.off, run.end-run.off) {
+		if s.r.o.Cache.Has(s.Ref.Objects[run.object], run.off, run.end-run.off) {
 			return nil
 		}
 		_, err := s.read(ctx, int(run.object), run.off, run.end-run.off, 0)

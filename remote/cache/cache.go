@@ -32,6 +32,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/remote/backend"
 )
 
 const (
@@ -83,22 +84,17 @@ func (c *Cache) in(fn func(b *vfs.Beneath) error) error {
 
 func (c *Cache) path(name string) string { return filepath.Join(c.dir, name) }
 
-type Object struct {
-	Name string // 64 hex digits
-	Size int64
-}
-
-func (o Object) file(block int64) string {
+func blockFile(o backend.Object, block int64) string {
 	return o.Name[:2] + "/" + o.Name + "." + strconv.FormatInt(block, 10)
 }
 
-func (o Object) blockLen(block int64) int64 {
+func blockLen(o backend.Object, block int64) int64 {
 	return max(min(BlockSize, o.Size-block*BlockSize), 0)
 }
 
 // ReadAt returns n bytes at offset off of an object, fewer at its end. It fetches missing blocks
 // and up to ahead bytes more.
-func (c *Cache) ReadAt(ctx context.Context, o Object, off, n, ahead int64, fetch Fetch) ([]byte, error) {
+func (c *Cache) ReadAt(ctx context.Context, o backend.Object, off, n, ahead int64, fetch Fetch) ([]byte, error) {
 	end := min(off+n, o.Size)
 	if off >= end {
 		return nil, nil
@@ -108,7 +104,7 @@ func (c *Cache) ReadAt(ctx context.Context, o Object, off, n, ahead int64, fetch
 		block := at / BlockSize
 		within := at - block*BlockSize
 		part := out[at-off:]
-		part = part[:min(int64(len(part)), o.blockLen(block)-within)]
+		part = part[:min(int64(len(part)), blockLen(o, block)-within)]
 		if !c.load(o, block, within, part) {
 			if fetch == nil {
 				return nil, errNotHere
@@ -125,11 +121,11 @@ func (c *Cache) ReadAt(ctx context.Context, o Object, off, n, ahead int64, fetch
 	return out, nil
 }
 
-func (c *Cache) Has(o Object, off, n int64) bool {
+func (c *Cache) Has(o backend.Object, off, n int64) bool {
 	for block := off / BlockSize; block*BlockSize < min(off+n, o.Size); block++ {
 		err := c.in(func(b *vfs.Beneath) error {
-			i, err := b.Stat(c.path(o.file(block)))
-			if err == nil && i.Size != o.blockLen(block) {
+			i, err := b.Stat(c.path(blockFile(o, block)))
+			if err == nil && i.Size != blockLen(o, block) {
 				err = errTorn
 			}
 			return err
@@ -144,8 +140,8 @@ func (c *Cache) Has(o Object, off, n int64) bool {
 var errTorn = errors.New("the block is torn")
 
 // load fills p with the bytes at an offset of a block, if it is there.
-func (c *Cache) load(o Object, block, off int64, p []byte) bool {
-	name := o.file(block)
+func (c *Cache) load(o backend.Object, block, off int64, p []byte) bool {
+	name := blockFile(o, block)
 	err := c.in(func(b *vfs.Beneath) error {
 		f, err := b.File(c.path(name), os.O_RDONLY, 0)
 		if err != nil {
@@ -153,7 +149,7 @@ func (c *Cache) load(o Object, block, off int64, p []byte) bool {
 		}
 		defer f.Close()
 		fi, err := f.Stat()
-		if err != nil || fi.Size() != o.blockLen(block) {
+		if err != nil || fi.Size() != blockLen(o, block) {
 			return errTorn
 		}
 		if _, err := f.ReadAt(p, off); err != nil {
@@ -180,7 +176,7 @@ func (c *Cache) load(o Object, block, off int64, p []byte) bool {
 }
 
 // Near is ReadAt for what is cached; false if that is not all.
-func (c *Cache) Near(o Object, off, n int64) ([]byte, bool) {
+func (c *Cache) Near(o backend.Object, off, n int64) ([]byte, bool) {
 	b, err := c.ReadAt(context.Background(), o, off, n, 0, nil)
 	return b, err == nil
 }
@@ -189,7 +185,7 @@ var errNotHere = errors.New("the block is not in the cache")
 
 // fetch returns a block that is not there, fetched together with up to run-1 behind
 // it. Of several who want a block at once one asks the remote.
-func (c *Cache) fetch(ctx context.Context, o Object, block, run int64, fetch Fetch) ([]byte, error) {
+func (c *Cache) fetch(ctx context.Context, o backend.Object, block, run int64, fetch Fetch) ([]byte, error) {
 	for {
 		run, done := c.claim(o, block, run)
 		if done != nil {
@@ -201,7 +197,7 @@ func (c *Cache) fetch(ctx context.Context, o Object, block, run int64, fetch Fet
 		}
 		// Another may have fetched it before the claim as well. If not, it got no answer, or
 		// gave up.
-		b := make([]byte, o.blockLen(block))
+		b := make([]byte, blockLen(o, block))
 		cached := c.load(o, block, 0, b)
 		if done == nil {
 			var err error
@@ -219,15 +215,15 @@ func (c *Cache) fetch(ctx context.Context, o Object, block, run int64, fetch Fet
 
 // claim reserves a block and up to run-1 missing ones behind it for the caller. If the block is
 // being fetched, done is closed at the end of that.
-func (c *Cache) claim(o Object, block, run int64) (n int64, done chan struct{}) {
+func (c *Cache) claim(o backend.Object, block, run int64) (n int64, done chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if done := c.flight[o.file(block)]; done != nil {
+	if done := c.flight[blockFile(o, block)]; done != nil {
 		return 0, done
 	}
 	mine := make(chan struct{})
 	for n = 0; n < run; n++ {
-		if name := o.file(block + n); n > 0 && (o.blockLen(block+n) == 0 || c.flight[name] != nil || c.Has(o, (block+n)*BlockSize, 1)) {
+		if name := blockFile(o, block+n); n > 0 && (blockLen(o, block+n) == 0 || c.flight[name] != nil || c.Has(o, (block+n)*BlockSize, 1)) {
 			break
 		} else {
 			c.flight[name] = mine
@@ -236,16 +232,16 @@ func (c *Cache) claim(o Object, block, run int64) (n int64, done chan struct{}) 
 	return n, nil
 }
 
-func (c *Cache) release(o Object, block, run int64) {
+func (c *Cache) release(o backend.Object, block, run int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	close(c.flight[o.file(block)])
+	close(c.flight[blockFile(o, block)])
 	for n := range run {
-		delete(c.flight, o.file(block+n))
+		delete(c.flight, blockFile(o, block+n))
 	}
 }
 
-func (c *Cache) fetchRun(ctx context.Context, o Object, block, run int64, fetch Fetch) ([]byte, error) {
+func (c *Cache) fetchRun(ctx context.Context, o backend.Object, block, run int64, fetch Fetch) ([]byte, error) {
 	off := block * BlockSize
 	want := min(run*BlockSize, o.Size-off)
 	data, err := fetch(ctx, off, want)
@@ -258,19 +254,19 @@ func (c *Cache) fetchRun(ctx context.Context, o Object, block, run int64, fetch 
 	for n, part := range slices.Collect(slices.Chunk(data, BlockSize)) {
 		c.store(o, block+int64(n), part)
 	}
-	return data[:o.blockLen(block)], nil
+	return data[:blockLen(o, block)], nil
 }
 
 // Put stores a whole object that is known already.
-func (c *Cache) Put(o Object, data []byte) {
+func (c *Cache) Put(o backend.Object, data []byte) {
 	for n, part := range slices.Collect(slices.Chunk(data, BlockSize)) {
 		c.store(o, int64(n), part)
 	}
 }
 
 // store writes a block. On a full or broken disk it stays in memory for a short time.
-func (c *Cache) store(o Object, block int64, data []byte) {
-	name := o.file(block)
+func (c *Cache) store(o backend.Object, block int64, data []byte) {
+	name := blockFile(o, block)
 	if err := c.write(name, data); err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -312,11 +308,11 @@ func (c *Cache) write(name string, data []byte) error {
 }
 
 // Drop forgets the blocks with n bytes at offset off: they are not what they should be.
-func (c *Cache) Drop(o Object, off, n int64) {
+func (c *Cache) Drop(o backend.Object, off, n int64) {
 	for block := off / BlockSize; block*BlockSize < off+n; block++ {
-		_ = c.in(func(b *vfs.Beneath) error { return b.Remove(c.path(o.file(block))) })
+		_ = c.in(func(b *vfs.Beneath) error { return b.Remove(c.path(blockFile(o, block))) })
 		c.mu.Lock()
-		c.unstored = slices.DeleteFunc(c.unstored, func(u unstored) bool { return u.file == o.file(block) })
+		c.unstored = slices.DeleteFunc(c.unstored, func(u unstored) bool { return u.file == blockFile(o, block) })
 		c.mu.Unlock()
 	}
 }

@@ -12,18 +12,20 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/amberfs/amberfs/remote/backend"
 )
 
 // source is an object of random bytes that counts how it is read.
 type source struct {
-	Object
+	backend.Object
 	data     []byte
 	requests atomic.Int64
 	bytes    atomic.Int64
 }
 
 func newSource(n int) *source {
-	s := &source{Object: Object{Name: strings.Repeat("ab", 32), Size: int64(n)}, data: make([]byte, n)}
+	s := &source{Object: backend.Object{Name: strings.Repeat("ab", 32), Size: int64(n)}, data: make([]byte, n)}
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(s.data)
 	return s
 }
@@ -85,12 +87,12 @@ func TestTornBlock(t *testing.T) {
 	s := newSource(BlockSize + 10)
 	c := New(t.TempDir(), 1<<30)
 	read(t, c, s, 0, s.Size, 0)
-	if err := os.Truncate(filepath.Join(c.dir, s.file(0)), 5000); err != nil {
+	if err := os.Truncate(filepath.Join(c.dir, blockFile(s.Object, 0)), 5000); err != nil {
 		t.Fatal(err)
 	}
 	read(t, c, s, 0, s.Size, 0)
 	// One of the right length and wrong bytes only its reader notices.
-	if err := os.WriteFile(filepath.Join(c.dir, s.file(1)), make([]byte, 10), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(c.dir, blockFile(s.Object, 1)), make([]byte, 10), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.Drop(s.Object, BlockSize, 10)
@@ -103,7 +105,7 @@ func TestEvict(t *testing.T) {
 	old := time.Now().Add(-2 * time.Hour)
 	for i := range int64(20) {
 		read(t, c, s, i*BlockSize, 10, 0)
-		name := filepath.Join(c.dir, s.file(i))
+		name := filepath.Join(c.dir, blockFile(s.Object, i))
 		if err := os.Chtimes(name, old.Add(time.Duration(i)*time.Second), old.Add(time.Duration(i)*time.Second)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
@@ -123,7 +125,7 @@ func TestEvict(t *testing.T) {
 func TestShortObject(t *testing.T) {
 	s := newSource(1000)
 	c := New(t.TempDir(), 1<<30)
-	longer := Object{s.Name, 2000}
+	longer := backend.Object{Name: s.Name, Size: 2000}
 	if _, err := c.ReadAt(t.Context(), longer, 0, 2000, 0, s.fetch); err == nil {
 		t.Error("no error")
 	}

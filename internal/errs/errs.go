@@ -1,15 +1,10 @@
 // Package errs has the kinds of errors that callers tell apart, once for all
 // layers. An errno, an exit status and a hint each depend on the kind alone.
 //
-// An error gets its kind where it is found, together with a sentence:
-//
-//	return errs.New(errs.Exist, "snapshot %q exists", name)
-//
-// Who passes it on adds what was being done, with %w, and leaves the kind as it
-// is. Callers ask errors.Is(err, errs.Exist), or Of where they handle many kinds.
-//
-// A package has a sentinel of its own only where its callers tell apart what is
-// the same kind, such as "no such fork" and "no such file".
+// An error gets its kind where it is found, together with a sentence. Callers add what was
+// being done, with %w, and ask errors.Is(err, errs.Exist), or Of where they handle many
+// kinds. A package has a sentinel of its own only where its callers tell apart what is the
+// same kind, such as "no such fork" and "no such file".
 package errs
 
 import (

@@ -1,13 +1,9 @@
-// Package guard keeps a panic from ending the process.
+// Package guard keeps a panic from ending the process, and the file system of all with it.
 //
-// A panic ends it, and the file system of all with it, on whatever goroutine it
-// happens. The goroutines that answer requests catch theirs. Those that work for a
-// request, or in the background, run what they do through [Do], so that the panic is an
-// error of that work alone; who ends up with the error logs it with [Stack].
-// Goroutines that only copy bytes or wait do without.
-//
-// Code that may run below a Do or a request gives locks back with defer, unless
-// nothing that it does with them held can panic.
+// The goroutines that answer requests catch their panics. Those that work for a request, or
+// in the background, run what they do through [Do], so that the panic is an error of that
+// work alone, which is logged with [Stack]. Goroutines that only copy bytes or wait do
+// without. Code below a Do releases locks with defer, unless nothing under them can panic.
 package guard
 
 import (

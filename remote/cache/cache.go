@@ -3,9 +3,8 @@
 //
 //	DIR/ab/OBJECT.BLOCK   1 MiB of an object, shorter at its end
 //
-// Objects are immutable and named by their hash, so a block never changes and
-// belongs to every remote that has the object. Blocks are ciphertext if the remote
-// is encrypted.
+// Objects are immutable and named by their hash, so a block never changes and belongs to
+// every remote that has the object. Blocks of an encrypted remote are ciphertext.
 //
 // Nothing here is synced, and a block is not checked: a power cut may leave one of
 // zeros, and another process may have written to it. The reader checks every record

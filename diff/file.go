@@ -72,22 +72,18 @@ var errEnough = errors.New("enough")
 func First(ctx context.Context, src *tree.Source, a, b *tree.State, o Options, n int) (files []File, more bool, err error) {
 	err = tree.Diff(ctx, src, a, b, tree.DiffOptions{Paths: o.Paths}, func(c tree.Change) error {
 		f, ok := fileOf(c)
-		switch {
-		case !ok:
-		case len(files) == n:
+		if more = ok && len(files) == n; more {
 			return errEnough
-		default:
+		}
+		if ok {
 			files = append(files, f)
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) {
-		return files, true, nil
-	}
-	if err != nil {
+	if err != nil && !more {
 		return nil, false, fmt.Errorf("comparing the trees: %w", err)
 	}
-	return files, false, nil
+	return files, more, nil
 }
 
 // listedCost is what a changed file takes in a list beside its path, about, in bytes.

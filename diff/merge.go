@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
@@ -151,9 +152,7 @@ func WithoutHunk(ctx context.Context, src *tree.Source, a, b, now *tree.State, p
 		case "conflict":
 			return nil, ErrTouched
 		}
-		for _, l := range lines {
-			text = append(text, l...)
-		}
+		text = append(text, strings.Join(lines, "")...)
 	}
 	return text, err
 }

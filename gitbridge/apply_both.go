@@ -23,43 +23,35 @@ const (
 // bothChanged is a file that changed on both sides. It decides, as far as it can, what
 // becomes of it without a conflict, and reports whether it did.
 func (a *applying) bothChanged(s *applyStep) (decided bool, err error) {
-	p := s.change.Path.String()
+	p, kind := s.change.Path.String(), threeway.AnyFile
 	if _, rel, ok := threeway.InGit(p); ok {
-		switch threeway.KindInGit(rel) {
-		case threeway.IndexOf:
-			a.indexes = append(a.indexes, s)
-			a.steps = append(a.steps, s)
-			return true, nil
-		case threeway.OwnNotes:
-			a.kept[p] = true
-			return true, nil
-		case threeway.RefOf:
-			return false, nil
-		case threeway.Reflog:
-			return a.appendLog(s)
-		}
+		kind = threeway.KindInGit(rel)
+	}
+	switch kind {
+	case threeway.IndexOf:
+		a.indexes, a.steps = append(a.indexes, s), append(a.steps, s)
+		return true, nil
+	case threeway.OwnNotes:
+		a.kept[p] = true
+		return true, nil
+	case threeway.RefOf:
+		return false, nil
 	}
 	in, ok, err := a.threeSides(s)
 	if !ok || err != nil {
 		return false, err
 	}
-	a.texts, a.textSteps = append(a.texts, in), append(a.textSteps, s)
+	if kind == threeway.Reflog {
+		all, ok, err := threeway.AppendLog(in)
+		if !ok || err != nil {
+			return false, err
+		}
+		a.merge(s, all)
+	} else {
+		a.texts, a.textSteps = append(a.texts, in), append(a.textSteps, s)
+	}
 	a.steps = append(a.steps, s)
 	return true, nil
-}
-
-// appendLog adds the lines that the workspace has added to a log.
-func (a *applying) appendLog(s *applyStep) (decided bool, err error) {
-	in, ok, err := a.threeSides(s)
-	if !ok || err != nil {
-		return false, err
-	}
-	all, ok, err := threeway.AppendLog(in)
-	if ok {
-		a.merge(s, all)
-		a.steps = append(a.steps, s)
-	}
-	return ok, err
 }
 
 // threeSides reads a regular file as it was, as the directory has it and as the

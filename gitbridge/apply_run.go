@@ -128,11 +128,13 @@ func (a *applying) check(s *applyStep) error {
 	return nil
 }
 
-// touch is called before the file of a step changes, or loses a name.
-func (a *applying) touch(s *applyStep) {
+// begin is check before the file of a step changes, or loses a name.
+func (a *applying) begin(s *applyStep) error {
+	err := a.check(s)
 	if s.seen.exists {
 		a.touched[s.seen.st.Ino] = true
 	}
+	return err
 }
 
 // remove takes away what goes, or makes room for something of another type.
@@ -141,7 +143,7 @@ func (a *applying) remove(s *applyStep) error {
 	if !s.todo || !s.seen.exists || c.B != nil && s.seen.isDir() == c.B.IsDir() {
 		return nil
 	}
-	if err := a.check(s); err != nil {
+	if err := a.begin(s); err != nil {
 		return err
 	}
 	dir, err := a.host.open(c.Path.Dir)
@@ -152,7 +154,6 @@ func (a *applying) remove(s *applyStep) error {
 	if s.seen.isDir() {
 		flags = unix.AT_REMOVEDIR
 	}
-	a.touch(s)
 	err = unix.Unlinkat(dir, c.Path.Name, flags)
 	if errors.Is(err, unix.ENOTEMPTY) && c.B == nil {
 		return nil // what only the directory has stays
@@ -171,12 +172,11 @@ func (a *applying) remove(s *applyStep) error {
 // rename gives what is staged its name.
 func (a *applying) rename(s *applyStep) error {
 	p := s.change.Path
-	if s.todo && !s.removed {
-		if err := a.check(s); err != nil {
+	if !s.removed {
+		if err := a.begin(s); err != nil {
 			return err
 		}
 	}
-	a.touch(s)
 	dir, name, err := a.host.entry(p)
 	if err == nil {
 		err = unix.Renameat(dir, name, dir, p.Name)
@@ -210,10 +210,9 @@ func (a *applying) change(s *applyStep) error {
 		}
 		return a.setTime(c) // it is the same but for the time
 	case s.attrsOnly():
-		if err := a.check(s); err != nil {
+		if err := a.begin(s); err != nil {
 			return err
 		}
-		a.touch(s)
 		dir, err := a.host.open(c.Path.Dir)
 		if err == nil {
 			err = a.setAttrs(dir, c.Path.Name, s)

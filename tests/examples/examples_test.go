@@ -227,6 +227,7 @@ func TestPodman(t *testing.T) {
 	var options []string
 	if os.Getuid() == 0 {
 		options = []string{"-o", "allow_other"}
+		containersConf(t)
 	}
 	m := harness.New(t, options...)
 	root := t.TempDir()

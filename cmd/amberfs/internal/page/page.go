@@ -2,10 +2,12 @@ package page
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
 	"embed"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -13,11 +15,26 @@ import (
 	"net/http/httputil"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 )
 
 //go:embed static
 var static embed.FS
+
+//go:embed static/index.html
+var index string
+
+// version is that of the binary's files: their address has it, so a browser may keep them.
+var version = sync.OnceValue(func() string {
+	sum := sha256.New()
+	files, _ := static.ReadDir("static") // what is embedded can be read
+	for _, f := range files {
+		b, _ := static.ReadFile("static/" + f.Name())
+		fmt.Fprintf(sum, "%s %d %s", f.Name(), len(b), b)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
+})
 
 type Options struct {
 	// Daemon reaches the HTTP API on the store's socket.
@@ -43,10 +60,15 @@ func (p *Page) Token() string { return p.guard.token }
 
 func (p *Page) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
-		http.ServeFileFS(w, r, static, "static/index.html")
+	files := "/static/" + version() + "/"
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, strings.ReplaceAll(index, "/static/", files))
 	})
-	mux.Handle("GET /static/", http.FileServerFS(static))
+	mux.HandleFunc("GET "+files+"{name}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=31536000, immutable")
+		http.ServeFileFS(w, r, static, "static/"+r.PathValue("name"))
+	})
 	mux.HandleFunc("POST /session", p.guard.enter)
 	mux.HandleFunc("GET /session", p.guard.member(p.session))
 	mux.HandleFunc("GET /file", p.guard.member(p.file))

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -113,6 +114,28 @@ func enter(t *testing.T, o Options) *visitor {
 		t.Fatalf("the token was taken twice: %d", w.Code)
 	}
 	return v
+}
+
+// A browser may keep the files of the page, whose addresses are those of this binary only, and
+// nothing else.
+func TestKept(t *testing.T) {
+	v := &visitor{t: t, h: New(Options{Daemon: &daemon{}}).Handler()}
+	page := v.do("GET", "/", "")
+	files := regexp.MustCompile(`"(/static/[^"]+)"`).FindAllStringSubmatch(page.Body.String(), -1)
+	if kept := page.Header().Get("Cache-Control"); kept != "no-store" || len(files) < 10 {
+		t.Fatalf("the page has %d files and is kept: %s", len(files), kept)
+	}
+	for _, f := range files {
+		w := v.do("GET", f[1], "")
+		if kept := w.Header().Get("Cache-Control"); w.Code != http.StatusOK || !strings.Contains(kept, "immutable") {
+			t.Errorf("%s: %d, kept: %s", f[1], w.Code, kept)
+		}
+	}
+	for _, other := range []string{"/static/style.css", files[0][1] + ".none"} {
+		if w := v.do("GET", other, ""); w.Code != http.StatusNotFound || strings.Contains(w.Header().Get("Cache-Control"), "immutable") {
+			t.Errorf("%s: %d", other, w.Code)
+		}
+	}
 }
 
 func TestWithoutSession(t *testing.T) {

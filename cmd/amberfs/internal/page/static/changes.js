@@ -91,8 +91,8 @@ export class Changes {
   list() {
     const want = $("filter").value.toLowerCase();
     this.found = want ? this.files.filter((f) => f.path.toLowerCase().includes(want)) : this.files;
-    this.tree();
     this.stack(0);
+    this.tree();
   }
   tree() {
     const items = [], inside = new Map();

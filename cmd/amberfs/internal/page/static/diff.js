@@ -12,7 +12,7 @@ export class Diff {
     if (images.test(this.at.file.path)) { this.box.replaceChildren(...await this.pictures()); return this.box; }
     const found = await this.part(), sizes = `${bytes(found.old_size)} before, ${bytes(found.new_size)} after`;
     const sorry = found.binary ? `A binary file: ${sizes}.` : found.too_large ? `Too large to compare by lines: ${sizes}.`
-      : !found.hunks?.length && "No line differs: the mode, or other attributes, changed.";
+      : !found.hunks?.length && (found.old_size || found.new_size ? "No line differs: other attributes changed." : "The file is empty.");
     if (sorry) this.box.replaceChildren(el("p.message", sorry)); else await this.pages(found);
     return this.box;
   }

@@ -15,7 +15,7 @@ import (
 // Next takes the versions, the oldest first.
 type Blame struct {
 	Source *tree.Source
-	Cache  *BlameCache // of earlier comparisons
+	Cache  *BlameCache // of earlier comparisons; not nil
 
 	from   []int // for each line its version
 	node   *tree.Inode

@@ -80,7 +80,7 @@ func TestBlameAgainstGit(t *testing.T) {
 		r.git(t, "init", "-q", "-b", "main")
 		var stream bytes.Buffer
 		e := editor{s: s, w: s.Main()}
-		b := diff.Blame{Source: s.Source()}
+		b := diff.Blame{Source: s.Source(), Cache: new(diff.BlameCache)}
 		for n, all := range h.changes {
 			all[0].to, all[0].from = "f", "f"
 			h.stream(&stream, n+1, all)

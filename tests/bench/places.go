@@ -158,12 +158,16 @@ func unmount(dir string) error {
 
 // patient tries for a while: a program that was interrupted may still be there
 // for a moment.
-func patient(try func() error) (err error) {
+func patient(try func() error) (first error) {
 	for range 50 {
-		if err = try(); err == nil {
+		err := try()
+		if err == nil {
 			return nil
+		}
+		if first == nil { // a second attempt may fail for what the first did
+			first = err
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	return err
+	return first
 }

@@ -53,6 +53,7 @@ type Daemon struct {
 	// unmounted is closed when the kernel has ended the mount. gone is closed by end when
 	// the mount has left the directory tree, but a copy remains.
 	unmounted, gone chan struct{}
+	unmounting      sync.Mutex // held during umount(2), which outlasts the mount while the kernel drops its inodes
 	end             func()
 	ending          atomic.Bool
 }
@@ -192,6 +193,9 @@ func (d *Daemon) live(signals <-chan os.Signal) error {
 	for over := false; !over; {
 		select {
 		case <-d.unmounted:
+			d.unmounting.Lock() // who asked for it is answered before the socket closes
+			d.log.Info("unmounted")
+			d.unmounting.Unlock()
 			over = true
 		case <-d.gone:
 			over = true
@@ -276,7 +280,9 @@ func (d *Daemon) unmount(lazy bool) error {
 	d.watchers.pause()
 	var err error
 	if _, ok, merr := d.mounted(); ok || merr != nil { // else umount(8) has done it
+		d.unmounting.Lock()
 		err = d.mount.Unmount()
+		d.unmounting.Unlock()
 	}
 	switch {
 	case err == nil:

@@ -1,0 +1,32 @@
+package cli_test
+
+import (
+	"archive/tar"
+	"fmt"
+	"os/exec"
+	"testing"
+
+	"github.com/amberfs/amberfs/tests/harness"
+)
+
+// TestUmountOfManyFiles: the kernel takes seconds to drop a million inodes, and umount is
+// answered all the same.
+func TestUmountOfManyFiles(t *testing.T) {
+	if !harness.Long() {
+		t.Skip("takes two minutes")
+	}
+	m := harness.New(t)
+	imports := exec.Command(harness.Binary(t), "-C", m.Path(), "import", "--tar", "-")
+	in, err := imports.StdinPipe()
+	check(t, err)
+	check(t, imports.Start())
+	w := tar.NewWriter(in)
+	for i := range 1_000_000 {
+		check(t, w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d/%d", i/1000, i), Mode: 0o644}))
+	}
+	check(t, w.Close())
+	check(t, in.Close())
+	check(t, imports.Wait())
+	check(t, exec.Command("find", m.Path(), "-size", "+1M").Run())
+	m.Stop()
+}

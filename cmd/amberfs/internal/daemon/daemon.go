@@ -112,7 +112,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 			}
 		}
 	}()
-	timeout := cfg.Options.Timeout
+	timeout, _ := time.ParseDuration(cfg.Options.Timeout) // it was checked; "" is 0
 	if cfg.Options.Hard {
 		timeout = -1
 	}

@@ -4,7 +4,6 @@
 package mountopt
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -17,38 +16,28 @@ import (
 
 type Options struct {
 	fusefs.Flags
+	Snapdir  string // visible or hidden; "": hidden
 	Metrics  string // HOST:PORT; "": none
 	NonEmpty bool   // the mount point may have entries
 	Remount  bool
 	Prefetch string // none, tree or all; "": tree
-	Timeout  time.Duration
+	Timeout  string // a time.Duration; "": the default
 	Hard     bool
 }
 
 // option is one word or a pair of opposite words.
 type option struct {
 	on, off string // off is "" where there is no opposite
-	value   string // what follows "=", for the list; "": nothing
+	value   string // what follows "=": words with | between them, or an example; "": nothing
 	help    string
 	flag    func(*Options) *bool
-	set     func(*Options, string) error // where value is not ""
-	get     func(Options) string         // the value, "" for the default
+	text    func(*Options) *string // where value is not ""
 }
 
 var all = []option{
 	{on: "ro", off: "rw", help: "nothing can be changed", flag: func(o *Options) *bool { return &o.ReadOnly }},
 	{on: "allow_other", help: "other users can access the mount. Ordinary users need user_allow_other in /etc/fuse.conf", flag: func(o *Options) *bool { return &o.AllowOther }},
-	{on: "snapdir", value: "visible|hidden", help: "whether .snapshots and .forks are listed in the root. Default: hidden",
-		set: func(o *Options, v string) error {
-			o.SnapdirVisible = v == "visible"
-			return oneOf(v, "visible", "hidden")
-		},
-		get: func(o Options) string {
-			if o.SnapdirVisible {
-				return "visible"
-			}
-			return ""
-		}},
+	{on: "snapdir", value: "visible|hidden", help: "whether .snapshots and .forks are listed in the root. Default: hidden", text: func(o *Options) *string { return &o.Snapdir }},
 	{on: "acl", off: "noacl", help: "POSIX access control lists", flag: func(o *Options) *bool { return &o.ACL }},
 	{on: "noxattr", help: "no extended attributes. New files are cheaper", flag: func(o *Options) *bool { return &o.NoXattr }},
 	{on: "handles", off: "nohandles", help: "open_by_handle_at(2) works. Overlays in the mount fail with ESTALE from Linux 6.16 on", flag: func(o *Options) *bool { return &o.Handles }},
@@ -56,34 +45,10 @@ var all = []option{
 	{on: "suid", off: "nosuid", help: "set-user-ID bits work (root)", flag: func(o *Options) *bool { return &o.Suid }},
 	{on: "noexec", off: "exec", help: "programs in the mount cannot be executed", flag: func(o *Options) *bool { return &o.NoExec }},
 	{on: "lowlatency", help: "keep processors out of idle states during bursts of requests (root). Faster, uses more power", flag: func(o *Options) *bool { return &o.LowLatency }},
-	{on: "prefetch", value: "none|tree|all", help: "what is fetched from a remote before it is read. Default: tree (names and attributes)",
-		set: func(o *Options, v string) error { o.Prefetch = v; return oneOf(v, "none", "tree", "all") },
-		get: func(o Options) string { return o.Prefetch }},
-	{on: "timeout", value: "30s", help: "how long a read waits for a remote. Default: 30s",
-		set: func(o *Options, v string) error {
-			d, err := time.ParseDuration(v)
-			if err != nil || d <= 0 {
-				return errors.New("a time such as 30s")
-			}
-			o.Timeout = d
-			return nil
-		},
-		get: func(o Options) string {
-			if o.Timeout == 0 {
-				return ""
-			}
-			return o.Timeout.String()
-		}},
+	{on: "prefetch", value: "none|tree|all", help: "what is fetched from a remote before it is read. Default: tree (names and attributes)", text: func(o *Options) *string { return &o.Prefetch }},
+	{on: "timeout", value: "30s", help: "how long a read waits for a remote. Default: 30s", text: func(o *Options) *string { return &o.Timeout }},
 	{on: "hard", off: "soft", help: "such a read waits until the remote is back, or the reader is killed", flag: func(o *Options) *bool { return &o.Hard }},
-	{on: "metrics", value: "HOST:PORT", help: "serve metrics for Prometheus over HTTP",
-		set: func(o *Options, v string) error {
-			if _, port, err := net.SplitHostPort(v); err != nil || port == "" {
-				return errors.New("HOST:PORT, such as localhost:9100")
-			}
-			o.Metrics = v
-			return nil
-		},
-		get: func(o Options) string { return o.Metrics }},
+	{on: "metrics", value: "HOST:PORT", help: "serve metrics for Prometheus over HTTP", text: func(o *Options) *string { return &o.Metrics }},
 	{on: "debug", help: "log every request in STORE/amberfs.log", flag: func(o *Options) *bool { return &o.Debug }},
 	{on: "nonempty", help: "mount over a directory that is not empty, and hide what is in it", flag: func(o *Options) *bool { return &o.NonEmpty }},
 	{on: "remount", help: "change ro, rw, exec, noexec of a mount (root)", flag: func(o *Options) *bool { return &o.Remount }},
@@ -107,6 +72,7 @@ func Parse(lists ...string) (Options, error) {
 			}
 		}
 	}
+	o.SnapdirVisible = o.Snapdir == "visible"
 	return o, nil
 }
 
@@ -114,11 +80,9 @@ func (o *Options) parse(word string) error {
 	key, value, hasValue := strings.Cut(word, "=")
 	for _, a := range all {
 		switch {
-		case a.set != nil && key == a.on:
-			if err := a.set(o, value); err != nil {
-				return fmt.Errorf("the mount option %s takes %w, not %q", key, err, value)
-			}
-			return nil
+		case a.text != nil && key == a.on:
+			*a.text(o) = value
+			return a.check(value)
 		case a.flag != nil && !hasValue && (key == a.on || key == a.off && key != ""):
 			*a.flag(o) = key == a.on
 			return nil
@@ -130,14 +94,32 @@ func (o *Options) parse(word string) error {
 	return fmt.Errorf("unknown mount option %q (known: %s)", word, strings.Join(Words(), ", "))
 }
 
+// check refuses a value that the option cannot have.
+func (a option) check(v string) error {
+	words := strings.Split(a.value, "|")
+	wanted, ok := strings.Join(words, " or "), slices.Contains(words, v)
+	switch a.on {
+	case "timeout":
+		d, err := time.ParseDuration(v)
+		wanted, ok = "a time such as "+wanted, err == nil && d > 0
+	case "metrics":
+		_, port, err := net.SplitHostPort(v)
+		wanted, ok = wanted+", such as localhost:9100", err == nil && port != ""
+	}
+	if !ok {
+		return fmt.Errorf("the mount option %s takes %s, not %q", a.on, wanted, v)
+	}
+	return nil
+}
+
 // String writes the options so that Parse reads the same ones.
 func (o Options) String() string {
 	var words []string
 	for _, a := range all {
 		if a.flag != nil && *a.flag(&o) {
 			words = append(words, a.on)
-		} else if a.get != nil && a.get(o) != "" {
-			words = append(words, a.on+"="+a.get(o))
+		} else if a.text != nil && *a.text(&o) != "" {
+			words = append(words, a.on+"="+*a.text(&o))
 		}
 	}
 	return strings.Join(words, ",")
@@ -175,11 +157,4 @@ func (a option) usage() string {
 		return a.on
 	}
 	return a.on + "=" + a.value
-}
-
-func oneOf(v string, words ...string) error {
-	if slices.Contains(words, v) {
-		return nil
-	}
-	return errors.New(strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1])
 }

@@ -36,16 +36,14 @@ var ErrOutside = errors.New("is outside the workspace")
 // Getwd is the working directory as the kernel knows it. os.Getwd asks the
 // file system whether $PWD is the same directory; this asks nothing of it.
 func Getwd() (string, error) {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Getcwd(buf)
+	wd, err := unix.Getwd()
+	if errors.Is(err, unix.ENOENT) {
+		err = errors.New("it was removed, or its file system was unmounted")
+	}
 	if err != nil {
 		return "", fmt.Errorf("finding the working directory: %w", err)
 	}
-	s := strings.TrimRight(string(buf[:n]), "\x00")
-	if !strings.HasPrefix(s, "/") {
-		return "", errors.New("finding the working directory: it is on a file system that has been unmounted")
-	}
-	return s, nil
+	return wd, nil
 }
 
 func Find(mounts []Mount, dir string) (Place, error) {

@@ -268,7 +268,7 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 	if err != nil {
 		return err
 	}
-	status, err := sandbox.Foreground(cmd)
+	status, err := sandbox.Foreground(ctx, cmd)
 	if err == nil {
 		err = a.snapshotAfter(ctx, p, c)
 	}

@@ -139,16 +139,6 @@ func isCommand(root *cobra.Command, name string) bool {
 	return err == nil && c != root || name == "help" || name == "completion" || strings.HasPrefix(name, "__complete")
 }
 
-// The groups of `amberfs help`.
-const (
-	groupMount   = "mount"
-	groupHistory = "history"
-	groupForks   = "forks"
-	groupTrees   = "trees"
-	groupStore   = "store"
-	groupRemotes = "remotes"
-)
-
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "amberfs",
@@ -190,37 +180,36 @@ run work from inside a mount, or with -C DIR.`,
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "print errors only")
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "list every path")
-	root.AddGroup(
-		&cobra.Group{ID: groupMount, Title: "Mounting:"},
-		&cobra.Group{ID: groupHistory, Title: "Snapshots:"},
-		&cobra.Group{ID: groupForks, Title: "Forks:"},
-		&cobra.Group{ID: groupTrees, Title: "Import and export:"},
-		&cobra.Group{ID: groupRemotes, Title: "Remotes:"},
-		&cobra.Group{ID: groupStore, Title: "The store:"},
-	)
-	add := func(group string, cmds ...*cobra.Command) {
-		for _, c := range cmds {
-			c.GroupID = group
+	for _, group := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Mounting:", []*cobra.Command{mountCommand(a), umountCommand(a), runCommand(a), mcpCommand(a), hookCommand(a), actorCommand(a)}},
+		{"Snapshots:", []*cobra.Command{
+			snapshotCommand(a), listCommand(a), showCommand(a), renameCommand(a), rmCommand(a), compactCommand(a), pinCommand(a), unpinCommand(a),
+			restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), blameCommand(a), bisectCommand(a), actorsCommand(a),
+			logCommand(a), uiCommand(a),
+		}},
+		{"Forks:", []*cobra.Command{forkCommand(a), claimCommand(a), forksCommand(a), mergeCommand(a), exploreCommand(a)}},
+		{"Import and export:", []*cobra.Command{exportCommand(a), importCommand(a), applyCommand(a)}},
+		{"Remotes:", []*cobra.Command{pushCommand(a), pullCommand(a), remoteCommand(a)}},
+		{"The store:", []*cobra.Command{
+			statusCommand(a), policyCommand(a), freezeCommand(a), thawCommand(a), gcCommand(a), duCommand(a), verifyCommand(a),
+		}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
+		for _, c := range group.commands {
+			c.GroupID = group.title
 			c.DisableFlagsInUseLine = true // Use says it better
 			c.SuggestFor = strings.Fields(otherWords[c.Name()])
 			root.AddCommand(c)
 		}
 	}
-	add(groupMount, mountCommand(a), umountCommand(a), runCommand(a))
-	add(groupHistory, snapshotCommand(a), listCommand(a), showCommand(a), renameCommand(a), rmCommand(a), compactCommand(a),
-		pinCommand(a), unpinCommand(a),
-		restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), blameCommand(a), bisectCommand(a), actorsCommand(a),
-		logCommand(a), uiCommand(a))
-	add(groupForks, forkCommand(a), claimCommand(a), forksCommand(a), mergeCommand(a), exploreCommand(a))
-	add(groupMount, mcpCommand(a), hookCommand(a), actorCommand(a))
-	add(groupTrees, exportCommand(a), importCommand(a), applyCommand(a))
-	add(groupRemotes, pushCommand(a), pullCommand(a), remoteCommand(a))
-	add(groupStore, statusCommand(a), policyCommand(a), freezeCommand(a), thawCommand(a), gcCommand(a), duCommand(a), verifyCommand(a))
 	root.AddCommand(versionCommand(a), manCommand(a), exitStatusHelp(),
-		hidden(sandbox.Command, 0, func([]string) error { return a.statusOf(sandbox.Inner(a.say)) }),
-		hidden(sandbox.InForkCommand, 4, func(argv []string) error { return a.statusOf(sandbox.InsideFork(argv)) }),
-		hidden(sandbox.InRootCommand, 0, func([]string) error { return a.statusOf(sandbox.InsideRoot(a.say)) }),
-		hidden(daemon.NudgeCommand, 3, func(argv []string) error { return daemon.Nudge(a.stdin, argv[0], argv[1], argv[2]) }),
+		hidden(sandbox.Command, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.Inner(ctx, a.say)) }),
+		hidden(sandbox.InForkCommand, 4, func(ctx context.Context, argv []string) error { return a.statusOf(sandbox.InsideFork(ctx, argv)) }),
+		hidden(sandbox.InRootCommand, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.InsideRoot(ctx, a.say)) }),
+		hidden(daemon.NudgeCommand, 3, func(_ context.Context, argv []string) error { return daemon.Nudge(a.stdin, argv[0], argv[1], argv[2]) }),
 		hidden(janitor, 1, a.discardForks))
 	a.complete(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
@@ -234,10 +223,10 @@ var otherWords = map[string]string{
 }
 
 // hidden is a command that only this program starts.
-func hidden(name string, arguments int, run func(argv []string) error) *cobra.Command {
+func hidden(name string, arguments int, run func(ctx context.Context, argv []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(arguments),
-		RunE: func(_ *cobra.Command, argv []string) error { return run(argv) },
+		RunE: func(cmd *cobra.Command, argv []string) error { return run(cmd.Context(), argv) },
 	}
 }
 

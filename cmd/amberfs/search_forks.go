@@ -70,7 +70,7 @@ const janitor = "discard-forks"
 // discardForks discards the forks that its standard input names, when that ends. A line
 // +NAME comes before a fork is made, and -NAME when it was not made, is discarded, or
 // stays. So a fork that is named is one of the command at the other end.
-func (a *app) discardForks(argv []string) error {
+func (a *app) discardForks(ctx context.Context, argv []string) error {
 	a.dir = argv[0]
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	left := map[string]bool{}
@@ -84,7 +84,7 @@ func (a *app) discardForks(argv []string) error {
 	}
 	failed := lines.Err()
 	for name := range left {
-		err := a.askHere(context.Background(), service.DeleteFork{Name: name, Discard: true, Force: true}, nil)
+		err := a.askHere(context.WithoutCancel(ctx), service.DeleteFork{Name: name, Discard: true, Force: true}, nil)
 		if fail.KindOf(err) != fail.NotFound { // else it was not made yet
 			failed = errors.Join(failed, err)
 		}

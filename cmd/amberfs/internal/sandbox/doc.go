@@ -36,7 +36,7 @@
 // Inner and the program end with the process before them (parent-death signal, prctl(2)),
 // the daemon with its last connection, and outer and inner adopt what their descendants
 // leave behind (child subreaper). When the program ends, what it left running is killed, the
-// mount ends, and a temporary store goes. When any of the three is killed, the others notice. A
-// temporary directory that survived even so, because all were killed at once, is
-// taken away by the next run: its lock tells that no process has it.
+// mount ends, and a temporary store goes. When any of the three is killed, the others notice. If
+// outer is killed, the next run takes its temporary directory away: its lock tells that no
+// process has it.
 package sandbox

@@ -29,7 +29,7 @@ func AsRoot(ctx context.Context, store string) (ran bool, st int, err error) {
 		return true, 0, err
 	}
 	argv := append([]string{exe}, os.Args[1:]...)
-	signals := catch()
+	signals := catch(ctx)
 	defer signals.stop()
 	ns, err := servedIn(ctx, store)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
 	"slices"
 	"time"
@@ -73,11 +72,10 @@ func InFork(ctx context.Context, root, fork string, out *os.File, env []string, 
 	return status(cmd.ProcessState, err)
 }
 
-// InsideFork is the process between: it adopts the processes of the program and ends them.
-func InsideFork(argv []string) (int, error) {
+// InsideFork is the process between: it adopts the processes of the program and ends them. A
+// signal ends ctx.
+func InsideFork(ctx context.Context, argv []string) (int, error) {
 	runtime.LockOSThread() // capabilities and the parent-death signal are a thread's
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
-	defer stop()
 	kind, dir, fork, argv := argv[0], argv[1], argv[2], argv[3:]
 	if err := AdoptOrphans(); err != nil {
 		return statusNoFork, err

@@ -19,10 +19,9 @@ import (
 
 // Inner is the process in the namespaces. It returns the program's exit status. note prints
 // what a person should know.
-func Inner(note func(string)) (int, error) {
+func Inner(ctx context.Context, note func(string)) (int, error) {
 	runtime.LockOSThread() // capabilities and the parent-death signal are a thread's
 	defer runtime.UnlockOSThread()
-	outer := os.Getppid()
 	c, err := inherited()
 	if err != nil {
 		return 0, err
@@ -35,20 +34,7 @@ func Inner(note func(string)) (int, error) {
 		_, _ = os.NewFile(joinFD, "daemon").Read(make([]byte, 1)) // it sends nothing
 		close(gone)
 	}()
-	if c.Temp != "" && !c.Hold {
-		temp, err := inherit(c.Temp, os.NewFile(lockFD, "lock"))
-		if err != nil {
-			return 0, err
-		}
-		defer func() {
-			if os.Getppid() != outer { // it was killed, and removes nothing
-				_ = unix.Kill(c.Daemon, unix.SIGKILL)
-				<-gone
-				temp.Remove()
-			}
-		}()
-	}
-	signals := catch()
+	signals := catch(ctx)
 	defer signals.stop()
 	if err := daemon.PrivateMounts(); err != nil {
 		return 0, err

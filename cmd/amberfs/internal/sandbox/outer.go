@@ -38,8 +38,8 @@ type Config struct {
 	// Outer sets these.
 	UserNS bool   `json:"user_ns"` // the namespaces include one for users
 	Shared string `json:"shared"`  // mount point of the daemon that serves Store
-	Daemon int    `json:"daemon"`  // the process that was started for Store, 0 if one served it
 	Tree   bool   `json:"tree"`    // the daemon has sent a copy of the mount
+	Daemon int    `json:"-"`       // the process that was started for Store, 0 if one served it
 }
 
 // configEnv carries the configuration from outer to inner.
@@ -126,7 +126,7 @@ func Outer(ctx context.Context, c Config, keep *TempDir, s daemon.Starter, befor
 		cmd.ExtraFiles[0] = keep.lock
 	}
 	cmd.SysProcAttr = namespaces(c.UserNS)
-	signals := catch()
+	signals := catch(ctx)
 	defer signals.stop()
 	err = cmd.Start()
 	start.Close()

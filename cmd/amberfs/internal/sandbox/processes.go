@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,10 +18,14 @@ import (
 // passer hands signals on to a child.
 type passer struct{ ch chan os.Signal }
 
-// catch begins to hold signals; pass hands on those held, and all later ones.
-func catch() *passer {
+// catch begins to hold signals; pass hands on those held, and all later ones. One that came
+// earlier has ended ctx.
+func catch(ctx context.Context) *passer {
 	p := &passer{ch: make(chan os.Signal, 16)}
 	signal.Notify(p.ch, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGALRM)
+	if ctx.Err() != nil {
+		p.ch <- unix.SIGTERM
+	}
 	return p
 }
 
@@ -37,9 +42,9 @@ func (p *passer) pass(to *os.Process) {
 // Foreground runs a program with the streams of this process, and returns its exit status as
 // a shell does. Signals to this process go to the program, once: those of the terminal reach
 // it anyway.
-func Foreground(cmd *exec.Cmd) (int, error) {
+func Foreground(ctx context.Context, cmd *exec.Cmd) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	signals := catch()
+	signals := catch(ctx)
 	defer signals.stop()
 	if err := cmd.Start(); err != nil {
 		return commandError(cmd.Args[0], err)

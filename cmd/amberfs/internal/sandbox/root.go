@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -58,13 +59,13 @@ func InRoot(dir string, argv []string, image *snapshot.Image) (*exec.Cmd, error)
 
 // InsideRoot is process 1 of a container. It returns the exit status of the program; all
 // other processes end with it.
-func InsideRoot(note func(string)) (int, error) {
+func InsideRoot(ctx context.Context, note func(string)) (int, error) {
 	runtime.LockOSThread() // capabilities are a thread's
 	c, err := inherited()
 	if err != nil {
 		return 0, err
 	}
-	signals := catch()
+	signals := catch(ctx)
 	if err := c.enter(note); err != nil {
 		return statusCannotExecute, fail.New(fail.Failed, "cannot make %s a root directory: %w", c.Mountpoint, err)
 	}

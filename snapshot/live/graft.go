@@ -171,7 +171,7 @@ func (j *graft) step(s *Step) error {
 		}
 	}
 	switch {
-	case s.B == 0 && s.Path != nil && j.gone[s.Path.Dir]:
+	case s.B == 0 && s.Path != nil && j.isGone(s.Path.Dir):
 		if s.ADir {
 			j.gone[s.Path] = true
 		}
@@ -222,6 +222,16 @@ func (j *graft) removeEmptied(p *tree.Path) error {
 		}
 	}
 	return nil
+}
+
+// isGone reports whether a directory was removed with all that was in it.
+func (j *graft) isGone(dir *tree.Path) bool {
+	for ; dir != nil && len(j.gone) > 0; dir = dir.Dir {
+		if j.gone[dir] {
+			return true
+		}
+	}
+	return false
 }
 
 func below(p, dir *tree.Path) bool {

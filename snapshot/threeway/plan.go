@@ -70,6 +70,7 @@ type file struct {
 	names   []string    // that the plan gave it
 	changed bool
 	merging bool // it is among texts
+	away    bool // it is on its way to another name
 }
 
 // cost is the memory of a path in a plan, in bytes, beside its name.
@@ -243,7 +244,7 @@ func (t *taking) put(at string, n *tree.Inode) error {
 		return nil
 	}
 	f := t.was[n.Ino]
-	if f == nil || f.present != nil || n.IsDir() {
+	if f == nil || f.ino != n.Ino || f.present != nil || n.IsDir() {
 		f = &file{node: n, view: t.Interval.View, ino: n.Ino}
 		t.was[n.Ino] = f
 	}

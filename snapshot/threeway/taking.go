@@ -81,7 +81,7 @@ func (t *taking) removed(p string, c tree.Change) error {
 	case f.node.IsDir() != base.IsDir() && !t.ByPath:
 		return nil // others put it in its place
 	case renamed && !base.IsDir():
-		t.moved[to] = moved{f, base}
+		t.moved[to], f.away = moved{f, base}, true
 		t.set(p, nil)
 		return nil
 	case inObjects(p) && !base.IsDir():
@@ -160,6 +160,7 @@ func (t *taking) created(p string, c tree.Change) error {
 		if f = on.file; c.A.IsDir() {
 			f = &file{node: f.node, view: f.view, ino: c.A.Ino}
 		}
+		f.away = false
 		t.set(p, f)
 		return t.change(p, f, tree.Change{Path: c.Path, A: c.A, B: on.base})
 	}
@@ -252,7 +253,7 @@ func (t *taking) change(p string, f *file, c tree.Change) error {
 		if err != nil {
 			return err
 		}
-		if len(names) > 1 { // the others lead to that file still
+		if len(names) > 1 || f.away { // the others lead to that file still
 			f = &file{node: ours, view: f.view}
 			t.set(p, f)
 		}

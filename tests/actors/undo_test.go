@@ -452,6 +452,49 @@ func TestUndoByAgainstModel(t *testing.T) {
 	t.Log(total)
 }
 
+// TestUndoByOfAReplacement undoes what put one file in the place of another.
+func TestUndoByOfAReplacement(t *testing.T) {
+	for i, c := range []struct {
+		edits   []edit   // each without an actor takes a snapshot
+		without []string // paths that are not as before
+	}{
+		{[]edit{{"a", "ln", "b", "f", 0}, {"a", "mv", "b", "a", 0}}, nil},
+		{[]edit{{"a", "mv", "d/b", "b", 0}, {}, {"a", "rm", "b", "", 0}}, nil},
+		{[]edit{{"a", "rm", "a", "", 0}, {"a", "rm", "d/e/a", "", 0}, {"a", "create", "d/e/a", "", 0}, {"b", "mv", "d", "a", 0}}, []string{"d/b", "d/c"}},
+	} {
+		s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		e := editor{s: s, w: s.Main()}
+		do := func(edits []edit) {
+			for n, x := range edits {
+				if x.actor == "" {
+					e.capture(t, fmt.Sprint("s", n))
+				} else if err := e.do(x); err != nil {
+					t.Fatal(i, x, err)
+				}
+			}
+		}
+		do([]edit{
+			{"x", "text", "a", "", 0}, {"x", "text", "b", "", 0}, {"x", "mkdir", "d", "", 0}, {"x", "text", "d/b", "", 0},
+			{"x", "text", "d/c", "", 0}, {"x", "mkdir", "d/e", "", 0}, {"x", "text", "d/e/a", "", 0}, {},
+		})
+		before := e.lines(t, e.state(t))
+		do(c.edits)
+		if _, err := e.w.Snapshots().UndoBy(context.Background(), snapshot.UndoByOptions{By: "a", Conflicts: threeway.TakeTheirs, Merge: gitbridge.Merge}); err != nil {
+			t.Fatal(i, err)
+		}
+		for _, p := range c.without {
+			delete(before, p)
+		}
+		if got := e.lines(t, e.state(t)); !maps.Equal(got, before) {
+			t.Errorf("%d: %v instead of %v", i, got, before)
+		}
+	}
+}
+
 func union(all ...map[string]string) map[string]bool {
 	out := map[string]bool{}
 	for _, m := range all {

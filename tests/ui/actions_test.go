@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
 	"github.com/amberfs/amberfs/tests/harness"
 )
 
@@ -188,4 +191,113 @@ func TestActions(t *testing.T) {
 	b.has("new", "of a fork\n")
 	b.undo("Merged good: 1 file")
 	gone("new")
+
+	t.Log("a pin, a name, and the end of a snapshot")
+	b.click("#workspaces [role=tab]", "main")
+	of := func(line string) { t.Helper(); b.chosen("A person's"); b.menu("#actions button", "More actions", line) }
+	b.set("#search", "manual") // the other rows are in the way
+	shows := func(want string) {
+		t.Helper()
+		harness.Eventually(t, "the snapshot is "+want, func() bool {
+			out, _ := m.TryAmberfs("list", "--all", "--json")
+			return strings.Contains(strings.ReplaceAll(out, " ", ""), want)
+		})
+	}
+	of("Pin")
+	b.answer("1 snapshot will be kept", "Pin")
+	shows(`"pinned":true`)
+	b.undo("second is pinned")
+	b.wait(`!document.querySelector('#snapshots [aria-label=pinned]')`)
+	of("Rename")
+	b.set("#new-name", "other")
+	b.answer("1 snapshot will have another name", "Rename")
+	shows(`"name":"other"`)
+	b.undo("second is now called other")
+	shows(`"name":"second"`)
+	b.wait(`[...document.querySelectorAll('#snapshots .name')].some((e) => e.innerText === 'second')`)
+	of("Delete")
+	b.answer("This cannot be undone", "Delete")
+	b.wait(`!document.querySelector('#snapshots').innerText.includes("A person's")`)
+	if out, err := m.TryAmberfs("show", "second"); err == nil {
+		t.Errorf("it is still there: %s", out)
+	}
+
+	t.Log("a damaged file")
+	b.chosen("The beginning")
+	b.click("#files [role=treeitem]", "damaged")
+	b.key("1")
+	b.wait(`document.querySelector('#view').innerText.includes('amberfs verify')`)
+}
+
+// TestKeyboard restores, undoes and looks at a file with keys alone.
+func TestKeyboard(t *testing.T) {
+	m := harness.New(t)
+	must(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
+	m.Amberfs("snapshot", "first")
+	must(t, os.WriteFile(m.Path("a"), []byte("two\n"), 0o644))
+	b := open(t, m, "--write")
+	press := func(key string, until string) {
+		t.Helper()
+		for range 20 {
+			b.do(chromedp.KeyEvent(key))
+			var ok bool
+			if b.eval("new Promise((drawn) => requestAnimationFrame(() => drawn(Boolean("+until+"))))", &ok); ok {
+				return
+			}
+		}
+		t.Fatalf("no %q led to %s", key, until)
+	}
+	b.wait(`document.querySelector('#diffs tr.add')`)
+	press("t", `document.activeElement.id === 'snapshots'`)
+	press(kb.ArrowDown, `document.querySelector('#snapshots .active')?.innerText.includes('first')`)
+	b.wait(`document.querySelector('#subject h2').innerText.includes('first') && document.querySelector('#counts').textContent`)
+	b.do(chromedp.KeyEvent("r"))
+	b.wait(`document.querySelector('#dialog').open`)
+	press(kb.Tab, `document.activeElement.innerText === 'Restore'`)
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.has("a", "one\n")
+	b.wait(`document.querySelector('#messages .link')`)
+	b.do(chromedp.KeyEvent("u"))
+	b.has("a", "two\n")
+	b.chosen("Now")
+	b.wait(`document.querySelector('#files [role=treeitem]')`)
+	press("c", `document.activeElement.id === 'files'`)
+	press(kb.ArrowDown, `document.querySelector('#files .active')`)
+	b.do(chromedp.KeyEvent("3"))
+	b.wait(`document.querySelector('#tabs [aria-selected=true]')?.innerText === 'History'`)
+	press(kb.Escape, `document.querySelector('#diffs').offsetWidth`)
+	press("?", `document.querySelector('#help').matches(':popover-open')`)
+	press(kb.Escape, `!document.querySelector('#help').matches(':popover-open')`)
+}
+
+// TestNarrow: on a screen of 400 pixels one pane is seen at a time, and each leads back.
+func TestNarrow(t *testing.T) {
+	m := harness.New(t)
+	must(t, os.WriteFile(m.Path("a"), []byte("one\n"), 0o644))
+	m.Amberfs("snapshot", "first")
+	m.Amberfs("fork", "try")
+	must(t, os.WriteFile(m.Path(".forks/try/a"), []byte("three\n"), 0o644))
+	must(t, os.WriteFile(m.Path("a"), []byte("two\n"), 0o644))
+	b := open(t, m, "--write")
+	b.look("light", 400)
+	seen := func(id string) {
+		t.Helper()
+		b.wait(fmt.Sprintf(`['timeline', 'tree', 'diffs', 'view', 'forks', 'conflicts'].filter((id) => document.getElementById(id).offsetWidth > 0).join() === %q
+			&& document.documentElement.scrollWidth <= 400`, id))
+	}
+	seen("timeline")
+	b.click("#snapshots [role=option]", "Now")
+	seen("diffs")
+	b.click("#subject button", "Back")
+	seen("timeline")
+	b.click("#snapshots [role=option]", "first")
+	seen("diffs")
+	b.eval(`history.back()`, nil)
+	seen("timeline")
+	b.click("#forks-button", "Forks")
+	seen("forks")
+	b.click("#forks button", "Merge")
+	seen("conflicts")
+	b.click("#conflicts button", "Back")
+	seen("diffs")
 }

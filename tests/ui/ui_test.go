@@ -82,6 +82,7 @@ func open(t *testing.T, m *harness.Mount, args ...string) *browser {
 			t.Errorf("the page opened a dialog: %s", e.Message)
 		}
 	})
+	must(t, chromedp.Run(ctx)) // starts the browser, which lives as long as this context
 	b.do(chromedp.Navigate(b.url))
 	b.wait(`document.querySelectorAll('#snapshots [role=option]').length > 0`)
 	return b
@@ -89,7 +90,9 @@ func open(t *testing.T, m *harness.Mount, args ...string) *browser {
 
 func (b *browser) do(actions ...chromedp.Action) {
 	b.t.Helper()
-	must(b.t, chromedp.Run(b.ctx, actions...))
+	ctx, cancel := context.WithTimeout(b.ctx, harness.Timeout)
+	defer cancel()
+	must(b.t, chromedp.Run(ctx, actions...))
 }
 
 func (b *browser) eval(js string, out any) {
@@ -122,6 +125,13 @@ func (b *browser) click(selector, text string) {
 	find := fmt.Sprintf(`[...document.querySelectorAll(%q)].find((e) => e.textContent.includes(%q))`, selector, text)
 	b.wait(find)
 	b.eval(find+".click()", nil)
+}
+
+// set types a text into a field, in place of what is there.
+func (b *browser) set(selector, value string) {
+	b.t.Helper()
+	b.wait(fmt.Sprintf(`document.querySelector(%q)`, selector))
+	b.eval(fmt.Sprintf(`{ const e = document.querySelector(%q); e.value = %q; e.dispatchEvent(new Event('input')); }`, selector, value), nil)
 }
 
 // key presses a key that the page as a whole takes.

@@ -135,10 +135,10 @@ var views = []view{
 	}, `/3 to decide/.test(document.querySelector('#conflicts').innerText) && document.querySelector('#conflicts').innerText.includes('Without claude/ab12')`},
 	{"search", "light", 1440, func(b *browser) {
 		b.click("#conflicts button", "Back")
-		b.eval(`{ const s = document.querySelector('#search'); s.value = 'nothing of this'; s.dispatchEvent(new Event('input')); }`, nil)
+		b.set("#search", "nothing of this")
 	}, `document.querySelector("#timeline").innerText.includes("No snapshot has")`},
 	{"narrow", "light", 400, func(b *browser) {
-		b.eval(`{ const s = document.querySelector('#search'); s.value = ''; s.dispatchEvent(new Event('input')); }`, nil)
+		b.set("#search", "")
 		b.eval(`document.body.dataset.pane = 'timeline'; document.querySelector('#snapshots').scrollTop = 0`, nil)
 	}, `document.querySelector('#snapshots').innerText.includes('Reviewed')`},
 	{"narrow-changes", "dark", 400, snapshotOf("13 turns by"), `document.querySelector('#diffs').offsetWidth > 300 && document.querySelector('#diffs tr.add')`},

@@ -204,11 +204,17 @@ func (p *Plan) now(at string) (*tree.Inode, error) {
 	if ok {
 		return n, nil
 	}
-	n, err := p.Ours.Resolve(p.Source, at)
-	if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
-		n, err = nil, nil
-	}
+	n, err := p.resolve(p.Ours, at)
 	p.found[at] = n
+	return n, err
+}
+
+// resolve returns what is at a path of a state, nil for nothing.
+func (p *Plan) resolve(st *tree.State, at string) (*tree.Inode, error) {
+	n, err := st.Resolve(p.Source, at)
+	if errors.Is(err, tree.ErrNotExist) || errors.Is(err, tree.ErrNotDir) || errors.Is(err, tree.ErrSymlink) {
+		return nil, nil
+	}
 	return n, err
 }
 

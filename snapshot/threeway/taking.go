@@ -73,11 +73,7 @@ func (t *taking) removed(p string, c tree.Change) error {
 	case err != nil, f == nil && (base.IsDir() || t.ByPath):
 		return err
 	case f == nil:
-		_, names, err := t.known(base.Ino, 1)
-		if err == nil && len(names) > 0 && names[0] != to { // it has another name by now
-			err = t.conflict(names[0], func() error { t.set(names[0], nil); return nil })
-		}
-		return err
+		return t.movedSince(base, to)
 	case f.node.IsDir() != base.IsDir() && !t.ByPath:
 		return nil // others put it in its place
 	case renamed && !base.IsDir():
@@ -104,6 +100,22 @@ func (t *taking) removed(p string, c tree.Change) error {
 		t.moved[to] = moved{f, base}
 	}
 	return nil
+}
+
+// movedSince is a conflict if a file that theirs has not, or has as to, got another name
+// since the base.
+func (t *taking) movedSince(base *tree.Inode, to string) error {
+	_, names, err := t.known(base.Ino, 0)
+	for _, at := range names {
+		n, err := t.resolve(t.Base, at)
+		if err != nil {
+			return err
+		}
+		if at != to && (n == nil || n.Ino != base.Ino) {
+			return t.conflict(at, func() error { t.set(at, nil); return nil })
+		}
+	}
+	return err
 }
 
 // drop leaves nothing at a path, but for a directory that something is in.

@@ -452,7 +452,7 @@ func TestUndoByAgainstModel(t *testing.T) {
 	t.Log(total)
 }
 
-// TestUndoByOfAReplacement undoes what put one file in the place of another.
+// TestUndoByOfAReplacement undoes what put one file in the place of another, and links.
 func TestUndoByOfAReplacement(t *testing.T) {
 	for i, c := range []struct {
 		edits   []edit   // each without an actor takes a snapshot
@@ -460,6 +460,7 @@ func TestUndoByOfAReplacement(t *testing.T) {
 	}{
 		{[]edit{{"a", "ln", "b", "f", 0}, {"a", "mv", "b", "a", 0}}, nil},
 		{[]edit{{"a", "mv", "d/b", "b", 0}, {}, {"a", "rm", "b", "", 0}}, nil},
+		{[]edit{{"a", "ln", "a", "f", 0}, {}, {"b", "mv", "f", "c", 0}}, nil},
 		{[]edit{{"a", "rm", "a", "", 0}, {"a", "rm", "d/e/a", "", 0}, {"a", "create", "d/e/a", "", 0}, {"b", "mv", "d", "a", 0}}, []string{"d/b", "d/c"}},
 	} {
 		s, err := snapshot.Open(t.TempDir(), snapshot.Options{Quiet: true})

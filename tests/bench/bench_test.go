@@ -22,7 +22,7 @@ func TestRowsHaveNames(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	for only, want := range map[string]string{
-		"read": "read", "unlink,create": "create unlink", "capture-call,sqlite": "sqlite capture-call",
+		"read": "read", "unlink,create": "unlink create", "capture": "capture capture-call",
 		"cold-": "cold-seq cold-tree",
 	} {
 		chosen, err := choose(only)

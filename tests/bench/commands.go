@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,7 +28,7 @@ func openDaemon(p *place, argv ...string) error {
 	dir := p.dir
 	p.close = func() error { return errors.Join(unmount(dir), cmd.Wait()) }
 	for range 500 {
-		if slices.Contains(mountsBelow(strings.TrimSuffix(dir, "/"+lastOf(dir))), dir) {
+		if slices.Contains(mountsBelow(filepath.Dir(dir)), dir) {
 			return nil
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -36,8 +37,6 @@ func openDaemon(p *place, argv ...string) error {
 	_ = cmd.Wait()
 	return errors.New("it did not mount")
 }
-
-func lastOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
 // command runs a program; its output is part of the error.
 func command(name string, args ...string) error {

@@ -16,9 +16,6 @@ type cost struct {
 	Things   float64            `json:"things"`   // done by the row
 	Requests map[string]float64 `json:"requests"` // by kind, in all
 	CPU      float64            `json:"cpu"`      // seconds of the daemon, its background work included
-	Allocs   float64            `json:"allocs"`   // of memory
-	Bytes    float64            `json:"bytes"`    // allocated
-	Waited   float64            `json:"waited"`   // seconds, of all goroutines, for locks
 	Records  float64            `json:"records"`  // written to the journal
 }
 
@@ -63,9 +60,6 @@ func (c *cost) add(things int, before, after counters) {
 	d := func(name string) float64 { return after[name] - before[name] }
 	c.Things += float64(things)
 	c.CPU += d("process_cpu_seconds_total")
-	c.Allocs += d("go_memstats_mallocs_total")
-	c.Bytes += d("go_memstats_alloc_bytes_total")
-	c.Waited += d("go_sync_mutex_wait_total_seconds_total")
 	c.Records += d("amberfs_journal_records_total")
 	if c.Requests == nil {
 		c.Requests = map[string]float64{}
@@ -100,6 +94,6 @@ func (c *cost) String() string {
 			kinds = append(kinds, op+" "+figure(c.Requests[op]/c.Things))
 		}
 	}
-	return fmt.Sprintf("%s requests each: %s; of each %s µs of processors, %s allocations of %s bytes, %s µs waiting for locks; %s journal records each",
-		figure(n/c.Things), strings.Join(kinds, ", "), figure(c.CPU*1e6/n), figure(c.Allocs/n), figure(c.Bytes/n), figure(c.Waited*1e6/n), figure(c.Records/c.Things))
+	return fmt.Sprintf("%s requests each: %s; of each %s µs of processors; %s journal records each",
+		figure(n/c.Things), strings.Join(kinds, ", "), figure(c.CPU*1e6/n), figure(c.Records/c.Things))
 }

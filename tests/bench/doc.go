@@ -6,7 +6,7 @@
 //	make bench-disk                       a day that is bound by the disk
 //	make bench-curves                     what grows
 //	make bench-containers                 containers whose root directory is a fork
-//	go run ./tests/bench -list            all rows, how long they took, what is to be reached
+//	go run ./tests/bench -list            all rows, and what is to be reached
 //	go run ./tests/bench -docs            the tables of the documentation
 //
 // Each place does a row's work once to warm up and then seven times. The places take turns,

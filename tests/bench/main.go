@@ -35,14 +35,13 @@ func run() error {
 	writes := flag.Bool("docs", false, "write the tables of the documentation from "+current)
 	flag.Parse()
 
-	took := secondsOf(current)
 	if *list {
 		for _, r := range rows {
 			mark := " "
 			if r.named {
 				mark = "*"
 			}
-			fmt.Printf("%s %-16s %5.0f s  %-62s %s\n", mark, r.name, took[r.name], r.what+" ("+r.unit+")", r.reach)
+			fmt.Printf("%s %-19s %-62s %s\n", mark, r.name, r.what+" ("+r.unit+")", r.reach)
 		}
 		return nil
 	}
@@ -66,11 +65,6 @@ func run() error {
 	defer b.close()
 	b.open(*places)
 
-	var estimate float64
-	for _, r := range chosen {
-		estimate += took[r.name]
-	}
-	fmt.Fprintf(os.Stderr, "The documented rows among these took %.0f minutes.\n", estimate/60)
 	start, m := time.Now(), thisMachine()
 	var lines []line
 	var failed error
@@ -106,35 +100,17 @@ func run() error {
 	return failed
 }
 
-// secondsOf is how long rows took when they were kept in a file.
-func secondsOf(name string) map[string]float64 {
-	lines, _ := readLines(name) // a file that is missing has none
-	took := map[string]float64{}
-	for _, l := range lines {
-		took[l.Row] = l.Seconds
-	}
-	return took
-}
-
-// choose finds rows by name, or by how their names begin, in the order of the
-// table.
-func choose(only string) ([]row, error) {
+// choose finds rows by how their names begin.
+func choose(only string) (chosen []row, err error) {
 	if only == "" {
 		return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return r.named }), nil
 	}
-	var chosen []row
-	for _, r := range rows {
-		if slices.ContainsFunc(strings.Split(only, ","), func(name string) bool {
-			exact := slices.ContainsFunc(rows, func(r row) bool { return r.name == name })
-			return r.name == name || !exact && strings.HasPrefix(r.name, name)
-		}) {
-			chosen = append(chosen, r)
-		}
-	}
 	for name := range strings.SplitSeq(only, ",") {
-		if !slices.ContainsFunc(chosen, func(r row) bool { return strings.HasPrefix(r.name, name) }) {
+		found := slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !strings.HasPrefix(r.name, name) })
+		if len(found) == 0 {
 			return nil, fmt.Errorf("there is no row %q (see -list)", name)
 		}
+		chosen = append(chosen, found...)
 	}
 	return chosen, nil
 }

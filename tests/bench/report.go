@@ -26,32 +26,15 @@ func thisMachine() machine {
 	return machine{
 		Time:   time.Now().UTC().Format(time.RFC3339),
 		Commit: output("git", "rev-parse", "--short", "HEAD"),
-		Kernel: release(),
-		CPU:    cpu(),
+		Kernel: output("sh", "-c", "uname -r | cut -d- -f1"),
+		CPU:    output("sed", "-n", "/^model name/{s/.*: //p;q}", "/proc/cpuinfo"),
 		CPUs:   runtime.NumCPU(),
 		Go:     runtime.Version(),
 	}
 }
 
-// release is the version of the kernel, without what a distribution adds.
-func release() string {
-	version, _, _ := strings.Cut(output("uname", "-r"), "-")
-	return version
-}
-
 // loadAverage is that of the last minute, five and fifteen minutes.
-func loadAverage() string {
-	return strings.Join(slices.Clip(append(strings.Fields(fileText("/proc/loadavg")), "?", "?", "?"))[:3], " ")
-}
-
-func cpu() string {
-	for line := range strings.Lines(fileText("/proc/cpuinfo")) {
-		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == "model name" {
-			return strings.TrimSpace(v)
-		}
-	}
-	return runtime.GOARCH
-}
+func loadAverage() string { return output("cut", "-d ", "-f1-3", "/proc/loadavg") }
 
 // report prints the tables, the commands, and what the daemon did.
 func report(w io.Writer, lines []line) {

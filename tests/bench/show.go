@@ -252,21 +252,18 @@ func curves(lines []line) string {
 		cells := map[string]string{}
 		for _, l := range lines {
 			row, rest, ok := strings.Cut(l.Row, "/")
-			size, figure, _ := strings.Cut(rest, " ")
+			size, name, _ := strings.Cut(rest, " ")
 			if !ok || row != c.name {
 				continue
 			}
-			figure += ", " + l.Unit
+			name += ", " + l.Unit
 			if !slices.Contains(sizes, size) {
 				sizes = append(sizes, size)
 			}
-			if !slices.Contains(figures, figure) {
-				figures = append(figures, figure)
+			if !slices.Contains(figures, name) {
+				figures = append(figures, name)
 			}
-			cells[size+figure] = strings.TrimSuffix(strings.TrimSuffix(fmt.Sprintf("%.4g", l.Median), ".0"), ".")
-			if l.Median >= 1000 {
-				cells[size+figure] = fmt.Sprintf("%.0f", l.Median)
-			}
+			cells[size+name] = figure(l.Median)
 		}
 		if sizes == nil {
 			continue

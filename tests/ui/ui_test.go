@@ -127,7 +127,7 @@ func (b *browser) click(selector, text string) {
 	b.eval(find+".click()", nil)
 }
 
-// set types a text into a field, in place of what is there.
+// set replaces the text of a field.
 func (b *browser) set(selector, value string) {
 	b.t.Helper()
 	b.wait(fmt.Sprintf(`document.querySelector(%q)`, selector))

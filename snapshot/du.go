@@ -54,12 +54,14 @@ func (ss Snapshots) holdings(tx *live.Tx, names []string) (kept []usage.Holding,
 		}
 		return usage.Rest
 	}
+	snaps := make(map[uint32]*usage.Owner, len(s.cat.snaps))
 	for view, sn := range s.cat.snaps {
 		w := s.cat.workspaces[sn.WS]
 		o := by(w)
 		if w == ss.w && view != w.base && view != w.before && (len(names) == 0 || asked[sn]) {
 			o = &usage.Owner{UsedBy: usage.UsedBy{Name: sn.Name, Files: sn.Files, Size: sn.Bytes}, Seq: sn.Seq}
 		}
+		snaps[view] = o
 		k := usage.Holding{By: o, ID: sn.Hash}
 		if !sn.Sealed {
 			k.State = sn.State.Load()
@@ -72,6 +74,11 @@ func (ss Snapshots) holdings(tx *live.Tx, names []string) (kept []usage.Holding,
 			return nil, err
 		}
 		kept = append(kept, usage.Holding{By: by(w), State: st})
+		for _, r := range w.restored {
+			if o, ok := snaps[r.view]; ok {
+				kept = append(kept, usage.Holding{By: o, State: r.state})
+			}
+		}
 	}
 	return kept, nil
 }

@@ -273,8 +273,9 @@ func (c *catalogue) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editR
 			return inv, err
 		}
 	}
-	if sn, ok := c.snaps[r.Restored]; ok {
+	if sn, ok := c.snaps[r.Restored]; ok && r.Restored != 0 {
 		w.head = sn.Name
+		w.Snapshots().keepRestored(sn.View, st)
 	}
 	return inv, nil
 }

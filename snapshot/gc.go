@@ -22,13 +22,14 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 // roots are all states that gc keeps, with what is below them. This is the only list:
 //
 //  1. the present state of each workspace
-//  2. the state of each snapshot in the catalogue, the base of each workspace among them
-//  3. the states that records of the journal since the last checkpoint name
+//  2. the states after the last restores of a workspace (Workspace.restored)
+//  3. the state of each snapshot in the catalogue, the base of each workspace among them
+//  4. the states that records of the journal since the last checkpoint name
 //     (catalogue.journalRoots)
-//  4. unlinked files that the kernel still holds
-//  5. what the last checkpoint names, from which recovery would start
-//  6. states that are being read (core.pins, see Store.Hold)
-//  7. the sets of actors of snapshots and workspaces, as they are and as the last
+//  5. unlinked files that the kernel still holds
+//  6. what the last checkpoint names, from which recovery would start
+//  7. states that are being read (core.pins, see Store.Hold)
+//  8. the sets of actors of snapshots and workspaces, as they are and as the last
 //     checkpoint names them
 //
 // Objects that nothing refers to yet are no roots: gc waits until they are referred to
@@ -38,12 +39,16 @@ func (c *catalogue) roots() (out []*tree.State, sets []cas.Hash, err error) {
 	var snaps []*snap
 	var ids []cas.Hash // of states that are not loaded
 	err = c.forest.Update(true, func(tx *live.Tx) error {
-		for id := range c.workspaces {
+		for id, w := range c.workspaces {
 			st, err := tx.Capture(id)
 			if err != nil {
 				return err
 			}
 			out = append(out, st)
+			w.restored = slices.DeleteFunc(w.restored, func(r restored) bool { return c.snaps[r.view] == nil })
+			for _, r := range w.restored {
+				out = append(out, r.state)
+			}
 		}
 		for _, sn := range c.snaps {
 			if !sn.Sealed {

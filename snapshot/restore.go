@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/budget"
@@ -113,7 +114,8 @@ func (w *Workspace) target(name string, paths []string) (*target, error) {
 		return nil, err
 	}
 	st, err := sn.Tree(w.store.src)
-	return &target{steps.Restore{Snapshot: sn.Name, State: st, Paths: paths}, sn}, err
+	like := w.Snapshots().restoredState(sn.View)
+	return &target{steps.Restore{Snapshot: sn.Name, State: st, Like: like, Paths: paths}, sn}, err
 }
 
 // steps finds what has to change in a state of the workspace.
@@ -185,4 +187,33 @@ func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (
 		return nil
 	}
 	return c.make(ctx)
+}
+
+// A restored is the state of a workspace right after a restore. It equals the
+// snapshot but for the inode numbers of the files that the restore put in
+// place: a comparison with the snapshot would look at each of these again, at
+// every restore more of them. A small restore after a big one takes 0.25 ms with it,
+// and 64 ms without.
+type restored struct {
+	view  uint32 // of the snapshot
+	state *tree.State
+}
+
+// maxRestored bounds how many snapshots a workspace goes back to at no more than
+// the cost of what differs.
+const maxRestored = 4
+
+func (ss Snapshots) keepRestored(view uint32, st *tree.State) {
+	kept := slices.DeleteFunc(ss.w.restored, func(r restored) bool { return r.view == view })
+	ss.w.restored = append(kept[max(0, len(kept)-maxRestored+1):], restored{view, st})
+}
+
+// restoredState returns nil when there is none for a snapshot.
+func (ss Snapshots) restoredState(view uint32) *tree.State {
+	for _, r := range ss.w.restored {
+		if r.view == view {
+			return r.state
+		}
+	}
+	return nil
 }

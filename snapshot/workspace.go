@@ -21,27 +21,28 @@ import (
 // A Workspace is a mutable file tree of a store with its snapshots. Its
 // fields are guarded by the lock of the forest.
 type Workspace struct {
-	store   *Store
-	view    uint32
-	name    string
-	parent  uint32
-	fork    bool
-	snaps   history.List
-	forks   map[string]*Workspace
-	nextSeq uint64
-	base    uint32 // views of snapshots
-	undo    uint32
-	before  uint32 // the bookmark, see Bookmark
-	head    string // name of the snapshot that the present state follows
-	policy  policy.Policy
-	claim   string              // the label of a fork that was claimed
-	expires *time.Time          // when a fork ends automatically
-	sealed  cas.Hash            // state at the last checkpoint
-	at      uint64              // live.Tx.Changed at the last capture
-	changes uint64              // see Changes
-	usage   usage.Fork          // of a fork of main
-	sealing *semaphore.Weighted // the same; one seal at a time
-	early   interval.Changes    // of the present interval, from before the last checkpoint
+	store    *Store
+	view     uint32
+	name     string
+	parent   uint32
+	fork     bool
+	snaps    history.List
+	forks    map[string]*Workspace
+	nextSeq  uint64
+	base     uint32 // views of snapshots
+	undo     uint32
+	before   uint32 // the bookmark, see Bookmark
+	head     string // name of the snapshot that the present state follows
+	policy   policy.Policy
+	claim    string              // the label of a fork that was claimed
+	expires  *time.Time          // when a fork ends automatically
+	sealed   cas.Hash            // state at the last checkpoint
+	at       uint64              // live.Tx.Changed at the last capture
+	changes  uint64              // see Changes
+	usage    usage.Fork          // of a fork of main
+	sealing  *semaphore.Weighted // the same; one seal at a time
+	early    interval.Changes    // of the present interval, from before the last checkpoint
+	restored []restored          // of the snapshots that were restored last, oldest first
 }
 
 func (c *catalogue) newWorkspace(view uint32, name string) *Workspace {

@@ -19,9 +19,10 @@ var ErrNoPath = errs.New(errs.NotExist, "no such path")
 type Restore struct {
 	Snapshot string
 	State    *tree.State
-	Paths    []string // everything when empty
-	Keep     []string // left as they are
-	Kept     []string // those of Keep that differ, set by Steps
+	Like     *tree.State // see tree.DiffOptions.Renumbered; may be nil
+	Paths    []string    // everything when empty
+	Keep     []string    // left as they are
+	Kept     []string    // those of Keep that differ, set by Steps
 }
 
 // Steps finds what has to change in a state of the workspace.
@@ -42,7 +43,10 @@ func (r *Restore) Steps(ctx context.Context, src *tree.Source, now *tree.State, 
 		}
 		above = append(above, more...)
 	}
-	all, err := Between(ctx, src, now, r.State, tree.DiffOptions{Paths: r.Paths}, list)
+	all, err := Between(ctx, src, now, r.State, tree.DiffOptions{Paths: r.Paths, Renumbered: r.Like}, list)
+	if err != nil && r.Like != nil && ctx.Err() == nil && !list.Full() { // whatever is wrong with it
+		all, err = Between(ctx, src, now, r.State, tree.DiffOptions{Paths: r.Paths}, list)
+	}
 	if err == nil && len(r.Keep) > 0 {
 		all, r.Kept = Without(all, r.Keep)
 	}

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,10 @@ import (
 // DiffOptions limit what Diff looks at.
 type DiffOptions struct {
 	Paths []string // only these files, and what is below these directories; empty is everything
+
+	// Renumbered is optional: a state with the same contents as b that shares more
+	// pages with a. It is used to skip equal subtrees, and its contents are not read.
+	Renumbered *State
 	// SkipData leaves Data out where something else differs, and reads no content there.
 	SkipData bool
 }
@@ -28,7 +33,7 @@ type DiffOptions struct {
 // one in only one of them.
 func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(Change) error) error {
 	d := differ{
-		ctx: ctx, src: src, a: a, b: b, skipData: o.SkipData, fn: fn,
+		ctx: ctx, src: src, a: a, b: b, renumbered: o.Renumbered, skipData: o.SkipData, fn: fn,
 		marks:  make(map[uint64]map[string]struct{}),
 		groups: make(map[[2]uint64]bool),
 		aToB:   NewPairing(src, a, b, RootIno),
@@ -48,7 +53,12 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 	// walked together, and at each pair of directories only the entries that differ
 	// and those that are marked are looked at. That misses nothing: as long as the
 	// entries on the way down a path are equal, it is the same way in both trees, so
-	// a's marks lead to where it ends or where the entries part.
+	// a's marks lead to where it ends or where the entries part. What is the same
+	// in a and the renumbered b needs no look, so that stands in for b there.
+	like := b
+	if o.Renumbered != nil {
+		like = o.Renumbered
+	}
 	// Inodes that only one of them has need no mark: the entry that names such an inode
 	// is different or missing in the other tree, so its directory differs, or has no
 	// match either.
@@ -58,7 +68,7 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 		}
 		return d.mark(x, 0)
 	}}
-	if err := w.tables(a.root, a.height, b.root, b.height, 0); err != nil {
+	if err := w.tables(a.root, a.height, like.root, like.height, 0); err != nil {
 		return fmt.Errorf("compare inodes: %w", err)
 	}
 	x, err := a.Get(src, RootIno)
@@ -69,15 +79,23 @@ func Diff(ctx context.Context, src *Source, a, b *State, o DiffOptions, fn func(
 	if err != nil {
 		return err
 	}
-	return d.pair(nil, x, y, only)
+	z, err := like.Get(src, RootIno)
+	if err != nil {
+		return err
+	}
+	return d.pair(nil, x, y, z, only)
 }
 
+// errNotRenumbered means a mistake in the caller.
+var errNotRenumbered = errors.New("what is given as the renumbered state has other paths")
+
 type differ struct {
-	ctx      context.Context
-	src      *Source
-	a, b     *State
-	skipData bool
-	fn       func(Change) error
+	ctx        context.Context
+	src        *Source
+	a, b       *State
+	renumbered *State // b, or nil
+	skipData   bool
+	fn         func(Change) error
 
 	marks  map[uint64]map[string]struct{} // directory in a → names to look at
 	groups map[[2]uint64]bool             // pair of inodes → whether their hard links differ
@@ -108,8 +126,9 @@ func (d *differ) mark(n *Inode, depth int) error {
 	return nil
 }
 
-// pair compares what a and b have at one path.
-func (d *differ) pair(path *Path, x, y *Inode, only filter) error {
+// pair compares what a and b have at one path. z is what the renumbered b has
+// there; y if there is none.
+func (d *differ) pair(path *Path, x, y, z *Inode, only filter) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
@@ -133,7 +152,7 @@ func (d *differ) pair(path *Path, x, y *Inode, only filter) error {
 	}
 	switch {
 	case x.IsDir() && y.IsDir():
-		return d.dirs(path, x, y, only)
+		return d.dirs(path, x, y, z, only)
 	case x.IsDir():
 		return d.below(d.a, path, x, Removed, only)
 	case y.IsDir():
@@ -143,9 +162,9 @@ func (d *differ) pair(path *Path, x, y *Inode, only filter) error {
 }
 
 // dirs compares the entries of two directories at one path.
-func (d *differ) dirs(path *Path, x, y *Inode, only filter) error {
+func (d *differ) dirs(path *Path, x, y, z *Inode, only filter) error {
 	var names []string
-	if err := compareDirs(d.src, trie{page: x.Dir.root}, trie{page: y.Dir.root}, pos{}, func(name string) {
+	if err := compareDirs(d.src, trie{page: x.Dir.root}, trie{page: z.Dir.root}, pos{}, func(name string) {
 		names = append(names, name)
 	}); err != nil {
 		return fmt.Errorf("compare directory %q: %w", path.String(), err)
@@ -157,14 +176,14 @@ func (d *differ) dirs(path *Path, x, y *Inode, only filter) error {
 		if !ok {
 			continue
 		}
-		if err := d.entry(path, name, x, y, below); err != nil {
+		if err := d.entry(path, name, x, y, z, below); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *differ) entry(dir *Path, name string, x, y *Inode, only filter) error {
+func (d *differ) entry(dir *Path, name string, x, y, z *Inode, only filter) error {
 	path, err := dir.At(name)
 	if err != nil {
 		return err
@@ -177,15 +196,36 @@ func (d *differ) entry(dir *Path, name string, x, y *Inode, only filter) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	o := m
+	if d.renumbered != nil {
+		if o, err = d.alike(z, name, m); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
 	switch {
 	case n != nil && m != nil:
-		return d.pair(path, n, m, only)
+		return d.pair(path, n, m, o, only)
 	case n != nil:
 		return d.whole(d.a, path, n, Removed, only)
 	case m != nil:
 		return d.whole(d.b, path, m, Added, only)
 	}
 	return nil
+}
+
+// alike returns the directory that the renumbered b has where b has m; any other inode
+// stands for itself, as nothing of it is looked at.
+func (d *differ) alike(dir *Inode, name string, m *Inode) (*Inode, error) {
+	e, ok, err := dir.Dir.Lookup(d.src, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case ok != (m != nil) || ok && e.Type != m.Type():
+		return nil, errNotRenumbered
+	case !ok || !m.IsDir():
+		return m, nil
+	}
+	return d.renumbered.child(d.src, dir, e)
 }
 
 // lookup returns nil where there is no such entry.

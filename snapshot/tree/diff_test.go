@@ -114,16 +114,16 @@ func underAny(path string, only []string) bool {
 }
 
 // checkDiff compares Diff with naiveDiff, with and without SkipData.
-func checkDiff(t testing.TB, src *Source, a, b *State, fa, fb *flat, only []string) {
+func checkDiff(t testing.TB, src *Source, a, b, renumbered *State, fa, fb *flat, only []string) {
 	t.Helper()
 	want := naiveDiff(fa, fb)
-	checkDiffAgainst(t, src, a, b, DiffOptions{Paths: only}, fa, fb, want)
+	checkDiffAgainst(t, src, a, b, DiffOptions{Paths: only, Renumbered: renumbered}, fa, fb, want)
 	for p, w := range want {
 		if w&^(Data|Links) != 0 {
 			want[p] = w &^ Data
 		}
 	}
-	checkDiffAgainst(t, src, a, b, DiffOptions{Paths: only, SkipData: true}, fa, fb, want)
+	checkDiffAgainst(t, src, a, b, DiffOptions{Paths: only, Renumbered: renumbered, SkipData: true}, fa, fb, want)
 }
 
 func checkDiffAgainst(t testing.TB, src *Source, a, b *State, o DiffOptions, fa, fb *flat, want map[string]What) {
@@ -269,8 +269,9 @@ func TestDiffAgainstFullWalk(t *testing.T) {
 func diffHistory(t *testing.T, r *rand.Rand, forms []string, limited bool) {
 	f := newTestFS()
 	type version struct {
-		s *State
-		f *flat
+		s          *State
+		f          *flat
+		renumbered *State // what the next version began as
 	}
 	var vs []version
 	for _, form := range forms {
@@ -287,6 +288,10 @@ func diffHistory(t *testing.T, r *rand.Rand, forms []string, limited bool) {
 		}
 		if r.IntN(2) == 0 {
 			renumber(f, r)
+			v.renumbered = f.freeze()
+			if form == "cold" {
+				v.renumbered = f.load(t, f.src, f.seal(t, v.renumbered))
+			}
 		}
 		vs = append(vs, v)
 	}
@@ -299,7 +304,10 @@ func diffHistory(t *testing.T, r *rand.Rand, forms []string, limited bool) {
 	src := f.source()
 	for _, a := range vs {
 		for _, b := range vs {
-			checkDiff(t, src, a.s, b.s, a.f, b.f, only)
+			checkDiff(t, src, a.s, b.s, nil, a.f, b.f, only)
+			if b.renumbered != nil {
+				checkDiff(t, src, a.s, b.s, b.renumbered, a.f, b.f, only)
+			}
 		}
 	}
 }
@@ -322,6 +330,38 @@ func renumber(f *testFS, r *rand.Rand) {
 		mtime := must(f.s.Get(f.src, p.dir)).Mtime
 		f.replace(p.dir, p.name)
 		f.own(p.dir).Mtime = mtime
+	}
+}
+
+// TestDiffTwinCost shows that what a restore put in place is not looked at
+// again at the next.
+func TestDiffTwinCost(t *testing.T) {
+	f := newTestFS()
+	for i := range 64 {
+		d := f.create(RootIno, fmt.Sprint("dir", i), unix.S_IFDIR|0o755)
+		for j := range 100 {
+			f.create(d, fmt.Sprint("file", j), unix.S_IFREG|0o644)
+		}
+	}
+	b := f.freeze()
+	f.seal(t, b)
+	renumber(f, rand.New(rand.NewPCG(1, 1)))
+	renumbered := f.freeze()
+	e, _ := f.lookup(RootIno, "dir7")
+	e, _ = f.lookup(e.Ino, "file7")
+	f.write(e.Ino, 0, "changed")
+	a := f.freeze()
+	compare := func(renumbered *State) (allocs float64) {
+		return testing.AllocsPerRun(1, func() {
+			n := 0
+			check(Diff(context.Background(), f.src, a, b, DiffOptions{Renumbered: renumbered}, func(Change) error { n++; return nil }))
+			if n != 1 {
+				t.Errorf("%d changes, want 1", n)
+			}
+		})
+	}
+	if with, without := compare(renumbered), compare(nil); with > without/50 {
+		t.Errorf("Diff allocates %.0f times with a renumbered, %.0f without", with, without)
 	}
 }
 

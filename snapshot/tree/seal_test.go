@@ -293,7 +293,7 @@ func TestLongRecord(t *testing.T) {
 		}
 	}
 	src = f.source()
-	checkDiff(t, src, b, f.load(t, src, idb), flatten(t, src, b), flatten(t, src, b), nil)
+	checkDiff(t, src, b, f.load(t, src, idb), nil, flatten(t, src, b), flatten(t, src, b), nil)
 	flatten(t, src, f.load(t, src, idb))
 }
 

@@ -207,7 +207,7 @@ func (m *Manifest) due() bool {
 func (m *Manifest) rewriteCopy(i int) error {
 	r, err := m.codec.encode(m.state.seq, m.state.ops())
 	if err == nil {
-		err = m.room(int64(len(r)))
+		err = m.o.Room(int64(len(r)))
 	}
 	if err != nil {
 		return err

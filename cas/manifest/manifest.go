@@ -29,7 +29,6 @@ type Options struct {
 	New      bool         // the store is empty: it is no loss that there is no manifest
 	ReadOnly bool         // change nothing on disk
 	// Room returns an error if n bytes must not be written, for the disk is full.
-	// nil is without limit.
 	Room func(n int64) error
 }
 
@@ -171,14 +170,7 @@ func (m *Manifest) admit(size int64, ops []Op) error {
 	if !m.state.fits(entries, plain) {
 		return errTooMuch
 	}
-	return m.room(2 * size)
-}
-
-func (m *Manifest) room(n int64) error {
-	if m.o.Room == nil {
-		return nil
-	}
-	return m.o.Room(n)
+	return m.o.Room(2 * size)
 }
 
 // Get returns a copy of the value that the last Commit gave the key.

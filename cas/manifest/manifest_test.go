@@ -34,7 +34,9 @@ func newDisk(t testing.TB) *vfstest.Mem {
 	return fsys
 }
 
-func options() Options { return Options{Logger: slog.New(slog.DiscardHandler)} }
+func options() Options {
+	return Options{Logger: slog.New(slog.DiscardHandler), Room: func(int64) error { return nil }}
+}
 
 func open(t testing.TB, fsys vfs.FS, o Options) *Manifest {
 	t.Helper()
@@ -445,7 +447,7 @@ func TestLargeCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	if err := open(t, fsys, Options{}).Scan("snapshot/", func(string, []byte) error { n++; return nil }); err != nil || n != len(ops) {
+	if err := open(t, fsys, options()).Scan("snapshot/", func(string, []byte) error { n++; return nil }); err != nil || n != len(ops) {
 		t.Errorf("%d of %d entries: %v", n, len(ops), err)
 	}
 }

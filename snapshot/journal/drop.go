@@ -121,6 +121,11 @@ func (j *Journal) restart() error {
 	if err := j.newSegment(j.disk.rest(), recordHeader, true); err != nil {
 		return err
 	}
+	return j.mark()
+}
+
+// mark appends a mark, and has the log on disk. j.mu is held.
+func (j *Journal) mark() error {
 	if err := j.write(typeMark, nil, nil); err != nil {
 		return err
 	}

@@ -180,11 +180,7 @@ func (j *Journal) closeWriter() error {
 		return err
 	}
 	if !j.marked && j.off+recordHeader <= j.cur.size {
-		if err := j.write(typeMark, nil, nil); err != nil {
-			return err
-		}
-		j.marked = true
-		if err := j.syncTo(j.end.Load()); err != nil {
+		if err := j.mark(); err != nil {
 			return err
 		}
 	}

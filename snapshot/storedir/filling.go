@@ -31,13 +31,10 @@ func markFilling(disk *vfs.Beneath, dir, from string) error {
 
 // Unfilled returns what a store is being filled from, or was when that was interrupted; ""
 // if it is filled, or never was to be.
-func Unfilled(dir string) (from string, err error) {
-	err = inside(dir, func(disk *vfs.Beneath) error {
-		from, err = readFrom(disk, filepath.Join(dir, fillingName))
-		return err
-	})
-	return from, err
-}
+func Unfilled(dir string) (from string, err error) { return contentOf(dir, fillingName) }
+
+// FilledFrom returns what a store was filled from; "" if there is none.
+func FilledFrom(dir string) (from string, err error) { return contentOf(dir, fromName) }
 
 // Filled says that all of what it was to be filled from is in the store and on disk. It may be called
 // of any store, also of one that is closed.
@@ -51,20 +48,15 @@ func Filled(dir string) error {
 	})
 }
 
-// FilledFrom returns what a store was filled from; "" if there is none.
-func FilledFrom(dir string) (from string, err error) {
+// contentOf returns what a file of a store has, "" if there is none.
+func contentOf(dir, name string) (text string, err error) {
 	err = inside(dir, func(disk *vfs.Beneath) error {
-		from, err = readFrom(disk, filepath.Join(dir, fromName))
+		b, err := readSmall(disk, filepath.Join(dir, name))
+		if errors.Is(err, os.ErrNotExist) {
+			err = nil
+		}
+		text = string(b)
 		return err
 	})
-	return from, err
-}
-
-// readFrom returns what a file has, "" if there is none.
-func readFrom(disk *vfs.Beneath, name string) (string, error) {
-	b, err := readSmall(disk, name)
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
-	}
-	return string(b), err
+	return text, err
 }

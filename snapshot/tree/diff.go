@@ -188,11 +188,11 @@ func (d *differ) entry(dir *Path, name string, x, y, z *Inode, only filter) erro
 	if err != nil {
 		return err
 	}
-	n, err := d.lookup(d.a, x, name)
+	n, err := d.a.find(d.src, x, name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	m, err := d.lookup(d.b, y, name)
+	m, err := d.b.find(d.src, y, name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -226,15 +226,6 @@ func (d *differ) alike(dir *Inode, name string, m *Inode) (*Inode, error) {
 		return m, nil
 	}
 	return d.renumbered.child(d.src, dir, e)
-}
-
-// lookup returns nil where there is no such entry.
-func (d *differ) lookup(s *State, dir *Inode, name string) (*Inode, error) {
-	e, ok, err := dir.Dir.Lookup(d.src, name)
-	if err != nil || !ok {
-		return nil, err
-	}
-	return s.child(d.src, dir, e)
 }
 
 // whole reports a path that only one state has, and all below it.

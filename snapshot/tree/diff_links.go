@@ -12,10 +12,8 @@ func NewPairing(src *Source, from, to *State, root uint64) *Pairing {
 	return &Pairing{src: src, from: from, to: to, known: map[uint64]uint64{RootIno: root}}
 }
 
-// Dir returns the number of the directory that stands for one of from, 0 if there
-// is none.
-func (p *Pairing) Dir(ino uint64) (uint64, error) { return p.dir(ino, 0) }
-
+// dir returns the number of the directory that stands for one of from, 0 if there
+// is none. depth bounds the recursion.
 func (p *Pairing) dir(ino uint64, depth int) (uint64, error) {
 	if other, ok := p.known[ino]; ok {
 		return other, nil
@@ -46,7 +44,7 @@ func (p *Pairing) dir(ino uint64, depth int) (uint64, error) {
 
 // File returns what is in to at one of the paths of a file of from, nil if nothing is.
 func (p *Pairing) File(l Link) (*Inode, error) {
-	dir, err := p.Dir(l.Parent)
+	dir, err := p.dir(l.Parent, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -61,11 +59,7 @@ func (p *Pairing) entry(dir uint64, name string) (*Inode, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, ok, err := n.Dir.Lookup(p.src, name)
-	if err != nil || !ok {
-		return nil, err
-	}
-	return p.to.child(p.src, n, e)
+	return p.to.find(p.src, n, name)
 }
 
 // linksDiffer reports whether the files at one path differ in their hard links. It

@@ -1,7 +1,5 @@
 package tree
 
-import "github.com/amberfs/amberfs/snapshot/content"
-
 // tableLeaf holds the inodes of 64 numbers in a row. One that was changed since the
 // leaf was loaded is in a cell. Any other is a record, which is decoded when the inode
 // is asked for, and copied unread when the leaf is sealed.
@@ -74,20 +72,4 @@ func (l *tableLeaf) empty() bool {
 		}
 	}
 	return true
-}
-
-// unsealed returns what slot i refers to and is in memory only: the entries of a
-// directory, or the content of a file.
-func (l *tableLeaf) unsealed(i int) (dir *page, c *content.Content) {
-	n := l.cell(i)
-	if n == nil {
-		return nil, nil
-	}
-	if n.Dir.root.unsealed() != nil {
-		dir = n.Dir.root
-	}
-	if n.Content.Sealed() == nil {
-		c = n.Content
-	}
-	return dir, c
 }

@@ -55,7 +55,7 @@ func (r *sealRun) state(ctx context.Context, s *State) (cas.Hash, error) {
 		return h, nil
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	jobs := make(chan job, maxJobs)
+	jobs := make(chan *Inode, maxJobs)
 	for i := range max(1, r.z.Workers) {
 		g.Go(func() error { return r.work(gctx, jobs, i > 0) })
 	}
@@ -84,19 +84,11 @@ func (r *sealRun) state(ctx context.Context, s *State) (cas.Hash, error) {
 	return h, nil
 }
 
-// A job is slot i of a leaf, which refers to a directory or the content of a file.
-type job struct {
-	leaf    *tableLeaf
-	i       int
-	dir     *page
-	content *content.Content
-}
-
 // work seals one after the other. While one worker is to be alone, the second does a
 // little now and then until the first has ended, so that no process waits forever for what
 // it has begun; the first keeps a thread to itself: one that has just answered a request
 // would keep the client from its processor.
-func (r *sealRun) work(ctx context.Context, jobs <-chan job, second bool) error {
+func (r *sealRun) work(ctx context.Context, jobs <-chan *Inode, second bool) error {
 	z, locked := *r.z, false
 	keep := func(thread bool) {
 		switch {
@@ -120,9 +112,9 @@ func (r *sealRun) work(ctx context.Context, jobs <-chan job, second bool) error 
 	if !second {
 		defer r.firstEnded.Store(true)
 	}
-	for j := range jobs {
+	for n := range jobs {
 		z.Pace()
-		if err := guard.Do(func() error { return r.inode(ctx, &z, j) }); err != nil {
+		if err := guard.Do(func() error { return r.inode(ctx, &z, n) }); err != nil {
 			return err
 		}
 	}
@@ -131,7 +123,7 @@ func (r *sealRun) work(ctx context.Context, jobs <-chan job, second bool) error 
 
 // inodes hands out the sealing of all contents and directories that pages in
 // memory refer to.
-func (r *sealRun) inodes(ctx context.Context, jobs chan<- job, p *page) error {
+func (r *sealRun) inodes(ctx context.Context, jobs chan<- *Inode, p *page) error {
 	b := p.unsealed()
 	if b == nil {
 		return nil
@@ -148,12 +140,12 @@ func (r *sealRun) inodes(ctx context.Context, jobs chan<- job, p *page) error {
 		return nil
 	}
 	for i := range tableFan {
-		dir, c := b.leaf.unsealed(i)
-		if dir == nil && c == nil {
+		n := b.leaf.cell(i)
+		if n == nil || n.Dir.root.unsealed() == nil && n.Content.Sealed() != nil {
 			continue
 		}
 		select {
-		case jobs <- job{b.leaf, i, dir, c}:
+		case jobs <- n:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -169,17 +161,17 @@ func (p *page) unsealed() *body {
 	return p.mem.Load() // nil if another sealer was faster
 }
 
-// inode seals what a slot refers to.
-func (r *sealRun) inode(ctx context.Context, z *content.Sealer, j job) error {
+// inode seals the entries of a directory, or the content of a file.
+func (r *sealRun) inode(ctx context.Context, z *content.Sealer, n *Inode) error {
 	err := ctx.Err()
-	if j.dir != nil && err == nil {
-		err = r.dir(ctx, j.dir)
+	if err == nil {
+		err = r.dir(ctx, n.Dir.root)
 	}
-	if j.content != nil && err == nil {
-		_, err = z.Seal(ctx, j.content)
+	if err == nil {
+		_, err = z.Seal(ctx, n.Content)
 	}
 	if err != nil {
-		return fmt.Errorf("inode %d: %w", j.leaf.number*tableFan+uint64(j.i), err)
+		return fmt.Errorf("inode %d: %w", n.Ino, err)
 	}
 	return nil
 }
@@ -224,7 +216,7 @@ func (r *sealRun) tableLeaf(e *wire.Encoder, l *tableLeaf) error {
 	})
 }
 
-// page seals p and everything below it.
+// page seals p and all pages below it; the inodes of a table are sealed already.
 func (r *sealRun) page(ctx context.Context, p *page) (cas.Hash, error) {
 	b := p.unsealed()
 	if b == nil {
@@ -236,14 +228,6 @@ func (r *sealRun) page(ctx context.Context, p *page) (cas.Hash, error) {
 	for _, k := range b.kids {
 		if k != nil {
 			if _, err := r.page(ctx, k); err != nil {
-				return cas.Hash{}, err
-			}
-		}
-	}
-	if b.leaf != nil {
-		for i := range tableFan {
-			dir, c := b.leaf.unsealed(i)
-			if err := r.inode(ctx, r.z, job{b.leaf, i, dir, c}); err != nil {
 				return cas.Hash{}, err
 			}
 		}

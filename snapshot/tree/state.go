@@ -174,12 +174,18 @@ func (s *State) Lookup(src *Source, dir *Inode, name string) (*Inode, error) {
 	if !dir.IsDir() {
 		return nil, ErrNotDir
 	}
-	e, ok, err := dir.Dir.Lookup(src, name)
-	if err != nil {
-		return nil, err
+	n, err := s.find(src, dir, name)
+	if err == nil && n == nil {
+		err = ErrNotExist
 	}
-	if !ok {
-		return nil, ErrNotExist
+	return n, err
+}
+
+// find is Lookup in a directory; nil if there is no such entry.
+func (s *State) find(src *Source, dir *Inode, name string) (*Inode, error) {
+	e, ok, err := dir.Dir.Lookup(src, name)
+	if err != nil || !ok {
+		return nil, err
 	}
 	return s.child(src, dir, e)
 }

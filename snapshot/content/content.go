@@ -134,10 +134,12 @@ func (c *Content) InLog(is func(pos, n int64) bool) (found bool) {
 // MinPos returns the lowest journal position that c refers to, MaxInt64 if it
 // needs nothing of the journal.
 func (c *Content) MinPos() int64 {
-	if c == nil {
-		return math.MaxInt64
-	}
-	return c.layout.Load().ext.lowest()
+	low := int64(math.MaxInt64)
+	c.InLog(func(pos, _ int64) bool {
+		low = min(low, pos)
+		return false
+	})
+	return low
 }
 
 // eachBase calls fn for every ChunkMap whose chunks c reads or may come to share:

@@ -113,19 +113,6 @@ func (x *extents) count() int {
 	return 0
 }
 
-// lowest returns the lowest journal position that an extent begins at, MaxInt64 if none
-// is in the journal.
-func (x *extents) lowest() int64 {
-	low := int64(math.MaxInt64)
-	x.from(0, func(_ int64, e extent) bool {
-		if e.inJournal() {
-			low = min(low, e.pos)
-		}
-		return true
-	})
-	return low
-}
-
 // last returns the extent that ends last.
 func (x *extents) last() (off int64, e extent, ok bool) {
 	if x.tree != nil {

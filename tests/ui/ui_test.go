@@ -161,36 +161,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// Comments, strings, numbers and keywords have their colours, and the pieces together are
-// the text.
-func TestColours(t *testing.T) {
-	b := open(t, harness.New(t))
-	for _, c := range []struct{ path, text, want string }{
-		{"a/main.go", "package main // it's\nvar s = `x\ny` + \"a\\\"b\" + f(1, 0x2f, v2)\n", "k:package c:// it's k:var s:`x s:y` s:\"a\\\"b\" n:1 n:0x2f"},
-		{"b.py", "def f(): # don't\n    return '''a\nb'''\n", "k:def c:# don't k:return s:'''a s:b'''"},
-		{"c.html", "<!-- a\nb --><p class=\"x\">it's</p>", "c:<!-- a c:b --> s:\"x\""},
-		{"Dockerfile", "FROM x # y\n", "c:# y"},
-		{"e.yaml", "a: \"b\" # c\nn: 12\n", "s:\"b\" c:# c n:12"},
-		{"x.sql", "SELECT a -- b\n", "k:SELECT c:-- b"},
-		{"x.js", "/* never closed\nlet", "c:/* never closed c:let"},
-		{"utf8.go", "ärger := \"ü\" // ö\nif é {\n}\n", "s:\"ü\" c:// ö k:if"},
-		{"none.bin", "package main", ""},
-		{"empty.go", "", ""},
-	} {
-		args, err := json.Marshal([]string{c.path, c.text})
-		must(t, err)
-		var got struct{ Kinds, Text string }
-		b.eval(`(async ([path, text]) => {
-			const { colour } = await import(document.querySelector('link[href$="colours.js"]').href), lines = colour(path, text.split("\n"));
-			return { kinds: lines.flat().filter(([kind]) => kind).map((token) => token.join(":")).join(" "),
-				text: lines.map((line) => line.map(([, part]) => part).join("")).join("\n") };
-		})(`+string(args)+`)`, &got)
-		if got.Kinds != c.want || got.Text != c.text {
-			t.Errorf("%s: %q of %q, want %q", c.path, got.Kinds, got.Text, c.want)
-		}
-	}
-}
-
 func TestLookRestoreUndo(t *testing.T) {
 	m := harness.New(t)
 	put := func(path, content string) { must(t, os.WriteFile(m.Path(path), []byte(content), 0o644)) }

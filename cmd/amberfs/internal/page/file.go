@@ -2,6 +2,8 @@ package page
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -13,28 +15,38 @@ const (
 	// maxText bounds in bytes the text that is shown, maxImage an image.
 	maxText  = 32 << 20
 	maxImage = 64 << 20
-	// pageLines are the lines of one answer.
+	// pageLines are the lines of one answer, maxLine the bytes of one line.
 	pageLines = 2000
+	maxLine   = 4 << 10
 )
 
 type listing struct {
-	Kind  string   `json:"kind"` // text, binary or very large
-	Size  int64    `json:"size"`
-	Total int      `json:"total"` // lines
-	Lines []string `json:"lines"`
+	Kind  string    `json:"kind"` // text, binary or very large
+	Size  int64     `json:"size"`
+	Total int       `json:"total"` // lines
+	Lines [][]token `json:"lines"`
 }
 
-// content reads up to limit bytes of a file of a snapshot, and one. What the daemon refuses is
-// passed on to the browser, and is nil here.
+// A token is a piece of a line: its class and its text.
+type token [2]string
+
+// content reads a file of a snapshot, as ask does.
 func (p *Page) content(w http.ResponseWriter, r *http.Request, limit int64) []byte {
-	q := url.Values{"limit": {strconv.FormatInt(limit+1, 10)}}
-	for _, name := range []string{"path", "snapshot", "workspace"} {
-		if v := r.URL.Query().Get(name); v != "" {
-			q.Set(name, v)
-		}
+	q := url.Values{"path": r.URL.Query()["path"], "limit": {strconv.FormatInt(limit+1, 10)}}
+	if v := r.URL.Query().Get("snapshot"); v != "" {
+		q.Set("snapshot", v)
 	}
-	u := url.URL{Scheme: "http", Host: "amberfs", Path: "/v1/file", RawQuery: q.Encode()}
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, u.String(), nil)
+	return p.ask(w, r, http.MethodGet, "/v1/file", q, nil, limit)
+}
+
+// ask asks the daemon about the workspace of a request, for up to limit bytes and one.
+// What it refuses is passed on to the browser, and is nil here.
+func (p *Page) ask(w http.ResponseWriter, r *http.Request, method, path string, q url.Values, body io.Reader, limit int64) []byte {
+	if v := r.URL.Query().Get("workspace"); v != "" {
+		q.Set("workspace", v)
+	}
+	u := url.URL{Scheme: "http", Host: "amberfs", Path: path, RawQuery: q.Encode()}
+	req, err := http.NewRequestWithContext(r.Context(), method, u.String(), body)
 	var got *http.Response
 	if err == nil {
 		got, err = p.o.Daemon.RoundTrip(req)
@@ -55,34 +67,89 @@ func (p *Page) content(w http.ResponseWriter, r *http.Request, limit int64) []by
 		_, _ = w.Write(b)
 		return nil
 	}
+	if b == nil {
+		b = []byte{}
+	}
 	return b
 }
 
-// file answers with lines of a text, from the line of the query on.
+// file answers with lines of a text, coloured, from the line of the query on.
 func (p *Page) file(w http.ResponseWriter, r *http.Request) {
 	b := p.content(w, r, maxText)
 	if b == nil {
 		return
 	}
-	out := listing{Kind: "text", Size: int64(len(b)), Lines: []string{}}
+	out := listing{Kind: "text", Size: int64(len(b)), Lines: [][]token{}}
 	switch {
 	case len(b) > maxText:
 		out.Kind = "very large"
 	case bytes.IndexByte(b[:min(len(b), 8<<10)], 0) >= 0: // as git decides
 		out.Kind = "binary"
 	default:
-		lines := strings.Split(strings.TrimSuffix(strings.ToValidUTF8(string(b), "\uFFFD"), "\n"), "\n")
-		if len(b) == 0 {
-			lines = nil
-		}
+		lines := colour(r.URL.Query().Get("path"), strings.ToValidUTF8(string(b), "\uFFFD"))
 		from, _ := strconv.Atoi(r.URL.Query().Get("from"))
 		from = min(max(from, 0), len(lines))
 		n, err := strconv.Atoi(r.URL.Query().Get("lines"))
 		if err != nil || n < 0 || n > pageLines {
 			n = pageLines
 		}
-		out.Total, out.Lines = len(lines), append(out.Lines, lines[from:min(len(lines), from+n)]...)
+		out.Total, out.Lines = len(lines), lines[from:min(len(lines), from+n)]
 	}
+	answer(w, http.StatusOK, out)
+}
+
+// diff answers with hunks as the daemon does, coloured: a line has tokens in place of its
+// text.
+func (p *Page) diff(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	path := func(name string) any { return map[string][]byte{"bytes": []byte(q.Get(name))} }
+	cursor, _ := strconv.Atoi(q.Get("cursor"))
+	lines, _ := strconv.Atoi(q.Get("lines"))
+	args, _ := json.Marshal(map[string]any{"a": q.Get("a"), "b": q.Get("b"), "path": path("path"), "from": path("from"), "cursor": cursor, "lines": lines}) // it never fails
+	b := p.ask(w, r, http.MethodPost, "/v1/hunks", url.Values{}, bytes.NewReader(args), maxText)
+	if b == nil {
+		return
+	}
+	type line struct {
+		Op     string  `json:"op"`
+		Text   string  `json:"text,omitempty"`
+		Tokens []token `json:"tokens"`
+	}
+	var out, hunk map[string]json.RawMessage
+	var hunks []json.RawMessage
+	err := errors.Join(json.Unmarshal(b, &out), json.Unmarshal(out["hunks"], &hunks))
+	for i := 0; i < len(hunks) && err == nil; i++ {
+		var lines []line
+		hunk = nil
+		if err = errors.Join(json.Unmarshal(hunks[i], &hunk), json.Unmarshal(hunk["lines"], &lines)); err != nil {
+			break
+		}
+		for _, side := range []string{"+", "-"} { // what is on both is coloured as it was before
+			var text strings.Builder
+			for _, l := range lines {
+				if l.Op != side {
+					text.WriteString(l.Text + "\n")
+				}
+			}
+			coloured := colour(q.Get("path"), text.String())
+			for i, n := 0, 0; i < len(lines); i++ {
+				if lines[i].Op != side {
+					lines[i].Tokens = coloured[n]
+					n++
+				}
+			}
+		}
+		for i := range lines {
+			lines[i].Text = ""
+		}
+		hunk["lines"], _ = json.Marshal(lines)
+		hunks[i], _ = json.Marshal(hunk)
+	}
+	if err != nil {
+		refuse(w, http.StatusBadGateway, "the daemon's answer cannot be read")
+		return
+	}
+	out["hunks"], _ = json.Marshal(hunks)
 	answer(w, http.StatusOK, out)
 }
 

@@ -1,6 +1,5 @@
 // How the lines of one file differ, and two images.
-import { call, get, image } from "./api.js";
-import { colour } from "./colours.js";
+import { get, image } from "./api.js";
 import { button, bytes, el, failed, frame, icon, pathOf, visible } from "./dom.js";
 export const images = /\.(png|jpe?g|gif|webp|avif|bmp|ico)$/i;
 // A Diff is what differs in one file of a comparison: at has file, a, b and workspace. restore, if it is given, takes a hunk.
@@ -17,16 +16,9 @@ export class Diff {
     if (sorry) this.box.replaceChildren(el("p.message", sorry)); else await this.pages(found);
     return this.box;
   }
-  async part(cursor) {
+  part(cursor) {
     const { file, a, b } = this.at, from = file.from && pathOf({ path: file.from, raw: file.raw_from });
-    const found = await call("hunks", { a, b, path: pathOf(file), from, cursor }, this.options);
-    for (const h of found.hunks || []) {
-      for (const other of ["+", "-"]) { // each side is coloured as one text
-        const side = h.lines.filter((l) => l.op !== other), tokens = colour(file.path, side.map((l) => l.text));
-        side.forEach((l, i) => { l.tokens = tokens[i]; });
-      }
-    }
-    return found;
+    return get("/diff", { a, b, path: pathOf(file), from, cursor }, this.options);
   }
   // pages shows a diff a part at a time, and the next when its end comes near.
   async pages(found) {
@@ -68,7 +60,7 @@ export class Diff {
     const more = (name, label) => button(icon(name, label), async () => {
       const n = Math.min(step, to - from), first = name === "up" ? to - n : from;
       const { lines, total } = await get("/file", { snapshot: b, path: pathOf(file), from: first - 1, lines: n }, this.options);
-      const rows = colour(file.path, lines).map((tokens, i) => (this.sides ? both : one)({ tokens }, first + i + shift, first + i)());
+      const rows = lines.map((tokens, i) => (this.sides ? both : one)({ tokens }, first + i + shift, first + i)());
       if (name === "up") { row.after(...rows); to = first; } else { row.before(...rows); from += n; to = Math.min(to, total + 1); }
       if (from >= to) for (const b of buttons) b.remove();
     }, { class: "quiet expand" });

@@ -1,7 +1,6 @@
 // One file: its lines with who changed them last, its versions, and what happened to it.
 import { call, currentWorkspace, eventsOf, get, image } from "./api.js";
 import { $, along, bytes, button, chip, chips, colourOf, el, failed, icon, pathOf, redraw, text, time, visible } from "./dom.js";
-import { colour } from "./colours.js";
 import { Diff, images, pieces } from "./diff.js";
 import { page, store } from "./store.js";
 import { restore } from "./actions.js";
@@ -60,7 +59,7 @@ export class FileView {
     if (images.test(this.file.path)) return el("div.images", el("img", { src: await image(where, options), alt }));
     const first = await get("/file", where, options);
     if (first.kind !== "text") return el("p.message", `A ${first.kind} file of ${bytes(first.size)}.`);
-    const lines = code(this.file.path, first, (name) => this.title(name), (from) => get("/file", { ...where, from }, options));
+    const lines = code(first, (name) => this.title(name), (from) => get("/file", { ...where, from }, options));
     if (first.total < 20000) { // else, and where it fails, the gutter stays empty
       const snapshot = this.at > 0 ? v.snapshot : undefined;
       call("blame", { path: where.path, snapshot }, options).then((b) => lines.blame(b.lines), () => {});
@@ -84,9 +83,9 @@ export class FileView {
   }
 }
 // code shows a long text: only the lines in sight are in the page, and parts are fetched as they are reached.
-function code(path, first, titleOf, fetchFrom) {
+function code(first, titleOf, fetchFrom) {
   const box = el("div.code"), lines = [...first.lines], view = $("view");
-  let fetching = false, by = null, coloured = colour(path, lines);
+  let fetching = false, by = null;
   const gutter = (n) => {
     const b = by?.[n], begins = b && (n === 0 || by[n - 1].snapshot !== b.snapshot || by[n - 1].actors[0] !== b.actors[0]);
     const title = b && visible(
@@ -105,10 +104,9 @@ function code(path, first, titleOf, fetchFrom) {
         const part = await fetchFrom(lines.length);
         if (!part.lines.length) break;
         lines.push(...part.lines);
-        coloured = colour(path, lines);
       } catch (e) { failed(e); break; } finally { fetching = false; }
     }
-    box.replaceChildren(...coloured.slice(top(), end()).map((tokens, i) => {
+    box.replaceChildren(...lines.slice(top(), end()).map((tokens, i) => {
       const row = el("div.row-line", gutter(top() + i), el("span.no", String(top() + i + 1)), el("span", ...pieces({ tokens })));
       row.style.top = `${(top() + i) * h}px`;
       return row;

@@ -269,3 +269,24 @@ func TestImages(t *testing.T) {
 		}
 	}
 }
+
+// TestSmall: a person can read all that runs in the browser.
+func TestSmall(t *testing.T) {
+	files, err := static.ReadDir("static")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	for _, f := range files {
+		b, err := static.ReadFile("static/" + f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(f.Name(), ".js") || strings.HasSuffix(f.Name(), ".css") {
+			lines += bytes.Count(b, []byte("\n"))
+		}
+	}
+	if lines == 0 || lines > 1600 {
+		t.Errorf("JavaScript and CSS have %d lines, and at most 1,600 are allowed", lines)
+	}
+}

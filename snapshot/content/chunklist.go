@@ -38,6 +38,11 @@ func (it item) data() bool { return it.holes+it.unwritten < it.n }
 // full reports whether the item is data alone.
 func (it item) full() bool { return it.holes+it.unwritten == 0 }
 
+// mixed reports whether the item has more than one of data, holes and reservations.
+func (it item) mixed() bool {
+	return it.holes > 0 && it.holes < it.n || it.unwritten > 0 && it.unwritten < it.n
+}
+
 // An item is written as its length and, on level 0, its kind in the two lowest
 // bits; above that what it has of holes and reservations; then the hash of what
 // has one.

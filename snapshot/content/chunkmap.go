@@ -20,7 +20,7 @@ type Chunk struct {
 }
 
 // A ChunkMap is the sealed content of a regular file. It never changes. Files with
-// the same bytes, holes and reservations have equal Bases, however they came
+// the same bytes, holes and reservations have equal ChunkMaps, however they came
 // about.
 type ChunkMap struct {
 	Size  int64 // of the file, in bytes
@@ -33,7 +33,7 @@ type ChunkMap struct {
 	unwritten int64 // bytes of Alloc that are reserved only
 }
 
-// same reports whether two Bases are equal.
+// Equal reports whether the sealed contents are the same.
 func (b *ChunkMap) Equal(o *ChunkMap) bool {
 	if b == o {
 		return true
@@ -50,7 +50,7 @@ func (b *ChunkMap) kinds(src *Source, off, end int64, lists bool, fn func(off in
 		if from, to := max(c.off, off), min(c.end(), end); from < to {
 			it := c.cur
 			it.hash = cas.Hash{}
-			mixed := it.data() && !it.full()
+			mixed := it.mixed()
 			if it.n = to - from; !mixed {
 				it.holes, it.unwritten = min(it.holes, it.n), min(it.unwritten, it.n)
 			}

@@ -342,3 +342,31 @@ func TestDamage(t *testing.T) {
 		}
 	}
 }
+
+// A list of holes and reservations alone is neither a hole nor a reservation.
+func TestSealBesideListWithoutData(t *testing.T) {
+	b := newBench()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := New(1)
+	for i := range int64(150) {
+		must(c.Truncate(b.src, i*32+16))
+		must(c.Allocate(b.src, i*32+16, 16, false))
+	}
+	must(c.Truncate(b.src, c.Size()+16))
+	_, err := b.z.Seal(t.Context(), c)
+	must(err)
+	c = c.Own(2)
+	reserved := c.Allocated()
+	// In the second list: maxList items of 16 bytes are in the first.
+	must(c.Write(b.src, 16*(maxList+2), 8, b.log.add(b.noise(8), 0), 0))
+	sealed, err := b.z.Seal(t.Context(), c)
+	must(err)
+	if sealed.Alloc != reserved+8 {
+		t.Errorf("%d bytes are allocated, want %d", sealed.Alloc, reserved+8)
+	}
+}

@@ -175,11 +175,12 @@ func manyLists(t *testing.T, fork string) {
 	for i := range 16 {
 		askers.Go(func() {
 			path := filepath.Join(fork, ".snapshots", fmt.Sprintf("call.%d", i))
-			if err := os.WriteFile(path, []byte(`{"op":"restore","name":"empty","dry_run":true}`), 0o600); err != nil {
-				t.Error(err)
+			// A file, also one without its request yet, may have made room for newer ones.
+			err := os.WriteFile(path, []byte(`{"op":"restore","name":"empty","dry_run":true}`), 0o600)
+			var b []byte
+			if err == nil {
+				b, err = os.ReadFile(path)
 			}
-			// An answer may have made room for newer ones.
-			b, err := os.ReadFile(path)
 			if err == nil && bytes.Contains(b, []byte(`"more":true`)) {
 				read.Add(1)
 			} else if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ESTALE) {

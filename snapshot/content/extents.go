@@ -1,10 +1,6 @@
 package content
 
-import (
-	"math"
-
-	"github.com/tidwall/btree"
-)
+import "github.com/tidwall/btree"
 
 // What extent.pos says of an extent that is neither in the journal nor in a ChunkMap.
 const (
@@ -64,35 +60,12 @@ func (e extent) follows(prev extent) bool {
 }
 
 // extents maps offsets of a file to extents that do not overlap. Most files have
-// one at most, at their beginning and in the journal, which is kept inline; all others
-// are in a B-tree that copies in O(1). Reading is safe while other goroutines read or
-// clone, as long as neither changes.
+// one at most, which is kept inline; all others are in a B-tree that copies in O(1).
+// Reading is safe while other goroutines read or clone, as long as neither changes.
 type extents struct {
-	tree   *btree.Map[int64, extent]
-	n, pos int64  // the only extent, at 0 and in no ChunkMap, when tree is nil; none if n is 0
-	lead   uint32 // its pos - payload
-}
-
-// one returns the only extent when there is no tree.
-func (x *extents) one() extent {
-	e := extent{n: x.n, pos: x.pos}
-	if e.pos >= 0 {
-		e.payload = e.pos - int64(x.lead)
-	}
-	return e
-}
-
-// setOne makes e, at off, the only extent, and reports whether it can be without a tree.
-func (x *extents) setOne(off int64, e extent) bool {
-	lead := int64(0)
-	if e.pos >= 0 {
-		lead = e.pos - e.payload
-	}
-	if off != 0 || e.inBase() || lead < 0 || lead > math.MaxUint32 {
-		return false
-	}
-	*x = extents{n: e.n, pos: e.pos, lead: uint32(lead)}
-	return true
+	tree *btree.Map[int64, extent]
+	at   int64
+	only extent // without a tree, at the offset at; none if it is empty
 }
 
 func (x *extents) clone() extents {
@@ -107,7 +80,7 @@ func (x *extents) count() int {
 	switch {
 	case x.tree != nil:
 		return x.tree.Len()
-	case x.n > 0:
+	case x.only.n > 0:
 		return 1
 	}
 	return 0
@@ -118,13 +91,13 @@ func (x *extents) last() (off int64, e extent, ok bool) {
 	if x.tree != nil {
 		return x.tree.Max()
 	}
-	return 0, x.one(), x.n > 0
+	return x.at, x.only, x.only.n > 0
 }
 
 // floor returns the last extent that begins at off or before.
 func (x *extents) floor(off int64) (at int64, e extent, ok bool) {
 	if x.tree == nil {
-		return 0, x.one(), x.n > 0
+		return x.at, x.only, x.only.n > 0 && x.at <= off
 	}
 	x.tree.Descend(off, func(k int64, v extent) bool {
 		at, e, ok = k, v, true
@@ -136,11 +109,14 @@ func (x *extents) floor(off int64) (at int64, e extent, ok bool) {
 // from calls fn for the extents that end after off, in order, until it answers
 // false.
 func (x *extents) from(off int64, fn func(at int64, e extent) bool) {
-	at, e, ok := x.floor(off)
-	if ok && at+e.n > off && !fn(at, e) {
+	if x.tree == nil {
+		if x.only.n > 0 && x.at+x.only.n > off {
+			fn(x.at, x.only)
+		}
 		return
 	}
-	if x.tree == nil {
+	at, e, ok := x.floor(off)
+	if ok && at+e.n > off && !fn(at, e) {
 		return
 	}
 	x.tree.Ascend(off, func(k int64, v extent) bool {
@@ -155,23 +131,6 @@ func (x *extents) from(off int64, fn func(at int64, e extent) bool) {
 func (x *extents) cut(off, end int64) {
 	if lastAt, last, ok := x.last(); !ok || off >= end || lastAt+last.n <= off {
 		return
-	}
-	if x.tree == nil {
-		e := x.one()
-		*x = extents{}
-		if off > 0 {
-			x.add(0, e.sub(0, off))
-		}
-		if e.n > end {
-			x.add(end, e.sub(end, e.n-end))
-		}
-		return
-	}
-	if first, _, _ := x.tree.Min(); off <= first {
-		if at, e, _ := x.tree.Max(); end >= at+e.n {
-			*x = extents{}
-			return
-		}
 	}
 	var room [8]int64
 	gone := room[:0]
@@ -192,33 +151,30 @@ func (x *extents) cut(off, end int64) {
 		return true
 	})
 	for _, at := range gone {
-		x.tree.Delete(at)
+		x.drop(at)
 	}
 	if head.n > 0 {
-		x.tree.Set(headAt, head)
+		x.drop(headAt)
+		x.add(headAt, head)
 	}
 	if tail.n > 0 {
-		x.tree.Set(tailAt, tail)
+		x.add(tailAt, tail)
 	}
-	if x.tree.Len() <= 1 {
-		if at, e, ok := x.tree.Max(); !ok {
-			*x = extents{}
-		} else {
-			x.setOne(at, e)
-		}
+	if x.tree != nil && x.tree.Len() <= 1 {
+		at, e, _ := x.tree.Max()
+		*x = extents{at: at, only: e}
 	}
 }
 
 // add puts e at off, where nothing is.
 func (x *extents) add(off int64, e extent) {
 	if x.tree == nil {
-		if x.n == 0 && x.setOne(off, e) {
+		if x.only.n == 0 {
+			x.at, x.only = off, e
 			return
 		}
 		t := btree.NewMap[int64, extent](16)
-		if x.n > 0 {
-			t.Set(0, x.one())
-		}
+		t.Set(x.at, x.only)
 		*x = extents{tree: t}
 	}
 	x.tree.Load(off, e) // fast where off is the last
@@ -243,7 +199,7 @@ func (x *extents) get(off int64) (extent, bool) {
 	if x.tree != nil {
 		return x.tree.Get(off)
 	}
-	return x.one(), x.n > 0 && off == 0
+	return x.only, x.only.n > 0 && off == x.at
 }
 
 // drop takes out the extent that begins at off.
@@ -251,6 +207,6 @@ func (x *extents) drop(off int64) {
 	if x.tree != nil {
 		x.tree.Delete(off)
 	} else {
-		x.n = 0
+		x.only = extent{}
 	}
 }

@@ -2,7 +2,6 @@ package diff
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"sync"
@@ -52,18 +51,15 @@ var ErrNoText = errors.New("it is binary, or over 64 MiB")
 
 // pairKey identifies the contents of two files, "" if one is not stored yet.
 func pairKey(a, b *tree.Inode) string {
-	var key []byte
+	var key string
 	for _, n := range []*tree.Inode{a, b} {
 		m := n.Content.Sealed()
 		if m == nil {
 			return ""
 		}
-		key = append(binary.AppendVarint(key, m.Size), m.Root[:]...)
-		for _, c := range m.Chunks {
-			key = append(binary.AppendVarint(key, c.Len), c.Hash[:]...)
-		}
+		key += m.Key()
 	}
-	return string(key)
+	return key
 }
 
 // Next takes the next version; nil if the file is gone.

@@ -161,7 +161,7 @@ type cursor struct {
 	cur   item  // n is 0 at the end
 	level uint8 // of cur, 0 for a chunk
 
-	chunks []Chunk // inline ChunkMap: what comes after cur
+	chunks []item  // without lists: what comes after cur
 	lists  []frame // the lists that lead to cur
 }
 
@@ -174,10 +174,10 @@ type frame struct {
 func (b *ChunkMap) cursor(src *Source) cursor {
 	c := cursor{src: src}
 	switch {
-	case b.Depth > 0:
-		c.cur, c.level = b.top(), b.Depth
-	case len(b.Chunks) > 0:
-		c.cur, c.chunks = b.Chunks[0].item(), b.Chunks[1:]
+	case b.depth > 0:
+		c.cur, c.level = b.item, b.depth
+	case len(b.chunks) > 0:
+		c.cur, c.chunks = b.chunks[0], b.chunks[1:]
 	}
 	return c
 }
@@ -191,7 +191,7 @@ func (c *cursor) next() error {
 	c.off += c.cur.n
 	c.cur = item{}
 	if len(c.chunks) > 0 {
-		c.cur, c.chunks = c.chunks[0].item(), c.chunks[1:]
+		c.cur, c.chunks = c.chunks[0], c.chunks[1:]
 		return nil
 	}
 	for len(c.lists) > 0 {

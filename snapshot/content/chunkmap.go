@@ -12,34 +12,17 @@ import (
 // objects.
 const maxInline = 8
 
-// A Chunk is a run of a sealed file: the bytes of one stored object, or a hole.
-type Chunk struct {
-	Len       int64    // bytes of the file that it covers, above 0
-	Hash      cas.Hash // zero for a run that reads as zeros and has no object
-	Unwritten bool     // with a zero Hash: blocks are reserved (fallocate)
-}
-
 // A ChunkMap is the sealed content of a regular file. It never changes. Files with
 // the same bytes, holes and reservations have equal ChunkMaps, however they came
 // about.
 type ChunkMap struct {
-	Size  int64 // of the file, in bytes
-	Alloc int64 // bytes of it that are data or reserved: Size without the holes
-
-	Chunks []Chunk  // the whole file, when it has at most 8 chunks
-	Root   cas.Hash // else the topmost list object
-	Depth  uint8    // levels of list objects; 0 with Chunks
-
-	unwritten int64 // bytes of Alloc that are reserved only
+	item          // the whole file; its hash is that of the topmost list
+	depth  uint8  // levels of list objects
+	chunks []item // without lists: the whole file
 }
 
-// Equal reports whether the sealed contents are the same.
-func (b *ChunkMap) Equal(o *ChunkMap) bool {
-	if b == o {
-		return true
-	}
-	return b.Size == o.Size && b.Alloc == o.Alloc && b.Depth == o.Depth && b.Root == o.Root &&
-		slices.Equal(b.Chunks, o.Chunks)
+func (b *ChunkMap) equal(o *ChunkMap) bool {
+	return b == o || b.item == o.item && b.depth == o.depth && slices.Equal(b.chunks, o.chunks)
 }
 
 // kinds is layout.kinds for [off, end) of a sealed file.
@@ -94,61 +77,48 @@ func (b *ChunkMap) eachHash(src *Source, fn func(h cas.Hash, isList bool) (desce
 
 // Encode appends b as it stands in a table leaf.
 func (b *ChunkMap) Encode(e *wire.Encoder) {
-	e.Byte(b.Depth)
-	if b.Depth > 0 {
-		encodeItem(e, b.Depth, b.top())
+	e.Byte(b.depth)
+	if b.depth > 0 {
+		encodeItem(e, b.depth, b.item)
 		return
 	}
-	e.Uvarint(uint64(len(b.Chunks)))
-	for i := range b.Chunks {
-		encodeItem(e, 0, b.Chunks[i].item())
+	e.Uvarint(uint64(len(b.chunks)))
+	for _, it := range b.chunks {
+		encodeItem(e, 0, it)
 	}
 }
 
-// DecodeChunkMap reads what Encode wrote; errors are d's.
-func DecodeChunkMap(d *wire.Decoder) *ChunkMap {
-	b := &ChunkMap{Depth: d.Byte()}
-	if b.Depth > maxDepth {
-		d.Fail("chunk lists %d deep", b.Depth)
+// Key is equal for equal ChunkMaps alone.
+func (b *ChunkMap) Key() string {
+	var e wire.Encoder
+	b.Encode(&e)
+	return string(e.Out())
+}
+
+// decodeChunkMap reads what Encode wrote; errors are d's.
+func decodeChunkMap(d *wire.Decoder) *ChunkMap {
+	b := &ChunkMap{depth: d.Byte()}
+	if b.depth > maxDepth {
+		d.Fail("chunk lists %d deep", b.depth)
+		return b
+	}
+	if b.depth > 0 {
+		b.item = decodeItem(d, b.depth)
+		return b
+	}
+	n := d.Count(2)
+	if n > maxInline {
+		d.Fail("%d chunks inline", n)
 		return b
 	}
 	var sum itemSum
-	if b.Depth > 0 {
-		it := decodeItem(d, b.Depth)
-		sum.add(d, it)
-		b.Root = it.hash
-	} else {
-		n := d.Count(2)
-		if n > maxInline {
-			d.Fail("%d chunks inline", n)
-			return b
-		}
-		b.Chunks = make([]Chunk, 0, n)
-		for range n {
-			it := decodeItem(d, 0)
-			sum.add(d, it)
-			b.Chunks = append(b.Chunks, Chunk{it.n, it.hash, it.unwritten > 0})
-		}
+	b.chunks = make([]item, n)
+	for i := range b.chunks {
+		b.chunks[i] = decodeItem(d, 0)
+		sum.add(d, b.chunks[i])
 	}
-	b.Size, b.Alloc, b.unwritten = sum.n, sum.n-sum.holes, sum.unwritten
+	b.item = sum.item
 	return b
-}
-
-// item returns c as an item of a list.
-func (c *Chunk) item() item {
-	it := item{n: c.Len, hash: c.Hash}
-	switch {
-	case c.Unwritten:
-		it.unwritten = c.Len
-	case c.Hash.IsZero():
-		it.holes = c.Len
-	}
-	return it
-}
-
-// top returns the item that stands for all of a ChunkMap with lists.
-func (b *ChunkMap) top() item {
-	return item{n: b.Size, holes: b.Size - b.Alloc, unwritten: b.unwritten, hash: b.Root}
 }
 
 // itemSum adds up items that follow each other, and checks that they may.

@@ -72,8 +72,8 @@ func (c *Content) Encode(e *wire.Encoder) {
 // DecodeSealed is Of for what ChunkMap.Encode wrote; errors are d's. An empty file is
 // one.
 func DecodeSealed(d *wire.Decoder) *Content {
-	b := DecodeChunkMap(d)
-	if d.Err() == nil && b.Size == 0 {
+	b := decodeChunkMap(d)
+	if d.Err() == nil && b.n == 0 {
 		d.Fail("content without bytes")
 	}
 	return Of(b)
@@ -88,7 +88,7 @@ func Decode(d *wire.Decoder, epoch uint64) (*Content, error) {
 	l.alloc = int64(d.Uint(uint64(l.size)))
 	bases := make([]*ChunkMap, 0, d.Count(2))
 	for range cap(bases) {
-		b := DecodeChunkMap(d)
+		b := decodeChunkMap(d)
 		if d.Err() != nil {
 			return nil, d.Err()
 		}
@@ -96,7 +96,7 @@ func Decode(d *wire.Decoder, epoch uint64) (*Content, error) {
 	}
 	limit := int64(0)
 	if len(bases) > 0 {
-		limit = min(l.size, bases[0].Size)
+		limit = min(l.size, bases[0].n)
 	}
 	if l.baseLen = int64(d.Uint(uint64(limit))); l.baseLen > 0 {
 		l.base = bases[0]
@@ -119,11 +119,11 @@ func Decode(d *wire.Decoder, epoch uint64) (*Content, error) {
 				break
 			}
 			x.base = bases[kind-extBase]
-			if x.base.Size < x.n {
-				d.Fail("extent of %d bytes in a base of %d", x.n, x.base.Size)
+			if x.base.n < x.n {
+				d.Fail("extent of %d bytes in a base of %d", x.n, x.base.n)
 				break
 			}
-			x.pos = int64(d.Uint(uint64(x.base.Size - x.n)))
+			x.pos = int64(d.Uint(uint64(x.base.n - x.n)))
 		}
 		if d.Err() == nil && x.n == 0 {
 			d.Fail("empty extent")

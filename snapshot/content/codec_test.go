@@ -91,7 +91,7 @@ func TestDecodeRefuses(t *testing.T) {
 		}
 	}
 	raw := func(p ...byte) func(e *wire.Encoder) { return func(e *wire.Encoder) { e.Raw(p) } }
-	base := func(d *wire.Decoder) { DecodeChunkMap(d) }
+	base := func(d *wire.Decoder) { decodeChunkMap(d) }
 	content := func(d *wire.Decoder) {
 		if _, err := Decode(d, 1); err == nil {
 			return
@@ -196,7 +196,7 @@ func FuzzList(f *testing.F) {
 		store := newByteStore()
 		h, err := store.Put(cas.KindTree, raw)
 		check(err)
-		b := &ChunkMap{Size: sum.n, Alloc: sum.n - sum.holes, unwritten: sum.unwritten, Root: h, Depth: level}
+		b := &ChunkMap{item: item{n: sum.n, holes: sum.holes, unwritten: sum.unwritten, hash: h}, depth: level}
 		c := b.cursor(NewSource(store, &byteLog{}, 0))
 		check(c.enter())
 		var items []item

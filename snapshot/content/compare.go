@@ -19,7 +19,7 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 	if c == o || c.Size() == 0 || c.SurelyEqual(o) {
 		return true, nil
 	}
-	if x, y := c.sealed.Load(), o.sealed.Load(); x != nil && y != nil && x.top().full() && y.top().full() {
+	if x, y := c.sealed.Load(), o.sealed.Load(); x != nil && y != nil && x.full() && y.full() {
 		return false, nil // the same bytes have the same chunks
 	}
 	same := true
@@ -28,7 +28,7 @@ func (c *Content) Equal(src *Source, o *Content) (bool, error) {
 		switch {
 		case x == y || x.zeros() && y.zeros():
 			return true
-		case x.inBase() && y.inBase() && x.pos == y.pos && x.base.Equal(y.base):
+		case x.inBase() && y.inBase() && x.pos == y.pos && x.base.equal(y.base):
 			return true
 		}
 		same, err = sameBytes(src, c, o, off, x.n)
@@ -50,7 +50,7 @@ func (c *Content) SurelyEqual(o *Content) bool {
 		return false
 	}
 	x, y := c.sealed.Load(), o.sealed.Load()
-	return x != nil && y != nil && x.Equal(y)
+	return x != nil && y != nil && x.equal(y)
 }
 
 var compareBuffers = sync.Pool{New: func() any { return new([2][64 << 10]byte) }}

@@ -29,7 +29,7 @@ func TestNilContent(t *testing.T) {
 	if same, err := c.Equal(b.src, New(1)); !same || err != nil {
 		t.Errorf("Equal = %v, %v", same, err)
 	}
-	if base := b.seal(t, c); base.Size != 0 || base.Depth != 0 || len(base.Chunks) != 0 {
+	if base := b.seal(t, c); base.n != 0 || base.depth != 0 || len(base.chunks) != 0 {
 		t.Errorf("sealed as %+v", base)
 	}
 	n := c.Own(1)

@@ -47,8 +47,8 @@ func TestSealDamaged(t *testing.T) {
 			}
 			log.err = rot{true}
 			base := b.seal(t, c)
-			if base.Size != size || lost == 0 || lost > minChunk {
-				t.Fatalf("sealed as %d bytes, %d of them lost; want %d, a part lost", base.Size, lost, size)
+			if base.n != size || lost == 0 || lost > minChunk {
+				t.Fatalf("sealed as %d bytes, %d of them lost; want %d, a part lost", base.n, lost, size)
 			}
 			log.from, log.to = 0, 0
 			for off := int64(0); off < size; off += 1000 {
@@ -122,16 +122,16 @@ func TestSealBesideDamage(t *testing.T) {
 			b.write(t, f, from+test.write, []byte("new"))
 			copy(data[from+test.write:], "new")
 			m := b.seal(t, f)
-			if m.Size != int64(len(data)) || (lost > 0) != test.lost || lost > end-from+maxChunk {
-				t.Fatalf("sealed as %d bytes, %d of them lost", m.Size, lost)
+			if m.n != int64(len(data)) || (lost > 0) != test.lost || lost > end-from+maxChunk {
+				t.Fatalf("sealed as %d bytes, %d of them lost", m.n, lost)
 			}
 			// What can be read is right; what was only damaged is good again when the store is.
 			for _, healed := range []bool{false, true} {
 				if healed {
 					delete(store.bad, bad)
 				}
-				for off := int64(0); off < m.Size; off += 1000 {
-					p := make([]byte, min(1000, m.Size-off))
+				for off := int64(0); off < m.n; off += 1000 {
+					p := make([]byte, min(1000, m.n-off))
 					_, err := f.ReadAt(b.src, p, off)
 					may := off < end+maxChunk && off+int64(len(p)) > from-maxChunk && (!healed || lost > 0)
 					if err == nil && !bytes.Equal(p, data[off:off+int64(len(p))]) || err != nil && !may {

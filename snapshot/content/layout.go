@@ -8,7 +8,7 @@ import (
 // the overlay of extents first; where that has nothing, it is that offset of
 // base if below baseLen, else a hole.
 //
-// Extents lie within size, and baseLen is at most size and at most base.Size.
+// Extents lie within size, and baseLen is at most size and at most its size.
 type layout struct {
 	size    int64
 	alloc   int64     // bytes that are data or unwritten
@@ -18,9 +18,9 @@ type layout struct {
 }
 
 func baseLayout(b *ChunkMap) *layout {
-	l := &layout{size: b.Size, alloc: b.Alloc}
-	if b.Size > 0 {
-		l.base, l.baseLen = b, b.Size
+	l := &layout{size: b.n, alloc: b.n - b.holes}
+	if b.n > 0 {
+		l.base, l.baseLen = b, b.n
 	}
 	return l
 }
@@ -34,7 +34,7 @@ func (l *layout) clone() *layout {
 
 // plain returns the ChunkMap that says all, nil if there is more to l.
 func (l *layout) plain() *ChunkMap {
-	if l.base != nil && l.ext.count() == 0 && l.baseLen == l.size && l.base.Size == l.size {
+	if l.base != nil && l.ext.count() == 0 && l.baseLen == l.size && l.base.n == l.size {
 		return l.base
 	}
 	return nil

@@ -113,20 +113,15 @@ func (b *listBuilder) finish() (*ChunkMap, error) {
 	if err := b.endZeros(); err != nil {
 		return nil, err
 	}
-	out := &ChunkMap{Size: b.total.n, Alloc: b.total.n - b.total.holes, unwritten: b.total.unwritten}
+	out := &ChunkMap{item: b.total}
 	if items := b.levels[0]; !b.lists && len(items) <= maxInline {
-		if len(items) > 0 {
-			out.Chunks = make([]Chunk, len(items))
-		}
-		for i, it := range items {
-			out.Chunks[i] = Chunk{it.n, it.hash, it.unwritten > 0}
-		}
+		out.chunks = items
 		return out, nil
 	}
 	for level := uint8(0); ; level++ {
 		items := b.levels[level]
 		if level > 0 && len(items) == 1 && b.topmost(level) {
-			out.Depth, out.Root = level, items[0].hash
+			out.depth, out.hash = level, items[0].hash
 			return out, nil
 		}
 		if len(items) > 0 {

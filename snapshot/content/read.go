@@ -81,7 +81,7 @@ func (b *ChunkMap) readAt(src *Source, p []byte, off int64) error {
 			return err
 		}
 		if c.done() {
-			return fmt.Errorf("%w: file ends at %d, not at %d", wire.ErrMalformed, c.off, b.Size)
+			return fmt.Errorf("%w: file ends at %d, not at %d", wire.ErrMalformed, c.off, b.n)
 		}
 		part := p[:min(int64(len(p)), c.end()-off)]
 		if !c.cur.data() {

@@ -37,7 +37,7 @@ func TestChunkBoundaries(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("chunks of %d bytes, want %d", got, want)
 	}
-	if got, want := base.Root.String(), "0e159d2807b0307fd01c8efca55cf368bb9ce4346de8673380019d5c2a258e5e"; got != want {
+	if got, want := base.hash.String(), "0e159d2807b0307fd01c8efca55cf368bb9ce4346de8673380019d5c2a258e5e"; got != want {
 		t.Errorf("list %s, want %s", got, want)
 	}
 }
@@ -56,8 +56,8 @@ func TestSealSizes(t *testing.T) {
 		}
 		base := b.seal(t, c)
 		b.wantBytes(t, c, data)
-		if n <= minChunk && n > 0 && len(base.Chunks) != 1 {
-			t.Errorf("%d bytes make %d chunks", n, len(base.Chunks))
+		if n <= minChunk && n > 0 && len(base.chunks) != 1 {
+			t.Errorf("%d bytes make %d chunks", n, len(base.chunks))
 		}
 		for name, r := range map[string]io.Reader{
 			"reader": bytes.NewReader(data), "halves": iotest.HalfReader(bytes.NewReader(data)),
@@ -67,7 +67,7 @@ func TestSealSizes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !read.Equal(base) {
+			if !read.equal(base) {
 				t.Errorf("%d bytes: %s makes other chunks than the journal", n, name)
 			}
 		}
@@ -102,7 +102,7 @@ func TestSealOneByte(t *testing.T) {
 		}
 	}
 	fresh := b.file(t, data)
-	if c.Sealed().Equal(fresh.Sealed()) {
+	if c.Sealed().equal(fresh.Sealed()) {
 		return
 	}
 	t.Errorf("sealed as %+v, want %+v", c.Sealed(), fresh.Sealed())
@@ -161,11 +161,11 @@ func TestSealHuge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if base.Size != chunks*step || base.Alloc != chunks*9 || base.Depth < 3 {
+	if base.n != chunks*step || base.n-base.holes != chunks*9 || base.depth < 3 {
 		t.Fatalf("base %+v", base)
 	}
 	// Other places to end lists would make all lists new.
-	if got, want := base.Root.String(), "a104d3591cad846448da69de13b111c65437d19e920562628fb18815c15cb9d9"; got != want {
+	if got, want := base.hash.String(), "a104d3591cad846448da69de13b111c65437d19e920562628fb18815c15cb9d9"; got != want {
 		t.Errorf("topmost list %s, want %s", got, want)
 	}
 	c := Of(base)
@@ -246,7 +246,7 @@ func TestSealHoleBeforeList(t *testing.T) {
 				if err := f.Punch(b.src, c.off-9, 9); err != nil {
 					t.Fatal(err)
 				}
-				if got, want := b.seal(t, f), build(run); !got.Equal(want) {
+				if got, want := b.seal(t, f), build(run); !got.equal(want) {
 					t.Errorf("hole at %d: sealed as %+v, want %+v", c.off-9, got, want)
 				}
 			}
@@ -366,7 +366,7 @@ func TestSealBesideListWithoutData(t *testing.T) {
 	must(c.Write(b.src, 16*(maxList+2), 8, b.log.add(b.noise(8), 0), 0))
 	sealed, err := b.z.Seal(t.Context(), c)
 	must(err)
-	if sealed.Alloc != reserved+8 {
-		t.Errorf("%d bytes are allocated, want %d", sealed.Alloc, reserved+8)
+	if sealed.n-sealed.holes != reserved+8 {
+		t.Errorf("%d bytes are allocated, want %d", sealed.n-sealed.holes, reserved+8)
 	}
 }

@@ -34,7 +34,7 @@ func encodeInode(e *wire.Encoder, n *Inode) {
 	set(hasXattrs, len(n.Xattrs) > 0)
 	set(hasTarget, n.IsSymlink())
 	set(hasEntries, n.IsDir() && n.Dir.Len() > 0)
-	set(hasContent, n.IsRegular() && base.Size > 0)
+	set(hasContent, n.IsRegular() && n.Content.Size() > 0)
 	set(hasText, flags&hasEntries != 0 && n.Dir.root.text.Load() != nil)
 
 	e.Byte(flags)

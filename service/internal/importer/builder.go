@@ -145,10 +145,9 @@ func (b *Builder) chunk(p string, n *tree.Inode, size int64, r io.Reader) error 
 	if err != nil {
 		return fmt.Errorf("storing %s: %w", p, err)
 	}
-	if base.Size != size {
+	if n.Content = content.Of(base); n.Content.Size() != size {
 		return fmt.Errorf("reading %s: it became shorter while it was read", p)
 	}
-	n.Content = content.Of(base)
 	return nil
 }
 

@@ -150,42 +150,34 @@ func (x *database) view(fn func(*badger.Txn) error) error {
 	return mapped(func() error { return x.db.View(fn) })
 }
 
-// value returns a copy of the value of a key.
-func (x *database) value(key []byte) ([]byte, error) {
-	var v []byte
-	err := x.view(func(t *badger.Txn) error {
+// value returns a copy of the value of a key, if it is there.
+func (x *database) value(key []byte) (v []byte, ok bool, err error) {
+	err = x.view(func(t *badger.Txn) error {
 		i, err := t.Get(key)
 		if err == nil {
 			v, err = i.ValueCopy(nil)
 		}
 		return err
 	})
-	return v, err
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, x.unreadable(err)
+	}
+	return v, true, nil
 }
 
 // object finds an object.
 func (x *database) object(h Hash) (l loc, ok bool, err error) {
-	key := objectKey(h)
-	err = x.view(func(t *badger.Txn) error {
-		i, err := t.Get(key)
-		if errors.Is(err, badger.ErrKeyNotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		return i.Value(func(v []byte) error {
-			l, ok = decodeLoc(v)
-			if !ok {
-				return errIndexValue
-			}
-			return nil
-		})
-	})
-	if err != nil {
-		return loc{}, false, x.unreadable(err)
+	v, ok, err := x.value(objectKey(h))
+	if !ok {
+		return loc{}, false, err
 	}
-	return l, ok, nil
+	if l, ok = decodeLoc(v); !ok {
+		return loc{}, false, x.unreadable(errIndexValue)
+	}
+	return l, true, nil
 }
 
 // unreadable wraps an error of reading and has the index rebuilt at the next opening.

@@ -116,7 +116,7 @@ func (x *database) packs() (map[uint64]packInfo, error) {
 	err := x.each([]byte{keyPack}, func(k, v []byte) error {
 		i, ok := decodePackInfo(v)
 		if !ok || len(k) != 9 {
-			return errIndexValue
+			return x.unreadable(errIndexValue)
 		}
 		m[binary.BigEndian.Uint64(k[1:])] = i
 		return nil
@@ -127,12 +127,9 @@ func (x *database) packs() (map[uint64]packInfo, error) {
 // pack reads what the index knows of a pack; of one that it does not know, that
 // it covers nothing.
 func (x *database) pack(id uint64) (packInfo, error) {
-	v, err := x.value(packKey(id))
-	if errors.Is(err, badger.ErrKeyNotFound) {
-		return packInfo{covered: packHeaderSize}, nil
-	}
-	if err != nil {
-		return packInfo{}, x.unreadable(err)
+	v, ok, err := x.value(packKey(id))
+	if !ok {
+		return packInfo{covered: packHeaderSize}, err
 	}
 	i, ok := decodePackInfo(v)
 	if !ok {
@@ -151,18 +148,6 @@ func (x *database) objects(fn func(Hash, loc)) error {
 		fn(Hash(k[1:]), l)
 		return nil
 	})
-}
-
-// head reads the head, nil if there is none.
-func (x *database) head() ([]byte, error) {
-	v, err := x.value([]byte{keyHead})
-	if errors.Is(err, badger.ErrKeyNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, x.unreadable(err)
-	}
-	return v, nil
 }
 
 // A batch is a set of changes. It becomes one transaction if it fits into one,

@@ -32,8 +32,8 @@
 //
 // When GC begins to record, it notes the end of every pack: later records are new and
 // stay. Of the others it keeps those that mark names and those that a Put or Has found
-// meanwhile. Then, pack by pack, it hides the dead from Put, takes them out of the
-// index, turns runs of dead records into free records, syncs, and punches holes under
+// meanwhile. Then, pack by pack, it takes the dead out of the index while no Put runs,
+// turns runs of dead records into free records, syncs, and punches holes under
 // the free records. A pack with little that lives, or with too much dead between the
 // living for holes, is emptied by appending its living records to the newest pack, and
 // removed. Each step is safe to be the last one.

@@ -31,11 +31,10 @@ type index struct {
 
 	writing sync.Mutex // held while the database is written
 
-	mu       sync.Mutex         // guards what follows, and the figures of all packs
-	fresh    overlay            // not in the database yet
-	flushing overlay            // being written to it, or empty
-	dropped  map[place]struct{} // gone for gc, though the database may still have them
-	bad      map[Hash]loc       // found damaged: the next Put stores them again
+	mu       sync.Mutex   // guards what follows, and the figures of all packs
+	fresh    overlay      // not in the database yet
+	flushing overlay      // being written to it, or empty
+	bad      map[Hash]loc // found damaged: the next Put stores them again
 }
 
 // An overlay is what the database does not hold yet.
@@ -47,7 +46,7 @@ type overlay struct {
 func newOverlay() overlay { return overlay{objects: map[Hash]loc{}} }
 
 func newIndex() *index {
-	return &index{fresh: newOverlay(), dropped: map[place]struct{}{}, bad: map[Hash]loc{}}
+	return &index{fresh: newOverlay(), bad: map[Hash]loc{}}
 }
 
 // reset forgets what is in memory.
@@ -72,14 +71,7 @@ func (x *index) locate(h Hash) (loc, bool, error) {
 	if l, ok := x.inMemory(h); ok {
 		return l, true, nil
 	}
-	l, ok, err := x.db.object(h)
-	return l, ok && !x.isDropped(l), err
-}
-
-// isDropped reports whether gc is about to take what lies there away. mu is held.
-func (x *index) isDropped(l loc) bool {
-	_, gone := x.dropped[l.place()]
-	return gone
+	return x.db.object(h)
 }
 
 // find is locate for callers that do not hold mu; it does not hold it either while it
@@ -91,13 +83,7 @@ func (x *index) find(h Hash) (loc, bool, error) {
 	if ok {
 		return l, true, nil
 	}
-	l, ok, err := x.db.object(h)
-	if err != nil || !ok {
-		return loc{}, false, err
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return l, !x.isDropped(l), nil
+	return x.db.object(h)
 }
 
 // unwritten is a copy of what the database does not hold yet.

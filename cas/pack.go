@@ -112,9 +112,6 @@ type packSet struct {
 // Files whose header is damaged are packs all the same.
 func (ps *packSet) load() (damaged []*pack, err error) {
 	infos, err := ps.fs.ReadDir(ps.dir)
-	if errors.Is(err, fs.ErrNotExist) && ps.readOnly {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, fmt.Errorf("list packs: %w", err)
 	}
@@ -173,14 +170,7 @@ func (ps *packSet) all() []*pack {
 
 // used reports whether there is a pack with anything in it.
 func (ps *packSet) used() bool {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	for _, p := range ps.m {
-		if p.size > packHeaderSize {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ps.all(), func(p *pack) bool { return p.size > packHeaderSize })
 }
 
 // use returns the pack's file, which is opened if need be. It is closed when the pack

@@ -17,16 +17,16 @@ type recovery struct {
 
 // recover brings the index up to the packs: after a clean end there is nothing
 // to do, after a kill the records since the last flush are read, and with an
-// empty index all of them. It returns errIndexBroken for an index that cannot
-// belong to these packs.
+// empty index all of them. It returns errIndexBroken or errIndexRead for an index that
+// cannot belong to these packs.
 func (s *recovery) recover() error {
 	infos, err := s.index.db.packs()
 	if err != nil {
-		return fmt.Errorf("%w: %v", errIndexBroken, err)
+		return err
 	}
-	head, err := s.index.db.head()
+	head, _, err := s.index.db.value([]byte{keyHead})
 	if err != nil {
-		return fmt.Errorf("%w: %v", errIndexBroken, err)
+		return err
 	}
 	if len(infos) > 0 && !bytes.Equal(head, indexHead(s.collections())) {
 		return fmt.Errorf("%w: it is an older copy or of another version: %q", errIndexBroken, head)
@@ -215,7 +215,7 @@ func (s *recovery) adoptRecord(p *pack, it *item) error {
 	_, counted := s.index.inMemory(it.hash)
 	old, ok, err := s.index.locate(it.hash)
 	if err != nil {
-		return fmt.Errorf("%w: %v", errIndexBroken, err)
+		return err
 	}
 	if ok {
 		// An interrupted flush may have left a place that no pack's figures

@@ -163,10 +163,10 @@ func (s *Store) open() error {
 // loadPacks finds the packs, and makes their folder.
 func (s *Store) loadPacks() error {
 	damaged, err := s.packs.load()
-	if errors.Is(err, fs.ErrNotExist) && s.o.ReadOnly {
-		return nil
-	}
 	if errors.Is(err, fs.ErrNotExist) {
+		if s.o.ReadOnly {
+			return nil
+		}
 		if err = s.fs.MkdirAll(s.packs.dir, 0o700); err == nil {
 			err = s.fs.SyncDir(s.dir)
 		}
@@ -196,10 +196,7 @@ func (s *Store) openIndex() (err error) {
 	if s.index.db, err = openDatabase(dir, s.log); err == nil {
 		err = (&recovery{Store: s}).recover()
 	}
-	if errors.Is(err, errIndexRead) {
-		err = fmt.Errorf("%w: %w", errIndexBroken, err)
-	}
-	if !errors.Is(err, errIndexBroken) || s.o.ReadOnly {
+	if s.o.ReadOnly || !errors.Is(err, errIndexBroken) && !errors.Is(err, errIndexRead) {
 		return err
 	}
 	s.log.Warn("rebuilding the index from the packs", "reason", err)

@@ -12,8 +12,8 @@ import (
 const punchBlock = 4096 // bytes; holes are made of whole blocks
 
 // sweepPack removes the dead records below limit. The order makes it safe to be
-// interrupted anywhere: first the dead are hidden from Put, then they leave the
-// index, then they become free records, then their space goes.
+// interrupted anywhere: first the dead leave the index, then they become free records,
+// then their space goes.
 func (s *sweeper) sweepPack(ctx context.Context, p *pack, limit int64) error {
 	f, err := s.packs.use(p)
 	if err != nil {
@@ -30,12 +30,10 @@ func (s *sweeper) sweepPack(ctx context.Context, p *pack, limit int64) error {
 	if err := s.survey(ctx, w); err != nil {
 		return err
 	}
-	s.decide(w)
-	defer s.undrop(w)
-	w.runs()
-	if err := s.unindex(w); err != nil {
+	if err := s.decide(w); err != nil {
 		return err
 	}
+	w.runs()
 	s.res.Removed += w.dead
 	removed, err := s.empty(ctx, w)
 	if err != nil {
@@ -75,47 +73,11 @@ func (s *sweeper) survey(ctx context.Context, w *sweepPlan) error {
 	})
 }
 
-// decide separates the dead from the living. No Put runs meanwhile; those that
-// come later do not find the dead any more.
-func (s *sweeper) decide(w *sweepPlan) {
+// decide separates the dead from the living, and takes the dead out of the index,
+// durably. No Put runs meanwhile; those that come later do not find the dead any more.
+func (s *sweeper) decide(w *sweepPlan) error {
 	s.gc.gate.Lock()
 	defer s.gc.gate.Unlock()
-	s.index.mu.Lock()
-	defer s.index.mu.Unlock()
-	for i := range w.records {
-		r := &w.records[i]
-		at := place{w.p.id, r.off}
-		switch {
-		case r.free:
-		case s.c.kept(at):
-			w.live += r.length
-		default:
-			r.dead = true
-			w.dead++
-			s.index.dropped[at] = struct{}{}
-		}
-	}
-}
-
-func (s *sweeper) undrop(w *sweepPlan) {
-	// Who looked into the index before the dead were taken out of it may not have
-	// asked yet whether what it found is dropped.
-	s.gc.gate.Lock()
-	defer s.gc.gate.Unlock()
-	s.index.mu.Lock()
-	defer s.index.mu.Unlock()
-	for _, r := range w.records {
-		if r.dead {
-			delete(s.index.dropped, place{w.p.id, r.off})
-		}
-	}
-}
-
-// unindex takes the dead out of the index, durably.
-func (s *sweeper) unindex(w *sweepPlan) error {
-	if w.dead == 0 {
-		return nil
-	}
 	s.index.writing.Lock()
 	defer s.index.writing.Unlock()
 	info, err := s.index.db.pack(w.p.id)
@@ -123,14 +85,21 @@ func (s *sweeper) unindex(w *sweepPlan) error {
 		return err
 	}
 	b := s.index.db.batch(s.space.forIndex)
+	defer b.discard()
 	var gone []loc
-	for _, r := range w.records {
-		if !r.dead {
+	for i := range w.records {
+		r := &w.records[i]
+		if r.free {
 			continue
 		}
+		if s.c.kept(place{w.p.id, r.off}) {
+			w.live += r.length
+			continue
+		}
+		r.dead = true
+		w.dead++
 		l, ok, err := s.index.db.object(r.hash)
 		if err != nil {
-			b.discard()
 			return err
 		}
 		if !ok || l.pack != w.p.id || l.off != r.off {
@@ -139,6 +108,9 @@ func (s *sweeper) unindex(w *sweepPlan) error {
 		b.delete(objectKey(r.hash))
 		info.remove(l)
 		gone = append(gone, l)
+	}
+	if w.dead == 0 {
+		return nil
 	}
 	info.state = packSweeping
 	b.set(packKey(w.p.id), info.encode())

@@ -43,11 +43,11 @@
 //
 // # Locking
 //
-//	Journal.drop       held while segments are removed
+//	Journal.drop       held while segments are removed, by Replay and by Verify
 //	  Journal.mu       appends, opening of segments, the list of them
 //	    Journal.sync.mu  the caller that runs fdatasync, those that wait
 //	Journal.damage     alone
 //
-// Readers take no lock: the list of segments is replaced and never changed, and a
-// segment is open for as long as there is a reference to it.
+// ReadAt takes no lock: the list of segments is replaced and never changed, and a
+// segment that is dropped meanwhile is ErrPosition.
 package journal

@@ -47,8 +47,7 @@ func (j *Journal) dropFirst(pos int64) error {
 			err = fmt.Errorf("drop journal segment %s: %w", first[0].name, err)
 			break
 		}
-		// It lives, without a name, until its readers are done.
-		if cerr := first[0].release(); cerr != nil {
+		if cerr := first[0].f.Close(); cerr != nil {
 			j.log.Warn("journal: closing a segment that is dropped", "err", cerr)
 		}
 		first = first[1:]

@@ -44,7 +44,7 @@ type Journal struct {
 	names   atomic.Int64               // segments opened so far
 	failure atomic.Pointer[error]      // why nothing more can be written
 
-	drop sync.Mutex // held while segments are given up
+	drop sync.Mutex // held while segments are removed, and while all are read
 
 	mu       sync.Mutex // guards what follows
 	id       [16]byte   // of this journal, in every segment
@@ -142,7 +142,7 @@ func (j *Journal) Failed() error {
 }
 
 // Close syncs the journal, gives the unused space of its last segment back and
-// closes all files. Reads that are under way are not disturbed.
+// closes all files.
 func (j *Journal) Close() error {
 	var err error
 	if !j.reads {
@@ -162,7 +162,7 @@ func (j *Journal) Close() error {
 	segs := j.segments()
 	j.list.Store(&[]*segment{})
 	for _, s := range segs {
-		if cerr := s.release(); err == nil && cerr != nil {
+		if cerr := s.f.Close(); err == nil && cerr != nil {
 			err = fmt.Errorf("close journal segment %s: %w", s.name, cerr)
 		}
 	}

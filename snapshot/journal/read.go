@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"sort"
 	"sync"
@@ -32,15 +33,10 @@ func (j *Journal) ReadAt(p []byte, pos, payload int64) error {
 	}
 	segs := j.segments()
 	i := locate(segs, pos)
-	if i < 0 || !segs[i].acquire() {
+	if i < 0 {
 		return fmt.Errorf("%w: reading %d bytes at %d", ErrPosition, len(p), pos)
 	}
-	s := segs[i]
-	err := j.readRecord(s, p, pos, payload)
-	if rerr := s.release(); err == nil && rerr != nil {
-		err = fmt.Errorf("close journal segment %s: %w", s.name, rerr)
-	}
-	return err
+	return j.readRecord(segs[i], p, pos, payload)
 }
 
 // A checkedPayload is that of a record whose checksum was right.
@@ -102,7 +98,11 @@ func (s *segment) readMore(b []byte, start, n int64) ([]byte, error) {
 		return b, nil
 	}
 	b = slices.Grow(b, int(n-have))[:n]
-	if k, err := s.f.ReadAt(b[have:], start+have-s.base); int64(k) < n-have {
+	k, err := s.f.ReadAt(b[have:], start+have-s.base)
+	if errors.Is(err, fs.ErrClosed) {
+		return b, fmt.Errorf("%w: segment %s was dropped meanwhile", ErrPosition, s.name)
+	}
+	if int64(k) < n-have {
 		return b, s.unreadable(start+have-s.base, err)
 	}
 	return b, nil

@@ -39,7 +39,7 @@ func Open(dir string, o Options) (*Journal, error) {
 	j.list.Store(&[]*segment{})
 	if err := (opening{j}).open(); err != nil {
 		for _, s := range j.segments() {
-			_ = s.release() // nothing was written through it that matters
+			_ = s.f.Close() // nothing was written through it that matters
 		}
 		return nil, fmt.Errorf("open journal %s: %w", dir, err)
 	}
@@ -69,10 +69,9 @@ func (o opening) open() error {
 			return fmt.Errorf("segment %s: %w", i.Name, err)
 		}
 	}
-	o.names.Store(1) // names that the last run did not sync, for all we know
-	if _, err := rand.Read(o.id[:]); err != nil {
-		return err
-	}
+	_, _ = rand.Read(o.id[:]) // never fails
+	// The last run may not have synced all names.
+	o.names.Store(1)
 	if err := o.recover(); err != nil {
 		return err
 	}
@@ -129,9 +128,7 @@ func (o opening) openSegment(base int64, name string) error {
 		return err
 	}
 	s := &segment{base: base, name: name, f: f}
-	s.refs.Store(1)
-	list := append(append([]*segment(nil), o.segments()...), s)
-	o.list.Store(&list)
+	o.addSegment(s)
 	if s.size, err = f.Size(); err != nil {
 		return err
 	}
@@ -293,7 +290,7 @@ func (o opening) discardAll(gone, kept []*segment) error {
 	o.list.Store(&kept)
 	var err error
 	for _, s := range gone {
-		err = errors.Join(err, s.release())
+		err = errors.Join(err, s.f.Close())
 		if !o.reads {
 			err = errors.Join(err, o.disk.fs.Remove(o.disk.path(s.name)))
 		}

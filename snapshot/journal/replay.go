@@ -17,17 +17,21 @@ func crc(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 // skipped. A position that is not in the journal any more, or not yet, is
 // ErrPosition.
 func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byte, payloadPos int64) error) error {
-	end := j.end.Load()
-	if segs := j.segments(); j.salvage && len(segs) > 0 && from < segs[0].base {
+	j.drop.Lock()
+	defer j.drop.Unlock()
+	end, segs := j.end.Load(), j.segments()
+	if j.salvage && len(segs) > 0 && from < segs[0].base {
 		_ = j.skip(&DamageError{Pos: from, Reason: fmt.Sprintf("the log begins at %d, and %d is needed", segs[0].base, from)})
 		from = segs[0].base
 	}
-	segs, err := j.hold(from, end)
-	if err != nil {
-		return err
+	if from == end && len(segs) == 0 {
+		return nil
 	}
-	defer drop(segs)
-	if len(segs) == 0 {
+	first := locate(segs, from)
+	if first < 0 || from > end || from > segs[first].base && from < segs[first].base+segmentHeader {
+		return fmt.Errorf("%w: replay from %d, it holds %d bytes up to %d", ErrPosition, from, j.Size(), end)
+	}
+	if segs = before(segs[first:], end); len(segs) == 0 {
 		return nil
 	}
 	sc := newScanner(segs, from, end, j.salvage)
@@ -52,39 +56,20 @@ func (j *Journal) Replay(from int64, fn func(t Type, recPos int64, payload []byt
 	}
 }
 
-// hold returns the segments of [from, end), each with a reference for the caller.
-func (j *Journal) hold(from, end int64) ([]*segment, error) {
-	all := j.segments()
-	first := locate(all, from)
-	if first < 0 || from > end || (from > all[first].base && from < all[first].base+segmentHeader) {
-		if from == end && len(all) == 0 {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("%w: replay from %d, it holds %d bytes up to %d", ErrPosition, from, j.Size(), end)
-	}
-	held := make([]*segment, 0, len(all)-first)
-	for _, s := range all[first:] {
-		if s.base >= end {
-			break
-		}
-		if !s.acquire() {
-			drop(held)
-			return nil, fmt.Errorf("%w: replay from %d, which was dropped meanwhile", ErrPosition, from)
-		}
-		held = append(held, s)
-	}
-	return held, nil
-}
+// before returns the segments that begin before end.
+func before(segs []*segment, end int64) []*segment { return segs[:locate(segs, end-1)+1] }
 
 // Verify reads all of the log and calls fn for every place that cannot be read:
 // the error, whose Pos is where it begins, and the position at which the next
 // good record does.
 func (j *Journal) Verify(fn func(d *DamageError, end int64)) error {
-	segs, end := j.holdAll()
+	j.drop.Lock()
+	defer j.drop.Unlock()
+	end := j.end.Load()
+	segs := before(j.segments(), end)
 	if len(segs) == 0 {
 		return nil
 	}
-	defer drop(segs)
 	sc := newScanner(segs, segs[0].base, end, false)
 	for {
 		r, h := sc.next()
@@ -95,27 +80,5 @@ func (j *Journal) Verify(fn func(d *DamageError, end int64)) error {
 			sc.resync(h)
 			fn(h.damage(), sc.pos)
 		}
-	}
-}
-
-// holdAll returns all segments that have records, each with a reference for the
-// caller, and the end of the last.
-func (j *Journal) holdAll() (segs []*segment, end int64) {
-	for {
-		end = j.end.Load()
-		segs = j.segments()
-		if len(segs) == 0 || segs[0].base >= end {
-			return nil, end
-		}
-		if held, err := j.hold(segs[0].base, end); err == nil {
-			return held, end
-		}
-		// The first one was dropped meanwhile.
-	}
-}
-
-func drop(segs []*segment) {
-	for _, s := range segs {
-		_ = s.release() // only read from: closing it loses nothing
 	}
 }

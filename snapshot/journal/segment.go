@@ -1,10 +1,10 @@
 package journal
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -20,8 +20,7 @@ const (
 	blockSize     = 4096
 )
 
-// A segment is one file of the log. It stays open while refs is above 0; the
-// journal's own list holds one reference.
+// A segment is one file of the log. It is closed when it is dropped.
 type segment struct {
 	base int64
 	name string // base name of the file
@@ -31,7 +30,6 @@ type segment struct {
 	good bool         // there is a readable header
 	size int64        // bytes of the file that may be written; guarded by Journal.mu
 	end  atomic.Int64 // position after the last record
-	refs atomic.Int32
 }
 
 func segmentName(base int64) string {
@@ -51,29 +49,13 @@ func parseSegmentName(name string) (int64, bool) {
 	return v, true
 }
 
-// acquire is false when the segment is gone.
-func (s *segment) acquire() bool {
-	for {
-		n := s.refs.Load()
-		if n == 0 {
-			return false
-		}
-		if s.refs.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-// release closes the file with the last reference.
-func (s *segment) release() error {
-	if s.refs.Add(-1) == 0 {
-		return s.f.Close()
-	}
-	return nil
-}
-
 // segments returns the list of open segments in the order of their bases.
 func (j *Journal) segments() []*segment { return *j.list.Load() }
+
+func (j *Journal) addSegment(s *segment) {
+	list := append(slices.Clone(j.segments()), s)
+	j.list.Store(&list)
+}
 
 // newSegment opens a segment of size bytes at the end of the log that can hold need bytes
 // of records, and makes it the current one. j.mu is held.
@@ -85,8 +67,7 @@ func (j *Journal) newSegment(size, need int64, urgent bool) error {
 		}
 		return fmt.Errorf("open a journal segment: %w", err)
 	}
-	list := append(append([]*segment(nil), j.segments()...), s)
-	j.list.Store(&list)
+	j.addSegment(s)
 	j.names.Add(1)
 	j.cur = s
 	j.off = segmentHeader
@@ -96,11 +77,10 @@ func (j *Journal) newSegment(size, need int64, urgent bool) error {
 
 func (j *Journal) makeSegment(size, need int64, urgent bool) (*segment, error) {
 	base := j.end.Load()
-	h := header{base: base, firstSeq: j.seq, durable: j.durable.Load(), id: j.id, nonce: randomNonce()}
+	h := header{base: base, firstSeq: j.seq, durable: j.durable.Load(), id: j.id, nonce: rand.Uint64()}
 	// The header goes out with the first record, in one sector: where it is
 	// missing after a crash, no record can be there.
 	s := &segment{base: base, name: segmentName(base), hdr: h, seed: h.seed()}
-	s.refs.Store(1)
 	s.end.Store(base)
 	f, size, err := j.disk.takeFile(s.name, size, need, urgent)
 	if err != nil {
@@ -109,10 +89,4 @@ func (j *Journal) makeSegment(size, need int64, urgent bool) (*segment, error) {
 	j.zeroed = 0
 	s.f, s.size = f, size
 	return s, nil
-}
-
-func randomNonce() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return binary.LittleEndian.Uint64(b[:])
 }

@@ -2,6 +2,7 @@ package vfstest
 
 import (
 	"io"
+	"io/fs"
 	"syscall"
 )
 
@@ -115,7 +116,7 @@ type memFile struct {
 
 func (f *memFile) check(op string, write bool) error {
 	if f.closed {
-		return pathErr(op, f.name, syscall.EBADF)
+		return pathErr(op, f.name, fs.ErrClosed)
 	}
 	if write && f.readOnly {
 		return pathErr(op, f.name, syscall.EBADF)

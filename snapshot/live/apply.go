@@ -158,14 +158,43 @@ func (v *view) apply(r *record) error {
 		c.dropName(r.parent, r.name)
 	case recRename:
 		c.rename(r)
-	case recSetAttr:
-		return v.applySetAttr(r)
-	case recWrite, recWriteAt, recFallocate, recClone:
-		return v.applyData(r)
-	case recSetXattr, recRemoveXattr:
-		return v.applyXattr(r)
+	default:
+		return v.applyTo(r)
 	}
 	return c.err
+}
+
+// applyTo makes a change of one inode.
+func (v *view) applyTo(r *record) error {
+	n, err := v.own(r.ino)
+	if errors.Is(err, ErrStale) {
+		return nil // an orphan, met in recovery
+	}
+	if err != nil {
+		return err
+	}
+	before := fileSize(n)
+	if r.kind != recSetAttr || r.set.marks() {
+		v.mark(r.ino)
+	}
+	n.Ctime = r.time
+	switch r.kind {
+	case recSetAttr:
+		err = v.setAttr(n, r)
+	case recSetXattr:
+		n.Xattrs = withXattr(n.Xattrs, r.name, r.value)
+		if r.kill {
+			n.Mode &^= unix.S_ISGID
+		}
+	case recRemoveXattr:
+		n.Xattrs = withoutXattr(n.Xattrs, r.name)
+	default:
+		err = v.setData(n, r)
+	}
+	if n.Nlink > 0 {
+		v.state.Bytes += fileSize(n) - before
+	}
+	return loadError(err)
 }
 
 // applying is a change of a view under way, at a time. After an error its methods do

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
@@ -68,28 +67,14 @@ func (f *Forest) changing(id NodeID, fn func(v *view, n *tree.Inode) error) erro
 	return fn(v, n)
 }
 
-func (v *view) applySetAttr(r *record) error {
-	n, err := v.own(r.ino)
-	if errors.Is(err, ErrStale) {
-		return nil // an orphan, met in recovery
-	}
-	if err != nil {
-		return err
-	}
+func (v *view) setAttr(n *tree.Inode, r *record) error {
 	s := &r.set
-	if s.marks() {
-		v.mark(r.ino)
-	}
 	if s.Size != nil {
-		before := n.Size()
 		c := n.Content.Own(v.trees.mu.epoch)
 		if err := c.Truncate(v.source().Files, *s.Size); err != nil {
-			return loadError(err)
+			return err
 		}
 		n.Content = c
-		if n.Nlink > 0 {
-			v.state.Bytes += n.Size() - before
-		}
 		n.Mtime = r.time
 	}
 	if s.Mode != nil {
@@ -104,7 +89,6 @@ func (v *view) applySetAttr(r *record) error {
 	if s.KillPriv {
 		clearPriv(n)
 	}
-	n.Ctime = r.time
 	if s.Atime != nil {
 		n.Atime = *s.Atime
 	}
@@ -241,25 +225,4 @@ func (f *Forest) RemoveXattr(id NodeID, name string) error {
 		r := record{kind: recRemoveXattr, view: v.id, time: now(), ino: n.Ino, name: name}
 		return v.change(n, &r, nil)
 	})
-}
-
-func (v *view) applyXattr(r *record) error {
-	n, err := v.own(r.ino)
-	if errors.Is(err, ErrStale) {
-		return nil // an orphan, met in recovery
-	}
-	if err != nil {
-		return err
-	}
-	v.mark(r.ino)
-	if r.kind == recSetXattr {
-		n.Xattrs = withXattr(n.Xattrs, r.name, r.value)
-		if r.kill {
-			n.Mode &^= unix.S_ISGID
-		}
-	} else {
-		n.Xattrs = withoutXattr(n.Xattrs, r.name)
-	}
-	n.Ctime = r.time
-	return nil
 }

@@ -1,8 +1,6 @@
 package live
 
 import (
-	"errors"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -243,16 +241,8 @@ func (v *view) copyBytes(to, from *tree.Inode, r *record) (int64, error) {
 	return done, nil
 }
 
-// applyData applies the records that change the bytes of a file.
-func (v *view) applyData(r *record) error {
-	n, err := v.own(r.ino)
-	if errors.Is(err, ErrStale) {
-		return nil // an orphan, met in recovery
-	}
-	if err != nil {
-		return err
-	}
-	before := n.Size()
+// setData applies the records that change the bytes of a file.
+func (v *view) setData(n *tree.Inode, r *record) (err error) {
 	c := n.Content.Own(v.trees.mu.epoch)
 	switch r.kind {
 	case recWrite, recWriteAt:
@@ -266,16 +256,12 @@ func (v *view) applyData(r *record) error {
 		}
 	}
 	if err != nil {
-		return loadError(err)
+		return err
 	}
-	v.mark(r.ino)
 	n.Content = c
-	n.Mtime, n.Ctime = r.time, r.time
+	n.Mtime = r.time
 	if r.kill {
 		clearPriv(n)
-	}
-	if n.Nlink > 0 {
-		v.state.Bytes += n.Size() - before
 	}
 	return nil
 }

@@ -11,28 +11,14 @@ import (
 // move a directory means to know how deep the ones below it are nested, and to count
 // that could mean to read the whole tree.
 
-// notBelow refuses a directory that is, or lies below, another.
-func (v *view) notBelow(dir, top uint64) error {
-	for range tree.MaxDepth {
-		if dir == top {
-			return ErrInvalid
-		}
-		n, err := v.state.Get(v.trees.src, dir)
-		if err != nil {
-			return loadError(err)
-		}
-		if dir == RootIno || len(n.Links) == 0 {
-			return nil
-		}
-		dir = n.Links[0].Parent
-	}
-	return tree.ErrTooDeep
-}
-
-// depthOf returns how many names the path of a directory has.
-func (v *view) depthOf(dir uint64) (int, error) {
+// depthOf returns how many names the path of a directory has. It is ErrInvalid if the
+// directory is, or lies below, another one; 0 stands for none.
+func (v *view) depthOf(dir, top uint64) (int, error) {
 	for depth := range tree.MaxDepth {
-		if dir == RootIno {
+		switch dir {
+		case top:
+			return 0, ErrInvalid
+		case RootIno:
 			return depth, nil
 		}
 		n, err := v.state.Get(v.trees.src, dir)
@@ -50,7 +36,7 @@ func (v *view) depthOf(dir uint64) (int, error) {
 // depthWith returns the depth of a view in which dir has a new directory with others
 // below it, nested height deep.
 func (v *view) depthWith(dir uint64, height int) (int, error) {
-	above, err := v.depthOf(dir)
+	above, err := v.depthOf(dir, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -68,7 +54,7 @@ func (v *view) depthAfter(n *tree.Inode, dir uint64) (int, error) {
 	}
 	height, known := v.heightOf(n)
 	if !known {
-		depth, err := v.depthOf(n.Ino)
+		depth, err := v.depthOf(n.Ino, 0)
 		if err != nil {
 			return 0, err
 		}

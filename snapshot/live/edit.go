@@ -25,18 +25,11 @@ type Edit struct {
 	firstIno uint64 // of the inodes that the edit makes
 	nextIno  uint64
 
-	steps    []Span
-	unpin    []func()    // of the blobs of the steps
+	steps    Blobs
 	replaced *tree.State // set by Tx.Apply, until keepHeldInodes
 
 	// Changes is how many steps were written, each about the work of a record to recovery.
 	Changes int
-}
-
-// A Span is where steps of an edit are in the journal: the payload of a blob.
-type Span struct {
-	Pos int64 `json:"pos"`
-	Len int   `json:"len"`
 }
 
 // Edit begins an edit of a view. Changes of this view and of those that are read
@@ -67,7 +60,7 @@ func (f *Forest) edit(id uint32, hold []uint32) (*Edit, error) {
 	}
 	// An epoch for what the edit makes, and another one for all others.
 	f.mu.epoch += 2
-	e := &Edit{f: f, base: v, nextIno: f.mu.nextIno, done: make(chan struct{})}
+	e := &Edit{f: f, base: v, nextIno: f.mu.nextIno, done: make(chan struct{}), steps: Blobs{to: &f.blobs, urgent: true}}
 	e.copy = &view{trees: v.trees, id: id, state: v.state.Clone(), epoch: f.mu.epoch - 1, by: f.actorsOf()}
 	for _, id := range hold {
 		if h, ok := f.mu.views[id]; ok {
@@ -87,10 +80,7 @@ func (e *Edit) Base() *tree.State { return e.base.state }
 // End lets changes of the views go on. It may be called twice.
 func (e *Edit) End() {
 	e.keepHeldInodes()
-	for _, unpin := range e.unpin {
-		unpin()
-	}
-	e.unpin = nil
+	e.steps.Done()
 	e.f.mu.Lock()
 	defer e.f.mu.Unlock()
 	if e.heldBack == nil {
@@ -105,7 +95,7 @@ func (e *Edit) End() {
 
 // Steps returns where the steps that were made are in the journal. They stay there
 // until End, and from then on as long as recovery begins before a record that has them.
-func (e *Edit) Steps() []Span { return e.steps }
+func (e *Edit) Steps() []Span { return e.steps.Spans }
 
 // Next returns the number above those of the edit's inodes.
 func (e *Edit) Next() uint64 { return e.nextIno }

@@ -345,14 +345,9 @@ func (j *graft) do(r *record) error {
 
 // write writes steps to the journal.
 func (j *graft) write() error {
-	pos, unpin, err := j.f.blobs.write(j.enc.Out(), true)
-	if err != nil {
-		return err
-	}
-	j.e.unpin = append(j.e.unpin, unpin)
-	j.e.steps = append(j.e.steps, Span{pos, j.enc.Len()})
+	_, err := j.e.steps.Write(j.enc.Out())
 	j.enc.Reset()
-	return nil
+	return err
 }
 
 // finish makes what has to wait for all steps.

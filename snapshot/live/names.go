@@ -340,12 +340,12 @@ func (v *view) checkRename(n, old *tree.Inode, op, np NodeID, flags uint32) (sam
 		}
 	}
 	if n.IsDir() {
-		if err := v.notBelow(np.Ino(), n.Ino); err != nil {
+		if _, err := v.depthOf(np.Ino(), n.Ino); err != nil {
 			return false, err
 		}
 	}
 	if old != nil && old.IsDir() && flags&unix.RENAME_EXCHANGE != 0 {
-		if err := v.notBelow(op.Ino(), old.Ino); err != nil {
+		if _, err := v.depthOf(op.Ino(), old.Ino); err != nil {
 			return false, err
 		}
 	}

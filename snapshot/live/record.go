@@ -1,6 +1,9 @@
 package live
 
 import (
+	"bytes"
+	"math"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/snapshot/content"
@@ -92,11 +95,7 @@ func (r *record) encodeBody(e *wire.Encoder) {
 		e.Uvarint(uint64(c.Caller.GID))
 		e.Uvarint(uint64(c.Rdev))
 		e.String(c.Target)
-		e.Uvarint(uint64(len(c.Xattrs)))
-		for _, x := range c.Xattrs {
-			e.String(x.Name)
-			e.Blob(x.Value)
-		}
+		encodeXattrs(e, c.Xattrs)
 		if r.makesDir() {
 			e.Uvarint(uint64(r.depth))
 		}
@@ -122,16 +121,14 @@ func (r *record) encodeBody(e *wire.Encoder) {
 	case recSetAttr:
 		e.Uvarint(r.ino)
 		encodeSetAttr(e, &r.set)
-	case recWrite:
+	case recWrite, recWriteAt:
 		e.Uvarint(r.ino)
 		e.Uvarint(uint64(r.off))
 		e.Bool(r.kill)
-	case recWriteAt:
-		e.Uvarint(r.ino)
-		e.Uvarint(uint64(r.off))
-		e.Bool(r.kill)
-		e.Uvarint(uint64(r.n))
-		e.Uvarint(uint64(r.pos))
+		if r.kind == recWriteAt {
+			e.Uvarint(uint64(r.n))
+			e.Uvarint(uint64(r.pos))
+		}
 	case recFallocate:
 		e.Uvarint(r.ino)
 		e.Uvarint(uint64(r.off))
@@ -178,20 +175,19 @@ func decodeRecord(kind journal.Type, payload []byte, epoch uint64) (*record, int
 // decode reads what encodeBody wrote, and returns where the bytes of a write begin.
 func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 	ino := func() uint64 { return d.Uint(MaxIno) }
+	u32 := func() uint32 { return uint32(d.Uint(math.MaxUint32)) }
 	switch r.kind {
 	case recCreate:
 		r.parent = ino()
 		r.name = d.String()
 		r.ino = ino()
 		c := &r.create
-		c.Mode = uint32(d.Uint(1<<32 - 1))
-		c.Caller.UID = uint32(d.Uint(1<<32 - 1))
-		c.Caller.GID = uint32(d.Uint(1<<32 - 1))
-		c.Rdev = uint32(d.Uint(1<<32 - 1))
+		c.Mode = u32()
+		c.Caller.UID = u32()
+		c.Caller.GID = u32()
+		c.Rdev = u32()
 		c.Target = d.String()
-		for range d.Count(2) {
-			c.Xattrs = append(c.Xattrs, tree.Xattr{Name: d.String(), Value: append([]byte(nil), d.Blob()...)})
-		}
+		c.Xattrs = decodeXattrs(d)
 		if r.makesDir() {
 			r.depth = int(d.Uint(tree.MaxDepth - 1))
 		}
@@ -207,25 +203,23 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 		r.name = d.String()
 		r.parent2 = ino()
 		r.name2 = d.String()
-		r.flags = uint32(d.Uint(1<<32 - 1))
+		r.flags = u32()
 		r.depth = int(d.Uint(tree.MaxDepth - 1))
 		if r.flags&unix.RENAME_WHITEOUT != 0 {
 			r.ino = ino()
-			r.create = Create{Mode: unix.S_IFCHR, Caller: Caller{UID: uint32(d.Uint(1<<32 - 1)), GID: uint32(d.Uint(1<<32 - 1))}}
+			r.create = Create{Mode: unix.S_IFCHR, Caller: Caller{UID: u32(), GID: u32()}}
 		}
 	case recSetAttr:
 		r.ino = ino()
 		decodeSetAttr(d, &r.set)
-	case recWrite:
+	case recWrite, recWriteAt:
 		r.ino = ino()
 		r.off = d.Length()
 		r.kill = d.Bool()
-		r.n = int64(d.Remaining())
-		return d.Offset()
-	case recWriteAt:
-		r.ino = ino()
-		r.off = d.Length()
-		r.kill = d.Bool()
+		if r.kind == recWrite {
+			r.n = int64(d.Remaining())
+			return d.Offset()
+		}
 		r.n = d.Length()
 		r.pos = d.Length()
 		r.payload = r.pos // of a blob, which has nothing before
@@ -233,7 +227,7 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 		r.ino = ino()
 		r.off = d.Length()
 		r.n = d.Length()
-		r.flags = uint32(d.Uint(1<<32 - 1))
+		r.flags = u32()
 	case recClone:
 		r.ino = ino()
 		r.off = d.Length()
@@ -245,7 +239,7 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 		r.ino = ino()
 		r.name = d.String()
 		r.kill = d.Bool()
-		r.value = append([]byte(nil), d.Blob()...)
+		r.value = bytes.Clone(d.Blob())
 	case recRemoveXattr:
 		r.ino = ino()
 		r.name = d.String()
@@ -259,6 +253,21 @@ func (r *record) decode(d *wire.Decoder, epoch uint64) (data int) {
 		d.Fail("record type %d is unknown", r.kind)
 	}
 	return 0
+}
+
+func encodeXattrs(e *wire.Encoder, xs []tree.Xattr) {
+	e.Uvarint(uint64(len(xs)))
+	for _, x := range xs {
+		e.String(x.Name)
+		e.Blob(x.Value)
+	}
+}
+
+func decodeXattrs(d *wire.Decoder) (xs []tree.Xattr) {
+	for range d.Count(2) {
+		xs = append(xs, tree.Xattr{Name: d.String(), Value: bytes.Clone(d.Blob())})
+	}
+	return xs
 }
 
 func encodeSetAttr(e *wire.Encoder, s *SetAttr) {
@@ -295,7 +304,7 @@ func decodeSetAttr(d *wire.Decoder, s *SetAttr) {
 		if bits&b == 0 {
 			return nil
 		}
-		v := uint32(d.Uint(1<<32 - 1))
+		v := uint32(d.Uint(math.MaxUint32))
 		return &v
 	}
 	i64 := func(b uint64) *int64 {
@@ -327,11 +336,7 @@ func (r *record) encodeNode(e *wire.Encoder) {
 		e.Varint(t)
 	}
 	e.String(n.Target)
-	e.Uvarint(uint64(len(n.Xattrs)))
-	for _, x := range n.Xattrs {
-		e.String(x.Name)
-		e.Blob(x.Value)
-	}
+	encodeXattrs(e, n.Xattrs)
 	switch {
 	case r.content != nil:
 		e.Byte(wholeContent)
@@ -346,16 +351,14 @@ func (r *record) encodeNode(e *wire.Encoder) {
 }
 
 func (r *record) decodeNode(d *wire.Decoder, epoch uint64) {
-	u32 := func() uint32 { return uint32(d.Uint(1<<32 - 1)) }
+	u32 := func() uint32 { return uint32(d.Uint(math.MaxUint32)) }
 	n := &tree.Inode{Ino: d.Uint(MaxIno), Mode: u32(), UID: u32(), GID: u32(), Rdev: u32()}
 	n.Atime, n.Mtime, n.Ctime, n.Btime = d.Varint(), d.Varint(), d.Varint(), d.Varint()
 	n.Target, n.Nlink = d.String(), 1
 	if n.IsDir() {
 		n.Nlink = 2
 	}
-	for range d.Count(2) {
-		n.Xattrs = append(n.Xattrs, tree.Xattr{Name: d.String(), Value: append([]byte(nil), d.Blob()...)})
-	}
+	n.Xattrs = decodeXattrs(d)
 	switch kind := d.Byte(); kind {
 	case noContent:
 	case wholeContent:

@@ -72,13 +72,8 @@ func SameXattrs(a, b *Inode) bool { return slices.EqualFunc(a.Xattrs, b.Xattrs, 
 
 // SameData reports whether two inodes are alike in type and contents.
 func SameData(src *Source, a, b *Inode) (bool, error) {
-	if a.Type() != b.Type() || a.Target != b.Target || a.Rdev != b.Rdev {
-		return false, nil
-	}
-	if !a.IsRegular() || a.Content == b.Content {
-		return true, nil
-	}
-	return a.Content.Equal(src.Files, b.Content)
+	w, err := compare(src, a, b, false)
+	return w&(Type|Data|Target|Rdev) == 0, err
 }
 
 func equalXattr(a, b Xattr) bool { return a.Name == b.Name && string(a.Value) == string(b.Value) }

@@ -1,8 +1,9 @@
 package tree
 
 import (
+	"cmp"
 	"math"
-	"sort"
+	"slices"
 
 	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
@@ -82,20 +83,14 @@ func encodeInode(e *wire.Encoder, n *Inode) {
 // canonicalLinks returns links in order of parent and name: the order in which
 // they came about must not show in a state's id.
 func canonicalLinks(links []Link) []Link {
-	less := func(i, j int) bool { return linkBefore(&links[i], &links[j]) }
-	if len(links) < 2 || sort.SliceIsSorted(links, less) {
+	if slices.IsSortedFunc(links, compareLinks) {
 		return links
 	}
-	links = append([]Link(nil), links...)
-	sort.Slice(links, less)
-	return links
+	return slices.SortedFunc(slices.Values(links), compareLinks)
 }
 
-func linkBefore(a, b *Link) bool {
-	if a.Parent != b.Parent {
-		return a.Parent < b.Parent
-	}
-	return a.Name < b.Name
+func compareLinks(a, b Link) int {
+	return cmp.Or(cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Name, b.Name))
 }
 
 func decodeInode(ino uint64, raw []byte) (*Inode, error) {
@@ -132,7 +127,7 @@ func decodeInode(ino uint64, raw []byte) (*Inode, error) {
 		if l.Parent == 0 || l.Parent > MaxIno || CheckName(l.Name) != nil {
 			d.Fail("link %q in inode %d", l.Name, l.Parent)
 		}
-		if i > 0 && !linkBefore(&n.Links[i-1], l) {
+		if i > 0 && compareLinks(n.Links[i-1], *l) >= 0 {
 			d.Fail("links not in order")
 		}
 	}

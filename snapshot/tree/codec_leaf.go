@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/amberfs/amberfs/cas"
+	"github.com/amberfs/amberfs/snapshot/content"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
 
@@ -19,9 +20,9 @@ const (
 	maxPiece  = 1 << 20 // bytes of a record in one object
 )
 
-// encodeTableLeaf writes a leaf whose inodes are all sealed, and with put the
+// encodeTableLeaf writes a leaf whose inodes are all sealed, and to objects the
 // pieces of records too long for it.
-func encodeTableLeaf(e *wire.Encoder, l *tableLeaf, put func(piece []byte) (cas.Hash, error)) error {
+func encodeTableLeaf(e *wire.Encoder, l *tableLeaf, objects content.ObjectStore) error {
 	e.Header(wire.KindTableLeaf)
 	e.Uvarint(l.number)
 	var m uint64
@@ -46,7 +47,7 @@ func encodeTableLeaf(e *wire.Encoder, l *tableLeaf, put func(piece []byte) (cas.
 			encodeRecord(e, rec.Out(), false)
 			continue
 		}
-		pieces, err := putRecord(rec.Out(), put)
+		pieces, err := putRecord(rec.Out(), objects)
 		if err != nil {
 			return err
 		}
@@ -65,7 +66,7 @@ func encodeRecord(e *wire.Encoder, rec []byte, long bool) {
 }
 
 // putRecord writes a record in pieces and returns their hashes.
-func putRecord(rec []byte, put func(piece []byte) (cas.Hash, error)) ([]byte, error) {
+func putRecord(rec []byte, objects content.ObjectStore) ([]byte, error) {
 	var hashes []byte
 	var e wire.Encoder
 	for len(rec) > 0 {
@@ -73,9 +74,9 @@ func putRecord(rec []byte, put func(piece []byte) (cas.Hash, error)) ([]byte, er
 		e.Reset()
 		e.Header(wire.KindRecord)
 		e.Raw(rec[:n])
-		h, err := put(e.Out())
+		h, err := objects.Put(cas.KindTree, e.Out())
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("write a part of an inode: %w", err)
 		}
 		hashes = append(hashes, h[:]...)
 		rec = rec[n:]

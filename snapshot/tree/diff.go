@@ -154,9 +154,9 @@ func (d *differ) pair(path *Path, x, y, z *Inode, only filter) error {
 	case x.IsDir() && y.IsDir():
 		return d.dirs(path, x, y, z, only)
 	case x.IsDir():
-		return d.below(d.a, path, x, Removed, only)
+		return d.below(d.a, path, x, Removed, only, false)
 	case y.IsDir():
-		return d.below(d.b, path, y, Added, only)
+		return d.below(d.b, path, y, Added, only, false)
 	}
 	return nil
 }
@@ -206,9 +206,9 @@ func (d *differ) entry(dir *Path, name string, x, y, z *Inode, only filter) erro
 	case n != nil && m != nil:
 		return d.pair(path, n, m, o, only)
 	case n != nil:
-		return d.whole(d.a, path, n, Removed, only)
+		return d.below(d.a, path, n, Removed, only, true)
 	case m != nil:
-		return d.whole(d.b, path, m, Added, only)
+		return d.below(d.b, path, m, Added, only, true)
 	}
 	return nil
 }
@@ -228,12 +228,12 @@ func (d *differ) alike(dir *Inode, name string, m *Inode) (*Inode, error) {
 	return d.renumbered.child(d.src, dir, e)
 }
 
-// whole reports a path that only one state has, and all below it.
-func (d *differ) whole(s *State, path *Path, n *Inode, w What, only filter) error {
+// below reports what only one state has below a path, and with top the path itself.
+func (d *differ) below(s *State, path *Path, n *Inode, w What, only filter, top bool) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
 	}
-	if only.within() {
+	if top && only.within() {
 		c := Change{Path: path, A: n, What: w}
 		if w == Added {
 			c.A, c.B = nil, n
@@ -242,10 +242,6 @@ func (d *differ) whole(s *State, path *Path, n *Inode, w What, only filter) erro
 			return err
 		}
 	}
-	return d.below(s, path, n, w, only)
-}
-
-func (d *differ) below(s *State, path *Path, n *Inode, w What, only filter) error {
 	if !n.IsDir() {
 		return nil
 	}
@@ -266,7 +262,7 @@ func (d *differ) below(s *State, path *Path, n *Inode, w What, only filter) erro
 		if err != nil {
 			return fmt.Errorf("%s: %w", child, err)
 		}
-		if err := d.whole(s, child, c, w, sub); err != nil {
+		if err := d.below(s, child, c, w, sub, true); err != nil {
 			return err
 		}
 	}

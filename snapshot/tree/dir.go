@@ -330,40 +330,35 @@ func (d *Dir) List(src *Source, after uint64, fn func(e Dirent, cookie uint64) b
 	if d.root == nil {
 		return nil
 	}
-	var hash uint64
-	slot := 0 // the first place to list
-	if after >= firstCookie {
-		at := after - firstCookie + 1
-		hash, slot = at>>slotBits, int(at%maxCollisions)
-	}
-	_, err := listBelow(src, d.root, pos{}, hash, slot, fn)
+	first := max(after, firstCookie-1) - firstCookie + 1 // the key of the first place to list
+	_, err := listBelow(src, d.root, pos{}, first, fn)
 	return err
 }
 
-func listBelow(src *Source, p *page, at pos, hash uint64, slot int, fn func(Dirent, uint64) bool) (more bool, err error) {
+// listBelow lists the entries from a key on.
+func listBelow(src *Source, p *page, at pos, first uint64, fn func(Dirent, uint64) bool) (more bool, err error) {
 	b, err := p.loadDir(src, at, true)
 	if err != nil {
 		return false, err
 	}
-	if b.kind == wire.KindDirLeaf {
-		for i := range b.ents {
-			if e := &b.ents[i]; !e.before(hash, slot) && !fn(e.Dirent, e.cookie()) {
-				return false, nil
-			}
+	for i := range b.ents {
+		if e := &b.ents[i]; e.key >= first && !fn(e.Dirent, e.cookie()) {
+			return false, nil
 		}
-		return true, nil
 	}
+	hash := first >> slotBits
 	if hash>>nameBits != 0 {
 		return true, nil
 	}
-	for i := nibble(hash, at.depth); i < dirFan; i++ {
-		if i > nibble(hash, at.depth) {
-			hash, slot = 0, 0
+	for i, k := range b.kids {
+		if k == nil || i < nibble(hash, at.depth) {
+			continue
 		}
-		if k := b.kids[i]; k != nil {
-			if more, err := listBelow(src, k, at.down(i), hash, slot, fn); err != nil || !more {
-				return false, err
-			}
+		if i > nibble(hash, at.depth) {
+			first = 0
+		}
+		if more, err := listBelow(src, k, at.down(i), first, fn); err != nil || !more {
+			return false, err
 		}
 	}
 	return true, nil

@@ -34,9 +34,6 @@ type dirent struct {
 func (e *dirent) hash() uint64 { return e.key >> slotBits }
 func (e *dirent) slot() int    { return int(e.key % maxCollisions) }
 
-// before reports whether the entry's place is before that of a slot of a hash.
-func (e *dirent) before(hash uint64, slot int) bool { return e.key < hash<<slotBits|uint64(slot) }
-
 // cookie is the place of an entry in the listing: at least 16, below 2^63.
 func (e *dirent) cookie() uint64 { return e.key + firstCookie }
 

@@ -65,7 +65,7 @@ func (f *forger) change(raw []byte) []byte {
 		switch {
 		case b.leaf != nil:
 			f.changeLeaf(b.leaf)
-			check(encodeTableLeaf(&e, b.leaf, func(p []byte) (cas.Hash, error) { return f.store.Put(cas.KindTree, p) }))
+			check(encodeTableLeaf(&e, b.leaf, f.store))
 			return e.Out()
 		case b.ents != nil:
 			d := &b.ents[f.r.IntN(len(b.ents))]

@@ -205,17 +205,6 @@ func (r *sealRun) encoder() *wire.Encoder {
 	return e
 }
 
-// tableLeaf encodes a leaf and writes those of its records that stand alone.
-func (r *sealRun) tableLeaf(e *wire.Encoder, l *tableLeaf) error {
-	return encodeTableLeaf(e, l, func(piece []byte) (cas.Hash, error) {
-		h, err := r.z.Objects.Put(cas.KindTree, piece)
-		if err != nil {
-			return h, fmt.Errorf("write a part of an inode: %w", err)
-		}
-		return h, nil
-	})
-}
-
 // page seals p and all pages below it; the inodes of a table are sealed already.
 func (r *sealRun) page(ctx context.Context, p *page) (cas.Hash, error) {
 	b := p.unsealed()
@@ -236,7 +225,7 @@ func (r *sealRun) page(ctx context.Context, p *page) (cas.Hash, error) {
 	defer r.buffers.Put(e)
 	if b.leaf == nil {
 		encodeBody(e, b)
-	} else if err := r.tableLeaf(e, b.leaf); err != nil {
+	} else if err := encodeTableLeaf(e, b.leaf, r.z.Objects); err != nil {
 		return cas.Hash{}, err
 	}
 	h, err := r.z.Objects.Put(cas.KindTree, e.Out())

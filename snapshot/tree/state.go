@@ -96,9 +96,9 @@ func (s *State) Own(src *Source, epoch, ino uint64) (*Inode, error) {
 	if n.epoch == epoch {
 		return n, nil
 	}
-	leaf, err := s.ownLeaf(src, epoch, ino)
+	leaf, err := s.ownLeaf(src, epoch, ino, true)
 	if err != nil {
-		return nil, fmt.Errorf("inode %d: %w", ino, err)
+		return nil, err
 	}
 	n = n.owned(epoch)
 	leaf.set(slot(ino, 1), n)
@@ -112,10 +112,9 @@ func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
 	if n.Ino == 0 || n.Ino > MaxIno {
 		return fmt.Errorf("inode number %d is out of range", n.Ino)
 	}
-	s.id.Store(nil)
-	leaf, err := s.ownLeaf(src, epoch, n.Ino)
+	leaf, err := s.ownLeaf(src, epoch, n.Ino, true)
 	if err != nil {
-		return fmt.Errorf("inode %d: %w", n.Ino, err)
+		return err
 	}
 	if n.epoch == 0 {
 		n.epoch = epoch
@@ -132,22 +131,8 @@ func (s *State) Put(src *Source, epoch uint64, n *Inode) error {
 // one, so that Put reads nothing and does not fail. It changes nothing visible:
 // a page that is not there yet is left to Put, since none may be sealed without an inode.
 func (s *State) OwnSlot(src *Source, epoch, ino uint64) error {
-	if heightFor(ino) > s.height {
-		return nil
-	}
-	// A state with an id has the root page that its object names: Mark relies on it.
-	s.id.Store(nil)
-	pp := &s.root
-	for h := s.height; h > 0 && *pp != nil; h-- {
-		b, err := ownTable(src, epoch, pp, h, ino)
-		if err != nil {
-			return fmt.Errorf("inode %d: %w", ino, err)
-		}
-		if h > 1 {
-			pp = &b.kids[slot(ino, h)]
-		}
-	}
-	return nil
+	_, err := s.ownLeaf(src, epoch, ino, false)
+	return err
 }
 
 // Delete removes an inode; ErrNoInode if there is none.

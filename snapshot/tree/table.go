@@ -97,9 +97,14 @@ func (s *State) leafOf(src *Source, ino uint64) (*tableLeaf, error) {
 	}
 }
 
-// ownLeaf returns the leaf that ino belongs in, for epoch to change. It makes
-// the leaf, and a higher table, when they are missing.
-func (s *State) ownLeaf(src *Source, epoch, ino uint64) (*tableLeaf, error) {
+// ownLeaf returns the leaf that ino belongs in, for epoch to change. With create it makes
+// the leaf, and a higher table, when they are missing; else it returns nil then.
+func (s *State) ownLeaf(src *Source, epoch, ino uint64, create bool) (*tableLeaf, error) {
+	if !create && heightFor(ino) > s.height {
+		return nil, nil
+	}
+	// A state with an id has the root page that its object names: Mark relies on it.
+	s.id.Store(nil)
 	for s.height < heightFor(ino) {
 		if s.root != nil {
 			kids := make([]*page, tableFan)
@@ -109,16 +114,17 @@ func (s *State) ownLeaf(src *Source, epoch, ino uint64) (*tableLeaf, error) {
 		s.height++
 	}
 	pp := &s.root
-	for h := s.height; ; h-- {
+	for h := s.height; create || *pp != nil; h-- {
 		b, err := ownTable(src, epoch, pp, h, ino)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("inode %d: %w", ino, err)
 		}
 		if h == 1 {
 			return b.leaf, nil
 		}
 		pp = &b.kids[slot(ino, h)]
 	}
+	return nil, nil
 }
 
 // removeFrom empties ino's slot below *pp and drops the pages that this leaves

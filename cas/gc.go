@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/amberfs/amberfs/internal/guard"
 )
 
 // A collection is what the Store has for those under way.
@@ -109,22 +111,16 @@ func (s *Store) Record(ctx context.Context, before func(ctx context.Context) err
 		return nil, fmt.Errorf("gc: %w", err)
 	}
 	r.c = s.startRecording()
-	ready := false
-	defer func() { // also if before panics
-		if !ready {
-			r.stop()
-		}
-	}()
 	if before != nil {
-		err = before(ctx)
+		err = guard.Do(func() error { return before(ctx) })
 	}
 	if err == nil {
 		err = s.gc.running.Acquire(ctx, 1)
 	}
 	if err != nil {
+		r.stop()
 		return nil, fmt.Errorf("gc: %w", err)
 	}
-	ready = true
 	return r, nil
 }
 

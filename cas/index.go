@@ -90,12 +90,9 @@ func (x *index) find(h Hash) (loc, bool, error) {
 func (x *index) unwritten() map[Hash]loc {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	all := maps.Clone(x.fresh.objects)
-	for h, l := range x.flushing.objects {
-		if _, ok := all[h]; !ok {
-			all[h] = l
-		}
-	}
+	all := map[Hash]loc{}
+	maps.Copy(all, x.flushing.objects)
+	maps.Copy(all, x.fresh.objects)
 	return all
 }
 

@@ -125,10 +125,11 @@ func (s *recovery) recoverPack(p *pack) error {
 	if err != nil {
 		return err
 	}
-	if err := s.recoverTail(p, f, max(durable, p.end)); err != nil {
+	err = s.recoverTail(p, f, max(durable, p.end))
+	if err != nil || s.o.ReadOnly || p.end <= p.synced {
 		return err
 	}
-	return s.endRecovery(p, f)
+	return s.packs.syncPack(p, p.end) // what it holds is durable from here on
 }
 
 // recoverTail adopts the good records after an offset. They are written once
@@ -226,23 +227,6 @@ func (s *recovery) adoptRecord(p *pack, it *item) error {
 		}
 	}
 	s.index.enter(it.hash, it.loc(p.id, it.off))
-	return nil
-}
-
-// endRecovery syncs a pack: what it holds is durable from here on.
-func (s *recovery) endRecovery(p *pack, f vfs.File) error {
-	s.index.mu.Lock()
-	end, sync := p.end, p.end > p.synced
-	s.index.mu.Unlock()
-	if !sync || s.o.ReadOnly {
-		return nil
-	}
-	if err := f.Sync(); err != nil {
-		return fmt.Errorf("sync pack %s: %w", p.name(), noSpace(err))
-	}
-	s.index.mu.Lock()
-	defer s.index.mu.Unlock()
-	p.synced = max(p.synced, end)
 	return nil
 }
 

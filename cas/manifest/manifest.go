@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -185,21 +186,16 @@ func (m *Manifest) Get(key string) ([]byte, bool) {
 // until fn returns an error, which Scan returns. It is what there was when Scan was
 // called. fn must not change the value.
 func (m *Manifest) Scan(prefix string, fn func(key string, value []byte) error) error {
-	type entry struct {
-		key   string
-		value []byte
-	}
-	var list []entry
+	found := map[string][]byte{}
 	m.data.RLock()
 	for k, v := range m.state.entries {
 		if strings.HasPrefix(k, prefix) {
-			list = append(list, entry{k, v})
+			found[k] = v
 		}
 	}
 	m.data.RUnlock()
-	slices.SortFunc(list, func(a, b entry) int { return strings.Compare(a.key, b.key) })
-	for _, e := range list {
-		if err := fn(e.key, e.value); err != nil {
+	for _, k := range slices.Sorted(maps.Keys(found)) {
+		if err := fn(k, found[k]); err != nil {
 			return err
 		}
 	}

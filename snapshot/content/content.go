@@ -148,28 +148,16 @@ func (c *Content) MinPos() int64 {
 // chunks from. A collection that marks all of them keeps what c needs, whatever
 // Rebase and the sealer do meanwhile.
 func (c *Content) eachBase(fn func(b *ChunkMap) error) error {
-	var seen [4]*ChunkMap
-	last := 0
-	visit := func(b *ChunkMap) error {
-		for _, s := range seen {
-			if s == b {
-				return nil
-			}
-		}
-		seen[last%len(seen)] = b
-		last++
-		return fn(b)
-	}
 	for c != nil {
 		// Rebase replaces the layout before the link. A sealer sets sealing while that is
 		// the layout, and unsets it when the result has become the layout. So if the
 		// layout is the same before and after all was looked at, no ChunkMap slips
 		// through in between.
 		link, l := c.link.Load(), c.layout.Load()
-		if err := l.eachBase(visit); err != nil {
+		if err := l.eachBase(fn); err != nil {
 			return err
 		}
-		if err := c.cutting.Load().eachBase(visit); err != nil {
+		if err := c.cutting.Load().eachBase(fn); err != nil {
 			return err
 		}
 		if c.layout.Load() != l {

@@ -3,6 +3,7 @@ package content
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
@@ -54,16 +55,10 @@ func (b *listBuilder) endZeros() error {
 // aligned reports whether a whole list of the given level, whose items are of the
 // level below, can come next.
 func (b *listBuilder) aligned(level uint8) bool {
-	if b.zeros.n > 0 {
-		return false
-	}
-	for _, items := range b.levels[:level] {
-		if len(items) > 0 {
-			return false
-		}
-	}
-	return true
+	return b.zeros.n == 0 && !slices.ContainsFunc(b.levels[:level], notEmpty)
 }
+
+func notEmpty(items []item) bool { return len(items) > 0 }
 
 // addList appends a list that is stored already. It must be aligned.
 func (b *listBuilder) addList(level uint8, it item) error {
@@ -120,7 +115,7 @@ func (b *listBuilder) finish() (*ChunkMap, error) {
 	}
 	for level := uint8(0); ; level++ {
 		items := b.levels[level]
-		if level > 0 && len(items) == 1 && b.topmost(level) {
+		if level > 0 && len(items) == 1 && !slices.ContainsFunc(b.levels[level+1:], notEmpty) {
 			out.depth, out.hash = level, items[0].hash
 			return out, nil
 		}
@@ -130,13 +125,4 @@ func (b *listBuilder) finish() (*ChunkMap, error) {
 			}
 		}
 	}
-}
-
-func (b *listBuilder) topmost(level uint8) bool {
-	for _, items := range b.levels[level+1:] {
-		if len(items) > 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -175,20 +175,14 @@ func (s *fileSealer) kind(p int64) (item, error) {
 
 // extend moves dataEnd on, until it is past upto or the data ends.
 func (s *fileSealer) extend(upto int64) error {
-	for s.dataEnd < upto && !s.ended {
-		if s.dataEnd == s.l.size {
-			s.ended = true
-			break
-		}
+	for s.dataEnd < min(upto, s.l.size) && !s.ended {
 		kind, err := s.kind(s.dataEnd)
 		if err != nil {
 			return err
 		}
-		if !kind.data() {
-			s.ended = true
-			break
+		if s.ended = !kind.data(); !s.ended {
+			s.dataEnd += kind.n
 		}
-		s.dataEnd += kind.n
 	}
 	return nil
 }
@@ -203,7 +197,7 @@ func (s *fileSealer) cutOne() error {
 		ahead := n
 		if !s.l.at(s.p + n - 1).inBase() {
 			// As long as there is nothing to take over, read more at a time.
-			for s.dataEnd < s.p+bufferSize && !s.ended && !s.l.at(s.dataEnd-1).inBase() {
+			for s.dataEnd < min(s.p+bufferSize, s.l.size) && !s.ended && !s.l.at(s.dataEnd-1).inBase() {
 				if err := s.extend(s.dataEnd + 1); err != nil {
 					return err
 				}

@@ -162,22 +162,20 @@ func (f *Forest) onOverlap(fn func(tx *Tx, view uint32, by string) error) func(u
 
 // Actors returns the sets of the actors of a view's changes since its newest snapshot.
 // They do not change any more.
-func (tx *Tx) Actors(view uint32) []*actors.Set {
-	v, ok := tx.f.mu.views[view]
-	if !ok {
-		return nil
+func (tx *Tx) Actors(view uint32) []*actors.Set { return tx.attribution(view).freeze() }
+
+// attribution returns that of a view, an empty one if there is no such view.
+func (tx *Tx) attribution(view uint32) *attribution {
+	if v, ok := tx.f.mu.views[view]; ok {
+		return &v.attribution
 	}
-	return v.attribution.freeze()
+	return &attribution{}
 }
 
 // ActorNames are the actors in the sets of a view, in order.
 func (tx *Tx) ActorNames(view uint32) []string {
-	v, ok := tx.f.mu.views[view]
-	if !ok {
-		return nil
-	}
 	var out []string
-	for _, s := range v.attribution.sets {
+	for _, s := range tx.attribution(view).sets {
 		out = append(out, s.Actors()...)
 	}
 	slices.Sort(out)
@@ -185,18 +183,11 @@ func (tx *Tx) ActorNames(view uint32) []string {
 }
 
 // NextInterval is Actors for a snapshot: what is changed from now on is in other sets.
-func (tx *Tx) NextInterval(view uint32) []*actors.Set {
-	v, ok := tx.f.mu.views[view]
-	if !ok {
-		return nil
-	}
-	return v.attribution.next()
-}
+func (tx *Tx) NextInterval(view uint32) []*actors.Set { return tx.attribution(view).next() }
 
 // ReturnActors adds sets of the interval before, whose snapshot was removed.
 func (tx *Tx) ReturnActors(view uint32, sets []*actors.Set) {
-	if v, ok := tx.f.mu.views[view]; ok && len(sets) > 0 {
-		a := &v.attribution
+	if a := tx.attribution(view); len(sets) > 0 {
 		a.frozen = a.frozen || len(a.sets) == 0
 		a.sets = append(slices.Clip(sets), a.sets...)
 	}
@@ -205,11 +196,10 @@ func (tx *Tx) ReturnActors(view uint32, sets []*actors.Set) {
 // JoinActors puts one set in the place of the first that Actors returned, if they are those
 // of the view still; none if with is nil.
 func (tx *Tx) JoinActors(view uint32, sets []*actors.Set, with *actors.Set) bool {
-	v, ok := tx.f.mu.views[view]
-	if !ok || len(sets) == 0 || len(v.attribution.sets) < len(sets) || !slices.Equal(v.attribution.sets[:len(sets)], sets) {
+	a := tx.attribution(view)
+	if len(sets) == 0 || len(a.sets) < len(sets) || !slices.Equal(a.sets[:len(sets)], sets) {
 		return false
 	}
-	a := &v.attribution
 	rest := a.sets[len(sets):]
 	a.sets = nil
 	if with != nil {

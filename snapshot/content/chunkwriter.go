@@ -7,54 +7,46 @@ import (
 	"io"
 	"sync"
 
-	chunkers "github.com/PlakarKorp/go-cdc-chunkers"
-	_ "github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc" // registers fastcdc-v1.0.0
+	"github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc"
 
 	"github.com/amberfs/amberfs/cas"
 )
 
 // Where data is cut into chunks depends on the data only: FastCDC looks for a
 // place of its own liking between minChunk and maxChunk bytes. These numbers and
-// the algorithm are part of the format: other cuts would make other hashes of
-// the same file.
+// the algorithm, fastcdc-v1.0.0 of go-cdc-chunkers, are part of the format: other cuts
+// would make other hashes of the same file.
 const (
-	chunkAlgorithm = "fastcdc-v1.0.0"
-
 	minChunk = 16 << 10
 	avgChunk = 64 << 10
 	maxChunk = 256 << 10
+
+	maskBefore = 0x9249249249249000 // what must be zero of the hash before avgChunk
+	maskAfter  = 0x8888888888888800 // and after it
 )
-
-// cutter finds where chunks end. It is not safe for concurrent use.
-type cutter struct {
-	fastcdc *chunkers.Chunker
-	data    bytes.Reader
-}
-
-var cutters = sync.Pool{New: func() any {
-	c := &cutter{}
-	opts := &chunkers.ChunkerOpts{MinSize: minChunk, NormalSize: avgChunk, MaxSize: maxChunk}
-	var err error
-	if c.fastcdc, err = chunkers.NewChunkerBuffer(chunkAlgorithm, &c.data, opts, make([]byte, maxChunk)); err != nil {
-		panic(fmt.Sprintf("chunker %s: %v", chunkAlgorithm, err)) // the constants above are wrong
-	}
-	return c
-}}
 
 // cut returns the length of the chunk that data begins with, as far as data
 // goes. It is final if data is all that follows, or has maxChunk bytes, or if it
 // is less than len(data).
 //
 // A chunk ends where a hash over its bytes and the one behind its end fulfils a
-// condition; what comes after that byte does not matter.
-func (c *cutter) cut(data []byte) int {
-	c.data.Reset(data)
-	c.fastcdc.Reset(&c.data)
-	chunk, _ := c.fastcdc.Next() // reading from memory does not fail
-	return len(chunk)
+// condition; what comes after that byte does not matter. The library's own function has
+// this loop, too, but takes a reader: it would copy all of data for each chunk.
+func cut(data []byte) int {
+	data = data[:min(len(data), maxChunk)]
+	hash, mask := uint64(0), uint64(maskBefore)
+	for i := minChunk; i < len(data); i++ {
+		if i == avgChunk {
+			mask = maskAfter
+		}
+		if hash = hash<<1 + fastcdc.G[data[i]]; hash&mask == 0 {
+			return i
+		}
+	}
+	return len(data)
 }
 
-// firstLook is how much data is looked at first. Few chunks are longer.
+// firstLook is how much data is read at first to cut a chunk. Few chunks are longer.
 const firstLook = maxChunk / 2
 
 // bufferSize is how much of a file is read at a time.
@@ -64,10 +56,9 @@ var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
 // chunkWriter stores the chunks of one file and lists them in order.
 type chunkWriter struct {
-	ctx    context.Context
-	z      *Sealer
-	list   listBuilder
-	cutter *cutter // nil until needed
+	ctx  context.Context
+	z    *Sealer
+	list listBuilder
 
 	buf      *[bufferSize]byte // nil until needed
 	from, to int64             // the part of the file that is in it
@@ -83,21 +74,6 @@ func (w *chunkWriter) close() {
 		buffers.Put(w.buf)
 		w.buf = nil
 	}
-	if w.cutter != nil {
-		cutters.Put(w.cutter)
-		w.cutter = nil
-	}
-}
-
-// cut returns the length of the chunk that data begins with, as cutter.cut does.
-func (w *chunkWriter) cut(data []byte) int {
-	if len(data) <= minChunk {
-		return len(data)
-	}
-	if w.cutter == nil {
-		w.cutter = cutters.Get().(*cutter)
-	}
-	return w.cutter.cut(data)
 }
 
 // fill returns at least n bytes of the file at p, which never goes back. What is
@@ -202,13 +178,9 @@ func FromReader(ctx context.Context, z *Sealer, r io.Reader) (*ChunkMap, error) 
 				return nil, err
 			}
 		} else {
-			data = data[:before]
-			cut := w.cut(data[:min(len(data), firstLook)])
-			if cut == firstLook {
-				cut = w.cut(data)
-			}
-			p += int64(cut)
-			if err := w.store(data[:cut]); err != nil {
+			chunk := data[:cut(data[:before])]
+			p += int64(len(chunk))
+			if err := w.store(chunk); err != nil {
 				return nil, err
 			}
 		}

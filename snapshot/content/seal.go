@@ -215,10 +215,10 @@ func (s *fileSealer) cutOne() error {
 			n = d.off - s.p
 			look = maxChunk // the data ends there
 		}
-		cut := s.cut(data[:n])
-		if int64(cut) < n || n < look || look == maxChunk {
-			s.p += int64(cut)
-			return s.store(data[:cut])
+		chunk := data[:cut(data[:n])]
+		if int64(len(chunk)) < n || n < look || look == maxChunk {
+			s.p += int64(len(chunk))
+			return s.store(chunk)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	chunkers "github.com/PlakarKorp/go-cdc-chunkers"
+
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/internal/wire"
 )
@@ -39,6 +41,28 @@ func TestChunkBoundaries(t *testing.T) {
 	}
 	if got, want := base.hash.String(), "0e159d2807b0307fd01c8efca55cf368bb9ce4346de8673380019d5c2a258e5e"; got != want {
 		t.Errorf("list %s, want %s", got, want)
+	}
+}
+
+// TestCut: chunks end where the library ends them.
+func TestCut(t *testing.T) {
+	b := newBench()
+	data := append(b.noise(5<<20), make([]byte, 1<<20)...)
+	o := &chunkers.ChunkerOpts{MinSize: minChunk, NormalSize: avgChunk, MaxSize: maxChunk}
+	c, err := chunkers.NewChunker("fastcdc-v1.0.0", bytes.NewReader(data), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(data) > 0 {
+		want, err := c.Next()
+		if err != nil && err != io.EOF {
+			t.Fatal(err)
+		}
+		n := cut(data)
+		if n != len(want) {
+			t.Fatalf("a chunk of %d bytes, want %d", n, len(want))
+		}
+		data = data[n:]
 	}
 }
 

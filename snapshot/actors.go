@@ -25,7 +25,7 @@ func (ss Snapshots) Intervals() []Interval {
 	ss.w.store.look(func(tx *live.Tx) {
 		i := Interval{Actors: ss.presentActors(tx)}
 		for _, sn := range slices.Backward(ss.w.store.cat.withOrigin(ss.w)) {
-			if sn.View != ss.w.base && !sn.Past() {
+			if sn.View != ss.w.rec.Base && !sn.Past() {
 				continue
 			}
 			i.From = sn.Info
@@ -58,7 +58,7 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 		}
 		if i.Now() {
 			sets = ss.presentChanges(tx)
-			o.After, err = tx.Capture(ss.w.view)
+			o.After, err = tx.Capture(ss.w.rec.View)
 			return err
 		}
 		if to == nil {
@@ -74,7 +74,7 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 	o.close = []func(){s.Hold(o.Before), s.Hold(o.After)}
 	o.Set = s.union(sets)
 	if i.Now() { // so that a caller that asks often makes no long list
-		s.alter(func(tx *live.Tx) { tx.JoinActors(ss.w.view, sets.Sets, actors.Union(sets.Sets...)) })
+		s.alter(func(tx *live.Tx) { tx.JoinActors(ss.w.rec.View, sets.Sets, actors.Union(sets.Sets...)) })
 	}
 	return o, nil
 }

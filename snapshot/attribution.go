@@ -20,21 +20,21 @@ const (
 // presentChanges are those since the newest snapshot. The lock is held.
 func (ss Snapshots) presentChanges(tx *live.Tx) interval.Changes {
 	c := ss.w.early
-	c.Take(interval.Of(tx.Actors(ss.w.view)))
+	c.Take(interval.Of(tx.Actors(ss.w.rec.View)))
 	return c
 }
 
 // presentActors are those that changed anything since the newest snapshot. The lock is
 // held at least for reading.
 func (ss Snapshots) presentActors(tx *live.Tx) []string {
-	return interval.JoinNames(ss.w.early.Names, tx.ActorNames(ss.w.view))
+	return interval.JoinNames(ss.w.early.Names, tx.ActorNames(ss.w.rec.View))
 }
 
 // endInterval returns the changes since the newest snapshot, for the next one. The lock is
 // held.
 func (ss Snapshots) endInterval(tx *live.Tx) interval.Changes {
 	c := ss.w.early
-	c.Take(interval.Of(tx.NextInterval(ss.w.view)))
+	c.Take(interval.Of(tx.NextInterval(ss.w.rec.View)))
 	ss.w.early = interval.Changes{}
 	return c
 }
@@ -59,7 +59,7 @@ func (c *catalogue) passOn(tx *live.Tx, gone []*snap) {
 		present, heirs := w.snaps.PassOn(gone)
 		for _, p := range present {
 			w.early.Take(interval.Changes{Names: p.Names, Stored: p.Stored})
-			tx.ReturnActors(w.view, p.Sets)
+			tx.ReturnActors(w.rec.View, p.Sets)
 		}
 		for _, sn := range heirs {
 			c.touchSnap(sn.View)
@@ -154,7 +154,7 @@ func (ss Snapshots) rejoin(tx *live.Tx) {
 	}
 	if set := ss.w.store.union(interval.Changes{Stored: early.Stored[n:]}); set.Size() <= maxKept {
 		early.Stored = early.Stored[:n]
-		tx.ReturnActors(ss.w.view, []*actors.Set{set})
+		tx.ReturnActors(ss.w.rec.View, []*actors.Set{set})
 	}
 }
 
@@ -176,8 +176,8 @@ func (c *catalogue) between(tx *live.Tx, view uint32, by string) error {
 	if !ok {
 		return nil
 	}
-	limit := c.workspaces[live.MainView].policy.Forks.Snapshots
-	if w.fork && limit > 0 && w.snaps.Len() >= limit/2 {
+	limit := c.workspaces[live.MainView].rec.Policy.Forks.Snapshots
+	if w.rec.Fork && limit > 0 && w.snaps.Len() >= limit/2 {
 		return nil // the rest is for those that a reader asks for
 	}
 	r, err := w.Snapshots().newSnapshot(tx, CaptureOptions{Kind: KindActor, Message: "before a change by " + by})

@@ -19,8 +19,8 @@ func (w *Workspace) Bookmark() error {
 		if err != nil {
 			return err
 		}
-		r := storedSnapshot{View: view, WS: w.view, Info: Info{Name: "before", Kind: KindAuto, Created: s.opt.Now()}}
-		if st, ok := tx.State(w.view); ok {
+		r := storedSnapshot{View: view, WS: w.rec.View, Info: Info{Name: "before", Kind: KindAuto, Created: s.opt.Now()}}
+		if st, ok := tx.State(w.rec.View); ok {
 			r.Files, r.Bytes = st.Inodes-1, st.Bytes
 		}
 		return s.commit(tx, recBookmark, &bookmarkRecord{r})
@@ -43,12 +43,12 @@ func (r *bookmarkRecord) apply(c *catalogue, tx *live.Tx) error {
 	if err != nil {
 		return err
 	}
-	if old, ok := c.snaps[w.before]; ok {
+	if old, ok := c.snaps[w.rec.Before]; ok {
 		c.remove(old)
 	}
 	sn.State.Store(st)
 	sn.Lazy = true
-	w.before = sn.View
+	w.rec.Before = sn.View
 	c.add(sn)
 	return nil
 }

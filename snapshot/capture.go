@@ -74,7 +74,7 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 		return Info{}, err
 	}
 	s.metrics.Note(func(m *info.Metrics) { m.Snapshots++; m.LastSnapshotMs = info.MsSince(start) })
-	s.event(Event{Workspace: w.view, Action: "captured", From: made.Name, Caller: o.Caller})
+	s.event(Event{Workspace: w.rec.View, Action: "captured", From: made.Name, Caller: o.Caller})
 	return made, nil
 }
 
@@ -111,8 +111,8 @@ func (ss Snapshots) unchanged() (Info, error) {
 
 // alive refuses what is asked of a fork that has ended.
 func (w *Workspace) alive() error {
-	if w.store.cat.workspaces[w.view] != w {
-		return fmt.Errorf("%w: %q was deleted", ErrNoFork, w.name)
+	if w.store.cat.workspaces[w.rec.View] != w {
+		return fmt.Errorf("%w: %q was deleted", ErrNoFork, w.rec.Name)
 	}
 	return nil
 }
@@ -132,20 +132,20 @@ func (ss Snapshots) describe(tx *live.Tx, o CaptureOptions) (storedSnapshot, err
 	if err != nil {
 		return storedSnapshot{}, err
 	}
-	st, ok := tx.State(ss.w.view)
+	st, ok := tx.State(ss.w.rec.View)
 	if !ok {
 		return storedSnapshot{}, errs.Stale
 	}
-	r := storedSnapshot{View: view, WS: ss.w.view, Info: Info{
-		Name: o.Name, Seq: ss.w.nextSeq, Parent: ss.w.head, Kind: o.Kind, Message: o.Message, Labels: o.Labels,
+	r := storedSnapshot{View: view, WS: ss.w.rec.View, Info: Info{
+		Name: o.Name, Seq: ss.w.rec.NextSeq, Parent: ss.w.rec.Head, Kind: o.Kind, Message: o.Message, Labels: o.Labels,
 		Created: ss.w.store.opt.Now(), Expires: o.Expires, UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command,
 		Files: st.Inodes - 1, Bytes: st.Bytes, Pinned: o.Pinned, Image: o.Image, Actors: ss.presentActors(tx),
 	}}
 	if r.Name == "" {
 		r.Name = fmt.Sprintf("cp-%d", r.Seq)
 	}
-	if ss.w.policy.ExpireSeconds > 0 && r.Expires == nil && o.Kind == KindManual {
-		t := r.Created.Add(time.Duration(ss.w.policy.ExpireSeconds) * time.Second)
+	if ss.w.rec.Policy.ExpireSeconds > 0 && r.Expires == nil && o.Kind == KindManual {
+		t := r.Created.Add(time.Duration(ss.w.rec.Policy.ExpireSeconds) * time.Second)
 		r.Expires = &t
 	}
 	return r, nil
@@ -163,8 +163,8 @@ func (r *captureRecord) apply(c *catalogue, tx *live.Tx) error {
 	if err != nil {
 		return err
 	}
-	w.head = r.Name
-	w.at = tx.Changed(w.view)
+	w.rec.Head = r.Name
+	w.at = tx.Changed(w.rec.View)
 	return c.keepState(tx, r.storedSnapshot, st, w.Snapshots().endInterval(tx))
 }
 
@@ -198,7 +198,7 @@ func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release fu
 	}
 	release = s.Hold(st)
 	defer s.gc.Puts.Enter()()
-	if _, err = s.seal.InTurn(ctx, w.view, st); err != nil {
+	if _, err = s.seal.InTurn(ctx, w.rec.View, st); err != nil {
 		release()
 		return nil, nil, err
 	}
@@ -238,7 +238,7 @@ func (ss Snapshots) DeleteAll(names []string, c live.Caller) ([]string, error) {
 		return nil, err
 	}
 	for _, name := range gone {
-		s.event(Event{Workspace: ss.w.view, Action: "removed", From: name, Caller: c})
+		s.event(Event{Workspace: ss.w.rec.View, Action: "removed", From: name, Caller: c})
 	}
 	return gone, nil
 }
@@ -274,7 +274,7 @@ func (ss Snapshots) Rename(a, b string, c live.Caller) error {
 			return err
 		}
 		old = sn.Name
-		if sn.View == ss.w.base {
+		if sn.View == ss.w.rec.Base {
 			return errs.New(errs.Protected, "protected: base cannot be renamed")
 		}
 		if ss.w.snaps.Named(b) != nil {
@@ -286,7 +286,7 @@ func (ss Snapshots) Rename(a, b string, c live.Caller) error {
 		return s.commit(tx, recRename, &renameRecord{View: sn.View, Name: b})
 	})
 	if err == nil {
-		s.event(Event{Workspace: ss.w.view, Action: "renamed-snapshot", From: old, Detail: b, Caller: c})
+		s.event(Event{Workspace: ss.w.rec.View, Action: "renamed-snapshot", From: old, Detail: b, Caller: c})
 	}
 	return err
 }
@@ -302,8 +302,8 @@ func (r *renameRecord) apply(c *catalogue, _ *live.Tx) error {
 		return nil
 	}
 	if w, ok := c.workspaces[sn.WS]; ok {
-		if w.head == sn.Name {
-			w.head = r.Name
+		if w.rec.Head == sn.Name {
+			w.rec.Head = r.Name
 		}
 		w.snaps.Rename(sn, r.Name)
 	}

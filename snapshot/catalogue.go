@@ -61,14 +61,14 @@ func (c *catalogue) add(s *snap) {
 	if !ok {
 		return
 	}
-	if s.View == w.before {
+	if s.View == w.rec.Before {
 		return // it has no number
 	}
-	if s.Seq >= w.nextSeq {
-		w.nextSeq = s.Seq + 1
+	if s.Seq >= w.rec.NextSeq {
+		w.rec.NextSeq = s.Seq + 1
 	}
 	c.changed(s.WS)
-	if s.View == w.base {
+	if s.View == w.rec.Base {
 		return
 	}
 	w.snaps.Add(s)
@@ -84,7 +84,7 @@ func (c *catalogue) remove(gone ...*snap) {
 	}
 	for w, gone := range c.byWorkspace(gone) {
 		w.snaps.Remove(gone)
-		c.changed(w.view)
+		c.changed(w.rec.View)
 	}
 }
 
@@ -127,7 +127,7 @@ func (c *catalogue) Sealed(sn *snap, id cas.Hash, added int64) {
 func (c *catalogue) link() {
 	for _, w := range c.workspaces {
 		if p := c.parent(w); p != nil {
-			p.forks[w.name] = w
+			p.forks[w.rec.Name] = w
 		}
 		w.snaps.Sort()
 	}
@@ -135,16 +135,16 @@ func (c *catalogue) link() {
 
 // parent returns the workspace that a fork was made from, nil for main.
 func (c *catalogue) parent(w *Workspace) *Workspace {
-	if !w.fork {
+	if !w.rec.Fork {
 		return nil
 	}
-	return c.workspaces[w.parent]
+	return c.workspaces[w.rec.Parent]
 }
 
 // withOrigin returns the snapshots of a workspace, oldest first.
 func (c *catalogue) withOrigin(w *Workspace) []*snap {
 	all := slices.Clone(w.snaps.All())
-	if o, ok := c.snaps[w.base]; ok {
+	if o, ok := c.snaps[w.rec.Base]; ok {
 		all = slices.Insert(all, 0, o)
 	}
 	return all
@@ -170,12 +170,12 @@ func (c *catalogue) find(w *Workspace, name string) (*snap, error) {
 		}
 		return nil, fmt.Errorf("%w: there is no snapshot yet", ErrNotFound)
 	case "undo":
-		if sn, ok := c.snaps[w.undo]; ok && w.undo != 0 {
+		if sn, ok := c.snaps[w.rec.Undo]; ok && w.rec.Undo != 0 {
 			return sn, nil
 		}
 		return nil, fmt.Errorf("%w: there is no restore to undo", ErrNotFound)
 	case "base":
-		if sn, ok := c.snaps[w.base]; ok {
+		if sn, ok := c.snaps[w.rec.Base]; ok {
 			return sn, nil
 		}
 		return nil, fmt.Errorf("%w: this workspace has no base", ErrNotFound)

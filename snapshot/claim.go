@@ -68,7 +68,7 @@ func (w *Workspace) lease(tx *live.Tx, ttl time.Duration) error {
 	if ttl <= 0 {
 		return nil
 	}
-	return w.store.commit(tx, recLease, &leaseRecord{View: w.view, Expires: w.store.after(ttl)})
+	return w.store.commit(tx, recLease, &leaseRecord{View: w.rec.View, Expires: w.store.after(ttl)})
 }
 
 type leaseRecord struct {
@@ -78,7 +78,7 @@ type leaseRecord struct {
 
 func (r *leaseRecord) apply(c *catalogue, _ *live.Tx) error {
 	if w, ok := c.workspaces[r.View]; ok {
-		w.expires = r.Expires
+		w.rec.Expires = r.Expires
 		c.changed(r.View)
 	}
 	return nil

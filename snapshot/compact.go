@@ -52,7 +52,7 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err != nil {
 		return Compacted{}, err
 	}
-	id, err := s.seal.InTurn(ctx, ss.w.view, st)
+	id, err := s.seal.InTurn(ctx, ss.w.rec.View, st)
 	if err != nil {
 		return Compacted{}, err
 	}
@@ -96,9 +96,9 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err != nil {
 		return Compacted{}, err
 	}
-	s.event(Event{Workspace: ss.w.view, Action: "captured", From: o.Name, Caller: o.Caller})
+	s.event(Event{Workspace: ss.w.rec.View, Action: "captured", From: o.Name, Caller: o.Caller})
 	for _, name := range out.Removed {
-		s.event(Event{Workspace: ss.w.view, Action: "removed", From: name, Caller: o.Caller})
+		s.event(Event{Workspace: ss.w.rec.View, Action: "removed", From: name, Caller: o.Caller})
 	}
 	return out, s.Sync()
 }

@@ -41,8 +41,8 @@ func (ss Snapshots) holdings(tx *live.Tx, names []string) (kept []usage.Holding,
 	forks := make(map[*Workspace]*usage.Owner) // those of the workspace, with the forks in them
 	if len(names) == 0 {
 		for _, f := range ss.w.forks {
-			o := &usage.Owner{UsedBy: usage.UsedBy{Name: f.name}}
-			if st, ok := tx.State(f.view); ok {
+			o := &usage.Owner{UsedBy: usage.UsedBy{Name: f.rec.Name}}
+			if st, ok := tx.State(f.rec.View); ok {
 				o.Files, o.Size = st.Inodes-1, st.Bytes
 			}
 			f.family(func(in *Workspace) { forks[in] = o })
@@ -58,7 +58,7 @@ func (ss Snapshots) holdings(tx *live.Tx, names []string) (kept []usage.Holding,
 	for view, sn := range s.cat.snaps {
 		w := s.cat.workspaces[sn.WS]
 		o := by(w)
-		if w == ss.w && view != w.base && view != w.before && (len(names) == 0 || asked[sn]) {
+		if w == ss.w && view != w.rec.Base && view != w.rec.Before && (len(names) == 0 || asked[sn]) {
 			o = &usage.Owner{UsedBy: usage.UsedBy{Name: sn.Name, Files: sn.Files, Size: sn.Bytes}, Seq: sn.Seq}
 		}
 		snaps[view] = o

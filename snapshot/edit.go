@@ -73,7 +73,7 @@ func (c change) make(ctx context.Context) (out outcome, err error) {
 			return out, err
 		}
 	}
-	r := editRecord{WS: c.w.view, Now: c.graft.Now, Restored: c.restored}
+	r := editRecord{WS: c.w.rec.View, Now: c.graft.Now, Restored: c.restored}
 	if err := s.graft(ctx, c.edit, &r, c.steps, c.graft); err != nil {
 		return out, err
 	}
@@ -92,11 +92,11 @@ func (o *outcome) report(w *Workspace, from string, c live.Caller) {
 	if o.Undo == "" {
 		return
 	}
-	w.store.event(Event{Workspace: w.view, Action: "captured", From: o.Undo, Caller: c})
+	w.store.event(Event{Workspace: w.rec.View, Action: "captured", From: o.Undo, Caller: c})
 	for i := range o.steps {
 		if step := &o.steps[i]; !steps.Trivial(step) {
 			p := steps.PathChangeOf(*step)
-			w.store.event(Event{Workspace: w.view, Action: "restored", Path: p.Path, From: from, Size: step.Size, Detail: p.Action, Caller: c})
+			w.store.event(Event{Workspace: w.rec.View, Action: "restored", Path: p.Path, From: from, Size: step.Size, Detail: p.Action, Caller: c})
 		}
 	}
 }
@@ -124,7 +124,7 @@ func layerCheck(w *Workspace, now *tree.State, prefix string) *steps.LayerCheck 
 	if list == nil {
 		return nil
 	}
-	l := (*list)(w.view)
+	l := (*list)(w.rec.View)
 	if len(l.Paths)+len(l.Relative) == 0 {
 		return nil
 	}
@@ -256,13 +256,13 @@ func (c *catalogue) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editR
 		if err := (&captureRecord{r.Pre}).apply(c, tx); err != nil {
 			return live.Invalidation{}, err
 		}
-		w.undo = r.Pre.View
+		w.rec.Undo = r.Pre.View
 	}
 	if c.ckpt.changes.Add(int64(e.Changes)) >= checkpointRecords {
 		c.ckpt.Ask()
 	}
 	inv := tx.Apply(e)
-	st, err := tx.Capture(w.view)
+	st, err := tx.Capture(w.rec.View)
 	if err != nil {
 		return inv, err
 	}
@@ -274,7 +274,7 @@ func (c *catalogue) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editR
 		}
 	}
 	if sn, ok := c.snaps[r.Restored]; ok && r.Restored != 0 {
-		w.head = sn.Name
+		w.rec.Head = sn.Name
 		w.Snapshots().keepRestored(sn.View, st)
 	}
 	return inv, nil

@@ -49,7 +49,7 @@ func (s opening) beginWith(tx *live.Tx, start *Start, w *Workspace) (*tree.State
 		return nil, err
 	}
 	r := pulled(info, start.ID, st)
-	r.View, r.WS, r.Seq = view, w.view, w.nextSeq
+	r.View, r.WS, r.Seq = view, w.rec.View, w.rec.NextSeq
 	return st, (&pullRecord{Snapshot: r, NextIno: highest + 1}).apply(s.cat, tx)
 }
 
@@ -87,13 +87,13 @@ func (rs Remotes) Pulled(i Info, id cas.Hash, c live.Caller) (Info, error) {
 		if r.View, err = tx.NewView(); err != nil {
 			return err
 		}
-		r.WS, r.Seq = rs.w.view, rs.w.nextSeq
+		r.WS, r.Seq = rs.w.rec.View, rs.w.rec.NextSeq
 		return s.commit(tx, recPull, &pullRecord{Snapshot: r, NextIno: highest + 1})
 	})
 	if err != nil {
 		return Info{}, err
 	}
-	s.event(Event{Workspace: rs.w.view, Action: "pulled", From: i.Name, Caller: c})
+	s.event(Event{Workspace: rs.w.rec.View, Action: "pulled", From: i.Name, Caller: c})
 	return r.Seen(), s.Sync()
 }
 
@@ -159,7 +159,7 @@ type Pushing struct {
 
 // Pushed notes that a snapshot was sent to a remote.
 func (rs Remotes) Pushed(name, remote string, c live.Caller) {
-	rs.w.store.event(Event{Workspace: rs.w.view, Action: "pushed", From: name, Detail: remote, Caller: c})
+	rs.w.store.event(Event{Workspace: rs.w.rec.View, Action: "pushed", From: name, Detail: remote, Caller: c})
 }
 
 // Push waits until a snapshot has its id, and keeps it.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
@@ -57,7 +58,7 @@ func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 
 func (fs Forks) forked(fork *Workspace, o ForkOptions, start time.Time) {
 	fs.w.store.metrics.Note(func(m *info.Metrics) { m.Forks++; m.LastForkMs = info.MsSince(start) })
-	fs.w.store.event(Event{Workspace: fs.w.view, Action: "forked", From: fork.BeganFrom(), Detail: o.Name, Caller: o.Caller})
+	fs.w.store.event(Event{Workspace: fs.w.rec.View, Action: "forked", From: fork.BeganFrom(), Detail: o.Name, Caller: o.Caller})
 }
 
 // make journals and makes a fork. The lock is held.
@@ -72,7 +73,7 @@ func (fs Forks) make(tx *live.Tx, o ForkOptions) (*Workspace, error) {
 	if err := fs.w.Snapshots().hasRoom(CaptureOptions{}); err != nil {
 		return nil, err
 	}
-	r := forkRecord{WS: fs.w.view, Name: o.Name, Now: o.Snapshot == "", Claim: o.claim, Expires: fs.w.store.after(o.TTL)}
+	r := forkRecord{WS: fs.w.rec.View, Name: o.Name, Now: o.Snapshot == "", Claim: o.claim, Expires: fs.w.store.after(o.TTL)}
 	if !r.Now {
 		sn, err := s.cat.find(fs.w, o.Snapshot)
 		if err != nil {
@@ -138,15 +139,14 @@ func (r *forkRecord) apply(c *catalogue, tx *live.Tx) error {
 		}
 	}
 	tx.UseView(r.View)
-	w := c.newWorkspace(r.View, r.Name)
-	w.fork, w.parent = true, r.WS
-	w.claim, w.expires = r.Claim, r.Expires
-	w.policy = parent.policy
+	w := c.newWorkspace(history.WorkspaceRecord{
+		View: r.View, Parent: r.WS, Fork: true, Name: r.Name, NextSeq: 1, Policy: parent.rec.Policy, Claim: r.Claim, Expires: r.Expires,
+	})
 	c.workspaces[r.View] = w
 	c.changed(r.View)
 	parent.forks[r.Name] = w
 	tx.AddView(r.View, st)
-	w.at = tx.Changed(w.view)
+	w.at = tx.Changed(w.rec.View)
 	return c.setOrigin(tx, w, st, r.Base)
 }
 
@@ -154,7 +154,7 @@ func (r *forkRecord) apply(c *catalogue, tx *live.Tx) error {
 // present state.
 func (w *Workspace) BeganFrom() (name string) {
 	w.read(func() {
-		if o, ok := w.store.cat.snaps[w.base]; ok {
+		if o, ok := w.store.cat.snaps[w.rec.Base]; ok {
 			name = o.Parent
 		}
 	})
@@ -167,11 +167,11 @@ func (fs Forks) List() []ForkInfo {
 	s := fs.w.store
 	s.look(func(tx *live.Tx) {
 		for _, f := range fs.w.forks {
-			i := ForkInfo{Name: f.name, Snapshots: f.snaps.Len(), Expires: f.expires, View: f.view}
-			if o, ok := s.cat.snaps[f.base]; ok {
+			i := ForkInfo{Name: f.rec.Name, Snapshots: f.snaps.Len(), Expires: f.rec.Expires, View: f.rec.View}
+			if o, ok := s.cat.snaps[f.rec.Base]; ok {
 				i.Base, i.Created = o.Parent, o.Created
 			}
-			if st, ok := tx.State(f.view); ok {
+			if st, ok := tx.State(f.rec.View); ok {
 				i.Files, i.Bytes = st.Inodes-1, st.Bytes
 			}
 			out = append(out, i)
@@ -208,10 +208,10 @@ func (fs Forks) Rename(a, b string, c live.Caller) error {
 		if _, used := fs.w.forks[b]; used {
 			return errs.New(errs.Exist, "name in use: fork %q exists", b)
 		}
-		return s.commit(tx, recRenameFork, &renameForkRecord{View: f.view, Name: b})
+		return s.commit(tx, recRenameFork, &renameForkRecord{View: f.rec.View, Name: b})
 	})
 	if err == nil {
-		s.event(Event{Workspace: fs.w.view, Action: "renamed-fork", From: a, Detail: b, Caller: c})
+		s.event(Event{Workspace: fs.w.rec.View, Action: "renamed-fork", From: a, Detail: b, Caller: c})
 	}
 	return err
 }
@@ -226,11 +226,11 @@ func (r *renameForkRecord) apply(c *catalogue, _ *live.Tx) error {
 	if !ok {
 		return nil
 	}
-	if p, ok := c.workspaces[f.parent]; ok {
-		delete(p.forks, f.name)
+	if p, ok := c.workspaces[f.rec.Parent]; ok {
+		delete(p.forks, f.rec.Name)
 		p.forks[r.Name] = f
 	}
-	f.name = r.Name
-	c.changed(f.view)
+	f.rec.Name = r.Name
+	c.changed(f.rec.View)
 	return nil
 }

@@ -35,7 +35,7 @@ func (fs Forks) Discard(name string, c live.Caller) error {
 	}, func(_ *live.Tx, f *Workspace, _ live.Caller, r *endForkRecord) error {
 		f.family(func(in *Workspace) {
 			if in != f {
-				r.Inside = append(r.Inside, in.view)
+				r.Inside = append(r.Inside, in.rec.View)
 			}
 		})
 		slices.Reverse(r.Inside)
@@ -51,17 +51,17 @@ func (fs Forks) expire(now, next time.Time) (time.Time, error) {
 	fs.w.read(func() {
 		for name, f := range fs.w.forks {
 			switch {
-			case f.expires == nil:
-			case now.After(*f.expires) && len(f.forks) == 0:
+			case f.rec.Expires == nil:
+			case now.After(*f.rec.Expires) && len(f.forks) == 0:
 				over = append(over, name)
-			case f.expires.After(now) && f.expires.Before(next):
-				next = *f.expires
+			case f.rec.Expires.After(now) && f.rec.Expires.Before(next):
+				next = *f.rec.Expires
 			}
 		}
 	})
 	for _, name := range over {
 		still := func(f *Workspace) error {
-			if f.expires == nil || !now.After(*f.expires) || len(f.forks) > 0 {
+			if f.rec.Expires == nil || !now.After(*f.rec.Expires) || len(f.forks) > 0 {
 				return errs.New(errs.Busy, "busy: fork %q was claimed or forked again", name)
 			}
 			return nil
@@ -87,7 +87,7 @@ func (fs Forks) end(name string, c live.Caller, may func(f *Workspace) error,
 		if err := may(f); err != nil {
 			return err
 		}
-		r = endForkRecord{View: f.view}
+		r = endForkRecord{View: f.rec.View}
 		if err := keep(tx, f, c, &r); err != nil {
 			return err
 		}
@@ -99,9 +99,9 @@ func (fs Forks) end(name string, c live.Caller, may func(f *Workspace) error,
 	var last Info
 	if r.Last != nil {
 		last = r.Last.Seen()
-		s.event(Event{Workspace: fs.w.view, Action: "captured", From: last.Name, Caller: c})
+		s.event(Event{Workspace: fs.w.rec.View, Action: "captured", From: last.Name, Caller: c})
 	}
-	s.event(Event{Workspace: fs.w.view, Action: "fork-deleted", From: name, Detail: last.Name, Caller: c})
+	s.event(Event{Workspace: fs.w.rec.View, Action: "fork-deleted", From: name, Detail: last.Name, Caller: c})
 	for _, view := range append(r.Inside, r.View) {
 		s.event(Event{Workspace: view, Action: "ended", Caller: c})
 	}
@@ -111,7 +111,7 @@ func (fs Forks) end(name string, c live.Caller, may func(f *Workspace) error,
 // lastStates keeps the last state of a fork, and what it was before it was emptied,
 // as `rm -rf` does. No limit keeps a fork from ending. The lock is held.
 func (fs Forks) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkRecord) error {
-	st, ok := tx.State(f.view)
+	st, ok := tx.State(f.rec.View)
 	if !ok {
 		return errs.Stale
 	}
@@ -121,30 +121,30 @@ func (fs Forks) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkR
 		return &sn, err
 	}
 	var err error
-	if r.Last, err = left(f.name, "last state of fork "+f.name, st.Inodes-1, st.Bytes); err != nil {
+	if r.Last, err = left(f.rec.Name, "last state of fork "+f.rec.Name, st.Inodes-1, st.Bytes); err != nil {
 		return err
 	}
 	full := fs.fullState(f)
 	if st.Inodes > 1 || full == nil {
-		r.Last.Claim = f.claim
+		r.Last.Claim = f.rec.Claim
 		return nil
 	}
-	if r.Full, err = left(f.name+"-before", "fork "+f.name+" before it was emptied", full.Files, full.Bytes); err != nil {
+	if r.Full, err = left(f.rec.Name+"-before", "fork "+f.rec.Name+" before it was emptied", full.Files, full.Bytes); err != nil {
 		return err
 	}
-	r.Full.Claim = f.claim
+	r.Full.Claim = f.rec.Claim
 	r.Last.Seq++
 	return nil
 }
 
 // fullState is the bookmark of a fork, nil if there is none with files in it.
 func (fs Forks) fullState(f *Workspace) *snap {
-	sn, ok := fs.w.store.cat.snaps[f.before]
+	sn, ok := fs.w.store.cat.snaps[f.rec.Before]
 	if !ok || sn.Files == 0 {
 		return nil
 	}
 	if _, err := sn.Tree(fs.w.store.src); err != nil {
-		fs.w.store.logger.Warn("what a fork was before it was emptied cannot be kept", "fork", f.name, "err", err)
+		fs.w.store.logger.Warn("what a fork was before it was emptied cannot be kept", "fork", f.rec.Name, "err", err)
 		return nil
 	}
 	return sn
@@ -184,16 +184,16 @@ func (r *endForkRecord) apply(c *catalogue, tx *live.Tx) error {
 		return err
 	}
 	gone := c.withOrigin(f)
-	if sn, ok := c.snaps[f.before]; ok {
+	if sn, ok := c.snaps[f.rec.Before]; ok {
 		gone = append(gone, sn)
 	}
 	c.remove(gone...)
-	tx.DropView(f.view)
-	delete(c.workspaces, f.view)
+	tx.DropView(f.rec.View)
+	delete(c.workspaces, f.rec.View)
 	if parent := c.parent(f); parent != nil {
-		delete(parent.forks, f.name)
+		delete(parent.forks, f.rec.Name)
 	}
-	c.dirty[history.OfWorkspace(f.view)] = true
+	c.dirty[history.OfWorkspace(f.rec.View)] = true
 	c.gc.Removed()
 	return nil
 }
@@ -201,7 +201,7 @@ func (r *endForkRecord) apply(c *catalogue, tx *live.Tx) error {
 // keepOfFork makes snapshots of the parent of what is left of a fork.
 func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r *endForkRecord) error {
 	changes := f.Snapshots().allChanges(tx)
-	if full, ok := c.snaps[f.before]; ok && r.Full != nil {
+	if full, ok := c.snaps[f.rec.Before]; ok && r.Full != nil {
 		was, err := full.Tree(c.src)
 		if err != nil {
 			return err

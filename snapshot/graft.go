@@ -60,14 +60,14 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 		return GraftResult{}, err
 	}
 	release()
-	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, w.view)
+	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, w.rec.View)
 	if err != nil {
 		return GraftResult{}, err
 	}
 	defer e.End()
 	over := &live.Overlay{Base: e.Base(), Source: o.Tree, Prefix: prefix}
 	defer s.Hold(over.Base)()
-	r := editRecord{WS: w.view, image: o.Image}
+	r := editRecord{WS: w.rec.View, image: o.Image}
 	if o.Image != nil && o.Top {
 		here, err := over.Base.Resolve(s.src, prefix)
 		if err != nil {
@@ -95,9 +95,9 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	if err != nil {
 		return GraftResult{}, err
 	}
-	s.event(Event{Workspace: w.view, Action: "captured", From: r.Pre.Name, Caller: o.Caller})
+	s.event(Event{Workspace: w.rec.View, Action: "captured", From: r.Pre.Name, Caller: o.Caller})
 	if r.Post.Name != "" {
-		defer s.event(Event{Workspace: w.view, Action: "captured", From: r.Post.Name, Caller: o.Caller})
+		defer s.event(Event{Workspace: w.rec.View, Action: "captured", From: r.Post.Name, Caller: o.Caller})
 	}
 	s.tell(inv)
 	s.imported(w, over, o.Caller)
@@ -109,7 +109,7 @@ func (s *core) imported(w *Workspace, over *live.Overlay, c live.Caller) {
 	err := over.Walk(context.Background(), s.src, func(step *live.Step) error {
 		p := steps.PathChangeOf(*step)
 		s.event(Event{
-			Workspace: w.view, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: step.Size, Caller: c,
+			Workspace: w.rec.View, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: step.Size, Caller: c,
 		})
 		return nil
 	})
@@ -146,7 +146,7 @@ func (w *Workspace) begin(c live.Caller, r beginRecord) error {
 		if err != nil {
 			return err
 		}
-		r.storedSnapshot = storedSnapshot{View: view, WS: w.view, Info: Info{Name: "base", Kind: KindImport, Created: s.opt.Now(), UID: c.UID, PID: c.PID}}
+		r.storedSnapshot = storedSnapshot{View: view, WS: w.rec.View, Info: Info{Name: "base", Kind: KindImport, Created: s.opt.Now(), UID: c.UID, PID: c.PID}}
 		return s.commit(tx, recBegin, &r)
 	})
 }
@@ -173,9 +173,9 @@ func (r *beginRecord) apply(c *catalogue, tx *live.Tx) error {
 		return err
 	}
 	c.remove(c.withOrigin(w)...)
-	w.nextSeq, w.undo, w.head = 1, 0, ""
+	w.rec.NextSeq, w.rec.Undo, w.rec.Head = 1, 0, ""
 	w.Snapshots().endInterval(tx)
-	w.at = tx.Changed(w.view)
+	w.at = tx.Changed(w.rec.View)
 	return c.setOrigin(tx, w, st, r.storedSnapshot)
 }
 

@@ -28,9 +28,9 @@ func (c *catalogue) toKeep() iter.Seq[retention.Workspace] {
 		for _, w := range all {
 			var out retention.Workspace
 			c.look(func(tx *live.Tx) {
-				n := tx.Changed(w.view)
+				n := tx.Changed(w.rec.View)
 				out = retention.Workspace{
-					View: w.view, Name: w.name, Policy: w.policy, Undo: w.undo, Changes: n, Changed: n != w.at,
+					View: w.rec.View, Name: w.rec.Name, Policy: w.rec.Policy, Undo: w.rec.Undo, Changes: n, Changed: n != w.at,
 					Newest: w.Snapshots().Newest(), Do: kept{w},
 				}
 			})
@@ -58,13 +58,13 @@ func (k kept) Remove(rules policy.Policy, views []uint32, now time.Time) error {
 	s := k.store
 	var names []string
 	err := s.forest.Update(true, func(tx *live.Tx) error {
-		if !reflect.DeepEqual(rules, k.policy) {
+		if !reflect.DeepEqual(rules, k.rec.Policy) {
 			return nil // the next round asks the new policy
 		}
 		var r deleteRecord
 		for _, view := range views {
 			sn, ok := s.cat.snaps[view]
-			if !ok || sn.Pinned || view == k.undo || sn == k.snaps.Newest() && !sn.Expired(now) {
+			if !ok || sn.Pinned || view == k.rec.Undo || sn == k.snaps.Newest() && !sn.Expired(now) {
 				continue
 			}
 			r.Views = append(r.Views, view)
@@ -79,7 +79,7 @@ func (k kept) Remove(rules policy.Policy, views []uint32, now time.Time) error {
 		return err
 	}
 	for _, name := range names {
-		s.event(Event{Workspace: k.view, Action: "expired", From: name})
+		s.event(Event{Workspace: k.rec.View, Action: "expired", From: name})
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (fs Forks) Merge(ctx context.Context, fork string, o PromoteOptions) (Promo
 	}
 	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return fs.merge(ctx, f, o) })
 	if out.report(fs.w, fork, o.Caller); out.Undo != "" {
-		fs.w.store.event(Event{Workspace: fs.w.view, Action: "merged", From: fork, Caller: o.Caller})
+		fs.w.store.event(Event{Workspace: fs.w.rec.View, Action: "merged", From: fork, Caller: o.Caller})
 	}
 	return PromoteResult{fork, MergeResult{out.conflicts, out.Changes}}, err
 }
@@ -55,7 +55,7 @@ func (fs Forks) Merge(ctx context.Context, fork string, o PromoteOptions) (Promo
 // merge prepares the steps, and then journals and makes them in one step.
 func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out outcome, err error) {
 	s := fs.w.store
-	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, fs.w.view, f.view)
+	e, err := s.forest.As(o.Caller.Actor).Edit(ctx, fs.w.rec.View, f.rec.View)
 	if err != nil {
 		return out, err
 	}
@@ -65,21 +65,21 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out 
 	var base, theirs *tree.State
 	var changed interval.Changes
 	if err := s.forest.Update(true, func(tx *live.Tx) (err error) {
-		sn, ok := s.cat.snaps[f.base]
+		sn, ok := s.cat.snaps[f.rec.Base]
 		if !ok {
-			return fmt.Errorf("%w: fork %q has no base", ErrNotFound, f.name)
+			return fmt.Errorf("%w: fork %q has no base", ErrNotFound, f.rec.Name)
 		}
 		if base, err = sn.Tree(s.src); err != nil {
 			return err
 		}
 		changed = f.Snapshots().allChanges(tx)
-		theirs, err = tx.Capture(f.view)
+		theirs, err = tx.Capture(f.rec.View)
 		return err
 	}); err != nil {
 		return out, err
 	}
 	p := &threeway.Plan{
-		Source: s.src, Objects: s.cas, Ours: e.Base(), View: f.parent, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
+		Source: s.src, Objects: s.cas, Ours: e.Base(), View: f.rec.Parent, Now: time.Now().UnixNano(), Merge: o.Merge, List: o.List, ByPath: true,
 		Decided: o.Decided,
 		Rule: func(path string) threeway.Rule {
 			if r, ok := o.Choices[path]; ok {
@@ -89,7 +89,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out 
 		},
 	}
 	in := interval.States{Source: s.src, Before: base, After: theirs, Set: s.union(changed)}
-	g := live.Graft{Source: theirs, View: f.view, By: in.ActorsOf}
+	g := live.Graft{Source: theirs, View: f.rec.View, By: in.ActorsOf}
 	var all []live.Step
 	differs := errors.New("it differs")
 	switch err = tree.Diff(ctx, s.src, base, p.Ours, tree.DiffOptions{}, func(tree.Change) error { return differs }); {
@@ -97,7 +97,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out 
 		g.Exact = true
 		all, err = steps.Between(ctx, s.src, p.Ours, theirs, tree.DiffOptions{}, o.List)
 	case errors.Is(err, differs):
-		of := threeway.Interval{Base: base, Theirs: theirs, View: f.view}
+		of := threeway.Interval{Base: base, Theirs: theirs, View: f.rec.View}
 		if err = tree.Diff(ctx, s.src, theirs, base, tree.DiffOptions{}, func(c tree.Change) error { return p.Collect(ctx, &of, c) }); err == nil {
 			err = p.Run(func() error { return p.Take(ctx, of) })
 		}
@@ -112,7 +112,7 @@ func (fs Forks) merge(ctx context.Context, f *Workspace, o PromoteOptions) (out 
 		return out, err
 	}
 	c := change{w: fs.w, edit: e, steps: all, graft: g, check: f.alive}
-	c.before = CaptureOptions{Message: "before merge of " + f.name, Caller: o.Caller}
+	c.before = CaptureOptions{Message: "before merge of " + f.rec.Name, Caller: o.Caller}
 	return c.merge(ctx, p, o.DryRun)
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 func (w *Workspace) Policy() (p policy.Policy) {
-	w.read(func() { p = w.policy })
+	w.read(func() { p = w.rec.Policy })
 	return p
 }
 
@@ -18,19 +18,19 @@ func (w *Workspace) PatchPolicy(patch []byte, c live.Caller) (p policy.Policy, e
 		if err := w.alive(); err != nil {
 			return err
 		}
-		if w.policy.Protect && !c.Direct {
+		if w.rec.Policy.Protect && !c.Direct {
 			return errs.New(errs.Protected, "protected: the policy cannot be changed through the mount; use `amberfs policy`")
 		}
-		if p, err = w.policy.Patch(patch); err != nil {
+		if p, err = w.rec.Policy.Patch(patch); err != nil {
 			return err
 		}
-		if w.fork && p.Push != w.policy.Push {
+		if w.rec.Fork && p.Push != w.rec.Policy.Push {
 			return errs.New(errs.Invalid, "malformed request: policy: push can be set for main only")
 		}
-		return s.commit(tx, recPolicy, &policyRecord{WS: w.view, Policy: p})
+		return s.commit(tx, recPolicy, &policyRecord{WS: w.rec.View, Policy: p})
 	})
 	if err == nil {
-		s.event(Event{Workspace: w.view, Action: "policy", Caller: c})
+		s.event(Event{Workspace: w.rec.View, Action: "policy", Caller: c})
 	}
 	return p, err
 }
@@ -42,7 +42,7 @@ type policyRecord struct {
 
 func (r *policyRecord) apply(c *catalogue, _ *live.Tx) error {
 	if w, ok := c.workspaces[r.WS]; ok {
-		w.policy = r.Policy
+		w.rec.Policy = r.Policy
 		c.changed(r.WS)
 		c.keep.Signal.Up()
 		c.refreshLimit()
@@ -56,8 +56,8 @@ func (c *catalogue) refreshLimit() {
 	if !ok {
 		return
 	}
-	c.room.Limit.Store(main.policy.ByteLimit)
-	if c.meter.limit.Swap(main.policy.Forks.UnsharedBytes) != 0 {
+	c.room.Limit.Store(main.rec.Policy.ByteLimit)
+	if c.meter.limit.Swap(main.rec.Policy.Forks.UnsharedBytes) != 0 {
 		return
 	}
 	for _, w := range c.workspaces {

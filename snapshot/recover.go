@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/interval"
@@ -83,8 +84,8 @@ func (s opening) firstCheckpoint() error {
 func (s opening) makeMain(tx *live.Tx) error {
 	now := s.opt.Now()
 	st := s.emptyTree(tx, now)
-	w := s.cat.newWorkspace(live.MainView, "main")
-	s.cat.workspaces[w.view] = w
+	w := s.cat.newMain()
+	s.cat.workspaces[w.rec.View] = w
 	base := storedSnapshot{Info: Info{Name: "base", Kind: KindImport, Created: now, UID: s.opt.UID}}
 	if start := s.start; start != nil {
 		var err error
@@ -92,9 +93,9 @@ func (s opening) makeMain(tx *live.Tx) error {
 			return err
 		}
 		base.Kind, base.Parent = KindPull, start.Info.Name
-		w.head = base.Parent
+		w.rec.Head = base.Parent
 	}
-	tx.AddView(w.view, st)
+	tx.AddView(w.rec.View, st)
 	return s.cat.setOrigin(tx, w, st, base)
 }
 
@@ -111,9 +112,9 @@ func (c *catalogue) setOrigin(tx *live.Tx, w *Workspace, st *tree.State, r store
 		}
 		r.View = view
 	}
-	r.WS = w.view
+	r.WS = w.rec.View
 	r.Files, r.Bytes = st.Inodes-1, st.Bytes
-	w.base = r.View
+	w.rec.Base = r.View
 	return c.keepState(tx, r, st, interval.Changes{})
 }
 
@@ -134,9 +135,8 @@ func (c *catalogue) keepState(tx *live.Tx, r storedSnapshot, st *tree.State, cha
 
 func (c *catalogue) loadCatalogue() error {
 	if err := history.Scan(c.cas, history.Workspaces, func(r history.WorkspaceRecord) error {
-		w, err := c.loadWorkspace(r)
-		c.workspaces[r.View] = w
-		return err
+		c.workspaces[r.View] = c.newWorkspace(r)
+		return nil
 	}); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (c *catalogue) needMain() error {
 	if !c.opt.Salvage {
 		return errs.New(errs.Damaged, "the catalogue has no workspace main")
 	}
-	c.workspaces[live.MainView] = c.newWorkspace(live.MainView, "main") // see readableState
+	c.workspaces[live.MainView] = c.newMain() // see readableState
 	return nil
 }
 
@@ -174,9 +174,9 @@ func (s opening) loadWorkspaces(tx *live.Tx) error {
 			st, err = s.readableState(tx, w, err), nil
 		}
 		if err != nil {
-			return fmt.Errorf("workspace %s: %w: %w", w.name, errs.Damaged, err)
+			return fmt.Errorf("workspace %s: %w: %w", w.rec.Name, errs.Damaged, err)
 		}
-		tx.AddView(w.view, st)
+		tx.AddView(w.rec.View, st)
 		w.Snapshots().rejoin(tx)
 	}
 	return nil
@@ -186,8 +186,12 @@ func (s opening) loadWorkspaces(tx *live.Tx) error {
 // main there is nothing to mount; a salvage looks at all. A root that is on a remote is
 // not waited for.
 func (s opening) loadState(w *Workspace) (*tree.State, error) {
-	st, err := tree.Load(s.src, w.sealed)
-	if err == nil && (s.opt.Salvage || w.view == live.MainView) {
+	id, err := cas.ParseHash(w.rec.State)
+	if err != nil {
+		return nil, err
+	}
+	st, err := tree.Load(s.src, id)
+	if err == nil && (s.opt.Salvage || w.rec.View == live.MainView) {
 		_, err = st.Get(s.src.With(s.objects.Near()), live.RootIno)
 	}
 	if st != nil && errs.Of(err) == errs.Away {

@@ -66,7 +66,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	var to *target
 	w.read(func() {
 		if to, err = w.target(o.Name, paths); err == nil && len(paths) == 0 {
-			to.Keep = append(keep, w.policy.RestoreKeeps...)
+			to.Keep = append(keep, w.rec.Policy.RestoreKeeps...)
 		}
 	})
 	if err != nil {
@@ -161,7 +161,7 @@ func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (
 	c := change{w: w, stored: o.Edit != nil}
 	if o.DryRun {
 		c.now, err = w.State()
-	} else if c.edit, err = s.forest.As(o.Caller.Actor).Edit(ctx, w.view); err == nil {
+	} else if c.edit, err = s.forest.As(o.Caller.Actor).Edit(ctx, w.rec.View); err == nil {
 		defer c.edit.End()
 		c.now = c.edit.Base()
 	}

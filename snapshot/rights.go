@@ -11,7 +11,7 @@ import (
 
 // mayDelete refuses what the policy protects. The lock is held.
 func (ss Snapshots) mayDelete(sn *snap, c live.Caller) error {
-	if sn.View == ss.w.base {
+	if sn.View == ss.w.rec.Base {
 		return errs.New(errs.Protected, "protected: base cannot be deleted")
 	}
 	if sn.Pinned {
@@ -27,7 +27,7 @@ func (ss Snapshots) mayDelete(sn *snap, c live.Caller) error {
 }
 
 func (ss Snapshots) minAge() time.Duration {
-	return time.Duration(ss.w.policy.MinAgeSeconds) * time.Second
+	return time.Duration(ss.w.rec.Policy.MinAgeSeconds) * time.Second
 }
 
 func (ss Snapshots) oldEnough(sn *snap, c live.Caller) bool {
@@ -42,19 +42,19 @@ func (fs Forks) mayEnd(f *Workspace, c live.Caller) error {
 		return nil
 	}
 	if err := fs.w.Snapshots().mayRename(c); err != nil {
-		return fmt.Errorf("fork %s cannot be deleted: %w", f.name, err)
+		return fmt.Errorf("fork %s cannot be deleted: %w", f.rec.Name, err)
 	}
-	if began, ok := fs.w.store.cat.snaps[f.base]; ok && !fs.w.Snapshots().oldEnough(began, c) {
-		return errs.New(errs.Protected, "protected: fork %s has snapshots and is younger than the %s that the policy requires", f.name, fs.w.Snapshots().minAge())
+	if began, ok := fs.w.store.cat.snaps[f.rec.Base]; ok && !fs.w.Snapshots().oldEnough(began, c) {
+		return errs.New(errs.Protected, "protected: fork %s has snapshots and is younger than the %s that the policy requires", f.rec.Name, fs.w.Snapshots().minAge())
 	}
 	return nil
 }
 
 func (ss Snapshots) mayRename(c live.Caller) error {
-	if ss.w.policy.Protect && !c.Direct {
+	if ss.w.rec.Policy.Protect && !c.Direct {
 		return errs.New(errs.Protected, "protected: the policy forbids deleting and renaming snapshots through the mount; use the command line")
 	}
-	switch ss.w.policy.Delete {
+	switch ss.w.rec.Policy.Delete {
 	case "nobody":
 		return errs.New(errs.Protected, "protected: the policy forbids deleting and renaming snapshots; the owner can change it in .snapshots/policy")
 	case "owner":
@@ -67,7 +67,7 @@ func (ss Snapshots) mayRename(c live.Caller) error {
 
 // admitCapture refuses a manual snapshot over the limit. The lock is held.
 func (ss Snapshots) admitCapture(kind string) error {
-	if kind != KindManual || ss.w.policy.ManualLimit == 0 {
+	if kind != KindManual || ss.w.rec.Policy.ManualLimit == 0 {
 		return nil
 	}
 	n := 0
@@ -76,8 +76,8 @@ func (ss Snapshots) admitCapture(kind string) error {
 			n++
 		}
 	}
-	if n >= ss.w.policy.ManualLimit {
-		return errs.New(errs.Quota, "limit reached: the policy allows %d manual snapshots; delete one first", ss.w.policy.ManualLimit)
+	if n >= ss.w.rec.Policy.ManualLimit {
+		return errs.New(errs.Quota, "limit reached: the policy allows %d manual snapshots; delete one first", ss.w.rec.Policy.ManualLimit)
 	}
 	return nil
 }
@@ -85,10 +85,10 @@ func (ss Snapshots) admitCapture(kind string) error {
 // hasRoom reports whether a fork of main, with the forks in it, may have one more
 // snapshot or fork by what the policy of main allows each. The lock is held.
 func (ss Snapshots) hasRoom(o CaptureOptions) error {
-	if !ss.w.fork {
+	if !ss.w.rec.Fork {
 		return nil
 	}
-	limits := ss.w.store.cat.workspaces[live.MainView].policy.Forks
+	limits := ss.w.store.cat.workspaces[live.MainView].rec.Policy.Forks
 	text, n := textOf(o.Message, o.Labels), -1
 	count := limits.TextBytes > 0 && text > 0
 	ss.w.uppermost().family(func(f *Workspace) {

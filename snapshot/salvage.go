@@ -22,8 +22,8 @@ type salvage struct {
 // its last one cannot; a fork falls back on what it came from, and at last
 // there is an empty tree.
 func (s opening) readableState(tx *live.Tx, w *Workspace, cause error) *tree.State {
-	s.salvage.replaced = append(s.salvage.replaced, w.name)
-	s.cat.changed(w.view)
+	s.salvage.replaced = append(s.salvage.replaced, w.rec.Name)
+	s.cat.changed(w.rec.View)
 	for at := w; at != nil; at = s.cat.parent(at) {
 		for _, sn := range slices.Backward(s.cat.withOrigin(at)) {
 			st, err := sn.Tree(s.src)
@@ -32,13 +32,13 @@ func (s opening) readableState(tx *live.Tx, w *Workspace, cause error) *tree.Sta
 			}
 			if err == nil {
 				s.logger.Warn("the state of the workspace is damaged; it goes on from a snapshot",
-					"workspace", w.name, "snapshot", sn.Name, "err", cause)
+					"workspace", w.rec.Name, "snapshot", sn.Name, "err", cause)
 				return st
 			}
 		}
 	}
 	s.logger.Warn("the state of the workspace and all its snapshots are damaged; it goes on empty",
-		"workspace", w.name, "err", cause)
+		"workspace", w.rec.Name, "err", cause)
 	return s.emptyTree(tx, time.Now())
 }
 
@@ -58,18 +58,18 @@ func (s *Store) addLoss(r *verify.Report) {
 		}
 		for _, w := range s.cat.workspaces {
 			if behind {
-				r.Affect(verify.Affected{Workspace: w.name})
+				r.Affect(verify.Affected{Workspace: w.rec.Name})
 			}
 		}
 		for view := range s.salvage.left.Views {
 			if w, ok := s.cat.workspaces[view]; ok {
-				r.Affect(verify.Affected{Workspace: w.name})
+				r.Affect(verify.Affected{Workspace: w.rec.Name})
 			}
 		}
 		for _, f := range s.salvage.left.Foreign {
 			for _, sn := range snapshotsIn(f) {
 				if w, ok := s.cat.workspaces[sn.WS]; ok && w.snaps.Named(sn.Name) == nil {
-					r.Affect(verify.Affected{Workspace: w.name, Snapshot: sn.Name})
+					r.Affect(verify.Affected{Workspace: w.rec.Name, Snapshot: sn.Name})
 				}
 			}
 		}

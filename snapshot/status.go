@@ -18,8 +18,8 @@ func (w *Workspace) Status() info.Status {
 		Frozen: s.forest.Frozen(),
 	}
 	s.look(func(tx *live.Tx) {
-		st.Workspace, st.Snapshots, st.Forks = w.name, w.snaps.Len(), len(w.forks)
-		if t, ok := tx.State(w.view); ok {
+		st.Workspace, st.Snapshots, st.Forks = w.rec.Name, w.snaps.Len(), len(w.forks)
+		if t, ok := tx.State(w.rec.View); ok {
 			st.Files, st.LogicalBytes = t.Inodes-1, t.Bytes
 		}
 		st.ReferencedBytes = s.cat.bytes

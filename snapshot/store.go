@@ -269,7 +269,7 @@ func (s *Store) Actors() *actors.Registry { return s.actors }
 func (s *core) within(view uint32) (views []uint32) {
 	s.look(func(*live.Tx) {
 		for w := s.cat.workspaces[view]; w != nil; w = s.cat.parent(w) {
-			views = append(views, w.view)
+			views = append(views, w.rec.View)
 		}
 	})
 	if n := len(views); n == 0 || views[n-1] != live.MainView {

@@ -76,7 +76,7 @@ func (u *undoBy) prepare() (err error) {
 		return err
 	}
 	if len(u.o.Paths) == 0 {
-		u.w.read(func() { keep = append(keep, u.w.policy.RestoreKeeps...) })
+		u.w.read(func() { keep = append(keep, u.w.rec.Policy.RestoreKeeps...) })
 	}
 	for _, k := range keep {
 		u.keep[k] = true
@@ -121,7 +121,7 @@ func ActorIn(list []string, actor string) bool {
 // run makes the plan, and then journals and makes its steps in one step.
 func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 	s := u.w.store
-	e, err := s.forest.As(u.o.Caller.Actor).Edit(ctx, u.w.view)
+	e, err := s.forest.As(u.o.Caller.Actor).Edit(ctx, u.w.rec.View)
 	if err != nil {
 		return out, err
 	}
@@ -156,7 +156,7 @@ func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 		}
 	}
 	deepest := slices.MaxFunc(states, func(a, b *tree.State) int { return a.Depth - b.Depth })
-	c := change{w: u.w, edit: e, steps: made, graft: live.Graft{Source: deepest, View: u.w.view, Touch: true}}
+	c := change{w: u.w, edit: e, steps: made, graft: live.Graft{Source: deepest, View: u.w.rec.View, Touch: true}}
 	c.before = CaptureOptions{Message: "before undo of " + u.o.By, Caller: u.o.Caller}
 	c.check = func() error {
 		for _, i := range u.list {
@@ -174,7 +174,7 @@ func (u *undoBy) run(ctx context.Context) (out outcome, err error) {
 func (u *undoBy) plan(ctx context.Context, now *tree.State) (*threeway.Plan, []threeway.Interval, error) {
 	s := u.w.store
 	p := &threeway.Plan{
-		Source: s.src, Objects: s.cas, Ours: now, View: u.w.view, Now: time.Now().UnixNano(), Merge: u.o.Merge, List: u.o.List, Skip: u.keep,
+		Source: s.src, Objects: s.cas, Ours: now, View: u.w.rec.View, Now: time.Now().UnixNano(), Merge: u.o.Merge, List: u.o.List, Skip: u.keep,
 		Rule: func(string) threeway.Rule { return u.o.Conflicts },
 	}
 	var all []threeway.Interval
@@ -189,7 +189,7 @@ func (u *undoBy) plan(ctx context.Context, now *tree.State) (*threeway.Plan, []t
 			return nil, nil, err
 		}
 		if p.Ours == nil && len(of.Changes) > 0 {
-			p.Ours, p.View = open.After, cmp.Or(i.To.View, u.w.view)
+			p.Ours, p.View = open.After, cmp.Or(i.To.View, u.w.rec.View)
 		}
 		all = append(all, of)
 	}

@@ -19,7 +19,7 @@ type meter struct {
 func (w *Workspace) uppermost() *Workspace {
 	for {
 		up := w.store.cat.parent(w)
-		if up == nil || !up.fork {
+		if up == nil || !up.rec.Fork {
 			return w
 		}
 		w = up
@@ -37,7 +37,7 @@ func (w *Workspace) family(fn func(*Workspace)) {
 // tenant returns the fork of main that a view is in, nil for a view that is in none.
 func (s *core) tenant(view uint32) (f *Workspace) {
 	s.look(func(*live.Tx) {
-		if w, ok := s.cat.workspaces[view]; ok && w.fork {
+		if w, ok := s.cat.workspaces[view]; ok && w.rec.Fork {
 			f = w.uppermost()
 		}
 	})
@@ -68,13 +68,13 @@ func (m *meter) admitFork(view uint32, n int64) error {
 // the limit of a fork, until the fork ends. It does nothing in main.
 func (w *Workspace) ChargeExport(n int64) error {
 	m := &w.store.meter
-	f := m.tenant(w.view)
+	f := m.tenant(w.rec.View)
 	if f == nil || n <= 0 {
 		return nil
 	}
 	limited := m.limit.Load() > 0
 	if limited {
-		if err := m.admitFork(w.view, n); err != nil {
+		if err := m.admitFork(w.rec.View, n); err != nil {
 			return err
 		}
 	}
@@ -86,7 +86,7 @@ func (w *Workspace) ChargeExport(n int64) error {
 // what was written since, and how many it may have; 0 when there is no limit.
 func (w *Workspace) Usage() (used, limit int64) {
 	m := &w.store.meter
-	f := m.tenant(w.view)
+	f := m.tenant(w.rec.View)
 	if limit = m.limit.Load(); limit == 0 || f == nil {
 		return 0, 0
 	}
@@ -105,7 +105,7 @@ func (m *meter) count(f *Workspace) error {
 				for _, sn := range m.cat.withOrigin(w) {
 					chain = append(chain, m.glance(sn))
 				}
-				st, e := tx.Capture(w.view)
+				st, e := tx.Capture(w.rec.View)
 				if e != nil {
 					err = e
 				}

@@ -27,13 +27,13 @@ func (s *Store) trees() (out []verify.Tree, err error) {
 			if err != nil {
 				return err
 			}
-			out = append(out, verify.Tree{At: verify.Affected{Workspace: w.name}, State: st})
+			out = append(out, verify.Tree{At: verify.Affected{Workspace: w.rec.Name}, State: st})
 		}
 		for _, sn := range s.cat.snaps {
 			if w, ok := s.cat.workspaces[sn.WS]; ok {
 				st, _ := sn.Tree(s.src) // nil if it cannot be read
-				at := verify.Affected{Workspace: w.name, Snapshot: sn.Name}
-				out = append(out, verify.Tree{At: at, State: st, Hidden: sn.View == w.before})
+				at := verify.Affected{Workspace: w.rec.Name, Snapshot: sn.Name}
+				out = append(out, verify.Tree{At: at, State: st, Hidden: sn.View == w.rec.Before})
 			}
 		}
 		return nil

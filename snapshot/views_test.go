@@ -35,7 +35,7 @@ func TestNumbersOfViewsAreGivenBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			views = []uint32{f.view, f.base}
+			views = []uint32{f.rec.View, f.rec.Base}
 		} else {
 			views = []uint32{capture(t, w, CaptureOptions{}).View}
 		}

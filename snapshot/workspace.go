@@ -5,11 +5,9 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
@@ -22,21 +20,9 @@ import (
 // fields are guarded by the lock of the forest.
 type Workspace struct {
 	store    *Store
-	view     uint32
-	name     string
-	parent   uint32
-	fork     bool
+	rec      history.WorkspaceRecord // but for what stored sets
 	snaps    history.List
 	forks    map[string]*Workspace
-	nextSeq  uint64
-	base     uint32 // views of snapshots
-	undo     uint32
-	before   uint32 // the bookmark, see Bookmark
-	head     string // name of the snapshot that the present state follows
-	policy   policy.Policy
-	claim    string              // the label of a fork that was claimed
-	expires  *time.Time          // when a fork ends automatically
-	sealed   cas.Hash            // state at the last checkpoint
 	at       uint64              // live.Tx.Changed at the last capture
 	changes  uint64              // see Changes
 	usage    usage.Fork          // of a fork of main
@@ -45,34 +31,24 @@ type Workspace struct {
 	restored []restored          // of the snapshots that were restored last, oldest first
 }
 
-func (c *catalogue) newWorkspace(view uint32, name string) *Workspace {
-	return &Workspace{
-		store: c.Store, view: view, name: name, nextSeq: 1, policy: policy.Default(),
-		forks: make(map[string]*Workspace), sealing: semaphore.NewWeighted(1),
-	}
+func (c *catalogue) newWorkspace(r history.WorkspaceRecord) *Workspace {
+	w := &Workspace{store: c.Store, rec: r, forks: make(map[string]*Workspace), sealing: semaphore.NewWeighted(1)}
+	w.early = interval.Changes{Names: r.Actors, Stored: r.ActorSets}
+	w.usage.Exports.Store(r.Exports)
+	return w
+}
+
+func (c *catalogue) newMain() *Workspace {
+	return c.newWorkspace(history.WorkspaceRecord{View: live.MainView, Name: "main", NextSeq: 1, Policy: policy.Default()})
 }
 
 // stored is the catalogue's record of the workspace, but for the id of its state.
 // The lock is held.
 func (w *Workspace) stored(st *tree.State) history.WorkspaceRecord {
-	return history.WorkspaceRecord{
-		View: w.view, Parent: w.parent, Fork: w.fork, Name: w.name, NextSeq: w.nextSeq,
-		Base: w.base, Undo: w.undo, Before: w.before, Head: w.head, Policy: w.policy, Claim: w.claim, Expires: w.expires,
-		Inodes: st.Inodes, Bytes: st.Bytes, Exports: w.usage.Exports.Load(),
-		Actors: w.early.Names, ActorSets: w.early.Stored,
-	}
-}
-
-// loadWorkspace is the reverse.
-func (c *catalogue) loadWorkspace(r history.WorkspaceRecord) (*Workspace, error) {
-	w := c.newWorkspace(r.View, r.Name)
-	w.parent, w.fork, w.nextSeq = r.Parent, r.Fork, r.NextSeq
-	w.base, w.undo, w.before, w.head, w.policy = r.Base, r.Undo, r.Before, r.Head, r.Policy
-	w.claim, w.expires, w.early = r.Claim, r.Expires, interval.Changes{Names: r.Actors, Stored: r.ActorSets}
-	w.usage.Exports.Store(r.Exports)
-	var err error
-	w.sealed, err = cas.ParseHash(r.State)
-	return w, err
+	r := w.rec
+	r.Inodes, r.Bytes, r.Exports = st.Inodes, st.Bytes, w.usage.Exports.Load()
+	r.Actors, r.ActorSets = w.early.Names, w.early.Stored
+	return r
 }
 
 type Forks struct{ w *Workspace }
@@ -91,24 +67,24 @@ func (w *Workspace) Remotes() Remotes { return Remotes{w} }
 // Name returns `main`, or the fork's name.
 func (w *Workspace) Name() string {
 	var name string
-	w.read(func() { name = w.name })
+	w.read(func() { name = w.rec.Name })
 	return name
 }
 
-func (w *Workspace) View() uint32 { return w.view }
+func (w *Workspace) View() uint32 { return w.rec.View }
 
-func (w *Workspace) Root() live.NodeID { return live.Node(w.view, live.RootIno) }
+func (w *Workspace) Root() live.NodeID { return live.Node(w.rec.View, live.RootIno) }
 
 func (w *Workspace) Store() *Store { return w.store }
 
-func (w *Workspace) IsFork() bool { return w.fork }
+func (w *Workspace) IsFork() bool { return w.rec.Fork }
 
 // Parent returns the workspace that this one was forked from, nil for main.
 func (w *Workspace) Parent() *Workspace {
-	if !w.fork {
+	if !w.rec.Fork {
 		return nil
 	}
-	p, _ := w.store.Workspace(w.parent)
+	p, _ := w.store.Workspace(w.rec.Parent)
 	return p
 }
 
@@ -170,7 +146,7 @@ func (ss Snapshots) Newest() iter.Seq[Info] {
 // Head returns the snapshot that the present state continues: the newest one, or the one
 // that was restored since.
 func (ss Snapshots) Head() (name string) {
-	ss.w.read(func() { name = ss.w.head })
+	ss.w.read(func() { name = ss.w.rec.Head })
 	return name
 }
 
@@ -197,8 +173,8 @@ func (ss Snapshots) From(from uint64, n int) (out []Listed) {
 func (fs Forks) From(from uint64, n int) (out []Listed) {
 	fs.w.read(func() {
 		for _, f := range fs.w.forks {
-			if uint64(f.view) >= from {
-				out = append(out, Listed{f.name, f.Root(), uint64(f.view)})
+			if uint64(f.rec.View) >= from {
+				out = append(out, Listed{f.rec.Name, f.Root(), uint64(f.rec.View)})
 			}
 		}
 	})
@@ -219,7 +195,7 @@ func (w *Workspace) StateOf(name string) (st *tree.State, err error) {
 // State returns the present tree, frozen.
 func (w *Workspace) State() (st *tree.State, err error) {
 	err = w.store.forest.Update(true, func(tx *live.Tx) error {
-		st, err = tx.Capture(w.view)
+		st, err = tx.Capture(w.rec.View)
 		return err
 	})
 	return st, err

@@ -20,9 +20,8 @@ func (w *Workspace) Bookmark() error {
 			return err
 		}
 		r := storedSnapshot{View: view, WS: w.rec.View, Info: Info{Name: "before", Kind: KindAuto, Created: s.opt.Now()}}
-		if st, ok := tx.State(w.rec.View); ok {
-			r.Files, r.Bytes = st.Inodes-1, st.Bytes
-		}
+		st := w.present(tx)
+		r.Files, r.Bytes = st.Inodes-1, st.Bytes
 		return s.commit(tx, recBookmark, &bookmarkRecord{r})
 	})
 }
@@ -35,10 +34,7 @@ func (r *bookmarkRecord) apply(c *catalogue, tx *live.Tx) error {
 	if !ok {
 		return nil
 	}
-	st, err := tx.Capture(r.WS)
-	if err != nil {
-		return err
-	}
+	st := w.freeze(tx)
 	sn, err := r.Load()
 	if err != nil {
 		return err

@@ -132,10 +132,7 @@ func (ss Snapshots) describe(tx *live.Tx, o CaptureOptions) (storedSnapshot, err
 	if err != nil {
 		return storedSnapshot{}, err
 	}
-	st, ok := tx.State(ss.w.rec.View)
-	if !ok {
-		return storedSnapshot{}, errs.Stale
-	}
+	st := ss.w.present(tx)
 	r := storedSnapshot{View: view, WS: ss.w.rec.View, Info: Info{
 		Name: o.Name, Seq: ss.w.rec.NextSeq, Parent: ss.w.rec.Head, Kind: o.Kind, Message: o.Message, Labels: o.Labels,
 		Created: ss.w.store.opt.Now(), Expires: o.Expires, UID: o.Caller.UID, PID: o.Caller.PID, Command: o.Caller.Command,
@@ -159,10 +156,7 @@ func (r *captureRecord) apply(c *catalogue, tx *live.Tx) error {
 	if !ok {
 		return fmt.Errorf("%w: %s", ErrNoFork, r.Name)
 	}
-	st, err := tx.Capture(r.WS)
-	if err != nil {
-		return err
-	}
+	st := w.freeze(tx)
 	w.rec.Head = r.Name
 	w.at = tx.Changed(w.rec.View)
 	return c.keepState(tx, r.storedSnapshot, st, w.Snapshots().endInterval(tx))

@@ -189,20 +189,19 @@ func (p *checkpointer) checkpoint(ctx context.Context) error {
 // beginCheckpoint takes note of all that a checkpoint has to commit.
 func (p *checkpointer) beginCheckpoint() (*checkpoint, error) {
 	var c *checkpoint
-	err := p.forest.Update(true, func(tx *live.Tx) (err error) {
+	err := p.forest.Update(true, func(tx *live.Tx) error {
 		if err := tx.Failed(); err != nil {
 			return err // the journal makes it right, from the last checkpoint on
 		}
-		if c, err = p.freezeAll(tx); err == nil {
-			p.takeDirty(c)
-		}
-		return err
+		c = p.freezeAll(tx)
+		p.takeDirty(c)
+		return nil
 	})
 	return c, err
 }
 
 // freezeAll freezes the present states. The lock is held.
-func (p *checkpointer) freezeAll(tx *live.Tx) (*checkpoint, error) {
+func (p *checkpointer) freezeAll(tx *live.Tx) *checkpoint {
 	ino, view := tx.Counters()
 	c := &checkpoint{
 		at: history.StoreRecord{
@@ -216,14 +215,11 @@ func (p *checkpointer) freezeAll(tx *live.Tx) (*checkpoint, error) {
 		floor:      tx.Unjournaled(),
 	}
 	for id, w := range p.cat.workspaces {
-		st, err := tx.Capture(id)
-		if err != nil {
-			return nil, err
-		}
+		st := w.freeze(tx)
 		c.workspaces[id] = &frozen{st, w.stored(st), tx.Actors(id)}
 	}
 	tx.ForgetActor()
-	return c, nil
+	return c
 }
 
 // takeDirty moves to a checkpoint what the catalogue has to write. The lock is
@@ -341,10 +337,13 @@ func sortedSnaps(m map[uint32]*snap) []*snap {
 func (p *checkpointer) dropJournal(position int64) error {
 	needed := p.forest.Needed()
 	for range 2 { // the second looks at what came about during the first, which may take long
-		states, err := p.freeze()
-		if err != nil {
-			return err
-		}
+		var states []*tree.State
+		p.alter(func(tx *live.Tx) {
+			states = p.unsealed()
+			for _, w := range p.cat.workspaces {
+				states = append(states, w.freeze(tx))
+			}
+		})
 		for _, st := range states {
 			needed.Frozen(st)
 		}
@@ -364,22 +363,6 @@ func (p *checkpointer) unsealed() []*tree.State {
 		}
 	}
 	return states
-}
-
-// freeze returns these, and the present states of all workspaces.
-func (p *checkpointer) freeze() (states []*tree.State, err error) {
-	err = p.forest.Update(true, func(tx *live.Tx) error {
-		states = p.unsealed()
-		for id := range p.cat.workspaces {
-			st, err := tx.Capture(id)
-			if err != nil {
-				return err
-			}
-			states = append(states, st)
-		}
-		return nil
-	})
-	return states, err
 }
 
 // ShrinkJournal gives back what the journal occupies without need.

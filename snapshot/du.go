@@ -42,9 +42,8 @@ func (ss Snapshots) holdings(tx *live.Tx, names []string) (kept []usage.Holding,
 	if len(names) == 0 {
 		for _, f := range ss.w.forks {
 			o := &usage.Owner{UsedBy: usage.UsedBy{Name: f.rec.Name}}
-			if st, ok := tx.State(f.rec.View); ok {
-				o.Files, o.Size = st.Inodes-1, st.Bytes
-			}
+			st := f.present(tx)
+			o.Files, o.Size = st.Inodes-1, st.Bytes
 			f.family(func(in *Workspace) { forks[in] = o })
 		}
 	}
@@ -68,12 +67,8 @@ func (ss Snapshots) holdings(tx *live.Tx, names []string) (kept []usage.Holding,
 		}
 		kept = append(kept, k)
 	}
-	for view, w := range s.cat.workspaces {
-		st, err := tx.Capture(view)
-		if err != nil {
-			return nil, err
-		}
-		kept = append(kept, usage.Holding{By: by(w), State: st})
+	for _, w := range s.cat.workspaces {
+		kept = append(kept, usage.Holding{By: by(w), State: w.freeze(tx)})
 		for _, r := range w.restored {
 			if o, ok := snaps[r.view]; ok {
 				kept = append(kept, usage.Holding{By: o, State: r.state})

@@ -262,10 +262,7 @@ func (c *catalogue) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editR
 		c.ckpt.Ask()
 	}
 	inv := tx.Apply(e)
-	st, err := tx.Capture(w.rec.View)
-	if err != nil {
-		return inv, err
-	}
+	st := w.freeze(tx)
 	c.journalRoots = append(c.journalRoots, journalRoot{state: st})
 	if r.Post.Name != "" {
 		r.Post.Files, r.Post.Bytes = st.Inodes-1, st.Bytes

@@ -125,11 +125,9 @@ func (r *forkRecord) apply(c *catalogue, tx *live.Tx) error {
 	if !ok {
 		return fmt.Errorf("%w: the parent of %s", ErrNoFork, r.Name)
 	}
-	st, err := tx.Capture(r.WS)
-	if err != nil {
-		return err
-	}
+	st := parent.freeze(tx)
 	if !r.Now {
+		var err error
 		sn, ok := c.snaps[r.From]
 		if !ok {
 			return fmt.Errorf("%w: fork %s from a deleted snapshot", ErrNotFound, r.Name)
@@ -171,9 +169,8 @@ func (fs Forks) List() []ForkInfo {
 			if o, ok := s.cat.snaps[f.rec.Base]; ok {
 				i.Base, i.Created = o.Parent, o.Created
 			}
-			if st, ok := tx.State(f.rec.View); ok {
-				i.Files, i.Bytes = st.Inodes-1, st.Bytes
-			}
+			st := f.present(tx)
+			i.Files, i.Bytes = st.Inodes-1, st.Bytes
 			out = append(out, i)
 		}
 	})

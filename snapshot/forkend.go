@@ -111,10 +111,7 @@ func (fs Forks) end(name string, c live.Caller, may func(f *Workspace) error,
 // lastStates keeps the last state of a fork, and what it was before it was emptied,
 // as `rm -rf` does. No limit keeps a fork from ending. The lock is held.
 func (fs Forks) lastStates(tx *live.Tx, f *Workspace, c live.Caller, r *endForkRecord) error {
-	st, ok := tx.State(f.rec.View)
-	if !ok {
-		return errs.Stale
-	}
+	st := f.present(tx)
 	left := func(name, message string, files, bytes int64) (*storedSnapshot, error) {
 		sn, err := fs.w.Snapshots().describe(tx, CaptureOptions{Name: fs.freeName(name), Kind: KindFork, Message: message, Caller: c})
 		sn.Files, sn.Bytes, sn.Actors = files, bytes, f.Snapshots().allChanges(tx).Names
@@ -213,9 +210,5 @@ func (c *catalogue) keepOfFork(tx *live.Tx, f *Workspace, r *endForkRecord) erro
 	if r.Last == nil {
 		return nil
 	}
-	st, err := tx.Capture(r.View)
-	if err != nil {
-		return err
-	}
-	return c.keepState(tx, *r.Last, st, changes)
+	return c.keepState(tx, *r.Last, f.freeze(tx), changes)
 }

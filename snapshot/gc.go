@@ -38,13 +38,9 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 func (c *catalogue) roots() (out []*tree.State, sets []cas.Hash, err error) {
 	var snaps []*snap
 	var ids []cas.Hash // of states that are not loaded
-	err = c.forest.Update(true, func(tx *live.Tx) error {
-		for id, w := range c.workspaces {
-			st, err := tx.Capture(id)
-			if err != nil {
-				return err
-			}
-			out = append(out, st)
+	c.alter(func(tx *live.Tx) {
+		for _, w := range c.workspaces {
+			out = append(out, w.freeze(tx))
 			w.restored = slices.DeleteFunc(w.restored, func(r restored) bool { return c.snaps[r.view] == nil })
 			for _, r := range w.restored {
 				out = append(out, r.state)
@@ -66,11 +62,7 @@ func (c *catalogue) roots() (out []*tree.State, sets []cas.Hash, err error) {
 		}
 		out = append(out, tx.Orphans()...)
 		sets = c.storedSets()
-		return nil
 	})
-	if err != nil {
-		return nil, nil, err
-	}
 	slices.SortFunc(snaps, func(a, b *snap) int { return cmp.Compare(a.View, b.View) })
 	for _, sn := range snaps {
 		ids = append(ids, sn.Hash)

@@ -168,10 +168,7 @@ func (r *beginRecord) apply(c *catalogue, tx *live.Tx) error {
 	if err := c.begin(tx, r); err != nil {
 		return err
 	}
-	st, err := tx.Capture(r.WS)
-	if err != nil {
-		return err
-	}
+	st := w.freeze(tx)
 	c.remove(c.withOrigin(w)...)
 	w.rec.NextSeq, w.rec.Undo, w.rec.Head = 1, 0, ""
 	w.Snapshots().endInterval(tx)

@@ -23,10 +23,8 @@ func (w *Workspace) Status() info.Status {
 			st.Files, st.LogicalBytes = t.Inodes-1, t.Bytes
 		}
 		st.ReferencedBytes = s.cat.bytes
-		for view := range s.cat.workspaces {
-			if t, ok := tx.State(view); ok {
-				st.ReferencedBytes += t.Bytes
-			}
+		for _, w := range s.cat.workspaces {
+			st.ReferencedBytes += w.present(tx).Bytes
 		}
 		if sn := w.snaps.Newest(); sn != nil {
 			st.LastSnapshot, st.LastSnapshotAt = sn.Name, sn.Created

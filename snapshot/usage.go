@@ -97,23 +97,21 @@ func (w *Workspace) Usage() (used, limit int64) {
 }
 
 func (m *meter) count(f *Workspace) error {
-	return f.usage.Count(m.src, m.Hold, func() (chains []usage.Chain, since int64, err error) {
-		err = m.forest.Update(true, func(tx *live.Tx) (err error) {
-			since = f.usage.Since()
+	return f.usage.Count(m.src, m.Hold, func() (chains []usage.Chain, since int64) {
+		m.alter(func(tx *live.Tx) {
+			if since = f.usage.Since(); f.alive() != nil {
+				return // it has ended, and has nothing
+			}
 			f.family(func(w *Workspace) {
 				var chain usage.Chain
 				for _, sn := range m.cat.withOrigin(w) {
 					chain = append(chain, m.glance(sn))
 				}
-				st, e := tx.Capture(w.rec.View)
-				if e != nil {
-					err = e
-				}
+				st := w.freeze(tx)
 				chains = append(chains, append(chain, func() (*tree.State, error) { return st, nil }))
 			})
-			return err
 		})
-		return chains, since, err
+		return chains, since
 	})
 }
 

@@ -20,14 +20,10 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (*
 }
 
 // trees are all states with what users call them.
-func (s *Store) trees() (out []verify.Tree, err error) {
-	err = s.forest.Update(true, func(tx *live.Tx) error {
-		for id, w := range s.cat.workspaces {
-			st, err := tx.Capture(id)
-			if err != nil {
-				return err
-			}
-			out = append(out, verify.Tree{At: verify.Affected{Workspace: w.rec.Name}, State: st})
+func (s *Store) trees() (out []verify.Tree) {
+	s.alter(func(tx *live.Tx) {
+		for _, w := range s.cat.workspaces {
+			out = append(out, verify.Tree{At: verify.Affected{Workspace: w.rec.Name}, State: w.freeze(tx)})
 		}
 		for _, sn := range s.cat.snaps {
 			if w, ok := s.cat.workspaces[sn.WS]; ok {
@@ -36,7 +32,6 @@ func (s *Store) trees() (out []verify.Tree, err error) {
 				out = append(out, verify.Tree{At: at, State: st, Hidden: sn.View == w.rec.Before})
 			}
 		}
-		return nil
 	})
-	return out, err
+	return out
 }

@@ -51,6 +51,19 @@ func (w *Workspace) stored(st *tree.State) history.WorkspaceRecord {
 	return r
 }
 
+// present returns the present state of a workspace that is in the catalogue, which has a view
+// for each. The lock is held, and the state is not kept.
+func (w *Workspace) present(tx *live.Tx) *tree.State {
+	st, _ := tx.State(w.rec.View)
+	return st
+}
+
+// freeze is present, and the state stays as it is.
+func (w *Workspace) freeze(tx *live.Tx) *tree.State {
+	st, _ := tx.Capture(w.rec.View)
+	return st
+}
+
 type Forks struct{ w *Workspace }
 
 func (w *Workspace) Forks() Forks { return Forks{w} }

@@ -77,17 +77,14 @@ type Chain []func() (*tree.State, error)
 
 // Count counts what a fork has, unless that was done just now. chains are those of the fork
 // and of each fork in it, with Since of that moment; hold keeps a state while it is read.
-func (f *Fork) Count(src *tree.Source, hold func(*tree.State) (release func()), chains func() ([]Chain, int64, error)) error {
+func (f *Fork) Count(src *tree.Source, hold func(*tree.State) (release func()), chains func() ([]Chain, int64)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	start := time.Now()
 	if f.ready.Load() && start.Before(f.next) {
 		return nil
 	}
-	all, since, err := chains()
-	if err != nil {
-		return err
-	}
+	all, since := chains()
 	c := counter{src: src, hold: hold, seen: make(map[cas.Hash]int64)}
 	for _, chain := range all {
 		if err := c.written(chain); err != nil {

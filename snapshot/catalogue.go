@@ -26,17 +26,11 @@ type catalogue struct {
 	bytes    int64   // sum of the sizes of the snapshots' files
 	captured []Event // of snapshots between two actors, not reported yet
 	// journalRoots are trees that records since the last checkpoint refer to.
-	journalRoots []journalRoot
+	journalRoots []history.Root
 }
 
 func newCatalogue(s *Store) *catalogue {
 	return &catalogue{Store: s, workspaces: make(map[uint32]*Workspace), snaps: make(map[uint32]*snap), dirty: make(map[history.Key]bool)}
-}
-
-// A journalRoot is a state, or the id of one that is not loaded.
-type journalRoot struct {
-	state *tree.State
-	id    cas.Hash
 }
 
 func (c *catalogue) touchSnap(view uint32) {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/amberfs/amberfs/snapshot/collection"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/usage"
 )
@@ -61,17 +62,13 @@ func (ss Snapshots) holdings(tx *live.Tx, names []string) (kept []usage.Holding,
 			o = &usage.Owner{UsedBy: usage.UsedBy{Name: sn.Name, Files: sn.Files, Size: sn.Bytes}, Seq: sn.Seq}
 		}
 		snaps[view] = o
-		k := usage.Holding{By: o, ID: sn.Hash}
-		if !sn.Sealed {
-			k.State = sn.State.Load()
-		}
-		kept = append(kept, k)
+		kept = append(kept, usage.Holding{By: o, Root: sn.Root()})
 	}
 	for _, w := range s.cat.workspaces {
-		kept = append(kept, usage.Holding{By: by(w), State: w.freeze(tx)})
+		kept = append(kept, usage.Holding{By: by(w), Root: history.Root{State: w.freeze(tx)}})
 		for _, r := range w.restored {
 			if o, ok := snaps[r.view]; ok {
-				kept = append(kept, usage.Holding{By: o, State: r.state})
+				kept = append(kept, usage.Holding{By: o, Root: history.Root{State: r.state}})
 			}
 		}
 	}

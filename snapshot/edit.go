@@ -7,6 +7,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/actors"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/steps"
 	"github.com/amberfs/amberfs/snapshot/tree"
@@ -263,7 +264,7 @@ func (c *catalogue) finishEdit(tx *live.Tx, w *Workspace, e *live.Edit, r *editR
 	}
 	inv := tx.Apply(e)
 	st := w.freeze(tx)
-	c.journalRoots = append(c.journalRoots, journalRoot{state: st})
+	c.journalRoots = append(c.journalRoots, history.Root{State: st})
 	if r.Post.Name != "" {
 		r.Post.Files, r.Post.Bytes = st.Inodes-1, st.Bytes
 		if err := (&captureRecord{r.Post}).apply(c, tx); err != nil {

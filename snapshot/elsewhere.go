@@ -143,7 +143,7 @@ func (r *pullRecord) apply(c *catalogue, tx *live.Tx) error {
 		}
 	}
 	sn.Actors, sn.Compacted = sn.Changes.Names, len(r.Of) > 0
-	c.journalRoots = append(c.journalRoots, journalRoot{id: sn.Hash})
+	c.journalRoots = append(c.journalRoots, sn.Root())
 	c.add(sn)
 	return nil
 }

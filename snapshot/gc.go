@@ -3,6 +3,7 @@ package snapshot
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/amberfs/amberfs/cas"
@@ -37,36 +38,26 @@ func (s *Store) GC(ctx context.Context, progress func(done, total int64)) (cas.G
 // were made, and so as they lie in the packs.
 func (c *catalogue) roots() (out []*tree.State, sets []cas.Hash, err error) {
 	var snaps []*snap
-	var ids []cas.Hash // of states that are not loaded
+	var roots []history.Root
 	c.alter(func(tx *live.Tx) {
 		for _, w := range c.workspaces {
-			out = append(out, w.freeze(tx))
+			roots = append(roots, history.Root{State: w.freeze(tx)})
 			w.restored = slices.DeleteFunc(w.restored, func(r restored) bool { return c.snaps[r.view] == nil })
 			for _, r := range w.restored {
-				out = append(out, r.state)
+				roots = append(roots, history.Root{State: r.state})
 			}
 		}
-		for _, sn := range c.snaps {
-			if !sn.Sealed {
-				out = append(out, sn.State.Load())
-			} else {
-				snaps = append(snaps, sn)
-			}
-		}
-		for _, r := range c.journalRoots {
-			if r.state != nil {
-				out = append(out, r.state)
-			} else {
-				ids = append(ids, r.id)
-			}
-		}
+		snaps = slices.Collect(maps.Values(c.snaps))
+		roots = append(roots, c.journalRoots...)
 		out = append(out, tx.Orphans()...)
 		sets = c.storedSets()
 	})
 	slices.SortFunc(snaps, func(a, b *snap) int { return cmp.Compare(a.View, b.View) })
-	for _, sn := range snaps {
-		ids = append(ids, sn.Hash)
-	}
+	c.look(func(*live.Tx) {
+		for _, sn := range snaps {
+			roots = append(roots, sn.Root())
+		}
+	})
 	type record struct {
 		ID        string     `json:"id"`
 		State     string     `json:"state"`
@@ -75,20 +66,20 @@ func (c *catalogue) roots() (out []*tree.State, sets []cas.Hash, err error) {
 	for _, prefix := range []string{history.Snapshots, history.Workspaces} {
 		if err := history.Scan(c.cas, prefix, func(r record) error {
 			h, err := cas.ParseHash(r.ID + r.State)
-			ids, sets = append(ids, h), append(sets, r.ActorSets...)
+			roots, sets = append(roots, history.Root{ID: h}), append(sets, r.ActorSets...)
 			return err
 		}); err != nil {
 			return nil, nil, err
 		}
 	}
 	out = append(out, c.pins.all()...)
-	known := make(map[cas.Hash]bool, len(ids))
-	for _, h := range ids {
-		if known[h] {
+	known := make(map[cas.Hash]bool, len(roots))
+	for _, r := range roots {
+		if r.State == nil && known[r.ID] {
 			continue
 		}
-		known[h] = true
-		st, err := tree.Load(c.src, h)
+		known[r.ID] = true
+		st, err := r.Load(c.src)
 		if isNotFound(err) && c.salvage.incomplete.Load() {
 			continue // nothing of it can be found any more
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/steps"
@@ -208,7 +209,7 @@ func (c *catalogue) begin(tx *live.Tx, r *beginRecord) error {
 		if err != nil {
 			return err
 		}
-		c.journalRoots = append(c.journalRoots, journalRoot{id: id})
+		c.journalRoots = append(c.journalRoots, history.Root{ID: id})
 		tx.SetCounters(highest+1, 0)
 		tx.AddView(r.WS, st)
 		return nil

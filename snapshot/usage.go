@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 
 	"github.com/amberfs/amberfs/internal/errs"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/live"
-	"github.com/amberfs/amberfs/snapshot/tree"
 	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
@@ -105,24 +105,11 @@ func (m *meter) count(f *Workspace) error {
 			f.family(func(w *Workspace) {
 				var chain usage.Chain
 				for _, sn := range m.cat.withOrigin(w) {
-					chain = append(chain, m.glance(sn))
+					chain = append(chain, sn.Root())
 				}
-				st := w.freeze(tx)
-				chains = append(chains, append(chain, func() (*tree.State, error) { return st, nil }))
+				chains = append(chains, append(chain, history.Root{State: w.freeze(tx)}))
 			})
 		})
 		return chains, since
 	})
-}
-
-// glance returns the way to the state of a snapshot for one look, for which it does
-// not stay in memory. The lock is held.
-func (m *meter) glance(sn *snap) func() (*tree.State, error) {
-	st, id := sn.State.Load(), sn.Hash
-	return func() (*tree.State, error) {
-		if st != nil {
-			return st, nil
-		}
-		return tree.Load(m.src, id)
-	}
 }

@@ -56,6 +56,27 @@ func (s *Snapshot) Tree(src *tree.Source) (*tree.State, error) {
 	return st, nil
 }
 
+// Root leads to the state of a snapshot.
+func (s *Snapshot) Root() Root {
+	if s.Sealed {
+		return Root{ID: s.Hash}
+	}
+	return Root{State: s.State.Load()}
+}
+
+// A Root is a state, or the id of one that need not stay in memory.
+type Root struct {
+	State *tree.State
+	ID    cas.Hash
+}
+
+func (r Root) Load(src *tree.Source) (*tree.State, error) {
+	if r.State != nil {
+		return r.State, nil
+	}
+	return tree.Load(src, r.ID)
+}
+
 // A List is the snapshots of a workspace without the base. Its zero value is empty.
 type List struct {
 	all    []*Snapshot

@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/elsewhere"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -60,9 +61,8 @@ func both(a, b *Owner) *Owner {
 
 // A Holding is a state that exists because of an owner.
 type Holding struct {
-	By    *Owner
-	State *tree.State // nil if it is not loaded
-	ID    cas.Hash
+	By *Owner
+	history.Root
 }
 
 // order is that in which owners are looked at: first what stays, below which there is
@@ -91,13 +91,11 @@ func Count(ctx context.Context, objects elsewhere.Objects, src *tree.Source, inc
 	})
 	for _, k := range kept {
 		by = k.By
-		var err error
-		if k.State == nil {
-			if k.State, err = tree.Load(src, k.ID); err != nil {
-				return nil, err
-			}
+		st, err := k.Load(src)
+		if err == nil {
+			err = st.Mark(ctx, src, incomplete, mark)
 		}
-		if err := k.State.Mark(ctx, src, incomplete, mark); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/snapshot/content"
+	"github.com/amberfs/amberfs/snapshot/history"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
 
@@ -71,9 +72,9 @@ func (f *Fork) Charge(n int64, taken bool) {
 	f.Exports.Add(n)
 }
 
-// A Chain is the states of a fork from the base to the present. One that was removed
-// meanwhile is a cas.ErrNotFound.
-type Chain []func() (*tree.State, error)
+// A Chain is the states of a fork from the base to the present. Some may be removed
+// meanwhile.
+type Chain []history.Root
 
 // Count counts what a fork has, unless that was done just now. chains are those of the fork
 // and of each fork in it, with Since of that moment; hold keeps a state while it is read.
@@ -109,8 +110,8 @@ type counter struct {
 // not, those in seen only once.
 func (c *counter) written(chain Chain) error {
 	var before *tree.State
-	for _, get := range chain {
-		st, err := get()
+	for _, r := range chain {
+		st, err := r.Load(c.src)
 		if errors.Is(err, cas.ErrNotFound) {
 			continue
 		}

@@ -78,26 +78,11 @@ func (p *checkpointer) awaitChange() {
 	appended := p.log.Appended()
 	if p.log.End() == p.at.Load() {
 		p.ShrinkJournal() // its mark is nothing to write down
-		if !p.awaitAppend(appended) {
+		if !p.loops.Await(p.signal, appended, loops.Forever) {
 			return
 		}
 	}
-	select {
-	case <-time.After(time.Second):
-	case <-p.loops.Context.Done():
-	case <-p.signal:
-	}
-}
-
-// awaitAppend waits, without a time limit, and reports whether something was appended.
-func (p *checkpointer) awaitAppend(appended <-chan struct{}) bool {
-	select {
-	case <-appended:
-		return true
-	case <-p.loops.Context.Done():
-	case <-p.signal:
-	}
-	return false
+	p.loops.Await(p.signal, nil, time.Second)
 }
 
 // checkpointDue reports whether it is time for a checkpoint, so long after the last.

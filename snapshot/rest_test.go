@@ -96,7 +96,12 @@ func TestCheckpointsSleep(t *testing.T) {
 		s.ckpt.awaitChange()
 		close(woken)
 	}()
-	Blocked(t, "(*checkpointer).awaitAppend")
+	Blocked(t, "(*Group).Await")
+	select {
+	case <-woken:
+		t.Error("nothing was written, and it wakes up")
+	case <-time.After(1200 * time.Millisecond):
+	}
 	s.ckpt.Ask()
 	select {
 	case <-woken:
@@ -123,7 +128,7 @@ func TestJournalAtRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	go s.ckpt.awaitChange()
-	Blocked(t, "(*checkpointer).awaitAppend")
+	Blocked(t, "(*Group).Await")
 	segments, err := filepath.Glob(filepath.Join(s.dir, "journal", "*"))
 	if err != nil || len(segments) != 1 {
 		t.Fatal(segments, err)

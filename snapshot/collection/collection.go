@@ -95,10 +95,7 @@ func (g *Collector) begins(now time.Time) bool {
 func (g *Collector) Loop() {
 	for g.Loops.Context.Err() == nil {
 		if !g.Any() {
-			select {
-			case <-g.Loops.Context.Done():
-			case <-g.Signal:
-			}
+			g.Loops.Await(g.Signal, nil, loops.Forever)
 		}
 		g.Loops.Pause(time.Second)
 		if g.Loops.Context.Err() != nil || !g.begins(time.Now()) {

@@ -4,12 +4,15 @@ package loops
 import (
 	"context"
 	"log/slog"
+	"math"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/amberfs/amberfs/internal/guard"
 )
+
+// Forever is longer than a store is open.
+const Forever = time.Duration(math.MaxInt64)
 
 // panicPause is how long a loop rests after a panic.
 const panicPause = 5 * time.Second
@@ -18,33 +21,40 @@ const panicPause = 5 * time.Second
 type Group struct {
 	Context context.Context // done when the store is being closed
 	cancel  context.CancelFunc
-	group   *errgroup.Group
+	group   *sync.WaitGroup
 	logger  *slog.Logger
 	rest    time.Duration // after a panic
 }
 
 func New(logger *slog.Logger) Group {
 	ctx, cancel := context.WithCancel(context.Background())
-	return Group{ctx, cancel, &errgroup.Group{}, logger, panicPause}
+	return Group{ctx, cancel, &sync.WaitGroup{}, logger, panicPause}
 }
 
 // Start runs a loop until the store is closed: again, some time after it panicked.
 func (b *Group) Start(what string, loop func()) {
-	b.group.Go(func() error {
+	b.group.Go(func() {
 		for b.Context.Err() == nil {
 			guard.Call(b.logger, what, loop)
 			b.Pause(b.rest)
 		}
-		return nil
 	})
 }
 
 // Pause returns after a time, or when the store is being closed.
-func (b *Group) Pause(d time.Duration) {
+func (b *Group) Pause(d time.Duration) { b.Await(nil, nil, d) }
+
+// Await returns at a signal, when a channel is closed, which it reports, after a time, or
+// when the store is being closed. A nil signal or channel never comes.
+func (b *Group) Await(signal Wake, closed <-chan struct{}, d time.Duration) bool {
 	select {
 	case <-b.Context.Done():
+	case <-signal:
+	case <-closed:
+		return true
 	case <-time.After(d):
 	}
+	return false
 }
 
 func (b *Group) Stop() {
@@ -54,7 +64,7 @@ func (b *Group) Stop() {
 }
 
 // Wait returns when they have ended.
-func (b *Group) Wait() { _ = b.group.Wait() } // the loops log their errors
+func (b *Group) Wait() { b.group.Wait() }
 
 // A Wake is a signal to a loop. Signals that come while it works are one.
 type Wake chan struct{}

@@ -75,19 +75,8 @@ func (k *Keeper) Loop() {
 	for k.Loops.Context.Err() == nil {
 		changed := k.Appended()
 		due := k.Round()
-		select {
-		case <-k.Loops.Context.Done():
-			return
-		case <-k.Signal:
-			continue
-		case <-time.After(min(max(due.Sub(k.Now()), k.tick), longestSleep)):
-			continue
-		case <-changed:
-		}
-		select {
-		case <-k.Loops.Context.Done():
-		case <-k.Signal:
-		case <-time.After(k.tick):
+		if k.Loops.Await(k.Signal, changed, min(max(due.Sub(k.Now()), k.tick), longestSleep)) {
+			k.Loops.Await(k.Signal, nil, k.tick)
 		}
 	}
 }

@@ -159,22 +159,17 @@ func (q *Sealer) Len() int {
 
 // Loop seals snapshots in the background.
 func (q *Sealer) Loop() {
-	for {
+	for q.Loops.Context.Err() == nil {
 		for sn := q.next(nil); sn != nil && q.Loops.Context.Err() == nil; sn = q.next(nil) {
 			if err := q.sealSnapshot(q.Loops.Context, sn); err != nil && q.Loops.Context.Err() == nil {
 				q.Logger.Warn("sealing", "err", err, guard.Stack(err))
 			}
 		}
-		var again <-chan time.Time
+		again := loops.Forever
 		if q.Len() > 0 { // what failed, also because of a panic
-			again = time.After(retrySeal)
+			again = retrySeal
 		}
-		select {
-		case <-q.Loops.Context.Done():
-			return
-		case <-q.signal:
-		case <-again:
-		}
+		q.Loops.Await(q.signal, nil, again)
 		q.Loops.Pause(sealDelay)
 		q.Pacer.AwaitRest(q.Loops)
 	}

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"github.com/amberfs/amberfs/snapshot/interval"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -29,22 +30,13 @@ func (w *Workspace) Bookmark() error {
 type bookmarkRecord struct{ storedSnapshot }
 
 func (r *bookmarkRecord) apply(c *catalogue, tx *live.Tx) error {
-	tx.UseView(r.View)
 	w, ok := c.workspaces[r.WS]
 	if !ok {
 		return nil
 	}
-	st := w.freeze(tx)
-	sn, err := r.Load()
-	if err != nil {
-		return err
-	}
 	if old, ok := c.snaps[w.rec.Before]; ok {
 		c.remove(old)
 	}
-	sn.State.Store(st)
-	sn.Lazy = true
-	w.rec.Before = sn.View
-	c.add(sn)
-	return nil
+	w.rec.Before = r.View
+	return c.keepState(tx, r.storedSnapshot, w.freeze(tx), interval.Changes{})
 }

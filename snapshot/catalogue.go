@@ -52,12 +52,10 @@ func (c *catalogue) add(s *snap) {
 	c.bytes += s.Bytes
 	c.touchSnap(s.View)
 	w, ok := c.workspaces[s.WS]
-	if !ok {
-		return
+	if !ok || s.View == w.rec.Before {
+		return // a bookmark has no number, and only a checkpoint seals it
 	}
-	if s.View == w.rec.Before {
-		return // it has no number
-	}
+	c.seal.Push(s)
 	if s.Seq >= w.rec.NextSeq {
 		w.rec.NextSeq = s.Seq + 1
 	}
@@ -93,11 +91,15 @@ func (c *catalogue) byWorkspace(snaps []*snap) map[*Workspace][]*snap {
 }
 
 // Turns implements sealing.Catalogue.
-func (c *catalogue) Turns(view uint32) *semaphore.Weighted {
-	if f := c.tenant(view); f != nil {
-		return f.sealing
-	}
-	return semaphore.NewWeighted(1) // of a fork that has ended
+func (c *catalogue) Turns(view uint32) (turns *semaphore.Weighted) {
+	c.look(func(*live.Tx) {
+		if w, ok := c.workspaces[view]; ok {
+			turns = w.uppermost().sealing
+		} else {
+			turns = semaphore.NewWeighted(1) // of a fork that has ended
+		}
+	})
+	return turns
 }
 
 // Needed implements sealing.Catalogue. No process needs the chunks of a snapshot that was

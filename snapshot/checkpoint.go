@@ -218,10 +218,6 @@ func (p *checkpointer) takeDirty(c *checkpoint) {
 		}
 		c.snaps[key.View] = sn
 		sn.Wanted = true
-		if sn.Lazy {
-			sn.Lazy = false
-			p.seal.Push(sn)
-		}
 	}
 }
 

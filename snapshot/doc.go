@@ -102,8 +102,8 @@
 //	cas.Record                one gc at a time; its holder neither collects nor verifies
 //	room.Room                 one writer at a time makes room on a nearly full disk
 //	  ckpt.mu                 one checkpoint, or gc that marks, at a time
-//	    Workspace.sealing     one seal at a time of a fork of main
-//	      Sealer.main, .forks how many of main and of all forks
+//	    Workspace.sealing     one seal at a time of main, or of a fork of it
+//	      Sealer.forks        how many of all forks
 //	        live.Forest.mu    the catalogue and every view
 //	          Sealer.mu       the queue of package sealing
 //	usage.Fork                one counts what a fork has of its own

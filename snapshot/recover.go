@@ -118,8 +118,7 @@ func (c *catalogue) setOrigin(tx *live.Tx, w *Workspace, st *tree.State, r store
 	return c.keepState(tx, r, st, interval.Changes{})
 }
 
-// keepState makes a frozen state a snapshot of the catalogue, which the sealer
-// takes up.
+// keepState makes a frozen state a snapshot of the catalogue.
 func (c *catalogue) keepState(tx *live.Tx, r storedSnapshot, st *tree.State, changes interval.Changes) error {
 	tx.UseView(r.View)
 	sn, err := r.Load()
@@ -129,7 +128,6 @@ func (c *catalogue) keepState(tx *live.Tx, r storedSnapshot, st *tree.State, cha
 	sn.State.Store(st)
 	sn.Changes = changes
 	c.add(sn)
-	c.seal.Push(sn)
 	return nil
 }
 

@@ -26,7 +26,7 @@ type Workspace struct {
 	at       uint64              // live.Tx.Changed at the last capture
 	changes  uint64              // see Changes
 	usage    usage.Fork          // of a fork of main
-	sealing  *semaphore.Weighted // the same; one seal at a time
+	sealing  *semaphore.Weighted // one seal at a time of main, or of a fork of main
 	early    interval.Changes    // of the present interval, from before the last checkpoint
 	restored []restored          // of the snapshots that were restored last, oldest first
 }

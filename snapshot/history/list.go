@@ -30,8 +30,6 @@ type Snapshot struct {
 	// Wanted by a checkpoint: it is sealed even when it is removed meanwhile,
 	// since the journal after the checkpoint may still restore it.
 	Wanted bool
-	// Lazy: it is sealed only when a checkpoint needs it.
-	Lazy bool
 	// Retry is when the background seals it again after it failed, guarded by the sealer.
 	Retry time.Time
 	// Text is how many bytes its message and labels have, 0 if not counted yet.

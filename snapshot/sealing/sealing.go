@@ -54,7 +54,7 @@ type Parts struct {
 
 // A Catalogue is that of the store. Its methods take the lock of the forest.
 type Catalogue interface {
-	// Turns returns the turns of the fork of main that a workspace is in.
+	// Turns returns the turns of main, or of the fork of main that a workspace is in.
 	Turns(workspace uint32) *semaphore.Weighted
 	// Needed reports whether a snapshot is still to be sealed.
 	Needed(sn *history.Snapshot) (name string, needed bool)
@@ -68,7 +68,6 @@ type Catalogue interface {
 type Sealer struct {
 	Parts
 
-	main   *semaphore.Weighted
 	forks  *semaphore.Weighted
 	mu     sync.Mutex // guards queue and Snapshot.Retry
 	queue  []*history.Snapshot
@@ -76,20 +75,17 @@ type Sealer struct {
 }
 
 func New(p Parts) *Sealer {
-	return &Sealer{Parts: p, signal: loops.NewWake(), main: semaphore.NewWeighted(1), forks: semaphore.NewWeighted(sealForks)}
+	return &Sealer{Parts: p, signal: loops.NewWake(), forks: semaphore.NewWeighted(sealForks)}
 }
 
 // sealTurn waits until a state of a workspace may be sealed.
 func (q *Sealer) sealTurn(ctx context.Context, ws uint32) (end func(), err error) {
-	if ws == live.MainView {
-		if err := q.main.Acquire(ctx, 1); err != nil {
-			return nil, err
-		}
-		return func() { q.main.Release(1) }, nil
-	}
 	tenant := q.Catalogue.Turns(ws)
 	if err := tenant.Acquire(ctx, 1); err != nil {
 		return nil, err
+	}
+	if ws == live.MainView {
+		return func() { tenant.Release(1) }, nil
 	}
 	if err := q.forks.Acquire(ctx, 1); err != nil {
 		tenant.Release(1)

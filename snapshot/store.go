@@ -178,7 +178,7 @@ func (s opening) open() error {
 		return err
 	}
 	if s.cas, err = cas.Open(s.dir, cas.Options{FS: s.opt.FS, Logger: s.logger}); err != nil {
-		return storedir.InUse(s.dir, err)
+		return err
 	}
 	at, err := s.lastCheckpoint()
 	if err != nil {

@@ -51,7 +51,7 @@ func repairPacks(dir string, o snapshot.Options) (res cas.RepairResult, err erro
 			o.FS = disk
 		}
 		if res, err = cas.Repair(dir, cas.Options{FS: o.FS, Logger: o.Logger}); err != nil {
-			return fmt.Errorf("repairing %s: %w", dir, storedir.InUse(dir, err))
+			return fmt.Errorf("repairing %s: %w", dir, err)
 		}
 		return nil
 	})
@@ -65,8 +65,7 @@ func repairPacks(dir string, o snapshot.Options) (res cas.RepairResult, err erro
 func Check(ctx context.Context, dir string, o snapshot.Options, progress func(done, total int64)) (*verify.Report, error) {
 	o.Quiet, o.ReadOnly = true, true
 	s, err := snapshot.Open(dir, o)
-	var locked *storedir.LockedError
-	if err != nil && !errors.As(err, &locked) && !errors.Is(err, errs.Format) {
+	if err != nil && !errors.Is(err, errs.Busy) && !errors.Is(err, errs.Format) {
 		o.Salvage = true
 		if again, serr := snapshot.Open(dir, o); serr == nil {
 			s, err = again, nil

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/internal/process"
 	"github.com/amberfs/amberfs/internal/vfs"
@@ -24,9 +23,8 @@ type Holder struct {
 
 // A LockedError says which process has the store open.
 type LockedError struct {
-	Dir        string
-	PID        int // 0 if it is not known
-	Mountpoint string
+	Dir    string
+	Holder // without a PID if it is not known
 }
 
 func (e *LockedError) Error() string {
@@ -43,15 +41,6 @@ func (e *LockedError) Error() string {
 
 // Unwrap makes a LockedError an errs.Busy.
 func (e *LockedError) Unwrap() error { return errs.Busy }
-
-// InUse is err, or a LockedError if another process has the chunk store open: one whose lock
-// file was removed.
-func InUse(dir string, err error) error {
-	if errors.Is(err, cas.ErrInUse) {
-		return &LockedError{Dir: dir}
-	}
-	return err
-}
 
 // lockStore takes the store for this process. A *LockedError when another
 // has it.
@@ -71,7 +60,7 @@ func lockStore(disk *vfs.Beneath, dir string) (*os.File, error) {
 			return nil, fmt.Errorf("locking store %s: %w", dir, err)
 		}
 		h, _ := ReadHolder(dir)
-		return nil, &LockedError{Dir: dir, PID: h.PID, Mountpoint: h.Mountpoint}
+		return nil, &LockedError{dir, h}
 	}
 	if !leadsTo(disk, filepath.Join(dir, "lock"), f) {
 		return nil, errors.Join(fmt.Errorf("locking store %s: it was just removed; try again", dir), f.Close())

@@ -74,7 +74,7 @@ func (w *Workspace) Capture(o CaptureOptions) (Info, error) {
 		return Info{}, err
 	}
 	s.metrics.Note(func(m *info.Metrics) { m.Snapshots++; m.LastSnapshotMs = info.MsSince(start) })
-	s.event(Event{Workspace: w.rec.View, Action: "captured", From: made.Name, Caller: o.Caller})
+	s.event(Event{Workspace: w.rec.View, Action: "captured", From: made.Name}, o.Caller)
 	return made, nil
 }
 
@@ -232,7 +232,7 @@ func (ss Snapshots) DeleteAll(names []string, c live.Caller) ([]string, error) {
 		return nil, err
 	}
 	for _, name := range gone {
-		s.event(Event{Workspace: ss.w.rec.View, Action: "removed", From: name, Caller: c})
+		s.event(Event{Workspace: ss.w.rec.View, Action: "removed", From: name}, c)
 	}
 	return gone, nil
 }
@@ -280,7 +280,7 @@ func (ss Snapshots) Rename(a, b string, c live.Caller) error {
 		return s.commit(tx, recRename, &renameRecord{View: sn.View, Name: b})
 	})
 	if err == nil {
-		s.event(Event{Workspace: ss.w.rec.View, Action: "renamed-snapshot", From: old, Detail: b, Caller: c})
+		s.event(Event{Workspace: ss.w.rec.View, Action: "renamed-snapshot", From: old, Detail: b}, c)
 	}
 	return err
 }

@@ -121,7 +121,7 @@ func TestForkTTL(t *testing.T) {
 	s := openAt(t, &now)
 	w := s.Main()
 	var said []string
-	s.OnEvent(func(e Event) { said = append(said, e.Action+" "+e.From+e.Detail) })
+	s.OnEvent(func(e Event, _ live.Caller) { said = append(said, e.Action+" "+e.From+e.Detail) })
 	for _, label := range []string{"a", "b"} {
 		if _, err := w.Forks().Claim(ClaimOptions{Label: label, TTL: time.Hour}); err != nil {
 			t.Fatal(err)

@@ -96,9 +96,9 @@ func (ss Snapshots) Compact(ctx context.Context, o CompactOptions) (Compacted, e
 	if err != nil {
 		return Compacted{}, err
 	}
-	s.event(Event{Workspace: ss.w.rec.View, Action: "captured", From: o.Name, Caller: o.Caller})
+	s.event(Event{Workspace: ss.w.rec.View, Action: "captured", From: o.Name}, o.Caller)
 	for _, name := range out.Removed {
-		s.event(Event{Workspace: ss.w.rec.View, Action: "removed", From: name, Caller: o.Caller})
+		s.event(Event{Workspace: ss.w.rec.View, Action: "removed", From: name}, o.Caller)
 	}
 	return out, s.Sync()
 }

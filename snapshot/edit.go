@@ -93,11 +93,11 @@ func (o *outcome) report(w *Workspace, from string, c live.Caller) {
 	if o.Undo == "" {
 		return
 	}
-	w.store.event(Event{Workspace: w.rec.View, Action: "captured", From: o.Undo, Caller: c})
+	w.store.event(Event{Workspace: w.rec.View, Action: "captured", From: o.Undo}, c)
 	for i := range o.steps {
 		if step := &o.steps[i]; !steps.Trivial(step) {
 			p := steps.PathChangeOf(*step)
-			w.store.event(Event{Workspace: w.rec.View, Action: "restored", Path: p.Path, From: from, Size: step.Size, Detail: p.Action, Caller: c})
+			w.store.event(Event{Workspace: w.rec.View, Action: "restored", Path: p.Path, From: from, Size: step.Size, Detail: p.Action}, c)
 		}
 	}
 }

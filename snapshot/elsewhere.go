@@ -93,7 +93,7 @@ func (rs Remotes) Pulled(i Info, id cas.Hash, c live.Caller) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	s.event(Event{Workspace: rs.w.rec.View, Action: "pulled", From: i.Name, Caller: c})
+	s.event(Event{Workspace: rs.w.rec.View, Action: "pulled", From: i.Name}, c)
 	return r.Seen(), s.Sync()
 }
 
@@ -159,7 +159,7 @@ type Pushing struct {
 
 // Pushed notes that a snapshot was sent to a remote.
 func (rs Remotes) Pushed(name, remote string, c live.Caller) {
-	rs.w.store.event(Event{Workspace: rs.w.rec.View, Action: "pushed", From: name, Detail: remote, Caller: c})
+	rs.w.store.event(Event{Workspace: rs.w.rec.View, Action: "pushed", From: name, Detail: remote}, c)
 }
 
 // Push waits until a snapshot has its id, and keeps it.

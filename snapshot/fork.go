@@ -58,7 +58,7 @@ func (fs Forks) New(o ForkOptions) (*Workspace, error) {
 
 func (fs Forks) forked(fork *Workspace, o ForkOptions, start time.Time) {
 	fs.w.store.metrics.Note(func(m *info.Metrics) { m.Forks++; m.LastForkMs = info.MsSince(start) })
-	fs.w.store.event(Event{Workspace: fs.w.rec.View, Action: "forked", From: fork.BeganFrom(), Detail: o.Name, Caller: o.Caller})
+	fs.w.store.event(Event{Workspace: fs.w.rec.View, Action: "forked", From: fork.BeganFrom(), Detail: o.Name}, o.Caller)
 }
 
 // make journals and makes a fork. The lock is held.
@@ -208,7 +208,7 @@ func (fs Forks) Rename(a, b string, c live.Caller) error {
 		return s.commit(tx, recRenameFork, &renameForkRecord{View: f.rec.View, Name: b})
 	})
 	if err == nil {
-		s.event(Event{Workspace: fs.w.rec.View, Action: "renamed-fork", From: a, Detail: b, Caller: c})
+		s.event(Event{Workspace: fs.w.rec.View, Action: "renamed-fork", From: a, Detail: b}, c)
 	}
 	return err
 }

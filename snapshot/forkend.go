@@ -99,11 +99,11 @@ func (fs Forks) end(name string, c live.Caller, may func(f *Workspace) error,
 	var last Info
 	if r.Last != nil {
 		last = r.Last.Seen()
-		s.event(Event{Workspace: fs.w.rec.View, Action: "captured", From: last.Name, Caller: c})
+		s.event(Event{Workspace: fs.w.rec.View, Action: "captured", From: last.Name}, c)
 	}
-	s.event(Event{Workspace: fs.w.rec.View, Action: "fork-deleted", From: name, Detail: last.Name, Caller: c})
+	s.event(Event{Workspace: fs.w.rec.View, Action: "fork-deleted", From: name, Detail: last.Name}, c)
 	for _, view := range append(r.Inside, r.View) {
-		s.event(Event{Workspace: view, Action: "ended", Caller: c})
+		s.event(Event{Workspace: view, Action: "ended"}, c)
 	}
 	return last, nil
 }

@@ -96,9 +96,9 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 	if err != nil {
 		return GraftResult{}, err
 	}
-	s.event(Event{Workspace: w.rec.View, Action: "captured", From: r.Pre.Name, Caller: o.Caller})
+	s.event(Event{Workspace: w.rec.View, Action: "captured", From: r.Pre.Name}, o.Caller)
 	if r.Post.Name != "" {
-		defer s.event(Event{Workspace: w.rec.View, Action: "captured", From: r.Post.Name, Caller: o.Caller})
+		defer s.event(Event{Workspace: w.rec.View, Action: "captured", From: r.Post.Name}, o.Caller)
 	}
 	s.tell(inv)
 	s.imported(w, over, o.Caller)
@@ -109,9 +109,7 @@ func (w *Workspace) Graft(ctx context.Context, o GraftOptions) (GraftResult, err
 func (s *core) imported(w *Workspace, over *live.Overlay, c live.Caller) {
 	err := over.Walk(context.Background(), s.src, func(step *live.Step) error {
 		p := steps.PathChangeOf(*step)
-		s.event(Event{
-			Workspace: w.rec.View, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: step.Size, Caller: c,
-		})
+		s.event(Event{Workspace: w.rec.View, Action: p.Action, Path: path.Join(over.Prefix, p.Path), Size: step.Size}, c)
 		return nil
 	})
 	if err != nil {

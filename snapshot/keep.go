@@ -22,7 +22,7 @@ func (c *catalogue) toKeep() iter.Seq[retention.Workspace] {
 		all = slices.Collect(maps.Values(c.workspaces))
 	})
 	for _, e := range captured {
-		c.event(e)
+		c.event(e, live.Caller{})
 	}
 	return func(yield func(retention.Workspace) bool) {
 		for _, w := range all {
@@ -79,7 +79,7 @@ func (k kept) Remove(rules policy.Policy, views []uint32, now time.Time) error {
 		return err
 	}
 	for _, name := range names {
-		s.event(Event{Workspace: k.rec.View, Action: "expired", From: name})
+		s.event(Event{Workspace: k.rec.View, Action: "expired", From: name}, live.Caller{})
 	}
 	return nil
 }

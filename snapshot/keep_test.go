@@ -107,7 +107,7 @@ func TestCullLeavesWhatIsNeeded(t *testing.T) {
 		t.Fatal(err)
 	}
 	var gone []string
-	s.OnEvent(func(e Event) {
+	s.OnEvent(func(e Event, _ live.Caller) {
 		if e.Action == "expired" {
 			gone = append(gone, e.From)
 		}

@@ -47,7 +47,7 @@ func (fs Forks) Merge(ctx context.Context, fork string, o PromoteOptions) (Promo
 	}
 	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return fs.merge(ctx, f, o) })
 	if out.report(fs.w, fork, o.Caller); out.Undo != "" {
-		fs.w.store.event(Event{Workspace: fs.w.rec.View, Action: "merged", From: fork, Caller: o.Caller})
+		fs.w.store.event(Event{Workspace: fs.w.rec.View, Action: "merged", From: fork}, o.Caller)
 	}
 	return PromoteResult{fork, MergeResult{out.conflicts, out.Changes}}, err
 }

@@ -30,7 +30,7 @@ func (w *Workspace) PatchPolicy(patch []byte, c live.Caller) (p policy.Policy, e
 		return s.commit(tx, recPolicy, &policyRecord{WS: w.rec.View, Policy: p})
 	})
 	if err == nil {
-		s.event(Event{Workspace: w.rec.View, Action: "policy", Caller: c})
+		s.event(Event{Workspace: w.rec.View, Action: "policy"}, c)
 	}
 	return p, err
 }

@@ -2,27 +2,28 @@ package events
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/amberfs/amberfs/internal/vfs"
 )
 
-// TestRecordBulk: of very many events few are in memory, and all are written, in files
+// TestVeryMany: of very many events few are in memory, and all are written, in files
 // that are not much larger than they should be.
-func TestRecordBulk(t *testing.T) {
-	l, err := Open(t.TempDir(), Options{FS: vfs.OS, Quiet: time.Hour})
+func TestVeryMany(t *testing.T) {
+	l, err := Open(t.TempDir(), Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler), Quiet: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	const n = 5*maxBulk + 1
+	const n = 5*maxWaiting + 1
 	for i := range n {
-		l.RecordBulk(Event{Action: Restored, Path: fmt.Sprint("file", i), Workspace: 1, Command: "test"})
+		l.Record(Event{Action: Restored, Path: fmt.Sprint("file", i), Workspace: 1, Command: "test"})
 		l.mu.Lock()
 		waiting := len(l.mu.queue)
 		l.mu.Unlock()
-		if waiting > maxBulk {
+		if waiting > maxWaiting {
 			t.Fatalf("%d events wait", waiting)
 		}
 	}
@@ -40,7 +41,7 @@ func TestRecordBulk(t *testing.T) {
 		t.Errorf("%d events of %d, %v", next-1, n, err)
 	}
 	for _, s := range l.mu.views[1].segments {
-		if s.size > 2*DefaultSegmentSize+maxBulk*200 {
+		if s.size > 2*DefaultSegmentSize+maxWaiting*200 {
 			t.Errorf("a file of %d bytes", s.size)
 		}
 	}

@@ -56,6 +56,6 @@
 //	commands.mu    which process a thread belongs to; alone
 //
 // Options.Resolve and Share are called with Log.writer held and Log.mu free. They may take
-// the locks of the tree, and Record, Captured and LastSeq may be called under
-// them; Flush, Read, Counts, Follow and Close may not.
+// the locks of the tree, and Captured and LastSeq may be called under them; Record, Flush,
+// Read, Follow and Close may not.
 package events

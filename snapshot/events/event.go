@@ -9,6 +9,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/gitquote"
 	"github.com/amberfs/amberfs/internal/process"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 const (
@@ -91,14 +92,8 @@ type Event struct {
 	Node uint64 `json:"-"`
 }
 
-type Counts struct {
-	Created  int64 `json:"created"`
-	Modified int64 `json:"modified"`
-	Deleted  int64 `json:"deleted"`
-	Restored int64 `json:"restored"`
-}
-
-func (c *Counts) add(action string) {
+// count adds an event to the counts of a workspace.
+func count(c *info.Counts, action string) {
 	switch action {
 	case Created:
 		c.Created++
@@ -111,12 +106,12 @@ func (c *Counts) add(action string) {
 	}
 }
 
-func appendLine(b []byte, e *Event) ([]byte, error) {
+func appendLine(b []byte, e *Event) []byte {
 	var w bytes.Buffer
 	enc := json.NewEncoder(&w)
 	enc.SetEscapeHTML(false)
-	err := enc.Encode(e)
-	return append(b, gitquote.JSON(w.Bytes())...), err
+	_ = enc.Encode(e) // it has only numbers, text and a time of now
+	return append(b, gitquote.JSON(w.Bytes())...)
 }
 
 // head reads number and action from a line as appendLine writes it, without

@@ -2,6 +2,7 @@ package events
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,40 +18,30 @@ func (l *Log) flush(all bool) error {
 	if len(due) == 0 {
 		return nil
 	}
-	var first error
-	write := func(v *view, lines []byte) {
-		if err := l.write(v, lines); err != nil && first == nil {
-			first = fmt.Errorf("write the event log of workspace %d: %w", v.id, err)
-		}
-	}
+	var err error
 	lines := map[*view][]byte{}
 	for _, e := range due {
 		if !l.complete(&e.Event) {
 			continue
 		}
-		b, err := appendLine(lines[e.v], &e.Event)
-		if err != nil {
-			return fmt.Errorf("encode an event: %w", err)
-		}
+		b := appendLine(lines[e.v], &e.Event)
 		if int64(len(b)) >= l.opts.SegmentSize {
-			write(e.v, b)
+			err = errors.Join(err, l.write(e.v, b))
 			b = b[:0]
 		}
 		lines[e.v] = b
 	}
 	for v, b := range lines {
-		write(v, b)
+		err = errors.Join(err, l.write(v, b))
 	}
-	if err := l.limit(); err != nil && first == nil {
-		first = fmt.Errorf("shorten the event log: %w", err)
-	}
+	err = errors.Join(err, l.limit())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if first == nil {
+	if err == nil {
 		l.mu.failed = false
 	}
 	l.wakeFollowers()
-	return first
+	return err
 }
 
 // complete adds what is only known later. It is false for an event of a node that had
@@ -84,7 +75,7 @@ func (l *Log) write(v *view, lines []byte) error {
 	}
 	s := &segments[len(segments)-1]
 	if err := v.append(*s, lines); err != nil {
-		return err
+		return fmt.Errorf("write the event log of workspace %d: %w", v.id, err)
 	}
 	s.size += int64(len(lines))
 	v.written, _, _ = head(lines[bytes.LastIndexByte(lines[:len(lines)-1], '\n')+1:])
@@ -105,7 +96,7 @@ func (l *Log) limit() error {
 	}
 	for l.size() > l.opts.Limit {
 		if err := l.drop(l.largest(shareOf)); err != nil {
-			return err
+			return fmt.Errorf("shorten the event log: %w", err)
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -86,7 +87,7 @@ func TestHostileFiles(t *testing.T) {
 				t.Skip(err)
 			}
 		}
-		l, err := Open(dir, Options{Quiet: time.Hour})
+		l, err := Open(dir, Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler), Quiet: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

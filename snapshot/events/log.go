@@ -12,6 +12,7 @@ import (
 
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 const (
@@ -25,9 +26,9 @@ const (
 	minLimit  = 1 << 20
 )
 
-// Options say how to keep the log. The zero value is good for a real disk.
+// Options say how to keep the log. FS and Logger are needed.
 type Options struct {
-	FS     vfs.FS // vfs.OS if nil
+	FS     vfs.FS
 	Logger *slog.Logger
 	// Limit is the size in bytes of the log of all workspaces together.
 	Limit int64
@@ -66,12 +67,6 @@ type Log struct {
 
 // Open opens the event log in a directory, which it makes if there is none.
 func Open(dir string, o Options) (*Log, error) {
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	if o.Limit <= 0 {
 		o.Limit = DefaultLimit
 		if total, err := o.FS.Total(filepath.Dir(dir)); err == nil {
@@ -111,32 +106,23 @@ func Open(dir string, o Options) (*Log, error) {
 	return l, nil
 }
 
+// maxWaiting is how many events wait to be written before Record writes them itself: those
+// of a large restore would take memory faster than they are written.
+const maxWaiting = 10_000
+
 // Record notes an event. It is cheap, and what it notes is written later; see
 // the package's comment. Command is looked up from PID if it is empty.
-func (l *Log) Record(e Event) { l.record(e) }
-
-// record is Record. It returns how many events wait to be written.
-func (l *Log) record(e Event) int {
+func (l *Log) Record(e Event) {
 	n := &entry{Event: e}
 	l.fill(&n.Event)
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.mu.closed {
-		return 0
+	if !l.mu.closed {
+		l.mu.add(l.view(e.Workspace), n)
+		l.arm()
 	}
-	l.mu.add(l.view(e.Workspace), n)
-	l.arm()
-	return len(l.mu.queue)
-}
-
-// maxBulk is how many events wait to be written before RecordBulk writes them itself.
-const maxBulk = 10_000
-
-// RecordBulk is Record for one of very many events, such as those of a restore, which
-// would take memory faster than they are written: now and then it writes them, and
-// returns when that is done.
-func (l *Log) RecordBulk(e Event) {
-	if l.record(e) >= maxBulk {
+	waiting := len(l.mu.queue)
+	l.mu.Unlock()
+	if waiting >= maxWaiting {
 		l.writeOut(true)
 	}
 }
@@ -144,7 +130,7 @@ func (l *Log) RecordBulk(e Event) {
 // A Span is what happened between two captures of a workspace.
 type Span struct {
 	First, Last uint64 // numbers of the events; Last is the capture itself
-	Counts      Counts
+	Counts      info.Counts
 }
 
 // Captured notes that a snapshot was made, and returns what happened in the
@@ -164,7 +150,7 @@ func (l *Log) Captured(e Event) Span {
 	l.mu.endAll(v)
 	l.mu.add(v, &entry{Event: e})
 	s := Span{First: v.captured + 1, Last: v.lastSeq, Counts: v.since}
-	v.captured, v.since = v.lastSeq, Counts{}
+	v.captured, v.since = v.lastSeq, info.Counts{}
 	l.arm()
 	return s
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,12 +18,13 @@ import (
 	"time"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/tests/vfstest"
 )
 
 func mustOpen(t testing.TB, fs vfs.FS, o Options) *Log {
 	t.Helper()
-	o.FS = fs
+	o.FS, o.Logger = fs, slog.New(slog.DiscardHandler)
 	if o.Quiet == 0 {
 		o.Quiet = time.Hour // only Flush writes
 	}
@@ -47,10 +49,7 @@ func TestLineIsAPromise(t *testing.T) {
 		Seq: 12, Time: time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC), Action: Renamed, Path: `a "b" <c>`, From: "old",
 		Size: 99, UID: 1000, PID: 77, Command: "mv", Detail: "more", Workspace: 4, Node: 5,
 	}
-	b, err := appendLine(nil, &e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := appendLine(nil, &e)
 	want := `{"seq":12,"time":"2026-02-03T04:05:06.000000789Z","action":"renamed","path":"a \"b\" <c>","from":"old",` +
 		`"size":99,"uid":1000,"pid":77,"command":"mv","detail":"more"}` + "\n"
 	if string(b) != want {
@@ -154,7 +153,7 @@ func TestCapturedCountsSinceTheOneBefore(t *testing.T) {
 		}
 	}
 	add(Created, Created, Deleted)
-	if s := l.Captured(Event{Workspace: 1, From: "v1"}); s != (Span{1, 4, Counts{Created: 2, Deleted: 1}}) {
+	if s := l.Captured(Event{Workspace: 1, From: "v1"}); s != (Span{1, 4, info.Counts{Created: 2, Deleted: 1}}) {
 		t.Errorf("first: %+v", s)
 	}
 	add(Modified, Renamed, Restored)
@@ -167,10 +166,10 @@ func TestCapturedCountsSinceTheOneBefore(t *testing.T) {
 		l = mustOpen(t, fs, o)
 		add(Created)
 	}
-	if s := l.Captured(Event{Workspace: 1, From: "v2"}); s != (Span{5, 11, Counts{Created: 3, Modified: 1, Restored: 1}}) {
+	if s := l.Captured(Event{Workspace: 1, From: "v2"}); s != (Span{5, 11, info.Counts{Created: 3, Modified: 1, Restored: 1}}) {
 		t.Errorf("second: %+v", s)
 	}
-	if s := l.Captured(Event{Workspace: 1, From: "v3"}); s != (Span{12, 12, Counts{}}) {
+	if s := l.Captured(Event{Workspace: 1, From: "v3"}); s != (Span{12, 12, info.Counts{}}) {
 		t.Errorf("third: %+v", s)
 	}
 	es := all(t, l, 1)
@@ -455,7 +454,7 @@ func FuzzHead(f *testing.F) {
 }
 
 func BenchmarkRecord(b *testing.B) {
-	l, err := Open(b.TempDir(), Options{})
+	l, err := Open(b.TempDir(), Options{FS: vfs.OS, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}

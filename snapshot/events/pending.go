@@ -137,7 +137,7 @@ func (p *pending) release(k key, r *ongoing) {
 // push queues an event and gives it its number.
 func (p *pending) push(v *view, n *entry, last time.Time) {
 	v.lastSeq++
-	v.since.add(n.Action)
+	count(&v.since, n.Action)
 	n.Seq, n.v, n.epoch, n.last = v.lastSeq, v, v.epoch, last
 	p.queue = append(p.queue, n)
 }

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"log/slog"
 	"testing"
 
 	"github.com/amberfs/amberfs/tests/vfstest"
@@ -14,7 +15,7 @@ func TestSmallDisk(t *testing.T) {
 		if err := fs.MkdirAll("/store", 0o700); err != nil {
 			t.Fatal(err)
 		}
-		l, err := Open("/store/events", Options{FS: fs})
+		l, err := Open("/store/events", Options{FS: fs, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

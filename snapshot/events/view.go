@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/amberfs/amberfs/internal/vfs"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 const (
@@ -35,8 +36,8 @@ type view struct {
 	lastSeq  uint64    // of the last event recorded
 	epoch    int       // grows with every capture
 
-	captured uint64 // number of the last capture
-	since    Counts // what happened since
+	captured uint64      // number of the last capture
+	since    info.Counts // what happened since
 }
 
 type segment struct {
@@ -106,7 +107,7 @@ func (v *view) count(s *segment, last bool) error {
 			if whole == 0 {
 				seq, whole = n, int64(end)
 			}
-			if v.since.add(action); action == Captured {
+			if count(&v.since, action); action == Captured {
 				v.captured = n
 			}
 		}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,7 +14,6 @@ import (
 	"github.com/amberfs/amberfs/internal/guard"
 	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
-	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
 
@@ -121,33 +121,25 @@ func (d *Daemon) pathOf(dir live.NodeID, name string) string {
 }
 
 // storeEvent records an event of a workspace, and of each path of a restore.
-func (d *Daemon) storeEvent(e snapshot.Event) {
+func (d *Daemon) storeEvent(e events.Event, c live.Caller) {
 	if e.Action == "ended" {
 		d.later("removing events", func() { d.removeEvents(e.Workspace) })
 		d.later("removing exports", d.dropExports)
 		return
 	}
-	d.forgetName(e)
-	out := events.Event{
-		Action: e.Action, Path: e.Path, From: e.From, Size: e.Size, Detail: e.Detail,
-		Workspace: e.Workspace, UID: e.Caller.UID, PID: e.Caller.PID, Command: e.Caller.Command, Actor: e.Caller.Actor,
-	}
-	if out.Path != "" {
-		d.events.RecordBulk(out)
-		return
-	}
-	out.Path = "."
+	d.forgetName(e, c.Direct)
 	if e.Action != events.Captured {
-		d.events.Record(out)
+		e.Path = cmp.Or(e.Path, ".")
+		d.events.Record(e)
 		return
 	}
-	span := d.events.Captured(out)
+	span := d.events.Captured(e)
 	// The caller does not wait for it.
 	d.later("counting events", func() { d.countEvents(e.Workspace, e.From, span) })
 }
 
 // forgetName has the kernel forget the name of what no longer exists.
-func (d *Daemon) forgetName(e snapshot.Event) {
+func (d *Daemon) forgetName(e events.Event, direct bool) {
 	select {
 	case <-d.up:
 	default:
@@ -155,9 +147,9 @@ func (d *Daemon) forgetName(e snapshot.Event) {
 	}
 	switch e.Action {
 	case "fork-deleted", "renamed-fork":
-		d.mount.Gone(e.Workspace, true, e.From, e.Caller.Direct)
+		d.mount.Gone(e.Workspace, true, e.From, direct)
 	case "removed", "expired", "renamed-snapshot":
-		d.mount.Gone(e.Workspace, false, e.From, e.Caller.Direct)
+		d.mount.Gone(e.Workspace, false, e.From, direct)
 	}
 }
 
@@ -173,7 +165,7 @@ func (d *Daemon) countEvents(view uint32, name string, span events.Span) {
 		return
 	}
 	err := ws.Snapshots().Amend(name, func(i *snapshot.Info) {
-		i.FirstEvent, i.LastEvent, i.Counts = span.First, span.Last, info.Counts(span.Counts)
+		i.FirstEvent, i.LastEvent, i.Counts = span.First, span.Last, span.Counts
 	})
 	if err != nil {
 		d.log.Debug("counting the events of a snapshot", "snapshot", name, "err", err) // deleted meanwhile

@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/amberfs/amberfs/cas"
 	"github.com/amberfs/amberfs/internal/errs"
 	"github.com/amberfs/amberfs/snapshot/info"
 	"github.com/amberfs/amberfs/snapshot/live"
 	"github.com/amberfs/amberfs/snapshot/naming"
 	"github.com/amberfs/amberfs/snapshot/tree"
 )
-
-func isNotFound(err error) bool { return errors.Is(err, cas.ErrNotFound) }
 
 type CaptureOptions struct {
 	Name    string // cp-<seq> when empty
@@ -316,7 +313,6 @@ func (ss Snapshots) Amend(name string, fn func(*Info)) error {
 		}
 		i := sn.Info
 		fn(&i)
-		i.Name, i.Seq, i.ID, i.View = sn.Name, sn.Seq, sn.ID, sn.View
 		return s.commit(tx, recAmend, &amendRecord{storedSnapshot{View: sn.View, WS: sn.WS, Info: i}})
 	})
 }

@@ -109,9 +109,6 @@ func checkLayers(w *Workspace, now *tree.State, all []live.Step) error {
 	}
 	check := layerCheck(w, now, "")
 	for i := range all {
-		if check == nil {
-			break
-		}
 		if err := check.Step(&all[i]); err != nil {
 			return err
 		}
@@ -119,15 +116,11 @@ func checkLayers(w *Workspace, now *tree.State, all []live.Step) error {
 	return nil
 }
 
-// layerCheck returns what checks steps below a path; nil if no overlay has a layer here.
+// layerCheck returns what checks steps below a path.
 func layerCheck(w *Workspace, now *tree.State, prefix string) *steps.LayerCheck {
-	list := w.store.hooks.layers.Load()
-	if list == nil {
-		return nil
-	}
-	l := (*list)(w.rec.View)
-	if len(l.Paths)+len(l.Relative) == 0 {
-		return nil
+	var l steps.Layers
+	if list := w.store.hooks.layers.Load(); list != nil {
+		l = (*list)(w.rec.View)
 	}
 	return l.Check(w.store.src, now, prefix)
 }

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -80,7 +81,7 @@ func (c *catalogue) roots() (out []*tree.State, sets []cas.Hash, err error) {
 		}
 		known[r.ID] = true
 		st, err := r.Load(c.src)
-		if isNotFound(err) && c.salvage.incomplete.Load() {
+		if errors.Is(err, cas.ErrNotFound) && c.salvage.incomplete.Load() {
 			continue // nothing of it can be found any more
 		}
 		if err != nil {

@@ -31,7 +31,11 @@ func (c *catalogue) toKeep() iter.Seq[retention.Workspace] {
 				n := tx.Changed(w.rec.View)
 				out = retention.Workspace{
 					View: w.rec.View, Name: w.rec.Name, Policy: w.rec.Policy, Undo: w.rec.Undo, Changes: n, Changed: n != w.at,
-					Newest: w.Snapshots().Newest(), Do: kept{w},
+					Newest: w.Snapshots().Newest(), Remove: w.Snapshots().removeOld, EndForks: w.Forks().expire,
+					Capture: func() error {
+						_, err := w.Capture(CaptureOptions{Kind: KindAuto})
+						return err
+					},
 				}
 			})
 			if !yield(out) {
@@ -41,30 +45,18 @@ func (c *catalogue) toKeep() iter.Seq[retention.Workspace] {
 	}
 }
 
-// kept is a workspace as package retention sees it.
-type kept struct{ *Workspace }
-
-// Auto implements retention.Actions.
-func (k kept) Auto() error {
-	_, err := k.Capture(CaptureOptions{Kind: KindAuto})
-	return err
-}
-
-// EndForks implements retention.Actions.
-func (k kept) EndForks(now, next time.Time) (time.Time, error) { return k.Forks().expire(now, next) }
-
-// Remove implements retention.Actions.
-func (k kept) Remove(rules policy.Policy, views []uint32, now time.Time) error {
-	s := k.store
+// removeOld removes snapshots that the policy does not keep, see retention.Workspace.
+func (ss Snapshots) removeOld(rules policy.Policy, views []uint32, now time.Time) error {
+	s, w := ss.w.store, ss.w
 	var names []string
 	err := s.forest.Update(true, func(tx *live.Tx) error {
-		if !reflect.DeepEqual(rules, k.rec.Policy) {
+		if !reflect.DeepEqual(rules, w.rec.Policy) {
 			return nil // the next round asks the new policy
 		}
 		var r deleteRecord
 		for _, view := range views {
 			sn, ok := s.cat.snaps[view]
-			if !ok || sn.Pinned || view == k.rec.Undo || sn == k.snaps.Newest() && !sn.Expired(now) {
+			if !ok || sn.Pinned || view == w.rec.Undo || sn == w.snaps.Newest() && !sn.Expired(now) {
 				continue
 			}
 			r.Views = append(r.Views, view)
@@ -79,7 +71,7 @@ func (k kept) Remove(rules policy.Policy, views []uint32, now time.Time) error {
 		return err
 	}
 	for _, name := range names {
-		s.event(Event{Workspace: k.rec.View, Action: "expired", From: name}, live.Caller{})
+		s.event(Event{Workspace: w.rec.View, Action: "expired", From: name}, live.Caller{})
 	}
 	return nil
 }

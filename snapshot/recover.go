@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,7 +27,7 @@ type opening struct{ *Store }
 // made.
 func (s opening) lastCheckpoint() (at history.StoreRecord, err error) {
 	b, err := s.cas.GetMeta(history.StoreKey)
-	if isNotFound(err) {
+	if errors.Is(err, cas.ErrNotFound) {
 		return history.StoreRecord{First: true}, nil
 	}
 	if err != nil {

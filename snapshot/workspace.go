@@ -3,7 +3,6 @@ package snapshot
 import (
 	"cmp"
 	"iter"
-	"math"
 	"slices"
 
 	"golang.org/x/sync/semaphore"
@@ -131,25 +130,17 @@ func (w *Workspace) Changes() (n uint64) {
 	return n
 }
 
-// Newest yields the snapshots, newest first, with the lock held for some at a time
-// only. Those that are made meanwhile are left out.
+// Newest yields the snapshots, newest first, with the lock held for one at a time only.
+// Those that are made or removed meanwhile are left out.
 func (ss Snapshots) Newest() iter.Seq[Info] {
-	const atOnce = 256
 	return func(yield func(Info) bool) {
-		some := make([]Info, 0, atOnce)
-		for before := uint64(math.MaxUint64); ; before = some[len(some)-1].Seq {
-			some = some[:0]
-			ss.w.read(func() {
-				for _, sn := range slices.Backward(ss.w.snaps.Before(before, atOnce)) {
-					some = append(some, sn.Info)
-				}
-			})
-			for _, i := range some {
-				if !yield(i) {
-					return
-				}
-			}
-			if len(some) == 0 {
+		var all []*snap
+		ss.w.read(func() { all = slices.Clone(ss.w.snaps.All()) })
+		for _, sn := range slices.Backward(all) {
+			var i Info
+			var ok bool
+			ss.w.read(func() { i, ok = sn.Info, ss.w.store.cat.snaps[sn.View] == sn })
+			if ok && !yield(i) {
 				return
 			}
 		}

@@ -58,10 +58,8 @@ func (s *Set) AddRest(actor string) {
 
 // number returns the actor's index in names.
 func (s *Set) number(actor string) int {
-	for i, n := range s.names {
-		if n == actor {
-			return i
-		}
+	if n := slices.Index(s.names, actor); n >= 0 {
+		return n
 	}
 	if len(s.names) >= maxNames && actor != Unknown {
 		return s.number(Unknown)

@@ -107,12 +107,6 @@ func (l *List) From(seq uint64, n int) []*Snapshot {
 	return l.all[i:min(i+n, len(l.all))]
 }
 
-// Before returns the last n snapshots before a sequence number.
-func (l *List) Before(seq uint64, n int) []*Snapshot {
-	end, _ := l.index(seq)
-	return l.all[max(0, end-n):end]
-}
-
 // index returns where the snapshot of a sequence number is, or would be.
 func (l *List) index(seq uint64) (int, bool) {
 	return slices.BinarySearchFunc(l.all, seq, func(s *Snapshot, seq uint64) int { return cmp.Compare(s.Seq, seq) })

@@ -35,18 +35,13 @@ type Workspace struct {
 	Changes uint64 // live.Tx.Changed
 	Changed bool   // since the last snapshot
 	Newest  iter.Seq[info.Info]
-	Do      Actions
-}
-
-// Actions are what is done to a workspace.
-type Actions interface {
-	// Auto takes a snapshot.
-	Auto() error
+	// Capture takes a snapshot.
+	Capture func() error
 	// Remove removes those of some snapshots for which what a look found still holds.
-	Remove(rules policy.Policy, snapshots []uint32, now time.Time) error
+	Remove func(rules policy.Policy, snapshots []uint32, now time.Time) error
 	// EndForks ends the forks whose time is over. It returns when that of another one is, or
 	// next if that is earlier.
-	EndForks(now, next time.Time) (time.Time, error)
+	EndForks func(now, next time.Time) (time.Time, error)
 }
 
 // A Keeper does what the policies ask for. The fields down to Logger are the caller's.
@@ -101,7 +96,7 @@ func (k *Keeper) Round() time.Time {
 		}
 		at := w.captureDue(&last, now)
 		if !at.After(now) {
-			if err := w.Do.Auto(); err != nil {
+			if err := w.Capture(); err != nil {
 				k.Logger.Warn("automatic capture", "workspace", w.Name, "err", err)
 			}
 			last.captured = now
@@ -149,12 +144,12 @@ func (w *Workspace) captureDue(last *lastSeen, now time.Time) time.Time {
 func (k *Keeper) cull(w Workspace, now time.Time) time.Time {
 	gone, due := w.over(now)
 	for some := range slices.Chunk(gone, batch) {
-		if err := w.Do.Remove(w.Policy, some, now); err != nil {
+		if err := w.Remove(w.Policy, some, now); err != nil {
 			k.Logger.Warn("removing old snapshots", "workspace", w.Name, "err", err)
 			break
 		}
 	}
-	due, err := w.Do.EndForks(now, due)
+	due, err := w.EndForks(now, due)
 	if err != nil {
 		k.Logger.Warn("forks whose time is over", "workspace", w.Name, "err", err)
 	}

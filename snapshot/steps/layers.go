@@ -38,9 +38,12 @@ func (l Layers) Check(src *tree.Source, now *tree.State, prefix string) *LayerCh
 	return c
 }
 
+// Any reports whether a step may be refused.
+func (c *LayerCheck) Any() bool { return len(c.layers)+len(c.relative) > 0 }
+
 // Step returns an error if a step changes a layer.
 func (c *LayerCheck) Step(s *live.Step) error {
-	if Trivial(s) {
+	if !c.Any() || Trivial(s) {
 		return nil
 	}
 	var above []string // the outermost last

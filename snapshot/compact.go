@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/amberfs/amberfs/internal/errs"
@@ -138,7 +137,7 @@ func (ss Snapshots) mayCompact(o CompactOptions, snaps []*snap) error {
 	}
 	for _, sn := range snaps {
 		if ss.w.store.cat.snaps[sn.View] != sn {
-			return fmt.Errorf("%w: snapshot %s was deleted meanwhile", ErrNotFound, sn.Name)
+			return removedMeanwhile(sn.Info)
 		}
 		if err := ss.mayDelete(sn, o.Caller); err != nil && !sn.Pinned {
 			return err

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -63,10 +62,18 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	if len(o.Keep) > 0 && (len(keep) == 0 || len(paths) > 0) {
 		return RestoreResult{}, errs.New(errs.Invalid, "malformed request: keep takes paths below the root, in a restore of the whole workspace")
 	}
-	var to *target
+	to := &steps.Restore{Paths: paths}
+	var sn *snap
 	w.read(func() {
-		if to, err = w.target(o.Name, paths); err == nil && len(paths) == 0 {
+		if len(paths) == 0 {
 			to.Keep = append(keep, w.rec.Policy.RestoreKeeps...)
+		}
+		if err = w.alive(); err != nil {
+			return
+		}
+		if sn, err = s.cat.find(w, o.Name); err == nil {
+			to.Snapshot, to.Like = sn.Name, w.Snapshots().restoredState(sn.View)
+			to.State, err = sn.Tree(s.src)
 		}
 	})
 	if err != nil {
@@ -74,7 +81,7 @@ func (w *Workspace) Restore(ctx context.Context, o RestoreOptions) (RestoreResul
 	}
 	defer s.Hold(to.State)()
 	defer s.Importing()() // an edited file
-	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return w.restore(ctx, to, o) })
+	out, err := retryWithWholeBudget(ctx, o.List, func() (outcome, error) { return w.restore(ctx, sn, to, o) })
 	res := RestoreResult{to.Snapshot, out.Changes, to.Kept}
 	if err != nil || o.DryRun {
 		return res, err
@@ -98,39 +105,16 @@ func retryWithWholeBudget(ctx context.Context, list *budget.Charge, do func() (o
 	return do()
 }
 
-// A target is what a restore goes back to.
-type target struct {
-	steps.Restore
-	snap *snap
-}
-
-// target finds the snapshot of a name. The lock is held.
-func (w *Workspace) target(name string, paths []string) (*target, error) {
-	if err := w.alive(); err != nil {
-		return nil, err
-	}
-	sn, err := w.store.cat.find(w, name)
-	if err != nil {
-		return nil, err
-	}
-	st, err := sn.Tree(w.store.src)
-	like := w.Snapshots().restoredState(sn.View)
-	return &target{steps.Restore{Snapshot: sn.Name, State: st, Like: like, Paths: paths}, sn}, err
-}
-
-// steps finds what has to change in a state of the workspace.
-func (t *target) steps(ctx context.Context, s *Store, now *tree.State, o RestoreOptions) ([]live.Step, error) {
-	if o.Edit == nil {
-		return t.Steps(ctx, s.src, now, o.List)
-	}
-	if len(t.Paths) != 1 {
+// edited puts the bytes of Edit in place of those of a file.
+func (s *core) edited(ctx context.Context, now *tree.State, paths []string, o RestoreOptions) ([]live.Step, error) {
+	if len(paths) != 1 {
 		return nil, errs.New(errs.Invalid, "malformed request: the path is no file")
 	}
-	path, err := tree.ParsePath(t.Paths[0])
+	path, err := tree.ParsePath(paths[0])
 	if err != nil {
 		return nil, err
 	}
-	n, err := now.Resolve(s.src, t.Paths[0])
+	n, err := now.Resolve(s.src, paths[0])
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +140,7 @@ func (t *target) steps(ctx context.Context, s *Store, now *tree.State, o Restore
 }
 
 // restore prepares the steps, and then journals and makes them in one step.
-func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (out outcome, err error) {
+func (w *Workspace) restore(ctx context.Context, sn *snap, to *steps.Restore, o RestoreOptions) (out outcome, err error) {
 	s := w.store
 	c := change{w: w, stored: o.Edit != nil}
 	if o.DryRun {
@@ -169,20 +153,25 @@ func (w *Workspace) restore(ctx context.Context, to *target, o RestoreOptions) (
 		return out, err
 	}
 	defer s.Hold(c.now)()
-	if c.steps, err = to.steps(ctx, s, c.now, o); err != nil {
+	if o.Edit == nil {
+		c.steps, err = to.Steps(ctx, s.src, c.now, o.List)
+	} else {
+		c.steps, err = s.edited(ctx, c.now, to.Paths, o)
+	}
+	if err != nil {
 		return out, err
 	}
 	c.graft = live.Graft{
-		Now: time.Now().UnixNano(), Source: to.State, View: to.snap.View,
+		Now: time.Now().UnixNano(), Source: to.State, View: sn.View,
 		Touch: len(to.Paths) > 0, Exact: len(to.Paths) == 0, KeepFull: len(to.Kept) > 0,
 	}
 	if c.graft.Exact && len(to.Kept) == 0 {
-		c.restored = to.snap.View
+		c.restored = sn.View
 	}
-	c.before = CaptureOptions{Message: "before restore of " + to.snap.Name, Caller: o.Caller}
+	c.before = CaptureOptions{Message: "before restore of " + sn.Name, Caller: o.Caller}
 	c.check = func() error {
-		if s.cat.snaps[to.snap.View] != to.snap {
-			return fmt.Errorf("%w: snapshot %s was deleted meanwhile", ErrNotFound, to.snap.Name)
+		if s.cat.snaps[sn.View] != sn {
+			return removedMeanwhile(sn.Info)
 		}
 		return nil
 	}

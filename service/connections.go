@@ -181,36 +181,36 @@ type Connection struct {
 }
 
 // Connect is snapshot.Options.Connect, for as long as the store is opened.
-func (c *Connection) Connect(ctx context.Context) func(snapshot.Connecting) (elsewhere.Place, error) {
-	return func(to snapshot.Connecting) (elsewhere.Place, error) {
+func (c *Connection) Connect(ctx context.Context) func(snapshot.Connecting) (elsewhere.Place, *snapshot.Start, error) {
+	return func(to snapshot.Connecting) (elsewhere.Place, *snapshot.Start, error) {
 		k, err := known.Open(to.Dir, known.Options{FS: to.Disk, Logger: c.Log, Timeout: c.Timeout})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		c.Remotes = k
 		c.mounted = !to.First
-		err = c.begin(ctx, to)
+		start, err := c.begin(ctx, to.First)
 		if err == nil {
 			err = k.Load()
 		}
 		if err != nil {
 			c.Close()
-			return nil, err
+			return nil, nil, err
 		}
-		return k, nil
+		return k, start, nil
 	}
 }
 
 // begin makes a new store begin with a snapshot, or continues an interrupted try. For an existing
 // store, naming the remote is the agreement to contact it.
-func (c *Connection) begin(ctx context.Context, to snapshot.Connecting) error {
+func (c *Connection) begin(ctx context.Context, first bool) (*snapshot.Start, error) {
 	url, name, _ := known.SplitFrom(c.From)
-	if !to.First && c.From != "" {
+	if !first && c.From != "" {
 		_, err := c.Remotes.Remote(url)
-		return err
+		return nil, err
 	}
-	if !to.First {
-		return nil
+	if !first {
+		return nil, nil
 	}
 	ref := c.Remotes.From()
 	if ref == nil && c.From != "" {
@@ -218,18 +218,18 @@ func (c *Connection) begin(ctx context.Context, to snapshot.Connecting) error {
 		ref, err = c.Remotes.MountFrom(ctx, url, name)
 		if errors.Is(err, backend.ErrNotFound) {
 			if c.OrEmpty {
-				return nil
+				return nil, nil
 			}
-			return fail.New(fail.NotFound, "%s: %w", url, err).WithHint("--or-empty needs a new STORE: one that exists has a workspace")
+			return nil, fail.New(fail.NotFound, "%s: %w", url, err).WithHint("--or-empty needs a new STORE: one that exists has a workspace")
 		}
 		if err != nil {
-			return remoteFailed(url, err)
+			return nil, remoteFailed(url, err)
 		}
 	}
-	if ref != nil {
-		to.Start(&snapshot.Start{ID: ref.State(), Info: InfoOf(ref)})
+	if ref == nil {
+		return nil, nil
 	}
-	return nil
+	return &snapshot.Start{ID: ref.State(), Info: InfoOf(ref)}, nil
 }
 
 func (c *Connection) HangUp() {

@@ -20,9 +20,9 @@ type catalogue struct {
 	*Store
 	workspaces map[uint32]*Workspace // by view
 	snaps      map[uint32]*snap      // by view
-	// dirty are the records of snapshots that changed since the last checkpoint, and of what
-	// was removed. A checkpoint writes all workspaces that there are.
-	dirty    map[history.Key]bool
+	// dirty are the views of which the record changed since the last checkpoint, or was
+	// removed, by its key. A checkpoint writes all workspaces that there are.
+	dirty    map[string]uint32
 	bytes    int64   // sum of the sizes of the snapshots' files
 	captured []Event // of snapshots between two actors, not reported yet
 	// journalRoots are trees that records since the last checkpoint refer to.
@@ -30,12 +30,12 @@ type catalogue struct {
 }
 
 func newCatalogue(s *Store) *catalogue {
-	return &catalogue{Store: s, workspaces: make(map[uint32]*Workspace), snaps: make(map[uint32]*snap), dirty: make(map[history.Key]bool)}
+	return &catalogue{Store: s, workspaces: make(map[uint32]*Workspace), snaps: make(map[uint32]*snap), dirty: make(map[string]uint32)}
 }
 
 func (c *catalogue) touchSnap(view uint32) {
 	if sn, ok := c.snaps[view]; ok {
-		c.dirty[history.OfSnapshot(view)] = true
+		c.dirty[history.Key(history.Snapshots, view)] = view
 		c.changed(sn.WS)
 	}
 }
@@ -72,7 +72,7 @@ func (c *catalogue) remove(gone ...*snap) {
 			c.bytes -= s.Bytes
 		}
 		delete(c.snaps, s.View)
-		c.dirty[history.OfSnapshot(s.View)] = true
+		c.dirty[history.Key(history.Snapshots, s.View)] = s.View
 	}
 	for w, gone := range c.byWorkspace(gone) {
 		w.snaps.Remove(gone)

@@ -125,7 +125,7 @@ type checkpoint struct {
 	at         history.StoreRecord
 	workspaces map[uint32]*frozen
 	snaps      map[uint32]*snap
-	dirty      map[history.Key]bool
+	dirty      map[string]uint32
 	roots      int   // of journalRoots
 	changes    int64 // by restores and promotions before it
 	floor      int64 // lowest position of bytes that records after it may refer to
@@ -210,14 +210,12 @@ func (p *checkpointer) freezeAll(tx *live.Tx) *checkpoint {
 // takeDirty moves to a checkpoint what the catalogue has to write. The lock is
 // held.
 func (p *checkpointer) takeDirty(c *checkpoint) {
-	c.dirty, p.cat.dirty = p.cat.dirty, make(map[history.Key]bool)
-	for key := range c.dirty {
-		sn, ok := p.cat.snaps[key.View]
-		if !ok || key.Prefix != history.Snapshots {
-			continue
+	c.dirty, p.cat.dirty = p.cat.dirty, make(map[string]uint32)
+	for _, view := range c.dirty {
+		if sn, ok := p.cat.snaps[view]; ok {
+			c.snaps[view] = sn
+			sn.Wanted = true
 		}
-		c.snaps[key.View] = sn
-		sn.Wanted = true
 	}
 }
 
@@ -273,17 +271,17 @@ func (p *checkpointer) commit(ctx context.Context, c *checkpoint) error {
 func (p *checkpointer) metaOps(c *checkpoint) ([]cas.MetaOp, error) {
 	values := map[string]any{history.StoreKey: c.at}
 	for view, w := range c.workspaces {
-		values[history.OfWorkspace(view).String()] = w.record
+		values[history.Key(history.Workspaces, view)] = w.record
 	}
 	p.look(func(*live.Tx) {
 		for view, sn := range c.snaps {
-			values[history.OfSnapshot(view).String()] = sn.Record()
+			values[history.Key(history.Snapshots, view)] = sn.Record()
 		}
 	})
 	var ops []cas.MetaOp
 	for key := range c.dirty {
-		if values[key.String()] == nil {
-			ops = append(ops, cas.MetaOp{Key: key.String(), Delete: true})
+		if values[key] == nil {
+			ops = append(ops, cas.MetaOp{Key: key, Delete: true})
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {

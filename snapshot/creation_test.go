@@ -15,7 +15,7 @@ import (
 var errNoRemote = errors.New("there is no such remote")
 
 // fails is how a store is opened that cannot begin with its remote.
-var fails = Options{Quiet: true, Connect: func(Connecting) (elsewhere.Place, error) { return nil, errNoRemote }}
+var fails = Options{Quiet: true, Connect: func(Connecting) (elsewhere.Place, *Start, error) { return nil, nil, errNoRemote }}
 
 // An opening that fails removes what it made, and nothing else.
 func TestFailedOpeningRemovesWhatItMade(t *testing.T) {

@@ -17,8 +17,6 @@ type Connecting struct {
 	Disk  vfs.FS
 	Dir   string // of the store
 	First bool   // nothing is in the store yet
-	// Start makes a store in which nothing is yet begin with a snapshot.
-	Start func(*Start)
 }
 
 // Object appends the bytes of an object to dst[:0], wherever it is. Errors are

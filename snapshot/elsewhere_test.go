@@ -103,13 +103,12 @@ func (p *place) push(t *testing.T, w *snapshot.Workspace, name string) snapshot.
 
 func openWith(t *testing.T, dir string, p *place, start *snapshot.Start) *snapshot.Store {
 	t.Helper()
-	s, err := snapshot.Open(dir, snapshot.Options{Connect: func(c snapshot.Connecting) (elsewhere.Place, error) {
+	s, err := snapshot.Open(dir, snapshot.Options{Connect: func(c snapshot.Connecting) (elsewhere.Place, *snapshot.Start, error) {
 		if c.First != (start != nil || p.fresh) {
 			t.Errorf("it is the first time: %v", c.First)
 		}
 		p.fresh = false
-		c.Start(start)
-		return p, nil
+		return p, start, nil
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -216,9 +215,8 @@ func TestStartRefused(t *testing.T) {
 	} {
 		bad := info
 		spoil(&bad)
-		_, err := snapshot.Open(t.TempDir(), snapshot.Options{Connect: func(c snapshot.Connecting) (elsewhere.Place, error) {
-			c.Start(startOf(t, bad))
-			return p, nil
+		_, err := snapshot.Open(t.TempDir(), snapshot.Options{Connect: func(c snapshot.Connecting) (elsewhere.Place, *snapshot.Start, error) {
+			return p, startOf(t, bad), nil
 		}})
 		if !errors.Is(err, errs.Invalid) && !errors.Is(err, errs.NameTooLong) {
 			t.Errorf("%s: %v", what, err)

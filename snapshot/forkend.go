@@ -191,7 +191,7 @@ func (r *endForkRecord) apply(c *catalogue, tx *live.Tx) error {
 	if parent := c.parent(f); parent != nil {
 		delete(parent.forks, f.rec.Name)
 	}
-	c.dirty[history.OfWorkspace(f.rec.View)] = true
+	c.dirty[history.Key(history.Workspaces, f.rec.View)] = f.rec.View
 	c.gc.Removed()
 	return nil
 }

@@ -65,9 +65,10 @@ type Options struct {
 	// ReadOnly leaves the journal as it is, and commits nothing. The store is good
 	// for reading and Verify only.
 	ReadOnly bool
-	// Connect, if there is one, is called once the store is locked, before anything
-	// is loaded, and says what it reads from elsewhere.
-	Connect func(Connecting) (elsewhere.Place, error)
+	// Connect, if there is one, is called once the store is locked, before anything is
+	// loaded. It returns what the store reads from elsewhere, and the snapshot that a store
+	// in which nothing is yet begins with, or nil.
+	Connect func(Connecting) (elsewhere.Place, *Start, error)
 }
 
 // A Store is an open store. Its methods may be called from many goroutines.
@@ -192,8 +193,7 @@ func (s opening) open() error {
 	}
 	s.objects.Store = s.cas
 	if s.opt.Connect != nil {
-		c := Connecting{Disk: s.opt.FS, Dir: s.dir, First: at.First, Start: func(start *Start) { s.start = start }}
-		if s.objects.Place, err = s.opt.Connect(c); err != nil {
+		if s.objects.Place, s.start, err = s.opt.Connect(Connecting{s.opt.FS, s.dir, at.First}); err != nil {
 			return err
 		}
 	}

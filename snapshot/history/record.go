@@ -21,17 +21,8 @@ const (
 	Workspaces = "ws/"
 )
 
-// A Key is that of the record of a view.
-type Key struct {
-	Prefix string
-	View   uint32
-}
-
-func (k Key) String() string { return fmt.Sprintf("%s%08x", k.Prefix, k.View) }
-
-func OfSnapshot(view uint32) Key { return Key{Snapshots, view} }
-
-func OfWorkspace(view uint32) Key { return Key{Workspaces, view} }
+// Key is that of the record of a view, with one of these prefixes.
+func Key(prefix string, view uint32) string { return fmt.Sprintf("%s%08x", prefix, view) }
 
 // A StoreRecord is the record of the last checkpoint.
 type StoreRecord struct {

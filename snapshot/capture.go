@@ -196,13 +196,8 @@ func (w *Workspace) SealPresent(ctx context.Context) (st *tree.State, release fu
 	return st, release, nil
 }
 
-// Delete removes a snapshot. Others, and forks made from it, stay as they are.
-func (ss Snapshots) Delete(name string, c live.Caller) error {
-	_, err := ss.DeleteAll([]string{name}, c)
-	return err
-}
-
-// DeleteAll removes snapshots, all of them or none, and returns their names.
+// DeleteAll removes snapshots, all of them or none, and returns their names. Others, and
+// forks made from them, stay as they are.
 func (ss Snapshots) DeleteAll(names []string, c live.Caller) ([]string, error) {
 	s := ss.w.store
 	var gone []string

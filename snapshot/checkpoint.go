@@ -179,13 +179,13 @@ func (p *checkpointer) beginCheckpoint() (*checkpoint, error) {
 			return err // the journal makes it right, from the last checkpoint on
 		}
 		c = p.freezeAll(tx)
-		p.takeDirty(c)
 		return nil
 	})
 	return c, err
 }
 
-// freezeAll freezes the present states. The lock is held.
+// freezeAll freezes the present states, and takes what the catalogue has to write. The lock
+// is held.
 func (p *checkpointer) freezeAll(tx *live.Tx) *checkpoint {
 	ino, view := tx.Counters()
 	c := &checkpoint{
@@ -204,12 +204,6 @@ func (p *checkpointer) freezeAll(tx *live.Tx) *checkpoint {
 		c.workspaces[id] = &frozen{st, w.stored(st), tx.Actors(id)}
 	}
 	tx.ForgetActor()
-	return c
-}
-
-// takeDirty moves to a checkpoint what the catalogue has to write. The lock is
-// held.
-func (p *checkpointer) takeDirty(c *checkpoint) {
 	c.dirty, p.cat.dirty = p.cat.dirty, make(map[string]uint32)
 	for _, view := range c.dirty {
 		if sn, ok := p.cat.snaps[view]; ok {
@@ -217,6 +211,7 @@ func (p *checkpointer) takeDirty(c *checkpoint) {
 			sn.Wanted = true
 		}
 	}
+	return c
 }
 
 // giveUp gives back what a checkpoint that failed took from the catalogue.

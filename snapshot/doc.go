@@ -27,7 +27,7 @@
 // A snapshot is a frozen tree.State with a name, which is a read-only view. [Info]
 // describes it. [Snapshots] are those of a workspace:
 //
-//   - [Snapshots.Delete], [Snapshots.Rename] and [Snapshots.Amend] change what is in the
+//   - [Snapshots.DeleteAll], [Snapshots.Rename] and [Snapshots.Amend] change what is in the
 //     list, never a tree.
 //   - [Snapshots.Compact] makes one snapshot of several.
 //   - [Snapshots.Intervals] and [Snapshots.Open] say who changed what between snapshots,

@@ -16,6 +16,12 @@ func (w *Workspace) SetPolicy(p policy.Policy, c live.Caller) error {
 	return err
 }
 
+// Delete removes a snapshot.
+func (ss Snapshots) Delete(name string, c live.Caller) error {
+	_, err := ss.DeleteAll([]string{name}, c)
+	return err
+}
+
 // Workspaces returns all workspaces.
 func (s *core) Workspaces() []*Workspace {
 	var out []*Workspace

@@ -92,11 +92,8 @@ func (w *Workspace) Store() *Store { return w.store }
 func (w *Workspace) IsFork() bool { return w.rec.Fork }
 
 // Parent returns the workspace that this one was forked from, nil for main.
-func (w *Workspace) Parent() *Workspace {
-	if !w.rec.Fork {
-		return nil
-	}
-	p, _ := w.store.Workspace(w.rec.Parent)
+func (w *Workspace) Parent() (p *Workspace) {
+	w.read(func() { p = w.store.cat.parent(w) })
 	return p
 }
 

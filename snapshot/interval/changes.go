@@ -51,7 +51,11 @@ func JoinNames(a, b []string) []string {
 func (c Changes) Union(objects content.ObjectStore, logger *slog.Logger) *actors.Set {
 	all := actors.Union(c.Sets...)
 	for _, h := range c.Stored {
-		set, err := load(objects, h)
+		var set *actors.Set
+		b, err := objects.Get(h, nil)
+		if err == nil {
+			set, err = actors.Decode(b)
+		}
 		if err != nil {
 			logger.Warn("the actors of an interval cannot be read", "object", h, "err", err)
 			all.AddRest(actors.Unknown)
@@ -60,14 +64,6 @@ func (c Changes) Union(objects content.ObjectStore, logger *slog.Logger) *actors
 		all.Merge(set)
 	}
 	return all
-}
-
-func load(objects content.ObjectStore, h cas.Hash) (*actors.Set, error) {
-	b, err := objects.Get(h, nil)
-	if err != nil {
-		return nil, err
-	}
-	return actors.Decode(b)
 }
 
 // Put writes the object of a set, none of an empty one.

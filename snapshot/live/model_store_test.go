@@ -131,7 +131,7 @@ func (y *system) capture(workspace, name string) error {
 func (y *system) drop(workspace, name string) error {
 	w, err := y.workspace(workspace)
 	if err == nil {
-		err = w.Snapshots().Delete(name, live.Caller{})
+		_, err = w.Snapshots().DeleteAll([]string{name}, live.Caller{})
 	}
 	return err
 }

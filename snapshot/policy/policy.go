@@ -74,8 +74,15 @@ type ForkLimits struct {
 
 // Default is the policy of a new workspace.
 func Default() Policy {
+	keep := Keep{
+		Auto:       Rule{Last: 10},
+		Turn:       Rule{Last: 100, Within: Span(week)},
+		Actor:      Rule{Last: 1000, Within: Span(week)},
+		PreRestore: Rule{Last: 10, Within: Span(30 * day)},
+		Fork:       Rule{Within: Span(30 * day)},
+	}
 	return Policy{
-		IntervalSeconds: 300, Keep: defaultKeep(), Delete: "anyone",
+		IntervalSeconds: 300, Keep: keep, Delete: "anyone",
 		RestoreKeeps: []string{},
 		Forks:        ForkLimits{Snapshots: 10_000, TextBytes: 1 << 20, Renderings: 4},
 		Push:         Push{IntervalSeconds: 300, Only: PushAll},

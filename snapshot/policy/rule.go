@@ -45,16 +45,6 @@ func (r *Rule) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func defaultKeep() Keep {
-	return Keep{
-		Auto:       Rule{Last: 10},
-		Turn:       Rule{Last: 100, Within: Span(week)},
-		Actor:      Rule{Last: 1000, Within: Span(week)},
-		PreRestore: Rule{Last: 10, Within: Span(30 * day)},
-		Fork:       Rule{Within: Span(30 * day)},
-	}
-}
-
 func (k *Keep) Rules() map[string]*Rule {
 	return map[string]*Rule{
 		"auto": &k.Auto, "turn": &k.Turn, "actor": &k.Actor, "pre-restore": &k.PreRestore,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/service/client"
 )
 
@@ -106,7 +107,14 @@ func (a *app) exchange(ctx context.Context, p locate.Place, args any, x client.E
 		return err
 	}
 	defer c.Close()
-	return c.Do(ctx, args, x, result)
+	err = c.Do(ctx, args, x, result)
+	switch made := result.(type) {
+	case *service.Forked:
+		made.Path = inside(p, made.Path)
+	case *service.Claimed:
+		made.Path = inside(p, made.Path)
+	}
+	return err
 }
 
 func (a *app) askHere(ctx context.Context, args, result any) error {
@@ -117,7 +125,8 @@ func (a *app) askHere(ctx context.Context, args, result any) error {
 	return a.ask(ctx, p, args, result)
 }
 
-// show asks for the operation of args here and prints its result, as text or as JSON.
+// show asks for the operation of args here and prints its result, as text or as JSON. If it
+// fails with conflicts, it prints these.
 func show[R any](a *app, cmd *cobra.Command, args any, text func(R)) error {
 	p, err := a.place()
 	if err != nil {
@@ -128,10 +137,25 @@ func show[R any](a *app, cmd *cobra.Command, args any, text func(R)) error {
 
 func showAt[R any](ctx context.Context, a *app, p locate.Place, args any, text func(R)) error {
 	var done R
-	if err := a.ask(ctx, p, args, &done); err != nil {
+	err := a.ask(ctx, p, args, &done)
+	if paths := conflictsOf(&done); err != nil && len(paths) > 0 {
+		return a.printFailed(done, err, func() { a.printPaths(paths) })
+	}
+	if err != nil {
 		return err
 	}
 	return a.print(done, func() { text(done) })
+}
+
+// conflictsOf are the paths that a result, a pointer, says are in conflict.
+func conflictsOf(result any) []string {
+	switch done := result.(type) {
+	case *service.Merged:
+		return done.Conflicts
+	case *service.UndoneBy:
+		return done.Conflicts
+	}
+	return nil
 }
 
 // deadMount explains a mount whose daemon does not answer.

@@ -161,11 +161,7 @@ func (a *app) printPaths(paths []string) {
 
 // appliedLines is the result of an apply, a path a line.
 func (a *app) appliedLines(done *gitbridge.Applied) string {
-	var paths []steps.PathChange
-	for _, p := range done.Paths {
-		paths = append(paths, steps.PathChange{Path: p.Path, Action: p.Action})
-	}
-	paths, inGit := a.withoutGit(paths)
+	paths, inGit := a.withoutGit(done.Paths)
 	if len(done.Paths) == 0 && done.Changed > 0 {
 		return "applied to " + quote(done.Dir) + " (" + plural(done.Changed, "path", "paths") + " changed)\n"
 	}

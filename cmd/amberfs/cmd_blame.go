@@ -2,14 +2,12 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/service"
 )
 
@@ -63,21 +61,6 @@ snapshots with its changes, first and last time, separated by tabs.`,
 			})
 		},
 	}
-}
-
-func (a *app) undoBy(ctx context.Context, p locate.Place, req service.UndoBy) error {
-	var done service.UndoneBy
-	err := a.ask(ctx, p, req, &done)
-	if err != nil && len(done.Conflicts) > 0 {
-		return a.printFailed(done, err, func() { a.printPaths(done.Conflicts) })
-	}
-	if err != nil {
-		return err
-	}
-	return a.print(done, func() {
-		done.Paths = a.listed(done.Paths)
-		a.printf("%s", undoneLines(done))
-	})
 }
 
 func undoneLines(done service.UndoneBy) string {

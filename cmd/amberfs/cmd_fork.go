@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -39,16 +40,7 @@ REMOTE@SNAPSHOT is a pushed snapshot ("amberfs help remote").
 			if len(argv) == 2 {
 				req.Snapshot = argv[0]
 			}
-			var made service.Forked
-			p, err := a.place()
-			if err != nil {
-				return err
-			}
-			if err := a.ask(cmd.Context(), p, req, &made); err != nil {
-				return err
-			}
-			made.Path = inside(p, made.Path)
-			return a.print(made, func() { a.printf("fork %s created: %s\n", made.Name, quote(made.Path)) })
+			return show(a, cmd, req, func(made service.Forked) { a.printf("fork %s created: %s\n", made.Name, quote(made.Path)) })
 		},
 	}
 	cmd.Flags().BoolVarP(&end, "delete", "d", false, "delete the fork NAME; its last state becomes a snapshot")
@@ -62,18 +54,19 @@ func (a *app) endFork(cmd *cobra.Command, argv []string, discard, force bool) er
 	if len(argv) != 1 {
 		return fail.New(fail.Usage, "amberfs fork --delete and --discard take one NAME").WithHint("see `amberfs help fork`")
 	}
-	var done service.DeletedFork
-	if err := a.askHere(cmd.Context(), service.DeleteFork{Name: argv[0], Discard: discard, Force: force}, &done); err != nil {
-		return err
+	req := service.DeleteFork{Name: argv[0], Discard: discard, Force: force}
+	return show(a, cmd, req, func(done service.DeletedFork) { a.printf("%s\n", deletedForkText(&done)) })
+}
+
+func deletedForkText(done *service.DeletedFork) string {
+	if done.Snapshot == "" {
+		return fmt.Sprintf("fork %s deleted; nothing was kept", done.Name)
 	}
-	if discard {
-		return a.print(done, func() { a.printf("fork %s deleted; nothing was kept\n", done.Name) })
-	}
-	return a.print(done, func() { a.printf("fork %s deleted; its last state is the snapshot %s\n", done.Name, done.Snapshot) })
+	return fmt.Sprintf("fork %s deleted; its last state is the snapshot %s", done.Name, done.Snapshot)
 }
 
 func claimCommand(a *app) *cobra.Command {
-	var from, ttl string
+	var req service.Claim
 	cmd := &cobra.Command{
 		Use:   "claim LABEL [--from SNAPSHOT|REMOTE@SNAPSHOT] [--ttl 1h]",
 		Short: "Get the fork with a label, or create it",
@@ -88,20 +81,12 @@ fetched when they are read, and the name is resolved at most once a minute.`,
 		Example: `  cd "$(amberfs claim box-17 --from start --ttl 1h --json | jq -r .path)"`,
 		Args:    args(1, 1, "a LABEL"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			p, err := a.place()
-			if err != nil {
-				return err
-			}
-			var got service.Claimed
-			if err := a.ask(cmd.Context(), p, service.Claim{Label: argv[0], From: from, TTL: ttl}, &got); err != nil {
-				return err
-			}
-			got.Path = inside(p, got.Path)
-			return a.print(got, func() { a.printf("%s\t%s\n", quote(got.Path), got.Tier) })
+			req.Label = argv[0]
+			return show(a, cmd, req, func(got service.Claimed) { a.printf("%s\t%s\n", quote(got.Path), got.Tier) })
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "begin a new fork with `SNAPSHOT` or REMOTE@SNAPSHOT. Default: the present state")
-	cmd.Flags().StringVar(&ttl, "ttl", "", "delete the fork after this `TIME` without a claim: 30m, 1h, 7d")
+	cmd.Flags().StringVar(&req.From, "from", "", "begin a new fork with `SNAPSHOT` or REMOTE@SNAPSHOT. Default: the present state")
+	cmd.Flags().StringVar(&req.TTL, "ttl", "", "delete the fork after this `TIME` without a claim: 30m, 1h, 7d")
 	return cmd
 }
 
@@ -118,11 +103,7 @@ snapshots, changed files and the remaining time to live, separated by tabs.`,
 			if err := a.askHere(cmd.Context(), service.Forks{}, &l); err != nil {
 				return err
 			}
-			if a.json {
-				return a.printJSON(l.Forks)
-			}
-			a.printRows(forkRows(l.Forks))
-			return nil
+			return a.print(l.Forks, func() { a.printRows(forkRows(l.Forks)) })
 		},
 	}
 }
@@ -161,20 +142,9 @@ from. Text that both sides changed is merged by lines, as git merge does. If cha
 		Args: args(1, 1, "one FORK"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
 			req.Fork = argv[0]
-			if req.Ours && req.Theirs {
-				return fail.New(fail.Usage, "--ours and --theirs cannot be combined")
-			}
-			var done service.Merged
-			err := a.askHere(cmd.Context(), req, &done)
-			if err != nil && len(done.Conflicts) == 0 {
-				return err
-			}
-			if err != nil {
-				return a.printFailed(done, err, func() { a.printPaths(done.Conflicts) })
-			}
-			return a.print(done, func() {
+			return show(a, cmd, req, func(done service.Merged) {
 				done.Paths = a.listed(done.Paths)
-				a.printf("%s", promotedLines(done))
+				a.printf("%s", mergedLines(done))
 			})
 		},
 	}
@@ -184,6 +154,6 @@ from. Text that both sides changed is merged by lines, as git merge does. If cha
 	return cmd
 }
 
-func promotedLines(done service.Merged) string {
+func mergedLines(done service.Merged) string {
 	return changedLines("merged", "would merge", done.DryRun, "fork "+done.Fork, done.Changed, done.Paths, 0)
 }

@@ -51,12 +51,10 @@ id ("-" until it is stored), time and message, separated by tabs.`,
 			if err := a.askHere(cmd.Context(), req, &l); err != nil {
 				return err
 			}
-			if a.json {
-				return a.printJSON(l.Snapshots)
-			}
-			a.usePager()
-			a.printRows(listRows(l.Snapshots, long))
-			return nil
+			return a.print(l.Snapshots, func() {
+				a.usePager()
+				a.printRows(listRows(l.Snapshots, long))
+			})
 		},
 	}
 	f := cmd.Flags()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -62,7 +61,7 @@ in which it differs.`,
 			if err != nil {
 				return err
 			}
-			return a.printRestored(done)
+			return a.print(done, func() { a.printRestored(done) })
 		},
 	}
 	cmd.Flags().StringArrayVar(&keep, "keep", nil, "leave `PATH` as it is; repeatable")
@@ -76,19 +75,9 @@ func isPath(arg string) bool {
 	return err == nil || strings.Contains(arg, "/")
 }
 
-func (a *app) restore(ctx context.Context, p locate.Place, req any) error {
-	var done service.Restored
-	if err := a.ask(ctx, p, req, &done); err != nil {
-		return err
-	}
-	return a.printRestored(done)
-}
-
-func (a *app) printRestored(r service.Restored) error {
-	return a.print(r, func() {
-		r.Paths = a.listed(r.Paths)
-		a.printf("%s", restoredLines(r))
-	})
+func (a *app) printRestored(r service.Restored) {
+	r.Paths = a.listed(r.Paths)
+	a.printf("%s", restoredLines(r))
 }
 
 // maxPrinted is how many paths are listed without -v; more are counted.
@@ -191,9 +180,6 @@ changed. PATHs limit the undo.`,
 				}
 				return args(0, 0, "no arguments")(cmd, argv)
 			}
-			if req.Ours && req.Theirs {
-				return fail.New(fail.Usage, "--ours and --theirs cannot be combined")
-			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, argv []string) error {
@@ -203,9 +189,12 @@ changed. PATHs limit the undo.`,
 			}
 			req.Paths, req.Keep = paths[:len(argv)], paths[len(argv):]
 			if !cmd.Flags().Changed("by") {
-				return a.restore(cmd.Context(), p, service.Restore{Name: "undo", Keep: req.Keep, DryRun: req.DryRun})
+				return showAt(cmd.Context(), a, p, service.Restore{Name: "undo", Keep: req.Keep, DryRun: req.DryRun}, a.printRestored)
 			}
-			return a.undoBy(cmd.Context(), p, req)
+			return showAt(cmd.Context(), a, p, req, func(done service.UndoneBy) {
+				done.Paths = a.listed(done.Paths)
+				a.printf("%s", undoneLines(done))
+			})
 		},
 	}
 	f := cmd.Flags()
@@ -231,7 +220,7 @@ PATH did not exist then, it is removed.`,
 			if err != nil {
 				return err
 			}
-			return a.restore(cmd.Context(), p, service.Revert{Path: paths[0], Name: strings.Join(argv[1:], "")})
+			return showAt(cmd.Context(), a, p, service.Revert{Path: paths[0], Name: strings.Join(argv[1:], "")}, a.printRestored)
 		},
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
@@ -110,7 +109,10 @@ func mustSchema(t reflect.Type) *jsonschema.Schema {
 	return s
 }
 
-func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect.Type, do func(context.Context, arguments) (string, any, error)) {
+// A notifier sends a progress notification, if the client asked for them.
+type notifier func(message string, done, total int)
+
+func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect.Type, do func(context.Context, arguments, notifier) (string, any, error)) {
 	spec := &mcp.Tool{
 		Name: name, Title: t.title, Description: t.about, Annotations: t.effect.annotations(t.title),
 		InputSchema: in, OutputSchema: mustSchema(out),
@@ -127,7 +129,12 @@ func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect
 		var text string
 		var result any
 		if err == nil {
-			text, result, err = do(context.WithValue(ctx, toolCall{}, r), args)
+			text, result, err = do(ctx, args, func(message string, done, total int) {
+				if token := r.Params.GetProgressToken(); token != nil {
+					_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ // the client may be gone
+						ProgressToken: token, Message: message, Progress: float64(done), Total: float64(total)})
+				}
+			})
 		}
 		if err != nil {
 			failed := &mcp.CallToolResult{}
@@ -136,18 +143,6 @@ func (m *mcpServer) add(t *tool, name string, in *jsonschema.Schema, out reflect
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, StructuredContent: result}, nil
 	})
-}
-
-// toolCall finds the request in the context of a call.
-type toolCall struct{}
-
-// notify sends a progress notification, if the client asked for them.
-func notify(ctx context.Context, message string, done, total int) {
-	r := ctx.Value(toolCall{}).(*mcp.CallToolRequest)
-	if token := r.Params.GetProgressToken(); token != nil {
-		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ // the client may be gone
-			ProgressToken: token, Message: message, Progress: float64(done), Total: float64(total)})
-	}
 }
 
 func checkArguments(args arguments, in *jsonschema.Schema) error {
@@ -177,12 +172,12 @@ func (m *mcpServer) offer(set int, t *tool) {
 	if t.pages {
 		out = reflect.TypeFor[page]()
 	}
-	m.add(t, t.names[set], t.schema(set), out, func(ctx context.Context, args arguments) (string, any, error) {
-		var c common
-		if err := takeCommon(args, &c); err != nil {
+	m.add(t, t.names[set], t.schema(set), out, func(ctx context.Context, args arguments, notify notifier) (string, any, error) {
+		req, c, err := t.request(args)
+		if err != nil {
 			return "", nil, err
 		}
-		result, err := m.call(ctx, t, c.Workspace, args)
+		result, err := m.call(ctx, t, c.Workspace, req, notify)
 		if err != nil {
 			return "", nil, err
 		}
@@ -201,72 +196,45 @@ func (m *mcpServer) offer(set int, t *tool) {
 	})
 }
 
-// takeCommon moves the arguments that do not belong to the operation to c.
-func takeCommon(args arguments, c *common) error {
-	own := arguments{}
-	for _, name := range strictjson.Fields(reflect.TypeFor[common]()) {
-		if raw, ok := args[name]; ok {
-			own[name] = raw
-			delete(args, name)
-		}
-	}
-	b, err := json.Marshal(own)
-	if err != nil {
-		return err
-	}
-	return strictjson.Decode(b, c)
-}
-
 // call asks for the operation of a tool in a fork of the server's workspace, or in that
 // itself. The result is a pointer to the operation's type of results, to a text, or to a
 // list of events.
-func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, args arguments) (any, error) {
+func (m *mcpServer) call(ctx context.Context, t *tool, workspace string, req reflect.Value, notify notifier) (any, error) {
 	p, err := m.place(workspace)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = relative(p, req)
 	}
-	req, err := t.request(p, args)
 	if err != nil {
 		return nil, err
 	}
 	if t.own != nil {
-		return t.own(ctx, m.a, p, req)
+		return t.own(ctx, m.a, p, req.Interface(), notify)
 	}
-	switch service.OpOf(t.op).Output {
-	case service.Text:
-		var out bytes.Buffer
-		err := m.a.exchange(ctx, p, req, client.Exchange{Out: &out}, nil)
-		text := out.String()
-		return &text, err
-	case service.Events:
-		var list []events.Event
-		err := m.a.exchange(ctx, p, req, client.Exchange{Item: func(line json.RawMessage) error {
-			var e events.Event
-			err := json.Unmarshal(line, &e)
-			list = append(list, e)
-			return err
-		}}, nil)
-		return &list, err
-	}
-	of := service.OpOf(t.op).Result
-	if of.Kind() == reflect.Pointer {
-		of = of.Elem()
-	}
-	result := reflect.New(of).Interface()
-	if err := m.a.ask(ctx, p, req, result); err != nil {
-		if done, ok := result.(*service.Merged); ok && len(done.Conflicts) > 0 {
-			return nil, fail.New(fail.KindOf(err), "%s; decide with ours, theirs or resolve:\n%s", fail.Of(err).Msg, strings.Join(shorten(done.Conflicts), "\n"))
-		}
-		if done, ok := result.(*service.UndoneBy); ok && len(done.Conflicts) > 0 {
-			return nil, fail.New(fail.KindOf(err), "%s; decide with ours or theirs:\n%s", fail.Of(err).Msg, strings.Join(shorten(done.Conflicts), "\n"))
+	var text strings.Builder
+	var list []events.Event
+	result := reflect.New(service.OpOf(t.op).Result).Interface()
+	err = m.a.exchange(ctx, p, req.Interface(), client.Exchange{Out: &text, Item: func(line json.RawMessage) error {
+		var e events.Event
+		err := json.Unmarshal(line, &e)
+		list = append(list, e)
+		return err
+	}}, result)
+	if err != nil {
+		if paths := conflictsOf(result); len(paths) > 0 {
+			how := "ours or theirs"
+			if slices.Contains(strings.Fields(t.args), "resolve") {
+				how = "ours, theirs or resolve"
+			}
+			err = fail.New(fail.KindOf(err), "%s; decide with %s:\n%s", fail.Of(err).Msg, how, strings.Join(shorten(paths), "\n"))
 		}
 		return nil, err
 	}
-	switch made := result.(type) {
-	case *service.Forked:
-		made.Path = inside(p, made.Path)
-	case *service.Claimed:
-		made.Path = inside(p, made.Path)
+	switch service.OpOf(t.op).Output {
+	case service.Text:
+		text := text.String()
+		return &text, nil
+	case service.Events:
+		return &list, nil
 	}
 	return result, nil
 }
@@ -290,25 +258,29 @@ func (m *mcpServer) place(workspace string) (locate.Place, error) {
 	return m.a.placeOf(root)
 }
 
-func (t *tool) request(p locate.Place, args arguments) (any, error) {
-	req := reflect.New(reflect.TypeOf(t.op))
-	req.Elem().Set(reflect.ValueOf(t.op))
-	schema := mustSchema(reflect.TypeOf(t.op))
+// request reads the arguments of a call: those of the operation, and the others.
+func (t *tool) request(args arguments) (req reflect.Value, c common, err error) {
+	req = reflect.New(reflect.TypeOf(t.op)).Elem()
+	req.Set(reflect.ValueOf(t.op))
+	schema := mustSchema(req.Type())
 	_, field := t.fields()
 	for name, raw := range args {
-		of := field[name]
-		if one(schema.Properties[of], name, of) {
+		of, own := field[name]
+		into := req.Addr().Interface()
+		if !own {
+			of, into = name, &c
+		} else if one(schema.Properties[of], name, of) {
 			raw = slices.Concat([]byte("["), raw, []byte("]"))
 		}
 		b, err := json.Marshal(arguments{of: raw})
 		if err == nil {
-			err = strictjson.Decode(b, req.Interface())
+			err = strictjson.Decode(b, into)
 		}
 		if err != nil {
-			return nil, fail.New(fail.Usage, "the argument %s: %w", name, err)
+			return req, c, fail.New(fail.Usage, "the argument %s: %w", name, err)
 		}
 	}
-	return req.Elem().Interface(), relative(p, req.Elem())
+	return req, c, nil
 }
 
 // relative makes the paths in the arguments relative to the root of the workspace.

@@ -38,7 +38,7 @@ type tool struct {
 	pages bool
 	show  func(result any) string
 	// own does the work of a tool that is no operation, with a result of that type.
-	own    func(ctx context.Context, a *app, p locate.Place, args any) (any, error)
+	own    func(ctx context.Context, a *app, p locate.Place, args any, notify notifier) (any, error)
 	result reflect.Type
 }
 
@@ -116,17 +116,12 @@ var tools = []tool{
 		op:    service.Merge{}, args: "fork ours theirs resolve dry_run",
 		show: text(func(p *service.Merged) string {
 			p.Paths = shorten(p.Paths)
-			return promotedLines(*p)
+			return mergedLines(*p)
 		})},
 	{names: [3]string{"fork_delete"}, title: "Delete a fork", effect: destroys,
 		about: "Delete a fork. Its last state becomes a snapshot of the workspace, unless discard is set.",
 		op:    service.DeleteFork{}, args: "name discard force",
-		show: text(func(e *service.DeletedFork) string {
-			if e.Snapshot == "" {
-				return fmt.Sprintf("fork %s deleted; nothing was kept", e.Name)
-			}
-			return fmt.Sprintf("fork %s deleted; its last state is the snapshot %s", e.Name, e.Snapshot)
-		})},
+		show: text(deletedForkText)},
 	{names: [3]string{"workspace_claim"}, title: "Claim a workspace", effect: adds,
 		about: "Get the path of the fork with a label, or create it.",
 		op:    service.Claim{}, args: "label from ttl",
@@ -148,19 +143,19 @@ var tools = []tool{
 		about: "Find the first snapshot for which a command fails, by running it in forks of snapshots. The forks are discarded.",
 		op:    bisectArgs{}, args: "good bad command jobs repeat timeout trust_ends kind labels by",
 		show: text(bisectedText), result: reflect.TypeFor[bisected](),
-		own: func(ctx context.Context, a *app, p locate.Place, args any) (any, error) {
-			return a.bisect(ctx, p, args.(bisectArgs), func(r bisectRound) { notify(ctx, r.text(), r.Round, 0) })
+		own: func(ctx context.Context, a *app, p locate.Place, args any, notify notifier) (any, error) {
+			return a.bisect(ctx, p, args.(bisectArgs), func(r bisectRound) { notify(r.text(), r.Round, 0) })
 		}},
 	{names: [3]string{"workspace_explore"}, title: "Try a command in several forks", effect: replaces,
 		about: "Run a command in several forks of the present state, check each, and merge the first or the best that passes.",
 		op:    exploreArgs{}, args: "attempts command jobs check score merge timeout",
 		show: text(exploredText), result: reflect.TypeFor[explored](),
-		own: func(ctx context.Context, a *app, p locate.Place, args any) (any, error) {
+		own: func(ctx context.Context, a *app, p locate.Place, args any, notify notifier) (any, error) {
 			ended := 0
 			return a.explore(ctx, p, args.(exploreArgs), func(all []*attempt, t *attempt) {
 				if t != nil {
 					ended++
-					notify(ctx, fmt.Sprintf("attempt %d %s", t.Attempt, t.State), ended, len(all))
+					notify(fmt.Sprintf("attempt %d %s", t.Attempt, t.State), ended, len(all))
 				}
 			})
 		}},
@@ -250,7 +245,7 @@ func (m *mcpServer) offerRef(workspace string, t *tool) {
 		in.Required = nil // the server's workspace
 	}
 	name := "workspace__" + workspace + "__" + t.names[setWorkspace]
-	m.add(t, name, in, reflect.TypeFor[newRef](), func(ctx context.Context, args arguments) (string, any, error) {
+	m.add(t, name, in, reflect.TypeFor[newRef](), func(ctx context.Context, args arguments, _ notifier) (string, any, error) {
 		var r ref
 		if raw, ok := args["ref"]; ok {
 			if err := json.Unmarshal(raw, &r.Ref); err != nil || r.Ref == "" {
@@ -296,7 +291,7 @@ func (m *mcpServer) branch(ctx context.Context, workspace, at, state string) (ne
 		var made service.Forked
 		err := m.a.ask(ctx, p, service.Fork{Name: fmt.Sprintf("%s-%d", workspace, n), Snapshot: state}, &made)
 		if fail.KindOf(err) != fail.Exists { // else the name is in use
-			return newRef{Ref: strings.TrimPrefix(at+"/"+made.Name, "/"), Path: inside(p, made.Path)}, err
+			return newRef{Ref: strings.TrimPrefix(at+"/"+made.Name, "/"), Path: made.Path}, err
 		}
 	}
 }

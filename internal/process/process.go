@@ -61,8 +61,13 @@ func killPending(status string) bool {
 	return false
 }
 
-// Of returns the process of a thread; the thread if that is unknown.
+// Of returns the process of a thread; the thread if that is unknown. For most callers it is
+// a process itself: only of these there is a pidfd, which costs less than to read a file.
 func Of(thread int) int {
+	if fd, err := unix.PidfdOpen(thread, 0); err == nil {
+		_ = unix.Close(fd) // it was never read
+		return thread
+	}
 	b, err := read(thread, "status")
 	if err != nil {
 		return thread
@@ -128,17 +133,6 @@ func parseStat(id int, stat string) (Stat, error) {
 	s.Session, errs[1] = strconv.Atoi(fields[3])
 	s.Start, errs[2] = strconv.ParseUint(fields[19], 10, 64)
 	return s, errors.Join(errs[:]...)
-}
-
-// Leader is Of at less cost for what is a process itself, as most are: only of these
-// there is a pidfd.
-func Leader(thread int) int {
-	fd, err := unix.PidfdOpen(thread, 0)
-	if err != nil {
-		return Of(thread)
-	}
-	_ = unix.Close(fd) // it was never read
-	return thread
 }
 
 // RunsCommand reports whether a process is a shell that runs one command, as sh -c does.

@@ -117,7 +117,7 @@ func (r *Registry) find(st process.Stat, uid, view uint32, now int64) string {
 	var found *known
 	var via []int
 	at := st
-	if leader := process.Leader(st.ID); leader != st.ID {
+	if leader := process.Of(st.ID); leader != st.ID {
 		way = append(way, st)
 		var err error
 		if at, err = process.StatOf(leader); err != nil {

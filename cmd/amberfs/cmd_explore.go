@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -24,7 +22,6 @@ import (
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
-	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 // maxAttempts bounds how many forks one explore makes.
@@ -186,7 +183,7 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 	}
 	if r.Merge == "" || best == nil {
 		for _, t := range done.Attempts {
-			err = errors.Join(err, f.stays(t))
+			err = errors.Join(err, f.stays(ctx, t))
 		}
 	}
 	if r.Merge == "" || err != nil {
@@ -204,7 +201,7 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 	if failed == nil {
 		done.Merged, done.Changed = best.Attempt, merged.Changed
 	} else {
-		failed = errors.Join(failed, f.stays(best))
+		failed = errors.Join(failed, f.stays(ctx, best))
 	}
 	for _, t := range done.Attempts {
 		if t != best || failed == nil { // else a person decides
@@ -218,60 +215,55 @@ func (a *app) explore(ctx context.Context, p locate.Place, r exploreArgs, each f
 }
 
 // stays keeps the fork of an attempt, with a snapshot that has the result.
-func (f *searchForks) stays(t *attempt) error {
+func (f *searchForks) stays(ctx context.Context, t *attempt) error {
 	f.keep(t.Fork)
-	request, _ := json.Marshal(service.Snapshot{Message: fmt.Sprintf("attempt %d", t.Attempt), Labels: map[string]string{"check": t.State}}) // it never fails
-	return os.WriteFile(filepath.Join(f.root, naming.ForksDir, t.Fork, naming.SnapshotsDir, "create"), append(request, '\n'), 0)
+	result := service.Snapshot{Message: fmt.Sprintf("attempt %d", t.Attempt), Labels: map[string]string{"check": t.State}}
+	return f.a.askIn(ctx, f.p, t.Fork, result, nil)
 }
 
 // attempts runs all of them and returns the one to merge, nil if none passed.
 func (f *searchForks) attempts(ctx context.Context, r exploreArgs, limit time.Duration, all []*attempt, each func(all []*attempt, ended *attempt)) (best *attempt, _ error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	var mu sync.Mutex
-	locked := func(do func()) {
-		mu.Lock()
-		defer mu.Unlock()
-		do()
-	}
-	var drawing, group errgroup.Group
-	drawing.Go(func() error {
-		for tick := time.Tick(time.Second / 5); ; {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-tick:
-				locked(func() { each(all, nil) })
-			}
-		}
-	})
-	group.SetLimit(cmp.Or(r.Jobs, r.Attempts))
-	for _, t := range all {
-		group.Go(func() error {
-			locked(func() { t.began = time.Now() })
-			state, err := f.attempt(ctx, r, t, limit, func(state string) { locked(func() { t.State = state }) })
-			locked(func() {
-				t.State, t.Seconds = state, time.Since(t.began).Seconds()
-				if err != nil {
-					stop(err)
-				} else if state == "passed" && (best == nil || r.Merge == "best" && *t.Score > *best.Score) {
-					if best = t; r.Merge == "first" {
-						stop(errPassed)
+	changes := make(chan func()) // what is shown changes on this goroutine only
+	go func() {
+		defer close(changes)
+		var group errgroup.Group
+		group.SetLimit(cmp.Or(r.Jobs, r.Attempts))
+		for _, t := range all {
+			group.Go(func() error {
+				changes <- func() { t.began = time.Now() }
+				state, err := f.attempt(ctx, r, t, limit, func(state string) { changes <- func() { t.State = state } })
+				changes <- func() {
+					t.State, t.Seconds = state, time.Since(t.began).Seconds()
+					if err != nil {
+						stop(err)
+					} else if state == "passed" && (best == nil || r.Merge == "best" && *t.Score > *best.Score) {
+						if best = t; r.Merge == "first" {
+							stop(errPassed)
+						}
 					}
+					each(all, t)
 				}
-				each(all, t)
+				return nil
 			})
-			return nil
-		})
+		}
+		_ = group.Wait() // the context has the error
+	}()
+	for tick := time.Tick(time.Second / 5); ; {
+		select {
+		case change, more := <-changes:
+			if more {
+				change()
+			} else if err := context.Cause(ctx); err != nil && !errors.Is(err, errPassed) {
+				return nil, err
+			} else {
+				return best, nil
+			}
+		case <-tick:
+			each(all, nil)
+		}
 	}
-	_ = group.Wait() // the context has the error
-	err := context.Cause(ctx)
-	stop(nil)
-	_ = drawing.Wait() // it has none
-	if err != nil && !errors.Is(err, errPassed) {
-		return nil, err
-	}
-	return best, nil
 }
 
 // attempt runs the command, the check and the score, and returns the state that the

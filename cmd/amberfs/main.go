@@ -210,7 +210,7 @@ run work from inside a mount, or with -C DIR.`,
 		hidden(sandbox.InForkCommand, 4, func(ctx context.Context, argv []string) error { return a.statusOf(sandbox.InsideFork(ctx, argv)) }),
 		hidden(sandbox.InRootCommand, 0, func(ctx context.Context, _ []string) error { return a.statusOf(sandbox.InsideRoot(ctx, a.say)) }),
 		hidden(daemon.NudgeCommand, 3, func(_ context.Context, argv []string) error { return daemon.Nudge(a.stdin, argv[0], argv[1], argv[2]) }),
-		hidden(janitor, 1, a.discardForks))
+		hidden(janitor, 2, a.discardForks))
 	a.complete(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return root

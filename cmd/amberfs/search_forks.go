@@ -36,8 +36,8 @@ type searchForks struct {
 	p      locate.Place
 	root   string
 	prefix string // of their names
-	tell   io.WriteCloser
-	ended  func() error
+	kept   io.WriteCloser
+	end    func()
 }
 
 func newSearchForks(a *app, p locate.Place, what string) (_ *searchForks, err error) {
@@ -46,47 +46,40 @@ func newSearchForks(a *app, p locate.Place, what string) (_ *searchForks, err er
 		return nil, fail.New(fail.Usage, "the root of the workspace is not mounted here")
 	}
 	f := &searchForks{a: a, p: p, root: root, prefix: fmt.Sprintf("%s-%08x-", what, rand.Uint32())}
-	cmd := exec.Command("/proc/self/exe", janitor, root)
+	cmd := exec.Command("/proc/self/exe", janitor, root, f.prefix)
 	cmd.Args[0], cmd.Dir, cmd.SysProcAttr = "amberfs", "/", &syscall.SysProcAttr{Setsid: true}
-	if f.tell, err = cmd.StdinPipe(); err != nil {
+	if f.kept, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	f.ended = cmd.Wait
+	f.end = func() {
+		f.kept.Close()
+		_ = cmd.Wait()
+	}
 	return f, nil
 }
 
-func (f *searchForks) end() {
-	f.tell.Close()
-	_ = f.ended()
-}
-
-func (f *searchForks) keep(name string) { fmt.Fprintln(f.tell, "-"+name) }
+func (f *searchForks) keep(name string) { fmt.Fprintln(f.kept, name) }
 
 const janitor = "discard-forks"
 
-// discardForks discards the forks that its standard input names, when that ends. A line
-// +NAME comes before a fork is made, and -NAME when it was not made, is discarded, or
-// stays. So a fork that is named is one of the command at the other end.
+// discardForks waits for the end of a command whose forks have names with a prefix, and
+// discards them, but for those that its standard input names.
 func (a *app) discardForks(ctx context.Context, argv []string) error {
 	a.dir = argv[0]
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
-	left := map[string]bool{}
-	lines := bufio.NewScanner(os.Stdin)
-	for lines.Scan() {
-		if name, made := strings.CutPrefix(lines.Text(), "+"); made {
-			left[name] = true
-		} else {
-			delete(left, strings.TrimPrefix(name, "-"))
-		}
+	kept := map[string]bool{}
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		kept[lines.Text()] = true
 	}
-	failed := lines.Err()
-	for name := range left {
-		err := a.askHere(context.WithoutCancel(ctx), service.DeleteFork{Name: name, Discard: true, Force: true}, nil)
-		if fail.KindOf(err) != fail.NotFound { // else it was not made yet
-			failed = errors.Join(failed, err)
+	ctx = context.WithoutCancel(ctx)
+	var l service.ForkList
+	failed := a.askHere(ctx, service.Forks{}, &l)
+	for _, f := range l.Forks {
+		if strings.HasPrefix(f.Name, argv[1]) && !kept[f.Name] {
+			failed = errors.Join(failed, a.askHere(ctx, service.DeleteFork{Name: f.Name, Discard: true, Force: true}, nil))
 		}
 	}
 	return failed
@@ -99,21 +92,12 @@ func (f *searchForks) ask(ctx context.Context, args, result any) error {
 // new makes a fork of a snapshot, or of the present state for "".
 func (f *searchForks) new(ctx context.Context, number, snapshot string) (string, error) {
 	name := f.prefix + number
-	fmt.Fprintln(f.tell, "+"+name)
-	err := f.ask(ctx, service.Fork{Name: name, Snapshot: snapshot}, nil)
-	if fail.KindOf(err) == fail.Exists {
-		f.keep(name)
-	}
-	return name, err
+	return name, f.ask(ctx, service.Fork{Name: name, Snapshot: snapshot}, nil)
 }
 
 // discard is done even if the command is interrupted.
 func (f *searchForks) discard(ctx context.Context, name string) error {
-	err := f.ask(context.WithoutCancel(ctx), service.DeleteFork{Name: name, Discard: true, Force: true}, nil)
-	if err == nil {
-		f.keep(name)
-	}
-	return err
+	return f.ask(context.WithoutCancel(ctx), service.DeleteFork{Name: name, Discard: true, Force: true}, nil)
 }
 
 func (f *searchForks) run(ctx context.Context, fork string, out *os.File, env []string, argv ...string) (int, error) {

@@ -20,8 +20,7 @@ import (
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	data           io.Writer // what stdout is, also with -q
-	out            *output   // what both write to
+	out            *output // what stdout is, also with -q or a pager
 
 	dir     string // -C
 	json    bool   // --json
@@ -35,7 +34,7 @@ type app struct {
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	out := &output{Writer: stdout}
-	return &app{stdin: stdin, stdout: out, data: out, out: out, stderr: stderr}
+	return &app{stdin: stdin, stdout: out, out: out, stderr: stderr}
 }
 
 // cwd is the directory that says which workspace is meant, absolute.

@@ -114,10 +114,10 @@ func (a *app) exportTar(cmd *cobra.Command, name, file string) error {
 		return buf.Flush()
 	}
 	if file == "-" {
-		if isTerminal(a.data) {
+		if isTerminal(a.out) {
 			return fail.New(fail.Usage, "an archive is not written to a terminal").WithHint("send it to a file or a pipe")
 		}
-		return ask(a.data)
+		return ask(a.out)
 	}
 	path, err := a.abs(file)
 	if err != nil {

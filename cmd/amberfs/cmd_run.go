@@ -71,21 +71,15 @@ running are killed. All other commands work inside.`,
   amberfs run /srv/store --fork try-1 -- bash
   amberfs run /srv/store --fork box --root -- apt-get install -y jq`,
 		Args: func(cmd *cobra.Command, argv []string) error {
-			n := cmd.ArgsLenAtDash()
-			if n < 0 && c.Root {
-				n = len(argv)
+			if !c.Root {
+				return beforeDash(0, 1, "at most one STORE")(cmd, argv)
 			}
-			if n < 0 || n == len(argv) && !c.Root {
-				return fail.New(fail.Usage, "run needs -- and a COMMAND after it").WithHint("such as: amberfs run --from . -- make test")
-			}
-			return args(0, 1, "at most one STORE before --")(cmd, argv[:n])
+			before, _ := splitDash(cmd, argv)
+			return args(0, 1, "at most one STORE before --")(cmd, before)
 		},
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			n := cmd.ArgsLenAtDash()
-			if n < 0 {
-				n = len(argv)
-			}
-			c.Command = argv[n:]
+			var store []string
+			store, c.Command = splitDash(cmd, argv)
 			if c.Root && c.Fork == "" {
 				return fail.New(fail.Usage, "--root needs --fork NAME: the fork that is the root directory")
 			}
@@ -105,8 +99,8 @@ running are killed. All other commands work inside.`,
 			if err != nil {
 				return fail.New(fail.Usage, "%w", err)
 			}
-			if n == 1 {
-				if c.Store, err = a.abs(argv[0]); err != nil {
+			if len(store) > 0 {
+				if c.Store, err = a.abs(store[0]); err != nil {
 					return err
 				}
 			}

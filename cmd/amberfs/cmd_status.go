@@ -160,15 +160,20 @@ FILE ("-" is standard input).`,
 			var doc json.RawMessage
 			var req any = service.Policy{}
 			if len(argv) == 1 {
-				patch, err := a.readFile(argv[0])
+				name := argv[0]
+				in, err := a.openInput(name)
 				if err != nil {
 					return err
 				}
-				name := argv[0]
+				defer in.Close()
+				patch, err := io.ReadAll(in)
+				if err == nil {
+					err = strictjson.Decode(patch, new(json.RawMessage))
+				}
 				if name == "-" {
 					name = "the standard input"
 				}
-				if err := strictjson.Decode(patch, new(json.RawMessage)); err != nil {
+				if err != nil {
 					return fail.New(fail.Usage, "cannot read a policy from %s: %w", name, err)
 				}
 				req = service.SetPolicy{Patch: patch}
@@ -187,22 +192,4 @@ FILE ("-" is standard input).`,
 			return nil
 		},
 	}
-}
-
-const maxDocument = 1 << 20 // bytes
-
-func (a *app) readFile(name string) ([]byte, error) {
-	r, err := a.openInput(name)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	b, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
-	if err != nil {
-		return nil, fail.New(fail.Failed, "cannot read %s: %w", name, err)
-	}
-	if len(b) > maxDocument {
-		return nil, fail.New(fail.Usage, "%s is too long", name)
-	}
-	return b, nil
 }

@@ -82,9 +82,6 @@ func (a *app) finish(ctx context.Context, err error) int {
 	}
 	e := fail.Of(err)
 	exit := e.Kind.Exit()
-	if e.Silent {
-		return exit
-	}
 	if a.json {
 		_ = a.printJSON(failure{Error: e.Msg, Hint: e.Hint, Kind: e.Kind, Exit: exit})
 	}

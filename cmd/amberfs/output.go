@@ -62,7 +62,7 @@ func (a *app) printFailed(v any, err error, text func()) error {
 		return perr
 	}
 	if a.json && err != nil {
-		return fail.Quiet(fail.KindOf(err))
+		return exitCode(fail.KindOf(err).Exit())
 	}
 	return err
 }

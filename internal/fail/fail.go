@@ -67,8 +67,6 @@ type Error struct {
 	Result any `json:"result,omitempty"`
 	// Err is the cause, for errors.Is; its text is not printed.
 	Err error `json:"-"`
-	// Silent: only the exit status is left to report.
-	Silent bool `json:"-"`
 }
 
 func (e *Error) Error() string {
@@ -100,8 +98,6 @@ func (e *Error) WithHint(format string, args ...any) *Error {
 	e.Hint = fmt.Sprintf(format, args...)
 	return e
 }
-
-func Quiet(k Kind) *Error { return &Error{Kind: k, Msg: string(k), Silent: true} }
 
 // Of gives any error that is not nil the form that users and clients see.
 func Of(err error) *Error {

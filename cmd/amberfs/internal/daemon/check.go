@@ -31,16 +31,13 @@ func Check(cfg *Config, s Starter) error {
 	if cfg.From != "" {
 		cfg.From = locate.Resolve(mounts, cfg.From)
 	}
-	if err := checkStorePath(cfg, mounts); err != nil {
-		return err
-	}
 	if err := clearDead(cfg, mounts, s); err != nil {
 		return err
 	}
-	if err := checkMountpoint(cfg); err != nil {
+	if err := CheckPaths(cfg, mounts); err != nil {
 		return err
 	}
-	if err := checkFrom(cfg, mounts); err != nil {
+	if err := checkMountpoint(cfg); err != nil {
 		return err
 	}
 	return checkFUSE()

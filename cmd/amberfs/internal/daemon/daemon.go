@@ -189,7 +189,7 @@ func (d *Daemon) bringIn(s Starter) {
 
 // live waits for the end, and ends in order.
 func (d *Daemon) live(signals <-chan os.Signal) error {
-	told := false // by a signal
+	signalled := false
 	for over := false; !over; {
 		select {
 		case <-d.unmounted:
@@ -204,11 +204,14 @@ func (d *Daemon) live(signals <-chan os.Signal) error {
 				continue // it has no terminal that could go away
 			}
 			d.log.Info("signal", "signal", sig.String())
-			told, over = true, true
+			signalled, over = true, true
 		}
 	}
 	d.notify(systemd.SdNotifyStopping)
-	if told {
+	d.ending.Store(true)
+	d.watchers.close()
+	d.store.Forest().Thaw()
+	if signalled {
 		d.endSoon()
 	}
 	return d.close()
@@ -219,9 +222,6 @@ const graceTime = 2 * time.Second
 
 // endSoon unmounts, even if programs use the mount.
 func (d *Daemon) endSoon() {
-	d.ending.Store(true)
-	d.watchers.close()
-	d.store.Forest().Thaw()
 	time.AfterFunc(graceTime, d.connection.HangUp)
 	done := make(chan error, 1)
 	go func() { done <- d.mount.Unmount() }()
@@ -246,9 +246,6 @@ func (d *Daemon) endSoon() {
 }
 
 func (d *Daemon) close() error {
-	d.ending.Store(true)
-	d.watchers.close()
-	d.store.Forest().Thaw()
 	d.metrics.close()
 	err := d.socket.Close()
 	if eerr := d.events.Close(); eerr != nil {

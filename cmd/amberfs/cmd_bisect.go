@@ -11,12 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/locate"
-	"github.com/amberfs/amberfs/cmd/amberfs/internal/search"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/service"
 	"github.com/amberfs/amberfs/snapshot"
@@ -43,14 +41,14 @@ type bisectRound struct {
 }
 
 type bisectTested struct {
-	Name    string `json:"name"`
-	Verdict string `json:"verdict" jsonschema:"good, bad or skipped"`
+	Name    string  `json:"name"`
+	Verdict verdict `json:"verdict" jsonschema:"good, bad or skipped"`
 }
 
 func (r bisectRound) text() string {
 	var tested []string
 	for _, t := range r.Tested {
-		tested = append(tested, t.Name+" "+t.Verdict)
+		tested = append(tested, fmt.Sprint(t.Name, " ", t.Verdict))
 	}
 	return fmt.Sprintf("round %d: %s, %s left", r.Round, strings.Join(tested, ", "), plural(r.Left, "snapshot", "snapshots"))
 }
@@ -178,10 +176,10 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 	if a.verbose {
 		out = os.Stderr
 	}
-	test := func(ctx context.Context, i int) (search.Verdict, error) {
+	test := func(ctx context.Context, i int) (verdict, error) {
 		fork, err := f.new(ctx, strconv.FormatInt(runs.Add(1), 10), states[i].Name)
 		if err != nil {
-			return 0, err
+			return "", err
 		}
 		limited, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
@@ -190,29 +188,30 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 			status, err = 1, nil // it took too long
 		}
 		if err := errors.Join(err, f.discard(ctx, fork)); err != nil {
-			return 0, err
+			return "", err
 		}
 		statuses[i] = status
 		switch {
 		case status > 127:
-			return 0, fail.New(fail.Failed, "the search ends, because %s ended with status %d for %s", r.Command[0], status, name(i))
+			return "", fail.New(fail.Failed, "the search ends, because %s ended with status %d for %s", r.Command[0], status, name(i))
 		case status == 0:
-			return search.Good, nil
+			return good, nil
 		case status == 125:
-			return search.Skip, nil
+			return skipped, nil
 		}
-		return search.Bad, nil
+		return bad, nil
 	}
-	o := search.Options{Jobs: max(1, r.Jobs), Repeat: max(1, r.Repeat), TrustEnds: r.TrustEnds}
-	o.Round = func(round int, tested []int, verdicts []search.Verdict, left int) {
+	r.Jobs, r.Repeat = max(1, r.Jobs), max(1, r.Repeat)
+	b := &bisection{bisectArgs: r, test: test}
+	b.tested = func(round int, tested []int, left int) {
 		line := bisectRound{Round: round, Tested: []bisectTested{}, Left: left}
 		for _, i := range tested {
-			line.Tested = append(line.Tested, bisectTested{name(i), verdicts[i].String()})
+			line.Tested = append(line.Tested, bisectTested{name(i), b.verdicts[i]})
 		}
 		each(line)
 	}
-	found, err := search.Bisect(ctx, len(states), o, test)
-	if errors.Is(err, search.ErrEnds) {
+	lastGood, firstBad, err := b.find(ctx, len(states))
+	if errors.Is(err, errEnds) {
 		last := len(states) - 1
 		return nil, fail.New(fail.Failed, "%s ended with status %d for %s, which should be good, and with status %d for %s, which should be bad",
 			strings.Join(r.Command, " "), statuses[0], name(0), statuses[last], name(last)).WithHint("name other snapshots")
@@ -220,12 +219,12 @@ func (a *app) bisect(ctx context.Context, p locate.Place, r bisectArgs, each fun
 	if err != nil {
 		return nil, err
 	}
-	first := &states[found.First]
-	done := &bisected{FirstBad: first, Now: first.Name == "", LastGood: states[found.Good].Name, Rounds: found.Rounds, Runs: int(runs.Load())}
+	first := &states[firstBad]
+	done := &bisected{FirstBad: first, Now: first.Name == "", LastGood: states[lastGood].Name, Rounds: b.rounds, Runs: int(runs.Load())}
 	if done.Now {
 		done.FirstBad = nil
 	}
-	for i := found.Good + 1; i < found.First; i++ {
+	for i := lastGood + 1; i < firstBad; i++ {
 		done.Skipped = append(done.Skipped, name(i))
 	}
 	var changed service.Diffed
@@ -240,7 +239,7 @@ func bisectedText(b *bisected) string {
 	var t strings.Builder
 	name, to, fields := "now", "", ""
 	if !b.Now {
-		name, to, fields = b.FirstBad.Name, ".."+b.FirstBad.Name, rowsText(infoFields(*b.FirstBad, time.Now()))
+		name, to, fields = b.FirstBad.Name, ".."+b.FirstBad.Name, rowsText(infoFields(*b.FirstBad))
 	}
 	if fmt.Fprintf(&t, "the first bad snapshot is %s", name); len(b.Skipped) > 0 {
 		fmt.Fprintf(&t, ", or one of those skipped before it: %s", strings.Join(b.Skipped, " "))

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -325,8 +324,7 @@ func lastLine(log *os.File, from int64) string {
 
 func exploredText(e *explored) string {
 	var b strings.Builder
-	rows := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(rows, "attempt\tfork\tstate\texit\tcheck\tscore\tchanged\ttime")
+	rows := [][]string{{"attempt", "fork", "state", "exit", "check", "score", "changed", "time"}}
 	kept := ""
 	for _, t := range e.Attempts {
 		exit := &t.Status
@@ -334,10 +332,12 @@ func exploredText(e *explored) string {
 			exit = nil
 		}
 		kept = cmp.Or(kept, t.Fork)
-		fmt.Fprintf(rows, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%.1fs\n", t.Attempt, cmp.Or(t.Fork, "-"), t.State, orDash(exit), orDash(t.Check),
-			orDash(t.Score), plural(t.Files, "file", "files"), t.Seconds)
+		rows = append(rows, []string{
+			orDash(&t.Attempt), cmp.Or(t.Fork, "-"), t.State, orDash(exit), orDash(t.Check), orDash(t.Score),
+			plural(t.Files, "file", "files"), fmt.Sprintf("%.1fs", t.Seconds),
+		})
 	}
-	rows.Flush()
+	printTable(&b, rows)
 	fmt.Fprintf(&b, "output: %s\n", quote(filepath.Dir(e.Attempts[0].Log)))
 	for _, path := range e.Conflicts {
 		fmt.Fprintf(&b, "conflict: %s\n", quote(path))

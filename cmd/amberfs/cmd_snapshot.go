@@ -40,11 +40,6 @@ prints its id.`,
 			if req.Labels, err = parseLabels(labels); err != nil {
 				return err
 			}
-			if expires != "" {
-				if _, err := service.ParseExpiry(expires, time.Now()); err != nil {
-					return err
-				}
-			}
 			return show(a, cmd, req, func(info snapshot.Info) {
 				if noWait {
 					a.printf("cp-%d\n", info.Seq)
@@ -89,12 +84,12 @@ id, latest, undo or base.`,
 		Example: `  amberfs show latest`,
 		Args:    args(1, 1, "one NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			return show(a, cmd, service.Show{Name: argv[0]}, func(info snapshot.Info) { printFields(a, infoFields(info, time.Now())) })
+			return show(a, cmd, service.Show{Name: argv[0]}, func(info snapshot.Info) { printFields(a, infoFields(info)) })
 		},
 	}
 }
 
-func infoFields(i snapshot.Info, now time.Time) [][]string {
+func infoFields(i snapshot.Info) [][]string {
 	id := i.ID
 	if id == "" {
 		id = "- (not sealed yet)"
@@ -103,7 +98,7 @@ func infoFields(i snapshot.Info, now time.Time) [][]string {
 		{"name", i.Name},
 		{"number", fmt.Sprintf("cp-%d", i.Seq)},
 		{"id", id},
-		{"created", i.Created.Format(time.RFC3339) + " (" + humanize.RelTime(i.Created, now, "ago", "from now") + ")"},
+		{"created", i.Created.Format(time.RFC3339) + " (" + humanize.Time(i.Created) + ")"},
 		{"kind", i.Kind},
 	}
 	add := func(name, value string) {
@@ -115,7 +110,7 @@ func infoFields(i snapshot.Info, now time.Time) [][]string {
 	add("message", service.OneLine(i.Message))
 	add("labels", labelText(i.Labels))
 	if i.Expires != nil {
-		add("expires", i.Expires.Format(time.RFC3339)+" ("+humanize.RelTime(*i.Expires, now, "ago", "from now")+")")
+		add("expires", i.Expires.Format(time.RFC3339)+" ("+humanize.Time(*i.Expires)+")")
 	}
 	if i.Pinned {
 		add("pinned", "yes")

@@ -22,12 +22,12 @@ func statusCommand(a *app) *cobra.Command {
 		Example: `  amberfs status --json`,
 		Args:    args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(a, cmd, service.GetStatus{}, func(st service.Status) { printFields(a, statusFields(st, time.Now())) })
+			return show(a, cmd, service.GetStatus{}, func(st service.Status) { printFields(a, statusFields(st)) })
 		},
 	}
 }
 
-func statusFields(st service.Status, now time.Time) [][]string {
+func statusFields(st service.Status) [][]string {
 	rows := [][]string{
 		{"workspace", fmt.Sprintf("%s, %s in %s", st.Workspace, bytesText(st.LogicalBytes), plural(int(st.Files), "file", "files"))},
 		{"mounted at", fmt.Sprintf("%s by pid %d, up %s", quote(st.Mountpoint), st.PID, time.Duration(st.Uptime)*time.Second)},
@@ -42,7 +42,7 @@ func statusFields(st service.Status, now time.Time) [][]string {
 	}
 	snapshots := plural(st.Snapshots, "snapshot", "snapshots")
 	if st.LastSnapshot != "" {
-		snapshots += fmt.Sprintf(", the last %s, %s", st.LastSnapshot, humanize.RelTime(st.LastSnapshotAt, now, "ago", "from now"))
+		snapshots += fmt.Sprintf(", the last %s, %s", st.LastSnapshot, humanize.Time(st.LastSnapshotAt))
 	}
 	if st.NotStored > 0 {
 		snapshots += fmt.Sprintf(", %d not stored yet", st.NotStored)
@@ -55,11 +55,11 @@ func statusFields(st service.Status, now time.Time) [][]string {
 		if r.State == "untrusted" {
 			add("remote", "%s is named by the store and not contacted; `amberfs remote trust %s` agrees to it", r.URL, r.Name)
 		} else {
-			add("remote", "%s has not answered for %s", r.URL, now.Sub(r.Since).Round(time.Second))
+			add("remote", "%s has not answered for %s", r.URL, time.Since(r.Since).Round(time.Second))
 		}
 	}
 	if p := st.Push; p != nil {
-		add("pushed to "+p.Remote, "%s", pushText(p, now))
+		add("pushed to "+p.Remote, "%s", pushText(p))
 	}
 	m := st.Metrics
 	if m.Snapshots > 0 {
@@ -90,10 +90,10 @@ func statusFields(st service.Status, now time.Time) [][]string {
 	return rows
 }
 
-func pushText(p *service.BackupState, now time.Time) string {
+func pushText(p *service.BackupState) string {
 	text := "none since the mount"
 	if p.Snapshot != "" {
-		text = fmt.Sprintf("%s, %s", p.Snapshot, humanize.RelTime(p.Pushed, now, "ago", "from now"))
+		text = fmt.Sprintf("%s, %s", p.Snapshot, humanize.Time(p.Pushed))
 	}
 	if p.Error != "" {
 		text += "; the last attempt failed: " + p.Error

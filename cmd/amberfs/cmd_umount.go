@@ -75,11 +75,11 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	if !ok && err != nil {
 		return fail.New(fail.NotFound, "%s is not a mount of amberfs", point)
 	}
-	if fail.KindOf(err) == fail.NotFound && daemon.Answers(m.Mountpoint) == nil {
-		return fail.New(fail.Failed, "the store %s of this mount cannot be reached from here: %w", m.Source, err).
-			WithHint("run it outside of the sandbox, or use `fusermount3 -u %s`", m.Mountpoint)
-	}
 	if fail.KindOf(err) == fail.NotFound {
+		if daemon.Answers(m.Mountpoint) == nil {
+			return fail.New(fail.Failed, "the store %s of this mount cannot be reached from here: %w", m.Source, err).
+				WithHint("run it outside of the sandbox, or use `fusermount3 -u %s`", m.Mountpoint)
+		}
 		if err := daemon.Detach(m.Mountpoint); err != nil {
 			return fail.New(fail.Failed, "cannot unmount the dead mount at %s: %w", m.Mountpoint, err)
 		}

@@ -17,18 +17,18 @@ import (
 )
 
 func (m *mcpServer) prompts() {
-	for _, p := range []struct{ name, title, about, arg, text string }{
-		{"snapshot", "Snapshot", "Capture the workspace as it is now.", "name",
+	for _, p := range []struct{ name, title, about, text string }{
+		{"snapshot", "Snapshot", "Capture the workspace as it is now.",
 			"Capture the workspace now, as a snapshot named %q (any free name that says what this state is, if that is empty), and tell me its name."},
-		{"rewind", "Rewind", "Go back to a snapshot.", "name",
+		{"rewind", "Rewind", "Go back to a snapshot.",
 			"List the snapshots. Go back to the snapshot %q (the newest before your last changes, if that is empty): first say what would change, by a dry run, then restore it and sum up what changed."},
-		{"review", "Review changes", "Look at what changed since a snapshot.", "name",
+		{"review", "Review changes", "Look at what changed since a snapshot.",
 			"Look at what changed since the snapshot %q (the latest, if that is empty): list the files, read the differences, and tell me what they do and what looks wrong."},
 	} {
 		spec := &mcp.Prompt{Name: p.name, Title: p.title, Description: p.about,
-			Arguments: []*mcp.PromptArgument{{Name: p.arg, Description: "a snapshot"}}}
+			Arguments: []*mcp.PromptArgument{{Name: "name", Description: "a snapshot"}}}
 		m.s.AddPrompt(spec, func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-			text := fmt.Sprintf(p.text, r.Params.Arguments[p.arg])
+			text := fmt.Sprintf(p.text, r.Params.Arguments["name"])
 			return &mcp.GetPromptResult{Description: p.about, Messages: []*mcp.PromptMessage{
 				{Role: "user", Content: &mcp.TextContent{Text: text}},
 			}}, nil

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -58,7 +57,7 @@ var tools = []tool{
 		show: text(func(l *service.Snapshots) string { return joinRows(listRows(l.Snapshots, false)) })},
 	{names: [3]string{"snapshot_show"}, title: "Show a snapshot", effect: reads,
 		about: "Show everything about one snapshot.", op: service.Show{}, args: "name",
-		show: text(func(i *snapshot.Info) string { return rowsText(infoFields(*i, time.Now())) })},
+		show: text(func(i *snapshot.Info) string { return rowsText(infoFields(*i)) })},
 	{names: [3]string{"snapshot_delete", "snapshots_delete"}, title: "Delete a snapshot", effect: destroys,
 		about: "Delete a snapshot. Contents that only this snapshot has are lost.", op: service.Remove{}, args: "name=names",
 		show: text(func(d *service.Removed) string { return "snapshot " + strings.Join(d.Names, " ") + " deleted" })},
@@ -135,7 +134,7 @@ var tools = []tool{
 		})},
 	{names: [3]string{"workspace_status"}, title: "Show the status", effect: reads,
 		about: "Show the status of the workspace and its store.", op: service.GetStatus{},
-		show: text(func(s *service.Status) string { return rowsText(statusFields(*s, time.Now())) })},
+		show: text(func(s *service.Status) string { return rowsText(statusFields(*s)) })},
 	{names: [3]string{"workspace_log"}, title: "Show the events", effect: reads,
 		about: "List events, newest first: time, action, path, and the program.",
 		op:    service.Log{}, args: "path since action command limit", pages: true, show: text(eventLines)},
@@ -214,27 +213,12 @@ type newRef struct {
 }
 
 // resolve finds the workspace of a ref, and the snapshot if it is one.
-func (m *mcpServer) resolve(ctx context.Context, ref string) (workspace, name string, err error) {
-	if workspace, name, ok := strings.Cut(ref, "@"); ok {
-		return workspace, name, nil
+func (m *mcpServer) resolve(ctx context.Context, ref string) (workspace, name string) {
+	workspace, name, isSnapshot := strings.Cut(ref, "@")
+	if isSnapshot || ref == "" || strings.Contains(ref, "/") || slices.Contains(m.a.names(ctx, "fork"), ref) {
+		return workspace, name
 	}
-	if ref == "" || strings.Contains(ref, "/") {
-		return ref, "", nil
-	}
-	p, err := m.a.place()
-	if err != nil {
-		return "", "", err
-	}
-	var l service.ForkList
-	if err := m.a.ask(ctx, p, service.Forks{}, &l); err != nil {
-		return "", "", err
-	}
-	for _, f := range l.Forks {
-		if f.Name == ref {
-			return ref, "", nil
-		}
-	}
-	return "", ref, nil
+	return "", ref
 }
 
 func (m *mcpServer) offerRef(workspace string, t *tool) {
@@ -252,46 +236,41 @@ func (m *mcpServer) offerRef(workspace string, t *tool) {
 				return "", nil, fail.New(fail.Usage, "the argument ref must be a string that these tools returned, not %s", raw)
 			}
 		}
-		at, state, err := m.resolve(ctx, r.Ref)
+		at, state := m.resolve(ctx, r.Ref)
+		p, err := m.place(at)
 		if err != nil {
 			return "", nil, err
 		}
-		var made newRef
+		made, between := newRef{}, "@"
 		if makesFork {
-			made, err = m.branch(ctx, workspace, at, state)
+			between = "/"
+			made, err = m.branch(ctx, p, workspace, state)
 		} else {
-			made, err = m.capture(ctx, at, state)
+			made, err = m.capture(ctx, p, state)
 		}
+		made.Ref = strings.TrimPrefix(at+between+made.Ref, between)
 		return made.Ref, made, err
 	})
 }
 
-// capture returns the ref of a workspace's present state. A snapshot is one already.
-func (m *mcpServer) capture(ctx context.Context, at, state string) (newRef, error) {
-	made := snapshot.Info{Name: state}
-	if state == "" {
-		p, err := m.place(at)
-		if err == nil {
-			err = m.a.ask(ctx, p, service.Snapshot{Wait: true}, &made)
-		}
-		if err != nil {
-			return newRef{}, err
-		}
+// capture returns the ref of the present state of the workspace at a place, or of its
+// snapshot.
+func (m *mcpServer) capture(ctx context.Context, p locate.Place, name string) (newRef, error) {
+	made := snapshot.Info{Name: name}
+	var err error
+	if name == "" {
+		err = m.a.ask(ctx, p, service.Snapshot{Wait: true}, &made)
 	}
-	return newRef{Ref: strings.TrimPrefix(at+"@"+made.Name, "@")}, nil
+	return newRef{Ref: made.Name}, err
 }
 
-// branch makes a workspace out of a state, in the workspace that the state is of.
-func (m *mcpServer) branch(ctx context.Context, workspace, at, state string) (newRef, error) {
-	p, err := m.place(at)
-	if err != nil {
-		return newRef{}, err
-	}
+// branch makes a workspace out of a state of the workspace at a place.
+func (m *mcpServer) branch(ctx context.Context, p locate.Place, workspace, state string) (newRef, error) {
 	for n := 1; ; n++ {
 		var made service.Forked
 		err := m.a.ask(ctx, p, service.Fork{Name: fmt.Sprintf("%s-%d", workspace, n), Snapshot: state}, &made)
 		if fail.KindOf(err) != fail.Exists { // else the name is in use
-			return newRef{Ref: strings.TrimPrefix(at+"/"+made.Name, "/"), Path: made.Path}, err
+			return newRef{Ref: made.Name, Path: made.Path}, err
 		}
 	}
 }

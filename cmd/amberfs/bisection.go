@@ -1,0 +1,144 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// A verdict is what tests say of a state; "" if it was not tested.
+type verdict string
+
+const (
+	good    verdict = "good"
+	bad     verdict = "bad"
+	skipped verdict = "skipped" // it cannot be tested
+)
+
+// A bisection finds the first bad one of several states, with several tests at once. It
+// knows nothing of snapshots: a state is a number. Jobs and Repeat are at least 1.
+type bisection struct {
+	bisectArgs
+	test func(context.Context, int) (verdict, error)
+	// tested is called with the states that a round tested, and the number of states that
+	// are left. Round 0 tests the ends.
+	tested func(round int, states []int, left int)
+
+	votes    []map[verdict]int // of each state
+	verdicts []verdict
+	rounds   int // without that of the ends
+}
+
+// errEnds is returned if the first state is not good, or the last one not bad.
+var errEnds = errors.New("the ends are not as named")
+
+// find finds the first bad of n states, of which the first one is good and the last one bad,
+// and the last good one: the state before, unless some were skipped. Of k tests at once each
+// round leaves one of k + 1 parts. With Repeat, the two states found are tested as often
+// again; if that changes a verdict, the search goes on.
+func (b *bisection) find(ctx context.Context, n int) (lastGood, firstBad int, err error) {
+	b.votes, b.verdicts = make([]map[verdict]int, n), make([]verdict, n)
+	b.verdicts[0], b.verdicts[n-1] = good, bad
+	if !b.TrustEnds {
+		if err := b.round(ctx, []int{0, n - 1}, b.Repeat); err != nil {
+			return 0, 0, err
+		}
+		if b.verdicts[0] != good || b.verdicts[n-1] != bad {
+			return 0, 0, errEnds
+		}
+	}
+	confirmed := map[int]bool{0: true, n - 1: true}
+	for {
+		lastGood, firstBad = b.ends()
+		tries, tests := b.choose(lastGood, firstBad), b.Repeat
+		if len(tries) == 0 && b.Repeat > 1 {
+			tests *= 2
+			tries = slices.DeleteFunc([]int{lastGood, firstBad}, func(i int) bool { return confirmed[i] })
+			confirmed[lastGood], confirmed[firstBad] = true, true
+		}
+		if len(tries) == 0 {
+			return lastGood, firstBad, nil
+		}
+		b.rounds++
+		if err := b.round(ctx, tries, tests); err != nil {
+			return 0, 0, err
+		}
+	}
+}
+
+// ends returns the first bad state that is behind a good one, and that good one. If
+// verdicts contradict each other, the first change counts.
+func (b *bisection) ends() (lastGood, firstBad int) {
+	firstBad = 1 + slices.Index(b.verdicts[1:], bad)
+	for i, v := range b.verdicts[:firstBad] {
+		if v == good {
+			lastGood = i
+		}
+	}
+	return lastGood, firstBad
+}
+
+// choose picks up to Jobs states between two that were not tested, such that they divide
+// the rest evenly. Beside skipped states the nearest one stands for a place.
+func (b *bisection) choose(lastGood, firstBad int) (out []int) {
+	var open []int
+	for i := lastGood + 1; i < firstBad; i++ {
+		if b.verdicts[i] == "" {
+			open = append(open, i)
+		}
+	}
+	parts := min(b.Jobs, len(open)) + 1
+	for j := 1; j < parts; j++ {
+		place := lastGood + (firstBad-lastGood)*j/parts
+		at, _ := slices.BinarySearch(open, place)
+		if at == len(open) || at > 0 && place-open[at-1] < open[at]-place {
+			at--
+		}
+		out, open = append(out, open[at]), slices.Delete(open, at, at+1)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// round tests states at once.
+func (b *bisection) round(ctx context.Context, tries []int, tests int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(b.Jobs)
+	for _, i := range tries {
+		group.Go(func() (err error) {
+			b.verdicts[i], err = b.vote(ctx, i, tests)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	lastGood, firstBad := b.ends()
+	b.tested(b.rounds, tries, max(0, firstBad-lastGood-1))
+	return nil
+}
+
+// vote tests one state until it has so many verdicts, or most of them are certain.
+func (b *bisection) vote(ctx context.Context, i, tests int) (verdict, error) {
+	if b.votes[i] == nil {
+		b.votes[i] = map[verdict]int{}
+	}
+	v := b.votes[i]
+	for v[skipped] == 0 && v[good]+v[bad] < tests && 2*max(v[good], v[bad]) <= tests {
+		got, err := b.test(ctx, i)
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return "", err
+		}
+		v[got]++
+	}
+	switch {
+	case v[skipped] > 0:
+		return skipped, nil
+	case v[good] > v[bad]:
+		return good, nil
+	}
+	return bad, nil
+}

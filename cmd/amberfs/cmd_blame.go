@@ -79,3 +79,29 @@ func undoneLines(done service.UndoneBy) string {
 	}
 	return text
 }
+
+func actorCommand(a *app) *cobra.Command {
+	var pid uint32
+	cmd := &cobra.Command{
+		Use:   "actor NAME [--pid PID]",
+		Short: "Name the actor of a process's changes",
+		Long: `The changes of the calling process and its descendants are by the actor NAME from now
+on. In a fork, the name counts in that fork only.
+
+Without a name, changes are by the login session, as COMMAND/SID of its first process.`,
+		Example: `  amberfs actor alice
+  amberfs actor claude/4f2a --pid $PPID`,
+		Args: args(1, 1, "one NAME"),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			req := service.Actor{Name: argv[0], PID: pid}
+			if pid == 0 {
+				req.Up = 1 // this process ends at once
+			}
+			return show(a, cmd, req, func(done service.Registered) {
+				a.printf("process %d is actor %s\n", done.PID, done.Name)
+			})
+		},
+	}
+	cmd.Flags().Uint32Var(&pid, "pid", 0, "the process `PID` instead of the caller")
+	return cmd
+}

@@ -1,15 +1,23 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
 	"github.com/amberfs/amberfs/internal/fail"
+	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/service/client"
+	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
 func mcpCommand(a *app) *cobra.Command {
@@ -74,4 +82,99 @@ func newMCPServer(a *app, set string) (*mcp.Server, error) {
 		URITemplate: "amberfs://snapshot/{name}/{+path}",
 	}, m.readResource)
 	return s, nil
+}
+
+func (m *mcpServer) prompts() {
+	for _, p := range []struct{ name, title, about, text string }{
+		{"snapshot", "Snapshot", "Capture the workspace as it is now.",
+			"Capture the workspace now, as a snapshot named %q (any free name that says what this state is, if that is empty), and tell me its name."},
+		{"rewind", "Rewind", "Go back to a snapshot.",
+			"List the snapshots. Go back to the snapshot %q (the newest before your last changes, if that is empty): first say what would change, by a dry run, then restore it and sum up what changed."},
+		{"review", "Review changes", "Look at what changed since a snapshot.",
+			"Look at what changed since the snapshot %q (the latest, if that is empty): list the files, read the differences, and tell me what they do and what looks wrong."},
+	} {
+		spec := &mcp.Prompt{Name: p.name, Title: p.title, Description: p.about,
+			Arguments: []*mcp.PromptArgument{{Name: "name", Description: "a snapshot"}}}
+		m.s.AddPrompt(spec, func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			text := fmt.Sprintf(p.text, r.Params.Arguments["name"])
+			return &mcp.GetPromptResult{Description: p.about, Messages: []*mcp.PromptMessage{
+				{Role: "user", Content: &mcp.TextContent{Text: text}},
+			}}, nil
+		})
+	}
+}
+
+const maxResource = 1 << 20
+
+func (m *mcpServer) readResource(ctx context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	uri, err := url.Parse(r.Params.URI)
+	if err != nil {
+		return nil, mcp.ResourceNotFoundError(r.Params.URI)
+	}
+	name, path, _ := strings.Cut(strings.TrimPrefix(uri.Path, "/"), "/")
+	p, err := m.a.place()
+	if err != nil {
+		return nil, toolError(err)
+	}
+	var out bytes.Buffer
+	req := service.File{Path: naming.BytePath(path), Snapshot: name, Limit: maxResource + 1}
+	if err := m.a.exchange(ctx, p, req, client.Exchange{Out: &out}, nil); err != nil {
+		return nil, toolError(err)
+	}
+	data := out.Bytes()
+	if len(data) > maxResource {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxResource)
+	}
+	c := &mcp.ResourceContents{URI: r.Params.URI, MIMEType: http.DetectContentType(data)}
+	if strings.HasPrefix(c.MIMEType, "text/") {
+		c.Text = string(data)
+	} else {
+		c.Blob = data
+	}
+	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
+}
+
+// maxPage bounds an answer of a tool, in bytes.
+const maxPage = 40 << 10
+
+type paging struct {
+	StartIndex int `json:"start_index,omitempty" jsonschema:"where to go on in a long text, in bytes; see next_index of the answer"`
+	MaxLength  int `json:"max_length,omitempty" jsonschema:"at most so many bytes at once, up to 40960"`
+}
+
+type page struct {
+	Text        string `json:"text"`
+	TotalLength int    `json:"total_length" jsonschema:"of the whole text, in bytes"`
+	NextIndex   int    `json:"next_index,omitempty" jsonschema:"start_index of what follows"`
+}
+
+// of cuts a page out of a text, at ends of lines if there are any.
+func (p paging) of(text string) (string, page, error) {
+	if p.StartIndex < 0 || p.StartIndex > len(text) || p.MaxLength < 0 {
+		return "", page{}, fmt.Errorf("start_index is %d and max_length %d, of a text of %d bytes", p.StartIndex, p.MaxLength, len(text))
+	}
+	limit := maxPage
+	if p.MaxLength > 0 {
+		limit = min(p.MaxLength, maxPage)
+	}
+	out := page{Text: text[p.StartIndex:], TotalLength: len(text)}
+	if len(out.Text) > limit {
+		out.Text = cut(out.Text, limit)
+		out.NextIndex = p.StartIndex + len(out.Text)
+	}
+	shown := out.Text
+	if out.NextIndex > 0 {
+		shown += fmt.Sprintf("\n[%d of %d bytes; continue with start_index %d]", out.NextIndex, out.TotalLength, out.NextIndex)
+	}
+	return shown, out, nil
+}
+
+func cut(text string, limit int) string {
+	if i := strings.LastIndexByte(text[:limit], '\n'); i >= 0 {
+		return text[:i+1]
+	}
+	for limit > 1 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
 }

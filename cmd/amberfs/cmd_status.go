@@ -13,6 +13,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/strictjson"
 	"github.com/amberfs/amberfs/service"
+	"github.com/amberfs/amberfs/snapshot/usage"
 )
 
 func statusCommand(a *app) *cobra.Command {
@@ -190,6 +191,52 @@ FILE ("-" is standard input).`,
 			}
 			a.printf("%s\n", b.Bytes())
 			return nil
+		},
+	}
+}
+
+func gcCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "gc",
+		Short: "Free space that nothing needs",
+		Long: `Frees the disk space of everything that no snapshot and no workspace needs. It also runs
+in the background. It works on a full disk.`,
+		Example: `  amberfs gc`,
+		Args:    args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return show(a, cmd, service.GC{}, func(done service.Collected) {
+				if done.Bytes == 0 && done.Objects == 0 {
+					a.printf("nothing to free\n")
+					return
+				}
+				a.printf("freed %s (%d objects)\n", bytesText(done.Bytes), done.Objects)
+			})
+		},
+	}
+}
+
+func duCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "du [SNAPSHOT]...",
+		Short: "Show the space that snapshots and forks use alone",
+		Long: `Shows for each snapshot and fork, or for the given SNAPSHOTs, the bytes on disk that its
+deletion would free. The last line shows what deleting all of these snapshots would free,
+including data that only they share.`,
+		Example: `  amberfs du
+  amberfs du v1 v2`,
+		Args: args(0, -1, "any SNAPSHOTs"),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			return show(a, cmd, service.DU{Names: argv}, func(u usage.Disk) {
+				rows := [][]string{}
+				for _, s := range u.Snapshots {
+					rows = append(rows, []string{bytesText(s.Bytes), s.Name})
+				}
+				for _, f := range u.Forks {
+					rows = append(rows, []string{bytesText(f.Bytes), ".forks/" + f.Name})
+				}
+				rows = append(rows, []string{bytesText(u.Together), plural(len(u.Snapshots), "snapshot", "snapshots") + " together"})
+				a.printf("%s", joinRows(rows))
+			})
 		},
 	}
 }

@@ -147,15 +147,11 @@ func (a *app) installHook(agent string, remove bool) error {
 	if err != nil {
 		return err
 	}
-	s, err := hooks.Read(wd, agent)
+	s, err := hooks.Plan(wd, agent, remove)
 	if err != nil {
 		return err
 	}
-	changed, err := s.Change(remove)
-	if err != nil {
-		return err
-	}
-	if !changed {
+	if !s.Changed {
 		a.printf("%s: no changes\n", s.File)
 		return nil
 	}

@@ -46,64 +46,57 @@ func Actor(agent, session string) string {
 // Settings are those of an agent, and what they are to become.
 type Settings struct {
 	File        string
-	agent       agent
-	entry       string
+	Changed     bool
 	was, become []byte
 }
 
-// Read reads the settings of an agent in a directory. A file that is missing is empty.
-func Read(dir, name string) (*Settings, error) {
+// Plan reads the settings of an agent in a directory, and adds the hook or removes it. A file
+// that is missing is empty.
+func Plan(dir, name string, remove bool) (*Settings, error) {
 	a, ok := agents[name]
 	if !ok {
 		return nil, fail.New(fail.Usage, "there are no settings for %q", name).WithHint("they are for claude, codex and gemini; others call `amberfs hook generic`")
 	}
-	s := &Settings{File: filepath.Join(dir, a.file), agent: a}
-	s.entry = fmt.Sprintf(`{"hooks":[{"type":"command","command":"amberfs hook %s 2>/dev/null || true"%s}]}`, name, a.extra)
+	s := &Settings{File: filepath.Join(dir, a.file)}
 	var err error
-	if s.was, err = os.ReadFile(s.File); errors.Is(err, os.ErrNotExist) {
-		err = nil
+	if s.was, err = os.ReadFile(s.File); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
 	}
-	return s, err
-}
-
-// Change adds the hook, or removes it, and reports whether that changes anything.
-func (s *Settings) Change(remove bool) (changed bool, err error) {
 	root, err := members(s.was)
 	if err != nil {
-		return false, fail.New(fail.Failed, "%s: %w", s.File, err).WithHint("correct the file, or add the hook by hand")
+		return nil, fail.New(fail.Failed, "%s: %w", s.File, err).WithHint("correct the file, or add the hook by hand")
 	}
 	hooks, err := members(root.get("hooks"))
 	if err != nil {
-		return false, fail.New(fail.Failed, "%s: hooks: %w", s.File, err)
+		return nil, fail.New(fail.Failed, "%s: hooks: %w", s.File, err)
 	}
 	var groups, left []json.RawMessage
-	if raw := hooks.get(s.agent.event); raw != nil {
+	if raw := hooks.get(a.event); raw != nil {
 		if err := json.Unmarshal(raw, &groups); err != nil {
-			return false, fail.New(fail.Failed, "%s: hooks of %s: %w", s.File, s.agent.event, err)
+			return nil, fail.New(fail.Failed, "%s: hooks of %s: %w", s.File, a.event, err)
 		}
 	}
+	entry := fmt.Sprintf(`{"hooks":[{"type":"command","command":"amberfs hook %s 2>/dev/null || true"%s}]}`, name, a.extra)
 	for _, g := range groups {
-		if compact(g) != s.entry {
+		if compact(g) != entry {
 			left = append(left, g)
 		}
 	}
 	if !remove {
-		left = append(left, json.RawMessage(s.entry))
+		left = append(left, json.RawMessage(entry))
 	}
-	hooks.set(s.agent.event, encode(left), len(left) == 0)
+	hooks.set(a.event, encode(left), len(left) == 0)
 	root.set("hooks", encode(hooks), len(hooks) == 0)
 	var b bytes.Buffer
 	if err := json.Indent(&b, bytes.TrimSpace(encode(root)), "", "  "); err != nil {
-		return false, err
+		return nil, err
 	}
 	if len(s.was) == 0 || bytes.HasSuffix(s.was, []byte("\n")) {
 		b.WriteByte('\n')
 	}
 	s.become = b.Bytes()
-	if len(s.was) == 0 && len(root) == 0 {
-		return false, nil
-	}
-	return compact(s.was) != compact(s.become), nil
+	s.Changed = (len(s.was) > 0 || len(root) > 0) && compact(s.was) != compact(s.become)
+	return s, nil
 }
 
 // Diff returns the lines that change, with - and + before them.

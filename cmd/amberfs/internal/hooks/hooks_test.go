@@ -10,20 +10,17 @@ import (
 
 func change(t *testing.T, dir, agent string, remove bool) (changed bool, diff string) {
 	t.Helper()
-	s, err := Read(dir, agent)
+	s, err := Plan(dir, agent, remove)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if changed, err = s.Change(remove); err != nil {
-		t.Fatal(err)
-	}
-	if changed {
+	if s.Changed {
 		diff = s.Diff()
 		if err := s.Write(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return changed, diff
+	return s.Changed, diff
 }
 
 // TestInstall: what exists stays, and removing takes exactly the hook.
@@ -77,7 +74,7 @@ func TestInstall(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	if _, err := Read(t.TempDir(), "generic"); err == nil {
+	if _, err := Plan(t.TempDir(), "generic", false); err == nil {
 		t.Error("settings for any agent")
 	}
 	for _, bad := range []string{"{", "[]", `{"hooks":[]}`, `{"hooks":{"BeforeAgent":{}}}`} {
@@ -89,11 +86,7 @@ func TestRefused(t *testing.T) {
 		if err := os.WriteFile(file, []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := Read(dir, "gemini")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Change(false); err == nil {
+		if _, err := Plan(dir, "gemini", false); err == nil {
 			t.Errorf("installed into %s", bad)
 		}
 	}

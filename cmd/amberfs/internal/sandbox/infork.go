@@ -41,12 +41,14 @@ func InFork(ctx context.Context, root, fork string, out *os.File, env []string, 
 	// The parent-death signal is that of the thread which forked.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	kind := forkUser
+	var cmd *exec.Cmd
+	var err error
+	kinds := []string{forkUser, forkNone}
 	if mounts.Privileged() {
-		kind = forkMounts
+		kinds[0] = forkMounts
 	}
-	start := func() (*exec.Cmd, error) {
-		cmd := exec.CommandContext(ctx, "/proc/self/exe", slices.Concat([]string{InForkCommand, kind, root, fork}, argv)...)
+	for _, kind := range kinds {
+		cmd = exec.CommandContext(ctx, "/proc/self/exe", slices.Concat([]string{InForkCommand, kind, root, fork}, argv)...)
 		cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 		cmd.Args[0], cmd.Dir, cmd.Env = "amberfs", "/", append(os.Environ(), env...)
 		cmd.Stdout, cmd.Stderr = out, out
@@ -55,12 +57,9 @@ func InFork(ctx context.Context, root, fork string, out *os.File, env []string, 
 			cmd.SysProcAttr.Cloneflags = 0
 		}
 		cmd.SysProcAttr.Setpgid = true // the terminal's signals end it through this process
-		return cmd, cmd.Start()
-	}
-	cmd, err := start()
-	if err != nil && ctx.Err() == nil {
-		kind = forkNone
-		cmd, err = start()
+		if err = cmd.Start(); err == nil || ctx.Err() != nil {
+			break
+		}
 	}
 	if err != nil {
 		return -1, fmt.Errorf("cannot start %s: %w", argv[0], err)

@@ -2,10 +2,9 @@ package page
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
 const maxColoured = 1 << 20
@@ -110,85 +109,49 @@ func languageOf(file string) *language {
 	return byName[name[strings.LastIndexByte(name, '.')+1:]]
 }
 
+// pattern matches comments in its first group, strings in its second one, and words.
+func (l *language) pattern() *regexp.Regexp {
+	comments, texts := []string{never}, []string{never}
+	for _, b := range l.block {
+		whole := `(?s:` + regexp.QuoteMeta(b[0]) + `.*?(?:` + regexp.QuoteMeta(b[1]) + `|\z))`
+		if strings.ContainsAny(b[0], "\"'`") {
+			texts = append(texts, whole)
+		} else {
+			comments = append(comments, whole)
+		}
+	}
+	for _, c := range l.line {
+		comments = append(comments, regexp.QuoteMeta(c)+`[^\n]*`)
+	}
+	for _, q := range strings.Split(l.quotes, "") {
+		texts = append(texts, q+`(?:\\[^\n]|[^\\\n`+q+`])*`+q)
+	}
+	return regexp.MustCompile(`(` + strings.Join(comments, "|") + `)|(` + strings.Join(texts, "|") + `)|[\pL\p{Nd}_]+`)
+}
+
+const never = `[^\s\S]`
+
 // tokens cuts a text into pieces. The class of a piece is c for a comment, s for a
 // string, n for a number, k for a keyword, and else empty.
 func (l *language) tokens(text string, emit func(class, text string)) {
 	begin := 0 // of the text without a class that was not emitted yet
-	for at := 0; at < len(text); {
-		class, n := l.next(text[at:], at == 0 || !endsInWord(text[:at]))
-		if class != "" {
-			emit("", text[begin:at])
-			emit(class, text[at:at+n])
-			begin = at + n
+	for _, m := range l.pattern().FindAllStringSubmatchIndex(text, -1) {
+		piece, class := text[m[0]:m[1]], ""
+		switch {
+		case m[2] >= 0:
+			class = "c"
+		case m[4] >= 0:
+			class = "s"
+		case piece[0] >= '0' && piece[0] <= '9':
+			class = "n"
+		case slices.Contains(l.keywords, piece):
+			class = "k"
+		default:
+			continue
 		}
-		at += n
+		emit("", text[begin:m[0]])
+		emit(class, piece)
+		begin = m[1]
 	}
 	emit("", text[begin:])
-}
-
-// next returns the class and the length of the first piece of a text. Numbers and
-// keywords begin only where a word does.
-func (l *language) next(text string, atWord bool) (class string, n int) {
-	for _, b := range l.block {
-		if rest, ok := strings.CutPrefix(text, b[0]); ok {
-			class, n = "c", len(text)
-			if strings.ContainsAny(b[0], "\"'`") {
-				class = "s"
-			}
-			if i := strings.Index(rest, b[1]); i >= 0 {
-				n = len(b[0]) + i + len(b[1])
-			}
-			return class, n
-		}
-	}
-	for _, c := range l.line {
-		if strings.HasPrefix(text, c) {
-			return "c", lineEnd(text)
-		}
-	}
-	if strings.IndexByte(l.quotes, text[0]) >= 0 {
-		return quoted(text)
-	}
-	if !atWord {
-		return "", 1
-	}
-	n = len(text)
-	if i := strings.IndexFunc(text, func(r rune) bool { return !isWord(r) }); i >= 0 {
-		n = max(i, 1)
-	}
-	switch {
-	case text[0] >= '0' && text[0] <= '9':
-		return "n", n
-	case slices.Contains(l.keywords, text[:n]):
-		return "k", n
-	}
-	return "", n
-}
-
-// quoted returns a string that ends on its line. A quote without a second one is text.
-func quoted(text string) (class string, n int) {
-	end := lineEnd(text)
-	for i := 1; i < end; i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case text[0]:
-			return "s", i + 1
-		}
-	}
-	return "", 1
-}
-
-func lineEnd(text string) int {
-	if i := strings.IndexByte(text, '\n'); i >= 0 {
-		return i
-	}
-	return len(text)
-}
-
-func isWord(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
-
-func endsInWord(text string) bool {
-	r, _ := utf8.DecodeLastRuneInString(text)
-	return isWord(r)
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
@@ -156,13 +155,6 @@ func writeFile(path string, ask func(io.Writer) error) error {
 		return fail.New(fail.KindOf(err), "cannot write %s: %w", path, err)
 	}
 	return nil
-}
-
-// umask is this process's; to read it is to set it for an instant.
-func umask() os.FileMode {
-	m := syscall.Umask(0)
-	syscall.Umask(m)
-	return os.FileMode(m)
 }
 
 // exportedImage is what an export wrote.

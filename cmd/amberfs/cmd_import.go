@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -51,7 +52,9 @@ the image's digests and configuration.`,
 			if err != nil {
 				return err
 			}
-			i := &importer{a: a, place: p, bar: a.newProgress(), req: service.Import{Umask: uint32(umask()), MaxFiles: maxFiles, MaxBytes: maxBytes}}
+			umask := syscall.Umask(0) // to read it is to set it for an instant
+			syscall.Umask(umask)
+			i := &importer{a: a, place: p, bar: a.newProgress(), req: service.Import{Umask: uint32(umask), MaxFiles: maxFiles, MaxBytes: maxBytes}}
 			switch {
 			case repo != "":
 				err = i.fromGit(gitbridge.GitSource{Repo: repo, Rev: argv[0], TrustConfig: trust})
@@ -179,9 +182,15 @@ func (i *importer) fromDir(name string) error {
 func (i *importer) fromTar(name string) error {
 	i.req.From = service.FromTar
 	in, err := i.a.openInput(name)
+	total := int64(0) // not known
+	if f, ok := in.(*os.File); ok {
+		if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
+			total = st.Size()
+		}
+	}
 	i.send = func(_ context.Context, w io.Writer) error {
 		defer in.Close()
-		_, err := io.Copy(w, io.TeeReader(bufio.NewReaderSize(in, 256<<10), i.bar.counter("importing", sizeOf(in))))
+		_, err := io.Copy(w, io.TeeReader(bufio.NewReaderSize(in, 256<<10), i.bar.counter("importing", total)))
 		return err
 	}
 	return err
@@ -233,16 +242,6 @@ func (i *importer) options() gitbridge.ImportOptions {
 			i.skipped = append(i.skipped, gitbridge.Omission{Path: path, Reason: reason.Error()})
 		},
 	}
-}
-
-// sizeOf is the size in bytes of a regular file, 0 of anything else.
-func sizeOf(r any) int64 {
-	if f, ok := r.(*os.File); ok {
-		if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
-			return st.Size()
-		}
-	}
-	return 0
 }
 
 func (a *app) printImported(done service.Imported) error {

@@ -106,7 +106,22 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 	if !started {
 		bar := a.newProgress()
 		bar.expect(cfg.From)
-		s = a.starter(bar, a.printMounted)
+		s = a.starter(bar, func(r *daemon.Ready) {
+			if a.json {
+				_ = a.printJSON(r)
+			} else if isTerminal(a.stdout) {
+				a.printf("mounted %s at %s\n", quote(r.Store), quote(r.Mountpoint))
+			}
+		})
+	}
+	if !foreground {
+		ready, proc, err := daemon.Spawn(ctx, cfg, s, &syscall.SysProcAttr{Setsid: true})
+		if err != nil {
+			s(daemon.Message{Error: fail.Of(err)})
+			return err
+		}
+		s(daemon.Message{Ready: &ready})
+		return proc.Process.Release()
 	}
 	if !cfg.Shared && cfg.From != cfg.Mountpoint && os.Mkdir(cfg.Mountpoint, 0o755) == nil {
 		defer func() {
@@ -115,22 +130,10 @@ func (a *app) mount(ctx context.Context, cfg daemon.Config, foreground bool) (er
 			}
 		}()
 	}
-	if err := daemon.Check(&cfg, s); err != nil {
-		s(daemon.Message{Error: fail.Of(err)})
-		return err
+	if !started {
+		cfg.LogTo = os.Stderr
 	}
-	if foreground {
-		if !started {
-			cfg.LogTo = os.Stderr
-		}
-		return daemon.Run(ctx, cfg, s)
-	}
-	ready, proc, err := daemon.Spawn(ctx, cfg, s, &syscall.SysProcAttr{Setsid: true})
-	if err != nil {
-		return err
-	}
-	s(daemon.Message{Ready: &ready})
-	return proc.Process.Release()
+	return daemon.Run(ctx, cfg, s)
 }
 
 // starter prints the start of a daemon. Its error is returned as well, and printed once.
@@ -147,14 +150,6 @@ func (a *app) starter(bar *progress, ready func(*daemon.Ready)) daemon.Starter {
 				ready(m.Ready)
 			}
 		}
-	}
-}
-
-func (a *app) printMounted(r *daemon.Ready) {
-	if a.json {
-		_ = a.printJSON(r)
-	} else if isTerminal(a.stdout) {
-		a.printf("mounted %s at %s\n", quote(r.Store), quote(r.Mountpoint))
 	}
 }
 

@@ -19,9 +19,9 @@ import (
 
 const answerTime = 5 * time.Second
 
-// Check finds what would make a mount of cfg fail, and unmounts dead mounts of the store,
-// which it reports to s. cfg's paths become absolute and free of symbolic links.
-func Check(cfg *Config, s Starter) error {
+// check finds what would make a mount of cfg fail, and unmounts dead mounts of the store,
+// which it reports to s. cfg's paths become free of symbolic links.
+func check(cfg *Config, s Starter) error {
 	mounts, err := locate.Mounts()
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func Check(cfg *Config, s Starter) error {
 	return checkFUSE()
 }
 
-// CheckPaths is the part of Check that needs no mount point.
+// CheckPaths is the part of the checks that needs no mount point.
 func CheckPaths(cfg *Config, mounts []locate.Mount) error {
 	if err := checkStorePath(cfg, mounts); err != nil {
 		return err

@@ -61,34 +61,36 @@ type Daemon struct {
 // Run is the whole life of a daemon. It returns when the store is closed. A start that fails is
 // reported to s and returned.
 func Run(ctx context.Context, cfg Config, s Starter) error {
-	private()
+	unix.Umask(ownerOnly)
 	debug.SetGCPercent(50) // garbage takes at most half of what is in use
-	if cfg.Shared {
-		if err := PrivateMounts(); err != nil {
-			s(Message{Error: fail.Of(err)})
-			return err
-		}
-	}
 	// Before another process can know of the daemon: a signal to end it must not be lost.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	defer signal.Stop(signals)
-	d, created, err := start(ctx, cfg, s)
+	d, err := start(ctx, cfg, s)
 	if err != nil {
 		s(Message{Error: fail.Of(err)})
 		return err
 	}
 	time.AfterFunc(joinTime, func() { d.endUnused() }) // its starter may have been killed
-	s(Message{Ready: &Ready{Store: cfg.Store, Mountpoint: cfg.Mountpoint, PID: os.Getpid(), Created: created}})
+	s(Message{Ready: &Ready{Store: d.cfg.Store, Mountpoint: d.cfg.Mountpoint, PID: os.Getpid(), Created: d.store.Created()}})
 	d.notify(systemd.SdNotifyReady)
 	return d.live(signals)
 }
 
-// private makes new files of this process and its libraries accessible to their owner alone.
-func private() { unix.Umask(0o077) }
+// ownerOnly makes new files of this process and its libraries accessible to their owner alone.
+const ownerOnly = 0o077
 
 // start starts the parts in order. If one fails, it stops the others and removes a new store.
-func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool, err error) {
+func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, err error) {
+	if err := check(&cfg, s); err != nil {
+		return nil, err
+	}
+	if cfg.Shared {
+		if err := PrivateMounts(); err != nil {
+			return nil, err
+		}
+	}
 	d := &Daemon{cfg: cfg, started: time.Now(), file: newLog(cfg.LogTo), up: make(chan struct{}), unmounted: make(chan struct{}), gone: make(chan struct{})}
 	d.end = sync.OnceFunc(func() {
 		d.log.Warn("another mount namespace still has a copy of the mount; it ends now")
@@ -102,7 +104,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 	d.watchers = newWatchers(d)
 	d.log = slog.New(slog.NewTextHandler(d.file, &slog.HandlerOptions{Level: level}))
 	if err := os.Chdir("/"); err != nil {
-		return nil, false, fmt.Errorf("leaving the working directory: %w", err)
+		return nil, fmt.Errorf("leaving the working directory: %w", err)
 	}
 	var undo []func()
 	defer func() {
@@ -122,41 +124,41 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 		Connect: d.connection.Connect(ctx),
 	})
 	if err != nil {
-		return nil, false, openError(cfg.Store, err)
+		return nil, openError(cfg.Store, err)
 	}
-	undo = append(undo, func() { d.removeMade(); d.store.Discard(); d.disconnect() })
+	undo = append(undo, func() { d.removeMade(); d.store.Discard(); d.hangUp(); d.connection.Close() })
 	if cfg.Shared {
 		d.makePoint(cfg.Mountpoint)
 	}
 	if err = d.file.open(cfg.Store); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	undo = append(undo, d.file.close)
 	d.log.Info("start", "version", cfg.Version, "pid", os.Getpid(), "store", cfg.Store, "mountpoint", cfg.Mountpoint)
 	if err = fill(ctx, d.store, cfg, s); err != nil {
-		return nil, false, service.Explain(err)
+		return nil, service.Explain(err)
 	}
 	if err = d.openEvents(); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	undo = append(undo, func() { d.events.Close() })
 	d.service = service.New(d.serviceConfig())
 	if d.metrics, err = d.serveMetrics(); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	undo = append(undo, d.metrics.close)
 	// Before the mount, so that the socket is there when the mount is. Requests wait
 	// until the mount is up.
 	if d.socket, err = d.service.Listen(cfg.Store); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	undo = append(undo, func() { d.socket.Close() })
 	if err = d.store.SetMountpoint(cfg.Mountpoint); err != nil {
-		return nil, false, fmt.Errorf("writing down the mount point: %w", err)
+		return nil, fmt.Errorf("writing down the mount point: %w", err)
 	}
 	d.mount, err = fusefs.Mount(d.mountOptions())
 	if err != nil {
-		return nil, false, fail.New(fail.KindOf(err), "%w", err)
+		return nil, fail.New(fail.KindOf(err), "%w", err)
 	}
 	go d.mount.Serve()
 	go func() {
@@ -171,7 +173,7 @@ func start(ctx context.Context, cfg Config, s Starter) (_ *Daemon, created bool,
 	}
 	close(d.up)
 	d.log.Info("mounted", "took", time.Since(d.started).Round(time.Millisecond))
-	return d, d.store.Created(), nil
+	return d, nil
 }
 
 // bringIn brings in what is outside. What is not in when the daemon ends comes with the
@@ -259,7 +261,7 @@ func (d *Daemon) close() error {
 		d.log.Error("closing the store", "err", cerr, guard.Stack(cerr))
 		err = errors.Join(err, cerr)
 	}
-	d.disconnect()
+	d.connection.Close()
 	d.log.Info("end", "after", time.Since(d.started).Round(time.Second))
 	d.file.close()
 	return err
@@ -283,7 +285,11 @@ func (d *Daemon) unmount(lazy bool) error {
 	}
 	switch {
 	case err == nil:
-		d.endCopies()
+		select {
+		case <-d.unmounted:
+		case <-time.After(copyTime):
+			d.end()
+		}
 		return nil
 	case !errors.Is(err, unix.EBUSY):
 		return fail.New(fail.KindOf(err), "%w", err)
@@ -296,18 +302,10 @@ func (d *Daemon) unmount(lazy bool) error {
 	return nil
 }
 
-// copyTime is how long requests under way get to end after the mount was unmounted.
+// copyTime is how long requests under way may take after a mount was unmounted. Then it ends,
+// although another mount namespace, such as that of a container, has a copy. What was
+// acknowledged is in the journal.
 const copyTime = 2 * time.Second
-
-// endCopies ends a mount that was unmounted here, but of which another mount namespace,
-// such as that of a container, has a copy. What was acknowledged is in the journal.
-func (d *Daemon) endCopies() {
-	select {
-	case <-d.unmounted:
-	case <-time.After(copyTime):
-		d.end()
-	}
-}
 
 func (d *Daemon) serviceConfig() service.Config {
 	return service.Config{

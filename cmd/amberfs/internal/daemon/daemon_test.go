@@ -165,9 +165,9 @@ func TestCheckRefuses(t *testing.T) {
 			if c.from != "" {
 				cfg.From = path(c.from)
 			}
-			err := Check(&cfg, func(Message) {})
+			err := check(&cfg, func(Message) {})
 			if fail.KindOf(err) != c.kind {
-				t.Fatalf("Check = %v (%s), want %s", err, fail.KindOf(err), c.kind)
+				t.Fatalf("check = %v (%s), want %s", err, fail.KindOf(err), c.kind)
 			}
 			for _, m := range []string{c.mentions, c.mention} {
 				if !strings.Contains(err.Error(), m) {

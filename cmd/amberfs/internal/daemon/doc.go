@@ -3,9 +3,9 @@
 //
 // # Starting
 //
-// `amberfs mount` checks what can be checked (check.go), then starts its own
-// program again as a session leader with a pipe (start.go). On the pipe the new
-// process reports its progress, that it is ready, or in one sentence why not. The
+// `amberfs mount` starts its own program again as a session leader with a pipe
+// (start.go). The new process checks what can be checked (check.go). On the pipe it
+// reports its progress, that it is ready, or in one sentence why not. The
 // first process prints that and ends. With -f there is one process, which notifies
 // a service manager that waits for it.
 //

@@ -14,7 +14,7 @@ import (
 	"github.com/amberfs/amberfs/internal/fail"
 )
 
-// Config says what to mount, where and how. Check makes its paths absolute.
+// Config says what to mount, where and how. Its paths are absolute.
 type Config struct {
 	Store      string
 	Mountpoint string
@@ -68,9 +68,4 @@ func Remount(mountpoint string, o mountopt.Options) error {
 		return fail.New(fail.KindOf(err), "cannot remount %s: %w", point, err)
 	}
 	return nil
-}
-
-func (d *Daemon) disconnect() {
-	d.hangUp()
-	d.connection.Close()
 }

@@ -188,7 +188,7 @@ func VerifyStore(ctx context.Context, dir string, repair bool, show func(service
 		return nil, fail.New(fail.Denied, "the store %s belongs to the user %d, who could not open what root writes there", dir, st.Uid).
 			WithHint("run it as that user")
 	}
-	private()
+	unix.Umask(ownerOnly)
 	work := service.CheckStore
 	if repair {
 		work = service.RepairStore

@@ -9,6 +9,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/amberfs/amberfs/internal/process"
 )
 
 const FSType = "fuse.amberfs"
@@ -79,7 +81,7 @@ const maxUsers = 20
 
 // What a process can use of a mount.
 var (
-	Everything = []string{"cwd", "root", "exe", "fd"}
+	Everything = []string{"cwd", "root", "exe", "fd/*"}
 	Places     = []string{"cwd", "root"}
 	Roots      = []string{"root"}
 )
@@ -87,46 +89,21 @@ var (
 // Users finds the processes that use a node of the file system of a mount, in whatever mount
 // namespace they are. match decides by the inode number; nil is any. Processes that this
 // user may not look into, and this one, are left out.
-func Users(of Mount, what []string, match func(ino uint64) bool) []User {
-	procs, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	var out []User
-	for _, d := range procs {
-		pid, err := strconv.Atoi(d.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		dir := filepath.Join("/proc", d.Name())
-		for _, link := range linksOf(dir, what) {
-			if !uses(link, of, match) {
+func Users(of Mount, what []string, match func(ino uint64) bool) (out []User) {
+	seen := map[int]bool{os.Getpid(): true}
+	for _, what := range what {
+		links, _ := filepath.Glob(filepath.Join("/proc/[0-9]*", what)) // the pattern is well-formed
+		for _, link := range links {
+			pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
+			if seen[pid] || len(out) == maxUsers || !uses(link, of, match) {
 				continue
 			}
-			comm, _ := os.ReadFile(filepath.Join(dir, "comm"))
+			seen[pid] = true
 			path, _ := os.Readlink(link)
-			out = append(out, User{pid, strings.TrimSpace(string(comm)), strings.TrimSuffix(path, " (deleted)")})
-			break
-		}
-		if len(out) == maxUsers {
-			break
+			out = append(out, User{pid, process.Command(pid), strings.TrimSuffix(path, " (deleted)")})
 		}
 	}
 	return out
-}
-
-func linksOf(dir string, what []string) (links []string) {
-	for _, what := range what {
-		if what != "fd" {
-			links = append(links, filepath.Join(dir, what))
-			continue
-		}
-		fds, _ := os.ReadDir(filepath.Join(dir, "fd"))
-		for _, fd := range fds {
-			links = append(links, filepath.Join(dir, "fd", fd.Name()))
-		}
-	}
-	return links
 }
 
 // uses reports whether a link below /proc leads to a node of a file system. The flag and the

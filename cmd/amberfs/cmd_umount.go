@@ -110,7 +110,7 @@ func (a *app) umount(ctx context.Context, point string, lazy bool) error {
 	return a.print(done, func() {})
 }
 
-// inUse names who keeps a mount busy, as far as this user may know.
+// inUse names the programs that keep a mount busy, as far as this user may see them.
 func inUse(m locate.Mount, cause error) error {
 	var who []string
 	users := locate.Users(m, locate.Everything, nil)

@@ -35,7 +35,7 @@ func (a *app) printf(format string, args ...any) {
 	fmt.Fprintf(a.stdout, format, args...)
 }
 
-// note tells a person something beside the result.
+// note prints something for a person beside the result.
 func (a *app) note(format string, args ...any) {
 	if !a.quiet {
 		fmt.Fprintln(a.stderr, "amberfs: "+gitquote.Shown(fmt.Sprintf(format, args...), "\n\t"))
@@ -56,7 +56,8 @@ func (a *app) print(v any, text func()) error {
 	return nil
 }
 
-// printFailed prints v, which explains err if there is one, and gives the error that the command ends with.
+// printFailed prints v, which explains err if there is one, and returns the error that the
+// command ends with.
 func (a *app) printFailed(v any, err error, text func()) error {
 	if perr := a.print(v, text); perr != nil {
 		return perr

@@ -78,7 +78,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// As gives an Error without a cause of a kind the kind that decides the errno.
+// As finds the kind that decides the errno, unless the cause has a kind.
 func (e *Error) As(target any) bool {
 	k, ok := target.(*errs.Kind)
 	if !ok || errs.Of(e.Err) != "" || meanings[e.Kind].err == "" {
@@ -99,7 +99,7 @@ func (e *Error) WithHint(format string, args ...any) *Error {
 	return e
 }
 
-// Of gives any error that is not nil the form that users and clients see.
+// Of returns an error that is not nil in the form that users and clients see.
 func Of(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {

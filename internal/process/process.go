@@ -102,7 +102,7 @@ func Command(id int) string {
 	return strings.TrimSpace(string(b))
 }
 
-// A Stat is what tells a process, or a thread, from others, and where it comes from.
+// A Stat identifies a process, or a thread, and its origin.
 type Stat struct {
 	ID, Parent, Session int
 	Start               uint64 // in ticks since the machine started

@@ -33,7 +33,7 @@ func (t *Turns) Do(ctx context.Context, fn func(ctx context.Context) error) erro
 	return fn(context.WithValue(ctx, key{}, &turn{t, time.Now()}))
 }
 
-// Yield gives the caller's turn to those that wait, if it has lasted long enough, and
+// Yield ends the caller's turn for those that wait, if it has lasted long enough, and
 // waits for another one. Without a turn it does nothing. The error is that of ctx.
 func Yield(ctx context.Context) error {
 	if mine, ok := ctx.Value(key{}).(*turn); ok && time.Since(mine.began) >= slice {

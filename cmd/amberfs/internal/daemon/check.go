@@ -108,9 +108,9 @@ func clearDead(cfg *Config, mounts []locate.Mount, s Starter) error {
 	return nil
 }
 
-// Answers asks the file system at path for a sign of life: statfs(2), which is
-// never answered from a cache as stat(2) is. A mount whose daemon is gone gives
-// ENOTCONN; one whose daemon is stuck must not stop us too.
+// Answers reports whether the file system at path answers statfs(2), which is
+// never answered from a cache as stat(2) is. A mount without a daemon fails with ENOTCONN.
+// One whose daemon hangs must not block the caller too.
 func Answers(path string) error {
 	done := make(chan error, 1)
 	go func() {

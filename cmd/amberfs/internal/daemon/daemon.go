@@ -195,7 +195,7 @@ func (d *Daemon) live(signals <-chan os.Signal) error {
 	for over := false; !over; {
 		select {
 		case <-d.unmounted:
-			d.unmounting.Lock() // who asked for it is answered before the socket closes
+			d.unmounting.Lock() // the caller of umount is answered before the socket closes
 			d.log.Info("unmounted")
 			d.unmounting.Unlock()
 			over = true

@@ -19,8 +19,8 @@ const LogName = "amberfs.log"
 // maxLog is the size in bytes at which the log is renamed.
 const maxLog = 4 << 20
 
-// logFile is where the daemon's log goes: held in memory until the store
-// exists, then a file that is moved to amberfs.log.1 when it grows.
+// logFile is where the daemon's log goes: into memory until the store
+// exists, then into a file that is moved to amberfs.log.1 when it grows.
 type logFile struct {
 	also io.Writer // with -f, the terminal; may be nil
 

@@ -55,8 +55,8 @@ func (d *Daemon) mountOptions() fusefs.Options {
 	}
 }
 
-// Remount gives a mount other flags: ro, rw and what mount(8) knows besides.
-// What the daemon was told (allow_other, acl, snapdir) stays as it is.
+// Remount changes the kernel's flags of a mount: ro, rw and those of mount(8). The options
+// of the daemon (allow_other, acl, snapdir) stay as they are.
 func Remount(mountpoint string, o mountopt.Options) error {
 	mounts, err := locate.Mounts()
 	if err != nil {

@@ -157,9 +157,9 @@ func WhenFree(ctx context.Context, store string, f func() error) error {
 	}
 }
 
-// ending reports whether the process that has a store was its daemon and has
-// no mount of it any more, as its own mount table tells: a daemon may have a
-// mount namespace of its own. One that starts is taken for ending until it has
+// ending reports whether the process that locks a store was its daemon and has
+// no mount of it any more, by its own mount table: a daemon may have a
+// mount namespace of its own. A daemon that starts counts as ending until it has
 // mounted.
 func ending(store string, pid int, point string) bool {
 	if pid <= 0 || point == "" {

@@ -7,7 +7,7 @@
 // source, and as its root the path inside the file system that is mounted:
 // "/" for the mount that the daemon made, and "/.forks/x" for a fork that was
 // bind-mounted into a sandbox. So a place is (mount, path inside the file
-// system), and the path tells the rest:
+// system), and the path has the rest:
 //
 //	/src/a              path src/a of the workspace main
 //	/.forks/x/src       path src of the fork x of main

@@ -28,7 +28,7 @@ func Mounts() ([]Mount, error) {
 	return rows, nil
 }
 
-// At gives the mount that path (absolute and clean) lies on: the deepest mount
+// At returns the mount that path (absolute and clean) lies on: the deepest mount
 // point above it and, of several on one point, the last made.
 func At(mounts []Mount, path string) (best Mount, found bool) {
 	for _, m := range mounts {
@@ -39,7 +39,7 @@ func At(mounts []Mount, path string) (best Mount, found bool) {
 	return best, best != nil
 }
 
-// On gives the amberfs mount whose mount point is exactly path.
+// On returns the amberfs mount whose mount point is exactly path.
 func On(mounts []Mount, path string) (Mount, bool) {
 	m, ok := At(mounts, path)
 	return m, ok && m.FSType == FSType && m.Mountpoint == path

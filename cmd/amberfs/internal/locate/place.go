@@ -27,10 +27,10 @@ type Place struct {
 	mounts []Mount
 }
 
-// ErrNotMounted is what Find gives for a directory on another file system.
+// ErrNotMounted is the error of Find for a directory on another file system.
 var ErrNotMounted = errors.New("not inside an amberfs mount")
 
-// ErrOutside is what Rel gives for a path that is not in the workspace.
+// ErrOutside is the error of Rel for a path that is not in the workspace.
 var ErrOutside = errors.New("is outside the workspace")
 
 // Getwd is the working directory as the kernel knows it. os.Getwd asks the

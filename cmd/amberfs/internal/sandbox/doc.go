@@ -4,7 +4,7 @@
 // # Three processes
 //
 //	outer   the command itself. Makes the temporary directory, fills the store, starts
-//	        the daemon, passes signals on, and takes away what is left at the end
+//	        the daemon, passes signals on, and removes what is left at the end
 //	inner   this program again, in new user and mount namespaces. Starts the program,
 //	        and waits
 //	daemon  mounts the workspace and serves it, in namespaces of its own (package daemon)
@@ -37,6 +37,5 @@
 // the daemon with its last connection, and outer and inner adopt what their descendants
 // leave behind (child subreaper). When the program ends, what it left running is killed, the
 // mount ends, and a temporary store goes. When any of the three is killed, the others notice. If
-// outer is killed, the next run takes its temporary directory away: its lock tells that no
-// process has it.
+// outer is killed, the next run removes its temporary directory: no process has its lock.
 package sandbox

@@ -24,7 +24,7 @@ import (
 type Config struct {
 	Store      string           `json:"store"`      // absolute
 	Mountpoint string           `json:"mountpoint"` // absolute
-	Temp       string           `json:"temp"`       // taken away at the end; "" for none
+	Temp       string           `json:"temp"`       // removed at the end; "" for none
 	From       string           `json:"from"`       // what the daemon fills a temporary store from; "" for nothing
 	Fork       string           `json:"fork"`       // run in this fork, made when missing
 	Root       bool             `json:"root"`       // the fork is the root directory of the program
@@ -78,7 +78,7 @@ const (
 	statusSignal        = 128
 )
 
-// Outer runs the command in new namespaces and gives its exit status. keep is
+// Outer runs the command in new namespaces and returns its exit status. keep is
 // passed on, locked, for as long as the inner process lives. before is called when the daemon
 // serves the store, and after when a program that was started has ended. after learns
 // whether the daemon still serves.
@@ -152,7 +152,7 @@ func namespaceError(user bool, err error) error {
 	return err
 }
 
-// namespaces is how the inner process comes to its own mounts.
+// namespaces are the attributes of a process with mounts of its own.
 func namespaces(user bool) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGTERM}
 	if user {

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/term"
 )
 
-// passer hands signals on to a child.
+// passer sends signals to a child.
 type passer struct{ ch chan os.Signal }
 
-// catch begins to hold signals; pass hands on those held, and all later ones. One that came
+// catch begins to queue signals; pass sends these, and all later ones, to a child. One that came
 // earlier has ended ctx.
 func catch(ctx context.Context) *passer {
 	p := &passer{ch: make(chan os.Signal, 16)}

@@ -81,10 +81,10 @@ func lockOf(dir string) (string, error) {
 
 func (t *TempDir) file(name string) string { return filepath.Join(t.Path, name) }
 
-// Close gives the lock up and leaves the directory.
+// Close releases the lock and keeps the directory.
 func (t *TempDir) Close() { t.lock.Close() }
 
-// Remove removes the directory and gives the lock up. Whatever is not part of a
+// Remove removes the directory and releases the lock. Whatever is not part of a
 // temporary store stays, and the directory with it.
 func (t *TempDir) Remove() {
 	if os.RemoveAll(t.file("store")) == nil { // else a daemon still writes to it, and the next run tries again

@@ -34,7 +34,11 @@ REMOTE@SNAPSHOT is a pushed snapshot ("amberfs help remote").
 				return fail.New(fail.Usage, "--delete, --discard and --ttl exclude each other")
 			}
 			if end || discard {
-				return a.endFork(cmd, argv, discard, force)
+				if len(argv) != 1 {
+					return fail.New(fail.Usage, "amberfs fork --delete and --discard take one NAME").WithHint("see `amberfs help fork`")
+				}
+				req := service.DeleteFork{Name: argv[0], Discard: discard, Force: force}
+				return show(a, cmd, req, func(done service.DeletedFork) { a.printf("%s\n", deletedForkText(&done)) })
 			}
 			req := service.Fork{Name: argv[len(argv)-1], TTL: ttl}
 			if len(argv) == 2 {
@@ -48,14 +52,6 @@ REMOTE@SNAPSHOT is a pushed snapshot ("amberfs help remote").
 	cmd.Flags().BoolVar(&force, "force", false, "with --delete or --discard, also if programs run in it")
 	cmd.Flags().StringVar(&ttl, "ttl", "", "delete the fork after this `TIME`: 30m, 1h, 7d")
 	return cmd
-}
-
-func (a *app) endFork(cmd *cobra.Command, argv []string, discard, force bool) error {
-	if len(argv) != 1 {
-		return fail.New(fail.Usage, "amberfs fork --delete and --discard take one NAME").WithHint("see `amberfs help fork`")
-	}
-	req := service.DeleteFork{Name: argv[0], Discard: discard, Force: force}
-	return show(a, cmd, req, func(done service.DeletedFork) { a.printf("%s\n", deletedForkText(&done)) })
 }
 
 func deletedForkText(done *service.DeletedFork) string {

@@ -254,7 +254,7 @@ func (a *app) runHere(ctx context.Context, p locate.Place, c sandbox.Config, fro
 	var cmd *exec.Cmd
 	if c.Root {
 		a.noteOnlyRoot("an ordinary user has mounted it. With STORE, while that is not mounted, run --root maps other ids too")
-		cmd, err = sandbox.InRoot(dir, c.Command, c.Image)
+		cmd, err = sandbox.InRoot(context.WithoutCancel(ctx), dir, c.Command, c.Image)
 	} else {
 		cmd, err = exec.Command(c.Command[0], c.Command[1:]...), sandbox.NoNewPrivileges()
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PWD="+dir)

@@ -165,10 +165,7 @@ func checkArguments(args arguments, in *jsonschema.Schema) error {
 }
 
 func (m *mcpServer) offer(set int, t *tool) {
-	out := t.result
-	if t.own == nil {
-		out = service.OpOf(t.op).Result
-	}
+	out := t.show.of
 	if t.pages {
 		out = reflect.TypeFor[page]()
 	}
@@ -181,7 +178,7 @@ func (m *mcpServer) offer(set int, t *tool) {
 		if err != nil {
 			return "", nil, err
 		}
-		shown := t.show(result)
+		shown := t.show.text(result)
 		switch {
 		case !t.pages:
 			return strings.TrimSuffix(shown, "\n"), result, nil

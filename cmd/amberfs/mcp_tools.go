@@ -35,15 +35,19 @@ type tool struct {
 	args string
 	// pages cuts the text up; else the structured content is the operation's result.
 	pages bool
-	show  func(result any) string
-	// own does the work of a tool that is no operation, with a result of that type.
-	own    func(ctx context.Context, a *app, p locate.Place, args any, notify notifier) (any, error)
-	result reflect.Type
+	show  shower
+	// own does the work of a tool that is no operation.
+	own func(ctx context.Context, a *app, p locate.Place, args any, notify notifier) (any, error)
 }
 
-// text makes a tool's show of a function for a type of results.
-func text[R any](show func(*R) string) func(any) string {
-	return func(result any) string { return show(result.(*R)) }
+// A shower writes results of a type, to which it gets a pointer, as text.
+type shower struct {
+	of   reflect.Type
+	text func(result any) string
+}
+
+func text[R any](show func(*R) string) shower {
+	return shower{reflect.TypeFor[R](), func(result any) string { return show(result.(*R)) }}
 }
 
 var tools = []tool{
@@ -141,14 +145,14 @@ var tools = []tool{
 	{names: [3]string{"snapshot_bisect"}, title: "Find what broke", effect: adds,
 		about: "Find the first snapshot for which a command fails, by running it in forks of snapshots. The forks are discarded.",
 		op:    bisectArgs{}, args: "good bad command jobs repeat timeout trust_ends kind labels by",
-		show: text(bisectedText), result: reflect.TypeFor[bisected](),
+		show: text(bisectedText),
 		own: func(ctx context.Context, a *app, p locate.Place, args any, notify notifier) (any, error) {
 			return a.bisect(ctx, p, args.(bisectArgs), func(r bisectRound) { notify(r.text(), r.Round, 0) })
 		}},
 	{names: [3]string{"workspace_explore"}, title: "Try a command in several forks", effect: replaces,
 		about: "Run a command in several forks of the present state, check each, and merge the first or the best that passes.",
 		op:    exploreArgs{}, args: "attempts command jobs check score merge timeout",
-		show: text(exploredText), result: reflect.TypeFor[explored](),
+		show: text(exploredText),
 		own: func(ctx context.Context, a *app, p locate.Place, args any, notify notifier) (any, error) {
 			ended := 0
 			return a.explore(ctx, p, args.(exploreArgs), func(all []*attempt, t *attempt) {

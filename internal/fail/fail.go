@@ -135,10 +135,6 @@ func KindOf(err error) Kind {
 	if k, ok := kinds[errs.Of(err)]; ok {
 		return k
 	}
-	return kindOfErrno(err)
-}
-
-func kindOfErrno(err error) Kind {
 	var errno syscall.Errno
 	_ = errors.As(err, &errno)
 	switch {

@@ -133,9 +133,7 @@ func on(text []byte, major, minor int) (paths []string) {
 func Privileged() bool {
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
-	if err := unix.Capget(&hdr, &data[0]); err != nil {
-		return os.Geteuid() == 0
-	}
+	_ = unix.Capget(&hdr, &data[0]) // of this process it does not fail
 	return data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/amberfs/amberfs/fusefs"
 	"github.com/amberfs/amberfs/internal/fail"
 	"github.com/amberfs/amberfs/internal/guard"
+	"github.com/amberfs/amberfs/snapshot/info"
 )
 
 // metrics are those of the store and of the kernel's requests, for Prometheus. They are nil
@@ -80,41 +81,10 @@ func (m *metrics) close() {
 	}
 }
 
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("amberfs_"+name, help, labels, nil)
-}
+// Describe is empty: Collect decides what there is.
+func (*metrics) Describe(chan<- *prometheus.Desc) {}
 
-var (
-	descRequests   = desc("requests_total", "Requests from the kernel, by FUSE operation.", "op")
-	descDone       = desc("operations_total", "Operations done: snapshot, restore, fork, store (a snapshot), checkpoint, gc.", "operation")
-	descLast       = desc("last_operation_seconds", "Duration of the last operation.", "operation")
-	descSnapshots  = desc("snapshots", "Snapshots of main.", "workspace")
-	descFiles      = desc("files", "Files of main.", "workspace")
-	descLogical    = desc("logical_bytes", "Sum of the file sizes of main.", "workspace")
-	descNotStored  = desc("snapshots_not_stored", "Snapshots that are not stored yet.")
-	descPacked     = desc("packed_bytes_total", "Bytes that storing snapshots added to packs.")
-	descStored     = desc("stored_bytes", "Size of the packs on disk.")
-	descChunks     = desc("chunk_bytes", "Contents of the packs before compression.")
-	descObjects    = desc("objects", "Objects in the packs.")
-	descJournal    = desc("journal_bytes", "Size of the journal.")
-	descRecords    = desc("journal_records_total", "Records written to the journal since the store was created.")
-	descCache      = desc("cache_bytes", "Decoded pages and chunks in memory.")
-	descFree       = desc("disk_free_bytes", "Bytes that can still be written.")
-	descNodes      = desc("nodes", "Inodes that the kernel knows.")
-	descFrozen     = desc("frozen", "1 during a freeze, else 0.")
-	allDescriptors = []*prometheus.Desc{
-		descRequests, descDone, descLast, descSnapshots, descFiles, descLogical, descNotStored, descPacked, descStored,
-		descChunks, descObjects, descJournal, descRecords, descCache, descFree, descNodes, descFrozen,
-	}
-)
-
-// Describe and Collect are of the store's, which are read when they are requested.
-func (*metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range allDescriptors {
-		ch <- d
-	}
-}
-
+// Collect reads the metrics of the store when they are requested.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	select {
 	case <-m.d.up:
@@ -122,40 +92,29 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	// The library collects on a goroutine of its own.
-	guard.Call(m.d.log, "metrics", func() { m.collect(ch) })
+	guard.Call(m.d.log, "metrics", func() { collect(ch, m.d.mount.Counters(), m.d.store.Main().Status()) })
 }
 
-func (m *metrics) collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+func collect(ch chan<- prometheus.Metric, requests map[string]uint64, st info.Status) {
+	// A label is a name and a value.
+	send := func(kind prometheus.ValueType, name, help string, v float64, label []string) {
+		var names []string
+		if len(label) > 0 {
+			names, label = label[:1], label[1:]
+		}
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("amberfs_"+name, help, names, nil), kind, v, label...)
 	}
-	count := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	gauge := func(name, help string, v int64, label ...string) {
+		send(prometheus.GaugeValue, name, help, float64(v), label)
 	}
-	for op, n := range m.d.mount.Counters() {
-		if op == "NODES" {
-			gauge(descNodes, float64(n))
-		} else {
-			count(descRequests, float64(n), op)
+	count := func(name, help string, v int64, label ...string) {
+		send(prometheus.CounterValue, name, help, float64(v), label)
+	}
+	for op, n := range requests {
+		if op != "NODES" {
+			count("requests_total", "Requests from the kernel, by FUSE operation.", int64(n), "op", op)
 		}
 	}
-	st := m.d.store.Main().Status()
-	gauge(descSnapshots, float64(st.Snapshots), st.Workspace)
-	gauge(descFiles, float64(st.Files), st.Workspace)
-	gauge(descLogical, float64(st.LogicalBytes), st.Workspace)
-	gauge(descStored, float64(st.StoredBytes))
-	gauge(descChunks, float64(st.ChunkBytes))
-	gauge(descObjects, float64(st.Objects))
-	gauge(descJournal, float64(st.JournalBytes))
-	count(descRecords, float64(st.Records))
-	gauge(descNotStored, float64(st.NotStored))
-	gauge(descCache, float64(st.CacheBytes))
-	gauge(descFree, float64(st.DiskFreeBytes))
-	frozen := 0.0
-	if st.Frozen {
-		frozen = 1
-	}
-	gauge(descFrozen, frozen)
 	ops := st.Metrics
 	for _, o := range []struct {
 		name string
@@ -163,11 +122,29 @@ func (m *metrics) collect(ch chan<- prometheus.Metric) {
 		ms   float64
 	}{
 		{"snapshot", ops.Snapshots, ops.LastSnapshotMs}, {"restore", ops.Restores, ops.LastRestoreMs}, {"fork", ops.Forks, ops.LastForkMs},
-		{"store", ops.Stored, ops.LastStoreMs}, {"checkpoint", ops.Checkpoints, ops.LastCheckpoint},
+		{"store", ops.Stored, ops.LastStoreMs}, {"checkpoint", ops.Checkpoints, ops.LastCheckpoint}, {"gc", ops.GarbageCollects, -1},
 	} {
-		count(descDone, float64(o.n), o.name)
-		gauge(descLast, o.ms/1000, o.name)
+		count("operations_total", "Operations done: snapshot, restore, fork, store (a snapshot), checkpoint, gc.", o.n, "operation", o.name)
+		if o.ms >= 0 {
+			send(prometheus.GaugeValue, "last_operation_seconds", "Duration of the last operation.", o.ms/1000, []string{"operation", o.name})
+		}
 	}
-	count(descDone, float64(ops.GarbageCollects), "gc")
-	count(descPacked, float64(ops.PackedBytes))
+	gauge("snapshots", "Snapshots of main.", int64(st.Snapshots), "workspace", st.Workspace)
+	gauge("files", "Files of main.", st.Files, "workspace", st.Workspace)
+	gauge("logical_bytes", "Sum of the file sizes of main.", st.LogicalBytes, "workspace", st.Workspace)
+	gauge("snapshots_not_stored", "Snapshots that are not stored yet.", int64(st.NotStored))
+	count("packed_bytes_total", "Bytes that storing snapshots added to packs.", ops.PackedBytes)
+	gauge("stored_bytes", "Size of the packs on disk.", st.StoredBytes)
+	gauge("chunk_bytes", "Contents of the packs before compression.", st.ChunkBytes)
+	gauge("objects", "Objects in the packs.", st.Objects)
+	gauge("journal_bytes", "Size of the journal.", st.JournalBytes)
+	count("journal_records_total", "Records written to the journal since the store was created.", int64(st.Records))
+	gauge("cache_bytes", "Decoded pages and chunks in memory.", st.CacheBytes)
+	gauge("disk_free_bytes", "Bytes that can still be written.", st.DiskFreeBytes)
+	gauge("nodes", "Inodes that the kernel knows.", int64(requests["NODES"]))
+	frozen := int64(0)
+	if st.Frozen {
+		frozen = 1
+	}
+	gauge("frozen", "1 during a freeze, else 0.", frozen)
 }

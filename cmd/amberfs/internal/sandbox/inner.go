@@ -29,10 +29,10 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 	for _, fd := range []int{lockFD, startFD, treeFD, joinFD} {
 		unix.CloseOnExec(fd)
 	}
-	gone := make(chan struct{}) // closed when the daemon has ended
+	served, gone := context.WithCancel(context.Background()) // until the daemon has ended
 	go func() {
 		_, _ = os.NewFile(joinFD, "daemon").Read(make([]byte, 1)) // it sends nothing
-		close(gone)
+		gone()
 	}()
 	signals := catch(ctx)
 	defer signals.stop()
@@ -59,21 +59,21 @@ func Inner(ctx context.Context, note func(string)) (int, error) {
 			note("the files belong to other users: a store of a `run --root` needs --root")
 		}
 	}
-	return runProgram(c, dir, signals, gone)
+	return runProgram(served, c, dir, signals)
 }
 
 // runProgram runs the program in dir without the right to mount, and kills it when the daemon
 // ends.
-func runProgram(c Config, dir string, signals *passer, gone <-chan struct{}) (int, error) {
+func runProgram(served context.Context, c Config, dir string, signals *passer) (int, error) {
 	var cmd *exec.Cmd
 	var st int
 	var err error
 	name := "the program"
 	if c.Root {
-		cmd, err = InRoot(dir, c.Command, c.Image)
+		cmd, err = InRoot(served, dir, c.Command, c.Image)
 	} else {
 		name = c.Command[0]
-		cmd, st, err = program(context.Background(), c.Command, dir, c.UserNS)
+		cmd, st, err = program(served, c.Command, dir, c.UserNS)
 	}
 	if err != nil {
 		return st, err
@@ -84,19 +84,10 @@ func runProgram(c Config, dir string, signals *passer, gone <-chan struct{}) (in
 	}
 	signals.pass(cmd.Process)
 	_, _ = unix.Write(startFD, []byte{0}) // outer may be gone
-	var ended error
-	done := make(chan struct{})
-	go func() {
-		ended = cmd.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return status(cmd.ProcessState, ended)
-	case <-gone:
+	err = cmd.Wait()
+	if st, err := status(cmd.ProcessState, err); served.Err() == nil || st != statusSignal+int(unix.SIGKILL) {
+		return st, err
 	}
-	_ = cmd.Process.Kill()
-	<-done
 	e := fail.New(fail.Failed, "the daemon of the workspace ended before %s did", name)
 	if c.Temp == "" {
 		return 0, e.WithHint("nothing acknowledged is lost; %s/amberfs.log can have the reason", c.Store)

@@ -40,13 +40,14 @@ var capabilities = []int{
 }
 
 // InRoot returns a command that runs a program with the fork dir as its root directory, in
-// namespaces of mounts and processes. An ordinary user is root there, and nobody else is.
-func InRoot(dir string, argv []string, image *snapshot.Image) (*exec.Cmd, error) {
+// namespaces of mounts and processes. An ordinary user is root there, and nobody else is. The
+// end of ctx kills it.
+func InRoot(ctx context.Context, dir string, argv []string, image *snapshot.Image) (*exec.Cmd, error) {
 	env, err := Config{Mountpoint: dir, Command: argv, Image: image, Root: true}.env()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("/proc/self/exe", InRootCommand)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", InRootCommand)
 	cmd.Args[0], cmd.Dir, cmd.Env = "amberfs", "/", append(os.Environ(), env)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL}
 	if uid := os.Geteuid(); uid != 0 {

@@ -195,20 +195,9 @@ const (
 	applyYes = "yes"
 )
 
-// carryBack is the end of `run --apply`.
-type carryBack struct {
-	a   *app
-	how string // a value of --apply
-	dir string
-	// unfinished: neither were all changes applied, nor did the user decline.
-	unfinished bool
-	left       bool // the user left some of them
-	err        error
-}
-
-// run shows what changed and, if that is wanted, applies it. It is called
-// while the daemon of c serves.
-func (b *carryBack) run(c sandbox.Config) {
+// applyRun applies what the program of a run changed to a directory. If ask is set, it asks
+// before. It reports whether the user left some of it. The daemon of c serves meanwhile.
+func (a *app) applyRun(c sandbox.Config, dir string, ask bool) (left bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGHUP) // SIGINT may be for a pager
 	defer stop()
 	no := ""
@@ -216,36 +205,36 @@ func (b *carryBack) run(c sandbox.Config) {
 		no = "discard"
 	}
 	var applied *gitbridge.Applied
-	conn, err := client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: b.a.command})
+	conn, err := client.Open(ctx, client.Target{Store: c.Store, Workspace: c.Fork, Command: a.command})
 	if err == nil {
 		defer conn.Close()
-		applied, b.left, err = b.a.applyFrom(ctx, conn, "", b.dir, no, b.how == applyAsk, gitbridge.ApplyOptions{})
+		applied, left, err = a.applyFrom(ctx, conn, "", dir, no, ask, gitbridge.ApplyOptions{})
 	}
 	if err != nil && ctx.Err() != nil {
 		err = fail.New(fail.Failed, "interrupted")
 	}
-	b.unfinished = b.left || err != nil
-	if applied != nil && b.a.json {
-		err = b.a.printJSON(applied)
+	if applied != nil && a.json {
+		_ = a.printJSON(applied) // an error of the output is found at the end
 	} else if applied != nil {
-		b.a.say(strings.TrimSuffix(b.a.appliedLines(applied), "\n"))
+		a.say(strings.TrimSuffix(a.appliedLines(applied), "\n"))
 	}
-	b.err = err
+	return left, err
 }
 
-func (b *carryBack) noteKept(c sandbox.Config) {
+// noteKept prints where what the program of a run did is kept, or the rest of it.
+func (a *app) noteKept(c sandbox.Config, dir string, left bool) {
 	what := "what " + c.Command[0] + " did"
-	if b.left {
+	if left {
 		what = "the rest of " + what
 	}
-	text := what + " is kept in " + c.Store + "\n\tapply it with:  " + applyLine(c.Store, c.Fork, b.dir, "")
+	text := what + " is kept in " + c.Store + "\n\tapply it with:  " + applyLine(c.Store, c.Fork, dir, "")
 	switch {
 	case c.Temp != "":
 		text += "\n\tremove it with: rm -r " + word(c.Temp)
 	case c.Fork != "":
 		text += "\n\tremove it with: amberfs run " + word(c.Store) + " -- amberfs fork --discard " + c.Fork
 	}
-	b.a.note("%s", text)
+	a.say(text)
 }
 
 // applyLine is the command that applies a workspace of a store to a directory.

@@ -145,13 +145,14 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 		return err
 	}
 	var temp *sandbox.TempDir
-	back := &carryBack{a: a, how: apply}
+	var left, unfinished bool // some changes were left; some were neither applied nor declined
+	var notApplied error
 	if c.Store == "" {
 		if temp, err = sandbox.Temp(apply != ""); err != nil {
 			return err
 		}
 		defer func() {
-			if back.unfinished {
+			if unfinished {
 				temp.Close()
 			} else {
 				temp.Remove()
@@ -191,28 +192,29 @@ func (a *app) run(cmd *cobra.Command, c sandbox.Config, from, remote, apply stri
 			return err
 		}
 	}
-	c.Hold, back.dir = apply != "", from
+	c.Hold = apply != ""
 	a.noteRepository(from)
 	p := locate.Place{Mount: &mountinfo.Info{Mountpoint: c.Mountpoint}, Store: c.Store}
 	status, err := sandbox.Outer(cmd.Context(), c, temp, s, func(c *sandbox.Config) error { return a.prepare(cmd.Context(), p, c, "") },
 		func(served bool) error {
-			back.unfinished = apply != ""
+			unfinished = apply != ""
 			if !served { // which was reported
 				return nil
 			}
 			err := a.snapshotAfter(cmd.Context(), p, c)
 			if err == nil && apply != "" {
-				back.run(c)
+				left, notApplied = a.applyRun(c, from, apply == applyAsk)
+				unfinished = left || notApplied != nil
 			}
 			return err
 		})
-	if back.unfinished {
-		back.noteKept(c)
+	if unfinished {
+		a.noteKept(c, from, left)
 	}
 	if err == nil && status == 0 {
-		err = back.err
-	} else if back.err != nil {
-		a.note("%v", back.err)
+		err = notApplied
+	} else if notApplied != nil {
+		a.note("%v", notApplied)
 	}
 	return a.statusOf(status, err)
 }

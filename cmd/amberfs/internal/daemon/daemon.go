@@ -66,6 +66,9 @@ func Run(ctx context.Context, cfg Config, s Starter) error {
 	// Before another process can know of the daemon: a signal to end it must not be lost.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	if cfg.LogTo == nil { // it has no terminal that could go away
+		signal.Ignore(unix.SIGHUP)
+	}
 	defer signal.Stop(signals)
 	d, err := start(ctx, cfg, s)
 	if err != nil {
@@ -192,22 +195,15 @@ func (d *Daemon) bringIn(s Starter) {
 // live waits for the end, and ends in order.
 func (d *Daemon) live(signals <-chan os.Signal) error {
 	signalled := false
-	for over := false; !over; {
-		select {
-		case <-d.unmounted:
-			d.unmounting.Lock() // the caller of umount is answered before the socket closes
-			d.log.Info("unmounted")
-			d.unmounting.Unlock()
-			over = true
-		case <-d.gone:
-			over = true
-		case sig := <-signals:
-			if sig == unix.SIGHUP && d.cfg.LogTo == nil {
-				continue // it has no terminal that could go away
-			}
-			d.log.Info("signal", "signal", sig.String())
-			signalled, over = true, true
-		}
+	select {
+	case <-d.unmounted:
+		d.unmounting.Lock() // the caller of umount is answered before the socket closes
+		d.log.Info("unmounted")
+		d.unmounting.Unlock()
+	case <-d.gone:
+	case sig := <-signals:
+		d.log.Info("signal", "signal", sig.String())
+		signalled = true
 	}
 	d.notify(systemd.SdNotifyStopping)
 	d.ending.Store(true)

@@ -68,39 +68,52 @@ func layers(all []*mountinfo.Info, mountpoint string) (l Layers) {
 // A table has mounts by their mount points.
 type table map[string]*mountinfo.Info
 
+// on returns the mount that an absolute path lies on; nil if there is none.
+func (t table) on(p string) *mountinfo.Info {
+	for ; t[p] == nil && p != "/"; p = path.Dir(p) {
+	}
+	return t[p]
+}
+
 // within returns the path from the root of a file system that an absolute path leads to.
 // Symbolic links before it are followed on local disks only: another file system may wait
 // for this process.
 func (t table) within(own *mountinfo.Info, p string) (string, bool) {
-	on, links := t["/"], 0
-	for i := 1; i <= len(p); i++ {
-		if i < len(p) && p[i] != '/' {
-			continue
-		}
-		if m := t[p[:i]]; m != nil {
-			on = m
-		}
-		if on == nil || !slices.Contains([]string{"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs"}, on.FSType) {
-			links = maxLinks // follow none from here on
-		}
-		if links == maxLinks {
-			continue
-		}
-		if target, err := os.Readlink(p[:i]); err == nil {
-			if !path.IsAbs(target) {
-				target = path.Join(path.Dir(p[:i]), target)
-			}
-			p, i, links, on = path.Join(target, p[i:]), 0, links+1, t["/"]
-		}
-	}
+	p = Resolve(p, func(at string) bool {
+		on := t.on(at)
+		return on != nil && slices.Contains([]string{"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs"}, on.FSType)
+	})
+	on := t.on(p)
 	if on == nil || on.Major != own.Major || on.Minor != own.Minor {
 		return "", false
 	}
 	return strings.TrimPrefix(path.Join(on.Root, strings.TrimPrefix(p, on.Mountpoint)), "/"), true
 }
 
-// maxLinks is how many symbolic links are followed in a path, as the kernel does.
-const maxLinks = 40
+// Resolve makes an absolute path clean, and follows the symbolic links before the first
+// path that may not be read.
+func Resolve(p string, mayRead func(at string) bool) string {
+	const maxLinks = 40 // as the kernel
+	rest, at := strings.Split(path.Clean(p), "/"), "/"
+	for links := 0; len(rest) > 0 && links < maxLinks; {
+		next := path.Join(at, rest[0])
+		rest = rest[1:]
+		if !mayRead(next) {
+			return path.Join(next, path.Join(rest...))
+		}
+		target, err := os.Readlink(next)
+		if err != nil { // it is no link, or does not exist yet
+			at = next
+			continue
+		}
+		links++
+		if path.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return path.Join(at, path.Join(rest...))
+}
 
 // layersOf returns the clean paths in the options of an overlay as the kernel shows them:
 // some bytes as octal numbers, and in lowerdir colons and backslashes behind a backslash.

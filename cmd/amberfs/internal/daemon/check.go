@@ -157,30 +157,22 @@ func checkMountpoint(cfg *Config) error {
 				WithHint("unmount it first with `amberfs umount %s`", cfg.Mountpoint)
 		}
 	}
-	if err := checkCovered(cfg, inPlace); err != nil {
-		return err
+	// It must not hide files that are in the mount point.
+	if in, ok := insideStore(cfg.Mountpoint); ok && cfg.Mountpoint != RunMountpoint(cfg.Store) {
+		return fail.New(fail.Usage, "the mount point %s is inside the store %s", cfg.Mountpoint, in).WithHint("choose a directory outside of it")
+	}
+	if !inPlace {
+		entries, _ := os.ReadDir(cfg.Mountpoint) // what may not be listed may still be mounted on
+		if len(entries) > 0 {
+			return fail.New(fail.Usage, "the mount point %s is not empty, and the mount would hide %s", cfg.Mountpoint, entries[0].Name()).
+				WithHint("choose an empty directory, or use -o nonempty")
+		}
 	}
 	if !mounts.Privileged() && unix.Access(cfg.Mountpoint, unix.W_OK) != nil {
 		return fail.New(fail.Failed, "you cannot mount on %s, which you cannot write to", cfg.Mountpoint).
 			WithHint("choose a directory of your own")
 	}
 	return nil
-}
-
-// checkCovered refuses to hide files that are in the mount point.
-func checkCovered(cfg *Config, inPlace bool) error {
-	if in, ok := insideStore(cfg.Mountpoint); ok && cfg.Mountpoint != filepath.Join(cfg.Store, "mnt") { // that of `run STORE`
-		return fail.New(fail.Usage, "the mount point %s is inside the store %s", cfg.Mountpoint, in).WithHint("choose a directory outside of it")
-	}
-	if inPlace {
-		return nil
-	}
-	entries, err := os.ReadDir(cfg.Mountpoint)
-	if err != nil || len(entries) == 0 { // what may not be listed may still be mounted on
-		return nil
-	}
-	return fail.New(fail.Usage, "the mount point %s is not empty, and the mount would hide %s", cfg.Mountpoint, entries[0].Name()).
-		WithHint("choose an empty directory, or use -o nonempty")
 }
 
 // checkFrom wants a directory that can be read and does not hold the store.
@@ -244,7 +236,7 @@ func busyStore(store string, pid int, point string) error {
 	case here:
 		e.Msg += ", mounted at " + point
 		return e.WithHint("unmount it first with `amberfs umount %s`", point)
-	case locate.SameNamespace(pid): // umount(8) was used, and another namespace has a copy
+	case point != "": // umount(8) was used, or it is mounted in another namespace only
 		return e.WithHint("end it with `amberfs umount %s`", store)
 	}
 	return e

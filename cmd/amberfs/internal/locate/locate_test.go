@@ -25,7 +25,7 @@ const table = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 46 22 0:72 / /odd\134040name rw - fuse.amberfs /c rw
 `
 
-func mounts(t *testing.T) []Mount {
+func rows(t *testing.T) []Mount {
 	t.Helper()
 	m, err := mountinfo.GetMountsFromReader(strings.NewReader(table), nil)
 	if err != nil {
@@ -35,7 +35,7 @@ func mounts(t *testing.T) []Mount {
 }
 
 func TestFind(t *testing.T) {
-	ms := mounts(t)
+	ms := rows(t)
 	for _, c := range []struct {
 		dir, store, snapshot, path string
 		forks                      []string
@@ -68,7 +68,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestRel(t *testing.T) {
-	ms := mounts(t)
+	ms := rows(t)
 	for _, c := range []struct{ dir, arg, want string }{
 		{"/home/ann/ws/a", "b", "a/b"},
 		{"/home/ann/ws/a", ".", "a"},

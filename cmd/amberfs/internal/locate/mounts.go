@@ -56,16 +56,6 @@ func OfStore(mounts []Mount, store string) []Mount {
 	return out
 }
 
-// SameNamespace reports whether a process has the mount table that this one has.
-func SameNamespace(pid int) bool {
-	mine, err := os.Readlink("/proc/self/ns/mnt")
-	if err != nil {
-		return false
-	}
-	other, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid))
-	return err == nil && other == mine
-}
-
 func under(path, dir string) bool {
 	return dir == "/" || path == dir || strings.HasPrefix(path, dir+"/")
 }

@@ -3,13 +3,13 @@ package locate
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/amberfs/amberfs/internal/mounts"
 	"github.com/amberfs/amberfs/snapshot/naming"
 )
 
@@ -102,41 +102,10 @@ func (p Place) Rel(name string) (string, error) {
 
 // Resolve makes an absolute path clean and follows symbolic links up to the first amberfs
 // mount point. It asks nothing of an amberfs mount.
-func Resolve(mounts []Mount, p string) string {
+func Resolve(table []Mount, p string) string {
 	points := map[string]bool{}
-	for _, m := range mounts {
+	for _, m := range table {
 		points[m.Mountpoint] = points[m.Mountpoint] || m.FSType == FSType
 	}
-	rest := strings.Split(strings.Trim(filepath.Clean(p), "/"), "/")
-	at := "/"
-	for hops := 0; len(rest) > 0 && hops < 255; {
-		if points[at] {
-			return filepath.Join(append([]string{at}, rest...)...)
-		}
-		name := rest[0]
-		rest = rest[1:]
-		switch name {
-		case "", ".":
-			continue
-		case "..":
-			at = filepath.Dir(at)
-			continue
-		}
-		next := filepath.Join(at, name)
-		if points[next] {
-			at = next
-			continue
-		}
-		target, err := os.Readlink(next)
-		if err != nil {
-			at = next // a directory, or nothing yet
-			continue
-		}
-		hops++
-		if filepath.IsAbs(target) {
-			at = "/"
-		}
-		rest = append(strings.Split(strings.Trim(target, "/"), "/"), rest...)
-	}
-	return filepath.Join(append([]string{at}, rest...)...)
+	return mounts.Resolve(p, func(at string) bool { return !points["/"] && !points[at] })
 }

@@ -111,7 +111,7 @@ func discardUsed(t *testing.T, m *harness.Mount, cmd *exec.Cmd) {
 	}
 	must(t, os.Remove(m.Path(".forks/c/started")))
 	must(t, cmd.Wait())
-	must(t, os.Remove(m.Path(".forks/c")))
+	harness.Eventually(t, "the last process of the container has ended", func() bool { return os.Remove(m.Path(".forks/c")) == nil })
 }
 
 // containersConf configures podman for machines with hybrid cgroups, low limits and without /dev/net/tun.
@@ -140,7 +140,34 @@ for engine in podman runc bubblewrap; do
 	wait $!
 	rmdir .forks/$engine
 done
+if "$2/systemd-nspawn" . nspawn true 2>/dev/null; then exit 1; fi
+test ! -e .forks/nspawn
 `
+
+// TestContainersWithoutRights: what an ordinary user does not have is said before anything starts.
+func TestContainersWithoutRights(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("as an ordinary user, which scripts/test-as-user makes")
+	}
+	m, bin := harness.New(t, "--from", system(t)), t.TempDir() // without the engines
+	for _, tool := range []string{"sh", "id", "mkdir", "realpath", "env", "python3"} {
+		path, err := exec.LookPath(tool)
+		must(t, err)
+		must(t, os.Symlink(path, filepath.Join(bin, tool)))
+	}
+	for engine, says := range map[string]string{
+		"bubblewrap": "only root exists", "runc": "only root exists", "podman": "only root can use the fork", "systemd-nspawn": "only root can start it",
+	} {
+		cmd := command(t, "/", example(t, "containers", engine), m.Dir, engine, "/bin/true")
+		cmd.Env = append(cmd.Env, "PATH="+bin)
+		if out, _ := cmd.CombinedOutput(); !strings.HasPrefix(string(out), engine+": "+says) {
+			t.Errorf("%s prints %q", engine, out)
+		}
+	}
+	if _, err := os.Stat(m.Path(".forks/systemd-nspawn")); err == nil {
+		t.Error("there is a fork for a container that cannot start")
+	}
+}
 
 // TestRootlessPodmanWithSubordinateIds runs the engines in a mount in `podman unshare`, where
 // files have other owners than root.

@@ -6,12 +6,16 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/tests/harness"
 )
@@ -227,7 +231,7 @@ func TestRefused(t *testing.T) {
 	} {
 		platform := []string{"--platform", "linux/amd64"}
 		out, err := m.TryAmberfs(append(append([]string{"import", "--image", c.ref}, platform...), c.flags...)...)
-		if err == nil || !strings.Contains(out+err.Error(), c.says) || strings.Count(out, c.ref+": ") > 1 {
+		if err == nil || !strings.Contains(out+err.Error(), c.says) || strings.Count(out, c.ref+": ") > 1 || strings.Count(out, "\n") != 1 {
 			t.Errorf("%s %s: %v %s", c.ref, c.flags, err, out)
 		} else if os.Getenv("SHOW") != "" {
 			t.Log(strings.TrimSpace(out))
@@ -238,6 +242,34 @@ func TestRefused(t *testing.T) {
 		t.Errorf("snapshots of failed imports: %s", out)
 	}
 	checkClean(t, m)
+}
+
+// TestSharedLayers: what a second image has in common with the first is stored once.
+func TestSharedLayers(t *testing.T) {
+	m, l := harness.New(t), newLayout(t)
+	rnd := rand.NewChaCha8([32]byte{})
+	random := func(name string, size int) []byte {
+		data := make([]byte, size)
+		_, _ = rnd.Read(data)
+		return archive(t, text(name, string(data)))
+	}
+	base := random("base", 16<<20)
+	size := func() (n int64) {
+		_ = filepath.WalkDir(m.Store, func(p string, _ fs.DirEntry, _ error) error {
+			var st unix.Stat_t
+			if unix.Lstat(p, &st) == nil {
+				n += st.Blocks * 512
+			}
+			return nil
+		})
+		return n
+	}
+	m.Amberfs("import", "--platform", "linux/amd64", "--image", l.tag("one", l.image("amd64", base, random("one", 1<<20))), "one")
+	before := size()
+	m.Amberfs("import", "--platform", "linux/amd64", "--image", l.tag("two", l.image("amd64", base, random("two", 1<<20))), "two")
+	if grown := size() - before; grown > 4<<20 {
+		t.Errorf("an image with 1 MiB that is new takes %d KiB, and the first took %d", grown>>10, before>>10)
+	}
 }
 
 // TestDebootstrap: a whole system is what umoci makes of it.

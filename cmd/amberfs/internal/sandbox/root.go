@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/moby/sys/user"
 	"golang.org/x/sys/unix"
 
 	"github.com/amberfs/amberfs/cmd/amberfs/internal/daemon"
@@ -299,44 +298,17 @@ func (c *Config) program(note func(string)) (*exec.Cmd, error) {
 
 // credential finds the user of an image in the new root directory, and its home.
 func credential(spec string) (home string, _ *syscall.Credential, err error) {
-	name, group, hasGroup := strings.Cut(cmp.Or(spec, "0"), ":")
-	cred := &syscall.Credential{}
-	deny, _ := os.ReadFile("/proc/self/setgroups")
-	cred.NoSetGroups = bytes.HasPrefix(deny, []byte("deny"))
-	u, err := user.Lookup(name)
+	u, err := user.GetExecUserPath(spec, &user.ExecUser{Home: "/"}, "/etc/passwd", "/etc/group")
 	if err != nil {
-		u, err = user.LookupId(name)
+		return "", nil, fail.New(fail.Failed, "the image's user %q: %w", spec, err)
 	}
-	home = "/"
-	if err == nil {
-		home = u.HomeDir
-		cred.Uid, cred.Gid = number(u.Uid), number(u.Gid)
-		ids, _ := u.GroupIds() // without /etc/group there are none
-		for _, id := range ids {
-			cred.Groups = append(cred.Groups, number(id))
-		}
-	} else if n, err := strconv.ParseUint(name, 10, 32); err == nil {
-		cred.Uid = uint32(n)
-	} else {
-		return "", nil, fail.New(fail.Failed, "the image's user %q is not in the fork's /etc/passwd", name)
+	deny, _ := os.ReadFile("/proc/self/setgroups")
+	cred := &syscall.Credential{Uid: uint32(u.Uid), Gid: uint32(u.Gid), NoSetGroups: bytes.HasPrefix(deny, []byte("deny"))}
+	for _, id := range u.Sgids {
+		cred.Groups = append(cred.Groups, uint32(id))
 	}
-	if name == "0" && home == "/" {
-		home = "/root"
+	if u.Uid == 0 && u.Home == "/" {
+		u.Home = "/root"
 	}
-	if hasGroup {
-		g, err := user.LookupGroup(group)
-		if err != nil {
-			g = &user.Group{Gid: group}
-		}
-		if _, err := strconv.ParseUint(g.Gid, 10, 32); err != nil {
-			return "", nil, fail.New(fail.Failed, "the image's group %q is not in the fork's /etc/group", group)
-		}
-		cred.Gid, cred.Groups = number(g.Gid), nil
-	}
-	return home, cred, nil
-}
-
-func number(id string) uint32 {
-	n, _ := strconv.ParseUint(id, 10, 32)
-	return uint32(n)
+	return u.Home, cred, nil
 }

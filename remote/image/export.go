@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -26,7 +25,6 @@ import (
 	"oras.land/oras-go/v2/content/oci"
 
 	"github.com/amberfs/amberfs/internal/fail"
-	"github.com/amberfs/amberfs/remote/backend"
 )
 
 // An Export is an image of a base, whose layers stay as they are, and one more layer.
@@ -163,15 +161,14 @@ func (e *Export) To(ctx context.Context, ref string) (digest.Digest, error) {
 			err = fail.New(fail.Exists, "%s has files and is not an OCI layout", dir).WithHint("name a new or empty directory")
 		}
 	} else {
-		name, asked, pinned, perr := parseRef(ref)
-		if perr != nil || pinned != "" {
-			return "", fail.New(fail.Usage, "%q does not name a place for an image: give a tag and no digest", ref)
+		var pinned digest.Digest
+		tag, pinned, err = at.registry()
+		if t = at.repo; err == nil && pinned != "" {
+			err = fail.New(fail.Usage, "%q does not name a place for an image: give a tag and no digest", ref)
 		}
-		at.repo, err = backend.Repository(name)
-		tag, t = asked, at.repo
 	}
 	if err != nil {
-		return "", fmt.Errorf("image %s: %w", ref, err)
+		return "", at.explain(ctx, "", err)
 	}
 	if err = e.to(ctx, t); err == nil && tag != "" {
 		err = t.Tag(ctx, e.self, tag)

@@ -178,22 +178,27 @@ func parseRef(ref string) (name, tag string, d digest.Digest, err error) {
 	return host + "/" + rest, tag, d, err
 }
 
-func (im *Image) registry(ctx context.Context) (found []ocispec.Descriptor, pinned digest.Digest, err error) {
-	ref := im.at.ref
-	name, tag, pinned, err := parseRef(ref)
+// registry finds the repository that a reference names.
+func (p *place) registry() (tag string, pinned digest.Digest, err error) {
+	name, tag, pinned, err := parseRef(p.ref)
 	if err == nil {
-		im.at.repo, err = backend.Repository(name)
-		im.from = im.at.repo
+		p.repo, err = backend.Repository(name)
 	}
 	if errors.Is(err, errdef.ErrInvalidReference) {
-		err = fail.New(fail.Usage, "%q does not name an image, such as HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE", ref)
+		err = fail.New(fail.Usage, "%q does not name an image, such as HOST/NAME:TAG, oci:DIR:TAG or docker-archive:FILE", p.ref)
 	}
+	return tag, pinned, err
+}
+
+func (im *Image) registry(ctx context.Context) (found []ocispec.Descriptor, pinned digest.Digest, err error) {
+	tag, pinned, err := im.at.registry()
 	if err != nil {
 		return nil, "", err
 	}
+	im.from = im.at.repo
 	d, err := im.at.repo.Resolve(ctx, cmp.Or(tag, pinned.String()))
 	if errors.Is(err, errdef.ErrNotFound) {
-		err = fail.New(fail.NotFound, "no image %s in %s", ref, im.at.repo.Reference.Host()).WithHint("check the name and the tag")
+		err = fail.New(fail.NotFound, "no image %s in %s", im.at.ref, im.at.repo.Reference.Host()).WithHint("check the name and the tag")
 	}
 	return []ocispec.Descriptor{d}, pinned, err
 }

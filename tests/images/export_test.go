@@ -206,6 +206,11 @@ func TestExportAll(t *testing.T) {
 	if out, err := m.TryAmberfs("export", "latest", "--image", "oci:"+to+"/no"); err == nil || !strings.Contains(out, "before the image was imported") {
 		t.Errorf("%v %s", err, out)
 	}
+	for _, ref := range []string{"UPPER/x", "localhost:1/x@sha256:12"} {
+		if out, err := m.TryAmberfs("export", "one", "--image", ref); err == nil || !strings.Contains(out, "does not name an image") {
+			t.Errorf("%s: %v %s", ref, err, out)
+		}
+	}
 	if out, err := m.TryAmberfs("export", "latest", "--base", "one", "--image", "oci:"+to+"/no"); err == nil || !strings.Contains(out, "not a snapshot that") {
 		t.Errorf("%v %s", err, out)
 	}

@@ -232,22 +232,10 @@ func share(from string, root int, name string, readOnly bool) error {
 
 // place mounts m on a name below root, which is created if it is missing. m stays open.
 func place(m, root int, name string, dir bool) error {
-	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT}
-	at, err := unix.Openat2(root, name, how)
+	at, err := openIn(root, name)
 	if errors.Is(err, unix.ENOENT) {
-		if parent := path.Dir(name); parent != "." {
-			_ = unix.Mkdirat(root, parent, 0o755) // or it exists
-		}
-		if dir {
-			err = unix.Mkdirat(root, name, 0o755)
-		} else {
-			var fd int
-			if fd, err = unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_CREAT | unix.O_WRONLY | unix.O_CLOEXEC, Mode: 0o644, Resolve: unix.RESOLVE_IN_ROOT}); err == nil {
-				unix.Close(fd)
-			}
-		}
-		if err == nil {
-			at, err = unix.Openat2(root, name, how)
+		if err = createIn(root, name, dir); err == nil {
+			at, err = openIn(root, name)
 		}
 	}
 	if err == nil {
@@ -258,6 +246,35 @@ func place(m, root int, name string, dir bool) error {
 		return fmt.Errorf("mounting on /%s: %w", name, err)
 	}
 	return nil
+}
+
+func openIn(root int, name string) (fd int, err error) {
+	for err = unix.EAGAIN; err == unix.EAGAIN; { // a mount or a rename anywhere in the system interrupts ".."
+		fd, err = unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+	}
+	return fd, err
+}
+
+// createIn creates a directory or a file, or what a symbolic link at its name leads to, as engines do.
+func createIn(root int, name string, dir bool) error {
+	r, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", root))
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if target, err := r.Readlink(name); err == nil {
+		if !path.IsAbs(target) {
+			target = path.Join("/", path.Dir(name), target)
+		}
+		name = path.Clean(target)[1:]
+	}
+	if dir {
+		return r.MkdirAll(name, 0o755)
+	}
+	if err := r.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return r.WriteFile(name, nil, 0o644)
 }
 
 // program is the command as the image describes it, in the new root directory.

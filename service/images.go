@@ -36,9 +36,8 @@ func (s *Service) blobs() image.Blobs {
 // readImage keeps the blobs that image.Image.Send sends, and feeds the layers to the sink of
 // layers.
 func (s *Service) readImage(ctx context.Context, in io.Reader, layers gitbridge.Layers, a Import) (*snapshot.Image, error) {
-	im := &snapshot.Image{Ref: a.Image, Path: strings.Trim(path.Clean("/"+string(a.Path)), "/"), Layers: []string{}}
-	if owner := layers.Owner; owner != nil {
-		im.Owner = &snapshot.ImageOwner{UID: owner.UID, GID: owner.GID}
+	im := &snapshot.Image{
+		Ref: a.Image, Path: strings.Trim(path.Clean("/"+string(a.Path)), "/"), Layers: []string{}, Owner: (*snapshot.ImageOwner)(layers.Owner),
 	}
 	t, blobs := tar.NewReader(in), s.blobs()
 	// next keeps the next blob, and decodes it if it is text.
@@ -207,10 +206,7 @@ func (s *Service) exportLayer(ctx context.Context, r *Request, a ExportLayer) (o
 			return out, fail.New(fail.Failed, "%s has files that were there before the image was imported, so its layers are not what %s has", base.Name, im.Ref).
 				WithHint("import the image into an empty directory, or name another --base")
 		}
-		out.FoundImage, o.Dir = FoundImage{base.Name, im}, im.Path
-		if im.Owner != nil {
-			o.Owner = &gitbridge.Owner{UID: im.Owner.UID, GID: im.Owner.GID}
-		}
+		out.FoundImage, o.Dir, o.Owner = FoundImage{base.Name, im}, im.Path, (*gitbridge.Owner)(im.Owner)
 		if o.Base, err = of.StateOf(base.Name); err != nil {
 			return out, err
 		}

@@ -2,6 +2,8 @@ package images_test
 
 import (
 	"archive/tar"
+	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -88,4 +90,73 @@ func TestRandom(t *testing.T) {
 		}
 	}
 	checkClean(t, m)
+}
+
+// TestRandomExport: an exported image has the tree of the snapshot, for us and for umoci, whatever
+// was changed since the import, in layers that lie upon each other.
+func TestRandomExport(t *testing.T) {
+	seed := harness.FromEnv(t, "SEED", rand.Uint64())
+	t.Logf("SEED=%d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	_, err := exec.LookPath("umoci")
+	compare := err == nil && os.Getuid() == 0
+	m := harness.New(t)
+	for n := range harness.Count(t, "IMAGES", 4, 200) {
+		root := fmt.Sprint("root", n)
+		m.Amberfs("fork", root)
+		fork := m.Path(".forks", root)
+		path := func() string {
+			p := fork
+			for range 1 + rnd.IntN(3) {
+				p = filepath.Join(p, string(rune('a'+rnd.IntN(4))))
+			}
+			return p
+		}
+		layers := 0
+		for range 1 + rnd.IntN(3) {
+			for range 1 + rnd.IntN(20) { // many of these fail
+				switch p := path(); rnd.IntN(9) {
+				case 0:
+					_ = os.Remove(p)
+				case 1:
+					_ = os.RemoveAll(p)
+				case 2:
+					_ = os.Rename(p, path())
+				case 3:
+					_ = os.Link(p, path())
+				case 4:
+					_ = os.Symlink([]string{"a", "../b", "/c"}[rnd.IntN(3)], p)
+				case 5:
+					if i, err := os.Lstat(p); err == nil && i.Mode().Type() != fs.ModeSymlink {
+						_ = os.Chmod(p, fs.FileMode(0o700+rnd.IntN(64)))
+					}
+				case 6:
+					_ = os.MkdirAll(p, 0o755)
+				default:
+					_ = os.MkdirAll(filepath.Dir(p), 0o755)
+					_ = os.WriteFile(p, []byte(strings.Repeat("x", rnd.IntN(9))), 0o644)
+				}
+			}
+			out := filepath.Join(t.TempDir(), "out")
+			m.Amberfs("-C", fork, "snapshot", fmt.Sprint("s", layers))
+			m.Amberfs("-C", fork, "export", fmt.Sprint("s", layers), "--image", "oci:"+out+":v")
+			layers++
+			root += "x"
+			m.Amberfs("fork", root)
+			next := m.Path(".forks", root)
+			m.Amberfs("-C", next, "import", "--image", "oci:"+out+":v")
+			want := withoutTime(dump(t, fork))
+			same(t, "imported", want, withoutTime(dump(t, next)))
+			if has, _ := blobsOf(t, out); len(has) != layers {
+				t.Errorf("%d layers, not %d", len(has), layers)
+			}
+			if compare {
+				same(t, "umoci", want, withoutTime(unpack(t, out)))
+			}
+			if t.Failed() {
+				t.FailNow()
+			}
+			fork = next
+		}
+	}
 }

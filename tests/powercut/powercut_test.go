@@ -66,7 +66,11 @@ func (d *disk) mount() error {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 		d.mounted = true
-		if _, err = os.ReadDir(d.dir); !errors.Is(err, unix.EIO) || time.Since(began) > harness.Timeout {
+		probe := filepath.Join(d.dir, "probe") // directories can still be read after a cut
+		if err = os.WriteFile(probe, nil, 0o600); err == nil {
+			err = os.Remove(probe)
+		}
+		if !errors.Is(err, unix.EIO) || time.Since(began) > harness.Timeout {
 			return err
 		}
 		d.unmount()

@@ -190,23 +190,18 @@ freed in the background, or at once by "amberfs gc".`,
 	}
 }
 
-func pinCommand(a *app) *cobra.Command {
-	return pinning(a, true, &cobra.Command{
+// pinCommand is the command pin, or unpin.
+func pinCommand(a *app, on bool) *cobra.Command {
+	cmd := &cobra.Command{
 		Use:   "pin NAME...",
 		Short: "Protect snapshots from deletion",
 		Long: `Protects snapshots from deletion by users, expiry and policy, until "amberfs unpin".
 If one name is unknown, nothing changes.`,
 		Example: `  amberfs pin v1`,
-	})
-}
-
-func unpinCommand(a *app) *cobra.Command {
-	return pinning(a, false, &cobra.Command{
-		Use: "unpin NAME...", Short: "Allow deletion of pinned snapshots", Example: `  amberfs unpin v1`,
-	})
-}
-
-func pinning(a *app, on bool, cmd *cobra.Command) *cobra.Command {
+	}
+	if !on {
+		cmd = &cobra.Command{Use: "unpin NAME...", Short: "Allow deletion of pinned snapshots", Example: `  amberfs unpin v1`}
+	}
 	cmd.Args = args(1, -1, "at least one NAME")
 	cmd.RunE = func(cmd *cobra.Command, argv []string) error {
 		return show(a, cmd, service.Pin{Names: argv, Pin: on}, func(done service.Pinned) {

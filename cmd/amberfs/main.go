@@ -183,7 +183,7 @@ run work from inside a mount, or with -C DIR.`,
 	}{
 		{"Mounting:", []*cobra.Command{mountCommand(a), umountCommand(a), runCommand(a), mcpCommand(a), hookCommand(a), actorCommand(a)}},
 		{"Snapshots:", []*cobra.Command{
-			snapshotCommand(a), listCommand(a), showCommand(a), renameCommand(a), rmCommand(a), compactCommand(a), pinCommand(a), unpinCommand(a),
+			snapshotCommand(a), listCommand(a), showCommand(a), renameCommand(a), rmCommand(a), compactCommand(a), pinCommand(a, true), pinCommand(a, false),
 			restoreCommand(a), undoCommand(a), revertCommand(a), diffCommand(a), historyCommand(a), blameCommand(a), bisectCommand(a), actorsCommand(a),
 			logCommand(a), uiCommand(a),
 		}},

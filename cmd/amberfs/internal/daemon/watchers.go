@@ -3,10 +3,9 @@ package daemon
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os/exec"
 	"path"
 	"strconv"
@@ -37,9 +36,8 @@ type watchers struct {
 	mu struct {
 		sync.Mutex
 		entries []live.Entry
-		running bool
 		closed  bool
-		cancel  context.CancelFunc // of what runs
+		cancel  context.CancelFunc // of what runs; nil if nothing does
 	}
 	wg sync.WaitGroup
 }
@@ -61,12 +59,9 @@ const (
 )
 
 func newWatchers(d *Daemon) *watchers {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // cannot fail
 	// Some time in the next century that no clock shows.
 	const from, span = 4_000_000_000, 2_000_000_000
-	n := binary.NativeEndian.Uint64(b[:])
-	return &watchers{d: d, time: (from+int64(n%span))*1e9 + int64(n>>32%1e9)}
+	return &watchers{d: d, time: (from+rand.Int64N(span))*1e9 + rand.Int64N(1e9)}
 }
 
 // changed notes names that now lead elsewhere. It returns at once.
@@ -81,11 +76,11 @@ func (w *watchers) changed(entries []live.Entry) {
 			w.mu.entries = append(w.mu.entries, e)
 		}
 	}
-	if w.mu.running {
+	if w.mu.cancel != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	w.mu.running, w.mu.cancel = true, cancel
+	w.mu.cancel = cancel
 	w.wg.Go(func() {
 		defer cancel()
 		w.run(ctx)
@@ -119,7 +114,7 @@ func (w *watchers) run(ctx context.Context) {
 		entries := w.mu.entries
 		w.mu.entries = nil
 		if len(entries) == 0 || ctx.Err() != nil {
-			w.mu.running = false
+			w.mu.cancel = nil
 			w.mu.Unlock()
 			return
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -12,8 +13,9 @@ import (
 )
 
 func forkCommand(a *app) *cobra.Command {
-	var end, discard, force bool
-	var ttl string
+	var req service.Fork
+	var end service.DeleteFork
+	var ends bool
 	cmd := &cobra.Command{
 		Use:   "fork [SNAPSHOT|label:KEY=VALUE|REMOTE@SNAPSHOT] NAME [--ttl 1h]",
 		Short: "Create or delete a fork",
@@ -30,27 +32,24 @@ REMOTE@SNAPSHOT is a pushed snapshot ("amberfs help remote").
   amberfs fork --delete try-right`,
 		Args: args(1, 2, "perhaps a SNAPSHOT, and a NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			if end && discard || (end || discard) && ttl != "" {
+			if ends && end.Discard || (ends || end.Discard) && req.TTL != "" {
 				return fail.New(fail.Usage, "--delete, --discard and --ttl exclude each other")
 			}
-			if end || discard {
+			if ends || end.Discard {
 				if len(argv) != 1 {
 					return fail.New(fail.Usage, "amberfs fork --delete and --discard take one NAME").WithHint("see `amberfs help fork`")
 				}
-				req := service.DeleteFork{Name: argv[0], Discard: discard, Force: force}
-				return show(a, cmd, req, func(done service.DeletedFork) { a.printf("%s\n", deletedForkText(&done)) })
+				end.Name = argv[0]
+				return show(a, cmd, end, func(done service.DeletedFork) { a.printf("%s\n", deletedForkText(&done)) })
 			}
-			req := service.Fork{Name: argv[len(argv)-1], TTL: ttl}
-			if len(argv) == 2 {
-				req.Snapshot = argv[0]
-			}
+			req.Name, req.Snapshot = argv[len(argv)-1], strings.Join(argv[:len(argv)-1], "")
 			return show(a, cmd, req, func(made service.Forked) { a.printf("fork %s created: %s\n", made.Name, quote(made.Path)) })
 		},
 	}
-	cmd.Flags().BoolVarP(&end, "delete", "d", false, "delete the fork NAME; its last state becomes a snapshot")
-	cmd.Flags().BoolVar(&discard, "discard", false, "delete the fork NAME and keep nothing")
-	cmd.Flags().BoolVar(&force, "force", false, "with --delete or --discard, also if programs run in it")
-	cmd.Flags().StringVar(&ttl, "ttl", "", "delete the fork after this `TIME`: 30m, 1h, 7d")
+	cmd.Flags().BoolVarP(&ends, "delete", "d", false, "delete the fork NAME; its last state becomes a snapshot")
+	cmd.Flags().BoolVar(&end.Discard, "discard", false, "delete the fork NAME and keep nothing")
+	cmd.Flags().BoolVar(&end.Force, "force", false, "with --delete or --discard, also if programs run in it")
+	cmd.Flags().StringVar(&req.TTL, "ttl", "", "delete the fork after this `TIME`: 30m, 1h, 7d")
 	return cmd
 }
 

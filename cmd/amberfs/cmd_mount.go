@@ -18,10 +18,8 @@ import (
 
 func mountCommand(a *app) *cobra.Command {
 	var (
+		cfg        daemon.Config
 		from       string
-		orEmpty    bool
-		later      bool
-		shared     bool
 		foreground bool
 		options    []string
 	)
@@ -59,7 +57,7 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 				}
 				return daemon.Remount(point, o)
 			}
-			cfg := daemon.Config{Options: o, Version: versionText(), OrEmpty: orEmpty, Later: later, Shared: shared}
+			cfg.Options, cfg.Version = o, versionText()
 			if cfg.From, cfg.Remote, err = a.splitFrom(from); err != nil {
 				return err
 			}
@@ -73,12 +71,12 @@ An ordinary user needs fusermount3 from the package fuse3.`,
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "fill a new store from `DIR`, or begin it with REMOTE@SNAPSHOT")
-	cmd.Flags().BoolVar(&later, "later", false, "with --from DIR, read contents when they are needed; for temporary stores")
-	cmd.Flags().BoolVar(&shared, "shared", false, "end with the last `amberfs run` that uses the mount")
+	cmd.Flags().BoolVar(&cfg.Later, "later", false, "with --from DIR, read contents when they are needed; for temporary stores")
+	cmd.Flags().BoolVar(&cfg.Shared, "shared", false, "end with the last `amberfs run` that uses the mount")
 	for _, name := range []string{"later", "shared"} {
 		_ = cmd.Flags().MarkHidden(name) // there is one
 	}
-	cmd.Flags().BoolVar(&orEmpty, "or-empty", false, "begin empty if REMOTE has no such snapshot")
+	cmd.Flags().BoolVar(&cfg.OrEmpty, "or-empty", false, "begin empty if REMOTE has no such snapshot")
 	cmd.Flags().BoolVarP(&foreground, "foreground", "f", false, "stay in the foreground")
 	addOptions(cmd, &options)
 	return cmd

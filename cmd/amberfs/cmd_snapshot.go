@@ -15,12 +15,9 @@ import (
 )
 
 func snapshotCommand(a *app) *cobra.Command {
-	var (
-		message, expires string
-		labels           []string
-		noWait, pin      bool
-		turn, ifChanged  bool
-	)
+	var req service.Snapshot
+	var labels []string
+	var noWait, turn bool
 	cmd := &cobra.Command{
 		Use:   "snapshot [NAME] [-m MESSAGE] [FLAG]...",
 		Short: "Take a snapshot",
@@ -32,7 +29,7 @@ prints its id.`,
   amberfs snapshot try-1 --expires 24h --label agent=left`,
 		Args: args(0, 1, "at most one NAME"),
 		RunE: func(cmd *cobra.Command, argv []string) error {
-			req := service.Snapshot{Name: strings.Join(argv, ""), Message: message, Wait: !noWait, Pinned: pin, Expires: expires, IfChanged: ifChanged}
+			req.Name, req.Wait = strings.Join(argv, ""), !noWait
 			if turn {
 				req.Kind = snapshot.KindTurn
 			}
@@ -49,13 +46,13 @@ prints its id.`,
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&message, "message", "m", "", "`MESSAGE` of the snapshot")
-	cmd.Flags().StringVar(&expires, "expires", "", "delete it after this `TIME`: 30m, 24h, 7d, 2w, or an RFC 3339 date")
+	cmd.Flags().StringVarP(&req.Message, "message", "m", "", "`MESSAGE` of the snapshot")
+	cmd.Flags().StringVar(&req.Expires, "expires", "", "delete it after this `TIME`: 30m, 24h, 7d, 2w, or an RFC 3339 date")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "add the label `KEY=VALUE`; repeatable")
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return at once, and print cp-N")
 	cmd.Flags().BoolVar(&turn, "turn", false, "kind turn: an agent's turn, kept as the policy says")
-	cmd.Flags().BoolVar(&ifChanged, "if-changed", false, "take none if nothing differs from the newest one")
-	cmd.Flags().BoolVar(&pin, "pin", false, "protect it from deletion")
+	cmd.Flags().BoolVar(&req.IfChanged, "if-changed", false, "take none if nothing differs from the newest one")
+	cmd.Flags().BoolVar(&req.Pinned, "pin", false, "protect it from deletion")
 	return cmd
 }
 

@@ -78,7 +78,11 @@ func (a *app) serveUI(ctx context.Context, p locate.Place, listen string, write,
 	} else {
 		out.URL = fmt.Sprintf("http://%s/#token=%s", l.Addr(), page.Token())
 	}
-	if err := a.print(out, func() { a.printServed(out) }); err != nil {
+	text := out.URL
+	if s := out.Socket; s != "" {
+		text = fmt.Sprintf("listening on %s; forward it with ssh -L 8080:%s HOST and open\nhttp://localhost:8080/#token=%s", s, s, out.Token)
+	}
+	if err := a.print(out, func() { fmt.Fprintln(a.stdout, text) }); err != nil {
 		l.Close()
 		return err
 	}
@@ -95,14 +99,6 @@ func (a *app) serveUI(ctx context.Context, p locate.Place, listen string, write,
 		return fmt.Errorf("serving the page: %w", err)
 	}
 	return nil
-}
-
-func (a *app) printServed(s served) {
-	if s.Socket != "" {
-		fmt.Fprintf(a.stdout, "listening on %s; forward it with ssh -L 8080:%s HOST and open\nhttp://localhost:8080/#token=%s\n", s.Socket, s.Socket, s.Token)
-		return
-	}
-	fmt.Fprintf(a.stdout, "%s\n", s.URL)
 }
 
 // openBrowser opens a file that redirects to the address, because all users can read the

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -32,14 +33,9 @@ type build struct {
 func versionText() string { return thisBuild().Version }
 
 func thisBuild() build {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		info = &debug.BuildInfo{}
-	}
+	info, _ := debug.ReadBuildInfo() // a module has it
 	b := buildOf(info)
-	if version != "" {
-		b.Version = version
-	}
+	b.Version = cmp.Or(version, b.Version)
 	if commit != "" {
 		b.Commit, b.Date = commit, date
 	}

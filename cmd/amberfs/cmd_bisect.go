@@ -66,7 +66,6 @@ type bisected struct {
 
 func bisectCommand(a *app) *cobra.Command {
 	var req bisectArgs
-	var labels []string
 	cmd := &cobra.Command{
 		Use:   "bisect GOOD [BAD] [-j N] -- COMMAND [ARGUMENT]...",
 		Short: "Find the snapshot in which something broke",
@@ -95,9 +94,6 @@ line.`,
 			if err != nil {
 				return err
 			}
-			if req.Labels, err = parseLabels(labels); err != nil {
-				return err
-			}
 			done, err := a.bisect(cmd.Context(), p, req, func(r bisectRound) {
 				if a.json {
 					_ = a.printJSON(r) // an error of the output is found at the end
@@ -122,7 +118,7 @@ line.`,
 	cmd.Flags().StringVar(&req.Timeout, "timeout", "", "a run that takes longer than `TIME` is bad: 30s, 5m")
 	cmd.Flags().BoolVar(&req.TrustEnds, "trust-ends", false, "do not test GOOD and BAD first")
 	cmd.Flags().StringVar(&req.Kind, "kind", "", "only snapshots of this `KIND`")
-	cmd.Flags().StringArrayVar(&labels, "label", nil, "only snapshots with the label `KEY=VALUE`; repeatable")
+	labelFlag(cmd, &req.Labels, "only snapshots with the label `KEY=VALUE`; repeatable")
 	cmd.Flags().StringVar(&req.By, "by", "", "only snapshots in which `ACTOR` changed something")
 	return cmd
 }

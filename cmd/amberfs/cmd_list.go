@@ -24,7 +24,6 @@ import (
 
 func listCommand(a *app) *cobra.Command {
 	var req service.List
-	var labels []string
 	var long, all bool
 	cmd := &cobra.Command{
 		Use:     "list [FLAG]...",
@@ -35,9 +34,6 @@ id ("-" until it is stored), time and message, separated by tabs.`,
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if req.Labels, err = parseLabels(labels); err != nil {
-				return err
-			}
 			if req.Since, err = sinceText(req.Since); err != nil {
 				return err
 			}
@@ -63,7 +59,7 @@ id ("-" until it is stored), time and message, separated by tabs.`,
 	f.StringVar(&req.Since, "since", "", "only since this `TIME`: 2h, 7d, or a date (2026-01-31)")
 	f.StringVar(&req.Kind, "kind", "", "only this `KIND`: manual, turn, auto, pre-restore, fork, import, pull")
 	cmd.Flags().StringVar(&req.By, "by", "", "only with changes of `ACTOR`")
-	f.StringArrayVar(&labels, "label", nil, "only with the label `KEY=VALUE`; repeatable")
+	labelFlag(cmd, &req.Labels, "only with the label `KEY=VALUE`; repeatable")
 	f.BoolVar(&long, "long", false, "also show kind, counts of changes (+/~/-) and labels")
 	return cmd
 }

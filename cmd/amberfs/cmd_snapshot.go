@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +17,6 @@ import (
 
 func snapshotCommand(a *app) *cobra.Command {
 	var req service.Snapshot
-	var labels []string
 	var noWait, turn bool
 	cmd := &cobra.Command{
 		Use:   "snapshot [NAME] [-m MESSAGE] [FLAG]...",
@@ -33,10 +33,6 @@ prints its id.`,
 			if turn {
 				req.Kind = snapshot.KindTurn
 			}
-			var err error
-			if req.Labels, err = parseLabels(labels); err != nil {
-				return err
-			}
 			return show(a, cmd, req, func(info snapshot.Info) {
 				if noWait {
 					a.printf("cp-%d\n", info.Seq)
@@ -48,7 +44,7 @@ prints its id.`,
 	}
 	cmd.Flags().StringVarP(&req.Message, "message", "m", "", "`MESSAGE` of the snapshot")
 	cmd.Flags().StringVar(&req.Expires, "expires", "", "delete it after this `TIME`: 30m, 24h, 7d, 2w, or an RFC 3339 date")
-	cmd.Flags().StringArrayVar(&labels, "label", nil, "add the label `KEY=VALUE`; repeatable")
+	labelFlag(cmd, &req.Labels, "add the label `KEY=VALUE`; repeatable")
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return at once, and print cp-N")
 	cmd.Flags().BoolVar(&turn, "turn", false, "kind turn: an agent's turn, kept as the policy says")
 	cmd.Flags().BoolVar(&req.IfChanged, "if-changed", false, "take none if nothing differs from the newest one")
@@ -56,19 +52,19 @@ prints its id.`,
 	return cmd
 }
 
-func parseLabels(texts []string) (map[string]string, error) {
-	var out map[string]string
-	for _, l := range texts {
-		k, v, ok := strings.Cut(l, "=")
+// labelFlag adds the flag --label.
+func labelFlag(cmd *cobra.Command, labels *map[string]string, usage string) {
+	cmd.Flags().Func("label", usage, func(text string) error {
+		k, v, ok := strings.Cut(text, "=")
 		if !ok || k == "" {
-			return nil, fail.New(fail.Usage, "--label takes KEY=VALUE, not %q", l)
+			return errors.New("it takes KEY=VALUE")
 		}
-		if out == nil {
-			out = map[string]string{}
+		if *labels == nil {
+			*labels = map[string]string{}
 		}
-		out[k] = v
-	}
-	return out, nil
+		(*labels)[k] = v
+		return nil
+	})
 }
 
 func showCommand(a *app) *cobra.Command {

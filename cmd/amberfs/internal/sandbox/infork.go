@@ -92,10 +92,6 @@ func InsideFork(ctx context.Context, argv []string) (int, error) {
 	}
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(unix.SIGTERM) }, endGrace
-	if err := cmd.Start(); err != nil {
-		return commandError(argv[0], err)
-	}
-	err = cmd.Wait()
-	reapRest(0)
-	return status(cmd.ProcessState, err)
+	defer reapRest(0)
+	return run(cmd, func() {})
 }

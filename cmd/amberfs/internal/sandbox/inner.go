@@ -79,13 +79,11 @@ func runProgram(served context.Context, c Config, dir string, signals *passer) (
 		return st, err
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if err := cmd.Start(); err != nil {
-		return commandError(name, err)
-	}
-	signals.pass(cmd.Process)
-	_, _ = unix.Write(startFD, []byte{0}) // outer may be gone
-	err = cmd.Wait()
-	if st, err := status(cmd.ProcessState, err); served.Err() == nil || st != statusSignal+int(unix.SIGKILL) {
+	st, err = run(cmd, func() {
+		signals.pass(cmd.Process)
+		_, _ = unix.Write(startFD, []byte{0}) // outer may be gone
+	})
+	if served.Err() == nil || st != statusSignal+int(unix.SIGKILL) {
 		return st, err
 	}
 	e := fail.New(fail.Failed, "the daemon of the workspace ended before %s did", name)

@@ -46,10 +46,15 @@ func Foreground(ctx context.Context, cmd *exec.Cmd) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	signals := catch(ctx)
 	defer signals.stop()
+	return run(cmd, func() { signals.pass(cmd.Process) })
+}
+
+// run runs a program and returns its exit status as a shell does. It calls started between.
+func run(cmd *exec.Cmd, started func()) (int, error) {
 	if err := cmd.Start(); err != nil {
 		return commandError(cmd.Args[0], err)
 	}
-	signals.pass(cmd.Process)
+	started()
 	err := cmd.Wait()
 	return status(cmd.ProcessState, err)
 }

@@ -29,14 +29,15 @@ echo x > /dev/null; test -d /proc/1
 if [ "$1" = bound ]; then test -s /etc/resolv.conf; test -s /etc/hosts; fi
 `
 
-// system is a root directory with busybox and nothing else.
+// system is a root directory with busybox and nothing else. Its resolv.conf is a link to nothing, as
+// systemd-resolved makes it.
 func system(t *testing.T) string {
 	t.Helper()
 	harness.Needs(t, "busybox")
 	dir := t.TempDir()
 	run(t, "/", "sh", "-ec", `cd "$1" && mkdir bin etc usr && cp "$(command -v busybox)" bin/busybox &&
 		for name in sh id mkdir rm mv cat mount test true sleep chown; do ln -s busybox bin/$name; done &&
-		echo root:x:0:0:root:/root:/bin/sh > etc/passwd && chmod -R a+rX .`, "sh", dir)
+		echo root:x:0:0:root:/root:/bin/sh > etc/passwd && ln -s ../run/resolv.conf etc/resolv.conf && chmod -R a+rX .`, "sh", dir)
 	return dir
 }
 

@@ -8,27 +8,21 @@ import (
 	"github.com/amberfs/amberfs/tests/harness"
 )
 
-// debian makes the root directory $1 of packages of this machine, with what they depend on.
+// debian makes a root directory of this machine's packages that apt needs, and a new package.
 const debian = `
 cd "$1"
-shift
 mkdir -p usr/bin usr/sbin usr/lib usr/lib64 etc tmp var/lib/dpkg/info var/lib/dpkg/updates
 packages=$(apt-cache depends --recurse --installed --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances \
-	"$@" | grep '^[a-z]' | sort -u)
+	apt dpkg tar dash coreutils diffutils grep libc-bin | grep '^[a-z]' | sort -u)
 packages=$(dpkg-query -Wf '${db:Status-Status} ${Package}\n' $packages 2>/dev/null | sed -n 's/^installed //p')
-unneeded='usr/share/\(doc\|locale\|man\)/\|libLLVM'
-dpkg-query -L $packages | grep ^/ | grep -v $unneeded | sort -u | tar -C / -c --no-recursion --ignore-failed-read -T - 2>/dev/null | tar -x
+texts='usr/share/\(doc\|locale\|man\)/'
+dpkg-query -L $packages | grep ^/ | grep -v $texts | sort -u | tar -C / -c --no-recursion --ignore-failed-read -T - 2>/dev/null | tar -x
 dpkg-query -s $packages >var/lib/dpkg/status
 cp /var/lib/dpkg/info/format var/lib/dpkg/info
 for p in $packages; do cp /var/lib/dpkg/info/"$p".* /var/lib/dpkg/info/"$p":*.* var/lib/dpkg/info 2>/dev/null || true; done
-sed -i "\#$unneeded#d" var/lib/dpkg/info/*.list var/lib/dpkg/info/*.md5sums
+sed -i "\#$texts#d" var/lib/dpkg/info/*.list var/lib/dpkg/info/*.md5sums
 echo root:x:0:0:root:/root:/bin/sh >etc/passwd
 echo root:x:0: >etc/group
-`
-
-// newPackage makes a package with files, a configuration file and a script.
-const newPackage = `
-cd "$1"
 mkdir -p new/DEBIAN new/etc new/opt/new
 cat >new/DEBIAN/control <<-end
 	Package: new
@@ -46,23 +40,15 @@ dpkg-deb -Znone --root-owner-group -b new new.deb
 rm -r new
 `
 
-// debianRoot is a root directory with packages of this machine.
-func debianRoot(t *testing.T, packages ...string) string {
-	t.Helper()
+// TestApt: what apt installs in a container is gone after a restore, for dpkg too.
+func TestApt(t *testing.T) {
 	if _, err := os.Stat("/var/lib/dpkg/info"); err != nil {
 		t.Skip("this is no Debian system")
 	}
 	harness.Needs(t, "apt-cache", "dpkg-deb")
 	root := filepath.Join(t.TempDir(), "root")
 	must(t, os.Mkdir(root, 0o755))
-	run(t, "/", "sh", append([]string{"-ec", debian, "sh", root}, packages...)...)
-	return root
-}
-
-// TestApt: what apt installs in a container is gone after a restore, for dpkg too.
-func TestApt(t *testing.T) {
-	root := debianRoot(t, "apt", "dpkg", "tar", "dash", "coreutils", "diffutils", "grep", "libc-bin")
-	run(t, "/", "sh", "-ec", newPackage, "sh", root)
+	run(t, "/", "sh", "-ec", debian, "sh", root)
 	options := []string{"--from", root}
 	if os.Getuid() == 0 {
 		options = append(options, "-o", "allow_other")

@@ -13,20 +13,34 @@ import (
 )
 
 const (
+	// database makes the root directory $1 of PostgreSQL $2 and what it needs of this machine.
+	database = `
+cd "$1"
+mkdir bin etc tmp srv
+chmod 1777 tmp
+cp "$(command -v busybox)" bin/busybox
+for name in sh cat mkdir chown rm; do ln -s busybox bin/$name; done
+printf 'root:x:0:0::/root:/bin/sh\npostgres:x:70:70::/srv:/bin/sh\n' >etc/passwd
+printf 'root:x:0:\npostgres:x:70:\n' >etc/group
+programs="$(find /usr/lib/postgresql/$2 -type f ! -path '*/bitcode/*' ! -name 'llvm*') /usr/bin/setpriv"
+libraries=$(ldd $programs 2>/dev/null | sed -n 's/.*[[:blank:]]\(\/[^ ]*\) (0x.*/\1/p' | sort -u)
+cp --parents -L $programs $libraries $(find /usr/share/postgresql/$2 -type f) .
+`
 	postgres = `
 set -e
 data=/srv/data
 PATH=$(echo /usr/lib/postgresql/*/bin):$PATH
-pg() { setpriv --reuid postgres --regid postgres --clear-groups sh -ec "$*"; }
+pg() { /usr/bin/setpriv --reuid postgres --regid postgres --clear-groups sh -ec "$*"; }
 start() { pg "pg_ctl -s -w -D $data -o '-k /tmp -c listen_addresses=' -l /tmp/log start" </dev/null >/dev/null || { cat /tmp/log; false; }; }
 stop() { pg "pg_ctl -s -w -D $data stop"; }
 export PGHOST=/tmp
 `
 	pgLoad = postgres + `
-install -d -o postgres $data
+mkdir $data
+chown postgres $data
 pg "initdb -k -D $data --locale=C >/dev/null"
 start
-pg "psql -qc 'create extension amcheck' && pgbench -q -i -s 2"
+pg "psql -qc 'create extension amcheck' && pgbench -q -i -s 1"
 : > /tmp/loaded
 until [ -e /tmp/stop ]; do pg "pgbench -n -c 4 -T 2"; done
 stop
@@ -51,12 +65,10 @@ func TestPostgres(t *testing.T) {
 	if len(installed) == 0 {
 		t.Skip("PostgreSQL is not installed, or older than 14")
 	}
-	harness.Needs(t, "runc", "python3")
+	harness.Needs(t, "busybox", "runc", "python3")
 	version := filepath.Base(filepath.Dir(filepath.Dir(installed[0])))
-	root := debianRoot(t, "postgresql-"+version, "dash", "coreutils", "util-linux", "sed", "grep", "libc-bin")
-	write(t, filepath.Join(root, "etc/passwd"), "root:x:0:0::/root:/bin/sh\npostgres:x:70:70::/srv:/bin/sh\n")
-	write(t, filepath.Join(root, "etc/group"), "root:x:0:\npostgres:x:70:\n")
-	must(t, os.Chmod(filepath.Join(root, "tmp"), 0o1777))
+	root := t.TempDir()
+	run(t, "/", "sh", "-ec", database, "sh", root, version)
 	m := harness.New(t, "--from", root, "-o", "allow_other")
 	db := m.Path(".forks/db")
 	var log bytes.Buffer

@@ -25,9 +25,8 @@ type Flags struct {
 	// before Linux 6.9 still open so what they have in their cache. With it, overlayfs finds
 	// the lower file of a copied one by its number; from Linux 6.16 on the kernel takes such
 	// a node for outdated (no epoch is set), and stat(2) fails with ESTALE.
-	Handles    bool
-	LowLatency bool // no processor is halted while requests follow each other; root only
-	Debug      bool // every request is logged
+	Handles bool
+	Debug   bool // every request is logged
 }
 
 // MountFlags returns those that mount(2) knows.

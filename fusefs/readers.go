@@ -58,7 +58,6 @@ type readers struct {
 	onAnswer func(Answered) // may be nil
 	requests requests
 	aside    *aside
-	awake    awake // the watcher's
 
 	wg       sync.WaitGroup
 	total    atomic.Int32  // readers
@@ -278,13 +277,11 @@ func (r *readers) handle(b *buffers, n int) (size int, err error) {
 	return size, send(r.fd, b.out[:size])
 }
 
-// watch starts one more reader whenever all of them are stuck in answering, and keeps
-// the processors awake if that is wanted, until it is unmounted. It sleeps while there are
-// no requests.
+// watch starts one more reader whenever all of them are stuck in answering, until it is
+// unmounted. It sleeps while there are no requests.
 func (r *readers) watch() {
 	tick := time.NewTicker(stuckTime)
 	defer tick.Stop()
-	defer r.awake.release()
 	var last uint64
 	quiet := 0
 	for {
@@ -295,14 +292,8 @@ func (r *readers) watch() {
 		}
 		now := r.progress.Load()
 		if now != last {
-			if now-last >= 2*awakeFrom {
-				_ = r.awake.hold() // it could be done at the mount
-			}
 			last, quiet = now, 0
 			continue
-		}
-		if quiet == int(awakeTime/stuckTime) {
-			r.awake.release()
 		}
 		if r.idle.Load() == 0 {
 			r.start()

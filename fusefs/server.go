@@ -66,13 +66,8 @@ func serve(o Options, fd int) (*Server, error) {
 	fs := newFilesystem(o, k)
 	r := newReaders(fd, fuse.NewProtocolServer(fs, fs.mountOptions()), o.Logger)
 	r.onAnswer, r.aside, k.readers = o.OnAnswer, fs.aside, r
-	r.awake.on = o.LowLatency
-	var minor uint32
-	if err = r.awake.hold(); err == nil {
-		minor, err = r.handshake()
-	}
+	minor, err := r.handshake()
 	if err != nil {
-		r.awake.release()
 		unix.Close(dup)
 		unix.Close(fd)
 		return nil, err

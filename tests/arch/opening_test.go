@@ -23,7 +23,6 @@ var opening = map[string][]string{
 var opensOther = map[string]string{
 	"cas/badger_dir.go": "the folder of the index, by O_NOFOLLOW, and a mark in it once all of it was checked",
 	"fusefs/mount.go":   "a device of the kernel",
-	"fusefs/awake.go":   "a device of the kernel",
 	"fusefs/server.go":  "/sys",
 	"service/socket.go": "the directory that the user names, for its socket",
 	"remote/encrypt.go": "the user's own keys",

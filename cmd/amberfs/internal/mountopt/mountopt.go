@@ -44,7 +44,6 @@ var all = []option{
 	{on: "dev", off: "nodev", help: "device nodes work (root)", flag: func(o *Options) *bool { return &o.Dev }},
 	{on: "suid", off: "nosuid", help: "set-user-ID bits work (root)", flag: func(o *Options) *bool { return &o.Suid }},
 	{on: "noexec", off: "exec", help: "programs in the mount cannot be executed", flag: func(o *Options) *bool { return &o.NoExec }},
-	{on: "lowlatency", help: "keep processors out of idle states during bursts of requests (root). Faster, uses more power", flag: func(o *Options) *bool { return &o.LowLatency }},
 	{on: "prefetch", value: "none|tree|all", help: "what is fetched from a remote before it is read. Default: tree (names and attributes)", text: func(o *Options) *string { return &o.Prefetch }},
 	{on: "timeout", value: "30s", help: "how long a read waits for a remote. Default: 30s", text: func(o *Options) *string { return &o.Timeout }},
 	{on: "hard", off: "soft", help: "such a read waits until the remote is back, or the reader is killed", flag: func(o *Options) *bool { return &o.Hard }},

@@ -155,7 +155,7 @@ type applyStep struct {
 	text    []byte // in place of what the workspace has, see Choice
 	drop    bool   // it stays as the directory has it
 	removed bool   // what was there made room
-	placed  bool   // what was staged has its name
+	temp    string // the name of what was staged, until it has its own
 	done    bool
 }
 

@@ -69,8 +69,9 @@ func setMtime(dir int, name string, mtime int64) error {
 	return unix.UtimesNanoAt(dir, name, times, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-func (a *applying) setTime(c tree.Change) error {
-	dir, name, err := a.host.entry(c.Path)
+func (a *applying) setTime(s *applyStep) error {
+	c := s.change
+	dir, name, err := a.entry(s)
 	if err == nil {
 		err = setMtime(dir, name, c.B.Mtime)
 	}

@@ -2,6 +2,7 @@ package gitbridge
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,11 +20,9 @@ type host struct {
 	root int
 	// dir is the directory that was used last, which is not the root, and its
 	// path.
-	dir     int
-	at      string
-	aliased bool
-	// alias has the present names of files that exist already but has not got its own
-	// name yet, by path.
+	dir int
+	at  string
+	// alias has the names of new directories that have not got their own yet, by path.
 	alias map[string]string
 }
 
@@ -45,57 +44,34 @@ func (h *host) forget() {
 	}
 }
 
-// open opens a directory beneath, as a path.
-func (h *host) open(p *tree.Path) (int, error) { return h.cached(p, false) }
-
-// openNew does so for one that may not have its own name yet.
-func (h *host) openNew(p *tree.Path) (int, error) { return h.cached(p, true) }
-
-func (h *host) cached(p *tree.Path, aliased bool) (int, error) {
+// open opens a directory beneath, as a path. The next call may close it.
+func (h *host) open(p *tree.Path) (int, error) {
 	if p == nil {
 		return h.root, nil
 	}
-	if h.dir >= 0 && h.at == p.String() && h.aliased == aliased {
+	if h.dir >= 0 && h.at == p.String() {
 		return h.dir, nil
 	}
-	fd, err := h.walk(p, aliased)
+	fd, err := h.walk(p)
 	if err != nil {
 		return -1, err
 	}
 	h.forget()
-	h.dir, h.at, h.aliased = fd, p.String(), aliased
+	h.dir, h.at = fd, p.String()
 	return fd, nil
 }
 
 // walk opens a directory for a descriptor of the caller's own.
-func (h *host) walk(p *tree.Path, aliased bool) (int, error) {
+func (h *host) walk(p *tree.Path) (int, error) {
 	if p == nil {
 		return unix.FcntlInt(uintptr(h.root), unix.F_DUPFD_CLOEXEC, 0)
 	}
-	above, err := h.walk(p.Dir, aliased)
+	above, err := h.walk(p.Dir)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(above)
-	name := p.Name
-	if aliased {
-		name = h.name(p)
-	}
-	return unix.Openat(above, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-}
-
-// name is the name that a path has at present.
-func (h *host) name(p *tree.Path) string {
-	if name := h.alias[p.String()]; name != "" {
-		return name
-	}
-	return p.Name
-}
-
-// entry returns the directory of a path and its present name in there.
-func (h *host) entry(p *tree.Path) (dir int, name string, err error) {
-	dir, err = h.openNew(p.Dir)
-	return dir, h.name(p), err
+	return unix.Openat(above, cmp.Or(h.alias[p.String()], p.Name), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
 
 // isNew reports whether a directory, or one above it, has not got its name yet.

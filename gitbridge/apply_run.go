@@ -177,20 +177,20 @@ func (a *applying) rename(s *applyStep) error {
 			return err
 		}
 	}
-	dir, name, err := a.host.entry(p)
+	dir, err := a.host.open(p.Dir)
 	if err == nil {
-		err = unix.Renameat(dir, name, dir, p.Name)
+		err = unix.Renameat(dir, s.temp, dir, p.Name)
 	}
 	if err == nil {
 		// After a rename onto another name of the same file both are still there.
-		if err = unix.Unlinkat(dir, name, 0); errors.Is(err, unix.ENOENT) {
+		if err = unix.Unlinkat(dir, s.temp, 0); errors.Is(err, unix.ENOENT) {
 			err = nil
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("writing %q: %w", p.Short(), err)
 	}
-	s.placed = true
+	s.temp = ""
 	delete(a.host.alias, p.String())
 	a.host.forget()
 	a.applied(s)
@@ -208,7 +208,7 @@ func (a *applying) change(s *applyStep) error {
 		if c.B.IsDir() || c.What&tree.Mtime == 0 || c.A == nil {
 			return nil
 		}
-		return a.setTime(c) // it is the same but for the time
+		return a.setTime(s) // it is the same but for the time
 	case s.attrsOnly():
 		if err := a.begin(s); err != nil {
 			return err
@@ -228,11 +228,8 @@ func (a *applying) change(s *applyStep) error {
 // discard removes what this run made that did not get its name.
 func (a *applying) discard() {
 	for _, s := range slices.Backward(a.staged) {
-		if s.placed {
-			continue
-		}
-		if dir, name, err := a.host.entry(s.change.Path); err == nil && name != s.change.Path.Name {
-			_ = removeBelow(dir, name) // the next run tries again
+		if dir, err := a.host.open(s.change.Path.Dir); err == nil && s.temp != "" {
+			_ = removeBelow(dir, s.temp) // the next run tries again
 		}
 	}
 }

@@ -2,6 +2,7 @@ package gitbridge
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -70,16 +71,22 @@ func (s *applyStep) attrsOnly() bool {
 // directory that is new itself. What an earlier run left there goes.
 func (a *applying) beside(s *applyStep) (dir int, name string, err error) {
 	p := s.change.Path
-	if dir, err = a.host.openNew(p.Dir); err != nil || a.host.isNew(p.Dir) {
+	if dir, err = a.host.open(p.Dir); err != nil || a.host.isNew(p.Dir) {
 		return dir, p.Name, err
 	}
 	name = tempName(p)
 	if err := removeBelow(dir, name); err != nil {
 		return dir, name, err
 	}
-	a.host.alias[p.String()] = name
+	s.temp = name
 	a.staged = append(a.staged, s)
 	return dir, name, nil
+}
+
+// entry returns the directory of a step's path and its present name in there.
+func (a *applying) entry(s *applyStep) (dir int, name string, err error) {
+	dir, err = a.host.open(s.change.Path.Dir)
+	return dir, cmp.Or(s.temp, s.change.Path.Name), err
 }
 
 func (a *applying) stageDir(s *applyStep, mode uint32) error {
@@ -90,6 +97,9 @@ func (a *applying) stageDir(s *applyStep, mode uint32) error {
 	if err != nil {
 		return fmt.Errorf("making the directory %q: %w", s.change.Path.Short(), err)
 	}
+	if s.temp != "" {
+		a.host.alias[s.change.Path.String()] = s.temp
+	}
 	return nil
 }
 
@@ -98,7 +108,7 @@ func (a *applying) stageParents(p *tree.Path) error {
 	if p == nil {
 		return nil
 	}
-	if _, err := a.host.openNew(p); !errors.Is(err, unix.ENOENT) {
+	if _, err := a.host.open(p); !errors.Is(err, unix.ENOENT) {
 		return err
 	}
 	if err := a.stageParents(p.Dir); err != nil {
@@ -154,9 +164,9 @@ func (a *applying) write(dir int, tmp string, s *applyStep) error {
 	c := s.change
 	n := c.B
 	if to, ok := a.linked[n.Ino]; ok && len(n.Links) > 1 && bytes.Equal(to.merged, s.merged) {
-		from, err := a.host.walk(to.change.Path.Dir, true)
+		from, err := a.host.walk(to.change.Path.Dir)
 		if err == nil {
-			err = unix.Linkat(from, a.host.name(to.change.Path), dir, tmp, 0)
+			err = unix.Linkat(from, cmp.Or(to.temp, to.change.Path.Name), dir, tmp, 0)
 			_ = unix.Close(from) // of a path alone
 		}
 		if err == nil {
@@ -218,16 +228,15 @@ func (a *applying) copyData(f *os.File, c *content.Content) error {
 
 // finishDir gives a directory its rights and time, when all that it holds is there.
 func (a *applying) finishDir(s *applyStep) error {
-	p := s.change.Path
 	if !s.todo {
-		return a.setTime(s.change)
+		return a.setTime(s)
 	}
-	dir, name, err := a.host.entry(p)
+	dir, name, err := a.entry(s)
 	if err == nil {
 		err = a.setAttrs(dir, name, s)
 	}
 	if err != nil {
-		return fmt.Errorf("setting the owner, mode and time of %q: %w", p.Short(), err)
+		return fmt.Errorf("setting the owner, mode and time of %q: %w", s.change.Path.Short(), err)
 	}
 	return nil
 }

@@ -86,9 +86,6 @@ func prefetch(ask func([]cas.Hash) error, src *tree.Source, i, n int, file func(
 // conversions returns what git may do to files.
 func (x *exporter) conversions(items []item) ([]conversion, error) {
 	convs := make([]conversion, len(items))
-	if x.attrs == nil || len(items) == 0 {
-		return convs, nil
-	}
 	paths := make([]string, len(items))
 	for i, it := range items {
 		paths[i] = it.path

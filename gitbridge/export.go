@@ -130,7 +130,7 @@ func Export(ctx context.Context, o ExportOptions) (*Result, error) {
 	}
 	x := &exporter{
 		ctx: ctx, o: o, repo: repo, set: set, records: records{o.CacheDir},
-		nested: nested{o.Source, o.State}, links: make(map[string]bool), staged: make(map[string]bool), res: Result{Skipped: []Omission{}, Reduced: []Omission{}},
+		nested: nested{o.Source, o.State}, links: make(map[string]bool), res: Result{Skipped: []Omission{}, Reduced: []Omission{}},
 	}
 	if err := x.lookUpCommits(); err != nil {
 		return nil, err
@@ -174,10 +174,9 @@ type exporter struct {
 	links    map[string]bool // nested repositories
 	filtered []filtered      // files that git has to convert
 
-	worktree *attrWorktree   // nil while git need not be asked
-	ignorer  *process        // see notIgnored
-	attrs    *process        // see conversions
-	staged   map[string]bool // directories whose special files are in the worktree
+	worktree *attrWorktree
+	ignorer  *process // see notIgnored; nil if nothing is ignored
+	attrs    *process // see conversions
 }
 
 // close ends the processes that are asked, and removes what they were asked about.
@@ -187,9 +186,7 @@ func (x *exporter) close() {
 			_ = p.fail(nil)
 		}
 	}
-	if x.worktree != nil {
-		x.worktree.close()
-	}
+	x.worktree.close()
 }
 
 // lookUpCommits finds out which of the commits named are in the repository.
@@ -250,8 +247,11 @@ func (x *exporter) export() (*Result, error) {
 		return nil, err
 	}
 	defer w.close()
-	defer x.close()
 	x.w = w
+	if x.worktree, err = newAttrWorktree(x.ctx, x.repo, x.set); err != nil {
+		return nil, err
+	}
+	defer x.close()
 	if err := x.write(); err != nil {
 		return nil, noSpace(err)
 	}
@@ -264,11 +264,10 @@ func (x *exporter) export() (*Result, error) {
 // write walks the snapshot, or what differs from the base, and makes the commit.
 func (x *exporter) write() (err error) {
 	if x.o.Gitignore {
-		x.ignorer, err = x.asked(ignorer)
+		x.ignorer, err = x.worktree.start(x.ctx, ignorer...)
 	}
-	given := func(file string) bool { return readRules(file) != "" }
-	if err == nil && (x.set.autoCRLF || slices.ContainsFunc(x.repo.attributeFiles(x.set), given)) {
-		x.attrs, err = x.asked(attributes)
+	if err == nil {
+		x.attrs, err = x.worktree.start(x.ctx, attributes...)
 	}
 	if err != nil {
 		return err

@@ -20,16 +20,6 @@ const (
 	modeGitlink = 0o160000
 )
 
-// asked starts a git command that is asked about paths.
-func (x *exporter) asked(command []string) (p *process, err error) {
-	if x.worktree == nil {
-		if x.worktree, err = newAttrWorktree(x.ctx, x.repo, x.set); err != nil {
-			return nil, err
-		}
-	}
-	return x.worktree.start(x.ctx, command...)
-}
-
 // item is one directory entry.
 type item struct {
 	path string
@@ -59,11 +49,6 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 			return fmt.Errorf("reading %q: %w", items[i].path, err)
 		}
 	}
-	return x.items(dir, n, items)
-}
-
-// items selects entries of one directory, whose inode is n.
-func (x *exporter) items(dir string, n *tree.Inode, items []item) error {
 	if err := x.stage(dir, n); err != nil {
 		return err
 	}
@@ -76,8 +61,7 @@ func (x *exporter) items(dir string, n *tree.Inode, items []item) error {
 		}
 		return true
 	})
-	items, err := x.notIgnored(items)
-	if err != nil {
+	if items, err = x.notIgnored(items); err != nil {
 		return err
 	}
 	var files []item
@@ -177,10 +161,6 @@ func (x *exporter) notIgnored(items []item) ([]item, error) {
 // stage copies a directory's .gitignore and .gitattributes to where git can see
 // them. Git does not follow them if they are symbolic links.
 func (x *exporter) stage(dir string, n *tree.Inode) error {
-	if x.staged[dir] {
-		return nil
-	}
-	x.staged[dir] = true
 	for _, name := range []string{".gitattributes", ".gitignore"} {
 		if name == ".gitignore" && x.ignorer == nil {
 			continue
@@ -191,11 +171,6 @@ func (x *exporter) stage(dir string, n *tree.Inode) error {
 		}
 		if err != nil {
 			return fmt.Errorf("reading %q: %w", path.Join(dir, name), err)
-		}
-		if name == ".gitattributes" && x.attrs == nil {
-			if x.attrs, err = x.asked(attributes); err != nil {
-				return err
-			}
 		}
 		if err := x.worktree.write(path.Join(dir, name), file.Content.Reader(x.o.Source.Files)); err != nil {
 			return err

@@ -46,6 +46,7 @@ func newFilesystem(o Options, k *kernel) *filesystem {
 		store:         o.Store,
 		forest:        o.Store.Forest(),
 		notify:        k.notifier,
+		lookups:       lookups{n: make(map[live.NodeID]uint64)},
 		aside:         newAside(),
 	}
 	o.Control.Kernel, o.Control.AllowOther = k, o.AllowOther

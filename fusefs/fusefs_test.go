@@ -19,7 +19,7 @@ import (
 )
 
 func TestLookups(t *testing.T) {
-	var l lookups
+	l := lookups{n: make(map[live.NodeID]uint64)}
 	a, b := live.Node(0, 2), live.Node(5, 2)
 	if l.held(a) {
 		t.Error("held before it was looked up")
@@ -114,7 +114,7 @@ func TestNotices(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(pipe[0])
-	n := newNotifier(pipe[1], slog.New(slog.DiscardHandler))
+	n := &notifier{log: slog.New(slog.DiscardHandler), fd: pipe[1]}
 	n.mayEpoch = func() bool { return true }
 	read := func() []byte {
 		b := make([]byte, 4096)

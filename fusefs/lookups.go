@@ -18,9 +18,6 @@ type lookups struct {
 func (l *lookups) add(id live.NodeID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.n == nil {
-		l.n = make(map[live.NodeID]uint64)
-	}
 	l.n[id]++
 }
 

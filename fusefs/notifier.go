@@ -39,7 +39,7 @@ const (
 // that does.
 type notifier struct {
 	log *slog.Logger
-	fd  int // a duplicate of the FUSE device
+	fd  int // a duplicate of the FUSE device, which is closed with the notifier
 
 	// mayEpoch reports whether INC_EPOCH may be used now. The kernel must know
 	// it; and as a name that is looked up again takes with it what is mounted
@@ -53,11 +53,6 @@ type notifier struct {
 
 	trees, names, pages queue
 	running             sync.WaitGroup // those that write
-}
-
-// newNotifier returns a notifier that writes to fd, which is closed with it.
-func newNotifier(fd int, log *slog.Logger) *notifier {
-	return &notifier{log: log, fd: fd}
 }
 
 // close waits until everything that was put has been written, and closes the descriptor.
@@ -119,7 +114,7 @@ func (n *notifier) later(q *queue, inv live.Invalidation) (done <-chan struct{})
 // before it sent the write, so as a rule this is done at once. A page that it
 // has locked it can serve nothing from; then there is nothing to wait for.
 func (n *notifier) DropPages(id live.NodeID) {
-	waitFor(n.put(&n.pages, func() { n.send(invalInode(id)) }), pageWait)
+	waitFor(n.put(&n.pages, func() { n.send(invalPages(id, 0)) }), pageWait)
 }
 
 // DropTail drops the cached pages of a control node from a byte on, before it
@@ -129,7 +124,7 @@ func (n *notifier) DropTail(id live.NodeID, from int64) { n.send(invalPages(id, 
 
 // dropAttr drops the attributes of a node before it returns. The kernel locks
 // nothing for that which a request could hold.
-func (n *notifier) dropAttr(id live.NodeID) { n.send(invalAttr(id)) }
+func (n *notifier) dropAttr(id live.NodeID) { n.send(invalPages(id, -1)) }
 
 func (n *notifier) drop(inv live.Invalidation) {
 	if len(inv.Entries) > manyEntries && n.mayEpoch() {
@@ -145,7 +140,7 @@ func (n *notifier) drop(inv live.Invalidation) {
 		}
 	}
 	for _, id := range inv.Inodes {
-		n.send(invalInode(id))
+		n.send(invalPages(id, 0))
 	}
 }
 
@@ -191,16 +186,10 @@ func notice(code int32, body any, name string) []byte {
 }
 
 // invalPages drops the pages of a node from a byte on, and its attributes: of a file its
-// bytes, of a directory its listing.
+// bytes, of a directory its listing. From byte -1 on it is the attributes alone.
 func invalPages(id live.NodeID, from int64) []byte {
 	return notice(fuse.NOTIFY_INVAL_INODE, fuse.NotifyInvalInodeOut{Ino: uint64(id), Off: from, Length: -1}, "")
 }
-
-// invalInode drops all of a node.
-func invalInode(id live.NodeID) []byte { return invalPages(id, 0) }
-
-// invalAttr drops the attributes of a node alone.
-func invalAttr(id live.NodeID) []byte { return invalPages(id, -1) }
 
 // invalEntry drops what the kernel knows about a name, also that it is absent.
 func invalEntry(parent live.NodeID, name string) []byte {

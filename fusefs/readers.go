@@ -171,8 +171,11 @@ func (r *reader) loop() {
 			return
 		}
 		r.noteCrowd(binary.NativeEndian.Uint32(r.in[inPid:]), atOnce)
-		if r.parked.Load() && r.parked.CompareAndSwap(true, false) {
-			r.wake <- struct{}{}
+		if r.parked.Load() {
+			select {
+			case r.wake <- struct{}{}:
+			default: // another reader woke it
+			}
 		}
 		if err := r.answer(r.buffers, n); err != nil {
 			r.log.Warn("the kernel refused an answer", "err", err)
@@ -280,15 +283,14 @@ func (r *readers) handle(b *buffers, n int) (size int, err error) {
 // watch starts one more reader whenever all of them are stuck in answering, until it is
 // unmounted. It sleeps while there are no requests.
 func (r *readers) watch() {
-	tick := time.NewTicker(stuckTime)
-	defer tick.Stop()
+	tick := time.Tick(stuckTime) // it runs only while a goroutine waits for it
 	var last uint64
 	quiet := 0
 	for {
 		select {
 		case <-r.ended:
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 		now := r.progress.Load()
 		if now != last {
@@ -303,19 +305,15 @@ func (r *readers) watch() {
 			continue
 		}
 		quiet = 0
-		tick.Stop()
 		r.parked.Store(true)
-		if r.progress.Load() != last && r.parked.CompareAndSwap(true, false) {
-			// A request came in between, and its reader saw no watcher to wake.
-			tick.Reset(stuckTime)
-			continue
+		if r.progress.Load() == last { // else a reader saw no watcher to wake
+			select {
+			case <-r.ended:
+				return
+			case <-r.wake:
+			}
 		}
-		select {
-		case <-r.ended:
-			return
-		case <-r.wake:
-		}
-		tick.Reset(stuckTime)
+		r.parked.Store(false)
 	}
 }
 

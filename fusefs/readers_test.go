@@ -173,7 +173,7 @@ func TestPanicOfTheNotifier(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := newNotifier(fd, slog.New(slog.DiscardHandler))
+	n := &notifier{log: slog.New(slog.DiscardHandler), fd: fd}
 	n.mayEpoch = func() bool { panic("a fault") }
 	for range 2 {
 		select {

@@ -61,7 +61,7 @@ func serve(o Options, fd int) (*Server, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("duplicate the descriptor of /dev/fuse: %w", err)
 	}
-	n := newNotifier(dup, o.Logger)
+	n := &notifier{log: o.Logger, fd: dup}
 	k := &kernel{notifier: n}
 	fs := newFilesystem(o, k)
 	r := newReaders(fd, fuse.NewProtocolServer(fs, fs.mountOptions()), o.Logger)

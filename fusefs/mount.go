@@ -18,13 +18,6 @@ import (
 // go-fuse could do it, but leaves the device open in every program that the
 // daemon starts, and a mount ends only when the last one closed it.
 func mount(o *Options) (fd int, err error) {
-	var st unix.Stat_t
-	if err := unix.Stat(o.Mountpoint, &st); err != nil {
-		return -1, fmt.Errorf("look at the mountpoint: %w", err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return -1, fmt.Errorf("the mountpoint is not a directory")
-	}
 	fd, err = mountDirect(o)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return mountHelper(o)

@@ -42,13 +42,13 @@ func (f Flags) MountFlags() (flags uintptr) {
 // Options says what to mount, where and how.
 type Options struct {
 	Store      *snapshot.Store
-	Mountpoint string
+	Mountpoint string // absolute
 
 	Flags
 
 	// OnAnswer, if set, is called for each request, so it must be cheap.
 	OnAnswer func(Answered)
-	Logger   *slog.Logger
+	Logger   *slog.Logger // not nil
 
 	// Control is the control tree's, but for what the mount knows of itself.
 	Control control.Options

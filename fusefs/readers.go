@@ -240,7 +240,7 @@ func recently(t *atomic.Int64) bool { return timeNow()-t.Load() <= int64(calmTim
 // answer handles the request in b.in[:n]. What the kernel no longer waits for
 // (ENOENT) needs no answer.
 func (r *readers) answer(b *buffers, n int) error {
-	r.requests.count(b.in[:n])
+	r.requests[opcode(b.in[:n])].Add(1)
 	if r.onAnswer == nil {
 		_, err := r.handle(b, n)
 		return err

@@ -46,7 +46,7 @@ func mountReady(t *testing.T, snapshots int, ready func(ctx context.Context) err
 	} else if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	m, err := Mount(Options{Store: s, Mountpoint: point, Control: control.Options{Service: asked}})
+	m, err := Mount(Options{Store: s, Mountpoint: point, Logger: slog.New(slog.DiscardHandler), Control: control.Options{Service: asked}})
 	if err != nil {
 		t.Fatal(err)
 	}

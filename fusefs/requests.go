@@ -33,11 +33,9 @@ type Answered struct {
 	Read, Written int           // bytes of a file
 }
 
-// requests counts requests. Few goroutines answer them, so plain atomics do not
-// contend enough to matter.
-type requests struct {
-	counts [len(operations)]atomic.Uint64
-}
+// requests counts requests by their operations. Few goroutines answer them, so plain
+// atomics do not contend enough to matter.
+type requests [len(operations)]atomic.Uint64
 
 // opcode returns the number of a request's operation, 0 if it has no name.
 func opcode(request []byte) uint32 {
@@ -50,9 +48,6 @@ func opcode(request []byte) uint32 {
 	}
 	return op
 }
-
-// count notes a request.
-func (r *requests) count(request []byte) { r.counts[opcode(request)].Add(1) }
 
 // answered describes a request that was answered with size bytes.
 func answered(request []byte, size int, took time.Duration) Answered {
@@ -74,7 +69,7 @@ func (s *Server) Counters() map[string]uint64 {
 	m := map[string]uint64{"NODES": uint64(s.fs.lookups.count())}
 	for op, name := range operations {
 		if name != "" {
-			m[name] += s.readers.requests.counts[op].Load()
+			m[name] += s.readers.requests[op].Load()
 		}
 	}
 	return m

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,34 +21,24 @@ const maxIO = 1 << 20
 
 // A Server is one mount of a store.
 type Server struct {
-	fs         *filesystem
-	readers    *readers
-	notify     *notifier
-	mountpoint string
-	served     chan struct{}
+	fs      *filesystem
+	readers *readers
+	served  chan struct{}
 }
 
 // Mount mounts a store's workspace. Requests are answered once Serve runs.
 //
 // It needs the right to mount, of root or in a user namespace, or the helper
 // fusermount3 of fuse3.
-func Mount(o Options) (*Server, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+func Mount(o Options) (s *Server, err error) {
+	fd, err := mount(&o)
+	if err == nil {
+		if s, err = serve(o, fd); err != nil {
+			_ = mounts.Unmount(o.Mountpoint, false)
+		}
 	}
-	mountpoint, err := filepath.Abs(o.Mountpoint)
 	if err != nil {
 		return nil, fmt.Errorf("mount %s: %w", o.Mountpoint, err)
-	}
-	o.Mountpoint = mountpoint
-	fd, err := mount(&o)
-	if err != nil {
-		return nil, fmt.Errorf("mount %s: %w", mountpoint, err)
-	}
-	s, err := serve(o, fd)
-	if err != nil {
-		_ = mounts.Unmount(mountpoint, false)
-		return nil, fmt.Errorf("mount %s: %w", mountpoint, err)
 	}
 	return s, nil
 }
@@ -92,7 +81,7 @@ func serve(o Options, fd int) (*Server, error) {
 		}
 	})
 	raiseReadahead(o.Mountpoint)
-	return &Server{fs: fs, readers: r, notify: n, mountpoint: o.Mountpoint, served: make(chan struct{})}, nil
+	return &Server{fs, r, make(chan struct{})}, nil
 }
 
 // mountOptions are the terms that are agreed upon with the kernel.
@@ -139,7 +128,7 @@ func (s *Server) Serve() {
 	unix.Close(s.readers.fd)
 	s.fs.store.OnInvalidate(func(live.Invalidation) {})
 	s.fs.forest.SetHeld(func(live.NodeID) bool { return false })
-	s.notify.close()
+	s.fs.notify.close()
 	close(s.served)
 }
 
@@ -154,7 +143,7 @@ func (s *Server) Gone(workspace uint32, fork bool, name string, wait bool) {
 	if fork {
 		dir = forks
 	}
-	n := s.notify
+	n := s.fs.notify
 	done := n.later(&n.names, live.Invalidation{Entries: []live.Entry{{Parent: dir, Name: name}}})
 	if wait {
 		n.await(done, 1)
@@ -169,20 +158,20 @@ func (s *Server) Wait() { <-s.served }
 func (s *Server) Unmount() error {
 	var err error
 	for delay := 5 * time.Millisecond; delay < 200*time.Millisecond; delay *= 2 {
-		if err = mounts.Unmount(s.mountpoint, false); !errors.Is(err, unix.EBUSY) {
+		if err = mounts.Unmount(s.Mountpoint(), false); !errors.Is(err, unix.EBUSY) {
 			break
 		}
 		// The last close of a file may still be on its way.
 		time.Sleep(delay)
 	}
 	if err != nil {
-		return fmt.Errorf("unmount %s: %w", s.mountpoint, err)
+		return fmt.Errorf("unmount %s: %w", s.Mountpoint(), err)
 	}
 	return nil
 }
 
 // Mountpoint returns the absolute path of the mount.
-func (s *Server) Mountpoint() string { return s.mountpoint }
+func (s *Server) Mountpoint() string { return s.fs.opts.Mountpoint }
 
 // raiseReadahead lets the kernel read ahead more than its 128 KiB, which is
 // one round trip each. Only root may; it is a matter of speed alone.

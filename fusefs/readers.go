@@ -99,12 +99,9 @@ func (r *readers) handshake() (minor uint32, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("read the kernel's INIT: %w", err)
 	}
-	const header, size = 40, 16 // struct fuse_in_header, the first fields of struct fuse_init_in
-	if n < header+size {
-		return 0, errors.New("the kernel's INIT is too short")
-	}
-	minor = binary.NativeEndian.Uint32(b.in[header+4:])
-	if flags := binary.NativeEndian.Uint32(b.in[header+12:]); flags&needed != needed {
+	init := b.in[inHeader:] // struct fuse_init_in
+	minor = binary.NativeEndian.Uint32(init[4:])
+	if flags := binary.NativeEndian.Uint32(init[12:]); flags&needed != needed {
 		return 0, fmt.Errorf("the kernel's FUSE (7.%d) is too old; amberfs needs Linux 5.11 or newer", minor)
 	}
 	if err := r.answer(b, n); err != nil {
@@ -241,13 +238,11 @@ func recently(t *atomic.Int64) bool { return timeNow()-t.Load() <= int64(calmTim
 // (ENOENT) needs no answer.
 func (r *readers) answer(b *buffers, n int) error {
 	r.requests[opcode(b.in[:n])].Add(1)
-	if r.onAnswer == nil {
-		_, err := r.handle(b, n)
-		return err
-	}
 	began := time.Now()
 	size, err := r.handle(b, n)
-	r.onAnswer(answered(b.in[:n], size, time.Since(began)))
+	if r.onAnswer != nil {
+		r.onAnswer(answered(b.in[:n], size, time.Since(began)))
+	}
 	return err
 }
 

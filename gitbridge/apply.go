@@ -27,7 +27,7 @@ type ApplyOptions struct {
 	// Choose returns what becomes of single paths, nil for all of them.
 	Choose func(path string) Choice
 	DryRun bool
-	// Prefetch, if there is one, is told what is read next.
+	// Prefetch, if set, is called with the objects that are read next.
 	Prefetch func([]cas.Hash) error
 	Progress func(Progress) // called now and then, nil for never
 }

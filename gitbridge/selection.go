@@ -49,8 +49,12 @@ func (x *exporter) dir(dir string, n *tree.Inode) error {
 			return fmt.Errorf("reading %q: %w", items[i].path, err)
 		}
 	}
-	if err := x.stage(dir, n); err != nil {
-		return err
+	for _, it := range items { // git sees them before it is asked. It does not follow links
+		if name := path.Base(it.path); (name == ".gitattributes" || name == ".gitignore") && it.node.IsRegular() {
+			if err := x.worktree.write(it.path, it.node.Content.Reader(x.o.Source.Files)); err != nil {
+				return err
+			}
+		}
 	}
 	items = slices.DeleteFunc(items, func(it item) bool {
 		if path.Base(it.path) != ".git" {
@@ -131,7 +135,7 @@ func (x *exporter) leaveOut(path, reason string) {
 
 // notIgnored drops what git add would ignore.
 func (x *exporter) notIgnored(items []item) ([]item, error) {
-	if x.ignorer == nil || len(items) == 0 {
+	if x.ignorer == nil {
 		return items, nil
 	}
 	paths := make([]string, len(items))
@@ -156,25 +160,4 @@ func (x *exporter) notIgnored(items []item) ([]item, error) {
 	}
 	x.res.Ignored += len(items) - len(kept)
 	return kept, nil
-}
-
-// stage copies a directory's .gitignore and .gitattributes to where git can see
-// them. Git does not follow them if they are symbolic links.
-func (x *exporter) stage(dir string, n *tree.Inode) error {
-	for _, name := range []string{".gitattributes", ".gitignore"} {
-		if name == ".gitignore" && x.ignorer == nil {
-			continue
-		}
-		file, err := x.o.State.Lookup(x.o.Source, n, name)
-		if errors.Is(err, tree.ErrNotExist) || err == nil && !file.IsRegular() {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("reading %q: %w", path.Join(dir, name), err)
-		}
-		if err := x.worktree.write(path.Join(dir, name), file.Content.Reader(x.o.Source.Files)); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -69,10 +69,11 @@ func (s *attrWorktree) copySettings(ctx context.Context, r *repository, set *set
 	if err := initBare(ctx, dir, r.format); err != nil || r.trust == trustNone {
 		return err
 	}
-	err := os.Mkdir(filepath.Join(dir, "info"), 0o700)
+	from, to := filepath.Join(filepath.Dir(r.objects), "info"), filepath.Join(dir, "info") // worktrees share it
+	err := os.Mkdir(to, 0o700)
 	for _, name := range []string{"attributes", "exclude"} {
 		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, "info", name), []byte(readRules(r.infoFile(name))), 0o600)
+			err = os.WriteFile(filepath.Join(to, name), []byte(readRules(filepath.Join(from, name))), 0o600)
 		}
 	}
 	return err

@@ -28,7 +28,7 @@ type aside struct {
 	// the first signal that a client gets, so it counts until the request is answered.
 	waiting     map[uint64]chan struct{}
 	interrupted map[uint64]bool
-	anyone      atomic.Int32 // how many are interrupted
+	count       atomic.Int32 // of interrupted
 }
 
 func newAside() *aside {
@@ -83,7 +83,7 @@ func (a *aside) interrupt(id uint64) (fetching bool) {
 	defer a.mu.Unlock()
 	if !a.interrupted[id] {
 		a.interrupted[id] = true
-		a.anyone.Add(1)
+		a.count.Add(1)
 		if ch := a.waiting[id]; ch != nil {
 			close(ch)
 		}
@@ -93,14 +93,14 @@ func (a *aside) interrupt(id uint64) (fetching bool) {
 
 // answered forgets a request.
 func (a *aside) answered(id uint64) {
-	if a.anyone.Load() == 0 {
+	if a.count.Load() == 0 {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.interrupted[id] {
 		delete(a.interrupted, id)
-		a.anyone.Add(-1)
+		a.count.Add(-1)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestInterruptLasts(t *testing.T) {
 		}
 		done()
 		a.answered(id)
-		if len(a.interrupted) != 0 || len(a.waiting) != 0 || a.anyone.Load() != 0 {
+		if len(a.interrupted) != 0 || len(a.waiting) != 0 || a.count.Load() != 0 {
 			t.Errorf("%d and %d requests are kept", len(a.interrupted), len(a.waiting))
 		}
 	}

@@ -84,7 +84,7 @@ func caller(h *fuse.InHeader) live.Caller {
 // changer returns the caller of a change with its actor, and the forest for its changes.
 func (fs *filesystem) changer(h *fuse.InHeader) (live.Caller, *live.Forest) {
 	c := caller(h)
-	c.Actor = fs.store.Actors().Of(c.PID, c.UID, live.NodeID(h.NodeId).View())
+	c.Actor = fs.opts.Store.Actors().Of(c.PID, c.UID, live.NodeID(h.NodeId).View())
 	return c, fs.forest.As(c.Actor)
 }
 

@@ -6,7 +6,7 @@
 //
 // # The life of a write
 //
-// A program calls write(2) on a file that it opened, of which we know nothing:
+// A program calls write(2) on a file that it opened, which we do not notice:
 // OPEN was answered with ENOSYS once, and the kernel has opened files on its own
 // since. The kernel copies the bytes into its page cache and, as the writeback
 // cache is off, sends them at once: WRITE with the node id, the offset and up

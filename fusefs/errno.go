@@ -76,7 +76,7 @@ func (fs *filesystem) status(op string, id live.NodeID, err error) fuse.Status {
 	}
 	code := errno(err)
 	if (code == syscall.EIO || code == syscall.ENOSPC) && errs.Of(err) != errs.Away { // which the remote reports once
-		fs.log.Error("request failed", "op", op, "node", uint64(id), "err", err)
+		fs.opts.Logger.Error("request failed", "op", op, "node", uint64(id), "err", err)
 	}
 	return fuse.Status(code)
 }

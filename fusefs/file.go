@@ -191,10 +191,10 @@ func (fs *filesystem) Ioctl(_ <-chan struct{}, _ *fuse.IoctlIn, _ []byte, _ *fus
 // reveal what others do, and whether some content was in the store before.
 func (fs *filesystem) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
 	var s unix.Statfs_t
-	if err := unix.Statfs(fs.store.Dir(), &s); err != nil {
+	if err := unix.Statfs(fs.opts.Store.Dir(), &s); err != nil {
 		return fuse.ToStatus(err)
 	}
-	free, err := fs.store.Free()
+	free, err := fs.opts.Store.Free()
 	if err != nil {
 		return fs.status("statfs", live.NodeID(in.NodeId), err)
 	}

@@ -2,7 +2,6 @@ package fusefs
 
 import (
 	"errors"
-	"log/slog"
 	"path"
 	"runtime/debug"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/amberfs/amberfs/control"
-	"github.com/amberfs/amberfs/snapshot"
 	"github.com/amberfs/amberfs/snapshot/events"
 	"github.com/amberfs/amberfs/snapshot/live"
 )
@@ -24,8 +22,6 @@ type filesystem struct {
 	fuse.RawFileSystem // what is not implemented: ENOSYS
 
 	opts    Options
-	log     *slog.Logger
-	store   *snapshot.Store
 	forest  *live.Forest
 	lookups lookups
 	control *control.Tree
@@ -42,8 +38,6 @@ func newFilesystem(o Options, k *kernel) *filesystem {
 	fs := &filesystem{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(),
 		opts:          o,
-		log:           o.Logger,
-		store:         o.Store,
 		forest:        o.Store.Forest(),
 		notify:        k.notifier,
 		lookups:       lookups{n: make(map[live.NodeID]uint64)},
@@ -72,7 +66,7 @@ func (fs *filesystem) of(id live.NodeID) nodes {
 // panicked is called with what a request panicked with. The forest releases
 // its locks on the way out, so that only this one request fails.
 func (fs *filesystem) panicked(v any) fuse.Status {
-	fs.log.Error("a request panicked", "panic", v, "stack", string(debug.Stack()))
+	fs.opts.Logger.Error("a request panicked", "panic", v, "stack", string(debug.Stack()))
 	return fuse.EIO
 }
 

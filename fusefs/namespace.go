@@ -139,8 +139,8 @@ func (fs *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, from, to
 		return fuse.EPERM
 	}
 	if op.View() != np.View() {
-		_, from := fs.store.Workspace(op.View())
-		if _, to := fs.store.Workspace(np.View()); !from || !to {
+		_, from := fs.opts.Store.Workspace(op.View())
+		if _, to := fs.opts.Store.Workspace(np.View()); !from || !to {
 			return fuse.EROFS // of a snapshot. With EXDEV mv would copy and then fail to remove what it copied.
 		}
 	}

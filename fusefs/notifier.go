@@ -212,7 +212,7 @@ const epochMinor = 44
 
 // send writes a notice or an answer. A node or name that the kernel does not
 // know (ENOENT) is as good as dropped, and a request that it no longer waits
-// for needs no answer. After the unmount (ENODEV) there is nobody to inform.
+// for needs no answer. After the unmount (ENODEV) it needs none either.
 func send(fd int, b []byte) error {
 	for {
 		_, err := unix.Write(fd, b)

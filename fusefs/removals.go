@@ -58,11 +58,11 @@ func (fs *filesystem) beforeRemoval(parent live.NodeID) {
 	if view == live.MainView || !fs.removals.due(view, time.Now()) {
 		return
 	}
-	ws, ok := fs.store.Workspace(view)
+	ws, ok := fs.opts.Store.Workspace(view)
 	if !ok || !ws.IsFork() {
 		return
 	}
 	if err := ws.Bookmark(); err != nil {
-		fs.log.Warn("bookmarking a fork before a removal", "fork", ws.Name(), "err", err)
+		fs.opts.Logger.Warn("bookmarking a fork before a removal", "fork", ws.Name(), "err", err)
 	}
 }

@@ -70,8 +70,8 @@ func serve(o Options, fd int) (*Server, error) {
 	}
 	fs.forest.SetMountPoints(func(view uint32) []string { return n.mountPoints()(view) })
 	fs.forest.SetHeld(fs.lookups.held)
-	fs.store.SetLayers(func(view uint32) steps.Layers { return layers(o.Store, o.Mountpoint, view) })
-	fs.store.OnInvalidate(func(inv live.Invalidation) {
+	fs.opts.Store.SetLayers(func(view uint32) steps.Layers { return layers(o.Store, o.Mountpoint, view) })
+	fs.opts.Store.OnInvalidate(func(inv live.Invalidation) {
 		n.invalidate(inv)
 		if len(inv.Entries) > 0 { // they are of one view
 			fs.removals.changed(inv.Entries[0].Parent.View())
@@ -93,7 +93,7 @@ func (fs *filesystem) mountOptions() *fuse.MountOptions {
 		MaxBackground: 512,
 		PanicHandler:  fs.panicked,
 		Debug:         fs.opts.Debug,
-		Logger:        slog.NewLogLogger(fs.log.Handler(), slog.LevelInfo),
+		Logger:        slog.NewLogLogger(fs.opts.Logger.Handler(), slog.LevelInfo),
 
 		// A symlink never changes; what replaces it has another node id.
 		EnableSymlinkCaching: true,
@@ -126,7 +126,7 @@ func (fs *filesystem) mountOptions() *fuse.MountOptions {
 func (s *Server) Serve() {
 	s.readers.run()
 	unix.Close(s.readers.fd)
-	s.fs.store.OnInvalidate(func(live.Invalidation) {})
+	s.fs.opts.Store.OnInvalidate(func(live.Invalidation) {})
 	s.fs.forest.SetHeld(func(live.NodeID) bool { return false })
 	s.fs.notify.close()
 	close(s.served)

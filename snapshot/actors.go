@@ -36,14 +36,15 @@ func (ss Snapshots) Intervals() []Interval {
 	return out
 }
 
-// An OpenInterval is an interval with the states at its ends, which are kept until Close.
+// An OpenInterval is an interval with the states at its ends, which are kept until Close,
+// once.
 type OpenInterval struct {
 	Interval
 	interval.States
-	close []func()
+	Close func()
 }
 
-// Open returns an interval with its states. Close it.
+// Open returns an interval with its states.
 func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 	s := ss.w.store
 	o := &OpenInterval{Interval: i, States: interval.States{Source: s.src}}
@@ -71,7 +72,8 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.close = []func(){s.Hold(o.Before), s.Hold(o.After)}
+	before, after := s.Hold(o.Before), s.Hold(o.After)
+	o.Close = func() { before(); after() }
 	o.Set = s.union(sets)
 	if i.Now() { // so that a caller that asks often makes no long list
 		s.alter(func(tx *live.Tx) { tx.JoinActors(ss.w.rec.View, sets.Sets, actors.Union(sets.Sets...)) })
@@ -81,12 +83,4 @@ func (ss Snapshots) Open(i Interval) (*OpenInterval, error) {
 
 func removedMeanwhile(i Info) error {
 	return fmt.Errorf("%w: snapshot %s was deleted meanwhile", ErrNotFound, i.Name)
-}
-
-// Close lets the states go.
-func (o *OpenInterval) Close() {
-	for _, done := range o.close {
-		done()
-	}
-	o.close = nil
 }

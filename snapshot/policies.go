@@ -52,10 +52,7 @@ func (r *policyRecord) apply(c *catalogue, _ *live.Tx) error {
 
 // refreshLimit takes the limits of bytes from the policy of main.
 func (c *catalogue) refreshLimit() {
-	main, ok := c.workspaces[live.MainView]
-	if !ok {
-		return
-	}
+	main := c.workspaces[live.MainView]
 	c.room.Limit.Store(main.rec.Policy.ByteLimit)
 	if c.meter.limit.Swap(main.rec.Policy.Forks.UnsharedBytes) != 0 {
 		return

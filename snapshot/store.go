@@ -43,7 +43,7 @@ type Options struct {
 	// see BeginOutside.
 	Refill func(objects content.ObjectStore, listing io.Reader) (Outside, error)
 	Logger *slog.Logger
-	FS     vfs.FS // the disk below packs and journal; the real one when nil
+	FS     vfs.FS // the disk below packs and journal; when nil the real one, beneath the store
 	// UID, GID and Mode are those of the root directory of a new store's
 	// workspace.
 	UID, GID uint32
@@ -136,9 +136,6 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -153,7 +150,7 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := newStore(at, o)
-	if o.FS == vfs.OS {
+	if o.FS == nil {
 		s.opt.FS = at.Disk
 	}
 	if err = (opening{s}).open(); err == nil && !o.ReadOnly {

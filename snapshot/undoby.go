@@ -44,8 +44,8 @@ type UndoByResult struct {
 // UndoBy takes back what an actor changed and keeps what all others did: each interval in
 // which it changed a path is reverted, the newest first. It is a restore in all other ways.
 func (ss Snapshots) UndoBy(ctx context.Context, o UndoByOptions) (UndoByResult, error) {
-	u := &undoBy{w: ss.w, o: o, keep: make(map[string]bool), shared: make(map[string]bool), kept: make(map[string]bool)}
-	if err := u.prepare(); err != nil {
+	u, err := ss.newUndoBy(o)
+	if err != nil {
 		return UndoByResult{Actor: o.By}, err
 	}
 	start := time.Now()
@@ -66,14 +66,15 @@ type undoBy struct {
 	keep, shared, kept map[string]bool
 }
 
-// prepare checks the paths and finds the intervals.
-func (u *undoBy) prepare() (err error) {
-	if u.o.Paths, err = naming.CleanPaths(u.o.Paths); err != nil {
-		return err
+// newUndoBy checks the paths and finds the intervals.
+func (ss Snapshots) newUndoBy(o UndoByOptions) (u *undoBy, err error) {
+	u = &undoBy{w: ss.w, o: o, keep: make(map[string]bool), shared: make(map[string]bool), kept: make(map[string]bool)}
+	if u.o.Paths, err = naming.CleanPaths(o.Paths); err != nil {
+		return nil, err
 	}
-	keep, err := naming.CleanPaths(u.o.Keep)
+	keep, err := naming.CleanPaths(o.Keep)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(u.o.Paths) == 0 {
 		u.w.read(func() { keep = append(keep, u.w.rec.Policy.RestoreKeeps...) })
@@ -84,11 +85,11 @@ func (u *undoBy) prepare() (err error) {
 	var since Info
 	if u.o.Since != "" {
 		if since, err = u.w.Find(u.o.Since); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	found := u.o.Since == ""
-	for _, i := range u.w.Snapshots().Intervals() {
+	for _, i := range ss.Intervals() {
 		if !i.Now() && !i.To.Created.After(u.o.After) {
 			break
 		}
@@ -100,9 +101,9 @@ func (u *undoBy) prepare() (err error) {
 		}
 	}
 	if !found {
-		return errs.New(errs.Invalid, "malformed request: snapshot %s is no earlier state of this workspace", u.o.Since)
+		return nil, errs.New(errs.Invalid, "malformed request: snapshot %s is no earlier state of this workspace", u.o.Since)
 	}
-	return nil
+	return u, nil
 }
 
 // By reports whether an actor, or one with a name below it, changed anything.
@@ -216,8 +217,8 @@ func (u *undoBy) close() {
 // SidesBy calls fn with what the actor left at the one path of UndoByOptions, and with what that
 // is without the actor's changes; nil for nothing.
 func (ss Snapshots) SidesBy(ctx context.Context, o UndoByOptions, fn func(left, without *tree.Inode) error) error {
-	u := &undoBy{w: ss.w, o: o, keep: make(map[string]bool), shared: make(map[string]bool), kept: make(map[string]bool)}
-	if err := u.prepare(); err != nil {
+	u, err := ss.newUndoBy(o)
+	if err != nil {
 		return err
 	}
 	defer ss.w.store.Importing()() // merged files
